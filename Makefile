@@ -92,7 +92,7 @@ portable: ## builds and tests without cgo, builds for other systems
 	done
 
 # Modules with a go.mod of their own, for what would burden a library's user.
-NESTED := interop/embedpython interop/metrics interop/flight examples/embedded examples/cluster/flight examples/service
+NESTED := interop/embedpython interop/metrics interop/flight examples/embedded examples/service
 
 test-nested: python browser bin/tritonclient/requirements.txt ## the nested modules with their real clients: vet, build, tests
 	@for m in $(NESTED); do \

@@ -1,6 +1,7 @@
 package memmgr
 
 import (
+	"cmp"
 	"errors"
 	"math"
 	"slices"
@@ -542,6 +543,19 @@ func (p *Pool) eachTenant(f func(*Tenant)) {
 			}
 		}
 	}
+}
+
+// Tenants returns the open tenants of the pool, in the order of their names. Safe for
+// concurrent use.
+func (p *Pool) Tenants() []*Tenant {
+	var open []*Tenant
+	p.eachTenant(func(t *Tenant) {
+		if !t.isClosed() {
+			open = append(open, t)
+		}
+	})
+	slices.SortFunc(open, func(a, b *Tenant) int { return cmp.Compare(a.name, b.name) })
+	return open
 }
 
 func (t *Tenant) closedError() error {

@@ -416,3 +416,19 @@ func TestTenantsOpenAndCloseUnderLoad(t *testing.T) {
 	require.Zero(t, steady.Stats().ActiveBytes.Current)
 	require.Zero(t, p.Stats().AllocatedBytes.Current)
 }
+
+// Tenants lists the open tenants by name.
+func TestListTenants(t *testing.T) {
+	p := memmgr.NewPool(memmgr.Host())
+	require.Empty(t, p.Tenants())
+	var all []*memmgr.Tenant
+	for _, name := range []string{"b", "c", "a"} {
+		tenant, err := p.NewTenant(name, memmgr.TenantOptions{})
+		require.NoError(t, err)
+		all = append(all, tenant)
+	}
+	require.Equal(t, []*memmgr.Tenant{all[2], all[0], all[1]}, p.Tenants())
+	require.NoError(t, all[0].Close())
+	require.Equal(t, []*memmgr.Tenant{all[2], all[1]}, p.Tenants())
+	require.NoError(t, p.Close())
+}

@@ -1,21 +1,14 @@
-// Command cluster finds the edges of a picture with several processes: two workers of a
-// Dask cluster, with a shard of its rows each, and a client that gathers them.
+// Command cluster finds the edges of a picture with a Dask cluster: each of two worker processes
+// holds half of the rows in shared USM, and a client gathers the results.
 //
 //	make build python
 //	VIRTUAL_ENV=.venv go run ./examples/cluster [-in picture.jpg]
 //
-// One worker is killed in the middle; what it had is read and computed again, and the
-// result compared with that of one process. Go reads the picture and starts bin/usmpython,
-// in which the client runs and which the workers are copies of; shards.py is the rest.
+// Go reads the picture and starts bin/usmpython with shards.py, which starts the workers. One worker
+// is killed after it read its rows. Dask has them read and computed again, and the program compares
+// the result with that of one process.
 //
-// Directory flight has the same job over Arrow Flight, in Go, without Dask.
-//
-// On several machines the workers are `bin/usmpython -m distributed.cli.dask_worker
-// tcp://SCHEDULER:8786`, with the picture at a path that all of them have, and Client takes
-// the scheduler's address. What each endpoint then moves is its own shard once: of S bytes
-// on N machines each sends S/N, at the same time as the others, so that the time is S/N
-// over the bandwidth of one machine until N times that is what the client can take in,
-// and S over the client's bandwidth from there on.
+// docs/dask.md describes the same job on several machines.
 package main
 
 import (
@@ -50,7 +43,7 @@ func main() {
 	}
 }
 
-// run has the cluster work on a picture, and copies what it says to out.
+// run starts the cluster for one picture and copies its report to out.
 func run(ctx context.Context, in, host string, out io.Writer) error {
 	host, err := exec.LookPath(host)
 	if err != nil {
@@ -70,17 +63,17 @@ func run(ctx context.Context, in, host string, out io.Writer) error {
 	}
 	fmt.Fprintln(out, "picture:  ", in)
 	cmd := exec.CommandContext(ctx, host, program, picture)
-	// Interrupted, it ends its workers itself.
+	// On an interrupt the Python program stops its workers.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	var said strings.Builder
-	cmd.Stdout, cmd.Stderr = out, &said
+	var stderr strings.Builder
+	cmd.Stdout, cmd.Stderr = out, &stderr
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("the cluster: %w\n%s", err, said.String())
+		return fmt.Errorf("the cluster: %w\n%s", err, stderr.String())
 	}
 	return nil
 }
 
-// luminance writes a picture's luminance as float32 rows in NumPy's format.
+// luminance writes the luminance of a picture to a .npy file: float32, height x width.
 func luminance(ctx context.Context, in, to string) error {
 	img, _, err := photo.Read(in)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/usmbridge/usmbridge/interop/python"
 )
 
-// needCluster is a usmpython whose environment has distributed and Numba; without one the
-// test is skipped, unless it was promised.
+// needCluster builds usmpython and returns its path. Without a Python that has distributed and
+// Numba, it skips the test, or fails it if USMBRIDGE_REQUIRE_PEERS is set.
 func needCluster(t *testing.T) string {
 	t.Helper()
 	env, err := python.Find()
@@ -38,9 +38,9 @@ func needCluster(t *testing.T) string {
 	return host
 }
 
-// TestLossIsMadeGood: a shard whose worker is killed is read and computed by another, the
-// other shard is not, and together they are what one process finds.
-func TestLossIsMadeGood(t *testing.T) {
+// TestKilledWorker: the rows of a killed worker, and only those, are read and computed again, and
+// the result equals that of one process.
+func TestKilledWorker(t *testing.T) {
 	host := needCluster(t)
 	var out strings.Builder
 	require.NoError(t, run(context.Background(), "", host, &out))

@@ -71,7 +71,7 @@ def main(path):
     ends = [height * i // SHARDS for i in range(SHARDS + 1)]
     rows = list(zip(ends, ends[1:]))
     with LocalCluster(n_workers=SHARDS, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster, Client(cluster) as client:
-        usm_dask.setup(client, receive="shared")
+        usm_dask.setup(client)
         names = sorted(client.scheduler_info()["workers"])
         pids = client.run(os.getpid)
         print(f"processes: the client {os.getpid()}, workers {', '.join(str(pids[n]) for n in names)}")

@@ -45,9 +45,10 @@
 //
 // # Warm-up
 //
-// The steps of Config.Warm run on one slot, in order, before any call: imports, Numba's compiler, the
-// first call of a library that only one thread may make. Health reports the current step. If a step
-// fails, the executor refuses all calls with its error.
+// Before any call, one slot creates Config.Modules, calls the functions of Config.Warm and runs
+// Config.Steps, in this order: imports, Numba's compiler, the first call of a library that only one
+// thread may make. Health reports the current step. If a step fails, the executor refuses all calls with
+// its error.
 //
 // # Outcomes of a call
 //
@@ -66,7 +67,7 @@
 //     together with the error of the context if that has ended. The error has the texts and classes
 //     of the exception, but not the object, which could keep arguments of the call alive.
 //
-// Each of these errors except ErrFull is an *Error with the name of the function. errors.Is finds its
+// Each of these errors is an *Error with the name of the function. errors.Is finds its
 // Kind, the error of the context and the exception.
 //
 // # Health

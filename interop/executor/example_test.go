@@ -62,18 +62,10 @@ func ExampleExecutor_Call() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	model, err := py.Module("mean", "import numpy\ndef infer(x): return {'mean': float(numpy.asarray(x).mean()), 'x': x}\n")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer model.Release()
+	const source = "import numpy\ndef infer(x): return {'mean': float(numpy.asarray(x).mean()), 'x': x}\ndef warm(): numpy.ones(1).mean()\n"
 	e, err := executor.New(py, executor.Config{
 		Slots: 2, Queue: 100,
-		Warm: []executor.Step{{Name: "numpy", Run: func(_ context.Context, py *python.Interpreter) error {
-			np, err := py.Import("numpy")
-			np.Release()
-			return err
-		}}},
+		Modules: []executor.Module{{Name: "mean", Source: source}}, Warm: []string{"mean:warm"},
 	})
 	if err != nil {
 		log.Fatal(err)

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,9 @@ type Runner interface {
 	// Call runs a function and returns its result. The arguments remain the caller's. The caller
 	// owns the arrays in the result.
 	Call(ctx context.Context, function string, args ...any) (any, error)
+	// Ready waits until the warm-up is done. It returns the error of a step that failed, ErrClosed,
+	// or ErrWarming with the cause of ctx if that ends first.
+	Ready(ctx context.Context) error
 	// Health returns nil if a call can be expected to be served, else the reason.
 	Health() error
 	// Stats returns the current counts.
@@ -28,7 +32,13 @@ type Runner interface {
 	Close(ctx context.Context) error
 }
 
-// Step is one function of a warm-up.
+// Module is the source of a Python module that is part of the Go program.
+type Module struct {
+	Name   string // the name to import it by
+	Source string
+}
+
+// Step is a part of a warm-up that is written in Go.
 type Step struct {
 	Name string
 	// Run is called on the thread of a slot, without the GIL. ctx ends with Close.
@@ -47,11 +57,16 @@ type Config struct {
 	// Wait makes a call wait for a place in the queue until its context ends. Otherwise a full
 	// queue returns ErrFull.
 	Wait bool
+	// Modules are created, in order, before the functions of Warm are called.
+	Modules []Module
+	// Warm names functions ("module:name") that are called without arguments, in order, before the
+	// first call.
+	Warm []string
 	// Serial names the functions ("module:name") and modules ("module") whose calls run
-	// on the lane, one at a time.
+	// on the lane, one at a time. This includes the calls of Warm.
 	Serial []string
-	// Warm lists the steps to run before the first call.
-	Warm []Step
+	// Steps are run after the functions of Warm.
+	Steps []Step
 	// Grace is the time that a call may run after the end of its context before its slot counts as
 	// stuck. 0 means two seconds.
 	Grace time.Duration
@@ -80,8 +95,8 @@ type Stats struct {
 
 // Reasons why a call was not served, for errors.Is.
 var (
-	// ErrFull is returned if the queue is full. It is not wrapped in an *Error.
-	ErrFull = errors.New("executor: the queue is full; try again later or increase Config.Queue")
+	// ErrFull is the reason if the queue is full.
+	ErrFull = errors.New("the queue is full; try again later or increase Config.Queue")
 	// ErrClosed is the reason after Close.
 	ErrClosed = errors.New("the executor is closed")
 	// ErrStuck is the reason if the call still runs after the end of its context and cannot be
@@ -93,14 +108,15 @@ var (
 
 // Error is the error of a call without a result.
 type Error struct {
+	Package  string // the package of the Runner; "" means "executor"
 	Function string // "module:name"; "" in Health
 	Kind     error  // an error variable of this package, python.ErrNotBegun, or nil
 	Err      error  // the cause: the error of the context, an exception, a *python.PanicError
 }
 
-// Error returns the function, the reason and the cause.
+// Error returns the package, the function, the reason and the cause.
 func (e *Error) Error() string {
-	s := "executor"
+	s := cmp.Or(e.Package, "executor")
 	if e.Function != "" {
 		s += ": " + e.Function
 	}
@@ -152,7 +168,7 @@ var _ Runner = (*Executor)(nil)
 // that. Close ends the executor.
 //
 // Errors: python.ErrNotStarted for a nil interpreter; a negative Slots, Queue or Grace, an empty name
-// in Serial, a step without a function.
+// in Modules or Serial, a name in Warm without the form "module:name", a step without a function.
 func New(py *python.Interpreter, config Config) (*Executor, error) {
 	if py == nil {
 		return nil, fmt.Errorf("executor: New: %w", python.ErrNotStarted)
@@ -165,7 +181,7 @@ func New(py *python.Interpreter, config Config) (*Executor, error) {
 		e.serial[name] = true
 	}
 	e.ctx, e.cancel = context.WithCancelCause(context.Background())
-	e.warm.init(config.Warm)
+	e.warm.init(e.steps())
 	e.ended = sync.OnceValue(func() <-chan struct{} {
 		c := make(chan struct{})
 		go func() { e.over.Wait(); close(c) }()
@@ -174,7 +190,7 @@ func New(py *python.Interpreter, config Config) (*Executor, error) {
 	e.slots = newQueue("slots", config.Queue, config.Spare)
 	e.slots.free = 1
 	needLane := len(e.serial) > 0
-	for _, s := range config.Warm {
+	for _, s := range e.warm.steps {
 		needLane = needLane || s.Serial
 	}
 	if needLane {
@@ -194,9 +210,19 @@ func (c *Config) complete() error {
 	if slices.Contains(c.Serial, "") {
 		return errors.New("a name in Serial is empty")
 	}
-	for i, s := range c.Warm {
+	for _, m := range c.Modules {
+		if m.Name == "" {
+			return errors.New("a module of Modules has no name")
+		}
+	}
+	for _, name := range c.Warm {
+		if err := calls.CheckFunction(name); err != nil {
+			return fmt.Errorf("Warm: %w", err)
+		}
+	}
+	for i, s := range c.Steps {
 		if s.Run == nil {
-			return fmt.Errorf("step %d of Warm, %q, has no function", i+1, s.Name)
+			return fmt.Errorf("step %d of Steps, %q, has no function", i+1, s.Name)
 		}
 	}
 	if c.Slots == 0 {
@@ -217,14 +243,15 @@ func (c *Config) complete() error {
 
 // queueOf returns the queue of a function: the lane's or the slots'.
 func (e *Executor) queueOf(function string) *queue {
-	if len(e.serial) == 0 {
-		return e.slots
-	}
-	module, _, _ := strings.Cut(function, ":")
-	if e.serial[function] || e.serial[module] {
+	if len(e.serial) > 0 && e.isSerial(function) {
 		return e.lane
 	}
 	return e.slots
+}
+
+func (e *Executor) isSerial(function string) bool {
+	module, _, _ := strings.Cut(function, ":")
+	return e.serial[function] || e.serial[module]
 }
 
 // Call runs a Python function and returns its result: see the package documentation. The arguments
@@ -247,7 +274,7 @@ func (e *Executor) Call(ctx context.Context, function string, args ...any) (any,
 	if err := q.enter(j, e.config.Wait); err != nil {
 		if errors.Is(err, ErrFull) {
 			e.counters.refused.Add(1)
-			return nil, ErrFull
+			return nil, &Error{Function: function, Kind: ErrFull}
 		}
 		if ctx.Err() != nil {
 			return nil, e.notBegun(ctx, function)
@@ -296,17 +323,13 @@ func (e *Executor) leave(ctx context.Context, q *queue, j *job) (any, error) {
 		e.run(q, nil)
 	}
 	return nil, &Error{Function: j.function, Kind: ErrStuck,
-		Err: fmt.Errorf("%w; still running %v later", context.Cause(ctx), e.config.Grace)}
+		Err: fmt.Errorf("%w, but the call did not stop within %v", calls.Ended(ctx), e.config.Grace)}
 }
 
 // notBegun counts a call that its caller gave up before it began, and returns its error. ctx has ended.
 func (e *Executor) notBegun(ctx context.Context, function string) error {
 	e.counters.notBegun.Add(1)
-	err := ctx.Err()
-	if cause := context.Cause(ctx); !errors.Is(err, cause) {
-		err = fmt.Errorf("%w (%w)", err, cause)
-	}
-	return &Error{Function: function, Kind: python.ErrNotBegun, Err: err}
+	return &Error{Function: function, Kind: python.ErrNotBegun, Err: calls.Ended(ctx)}
 }
 
 // Ready waits until the warm-up is done. Errors: the error of the step that failed, ErrClosed, and

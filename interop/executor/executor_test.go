@@ -196,9 +196,9 @@ func TestHandedOver(t *testing.T) {
 func TestConfig(t *testing.T) {
 	py, _ := start(t)
 	for name, c := range map[string]executor.Config{
-		"none may be negative":          {Slots: -1},
-		"a name in Serial is empty":     {Serial: []string{""}},
-		`step 1 of Warm, "import", has`: {Warm: []executor.Step{{Name: "import"}}},
+		"none may be negative":           {Slots: -1},
+		"a name in Serial is empty":      {Serial: []string{""}},
+		`step 1 of Steps, "import", has`: {Steps: []executor.Step{{Name: "import"}}},
 	} {
 		_, err := executor.New(py, c)
 		require.ErrorContains(t, err, name)
@@ -259,7 +259,8 @@ func TestFull(t *testing.T) {
 				group.Go(func() error { _, err := e.Call(t.Context(), "models:add", 1); return err })
 			} else {
 				_, err := e.Call(t.Context(), "models:add", 1)
-				require.Equal(t, executor.ErrFull, err)
+				require.ErrorIs(t, err, executor.ErrFull)
+				require.EqualError(t, err, "executor: models:add: the queue is full; try again later or increase Config.Queue")
 				require.Equal(t, uint64(1), e.Stats().Refused)
 			}
 			set()
@@ -356,7 +357,7 @@ func TestWarmUp(t *testing.T) {
 			return ctx.Err()
 		}}
 	}
-	e, _ := open(t, executor.Config{Slots: 3, Serial: []string{"models:thread"}, Warm: []executor.Step{step("first", false), step("second", true), step("third", false)}})
+	e, _ := open(t, executor.Config{Slots: 3, Serial: []string{"models:thread"}, Steps: []executor.Step{step("first", false), step("second", true), step("third", false)}})
 	require.Equal(t, "first", <-order)
 	require.Equal(t, "second", <-order)
 	require.ErrorIs(t, e.Health(), executor.ErrWarming)
@@ -377,6 +378,46 @@ func TestWarmUp(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// TestWarm checks that Modules are created first, that the functions of Warm run in order, and that those
+// that Serial names run on the lane, like their calls.
+func TestWarm(t *testing.T) {
+	const source = `
+import threading
+seen = []
+def first(): seen.append("first")
+class Group:
+    @staticmethod
+    def second(): seen.append(threading.get_ident())
+def lane(): return threading.get_ident()
+def result(): return list(seen)
+`
+	e, _ := open(t, executor.Config{
+		Modules: []executor.Module{{Name: "warm_models", Source: source}},
+		Warm:    []string{"warm_models:first", "warm_models:Group.second"},
+		Serial:  []string{"warm_models:Group.second", "warm_models:lane"},
+	})
+	require.NoError(t, e.Ready(t.Context()))
+	require.Equal(t, 3, e.Stats().WarmDone)
+	lane, err := e.Call(t.Context(), "warm_models:lane")
+	require.NoError(t, err)
+	seen, err := e.Call(t.Context(), "warm_models:result")
+	require.NoError(t, err)
+	require.Equal(t, []any{"first", lane}, seen)
+
+	py, _ := start(t)
+	for text, c := range map[string]executor.Config{
+		"names no function":               {Warm: []string{"warm_models"}},
+		"a module of Modules has no name": {Modules: []executor.Module{{Source: source}}},
+	} {
+		_, err := executor.New(py, c)
+		require.ErrorContains(t, err, text)
+	}
+	failing, err := executor.New(py, executor.Config{Warm: []string{"warm_models:nothing"}})
+	require.NoError(t, err)
+	require.ErrorContains(t, failing.Ready(t.Context()), "step 1, warm_models:nothing")
+	require.NoError(t, failing.Close(t.Context()))
+}
+
 func TestWarmUpFails(t *testing.T) {
 	for name, c := range map[string]struct {
 		run  func(context.Context, *python.Interpreter) error
@@ -389,7 +430,7 @@ func TestWarmUpFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			serial := name == "panic" || name == "exit of the lane"
-			e, _ := open(t, executor.Config{Slots: 2, Serial: []string{"models:add"}, Warm: []executor.Step{{Name: "numba", Run: c.run, Serial: serial}}})
+			e, _ := open(t, executor.Config{Slots: 2, Serial: []string{"models:add"}, Steps: []executor.Step{{Name: "numba", Run: c.run, Serial: serial}}})
 			for _, err := range []error{e.Ready(t.Context()), e.Health()} {
 				require.ErrorContains(t, err, "step 1, numba")
 				require.ErrorContains(t, err, c.says)

@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"sync"
 
+	"github.com/usmbridge/usmbridge/interop/internal/calls"
 	"github.com/usmbridge/usmbridge/interop/python"
 )
 
@@ -19,6 +20,24 @@ type warmup struct {
 	mu   sync.Mutex
 	done int
 	err  error
+}
+
+// steps returns all steps of the configuration, in the order in which they run.
+func (e *Executor) steps() []Step {
+	var all []Step
+	for _, m := range e.config.Modules {
+		all = append(all, Step{Name: m.Name, Run: func(_ context.Context, py *python.Interpreter) error {
+			o, err := py.Module(m.Name, m.Source)
+			o.Release()
+			return err
+		}})
+	}
+	for _, name := range e.config.Warm {
+		all = append(all, Step{Name: name, Serial: e.isSerial(name), Run: func(ctx context.Context, py *python.Interpreter) error {
+			return calls.Warm(ctx, py, name)
+		}})
+	}
+	return append(all, e.config.Steps...)
 }
 
 func (w *warmup) init(steps []Step) {

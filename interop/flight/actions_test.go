@@ -10,8 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-
-	"github.com/usmbridge/usmbridge/usmarray"
 )
 
 // A service's own action gets what the client sent, and its error is a status; the
@@ -65,51 +63,5 @@ func TestActions(t *testing.T) {
 	for _, bad := range []map[string]ActionFunc{{ActionFree: o.Actions["echo"]}, {"mine": nil}} {
 		_, err := NewServer(ServerOptions{Memory: newPool(t), Actions: bad})
 		require.ErrorContains(t, err, "Actions")
-	}
-}
-
-// What was computed of each shard where it lies is gathered as the rows of one tensor.
-func TestComputedShards(t *testing.T) {
-	mine := newPool(t)
-	c, servers := newCluster(t, 3)
-	a := numbers(t, mine, 10, 4)
-	defer a.Release()
-	require.NoError(t, c.Put(t.Context(), "x", a, 1))
-	for i, s := range servers {
-		shard, err := s.Store().Shard(shardName("x", i))
-		require.NoError(t, err)
-		rows, err := s.Store().Get(t.Context(), shardName("x", i))
-		require.NoError(t, err)
-		found, err := rows.Copy(mine)
-		require.NoError(t, err)
-		rows.Release()
-		values, err := usmarray.Slice[float32](found)
-		require.NoError(t, err)
-		for k := range values {
-			values[k] *= 2
-		}
-		require.NoError(t, s.Store().PutShard(shardName("y", i), found, shard))
-		shard.Rows++
-		require.ErrorIs(t, s.Store().PutShard(shardName("z", i), found, shard), ErrStream)
-		require.ErrorIs(t, s.Store().PutShard("a/b", found, shard), ErrName)
-		require.NoError(t, s.Store().Put("plain", found))
-		found.Release()
-		_, err = s.Store().Shard("plain")
-		require.ErrorIs(t, err, ErrNotFound)
-		_, err = s.Store().Shard("none")
-		require.ErrorIs(t, err, ErrNotFound)
-	}
-	got, err := c.Get(t.Context(), "y", mine)
-	require.NoError(t, err)
-	defer got.Release()
-	want, err := usmarray.ToSlice[float32](a)
-	require.NoError(t, err)
-	values, err := usmarray.ToSlice[float32](got)
-	require.NoError(t, err)
-	for i := range want {
-		require.Equal(t, 2*want[i], values[i])
-	}
-	for _, s := range servers {
-		s.Store().Clear() // they hold memory of this test's pool
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"strconv"
 	"time"
 
@@ -101,11 +100,11 @@ func (c *Client) failed(op, name string, err error) error {
 // kept it. What had the name there stays when it fails. Errors: those of
 // usmarrow.TypeOf, and the server's.
 func (c *Client) Put(ctx context.Context, name string, a *usmarray.Array) error {
-	_, err := c.put(ctx, name, a, nil)
+	_, err := c.put(ctx, name, a)
 	return c.failed("Put", name, err)
 }
 
-func (c *Client) put(ctx context.Context, name string, a *usmarray.Array, more map[string]string) (result PutResult, err error) {
+func (c *Client) put(ctx context.Context, name string, a *usmarray.Array) (result PutResult, err error) {
 	if err := CheckName(name); err != nil {
 		return result, err
 	}
@@ -117,9 +116,7 @@ func (c *Client) put(ctx context.Context, name string, a *usmarray.Array, more m
 		return result, err
 	}
 	defer t.release()
-	md := map[string]string{RowsKey: strconv.Itoa(t.rows)}
-	maps.Copy(md, more)
-	t.schema = schemaOf(t.typ, md)
+	t.schema = schemaOf(t.typ, map[string]string{RowsKey: strconv.Itoa(t.rows)})
 	st, err := stageFor(a.Place())
 	if err != nil {
 		return result, err
@@ -228,7 +225,7 @@ func (c *Client) Get(ctx context.Context, name string, r memmgr.Resource) (*usma
 	if err != nil {
 		return nil, err
 	}
-	a, err := fetch(ctx, f, r, &dialer{o: c.o, known: map[string]*Client{"": c, c.location.String(): c}})
+	a, err := fetch(ctx, f, r, &dialer{o: c.o, clients: map[string]*Client{"": c, c.location.String(): c}})
 	return a, c.failed("Get", name, err)
 }
 
@@ -284,14 +281,14 @@ func (m *received) message(in *codec.Incoming) error {
 		return err
 	}
 	if m.first {
-		schema, t, err := parseSchema(d.header)
+		_, t, err := parseSchema(d.header)
 		if err != nil {
 			return err
 		}
 		if !t.ExtensionEquals(m.builder.tensor.typ) {
 			return malformed("tensors of %v where %v were announced", t, m.builder.tensor.typ)
 		}
-		return m.builder.sameShard(schema)
+		return nil
 	}
 	if len(d.header) > 0 && !d.taken {
 		return m.builder.empty(&d)

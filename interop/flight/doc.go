@@ -20,8 +20,7 @@
 // of 1 MiB or of the size that the call asks for ([BatchHeader]).
 // GetFlightInfo, ListFlights (the criteria are a prefix), GetSchema, and DoAction with
 // "free" and "stats" do what they say; a service adds actions of its own
-// ([ServerOptions].Actions), such as to compute where the rows are, and keeps what it found
-// as rows of the same tensor ([Store.PutShard]). Any Flight client will do, pyarrow's and
+// ([ServerOptions].Actions), such as to compute where the rows are. Any Flight client will do, pyarrow's and
 // arrow-go's are tested; batches that are compressed, or have nulls, are refused.
 //
 // # Memory
@@ -62,15 +61,14 @@
 // by itself; it is no promise: a reader that
 // needs alignment says pyarrow.ipc.IpcReadOptions(ensure_alignment=...).
 //
-// # More servers than one
+// # Several servers
 //
-// [Cluster] shares a tensor by rows among servers and gathers it in parallel into one
-// array; a shard whose server fails comes from another that has it, and what nobody
-// gives is a [*ShardError] that names the rows. [Client].Get follows the endpoints of
-// any GetFlightInfo.
+// A server does not know other servers: it neither replicates nor distributes tensors. For that,
+// use an engine such as Dask, with package usmbridge.dask on its workers. [Client.Get] reads the
+// endpoints that GetFlightInfo describes, one after the other, from whichever server has them.
 //
 // # Threads
 //
-// Server, Store, Client and Cluster may be used from any goroutine. Each call ends with
+// Server, Store and Client may be used from any goroutine. Each call ends with
 // its context.
 package flight

@@ -22,8 +22,6 @@ var (
 	ErrStream = errors.New("not a stream of a tensor")
 	// ErrLimit: a bound of the store (ResourceExhausted).
 	ErrLimit = errors.New("limit reached")
-	// ErrShards: rows that no endpoint gives ([ShardError]).
-	ErrShards = errors.New("rows are missing")
 	// ErrInsecure: a token that would travel in the clear.
 	ErrInsecure = errors.New("token without TLS")
 )

@@ -264,6 +264,9 @@ func TestLocations(t *testing.T) {
 	require.False(t, Location{"grpc+tcp", ":1"}.private())
 	require.False(t, Location{"grpc+tcp", "0.0.0.0:1"}.private())
 	require.False(t, Location{"grpc+tcp", "10.0.0.1:1"}.private())
+	require.True(t, Location{"grpc+tls", "10.0.0.1:1"}.private())
+	require.False(t, Location{"grpc+tls", "10.0.0.1:1"}.Local())
+	require.True(t, Location{"grpc+tls", "127.0.0.1:1"}.Local())
 
 	path := filepath.Join(t.TempDir(), "left")
 	left, err := net.Listen("unix", path)

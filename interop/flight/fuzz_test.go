@@ -1,16 +1,12 @@
 package flight
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"math"
 	"math/big"
 	"net"
 	"net/netip"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -101,177 +97,6 @@ func FuzzPut(f *testing.F) {
 		require.GreaterOrEqual(t, rows, b.tensor.rows)
 		b.tensor.release()
 		require.Zero(t, pool.Stats().RequestedBytes.Current)
-	})
-}
-
-// shardSaid is the Shard that a text is, by a reader of its own: an object with the four
-// members by their exact names, whole numbers that no null stands for, no name twice.
-func shardSaid(text []byte) (s Shard, ok bool) {
-	var members map[string]any
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.UseNumber()
-	if !json.Valid(text) || d.Decode(&members) != nil {
-		return s, false
-	}
-	// As many names as an order of tokens has: a name that is there twice is one member.
-	names := 0
-	var open []json.Token
-	name := false
-	for d = json.NewDecoder(bytes.NewReader(text)); ; {
-		t, err := d.Token()
-		if err != nil {
-			break
-		}
-		switch {
-		case t == json.Delim('{') || t == json.Delim('['):
-			open = append(open, t)
-			name = len(open) == 1
-		case t == json.Delim('}') || t == json.Delim(']'):
-			open = open[:len(open)-1]
-			name = true
-		case len(open) == 1:
-			if name {
-				names++
-			}
-			name = !name
-		}
-	}
-	id, ok := members["id"].(string)
-	s.ID = id
-	for key, n := range map[string]*int{"first": &s.First, "rows": &s.Rows, "total": &s.Total} {
-		number, _ := members[key].(json.Number)
-		v, whole := new(big.Int).SetString(string(number), 10)
-		if !whole || !v.IsInt64() || v.Sign() < 0 {
-			return s, false
-		}
-		*n = int(v.Int64())
-	}
-	end := new(big.Int).Add(big.NewInt(int64(s.First)), big.NewInt(int64(s.Rows)))
-	return s, ok && names == len(members) && end.Cmp(big.NewInt(int64(s.Total))) <= 0
-}
-
-// FuzzShards reads what endpoints say of their rows, a line each: the shards where all are
-// some and make up the whole, ErrStream where they don't, nothing where one says nothing.
-func FuzzShards(f *testing.F) {
-	for _, lines := range []string{
-		`{"id":"a","first":0,"rows":2,"total":3}` + "\n" + `{"id":"a","first":2,"rows":1,"total":3}`,
-		`{"id":"a","first":0,"rows":3,"total":3}`, `{"ID":"a","FIRST":0,"Rows":3,"total":3}`, `{"id":"a","first":0,"rows":1,"rows":3,"total":3}`,
-		`{"id":null,"first":null,"rows":3,"total":3}`, `null`, `{}`, `{"id":"a","first":9223372036854775807,"rows":9223372036854775807,"total":3}`,
-		`{"id":"a","first":0,"rows":3,"total":3,"more":{"id":[1,"id",{"id":2}]}}`, `{"id":"a","first":0.0,"rows":3e0,"total":3}`, `{"id":"a","first":0,"rows":3,"total":3}}`, "",
-	} {
-		f.Add([]byte(lines), int64(3))
-	}
-	f.Fuzz(func(t *testing.T, lines []byte, total int64) {
-		if len(lines) > 1<<13 { // encoding/json bounds the depth of objects
-			return
-		}
-		info := &flight.FlightInfo{TotalRecords: total}
-		var want []Shard
-		all, fit, next := true, true, 0
-		for line := range bytes.SplitSeq(lines, []byte("\n")) {
-			info.Endpoint = append(info.Endpoint, &flight.FlightEndpoint{AppMetadata: line})
-			s, ok := shardSaid(line)
-			got, isShard := parseShard(line)
-			if ok != isShard || ok && got != s {
-				t.Fatalf("%s: %v, %v; want %v, %v", line, got, isShard, s, ok)
-			}
-			if !all || !ok {
-				all = false
-				continue
-			}
-			fit = fit && s.First == next && int64(s.Total) == total
-			next += s.Rows // at most the total where it fits
-			want = append(want, s)
-		}
-		got, err := shardsOf(info)
-		switch {
-		case err != nil:
-			if code(err) != codes.InvalidArgument || fit && (!all || int64(next) == total) {
-				t.Fatalf("%s: %v", lines, err)
-			}
-		case got == nil:
-			if all {
-				t.Fatalf("%s: nothing", lines)
-			}
-		case !all || !fit || int64(next) != total || !slices.Equal(got, want):
-			t.Fatalf("%s: %v", lines, got)
-		}
-	})
-}
-
-// FuzzAssemble puts shards together that servers say they have, six bytes each: what it
-// describes are rows of one put, in order and each once, at servers that have them under
-// that name; what is missing is what nobody has.
-func FuzzAssemble(f *testing.F) {
-	f.Add([]byte{0, 0, 5, 10, 0, 0, 0, 5, 5, 10, 1, 1})
-	f.Add([]byte{0, 0, 5, 10, 0, 0, 0, 0, 5, 10, 1, 0, 0, 5, 5, 10, 1, 1, 1, 0, 3, 3, 2, 0})
-	f.Add([]byte{0, 0, 5, 10, 0, 0, 0, 3, 5, 10, 1, 0, 0, 0, 0, 10, 2, 2})
-	f.Add([]byte{0, 0, 0, 0, 0, 0})
-	f.Add([]byte{})
-	clients := []*Client{{location: Location{"grpc+unix", "/a"}}, {location: Location{"grpc+unix", "/b"}}, {location: Location{"grpc+tcp", "c:1"}}}
-	f.Fuzz(func(t *testing.T, input []byte) {
-		type piece struct{ location, ticket string }
-		have := map[Shard]map[piece]bool{}
-		var shards []found
-		for ; len(input) >= 6 && len(shards) < 16; input = input[6:] {
-			s := Shard{ID: string('a' + rune(input[0]%2)), First: int(input[1] % 16), Rows: int(input[2] % 16), Total: int(input[3] % 32)}
-			if s.First > s.Total-s.Rows { // of which parseShard lets none through
-				continue
-			}
-			c, ticket := clients[input[4]%3], fmt.Sprint("x@", input[5]%4)
-			shards = append(shards, found{s, &flight.FlightInfo{TotalRecords: int64(s.Rows), Endpoint: []*flight.FlightEndpoint{{Ticket: &flight.Ticket{Ticket: []byte(ticket)}}}}, c})
-			if have[s] == nil {
-				have[s] = map[piece]bool{}
-			}
-			have[s][piece{c.location.String(), ticket}] = true
-		}
-		info, err := assemble("x", slices.Clone(shards), nil)
-		var missing *ShardError
-		switch {
-		case err == nil:
-		case len(shards) == 0:
-			require.ErrorIs(t, err, ErrNotFound)
-			return
-		default:
-			require.ErrorAs(t, err, &missing)
-			require.NotEmpty(t, missing.Missing)
-		}
-		// Of a put whose shards are the same or apart it is known which rows there are.
-		whole := false
-		for s := range have {
-			rows, apart := make([]int, s.Total), true
-			for other := range have {
-				if other.ID == s.ID && other.Total == s.Total {
-					for i := range other.Rows {
-						rows[other.First+i]++
-					}
-				}
-			}
-			for _, n := range rows {
-				apart = apart && n <= 1
-			}
-			whole = whole || apart && !slices.Contains(rows, 0)
-		}
-		if err != nil {
-			require.False(t, whole, "%v of %v", err, shards)
-			end := 0
-			for _, m := range missing.Missing {
-				require.True(t, m.First >= end && m.Rows > 0 && m.First+m.Rows <= m.Total, missing.Missing)
-				end = m.First + m.Rows
-			}
-			return
-		}
-		said, err := shardsOf(info)
-		require.NoError(t, err)
-		require.True(t, said != nil || info.TotalRecords == 0)
-		for i, s := range said {
-			require.Equal(t, said[0].ID, s.ID)
-			locations := info.GetEndpoint()[i].GetLocation()
-			require.NotEmpty(t, locations)
-			for _, l := range locations {
-				require.True(t, have[s][piece{l.GetUri(), string(info.GetEndpoint()[i].GetTicket().GetTicket())}], "%v at %v", s, l)
-			}
-		}
 	})
 }
 

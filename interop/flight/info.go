@@ -18,7 +18,7 @@ import (
 
 // info describes a tensor: one endpoint, which is the server that was asked.
 func info(name string, t *tensor) *flight.FlightInfo {
-	f := &flight.FlightInfo{
+	return &flight.FlightInfo{
 		Schema:           flight.SerializeSchema(t.schema, memory.DefaultAllocator),
 		FlightDescriptor: &flight.FlightDescriptor{Type: flight.DescriptorPATH, Path: []string{name}},
 		Endpoint:         []*flight.FlightEndpoint{{Ticket: &flight.Ticket{Ticket: []byte(name)}}},
@@ -26,10 +26,6 @@ func info(name string, t *tensor) *flight.FlightInfo {
 		TotalBytes:       t.bytes(),
 		Ordered:          true,
 	}
-	if v, ok := t.schema.Metadata().GetValue(ShardKey); ok {
-		f.AppMetadata = []byte(v)
-	}
-	return f
 }
 
 // described is the tensor that a descriptor names, with a reference.

@@ -17,14 +17,9 @@ import (
 // Column is the name of the one column of a tensor's schema.
 const Column = "tensor"
 
-// The schema's metadata that this package reads and writes.
-const (
-	// RowsKey says how many rows will come, in decimal: the memory is then asked for
-	// once, and each batch is received into its place.
-	RowsKey = "usmbridge.rows"
-	// ShardKey says which rows of a larger tensor these are ([Shard]), as JSON.
-	ShardKey = "usmbridge.shard"
-)
+// RowsKey is the key of a schema's metadata with the number of rows that will follow, in decimal.
+// With it, the receiver allocates all memory at once and reads each batch into its final place.
+const RowsKey = "usmbridge.rows"
 
 // The kinds of an IPC message (Message.fbs, MessageHeader).
 const (

@@ -41,9 +41,10 @@ func ParseLocation(s string) (Location, error) {
 // String writes the location as ParseLocation reads it.
 func (l Location) String() string { return l.Scheme + "://" + l.Address }
 
-// private reports whether what travels there stays on this machine, or is encrypted.
-func (l Location) private() bool {
-	if l.Scheme != "grpc+tcp" {
+// Local reports whether only processes of this machine can connect to the location: a Unix socket, a
+// loopback address, or the name "localhost".
+func (l Location) Local() bool {
+	if l.Scheme == "grpc+unix" {
 		return true
 	}
 	host, _, err := net.SplitHostPort(l.Address)
@@ -53,6 +54,9 @@ func (l Location) private() bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
+
+// private reports whether messages stay on this machine or are encrypted.
+func (l Location) private() bool { return l.Scheme == "grpc+tls" || l.Local() }
 
 // target is the location as gRPC dials it, which reads a URL: a path has no query there.
 func (l Location) target() string {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math"
 	"net"
-	"slices"
 	"sync"
 	"time"
 
@@ -22,6 +21,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/flight"
 	gen "github.com/apache/arrow-go/v18/arrow/flight/gen/flight"
 
+	"github.com/usmbridge/usmbridge/interop/flight/admission"
 	"github.com/usmbridge/usmbridge/interop/flight/codec"
 	"github.com/usmbridge/usmbridge/memmgr"
 )
@@ -142,7 +142,7 @@ func NewServer(o ServerOptions) (*Server, error) {
 		options = append(options, grpc.ReadBufferSize(ioBuffer))
 	}
 	s.grpc = grpc.NewServer(options...)
-	gen.RegisterFlightServiceServer(streams{s}, s)
+	gen.RegisterFlightServiceServer(admission.Registrar(s.grpc, o.Stall, s.enter), s)
 	return s, nil
 }
 
@@ -165,7 +165,8 @@ func (s *Server) Listen(l Location) (net.Listener, Location, error) {
 	if err != nil {
 		return nil, l, &Error{Op: "Listen", Err: err}
 	}
-	return limited(ln, s.o.MaxConnections, max(s.o.MaxConnections/4, 1), s.o.firstCall), l.located(ln), nil
+	limits := admission.Limits{Connections: s.o.MaxConnections, PerClient: max(s.o.MaxConnections/4, 1), FirstCall: s.o.firstCall}
+	return admission.Listen(wideListener{ln}, limits), l.located(ln), nil
 }
 
 // Serve accepts connections until the server is drained or closed, and returns nil
@@ -205,66 +206,11 @@ func (s *Server) Close() {
 	s.store.Clear()
 }
 
-// asking is the stream of a call with one request, which gRPC waits for before anything of ours
-// is called, and which has to come within a time.
-type asking struct {
-	grpc.ServerStream
-	within time.Duration
-}
-
-// RecvMsg implements grpc.ServerStream.
-func (a asking) RecvMsg(m any) error {
-	came := make(chan error, 1)
-	go func() { came <- a.ServerStream.RecvMsg(m) }() // ends with the call at the latest
-	timer := time.NewTimer(a.within)
-	defer timer.Stop()
-	select {
-	case err := <-came:
-		return err
-	case <-timer.C:
-		return status.Errorf(codes.DeadlineExceeded, "flight: the request did not come within %v", a.within)
-	}
-}
-
-// streams registers services whose calls all begin with enter. Those of one answer stand among the
-// streams, and are none to a client: gRPC reads the message of a unary call, up to its last byte,
-// before it asks anybody who sends it.
-type streams struct{ *Server }
-
-// RegisterService implements grpc.ServiceRegistrar.
-func (s streams) RegisterService(d *grpc.ServiceDesc, impl any) {
-	own := *d
-	own.Methods, own.Streams = nil, slices.Clone(d.Streams)
-	for _, m := range d.Methods {
-		own.Streams = append(own.Streams, grpc.StreamDesc{StreamName: m.MethodName, Handler: func(srv any, stream grpc.ServerStream) error {
-			answer, err := m.Handler(srv, stream.Context(), stream.RecvMsg, nil)
-			if err != nil {
-				return err
-			}
-			return stream.SendMsg(answer)
-		}})
-	}
-	for i, m := range own.Streams {
-		own.Streams[i].Handler = func(srv any, stream grpc.ServerStream) error {
-			leave, err := s.enter(stream.Context())
-			if err != nil {
-				return err
-			}
-			defer leave()
-			if !m.ClientStreams {
-				stream = asking{stream, s.o.Stall}
-			}
-			return m.Handler(srv, stream)
-		}
-	}
-	s.grpc.RegisterService(&own, impl)
-}
-
 func (s *Server) enter(ctx context.Context) (func(), error) {
 	if err := s.guard.check(ctx); err != nil {
 		return nil, err
 	}
-	confirm(ctx)
+	admission.Confirm(ctx)
 	return s.gate.Enter()
 }
 

@@ -2,7 +2,6 @@ package flight
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"sort"
 	"strings"
@@ -70,44 +69,6 @@ func (s *Store) Put(name string, a *usmarray.Array) error {
 	if err != nil {
 		return &Error{Op: "Store.Put", Name: name, Err: err}
 	}
-	return s.commit(name, t)
-}
-
-// Shard says which rows of a larger tensor the tensor of a name is, as Cluster.Put wrote
-// it. Errors: ErrNotFound, also for a tensor that is no shard.
-func (s *Store) Shard(name string) (Shard, error) {
-	t, err := s.tensor(name)
-	if err == nil {
-		defer t.release()
-		v, _ := t.schema.Metadata().GetValue(ShardKey)
-		if shard, ok := parseShard([]byte(v)); ok && shard.Rows == t.rows {
-			return shard, nil
-		}
-		err = fmt.Errorf("%w that is a shard", ErrNotFound)
-	}
-	return Shard{}, &Error{Op: "Store.Shard", Name: name, Err: err}
-}
-
-// PutShard is Put of rows of a larger tensor: what a service computed of a shard, under
-// NAME@i and with the Shard of what it was made of, is gathered by Cluster.Get of NAME.
-// Errors: also ErrStream, where the array has other rows than the shard.
-func (s *Store) PutShard(name string, a *usmarray.Array, shard Shard) error {
-	if err := CheckName(name); err != nil {
-		return &Error{Op: "Store.PutShard", Err: err}
-	}
-	t, err := fromArray(a)
-	if err != nil {
-		return &Error{Op: "Store.PutShard", Name: name, Err: err}
-	}
-	described, err := json.Marshal(shard)
-	if _, ok := parseShard(described); err == nil && (!ok || shard.Rows != t.rows) {
-		err = malformed("%d rows for a shard of %d from %d on, of %d", t.rows, shard.Rows, shard.First, shard.Total)
-	}
-	if err != nil {
-		t.release()
-		return &Error{Op: "Store.PutShard", Name: name, Err: err}
-	}
-	t.schema = schemaOf(t.typ, map[string]string{ShardKey: string(described)})
 	return s.commit(name, t)
 }
 

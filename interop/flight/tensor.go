@@ -136,7 +136,6 @@ type builder struct {
 	ctx    context.Context
 	wait   time.Duration // for memory
 	want   int           // rows that were announced, -1 for none
-	shard  *Shard        // which rows they are; nil where nobody said
 	stage  *stage        // where the host cannot write
 	limit  int64         // bytes of the tensor
 }

@@ -1,13 +1,17 @@
-// Package metrics shows the pools of package memmgr to monitoring systems:
-// [NewCollector] to Prometheus, [Observe] to OpenTelemetry. It is a module of its own,
-// so that a program that wants neither does not build them.
+// Package metrics exports the state of memory pools, their tenants, and the runners of Python
+// functions: [NewCollector] to Prometheus, [Observe] to OpenTelemetry. It is a module of its own, so
+// that other programs need not build these libraries.
 //
-// Both read the counters when they are asked ([memmgr.Pool.Stats], some ten
-// microseconds for a pool) and run nothing by themselves. Pools of one name and place
-// are added up, so that no two series have the same labels. Bytes are bytes,
-// durations seconds.
+// Both always export all open pools of package memmgr. [Tenants] adds the tenants of the pools, and
+// [Runner] an executor or a pool of workers:
 //
-// A program that wants neither can publish the same counters by package expvar:
+//	prometheus.MustRegister(metrics.NewCollector(metrics.Tenants(), metrics.Runner("models", pool)))
+//
+// The counters are read only when the monitoring system collects: [memmgr.Pool.Stats] takes about
+// ten microseconds, and nothing runs in between. Pools with the same name and place are added up, so
+// that no two series have the same labels. Sizes are in bytes, durations in seconds.
+//
+// Without this module, package expvar can publish the same counters of the pools:
 //
 //	expvar.Publish("usmbridge", expvar.Func(func() any { return report.Vars() }))
 package metrics

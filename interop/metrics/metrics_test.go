@@ -34,7 +34,7 @@ func busyPool(t *testing.T, name string) {
 	})
 }
 
-// What Prometheus reads is what the pools say, those of one name added up.
+// Prometheus reads the counters of the pools; those of pools with one name are added up.
 func TestPrometheus(t *testing.T) {
 	busyPool(t, "one")
 	busyPool(t, "two")
@@ -46,11 +46,11 @@ func TestPrometheus(t *testing.T) {
 # TYPE usmbridge_memory_buffers gauge
 usmbridge_memory_buffers{place="host memory",pool="one"} 2
 usmbridge_memory_buffers{place="host memory",pool="two"} 4
-# HELP usmbridge_memory_allocations_total Buffers given out.
+# HELP usmbridge_memory_allocations_total Allocations.
 # TYPE usmbridge_memory_allocations_total counter
 usmbridge_memory_allocations_total{place="host memory",pool="one"} 3
 usmbridge_memory_allocations_total{place="host memory",pool="two"} 6
-# HELP usmbridge_memory_requested_bytes Bytes that users asked for of those in use.
+# HELP usmbridge_memory_requested_bytes Requested bytes of the buffers in use.
 # TYPE usmbridge_memory_requested_bytes gauge
 usmbridge_memory_requested_bytes{place="host memory",pool="one"} 2000
 usmbridge_memory_requested_bytes{place="host memory",pool="two"} 4000
@@ -60,7 +60,7 @@ usmbridge_memory_requested_bytes{place="host memory",pool="two"} 4000
 	require.Empty(t, problems)
 }
 
-// The page that a server of Prometheus scrapes holds the distributions.
+// The page for Prometheus contains the histograms.
 func TestPrometheusPage(t *testing.T) {
 	busyPool(t, "one")
 	reg := prometheus.NewPedanticRegistry()
@@ -72,8 +72,7 @@ func TestPrometheusPage(t *testing.T) {
 	require.Contains(t, page.Body.String(), `usmbridge_memory_allocation_seconds_bucket{place="host memory",pool="one",le="+Inf"} 3`)
 }
 
-// OpenTelemetry's reader gets the instruments by their names, and none after the
-// registration has ended.
+// OpenTelemetry's reader gets the instruments, and none after the registration was unregistered.
 func TestOpenTelemetry(t *testing.T) {
 	busyPool(t, "one")
 	reader := sdk.NewManualReader()
@@ -93,7 +92,7 @@ func TestOpenTelemetry(t *testing.T) {
 	require.EqualValues(t, 2, found["usmbridge.memory.buffers"])
 	require.EqualValues(t, 3, found["usmbridge.memory.allocations"])
 	require.Positive(t, found["hw.gpu.memory.usage"])
-	require.NotContains(t, found, "hw.gpu.memory.limit", "the host's memory is no device's")
+	require.NotContains(t, found, "hw.gpu.memory.limit", "host memory belongs to no device")
 	require.NoError(t, registration.Unregister())
 	data = metricdata.ResourceMetrics{}
 	require.NoError(t, reader.Collect(context.Background(), &data))

@@ -9,42 +9,53 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
-// instrument is one of OpenTelemetry, read when the reader collects.
+// instrument is an instrument of OpenTelemetry that is read when the reader collects.
 type instrument struct {
 	metric.Int64Observable
 	of func(*memmgr.Stats) int64
 }
 
-// Observe makes the instruments on a meter and reads the pools whenever the meter's
-// reader collects, until the registration is unregistered. Memory is told by the
-// names of OpenTelemetry's conventions for hardware (hw.gpu.memory.usage and
-// hw.gpu.memory.limit, status development), with hw.id for the pool's memory and
-// hw.type "gpu", "cpu" or, for the host backend, "memory"; what they have no name for
-// is under usmbridge.memory.
-func Observe(meter metric.Meter) (metric.Registration, error) {
+// Observe creates the instruments on a meter and reads the pools, and what the options add, whenever
+// the meter's reader collects. The caller unregisters the registration. The memory of a pool has the
+// names of OpenTelemetry's conventions for hardware (hw.gpu.memory.usage and hw.gpu.memory.limit,
+// status development), with the pool's memory as hw.id and "gpu", "cpu" or, for the host backend,
+// "memory" as hw.type. Other names begin with "usmbridge.".
+func Observe(meter metric.Meter, options ...Option) (metric.Registration, error) {
 	b := builder{meter: meter}
-	b.upDown("hw.gpu.memory.usage", "By", "Memory that the pool holds of the device.", func(s *memmgr.Stats) int64 { return s.ReservedBytes.Current })
+	b.upDown("hw.gpu.memory.usage", "By", "Memory of the device that the pool holds.", func(s *memmgr.Stats) int64 { return s.ReservedBytes.Current })
 	b.upDown("usmbridge.memory.allocated", "By", "Memory of buffers in use.", func(s *memmgr.Stats) int64 { return s.AllocatedBytes.Current })
-	b.upDown("usmbridge.memory.active", "By", "Memory in use or waiting for the device.", func(s *memmgr.Stats) int64 { return s.ActiveBytes.Current })
-	b.upDown("usmbridge.memory.requested", "By", "Memory that users asked for of what is in use.", func(s *memmgr.Stats) int64 { return s.RequestedBytes.Current })
+	b.upDown("usmbridge.memory.active", "By", "Memory in use, or with pending device work.", func(s *memmgr.Stats) int64 { return s.ActiveBytes.Current })
+	b.upDown("usmbridge.memory.requested", "By", "Requested memory of the buffers in use.", func(s *memmgr.Stats) int64 { return s.RequestedBytes.Current })
 	b.upDown("usmbridge.memory.cached", "By", "Memory of free blocks kept for their size class.", func(s *memmgr.Stats) int64 { return s.CachedBytes })
 	b.upDown("usmbridge.memory.buffers", "{buffer}", "Buffers in use.", func(s *memmgr.Stats) int64 { return s.Allocation.Current })
 	b.upDown("usmbridge.memory.waiting", "{request}", "Requests that wait for memory.", func(s *memmgr.Stats) int64 { return s.NumWaiting })
-	b.counter("usmbridge.memory.allocations", "{allocation}", "Buffers given out.", func(s *memmgr.Stats) int64 { return s.Allocation.Allocated })
-	b.counter("usmbridge.memory.frees", "{free}", "Buffers taken back.", func(s *memmgr.Stats) int64 { return s.Allocation.Freed })
-	b.counter("usmbridge.memory.refusals", "{request}", "Requests that failed for want of memory.", func(s *memmgr.Stats) int64 { return s.NumOOMs })
-	b.counter("usmbridge.memory.segment.allocations", "{segment}", "Segments taken from the upstream.", func(s *memmgr.Stats) int64 { return s.NumDeviceAlloc })
+	b.counter("usmbridge.memory.allocations", "{allocation}", "Allocations.", func(s *memmgr.Stats) int64 { return s.Allocation.Allocated })
+	b.counter("usmbridge.memory.frees", "{free}", "Frees.", func(s *memmgr.Stats) int64 { return s.Allocation.Freed })
+	b.counter("usmbridge.memory.refusals", "{request}", "Requests that failed because memory was missing.", func(s *memmgr.Stats) int64 { return s.NumOOMs })
+	b.counter("usmbridge.memory.segment.allocations", "{segment}", "Segments allocated from the upstream.", func(s *memmgr.Stats) int64 { return s.NumDeviceAlloc })
 	limit := b.observable(meter.Int64ObservableUpDownCounter("hw.gpu.memory.limit", metric.WithUnit("By"),
 		metric.WithDescription("Memory of the device.")))
 	latency, err := meter.Float64ObservableGauge("usmbridge.memory.allocation.duration", metric.WithUnit("s"),
-		metric.WithDescription("Time that allocations took, by quantile."))
+		metric.WithDescription("Duration of allocations, by quantile."))
 	if b.err == nil {
 		b.err = err
+	}
+	var sources []source
+	for _, add := range options {
+		add(&sources)
+	}
+	var more [][]metric.Float64Observable // of the metrics of each source
+	all := []metric.Observable{limit, latency}
+	for _, s := range sources {
+		instruments := b.source(s)
+		more = append(more, instruments)
+		for _, i := range instruments {
+			all = append(all, i)
+		}
 	}
 	if b.err != nil {
 		return nil, b.err
 	}
-	all := []metric.Observable{limit, latency}
 	for _, i := range b.all {
 		all = append(all, i.Int64Observable)
 	}
@@ -67,11 +78,20 @@ func Observe(meter metric.Meter) (metric.Registration, error) {
 				o.ObserveFloat64(latency, q.value, with, metric.WithAttributes(attribute.String("quantile", q.name)))
 			}
 		}
+		for i, s := range sources {
+			s.read(func(m int, value float64, labels ...string) {
+				var attributes []attribute.KeyValue
+				for k, name := range s.metrics[m].labels {
+					attributes = append(attributes, attribute.String("usmbridge."+name, labels[k]))
+				}
+				o.ObserveFloat64(more[i][m], value, metric.WithAttributes(attributes...))
+			})
+		}
 		return nil
 	}, all...)
 }
 
-// attributes are those of every observation.
+// attributes returns the attributes of every observation of a pool.
 func (k series) attributes() []attribute.KeyValue {
 	return []attribute.KeyValue{
 		attribute.String("hw.id", k.place), attribute.String("hw.type", k.hardware),
@@ -79,7 +99,7 @@ func (k series) attributes() []attribute.KeyValue {
 	}
 }
 
-// deviceSizes tells the memory of the devices that pools stand on, where it is known.
+// deviceSizes returns the memory sizes of the pools' devices, as far as they are known.
 func deviceSizes() map[series]int64 {
 	all := map[series]int64{}
 	for _, p := range memmgr.Pools() {
@@ -91,7 +111,7 @@ func deviceSizes() map[series]int64 {
 	return all
 }
 
-// builder makes instruments and keeps the first failure.
+// builder creates instruments and keeps the first error.
 type builder struct {
 	meter metric.Meter
 	all   []instrument
@@ -113,4 +133,24 @@ func (b *builder) upDown(name, unit, help string, of func(*memmgr.Stats) int64) 
 func (b *builder) counter(name, unit, help string, of func(*memmgr.Stats) int64) {
 	i := b.observable(b.meter.Int64ObservableCounter(name, metric.WithUnit(unit), metric.WithDescription(help)))
 	b.all = append(b.all, instrument{i, of})
+}
+
+// source creates the instruments of a source.
+func (b *builder) source(s source) []metric.Float64Observable {
+	var all []metric.Float64Observable
+	for i := range s.metrics {
+		d := &s.metrics[i]
+		var o metric.Float64Observable
+		var err error
+		if name := "usmbridge." + d.name; d.counter {
+			o, err = b.meter.Float64ObservableCounter(name, metric.WithUnit(d.unit), metric.WithDescription(d.help))
+		} else {
+			o, err = b.meter.Float64ObservableGauge(name, metric.WithUnit(d.unit), metric.WithDescription(d.help))
+		}
+		if b.err == nil {
+			b.err = err
+		}
+		all = append(all, o)
+	}
+	return all
 }

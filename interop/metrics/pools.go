@@ -8,14 +8,15 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
-// series is what tells the pools of one set of labels from others.
+// series identifies pools, or tenants of pools, with the same labels.
 type series struct {
-	pool     string // its name
+	pool     string // name of the pool
 	place    string // its memory, such as "shared memory on opencl:cpu:0"
-	hardware string // what that is of: "gpu", "cpu", "accelerator" or "memory"
+	hardware string // "gpu", "cpu", "accelerator", or "memory" for the host backend
+	tenant   string // name of the tenant; "" for the pool itself
 }
 
-// seriesOf names the series of a pool.
+// seriesOf returns the series of a pool.
 func seriesOf(p *memmgr.Pool) series {
 	s := series{pool: p.Name(), place: "none", hardware: "memory"}
 	place := p.Place()
@@ -29,24 +30,39 @@ func seriesOf(p *memmgr.Pool) series {
 	return s
 }
 
-// sums reads the counters of all open pools, those of one series added up.
+// sums reads the counters of all open pools. Those of the same series are added.
 func sums() map[series]*memmgr.Stats {
 	all := map[series]*memmgr.Stats{}
 	for _, p := range memmgr.Pools() {
-		s := p.Stats()
-		key := seriesOf(p)
-		if sum, ok := all[key]; ok {
-			sum.Add(&s)
-			continue
-		}
-		all[key] = &s
+		add(all, seriesOf(p), p.Stats())
 	}
 	return all
 }
 
-// inOrder lists the series by name.
+// tenantSums does the same for the open tenants of all open pools.
+func tenantSums() map[series]*memmgr.Stats {
+	all := map[series]*memmgr.Stats{}
+	for _, p := range memmgr.Pools() {
+		for _, t := range p.Tenants() {
+			key := seriesOf(p)
+			key.tenant = t.Name()
+			add(all, key, t.Stats())
+		}
+	}
+	return all
+}
+
+func add(all map[series]*memmgr.Stats, key series, s memmgr.Stats) {
+	if sum, ok := all[key]; ok {
+		sum.Add(&s)
+		return
+	}
+	all[key] = &s
+}
+
+// inOrder returns the series, sorted by their names.
 func inOrder(all map[series]*memmgr.Stats) []series {
 	return slices.SortedFunc(maps.Keys(all), func(a, b series) int {
-		return cmp.Or(cmp.Compare(a.pool, b.pool), cmp.Compare(a.place, b.place))
+		return cmp.Or(cmp.Compare(a.pool, b.pool), cmp.Compare(a.place, b.place), cmp.Compare(a.tenant, b.tenant))
 	})
 }

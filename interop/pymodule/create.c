@@ -201,6 +201,29 @@ static int go_alloc(usmb_alloc_req *req, usmb_cell **cell, usmb_goerr *err)
 	return r;
 }
 
+static PyObject *make_room; /* see _set_make_room, or NULL */
+
+PyObject *usmb_py_set_make_room(PyObject *m, PyObject *function)
+{
+	(void)m;
+	PyObject *old = make_room;
+	make_room = function == Py_None ? NULL : Py_NewRef(function);
+	Py_XDECREF(old);
+	Py_RETURN_NONE;
+}
+
+/* Whether to try an allocation again that failed for lack of memory. -1: the function raised an error. */
+static int room_made(int64_t bytes, int attempt)
+{
+	if (!make_room) return 0;
+	PyObject *function = Py_NewRef(make_room);
+	PyObject *result = PyObject_CallFunction(function, "Li", (long long)bytes, attempt);
+	Py_DECREF(function);
+	int again = result ? PyObject_IsTrue(result) : -1;
+	Py_XDECREF(result);
+	return again;
+}
+
 /* *wish: the argument for usmb_kept_drop, -1 if the cell must not be kept. */
 static usmb_cell *allocate(const usmb_where *w, int64_t bytes, int *wish)
 {
@@ -214,9 +237,11 @@ static usmb_cell *allocate(const usmb_where *w, int64_t bytes, int *wish)
 	if (*wish >= 0 && (cell = usmb_kept_take((uint64_t)bytes, (usmb_wish)*wish))) return cell;
 	if (request(w, &req) < 0) return NULL;
 	req.bytes = bytes;
-	if (go_alloc(&req, &cell, &err) < 0) {
-		usmb_raise_go(&err);
-		return NULL;
+	for (int attempt = 0; go_alloc(&req, &cell, &err) < 0; attempt++) {
+		int again = err.kind == USMB_ERR_MEMORY ? room_made(bytes, attempt) : 0;
+		if (again == 0) usmb_raise_go(&err);
+		if (again != 1) return NULL;
+		err.kind = USMB_ERR_NONE;
 	}
 	if (!req.shared)
 		*wish = -1;

@@ -22,6 +22,7 @@ typedef struct {
 /* The values of interprocess=: None or False, True, "readonly". The numbers are those of package
    segment. */
 enum { USMB_AUDIENCE_NONE = 0, USMB_AUDIENCE_WRITE = 1, USMB_AUDIENCE_READ = 2 };
+PyObject *usmb_py_set_make_room(PyObject *m, PyObject *function);
 /* Reads the interprocess argument, which may be NULL. */
 int usmb_parse_audience(PyObject *o, int *audience);
 

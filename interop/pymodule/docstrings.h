@@ -1684,6 +1684,12 @@ static const char doc__set_limit[] =
 	"\n"
 	"Limit the bytes that all pools hold together, idle memory included; 0 removes the limit.";
 
+static const char doc__set_make_room[] =
+	"_set_make_room(function, /)\n"
+	"--\n"
+	"\n"
+	"Call function(bytes, attempt) when an allocation lacks memory, and try again if it returns True. None removes it.";
+
 static const char doc_module[] =
 	"C part of the package usmbridge, which has its documentation.";
 

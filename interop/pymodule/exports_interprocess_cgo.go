@@ -63,11 +63,19 @@ func usmb_go_share_open(handle *C.char, n C.int64_t, usm C.int32_t, time C.int64
 }
 
 //export usmb_go_share_attach
-func usmb_go_share_attach(address *C.char, naddress C.int64_t, name *C.char, nname, time C.int64_t, out *C.usmb_handover, e *C.usmb_goerr) (r C.int) {
+func usmb_go_share_attach(address *C.char, naddress C.int64_t, name *C.char, nname, time C.int64_t, sequence *C.uint64_t, out *C.usmb_handover, e *C.usmb_goerr) (r C.int) {
 	defer guard(e, &r)
 	ctx, cancel := withTimeout(int64(time))
 	defer cancel()
-	a, err := attach(ctx, text(address, C.uint64_t(naddress)), text(name, C.uint64_t(nname)))
+	var a *usmarray.Array
+	var err error
+	if sequence == nil {
+		a, err = attach(ctx, text(address, C.uint64_t(naddress)), text(name, C.uint64_t(nname)))
+	} else {
+		var number uint64
+		a, number, err = waitNewer(ctx, text(address, C.uint64_t(naddress)), text(name, C.uint64_t(nname)), uint64(*sequence))
+		*sequence = C.uint64_t(number)
+	}
 	if err != nil {
 		return report(e, err)
 	}
@@ -108,11 +116,11 @@ func usmb_go_share_names(address *C.char, naddress, time C.int64_t, out **C.char
 }
 
 //export usmb_go_share_listen
-func usmb_go_share_listen(address *C.char, naddress, time C.int64_t, number *C.uint64_t, out **C.char, n *C.int64_t, e *C.usmb_goerr) (r C.int) {
+func usmb_go_share_listen(address *C.char, naddress, time C.int64_t, limits *C.int64_t, number *C.uint64_t, out **C.char, n *C.int64_t, e *C.usmb_goerr) (r C.int) {
 	defer guard(e, &r)
 	ctx, cancel := withTimeout(int64(time))
 	defer cancel()
-	id, at, err := serve(ctx, text(address, C.uint64_t(naddress)))
+	id, at, err := serve(ctx, text(address, C.uint64_t(naddress)), [C.USMB_SHARE_LIMITS]int64(unsafe.Slice((*int64)(unsafe.Pointer(limits)), C.USMB_SHARE_LIMITS)))
 	if err != nil {
 		return report(e, err)
 	}

@@ -125,6 +125,7 @@ static PyMethodDef functions[] = {
         {"_share_revoke", USMB_PY_CFUNC(usmb_py_share_revoke), METH_O, NULL},
         {"_share_open", USMB_PY_CFUNC(usmb_py_share_open), METH_VARARGS, NULL},
         {"_share_attach", USMB_PY_CFUNC(usmb_py_share_attach), METH_VARARGS, NULL},
+        {"_share_wait", USMB_PY_CFUNC(usmb_py_share_wait), METH_VARARGS, NULL},
         {"_share_names", USMB_PY_CFUNC(usmb_py_share_names), METH_VARARGS, NULL},
         {"_share_listen", USMB_PY_CFUNC(usmb_py_share_listen), METH_VARARGS, NULL},
         {"_share_publish", USMB_PY_CFUNC(usmb_py_share_publish), METH_VARARGS, NULL},
@@ -133,6 +134,7 @@ static PyMethodDef functions[] = {
         {"_share_end_with", USMB_PY_CFUNC(usmb_py_share_end_with), METH_VARARGS, NULL},
         {"_share_stats", USMB_PY_CFUNC(usmb_py_share_stats), METH_NOARGS, NULL},
         {"_set_limit", USMB_PY_CFUNC(py_set_limit), METH_O, doc__set_limit},
+        {"_set_make_room", USMB_PY_CFUNC(usmb_py_set_make_room), METH_O, doc__set_make_room},
         {"_info", USMB_PY_CFUNC(py_info), METH_VARARGS, NULL},
         {NULL, NULL, 0, NULL},
 };

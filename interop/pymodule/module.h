@@ -51,13 +51,14 @@ int usmb_go_share_export(usmb_array *a, int64_t time, char **out, int64_t *n, us
 void usmb_go_share_revoke(char *handle, int64_t n);
 /* Open a handle, or an array that a server publishes. *out has a reference for the caller. */
 int usmb_go_share_open(char *handle, int64_t n, int32_t usm, int64_t time, usmb_handover *out, usmb_goerr *err);
-int usmb_go_share_attach(char *address, int64_t naddress, char *name, int64_t nname, int64_t time, usmb_handover *out,
-                         usmb_goerr *err);
+/* With sequence, waits for an array with a number above *sequence, and stores its number. */
+int usmb_go_share_attach(char *address, int64_t naddress, char *name, int64_t nname, int64_t time, uint64_t *sequence,
+                         usmb_handover *out, usmb_goerr *err);
 /* The names of the arrays that a server publishes: n names, each after its length in 8 bytes. */
 int usmb_go_share_names(char *address, int64_t naddress, int64_t time, char **out, int64_t *n, usmb_goerr *err);
 /* Starts a server: its number, and the address on which it listens. */
-int usmb_go_share_listen(char *address, int64_t naddress, int64_t time, uint64_t *number, char **out, int64_t *n,
-                         usmb_goerr *err);
+int usmb_go_share_listen(char *address, int64_t naddress, int64_t time, int64_t *limits, uint64_t *number, char **out,
+                         int64_t *n, usmb_goerr *err);
 int usmb_go_share_publish(uint64_t number, char *name, int64_t nname, usmb_array *a, int64_t time, usmb_goerr *err);
 int usmb_go_share_withdraw(uint64_t number, char *name, int64_t nname, usmb_goerr *err);
 int usmb_go_share_close(uint64_t number, usmb_goerr *err);
@@ -66,6 +67,8 @@ int usmb_go_share_close(uint64_t number, usmb_goerr *err);
 int usmb_go_share_end_with(int64_t pid, char *handles, int64_t n, usmb_goerr *err);
 /* peers, unopened, leases, opened, mapped, mapped_bytes */
 enum { USMB_SHARE_STATS = 6 };
+/* The limits of a server: peers, leases, segments, names, queued bytes; 0 means the default. */
+enum { USMB_SHARE_LIMITS = 5 };
 void usmb_go_share_stats(int64_t *out);
 
 /* The functions _share_* of the module. */
@@ -73,6 +76,7 @@ PyObject *usmb_py_share_export(PyObject *m, PyObject *args);
 PyObject *usmb_py_share_revoke(PyObject *m, PyObject *bytes);
 PyObject *usmb_py_share_open(PyObject *m, PyObject *args);
 PyObject *usmb_py_share_attach(PyObject *m, PyObject *args);
+PyObject *usmb_py_share_wait(PyObject *m, PyObject *args);
 PyObject *usmb_py_share_names(PyObject *m, PyObject *args);
 PyObject *usmb_py_share_listen(PyObject *m, PyObject *args);
 PyObject *usmb_py_share_publish(PyObject *m, PyObject *args);

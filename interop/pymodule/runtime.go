@@ -27,8 +27,9 @@ var ErrRegistered = errors.New("pymodule: the module is in use already; register
 type Option func(*settings)
 
 type settings struct {
-	runtime  *syclobj.Runtime
-	resource ResourceFunc
+	runtime      *syclobj.Runtime
+	resource     ResourceFunc
+	interprocess bool
 }
 
 // ResourceFunc returns the resource for arrays that Python creates on a queue with a kind of
@@ -44,13 +45,19 @@ func SetRuntime(rt *syclobj.Runtime) Option { return func(s *settings) { s.runti
 // memmgr.Default.
 func SetResource(f ResourceFunc) Option { return func(s *settings) { s.resource = f } }
 
+// SetInterprocess makes the module allocate new arrays in memory that other processes can map, as
+// with interprocess=True, on the devices that have such memory. It has no effect with
+// SetResource.
+func SetInterprocess() Option { return func(s *settings) { s.interprocess = true } }
+
 // state holds the Runtime and the settings of the module.
 var state struct {
-	mu       sync.Mutex
-	rt       *syclobj.Runtime
-	own      bool // the module has opened rt
-	resource ResourceFunc
-	paths    []string // Python's search path for packages
+	mu           sync.Mutex
+	rt           *syclobj.Runtime
+	own          bool // the module has opened rt
+	resource     ResourceFunc
+	interprocess bool
+	paths        []string // Python's search path for packages
 }
 
 func setPaths(paths []string) {
@@ -118,6 +125,7 @@ func configure(options []Option) error {
 	if s.resource != nil {
 		state.resource = s.resource
 	}
+	state.interprocess = state.interprocess || s.interprocess
 	return nil
 }
 
@@ -145,6 +153,11 @@ func resourceOn(q *syclobj.Queue, usm syclobj.USMKind) (memmgr.Resource, error) 
 	if f := resourceFunc(); f != nil {
 		return f(q, kindOn(q, usm))
 	}
+	if sharesMemory() {
+		if p, err := segment.Default(q, kindOn(q, usm), segment.PeersWrite); err == nil {
+			return p, nil
+		}
+	}
 	p, err := memmgr.Default(q, kindOn(q, usm))
 	if err != nil {
 		return nil, err // not a nil *Pool in an interface
@@ -157,6 +170,13 @@ func resourceFunc() ResourceFunc {
 	state.mu.Lock()
 	defer state.mu.Unlock()
 	return state.resource
+}
+
+// sharesMemory reports whether SetInterprocess is in effect.
+func sharesMemory() bool {
+	state.mu.Lock()
+	defer state.mu.Unlock()
+	return state.interprocess
 }
 
 // kindOn returns usm, or syclobj.USMUnknown on the queue of the host backend.

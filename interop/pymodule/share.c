@@ -166,8 +166,38 @@ PyObject *usmb_py_share_attach(PyObject *m, PyObject *args)
 	if (!PyArg_ParseTuple(args, "OOO:_share_attach", &at, &what, &time) || enter(time, &ns) < 0 ||
 	    parse_text(at, "path", &address, &naddress) < 0 || parse_text(what, "name", &name, &nname) < 0)
 		return NULL;
-	GO(usmb_go_share_attach(address, naddress, name, nname, ns, &h, &err));
+	GO(usmb_go_share_attach(address, naddress, name, nname, ns, NULL, &h, &err));
 	return r < 0 ? NULL : received(&h);
+}
+
+/* Waits for an array with a number above the given one. Returns the array and its number, or None
+   after the timeout, so that the caller can handle signals and wait again. */
+PyObject *usmb_py_share_wait(PyObject *m, PyObject *args)
+{
+	PyObject *at, *what, *number, *time;
+	char *address, *name;
+	Py_ssize_t naddress, nname;
+	int64_t ns;
+	usmb_handover h;
+	usmb_goerr err;
+	(void)m;
+	if (!PyArg_ParseTuple(args, "OOOO:_share_wait", &at, &what, &number, &time) || enter(time, &ns) < 0 ||
+	    parse_text(at, "path", &address, &naddress) < 0 || parse_text(what, "name", &name, &nname) < 0)
+		return NULL;
+	uint64_t sequence = PyLong_AsUnsignedLongLong(number);
+	if (sequence == (uint64_t)-1 && PyErr_Occurred()) return NULL;
+	PyThreadState *saved = PyEval_SaveThread();
+	int r = usmb_go_share_attach(address, naddress, name, nname, ns, &sequence, &h, &err);
+	PyEval_RestoreThread(saved);
+	if (r < 0) {
+		if (err.kind == USMB_ERR_TIMEOUT) Py_RETURN_NONE;
+		usmb_raise_go(&err);
+		return NULL;
+	}
+	PyObject *a = received(&h);
+	PyObject *out = a ? Py_BuildValue("(OK)", a, (unsigned long long)sequence) : NULL;
+	Py_XDECREF(a);
+	return out;
 }
 
 /* ---- servers ------------------------------------------------------------------------ */
@@ -204,13 +234,16 @@ PyObject *usmb_py_share_listen(PyObject *m, PyObject *args)
 	char *address, *where = NULL;
 	Py_ssize_t naddress;
 	int64_t ns, n = 0;
+	long long l[USMB_SHARE_LIMITS];
+	int64_t limits[USMB_SHARE_LIMITS];
 	uint64_t number = 0;
 	usmb_goerr err;
 	(void)m;
-	if (!PyArg_ParseTuple(args, "OO:_share_listen", &at, &time) || enter(time, &ns) < 0 ||
-	    parse_text(at, "path", &address, &naddress) < 0)
+	if (!PyArg_ParseTuple(args, "OO(LLLLL):_share_listen", &at, &time, &l[0], &l[1], &l[2], &l[3], &l[4]) ||
+	    enter(time, &ns) < 0 || parse_text(at, "path", &address, &naddress) < 0)
 		return NULL;
-	GO(usmb_go_share_listen(address, naddress, ns, &number, &where, &n, &err));
+	for (int i = 0; i < USMB_SHARE_LIMITS; i++) limits[i] = l[i];
+	GO(usmb_go_share_listen(address, naddress, ns, limits, &number, &where, &n, &err));
 	if (r < 0) return NULL;
 	PyObject *s = PyUnicode_DecodeUTF8(where, (Py_ssize_t)n, "surrogateescape");
 	free(where);

@@ -208,11 +208,14 @@ func makerOf(h share.Handle) *share.Server {
 	return nil
 }
 
-// serve starts a server. It returns its number and its address.
-func serve(ctx context.Context, address string) (number uint64, at string, err error) {
+// serve starts a server. It returns its number and its address. limits are those of USMB_SHARE_LIMITS.
+func serve(ctx context.Context, address string, limits [5]int64) (number uint64, at string, err error) {
 	o, err := optionsFor(false) // The server opens no handles.
 	if err != nil {
 		return 0, "", err
+	}
+	for i, limit := range []*int{&o.MaxPeers, &o.MaxLeases, &o.MaxSegments, &o.MaxNames, &o.MaxQueued} {
+		*limit = int(limits[i])
 	}
 	s, err := share.Listen(ctx, address, o)
 	if err != nil {
@@ -353,6 +356,16 @@ func attach(ctx context.Context, address, name string) (a *usmarray.Array, err e
 		return err
 	})
 	return a, err
+}
+
+// waitNewer opens the array that a server publishes under a name, when its number is above after. It
+// returns that number.
+func waitNewer(ctx context.Context, address, name string, after uint64) (a *usmarray.Array, number uint64, err error) {
+	err = query(ctx, address, func(p *share.Peer) error {
+		a, number, err = p.WaitNewer(ctx, name, after)
+		return err
+	})
+	return a, number, err
 }
 
 // published returns the names that a server publishes.

@@ -1,6 +1,7 @@
 package share
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -133,8 +134,19 @@ func (p *Peer) frame(f frame) error {
 		if err != nil {
 			return err
 		}
-		l, pending, err := p.node.attach(p, name)
+		l, pending, err := p.node.attach(p, name, false)
 		return p.lendAfter(f.call, l, pending, err)
+	case frameWait:
+		after, name, err := readWait(f.payload)
+		if err != nil {
+			return err
+		}
+		return p.node.wait(newerWait{p, f.call, name, after})
+	case frameCancel:
+		if p.node.cancelWait(p, f.call) {
+			return p.refuse(f.call, opError("WaitNewer", ErrClosed, "the wait was canceled"))
+		}
+		return nil
 	case frameNames:
 		after, err := readName(f.payload)
 		if err != nil {
@@ -163,7 +175,7 @@ func (p *Peer) frame(f frame) error {
 // answered takes the answers to this side's calls.
 func (p *Peer) answered(f frame) error {
 	switch f.kind {
-	case frameTaken, frameRefused, frameOpened, frameListed, framePassed:
+	case frameTaken, frameRefused, frameOpened, frameNewer, frameListed, framePassed:
 		if err := p.expected(f); err != nil {
 			return err
 		}
@@ -178,8 +190,15 @@ func (p *Peer) answered(f frame) error {
 			p.answerTo(f.call, answer{err: refusal})
 		}
 		return err
-	case frameOpened:
-		d, err := readDescription(f.payload)
+	case frameOpened, frameNewer:
+		var sequence uint64
+		var d description
+		var err error
+		if f.kind == frameNewer {
+			sequence, d, err = readNewer(f.payload)
+		} else {
+			d, err = readDescription(f.payload)
+		}
 		if err != nil {
 			return err
 		}
@@ -187,7 +206,7 @@ func (p *Peer) answered(f frame) error {
 		if err != nil && errors.Is(err, ErrProtocol) {
 			return err
 		}
-		p.answerTo(f.call, answer{array: a, err: err})
+		p.answerTo(f.call, answer{array: a, sequence: sequence, err: err})
 		return nil
 	case frameListed:
 		names, err := readNames(f.payload)
@@ -268,7 +287,16 @@ func (p *Peer) lend(id uint64, l *lease) error {
 		p.node.leases.end(p, []uint64{l.d.serial})
 		return p.refuse(id, err)
 	}
-	d.b = appendFrame(d.b, frameOpened, id, func(b []byte) []byte { return appendDescription(b, &l.d) })
+	kind := frameOpened
+	if l.sequence != 0 {
+		kind = frameNewer
+	}
+	d.b = appendFrame(d.b, kind, id, func(b []byte) []byte {
+		if l.sequence != 0 {
+			b = binary.LittleEndian.AppendUint64(b, l.sequence)
+		}
+		return appendDescription(b, &l.d)
+	})
 	return p.post(d)
 }
 

@@ -24,6 +24,8 @@ type lease struct {
 	opened  bool
 	until   time.Time // of one that was not opened
 
+	sequence uint64 // the number of a published version, for the answer of WaitNewer; else 0
+
 	offeredTo *Peer // who may open it without asking; nil for nobody
 	slot      uint16
 	claim     claim

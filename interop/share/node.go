@@ -23,6 +23,9 @@ type node struct {
 	peers     map[*Peer]struct{}
 	places    places
 	published map[string]*published
+	sequence  uint64                 // of the last array that was published
+	newer     map[string][]newerWait // by name
+	waits     map[*Peer]int          // in newer
 	closed    bool
 	clock     *time.Timer // runs while there are peers or unopened handles
 	ticks     bool
@@ -97,6 +100,7 @@ func (n *node) leave(p *Peer) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.peers, p)
+	n.dropWaits(func(w newerWait) bool { return w.peer == p })
 }
 
 // places counts the connections of a server from the admission of their processes until the
@@ -145,6 +149,11 @@ func (n *node) leavePlace(c Credentials) {
 
 func (n *node) stats() (s Stats) {
 	s.Unopened, s.Leases = n.leases.counts()
+	n.mu.Lock()
+	for _, calls := range n.waits {
+		s.Waiting += calls
+	}
+	n.mu.Unlock()
 	for _, p := range n.everybody() {
 		p.addStats(&s)
 	}

@@ -131,4 +131,5 @@ type Stats struct {
 	Mapped      int    // segments of others that are mapped here
 	MappedBytes uint64 // and their bytes
 	Known       int    // segments of this process whose descriptors others were given
+	Waiting     int    // calls of Peer.WaitNewer of other processes that wait here
 }

@@ -2,6 +2,7 @@ package share
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync"
@@ -90,10 +91,11 @@ type call struct {
 }
 
 type answer struct {
-	array  *usmarray.Array
-	names  []string
-	handle Handle
-	err    error
+	array    *usmarray.Array
+	sequence uint64 // of frameNewer
+	names    []string
+	handle   Handle
+	err      error
 }
 
 // dispose ends what nobody waits for.
@@ -136,6 +138,46 @@ func (p *Peer) Attach(ctx context.Context, name string) (*usmarray.Array, error)
 	}
 	a, err := p.ask(ctx, op, frameAttach, func(b []byte) []byte { return appendText(b, name) })
 	return a.array, err
+}
+
+// WaitNewer waits until the other process has published an array under a name with a sequence number
+// above after ([Server.Publish]), opens the newest one as [Peer.Attach] does, and returns it with its
+// number. With after 0, any published array is newer. A name that is not published yet, or was
+// withdrawn, is waited for. Versions that were replaced before the call or during it are skipped. A
+// server that starts later at the same address has larger numbers, unless the clock was set back.
+// Errors: the error of the context; ErrNotShared, ErrLimit, ErrClosed.
+func (p *Peer) WaitNewer(ctx context.Context, name string, after uint64) (*usmarray.Array, uint64, error) {
+	const op = "WaitNewer"
+	if name == "" || len(name) > maxName {
+		return nil, 0, opError(op, ErrName, "a name of %d bytes; it has 1 to %d", len(name), maxName)
+	}
+	a, err := p.ask(ctx, op, frameWait, func(b []byte) []byte {
+		return appendText(binary.LittleEndian.AppendUint64(b, after), name)
+	})
+	return a.array, a.sequence, err
+}
+
+// cancelWaits ends the calls of WaitNewer.
+func (p *Peer) cancelWaits() {
+	p.mu.Lock()
+	var ids []uint64
+	for id, c := range p.calls {
+		if c.expects == frameNewer {
+			ids = append(ids, id)
+		}
+	}
+	p.mu.Unlock()
+	for _, id := range ids {
+		p.cancel(id)
+	}
+}
+
+// cancel makes the other process refuse a call of WaitNewer that still waits there.
+func (p *Peer) cancel(id uint64) {
+	p.mu.Lock()
+	d := p.newDatagram()
+	d.b = appendFrame(d.b, frameCancel, id, nil)
+	_ = p.post(d) // if it fails, the connection has ended, and the call with it
 }
 
 // Open opens a handle of the other process's, once; see [Server.Open].
@@ -240,6 +282,9 @@ func (p *Peer) await(ctx context.Context, op string, expects frameKind, send fun
 	if p.calls[id] == c {
 		c.abandoned = true // the answer ends it
 		p.mu.Unlock()
+		if expects == frameNewer { // it might never be answered otherwise
+			p.cancel(id)
+		}
 		return answer{}, named(op, ctx.Err())
 	}
 	p.mu.Unlock()
@@ -279,6 +324,7 @@ func (p *Peer) Close() error {
 		g.array.Release()
 	}
 	p.node.leases.endUnopened(p)
+	p.cancelWaits()
 	p.endIfIdle()
 	return nil
 }

@@ -35,6 +35,16 @@ var roles = map[string]func(address string) error{
 	"holder":  roleHolder,
 	"locker":  roleLocker,
 	"middle":  roleMiddle,
+	"wait":    roleWait,
+}
+
+// roleWait waits for a name that is not published.
+func roleWait(address string) error {
+	p, err := share.Dial(context.Background(), address, share.Options{})
+	if err == nil {
+		_, _, err = p.WaitNewer(context.Background(), "frame", 0)
+	}
+	return err
 }
 
 // told waits for a line of the first process; false when there are no more.

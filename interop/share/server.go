@@ -74,6 +74,7 @@ func Listen(ctx context.Context, address string, o Options) (*Server, error) {
 	s.node.maker = name
 	s.stopped, s.stop = context.WithCancel(context.Background())
 	s.node.published = map[string]*published{}
+	s.node.sequence = uint64(time.Now().UnixNano()) // larger than the numbers of former servers at this address
 	go s.accept()
 	return s, nil
 }
@@ -382,13 +383,14 @@ func greet(ctx context.Context, conn *net.UnixConn, n *node, receives bool) (*Pe
 
 // published is an array that anybody admitted may attach.
 type published struct {
-	array  *usmarray.Array // a reference of the server's own
-	buffer memmgr.Buffer   // and a second, as a lease has it: it does not fall asleep
+	array    *usmarray.Array // a reference of the server's own
+	buffer   memmgr.Buffer   // and a second, as a lease has it: it does not fall asleep
+	sequence uint64          // number of the version
 }
 
 func newPublished(a *usmarray.Array) *published {
 	own := a.Retain()
-	return &published{own, own.Buffer().Retain()}
+	return &published{array: own, buffer: own.Buffer().Retain()}
 }
 
 // release gives both references back.
@@ -401,7 +403,7 @@ func (p *published) release() {
 // they like, from now on until Withdraw or Close. The server keeps references of its own,
 // so that the memory stays, and does not fall asleep (memmgr.Pool.Sleep), until then.
 // It waits for work that is pending on the array; so does each attaching, for what is
-// submitted later. An array that no other process can map is published as the copy that
+// submitted later. Each version of a name has a sequence number, for [Peer.WaitNewer]. An array that no other process can map is published as the copy that
 // Options.CopyInto makes of it now, if that is set. Errors: ErrNotShared, ErrName when the name is taken or cannot be,
 // ErrLimit, ErrClosed.
 func (s *Server) Publish(ctx context.Context, name string, a *usmarray.Array) error {
@@ -434,11 +436,14 @@ func (s *Server) publish(ctx context.Context, op, name string, a *usmarray.Array
 	}
 	defer l.letGo()
 	p := newPublished(a)
-	old, err := s.node.publish(op, name, p, replace)
+	old, waits, err := s.node.publish(op, name, p, replace)
 	if err != nil {
 		p.release()
 	} else if old != nil {
 		old.release()
+	}
+	for _, w := range waits {
+		_ = s.node.answer(w) // if it fails, that connection has ended
 	}
 	return err
 }
@@ -645,8 +650,12 @@ func (s *Server) Stats() Stats { return s.node.stats() }
 func (s *Server) Close() error {
 	s.stop()
 	s.listener.close()
-	for _, p := range s.node.close() {
+	published, waits := s.node.close()
+	for _, p := range published {
 		p.release()
+	}
+	for _, w := range waits {
+		_ = w.peer.refuse(w.call, opError("WaitNewer", ErrClosed, "the server was closed")) // or that connection has ended
 	}
 	s.mu.Lock()
 	all := slices.Collect(maps.Keys(s.parted))
@@ -658,22 +667,24 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// publish puts an array under a name, and gives what was there to the caller, who releases
-// it.
-func (n *node) publish(op, name string, p *published, replace bool) (old *published, err error) {
+// publish puts an array under a name. It returns the array that had the name, which the caller
+// releases, and the waits for the name, which the caller answers.
+func (n *node) publish(op, name string, p *published, replace bool) (old *published, waits []newerWait, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	old = n.published[name]
 	switch {
 	case n.closed:
-		return nil, opError(op, ErrClosed, "the server was closed")
+		return nil, nil, opError(op, ErrClosed, "the server was closed")
 	case old != nil && !replace:
-		return nil, opError(op, ErrName, "%q is taken; withdraw it first, or replace it", name)
+		return nil, nil, opError(op, ErrName, "%q is taken; withdraw it first, or replace it", name)
 	case old == nil && len(n.published) >= n.options.MaxNames:
-		return nil, opError(op, ErrLimit, "%d names are published, Options.MaxNames", len(n.published))
+		return nil, nil, opError(op, ErrLimit, "%d names are published, Options.MaxNames", len(n.published))
 	}
+	n.sequence++
+	p.sequence = n.sequence
 	n.published[name] = p
-	return old, nil
+	return old, n.dropWaits(func(w newerWait) bool { return w.name == name && w.after < p.sequence }), nil
 }
 
 func (n *node) withdraw(name string) *published {
@@ -686,32 +697,36 @@ func (n *node) withdraw(name string) *published {
 
 // borrow takes a reference of a published array, nil when there is none of the name. It
 // never panics, whatever became of the memory: a peer's request asks for it.
-func (n *node) borrow(op, name string) (*usmarray.Array, error) {
+func (n *node) borrow(op, name string) (a *usmarray.Array, sequence uint64, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	p := n.published[name]
 	if p == nil {
-		return nil, opError(op, ErrName, "nothing is published as %q", strings.ToValidUTF8(name, "?"))
+		return nil, 0, opError(op, ErrName, "nothing is published as %q", strings.ToValidUTF8(name, "?"))
 	}
 	if err := retainTwice(op, p.buffer); err != nil { // a release too many elsewhere ended ours
-		return nil, err
+		return nil, 0, err
 	}
-	a := p.array.Retain()
+	a = p.array.Retain()
 	p.buffer.Release()
 	p.buffer.Release()
-	return a, nil
+	return a, p.sequence, nil
 }
 
-// attach begins a lease of a published array for a peer.
-func (n *node) attach(p *Peer, name string) (l *lease, pending *usmarray.Array, err error) {
+// attach begins a lease of a published array for a peer. With numbered, the lease has the number of
+// the version.
+func (n *node) attach(p *Peer, name string, numbered bool) (l *lease, pending *usmarray.Array, err error) {
 	const op = "Attach"
-	a, err := n.borrow(op, name)
+	a, sequence, err := n.borrow(op, name)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer a.Release()
 	if l, err = newLease(context.Background(), op, a, ExportOptions{To: p, NoWait: true}); err != nil {
 		return nil, nil, err
+	}
+	if numbered {
+		l.sequence = sequence
 	}
 	if pending, l.pending = l.pending, nil; !l.buffer.Pending() && a.Place().IsHost() {
 		pending.Release()
@@ -741,8 +756,9 @@ func (n *node) namesAfter(last string) []string {
 	return names
 }
 
-// close ends what begins, and gives the published arrays to the caller, who releases them.
-func (n *node) close() (all []*published) {
+// close ends what begins. It returns the published arrays, which the caller releases, and all waits,
+// which the caller refuses.
+func (n *node) close() (all []*published, waits []newerWait) {
 	n.leases.close()
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -751,5 +767,5 @@ func (n *node) close() (all []*published) {
 		all = append(all, p)
 		delete(n.published, name)
 	}
-	return all
+	return all, n.dropWaits(func(newerWait) bool { return true })
 }

@@ -20,7 +20,7 @@ import (
 // Whatever does not fit the rules below ends the connection.
 const (
 	protocolMagic   = 0x314d5355 // "USM1"
-	protocolVersion = 2
+	protocolVersion = 3
 
 	maxDatagram  = 16 << 10 // bytes
 	maxFrames    = 8        // in a datagram
@@ -54,7 +54,10 @@ const (
 	framePassed                         // answer: a handle
 	frameDriver                         // in the place of frameSegment, of memory that is a driver's: segment, its handle
 	frameBoard                          // maker to who opens its handles, once, with the descriptor: number u64
-	lastFrame      = frameBoard
+	frameWait                           // receiver to maker: sequence number u64, name; answered by frameNewer
+	frameNewer                          // answer: sequence number u64, description
+	frameCancel                         // receiver to maker: the call of a frameWait is refused if it still waits
+	lastFrame      = frameCancel
 )
 
 // answer is the kind of frame that answers one, if it asks anything; a refusal may too.
@@ -68,6 +71,8 @@ func (k frameKind) answer() frameKind {
 		return frameListed
 	case framePass:
 		return framePassed
+	case frameWait:
+		return frameNewer
 	default:
 		return 0
 	}
@@ -356,6 +361,25 @@ func readName(b []byte) (string, error) {
 	r := wireReader{b: b}
 	name := r.text()
 	return name, r.end("a name")
+}
+
+// readWait reads the payload of frameWait.
+func readWait(b []byte) (after uint64, name string, err error) {
+	r := wireReader{b: b}
+	after = r.u64()
+	name = r.text()
+	return after, name, r.end("a wait")
+}
+
+// readNewer reads the payload of frameNewer.
+func readNewer(b []byte) (sequence uint64, d description, err error) {
+	r := wireReader{b: b}
+	sequence = r.u64()
+	d, err = r.description()
+	if err == nil {
+		err = r.end("a newer array")
+	}
+	return sequence, d, err
 }
 
 func appendRefusal(b []byte, err error) []byte {

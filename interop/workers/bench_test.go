@@ -144,7 +144,7 @@ var interpreter struct {
 }
 
 // embedded returns an executor with two slots on the interpreter of this process.
-func embedded(b *testing.B) *executor.Executor {
+func embedded(b testing.TB) *executor.Executor {
 	b.Helper()
 	env := environment(b, "numpy") // before once.Do, because a skip inside it would leave it done
 	interpreter.once.Do(func() {

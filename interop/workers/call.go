@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/usmbridge/usmbridge/interop/executor"
+	"github.com/usmbridge/usmbridge/interop/internal/calls"
 	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/interop/share"
 )
@@ -19,25 +20,25 @@ func (p *Pool) Call(ctx context.Context, function string, args ...any) (any, err
 	if ctx.Err() != nil {
 		return nil, p.notBegun(ctx, function)
 	}
-	if err := checkFunction(function); err != nil {
-		return nil, p.count(&executor.Error{Function: function, Err: err})
+	if err := calls.CheckFunction(function); err != nil {
+		return nil, p.count(&executor.Error{Package: "workers", Function: function, Err: err})
 	}
 	e := newEncoder(p.config.MaxMessage)
 	if err := e.call(function, args); err != nil {
-		return nil, p.count(&executor.Error{Function: function, Err: err})
+		return nil, p.count(&executor.Error{Package: "workers", Function: function, Err: err})
 	}
 	for again := false; ; again = true {
 		r, err := p.enter(ctx, function)
 		switch {
 		case errors.Is(err, executor.ErrFull):
 			p.counters.refused.Add(1)
-			return nil, err //nolint:wrapcheck // as it is
+			return nil, &executor.Error{Package: "workers", Function: function, Kind: executor.ErrFull}
 		case errors.Is(err, executor.ErrClosed):
-			return nil, &executor.Error{Function: function, Kind: executor.ErrClosed}
+			return nil, &executor.Error{Package: "workers", Function: function, Kind: executor.ErrClosed}
 		case err != nil && ctx.Err() != nil:
 			return nil, p.notBegun(ctx, function)
 		case err != nil:
-			return nil, p.count(&executor.Error{Function: function, Err: err})
+			return nil, p.count(&executor.Error{Package: "workers", Function: function, Err: err})
 		}
 		c := call{process: r, function: function}
 		result, err := c.within(ctx, e)
@@ -57,7 +58,7 @@ func (p *Pool) Call(ctx context.Context, function string, args ...any) (any, err
 
 func (p *Pool) notBegun(ctx context.Context, function string) error {
 	p.counters.notBegun.Add(1)
-	return &executor.Error{Function: function, Kind: python.ErrNotBegun, Err: ended(ctx)}
+	return &executor.Error{Package: "workers", Function: function, Kind: python.ErrNotBegun, Err: calls.Ended(ctx)}
 }
 
 // count notes how a call ended.
@@ -109,14 +110,14 @@ func (c *call) make(ctx context.Context, e *encoder) (any, error) {
 	out, err := p.lender.lend(ctx, e.arrays)
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil, &executor.Error{Function: c.function, Kind: python.ErrNotBegun, Err: fmt.Errorf("%w: %w", ended(ctx), err)}
+			return nil, &executor.Error{Package: "workers", Function: c.function, Kind: python.ErrNotBegun, Err: fmt.Errorf("%w: %w", calls.Ended(ctx), err)}
 		}
-		return nil, &executor.Error{Function: c.function, Err: fmt.Errorf("arguments: %w", err)}
+		return nil, &executor.Error{Package: "workers", Function: c.function, Err: fmt.Errorf("arguments: %w", err)}
 	}
 	c.handles = out.handles
 	if ctx.Err() != nil { // while the arguments were copied
 		p.lender.revoke(c.handles)
-		return nil, &executor.Error{Function: c.function, Kind: python.ErrNotBegun, Err: ended(ctx)}
+		return nil, &executor.Error{Package: "workers", Function: c.function, Kind: python.ErrNotBegun, Err: calls.Ended(ctx)}
 	}
 	p.arguments.add(out.traffic)
 	r.last++
@@ -126,7 +127,7 @@ func (c *call) make(ctx context.Context, e *encoder) (any, error) {
 	if err := r.wire.send(toCall, c.number, out.table, e.bytes()); err != nil {
 		p.lender.revoke(c.handles)
 		if errors.Is(err, ErrTooLong) {
-			return nil, &executor.Error{Function: c.function, Err: fmt.Errorf("arguments: %w", err)}
+			return nil, &executor.Error{Package: "workers", Function: c.function, Err: fmt.Errorf("arguments: %w", err)}
 		}
 		r.hungUp()
 		if i.killed() {
@@ -177,9 +178,9 @@ func (c *call) answer(ctx context.Context) (any, error) {
 		}
 		why := executor.ErrClosed
 		if ctx.Err() != nil {
-			why = ended(ctx)
+			why = calls.Ended(ctx)
 		}
-		return nil, &executor.Error{Function: c.function, Err: f.err(c.function, why)}
+		return nil, &executor.Error{Package: "workers", Function: c.function, Err: f.err(why)}
 	case atResult:
 		return c.result(&decoder{b: m.payload, own: true})
 	}
@@ -206,7 +207,7 @@ func (c *call) result(d *decoder) (any, error) {
 		if c.process.ending(err) {
 			return nil, err
 		}
-		return nil, &executor.Error{Function: c.function, Err: fmt.Errorf("result: %w", err)}
+		return nil, &executor.Error{Package: "workers", Function: c.function, Err: fmt.Errorf("result: %w", err)}
 	}
 	v, err := d.result()
 	d.releaseUnused(err == nil)
@@ -234,7 +235,7 @@ func (c *call) death() *Death {
 
 // died returns the error of a call whose worker ended during the call.
 func (c *call) died() error {
-	err := &executor.Error{Function: c.function, Kind: ErrDied}
+	err := &executor.Error{Package: "workers", Function: c.function, Kind: ErrDied}
 	if d := c.death(); d != nil {
 		err.Err = d
 	} else {
@@ -248,11 +249,11 @@ func (c *call) died() error {
 
 // stuck returns the error of a call whose worker was killed because it did not stop.
 func (c *call) stuck(ctx context.Context, i *interrupt) error {
-	err := fmt.Errorf("%w, but the call did not stop within %v", ended(ctx), i.grace)
+	err := fmt.Errorf("%w, but the call did not stop within %v", calls.Ended(ctx), i.grace)
 	if d := c.death(); d != nil {
 		err = fmt.Errorf("%w: %w", err, d)
 	}
-	return &executor.Error{Function: c.function, Kind: executor.ErrStuck, Err: err}
+	return &executor.Error{Package: "workers", Function: c.function, Kind: executor.ErrStuck, Err: err}
 }
 
 // interrupt handles the end of a call's context: it interrupts the Python code, and kills a worker

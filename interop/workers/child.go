@@ -10,12 +10,12 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/usmbridge/usmbridge/interop/executor"
+	"github.com/usmbridge/usmbridge/interop/internal/calls"
 	"github.com/usmbridge/usmbridge/interop/pymodule"
 	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/interop/share"
@@ -166,7 +166,7 @@ func (c *child) start() error {
 	s := &c.setup
 	c.tell(progress{State: Importing, Step: "Python " + s.Python.Version.String()})
 	_, _ = syclobj.ConfigureOpenCL(filepath.Join(s.Python.Prefix, "lib")) // nothing is loaded yet
-	if err := pymodule.Register(); err != nil {
+	if err := pymodule.Register(pymodule.SetInterprocess()); err != nil {
 		return err
 	}
 	py, err := python.Start(python.WithEnvironment(&s.Python))
@@ -179,7 +179,7 @@ func (c *child) start() error {
 		return err
 	}
 	c.lender = lender{server: server, audience: segment.PeersWrite}
-	if c.exec, err = executor.New(py, executor.Config{Queue: 1, Grace: time.Duration(math.MaxInt64), Warm: c.steps()}); err != nil {
+	if c.exec, err = executor.New(py, executor.Config{Queue: 1, Grace: time.Duration(math.MaxInt64), Steps: c.steps()}); err != nil {
 		return err
 	}
 	return c.exec.Ready(context.Background())
@@ -224,32 +224,10 @@ func (c *child) steps() (steps []executor.Step) {
 	}
 	for i, name := range s.Warm {
 		add(progress{State: Warming, Step: name, Done: i}, func(ctx context.Context, py *python.Interpreter) error {
-			return warm(ctx, py, name)
+			return calls.Warm(ctx, py, name)
 		})
 	}
 	return steps
-}
-
-// warm calls a function without arguments.
-func warm(ctx context.Context, py *python.Interpreter, function string) error {
-	module, path, _ := strings.Cut(function, ":")
-	o, err := py.Import(module)
-	for part := range strings.SplitSeq(path, ".") {
-		if err != nil {
-			return err
-		}
-		var next *python.Object
-		next, err = o.Attr(part)
-		o.Release()
-		o = next
-	}
-	if err != nil {
-		return err
-	}
-	defer o.Release()
-	result, err := o.CallContext(ctx)
-	result.Release()
-	return err
 }
 
 // begin starts a call. The Pool sends one at a time.

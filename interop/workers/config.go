@@ -5,18 +5,17 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
+	"slices"
 	"time"
 
+	"github.com/usmbridge/usmbridge/interop/executor"
+	"github.com/usmbridge/usmbridge/interop/internal/calls"
 	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
 // Module is the source of a Python module that is part of the Go program.
-type Module struct {
-	Name   string // the name to import it by
-	Source string
-}
+type Module = executor.Module
 
 // Config is the configuration of a Pool. The zero value is one worker with the Python of
 // python.Find, and a queue of 64.
@@ -53,6 +52,9 @@ type Config struct {
 	// Warm are functions ("module:name") that are called in each worker, in order and without
 	// arguments, before its first call.
 	Warm []string
+	// Serial names functions and modules as executor.Config.Serial does. A worker process runs one
+	// call at a time, always on the same thread, so that every function meets its rule.
+	Serial []string
 
 	// Env is added to the environment of the workers ("OMP_NUM_THREADS=1"). The last value of a name
 	// counts.
@@ -114,9 +116,12 @@ func (c *Config) complete() error {
 		return errors.New("Program names no program")
 	}
 	for _, name := range c.Warm {
-		if err := checkFunction(name); err != nil {
+		if err := calls.CheckFunction(name); err != nil {
 			return fmt.Errorf("Warm: %w", err)
 		}
+	}
+	if slices.Contains(c.Serial, "") {
+		return errors.New("a name in Serial is empty")
 	}
 	for _, m := range c.Modules {
 		if m.Name == "" {
@@ -130,13 +135,4 @@ func setDefault[T int | time.Duration](v *T, d T) {
 	if *v == 0 {
 		*v = d
 	}
-}
-
-// checkFunction checks that a name has the form "module:name".
-func checkFunction(name string) error {
-	module, path, ok := strings.Cut(name, ":")
-	if !ok || module == "" || path == "" {
-		return fmt.Errorf("%q names no function: wanted \"module:name\": %w", name, python.ValueError)
-	}
-	return nil
 }

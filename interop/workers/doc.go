@@ -39,9 +39,10 @@
 // handle. No byte is copied, views stay views, and read-only arrays stay read-only. The caller sees
 // what the function has written when the call ends; so a function fills memory of its caller (a
 // parameter "outputs"). An array in other memory travels by value, as a copy that is read-only in the
-// worker: a write would be lost, so it fails. For results it is the other way round. An array that the
-// function made with interprocess=True, received as an argument, or took from another worker travels
-// by handle. Any other array is copied once, in the worker, into memory that both processes map. An
+// worker: a write would be lost, so it fails. In a worker, new arrays of usmbridge are in memory that
+// other processes can map, as with interprocess=True, unless the device cannot share memory. So results
+// made of them, or of arguments, travel by handle. Any other array, such as one of NumPy, is copied
+// once, in the worker, into memory that both processes map. An
 // array of one worker can be passed to the next: by handle while its maker lives, else by value.
 // [Pool.Traffic] counts both ways and the copied bytes.
 //

@@ -1,7 +1,6 @@
 package workers
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -13,6 +12,7 @@ import (
 type failure struct {
 	Text       string      `json:"text"`              // the text of the whole error
 	Outcome    string      `json:"outcome,omitempty"` // of an interrupted call
+	Hint       string      `json:"hint,omitempty"`    // of the outcome
 	Exception  *exception  `json:"exception,omitempty"`
 	Class      string      `json:"class,omitempty"` // for exceptions: classes that errors.Is finds
 	Panic      *panicked   `json:"panic,omitempty"`
@@ -72,7 +72,7 @@ func (f *failure) shorten() {
 			*s = cutTo(*s, shortText)
 		}
 	}
-	short(&f.Text, &f.Class)
+	short(&f.Text, &f.Class, &f.Hint)
 	if x := f.Exception; x != nil {
 		short(&x.Type, &x.Message, &x.Traceback)
 		x.Classes = x.Classes[max(0, len(x.Classes)-mostClasses):]
@@ -125,6 +125,9 @@ func describe(err error) *failure {
 			f.Conversion.Reason = cut(c.Err.Error())
 		}
 	}
+	if o := (*python.OpError)(nil); f.Outcome != "" && errors.As(err, &o) {
+		f.Hint = cut(o.Hint)
+	}
 	f.TooLong = errors.Is(err, ErrTooLong)
 	return f
 }
@@ -139,7 +142,7 @@ func (e *remote) Error() string   { return e.text }
 func (e *remote) Unwrap() []error { return e.in }
 
 // err returns the error that the failure describes. why is the cause of an outcome.
-func (f *failure) err(function string, why error) error {
+func (f *failure) err(why error) error {
 	var in []error
 	if x := f.Exception; x != nil {
 		pe := &python.Error{Type: x.Type, Message: x.Message, Traceback: x.Traceback, Classes: x.Classes}
@@ -167,7 +170,7 @@ func (f *failure) err(function string, why error) error {
 	if len(in) > 0 {
 		why = fmt.Errorf("%w: %w", why, errors.Join(in...))
 	}
-	return &python.OpError{Op: "CallContext", Path: function, Kind: outcome, Err: why}
+	return &python.OpError{Op: "CallContext", Path: "the function", Kind: outcome, Err: why, Hint: f.Hint}
 }
 
 func (c *conversion) err() error {
@@ -181,13 +184,4 @@ func (c *conversion) err() error {
 		e.Err = errors.New(c.Reason)
 	}
 	return e
-}
-
-// ended returns the reason why a context has ended.
-func ended(ctx context.Context) error {
-	err := ctx.Err()
-	if cause := context.Cause(ctx); !errors.Is(err, cause) {
-		err = fmt.Errorf("%w (%w)", err, cause)
-	}
-	return err
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -36,7 +37,7 @@ func TestErrors(t *testing.T) {
 	var ee *executor.Error
 	require.ErrorAs(t, err, &ee)
 	require.Equal(t, "models:fail", ee.Function)
-	require.Equal(t, "executor: models:fail: python: KeyError: 'no such model'", err.Error())
+	require.Equal(t, "workers: models:fail: python: KeyError: 'no such model'", err.Error())
 
 	_, err = p.Call(ctx, "models:fail_own")
 	require.ErrorIs(t, err, python.ValueError)
@@ -158,6 +159,34 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
+// TestSameText checks that an interrupted call has the same error text in a worker as in the program's
+// own interpreter, apart from the name of the package.
+func TestSameText(t *testing.T) {
+	shared := memory(t, segment.PeersWrite)
+	interrupted := func(r executor.Runner) string {
+		ctx, cancel := context.WithCancelCause(limited(t))
+		flag := shared.flag()
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			for !isSet(flag) && ctx.Err() == nil {
+				time.Sleep(time.Millisecond)
+			}
+			cancel(errors.New("the client has gone"))
+		}()
+		_, err := r.Call(ctx, "models:forever", flag)
+		cancel(nil)
+		<-over
+		require.ErrorIs(t, err, python.ErrInterrupted)
+		_, err2 := r.Call(ctx, "models:pid")
+		require.ErrorIs(t, err2, python.ErrNotBegun)
+		return err.Error() + "\n" + err2.Error()
+	}
+	here := interrupted(embedded(t))
+	there := interrupted(open(t, workers.Config{Grace: time.Hour}))
+	require.Equal(t, strings.ReplaceAll(here, "executor: ", "workers: "), there)
+}
+
 // graceOf returns a short Config.Grace if the worker should be killed, else one that is longer than the test.
 func graceOf(kind error) time.Duration {
 	if kind == executor.ErrStuck {
@@ -186,7 +215,8 @@ func TestQueue(t *testing.T) {
 	}()
 	eventually(t, func() bool { return p.Stats().Waiting == 1 }, "the call does not wait")
 	_, err := p.Call(ctx, "models:pid")
-	require.Equal(t, executor.ErrFull, err)
+	require.ErrorIs(t, err, executor.ErrFull)
+	require.EqualError(t, err, "workers: models:pid: the queue is full; try again later or increase Config.Queue")
 	cancel()
 	err = <-second
 	require.ErrorIs(t, err, python.ErrNotBegun)

@@ -109,7 +109,7 @@ def double(x):
 def into(x, *, outputs): numpy.asarray(outputs["y"])[...] = numpy.asarray(x) + 1
 def own(n):
     import usmbridge
-    a = usmbridge.zeros(n, dtype="float32", device="host", interprocess=True)
+    a = usmbridge.zeros(n, dtype="float32", device="host")
     numpy.asarray(a)[...] = 7
     return a
 def facts(x): return {"readonly": x.readonly, "shape": list(x.shape), "strides": list(x.strides), "interprocess": x.interprocess,

@@ -27,7 +27,7 @@ def tripled(x, *, outputs):
     return a.usm_type
 def made(x): return dpnp.from_dlpack(x) + 1
 def own(n):
-    a = usmbridge.zeros(n, dtype="float32", usm_type="shared", interprocess=True)
+    a = usmbridge.zeros(n, dtype="float32", usm_type="shared")
     a.fill(7)
     return a
 `
@@ -89,9 +89,12 @@ func TestUSM(t *testing.T) {
 			require.Equal(t, workers.Traffic{Handles: out.Handles, Copies: out.Copies + 1, Bytes: out.Bytes + 4000}, nowOut)
 		})
 	}
+	_, before := p.Traffic()
 	v, err := p.Call(limited(t), "usm:own", 3)
 	require.NoError(t, err)
 	require.Equal(t, []float32{7, 7, 7}, floatsOf(t, v))
+	_, after := p.Traffic()
+	require.Equal(t, before.Copies, after.Copies, "new arrays travel by handle")
 	require.Equal(t, syclobj.USMShared, v.(*usmarray.Array).Place().Kind())
 	v.(*usmarray.Array).Release()
 

@@ -302,7 +302,7 @@ func FuzzFailure(f *testing.F) {
 			require.ErrorIs(t, err, ErrMessage)
 			return
 		}
-		err := got.err("m:f", io.EOF)
+		err := got.err(io.EOF)
 		require.Error(t, err)
 		require.NotPanics(t, func() { _ = err.Error() })
 	})
@@ -328,7 +328,7 @@ func TestFailures(t *testing.T) {
 		require.NoError(t, err)
 		var f failure
 		require.NoError(t, parseJSON(message{payload: b}, &f))
-		after := f.err("m:f", io.EOF)
+		after := f.err(io.EOF)
 		for _, kind := range kinds {
 			require.Equal(t, errors.Is(before, kind), errors.Is(after, kind), "%v: %v", before, kind)
 		}

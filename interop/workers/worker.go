@@ -196,7 +196,7 @@ func (w *worker) warmUp(r *process) error {
 				return err
 			}
 			r.endOfItself(p.config.Grace)
-			return f.err("warm-up", context.Canceled)
+			return f.err(context.Canceled)
 		default:
 			return fmt.Errorf("%w: kind %d while it started", ErrMessage, m.kind)
 		}

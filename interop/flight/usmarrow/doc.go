@@ -20,7 +20,8 @@
 // nulls. What either makes holds a reference of the memory until it is released itself,
 // whatever the other side does meanwhile; neither guards the elements. Device memory is
 // refused: copy it to host USM first (Array.ToDevice), as package flight does piece by
-// piece; package cdata hands it over as it is, to C.
+// piece. To exchange a column with C in the same process, pass the arrow.Array to package
+// arrow/cdata of arrow-go.
 //
 // # Arrow's own buffers
 //

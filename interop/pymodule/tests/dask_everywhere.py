@@ -28,17 +28,17 @@ def total(*parts):
     return sum(int(p.asnumpy().sum()) for p in parts)
 
 
-def arrays_arrive(client, kinds, receive):
+def arrays_arrive(client, kinds):
     """Arrays of every type and layout go from worker to worker, to the client and back."""
     one, two = workers(client)
     for kind in kinds:
         want = facts(samples(kind, DTYPES))
         made = client.submit(samples, kind, DTYPES, workers=[one], pure=False)
-        assert client.submit(there, made, workers=[two], pure=False).result() == (two, want), (kind, receive)
+        assert client.submit(there, made, workers=[two], pure=False).result() == (two, want), kind
         got = made.result()
-        assert facts(got) == want, (kind, receive)
+        assert facts(got) == want, kind
         back = client.scatter(got, workers=[two])
-        assert client.submit(facts, back, workers=[one], pure=False).result() == want, (kind, receive)
+        assert client.submit(facts, back, workers=[one], pure=False).result() == want, kind
         del made, got, back
 
 
@@ -72,12 +72,9 @@ def on_the_host_backend():
     keep, client = start()
     with keep:
         assert set(map(tuple, client.run(lambda: [d.filter_string for d in ub.devices()]).values())) == {("host",)}
-        for receive in (None, "shared"):
-            settings = dask.setup(client, limit="1 GiB", receive=receive)
-            assert [v["receive"] for v in settings.values()] == [receive and "plain"] * 2
-            arrays_arrive(client, [None], receive)
-            # One allocation from the pool with the hook; without it distributed allocates the memory.
-            assert allocations(client, None) == (1 if receive else 0), receive
+        dask.setup(client, limit="1 GiB")
+        arrays_arrive(client, [None])
+        assert allocations(client, None) == 0  # it stays in the memory of the message
         # Arrays that were USM at the sender are plain memory here.
         header, frames = client.run(sent_from_usm, workers=workers(client)[:1]).popitem()[1]
         assert client.submit(received_here, header, frames, pure=False).result() == (None, "host", [3] * 5)

@@ -113,12 +113,11 @@ def workers(client):
     return sorted(client.scheduler_info(n_workers=-1)["workers"])
 
 
-@pytest.mark.parametrize("receive", [None, "shared", "host"])
-def test_worker_to_worker(client, receive):
+def test_worker_to_worker(client):
     from usmbridge import dask
 
-    settings = dask.setup(client, limit=0, receive=receive)
-    assert set(settings) == set(workers(client)) and all(v == {"limit": None, "receive": receive} for v in settings.values())
+    settings = dask.setup(client, limit=0)
+    assert set(settings) == set(workers(client)) and all(v == {"limit": None} for v in settings.values())
     one, two = workers(client)
     for kind in places():
         made = client.submit(samples, kind, DTYPES, workers=[one], pure=False)
@@ -130,10 +129,7 @@ def test_worker_to_worker(client, receive):
         del made, got, back
 
 
-def test_received_without_a_copy(client):
-    """With the hook, an Array of the received kind takes one allocation instead of two."""
-    from usmbridge import dask
-
+def test_received_with_one_allocation(client):
     one, two = workers(client)
 
     def one_array(kind):
@@ -142,36 +138,13 @@ def test_received_without_a_copy(client):
     def allocated():
         return ub.stats()["requested_bytes.all.allocated"]
 
-    for receive, kind, times in ((None, "shared", 1), ("shared", "shared", 1), ("shared", "host", 2), ("host", "host", 1), ("host", None, 1), ("host", "device", 2)):
-        dask.setup(client, limit=0, receive=receive)
+    for kind, times in (("shared", 1), ("host", 1), ("device", 1), (None, 0)):
         made = client.submit(one_array, kind, workers=[one], pure=False)
         distributed.wait(made)
         before = client.run(allocated, workers=[two])[two]
         assert client.submit(lambda a: a[-1].item(), made, workers=[two], pure=False).result() == 1
-        assert (client.run(allocated, workers=[two])[two] - before) >> 23 == times, (receive, kind)
+        assert (client.run(allocated, workers=[two])[two] - before) >> 23 == times, kind
         del made
-    dask.setup(client)
-
-
-def test_numpy_and_bytes_through_the_hook(client, np):
-    from usmbridge import dask
-
-    dask.setup(client, limit=0, receive="shared")
-    one, two = workers(client)
-
-    def mixed():
-        import numpy as np
-
-        rng = np.random.default_rng(5)
-        return [rng.standard_normal(300_000), bytes(range(256)) * 4000, bytearray(b"abc" * 100_000), rng.integers(0, 9, (500, 300)).T, {"text": "x" * 200_000}, None]
-
-    made = client.submit(mixed, workers=[one], pure=False)
-    got = client.submit(lambda x: x, made, workers=[two], pure=False).result()
-    for a, b in zip(got, mixed()):
-        assert np.array_equal(a, b) if isinstance(b, np.ndarray) else a == b
-        assert not isinstance(b, np.ndarray) or (a.flags.writeable and a.strides == b.strides)
-    del made, got, a, b
-    dask.setup(client)
 
 
 def test_metrics_of_a_worker(client):
@@ -190,7 +163,7 @@ def test_metrics_of_a_worker(client):
         return said["allocated"] >= a.nbytes and said["reserved"] >= said["allocated"] and said["limit"]
 
     assert client.run(metrics) == {a: v["limit"] for a, v in settings.items()}
-    keys = {"allocated", "reserved", "limit", "received elsewhere"}
+    keys = {"allocated", "reserved", "limit"}
     for _ in range(SOON * 50):  # metrics arrive with the next heartbeats
         if all(keys == set(w["metrics"].get("usmbridge", ())) for w in client.scheduler_info(n_workers=-1)["workers"].values()):
             break
@@ -223,41 +196,13 @@ def test_setting_up_again_and_off(client):
     from usmbridge import dask
 
     def state(dask_worker):
-        from distributed.comm import tcp
-        from distributed.protocol import utils
-
-        return tcp.host_array is utils.host_array, "usmbridge" in dask_worker.metrics, "get_process_memory" in vars(dask_worker.monitor)
+        return "usmbridge" in dask_worker.metrics
 
     for _ in range(3):
-        dask.setup(client, receive="host")
-    assert set(client.run(state).values()) == {(False, True, True)}
-    dask.setup(client)
-    assert set(client.run(state).values()) == {(True, True, True)}
-    client.unregister_worker_plugin("usmbridge")
-    assert set(client.run(state).values()) == {(True, False, False)}
-
-
-def test_an_unknown_distributed_is_not_changed(client):
-    from usmbridge import dask
-
-    def break_it(mend=False):
-        from distributed.comm import tcp
-        from distributed.protocol import utils
-
-        tcp.host_array = utils.host_array if mend else lambda n: utils.host_array(n)
-
-    client.run(break_it)
-    try:
-        with pytest.warns(RuntimeWarning, match="host_array"):
-            settings = dask.setup(client, receive="shared")
-        assert [v["receive"] for v in settings.values()] == [None, None]
-        one, two = workers(client)
-        made = client.submit(ub.ones, 1 << 20, usm_type="shared", workers=[one], pure=False)
-        assert client.submit(lambda a: float(memoryview(a)[-1]), made, workers=[two], pure=False).result() == 1
-        del made
-    finally:
-        client.run(break_it, mend=True)
         dask.setup(client)
+    assert set(client.run(state).values()) == {True}
+    client.unregister_worker_plugin("usmbridge")
+    assert set(client.run(state).values()) == {False}
 
 
 def test_asynchronous_client():
@@ -310,15 +255,14 @@ def test_spilling_and_back():
 
 
 def test_memory_of_spilled_arrays_is_trimmed():
-    """Dask also spills by resident memory: idle memory in a pool must not make it spill everything."""
-    from usmbridge import dask
-
+    """Dask also spills by resident memory: idle memory in a pool must not make it spill everything. No setup is needed."""
     keep, client = start(n_workers=1, memory_limit="2 GiB")
     with keep:
-        dask.setup(client)
 
         def look(dask_worker):
-            plain = type(dask_worker.monitor).get_process_memory
+            from distributed.system_monitor import SystemMonitor
+
+            plain = SystemMonitor.get_process_memory._usmbridge_original
             manager, monitor = dask_worker.memory_manager, dask_worker.monitor
             arrays = [ub.full(64 << 20, 1, "uint8", device="host") for _ in range(8)]
             held = plain(monitor)
@@ -326,8 +270,6 @@ def test_memory_of_spilled_arrays_is_trimmed():
             del arrays
             kept = ub.stats()["reserved_bytes.all.current"]
             limit, manager.memory_limit = manager.memory_limit, 1
-            dask_worker.plugins["usmbridge"].teardown(dask_worker)
-            dask_worker.plugins["usmbridge"].setup(dask_worker)
             try:
                 after = monitor.get_process_memory()
             finally:
@@ -337,6 +279,55 @@ def test_memory_of_spilled_arrays_is_trimmed():
         ((held, kept, after, reserved),) = client.run(look).values()
         assert kept > 0, "the pool kept nothing, and this test shows nothing"
         assert reserved < kept and held - after >= (kept - reserved) // 2
+
+
+def test_an_allocation_at_the_limit_waits_for_the_spill():
+    """Tasks allocate more than the limit allows at once: the results of earlier ones are spilled, and no task fails."""
+    from usmbridge import dask
+
+    import dask.config as config
+
+    with config.set({"distributed.worker.memory.target": False, "distributed.worker.memory.spill": 0.9, "distributed.worker.memory.pause": False}):
+        keep, client = start(n_workers=1, threads_per_worker=2, memory_limit="2 GiB")
+    with keep:
+        dask.setup(client, limit="100 MiB")
+        made = [client.submit(ub.full, 24 << 20, i, "uint8", device="host", pure=False) for i in range(12)]
+        distributed.wait(made)
+        assert [f.status for f in made] == ["finished"] * 12
+        ((memory, disk),) = client.run(lambda dask_worker: (len(dask_worker.data.memory), len(dask_worker.data.disk))).values()
+        assert memory + disk == 12 and disk >= 8
+        right = [client.submit(lambda a, i=i: a[-1].item() == i, a, pure=False) for i, a in enumerate(made)]
+        assert client.gather(right) == [True] * 12
+        # The event loop does not wait, nor does a task that nothing else could help.
+        with pytest.raises(MemoryError):
+            client.run(ub.empty, 200 << 20, "uint8", device="host")
+        with pytest.raises(MemoryError):
+            client.submit(ub.empty, 200 << 20, "uint8", device="host", pure=False).result(timeout=SOON)
+
+        del made, right
+
+
+def test_all_tasks_wait():
+    """Tasks that wait for each other's memory end with MemoryError instead of waiting forever."""
+    from usmbridge import dask
+
+    keep, client = start(n_workers=1, threads_per_worker=2, memory_limit="2 GiB")
+    with keep:
+        dask.setup(client, limit="100 MiB")
+
+        def hold(event, other):
+            a = ub.zeros(48 << 20, "uint8", device="host")
+            distributed.Event(event).set()
+            distributed.Event(other).wait()
+            try:
+                b = ub.zeros(48 << 20, "uint8", device="host")
+                return a.nbytes + b.nbytes
+            except MemoryError:
+                return 0
+
+        got = [client.submit(hold, *names, pure=False) for names in (("one", "two"), ("two", "one"))]
+        results = client.gather(got)
+        assert 0 in results and set(results) <= {0, 96 << 20}, results
 
 
 def test_values_of_a_killed_worker_are_computed_again(client):

@@ -291,55 +291,6 @@ assert "distributed" not in sys.modules
     assert [e.value for e in entry_points(group="dask.sizeof") if e.name == "usmbridge"] == ["_usmbridge_dask:register"]
 
 
-def test_an_unknown_distributed_is_not_changed(frames, monkeypatch):
-    tcp = peer("distributed.comm.tcp")
-    from usmbridge import _dask_receive as receive
-
-    plain = tcp.host_array
-
-    def others(n):
-        return plain(n)
-
-    for other in (others, None, bytearray):
-        monkeypatch.setattr(tcp, "host_array", other)
-        with pytest.raises(receive.Unknown, match="host_array"):
-            receive.install("test", "shared")
-        assert tcp.host_array is other and receive.installed() is None
-    monkeypatch.undo()
-    utils = peer("distributed.protocol.utils")
-    for other in (lambda n, m: None, lambda *, n: None, lambda n: bytearray(n), lambda n: memoryview(bytes(n)), lambda n: memoryview(bytearray(n + 1))):
-        monkeypatch.setattr(tcp, "host_array", other)
-        monkeypatch.setattr(utils, "host_array", other)
-        with pytest.raises(receive.Unknown):
-            receive.install("test", "shared")
-        assert tcp.host_array is other
-    monkeypatch.undo()
-
-    async def reader(stream, n):
-        return None
-
-    monkeypatch.setattr(tcp, "read_bytes_rw", reader)
-    with pytest.raises(receive.Unknown, match="read_bytes_rw"):
-        receive.install("test", "shared")
-    monkeypatch.undo()
-    try:
-        for kind in ("shared", "host"):
-            receive.install("one", kind)
-            receive.install("two", kind)
-            view = tcp.host_array(1 << 20)
-            assert view.obj.usm_type == kind and view.nbytes == 1 << 20 and not view.readonly
-            assert tcp.host_array(100).nbytes == 100 and type(tcp.host_array(100).obj) is not ub.Array
-            receive.remove("one")
-            assert receive.installed() is tcp.host_array
-        ub._set_limit(8 << 20)
-        ub.trim()
-        assert tcp.host_array(64 << 20).nbytes == 64 << 20 and receive.installed().refused == 1
-    finally:
-        ub._set_limit(0)
-        receive.remove("two")
-    assert tcp.host_array is plain
-
-
 def test_arguments_of_setup():
     peer("distributed")
     from usmbridge import dask
@@ -347,8 +298,6 @@ def test_arguments_of_setup():
     for bad, kind in ((-1, ValueError), (1.5, ValueError), (float("nan"), ValueError), ("much", ValueError), (True, TypeError), ([], TypeError), (1 << 63, ValueError)):
         with pytest.raises(kind):
             dask.setup(limit=bad)
-    with pytest.raises(ValueError, match="receive"):
-        dask.setup(receive="device")
     with pytest.raises(ValueError, match="[Cc]lient"):
         dask.setup()
 

@@ -599,3 +599,42 @@ def test_workers_that_are_forked(tmp_path, kind, early):
                 p.wait()
         out.seek(0)
         assert p.returncode == 0 and "done" in out.read().split(), (tmp_path / "out").read_text()
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("error", [None, SystemExit(0), SystemExit(3), KeyError("mine")], ids=["none", "exit", "exit 3", "exception"])
+def test_arrays_that_are_lost_at_the_end(method, error, capfd):
+    """A process that ends before its arrays are received says so, and its status is not 0. To join it first does not hang."""
+    context = multiprocessing.get_context(method)
+    outbox = context.Queue()
+    p = context.Process(target=procs.put_and_end_soon, args=(outbox, 3, error))
+    p.start()
+    p.join(SOON)
+    assert p.exitcode == (3 if isinstance(error, SystemExit) and error.code else 1)
+    if method == "spawn":  # a fork server keeps the standard error of its start
+        said = capfd.readouterr().err
+        assert f"{p.name} ends" in said and "1 of the arrays" in said
+        assert ("KeyError: 'mine'" in said) == isinstance(error, KeyError)
+    with pytest.raises((ReferenceError, ConnectionError)):
+        outbox.get(timeout=SOON)
+
+
+def test_loky_sends_handles():
+    """joblib's loky registers the reducer, whichever is imported first."""
+    import types
+
+    from usmbridge import _processes
+
+    registered = {}
+    name = "loky.backend.reduction"
+    module = types.ModuleType(name)
+    module.register = registered.__setitem__
+    before = sys.modules.get(name)
+    sys.modules[name] = module
+    try:
+        _processes.loky()
+    finally:
+        del sys.modules[name]
+        if before is not None:
+            sys.modules[name] = before
+    assert registered == {ub.Array: _processes._reduce}

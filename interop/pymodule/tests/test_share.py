@@ -296,3 +296,59 @@ def test_names_hold_any_byte():
     with ub.share.serve("", {"a\0b": a, "c": a}) as server:
         assert sorted(ub.share.names(server.address)) == ["a\0b", "c"]
         assert ub.share.attach(server.address, "a\0b").shape == (3,)
+
+
+def test_wait_for_a_newer_version(other):
+    """A process waits for the first version and each newer one; a signal interrupts the wait."""
+    with ub.share.serve("") as server:
+        next_one = f"!x, number = ub.share.wait({server.address!r}, 'frame', number, timeout=300)"
+        assert other("!number = 0") == "None"
+        for value in (1, 2):
+            other.p.stdin.write(next_one + "\n")  # the other process may wait before or after the assignment
+            other.p.stdin.flush()
+            server["frame"] = ub.full(2, value, device="host", interprocess=True)
+            assert other.p.stdout.readline() == "None\n" and other("x.tolist()") == f"[{value}, {value}]"
+        for value in (3, 4):
+            server["frame"] = ub.full(2, value, device="host", interprocess=True)
+        assert other(next_one) == "None" and other("x.tolist()") == "[4, 4]"
+        assert other("!x = None") == "None"
+        _, number = ub.share.wait(server.address, "frame")
+        with pytest.raises(TimeoutError, match=f"after number {number}"):
+            ub.share.wait(server.address, "frame", number, timeout=0)
+        previous = signal.signal(signal.SIGALRM, lambda *_: 1 / 0)
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.1)
+            with pytest.raises(ZeroDivisionError):
+                ub.share.wait(server.address, "nothing")
+        finally:
+            signal.signal(signal.SIGALRM, previous)
+        address = server.address
+        del _
+    with pytest.raises(ConnectionError):
+        ub.share.wait(address, "frame", timeout=SOON)
+
+
+def test_handles_by_hand(other):
+    a = ub.zeros(3, "int32", device="host", interprocess=True)
+    handle = ub.share.export(a)
+    assert other(f"!b = ub.share.open({handle!r}); b[1] = 7") == "None"
+    assert a.tolist() == [0, 7, 0]
+    with pytest.raises(ReferenceError):
+        ub.share.open(handle)
+    with pytest.raises(BufferError, match="interprocess=True"):
+        ub.share.export(ub.zeros(3, device="host"))
+    assert other("!b = None") == "None"
+
+
+def test_limits_of_a_server():
+    a = ub.zeros(3, device="host", interprocess=True)
+    with ub.share.serve("", {"a": a}, max_names=1, max_leases=2) as server:
+        with pytest.raises(RuntimeError, match="MaxNames"):
+            server["b"] = a
+        held = [ub.share.attach(server.address, "a") for _ in range(2)]
+        with pytest.raises(RuntimeError, match="limit"):
+            ub.share.attach(server.address, "a")
+        del held
+    for bad, error in ((dict(max_names=0), ValueError), (dict(max_names=True), TypeError), (dict(names=1), TypeError)):
+        with pytest.raises(error):
+            ub.share.serve("", **bad)

@@ -122,7 +122,7 @@ func (b *Backend) embed(o Options, script string) error {
 	config := executor.Config{Slots: o.Slots, Queue: o.Queue, Wait: true, Grace: o.Grace}
 	for _, d := range b.Models {
 		name := d.Meta.Name
-		config.Warm = append(config.Warm, executor.Step{Name: name, Serial: d.Serial, Run: func(context.Context, *python.Interpreter) error {
+		config.Steps = append(config.Steps, executor.Step{Name: name, Serial: d.Serial, Run: func(context.Context, *python.Interpreter) error {
 			return b.warm(name)
 		}})
 		if d.Serial {

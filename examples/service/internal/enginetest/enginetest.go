@@ -53,6 +53,9 @@ func function(m *Model) string { return "go:" + m.Meta.Name }
 // SetHealth has Health give an error; nil makes it well again.
 func (r *Runner) SetHealth(err error) { r.bad.Store(&err) }
 
+// Ready implements executor.Runner.
+func (r *Runner) Ready(context.Context) error { return r.Health() }
+
 // Health implements executor.Runner.
 func (r *Runner) Health() error {
 	if r.closed.Load() {

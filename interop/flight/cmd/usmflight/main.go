@@ -3,9 +3,14 @@
 //	usmflight -listen grpc+unix:///run/tensors.sock -limit 8589934592
 //	usmflight -listen grpc+tcp://0.0.0.0:8815 -tls-cert cert.pem -tls-key key.pem -token-file tokens
 //
-// It prints "listening on LOCATION" when it is ready. SIGTERM and SIGINT end it: calls
-// that are under way may finish for as long as -drain says, a second signal ends it at
-// once. What it serves is package interop/flight's page to tell.
+// It prints "listening on LOCATION" when it is ready. After SIGTERM or SIGINT it accepts no new
+// connection, waits up to -drain for running calls, and exits. A second signal ends it immediately.
+//
+// An address that other machines can reach needs TLS and tokens; -insecure permits it without.
+//
+// All tensors are in memory. Nothing is written to disk: a restart, a crash or the end of the process
+// loses every tensor. A put under an existing name keeps the former tensor until the new one is
+// complete, so -limit must have room for both. Package interop/flight describes the protocol.
 package main
 
 import (
@@ -28,7 +33,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
-	go func() { // the signal after the first has its usual effect
+	go func() { // a second signal has its default effect
 		<-ctx.Done()
 		stop()
 	}()
@@ -42,11 +47,12 @@ func main() {
 	}
 }
 
-// settings are the arguments.
+// settings are the values of the command line.
 type settings struct {
 	listen, cert, key, tokens, memory string
 	limit                             uint64
-	message, batch                    int
+	message, batch, tensors           int
+	insecure                          bool
 	drain                             time.Duration
 }
 
@@ -55,14 +61,16 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 	f := flag.NewFlagSet("usmflight", flag.ContinueOnError)
 	f.SetOutput(stderr)
 	f.StringVar(&s.listen, "listen", "", "`LOCATION`: grpc+tcp://HOST:PORT or grpc+unix:///PATH")
-	f.Uint64Var(&s.limit, "limit", 0, "`BYTES` that tensors may take, those being received included; 0 for no limit")
+	f.Uint64Var(&s.limit, "limit", 0, "`BYTES` of memory for all tensors, including those being received; 0 for no limit")
+	f.IntVar(&s.tensors, "max-tensors", 1<<16, "maximum `NUMBER` of tensors")
+	f.BoolVar(&s.insecure, "insecure", false, "permit an address that other machines can reach without TLS and tokens: every client that can connect reads, replaces and frees all tensors")
 	f.StringVar(&s.cert, "tls-cert", "", "`FILE` with the certificate, PEM")
-	f.StringVar(&s.key, "tls-key", "", "`FILE` with its key, PEM")
-	f.StringVar(&s.tokens, "token-file", "", "`FILE` with the tokens that calls may carry, one a line; without TLS for unix sockets and loopback addresses only")
-	f.StringVar(&s.memory, "memory", "plain", "where tensors lie: plain, or SYCL's shared, host or device memory of the default device")
-	f.IntVar(&s.message, "max-message", codec.DefaultMaxMessage, "`BYTES` of the largest batch that is received")
-	f.IntVar(&s.batch, "batch", 1<<20, "`BYTES` of a batch that is sent, unless the client asks for another size (metadata usmbridge-batch-bytes)")
-	f.DurationVar(&s.drain, "drain", 30*time.Second, "how long calls may go on after SIGTERM")
+	f.StringVar(&s.key, "tls-key", "", "`FILE` with the key of the certificate, PEM")
+	f.StringVar(&s.tokens, "token-file", "", "`FILE` with the tokens that permit calls, one per line; without TLS only for Unix sockets and loopback addresses")
+	f.StringVar(&s.memory, "memory", "plain", "memory of the tensors: plain, or the shared, host or device memory of the default SYCL device")
+	f.IntVar(&s.message, "max-message", codec.DefaultMaxMessage, "maximum `BYTES` of a received batch")
+	f.IntVar(&s.batch, "batch", 1<<20, "`BYTES` of a sent batch, unless the client requests another size (metadata usmbridge-batch-bytes)")
+	f.DurationVar(&s.drain, "drain", 30*time.Second, "maximum time to wait for running calls after SIGTERM")
 	if err := f.Parse(args); err != nil {
 		return s, err
 	}
@@ -73,6 +81,8 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 		return s, errors.New("-listen is missing; see usmflight -h")
 	case (s.cert == "") != (s.key == ""):
 		return s, errors.New("-tls-cert and -tls-key go together")
+	case s.tensors < 1:
+		return s, fmt.Errorf("-max-tensors is %d; give at least 1", s.tensors)
 	}
 	return s, nil
 }
@@ -87,7 +97,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	o := flight.ServerOptions{Limits: codec.Limits{MaxMessage: s.message}, Batch: s.batch}
+	if !s.insecure && !at.Local() && (s.cert == "" || s.tokens == "") {
+		return fmt.Errorf("other machines can reach %v: give -tls-cert, -tls-key and -token-file, or permit every client with -insecure", at)
+	}
+	o := flight.ServerOptions{Limits: codec.Limits{MaxMessage: s.message}, Batch: s.batch, MaxTensors: s.tensors}
 	if s.cert != "" {
 		pair, err := tls.LoadX509KeyPair(s.cert, s.key)
 		if err != nil {
@@ -135,12 +148,12 @@ func serve(ctx context.Context, s settings, at flight.Location, o flight.ServerO
 	limit, cancel := context.WithTimeout(context.Background(), s.drain)
 	defer cancel()
 	if err := server.Drain(limit); err != nil {
-		return fmt.Errorf("calls were broken off after %v", s.drain)
+		return fmt.Errorf("calls still ran after %v and were ended; -drain sets that time", s.drain)
 	}
 	return <-served
 }
 
-// memory is what the pool stands on, and the function that ends it.
+// memory returns the resource of a kind for the pool, and the function that closes it.
 func memory(kind string) (memmgr.Resource, func(), error) {
 	kinds := map[string]syclobj.USMKind{"shared": syclobj.USMShared, "host": syclobj.USMHost, "device": syclobj.USMDevice}
 	if kind == "plain" {
@@ -148,7 +161,7 @@ func memory(kind string) (memmgr.Resource, func(), error) {
 	}
 	k, ok := kinds[kind]
 	if !ok {
-		return nil, nil, fmt.Errorf("-memory %q; there are plain, shared, host and device", kind)
+		return nil, nil, fmt.Errorf("-memory %q: must be plain, shared, host or device", kind)
 	}
 	rt, err := syclobj.Open()
 	if err != nil {
@@ -157,11 +170,11 @@ func memory(kind string) (memmgr.Resource, func(), error) {
 	q := rt.DefaultQueue()
 	if q.IsHost() {
 		rt.Close()
-		return nil, nil, fmt.Errorf("-memory %s needs SYCL, and there is none; usminfo says what is missing", kind)
+		return nil, nil, fmt.Errorf("-memory %s needs SYCL, which was not found; usminfo shows what is missing", kind)
 	}
 	r := memmgr.USM(q, k)
 	return r, func() {
-		_ = memmgr.CloseDefaults() // what device memory was staged through
+		_ = memmgr.CloseDefaults() // the host memory that device memory is copied through
 		_ = memmgr.Close(r)
 		rt.Close()
 	}, nil

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,7 +21,7 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// The test binary is the program when it is told so.
+// With USMFLIGHT_MAIN set, the test binary is the program.
 func TestMain(m *testing.M) {
 	if os.Getenv("USMFLIGHT_MAIN") != "" {
 		main()
@@ -46,22 +47,23 @@ func start(t *testing.T, args ...string) (*exec.Cmd, string) {
 	return cmd, at
 }
 
-// The program says where it listens, keeps to its limit, asks for its tokens, and ends
-// well with SIGTERM.
+// The program prints its location, enforces its limits and its tokens, and exits with status 0 on
+// SIGTERM.
 func TestProgram(t *testing.T) {
 	tokens := filepath.Join(t.TempDir(), "tokens")
 	require.NoError(t, os.WriteFile(tokens, []byte("word\n"), 0o600))
 	for _, listen := range []string{"grpc+tcp://127.0.0.1:0", "grpc+unix://" + filepath.Join(t.TempDir(), "s")} {
-		cmd, at := start(t, "-listen", listen, "-limit", "33554432", "-token-file", tokens)
+		cmd, at := start(t, "-listen", listen, "-limit", "33554432", "-max-tensors", "1", "-token-file", tokens)
 		pool := memmgr.NewPool(memmgr.Host())
 		c, err := flight.Dial(at, flight.ClientOptions{Token: "word"})
 		require.NoError(t, err)
 		a, err := usmarray.Full(pool, usmarray.Float64, []int{1000, 100}, 2.5)
 		require.NoError(t, err)
 		require.NoError(t, c.Put(t.Context(), "x", a))
+		require.ErrorContains(t, c.Put(t.Context(), "z", a), "limit reached")
 		large, err := usmarray.New(pool, usmarray.Float64, []int{1000, 10_000})
 		require.NoError(t, err)
-		require.ErrorContains(t, c.Put(t.Context(), "y", large), "limit 32 MiB")
+		require.ErrorContains(t, c.Put(t.Context(), "x", large), "limit 32 MiB")
 		large.Release()
 		got, err := c.Get(t.Context(), "x", pool)
 		require.NoError(t, err)
@@ -73,13 +75,15 @@ func TestProgram(t *testing.T) {
 		require.NoError(t, c.Close())
 		require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 		require.NoError(t, cmd.Wait())
-		// What gRPC had in its hands of the tensor that was refused.
+		// gRPC may still hold messages of the refused tensor.
 		require.Eventually(t, func() bool { n, _ := codec.Outstanding(); return n == 0 }, time.Minute, time.Millisecond)
 		require.NoError(t, pool.Close())
 	}
 }
 
 func TestArguments(t *testing.T) {
+	tokens := filepath.Join(t.TempDir(), "tokens")
+	require.NoError(t, os.WriteFile(tokens, []byte("word\n"), 0o600))
 	for _, c := range []struct {
 		args []string
 		text string
@@ -89,12 +93,34 @@ func TestArguments(t *testing.T) {
 		{[]string{"-listen", "grpc+tcp://127.0.0.1:0", "-tls-cert", "x"}, "go together"},
 		{[]string{"-listen", "grpc+tcp://127.0.0.1:0", "-tls-cert", "x", "-tls-key", "y"}, "no such file"},
 		{[]string{"-listen", "grpc+tcp://127.0.0.1:0", "-token-file", "/nowhere"}, "no such file"},
-		{[]string{"-listen", "grpc+tcp://127.0.0.1:0", "-memory", "far"}, "there are plain, shared, host and device"},
+		{[]string{"-listen", "grpc+tcp://127.0.0.1:0", "-memory", "far"}, "must be plain, shared, host or device"},
 		{[]string{"-listen", "grpc+tls://127.0.0.1:0"}, "needs a certificate"},
 		{[]string{"-listen", "grpc+tcp://127.0.0.1:0", "more"}, "unexpected argument"},
 		{[]string{"-limit", "much"}, "invalid value"},
+		{[]string{"-listen", "grpc+tcp://127.0.0.1:0", "-max-tensors", "0"}, "-max-tensors is 0"},
+		// Any one of them is missing; -insecure does not permit tokens in the clear.
+		{[]string{"-listen", "grpc+tcp://0.0.0.0:0"}, "-insecure"},
+		{[]string{"-listen", "grpc+tcp://:0", "-token-file", tokens}, "-insecure"},
+		{[]string{"-listen", "grpc+tcp://0.0.0.0:0", "-tls-cert", "x", "-tls-key", "y"}, "-insecure"},
+		{[]string{"-listen", "grpc+tcp://0.0.0.0:0", "-token-file", tokens, "-insecure"}, "in the clear"},
 	} {
 		var out bytes.Buffer
 		require.ErrorContains(t, run(t.Context(), c.args, &out, &out), c.text)
 	}
+}
+
+// With -insecure the program serves an address that other machines can reach, to every client.
+func TestInsecure(t *testing.T) {
+	cmd, at := start(t, "-listen", "grpc+tcp://0.0.0.0:0", "-insecure")
+	location, err := flight.ParseLocation(at)
+	require.NoError(t, err)
+	_, port, err := net.SplitHostPort(location.Address)
+	require.NoError(t, err)
+	c, err := flight.Dial("grpc+tcp://127.0.0.1:"+port, flight.ClientOptions{})
+	require.NoError(t, err)
+	_, err = c.Stats(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	require.NoError(t, cmd.Wait())
 }

@@ -35,7 +35,7 @@ if "t" in getattr(_sys, "abiflags", ""):
 
 from usmbridge import _native, _watch  # noqa: E402
 from usmbridge._native import *  # noqa: E402, F403
-from usmbridge._native import __version__, _info, _set_limit, _share_open, _unpickle  # noqa: E402, F401
+from usmbridge._native import __version__, _info, _set_limit, _set_make_room, _share_open, _unpickle  # noqa: E402, F401
 
 __all__ = sorted(name for name in vars(_native) if not name.startswith("_"))
 
@@ -52,6 +52,10 @@ _watch.when_imported("multiprocessing.util", "usmbridge._processes:util")
 _watch.when_imported("multiprocessing.forkserver", "usmbridge._processes:forkserver")
 _watch.when_imported("multiprocessing.popen_spawn_posix", "usmbridge._processes:popen_spawn_posix")
 _watch.when_imported("multiprocessing.popen_forkserver", "usmbridge._processes:popen_forkserver")
+
+# joblib's workers send Arrays by handle, too.
+_watch.when_imported("joblib.externals.loky.backend.reduction", "usmbridge._processes:loky")
+_watch.when_imported("loky.backend.reduction", "usmbridge._processes:loky")
 
 
 def __getattr__(name):

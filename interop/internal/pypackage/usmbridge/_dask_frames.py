@@ -31,7 +31,7 @@ from dask.sizeof import sizeof
 from distributed.protocol.serialize import dask_deserialize, dask_serialize
 
 import usmbridge
-from usmbridge import _dask_sizes
+from usmbridge import _dask_memory, _dask_sizes
 
 logger = logging.getLogger("distributed.usmbridge")
 
@@ -138,15 +138,6 @@ def _may_stay(piece: memoryview, readonly: bool) -> bool:
     return (readonly or not piece.readonly) and 2 * piece.nbytes >= memoryview(piece.obj).nbytes
 
 
-def _part(piece: memoryview) -> usmbridge.Array | None:
-    """Returns the part of an Array that a frame is; None if it is not memory of an Array."""
-    base = piece.obj
-    if type(base) is not usmbridge.Array or base.ndim != 1 or base.itemsize != 1 or base.strides != (1,) or not piece.nbytes:
-        return None
-    at = usmbridge.asarray(piece)._pointer - base._pointer
-    return base[at : at + piece.nbytes] if 0 <= at <= base.nbytes - piece.nbytes else None
-
-
 def _joined(pieces: list[memoryview], nbytes: int, usm_type: str | None, device: str | None) -> usmbridge.Array:
     """Copies all pieces into one new Array of bytes, of the wanted kind unless the host cannot
     write that."""
@@ -165,10 +156,9 @@ def _buffer(header: dict[str, Any], pieces: list[memoryview], usm_type: str | No
     if len(pieces) > 1:
         return PickleBuffer(_joined(pieces, header["nbytes"], usm_type, device))
     (piece,) = pieces
-    if not _may_stay(piece, header["readonly"]):
-        return piece if usm_type else PickleBuffer(_joined(pieces, header["nbytes"], None, None))
-    own = _part(piece) if usm_type else None
-    return piece if own is None else PickleBuffer(own)
+    if usm_type or _may_stay(piece, header["readonly"]):
+        return piece
+    return PickleBuffer(_joined(pieces, header["nbytes"], None, None))
 
 
 def loads(header: Any, frames: Any) -> usmbridge.Array:
@@ -200,3 +190,4 @@ def register() -> None:
 
 
 register()
+_dask_memory.install()

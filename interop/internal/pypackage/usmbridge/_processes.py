@@ -1,4 +1,5 @@
-"""Sends Arrays through multiprocessing: by handle if their memory can be shared, else by value.
+"""Sends Arrays through multiprocessing and joblib's loky: by handle if their memory can be shared, else
+by value.
 
 _watch imports this module with multiprocessing and calls a function for each module of
 multiprocessing that has to be changed. Only multiprocessing's pickler sends handles; pickle.dumps
@@ -45,18 +46,37 @@ def _reduce(array: Array) -> "tuple[Any, ...]":
 
 def _wait() -> None:
     """Waits until the handles that this child sent are opened, since they end with the process. It
-    runs after multiprocessing has waited for the bytes of its queues."""
+    runs after multiprocessing has waited for the bytes of its queues. If some are not opened in time,
+    it reports the loss and makes the exit status non-zero."""
     parent: "Any" = sys.modules["multiprocessing.process"].parent_process()
     if parent is None or _sender != os.getpid():
         return
     end, pause = time.monotonic() + _LINGER, 0.001
-    while _native._share_stats()["unopened"] and parent.is_alive() and time.monotonic() < end:
+    while (lost := _native._share_stats()["unopened"]) and parent.is_alive() and time.monotonic() < end:
         time.sleep(pause)
         pause = min(2 * pause, 0.05)
+    if not lost:
+        return
+    name = sys.modules["multiprocessing.process"].current_process().name
+    print(
+        f"usmbridge: {name} ends {_LINGER:.0f} s after its last task, and {lost} of the arrays that it sent were not received: they are lost. "
+        "Receive the arrays of a process before it ends, or send copies in other memory (interprocess=False)",
+        file=sys.stderr, flush=True)
+    failed = sys.exc_info()[1]
+    if failed is None or (isinstance(failed, SystemExit) and not failed.code):
+        raise SystemExit(1)  # other exceptions make the status non-zero themselves
 
 
 def _wait_at_exit(module: "Any") -> None:
     module.Finalize(None, _wait, exitpriority=-10)  # queues have -5
+
+
+def loky() -> None:
+    """Makes joblib's loky, in both of its packages, send Arrays as multiprocessing does."""
+    for name in ("joblib.externals.loky.backend.reduction", "loky.backend.reduction"):
+        module: "Any" = sys.modules.get(name)
+        if module is not None:
+            module.register(Array, _reduce)
 
 
 def util() -> None:

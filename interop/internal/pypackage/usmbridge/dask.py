@@ -3,8 +3,7 @@
 Programs need not import this module. In every process that has distributed
 and usmbridge, arrays travel between workers as their memory instead of as
 pickles, and dask.sizeof knows their size, so that workers spill them in time.
-`setup` adds optional settings: a limit for the pools of each worker, and
-receiving without a copy.
+`setup` adds a limit for the pools of each worker.
 
 Notes
 -----
@@ -17,10 +16,9 @@ the same context, until the last byte is sent.
 
 Receiving. The bytes are copied once, to memory of the same `usm_type` on the
 device of the same name, else on the default device, else to plain memory. The
-new Array has C or Fortran order and is read-only if the sender's was. Bytes
-that are already in suitable memory are not copied: with
-``setup(receive=...)``, and always for plain memory if they are aligned to the
-element type. The Array then holds the received buffer. If a pool has no room,
+new Array has C or Fortran order and is read-only if the sender's was. Plain
+Arrays are not copied if the received bytes are aligned to the element type.
+The Array then holds the received buffer. If a pool has no room,
 the Array stays in plain memory and the worker logs a warning, because a
 transfer that fails makes Dask wait forever (dask/distributed#6705). A header
 that does not match its frames raises ValueError or TypeError before memory is
@@ -30,11 +28,14 @@ allocated. A value that was spilled comes back equal, with the same
 Memory accounting. Dask's managed memory counts the elements of an Array.
 Memory of a CPU device and plain memory are also part of the process's
 resident memory; memory of a GPU is not, and only managed memory leads to its
-spilling (distributed.worker.memory.target). After `setup`, a worker whose
-resident memory exceeds its target returns idle memory of its pools to the
-system before Dask measures, since spilled arrays return to a pool first. The
-worker's metrics (``Client.scheduler_info()``) contain the state of the pools
-under "usmbridge".
+spilling (distributed.worker.memory.target). A worker whose resident memory
+exceeds its target returns idle memory of its pools to the system before Dask
+measures, since spilled arrays return to a pool first.
+
+At the limit. An allocation in a task that would exceed the limit makes its
+worker spill, and waits up to 30 seconds for memory, without the GIL. It raises
+MemoryError if nothing is left to spill and all other tasks of the worker wait
+as well. Allocations outside of tasks and on the event loop do not wait.
 
 Frames longer than distributed.comm.shard (64 MiB) are split and joined by a
 copy. Set it higher in all processes to receive longer arrays without one.
@@ -43,8 +44,7 @@ copy. Set it higher in all processes to receive longer arrays without one.
 from __future__ import annotations
 
 import math
-import warnings
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -69,12 +69,12 @@ def _check_limit(limit: Any) -> int | float | None:
     return int(limit)
 
 
-def setup(
-    client: Client | None = None, *, limit: int | float | str | None = None, receive: Literal["shared", "host"] | None = None
-) -> Any:
-    """Set up all workers of a cluster, including those that start later.
+def setup(client: Client | None = None, *, limit: int | float | str | None = None) -> Any:
+    """Limit the memory of all workers of a cluster, including those that start later.
 
-    A second call replaces the settings of the first.
+    A second call replaces the limit of the first. The workers' metrics
+    (``Client.scheduler_info()``) then contain the state of the pools under
+    "usmbridge".
 
     Parameters
     ----------
@@ -84,20 +84,14 @@ def setup(
         Bytes that the pools of usmbridge can hold in one worker, idle memory
         included: a number, a text such as "4 GiB", or a float up to 1.0, which
         is a fraction of the worker's memory limit. None is the whole memory
-        limit, 0 is no limit. Beyond it an allocation raises MemoryError in
-        its task, and received arrays stay in plain memory. Workers that share
-        a process share the sum of their limits.
-    receive : {"shared", "host"}, optional
-        Receive messages directly into USM of this kind, where arrays of that
-        kind and plain ones stay without a copy. It replaces the function
-        distributed.comm.tcp.host_array, which serves all messages of the
-        worker.
+        limit, 0 is no limit. Beyond it an allocation in a task waits for
+        memory or raises MemoryError, and received arrays stay in plain
+        memory. Workers that share a process share the sum of their limits.
 
     Returns
     -------
     dict
-        For each worker's address a dict with "limit" (bytes or None) and
-        "receive" (the kind, "plain" without SYCL, or None). With an
+        For each worker's address a dict with "limit" (bytes or None). With an
         asynchronous client, an awaitable of it.
 
     Raises
@@ -107,19 +101,13 @@ def setup(
     TypeError
         If `limit` has the wrong type.
 
-    Warns
-    -----
-    RuntimeWarning
-        If a release of distributed does not have the code that `receive`
-        replaces; nothing is replaced then.
-
     Examples
     --------
     >>> from distributed import Client
     >>> import usmbridge.dask
     >>> client = Client(n_workers=1)                       # doctest: +SKIP
     >>> usmbridge.dask.setup(client, limit="4 GiB")        # doctest: +SKIP
-    {'tcp://127.0.0.1:40001': {'limit': 4294967296, 'receive': None}}
+    {'tcp://127.0.0.1:40001': {'limit': 4294967296}}
     >>> usmbridge.dask.setup(limit=-1)
     Traceback (most recent call last):
     ValueError: limit=-1: must be bytes (0 is no limit), or a fraction above 0.0 and up to 1.0
@@ -128,18 +116,12 @@ def setup(
 
     from usmbridge import _dask_worker
 
-    if receive not in (None, "shared", "host"):
-        raise ValueError(f'receive={receive!r}: must be "shared", "host" or None')
-    plugin = _dask_worker.Plugin(_check_limit(limit), receive)
+    plugin = _dask_worker.Plugin(_check_limit(limit))
     if client is None:
         client = default_client()  # raises ValueError
 
     async def apply() -> dict[str, dict[str, Any]]:
         await client.register_plugin(plugin)
-        results = await client.run(_dask_worker.result)
-        for address, (settings, problem) in results.items():
-            if problem:
-                warnings.warn(f"{address}: {problem}", RuntimeWarning, stacklevel=2)
-        return {address: settings for address, (settings, _) in results.items()}
+        return await client.run(_dask_worker.result)
 
     return client.sync(apply)

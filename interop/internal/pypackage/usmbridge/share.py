@@ -30,13 +30,30 @@ Examples
 """
 
 import os
+import time
 from collections.abc import Iterator, Mapping, MutableMapping
 
 from usmbridge import Array, _native
 
-__all__ = ["Server", "attach", "names", "serve", "stats"]
+__all__ = ["Server", "attach", "export", "names", "open", "serve", "stats", "wait"]
 
 _TIMEOUT = 10.0
+# Seconds between two checks for signals while a process waits.
+_SLICE = 0.5
+# The limits of a server, in the order of the C code.
+_LIMITS = ("max_peers", "max_leases", "max_segments", "max_names", "max_queued")
+
+
+def _limits(given: Mapping[str, int]) -> tuple[int, ...]:
+    """Returns the limits for the C code, where 0 means the default."""
+    for name, value in given.items():
+        if name not in _LIMITS:
+            raise TypeError(f"serve() got an unexpected keyword argument {name!r}; the limits are {', '.join(_LIMITS)}")
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise TypeError(f"{name} must be an int, not {type(value).__name__}")
+        if not 0 < value < 1 << 31:
+            raise ValueError(f"{name}={value}: must be from 1 to 2**31 - 1")
+    return tuple(given.get(name, 0) for name in _LIMITS)
 
 
 class Server(MutableMapping[str, Array]):
@@ -49,7 +66,7 @@ class Server(MutableMapping[str, Array]):
 
     Parameters
     ----------
-    path, arrays, timeout
+    path, arrays, timeout, **limits
         As in `serve`.
 
     Examples
@@ -62,12 +79,12 @@ class Server(MutableMapping[str, Array]):
     >>> server.close()
     """
 
-    def __init__(self, path: "str | os.PathLike[str]", arrays: Mapping[str, Array] | None = None, timeout: float | None = _TIMEOUT) -> None:
+    def __init__(self, path: "str | os.PathLike[str]", arrays: Mapping[str, Array] | None = None, timeout: float | None = _TIMEOUT, **limits: int) -> None:
         self._number: int | None = None
         self._arrays: dict[str, Array] = {}
         self._timeout = timeout
         self._address: str
-        self._number, self._address = _native._share_listen(os.fspath(path), timeout)
+        self._number, self._address = _native._share_listen(os.fspath(path), timeout, _limits(limits))
         try:
             for name, array in (arrays or {}).items():
                 self[name] = array
@@ -143,7 +160,7 @@ class Server(MutableMapping[str, Array]):
         return f"<usmbridge.share.Server {'closed' if self.closed else self.address!r}: {', '.join(self._arrays) or 'no names'}>"
 
 
-def serve(path: "str | os.PathLike[str]", arrays: Mapping[str, Array] | None = None, *, timeout: float | None = _TIMEOUT) -> Server:
+def serve(path: "str | os.PathLike[str]", arrays: Mapping[str, Array] | None = None, *, timeout: float | None = _TIMEOUT, **limits: int) -> Server:
     """Publish arrays under names until the server is closed.
 
     Parameters
@@ -157,6 +174,11 @@ def serve(path: "str | os.PathLike[str]", arrays: Mapping[str, Array] | None = N
         only prevents accidents.
     timeout : float, optional
         Seconds to wait for pending work on an array; None waits forever.
+    **limits : int, optional
+        `max_peers`: connections (256). `max_leases`: arrays that one process
+        holds (65536). `max_segments`: segments that one process knows (1024).
+        `max_names`: published names (4096). `max_queued`: bytes that wait for
+        a process that does not read, which is disconnected beyond it (1 MiB).
 
     Returns
     -------
@@ -182,7 +204,7 @@ def serve(path: "str | os.PathLike[str]", arrays: Mapping[str, Array] | None = N
     ...     ub.share.names(server.address)
     ['a']
     """
-    return Server(path, arrays, timeout)
+    return Server(path, arrays, timeout, **limits)
 
 
 def attach(path: "str | os.PathLike[str]", name: str, *, timeout: float | None = _TIMEOUT) -> Array:
@@ -224,6 +246,133 @@ def attach(path: "str | os.PathLike[str]", name: str, *, timeout: float | None =
     ([1.0, 1.0], 'readonly')
     """
     array: Array = _native._share_attach(os.fspath(path), name, timeout)
+    return array
+
+
+def wait(path: "str | os.PathLike[str]", name: str, after: int = 0, *, timeout: float | None = None) -> tuple[Array, int]:
+    """Wait for a newer version of an array than the last one seen.
+
+    Each assignment to a name of a `Server` publishes a new version, with a
+    higher number. Versions that were replaced before the call or during it
+    are skipped.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        The address of the server.
+    name : str
+        The name. If it is not published yet, the call waits for it.
+    after : int, optional
+        The number of the last version seen; 0 accepts any version.
+    timeout : float, optional
+        Seconds to wait; None waits forever. A signal can interrupt the wait.
+
+    Returns
+    -------
+    tuple of (Array, int)
+        The newest version, as `attach` returns it, and its number.
+
+    Raises
+    ------
+    ConnectionError
+        If no process serves at the address, or the server ends.
+    TimeoutError
+        If no newer version is published in time.
+    RuntimeError
+        In a forked child process.
+
+    Examples
+    --------
+    >>> import usmbridge as ub
+    >>> with ub.share.serve("") as server:
+    ...     server["frame"] = ub.ones(2, device="host", interprocess=True)
+    ...     frame, number = ub.share.wait(server.address, "frame")
+    ...     server["frame"] = ub.zeros(2, device="host", interprocess=True)
+    ...     frame, number = ub.share.wait(server.address, "frame", number)
+    >>> frame.tolist()
+    [0.0, 0.0]
+    """
+    end = None if timeout is None else time.monotonic() + timeout
+    while True:
+        left = _SLICE if end is None else end - time.monotonic()
+        found: tuple[Array, int] | None = _native._share_wait(os.fspath(path), name, after, max(min(left, _SLICE), 0.0))
+        if found is not None:
+            return found
+        if end is not None and time.monotonic() >= end:
+            raise TimeoutError(f"no version of {name!r} after number {after} was published within {timeout} s")
+
+
+def export(array: Array, *, timeout: float | None = _TIMEOUT) -> bytes:
+    """Return a handle of an array, for one process to open.
+
+    Send the bytes over any channel. A process that reads them can open the
+    array instead of the receiver. The handle is valid for one `open`, and ends
+    with this process or after ten minutes.
+
+    Parameters
+    ----------
+    array : Array
+        An array of interprocess memory.
+    timeout : float, optional
+        Seconds to wait for pending work on the array; None waits forever.
+
+    Returns
+    -------
+    bytes
+        The handle. Go programs open it with package interop/share.
+
+    Raises
+    ------
+    BufferError
+        If the array is not interprocess memory.
+    TimeoutError, RuntimeError
+        As in `serve`.
+
+    Examples
+    --------
+    >>> import usmbridge as ub
+    >>> handle = ub.share.export(ub.ones(2, device="host", interprocess=True))
+    >>> ub.share.open(handle).tolist()
+    [1.0, 1.0]
+    """
+    handle: bytes | None = _native._share_export(array, timeout)
+    if handle is None:
+        raise BufferError("other processes cannot map this array; create it with interprocess=True")
+    return handle
+
+
+def open(handle: bytes, *, timeout: float | None = _TIMEOUT) -> Array:
+    """Return the array of a handle, on the same memory.
+
+    Parameters
+    ----------
+    handle : bytes
+        A handle of `export` or of Go's Server.Export, which was not opened.
+    timeout : float, optional
+        Seconds to wait for an answer; None waits forever.
+
+    Returns
+    -------
+    Array
+        The array, as in `attach`.
+
+    Raises
+    ------
+    ReferenceError
+        If the handle was opened or has ended.
+    ValueError
+        If the bytes are not a handle.
+    ConnectionError, TimeoutError, RuntimeError
+        As in `attach`.
+
+    Examples
+    --------
+    >>> import usmbridge as ub
+    >>> ub.share.open(b"")
+    Traceback (most recent call last):
+    ValueError: share: ParseHandle: not a handle: 0 bytes that do not begin as a handle does
+    """
+    array: Array = _native._share_open(handle, True, timeout)
     return array
 
 

@@ -1,4 +1,4 @@
-package flight
+package admission
 
 import (
 	"io"
@@ -8,13 +8,13 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// ready is a counted connection that gRPC reads into a buffer of a pool only once there
-// is something to read (the method that gRPC's transport looks for; without it a buffer
-// stays with each connection). One goroutine reads.
+// ready is a counted connection from which gRPC reads into a pooled buffer only when bytes are there.
+// gRPC's transport looks for the method ReadOnReady; without it, each idle connection holds a buffer.
+// Only one goroutine may read.
 type ready struct {
 	*counted
 	raw  syscall.RawConn
-	read func(fd uintptr) bool // kept: it would be allocated for each read
+	read func(fd uintptr) bool // stored, so that not every read allocates it
 
 	size int
 	pool mem.BufferPool
@@ -37,12 +37,13 @@ func accepted(c *counted) net.Conn {
 	return r
 }
 
-// once reads what there is; false asks to be called again when there is something.
+// once reads the available bytes. It returns false if there are none yet, to be called again when
+// there are.
 func (r *ready) once(fd uintptr) bool {
 	r.buf = r.pool.Get(r.size)
 	for {
 		r.n, r.err = syscall.Read(int(fd), *r.buf)
-		if r.err != syscall.EINTR { //nolint:errorlint // a system call's own
+		if r.err != syscall.EINTR { //nolint:errorlint // returned by a system call
 			break
 		}
 	}
@@ -51,12 +52,12 @@ func (r *ready) once(fd uintptr) bool {
 		r.pool.Put(r.buf)
 		r.buf = nil
 	}
-	return r.err != syscall.EAGAIN //nolint:errorlint // a system call's own
+	return r.err != syscall.EAGAIN //nolint:errorlint // returned by a system call
 }
 
-// ReadOnReady waits for bytes, takes a buffer of size bytes from the pool and reads once.
-// The buffer is the caller's when n is above 0; otherwise there is an error, io.EOF at
-// the end of the connection, and no buffer.
+// ReadOnReady waits for bytes, gets a buffer of size bytes from the pool, and reads once. If n is above
+// 0, the caller owns the buffer. Otherwise there is no buffer and an error, which is io.EOF at the end
+// of the connection.
 func (r *ready) ReadOnReady(size int, pool mem.BufferPool) (buf *[]byte, n int, err error) {
 	r.size, r.pool, r.buf, r.n, r.err = size, pool, nil, 0, nil
 	err = r.raw.Read(r.read)

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package flight
+package admission
 
 import "net"
 

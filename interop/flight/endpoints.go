@@ -1,0 +1,127 @@
+package flight
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strings"
+
+	"github.com/apache/arrow-go/v18/arrow/flight"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+// dialer returns a client for each location of a tensor's endpoints. It closes the clients that it
+// made.
+type dialer struct {
+	o       ClientOptions
+	clients map[string]*Client // by location; "" is the server that described the tensor
+	made    []*Client
+}
+
+func (d *dialer) client(location string) (*Client, error) {
+	if strings.HasPrefix(location, "arrow-flight-reuse-connection:") {
+		location = ""
+	}
+	if c, ok := d.clients[location]; ok {
+		return c, nil
+	}
+	c, err := Dial(location, d.o)
+	if err == nil {
+		d.clients[location] = c
+		d.made = append(d.made, c)
+	}
+	return c, err
+}
+
+func (d *dialer) close() {
+	for _, c := range d.made {
+		c.Close()
+	}
+}
+
+// fetch receives the tensor that f describes into memory of r. It reads the endpoints one after the
+// other and closes d. The caller releases the array.
+func fetch(ctx context.Context, f *flight.FlightInfo, r memmgr.Resource, d *dialer) (*usmarray.Array, error) {
+	defer d.close()
+	t, err := typeOf(f)
+	if err != nil {
+		return nil, err
+	}
+	defer t.release()
+	st, err := stageFor(r.Place())
+	if err != nil {
+		return nil, err
+	}
+	b := &builder{tensor: t, from: r, ctx: ctx, wait: forever, want: -1, stage: st, limit: math.MaxInt64}
+	if n := f.GetTotalRecords(); n >= 0 {
+		if n > math.MaxInt64/int64(t.width) {
+			return nil, malformed("%d rows of %d bytes", n, t.width)
+		}
+		b.want = int(n)
+		if err := b.reserve(b.want); err != nil {
+			return nil, err
+		}
+	}
+	if err := b.endpoints(f.GetEndpoint(), d); err != nil {
+		return nil, err
+	}
+	return t.array(ctx, r)
+}
+
+// endpoints receives all endpoints, in order. Only one that is alone announces its own number of
+// rows; of several, the sum is compared with the announced number.
+func (b *builder) endpoints(endpoints []*flight.FlightEndpoint, d *dialer) error {
+	want := b.want
+	for _, e := range endpoints {
+		if len(endpoints) > 1 {
+			b.want = -1
+		}
+		if err := b.endpoint(e, d); err != nil {
+			return err
+		}
+	}
+	b.want = want
+	return b.done()
+}
+
+// endpoint receives one endpoint, from the first of its locations that serves it.
+func (b *builder) endpoint(e *flight.FlightEndpoint, d *dialer) error {
+	locations := []string{""}
+	if len(e.GetLocation()) > 0 {
+		locations = nil
+		for _, l := range e.GetLocation() {
+			locations = append(locations, l.GetUri())
+		}
+	}
+	before := b.tensor.rows
+	var causes []error
+	for _, l := range locations {
+		c, err := d.client(l)
+		if err == nil {
+			if err = c.receive(b.ctx, e.GetTicket(), b); err == nil {
+				return nil
+			}
+			err = c.failed("DoGet", string(e.GetTicket().GetTicket()), err)
+		}
+		causes = append(causes, err)
+		b.truncate(before)
+		if b.ctx.Err() != nil {
+			break
+		}
+	}
+	return errors.Join(causes...)
+}
+
+// truncate drops all rows after the first ones: those received from an endpoint that then failed.
+func (b *builder) truncate(rows int) {
+	drop := b.tensor.rows - rows
+	for i := len(b.tensor.chunks) - 1; i >= 0 && drop > 0; i-- {
+		c := &b.tensor.chunks[i]
+		k := min(drop, c.rows)
+		c.rows -= k
+		drop -= k
+	}
+	b.tensor.rows = rows
+}

@@ -1,0 +1,50 @@
+package calls
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/usmbridge/usmbridge/interop/python"
+)
+
+// CheckFunction returns an error unless a name has the form "module:name".
+func CheckFunction(name string) error {
+	module, path, ok := strings.Cut(name, ":")
+	if !ok || module == "" || path == "" {
+		return fmt.Errorf("%q names no function: wanted \"module:name\": %w", name, python.ValueError)
+	}
+	return nil
+}
+
+// Warm calls a function, "module:name", without arguments and discards its result.
+func Warm(ctx context.Context, py *python.Interpreter, function string) error {
+	module, path, _ := strings.Cut(function, ":")
+	o, err := py.Import(module)
+	for part := range strings.SplitSeq(path, ".") {
+		if err != nil {
+			return err
+		}
+		var next *python.Object
+		next, err = o.Attr(part)
+		o.Release()
+		o = next
+	}
+	if err != nil {
+		return err
+	}
+	defer o.Release()
+	result, err := o.CallContext(ctx)
+	result.Release()
+	return err
+}
+
+// Ended returns the reason why a context has ended.
+func Ended(ctx context.Context) error {
+	err := ctx.Err()
+	if cause := context.Cause(ctx); !errors.Is(err, cause) {
+		err = fmt.Errorf("%w (%w)", err, cause)
+	}
+	return err
+}
