@@ -186,15 +186,12 @@ bench-wheel: wheel ## the Python benchmarks with the wheel in a plain python
 
 check: format vet lint analyse memcheck states race asan cgocheck clobber fuzz ## format, vet, lint, analysis of C, valgrind, block states, race, asan, cgocheck2, clobberfree, fuzz smoke
 
-# The same means for as long as they need: a night, not a change. What was interrupted goes on
-# where it was; `make check-long ONLY=cute` is one surface or target, ARGS=-list shows them all.
+# The same means for hours instead of minutes (docs/fuzzing.md).
 HUNT ?= 1200
 JOBS ?= 2
 check-long: export LONG_ONLY = $(ONLY)
-check-long: python build ## hours, in as many sittings as wanted: fuzzing, hunts, sanitizers; prints a table [HUNT=1200 seconds each, JOBS=2, ONLY=words, ARGS=-list]
-	@mkdir -p bin/long
-	@$(GO) build -o bin/long/long ./interop/setup/long
-	@exec $(QUIET_ENV) $(ACTIVE) $(REQUIRE) GO="$(GO)" ./bin/long/long -time $(HUNT)s -jobs $(JOBS) -only "$$LONG_ONLY" $(ARGS)
+check-long: python build ## hours: fuzzing, hunts, sanitizers, soaks; continues an interrupted run [HUNT=1200 seconds each, JOBS=2, ONLY=regexp, ARGS=-l]
+	@exec $(QUIET_ENV) $(ACTIVE) $(REQUIRE) GO="$(GO)" interop/setup/long.sh -j $(JOBS) -o "$${LONG_ONLY:-.}" $(ARGS) $(HUNT)
 
 # C files that git knows or would know: what is built or installed is not ours.
 C_FILES = $$(git ls-files --cached --others --exclude-standard '*.c' '*.h')

@@ -1,0 +1,225 @@
+// Command release prepares a release of all modules of this repository (docs/releasing.md).
+//
+//	go run ./internal/tools/release -version v0.1.0 -proxy DIR   write a module proxy of the tree
+//	go run ./internal/tools/release -version v0.1.0 -sums        update go.sum of the nested modules
+//
+// The proxy has the files of a GOPROXY: for each module its go.mod and a zip of its files, as a
+// server would make them from the tags. -sums runs `go get` of the sibling modules against such a
+// proxy, which writes the hashes of modules that are not published yet. It runs in the order of
+// [order], because the hash of a module includes its own go.sum.
+package main
+
+import (
+	"archive/zip"
+	"bufio"
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+const rootModule = "github.com/usmbridge/usmbridge"
+
+// order lists the directories of the released modules. A module requires modules before it only.
+var order = []string{".", "interop/embedpython", "interop/flight", "interop/metrics", "interop/inference"}
+
+func main() {
+	version := flag.String("version", "", "the `version` to release, such as v0.1.0")
+	proxy := flag.String("proxy", "", "write a module proxy to this `directory`")
+	sums := flag.Bool("sums", false, "update go.sum of the nested modules")
+	flag.Parse()
+	err := errors.New("-version and one of -proxy and -sums are required")
+	switch {
+	case *version == "" || flag.NArg() > 0:
+	case *proxy != "":
+		err = writeProxy(".", *proxy, *version, order)
+	case *sums:
+		err = updateSums(*version)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "release:", err)
+		os.Exit(1)
+	}
+}
+
+// moduleOf returns the path of the module in a directory of the repository.
+func moduleOf(dir string) string {
+	return path.Join(rootModule, filepath.ToSlash(dir))
+}
+
+// writeProxy writes a module proxy with one version of the modules in the given directories below
+// root. It contains the files that git lists, so ignored files do not get in.
+func writeProxy(root, proxy, version string, dirs []string) error {
+	files, err := trackedFiles(root)
+	if err != nil {
+		return err
+	}
+	for _, dir := range dirs {
+		if err := writeModule(root, proxy, version, dir, files); err != nil {
+			return fmt.Errorf("module %s: %w", moduleOf(dir), err)
+		}
+	}
+	return nil
+}
+
+func trackedFiles(root string) ([]string, error) {
+	cmd := exec.Command("git", "ls-files", "--cached", "--others", "--exclude-standard", "-z")
+	cmd.Dir = root
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("git ls-files in %s: %w", root, err)
+	}
+	return slices.DeleteFunc(strings.Split(string(out), "\x00"), func(name string) bool { return name == "" }), nil
+}
+
+func writeModule(root, proxy, version, dir string, files []string) error {
+	mod, err := os.ReadFile(filepath.Join(root, dir, "go.mod")) //nolint:gosec // A file of the repository.
+	if err != nil {
+		return err
+	}
+	if err := checkRequirements(mod, version); err != nil {
+		return err
+	}
+	prefix := ""
+	if dir != "." {
+		prefix = dir + "/"
+	}
+	var nested []string // directories of other modules
+	for _, name := range files {
+		if sub, ok := strings.CutSuffix(name, "/go.mod"); ok && sub != dir {
+			nested = append(nested, sub+"/")
+		}
+	}
+	var archive bytes.Buffer
+	z := zip.NewWriter(&archive)
+	for _, name := range files {
+		inner, ok := strings.CutPrefix(name, prefix)
+		if !ok || slices.ContainsFunc(nested, func(n string) bool { return strings.HasPrefix(n, prefix) && strings.HasPrefix(name, n) }) {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(root, name)) //nolint:gosec // A file of the repository.
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // deleted, and not committed
+		}
+		if err != nil {
+			return err
+		}
+		w, err := z.Create(moduleOf(dir) + "@" + version + "/" + inner)
+		if err != nil {
+			return err
+		}
+		if _, err := w.Write(text); err != nil {
+			return err
+		}
+	}
+	if err := z.Close(); err != nil {
+		return err
+	}
+	at := filepath.Join(proxy, filepath.FromSlash(moduleOf(dir)), "@v")
+	if err := os.MkdirAll(at, 0o750); err != nil {
+		return err
+	}
+	for name, text := range map[string][]byte{
+		"list":            []byte(version + "\n"),
+		version + ".info": []byte(`{"Version":"` + version + `"}`),
+		version + ".mod":  mod,
+		version + ".zip":  archive.Bytes(),
+	} {
+		if err := os.WriteFile(filepath.Join(at, name), text, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var (
+	replaceLine = regexp.MustCompile(`^\s*replace\b`)
+	requireLine = regexp.MustCompile(`^\s*(?:require\s+)?(` + regexp.QuoteMeta(rootModule) + `(?:/\S+)?)\s+(v\S+)`)
+)
+
+// checkRequirements returns an error if a go.mod cannot be used outside the repository: if it has a
+// replace directive, or requires another version of a module of this repository.
+func checkRequirements(mod []byte, version string) error {
+	for s := bufio.NewScanner(bytes.NewReader(mod)); s.Scan(); {
+		line := s.Text()
+		if replaceLine.MatchString(line) {
+			return fmt.Errorf("go.mod has %q; put it into go.work", strings.TrimSpace(line))
+		}
+		if m := requireLine.FindStringSubmatch(line); m != nil && m[2] != version {
+			return fmt.Errorf("go.mod requires %s %s, want %s", m[1], m[2], version)
+		}
+	}
+	return nil
+}
+
+// updateSums writes the hashes of the modules of this repository into go.sum of those that require
+// them. It uses a module cache of its own, so that an unpublished version never gets into the
+// user's.
+func updateSums(version string) error {
+	dir, err := os.MkdirTemp("", "usmbridge-release-*")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	env, err := proxyEnv(filepath.Join(dir, "proxy"), filepath.Join(dir, "cache"))
+	if err != nil {
+		return err
+	}
+	for i, module := range order {
+		required, err := siblings(module)
+		if err != nil {
+			return err
+		}
+		if len(required) != 0 {
+			args := []string{"get"}
+			for _, r := range required {
+				args = append(args, r+"@"+version)
+			}
+			cmd := exec.Command("go", args...)
+			cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = module, env, os.Stdout, os.Stderr
+			if err := cmd.Run(); err != nil {
+				return fmt.Errorf("go %s in %s: %w", strings.Join(args, " "), module, err)
+			}
+		}
+		if err := writeProxy(".", filepath.Join(dir, "proxy"), version, order[i:i+1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// siblings lists the modules of this repository that the module in a directory requires.
+func siblings(dir string) (all []string, err error) {
+	mod, err := os.ReadFile(filepath.Join(dir, "go.mod")) //nolint:gosec // A file of the repository.
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.Lines(string(mod)) {
+		if m := requireLine.FindStringSubmatch(line); m != nil {
+			all = append(all, m[1])
+		}
+	}
+	return all, nil
+}
+
+// proxyEnv returns an environment in which the go command takes modules of this repository from a
+// proxy in a directory, and all others from the user's module cache or the usual proxies.
+func proxyEnv(proxy, cache string) ([]string, error) {
+	out, err := exec.Command("go", "env", "GOMODCACHE", "GOPROXY").Output()
+	if err != nil {
+		return nil, fmt.Errorf("go env: %w", err)
+	}
+	users, usual, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+	return append(os.Environ(),
+		"GOPROXY=file://"+filepath.ToSlash(proxy)+",file://"+filepath.ToSlash(users)+"/cache/download,"+usual,
+		"GOMODCACHE="+cache, "GONOSUMDB="+rootModule+"/*,"+rootModule, "GONOPROXY=none", "GOPRIVATE=",
+		"GOFLAGS=-modcacherw", "GOWORK=off"), nil
+}

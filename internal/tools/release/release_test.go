@@ -1,0 +1,88 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const root = "../../.."
+
+func TestCheckRequirements(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ name, mod, problem string }{
+		{"the version", "module m\n\nrequire (\n\tgithub.com/usmbridge/usmbridge v0.1.0\n\tgithub.com/usmbridge/usmbridge/interop/flight v0.1.0 // indirect\n)\n", ""},
+		{"one line", "module m\n\nrequire github.com/usmbridge/usmbridge v0.1.0\n", ""},
+		{"other modules", "module m\n\nrequire example.com/m v1.2.3\n", ""},
+		{"another version", "module m\n\nrequire github.com/usmbridge/usmbridge v0.0.0\n", "requires github.com/usmbridge/usmbridge v0.0.0, want v0.1.0"},
+		{"a replace directive", "module m\n\nreplace github.com/usmbridge/usmbridge => ../..\n", "put it into go.work"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			err := checkRequirements([]byte(test.mod), "v0.1.0")
+			if test.problem == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, test.problem)
+		})
+	}
+}
+
+// user is a program in a module outside the repository.
+const user = `package main
+
+import (
+	"fmt"
+
+	"github.com/usmbridge/usmbridge/interop/metrics"
+	"github.com/usmbridge/usmbridge/memmgr"
+)
+
+func main() {
+	p, err := memmgr.NewPool(memmgr.Host())
+	if err != nil {
+		panic(err)
+	}
+	defer p.Close()
+	fmt.Println(metrics.NewCollector != nil, p.Stats().ReservedBytes.Current)
+}
+`
+
+// TestModulesFromOutside gets, builds and installs the modules from outside the repository, by a
+// proxy made from the tree. It compiles the nested modules, so it runs in `make test-nested` only.
+func TestModulesFromOutside(t *testing.T) {
+	if os.Getenv("USMBRIDGE_RELEASE") == "" {
+		t.Skip("it compiles all nested modules; make test-nested sets USMBRIDGE_RELEASE=1")
+	}
+	const version = "v0.1.0"
+	dir := t.TempDir()
+	require.NoError(t, writeProxy(root, filepath.Join(dir, "proxy"), version, order))
+	env, err := proxyEnv(filepath.Join(dir, "proxy"), filepath.Join(dir, "cache"))
+	require.NoError(t, err)
+	env = append(env, "GOBIN="+filepath.Join(dir, "bin"), "GOFLAGS=-modcacherw -trimpath")
+	module := filepath.Join(dir, "user")
+	require.NoError(t, os.Mkdir(module, 0o750))
+	run := func(name string, args ...string) string {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), name, args...)
+		cmd.Dir, cmd.Env = module, env
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s %v\n%s", name, args, out)
+		return string(out)
+	}
+	run("go", "mod", "init", "example.com/user")
+	require.NoError(t, os.WriteFile(filepath.Join(module, "main.go"), []byte(user), 0o600))
+	for _, m := range order {
+		run("go", "get", moduleOf(m)+"@"+version)
+	}
+	run("go", "mod", "tidy")
+	require.Equal(t, "true 0\n", run("go", "run", "."))
+	run("go", "install", moduleOf("interop/flight/cmd/usmflight")+"@"+version)
+	require.Contains(t, run(filepath.Join(dir, "bin", "usmflight"), "-h"), "-listen")
+	run("go", "install", moduleOf("interop/inference/cmd/usmserve")+"@"+version)
+	require.Contains(t, run(filepath.Join(dir, "bin", "usmserve"), "-h"), "-models")
+}
