@@ -92,7 +92,7 @@ portable: ## builds and tests without cgo, builds for other systems
 	done
 
 # Modules with a go.mod of their own, for what would burden a library's user.
-NESTED := interop/embedpython interop/metrics interop/flight examples/embedded examples/cluster/flight examples/service
+NESTED := interop/embedpython interop/metrics interop/flight interop/inference examples/embedded examples/cluster/flight
 
 test-nested: python browser bin/tritonclient/requirements.txt ## the nested modules with their real clients: vet, build, tests
 	@for m in $(NESTED); do \
@@ -126,9 +126,9 @@ serve: export SERVE_WORKERS = $(WORKERS)
 serve: export SERVE_SHM = $(SHM)
 serve: python-run ## the inference service [ADDR=127.0.0.1:8000] [GRPC=127.0.0.1:8001] [ADMIN=addr] [MODELS=dir] [LIMIT=bytes] [WORKERS=n] [SHM=prefix]
 	@mkdir -p bin
-	@test -x bin/service || echo "building (about a minute the first time)"
-	@cd examples/service && $(GO) build -o "$(CURDIR)/bin/service" .
-	@exec $(ACTIVE) ./bin/service -addr "$$SERVE_ADDR" -grpc "$$SERVE_GRPC" -admin "$$SERVE_ADMIN" \
+	@test -x bin/usmserve || echo "building (about a minute the first time)"
+	@cd interop/inference && $(GO) build -o "$(CURDIR)/bin/usmserve" ./cmd/usmserve
+	@exec $(ACTIVE) ./bin/usmserve -addr "$$SERVE_ADDR" -grpc "$$SERVE_GRPC" -admin "$$SERVE_ADMIN" \
 	  -models "$$SERVE_MODELS" -limit "$$SERVE_LIMIT" -workers "$${SERVE_WORKERS:-0}" -shm-prefix "$$SERVE_SHM"
 
 flight: ## builds bin/usmflight, the Arrow Flight server for tensors
@@ -158,7 +158,7 @@ bench: python build ## ours against the peers in one run, as tables; also JSON i
 # The inference service against aiohttp, MLServer and plain processes; the load in a process of
 # its own. Further flags (go run ./bench -h) in SERVICEBENCH.
 bench-service: python bin/tritonclient/requirements.txt bin/mlserver/requirements.txt ## the inference service against aiohttp and MLServer; also JSON in bin/
-	@cd examples/service && $(GO) build -o "$(CURDIR)/bin/service" . && $(GO) build -o "$(CURDIR)/bin/servicebench" ./bench
+	@cd interop/inference && $(GO) build -o "$(CURDIR)/bin/usmserve" ./cmd/usmserve && $(GO) build -o "$(CURDIR)/bin/servicebench" ./bench
 	@$(QUIET_ENV) $(ACTIVE) ./bin/servicebench -json bin/bench-service.json $(SERVICEBENCH)
 
 bin/mlserver/requirements.txt: interop/setup/requirements-mlserver.txt | python

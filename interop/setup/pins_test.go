@@ -146,7 +146,7 @@ func TestEveryPipCallVerifiesHashes(t *testing.T) {
 	for file, count := range map[string]int{
 		"Makefile": 2, "interop/setup/install.go": 1, "interop/setup/test-pythons.sh": 1,
 		"interop/setup/test-versions.sh": 1, "interop/wheel/wheel_test.go": 1,
-		"examples/service/container/Containerfile": 1,
+		"interop/inference/container/Containerfile": 1,
 	} {
 		// The nested module of the service is absent from a module cache.
 		if _, err := os.Stat(filepath.Join(moduleRoot, file)); err == nil {
@@ -157,7 +157,7 @@ func TestEveryPipCallVerifiesHashes(t *testing.T) {
 
 // The container without SYCL installs a part of requirements-run.txt: whole entries.
 func TestContainerKeepsWholeEntries(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(moduleRoot, "examples/service/container/Containerfile"))
+	text, err := os.ReadFile(filepath.Join(moduleRoot, "interop/inference/container/Containerfile"))
 	if err != nil {
 		t.Skipf("the nested module of the service is absent: %v", err)
 	}

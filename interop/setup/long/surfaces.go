@@ -50,7 +50,7 @@ var surfaces = []surface{
 	{
 		word:   "service",
 		name:   "requests to the inference service",
-		stages: []string{"go examples.service*"},
+		stages: []string{"go interop.inference*"},
 		before: "a panic on sizes without bound",
 	},
 	{

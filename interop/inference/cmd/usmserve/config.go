@@ -1,0 +1,187 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/usmbridge/usmbridge/interop/inference/internal/peercred"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/region"
+)
+
+// config is what the flags say.
+type config struct {
+	addr, grpc, admin string
+	models            string
+	limit             uint64
+	workers, slots    int
+	timeout, drain    time.Duration
+	shmPrefix         string
+	tenant            string
+	hosts             string
+	logFormat         string
+	debug             bool
+}
+
+// none is an address that is not served.
+const none = "none"
+
+// unixPrefix begins the address of a Unix socket, before its path.
+const unixPrefix = "unix:"
+
+// parse reads the flags. Empty values are the defaults, so that a Makefile or a unit can pass
+// on what may not be set.
+func parse(args []string, w io.Writer) (*config, error) {
+	c := &config{}
+	f := flag.NewFlagSet("usmserve", flag.ContinueOnError)
+	f.SetOutput(w)
+	var limit string
+	f.StringVar(&c.addr, "addr", "", "`address` of the REST interface, host:port or unix:path (default 127.0.0.1:8000)")
+	f.StringVar(&c.grpc, "grpc", "", "`address` of gRPC, or none (default 127.0.0.1:8001)")
+	f.StringVar(&c.admin, "admin", "", "`address` of the page, metrics and profiles, or none (default that of -addr where it is of this machine alone)")
+	f.StringVar(&c.models, "models", "", "`directory` of model files, NAME.py each (default the built-in models)")
+	f.StringVar(&limit, "limit", "", "`bytes` that tensors may take, as 512Mi or a number (default half of the memory that this process may have)")
+	f.IntVar(&c.workers, "workers", 0, "`processes` that run models, each with a Python of its own; 0 is the Python in this process")
+	f.IntVar(&c.slots, "slots", 0, "`calls` of models at a time in this process, besides one of models that are serial (default 2)")
+	f.DurationVar(&c.timeout, "timeout", 30*time.Second, "most `time` that a request may take")
+	f.DurationVar(&c.drain, "drain", 30*time.Second, "most `time` to end what is under way after SIGTERM")
+	f.StringVar(&c.shmPrefix, "shm-prefix", "", "shared memory of this service's user, of keys that begin with this `prefix`, may be registered over TCP by every client; without it none, and over Unix sockets that of the client's own user")
+	f.StringVar(&c.tenant, "tenant", "", "`header` (of gRPC the metadata) that names the tenant of a request, where a proxy sets it (default the client's address)")
+	f.StringVar(&c.hosts, "hosts", "", "`names`, with commas between them, under which the page and REST's GETs are served over TCP, and pages may send requests, besides addresses and localhost")
+	f.StringVar(&c.logFormat, "log", "text", "`format` of the log on standard error: text or json")
+	f.BoolVar(&c.debug, "debug", false, "log more")
+	if err := f.Parse(args); err != nil {
+		return nil, err
+	}
+	if f.NArg() > 0 {
+		return nil, fmt.Errorf("%q: there are flags only (-h lists them)", f.Arg(0))
+	}
+	return c, c.complete(limit)
+}
+
+// complete fills in defaults and checks.
+func (c *config) complete(limit string) (err error) {
+	if c.addr == "" {
+		c.addr = "127.0.0.1:8000"
+	}
+	if c.grpc == "" {
+		c.grpc = "127.0.0.1:8001"
+	}
+	if c.admin == "" {
+		c.admin = none
+		if isLocal(c.addr) {
+			c.admin = c.addr
+		}
+	}
+	if c.limit, err = parseBytes(limit); err != nil {
+		return fmt.Errorf("-limit: %w", err)
+	}
+	if c.shmPrefix != "" {
+		if c.shmPrefix, err = region.CheckPrefix(c.shmPrefix); err != nil {
+			return fmt.Errorf("-shm-prefix: %w", err)
+		}
+	}
+	switch {
+	case c.workers < 0 || c.slots < 0:
+		return errors.New("-workers and -slots are not negative")
+	case c.timeout <= 0 || c.drain <= 0:
+		return errors.New("-timeout and -drain must be more than 0")
+	case c.logFormat != "text" && c.logFormat != "json":
+		return fmt.Errorf("-log %s: text or json", c.logFormat)
+	case c.addr == none:
+		return errors.New("-addr none: the REST interface is always served")
+	case !anyPort(c.grpc) && (c.addr == c.grpc || c.grpc != none && c.grpc == c.admin):
+		return fmt.Errorf("gRPC at %s: it needs an address of its own", c.grpc)
+	}
+	return nil
+}
+
+// anyPort tells whether an address is another one each time it is opened.
+func anyPort(address string) bool { return strings.HasSuffix(address, ":0") }
+
+// parseBytes reads a number of bytes, with Ki, Mi, Gi or Ti behind it or without; "" is 0.
+func parseBytes(s string) (uint64, error) {
+	if s == "" {
+		return 0, nil
+	}
+	digits, shift := s, 0
+	for i, unit := range []string{"Ki", "Mi", "Gi", "Ti"} {
+		if rest, ok := strings.CutSuffix(s, unit); ok {
+			digits, shift = rest, 10*(i+1)
+		}
+	}
+	n, err := strconv.ParseUint(digits, 10, 63)
+	if err != nil || n == 0 || n<<shift>>shift != n || n<<shift > 1<<62 {
+		return 0, fmt.Errorf("%q is no number of bytes: want one like 1073741824, or 512Mi", s)
+	}
+	return n << shift, nil
+}
+
+// isLocal tells whether only this machine can connect to an address.
+func isLocal(address string) bool {
+	if address == none || strings.HasPrefix(address, unixPrefix) {
+		return true
+	}
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.IsLoopback() || host == "localhost"
+}
+
+// sharesMemory reports whether any client can register shared memory: over TCP with a prefix, and
+// over a Unix socket without one too.
+func (c *config) sharesMemory() bool {
+	return c.shmPrefix != "" || strings.HasPrefix(c.addr, unixPrefix) || strings.HasPrefix(c.grpc, unixPrefix)
+}
+
+func (c *config) logger(w io.Writer) *slog.Logger {
+	o := &slog.HandlerOptions{Level: slog.LevelInfo}
+	if c.debug {
+		o.Level = slog.LevelDebug
+	}
+	if c.logFormat == "json" {
+		return slog.New(slog.NewJSONHandler(w, o))
+	}
+	return slog.New(slog.NewTextHandler(w, o))
+}
+
+// listen opens an address. A socket file on which no process listens is replaced. Connections of a
+// Unix socket report their client's user.
+func listen(address string) (net.Listener, error) {
+	path, ok := strings.CutPrefix(address, unixPrefix)
+	if !ok {
+		return net.Listen("tcp", address)
+	}
+	if info, err := os.Lstat(path); err == nil && info.Mode().Type() == os.ModeSocket {
+		if c, err := net.Dial("unix", path); err == nil {
+			_ = c.Close()
+			return nil, fmt.Errorf("unix:%s: another process listens there", path)
+		}
+		if err := os.Remove(path); err != nil {
+			return nil, err
+		}
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, err
+	}
+	return peercred.Listen(l), nil
+}
+
+// shown is how a listener's address is told, in the form of the flags.
+func shown(l net.Listener) string {
+	if l.Addr().Network() == "unix" {
+		return "unix:" + l.Addr().String()
+	}
+	return l.Addr().String()
+}

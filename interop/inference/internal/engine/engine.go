@@ -1,0 +1,268 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/usmbridge/usmbridge/interop/executor"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/fair"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/region"
+)
+
+// retryAfter is when a client that was refused for want of room may come again.
+const retryAfter = time.Second
+
+const (
+	// about is how long a tenant counts as there after its last request.
+	about = time.Second
+	// lapse is how long a turn is kept for a client that sends what the turn is for: some times what
+	// a large tensor takes on a busy machine.
+	lapse = 10 * time.Millisecond
+)
+
+// Engine serves models. All of it may be used from any goroutine.
+type Engine struct {
+	o           Options
+	models      []*Model
+	byName      map[string]*Model
+	slots, lane *fair.Queue
+	asks        *fair.Queue // for the shapes of outputs
+	accounts    accounts
+
+	warm    atomic.Bool  // the runner has been ready
+	badFrom atomic.Int64 // since when it is not, in nanoseconds; 0 while it is
+	refused [oip.Kinds]atomic.Uint64
+
+	mu       sync.Mutex
+	draining bool
+	there    int           // requests between Begin and End
+	empty    chan struct{} // closed when draining and there is none
+}
+
+// New makes an engine, which Close ends. Errors: options that make no sense.
+func New(o Options) (*Engine, error) {
+	if err := o.complete(); err != nil {
+		return nil, err
+	}
+	e := &Engine{o: o, byName: map[string]*Model{}, empty: make(chan struct{})}
+	var err error
+	if e.slots, err = fair.New(fair.Config{Turns: o.Turns, Requests: o.Requests, PerTenant: o.PerTenant,
+		Shared: o.Shared, About: about, Lapse: lapse}); err != nil {
+		return nil, err
+	}
+	if e.lane, err = fair.New(fair.Config{Turns: 2, Requests: o.Requests, PerTenant: o.PerTenant,
+		Shared: 1, About: about, Lapse: lapse}); err != nil {
+		return nil, err
+	}
+	if e.asks, err = fair.New(fair.Config{Turns: o.Turns, Requests: 2 * o.Requests, PerTenant: 2 * o.PerTenant}); err != nil {
+		return nil, err
+	}
+	for _, d := range o.Models {
+		m, err := newModel(e, d)
+		if err != nil {
+			return nil, err
+		}
+		if e.byName[d.Meta.Name] != nil {
+			return nil, fmt.Errorf("engine: two models are called %s", d.Meta.Name)
+		}
+		e.models = append(e.models, m)
+		e.byName[d.Meta.Name] = m
+	}
+	e.accounts.init(&e.o)
+	return e, nil
+}
+
+// Server describes the server.
+func (e *Engine) Server() oip.Server {
+	s := oip.Server{Name: e.o.Name, Version: e.o.Version,
+		Extensions: []string{"binary_tensor_data", "model_repository", "model_configuration", "statistics"}}
+	if e.o.Regions != nil {
+		s.Extensions = append(s.Extensions, "system_shared_memory")
+	}
+	return s
+}
+
+// Ready is nil when a request can be expected to be served: not while the runner is warming
+// up or stuck, nor from Drain on. Errors: NotReady.
+func (e *Engine) Ready() error {
+	if e.isDraining() {
+		return errDraining
+	}
+	err := e.o.Runner.Health()
+	if err == nil {
+		e.warm.Store(true)
+		e.badFrom.Store(0)
+		return nil
+	}
+	message := "the server is not ready"
+	if errors.Is(err, executor.ErrWarming) {
+		message = "the server is warming up"
+	} else {
+		e.badFrom.CompareAndSwap(0, time.Now().UnixNano())
+	}
+	return &oip.Error{Kind: oip.NotReady, Message: message, RetryAfter: retryAfter, Err: err}
+}
+
+var errDraining = &oip.Error{Kind: oip.NotReady, Message: "the server is shutting down", RetryAfter: retryAfter}
+
+// Live is nil until the runner has been found stuck, or gone, by Ready or Live and was so
+// for Options.Patience. Errors: NotReady.
+func (e *Engine) Live() error {
+	err := e.Ready()
+	if from := e.badFrom.Load(); err != nil && from != 0 && time.Since(time.Unix(0, from)) > e.o.Patience {
+		return err
+	}
+	return nil
+}
+
+func (e *Engine) isDraining() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.draining
+}
+
+// Models lists what is served, in the order of Options.
+func (e *Engine) Models() []*Model { return e.models }
+
+// Model finds a model; version is "" or "1". Errors: NotFound.
+func (e *Engine) Model(name, version string) (*Model, error) {
+	m := e.byName[name]
+	if m == nil {
+		return nil, oip.Errorf(oip.NotFound, "no model is called %s", oip.Quote(name))
+	}
+	if version != "" && version != m.def.Meta.Versions[0] {
+		return nil, oip.Errorf(oip.NotFound, "model %s has no version %s: its version is %s", name, oip.Quote(version), m.def.Meta.Versions[0])
+	}
+	return m, nil
+}
+
+// Regions are clients' memory; nil where shared memory is not served.
+func (e *Engine) Regions() *region.Registry { return e.o.Regions }
+
+// Limit is the bytes that tensors may take, 0 for no limit.
+func (e *Engine) Limit() uint64 { return e.o.Limit }
+
+// Timeout is the most time that a request may take.
+func (e *Engine) Timeout() time.Duration { return e.o.Timeout }
+
+// Runner runs the models, for those who ask for its Stats.
+func (e *Engine) Runner() executor.Runner { return e.o.Runner }
+
+// Stats are the counts of an engine.
+type Stats struct {
+	Requests    int               // between Begin and End
+	Refused     [oip.Kinds]uint64 // requests that were refused or failed, by oip.Kind
+	Slots, Lane fair.Stats
+	Tenants     []TenantStats
+	Draining    bool
+}
+
+// Stats counts.
+func (e *Engine) Stats() Stats {
+	e.mu.Lock()
+	there, draining := e.there, e.draining
+	e.mu.Unlock()
+	s := Stats{Requests: there, Slots: e.slots.Stats(), Lane: e.lane.Stats(), Tenants: e.accounts.list(), Draining: draining}
+	for kind := range e.refused {
+		s.Refused[kind] = e.refused[kind].Load()
+	}
+	return s
+}
+
+// Refused counts a request that ended with an error. Transports call it, once for each, where
+// they tell the client, because they refuse what never comes to Begin as well.
+func (e *Engine) Refused(kind oip.Kind) {
+	if int(kind) >= len(e.refused) {
+		kind = oip.Internal
+	}
+	e.refused[kind].Add(1)
+}
+
+// Begin admits a request of a tenant, or refuses it at once; End must follow. ctx is the
+// request's: when it ends, all waiting does, and a call that runs is interrupted. Errors:
+// NotReady, NotFound, and Busy where as many requests are there as may be.
+func (e *Engine) Begin(ctx context.Context, tenant, model, version string) (*Request, error) {
+	began := time.Now()
+	if !e.warm.Load() {
+		if err := e.Ready(); err != nil {
+			return nil, err
+		}
+	}
+	m, err := e.Model(model, version)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.count(); err != nil {
+		return nil, err
+	}
+	account, err := e.accounts.enter(tenant)
+	if err != nil {
+		e.discount()
+		return nil, err
+	}
+	ticket, err := m.queue.Enter(account.name)
+	if err != nil {
+		e.accounts.leave(account)
+		e.discount()
+		message := "as many requests are being served as may be at a time"
+		if errors.Is(err, fair.ErrTenantFull) {
+			message = "as many requests of this client are being served as may be at a time"
+		}
+		return nil, &oip.Error{Kind: oip.Busy, Message: message, RetryAfter: retryAfter, Err: err}
+	}
+	return newRequest(ctx, m, account, ticket, began), nil
+}
+
+// count counts a request in.
+func (e *Engine) count() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.draining {
+		return errDraining
+	}
+	e.there++
+	return nil
+}
+
+func (e *Engine) discount() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.there--
+	if e.draining && e.there == 0 {
+		close(e.empty)
+	}
+}
+
+// Drain refuses requests from now on; those that are there go on. It may be called again.
+func (e *Engine) Drain() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.draining {
+		return
+	}
+	e.draining = true
+	if e.there == 0 {
+		close(e.empty)
+	}
+}
+
+// Close drains and waits until every request is at its end, or ctx is. It closes neither the
+// runner nor the memory. Errors: of the context, with the number of requests that are left.
+func (e *Engine) Close(ctx context.Context) error {
+	e.Drain()
+	select {
+	case <-e.empty:
+	case <-ctx.Done():
+		return fmt.Errorf("engine: %d requests have not ended: %w", e.Stats().Requests, ctx.Err())
+	}
+	e.accounts.close()
+	return nil
+}
+
+func (e *Engine) log() *slog.Logger { return e.o.Log }

@@ -1,0 +1,402 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
+	"github.com/usmbridge/usmbridge/interop/python"
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/arena"
+	"github.com/usmbridge/usmbridge/syclobj"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+// Run waits for the request's turn, calls the model, and returns the outputs that were asked
+// for, in that order. It is called once. Errors: Invalid for inputs that are missing, for
+// memory of the client's that went away, and for what the model refuses; Busy, Deadline,
+// Cancelled; Internal when the model failed.
+func (r *Request) Run() ([]Result, error) {
+	if r.ran || r.ended {
+		return nil, misuse("Run, called twice")
+	}
+	r.ran = true
+	results, err := r.run()
+	if err != nil {
+		r.count(false)
+		return nil, r.logged(err)
+	}
+	r.count(true)
+	return results, nil
+}
+
+// logged is told, and writes to the log what is the server's own fault.
+func (r *Request) logged(err error) *oip.Error {
+	e := r.told(err)
+	if e.Kind == oip.Internal && !r.failed {
+		r.failed = true
+		r.model.engine.log().Error("a request failed", "model", r.model.def.Meta.Name, "tenant", r.account.label, "error", e)
+	}
+	return e
+}
+
+func (r *Request) run() ([]Result, error) {
+	m := r.model
+	for i := range r.inputs {
+		if in := &r.inputs[i]; !in.full && !in.theirs.there() {
+			return nil, oip.Errorf(oip.Invalid, "input %s of model %s is missing", in.meta().Name, m.def.Meta.Name)
+		}
+	}
+	if len(r.wanted) == 0 {
+		for i := range r.outputs {
+			r.outputs[i].wanted = true
+			r.wanted = append(r.wanted, &r.outputs[i])
+		}
+	}
+	began := time.Now()
+	if err := r.reserve(); err != nil { // what Fill has not: whoever waits for memory keeps nobody's turn
+		return nil, err
+	}
+	args := make([]any, 0, len(r.inputs)+len(r.outputs))
+	for i := range r.inputs {
+		in := &r.inputs[i]
+		if !in.full {
+			if err := in.copyIn(); err != nil {
+				return nil, err
+			}
+		}
+		a, err := in.place.array(m.types[i], in.shape, usmarray.BufferReadOnly())
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, a)
+		m.stats.inputBytes.Add(in.size)
+	}
+	if m.def.Bound {
+		var err error
+		if args, err = r.bind(args); err != nil {
+			return nil, err
+		}
+	}
+	prepared := time.Now()
+	r.stages.Ready = prepared
+	if err := r.ticket.Wait(r.Context()); err != nil {
+		return nil, err
+	}
+	turn := time.Now()
+	r.stages.Turn = turn
+	answer, err := r.call(args)
+	called := time.Now()
+	r.stages.Called = called
+	m.stats.executions.Add(1)
+	m.stats.last.Store(uint64(called.UnixNano()))
+	m.stats.input.add(prepared.Sub(began))
+	m.stats.queue.add(turn.Sub(prepared))
+	m.stats.infer.add(called.Sub(turn))
+	if err == nil && !m.def.Bound {
+		err = r.take(answer) // within the turn: what models returned and is not in place yet is no more than there are turns
+	} else if answer != nil {
+		drop(answer)
+	}
+	r.ticket.Yield()
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range r.wanted {
+		if o.theirs.there() {
+			if err := o.copyOut(); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if err := r.stillThere(); err != nil {
+		return nil, err
+	}
+	results, err := r.collect()
+	m.stats.output.add(time.Since(called))
+	return results, err
+}
+
+// call calls the model. What it allocates meanwhile is the request's.
+func (r *Request) call(args []any) (any, error) {
+	ctx, o := r.Context(), &r.model.engine.o
+	if o.ForModels != nil {
+		r.arena = arena.New(arena.Options{Name: r.model.def.Meta.Name, Choose: func(q *syclobj.Queue, kind syclobj.USMKind) (memmgr.Resource, error) {
+			return o.ForModels(r.account.calls, q, kind)
+		}})
+		ctx = arena.NewContext(ctx, r.arena)
+	}
+	return o.Runner.Call(ctx, r.model.def.Function, args...)
+}
+
+// bind puts the outputs' memory behind the arguments: cleared, where another request's bytes
+// may be in it that the model does not write over.
+func (r *Request) bind(args []any) ([]any, error) {
+	m := r.model
+	for i := range r.outputs {
+		o := &r.outputs[i]
+		if o.place.lease == nil && !m.def.WritesAll {
+			p, err := o.place.bytes(o.size)
+			if err != nil {
+				return nil, err
+			}
+			clear(p)
+		}
+		a, err := o.place.array(m.types[len(r.inputs)+i], o.shape)
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, a)
+	}
+	return args, nil
+}
+
+// askShapes has the model tell the shapes of its outputs, in a turn of a queue for that: the
+// request has no memory yet that others could wait for.
+func (r *Request) askShapes() ([][]int64, error) {
+	m := r.model
+	ticket, err := m.engine.asks.Enter(r.account.name)
+	if err != nil {
+		return nil, &oip.Error{Kind: oip.Busy, Message: "as many requests are being served as may be at a time", RetryAfter: retryAfter, Err: err}
+	}
+	defer ticket.Leave()
+	if err := ticket.Wait(r.Context()); err != nil {
+		return nil, err
+	}
+	args := make([]any, len(r.inputs))
+	for i := range r.inputs {
+		list := make([]any, len(r.inputs[i].shape))
+		for j, extent := range r.inputs[i].shape {
+			list[j] = extent
+		}
+		args[i] = list
+	}
+	answer, err := m.engine.o.Runner.Call(r.Context(), m.def.Shapes, args...)
+	if err != nil {
+		return nil, err
+	}
+	shapes, err := toShapes(answer)
+	if err == nil && len(shapes) != len(r.outputs) {
+		err = fmt.Errorf("%d shapes for %d outputs", len(shapes), len(r.outputs))
+	}
+	for i := 0; err == nil && i < len(shapes); i++ {
+		if meta := r.outputs[i].meta(); !meta.Fits(shapes[i]) || slices.ContainsFunc(shapes[i], func(n int64) bool { return n < 0 }) {
+			err = fmt.Errorf("output %s would have shape %v and is declared as %v", meta.Name, shapes[i], meta.Shape)
+		}
+	}
+	if err != nil {
+		drop(answer)
+		return nil, r.badModel(err)
+	}
+	return shapes, nil
+}
+
+// toShapes reads a list of lists of integers.
+func toShapes(v any) ([][]int64, error) {
+	list, ok := v.([]any)
+	if !ok {
+		return nil, fmt.Errorf("the shapes of the outputs came as %T", v)
+	}
+	shapes := make([][]int64, len(list))
+	for i, s := range list {
+		extents, ok := s.([]any)
+		if !ok {
+			return nil, fmt.Errorf("the shape of an output came as %T", s)
+		}
+		shapes[i] = make([]int64, len(extents))
+		for j, extent := range extents {
+			switch n := extent.(type) {
+			case int:
+				shapes[i][j] = int64(n)
+			case int64:
+				shapes[i][j] = n
+			default:
+				return nil, fmt.Errorf("an extent of an output came as %T", extent)
+			}
+		}
+	}
+	return shapes, nil
+}
+
+// take puts in place what a model returned.
+func (r *Request) take(answer any) error {
+	list, ok := answer.([]any)
+	if !ok || len(list) != len(r.outputs) {
+		drop(answer)
+		return r.badModel(fmt.Errorf("%T came back for %d outputs", answer, len(r.outputs)))
+	}
+	for i := range list {
+		a, ok := list[i].(*usmarray.Array)
+		if !ok {
+			drop(answer)
+			return r.badModel(fmt.Errorf("output %s came as %T", r.outputs[i].meta().Name, list[i]))
+		}
+		r.arrays = append(r.arrays, a) // which End releases
+		list[i] = nil
+	}
+	r.letGo()
+	var b batch
+	var copies []*Output
+	for _, o := range r.wanted {
+		inPlace, err := r.settle(o, r.arrays[o.index])
+		if err != nil {
+			return err
+		}
+		if inPlace {
+			continue
+		}
+		copies = append(copies, o)
+		if !o.place.there() {
+			if err := b.add(&o.place, o.size); err != nil {
+				return err
+			}
+		}
+	}
+	if err := b.allocate(r, r.account.calls, r.model.engine.accounts.forCalls.Hard); err != nil {
+		return err
+	}
+	for _, o := range copies {
+		if err := r.copyOne(o, r.arrays[o.index]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// letGo gives back the inputs' memory that no output is: who waits for memory to copy outputs to
+// keeps none that others wait for.
+func (r *Request) letGo() {
+	kept := map[*Input]bool{}
+	for _, a := range r.arrays {
+		kept[r.given(a)] = true
+	}
+	for i := range r.inputs {
+		if in := &r.inputs[i]; in.place.lease == nil && !kept[in] {
+			in.place.release()
+		}
+	}
+}
+
+// settle checks an output that the model returned, and tells whether it can be sent from where it
+// lies: it is an input, or memory of the request that nobody else has.
+func (r *Request) settle(o *Output, a *usmarray.Array) (inPlace bool, err error) {
+	meta := o.meta()
+	dt := r.model.types[len(r.inputs)+o.index]
+	shape := make([]int64, a.NDim())
+	for i, extent := range a.Shape() {
+		shape[i] = int64(extent)
+	}
+	if a.DataType() != dt || !meta.Fits(shape) {
+		return false, r.badModel(fmt.Errorf("output %s is %v of %v and is declared as %v of %v", meta.Name, a.DataType(), shape, dt, meta.Shape))
+	}
+	if err := o.setShape(shape); err != nil || o.place.lease != nil {
+		return false, err
+	}
+	if in := r.given(a); in != nil {
+		o.place = place{buffer: in.place.buffer.Retain(), offset: in.place.offset}
+		return true, nil
+	}
+	if !r.alone(a) {
+		return false, nil
+	}
+	if err := a.Wait(); err != nil {
+		return false, err
+	}
+	b := a.Buffer()
+	r.arena.Keep(b) // who sends it may have it for longer than the request
+	o.place = place{buffer: b.Retain(), offset: uint64(uintptr(a.Pointer()) - b.Address())}
+	return true, nil
+}
+
+// alone tells whether an array is memory that the model allocated in this call, as results are
+// sent, and nobody but the request has it: what a model keeps it may write to again.
+func (r *Request) alone(a *usmarray.Array) bool {
+	if r.arena == nil || a.NBytes() == 0 || !a.IsC() || !a.Place().HostReadable() {
+		return false
+	}
+	b := a.Buffer()
+	m, ok := b.Resource().(*arena.Memory)
+	return ok && m.Arena() == r.arena && b.Count() == 1
+}
+
+func (r *Request) copyOne(o *Output, a *usmarray.Array) error {
+	to, err := o.place.array(a.DataType(), o.shape)
+	if err != nil {
+		return err
+	}
+	if err := to.CopyFrom(a); err != nil {
+		return err
+	}
+	if err := to.Wait(); err != nil {
+		return err
+	}
+	r.model.stats.copied.Add(1)
+	r.model.stats.copiedSize.Add(o.size)
+	return nil
+}
+
+// given finds the input, in memory of the pool, whose very elements an array is.
+func (r *Request) given(a *usmarray.Array) *Input {
+	for i := range r.inputs {
+		in := &r.inputs[i]
+		if in.place.there() && in.place.lease == nil && in.place.address() == uintptr(a.Pointer()) && in.size == uint64(a.NBytes()) && a.IsC() {
+			return in
+		}
+	}
+	return nil
+}
+
+// stillThere asks whether the memory of clients is what it was when it was used.
+func (r *Request) stillThere() error {
+	for i := range r.inputs {
+		if err := errors.Join(r.inputs[i].place.err(), r.inputs[i].theirs.err()); err != nil {
+			return err
+		}
+	}
+	for i := range r.outputs {
+		if err := errors.Join(r.outputs[i].place.err(), r.outputs[i].theirs.err()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// collect makes the results.
+func (r *Request) collect() ([]Result, error) {
+	r.results = make([]Result, len(r.wanted))
+	for i, o := range r.wanted {
+		meta := o.meta()
+		data, err := o.place.bytes(o.size)
+		if err != nil {
+			return nil, err
+		}
+		r.results[i] = Result{Name: meta.Name, Datatype: meta.Datatype, Shape: o.shape, InRegion: o.inRegion(),
+			size: o.size, data: data, buffer: o.place.buffer}
+		r.model.stats.outputBytes.Add(o.size)
+	}
+	return r.results, nil
+}
+
+// drop releases the arrays in an answer that nobody takes.
+func drop(v any) {
+	switch v := v.(type) {
+	case *usmarray.Array:
+		v.Release()
+	case []any:
+		for _, x := range v {
+			drop(x)
+		}
+	case python.Tuple:
+		drop([]any(v))
+	case map[string]any:
+		for _, x := range v {
+			drop(x)
+		}
+	case map[any]any:
+		for _, x := range v {
+			drop(x)
+		}
+	}
+}

@@ -1,0 +1,269 @@
+package rest
+
+import (
+	"bufio"
+	"compress/gzip"
+	"compress/zlib"
+	"errors"
+	"io"
+	"math"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
+)
+
+// maxDrained is how much of a body that is refused is read for the client's sake, who may
+// not look for an answer before it has sent all; drainTime is how long.
+const (
+	maxDrained = 4 << 20
+	drainTime  = 2 * time.Second
+)
+
+// perBytes is the time that n bytes may take at a rate, in bytes a second.
+func perBytes(n, rate int64) time.Duration {
+	if n >= math.MaxInt64/int64(time.Second) {
+		n = math.MaxInt64/int64(time.Second) - 1
+	}
+	return time.Duration(n * int64(time.Second) / rate)
+}
+
+// coding is a Content-Encoding.
+type coding uint8
+
+const (
+	identity coding = iota
+	gzipped
+	deflated // in the format of zlib, as RFC 9110 has it
+)
+
+func (c coding) String() string { return [...]string{"identity", "gzip", "deflate"}[c] }
+
+// body is what a client sends: at a least speed, and, where it is compressed, as what it was.
+type body struct {
+	x       *exchange
+	from    io.ReadCloser // the connection
+	read    int64         // of it
+	spent   time.Duration // in waiting for that
+	until   time.Time     // when reading ends at all
+	set     time.Time     // the deadline that holds
+	failed  error         // of the connection
+	coding  coding
+	length  int64 // Content-Length
+	json    int64 // of the JSON, uncompressed; -1: all there is
+	decoder io.ReadCloser
+	packed  *bufio.Reader // what decoder reads from, where it may end before the body does
+}
+
+// open looks at the headers of a body, of which not a byte is read. Errors: refusal, Invalid.
+func (x *exchange) open(most int64) (*body, error) {
+	r := x.r
+	b := &body{x: x, from: r.Body, length: r.ContentLength, json: -1}
+	if r.ContentLength < 0 {
+		return nil, &refusal{status: http.StatusLengthRequired, message: "the request needs a Content-Length"}
+	}
+	switch encoding := strings.Join(r.Header["Content-Encoding"], ", "); strings.ToLower(encoding) {
+	case "", "identity":
+	case "gzip", "x-gzip":
+		b.coding = gzipped
+	case "deflate":
+		b.coding = deflated
+	default:
+		return nil, &refusal{status: http.StatusUnsupportedMediaType, message: "Content-Encoding " + oip.Quote(encoding) + " is not served: gzip, deflate or none"}
+	}
+	if text := r.Header[headerLength]; len(text) > 0 {
+		n, err := strconv.ParseUint(text[0], 10, 63)
+		if err != nil || len(text) > 1 {
+			return nil, oip.Errorf(oip.Invalid, "%s %s is no length in bytes", headerLength, oip.Quote(strings.Join(text, ", ")))
+		}
+		b.json = int64(n)
+		if b.coding == identity && b.json > b.length {
+			return nil, oip.Errorf(oip.Invalid, "%s %d is more than the Content-Length of %d", headerLength, b.json, b.length)
+		}
+	} else if b.coding == identity {
+		b.json = b.length
+	}
+	if b.length > most {
+		return nil, oip.Errorf(oip.TooLarge, "a body of %d bytes: at most %d are served here", b.length, most)
+	}
+	if n := max(b.json, 0); n > x.h.o.MaxJSON {
+		return nil, oip.Errorf(oip.TooLarge, "JSON of %d bytes: at most %d are served", n, x.h.o.MaxJSON)
+	}
+	b.until = time.Now().Add(x.h.o.Timeout)
+	return b, nil
+}
+
+// behind is how many bytes follow the JSON; -1 where only the end of the body tells.
+func (b *body) behind() int64 {
+	if b.coding != identity {
+		return -1
+	}
+	return b.length - b.json
+}
+
+// pace is how much of a body is read until the deadline is looked at.
+const pace = 1 << 20
+
+// Read reads from the connection, which must bring Options.MinRate bytes a second after
+// Options.Grace. What the server does between two reads, as unpacking, or waiting for memory, is
+// not its client's time.
+func (b *body) Read(p []byte) (int, error) {
+	if b.failed != nil {
+		return 0, b.failed
+	}
+	o, began := &b.x.h.o, time.Now()
+	if limit := began.Add(o.Grace + perBytes(b.read, o.MinRate) - b.spent); b.set.IsZero() || limit.Sub(b.set) > o.Grace/4 {
+		if limit.After(b.until) {
+			limit = b.until
+		}
+		b.set = limit
+		_ = b.x.control.SetReadDeadline(limit) // a connection that cannot have one is one of a test
+	}
+	if b.read == 0 && b.x.r.Header.Get("Expect") != "" {
+		// The first one writes the leave to send, to a client that may read nothing.
+		_ = b.x.control.SetWriteDeadline(began.Add(o.Grace))
+	}
+	n, err := b.from.Read(p[:min(len(p), pace)])
+	b.read += int64(n)
+	b.spent += time.Since(began)
+	if err != nil && err != io.EOF {
+		b.failed = err
+	}
+	return n, err
+}
+
+// reader is the body uncompressed.
+func (b *body) reader() (io.Reader, error) {
+	if b.coding == identity {
+		return b, nil
+	}
+	if b.decoder == nil {
+		var err error
+		if b.coding == gzipped {
+			b.decoder, err = gzip.NewReader(b)
+		} else {
+			b.packed = bufio.NewReader(b) // of a reader of its own it would not tell what it left there
+			b.decoder, err = zlib.NewReader(b.packed)
+		}
+		if err != nil {
+			b.decoder = nil
+			return nil, b.told(err)
+		}
+	}
+	return b.decoder, nil
+}
+
+// full reads len(p) bytes of the uncompressed body.
+func (b *body) full(p []byte) error {
+	r, err := b.reader()
+	if err != nil {
+		return err
+	}
+	if _, err := io.ReadFull(r, p); err != nil {
+		return b.told(err)
+	}
+	return nil
+}
+
+// text reads the JSON, charging each byte to the gate before it is there; give takes them out.
+func (b *body) text(g *gate, tenant string) (p []byte, give func(), err error) {
+	charged := int64(0)
+	give = func() { g.give(tenant, charged); charged = 0 }
+	grow := func(n int64) error {
+		if err := g.take(tenant, n, charged); err != nil {
+			return err
+		}
+		charged += n
+		return nil
+	}
+	if b.json >= 0 {
+		if err := grow(b.json); err != nil {
+			return nil, give, err
+		}
+		p = make([]byte, b.json)
+		return p, give, b.full(p)
+	}
+	// Compressed, and its length is not told: room is doubled until the end is there.
+	r, err := b.reader()
+	if err != nil {
+		return nil, give, err
+	}
+	for room := int64(4 << 10); ; room *= 2 {
+		room = min(room, b.x.h.o.MaxJSON+1)
+		if err := grow(room); err != nil { // the old one is there too until it is copied
+			return p, give, err
+		}
+		next := make([]byte, room)
+		copied := copy(next, p)
+		n, err := io.ReadFull(r, next[copied:])
+		p = next[:copied+n]
+		switch {
+		case err == io.EOF || err == io.ErrUnexpectedEOF && b.failed == nil && b.ended(r):
+			return p, give, nil
+		case err != nil:
+			return p, give, b.told(err)
+		case room > b.x.h.o.MaxJSON:
+			return p, give, oip.Errorf(oip.TooLarge, "JSON of more than %d bytes, uncompressed", b.x.h.o.MaxJSON)
+		}
+	}
+}
+
+// ended tells whether a reader is at its end, and not cut off.
+func (b *body) ended(r io.Reader) bool {
+	var one [1]byte
+	n, err := r.Read(one[:])
+	return n == 0 && err == io.EOF
+}
+
+// end wants nothing more in the body, and that it was whole.
+func (b *body) end() error {
+	r, err := b.reader()
+	if err != nil {
+		return err
+	}
+	var one [1]byte
+	n, err := io.ReadFull(r, one[:])
+	if b.packed != nil && errors.Is(err, io.EOF) {
+		n, err = io.ReadFull(b.packed, one[:])
+	}
+	if n > 0 {
+		return oip.Errorf(oip.Invalid, "the body is longer than its JSON and tensors")
+	}
+	if !errors.Is(err, io.EOF) {
+		return b.told(err)
+	}
+	// What computes now may take longer than a body.
+	_ = b.x.control.SetReadDeadline(time.Time{})
+	return nil
+}
+
+// told is the error of a body that was not read to its end.
+func (b *body) told(err error) error {
+	b.x.dead = b.x.dead || b.failed != nil
+	switch {
+	case errors.Is(b.failed, os.ErrDeadlineExceeded):
+		return &refusal{status: http.StatusRequestTimeout, message: "the body came too slowly", err: b.failed}
+	case b.failed != nil:
+		return &oip.Error{Kind: oip.Cancelled, Message: "the body was cut off", Err: b.failed}
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return &oip.Error{Kind: oip.Invalid, Message: "the body is shorter than its JSON and tensors", Err: err}
+	case errors.Is(err, gzip.ErrHeader), errors.Is(err, zlib.ErrHeader), errors.Is(err, zlib.ErrDictionary):
+		return &oip.Error{Kind: oip.Invalid, Message: "the body is not compressed as its Content-Encoding says", Err: err}
+	}
+	return &oip.Error{Kind: oip.Invalid, Message: "the compressed body is corrupt", Err: err}
+}
+
+// drain reads what is left of a body that was refused, where it is little and comes soon.
+func (x *exchange) drain() {
+	if x.r.ContentLength <= 0 || x.r.ContentLength > maxDrained || x.r.Context().Err() != nil {
+		return
+	}
+	if x.r.Header.Get("Expect") != "" { // its sender waits for leave
+		return
+	}
+	_ = x.control.SetReadDeadline(time.Now().Add(min(drainTime, x.h.o.Grace)))
+	_, _ = io.Copy(io.Discard, x.r.Body) // the deadline stays: where this is not the end net/http goes on reading
+}

@@ -1,0 +1,163 @@
+package rest
+
+import (
+	"encoding/json"
+
+	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
+)
+
+// marshal answers with a value by encoding/json: for what is asked seldom.
+func (x *exchange) marshal(v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	x.json(b)
+	return nil
+}
+
+func (x *exchange) server() error { return x.marshal(x.h.o.Engine.Server()) }
+
+func (x *exchange) live() error {
+	x.probe = true
+	if err := x.h.o.Engine.Live(); err != nil {
+		return err
+	}
+	x.ok()
+	return nil
+}
+
+func (x *exchange) ready() error {
+	x.probe = true
+	if err := x.h.o.Engine.Ready(); err != nil {
+		return err
+	}
+	x.ok()
+	return nil
+}
+
+// The shapes of the statistics extension.
+type (
+	durationJSON struct {
+		Count uint64 `json:"count"`
+		NS    uint64 `json:"ns"`
+	}
+	inferenceJSON struct {
+		Success       durationJSON `json:"success"`
+		Fail          durationJSON `json:"fail"`
+		Queue         durationJSON `json:"queue"`
+		ComputeInput  durationJSON `json:"compute_input"`
+		ComputeInfer  durationJSON `json:"compute_infer"`
+		ComputeOutput durationJSON `json:"compute_output"`
+		CacheHit      durationJSON `json:"cache_hit"`
+		CacheMiss     durationJSON `json:"cache_miss"`
+	}
+	batchJSON struct {
+		BatchSize     int          `json:"batch_size"`
+		ComputeInput  durationJSON `json:"compute_input"`
+		ComputeInfer  durationJSON `json:"compute_infer"`
+		ComputeOutput durationJSON `json:"compute_output"`
+	}
+	statisticsJSON struct {
+		Name           string        `json:"name"`
+		Version        string        `json:"version"`
+		LastInference  int64         `json:"last_inference"` // milliseconds since 1970
+		InferenceCount uint64        `json:"inference_count"`
+		ExecutionCount uint64        `json:"execution_count"`
+		InferenceStats inferenceJSON `json:"inference_stats"`
+		BatchStats     []batchJSON   `json:"batch_stats"`
+	}
+)
+
+func (x *exchange) statistics(models []*engine.Model) error {
+	list := make([]statisticsJSON, 0, len(models))
+	for _, m := range models {
+		s := m.Stats()
+		one := statisticsJSON{Name: s.Name, Version: s.Version, InferenceCount: s.Inferences, ExecutionCount: s.Executions,
+			InferenceStats: inferenceJSON{Success: durationJSON(s.Success), Fail: durationJSON(s.Fail), Queue: durationJSON(s.Queue),
+				ComputeInput: durationJSON(s.ComputeInput), ComputeInfer: durationJSON(s.ComputeInfer), ComputeOutput: durationJSON(s.ComputeOutput)},
+			BatchStats: []batchJSON{},
+		}
+		if !s.Last.IsZero() {
+			one.LastInference = s.Last.UnixMilli()
+		}
+		list = append(list, one)
+	}
+	return x.marshal(map[string]any{"model_stats": list})
+}
+
+// repository serves the index of the models; what is in it is the operator's.
+func (x *exchange) repository(in []string) error {
+	switch {
+	case len(in) == 1 && in[0] == "index":
+		return x.post(x.index)
+	case len(in) == 3 && in[0] == "models" && (in[2] == "load" || in[2] == "unload"):
+		return x.post(func() error {
+			return unsupported("models are not loaded and unloaded by clients: they are code")
+		})
+	}
+	return errNoPath
+}
+
+// maxSmall is the largest body of requests that carry no tensors.
+const maxSmall = 64 << 10
+
+// small reads the members of a small JSON body; without a body there are none.
+func (x *exchange) small(each func(s *scanner, key []byte) error) error {
+	b, err := x.open(maxSmall)
+	if err != nil {
+		return err
+	}
+	if b.length == 0 {
+		return nil
+	}
+	text, give, err := b.text(&x.h.gate, oip.AddressTenant(x.r.RemoteAddr))
+	defer give()
+	if err != nil {
+		return err
+	}
+	if err := b.end(); err != nil {
+		return err
+	}
+	s := &scanner{b: text}
+	if err := s.members(func(key []byte) error { return each(s, key) }); err != nil {
+		return err
+	}
+	return s.end()
+}
+
+func (x *exchange) index() error {
+	type entry struct {
+		Name    string `json:"name"`
+		Version string `json:"version"`
+		State   string `json:"state"`
+		Reason  string `json:"reason"`
+	}
+	readyOnly, has := false, field(0)
+	if err := x.small(func(s *scanner, key []byte) (err error) {
+		if string(key) != "ready" {
+			return s.skip(1)
+		}
+		if err := s.once(&has, 1, key); err != nil {
+			return err
+		}
+		readyOnly, err = s.boolean()
+		return err
+	}); err != nil {
+		return err
+	}
+	list := []entry{}
+	for _, m := range x.h.o.Engine.Models() {
+		ready := m.Ready()
+		for _, version := range m.Meta().Versions {
+			switch {
+			case ready == nil:
+				list = append(list, entry{Name: m.Meta().Name, Version: version, State: "READY"})
+			case !readyOnly:
+				list = append(list, entry{Name: m.Meta().Name, Version: version, State: "UNAVAILABLE", Reason: "the server is not ready"})
+			}
+		}
+	}
+	return x.marshal(list)
+}

@@ -1,0 +1,133 @@
+package rest
+
+import (
+	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/region"
+)
+
+// systemMemory serves the extension for system shared memory.
+func (x *exchange) systemMemory(in []string) error {
+	name, what, ok := regionPath(in)
+	if !ok {
+		return errNoPath
+	}
+	regions := x.h.o.Engine.Regions()
+	if what == "status" && regions == nil && name == "" {
+		return x.get(func() error { x.json([]byte("[]")); return nil })
+	}
+	if regions == nil {
+		return region.ErrNetwork
+	}
+	switch what {
+	case "status":
+		return x.get(func() error { return x.regionStatus(name) })
+	case "register":
+		return x.post(func() error { return x.register(name) })
+	}
+	return x.post(func() error {
+		if err := x.noBody(); err != nil {
+			return err
+		}
+		var err error
+		if name == "" {
+			err = regions.UnregisterAll(x.client())
+		} else {
+			err = regions.Unregister(x.client(), name)
+		}
+		if err == nil {
+			x.ok()
+		}
+		return err
+	})
+}
+
+// deviceMemory is memory of devices, by handles of their drivers, which is not served: there
+// are no regions of it.
+func (x *exchange) deviceMemory(extension string, in []string) error {
+	name, what, ok := regionPath(in)
+	switch {
+	case !ok:
+		return errNoPath
+	case what == "status" && name == "":
+		return x.get(func() error { x.json([]byte("[]")); return nil })
+	case what == "unregister" && name == "":
+		return x.post(func() error { x.ok(); return nil })
+	}
+	return unsupported("shared memory of devices (" + extension + ") is not served; use system shared memory")
+}
+
+// regionPath takes apart [region/NAME/]status, register or unregister. A name is never empty.
+func regionPath(in []string) (name, what string, ok bool) {
+	if len(in) == 3 && in[0] == "region" && in[1] != "" {
+		name, in = in[1], in[2:]
+	}
+	if len(in) != 1 {
+		return "", "", false
+	}
+	switch what = in[0]; what {
+	case "status", "unregister":
+		return name, what, true
+	case "register":
+		return name, what, name != ""
+	}
+	return "", "", false
+}
+
+// noBody wants a body without anything, or an empty object.
+func (x *exchange) noBody() error {
+	return x.small(func(s *scanner, _ []byte) error { return s.skip(1) })
+}
+
+func (x *exchange) regionStatus(name string) error {
+	type entry struct {
+		Name     string `json:"name"`
+		Key      string `json:"key"`
+		Offset   uint64 `json:"offset"`
+		ByteSize uint64 `json:"byte_size"`
+	}
+	infos, err := x.h.o.Engine.Regions().Status(x.client(), name)
+	if err != nil {
+		return err
+	}
+	list := make([]entry, 0, len(infos))
+	for _, i := range infos {
+		list = append(list, entry{i.Name, i.Key, i.Offset, i.Size})
+	}
+	return x.marshal(list)
+}
+
+func (x *exchange) register(name string) error {
+	const hasKey = hasRegion
+	var (
+		has          field
+		key          string
+		offset, size int64
+	)
+	err := x.small(func(s *scanner, member []byte) (err error) {
+		switch string(member) {
+		case "key":
+			if err := s.once(&has, hasKey, member); err != nil {
+				return err
+			}
+			key, err = s.text()
+		case "offset":
+			offset, err = s.count(&has, hasOffset, member)
+		case "byte_size":
+			size, err = s.count(&has, hasRegionSize, member)
+		default:
+			return s.skip(1)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if has&(hasKey|hasRegionSize) != hasKey|hasRegionSize {
+		return oip.Errorf(oip.Invalid, `a region needs a "key" and a "byte_size"`)
+	}
+	if err := x.h.o.Engine.Regions().Register(x.client(), name, key, uint64(offset), uint64(size)); err != nil {
+		return err
+	}
+	x.ok()
+	return nil
+}

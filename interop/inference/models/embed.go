@@ -1,0 +1,27 @@
+// Package builtin carries the models that are served where nobody names others: identity,
+// luminance and sobel.
+package builtin
+
+import (
+	_ "embed"
+
+	"github.com/usmbridge/usmbridge/interop/inference/internal/models"
+)
+
+var (
+	//go:embed identity.py
+	identity string
+	//go:embed luminance.py
+	luminance string
+	//go:embed sobel.py
+	sobel string
+)
+
+// Sources are the models, by name.
+func Sources() []models.Source {
+	return []models.Source{
+		{Name: "identity", File: "<built-in identity.py>", Text: identity},
+		{Name: "luminance", File: "<built-in luminance.py>", Text: luminance},
+		{Name: "sobel", File: "<built-in sobel.py>", Text: sobel},
+	}
+}
