@@ -99,7 +99,7 @@ func start(t *testing.T, args ...string) *running {
 			switch what {
 			case "gRPC":
 				r.grpc = address
-			case "page":
+			case "admin":
 				r.page = address
 			case "listening":
 				r.addr = address

@@ -190,7 +190,7 @@ func (s *service) start(out io.Writer) error {
 		if err := s.listen(c.admin, func(l net.Listener) error { return rest.Serve(s.admin, l, rest.Connections{Most: 64}) }); err != nil {
 			return err
 		}
-		fmt.Fprintln(out, "page on", shown(s.listeners[len(s.listeners)-1]))
+		fmt.Fprintln(out, "admin on", shown(s.listeners[len(s.listeners)-1]))
 	}
 	return nil
 }
@@ -250,7 +250,7 @@ func (s *service) end() error {
 		s.engine.Drain()
 	}
 	if s.pages != nil {
-		s.pages.Close() // pages that are fed go on for ever
+		s.pages.Close() // running profiles
 	}
 	var servers sync.WaitGroup
 	var mu sync.Mutex

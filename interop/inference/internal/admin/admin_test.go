@@ -1,9 +1,7 @@
 package admin
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"net"
@@ -19,10 +17,9 @@ import (
 
 	"github.com/usmbridge/usmbridge/interop/executor"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
-	"github.com/usmbridge/usmbridge/memmgr"
 )
 
-// Who may ask, and by which name.
+// The guard admits requests by method, Host and origin.
 func TestGuard(t *testing.T) {
 	g := &guard{hosts: []string{"inference.example"}, next: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
@@ -45,16 +42,16 @@ func TestGuard(t *testing.T) {
 		{"no name", "GET", "", "/", nil, 421},
 		{"posting", "POST", "localhost", "/metrics", nil, 405},
 		{"asking leave", "OPTIONS", "localhost", "/metrics", headers{"Origin": "https://evil.example"}, 405},
-		{"the page itself", "GET", "localhost:8000", "/events", headers{"Sec-Fetch-Site": "same-origin"}, 204},
+		{"the page itself", "GET", "localhost:8000", "/metrics", headers{"Sec-Fetch-Site": "same-origin"}, 204},
 		{"typed in", "GET", "localhost:8000", "/metrics", headers{"Sec-Fetch-Site": "none"}, 204},
 		{"an image of another site", "GET", "localhost:8000", "/debug/pprof/profile", headers{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "image"}, 403},
-		{"another port of this machine", "GET", "localhost:8000", "/events", headers{"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "cors"}, 403},
+		{"another port of this machine", "GET", "localhost:8000", "/metrics", headers{"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "cors"}, 403},
 		{"a link to the page", "GET", "localhost:8000", "/", headers{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}, 204},
 		{"a link to a profile", "GET", "localhost:8000", "/debug/pprof/profile", headers{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}, 403},
 		{"a frame", "GET", "localhost:8000", "/", headers{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"}, 403},
-		{"an old browser", "GET", "localhost:8000", "/events", headers{"Origin": "https://evil.example"}, 403},
-		{"an old browser, the page", "GET", "localhost:8000", "/events", headers{"Origin": "http://localhost:8000"}, 204},
-		{"an origin without a host", "GET", "localhost:8000", "/events", headers{"Origin": "null"}, 403},
+		{"an old browser", "GET", "localhost:8000", "/metrics", headers{"Origin": "https://evil.example"}, 403},
+		{"an old browser, the page", "GET", "localhost:8000", "/metrics", headers{"Origin": "http://localhost:8000"}, 204},
+		{"an origin without a host", "GET", "localhost:8000", "/metrics", headers{"Origin": "null"}, 403},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := httptest.NewRequest(c.method, "http://x"+c.path, nil)
@@ -71,14 +68,14 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// Everything that the package's page lists is there, and nothing else.
+// The paths of the package documentation are served, and no others.
 func TestPaths(t *testing.T) {
 	s := newService(t)
 	for path, kind := range map[string]string{
-		"/": "text/html", "/page/page.css": "text/css", "/page/page.js": "text/javascript", "/page/icon.svg": "image/svg+xml",
+		"/":        "text/plain",
 		"/metrics": "text/plain", "/livez": "text/plain", "/readyz": "text/plain",
-		"/debug/pprof/": "text/html", "/debug/pprof/heap": "application/octet-stream", "/debug/pprof/goroutine?debug=1": "text/plain",
-		"/debug/pprof/memory": "application/octet-stream", "/debug/memory.svg": "image/svg+xml", "/debug/memory.json": "application/json",
+		"/debug/pprof/": "text/plain", "/debug/pprof/heap": "application/octet-stream", "/debug/pprof/goroutine?debug=1": "text/plain",
+		"/debug/pprof/memory": "application/octet-stream", "/debug/memory.json": "application/json",
 		"/debug/pprof/profile?seconds=1": "application/octet-stream",
 	} {
 		status, body, header := s.get(t, path, nil)
@@ -86,7 +83,7 @@ func TestPaths(t *testing.T) {
 		require.Contains(t, header.Get("Content-Type"), kind, path)
 		require.Equal(t, "nosniff", header.Get("X-Content-Type-Options"), path)
 	}
-	for _, path := range []string{"/v2", "/index.html", "/debug/pprof/cmdline", "/debug/pprof/symbol", "/debug/vars", "/page/../admin.go", "/etc/passwd"} {
+	for _, path := range []string{"/v2", "/index.html", "/debug/pprof/cmdline", "/debug/pprof/symbol", "/debug/vars", "/etc/passwd"} {
 		status, _, _ := s.get(t, path, nil)
 		require.Equal(t, 404, status, path)
 	}
@@ -97,7 +94,7 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// A body that never comes keeps nobody waiting.
+// A request body that never arrives does not keep the connection open.
 func TestBodyThatNeverComes(t *testing.T) {
 	s := newService(t)
 	c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
@@ -111,7 +108,7 @@ func TestBodyThatNeverComes(t *testing.T) {
 	require.Contains(t, string(said), "HTTP/1.1 ")
 }
 
-// A profile over time is one at a time, bounded, and does not outlive the handler.
+// One profile runs at a time. Its duration is bounded and it ends with the handler.
 func TestProfileEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	began := make(chan struct{}, 1)
@@ -131,19 +128,6 @@ func TestProfileEnds(t *testing.T) {
 	require.NotEmpty(t, w.Header().Get("Retry-After"))
 	cancel()
 	<-over
-}
-
-// The page names no other server, and has nothing in it that its policy forbids.
-func TestNothingFromElsewhere(t *testing.T) {
-	for _, name := range []string{"index.html", "page.css", "page.js", "icon.svg"} {
-		text, err := files.ReadFile("page/" + name)
-		require.NoError(t, err)
-		rest := strings.ReplaceAll(string(text), "http://www.w3.org/2000/svg", "") // a name, not a place
-		for _, bad := range []string{"http://", "https://", "//cdn", "@import", "style=", "onclick", "innerHTML", "<style"} {
-			require.NotContains(t, rest, bad, name)
-		}
-	}
-	require.NotContains(t, profileIndex, "style=")
 }
 
 func TestProbes(t *testing.T) {
@@ -206,7 +190,7 @@ func TestMetrics(t *testing.T) {
 	require.NotContains(t, text, "token-of-a-client")
 }
 
-// However many tenants there are, the series are bounded, and a tenant that has one keeps it.
+// The number of series is bounded for any number of tenants, and a tenant keeps its series.
 func TestTenantsAreBounded(t *testing.T) {
 	c := &collector{named: map[string]string{}}
 	c.d.tenants = c.d.add("tenants", "t")
@@ -227,117 +211,18 @@ func TestTenantsAreBounded(t *testing.T) {
 	require.Len(t, c.named, namedTenants)
 }
 
-// The feed: what was before, then what is, to so many viewers and no more; Close lets them go.
-func TestFeed(t *testing.T) {
-	s := newServiceWith(t, Options{Viewers: 2})
-	require.NoError(t, s.request("10.0.0.1", "identity", 1<<20))
-	require.Error(t, s.request("10.0.0.1", "none", 1))
-	for range 2 {
-		require.Error(t, s.request("10.0.0.1", "failing", 1))
+// The status page shows the state of each part, and no secret of a client.
+func TestStatus(t *testing.T) {
+	s := newServiceWith(t, Options{Workers: func() []Worker { return []Worker{{Name: "worker 1", State: "starting", Restarts: 2}} }})
+	require.NoError(t, s.request("10.0.0.1", "identity", 1000))
+	require.Error(t, s.request("token-of-a-client", "failing", 10))
+	_, text, _ := s.get(t, "/", nil)
+	for _, line := range []string{`(?m)^ready +yes$`, `(?m)^live +yes$`, `(?m)^tenants +2$`, `(?m)^refused: internal +1$`,
+		`(?m)^identity +1 +yes +1 +0 `, `(?m)^failing +1 +yes +0 +1 `, `(?m)^inference +\d+ +\d+ +\d+ +67108864$`, `(?m)^calls `, `(?m)^worker 1 +starting +0 +2$`} {
+		require.Regexp(t, line, text)
 	}
-	var open []*http.Response
-	for range 2 {
-		answer, err := http.Get(s.url + "/events")
-		require.NoError(t, err)
-		defer answer.Body.Close()
-		require.Equal(t, 200, answer.StatusCode)
-		require.Equal(t, "text/event-stream", answer.Header.Get("Content-Type"))
-		open = append(open, answer)
-	}
-	status, body, header := s.get(t, "/events", nil)
-	require.Equal(t, 503, status, body)
-	require.NotEmpty(t, header.Get("Retry-After"))
-
-	in := bufio.NewScanner(open[0].Body)
-	in.Buffer(nil, 1<<20)
-	next := func(event string, into any) {
-		require.True(t, in.Scan())
-		require.Equal(t, "event: "+event, in.Text())
-		require.True(t, in.Scan())
-		data, ok := strings.CutPrefix(in.Text(), "data: ")
-		require.True(t, ok)
-		require.NoError(t, json.Unmarshal([]byte(data), into))
-		require.True(t, in.Scan())
-		require.Empty(t, in.Text())
-	}
-	var h historyView
-	next("history", &h)
-	require.Len(t, h.P50, len(h.Rate))
-	var v view
-	for v.Memory == nil || v.Memory.Segments == nil { // a picture is only made for those who look on
-		next("state", &v)
-	}
-	require.Equal(t, "inference", v.Memory.Name)
-	require.Equal(t, []string{"identity", "sum", "failing"}, []string{v.Models[0].Name, v.Models[1].Name, v.Models[2].Name})
-	require.EqualValues(t, 1, v.Models[0].Served)
-	require.Equal(t, "10.0.0.1", v.Tenants[0].Name)
-	require.Equal(t, []refusedView{{"internal", 2}, {"not found", 1}}, v.Refused)
-	require.Equal(t, "calls", v.Calls.Name)
-	require.EqualValues(t, 16<<20, v.Calls.Limit)
-
-	// One goes, and another may come.
-	open[1].Body.Close()
-	require.Eventually(t, func() bool {
-		answer, err := http.Get(s.url + "/events")
-		if err != nil {
-			return false
-		}
-		defer answer.Body.Close()
-		return answer.StatusCode == 200
-	}, 30*time.Second, 10*time.Millisecond)
-	s.close()
-	_, _ = io.Copy(io.Discard, open[0].Body) // ended or cut off, but over
-}
-
-// A snapshot of any size is a picture of bounded size, and shows small buffers.
-func TestPaint(t *testing.T) {
-	snapshot := &memmgr.Snapshot{}
-	for i := range 1000 {
-		seg := memmgr.SnapshotSegment{Address: uintptr(i) << 30, Size: uint64(i+1) << 12}
-		for b := range 64 {
-			block := memmgr.SnapshotBlock{Address: seg.Address + uintptr(b*int(seg.Size)/64), Size: seg.Size / 64, State: memmgr.BlockFree}
-			switch b % 4 {
-			case 0:
-				block.State, block.Tag = memmgr.BlockActive, strings.Repeat("t", i%40)
-			case 1:
-				block.State = memmgr.BlockPending
-			case 2:
-				block.Cached = true
-			}
-			seg.Blocks = append(seg.Blocks, block)
-		}
-		snapshot.Segments = append(snapshot.Segments, seg)
-	}
-	p := paint(snapshot)
-	require.Len(t, p.Segments, mostSegments)
-	require.Equal(t, 1000-mostSegments, p.More)
-	require.EqualValues(t, 1000<<12, p.Segments[0].Size)
-	require.Equal(t, strings.Repeat("uuppccff", cells/8), p.Segments[0].Cells)
-	require.EqualValues(t, 1000<<12/4, p.Segments[0].Used)
-	require.Len(t, p.Holders, mostHolders+1)
-	buffers := 0
-	for _, h := range p.Holders {
-		buffers += h.Buffers
-	}
-	require.Equal(t, 16*1000, buffers)
-	text, err := json.Marshal(p)
-	require.NoError(t, err)
-	require.Less(t, len(text), 16<<10)
-
-	one := &memmgr.SnapshotSegment{Size: 2 << 20, Blocks: []memmgr.SnapshotBlock{
-		{Address: 4096, Size: 4096, State: memmgr.BlockActive}, {Address: 8192, Size: 2<<20 - 8192, State: memmgr.BlockFree}}}
-	require.Equal(t, "u"+strings.Repeat("f", cells-1), cellsOf(one))
-}
-
-func TestQuantile(t *testing.T) {
-	require.Nil(t, quantile(&histogram{}, .5))
-	h := &histogram{}
-	h.Counts[2] = 100 // 0.25 to 0.5 ms
-	require.InDelta(t, .000375, *quantile(h, .5), 1e-9)
-	h.Counts[len(h.Counts)-1] = 100
-	require.InDelta(t, 30, *quantile(h, .99), 1e-9)
-	then := *h
-	h.Counts[0] += 4
-	d := since(h, &then)
-	require.EqualValues(t, 4, count(&d))
+	require.NotContains(t, text, "token-of-a-client")
+	s.runner.SetHealth(&executor.Error{Kind: executor.ErrStuck, Err: errors.New("/secret/path")})
+	_, text, _ = s.get(t, "/", nil)
+	require.Regexp(t, `(?m)^ready +no: the server is not ready$`, text)
 }

@@ -1,42 +1,22 @@
-// Package admin is what an operator sees of the service: metrics for Prometheus, profiles, the
-// answers to probes, and a page that shows it live.
+// Package admin serves the operator of the inference server: metrics for Prometheus, profiles,
+// health probes and a status page in plain text.
 //
-//	/            the page, and what it consists of
-//	/events      what the page shows, once a second, as server-sent events
-//	/metrics     for Prometheus
-//	/debug/pprof/            Go's profiles, and "memory": what is referenced of the memory that
-//	                         package memmgr gave out, by place of allocation and tag
-//	/debug/memory.svg, .json the pool's segments and blocks, as a picture and for PyTorch's viewer
+//	/                        the status: readiness, models, memory, worker processes
+//	/metrics                 for Prometheus
+//	/debug/pprof/            Go's profiles, and "memory": the referenced memory of package memmgr
+//	                         by place of allocation and tag
+//	/debug/memory.json       the segments and blocks of the pool, for PyTorch's memory viewer
 //	/livez, /readyz          200, or 503 with the reason
 //
-// # Who may see it
+// # Access
 //
-// There is no password: whoever reaches the address sees everything here, so that it listens
-// on the loopback device unless the operator says otherwise. A browser on the same machine is
-// a way in for every page that it shows; hence requests whose Host is a name that was not
-// given (DNS rebinding), those that a page of another origin makes, and all methods but GET and
-// HEAD are refused, nothing here may be framed, and the page loads nothing from elsewhere, which
-// its Content-Security-Policy says as well. Nothing here changes anything.
+// There is no password: every client that can connect sees everything here. The address is a
+// loopback address unless the operator configures another one. A web page can make the browser of
+// a local user send requests, therefore the handler refuses a Host that is an unknown name (DNS
+// rebinding), requests of pages of another origin, and all methods except GET and HEAD. No request
+// changes anything.
 //
-// Clients' secrets are not told: a tenant that is not an address is shown by a hash of its name,
-// because the name may come from a header with a token; names of shared memory, which give
-// whoever knows them the memory, are not shown; and no value of a tensor is.
-//
-// # What is counted
-//
-// Requests that were refused or failed are counted by why, those included that came to no model
-// (text that is no JSON, bodies that came too slowly, pages of other sites), but not what probes
-// are told. Pools are shown both where calls have one of their own, whose picture is left out.
-//
-// # What it costs
-//
-// Counters are read once a second and at each scrape. The picture of the pool, for which the
-// pool is locked, is made once for all who look, while somebody does, at most once a second and
-// in at most a fiftieth of the time. The number of pages that are fed at a time is bounded, and
-// one that does not read is let go.
-//
-// # Traces
-//
-// OpenTelemetry's are of package traces. What a span tells of a request's stages is in the
-// metrics by model and stage too.
+// The pages contain no secrets of clients. A tenant that is not an address is shown as a hash of
+// its name, because the name may be a token. Names of shared memory and values of tensors are
+// never shown.
 package admin

@@ -8,59 +8,52 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/hosts"
 )
 
-// guard refuses what a browser sends on behalf of others, and forbids it what the page does
-// not need.
+// guard refuses requests that a web page may have made a browser send.
 type guard struct {
-	hosts []string // names that requests may be for, without ports
+	hosts []string // names of this server, without ports
 	next  http.Handler
 }
 
-// policy lets the page load from this server and from nowhere else. It has no inline scripts
-// and styles.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
-	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+const (
+	// writeTime bounds the time that a client takes to read a response.
+	writeTime = 30 * time.Second
+	// bodyTime bounds the time that net/http spends on a request body, which no page uses.
+	bodyTime = 2 * time.Second
+)
 
-// patience is how long an answer, or an event of the feed, may take to be taken.
-const patience = 30 * time.Second
-
-// within has whoever does not read be cut off. Where the deadline cannot be set, that of the
-// server holds.
+// within sets the time that the client has to read the response. If the connection has no
+// deadlines, those of the server hold.
 func within(w http.ResponseWriter, d time.Duration) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(d))
 }
 
-// bodyTime is how long a body may take that nobody wants.
-const bodyTime = 2 * time.Second
-
 // ServeHTTP implements http.Handler.
 func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	within(w, patience)
-	if r.ContentLength != 0 { // a page has no use for a body, and net/http reads it to its end
+	within(w, writeTime)
+	if r.ContentLength != 0 {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime))
 	}
 	h := w.Header()
-	h.Set("Content-Security-Policy", policy)
+	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
-	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cache-Control", "no-store")
 	switch {
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		h.Set("Allow", "GET, HEAD")
-		http.Error(w, "these pages are for reading: GET and HEAD", http.StatusMethodNotAllowed)
+		http.Error(w, "unsupported method: use GET or HEAD", http.StatusMethodNotAllowed)
 	case !hosts.Known(r.Host, g.hosts):
-		http.Error(w, "this address is not known here by that name: use a numeric address or localhost, or have the name allowed at the start",
+		http.Error(w, "unknown host name: use a numeric address or localhost, or start the server with the name in -hosts",
 			http.StatusMisdirectedRequest)
 	case foreign(r):
-		http.Error(w, "another site may not ask for this", http.StatusForbidden)
+		http.Error(w, "requests of web pages of another origin are refused", http.StatusForbidden)
 	default:
 		g.next.ServeHTTP(w, r)
 	}
 }
 
-// foreign tells whether a page of another origin made its browser ask. What a person follows a
-// link to is not: only the page itself is opened so, and it shows nothing to the other.
+// foreign reports whether a page of another origin made its browser send the request. A link to the
+// status page is allowed: the browser shows the page only to its user.
 func foreign(r *http.Request) bool {
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "none", "same-origin":
@@ -71,8 +64,8 @@ func foreign(r *http.Request) bool {
 	return r.URL.Path != "/" || r.Header.Get("Sec-Fetch-Mode") != "navigate" || r.Header.Get("Sec-Fetch-Dest") != "document"
 }
 
-// sameOrigin compares for browsers that do not tell (Sec-Fetch-Site). The scheme is not known
-// behind a proxy, so that the host decides.
+// sameOrigin compares the origin with the Host, for browsers without Sec-Fetch-Site. It ignores the
+// scheme, which is unknown behind a proxy.
 func sameOrigin(r *http.Request) bool {
 	_, host, found := strings.Cut(r.Header.Get("Origin"), "://")
 	return found && strings.EqualFold(host, r.Host)

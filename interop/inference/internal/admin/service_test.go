@@ -90,34 +90,6 @@ func (s *service) request(tenant, model string, n int) (err error) {
 	return err
 }
 
-// load makes requests of several sizes and tenants until it is stopped.
-func (s *service) load(t *testing.T) (stop func()) {
-	over := make(chan struct{})
-	var wg sync.WaitGroup
-	for i, tenant := range []string{"127.0.0.1", "127.0.0.1", "10.1.2.3", "Bearer secret-of-a-client", "::1", "10.1.2.3"} {
-		wg.Go(func() {
-			for n := 0; ; n++ {
-				select {
-				case <-over:
-					return
-				default:
-				}
-				model, size := "identity", 1<<(8+(n+3*i)%12)
-				if n%50 == 49 {
-					model = "failing"
-				}
-				if err := s.request(tenant, model, size); err != nil && model == "identity" {
-					t.Error(err)
-					return
-				}
-			}
-		})
-	}
-	stop = sync.OnceFunc(func() { close(over); wg.Wait() })
-	t.Cleanup(stop)
-	return stop
-}
-
 func (s *service) get(t *testing.T, path string, change func(*http.Request)) (status int, body string, header http.Header) {
 	t.Helper()
 	r, err := http.NewRequest(http.MethodGet, s.url+path, nil)
