@@ -15,12 +15,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/daemon"
+
 	"github.com/usmbridge/usmbridge/interop/inference/internal/admin"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/backend"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
-	"github.com/usmbridge/usmbridge/interop/inference/internal/memlimit"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/models"
-	"github.com/usmbridge/usmbridge/interop/inference/internal/notify"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/region"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/rest"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/rpc"
@@ -45,7 +45,6 @@ type service struct {
 	traces  *traces.Traces
 	admin   *http.Server // nil where the pages are served at the address of REST, or not at all
 
-	manager   notify.Manager
 	listeners []net.Listener
 	failed    chan error // a server that ended by itself
 	serving   sync.WaitGroup
@@ -54,9 +53,6 @@ type service struct {
 // serve runs the service until ctx ends, and drains it.
 func serve(ctx context.Context, c *config, out io.Writer, log *slog.Logger) (err error) {
 	s := &service{config: c, log: log, failed: make(chan error, 4)}
-	if s.manager, err = notify.FromEnv(); err != nil { // before any process is started
-		return err
-	}
 	defer func() { err = errors.Join(err, s.end()) }()
 	if err := s.open(ctx); err != nil {
 		if ctx.Err() != nil {
@@ -69,7 +65,7 @@ func serve(ctx context.Context, c *config, out io.Writer, log *slog.Logger) (err
 	}
 	watched, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	go s.manager.Watch(watched, s.engine.Live)
+	go watch(watched, s.log, s.engine.Live)
 	if err := s.backend.Ready(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil
@@ -77,19 +73,12 @@ func serve(ctx context.Context, c *config, out io.Writer, log *slog.Logger) (err
 		return err
 	}
 	fmt.Fprintln(out, "listening on", shown(s.listeners[0]))
-	s.tell(s.manager.Ready())
+	notify(s.log, daemon.SdNotifyReady)
 	select {
 	case <-ctx.Done():
 		return nil
 	case err := <-s.failed:
 		return err
-	}
-}
-
-// tell notes that the service manager cannot be told.
-func (s *service) tell(err error) {
-	if err != nil {
-		s.log.Warn("service manager", "error", err)
 	}
 }
 
@@ -108,11 +97,11 @@ func (s *service) open(ctx context.Context) (err error) {
 	c := s.config
 	limit, why := c.limit, "-limit"
 	if limit == 0 {
-		all, what, err := memlimit.Find(os.DirFS("/"))
+		all, source, err := memoryLimit()
 		if err != nil {
-			return fmt.Errorf("%w; say -limit", err)
+			return err
 		}
-		limit, why = all/2, "half of "+what
+		limit, why = all/2, "half of "+source
 	}
 	sources := builtin.Sources()
 	if c.models != "" {
@@ -237,7 +226,7 @@ const cutOff = 10 * time.Second
 // end drains what there is, in the order in which it was made, backwards, and says what is
 // left. It may be called on a service that was opened in part.
 func (s *service) end() error {
-	s.tell(s.manager.Stopping())
+	notify(s.log, daemon.SdNotifyStopping)
 	ctx, cancel := context.WithTimeout(context.Background(), s.config.drain)
 	defer cancel()
 	var errs []error
