@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/peercred"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/region"
 )
@@ -25,7 +26,7 @@ type config struct {
 	workers, slots    int
 	timeout, drain    time.Duration
 	shmPrefix         string
-	tenant            string
+	tenants           oip.TenantRule
 	hosts             string
 	logFormat         string
 	debug             bool
@@ -43,7 +44,7 @@ func parse(args []string, w io.Writer) (*config, error) {
 	c := &config{}
 	f := flag.NewFlagSet("usmserve", flag.ContinueOnError)
 	f.SetOutput(w)
-	var limit string
+	var limit, proxies string
 	f.StringVar(&c.addr, "addr", "", "`address` of the REST interface, host:port or unix:path (default 127.0.0.1:8000)")
 	f.StringVar(&c.grpc, "grpc", "", "`address` of gRPC, or none (default 127.0.0.1:8001)")
 	f.StringVar(&c.admin, "admin", "", "`address` of the page, metrics and profiles, or none (default that of -addr where it is of this machine alone)")
@@ -54,7 +55,8 @@ func parse(args []string, w io.Writer) (*config, error) {
 	f.DurationVar(&c.timeout, "timeout", 30*time.Second, "most `time` that a request may take")
 	f.DurationVar(&c.drain, "drain", 30*time.Second, "most `time` to end what is under way after SIGTERM")
 	f.StringVar(&c.shmPrefix, "shm-prefix", "", "shared memory of this service's user, of keys that begin with this `prefix`, may be registered over TCP by every client; without it none, and over Unix sockets that of the client's own user")
-	f.StringVar(&c.tenant, "tenant", "", "`header` (of gRPC the metadata) that names the tenant of a request, where a proxy sets it (default the client's address)")
+	f.StringVar(&c.tenants.Header, "tenant", "", "`header`, of gRPC the metadata key, in which the proxies of -proxies name the tenant of a request (default the client's address)")
+	f.StringVar(&proxies, "proxies", "", "`addresses` or prefixes of proxies, separated by commas; unix for the clients of Unix sockets")
 	f.StringVar(&c.hosts, "hosts", "", "`names`, with commas between them, under which the page and REST's GETs are served over TCP, and pages may send requests, besides addresses and localhost")
 	f.StringVar(&c.logFormat, "log", "text", "`format` of the log on standard error: text or json")
 	f.BoolVar(&c.debug, "debug", false, "log more")
@@ -63,6 +65,11 @@ func parse(args []string, w io.Writer) (*config, error) {
 	}
 	if f.NArg() > 0 {
 		return nil, fmt.Errorf("%q: there are flags only (-h lists them)", f.Arg(0))
+	}
+	if proxies != "" {
+		if err := c.tenants.ParseProxies(proxies); err != nil {
+			return nil, fmt.Errorf("-proxies: %w", err)
+		}
 	}
 	return c, c.complete(limit)
 }
@@ -96,6 +103,8 @@ func (c *config) complete(limit string) (err error) {
 		return errors.New("-timeout and -drain must be more than 0")
 	case c.logFormat != "text" && c.logFormat != "json":
 		return fmt.Errorf("-log %s: text or json", c.logFormat)
+	case (c.tenants.Header != "") != (c.tenants.Unix || len(c.tenants.Proxies) > 0):
+		return errors.New("-tenant and -proxies need each other: only a proxy can name the tenant of a request")
 	case c.addr == none:
 		return errors.New("-addr none: the REST interface is always served")
 	case !anyPort(c.grpc) && (c.addr == c.grpc || c.grpc != none && c.grpc == c.admin):

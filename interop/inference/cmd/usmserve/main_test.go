@@ -342,6 +342,8 @@ func TestBadStarts(t *testing.T) {
 		"one address":    {[]string{"-addr", "127.0.0.1:9", "-grpc", "127.0.0.1:9"}, 2, "of its own"},
 		"no models":      {[]string{"-models", "/nonexistent"}, 1, "no such file"},
 		"writable model": {[]string{"-models", open}, 1, "good.py is refused: others may write"},
+		"tenant":         {[]string{"-tenant", "x-tenant"}, 2, "need each other"},
+		"proxies":        {[]string{"-tenant", "x-tenant", "-proxies", "example.org"}, 2, "invalid proxy"},
 		"bad model":      {[]string{"-models", dir}, 1, "bad.py is refused: infer has a parameter 'y'"},
 		"bad address":    {[]string{"-addr", "256.0.0.1:x", "-models", t.TempDir()}, 1, ""},
 	} {

@@ -146,7 +146,7 @@ func (s *service) start(out io.Writer) error {
 	if s.traces, err = traces.FromEnv(context.Background(), os.Getenv); err != nil {
 		return err
 	}
-	handler, err := rest.New(rest.Options{Engine: s.engine, Log: s.log, Tenant: c.tenant, Hosts: hosts, Traces: s.traces})
+	handler, err := rest.New(rest.Options{Engine: s.engine, Log: s.log, Tenants: c.tenants, Hosts: hosts, Traces: s.traces})
 	if err != nil {
 		return err
 	}
@@ -165,7 +165,7 @@ func (s *service) start(out io.Writer) error {
 		return err
 	}
 	if c.grpc != none {
-		if s.rpc, err = rpc.New(rpc.Options{Engine: s.engine, TenantKey: c.tenant, Log: s.log, Traces: s.traces}); err != nil {
+		if s.rpc, err = rpc.New(rpc.Options{Engine: s.engine, Tenants: c.tenants, Log: s.log, Traces: s.traces}); err != nil {
 			return err
 		}
 		if err := s.listen(c.grpc, s.rpc.Serve); err != nil {

@@ -131,7 +131,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	g.gauge(d.draining, truth(stats.Draining))
 	g.gauge(d.inFlight, float64(stats.Requests))
 	g.gauge(d.waiting, float64(stats.Slots.Waiting+stats.Lane.Waiting))
-	g.gauge(d.turns, float64(stats.Slots.Turns+stats.Lane.Turns))
+	g.gauge(d.turns, float64(stats.Slots.Running+stats.Lane.Running))
 	for kind, n := range stats.Refused {
 		g.counter(d.refused, float64(n), oip.Kind(kind).String())
 	}

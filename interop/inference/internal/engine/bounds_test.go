@@ -70,7 +70,7 @@ func TestAnswersThatNobodyTakes(t *testing.T) {
 
 // New tenants come and old ones are forgotten while others' requests go on.
 func TestManyTenants(t *testing.T) {
-	e := enginetest.New(t, engine.Options{Tenants: 16, NewTenants: 1 << 20, Limit: 64 << 20}, enginetest.Identity())
+	e := enginetest.New(t, engine.Options{Tenants: 16, Limit: 64 << 20}, enginetest.Identity())
 	var wg sync.WaitGroup
 	for g := range 8 {
 		wg.Go(func() {

@@ -19,11 +19,11 @@ import (
 const retryAfter = time.Second
 
 const (
-	// about is how long a tenant counts as there after its last request.
-	about = time.Second
-	// lapse is how long a turn is kept for a client that sends what the turn is for: some times what
-	// a large tensor takes on a busy machine.
-	lapse = 10 * time.Millisecond
+	// activeTime is how long a tenant counts as active after its last request.
+	activeTime = time.Second
+	// earlyTime is how long a request keeps its place while its body arrives: several times the time
+	// that a large tensor takes on a busy machine.
+	earlyTime = 10 * time.Millisecond
 )
 
 // Engine serves models. All of it may be used from any goroutine.
@@ -31,8 +31,8 @@ type Engine struct {
 	o           Options
 	models      []*Model
 	byName      map[string]*Model
-	slots, lane *fair.Queue
-	asks        *fair.Queue // for the shapes of outputs
+	slots, lane *fair.Limiter
+	asks        *fair.Limiter // for the shapes of outputs
 	accounts    accounts
 
 	warm    atomic.Bool  // the runner has been ready
@@ -52,15 +52,15 @@ func New(o Options) (*Engine, error) {
 	}
 	e := &Engine{o: o, byName: map[string]*Model{}, empty: make(chan struct{})}
 	var err error
-	if e.slots, err = fair.New(fair.Config{Turns: o.Turns, Requests: o.Requests, PerTenant: o.PerTenant,
-		Shared: o.Shared, About: about, Lapse: lapse}); err != nil {
+	bounds := fair.Config{Requests: o.Requests, PerTenant: o.PerTenant, Calls: o.Turns, Shared: min(o.Shared, o.Turns), Active: activeTime, EarlyTime: earlyTime}
+	if e.slots, err = fair.New(bounds); err != nil {
 		return nil, err
 	}
-	if e.lane, err = fair.New(fair.Config{Turns: 2, Requests: o.Requests, PerTenant: o.PerTenant,
-		Shared: 1, About: about, Lapse: lapse}); err != nil {
+	bounds.Calls, bounds.Shared = 2, 1
+	if e.lane, err = fair.New(bounds); err != nil {
 		return nil, err
 	}
-	if e.asks, err = fair.New(fair.Config{Turns: o.Turns, Requests: 2 * o.Requests, PerTenant: 2 * o.PerTenant}); err != nil {
+	if e.asks, err = fair.New(fair.Config{Requests: 2 * o.Requests, PerTenant: 2 * o.PerTenant, Calls: o.Turns, Shared: min(o.Shared, o.Turns)}); err != nil {
 		return nil, err
 	}
 	for _, d := range o.Models {

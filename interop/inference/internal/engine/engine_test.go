@@ -11,7 +11,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -410,7 +409,7 @@ func TestDrain(t *testing.T) {
 	wg.Wait()
 }
 
-// The tenants that are remembered are bounded, and those with requests stay.
+// The table of tenants is bounded, and tenants with requests stay in it.
 func TestTenantsAreBounded(t *testing.T) {
 	e := enginetest.New(t, engine.Options{Tenants: 2}, enginetest.Identity())
 	a := begin(t, e, "a", "identity", 1)
@@ -433,33 +432,6 @@ func tenants(e *engine.Engine) (names []string) {
 		names = append(names, s.Name)
 	}
 	return names
-}
-
-// Whoever makes up names has them served as one tenant's; those who are known stay who they are.
-func TestMadeUpTenants(t *testing.T) {
-	_, err := engine.New(engine.Options{Runner: enginetest.NewRunner(), Memory: pool(t), NewTenants: -1})
-	require.Error(t, err)
-	start := time.Now()
-	e := enginetest.New(t, engine.Options{Tenants: 64, NewTenants: 1}, enginetest.Identity())
-	known := begin(t, e, "known", "identity", 1)
-	defer known.End()
-	own := 0
-	for i := range 400 {
-		name := fmt.Sprint("made up ", i)
-		begin(t, e, name, "identity", 1).End()
-		if slices.Contains(tenants(e), name) {
-			own++
-		}
-	}
-	require.LessOrEqual(t, own, 16+int(time.Since(start).Seconds()), "a burst, and one a second")
-	require.Contains(t, tenants(e), oip.OtherTenants)
-	again := begin(t, e, "known", "identity", 1)
-	defer again.End()
-	for _, s := range e.Stats().Tenants {
-		if s.Name == "known" {
-			require.Equal(t, 2, s.Requests)
-		}
-	}
 }
 
 // Many clients at once, some of which give up: everything ends.
@@ -583,7 +555,7 @@ func TestRegions(t *testing.T) {
 	}
 }
 
-// However many requests of one tenant wait, another's waits for one or two of them.
+// A request does not wait for the requests of another tenant.
 func TestFairShare(t *testing.T) {
 	tokens, order := make(chan struct{}), make(chan float32, 64)
 	m := enginetest.Identity()
@@ -617,14 +589,13 @@ func TestFairShare(t *testing.T) {
 			}
 		})
 		require.Eventually(t, func() bool {
-			s := e.Stats().Slots
-			return s.Turns == 1 && s.Waiting == waiting
+			return e.Stats().Slots.Waiting == waiting
 		}, 30*time.Second, 100*time.Microsecond)
 	}
 	for i := range 20 {
 		ask("flood", 1, i)
 	}
-	ask("quiet", 2, 20)
+	ask("quiet", 2, 19) // it does not wait for the flood
 	close(tokens)
 	wg.Wait()
 	close(order)
@@ -638,8 +609,8 @@ func TestFairShare(t *testing.T) {
 	require.LessOrEqual(t, at, 2)
 }
 
-// While others are about the body of one request more of a tenant that floods is not even read, and
-// another tenant's request passes it; when the flood's own request has ended it goes on.
+// While another tenant is active, a tenant with a running request does not read the body of its next
+// one. Requests of the other tenant pass it.
 func TestFloodIsNotRead(t *testing.T) {
 	tokens := make(chan struct{})
 	m := enginetest.Identity()

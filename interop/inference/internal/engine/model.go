@@ -13,7 +13,7 @@ import (
 type Model struct {
 	engine  *Engine
 	def     Definition
-	queue   *fair.Queue
+	queue   *fair.Limiter
 	inputs  map[string]int
 	outputs map[string]int
 	types   []usmarray.DataType // of the inputs, then of the outputs

@@ -61,17 +61,14 @@ type Options struct {
 	// what lies in regions is copied, into Memory before the call and from there after it.
 	Apart bool
 
-	Turns     int // calls to models at a time; 4. Of serial models there are 2: the one that runs, and the next.
-	Shared    int // of these, of one tenant while others are about; a quarter, and at least one
-	Requests  int // requests that are there, of serial models and of the others; 1024
-	PerTenant int // of these, of one tenant; half of Requests
-	Tenants   int // tenants that are remembered; 1024. One more, for all others together, has no bound.
-	// NewTenants is how many tenants come to be in a second, after a burst of a quarter of Tenants;
-	// requests of more are served as one tenant's. 64.
-	NewTenants int
-	Timeout    time.Duration // of a request, which may ask for less; 30 s
-	Patience   time.Duration // how long the runner may be stuck until Live says so; a minute
-	Log        *slog.Logger  // slog.Default()
+	Turns     int           // calls of one tenant at a time while it is alone; 4. Of serial models there are 2.
+	Shared    int           // calls of one tenant at a time while others are active; a quarter of Turns, at least 1
+	Requests  int           // requests of serial models, and of the others; 1024
+	PerTenant int           // of these, requests of one tenant; half of Requests
+	Tenants   int           // tenants in the table; 1024. Clients without a place there are one tenant together.
+	Timeout   time.Duration // of a request, which may ask for less; 30 s
+	Patience  time.Duration // how long the runner may be stuck until Live says so; a minute
+	Log       *slog.Logger  // slog.Default()
 }
 
 // complete fills in defaults and checks.
@@ -85,7 +82,7 @@ func (o *Options) complete() error {
 	if o.Calls != nil && !o.Calls.Place().HostReadable() {
 		return fmt.Errorf("engine: outputs must lie in memory that the host can read, and that of pool %s is not: %s", o.Calls.Name(), o.Calls.Place())
 	}
-	for _, n := range []*int{&o.Turns, &o.Shared, &o.Requests, &o.PerTenant, &o.Tenants, &o.NewTenants} {
+	for _, n := range []*int{&o.Turns, &o.Shared, &o.Requests, &o.PerTenant, &o.Tenants} {
 		if *n < 0 {
 			return errors.New("engine: a bound in Options is negative")
 		}
@@ -99,7 +96,6 @@ func (o *Options) complete() error {
 	orElse(&o.Requests, 1024)
 	orElse(&o.PerTenant, max(o.Requests/2, 1))
 	orElse(&o.Tenants, 1024)
-	orElse(&o.NewTenants, 64)
 	orElse(&o.Timeout, 30*time.Second)
 	orElse(&o.Patience, time.Minute)
 	if o.Log == nil {

@@ -3,7 +3,6 @@ package engine
 import (
 	"container/list"
 	"sync"
-	"time"
 
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 	"github.com/usmbridge/usmbridge/memmgr"
@@ -23,28 +22,21 @@ type account struct {
 	idle  *list.Element // in accounts.idle while there are none
 }
 
-// accounts are the tenants that are remembered, at most so many: the one that has had no
-// request for longest is forgotten first. Memory of a tenant that is forgotten stays valid.
-//
-// Names cost a client nothing where it may choose them, and an account takes its time and the place
-// of another's: only so many new ones come to be in a second. Those beyond, and those for whom there
-// is no place, are one tenant together, oip.OtherTenants.
+// accounts is the table of tenants. If it is full, the tenant that has been idle for the longest time
+// makes room. If no tenant is idle, further clients are one tenant together, oip.OtherTenants. Memory
+// of a tenant that was removed stays valid.
 type accounts struct {
 	pool, calls       *memmgr.Pool // calls may be nil
 	options, forCalls memmgr.TenantOptions
-	most, perSecond   int
+	most              int
 
 	mu      sync.Mutex
 	byLabel map[string]*account // one per label, because the pools take each name once
-	idle    list.List           // of *account, longest first
-	may     float64             // come to be at present; at most a quarter of most, or perSecond
-	at      time.Time           // when that was so
+	idle    list.List           // of *account, longest idle first
 }
 
 func (a *accounts) init(o *Options) {
 	a.pool, a.calls, a.most, a.byLabel = o.Memory, o.Calls, o.Tenants, map[string]*account{}
-	a.perSecond, a.at = o.NewTenants, time.Now()
-	a.may = a.burst()
 	a.options = share(o.Limit)
 	if a.forCalls = a.options; a.calls != nil {
 		a.forCalls = share(o.CallsLimit)
@@ -112,10 +104,10 @@ func (a *accounts) find(name string) *account {
 	if a.byLabel[label] == nil && name != oip.OtherTenants {
 		first, full := a.idle.Front(), len(a.byLabel) >= a.most
 		switch {
-		case full && first == nil || !a.fresh():
-			name, label = oip.OtherTenants, oip.TenantLabel(oip.OtherTenants)
+		case full && first == nil:
+			name, label = oip.OtherTenants, oip.OtherTenants
 		case full:
-			a.forget(first.Value.(*account))
+			a.forget(first.Value.(*account)) //nolint:forcetypeassert // the list has no others
 		}
 	}
 	t := a.byLabel[label]
@@ -129,21 +121,6 @@ func (a *accounts) find(name string) *account {
 	}
 	t.users++
 	return t
-}
-
-// burst is how many tenants may come to be at once.
-func (a *accounts) burst() float64 { return float64(max(a.most/4, a.perSecond)) }
-
-// fresh tells whether one tenant more may come to be, and counts it. The lock is held.
-func (a *accounts) fresh() bool {
-	now := time.Now()
-	a.may = min(a.may+now.Sub(a.at).Seconds()*float64(a.perSecond), a.burst())
-	a.at = now
-	if a.may < 1 {
-		return false
-	}
-	a.may--
-	return true
 }
 
 func (a *accounts) leave(t *account) {

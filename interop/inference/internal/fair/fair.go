@@ -1,15 +1,12 @@
-// Package fair gives a number of turns to the requests of many tenants: whoever waits is
-// served in order among the requests of its tenant, and tenants are served in rotation, so
-// that a thousand requests of one keep a request of another waiting for one of them.
+// Package fair bounds the requests of each client: how many exist, and how many run at a time.
 //
-// A tenant that is alone may have all turns. While others are about, which are those with requests
-// and the last one that had some a moment ago, a tenant has a few, and the rest is there for whoever
-// comes; and requests take their turns early (Early), before they are read, so that what a tenant
-// has the processors do at a time is bounded by its turns. A turn that was taken early lapses where
-// the request is not ready for it soon: a client that sends slowly keeps nobody's turn.
+// Each client has a semaphore. While a client is alone, Config.Calls of its requests run at a time.
+// While other clients are active, only Config.Shared of them do, and a request needs its place before
+// its body is read (Early). So a client that sends many requests leaves the processors to others.
+// The requests of one client get places in order.
 //
-// How many requests may be there is bounded, for each tenant and for all together; one more
-// is refused at once. Everything takes the same time however many there are.
+// The number of requests is bounded, for each client and for all together. A request beyond the
+// bounds is refused immediately.
 package fair
 
 import (
@@ -17,399 +14,229 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 )
 
-// Reasons of a refusal, for errors.Is.
+// Errors of Enter.
 var (
-	// ErrFull: as many requests are there as may be.
-	ErrFull = errors.New("the queue is full")
-	// ErrTenantFull: as many of this tenant.
-	ErrTenantFull = errors.New("the queue of this tenant is full")
+	// ErrFull is returned if all clients together have Config.Requests requests.
+	ErrFull = errors.New("too many requests")
+	// ErrTenantFull is returned if the client has Config.PerTenant requests.
+	ErrTenantFull = errors.New("too many requests of this client")
 )
 
-// Config says how much there may be.
+// Config holds the bounds of a Limiter. All except Active and EarlyTime must be at least 1.
 type Config struct {
-	Turns     int // requests that are served at a time; at least 1
-	Requests  int // requests that are there, with a turn or without; at least 1
-	PerTenant int // of one tenant; at least 1
+	Requests  int // requests between Enter and Leave
+	PerTenant int // of these, requests of one client
+	Calls     int // requests of one client that run at a time while it is alone
+	Shared    int // the same while other clients are active; at most Calls
 
-	// Shared is how many turns one tenant has while others are about; Turns where it is 0.
-	Shared int
-	// About is how long a tenant counts as about after its last request.
-	About time.Duration
-	// Lapse is after how long a turn that was taken early goes to one who waits. 0: never.
-	Lapse time.Duration
+	// Active is the time for which a client counts as active after its last request.
+	Active time.Duration
+	// EarlyTime is the time for which Early keeps a place, so that a client that sends its body
+	// slowly does not delay other requests of the same address.
+	EarlyTime time.Duration
 }
 
-// Queue gives turns. Its methods may be called from any goroutine.
-type Queue struct {
-	config Config
+// Limiter bounds requests. Its methods may be called from any goroutine.
+type Limiter struct {
+	config  Config
+	units   int64 // of a semaphore that a request takes while other clients are active
+	running atomic.Int64
+	waiting atomic.Int64
 
-	mu      sync.Mutex
-	tenants map[string]*tenant // those with requests
-	there   int
-	turns   int     // taken
-	next    *tenant // the ring of those with requests that wait; next is served next
-	waiting int
-	last    [2]visit // of the two tenants that came last
-
-	// Turns that were taken early and may lapse, oldest first, and what looks after them while
-	// somebody waits.
-	early   list
-	clock   *time.Timer
-	ticking bool
+	mu       sync.Mutex
+	tenants  map[string]*tenant // clients with requests
+	requests int
+	last     [2]visit // the two clients that were active last
 }
 
-// visit is that a tenant was there.
+// visit records when a client was active.
 type visit struct {
 	name string
 	at   time.Time
 }
 
-// tenant is the requests of one.
+// tenant is a client with requests.
 type tenant struct {
-	name  string
-	there int
-	turns int  // taken
-	line  list // that wait, in order
-	// In the ring of the queue while somebody is in line.
-	before, after *tenant
+	name     string
+	requests int
+	places   *semaphore.Weighted
 }
 
-// list is tickets one behind the other; a ticket is in one at most.
-type list struct{ first, last *Ticket }
-
-// push puts a ticket at the end.
-func (l *list) push(k *Ticket) {
-	if k.earlier = l.last; k.earlier != nil {
-		k.earlier.later = k
-	} else {
-		l.first = k
+// New returns a limiter. Errors: invalid bounds.
+func New(c Config) (*Limiter, error) {
+	if min(c.Requests, c.PerTenant, c.Calls, c.Shared) < 1 || c.Shared > c.Calls || c.Active < 0 || c.EarlyTime < 0 {
+		return nil, fmt.Errorf("fair: invalid bounds: %+v", c)
 	}
-	l.last = k
+	return &Limiter{config: c, units: int64(c.Calls / c.Shared), tenants: map[string]*tenant{}}, nil
 }
 
-// remove takes a ticket out.
-func (l *list) remove(k *Ticket) {
-	if k.earlier != nil {
-		k.earlier.later = k.later
-	} else {
-		l.first = k.later
-	}
-	if k.later != nil {
-		k.later.earlier = k.earlier
-	} else {
-		l.last = k.earlier
-	}
-	k.earlier, k.later = nil, nil
-}
-
-// New makes a queue. Errors: a number below 1.
-func New(c Config) (*Queue, error) {
-	if c.Turns < 1 || c.Requests < 1 || c.PerTenant < 1 {
-		return nil, fmt.Errorf("fair: %d turns, %d requests, %d of a tenant: each must be at least 1", c.Turns, c.Requests, c.PerTenant)
-	}
-	if c.Shared < 0 || c.About < 0 || c.Lapse < 0 {
-		return nil, errors.New("fair: a number in Config is negative")
-	}
-	if c.Shared == 0 || c.Shared > c.Turns {
-		c.Shared = c.Turns
-	}
-	return &Queue{config: c, tenants: map[string]*tenant{}}, nil
-}
-
-// state of a ticket; guarded by the queue.
-type state uint8
-
-const (
-	idle    state = iota // there
-	waiting              // in line
-	taken                // with a turn
-	gone
-)
-
-// Ticket is one request that is there. It is used by one goroutine at a time.
+// Ticket is one request. Its methods must not be called concurrently.
 type Ticket struct {
-	queue  *Queue
-	tenant *tenant
-	state  state
-	turn   chan struct{} // closed with the turn
-	// The line of the tenant, while it waits; those who have their turns early, while it is among them.
-	earlier, later *Ticket
-	early          bool // the turn may lapse
-	since          time.Time
+	limiter *Limiter
+	tenant  *tenant
+	left    bool
+
+	mu    sync.Mutex
+	held  int64       // units of the client's semaphore
+	timer *time.Timer // releases them; nil except after Early
 }
 
-// Enter counts a request in. Leave counts it out. Errors: ErrFull and ErrTenantFull.
-func (q *Queue) Enter(name string) (*Ticket, error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.there >= q.config.Requests {
+// Enter admits a request. Leave ends it. Errors: ErrFull, ErrTenantFull.
+func (l *Limiter) Enter(name string) (*Ticket, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.requests >= l.config.Requests {
 		return nil, ErrFull
 	}
-	t := q.tenants[name]
+	t := l.tenants[name]
 	if t == nil {
-		t = &tenant{name: name}
-		q.tenants[name] = t
-	} else if t.there >= q.config.PerTenant {
+		t = &tenant{name: name, places: semaphore.NewWeighted(int64(l.config.Calls))}
+		l.tenants[name] = t
+	} else if t.requests >= l.config.PerTenant {
 		return nil, ErrTenantFull
 	}
-	t.there++
-	q.there++
-	if q.config.About > 0 {
-		q.visited(name)
-	}
-	return &Ticket{queue: q, tenant: t}, nil
+	t.requests++
+	l.requests++
+	l.visited(name)
+	return &Ticket{limiter: l, tenant: t}, nil
 }
 
-// visited notes that a tenant is there.
-func (q *Queue) visited(name string) {
-	if q.last[0].name != name {
-		q.last[1] = q.last[0]
+// visited records that a client is active. l.mu is held.
+func (l *Limiter) visited(name string) {
+	if l.last[0].name != name {
+		l.last[1] = l.last[0]
 	}
-	q.last[0] = visit{name, time.Now()}
+	l.last[0] = visit{name, time.Now()}
 }
 
-// crowded tells whether others than a tenant are about.
-func (q *Queue) crowded(t *tenant) bool {
-	if len(q.tenants) > 1 {
+// shared reports whether clients other than t are active.
+func (l *Limiter) shared(t *tenant) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.tenants) > 1 {
 		return true
 	}
-	other := &q.last[0]
+	other := &l.last[0]
 	if other.name == t.name {
-		other = &q.last[1]
+		other = &l.last[1]
 	}
-	return !other.at.IsZero() && time.Since(other.at) < q.config.About
+	return !other.at.IsZero() && time.Since(other.at) < l.config.Active
 }
 
-// may tells whether a tenant may have one turn more.
-func (q *Queue) may(t *tenant) bool {
-	return q.turns < q.config.Turns && (t.turns < q.config.Shared || !q.crowded(t))
-}
-
-// Early is Wait for those who are not ready yet, and does nothing while no other tenant is about:
-// whoever is crowded begins nothing without a turn. The turn lapses after a while, unless Wait is
-// called; then Wait waits for another one.
+// Early waits for a place if other clients are active. The place is lost after Config.EarlyTime
+// unless Wait is called. Errors: that of the context.
 func (k *Ticket) Early(ctx context.Context) error {
-	q := k.queue
-	q.mu.Lock()
-	crowded := k.state == idle && q.crowded(k.tenant)
-	q.mu.Unlock()
-	if !crowded {
+	if !k.limiter.shared(k.tenant) {
 		return nil
 	}
-	return k.wait(ctx, q.config.Lapse > 0)
+	if err := k.Wait(ctx); err != nil {
+		return err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var timer *time.Timer
+	timer = time.AfterFunc(k.limiter.config.EarlyTime, func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if k.timer == timer { // Wait was not called
+			k.timer = nil
+			k.free()
+		}
+	})
+	k.timer = timer
+	return nil
 }
 
-// Wait waits for a turn, which Leave gives back; where the ticket has one it returns at once.
-// When the context ends first it returns the context's error, and the ticket may wait again.
-func (k *Ticket) Wait(ctx context.Context) error { return k.wait(ctx, false) }
-
-func (k *Ticket) wait(ctx context.Context, early bool) error {
-	q := k.queue
-	q.mu.Lock()
-	switch {
-	case k.state == taken:
-		if k.early && !early {
-			q.settle(k)
-		}
-		q.mu.Unlock()
+// Wait waits for a place, which Yield or Leave frees. It returns immediately if the ticket has one.
+// If the context ends first, Wait returns its error and may be called again.
+func (k *Ticket) Wait(ctx context.Context) error {
+	k.mu.Lock()
+	if k.timer != nil {
+		k.timer.Stop()
+		k.timer = nil
+	}
+	held := k.held
+	k.mu.Unlock()
+	if held > 0 {
 		return nil
-	case k.state != idle:
-		q.mu.Unlock()
-		return errors.New("fair: Wait on a ticket that waits or has left")
-	case ctx.Err() != nil:
-		q.mu.Unlock()
+	}
+	l := k.limiter
+	units := int64(1)
+	if l.shared(k.tenant) {
+		units = l.units
+	}
+	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	k.early = early
-	if k.tenant.line.first == nil && q.may(k.tenant) { // whoever else waits has the turns that it may have
-		q.take(k)
-		q.mu.Unlock()
-		return nil
-	}
-	k.state = waiting
-	k.turn = make(chan struct{})
-	q.push(k)
-	q.tick()
-	q.mu.Unlock()
-
-	select {
-	case <-k.turn:
-		return nil
-	case <-ctx.Done():
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	switch k.state {
-	case taken: // both at once: the turn goes on to another
-		q.back(k)
-	case waiting:
-		q.remove(k)
-	}
-	k.state = idle
-	return ctx.Err()
-}
-
-// Leave gives the turn back, if there is one, and counts the request out. Calling it again
-// does nothing. It must not be called while Wait runs.
-func (k *Ticket) Leave() {
-	q := k.queue
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	switch k.state {
-	case gone:
-		return
-	case taken:
-		q.back(k)
-	case waiting:
-		q.remove(k)
-	}
-	k.state = gone
-	q.there--
-	if k.tenant.there--; k.tenant.there == 0 {
-		delete(q.tenants, k.tenant.name)
-		if q.config.About > 0 {
-			q.visited(k.tenant.name)
+	if !k.tenant.places.TryAcquire(units) {
+		l.waiting.Add(1)
+		err := k.tenant.places.Acquire(ctx, units)
+		l.waiting.Add(-1)
+		if err != nil {
+			return err
 		}
 	}
+	l.running.Add(1)
+	k.mu.Lock()
+	k.held = units
+	k.mu.Unlock()
+	return nil
 }
 
-// Yield gives the turn back and stays there: what is left to do needs none.
+// Yield frees the place, if the ticket has one, for the rest of a request that needs none.
 func (k *Ticket) Yield() {
-	k.queue.mu.Lock()
-	defer k.queue.mu.Unlock()
-	if k.state == taken {
-		k.state = idle
-		k.queue.back(k)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.timer != nil {
+		k.timer.Stop()
+		k.timer = nil
+	}
+	k.free()
+}
+
+// free frees the place. k.mu is held.
+func (k *Ticket) free() {
+	if k.held > 0 {
+		k.limiter.running.Add(-1)
+		k.tenant.places.Release(k.held)
+		k.held = 0
 	}
 }
 
-// take gives a ticket a turn.
-func (q *Queue) take(k *Ticket) {
-	q.turns++
-	k.tenant.turns++
-	k.state = taken
-	if !k.early {
+// Leave frees the place and ends the request. Further calls do nothing.
+func (k *Ticket) Leave() {
+	if k.left {
 		return
 	}
-	k.since = time.Now()
-	q.early.push(k)
+	k.left = true
+	k.Yield()
+	l := k.limiter
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.requests--
+	if k.tenant.requests--; k.tenant.requests == 0 {
+		delete(l.tenants, k.tenant.name)
+		l.visited(k.tenant.name)
+	}
 }
 
-// settle has a turn that was taken early stay.
-func (q *Queue) settle(k *Ticket) {
-	q.early.remove(k)
-	k.early = false
-}
-
-// back takes a turn back and gives it on.
-func (q *Queue) back(k *Ticket) {
-	if k.early {
-		q.settle(k)
-	}
-	q.turns--
-	k.tenant.turns--
-	q.pass()
-}
-
-// pass gives the turns that there are to those who wait: each tenant in rotation that may have one
-// more.
-func (q *Queue) pass() {
-	for t := q.next; t != nil && q.turns < q.config.Turns; {
-		if !q.may(t) {
-			if t = t.after; t == q.next {
-				break
-			}
-			continue
-		}
-		k := t.line.first
-		q.next = t
-		q.remove(k)
-		if t.line.first != nil {
-			q.next = t.after
-		}
-		q.take(k)
-		close(k.turn)
-		t = q.next
-	}
-	q.tick()
-}
-
-// tick has turns that were taken early looked after, while somebody waits.
-func (q *Queue) tick() {
-	if q.ticking || q.waiting == 0 || q.early.first == nil {
-		return
-	}
-	q.ticking = true
-	d := time.Until(q.early.first.since.Add(q.config.Lapse))
-	if q.clock == nil {
-		q.clock = time.AfterFunc(d, q.lapse)
-		return
-	}
-	q.clock.Reset(d)
-}
-
-// lapse takes turns back that were taken too early.
-func (q *Queue) lapse() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.ticking = false
-	for k := q.early.first; k != nil && q.waiting > 0 && time.Since(k.since) >= q.config.Lapse; k = q.early.first {
-		k.state = idle
-		q.back(k)
-	}
-	q.tick()
-}
-
-// push puts a ticket at the end of its tenant's line, and a tenant that had none at the end
-// of the rotation.
-func (q *Queue) push(k *Ticket) {
-	t := k.tenant
-	q.waiting++
-	t.line.push(k)
-	if t.line.first != k {
-		return
-	}
-	if q.next == nil {
-		t.before, t.after = t, t
-		q.next = t
-		return
-	}
-	t.after, t.before = q.next, q.next.before
-	t.before.after, t.after.before = t, t
-}
-
-// remove takes a ticket out of its line, and a tenant whose last it was out of the rotation.
-func (q *Queue) remove(k *Ticket) {
-	t := k.tenant
-	q.waiting--
-	t.line.remove(k)
-	if t.line.first != nil {
-		return
-	}
-	t.before.after, t.after.before = t.after, t.before
-	switch {
-	case t.after == t:
-		q.next = nil
-	case q.next == t:
-		q.next = t.after
-	}
-	t.before, t.after = nil, nil
-}
-
-// Stats are the counts of a queue.
+// Stats are the counts of a Limiter.
 type Stats struct {
-	Turns, MaxTurns       int // taken
-	Waiting               int
-	Requests, MaxRequests int // that are there
-	Tenants               int // with requests that are there
+	Running  int // requests with a place
+	Waiting  int // requests that wait for a place
+	Requests int // requests between Enter and Leave
+	Tenants  int // clients with requests
 }
 
-// Stats counts.
-func (q *Queue) Stats() Stats {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return Stats{q.turns, q.config.Turns, q.waiting, q.there, q.config.Requests, len(q.tenants)}
+// Stats returns the current counts.
+func (l *Limiter) Stats() Stats {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return Stats{int(l.running.Load()), int(l.waiting.Load()), l.requests, len(l.tenants)}
 }

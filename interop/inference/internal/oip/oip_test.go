@@ -139,11 +139,12 @@ func TestQuote(t *testing.T) {
 	require.Less(t, len(Quote(strings.Repeat("\u2028", 1<<16))), 500)
 }
 
-// Names that may be secrets are told by nobody, and one tenant has one label.
+// A label contains no name that may be a secret, and a tenant has one label.
 func TestTenantLabel(t *testing.T) {
 	require.Equal(t, "10.0.0.1", TenantLabel("10.0.0.1"))
 	require.Equal(t, "::1", TenantLabel("0:0::1"))
-	require.Equal(t, "local", TenantLabel(AddressTenant("@")))
+	require.Equal(t, "local", TenantLabel(LocalTenant))
+	require.Equal(t, "2001:db8::/64", TenantLabel("2001:db8::/64"))
 	require.Equal(t, "others", TenantLabel(OtherTenants))
 	secret := TenantLabel("Bearer abcdef")
 	require.Regexp(t, `^tenant [0-9a-f]{10}$`, secret)
@@ -152,18 +153,37 @@ func TestTenantLabel(t *testing.T) {
 	require.Equal(t, "fe80::1", TenantLabel("fe80::1%secret-of-a-client"), "a zone may be anything")
 }
 
-func TestTenantOfARequest(t *testing.T) {
-	for remote, want := range map[string]string{"": "local", "@": "local", "/run/s": "local", "10.0.0.1:80": "10.0.0.1", "[::1]:80": "::1"} {
-		require.Equal(t, want, AddressTenant(remote), remote)
+// A name in a header counts only if a proxy sent it.
+func TestTenantRule(t *testing.T) {
+	rule := TenantRule{Header: "x-tenant"}
+	require.Error(t, rule.ParseProxies("example.org"))
+	require.NoError(t, rule.ParseProxies("10.0.0.1, 2001:db8:1::/48"))
+	for _, c := range []struct{ remote, address, named string }{
+		{"", "local", "local"}, {"@", "local", "local"}, {"/run/s", "local", "local"},
+		{"10.0.0.1:80", "10.0.0.1", "name"}, {"[::ffff:10.0.0.1]:80", "10.0.0.1", "name"}, {"10.0.0.2:80", "10.0.0.2", "10.0.0.2"},
+		{"[::1]:80", "loopback", "loopback"}, {"127.3.2.1:80", "loopback", "loopback"},
+		{"[2001:db8:1:2:3::4]:80", "2001:db8:1:2::/64", "name"}, {"[2001:db8:2::4%x]:80", "2001:db8:2::/64", "2001:db8:2::/64"},
+	} {
+		got, err := (&TenantRule{}).Of(c.remote, func() []string { return []string{"name"} })
+		require.NoError(t, err)
+		require.Equal(t, c.address, got, c.remote)
+		got, err = rule.Of(c.remote, func() []string { return []string{"name"} })
+		require.NoError(t, err)
+		require.Equal(t, c.named, got, c.remote)
+		for _, none := range [][]string{nil, {""}} {
+			got, err = rule.Of(c.remote, func() []string { return none })
+			require.NoError(t, err)
+			require.Equal(t, c.address, got, c.remote)
+		}
 	}
-	name, err := NamedTenant("x-tenant", nil)
-	require.NoError(t, err)
-	require.Empty(t, name)
-	name, err = NamedTenant("x-tenant", []string{"a"})
-	require.NoError(t, err)
-	require.Equal(t, "a", name)
 	for _, names := range [][]string{{"a", "b"}, {strings.Repeat("x", MaxTenant+1)}} {
-		_, err = NamedTenant("x-tenant", names)
+		_, err := rule.Of("10.0.0.1:80", func() []string { return names })
 		require.Equal(t, Invalid, As(err).Kind)
+		_, err = rule.Of("10.0.0.2:80", func() []string { return names })
+		require.NoError(t, err)
 	}
+	require.NoError(t, rule.ParseProxies("unix"))
+	got, err := rule.Of("@", func() []string { return []string{"name"} })
+	require.NoError(t, err)
+	require.Equal(t, "name", got)
 }

@@ -19,9 +19,8 @@ type Options struct {
 	Engine *engine.Engine
 	Log    *slog.Logger // slog.Default()
 
-	// Tenant is the header that names the tenant of a request, for servers behind a proxy that
-	// sets it; "" and requests without it: the client's address.
-	Tenant string
+	// Tenants decides the tenant of a request.
+	Tenants oip.TenantRule
 
 	// Traces has the spans of inferences; nil for none.
 	Traces *traces.Traces
@@ -70,7 +69,7 @@ func New(o Options) (*Handler, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	o.Tenant = http.CanonicalHeaderKey(o.Tenant)
+	o.Tenants.Header = http.CanonicalHeaderKey(o.Tenants.Header)
 	return &Handler{o: o, gate: gate{limit: o.JSON, each: max(o.JSON/4*3, min(o.JSON, o.MaxJSON))}}, nil
 }
 
@@ -272,12 +271,8 @@ func (x *exchange) post(serve func() error) error {
 	return serve()
 }
 
-// tenant is who stands behind the request.
+// tenant returns the tenant of the request.
 func (x *exchange) tenant() (string, error) {
-	if header := x.h.o.Tenant; header != "" {
-		if name, err := oip.NamedTenant(header, x.r.Header[header]); name != "" || err != nil {
-			return name, err
-		}
-	}
-	return oip.AddressTenant(x.r.RemoteAddr), nil
+	rule := &x.h.o.Tenants
+	return rule.Of(x.r.RemoteAddr, func() []string { return x.r.Header[rule.Header] })
 }

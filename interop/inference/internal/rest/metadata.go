@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
-	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 )
 
 // marshal answers with a value by encoding/json: for what is asked seldom.
@@ -112,7 +111,11 @@ func (x *exchange) small(each func(s *scanner, key []byte) error) error {
 	if b.length == 0 {
 		return nil
 	}
-	text, give, err := b.text(&x.h.gate, oip.AddressTenant(x.r.RemoteAddr))
+	tenant, err := x.tenant()
+	if err != nil {
+		return err
+	}
+	text, give, err := b.text(&x.h.gate, tenant)
 	defer give()
 	if err != nil {
 		return err

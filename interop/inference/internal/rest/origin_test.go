@@ -7,10 +7,13 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 )
 
 // A page whose name was made to point to this address is of the same origin for a browser, which
@@ -90,7 +93,7 @@ func TestWebPages(t *testing.T) {
 }
 
 func TestTenants(t *testing.T) {
-	v := serve(t, setup{rest: Options{Tenant: "x-tenant"}})
+	v := serve(t, setup{rest: Options{Tenants: oip.TenantRule{Header: "x-tenant", Proxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}}})
 	names := func() (all []string) {
 		for _, s := range v.engine.Stats().Tenants {
 			all = append(all, s.Name)
@@ -98,8 +101,8 @@ func TestTenants(t *testing.T) {
 		return all
 	}
 	require.Equal(t, 200, v.inference("identity", binaryFloats(1), floats(1)).status)
-	require.Equal(t, []string{"127.0.0.1"}, names())
+	require.Equal(t, []string{"loopback"}, names())
 	require.Equal(t, 200, v.inference("identity", binaryFloats(1), floats(1), "X-Tenant", "somebody").status)
-	require.ElementsMatch(t, []string{"127.0.0.1", "somebody"}, names())
+	require.ElementsMatch(t, []string{"loopback", "somebody"}, names())
 	v.inference("identity", binaryFloats(1), floats(1), "X-Tenant", strings.Repeat("x", 200)).message(t, 400)
 }

@@ -402,7 +402,7 @@ func TestStatusAtDeadline(t *testing.T) {
 
 // However many calls one tenant makes, and however much memory it wants, others are served.
 func TestFloodByOneTenant(t *testing.T) {
-	b := newTestbed(t, engine.Options{Limit: 32 << 20, Requests: 64}, func(o *Options) { o.TenantKey, o.MaxCalls = "tenant", 40 }, enginetest.Identity())
+	b := newTestbed(t, engine.Options{Limit: 32 << 20, Requests: 64}, func(o *Options) { o.Tenants, o.MaxCalls = behindProxy, 40 }, enginetest.Identity())
 	as := func(who string) context.Context { return metadata.AppendToOutgoingContext(t.Context(), "tenant", who) }
 	ctx, stop := context.WithCancel(as("greedy"))
 	var flood sync.WaitGroup

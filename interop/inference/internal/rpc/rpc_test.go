@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"math"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"sync"
@@ -611,9 +612,12 @@ func TestPanic(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// behindProxy takes the tenants of local clients from the metadata "tenant".
+var behindProxy = oip.TenantRule{Header: "tenant", Proxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
+
 func TestTenants(t *testing.T) {
 	slow, began, release := enginetest.Blocking("slow")
-	b := newTestbed(t, engine.Options{}, func(o *Options) { o.TenantKey, o.MaxCalls = "tenant", 4 }, enginetest.Identity(), slow)
+	b := newTestbed(t, engine.Options{}, func(o *Options) { o.Tenants, o.MaxCalls = behindProxy, 4 }, enginetest.Identity(), slow)
 	as := func(who string) context.Context { return metadata.AppendToOutgoingContext(t.Context(), "tenant", who) }
 	var calls sync.WaitGroup
 	for range 2 {
@@ -645,7 +649,7 @@ func TestOptions(t *testing.T) {
 
 // Tools learn what is served; their streams are counted, and end when the server drains.
 func TestReflection(t *testing.T) {
-	b := newTestbed(t, engine.Options{}, func(o *Options) { o.TenantKey, o.MaxTenantCalls = "tenant", 1 }, enginetest.Identity())
+	b := newTestbed(t, engine.Options{}, func(o *Options) { o.Tenants, o.MaxTenantCalls = behindProxy, 1 }, enginetest.Identity())
 	stream, err := reflectionpb.NewServerReflectionClient(b.conn).ServerReflectionInfo(t.Context())
 	require.NoError(t, err)
 	ask := func(q *reflectionpb.ServerReflectionRequest) *reflectionpb.ServerReflectionResponse {

@@ -30,9 +30,8 @@ import (
 // default; what is 0 is the default.
 type Options struct {
 	Engine *engine.Engine
-	// TenantKey names the metadata of a call that says whose it is; without it, or without
-	// the metadata, it is the peer's address.
-	TenantKey string
+	// Tenants decides the tenant of a call.
+	Tenants oip.TenantRule
 	// MaxMessage bounds the bytes of a request; 1 GiB. One that is compressed is bounded
 	// unpacked.
 	MaxMessage int
@@ -106,7 +105,7 @@ func New(o Options) (*Server, error) {
 	// Whose calls one connection carries depends on what tells tenants apart. A client that
 	// knows how many it may have waits, where another is refused.
 	streams := o.MaxTenantCalls
-	if o.TenantKey != "" {
+	if o.Tenants.Header != "" {
 		streams = o.MaxCalls
 	}
 	s.grpc = grpc.NewServer(
@@ -210,17 +209,13 @@ func (s *Server) enter(ctx context.Context) (tenant string, leave func(), err er
 	return tenant, func() { left(); s.tenants.leave(tenant) }, nil
 }
 
-// tenant is whose call it is.
+// tenant returns the tenant of a call.
 func (s *Server) tenant(ctx context.Context) (string, error) {
-	if key := s.o.TenantKey; key != "" {
-		if name, err := oip.NamedTenant(key, metadata.ValueFromIncomingContext(ctx, key)); name != "" || err != nil {
-			return name, err
-		}
-	}
+	remote := ""
 	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
-		return oip.AddressTenant(p.Addr.String()), nil
+		remote = p.Addr.String()
 	}
-	return oip.LocalTenant, nil
+	return s.o.Tenants.Of(remote, func() []string { return metadata.ValueFromIncomingContext(ctx, s.o.Tenants.Header) })
 }
 
 // status is what a peer is told of an error that its request ended with, which is counted; nil
