@@ -20,7 +20,7 @@
 //
 //   - members and parameters that are not known are passed over, as other servers do; known
 //     ones that are there twice are refused, and so are the parameters "headers" and "triton_…"
-//   - null stands for a member that is not there
+//   - null means that a member is absent
 //   - JSON data is a flat list, or lists in lists exactly as the shape has them; NaN, Infinity
 //     and -Infinity are read and written as Python's encoder does; FP16 and BF16 are binary only
 //   - "priority" has one level; sequences and classification are refused

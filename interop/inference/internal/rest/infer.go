@@ -156,7 +156,7 @@ func (h *header) give(request *engine.Request, from peercred.Client, b *body) er
 		case in.params.has&hasSize != 0:
 			err = given.Fill(b.full)
 		default:
-			err = given.Fill(func(p []byte) error { return fillJSON(p, in.name, given.Datatype(), in.shape, in.data) })
+			err = given.Fill(func(p []byte) error { return in.fill(p, given.Datatype(), h.special) })
 		}
 		if err != nil {
 			return err

@@ -102,33 +102,34 @@ func (x *exchange) repository(in []string) error {
 // maxSmall is the largest body of requests that carry no tensors.
 const maxSmall = 64 << 10
 
-// small reads the members of a small JSON body; without a body there are none.
-func (x *exchange) small(each func(s *scanner, key []byte) error) error {
+// small reads a small JSON object. Without a body it has no members.
+func (x *exchange) small(known map[string]field, read func(r *reader, f field, name []byte) error) (has field, err error) {
 	b, err := x.open(maxSmall)
-	if err != nil {
-		return err
-	}
-	if b.length == 0 {
-		return nil
+	if err != nil || b.length == 0 {
+		return 0, err
 	}
 	tenant, err := x.tenant()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	text, give, err := b.text(&x.h.gate, tenant)
 	defer give()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if err := b.end(); err != nil {
-		return err
+		return 0, err
 	}
-	s := &scanner{b: text}
-	if err := s.members(func(key []byte) error { return each(s, key) }); err != nil {
-		return err
+	r := newReader(text)
+	defer r.release()
+	has, err = r.object(known, func(f field, name []byte) error { return read(r, f, name) })
+	if err == nil {
+		err = r.end()
 	}
-	return s.end()
+	return has, err
 }
+
+var indexFields = map[string]field{"ready": 1}
 
 func (x *exchange) index() error {
 	type entry struct {
@@ -137,15 +138,12 @@ func (x *exchange) index() error {
 		State   string `json:"state"`
 		Reason  string `json:"reason"`
 	}
-	readyOnly, has := false, field(0)
-	if err := x.small(func(s *scanner, key []byte) (err error) {
-		if string(key) != "ready" {
-			return s.skip(1)
+	readyOnly := false
+	if _, err := x.small(indexFields, func(r *reader, f field, _ []byte) (err error) {
+		if f == 0 {
+			return r.skip()
 		}
-		if err := s.once(&has, 1, key); err != nil {
-			return err
-		}
-		readyOnly, err = s.boolean()
+		readyOnly, err = r.boolean()
 		return err
 	}); err != nil {
 		return err

@@ -100,8 +100,8 @@ func TestRefusedRequests(t *testing.T) {
 		status  int
 		says    string
 	}{
-		"nothing":                 {"", nil, nil, 400, "it ends"},
-		"no object":               {"[]", nil, nil, 400, "expected {"},
+		"nothing":                 {"", nil, nil, 400, "unexpected end"},
+		"no object":               {"[]", nil, nil, 400, "want an object"},
 		"another input":           {`{"inputs":[{"name":"z","shape":[1],"datatype":"FP32","data":[1]}]}`, nil, nil, 400, `no input "z"`},
 		"no input":                {`{"inputs":[]}`, nil, nil, 400, "missing"},
 		"an input twice":          {`{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[1]},{"name":"x","shape":[1],"datatype":"FP32","data":[1]}]}`, nil, nil, 400, "twice"},
@@ -113,14 +113,14 @@ func TestRefusedRequests(t *testing.T) {
 		"more than the limit":     {x(`"shape":[1048577],"parameters":{"binary_data_size":4194308}`), []byte{}, nil, 413, "may have"},
 		"too few elements":        {x(`"shape":[2],"data":[1]`), nil, nil, 400, "fewer"},
 		"too many elements":       {x(`"shape":[1],"data":[1,2]`), nil, nil, 400, "more"},
-		"text":                    {x(`"shape":[1],"data":["1"]`), nil, nil, 400, "number"},
+		"text":                    {x(`"shape":[1],"data":["1"]`), nil, nil, 400, "not a valid FP32"},
 		"another output":          {`{"outputs":[{"name":"z"}],` + x(`"shape":[1],"data":[1]`)[1:], nil, nil, 400, `no output "z"`},
 		"an output twice":         {`{"outputs":[{"name":"y"},{"name":"y"}],` + x(`"shape":[1],"data":[1]`)[1:], nil, nil, 400, "twice"},
 		"bytes that are short":    {binaryFloats(2), floats(1), nil, 400, "binary_data_size are 8"},
 		"bytes that are long":     {binaryFloats(1), floats(1, 2), nil, 400, "has 8 bytes behind"},
 		"another size":            {x(`"shape":[1],"parameters":{"binary_data_size":8}`), floats(1, 2), nil, 400, "has 4 bytes"},
-		"no header's length":      {binaryFloats(1) + "1234", nil, nil, 400, "follows the value"},
-		"a header's length of 0":  {binaryFloats(1), nil, []string{headerLength, "0"}, 400, "it ends"},
+		"no header's length":      {binaryFloats(1) + "1234", nil, nil, 400, "after the value"},
+		"a header's length of 0":  {binaryFloats(1), nil, []string{headerLength, "0"}, 400, "unexpected end"},
 		"too long a header":       {binaryFloats(1), nil, []string{headerLength, "100000"}, 400, "more than the Content-Length"},
 		"a negative length":       {binaryFloats(1), nil, []string{headerLength, "-1"}, 400, "no length"},
 		"a length of letters":     {binaryFloats(1), nil, []string{headerLength, "1x"}, 400, "no length"},
@@ -133,7 +133,7 @@ func TestRefusedRequests(t *testing.T) {
 		"not compressed, zlib":    {"{}{}{}{}{}{}{}{}", nil, []string{"Content-Encoding", "deflate"}, 400, "not compressed"},
 		"no region":               {x(`"shape":[1],"parameters":{"shared_memory_region":"r","shared_memory_byte_size":4}`), nil, nil, 404, `no region "r"`},
 		"deep":                    {`{"inputs":` + strings.Repeat("[", 60000), nil, nil, 400, ""},
-		"many keys":               {"{" + strings.Repeat(`"a":1,`, 9000) + `"b":1}`, nil, nil, 400, "too many members"},
+		"many keys":               {"{" + strings.Repeat(`"a":1,`, 9000) + `"b":1}`, nil, nil, 400, "too many elements"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			r := v.inference("identity", c.text, c.tensors, c.headers...)
@@ -162,7 +162,7 @@ func TestRefusedRequests(t *testing.T) {
 		// A bomb: some hundred bytes that are many more.
 		bomb := compressed(t, how, bytes.Repeat([]byte(" "), 8<<20))
 		require.Contains(t, send(bomb).message(t, 413), "uncompressed")
-		require.Contains(t, send(bomb, headerLength, "1000").message(t, 400), "it ends")
+		require.Contains(t, send(bomb, headerLength, "1000").message(t, 400), "unexpected end")
 		require.Contains(t, send(bomb, headerLength, "70000000").message(t, 413), "JSON of")
 		large := compressed(t, how, []byte(`{"inputs":[{"name":"x","datatype":"FP32","shape":[1],"data":[1]}]}`+strings.Repeat(" ", 20000)))
 		require.Equal(t, 200, send(large).status)

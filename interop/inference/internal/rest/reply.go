@@ -141,8 +141,8 @@ func (a *answer) json() {
 	b = append(b, `,"model_version":`...)
 	b = appendString(b, a.version)
 	if a.head.id != "" {
-		b = append(b, `,"id":"`...)
-		b = append(append(b, a.head.id...), '"')
+		b = append(b, `,"id":`...)
+		b = append(b, a.head.id...)
 	}
 	b = append(b, `,"outputs":[`...)
 	for i := range a.results {

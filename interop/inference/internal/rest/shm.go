@@ -73,9 +73,10 @@ func regionPath(in []string) (name, what string, ok bool) {
 	return "", "", false
 }
 
-// noBody wants a body without anything, or an empty object.
+// noBody checks that the request has no body, or an object without known members.
 func (x *exchange) noBody() error {
-	return x.small(func(s *scanner, _ []byte) error { return s.skip(1) })
+	_, err := x.small(nil, func(r *reader, _ field, _ []byte) error { return r.skip() })
+	return err
 }
 
 func (x *exchange) regionStatus(name string) error {
@@ -96,33 +97,28 @@ func (x *exchange) regionStatus(name string) error {
 	return x.marshal(list)
 }
 
+var regionFields = map[string]field{"key": hasRegion, "offset": hasOffset, "byte_size": hasRegionSize}
+
 func (x *exchange) register(name string) error {
-	const hasKey = hasRegion
-	var (
-		has          field
-		key          string
-		offset, size int64
-	)
-	err := x.small(func(s *scanner, member []byte) (err error) {
-		switch string(member) {
-		case "key":
-			if err := s.once(&has, hasKey, member); err != nil {
-				return err
-			}
-			key, err = s.text()
-		case "offset":
-			offset, err = s.count(&has, hasOffset, member)
-		case "byte_size":
-			size, err = s.count(&has, hasRegionSize, member)
+	var key string
+	var offset, size int64
+	has, err := x.small(regionFields, func(r *reader, f field, member []byte) (err error) {
+		switch f {
+		case hasRegion:
+			key, err = r.string()
+		case hasOffset:
+			offset, err = r.count(member)
+		case hasRegionSize:
+			size, err = r.count(member)
 		default:
-			return s.skip(1)
+			err = r.skip()
 		}
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	if has&(hasKey|hasRegionSize) != hasKey|hasRegionSize {
+	if has&(hasRegion|hasRegionSize) != hasRegion|hasRegionSize {
 		return oip.Errorf(oip.Invalid, `a region needs a "key" and a "byte_size"`)
 	}
 	if err := x.h.o.Engine.Regions().Register(x.client(), name, key, uint64(offset), uint64(size)); err != nil {

@@ -1,7 +1,9 @@
 package rest
 
 import (
+	"bytes"
 	"encoding/binary"
+	"fmt"
 	"math"
 	"strconv"
 	"unsafe"
@@ -9,60 +11,71 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 )
 
-// jsonless are the datatypes that have no JSON here: of 16-bit floats the protocol says none,
-// and BYTES have no arrays.
+// jsonless reports whether a datatype has no JSON form here: the protocol defines none for floats of 16
+// bits, and there are no arrays of BYTES.
 func jsonless(d oip.Datatype) bool {
 	return d == oip.FP16 || d == oip.BF16 || d == oip.BYTES
 }
 
-// fillJSON writes the elements of a tensor to p, which has the bytes of its datatype and shape,
-// from JSON: a flat list, or lists in lists as the shape has them. Errors: Invalid, Unsupported.
-func fillJSON(p []byte, name string, d oip.Datatype, shape []int64, data []byte) error {
-	if jsonless(d) {
-		return oip.Errorf(oip.Unsupported, "input %s: %s has no JSON here; send it as binary data", oip.Quote(name), d)
-	}
-	f := filler{scanner: scanner{b: data}, p: p, name: name, datatype: d, size: d.Size()}
-	return f.lists(shape)
-}
-
-// filler reads lists of numbers.
+// filler writes the elements of an input from its JSON to memory.
 type filler struct {
-	scanner
-	p        []byte // what is not written yet
-	name     string
+	in       *input
 	datatype oip.Datatype
 	size     int // bytes of an element
+	special  bool
+	p        []byte // the elements that are not written yet
+	at       int    // position in the data
+	element  int64  // number of the current element
 }
 
-// bad is an error of the tensor.
+// fill writes the elements of the input to p, which has the size of its datatype and shape. The data is
+// a flat list, or nested lists as the shape says. Errors: Invalid, Unsupported.
+func (in *input) fill(p []byte, d oip.Datatype, special bool) error {
+	if jsonless(d) {
+		return oip.Errorf(oip.Unsupported, "input %s: %s has no JSON form; send it as binary data", oip.Quote(in.name), d)
+	}
+	f := filler{in: in, datatype: d, size: d.Size(), special: special, p: p}
+	return f.lists()
+}
+
+// bad returns an error at the current element.
 func (f *filler) bad(format string, args ...any) error {
 	e := oip.Errorf(oip.Invalid, format, args...)
-	e.Message = "input " + oip.Quote(f.name) + ": " + e.Message
+	e.Message = fmt.Sprintf("input %s: element %d, at byte %d of the JSON: %s", oip.Quote(f.in.name), f.element, f.in.at+f.at, e.Message)
 	return e
 }
 
-// lists reads all elements. Whether the list is flat is seen at the first one.
-func (f *filler) lists(shape []int64) error {
+// lists reads the data, which is a valid JSON value. The depth of the first element decides whether the
+// list is flat.
+func (f *filler) lists() error {
+	data, shape := f.in.data, f.in.shape
+	if data[0] != '[' {
+		return f.bad("the data is not a list")
+	}
 	deepest, depth, leaf := max(len(shape), 1), 0, 0
 	empty := len(f.p) == 0
 	var counts [oip.MaxRank + 2]int64
-	for {
-		// A value, or lists that it is the first of.
-		switch {
-		case f.take('['):
+	for f.at < len(data) {
+		switch data[f.at] {
+		case ' ', '\t', '\n', '\r', ',':
+			f.at++
+		case '[':
 			if depth++; depth > deepest {
-				return f.bad("lists in lists %d deep, for shape %v", depth, shape)
+				return f.bad("lists nested %d deep, for shape %v", depth, shape)
 			}
 			counts[depth] = 0
-			if f.peek() != ']' {
-				continue
+			f.at++
+		case ']':
+			if !empty && (counts[depth] == 0 || deepest > 1 && leaf == deepest && counts[depth] != shape[depth-1]) {
+				return f.bad("a list of %d elements does not fit shape %v", counts[depth], shape)
 			}
-		case depth == 0:
-			return f.bad("its data is no list")
+			depth--
+			counts[depth]++
+			f.at++
 		default:
 			if leaf == 0 {
 				if leaf = depth; leaf != 1 && leaf != deepest {
-					return f.bad("lists in lists %d deep, for shape %v: they are flat, or as the shape has them", depth, shape)
+					return f.bad("lists nested %d deep, for shape %v: want a flat list, or one nested as the shape says", depth, shape)
 				}
 			}
 			if depth != leaf {
@@ -71,48 +84,44 @@ func (f *filler) lists(shape []int64) error {
 			if len(f.p) == 0 {
 				return f.bad("more elements than shape %v has", shape)
 			}
-			if err := f.element(f.p[:f.size]); err != nil {
+			token := data[f.at:]
+			if end := bytes.IndexAny(token[:min(len(token), 64)], ",] \t\n\r"); end >= 0 {
+				token = token[:end]
+			} else {
+				token = token[:bytes.IndexAny(token, ",] \t\n\r")] // the list ends behind it
+			}
+			if err := f.write(f.p[:f.size], token); err != nil {
 				return err
 			}
 			f.p = f.p[f.size:]
+			f.element++
 			counts[depth]++
-		}
-		// What ends here.
-		for !f.take(',') {
-			if !f.take(']') {
-				return f.wrong("expected a comma or the end of a list")
-			}
-			if !empty && (counts[depth] == 0 || deepest > 1 && leaf == deepest && counts[depth] != shape[depth-1]) {
-				return f.bad("a list of %d elements does not fit shape %v", counts[depth], shape)
-			}
-			if depth--; depth == 0 {
-				if len(f.p) != 0 {
-					return f.bad("fewer elements than shape %v has", shape)
-				}
-				return f.end()
-			}
-			counts[depth]++
+			f.at += len(token)
 		}
 	}
+	if len(f.p) != 0 {
+		return f.bad("fewer elements than shape %v has", shape)
+	}
+	return nil
 }
 
-// element reads one.
-func (f *filler) element(p []byte) error {
+// write writes one element.
+func (f *filler) write(p, token []byte) error {
 	switch f.datatype {
 	case oip.BOOL:
-		v, err := f.boolean()
-		if err != nil {
-			return err
-		}
-		p[0] = 0
-		if v {
+		switch string(token) {
+		case "true":
 			p[0] = 1
+		case "false":
+			p[0] = 0
+		default:
+			return f.mismatch(token)
 		}
 		return nil
 	case oip.FP32, oip.FP64:
-		v, err := f.float(f.size * 8)
-		if err != nil {
-			return err
+		v, ok := f.float(token)
+		if !ok {
+			return f.mismatch(token)
 		}
 		if f.size == 4 {
 			binary.NativeEndian.PutUint32(p, math.Float32bits(float32(v)))
@@ -121,24 +130,18 @@ func (f *filler) element(p []byte) error {
 		}
 		return nil
 	}
-	signed := f.datatype >= oip.INT8
-	token, whole, err := f.number()
+	text, bits := unsafe.String(&token[0], len(token)), 8*f.size
+	var v uint64
+	var err error
+	if f.datatype >= oip.INT8 {
+		var signed int64
+		signed, err = strconv.ParseInt(text, 10, bits)
+		v = uint64(signed)
+	} else if text != "-0" {
+		v, err = strconv.ParseUint(text, 10, bits)
+	}
 	if err != nil {
-		return err
-	}
-	v, negative, ok := integerOf(token)
-	most := uint64(1)<<(8*f.size-1)<<1 - 1 // no shift by 64
-	if signed {
-		most >>= 1
-		if negative {
-			most++
-		}
-	}
-	if !whole || !ok || v > most || negative && !signed && v != 0 {
-		return f.bad("%s is no %s", clipped(token), f.datatype)
-	}
-	if negative {
-		v = -v
+		return f.mismatch(token)
 	}
 	switch f.size {
 	case 1:
@@ -153,34 +156,31 @@ func (f *filler) element(p []byte) error {
 	return nil
 }
 
-// float reads a number, or one of those that JSON has no digits for.
-func (f *filler) float(bits int) (float64, error) {
-	switch f.peek() {
-	case 'N':
-		if f.literal("NaN") {
-			return math.NaN(), nil
-		}
-	case 'I':
-		if f.literal("Infinity") {
-			return math.Inf(1), nil
-		}
-	case '-':
-		if f.literal("-Infinity") {
-			return math.Inf(-1), nil
-		}
-	}
-	token, _, err := f.number()
-	if err != nil {
-		return 0, err
-	}
-	v, err := strconv.ParseFloat(unsafe.String(&token[0], len(token)), bits)
-	if err != nil {
-		return 0, f.bad("%s is no %s", clipped(token), f.datatype)
-	}
-	return v, nil
+func (f *filler) mismatch(token []byte) error {
+	return f.bad("%s is not a valid %s", clipped(token), f.datatype)
 }
 
-// clipped is a token for an error.
+// float returns the value of a number, or of a literal in the form of quoteSpecials.
+func (f *filler) float(token []byte) (float64, bool) {
+	switch c := token[0]; {
+	case c == '"' && f.special:
+		switch string(token) {
+		case quotedNaN:
+			return math.NaN(), true
+		case quotedInfinity:
+			return math.Inf(1), true
+		case quotedNegInfinity:
+			return math.Inf(-1), true
+		}
+		return 0, false
+	case c != '-' && (c < '0' || c > '9'):
+		return 0, false
+	}
+	v, err := strconv.ParseFloat(unsafe.String(&token[0], len(token)), f.size*8)
+	return v, err == nil
+}
+
+// clipped returns a token for an error.
 func clipped(token []byte) string {
 	if len(token) > 40 {
 		return string(token[:40]) + "…"
