@@ -46,10 +46,10 @@ func (c coding) String() string { return [...]string{"identity", "gzip", "deflat
 type body struct {
 	x       *exchange
 	from    io.ReadCloser // the connection
-	read    int64         // of it
-	spent   time.Duration // in waiting for that
-	until   time.Time     // when reading ends at all
-	set     time.Time     // the deadline that holds
+	end     time.Time     // when the client must have sent the body
+	last    time.Time     // the end of the last read
+	until   time.Time     // the end of the request
+	set     time.Time     // the deadline of the connection
 	failed  error         // of the connection
 	coding  coding
 	length  int64 // Content-Length
@@ -104,31 +104,37 @@ func (b *body) behind() int64 {
 	return b.length - b.json
 }
 
-// pace is how much of a body is read until the deadline is looked at.
-const pace = 1 << 20
+// maxRead bounds the bytes of one read, so that the deadline is checked between reads.
+const maxRead = 1 << 20
 
-// Read reads from the connection, which must bring Options.MinRate bytes a second after
-// Options.Grace. What the server does between two reads, as unpacking, or waiting for memory, is
-// not its client's time.
+// Read reads from the connection. The client has Options.Grace and the time for the whole body at
+// Options.MinRate. Time that the server spends between two reads, to decompress or to wait for memory,
+// is added.
 func (b *body) Read(p []byte) (int, error) {
 	if b.failed != nil {
 		return 0, b.failed
 	}
-	o, began := &b.x.h.o, time.Now()
-	if limit := began.Add(o.Grace + perBytes(b.read, o.MinRate) - b.spent); b.set.IsZero() || limit.Sub(b.set) > o.Grace/4 {
-		if limit.After(b.until) {
-			limit = b.until
-		}
+	o, now := &b.x.h.o, time.Now()
+	first := b.end.IsZero()
+	if first {
+		b.end = now.Add(o.Grace + perBytes(b.length, o.MinRate))
+	} else {
+		b.end = b.end.Add(now.Sub(b.last))
+	}
+	limit := b.end
+	if b.until.Before(limit) {
+		limit = b.until
+	}
+	if first || limit.Before(b.set) || limit.Sub(b.set) > o.Grace/4 {
 		b.set = limit
-		_ = b.x.control.SetReadDeadline(limit) // a connection that cannot have one is one of a test
+		_ = b.x.control.SetReadDeadline(limit) // fails on connections without deadlines, in tests
 	}
-	if b.read == 0 && b.x.r.Header.Get("Expect") != "" {
-		// The first one writes the leave to send, to a client that may read nothing.
-		_ = b.x.control.SetWriteDeadline(began.Add(o.Grace))
+	if first && b.x.r.Header.Get("Expect") != "" {
+		// The first read writes "100 Continue", to a client that may not read it.
+		_ = b.x.control.SetWriteDeadline(now.Add(o.Grace))
 	}
-	n, err := b.from.Read(p[:min(len(p), pace)])
-	b.read += int64(n)
-	b.spent += time.Since(began)
+	n, err := b.from.Read(p[:min(len(p), maxRead)])
+	b.last = time.Now()
 	if err != nil && err != io.EOF {
 		b.failed = err
 	}
@@ -218,8 +224,8 @@ func (b *body) ended(r io.Reader) bool {
 	return n == 0 && err == io.EOF
 }
 
-// end wants nothing more in the body, and that it was whole.
-func (b *body) end() error {
+// finish checks that the body ends here, and that it is complete.
+func (b *body) finish() error {
 	r, err := b.reader()
 	if err != nil {
 		return err

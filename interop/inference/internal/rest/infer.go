@@ -54,7 +54,7 @@ func (x *exchange) infer(name, version string) error {
 	if err := head.give(request, x.client(), b); err != nil {
 		return err
 	}
-	if err := b.end(); err != nil {
+	if err := b.finish(); err != nil {
 		return err
 	}
 	head.inputs = nil // and the JSON with them

@@ -117,7 +117,7 @@ func (x *exchange) small(known map[string]field, read func(r *reader, f field, n
 	if err != nil {
 		return 0, err
 	}
-	if err := b.end(); err != nil {
+	if err := b.finish(); err != nil {
 		return 0, err
 	}
 	r := newReader(text)

@@ -130,50 +130,26 @@ func resting(services map[string]grpc.ServiceInfo) map[string]bool {
 	return all
 }
 
-// clock ends a call when its current step takes too long. One goroutine uses it.
+// clock ends a call if its peer takes too long to send a request or to take an answer. One goroutine
+// uses it.
 type clock struct {
 	cancel context.CancelCauseFunc
-	late   *late // what the timer has; nil before the first step
+	timer  *time.Timer // nil before the first step
+	until  time.Time   // the end of the current step; zero between steps
+	left   time.Duration
+	paused bool
+	late   *late
 }
 
-// late is emptied at the end of a call: the scheduler may keep a timer that was stopped until its
-// time, and with it all that its function refers to, which would be the call's connection and
-// the tensors that wait there.
+// late is what the timer refers to. The runtime may keep a timer that was stopped, and with it the
+// function of the timer, so the end of the call clears the reference to the call.
 type late struct {
 	cancel atomic.Pointer[context.CancelCauseFunc]
-	timer  atomic.Pointer[time.Timer]
-	until  atomic.Int64 // when the step is too late, by elapsed; 0 between steps
-	waits  atomic.Int64 // since when it is not the peer that is waited for; 0: it is
 }
 
-var start = time.Now()
-
-// elapsed is the time of clocks, above 0.
-func elapsed() int64 { return int64(time.Since(start)) + 1 }
-
-// again is how soon a timer comes back that came while this side was waited for.
-const again = 100 * time.Millisecond
-
-// come is what the timer does. A step that was lengthened meanwhile, or is another one by now, has
-// the timer come again: setting it wakes the scheduler, and most calls end long before.
-func (l *late) come() {
-	paused := l.waits.Load() != 0 // first: resume lengthens the step before it clears that
-	cancel, until := l.cancel.Load(), l.until.Load()
-	if cancel == nil || until == 0 {
-		return
-	}
-	left := time.Duration(until - elapsed())
-	switch {
-	case paused:
-		left = again
-	case left <= 0:
+func (l *late) onTimer() {
+	if cancel := l.cancel.Load(); cancel != nil {
 		(*cancel)(errSlow)
-		return
-	}
-	if t := l.timer.Load(); t != nil {
-		t.Reset(left)
-	} else {
-		time.AfterFunc(left, l.come) // the first one is being made
 	}
 }
 
@@ -185,58 +161,49 @@ func controlOf(ctx context.Context) *control {
 	return &control{cancel: func(error) {}, transport: ctx, stop: func() {}}
 }
 
-// rate is how many bytes a second a peer must take or give, besides the time that each
-// message has anyway.
+// rate is the number of bytes per second that a peer must send or take, in addition to the time that
+// each message has.
 const rate = 1 << 20
 
 // allow begins a step that moves n bytes.
 func (c *clock) allow(base time.Duration, n int) {
 	d := base + time.Duration(n)*(time.Second/rate)
-	l := c.late
-	if l == nil {
-		l = new(late)
-		l.cancel.Store(new(c.cancel))
-		c.late = l
-	}
-	l.until.Store(elapsed() + int64(d))
-	if t := l.timer.Load(); t != nil {
-		t.Reset(d)
-	} else {
-		l.timer.Store(time.AfterFunc(d, l.come))
-	}
-}
-
-// rest ends the step; what follows is not the peer's to hasten.
-func (c *clock) rest() {
-	if c.late != nil {
-		c.late.until.Store(0)
-		c.late.timer.Load().Stop()
-	}
-}
-
-// pause lengthens a step by the time until resume, in which it is this side that the peer waits for.
-// A nil clock is no one's.
-func (c *clock) pause() {
-	if c != nil && c.late != nil {
-		c.late.waits.Store(elapsed())
-	}
-}
-
-// resume ends a pause, if there is one.
-func (c *clock) resume() {
-	if c == nil || c.late == nil {
+	c.until, c.paused = time.Now().Add(d), false
+	if c.timer == nil {
+		c.late = new(late)
+		cancel := c.cancel
+		c.late.cancel.Store(&cancel)
+		c.timer = time.AfterFunc(d, c.late.onTimer)
 		return
 	}
-	l := c.late
-	if since := l.waits.Load(); since != 0 {
-		if until := l.until.Load(); until != 0 { // else the step is over
-			l.until.Store(until + elapsed() - since)
-		}
-		l.waits.Store(0)
+	c.timer.Reset(d)
+}
+
+// rest ends the step.
+func (c *clock) rest() {
+	if c.timer != nil {
+		c.timer.Stop()
+		c.until = time.Time{}
 	}
 }
 
-// end is rest at the end of the call.
+// pause stops the step until resume, while the server makes the peer wait. c may be nil.
+func (c *clock) pause() {
+	if c != nil && !c.until.IsZero() && !c.paused {
+		c.timer.Stop()
+		c.left, c.paused = time.Until(c.until), true
+	}
+}
+
+// resume ends a pause, if there is one. c may be nil.
+func (c *clock) resume() {
+	if c != nil && c.paused && !c.until.IsZero() {
+		c.until, c.paused = time.Now().Add(c.left), false
+		c.timer.Reset(max(c.left, 0))
+	}
+}
+
+// end ends the step at the end of the call.
 func (c *clock) end() {
 	c.rest()
 	if c.late != nil {
