@@ -46,6 +46,31 @@ PACKAGE = "usmbridge_models"
 _models = {}
 
 
+# A model's output appears line by line, also in a pipe.
+for _stream in (sys.stdout, sys.stderr):
+    try:
+        _stream.reconfigure(line_buffering=True)
+    except (AttributeError, ValueError):
+        pass
+
+
+def _serving():
+    """Makes the module usmbridge.serving, which models import."""
+    module = types.ModuleType("usmbridge.serving", "What the models of the inference server use.")
+
+    class InvalidInput(Exception):
+        """Raised by a model to refuse a request. The client gets the message, with status 400."""
+
+    InvalidInput.__module__ = module.__name__
+    InvalidInput.__qualname__ = "InvalidInput"
+    module.InvalidInput = InvalidInput
+    return module
+
+
+if "usmbridge.serving" not in sys.modules:
+    sys.modules["usmbridge.serving"] = usmbridge.serving = _serving()
+
+
 class ModelError(Exception):
     """A model does not keep to what it declares."""
 

@@ -25,12 +25,16 @@ type config struct {
 	limit             uint64
 	workers, slots    int
 	timeout, drain    time.Duration
+	drainDelay        time.Duration
 	shmPrefix         string
 	tenants           oip.TenantRule
 	hosts             string
 	logFormat         string
 	debug             bool
 }
+
+// minLimit is the smallest useful -limit: the pools take memory in segments of some MiB.
+const minLimit = 16 << 20
 
 // none is an address that is not served.
 const none = "none"
@@ -54,6 +58,7 @@ func parse(args []string, w io.Writer) (*config, error) {
 	f.IntVar(&c.slots, "slots", 0, "`calls` of models at a time in this process, besides one of models that are serial (default 2)")
 	f.DurationVar(&c.timeout, "timeout", 30*time.Second, "most `time` that a request may take")
 	f.DurationVar(&c.drain, "drain", 30*time.Second, "most `time` to end what is under way after SIGTERM")
+	f.DurationVar(&c.drainDelay, "drain-delay", 0, "`time` between SIGTERM, when the server stops to be ready, and draining: load balancers notice meanwhile")
 	f.StringVar(&c.shmPrefix, "shm-prefix", "", "shared memory of this service's user, of keys that begin with this `prefix`, may be registered over TCP by every client; without it none, and over Unix sockets that of the client's own user")
 	f.StringVar(&c.tenants.Header, "tenant", "", "`header`, of gRPC the metadata key, in which the proxies of -proxies name the tenant of a request (default the client's address)")
 	f.StringVar(&proxies, "proxies", "", "`addresses` or prefixes of proxies, separated by commas; unix for the clients of Unix sockets")
@@ -99,6 +104,10 @@ func (c *config) complete(limit string) (err error) {
 	switch {
 	case c.workers < 0 || c.slots < 0:
 		return errors.New("-workers and -slots are not negative")
+	case c.limit != 0 && c.limit < minLimit:
+		return fmt.Errorf("-limit %d: want at least %d bytes (%d MiB)", c.limit, uint64(minLimit), minLimit>>20)
+	case c.drainDelay < 0:
+		return errors.New("-drain-delay is negative")
 	case c.timeout <= 0 || c.drain <= 0:
 		return errors.New("-timeout and -drain must be more than 0")
 	case c.logFormat != "text" && c.logFormat != "json":

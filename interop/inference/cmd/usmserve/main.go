@@ -42,6 +42,7 @@ func run(args []string, out, problems io.Writer) int {
 		// collected every few hundred requests.
 		debug.SetGCPercent(400)
 	}
+	signal.Ignore(syscall.SIGPIPE) // the reader of the log may end first
 	ctx, stop := untilSignal(log)
 	defer stop()
 	if err := serve(ctx, c, out, log); err != nil {

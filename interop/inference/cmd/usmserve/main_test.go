@@ -287,6 +287,61 @@ func TestDrainDeadline(t *testing.T) {
 	require.Contains(t, r.log.String(), "deadline exceeded")
 }
 
+const holdsGIL = `
+import ctypes
+def infer(x):
+    if x.size > 1: ctypes.PyDLL(None).sleep(3600)
+    return {'y': x}
+def warm(): pass
+`
+
+// A model that holds the GIL in C stops all calls: the server is not ready, which is logged once, and
+// ends within the time of -drain and a bound.
+func TestNoProgress(t *testing.T) {
+	r := start(t, "-timeout", "300ms", "-drain", "1s", "-models", modelsDir(t, map[string]string{"holds": holdsGIL}))
+	require.Equal(t, http.StatusOK, r.get("/v2/health/ready"))
+	status, body := r.infer("holds", "x", 1, 2)
+	require.Equal(t, http.StatusGatewayTimeout, status, body)
+	require.Eventually(t, func() bool { return r.get("/v2/health/ready") == http.StatusServiceUnavailable }, soon, 10*time.Millisecond)
+	require.Equal(t, http.StatusOK, r.get("/v2/health/live"), "not for a minute yet")
+	require.Eventually(t, func() bool { return strings.Contains(r.log.String(), "calls do not end") }, soon, 10*time.Millisecond)
+	require.Equal(t, 1, strings.Count(r.log.String(), "calls do not end"))
+	require.Error(t, r.stop())
+	require.Contains(t, r.log.String(), "calls did not end within")
+}
+
+// get returns the status of a GET, 0 without a response.
+func (r *running) get(path string) int {
+	resp, err := http.Get("http://" + r.addr + path)
+	if err != nil {
+		return 0
+	}
+	resp.Body.Close()
+	return resp.StatusCode
+}
+
+// For the time of -drain-delay the server is not ready and still serves requests.
+func TestDrainDelay(t *testing.T) {
+	r := start(t, "-drain-delay", "1h", "-models", modelsDir(t, map[string]string{"same": "def infer(x): return {'y': x}"}))
+	require.NoError(t, r.cmd.Process.Signal(syscall.SIGTERM))
+	require.Eventually(t, func() bool { return r.get("/v2/health/ready") == http.StatusServiceUnavailable }, soon, time.Millisecond)
+	status, body := r.infer("same", "x", 1)
+	require.Equal(t, http.StatusOK, status, body)
+	require.NoError(t, r.cmd.Process.Signal(syscall.SIGTERM))
+	require.Error(t, r.wait())
+}
+
+// An exception of a model is logged once, with its traceback. What a model prints appears at once.
+func TestModelError(t *testing.T) {
+	r := start(t, "-models", modelsDir(t, map[string]string{"fails": "def infer(x):\n    if x.size > 1: raise ValueError('of the model')\n    return {'y': x}\ndef warm(): pass"}))
+	status, body := r.infer("fails", "x", 1, 2)
+	require.Equal(t, http.StatusInternalServerError, status, body)
+	require.NotContains(t, body, "of the model")
+	require.NoError(t, r.stop(), "%s", r.log)
+	require.Equal(t, 1, strings.Count(r.log.String(), "level=ERROR"), "%s", r.log)
+	require.Contains(t, r.log.String(), "Traceback")
+}
+
 // A second signal ends the process though a request is under way.
 func TestSecondSignal(t *testing.T) {
 	r := start(t, "-drain", "1h", "-models", modelsDir(t, map[string]string{"slow": slow}))
@@ -336,6 +391,7 @@ func TestBadStarts(t *testing.T) {
 		"unknown flag":   {[]string{"-nothing"}, 2, "not defined"},
 		"argument":       {[]string{"models"}, 2, "flags only"},
 		"limit":          {[]string{"-limit", "much"}, 2, "no number of bytes"},
+		"small limit":    {[]string{"-limit", "1Mi"}, 2, "want at least"},
 		"negative":       {[]string{"-slots", "-1"}, 2, "not negative"},
 		"no time":        {[]string{"-timeout", "0s"}, 2, "more than 0"},
 		"log":            {[]string{"-log", "xml"}, 2, "text or json"},
@@ -408,7 +464,7 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// With workers the same; one that is killed is replaced, and the page tells of them.
+// Workers serve the same way. A worker that dies is replaced, which is logged.
 func TestServiceWithWorkers(t *testing.T) {
 	r := start(t, "-workers", "2", "-models", modelsDir(t, map[string]string{
 		"same": "def infer(x): return {'y': x}",
@@ -421,6 +477,7 @@ func TestServiceWithWorkers(t *testing.T) {
 	require.Contains(t, body, "model dies failed")
 	status, body = r.infer("same", "x", 3)
 	require.Equal(t, http.StatusOK, status, body)
+	require.Eventually(t, func() bool { return strings.Contains(r.log.String(), "a worker was restarted") }, soon, 10*time.Millisecond)
 	require.NoError(t, r.stop(), "%s", r.log)
 	require.Contains(t, r.log.String(), "no memory is in use at the end")
 }

@@ -45,6 +45,7 @@ type service struct {
 	traces  *traces.Traces
 	admin   *http.Server // nil where the pages are served at the address of REST, or not at all
 
+	restarts  map[int]int // of each worker, as logged
 	listeners []net.Listener
 	failed    chan error // a server that ended by itself
 	serving   sync.WaitGroup
@@ -52,7 +53,7 @@ type service struct {
 
 // serve runs the service until ctx ends, and drains it.
 func serve(ctx context.Context, c *config, out io.Writer, log *slog.Logger) (err error) {
-	s := &service{config: c, log: log, failed: make(chan error, 4)}
+	s := &service{config: c, log: log, failed: make(chan error, 4), restarts: map[int]int{}}
 	defer func() { err = errors.Join(err, s.end()) }()
 	if err := s.open(ctx); err != nil {
 		if ctx.Err() != nil {
@@ -65,7 +66,10 @@ func serve(ctx context.Context, c *config, out io.Writer, log *slog.Logger) (err
 	}
 	watched, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	go watch(watched, s.log, s.engine.Live)
+	go watch(watched, s.log, func() error {
+		s.logRestarts()
+		return s.engine.Live()
+	})
 	if err := s.backend.Ready(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil
@@ -76,10 +80,19 @@ func serve(ctx context.Context, c *config, out io.Writer, log *slog.Logger) (err
 	notify(s.log, daemon.SdNotifyReady)
 	select {
 	case <-ctx.Done():
-		return nil
 	case err := <-s.failed:
 		return err
 	}
+	if c.drainDelay > 0 {
+		s.engine.Retire()
+		log.Info("not ready; draining begins later", "delay", c.drainDelay)
+		select {
+		case <-time.After(c.drainDelay):
+		case err := <-s.failed:
+			return err
+		}
+	}
+	return nil
 }
 
 // processors gives Go's scheduler as many processors more as calls run in Python at a time, the
@@ -184,11 +197,25 @@ func (s *service) start(out io.Writer) error {
 	return nil
 }
 
-// workers lists the processes that run models, for the page.
+// logRestarts logs the workers that were restarted since the last call.
+func (s *service) logRestarts() {
+	if s.backend.Workers == nil {
+		return
+	}
+	for _, w := range s.backend.Workers.Workers() {
+		if w.Restarts > s.restarts[w.Index] {
+			death, _, _ := strings.Cut(fmt.Sprint(w.Last), "\n") // the rest is the output of the worker
+			s.log.Warn("a worker was restarted", "worker", w.Index, "restarts", w.Restarts, "reason", death)
+		}
+		s.restarts[w.Index] = w.Restarts
+	}
+}
+
+// workers lists the processes that run models, for metrics and the status page.
 func (s *service) workers() []admin.Worker {
 	var out []admin.Worker
 	for _, w := range s.backend.Workers.Workers() {
-		out = append(out, admin.Worker{Name: fmt.Sprint("worker ", w.Index+1), State: string(w.State), Ready: w.State == workers.Ready,
+		out = append(out, admin.Worker{Name: fmt.Sprint("worker ", w.Index), State: string(w.State), Ready: w.State == workers.Ready,
 			Calls: w.Calls, Restarts: uint64(max(w.Restarts, 0))})
 	}
 	return out
@@ -220,8 +247,8 @@ func (s *service) listen(address string, serve func(net.Listener) error) error {
 	return nil
 }
 
-// cutOff is how long what was cut off may take to notice.
-const cutOff = 10 * time.Second
+// cutOff is the time that interrupted requests and calls have to end.
+const cutOff = 5 * time.Second
 
 // end drains what there is, in the order in which it was made, backwards, and says what is
 // left. It may be called on a service that was opened in part.
@@ -273,7 +300,7 @@ func (s *service) end() error {
 		}
 	}
 	if s.backend != nil {
-		err := s.backend.Close(ctx)
+		err := s.closeBackend(ctx)
 		if leak, ok := errors.AsType[*memmgr.LeakError](err); ok {
 			s.log.Warn("memory is in use at the end: a model keeps it", "leak", leak)
 			err = nil
@@ -281,15 +308,34 @@ func (s *service) end() error {
 			s.log.Info("no memory is in use at the end")
 		}
 		note("models", err)
-		note("Python", backend.End())
 	}
 	return errors.Join(errs...)
+}
+
+// closeBackend closes the backend and ends Python. It does not wait without a bound: a model that
+// holds Python's GIL in C may never release it.
+func (s *service) closeBackend(ctx context.Context) error {
+	closed := make(chan error, 1)
+	go func() { closed <- errors.Join(s.backend.Close(ctx), backend.End()) }()
+	select {
+	case err := <-closed:
+		return err
+	case <-afterBoth(ctx, cutOff):
+		return fmt.Errorf("calls did not end within %v", cutOff)
+	}
+}
+
+// afterBoth returns a channel that is closed at a time d after the end of a context.
+func afterBoth(ctx context.Context, d time.Duration) <-chan struct{} {
+	over := make(chan struct{})
+	context.AfterFunc(ctx, func() { time.AfterFunc(d, func() { close(over) }) })
+	return over
 }
 
 // servers are those that were made, by name, and how each is drained.
 func (s *service) servers() map[string]func(context.Context) error {
 	all := map[string]func(context.Context) error{}
-	for what, server := range map[string]*http.Server{"REST": s.rest, "page": s.admin} {
+	for what, server := range map[string]*http.Server{"REST": s.rest, "admin": s.admin} {
 		if server != nil {
 			all[what] = func(ctx context.Context) error {
 				err := server.Shutdown(ctx)

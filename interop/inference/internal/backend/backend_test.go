@@ -280,12 +280,13 @@ func TestModelsMemory(t *testing.T) {
 	}
 }
 
-// What models do wrong is their error, of that request alone, and clients learn no more than
-// that.
+// An error of a model fails its request alone. The client gets the message of an InvalidInput, and no
+// other one: a ValueError, of NumPy for example, is an error of the server.
 func TestModelsThatFail(t *testing.T) {
 	sources := []models.Source{
 		source("raises", header+"def infer(x): raise KeyError('secret')"),
-		source("refuses", header+"def infer(x): raise ValueError('a picture must have\\nsecret')"),
+		source("refuses", header+"from usmbridge.serving import InvalidInput\ndef infer(x): raise InvalidInput('a picture must have\\nsecret')"),
+		source("numpy_error", header+"import numpy\ndef infer(x): return {'y': numpy.zeros(2) + numpy.zeros(3)}"),
 		source("names", header+"def infer(x): return {'z': x}"),
 		source("shape", header+"import usmbridge\ndef infer(x): return {'y': usmbridge.zeros((2, 2))}"),
 		source("dtype", header+"import usmbridge\ndef infer(x): return {'y': usmbridge.zeros(3, dtype='float64')}"),
@@ -320,6 +321,9 @@ func TestModelsThatFail(t *testing.T) {
 		}
 		require.Equal(t, kind, told.Kind, "%s: %v", s.Name, told)
 		require.NotContains(t, told.Message, "secret")
+		if s.Name == "raises" {
+			require.Contains(t, told.Error(), "Traceback", "for the log")
+		}
 		require.Contains(t, told.Message, s.Name)
 	}
 }

@@ -35,9 +35,11 @@ type Engine struct {
 	asks        *fair.Limiter // for the shapes of outputs
 	accounts    accounts
 
-	warm    atomic.Bool  // the runner has been ready
-	badFrom atomic.Int64 // since when it is not, in nanoseconds; 0 while it is
-	refused [oip.Kinds]atomic.Uint64
+	progress progress
+	retired  atomic.Bool
+	warm     atomic.Bool  // the runner has been ready
+	badFrom  atomic.Int64 // since when it is not, in nanoseconds; 0 while it is
+	refused  [oip.Kinds]atomic.Uint64
 
 	mu       sync.Mutex
 	draining bool
@@ -88,13 +90,21 @@ func (e *Engine) Server() oip.Server {
 	return s
 }
 
-// Ready is nil when a request can be expected to be served: not while the runner is warming
-// up or stuck, nor from Drain on. Errors: NotReady.
+// Ready returns nil if requests can be expected to be served. Errors: NotReady while the runner
+// warms up, is stuck or makes no progress, and after Retire or Drain.
 func (e *Engine) Ready() error {
-	if e.isDraining() {
+	if e.retired.Load() || e.isDraining() {
 		return errDraining
 	}
-	err := e.o.Runner.Health()
+	return e.healthy()
+}
+
+// healthy returns nil if the runner is warm and makes progress.
+func (e *Engine) healthy() error {
+	err := e.Runner().Health()
+	if err == nil {
+		err = e.checkProgress()
+	}
 	if err == nil {
 		e.warm.Store(true)
 		e.badFrom.Store(0)
@@ -111,8 +121,8 @@ func (e *Engine) Ready() error {
 
 var errDraining = &oip.Error{Kind: oip.NotReady, Message: "the server is shutting down", RetryAfter: retryAfter}
 
-// Live is nil until the runner has been found stuck, or gone, by Ready or Live and was so
-// for Options.Patience. Errors: NotReady.
+// Live returns nil until the runner has been stuck, or without progress, for Options.Patience, as
+// seen by Ready or Live. Errors: NotReady.
 func (e *Engine) Live() error {
 	err := e.Ready()
 	if from := e.badFrom.Load(); err != nil && from != 0 && time.Since(time.Unix(0, from)) > e.o.Patience {
@@ -190,7 +200,7 @@ func (e *Engine) Refused(kind oip.Kind) {
 func (e *Engine) Begin(ctx context.Context, tenant, model, version string) (*Request, error) {
 	began := time.Now()
 	if !e.warm.Load() {
-		if err := e.Ready(); err != nil {
+		if err := e.healthy(); err != nil {
 			return nil, err
 		}
 	}
@@ -238,6 +248,10 @@ func (e *Engine) discount() {
 		close(e.empty)
 	}
 }
+
+// Retire makes Ready return an error. Requests are still served, so that load balancers can notice
+// before Drain.
+func (e *Engine) Retire() { e.retired.Store(true) }
 
 // Drain refuses requests from now on; those that are there go on. It may be called again.
 func (e *Engine) Drain() {

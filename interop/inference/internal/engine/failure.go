@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/usmbridge/usmbridge/interop/executor"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
@@ -17,8 +18,11 @@ func (r *Request) badModel(err error) error {
 	return &oip.Error{Kind: oip.Internal, Message: fmt.Sprintf("model %s failed", r.model.def.Meta.Name), Err: err}
 }
 
-// told is what a client is told of why its request came to nothing. What a model says by
-// a ValueError is meant for the client; all other words of Python stay in the log.
+// invalidInput is the class of the exceptions whose message is for the client.
+const invalidInput = "usmbridge.serving.InvalidInput"
+
+// told returns the error for the client. Of the exceptions of a model, only the message of an
+// InvalidInput is for clients. Other messages and tracebacks are in Err, for the log.
 func (r *Request) told(err error) *oip.Error {
 	if e, ok := errors.AsType[*oip.Error](err); ok {
 		return e
@@ -39,7 +43,7 @@ func (r *Request) told(err error) *oip.Error {
 		return &oip.Error{Kind: oip.NotReady, Message: "the server is not ready", RetryAfter: retryAfter, Err: err}
 	}
 	if p, ok := errors.AsType[*python.Error](err); ok {
-		if p.Is(python.ValueError) {
+		if slices.Contains(p.Classes, invalidInput) {
 			return &oip.Error{Kind: oip.Invalid, Message: fmt.Sprintf("model %s: %s", name, clip(p.Message)), Err: err}
 		}
 		return &oip.Error{Kind: oip.Internal, Message: fmt.Sprintf("model %s failed: %s", name, clip(p.Type)), Err: fmt.Errorf("%w\n%s", err, p.Traceback)}

@@ -66,8 +66,9 @@ type Options struct {
 	Requests  int           // requests of serial models, and of the others; 1024
 	PerTenant int           // of these, requests of one tenant; half of Requests
 	Tenants   int           // tenants in the table; 1024. Clients without a place there are one tenant together.
-	Timeout   time.Duration // of a request, which may ask for less; 30 s
-	Patience  time.Duration // how long the runner may be stuck until Live says so; a minute
+	Timeout   time.Duration // of a request, which may have a shorter one; 30 s
+	Grace     time.Duration // time that a call may run past its deadline until the server is not ready; 2 s
+	Patience  time.Duration // time that the runner may be stuck until Live returns an error; a minute
 	Log       *slog.Logger  // slog.Default()
 }
 
@@ -87,7 +88,7 @@ func (o *Options) complete() error {
 			return errors.New("engine: a bound in Options is negative")
 		}
 	}
-	if o.Timeout < 0 || o.Patience < 0 {
+	if o.Timeout < 0 || o.Grace < 0 || o.Patience < 0 {
 		return errors.New("engine: a time in Options is negative")
 	}
 	orElse(&o.Name, "usmbridge")
@@ -97,6 +98,7 @@ func (o *Options) complete() error {
 	orElse(&o.PerTenant, max(o.Requests/2, 1))
 	orElse(&o.Tenants, 1024)
 	orElse(&o.Timeout, 30*time.Second)
+	orElse(&o.Grace, 2*time.Second)
 	orElse(&o.Patience, time.Minute)
 	if o.Log == nil {
 		o.Log = slog.Default()

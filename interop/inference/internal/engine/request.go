@@ -32,7 +32,6 @@ type Request struct {
 	results []Result
 	stages  Stages
 	ran     bool
-	failed  bool // and the log has it
 	counted bool // in the model's statistics
 	ended   bool
 }

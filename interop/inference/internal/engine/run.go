@@ -35,8 +35,8 @@ func (r *Request) Run() ([]Result, error) {
 // logged is told, and writes to the log what is the server's own fault.
 func (r *Request) logged(err error) *oip.Error {
 	e := r.told(err)
-	if e.Kind == oip.Internal && !r.failed {
-		r.failed = true
+	if e.Kind == oip.Internal && !e.Logged {
+		e.Logged = true
 		r.model.engine.log().Error("a request failed", "model", r.model.def.Meta.Name, "tenant", r.account.label, "error", e)
 	}
 	return e
@@ -128,7 +128,9 @@ func (r *Request) call(args []any) (any, error) {
 		}})
 		ctx = arena.NewContext(ctx, r.arena)
 	}
-	return o.Runner.Call(ctx, r.model.def.Function, args...)
+	answer, err := r.model.engine.Runner().Call(ctx, r.model.def.Function, args...)
+	r.model.engine.progress.note(ctx, err)
+	return answer, err
 }
 
 // bind puts the outputs' memory behind the arguments: cleared, where another request's bytes
@@ -173,7 +175,7 @@ func (r *Request) askShapes() ([][]int64, error) {
 		}
 		args[i] = list
 	}
-	answer, err := m.engine.o.Runner.Call(r.Context(), m.def.Shapes, args...)
+	answer, err := m.engine.Runner().Call(r.Context(), m.def.Shapes, args...)
 	if err != nil {
 		return nil, err
 	}

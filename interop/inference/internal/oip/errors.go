@@ -70,8 +70,9 @@ func (k Kind) String() string { return kinds[k.known()].name }
 type Error struct {
 	Kind       Kind
 	Message    string
-	RetryAfter time.Duration // when to come again; 0 where that helps nothing
+	RetryAfter time.Duration // when to try again; 0 if that does not help
 	Err        error
+	Logged     bool // the log has it
 }
 
 // Error gives the message and the cause: it is for logs. A client is told Message.

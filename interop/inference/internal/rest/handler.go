@@ -173,10 +173,10 @@ func (x *exchange) route() error {
 		return x.models(in)
 	case "health":
 		if len(in) == 1 && in[0] == "live" {
-			return x.get(x.live)
+			return x.get(func() error { return x.health(x.h.o.Engine.Live, `{"live":true}`) })
 		}
 		if len(in) == 1 && in[0] == "ready" {
-			return x.get(x.ready)
+			return x.get(func() error { return x.health(x.h.o.Engine.Ready, `{"ready":true}`) })
 		}
 	case "repository":
 		return x.repository(in)
@@ -241,12 +241,7 @@ func (x *exchange) models(in []string) error {
 	return x.get(func() error {
 		switch what {
 		case "ready":
-			x.probe = true
-			if err := m.Ready(); err != nil {
-				return err
-			}
-			x.ok()
-			return nil
+			return x.health(m.Ready, `{"name":`+string(appendString(nil, m.Meta().Name))+`,"ready":true}`)
 		case "config":
 			return x.marshal(m.Config())
 		case "stats":

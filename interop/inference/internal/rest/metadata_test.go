@@ -35,10 +35,11 @@ func TestMetadata(t *testing.T) {
 	require.Equal(t, v.do("GET", "/v2/models/sum", nil).body, v.do("GET", "/v2/models/sum/versions/1", nil).body)
 	require.Equal(t, v.do("GET", "/v2/models/sum", nil).body, v.do("GET", "/v2/models/s%75m", nil).body)
 	require.Empty(t, v.do("HEAD", "/v2/models/sum", nil).body)
-	for _, path := range []string{"/v2/health/live", "/v2/health/ready", "/v2/models/sum/ready", "/v2/models/sum/versions/1/ready"} {
+	for path, body := range map[string]string{"/v2/health/live": `{"live":true}`, "/v2/health/ready": `{"ready":true}`,
+		"/v2/models/sum/ready": `{"name":"sum","ready":true}`, "/v2/models/sum/versions/1/ready": `{"name":"sum","ready":true}`} {
 		r := v.do("GET", path, nil)
 		require.Equal(t, 200, r.status, path)
-		require.Empty(t, r.body)
+		require.Equal(t, body, string(r.body))
 	}
 	var config map[string]any
 	require.NoError(t, json.Unmarshal(v.do("GET", "/v2/models/identity/config", nil).body, &config))

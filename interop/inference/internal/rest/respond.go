@@ -119,7 +119,7 @@ func (x *exchange) fail(err error) {
 		x.h.o.Engine.Refused(kind)
 	}
 	level := slog.LevelDebug
-	if status == http.StatusInternalServerError {
+	if own, ok := errors.AsType[*oip.Error](err); status == http.StatusInternalServerError && !(ok && own.Logged) {
 		level = slog.LevelError
 	}
 	x.h.o.Log.Log(x.r.Context(), level, "request refused", "method", x.r.Method, "path", x.r.URL.Path, "status", status, "error", err)

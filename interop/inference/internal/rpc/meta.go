@@ -30,11 +30,8 @@ func (s *Server) ready() error {
 }
 
 func (s *Server) modelReady(_ context.Context, q *pb.ModelReadyRequest) (*pb.ModelReadyResponse, error) {
-	m, err := s.o.Engine.Model(q.GetName(), q.GetVersion())
-	if err != nil {
-		return nil, err
-	}
-	return &pb.ModelReadyResponse{Ready: s.drained.Err() == nil && m.Ready() == nil}, nil
+	m, err := s.o.Engine.Model(q.GetName(), q.GetVersion()) // an unknown model is not ready
+	return &pb.ModelReadyResponse{Ready: err == nil && s.drained.Err() == nil && m.Ready() == nil}, nil
 }
 
 func (s *Server) serverMetadata(context.Context, *pb.ServerMetadataRequest) (*pb.ServerMetadataResponse, error) {

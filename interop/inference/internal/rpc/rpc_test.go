@@ -474,7 +474,7 @@ func TestDescribes(t *testing.T) {
 	_, err = ask[pb.CudaSharedMemoryUnregisterResponse](t, b, "CudaSharedMemoryUnregister", &pb.CudaSharedMemoryUnregisterRequest{})
 	require.NoError(t, err)
 	for name, q := range map[string]any{
-		"ModelReady": &pb.ModelReadyRequest{Name: "none"}, "ModelMetadata": &pb.ModelMetadataRequest{Name: "none"}, "ModelConfig": &pb.ModelConfigRequest{Name: "sum", Version: "9"},
+		"ModelMetadata": &pb.ModelMetadataRequest{Name: "none"}, "ModelConfig": &pb.ModelConfigRequest{Name: "sum", Version: "9"},
 		"ModelStatistics": &pb.ModelStatisticsRequest{Name: "none"}, "RepositoryIndex": &pb.RepositoryIndexRequest{RepositoryName: "none"},
 		"CudaSharedMemoryStatus": &pb.CudaSharedMemoryStatusRequest{Name: "none"},
 	} {
