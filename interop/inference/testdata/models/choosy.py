@@ -1,12 +1,14 @@
 """Refuses its input with words for the client."""
 
+from usmbridge.serving import InvalidInput
+
 INPUTS = {"x": ("FP32", (-1,))}
 OUTPUTS = {"y": ("FP32", (-1,))}
 
 
 def infer(x):
     if x.size != 2:
-        raise ValueError("wants two numbers")
+        raise InvalidInput("wants two numbers")
     return {"y": x}
 
 
