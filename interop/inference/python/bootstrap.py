@@ -13,6 +13,7 @@ A model is a module with INPUTS and OUTPUTS, each a dict from a tensor's name to
   - warm(), called instead of a first call on zeros.
 """
 
+import importlib
 import inspect
 import keyword
 import linecache
@@ -41,9 +42,8 @@ DATATYPES = {
 # Each free extent of the inputs of a first call.
 WARM_EXTENT = 8
 
-PACKAGE = "usmbridge_models"
-
 _models = {}
+_package = None
 
 
 # A model's output appears line by line, also in a pipe.
@@ -234,16 +234,26 @@ def _define(name, module):
     return model
 
 
-def load(sources):
-    """Makes a module of each (name, file, text), below a package of its own, so that a
-    model called numpy hides nothing. One that fails tells so in describe()."""
-    package = types.ModuleType(PACKAGE)
-    package.__path__ = []
-    sys.modules[PACKAGE] = package
+def load(sources, directory, package):
+    """Makes a module of each (name, file, text) in a package of its own, so that a model called
+    numpy does not hide NumPy. Models import helper modules of the directory by name, after
+    installed packages, or relative to the package. describe() reports models that fail."""
+    global _package
+    _package = types.ModuleType(package)
+    _package.__path__ = [directory] if directory else []
+    sys.modules[package] = _package
+    if directory:
+        if directory not in sys.path:
+            sys.path.append(directory)
+        for name, module in list(sys.modules.items()):  # helpers of an earlier load
+            file = getattr(module, "__file__", None) or ""
+            if file.startswith(directory + "/") and not name.startswith("usmbridge_models"):
+                del sys.modules[name]
+        importlib.invalidate_caches()
     for name, file, text in sources:
-        qualified = f"{PACKAGE}.{name}"
+        qualified = f"{package}.{name}"
         module = types.ModuleType(qualified)
-        module.__file__, module.__package__ = file, PACKAGE
+        module.__file__, module.__package__ = file, package
         linecache.cache[file] = (len(text), None, text.splitlines(True), file)
         sys.modules[qualified] = module
         try:
@@ -257,8 +267,17 @@ def load(sources):
         globals()[f"model_{name}"] = model
 
 
+def forget():
+    """Removes the models, for a later load."""
+    for name in [name for name in sys.modules if name == _package.__name__ or name.startswith(_package.__name__ + ".")]:
+        del sys.modules[name]
+    for name in _models:
+        globals().pop(f"model_{name}", None)
+    _models.clear()
+
+
 def describe():
-    """What each model takes and gives, as plain values; error is why it cannot be served."""
+    """Describes the models as plain values. error is the reason why a model cannot be called."""
     described = []
     for model in _models.values():
         if model.error is not None:
@@ -280,18 +299,26 @@ def describe():
 
 
 def warm(*names):
-    """Warms the models that are named, and tells by name which did not like it, with the
-    traceback."""
-    failed = {}
+    """Warms models. A model whose own warm() raises cannot be called. A model may refuse zeros,
+    which are the input of the first call of models without warm(): the result has the traceback
+    for each of these models."""
+    refused = {}
     for name in names:
-        trouble = _models[name].warm() if _models[name].error is None else None
+        model = _models[name]
+        if model.error is not None:
+            continue
+        try:
+            trouble = model.warm()
+        except (Exception, SystemExit):
+            model.error = "warm() failed:\n" + traceback.format_exc()
+            continue
         if trouble:
-            failed[name] = trouble
-    return failed
+            refused[name] = trouble
+    return refused
 
 
 def warm_all():
-    """Warms all models, and prints which did not like it."""
+    """Warms all models, and prints which of them refused zeros."""
     for name, trouble in warm(*_models).items():
-        print(f"model {name} did not like its first call, on zeros: if it wants another one, give it a function warm()", file=sys.stderr)
+        print(f"model {name}: the first call, on zeros, failed; define warm() if the model needs other inputs", file=sys.stderr)
         print(trouble, file=sys.stderr, end="", flush=True)

@@ -26,6 +26,7 @@ type config struct {
 	workers, slots    int
 	timeout, drain    time.Duration
 	drainDelay        time.Duration
+	modelControl      bool
 	shmPrefix         string
 	tenants           oip.TenantRule
 	hosts             string
@@ -58,6 +59,7 @@ func parse(args []string, w io.Writer) (*config, error) {
 	f.IntVar(&c.slots, "slots", 0, "`calls` of models at a time in this process, besides one of models that are serial (default 2)")
 	f.DurationVar(&c.timeout, "timeout", 30*time.Second, "most `time` that a request may take")
 	f.DurationVar(&c.drain, "drain", 30*time.Second, "most `time` to end what is under way after SIGTERM")
+	f.BoolVar(&c.modelControl, "model-control", false, "let clients load and unload models, by the protocol's repository extension")
 	f.DurationVar(&c.drainDelay, "drain-delay", 0, "`time` between SIGTERM, when the server stops to be ready, and draining: load balancers notice meanwhile")
 	f.StringVar(&c.shmPrefix, "shm-prefix", "", "shared memory of this service's user, of keys that begin with this `prefix`, may be registered over TCP by every client; without it none, and over Unix sockets that of the client's own user")
 	f.StringVar(&c.tenants.Header, "tenant", "", "`header`, of gRPC the metadata key, in which the proxies of -proxies name the tenant of a request (default the client's address)")

@@ -45,15 +45,17 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// running is a service in a process of its own.
+// running is a server in a process of its own.
 type running struct {
-	t    *testing.T
-	cmd  *exec.Cmd
-	log  *lockedBuffer
-	addr string // of REST
-	grpc string
-	page string
-	over chan error
+	t     *testing.T
+	cmd   *exec.Cmd
+	log   *lockedBuffer
+	out   *lockedBuffer
+	addr  string // of REST
+	grpc  string
+	page  string
+	ready chan struct{}
+	over  chan error
 }
 
 // lockedBuffer is written by a process and read by a test.
@@ -78,23 +80,31 @@ func (b *lockedBuffer) String() string {
 // under load.
 const soon = 5 * time.Minute
 
-// start runs the service with the real Python until the test ends.
+// start runs the server with the real Python until the test ends, and waits until it is ready.
 func start(t *testing.T, args ...string) *running {
+	t.Helper()
+	r := launch(t, args...)
+	r.await()
+	return r
+}
+
+// launch runs the server until the test ends.
+func launch(t *testing.T, args ...string) *running {
 	t.Helper()
 	if _, err := python.Find(); err != nil && os.Getenv("USMBRIDGE_REQUIRE_PYTHON") == "" {
 		t.Skip("no Python: ", err)
 	}
 	path, err := program()
 	require.NoError(t, err)
-	r := &running{t: t, log: &lockedBuffer{}, over: make(chan error, 1)}
+	r := &running{t: t, log: &lockedBuffer{}, out: &lockedBuffer{}, over: make(chan error, 1), ready: make(chan struct{})}
 	r.cmd = exec.Command(path, append([]string{"-addr", "127.0.0.1:0", "-grpc", "127.0.0.1:0", "-limit", "256Mi"}, args...)...)
 	r.cmd.Stderr = r.log
 	out, err := r.cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, r.cmd.Start())
-	ready := make(chan struct{})
 	go func() {
 		for s := bufio.NewScanner(out); s.Scan(); {
+			_, _ = r.out.Write(append(s.Bytes(), '\n'))
 			what, address, _ := strings.Cut(s.Text(), " on ")
 			switch what {
 			case "gRPC":
@@ -103,7 +113,7 @@ func start(t *testing.T, args ...string) *running {
 				r.page = address
 			case "listening":
 				r.addr = address
-				close(ready)
+				close(r.ready)
 			}
 		}
 		r.over <- r.cmd.Wait()
@@ -114,14 +124,19 @@ func start(t *testing.T, args ...string) *running {
 			t.Log(r.log)
 		}
 	})
-	select {
-	case <-ready:
-	case err := <-r.over:
-		t.Fatalf("it ended: %v\n%s", err, r.log)
-	case <-time.After(soon):
-		t.Fatal("it does not get ready: ", r.log)
-	}
 	return r
+}
+
+// await waits until the server is ready.
+func (r *running) await() {
+	r.t.Helper()
+	select {
+	case <-r.ready:
+	case err := <-r.over:
+		r.t.Fatalf("it ended: %v\n%s", err, r.log)
+	case <-time.After(soon):
+		r.t.Fatal("it does not get ready: ", r.log)
+	}
 }
 
 // stop sends SIGTERM and returns how the process ended.
@@ -378,9 +393,132 @@ func hasTurn(metrics string) bool {
 	return false
 }
 
-// What cannot be served is told on standard error, with a status.
+// A broken model is not ready and says why. The others are served, and the server is ready.
+func TestBrokenModel(t *testing.T) {
+	r := start(t, "-models", modelsDir(t, map[string]string{"good": "def infer(x): return {'y': x}", "bad": "def infer(y): pass",
+		"cold": "def infer(x): return {'y': x}\ndef warm(): raise OSError('no weights')"}))
+	require.Equal(t, http.StatusOK, r.get("/v2/health/ready"))
+	require.Equal(t, http.StatusOK, r.get("/v2/models/good/ready"))
+	for model, why := range map[string]string{"bad": "infer has a parameter 'y'", "cold": "OSError: no weights"} {
+		require.Equal(t, http.StatusServiceUnavailable, r.get("/v2/models/"+model+"/ready"))
+		status, body := r.infer(model, "x", 1)
+		require.Equal(t, http.StatusServiceUnavailable, status)
+		require.Contains(t, body, why)
+		require.Contains(t, r.log.String(), why)
+	}
+	status, body := r.infer("good", "x", 1)
+	require.Equal(t, http.StatusOK, status, body)
+	resp, err := http.Post("http://"+r.addr+"/v2/repository/index", "application/json", nil)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.Contains(t, string(text), `{"name":"bad","version":"1","state":"UNAVAILABLE","reason":"model bad is not ready: `)
+	require.NoError(t, r.stop(), "%s", r.log)
+}
+
+// The addresses are served while models are imported: the server is live, and not ready.
+func TestHealthWhileLoading(t *testing.T) {
+	dir := modelsDir(t, map[string]string{"slow": "import time, os\nwhile not os.path.exists('GO'): time.sleep(0.001)\ndef infer(x): return {'y': x}"})
+	file := filepath.Join(t.TempDir(), "go")
+	text, err := os.ReadFile(filepath.Join(dir, "slow.py"))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "slow.py"), bytes.ReplaceAll(text, []byte("GO"), []byte(file)), 0o600))
+	socket := filepath.Join(t.TempDir(), "s")
+	r := launch(t, "-addr", "unix:"+socket, "-models", dir)
+	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	}}}
+	get := func(path string) (int, string) {
+		resp, err := client.Get("http://localhost" + path)
+		if err != nil {
+			return 0, err.Error()
+		}
+		defer resp.Body.Close()
+		text, _ := io.ReadAll(resp.Body)
+		return resp.StatusCode, string(text)
+	}
+	require.Eventually(t, func() bool { status, _ := get("/v2/health/live"); return status == http.StatusOK }, soon, time.Millisecond)
+	for _, path := range []string{"/v2/health/ready", "/v2/models/slow/ready"} {
+		status, text := get(path)
+		require.Equal(t, http.StatusServiceUnavailable, status)
+		require.Regexp(t, "warming up|being loaded", text)
+	}
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	r.await()
+	status, text2 := get("/v2/health/ready")
+	require.Equal(t, http.StatusOK, status, text2)
+	require.NoError(t, r.stop(), "%s", r.log)
+}
+
+// SIGHUP, and the repository extension, load the models again. A request in flight finishes on the
+// model that it began with.
+func TestReload(t *testing.T) {
+	for _, workers := range []string{"0", "2"} { // two, because a request may reach the old workers
+		t.Run(workers+" workers", func(t *testing.T) {
+			waits := filepath.Join(t.TempDir(), "go")
+			model := func(value string) string {
+				return header + "import os, time\ndef infer(x):\n    while x.size > 1 and not os.path.exists('" + waits + "'): time.sleep(0.001)\n    import numpy\n    return {'y': numpy.float32([" + value + "])}\ndef warm(): pass"
+			}
+			dir := modelsDir(t, nil)
+			write := func(value string) {
+				require.NoError(t, os.WriteFile(filepath.Join(dir, "m.py"), []byte(model(value)), 0o600))
+			}
+			write("1")
+			r := start(t, "-models", dir, "-workers", workers, "-model-control")
+			answers := func(value string) func() bool {
+				return func() bool {
+					status, body := r.infer("m", "x", 1)
+					return status == http.StatusOK && strings.Contains(body, `"data":[`+value+`.0]`)
+				}
+			}
+			require.True(t, answers("1")())
+			inFlight := make(chan string)
+			go func() { _, body := r.infer("m", "x", 1, 2); inFlight <- body }()
+			busy(t, r)
+			write("2")
+			require.NoError(t, r.cmd.Process.Signal(syscall.SIGHUP))
+			require.Eventually(t, answers("2"), soon, 10*time.Millisecond)
+			require.NoError(t, os.WriteFile(waits, nil, 0o600))
+			require.Contains(t, <-inFlight, `"data":[1.0]`)
+
+			post := func(path string) int {
+				resp, err := http.Post("http://"+r.addr+path, "application/json", strings.NewReader("{}"))
+				require.NoError(t, err)
+				resp.Body.Close()
+				return resp.StatusCode
+			}
+			require.Equal(t, http.StatusOK, post("/v2/repository/models/m/unload"))
+			status, body := r.infer("m", "x", 1)
+			require.Equal(t, http.StatusServiceUnavailable, status)
+			require.Contains(t, body, "unloaded")
+			write("3")
+			require.Equal(t, http.StatusOK, post("/v2/repository/models/m/load"))
+			require.True(t, answers("3")())
+			require.Equal(t, http.StatusNotFound, post("/v2/repository/models/none/load"))
+			require.NoError(t, os.Chmod(filepath.Join(dir, "m.py"), 0o666))
+			require.Equal(t, http.StatusServiceUnavailable, post("/v2/repository/models/m/load"))
+			require.True(t, answers("3")(), "the old models are served")
+			require.NoError(t, r.stop(), "%s", r.log)
+			require.Contains(t, r.log.String(), "no memory is in use at the end")
+		})
+	}
+}
+
+// What a model prints is in the output line by line, before the process ends.
+func TestPrint(t *testing.T) {
+	r := start(t, "-models", modelsDir(t, map[string]string{"prints": "def infer(x):\n    print('printed by a model')\n    return {'y': x}"}))
+	status, body := r.infer("prints", "x", 1)
+	require.Equal(t, http.StatusOK, status, body)
+	require.Eventually(t, func() bool { return strings.Contains(r.out.String(), "printed by a model") }, soon, time.Millisecond)
+	require.NoError(t, r.stop(), "%s", r.log)
+}
+
+// Invalid configurations are reported on standard error, with a status.
 func TestBadStarts(t *testing.T) {
-	dir := modelsDir(t, map[string]string{"good": "def infer(x): return {'y': x}", "bad": "def infer(y): pass"})
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
 	open := modelsDir(t, map[string]string{"good": "def infer(x): return {'y': x}"})
 	require.NoError(t, os.Chmod(filepath.Join(open, "good.py"), 0o666))
 	for name, c := range map[string]struct {
@@ -400,7 +538,7 @@ func TestBadStarts(t *testing.T) {
 		"writable model": {[]string{"-models", open}, 1, "good.py is refused: others may write"},
 		"tenant":         {[]string{"-tenant", "x-tenant"}, 2, "need each other"},
 		"proxies":        {[]string{"-tenant", "x-tenant", "-proxies", "example.org"}, 2, "invalid proxy"},
-		"bad model":      {[]string{"-models", dir}, 1, "bad.py is refused: infer has a parameter 'y'"},
+		"address in use": {[]string{"-addr", "127.0.0.1:0", "-grpc", taken.Addr().String()}, 1, "address already in use"},
 		"bad address":    {[]string{"-addr", "256.0.0.1:x", "-models", t.TempDir()}, 1, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

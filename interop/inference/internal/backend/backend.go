@@ -16,50 +16,42 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// DefaultSlots is how many calls of models run at a time where nobody says.
+// DefaultSlots is the default number of calls of models at a time.
 const DefaultSlots = 2
 
-// Options say what runs, and on how much.
+// Options configure a Backend.
 type Options struct {
-	Sources   []models.Source
-	Bootstrap string // what loads and calls them: see models.Script
+	Bootstrap string // loads and calls models: see models.Script
 	Limit     uint64 // bytes of tensors, of arrays that models make in calls, and of Regions
-	Regions   uint64 // bytes of Limit that clients' shared memory may take; less than three quarters of it
-	Slots     int    // calls of models at a time, besides one of serial ones; DefaultSlots
+	Regions   uint64 // bytes of Limit for shared memory of clients; less than three quarters of it
+	Slots     int    // calls of models at a time, in addition to one of serial models; DefaultSlots
 	Workers   int    // processes that run models instead of this one; 0 for none
 	Queue     int    // calls that may wait for a slot, or a worker; 64
 	Grace     time.Duration
 	Log       *slog.Logger // slog.Default()
 }
 
-// Backend is what an engine stands on.
+// Backend is the memory of an engine, and what runs models.
 type Backend struct {
-	// Memory is for the tensors of requests and Calls, a quarter of Options.Limit, for what
-	// calls allocate: engine.Options have the same.
+	// Memory is for the tensors of requests, and Calls, a quarter of Options.Limit, for what calls
+	// allocate: see engine.Options.
 	Memory, Calls     *memmgr.Pool
 	Limit, CallsLimit uint64
-	Runner            executor.Runner
-	Models            []engine.Definition
-	// Queue and Kind are of the memory; the host's queue where there is no SYCL.
+	// Queue and Kind are those of the memory; the host's queue without SYCL.
 	Queue *syclobj.Queue
 	Kind  syclobj.USMKind
-	// Turns is how many requests keep the runner busy: those that run, and those that are ready to.
-	// Shared is how many of one client run while others are about, who find the rest idle.
+	// Turns and Shared are the values of engine.Options that keep the runner busy.
 	Turns, Shared int
-	// Workers are the processes that run models; nil where this one does.
-	Workers *workers.Pool
 
-	ready  func(context.Context) error
-	memory *memory
-	module *python.Object
-	log    *slog.Logger
+	options Options
+	memory  *memory
+	python  *python.Interpreter // nil with workers
+	loads   int
 }
 
-// Open makes the memory, imports the models and begins to warm them up, which Ready waits
-// for; of workers it waits itself until one is warm, or ctx ends. There is one Backend in a
-// process at a time. Errors: models.ErrRefused for models that cannot be served, with file and
-// reason of each; no Python.
-func Open(ctx context.Context, o Options) (_ *Backend, err error) {
+// Open allocates the memory and starts Python. There is one Backend in a process at a time. Errors: no
+// Python.
+func Open(o Options) (*Backend, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
@@ -67,7 +59,7 @@ func Open(ctx context.Context, o Options) (_ *Backend, err error) {
 		o.Slots = DefaultSlots
 	}
 	if o.Limit == 0 {
-		return nil, errors.New("backend: Options want a Limit")
+		return nil, errors.New("backend: Options.Limit is 0")
 	}
 	rt, err := openRuntime()
 	if err != nil {
@@ -77,94 +69,124 @@ func Open(ctx context.Context, o Options) (_ *Backend, err error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Backend{Memory: m.pool, Calls: m.calls, Limit: m.poolLimit, CallsLimit: m.callsLimit, Queue: m.queue, Kind: m.kind, memory: m, log: o.Log}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, b.Close(context.Background()))
-		}
-	}()
+	b := &Backend{Memory: m.pool, Calls: m.calls, Limit: m.poolLimit, CallsLimit: m.callsLimit, Queue: m.queue, Kind: m.kind, options: o, memory: m,
+		Turns: turnsPerSlot * o.Slots, Shared: half(o.Slots)}
 	if why := rt.SYCLError(); why != nil {
-		o.Log.Info("no SYCL: tensors lie in memory of the host", "reason", why)
-	}
-	script, err := models.Script(o.Bootstrap, o.Sources)
-	if err != nil {
-		return b, err
+		o.Log.Info("no SYCL: tensors are in host memory", "reason", why)
 	}
 	if o.Workers > 0 {
-		return b, b.spawn(ctx, o, script)
+		b.Turns, b.Shared = 2*o.Workers, half(o.Workers)
+		return b, nil
 	}
-	return b, b.embed(o, script)
+	if b.python, err = startPython(); err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	return b, nil
 }
 
-// turnsPerSlot is how many requests a slot has in hand, so that it takes several short calls at a
-// stretch and wakes nobody between them. (Sobel of 1 KiB, 32 clients: 7840 requests a second with 2,
+// turnsPerSlot is the number of requests per slot, so that a slot runs several short calls without
+// waking another goroutine between them. (Sobel of 1 KiB, 32 clients: 7840 requests a second with 2,
 // 9405 with 4, 9985 with 8.)
 const turnsPerSlot = 4
 
 func half(n int) int { return (n + 1) / 2 }
 
+// Loaded is the models of one load, and their runner.
+type Loaded struct {
+	Runner executor.Runner
+	Models []engine.Definition
+	// Workers are the processes that run the models; nil if this process does.
+	Workers *workers.Pool
+
+	module *python.Object
+}
+
+// Load imports and warms models. directory is that of the sources; "" for built-in ones. A model that
+// fails is a Broken definition. Load is not called concurrently. Errors: ctx ended, or no worker
+// starts.
+func (b *Backend) Load(ctx context.Context, directory string, sources []models.Source) (_ *Loaded, err error) {
+	b.loads++
+	name := models.Module(b.loads)
+	script, err := models.Script(b.options.Bootstrap, b.loads, directory, sources)
+	if err != nil {
+		return nil, err
+	}
+	l := new(Loaded)
+	defer func() {
+		if err != nil {
+			ended, cancel := context.WithCancel(context.Background())
+			cancel()
+			err = errors.Join(err, l.Close(ended))
+		}
+	}()
+	var described any
+	if b.options.Workers > 0 {
+		described, err = l.spawn(ctx, &b.options, name, script)
+	} else {
+		described, err = l.embed(ctx, b, name, script, sources)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("backend: %w", explain(err))
+	}
+	l.Models, err = models.Definitions(described, name, sources)
+	return l, err
+}
+
 // embed runs the models in this process.
-func (b *Backend) embed(o Options, script string) error {
-	py, err := startPython()
+func (l *Loaded) embed(ctx context.Context, b *Backend, name, script string, sources []models.Source) (described any, err error) {
+	if l.module, err = b.python.Module(name, script); err != nil {
+		return nil, err
+	}
+	if described, err = l.ask(models.Describe); err != nil {
+		return nil, err
+	}
+	definitions, err := models.Definitions(described, name, sources)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if b.module, err = py.Module(models.Module, script); err != nil {
-		return fmt.Errorf("backend: %w", explain(err))
-	}
-	described, err := b.ask("describe")
-	if err != nil {
-		return err
-	}
-	if b.Models, err = models.Definitions(described, o.Sources); err != nil {
-		return err
-	}
-	config := executor.Config{Slots: o.Slots, Queue: o.Queue, Wait: true, Grace: o.Grace}
-	for _, d := range b.Models {
-		name := d.Meta.Name
-		config.Warm = append(config.Warm, executor.Step{Name: name, Serial: d.Serial, Run: func(context.Context, *python.Interpreter) error {
-			return b.warm(name)
+	config := executor.Config{Slots: b.options.Slots, Queue: b.options.Queue, Wait: true, Grace: b.options.Grace}
+	for _, d := range definitions {
+		if d.Broken != "" {
+			continue
+		}
+		model := d.Meta.Name
+		config.Warm = append(config.Warm, executor.Step{Name: model, Serial: d.Serial, Run: func(context.Context, *python.Interpreter) error {
+			return l.warm(model, b.options.Log)
 		}})
-		if d.Serial {
-			config.Serial = append(config.Serial, d.Function, d.Shapes)
+		for _, function := range []string{d.Function, d.Shapes} {
+			if d.Serial && function != "" {
+				config.Serial = append(config.Serial, function)
+			}
 		}
 	}
-	config.Serial = notEmpty(config.Serial)
-	e, err := executor.New(py, config)
+	e, err := executor.New(b.python, config)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	b.Runner, b.ready, b.Turns = e, e.Ready, turnsPerSlot*o.Slots
-	b.Shared = half(o.Slots)
-	return nil
+	l.Runner = e
+	if err := e.Ready(ctx); err != nil {
+		return nil, err
+	}
+	return l.ask(models.Describe)
 }
 
-func notEmpty(list []string) (out []string) {
-	for _, s := range list {
-		if s != "" {
-			out = append(out, s)
-		}
-	}
-	return out
-}
-
-// warm has one model do what takes longer the first time.
-func (b *Backend) warm(name string) error {
+// warm warms one model.
+func (l *Loaded) warm(model string, log *slog.Logger) error {
 	began := time.Now()
-	troubles, err := b.ask("warm", name)
+	troubles, err := l.ask(models.Warm, model)
 	if err != nil {
-		return fmt.Errorf("model %s: %w", name, err)
+		return fmt.Errorf("model %s: %w", model, err)
 	}
 	for name, why := range models.Troubles(troubles) {
-		b.log.Warn("a model did not like its first call, on zeros: if it wants another one, give it a function warm()", "model", name, "traceback", why)
+		log.Warn("the first call of a model, on zeros, failed; define warm() if the model needs other inputs", "model", name, "traceback", why)
 	}
-	b.log.Info("model is warm", "model", name, "took", time.Since(began).Round(time.Millisecond))
+	log.Info("model is warm", "model", model, "took", time.Since(began).Round(time.Millisecond))
 	return nil
 }
 
 // ask calls a function of the module that has the models.
-func (b *Backend) ask(function string, args ...any) (any, error) {
-	o, err := b.module.Method(function, args...)
+func (l *Loaded) ask(function string, args ...any) (any, error) {
+	o, err := l.module.Method(function, args...)
 	if err != nil {
 		return nil, explain(err)
 	}
@@ -172,7 +194,23 @@ func (b *Backend) ask(function string, args ...any) (any, error) {
 	return o.Value()
 }
 
-// explain adds the traceback, which is for whoever wrote the model.
+// Close ends calls, as executor.Runner.Close does, and removes the models. Errors: calls that do not
+// end.
+func (l *Loaded) Close(ctx context.Context) error {
+	var err error
+	if l.Runner != nil {
+		err = l.Runner.Close(ctx)
+	}
+	if l.module != nil {
+		if err == nil {
+			_, err = l.ask(models.Forget)
+		}
+		l.module.Release()
+	}
+	return err
+}
+
+// explain adds the traceback to a Python error.
 func explain(err error) error {
 	if p, ok := errors.AsType[*python.Error](err); ok {
 		return fmt.Errorf("%w\n%s", err, p.Traceback)
@@ -186,26 +224,9 @@ func (b *Backend) ForModels(account memmgr.Resource, q *syclobj.Queue, kind sycl
 	return b.memory.choose(account, q, kind)
 }
 
-// Ready waits until the models are warm. Errors: a model's function warm that failed, and the
-// context's.
-func (b *Backend) Ready(ctx context.Context) error {
-	if err := b.ready(ctx); err != nil {
-		return explain(err)
-	}
-	return nil
-}
-
-// Close ends calls, as executor.Runner.Close does, and closes the memory; End ends Python.
-// Errors: calls that do not end, and a *memmgr.LeakError where memory is still in use: a
-// model may have kept arrays.
-func (b *Backend) Close(ctx context.Context) error {
-	var err error
-	if b.Runner != nil {
-		err = b.Runner.Close(ctx)
-	}
-	if b.module != nil {
-		b.module.Release()
-	}
+// Close closes the memory, after all that was loaded; End ends Python. Errors: a *memmgr.LeakError if
+// memory is still in use: a model may have kept arrays.
+func (b *Backend) Close() error {
 	memmgr.Flush()
-	return errors.Join(err, b.memory.close())
+	return b.memory.close()
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -37,20 +38,24 @@ const limit = 64 << 20
 // open serves sources with the real Python, where there is one.
 func open(t testing.TB, sources []models.Source, change ...func(*engine.Options)) *engine.Engine {
 	t.Helper()
-	return openWith(t, backend.Options{Sources: sources, Slots: *slots}, change...)
+	return openWith(t, sources, backend.Options{Slots: *slots}, change...)
 }
 
-func openWith(t testing.TB, o backend.Options, change ...func(*engine.Options)) *engine.Engine {
+func openWith(t testing.TB, sources []models.Source, o backend.Options, change ...func(*engine.Options)) *engine.Engine {
 	t.Helper()
 	if _, err := python.Find(); err != nil && os.Getenv("USMBRIDGE_REQUIRE_PYTHON") == "" {
 		t.Skip("no Python: ", err)
 	}
 	var log logged
 	o.Bootstrap, o.Limit, o.Grace, o.Log = bootstrap.Source, limit, 200*time.Millisecond, slog.New(slog.NewTextHandler(&log, nil))
-	b, err := backend.Open(t.Context(), o)
+	b, err := backend.Open(o)
 	require.NoError(t, err, "%s", &log)
-	require.NoError(t, b.Ready(t.Context()), "%s", &log)
-	eo := engine.Options{Runner: b.Runner, Memory: b.Memory, Models: b.Models, Limit: b.Limit, Calls: b.Calls, CallsLimit: b.CallsLimit, ForModels: b.ForModels, Turns: b.Turns, Shared: b.Shared, Apart: o.Workers > 0, Log: o.Log,
+	l, err := b.Load(t.Context(), "", sources)
+	require.NoError(t, err, "%s", &log)
+	for _, d := range l.Models {
+		require.Empty(t, d.Broken)
+	}
+	eo := engine.Options{Runner: l.Runner, Memory: b.Memory, Models: l.Models, Limit: b.Limit, Calls: b.Calls, CallsLimit: b.CallsLimit, ForModels: b.ForModels, Turns: b.Turns, Shared: b.Shared, Apart: o.Workers > 0, Log: o.Log,
 		Timeout: 5 * time.Minute} // workers start anew, on a machine under load
 	for _, f := range change {
 		f(&eo)
@@ -61,7 +66,8 @@ func openWith(t testing.TB, o backend.Options, change ...func(*engine.Options)) 
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 		defer cancel()
 		require.NoError(t, e.Close(ctx))
-		require.NoError(t, b.Close(ctx), "%s", &log)
+		require.NoError(t, l.Close(ctx), "%s", &log)
+		require.NoError(t, b.Close(), "%s", &log)
 		if t.Failed() {
 			t.Log(&log)
 		}
@@ -152,7 +158,7 @@ func TestBuiltInModels(t *testing.T) {
 	needNumba(t)
 	for _, n := range []int{0, 2} {
 		t.Run(fmt.Sprint(n, " workers"), func(t *testing.T) {
-			tryBuiltIn(t, openWith(t, backend.Options{Sources: builtin.Sources(), Workers: n}))
+			tryBuiltIn(t, openWith(t, builtin.Sources(), backend.Options{Workers: n}))
 		})
 	}
 }
@@ -209,7 +215,7 @@ def infer(a, b):
 func TestReturnedValues(t *testing.T) {
 	for _, n := range []int{0, 1} {
 		t.Run(fmt.Sprint(n, " workers"), func(t *testing.T) {
-			tryReturned(t, openWith(t, backend.Options{Sources: []models.Source{many}, Workers: n}), n > 0)
+			tryReturned(t, openWith(t, []models.Source{many}, backend.Options{Workers: n}), n > 0)
 		})
 	}
 }
@@ -406,10 +412,10 @@ def infer(x):
 
 // A worker that dies costs the request that it had, and no other.
 func TestWorkerDies(t *testing.T) {
-	e := openWith(t, backend.Options{Workers: 2, Sources: []models.Source{
+	e := openWith(t, []models.Source{
 		source("dies", header+"import os, signal\ndef infer(x): os.kill(os.getpid(), signal.SIGKILL)\ndef warm(): pass"),
 		source("good", header+"import time\ndef infer(x):\n    time.sleep(0.01)\n    return {'y': x}"),
-	}})
+	}, backend.Options{Workers: 2})
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
@@ -431,10 +437,10 @@ func TestWorkerDies(t *testing.T) {
 
 // A worker that hangs in C is killed after the deadline.
 func TestWorkerHangs(t *testing.T) {
-	e := openWith(t, backend.Options{Workers: 1, Sources: []models.Source{
+	e := openWith(t, []models.Source{
 		source("hangs", header+"import ctypes\ndef infer(x): ctypes.PyDLL(None).pause()\ndef warm(): pass"),
 		source("good", header+"def infer(x): return {'y': x}"),
-	}})
+	}, backend.Options{Workers: 1})
 	r, err := e.Begin(t.Context(), "test", "hangs", "")
 	require.NoError(t, err)
 	defer r.End()
@@ -449,7 +455,7 @@ func TestWorkerHangs(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Models that cannot be served are all named, with their file and the reason.
+// A model that cannot be served is broken, with its file and the reason.
 func TestBadModelFiles(t *testing.T) {
 	if _, err := python.Find(); err != nil && os.Getenv("USMBRIDGE_REQUIRE_PYTHON") == "" {
 		t.Skip("no Python: ", err)
@@ -479,13 +485,48 @@ func TestBadModelFiles(t *testing.T) {
 		sources = append(sources, models.Source{Name: name, File: fmt.Sprintf("/models/%s.py", name), Text: text})
 	}
 	for _, n := range []int{0, 1} {
-		_, err := backend.Open(t.Context(), backend.Options{Sources: sources, Bootstrap: bootstrap.Source, Limit: limit, Workers: n})
-		require.ErrorIs(t, err, models.ErrRefused)
-		for name := range bad {
-			require.Contains(t, err.Error(), fmt.Sprintf("/models/%s.py is refused: ", name))
+		for _, d := range load(t, n, "", sources...) {
+			if d.Meta.Name == "good" {
+				require.Empty(t, d.Broken)
+				continue
+			}
+			require.Contains(t, d.Broken, fmt.Sprintf("/models/%s.py is refused: ", d.Meta.Name))
+			if d.Meta.Name == "imports" {
+				require.Contains(t, d.Broken, "no_such_module_anywhere")
+			}
 		}
-		require.NotContains(t, err.Error(), "good.py")
-		require.Contains(t, err.Error(), "no_such_module_anywhere")
+	}
+}
+
+// load returns the definitions of sources, and ends what was loaded.
+func load(t *testing.T, workers int, directory string, sources ...models.Source) []engine.Definition {
+	t.Helper()
+	if _, err := python.Find(); err != nil && os.Getenv("USMBRIDGE_REQUIRE_PYTHON") == "" {
+		t.Skip("no Python: ", err)
+	}
+	b, err := backend.Open(backend.Options{Limit: limit, Bootstrap: bootstrap.Source, Workers: workers, Log: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	l, err := b.Load(t.Context(), directory, sources)
+	require.NoError(t, err)
+	require.NoError(t, l.Close(t.Context()))
+	require.NoError(t, b.Close())
+	return l.Models
+}
+
+// A model imports helper modules beside it, by name and relative to its package. A later load imports
+// them again.
+func TestHelperModules(t *testing.T) {
+	for _, n := range []int{0, 1} {
+		dir := t.TempDir()
+		uses := source("uses", header+"import helpers_of_a_test\nfrom . import _relative\nvalue = helpers_of_a_test.value + _relative.value\nif value != 5: raise ValueError(value)\ndef infer(x): return {'y': x}")
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "_relative.py"), []byte("value = 2"), 0o600))
+		require.NoError(t, os.Mkdir(filepath.Join(dir, "helpers_of_a_test"), 0o700))
+		for _, value := range []string{"3", "100"} {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "helpers_of_a_test", "__init__.py"), []byte("value = "+value), 0o600))
+			require.NoError(t, os.RemoveAll(filepath.Join(dir, "helpers_of_a_test", "__pycache__")))
+			got := load(t, n, dir, uses)
+			require.Equal(t, value == "3", got[0].Broken == "", got[0].Broken)
+		}
 	}
 }
 
@@ -506,19 +547,13 @@ def infer(x):
 	require.Equal(t, []float32{1}, floatsOf(got))
 }
 
-// A warm-up that fails is told, with the traceback.
+// A model whose warm() raises is broken.
 func TestWarmUpThatFails(t *testing.T) {
-	if _, err := python.Find(); err != nil && os.Getenv("USMBRIDGE_REQUIRE_PYTHON") == "" {
-		t.Skip("no Python: ", err)
+	for _, n := range []int{0, 1} {
+		got := load(t, n, "", source("cold", header+"def infer(x): pass\ndef warm(): raise OSError('no weights')"), source("good", header+"def infer(x): return {'y': x}"))
+		require.Contains(t, got[0].Broken, "OSError: no weights")
+		require.Empty(t, got[1].Broken)
 	}
-	b, err := backend.Open(t.Context(), backend.Options{Limit: limit, Bootstrap: bootstrap.Source,
-		Sources: []models.Source{source("cold", header+"def infer(x): pass\ndef warm(): raise OSError('no weights')")}})
-	require.NoError(t, err)
-	err = b.Ready(t.Context())
-	require.ErrorContains(t, err, "no weights")
-	require.ErrorContains(t, err, "cold")
-	require.Error(t, b.Runner.Health())
-	require.NoError(t, b.Close(t.Context()))
 }
 
 // Many requests of several tenants at once, some of which are cut off.

@@ -3,7 +3,6 @@ package backend
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -11,28 +10,22 @@ import (
 	"github.com/usmbridge/usmbridge/interop/workers"
 )
 
-// spawn runs the models in processes of their own.
-func (b *Backend) spawn(ctx context.Context, o Options, script string) error {
+// spawn runs the models in worker processes. It returns when one is ready.
+func (l *Loaded) spawn(ctx context.Context, o *Options, name, script string) (described any, err error) {
 	pool, err := workers.New(workers.Config{
 		Workers: o.Workers, Queue: o.Queue, Wait: true, Grace: o.Grace, Least: 1,
-		Modules: []workers.Module{{Name: models.Module, Source: script}},
-		Warm:    []string{models.WarmAll},
+		Modules: []workers.Module{{Name: name, Source: script}},
+		Warm:    []string{name + ":" + models.WarmAll},
 		Output:  &lines{log: o.Log},
 	})
 	if err != nil {
-		return fmt.Errorf("backend: %w", err)
+		return nil, err
 	}
-	b.Runner, b.Workers, b.ready, b.Turns = pool, pool, pool.Ready, 2*o.Workers
-	b.Shared = half(o.Workers)
+	l.Runner, l.Workers = pool, pool
 	if err := pool.Ready(ctx); err != nil {
-		return fmt.Errorf("backend: %w", explain(err))
+		return nil, err
 	}
-	described, err := pool.Call(ctx, models.Describe)
-	if err != nil {
-		return fmt.Errorf("backend: %w", explain(err))
-	}
-	b.Models, err = models.Definitions(described, o.Sources)
-	return err
+	return pool.Call(ctx, name+":"+models.Describe)
 }
 
 // The bounds of what workers write to the log: a crash dump has thousands of lines.

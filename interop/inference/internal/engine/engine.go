@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,8 +30,7 @@ const (
 // Engine serves models. All of it may be used from any goroutine.
 type Engine struct {
 	o           Options
-	models      []*Model
-	byName      map[string]*Model
+	current     atomic.Pointer[registry]
 	slots, lane *fair.Limiter
 	asks        *fair.Limiter // for the shapes of outputs
 	accounts    accounts
@@ -52,7 +52,7 @@ func New(o Options) (*Engine, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	e := &Engine{o: o, byName: map[string]*Model{}, empty: make(chan struct{})}
+	e := &Engine{o: o, empty: make(chan struct{})}
 	var err error
 	bounds := fair.Config{Requests: o.Requests, PerTenant: o.PerTenant, Calls: o.Turns, Shared: min(o.Shared, o.Turns), Active: activeTime, EarlyTime: earlyTime}
 	if e.slots, err = fair.New(bounds); err != nil {
@@ -65,17 +65,11 @@ func New(o Options) (*Engine, error) {
 	if e.asks, err = fair.New(fair.Config{Requests: 2 * o.Requests, PerTenant: 2 * o.PerTenant, Calls: o.Turns, Shared: min(o.Shared, o.Turns)}); err != nil {
 		return nil, err
 	}
-	for _, d := range o.Models {
-		m, err := newModel(e, d)
-		if err != nil {
-			return nil, err
-		}
-		if e.byName[d.Meta.Name] != nil {
-			return nil, fmt.Errorf("engine: two models are called %s", d.Meta.Name)
-		}
-		e.models = append(e.models, m)
-		e.byName[d.Meta.Name] = m
+	r, err := e.newRegistry(&load{runner: o.Runner}, o.Models, nil)
+	if err != nil {
+		return nil, err
 	}
+	e.current.Store(r)
 	e.accounts.init(&e.o)
 	return e, nil
 }
@@ -105,6 +99,9 @@ func (e *Engine) healthy() error {
 	if err == nil {
 		err = e.checkProgress()
 	}
+	if err == nil && !e.anyModel() {
+		return &oip.Error{Kind: oip.NotReady, Message: "no model is ready", RetryAfter: retryAfter}
+	}
 	if err == nil {
 		e.warm.Store(true)
 		e.badFrom.Store(0)
@@ -120,6 +117,11 @@ func (e *Engine) healthy() error {
 }
 
 var errDraining = &oip.Error{Kind: oip.NotReady, Message: "the server is shutting down", RetryAfter: retryAfter}
+
+// anyModel reports whether a model can be called.
+func (e *Engine) anyModel() bool {
+	return slices.ContainsFunc(e.Models(), func(m *Model) bool { return m.def.Broken == "" })
+}
 
 // Live returns nil until the runner has been stuck, or without progress, for Options.Patience, as
 // seen by Ready or Live. Errors: NotReady.
@@ -137,12 +139,12 @@ func (e *Engine) isDraining() bool {
 	return e.draining
 }
 
-// Models lists what is served, in the order of Options.
-func (e *Engine) Models() []*Model { return e.models }
+// Models returns the models, in the order of their definitions. The list does not change.
+func (e *Engine) Models() []*Model { return e.current.Load().models }
 
 // Model finds a model; version is "" or "1". Errors: NotFound.
 func (e *Engine) Model(name, version string) (*Model, error) {
-	m := e.byName[name]
+	m := e.current.Load().byName[name]
 	if m == nil {
 		return nil, oip.Errorf(oip.NotFound, "no model is called %s", oip.Quote(name))
 	}
@@ -161,8 +163,8 @@ func (e *Engine) Limit() uint64 { return e.o.Limit }
 // Timeout is the most time that a request may take.
 func (e *Engine) Timeout() time.Duration { return e.o.Timeout }
 
-// Runner runs the models, for those who ask for its Stats.
-func (e *Engine) Runner() executor.Runner { return e.o.Runner }
+// Runner returns the runner of the models.
+func (e *Engine) Runner() executor.Runner { return e.current.Load().load.runner }
 
 // Stats are the counts of an engine.
 type Stats struct {
@@ -204,22 +206,19 @@ func (e *Engine) Begin(ctx context.Context, tenant, model, version string) (*Req
 			return nil, err
 		}
 	}
-	m, err := e.Model(model, version)
+	m, err := e.admit(model, version)
 	if err != nil {
-		return nil, err
-	}
-	if err := e.count(); err != nil {
 		return nil, err
 	}
 	account, err := e.accounts.enter(tenant)
 	if err != nil {
-		e.discount()
+		e.discount(m)
 		return nil, err
 	}
 	ticket, err := m.queue.Enter(account.name)
 	if err != nil {
 		e.accounts.leave(account)
-		e.discount()
+		e.discount(m)
 		message := "as many requests are being served as may be at a time"
 		if errors.Is(err, fair.ErrTenantFull) {
 			message = "as many requests of this client are being served as may be at a time"
@@ -229,18 +228,26 @@ func (e *Engine) Begin(ctx context.Context, tenant, model, version string) (*Req
 	return newRequest(ctx, m, account, ticket, began), nil
 }
 
-// count counts a request in.
-func (e *Engine) count() error {
+// admit finds the model of a request and counts the request.
+func (e *Engine) admit(name, version string) (*Model, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.draining {
-		return errDraining
+	m, err := e.Model(name, version)
+	switch {
+	case err != nil:
+		return nil, err
+	case m.def.Broken != "":
+		return nil, m.broken()
+	case e.draining:
+		return nil, errDraining
 	}
 	e.there++
-	return nil
+	m.load.requests.Add(1)
+	return m, nil
 }
 
-func (e *Engine) discount() {
+func (e *Engine) discount(m *Model) {
+	m.load.requests.Done()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.there--

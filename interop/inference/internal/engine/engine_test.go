@@ -361,7 +361,7 @@ func TestDefinitionsThatCannotBe(t *testing.T) {
 	_, err := engine.New(engine.Options{Runner: enginetest.NewRunner(), Memory: pool(t),
 		Models: enginetest.Definitions(enginetest.Identity(), enginetest.Identity())})
 	require.ErrorContains(t, err, "two models")
-	_, err = engine.New(engine.Options{Memory: pool(t)})
+	_, err = engine.New(engine.Options{Runner: enginetest.NewRunner()})
 	require.Error(t, err)
 	_, err = engine.New(engine.Options{Runner: enginetest.NewRunner(), Memory: pool(t), Turns: -1})
 	require.Error(t, err)

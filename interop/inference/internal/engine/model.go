@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"math"
 	"strings"
 
@@ -12,25 +13,30 @@ import (
 // Model is a model that is served. All of it may be used from any goroutine.
 type Model struct {
 	engine  *Engine
+	load    *load
 	def     Definition
 	queue   *fair.Limiter
 	inputs  map[string]int
 	outputs map[string]int
 	types   []usmarray.DataType // of the inputs, then of the outputs
 	from    []int               // for each output the input whose free extents it has
-	stats   modelStats
+	stats   *modelStats
 }
 
-func newModel(e *Engine, d Definition) (*Model, error) {
+func newModel(e *Engine, l *load, d Definition) (*Model, error) {
 	if err := d.Check(); err != nil {
 		return nil, err
 	}
 	if len(d.Meta.Versions) == 0 {
 		d.Meta.Versions = []string{"1"}
 	}
-	m := &Model{engine: e, def: d, queue: e.slots, inputs: map[string]int{}, outputs: map[string]int{}}
+	m := &Model{engine: e, load: l, def: d, queue: e.slots, stats: new(modelStats), inputs: map[string]int{}, outputs: map[string]int{}}
 	if d.Serial {
 		m.queue = e.lane
+	}
+	if d.Broken != "" {
+		m.def.Meta.Inputs, m.def.Meta.Outputs = []oip.Tensor{}, []oip.Tensor{}
+		return m, nil
 	}
 	for i, t := range d.Meta.Inputs {
 		m.inputs[t.Name] = i
@@ -61,8 +67,21 @@ func (m *Model) Meta() oip.Model { return m.def.Meta }
 // Bound tells whether the model writes its outputs where they are wanted.
 func (m *Model) Bound() bool { return m.def.Bound }
 
-// Ready is nil while the model can be called.
-func (m *Model) Ready() error { return m.engine.Ready() }
+// Ready returns nil if the model can be called. Errors: NotReady.
+func (m *Model) Ready() error {
+	if m.def.Broken != "" {
+		return m.broken()
+	}
+	return m.engine.Ready()
+}
+
+// broken returns the error of a model that cannot be called. Clients get the last line of the reason,
+// which may be a traceback.
+func (m *Model) broken() error {
+	reason := strings.TrimSpace(m.def.Broken)
+	return &oip.Error{Kind: oip.NotReady, Message: fmt.Sprintf("model %s is not ready: %s", m.def.Meta.Name, clip(reason[strings.LastIndexByte(reason, '\n')+1:])),
+		RetryAfter: retryAfter}
+}
 
 // Config is the model's configuration in the words of Triton's extension, for JSON; the
 // caller's own.

@@ -31,13 +31,17 @@ type Definition struct {
 	// WritesAll says that a model that is Bound writes every element of its outputs. The memory
 	// of one that may not is cleared before the call.
 	WritesAll bool
+	// Broken is the reason why the model cannot be called; "" if it can. Of a broken model only the
+	// name is used.
+	Broken string
 }
 
 // Options say what an Engine serves, and within which bounds. What is 0 is a default.
 type Options struct {
 	Name, Version string // of the server, in its metadata
 	Models        []Definition
-	// Runner runs the models' functions. It stays the caller's, to be closed after Close.
+	// Runner runs the functions of the models. The caller closes it after Close. Without it the engine
+	// is not ready until SetModels.
 	Runner executor.Runner
 	// Memory is where tensors lie; the host must be able to read it. It stays the caller's,
 	// to be closed after Close.
@@ -74,8 +78,11 @@ type Options struct {
 
 // complete fills in defaults and checks.
 func (o *Options) complete() error {
-	if o.Runner == nil || o.Memory == nil {
-		return errors.New("engine: Options want a Runner and Memory")
+	if o.Memory == nil {
+		return errors.New("engine: Options.Memory is nil")
+	}
+	if o.Runner == nil {
+		o.Runner = noRunner{}
 	}
 	if !o.Memory.Place().HostReadable() {
 		return fmt.Errorf("engine: tensors must lie in memory that the host can read, and that of pool %s is not: %s", o.Memory.Name(), o.Memory.Place())
@@ -115,6 +122,9 @@ func orElse[T comparable](p *T, v T) {
 
 // Check refuses a definition that cannot be served, and says why.
 func (d *Definition) Check() error {
+	if d.Broken != "" && d.Meta.Name != "" {
+		return nil
+	}
 	if d.Meta.Name == "" || d.Function == "" {
 		return fmt.Errorf("engine: model %q has no name or no function", d.Meta.Name)
 	}

@@ -116,7 +116,7 @@ func (r *Request) End() {
 		r.cancel()
 	}
 	r.model.engine.accounts.leave(r.account)
-	r.model.engine.discount()
+	r.model.engine.discount(r.model)
 }
 
 // count puts the request into the model's statistics, once.

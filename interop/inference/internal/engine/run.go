@@ -128,7 +128,7 @@ func (r *Request) call(args []any) (any, error) {
 		}})
 		ctx = arena.NewContext(ctx, r.arena)
 	}
-	answer, err := r.model.engine.Runner().Call(ctx, r.model.def.Function, args...)
+	answer, err := r.model.load.runner.Call(ctx, r.model.def.Function, args...)
 	r.model.engine.progress.note(ctx, err)
 	return answer, err
 }
@@ -175,7 +175,7 @@ func (r *Request) askShapes() ([][]int64, error) {
 		}
 		args[i] = list
 	}
-	answer, err := m.engine.Runner().Call(r.Context(), m.def.Shapes, args...)
+	answer, err := m.load.runner.Call(r.Context(), m.def.Shapes, args...)
 	if err != nil {
 		return nil, err
 	}

@@ -73,7 +73,7 @@ func (s *modelStats) done(took time.Duration, ok bool) {
 
 // Stats counts. The counts are of nearly one moment.
 func (m *Model) Stats() ModelStats {
-	s := &m.stats
+	s := m.stats
 	out := ModelStats{
 		Name: m.def.Meta.Name, Version: m.def.Meta.Versions[0],
 		Executions: s.executions.Load(), Success: s.success.get(), Fail: s.fail.get(), Queue: s.queue.get(),

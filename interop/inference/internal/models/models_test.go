@@ -86,7 +86,7 @@ func TestIdentifiers(t *testing.T) {
 	}
 }
 
-// What does not describe the models that were read is refused, whatever it is.
+// An invalid description makes its model a broken one.
 func TestDefinitionsRefuse(t *testing.T) {
 	sources := []Source{{Name: "m", File: "m.py"}}
 	good := func() map[string]any {
@@ -94,11 +94,12 @@ func TestDefinitionsRefuse(t *testing.T) {
 			"inputs":  []any{[]any{"x", "FP32", []any{int64(-1)}}},
 			"outputs": []any{[]any{"y", "FP32", []any{int64(-1)}}}}
 	}
-	d, err := Definitions([]any{good()}, sources)
+	d, err := Definitions([]any{good()}, "module", sources)
 	require.NoError(t, err)
-	require.Equal(t, "usmbridge_service:model_m.infer", d[0].Function)
-	for _, bad := range []any{nil, "x", []any{}, []any{nil}, []any{good(), good()}} {
-		_, err := Definitions(bad, sources)
+	require.Equal(t, "module:model_m.infer", d[0].Function)
+	require.Empty(t, d[0].Broken)
+	for _, bad := range []any{nil, "x", []any{}, []any{good(), good()}} {
+		_, err := Definitions(bad, "module", sources)
 		require.Error(t, err)
 	}
 	for key, values := range map[string][]any{
@@ -110,9 +111,9 @@ func TestDefinitionsRefuse(t *testing.T) {
 		for _, v := range values {
 			m := good()
 			m[key] = v
-			_, err := Definitions([]any{m}, sources)
-			require.ErrorIs(t, err, ErrRefused, "%s: %v", key, v)
-			require.ErrorContains(t, err, "m.py is refused: ")
+			d, err := Definitions([]any{m}, "module", sources)
+			require.NoError(t, err)
+			require.Contains(t, d[0].Broken, "m.py is refused: ", "%s: %v", key, v)
 		}
 	}
 }

@@ -10,19 +10,20 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 )
 
-// Module is the name under which Python knows the module of Script.
-const Module = "usmbridge_service"
+// Module returns the name of the Python module of a load, which are counted from 1.
+func Module(load int) string { return fmt.Sprintf("usmbridge_serve_%d", load) }
 
-// Functions of that module, for executor.Runner.Call.
+// Functions of that module.
 const (
-	Describe = Module + ":describe" // what Definitions reads
-	Warm     = Module + ":warm"     // warms the models that are named; see Troubles
-	WarmAll  = Module + ":warm_all" // warms all, and prints the troubles
+	Describe = "describe" // returns what Definitions reads
+	Warm     = "warm"     // warms the named models; see Troubles
+	WarmAll  = "warm_all" // warms all models, and prints the troubles
+	Forget   = "forget"   // removes the models
 )
 
-// Script is the source of a Python module that has the models: bootstrap is what loads and
-// calls them.
-func Script(bootstrap string, sources []Source) (string, error) {
+// Script returns the source of the Python module of a load: bootstrap, which loads and calls models,
+// with the models. directory is that of the models; "" for built-in ones.
+func Script(bootstrap string, load int, directory string, sources []Source) (string, error) {
 	list := make([][3]string, len(sources))
 	for i, s := range sources {
 		list[i] = [3]string{s.Name, s.File, s.Text}
@@ -31,34 +32,30 @@ func Script(bootstrap string, sources []Source) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// What Go quotes in ASCII is a string to Python too.
-	return bootstrap + "\nimport json\n\nload(json.loads(" + strconv.QuoteToASCII(string(text)) + "))\n", nil
+	// A Go string in ASCII quotes is a Python string.
+	return fmt.Sprintf("%s\nimport json\n\nload(json.loads(%s), %s, \"usmbridge_models_%d\")\n",
+		bootstrap, strconv.QuoteToASCII(string(text)), strconv.QuoteToASCII(directory), load), nil
 }
 
-// Definitions reads what Describe returned. Errors: each model that cannot be served, with
-// its file and the reason.
-func Definitions(described any, sources []Source) ([]engine.Definition, error) {
+// Definitions reads what Describe returned for the module. A model that cannot be called is a Broken
+// definition. Errors: a description that is not of these sources.
+func Definitions(described any, module string, sources []Source) ([]engine.Definition, error) {
 	list, ok := described.([]any)
 	if !ok || len(list) != len(sources) {
-		return nil, fmt.Errorf("models: %T came for a description of %d models", described, len(sources))
+		return nil, fmt.Errorf("models: got %T for the description of %d models", described, len(sources))
 	}
-	var definitions []engine.Definition
-	var bad []string
+	definitions := make([]engine.Definition, len(sources))
 	for i, v := range list {
-		d, err := definition(v, sources[i])
+		d, err := definition(v, module, sources[i])
 		if err != nil {
-			bad = append(bad, refuse(sources[i].File, "%v", err).Error())
-			continue
+			d = engine.Definition{Meta: oip.Model{Name: sources[i].Name}, Broken: refuse(sources[i].File, "%v", err).Error()}
 		}
-		definitions = append(definitions, d)
-	}
-	if len(bad) > 0 {
-		return nil, fmt.Errorf("%w models:\n%s", ErrRefused, strings.Join(bad, "\n"))
+		definitions[i] = d
 	}
 	return definitions, nil
 }
 
-func definition(v any, s Source) (d engine.Definition, err error) {
+func definition(v any, module string, s Source) (d engine.Definition, err error) {
 	fields, ok := v.(map[string]any)
 	if !ok || fields["name"] != s.Name {
 		return d, fmt.Errorf("its description is %T", v)
@@ -72,7 +69,7 @@ func definition(v any, s Source) (d engine.Definition, err error) {
 			return d, fmt.Errorf("%s: %w", what, err)
 		}
 	}
-	at := Module + ":model_" + s.Name
+	at := module + ":model_" + s.Name
 	d.Function = at + ".infer"
 	d.Bound, _ = fields["bound"].(bool)
 	d.Serial, _ = fields["serial"].(bool)
@@ -114,8 +111,7 @@ func tensors(v any) ([]oip.Tensor, error) {
 	return out, nil
 }
 
-// Troubles reads what Warm returned: for each model whose first call failed the traceback.
-// A model need not like zeros, so this is for the log.
+// Troubles reads what Warm returned: the traceback of each model whose first call, on zeros, failed.
 func Troubles(v any) map[string]string {
 	m, _ := v.(map[string]any)
 	out := map[string]string{}

@@ -18,6 +18,8 @@ import (
 type Options struct {
 	Engine *engine.Engine
 	Log    *slog.Logger // slog.Default()
+	// Control loads and unloads models for clients; nil refuses that.
+	Control engine.Control
 
 	// Tenants decides the tenant of a request.
 	Tenants oip.TenantRule

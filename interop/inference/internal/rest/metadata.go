@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 )
 
 // marshal answers with a value by encoding/json: for what is asked seldom.
@@ -78,17 +79,35 @@ func (x *exchange) statistics(models []*engine.Model) error {
 	return x.marshal(map[string]any{"model_stats": list})
 }
 
-// repository serves the index of the models; what is in it is the operator's.
+// repository serves the index of the models, and loads and unloads them.
 func (x *exchange) repository(in []string) error {
 	switch {
 	case len(in) == 1 && in[0] == "index":
 		return x.post(x.index)
 	case len(in) == 3 && in[0] == "models" && (in[2] == "load" || in[2] == "unload"):
-		return x.post(func() error {
-			return unsupported("models are not loaded and unloaded by clients: they are code")
-		})
+		return x.post(func() error { return x.loadModel(in[1], in[2] == "load") })
 	}
 	return errNoPath
+}
+
+// loadModel loads or unloads a model.
+func (x *exchange) loadModel(model string, load bool) error {
+	control := x.h.o.Control
+	if control == nil {
+		return unsupported("clients cannot load or unload models: start the server with -model-control")
+	}
+	if _, err := x.small(nil, func(r *reader, _ field, _ []byte) error { return r.skip() }); err != nil {
+		return err
+	}
+	run := control.Unload
+	if load {
+		run = control.Load
+	}
+	if err := run(x.r.Context(), model); err != nil {
+		return err
+	}
+	x.ok()
+	return nil
 }
 
 // maxSmall is the largest body of requests that carry no tensors.
@@ -148,7 +167,7 @@ func (x *exchange) index() error {
 			case ready == nil:
 				list = append(list, entry{Name: m.Meta().Name, Version: version, State: "READY"})
 			case !readyOnly:
-				list = append(list, entry{Name: m.Meta().Name, Version: version, State: "UNAVAILABLE", Reason: "the server is not ready"})
+				list = append(list, entry{Name: m.Meta().Name, Version: version, State: "UNAVAILABLE", Reason: oip.As(ready).Message})
 			}
 		}
 	}

@@ -41,7 +41,7 @@ func take(e *engine.Engine, data []byte, chunk int) (*request, map[string][]byte
 	q := &request{begin: func(model, version string) (*engine.Request, error) {
 		return e.Begin(context.Background(), "", model, version)
 	}, client: func() peercred.Client { return peercred.Client{} }}
-	q.reset(words(e), maxSmall)
+	q.reset(wordsOf(e.Models()), maxSmall)
 	defer q.end()
 	var pieces mem.BufferSlice
 	for rest := data; len(rest) > 0; {
@@ -302,7 +302,7 @@ func FuzzResponse(f *testing.F) {
 		r := &request{begin: func(model, version string) (*engine.Request, error) {
 			return e.Begin(context.Background(), "", model, version)
 		}, client: func() peercred.Client { return peercred.Client{} }}
-		r.reset(words(e), maxSmall)
+		r.reset(wordsOf(e.Models()), maxSmall)
 		defer r.end()
 		require.NoError(t, codec.New(0).Unmarshal(mem.BufferSlice{mem.SliceBuffer(data)}, receivable(r.read)))
 		results, err := r.r.Run()

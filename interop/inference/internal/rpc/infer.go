@@ -83,7 +83,7 @@ func (e *exchange) client() peercred.Client { return client(e.ctx) }
 // stream only the message is lost; what it returns ends the call.
 func (e *exchange) read(in *codec.Incoming) error {
 	e.clock.allow(e.s.o.Patience, in.Announced())
-	e.q.reset(e.s.known, maxSmall)
+	e.q.reset(e.s.words(), maxSmall)
 	e.err = e.q.read(in)
 	if _, refused := errors.AsType[*oip.Error](e.err); e.err != nil && !refused {
 		return e.err

@@ -108,6 +108,22 @@ func statistics(t engine.ModelStats) *pb.ModelStatistics {
 	return out
 }
 
+var errNoControl = oip.Errorf(oip.Unsupported, "clients cannot load or unload models: start the server with -model-control")
+
+func (s *Server) modelLoad(ctx context.Context, q *pb.RepositoryModelLoadRequest) (*pb.RepositoryModelLoadResponse, error) {
+	if s.o.Control == nil {
+		return nil, errNoControl
+	}
+	return &pb.RepositoryModelLoadResponse{}, s.o.Control.Load(ctx, q.GetModelName())
+}
+
+func (s *Server) modelUnload(ctx context.Context, q *pb.RepositoryModelUnloadRequest) (*pb.RepositoryModelUnloadResponse, error) {
+	if s.o.Control == nil {
+		return nil, errNoControl
+	}
+	return &pb.RepositoryModelUnloadResponse{}, s.o.Control.Unload(ctx, q.GetModelName())
+}
+
 func (s *Server) repositoryIndex(_ context.Context, q *pb.RepositoryIndexRequest) (*pb.RepositoryIndexResponse, error) {
 	if q.GetRepositoryName() != "" {
 		return nil, oip.Errorf(oip.NotFound, "there is one repository, without a name, and not %s", oip.Quote(q.GetRepositoryName()))

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -30,6 +31,8 @@ import (
 // default; what is 0 is the default.
 type Options struct {
 	Engine *engine.Engine
+	// Control loads and unloads models for clients; nil refuses that.
+	Control engine.Control
 	// Tenants decides the tenant of a call.
 	Tenants oip.TenantRule
 	// MaxMessage bounds the bytes of a request; 1 GiB. One that is compressed is bounded
@@ -58,7 +61,7 @@ type Server struct {
 	o       Options
 	gate    *codec.Gate
 	tenants *share
-	known   map[string]string
+	known   atomic.Pointer[words]
 	grpc    *grpc.Server
 	rests   map[string]bool // methods of streams, by their paths
 	drained context.Context // ends when Drain begins
@@ -94,7 +97,7 @@ func New(o Options) (*Server, error) {
 			return nil, errors.New("rpc: a bound in Options is negative")
 		}
 	}
-	s := &Server{o: o, tenants: newShare(o.MaxTenantCalls), known: words(o.Engine), lead: maxLead}
+	s := &Server{o: o, tenants: newShare(o.MaxTenantCalls), lead: maxLead}
 	// The bytes of tensors are charged to the tenant's share of the pool, each before it is
 	// read; a bound on all messages together would have a tenant that waits for memory keep
 	// others from being read.
@@ -127,11 +130,27 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// words are those that requests are expected to have.
-func words(e *engine.Engine) map[string]string {
+// words are the strings that requests are expected to contain, so that they need not be allocated.
+type words struct {
+	models []*engine.Model
+	known  map[string]string
+}
+
+// words returns the words for the current models.
+func (s *Server) words() map[string]string {
+	models := s.o.Engine.Models()
+	if w := s.known.Load(); w != nil && len(w.models) == len(models) && (len(models) == 0 || &w.models[0] == &models[0]) {
+		return w.known
+	}
+	w := &words{models, wordsOf(models)}
+	s.known.Store(w)
+	return w.known
+}
+
+func wordsOf(models []*engine.Model) map[string]string {
 	known := map[string]string{}
 	add := func(s string) { known[s] = s }
-	for _, m := range e.Models() {
+	for _, m := range models {
 		meta := m.Meta()
 		add(meta.Name)
 		for _, v := range meta.Versions {
