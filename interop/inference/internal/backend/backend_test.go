@@ -586,10 +586,10 @@ def infer(x, *, outputs):
 	wg.Wait()
 }
 
-// The model of the README does what it says.
-func TestModelOfTheReadme(t *testing.T) {
+// The model of docs/serving.md works.
+func TestModelOfTheGuide(t *testing.T) {
 	needNumba(t)
-	text, err := os.ReadFile("../../README.md")
+	text, err := os.ReadFile("../../../../docs/serving.md")
 	require.NoError(t, err)
 	_, model, ok := strings.Cut(string(text), "```python\n")
 	require.True(t, ok)
