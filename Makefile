@@ -100,9 +100,9 @@ test-nested: python bin/tritonclient/requirements.txt ## the nested modules with
 	  $(QUIET_ENV) $(ACTIVE) $(REQUIRE) $(GO) test -count=1 -timeout 20m ./...) || exit 1; \
 	done
 
-# The client in the tests of the inference server. It needs another ml_dtypes than the other peers.
+# The clients in the tests of the inference server. They need another ml_dtypes than the other peers.
 bin/tritonclient/requirements.txt: interop/setup/requirements-tritonclient.txt | python
-	@echo "fetching tritonclient (30 MB, once)"
+	@echo "fetching the clients of the inference server (35 MB, once)"
 	@rm -rf bin/tritonclient
 	$(PIP_INSTALL) --target bin/tritonclient --requirement $<
 	cp $< $@

@@ -16,18 +16,18 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/clienttest"
 )
 
-// clients runs tests of the unmodified tritonclient against a service.
-func clients(t *testing.T, r *running, tests ...string) {
+// clients runs tests of unmodified clients, in a directory of testdata, against a server.
+func clients(t *testing.T, r *running, dir string, tests ...string) {
 	t.Helper()
-	cmd := clienttest.Command(t, filepath.Join("..", "..", "testdata", "clients"), append([]string{"-m", "pytest", "-q", "-p", "no:cacheprovider"}, tests...)...)
-	cmd.Env = append(cmd.Env, "SERVICE_HTTP="+r.addr, "SERVICE_GRPC="+r.grpc)
+	cmd := clienttest.Command(t, filepath.Join("..", "..", "testdata", dir), append([]string{"-m", "pytest", "-q", "-p", "no:cacheprovider"}, tests...)...)
+	cmd.Env = append(cmd.Env, "SERVICE_HTTP="+r.addr, "SERVICE_GRPC="+r.grpc, "REST="+r.addr, "GRPC="+r.grpc)
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	lines := bytes.Split(bytes.TrimSpace(out), []byte("\n"))
 	t.Logf("%s", lines[len(lines)-1])
 }
 
-// ownModels are those of testdata, as a service wants them: nobody else's to write.
+// ownModels returns a directory with the models of testdata that only this user can write to.
 func ownModels(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -42,8 +42,8 @@ func ownModels(t *testing.T) string {
 	return dir
 }
 
-// Every part of the protocol that tritonclient speaks, over HTTP and gRPC, with the models
-// that the service brings and with one's own. Nothing is left in memory then.
+// Every part of the protocol that tritonclient implements, over HTTP and gRPC, with the built-in models
+// and with others. No memory is in use afterwards.
 func TestTritonclient(t *testing.T) {
 	for name, c := range map[string]struct{ args, tests []string }{
 		"built-in models": {nil, []string{"test_protocol.py", "test_regions.py", "test_builtin.py"}},
@@ -52,11 +52,19 @@ func TestTritonclient(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := start(t, append(c.args, "-shm-prefix", "usmbridge_clients_")...)
-			clients(t, r, c.tests...)
+			clients(t, r, "clients", c.tests...)
 			require.NoError(t, r.stop(), "%s", r.log)
 			require.Contains(t, r.log.String(), "no memory is in use at the end")
 		})
 	}
+}
+
+// KServe's REST and gRPC clients.
+func TestKServe(t *testing.T) {
+	r := start(t)
+	clients(t, r, "kserve", "test_clients.py")
+	require.NoError(t, r.stop(), "%s", r.log)
+	require.Contains(t, r.log.String(), "no memory is in use at the end")
 }
 
 // gRPC's own health protocol, with a client of Go's.
