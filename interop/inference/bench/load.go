@@ -156,13 +156,10 @@ func gather(results []counts, took time.Duration) *outcome {
 	return o
 }
 
-// connect opens a connection from the address that the spec says.
+// connect opens a connection to the server.
 func (s *spec) connect() (net.Conn, error) {
-	d := net.Dialer{Timeout: 10 * time.Second}
-	if s.From != "" {
-		d.LocalAddr = &net.TCPAddr{IP: net.ParseIP(s.From)}
-	}
-	return d.Dial("tcp", s.Address)
+
+	return net.DialTimeout("tcp", s.Address, 10*time.Second)
 }
 
 // shared is memory under a name in /dev/shm.

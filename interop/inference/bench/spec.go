@@ -16,7 +16,7 @@ type spec struct {
 	Clients  int
 	Warm     time.Duration
 	Duration time.Duration
-	From     string        // our own address, for servers that tell tenants by it; "" for any
+	Tenant   string        // sent in the header X-Tenant; "" for none
 	Region   bool          // by system shared memory
 	Cut      int           // every so-many-th client cuts its connections off in the middle; 0: none does
 	Retry    bool          // a refusal with Retry-After (or RESOURCE_EXHAUSTED) is no failure

@@ -260,7 +260,8 @@ func (b *bench) plain(n int, d time.Duration) (sum float64, err error) {
 // does to servers that know no tenants is told beside it: part of it is the machine's doing, whose
 // processors the flood's own process keeps busy too.
 func (b *bench) flood() (err error) {
-	ours, rest, _, err := b.ours()
+	// All loopback addresses are one client, so the clients are named like those of a proxy.
+	ours, rest, _, err := b.ours("-tenant", "X-Tenant", "-proxies", "127.0.0.0/8")
 	if err != nil {
 		return err
 	}
@@ -308,10 +309,10 @@ type flooded struct {
 }
 
 func newFlooded(name string, s *server, protocol, address string, d time.Duration) *flooded {
-	quiet := spec{Protocol: protocol, Address: address, Model: "sobel", Height: 128, Width: 128, Clients: 1, From: "127.0.0.2",
+	quiet := spec{Protocol: protocol, Address: address, Model: "sobel", Height: 128, Width: 128, Clients: 1, Tenant: "quiet",
 		Warm: 500 * time.Millisecond, Duration: 2 * d, Pause: 5 * time.Millisecond}
 	load := quiet
-	load.From, load.Clients, load.Pause, load.Retry = "127.0.0.3", 64, 0, true
+	load.Tenant, load.Clients, load.Pause, load.Retry = "flood", 64, 0, true
 	load.Warm, load.Duration = 200*time.Millisecond, 2*d+2*time.Second
 	return &flooded{name, &way{name: name + ": the quiet one, alone", server: s, spec: quiet},
 		&way{name: "in a flood", server: s, spec: quiet}, &way{name: "the flood", server: s, spec: load}}
