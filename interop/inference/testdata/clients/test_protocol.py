@@ -69,8 +69,8 @@ def test_repository(protocol, client):
     index = protocol.dict(client.get_model_repository_index())
     models = index["models"] if isinstance(index, dict) else index
     assert {"identity"} <= {m["name"] for m in models if m["state"] == "READY"}
-    assert "code" in protocol.refuses(lambda: client.load_model("identity"), 400, "UNIMPLEMENTED")
-    assert "code" in protocol.refuses(lambda: client.unload_model("identity"), 400, "UNIMPLEMENTED")
+    assert "-model-control" in protocol.refuses(lambda: client.load_model("identity"), 400, "UNIMPLEMENTED")
+    assert "-model-control" in protocol.refuses(lambda: client.unload_model("identity"), 400, "UNIMPLEMENTED")
 
 
 def test_settings_are_refused(protocol, client):
