@@ -1,45 +1,41 @@
-// Package engine takes one request of a client from its admission to the end of its memory,
-// and knows the models. Transports speak to it, in the words of package oip; what runs the
-// models is behind executor.Runner, so that it knows neither HTTP nor gRPC nor Python.
+// Package engine serves the requests of clients, from their admission to the end of their memory, and
+// holds the models. Transports use it in the terms of package oip. It calls models through
+// executor.Runner, so it depends on neither HTTP nor gRPC nor Python.
 //
-// # A request
+// # Requests
 //
-// Begin admits it, or refuses it at once; Input and Output say what it has and wants, Fill
-// reads an input into memory of the pool, charged to its tenant, and Run has it wait for its
-// turn, calls the model and puts the outputs in place. Their bytes are valid until End, which
-// gives everything back and may be called at any point. All waiting ends at the request's
-// deadline.
+// Begin admits a request or refuses it immediately. Input and Output declare its tensors, Fill reads an
+// input into memory of the pool, and Run waits for a place, calls the model and returns the outputs.
+// Their bytes are valid until End, which releases everything and may be called at any point. All
+// waiting ends at the deadline of the request.
 //
-// Requests take turns by tenant (package fair). A tenant that is alone has all of them; while others
-// are about it has a few, and reads nothing without one: what a flood of one has the processors do
-// is bounded before anything is read. Memory is shared out by tenant
-// (memmgr.Tenant), and the tenants that are remembered are bounded in number.
+// Package fair bounds the requests of each tenant, and how many of them run at a time. While other
+// tenants are active, the body of a request is read when the request has its place, so a flood of one
+// tenant leaves processors to others. Each tenant has accounts in the pools (memmgr.Tenant), and the
+// table of tenants is bounded.
 //
 // # Memory
 //
-// Inputs are given to models as read-only arrays, on memory of the pool or, in place, of a
-// client's region. A model with bound outputs writes them where they are sent from, or in
-// the client's region: no byte is copied. They are cleared before, unless the model says that
-// it writes every element. What another model returns is copied once, because what a client is
-// slow to fetch must count against the limit, and because a model may write again to what it
-// keeps; unless it is an input in memory of the pool, whole, or an array that the model made in
-// this call, dense, readable by the host, and that nobody else has: those are sent from where
-// they lie.
+// Models get inputs as read-only arrays, in memory of the pool or, in place, in a region of the client.
+// A model with bound outputs writes them into the memory from which they are sent, or into a region;
+// nothing is copied. That memory is cleared first, unless the model writes every element. Returned
+// outputs are copied once: memory that a slow client has not fetched must count against the limit, and
+// the model may write again to an array that it keeps. Two kinds of returned arrays are sent without a
+// copy: an input in memory of the pool, and an array that the model allocated in this call, contiguous,
+// readable by the host, and without another reference.
 //
-// All memory of a request is taken at once, where its tensors are known by then: its first
-// Fill, or Run, waits for it, and nobody waits with a part of it. Models that run apart, in
-// other processes, see copies of regions, and outputs are copied there.
+// A request takes all memory for its known tensors at once, in its first Fill or in Run. No request
+// waits for memory while it holds a part of it. Models in other processes get copies of regions, and
+// their outputs are copied there.
 //
-// Calls that run have a pool of their own, Options.Calls, for what they can ask for only while
-// they run: what models allocate, and the copies of what they return. Requests that wait for
-// their turn may fill the first pool with their tensors and cannot take that of calls, so that
-// calls go on, end, and give back what the others wait for. A tenant has an account with each
-// pool.
+// Running calls have a pool of their own, Options.Calls, for memory that they need before they can end:
+// allocations of models, and copies of returned outputs. Waiting requests can fill the first pool, but
+// they cannot take the memory of calls, so calls end and free the memory for which the others wait.
 //
 // # Errors
 //
-// All errors are *oip.Error. Transports tell them to clients, and count them there with Refused,
-// beside those that they refuse themselves; so Stats has each once, by its kind.
+// All errors are *oip.Error. A transport sends the error to its client and counts it with Refused, with
+// the requests that the transport itself refuses. So Stats contains each error once, by kind.
 //
-// The log and all reports have tenants by oip.TenantLabel; only Stats has their names.
+// The log and all reports contain tenants as oip.TenantLabel. Only Stats has their names.
 package engine

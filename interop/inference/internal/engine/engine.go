@@ -16,7 +16,7 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/region"
 )
 
-// retryAfter is when a client that was refused for want of room may come again.
+// retryAfter is the time after which a client that was refused for lack of room may try again.
 const retryAfter = time.Second
 
 const (
@@ -27,7 +27,7 @@ const (
 	earlyTime = 10 * time.Millisecond
 )
 
-// Engine serves models. All of it may be used from any goroutine.
+// Engine serves models. Its methods may be called from any goroutine.
 type Engine struct {
 	o           Options
 	current     atomic.Pointer[registry]
@@ -43,11 +43,11 @@ type Engine struct {
 
 	mu       sync.Mutex
 	draining bool
-	there    int           // requests between Begin and End
-	empty    chan struct{} // closed when draining and there is none
+	inFlight int           // requests between Begin and End
+	empty    chan struct{} // closed when draining and none is in flight
 }
 
-// New makes an engine, which Close ends. Errors: options that make no sense.
+// New returns an engine, which Close ends. Errors: invalid options.
 func New(o Options) (*Engine, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func New(o Options) (*Engine, error) {
 	return e, nil
 }
 
-// Server describes the server.
+// Server returns the description of the server.
 func (e *Engine) Server() oip.Server {
 	s := oip.Server{Name: e.o.Name, Version: e.o.Version,
 		Extensions: []string{"binary_tensor_data", "model_repository", "model_configuration", "statistics"}}
@@ -142,7 +142,7 @@ func (e *Engine) isDraining() bool {
 // Models returns the models, in the order of their definitions. The list does not change.
 func (e *Engine) Models() []*Model { return e.current.Load().models }
 
-// Model finds a model; version is "" or "1". Errors: NotFound.
+// Model returns a model; version is "" or "1". Errors: NotFound.
 func (e *Engine) Model(name, version string) (*Model, error) {
 	m := e.current.Load().byName[name]
 	if m == nil {
@@ -154,13 +154,13 @@ func (e *Engine) Model(name, version string) (*Model, error) {
 	return m, nil
 }
 
-// Regions are clients' memory; nil where shared memory is not served.
+// Regions returns the shared memory of clients; nil if it is not served.
 func (e *Engine) Regions() *region.Registry { return e.o.Regions }
 
-// Limit is the bytes that tensors may take, 0 for no limit.
+// Limit returns the bytes that tensors may take, 0 for no limit.
 func (e *Engine) Limit() uint64 { return e.o.Limit }
 
-// Timeout is the most time that a request may take.
+// Timeout returns the maximum time of a request.
 func (e *Engine) Timeout() time.Duration { return e.o.Timeout }
 
 // Runner returns the runner of the models.
@@ -175,20 +175,20 @@ type Stats struct {
 	Draining    bool
 }
 
-// Stats counts.
+// Stats returns the current counts.
 func (e *Engine) Stats() Stats {
 	e.mu.Lock()
-	there, draining := e.there, e.draining
+	inFlight, draining := e.inFlight, e.draining
 	e.mu.Unlock()
-	s := Stats{Requests: there, Slots: e.slots.Stats(), Lane: e.lane.Stats(), Tenants: e.accounts.list(), Draining: draining}
+	s := Stats{Requests: inFlight, Slots: e.slots.Stats(), Lane: e.lane.Stats(), Tenants: e.accounts.list(), Draining: draining}
 	for kind := range e.refused {
 		s.Refused[kind] = e.refused[kind].Load()
 	}
 	return s
 }
 
-// Refused counts a request that ended with an error. Transports call it, once for each, where
-// they tell the client, because they refuse what never comes to Begin as well.
+// Refused counts a request that ended with an error. Transports call it once for each error that
+// they send, because they also refuse requests that never reach Begin.
 func (e *Engine) Refused(kind oip.Kind) {
 	if int(kind) >= len(e.refused) {
 		kind = oip.Internal
@@ -196,9 +196,9 @@ func (e *Engine) Refused(kind oip.Kind) {
 	e.refused[kind].Add(1)
 }
 
-// Begin admits a request of a tenant, or refuses it at once; End must follow. ctx is the
-// request's: when it ends, all waiting does, and a call that runs is interrupted. Errors:
-// NotReady, NotFound, and Busy where as many requests are there as may be.
+// Begin admits a request of a tenant, or refuses it immediately; End must follow. When ctx ends, all
+// waiting ends, and a running call is interrupted. Errors: NotReady, NotFound, and Busy for too many
+// requests.
 func (e *Engine) Begin(ctx context.Context, tenant, model, version string) (*Request, error) {
 	began := time.Now()
 	if !e.warm.Load() {
@@ -219,9 +219,9 @@ func (e *Engine) Begin(ctx context.Context, tenant, model, version string) (*Req
 	if err != nil {
 		e.accounts.leave(account)
 		e.discount(m)
-		message := "as many requests are being served as may be at a time"
+		message := "too many requests are being served"
 		if errors.Is(err, fair.ErrTenantFull) {
-			message = "as many requests of this client are being served as may be at a time"
+			message = "too many requests of this client are being served"
 		}
 		return nil, &oip.Error{Kind: oip.Busy, Message: message, RetryAfter: retryAfter, Err: err}
 	}
@@ -241,7 +241,7 @@ func (e *Engine) admit(name, version string) (*Model, error) {
 	case e.draining:
 		return nil, errDraining
 	}
-	e.there++
+	e.inFlight++
 	m.load.requests.Add(1)
 	return m, nil
 }
@@ -250,8 +250,8 @@ func (e *Engine) discount(m *Model) {
 	m.load.requests.Done()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.there--
-	if e.draining && e.there == 0 {
+	e.inFlight--
+	if e.draining && e.inFlight == 0 {
 		close(e.empty)
 	}
 }
@@ -260,7 +260,7 @@ func (e *Engine) discount(m *Model) {
 // before Drain.
 func (e *Engine) Retire() { e.retired.Store(true) }
 
-// Drain refuses requests from now on; those that are there go on. It may be called again.
+// Drain refuses new requests. Requests in flight continue. Further calls do nothing.
 func (e *Engine) Drain() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -268,13 +268,13 @@ func (e *Engine) Drain() {
 		return
 	}
 	e.draining = true
-	if e.there == 0 {
+	if e.inFlight == 0 {
 		close(e.empty)
 	}
 }
 
-// Close drains and waits until every request is at its end, or ctx is. It closes neither the
-// runner nor the memory. Errors: of the context, with the number of requests that are left.
+// Close drains and waits until every request has ended, or ctx has. It closes neither the runner nor
+// the memory. Errors: that of the context, with the number of requests in flight.
 func (e *Engine) Close(ctx context.Context) error {
 	e.Drain()
 	select {

@@ -13,7 +13,7 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
-// badModel is an error of the model's own: its client cannot help it.
+// badModel returns the error for the client of a model that breaks its declaration.
 func (r *Request) badModel(err error) error {
 	return &oip.Error{Kind: oip.Internal, Message: fmt.Sprintf("model %s failed", r.model.def.Meta.Name), Err: err}
 }
@@ -21,9 +21,9 @@ func (r *Request) badModel(err error) error {
 // invalidInput is the class of the exceptions whose message is for the client.
 const invalidInput = "usmbridge.serving.InvalidInput"
 
-// told returns the error for the client. Of the exceptions of a model, only the message of an
+// clientError returns the error for the client. Of the exceptions of a model, only the message of an
 // InvalidInput is for clients. Other messages and tracebacks are in Err, for the log.
-func (r *Request) told(err error) *oip.Error {
+func (r *Request) clientError(err error) *oip.Error {
 	if e, ok := errors.AsType[*oip.Error](err); ok {
 		return e
 	}
@@ -32,11 +32,11 @@ func (r *Request) told(err error) *oip.Error {
 	case r.parent.Err() != nil && errors.Is(context.Cause(r.parent), context.Canceled):
 		return &oip.Error{Kind: oip.Cancelled, Message: "the request was cancelled", Err: err}
 	case errors.Is(err, python.MemoryError), errors.Is(err, memmgr.ErrOutOfMemory):
-		return &oip.Error{Kind: oip.Busy, Message: fmt.Sprintf("model %s found no memory", name), RetryAfter: retryAfter, Err: err}
+		return &oip.Error{Kind: oip.Busy, Message: fmt.Sprintf("model %s: out of memory", name), RetryAfter: retryAfter, Err: err}
 	case r.ctx != nil && r.ctx.Err() != nil:
 		return &oip.Error{Kind: oip.Deadline, Message: fmt.Sprintf("the request's time was over before model %s was done", name), Err: err}
 	case errors.Is(err, executor.ErrFull):
-		return &oip.Error{Kind: oip.Busy, Message: "as many requests are being served as may be at a time", RetryAfter: retryAfter, Err: err}
+		return &oip.Error{Kind: oip.Busy, Message: "too many requests are being served", RetryAfter: retryAfter, Err: err}
 	case errors.Is(err, executor.ErrClosed):
 		return &oip.Error{Kind: oip.NotReady, Message: errDraining.Message, RetryAfter: retryAfter, Err: err}
 	case errors.Is(err, workers.ErrRestarts):

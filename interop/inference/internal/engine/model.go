@@ -10,7 +10,7 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// Model is a model that is served. All of it may be used from any goroutine.
+// Model is a model. Its methods may be called from any goroutine.
 type Model struct {
 	engine  *Engine
 	load    *load
@@ -19,7 +19,7 @@ type Model struct {
 	inputs  map[string]int
 	outputs map[string]int
 	types   []usmarray.DataType // of the inputs, then of the outputs
-	from    []int               // for each output the input whose free extents it has
+	from    []int               // for each output, the input with its free extents
 	stats   *modelStats
 }
 
@@ -45,7 +45,7 @@ func newModel(e *Engine, l *load, d Definition) (*Model, error) {
 		m.outputs[t.Name] = i
 		from, err := extentsFrom(d.Meta.Inputs, &t)
 		if err != nil {
-			from = -1 // never asked for: Shapes tells, or the arrays themselves
+			from = -1 // not used: Shapes or the returned arrays have the shapes
 		}
 		m.from = append(m.from, from)
 	}
@@ -61,10 +61,10 @@ func newModel(e *Engine, l *load, d Definition) (*Model, error) {
 	return m, nil
 }
 
-// Meta describes the model. It must not be changed.
+// Meta returns the description of the model. It must not be changed.
 func (m *Model) Meta() oip.Model { return m.def.Meta }
 
-// Bound tells whether the model writes its outputs where they are wanted.
+// Bound reports whether the model writes into the memory of its outputs.
 func (m *Model) Bound() bool { return m.def.Bound }
 
 // Ready returns nil if the model can be called. Errors: NotReady.

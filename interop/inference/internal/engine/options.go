@@ -17,52 +17,51 @@ import (
 // Definition is a model and how it is called.
 type Definition struct {
 	Meta oip.Model
-	// Function is called with the inputs in the order of Meta, as arrays, and behind them,
-	// if Bound, with the outputs, as arrays to be written. Else it returns a list of the
-	// outputs, as arrays.
+	// Function gets the inputs in the order of Meta, as arrays, and after them, if Bound, the
+	// outputs, as arrays to write. Otherwise it returns a list of the outputs, as arrays.
 	Function string // "module:name"
 	Bound    bool
-	// Shapes, where it is set, is called with the shapes of the inputs, as lists of
-	// integers, and returns a list of those of the outputs. Without it the n-th free extent
-	// of an output is the n-th free extent of the first input with as many of them.
+	// Shapes, if set, gets the shapes of the inputs, as lists of integers, and returns a list of the
+	// shapes of the outputs. Without it, the n-th free extent of an output is the n-th free extent
+	// of the first input with as many of them.
 	Shapes string
-	// Serial says that one call of this kind may run at a time.
+	// Serial makes calls of this model run one at a time.
 	Serial bool
-	// WritesAll says that a model that is Bound writes every element of its outputs. The memory
-	// of one that may not is cleared before the call.
+	// WritesAll promises that a Bound model writes every element of its outputs. Without it their
+	// memory is cleared before the call.
 	WritesAll bool
 	// Broken is the reason why the model cannot be called; "" if it can. Of a broken model only the
 	// name is used.
 	Broken string
 }
 
-// Options say what an Engine serves, and within which bounds. What is 0 is a default.
+// Options configure an Engine. Zero values are defaults.
 type Options struct {
 	Name, Version string // of the server, in its metadata
 	Models        []Definition
 	// Runner runs the functions of the models. The caller closes it after Close. Without it the engine
 	// is not ready until SetModels.
 	Runner executor.Runner
-	// Memory is where tensors lie; the host must be able to read it. It stays the caller's,
-	// to be closed after Close.
+	// Memory is for tensors; the host must be able to read it. The caller closes it after Close.
 	Memory *memmgr.Pool
-	// ForModels chooses where arrays lie that models make in a call, for a queue and a kind of
-	// memory: account, which is the request's tenant's in Calls, or anything else. nil: the runner's
-	// choice, which no tenant is charged for.
+	// ForModels chooses the memory of arrays that models allocate in a call, by queue and kind:
+	// account, which is the account of the request's tenant in Calls, or another resource. nil: the
+	// runner chooses, and no tenant is charged.
 	ForModels func(account memmgr.Resource, q *syclobj.Queue, kind syclobj.USMKind) (memmgr.Resource, error)
-	// Limit is how many bytes Memory can give, of which a tenant may have seven eighths, and
-	// comes last above a quarter. 0: no limit.
+	// Limit is the capacity of Memory in bytes, 0 for none. A tenant has at most seven eighths of
+	// it, and above a quarter it is served last.
 	Limit uint64
-	// Calls is where calls that run find memory: for copies of what models return, and, where
-	// ForModels says so, for what they allocate. It is to be apart from Memory: there requests
-	// that wait for their turn may have everything, and a call that waited for them would wait
-	// for itself. CallsLimit is how many bytes it can give, shared as Limit is. nil: Memory.
+	// Calls is the memory of running calls: copies of returned outputs, and allocations of models if
+	// ForModels says so. It must not be Memory, which waiting requests can fill: a call that waited
+	// for them would wait for itself. CallsLimit is its capacity in bytes, shared like Limit. nil:
+	// Memory.
 	Calls      *memmgr.Pool
 	CallsLimit uint64
-	// Regions are clients' memory; nil where it is not served. They stay the caller's.
+	// Regions is the shared memory of clients; nil if it is not served. The caller closes it after
+	// Close.
 	Regions *region.Registry
-	// Apart says that models run where only memory of Memory is seen, in other processes:
-	// what lies in regions is copied, into Memory before the call and from there after it.
+	// Apart says that models run in other processes, which can see Memory alone: inputs in regions
+	// are copied into Memory before the call, and outputs back after it.
 	Apart bool
 
 	Turns     int           // calls of one tenant at a time while it is alone; 4. Of serial models there are 2.
@@ -76,7 +75,7 @@ type Options struct {
 	Log       *slog.Logger  // slog.Default()
 }
 
-// complete fills in defaults and checks.
+// complete sets defaults and checks the options.
 func (o *Options) complete() error {
 	if o.Memory == nil {
 		return errors.New("engine: Options.Memory is nil")
@@ -120,7 +119,7 @@ func orElse[T comparable](p *T, v T) {
 	}
 }
 
-// Check refuses a definition that cannot be served, and says why.
+// Check returns an error for an invalid definition.
 func (d *Definition) Check() error {
 	if d.Broken != "" && d.Meta.Name != "" {
 		return nil
@@ -164,7 +163,7 @@ func (d *Definition) Check() error {
 	return nil
 }
 
-// free counts the free extents of a shape.
+// free returns the number of free extents of a shape.
 func free(shape []int64) (n int) {
 	for _, extent := range shape {
 		if extent < 0 {
@@ -174,7 +173,8 @@ func free(shape []int64) (n int) {
 	return n
 }
 
-// extentsFrom finds the input whose free extents are those of an output, -1 for none needed.
+// extentsFrom returns the index of the input with as many free extents as an output has; -1 if the
+// output has none.
 func extentsFrom(inputs []oip.Tensor, out *oip.Tensor) (int, error) {
 	n := free(out.Shape)
 	if n == 0 {

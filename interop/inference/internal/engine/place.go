@@ -12,22 +12,22 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// place is where a tensor lies: in memory of the pool, of which it has a reference, or in a
-// client's region. The zero place is none.
+// place is the memory of a tensor: memory of the pool, of which it holds a reference, or a part of a
+// client's region. The zero place is empty.
 type place struct {
 	buffer memmgr.Buffer
 	offset uint64        // of its first byte
-	lease  *region.Lease // of the region, whose buffer it is then
+	lease  *region.Lease // of the region; nil for memory of the pool
 }
 
 func (p *place) there() bool { return p.buffer.Valid() }
 
 func (p *place) address() uintptr { return p.buffer.Address() + uintptr(p.offset) }
 
-// apart is where tensors begin that lie in one buffer, a multiple of any element's size.
+// apart is the alignment of tensors in one buffer, a multiple of the size of any element.
 const apart = 256
 
-// batch is tensors that get their memory at once.
+// batch is a list of tensors that get their memory at once.
 type batch struct {
 	places  []*place
 	offsets []uint64
@@ -36,21 +36,21 @@ type batch struct {
 
 func (b *batch) add(p *place, size uint64) error {
 	if size > math.MaxInt64-apart || b.total > math.MaxInt64-apart-size {
-		return oip.Errorf(oip.TooLarge, "the tensors of the request have more bytes than can be counted")
+		return oip.Errorf(oip.TooLarge, "the size of the tensors overflows")
 	}
 	b.places, b.offsets = append(b.places, p), append(b.offsets, b.total)
 	b.total += (size + apart - 1) &^ (apart - 1)
 	return nil
 }
 
-// allocate takes the memory, charged to the request's tenant, who may have most of it, waiting
-// for it until the request ends.
+// allocate takes the memory, charged to the tenant of the request, which may have most bytes. It
+// waits until the request ends.
 func (b *batch) allocate(r *Request, from *memmgr.Tenant, most uint64) error {
 	if len(b.places) == 0 {
 		return nil
 	}
 	if most != 0 && b.total > most {
-		return oip.Errorf(oip.TooLarge, "the tensors of a request to model %s take %d bytes, and those of a client may take %d", r.model.def.Meta.Name, b.total, most)
+		return oip.Errorf(oip.TooLarge, "the tensors of the request to model %s take %d bytes; a client may have %d", r.model.def.Meta.Name, b.total, most)
 	}
 	buffer, err := memmgr.New(from, memmgr.Request{Size: uintptr(b.total), Tag: r.model.def.Meta.Name, Context: r.Context()})
 	if err != nil {
@@ -65,8 +65,8 @@ func (b *batch) allocate(r *Request, from *memmgr.Tenant, most uint64) error {
 	return nil
 }
 
-// reserve takes memory for all tensors that are known and have none, at once: a request that
-// had some of its memory and waited for the rest could wait for another one that does the same.
+// reserve takes memory for all known tensors without memory, at once: two requests that each held a
+// part and waited for the rest could wait for each other.
 func (r *Request) reserve() error {
 	var b batch
 	all := true
@@ -94,7 +94,7 @@ func (r *Request) reserve() error {
 	return b.allocate(r, r.account.memory, r.model.engine.accounts.options.Hard)
 }
 
-// shapeOutputs fixes the shapes of outputs that the model writes.
+// shapeOutputs sets the shapes of bound outputs.
 func (r *Request) shapeOutputs() error {
 	m := r.model
 	if m.def.Shapes != "" && r.shapes == nil {
@@ -118,13 +118,13 @@ func (r *Request) shapeOutputs() error {
 	return nil
 }
 
-// noMemory tells a client why there is no memory for it.
+// noMemory returns the error for the client of a failed allocation.
 func (r *Request) noMemory(err error) error {
 	if r.parent.Err() != nil && errors.Is(context.Cause(r.parent), context.Canceled) {
 		return &oip.Error{Kind: oip.Cancelled, Message: "the request was cancelled", Err: err}
 	}
 	if errors.Is(err, memmgr.ErrOutOfMemory) {
-		return &oip.Error{Kind: oip.Busy, Message: "there is no memory for this request at present", RetryAfter: retryAfter, Err: err}
+		return &oip.Error{Kind: oip.Busy, Message: "out of memory: try again later", RetryAfter: retryAfter, Err: err}
 	}
 	return &oip.Error{Kind: oip.Internal, Message: "the server failed", Err: err}
 }
@@ -147,18 +147,18 @@ func (p *place) borrow(r *Request, from peercred.Client, name string, offset, si
 	return nil
 }
 
-// err tells whether what lies here is still what it was.
+// err returns an error if the region of the place was removed.
 func (p *place) err() error {
 	if p.lease == nil {
 		return nil
 	}
 	if err := p.lease.Err(); err != nil {
-		return &oip.Error{Kind: oip.Invalid, Message: "the shared memory of a tensor is not there any more", Err: err}
+		return &oip.Error{Kind: oip.Invalid, Message: "the shared memory of a tensor was removed", Err: err}
 	}
 	return nil
 }
 
-// array shows what lies here; it borrows.
+// array returns an array on the memory, which it borrows.
 func (p *place) array(dt usmarray.DataType, shape []int64, o ...usmarray.BufferOption) (*usmarray.Array, error) {
 	l, err := layout(shape, int(p.offset)/dt.Size())
 	if err != nil {
@@ -171,7 +171,7 @@ func (p *place) array(dt usmarray.DataType, shape []int64, o ...usmarray.BufferO
 	return a, nil
 }
 
-// bytes are the first n.
+// bytes returns the first n bytes.
 func (p *place) bytes(n uint64) ([]byte, error) {
 	b, err := p.buffer.Bytes()
 	if err != nil || uint64(len(b)) < p.offset+n {

@@ -11,7 +11,7 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// Request is one request of a client. It is for one goroutine at a time.
+// Request is one request of a client. Its methods must not be called concurrently.
 type Request struct {
 	model    *Model
 	account  *account
@@ -20,15 +20,15 @@ type Request struct {
 	began    time.Time
 	deadline time.Time
 
-	ctx    context.Context // ends at the deadline; made when it is first needed
+	ctx    context.Context // made by Context
 	cancel context.CancelFunc
 
-	inputs  []Input   // of the model, in its order
+	inputs  []Input   // in the order of the model
 	outputs []Output  // likewise
-	wanted  []*Output // in the order that the client asked for
-	shapes  [][]int64 // of the outputs, where the model has told them
+	wanted  []*Output // in the requested order
+	shapes  [][]int64 // of the outputs, from the function of the model
 	arrays  []*usmarray.Array
-	arena   *arena.Arena // of what the model allocates; nil where that is not the request's
+	arena   *arena.Arena // of allocations of the model; nil if they are not charged to the request
 	results []Result
 	stages  Stages
 	ran     bool
@@ -49,11 +49,11 @@ func newRequest(ctx context.Context, m *Model, a *account, k *fair.Ticket, began
 	return r
 }
 
-// Model is what the request is for.
+// Model returns the model of the request.
 func (r *Request) Model() *Model { return r.model }
 
-// SetTimeout has the request end so long after its Begin, where the server's own timeout is
-// not sooner. It comes before anything waits: before Fill. 0 and less change nothing.
+// SetTimeout sets the time of the request, counted from Begin. The timeout of the server still
+// holds. It must be called before Fill. 0 and negative times change nothing.
 func (r *Request) SetTimeout(d time.Duration) {
 	if d <= 0 || r.ctx != nil {
 		return
@@ -63,7 +63,7 @@ func (r *Request) SetTimeout(d time.Duration) {
 	}
 }
 
-// Context is the request's, with its deadline.
+// Context returns the context of the request, which has its deadline.
 func (r *Request) Context() context.Context {
 	if r.ctx == nil {
 		r.ctx, r.cancel = context.WithDeadline(r.parent, r.deadline)
@@ -71,22 +71,22 @@ func (r *Request) Context() context.Context {
 	return r.ctx
 }
 
-// Stages are moments of a request's Run; zero where it did not come so far.
+// Stages are the times of the stages of Run; zero for stages that were not reached.
 type Stages struct {
-	Ready  time.Time // from when on it waited for its turn
-	Turn   time.Time // when it had it
-	Called time.Time // when the model's call was over
+	Ready  time.Time // the request waits for a place
+	Turn   time.Time // it has the place
+	Called time.Time // the call has ended
 }
 
-// Stages tells how far Run came.
+// Stages returns the stages that Run has reached.
 func (r *Request) Stages() Stages { return r.stages }
 
-// Deadline is when the request ends.
+// Deadline returns the deadline of the request.
 func (r *Request) Deadline() time.Time { return r.deadline }
 
-// End gives back everything of the request: its memory, its regions, its turn and its place.
-// What codec.Leases or Python hold of the memory stays valid. It may be called again, and at
-// any point; nothing else of the request may be used afterwards.
+// End releases all memory, regions and bounds of the request. Memory that codec.Leases or Python
+// hold stays valid. It may be called at any point and more than once; nothing else of the request
+// may be used afterwards.
 func (r *Request) End() {
 	if r.ended {
 		return
@@ -119,7 +119,7 @@ func (r *Request) End() {
 	r.model.engine.discount(r.model)
 }
 
-// count puts the request into the model's statistics, once.
+// count adds the request to the statistics of its model, once.
 func (r *Request) count(ok bool) {
 	if r.counted {
 		return
@@ -128,7 +128,7 @@ func (r *Request) count(ok bool) {
 	r.model.stats.done(time.Since(r.began), ok)
 }
 
-// misuse is a call out of order, which is the transport's mistake.
+// misuse returns the error of calls in the wrong order, which are defects of the transport.
 func misuse(what string) error {
 	return &oip.Error{Kind: oip.Internal, Message: "the server failed", Err: errors.New("engine: " + what)}
 }

@@ -14,10 +14,9 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// Run waits for the request's turn, calls the model, and returns the outputs that were asked
-// for, in that order. It is called once. Errors: Invalid for inputs that are missing, for
-// memory of the client's that went away, and for what the model refuses; Busy, Deadline,
-// Cancelled; Internal when the model failed.
+// Run waits for a place, calls the model, and returns the requested outputs in the requested order.
+// It is called once. Errors: Invalid for missing inputs, for shared memory that was removed, and for
+// a request that the model refuses; Busy, Deadline, Cancelled; Internal if the model failed.
 func (r *Request) Run() ([]Result, error) {
 	if r.ran || r.ended {
 		return nil, misuse("Run, called twice")
@@ -32,9 +31,9 @@ func (r *Request) Run() ([]Result, error) {
 	return results, nil
 }
 
-// logged is told, and writes to the log what is the server's own fault.
+// logged returns the error for the client, and logs an error of the server once.
 func (r *Request) logged(err error) *oip.Error {
-	e := r.told(err)
+	e := r.clientError(err)
 	if e.Kind == oip.Internal && !e.Logged {
 		e.Logged = true
 		r.model.engine.log().Error("a request failed", "model", r.model.def.Meta.Name, "tenant", r.account.label, "error", e)
@@ -56,7 +55,7 @@ func (r *Request) run() ([]Result, error) {
 		}
 	}
 	began := time.Now()
-	if err := r.reserve(); err != nil { // what Fill has not: whoever waits for memory keeps nobody's turn
+	if err := r.reserve(); err != nil { // before the place: a request that waits for memory must not hold one
 		return nil, err
 	}
 	args := make([]any, 0, len(r.inputs)+len(r.outputs))
@@ -96,7 +95,7 @@ func (r *Request) run() ([]Result, error) {
 	m.stats.queue.add(turn.Sub(prepared))
 	m.stats.infer.add(called.Sub(turn))
 	if err == nil && !m.def.Bound {
-		err = r.take(answer) // within the turn: what models returned and is not in place yet is no more than there are turns
+		err = r.take(answer) // within the place, which bounds the number of returned outputs that are not copied yet
 	} else if answer != nil {
 		drop(answer)
 	}
@@ -111,7 +110,7 @@ func (r *Request) run() ([]Result, error) {
 			}
 		}
 	}
-	if err := r.stillThere(); err != nil {
+	if err := r.checkRegions(); err != nil {
 		return nil, err
 	}
 	results, err := r.collect()
@@ -119,7 +118,7 @@ func (r *Request) run() ([]Result, error) {
 	return results, err
 }
 
-// call calls the model. What it allocates meanwhile is the request's.
+// call calls the model. Memory that the model allocates meanwhile belongs to the request.
 func (r *Request) call(args []any) (any, error) {
 	ctx, o := r.Context(), &r.model.engine.o
 	if o.ForModels != nil {
@@ -133,8 +132,8 @@ func (r *Request) call(args []any) (any, error) {
 	return answer, err
 }
 
-// bind puts the outputs' memory behind the arguments: cleared, where another request's bytes
-// may be in it that the model does not write over.
+// bind appends the arrays of the outputs to the arguments. The memory is cleared unless the model
+// writes every element: it may contain bytes of another request.
 func (r *Request) bind(args []any) ([]any, error) {
 	m := r.model
 	for i := range r.outputs {
@@ -155,13 +154,13 @@ func (r *Request) bind(args []any) ([]any, error) {
 	return args, nil
 }
 
-// askShapes has the model tell the shapes of its outputs, in a turn of a queue for that: the
-// request has no memory yet that others could wait for.
+// askShapes calls the function of the model that returns the shapes of its outputs. The request has
+// no memory yet, so no other request waits for it.
 func (r *Request) askShapes() ([][]int64, error) {
 	m := r.model
 	ticket, err := m.engine.asks.Enter(r.account.name)
 	if err != nil {
-		return nil, &oip.Error{Kind: oip.Busy, Message: "as many requests are being served as may be at a time", RetryAfter: retryAfter, Err: err}
+		return nil, &oip.Error{Kind: oip.Busy, Message: "too many requests are being served", RetryAfter: retryAfter, Err: err}
 	}
 	defer ticket.Leave()
 	if err := ticket.Wait(r.Context()); err != nil {
@@ -195,7 +194,7 @@ func (r *Request) askShapes() ([][]int64, error) {
 	return shapes, nil
 }
 
-// toShapes reads a list of lists of integers.
+// toShapes converts a list of lists of integers.
 func toShapes(v any) ([][]int64, error) {
 	list, ok := v.([]any)
 	if !ok {
@@ -222,7 +221,7 @@ func toShapes(v any) ([][]int64, error) {
 	return shapes, nil
 }
 
-// take puts in place what a model returned.
+// take copies the returned outputs to their places, or sends them from where they are.
 func (r *Request) take(answer any) error {
 	list, ok := answer.([]any)
 	if !ok || len(list) != len(r.outputs) {
@@ -238,11 +237,11 @@ func (r *Request) take(answer any) error {
 		r.arrays = append(r.arrays, a) // which End releases
 		list[i] = nil
 	}
-	r.letGo()
+	r.releaseInputs()
 	var b batch
 	var copies []*Output
 	for _, o := range r.wanted {
-		inPlace, err := r.settle(o, r.arrays[o.index])
+		inPlace, err := r.placeOutput(o, r.arrays[o.index])
 		if err != nil {
 			return err
 		}
@@ -267,12 +266,12 @@ func (r *Request) take(answer any) error {
 	return nil
 }
 
-// letGo gives back the inputs' memory that no output is: who waits for memory to copy outputs to
-// keeps none that others wait for.
-func (r *Request) letGo() {
+// releaseInputs releases the memory of inputs that are not outputs, so that no request waits for
+// memory while it holds memory that others wait for.
+func (r *Request) releaseInputs() {
 	kept := map[*Input]bool{}
 	for _, a := range r.arrays {
-		kept[r.given(a)] = true
+		kept[r.inputOf(a)] = true
 	}
 	for i := range r.inputs {
 		if in := &r.inputs[i]; in.place.lease == nil && !kept[in] {
@@ -281,9 +280,9 @@ func (r *Request) letGo() {
 	}
 }
 
-// settle checks an output that the model returned, and tells whether it can be sent from where it
-// lies: it is an input, or memory of the request that nobody else has.
-func (r *Request) settle(o *Output, a *usmarray.Array) (inPlace bool, err error) {
+// placeOutput checks a returned output. inPlace reports whether it can be sent from its memory: it
+// is an input, or memory of the request without another reference.
+func (r *Request) placeOutput(o *Output, a *usmarray.Array) (inPlace bool, err error) {
 	meta := o.meta()
 	dt := r.model.types[len(r.inputs)+o.index]
 	shape := make([]int64, a.NDim())
@@ -296,25 +295,26 @@ func (r *Request) settle(o *Output, a *usmarray.Array) (inPlace bool, err error)
 	if err := o.setShape(shape); err != nil || o.place.lease != nil {
 		return false, err
 	}
-	if in := r.given(a); in != nil {
+	if in := r.inputOf(a); in != nil {
 		o.place = place{buffer: in.place.buffer.Retain(), offset: in.place.offset}
 		return true, nil
 	}
-	if !r.alone(a) {
+	if !r.exclusive(a) {
 		return false, nil
 	}
 	if err := a.Wait(); err != nil {
 		return false, err
 	}
 	b := a.Buffer()
-	r.arena.Keep(b) // who sends it may have it for longer than the request
+	r.arena.Keep(b) // the transport may send it after the end of the request
 	o.place = place{buffer: b.Retain(), offset: uint64(uintptr(a.Pointer()) - b.Address())}
 	return true, nil
 }
 
-// alone tells whether an array is memory that the model allocated in this call, as results are
-// sent, and nobody but the request has it: what a model keeps it may write to again.
-func (r *Request) alone(a *usmarray.Array) bool {
+// exclusive reports whether an array is memory that the model allocated in this call, in the form in
+// which results are sent, without another reference. The model may write again to an array that it
+// keeps.
+func (r *Request) exclusive(a *usmarray.Array) bool {
 	if r.arena == nil || a.NBytes() == 0 || !a.IsC() || !a.Place().HostReadable() {
 		return false
 	}
@@ -339,8 +339,9 @@ func (r *Request) copyOne(o *Output, a *usmarray.Array) error {
 	return nil
 }
 
-// given finds the input, in memory of the pool, whose very elements an array is.
-func (r *Request) given(a *usmarray.Array) *Input {
+// inputOf returns the input in memory of the pool whose elements are those of the array; nil if
+// there is none.
+func (r *Request) inputOf(a *usmarray.Array) *Input {
 	for i := range r.inputs {
 		in := &r.inputs[i]
 		if in.place.there() && in.place.lease == nil && in.place.address() == uintptr(a.Pointer()) && in.size == uint64(a.NBytes()) && a.IsC() {
@@ -350,8 +351,8 @@ func (r *Request) given(a *usmarray.Array) *Input {
 	return nil
 }
 
-// stillThere asks whether the memory of clients is what it was when it was used.
-func (r *Request) stillThere() error {
+// checkRegions returns an error if shared memory of the client was removed while it was used.
+func (r *Request) checkRegions() error {
 	for i := range r.inputs {
 		if err := errors.Join(r.inputs[i].place.err(), r.inputs[i].theirs.err()); err != nil {
 			return err
@@ -365,7 +366,7 @@ func (r *Request) stillThere() error {
 	return nil
 }
 
-// collect makes the results.
+// collect returns the results.
 func (r *Request) collect() ([]Result, error) {
 	r.results = make([]Result, len(r.wanted))
 	for i, o := range r.wanted {
@@ -381,7 +382,7 @@ func (r *Request) collect() ([]Result, error) {
 	return r.results, nil
 }
 
-// drop releases the arrays in an answer that nobody takes.
+// drop releases the arrays in an unused answer.
 func drop(v any) {
 	switch v := v.(type) {
 	case *usmarray.Array:

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// Duration is how often something was done, and how long it took in all.
+// Duration counts an activity and its total time.
 type Duration struct {
 	Count uint64
 	NS    uint64
 }
 
-// LatencyBounds are the upper bounds of the histogram's buckets, in seconds; one more bucket
-// is for what took longer.
+// LatencyBounds are the upper bounds of the buckets of a Histogram, in seconds. A last bucket has no
+// bound.
 var LatencyBounds = [...]float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
 
 // Histogram counts requests by their time from Begin to the end of Run.
@@ -71,7 +71,7 @@ func (s *modelStats) done(took time.Duration, ok bool) {
 	s.buckets[i].Add(1)
 }
 
-// Stats counts. The counts are of nearly one moment.
+// Stats returns the counts of the model. They are not taken at one instant.
 func (m *Model) Stats() ModelStats {
 	s := m.stats
 	out := ModelStats{

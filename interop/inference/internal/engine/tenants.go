@@ -8,7 +8,7 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
-// account is the memory of one tenant.
+// account is a tenant and its memory.
 type account struct {
 	name  string // as the first request gave it; may be a secret
 	label string // for logs and reports: oip.TenantLabel
@@ -64,7 +64,7 @@ func (a *accounts) enter(name string) (*account, error) {
 	return t, nil
 }
 
-// begin makes the tenants of the pools.
+// begin opens the tenants of the pools.
 func (t *account) begin(a *accounts) (err error) {
 	if t.memory, err = a.pool.NewTenant(t.label, a.options); err != nil {
 		return err
@@ -77,7 +77,7 @@ func (t *account) begin(a *accounts) (err error) {
 	return err
 }
 
-// close ends them; it never fails: what is out counts until it is back.
+// close closes the tenants. Their memory in use stays charged until it is freed.
 func (t *account) close() {
 	if t.there {
 		_ = t.memory.Close()
@@ -85,7 +85,7 @@ func (t *account) close() {
 	}
 }
 
-// fail is leave of an account that could not be opened: the next request tries again.
+// fail removes an account that could not be opened. The next request tries again.
 func (a *accounts) fail(t *account) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -94,9 +94,9 @@ func (a *accounts) fail(t *account) {
 	}
 }
 
-// find returns a tenant's account and counts a user of it. The account may be new and not open yet;
-// it may take the place of the account that was idle for longest, which is closed. That happens under
-// the lock, because the pools refuse a second tenant of a name while the first one is open.
+// find returns the account of a tenant and counts a user of it. The account may be new and not open
+// yet. It may replace the account that has been idle for the longest time, which is closed under the
+// lock, because the pools refuse a second tenant of the same name.
 func (a *accounts) find(name string) *account {
 	label := oip.TenantLabel(name)
 	a.mu.Lock()
@@ -131,14 +131,14 @@ func (a *accounts) leave(t *account) {
 	}
 }
 
-// forget removes an idle account and closes it. The lock is held.
+// forget removes an idle account and closes it. a.mu is held.
 func (a *accounts) forget(t *account) {
 	a.idle.Remove(t.idle)
 	delete(a.byLabel, t.label)
 	t.close()
 }
 
-// close forgets all that are idle.
+// close removes all idle accounts.
 func (a *accounts) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -154,7 +154,7 @@ type TenantStats struct {
 	Bytes    uint64 // that it holds
 }
 
-// list is what is remembered, in no order.
+// list returns the counts of all accounts, in no order.
 func (a *accounts) list() []TenantStats {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
-// Input is one tensor that a client sends, or points to.
+// Input is an input tensor that a client sends, or has in a region.
 type Input struct {
 	request *Request
 	index   int
@@ -16,15 +16,15 @@ type Input struct {
 	shape   []int64
 	size    uint64
 	place   place
-	theirs  place // the region it comes from, where place is a copy
+	theirs  place // the region, if place is a copy of it
 	full    bool
 }
 
-// meta describes what the model wants.
+// meta returns the declaration of the input.
 func (in *Input) meta() *oip.Tensor { return &in.request.model.def.Meta.Inputs[in.index] }
 
-// Input declares an input: its datatype and shape must be what the model takes. Fill or
-// Region must follow. Errors: Invalid, also for one that was given before, and TooLarge.
+// Input declares an input. Fill or Region must follow. Errors: Invalid for a datatype or shape that
+// the model does not accept, and for a second declaration; TooLarge.
 func (r *Request) Input(name, datatype string, shape []int64) (*Input, error) {
 	i, ok := r.model.inputs[name]
 	if !ok {
@@ -32,7 +32,7 @@ func (r *Request) Input(name, datatype string, shape []int64) (*Input, error) {
 	}
 	in := &r.inputs[i]
 	if in.given {
-		return nil, oip.Errorf(oip.Invalid, "input %s is given twice", name)
+		return nil, oip.Errorf(oip.Invalid, "duplicate input %s", name)
 	}
 	meta := in.meta()
 	if datatype != meta.Datatype.String() {
@@ -49,21 +49,22 @@ func (r *Request) Input(name, datatype string, shape []int64) (*Input, error) {
 		return nil, oip.Errorf(oip.Invalid, "input %s has shape %v; model %s takes %v, -1 for any extent", name, shape, r.model.def.Meta.Name, meta.Shape)
 	}
 	if limit := r.model.engine.o.Limit; limit != 0 && size > limit {
-		return nil, oip.Errorf(oip.TooLarge, "input %s has %d bytes: all tensors together may have %d", name, size, limit)
+		return nil, oip.Errorf(oip.TooLarge, "input %s has %d bytes; all tensors together may have %d", name, size, limit)
 	}
 	in.given, in.shape, in.size = true, slices.Clone(shape), size
 	return in, nil
 }
 
-// Size returns the bytes that the input takes.
+// Size returns the size of the input in bytes.
 func (in *Input) Size() uint64 { return in.size }
 
-// Datatype is that of the input's elements.
+// Datatype returns the datatype of the elements.
 func (in *Input) Datatype() oip.Datatype { return in.meta().Datatype }
 
-// Fill waits for memory, charged to the request's tenant, and, while other tenants are about, for
-// its turn, and has read fill all of it, Size bytes. An error of read comes back as it is. Errors: Busy, TooLarge, Deadline,
-// Cancelled, and those of a model that tells the shapes of its outputs.
+// Fill waits for memory, charged to the tenant of the request, and, while other tenants are active,
+// for a place. Then it calls read with memory of Size bytes. An error of read is returned unchanged.
+// Errors: Busy, TooLarge, Deadline, Cancelled, and those of the function of the model that returns
+// shapes.
 func (in *Input) Fill(read func(p []byte) error) error {
 	if in.full || in.theirs.there() || in.request.ran {
 		return misuse("Fill on an input that has its memory")
@@ -73,9 +74,9 @@ func (in *Input) Fill(read func(p []byte) error) error {
 			return err
 		}
 	}
-	// Reading is work too: of a client that floods little is done at a time while others are about.
+	// Reading takes processor time too, so it needs a place while other tenants are active.
 	if err := in.request.ticket.Early(in.request.Context()); err != nil {
-		return in.request.told(err)
+		return in.request.clientError(err)
 	}
 	p, err := in.place.bytes(in.size)
 	if err != nil {
@@ -88,15 +89,14 @@ func (in *Input) Fill(read func(p []byte) error) error {
 	return nil
 }
 
-// Region takes the input, in place, from a region that the client from may use: offset and size
-// are in bytes, and size must be Size. Errors: those of region.Registry.Acquire, Invalid,
-// Unsupported.
+// Region uses a part of a region of the client from as the input, in place. offset and size are in
+// bytes; size must be Size. Errors: those of region.Registry.Acquire, Invalid, Unsupported.
 func (in *Input) Region(from peercred.Client, name string, offset, size uint64) error {
 	if in.full || in.theirs.there() || in.request.ran {
 		return misuse("Region on an input that has its memory")
 	}
 	if size != in.size {
-		return oip.Errorf(oip.Invalid, "input %s takes %d bytes, and %d of region %s are given", in.meta().Name, in.size, size, oip.Quote(name))
+		return oip.Errorf(oip.Invalid, "input %s takes %d bytes; the request gives %d of region %s", in.meta().Name, in.size, size, oip.Quote(name))
 	}
 	var p place
 	if err := p.borrow(in.request, from, name, offset, size, false, in.meta().Datatype); err != nil {
@@ -106,7 +106,7 @@ func (in *Input) Region(from peercred.Client, name string, offset, size uint64) 
 		in.theirs = p
 		return nil
 	}
-	in.place.release() // which was reserved with others'
+	in.place.release() // reserved with other tensors
 	in.place, in.full = p, true
 	return nil
 }
@@ -126,22 +126,22 @@ func (in *Input) copyIn() error {
 	return nil
 }
 
-// Output is one tensor that a client wants.
+// Output is a requested output tensor.
 type Output struct {
 	request *Request
 	index   int
 	wanted  bool
 	room    uint64 // bytes of the region
 	place   place
-	theirs  place // the region it is copied to, where place is not that
+	theirs  place // the region to which place is copied, if there is one
 	shape   []int64
 	size    uint64
 }
 
 func (o *Output) meta() *oip.Tensor { return &o.request.model.def.Meta.Outputs[o.index] }
 
-// Output asks for an output; where none is asked for, all come. Errors: Invalid, also for one
-// that was asked for before.
+// Output requests an output. If none is requested, Run returns all. Errors: Invalid, also for a
+// second request.
 func (r *Request) Output(name string) (*Output, error) {
 	i, ok := r.model.outputs[name]
 	if !ok {
@@ -149,15 +149,15 @@ func (r *Request) Output(name string) (*Output, error) {
 	}
 	o := &r.outputs[i]
 	if o.wanted {
-		return nil, oip.Errorf(oip.Invalid, "output %s is asked for twice", name)
+		return nil, oip.Errorf(oip.Invalid, "output %s is requested twice", name)
 	}
 	o.wanted = true
 	r.wanted = append(r.wanted, o)
 	return o, nil
 }
 
-// Region has the output written to a region that the client from may use: offset and size are in
-// bytes, and the output may take less. Errors: those of Input.Region.
+// Region writes the output to a part of a region of the client from. offset and size are in bytes;
+// the output may be smaller. Errors: those of Input.Region.
 func (o *Output) Region(from peercred.Client, name string, offset, size uint64) error {
 	if o.inRegion() || o.request.ran {
 		return misuse("Region on an output that has one")
@@ -171,14 +171,14 @@ func (o *Output) Region(from peercred.Client, name string, offset, size uint64) 
 		o.theirs = p
 		return nil
 	}
-	o.place.release() // which was reserved with others'
+	o.place.release() // reserved with other tensors
 	o.place = p
 	return nil
 }
 
 func (o *Output) inRegion() bool { return o.place.lease != nil || o.theirs.lease != nil }
 
-// setShape fixes the shape, where a region has room for it.
+// setShape sets the shape. It is an error if the region is too small.
 func (o *Output) setShape(shape []int64) error {
 	size, err := oip.Bytes(o.meta().Datatype, shape)
 	if err != nil {
@@ -186,7 +186,7 @@ func (o *Output) setShape(shape []int64) error {
 	}
 	o.shape, o.size = shape, size
 	if o.inRegion() && size > o.room {
-		return oip.Errorf(oip.Invalid, "output %s has %d bytes, and its region has room for %d", o.meta().Name, size, o.room)
+		return oip.Errorf(oip.Invalid, "output %s has %d bytes; its region has room for %d", o.meta().Name, size, o.room)
 	}
 	return nil
 }
@@ -205,23 +205,23 @@ func (o *Output) copyOut() error {
 	return nil
 }
 
-// Result is one output of a request that ran. It is valid until the request's End.
+// Result is one output of a request. It is valid until End.
 type Result struct {
 	Name     string
 	Datatype oip.Datatype
 	Shape    []int64
-	InRegion bool // it lies where Output.Region said, and needs not be sent
+	InRegion bool // the output is in the region of Output.Region and is not sent
 
 	size   uint64
 	data   []byte
 	buffer memmgr.Buffer
 }
 
-// Size returns the bytes of the elements.
+// Size returns the size of the elements in bytes.
 func (r *Result) Size() uint64 { return r.size }
 
-// Bytes are the elements, in C order and the machine's byte order.
+// Bytes returns the elements, in C order and the byte order of the machine.
 func (r *Result) Bytes() []byte { return r.data }
 
-// Buffer is the memory that Bytes lie in, borrowed, for those who keep them beyond End.
+// Buffer returns the buffer of Bytes, borrowed. Retain it to keep the bytes after End.
 func (r *Result) Buffer() memmgr.Buffer { return r.buffer }

@@ -10,21 +10,21 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// Kind is why a request was refused, as far as it concerns its client.
+// Kind is the reason why a request was refused or failed, as far as the client is concerned.
 type Kind uint8
 
 // The kinds of refusal.
 const (
-	Internal    Kind = iota // the server's own fault
-	Invalid                 // a request that makes no sense
-	NotFound                // what it names is not there
-	TooLarge                // it would never fit
-	NotReady                // warming up, draining, or stuck
-	Busy                    // memory, or the queue, is full: it may come again
-	Deadline                // its time was over
-	Cancelled               // the client went away
-	Unsupported             // a part of the protocol that is not served
-	InUse                   // what is to go is in use
+	Internal    Kind = iota // an error of the server
+	Invalid                 // the request is invalid
+	NotFound                // a named object does not exist
+	TooLarge                // the request exceeds a bound and never succeeds
+	NotReady                // loading, draining, or stuck
+	Busy                    // memory or the queue is full: try again
+	Deadline                // the time of the request has passed
+	Cancelled               // the client is gone
+	Unsupported             // a part of the protocol that is not supported
+	InUse                   // the object to be removed is in use
 )
 
 // kinds are the status codes and the names, by Kind.
@@ -45,7 +45,7 @@ var kinds = [...]struct {
 	InUse:       {"in use", 409, codes.InvalidArgument},
 }
 
-// Kinds is how many there are, from 0 on.
+// Kinds is the number of kinds.
 const Kinds = len(kinds)
 
 func (k Kind) known() Kind {
@@ -55,18 +55,17 @@ func (k Kind) known() Kind {
 	return k
 }
 
-// HTTP returns the status of a response; 499, which no standard has, means that nobody
-// waits for it.
+// HTTP returns the status of a response. 499 is not a standard status: the client is gone.
 func (k Kind) HTTP() int { return kinds[k.known()].http }
 
 // GRPC returns the code of a status.
 func (k Kind) GRPC() codes.Code { return kinds[k.known()].grpc }
 
-// String gives the kind in a word or two, for logs and metrics.
+// String returns the name of the kind, for logs and metrics.
 func (k Kind) String() string { return kinds[k.known()].name }
 
-// Error is a refusal. Message is for the client, who learns nothing of the server's inside
-// from it; Err is for our log.
+// Error is a refused or failed request. Message is for the client and contains no details of the
+// server. Err is for the log.
 type Error struct {
 	Kind       Kind
 	Message    string
@@ -75,7 +74,7 @@ type Error struct {
 	Logged     bool // the log has it
 }
 
-// Error gives the message and the cause: it is for logs. A client is told Message.
+// Error returns the message and the cause, for the log.
 func (e *Error) Error() string {
 	if e.Err == nil {
 		return e.Message
@@ -83,17 +82,17 @@ func (e *Error) Error() string {
 	return e.Message + ": " + e.Err.Error()
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Errorf makes an error whose message, which the client gets, is formatted. Words of the
-// client's own belong in Quote.
+// Errorf returns an error with a formatted message for the client. Text of the client must be quoted
+// with Quote.
 func Errorf(kind Kind, format string, args ...any) *Error {
 	return &Error{Kind: kind, Message: fmt.Sprintf(format, args...)}
 }
 
-// As makes of any error what a client is told: an *Error as it is, the end of a context by
-// its kind, and of all others nothing but that they happened. nil stays nil.
+// As converts any error to an *Error: an *Error is returned as it is, the end of a context gets its
+// kind, and other errors are Internal, without details in the message. nil stays nil.
 func As(err error) *Error {
 	if err == nil {
 		return nil
@@ -110,11 +109,11 @@ func As(err error) *Error {
 	return &Error{Kind: Internal, Message: "the server failed", Err: err}
 }
 
-// quoted is how many bytes of a client's words come back to it.
+// quoted is the maximum number of bytes of the client's text in an error.
 const quoted = 64
 
-// Quote puts words of a client into an error for it: in quotes, without control characters,
-// cut off where they are long.
+// Quote returns text of a client for an error message: in quotes, without control characters, and
+// cut if it is long.
 func Quote(s string) string {
 	if len(s) > quoted {
 		return strconv.QuoteToASCII(s[:quoted]) + "…"

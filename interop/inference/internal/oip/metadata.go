@@ -7,7 +7,7 @@ type Tensor struct {
 	Shape    []int64  `json:"shape"` // -1: any extent
 }
 
-// Fits tells whether a shape is one of the tensor's.
+// Fits reports whether the tensor accepts a shape.
 func (t *Tensor) Fits(shape []int64) bool {
 	if len(shape) != len(t.Shape) {
 		return false

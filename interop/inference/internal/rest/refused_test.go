@@ -104,7 +104,7 @@ func TestRefusedRequests(t *testing.T) {
 		"no object":               {"[]", nil, nil, 400, "want an object"},
 		"another input":           {`{"inputs":[{"name":"z","shape":[1],"datatype":"FP32","data":[1]}]}`, nil, nil, 400, `no input "z"`},
 		"no input":                {`{"inputs":[]}`, nil, nil, 400, "missing"},
-		"an input twice":          {`{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[1]},{"name":"x","shape":[1],"datatype":"FP32","data":[1]}]}`, nil, nil, 400, "twice"},
+		"an input twice":          {`{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[1]},{"name":"x","shape":[1],"datatype":"FP32","data":[1]}]}`, nil, nil, 400, "duplicate"},
 		"another datatype":        {`{"inputs":[{"name":"x","shape":[1],"datatype":"FP64","data":[1]}]}`, nil, nil, 400, "FP32"},
 		"no datatype":             {`{"inputs":[{"name":"x","shape":[1],"datatype":"float","data":[1]}]}`, nil, nil, 400, "datatype"},
 		"another rank":            {x(`"shape":[1,1],"data":[1]`), nil, nil, 400, "shape"},
