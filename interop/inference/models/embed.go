@@ -1,5 +1,4 @@
-// Package builtin carries the models that are served where nobody names others: identity,
-// luminance and sobel.
+// Package builtin contains the models that are served by default: identity, luminance and sobel.
 package builtin
 
 import (
@@ -17,7 +16,7 @@ var (
 	sobel string
 )
 
-// Sources are the models, by name.
+// Sources returns the models, in the order of their names.
 func Sources() []models.Source {
 	return []models.Source{
 		{Name: "identity", File: "<built-in identity.py>", Text: identity},

@@ -1,4 +1,4 @@
-"""What comes in goes out."""
+"""Copies its input to its output."""
 
 import numpy
 

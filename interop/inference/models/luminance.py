@@ -1,5 +1,5 @@
 """Luminance of an RGB picture, Y = 0.299 R + 0.587 G + 0.114 B (ITU-R BT.601): on the SYCL
-device that the picture lies on, or by NumPy where there is none."""
+device of the picture, or by NumPy without SYCL."""
 
 import ctypes
 import threading
@@ -9,7 +9,7 @@ import numpy
 INPUTS = {"picture": ("FP32", (-1, -1, 3))}
 OUTPUTS = {"luminance": ("FP32", (-1, -1))}
 WRITES_ALL = True
-# The OpenCL CPU driver loses its way when many threads submit at once.
+# The OpenCL CPU driver fails when many threads submit work at the same time.
 SERIAL = True
 
 _KERNEL = """

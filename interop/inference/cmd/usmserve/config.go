@@ -18,7 +18,7 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/region"
 )
 
-// config is what the flags say.
+// config is the configuration from the flags.
 type config struct {
 	addr, grpc, admin string
 	models            string
@@ -37,14 +37,14 @@ type config struct {
 // minLimit is the smallest useful -limit: the pools take memory in segments of some MiB.
 const minLimit = 16 << 20
 
-// none is an address that is not served.
+// none is the address of an interface that is not served.
 const none = "none"
 
-// unixPrefix begins the address of a Unix socket, before its path.
+// unixPrefix is the prefix of the address of a Unix socket, before its path.
 const unixPrefix = "unix:"
 
-// parse reads the flags. Empty values are the defaults, so that a Makefile or a unit can pass
-// on what may not be set.
+// parse reads the flags. An empty value means the default, so that a Makefile or a unit file can
+// pass an unset variable.
 func parse(args []string, w io.Writer) (*config, error) {
 	c := &config{}
 	f := flag.NewFlagSet("usmserve", flag.ContinueOnError)
@@ -52,26 +52,26 @@ func parse(args []string, w io.Writer) (*config, error) {
 	var limit, proxies string
 	f.StringVar(&c.addr, "addr", "", "`address` of the REST interface, host:port or unix:path (default 127.0.0.1:8000)")
 	f.StringVar(&c.grpc, "grpc", "", "`address` of gRPC, or none (default 127.0.0.1:8001)")
-	f.StringVar(&c.admin, "admin", "", "`address` of the page, metrics and profiles, or none (default that of -addr where it is of this machine alone)")
+	f.StringVar(&c.admin, "admin", "", "`address` of the status page, metrics and profiles, or none (default that of -addr if it is a loopback address or a Unix socket)")
 	f.StringVar(&c.models, "models", "", "`directory` of model files, NAME.py each (default the built-in models)")
-	f.StringVar(&limit, "limit", "", "`bytes` that tensors may take, as 512Mi or a number (default half of the memory that this process may have)")
-	f.IntVar(&c.workers, "workers", 0, "`processes` that run models, each with a Python of its own; 0 is the Python in this process")
-	f.IntVar(&c.slots, "slots", 0, "`calls` of models at a time in this process, besides one of models that are serial (default 2)")
-	f.DurationVar(&c.timeout, "timeout", 30*time.Second, "most `time` that a request may take")
-	f.DurationVar(&c.drain, "drain", 30*time.Second, "most `time` to end what is under way after SIGTERM")
+	f.StringVar(&limit, "limit", "", "`bytes` of memory for tensors, such as 512Mi (default half of the memory that this process may use)")
+	f.IntVar(&c.workers, "workers", 0, "number of `processes` that run models, each with its own Python; 0 runs them in this process")
+	f.IntVar(&c.slots, "slots", 0, "number of `calls` of models at a time in this process, in addition to one of serial models (default 2)")
+	f.DurationVar(&c.timeout, "timeout", 30*time.Second, "maximum `time` of a request")
+	f.DurationVar(&c.drain, "drain", 30*time.Second, "maximum `time` for requests in flight after SIGTERM")
 	f.BoolVar(&c.modelControl, "model-control", false, "let clients load and unload models, by the protocol's repository extension")
 	f.DurationVar(&c.drainDelay, "drain-delay", 0, "`time` between SIGTERM, when the server stops to be ready, and draining: load balancers notice meanwhile")
-	f.StringVar(&c.shmPrefix, "shm-prefix", "", "shared memory of this service's user, of keys that begin with this `prefix`, may be registered over TCP by every client; without it none, and over Unix sockets that of the client's own user")
+	f.StringVar(&c.shmPrefix, "shm-prefix", "", "`prefix` of the keys of shared memory that clients may register: over TCP, memory of the user of this server, and none without a prefix; over Unix sockets, memory of the client's own user")
 	f.StringVar(&c.tenants.Header, "tenant", "", "`header`, of gRPC the metadata key, in which the proxies of -proxies name the tenant of a request (default the client's address)")
 	f.StringVar(&proxies, "proxies", "", "`addresses` or prefixes of proxies, separated by commas; unix for the clients of Unix sockets")
-	f.StringVar(&c.hosts, "hosts", "", "`names`, with commas between them, under which the page and REST's GETs are served over TCP, and pages may send requests, besides addresses and localhost")
-	f.StringVar(&c.logFormat, "log", "text", "`format` of the log on standard error: text or json")
-	f.BoolVar(&c.debug, "debug", false, "log more")
+	f.StringVar(&c.hosts, "hosts", "", "`names` of this server, separated by commas, for the Host of GET requests over TCP and of web pages; numeric addresses and localhost are always accepted")
+	f.StringVar(&c.logFormat, "log", "text", "`format` of the log on standard error, text or json")
+	f.BoolVar(&c.debug, "debug", false, "log details")
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}
 	if f.NArg() > 0 {
-		return nil, fmt.Errorf("%q: there are flags only (-h lists them)", f.Arg(0))
+		return nil, fmt.Errorf("unexpected argument %q; -h lists the flags", f.Arg(0))
 	}
 	if proxies != "" {
 		if err := c.tenants.ParseProxies(proxies); err != nil {
@@ -81,7 +81,7 @@ func parse(args []string, w io.Writer) (*config, error) {
 	return c, c.complete(limit)
 }
 
-// complete fills in defaults and checks.
+// complete sets defaults and checks the configuration.
 func (c *config) complete(limit string) (err error) {
 	if c.addr == "" {
 		c.addr = "127.0.0.1:8000"
@@ -105,7 +105,7 @@ func (c *config) complete(limit string) (err error) {
 	}
 	switch {
 	case c.workers < 0 || c.slots < 0:
-		return errors.New("-workers and -slots are not negative")
+		return errors.New("-workers and -slots must not be negative")
 	case c.limit != 0 && c.limit < minLimit:
 		return fmt.Errorf("-limit %d: want at least %d bytes (%d MiB)", c.limit, uint64(minLimit), minLimit>>20)
 	case c.drainDelay < 0:
@@ -124,10 +124,10 @@ func (c *config) complete(limit string) (err error) {
 	return nil
 }
 
-// anyPort tells whether an address is another one each time it is opened.
+// anyPort reports whether an address has a new port each time it is opened.
 func anyPort(address string) bool { return strings.HasSuffix(address, ":0") }
 
-// parseBytes reads a number of bytes, with Ki, Mi, Gi or Ti behind it or without; "" is 0.
+// parseBytes reads a number of bytes, with a suffix Ki, Mi, Gi or Ti or without; "" is 0.
 func parseBytes(s string) (uint64, error) {
 	if s == "" {
 		return 0, nil
@@ -140,12 +140,12 @@ func parseBytes(s string) (uint64, error) {
 	}
 	n, err := strconv.ParseUint(digits, 10, 63)
 	if err != nil || n == 0 || n<<shift>>shift != n || n<<shift > 1<<62 {
-		return 0, fmt.Errorf("%q is no number of bytes: want one like 1073741824, or 512Mi", s)
+		return 0, fmt.Errorf("invalid number of bytes %q: want one like 1073741824 or 512Mi", s)
 	}
 	return n << shift, nil
 }
 
-// isLocal tells whether only this machine can connect to an address.
+// isLocal reports whether only this machine can connect to an address.
 func isLocal(address string) bool {
 	if address == none || strings.HasPrefix(address, unixPrefix) {
 		return true
@@ -198,7 +198,7 @@ func listen(address string) (net.Listener, error) {
 	return peercred.Listen(l), nil
 }
 
-// shown is how a listener's address is told, in the form of the flags.
+// shown returns the address of a listener in the form of the flags.
 func shown(l net.Listener) string {
 	if l.Addr().Network() == "unix" {
 		return "unix:" + l.Addr().String()

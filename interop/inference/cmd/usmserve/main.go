@@ -25,11 +25,11 @@ import (
 )
 
 func main() {
-	workers.Main() // a worker is this program, started once more
+	workers.Main() // a worker is this program too
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// run is the program; it returns the exit status.
+// run is the program. It returns the exit status.
 func run(args []string, out, problems io.Writer) int {
 	c, err := parse(args, problems)
 	if err != nil {
@@ -38,18 +38,18 @@ func run(args []string, out, problems io.Writer) int {
 	log := c.logger(problems)
 	slog.SetDefault(log)
 	if os.Getenv("GOGC") == "" {
-		// Tensors lie outside of Go's heap, which is small: with the default it would be
-		// collected every few hundred requests.
+		// Tensors are outside of Go's heap, which is small and would be collected every few hundred
+		// requests.
 		debug.SetGCPercent(400)
 	}
 	signal.Ignore(syscall.SIGPIPE) // the reader of the log may end first
 	ctx, stop := untilSignal(log)
 	defer stop()
 	if err := serve(ctx, c, out, log); err != nil {
-		log.Error("service ends", "error", err)
+		log.Error("the server ends", "error", err)
 		return 1
 	}
-	log.Info("service ends")
+	log.Info("the server ends")
 	return 0
 }
 
@@ -61,7 +61,7 @@ func usage(err error, w io.Writer) int {
 	return 2
 }
 
-// untilSignal is a context that ends with the first signal; the second one ends the process.
+// untilSignal returns a context that ends with the first signal. The second signal ends the process.
 func untilSignal(log *slog.Logger) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)
@@ -70,7 +70,7 @@ func untilSignal(log *slog.Logger) (context.Context, func()) {
 	go func() {
 		for s := range signals {
 			if seen.Swap(true) {
-				log.Error("a second signal: what is under way is lost", "signal", s)
+				log.Error("second signal: requests in flight are lost", "signal", s)
 				os.Exit(1)
 			}
 			log.Info("draining", "signal", s)

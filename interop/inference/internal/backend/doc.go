@@ -1,3 +1,3 @@
-// Package backend is what models run on: memory for tensors, with a limit, and Python, in
-// this process or in workers. It gives an engine its Memory, its Runner and its Models.
+// Package backend provides what models need: memory for tensors, with a limit, and Python, in this
+// process or in workers. It loads models and returns their definitions and a runner, for an engine.
 package backend

@@ -23,7 +23,7 @@ type memory struct {
 	segments *segment.Resource
 }
 
-// openMemory makes the pools of limit, of which regions takes a part.
+// openMemory makes the pools for limit bytes, minus regions.
 func openMemory(rt *syclobj.Runtime, limit, regions uint64, workers bool, log *slog.Logger) (*memory, error) {
 	m := &memory{queue: rt.DefaultQueue(), kind: syclobj.USMShared}
 	if m.queue.IsHost() {
@@ -41,7 +41,7 @@ func openMemory(rt *syclobj.Runtime, limit, regions uint64, workers bool, log *s
 	return m, nil
 }
 
-// source is where the pool's memory comes from.
+// source returns the upstream of the pools.
 func (m *memory) source(rt *syclobj.Runtime, workers bool, log *slog.Logger) (memmgr.Resource, error) {
 	switch {
 	case !workers && m.queue.IsHost():
@@ -74,8 +74,8 @@ func (m *memory) close() error {
 	return err
 }
 
-// choose gives account, of the pool for calls, for memory of its kind, and the default pools'
-// for other.
+// choose returns account, of the pool for calls, for memory of its kind, and the default pools for
+// other memory.
 func (m *memory) choose(account memmgr.Resource, q *syclobj.Queue, kind syclobj.USMKind) (memmgr.Resource, error) {
 	if m.has(q, kind) {
 		return account, nil

@@ -11,8 +11,8 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// process is what a process has one of: the SYCL runtime and Python. They are started by the
-// first backend, and stay for the next one.
+// process holds the SYCL runtime and Python, which exist once per process. The first backend starts
+// them, and later ones use them.
 var process struct {
 	mu sync.Mutex
 	rt *syclobj.Runtime
@@ -38,7 +38,7 @@ func startPython() (*python.Interpreter, error) {
 	if process.py != nil {
 		return process.py, nil
 	}
-	// What models make outside of calls, and keep, is of the default pools.
+	// Memory that models allocate outside of calls is in the default pools.
 	if err := pymodule.Register(pymodule.SetRuntime(process.rt)); err != nil {
 		return nil, err
 	}
@@ -50,8 +50,8 @@ func startPython() (*python.Interpreter, error) {
 	return py, nil
 }
 
-// End ends Python and closes the SYCL runtime, when every backend is closed: a process calls
-// it last.
+// End ends Python and closes the SYCL runtime, after every backend is closed. It is the last call of
+// a process.
 func End() error {
 	process.mu.Lock()
 	defer process.mu.Unlock()

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Known tells whether a Host header is one that no foreign name server can have made a browser
-// send: a numeric address, localhost, or one of names, which have no ports. Case, and the dot at
-// the end of a name that is whole, make no difference.
+// Known reports whether a foreign name server cannot have made a browser send a Host header: it is a
+// numeric address, localhost, or one of names, which have no ports. Case, and a dot at the end of
+// the name, make no difference.
 func Known(host string, names []string) bool {
 	name := host
 	if h, _, err := net.SplitHostPort(host); err == nil {
@@ -28,7 +28,7 @@ func Known(host string, names []string) bool {
 	return false
 }
 
-// plain is a name without brackets and without the dot at its end.
+// plain returns a name without brackets and without a dot at its end.
 func plain(name string) string {
 	return strings.TrimSuffix(strings.TrimSuffix(strings.TrimPrefix(name, "["), "]"), ".")
 }

@@ -45,14 +45,14 @@ func TestReadRefuses(t *testing.T) {
 		change func(t *testing.T, dir string)
 		says   string
 	}{
-		"file of the group's":      {func(t *testing.T, dir string) { require.NoError(t, os.Chmod(dir+"/m.py", 0o620)) }, "m.py is refused: others may write"},
+		"file of the group's":      {func(t *testing.T, dir string) { require.NoError(t, os.Chmod(dir+"/m.py", 0o620)) }, "m.py is refused: others can write"},
 		"file of everybody's":      {func(t *testing.T, dir string) { require.NoError(t, os.Chmod(dir+"/m.py", 0o602)) }, "chmod go-w"},
-		"directory of the group's": {func(t *testing.T, dir string) { require.NoError(t, os.Chmod(dir, 0o770)) }, "others may write"},
-		"sticky directory":         {func(t *testing.T, dir string) { require.NoError(t, os.Chmod(dir, 0o777|os.ModeSticky)) }, "others may write"},
-		"directory above":          {func(t *testing.T, dir string) { require.NoError(t, os.Chmod(filepath.Dir(dir), 0o777)) }, "others may write"},
+		"directory of the group's": {func(t *testing.T, dir string) { require.NoError(t, os.Chmod(dir, 0o770)) }, "others can write"},
+		"sticky directory":         {func(t *testing.T, dir string) { require.NoError(t, os.Chmod(dir, 0o777|os.ModeSticky)) }, "others can write"},
+		"directory above":          {func(t *testing.T, dir string) { require.NoError(t, os.Chmod(filepath.Dir(dir), 0o777)) }, "others can write"},
 		"link":                     {func(t *testing.T, dir string) { require.NoError(t, os.Symlink("m.py", dir+"/n.py")) }, "n.py is refused: it is a link"},
-		"directory":                {func(t *testing.T, dir string) { require.NoError(t, os.Mkdir(dir+"/n.py", 0o700)) }, "n.py is refused: it is no regular file"},
-		"fifo":                     {func(t *testing.T, dir string) { require.NoError(t, syscall.Mkfifo(dir+"/n.py", 0o600)) }, "it is no regular file"},
+		"directory":                {func(t *testing.T, dir string) { require.NoError(t, os.Mkdir(dir+"/n.py", 0o700)) }, "n.py is refused: it is not a regular file"},
+		"fifo":                     {func(t *testing.T, dir string) { require.NoError(t, syscall.Mkfifo(dir+"/n.py", 0o600)) }, "it is not a regular file"},
 		"name":                     {func(t *testing.T, dir string) { require.NoError(t, os.WriteFile(dir+"/a-b.py", nil, 0o600)) }, "Python identifier"},
 		"keyword":                  {func(t *testing.T, dir string) { require.NoError(t, os.WriteFile(dir+"/class.py", nil, 0o600)) }, "Python identifier"},
 		"other letters":            {func(t *testing.T, dir string) { require.NoError(t, os.WriteFile(dir+"/é.py", nil, 0o600)) }, "Python identifier"},
@@ -63,7 +63,7 @@ func TestReadRefuses(t *testing.T) {
 		"file for a directory": {func(t *testing.T, dir string) {
 			require.NoError(t, os.RemoveAll(dir))
 			require.NoError(t, os.WriteFile(dir, nil, 0o600))
-		}, "no directory"},
+		}, "not a directory"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "above", "models")

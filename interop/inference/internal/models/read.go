@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 )
 
-// Source is one model's.
+// Source is the source of one model.
 type Source struct {
 	Name string
 	File string // where it was read from, for tracebacks
@@ -25,19 +25,19 @@ const (
 	mostBytes  = 4 << 20 // of one file
 )
 
-// ErrRefused is the kind of a refusal: a file, or the directory, is not what may be run.
+// ErrRefused is returned for a file or directory that must not be run.
 var ErrRefused = errors.New("refused")
 
-// refuse names file and reason.
+// refuse returns an error with file and reason.
 func refuse(file, format string, args ...any) error {
 	return fmt.Errorf("models: %s is %w: %s", file, ErrRefused, fmt.Sprintf(format, args...))
 }
 
-// Read reads the models of a directory, NAME.py each, by name. Whoever may write to them may
-// run anything here: so the directory, those above it and the files must belong to this
-// user or root and must not be writable by others, and files must be regular ones. Names that
-// begin with a dot or an underscore, and what does not end in .py, are passed over. Errors:
-// ErrRefused with file and reason, and the system's.
+// Read reads the models of a directory, NAME.py each, in the order of their names. A user who can
+// write to them can run any code here. So the directory, its parents and the files must belong to
+// this user or root and must not be writable by others, and files must be regular ones. Names that
+// begin with a dot or an underscore, and names without the suffix .py, are ignored. Errors:
+// ErrRefused with file and reason, and those of the system.
 func Read(dir string) ([]Source, error) {
 	real, err := filepath.Abs(dir)
 	if err == nil {
@@ -61,7 +61,7 @@ func Read(dir string) ([]Source, error) {
 		}
 		file := filepath.Join(real, entry.Name())
 		if !isIdentifier(name) {
-			return nil, refuse(file, "%q is no name for a model: it must be a Python identifier", name)
+			return nil, refuse(file, "%q is not a name of a model: it must be a Python identifier", name)
 		}
 		if len(sources) == mostModels {
 			return nil, refuse(real, "it has more than %d models", mostModels)
@@ -73,13 +73,13 @@ func Read(dir string) ([]Source, error) {
 		sources = append(sources, Source{name, file, text})
 	}
 	if len(sources) == 0 {
-		return nil, refuse(real, "it has no model: a file NAME.py")
+		return nil, refuse(real, "it has no model, which is a file NAME.py")
 	}
 	return sources, nil
 }
 
-// checkDirectories looks at a directory and all above it: whoever may write to one of them can
-// put another in its place. Where it is sticky, as /tmp is, only the owner can.
+// checkDirectories checks a directory and its parents: a user who can write to one of them can
+// replace the models. In a sticky directory, such as /tmp, only the owner can.
 func checkDirectories(dir string) error {
 	for at := dir; ; at = filepath.Dir(at) {
 		info, err := os.Lstat(at)
@@ -87,7 +87,7 @@ func checkDirectories(dir string) error {
 			return fmt.Errorf("models: %w", err)
 		}
 		if !info.IsDir() {
-			return refuse(at, "it is no directory")
+			return refuse(at, "it is not a directory")
 		}
 		if err := checkOwner(at, info, at != dir && info.Mode()&os.ModeSticky != 0); err != nil {
 			return err
@@ -103,12 +103,13 @@ func checkOwner(file string, info os.FileInfo, sticky bool) error {
 		return refuse(file, "it belongs to user %d; models must belong to the user of the service or to root", s.Uid)
 	}
 	if info.Mode().Perm()&0o022 != 0 && !sticky {
-		return refuse(file, "others may write to it (mode %#o); take that away with chmod go-w", info.Mode().Perm())
+		return refuse(file, "others can write to it (mode %#o); run chmod go-w", info.Mode().Perm())
 	}
 	return nil
 }
 
-// readFile reads what it has looked at: the descriptor, not the name, is checked.
+// readFile checks and reads a file by its descriptor, so that the file cannot be replaced between
+// the two.
 func readFile(file string) (string, error) {
 	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, syscall.ELOOP) {
@@ -123,7 +124,7 @@ func readFile(file string) (string, error) {
 		return "", fmt.Errorf("models: %w", err)
 	}
 	if !info.Mode().IsRegular() {
-		return "", refuse(file, "it is no regular file")
+		return "", refuse(file, "it is not a regular file")
 	}
 	if err := checkOwner(file, info, false); err != nil {
 		return "", err
@@ -140,12 +141,12 @@ func readFile(file string) (string, error) {
 	return string(text), nil
 }
 
-// keywords of Python are no names.
+// keywords of Python are not names.
 var keywords = []string{"False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue",
 	"def", "del", "elif", "else", "except", "finally", "for", "from", "global", "if", "import", "in", "is", "lambda",
 	"nonlocal", "not", "or", "pass", "raise", "return", "try", "while", "with", "yield"}
 
-// isIdentifier is stricter than Python's own rule: names go into paths of URLs.
+// isIdentifier is stricter than Python's rule, because names are part of URLs.
 func isIdentifier(s string) bool {
 	for i, c := range s {
 		if c > unicode.MaxASCII || c != '_' && !unicode.IsLetter(c) && (i == 0 || !unicode.IsDigit(c)) {

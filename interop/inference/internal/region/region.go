@@ -44,7 +44,7 @@ type Options struct {
 	Kind  syclobj.USMKind
 }
 
-// Info tells of a region what its client told.
+// Info describes a region as its client registered it.
 type Info struct {
 	Name   string
 	Key    string
@@ -64,7 +64,7 @@ type Registry struct {
 	leases  int               // of all entries, and of those that Close left
 }
 
-// entry is a region. The registry's lock guards what changes.
+// entry is a region. The registry's lock guards its variable fields.
 type entry struct {
 	info    Info
 	charge  uint64           // bytes of its pages
@@ -370,8 +370,9 @@ func (r *Registry) InUse() (regions int, bytes uint64, leases int) {
 	return len(r.entries), r.bytes, r.leases
 }
 
-// Close unregisters everything: what is in use is unmapped by the last who holds it. Nothing
-// is registered or lent afterwards. Its error tells what is still held. It may be called again.
+// Close unregisters all regions. Memory in use is unmapped when its last holder releases it. Nothing
+// can be registered or leased afterwards. The error names the regions in use. It may be called
+// again.
 func (r *Registry) Close() error {
 	r.mu.Lock()
 	r.closed = true

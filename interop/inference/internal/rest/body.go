@@ -16,14 +16,14 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 )
 
-// maxDrained is how much of a body that is refused is read for the client's sake, who may
-// not look for an answer before it has sent all; drainTime is how long.
+// maxDrained is the number of bytes of a refused body that are read, and drainTime the time for that: a
+// client may read the response only after it has sent the body.
 const (
 	maxDrained = 4 << 20
 	drainTime  = 2 * time.Second
 )
 
-// perBytes is the time that n bytes may take at a rate, in bytes a second.
+// perBytes returns the time for n bytes at a rate, in bytes per second.
 func perBytes(n, rate int64) time.Duration {
 	if n >= math.MaxInt64/int64(time.Second) {
 		n = math.MaxInt64/int64(time.Second) - 1
@@ -37,12 +37,12 @@ type coding uint8
 const (
 	identity coding = iota
 	gzipped
-	deflated // in the format of zlib, as RFC 9110 has it
+	deflated // the format of zlib (RFC 9110)
 )
 
 func (c coding) String() string { return [...]string{"identity", "gzip", "deflate"}[c] }
 
-// body is what a client sends: at a least speed, and, where it is compressed, as what it was.
+// body is the body of a request, which arrives at a minimum rate and may be compressed.
 type body struct {
 	x       *exchange
 	from    io.ReadCloser // the connection
@@ -53,12 +53,12 @@ type body struct {
 	failed  error         // of the connection
 	coding  coding
 	length  int64 // Content-Length
-	json    int64 // of the JSON, uncompressed; -1: all there is
+	json    int64 // bytes of the JSON, decompressed; -1: the whole body
 	decoder io.ReadCloser
-	packed  *bufio.Reader // what decoder reads from, where it may end before the body does
+	packed  *bufio.Reader // the input of decoder, which may end before the body does
 }
 
-// open looks at the headers of a body, of which not a byte is read. Errors: refusal, Invalid.
+// open checks the headers of a body and reads none of it. Errors: refusal, Invalid, TooLarge.
 func (x *exchange) open(most int64) (*body, error) {
 	r := x.r
 	b := &body{x: x, from: r.Body, length: r.ContentLength, json: -1}
@@ -96,7 +96,8 @@ func (x *exchange) open(most int64) (*body, error) {
 	return b, nil
 }
 
-// behind is how many bytes follow the JSON; -1 where only the end of the body tells.
+// behind returns the number of bytes after the JSON; -1 if it is unknown because the body is
+// compressed.
 func (b *body) behind() int64 {
 	if b.coding != identity {
 		return -1
@@ -141,7 +142,7 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// reader is the body uncompressed.
+// reader returns a reader of the decompressed body.
 func (b *body) reader() (io.Reader, error) {
 	if b.coding == identity {
 		return b, nil
@@ -151,30 +152,30 @@ func (b *body) reader() (io.Reader, error) {
 		if b.coding == gzipped {
 			b.decoder, err = gzip.NewReader(b)
 		} else {
-			b.packed = bufio.NewReader(b) // of a reader of its own it would not tell what it left there
+			b.packed = bufio.NewReader(b) // zlib would hide the unread bytes of its own reader
 			b.decoder, err = zlib.NewReader(b.packed)
 		}
 		if err != nil {
 			b.decoder = nil
-			return nil, b.told(err)
+			return nil, b.clientError(err)
 		}
 	}
 	return b.decoder, nil
 }
 
-// full reads len(p) bytes of the uncompressed body.
+// full reads len(p) bytes of the decompressed body.
 func (b *body) full(p []byte) error {
 	r, err := b.reader()
 	if err != nil {
 		return err
 	}
 	if _, err := io.ReadFull(r, p); err != nil {
-		return b.told(err)
+		return b.clientError(err)
 	}
 	return nil
 }
 
-// text reads the JSON, charging each byte to the gate before it is there; give takes them out.
+// text reads the JSON. Each byte is charged to the gate before it is read; give ends the charge.
 func (b *body) text(g *gate, tenant string) (p []byte, give func(), err error) {
 	charged := int64(0)
 	give = func() { g.give(tenant, charged); charged = 0 }
@@ -192,14 +193,14 @@ func (b *body) text(g *gate, tenant string) (p []byte, give func(), err error) {
 		p = make([]byte, b.json)
 		return p, give, b.full(p)
 	}
-	// Compressed, and its length is not told: room is doubled until the end is there.
+	// Compressed, and of unknown length: the memory is doubled until the body ends.
 	r, err := b.reader()
 	if err != nil {
 		return nil, give, err
 	}
 	for room := int64(4 << 10); ; room *= 2 {
 		room = min(room, b.x.h.o.MaxJSON+1)
-		if err := grow(room); err != nil { // the old one is there too until it is copied
+		if err := grow(room); err != nil { // in addition to the old memory, until that is copied
 			return p, give, err
 		}
 		next := make([]byte, room)
@@ -210,14 +211,14 @@ func (b *body) text(g *gate, tenant string) (p []byte, give func(), err error) {
 		case err == io.EOF || err == io.ErrUnexpectedEOF && b.failed == nil && b.ended(r):
 			return p, give, nil
 		case err != nil:
-			return p, give, b.told(err)
+			return p, give, b.clientError(err)
 		case room > b.x.h.o.MaxJSON:
 			return p, give, oip.Errorf(oip.TooLarge, "JSON of more than %d bytes, uncompressed", b.x.h.o.MaxJSON)
 		}
 	}
 }
 
-// ended tells whether a reader is at its end, and not cut off.
+// ended reports whether a reader is at its end, and was not cut off.
 func (b *body) ended(r io.Reader) bool {
 	var one [1]byte
 	n, err := r.Read(one[:])
@@ -239,19 +240,19 @@ func (b *body) finish() error {
 		return oip.Errorf(oip.Invalid, "the body is longer than its JSON and tensors")
 	}
 	if !errors.Is(err, io.EOF) {
-		return b.told(err)
+		return b.clientError(err)
 	}
-	// What computes now may take longer than a body.
+	// The model may take longer than the body.
 	_ = b.x.control.SetReadDeadline(time.Time{})
 	return nil
 }
 
-// told is the error of a body that was not read to its end.
-func (b *body) told(err error) error {
+// clientError returns the error for the client of a body that was not read to its end.
+func (b *body) clientError(err error) error {
 	b.x.dead = b.x.dead || b.failed != nil
 	switch {
 	case errors.Is(b.failed, os.ErrDeadlineExceeded):
-		return &refusal{status: http.StatusRequestTimeout, message: "the body came too slowly", err: b.failed}
+		return &refusal{status: http.StatusRequestTimeout, message: "the body arrived too slowly", err: b.failed}
 	case b.failed != nil:
 		return &oip.Error{Kind: oip.Cancelled, Message: "the body was cut off", Err: b.failed}
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
@@ -262,14 +263,14 @@ func (b *body) told(err error) error {
 	return &oip.Error{Kind: oip.Invalid, Message: "the compressed body is corrupt", Err: err}
 }
 
-// drain reads what is left of a body that was refused, where it is little and comes soon.
+// drain reads the rest of the body of a refused request, if it is short and arrives soon.
 func (x *exchange) drain() {
 	if x.r.ContentLength <= 0 || x.r.ContentLength > maxDrained || x.r.Context().Err() != nil {
 		return
 	}
-	if x.r.Header.Get("Expect") != "" { // its sender waits for leave
+	if x.r.Header.Get("Expect") != "" { // the client waits for "100 Continue"
 		return
 	}
 	_ = x.control.SetReadDeadline(time.Now().Add(min(drainTime, x.h.o.Grace)))
-	_, _ = io.Copy(io.Discard, x.r.Body) // the deadline stays: where this is not the end net/http goes on reading
+	_, _ = io.Copy(io.Discard, x.r.Body) // the deadline remains, because net/http may read on
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 )
 
-// gate bounds bytes of Go's heap that all requests together have, and of them those of one tenant,
-// so that others are served while it sends slowly.
+// gate bounds the bytes of Go's heap that the JSON of all requests takes, and of each tenant, so
+// that others are served while one sends slowly.
 type gate struct {
 	limit int64
 	each  int64 // of one tenant
@@ -17,16 +17,16 @@ type gate struct {
 	by    map[string]int64 // tenants that have some
 }
 
-// spared is the size up to which JSON is always taken: connections are bounded, and what holds
-// much should not keep out what holds little.
+// spared is the size up to which JSON is always accepted: connections are bounded, and large bodies
+// must not keep out small ones.
 const spared = 16 << 10
 
-// take takes n bytes more for a tenant, which has had bytes for the same request. Errors: Busy.
+// take charges n bytes to a tenant, for a request that has had bytes already. Errors: Busy.
 func (g *gate) take(tenant string, n, had int64) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if had+n > spared && (g.used+n > g.limit || g.by[tenant]+n > g.each) {
-		return &oip.Error{Kind: oip.Busy, Message: "as many bytes of JSON are being served as may be at a time", RetryAfter: time.Second}
+		return &oip.Error{Kind: oip.Busy, Message: "too much JSON is being served", RetryAfter: time.Second}
 	}
 	if g.by == nil {
 		g.by = map[string]int64{}

@@ -14,7 +14,7 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/traces"
 )
 
-// Options say what a Handler serves, and within which bounds. What is 0 is a default.
+// Options configure a Handler. Zero values are defaults.
 type Options struct {
 	Engine *engine.Engine
 	Log    *slog.Logger // slog.Default()
@@ -24,32 +24,32 @@ type Options struct {
 	// Tenants decides the tenant of a request.
 	Tenants oip.TenantRule
 
-	// Traces has the spans of inferences; nil for none.
+	// Traces exports the spans of inferences; nil for none.
 	Traces *traces.Traces
 
-	// Hosts are names of this server, without ports, under which it answers GET and HEAD, and the
-	// requests of pages in a browser, besides addresses and localhost.
+	// Hosts are names of this server, without ports. GET and HEAD requests, and requests of web pages,
+	// need one of them, a numeric address or localhost as Host.
 	Hosts []string
 
-	MaxBody   int64         // bytes of a body as it comes; 1 GiB
+	MaxBody   int64         // bytes of a body as sent; 1 GiB
 	MaxJSON   int64         // bytes of the JSON of a request; 64 MiB
-	JSON      int64         // bytes of the JSON of all requests at a time; four times MaxJSON
-	MinRate   int64         // bytes a second that a body must make, either way, after Grace; 1 MiB
+	JSON      int64         // bytes of the JSON of all requests in flight; four times MaxJSON
+	MinRate   int64         // bytes per second of a body, in both directions, after Grace; 1 MiB
 	Grace     time.Duration // 10 s
-	Timeout   time.Duration // of a body in all; the engine's
+	Timeout   time.Duration // of a whole body; that of the engine
 	NoEncoder bool          // responses are never compressed
 }
 
-// Handler serves an engine over HTTP. It may be used from any goroutine.
+// Handler serves an engine over HTTP. Its methods may be called from any goroutine.
 type Handler struct {
 	o    Options
 	gate gate
 }
 
-// New makes a handler. Errors: options that make no sense.
+// New returns a handler. Errors: invalid options.
 func New(o Options) (*Handler, error) {
 	if o.Engine == nil {
-		return nil, errors.New("rest: Options want an Engine")
+		return nil, errors.New("rest: Options.Engine is nil")
 	}
 	if o.MaxBody < 0 || o.MaxJSON < 0 || o.JSON < 0 || o.MinRate < 0 || o.Grace < 0 || o.Timeout < 0 {
 		return nil, errors.New("rest: a bound in Options is negative")
@@ -75,14 +75,14 @@ func New(o Options) (*Handler, error) {
 	return &Handler{o: o, gate: gate{limit: o.JSON, each: max(o.JSON/4*3, min(o.JSON, o.MaxJSON))}}, nil
 }
 
-// JSONInFlight returns the bytes of JSON that requests have at present.
+// JSONInFlight returns the bytes of JSON of all requests in flight.
 func (h *Handler) JSONInFlight() int64 { return h.gate.inUse() }
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := exchange{h: h, w: w, r: r, control: http.NewResponseController(w)}
 	if r.ContentLength != 0 {
-		// net/http reads what a handler leaves of a body before it answers: not for ever.
+		// net/http reads the rest of a body before it responds: bound the time for that.
 		_ = x.control.SetReadDeadline(time.Now().Add(min(drainTime, h.o.Grace/2)))
 	}
 	defer x.survive()
@@ -95,26 +95,26 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// survive has a panic end its request alone, as net/http has it, and counts it.
+// survive turns a panic into the end of its request alone, like net/http, and counts it.
 func (x *exchange) survive() {
 	p := recover()
 	if p == nil {
 		return
 	}
-	if err, ok := p.(error); !ok || !errors.Is(err, http.ErrAbortHandler) { // which is no fault, and counted where it was
+	if err, ok := p.(error); !ok || !errors.Is(err, http.ErrAbortHandler) { // not a defect, and counted already
 		x.h.o.Engine.Refused(oip.Internal)
 		x.h.o.Log.Error("a request panicked", "method", x.r.Method, "path", x.r.URL.Path, "panic", p, "stack", string(debug.Stack()))
 	}
 	panic(http.ErrAbortHandler) // the connection may be anywhere in the exchange
 }
 
-// path is a path that is taken apart from its front.
+// path is a path that is split from its front.
 type path struct {
 	rest    string
 	escaped bool
 }
 
-// next takes one name; false at the end.
+// next returns the next name; false at the end.
 func (p *path) next() (string, bool, error) {
 	if p.rest == "" {
 		return "", false, nil
@@ -131,13 +131,13 @@ func (p *path) next() (string, bool, error) {
 	return plain, true, nil
 }
 
-var errNoPath = oip.Errorf(oip.NotFound, "there is nothing at this path; the protocol's begin with /v2")
+var errNoPath = oip.Errorf(oip.NotFound, "unknown path; those of the protocol begin with /v2")
 
-// maxNames is how many names a path of the protocol has at most, but the first.
+// maxNames is the maximum number of names in a path of the protocol after the first.
 const maxNames = 5
 
-// route finds what the path names. Names in it may have anything: each is taken from between
-// the slashes of the path as it was sent, and only then unescaped.
+// route serves the object that the path names. Names may contain any character: they are split at
+// the slashes of the path as sent, and unescaped afterwards.
 func (x *exchange) route() error {
 	u := x.r.URL
 	p := path{rest: u.Path, escaped: false}
@@ -202,7 +202,7 @@ func unsupported(message string) error {
 	return &oip.Error{Kind: oip.Unsupported, Message: message}
 }
 
-// models serves what is below /v2/models.
+// models serves the paths below /v2/models.
 func (x *exchange) models(in []string) error {
 	if len(in) == 1 && in[0] == "stats" {
 		return x.get(func() error { return x.statistics(x.h.o.Engine.Models()) })

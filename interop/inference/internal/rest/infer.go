@@ -11,7 +11,7 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/peercred"
 )
 
-// traced is infer, within a span where there are traces.
+// traced is infer in a span, if there are traces.
 func (x *exchange) traced(name, version string) (err error) {
 	x.span = x.h.o.Traces.Begin(x.r.Context(), "POST /v2/models/{model}/infer", propagation.HeaderCarrier(x.r.Header))
 	defer func() { x.span.End(err) }()
@@ -68,14 +68,14 @@ func (x *exchange) infer(name, version string) error {
 	return x.reply(request, &head, version, results)
 }
 
-// endBy has reading end by a time, whatever the client's speed.
+// endBy ends the reading of the body at a time at the latest.
 func (b *body) endBy(t time.Time) {
 	if t.Before(b.until) {
 		b.until = t
 	}
 }
 
-// ask requests the outputs of a client.
+// ask requests the outputs.
 func (h *header) ask(request *engine.Request, from peercred.Client) error {
 	meta := request.Model().Meta()
 	for i := range h.outputs {
@@ -93,13 +93,13 @@ func (h *header) ask(request *engine.Request, from peercred.Client) error {
 	for _, t := range meta.Outputs {
 		o, wanted := h.wanted(t.Name)
 		if wanted && jsonless(t.Datatype) && !h.binary(o) && (o == nil || o.params.has&hasRegion == 0) {
-			return oip.Errorf(oip.Unsupported, `output %s: %s has no JSON here; ask for "binary_data"`, t.Name, t.Datatype)
+			return oip.Errorf(oip.Unsupported, `output %s: %s has no JSON form; request "binary_data"`, t.Name, t.Datatype)
 		}
 	}
 	return nil
 }
 
-// wanted finds what was asked for of an output by its name; nil where all are wanted.
+// wanted returns the request for an output; nil and true if all outputs are requested.
 func (h *header) wanted(name string) (*output, bool) {
 	if len(h.outputs) == 0 {
 		return nil, true
@@ -112,7 +112,7 @@ func (h *header) wanted(name string) (*output, bool) {
 	return nil, false
 }
 
-// binary tells whether an output is to come as binary data; nil is any.
+// binary reports whether an output is sent as binary data. nil means any output.
 func (h *header) binary(o *output) bool {
 	if o != nil && o.params.has&hasBinary != 0 {
 		return o.params.binary
@@ -120,7 +120,7 @@ func (h *header) binary(o *output) bool {
 	return h.params.binary
 }
 
-// give fills the inputs of a client. Everything that can be checked is checked before a byte is read.
+// give fills the inputs. Everything that can be checked is checked before a byte is read.
 func (h *header) give(request *engine.Request, from peercred.Client, b *body) error {
 	var few [4]*engine.Input
 	inputs, sum := few[:0], uint64(0)
@@ -135,10 +135,10 @@ func (h *header) give(request *engine.Request, from peercred.Client, b *body) er
 				return oip.Errorf(oip.Invalid, "input %s of %s %v has %d bytes, and binary_data_size is %d", in.name, in.datatype, in.shape, given.Size(), in.params.size)
 			}
 			if sum += given.Size(); sum > math.MaxInt64 {
-				return oip.Errorf(oip.TooLarge, "the inputs have more bytes than can be counted")
+				return oip.Errorf(oip.TooLarge, "the size of the inputs overflows")
 			}
 		}
-		if in.params.has&hasRegion != 0 { // before memory is taken, for those that need it
+		if in.params.has&hasRegion != 0 { // before memory is reserved, for the other inputs
 			if err := given.Region(from, in.params.region, uint64(in.params.offset), uint64(in.params.regionSize)); err != nil {
 				return err
 			}

@@ -7,7 +7,7 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 )
 
-// marshal answers with a value by encoding/json: for what is asked seldom.
+// marshal responds with a value, encoded by encoding/json, for rare requests.
 func (x *exchange) marshal(v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {

@@ -7,18 +7,18 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 )
 
-// origins refuses what a page of another site has a browser send: browsers let any page post to
-// any address, those of this machine among them, and only hide the answer from it.
+// origins refuses requests of web pages of another origin. Browsers let any page post to any
+// address, also to those of this machine, and only hide the response from the page.
 var origins = http.NewCrossOriginProtection()
 
 // admit refuses requests that a web page may have made a browser send.
 //
-// A page can point its own name to this address (DNS rebinding). Its requests are then of the same
-// origin, and it reads the answers. A GET of such a page cannot be told from that of a program:
-// it has no Origin and, without TLS, no Sec-Fetch-Site. So GET and HEAD need a Host that no other
-// name server can have made a browser use: an address, localhost, or one of Options.Hosts.
-// Browsers send other methods with an Origin, so that programs may use any name for them.
-// Browsers always send a Host and do not connect to Unix sockets.
+// A page can make its own name point to this address (DNS rebinding). Then its requests are of the
+// same origin, and it reads the responses. A GET of such a page looks like that of a program: it has
+// no Origin and, without TLS, no Sec-Fetch-Site. So GET and HEAD need a Host that no other name
+// server can make a browser use: an address, localhost, or one of Options.Hosts. Browsers send other
+// methods with an Origin, so programs may use any name for them. Browsers always send a Host and do
+// not connect to Unix sockets.
 func (x *exchange) admit() error {
 	if x.r.Method == http.MethodGet || x.r.Method == http.MethodHead {
 		if x.r.Host == "" || x.client().Local {

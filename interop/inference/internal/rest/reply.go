@@ -12,11 +12,11 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
 )
 
-// piece is how much of a response is made, or handed to the network, at a time: what a client
-// has to take within one deadline.
+// piece is the number of bytes of a response that are encoded and written at a time, and that a
+// client reads within one deadline.
 const piece = 256 << 10
 
-// leastEncoded is the smallest response that is worth compressing, in bytes.
+// leastEncoded is the size of the smallest response that is compressed, in bytes.
 const leastEncoded = 1 << 10
 
 // buffers are for the JSON of responses.
@@ -30,15 +30,15 @@ type answer struct {
 	version string
 	results []engine.Result
 
-	b    []byte // JSON that is not sent yet
-	sent int64  // of the JSON
+	b    []byte // JSON to be sent
+	sent int64  // bytes of JSON that were sent
 	to   io.Writer
 	err  error
 }
 
-// reply answers with results. The JSON is made in memory where it is small; numbers in JSON are
-// sent as they are made, behind a length only where binary data follows, which needs it: then
-// they are made twice.
+// reply responds with results. JSON without numbers is made in memory. Numbers are sent while they
+// are formatted. If binary data follows, the length of the JSON must be known first, so the numbers
+// are formatted twice.
 func (x *exchange) reply(request *engine.Request, head *header, version string, results []engine.Result) error {
 	meta := request.Model().Meta()
 	if version == "" {
@@ -63,7 +63,7 @@ func (x *exchange) reply(request *engine.Request, head *header, version string, 
 			numbers = true
 		}
 	}
-	length := int64(-1) // of the JSON, where it is known before it is sent
+	length := int64(-1) // of the JSON, if it is known
 	switch {
 	case !numbers:
 		a.json()
@@ -102,10 +102,10 @@ func (x *exchange) reply(request *engine.Request, head *header, version string, 
 	if encoder != nil && a.err == nil {
 		a.err = encoder.Close()
 	}
-	return nil // a client that is gone hears nothing
+	return nil // an error means that the client is gone
 }
 
-// paced writes to the client, who has to take each piece in time.
+// paced writes to the client, which must read each piece in time.
 type paced struct{ x *exchange }
 
 func (w paced) Write(p []byte) (n int, err error) {
@@ -120,7 +120,7 @@ func (w paced) Write(p []byte) (n int, err error) {
 	return n + m, err
 }
 
-// write sends bytes, unless sending has failed.
+// write sends bytes, unless an earlier write has failed.
 func (a *answer) write(p []byte) {
 	if a.err == nil && len(p) > 0 {
 		_, a.err = a.to.Write(p)
@@ -134,7 +134,7 @@ func (a *answer) binary(i int) bool {
 	return a.head.binary(&a.head.outputs[i])
 }
 
-// json appends the JSON of the response to b, which it sends when it is full.
+// json appends the JSON of the response to b, and sends b when it is full.
 func (a *answer) json() {
 	b := append(a.b, `{"model_name":`...)
 	b = appendString(b, a.model)
@@ -216,13 +216,14 @@ type encoder struct {
 	release func()
 }
 
-// Compressors keep near a MiB each, so they are used again.
+// Compressors take almost 1 MiB each, so they are reused.
 var (
 	gzips = sync.Pool{New: func() any { w, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed); return w }}
 	zlibs = sync.Pool{New: func() any { w, _ := zlib.NewWriterLevel(nil, zlib.BestSpeed); return w }}
 )
 
-// encoder is for a response of known lengths, and length -1, nil where none is wanted.
+// encoder returns the encoder of a response, nil for none. length is that of the JSON, -1 if it is
+// unknown.
 func (x *exchange) encoder(length int64, binary uint64) *encoder {
 	if length >= 0 && uint64(length)+binary < leastEncoded {
 		return nil
@@ -243,7 +244,7 @@ func (x *exchange) encoder(length int64, binary uint64) *encoder {
 	return &encoder{w, func() { w.Reset(nil); zlibs.Put(w) }}
 }
 
-// accepted is the one coding that the client names in Accept-Encoding, if it is one.
+// accepted returns the coding in Accept-Encoding if the header contains exactly one.
 func (x *exchange) accepted() coding {
 	values := x.r.Header["Accept-Encoding"]
 	if x.h.o.NoEncoder || len(values) != 1 {

@@ -23,7 +23,7 @@ const (
 	headerLength = "Inference-Header-Content-Length"
 )
 
-// refusal is an error of HTTP alone, which the protocol has no word for.
+// refusal is an error with a status that the protocol does not define.
 type refusal struct {
 	status  int
 	message string
@@ -34,7 +34,7 @@ type refusal struct {
 func (e *refusal) Error() string { return e.message }
 func (e *refusal) Unwrap() error { return e.err }
 
-// kind is the nearest that the protocol has, for those who count.
+// kind returns the nearest kind of the protocol, for the counters.
 func (e *refusal) kind() oip.Kind {
 	switch e.status {
 	case http.StatusRequestTimeout:
@@ -51,30 +51,30 @@ type exchange struct {
 	w       http.ResponseWriter
 	r       *http.Request
 	control *http.ResponseController
-	started bool          // the response has
-	spent   time.Duration // in writing the response
-	due     int64         // bytes that the client was to take in that time
-	dead    bool          // nothing more comes from the client
+	started bool          // the response has begun
+	spent   time.Duration // time spent in writing the response
+	due     int64         // bytes that the client had to read in that time
+	dead    bool          // the connection cannot be read any more
 	span    *traces.Span
-	probe   bool // the request asks whether one would be served
+	probe   bool // the request is a health probe, whose errors are not counted
 }
 
-// start sets the time that the client has to take a response of n bytes, and its status.
+// start sends the status, and sets the time in which the client must read n bytes.
 func (x *exchange) start(status int, n int) {
 	x.started = true
 	x.allow(int64(n))
 	x.w.WriteHeader(status)
 }
 
-// allow lets the client take so many bytes more, at the least speed, after the grace that it
-// has once. What the server takes to make or compress them is not its time.
+// allow lets the client read n bytes more, at the minimum rate, after a grace period for the whole
+// response. Time that the server takes to produce them does not count.
 func (x *exchange) allow(n int64) {
 	x.due += n
-	// A connection that cannot have deadlines is one of a test.
+	// Connections without deadlines exist in tests only.
 	_ = x.control.SetWriteDeadline(time.Now().Add(x.h.o.Grace + perBytes(x.due, x.h.o.MinRate) - x.spent))
 }
 
-// put writes what the client is allowed to take.
+// put writes bytes that the client must read in time.
 func (x *exchange) put(p []byte) (int, error) {
 	x.allow(int64(len(p)))
 	began := time.Now()
@@ -83,20 +83,19 @@ func (x *exchange) put(p []byte) (int, error) {
 	return n, err
 }
 
-// json answers with a value in JSON.
+// json responds with JSON.
 func (x *exchange) json(b []byte) {
 	header := x.w.Header()
 	header[contentType] = typeJSON
 	header["Content-Length"] = []string{strconv.Itoa(len(b))}
 	x.start(http.StatusOK, len(b))
-	_, _ = x.w.Write(b) // a client that is gone hears nothing
+	_, _ = x.w.Write(b) // an error means that the client is gone
 }
 
-// ok answers with nothing.
+// ok responds with an empty body.
 func (x *exchange) ok() { x.start(http.StatusOK, 0) }
 
-// fail answers with an error, unless the response has begun: then the connection ends, which
-// is all that can be told.
+// fail responds with an error. If the response has begun, it ends the connection.
 func (x *exchange) fail(err error) {
 	var status int
 	var message string
@@ -141,7 +140,7 @@ func (x *exchange) fail(err error) {
 	_, _ = x.w.Write(b)
 }
 
-// appendString appends a string in JSON; what is not UTF-8 in it is replaced.
+// appendString appends a string in JSON. Bytes that are not UTF-8 are replaced.
 func appendString(b []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	b = append(b, '"')

@@ -13,9 +13,9 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/peercred"
 )
 
-// Server returns a server of HTTP/1 for the handler, whose times and sizes fit it: slow headers
-// and idle connections are cut off, bodies are the handler's affair. The caller serves and ends
-// it; Serve bounds its connections.
+// Server returns an HTTP/1 server for the handler, which ends slow headers and idle connections. The
+// handler bounds the time of bodies. The caller serves and ends the server; Serve bounds its
+// connections.
 func (h *Handler) Server() *http.Server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
@@ -48,8 +48,8 @@ const reserve = 16
 
 type connKey struct{}
 
-// Serve serves a listener within bounds, and returns as server.Serve does. It is called once for a
-// server, whose Handler is set.
+// Serve serves a listener within bounds, and returns like server.Serve. It is called once for a
+// server with a Handler.
 func Serve(server *http.Server, l net.Listener, c Connections) error {
 	if c.Most <= 0 {
 		c.Most = 1024
@@ -91,7 +91,7 @@ func isProbe(r *http.Request) bool {
 	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.ContentLength == 0 && strings.HasPrefix(r.URL.Path, "/v2/health/")
 }
 
-// refuseBusy answers a request for which there is no connection.
+// refuseBusy answers a request on a connection beyond the bounds.
 func refuseBusy(w http.ResponseWriter) {
 	header := w.Header()
 	header[contentType] = typeJSON

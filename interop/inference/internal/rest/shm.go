@@ -41,8 +41,7 @@ func (x *exchange) systemMemory(in []string) error {
 	})
 }
 
-// deviceMemory is memory of devices, by handles of their drivers, which is not served: there
-// are no regions of it.
+// deviceMemory serves the extensions for memory of devices, of which there are no regions.
 func (x *exchange) deviceMemory(extension string, in []string) error {
 	name, what, ok := regionPath(in)
 	switch {
@@ -56,7 +55,7 @@ func (x *exchange) deviceMemory(extension string, in []string) error {
 	return unsupported("shared memory of devices (" + extension + ") is not served; use system shared memory")
 }
 
-// regionPath takes apart [region/NAME/]status, register or unregister. A name is never empty.
+// regionPath parses [region/NAME/]status, register or unregister. A name is not empty.
 func regionPath(in []string) (name, what string, ok bool) {
 	if len(in) == 3 && in[0] == "region" && in[1] != "" {
 		name, in = in[1], in[2:]

@@ -14,7 +14,7 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 )
 
-// Why a call's context was ended from this side.
+// Reasons why the server ends the context of a call.
 var (
 	errSlow     = errors.New("the peer was too slow")
 	errDraining = errors.New("the server is draining")
@@ -25,7 +25,7 @@ var errExpired = oip.Errorf(oip.Deadline, "the request's time is over")
 
 type controlKey struct{}
 
-// control is how a handler ends the context of its call.
+// control lets a handler end the context of its call.
 type control struct {
 	cancel    context.CancelCauseFunc
 	transport context.Context    // ends when gRPC closes the call's stream
@@ -34,9 +34,9 @@ type control struct {
 
 // timed is called for each call before its handler. It sets the call's deadline (withLead). The
 // context of a call that moves tensors can also be ended by its handler: waits inside gRPC's
-// transport, for bytes or for room in a window, end with it. Other calls of one message have a
-// time limit for all that they do, since gRPC waits for that message before it calls the handler.
-// Streams are counted, and may be idle for any time.
+// transport, for bytes or for room in a window, end with it. Other calls of one message have a time
+// limit for all that they do, since gRPC waits for that message before it calls the handler. Streams
+// are counted, and may be idle for any time.
 func (s *Server) timed(transport context.Context, info *tap.Info) (context.Context, error) {
 	ctx, stop := withLead(transport, s.lead)
 	tensors := info.FullMethodName == inferMethod || info.FullMethodName == streamMethod
@@ -117,7 +117,7 @@ func (x *expiry) end() {
 	}
 }
 
-// resting are the methods whose calls have any number of messages.
+// resting returns the methods whose calls have any number of messages.
 func resting(services map[string]grpc.ServiceInfo) map[string]bool {
 	all := map[string]bool{}
 	for name, service := range services {

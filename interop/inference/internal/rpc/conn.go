@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/peer"
 )
 
-// link is what a call can know of its connection: enough to end it.
+// link gives a call access to its connection, to close it.
 type link struct {
 	credentials.CommonAuthInfo
 	conn net.Conn
@@ -19,7 +19,7 @@ type link struct {
 // AuthType implements credentials.AuthInfo.
 func (*link) AuthType() string { return "insecure" }
 
-// linked are credentials that encrypt nothing and let calls see their connection.
+// linked are credentials without encryption that give calls access to their connection.
 type linked struct {
 	credentials.TransportCredentials
 }
@@ -36,7 +36,7 @@ func (linked) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error
 // Clone implements credentials.TransportCredentials.
 func (l linked) Clone() credentials.TransportCredentials { return l }
 
-// cut ends the connection of a call, with all other calls of it.
+// cut closes the connection of a call, with all its other calls.
 func cut(ctx context.Context) {
 	if p, ok := peer.FromContext(ctx); ok {
 		if l, ok := p.AuthInfo.(*link); ok {
@@ -45,8 +45,7 @@ func cut(ctx context.Context) {
 	}
 }
 
-// share counts what each of many holds, and lets nobody have more than so much. It knows
-// those alone who hold something.
+// share counts the calls of each tenant, at most each per tenant.
 type share struct {
 	each int
 	mu   sync.Mutex
@@ -55,20 +54,20 @@ type share struct {
 
 func newShare(each int) *share { return &share{each: each, held: map[string]int{}} }
 
-func (s *share) enter(who string) bool {
+func (s *share) enter(tenant string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.held[who] >= s.each {
+	if s.held[tenant] >= s.each {
 		return false
 	}
-	s.held[who]++
+	s.held[tenant]++
 	return true
 }
 
-func (s *share) leave(who string) {
+func (s *share) leave(tenant string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.held[who]--; s.held[who] == 0 {
-		delete(s.held, who)
+	if s.held[tenant]--; s.held[tenant] == 0 {
+		delete(s.held, tenant)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"google.golang.org/grpc/encoding"
 )
 
-// deflate is the compression that gRPC's C library calls so, and grpc-go does not bring.
+// deflate is the compression of that name in gRPC's C library, which grpc-go lacks.
 type deflate struct{}
 
 func init() { encoding.RegisterCompressor(deflate{}) }

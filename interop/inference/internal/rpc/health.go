@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// health is grpc.health.v1, for probes that know nothing else. "" and the inference service
-// are the server's readiness, the name of a model is that model's.
+// health is grpc.health.v1. "" and the inference service have the readiness of the server; the name
+// of a model has that of the model.
 type health struct{ s *Server }
 
 // healthDescription is gRPC's own. Its streams are registered as counted ones.
@@ -19,7 +19,7 @@ var healthDescription = healthpb.Health_ServiceDesc
 
 var _ healthpb.HealthServer = health{}
 
-// look is how often a watched service is looked at.
+// look is the interval at which a watched service is checked.
 const look = 250 * time.Millisecond
 
 func (h health) status(service string) healthpb.HealthCheckResponse_ServingStatus {
@@ -61,7 +61,8 @@ func (h health) List(context.Context, *healthpb.HealthListRequest) (*healthpb.He
 	return a, nil
 }
 
-// Watch implements healthpb.HealthServer: each change, and that the server drains, at last.
+// Watch implements healthpb.HealthServer. It sends each change, and at the end that the server
+// drains.
 func (h health) Watch(q *healthpb.HealthCheckRequest, stream grpc.ServerStreamingServer[healthpb.HealthCheckResponse]) error {
 	tick := time.NewTicker(look)
 	defer tick.Stop()

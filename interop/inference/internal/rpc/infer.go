@@ -24,7 +24,7 @@ func pushback(d time.Duration) metadata.MD {
 	return metadata.Pairs("grpc-retry-pushback-ms", strconv.FormatInt(d.Milliseconds(), 10))
 }
 
-// exchange is one call that moves tensors. What it has allocated serves another.
+// exchange is one call that moves tensors. It is reused by later calls.
 type exchange struct {
 	s      *Server
 	stream grpc.ServerStream
@@ -33,11 +33,11 @@ type exchange struct {
 	clock  clock
 	expiry *expiry
 	from   *codec.Receiver
-	leases *codec.Leases // gRPC may keep it beyond the call
+	leases *codec.Leases // gRPC may keep them after the call
 	q      request
 	use    func(*codec.Incoming) error // e.read, made once
 	span   *traces.Span
-	err    error // why the request that was read is refused
+	err    error // the reason why the request that was read is refused
 }
 
 // exchange begins a call.
@@ -47,8 +47,8 @@ func (s *Server) exchange(stream grpc.ServerStream) (*exchange, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	// Answers go out as they are, also to clients that compress: their bytes would stand on
-	// Go's heap, where nobody charges them.
+	// Responses are not compressed, also for clients that compress: compressed bytes would be on Go's
+	// heap, which is charged to no tenant.
 	_ = grpc.SetSendCompressor(ctx, "identity")
 	e, _ := s.calls.Get().(*exchange)
 	if e.use == nil {
@@ -79,8 +79,8 @@ func (e *exchange) begin(model, version string) (*engine.Request, error) {
 // client returns the client of the call.
 func (e *exchange) client() peercred.Client { return client(e.ctx) }
 
-// read takes one message. What the request is refused for is kept in err, so that of a
-// stream only the message is lost; what it returns ends the call.
+// read reads one message. If the request is refused, the reason is in err, and only the message is
+// lost. An error that read returns ends the call.
 func (e *exchange) read(in *codec.Incoming) error {
 	e.clock.allow(e.s.o.Patience, in.Announced())
 	e.q.reset(e.s.words(), maxSmall)
@@ -112,9 +112,9 @@ func (e *exchange) answer(stream bool) error {
 	if err := e.leases.Wait(e.ctx); err != nil {
 		switch cause := context.Cause(e.ctx); {
 		case errors.Is(cause, errSlow):
-			cut(e.ctx) // gRPC would keep the answer until the peer reads it
+			cut(e.ctx) // gRPC would keep the response until the peer reads it
 		case errors.Is(cause, context.DeadlineExceeded):
-			<-controlOf(e.ctx).transport.Done() // gRPC drops the answer then, and no earlier
+			<-controlOf(e.ctx).transport.Done() // gRPC drops the response then
 		}
 		return sent{err}
 	}
@@ -123,12 +123,12 @@ func (e *exchange) answer(stream bool) error {
 	return nil
 }
 
-// sent is an error of sending, after which there is nothing more to say.
+// sent is an error of sending, after which nothing more can be sent.
 type sent struct{ error }
 
 func (s sent) Unwrap() error { return s.error }
 
-// begin begins the span of a call, where there are traces.
+// begin begins the span of a call, if there are traces.
 func (s *Server) begin(ctx context.Context, method string) *traces.Span {
 	if s.o.Traces == nil {
 		return nil
@@ -137,12 +137,12 @@ func (s *Server) begin(ctx context.Context, method string) *traces.Span {
 	return s.o.Traces.Begin(ctx, method[1:], propagation.HeaderCarrier(canonical(md)))
 }
 
-// canonical has metadata under the names that headers of HTTP have: that of the trace alone.
+// canonical returns the trace headers of metadata under their HTTP names.
 func canonical(md metadata.MD) map[string][]string {
 	return map[string][]string{"Traceparent": md.Get("traceparent"), "Tracestate": md.Get("tracestate")}
 }
 
-// infer is ModelInfer: one message, one answer.
+// infer is ModelInfer: one message, one response.
 func (s *Server) infer(stream grpc.ServerStream) (err error) {
 	e, end, err := s.exchange(stream)
 	if err != nil {
@@ -151,7 +151,7 @@ func (s *Server) infer(stream grpc.ServerStream) (err error) {
 	defer end()
 	e.span = s.begin(e.ctx, inferMethod)
 	defer func(span *traces.Span) { span.End(err) }(e.span)
-	// The message may be refused before it has come; it need not come then.
+	// A message may be refused before it has arrived completely. The rest need not arrive.
 	e.clock.allow(s.o.Patience, 0)
 	err = e.from.Next(func(in *codec.Incoming) error {
 		if err := e.use(in); err != nil {
@@ -168,7 +168,7 @@ func (s *Server) infer(stream grpc.ServerStream) (err error) {
 	return s.status(e.ctx, err)
 }
 
-// streamInfer is ModelStreamInfer: requests one after the other, each with its answer.
+// streamInfer is ModelStreamInfer: requests in sequence, each with a response.
 func (s *Server) streamInfer(stream grpc.ServerStream) (err error) {
 	e, end, err := s.exchange(stream)
 	if err != nil {
@@ -182,16 +182,16 @@ func (s *Server) streamInfer(stream grpc.ServerStream) (err error) {
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
-		counts := came || e.ctx.Err() == nil // a stream that ends while it waits refuses nothing
+		counts := came || e.ctx.Err() == nil // the end of a waiting stream is not a refused request
 		if err == nil {
 			if err = e.err; err == nil {
 				err = e.answer(true)
 			}
 			_, refused := errors.AsType[*oip.Error](err)
 			if _, gone := errors.AsType[sent](err); refused && !gone && e.ctx.Err() == nil {
-				told, _ := s.told(e.ctx, err)
-				s.o.Engine.Refused(told.Kind)
-				counts, err = false, stream.SendMsg(refusal{id: e.q.id, message: told.Message})
+				own, _ := s.clientError(e.ctx, err)
+				s.o.Engine.Refused(own.Kind)
+				counts, err = false, stream.SendMsg(refusal{id: e.q.id, message: own.Message})
 			}
 		}
 		e.q.end()
@@ -201,11 +201,11 @@ func (s *Server) streamInfer(stream grpc.ServerStream) (err error) {
 	}
 }
 
-// next waits for a request and reads it; came tells whether it began to come. A stream that waits
-// ends when the server drains.
+// next waits for a request and reads it. came reports whether a request began to arrive. A waiting
+// stream ends when the server drains.
 func (e *exchange) next() (came bool, err error) {
 	e.clock.rest()
-	cancel := e.clock.cancel // e is another call's by the time that a late goroutine runs
+	cancel := e.clock.cancel // e may belong to another call when the goroutine runs
 	resting := context.AfterFunc(e.s.drained, func() { cancel(errDraining) })
 	defer resting()
 	err = e.from.Next(func(in *codec.Incoming) error {

@@ -8,7 +8,7 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/rpc/pb"
 )
 
-// refused is a method that is part of the protocol and not served.
+// refused returns a method of the protocol that is not supported.
 func refused[Q, A any](why string) func(*Server, context.Context, *Q) (*A, error) {
 	return func(*Server, context.Context, *Q) (*A, error) { return nil, oip.Errorf(oip.Unsupported, "%s", why) }
 }
@@ -21,7 +21,7 @@ func (s *Server) serverReady(context.Context, *pb.ServerReadyRequest) (*pb.Serve
 	return &pb.ServerReadyResponse{Ready: s.ready() == nil}, nil
 }
 
-// ready is the engine's, and not so from Drain on.
+// ready returns the readiness of the engine; not ready after Drain.
 func (s *Server) ready() error {
 	if s.drained.Err() != nil {
 		return errDraining

@@ -7,8 +7,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// reflected has tools that know no service beforehand (grpcurl, for one) ask what is served here.
-// What they learn is the protocol's, and public. Their streams count as calls.
+// reflected registers gRPC reflection, by which tools like grpcurl list the services. It shows the
+// protocol, which is public. Its streams count as calls.
 func (s *Server) reflected() {
 	reflection.Register(counted{s.grpc, s})
 }

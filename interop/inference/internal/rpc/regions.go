@@ -11,7 +11,7 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/rpc/pb"
 )
 
-// regions are the clients' memory. Errors: Unsupported where it is not served.
+// regions returns the shared memory of clients. Errors: Unsupported if it is not served.
 func (s *Server) regions() (*region.Registry, error) {
 	if r := s.o.Engine.Regions(); r != nil {
 		return r, nil

@@ -23,29 +23,29 @@ const (
 	maxTensors    = 1 << 10 // inputs, and outputs asked for
 )
 
-// request is one ModelInferRequest, read as it comes. The zero value is none; end gives back
-// what it has.
+// request is one ModelInferRequest, decoded while it arrives. The zero value is empty; end releases
+// everything.
 type request struct {
 	begin  func(model, version string) (*engine.Request, error)
-	client func() peercred.Client // that sent the request
-	clock  *clock                 // the call's; nil where nobody counts
+	client func() peercred.Client // the client of the request
+	clock  *clock                 // of the call; nil for none
 	text   text
 
 	model, version, id string
 	timeout            time.Duration
-	emptyFinal         bool // the client wants to be told which answer is the last one
+	emptyFinal         bool // the client wants a mark on the last response
 	parameters         int
 	outputs            int
 
-	r       *engine.Request // nil until the message has come to its tensors
-	pending []*engine.Input // those whose bytes are to come, in order
+	r       *engine.Request // nil until the first tensor
+	pending []*engine.Input // inputs whose bytes have not arrived, in order
 	names   []string        // of pending
 	given   int             // inputs so far
 	raw     int             // raw contents so far
 	typed   bool            // an input had its elements one by one
 }
 
-// end gives back everything.
+// end releases the request.
 func (q *request) end() {
 	if q.r != nil {
 		q.r.End()
@@ -53,9 +53,9 @@ func (q *request) end() {
 	}
 }
 
-// read takes the message. The order of its fields is that of their numbers, or one that
-// serves as well. Errors: *oip.Error for a request that is refused, others for bytes that
-// are no message, and for a transport that ended.
+// read decodes the message. The fields must be in the order of their numbers, or in an order that
+// works as well. Errors: *oip.Error for a request that is refused; others for bytes that are not a
+// message, and for a transport that ended.
 func (q *request) read(in *codec.Incoming) error {
 	p := outermost(in)
 	for {
@@ -98,7 +98,7 @@ func (q *request) read(in *codec.Incoming) error {
 	return nil
 }
 
-// name reads what has to be known before the tensors.
+// name reads a field that must precede the tensors.
 func (q *request) name(p part, typ protowire.Type, what string, to *string) error {
 	s, err := q.text.read(p, typ, what, maxName)
 	if err == nil && q.r != nil && s != *to {
@@ -108,7 +108,7 @@ func (q *request) name(p part, typ protowire.Type, what string, to *string) erro
 	return err
 }
 
-// started has the engine admit the request, once.
+// started admits the request, once.
 func (q *request) started() (err error) {
 	if q.r != nil {
 		return nil

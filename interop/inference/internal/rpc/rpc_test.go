@@ -331,7 +331,7 @@ func TestRefused(t *testing.T) {
 		{"both", &q{ModelName: "identity", Inputs: []*in{{Name: "x", Datatype: "FP32", Shape: []int64{1}, Contents: &pb.InferTensorContents{Fp32Contents: []float32{1}}}},
 			RawInputContents: [][]byte{floats(1)}}, codes.InvalidArgument, "one or the other"},
 		{"unknown input", &q{ModelName: "identity", Inputs: []*in{{Name: "z"}}}, codes.InvalidArgument, "no input"},
-		{"twice", &q{ModelName: "identity", Inputs: many(2)}, codes.InvalidArgument, "twice"},
+		{"input twice", &q{ModelName: "identity", Inputs: many(2)}, codes.InvalidArgument, "duplicate"},
 		{"datatype", &q{ModelName: "identity", Inputs: []*in{{Name: "x", Datatype: "FP64", Shape: []int64{1}}}}, codes.InvalidArgument, "FP32"},
 		{"negative", &q{ModelName: "identity", Inputs: x(-1)}, codes.InvalidArgument, "negative"},
 		{"rank", &q{ModelName: "identity", Inputs: []*in{{Name: "x", Datatype: "FP32", Shape: make([]int64, 100)}}}, codes.InvalidArgument, "extents"},
@@ -627,7 +627,7 @@ func TestTenants(t *testing.T) {
 	<-began
 	var trailer metadata.MD
 	_, err := b.infer(as("greedy"), identity("identity", 1), grpc.Trailer(&trailer))
-	code(t, codes.ResourceExhausted, err, "this client has as many calls")
+	code(t, codes.ResourceExhausted, err, "this client has too many calls")
 	require.NotEmpty(t, trailer["grpc-retry-pushback-ms"])
 	_, err = b.infer(as("modest"), identity("identity", 1))
 	require.NoError(t, err)

@@ -27,36 +27,34 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/traces"
 )
 
-// Options say what a server serves and what peers may make it do. Only Engine has no
-// default; what is 0 is the default.
+// Options configure a server. All except Engine have defaults, for zero values.
 type Options struct {
 	Engine *engine.Engine
 	// Control loads and unloads models for clients; nil refuses that.
 	Control engine.Control
 	// Tenants decides the tenant of a call.
 	Tenants oip.TenantRule
-	// MaxMessage bounds the bytes of a request; 1 GiB. One that is compressed is bounded
-	// unpacked.
+	// MaxMessage bounds the bytes of a decompressed request; 1 GiB.
 	MaxMessage int
-	// MaxCalls bounds inference calls and health watches at a time, streams that rest
-	// included; 512. MaxTenantCalls bounds those of one tenant; half of it.
+	// MaxCalls bounds inference calls, idle streams and health watches; 512. MaxTenantCalls bounds
+	// those of one tenant; half of it.
 	MaxCalls, MaxTenantCalls int
-	// MaxConnections bounds connections; 1024. MaxAddressConnections bounds those of one
-	// address; half of it. Sockets of this machine's own kind have no address.
+	// MaxConnections bounds connections; 1024. MaxAddressConnections bounds those of one address
+	// group; half of it. Unix sockets have no such bound.
 	MaxConnections, MaxAddressConnections int
-	// Patience is how long a request may take to arrive, and an answer to be taken, besides
-	// a second for each MiB; 60 s.
+	// Patience is the time for a request to arrive, and for a response to be read, in addition to a
+	// second per MiB; 60 s.
 	Patience time.Duration
-	// Keepalive is how long a connection may be silent before the peer is asked whether it
-	// is there; it has half that time to answer. At least 1 s; 20 s.
+	// Keepalive is the time of silence on a connection after which the server sends a ping. The peer
+	// has half of that time to answer. At least 1 s; 20 s.
 	Keepalive time.Duration
-	// Traces has the spans of calls that infer; nil for none.
+	// Traces exports the spans of inference calls; nil for none.
 	Traces *traces.Traces
-	// Log gets what clients are not told; slog.Default().
+	// Log gets errors whose details clients must not see; slog.Default().
 	Log *slog.Logger
 }
 
-// Server serves an engine by gRPC. Its methods may be called from any goroutine.
+// Server serves an engine over gRPC. Its methods may be called from any goroutine.
 type Server struct {
 	o       Options
 	gate    *codec.Gate
@@ -71,15 +69,15 @@ type Server struct {
 }
 
 const (
-	// window is how much of a call's messages may be under way unasked.
+	// window is the HTTP/2 flow-control window of a call.
 	window = 512 << 10
-	// maxSmall bounds messages that have no tensors.
+	// maxSmall bounds messages without tensors.
 	maxSmall = 64 << 10
-	// ioBuffer is what gRPC reads and writes at a time; each connection has one to read.
+	// ioBuffer is the size of gRPC's read and write buffers. Each connection has a read buffer.
 	ioBuffer = 64 << 10
 )
 
-// New makes a server; Drain or Close ends it. Errors: options that make no sense.
+// New returns a server, which Drain or Close ends. Errors: invalid options.
 func New(o Options) (*Server, error) {
 	if o.Engine == nil {
 		return nil, errors.New("rpc: Options.Engine is nil")
@@ -98,15 +96,14 @@ func New(o Options) (*Server, error) {
 		}
 	}
 	s := &Server{o: o, tenants: newShare(o.MaxTenantCalls), lead: maxLead}
-	// The bytes of tensors are charged to the tenant's share of the pool, each before it is
-	// read; a bound on all messages together would have a tenant that waits for memory keep
-	// others from being read.
+	// The bytes of tensors are charged to the tenant's share of the pool before they are read. With a
+	// bound on all messages together, a tenant that waits for memory would delay others.
 	s.gate = codec.NewGate(codec.Limits{MaxMessage: o.MaxMessage, MaxStreams: o.MaxCalls, MaxHeader: maxSmall,
 		MaxInFlight: int64(o.MaxMessage) * int64(o.MaxCalls)})
 	s.drained, s.drain = context.WithCancel(context.Background())
 	s.calls.New = func() any { return new(exchange) }
-	// Whose calls one connection carries depends on what tells tenants apart. A client that
-	// knows how many it may have waits, where another is refused.
+	// The connection of a proxy carries calls of several tenants. A client that knows the maximum number
+	// of streams waits, instead of being refused.
 	streams := o.MaxTenantCalls
 	if o.Tenants.Header != "" {
 		streams = o.MaxCalls
@@ -172,8 +169,8 @@ func wordsOf(models []*engine.Model) map[string]string {
 	return known
 }
 
-// Serve accepts connections until the server is drained or closed, and returns nil then. It
-// closes the listener. Any number of listeners may be served.
+// Serve accepts connections until the server is drained or closed, and returns nil then. It closes
+// the listener. Several listeners may be served.
 func (s *Server) Serve(l net.Listener) error {
 	err := s.grpc.Serve(conns.Listen(l, s.o.MaxConnections, s.o.MaxAddressConnections))
 	if errors.Is(err, grpc.ErrServerStopped) {
@@ -182,8 +179,8 @@ func (s *Server) Serve(l net.Listener) error {
 	return err
 }
 
-// Drain accepts nothing new, ends streams that rest and watches, lets requests that are under
-// way end until the context does, and then closes the server. Errors: of the context.
+// Drain refuses new calls, ends idle streams and watches, waits for requests in flight until the
+// context ends, and closes the server. Errors: that of the context.
 func (s *Server) Drain(ctx context.Context) error {
 	s.drain()
 	done := make(chan struct{})
@@ -202,28 +199,28 @@ func (s *Server) Drain(ctx context.Context) error {
 	return err
 }
 
-// Close breaks all calls off. They end soon afterwards; the engine's Close waits for them. It
-// may be called again.
+// Close ends all calls. They may run a little longer; the Close of the engine waits for them.
+// Further calls do nothing.
 func (s *Server) Close() {
 	s.drain()
 	s.grpc.Stop()
 }
 
-// Calls returns how many inference calls, streams and watches there are.
+// Calls returns the number of inference calls, streams and watches.
 func (s *Server) Calls() int { return s.gate.Streams() }
 
-// enter counts a call in, or refuses it.
+// enter counts a call, or refuses it.
 func (s *Server) enter(ctx context.Context) (tenant string, leave func(), err error) {
 	if tenant, err = s.tenant(ctx); err != nil {
 		return "", nil, s.status(ctx, err)
 	}
 	if !s.tenants.enter(tenant) {
-		return "", nil, s.status(ctx, &oip.Error{Kind: oip.Busy, Message: "this client has as many calls as it may have at a time", RetryAfter: time.Second})
+		return "", nil, s.status(ctx, &oip.Error{Kind: oip.Busy, Message: "this client has too many calls", RetryAfter: time.Second})
 	}
 	left, err := s.gate.Enter()
 	if err != nil {
 		s.tenants.leave(tenant)
-		return "", nil, s.status(ctx, &oip.Error{Kind: oip.Busy, Message: "there are as many calls as may be at a time", RetryAfter: time.Second, Err: err})
+		return "", nil, s.status(ctx, &oip.Error{Kind: oip.Busy, Message: "there are too many calls", RetryAfter: time.Second, Err: err})
 	}
 	return tenant, func() { left(); s.tenants.leave(tenant) }, nil
 }
@@ -237,29 +234,29 @@ func (s *Server) tenant(ctx context.Context) (string, error) {
 	return s.o.Tenants.Of(remote, func() []string { return metadata.ValueFromIncomingContext(ctx, s.o.Tenants.Header) })
 }
 
-// status is what a peer is told of an error that its request ended with, which is counted; nil
-// stays nil.
+// status returns the gRPC status of an error of a request, and counts the error; nil stays nil.
 func (s *Server) status(ctx context.Context, err error) error { return s.end(ctx, err, true) }
 
-// end is the status of a call that ends with an error, of a request or between requests.
+// end returns the gRPC status of the error of a call. request says that the error belongs to a
+// request and is counted.
 func (s *Server) end(ctx context.Context, err error, request bool) error {
 	if err == nil {
 		return nil
 	}
-	told, code := s.told(ctx, err)
+	e, code := s.clientError(ctx, err)
 	if request {
-		s.o.Engine.Refused(told.Kind)
+		s.o.Engine.Refused(e.Kind)
 	}
-	if told.RetryAfter > 0 && (code == codes.ResourceExhausted || code == codes.Unavailable) {
-		_ = grpc.SetTrailer(ctx, pushback(told.RetryAfter))
+	if e.RetryAfter > 0 && (code == codes.ResourceExhausted || code == codes.Unavailable) {
+		_ = grpc.SetTrailer(ctx, pushback(e.RetryAfter))
 	}
-	return status.Error(code, told.Message)
+	return status.Error(code, e.Message)
 }
 
-// told returns the protocol's error for err, and its code. At the deadline of a call the context can
-// end as cancelled too: gRPC's transport has a timer of its own, and the client cancels the call.
-// After the deadline every such error is Deadline.
-func (s *Server) told(ctx context.Context, err error) (*oip.Error, codes.Code) {
+// clientError returns the protocol's error for err, and its code. At the deadline of a call the
+// context can end as cancelled too: gRPC's transport has a timer of its own, and the client cancels
+// the call. After the deadline every such error is Deadline.
+func (s *Server) clientError(ctx context.Context, err error) (*oip.Error, codes.Code) {
 	e, code := s.classify(ctx, err)
 	if deadline, ok := ctx.Deadline(); ok && code == codes.Canceled && !time.Now().Before(deadline) {
 		return &oip.Error{Kind: errExpired.Kind, Message: errExpired.Message, Err: err}, errExpired.Kind.GRPC()
@@ -270,7 +267,7 @@ func (s *Server) told(ctx context.Context, err error) (*oip.Error, codes.Code) {
 func (s *Server) classify(ctx context.Context, err error) (*oip.Error, codes.Code) {
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, errSlow):
-		e := &oip.Error{Kind: oip.Deadline, Message: "the peer sent its request, or took its answer, too slowly", Err: err}
+		e := &oip.Error{Kind: oip.Deadline, Message: "the peer sent its request, or read the response, too slowly", Err: err}
 		return e, e.Kind.GRPC()
 	case errors.Is(cause, errDraining):
 		e := &oip.Error{Kind: oip.NotReady, Message: "the server is shutting down", RetryAfter: time.Second, Err: err}
@@ -290,7 +287,7 @@ func (s *Server) classify(ctx context.Context, err error) (*oip.Error, codes.Cod
 	return e, e.Kind.GRPC()
 }
 
-// kindOf is the kind of an error that came as a code of gRPC's, for those who count.
+// kindOf returns the kind of a gRPC code, for the counters.
 func kindOf(c codes.Code) oip.Kind {
 	switch c {
 	case codes.Canceled, codes.Unavailable: // the peer, or its connection, is gone

@@ -19,8 +19,8 @@ const (
 	streamMethod = "/" + serviceName + "/ModelStreamInfer"
 )
 
-// description is what gRPC is told of the service. ModelInfer stands among the streams, and
-// is none to a client: so its message can be read as it comes.
+// description describes the service to gRPC. ModelInfer is registered as a stream, which clients
+// cannot distinguish from a unary call, so that its message can be decoded while it arrives.
 var description = grpc.ServiceDesc{
 	ServiceName: serviceName,
 	HandlerType: (*any)(nil),
@@ -40,10 +40,10 @@ var description = grpc.ServiceDesc{
 		method("SystemSharedMemoryRegister", (*Server).regionRegister),
 		method("SystemSharedMemoryUnregister", (*Server).regionUnregister),
 		method("CudaSharedMemoryStatus", (*Server).cudaStatus),
-		method("CudaSharedMemoryRegister", refused[pb.CudaSharedMemoryRegisterRequest, pb.CudaSharedMemoryRegisterResponse]("there is no CUDA here; system shared memory is served")),
+		method("CudaSharedMemoryRegister", refused[pb.CudaSharedMemoryRegisterRequest, pb.CudaSharedMemoryRegisterResponse]("CUDA shared memory is not supported; use system shared memory")),
 		method("CudaSharedMemoryUnregister", (*Server).cudaUnregister),
-		method("TraceSetting", refused[pb.TraceSettingRequest, pb.TraceSettingResponse]("settings of traces are not changed, nor told, by requests")),
-		method("LogSettings", refused[pb.LogSettingsRequest, pb.LogSettingsResponse]("settings of the log are not changed, nor told, by requests")),
+		method("TraceSetting", refused[pb.TraceSettingRequest, pb.TraceSettingResponse]("trace settings are not supported")),
+		method("LogSettings", refused[pb.LogSettingsRequest, pb.LogSettingsResponse]("log settings are not supported")),
 	},
 	Streams: []grpc.StreamDesc{
 		{StreamName: "ModelInfer", Handler: streamed((*Server).infer)},
@@ -51,7 +51,7 @@ var description = grpc.ServiceDesc{
 	},
 }
 
-// method makes of a function from message to message what gRPC calls.
+// method adapts a function from message to message.
 func method[Q, A any](name string, f func(*Server, context.Context, *Q) (*A, error)) grpc.MethodDesc {
 	return grpc.MethodDesc{MethodName: name, Handler: func(srv any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (_ any, err error) {
 		s, _ := srv.(*Server)
@@ -76,7 +76,7 @@ func streamed(f func(*Server, grpc.ServerStream) error) grpc.StreamHandler {
 	}
 }
 
-// survive makes a panic the end of its call alone, as HTTP servers have it.
+// survive turns a panic into the end of its call alone, like net/http.
 func (s *Server) survive(err *error) {
 	if p := recover(); p != nil {
 		s.o.Engine.Refused(oip.Internal)

@@ -1,12 +1,12 @@
-// Package traces tells an OpenTelemetry collector of inference requests: a span for each request
-// of REST and each call of gRPC, below the client's own where it sends a traceparent, and within it
-// one for the wait for a turn (queue) and one for the model's call (infer).
+// Package traces exports OpenTelemetry spans of inference requests: one for each request of REST and each
+// call of gRPC, below the client's own span (traceparent), and in it one for the wait for a place (queue)
+// and one for the call of the model (infer).
 //
-// It is off unless the standard environment asks for it: an OTEL_EXPORTER_OTLP_ENDPOINT (or
+// It is off unless the standard environment enables it: OTEL_EXPORTER_OTLP_ENDPOINT (or
 // …_TRACES_ENDPOINT), or OTEL_TRACES_EXPORTER=otlp. OTEL_SDK_DISABLED=true and
-// OTEL_TRACES_EXPORTER=none switch it off, OTEL_EXPORTER_OTLP_PROTOCOL chooses http/protobuf or
-// grpc; the other variables, of names, samplers and batches, are the SDK's. A nil *Traces, and the
-// nil *Span that it makes, do nothing.
+// OTEL_TRACES_EXPORTER=none disable it, OTEL_EXPORTER_OTLP_PROTOCOL is http/protobuf or grpc, and the
+// other variables, of names, samplers and batches, are those of the SDK. A nil *Traces and a nil *Span do
+// nothing.
 package traces
 
 import (
@@ -30,14 +30,13 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 )
 
-// Traces makes spans and has them sent. It may be used from any goroutine.
+// Traces makes and exports spans. Its methods may be called from any goroutine.
 type Traces struct {
 	provider *sdk.TracerProvider
 	tracer   trace.Tracer
 }
 
-// FromEnv begins as the environment says; nil where it asks for nothing. Errors: variables that
-// say what is not known here.
+// FromEnv returns the traces that the environment enables; nil for none. Errors: unsupported values.
 func FromEnv(ctx context.Context, env func(string) string) (*Traces, error) {
 	asked := env("OTEL_TRACES_EXPORTER")
 	switch {
@@ -70,7 +69,7 @@ func FromEnv(ctx context.Context, env func(string) string) (*Traces, error) {
 	return &Traces{provider, provider.Tracer("github.com/usmbridge/usmbridge/interop/inference")}, nil
 }
 
-// Close sends what is left, as long as the context lasts.
+// Close exports the remaining spans, until the context ends.
 func (t *Traces) Close(ctx context.Context) error {
 	if t == nil {
 		return nil
@@ -87,7 +86,7 @@ type Span struct {
 
 var parents = propagation.TraceContext{}
 
-// Begin begins a span, below that of the client where from has one. End ends it.
+// Begin begins a span, below that of the client if from has one. End ends it.
 func (t *Traces) Begin(ctx context.Context, name string, from propagation.TextMapCarrier) *Span {
 	if t == nil {
 		return nil
@@ -96,7 +95,7 @@ func (t *Traces) Begin(ctx context.Context, name string, from propagation.TextMa
 	return &Span{t, span, ctx}
 }
 
-// Ran notes a request that the engine ran within the span.
+// Ran adds the stages of a request that the engine ran.
 func (s *Span) Ran(r *engine.Request) {
 	if s == nil || !s.span.IsRecording() {
 		return
@@ -111,23 +110,23 @@ func (s *Span) Ran(r *engine.Request) {
 
 func (s *Span) stage(name string, from, to time.Time, about attribute.KeyValue) {
 	if from.IsZero() || to.IsZero() {
-		return // the request did not come so far
+		return // the request did not reach the stage
 	}
 	_, span := s.t.tracer.Start(s.ctx, name, trace.WithTimestamp(from), trace.WithAttributes(about))
 	span.End(trace.WithTimestamp(to))
 }
 
-// End ends the span, with what the client was told where err is not nil.
+// End ends the span, with the error that the client got; nil for none.
 func (s *Span) End(err error) {
 	if s == nil {
 		return
 	}
 	if err != nil {
-		told := err.Error()
-		if e, ok := errors.AsType[*oip.Error](err); ok { // whose Error is for the log
-			told = e.Message
+		message := err.Error()
+		if e, ok := errors.AsType[*oip.Error](err); ok { // Error() is for the log
+			message = e.Message
 		}
-		s.span.SetStatus(codes.Error, told)
+		s.span.SetStatus(codes.Error, message)
 	}
 	s.span.End()
 }
