@@ -50,13 +50,19 @@ func TestReadRefuses(t *testing.T) {
 		"directory of the group's": {func(t *testing.T, dir string) { require.NoError(t, os.Chmod(dir, 0o770)) }, "others can write"},
 		"sticky directory":         {func(t *testing.T, dir string) { require.NoError(t, os.Chmod(dir, 0o777|os.ModeSticky)) }, "others can write"},
 		"directory above":          {func(t *testing.T, dir string) { require.NoError(t, os.Chmod(filepath.Dir(dir), 0o777)) }, "others can write"},
-		"link":                     {func(t *testing.T, dir string) { require.NoError(t, os.Symlink("m.py", dir+"/n.py")) }, "n.py is refused: it is a link"},
-		"directory":                {func(t *testing.T, dir string) { require.NoError(t, os.Mkdir(dir+"/n.py", 0o700)) }, "n.py is refused: it is not a regular file"},
-		"fifo":                     {func(t *testing.T, dir string) { require.NoError(t, syscall.Mkfifo(dir+"/n.py", 0o600)) }, "it is not a regular file"},
-		"name":                     {func(t *testing.T, dir string) { require.NoError(t, os.WriteFile(dir+"/a-b.py", nil, 0o600)) }, "Python identifier"},
-		"keyword":                  {func(t *testing.T, dir string) { require.NoError(t, os.WriteFile(dir+"/class.py", nil, 0o600)) }, "Python identifier"},
-		"other letters":            {func(t *testing.T, dir string) { require.NoError(t, os.WriteFile(dir+"/é.py", nil, 0o600)) }, "Python identifier"},
-		"binary":                   {func(t *testing.T, dir string) { require.NoError(t, os.WriteFile(dir+"/n.py", []byte{0xff}, 0o600)) }, "UTF-8"},
+		"helper of the group's": {func(t *testing.T, dir string) {
+			require.NoError(t, os.Mkdir(dir+"/package", 0o700))
+			require.NoError(t, os.WriteFile(dir+"/package/_h.py", nil, 0o600))
+			require.NoError(t, os.Chmod(dir+"/package/_h.py", 0o620))
+		}, "_h.py is refused: others can write"},
+		"link to a package": {func(t *testing.T, dir string) { require.NoError(t, os.Symlink("/tmp", dir+"/package")) }, "package is refused: it is a link"},
+		"link":              {func(t *testing.T, dir string) { require.NoError(t, os.Symlink("m.py", dir+"/n.py")) }, "n.py is refused: it is a link"},
+		"directory":         {func(t *testing.T, dir string) { require.NoError(t, os.Mkdir(dir+"/n.py", 0o700)) }, "n.py is refused: it is not a regular file"},
+		"fifo":              {func(t *testing.T, dir string) { require.NoError(t, syscall.Mkfifo(dir+"/n.py", 0o600)) }, "it is not a regular file"},
+		"name":              {func(t *testing.T, dir string) { require.NoError(t, os.WriteFile(dir+"/a-b.py", nil, 0o600)) }, "Python identifier"},
+		"keyword":           {func(t *testing.T, dir string) { require.NoError(t, os.WriteFile(dir+"/class.py", nil, 0o600)) }, "Python identifier"},
+		"other letters":     {func(t *testing.T, dir string) { require.NoError(t, os.WriteFile(dir+"/é.py", nil, 0o600)) }, "Python identifier"},
+		"binary":            {func(t *testing.T, dir string) { require.NoError(t, os.WriteFile(dir+"/n.py", []byte{0xff}, 0o600)) }, "UTF-8"},
 		"long": {func(t *testing.T, dir string) {
 			require.NoError(t, os.WriteFile(dir+"/n.py", make([]byte, mostBytes+1), 0o600))
 		}, "longer than"},

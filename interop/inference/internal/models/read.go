@@ -23,6 +23,7 @@ type Source struct {
 const (
 	mostModels = 256
 	mostBytes  = 4 << 20 // of one file
+	maxEntries = 10000   // in the directory and below
 )
 
 // ErrRefused is returned for a file or directory that must not be run.
@@ -47,6 +48,9 @@ func Read(dir string) ([]Source, error) {
 		return nil, fmt.Errorf("models: %w", err)
 	}
 	if err := checkDirectories(real); err != nil {
+		return nil, err
+	}
+	if err := checkTree(real); err != nil {
 		return nil, err
 	}
 	entries, err := os.ReadDir(real)
@@ -76,6 +80,27 @@ func Read(dir string) ([]Source, error) {
 		return nil, refuse(real, "it has no model, which is a file NAME.py")
 	}
 	return sources, nil
+}
+
+// checkTree checks all files below a directory, because models import helper modules from it.
+func checkTree(dir string) error {
+	n := 0
+	return filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
+		if err != nil {
+			return fmt.Errorf("models: %w", err)
+		}
+		if n++; n > maxEntries {
+			return refuse(dir, "it has more than %d files and directories", maxEntries)
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return fmt.Errorf("models: %w", err)
+		}
+		if info.Mode().Type() == os.ModeSymlink {
+			return refuse(path, "it is a link; models and their helper modules must be regular files")
+		}
+		return checkOwner(path, info, false)
+	})
 }
 
 // checkDirectories checks a directory and its parents: a user who can write to one of them can
