@@ -40,7 +40,7 @@ endif
 QUIET_ENV := env -u USMBRIDGE_SYCL
 
 .DEFAULT_GOAL := help
-.PHONY: help run serve test test-nested test-pythons test-versions test-peers bench bench-wheel bench-service check check-long build python python-run wheel flight browser clean \
+.PHONY: help run serve test test-nested test-pythons test-versions test-peers bench bench-wheel bench-service check check-long build python python-run wheel flight clean \
 	vet portable format fmt lint analyse memcheck race asan ubsan cgocheck clobber fuzz
 
 help: ## list the targets
@@ -92,27 +92,17 @@ portable: ## builds and tests without cgo, builds for other systems
 	done
 
 # Modules with a go.mod of their own, for what would burden a library's user.
-NESTED := interop/embedpython interop/metrics interop/flight examples/embedded examples/service
+NESTED := interop/embedpython interop/metrics interop/flight interop/inference examples/embedded
 
-test-nested: python browser bin/tritonclient/requirements.txt ## the nested modules with their real clients: vet, build, tests
+test-nested: python bin/tritonclient/requirements.txt ## the nested modules with their real clients: vet, build, tests
 	@for m in $(NESTED); do \
 	  echo "== $$m"; (cd $$m && $(GO) vet ./... && $(GO) build -o /dev/null ./... && \
 	  $(QUIET_ENV) $(ACTIVE) $(REQUIRE) $(GO) test -count=1 -timeout 20m ./...) || exit 1; \
 	done
 
-# The release of the npm package, and dist.integrity of that release (npm view).
-BROWSER_VERSION := 153.0.0
-BROWSER_INTEGRITY := sha512-jiGWqSvPMdu4+P9TilYqAR7yEGPEHINx+lCvE/NqNO/EHYzF/x1hUiI5T6ioVIt7dEy7n88byyT0vk+dnsgQwA==
-
-browser: bin/browser/$(BROWSER_VERSION) ## fetches the headless browser of test-nested, where npm is there
-
-bin/browser/$(BROWSER_VERSION): interop/setup/browser.sh
-	@interop/setup/browser.sh bin/browser $(BROWSER_VERSION) $(BROWSER_INTEGRITY)
-
-# The client of the inference service's tests, which finds it there: of another ml_dtypes
-# than the other peers.
+# The clients in the tests of the inference server. They need another ml_dtypes than the other peers.
 bin/tritonclient/requirements.txt: interop/setup/requirements-tritonclient.txt | python
-	@echo "fetching tritonclient (30 MB, once)"
+	@echo "fetching the clients of the inference server (35 MB, once)"
 	@rm -rf bin/tritonclient
 	$(PIP_INSTALL) --target bin/tritonclient --requirement $<
 	cp $< $@
@@ -124,11 +114,11 @@ serve: export SERVE_MODELS = $(MODELS)
 serve: export SERVE_LIMIT = $(LIMIT)
 serve: export SERVE_WORKERS = $(WORKERS)
 serve: export SERVE_SHM = $(SHM)
-serve: python-run ## the inference service [ADDR=127.0.0.1:8000] [GRPC=127.0.0.1:8001] [ADMIN=addr] [MODELS=dir] [LIMIT=bytes] [WORKERS=n] [SHM=prefix]
+serve: python-run ## the inference server [ADDR=127.0.0.1:8000] [GRPC=127.0.0.1:8001] [ADMIN=addr] [MODELS=dir] [LIMIT=bytes] [WORKERS=n] [SHM=prefix]
 	@mkdir -p bin
-	@test -x bin/service || echo "building (about a minute the first time)"
-	@cd examples/service && $(GO) build -o "$(CURDIR)/bin/service" .
-	@exec $(ACTIVE) ./bin/service -addr "$$SERVE_ADDR" -grpc "$$SERVE_GRPC" -admin "$$SERVE_ADMIN" \
+	@test -x bin/usmserve || echo "building (about a minute the first time)"
+	@cd interop/inference && $(GO) build -o "$(CURDIR)/bin/usmserve" ./cmd/usmserve
+	@exec $(ACTIVE) ./bin/usmserve -addr "$$SERVE_ADDR" -grpc "$$SERVE_GRPC" -admin "$$SERVE_ADMIN" \
 	  -models "$$SERVE_MODELS" -limit "$$SERVE_LIMIT" -workers "$${SERVE_WORKERS:-0}" -shm-prefix "$$SERVE_SHM"
 
 flight: ## builds bin/usmflight, the Arrow Flight server for tensors
@@ -158,7 +148,7 @@ bench: python build ## ours against the peers in one run, as tables; also JSON i
 # The inference service against aiohttp, MLServer and plain processes; the load in a process of
 # its own. Further flags (go run ./bench -h) in SERVICEBENCH.
 bench-service: python bin/tritonclient/requirements.txt bin/mlserver/requirements.txt ## the inference service against aiohttp and MLServer; also JSON in bin/
-	@cd examples/service && $(GO) build -o "$(CURDIR)/bin/service" . && $(GO) build -o "$(CURDIR)/bin/servicebench" ./bench
+	@cd interop/inference && $(GO) build -o "$(CURDIR)/bin/usmserve" ./cmd/usmserve && $(GO) build -o "$(CURDIR)/bin/servicebench" ./bench
 	@$(QUIET_ENV) $(ACTIVE) ./bin/servicebench -json bin/bench-service.json $(SERVICEBENCH)
 
 bin/mlserver/requirements.txt: interop/setup/requirements-mlserver.txt | python

@@ -1,20 +1,14 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -23,402 +17,57 @@ import (
 	"github.com/usmbridge/usmbridge/interop/python"
 )
 
-// program is the built service, once for all tests.
-var program = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "service")
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "service")
-	out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput()
-	if err != nil {
-		err = fmt.Errorf("%w: %s", err, out)
-	}
-	return path, err
-})
-
-func TestMain(m *testing.M) {
-	status := m.Run()
-	if path, err := program(); err == nil {
-		_ = os.RemoveAll(filepath.Dir(path))
-	}
-	os.Exit(status)
-}
-
-// running is a service in a process of its own.
-type running struct {
-	t    *testing.T
-	cmd  *exec.Cmd
-	log  *lockedBuffer
-	addr string // of REST
-	grpc string
-	page string
-	over chan error
-}
-
-// lockedBuffer is written by a process and read by a test.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
-// soon is how long a service may take to start, with its compilers, and to end, on a machine
-// under load.
-const soon = 5 * time.Minute
-
-// start runs the service with the real Python until the test ends.
-func start(t *testing.T, args ...string) *running {
-	t.Helper()
+// The service scales values, refuses invalid requests, exports metrics and ends without a leak.
+func TestService(t *testing.T) {
 	if _, err := python.Find(); err != nil && os.Getenv("USMBRIDGE_REQUIRE_PYTHON") == "" {
 		t.Skip("no Python: ", err)
 	}
-	path, err := program()
-	require.NoError(t, err)
-	r := &running{t: t, log: &lockedBuffer{}, over: make(chan error, 1)}
-	r.cmd = exec.Command(path, append([]string{"-addr", "127.0.0.1:0", "-grpc", "127.0.0.1:0", "-limit", "256Mi"}, args...)...)
-	r.cmd.Stderr = r.log
-	out, err := r.cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, r.cmd.Start())
-	ready := make(chan struct{})
+	if os.Getenv("USMBRIDGE_REQUIRE_PEERS") == "" {
+		t.Skip("the function needs NumPy, which USMBRIDGE_REQUIRE_PEERS=1 promises")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ready, ended := make(chan net.Addr, 1), make(chan error, 1)
 	go func() {
-		for s := bufio.NewScanner(out); s.Scan(); {
-			what, address, _ := strings.Cut(s.Text(), " on ")
-			switch what {
-			case "gRPC":
-				r.grpc = address
-			case "page":
-				r.page = address
-			case "listening":
-				r.addr = address
-				close(ready)
-			}
-		}
-		r.over <- r.cmd.Wait()
+		ended <- run(ctx, "127.0.0.1:0", 1<<20, time.Minute, func(a net.Addr) { ready <- a })
 	}()
-	t.Cleanup(func() {
-		_ = r.cmd.Process.Kill()
-		if t.Failed() {
-			t.Log(r.log)
-		}
-	})
+	var url string
 	select {
-	case <-ready:
-	case err := <-r.over:
-		t.Fatalf("it ended: %v\n%s", err, r.log)
-	case <-time.After(soon):
-		t.Fatal("it does not get ready: ", r.log)
+	case a := <-ready:
+		url = "http://" + a.String()
+	case err := <-ended:
+		t.Fatal(err)
 	}
-	return r
-}
-
-// stop sends SIGTERM and returns how the process ended.
-func (r *running) stop() error {
-	r.t.Helper()
-	require.NoError(r.t, r.cmd.Process.Signal(syscall.SIGTERM))
-	return r.wait()
-}
-
-func (r *running) wait() error {
-	r.t.Helper()
-	select {
-	case err := <-r.over:
-		return err
-	case <-time.After(soon):
-		r.t.Fatal("it does not end: ", r.log)
-		return nil
-	}
-}
-
-// infer posts one request in JSON and returns status and body.
-func (r *running) infer(model, input string, data ...float64) (int, string) {
-	body, err := json.Marshal(map[string]any{"inputs": []any{map[string]any{
-		"name": input, "datatype": "FP32", "shape": []int{len(data)}, "data": data}}})
-	if err != nil {
-		return 0, err.Error()
-	}
-	resp, err := http.Post("http://"+r.addr+"/v2/models/"+model+"/infer", "application/json", bytes.NewReader(body))
-	if err != nil {
-		return 0, err.Error()
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return 0, err.Error()
-	}
-	return resp.StatusCode, string(text)
-}
-
-// modelsDir has the models of a test.
-func modelsDir(t *testing.T, files map[string]string) string {
-	t.Helper()
-	dir := t.TempDir()
-	for name, text := range files {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name+".py"), []byte(header+text), 0o600))
-	}
-	return dir
-}
-
-const header = `
-INPUTS = {"x": ("FP32", (-1,))}
-OUTPUTS = {"y": ("FP32", (-1,))}
-`
-
-// A service starts, serves, shows its page, and ends with status 0 and without a leak.
-func TestService(t *testing.T) {
-	r := start(t, "-models", modelsDir(t, map[string]string{"same": "def infer(x): return {'y': x}"}))
-	status, body := r.infer("same", "x", 1, 2.5)
-	require.Equal(t, http.StatusOK, status, body)
-	require.Contains(t, body, `"data":[1.0,2.5]`)
-	for path, want := range map[string]int{"/": 200, "/metrics": 200, "/v2": 200, "/v2/health/ready": 200, "/v2/health/live": 200, "/v3": 404} {
-		resp, err := http.Get("http://" + r.addr + path)
+	post := func(body []byte) (int, []byte) {
+		resp, err := http.Post(url+"/scale", "application/octet-stream", bytes.NewReader(body))
 		require.NoError(t, err)
-		resp.Body.Close()
-		require.Equal(t, want, resp.StatusCode, path)
-	}
-	conn, err := net.Dial("tcp", r.grpc)
-	require.NoError(t, err)
-	conn.Close()
-	require.NoError(t, r.stop(), "%s", r.log)
-	require.Contains(t, r.log.String(), "no memory is in use at the end")
-}
-
-// With an address of its own the page is there alone; over a Unix socket as well.
-func TestAddresses(t *testing.T) {
-	socket := filepath.Join(t.TempDir(), "rest")
-	stale, err := net.Listen("unix", socket)
-	require.NoError(t, err)
-	stale.(*net.UnixListener).SetUnlinkOnClose(false)
-	stale.Close()
-	r := start(t, "-addr", "unix:"+socket, "-grpc", "none", "-admin", "127.0.0.1:0",
-		"-models", modelsDir(t, map[string]string{"same": "def infer(x): return {'y': x}"}))
-	require.Equal(t, "unix:"+socket, r.addr)
-	require.Empty(t, r.grpc)
-	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", socket)
-	}}}
-	for url, want := range map[string]int{"http://service/v2": 200, "http://service/metrics": 404} {
-		resp, err := client.Get(url)
-		require.NoError(t, err)
-		resp.Body.Close()
-		require.Equal(t, want, resp.StatusCode, url)
-	}
-	client.CloseIdleConnections()
-	for path, want := range map[string]int{"/v2": 404, "/metrics": 200} {
-		resp, err := http.Get("http://" + r.page + path)
-		require.NoError(t, err)
-		resp.Body.Close()
-		require.Equal(t, want, resp.StatusCode, path)
-	}
-	require.NoError(t, r.stop(), "%s", r.log)
-}
-
-const slow = `
-import time
-def infer(x):
-    for _ in range(int(x[0].item())):
-        time.sleep(0.01)
-    return {"y": x}
-def warm(): pass
-`
-
-// SIGTERM under load: what is there ends well, what comes is refused, the status is 0.
-func TestDrainUnderLoad(t *testing.T) {
-	r := start(t, "-models", modelsDir(t, map[string]string{"slow": slow}))
-	var wg sync.WaitGroup
-	began := make(chan struct{}, 64)
-	results := make(chan string, 64)
-	for range 8 {
-		wg.Go(func() {
-			for {
-				began <- struct{}{}
-				status, body := r.infer("slow", "x", 5)
-				if status == http.StatusOK {
-					continue
-				}
-				results <- fmt.Sprint(status, " ", body)
-				return
-			}
-		})
-		<-began
-	}
-	go func() {
-		for range began {
-		}
-	}()
-	require.Eventually(t, func() bool { status, _ := r.infer("slow", "x", 1); return status == http.StatusOK }, time.Minute, time.Millisecond)
-	require.NoError(t, r.stop(), "%s", r.log)
-	wg.Wait()
-	close(began)
-	close(results)
-	for result := range results {
-		// Refused, or not connected any more; nothing was lost on its way.
-		refused := strings.HasPrefix(result, "503 ") || strings.Contains(result, "connection refused") ||
-			strings.Contains(result, "EOF") || strings.Contains(result, "connection reset") ||
-			strings.Contains(result, "broken pipe") || strings.Contains(result, "server closed idle connection")
-		require.True(t, refused, result)
-	}
-	require.Contains(t, r.log.String(), "no memory is in use at the end")
-}
-
-// What does not end within the time of -drain is cut off, which is told by the status.
-func TestDrainDeadline(t *testing.T) {
-	r := start(t, "-drain", "100ms", "-models", modelsDir(t, map[string]string{"slow": slow}))
-	over := make(chan int, 1)
-	go func() {
-		status, _ := r.infer("slow", "x", 1e6)
-		over <- status
-	}()
-	busy(t, r)
-	require.Error(t, r.stop())
-	require.NotEqual(t, http.StatusOK, <-over)
-	require.Contains(t, r.log.String(), "deadline exceeded")
-}
-
-// A second signal ends the process though a request is under way.
-func TestSecondSignal(t *testing.T) {
-	r := start(t, "-drain", "1h", "-models", modelsDir(t, map[string]string{"slow": slow}))
-	go r.infer("slow", "x", 1e6)
-	busy(t, r)
-	require.NoError(t, r.cmd.Process.Signal(syscall.SIGTERM))
-	require.Eventually(t, func() bool { return strings.Contains(r.log.String(), "draining") }, time.Minute, time.Millisecond)
-	require.NoError(t, r.cmd.Process.Signal(syscall.SIGTERM))
-	require.Error(t, r.wait())
-	require.Contains(t, r.log.String(), "second signal")
-}
-
-// busy waits until a request is there.
-func busy(t *testing.T, r *running) {
-	t.Helper()
-	require.Eventually(t, func() bool {
-		resp, err := http.Get("http://" + r.addr + "/metrics")
-		if err != nil {
-			return false
-		}
 		defer resp.Body.Close()
 		text, err := io.ReadAll(resp.Body)
-		return err == nil && strings.Contains(string(text), "_turns") && hasTurn(string(text))
-	}, time.Minute, 10*time.Millisecond)
-}
-
-// hasTurn looks whether a turn is taken.
-func hasTurn(metrics string) bool {
-	for line := range strings.Lines(metrics) {
-		if strings.Contains(line, "_turns") && !strings.HasPrefix(line, "#") && !strings.Contains(line, "max") && !strings.HasSuffix(strings.TrimSpace(line), " 0") {
-			return true
-		}
+		require.NoError(t, err)
+		return resp.StatusCode, text
 	}
-	return false
-}
-
-// What cannot be served is told on standard error, with a status.
-func TestBadStarts(t *testing.T) {
-	dir := modelsDir(t, map[string]string{"good": "def infer(x): return {'y': x}", "bad": "def infer(y): pass"})
-	open := modelsDir(t, map[string]string{"good": "def infer(x): return {'y': x}"})
-	require.NoError(t, os.Chmod(filepath.Join(open, "good.py"), 0o666))
-	for name, c := range map[string]struct {
-		args   []string
-		status int
-		says   string
-	}{
-		"unknown flag":   {[]string{"-nothing"}, 2, "not defined"},
-		"argument":       {[]string{"models"}, 2, "flags only"},
-		"limit":          {[]string{"-limit", "much"}, 2, "no number of bytes"},
-		"negative":       {[]string{"-slots", "-1"}, 2, "not negative"},
-		"no time":        {[]string{"-timeout", "0s"}, 2, "more than 0"},
-		"log":            {[]string{"-log", "xml"}, 2, "text or json"},
-		"one address":    {[]string{"-addr", "127.0.0.1:9", "-grpc", "127.0.0.1:9"}, 2, "of its own"},
-		"no models":      {[]string{"-models", "/nonexistent"}, 1, "no such file"},
-		"writable model": {[]string{"-models", open}, 1, "good.py is refused: others may write"},
-		"bad model":      {[]string{"-models", dir}, 1, "bad.py is refused: infer has a parameter 'y'"},
-		"bad address":    {[]string{"-addr", "256.0.0.1:x", "-models", t.TempDir()}, 1, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if _, err := python.Find(); err != nil && os.Getenv("USMBRIDGE_REQUIRE_PYTHON") == "" {
-				t.Skip("no Python: ", err)
-			}
-			path, err := program()
-			require.NoError(t, err)
-			var problems bytes.Buffer
-			cmd := exec.Command(path, c.args...)
-			cmd.Stderr = &problems
-			err = cmd.Run()
-			var exit *exec.ExitError
-			require.ErrorAs(t, err, &exit)
-			require.Equal(t, c.status, exit.ExitCode(), "%s", &problems)
-			require.Contains(t, problems.String(), c.says)
-			require.NotContains(t, problems.String(), "panic")
-		})
-	}
-}
-
-func TestConfig(t *testing.T) {
-	for text, n := range map[string]uint64{"": 0, "1": 1, "512Mi": 512 << 20, "3Ti": 3 << 40, "1Ki": 1024} {
-		got, err := parseBytes(text)
-		require.NoError(t, err, text)
-		require.Equal(t, n, got, text)
-	}
-	for _, text := range []string{"0", "-1", "1.5", "1KB", "x", "9223372036854775807Ti", "5Pi", "Mi"} {
-		_, err := parseBytes(text)
-		require.Error(t, err, text)
-	}
-	for _, c := range []struct {
-		args   []string
-		shares bool
-		admin  string
-	}{
-		{nil, false, "127.0.0.1:8000"},
-		{[]string{"-shm-prefix", "a."}, true, "127.0.0.1:8000"},
-		{[]string{"-addr", "0.0.0.0:8000"}, false, none},
-		{[]string{"-addr", ":8000"}, false, none},
-		{[]string{"-grpc", "10.0.0.1:8001"}, false, "127.0.0.1:8000"},
-		{[]string{"-grpc", "none", "-addr", "unix:/run/x"}, true, "unix:/run/x"},
-		{[]string{"-grpc", "unix:/run/x"}, true, "127.0.0.1:8000"},
-		{[]string{"-admin", "unix:/run/x"}, false, "unix:/run/x"},
-		{[]string{"-addr", "[::1]:8000"}, false, "[::1]:8000"},
-		{[]string{"-admin", "0.0.0.0:9"}, false, "0.0.0.0:9"},
-		{[]string{"-addr", "example.org:80"}, false, none},
-		{[]string{"-addr", "0.0.0.0:8000", "-shm-prefix", "a."}, true, none},
-	} {
-		got, err := parse(c.args, io.Discard)
-		require.NoError(t, err, c.args)
-		require.Equal(t, c.shares, got.sharesMemory(), c.args)
-		require.Equal(t, c.admin, got.admin, c.args)
-	}
-	got, err := parse([]string{"-shm-prefix", "/a-"}, io.Discard)
+	in, err := binary.Append(nil, binary.NativeEndian, []float32{3, 5, 4})
 	require.NoError(t, err)
-	require.Equal(t, "a-", got.shmPrefix)
-	for _, prefix := range []string{"/", "//a", ".", "..", "/..", "../", "a/", "a/b", "sem.", "sem.x", "\n", strings.Repeat("x", 255)} {
-		_, err := parse([]string{"-shm-prefix", prefix}, io.Discard)
-		require.ErrorContains(t, err, "-shm-prefix", "%q", prefix)
+	status, out := post(in)
+	require.Equal(t, http.StatusOK, status, "%s", out)
+	got := make([]float32, 3)
+	_, err = binary.Decode(out, binary.NativeEndian, got)
+	require.NoError(t, err)
+	require.Equal(t, []float32{0, 1, 0.5}, got)
+	for _, bad := range [][]byte{nil, make([]byte, 3), make([]byte, 1<<20)} {
+		status, _ := post(bad)
+		require.Equal(t, http.StatusBadRequest, status)
 	}
-}
-
-// With workers the same; one that is killed is replaced, and the page tells of them.
-func TestServiceWithWorkers(t *testing.T) {
-	r := start(t, "-workers", "2", "-models", modelsDir(t, map[string]string{
-		"same": "def infer(x): return {'y': x}",
-		"dies": "import os\ndef infer(x): os.abort()\ndef warm(): pass"}))
-	status, body := r.infer("same", "x", 1, 2.5)
-	require.Equal(t, http.StatusOK, status, body)
-	require.Contains(t, body, `"data":[1.0,2.5]`)
-	status, body = r.infer("dies", "x", 1)
-	require.Equal(t, http.StatusInternalServerError, status, body)
-	require.Contains(t, body, "model dies failed")
-	status, body = r.infer("same", "x", 3)
-	require.Equal(t, http.StatusOK, status, body)
-	require.NoError(t, r.stop(), "%s", r.log)
-	require.Contains(t, r.log.String(), "no memory is in use at the end")
+	resp, err := http.Get(url + "/debug/vars")
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	var vars struct {
+		Calls          struct{ Calls int }
+		AllocatedBytes int `json:"allocated_bytes"`
+	}
+	require.NoError(t, json.NewDecoder(resp.Body).Decode(&vars))
+	require.Equal(t, 1, vars.Calls.Calls)
+	require.Zero(t, vars.AllocatedBytes)
+	cancel()
+	require.NoError(t, <-ended, "a buffer that was not released is an error of the pool")
 }

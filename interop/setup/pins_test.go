@@ -1,14 +1,10 @@
 package main
 
 import (
-	"archive/tar"
 	"archive/zip"
 	"bytes"
-	"compress/gzip"
 	"context"
 	"crypto/sha256"
-	"crypto/sha512"
-	"encoding/base64"
 	"fmt"
 	"io/fs"
 	"os"
@@ -123,7 +119,7 @@ func TestEveryPipCallVerifiesHashes(t *testing.T) {
 		switch ext := filepath.Ext(name); {
 		case name == "pins_test.go":
 			return nil
-		case name == "Makefile", name == "Containerfile", ext == ".sh", ext == ".go", filepath.Base(filepath.Dir(path)) == ".ci":
+		case name == "Makefile", ext == ".sh", ext == ".go", filepath.Base(filepath.Dir(path)) == ".ci":
 		default:
 			return nil
 		}
@@ -146,32 +142,9 @@ func TestEveryPipCallVerifiesHashes(t *testing.T) {
 	for file, count := range map[string]int{
 		"Makefile": 2, "interop/setup/install.go": 1, "interop/setup/test-pythons.sh": 1,
 		"interop/setup/test-versions.sh": 1, "interop/wheel/wheel_test.go": 1,
-		"examples/service/container/Containerfile": 1,
 	} {
-		// The nested module of the service is absent from a module cache.
-		if _, err := os.Stat(filepath.Join(moduleRoot, file)); err == nil {
-			assert.Equal(t, count, calls[file], "pip calls found in %s", file)
-		}
+		assert.Equal(t, count, calls[file], "pip calls found in %s", file)
 	}
-}
-
-// The container without SYCL installs a part of requirements-run.txt: whole entries.
-func TestContainerKeepsWholeEntries(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(moduleRoot, "examples/service/container/Containerfile"))
-	if err != nil {
-		t.Skipf("the nested module of the service is absent: %v", err)
-	}
-	filter := regexp.MustCompile(`awk '[^']*' /tmp/requirements.txt`).FindString(string(text))
-	require.NotEmpty(t, filter, "the command that selects the packages without SYCL")
-	filter = strings.ReplaceAll(filter, "/tmp/requirements.txt", "requirements-run.txt")
-	out, err := exec.Command("sh", "-c", filter).CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	var names []string
-	for _, line := range logicalLines(string(out)) {
-		require.Regexp(t, hashedEntry, line)
-		names = append(names, line[:strings.Index(line, "==")])
-	}
-	require.Equal(t, []string{"llvmlite", "numba", "numpy"}, names)
 }
 
 // writeWheel writes a wheel of tiny 1.0, a module with one variable, into dir and returns its hash.
@@ -252,82 +225,4 @@ func TestInstallVerifiesHashes(t *testing.T) {
 	// From then on, pip keeps what is installed in the pinned version.
 	require.NoError(t, os.Remove(filepath.Join(wheels, "tiny-1.0-py3-none-any.whl")))
 	require.NoError(t, install("tiny==1.0 --hash=sha256:"+pinned))
-}
-
-// browserArchive returns an archive like the one that browser.sh fetches, and its integrity in
-// npm's notation.
-func browserArchive(t *testing.T) ([]byte, string) {
-	t.Helper()
-	brotli := func(data []byte) []byte {
-		cmd := exec.Command("node", "-e", `process.stdout.write(require("zlib").brotliCompressSync(require("fs").readFileSync(0)))`)
-		cmd.Stdin = bytes.NewReader(data)
-		out, err := cmd.Output()
-		require.NoError(t, err)
-		return out
-	}
-	archive := func(names ...string) *bytes.Buffer {
-		var text bytes.Buffer
-		w := tar.NewWriter(&text)
-		for i := 0; i < len(names); i += 2 {
-			require.NoError(t, w.WriteHeader(&tar.Header{Name: names[i], Mode: 0o644, Size: int64(len(names[i+1]))}))
-			_, err := w.Write([]byte(names[i+1]))
-			require.NoError(t, err)
-		}
-		require.NoError(t, w.Close())
-		return &text
-	}
-	var zipped bytes.Buffer
-	z := gzip.NewWriter(&zipped)
-	library := brotli(archive("libGLESv2.so", "library").Bytes())
-	_, err := z.Write(archive("package/bin/chromium.br", string(brotli([]byte("#!/bin/sh\n"))), "package/bin/swiftshader.tar.br", string(library)).Bytes())
-	require.NoError(t, err)
-	require.NoError(t, z.Close())
-	sum := sha512.Sum512(zipped.Bytes())
-	return zipped.Bytes(), "sha512-" + base64.StdEncoding.EncodeToString(sum[:])
-}
-
-func TestBrowserIntegrity(t *testing.T) {
-	if _, err := exec.LookPath("node"); err != nil {
-		t.Skipf("browser.sh needs node: %v", err)
-	}
-	text, integrity := browserArchive(t)
-	dir := t.TempDir()
-	archive := filepath.Join(dir, "archive.tgz")
-	require.NoError(t, os.WriteFile(archive, text, 0o600))
-	// A command npm that delivers the archive, and a machine that browser.sh has a browser for.
-	for name, script := range map[string]string{
-		"npm":   "cp " + archive + " sparticuz-chromium-1.0.0.tgz\n",
-		"uname": "echo x86_64\n",
-	} {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script), 0o700)) //nolint:gosec // It is run.
-	}
-	t.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
-	to := filepath.Join(t.TempDir(), "browser")
-	browser := func(integrity string) (string, error) {
-		out, err := exec.Command("sh", "browser.sh", to, "1.0.0", integrity).CombinedOutput()
-		return string(out), err
-	}
-
-	for _, wrong := range []string{"sha512-" + base64.StdEncoding.EncodeToString(make([]byte, 64)), ""} {
-		out, err := browser(wrong)
-		require.Error(t, err, "%s", out)
-		require.Contains(t, out, "is not the pinned file")
-		require.NoFileExists(t, filepath.Join(to, "1.0.0"))
-		require.NoFileExists(t, filepath.Join(to, "headless_shell"))
-	}
-	out, err := browser(integrity)
-	require.NoError(t, err, "%s", out)
-	require.FileExists(t, filepath.Join(to, "1.0.0"))
-	require.FileExists(t, filepath.Join(to, "libGLESv2.so"))
-	made, err := os.Stat(filepath.Join(to, "headless_shell"))
-	require.NoError(t, err)
-	require.NotZero(t, made.Mode()&0o100, "it can be run")
-	out, err = browser("sha512-")
-	require.Error(t, err, "%s", out)
-	require.FileExists(t, filepath.Join(to, "1.0.0"), "a refused file does not replace the browser that is there")
-
-	makefile, err := os.ReadFile(filepath.Join(moduleRoot, "Makefile"))
-	require.NoError(t, err)
-	require.Regexp(t, `(?m)^BROWSER_INTEGRITY := sha512-[A-Za-z0-9+/]{86}==$`, string(makefile))
-	require.Regexp(t, `interop/setup/browser\.sh bin/browser \$\(BROWSER_VERSION\) "?\$\(BROWSER_INTEGRITY\)"?`, string(makefile))
 }

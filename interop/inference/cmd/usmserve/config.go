@@ -1,0 +1,207 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/peercred"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/region"
+)
+
+// config is the configuration from the flags.
+type config struct {
+	addr, grpc, admin string
+	models            string
+	limit             uint64
+	workers, slots    int
+	timeout, drain    time.Duration
+	drainDelay        time.Duration
+	modelControl      bool
+	shmPrefix         string
+	tenants           oip.TenantRule
+	hosts             string
+	logFormat         string
+	debug             bool
+}
+
+// minLimit is the smallest useful -limit: the pools take memory in segments of some MiB.
+const minLimit = 16 << 20
+
+// none is the address of an interface that is not served.
+const none = "none"
+
+// unixPrefix is the prefix of the address of a Unix socket, before its path.
+const unixPrefix = "unix:"
+
+// parse reads the flags. An empty value means the default, so that a Makefile or a unit file can
+// pass an unset variable.
+func parse(args []string, w io.Writer) (*config, error) {
+	c := &config{}
+	f := flag.NewFlagSet("usmserve", flag.ContinueOnError)
+	f.SetOutput(w)
+	var limit, proxies string
+	f.StringVar(&c.addr, "addr", "", "`address` of the REST interface, host:port or unix:path (default 127.0.0.1:8000)")
+	f.StringVar(&c.grpc, "grpc", "", "`address` of gRPC, or none (default 127.0.0.1:8001)")
+	f.StringVar(&c.admin, "admin", "", "`address` of the status page, metrics and profiles, or none (default that of -addr if it is a loopback address or a Unix socket)")
+	f.StringVar(&c.models, "models", "", "`directory` of model files, NAME.py each (default the built-in models)")
+	f.StringVar(&limit, "limit", "", "`bytes` of memory for tensors, such as 512Mi (default half of the memory that this process may use)")
+	f.IntVar(&c.workers, "workers", 0, "number of `processes` that run models, each with its own Python; 0 runs them in this process")
+	f.IntVar(&c.slots, "slots", 0, "number of `calls` of models at a time in this process, in addition to one of serial models (default 2)")
+	f.DurationVar(&c.timeout, "timeout", 30*time.Second, "maximum `time` of a request")
+	f.DurationVar(&c.drain, "drain", 30*time.Second, "maximum `time` for requests in flight after SIGTERM")
+	f.BoolVar(&c.modelControl, "model-control", false, "let clients load and unload models, by the protocol's repository extension")
+	f.DurationVar(&c.drainDelay, "drain-delay", 0, "`time` between SIGTERM, when the server stops to be ready, and draining: load balancers notice meanwhile")
+	f.StringVar(&c.shmPrefix, "shm-prefix", "", "`prefix` of the keys of shared memory that clients may register: over TCP, memory of the user of this server, and none without a prefix; over Unix sockets, memory of the client's own user")
+	f.StringVar(&c.tenants.Header, "tenant", "", "`header`, of gRPC the metadata key, in which the proxies of -proxies name the tenant of a request (default the client's address)")
+	f.StringVar(&proxies, "proxies", "", "`addresses` or prefixes of proxies, separated by commas; unix for the clients of Unix sockets")
+	f.StringVar(&c.hosts, "hosts", "", "`names` of this server, separated by commas, for the Host of GET requests over TCP and of web pages; numeric addresses and localhost are always accepted")
+	f.StringVar(&c.logFormat, "log", "text", "`format` of the log on standard error, text or json")
+	f.BoolVar(&c.debug, "debug", false, "log details")
+	if err := f.Parse(args); err != nil {
+		return nil, err
+	}
+	if f.NArg() > 0 {
+		return nil, fmt.Errorf("unexpected argument %q; -h lists the flags", f.Arg(0))
+	}
+	if proxies != "" {
+		if err := c.tenants.ParseProxies(proxies); err != nil {
+			return nil, fmt.Errorf("-proxies: %w", err)
+		}
+	}
+	return c, c.complete(limit)
+}
+
+// complete sets defaults and checks the configuration.
+func (c *config) complete(limit string) (err error) {
+	if c.addr == "" {
+		c.addr = "127.0.0.1:8000"
+	}
+	if c.grpc == "" {
+		c.grpc = "127.0.0.1:8001"
+	}
+	if c.admin == "" {
+		c.admin = none
+		if isLocal(c.addr) {
+			c.admin = c.addr
+		}
+	}
+	if c.limit, err = parseBytes(limit); err != nil {
+		return fmt.Errorf("-limit: %w", err)
+	}
+	if c.shmPrefix != "" {
+		if c.shmPrefix, err = region.CheckPrefix(c.shmPrefix); err != nil {
+			return fmt.Errorf("-shm-prefix: %w", err)
+		}
+	}
+	switch {
+	case c.workers < 0 || c.slots < 0:
+		return errors.New("-workers and -slots must not be negative")
+	case c.limit != 0 && c.limit < minLimit:
+		return fmt.Errorf("-limit %d: want at least %d bytes (%d MiB)", c.limit, uint64(minLimit), minLimit>>20)
+	case c.drainDelay < 0:
+		return errors.New("-drain-delay is negative")
+	case c.timeout <= 0 || c.drain <= 0:
+		return errors.New("-timeout and -drain must be more than 0")
+	case c.logFormat != "text" && c.logFormat != "json":
+		return fmt.Errorf("-log %s: text or json", c.logFormat)
+	case (c.tenants.Header != "") != (c.tenants.Unix || len(c.tenants.Proxies) > 0):
+		return errors.New("-tenant and -proxies need each other: only a proxy can name the tenant of a request")
+	case c.addr == none:
+		return errors.New("-addr none: the REST interface is always served")
+	case !anyPort(c.grpc) && (c.addr == c.grpc || c.grpc != none && c.grpc == c.admin):
+		return fmt.Errorf("gRPC at %s: it needs an address of its own", c.grpc)
+	}
+	return nil
+}
+
+// anyPort reports whether an address has a new port each time it is opened.
+func anyPort(address string) bool { return strings.HasSuffix(address, ":0") }
+
+// parseBytes reads a number of bytes, with a suffix Ki, Mi, Gi or Ti or without; "" is 0.
+func parseBytes(s string) (uint64, error) {
+	if s == "" {
+		return 0, nil
+	}
+	digits, shift := s, 0
+	for i, unit := range []string{"Ki", "Mi", "Gi", "Ti"} {
+		if rest, ok := strings.CutSuffix(s, unit); ok {
+			digits, shift = rest, 10*(i+1)
+		}
+	}
+	n, err := strconv.ParseUint(digits, 10, 63)
+	if err != nil || n == 0 || n<<shift>>shift != n || n<<shift > 1<<62 {
+		return 0, fmt.Errorf("invalid number of bytes %q: want one like 1073741824 or 512Mi", s)
+	}
+	return n << shift, nil
+}
+
+// isLocal reports whether only this machine can connect to an address.
+func isLocal(address string) bool {
+	if address == none || strings.HasPrefix(address, unixPrefix) {
+		return true
+	}
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.IsLoopback() || host == "localhost"
+}
+
+// sharesMemory reports whether any client can register shared memory: over TCP with a prefix, and
+// over a Unix socket without one too.
+func (c *config) sharesMemory() bool {
+	return c.shmPrefix != "" || strings.HasPrefix(c.addr, unixPrefix) || strings.HasPrefix(c.grpc, unixPrefix)
+}
+
+func (c *config) logger(w io.Writer) *slog.Logger {
+	o := &slog.HandlerOptions{Level: slog.LevelInfo}
+	if c.debug {
+		o.Level = slog.LevelDebug
+	}
+	if c.logFormat == "json" {
+		return slog.New(slog.NewJSONHandler(w, o))
+	}
+	return slog.New(slog.NewTextHandler(w, o))
+}
+
+// listen opens an address. A socket file on which no process listens is replaced. Connections of a
+// Unix socket report their client's user.
+func listen(address string) (net.Listener, error) {
+	path, ok := strings.CutPrefix(address, unixPrefix)
+	if !ok {
+		return net.Listen("tcp", address)
+	}
+	if info, err := os.Lstat(path); err == nil && info.Mode().Type() == os.ModeSocket {
+		if c, err := net.Dial("unix", path); err == nil {
+			_ = c.Close()
+			return nil, fmt.Errorf("unix:%s: another process listens there", path)
+		}
+		if err := os.Remove(path); err != nil {
+			return nil, err
+		}
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, err
+	}
+	return peercred.Listen(l), nil
+}
+
+// shown returns the address of a listener in the form of the flags.
+func shown(l net.Listener) string {
+	if l.Addr().Network() == "unix" {
+		return "unix:" + l.Addr().String()
+	}
+	return l.Addr().String()
+}

@@ -1,0 +1,621 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/python"
+)
+
+// program is the built service, once for all tests.
+var program = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "usmserve")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "usmserve")
+	out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("%w: %s", err, out)
+	}
+	return path, err
+})
+
+func TestMain(m *testing.M) {
+	status := m.Run()
+	if path, err := program(); err == nil {
+		_ = os.RemoveAll(filepath.Dir(path))
+	}
+	os.Exit(status)
+}
+
+// running is a server in a process of its own.
+type running struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	log   *lockedBuffer
+	out   *lockedBuffer
+	addr  string // of REST
+	grpc  string
+	page  string
+	ready chan struct{}
+	over  chan error
+}
+
+// lockedBuffer is written by a process and read by a test.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// soon is how long a service may take to start, with its compilers, and to end, on a machine
+// under load.
+const soon = 5 * time.Minute
+
+// start runs the server with the real Python until the test ends, and waits until it is ready.
+func start(t *testing.T, args ...string) *running {
+	t.Helper()
+	r := launch(t, args...)
+	r.await()
+	return r
+}
+
+// launch runs the server until the test ends.
+func launch(t *testing.T, args ...string) *running {
+	t.Helper()
+	if _, err := python.Find(); err != nil && os.Getenv("USMBRIDGE_REQUIRE_PYTHON") == "" {
+		t.Skip("no Python: ", err)
+	}
+	path, err := program()
+	require.NoError(t, err)
+	r := &running{t: t, log: &lockedBuffer{}, out: &lockedBuffer{}, over: make(chan error, 1), ready: make(chan struct{})}
+	r.cmd = exec.Command(path, append([]string{"-addr", "127.0.0.1:0", "-grpc", "127.0.0.1:0", "-limit", "256Mi"}, args...)...)
+	r.cmd.Stderr = r.log
+	out, err := r.cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, r.cmd.Start())
+	go func() {
+		for s := bufio.NewScanner(out); s.Scan(); {
+			_, _ = r.out.Write(append(s.Bytes(), '\n'))
+			what, address, _ := strings.Cut(s.Text(), " on ")
+			switch what {
+			case "gRPC":
+				r.grpc = address
+			case "admin":
+				r.page = address
+			case "listening":
+				r.addr = address
+				close(r.ready)
+			}
+		}
+		r.over <- r.cmd.Wait()
+	}()
+	t.Cleanup(func() {
+		_ = r.cmd.Process.Kill()
+		if t.Failed() {
+			t.Log(r.log)
+		}
+	})
+	return r
+}
+
+// await waits until the server is ready.
+func (r *running) await() {
+	r.t.Helper()
+	select {
+	case <-r.ready:
+	case err := <-r.over:
+		r.t.Fatalf("it ended: %v\n%s", err, r.log)
+	case <-time.After(soon):
+		r.t.Fatal("it does not get ready: ", r.log)
+	}
+}
+
+// stop sends SIGTERM and returns how the process ended.
+func (r *running) stop() error {
+	r.t.Helper()
+	require.NoError(r.t, r.cmd.Process.Signal(syscall.SIGTERM))
+	return r.wait()
+}
+
+func (r *running) wait() error {
+	r.t.Helper()
+	select {
+	case err := <-r.over:
+		return err
+	case <-time.After(soon):
+		r.t.Fatal("it does not end: ", r.log)
+		return nil
+	}
+}
+
+// infer posts one request in JSON and returns status and body.
+func (r *running) infer(model, input string, data ...float64) (int, string) {
+	body, err := json.Marshal(map[string]any{"inputs": []any{map[string]any{
+		"name": input, "datatype": "FP32", "shape": []int{len(data)}, "data": data}}})
+	if err != nil {
+		return 0, err.Error()
+	}
+	resp, err := http.Post("http://"+r.addr+"/v2/models/"+model+"/infer", "application/json", bytes.NewReader(body))
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return resp.StatusCode, string(text)
+}
+
+// modelsDir has the models of a test.
+func modelsDir(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name+".py"), []byte(header+text), 0o600))
+	}
+	return dir
+}
+
+const header = `
+INPUTS = {"x": ("FP32", (-1,))}
+OUTPUTS = {"y": ("FP32", (-1,))}
+`
+
+// A service starts, serves, shows its page, and ends with status 0 and without a leak.
+func TestService(t *testing.T) {
+	r := start(t, "-models", modelsDir(t, map[string]string{"same": "def infer(x): return {'y': x}"}))
+	status, body := r.infer("same", "x", 1, 2.5)
+	require.Equal(t, http.StatusOK, status, body)
+	require.Contains(t, body, `"data":[1.0,2.5]`)
+	for path, want := range map[string]int{"/": 200, "/metrics": 200, "/v2": 200, "/v2/health/ready": 200, "/v2/health/live": 200, "/v3": 404} {
+		resp, err := http.Get("http://" + r.addr + path)
+		require.NoError(t, err)
+		resp.Body.Close()
+		require.Equal(t, want, resp.StatusCode, path)
+	}
+	conn, err := net.Dial("tcp", r.grpc)
+	require.NoError(t, err)
+	conn.Close()
+	require.NoError(t, r.stop(), "%s", r.log)
+	require.Contains(t, r.log.String(), "no memory is in use at the end")
+}
+
+// With an address of its own the page is there alone; over a Unix socket as well.
+func TestAddresses(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "rest")
+	stale, err := net.Listen("unix", socket)
+	require.NoError(t, err)
+	stale.(*net.UnixListener).SetUnlinkOnClose(false)
+	stale.Close()
+	r := start(t, "-addr", "unix:"+socket, "-grpc", "none", "-admin", "127.0.0.1:0",
+		"-models", modelsDir(t, map[string]string{"same": "def infer(x): return {'y': x}"}))
+	require.Equal(t, "unix:"+socket, r.addr)
+	require.Empty(t, r.grpc)
+	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", socket)
+	}}}
+	for url, want := range map[string]int{"http://service/v2": 200, "http://service/metrics": 404} {
+		resp, err := client.Get(url)
+		require.NoError(t, err)
+		resp.Body.Close()
+		require.Equal(t, want, resp.StatusCode, url)
+	}
+	client.CloseIdleConnections()
+	for path, want := range map[string]int{"/v2": 404, "/metrics": 200} {
+		resp, err := http.Get("http://" + r.page + path)
+		require.NoError(t, err)
+		resp.Body.Close()
+		require.Equal(t, want, resp.StatusCode, path)
+	}
+	require.NoError(t, r.stop(), "%s", r.log)
+}
+
+const slow = `
+import time
+def infer(x):
+    for _ in range(int(x[0].item())):
+        time.sleep(0.01)
+    return {"y": x}
+def warm(): pass
+`
+
+// SIGTERM under load: what is there ends well, what comes is refused, the status is 0.
+func TestDrainUnderLoad(t *testing.T) {
+	r := start(t, "-models", modelsDir(t, map[string]string{"slow": slow}))
+	var wg sync.WaitGroup
+	began := make(chan struct{}, 64)
+	results := make(chan string, 64)
+	for range 8 {
+		wg.Go(func() {
+			for {
+				began <- struct{}{}
+				status, body := r.infer("slow", "x", 5)
+				if status == http.StatusOK {
+					continue
+				}
+				results <- fmt.Sprint(status, " ", body)
+				return
+			}
+		})
+		<-began
+	}
+	go func() {
+		for range began {
+		}
+	}()
+	require.Eventually(t, func() bool { status, _ := r.infer("slow", "x", 1); return status == http.StatusOK }, time.Minute, time.Millisecond)
+	require.NoError(t, r.stop(), "%s", r.log)
+	wg.Wait()
+	close(began)
+	close(results)
+	for result := range results {
+		// Refused, or not connected any more; nothing was lost on its way.
+		refused := strings.HasPrefix(result, "503 ") || strings.Contains(result, "connection refused") ||
+			strings.Contains(result, "EOF") || strings.Contains(result, "connection reset") ||
+			strings.Contains(result, "broken pipe") || strings.Contains(result, "server closed idle connection")
+		require.True(t, refused, result)
+	}
+	require.Contains(t, r.log.String(), "no memory is in use at the end")
+}
+
+// What does not end within the time of -drain is cut off, which is told by the status.
+func TestDrainDeadline(t *testing.T) {
+	r := start(t, "-drain", "100ms", "-models", modelsDir(t, map[string]string{"slow": slow}))
+	over := make(chan int, 1)
+	go func() {
+		status, _ := r.infer("slow", "x", 1e6)
+		over <- status
+	}()
+	busy(t, r)
+	require.Error(t, r.stop())
+	require.NotEqual(t, http.StatusOK, <-over)
+	require.Contains(t, r.log.String(), "deadline exceeded")
+}
+
+const holdsGIL = `
+import ctypes
+def infer(x):
+    if x.size > 1: ctypes.PyDLL(None).sleep(3600)
+    return {'y': x}
+def warm(): pass
+`
+
+// A model that holds the GIL in C stops all calls: the server is not ready, which is logged once, and
+// ends within the time of -drain and a bound.
+func TestNoProgress(t *testing.T) {
+	r := start(t, "-timeout", "300ms", "-drain", "1s", "-models", modelsDir(t, map[string]string{"holds": holdsGIL}))
+	require.Equal(t, http.StatusOK, r.get("/v2/health/ready"))
+	status, body := r.infer("holds", "x", 1, 2)
+	require.Equal(t, http.StatusGatewayTimeout, status, body)
+	require.Eventually(t, func() bool { return r.get("/v2/health/ready") == http.StatusServiceUnavailable }, soon, 10*time.Millisecond)
+	require.Equal(t, http.StatusOK, r.get("/v2/health/live"), "not for a minute yet")
+	require.Eventually(t, func() bool { return strings.Contains(r.log.String(), "calls do not end") }, soon, 10*time.Millisecond)
+	require.Equal(t, 1, strings.Count(r.log.String(), "calls do not end"))
+	require.Error(t, r.stop())
+	require.Contains(t, r.log.String(), "calls did not end within")
+}
+
+// get returns the status of a GET, 0 without a response.
+func (r *running) get(path string) int {
+	resp, err := http.Get("http://" + r.addr + path)
+	if err != nil {
+		return 0
+	}
+	resp.Body.Close()
+	return resp.StatusCode
+}
+
+// For the time of -drain-delay the server is not ready and still serves requests.
+func TestDrainDelay(t *testing.T) {
+	r := start(t, "-drain-delay", "1h", "-models", modelsDir(t, map[string]string{"same": "def infer(x): return {'y': x}"}))
+	require.NoError(t, r.cmd.Process.Signal(syscall.SIGTERM))
+	require.Eventually(t, func() bool { return r.get("/v2/health/ready") == http.StatusServiceUnavailable }, soon, time.Millisecond)
+	status, body := r.infer("same", "x", 1)
+	require.Equal(t, http.StatusOK, status, body)
+	require.NoError(t, r.cmd.Process.Signal(syscall.SIGTERM))
+	require.Error(t, r.wait())
+}
+
+// An exception of a model is logged once, with its traceback. What a model prints appears at once.
+func TestModelError(t *testing.T) {
+	r := start(t, "-models", modelsDir(t, map[string]string{"fails": "def infer(x):\n    if x.size > 1: raise ValueError('of the model')\n    return {'y': x}\ndef warm(): pass"}))
+	status, body := r.infer("fails", "x", 1, 2)
+	require.Equal(t, http.StatusInternalServerError, status, body)
+	require.NotContains(t, body, "of the model")
+	require.NoError(t, r.stop(), "%s", r.log)
+	require.Equal(t, 1, strings.Count(r.log.String(), "level=ERROR"), "%s", r.log)
+	require.Contains(t, r.log.String(), "Traceback")
+}
+
+// A second signal ends the process though a request is under way.
+func TestSecondSignal(t *testing.T) {
+	r := start(t, "-drain", "1h", "-models", modelsDir(t, map[string]string{"slow": slow}))
+	go r.infer("slow", "x", 1e6)
+	busy(t, r)
+	require.NoError(t, r.cmd.Process.Signal(syscall.SIGTERM))
+	require.Eventually(t, func() bool { return strings.Contains(r.log.String(), "draining") }, time.Minute, time.Millisecond)
+	require.NoError(t, r.cmd.Process.Signal(syscall.SIGTERM))
+	require.Error(t, r.wait())
+	require.Contains(t, r.log.String(), "second signal")
+}
+
+// busy waits until a request is there.
+func busy(t *testing.T, r *running) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		resp, err := http.Get("http://" + r.addr + "/metrics")
+		if err != nil {
+			return false
+		}
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		return err == nil && strings.Contains(string(text), "_turns") && hasTurn(string(text))
+	}, time.Minute, 10*time.Millisecond)
+}
+
+// hasTurn looks whether a turn is taken.
+func hasTurn(metrics string) bool {
+	for line := range strings.Lines(metrics) {
+		if strings.Contains(line, "_turns") && !strings.HasPrefix(line, "#") && !strings.Contains(line, "max") && !strings.HasSuffix(strings.TrimSpace(line), " 0") {
+			return true
+		}
+	}
+	return false
+}
+
+// A broken model is not ready and says why. The others are served, and the server is ready.
+func TestBrokenModel(t *testing.T) {
+	r := start(t, "-models", modelsDir(t, map[string]string{"good": "def infer(x): return {'y': x}", "bad": "def infer(y): pass",
+		"cold": "def infer(x): return {'y': x}\ndef warm(): raise OSError('no weights')"}))
+	require.Equal(t, http.StatusOK, r.get("/v2/health/ready"))
+	require.Equal(t, http.StatusOK, r.get("/v2/models/good/ready"))
+	for model, why := range map[string]string{"bad": "infer has a parameter 'y'", "cold": "OSError: no weights"} {
+		require.Equal(t, http.StatusServiceUnavailable, r.get("/v2/models/"+model+"/ready"))
+		status, body := r.infer(model, "x", 1)
+		require.Equal(t, http.StatusServiceUnavailable, status)
+		require.Contains(t, body, why)
+		require.Contains(t, r.log.String(), why)
+	}
+	status, body := r.infer("good", "x", 1)
+	require.Equal(t, http.StatusOK, status, body)
+	resp, err := http.Post("http://"+r.addr+"/v2/repository/index", "application/json", nil)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.Contains(t, string(text), `{"name":"bad","version":"1","state":"UNAVAILABLE","reason":"model bad is not ready: `)
+	require.NoError(t, r.stop(), "%s", r.log)
+}
+
+// The addresses are served while models are imported: the server is live, and not ready.
+func TestHealthWhileLoading(t *testing.T) {
+	dir := modelsDir(t, map[string]string{"slow": "import time, os\nwhile not os.path.exists('GO'): time.sleep(0.001)\ndef infer(x): return {'y': x}"})
+	file := filepath.Join(t.TempDir(), "go")
+	text, err := os.ReadFile(filepath.Join(dir, "slow.py"))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "slow.py"), bytes.ReplaceAll(text, []byte("GO"), []byte(file)), 0o600))
+	socket := filepath.Join(t.TempDir(), "s")
+	r := launch(t, "-addr", "unix:"+socket, "-models", dir)
+	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	}}}
+	get := func(path string) (int, string) {
+		resp, err := client.Get("http://localhost" + path)
+		if err != nil {
+			return 0, err.Error()
+		}
+		defer resp.Body.Close()
+		text, _ := io.ReadAll(resp.Body)
+		return resp.StatusCode, string(text)
+	}
+	require.Eventually(t, func() bool { status, _ := get("/v2/health/live"); return status == http.StatusOK }, soon, time.Millisecond)
+	for _, path := range []string{"/v2/health/ready", "/v2/models/slow/ready"} {
+		status, text := get(path)
+		require.Equal(t, http.StatusServiceUnavailable, status)
+		require.Regexp(t, "warming up|being loaded", text)
+	}
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	r.await()
+	status, text2 := get("/v2/health/ready")
+	require.Equal(t, http.StatusOK, status, text2)
+	require.NoError(t, r.stop(), "%s", r.log)
+}
+
+// SIGHUP, and the repository extension, load the models again. A request in flight finishes on the
+// model that it began with.
+func TestReload(t *testing.T) {
+	for _, workers := range []string{"0", "2"} { // two, because a request may reach the old workers
+		t.Run(workers+" workers", func(t *testing.T) {
+			waits := filepath.Join(t.TempDir(), "go")
+			model := func(value string) string {
+				return header + "import os, time\ndef infer(x):\n    while x.size > 1 and not os.path.exists('" + waits + "'): time.sleep(0.001)\n    import numpy\n    return {'y': numpy.float32([" + value + "])}\ndef warm(): pass"
+			}
+			dir := modelsDir(t, nil)
+			write := func(value string) {
+				require.NoError(t, os.WriteFile(filepath.Join(dir, "m.py"), []byte(model(value)), 0o600))
+			}
+			write("1")
+			r := start(t, "-models", dir, "-workers", workers, "-model-control")
+			answers := func(value string) func() bool {
+				return func() bool {
+					status, body := r.infer("m", "x", 1)
+					return status == http.StatusOK && strings.Contains(body, `"data":[`+value+`.0]`)
+				}
+			}
+			require.True(t, answers("1")())
+			inFlight := make(chan string)
+			go func() { _, body := r.infer("m", "x", 1, 2); inFlight <- body }()
+			busy(t, r)
+			write("2")
+			require.NoError(t, r.cmd.Process.Signal(syscall.SIGHUP))
+			require.Eventually(t, answers("2"), soon, 10*time.Millisecond)
+			require.NoError(t, os.WriteFile(waits, nil, 0o600))
+			require.Contains(t, <-inFlight, `"data":[1.0]`)
+
+			post := func(path string) int {
+				resp, err := http.Post("http://"+r.addr+path, "application/json", strings.NewReader("{}"))
+				require.NoError(t, err)
+				resp.Body.Close()
+				return resp.StatusCode
+			}
+			require.Equal(t, http.StatusOK, post("/v2/repository/models/m/unload"))
+			status, body := r.infer("m", "x", 1)
+			require.Equal(t, http.StatusServiceUnavailable, status)
+			require.Contains(t, body, "unloaded")
+			write("3")
+			require.Equal(t, http.StatusOK, post("/v2/repository/models/m/load"))
+			require.True(t, answers("3")())
+			require.Equal(t, http.StatusNotFound, post("/v2/repository/models/none/load"))
+			require.NoError(t, os.Chmod(filepath.Join(dir, "m.py"), 0o666))
+			require.Equal(t, http.StatusServiceUnavailable, post("/v2/repository/models/m/load"))
+			require.True(t, answers("3")(), "the old models are served")
+			require.NoError(t, r.stop(), "%s", r.log)
+			require.Contains(t, r.log.String(), "no memory is in use at the end")
+		})
+	}
+}
+
+// What a model prints is in the output line by line, before the process ends.
+func TestPrint(t *testing.T) {
+	r := start(t, "-models", modelsDir(t, map[string]string{"prints": "def infer(x):\n    print('printed by a model')\n    return {'y': x}"}))
+	status, body := r.infer("prints", "x", 1)
+	require.Equal(t, http.StatusOK, status, body)
+	require.Eventually(t, func() bool { return strings.Contains(r.out.String(), "printed by a model") }, soon, time.Millisecond)
+	require.NoError(t, r.stop(), "%s", r.log)
+}
+
+// Invalid configurations are reported on standard error, with a status.
+func TestBadStarts(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	open := modelsDir(t, map[string]string{"good": "def infer(x): return {'y': x}"})
+	require.NoError(t, os.Chmod(filepath.Join(open, "good.py"), 0o666))
+	for name, c := range map[string]struct {
+		args   []string
+		status int
+		says   string
+	}{
+		"unknown flag":   {[]string{"-nothing"}, 2, "not defined"},
+		"argument":       {[]string{"models"}, 2, "unexpected argument"},
+		"limit":          {[]string{"-limit", "much"}, 2, "invalid number of bytes"},
+		"small limit":    {[]string{"-limit", "1Mi"}, 2, "want at least"},
+		"negative":       {[]string{"-slots", "-1"}, 2, "must not be negative"},
+		"no time":        {[]string{"-timeout", "0s"}, 2, "more than 0"},
+		"log":            {[]string{"-log", "xml"}, 2, "text or json"},
+		"one address":    {[]string{"-addr", "127.0.0.1:9", "-grpc", "127.0.0.1:9"}, 2, "of its own"},
+		"no models":      {[]string{"-models", "/nonexistent"}, 1, "no such file"},
+		"writable model": {[]string{"-models", open}, 1, "good.py is refused: others can write"},
+		"tenant":         {[]string{"-tenant", "x-tenant"}, 2, "need each other"},
+		"proxies":        {[]string{"-tenant", "x-tenant", "-proxies", "example.org"}, 2, "invalid proxy"},
+		"address in use": {[]string{"-addr", "127.0.0.1:0", "-grpc", taken.Addr().String()}, 1, "address already in use"},
+		"bad address":    {[]string{"-addr", "256.0.0.1:x", "-models", t.TempDir()}, 1, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := python.Find(); err != nil && os.Getenv("USMBRIDGE_REQUIRE_PYTHON") == "" {
+				t.Skip("no Python: ", err)
+			}
+			path, err := program()
+			require.NoError(t, err)
+			var problems bytes.Buffer
+			cmd := exec.Command(path, c.args...)
+			cmd.Stderr = &problems
+			err = cmd.Run()
+			var exit *exec.ExitError
+			require.ErrorAs(t, err, &exit)
+			require.Equal(t, c.status, exit.ExitCode(), "%s", &problems)
+			require.Contains(t, problems.String(), c.says)
+			require.NotContains(t, problems.String(), "panic")
+		})
+	}
+}
+
+func TestConfig(t *testing.T) {
+	for text, n := range map[string]uint64{"": 0, "1": 1, "512Mi": 512 << 20, "3Ti": 3 << 40, "1Ki": 1024} {
+		got, err := parseBytes(text)
+		require.NoError(t, err, text)
+		require.Equal(t, n, got, text)
+	}
+	for _, text := range []string{"0", "-1", "1.5", "1KB", "x", "9223372036854775807Ti", "5Pi", "Mi"} {
+		_, err := parseBytes(text)
+		require.Error(t, err, text)
+	}
+	for _, c := range []struct {
+		args   []string
+		shares bool
+		admin  string
+	}{
+		{nil, false, "127.0.0.1:8000"},
+		{[]string{"-shm-prefix", "a."}, true, "127.0.0.1:8000"},
+		{[]string{"-addr", "0.0.0.0:8000"}, false, none},
+		{[]string{"-addr", ":8000"}, false, none},
+		{[]string{"-grpc", "10.0.0.1:8001"}, false, "127.0.0.1:8000"},
+		{[]string{"-grpc", "none", "-addr", "unix:/run/x"}, true, "unix:/run/x"},
+		{[]string{"-grpc", "unix:/run/x"}, true, "127.0.0.1:8000"},
+		{[]string{"-admin", "unix:/run/x"}, false, "unix:/run/x"},
+		{[]string{"-addr", "[::1]:8000"}, false, "[::1]:8000"},
+		{[]string{"-admin", "0.0.0.0:9"}, false, "0.0.0.0:9"},
+		{[]string{"-addr", "example.org:80"}, false, none},
+		{[]string{"-addr", "0.0.0.0:8000", "-shm-prefix", "a."}, true, none},
+	} {
+		got, err := parse(c.args, io.Discard)
+		require.NoError(t, err, c.args)
+		require.Equal(t, c.shares, got.sharesMemory(), c.args)
+		require.Equal(t, c.admin, got.admin, c.args)
+	}
+	got, err := parse([]string{"-shm-prefix", "/a-"}, io.Discard)
+	require.NoError(t, err)
+	require.Equal(t, "a-", got.shmPrefix)
+	for _, prefix := range []string{"/", "//a", ".", "..", "/..", "../", "a/", "a/b", "sem.", "sem.x", "\n", strings.Repeat("x", 255)} {
+		_, err := parse([]string{"-shm-prefix", prefix}, io.Discard)
+		require.ErrorContains(t, err, "-shm-prefix", "%q", prefix)
+	}
+}
+
+// Workers serve the same way. A worker that dies is replaced, which is logged.
+func TestServiceWithWorkers(t *testing.T) {
+	r := start(t, "-workers", "2", "-models", modelsDir(t, map[string]string{
+		"same": "def infer(x): return {'y': x}",
+		"dies": "import os\ndef infer(x): os.abort()\ndef warm(): pass"}))
+	status, body := r.infer("same", "x", 1, 2.5)
+	require.Equal(t, http.StatusOK, status, body)
+	require.Contains(t, body, `"data":[1.0,2.5]`)
+	status, body = r.infer("dies", "x", 1)
+	require.Equal(t, http.StatusInternalServerError, status, body)
+	require.Contains(t, body, "model dies failed")
+	status, body = r.infer("same", "x", 3)
+	require.Equal(t, http.StatusOK, status, body)
+	require.Eventually(t, func() bool { return strings.Contains(r.log.String(), "a worker was restarted") }, soon, 10*time.Millisecond)
+	require.NoError(t, r.stop(), "%s", r.log)
+	require.Contains(t, r.log.String(), "no memory is in use at the end")
+}

@@ -1,0 +1,228 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/executor"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
+)
+
+// The guard admits requests by method, Host and origin.
+func TestGuard(t *testing.T) {
+	g := &guard{hosts: []string{"inference.example"}, next: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusNoContent)
+	})}
+	type headers map[string]string
+	for _, c := range []struct {
+		name, method, host, path string
+		headers                  headers
+		status                   int
+	}{
+		{"a tool", "GET", "127.0.0.1:8000", "/metrics", nil, 204},
+		{"IPv6", "GET", "[::1]:8000", "/metrics", nil, 204},
+		{"IPv6 without a port", "GET", "[::1]", "/metrics", nil, 204},
+		{"localhost", "HEAD", "LocalHost.:8000", "/", nil, 204},
+		{"an address from elsewhere", "GET", "10.0.0.7:9000", "/readyz", nil, 204},
+		{"the operator's name", "GET", "Inference.example:9000", "/metrics", nil, 204},
+		{"a name that was rebound", "GET", "evil.example:8000", "/", nil, 421},
+		{"localhost as a part", "GET", "localhost.evil.example", "/", nil, 421},
+		{"an address as a part", "GET", "127.0.0.1.evil.example", "/", nil, 421},
+		{"no name", "GET", "", "/", nil, 421},
+		{"posting", "POST", "localhost", "/metrics", nil, 405},
+		{"asking leave", "OPTIONS", "localhost", "/metrics", headers{"Origin": "https://evil.example"}, 405},
+		{"the page itself", "GET", "localhost:8000", "/metrics", headers{"Sec-Fetch-Site": "same-origin"}, 204},
+		{"typed in", "GET", "localhost:8000", "/metrics", headers{"Sec-Fetch-Site": "none"}, 204},
+		{"an image of another site", "GET", "localhost:8000", "/debug/pprof/profile", headers{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "image"}, 403},
+		{"another port of this machine", "GET", "localhost:8000", "/metrics", headers{"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "cors"}, 403},
+		{"a link to the page", "GET", "localhost:8000", "/", headers{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}, 204},
+		{"a link to a profile", "GET", "localhost:8000", "/debug/pprof/profile", headers{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}, 403},
+		{"a frame", "GET", "localhost:8000", "/", headers{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"}, 403},
+		{"an old browser", "GET", "localhost:8000", "/metrics", headers{"Origin": "https://evil.example"}, 403},
+		{"an old browser, the page", "GET", "localhost:8000", "/metrics", headers{"Origin": "http://localhost:8000"}, 204},
+		{"an origin without a host", "GET", "localhost:8000", "/metrics", headers{"Origin": "null"}, 403},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := httptest.NewRequest(c.method, "http://x"+c.path, nil)
+			r.Host = c.host
+			for k, v := range c.headers {
+				r.Header.Set(k, v)
+			}
+			w := httptest.NewRecorder()
+			g.ServeHTTP(w, r)
+			require.Equal(t, c.status, w.Code, w.Body)
+			require.Contains(t, w.Header().Get("Content-Security-Policy"), "default-src 'none'")
+			require.Empty(t, w.Header().Get("Access-Control-Allow-Origin"))
+		})
+	}
+}
+
+// The paths of the package documentation are served, and no others.
+func TestPaths(t *testing.T) {
+	s := newService(t)
+	for path, kind := range map[string]string{
+		"/":        "text/plain",
+		"/metrics": "text/plain", "/livez": "text/plain", "/readyz": "text/plain",
+		"/debug/pprof/": "text/plain", "/debug/pprof/heap": "application/octet-stream", "/debug/pprof/goroutine?debug=1": "text/plain",
+		"/debug/pprof/memory": "application/octet-stream", "/debug/memory.json": "application/json",
+		"/debug/pprof/profile?seconds=1": "application/octet-stream",
+	} {
+		status, body, header := s.get(t, path, nil)
+		require.Equal(t, 200, status, "%s: %s", path, body)
+		require.Contains(t, header.Get("Content-Type"), kind, path)
+		require.Equal(t, "nosniff", header.Get("X-Content-Type-Options"), path)
+	}
+	for _, path := range []string{"/v2", "/index.html", "/debug/pprof/cmdline", "/debug/pprof/symbol", "/debug/vars", "/etc/passwd"} {
+		status, _, _ := s.get(t, path, nil)
+		require.Equal(t, 404, status, path)
+	}
+	for i, seconds := range []string{"-1", "0", "0.5", "1e9", "121", "NaN", "ten"} {
+		name := []string{"trace", "profile", "heap"}[i%3]
+		status, _, _ := s.get(t, "/debug/pprof/"+name+"?seconds="+seconds, nil)
+		require.Equal(t, 400, status, seconds)
+	}
+}
+
+// A request body that never arrives does not keep the connection open.
+func TestBodyThatNeverComes(t *testing.T) {
+	s := newService(t)
+	c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+	require.NoError(t, err)
+	defer c.Close()
+	require.NoError(t, c.SetDeadline(time.Now().Add(time.Minute)))
+	_, err = io.WriteString(c, "GET /livez HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n")
+	require.NoError(t, err)
+	said, err := io.ReadAll(c)
+	require.NoError(t, err, "it is closed")
+	require.Contains(t, string(said), "HTTP/1.1 ")
+}
+
+// One profile runs at a time. Its duration is bounded and it ends with the handler.
+func TestProfileEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	began := make(chan struct{}, 1)
+	h := overTime(ctx, 30, func(_ http.ResponseWriter, r *http.Request) {
+		began <- struct{}{}
+		<-r.Context().Done()
+	})
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/?seconds=120", nil))
+	}()
+	<-began
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+	require.Equal(t, 503, w.Code)
+	require.NotEmpty(t, w.Header().Get("Retry-After"))
+	cancel()
+	<-over
+}
+
+func TestProbes(t *testing.T) {
+	s := newService(t)
+	for _, path := range []string{"/livez", "/readyz"} {
+		status, body, _ := s.get(t, path, nil)
+		require.Equal(t, 200, status)
+		require.Equal(t, "ok\n", body)
+	}
+	s.runner.SetHealth(&executor.Error{Kind: executor.ErrStuck, Err: errors.New("/secret/path of ours")})
+	status, body, _ := s.get(t, "/readyz", nil)
+	require.Equal(t, 503, status)
+	require.NotContains(t, body, "secret")
+	status, _, _ = s.get(t, "/livez", nil)
+	require.Equal(t, 200, status, "it may come back")
+	s.runner.SetHealth(nil)
+	s.engine.Drain()
+	status, body, _ = s.get(t, "/readyz", nil)
+	require.Equal(t, 503, status)
+	require.Contains(t, body, "shutting down")
+}
+
+// Names, units and types are what Prometheus's conventions want, and the values what happened.
+func TestMetrics(t *testing.T) {
+	s := newServiceWith(t, Options{Workers: func() []Worker {
+		return []Worker{{Name: "worker 1", State: "ready", Ready: true, Calls: 5, Restarts: 2}, {Name: "worker 2", State: "starting"}}
+	}})
+	for range 3 {
+		require.NoError(t, s.request("10.0.0.1", "identity", 1000))
+	}
+	require.Error(t, s.request("token-of-a-client", "failing", 10))
+	require.Error(t, s.request("10.0.0.1", "none", 10))
+	c := newCollector(s.engine, Options{Workers: func() []Worker { return []Worker{{Name: "worker 1", Ready: true, Restarts: 2}} }})
+	problems, err := testutil.CollectAndLint(c)
+	require.NoError(t, err)
+	require.Empty(t, problems)
+
+	status, text, _ := s.get(t, "/metrics", nil)
+	require.Equal(t, 200, status)
+	for _, line := range []string{
+		`inference_requests_total{model="identity",outcome="success",version="1"} 3`,
+		`inference_requests_total{model="failing",outcome="failure",version="1"} 1`,
+		`inference_request_duration_seconds_count{model="identity",version="1"} 3`,
+		`inference_input_bytes_total{model="identity",version="1"} 12000`,
+		`inference_model_ready{model="sum",version="1"} 1`,
+		`inference_tenant_requests_in_flight{tenant="10.0.0.1"} 0`,
+		`inference_memory_kept_requests_total{model="identity",version="1"} 0`,
+		`inference_refusals_total{kind="internal"} 1`, `inference_refusals_total{kind="not found"} 1`, `inference_refusals_total{kind="busy"} 0`,
+		`inference_memory_limit_bytes{pool="inference"} 6.7108864e+07`, `inference_memory_limit_bytes{pool="calls"} 1.6777216e+07`,
+		`usmbridge_memory_reserved_bytes{place="host memory",pool="calls"} `,
+		`inference_requests_in_flight 0`,
+		`inference_ready 1`, `inference_live 1`, `inference_draining 0`,
+		`inference_worker_ready{worker="worker 1"} 1`, `inference_worker_ready{worker="worker 2"} 0`,
+		`inference_worker_restarts_total{worker="worker 1"} 2`,
+		`usmbridge_memory_reserved_bytes{place="host memory",pool="inference"} `,
+		`go_goroutines `, `process_cpu_seconds_total `,
+	} {
+		require.Contains(t, text, "\n"+line)
+	}
+	require.NotContains(t, text, "token-of-a-client")
+}
+
+// The number of series is bounded for any number of tenants, and a tenant keeps its series.
+func TestTenantsAreBounded(t *testing.T) {
+	c := &collector{named: map[string]string{}}
+	c.d.tenants = c.d.add("tenants", "t")
+	c.d.tenantRequests = c.d.add("r", "r", "tenant")
+	c.d.tenantBytes = c.d.add("b", "b", "tenant")
+	count := func(all []engine.TenantStats) int {
+		to := make(chan prometheus.Metric, 10000)
+		c.tenants(giver{to}, all)
+		return len(to)
+	}
+	for round := range 20 {
+		var all []engine.TenantStats
+		for i := range 1000 {
+			all = append(all, engine.TenantStats{Name: strings.Repeat("x", round+1) + string(rune('0'+i)), Requests: 1})
+		}
+		require.LessOrEqual(t, count(all), 1+2*(namedTenants+1))
+	}
+	require.Len(t, c.named, namedTenants)
+}
+
+// The status page shows the state of each part, and no secret of a client.
+func TestStatus(t *testing.T) {
+	s := newServiceWith(t, Options{Workers: func() []Worker { return []Worker{{Name: "worker 1", State: "starting", Restarts: 2}} }})
+	require.NoError(t, s.request("10.0.0.1", "identity", 1000))
+	require.Error(t, s.request("token-of-a-client", "failing", 10))
+	_, text, _ := s.get(t, "/", nil)
+	for _, line := range []string{`(?m)^ready +yes$`, `(?m)^live +yes$`, `(?m)^tenants +2$`, `(?m)^refused: internal +1$`,
+		`(?m)^identity +1 +yes +1 +0 `, `(?m)^failing +1 +yes +0 +1 `, `(?m)^inference +\d+ +\d+ +\d+ +67108864$`, `(?m)^calls `, `(?m)^worker 1 +starting +0 +2$`} {
+		require.Regexp(t, line, text)
+	}
+	require.NotContains(t, text, "token-of-a-client")
+	s.runner.SetHealth(&executor.Error{Kind: executor.ErrStuck, Err: errors.New("/secret/path")})
+	_, text, _ = s.get(t, "/", nil)
+	require.Regexp(t, `(?m)^ready +no: the server is not ready$`, text)
+}

@@ -1,0 +1,106 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/enginetest"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/memtest"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+func TestMain(m *testing.M) { memtest.Main(m) }
+
+// service is an engine with models in Go, and its pages on a port of this machine.
+type service struct {
+	url    string
+	engine *engine.Engine
+	runner *enginetest.Runner
+	pool   *memmgr.Pool
+	calls  *memmgr.Pool
+	close  func()
+}
+
+func newService(t *testing.T) *service { return newServiceWith(t, Options{}) }
+
+func newServiceWith(t *testing.T, o Options) *service {
+	t.Helper()
+	slow := enginetest.Identity()
+	infer := slow.Infer
+	slow.Infer = func(ctx context.Context, in, out []*usmarray.Array) ([]*usmarray.Array, error) {
+		time.Sleep(2 * time.Millisecond)
+		return infer(ctx, in, out)
+	}
+	models := []*enginetest.Model{slow, enginetest.Sum(), enginetest.Failing(errors.New("no"))}
+	s := &service{runner: enginetest.NewRunner(models...)}
+	const limit = 64 << 20
+	s.pool = memmgr.NewPool(memmgr.NewLimit(memmgr.Host(), limit), memmgr.WithName("inference"))
+	s.calls = memmgr.NewPool(memmgr.NewLimit(memmgr.Host(), limit/4), memmgr.WithName("calls"))
+	t.Cleanup(func() { require.NoError(t, s.calls.Close()) })
+	s.engine = enginetest.New(t, engine.Options{Runner: s.runner, Memory: s.pool, Limit: limit, Calls: s.calls, CallsLimit: limit / 4,
+		Version: "test", Log: slog.New(slog.DiscardHandler)}, models...)
+	o.Pool = s.pool
+	o.Calls, o.CallsLimit = s.calls, limit/4
+	h := New(s.engine, o)
+	server := httptest.NewUnstartedServer(h)
+	server.Config.RegisterOnShutdown(h.Close)
+	server.Start()
+	s.url = server.URL
+	s.close = sync.OnceFunc(func() {
+		h.Close()
+		server.CloseClientConnections()
+		server.Close()
+	})
+	t.Cleanup(s.close)
+	return s
+}
+
+// request makes one request of n elements, as a transport does.
+func (s *service) request(tenant, model string, n int) (err error) {
+	defer func() {
+		if err != nil {
+			s.engine.Refused(oip.As(err).Kind)
+		}
+	}()
+	r, err := s.engine.Begin(context.Background(), tenant, model, "")
+	if err != nil {
+		return err
+	}
+	defer r.End()
+	x, err := r.Input("x", "FP32", []int64{int64(n)})
+	if err != nil {
+		return err
+	}
+	if err := x.Fill(func(p []byte) error { clear(p); return nil }); err != nil {
+		return err
+	}
+	_, err = r.Run()
+	return err
+}
+
+func (s *service) get(t *testing.T, path string, change func(*http.Request)) (status int, body string, header http.Header) {
+	t.Helper()
+	r, err := http.NewRequest(http.MethodGet, s.url+path, nil)
+	require.NoError(t, err)
+	if change != nil {
+		change(r)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	require.NoError(t, err)
+	return answer.StatusCode, string(text), answer.Header
+}

@@ -1,0 +1,232 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/usmbridge/usmbridge/interop/executor"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/models"
+	"github.com/usmbridge/usmbridge/interop/python"
+	"github.com/usmbridge/usmbridge/interop/workers"
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/syclobj"
+)
+
+// DefaultSlots is the default number of calls of models at a time.
+const DefaultSlots = 2
+
+// Options configure a Backend.
+type Options struct {
+	Bootstrap string // loads and calls models: see models.Script
+	Limit     uint64 // bytes of tensors, of arrays that models make in calls, and of Regions
+	Regions   uint64 // bytes of Limit for shared memory of clients; less than three quarters of it
+	Slots     int    // calls of models at a time, in addition to one of serial models; DefaultSlots
+	Workers   int    // processes that run models instead of this one; 0 for none
+	Queue     int    // calls that may wait for a slot, or a worker; 64
+	Grace     time.Duration
+	Log       *slog.Logger // slog.Default()
+}
+
+// Backend is the memory of an engine, and what runs models.
+type Backend struct {
+	// Memory is for the tensors of requests, and Calls, a quarter of Options.Limit, for what calls
+	// allocate: see engine.Options.
+	Memory, Calls     *memmgr.Pool
+	Limit, CallsLimit uint64
+	// Queue and Kind are those of the memory; the host's queue without SYCL.
+	Queue *syclobj.Queue
+	Kind  syclobj.USMKind
+	// Turns and Shared are the values of engine.Options that keep the runner busy.
+	Turns, Shared int
+
+	options Options
+	memory  *memory
+	python  *python.Interpreter // nil with workers
+	loads   int
+}
+
+// Open allocates the memory and starts Python. There is one Backend in a process at a time. Errors: no
+// Python.
+func Open(o Options) (*Backend, error) {
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	if o.Slots <= 0 {
+		o.Slots = DefaultSlots
+	}
+	if o.Limit == 0 {
+		return nil, errors.New("backend: Options.Limit is 0")
+	}
+	rt, err := openRuntime()
+	if err != nil {
+		return nil, err
+	}
+	m, err := openMemory(rt, o.Limit, o.Regions, o.Workers > 0, o.Log)
+	if err != nil {
+		return nil, err
+	}
+	b := &Backend{Memory: m.pool, Calls: m.calls, Limit: m.poolLimit, CallsLimit: m.callsLimit, Queue: m.queue, Kind: m.kind, options: o, memory: m,
+		Turns: turnsPerSlot * o.Slots, Shared: half(o.Slots)}
+	if why := rt.SYCLError(); why != nil {
+		o.Log.Info("no SYCL: tensors are in host memory", "reason", why)
+	}
+	if o.Workers > 0 {
+		b.Turns, b.Shared = 2*o.Workers, half(o.Workers)
+		return b, nil
+	}
+	if b.python, err = startPython(); err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	return b, nil
+}
+
+// turnsPerSlot is the number of requests per slot, so that a slot runs several short calls without
+// waking another goroutine between them. (Sobel of 1 KiB, 32 clients: 7840 requests a second with 2,
+// 9405 with 4, 9985 with 8.)
+const turnsPerSlot = 4
+
+func half(n int) int { return (n + 1) / 2 }
+
+// Loaded is the models of one load, and their runner.
+type Loaded struct {
+	Runner executor.Runner
+	Models []engine.Definition
+	// Workers are the processes that run the models; nil if this process does.
+	Workers *workers.Pool
+
+	module *python.Object
+}
+
+// Load imports and warms models. directory is that of the sources; "" for built-in ones. A model that
+// fails is a Broken definition. Load is not called concurrently. Errors: ctx ended, or no worker
+// starts.
+func (b *Backend) Load(ctx context.Context, directory string, sources []models.Source) (_ *Loaded, err error) {
+	b.loads++
+	name := models.Module(b.loads)
+	script, err := models.Script(b.options.Bootstrap, b.loads, directory, sources)
+	if err != nil {
+		return nil, err
+	}
+	l := new(Loaded)
+	defer func() {
+		if err != nil {
+			ended, cancel := context.WithCancel(context.Background())
+			cancel()
+			err = errors.Join(err, l.Close(ended))
+		}
+	}()
+	var described any
+	if b.options.Workers > 0 {
+		described, err = l.spawn(ctx, &b.options, name, script)
+	} else {
+		described, err = l.embed(ctx, b, name, script, sources)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("backend: %w", explain(err))
+	}
+	l.Models, err = models.Definitions(described, name, sources)
+	return l, err
+}
+
+// embed runs the models in this process.
+func (l *Loaded) embed(ctx context.Context, b *Backend, name, script string, sources []models.Source) (described any, err error) {
+	if l.module, err = b.python.Module(name, script); err != nil {
+		return nil, err
+	}
+	if described, err = l.ask(models.Describe); err != nil {
+		return nil, err
+	}
+	definitions, err := models.Definitions(described, name, sources)
+	if err != nil {
+		return nil, err
+	}
+	config := executor.Config{Slots: b.options.Slots, Queue: b.options.Queue, Wait: true, Grace: b.options.Grace}
+	for _, d := range definitions {
+		if d.Broken != "" {
+			continue
+		}
+		model := d.Meta.Name
+		config.Steps = append(config.Steps, executor.Step{Name: model, Serial: d.Serial, Run: func(context.Context, *python.Interpreter) error {
+			return l.warm(model, b.options.Log)
+		}})
+		for _, function := range []string{d.Function, d.Shapes} {
+			if d.Serial && function != "" {
+				config.Serial = append(config.Serial, function)
+			}
+		}
+	}
+	e, err := executor.New(b.python, config)
+	if err != nil {
+		return nil, err
+	}
+	l.Runner = e
+	if err := e.Ready(ctx); err != nil {
+		return nil, err
+	}
+	return l.ask(models.Describe)
+}
+
+// warm warms one model.
+func (l *Loaded) warm(model string, log *slog.Logger) error {
+	began := time.Now()
+	troubles, err := l.ask(models.Warm, model)
+	if err != nil {
+		return fmt.Errorf("model %s: %w", model, err)
+	}
+	for name, why := range models.Troubles(troubles) {
+		log.Warn("the first call of a model, on zeros, failed; define warm() if the model needs other inputs", "model", name, "traceback", why)
+	}
+	log.Info("model is warm", "model", model, "took", time.Since(began).Round(time.Millisecond))
+	return nil
+}
+
+// ask calls a function of the module that has the models.
+func (l *Loaded) ask(function string, args ...any) (any, error) {
+	o, err := l.module.Method(function, args...)
+	if err != nil {
+		return nil, explain(err)
+	}
+	defer o.Release()
+	return o.Value()
+}
+
+// Close ends calls, as executor.Runner.Close does, and removes the models. Errors: calls that do not
+// end.
+func (l *Loaded) Close(ctx context.Context) error {
+	var err error
+	if l.Runner != nil {
+		err = l.Runner.Close(ctx)
+	}
+	if l.module != nil {
+		if err == nil {
+			_, err = l.ask(models.Forget)
+		}
+		l.module.Release()
+	}
+	return err
+}
+
+// explain adds the traceback to a Python error.
+func explain(err error) error {
+	if p, ok := errors.AsType[*python.Error](err); ok {
+		return fmt.Errorf("%w\n%s", err, p.Traceback)
+	}
+	return err
+}
+
+// ForModels is engine.Options.ForModels: arrays of the pool's kind of memory are charged to the
+// account. Workers make theirs in memory of their own.
+func (b *Backend) ForModels(account memmgr.Resource, q *syclobj.Queue, kind syclobj.USMKind) (memmgr.Resource, error) {
+	return b.memory.choose(account, q, kind)
+}
+
+// Close closes the memory, after all that was loaded; End ends Python. Errors: a *memmgr.LeakError if
+// memory is still in use: a model may have kept arrays.
+func (b *Backend) Close() error {
+	memmgr.Flush()
+	return b.memory.close()
+}

@@ -1,0 +1,614 @@
+package backend_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/inference/internal/backend"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/models"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
+	builtin "github.com/usmbridge/usmbridge/interop/inference/models"
+	bootstrap "github.com/usmbridge/usmbridge/interop/inference/python"
+	"github.com/usmbridge/usmbridge/interop/python"
+	"github.com/usmbridge/usmbridge/interop/workers"
+	"github.com/usmbridge/usmbridge/memmgr/memtest"
+)
+
+// Python keeps queues of dpctl's to the end of the process: what is looked at is memory.
+func TestMain(m *testing.M) {
+	workers.Main()
+	memtest.Main(m)
+}
+
+const limit = 64 << 20
+
+// open serves sources with the real Python, where there is one.
+func open(t testing.TB, sources []models.Source, change ...func(*engine.Options)) *engine.Engine {
+	t.Helper()
+	return openWith(t, sources, backend.Options{Slots: *slots}, change...)
+}
+
+func openWith(t testing.TB, sources []models.Source, o backend.Options, change ...func(*engine.Options)) *engine.Engine {
+	t.Helper()
+	if _, err := python.Find(); err != nil && os.Getenv("USMBRIDGE_REQUIRE_PYTHON") == "" {
+		t.Skip("no Python: ", err)
+	}
+	var log logged
+	o.Bootstrap, o.Limit, o.Grace, o.Log = bootstrap.Source, limit, 200*time.Millisecond, slog.New(slog.NewTextHandler(&log, nil))
+	b, err := backend.Open(o)
+	require.NoError(t, err, "%s", &log)
+	l, err := b.Load(t.Context(), "", sources)
+	require.NoError(t, err, "%s", &log)
+	for _, d := range l.Models {
+		require.Empty(t, d.Broken)
+	}
+	eo := engine.Options{Runner: l.Runner, Memory: b.Memory, Models: l.Models, Limit: b.Limit, Calls: b.Calls, CallsLimit: b.CallsLimit, ForModels: b.ForModels, Turns: b.Turns, Shared: b.Shared, Apart: o.Workers > 0, Log: o.Log,
+		Timeout: 5 * time.Minute} // workers start anew, on a machine under load
+	for _, f := range change {
+		f(&eo)
+	}
+	e, err := engine.New(eo)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+		defer cancel()
+		require.NoError(t, e.Close(ctx))
+		require.NoError(t, l.Close(ctx), "%s", &log)
+		require.NoError(t, b.Close(), "%s", &log)
+		if t.Failed() {
+			t.Log(&log)
+		}
+	})
+	return e
+}
+
+// logged is a log that goroutines may share.
+type logged struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// needNumba skips where the built-in models cannot run.
+func needNumba(t testing.TB) {
+	t.Helper()
+	if os.Getenv("USMBRIDGE_REQUIRE_PEERS") == "" {
+		t.Skip("the built-in models need NumPy and Numba, which USMBRIDGE_REQUIRE_PEERS=1 promises")
+	}
+}
+
+// source is a model of a test.
+func source(name, text string) models.Source {
+	return models.Source{Name: name, File: name + ".py", Text: strings.TrimSpace(text) + "\n"}
+}
+
+// call makes one request with one input, filled with floats.
+func call(ctx context.Context, e *engine.Engine, model, input string, shape []int64, values []float32) ([]byte, error) {
+	r, err := e.Begin(ctx, "test", model, "")
+	if err != nil {
+		return nil, err
+	}
+	defer r.End()
+	in, err := r.Input(input, "FP32", shape)
+	if err != nil {
+		return nil, err
+	}
+	if err := in.Fill(func(p []byte) error {
+		for i, v := range values {
+			binary.LittleEndian.PutUint32(p[4*i:], math.Float32bits(v))
+		}
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	results, err := r.Run()
+	if err != nil {
+		return nil, err
+	}
+	return bytes.Clone(results[0].Bytes()), nil
+}
+
+func floatsOf(b []byte) []float32 {
+	out := make([]float32, len(b)/4)
+	for i := range out {
+		out[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
+	}
+	return out
+}
+
+// sobelInGo is what the model sobel computes, in Go.
+func sobelInGo(grey []float32, h, w int) []byte {
+	out := make([]byte, h*w)
+	at := func(i, j int) float32 { return grey[min(max(i, 0), h-1)*w+min(max(j, 0), w-1)] }
+	for i := range h {
+		for j := range w {
+			gx := (at(i-1, j+1) + 2*at(i, j+1) + at(i+1, j+1)) - (at(i-1, j-1) + 2*at(i, j-1) + at(i+1, j-1))
+			gy := (at(i+1, j-1) + 2*at(i+1, j) + at(i+1, j+1)) - (at(i-1, j-1) + 2*at(i-1, j) + at(i-1, j+1))
+			out[i*w+j] = byte(min(255, math.RoundToEven(math.Sqrt(float64(float32(gx*gx)+float32(gy*gy))))))
+		}
+	}
+	return out
+}
+
+func TestBuiltInModels(t *testing.T) {
+	needNumba(t)
+	for _, n := range []int{0, 2} {
+		t.Run(fmt.Sprint(n, " workers"), func(t *testing.T) {
+			tryBuiltIn(t, openWith(t, builtin.Sources(), backend.Options{Workers: n}))
+		})
+	}
+}
+
+func tryBuiltIn(t *testing.T, e *engine.Engine) {
+	for _, size := range [][2]int{{1, 1}, {1, 7}, {16, 16}, {103, 150}, {0, 5}} {
+		h, w := size[0], size[1]
+		shape := []int64{int64(h), int64(w)}
+		grey := make([]float32, h*w)
+		for i := range grey {
+			grey[i] = float32((i * 7919) % 256)
+		}
+		edges, err := call(t.Context(), e, "sobel", "luminance", shape, grey)
+		require.NoError(t, err)
+		want := sobelInGo(grey, h, w)
+		for i := range want {
+			require.InDelta(t, want[i], edges[i], 1, "%v at %d", size, i) // fused multiply-adds round once less
+		}
+		same, err := call(t.Context(), e, "identity", "x", []int64{int64(h * w)}, grey)
+		require.NoError(t, err)
+		require.Equal(t, grey, floatsOf(same))
+		rgb := make([]float32, 3*h*w)
+		for i := range rgb {
+			rgb[i] = float32((i * 104729) % 256)
+		}
+		luminance, err := call(t.Context(), e, "luminance", "picture", append(shape, 3), rgb)
+		require.NoError(t, err)
+		got := floatsOf(luminance)
+		require.Len(t, got, h*w)
+		for i := range got {
+			require.InDelta(t, .299*rgb[3*i]+.587*rgb[3*i+1]+.114*rgb[3*i+2], got[i], 1e-3)
+		}
+	}
+	for _, m := range e.Models() {
+		require.True(t, m.Bound())
+		require.Zero(t, m.Stats().CopiedOutputs)
+		require.EqualValues(t, 5, m.Stats().Inferences)
+	}
+}
+
+// many is a model of everything that the contract has: several inputs and outputs, fixed
+// extents, returned values of each kind.
+var many = source("many", `
+import usmbridge
+INPUTS = {"a": ("INT64", [-1, 2]), "b": ("FP32", [-1])}
+OUTPUTS = {"again": ("INT64", (-1, 2)), "list": ("FP64", (3,)), "scalar": ("BOOL", ()), "own": ("UINT8", (-1,))}
+
+def infer(a, b):
+    own = usmbridge.zeros(5, dtype="uint8")
+    own.fill(7)
+    return {"own": own, "again": a, "list": [1, 2.5, b.item() if b.size == 1 else 0], "scalar": True}
+`)
+
+func TestReturnedValues(t *testing.T) {
+	for _, n := range []int{0, 1} {
+		t.Run(fmt.Sprint(n, " workers"), func(t *testing.T) {
+			tryReturned(t, openWith(t, []models.Source{many}, backend.Options{Workers: n}), n > 0)
+		})
+	}
+}
+
+func tryReturned(t *testing.T, e *engine.Engine, apart bool) {
+	r, err := e.Begin(t.Context(), "test", "many", "")
+	require.NoError(t, err)
+	defer r.End()
+	a, err := r.Input("a", "INT64", []int64{3, 2})
+	require.NoError(t, err)
+	require.NoError(t, a.Fill(func(p []byte) error { p[40] = 9; return nil }))
+	b, err := r.Input("b", "FP32", []int64{1})
+	require.NoError(t, err)
+	require.NoError(t, b.Fill(func(p []byte) error { binary.LittleEndian.PutUint32(p, math.Float32bits(4)); return nil }))
+	results, err := r.Run()
+	require.NoError(t, err)
+	require.Len(t, results, 4)
+	require.Equal(t, []int64{3, 2}, results[0].Shape)
+	require.EqualValues(t, 9, results[0].Bytes()[40])
+	require.Equal(t, []float64{1, 2.5, 4}, []float64{
+		math.Float64frombits(binary.LittleEndian.Uint64(results[1].Bytes())),
+		math.Float64frombits(binary.LittleEndian.Uint64(results[1].Bytes()[8:])),
+		math.Float64frombits(binary.LittleEndian.Uint64(results[1].Bytes()[16:]))})
+	require.Equal(t, []byte{1}, results[2].Bytes())
+	require.Equal(t, []byte{7, 7, 7, 7, 7}, results[3].Bytes())
+	m, err := e.Model("many", "")
+	require.NoError(t, err)
+	if !apart {
+		// An input that comes back is sent from where it lies, and so is what the model made
+		// in the call, if that is where tensors may lie.
+		require.LessOrEqual(t, m.Stats().CopiedOutputs, uint64(3))
+	}
+}
+
+const header = `
+INPUTS = {"x": ("FP32", (-1,))}
+OUTPUTS = {"y": ("FP32", (-1,))}
+`
+
+// What a model allocates is its request's: charged to the tenant, and told where it is kept.
+func TestModelsMemory(t *testing.T) {
+	e := open(t, []models.Source{
+		source("takes", header+"import usmbridge\ndef infer(x):\n    y = usmbridge.empty(x.size, usm_type=x.usm_type)\n    y.fill(3)\n    return {'y': y}"),
+		source("keeps", header+"import usmbridge\nkept = []\ndef infer(x):\n    kept[:] = [usmbridge.empty(1000, usm_type=x.usm_type)] * (x.size > 1)\n    return {'y': x}\ndef warm(): pass"),
+	})
+	got, err := call(t.Context(), e, "takes", "x", []int64{3}, []float32{1, 2, 3})
+	require.NoError(t, err)
+	require.Equal(t, []float32{3, 3, 3}, floatsOf(got))
+	for wait := 2 * time.Second; ; wait *= 2 {
+		short, cancel := context.WithTimeout(t.Context(), wait)
+		_, err = call(short, e, "takes", "x", []int64{limit / 8}, nil) // and as much for the model
+		cancel()
+		if oip.As(err).Kind != oip.Deadline || wait > time.Minute { // the time was over before the model wanted memory
+			break
+		}
+	}
+	require.Equal(t, oip.Busy, oip.As(err).Kind, "more than calls may have: %v", err)
+	for range 3 {
+		_, err = call(t.Context(), e, "keeps", "x", []int64{3}, []float32{1, 2, 3})
+		require.NoError(t, err)
+	}
+	_, err = call(t.Context(), e, "keeps", "x", []int64{1}, []float32{1})
+	require.NoError(t, err)
+	for name, kept := range map[string]uint64{"takes": 0, "keeps": 3} {
+		m, err := e.Model(name, "")
+		require.NoError(t, err)
+		require.Equal(t, kept, m.Stats().Kept, name)
+	}
+}
+
+// An error of a model fails its request alone. The client gets the message of an InvalidInput, and no
+// other one: a ValueError, of NumPy for example, is an error of the server.
+func TestModelsThatFail(t *testing.T) {
+	sources := []models.Source{
+		source("raises", header+"def infer(x): raise KeyError('secret')"),
+		source("refuses", header+"from usmbridge.serving import InvalidInput\ndef infer(x): raise InvalidInput('a picture must have\\nsecret')"),
+		source("numpy_error", header+"import numpy\ndef infer(x): return {'y': numpy.zeros(2) + numpy.zeros(3)}"),
+		source("names", header+"def infer(x): return {'z': x}"),
+		source("shape", header+"import usmbridge\ndef infer(x): return {'y': usmbridge.zeros((2, 2))}"),
+		source("dtype", header+"import usmbridge\ndef infer(x): return {'y': usmbridge.zeros(3, dtype='float64')}"),
+		source("nothing", header+"def infer(x): pass"),
+		source("rubbish", header+"def infer(x): return {'y': object()}"),
+		source("replaces", header+"def infer(x, *, outputs): outputs['y'] = x"),
+		source("exits", header+"def infer(x): raise SystemExit(3)"),
+		source("recurses", header+"def infer(x): return infer(x)"),
+		source("writes", header+"def infer(x):\n    x[0] = 1\n    return {'y': x}"),
+		source("memory", header+"def infer(x): raise MemoryError"),
+		source("greedy", header+"import usmbridge\ndef infer(x): return {'y': usmbridge.empty(1 << 30, usm_type=x.usm_type)}"),
+		source("good", header+"def infer(x): return {'y': x}"),
+	}
+	e := open(t, sources)
+	for _, s := range sources {
+		_, err := call(t.Context(), e, s.Name, "x", []int64{3}, []float32{1, 2, 3})
+		if s.Name == "good" {
+			require.NoError(t, err)
+			continue
+		}
+		var told *oip.Error
+		require.ErrorAs(t, err, &told, s.Name)
+		kind := oip.Internal
+		switch s.Name {
+		case "refuses":
+			kind = oip.Invalid
+			require.Equal(t, "model refuses: a picture must have", told.Message)
+		case "memory", "greedy":
+			kind = oip.Busy
+		case "writes":
+			kind = told.Kind
+		}
+		require.Equal(t, kind, told.Kind, "%s: %v", s.Name, told)
+		require.NotContains(t, told.Message, "secret")
+		if s.Name == "raises" {
+			require.Contains(t, told.Error(), "Traceback", "for the log")
+		}
+		require.Contains(t, told.Message, s.Name)
+	}
+}
+
+// A model that goes on is interrupted at the deadline; the others go on being served.
+func TestModelThatHangs(t *testing.T) {
+	e := open(t, []models.Source{
+		source("hangs", header+"def infer(x):\n    while x.size > 1: pass\n    return {'y': x}\ndef warm(): pass"),
+		source("good", header+"def infer(x): return {'y': x}"),
+	})
+	short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond) // of the call that goes on, alone
+	defer cancel()
+	_, err := call(short, e, "hangs", "x", []int64{2}, []float32{1, 2})
+	require.Equal(t, oip.Deadline, oip.As(err).Kind)
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(50*time.Millisecond, cancel)
+	_, err = call(ctx, e, "hangs", "x", []int64{2}, []float32{1, 2})
+	require.Equal(t, oip.Cancelled, oip.As(err).Kind)
+	require.Eventually(t, func() bool {
+		_, err := call(t.Context(), e, "good", "x", []int64{2}, []float32{1, 2})
+		return err == nil
+	}, 30*time.Second, time.Millisecond)
+	_, err = call(t.Context(), e, "hangs", "x", []int64{1}, []float32{1})
+	require.NoError(t, err)
+}
+
+// Shapes that the rule does not give come from the model's own function, and are checked.
+func TestOutputShapes(t *testing.T) {
+	e := open(t, []models.Source{
+		source("halves", header+`
+def output_shapes(x):
+    return {"y": (x[0] // 2,)}
+def infer(x, *, outputs):
+    y = outputs["y"]
+    for i in range(y.size):
+        y[i] = x[2 * i].item()
+`),
+		source("wrong", header+"def output_shapes(x): return {'y': (1, 2)}\ndef infer(x, *, outputs): pass\ndef warm(): pass"),
+		source("negative", header+"def output_shapes(x): return {'y': (-1,)}\ndef infer(x, *, outputs): pass\ndef warm(): pass"),
+		source("huge", header+"def output_shapes(x): return {'y': (1 << 61,)}\ndef infer(x, *, outputs): pass\ndef warm(): pass"),
+	})
+	got, err := call(t.Context(), e, "halves", "x", []int64{5}, []float32{1, 2, 3, 4, 5})
+	require.NoError(t, err)
+	require.Equal(t, []float32{1, 3}, floatsOf(got))
+	for name, kind := range map[string]oip.Kind{"wrong": oip.Internal, "negative": oip.Internal, "huge": oip.TooLarge} {
+		_, err = call(t.Context(), e, name, "x", []int64{1}, []float32{1})
+		require.Equal(t, kind, oip.As(err).Kind, name)
+	}
+}
+
+// Serial models run one call at a time; calls of others go on beside them.
+func TestSerial(t *testing.T) {
+	e := open(t, []models.Source{source("alone", `
+import time
+SERIAL = True
+INPUTS = {"x": ("FP32", (-1,))}
+OUTPUTS = {"y": ("FP32", (-1,))}
+within = 0
+def infer(x):
+    global within
+    within += 1
+    try:
+        for _ in range(5):
+            time.sleep(0.001)
+            if within != 1: raise RuntimeError(within)
+    finally:
+        within -= 1
+    return {"y": x}
+`)})
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			if _, err := call(t.Context(), e, "alone", "x", []int64{1}, []float32{1}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// A worker that dies costs the request that it had, and no other.
+func TestWorkerDies(t *testing.T) {
+	e := openWith(t, []models.Source{
+		source("dies", header+"import os, signal\ndef infer(x): os.kill(os.getpid(), signal.SIGKILL)\ndef warm(): pass"),
+		source("good", header+"import time\ndef infer(x):\n    time.sleep(0.01)\n    return {'y': x}"),
+	}, backend.Options{Workers: 2})
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 10 {
+				if _, err := call(t.Context(), e, "good", "x", []int64{1}, []float32{1}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for range 3 {
+		_, err := call(t.Context(), e, "dies", "x", []int64{1}, []float32{1})
+		require.Equal(t, oip.Internal, oip.As(err).Kind)
+		require.Equal(t, "model dies failed", oip.As(err).Message)
+		require.ErrorIs(t, err, workers.ErrDied)
+	}
+	wg.Wait()
+}
+
+// A worker that hangs in C is killed after the deadline.
+func TestWorkerHangs(t *testing.T) {
+	e := openWith(t, []models.Source{
+		source("hangs", header+"import ctypes\ndef infer(x): ctypes.PyDLL(None).pause()\ndef warm(): pass"),
+		source("good", header+"def infer(x): return {'y': x}"),
+	}, backend.Options{Workers: 1})
+	r, err := e.Begin(t.Context(), "test", "hangs", "")
+	require.NoError(t, err)
+	defer r.End()
+	r.SetTimeout(500 * time.Millisecond)
+	in, err := r.Input("x", "FP32", []int64{1})
+	require.NoError(t, err)
+	if err = in.Fill(func(p []byte) error { clear(p); return nil }); err == nil { // in time
+		_, err = r.Run()
+	}
+	require.Equal(t, oip.Deadline, oip.As(err).Kind)
+	_, err = call(t.Context(), e, "good", "x", []int64{1}, []float32{1})
+	require.NoError(t, err)
+}
+
+// A model that cannot be served is broken, with its file and the reason.
+func TestBadModelFiles(t *testing.T) {
+	if _, err := python.Find(); err != nil && os.Getenv("USMBRIDGE_REQUIRE_PYTHON") == "" {
+		t.Skip("no Python: ", err)
+	}
+	bad := map[string]string{
+		"syntax":    "def infer(:",
+		"imports":   "import no_such_module_anywhere",
+		"leaves":    "raise SystemExit(0)",
+		"empty":     "",
+		"noinfer":   header,
+		"inputs":    "INPUTS = {}\nOUTPUTS = {'y': ('FP32', (-1,))}\ndef infer(): pass",
+		"list":      "INPUTS = ['x']\nOUTPUTS = {'y': ('FP32', (-1,))}\ndef infer(x): pass",
+		"datatype":  "INPUTS = {'x': ('float32', (-1,))}\nOUTPUTS = {'y': ('FP32', (-1,))}\ndef infer(x): pass",
+		"bytes":     "INPUTS = {'x': ('BYTES', (-1,))}\nOUTPUTS = {'y': ('FP32', (-1,))}\ndef infer(x): pass",
+		"shape":     "INPUTS = {'x': ('FP32', -1)}\nOUTPUTS = {'y': ('FP32', (-1,))}\ndef infer(x): pass",
+		"extent":    "INPUTS = {'x': ('FP32', (-2,))}\nOUTPUTS = {'y': ('FP32', (-1,))}\ndef infer(x): pass",
+		"huge":      "INPUTS = {'x': ('FP32', (1 << 70,))}\nOUTPUTS = {'y': ('FP32', (-1,))}\ndef infer(x): pass",
+		"name":      "INPUTS = {'x y': ('FP32', (-1,))}\nOUTPUTS = {'y': ('FP32', (-1,))}\ndef infer(**x): pass",
+		"keyword":   "INPUTS = {'class': ('FP32', (-1,))}\nOUTPUTS = {'y': ('FP32', (-1,))}\ndef infer(**x): pass",
+		"parameter": header + "def infer(y): pass",
+		"more":      header + "def infer(x, z): pass",
+		"outputs":   "INPUTS = {'outputs': ('FP32', (-1,))}\nOUTPUTS = {'y': ('FP32', (-1,))}\ndef infer(outputs): pass",
+		"rule":      "INPUTS = {'x': ('FP32', (-1,))}\nOUTPUTS = {'y': ('FP32', (-1, -1))}\ndef infer(x, *, outputs): pass",
+	}
+	sources := []models.Source{source("good", header+"def infer(x): return {'y': x}")}
+	for name, text := range bad {
+		sources = append(sources, models.Source{Name: name, File: fmt.Sprintf("/models/%s.py", name), Text: text})
+	}
+	for _, n := range []int{0, 1} {
+		for _, d := range load(t, n, "", sources...) {
+			if d.Meta.Name == "good" {
+				require.Empty(t, d.Broken)
+				continue
+			}
+			require.Contains(t, d.Broken, fmt.Sprintf("/models/%s.py is refused: ", d.Meta.Name))
+			if d.Meta.Name == "imports" {
+				require.Contains(t, d.Broken, "no_such_module_anywhere")
+			}
+		}
+	}
+}
+
+// load returns the definitions of sources, and ends what was loaded.
+func load(t *testing.T, workers int, directory string, sources ...models.Source) []engine.Definition {
+	t.Helper()
+	if _, err := python.Find(); err != nil && os.Getenv("USMBRIDGE_REQUIRE_PYTHON") == "" {
+		t.Skip("no Python: ", err)
+	}
+	b, err := backend.Open(backend.Options{Limit: limit, Bootstrap: bootstrap.Source, Workers: workers, Log: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	l, err := b.Load(t.Context(), directory, sources)
+	require.NoError(t, err)
+	require.NoError(t, l.Close(t.Context()))
+	require.NoError(t, b.Close())
+	return l.Models
+}
+
+// A model imports helper modules beside it, by name and relative to its package. A later load imports
+// them again.
+func TestHelperModules(t *testing.T) {
+	for _, n := range []int{0, 1} {
+		dir := t.TempDir()
+		uses := source("uses", header+"import helpers_of_a_test\nfrom . import _relative\nvalue = helpers_of_a_test.value + _relative.value\nif value != 5: raise ValueError(value)\ndef infer(x): return {'y': x}")
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "_relative.py"), []byte("value = 2"), 0o600))
+		require.NoError(t, os.Mkdir(filepath.Join(dir, "helpers_of_a_test"), 0o700))
+		for _, value := range []string{"3", "100"} {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "helpers_of_a_test", "__init__.py"), []byte("value = "+value), 0o600))
+			require.NoError(t, os.RemoveAll(filepath.Join(dir, "helpers_of_a_test", "__pycache__")))
+			got := load(t, n, dir, uses)
+			require.Equal(t, value == "3", got[0].Broken == "", got[0].Broken)
+		}
+	}
+}
+
+// A model that is called as a module of Python hides nothing, and warm() is called once.
+func TestNamesAndWarm(t *testing.T) {
+	e := open(t, []models.Source{
+		source("json", header+`
+import json
+warmed = 0
+def warm():
+    global warmed
+    warmed += 1
+def infer(x):
+    return {"y": json.loads("[%d]" % warmed)}
+`)})
+	got, err := call(t.Context(), e, "json", "x", []int64{1}, []float32{1})
+	require.NoError(t, err)
+	require.Equal(t, []float32{1}, floatsOf(got))
+}
+
+// A model whose warm() raises is broken.
+func TestWarmUpThatFails(t *testing.T) {
+	for _, n := range []int{0, 1} {
+		got := load(t, n, "", source("cold", header+"def infer(x): pass\ndef warm(): raise OSError('no weights')"), source("good", header+"def infer(x): return {'y': x}"))
+		require.Contains(t, got[0].Broken, "OSError: no weights")
+		require.Empty(t, got[1].Broken)
+	}
+}
+
+// Many requests of several tenants at once, some of which are cut off.
+func TestManyRequests(t *testing.T) {
+	e := open(t, []models.Source{source("plus", header+`
+def infer(x, *, outputs):
+    memoryview(outputs["y"])[:] = memoryview(x)
+`)})
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			for i := range 100 {
+				ctx, cancel := context.WithCancel(t.Context())
+				if i%3 == 0 {
+					time.AfterFunc(time.Duration(i)*10*time.Microsecond, cancel)
+				}
+				values := make([]float32, 1+(i*331)%2000)
+				values[0] = float32(g)
+				got, err := call(ctx, e, "plus", "x", []int64{int64(len(values))}, values)
+				switch {
+				case err != nil && (i%3 != 0 || oip.As(err).Kind != oip.Cancelled):
+					t.Error(err)
+				case err == nil && floatsOf(got)[0] != float32(g):
+					t.Error("the numbers of another request")
+				}
+				cancel()
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// The model of docs/serving.md works.
+func TestModelOfTheGuide(t *testing.T) {
+	needNumba(t)
+	text, err := os.ReadFile("../../../../docs/serving.md")
+	require.NoError(t, err)
+	_, model, ok := strings.Cut(string(text), "```python\n")
+	require.True(t, ok)
+	model, _, _ = strings.Cut(model, "```")
+	e := open(t, []models.Source{source("readme", model)})
+	r, err := e.Begin(t.Context(), "test", "readme", "")
+	require.NoError(t, err)
+	defer r.End()
+	for name, values := range map[string][]float32{"x": {1, 2, 3}, "gain": {10}} {
+		in, err := r.Input(name, "FP32", []int64{int64(len(values))})
+		require.NoError(t, err)
+		require.NoError(t, in.Fill(func(p []byte) error {
+			for i, v := range values {
+				binary.LittleEndian.PutUint32(p[4*i:], math.Float32bits(v))
+			}
+			return nil
+		}))
+	}
+	results, err := r.Run()
+	require.NoError(t, err)
+	require.Equal(t, []float32{10, 20, 30}, floatsOf(results[0].Bytes()))
+}

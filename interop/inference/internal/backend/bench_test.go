@@ -1,0 +1,45 @@
+package backend_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"testing"
+
+	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
+	builtin "github.com/usmbridge/usmbridge/interop/inference/models"
+)
+
+// BenchmarkRequests is one request of a built-in model from Begin to End, without a
+// transport, from 32 clients.
+func BenchmarkRequests(b *testing.B) {
+	needNumba(b)
+	for _, model := range []struct {
+		name, input string
+		shape       []int64
+	}{{"sobel", "luminance", []int64{16, 16}}, {"sobel", "luminance", []int64{512, 512}}, {"identity", "x", []int64{256}}} {
+		b.Run(fmt.Sprintf("%s%v", model.name, model.shape), func(b *testing.B) {
+			e := open(b, builtin.Sources(), func(o *engine.Options) {
+				if *turns > 0 {
+					o.Turns = *turns
+				}
+			})
+			b.SetParallelism(16)
+			b.ReportAllocs()
+			b.ResetTimer()
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					if _, err := call(context.Background(), e, model.name, model.input, model.shape, nil); err != nil {
+						b.Error(err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// What to try: how many turns and slots there are, 0 for what the service has.
+var (
+	turns = flag.Int("turns", 0, "turns of the engine's queue")
+	slots = flag.Int("slots", 0, "slots of the executor")
+)

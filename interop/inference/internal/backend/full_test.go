@@ -1,0 +1,122 @@
+package backend_test
+
+import (
+	"bytes"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/models"
+)
+
+// More requests than memory has room for are all served, one after the other: those that wait
+// for their turn do not keep what a call needs that runs.
+func TestMemoryIsFull(t *testing.T) {
+	sources := []models.Source{
+		source("returns", header+`
+import usmbridge
+def infer(x):
+    y = usmbridge.empty(x.size, dtype="float32", usm_type=x.usm_type)
+    memoryview(y)[:] = memoryview(x)
+    return {"y": y}
+def warm(): pass
+`),
+		source("keeps", header+`
+import usmbridge
+def infer(x): # strided: it has to be copied
+    y = usmbridge.empty(x.size, dtype="float32", usm_type=x.usm_type)
+    memoryview(y)[:] = memoryview(x)
+    return {"y": y[::2]}
+def warm(): pass
+`),
+		source("writes", header+`
+def infer(x, *, outputs):
+    memoryview(outputs["y"])[:] = memoryview(x)
+def warm(): pass
+`),
+		source("tells", header+`
+def output_shapes(x):
+    return {"y": x}
+def infer(x, *, outputs):
+    memoryview(outputs["y"])[:] = memoryview(x)
+def warm(): pass
+`),
+	}
+	e := open(t, sources, func(o *engine.Options) { o.Timeout = 5 * time.Minute })
+	for _, s := range sources {
+		t.Run(s.Name, func(t *testing.T) {
+			size := int64(1 << 20) // floats: 4 MiB
+			if s.Name == "keeps" {
+				size /= 4 // what is copied is there twice, in each turn
+			}
+			var wg sync.WaitGroup
+			for i := range 64 {
+				wg.Go(func() {
+					r, err := e.Begin(t.Context(), fmt.Sprint("t", i%4), s.Name, "")
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					defer r.End()
+					x, err := r.Input("x", "FP32", []int64{size})
+					if err == nil {
+						err = x.Fill(func(p []byte) error { time.Sleep(20 * time.Millisecond); p[0] = byte(i); return nil })
+					}
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					results, err := r.Run()
+					if err != nil {
+						t.Error(err)
+					} else if results[0].Bytes()[0] != byte(i) {
+						t.Error("the numbers of another request")
+					}
+				})
+			}
+			wg.Wait()
+		})
+	}
+}
+
+// What a model does not write of its outputs is 0, not what another client's request left there.
+func TestOutputsAreCleared(t *testing.T) {
+	e := open(t, []models.Source{
+		source("writes", header+"def infer(x, *, outputs):\n    if x.size and x[0].item(): memoryview(outputs['y'])[:] = memoryview(x)\n"),
+		source("tells", header+"def output_shapes(x): return {'y': x}\ndef infer(x, *, outputs):\n    if x.size and x[0].item(): memoryview(outputs['y'])[:] = memoryview(x)\n"),
+	})
+	secret := make([]float32, 4096)
+	for i := range secret {
+		secret[i] = 42
+	}
+	for range 8 {
+		for _, name := range []string{"writes", "tells"} {
+			_, err := call(t.Context(), e, name, "x", []int64{int64(len(secret))}, secret)
+			require.NoError(t, err)
+			got, err := call(t.Context(), e, name, "x", []int64{int64(len(secret))}, make([]float32, len(secret)))
+			require.NoError(t, err)
+			require.True(t, bytes.Equal(make([]byte, 4*len(secret)), got), name)
+		}
+	}
+}
+
+// An array that a model keeps, and may write to again, is not sent from where it lies.
+func TestReturnedArrayThatIsKept(t *testing.T) {
+	e := open(t, []models.Source{
+		source("keeps", header+"import usmbridge\nkept = []\ndef infer(x):\n    y = usmbridge.zeros(x.size, dtype='float32', usm_type=x.usm_type)\n    kept[:] = [y] * (x.size > 1)\n    return {'y': y}\ndef warm(): pass"),
+		source("gives", header+"import usmbridge\ndef infer(x):\n    return {'y': usmbridge.zeros(x.size, dtype='float32', usm_type=x.usm_type)}\ndef warm(): pass"),
+	})
+	for name, copied := range map[string]uint64{"keeps": 1, "gives": 0} {
+		_, err := call(t.Context(), e, name, "x", []int64{3}, nil)
+		require.NoError(t, err)
+		m, err := e.Model(name, "")
+		require.NoError(t, err)
+		require.Equal(t, copied, m.Stats().CopiedOutputs, name)
+		_, err = call(t.Context(), e, name, "x", []int64{1}, nil) // it keeps nothing now
+		require.NoError(t, err)
+	}
+}

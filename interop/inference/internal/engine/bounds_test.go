@@ -1,0 +1,101 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/enginetest"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
+	"github.com/usmbridge/usmbridge/interop/python"
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+// Tensors whose bytes together cannot be counted are refused, also where there is no limit.
+func TestBytesThatCannotBeCounted(t *testing.T) {
+	e := enginetest.New(t, engine.Options{}, enginetest.Sum())
+	r, err := e.Begin(t.Context(), "a", "sum", "")
+	require.NoError(t, err)
+	defer r.End()
+	var in *engine.Input
+	for _, name := range []string{"a", "b"} {
+		in, err = r.Input(name, "INT64", []int64{1<<59 - 1, 2}) // 16 bytes less than 2^63 each
+		require.NoError(t, err)
+	}
+	require.Equal(t, oip.TooLarge, kindOf(t, in.Fill(func([]byte) error { t.Error("read"); return nil })))
+}
+
+// odd answers with something that no model may return.
+type odd struct {
+	*enginetest.Runner
+	answer func() any
+}
+
+func (o *odd) Call(context.Context, string, ...any) (any, error) { return o.answer(), nil }
+
+// Arrays in an answer that nobody takes go back, however deep they are.
+func TestAnswersThatNobodyTakes(t *testing.T) {
+	var a *usmarray.Array
+	runner := &odd{Runner: enginetest.NewRunner()}
+	e := enginetest.New(t, engine.Options{Runner: runner, Models: enginetest.Definitions(enginetest.Sum())})
+	for name, answer := range map[string]func() any{
+		"array": func() any { return a },
+		"list":  func() any { return []any{1, a} },
+		"tuple": func() any { return python.Tuple{"x", a} },
+		"dict":  func() any { return map[string]any{"sum": []any{a}} },
+		"keys":  func() any { return map[any]any{1: python.Tuple{a}} },
+	} {
+		var err error
+		a, err = usmarray.FromSlice(memmgr.Host(), []int64{1}, []int{1})
+		require.NoError(t, err)
+		runner.answer = answer
+		r, err := e.Begin(t.Context(), "a", "sum", "")
+		require.NoError(t, err)
+		for _, input := range []string{"a", "b"} {
+			in, err := r.Input(input, "INT64", []int64{1, 2})
+			require.NoError(t, err)
+			require.NoError(t, in.Fill(func([]byte) error { return nil }))
+		}
+		_, err = r.Run()
+		require.Equal(t, oip.Internal, kindOf(t, err), name)
+		r.End()
+		require.False(t, a.Valid(), name)
+	}
+}
+
+// New tenants come and old ones are forgotten while others' requests go on.
+func TestManyTenants(t *testing.T) {
+	e := enginetest.New(t, engine.Options{Tenants: 16, Limit: 64 << 20}, enginetest.Identity())
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			for i := range 100 {
+				r, err := e.Begin(t.Context(), fmt.Sprint(g%2*(i+1), i%20), "identity", "")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				in, err := r.Input("x", "FP32", []int64{1})
+				if err == nil {
+					err = in.Fill(floats(float32(i)))
+				}
+				if err == nil {
+					_, err = r.Run()
+				}
+				if err != nil {
+					t.Error(err)
+				}
+				if n := len(e.Stats().Tenants); n > 16 {
+					t.Errorf("%d tenants are remembered", n)
+				}
+				r.End()
+			}
+		})
+	}
+	wg.Wait()
+}

@@ -1,0 +1,41 @@
+// Package engine serves the requests of clients, from their admission to the end of their memory, and
+// holds the models. Transports use it in the terms of package oip. It calls models through
+// executor.Runner, so it depends on neither HTTP nor gRPC nor Python.
+//
+// # Requests
+//
+// Begin admits a request or refuses it immediately. Input and Output declare its tensors, Fill reads an
+// input into memory of the pool, and Run waits for a place, calls the model and returns the outputs.
+// Their bytes are valid until End, which releases everything and may be called at any point. All
+// waiting ends at the deadline of the request.
+//
+// Package fair bounds the requests of each tenant, and how many of them run at a time. While other
+// tenants are active, the body of a request is read when the request has its place, so a flood of one
+// tenant leaves processors to others. Each tenant has accounts in the pools (memmgr.Tenant), and the
+// table of tenants is bounded.
+//
+// # Memory
+//
+// Models get inputs as read-only arrays, in memory of the pool or, in place, in a region of the client.
+// A model with bound outputs writes them into the memory from which they are sent, or into a region;
+// nothing is copied. That memory is cleared first, unless the model writes every element. Returned
+// outputs are copied once: memory that a slow client has not fetched must count against the limit, and
+// the model may write again to an array that it keeps. Two kinds of returned arrays are sent without a
+// copy: an input in memory of the pool, and an array that the model allocated in this call, contiguous,
+// readable by the host, and without another reference.
+//
+// A request takes all memory for its known tensors at once, in its first Fill or in Run. No request
+// waits for memory while it holds a part of it. Models in other processes get copies of regions, and
+// their outputs are copied there.
+//
+// Running calls have a pool of their own, Options.Calls, for memory that they need before they can end:
+// allocations of models, and copies of returned outputs. Waiting requests can fill the first pool, but
+// they cannot take the memory of calls, so calls end and free the memory for which the others wait.
+//
+// # Errors
+//
+// All errors are *oip.Error. A transport sends the error to its client and counts it with Refused, with
+// the requests that the transport itself refuses. So Stats contains each error once, by kind.
+//
+// The log and all reports contain tenants as oip.TenantLabel. Only Stats has their names.
+package engine

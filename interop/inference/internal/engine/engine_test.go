@@ -1,0 +1,634 @@
+package engine_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/executor"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/enginetest"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/peercred"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/region"
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/memtest"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+func TestMain(m *testing.M) { memtest.Main(m) }
+
+// floats reads numbers into a tensor.
+func floats(values ...float32) func([]byte) error {
+	return func(p []byte) error {
+		for i, v := range values {
+			binary.LittleEndian.PutUint32(p[4*i:], math.Float32bits(v))
+		}
+		return nil
+	}
+}
+
+func kindOf(t *testing.T, err error) oip.Kind {
+	t.Helper()
+	var e *oip.Error
+	require.ErrorAs(t, err, &e)
+	return e.Kind
+}
+
+// begin has a request with its input full.
+func begin(t *testing.T, e *engine.Engine, tenant, model string, values ...float32) *engine.Request {
+	t.Helper()
+	r, err := e.Begin(t.Context(), tenant, model, "")
+	require.NoError(t, err)
+	in, err := r.Input("x", "FP32", []int64{int64(len(values))})
+	require.NoError(t, err)
+	require.EqualValues(t, 4*len(values), in.Size())
+	require.NoError(t, in.Fill(floats(values...)))
+	return r
+}
+
+func TestBoundOutput(t *testing.T) {
+	e := enginetest.New(t, engine.Options{Limit: 64 << 20}, enginetest.Identity())
+	r := begin(t, e, "a", "identity", 1, 2, 3)
+	defer r.End()
+	results, err := r.Run()
+	require.NoError(t, err)
+	require.Len(t, results, 1)
+	require.Equal(t, "y", results[0].Name)
+	require.Equal(t, oip.FP32, results[0].Datatype)
+	require.Equal(t, []int64{3}, results[0].Shape)
+	require.EqualValues(t, 12, results[0].Size())
+	require.Equal(t, float32(3), math.Float32frombits(binary.LittleEndian.Uint32(results[0].Bytes()[8:])))
+	require.False(t, results[0].InRegion)
+	_, err = r.Run()
+	require.Equal(t, oip.Internal, kindOf(t, err), "once")
+	m, err := e.Model("identity", "1")
+	require.NoError(t, err)
+	s := m.Stats()
+	require.EqualValues(t, 1, s.Inferences)
+	require.EqualValues(t, 12, s.InputBytes)
+	require.Zero(t, s.CopiedOutputs)
+	buffer := results[0].Buffer().Retain() // as a piece of gRPC's does
+	r.End()
+	r.End()
+	require.True(t, buffer.Valid())
+	buffer.Release()
+}
+
+// What a model returns is copied once, and counted; outputs come as they were asked for.
+func TestReturnedOutputs(t *testing.T) {
+	e := enginetest.New(t, engine.Options{}, enginetest.Sum())
+	for _, c := range []struct{ ask, get []string }{
+		{nil, []string{"sum", "total"}},
+		{[]string{"total"}, []string{"total"}},
+		{[]string{"total", "sum"}, []string{"total", "sum"}},
+	} {
+		r, err := e.Begin(t.Context(), "a", "sum", "1")
+		require.NoError(t, err)
+		for _, name := range []string{"b", "a"} {
+			in, err := r.Input(name, "INT64", []int64{2, 2})
+			require.NoError(t, err)
+			require.NoError(t, in.Fill(func(p []byte) error {
+				for i := range 4 {
+					binary.LittleEndian.PutUint64(p[8*i:], uint64(i))
+				}
+				return nil
+			}))
+		}
+		for _, name := range c.ask {
+			_, err := r.Output(name)
+			require.NoError(t, err)
+		}
+		results, err := r.Run()
+		require.NoError(t, err)
+		require.Len(t, results, len(c.get))
+		for i, name := range c.get {
+			require.Equal(t, name, results[i].Name)
+			if name == "total" {
+				require.Equal(t, 12.0, math.Float64frombits(binary.LittleEndian.Uint64(results[i].Bytes())))
+				require.Empty(t, results[i].Shape)
+			} else {
+				require.EqualValues(t, 6, results[i].Bytes()[24])
+				require.Equal(t, []int64{2, 2}, results[i].Shape)
+			}
+		}
+		r.End()
+	}
+	m, err := e.Model("sum", "")
+	require.NoError(t, err)
+	require.EqualValues(t, 5, m.Stats().CopiedOutputs)
+}
+
+// What does not fit the model is refused before any memory is taken.
+func TestRefusals(t *testing.T) {
+	e := enginetest.New(t, engine.Options{Limit: 1 << 20}, enginetest.Identity(), enginetest.Sum())
+	_, err := e.Begin(t.Context(), "a", "nothing\x00", "")
+	require.Equal(t, oip.NotFound, kindOf(t, err))
+	_, err = e.Begin(t.Context(), "a", "identity", "2")
+	require.Equal(t, oip.NotFound, kindOf(t, err))
+	r, err := e.Begin(t.Context(), "a", "sum", "")
+	require.NoError(t, err)
+	defer r.End()
+	for _, c := range []struct {
+		name, datatype string
+		shape          []int64
+		kind           oip.Kind
+	}{
+		{"c", "INT64", []int64{1, 2}, oip.Invalid},
+		{"a", "INT32", []int64{1, 2}, oip.Invalid},
+		{"a", "int64", []int64{1, 2}, oip.Invalid},
+		{"a", "INT64", []int64{1, 3}, oip.Invalid},
+		{"a", "INT64", []int64{2}, oip.Invalid},
+		{"a", "INT64", nil, oip.Invalid},
+		{"a", "INT64", []int64{-1, 2}, oip.Invalid},
+		{"a", "INT64", []int64{math.MaxInt64, 2}, oip.TooLarge},
+		{"a", "INT64", []int64{1 << 20, 2}, oip.TooLarge},
+	} {
+		_, err := r.Input(c.name, c.datatype, c.shape)
+		require.Equal(t, c.kind, kindOf(t, err), "%+v", c)
+	}
+	in, err := r.Input("a", "INT64", []int64{1, 2})
+	require.NoError(t, err)
+	_, err = r.Input("a", "INT64", []int64{1, 2})
+	require.Equal(t, oip.Invalid, kindOf(t, err))
+	require.Equal(t, oip.Unsupported, kindOf(t, in.Region(self, "r", 0, 16)))
+	require.Equal(t, oip.Invalid, kindOf(t, in.Region(self, "r", 0, 17)))
+	_, err = r.Output("x")
+	require.Equal(t, oip.Invalid, kindOf(t, err))
+	_, err = r.Output("sum")
+	require.NoError(t, err)
+	_, err = r.Output("sum")
+	require.Equal(t, oip.Invalid, kindOf(t, err))
+	require.ErrorIs(t, in.Fill(func([]byte) error { return io.ErrUnexpectedEOF }), io.ErrUnexpectedEOF)
+	_, err = r.Run()
+	require.Equal(t, oip.Invalid, kindOf(t, err), "not all inputs are there")
+	r.End()
+	m, err := e.Model("sum", "")
+	require.NoError(t, err)
+	require.EqualValues(t, 1, m.Stats().Fail.Count)
+}
+
+// One tenant cannot keep all places, and is told when to come again.
+func TestQueueBounds(t *testing.T) {
+	e := enginetest.New(t, engine.Options{Requests: 3, PerTenant: 2}, enginetest.Identity())
+	a1, a2 := begin(t, e, "a", "identity", 1), begin(t, e, "a", "identity", 1)
+	defer a1.End()
+	_, err := e.Begin(t.Context(), "a", "identity", "")
+	require.Equal(t, oip.Busy, kindOf(t, err))
+	require.Positive(t, oip.As(err).RetryAfter)
+	b := begin(t, e, "b", "identity", 1)
+	defer b.End()
+	_, err = e.Begin(t.Context(), "c", "identity", "")
+	require.Equal(t, oip.Busy, kindOf(t, err))
+	a2.End()
+	a3 := begin(t, e, "a", "identity", 1)
+	defer a3.End()
+	require.Equal(t, 3, e.Stats().Requests)
+}
+
+// Memory is waited for until the deadline, and never what cannot come.
+func TestMemoryBounds(t *testing.T) {
+	const limit = 32 << 20
+	e := enginetest.New(t, engine.Options{Limit: limit}, enginetest.Identity())
+	holder, err := e.Begin(t.Context(), "a", "identity", "")
+	require.NoError(t, err)
+	defer holder.End()
+	in, err := holder.Input("x", "FP32", []int64{limit / 16}) // and as much for the output
+	require.NoError(t, err)
+	require.NoError(t, in.Fill(func([]byte) error { return nil }))
+
+	const more = limit / 8 / 10 * 7 // with the output 0.7 of the limit
+	for _, tenant := range []string{"a", "b"} {
+		r, err := e.Begin(t.Context(), tenant, "identity", "")
+		require.NoError(t, err)
+		r.SetTimeout(20 * time.Millisecond)
+		in, err := r.Input("x", "FP32", []int64{more})
+		require.NoError(t, err)
+		require.Equal(t, oip.Busy, kindOf(t, in.Fill(func([]byte) error { t.Error("read"); return nil })), tenant)
+		r.End()
+	}
+	r, err := e.Begin(t.Context(), "b", "identity", "")
+	require.NoError(t, err)
+	in, err = r.Input("x", "FP32", []int64{limit / 8})
+	require.NoError(t, err)
+	require.Equal(t, oip.TooLarge, kindOf(t, in.Fill(func([]byte) error { return nil })), "more than any client may have")
+	r.End()
+
+	waits, err := e.Begin(t.Context(), "b", "identity", "")
+	require.NoError(t, err)
+	in, err = waits.Input("x", "FP32", []int64{more})
+	require.NoError(t, err)
+	filled := make(chan error)
+	go func() { filled <- in.Fill(func([]byte) error { return nil }) }()
+	holder.End()
+	require.NoError(t, <-filled)
+	waits.End()
+}
+
+// A call that runs is interrupted by the deadline and by the client, and told apart.
+func TestDeadlineAndCancel(t *testing.T) {
+	m, began, release := enginetest.Blocking("blocking")
+	defer close(release)
+	e := enginetest.New(t, engine.Options{Turns: 1}, m)
+	r := begin(t, e, "a", "blocking", 1)
+	r.End()
+	run := func(ctx context.Context, timeout time.Duration) error {
+		r, err := e.Begin(ctx, "a", "blocking", "")
+		require.NoError(t, err)
+		defer r.End()
+		r.SetTimeout(timeout)
+		in, err := r.Input("x", "FP32", []int64{1})
+		require.NoError(t, err)
+		if err = in.Fill(floats(1)); err == nil {
+			_, err = r.Run()
+		}
+		return err
+	}
+	// On a machine under load a short time may be over before the call has begun.
+	for timeout, begun := 20*time.Millisecond, false; !begun; timeout *= 2 {
+		err := run(t.Context(), timeout)
+		require.Error(t, err)
+		select {
+		case <-began:
+			begun = true
+			require.Equal(t, oip.Deadline, kindOf(t, err))
+		default:
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() { <-began; cancel() }()
+	require.Equal(t, oip.Cancelled, kindOf(t, run(ctx, 0)))
+}
+
+func TestFailures(t *testing.T) {
+	secret := errors.New("at 0xc0001234 in /etc/secret")
+	e := enginetest.New(t, engine.Options{}, enginetest.Failing(secret))
+	r := begin(t, e, "a", "failing", 1)
+	defer r.End()
+	_, err := r.Run()
+	require.Equal(t, oip.Internal, kindOf(t, err))
+	require.NotContains(t, oip.As(err).Message, "secret")
+	require.ErrorIs(t, err, secret)
+	m, err := e.Model("failing", "")
+	require.NoError(t, err)
+	require.EqualValues(t, 1, m.Stats().Fail.Count)
+}
+
+// Names of tenants may be secrets: neither the log nor what it has of errors tells them.
+func TestNamesInTheLog(t *testing.T) {
+	const secret = "Bearer secret-of-a-client"
+	var log bytes.Buffer
+	e := enginetest.New(t, engine.Options{Limit: 1 << 20, Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))},
+		enginetest.Failing(errors.New("no")))
+	r := begin(t, e, secret, "failing", 1)
+	_, err := r.Run()
+	require.Equal(t, oip.Internal, kindOf(t, err))
+	r.End()
+	require.Contains(t, log.String(), oip.TenantLabel(secret))
+	require.NotContains(t, log.String(), "secret-of-a-client")
+	require.Equal(t, secret, e.Stats().Tenants[0].Name, "whoever shows it hides it")
+}
+
+// Counts are of the kinds that there are.
+func TestRefused(t *testing.T) {
+	e := enginetest.New(t, engine.Options{}, enginetest.Identity())
+	for _, kind := range []oip.Kind{oip.Busy, oip.Internal, oip.Busy, oip.InUse, 200} {
+		e.Refused(kind)
+	}
+	require.Equal(t, [oip.Kinds]uint64{oip.Busy: 2, oip.Internal: 2, oip.InUse: 1}, e.Stats().Refused)
+}
+
+// What a model returns is checked against what it declares.
+func TestBadModels(t *testing.T) {
+	e := enginetest.Sum()
+	good := e.Infer
+	e.Infer = func(ctx context.Context, in, out []*usmarray.Array) ([]*usmarray.Array, error) {
+		list, err := good(ctx, in, out)
+		if err != nil {
+			return nil, err
+		}
+		list[0], list[1] = list[1], list[0]
+		return list, nil
+	}
+	s := enginetest.New(t, engine.Options{}, e)
+	r, err := s.Begin(t.Context(), "a", "sum", "")
+	require.NoError(t, err)
+	defer r.End()
+	for _, name := range []string{"a", "b"} {
+		in, err := r.Input(name, "INT64", []int64{1, 2})
+		require.NoError(t, err)
+		require.NoError(t, in.Fill(func(p []byte) error { clear(p); return nil }))
+	}
+	_, err = r.Run()
+	require.Equal(t, oip.Internal, kindOf(t, err))
+	require.Contains(t, err.Error(), "is declared as")
+	require.NotContains(t, oip.As(err).Message, "declared")
+}
+
+func TestDefinitionsThatCannotBe(t *testing.T) {
+	tensor := func(name string, d oip.Datatype, shape ...int64) []oip.Tensor {
+		return []oip.Tensor{{Name: name, Datatype: d, Shape: shape}}
+	}
+	x, y := tensor("x", oip.FP32, -1), tensor("y", oip.FP32, -1)
+	for _, d := range []engine.Definition{
+		{Meta: oip.Model{Name: "", Inputs: x, Outputs: y}, Function: "m:f"},
+		{Meta: oip.Model{Name: "m", Inputs: x, Outputs: y}},
+		{Meta: oip.Model{Name: "m", Inputs: x}, Function: "m:f"},
+		{Meta: oip.Model{Name: "m", Inputs: append(x, x...), Outputs: y}, Function: "m:f"},
+		{Meta: oip.Model{Name: "m", Inputs: tensor("x", oip.BYTES, -1), Outputs: y}, Function: "m:f"},
+		{Meta: oip.Model{Name: "m", Inputs: tensor("x", oip.FP32, -2), Outputs: y}, Function: "m:f"},
+		{Meta: oip.Model{Name: "m", Inputs: tensor("x", oip.FP32, 1<<40, 1<<40), Outputs: y}, Function: "m:f"},
+		{Meta: oip.Model{Name: "m", Inputs: x, Outputs: tensor("y", oip.FP32, -1, -1)}, Function: "m:f", Bound: true},
+	} {
+		_, err := engine.New(engine.Options{Runner: enginetest.NewRunner(), Memory: pool(t), Models: []engine.Definition{d}})
+		require.Error(t, err, "%+v", d)
+	}
+	_, err := engine.New(engine.Options{Runner: enginetest.NewRunner(), Memory: pool(t),
+		Models: enginetest.Definitions(enginetest.Identity(), enginetest.Identity())})
+	require.ErrorContains(t, err, "two models")
+	_, err = engine.New(engine.Options{Runner: enginetest.NewRunner()})
+	require.Error(t, err)
+	_, err = engine.New(engine.Options{Runner: enginetest.NewRunner(), Memory: pool(t), Turns: -1})
+	require.Error(t, err)
+}
+
+// Readiness goes while the runner is unwell, liveness when it stays so.
+func TestHealth(t *testing.T) {
+	runner := enginetest.NewRunner(enginetest.Identity())
+	e := enginetest.New(t, engine.Options{Runner: runner, Patience: time.Nanosecond, Models: enginetest.Definitions(enginetest.Identity())})
+	require.NoError(t, e.Live())
+	runner.SetHealth(&executor.Error{Kind: executor.ErrWarming})
+	require.Equal(t, oip.NotReady, kindOf(t, e.Ready()))
+	time.Sleep(time.Millisecond)
+	require.NoError(t, e.Live(), "a warm-up is no reason")
+	runner.SetHealth(&executor.Error{Kind: executor.ErrStuck})
+	require.Equal(t, oip.NotReady, kindOf(t, e.Ready()))
+	require.Eventually(t, func() bool { return e.Live() != nil }, 30*time.Second, time.Millisecond)
+	runner.SetHealth(nil)
+	require.NoError(t, e.Live())
+	require.NoError(t, e.Ready())
+}
+
+// A drain refuses what is new and waits for what is there.
+func TestDrain(t *testing.T) {
+	m, began, release := enginetest.Blocking("blocking")
+	e := enginetest.New(t, engine.Options{}, m)
+	r := begin(t, e, "a", "blocking", 1)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		defer r.End()
+		_, err := r.Run()
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	<-began
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, e.Close(ctx), context.Canceled)
+	require.Equal(t, oip.NotReady, kindOf(t, e.Ready()))
+	_, err := e.Begin(t.Context(), "a", "blocking", "")
+	require.Equal(t, oip.NotReady, kindOf(t, err))
+	close(release)
+	require.NoError(t, e.Close(t.Context()))
+	wg.Wait()
+}
+
+// The table of tenants is bounded, and tenants with requests stay in it.
+func TestTenantsAreBounded(t *testing.T) {
+	e := enginetest.New(t, engine.Options{Tenants: 2}, enginetest.Identity())
+	a := begin(t, e, "a", "identity", 1)
+	defer a.End()
+	for _, name := range []string{"b", "c", "d", "b"} {
+		begin(t, e, name, "identity", 1).End()
+		require.LessOrEqual(t, len(e.Stats().Tenants), 2)
+	}
+	b := begin(t, e, "b", "identity", 1)
+	defer b.End()
+	for _, name := range []string{"c", "d"} {
+		r := begin(t, e, name, "identity", 1)
+		defer r.End()
+		require.ElementsMatch(t, []string{"a", "b", oip.OtherTenants}, tenants(e), "those for whom there is no place are one")
+	}
+}
+
+func tenants(e *engine.Engine) (names []string) {
+	for _, s := range e.Stats().Tenants {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+// Many clients at once, some of which give up: everything ends.
+func TestManyClients(t *testing.T) {
+	e := enginetest.New(t, engine.Options{Turns: 2, Limit: 32 << 20}, enginetest.Identity())
+	var wg sync.WaitGroup
+	for g := range 16 {
+		wg.Go(func() {
+			for i := range 100 {
+				r, err := e.Begin(context.Background(), string(rune('a'+g%4)), "identity", "")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				in, err := r.Input("x", "FP32", []int64{int64(1 + 997*i)})
+				if err != nil {
+					t.Error(err)
+				} else if err := in.Fill(floats(float32(i))); err != nil {
+					t.Error(err)
+				} else if i%5 != 0 {
+					results, err := r.Run()
+					if err != nil || math.Float32frombits(binary.LittleEndian.Uint32(results[0].Bytes())) != float32(i) {
+						t.Error(err, results)
+					}
+				}
+				r.End()
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// pool is memory of the host for one test.
+func pool(t *testing.T) *memmgr.Pool {
+	t.Helper()
+	p := memmgr.NewPool(memmgr.Host())
+	t.Cleanup(func() { require.NoError(t, p.Close()) })
+	return p
+}
+
+// shm is shared memory of a client's, and its key.
+func shm(t *testing.T, size int) (key string, data []byte) {
+	t.Helper()
+	f, err := os.CreateTemp("/dev/shm", "usmbridge-engine-")
+	if err != nil {
+		t.Skip("no POSIX shared memory here: ", err)
+	}
+	defer f.Close()
+	t.Cleanup(func() { os.Remove(f.Name()) })
+	require.NoError(t, f.Truncate(int64(size)))
+	data, err = syscall.Mmap(int(f.Fd()), 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, syscall.Munmap(data)) })
+	return filepath.Base(f.Name()), data
+}
+
+// self is a client of a Unix socket, of the user of the test.
+var self = peercred.Client{Local: true, Known: true, UID: uint32(os.Geteuid())}
+
+// Regions are inputs and outputs in place, or copied where the models are apart; in both cases
+// what a client gets wrong is refused and what it cuts off is told.
+func TestRegions(t *testing.T) {
+	for _, apart := range []bool{false, true} {
+		t.Run(fmt.Sprint("apart ", apart), func(t *testing.T) {
+			regions := region.New(region.Options{})
+			t.Cleanup(func() { require.NoError(t, regions.Close()) })
+			e := enginetest.New(t, engine.Options{Regions: regions, Apart: apart, Limit: 16 << 20}, enginetest.Identity())
+			key, data := shm(t, 8192)
+			require.NoError(t, regions.Register(self, "r", key, 0, 8192))
+			require.NoError(t, floats(1, 2, 3)(data))
+			for _, fill := range []bool{false, true} {
+				clear(data[4096:])
+				r, err := e.Begin(t.Context(), "a", "identity", "")
+				require.NoError(t, err)
+				in, err := r.Input("x", "FP32", []int64{3})
+				require.NoError(t, err)
+				if fill { // which reserves memory for the output too
+					require.NoError(t, in.Fill(floats(1, 2, 3)))
+				} else {
+					require.Equal(t, oip.Invalid, kindOf(t, in.Region(self, "r", 0, 16)), "not its size")
+					require.Equal(t, oip.Invalid, kindOf(t, in.Region(self, "r", 2, 12)), "not aligned")
+					require.Equal(t, oip.NotFound, kindOf(t, in.Region(self, "s", 0, 12)))
+					require.Equal(t, oip.Invalid, kindOf(t, in.Region(self, "r", 8184, 12)), "beyond its end")
+					require.NoError(t, in.Region(self, "r", 0, 12))
+					require.Equal(t, oip.Internal, kindOf(t, in.Region(self, "r", 0, 12)), "twice")
+				}
+				out, err := r.Output("y")
+				require.NoError(t, err)
+				require.NoError(t, out.Region(self, "r", 4096, 100))
+				require.Equal(t, oip.InUse, kindOf(t, regions.Unregister(self, "r")))
+				results, err := r.Run()
+				require.NoError(t, err)
+				require.True(t, results[0].InRegion)
+				require.Equal(t, data[:12], data[4096:4108])
+				require.Zero(t, data[4108])
+				r.End()
+			}
+			r, err := e.Begin(t.Context(), "a", "identity", "")
+			require.NoError(t, err)
+			in, err := r.Input("x", "FP32", []int64{3})
+			require.NoError(t, err)
+			require.NoError(t, in.Region(self, "r", 0, 12))
+			out, err := r.Output("y")
+			require.NoError(t, err)
+			require.NoError(t, out.Region(self, "r", 4096, 8))
+			_, err = r.Run()
+			require.Equal(t, oip.Invalid, kindOf(t, err), "no room for the output")
+			r.End()
+
+			r, err = e.Begin(t.Context(), "a", "identity", "")
+			require.NoError(t, err)
+			in, err = r.Input("x", "FP32", []int64{3})
+			require.NoError(t, err)
+			require.NoError(t, in.Region(self, "r", 4096, 12))
+			require.NoError(t, os.Truncate("/dev/shm/"+key, 0))
+			_, err = r.Run()
+			require.Equal(t, oip.Invalid, kindOf(t, err), "cut off")
+			r.End()
+			require.NoError(t, regions.Unregister(self, "r"))
+		})
+	}
+}
+
+// A request does not wait for the requests of another tenant.
+func TestFairShare(t *testing.T) {
+	release := make(chan struct{})
+	m := enginetest.Identity()
+	m.Infer = func(_ context.Context, in, _ []*usmarray.Array) ([]*usmarray.Array, error) {
+		if values, err := usmarray.ToSlice[float32](in[0]); err != nil || values[0] == 1 {
+			<-release
+		}
+		return nil, nil
+	}
+	e := enginetest.New(t, engine.Options{Turns: 1}, m)
+	var wg sync.WaitGroup
+	for i := range 20 {
+		r := begin(t, e, "flood", "identity", 1)
+		wg.Go(func() {
+			defer r.End()
+			if _, err := r.Run(); err != nil {
+				t.Error(err)
+			}
+		})
+		require.Eventually(t, func() bool {
+			s := e.Stats().Slots
+			return s.Running == 1 && s.Waiting == i
+		}, 30*time.Second, 100*time.Microsecond)
+	}
+	quiet := begin(t, e, "quiet", "identity", 2)
+	_, err := quiet.Run()
+	require.NoError(t, err)
+	quiet.End()
+	require.Equal(t, 19, e.Stats().Slots.Waiting)
+	close(release)
+	wg.Wait()
+}
+
+// While another tenant is active, a tenant with a running request does not read the body of its next
+// one. Requests of the other tenant pass it.
+func TestFloodIsNotRead(t *testing.T) {
+	tokens := make(chan struct{})
+	m := enginetest.Identity()
+	m.Infer = func(_ context.Context, in, out []*usmarray.Array) ([]*usmarray.Array, error) {
+		if values, err := usmarray.ToSlice[float32](in[0]); err != nil || values[0] == 1 {
+			<-tokens
+		}
+		return nil, out[0].CopyFrom(in[0])
+	}
+	e := enginetest.New(t, engine.Options{Turns: 2, Shared: 1}, m)
+	var wg sync.WaitGroup
+	run := func(r *engine.Request) {
+		wg.Go(func() {
+			defer r.End()
+			if _, err := r.Run(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	other, err := e.Begin(t.Context(), "quiet", "identity", "")
+	require.NoError(t, err)
+	other.End() // it is about from now on
+	run(begin(t, e, "flood", "identity", 1))
+	second, err := e.Begin(t.Context(), "flood", "identity", "")
+	require.NoError(t, err)
+	in, err := second.Input("x", "FP32", []int64{1})
+	require.NoError(t, err)
+	filled := make(chan error, 1)
+	var read atomic.Bool
+	go func() { filled <- in.Fill(func(p []byte) error { read.Store(true); return floats(2)(p) }) }()
+	require.Eventually(t, func() bool { return e.Stats().Slots.Waiting == 1 }, 30*time.Second, 100*time.Microsecond)
+	quiet := begin(t, e, "quiet", "identity", 3)
+	_, err = quiet.Run()
+	require.NoError(t, err)
+	quiet.End()
+	require.False(t, read.Load())
+	close(tokens)
+	require.NoError(t, <-filled)
+	run(second)
+	wg.Wait()
+}

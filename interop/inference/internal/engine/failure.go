@@ -1,0 +1,52 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/usmbridge/usmbridge/interop/executor"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
+	"github.com/usmbridge/usmbridge/interop/python"
+	"github.com/usmbridge/usmbridge/interop/workers"
+	"github.com/usmbridge/usmbridge/memmgr"
+)
+
+// badModel returns the error for the client of a model that breaks its declaration.
+func (r *Request) badModel(err error) error {
+	return &oip.Error{Kind: oip.Internal, Message: fmt.Sprintf("model %s failed", r.model.def.Meta.Name), Err: err}
+}
+
+// invalidInput is the class of the exceptions whose message is for the client.
+const invalidInput = "usmbridge.serving.InvalidInput"
+
+// clientError returns the error for the client. Of the exceptions of a model, only the message of an
+// InvalidInput is for clients. Other messages and tracebacks are in Err, for the log.
+func (r *Request) clientError(err error) *oip.Error {
+	if e, ok := errors.AsType[*oip.Error](err); ok {
+		return e
+	}
+	name := r.model.def.Meta.Name
+	switch {
+	case r.parent.Err() != nil && errors.Is(context.Cause(r.parent), context.Canceled):
+		return &oip.Error{Kind: oip.Cancelled, Message: "the request was cancelled", Err: err}
+	case errors.Is(err, python.MemoryError), errors.Is(err, memmgr.ErrOutOfMemory):
+		return &oip.Error{Kind: oip.Busy, Message: fmt.Sprintf("model %s: out of memory", name), RetryAfter: retryAfter, Err: err}
+	case r.ctx != nil && r.ctx.Err() != nil:
+		return &oip.Error{Kind: oip.Deadline, Message: fmt.Sprintf("the request's time was over before model %s was done", name), Err: err}
+	case errors.Is(err, executor.ErrFull):
+		return &oip.Error{Kind: oip.Busy, Message: "too many requests are being served", RetryAfter: retryAfter, Err: err}
+	case errors.Is(err, executor.ErrClosed):
+		return &oip.Error{Kind: oip.NotReady, Message: errDraining.Message, RetryAfter: retryAfter, Err: err}
+	case errors.Is(err, workers.ErrRestarts):
+		return &oip.Error{Kind: oip.NotReady, Message: "the server is not ready", RetryAfter: retryAfter, Err: err}
+	}
+	if p, ok := errors.AsType[*python.Error](err); ok {
+		if slices.Contains(p.Classes, invalidInput) {
+			return &oip.Error{Kind: oip.Invalid, Message: fmt.Sprintf("model %s: %s", name, clip(p.Message)), Err: err}
+		}
+		return &oip.Error{Kind: oip.Internal, Message: fmt.Sprintf("model %s failed: %s", name, clip(p.Type)), Err: fmt.Errorf("%w\n%s", err, p.Traceback)}
+	}
+	return &oip.Error{Kind: oip.Internal, Message: fmt.Sprintf("model %s failed", name), Err: err}
+}

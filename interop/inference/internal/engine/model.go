@@ -1,0 +1,148 @@
+package engine
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/usmbridge/usmbridge/interop/inference/internal/fair"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+// Model is a model. Its methods may be called from any goroutine.
+type Model struct {
+	engine  *Engine
+	load    *load
+	def     Definition
+	queue   *fair.Limiter
+	inputs  map[string]int
+	outputs map[string]int
+	types   []usmarray.DataType // of the inputs, then of the outputs
+	from    []int               // for each output, the input with its free extents
+	stats   *modelStats
+}
+
+func newModel(e *Engine, l *load, d Definition) (*Model, error) {
+	if err := d.Check(); err != nil {
+		return nil, err
+	}
+	if len(d.Meta.Versions) == 0 {
+		d.Meta.Versions = []string{"1"}
+	}
+	m := &Model{engine: e, load: l, def: d, queue: e.slots, stats: new(modelStats), inputs: map[string]int{}, outputs: map[string]int{}}
+	if d.Serial {
+		m.queue = e.lane
+	}
+	if d.Broken != "" {
+		m.def.Meta.Inputs, m.def.Meta.Outputs = []oip.Tensor{}, []oip.Tensor{}
+		return m, nil
+	}
+	for i, t := range d.Meta.Inputs {
+		m.inputs[t.Name] = i
+	}
+	for i, t := range d.Meta.Outputs {
+		m.outputs[t.Name] = i
+		from, err := extentsFrom(d.Meta.Inputs, &t)
+		if err != nil {
+			from = -1 // not used: Shapes or the returned arrays have the shapes
+		}
+		m.from = append(m.from, from)
+	}
+	for _, tensors := range [][]oip.Tensor{d.Meta.Inputs, d.Meta.Outputs} {
+		for _, t := range tensors {
+			dt, err := t.Datatype.DType()
+			if err != nil {
+				return nil, err
+			}
+			m.types = append(m.types, dt)
+		}
+	}
+	return m, nil
+}
+
+// Meta returns the description of the model. It must not be changed.
+func (m *Model) Meta() oip.Model { return m.def.Meta }
+
+// Bound reports whether the model writes into the memory of its outputs.
+func (m *Model) Bound() bool { return m.def.Bound }
+
+// Ready returns nil if the model can be called. Errors: NotReady.
+func (m *Model) Ready() error {
+	if m.def.Broken != "" {
+		return m.broken()
+	}
+	return m.engine.Ready()
+}
+
+// broken returns the error of a model that cannot be called. Clients get the last line of the reason,
+// which may be a traceback.
+func (m *Model) broken() error {
+	reason := strings.TrimSpace(m.def.Broken)
+	return &oip.Error{Kind: oip.NotReady, Message: fmt.Sprintf("model %s is not ready: %s", m.def.Meta.Name, clip(reason[strings.LastIndexByte(reason, '\n')+1:])),
+		RetryAfter: retryAfter}
+}
+
+// Config is the model's configuration in the words of Triton's extension, for JSON; the
+// caller's own.
+func (m *Model) Config() map[string]any {
+	tensors := func(list []oip.Tensor) []map[string]any {
+		out := make([]map[string]any, len(list))
+		for i, t := range list {
+			name := "TYPE_" + t.Datatype.String()
+			if t.Datatype == oip.BYTES {
+				name = "TYPE_STRING"
+			}
+			out[i] = map[string]any{"name": t.Name, "data_type": name, "dims": append([]int64{}, t.Shape...)}
+		}
+		return out
+	}
+	return map[string]any{
+		"name": m.def.Meta.Name, "platform": m.def.Meta.Platform, "backend": "python",
+		"version_policy": map[string]any{"latest": map[string]any{"num_versions": 1}},
+		"max_batch_size": 0, "input": tensors(m.def.Meta.Inputs), "output": tensors(m.def.Meta.Outputs),
+	}
+}
+
+// shapeOf applies the rule for the shape of an output.
+func (m *Model) shapeOf(output int, inputs []Input) []int64 {
+	meta := &m.def.Meta.Outputs[output]
+	shape := append(make([]int64, 0, len(meta.Shape)), meta.Shape...)
+	from := m.from[output]
+	if from < 0 {
+		return shape
+	}
+	given, next := inputs[from].shape, 0
+	for i, extent := range shape {
+		if extent >= 0 {
+			continue
+		}
+		for m.def.Meta.Inputs[from].Shape[next] >= 0 {
+			next++
+		}
+		shape[i] = given[next]
+		next++
+	}
+	return shape
+}
+
+// layout is a dense array's, from an offset in elements on.
+func layout(shape []int64, offset int) (usmarray.Layout, error) {
+	ints := make([]int, len(shape))
+	for i, extent := range shape {
+		if extent > math.MaxInt {
+			return usmarray.Layout{}, oip.Errorf(oip.TooLarge, "shape %v has more elements than can be counted", shape)
+		}
+		ints[i] = int(extent)
+	}
+	return usmarray.NewLayout(ints, nil, offset)
+}
+
+// clip shortens a text of a model's for a client: the first line, within reason.
+func clip(s string) string {
+	s, _, _ = strings.Cut(s, "\n")
+	if len(s) > 300 {
+		s = s[:300] + "…"
+	}
+	return strings.ToValidUTF8(s, "?")
+}

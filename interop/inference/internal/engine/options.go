@@ -1,0 +1,188 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/usmbridge/usmbridge/interop/executor"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/region"
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/syclobj"
+)
+
+// Definition is a model and how it is called.
+type Definition struct {
+	Meta oip.Model
+	// Function gets the inputs in the order of Meta, as arrays, and after them, if Bound, the
+	// outputs, as arrays to write. Otherwise it returns a list of the outputs, as arrays.
+	Function string // "module:name"
+	Bound    bool
+	// Shapes, if set, gets the shapes of the inputs, as lists of integers, and returns a list of the
+	// shapes of the outputs. Without it, the n-th free extent of an output is the n-th free extent
+	// of the first input with as many of them.
+	Shapes string
+	// Serial makes calls of this model run one at a time.
+	Serial bool
+	// WritesAll promises that a Bound model writes every element of its outputs. Without it their
+	// memory is cleared before the call.
+	WritesAll bool
+	// Broken is the reason why the model cannot be called; "" if it can. Of a broken model only the
+	// name is used.
+	Broken string
+}
+
+// Options configure an Engine. Zero values are defaults.
+type Options struct {
+	Name, Version string // of the server, in its metadata
+	Models        []Definition
+	// Runner runs the functions of the models. The caller closes it after Close. Without it the engine
+	// is not ready until SetModels.
+	Runner executor.Runner
+	// Memory is for tensors; the host must be able to read it. The caller closes it after Close.
+	Memory *memmgr.Pool
+	// ForModels chooses the memory of arrays that models allocate in a call, by queue and kind:
+	// account, which is the account of the request's tenant in Calls, or another resource. nil: the
+	// runner chooses, and no tenant is charged.
+	ForModels func(account memmgr.Resource, q *syclobj.Queue, kind syclobj.USMKind) (memmgr.Resource, error)
+	// Limit is the capacity of Memory in bytes, 0 for none. A tenant has at most seven eighths of
+	// it, and above a quarter it is served last.
+	Limit uint64
+	// Calls is the memory of running calls: copies of returned outputs, and allocations of models if
+	// ForModels says so. It must not be Memory, which waiting requests can fill: a call that waited
+	// for them would wait for itself. CallsLimit is its capacity in bytes, shared like Limit. nil:
+	// Memory.
+	Calls      *memmgr.Pool
+	CallsLimit uint64
+	// Regions is the shared memory of clients; nil if it is not served. The caller closes it after
+	// Close.
+	Regions *region.Registry
+	// Apart says that models run in other processes, which can see Memory alone: inputs in regions
+	// are copied into Memory before the call, and outputs back after it.
+	Apart bool
+
+	Turns     int           // calls of one tenant at a time while it is alone; 4. Of serial models there are 2.
+	Shared    int           // calls of one tenant at a time while others are active; a quarter of Turns, at least 1
+	Requests  int           // requests of serial models, and of the others; 1024
+	PerTenant int           // of these, requests of one tenant; half of Requests
+	Tenants   int           // tenants in the table; 1024. Clients without a place there are one tenant together.
+	Timeout   time.Duration // of a request, which may have a shorter one; 30 s
+	Grace     time.Duration // time that a call may run past its deadline until the server is not ready; 2 s
+	Patience  time.Duration // time that the runner may be stuck until Live returns an error; a minute
+	Log       *slog.Logger  // slog.Default()
+}
+
+// complete sets defaults and checks the options.
+func (o *Options) complete() error {
+	if o.Memory == nil {
+		return errors.New("engine: Options.Memory is nil")
+	}
+	if o.Runner == nil {
+		o.Runner = noRunner{}
+	}
+	if !o.Memory.Place().HostReadable() {
+		return fmt.Errorf("engine: tensors must lie in memory that the host can read, and that of pool %s is not: %s", o.Memory.Name(), o.Memory.Place())
+	}
+	if o.Calls != nil && !o.Calls.Place().HostReadable() {
+		return fmt.Errorf("engine: outputs must lie in memory that the host can read, and that of pool %s is not: %s", o.Calls.Name(), o.Calls.Place())
+	}
+	for _, n := range []*int{&o.Turns, &o.Shared, &o.Requests, &o.PerTenant, &o.Tenants} {
+		if *n < 0 {
+			return errors.New("engine: a bound in Options is negative")
+		}
+	}
+	if o.Timeout < 0 || o.Grace < 0 || o.Patience < 0 {
+		return errors.New("engine: a time in Options is negative")
+	}
+	orElse(&o.Name, "usmbridge")
+	orElse(&o.Turns, 4)
+	orElse(&o.Shared, max(o.Turns/4, 1))
+	orElse(&o.Requests, 1024)
+	orElse(&o.PerTenant, max(o.Requests/2, 1))
+	orElse(&o.Tenants, 1024)
+	orElse(&o.Timeout, 30*time.Second)
+	orElse(&o.Grace, 2*time.Second)
+	orElse(&o.Patience, time.Minute)
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	return nil
+}
+
+func orElse[T comparable](p *T, v T) {
+	var zero T
+	if *p == zero {
+		*p = v
+	}
+}
+
+// Check returns an error for an invalid definition.
+func (d *Definition) Check() error {
+	if d.Broken != "" && d.Meta.Name != "" {
+		return nil
+	}
+	if d.Meta.Name == "" || d.Function == "" {
+		return fmt.Errorf("engine: model %q has no name or no function", d.Meta.Name)
+	}
+	if len(d.Meta.Inputs) == 0 || len(d.Meta.Outputs) == 0 {
+		return fmt.Errorf("engine: model %s: it needs an input and an output", d.Meta.Name)
+	}
+	for _, tensors := range [][]oip.Tensor{d.Meta.Inputs, d.Meta.Outputs} {
+		names := map[string]bool{}
+		for _, t := range tensors {
+			if t.Name == "" || names[t.Name] {
+				return fmt.Errorf("engine: model %s: the name %q is empty or there twice", d.Meta.Name, t.Name)
+			}
+			names[t.Name] = true
+			if _, err := t.Datatype.DType(); err != nil {
+				return fmt.Errorf("engine: model %s: %s: %w", d.Meta.Name, t.Name, err)
+			}
+			known := make([]int64, len(t.Shape))
+			for i, extent := range t.Shape {
+				if extent < -1 {
+					return fmt.Errorf("engine: model %s: %s: extent %d: want -1 or more", d.Meta.Name, t.Name, extent)
+				}
+				known[i] = max(extent, 0)
+			}
+			if _, err := oip.Bytes(t.Datatype, known); err != nil {
+				return fmt.Errorf("engine: model %s: %s: %w", d.Meta.Name, t.Name, err)
+			}
+		}
+	}
+	if !d.Bound || d.Shapes != "" {
+		return nil
+	}
+	for i := range d.Meta.Outputs {
+		if _, err := extentsFrom(d.Meta.Inputs, &d.Meta.Outputs[i]); err != nil {
+			return fmt.Errorf("engine: model %s: %w", d.Meta.Name, err)
+		}
+	}
+	return nil
+}
+
+// free returns the number of free extents of a shape.
+func free(shape []int64) (n int) {
+	for _, extent := range shape {
+		if extent < 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// extentsFrom returns the index of the input with as many free extents as an output has; -1 if the
+// output has none.
+func extentsFrom(inputs []oip.Tensor, out *oip.Tensor) (int, error) {
+	n := free(out.Shape)
+	if n == 0 {
+		return -1, nil
+	}
+	i := slices.IndexFunc(inputs, func(in oip.Tensor) bool { return free(in.Shape) == n })
+	if i < 0 {
+		return 0, fmt.Errorf("output %s has %d free extents and no input has as many: it needs a function that tells its shape", out.Name, n)
+	}
+	return i, nil
+}

@@ -1,0 +1,114 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/usmbridge/usmbridge/interop/executor"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
+)
+
+// registry is the models that are served. It does not change.
+type registry struct {
+	load   *load
+	models []*Model
+	byName map[string]*Model
+}
+
+// load is the runner of the models that were loaded together.
+type load struct {
+	runner   executor.Runner
+	requests sync.WaitGroup // requests to these models
+}
+
+// noRunner is the runner before the first load.
+type noRunner struct{}
+
+func (noRunner) Call(context.Context, string, ...any) (any, error) {
+	return nil, &executor.Error{Kind: executor.ErrWarming}
+}
+func (r noRunner) Ready(context.Context) error { return r.Health() }
+func (noRunner) Health() error                 { return &executor.Error{Kind: executor.ErrWarming} }
+func (noRunner) Stats() executor.Stats         { return executor.Stats{} }
+func (noRunner) Close(context.Context) error   { return nil }
+
+// newRegistry makes the models of definitions. A model continues the statistics of the model of the
+// same name in old, which may be nil.
+func (e *Engine) newRegistry(l *load, definitions []Definition, old *registry) (*registry, error) {
+	r := &registry{load: l, byName: map[string]*Model{}}
+	for _, d := range definitions {
+		m, err := newModel(e, l, d)
+		if err != nil {
+			return nil, err
+		}
+		if r.byName[d.Meta.Name] != nil {
+			return nil, fmt.Errorf("engine: two models are called %s", d.Meta.Name)
+		}
+		if old != nil && old.byName[d.Meta.Name] != nil {
+			m.stats = old.byName[d.Meta.Name].stats
+		}
+		r.models = append(r.models, m)
+		r.byName[d.Meta.Name] = m
+	}
+	return r, nil
+}
+
+// SetModels replaces all models. Requests in flight finish on the models that they began with, and
+// ended waits for them: then the old runner can be closed. Errors: invalid definitions, and then
+// nothing has changed; ended returns the error of its context.
+func (e *Engine) SetModels(runner executor.Runner, definitions []Definition) (ended func(context.Context) error, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	old := e.current.Load()
+	next, err := e.newRegistry(&load{runner: runner}, definitions, old)
+	if err != nil {
+		return nil, err
+	}
+	e.current.Store(next)
+	return func(ctx context.Context) error {
+		over := make(chan struct{})
+		go func() { old.load.requests.Wait(); close(over) }()
+		select {
+		case <-over:
+			return nil
+		case <-ctx.Done():
+			return fmt.Errorf("engine: requests to replaced models have not ended: %w", ctx.Err())
+		}
+	}, nil
+}
+
+// Unload makes a model unavailable until the next SetModels. Requests in flight finish. Errors:
+// NotFound.
+func (e *Engine) Unload(name string) error {
+	if _, err := e.Model(name, ""); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	old := e.current.Load()
+	next := &registry{load: old.load, byName: map[string]*Model{}}
+	for _, m := range old.models {
+		if m.def.Meta.Name == name {
+			stats := m.stats
+			var err error
+			if m, err = newModel(e, old.load, Definition{Meta: oip.Model{Name: name}, Broken: "it was unloaded"}); err != nil {
+				return err
+			}
+			m.stats = stats
+		}
+		next.models = append(next.models, m)
+		next.byName[m.def.Meta.Name] = m
+	}
+	e.current.Store(next)
+	return nil
+}
+
+// Control loads and unloads models on behalf of clients.
+type Control interface {
+	// Load loads a model from its file again. Errors: NotFound, NotReady for a model that cannot be
+	// served.
+	Load(ctx context.Context, model string) error
+	// Unload makes a model unavailable. Errors: NotFound.
+	Unload(ctx context.Context, model string) error
+}

@@ -1,0 +1,134 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/usmbridge/usmbridge/interop/inference/internal/fair"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
+	"github.com/usmbridge/usmbridge/memmgr/arena"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+// Request is one request of a client. Its methods must not be called concurrently.
+type Request struct {
+	model    *Model
+	account  *account
+	ticket   *fair.Ticket
+	parent   context.Context
+	began    time.Time
+	deadline time.Time
+
+	ctx    context.Context // made by Context
+	cancel context.CancelFunc
+
+	inputs  []Input   // in the order of the model
+	outputs []Output  // likewise
+	wanted  []*Output // in the requested order
+	shapes  [][]int64 // of the outputs, from the function of the model
+	arrays  []*usmarray.Array
+	arena   *arena.Arena // of allocations of the model; nil if they are not charged to the request
+	results []Result
+	stages  Stages
+	ran     bool
+	counted bool // in the model's statistics
+	ended   bool
+}
+
+func newRequest(ctx context.Context, m *Model, a *account, k *fair.Ticket, began time.Time) *Request {
+	r := &Request{model: m, account: a, ticket: k, parent: ctx, began: began, deadline: began.Add(m.engine.o.Timeout)}
+	r.inputs = make([]Input, len(m.def.Meta.Inputs))
+	for i := range r.inputs {
+		r.inputs[i].request, r.inputs[i].index = r, i
+	}
+	r.outputs = make([]Output, len(m.def.Meta.Outputs))
+	for i := range r.outputs {
+		r.outputs[i].request, r.outputs[i].index = r, i
+	}
+	return r
+}
+
+// Model returns the model of the request.
+func (r *Request) Model() *Model { return r.model }
+
+// SetTimeout sets the time of the request, counted from Begin. The timeout of the server still
+// holds. It must be called before Fill. 0 and negative times change nothing.
+func (r *Request) SetTimeout(d time.Duration) {
+	if d <= 0 || r.ctx != nil {
+		return
+	}
+	if t := r.began.Add(d); t.Before(r.deadline) {
+		r.deadline = t
+	}
+}
+
+// Context returns the context of the request, which has its deadline.
+func (r *Request) Context() context.Context {
+	if r.ctx == nil {
+		r.ctx, r.cancel = context.WithDeadline(r.parent, r.deadline)
+	}
+	return r.ctx
+}
+
+// Stages are the times of the stages of Run; zero for stages that were not reached.
+type Stages struct {
+	Ready  time.Time // the request waits for a place
+	Turn   time.Time // it has the place
+	Called time.Time // the call has ended
+}
+
+// Stages returns the stages that Run has reached.
+func (r *Request) Stages() Stages { return r.stages }
+
+// Deadline returns the deadline of the request.
+func (r *Request) Deadline() time.Time { return r.deadline }
+
+// End releases all memory, regions and bounds of the request. Memory that codec.Leases or Python
+// hold stays valid. It may be called at any point and more than once; nothing else of the request
+// may be used afterwards.
+func (r *Request) End() {
+	if r.ended {
+		return
+	}
+	r.ended = true
+	r.count(false)
+	r.ticket.Leave()
+	for _, a := range r.arrays {
+		a.Release()
+	}
+	r.arrays, r.results = nil, nil
+	for i := range r.inputs {
+		r.inputs[i].place.release()
+		r.inputs[i].theirs.release()
+	}
+	for i := range r.outputs {
+		r.outputs[i].place.release()
+		r.outputs[i].theirs.release()
+	}
+	if r.arena != nil {
+		if left := r.arena.End(); left.Blocks > 0 {
+			r.model.stats.kept.Add(1)
+			r.model.engine.log().Debug("a model keeps memory of a request", "model", r.model.def.Meta.Name, "tenant", r.account.label, "left", left)
+		}
+	}
+	if r.cancel != nil {
+		r.cancel()
+	}
+	r.model.engine.accounts.leave(r.account)
+	r.model.engine.discount(r.model)
+}
+
+// count adds the request to the statistics of its model, once.
+func (r *Request) count(ok bool) {
+	if r.counted {
+		return
+	}
+	r.counted = true
+	r.model.stats.done(time.Since(r.began), ok)
+}
+
+// misuse returns the error of calls in the wrong order, which are defects of the transport.
+func misuse(what string) error {
+	return &oip.Error{Kind: oip.Internal, Message: "the server failed", Err: errors.New("engine: " + what)}
+}

@@ -1,0 +1,405 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
+	"github.com/usmbridge/usmbridge/interop/python"
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/arena"
+	"github.com/usmbridge/usmbridge/syclobj"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+// Run waits for a place, calls the model, and returns the requested outputs in the requested order.
+// It is called once. Errors: Invalid for missing inputs, for shared memory that was removed, and for
+// a request that the model refuses; Busy, Deadline, Cancelled; Internal if the model failed.
+func (r *Request) Run() ([]Result, error) {
+	if r.ran || r.ended {
+		return nil, misuse("Run, called twice")
+	}
+	r.ran = true
+	results, err := r.run()
+	if err != nil {
+		r.count(false)
+		return nil, r.logged(err)
+	}
+	r.count(true)
+	return results, nil
+}
+
+// logged returns the error for the client, and logs an error of the server once.
+func (r *Request) logged(err error) *oip.Error {
+	e := r.clientError(err)
+	if e.Kind == oip.Internal && !e.Logged {
+		e.Logged = true
+		r.model.engine.log().Error("a request failed", "model", r.model.def.Meta.Name, "tenant", r.account.label, "error", e)
+	}
+	return e
+}
+
+func (r *Request) run() ([]Result, error) {
+	m := r.model
+	for i := range r.inputs {
+		if in := &r.inputs[i]; !in.full && !in.theirs.there() {
+			return nil, oip.Errorf(oip.Invalid, "input %s of model %s is missing", in.meta().Name, m.def.Meta.Name)
+		}
+	}
+	if len(r.wanted) == 0 {
+		for i := range r.outputs {
+			r.outputs[i].wanted = true
+			r.wanted = append(r.wanted, &r.outputs[i])
+		}
+	}
+	began := time.Now()
+	if err := r.reserve(); err != nil { // before the place: a request that waits for memory must not hold one
+		return nil, err
+	}
+	args := make([]any, 0, len(r.inputs)+len(r.outputs))
+	for i := range r.inputs {
+		in := &r.inputs[i]
+		if !in.full {
+			if err := in.copyIn(); err != nil {
+				return nil, err
+			}
+		}
+		a, err := in.place.array(m.types[i], in.shape, usmarray.BufferReadOnly())
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, a)
+		m.stats.inputBytes.Add(in.size)
+	}
+	if m.def.Bound {
+		var err error
+		if args, err = r.bind(args); err != nil {
+			return nil, err
+		}
+	}
+	prepared := time.Now()
+	r.stages.Ready = prepared
+	if err := r.ticket.Wait(r.Context()); err != nil {
+		return nil, err
+	}
+	turn := time.Now()
+	r.stages.Turn = turn
+	answer, err := r.call(args)
+	called := time.Now()
+	r.stages.Called = called
+	m.stats.executions.Add(1)
+	m.stats.last.Store(uint64(called.UnixNano()))
+	m.stats.input.add(prepared.Sub(began))
+	m.stats.queue.add(turn.Sub(prepared))
+	m.stats.infer.add(called.Sub(turn))
+	if err == nil && !m.def.Bound {
+		err = r.take(answer) // within the place, which bounds the number of returned outputs that are not copied yet
+	} else if answer != nil {
+		drop(answer)
+	}
+	r.ticket.Yield()
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range r.wanted {
+		if o.theirs.there() {
+			if err := o.copyOut(); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if err := r.checkRegions(); err != nil {
+		return nil, err
+	}
+	results, err := r.collect()
+	m.stats.output.add(time.Since(called))
+	return results, err
+}
+
+// call calls the model. Memory that the model allocates meanwhile belongs to the request.
+func (r *Request) call(args []any) (any, error) {
+	ctx, o := r.Context(), &r.model.engine.o
+	if o.ForModels != nil {
+		r.arena = arena.New(arena.Options{Name: r.model.def.Meta.Name, Choose: func(q *syclobj.Queue, kind syclobj.USMKind) (memmgr.Resource, error) {
+			return o.ForModels(r.account.calls, q, kind)
+		}})
+		ctx = arena.NewContext(ctx, r.arena)
+	}
+	answer, err := r.model.load.runner.Call(ctx, r.model.def.Function, args...)
+	r.model.engine.progress.note(ctx, err)
+	return answer, err
+}
+
+// bind appends the arrays of the outputs to the arguments. The memory is cleared unless the model
+// writes every element: it may contain bytes of another request.
+func (r *Request) bind(args []any) ([]any, error) {
+	m := r.model
+	for i := range r.outputs {
+		o := &r.outputs[i]
+		if o.place.lease == nil && !m.def.WritesAll {
+			p, err := o.place.bytes(o.size)
+			if err != nil {
+				return nil, err
+			}
+			clear(p)
+		}
+		a, err := o.place.array(m.types[len(r.inputs)+i], o.shape)
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, a)
+	}
+	return args, nil
+}
+
+// askShapes calls the function of the model that returns the shapes of its outputs. The request has
+// no memory yet, so no other request waits for it.
+func (r *Request) askShapes() ([][]int64, error) {
+	m := r.model
+	ticket, err := m.engine.asks.Enter(r.account.name)
+	if err != nil {
+		return nil, &oip.Error{Kind: oip.Busy, Message: "too many requests are being served", RetryAfter: retryAfter, Err: err}
+	}
+	defer ticket.Leave()
+	if err := ticket.Wait(r.Context()); err != nil {
+		return nil, err
+	}
+	args := make([]any, len(r.inputs))
+	for i := range r.inputs {
+		list := make([]any, len(r.inputs[i].shape))
+		for j, extent := range r.inputs[i].shape {
+			list[j] = extent
+		}
+		args[i] = list
+	}
+	answer, err := m.load.runner.Call(r.Context(), m.def.Shapes, args...)
+	if err != nil {
+		return nil, err
+	}
+	shapes, err := toShapes(answer)
+	if err == nil && len(shapes) != len(r.outputs) {
+		err = fmt.Errorf("%d shapes for %d outputs", len(shapes), len(r.outputs))
+	}
+	for i := 0; err == nil && i < len(shapes); i++ {
+		if meta := r.outputs[i].meta(); !meta.Fits(shapes[i]) || slices.ContainsFunc(shapes[i], func(n int64) bool { return n < 0 }) {
+			err = fmt.Errorf("output %s would have shape %v and is declared as %v", meta.Name, shapes[i], meta.Shape)
+		}
+	}
+	if err != nil {
+		drop(answer)
+		return nil, r.badModel(err)
+	}
+	return shapes, nil
+}
+
+// toShapes converts a list of lists of integers.
+func toShapes(v any) ([][]int64, error) {
+	list, ok := v.([]any)
+	if !ok {
+		return nil, fmt.Errorf("the shapes of the outputs came as %T", v)
+	}
+	shapes := make([][]int64, len(list))
+	for i, s := range list {
+		extents, ok := s.([]any)
+		if !ok {
+			return nil, fmt.Errorf("the shape of an output came as %T", s)
+		}
+		shapes[i] = make([]int64, len(extents))
+		for j, extent := range extents {
+			switch n := extent.(type) {
+			case int:
+				shapes[i][j] = int64(n)
+			case int64:
+				shapes[i][j] = n
+			default:
+				return nil, fmt.Errorf("an extent of an output came as %T", extent)
+			}
+		}
+	}
+	return shapes, nil
+}
+
+// take copies the returned outputs to their places, or sends them from where they are.
+func (r *Request) take(answer any) error {
+	list, ok := answer.([]any)
+	if !ok || len(list) != len(r.outputs) {
+		drop(answer)
+		return r.badModel(fmt.Errorf("%T came back for %d outputs", answer, len(r.outputs)))
+	}
+	for i := range list {
+		a, ok := list[i].(*usmarray.Array)
+		if !ok {
+			drop(answer)
+			return r.badModel(fmt.Errorf("output %s came as %T", r.outputs[i].meta().Name, list[i]))
+		}
+		r.arrays = append(r.arrays, a) // which End releases
+		list[i] = nil
+	}
+	r.releaseInputs()
+	var b batch
+	var copies []*Output
+	for _, o := range r.wanted {
+		inPlace, err := r.placeOutput(o, r.arrays[o.index])
+		if err != nil {
+			return err
+		}
+		if inPlace {
+			continue
+		}
+		copies = append(copies, o)
+		if !o.place.there() {
+			if err := b.add(&o.place, o.size); err != nil {
+				return err
+			}
+		}
+	}
+	if err := b.allocate(r, r.account.calls, r.model.engine.accounts.forCalls.Hard); err != nil {
+		return err
+	}
+	for _, o := range copies {
+		if err := r.copyOne(o, r.arrays[o.index]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// releaseInputs releases the memory of inputs that are not outputs, so that no request waits for
+// memory while it holds memory that others wait for.
+func (r *Request) releaseInputs() {
+	kept := map[*Input]bool{}
+	for _, a := range r.arrays {
+		kept[r.inputOf(a)] = true
+	}
+	for i := range r.inputs {
+		if in := &r.inputs[i]; in.place.lease == nil && !kept[in] {
+			in.place.release()
+		}
+	}
+}
+
+// placeOutput checks a returned output. inPlace reports whether it can be sent from its memory: it
+// is an input, or memory of the request without another reference.
+func (r *Request) placeOutput(o *Output, a *usmarray.Array) (inPlace bool, err error) {
+	meta := o.meta()
+	dt := r.model.types[len(r.inputs)+o.index]
+	shape := make([]int64, a.NDim())
+	for i, extent := range a.Shape() {
+		shape[i] = int64(extent)
+	}
+	if a.DataType() != dt || !meta.Fits(shape) {
+		return false, r.badModel(fmt.Errorf("output %s is %v of %v and is declared as %v of %v", meta.Name, a.DataType(), shape, dt, meta.Shape))
+	}
+	if err := o.setShape(shape); err != nil || o.place.lease != nil {
+		return false, err
+	}
+	if in := r.inputOf(a); in != nil {
+		o.place = place{buffer: in.place.buffer.Retain(), offset: in.place.offset}
+		return true, nil
+	}
+	if !r.exclusive(a) {
+		return false, nil
+	}
+	if err := a.Wait(); err != nil {
+		return false, err
+	}
+	b := a.Buffer()
+	r.arena.Keep(b) // the transport may send it after the end of the request
+	o.place = place{buffer: b.Retain(), offset: uint64(uintptr(a.Pointer()) - b.Address())}
+	return true, nil
+}
+
+// exclusive reports whether an array is memory that the model allocated in this call, in the form in
+// which results are sent, without another reference. The model may write again to an array that it
+// keeps.
+func (r *Request) exclusive(a *usmarray.Array) bool {
+	if r.arena == nil || a.NBytes() == 0 || !a.IsC() || !a.Place().HostReadable() {
+		return false
+	}
+	b := a.Buffer()
+	m, ok := b.Resource().(*arena.Memory)
+	return ok && m.Arena() == r.arena && b.Count() == 1
+}
+
+func (r *Request) copyOne(o *Output, a *usmarray.Array) error {
+	to, err := o.place.array(a.DataType(), o.shape)
+	if err != nil {
+		return err
+	}
+	if err := to.CopyFrom(a); err != nil {
+		return err
+	}
+	if err := to.Wait(); err != nil {
+		return err
+	}
+	r.model.stats.copied.Add(1)
+	r.model.stats.copiedSize.Add(o.size)
+	return nil
+}
+
+// inputOf returns the input in memory of the pool whose elements are those of the array; nil if
+// there is none.
+func (r *Request) inputOf(a *usmarray.Array) *Input {
+	for i := range r.inputs {
+		in := &r.inputs[i]
+		if in.place.there() && in.place.lease == nil && in.place.address() == uintptr(a.Pointer()) && in.size == uint64(a.NBytes()) && a.IsC() {
+			return in
+		}
+	}
+	return nil
+}
+
+// checkRegions returns an error if shared memory of the client was removed while it was used.
+func (r *Request) checkRegions() error {
+	for i := range r.inputs {
+		if err := errors.Join(r.inputs[i].place.err(), r.inputs[i].theirs.err()); err != nil {
+			return err
+		}
+	}
+	for i := range r.outputs {
+		if err := errors.Join(r.outputs[i].place.err(), r.outputs[i].theirs.err()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// collect returns the results.
+func (r *Request) collect() ([]Result, error) {
+	r.results = make([]Result, len(r.wanted))
+	for i, o := range r.wanted {
+		meta := o.meta()
+		data, err := o.place.bytes(o.size)
+		if err != nil {
+			return nil, err
+		}
+		r.results[i] = Result{Name: meta.Name, Datatype: meta.Datatype, Shape: o.shape, InRegion: o.inRegion(),
+			size: o.size, data: data, buffer: o.place.buffer}
+		r.model.stats.outputBytes.Add(o.size)
+	}
+	return r.results, nil
+}
+
+// drop releases the arrays in an unused answer.
+func drop(v any) {
+	switch v := v.(type) {
+	case *usmarray.Array:
+		v.Release()
+	case []any:
+		for _, x := range v {
+			drop(x)
+		}
+	case python.Tuple:
+		drop([]any(v))
+	case map[string]any:
+		for _, x := range v {
+			drop(x)
+		}
+	case map[any]any:
+		for _, x := range v {
+			drop(x)
+		}
+	}
+}

@@ -1,0 +1,242 @@
+// Package fair bounds the requests of each client: how many exist, and how many run at a time.
+//
+// Each client has a semaphore. While a client is alone, Config.Calls of its requests run at a time.
+// While other clients are active, only Config.Shared of them do, and a request needs its place before
+// its body is read (Early). So a client that sends many requests leaves the processors to others.
+// The requests of one client get places in order.
+//
+// The number of requests is bounded, for each client and for all together. A request beyond the
+// bounds is refused immediately.
+package fair
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+)
+
+// Errors of Enter.
+var (
+	// ErrFull is returned if all clients together have Config.Requests requests.
+	ErrFull = errors.New("too many requests")
+	// ErrTenantFull is returned if the client has Config.PerTenant requests.
+	ErrTenantFull = errors.New("too many requests of this client")
+)
+
+// Config holds the bounds of a Limiter. All except Active and EarlyTime must be at least 1.
+type Config struct {
+	Requests  int // requests between Enter and Leave
+	PerTenant int // of these, requests of one client
+	Calls     int // requests of one client that run at a time while it is alone
+	Shared    int // the same while other clients are active; at most Calls
+
+	// Active is the time for which a client counts as active after its last request.
+	Active time.Duration
+	// EarlyTime is the time for which Early keeps a place, so that a client that sends its body
+	// slowly does not delay other requests of the same address.
+	EarlyTime time.Duration
+}
+
+// Limiter bounds requests. Its methods may be called from any goroutine.
+type Limiter struct {
+	config  Config
+	units   int64 // of a semaphore that a request takes while other clients are active
+	running atomic.Int64
+	waiting atomic.Int64
+
+	mu       sync.Mutex
+	tenants  map[string]*tenant // clients with requests
+	requests int
+	last     [2]visit // the two clients that were active last
+}
+
+// visit records when a client was active.
+type visit struct {
+	name string
+	at   time.Time
+}
+
+// tenant is a client with requests.
+type tenant struct {
+	name     string
+	requests int
+	places   *semaphore.Weighted
+}
+
+// New returns a limiter. Errors: invalid bounds.
+func New(c Config) (*Limiter, error) {
+	if min(c.Requests, c.PerTenant, c.Calls, c.Shared) < 1 || c.Shared > c.Calls || c.Active < 0 || c.EarlyTime < 0 {
+		return nil, fmt.Errorf("fair: invalid bounds: %+v", c)
+	}
+	return &Limiter{config: c, units: int64(c.Calls / c.Shared), tenants: map[string]*tenant{}}, nil
+}
+
+// Ticket is one request. Its methods must not be called concurrently.
+type Ticket struct {
+	limiter *Limiter
+	tenant  *tenant
+	left    bool
+
+	mu    sync.Mutex
+	held  int64       // units of the client's semaphore
+	timer *time.Timer // releases them; nil except after Early
+}
+
+// Enter admits a request. Leave ends it. Errors: ErrFull, ErrTenantFull.
+func (l *Limiter) Enter(name string) (*Ticket, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.requests >= l.config.Requests {
+		return nil, ErrFull
+	}
+	t := l.tenants[name]
+	if t == nil {
+		t = &tenant{name: name, places: semaphore.NewWeighted(int64(l.config.Calls))}
+		l.tenants[name] = t
+	} else if t.requests >= l.config.PerTenant {
+		return nil, ErrTenantFull
+	}
+	t.requests++
+	l.requests++
+	l.visited(name)
+	return &Ticket{limiter: l, tenant: t}, nil
+}
+
+// visited records that a client is active. l.mu is held.
+func (l *Limiter) visited(name string) {
+	if l.last[0].name != name {
+		l.last[1] = l.last[0]
+	}
+	l.last[0] = visit{name, time.Now()}
+}
+
+// shared reports whether clients other than t are active.
+func (l *Limiter) shared(t *tenant) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.tenants) > 1 {
+		return true
+	}
+	other := &l.last[0]
+	if other.name == t.name {
+		other = &l.last[1]
+	}
+	return !other.at.IsZero() && time.Since(other.at) < l.config.Active
+}
+
+// Early waits for a place if other clients are active. The place is lost after Config.EarlyTime
+// unless Wait is called. Errors: that of the context.
+func (k *Ticket) Early(ctx context.Context) error {
+	if !k.limiter.shared(k.tenant) {
+		return nil
+	}
+	if err := k.Wait(ctx); err != nil {
+		return err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var timer *time.Timer
+	timer = time.AfterFunc(k.limiter.config.EarlyTime, func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if k.timer == timer { // Wait was not called
+			k.timer = nil
+			k.free()
+		}
+	})
+	k.timer = timer
+	return nil
+}
+
+// Wait waits for a place, which Yield or Leave frees. It returns immediately if the ticket has one.
+// If the context ends first, Wait returns its error and may be called again.
+func (k *Ticket) Wait(ctx context.Context) error {
+	k.mu.Lock()
+	if k.timer != nil {
+		k.timer.Stop()
+		k.timer = nil
+	}
+	held := k.held
+	k.mu.Unlock()
+	if held > 0 {
+		return nil
+	}
+	l := k.limiter
+	units := int64(1)
+	if l.shared(k.tenant) {
+		units = l.units
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if !k.tenant.places.TryAcquire(units) {
+		l.waiting.Add(1)
+		err := k.tenant.places.Acquire(ctx, units)
+		l.waiting.Add(-1)
+		if err != nil {
+			return err
+		}
+	}
+	l.running.Add(1)
+	k.mu.Lock()
+	k.held = units
+	k.mu.Unlock()
+	return nil
+}
+
+// Yield frees the place, if the ticket has one, for the rest of a request that needs none.
+func (k *Ticket) Yield() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.timer != nil {
+		k.timer.Stop()
+		k.timer = nil
+	}
+	k.free()
+}
+
+// free frees the place. k.mu is held.
+func (k *Ticket) free() {
+	if k.held > 0 {
+		k.limiter.running.Add(-1)
+		k.tenant.places.Release(k.held)
+		k.held = 0
+	}
+}
+
+// Leave frees the place and ends the request. Further calls do nothing.
+func (k *Ticket) Leave() {
+	if k.left {
+		return
+	}
+	k.left = true
+	k.Yield()
+	l := k.limiter
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.requests--
+	if k.tenant.requests--; k.tenant.requests == 0 {
+		delete(l.tenants, k.tenant.name)
+		l.visited(k.tenant.name)
+	}
+}
+
+// Stats are the counts of a Limiter.
+type Stats struct {
+	Running  int // requests with a place
+	Waiting  int // requests that wait for a place
+	Requests int // requests between Enter and Leave
+	Tenants  int // clients with requests
+}
+
+// Stats returns the current counts.
+func (l *Limiter) Stats() Stats {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return Stats{int(l.running.Load()), int(l.waiting.Load()), l.requests, len(l.tenants)}
+}

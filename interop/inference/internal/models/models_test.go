@@ -1,0 +1,125 @@
+package models
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestRead(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	_, err := Read(dir)
+	require.ErrorIs(t, err, ErrRefused)
+	require.ErrorContains(t, err, "no model")
+	write("b.py", "# b\n")
+	write("a_1.py", "# a\n")
+	write("_helper.py", "x")
+	write(".hidden.py", "x")
+	write("README.md", "x")
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "__pycache__"), 0o700))
+	got, err := Read(dir)
+	require.NoError(t, err)
+	require.Len(t, got, 2)
+	require.Equal(t, "a_1", got[0].Name)
+	require.Equal(t, "# b\n", got[1].Text)
+	require.Equal(t, "b.py", filepath.Base(got[1].File))
+	link := filepath.Join(t.TempDir(), "models")
+	require.NoError(t, os.Symlink(dir, link))
+	_, err = Read(link)
+	require.NoError(t, err, "what counts is where it leads")
+	_, err = Read(filepath.Join(dir, "no"))
+	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+// Whatever somebody else could change, and whatever is no file, is refused by name.
+func TestReadRefuses(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(t *testing.T, dir string)
+		says   string
+	}{
+		"file of the group's":      {func(t *testing.T, dir string) { require.NoError(t, os.Chmod(dir+"/m.py", 0o620)) }, "m.py is refused: others can write"},
+		"file of everybody's":      {func(t *testing.T, dir string) { require.NoError(t, os.Chmod(dir+"/m.py", 0o602)) }, "chmod go-w"},
+		"directory of the group's": {func(t *testing.T, dir string) { require.NoError(t, os.Chmod(dir, 0o770)) }, "others can write"},
+		"sticky directory":         {func(t *testing.T, dir string) { require.NoError(t, os.Chmod(dir, 0o777|os.ModeSticky)) }, "others can write"},
+		"directory above":          {func(t *testing.T, dir string) { require.NoError(t, os.Chmod(filepath.Dir(dir), 0o777)) }, "others can write"},
+		"helper of the group's": {func(t *testing.T, dir string) {
+			require.NoError(t, os.Mkdir(dir+"/package", 0o700))
+			require.NoError(t, os.WriteFile(dir+"/package/_h.py", nil, 0o600))
+			require.NoError(t, os.Chmod(dir+"/package/_h.py", 0o620))
+		}, "_h.py is refused: others can write"},
+		"link to a package": {func(t *testing.T, dir string) { require.NoError(t, os.Symlink("/tmp", dir+"/package")) }, "package is refused: it is a link"},
+		"link":              {func(t *testing.T, dir string) { require.NoError(t, os.Symlink("m.py", dir+"/n.py")) }, "n.py is refused: it is a link"},
+		"directory":         {func(t *testing.T, dir string) { require.NoError(t, os.Mkdir(dir+"/n.py", 0o700)) }, "n.py is refused: it is not a regular file"},
+		"fifo":              {func(t *testing.T, dir string) { require.NoError(t, syscall.Mkfifo(dir+"/n.py", 0o600)) }, "it is not a regular file"},
+		"name":              {func(t *testing.T, dir string) { require.NoError(t, os.WriteFile(dir+"/a-b.py", nil, 0o600)) }, "Python identifier"},
+		"keyword":           {func(t *testing.T, dir string) { require.NoError(t, os.WriteFile(dir+"/class.py", nil, 0o600)) }, "Python identifier"},
+		"other letters":     {func(t *testing.T, dir string) { require.NoError(t, os.WriteFile(dir+"/é.py", nil, 0o600)) }, "Python identifier"},
+		"binary":            {func(t *testing.T, dir string) { require.NoError(t, os.WriteFile(dir+"/n.py", []byte{0xff}, 0o600)) }, "UTF-8"},
+		"long": {func(t *testing.T, dir string) {
+			require.NoError(t, os.WriteFile(dir+"/n.py", make([]byte, mostBytes+1), 0o600))
+		}, "longer than"},
+		"file for a directory": {func(t *testing.T, dir string) {
+			require.NoError(t, os.RemoveAll(dir))
+			require.NoError(t, os.WriteFile(dir, nil, 0o600))
+		}, "not a directory"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "above", "models")
+			require.NoError(t, os.MkdirAll(dir, 0o700))
+			require.NoError(t, os.WriteFile(dir+"/m.py", []byte("x = 1"), 0o600))
+			c.change(t, dir)
+			_, err := Read(dir)
+			require.ErrorIs(t, err, ErrRefused)
+			require.ErrorContains(t, err, c.says)
+		})
+	}
+}
+
+func TestIdentifiers(t *testing.T) {
+	for _, good := range []string{"a", "A1", "_x", "sobel_3"} {
+		require.True(t, isIdentifier(good), good)
+	}
+	for _, bad := range []string{"", "1a", "a.b", "a b", "a/b", "..", "lambda", "ñ", "a\x00", strings.Repeat("a", 129)} {
+		require.False(t, isIdentifier(bad), bad)
+	}
+}
+
+// An invalid description makes its model a broken one.
+func TestDefinitionsRefuse(t *testing.T) {
+	sources := []Source{{Name: "m", File: "m.py"}}
+	good := func() map[string]any {
+		return map[string]any{"name": "m", "error": "",
+			"inputs":  []any{[]any{"x", "FP32", []any{int64(-1)}}},
+			"outputs": []any{[]any{"y", "FP32", []any{int64(-1)}}}}
+	}
+	d, err := Definitions([]any{good()}, "module", sources)
+	require.NoError(t, err)
+	require.Equal(t, "module:model_m.infer", d[0].Function)
+	require.Empty(t, d[0].Broken)
+	for _, bad := range []any{nil, "x", []any{}, []any{good(), good()}} {
+		_, err := Definitions(bad, "module", sources)
+		require.Error(t, err)
+	}
+	for key, values := range map[string][]any{
+		"name":    {"n", nil},
+		"error":   {"broken"},
+		"inputs":  {nil, []any{}, []any{nil}, []any{[]any{"x"}}, []any{[]any{"x", 1, nil}}, []any{[]any{"x", "FP32", []any{"a"}}}, []any{[]any{"", "FP32", []any{}}}},
+		"outputs": {nil, []any{[]any{"y", "BYTES", []any{int64(-1)}}}},
+	} {
+		for _, v := range values {
+			m := good()
+			m[key] = v
+			d, err := Definitions([]any{m}, "module", sources)
+			require.NoError(t, err)
+			require.Contains(t, d[0].Broken, "m.py is refused: ", "%s: %v", key, v)
+		}
+	}
+}

@@ -1,0 +1,189 @@
+package oip
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+// Names, sizes and array types of all datatypes agree with each other.
+func TestDatatypes(t *testing.T) {
+	seen := 0
+	for d := BOOL; d <= BYTES; d++ {
+		back, err := Parse(d.String())
+		require.NoError(t, err)
+		require.Equal(t, d, back)
+		text, err := json.Marshal(d)
+		require.NoError(t, err)
+		require.Equal(t, `"`+d.String()+`"`, string(text))
+		seen++
+		dt, err := d.DType()
+		if d == BYTES {
+			require.Equal(t, Unsupported, As(err).Kind)
+			require.Zero(t, d.Size())
+			continue
+		}
+		require.NoError(t, err)
+		require.Equal(t, d.Size()*8, dt.BitSize(), d)
+		of, ok := Of(dt)
+		require.True(t, ok)
+		require.Equal(t, d, of)
+	}
+	require.Equal(t, 14, seen)
+	_, ok := Of(usmarray.Complex64)
+	require.False(t, ok)
+	for _, bad := range []string{"", "fp32", "FP32 ", "STRING", strings.Repeat("x", 1<<20), "\x00"} {
+		_, err := Parse(bad)
+		require.Equal(t, Invalid, As(err).Kind)
+		require.Less(t, len(err.Error()), 400)
+	}
+	for _, d := range []Datatype{0, 200} {
+		require.Equal(t, "invalid", d.String())
+		require.Zero(t, d.Size())
+		_, err := d.DType()
+		require.Error(t, err)
+		_, err = json.Marshal(d)
+		require.Error(t, err)
+	}
+}
+
+func TestBytes(t *testing.T) {
+	for _, c := range []struct {
+		d     Datatype
+		shape []int64
+		bytes uint64
+		kind  Kind
+	}{
+		{FP32, nil, 4, 0},
+		{FP32, []int64{2, 3}, 24, 0},
+		{UINT8, []int64{0, math.MaxInt64}, 0, 0},
+		{UINT8, []int64{math.MaxInt64}, math.MaxInt64, 0},
+		{UINT16, []int64{math.MaxInt64}, 0, TooLarge},
+		{UINT8, []int64{1 << 32, 1 << 32}, 0, TooLarge},
+		{UINT8, []int64{0, 1 << 32, 1 << 32}, 0, TooLarge},
+		{UINT8, []int64{-1}, 0, Invalid},
+		{UINT8, []int64{0, math.MinInt64}, 0, Invalid},
+		{UINT8, make([]int64, MaxRank+1), 0, Invalid},
+		{UINT8, make([]int64, MaxRank), 0, 0},
+		{BYTES, []int64{1}, 0, Unsupported},
+	} {
+		n, err := Bytes(c.d, c.shape)
+		if c.kind != 0 {
+			require.Equal(t, c.kind, As(err).Kind, "%v %v", c.d, c.shape)
+			continue
+		}
+		require.NoError(t, err)
+		require.Equal(t, c.bytes, n, "%v %v", c.d, c.shape)
+	}
+}
+
+// What overflows does so for every order of the extents, and what does not is the product.
+func FuzzElements(f *testing.F) {
+	f.Add(int64(1), int64(2), int64(3))
+	f.Add(int64(math.MaxInt64), int64(2), int64(0))
+	f.Add(int64(1<<31), int64(1<<31), int64(4))
+	f.Fuzz(func(t *testing.T, a, b, c int64) {
+		n, err := Elements([]int64{a, b, c})
+		m, err2 := Elements([]int64{c, a, b})
+		require.Equal(t, err == nil, err2 == nil)
+		require.Equal(t, n, m)
+		if err != nil {
+			return
+		}
+		require.LessOrEqual(t, n, uint64(math.MaxInt64))
+		require.Equal(t, uint64(a)*uint64(b)*uint64(c), n)
+	})
+}
+
+func TestFits(t *testing.T) {
+	x := Tensor{Name: "x", Datatype: FP32, Shape: []int64{-1, 3}}
+	require.True(t, x.Fits([]int64{0, 3}))
+	require.True(t, x.Fits([]int64{7, 3}))
+	require.False(t, x.Fits([]int64{7, 4}))
+	require.False(t, x.Fits([]int64{3}))
+	require.False(t, x.Fits(nil))
+}
+
+func TestErrors(t *testing.T) {
+	for k := Internal; k <= InUse; k++ {
+		require.GreaterOrEqual(t, k.HTTP(), 400)
+		require.NotEqual(t, codes.OK, k.GRPC())
+		require.NotEmpty(t, k.String())
+	}
+	require.Equal(t, 500, Kind(99).HTTP())
+	require.Nil(t, As(nil))
+	secret := errors.New("open /var/lib/secret: 0xc000123")
+	e := As(fmt.Errorf("reading: %w", secret))
+	require.Equal(t, Internal, e.Kind)
+	require.NotContains(t, e.Message, "secret")
+	require.ErrorIs(t, e, secret)
+	require.Contains(t, e.Error(), "secret", "for the log")
+	require.Equal(t, Deadline, As(fmt.Errorf("a: %w", context.DeadlineExceeded)).Kind)
+	require.Equal(t, Cancelled, As(context.Canceled).Kind)
+	own := Errorf(Busy, "later")
+	require.Same(t, own, As(fmt.Errorf("a: %w", own)))
+}
+
+func TestQuote(t *testing.T) {
+	require.Equal(t, `"a"`, Quote("a"))
+	require.Equal(t, `"\n\x00"`, Quote("\n\x00"))
+	require.Less(t, len(Quote(strings.Repeat("\u2028", 1<<16))), 500)
+}
+
+// A label contains no name that may be a secret, and a tenant has one label.
+func TestTenantLabel(t *testing.T) {
+	require.Equal(t, "10.0.0.1", TenantLabel("10.0.0.1"))
+	require.Equal(t, "::1", TenantLabel("0:0::1"))
+	require.Equal(t, "local", TenantLabel(LocalTenant))
+	require.Equal(t, "2001:db8::/64", TenantLabel("2001:db8::/64"))
+	require.Equal(t, "others", TenantLabel(OtherTenants))
+	secret := TenantLabel("Bearer abcdef")
+	require.Regexp(t, `^tenant [0-9a-f]{10}$`, secret)
+	require.Equal(t, secret, TenantLabel("Bearer abcdef"))
+	require.NotEqual(t, secret, TenantLabel("Bearer abcdeg"))
+	require.Equal(t, "fe80::1", TenantLabel("fe80::1%secret-of-a-client"), "a zone may be anything")
+}
+
+// A name in a header counts only if a proxy sent it.
+func TestTenantRule(t *testing.T) {
+	rule := TenantRule{Header: "x-tenant"}
+	require.Error(t, rule.ParseProxies("example.org"))
+	require.NoError(t, rule.ParseProxies("10.0.0.1, 2001:db8:1::/48"))
+	for _, c := range []struct{ remote, address, named string }{
+		{"", "local", "local"}, {"@", "local", "local"}, {"/run/s", "local", "local"},
+		{"10.0.0.1:80", "10.0.0.1", "name"}, {"[::ffff:10.0.0.1]:80", "10.0.0.1", "name"}, {"10.0.0.2:80", "10.0.0.2", "10.0.0.2"},
+		{"[::1]:80", "loopback", "loopback"}, {"127.3.2.1:80", "loopback", "loopback"},
+		{"[2001:db8:1:2:3::4]:80", "2001:db8:1:2::/64", "name"}, {"[2001:db8:2::4%x]:80", "2001:db8:2::/64", "2001:db8:2::/64"},
+	} {
+		got, err := (&TenantRule{}).Of(c.remote, func() []string { return []string{"name"} })
+		require.NoError(t, err)
+		require.Equal(t, c.address, got, c.remote)
+		got, err = rule.Of(c.remote, func() []string { return []string{"name"} })
+		require.NoError(t, err)
+		require.Equal(t, c.named, got, c.remote)
+		for _, none := range [][]string{nil, {""}} {
+			got, err = rule.Of(c.remote, func() []string { return none })
+			require.NoError(t, err)
+			require.Equal(t, c.address, got, c.remote)
+		}
+	}
+	for _, names := range [][]string{{"a", "b"}, {strings.Repeat("x", MaxTenant+1)}} {
+		_, err := rule.Of("10.0.0.1:80", func() []string { return names })
+		require.Equal(t, Invalid, As(err).Kind)
+		_, err = rule.Of("10.0.0.2:80", func() []string { return names })
+		require.NoError(t, err)
+	}
+	require.NoError(t, rule.ParseProxies("unix"))
+	got, err := rule.Of("@", func() []string { return []string{"name"} })
+	require.NoError(t, err)
+	require.Equal(t, "name", got)
+}

@@ -1,0 +1,80 @@
+//go:build linux
+
+package peercred_test
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/inference/internal/conns"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/peercred"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/peercred/peercredtest"
+)
+
+// client accepts one connection, below a bound of connections as the servers do, and returns its client.
+func client(t *testing.T, l net.Listener, dial func() (net.Conn, error)) peercred.Client {
+	t.Helper()
+	bounded := conns.Listen(peercred.Listen(l), 4, 4)
+	defer bounded.Close()
+	c, err := dial()
+	require.NoError(t, err)
+	defer c.Close()
+	accepted, err := bounded.Accept()
+	require.NoError(t, err)
+	defer accepted.Close()
+	return peercred.Of(accepted.RemoteAddr())
+}
+
+func TestOwnUser(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", path)
+	require.NoError(t, err)
+	got := client(t, l, func() (net.Conn, error) { return net.Dial("unix", path) })
+	require.Equal(t, peercred.Client{Local: true, Known: true, UID: uint32(os.Geteuid())}, got)
+	require.True(t, got.Owns(uint32(os.Geteuid())))
+	require.False(t, got.Owns(12345))
+}
+
+func TestAnotherUser(t *testing.T) {
+	path := peercredtest.Socket(t)
+	l, err := net.Listen("unix", path)
+	require.NoError(t, err)
+	require.NoError(t, os.Chmod(path, 0o666))
+	got := client(t, l, func() (net.Conn, error) { return peercredtest.Dial(12345, path) })
+	require.Equal(t, peercred.Client{Local: true, Known: true, UID: 12345}, got)
+	require.False(t, got.Owns(0))
+}
+
+// A client's socket can have a name that looks like the address of another client.
+func TestNameOfTheClientIsNotUsed(t *testing.T) {
+	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+	require.NoError(t, err)
+	bounded := peercred.Listen(l)
+	defer bounded.Close()
+	name := filepath.Join(t.TempDir(), "10.0.0.1:80")
+	c, err := net.DialUnix("unix", &net.UnixAddr{Name: name, Net: "unix"}, l.Addr().(*net.UnixAddr))
+	require.NoError(t, err)
+	defer c.Close()
+	accepted, err := bounded.Accept()
+	require.NoError(t, err)
+	defer accepted.Close()
+	require.Equal(t, "@", accepted.RemoteAddr().String())
+}
+
+// A client of a network owns nothing, and neither does one of a Unix socket whose listener does
+// not read credentials.
+func TestUnknownUser(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	got := client(t, l, func() (net.Conn, error) { return net.Dial("tcp", l.Addr().String()) })
+	require.Zero(t, got)
+	require.False(t, got.Owns(0))
+	plain := peercred.Of(&net.UnixAddr{Name: "@", Net: "unix"})
+	require.True(t, plain.Local)
+	require.False(t, plain.Owns(0))
+	require.False(t, peercred.Client{UID: 12345, Known: true}.Owns(12345))
+}

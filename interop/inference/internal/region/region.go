@@ -1,0 +1,394 @@
+package region
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/peercred"
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/segment"
+	"github.com/usmbridge/usmbridge/syclobj"
+)
+
+// The bounds of a registry that says nothing else.
+const (
+	DefaultMaxRegions = 256
+	DefaultMaxBytes   = 64 << 30
+)
+
+// maxName is the longest name of a region, and of a key without its slash, in bytes.
+const maxName = 255
+
+// Options configure a Registry. With the zero Options, only clients of Unix sockets register
+// regions, under any key, as memory of the host.
+type Options struct {
+	// Prefix is what each key must begin with and be longer than, not counting a slash before it.
+	// Without a prefix, clients of a network cannot register regions. CheckPrefix validates it.
+	Prefix string
+	// MaxRegions bounds the number of regions, MaxBytes the sum of their whole pages in bytes,
+	// whether the client has allocated them or not: a page that does not exist yet, or was removed
+	// again, is charged to this process when it touches it. 0 is the default.
+	MaxRegions int
+	MaxBytes   uint64
+	// Queue makes regions USM of kind Kind in the context of the queue where that works, and
+	// memory of the host elsewhere. nil: memory of the host. The queue is borrowed until Close.
+	Queue *syclobj.Queue
+	Kind  syclobj.USMKind
+}
+
+// Info describes a region as its client registered it.
+type Info struct {
+	Name   string
+	Key    string
+	Offset uint64 // of the first byte in the shared memory
+	Size   uint64 // bytes
+}
+
+// Registry knows the regions that clients have registered. Its methods may be called from any
+// goroutine; their errors are *oip.Error.
+type Registry struct {
+	options Options
+
+	mu      sync.Mutex
+	closed  bool
+	bytes   uint64            // charged for all entries, including those that are being mapped
+	entries map[string]*entry // by name
+	leases  int               // of all entries, and of those that Close left
+}
+
+// entry is a region. The registry's lock guards its variable fields.
+type entry struct {
+	info    Info
+	charge  uint64           // bytes of its pages
+	owner   uint32           // user of the memory; set before mapping is
+	mapping *segment.Mapping // nil while it is being mapped
+	leases  int              // buffers that are alive
+	gone    bool             // not in the registry any more: the last lease closes the mapping
+}
+
+// New makes a registry without regions.
+func New(o Options) *Registry {
+	if o.MaxRegions <= 0 {
+		o.MaxRegions = DefaultMaxRegions
+	}
+	if o.MaxBytes == 0 {
+		o.MaxBytes = DefaultMaxBytes
+	}
+	return &Registry{options: o, entries: map[string]*entry{}}
+}
+
+// ErrNetwork is the error for a client of a network where keys have no prefix.
+var ErrNetwork = oip.Errorf(oip.Unsupported, "system shared memory is not served over TCP without a prefix of its keys; "+
+	"start the service with -shm-prefix (make serve SHM=prefix), or connect through a Unix socket")
+
+// allows reports whether a client may use memory that belongs to the user owner. Clients of a Unix
+// socket use memory of their own user, and no other: not of the user of this process, which may be
+// root. Clients of a network, whose users are unknown, use memory of the user of this process, as
+// far as Options.Prefix allows them any.
+func (r *Registry) allows(from peercred.Client, owner uint32) bool {
+	if from.Local {
+		return from.Owns(owner)
+	}
+	return r.options.Prefix != "" && peercred.Same(owner, uint32(os.Geteuid()))
+}
+
+// visible returns the region of a name, if it is mapped and the client may use it. The lock is held.
+func (r *Registry) visible(from peercred.Client, name string) (*entry, bool) {
+	e, ok := r.entries[name]
+	return e, ok && e.mapping != nil && r.allows(from, e.owner)
+}
+
+// Register maps size bytes of shared memory, beginning at offset, for a client, under a name of
+// its choice. Errors: ErrNetwork; Invalid for invalid names and keys, for a name that is in use,
+// for memory that does not exist or is not the client's to register, and for bytes that it does
+// not have; Busy where a bound is reached; NotReady after Close.
+func (r *Registry) Register(from peercred.Client, name, key string, offset, size uint64) error {
+	if !from.Local && r.options.Prefix == "" {
+		return ErrNetwork
+	}
+	if err := checkName(name); err != nil {
+		return err
+	}
+	bare, err := r.checkKey(key)
+	if err != nil {
+		return err
+	}
+	switch {
+	case size == 0:
+		return oip.Errorf(oip.Invalid, "region %s: a byte_size of 0", oip.Quote(name))
+	case offset > math.MaxInt64 || size > math.MaxInt64-offset:
+		return oip.Errorf(oip.Invalid, "region %s: offset %d and byte_size %d are too large", oip.Quote(name), offset, size)
+	}
+	e := &entry{info: Info{Name: name, Key: key, Offset: offset, Size: size}, charge: pages(offset, size)}
+	if err := r.reserve(e); err != nil {
+		return err
+	}
+	// Mapping takes system calls, so nobody waits for it behind the lock; the name is taken.
+	mapping, err := r.attach(from, e, bare)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case err != nil:
+		r.forget(e)
+		return refusal(name, key, err)
+	case r.closed: // meanwhile
+		r.forget(e)
+		_ = mapping.Close()
+		return errClosed()
+	}
+	e.mapping = mapping
+	return nil
+}
+
+// pages returns the bytes of the pages that size bytes from offset on touch; offset+size is at
+// most math.MaxInt64.
+func pages(offset, size uint64) uint64 {
+	page := uint64(os.Getpagesize())
+	return (offset+size+page-1)/page*page - offset/page*page
+}
+
+// reserve takes the name, and a place and the pages of the bounds.
+func (r *Registry) reserve(e *entry) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return errClosed()
+	}
+	if _, taken := r.entries[e.info.Name]; taken {
+		return oip.Errorf(oip.Invalid, "region %s is registered already; unregister it first, or use another name", oip.Quote(e.info.Name))
+	}
+	if len(r.entries) >= r.options.MaxRegions {
+		return oip.Errorf(oip.Busy, "%d regions are registered, and no more than that may be; unregister some", len(r.entries))
+	}
+	if e.charge > r.options.MaxBytes {
+		return oip.Errorf(oip.TooLarge, "region %s: its pages have %d bytes, and those of all regions together may have %d; start the service with a larger -limit",
+			oip.Quote(e.info.Name), e.charge, r.options.MaxBytes)
+	}
+	if e.charge > r.options.MaxBytes-r.bytes {
+		return oip.Errorf(oip.Busy, "region %s: its pages have %d bytes, and those of all regions together may have %d more; unregister some",
+			oip.Quote(e.info.Name), e.charge, r.options.MaxBytes-r.bytes)
+	}
+	r.entries[e.info.Name] = e
+	r.bytes += e.charge
+	return nil
+}
+
+// forget takes an entry out of the registry, whose lock is held.
+func (r *Registry) forget(e *entry) {
+	if r.entries[e.info.Name] == e {
+		delete(r.entries, e.info.Name)
+		r.bytes -= e.charge
+	}
+	e.gone = true
+}
+
+// errOwner refuses memory of users whose memory the client may not use.
+var errOwner = errors.New("the client may not use memory of this user")
+
+// attach maps the memory of an entry, as USM where that is requested and works.
+func (r *Registry) attach(from peercred.Client, e *entry, key string) (*segment.Mapping, error) {
+	owner := func(uid uint32) error { // of the descriptor that is mapped
+		if e.owner = uid; !r.allows(from, uid) {
+			return errOwner
+		}
+		return nil
+	}
+	f := segment.Foreign{Name: key, Offset: e.info.Offset, Size: e.info.Size, Owner: owner, Queue: r.options.Queue, Kind: r.options.Kind}
+	m, err := segment.MapForeign(f)
+	if f.Queue != nil && errors.Is(err, errors.ErrUnsupported) {
+		f.Queue = nil
+		m, err = segment.MapForeign(f)
+	}
+	return m, err
+}
+
+// refusal is what a client is told of memory that was not mapped. What is not there and what
+// is somebody else's are one answer: names of others' memory are nobody's business.
+func refusal(name, key string, err error) error {
+	e := &oip.Error{Kind: oip.Invalid, Err: err}
+	switch {
+	case errors.Is(err, segment.ErrSize):
+		e.Message = fmt.Sprintf("region %s: the shared memory of key %s does not have the bytes that offset and byte_size name",
+			oip.Quote(name), oip.Quote(key))
+	case errors.Is(err, segment.ErrLimit), errors.Is(err, memmgr.ErrOutOfMemory):
+		e.Kind = oip.Busy
+		e.Message = "no more shared memory can be mapped at present; unregister regions that are not used"
+	case errors.Is(err, errors.ErrUnsupported):
+		e.Kind = oip.Unsupported
+		e.Message = "shared memory cannot be mapped by this server"
+	default:
+		e.Message = fmt.Sprintf("region %s: there is no shared memory of key %s that may be registered", oip.Quote(name), oip.Quote(key))
+	}
+	return e
+}
+
+func errClosed() error { return oip.Errorf(oip.NotReady, "the server is shutting down") }
+
+// checkName wants a name that can stand in a message and a list.
+func checkName(name string) error {
+	bad := name == "" || len(name) > maxName || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl)
+	if bad {
+		return oip.Errorf(oip.Invalid, "%s is no name of a region: 1 to %d bytes of UTF-8 without control characters", oip.Quote(name), maxName)
+	}
+	return nil
+}
+
+// plainName reports whether a name is one file name, which cannot lead out of its directory.
+func plainName(name string) bool {
+	return name != "" && len(name) <= maxName && name != "." && name != ".." && utf8.ValidString(name) &&
+		!strings.ContainsRune(name, '/') && !strings.ContainsFunc(name, unicode.IsControl)
+}
+
+// semaphores is the prefix of the names of POSIX semaphores, which lie beside shared memory.
+const semaphores = "sem."
+
+// CheckPrefix returns the prefix for Options, without a slash before it. It refuses a prefix with
+// which no key could begin.
+func CheckPrefix(prefix string) (string, error) {
+	bare := strings.TrimPrefix(prefix, "/")
+	if !plainName(bare) || len(bare) == maxName || strings.HasPrefix(bare, semaphores) {
+		return "", fmt.Errorf("%q is not a prefix of shared memory keys: want 1 to %d bytes without a slash or control character, not beginning with %q",
+			prefix, maxName-1, semaphores)
+	}
+	return bare, nil
+}
+
+// checkKey returns a key without the slash before it. Errors: Invalid, for a key that is not one
+// name or does not have the prefix.
+func (r *Registry) checkKey(key string) (string, error) {
+	bare := strings.TrimPrefix(key, "/")
+	if !plainName(bare) {
+		return "", oip.Errorf(oip.Invalid, "%s is no key of shared memory: one name of 1 to %d bytes, which may have a slash before it, and no other",
+			oip.Quote(key), maxName)
+	}
+	rest, ok := strings.CutPrefix(bare, r.options.Prefix)
+	if !ok || rest == "" || strings.HasPrefix(bare, semaphores) {
+		return "", oip.Errorf(oip.Invalid, "shared memory of key %s may not be registered: keys begin with %s",
+			oip.Quote(key), r.wanted())
+	}
+	return bare, nil
+}
+
+func (r *Registry) wanted() string {
+	if r.options.Prefix == "" {
+		return `anything but "sem."`
+	}
+	return oip.Quote(r.options.Prefix) + " and go on"
+}
+
+// unknown is the error for a name that is not there.
+func unknown(name string) error {
+	return oip.Errorf(oip.NotFound, "no region %s is registered", oip.Quote(name))
+}
+
+// Unregister unmaps a region that the client may use. Errors: NotFound, and InUse while a lease of
+// it, or a retained buffer, is left; then the region stays as it is.
+func (r *Registry) Unregister(from peercred.Client, name string) error {
+	r.mu.Lock()
+	e, ok := r.visible(from, name)
+	if !ok {
+		r.mu.Unlock()
+		return unknown(name)
+	}
+	if e.leases > 0 {
+		n := e.leases
+		r.mu.Unlock()
+		return oip.Errorf(oip.InUse, "region %s is in use in %d places; unregister it when its requests are over", oip.Quote(name), n)
+	}
+	r.forget(e)
+	r.mu.Unlock()
+	_ = e.mapping.Close() // never fails
+	return nil
+}
+
+// UnregisterAll unmaps the regions that the client may use and that are not in use. Errors: InUse
+// if some stay.
+func (r *Registry) UnregisterAll(from peercred.Client) error {
+	r.mu.Lock()
+	idle, used := r.sweep(func(e *entry) bool { return r.allows(from, e.owner) })
+	r.mu.Unlock()
+	for _, e := range idle {
+		_ = e.mapping.Close()
+	}
+	if used > 0 {
+		return oip.Errorf(oip.InUse, "%d regions were unregistered, and %d stay, which are in use", len(idle), used)
+	}
+	return nil
+}
+
+// sweep takes out the chosen entries that are not in use, and counts those that are. The lock is held.
+func (r *Registry) sweep(chosen func(*entry) bool) (idle []*entry, used int) {
+	for _, e := range r.entries {
+		switch {
+		case e.mapping == nil: // its client has no answer yet, so it is not registered yet
+		case !chosen(e):
+		case e.leases > 0:
+			used++
+		default:
+			r.forget(e)
+			idle = append(idle, e)
+		}
+	}
+	return idle, used
+}
+
+// Status describes a region that the client may use, or, if name is "", all of them in the order
+// of their names. Errors: NotFound.
+func (r *Registry) Status(from peercred.Client, name string) ([]Info, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if name != "" {
+		e, ok := r.visible(from, name)
+		if !ok {
+			return nil, unknown(name)
+		}
+		return []Info{e.info}, nil
+	}
+	all := make([]Info, 0, len(r.entries))
+	for _, e := range r.entries {
+		if e.mapping != nil && r.allows(from, e.owner) {
+			all = append(all, e.info)
+		}
+	}
+	slices.SortFunc(all, func(a, b Info) int { return strings.Compare(a.Name, b.Name) })
+	return all, nil
+}
+
+// InUse returns the number of regions, the bytes of their pages, and the number of buffers of them
+// that are alive.
+func (r *Registry) InUse() (regions int, bytes uint64, leases int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.entries), r.bytes, r.leases
+}
+
+// Close unregisters all regions. Memory in use is unmapped when its last holder releases it. Nothing
+// can be registered or leased afterwards. The error names the regions in use. It may be called
+// again.
+func (r *Registry) Close() error {
+	r.mu.Lock()
+	r.closed = true
+	idle, _ := r.sweep(func(*entry) bool { return true })
+	for _, e := range r.entries {
+		if e.mapping != nil {
+			r.forget(e)
+		}
+	}
+	held := r.leases
+	r.mu.Unlock()
+	for _, e := range idle {
+		_ = e.mapping.Close()
+	}
+	if held > 0 {
+		return fmt.Errorf("%d ranges of shared memory regions are still held; they go with those who hold them", held)
+	}
+	return nil
+}

@@ -1,0 +1,109 @@
+//go:build cgo && linux
+
+package rest
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
+	"github.com/usmbridge/usmbridge/memmgr"
+)
+
+// BenchmarkInfer is what the transport costs: the model copies, and clients are connections
+// that write one request and read one response, again and again.
+func BenchmarkInfer(b *testing.B) {
+	memmgr.RecordStacks(0) // which the tests want
+	defer memmgr.RecordStacks(16)
+	for _, size := range []int{1 << 10, 64 << 10, 1 << 20} {
+		b.Run(fmt.Sprint(size), func(b *testing.B) {
+			v := serve(b, setup{engine: engine.Options{Limit: 1 << 30}})
+			text := binaryFloats(size / 4)
+			request := fmt.Appendf(nil, "POST /v2/models/identity/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n%s: %d\r\n\r\n%s", len(text)+size, headerLength, len(text), text)
+			request = append(request, make([]byte, size)...)
+			b.SetBytes(int64(size))
+			b.ReportAllocs()
+			b.SetParallelism(16)
+			b.RunParallel(func(pb *testing.PB) {
+				c, err := net.Dial("tcp", v.address)
+				require.NoError(b, err)
+				defer c.Close()
+				in := bufio.NewReader(c)
+				for pb.Next() {
+					if _, err := c.Write(request); err != nil {
+						b.Error(err)
+						return
+					}
+					if err := skipResponse(in); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+		})
+	}
+}
+
+// skipResponse reads a response at less cost than net/http does.
+func skipResponse(in *bufio.Reader) error {
+	length := 0
+	for n := 0; ; n++ {
+		line, err := in.ReadSlice('\n')
+		if err != nil {
+			return err
+		}
+		if n == 0 && !bytes.Contains(line, []byte(" 200 ")) {
+			return fmt.Errorf("%s", line)
+		}
+		if len(line) == 2 {
+			_, err := io.CopyN(io.Discard, in, int64(length))
+			return err
+		}
+		if value, ok := bytes.CutPrefix(line, []byte("Content-Length: ")); ok {
+			if length, err = strconv.Atoi(string(bytes.TrimSpace(value))); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// BenchmarkNetHTTP is what net/http costs for the same bytes with a handler that echoes.
+func BenchmarkNetHTTP(b *testing.B) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(b, err)
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p := make([]byte, r.ContentLength)
+		_, _ = io.ReadFull(r.Body, p)
+		w.Header()["Content-Length"] = []string{strconv.Itoa(len(p))}
+		_, _ = w.Write(p)
+	})}
+	go func() { _ = server.Serve(l) }()
+	defer server.Close()
+	request := append([]byte("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1024\r\n\r\n"), make([]byte, 1024)...)
+	b.ReportAllocs()
+	b.SetParallelism(16)
+	b.RunParallel(func(pb *testing.PB) {
+		c, err := net.Dial("tcp", l.Addr().String())
+		require.NoError(b, err)
+		defer c.Close()
+		in := bufio.NewReader(c)
+		for pb.Next() {
+			if _, err := c.Write(request); err != nil {
+				b.Error(err)
+				return
+			}
+			if err := skipResponse(in); err != nil {
+				b.Error(err)
+				return
+			}
+		}
+	})
+}

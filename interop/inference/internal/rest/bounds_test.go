@@ -1,0 +1,186 @@
+package rest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/enginetest"
+)
+
+// A body that never comes does not keep its connection, whatever the path makes of it.
+func TestBodiesThatNeverCome(t *testing.T) {
+	v := serve(t, setup{}) // whose clients have long enough for their headers
+	for _, head := range []string{
+		"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n",
+		"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n",
+		"POST /v2/nothing HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n",
+		"POST /v2/models/none/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n",
+		"POST /v2/models/identity/infer HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n",
+		"POST /v2/cudasharedmemory/unregister HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n",
+	} {
+		t.Run("", func(t *testing.T) {
+			t.Parallel()
+			c := v.dial()
+			c.send(head)
+			c.answer() // within the minute that the connection has
+			_, err := c.in.ReadByte()
+			require.Error(t, err, "it is closed")
+		})
+	}
+}
+
+// A body ends where its Content-Length says, also where what was compressed ends before: more is
+// refused, and what does not come keeps neither the connection nor the memory of the request.
+func TestBehindTheEndOfWhatIsCompressed(t *testing.T) {
+	v := serve(t, setup{rest: Options{Grace: time.Second}})
+	text := binaryFloats(1)
+	for _, how := range []string{"gzip", "deflate"} {
+		whole := string(compressed(t, how, append([]byte(text), floats(1)...)))
+		head := func(more int) string {
+			return fmt.Sprintf("POST /v2/models/identity/infer HTTP/1.1\r\nHost: x\r\nContent-Encoding: %s\r\nContent-Length: %d\r\n%s: %d\r\n\r\n",
+				how, len(whole)+more, headerLength, len(text))
+		}
+		t.Run(how+", more", func(t *testing.T) {
+			t.Parallel()
+			for _, more := range []int{1, 100, 10000} {
+				c := v.dial()
+				c.send(head(more) + whole + strings.Repeat("x", more))
+				require.Equal(t, 400, c.answer().StatusCode)
+			}
+		})
+		t.Run(how+", nothing more", func(t *testing.T) {
+			t.Parallel()
+			c := v.dial()
+			c.send(head(100) + whole)
+			require.Equal(t, 408, c.answer().StatusCode)
+			require.Eventually(t, func() bool { return v.engine.Stats().Requests == 0 }, 30*time.Second, time.Millisecond)
+		})
+	}
+}
+
+// A client that waits for leave to send its bodies, and reads nothing of what it is told, is cut off
+// whatever it was to be told when there was no more room for it.
+func TestLeaveThatIsNotRead(t *testing.T) {
+	e := enginetest.New(t, engine.Options{}, enginetest.Identity())
+	h, err := New(Options{Engine: e, Log: quiet(), Grace: 500 * time.Millisecond})
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", path) // where each piece that is written counts, however small
+	require.NoError(t, err)
+	server := h.Server()
+	go func() { _ = server.Serve(l) }()
+	defer server.Close()
+	text := binaryFloats(1)
+	request := fmt.Sprintf("POST /v2/models/identity/infer HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: %d\r\n%s: %d\r\n\r\n%s1234",
+		len(text)+4, headerLength, len(text), text)
+	var ended sync.WaitGroup
+	for range 8 {
+		c, err := net.Dial("unix", path)
+		require.NoError(t, err)
+		defer c.Close()
+		require.NoError(t, c.SetDeadline(time.Now().Add(time.Minute)))
+		ended.Go(func() {
+			for err == nil {
+				_, err = io.WriteString(c, request)
+			}
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Error("the server keeps the connection")
+			}
+		})
+	}
+	ended.Wait()
+	require.Eventually(t, func() bool { return e.Stats().Requests == 0 }, 30*time.Second, time.Millisecond)
+}
+
+// deadlines is a connection that takes and gives everything at once, and notes what time it has.
+type deadlines struct {
+	http.ResponseWriter
+	reading, writing time.Time
+}
+
+func (d *deadlines) Write(p []byte) (int, error)         { return len(p), nil }
+func (d *deadlines) Read(p []byte) (int, error)          { return len(p), nil }
+func (d *deadlines) Close() error                        { return nil }
+func (d *deadlines) SetReadDeadline(at time.Time) error  { d.reading = at; return nil }
+func (d *deadlines) SetWriteDeadline(at time.Time) error { d.writing = at; return nil }
+
+// The time that the server takes between two pieces, to compress a response, to unpack a body or to
+// find memory for it, is not the client's.
+func TestWorkIsNotSlowness(t *testing.T) {
+	const work = 100 * time.Millisecond
+	c := &deadlines{}
+	x := &exchange{
+		h: &Handler{o: Options{Grace: work, MinRate: 1 << 40, Timeout: time.Hour}}, w: c,
+		r: httptest.NewRequest(http.MethodPost, "/", nil), control: http.NewResponseController(c),
+	}
+	b := &body{x: x, from: c, until: time.Now().Add(time.Hour)}
+	for range 2 {
+		writing, reading := c.writing, c.reading
+		_, err := paced{x}.Write(make([]byte, 100))
+		require.NoError(t, err)
+		_, err = b.Read(make([]byte, 100))
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, c.writing.Sub(writing), work)
+		require.GreaterOrEqual(t, c.reading.Sub(reading), work)
+		time.Sleep(work)
+	}
+}
+
+// A client that has to wait for memory is not slow: its time begins when it is read.
+func TestWaitingIsNotSlowness(t *testing.T) {
+	const limit = 64 << 20
+	grace := 2 * time.Second
+	v := serve(t, setup{engine: engine.Options{Limit: limit}, rest: Options{Grace: grace}})
+	holder, err := v.engine.Begin(t.Context(), "holder", "identity", "")
+	require.NoError(t, err)
+	defer holder.End()
+	in, err := holder.Input("x", "FP32", []int64{limit / 12})
+	require.NoError(t, err)
+	require.NoError(t, in.Fill(func(p []byte) error { return nil })) // and as much for the output
+	const n = limit / 16
+	text := binaryFloats(n)
+	c := v.dial()
+	c.send(fmt.Sprintf("POST /v2/models/identity/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n%s: %d\r\n\r\n", len(text)+4*n, headerLength, len(text)))
+	go func() { _, _ = c.Write(append([]byte(text), make([]byte, 4*n)...)) }()
+	require.Eventually(t, func() bool { return v.engine.Stats().Requests == 2 }, 30*time.Second, time.Millisecond)
+	time.Sleep(grace + grace/2)
+	holder.End()
+	require.Equal(t, 200, c.answer().StatusCode)
+}
+
+// What is kept of a request beyond its JSON is bounded.
+func TestLongTexts(t *testing.T) {
+	v := serve(t, setup{})
+	long := strings.Repeat("i", 1<<20)
+	body := strings.Replace(binaryFloats(1), "{", `{"id":"`+long+`",`, 1)
+	require.Contains(t, v.inference("identity", body, floats(1)).message(t, http.StatusBadRequest), "id")
+	body = strings.Replace(binaryFloats(1), "{", `{"`+long+`":1,"\u0069d":"7",`, 1)
+	require.Equal(t, 200, v.inference("identity", body, floats(1)).status)
+}
+
+func TestGateOfTenants(t *testing.T) {
+	g := gate{limit: 1000 << 10, each: 750 << 10}
+	require.NoError(t, g.take("a", 700<<10, 0))
+	require.Error(t, g.take("a", 100<<10, 0))
+	require.NoError(t, g.take("a", 1000, 0), "what is small is always taken")
+	require.NoError(t, g.take("b", 200<<10, 0))
+	require.Error(t, g.take("b", 200<<10, 0))
+	g.give("a", 700<<10+1000)
+	require.NoError(t, g.take("b", 200<<10, 0))
+	g.give("b", 400<<10)
+	require.Zero(t, g.inUse())
+	require.Empty(t, g.by)
+}

@@ -1,0 +1,260 @@
+//go:build cgo && linux
+
+package rest
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/enginetest"
+)
+
+// JSON of all requests together is bounded.
+func TestGate(t *testing.T) {
+	m, began, release := enginetest.Blocking("identity")
+	v := serve(t, setup{models: []*enginetest.Model{m, enginetest.Sum()}, rest: Options{MaxJSON: 1 << 16, JSON: 1 << 16, Grace: time.Minute}})
+	c := v.dial()
+	text := binaryFloats(1)
+	half := strings.Repeat(" ", 40000)
+	c.send(fmt.Sprintf("POST /v2/models/identity/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n%s: %d\r\n\r\n%s", len(half)+len(text)+4, headerLength, len(half)+len(text), half))
+	require.Eventually(t, func() bool { return v.handler.JSONInFlight() > 0 }, 30*time.Second, time.Millisecond)
+	r := v.do("POST", "/v2/models/sum/infer", []byte(half))
+	require.Contains(t, r.message(t, 503), "JSON")
+	require.Equal(t, "1", r.header.Get("Retry-After"))
+	c.send(text + string(floats(1)))
+	<-began
+	require.Zero(t, v.handler.JSONInFlight(), "the JSON is gone before the model runs")
+	close(release)
+	require.Equal(t, 200, c.answer().StatusCode)
+}
+
+// link is a connection by hand.
+type link struct {
+	t testing.TB
+	net.Conn
+	in *bufio.Reader
+}
+
+func (v *service) dial() *link {
+	c, err := net.Dial("tcp", v.address)
+	require.NoError(v.t, err)
+	v.t.Cleanup(func() { c.Close() })
+	require.NoError(v.t, c.SetDeadline(time.Now().Add(time.Minute)))
+	return &link{v.t, c, bufio.NewReader(c)}
+}
+
+func (c *link) send(text string) {
+	c.t.Helper()
+	_, err := io.WriteString(c, text)
+	require.NoError(c.t, err)
+}
+
+func (c *link) answer() *http.Response {
+	c.t.Helper()
+	r, err := http.ReadResponse(c.in, nil)
+	require.NoError(c.t, err)
+	b, err := io.ReadAll(r.Body)
+	require.NoError(c.t, err)
+	r.Body = io.NopCloser(bytes.NewReader(b))
+	return r
+}
+
+// A body that comes too slowly, or not at all, ends its request with what it holds.
+func TestSlowBodies(t *testing.T) {
+	v := serve(t, setup{rest: Options{Grace: 3 * time.Second, MinRate: 1 << 30}})
+	text := binaryFloats(1000)
+	head := fmt.Sprintf("POST /v2/models/identity/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n%s: %d\r\n\r\n", len(text)+4000, headerLength, len(text))
+	for what, sent := range map[string]string{"no body": head, "half the JSON": head + text[:10], "the JSON": head + text, "half the tensor": head + text + strings.Repeat("x", 2000)} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			c := v.dial()
+			c.send(sent)
+			r := c.answer()
+			require.Equal(t, 408, r.StatusCode)
+			require.True(t, r.Close, "the connection is of no use any more")
+			require.Eventually(t, func() bool { return v.engine.Stats().Requests == 0 }, 30*time.Second, time.Millisecond)
+		})
+	}
+	t.Run("half the headers", func(t *testing.T) {
+		t.Parallel()
+		c := v.dial()
+		c.send("POST /v2/models/identity/inf")
+		said, err := io.ReadAll(c.in)
+		require.NoError(t, err, "slow headers end the connection")
+		require.NotContains(t, string(said), " 200 ")
+	})
+}
+
+// Clients that go away, or close half of their connection, in the midst of anything leave
+// nothing behind.
+func TestCutOff(t *testing.T) {
+	m, began, _ := enginetest.Blocking("blocking")
+	v := serve(t, setup{models: []*enginetest.Model{m, enginetest.Identity()}})
+	text := binaryFloats(1000)
+	request := func(model string) string {
+		return fmt.Sprintf("POST /v2/models/%s/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n%s: %d\r\n\r\n", model, len(text)+4000, headerLength, len(text)) + text + strings.Repeat("x", 4000)
+	}
+	for _, half := range []bool{false, true} {
+		for _, n := range []int{1, 20, 120, 150, 200, 300, 1000, 4000} {
+			whole := request("identity")
+			n = min(n, len(whole)-1)
+			c := v.dial()
+			c.send(whole[:n])
+			if half {
+				require.NoError(t, c.Conn.(*net.TCPConn).CloseWrite())
+				_, _ = io.ReadAll(c)
+			}
+			require.NoError(t, c.Close())
+		}
+		c := v.dial()
+		c.send(request("blocking"))
+		<-began
+		if half {
+			require.NoError(t, c.Conn.(*net.TCPConn).CloseWrite())
+		} else {
+			require.NoError(t, c.Close())
+		}
+		require.Eventually(t, func() bool { return v.engine.Stats().Requests == 0 }, 30*time.Second, time.Millisecond)
+	}
+	// One that does not read what it asked for is cut off too, and its memory comes back.
+	v = serve(t, setup{rest: Options{Grace: 100 * time.Millisecond, MinRate: 1 << 30}})
+	const n = 16 << 20
+	c := v.dial()
+	text = binaryFloats(n)
+	c.send(fmt.Sprintf("POST /v2/models/identity/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n%s: %d\r\n\r\n%s", len(text)+4*n, headerLength, len(text), text))
+	_, _ = c.Write(make([]byte, 4*n)) // which the server may cut off too
+	require.Eventually(t, func() bool { return v.engine.Stats().Requests == 0 }, 30*time.Second, time.Millisecond)
+}
+
+// A connection serves many requests, those that are refused among them.
+func TestKeepAlive(t *testing.T) {
+	v := serve(t, setup{})
+	c := v.dial()
+	text := binaryFloats(1)
+	good := fmt.Sprintf("POST /v2/models/identity/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n%s: %d\r\n\r\n%s1234", len(text)+4, headerLength, len(text), text)
+	bad := fmt.Sprintf("POST /v2/models/nothing/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", 100000, strings.Repeat("x", 100000))
+	for range 3 {
+		for _, s := range []struct {
+			text   string
+			status int
+		}{{good, 200}, {bad, 404}, {"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n", 200}, {"GET /v2?x=%zz HTTP/1.1\r\nHost: localhost\r\n\r\n", 200}} {
+			c.send(s.text)
+			require.Equal(t, s.status, c.answer().StatusCode)
+		}
+	}
+	c.send("GET * HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	require.GreaterOrEqual(t, c.answer().StatusCode, 400)
+}
+
+const healthRequest = "GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+// An address that has all its connections gets health probes served, and nothing else.
+func TestConnections(t *testing.T) {
+	m, began, release := enginetest.Blocking("blocking")
+	v := serve(t, setup{connections: Connections{Most: 4, PerAddress: 2}, models: []*enginetest.Model{m}})
+	text := binaryFloats(1)
+	request := fmt.Sprintf("POST /v2/models/blocking/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n%s: %d\r\n\r\n%s1234", len(text)+4, headerLength, len(text), text)
+	var open []*link
+	for range 2 {
+		c := v.dial()
+		c.send(request)
+		<-began
+		open = append(open, c)
+	}
+	c := v.dial()
+	c.send("GET /v2 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	r := c.answer()
+	require.Equal(t, 503, r.StatusCode)
+	require.Equal(t, "1", r.Header.Get("Retry-After"))
+	require.True(t, r.Close)
+	c = v.dial()
+	c.send(healthRequest)
+	r = c.answer()
+	require.Equal(t, 200, r.StatusCode)
+	require.True(t, r.Close)
+	close(release)
+	for _, c := range open {
+		require.Equal(t, 200, c.answer().StatusCode)
+	}
+	require.NoError(t, open[0].Close())
+	require.Eventually(t, func() bool { return v.connect() == 200 }, 30*time.Second, 10*time.Millisecond)
+}
+
+// When all connections are taken, a new one takes the place of the one that has been idle for the
+// longest time. Connections with a request stay. If all have one, health probes are still served.
+func TestFullOfIdleConnections(t *testing.T) {
+	m, began, release := enginetest.Blocking("blocking")
+	v := serve(t, setup{connections: Connections{Most: 2, PerAddress: 3}, models: []*enginetest.Model{m}})
+	open := []*link{v.dial(), v.dial()}
+	text := binaryFloats(1)
+	request := fmt.Sprintf("POST /v2/models/blocking/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n%s: %d\r\n\r\n%s1234", len(text)+4, headerLength, len(text), text)
+	var working []*link
+	for _, idle := range open {
+		c := v.dial()
+		c.send(request)
+		<-began
+		_, err := idle.in.ReadByte()
+		require.Error(t, err, "closed by the server")
+		require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
+		working = append(working, c)
+	}
+	c := v.dial()
+	c.send(healthRequest)
+	require.Equal(t, 200, c.answer().StatusCode)
+	close(release)
+	for _, c := range working {
+		require.Equal(t, 200, c.answer().StatusCode)
+	}
+	require.Eventually(t, func() bool { return v.connect() == 200 }, 30*time.Second, 10*time.Millisecond, "they are idle now")
+}
+
+// connect makes a request on a connection of its own, and returns the status; 0 if there is none.
+func (v *service) connect() int {
+	c, err := net.Dial("tcp", v.address)
+	if err != nil {
+		return 0
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	_, _ = io.WriteString(c, "GET /v2 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	r, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		return 0
+	}
+	defer r.Body.Close()
+	return r.StatusCode
+}
+
+func TestUnixSocket(t *testing.T) {
+	e := enginetest.New(t, engine.Options{}, enginetest.Identity())
+	h, err := New(Options{Engine: e, Log: quiet()})
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", path)
+	require.NoError(t, err)
+	server := h.Server()
+	go func() { _ = Serve(server, l, Connections{Most: 2, PerAddress: 1}) }()
+	defer server.Close()
+	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", path)
+	}}}
+	defer client.CloseIdleConnections()
+	r, err := client.Post("http://x/v2/models/identity/infer", "application/json", strings.NewReader(`{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[1]}]}`))
+	require.NoError(t, err)
+	defer r.Body.Close()
+	require.Equal(t, 200, r.StatusCode)
+	require.Equal(t, "local", e.Stats().Tenants[0].Name)
+}

@@ -1,0 +1,38 @@
+// Package rest serves an engine by the Open Inference Protocol, version 2, over HTTP/1: server
+// and model metadata, health and inference, and Triton's extensions for binary tensors, system shared
+// memory, model configuration, statistics and the model repository.
+//
+// # Requests
+//
+// The path is split before it is unescaped, so a slash in a name is part of the name. A body needs a
+// Content-Length, and lengths are checked before a byte of the body is read. JSON is charged to a gate,
+// which bounds the JSON of all requests together and of each tenant; small bodies are always accepted.
+// The datatypes and shapes give the sizes of the tensors, which are read into memory of the engine's
+// pool. Numbers in JSON are written there directly. Bodies may be compressed (gzip, deflate), with the
+// same bounds.
+//
+// A response is written from the memory of the results. It is compressed if the client accepts exactly
+// one coding, gzip or deflate. HTTP libraries send lists of codings by default, which do not ask for a
+// slower response.
+//
+// # Details that the protocol leaves open
+//
+//   - unknown members and parameters are ignored; duplicates of known ones are refused, and so are the
+//     parameters "headers" and "triton_…"
+//   - null means that a member is absent
+//   - JSON data is a flat list, or nested lists exactly as the shape says; NaN, Infinity and -Infinity
+//     are read and written like Python's encoder does; FP16 and BF16 are binary only
+//   - "priority" has one level; sequences and classification are refused
+//   - an error has the nearest status of HTTP; Triton mostly uses 400
+//
+// # Bounds
+//
+// A client that sends or reads a body more slowly than Options allow is disconnected. A small body of a
+// refused request is read to its end, so that the client reads the response. Serve bounds connections,
+// in total and per client (an IPv4 address, an IPv6 /64, or all loopback addresses). If a client closes
+// its connection, or its sending half, its request is cancelled.
+//
+// A web page can make a browser post to any address, also to those of this machine. Requests that change
+// something are refused if the browser reports another origin. They, and all GET and HEAD requests over
+// TCP, are refused if their Host is a name that is not this server's.
+package rest

@@ -1,0 +1,422 @@
+package rest
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
+)
+
+// readAll reads one value and nothing after it.
+func readAll[T any](text string, read func(*reader) (T, error)) (T, error) {
+	r := newReader([]byte(text))
+	defer r.release()
+	v, err := read(r)
+	if err == nil {
+		err = r.end()
+	}
+	return v, err
+}
+
+func skipped(text string) error {
+	_, err := readAll(text, func(r *reader) (struct{}, error) { return struct{}{}, r.skip() })
+	return err
+}
+
+// The reader accepts what encoding/json accepts, and in addition NaN, Infinity and -Infinity. It
+// refuses strings that are not UTF-8, and deep nesting.
+func FuzzSkip(f *testing.F) {
+	for _, s := range []string{
+		`{}`, `[]`, `{"a":[1,2.5e-3,-0,"x\u00e9\n"],"b":{"c":null}}`, `[1,]`, `{"a":1,}`, `01`, `1.`, `.5`, `+1`, `1e`, `"\x"`, `"`, "\"\x01\"",
+		`[[[[]]]]`, `tru`, `true false`, ` null `, `NaN`, `-Infinity`, `{"a" 1}`, `{1:2}`, `[1 2]`, "\"\xff\"", `"\ud800"`, `-`, `"\u12g4"`, `{]`, `[}`,
+		`["NaN",NaN]`, `"\"NaN"`, `[-NaN]`, `{NaN:1}`, `[NaN`,
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		err := skipped(string(b))
+		if err != nil {
+			require.Equal(t, oip.Invalid, oip.As(err).Kind)
+		}
+		if bytes.Contains(b, []byte("NaN")) || bytes.Contains(b, []byte("Infinity")) || bytes.Count(b, []byte("["))+bytes.Count(b, []byte("{")) > maxDepth ||
+			!utf8.Valid(b) || bytes.Contains(bytes.ToLower(b), []byte(`\ud`)) {
+			return
+		}
+		require.Equal(t, json.Valid(b), err == nil, "%q: %v", b, err)
+	})
+}
+
+// Literals that JSON lacks are replaced outside of strings only.
+func TestSpecials(t *testing.T) {
+	for in, want := range map[string]string{
+		`{"NaN":"a\"NaN\\","x":[NaN,-Infinity,Infinity,-1]}`: `{"NaN":"a\"NaN\\","x":["N","-Infini","Infini",-1]}`,
+		`"INPUT"`: `"INPUT"`, `["NaN`: `["NaN`, `[NaN`: `["N"`,
+	} {
+		text := []byte(in)
+		require.Equal(t, strings.Contains(want, `"N"`), quoteSpecials(text))
+		require.Equal(t, want, string(text))
+	}
+	require.NoError(t, skipped(`[NaN, Infinity, -Infinity]`))
+	for _, bad := range []string{`[-NaN]`, `{NaN:1}x`, `[NaNa]`, `[nan]`} {
+		require.Error(t, skipped(bad), bad)
+	}
+	// Without such a literal in the request, its replacement is a string.
+	_, err := fill(t, oip.FP32, []int64{1}, `["N"]`)
+	require.Equal(t, oip.Invalid, oip.As(err).Kind)
+}
+
+func TestDeepNesting(t *testing.T) {
+	require.NoError(t, skipped(strings.Repeat("[", maxDepth)+strings.Repeat("]", maxDepth)))
+	require.ErrorContains(t, skipped(strings.Repeat("[", 1<<20)), "nested too deep")
+	require.ErrorContains(t, skipped(strings.Repeat(`{"a":`, 1<<20)), "nested too deep")
+	_, err := fill(t, oip.FP32, []int64{1}, strings.Repeat("[", 1<<17)+strings.Repeat("]", 1<<17))
+	require.Equal(t, oip.Invalid, oip.As(err).Kind)
+}
+
+func TestText(t *testing.T) {
+	for in, want := range map[string]string{
+		`"abc"`: "abc", `"\"\\\/\b\f\n\r\t"`: "\"\\/\b\f\n\r\t", `"\u00e9é"`: "éé", `"\ud83d\ude00"`: "😀", `""`: "",
+	} {
+		got, err := readAll(in, (*reader).string)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+		var back string
+		require.NoError(t, json.Unmarshal(appendString(nil, got), &back))
+		require.Equal(t, got, back)
+	}
+	var back string
+	require.NoError(t, json.Unmarshal(appendString(nil, "\xff\x00\x1f\x7f</script>"), &back))
+	require.Equal(t, "\ufffd\x00\x1f\x7f</script>", back)
+}
+
+func TestInteger(t *testing.T) {
+	for in, want := range map[string]int64{
+		"0": 0, "-0": 0, "7": 7, "9223372036854775807": math.MaxInt64, "-9223372036854775808": math.MinInt64, " 12": 12,
+	} {
+		got, err := readAll(in, (*reader).integer)
+		require.NoError(t, err, in)
+		require.Equal(t, want, got)
+	}
+	for _, in := range []string{"", "-", "1.0", "1e2", "9223372036854775808", "-9223372036854775809", "18446744073709551616", "99999999999999999999999", "x", "01", `"1"`} {
+		_, err := readAll(in, (*reader).integer)
+		require.Equal(t, oip.Invalid, oip.As(err).Kind, in)
+	}
+}
+
+// fill reads the data of an input, as part of a request, into memory.
+func fill(t testing.TB, d oip.Datatype, shape []int64, data string) ([]byte, error) {
+	n, err := oip.Bytes(d, shape)
+	require.NoError(t, err)
+	p := make([]byte, n)
+	extents, err := json.Marshal(shape)
+	require.NoError(t, err)
+	var h header
+	if err := h.parse(fmt.Appendf(nil, `{"inputs":[{"name":"x","datatype":"%s","shape":%s,"data":%s}]}`, d, extents, data)); err != nil {
+		return p, err
+	}
+	if len(h.inputs) != 1 || h.inputs[0].data == nil { // of a fuzz target
+		return p, oip.Errorf(oip.Invalid, "no data")
+	}
+	return p, h.inputs[0].fill(p, d, h.special)
+}
+
+// An error of an element names the tensor, the element and the position in the request.
+func TestElementErrors(t *testing.T) {
+	const text = `{"inputs":[{"name":"x","datatype":"UINT8","shape":[2,2],"data":[[1,2],[3,256]]}]}`
+	var h header
+	require.NoError(t, h.parse([]byte(text)))
+	err := h.inputs[0].fill(make([]byte, 4), oip.UINT8, false)
+	require.EqualError(t, err, fmt.Sprintf(`input "x": element 3, at byte %d of the JSON: 256 is not a valid UINT8`, strings.Index(text, "256")))
+}
+
+// An FP32 is rounded once, and not by way of an FP64.
+func TestFloatRounding(t *testing.T) {
+	p, err := fill(t, oip.FP32, []int64{1}, "[1.00000017881393432617187499]")
+	require.NoError(t, err)
+	require.Equal(t, float32(1.00000017881393432617187499), math.Float32frombits(binary.NativeEndian.Uint32(p)))
+}
+
+// Every datatype's smallest and largest numbers are read and written, and the next ones refused.
+func TestElements(t *testing.T) {
+	for _, c := range []struct {
+		d    oip.Datatype
+		good string
+		bad  []string
+	}{
+		{oip.BOOL, "true,false", []string{"1", "0", "null", `"true"`, "True"}},
+		{oip.UINT8, "0,255", []string{"256", "-1", "1.0", "1e1", "true"}},
+		{oip.UINT16, "0,65535", []string{"65536", "-1"}},
+		{oip.UINT32, "0,4294967295", []string{"4294967296", "-1"}},
+		{oip.UINT64, "0,18446744073709551615", []string{"18446744073709551616", "-1", "184467440737095516150"}},
+		{oip.INT8, "-128,127", []string{"128", "-129"}},
+		{oip.INT16, "-32768,32767", []string{"32768", "-32769"}},
+		{oip.INT32, "-2147483648,2147483647", []string{"2147483648", "-2147483649"}},
+		{oip.INT64, "-9223372036854775808,9223372036854775807", []string{"9223372036854775808", "-9223372036854775809", "1.5"}},
+		{oip.FP32, "1.5,-Infinity,3.4028235e+38,1e-45,0.1,NaN,-0.0,0.0,-7.0,1e+06", []string{"1e39", "true", `"1"`, "+1", "0x1p3", "1_0", "inf", "nan", ".5", "Inf"}},
+		{oip.FP64, "1.5,Infinity,1.7976931348623157e+308,5e-324,0.1,NaN", []string{"1e309", "-1e309", "null"}},
+	} {
+		n := int64(strings.Count(c.good, ",") + 1)
+		p, err := fill(t, c.d, []int64{n}, "["+c.good+"]")
+		require.NoError(t, err, c.d)
+		require.Equal(t, c.good, string(appendElements(nil, c.d, p)), c.d)
+		for _, bad := range c.bad {
+			_, err := fill(t, c.d, []int64{1}, "["+bad+"]")
+			require.Equal(t, oip.Invalid, oip.As(err).Kind, "%s %s", c.d, bad)
+		}
+	}
+	p, err := fill(t, oip.INT8, []int64{1}, "[-0]")
+	require.NoError(t, err)
+	require.Equal(t, []byte{0}, p)
+	p, err = fill(t, oip.UINT8, []int64{1}, "[-0]")
+	require.NoError(t, err)
+	require.Equal(t, []byte{0}, p)
+	for _, d := range []oip.Datatype{oip.FP16, oip.BF16} {
+		_, err := fill(t, d, []int64{1}, "[1]")
+		require.Equal(t, oip.Unsupported, oip.As(err).Kind)
+	}
+	long, err := fill(t, oip.FP64, []int64{1}, "["+strings.Repeat("1", 300)+"."+strings.Repeat("3", 1<<20)+"]")
+	require.NoError(t, err)
+	want, err := strconv.ParseFloat(strings.Repeat("1", 300), 64)
+	require.NoError(t, err)
+	require.InEpsilon(t, want, math.Float64frombits(binary.NativeEndian.Uint64(long)), 1e-12)
+}
+
+// A JSON number without a fraction and an exponent is an integer for most clients: an integer has no
+// -0, and a list of whole floats would be a list of integers.
+func TestWholeFloats(t *testing.T) {
+	v := serve(t, setup{})
+	values := floats(float32(math.Copysign(0, -1)), 0, 1, -2, 100000, 1e6, 16777216, -0.5)
+	r := v.inference("identity", strings.ReplaceAll(binaryFloats(8), "true", "false"), values)
+	text, _ := r.tensors(t)
+	require.Contains(t, text, `"data":[-0.0,0.0,1.0,-2.0,100000.0,1e+06,1.6777216e+07,-0.5]`)
+}
+
+// A list is flat, or as the shape has it.
+func TestNesting(t *testing.T) {
+	for _, c := range []struct {
+		shape []int64
+		data  string
+		want  string // "" is a refusal
+	}{
+		{[]int64{}, "[7]", "7"},
+		{[]int64{}, "7", ""},
+		{[]int64{}, `"7"`, ""},
+		{[]int64{}, "[[7]]", ""},
+		{[]int64{}, "[]", ""},
+		{[]int64{2, 3}, "[1,2,3,4,5,6]", "1,2,3,4,5,6"},
+		{[]int64{2, 3}, " [ [1, 2,3 ] ,[4,5,6]] ", "1,2,3,4,5,6"},
+		{[]int64{2, 3}, "[[1,2],[3,4],[5,6]]", ""},
+		{[]int64{2, 3}, "[[1,2,3,4,5,6]]", ""},
+		{[]int64{2, 3}, "[[1,2,3],4,5,6]", ""},
+		{[]int64{2, 3}, "[1,2,3,[4,5,6]]", ""},
+		{[]int64{2, 3}, "[[1,2,3],[4,5,6],[7,8,9]]", ""},
+		{[]int64{2, 3}, "[1,2,3,4,5]", ""},
+		{[]int64{2, 3}, "[1,2,3,4,5,6,7]", ""},
+		{[]int64{2, 3}, "[[1,2,3],[4,5,6],[]]", ""},
+		{[]int64{2, 3}, "[[],[1,2,3],[4,5,6]]", ""},
+		{[]int64{2, 3}, "[[[1,2,3]],[[4,5,6]]]", ""},
+		{[]int64{2, 3}, "[[1,2,3],[4,5,6]]]", ""},
+		{[]int64{2, 3}, "[[1,2,3],[4,5,6]] x", ""},
+		{[]int64{2, 3}, "[[1,2,3],[4,5,6]", ""},
+		{[]int64{2, 3}, "[[1,2,3][4,5,6]]", ""},
+		{[]int64{2, 3}, "[[1,2,3],[4,5,6],]", ""},
+		{[]int64{2, 3}, "[,1,2,3,4,5,6]", ""},
+		{[]int64{2, 3}, "{}", ""},
+		{[]int64{2, 3}, "", ""},
+		{[]int64{2, 1, 2}, "[[[1,2]],[[3,4]]]", "1,2,3,4"},
+		{[]int64{2, 1, 2}, "[[1,2],[3,4]]", ""},
+		{[]int64{2, 1, 2}, "[[[1],[2]],[[3,4]]]", ""},
+		{[]int64{0}, "[]", "[]"},
+		{[]int64{0}, "[1]", ""},
+		{[]int64{2, 0}, "[[],[]]", "[]"},
+		{[]int64{2, 0}, "[]", "[]"},
+		{[]int64{0, 2}, "[[1,2]]", ""},
+		{[]int64{2, 0}, "[[[]]]", ""},
+		{[]int64{1, 1}, "[[1]]", "1"},
+		{[]int64{1, 1}, "[1]", "1"},
+	} {
+		p, err := fill(t, oip.INT32, c.shape, c.data)
+		if c.want == "" {
+			require.Error(t, err, "%v %s", c.shape, c.data)
+			require.Equal(t, oip.Invalid, oip.As(err).Kind, "%v %s", c.shape, c.data)
+			continue
+		}
+		require.NoError(t, err, "%v %s", c.shape, c.data)
+		require.Equal(t, strings.Trim(c.want, "[]"), string(appendElements(nil, oip.INT32, p)))
+	}
+}
+
+// FuzzData: what is read as a list of numbers is what encoding/json reads.
+func FuzzData(f *testing.F) {
+	f.Add("[1,2,3,4]", int64(2), int64(2))
+	f.Add("[[1,2],[3,4]]", int64(2), int64(2))
+	f.Add("[[1e3],[0.1]]", int64(2), int64(1))
+	f.Add("[]", int64(0), int64(3))
+	f.Add("[1,", int64(1), int64(1))
+	f.Fuzz(func(t *testing.T, data string, rows, columns int64) {
+		if rows < 0 || columns < 0 || rows > 100 || columns > 100 {
+			return
+		}
+		p, err := fill(t, oip.FP64, []int64{rows, columns}, data)
+		if err != nil {
+			require.Equal(t, oip.Invalid, oip.As(err).Kind)
+		}
+		if strings.Contains(data, "NaN") || strings.Contains(data, "Infinity") {
+			return
+		}
+		var want []float64
+		if json.Unmarshal([]byte(data), &want) != nil || strings.Contains(data, "null") {
+			want = nil
+			var nested [][]float64
+			if strings.Contains(data, "null") || json.Unmarshal([]byte(data), &nested) != nil || int64(len(nested)) != rows {
+				if !(rows*columns == 0) {
+					require.Error(t, err, "%q", data)
+				}
+				return
+			}
+			for _, row := range nested {
+				if int64(len(row)) != columns {
+					require.Error(t, err, "%q", data)
+					return
+				}
+				want = append(want, row...)
+			}
+		}
+		if int64(len(want)) != rows*columns || data == "null" {
+			return
+		}
+		require.NoError(t, err, "%q", data)
+		for i, v := range want {
+			require.Equal(t, v, math.Float64frombits(binary.NativeEndian.Uint64(p[8*i:])))
+		}
+	})
+}
+
+func TestHeader(t *testing.T) {
+	var h header
+	const text = `{"model_name":"x","id":"a\"b","unknown":{"a":[{}]},"parameters":{"timeout":5,"priority":1,"binary_data_output":true,"mine":[1]},
+		"inputs":[{"name":"x","datatype":"FP32","shape":[1,2],"parameters":{"binary_data_size":8,"other":null},"more":1},
+		 {"shape":[],"data":[ 1 ],"name":"y","datatype":"INT8","parameters":{}},
+		 {"name":"z","datatype":"INT8","shape":[0],"data":null,"parameters":{"shared_memory_region":"r","shared_memory_byte_size":3,"shared_memory_offset":9}}],
+		"outputs":[{"name":"o","parameters":{"binary_data":false,"classification":0}},{"name":"p"},{"name":"q","parameters":null}]} `
+	require.NoError(t, h.parse([]byte(text)))
+	require.Equal(t, `"a\"b"`, h.id)
+	require.EqualValues(t, 5, h.params.timeout)
+	require.True(t, h.params.binary)
+	require.Equal(t, []input{
+		{name: "x", datatype: "FP32", shape: []int64{1, 2}, params: params{has: hasSize, size: 8}},
+		{name: "y", datatype: "INT8", shape: []int64{}, data: []byte("[ 1 ]"), at: strings.Index(text, "[ 1 ]")},
+		{name: "z", datatype: "INT8", shape: []int64{0}, params: params{has: hasRegion | hasRegionSize | hasOffset, region: "r", regionSize: 3, offset: 9}},
+	}, h.inputs)
+	require.Len(t, h.outputs, 3)
+	require.False(t, h.binary(&h.outputs[0]))
+	require.True(t, h.binary(&h.outputs[1]))
+
+	var nulls header
+	require.NoError(t, nulls.parse([]byte(`{"id":null,"parameters":null,"outputs":null,"inputs":[]}`)))
+
+	const in = `{"name":"x","datatype":"FP32","shape":[1],"data":[1]%s}`
+	tensor := func(more string) string { return `{"inputs":[` + fmt.Sprintf(in, more) + `]}` }
+	request := func(more string) string { return `{"inputs":[]` + more + `}` }
+	for _, c := range []struct{ text, says string }{
+		{"", "byte 0: unexpected end"},
+		{"[]", "byte 0: want an object"},
+		{"{}", `no "inputs"`},
+		{`{"inputs":null}`, `no "inputs"`},
+		{`{"inputs":[1]}`, "byte 11: want an object"},
+		{`{"inputs":[{}]}`, "lacks one of"},
+		{`{"inputs":[{"name":"x","shape":[1],"datatype":"FP32"}]}`, `needs exactly one of "data"`},
+		{`{"inputs":[{"name":"x","shape":[1.5],"datatype":"FP32","data":[]}]}`, "want an integer"},
+		{`{"inputs":[{"name":"x","shape":1,"datatype":"FP32","data":[]}]}`, "want an array"},
+		{`{"inputs":[{"name":"x","shape":[` + strings.Repeat("1,", oip.MaxRank) + `1],"datatype":"FP32","data":[]}]}`, "too many elements"},
+		{`{"inputs":[{"name":1,"shape":[1],"datatype":"FP32","data":[]}]}`, "want a string"},
+		{tensor(`,"data":[2]`), "duplicate member"},
+		{tensor(`,"d\u0061ta":[2]`), "duplicate member"},
+		{tensor(`,"name":"y"`), "duplicate member"},
+		{tensor(`,"parameters":{"binary_data_size":4}`), "has 2 of them"},
+		{tensor(`,"parameters":{"shared_memory_region":"r","shared_memory_byte_size":4}`), "has 2 of them"},
+		{tensor(`,"parameters":{"shared_memory_byte_size":4}`), "need each other"},
+		{tensor(`,"parameters":{"shared_memory_offset":4}`), "need each other"},
+		{`{"inputs":[{"name":"x","datatype":"FP32","shape":[1],"parameters":{"shared_memory_region":"r"}}]}`, "need each other"},
+		{`{"inputs":[{"name":"x","datatype":"FP32","shape":[1],"parameters":{"binary_data_size":-4}}]}`, "is -4"},
+		{`{"inputs":[{"name":"x","datatype":"FP32","shape":[1],"parameters":{"binary_data_size":4,"binary_data_size":4}}]}`, "duplicate member"},
+		{`{"inputs":[{"name":"x","datatype":"FP32","shape":[1],"parameters":{"binary_data_size":"4"}}]}`, "want a number"},
+		{request(`,"inputs":[]`), "duplicate member"},
+		{request(`,"id":1`), "want a string"},
+		{request(`,"id":"a","id":"b"`), "duplicate member"},
+		{request("," + `"id":"` + "\xff" + `"`), "UTF-8"},
+		{request(`,"parameters":[]`), "want an object"},
+		{request(`,"parameters":{"timeout":"1"}`), "want a number"},
+		{request(`,"parameters":{"timeout":-1}`), "is -1"},
+		{request(`,"parameters":{"timeout":1e30}`), "want an integer"},
+		{request(`,"parameters":{"priority":"high"}`), "want a number"},
+		{request(`,"parameters":{"binary_data_output":1}`), "true or false"},
+		{request(`,"parameters":{"headers":1}`), "reserved"},
+		{request(`,"parameters":{"triton_x":1}`), "reserved"},
+		{request(`,"parameters":{"sequence_id":7}`), "sequences are not supported"},
+		{request(`,"parameters":{"sequence_start":true}`), "sequences are not supported"},
+		{request(`,"parameters":{"sequence_id":"s"}`), "sequences are not supported"},
+		{request(`,"outputs":[{}]`), `no "name"`},
+		{request(`,"outputs":[{"name":"y","name":"y"}]`), "duplicate member"},
+		{request(`,"outputs":[{"name":"y","parameters":{"classification":3}}]`), "classification is not supported"},
+		{request(`,"outputs":[{"name":"y","parameters":{"binary_data":true,"shared_memory_region":"r","shared_memory_byte_size":4}}]`), "exclude each other"},
+		{request(`} x`), "byte 14: invalid character"},
+		{request(`,"outputs":[` + strings.Repeat(`{"name":"y"},`, maxTensors) + `{"name":"y"}]`), "too many elements"},
+		{request(strings.Repeat(`,"a":1`, maxMembers)), "too many elements"},
+		{request(`,"a":` + strings.Repeat("[", 100)), "too deep"},
+		{request(`,`), "byte 12: invalid character"},
+	} {
+		var h header
+		err := h.parse([]byte(c.text))
+		require.Error(t, err, c.text)
+		require.Contains(t, err.Error(), c.says, c.text)
+		require.Contains(t, []oip.Kind{oip.Invalid, oip.Unsupported}, oip.As(err).Kind)
+	}
+	var zero header
+	require.NoError(t, zero.parse([]byte(request(`,"parameters":{"sequence_id":0,"sequence_start":false,"sequence_end":false}`))))
+	zero = header{}
+	require.NoError(t, zero.parse([]byte(request(`,"parameters":{"sequence_id":""}`))))
+}
+
+func BenchmarkHeader(b *testing.B) {
+	text := []byte(`{"inputs":[{"name":"luminance","shape":[16,16],"datatype":"FP32","parameters":{"binary_data_size":1024}}],"outputs":[{"name":"edges","parameters":{"binary_data":true}}]}`)
+	b.ReportAllocs()
+	for b.Loop() {
+		var h header
+		if err := h.parse(text); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkData(b *testing.B) {
+	for _, n := range []int64{1 << 8, 1 << 16} {
+		b.Run(strconv.FormatInt(4*n>>10, 10)+"KiB", func(b *testing.B) {
+			var s strings.Builder
+			for i := range n {
+				fmt.Fprintf(&s, ",%g", float32(i)*0.37)
+			}
+			text := fmt.Appendf(nil, `{"inputs":[{"name":"x","datatype":"FP32","shape":[%d],"data":[%s]}]}`, n, s.String()[1:])
+			p := make([]byte, 4*n)
+			b.SetBytes(int64(len(text)))
+			for b.Loop() {
+				var h header
+				if err := h.parse(text); err != nil {
+					b.Fatal(err)
+				}
+				if err := h.inputs[0].fill(p, oip.FP32, h.special); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,108 @@
+//go:build cgo && linux
+
+package rest
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
+)
+
+// A page whose name was made to point to this address is of the same origin for a browser, which
+// then sends neither Origin nor, without TLS, Sec-Fetch-Site with the page's GET.
+func TestReboundNames(t *testing.T) {
+	v := serve(t, setup{rest: Options{Hosts: []string{"models.example"}}})
+	for host, want := range map[string]int{
+		"": 200, "127.0.0.1": 200, "[::1]:80": 200, "localhost": 200, "LocalHost.:1": 200, "models.example": 200, "Models.Example.:80": 200,
+		"rebound.example": 403, "rebound.example:8000": 403, "localhost.rebound.example": 403, "127.0.0.1.rebound.example": 403,
+	} {
+		for _, method := range []string{"GET", "HEAD"} {
+			for _, path := range []string{"/v2", "/v2/health/ready", "/v2/models/stats", "/v2/systemsharedmemory/status"} {
+				r, err := http.NewRequest(method, "http://"+v.address+path, nil)
+				require.NoError(t, err)
+				r.Host = host
+				answer, err := v.client.Do(r)
+				require.NoError(t, err)
+				body, err := io.ReadAll(answer.Body)
+				require.NoError(t, err)
+				answer.Body.Close()
+				require.Equal(t, want, answer.StatusCode, "%s %s of %s", method, path, host)
+				if want == 403 && method == "GET" {
+					require.Contains(t, string(body), "-hosts")
+				}
+			}
+		}
+	}
+	c, err := net.Dial("tcp", v.address) // no browser
+	require.NoError(t, err)
+	defer c.Close()
+	_, err = io.WriteString(c, "GET /v2/health/ready HTTP/1.0\r\n\r\n")
+	require.NoError(t, err)
+	answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+	require.NoError(t, err)
+	answer.Body.Close()
+	require.Equal(t, 200, answer.StatusCode, "without a Host")
+}
+
+// Browsers let any page post anywhere: pages of others, and of names that point here, do nothing.
+func TestWebPages(t *testing.T) {
+	v := serve(t, setup{rest: Options{Hosts: []string{"models.example"}}})
+	for _, c := range []struct {
+		method, host, origin, site string
+		status                     int
+	}{
+		{"POST", "", "", "", 200},
+		{"POST", "any.example", "", "", 200},
+		{"POST", "", "https://elsewhere.example", "cross-site", 403},
+		{"POST", "", "https://elsewhere.example", "", 403},
+		{"POST", "", "null", "", 403},
+		{"POST", "", "", "cross-site", 403},
+		{"POST", "rebound.example", "http://rebound.example", "same-origin", 403},
+		{"POST", "rebound.example", "http://rebound.example", "", 403},
+		{"POST", "models.example:80", "http://models.example:80", "same-origin", 200},
+		{"POST", "Models.Example", "http://Models.Example", "", 200},
+		{"POST", "models.example.", "http://models.example.", "", 200},
+		{"POST", "localhost:1", "http://localhost:1", "", 200},
+		{"POST", "[::1]:1", "http://[::1]:1", "same-origin", 200},
+		{"POST", "127.0.0.1", "http://127.0.0.1", "same-origin", 200},
+		{"DELETE", "", "https://elsewhere.example", "", 403},
+		{"GET", "", "https://elsewhere.example", "cross-site", 405},
+	} {
+		r, err := http.NewRequest(c.method, "http://"+v.address+"/v2/repository/index", nil)
+		require.NoError(t, err)
+		r.Host = c.host
+		if c.origin != "" {
+			r.Header.Set("Origin", c.origin)
+		}
+		if c.site != "" {
+			r.Header.Set("Sec-Fetch-Site", c.site)
+		}
+		answer, err := v.client.Do(r)
+		require.NoError(t, err)
+		answer.Body.Close()
+		require.Equal(t, c.status, answer.StatusCode, "%+v", c)
+	}
+}
+
+func TestTenants(t *testing.T) {
+	v := serve(t, setup{rest: Options{Tenants: oip.TenantRule{Header: "x-tenant", Proxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}}})
+	names := func() (all []string) {
+		for _, s := range v.engine.Stats().Tenants {
+			all = append(all, s.Name)
+		}
+		return all
+	}
+	require.Equal(t, 200, v.inference("identity", binaryFloats(1), floats(1)).status)
+	require.Equal(t, []string{"loopback"}, names())
+	require.Equal(t, 200, v.inference("identity", binaryFloats(1), floats(1), "X-Tenant", "somebody").status)
+	require.ElementsMatch(t, []string{"loopback", "somebody"}, names())
+	v.inference("identity", binaryFloats(1), floats(1), "X-Tenant", strings.Repeat("x", 200)).message(t, 400)
+}

@@ -1,0 +1,254 @@
+//go:build cgo && linux
+
+package rest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/enginetest"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+// What is not served says so, with the right status and nothing of the server's inside.
+func TestRefusedPaths(t *testing.T) {
+	v := serve(t, setup{noRegions: true})
+	for _, c := range []struct {
+		method, path string
+		status       int
+		says         string
+	}{
+		{"GET", "/", 404, "begin with /v2"},
+		{"GET", "/v1", 404, "/v2"},
+		{"GET", "/v22", 404, "/v2"},
+		{"GET", "/v2/", 404, "/v2"},
+		{"GET", "//v2", 404, "/v2"},
+		{"GET", "/v2//health/live", 404, "/v2"},
+		{"GET", "/v2/health", 404, "/v2"},
+		{"GET", "/v2/health/live/", 404, "/v2"},
+		{"GET", "/v2/health/dead", 404, "/v2"},
+		{"GET", "/v2/models", 404, "/v2"},
+		{"GET", "/v2/models/", 404, "no model"},
+		{"GET", "/v2/models/nothing", 404, `no model is called "nothing"`},
+		{"GET", "/v2/models/no%2Fthing", 404, `"no/thing"`},
+		{"GET", "/v2/models/%2e%2e", 404, `".."`},
+		{"GET", "/v2/models/..%2fidentity", 404, `"../identity"`},
+		{"GET", "/v2/models/%00", 404, `"\x00"`},
+		{"GET", "/v2/models/%ff", 404, `"\xff"`},
+		{"GET", "/v2/models/" + strings.Repeat("x", 5000), 404, "xxx"},
+		{"GET", "/v2/models/identity/", 404, "/v2"},
+		{"GET", "/v2/models/identity/versions", 404, "/v2"},
+		{"GET", "/v2/models/identity/versions/", 404, "/v2"},
+		{"GET", "/v2/models/identity/versions/2", 404, `no version "2"`},
+		{"GET", "/v2/models/identity/versions/01/ready", 404, `no version "01"`},
+		{"POST", "/v2/models/identity/versions/-1/infer", 404, `no version "-1"`},
+		{"GET", "/v2/models/identity/versions/1/ready/more", 404, "/v2"},
+		{"GET", "/v2/models/identity/a/b/c/d/e/f", 404, "/v2"},
+		{"GET", "/v2/models/identity/other", 404, "/v2"},
+		{"GET", "/v2/models/identity/infer", 405, "POST"},
+		{"POST", "/v2/models/identity", 405, "GET"},
+		{"DELETE", "/v2", 405, "GET"},
+		{"POST", "/v2/health/live", 405, "GET"},
+		{"GET", "/v2/repository/index", 405, "POST"},
+		{"POST", "/v2/models/nothing/infer", 404, "no model"},
+		{"POST", "/v2/models/identity/generate", 400, "not served"},
+		{"POST", "/v2/repository/models/identity/load", 400, "-model-control"},
+		{"POST", "/v2/repository/models/identity/unload", 400, "-model-control"},
+		{"POST", "/v2/repository/models/identity/other", 404, "/v2"},
+		{"GET", "/v2/trace/setting", 400, "trace"},
+		{"POST", "/v2/models/identity/trace/setting", 400, "trace"},
+		{"POST", "/v2/logging", 400, "operator"},
+		{"POST", "/v2/cudasharedmemory/region/a/register", 400, "not served"},
+		{"POST", "/v2/xpusharedmemory/region/a/unregister", 400, "not served"},
+		{"GET", "/v2/cudasharedmemory/region/a/status", 400, "not served"},
+		{"POST", "/v2/systemsharedmemory/region/a/register", 400, "not served"},
+		{"GET", "/v2/systemsharedmemory/region/a/status", 400, "not served"},
+		{"POST", "/v2/systemsharedmemory/region//register", 404, "/v2"},
+		{"GET", "/v2/systemsharedmemory", 404, "/v2"},
+	} {
+		t.Run(c.method+" "+c.path[:min(len(c.path), 60)], func(t *testing.T) {
+			r := v.do(c.method, c.path, nil)
+			require.Contains(t, r.message(t, c.status), c.says)
+			require.Less(t, len(r.body), 500)
+			if c.status == 405 {
+				require.NotEmpty(t, r.header.Get("Allow"))
+			}
+		})
+	}
+	require.Equal(t, "[]", string(v.do("GET", "/v2/systemsharedmemory/status", nil).body))
+	require.Equal(t, 200, v.do("POST", "/v2/cudasharedmemory/unregister", nil).status)
+}
+
+// What is wrong with a request is said, and costs nothing.
+func TestRefusedRequests(t *testing.T) {
+	v := serve(t, setup{rest: Options{MaxBody: 1 << 20, MaxJSON: 1 << 16}, engine: engine.Options{Limit: 1 << 22}})
+	x := func(more string) string { return `{"inputs":[{"name":"x","datatype":"FP32",` + more + `}]}` }
+	for what, c := range map[string]struct {
+		text    string
+		tensors []byte
+		headers []string
+		status  int
+		says    string
+	}{
+		"nothing":                 {"", nil, nil, 400, "unexpected end"},
+		"no object":               {"[]", nil, nil, 400, "want an object"},
+		"another input":           {`{"inputs":[{"name":"z","shape":[1],"datatype":"FP32","data":[1]}]}`, nil, nil, 400, `no input "z"`},
+		"no input":                {`{"inputs":[]}`, nil, nil, 400, "missing"},
+		"an input twice":          {`{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[1]},{"name":"x","shape":[1],"datatype":"FP32","data":[1]}]}`, nil, nil, 400, "duplicate"},
+		"another datatype":        {`{"inputs":[{"name":"x","shape":[1],"datatype":"FP64","data":[1]}]}`, nil, nil, 400, "FP32"},
+		"no datatype":             {`{"inputs":[{"name":"x","shape":[1],"datatype":"float","data":[1]}]}`, nil, nil, 400, "datatype"},
+		"another rank":            {x(`"shape":[1,1],"data":[1]`), nil, nil, 400, "shape"},
+		"a negative extent":       {x(`"shape":[-1],"data":[1]`), nil, nil, 400, "negative"},
+		"more than there can be":  {x(`"shape":[9223372036854775807],"data":[1]`), nil, nil, 413, "counted"},
+		"more than the limit":     {x(`"shape":[1048577],"parameters":{"binary_data_size":4194308}`), []byte{}, nil, 413, "may have"},
+		"too few elements":        {x(`"shape":[2],"data":[1]`), nil, nil, 400, "fewer"},
+		"too many elements":       {x(`"shape":[1],"data":[1,2]`), nil, nil, 400, "more"},
+		"text":                    {x(`"shape":[1],"data":["1"]`), nil, nil, 400, "not a valid FP32"},
+		"another output":          {`{"outputs":[{"name":"z"}],` + x(`"shape":[1],"data":[1]`)[1:], nil, nil, 400, `no output "z"`},
+		"an output twice":         {`{"outputs":[{"name":"y"},{"name":"y"}],` + x(`"shape":[1],"data":[1]`)[1:], nil, nil, 400, "twice"},
+		"bytes that are short":    {binaryFloats(2), floats(1), nil, 400, "binary_data_size are 8"},
+		"bytes that are long":     {binaryFloats(1), floats(1, 2), nil, 400, "has 8 bytes behind"},
+		"another size":            {x(`"shape":[1],"parameters":{"binary_data_size":8}`), floats(1, 2), nil, 400, "has 4 bytes"},
+		"no header's length":      {binaryFloats(1) + "1234", nil, nil, 400, "after the value"},
+		"a header's length of 0":  {binaryFloats(1), nil, []string{headerLength, "0"}, 400, "unexpected end"},
+		"too long a header":       {binaryFloats(1), nil, []string{headerLength, "100000"}, 400, "more than the Content-Length"},
+		"a negative length":       {binaryFloats(1), nil, []string{headerLength, "-1"}, 400, "no length"},
+		"a length of letters":     {binaryFloats(1), nil, []string{headerLength, "1x"}, 400, "no length"},
+		"a length that overflows": {binaryFloats(1), nil, []string{headerLength, "18446744073709551616"}, 400, "no length"},
+		"much JSON":               {strings.Repeat(" ", 1<<16+1), nil, nil, 413, "JSON of"},
+		"a large body":            {"{}", make([]byte, 1<<20), nil, 413, "a body of"},
+		"another coding":          {"{}", nil, []string{"Content-Encoding", "br"}, 415, `"br"`},
+		"two codings":             {"{}", nil, []string{"Content-Encoding", "gzip, gzip"}, 415, "gzip"},
+		"not compressed":          {"{}{}{}{}{}{}{}{}", nil, []string{"Content-Encoding", "gzip"}, 400, "not compressed"},
+		"not compressed, zlib":    {"{}{}{}{}{}{}{}{}", nil, []string{"Content-Encoding", "deflate"}, 400, "not compressed"},
+		"no region":               {x(`"shape":[1],"parameters":{"shared_memory_region":"r","shared_memory_byte_size":4}`), nil, nil, 404, `no region "r"`},
+		"deep":                    {`{"inputs":` + strings.Repeat("[", 60000), nil, nil, 400, ""},
+		"many keys":               {"{" + strings.Repeat(`"a":1,`, 9000) + `"b":1}`, nil, nil, 400, "too many elements"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			r := v.inference("identity", c.text, c.tensors, c.headers...)
+			require.Contains(t, r.message(t, c.status), c.says)
+		})
+	}
+	c := v.dial() // two lines of one header are one
+	c.send("POST /v2/models/identity/infer HTTP/1.1\r\nHost: x\r\nContent-Encoding: identity\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}")
+	require.Equal(t, 415, c.answer().StatusCode)
+	for _, how := range []string{"gzip", "deflate"} {
+		good := append([]byte(binaryFloats(2)), floats(1, 2)...)
+		whole := compressed(t, how, good)
+		length := strconv.Itoa(len(binaryFloats(2)))
+		send := func(body []byte, headers ...string) response {
+			return v.do("POST", "/v2/models/identity/infer", body, append(headers, "Content-Encoding", how)...)
+		}
+		require.Equal(t, 200, send(whole, headerLength, length).status)
+		for cut := 0; cut < len(whole); cut += 7 {
+			send(whole[:cut], headerLength, length).message(t, 400)
+		}
+		flipped := bytes.Clone(whole)
+		flipped[len(flipped)-1] ^= 1
+		require.Contains(t, send(flipped, headerLength, length).message(t, 400), "corrupt")
+		require.Contains(t, send(compressed(t, how, append(good, 1)), headerLength, length).message(t, 400), "longer")
+		require.Contains(t, send(compressed(t, how, good[:len(good)-1]), headerLength, length).message(t, 400), "shorter")
+		// A bomb: some hundred bytes that are many more.
+		bomb := compressed(t, how, bytes.Repeat([]byte(" "), 8<<20))
+		require.Contains(t, send(bomb).message(t, 413), "uncompressed")
+		require.Contains(t, send(bomb, headerLength, "1000").message(t, 400), "unexpected end")
+		require.Contains(t, send(bomb, headerLength, "70000000").message(t, 413), "JSON of")
+		large := compressed(t, how, []byte(`{"inputs":[{"name":"x","datatype":"FP32","shape":[1],"data":[1]}]}`+strings.Repeat(" ", 20000)))
+		require.Equal(t, 200, send(large).status)
+	}
+	require.Equal(t, 200, v.inference("identity", binaryFloats(1), floats(1)).status)
+}
+
+// What is refused is counted by kind, once, wherever it is refused; what a probe is told is not.
+func TestRefusalsAreCounted(t *testing.T) {
+	v := serve(t, setup{rest: Options{MaxBody: 1 << 20}})
+	var want [oip.Kinds]uint64
+	for _, c := range []struct {
+		model, text string
+		headers     []string
+		kind        oip.Kind
+	}{
+		{"identity", "[]", nil, oip.Invalid},
+		{"identity", `{"inputs":[]}`, nil, oip.Invalid}, // by Run
+		{"none", "{}", nil, oip.NotFound},
+		{"identity", strings.Repeat(" ", 1<<20+1), nil, oip.TooLarge},
+		{"identity", "{}", []string{"Content-Encoding", "br"}, oip.Unsupported},
+		{"identity", "{}", []string{"Origin", "https://elsewhere.example"}, oip.Invalid},
+	} {
+		require.GreaterOrEqual(t, v.inference(c.model, c.text, nil, c.headers...).status, 400)
+		want[c.kind]++
+		require.Equal(t, want, v.engine.Stats().Refused, "%.20s", c.text)
+	}
+	v.runner.SetHealth(errors.New("bad"))
+	for _, path := range []string{"/v2/health/ready", "/v2/models/identity/ready"} {
+		require.Equal(t, 503, v.do("GET", path, nil).status)
+	}
+	v.runner.SetHealth(nil)
+	require.Equal(t, 200, v.inference("identity", binaryFloats(1), floats(1)).status)
+	require.Equal(t, want, v.engine.Stats().Refused)
+}
+
+// What a request runs into is the status and the message that its kind has.
+func TestFailures(t *testing.T) {
+	v := serve(t, setup{models: []*enginetest.Model{enginetest.Failing(errors.New("at /secret/path 0x1234"))}})
+	r := v.inference("failing", binaryFloats(1), floats(1))
+	require.NotContains(t, r.message(t, 500), "secret")
+}
+
+func TestBusyAndDeadline(t *testing.T) {
+	m, began, release := enginetest.Blocking("identity")
+	v := serve(t, setup{models: []*enginetest.Model{m}, engine: engine.Options{Turns: 1, Requests: 2, PerTenant: 2}})
+	answers := make(chan response, 2)
+	for range 2 {
+		go func() { answers <- v.inference("identity", binaryFloats(1), floats(1)) }()
+	}
+	<-began
+	require.Eventually(t, func() bool { return v.engine.Stats().Requests == 2 }, 30*time.Second, time.Millisecond)
+	// A body of some size is read to its end, so that its sender sees the answer.
+	r := v.inference("identity", binaryFloats(1<<18), make([]byte, 1<<20))
+	r.message(t, 503)
+	require.Equal(t, "1", r.header.Get("Retry-After"))
+	close(release)
+	for range 2 {
+		require.Equal(t, 200, (<-answers).status)
+	}
+
+	m, _, _ = enginetest.Blocking("identity")
+	v = serve(t, setup{models: []*enginetest.Model{m}})
+	text := strings.Replace(binaryFloats(1), `{"binary_data_output":true}`, `{"timeout":20000}`, 1)
+	require.Contains(t, v.inference("identity", text, floats(1)).message(t, 504), "time")
+	text = strings.Replace(binaryFloats(1), `{"binary_data_output":true}`, `{"timeout":9223372036854775807}`, 1)
+	ctx, cancel := context.WithCancel(context.Background())
+	q, err := http.NewRequestWithContext(ctx, "POST", "http://"+v.address+"/v2/models/identity/infer", strings.NewReader(text+string(floats(1))))
+	require.NoError(t, err)
+	q.Header.Set(headerLength, strconv.Itoa(len(text)))
+	time.AfterFunc(50*time.Millisecond, cancel)
+	_, err = v.client.Do(q)
+	require.ErrorIs(t, err, context.Canceled)
+	require.Eventually(t, func() bool { return v.engine.Stats().Requests == 0 }, 30*time.Second, time.Millisecond)
+}
+
+// A panic costs its own request, and is counted.
+func TestPanic(t *testing.T) {
+	m := enginetest.Identity()
+	m.Infer = func(context.Context, []*usmarray.Array, []*usmarray.Array) ([]*usmarray.Array, error) {
+		panic("the model's runner")
+	}
+	v := serve(t, setup{models: []*enginetest.Model{m}})
+	_, err := v.client.Post("http://"+v.address+"/v2/models/identity/infer", "application/json",
+		strings.NewReader(`{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[1]}]}`))
+	require.Error(t, err, "its connection ends")
+	require.EqualValues(t, 1, v.engine.Stats().Refused[oip.Internal])
+	require.Equal(t, 200, v.do("GET", "/v2", nil).status)
+}

@@ -1,0 +1,208 @@
+//go:build cgo && linux
+
+package rest
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"net"
+	"net/http"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/enginetest"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/region"
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+// service is a server that a test talks to.
+type service struct {
+	t       testing.TB
+	engine  *engine.Engine
+	runner  *enginetest.Runner
+	regions *region.Registry
+	handler *Handler
+	address string
+	client  *http.Client
+}
+
+// setup is what a test wants otherwise.
+type setup struct {
+	engine      engine.Options
+	rest        Options
+	connections Connections
+	models      []*enginetest.Model
+	noRegions   bool
+}
+
+// quiet is a log that nobody reads.
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// serve starts a server on a real port, and ends it with the test, which fails when anything
+// of a request is left then.
+func serve(t testing.TB, s setup) *service {
+	t.Helper()
+	if s.models == nil {
+		s.models = []*enginetest.Model{enginetest.Identity(), enginetest.Sum(), kinds(), halves()}
+	}
+	v := &service{t: t, runner: enginetest.NewRunner(s.models...)}
+	if !s.noRegions {
+		v.regions = region.New(region.Options{Prefix: "usmbridge-rest-"})
+		t.Cleanup(func() { require.NoError(t, v.regions.Close()) })
+		s.engine.Regions = v.regions
+	}
+	s.engine.Runner, s.engine.Log, s.engine.Name, s.engine.Version = v.runner, quiet(), "test", "7"
+	v.engine = enginetest.New(t, s.engine, s.models...)
+	s.rest.Engine, s.rest.Log = v.engine, quiet()
+	var err error
+	v.handler, err = New(s.rest)
+	require.NoError(t, err)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	server := v.handler.Server()
+	ended := make(chan error, 1)
+	go func() { ended <- Serve(server, l, s.connections) }()
+	v.address = l.Addr().String()
+	v.client = &http.Client{Transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 64}}
+	t.Cleanup(func() {
+		v.client.CloseIdleConnections()
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		require.NoError(t, server.Shutdown(ctx))
+		require.ErrorIs(t, <-ended, http.ErrServerClosed)
+		require.Zero(t, v.handler.JSONInFlight())
+	})
+	return v
+}
+
+// kinds gives back what it gets, of all datatypes that have JSON.
+func kinds() *enginetest.Model {
+	m := &enginetest.Model{Meta: oip.Model{Name: "kinds", Versions: []string{"1"}, Platform: "go"}, Bound: true}
+	for _, d := range []oip.Datatype{oip.BOOL, oip.UINT8, oip.UINT16, oip.UINT32, oip.UINT64, oip.INT8, oip.INT16, oip.INT32, oip.INT64, oip.FP32, oip.FP64} {
+		m.Meta.Inputs = append(m.Meta.Inputs, oip.Tensor{Name: "in_" + d.String(), Datatype: d, Shape: []int64{-1}})
+		m.Meta.Outputs = append(m.Meta.Outputs, oip.Tensor{Name: "out_" + d.String(), Datatype: d, Shape: []int64{-1}})
+	}
+	m.Infer = copyAll
+	return m
+}
+
+// halves gives back 16-bit floats.
+func halves() *enginetest.Model {
+	return &enginetest.Model{Bound: true, Infer: copyAll, Meta: oip.Model{Name: "halves", Versions: []string{"1"}, Platform: "go",
+		Inputs:  []oip.Tensor{{Name: "a", Datatype: oip.FP16, Shape: []int64{-1}}, {Name: "b", Datatype: oip.BF16, Shape: []int64{-1}}},
+		Outputs: []oip.Tensor{{Name: "c", Datatype: oip.FP16, Shape: []int64{-1}}, {Name: "d", Datatype: oip.BF16, Shape: []int64{-1}}}}}
+}
+
+func copyAll(_ context.Context, in, out []*usmarray.Array) ([]*usmarray.Array, error) {
+	for i := range in {
+		if err := out[i].CopyFrom(in[i]); err != nil {
+			return nil, err
+		}
+	}
+	return nil, nil
+}
+
+// reply is a response that was read.
+type response struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// do sends a request; body may be nil. Goroutines of a test's may: without an answer the test
+// has failed, and goes on.
+func (v *service) do(method, path string, body []byte, headers ...string) response {
+	v.t.Helper()
+	var from io.Reader
+	if body != nil {
+		from = bytes.NewReader(body)
+	}
+	r, err := http.NewRequest(method, "http://"+v.address+path, from)
+	if err != nil {
+		v.t.Error(err)
+		return response{}
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	answer, err := v.client.Do(r)
+	if err != nil {
+		v.t.Error(err)
+		return response{}
+	}
+	defer answer.Body.Close()
+	b, err := io.ReadAll(answer.Body)
+	if err != nil {
+		v.t.Error(err)
+	}
+	return response{answer.StatusCode, answer.Header, b}
+}
+
+// message is the error of a refusal, which is one.
+func (r response) message(t testing.TB, status int) string {
+	t.Helper()
+	require.Equal(t, status, r.status, "%s", r.body)
+	var e map[string]string
+	require.NoError(t, json.Unmarshal(r.body, &e), "%s", r.body)
+	require.Len(t, e, 1)
+	require.NotEmpty(t, e["error"])
+	require.Equal(t, "application/json", r.header.Get("Content-Type"))
+	return e["error"]
+}
+
+// inference sends JSON with binary tensors behind it.
+func (v *service) inference(model, text string, tensors []byte, headers ...string) response {
+	v.t.Helper()
+	if tensors != nil {
+		headers = append(headers, headerLength, strconv.Itoa(len(text)))
+	}
+	return v.do("POST", "/v2/models/"+model+"/infer", append([]byte(text), tensors...), headers...)
+}
+
+// tensors takes a response apart, as a client does.
+func (r response) tensors(t testing.TB) (text string, data []byte) {
+	t.Helper()
+	require.Equal(t, 200, r.status, "%s", r.body)
+	if length := r.header.Get(headerLength); length != "" {
+		n, err := strconv.Atoi(length)
+		require.NoError(t, err)
+		require.Equal(t, "application/octet-stream", r.header.Get("Content-Type"))
+		return string(r.body[:n]), r.body[n:]
+	}
+	require.Equal(t, "application/json", r.header.Get("Content-Type"))
+	return string(r.body), nil
+}
+
+func floats(v ...float32) []byte {
+	b, _ := binary.Append(nil, binary.NativeEndian, v)
+	return b
+}
+
+func binaryFloats(n int) string {
+	return fmt.Sprintf(`{"inputs":[{"name":"x","shape":[%d],"datatype":"FP32","parameters":{"binary_data_size":%d}}],"parameters":{"binary_data_output":true}}`, n, 4*n)
+}
+
+func TestOptions(t *testing.T) {
+	_, err := New(Options{})
+	require.Error(t, err)
+	e := enginetest.New(t, engine.Options{}, enginetest.Identity())
+	for _, o := range []Options{{MaxBody: -1}, {MaxJSON: -1}, {JSON: -1}, {MinRate: -1}, {Grace: -1}, {Timeout: -1}} {
+		o.Engine = e
+		_, err := New(o)
+		require.Error(t, err)
+	}
+	require.Positive(t, perBytes(math.MaxInt64, 1))
+	memmgr.Flush()
+}

@@ -1,0 +1,118 @@
+package rest
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/usmbridge/usmbridge/interop/inference/internal/conns"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/peercred"
+)
+
+// Server returns an HTTP/1 server for the handler, which ends slow headers and idle connections. The
+// handler bounds the time of bodies. The caller serves and ends the server; Serve bounds its
+// connections.
+func (h *Handler) Server() *http.Server {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	return &http.Server{
+		Handler:           h,
+		ConnContext:       withClient,
+		Protocols:         protocols,
+		ReadHeaderTimeout: h.o.Grace,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          slog.NewLogLogger(h.o.Log.Handler(), slog.LevelDebug),
+		// An asterisk is no path of the protocol's.
+		DisableGeneralOptionsHandler: true,
+	}
+}
+
+// Connections are the bounds on a listener's connections. Fields that are 0 have their defaults.
+type Connections struct {
+	// Most is the number of open connections; 1024. When all are taken, the connection that has
+	// been without a request for the longest time is closed in favor of a new one.
+	Most int
+	// PerAddress is the number of connections of one client: an IPv4 address, the /64 of an IPv6
+	// address, or all loopback addresses; half of Most. Unix sockets have no such bound.
+	PerAddress int
+}
+
+// reserve is the number of connections beyond the bounds. They serve health probes; other requests
+// get Busy.
+const reserve = 16
+
+type connKey struct{}
+
+// Serve serves a listener within bounds, and returns like server.Serve. It is called once for a
+// server with a Handler.
+func Serve(server *http.Server, l net.Listener, c Connections) error {
+	if c.Most <= 0 {
+		c.Most = 1024
+	}
+	if c.PerAddress <= 0 {
+		c.PerAddress = max(c.Most/2, 1)
+	}
+	outer := server.ConnContext
+	server.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		if outer != nil {
+			ctx = outer(ctx, c)
+		}
+		return context.WithValue(ctx, connKey{}, c)
+	}
+	server.ConnState = func(c net.Conn, state http.ConnState) {
+		if c, ok := c.(*conns.Conn); ok && state == http.StateIdle { // the response was sent
+			c.End()
+		}
+	}
+	next := server.Handler
+	server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if c, ok := r.Context().Value(connKey{}).(*conns.Conn); ok {
+			c.Begin()
+			if c.Reserved() {
+				w.Header().Set("Connection", "close")
+				if !isProbe(r) {
+					refuseBusy(w)
+					return
+				}
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+	return server.Serve(conns.Evict(l, conns.Limits{Most: c.Most, PerGroup: c.PerAddress, Reserve: reserve}))
+}
+
+// isProbe reports whether a request asks for the server's health.
+func isProbe(r *http.Request) bool {
+	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.ContentLength == 0 && strings.HasPrefix(r.URL.Path, "/v2/health/")
+}
+
+// refuseBusy answers a request on a connection beyond the bounds.
+func refuseBusy(w http.ResponseWriter) {
+	header := w.Header()
+	header[contentType] = typeJSON
+	header["Retry-After"] = []string{"1"}
+	w.WriteHeader(oip.Busy.HTTP())
+	_, _ = w.Write([]byte(`{"error":"all connections are in use"}`)) // a client that is gone gets nothing
+}
+
+// clientKey is the key of a peercred.Client in the context of the requests of a connection.
+type clientKey struct{}
+
+// withClient adds the client of a Unix socket to the context of its connection.
+func withClient(ctx context.Context, c net.Conn) context.Context {
+	if from := peercred.Of(c.RemoteAddr()); from.Local {
+		return context.WithValue(ctx, clientKey{}, from)
+	}
+	return ctx
+}
+
+// client returns the client that sent the request.
+func (x *exchange) client() peercred.Client {
+	from, _ := x.r.Context().Value(clientKey{}).(peercred.Client)
+	return from
+}

@@ -1,0 +1,34 @@
+// Package rpc serves an engine over gRPC: GRPCInferenceService of the Open Inference Protocol (package
+// pb) with Triton's extensions for streams, statistics, configuration, the model repository and system
+// shared memory, and grpc.health.v1 and reflection.
+//
+// # Tensors
+//
+// ModelInfer and ModelStreamInfer decode their messages while they arrive (package codec). Memory of the
+// pool for a tensor is charged to the tenant, after a wait if necessary, before a byte of the tensor is
+// read. gRPC sends outputs from the memory in which the model left them. So the order of the fields of a
+// message matters. Every Protocol Buffers library writes fields in the order of their numbers, which
+// works. A field that arrives too late (a shape after its contents, raw contents before their input) is
+// refused with an error that says so.
+//
+// # Bounds
+//
+// Connections, in total and per client (an IPv4 address, an IPv6 /64, or all loopback addresses); calls,
+// in total and per tenant; the bytes of a message and of its small fields; the time for a message to
+// arrive and for a response to be read, which grows with their size. Before a tensor has memory, at most
+// one HTTP/2 window (512 KiB) of each call is read. A call whose peer is too slow ends with
+// DEADLINE_EXCEEDED. A peer that does not read its response loses the connection, because gRPC cannot
+// take the response back. A peer that does not answer pings loses it as well.
+//
+// # Errors
+//
+// An error has the status of its oip.Kind, and a message without details of the server.
+// RESOURCE_EXHAUSTED and UNAVAILABLE have the trailer grpc-retry-pushback-ms if it is known when to try
+// again. On a stream, an error of a request is an error_message, and the stream continues. Bytes that are
+// not a message end it.
+//
+// # Dependencies on internals of gRPC
+//
+// The package uses gRPC's transport like package codec, and the experimental tap handle, which gives a
+// call a context that can end before the handler returns.
+package rpc

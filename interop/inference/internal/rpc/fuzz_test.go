@@ -1,0 +1,332 @@
+package rpc
+
+import (
+	"context"
+	"encoding/binary"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/usmbridge/usmbridge/interop/flight/codec"
+
+	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/enginetest"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/peercred"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/rpc/pb"
+)
+
+// receivable reads a message by a function.
+type receivable func(*codec.Incoming) error
+
+func (f receivable) Receive(in *codec.Incoming) error { return f(in) }
+
+// triple is a model that copies an input of three kinds each.
+func triple() *enginetest.Model {
+	m := every()
+	m.Meta.Name = "triple"
+	m.Meta.Inputs = []oip.Tensor{{Name: "a", Datatype: oip.INT16, Shape: []int64{-1}}, {Name: "b", Datatype: oip.BOOL, Shape: []int64{-1, -1}}, {Name: "c", Datatype: oip.FP64, Shape: []int64{}}}
+	m.Meta.Outputs = m.Meta.Inputs
+	return m
+}
+
+// take reads a message and runs it; what it returns is the bytes of each output.
+func take(e *engine.Engine, data []byte, chunk int) (*request, map[string][]byte, error) {
+	q := &request{begin: func(model, version string) (*engine.Request, error) {
+		return e.Begin(context.Background(), "", model, version)
+	}, client: func() peercred.Client { return peercred.Client{} }}
+	q.reset(wordsOf(e.Models()), maxSmall)
+	defer q.end()
+	var pieces mem.BufferSlice
+	for rest := data; len(rest) > 0; {
+		n := min(chunk, len(rest))
+		pieces = append(pieces, mem.SliceBuffer(rest[:n]))
+		rest = rest[n:]
+	}
+	if err := codec.New(0).Unmarshal(pieces, receivable(q.read)); err != nil {
+		return q, nil, err
+	}
+	results, err := q.r.Run()
+	if err != nil {
+		return q, nil, err
+	}
+	out := map[string][]byte{}
+	for i := range results {
+		out[results[i].Name] = append([]byte{}, results[i].Bytes()...)
+	}
+	return q, out, nil
+}
+
+// oracle says of a request, as Protocol Buffers has it, whether it is to be served, and the
+// bytes of the inputs.
+func oracle(e *engine.Engine, q *pb.ModelInferRequest) (map[string][]byte, bool) {
+	m, err := e.Model(q.GetModelName(), q.GetModelVersion())
+	if err != nil {
+		return nil, false
+	}
+	for key, p := range q.GetParameters() {
+		if key == "timeout" && (p.GetStringParam() != "" || p.GetInt64Param() < 0 || p.GetInt64Param() > 0 || p.GetUint64Param() > 0) {
+			return nil, false // good or bad: its time may be over
+		}
+		if strings.HasPrefix(key, "sequence_") {
+			return nil, false
+		}
+	}
+	small := len(q.GetModelName()) + len(q.GetModelVersion()) + len(q.GetId())
+	if small > maxName || len(q.GetParameters()) > 3 {
+		return nil, false // near a bound, which other tests know
+	}
+	in, raw, typed := map[string][]byte{}, q.GetRawInputContents(), false
+	for _, t := range q.GetInputs() {
+		var meta *oip.Tensor
+		for i, w := range m.Meta().Inputs {
+			if w.Name == t.GetName() {
+				meta = &m.Meta().Inputs[i]
+			}
+		}
+		if meta == nil || in[meta.Name] != nil || t.GetDatatype() != meta.Datatype.String() || !meta.Fits(t.GetShape()) || len(t.GetParameters()) > 0 {
+			return nil, false
+		}
+		size, err := oip.Bytes(meta.Datatype, t.GetShape())
+		if err != nil || size > 1<<20 {
+			return nil, false
+		}
+		var data []byte
+		switch {
+		case t.GetContents() != nil:
+			typed = true
+			var ok bool
+			if data, ok = plain(t.GetContents(), meta.Datatype); !ok {
+				return nil, false
+			}
+		case len(raw) == 0:
+			return nil, false
+		default:
+			data, raw = raw[0], raw[1:]
+		}
+		if uint64(len(data)) != size {
+			return nil, false
+		}
+		in[meta.Name] = append([]byte{}, data...)
+	}
+	if len(raw) > 0 || typed && len(q.GetRawInputContents()) > 0 || len(in) != len(m.Meta().Inputs) {
+		return nil, false
+	}
+	wanted := map[string]bool{}
+	for _, o := range q.GetOutputs() {
+		known := false
+		for _, w := range m.Meta().Outputs {
+			known = known || w.Name == o.GetName()
+		}
+		if !known || wanted[o.GetName()] || len(o.GetParameters()) > 0 {
+			return nil, false
+		}
+		wanted[o.GetName()] = true
+	}
+	return in, true
+}
+
+// plain lays out contents.
+func plain(c *pb.InferTensorContents, d oip.Datatype) (out []byte, ok bool) {
+	fields := 0
+	c.ProtoReflect().Range(func(protoreflect.FieldDescriptor, protoreflect.Value) bool { fields++; return true })
+	switch d {
+	case oip.INT16:
+		for _, v := range c.GetIntContents() {
+			if v != int32(int16(v)) {
+				return nil, false
+			}
+			out = binary.NativeEndian.AppendUint16(out, uint16(v))
+		}
+		return out, fields == 0 || fields == 1 && c.IntContents != nil
+	case oip.BOOL:
+		for _, v := range c.GetBoolContents() {
+			if v {
+				out = append(out, 1)
+			} else {
+				out = append(out, 0)
+			}
+		}
+		return out, fields == 0 || fields == 1 && c.BoolContents != nil
+	case oip.FP32:
+		for _, v := range c.GetFp32Contents() {
+			out = binary.NativeEndian.AppendUint32(out, math.Float32bits(v))
+		}
+		return out, fields == 0 || fields == 1 && c.Fp32Contents != nil
+	case oip.FP64:
+		for _, v := range c.GetFp64Contents() {
+			out = binary.NativeEndian.AppendUint64(out, math.Float64bits(v))
+		}
+		return out, fields == 0 || fields == 1 && c.Fp64Contents != nil
+	default:
+		return nil, false
+	}
+}
+
+// mistyped tells whether a message has a field that is known, of another wire type: Protocol
+// Buffers keeps it aside as unknown, the reader refuses the message.
+func mistyped(m protoreflect.Message) (found bool) {
+	for rest := m.GetUnknown(); len(rest) > 0; {
+		number, _, n := protowire.ConsumeField(rest)
+		if found = m.Descriptor().Fields().ByNumber(number) != nil; found || n < 0 {
+			return found
+		}
+		rest = rest[n:]
+	}
+	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		switch {
+		case f.IsMap():
+			if f.MapValue().Message() == nil {
+				break
+			}
+			v.Map().Range(func(_ protoreflect.MapKey, v protoreflect.Value) bool {
+				found = mistyped(v.Message())
+				return !found
+			})
+		case f.Message() == nil:
+		case f.IsList():
+			for i := 0; i < v.List().Len() && !found; i++ {
+				found = mistyped(v.List().Get(i).Message())
+			}
+		default:
+			found = mistyped(v.Message())
+		}
+		return !found
+	})
+	return found
+}
+
+// A number that goes on behind the end of the list that it is in is none.
+func TestNumbersThatLeaveTheirList(t *testing.T) {
+	e := enginetest.New(t, engine.Options{}, enginetest.Identity(), triple())
+	for what, fields := range map[string]string{
+		// A shape of one byte, whose number goes on in the next.
+		"shape": "\x0a\x01x\x12\x04FP32\x1a\x01\x81\x00",
+		// Elements of one byte, likewise.
+		"elements": "\x0a\x01a\x12\x05INT16\x18\x01\x2a\x04\x12\x01\x85\x00",
+	} {
+		model := map[string]string{"shape": "identity", "elements": "triple"}[what]
+		data := protowire.AppendString([]byte{0x0a}, model)
+		data = protowire.AppendString(append(data, 0x2a), fields)
+		if what == "shape" {
+			data = append(data, "\x3a\x04abcd"...)
+		} else {
+			for _, rest := range []string{"\x0a\x01b\x12\x04BOOL\x18\x00\x18\x00\x2a\x00", "\x0a\x01c\x12\x04FP64\x2a\x0a\x3a\x08abcdefgh"} {
+				data = protowire.AppendString(append(data, 0x2a), rest)
+			}
+		}
+		require.Error(t, proto.Unmarshal(data, new(pb.ModelInferRequest)), what)
+		_, _, err := take(e, data, 1000)
+		require.Error(t, err, what)
+		require.ErrorContains(t, err, "longer", what)
+	}
+}
+
+// FuzzRequest holds the reader of requests to Protocol Buffers' own: what it serves is a
+// message, with those inputs; what is a sensible message in the usual order is served.
+func FuzzRequest(f *testing.F) {
+	e := enginetest.New(f, engine.Options{Limit: 64 << 20}, enginetest.Identity(), triple())
+	seeds := []*pb.ModelInferRequest{identity("identity", 0), identity("identity", 3), identity("none", 1),
+		{ModelName: "triple", ModelVersion: "1", Id: "é", Inputs: []*pb.ModelInferRequest_InferInputTensor{
+			{Name: "c", Datatype: "FP64", Contents: &pb.InferTensorContents{Fp64Contents: []float64{1.5}}},
+			{Name: "a", Datatype: "INT16", Shape: []int64{3}, Contents: &pb.InferTensorContents{IntContents: []int32{1, -2, 3}}},
+			{Name: "b", Datatype: "BOOL", Shape: []int64{1, 2}, Contents: &pb.InferTensorContents{BoolContents: []bool{true, false}}}},
+			Outputs: []*pb.ModelInferRequest_InferRequestedOutputTensor{{Name: "a"}}},
+		{ModelName: "triple", Inputs: []*pb.ModelInferRequest_InferInputTensor{{Name: "c", Datatype: "FP64"}, {Name: "a", Datatype: "INT16", Shape: []int64{0}}, {Name: "b", Datatype: "BOOL", Shape: []int64{0, 2}}},
+			RawInputContents: [][]byte{make([]byte, 8), {}, {}}},
+		{ModelName: "identity", Parameters: map[string]*pb.InferParameter{"timeout": {ParameterChoice: &pb.InferParameter_Int64Param{Int64Param: 1e9}},
+			"x": {ParameterChoice: &pb.InferParameter_DoubleParam{DoubleParam: 1}}, "s": {ParameterChoice: &pb.InferParameter_StringParam{StringParam: "1"}}}},
+	}
+	for _, q := range seeds {
+		data, err := proto.Marshal(q)
+		require.NoError(f, err)
+		f.Add(data, uint8(3))
+		f.Add(append(data, 0x42, 1, 7), uint8(200)) // a field that nobody knows
+	}
+	// Elements one by one; raw contents before their input; the name behind the tensors.
+	one := protowire.AppendVarint([]byte{0x10}, 5)
+	input := protowire.AppendBytes(append([]byte("\x0a\x01a\x12\x05INT16\x18\x02"), 0x2a), append(one, one...))
+	f.Add(append(append([]byte("\x0a\x06triple"), 0x2a, byte(len(input))), input...), uint8(1))
+	f.Add([]byte("\x0a\x08identity\x3a\x04abcd\x2a\x0b\x0a\x01x\x12\x04FP32\x18\x01"), uint8(9))
+	f.Add([]byte("\x2a\x0b\x0a\x01x\x12\x04FP32\x18\x01\x0a\x08identity\x3a\x04abcd"), uint8(9))
+	f.Fuzz(func(t *testing.T, data []byte, chunk uint8) {
+		_, got, err := take(e, data, int(chunk)+1)
+		q := new(pb.ModelInferRequest)
+		perr := proto.Unmarshal(data, q)
+		if err == nil {
+			require.NoError(t, perr)
+		}
+		if perr != nil {
+			return
+		}
+		if err == nil {
+			q.Parameters = nil // it had the time
+			in, sensible := oracle(e, q)
+			require.True(t, sensible, "served: %v", q)
+			m, err := e.Model(q.GetModelName(), "")
+			require.NoError(t, err)
+			for i, out := range m.Meta().Outputs { // the n-th is a copy of the n-th input
+				if data, asked := got[out.Name]; asked {
+					require.Equal(t, in[m.Meta().Inputs[i].Name], data, out.Name)
+				}
+			}
+			if n := len(q.GetOutputs()); n > 0 {
+				require.Len(t, got, n)
+			}
+			return
+		}
+		usual, merr := proto.MarshalOptions{Deterministic: true}.Marshal(q)
+		require.NoError(t, merr)
+		if _, sensible := oracle(e, q); sensible && string(usual) == string(data) && !mistyped(q.ProtoReflect()) {
+			t.Fatalf("refused: %v: %v", err, q)
+		}
+	})
+}
+
+// FuzzResponse holds what is written to what Protocol Buffers reads.
+func FuzzResponse(f *testing.F) {
+	e := enginetest.New(f, engine.Options{}, enginetest.Identity())
+	f.Add("id", uint16(0), false, false)
+	f.Add("", uint16(1), true, true)
+	f.Add("é\x00", uint16(inlined/4+1), true, false)
+	f.Fuzz(func(t *testing.T, id string, n uint16, stream, final bool) {
+		q := identity("identity", int(n))
+		data, err := proto.Marshal(q)
+		require.NoError(t, err)
+		r := &request{begin: func(model, version string) (*engine.Request, error) {
+			return e.Begin(context.Background(), "", model, version)
+		}, client: func() peercred.Client { return peercred.Client{} }}
+		r.reset(wordsOf(e.Models()), maxSmall)
+		defer r.end()
+		require.NoError(t, codec.New(0).Unmarshal(mem.BufferSlice{mem.SliceBuffer(data)}, receivable(r.read)))
+		results, err := r.r.Run()
+		require.NoError(t, err)
+		m := &response{model: "identity", version: "1", id: id, results: results, stream: stream, final: final, leases: new(codec.Leases)}
+		out, err := m.Buffers()
+		require.NoError(t, err)
+		wire := out.Materialize()
+		out.Free()
+		a := new(pb.ModelInferResponse)
+		if stream {
+			s := new(pb.ModelStreamInferResponse)
+			if err = proto.Unmarshal(wire, s); err == nil {
+				a = s.GetInferResponse()
+			}
+		} else {
+			err = proto.Unmarshal(wire, a)
+		}
+		if err != nil {
+			require.ErrorContains(t, err, "UTF-8")
+			return
+		}
+		q.Id = id
+		require1(t, q, a)
+		require.Equal(t, final, a.GetParameters()["triton_final_response"].GetBoolParam())
+	})
+}

@@ -1,0 +1,90 @@
+package rpc
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+)
+
+// health is grpc.health.v1. "" and the inference service have the readiness of the server; the name
+// of a model has that of the model.
+type health struct{ s *Server }
+
+// healthDescription is gRPC's own. Its streams are registered as counted ones.
+var healthDescription = healthpb.Health_ServiceDesc
+
+var _ healthpb.HealthServer = health{}
+
+// look is the interval at which a watched service is checked.
+const look = 250 * time.Millisecond
+
+func (h health) status(service string) healthpb.HealthCheckResponse_ServingStatus {
+	err := h.s.ready()
+	if service != "" && service != serviceName {
+		m, unknown := h.s.o.Engine.Model(service, "")
+		if unknown != nil {
+			return healthpb.HealthCheckResponse_SERVICE_UNKNOWN
+		}
+		if err == nil {
+			err = m.Ready()
+		}
+	}
+	if err != nil {
+		return healthpb.HealthCheckResponse_NOT_SERVING
+	}
+	return healthpb.HealthCheckResponse_SERVING
+}
+
+// Check implements healthpb.HealthServer.
+func (h health) Check(_ context.Context, q *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse, error) {
+	now := h.status(q.GetService())
+	if now == healthpb.HealthCheckResponse_SERVICE_UNKNOWN {
+		return nil, status.Error(codes.NotFound, "unknown service")
+	}
+	return &healthpb.HealthCheckResponse{Status: now}, nil
+}
+
+// List implements healthpb.HealthServer.
+func (h health) List(context.Context, *healthpb.HealthListRequest) (*healthpb.HealthListResponse, error) {
+	a := &healthpb.HealthListResponse{Statuses: map[string]*healthpb.HealthCheckResponse{}}
+	names := []string{"", serviceName}
+	for _, m := range h.s.o.Engine.Models() {
+		names = append(names, m.Meta().Name)
+	}
+	for _, name := range names {
+		a.Statuses[name] = &healthpb.HealthCheckResponse{Status: h.status(name)}
+	}
+	return a, nil
+}
+
+// Watch implements healthpb.HealthServer. It sends each change, and at the end that the server
+// drains.
+func (h health) Watch(q *healthpb.HealthCheckRequest, stream grpc.ServerStreamingServer[healthpb.HealthCheckResponse]) error {
+	tick := time.NewTicker(look)
+	defer tick.Stop()
+	last := healthpb.HealthCheckResponse_ServingStatus(-1)
+	for {
+		if now := h.status(q.GetService()); now != last {
+			if err := stream.Send(&healthpb.HealthCheckResponse{Status: now}); err != nil {
+				return err
+			}
+			last = now
+		}
+		select {
+		case <-tick.C:
+			if h.s.drained.Err() == nil {
+				continue
+			}
+		case <-stream.Context().Done():
+			return status.FromContextError(stream.Context().Err()).Err()
+		case <-h.s.drained.Done():
+		}
+		if last != healthpb.HealthCheckResponse_SERVING {
+			return status.Error(codes.Unavailable, "the server is shutting down")
+		}
+	}
+}

@@ -1,0 +1,517 @@
+package rpc
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/usmbridge/usmbridge/usmarray"
+
+	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/enginetest"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/rpc/pb"
+)
+
+// rawPeer speaks HTTP/2 as it likes. It answers pings, and gives no window of its own accord.
+type rawPeer struct {
+	t       *testing.T
+	conn    net.Conn
+	mu      sync.Mutex
+	frames  *http2.Framer
+	headers bytes.Buffer
+	encoder *hpack.Encoder
+	next    uint32
+	ended   chan struct{} // the server has closed the connection
+	resets  atomic.Int64
+	status  chan string // grpc-status of streams that ended, as long as there is room
+}
+
+// newPeer connects; window is what the server may send on each stream.
+func newPeer(t *testing.T, at string, window uint32) *rawPeer {
+	t.Helper()
+	conn, err := net.Dial("tcp", at)
+	require.NoError(t, err)
+	p := &rawPeer{t: t, conn: conn, frames: http2.NewFramer(conn, conn), next: 1, ended: make(chan struct{}), status: make(chan string, 1000)}
+	p.encoder = hpack.NewEncoder(&p.headers)
+	p.frames.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	_, err = io.WriteString(conn, http2.ClientPreface)
+	require.NoError(t, err)
+	require.NoError(t, p.frames.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: window}))
+	go p.read()
+	t.Cleanup(func() {
+		conn.Close()
+		<-p.ended
+	})
+	return p
+}
+
+func (p *rawPeer) read() {
+	defer close(p.ended)
+	for {
+		f, err := p.frames.ReadFrame()
+		if err != nil {
+			return
+		}
+		p.mu.Lock()
+		switch f := f.(type) {
+		case *http2.SettingsFrame:
+			if !f.IsAck() {
+				err = p.frames.WriteSettingsAck()
+			}
+		case *http2.PingFrame:
+			if !f.IsAck() {
+				err = p.frames.WritePing(true, f.Data)
+			}
+		case *http2.RSTStreamFrame:
+			p.resets.Add(1)
+		case *http2.MetaHeadersFrame:
+			for _, h := range f.Fields {
+				if h.Name == "grpc-status" {
+					select {
+					case p.status <- h.Value:
+					default:
+					}
+				}
+			}
+		}
+		p.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// call begins a stream.
+func (p *rawPeer) call(method string, fields ...hpack.HeaderField) (uint32, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.headers.Reset()
+	for _, f := range append([]hpack.HeaderField{{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "http"}, {Name: ":path", Value: method},
+		{Name: ":authority", Value: "x"}, {Name: "content-type", Value: "application/grpc"}, {Name: "te", Value: "trailers"}}, fields...) {
+		if err := p.encoder.WriteField(f); err != nil {
+			return 0, err
+		}
+	}
+	id := p.next
+	p.next += 2
+	return id, p.frames.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: p.headers.Bytes(), EndHeaders: true})
+}
+
+// send writes bytes of a stream, in frames.
+func (p *rawPeer) send(id uint32, data []byte, end bool) error {
+	for {
+		n := min(len(data), 16<<10)
+		p.mu.Lock()
+		err := p.frames.WriteData(id, end && n == len(data), data[:n])
+		p.mu.Unlock()
+		if data = data[n:]; err != nil || len(data) == 0 {
+			return err
+		}
+	}
+}
+
+func (p *rawPeer) reset(id uint32) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.frames.WriteRSTStream(id, http2.ErrCodeCancel)
+}
+
+// message is a request with gRPC's prefix.
+func message(t *testing.T, q proto.Message) []byte {
+	t.Helper()
+	b, err := proto.Marshal(q)
+	require.NoError(t, err)
+	return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(b))), b...)
+}
+
+// served makes ordinary calls, which must succeed. On a machine that has other things to do
+// a good client can seem too slow as well where a test makes that short: it comes again.
+func served(t *testing.T, b *testbed, ctx context.Context, n int) {
+	t.Helper()
+	end := time.Now().Add(time.Minute)
+	for i := range n {
+		q := identity("identity", i%7*1000+1)
+		a, err := b.infer(ctx, q)
+		for (status.Code(err) == codes.DeadlineExceeded || status.Code(err) == codes.Unavailable) && time.Now().Before(end) {
+			a, err = b.infer(ctx, q)
+		}
+		require.NoError(t, err)
+		require1(t, q, a)
+	}
+}
+
+// drained waits until the server holds nothing.
+func (b *testbed) drained(t *testing.T) {
+	t.Helper()
+	b.quiet(t)
+	require.Eventually(t, func() bool { return b.pool.Stats().RequestedBytes.Current == 0 }, time.Minute, time.Millisecond)
+}
+
+// A client that has to wait for memory is not slow.
+func TestWaitingIsNotSlowness(t *testing.T) {
+	const limit = 8 << 20
+	patience := 2 * time.Second
+	b := newTestbed(t, engine.Options{Limit: limit}, func(o *Options) { o.Patience = patience }, enginetest.Identity())
+	holder, err := b.engine.Begin(t.Context(), "holder", "identity", "")
+	require.NoError(t, err)
+	defer holder.End()
+	in, err := holder.Input("x", "FP32", []int64{limit / 10})
+	require.NoError(t, err)
+	require.NoError(t, in.Fill(func([]byte) error { return nil })) // and as much for the output
+	q := identity("identity", limit/40)
+	var calls sync.WaitGroup
+	calls.Go(func() {
+		a, err := b.infer(t.Context(), q)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		require1(t, q, a)
+	})
+	require.Eventually(t, func() bool { return b.engine.Stats().Requests == 2 }, 30*time.Second, time.Millisecond)
+	time.Sleep(2 * patience) // for its bytes it has some time besides
+	holder.End()
+	calls.Wait()
+}
+
+// A call of any method whose request does not come ends; one of a stream that may rest is counted.
+func TestRequestsThatNeverCome(t *testing.T) {
+	b := newTestbed(t, engine.Options{}, func(o *Options) { o.Patience = 300 * time.Millisecond }, enginetest.Identity())
+	for _, method := range []string{"/" + serviceName + "/ServerLive", "/" + serviceName + "/SystemSharedMemoryRegister", "/grpc.health.v1.Health/Check"} {
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		s, err := b.conn.NewStream(ctx, new(grpc.StreamDesc), method)
+		require.NoError(t, err)
+		err = s.RecvMsg(new(pb.ServerLiveResponse))
+		require.Error(t, err, method)
+		require.NoError(t, ctx.Err(), "the server ends it: %s", method)
+		cancel()
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	_, err := b.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, "/grpc.health.v1.Health/Watch")
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return b.server.Calls() == 1 }, 30*time.Second, time.Millisecond)
+	served(t, b, t.Context(), 1)
+}
+
+// Messages that stop anywhere end their calls, and nothing of them stays; others are served.
+func TestHalfMessages(t *testing.T) {
+	b := newTestbed(t, engine.Options{}, func(o *Options) { o.Patience = 300 * time.Millisecond }, enginetest.Identity())
+	whole := message(t, identity("identity", 20_000))
+	cuts := []int{0, 1, 4, 5, 6, 9, 17, 24, 30, 40, 45, 60, 1000, 16 << 10, 70_000, len(whole) - 1}
+	for _, method := range []string{inferMethod, streamMethod} {
+		p := newPeer(t, b.at, 1<<20)
+		open := 0
+		for _, n := range cuts {
+			if n < 5 && method == streamMethod {
+				continue // a stream may rest
+			}
+			id, err := p.call(method)
+			require.NoError(t, err)
+			require.NoError(t, p.send(id, whole[:n], false))
+			open++
+		}
+		// And compressed, which announces little and could be much.
+		id, err := p.call(method, hpack.HeaderField{Name: "grpc-encoding", Value: "gzip"})
+		require.NoError(t, err)
+		require.NoError(t, p.send(id, []byte("\x01\x00\x00\x10\x00\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"), false))
+		open++
+		served(t, b, t.Context(), 20)
+		for range open {
+			select {
+			case s := <-p.status:
+				require.Equal(t, strconv.Itoa(int(codes.DeadlineExceeded)), s)
+			case <-time.After(time.Minute):
+				t.Fatal("a call has not ended")
+			}
+		}
+		// Ended by the peer: what was announced does not come.
+		for _, n := range cuts {
+			id, err := p.call(method)
+			require.NoError(t, err)
+			require.NoError(t, p.send(id, whole[:n], true))
+		}
+		fine := 0
+		for range cuts {
+			if s := <-p.status; s == "0" {
+				fine++
+			}
+		}
+		require.Equal(t, method == streamMethod, fine == 1, "a stream may end without a request")
+		b.drained(t)
+	}
+}
+
+// A peer that reads nothing of its answers, and answers pings, loses its connection, and its
+// answers their memory.
+func TestWindowStalls(t *testing.T) {
+	b := newTestbed(t, engine.Options{}, func(o *Options) { o.Patience = 300 * time.Millisecond }, enginetest.Identity())
+	for _, window := range []uint32{0, 1, 70_000} {
+		p := newPeer(t, b.at, window)
+		for i := range 6 {
+			method := []string{inferMethod, streamMethod}[i%2]
+			id, err := p.call(method)
+			if err == nil {
+				err = p.send(id, message(t, identity("identity", 100_000)), method == inferMethod)
+			}
+			if i > 0 && err != nil {
+				break // it has lost its connection, on a machine under load
+			}
+			require.NoError(t, err)
+		}
+		served(t, b, t.Context(), 20)
+		<-p.ended
+		b.drained(t)
+	}
+}
+
+// Ten thousand calls that are broken off, at all stages, leave nothing behind.
+func TestAbortedCalls(t *testing.T) {
+	b := newTestbed(t, engine.Options{}, nil, enginetest.Identity())
+	whole := message(t, identity("identity", 3000))
+	p := newPeer(t, b.at, 1<<20)
+	abort := func(i int) error {
+		method := inferMethod
+		if i%3 == 0 {
+			method = streamMethod
+		}
+		id, err := p.call(method)
+		if err != nil {
+			return err
+		}
+		switch i % 4 {
+		case 1:
+			err = p.send(id, whole[:min(i%300, len(whole))], false)
+		case 2:
+			err = p.send(id, whole[:i%len(whole)], false)
+		case 3:
+			err = p.send(id, whole, true)
+		}
+		if err != nil {
+			return err
+		}
+		return p.reset(id)
+	}
+	aborted := make(chan error, 1)
+	go func() {
+		var err error
+		for i := 0; i < 10_000 && err == nil; i++ {
+			err = abort(i)
+		}
+		aborted <- err
+	}()
+	served(t, b, t.Context(), 100)
+	require.NoError(t, <-aborted)
+	b.drained(t)
+}
+
+// Calls and streams that gRPC's own client cancels at any time leave nothing behind.
+func TestCancelledCalls(t *testing.T) {
+	b := newTestbed(t, engine.Options{}, nil, enginetest.Identity())
+	rng := rand.New(rand.NewPCG(1, 2))
+	var calls sync.WaitGroup
+	gate := make(chan struct{}, 8)
+	for i := range 400 {
+		after := time.Duration(rng.IntN(4000)) * time.Microsecond
+		gate <- struct{}{}
+		calls.Go(func() {
+			defer func() { <-gate }()
+			ctx, cancel := context.WithTimeout(t.Context(), after)
+			defer cancel()
+			if i%2 == 0 {
+				_, _ = b.infer(ctx, identity("identity", 300_000))
+				return
+			}
+			s, err := b.conn.NewStream(ctx, &description.Streams[1], streamMethod)
+			for range 3 {
+				if err != nil || s.SendMsg(identity("identity", 100_000)) != nil || s.RecvMsg(new(pb.ModelStreamInferResponse)) != nil {
+					return
+				}
+			}
+		})
+	}
+	calls.Wait()
+	served(t, b, t.Context(), 20)
+	b.drained(t)
+}
+
+// A call that reaches its deadline gets the status DEADLINE_EXCEEDED, whether the model can be
+// interrupted, cannot be, or was not called yet. The peer has no clock of its own: it would report
+// CANCELLED for a stream that is reset.
+func TestStatusAtDeadline(t *testing.T) {
+	const calls, turns = 40, 10
+	for _, method := range []string{inferMethod, streamMethod} {
+		interruptible, _, _ := enginetest.Blocking("interruptible")
+		stubborn, release := enginetest.Identity(), make(chan struct{})
+		stubborn.Meta.Name = "stubborn"
+		stubborn.Infer = func(context.Context, []*usmarray.Array, []*usmarray.Array) ([]*usmarray.Array, error) {
+			<-release
+			return nil, nil
+		}
+		b := newTestbed(t, engine.Options{Turns: turns}, nil, interruptible, stubborn)
+		b.server.lead = time.Minute // a quarter of the time: more than a loaded machine may need
+		p := newPeer(t, b.at, 1<<20)
+		for i := range calls {
+			model := interruptible
+			if i%2 == 0 {
+				model = stubborn
+			}
+			id, err := p.call(method, hpack.HeaderField{Name: "grpc-timeout", Value: "2000m"})
+			require.NoError(t, err)
+			require.NoError(t, p.send(id, message(t, identity(model.Meta.Name, 1)), true))
+		}
+		for range calls {
+			select {
+			case s := <-p.status:
+				require.Equal(t, strconv.Itoa(int(codes.DeadlineExceeded)), s)
+			case <-time.After(30 * time.Second):
+				close(release)
+				t.Fatalf("%s: a call got no status; %d streams were reset", method, p.resets.Load())
+			}
+		}
+		require.Zero(t, p.resets.Load())
+		close(release)
+		b.drained(t)
+		require.Equal(t, [oip.Kinds]uint64{oip.Deadline: calls}, b.engine.Stats().Refused)
+	}
+}
+
+// However many calls one tenant makes, and however much memory it wants, others are served.
+func TestFloodByOneTenant(t *testing.T) {
+	b := newTestbed(t, engine.Options{Limit: 32 << 20, Requests: 64}, func(o *Options) { o.Tenants, o.MaxCalls = behindProxy, 40 }, enginetest.Identity())
+	as := func(who string) context.Context { return metadata.AppendToOutgoingContext(t.Context(), "tenant", who) }
+	ctx, stop := context.WithCancel(as("greedy"))
+	var flood sync.WaitGroup
+	var refused, ok atomic.Int64
+	for i := range 30 {
+		conn := b.dial(t)
+		flood.Go(func() {
+			defer conn.Close()
+			for ctx.Err() == nil {
+				err := conn.Invoke(ctx, inferMethod, identity("identity", 100_000*(1+i%10)), new(pb.ModelInferResponse), grpc.WaitForReady(true))
+				switch status.Code(err) {
+				case codes.OK:
+					ok.Add(1)
+				case codes.ResourceExhausted, codes.Canceled, codes.DeadlineExceeded:
+					refused.Add(1)
+				default:
+					t.Errorf("%v", err)
+				}
+			}
+		})
+	}
+	served(t, b, as("quiet"), 100)
+	stop()
+	flood.Wait()
+	t.Logf("the flood: %d served, %d refused", ok.Load(), refused.Load())
+	b.drained(t)
+}
+
+// Connections are bounded, in all and of one address.
+func TestConnections(t *testing.T) {
+	b := newTestbed(t, engine.Options{}, func(o *Options) { o.MaxConnections, o.MaxAddressConnections = 8, 4 }, enginetest.Identity())
+	served(t, b, t.Context(), 1) // one
+	var peers []*rawPeer
+	for range 3 {
+		peers = append(peers, newPeer(t, b.at, 0))
+	}
+	for _, p := range peers { // they are in: the server has answered
+		id, err := p.call("/none/none")
+		require.NoError(t, err)
+		require.NoError(t, p.send(id, nil, true))
+		<-p.status
+	}
+	conn, err := net.Dial("tcp", b.at)
+	require.NoError(t, err)
+	_, err = conn.Read(make([]byte, 1))
+	require.Error(t, err, "one too many is closed")
+	conn.Close()
+	served(t, b, t.Context(), 1)
+	peers[0].conn.Close()
+	require.Eventually(t, func() bool {
+		c, err := net.Dial("tcp", b.at)
+		if err != nil {
+			return false
+		}
+		defer c.Close()
+		_, err = c.Read(make([]byte, 1)) // the server's settings come first
+		return err == nil
+	}, time.Minute, 10*time.Millisecond)
+}
+
+// peerEnv has the test binary be a client that is stopped: what it does.
+const peerEnv = "USMBRIDGE_RPC_TEST_PEER"
+
+// stoppedPeer is that client. It says when it is in the middle, and stays there.
+func stoppedPeer(do, at string) int {
+	conn, err := grpc.NewClient(at, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithStaticStreamWindowSize(64<<10), grpc.WithStaticConnWindowSize(64<<10))
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	s, err := conn.NewStream(context.Background(), &description.Streams[1], streamMethod)
+	if err == nil {
+		switch do {
+		case "answer": // is not read
+			err = s.SendMsg(identity("identity", 1<<20))
+		case "request": // never comes to its end
+			if err = s.SendMsg(identity("identity", 1)); err == nil {
+				err = s.RecvMsg(new(pb.ModelStreamInferResponse))
+			}
+		}
+	}
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	fmt.Println("READY")
+	select {} // whoever started it ends it
+}
+
+// A client that is stopped holds nothing for long: it does not answer pings.
+func TestStoppedClients(t *testing.T) {
+	b := newTestbed(t, engine.Options{}, func(o *Options) { o.Keepalive, o.Patience = time.Second, time.Hour }, enginetest.Identity())
+	for _, do := range []string{"answer", "request"} {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), peerEnv+"="+do, peerEnv+"_AT="+b.at)
+		out, err := cmd.StdoutPipe()
+		require.NoError(t, err)
+		require.NoError(t, cmd.Start())
+		t.Cleanup(func() {
+			_ = cmd.Process.Kill() // a stopped process dies of it too
+			_ = cmd.Wait()
+		})
+		line, err := bufio.NewReader(out).ReadString('\n')
+		require.NoError(t, err)
+		require.Equal(t, "READY\n", line)
+		require.Eventually(t, func() bool { return b.server.Calls() == 1 }, time.Minute, time.Millisecond)
+		require.NoError(t, cmd.Process.Signal(syscall.SIGSTOP))
+		served(t, b, t.Context(), 20)
+		b.drained(t)
+	}
+}

@@ -1,0 +1,217 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strconv"
+	"time"
+
+	"go.opentelemetry.io/otel/propagation"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/usmbridge/usmbridge/interop/flight/codec"
+
+	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/peercred"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/traces"
+)
+
+// pushback is the trailer by which gRPC's clients learn when to try again.
+func pushback(d time.Duration) metadata.MD {
+	return metadata.Pairs("grpc-retry-pushback-ms", strconv.FormatInt(d.Milliseconds(), 10))
+}
+
+// exchange is one call that moves tensors. It is reused by later calls.
+type exchange struct {
+	s      *Server
+	stream grpc.ServerStream
+	ctx    context.Context
+	tenant string
+	clock  clock
+	expiry *expiry
+	from   *codec.Receiver
+	leases *codec.Leases // gRPC may keep them after the call
+	q      request
+	use    func(*codec.Incoming) error // e.read, made once
+	span   *traces.Span
+	err    error // the reason why the request that was read is refused
+}
+
+// exchange begins a call.
+func (s *Server) exchange(stream grpc.ServerStream) (*exchange, func(), error) {
+	ctx := stream.Context()
+	tenant, leave, err := s.enter(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	// Responses are not compressed, also for clients that compress: compressed bytes would be on Go's
+	// heap, which is charged to no tenant.
+	_ = grpc.SetSendCompressor(ctx, "identity")
+	e, _ := s.calls.Get().(*exchange)
+	if e.use == nil {
+		e.use = e.read
+		e.q.begin, e.q.client, e.q.clock = e.begin, e.client, &e.clock
+	}
+	e.s, e.stream, e.ctx, e.tenant = s, stream, ctx, tenant
+	control := controlOf(ctx)
+	e.clock, e.expiry = clock{cancel: control.cancel}, newExpiry(ctx)
+	e.from, e.leases = codec.NewReceiver(s.gate, stream), new(codec.Leases)
+	return e, func() {
+		e.clock.end()
+		e.expiry.end()
+		control.stop()
+		e.q.end()
+		e.q.reset(nil, 0)
+		e.s, e.stream, e.ctx, e.from, e.leases, e.clock, e.expiry, e.err = nil, nil, nil, nil, nil, clock{}, nil, nil
+		e.span = nil
+		s.calls.Put(e)
+		leave()
+	}, nil
+}
+
+func (e *exchange) begin(model, version string) (*engine.Request, error) {
+	return e.s.o.Engine.Begin(e.ctx, e.tenant, model, version)
+}
+
+// client returns the client of the call.
+func (e *exchange) client() peercred.Client { return client(e.ctx) }
+
+// read reads one message. If the request is refused, the reason is in err, and only the message is
+// lost. An error that read returns ends the call.
+func (e *exchange) read(in *codec.Incoming) error {
+	e.clock.allow(e.s.o.Patience, in.Announced())
+	e.q.reset(e.s.words(), maxSmall)
+	e.err = e.q.read(in)
+	if _, refused := errors.AsType[*oip.Error](e.err); e.err != nil && !refused {
+		return e.err
+	}
+	return nil
+}
+
+// answer runs the request that was read and sends its outputs.
+func (e *exchange) answer(stream bool) error {
+	e.clock.rest()
+	results, err := e.q.r.Run()
+	e.span.Ran(e.q.r)
+	if err != nil {
+		return err
+	}
+	m := &response{model: e.q.model, version: e.q.r.Model().Meta().Versions[0], id: e.q.id, results: results,
+		stream: stream, final: stream && e.q.emptyFinal, leases: e.leases}
+	if !e.expiry.claim() {
+		return sent{errExpired}
+	}
+	e.clock.allow(e.s.o.Patience, m.size())
+	if err := e.stream.SendMsg(m); err != nil {
+		e.leases.Abandon()
+		return sent{err}
+	}
+	if err := e.leases.Wait(e.ctx); err != nil {
+		switch cause := context.Cause(e.ctx); {
+		case errors.Is(cause, errSlow):
+			cut(e.ctx) // gRPC would keep the response until the peer reads it
+		case errors.Is(cause, context.DeadlineExceeded):
+			<-controlOf(e.ctx).transport.Done() // gRPC drops the response then
+		}
+		return sent{err}
+	}
+	e.expiry.release()
+	e.clock.rest()
+	return nil
+}
+
+// sent is an error of sending, after which nothing more can be sent.
+type sent struct{ error }
+
+func (s sent) Unwrap() error { return s.error }
+
+// begin begins the span of a call, if there are traces.
+func (s *Server) begin(ctx context.Context, method string) *traces.Span {
+	if s.o.Traces == nil {
+		return nil
+	}
+	md, _ := metadata.FromIncomingContext(ctx)
+	return s.o.Traces.Begin(ctx, method[1:], propagation.HeaderCarrier(canonical(md)))
+}
+
+// canonical returns the trace headers of metadata under their HTTP names.
+func canonical(md metadata.MD) map[string][]string {
+	return map[string][]string{"Traceparent": md.Get("traceparent"), "Tracestate": md.Get("tracestate")}
+}
+
+// infer is ModelInfer: one message, one response.
+func (s *Server) infer(stream grpc.ServerStream) (err error) {
+	e, end, err := s.exchange(stream)
+	if err != nil {
+		return err
+	}
+	defer end()
+	e.span = s.begin(e.ctx, inferMethod)
+	defer func(span *traces.Span) { span.End(err) }(e.span)
+	// A message may be refused before it has arrived completely. The rest need not arrive.
+	e.clock.allow(s.o.Patience, 0)
+	err = e.from.Next(func(in *codec.Incoming) error {
+		if err := e.use(in); err != nil {
+			return err
+		}
+		return e.err
+	})
+	if errors.Is(err, io.EOF) {
+		err = oip.Errorf(oip.Invalid, "the call has no request")
+	}
+	if err == nil {
+		err = e.answer(false)
+	}
+	return s.status(e.ctx, err)
+}
+
+// streamInfer is ModelStreamInfer: requests in sequence, each with a response.
+func (s *Server) streamInfer(stream grpc.ServerStream) (err error) {
+	e, end, err := s.exchange(stream)
+	if err != nil {
+		return err
+	}
+	defer end()
+	e.span = s.begin(e.ctx, streamMethod)
+	defer func(span *traces.Span) { span.End(err) }(e.span)
+	for {
+		came, err := e.next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		counts := came || e.ctx.Err() == nil // the end of a waiting stream is not a refused request
+		if err == nil {
+			if err = e.err; err == nil {
+				err = e.answer(true)
+			}
+			_, refused := errors.AsType[*oip.Error](err)
+			if _, gone := errors.AsType[sent](err); refused && !gone && e.ctx.Err() == nil {
+				own, _ := s.clientError(e.ctx, err)
+				s.o.Engine.Refused(own.Kind)
+				counts, err = false, stream.SendMsg(refusal{id: e.q.id, message: own.Message})
+			}
+		}
+		e.q.end()
+		if err != nil {
+			return s.end(e.ctx, err, counts)
+		}
+	}
+}
+
+// next waits for a request and reads it. came reports whether a request began to arrive. A waiting
+// stream ends when the server drains.
+func (e *exchange) next() (came bool, err error) {
+	e.clock.rest()
+	cancel := e.clock.cancel // e may belong to another call when the goroutine runs
+	resting := context.AfterFunc(e.s.drained, func() { cancel(errDraining) })
+	defer resting()
+	err = e.from.Next(func(in *codec.Incoming) error {
+		came = true
+		resting()
+		return e.use(in)
+	})
+	return came, err
+}

@@ -1,0 +1,80 @@
+package rpc
+
+import (
+	"context"
+
+	"google.golang.org/grpc/peer"
+
+	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/peercred"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/region"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/rpc/pb"
+)
+
+// regions returns the shared memory of clients. Errors: Unsupported if it is not served.
+func (s *Server) regions() (*region.Registry, error) {
+	if r := s.o.Engine.Regions(); r != nil {
+		return r, nil
+	}
+	return nil, region.ErrNetwork
+}
+
+// client returns the client of a call.
+func client(ctx context.Context) peercred.Client {
+	if p, ok := peer.FromContext(ctx); ok {
+		return peercred.Of(p.Addr)
+	}
+	return peercred.Client{}
+}
+
+func (s *Server) regionStatus(ctx context.Context, q *pb.SystemSharedMemoryStatusRequest) (*pb.SystemSharedMemoryStatusResponse, error) {
+	r, err := s.regions()
+	if err != nil {
+		return nil, err
+	}
+	list, err := r.Status(client(ctx), q.GetName())
+	if err != nil {
+		return nil, err
+	}
+	a := &pb.SystemSharedMemoryStatusResponse{Regions: map[string]*pb.SystemSharedMemoryStatusResponse_RegionStatus{}}
+	for _, i := range list {
+		a.Regions[i.Name] = &pb.SystemSharedMemoryStatusResponse_RegionStatus{Name: i.Name, Key: i.Key, Offset: i.Offset, ByteSize: i.Size}
+	}
+	return a, nil
+}
+
+func (s *Server) regionRegister(ctx context.Context, q *pb.SystemSharedMemoryRegisterRequest) (*pb.SystemSharedMemoryRegisterResponse, error) {
+	r, err := s.regions()
+	if err == nil {
+		err = r.Register(client(ctx), q.GetName(), q.GetKey(), q.GetOffset(), q.GetByteSize())
+	}
+	return &pb.SystemSharedMemoryRegisterResponse{}, err
+}
+
+func (s *Server) regionUnregister(ctx context.Context, q *pb.SystemSharedMemoryUnregisterRequest) (*pb.SystemSharedMemoryUnregisterResponse, error) {
+	r, err := s.regions()
+	switch {
+	case err != nil:
+	case q.GetName() == "":
+		err = r.UnregisterAll(client(ctx))
+	default:
+		err = r.Unregister(client(ctx), q.GetName())
+	}
+	return &pb.SystemSharedMemoryUnregisterResponse{}, err
+}
+
+func (s *Server) cudaStatus(_ context.Context, q *pb.CudaSharedMemoryStatusRequest) (*pb.CudaSharedMemoryStatusResponse, error) {
+	return &pb.CudaSharedMemoryStatusResponse{}, noCuda(q.GetName())
+}
+
+// cudaUnregister of all regions succeeds, as there are none: clients begin with it.
+func (s *Server) cudaUnregister(_ context.Context, q *pb.CudaSharedMemoryUnregisterRequest) (*pb.CudaSharedMemoryUnregisterResponse, error) {
+	return &pb.CudaSharedMemoryUnregisterResponse{}, noCuda(q.GetName())
+}
+
+func noCuda(name string) error {
+	if name == "" {
+		return nil
+	}
+	return oip.Errorf(oip.NotFound, "no CUDA region %s is registered: there is no CUDA here", oip.Quote(name))
+}

@@ -1,0 +1,692 @@
+package rpc
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"log/slog"
+	"math"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/encoding/gzip"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	"google.golang.org/grpc/status"
+
+	"github.com/usmbridge/usmbridge/interop/executor"
+	"github.com/usmbridge/usmbridge/interop/flight/codec"
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/memtest"
+	"github.com/usmbridge/usmbridge/usmarray"
+
+	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/enginetest"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/rpc/pb"
+)
+
+func TestMain(m *testing.M) {
+	if do := os.Getenv(peerEnv); do != "" {
+		os.Exit(stoppedPeer(do, os.Getenv(peerEnv+"_AT")))
+	}
+	memtest.Main(m)
+}
+
+// testbed is a server of an engine, and a client with gRPC's own messages.
+type testbed struct {
+	engine *engine.Engine
+	runner *enginetest.Runner
+	pool   *memmgr.Pool
+	server *Server
+	conn   *grpc.ClientConn
+	at     string
+}
+
+func newTestbed(t testing.TB, eo engine.Options, change func(*Options), models ...*enginetest.Model) *testbed {
+	t.Helper()
+	b := &testbed{runner: enginetest.NewRunner(models...)}
+	from := memmgr.Host()
+	if eo.Limit != 0 {
+		from = memmgr.NewLimit(from, eo.Limit)
+	}
+	b.pool = memmgr.NewPool(from, memmgr.WithName("tensors"))
+	eo.Runner, eo.Memory, eo.Models = b.runner, b.pool, enginetest.Definitions(models...)
+	b.engine = enginetest.New(t, eo, models...)
+	o := Options{Engine: b.engine}
+	if change != nil {
+		change(&o)
+	}
+	var err error
+	b.server, err = New(o)
+	require.NoError(t, err)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	b.at = l.Addr().String()
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = b.server.Serve(l) })
+	b.conn = b.dial(t)
+	t.Cleanup(func() {
+		require.NoError(t, b.conn.Close())
+		b.server.Close()
+		serving.Wait()
+		b.quiet(t)
+	})
+	return b
+}
+
+// quiet waits until no call is left and gRPC holds nothing.
+func (b *testbed) quiet(t testing.TB) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		pieces, _ := codec.Outstanding()
+		b.server.tenants.mu.Lock()
+		defer b.server.tenants.mu.Unlock()
+		return pieces == 0 && b.server.Calls() == 0 && b.engine.Stats().Requests == 0 && len(b.server.tenants.held) == 0
+	}, 2*time.Minute, time.Millisecond)
+}
+
+func (b *testbed) dial(t testing.TB, options ...grpc.DialOption) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient(b.at, append([]grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDisableRetry(),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(1<<30), grpc.MaxCallSendMsgSize(1<<30))}, options...)...)
+	require.NoError(t, err)
+	return conn
+}
+
+// ask makes a unary call.
+func ask[A any](t testing.TB, b *testbed, name string, q any) (*A, error) {
+	t.Helper()
+	a := new(A)
+	err := b.conn.Invoke(t.Context(), "/"+serviceName+"/"+name, q, a, grpc.WaitForReady(true))
+	return a, err
+}
+
+func (b *testbed) infer(ctx context.Context, q *pb.ModelInferRequest, options ...grpc.CallOption) (*pb.ModelInferResponse, error) {
+	a := new(pb.ModelInferResponse)
+	err := b.conn.Invoke(ctx, inferMethod, q, a, append(options, grpc.WaitForReady(true))...)
+	return a, err
+}
+
+func floats(values ...float32) []byte {
+	var b []byte
+	for _, v := range values {
+		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
+	}
+	return b
+}
+
+// identity is a request of so many numbers.
+func identity(model string, n int) *pb.ModelInferRequest {
+	raw := make([]byte, 4*n)
+	for i := range raw {
+		raw[i] = byte(i * 7 >> 2)
+	}
+	return &pb.ModelInferRequest{ModelName: model, Id: "an id",
+		Inputs:           []*pb.ModelInferRequest_InferInputTensor{{Name: "x", Datatype: "FP32", Shape: []int64{int64(n)}}},
+		RawInputContents: [][]byte{raw}}
+}
+
+func require1(t testing.TB, q *pb.ModelInferRequest, a *pb.ModelInferResponse) {
+	t.Helper()
+	require.Equal(t, q.GetModelName(), a.GetModelName())
+	require.Equal(t, "1", a.GetModelVersion())
+	require.Equal(t, q.GetId(), a.GetId())
+	require.Len(t, a.GetOutputs(), 1)
+	require.Equal(t, "y", a.GetOutputs()[0].GetName())
+	require.Equal(t, "FP32", a.GetOutputs()[0].GetDatatype())
+	require.Equal(t, q.GetInputs()[0].GetShape(), a.GetOutputs()[0].GetShape())
+	require.Equal(t, q.GetRawInputContents(), a.GetRawOutputContents())
+}
+
+func code(t testing.TB, want codes.Code, err error, words ...string) {
+	t.Helper()
+	require.Equal(t, want, status.Code(err), "%v", err)
+	for _, w := range words {
+		require.ErrorContains(t, err, w)
+	}
+}
+
+func TestInfer(t *testing.T) {
+	b := newTestbed(t, engine.Options{}, nil, enginetest.Identity(), enginetest.Sum())
+	for _, n := range []int{0, 1, inlined / 4, inlined/4 + 1, leased/4 - 1, leased / 4, leased/4 + 1, 5 << 20} {
+		q := identity("identity", n)
+		a, err := b.infer(t.Context(), q)
+		require.NoError(t, err)
+		require1(t, q, a)
+		a, err = b.infer(t.Context(), q, grpc.UseCompressor(gzip.Name))
+		require.NoError(t, err)
+		require1(t, q, a)
+		a, err = b.infer(t.Context(), q, grpc.UseCompressor("deflate"))
+		require.NoError(t, err)
+		require1(t, q, a)
+	}
+	// Two inputs and outputs, of which one comes in pieces and in another order.
+	q := &pb.ModelInferRequest{ModelName: "sum", ModelVersion: "1",
+		Inputs: []*pb.ModelInferRequest_InferInputTensor{
+			{Name: "b", Datatype: "INT64", Shape: []int64{1, 2}, Contents: &pb.InferTensorContents{Int64Contents: []int64{3, -4}}},
+			{Name: "a", Datatype: "INT64", Shape: []int64{1, 2}, Contents: &pb.InferTensorContents{Int64Contents: []int64{10, 20}}}},
+		Outputs: []*pb.ModelInferRequest_InferRequestedOutputTensor{{Name: "total"}, {Name: "sum"}}}
+	a, err := b.infer(t.Context(), q)
+	require.NoError(t, err)
+	require.Equal(t, "total", a.GetOutputs()[0].GetName())
+	require.Empty(t, a.GetOutputs()[0].GetShape())
+	require.Equal(t, 29.0, math.Float64frombits(binary.LittleEndian.Uint64(a.GetRawOutputContents()[0])))
+	require.Equal(t, []int64{1, 2}, a.GetOutputs()[1].GetShape())
+	require.EqualValues(t, 13, binary.LittleEndian.Uint64(a.GetRawOutputContents()[1]))
+}
+
+// Messages are read as they come.
+func TestReadAsItComes(t *testing.T) {
+	b := newTestbed(t, engine.Options{Limit: 8 << 20, Timeout: 5 * time.Minute}, nil, enginetest.Identity())
+	_, err := b.infer(t.Context(), identity("identity", 1<<19), grpc.UseCompressor(gzip.Name))
+	require.NoError(t, err)
+	_, err = b.infer(t.Context(), identity("identity", 3<<20))
+	code(t, codes.InvalidArgument, err, "all tensors together")
+	_, err = b.infer(t.Context(), identity("identity", 7<<18)) // input and output, which never have room together
+	code(t, codes.InvalidArgument, err, "take 14680064 bytes")
+	var trailer metadata.MD
+	holder, err := b.engine.Begin(t.Context(), "another", "identity", "")
+	require.NoError(t, err)
+	defer holder.End()
+	in, err := holder.Input("x", "FP32", []int64{5 << 17})
+	require.NoError(t, err)
+	require.NoError(t, in.Fill(func([]byte) error { return nil }))
+	q := identity("identity", 5<<17)
+	q.Parameters = map[string]*pb.InferParameter{"timeout": {ParameterChoice: &pb.InferParameter_Int64Param{Int64Param: 200_000}}}
+	_, err = b.infer(t.Context(), q, grpc.Trailer(&trailer))
+	code(t, codes.ResourceExhausted, err)
+	require.NotEmpty(t, trailer["grpc-retry-pushback-ms"])
+}
+
+// every returns a model with one input and output of each datatype, which copies.
+func every() *enginetest.Model {
+	m := enginetest.Identity()
+	m.Meta = oip.Model{Name: "every", Versions: []string{"1"}, Platform: "go"}
+	for d := oip.BOOL; d < oip.BYTES; d++ {
+		m.Meta.Inputs = append(m.Meta.Inputs, oip.Tensor{Name: d.String(), Datatype: d, Shape: []int64{-1}})
+		m.Meta.Outputs = append(m.Meta.Outputs, oip.Tensor{Name: d.String(), Datatype: d, Shape: []int64{-1}})
+	}
+	m.Infer = func(_ context.Context, in, out []*usmarray.Array) ([]*usmarray.Array, error) {
+		for i := range in {
+			if err := out[i].CopyFrom(in[i]); err != nil {
+				return nil, err
+			}
+		}
+		return nil, nil
+	}
+	return m
+}
+
+// Elements one by one arrive as their datatype has them.
+func TestContents(t *testing.T) {
+	m := every()
+	m.Meta.Inputs, m.Meta.Outputs = m.Meta.Inputs[:0], m.Meta.Outputs[:0]
+	type c = pb.InferTensorContents
+	cases := []struct {
+		d    oip.Datatype
+		c    *c
+		want []byte
+	}{
+		{oip.BOOL, &c{BoolContents: []bool{true, false}}, []byte{1, 0}},
+		{oip.INT8, &c{IntContents: []int32{-128, 127}}, []byte{0x80, 0x7f}},
+		{oip.INT16, &c{IntContents: []int32{-2, 300}}, []byte{0xfe, 0xff, 0x2c, 1}},
+		{oip.INT32, &c{IntContents: []int32{-1, 1 << 30}}, []byte{255, 255, 255, 255, 0, 0, 0, 0x40}},
+		{oip.INT64, &c{Int64Contents: []int64{math.MinInt64, 1}}, []byte{0, 0, 0, 0, 0, 0, 0, 0x80, 1, 0, 0, 0, 0, 0, 0, 0}},
+		{oip.UINT8, &c{UintContents: []uint32{255, 0}}, []byte{255, 0}},
+		{oip.UINT16, &c{UintContents: []uint32{65535, 1}}, []byte{255, 255, 1, 0}},
+		{oip.UINT32, &c{UintContents: []uint32{math.MaxUint32, 1}}, []byte{255, 255, 255, 255, 1, 0, 0, 0}},
+		{oip.UINT64, &c{Uint64Contents: []uint64{math.MaxUint64, 1}}, []byte{255, 255, 255, 255, 255, 255, 255, 255, 1, 0, 0, 0, 0, 0, 0, 0}},
+		{oip.FP32, &c{Fp32Contents: []float32{1, -2}}, floats(1, -2)},
+		{oip.FP64, &c{Fp64Contents: []float64{1, 0}}, []byte{0, 0, 0, 0, 0, 0, 0xf0, 0x3f, 0, 0, 0, 0, 0, 0, 0, 0}},
+	}
+	q := &pb.ModelInferRequest{ModelName: "every"}
+	for _, c := range cases {
+		tensor := oip.Tensor{Name: c.d.String(), Datatype: c.d, Shape: []int64{-1}}
+		m.Meta.Inputs, m.Meta.Outputs = append(m.Meta.Inputs, tensor), append(m.Meta.Outputs, tensor)
+		q.Inputs = append(q.Inputs, &pb.ModelInferRequest_InferInputTensor{Name: c.d.String(), Datatype: c.d.String(), Shape: []int64{2}, Contents: c.c})
+	}
+	b := newTestbed(t, engine.Options{}, nil, m, every2())
+	a, err := b.infer(t.Context(), q)
+	require.NoError(t, err)
+	for i, c := range cases {
+		require.Equal(t, c.want, a.GetRawOutputContents()[i], c.d)
+	}
+	for _, c := range []struct {
+		d     string
+		c     *pb.InferTensorContents
+		words string
+	}{
+		{"INT8", &pb.InferTensorContents{IntContents: []int32{128, 0}}, "128 is no INT8"},
+		{"INT8", &pb.InferTensorContents{IntContents: []int32{0, -129}}, "-129 is no INT8"},
+		{"UINT16", &pb.InferTensorContents{UintContents: []uint32{65536, 0}}, "65536 is no UINT16"},
+		{"INT64", &pb.InferTensorContents{Int64Contents: []int64{1}}, "takes 2 elements, and its contents have 1"},
+		{"INT64", &pb.InferTensorContents{Int64Contents: []int64{1, 2, 3}}, "more elements"},
+		{"FP32", &pb.InferTensorContents{Fp32Contents: []float32{1, 2, 3}}, "more elements"},
+		{"FP32", &pb.InferTensorContents{Fp64Contents: []float64{1, 2}}, "belong in field 6"},
+		{"FP16", &pb.InferTensorContents{Fp32Contents: []float32{1, 2}}, "send raw_input_contents"},
+		{"BF16", &pb.InferTensorContents{BytesContents: [][]byte{{1}}}, "send raw_input_contents"},
+	} {
+		one := &pb.ModelInferRequest{ModelName: "every2",
+			Inputs: []*pb.ModelInferRequest_InferInputTensor{{Name: c.d, Datatype: c.d, Shape: []int64{2}, Contents: c.c}}}
+		_, err := b.infer(t.Context(), one)
+		code(t, codes.InvalidArgument, err, c.words)
+	}
+}
+
+func every2() *enginetest.Model {
+	m := every()
+	m.Meta.Name = "every2"
+	return m
+}
+
+// What makes no sense is refused with words that say why, and the next request is served.
+func TestRefused(t *testing.T) {
+	b := newTestbed(t, engine.Options{}, func(o *Options) { o.MaxMessage = 1 << 20 }, enginetest.Identity(), enginetest.Sum(),
+		enginetest.Failing(errors.New("open /etc/secret: no such file")))
+	type q = pb.ModelInferRequest
+	type in = pb.ModelInferRequest_InferInputTensor
+	type out = pb.ModelInferRequest_InferRequestedOutputTensor
+	x := func(n int64) []*in { return []*in{{Name: "x", Datatype: "FP32", Shape: []int64{n}}} }
+	text := func(s string) map[string]*pb.InferParameter {
+		return map[string]*pb.InferParameter{"timeout": {ParameterChoice: &pb.InferParameter_StringParam{StringParam: s}}}
+	}
+	number := func(key string, n int64) map[string]*pb.InferParameter {
+		return map[string]*pb.InferParameter{"shared_memory_region": {ParameterChoice: &pb.InferParameter_StringParam{StringParam: "r"}},
+			key: {ParameterChoice: &pb.InferParameter_Int64Param{Int64Param: n}}}
+	}
+	many := func(n int) []*in {
+		var list []*in
+		for range n {
+			list = append(list, x(1)[0])
+		}
+		return list
+	}
+	for _, c := range []struct {
+		name  string
+		q     *q
+		code  codes.Code
+		words string
+	}{
+		{"nothing", &q{}, codes.InvalidArgument, "no model_name"},
+		{"no model", &q{ModelName: "none"}, codes.NotFound, `"none"`},
+		{"no version", &q{ModelName: "identity", ModelVersion: "2"}, codes.NotFound, `no version "2"`},
+		{"no inputs", &q{ModelName: "identity"}, codes.InvalidArgument, "input x"},
+		{"no contents", &q{ModelName: "identity", Inputs: x(1)}, codes.InvalidArgument, `input "x" has no contents`},
+		{"too little", &q{ModelName: "identity", Inputs: x(2), RawInputContents: [][]byte{floats(1)}}, codes.InvalidArgument, "takes 8 bytes, and its raw_input_contents have 4"},
+		{"too many", &q{ModelName: "identity", Inputs: x(1), RawInputContents: [][]byte{floats(1), {}}}, codes.InvalidArgument, "raw_input_contents 2 belongs to no input"},
+		{"raw alone", &q{ModelName: "identity", RawInputContents: [][]byte{{1}}}, codes.InvalidArgument, "raw_input_contents 1 belongs to no input"},
+		{"both", &q{ModelName: "identity", Inputs: []*in{{Name: "x", Datatype: "FP32", Shape: []int64{1}, Contents: &pb.InferTensorContents{Fp32Contents: []float32{1}}}},
+			RawInputContents: [][]byte{floats(1)}}, codes.InvalidArgument, "one or the other"},
+		{"unknown input", &q{ModelName: "identity", Inputs: []*in{{Name: "z"}}}, codes.InvalidArgument, "no input"},
+		{"input twice", &q{ModelName: "identity", Inputs: many(2)}, codes.InvalidArgument, "duplicate"},
+		{"datatype", &q{ModelName: "identity", Inputs: []*in{{Name: "x", Datatype: "FP64", Shape: []int64{1}}}}, codes.InvalidArgument, "FP32"},
+		{"negative", &q{ModelName: "identity", Inputs: x(-1)}, codes.InvalidArgument, "negative"},
+		{"rank", &q{ModelName: "identity", Inputs: []*in{{Name: "x", Datatype: "FP32", Shape: make([]int64, 100)}}}, codes.InvalidArgument, "extents"},
+		{"overflow", &q{ModelName: "identity", Inputs: x(math.MaxInt64)}, codes.InvalidArgument, "can be counted"},
+		{"unknown output", &q{ModelName: "identity", Inputs: x(1), Outputs: []*out{{Name: "z"}}, RawInputContents: [][]byte{floats(1)}}, codes.InvalidArgument, "no output"},
+		{"output twice", &q{ModelName: "identity", Inputs: x(1), Outputs: []*out{{Name: "y"}, {Name: "y"}}}, codes.InvalidArgument, "twice"},
+		{"long name", &q{ModelName: string(make([]byte, maxName+1))}, codes.InvalidArgument, "at most 1024"},
+		{"not UTF-8", &q{ModelName: "identity", Id: "\xff"}, codes.Internal, "UTF-8"}, // of the client's own library
+		{"timeout", &q{ModelName: "identity", Parameters: text("soon")}, codes.InvalidArgument, "timeout"},
+		{"negative timeout", &q{ModelName: "identity", Parameters: text("-1")}, codes.InvalidArgument, "timeout"},
+		{"sequence", &q{ModelName: "identity", Parameters: map[string]*pb.InferParameter{"sequence_id": {ParameterChoice: &pb.InferParameter_Int64Param{Int64Param: 7}}}}, codes.Unimplemented, "sequences"},
+		{"offset", &q{ModelName: "identity", Inputs: []*in{{Name: "x", Datatype: "FP32", Shape: []int64{1}, Parameters: number("shared_memory_offset", -1)}}}, codes.InvalidArgument, "not be negative"},
+		{"classes", &q{ModelName: "identity", Inputs: x(1), Outputs: []*out{{Name: "y", Parameters: number("classification", 1)}}}, codes.Unimplemented, "classification"},
+		{"no regions", &q{ModelName: "identity", Inputs: []*in{{Name: "x", Datatype: "FP32", Shape: []int64{1}, Parameters: number("shared_memory_byte_size", 4)}}}, codes.Unimplemented, "shared memory"},
+		{"inputs", &q{ModelName: "sum", Inputs: many(3)}, codes.InvalidArgument, "no input"},
+		{"large", identity("identity", 1<<19), codes.ResourceExhausted, "at most 1048576 allowed"},
+		{"failing", identity("failing", 1), codes.Internal, "model failing failed"},
+	} {
+		_, err := b.infer(t.Context(), c.q)
+		code(t, c.code, err, c.words)
+		require.NotContains(t, err.Error(), "secret", c.name)
+		a, err := b.infer(t.Context(), identity("identity", 10))
+		require.NoError(t, err, c.name)
+		require1(t, identity("identity", 10), a)
+	}
+	err := b.conn.Invoke(t.Context(), "/"+serviceName+"/ModelInfer2", &q{}, &pb.ModelInferResponse{})
+	code(t, codes.Unimplemented, err)
+}
+
+// A stream answers in order, tells errors and goes on.
+func TestStream(t *testing.T) {
+	b := newTestbed(t, engine.Options{}, nil, enginetest.Identity())
+	s, err := b.conn.NewStream(t.Context(), &description.Streams[1], streamMethod, grpc.WaitForReady(true))
+	require.NoError(t, err)
+	const n = 50
+	var sending sync.WaitGroup
+	sending.Go(func() {
+		for i := range n {
+			q := identity("identity", i*1000)
+			q.Id = string(rune('a' + i))
+			switch i % 3 {
+			case 1:
+				q.RawInputContents[0] = q.GetRawInputContents()[0][1:] // wrong
+			case 2:
+				q.Parameters = map[string]*pb.InferParameter{"triton_enable_empty_final_response": {ParameterChoice: &pb.InferParameter_BoolParam{BoolParam: true}}}
+			}
+			if s.SendMsg(q) != nil {
+				return
+			}
+		}
+		_ = s.CloseSend()
+	})
+	for i := range n {
+		a := new(pb.ModelStreamInferResponse)
+		require.NoError(t, s.RecvMsg(a))
+		require.Equal(t, string(rune('a'+i)), a.GetInferResponse().GetId())
+		if i%3 == 1 {
+			require.Contains(t, a.GetErrorMessage(), "raw_input_contents")
+			continue
+		}
+		require.Empty(t, a.GetErrorMessage())
+		require.Equal(t, identity("", i*1000).GetRawInputContents(), a.GetInferResponse().GetRawOutputContents())
+		require.Equal(t, i%3 == 2, a.GetInferResponse().GetParameters()["triton_final_response"].GetBoolParam())
+	}
+	require.ErrorIs(t, s.RecvMsg(new(pb.ModelStreamInferResponse)), io.EOF)
+	sending.Wait()
+}
+
+// What is refused is counted by kind, once: of streams too, which go on or wait.
+func TestRefusalsAreCounted(t *testing.T) {
+	b := newTestbed(t, engine.Options{}, func(o *Options) { o.MaxMessage = 1 << 20 }, enginetest.Identity(), enginetest.Failing(errors.New("no")))
+	var want [oip.Kinds]uint64
+	refuse := func(q *pb.ModelInferRequest, kind oip.Kind) {
+		t.Helper()
+		_, err := b.infer(t.Context(), q)
+		require.Error(t, err)
+		want[kind]++
+		require.Equal(t, want, b.engine.Stats().Refused)
+	}
+	refuse(&pb.ModelInferRequest{}, oip.Invalid)
+	refuse(identity("none", 1), oip.NotFound)
+	refuse(identity("failing", 1), oip.Internal)
+	refuse(identity("identity", 1<<19), oip.TooLarge)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	s, err := b.conn.NewStream(ctx, &description.Streams[1], streamMethod, grpc.WaitForReady(true))
+	require.NoError(t, err)
+	for _, model := range []string{"identity", "none", "identity"} {
+		require.NoError(t, s.SendMsg(identity(model, 1)))
+		a := new(pb.ModelStreamInferResponse)
+		require.NoError(t, s.RecvMsg(a))
+		if model == "none" {
+			require.NotEmpty(t, a.GetErrorMessage())
+			want[oip.NotFound]++
+		}
+		require.Equal(t, want, b.engine.Stats().Refused)
+	}
+	cancel() // while it waits
+	b.quiet(t)
+	_, err = b.infer(t.Context(), identity("identity", 1))
+	require.NoError(t, err)
+	require.Equal(t, want, b.engine.Stats().Refused)
+}
+
+func TestDescribes(t *testing.T) {
+	b := newTestbed(t, engine.Options{Name: "a name", Version: "7"}, nil, enginetest.Identity(), enginetest.Sum())
+	live, err := ask[pb.ServerLiveResponse](t, b, "ServerLive", &pb.ServerLiveRequest{})
+	require.NoError(t, err)
+	require.True(t, live.GetLive())
+	server, err := ask[pb.ServerMetadataResponse](t, b, "ServerMetadata", &pb.ServerMetadataRequest{})
+	require.NoError(t, err)
+	require.Equal(t, "a name", server.GetName())
+	require.Contains(t, server.GetExtensions(), "statistics")
+	meta, err := ask[pb.ModelMetadataResponse](t, b, "ModelMetadata", &pb.ModelMetadataRequest{Name: "sum", Version: "1"})
+	require.NoError(t, err)
+	require.Equal(t, "b", meta.GetInputs()[1].GetName())
+	require.Equal(t, []int64{-1, 2}, meta.GetInputs()[1].GetShape())
+	require.Equal(t, "FP64", meta.GetOutputs()[1].GetDatatype())
+	config, err := ask[pb.ModelConfigResponse](t, b, "ModelConfig", &pb.ModelConfigRequest{Name: "sum"})
+	require.NoError(t, err)
+	require.Equal(t, pb.DataType_TYPE_INT64, config.GetConfig().GetInput()[0].GetDataType())
+	require.Equal(t, "python", config.GetConfig().GetBackend())
+	_, err = b.infer(t.Context(), identity("identity", 3))
+	require.NoError(t, err)
+	stats, err := ask[pb.ModelStatisticsResponse](t, b, "ModelStatistics", &pb.ModelStatisticsRequest{})
+	require.NoError(t, err)
+	require.Len(t, stats.GetModelStats(), 2)
+	require.EqualValues(t, 1, stats.GetModelStats()[0].GetInferenceCount())
+	require.NotZero(t, stats.GetModelStats()[0].GetLastInference())
+	require.NotZero(t, stats.GetModelStats()[0].GetInferenceStats().GetSuccess().GetNs())
+	stats, err = ask[pb.ModelStatisticsResponse](t, b, "ModelStatistics", &pb.ModelStatisticsRequest{Name: "sum"})
+	require.NoError(t, err)
+	require.Len(t, stats.GetModelStats(), 1)
+	index, err := ask[pb.RepositoryIndexResponse](t, b, "RepositoryIndex", &pb.RepositoryIndexRequest{Ready: true})
+	require.NoError(t, err)
+	require.Equal(t, "READY", index.GetModels()[1].GetState())
+	_, err = ask[pb.CudaSharedMemoryStatusResponse](t, b, "CudaSharedMemoryStatus", &pb.CudaSharedMemoryStatusRequest{})
+	require.NoError(t, err)
+	_, err = ask[pb.CudaSharedMemoryUnregisterResponse](t, b, "CudaSharedMemoryUnregister", &pb.CudaSharedMemoryUnregisterRequest{})
+	require.NoError(t, err)
+	for name, q := range map[string]any{
+		"ModelMetadata": &pb.ModelMetadataRequest{Name: "none"}, "ModelConfig": &pb.ModelConfigRequest{Name: "sum", Version: "9"},
+		"ModelStatistics": &pb.ModelStatisticsRequest{Name: "none"}, "RepositoryIndex": &pb.RepositoryIndexRequest{RepositoryName: "none"},
+		"CudaSharedMemoryStatus": &pb.CudaSharedMemoryStatusRequest{Name: "none"},
+	} {
+		_, err := ask[pb.ServerLiveResponse](t, b, name, q)
+		code(t, codes.NotFound, err)
+	}
+	for _, name := range []string{"RepositoryModelLoad", "RepositoryModelUnload", "SystemSharedMemoryStatus", "SystemSharedMemoryRegister",
+		"SystemSharedMemoryUnregister", "CudaSharedMemoryRegister", "TraceSetting", "LogSettings"} {
+		_, err := ask[pb.ServerLiveResponse](t, b, name, &pb.ServerLiveRequest{})
+		code(t, codes.Unimplemented, err)
+	}
+}
+
+// Health follows the engine, and the server's draining.
+func TestHealth(t *testing.T) {
+	b := newTestbed(t, engine.Options{}, nil, enginetest.Identity())
+	h := healthpb.NewHealthClient(b.conn)
+	check := func(service string) healthpb.HealthCheckResponse_ServingStatus {
+		a, err := h.Check(t.Context(), &healthpb.HealthCheckRequest{Service: service}, grpc.WaitForReady(true))
+		require.NoError(t, err)
+		return a.GetStatus()
+	}
+	watch, err := h.Watch(t.Context(), &healthpb.HealthCheckRequest{Service: "identity"})
+	require.NoError(t, err)
+	next := func() healthpb.HealthCheckResponse_ServingStatus {
+		a, err := watch.Recv()
+		require.NoError(t, err)
+		return a.GetStatus()
+	}
+	require.Equal(t, healthpb.HealthCheckResponse_SERVING, next())
+	for _, service := range []string{"", serviceName, "identity"} {
+		require.Equal(t, healthpb.HealthCheckResponse_SERVING, check(service))
+	}
+	_, err = h.Check(t.Context(), &healthpb.HealthCheckRequest{Service: "none"})
+	code(t, codes.NotFound, err)
+	list, err := h.List(t.Context(), &healthpb.HealthListRequest{})
+	require.NoError(t, err)
+	require.Len(t, list.GetStatuses(), 3)
+	unknown, err := h.Watch(t.Context(), &healthpb.HealthCheckRequest{Service: "none"})
+	require.NoError(t, err)
+	a, err := unknown.Recv()
+	require.NoError(t, err)
+	require.Equal(t, healthpb.HealthCheckResponse_SERVICE_UNKNOWN, a.GetStatus())
+
+	b.runner.SetHealth(&executor.Error{Kind: executor.ErrWarming})
+	require.Equal(t, healthpb.HealthCheckResponse_NOT_SERVING, check("identity"))
+	require.Equal(t, healthpb.HealthCheckResponse_NOT_SERVING, next())
+	ready, err := ask[pb.ServerReadyResponse](t, b, "ServerReady", &pb.ServerReadyRequest{})
+	require.NoError(t, err)
+	require.False(t, ready.GetReady())
+	index, err := ask[pb.RepositoryIndexResponse](t, b, "RepositoryIndex", &pb.RepositoryIndexRequest{})
+	require.NoError(t, err)
+	require.Equal(t, "UNAVAILABLE", index.GetModels()[0].GetState())
+	b.runner.SetHealth(nil)
+	require.Equal(t, healthpb.HealthCheckResponse_SERVING, next())
+
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	require.NoError(t, b.server.Drain(ctx))
+	require.Equal(t, healthpb.HealthCheckResponse_NOT_SERVING, next())
+	_, err = watch.Recv()
+	code(t, codes.Unavailable, err)
+}
+
+// Draining lets requests end, streams that rest included, and refuses others.
+func TestDrain(t *testing.T) {
+	slow, began, release := enginetest.Blocking("slow")
+	b := newTestbed(t, engine.Options{}, nil, enginetest.Identity(), slow)
+	var calls sync.WaitGroup
+	var answer *pb.ModelInferResponse
+	var ended error
+	calls.Go(func() {
+		answer, ended = b.infer(t.Context(), identity("slow", 5000))
+	})
+	s, err := b.conn.NewStream(t.Context(), &description.Streams[1], streamMethod, grpc.WaitForReady(true))
+	require.NoError(t, err)
+	require.NoError(t, s.SendMsg(identity("identity", 1)))
+	require.NoError(t, s.RecvMsg(new(pb.ModelStreamInferResponse)))
+	<-began
+	drained := make(chan error)
+	go func() { drained <- b.server.Drain(t.Context()) }()
+	code(t, codes.Unavailable, s.RecvMsg(new(pb.ModelStreamInferResponse)), "shutting down")
+	close(release)
+	calls.Wait()
+	require.NoError(t, ended)
+	require1(t, identity("slow", 5000), answer)
+	require.NoError(t, <-drained)
+	require.NoError(t, b.server.Drain(t.Context()), "again")
+
+	// And with a deadline that is over, it breaks off.
+	other, began, _ := enginetest.Blocking("slow")
+	c := newTestbed(t, engine.Options{}, nil, other)
+	failed := make(chan error)
+	go func() { _, err := c.infer(t.Context(), identity("slow", 5)); failed <- err }()
+	<-began
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, c.server.Drain(ctx), context.Canceled)
+	require.Error(t, <-failed)
+}
+
+// A call's deadline is the client's, the parameter's or the server's, whichever is first.
+func TestDeadlines(t *testing.T) {
+	slow, _, _ := enginetest.Blocking("slow")
+	b := newTestbed(t, engine.Options{Timeout: time.Hour}, nil, slow)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := b.infer(ctx, identity("slow", 1))
+	code(t, codes.DeadlineExceeded, err)
+	b.quiet(t)
+	q := identity("slow", 1)
+	q.Parameters = map[string]*pb.InferParameter{"timeout": {ParameterChoice: &pb.InferParameter_Int64Param{Int64Param: 20_000}}}
+	_, err = b.infer(t.Context(), q)
+	code(t, codes.DeadlineExceeded, err, "before model slow was done")
+	q.Parameters["timeout"] = &pb.InferParameter{ParameterChoice: &pb.InferParameter_Uint64Param{Uint64Param: 20_000}}
+	_, err = b.infer(t.Context(), q)
+	code(t, codes.DeadlineExceeded, err)
+}
+
+// A defect costs the call that met it.
+func TestPanic(t *testing.T) {
+	broken := enginetest.Identity()
+	broken.Meta.Name = "broken"
+	broken.Infer = func(context.Context, []*usmarray.Array, []*usmarray.Array) ([]*usmarray.Array, error) {
+		panic("a defect")
+	}
+	var log bytes.Buffer
+	b := newTestbed(t, engine.Options{}, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) }, enginetest.Identity(), broken)
+	_, err := b.infer(t.Context(), identity("broken", 5000))
+	code(t, codes.Internal, err, "the server failed")
+	require.Contains(t, log.String(), "a defect")
+	b.quiet(t)
+	require.Equal(t, [oip.Kinds]uint64{oip.Internal: 1}, b.engine.Stats().Refused)
+	_, err = b.infer(t.Context(), identity("identity", 5000))
+	require.NoError(t, err)
+}
+
+// behindProxy takes the tenants of local clients from the metadata "tenant".
+var behindProxy = oip.TenantRule{Header: "tenant", Proxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
+
+func TestTenants(t *testing.T) {
+	slow, began, release := enginetest.Blocking("slow")
+	b := newTestbed(t, engine.Options{}, func(o *Options) { o.Tenants, o.MaxCalls = behindProxy, 4 }, enginetest.Identity(), slow)
+	as := func(who string) context.Context { return metadata.AppendToOutgoingContext(t.Context(), "tenant", who) }
+	var calls sync.WaitGroup
+	for range 2 {
+		calls.Go(func() { _, _ = b.infer(as("greedy"), identity("slow", 1)) })
+	}
+	<-began
+	<-began
+	var trailer metadata.MD
+	_, err := b.infer(as("greedy"), identity("identity", 1), grpc.Trailer(&trailer))
+	code(t, codes.ResourceExhausted, err, "this client has too many calls")
+	require.NotEmpty(t, trailer["grpc-retry-pushback-ms"])
+	_, err = b.infer(as("modest"), identity("identity", 1))
+	require.NoError(t, err)
+	_, err = b.infer(t.Context(), identity("identity", 1))
+	require.NoError(t, err)
+	close(release)
+	calls.Wait()
+	_, err = b.infer(as("greedy"), identity("identity", 1))
+	require.NoError(t, err)
+}
+
+func TestOptions(t *testing.T) {
+	_, err := New(Options{})
+	require.ErrorContains(t, err, "Engine")
+	e := enginetest.New(t, engine.Options{}, enginetest.Identity())
+	_, err = New(Options{Engine: e, MaxCalls: -1})
+	require.ErrorContains(t, err, "negative")
+}
+
+// Tools learn what is served; their streams are counted, and end when the server drains.
+func TestReflection(t *testing.T) {
+	b := newTestbed(t, engine.Options{}, func(o *Options) { o.Tenants, o.MaxTenantCalls = behindProxy, 1 }, enginetest.Identity())
+	stream, err := reflectionpb.NewServerReflectionClient(b.conn).ServerReflectionInfo(t.Context())
+	require.NoError(t, err)
+	ask := func(q *reflectionpb.ServerReflectionRequest) *reflectionpb.ServerReflectionResponse {
+		require.NoError(t, stream.Send(q))
+		a, err := stream.Recv()
+		require.NoError(t, err)
+		return a
+	}
+	var names []string
+	for _, s := range ask(&reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{}}).GetListServicesResponse().GetService() {
+		names = append(names, s.GetName())
+	}
+	require.Subset(t, names, []string{serviceName, "grpc.health.v1.Health"})
+	a := ask(&reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_FileContainingSymbol{FileContainingSymbol: serviceName + ".ModelInfer"}})
+	require.NotEmpty(t, a.GetFileDescriptorResponse().GetFileDescriptorProto())
+
+	one, err := reflectionpb.NewServerReflectionClient(b.conn).ServerReflectionInfo(t.Context())
+	require.NoError(t, err)
+	_, err = one.Recv()
+	require.Equal(t, codes.ResourceExhausted, status.Code(err), "this client has its call")
+	require.NoError(t, b.server.Drain(t.Context()), "which ends")
+	_, err = stream.Recv()
+	require.Equal(t, codes.Unavailable, status.Code(err))
+}
+
+// Clients of a Unix socket have one name, that of REST's.
+func TestUnixSocket(t *testing.T) {
+	b := newTestbed(t, engine.Options{}, nil, enginetest.Identity())
+	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+	require.NoError(t, err)
+	go func() { _ = b.server.Serve(l) }()
+	conn, err := grpc.NewClient("unix://"+l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	defer conn.Close()
+	err = conn.Invoke(t.Context(), inferMethod, &pb.ModelInferRequest{ModelName: "identity",
+		Inputs:           []*pb.ModelInferRequest_InferInputTensor{{Name: "x", Datatype: "FP32", Shape: []int64{1}}},
+		RawInputContents: [][]byte{make([]byte, 4)}}, new(pb.ModelInferResponse))
+	require.NoError(t, err)
+	require.Equal(t, oip.LocalTenant, b.engine.Stats().Tenants[0].Name)
+}

@@ -1,0 +1,221 @@
+package traces_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	telemetry "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/enginetest"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/rest"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/rpc"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/rpc/pb"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/traces"
+)
+
+// spans are what a collector got.
+type spans struct {
+	collector.UnimplementedTraceServiceServer
+	mu      sync.Mutex
+	all     []*telemetry.Span
+	service string
+}
+
+// Export implements the collector's service.
+func (s *spans) Export(_ context.Context, q *collector.ExportTraceServiceRequest) (*collector.ExportTraceServiceResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range q.GetResourceSpans() {
+		for _, a := range r.GetResource().GetAttributes() {
+			if a.GetKey() == "service.name" {
+				s.service = a.GetValue().GetStringValue()
+			}
+		}
+		for _, scope := range r.GetScopeSpans() {
+			s.all = append(s.all, scope.GetSpans()...)
+		}
+	}
+	return &collector.ExportTraceServiceResponse{}, nil
+}
+
+// ServeHTTP is the same over HTTP.
+func (s *spans) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	q := new(collector.ExportTraceServiceRequest)
+	if err != nil || r.URL.Path != "/v1/traces" || proto.Unmarshal(body, q) != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	_, _ = s.Export(r.Context(), q)
+	w.Header().Set("Content-Type", "application/x-protobuf")
+}
+
+// named finds spans of a name.
+func (s *spans) named(name string) (found []*telemetry.Span) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, x := range s.all {
+		if x.GetName() == name {
+			found = append(found, x)
+		}
+	}
+	return found
+}
+
+const (
+	parent   = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	text     = `{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[1]}]}`
+	restName = "POST /v2/models/{model}/infer"
+	grpcName = "inference.GRPCInferenceService/ModelInfer"
+)
+
+// A request of each transport, below its client's span, has what it waited and computed; one that is
+// refused says so. Over both protocols of collectors.
+func TestSpans(t *testing.T) {
+	for _, protocol := range []string{"http/protobuf", "grpc"} {
+		t.Run(protocol, func(t *testing.T) {
+			got := new(spans)
+			t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
+			if protocol == "grpc" {
+				l, err := net.Listen("tcp", "127.0.0.1:0")
+				require.NoError(t, err)
+				server := grpc.NewServer()
+				collector.RegisterTraceServiceServer(server, got)
+				go func() { _ = server.Serve(l) }()
+				defer server.Stop()
+				t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://"+l.Addr().String())
+			} else {
+				server := httptest.NewServer(got)
+				defer server.Close()
+				t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.URL)
+			}
+			tr, err := traces.FromEnv(t.Context(), os.Getenv)
+			require.NoError(t, err)
+			requests(t, tr)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			require.NoError(t, tr.Close(ctx))
+
+			require.Equal(t, "usmbridge", got.service)
+			for _, name := range []string{restName, grpcName} {
+				all := got.named(name)
+				require.Len(t, all, 2, name)
+				for _, x := range all {
+					require.Equal(t, "0af7651916cd43dd8448eb211c80319c", hex(x.GetTraceId()))
+					require.Equal(t, "b7ad6b7169203331", hex(x.GetParentSpanId()))
+					failed := x.GetStatus().GetCode() == telemetry.Status_STATUS_CODE_ERROR
+					require.Equal(t, failed, len(x.GetAttributes()) == 0, "no model was found")
+					if failed {
+						require.Contains(t, x.GetStatus().GetMessage(), "no model is called")
+					}
+				}
+			}
+			for _, name := range []string{"queue", "infer"} {
+				all := got.named(name)
+				require.Len(t, all, 2, name)
+				for _, x := range all {
+					require.LessOrEqual(t, x.GetStartTimeUnixNano(), x.GetEndTimeUnixNano())
+					require.Contains(t, []string{hex(ran(got.named(restName)).GetSpanId()), hex(ran(got.named(grpcName)).GetSpanId())}, hex(x.GetParentSpanId()))
+				}
+			}
+		})
+	}
+}
+
+// ran is the one of them that was not refused.
+func ran(all []*telemetry.Span) *telemetry.Span {
+	for _, x := range all {
+		if x.GetStatus().GetCode() != telemetry.Status_STATUS_CODE_ERROR {
+			return x
+		}
+	}
+	return nil
+}
+
+func hex(p []byte) string {
+	const digits = "0123456789abcdef"
+	var b strings.Builder
+	for _, c := range p {
+		b.WriteByte(digits[c>>4])
+		b.WriteByte(digits[c&15])
+	}
+	return b.String()
+}
+
+// requests makes one that is served and one that is refused, of each transport.
+func requests(t *testing.T, tr *traces.Traces) {
+	e := enginetest.New(t, engine.Options{}, enginetest.Identity())
+	h, err := rest.New(rest.Options{Engine: e, Traces: tr})
+	require.NoError(t, err)
+	web := httptest.NewServer(h)
+	defer web.Close()
+	for model, status := range map[string]int{"identity": 200, "nobody": 404} {
+		r, err := http.NewRequest(http.MethodPost, web.URL+"/v2/models/"+model+"/infer", strings.NewReader(text))
+		require.NoError(t, err)
+		r.Header.Set("Traceparent", parent)
+		a, err := http.DefaultClient.Do(r)
+		require.NoError(t, err)
+		a.Body.Close()
+		require.Equal(t, status, a.StatusCode)
+	}
+	s, err := rpc.New(rpc.Options{Engine: e, Traces: tr})
+	require.NoError(t, err)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	go func() { _ = s.Serve(l) }()
+	defer s.Close()
+	conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	defer conn.Close()
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "traceparent", parent)
+	for _, model := range []string{"identity", "nobody"} {
+		err := conn.Invoke(ctx, "/"+grpcName, &pb.ModelInferRequest{ModelName: model,
+			Inputs:           []*pb.ModelInferRequest_InferInputTensor{{Name: "x", Datatype: "FP32", Shape: []int64{1}}},
+			RawInputContents: [][]byte{make([]byte, 4)}}, new(pb.ModelInferResponse))
+		require.Equal(t, model == "identity", err == nil, err)
+	}
+	require.NoError(t, s.Drain(t.Context())) // calls end after their answers
+}
+
+// It is off unless it is asked for.
+func TestFromEnv(t *testing.T) {
+	type env map[string]string
+	const endpoint = "OTEL_EXPORTER_OTLP_ENDPOINT"
+	for _, c := range []struct {
+		env     env
+		on, bad bool
+	}{
+		{env{}, false, false},
+		{env{endpoint: "http://127.0.0.1:1"}, true, false},
+		{env{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://127.0.0.1:1"}, true, false},
+		{env{"OTEL_TRACES_EXPORTER": "otlp"}, true, false},
+		{env{endpoint: "http://127.0.0.1:1", "OTEL_SDK_DISABLED": "TRUE"}, false, false},
+		{env{endpoint: "http://127.0.0.1:1", "OTEL_TRACES_EXPORTER": "none"}, false, false},
+		{env{"OTEL_TRACES_EXPORTER": "zipkin"}, false, true},
+		{env{endpoint: "http://127.0.0.1:1", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/json"}, false, true},
+	} {
+		tr, err := traces.FromEnv(t.Context(), func(name string) string { return c.env[name] })
+		require.Equal(t, c.bad, err != nil, "%v: %v", c.env, err)
+		require.Equal(t, c.on, tr != nil, "%v", c.env)
+		require.NoError(t, tr.Close(t.Context()))
+	}
+	var off *traces.Traces
+	span := off.Begin(t.Context(), "x", nil)
+	span.Ran(nil)
+	span.End(nil)
+}

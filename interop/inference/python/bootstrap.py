@@ -1,0 +1,324 @@
+"""What stands between the service and its models: imports them from their sources,
+tells what they take and give, and calls them.
+
+A model is a module with INPUTS and OUTPUTS, each a dict from a tensor's name to
+(datatype, shape), -1 for any extent, and infer(**inputs). It may have
+  - a keyword-only parameter `outputs` of infer: then it writes the arrays in that dict
+    and returns nothing; else infer returns a dict with an array for each output;
+  - WRITES_ALL = True: such an infer writes every element of its outputs, whose memory
+    needs not be cleared before;
+  - output_shapes(**shapes) -> dict, where the shapes of outputs do not follow from
+    those of the inputs by the rule;
+  - SERIAL = True: its calls run one at a time;
+  - warm(), called instead of a first call on zeros.
+"""
+
+import importlib
+import inspect
+import keyword
+import linecache
+import sys
+import traceback
+import types
+
+import usmbridge
+
+# The protocol's datatypes, with the names that arrays have for them.
+DATATYPES = {
+    "BOOL": "bool",
+    "UINT8": "uint8",
+    "UINT16": "uint16",
+    "UINT32": "uint32",
+    "UINT64": "uint64",
+    "INT8": "int8",
+    "INT16": "int16",
+    "INT32": "int32",
+    "INT64": "int64",
+    "FP16": "float16",
+    "FP32": "float32",
+    "FP64": "float64",
+    "BF16": "bfloat16",
+}
+# Each free extent of the inputs of a first call.
+WARM_EXTENT = 8
+
+_models = {}
+_package = None
+
+
+# A model's output appears line by line, also in a pipe.
+for _stream in (sys.stdout, sys.stderr):
+    try:
+        _stream.reconfigure(line_buffering=True)
+    except (AttributeError, ValueError):
+        pass
+
+
+def _serving():
+    """Makes the module usmbridge.serving, which models import."""
+    module = types.ModuleType("usmbridge.serving", "What the models of the inference server use.")
+
+    class InvalidInput(Exception):
+        """Raised by a model to refuse a request. The client gets the message, with status 400."""
+
+    InvalidInput.__module__ = module.__name__
+    InvalidInput.__qualname__ = "InvalidInput"
+    module.InvalidInput = InvalidInput
+    return module
+
+
+if "usmbridge.serving" not in sys.modules:
+    sys.modules["usmbridge.serving"] = usmbridge.serving = _serving()
+
+
+class ModelError(Exception):
+    """A model does not keep to what it declares."""
+
+
+def _tensors(module, what):
+    """INPUTS or OUTPUTS as a list of (name, datatype, shape), checked."""
+    declared = getattr(module, what, None)
+    if not isinstance(declared, dict) or not declared:
+        raise ModelError(f"{what} must be a dict from names to (datatype, shape), and not empty")
+    tensors = []
+    for name, value in declared.items():
+        if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
+            raise ModelError(f"{what}: {name!r} is no name: names are Python identifiers")
+        if name == "outputs":
+            raise ModelError(f"{what}: no tensor may be called 'outputs', which is a parameter of infer")
+        if not isinstance(value, (tuple, list)) or len(value) != 2:
+            raise ModelError(f"{what}[{name!r}] must be (datatype, shape), not {value!r}")
+        datatype, shape = value
+        if not isinstance(datatype, str) or datatype not in DATATYPES:
+            raise ModelError(f"{what}[{name!r}]: datatype {datatype!r} is none of {', '.join(DATATYPES)}")
+        if not isinstance(shape, (tuple, list)) or not all(type(n) is int and -1 <= n < 1 << 63 for n in shape):
+            raise ModelError(f"{what}[{name!r}]: shape {shape!r} must hold integers of 64 bits, -1 for any extent")
+        tensors.append((name, datatype, list(shape)))
+    return tensors
+
+
+def _bound(infer, inputs):
+    """Whether infer has a keyword-only parameter `outputs`; its parameters are checked."""
+    try:
+        parameters = inspect.signature(infer).parameters
+    except (TypeError, ValueError):
+        return False
+    names = {name for name, _, _ in inputs}
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    for p in parameters.values():
+        if p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL) or p.name in names and p.kind is not p.POSITIONAL_ONLY:
+            continue
+        if p.kind is p.KEYWORD_ONLY and p.name == "outputs":
+            continue
+        if p.default is p.empty or p.kind is p.POSITIONAL_ONLY:
+            raise ModelError(f"infer has a parameter {p.name!r}, which is no input of INPUTS")
+    for name in names:
+        if name not in parameters and not takes_any:
+            raise ModelError(f"infer has no parameter for input {name!r}")
+    outputs = parameters.get("outputs")
+    return outputs is not None and outputs.kind is outputs.KEYWORD_ONLY
+
+
+def _writer(infer, inputs, outputs):
+    """The caller of an infer that writes its outputs."""
+    split = len(inputs)
+
+    def call(*arrays):
+        named = dict(zip(outputs, arrays[split:]))
+        infer(**dict(zip(inputs, arrays)), outputs=named)
+        for name, array in zip(outputs, arrays[split:]):
+            if named.get(name) is not array:
+                raise ModelError(f"outputs[{name!r}] was replaced: it is an array to be written")
+
+    if len(inputs) != 1 or len(outputs) != 1:
+        return call
+    first, only = inputs[0], outputs[0]
+
+    def call_one(given, wanted):
+        named = {only: wanted}
+        infer(**{first: given, "outputs": named})
+        if named.get(only) is not wanted:
+            raise ModelError(f"outputs[{only!r}] was replaced: it is an array to be written")
+
+    return call_one
+
+
+def _returner(infer, inputs, outputs, dtypes):
+    """The caller of an infer that returns its outputs."""
+    wanted = frozenset(outputs)
+
+    def call(*arrays):
+        result = infer(**dict(zip(inputs, arrays)))
+        if not isinstance(result, dict):
+            raise ModelError(f"infer returned {type(result).__name__}: it must return a dict with an array for each output")
+        if result.keys() != wanted:
+            raise ModelError(f"infer returned {sorted(map(str, result))}, and OUTPUTS has {sorted(wanted)}")
+        return [_array(name, result[name], dtype) for name, dtype in zip(outputs, dtypes)]
+
+    return call
+
+
+def _array(name, value, dtype):
+    """An array of what a model returned. Numbers and lists of them have no type of their own."""
+    try:
+        if hasattr(value, "dtype"):
+            return usmbridge.asarray(value)
+        return usmbridge.asarray(value, dtype=dtype)
+    except MemoryError:
+        raise
+    except Exception as error:
+        raise ModelError(f"output {name!r}, a {type(value).__name__}, is no array: {error}") from error
+
+
+def _shaper(output_shapes, inputs, outputs):
+    def call(*shapes):
+        result = output_shapes(**{name: tuple(shape) for name, shape in zip(inputs, shapes)})
+        if not isinstance(result, dict) or result.keys() != set(outputs):
+            raise ModelError(f"output_shapes returned {result!r}, and OUTPUTS has {sorted(outputs)}")
+        return [[int(n) for n in result[name]] for name in outputs]
+
+    return call
+
+
+def _zeros(shape, dtype):
+    """An array as requests bring them: shared USM where there is SYCL."""
+    shape = tuple(WARM_EXTENT if n < 0 else n for n in shape)
+    try:
+        return usmbridge.zeros(shape, dtype=dtype, usm_type="shared")
+    except Exception:
+        return usmbridge.zeros(shape, dtype=dtype, device="host")
+
+
+def _warmer(module, model):
+    """The function that has the model do once what takes longer the first time."""
+    own = getattr(module, "warm", None)
+
+    def first_call():
+        """A call on zeros; a model need not like them."""
+        try:
+            arrays = [_zeros(shape, DATATYPES[datatype]).as_readonly() for _, datatype, shape in model.inputs]
+            if model.bound:
+                shapes = [shape for _, _, shape in model.outputs]
+                if model.shapes:
+                    shapes = model.shapes(*[list(a.shape) for a in arrays])
+                arrays += [_zeros(shape, DATATYPES[datatype]) for shape, (_, datatype, _) in zip(shapes, model.outputs)]
+            model.infer(*arrays)
+        except (Exception, SystemExit):
+            return traceback.format_exc()
+        return None
+
+    def warm():
+        return own() and None
+
+    return warm if own is not None else first_call
+
+
+def _define(name, module):
+    """What is called for a model."""
+    infer = getattr(module, "infer", None)
+    if not callable(infer):
+        raise ModelError("there is no function infer")
+    inputs, outputs = _tensors(module, "INPUTS"), _tensors(module, "OUTPUTS")
+    model = types.SimpleNamespace(name=name, inputs=inputs, outputs=outputs, error=None)
+    model.bound = _bound(infer, inputs)
+    model.serial = bool(getattr(module, "SERIAL", False))
+    model.writes_all = bool(getattr(module, "WRITES_ALL", False))
+    ins, outs = tuple(t[0] for t in inputs), tuple(t[0] for t in outputs)
+    if model.bound:
+        model.infer = _writer(infer, ins, outs)
+    else:
+        model.infer = _returner(infer, ins, outs, tuple(DATATYPES[t[1]] for t in outputs))
+    shapes = getattr(module, "output_shapes", None)
+    model.shapes = _shaper(shapes, ins, outs) if shapes is not None else None
+    model.warm = _warmer(module, model)
+    return model
+
+
+def load(sources, directory, package):
+    """Makes a module of each (name, file, text) in a package of its own, so that a model called
+    numpy does not hide NumPy. Models import helper modules of the directory by name, after
+    installed packages, or relative to the package. describe() reports models that fail."""
+    global _package
+    _package = types.ModuleType(package)
+    _package.__path__ = [directory] if directory else []
+    sys.modules[package] = _package
+    if directory:
+        if directory not in sys.path:
+            sys.path.append(directory)
+        for name, module in list(sys.modules.items()):  # helpers of an earlier load
+            file = getattr(module, "__file__", None) or ""
+            if file.startswith(directory + "/") and not name.startswith("usmbridge_models"):
+                del sys.modules[name]
+        importlib.invalidate_caches()
+    for name, file, text in sources:
+        qualified = f"{package}.{name}"
+        module = types.ModuleType(qualified)
+        module.__file__, module.__package__ = file, package
+        linecache.cache[file] = (len(text), None, text.splitlines(True), file)
+        sys.modules[qualified] = module
+        try:
+            exec(compile(text, file, "exec", dont_inherit=True), module.__dict__)
+            model = _define(name, module)
+        except ModelError as error:
+            model = types.SimpleNamespace(name=name, error=str(error))
+        except (Exception, SystemExit):
+            model = types.SimpleNamespace(name=name, error=traceback.format_exc())
+        _models[name] = model
+        globals()[f"model_{name}"] = model
+
+
+def forget():
+    """Removes the models, for a later load."""
+    for name in [name for name in sys.modules if name == _package.__name__ or name.startswith(_package.__name__ + ".")]:
+        del sys.modules[name]
+    for name in _models:
+        globals().pop(f"model_{name}", None)
+    _models.clear()
+
+
+def describe():
+    """Describes the models as plain values. error is the reason why a model cannot be called."""
+    described = []
+    for model in _models.values():
+        if model.error is not None:
+            described.append({"name": model.name, "error": model.error})
+            continue
+        described.append(
+            {
+                "name": model.name,
+                "error": "",
+                "inputs": [list(t) for t in model.inputs],
+                "outputs": [list(t) for t in model.outputs],
+                "bound": model.bound,
+                "serial": model.serial,
+                "writes_all": model.writes_all,
+                "shapes": model.shapes is not None,
+            }
+        )
+    return described
+
+
+def warm(*names):
+    """Warms models. A model whose own warm() raises cannot be called. A model may refuse zeros,
+    which are the input of the first call of models without warm(): the result has the traceback
+    for each of these models."""
+    refused = {}
+    for name in names:
+        model = _models[name]
+        if model.error is not None:
+            continue
+        try:
+            trouble = model.warm()
+        except (Exception, SystemExit):
+            model.error = "warm() failed:\n" + traceback.format_exc()
+            continue
+        if trouble:
+            refused[name] = trouble
+    return refused
+
+
+def warm_all():
+    """Warms all models, and prints which of them refused zeros."""
+    for name, trouble in warm(*_models).items():
+        print(f"model {name}: the first call, on zeros, failed; define warm() if the model needs other inputs", file=sys.stderr)
+        print(trouble, file=sys.stderr, end="", flush=True)
