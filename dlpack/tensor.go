@@ -6,10 +6,11 @@ import (
 	"unsafe"
 )
 
-// Owner keeps exported memory alive: a C function and its context. The block that [Export] builds takes
-// over one reference and drops it with one call of Drop(Ctx), on the thread of the last consumer. Drop is
-// the address of a C function void(*)(void*) that may be called on any thread, with or without foreign
-// locks held: it must not block and must not enter Go.
+// Owner keeps exported memory alive: a C function and its context. It is a value that stands for one
+// reference. The block that [Export] builds takes over that reference and drops it with one call of
+// Drop(Ctx), on the thread of the last consumer. Drop is the address of a C function void(*)(void*) that
+// may be called on any thread, with or without foreign locks held: it must not block and must not enter
+// Go.
 //
 // The zero Owner is for memory without an owner that outlives every consumer.
 type Owner struct {
