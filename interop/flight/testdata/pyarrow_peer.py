@@ -102,7 +102,7 @@ refused(pa.ArrowInvalid, "announced", put, "x", tensors(x), rows=5)
 refused(pa.ArrowInvalid, "announced", put, "x", tensors(x), rows=3)
 nulls = pa.ExtensionArray.from_storage(tensors(x).type, pa.array([[1.0] * 6, None], pa.list_(pa.float32(), 6)))
 refused(pa.ArrowInvalid, "nulls", put, "x", nulls)
-refused(NotImplementedError, "there are free and stats", lambda: list(client.do_action(fl.Action("other", b""), options)))
+refused(NotImplementedError, "use free, stats", lambda: list(client.do_action(fl.Action("other", b""), options)))
 refused(pa.ArrowException, "at most", put, "x", tensors(np.zeros((100, 1 << 20), "f4")))
 assert before == sorted(f.descriptor.path[0] for f in client.list_flights(options=options))
 assert [a.type for a in client.list_actions(options)] == ["free", "stats"]
