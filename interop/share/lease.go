@@ -248,7 +248,8 @@ func (t *leaseTable) drop(l *lease) {
 	}
 }
 
-// end ends leases that a peer holds, by their serials.
+// end ends leases that a peer holds, by their serials, and returns the number of serials that it does not
+// hold.
 func (t *leaseTable) end(holder *Peer, serials []uint64) (unknown int) {
 	ended := make([]*lease, 0, 8)
 	t.mu.Lock()
