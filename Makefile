@@ -225,7 +225,7 @@ WITH_C = $(INSTRUMENTED)
 else
 WITH_C = ./dlpack ./dlpack/internal/... ./memmgr/... ./syclobj/... ./usmarray/... ./interop/python/... ./interop/pymodule ./interop/share
 # Most of what these files run is the peer's own.
-WITHOUT_PEERS = USMBRIDGE_PYTESTS="$(addprefix --ignore=tests/,test_numba.py test_package.py test_dask_cluster.py test_dask_everywhere.py test_dask_frames.py)"
+WITHOUT_PEERS = USMBRIDGE_PYTESTS="$(addprefix --ignore=tests/,test_numba.py test_package.py test_dask_array.py test_dask_cluster.py test_dask_everywhere.py test_dask_frames.py)"
 endif
 
 # The checks synchronize goroutines, so that the race detector would miss races: two runs.

@@ -25,22 +25,21 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// ClientOptions say how a client reaches servers. The zero value will do without TLS.
+// ClientOptions configure a client. The zero value is for servers without TLS and tokens.
 type ClientOptions struct {
-	// Token goes with each call; ErrInsecure where it would travel in the clear.
+	// Token is sent with each call. Dial returns ErrInsecure if it would be sent without encryption.
 	Token string
-	// TLS is for grpc+tls locations; nil trusts the system's certificates.
+	// TLS is the configuration for grpc+tls locations; nil trusts the system's certificates.
 	TLS *tls.Config
-	// Batch is how many bytes of a tensor go into one message, in both directions; 2 MiB
-	// where this side sends, and 1 MiB where it receives, as gRPC holds a message whole.
+	// Batch is the number of bytes of a tensor in one message, in both directions; by default 2 MiB for
+	// sending and 1 MiB for receiving, because gRPC holds a whole message.
 	Batch int
-	// MaxMessage bounds a message that is received; 1 GiB. A server that is asked for
-	// batches sends smaller ones; those that do not know the request may not.
+	// MaxMessage bounds the bytes of a received message; 1 GiB. Servers that do not know BatchHeader may
+	// send large ones.
 	MaxMessage int
 }
 
-// Client calls one server. Its methods may be called from any goroutine; each stops
-// when its context ends.
+// Client calls one server. Its methods may be called from any goroutine. Each ends with its context.
 type Client struct {
 	o        ClientOptions
 	location Location
@@ -48,7 +47,7 @@ type Client struct {
 	rpc      flight.Client
 }
 
-// Dial makes a client of a location. It connects with the first call.
+// Dial creates a client for a location. It connects at the first call.
 func Dial(location string, o ClientOptions) (*Client, error) {
 	l, err := ParseLocation(location)
 	if err != nil {
@@ -76,10 +75,10 @@ func Dial(location string, o ClientOptions) (*Client, error) {
 	return &Client{o: o, location: l, conn: conn, rpc: flight.NewClientFromConn(conn, nil)}, nil
 }
 
-// Location is the server's.
+// Location returns the location of the server.
 func (c *Client) Location() Location { return c.location }
 
-// Close breaks calls off and closes the connection.
+// Close ends all calls and closes the connection.
 func (c *Client) Close() error { return c.conn.Close() }
 
 func (c *Client) context(ctx context.Context) context.Context {
@@ -96,9 +95,8 @@ func (c *Client) failed(op, name string, err error) error {
 	return &Error{Op: op + " at " + c.location.String(), Name: name, Err: err}
 }
 
-// Put sends an array, whose memory may be a device's, and returns when the server has
-// kept it. What had the name there stays when it fails. Errors: those of
-// usmarrow.TypeOf, and the server's.
+// Put sends an array, in host or device memory, and returns when the server has stored it. If it fails,
+// the server keeps the former tensor. Errors: those of usmarrow.TypeOf and of the server.
 func (c *Client) Put(ctx context.Context, name string, a *usmarray.Array) error {
 	_, err := c.put(ctx, name, a)
 	return c.failed("Put", name, err)
@@ -133,7 +131,7 @@ func (c *Client) put(ctx context.Context, name string, a *usmarray.Array) (resul
 	if err == nil {
 		err = stream.CloseSend()
 	}
-	if err == nil || errors.Is(err, io.EOF) { // io.EOF: the server says why
+	if err == nil || errors.Is(err, io.EOF) { // io.EOF: the answer has the reason
 		var answer *flight.PutResult
 		if answer, err = stream.Recv(); err == nil {
 			err = json.Unmarshal(answer.GetAppMetadata(), &result)
@@ -152,13 +150,13 @@ func (c *Client) put(ctx context.Context, name string, a *usmarray.Array) (resul
 	return result, leases.Wait(ctx)
 }
 
-// Info describes a tensor.
+// Info returns the description of a tensor.
 func (c *Client) Info(ctx context.Context, name string) (*flight.FlightInfo, error) {
 	f, err := c.rpc.GetFlightInfo(c.context(ctx), &flight.FlightDescriptor{Type: flight.DescriptorPATH, Path: []string{name}})
 	return f, c.failed("GetFlightInfo", name, err)
 }
 
-// List describes the tensors whose names begin with a prefix.
+// List returns the descriptions of the tensors whose names begin with a prefix.
 func (c *Client) List(ctx context.Context, prefix string) ([]*flight.FlightInfo, error) {
 	stream, err := c.rpc.ListFlights(c.context(ctx), &flight.Criteria{Expression: []byte(prefix)})
 	if err != nil {
@@ -195,20 +193,20 @@ func (c *Client) action(ctx context.Context, kind, body string) ([]byte, error) 
 	}
 }
 
-// Action has the server do what it has under the name (ServerOptions.Actions, and
-// ActionFree and ActionStats) and returns its last answer, nil when it gives none.
+// Action calls an action of the server (ServerOptions.Actions, ActionFree, ActionStats) and returns its
+// last answer, or nil.
 func (c *Client) Action(ctx context.Context, kind string, body []byte) ([]byte, error) {
 	b, err := c.action(ctx, kind, string(body))
 	return b, c.failed("DoAction "+kind, "", err)
 }
 
-// Free has the server let go of a tensor.
+// Free removes a tensor from the server.
 func (c *Client) Free(ctx context.Context, name string) error {
 	_, err := c.action(ctx, ActionFree, name)
 	return c.failed("free", name, err)
 }
 
-// Stats are the server's counters.
+// Stats returns the server's counters.
 func (c *Client) Stats(ctx context.Context) (s Stats, err error) {
 	b, err := c.action(ctx, ActionStats, "")
 	if err == nil {
@@ -217,9 +215,9 @@ func (c *Client) Stats(ctx context.Context) (s Stats, err error) {
 	return s, c.failed("stats", "", err)
 }
 
-// Get receives a tensor into memory of a resource, which it asks for all of it before
-// the first byte is received, waiting for room as long as the context allows. It follows
-// the endpoints that the server names for the tensor. The caller releases the array.
+// Get receives a tensor into memory of a resource. It allocates all memory before the first byte is
+// received, and waits for it until ctx ends. It follows the endpoints that the server names for the
+// tensor, and sends its token there. The caller releases the array.
 func (c *Client) Get(ctx context.Context, name string, r memmgr.Resource) (*usmarray.Array, error) {
 	f, err := c.Info(ctx, name)
 	if err != nil {
@@ -229,10 +227,10 @@ func (c *Client) Get(ctx context.Context, name string, r memmgr.Resource) (*usma
 	return a, c.failed("Get", name, err)
 }
 
-// forever is how long a client waits for memory whose context has no end.
+// forever is the wait for memory of a client whose context has no deadline.
 const forever = 1000 * time.Hour
 
-// receive receives what a ticket stands for into a builder.
+// receive receives the tensor of a ticket into a builder.
 func (c *Client) receive(ctx context.Context, ticket *flight.Ticket, b *builder) error {
 	ctx, cancel := context.WithCancel(c.context(metadata.AppendToOutgoingContext(ctx, BatchHeader, strconv.Itoa(cmp.Or(c.o.Batch, 1<<20)))))
 	defer cancel()
@@ -244,7 +242,7 @@ func (c *Client) receive(ctx context.Context, ticket *flight.Ticket, b *builder)
 		m := &received{builder: b, first: first}
 		err := stream.RecvMsg(m)
 		switch {
-		case m.err != nil: // gRPC tells it as a status without its kind
+		case m.err != nil: // gRPC returns it as a status, without its kind
 			return m.err
 		case errors.Is(err, io.EOF) && first:
 			return malformed("it ended before the schema")
@@ -296,7 +294,7 @@ func (m *received) message(in *codec.Incoming) error {
 	return nil
 }
 
-// typeOf is the tensor type that a description tells, without memory.
+// typeOf returns an empty tensor of the type in a description.
 func typeOf(f *flight.FlightInfo) (*tensor, error) {
 	schema, t, err := streamedSchema(f.GetSchema())
 	if err != nil {

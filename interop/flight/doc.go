@@ -1,5 +1,5 @@
-// Package flight serves tensors to other processes and machines by Arrow Flight, and
-// fetches them: between the network and memory of package memmgr, with one copy a side.
+// Package flight serves tensors to other processes and machines by Arrow Flight, and receives them. It
+// copies once on each side, between the network and memory of package memmgr.
 //
 //	s, err := flight.NewServer(flight.ServerOptions{Memory: pool})
 //	l, at, err := s.Listen(location)
@@ -9,66 +9,63 @@
 //	err = c.Put(ctx, "picture", a)
 //	b, err := c.Get(ctx, "picture", pool)
 //
-// # What travels
+// # Protocol
 //
-// A tensor has a name and is a Flight path of that one name; its ticket is the name as
-// well. Its schema is one column, "tensor", of arrow.fixed_shape_tensor (package
-// usmarrow): an array of shape [n, a, b] is n rows of shape [a, b]. DoPut takes any
-// number of batches and keeps the tensor when the client has sent all; where the
-// schema's metadata says how many rows there will be ([RowsKey]), memory is asked for
-// once, else for each batch. DoGet sends what had the name when it was called, in batches
-// of 1 MiB or of the size that the call asks for ([BatchHeader]).
-// GetFlightInfo, ListFlights (the criteria are a prefix), GetSchema, and DoAction with
-// "free" and "stats" do what they say; a service adds actions of its own
-// ([ServerOptions].Actions), such as to compute where the rows are. Any Flight client will do, pyarrow's and
-// arrow-go's are tested; batches that are compressed, or have nulls, are refused.
+// A tensor has a name. In Flight it is a path of this one name, and its ticket is the name too. Its
+// schema is one column, "tensor", of arrow.fixed_shape_tensor (package usmarrow): an array of shape
+// [n, a, b] is n rows of shape [a, b]. DoPut takes any number of batches and stores the tensor when the
+// client has sent all of them. If the schema's metadata has the number of rows ([RowsKey]), memory is
+// allocated once, otherwise for each batch. DoGet sends the tensor as it was when the call began, in
+// batches of 1 MiB or of the size that the call requests ([BatchHeader]). GetFlightInfo, GetSchema,
+// ListFlights (the criteria are a prefix) and DoAction with "free" and "stats" are supported. A service
+// adds its own actions with [ServerOptions].Actions. Any Flight client can be used; pyarrow's and
+// arrow-go's are tested. Compressed batches and nulls are refused.
 //
 // # Memory
 //
-// What a client sends is charged to [ServerOptions].Memory before it is read: the bytes
-// of a batch that is refused stay with the client (package codec). What is being
-// received belongs to the call and is gone with it; the store holds one reference of a
-// finished tensor, and each DoGet one for as long as gRPC has not sent it. A put that is
-// refused, cancelled or killed leaves the former tensor as it was and no part of the
-// new one. When a client is killed, its memory is back within a few seconds: at once
-// for what the call holds, and after a collection, which is seen to, for what gRPC had
-// queued and never frees.
+// What a client sends is charged to [ServerOptions].Memory before it is read: the bytes of a refused batch
+// stay with the client (package codec). A call owns what it receives and releases it when it fails. The
+// store holds one reference of a complete tensor, and each DoGet holds one until gRPC has sent it. A put
+// that is refused, cancelled or killed leaves the former tensor unchanged and stores no part of the new
+// one. The memory of a killed client is free again within a few seconds: immediately what the call holds,
+// and after a garbage collection, which the package starts, what gRPC had queued and never frees.
 //
-// Arrays that the host can read are sent and received where they lie. Device memory
-// passes through a few pieces of pooled host USM.
+// Nothing is durable: tensors are in memory only, and the end of the server loses them. A put under an
+// existing name needs memory for both versions, because the former one stays until the new one is
+// complete.
 //
-// # What a peer can do
+// Arrays in host-readable memory are sent from and received into their own memory. Device memory is copied
+// through a few pooled buffers of host USM.
 //
-// Everything that grows has a bound ([ServerOptions], codec.Limits): connections,
-// streams, messages, tensors, memory, the time without a byte. A call carries a token,
-// where tokens are asked for, as "authorization: Bearer TOKEN"; without TLS a server
-// with tokens listens on this machine only and a client sends none elsewhere. A server with
-// tokens closes the oldest connection on which no call has carried one when there is no
-// place for a new connection ([ServerOptions].Tokens). A peer that
-// is stopped, or whose machine is gone, is asked after [ServerOptions].Keepalive and cut
-// off after half that time again: by default its memory is back within 30 s and a
-// collection. One that answers, but reads or sends nothing, has [ServerOptions].Stall, a
-// minute. A client finds out about its server within 30 s too, or with its context. Errors
-// are gRPC's statuses: InvalidArgument for what is no tensor or no name, NotFound,
-// ResourceExhausted for bounds and memory, Unauthenticated, DeadlineExceeded.
+// # Limits
+//
+// Everything that a peer can increase has a bound ([ServerOptions], codec.Limits): connections,
+// streams, messages, tensors, memory, the time without a byte. If the server has tokens, each call must
+// carry one as "authorization: Bearer TOKEN". Without TLS a server with tokens listens only on this
+// machine, and a client sends none to other machines. If there is no place for a new connection, a server
+// with tokens closes the oldest connection on which no call has carried one ([ServerOptions].Tokens). A
+// silent peer, such as a stopped process, is probed after [ServerOptions].Keepalive and disconnected after
+// half that time again; by default its memory is free within 30 s and a garbage collection. A peer that
+// answers probes, but reads or sends nothing, has [ServerOptions].Stall, a minute. A client notices the
+// loss of its server within 30 s, or when its context ends. Errors are gRPC statuses: InvalidArgument
+// for an invalid tensor or name, NotFound, ResourceExhausted for limits and memory, Unauthenticated,
+// DeadlineExceeded.
 //
 // # Alignment
 //
-// Arrow asks for values at multiples of 8 bytes, better 64. Arrays here are aligned to
-// 256. pyarrow leaves a message where gRPC put it; this server pads messages so that the
-// values of large ones are aligned to 64 there, which stock servers do not (17 modulo
-// 64). That is how pyarrow and gRPC are built, and holds where malloc maps each message
-// by itself; it is no promise: a reader that
-// needs alignment says pyarrow.ipc.IpcReadOptions(ensure_alignment=...).
+// Arrow recommends values at multiples of 64 bytes, at least 8. Arrays here are aligned to 256. pyarrow
+// uses a message where gRPC stored it. This server pads large messages so that their values are aligned
+// to 64 there; stock servers do not (17 modulo 64). This depends on how pyarrow, gRPC and malloc work, and
+// is not guaranteed: a reader that needs alignment uses
+// pyarrow.ipc.IpcReadOptions(ensure_alignment=...).
 //
 // # Several servers
 //
 // A server does not know other servers: it neither replicates nor distributes tensors. For that,
 // use an engine such as Dask, with package usmbridge.dask on its workers. [Client.Get] reads the
-// endpoints that GetFlightInfo describes, one after the other, from whichever server has them.
+// endpoints that GetFlightInfo describes, one after the other, from the first of their locations that serves them.
 //
 // # Threads
 //
-// Server, Store and Client may be used from any goroutine. Each call ends with
-// its context.
+// Server, Store and Client may be used from any goroutine. Each call ends with its context.
 package flight

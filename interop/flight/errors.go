@@ -12,28 +12,28 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
-// The kinds of failure, for errors.Is. To gRPC each is the status that is named here.
+// Kinds of failure, for errors.Is, with the gRPC status of each.
 var (
-	// ErrName: no name that a tensor can have (InvalidArgument).
-	ErrName = errors.New("not a name of a tensor")
+	// ErrName: an invalid name of a tensor (InvalidArgument).
+	ErrName = errors.New("invalid name")
 	// ErrNotFound: no tensor of that name (NotFound).
 	ErrNotFound = errors.New("no such tensor")
-	// ErrStream: messages that are no tensor (InvalidArgument).
-	ErrStream = errors.New("not a stream of a tensor")
-	// ErrLimit: a bound of the store (ResourceExhausted).
+	// ErrStream: messages that do not form a tensor (InvalidArgument).
+	ErrStream = errors.New("invalid stream of a tensor")
+	// ErrLimit: a bound was reached (ResourceExhausted).
 	ErrLimit = errors.New("limit reached")
-	// ErrInsecure: a token that would travel in the clear.
+	// ErrInsecure: a token would be sent without encryption.
 	ErrInsecure = errors.New("token without TLS")
 )
 
-// Error is the type of this package's errors: what was tried, and of which tensor.
+// Error is the type of this package's errors.
 type Error struct {
 	Op   string // such as "DoPut"
-	Name string // of the tensor, "" where none is meant
+	Name string // of the tensor; "" if the error is not about one
 	Err  error
 }
 
-// Error names operation, tensor and reason.
+// Error returns the operation, the tensor and the reason.
 func (e *Error) Error() string {
 	if e.Name == "" {
 		return fmt.Sprintf("flight: %s: %v", e.Op, e.Err)
@@ -41,15 +41,15 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("flight: %s of %q: %v", e.Op, e.Name, e.Err)
 }
 
-// Unwrap gives the reason.
+// Unwrap returns the reason.
 func (e *Error) Unwrap() error { return e.Err }
 
-// GRPCStatus is what a peer is told.
+// GRPCStatus returns the status that a peer receives.
 func (e *Error) GRPCStatus() *status.Status {
 	return status.New(code(e.Err), e.Error())
 }
 
-// code is the status code of a reason.
+// code returns the status code of an error.
 func code(err error) codes.Code {
 	var own *Error
 	for errors.As(err, &own) {
@@ -66,7 +66,7 @@ func code(err error) codes.Code {
 		{usmarrow.ErrType, codes.InvalidArgument}, {usmarrow.ErrNulls, codes.InvalidArgument}, {usmarrow.ErrLayout, codes.InvalidArgument},
 		{usmarrow.ErrMalformed, codes.InvalidArgument},
 		{ErrNotFound, codes.NotFound}, {ErrLimit, codes.ResourceExhausted},
-		// Before the context's: a wait for memory that ended is a want of memory.
+		// Before the errors of contexts: a wait for memory that timed out is a lack of memory.
 		{memmgr.ErrOutOfMemory, codes.ResourceExhausted}, {memmgr.ErrClosed, codes.Unavailable},
 		{context.DeadlineExceeded, codes.DeadlineExceeded}, {context.Canceled, codes.Canceled},
 	} {

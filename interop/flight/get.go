@@ -13,12 +13,11 @@ import (
 	"github.com/usmbridge/usmbridge/interop/flight/codec"
 )
 
-// BatchHeader is the metadata of a DoGet by which a client asks for messages of about
-// so many bytes, in decimal, instead of ServerOptions.Batch: for a reader that wants a
-// tensor in one piece, or in smaller ones.
+// BatchHeader is the metadata key of a DoGet with the number of bytes per message that the client
+// requests, in decimal, instead of ServerOptions.Batch.
 const BatchHeader = "usmbridge-batch-bytes"
 
-// DoGet sends the tensor of a name, as it is at the beginning of the call.
+// DoGet sends the tensor of a name, as it is when the call begins.
 func (s *Server) DoGet(ticket *flight.Ticket, stream flight.FlightService_DoGetServer) error {
 	name := string(ticket.GetTicket())
 	t, err := s.store.tensor(name)
@@ -36,7 +35,7 @@ func (s *Server) DoGet(ticket *flight.Ticket, stream flight.FlightService_DoGetS
 	}
 	var leases codec.Leases
 	out := &sender{ctx: stream.Context(), leases: &leases, stage: s.stage, send: stream.SendMsg}
-	// Small pieces are copied, and no leases.
+	// Small messages are copied and have no leases.
 	moved := func() int64 { return leases.Moved() + out.sent.Load() }
 	return s.watched(stream.Context(), "DoGet", moved, func() error {
 		defer t.release()
@@ -57,12 +56,12 @@ func (s *Server) DoGet(ticket *flight.Ticket, stream flight.FlightService_DoGetS
 type sender struct {
 	ctx    context.Context
 	leases *codec.Leases
-	stage  *stage // where the host cannot read
+	stage  *stage // for memory that the host cannot read; else nil
 	send   func(any) error
-	sent   atomic.Int64 // messages, for those who watch whether the peer reads
+	sent   atomic.Int64 // messages, to observe whether the peer reads
 }
 
-// message sends one.
+// message sends one message.
 func (s *sender) message(d *data) error {
 	err := s.send(d)
 	if err == nil {
@@ -71,7 +70,7 @@ func (s *sender) message(d *data) error {
 	return err
 }
 
-// tensor sends the schema and then the rows, in messages of about so many bytes.
+// tensor sends the schema and then the rows, in messages of about size bytes.
 func (s *sender) tensor(t *tensor, d *flight.FlightDescriptor, size int) error {
 	if err := s.message(&data{descriptor: d, header: schemaHeader(t.schema)}); err != nil {
 		return err
@@ -107,11 +106,11 @@ func (s *sender) tensor(t *tensor, d *flight.FlightDescriptor, size int) error {
 	return nil
 }
 
-// leaseBytes is how much of a message gRPC holds in one piece: as it gives them back one
-// by one, it shows that the peer still reads.
+// leaseBytes is the size of the pieces of a message. gRPC releases them one by one, which shows that the
+// peer still reads.
 const leaseBytes = 1 << 20
 
-// piece is n rows of a chunk.
+// piece returns n rows of a chunk as buffers of gRPC.
 func (s *sender) piece(t *tensor, c chunk, first, n int) (mem.BufferSlice, []byte, error) {
 	at, size := c.offset+first*t.width, n*t.width
 	if s.stage != nil {

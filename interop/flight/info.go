@@ -16,7 +16,7 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
-// info describes a tensor: one endpoint, which is the server that was asked.
+// info returns the description of a tensor. Its only endpoint is this server.
 func info(name string, t *tensor) *flight.FlightInfo {
 	return &flight.FlightInfo{
 		Schema:           flight.SerializeSchema(t.schema, memory.DefaultAllocator),
@@ -28,7 +28,7 @@ func info(name string, t *tensor) *flight.FlightInfo {
 	}
 }
 
-// described is the tensor that a descriptor names, with a reference.
+// described returns the tensor that a descriptor names, with a reference.
 func (s *Server) described(op string, d *flight.FlightDescriptor) (string, *tensor, error) {
 	name, err := nameOf(d)
 	if err != nil {
@@ -41,7 +41,7 @@ func (s *Server) described(op string, d *flight.FlightDescriptor) (string, *tens
 	return name, t, nil
 }
 
-// GetFlightInfo describes a tensor.
+// GetFlightInfo returns the description of a tensor.
 func (s *Server) GetFlightInfo(_ context.Context, d *flight.FlightDescriptor) (*flight.FlightInfo, error) {
 	name, t, err := s.described("GetFlightInfo", d)
 	if err != nil {
@@ -51,7 +51,7 @@ func (s *Server) GetFlightInfo(_ context.Context, d *flight.FlightDescriptor) (*
 	return info(name, t), nil
 }
 
-// GetSchema is the schema of a tensor.
+// GetSchema returns the schema of a tensor.
 func (s *Server) GetSchema(_ context.Context, d *flight.FlightDescriptor) (*flight.SchemaResult, error) {
 	_, t, err := s.described("GetSchema", d)
 	if err != nil {
@@ -61,8 +61,8 @@ func (s *Server) GetSchema(_ context.Context, d *flight.FlightDescriptor) (*flig
 	return &flight.SchemaResult{Schema: flight.SerializeSchema(t.schema, memory.DefaultAllocator)}, nil
 }
 
-// ListFlights describes all tensors, or those whose names begin with the expression of
-// the criteria, in the order of their names.
+// ListFlights returns the descriptions of all tensors whose names begin with the expression of the
+// criteria, sorted by name.
 func (s *Server) ListFlights(c *flight.Criteria, stream flight.FlightService_ListFlightsServer) error {
 	var sent atomic.Int64
 	return s.watched(stream.Context(), "ListFlights", sent.Load, func() error {
@@ -92,11 +92,10 @@ const (
 type Stats struct {
 	Tensors  int   `json:"tensors"`
 	Bytes    int64 `json:"bytes"`     // of the tensors' rows
-	Streams  int   `json:"streams"`   // calls under way, the one that asks included
-	InFlight int64 `json:"in_flight"` // bytes of the messages that are being read
+	Streams  int   `json:"streams"`   // running calls, including the one that asks
+	InFlight int64 `json:"in_flight"` // bytes of messages that are being read
 	Sending  int64 `json:"sending"`   // bytes that gRPC holds in this process
-	// Memory are the counters of the resource, by the names of memmgr.Stats.Map; nil
-	// when it does not count.
+	// Memory has the counters of the resource, by the names of memmgr.Stats.Map; nil if it has none.
 	Memory map[string]int64 `json:"memory,omitempty"`
 }
 
@@ -113,10 +112,10 @@ func (s *Server) Stats() Stats {
 	return v
 }
 
-// maxAnswer bounds what an ActionFunc answers: clients of gRPC take 4 MiB unasked.
+// maxAnswer bounds the answer of an ActionFunc; gRPC clients accept 4 MiB by default.
 const maxAnswer = 1 << 20
 
-// DoAction frees a tensor, tells the counters, or does what the service has for it.
+// DoAction frees a tensor, returns the counters, or calls an action of the service.
 func (s *Server) DoAction(a *flight.Action, stream flight.FlightService_DoActionServer) error {
 	switch a.GetType() {
 	case ActionFree:
@@ -138,7 +137,7 @@ func (s *Server) DoAction(a *flight.Action, stream flight.FlightService_DoAction
 func (s *Server) ownAction(a *flight.Action, stream flight.FlightService_DoActionServer) error {
 	f := s.o.Actions[a.GetType()]
 	if f == nil {
-		return status.Errorf(codes.Unimplemented, "flight: DoAction: %.40q; there are %s and %s, and what ListActions says", a.GetType(), ActionFree, ActionStats)
+		return status.Errorf(codes.Unimplemented, "flight: DoAction: unknown action %.40q; use %s, %s, or an action that ListActions returns", a.GetType(), ActionFree, ActionStats)
 	}
 	op := "DoAction " + a.GetType()
 	answer, err := f(stream.Context(), a.GetBody())
@@ -151,10 +150,10 @@ func (s *Server) ownAction(a *flight.Action, stream flight.FlightService_DoActio
 	return stream.Send(&flight.Result{Body: answer})
 }
 
-// ListActions lists them.
+// ListActions lists the actions.
 func (s *Server) ListActions(_ *flight.Empty, stream flight.FlightService_ListActionsServer) error {
 	for _, a := range []*flight.ActionType{
-		{Type: ActionFree, Description: "let go of a tensor; body: its name"},
+		{Type: ActionFree, Description: "remove a tensor; body: its name"},
 		{Type: ActionStats, Description: "counters of the server and of its memory, as JSON"},
 	} {
 		if err := stream.Send(a); err != nil {
@@ -162,7 +161,7 @@ func (s *Server) ListActions(_ *flight.Empty, stream flight.FlightService_ListAc
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.o.Actions)) {
-		if err := stream.Send(&flight.ActionType{Type: name, Description: "this service's own"}); err != nil {
+		if err := stream.Send(&flight.ActionType{Type: name, Description: "an action of this service"}); err != nil {
 			return err
 		}
 	}

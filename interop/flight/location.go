@@ -35,7 +35,7 @@ func ParseLocation(s string) (Location, error) {
 			return l, nil
 		}
 	}
-	return Location{}, fmt.Errorf("flight: %q is no location: grpc+tcp://HOST:PORT, grpc+tls://HOST:PORT or grpc+unix:///PATH", s)
+	return Location{}, fmt.Errorf("flight: %q is not a location; use grpc+tcp://HOST:PORT, grpc+tls://HOST:PORT or grpc+unix:///PATH", s)
 }
 
 // String writes the location as ParseLocation reads it.
@@ -58,7 +58,7 @@ func (l Location) Local() bool {
 // private reports whether messages stay on this machine or are encrypted.
 func (l Location) private() bool { return l.Scheme == "grpc+tls" || l.Local() }
 
-// target is the location as gRPC dials it, which reads a URL: a path has no query there.
+// target returns the location as a target of gRPC, which is a URL: a path is escaped in it.
 func (l Location) target() string {
 	if l.Scheme == "grpc+unix" {
 		return (&url.URL{Scheme: "unix", Path: l.Address}).String()
@@ -66,8 +66,8 @@ func (l Location) target() string {
 	return "passthrough:///" + l.Address
 }
 
-// Listen opens the location. A socket that a process left behind, at which nobody
-// listens any more, is replaced; other files are not.
+// Listen opens the location. It replaces a socket file at which no process listens any more, but no
+// other file.
 func (l Location) Listen() (net.Listener, error) {
 	if l.Scheme != "grpc+unix" {
 		return net.Listen("tcp", l.Address)
@@ -90,7 +90,7 @@ func (l Location) Listen() (net.Listener, error) {
 	return net.Listen("unix", l.Address)
 }
 
-// located is the location of a listener, with the port that it got.
+// located returns the location of a listener, with the assigned port.
 func (l Location) located(ln net.Listener) Location {
 	if l.Scheme != "grpc+unix" {
 		l.Address = ln.Addr().String()

@@ -18,7 +18,7 @@ type PutResult struct {
 	Bytes int64 `json:"bytes"`
 }
 
-// nameOf is the name that a descriptor carries: a path of one.
+// nameOf returns the name in a descriptor, which is a path of one name.
 func nameOf(d *flight.FlightDescriptor) (string, error) {
 	if d == nil || d.Type != flight.DescriptorPATH || len(d.Path) != 1 {
 		return "", fmt.Errorf("%w: the descriptor is not a path of one name", ErrName)
@@ -26,8 +26,8 @@ func nameOf(d *flight.FlightDescriptor) (string, error) {
 	return d.Path[0], CheckName(d.Path[0])
 }
 
-// DoPut receives a tensor and keeps it when the client has sent all. Until then, and
-// when anything fails, what had the name stays.
+// DoPut receives a tensor and stores it when the client has sent all of it. Until then, and if it fails,
+// the former tensor of the name stays.
 func (s *Server) DoPut(stream flight.FlightService_DoPutServer) error {
 	r := codec.NewReceiver(s.gate, stream)
 	return s.watched(stream.Context(), "DoPut", r.Received, func() error {
@@ -90,7 +90,7 @@ func (s *Server) put(stream flight.FlightService_DoPutServer, r *codec.Receiver)
 	return name, result, s.store.commit(name, t)
 }
 
-// begin reads the schema.
+// begin reads the schema and returns a builder.
 func (s *Server) begin(stream flight.FlightService_DoPutServer, d *data) (*builder, error) {
 	schema, t, err := parseSchema(d.header)
 	if err != nil {
@@ -110,7 +110,7 @@ func (s *Server) begin(stream flight.FlightService_DoPutServer, d *data) (*build
 	return b, nil
 }
 
-// message takes the body of a record batch.
+// message reads the body of a record batch.
 func (b *builder) message(d *data, in *codec.Incoming, n int) error {
 	d.taken = true
 	elements, width := b.tensor.elements()
@@ -124,7 +124,7 @@ func (b *builder) message(d *data, in *codec.Incoming, n int) error {
 	return b.batch(in, rec)
 }
 
-// empty takes a record batch whose message has no body: it has no rows, or it is wrong.
+// empty handles a record batch without a body, which must have no rows.
 func (b *builder) empty(d *data) error {
 	elements, width := b.tensor.elements()
 	rec, err := parseBatch(d.header, elements, width)

@@ -26,11 +26,10 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
-// ServerOptions say where a server keeps tensors and what peers may make it do. Only
-// Memory has no default; bounds of 0 are the defaults.
+// ServerOptions configure a server. Only Memory has no default; bounds of 0 are the defaults.
 type ServerOptions struct {
-	// Memory is where received tensors lie: a pool, a tenant, a limit. What it refuses
-	// is ResourceExhausted to the client. Device memory is received through host USM.
+	// Memory is the resource of received tensors: a pool, a tenant, a limit. If an allocation fails, the
+	// client gets ResourceExhausted. Device memory is received through host USM.
 	Memory memmgr.Resource
 	// Limits bound messages and streams (codec.Gate).
 	Limits codec.Limits
@@ -42,44 +41,40 @@ type ServerOptions struct {
 	// an IPv4 address, the /64 of an IPv6 address, or all loopback addresses. Unix sockets have
 	// no such share.
 	MaxConnections int
-	// Batch is how many bytes of a tensor go into one message to a client that does not
-	// ask for another size (BatchHeader); 1 MiB. A client that reads a message whole
-	// before it uses it, as pyarrow does, is quicker with many: 64 MiB took it 1.6 times
-	// as long in one.
+	// Batch is the number of bytes of a tensor in one message, unless the client requests another
+	// size (BatchHeader); 1 MiB. A client that reads a whole message before it uses it, as pyarrow does,
+	// is faster with several: 64 MiB in one message took 1.6 times as long.
 	Batch int
-	// MemoryWait is how long a put waits for memory; 2 s. Below 0 it does not.
+	// MemoryWait is how long a put waits for memory; 2 s. If negative, it does not wait.
 	MemoryWait time.Duration
-	// Stall is how long a put, a get or a list may go on without a byte, and how long the request
-	// of a call may take to come; 60 s.
+	// Stall is how long a put, a get or a list may continue without moving a byte, and how long the
+	// request of a call may take to arrive; 60 s.
 	Stall time.Duration
-	// Keepalive is how long a connection may be silent before the server asks whether the
-	// client is there; one that has not answered after half that time (a stopped process,
-	// a machine that is gone) loses its connection, with all that its calls held. At least
-	// 1 s; 20 s.
+	// Keepalive is how long a connection may be silent before the server probes the client. A client
+	// that does not answer within half that time, such as a stopped process, is disconnected, and its
+	// calls end. At least 1 s; 20 s.
 	Keepalive time.Duration
-	// Actions are a service's own: what a DoAction of that type does, besides ActionFree
-	// and ActionStats. A client whose call passed the tokens may call any.
+	// Actions are the service's own functions for DoAction, by type, in addition to ActionFree and
+	// ActionStats. Every authenticated client may call them.
 	Actions map[string]ActionFunc
-	// TLS encrypts connections; nil does not.
+	// TLS encrypts connections. With nil they are not encrypted.
 	TLS *tls.Config
-	// Tokens are those that calls may carry; none lets every call through. A connection on which
-	// no call has carried one within 20 s is closed. It is closed earlier, the oldest first, if a
-	// new connection finds no place (MaxConnections). A client should make a call as soon as it is
-	// connected. Connections on which a call has carried a token are never closed for new ones.
+	// Tokens are the valid tokens. Without tokens every call is accepted. A connection on which no call
+	// has carried a token within 20 s is closed, or earlier, the oldest first, if there is no place for
+	// a new connection (MaxConnections). A client should make a call as soon as it is connected.
+	// Connections on which a call has carried a token are never closed for new ones.
 	Tokens []string
 
 	firstCall time.Duration // that time
 	idle      time.Duration // after which a connection without calls is closed; 5 min
 }
 
-// ActionFunc answers a DoAction: body and answer are bytes of at most 1 MiB that service
-// and clients agree upon. It runs for each call on a goroutine of the call's, whose
-// context ends with the client's. An error is the client's as a status, the one that the
-// kinds of this package name, or the error's own.
+// ActionFunc answers a DoAction. Body and answer are bytes of at most 1 MiB, in a form that service and
+// clients define. It runs on the goroutine of the call; ctx ends with the call. The client receives an
+// error as the status of its kind in this package, or as the error's own status.
 type ActionFunc func(ctx context.Context, body []byte) ([]byte, error)
 
-// Server serves the tensors of a store by Arrow Flight. Its calls may come from any
-// goroutine.
+// Server serves the tensors of a store by Arrow Flight. Its methods may be called from any goroutine.
 type Server struct {
 	flight.BaseFlightServer
 	o     ServerOptions
@@ -88,16 +83,16 @@ type Server struct {
 	guard guard
 	stage *stage
 	grpc  *grpc.Server
-	work  sync.WaitGroup // of calls that a handler has given up
+	work  sync.WaitGroup // work of calls whose handlers have returned
 }
 
-// window is how much of a stream, and of a connection, may be under way unasked.
+// The flow control windows of a stream and of a connection, in bytes.
 const (
 	window     = 1 << 20
 	connWindow = 4 << 20
 )
 
-// NewServer makes a server. Close or Drain it.
+// NewServer creates a server. The caller closes it by Close or Drain.
 func NewServer(o ServerOptions) (*Server, error) {
 	if o.Memory == nil {
 		return nil, &Error{Op: "NewServer", Err: errors.New("ServerOptions.Memory is nil; give it a pool")}
@@ -126,7 +121,7 @@ func NewServer(o ServerOptions) (*Server, error) {
 	s := &Server{o: o, store: NewStore(o.Memory, o.MaxTensors), gate: codec.NewGate(o.Limits), guard: newGuard(o.Tokens), stage: st}
 	options := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(codec.New(o.Limits.MaxHeader)),
-		grpc.MaxRecvMsgSize(1 << 20), // of requests; tensors do not pass by it
+		grpc.MaxRecvMsgSize(1 << 20), // of requests; tensors have bounds of their own
 		grpc.StaticStreamWindowSize(window), grpc.StaticConnWindowSize(connWindow),
 		grpc.MaxConcurrentStreams(uint32(s.gate.Limits().MaxStreams)),
 		experimental.BufferPool(new(codec.Frames)),
@@ -134,9 +129,9 @@ func NewServer(o ServerOptions) (*Server, error) {
 		grpc.MaxHeaderListSize(32 << 10), grpc.ConnectionTimeout(20 * time.Second),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: o.idle, Time: o.Keepalive, Timeout: o.Keepalive / 2}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
-		grpc.WaitForHandlers(true), // else a call could put a tensor into a store that was cleared
+		grpc.WaitForHandlers(true), // otherwise a call could store a tensor after Clear
 	}
-	if o.TLS != nil { // whose connections keep their read buffer: gRPC's size will do
+	if o.TLS != nil { // such connections keep their read buffer, so keep gRPC's size
 		options = append(options, grpc.Creds(credentials.NewTLS(o.TLS)))
 	} else {
 		options = append(options, grpc.ReadBufferSize(ioBuffer))
@@ -146,11 +141,11 @@ func NewServer(o ServerOptions) (*Server, error) {
 	return s, nil
 }
 
-// Store is what the server serves.
+// Store returns the store of the server.
 func (s *Server) Store() *Store { return s.store }
 
-// Listen opens a location for Serve, and returns it with the port that it got. A server
-// with tokens and without TLS listens on this machine only: ErrInsecure elsewhere.
+// Listen opens a location for Serve, and returns the location with the assigned port. With tokens and
+// without TLS, only locations of this machine are allowed (ErrInsecure).
 func (s *Server) Listen(l Location) (net.Listener, Location, error) {
 	if s.o.TLS != nil && l.Scheme == "grpc+tcp" {
 		l.Scheme = "grpc+tls"
@@ -169,8 +164,8 @@ func (s *Server) Listen(l Location) (net.Listener, Location, error) {
 	return admission.Listen(wideListener{ln}, limits), l.located(ln), nil
 }
 
-// Serve accepts connections until the server is drained or closed, and returns nil
-// then. It closes the listener.
+// Serve accepts connections until the server is drained or closed, and then returns nil. It closes the
+// listener.
 func (s *Server) Serve(l net.Listener) error {
 	err := s.grpc.Serve(l)
 	if errors.Is(err, grpc.ErrServerStopped) {
@@ -179,8 +174,8 @@ func (s *Server) Serve(l net.Listener) error {
 	return err
 }
 
-// Drain accepts nothing new, lets calls that are under way end until the context does,
-// and then closes the server.
+// Drain accepts no new connections and calls, waits for running calls until ctx ends, and closes the
+// server.
 func (s *Server) Drain(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() {
@@ -198,8 +193,8 @@ func (s *Server) Drain(ctx context.Context) error {
 	return err
 }
 
-// Close breaks all calls off, waits for their end, and lets go of all tensors. It may be called
-// again, but not from an ActionFunc, whose end it would wait for.
+// Close ends all calls, waits until they have returned, and releases all tensors. It may be called again,
+// but not from an ActionFunc, because it waits for that.
 func (s *Server) Close() {
 	s.grpc.Stop()
 	s.work.Wait()
@@ -214,8 +209,8 @@ func (s *Server) enter(ctx context.Context) (func(), error) {
 	return s.gate.Enter()
 }
 
-// watched runs f and gives up when it has moved no byte for so long: the call ends, which
-// is what makes f return soon afterwards.
+// watched runs f. It returns an error if no byte moved for ServerOptions.Stall; the call then ends, which
+// makes f return soon afterwards.
 func (s *Server) watched(ctx context.Context, op string, moved func() int64, f func() error) error {
 	ended := make(chan error, 1)
 	s.work.Go(func() { ended <- f() })

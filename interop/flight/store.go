@@ -16,9 +16,8 @@ import (
 // MaxName is the length of the longest name in bytes.
 const MaxName = 128
 
-// CheckName returns an error that matches ErrName for what no tensor can be called:
-// names are 1 to 128 bytes of printable UTF-8 without a slash and without spaces at
-// their ends.
+// CheckName returns an error that matches ErrName for an invalid name. Names are 1 to 128 bytes of
+// printable UTF-8 without a slash and without spaces at their ends.
 func CheckName(name string) error {
 	bad := ""
 	switch {
@@ -49,8 +48,7 @@ type Store struct {
 	tensors map[string]*tensor
 }
 
-// NewStore makes a store whose tensors come from a resource, at most so many (0 for
-// 65536).
+// NewStore creates a store of at most max tensors (0 for 65536). Get allocates copies from memory.
 func NewStore(memory memmgr.Resource, max int) *Store {
 	if max <= 0 {
 		max = 1 << 16
@@ -58,9 +56,8 @@ func NewStore(memory memmgr.Resource, max int) *Store {
 	return &Store{memory: memory, max: max, tensors: map[string]*tensor{}}
 }
 
-// Put keeps an array under a name, in the array's own memory, of which the store holds a
-// reference; the elements must not change while it does. What had the name is let go
-// of. Errors: ErrName, ErrLimit, and those of usmarrow.TypeOf.
+// Put stores an array under a name. The store holds a reference of the array's own memory, whose elements
+// must not change meanwhile. It releases the former tensor of the name. Errors: ErrName, ErrLimit, and those of usmarrow.TypeOf.
 func (s *Store) Put(name string, a *usmarray.Array) error {
 	if err := CheckName(name); err != nil {
 		return &Error{Op: "Store.Put", Err: err}
@@ -72,7 +69,7 @@ func (s *Store) Put(name string, a *usmarray.Array) error {
 	return s.commit(name, t)
 }
 
-// commit takes over a tensor's reference, on error too.
+// commit stores a tensor. It takes over the reference, also on error.
 func (s *Store) commit(name string, t *tensor) error {
 	s.mu.Lock()
 	old, known := s.tensors[name]
@@ -89,9 +86,9 @@ func (s *Store) commit(name string, t *tensor) error {
 	return nil
 }
 
-// Get is the array of a name: the store's own memory where the tensor was received in
-// one piece, else a copy in memory of the store's resource. The caller releases it, and
-// must not write to it. Errors: ErrNotFound.
+// Get returns the array of a name: on the store's own memory if the tensor was received in one piece,
+// otherwise a copy in memory of the store's resource. The caller releases it and must not write to it.
+// Errors: ErrNotFound.
 func (s *Store) Get(ctx context.Context, name string) (*usmarray.Array, error) {
 	t, err := s.tensor(name)
 	if err != nil {
@@ -105,7 +102,7 @@ func (s *Store) Get(ctx context.Context, name string) (*usmarray.Array, error) {
 	return a, nil
 }
 
-// tensor is a tensor with a reference.
+// tensor returns a tensor with a reference.
 func (s *Store) tensor(name string) (*tensor, error) {
 	if err := CheckName(name); err != nil {
 		return nil, err
@@ -119,8 +116,7 @@ func (s *Store) tensor(name string) (*tensor, error) {
 	return t, nil
 }
 
-// Free lets go of a tensor; whoever reads it at the time keeps it to the end. Errors:
-// ErrNotFound.
+// Free removes a tensor. Calls that are reading it finish. Errors: ErrNotFound.
 func (s *Store) Free(name string) error {
 	s.mu.Lock()
 	t, ok := s.tensors[name]
@@ -133,7 +129,7 @@ func (s *Store) Free(name string) error {
 	return nil
 }
 
-// Names lists the tensors in order, those whose name begins with a prefix.
+// Names returns the names that begin with a prefix, sorted.
 func (s *Store) Names(prefix string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,7 +143,7 @@ func (s *Store) Names(prefix string) []string {
 	return names
 }
 
-// Size returns how many tensors there are and their bytes.
+// Size returns the number of tensors and their bytes.
 func (s *Store) Size() (tensors int, bytes int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,7 +153,7 @@ func (s *Store) Size() (tensors int, bytes int64) {
 	return len(s.tensors), bytes
 }
 
-// Clear lets go of all tensors.
+// Clear removes all tensors.
 func (s *Store) Clear() {
 	s.mu.Lock()
 	old := s.tensors

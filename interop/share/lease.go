@@ -10,30 +10,30 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// lease is this process's memory in the hands of a handle or another process. It holds two
-// of the buffer's references for as long as it lives: memory that has one reference counts
-// as its owner's alone, and would fall asleep (memmgr.Pool.Sleep) under the other process.
+// lease is memory of this process that a handle or another process holds. It holds two references of the
+// buffer: memory with a single reference counts as used by its owner only and could be put to sleep
+// (memmgr.Pool.Sleep) while the other process uses it.
 type lease struct {
 	d       description
 	memory  memory
-	buffer  memmgr.Buffer   // used by whoever took the lease out of the table, alone
-	encoded string          // its handle; "" for one that needs none
-	pending *usmarray.Array // whose work the opening waits for; nil for none
-	holder  *Peer           // who opened it, or alone may; nil while anybody may
-	asker   process         // who passes it on; the zero process for what this one exported itself
+	buffer  memmgr.Buffer   // used only by the goroutine that took the lease out of the table
+	encoded string          // its handle; "" if it has none
+	pending *usmarray.Array // the array whose pending work the opening waits for, or nil
+	holder  *Peer           // the process that opened it, or the only one that may; nil while every process may
+	asker   process         // the process that passes it on; zero if this process exported it itself
 	opened  bool
-	until   time.Time // of one that was not opened
+	until   time.Time // end of a handle that is not opened
 
 	sequence uint64 // the number of a published version, for the answer of WaitNewer; else 0
 
-	offeredTo *Peer // who may open it without asking; nil for nobody
+	offeredTo *Peer // the process that may open it without asking, or nil
 	slot      uint16
 	claim     claim
 
 	among [2]struct{ next, former *lease } // in the lists
 }
 
-// letGo gives back what the lease holds. The caller took it out of the table, and holds no
+// letGo releases the references of the lease. The caller has taken it out of the table, and holds no
 // lock.
 func (l *lease) letGo() {
 	if l.pending != nil {
@@ -43,8 +43,8 @@ func (l *lease) letGo() {
 	l.buffer.Release()
 }
 
-// retainTwice takes the two references that keep memory awake and another process's, none
-// where the memory is gone or asleep.
+// retainTwice takes the two references of a lease. It fails, and takes none, if the memory is freed or
+// asleep.
 func retainTwice(op string, b memmgr.Buffer) error {
 	if b.TryRetain() {
 		if b.TryRetain() {
@@ -58,7 +58,7 @@ func retainTwice(op string, b memmgr.Buffer) error {
 	return opError(op, ErrNotShared, "the array's memory is gone: %w", memmgr.ErrReleased)
 }
 
-// leaseList is a row of leases; which says by which of their links.
+// leaseList is a linked list of leases; which selects their links.
 type leaseList struct {
 	first, last *lease
 	n           int
@@ -96,24 +96,24 @@ func (r *leaseList) remove(l *lease, which int) {
 	r.n--
 }
 
-// leaseTable is all leases of one maker. Every operation takes constant time, but for the
-// end of a peer, which takes as long as it holds leases.
+// leaseTable holds all leases of one maker. Every operation takes constant time, except the end of a
+// peer, which takes time proportional to its leases.
 type leaseTable struct {
 	mu       sync.Mutex
 	last     uint64 // serial
 	all      map[uint64]*lease
 	unopened leaseList
-	passed   int             // of those, the ones that another process asked for
-	passedBy map[process]int // which process how many; there is none with 0
+	passed   int             // those that another process asked for
+	passedBy map[process]int // their number by process; without zeros
 	closed   bool
 
 	boards    map[*Peer]struct{}
 	lastBoard uint64
-	openers   map[segment.ID]*Peer // who opened the last handle in a segment
+	openers   map[segment.ID]*Peer // the process that opened the last handle of a segment
 }
 
-// add gives a lease its serial. encode makes its handle, nil for one that its holder gets
-// without; that one counts as opened.
+// add adds a lease and assigns its serial. encode makes its handle. With nil the holder needs no handle,
+// and the lease counts as opened.
 func (t *leaseTable) add(op string, l *lease, o *Options, encode func(*description, place) string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -168,8 +168,8 @@ func (t *leaseTable) add(op string, l *lease, o *Options, encode func(*descripti
 	return nil
 }
 
-// open consumes a handle for a peer that asks. It and takeBack are the only ways from unopened to
-// opened, and a lease passes one of them once. The lease is the table's still; pending, if there is one, is the caller's.
+// open consumes a handle for a peer that asks. A lease becomes open only by open or takeBack, once. The
+// table keeps the lease. The caller owns pending, if it is not nil.
 func (t *leaseTable) open(op string, encoded []byte, serial uint64, by *Peer, o *Options) (l *lease, pending *usmarray.Array, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -189,7 +189,7 @@ func (t *leaseTable) open(op string, encoded []byte, serial uint64, by *Peer, o 
 	return l, pending, nil
 }
 
-// begin notes that a lease was opened. Under mu.
+// begin records that a lease was opened. t.mu is held.
 func (t *leaseTable) begin(l *lease, by *Peer) {
 	t.leaveUnopened(l)
 	l.opened = true
@@ -202,8 +202,8 @@ func (t *leaseTable) begin(l *lease, by *Peer) {
 
 const staleText = "it was opened, revoked, not opened within %v, altered, or never made here"
 
-// unopenedLease finds the lease of a handle that may still be opened, and that is offered to
-// nobody any more. Under mu.
+// unopenedLease returns the lease of a handle that may still be opened, after ending its offer. t.mu is
+// held.
 func (t *leaseTable) unopenedLease(encoded []byte, serial uint64, by *Peer) *lease {
 	l := t.all[serial]
 	if l == nil || l.opened || l.holder != nil && l.holder != by ||
@@ -213,7 +213,7 @@ func (t *leaseTable) unopenedLease(encoded []byte, serial uint64, by *Peer) *lea
 	return l
 }
 
-// take consumes a handle for this process itself: the lease is the caller's.
+// take consumes a handle for this process itself. The caller owns the lease.
 func (t *leaseTable) take(op string, encoded []byte, serial uint64, o *Options) (*lease, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -225,7 +225,7 @@ func (t *leaseTable) take(op string, encoded []byte, serial uint64, o *Options) 
 	return l, nil
 }
 
-// leaveUnopened takes a lease out of the list of those that wait. Under mu.
+// leaveUnopened removes a lease from the list of those that are not opened. t.mu is held.
 func (t *leaseTable) leaveUnopened(l *lease) {
 	t.unopened.remove(l, inUnopened)
 	if l.asker != (process{}) {
@@ -237,7 +237,7 @@ func (t *leaseTable) leaveUnopened(l *lease) {
 	}
 }
 
-// drop takes a lease out of the table. Under mu.
+// drop removes a lease from the table. t.mu is held.
 func (t *leaseTable) drop(l *lease) {
 	delete(t.all, l.d.serial)
 	if !l.opened {
@@ -248,13 +248,14 @@ func (t *leaseTable) drop(l *lease) {
 	}
 }
 
-// end ends leases that a peer holds, by serial, and returns those that it does not.
+// end ends leases that a peer holds, by their serials, and returns the number of serials that it does not
+// hold.
 func (t *leaseTable) end(holder *Peer, serials []uint64) (unknown int) {
 	ended := make([]*lease, 0, 8)
 	t.mu.Lock()
 	for _, serial := range serials {
 		l := t.all[serial]
-		if l != nil && l.offeredTo == holder && holder != nil { // who has it over took it before
+		if l != nil && l.offeredTo == holder && holder != nil { // the peer took the offer before
 			t.takeBack(l)
 		}
 		if l != nil && l.opened && l.holder == holder {
@@ -269,7 +270,7 @@ func (t *leaseTable) end(holder *Peer, serials []uint64) (unknown int) {
 	return unknown
 }
 
-// revoke ends one that nobody opened.
+// revoke ends a handle that was not opened.
 func (t *leaseTable) revoke(encoded []byte, serial uint64) bool {
 	t.mu.Lock()
 	l := t.all[serial]
@@ -284,7 +285,7 @@ func (t *leaseTable) revoke(encoded []byte, serial uint64) bool {
 	return ok
 }
 
-// endOf ends all that a peer holds or alone may open; nothing begins for it any more.
+// endOf ends all leases that a peer holds or that only it may open. No lease begins for it afterwards.
 func (t *leaseTable) endOf(holder *Peer) {
 	var ended []*lease
 	t.mu.Lock()
@@ -301,8 +302,8 @@ func (t *leaseTable) endOf(holder *Peer) {
 	}
 }
 
-// endUnopened ends the handles that a peer alone may open and has not; nothing begins for
-// it any more, and what it opened stays.
+// endUnopened ends the handles that only a peer may open and that are not opened. No lease begins for it
+// afterwards; opened ones stay.
 func (t *leaseTable) endUnopened(holder *Peer) {
 	var ended []*lease
 	t.mu.Lock()
@@ -320,7 +321,7 @@ func (t *leaseTable) endUnopened(holder *Peer) {
 	letGo(ended)
 }
 
-// expire ends those that nobody opened in time; all of them once the table is closed.
+// expire ends the handles that were not opened in time, and all of them once the table is closed.
 func (t *leaseTable) expire(now time.Time) {
 	var ended []*lease
 	t.mu.Lock()
@@ -335,7 +336,7 @@ func (t *leaseTable) expire(now time.Time) {
 	letGo(ended)
 }
 
-// close ends what nobody opened, and lets nothing begin.
+// close ends all handles that are not opened, and prevents new leases.
 func (t *leaseTable) close() {
 	t.mu.Lock()
 	t.closed = true
@@ -343,7 +344,7 @@ func (t *leaseTable) close() {
 	t.expire(time.Time{})
 }
 
-// counts tells how many wait for their opening, and how many are open.
+// counts returns the numbers of leases that are not opened, and that are.
 func (t *leaseTable) counts() (unopened, opened int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -351,7 +352,7 @@ func (t *leaseTable) counts() (unopened, opened int) {
 	return t.unopened.n, len(t.all) - t.unopened.n
 }
 
-// heldBy tells how many a peer holds.
+// heldBy returns the number of leases that a peer holds.
 func (t *leaseTable) heldBy(p *Peer) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -28,20 +28,20 @@ type link struct {
 	conn *net.UnixConn
 	raw  syscall.RawConn
 
-	// Of the one who receives and of the one who sends: what their attempts, which are
-	// made once so that a message costs no closure, work on.
+	// The attempts of the receiver and of the sender. They are allocated once, so that a message
+	// needs no closure.
 	in, out attempt
 	peek    syscall.Msghdr
 
 	receiving sync.Mutex // held while receive runs
-	unusable  []int      // descriptors that were received and are no memory; under receiving
+	unusable  []int      // received descriptors that are not memory files; guarded by receiving
 }
 
-// attempt is one system call that may have to wait for the socket. It is made again when the
-// socket is ready.
+// attempt is one system call that may have to wait for the socket. It is repeated when the socket is
+// ready.
 type attempt struct {
 	try    func(fd uintptr) bool
-	wait   bool // go on waiting when the socket is not ready
+	wait   bool // wait if the socket is not ready
 	header syscall.Msghdr
 	vector syscall.Iovec
 	oob    []byte
@@ -49,7 +49,7 @@ type attempt struct {
 	errno  syscall.Errno
 }
 
-// prepare says what the call works on.
+// prepare sets the arguments of the call.
 func (a *attempt) prepare(b, oob []byte) {
 	a.vector.Base = unsafe.SliceData(b)
 	a.vector.SetLen(len(b))
@@ -100,8 +100,8 @@ func (l *link) close(released func()) {
 	}()
 }
 
-// interrupt has who receives return with os.ErrDeadlineExceeded, and interrupted ends that.
-// Whoever is interrupted ends it first and then looks for the reason, so that none is missed.
+// interrupt makes receive return os.ErrDeadlineExceeded, until interrupted is called. The receiver calls
+// interrupted first and then checks its condition, so that no interrupt is missed.
 func (l *link) interrupt()   { _ = l.conn.SetReadDeadline(time.Unix(1, 0)) }
 func (l *link) interrupted() { _ = l.conn.SetReadDeadline(time.Time{}) }
 
@@ -119,9 +119,9 @@ func (l *link) tryReceive(fd uintptr) bool {
 	return a.errno != syscall.EAGAIN
 }
 
-// receive waits for a datagram. The descriptor that came with it, if one did, is a memory
-// file and the caller's; missing tells that this process had no descriptor left for it.
-// io.EOF means that the other side is closed.
+// receive waits for a datagram. If it has a descriptor, that is a memory file, and the caller owns it.
+// missing reports that this process had no descriptor left for it. io.EOF means that the other side has
+// closed the socket.
 func (l *link) receive(b []byte) (n int, file *os.File, missing bool, err error) {
 	l.receiving.Lock()
 	defer l.receiving.Unlock()
@@ -131,8 +131,8 @@ func (l *link) receive(b []byte) (n int, file *os.File, missing bool, err error)
 		if err := l.raw.Read(a.try); err != nil {
 			return 0, nil, false, err
 		}
-		// Who closes without having read all resets the connection, which is told once
-		// and before what it had sent.
+		// A process that closes the socket before it has read everything resets the connection. The
+		// kernel reports the reset once, before the data that the process had sent.
 		if try > 0 || a.errno != syscall.ECONNRESET {
 			break
 		}
@@ -145,8 +145,8 @@ func (l *link) receive(b []byte) (n int, file *os.File, missing bool, err error)
 			return 0, nil, false, err
 		}
 	}
-	// The kernel cuts descriptors off where there is no room for them, and where this
-	// process may have no more. There is room for one, so that none at all means the latter.
+	// The kernel drops descriptors if the buffer has no room, or if this process may have no more. The
+	// buffer has room for one, so that none at all means the latter.
 	cut := a.header.Flags&syscall.MSG_CTRUNC != 0
 	missing = cut && file == nil
 	if a.header.Flags&syscall.MSG_TRUNC != 0 || cut && !missing {
@@ -164,11 +164,11 @@ func (l *link) receive(b []byte) (n int, file *os.File, missing bool, err error)
 	return a.n, file, missing, nil
 }
 
-// fcntlGetSeals is F_GET_SEALS, which only files of memory answer.
+// fcntlGetSeals is F_GET_SEALS, which only memory files support.
 const fcntlGetSeals = 1034
 
-// isMemory reports whether a descriptor is of a file of memory: asking for its facts, and
-// closing it, waits for nobody. Of a socket or a file of another file system neither is so.
+// isMemory reports whether a descriptor is a memory file. To stat and close such a file never waits, unlike
+// a socket or a file of another file system.
 func isMemory(fd int) bool {
 	_, _, errno := syscall.RawSyscall(syscall.SYS_FCNTL, uintptr(fd), fcntlGetSeals, 0)
 	return errno == 0
@@ -185,8 +185,7 @@ func (l *link) oneDescriptor(oob []byte) (*os.File, error) {
 		}
 	}
 	if err == nil && len(all) == 1 && isMemory(all[0]) {
-		// Not before it is known to be memory: what is set not to block would be given to
-		// the runtime's poller.
+		// Only for a memory file: the runtime's poller would register other non-blocking descriptors.
 		return os.NewFile(uintptr(all[0]), "segment"), nil
 	}
 	l.unusable = append(l.unusable, all...)
@@ -223,7 +222,7 @@ func (l *link) send(b []byte, file *os.File, wait bool) (sent bool, err error) {
 			return true, nil
 		case syscall.EAGAIN:
 			return false, nil
-		case syscall.ETOOMANYREFS: // this user's descriptors on their way are too many
+		case syscall.ETOOMANYREFS: // this user has too many descriptors in transit
 			if !wait {
 				return false, nil
 			}
@@ -234,8 +233,8 @@ func (l *link) send(b []byte, file *os.File, wait bool) (sent bool, err error) {
 	}
 }
 
-// maxHeld is how many descriptors of others this process keeps, over all of its
-// connections: half of what it may have open, as package segment keeps half for its own.
+// maxHeld returns the maximum number of descriptors of other processes that this process keeps, in all
+// connections: half of its limit. Package segment uses the other half.
 func maxHeld() int64 {
 	var r syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &r); err != nil || r.Cur/2 > math.MaxInt32 {
@@ -244,7 +243,7 @@ func maxHeld() int64 {
 	return int64(r.Cur / 2) //nolint:gosec // just checked
 }
 
-// credentials asks the kernel who connected, or who listens.
+// credentials returns the credentials that the kernel recorded for the other side.
 func (l *link) credentials() (c Credentials, err error) {
 	failed := l.raw.Control(func(fd uintptr) {
 		var u *syscall.Ucred
@@ -258,9 +257,9 @@ func (l *link) credentials() (c Credentials, err error) {
 // soPeerPidfd is SO_PEERPIDFD, Linux 6.5; the same on amd64 and arm64.
 const soPeerPidfd = 77
 
-// watchPeer opens the process on the other side: by the socket, which cannot mean another
-// process; where the kernel has no such option, and there alone, by the number, which could if
-// the process ended since it connected. ErrDied: the process is gone already.
+// watchPeer opens the process on the other side, by the socket, which always identifies that process.
+// Only on kernels without that option it uses the process number, which another process may have if the
+// first one has ended since it connected. ErrDied: the process has ended.
 func (l *link) watchPeer(pid int) (*pidfd.Process, error) {
 	fd, errno := -1, syscall.Errno(0)
 	err := l.raw.Control(func(s uintptr) {
@@ -331,8 +330,8 @@ func listen(ctx context.Context, name, file string) (*listener, error) {
 		}
 		return &listener{Listener: l}, nil
 	}
-	// All who make this socket file do it one after the other, so that nobody takes away
-	// the file of another who is just starting.
+	// A lock serializes the creation of this socket file, so that no process removes the file of
+	// another one that is starting.
 	lock, err := lockFile(ctx, file)
 	if err != nil {
 		return nil, err
@@ -365,7 +364,7 @@ func dial(ctx context.Context, name string) (*net.UnixConn, error) {
 	return c.(*net.UnixConn), nil //nolint:forcetypeassert // of that network
 }
 
-// exiting is PF_EXITING, a flag of processes that the kernel takes down.
+// exiting is PF_EXITING, the flag of exiting processes.
 const exiting = 0x4
 
 // ending reports whether no thread of a process runs user code any more. This is the case before an
@@ -405,8 +404,8 @@ func threadEnding(file string) bool {
 	return err == nil && flags&exiting != 0 || fields[0][0] == 'Z'
 }
 
-// removeStale takes away the socket file of a process that is gone: a socket, of this
-// user, at which nobody listens. The caller has the lock.
+// removeStale removes the socket file of a process that has ended: a socket of this user at which no
+// process listens. The caller has the lock.
 func removeStale(ctx context.Context, file string) error {
 	info, err := os.Lstat(file)
 	if err != nil {

@@ -67,7 +67,7 @@ type Peer struct {
 	teller   *time.Timer
 }
 
-// maxCalls is how many calls one side has under way.
+// maxCalls is the maximum number of pending calls of one side.
 const maxCalls = 128
 
 func newPeer(n *node, l *link, w *pidfd.Process, c Credentials, receives bool, closeLink func()) *Peer {
@@ -82,7 +82,7 @@ func newPeer(n *node, l *link, w *pidfd.Process, c Credentials, receives bool, c
 	return p
 }
 
-// call is a question that was asked and not yet answered.
+// call is a request that was sent and not yet answered.
 type call struct {
 	answer    chan answer
 	expects   frameKind // of the answer; a refusal answers any call
@@ -98,24 +98,23 @@ type answer struct {
 	err      error
 }
 
-// dispose ends what nobody waits for.
+// dispose releases an answer that is not needed.
 func (a *answer) dispose() {
 	if a.array != nil {
 		a.array.Release()
 	}
 }
 
-// Dial connects with a server, by the address that [Server.Address] tells or that [Listen]
-// was given. It fails with ErrAddress when nobody listens there, with ErrRefused when either
-// side does not admit the other.
+// Dial connects to a server, by the address that [Server.Address] returns or that [Listen] was given.
+// Errors: ErrAddress if no process listens there, ErrRefused if either side does not admit the other.
 func Dial(ctx context.Context, address string, o Options) (*Peer, error) {
 	return connect(ctx, "Dial", address, newNode(o), true)
 }
 
-// Credentials are those of the other process.
+// Credentials returns the credentials of the other process.
 func (p *Peer) Credentials() Credentials { return p.credentials }
 
-// Done is closed when the connection is over. Arrays that were opened stay valid.
+// Done returns a channel that is closed when the connection has ended. Opened arrays stay valid.
 func (p *Peer) Done() <-chan struct{} { return p.done }
 
 // Err returns why the connection is over: ErrDied if the other process ended, ErrClosed,
@@ -180,7 +179,7 @@ func (p *Peer) cancel(id uint64) {
 	_ = p.post(d) // if it fails, the connection has ended, and the call with it
 }
 
-// Open opens a handle of the other process's, once; see [Server.Open].
+// Open opens a handle of the other process, once; see [Server.Open].
 func (p *Peer) Open(ctx context.Context, h Handle) (*usmarray.Array, error) {
 	const op = "Open"
 	if h.encoded == "" {
@@ -219,7 +218,7 @@ func (p *Peer) Names(ctx context.Context) (names []string, err error) {
 	}
 }
 
-// ask sends a question and waits for the answer.
+// ask sends a request and waits for the answer.
 func (p *Peer) ask(ctx context.Context, op string, kind frameKind, payload func([]byte) []byte) (answer, error) {
 	return p.await(ctx, op, kind.answer(), func(c *call, id uint64) error {
 		d := p.newDatagram()
@@ -228,8 +227,8 @@ func (p *Peer) ask(ctx context.Context, op string, kind frameKind, payload func(
 	})
 }
 
-// await makes a call: send, which runs under mu and unlocks it, sends the question, which
-// a frame of the expected kind answers.
+// await makes a call. send sends the request; it runs with p.mu held and unlocks it. A frame of the
+// expected kind answers the request.
 func (p *Peer) await(ctx context.Context, op string, expects frameKind, send func(c *call, id uint64) error) (answer, error) {
 	select {
 	case p.credits <- struct{}{}:
@@ -296,7 +295,7 @@ func (p *Peer) await(ctx context.Context, op string, expects frameKind, send fun
 // calls keeps the channels of calls, of which each is used for one answer at a time.
 var calls = sync.Pool{New: func() any { return &call{answer: make(chan answer, 1)} }}
 
-// over tells why no call begins any more. Under mu.
+// over returns the reason why no call can begin, or nil. p.mu is held.
 func (p *Peer) over() error {
 	if p.err != nil {
 		return p.err
@@ -307,11 +306,10 @@ func (p *Peer) over() error {
 	return nil
 }
 
-// Close ends the connection, as far as this side has a say: no call begins any more, what
-// was handed over and not received is released, and handles for this peer are over. Arrays
-// that are open stay valid, and the connection is there for them, to tell of their end,
-// until the last is released on either side. Close waits for nothing and may be called
-// again.
+// Close ends the use of the connection by this side: no call can begin, calls of WaitNewer end, arrays
+// that were handed over and not received are released, and handles for this peer end. Opened arrays stay
+// valid. The connection stays open for them, to report their release, until the last one is released on
+// either side. Close does not wait and may be called again.
 func (p *Peer) Close() error {
 	p.mu.Lock()
 	p.closing = true
@@ -329,7 +327,7 @@ func (p *Peer) Close() error {
 	return nil
 }
 
-// endIfIdle ends a connection that is closing once nothing needs it.
+// endIfIdle ends a closing connection if it is not needed any more.
 func (p *Peer) endIfIdle() {
 	p.mu.Lock()
 	idle := p.closing && p.err == nil && p.opened == 0 && len(p.calls) == 0
@@ -403,7 +401,7 @@ func (p *Peer) expected(f frame) error {
 	return nil
 }
 
-// answerTo gives the answer to who waits for it.
+// answerTo delivers an answer to its call.
 func (p *Peer) answerTo(id uint64, a answer) {
 	p.mu.Lock()
 	c := p.calls[id]
@@ -448,14 +446,14 @@ func (p *Peer) guard() {
 	}()
 }
 
-// hasGifts reports whether something waits to be received.
+// hasGifts reports whether arrays wait to be received.
 func (p *Peer) hasGifts() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.inbox) > 0
 }
 
-// addStats adds what a connection has.
+// addStats adds the counts of a connection.
 func (p *Peer) addStats(s *Stats) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -472,7 +470,7 @@ func (p *Peer) addStats(s *Stats) {
 	}
 }
 
-// Stats counts what this connection has.
+// Stats returns the counts of this connection.
 func (p *Peer) Stats() (s Stats) {
 	p.addStats(&s)
 	s.Leases = p.node.leases.heldBy(p)
@@ -482,5 +480,5 @@ func (p *Peer) Stats() (s Stats) {
 // String names the other process.
 func (p *Peer) String() string { return p.credentials.String() }
 
-// isOver reports whether an error is that of a connection's end.
+// isOver reports whether an error is that of an ended connection.
 func isOver(err error) bool { return errors.Is(err, ErrClosed) }

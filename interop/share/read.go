@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// One goroutine at a time reads from the other process. That is the connection's own,
-// unless one that waits for an answer, or for a gift, finds that nobody reads: then it
-// reads for itself, and a round trip wakes one goroutine on each side and no other. So
-// that it finds that, the connection's own leaves the reading for a moment after it
-// brought somebody what they alone were waiting for, and for as long as they come back.
+// One goroutine at a time reads from the other process. Usually this is the connection's own goroutine.
+// A goroutine that waits for an answer, or for a handed-over array, reads itself if no other goroutine
+// reads, so that a round trip wakes only one goroutine on each side. To make that possible, the
+// connection's own goroutine pauses for a moment after it delivered the only awaited message, and as
+// long as such goroutines come back.
 
-// leave is how long the connection's own goroutine leaves the reading to others. What comes
-// meanwhile and nobody waits for is read after that time at most.
+// leave is the pause of the connection's own goroutine. A message that arrives in the meantime and is not
+// awaited is read after at most this time.
 const leave = 2 * time.Millisecond
 
-// read is the connection's own goroutine.
+// read runs on the connection's own goroutine.
 func (p *Peer) read() {
 	timer := time.NewTimer(leave)
 	for {
@@ -52,8 +52,8 @@ func (p *Peer) read() {
 	}
 }
 
-// readFor reads until ready, in the place of the connection's own goroutine, if nobody reads.
-// It may return before, when the context or the connection ends.
+// readFor reads until ready returns true, if no other goroutine reads. It returns earlier if the context
+// or the connection ends.
 func (p *Peer) readFor(ctx context.Context, ready func() bool) {
 	select {
 	case <-p.reading:
@@ -65,12 +65,12 @@ func (p *Peer) readFor(ctx context.Context, ready func() bool) {
 	}
 	for !ready() && ctx.Err() == nil {
 		if p.readOne() != nil {
-			return // nobody reads any more
+			return // the connection has ended
 		}
 	}
 	p.came.Add(1)
 	p.reading <- struct{}{}
-	if p.somebodyWaits() { // who came meanwhile counts on us
+	if p.somebodyWaits() { // a goroutine that came meanwhile relies on this one
 		select {
 		case p.resume <- struct{}{}:
 		default:
@@ -78,7 +78,7 @@ func (p *Peer) readFor(ctx context.Context, ready func() bool) {
 	}
 }
 
-// interrupt has whoever reads look again at what they wait for.
+// interrupt makes the reading goroutine check its condition again.
 func (p *Peer) interrupt() { p.link.interrupt() }
 
 func (p *Peer) somebodyWaits() bool {
@@ -87,8 +87,8 @@ func (p *Peer) somebodyWaits() bool {
 	return len(p.calls) > 0 || p.waiting != nil
 }
 
-// readOne takes one datagram and does what it says. Nothing that it does waits for the other
-// process: answers are queued. After an error the connection is over.
+// readOne reads and handles one datagram. It never waits for the other process: answers are queued.
+// After an error the connection has ended.
 func (p *Peer) readOne() error {
 	n, file, missing, err := p.link.receive(p.buffer)
 	if errors.Is(err, os.ErrDeadlineExceeded) {

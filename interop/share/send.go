@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// datagram is a message on its way, with the descriptor of its segment frame.
+// datagram is a message to send, with the descriptor of its segment frame.
 type datagram struct {
 	b    []byte
-	home *[]byte // where its memory goes back
+	home *[]byte // the pooled memory of b
 	file *os.File
 }
 
@@ -28,10 +28,9 @@ var buffers = sync.Pool{New: func() any {
 	return &b
 }}
 
-// sendQueue is what waits to be sent, in order. Whoever adds to it sends, as far as the
-// socket takes it, unless somebody is sending already; what the socket does not take at
-// once is left to a goroutine, which ends with the queue. So nobody waits here for a peer
-// that does not read.
+// sendQueue holds the datagrams to send, in order. The goroutine that adds one sends until the socket is
+// full, unless another goroutine is sending. The rest is left to a goroutine that ends with the queue.
+// Thus no caller waits for a peer that does not read.
 type sendQueue struct {
 	waiting []datagram
 	bytes   int
@@ -45,7 +44,7 @@ const maxQueuedFiles = 64
 func (q *sendQueue) clear() {
 	first := 0
 	if q.sending {
-		first = 1 // is its sender's
+		first = 1 // the sending goroutine owns it
 	}
 	for i := first; i < len(q.waiting); i++ {
 		q.waiting[i].end()
@@ -58,8 +57,8 @@ func (p *Peer) newDatagram() datagram {
 	return datagram{b: (*home)[:0], home: home}
 }
 
-// post sends a datagram, or has it sent: in the order of the calls. Under mu, which it
-// unlocks. It takes the datagram over.
+// post sends a datagram, or queues it for the sending goroutine, in the order of the calls. p.mu is held;
+// post unlocks it. post takes over the datagram.
 func (p *Peer) post(d datagram) error {
 	if p.err != nil {
 		err := p.err
@@ -92,7 +91,7 @@ func (p *Peer) post(d datagram) error {
 	return err
 }
 
-// drain sends what waits. Under mu, which it unlocks; the caller has set sending.
+// drain sends the queued datagrams. p.mu is held; drain unlocks it. The caller has set sending.
 func (p *Peer) drain(wait bool) error {
 	q := &p.queue
 	for len(q.waiting) > 0 {
@@ -132,11 +131,11 @@ func (p *Peer) drain(wait bool) error {
 	return err
 }
 
-// known is a segment that the other process has the descriptor of.
+// known is a segment whose descriptor the other process has.
 type known struct{ memory }
 
-// introduce puts the segment of an array in front of what names it, if the other process
-// does not know it. Under mu.
+// introduce adds the segment of an array to a datagram, if the other process does not know it. p.mu is
+// held.
 func (p *Peer) introduce(d *datagram, l *lease) error {
 	if p.err != nil {
 		return p.err
@@ -149,7 +148,7 @@ func (p *Peer) introduce(d *datagram, l *lease) error {
 		return opError("share", ErrLimit, "%v knows %d segments, the most that it may", p.credentials, len(p.sent))
 	}
 	file, err := l.memory.file()
-	if errors.Is(err, errors.ErrUnsupported) { // it is a driver's
+	if errors.Is(err, errors.ErrUnsupported) { // memory of a driver
 		handle, err := l.memory.segment.Handle()
 		if err != nil {
 			return &OpError{Op: "share", Kind: ErrNotShared, Err: err}
@@ -169,15 +168,14 @@ func (p *Peer) introduce(d *datagram, l *lease) error {
 	return nil
 }
 
-// tellDelay is how long the end of a lease waits for others, to be told with them, unless
-// another message goes first.
+// tellDelay is the maximum time for which the report of an ended lease waits for further ones.
 const tellDelay = 2 * time.Millisecond
 
-// tellLinger is how often the timer runs once more although there was nothing to tell: winding
-// it up wakes a thread, and where arrays come and go it would be wound up for each.
+// tellLinger is the number of times that the timer runs on without a report. Starting the timer wakes a
+// thread, which would otherwise happen for each array.
 const tellLinger = 8
 
-// tell notes that a lease of the other process is over here. Under mu.
+// tell records that a lease of the other process has ended here. p.mu is held.
 func (p *Peer) tell(serial uint64) {
 	if p.err != nil {
 		return
@@ -195,7 +193,7 @@ func (p *Peer) tell(serial uint64) {
 	}
 }
 
-// tellNow sends the ends of leases that no message took along.
+// tellNow reports the ended leases that no message carried.
 func (p *Peer) tellNow() {
 	p.mu.Lock()
 	for len(p.ended) > 0 && p.err == nil && !p.queue.sending {
@@ -203,7 +201,7 @@ func (p *Peer) tellNow() {
 		p.mu.Lock()
 	}
 	p.untold++
-	// Where the peer is slow, what comes until it reads goes with this.
+	// If the peer is slow, reports collect until it reads.
 	if p.telling = p.err == nil && (len(p.ended) > 0 || p.untold < tellLinger); p.telling {
 		p.teller.Reset(tellDelay)
 	}
@@ -214,7 +212,7 @@ func (p *Peer) tellNow() {
 	}
 }
 
-// appendEnded tells the ends of leases, as many as fit. Under mu.
+// appendEnded adds as many ended leases to a datagram as fit. p.mu is held.
 func (p *Peer) appendEnded(d *datagram) {
 	n := min(len(p.ended), releaseBatch, (maxDatagram-len(d.b)-frameHeader)/8)
 	d.b = appendFrame(d.b, frameReleased, 0, func(b []byte) []byte {

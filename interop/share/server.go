@@ -37,7 +37,7 @@ type Server struct {
 
 // Listen begins to serve. The address is one of
 //
-//	""            a random name in the abstract namespace ([Server.Address] tells it)
+//	""            a random name in the abstract namespace (see [Server.Address])
 //	"@name"       that name in the abstract namespace
 //	"unix:/path"  a socket file, for processes in another network namespace, such as a
 //	              container with that directory; while it is being made a file of that name
@@ -45,11 +45,10 @@ type Server struct {
 //	anything else a path, relative or absolute: it stands for a name in the abstract
 //	              namespace that is made from the absolute path and the effective user
 //
-// A name in the abstract namespace goes with the process, however that ends, and with the
-// children that it forked without exec and that have its descriptors: while one of those lives
-// the next Listen fails (EADDRINUSE). A socket file
-// is taken away by Close; that of a server that was killed is taken away by the next
-// Listen, if it is a socket of this user at which nobody listens. Errors: ErrAddress;
+// A name in the abstract namespace ends with the process and with its forked children that have not
+// called exec and still have its descriptors: while one of them lives, the next Listen fails
+// (EADDRINUSE). Close removes a socket file. The next Listen removes the file of a server that was
+// killed, if it is a socket of this user at which no process listens. Errors: ErrAddress;
 // errors.ErrUnsupported on other systems than Linux and on 386.
 func Listen(ctx context.Context, address string, o Options) (*Server, error) {
 	const op = "Listen"
@@ -79,7 +78,7 @@ func Listen(ctx context.Context, address string, o Options) (*Server, error) {
 	return s, nil
 }
 
-// Address is where the server listens, as [Dial] takes it in any process.
+// Address returns the address of the server, as [Dial] takes it in any process.
 func (s *Server) Address() string { return s.address }
 
 // maxUnadmitted bounds the connections of a server whose processes are not admitted, those that
@@ -113,7 +112,7 @@ func (s *Server) accept() {
 	}
 }
 
-// greeting is how long a process may take to say who it is.
+// greeting is the maximum time for the greeting of a process.
 const greeting = 10 * time.Second
 
 // welcome admits a process and serves it.
@@ -130,8 +129,7 @@ func (s *Server) welcome(conn *net.UnixConn) {
 	s.part(p)
 }
 
-// part keeps a connection that is over and that has arrays which nobody received yet, for
-// Close to release.
+// part keeps a connection that has ended but has arrays that were not received, for Close to release.
 func (s *Server) part(p *Peer) {
 	s.mu.Lock()
 	for old := range s.parted {
@@ -267,8 +265,7 @@ func hear(l *link) error {
 	return nil
 }
 
-// connect dials for a node; receives tells whether the connection is for somebody who may
-// receive what is handed over.
+// connect dials for a node. receives reports whether the caller may receive arrays that are handed over.
 func connect(ctx context.Context, op, address string, n *node, receives bool) (*Peer, error) {
 	if address == "" {
 		return nil, opError(op, ErrAddress, "it is empty; Server.Address tells a server's")
@@ -330,7 +327,7 @@ func (l *link) release() {
 	l.close(func() { releasing.Add(-1) })
 }
 
-// greet finds out who listens and greets.
+// greet checks the credentials of the listening process and exchanges greetings.
 func greet(ctx context.Context, conn *net.UnixConn, n *node, receives bool) (*Peer, error) {
 	l, err := newLink(conn)
 	if err != nil {
@@ -381,7 +378,7 @@ func greet(ctx context.Context, conn *net.UnixConn, n *node, receives bool) (*Pe
 	return p, nil
 }
 
-// published is an array that anybody admitted may attach.
+// published is an array that every admitted process may attach.
 type published struct {
 	array    *usmarray.Array // a reference of the server's own
 	buffer   memmgr.Buffer   // and a second, as a lease has it: it does not fall asleep
@@ -393,7 +390,7 @@ func newPublished(a *usmarray.Array) *published {
 	return &published{array: own, buffer: own.Buffer().Retain()}
 }
 
-// release gives both references back.
+// release releases both references.
 func (p *published) release() {
 	p.array.Release()
 	p.buffer.Release()
@@ -410,9 +407,8 @@ func (s *Server) Publish(ctx context.Context, name string, a *usmarray.Array) er
 	return s.publish(ctx, "Publish", name, a, false)
 }
 
-// Replace is Publish for a name that may be taken: from now on the array is what is
-// attached, in the place of the one that was published before. Who has attached that one
-// keeps it.
+// Replace is Publish for a name that may be in use. The array replaces the former one for later calls of
+// Attach. Processes that have attached the former one keep it.
 func (s *Server) Replace(ctx context.Context, name string, a *usmarray.Array) error {
 	return s.publish(ctx, "Replace", name, a, true)
 }
@@ -448,7 +444,7 @@ func (s *Server) publish(ctx context.Context, op, name string, a *usmarray.Array
 	return err
 }
 
-// Withdraw ends the publishing under a name. Who has attached keeps the array. Errors:
+// Withdraw ends the publication under a name. Processes that have attached the array keep it. Errors:
 // ErrName.
 func (s *Server) Withdraw(name string) error {
 	p := s.node.withdraw(name)
@@ -505,7 +501,7 @@ func (s *Server) Export(ctx context.Context, a *usmarray.Array, o ExportOptions)
 	return h, nil
 }
 
-// Revoke ends a handle that nobody opened, and reports whether it did.
+// Revoke ends a handle that was not opened, and reports whether it did.
 func (s *Server) Revoke(h Handle) bool {
 	return s.node.leases.revoke([]byte(h.encoded), h.d.serial)
 }
@@ -568,7 +564,7 @@ func (s *Server) openOwn(ctx context.Context, h Handle) (*usmarray.Array, error)
 	return a, nil
 }
 
-// to gives the connection to another maker; one goroutine dials, and the others wait.
+// to returns the connection to another maker. One goroutine dials, and the others wait.
 func (s *Server) to(ctx context.Context, op, address string) (*Peer, error) {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -637,16 +633,16 @@ func (s *Server) hangUp(address string, d *dialled) {
 	}
 }
 
-// Peers lists the processes that are connected, those whose handles were opened included.
+// Peers returns the connected processes, including those whose handles were opened.
 func (s *Server) Peers() []*Peer { return s.node.everybody() }
 
-// Stats counts what there is now.
+// Stats returns the current counts.
 func (s *Server) Stats() Stats { return s.node.stats() }
 
-// Close ends the service: nobody attaches any more, names are withdrawn, handles that
-// nobody opened are over. Memory that others hold stays theirs until they release it, or
-// end, and the connections with them are there until then ([Peer.Close]). Close waits for
-// nothing, and may be called again.
+// Close ends the service: it withdraws all names, ends handles that were not opened and calls of
+// WaitNewer, and accepts no further calls. Memory that other processes hold stays valid until they release
+// it or end, and their connections stay open until then ([Peer.Close]). Close does not wait, and may be
+// called again.
 func (s *Server) Close() error {
 	s.stop()
 	s.listener.close()

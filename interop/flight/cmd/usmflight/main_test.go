@@ -89,7 +89,7 @@ func TestArguments(t *testing.T) {
 		text string
 	}{
 		{nil, "-listen is missing"},
-		{[]string{"-listen", "somewhere"}, "no location"},
+		{[]string{"-listen", "somewhere"}, "is not a location"},
 		{[]string{"-listen", "grpc+tcp://127.0.0.1:0", "-tls-cert", "x"}, "go together"},
 		{[]string{"-listen", "grpc+tcp://127.0.0.1:0", "-tls-cert", "x", "-tls-key", "y"}, "no such file"},
 		{[]string{"-listen", "grpc+tcp://127.0.0.1:0", "-token-file", "/nowhere"}, "no such file"},
