@@ -89,7 +89,10 @@ func start(t *testing.T, args ...string) *running {
 }
 
 // launch runs the server until the test ends.
-func launch(t *testing.T, args ...string) *running {
+func launch(t *testing.T, args ...string) *running { return launchWith(t, nil, args...) }
+
+// launchWith runs the server with another standard error; nil is the log of the test.
+func launchWith(t *testing.T, log *os.File, args ...string) *running {
 	t.Helper()
 	if _, err := python.Find(); err != nil && os.Getenv("USMBRIDGE_REQUIRE_PYTHON") == "" {
 		t.Skip("no Python: ", err)
@@ -98,7 +101,9 @@ func launch(t *testing.T, args ...string) *running {
 	require.NoError(t, err)
 	r := &running{t: t, log: &lockedBuffer{}, out: &lockedBuffer{}, over: make(chan error, 1), ready: make(chan struct{})}
 	r.cmd = exec.Command(path, append([]string{"-addr", "127.0.0.1:0", "-grpc", "127.0.0.1:0", "-limit", "256Mi"}, args...)...)
-	r.cmd.Stderr = r.log
+	if r.cmd.Stderr = r.log; log != nil {
+		r.cmd.Stderr = log
+	}
 	out, err := r.cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, r.cmd.Start())
@@ -355,6 +360,22 @@ func TestModelError(t *testing.T) {
 	require.NoError(t, r.stop(), "%s", r.log)
 	require.Equal(t, 1, strings.Count(r.log.String(), "level=ERROR"), "%s", r.log)
 	require.Contains(t, r.log.String(), "Traceback")
+}
+
+// The server continues when the reader of its log ends.
+func TestLogReaderEnds(t *testing.T) {
+	read, write, err := os.Pipe()
+	require.NoError(t, err)
+	r := launchWith(t, write, "-models", modelsDir(t, map[string]string{"fails": "def infer(x): raise OSError\ndef warm(): pass"}))
+	require.NoError(t, write.Close())
+	r.await()
+	require.NoError(t, read.Close())
+	for range 2 {
+		status, body := r.infer("fails", "x", 1) // writes to the log
+		require.Equal(t, http.StatusInternalServerError, status, body)
+	}
+	require.Equal(t, http.StatusOK, r.get("/v2/health/ready"))
+	require.NoError(t, r.stop())
 }
 
 // A second signal ends the process though a request is under way.
