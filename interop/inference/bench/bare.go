@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// startBare starts this program as a server that reads a request and answers at once: what a flood
-// does to others there is the machine's doing, and net/http's.
+// startBare starts this program as a server that reads a request and responds immediately. The
+// effect of a flood there is due to the machine and to net/http.
 func startBare() (*server, string, error) {
 	self, err := os.Executable()
 	if err != nil {

@@ -1,18 +1,17 @@
-// Command bench compares the inference service with what else serves the same function, in one
-// run, the ways in turn.
+// Command bench compares the inference server with other servers of the same function, in one run, in
+// alternation.
 //
-//	bench -service bin/usmserve [-python DIR] [-mlserver DIR] [-only REGEXP] [-rounds 3] [-seconds 2] [-json FILE]
+//	bench -service bin/usmserve [-aiohttp DIR] [-mlserver DIR] [-only REGEXP] [-rounds 3] [-time 2s] [-json FILE]
 //
-// The load comes from a process of its own, which is this program again: it speaks HTTP by a
-// few lines over a connection, so that it takes little of the processors, and gRPC by grpc-go
-// with messages that are made once. Processor time is of the server's whole process tree, from
-// /proc, while the load runs. Each answer is checked for its length, and one in 64 for each byte.
+// A separate process, which is this program too, generates the load. It uses a minimal HTTP client over a
+// connection, so that it takes little processor time, and grpc-go with messages that are encoded once.
+// Processor time is that of the whole process tree of the server during the load, from /proc. The length
+// of each response is checked, and each byte of one response in 64.
 //
-// The flood of one client is also sent to aiohttp and to a bare handler of net/http, to see what of
-// its effect on another is the machine's.
+// The flood of one client is also sent to aiohttp and to a bare handler of net/http, to show which part
+// of its effect on another client is due to the machine.
 //
-// The peers lie in peers/: aiohttp with the same Numba function, which is sent the bare array
-// and answers with the bare array, so that it has no protocol to speak; MLServer, with the
-// function as a runtime of its own; and plain processes. Where a peer is not installed its rows
-// are left out, and the reason is printed.
+// The peers are in peers/: aiohttp with the same Numba function, which gets the bare array and responds
+// with it, without a protocol; MLServer with the function as a runtime; and plain processes. Rows of
+// peers that are not installed are left out, and the reason is printed.
 package main

@@ -73,7 +73,7 @@ func (c *httpClient) prepare() {
 // sharedPrefix begins the keys of the clients' shared memory, which the service admits.
 const sharedPrefix = "usmbridge-bench-"
 
-// register makes memory for input and output and tells the server of it.
+// register creates memory for input and output and registers it with the server.
 func (c *httpClient) register() error {
 	for _, part := range []struct {
 		name string

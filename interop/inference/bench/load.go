@@ -37,7 +37,7 @@ type client interface {
 // generate is the process that makes the load: a spec in, "begin" when it has warmed up, an
 // outcome out.
 func generate(in io.Reader, out io.Writer) error {
-	debug.SetGCPercent(800) // it has the servers' processors: what it takes they lack
+	debug.SetGCPercent(800) // the load shares the processors with the servers
 	var s spec
 	if err := json.NewDecoder(in).Decode(&s); err != nil {
 		return err

@@ -62,7 +62,7 @@ func (s *spec) against(v *server) (*measured, error) {
 	time.Sleep(time.Until(start.Add(s.Duration)))
 	after := v.usage()
 	if !lines.Scan() {
-		return nil, errors.New("the load told nothing")
+		return nil, errors.New("the load wrote no result")
 	}
 	m := &measured{CPU: after.cpu - before.cpu}
 	if err := json.Unmarshal(lines.Bytes(), &m.outcome); err != nil {

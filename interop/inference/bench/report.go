@@ -60,11 +60,11 @@ func (r *report) bound(work, what string, found float64, sign string, bound floa
 	if sign == "<=" {
 		met = found <= bound
 	}
-	told := "met"
+	result := "met"
 	if !met {
-		told = "MISSED"
+		result = "MISSED"
 	}
-	fmt.Printf("  %-62s %8.2f  bound %s %.2f  %s\n", what, found, sign, bound, told)
+	fmt.Printf("  %-62s %8.2f  bound %s %.2f  %s\n", what, found, sign, bound, result)
 	r.Verdicts = append(r.Verdicts, verdict{work, what, found, sign, bound, met})
 }
 

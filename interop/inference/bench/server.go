@@ -89,10 +89,10 @@ func wait(address string) error {
 			return c.Close()
 		}
 	}
-	return errors.New(address + ": nobody listens there after two minutes")
+	return errors.New(address + ": no process listens after two minutes")
 }
 
-// freePorts finds ports of this machine on which nobody listens.
+// freePorts returns free ports of this machine.
 func freePorts(n int) ([]string, error) {
 	var all []string
 	for range n {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// spec is what the process that makes the load is told, as JSON on its standard input.
+// spec describes a load. The load process reads it as JSON from its standard input.
 type spec struct {
 	Protocol string // "v2" (REST with binary tensors), "bare" (the array as the body), "grpc"
 	Address  string // host:port
@@ -17,21 +17,21 @@ type spec struct {
 	Warm     time.Duration
 	Duration time.Duration
 	Tenant   string        // sent in the header X-Tenant; "" for none
-	Region   bool          // by system shared memory
-	Cut      int           // every so-many-th client cuts its connections off in the middle; 0: none does
-	Retry    bool          // a refusal with Retry-After (or RESOURCE_EXHAUSTED) is no failure
-	Verify   bool          // each answer, and not one in 64
-	Pause    time.Duration // of a client between requests
+	Region   bool          // use system shared memory
+	Cut      int           // every n-th client closes its connections in the middle of requests; 0: none
+	Retry    bool          // a refusal with Retry-After (or RESOURCE_EXHAUSTED) is not a failure
+	Verify   bool          // check each response, instead of one in 64
+	Pause    time.Duration // between the requests of a client
 }
 
-// outcome is what it answers, as JSON on its standard output.
+// outcome is the result of a load, as JSON.
 type outcome struct {
-	Served  int           // requests with the right answer, in the measured time
-	Refused int           // with a refusal that allows to come again
-	Failed  int           // with another
-	Wrong   int           // with a wrong answer
-	Lost    int           // with none: the connection ended, or was silent
-	Cut     int           // that this side cut off
+	Served  int           // requests with a correct response, in the measured time
+	Refused int           // refusals that allow a retry
+	Failed  int           // other errors
+	Wrong   int           // incorrect responses
+	Lost    int           // no response: the connection ended or timed out
+	Cut     int           // connections that the client closed
 	Took    time.Duration // the measured time
 	P50     time.Duration
 	P99     time.Duration
@@ -39,7 +39,7 @@ type outcome struct {
 	Error   string // the first failure
 }
 
-// elements of an input.
+// elements returns the number of elements of an input.
 func (s *spec) elements() int {
 	if s.Width == 0 {
 		return s.Height
@@ -56,8 +56,8 @@ func (s *spec) output() int {
 	return s.input()
 }
 
-// fill writes the input of a client: a slope of its own, from left to right, or a number of
-// its own.
+// fill writes the input of a client: a slope from left to right with its own gradient, or its own
+// numbers.
 func (s *spec) fill(p []byte, client int) {
 	slope := float32(client%7 + 1)
 	for i := range s.elements() {
@@ -69,7 +69,7 @@ func (s *spec) fill(p []byte, client int) {
 	}
 }
 
-// edges is what the load's input, a slope from left to right, gives.
+// edges returns the edges of an input of fill.
 func edges(p []byte, width int) []byte {
 	slope := byte(math.Float32frombits(binary.LittleEndian.Uint32(p[4:])))
 	answer := make([]byte, len(p)/4)
@@ -82,7 +82,7 @@ func edges(p []byte, width int) []byte {
 	return answer
 }
 
-// right tells whether an answer is what the client's input gives.
+// right reports whether a response is correct for the input of a client.
 func (s *spec) right(p, input []byte, client int) bool {
 	if len(p) != s.output() {
 		return false

@@ -125,7 +125,7 @@ func (b *bench) startMLServer() (*server, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	shell := `echo started; exec "$@" 1>&2` // it tells nothing on its standard output
+	shell := `echo started; exec "$@" 1>&2` // it writes nothing to its standard output
 	s, err := start("MLServer", "started", []string{"PYTHONPATH=" + mlserver + ":" + peers},
 		"sh", "-c", shell, "sh", b.python, "-c", "from mlserver.cli import main; main()", "start", dir)
 	if err != nil {
@@ -256,9 +256,9 @@ func (b *bench) plain(n int, d time.Duration) (sum float64, err error) {
 	return sum, err
 }
 
-// flood has one tenant send all that it can, and another one now and then. What the same flood
-// does to servers that know no tenants is told beside it: part of it is the machine's doing, whose
-// processors the flood's own process keeps busy too.
+// flood runs a client that sends as many requests as it can, and another that sends few. The same
+// load on servers without tenants shows which part of the effect is due to the machine, whose
+// processors the load uses too.
 func (b *bench) flood() (err error) {
 	// All loopback addresses are one client, so the clients are named like those of a proxy.
 	ours, rest, _, err := b.ours("-tenant", "X-Tenant", "-proxies", "127.0.0.0/8")

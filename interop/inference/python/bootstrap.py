@@ -1,16 +1,14 @@
-"""What stands between the service and its models: imports them from their sources,
-tells what they take and give, and calls them.
+"""Imports the models of the inference server from their sources, describes and calls them.
 
 A model is a module with INPUTS and OUTPUTS, each a dict from a tensor's name to
 (datatype, shape), -1 for any extent, and infer(**inputs). It may have
-  - a keyword-only parameter `outputs` of infer: then it writes the arrays in that dict
-    and returns nothing; else infer returns a dict with an array for each output;
-  - WRITES_ALL = True: such an infer writes every element of its outputs, whose memory
-    needs not be cleared before;
-  - output_shapes(**shapes) -> dict, where the shapes of outputs do not follow from
-    those of the inputs by the rule;
-  - SERIAL = True: its calls run one at a time;
-  - warm(), called instead of a first call on zeros.
+  - a keyword-only parameter `outputs` of infer: then infer writes the arrays in that dict and
+    returns nothing; otherwise it returns a dict with an array for each output;
+  - WRITES_ALL = True: infer writes every element of `outputs`, whose memory is not cleared;
+  - output_shapes(**shapes) -> dict, if the shapes of outputs do not follow from those of the
+    inputs by the rule;
+  - SERIAL = True: calls run one at a time;
+  - warm(), which is called instead of a first call on zeros.
 """
 
 import importlib
@@ -23,7 +21,7 @@ import types
 
 import usmbridge
 
-# The protocol's datatypes, with the names that arrays have for them.
+# The datatypes of the protocol, and their array API names.
 DATATYPES = {
     "BOOL": "bool",
     "UINT8": "uint8",
@@ -72,7 +70,7 @@ if "usmbridge.serving" not in sys.modules:
 
 
 class ModelError(Exception):
-    """A model does not keep to what it declares."""
+    """A model has an invalid declaration, or breaks it."""
 
 
 def _tensors(module, what):
@@ -83,14 +81,14 @@ def _tensors(module, what):
     tensors = []
     for name, value in declared.items():
         if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
-            raise ModelError(f"{what}: {name!r} is no name: names are Python identifiers")
+            raise ModelError(f"{what}: {name!r} is not a valid name: names are Python identifiers")
         if name == "outputs":
             raise ModelError(f"{what}: no tensor may be called 'outputs', which is a parameter of infer")
         if not isinstance(value, (tuple, list)) or len(value) != 2:
             raise ModelError(f"{what}[{name!r}] must be (datatype, shape), not {value!r}")
         datatype, shape = value
         if not isinstance(datatype, str) or datatype not in DATATYPES:
-            raise ModelError(f"{what}[{name!r}]: datatype {datatype!r} is none of {', '.join(DATATYPES)}")
+            raise ModelError(f"{what}[{name!r}]: invalid datatype {datatype!r}: want one of {', '.join(DATATYPES)}")
         if not isinstance(shape, (tuple, list)) or not all(type(n) is int and -1 <= n < 1 << 63 for n in shape):
             raise ModelError(f"{what}[{name!r}]: shape {shape!r} must hold integers of 64 bits, -1 for any extent")
         tensors.append((name, datatype, list(shape)))
@@ -98,7 +96,7 @@ def _tensors(module, what):
 
 
 def _bound(infer, inputs):
-    """Whether infer has a keyword-only parameter `outputs`; its parameters are checked."""
+    """Checks the parameters of infer, and returns whether it has a keyword-only `outputs`."""
     try:
         parameters = inspect.signature(infer).parameters
     except (TypeError, ValueError):
@@ -111,7 +109,7 @@ def _bound(infer, inputs):
         if p.kind is p.KEYWORD_ONLY and p.name == "outputs":
             continue
         if p.default is p.empty or p.kind is p.POSITIONAL_ONLY:
-            raise ModelError(f"infer has a parameter {p.name!r}, which is no input of INPUTS")
+            raise ModelError(f"infer has a parameter {p.name!r}, which is not in INPUTS")
     for name in names:
         if name not in parameters and not takes_any:
             raise ModelError(f"infer has no parameter for input {name!r}")
@@ -120,7 +118,7 @@ def _bound(infer, inputs):
 
 
 def _writer(infer, inputs, outputs):
-    """The caller of an infer that writes its outputs."""
+    """Returns the function that calls an infer which writes its outputs."""
     split = len(inputs)
 
     def call(*arrays):
@@ -144,7 +142,7 @@ def _writer(infer, inputs, outputs):
 
 
 def _returner(infer, inputs, outputs, dtypes):
-    """The caller of an infer that returns its outputs."""
+    """Returns the function that calls an infer which returns its outputs."""
     wanted = frozenset(outputs)
 
     def call(*arrays):
@@ -159,7 +157,7 @@ def _returner(infer, inputs, outputs, dtypes):
 
 
 def _array(name, value, dtype):
-    """An array of what a model returned. Numbers and lists of them have no type of their own."""
+    """Converts a returned value to an array. Numbers and lists get the declared type."""
     try:
         if hasattr(value, "dtype"):
             return usmbridge.asarray(value)
@@ -167,7 +165,7 @@ def _array(name, value, dtype):
     except MemoryError:
         raise
     except Exception as error:
-        raise ModelError(f"output {name!r}, a {type(value).__name__}, is no array: {error}") from error
+        raise ModelError(f"output {name!r}, a {type(value).__name__}, cannot be converted to an array: {error}") from error
 
 
 def _shaper(output_shapes, inputs, outputs):
@@ -181,7 +179,7 @@ def _shaper(output_shapes, inputs, outputs):
 
 
 def _zeros(shape, dtype):
-    """An array as requests bring them: shared USM where there is SYCL."""
+    """Returns an array like those of requests: shared USM, or host memory without SYCL."""
     shape = tuple(WARM_EXTENT if n < 0 else n for n in shape)
     try:
         return usmbridge.zeros(shape, dtype=dtype, usm_type="shared")
@@ -190,11 +188,11 @@ def _zeros(shape, dtype):
 
 
 def _warmer(module, model):
-    """The function that has the model do once what takes longer the first time."""
+    """Returns the function that warms the model."""
     own = getattr(module, "warm", None)
 
     def first_call():
-        """A call on zeros; a model need not like them."""
+        """Calls the model on zeros, which it may refuse."""
         try:
             arrays = [_zeros(shape, DATATYPES[datatype]).as_readonly() for _, datatype, shape in model.inputs]
             if model.bound:
@@ -214,10 +212,10 @@ def _warmer(module, model):
 
 
 def _define(name, module):
-    """What is called for a model."""
+    """Returns the checked declarations and the functions of a model."""
     infer = getattr(module, "infer", None)
     if not callable(infer):
-        raise ModelError("there is no function infer")
+        raise ModelError("the model has no function infer")
     inputs, outputs = _tensors(module, "INPUTS"), _tensors(module, "OUTPUTS")
     model = types.SimpleNamespace(name=name, inputs=inputs, outputs=outputs, error=None)
     model.bound = _bound(infer, inputs)

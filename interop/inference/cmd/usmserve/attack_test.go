@@ -32,8 +32,8 @@ def infer(*, x, outputs):
     numpy.copyto(numpy.asarray(outputs["y"]), numpy.asarray(x))
 `
 
-// wire is what a client sends for one inference of FP32 [n], with parameters in place of the
-// tensor's bytes where there are any.
+// wire returns the bytes of an inference of FP32 [n], with parameters instead of the tensor if there
+// are any.
 func wire(n int, parameters, outputs string) (text, whole []byte) {
 	binaryData := parameters == ""
 	if binaryData {
@@ -51,7 +51,7 @@ func wire(n int, parameters, outputs string) (text, whole []byte) {
 	return text, whole
 }
 
-// attacker talks to a service as it likes.
+// attacker sends arbitrary requests.
 type attacker struct {
 	t       *testing.T
 	address string
@@ -67,7 +67,7 @@ func (r *running) attacker() *attacker {
 // bounded, and those that were refused linger for half a second.
 var bystander = net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
 
-// post sends a body, and returns the status and what was said.
+// post sends a body, and returns the status and the response.
 func (a *attacker) post(path, body string) (int, string) {
 	a.t.Helper()
 	status, said, err := a.tryPost(path, body)
@@ -75,7 +75,7 @@ func (a *attacker) post(path, body string) (int, string) {
 	return status, said
 }
 
-// tryPost is post for other goroutines than the test's.
+// tryPost is post for other goroutines than that of the test.
 func (a *attacker) tryPost(path, body string) (int, string, error) {
 	resp, err := a.client.Post("http://"+a.address+path, "application/json", strings.NewReader(body))
 	if err != nil {
@@ -86,7 +86,7 @@ func (a *attacker) tryPost(path, body string) (int, string, error) {
 	return resp.StatusCode, string(said), err
 }
 
-// raw sends bytes on a connection of their own, reads what comes within a while, and closes it.
+// raw sends bytes on a new connection, reads the response, and closes the connection.
 func (a *attacker) raw(p []byte, half bool) string {
 	c, err := net.Dial("tcp", a.address)
 	if err != nil {
@@ -104,7 +104,7 @@ func (a *attacker) raw(p []byte, half bool) string {
 	return ""
 }
 
-// lives wants the service to serve as ever.
+// lives checks that the server serves requests.
 func (a *attacker) lives() {
 	a.t.Helper()
 	_, whole := wire(3, "", "")
@@ -146,7 +146,7 @@ func (a *attacker) tryGauge(name string) (float64, error) {
 	return 0, fmt.Errorf("no metric %s", name)
 }
 
-// idle waits until no request is there, and nothing of them.
+// idle waits until no request and no memory is in use.
 func (a *attacker) idle() {
 	a.t.Helper()
 	require.Eventually(a.t, func() bool {
@@ -159,7 +159,7 @@ func (a *attacker) idle() {
 	}, soon, 20*time.Millisecond)
 }
 
-// shared makes shared memory of n bytes, as a client would.
+// shared creates shared memory of n bytes, like a client.
 func shared(t *testing.T, n int) (key string, f *os.File) {
 	t.Helper()
 	f, err := os.CreateTemp("/dev/shm", "usmbridge-attack-")
@@ -172,8 +172,8 @@ func shared(t *testing.T, n int) (key string, f *os.File) {
 	return filepath.Base(f.Name()), f
 }
 
-// told wants an error that is one, and names nothing of the server's inside.
-func told(t *testing.T, body string) {
+// checkRefusal checks that a body is an error without details of the server.
+func checkRefusal(t *testing.T, body string) {
 	t.Helper()
 	var e struct{ Error string }
 	require.NoError(t, json.Unmarshal([]byte(body), &e), "%s", body)
@@ -184,8 +184,8 @@ func told(t *testing.T, body string) {
 	require.Less(t, len(body), 1000)
 }
 
-// Names, keys and numbers that are made to reach what is not a client's are refused in one
-// way, whatever lies there, and nothing is registered.
+// Names, keys and sizes that point to memory of others are refused with one error, whether the
+// memory exists or not, and nothing is registered.
 func TestAttackRegions(t *testing.T) {
 	r := start(t, "-shm-prefix", "usmbridge-attack-", "-models", modelsDir(t, map[string]string{"same": same}))
 	a := r.attacker()
@@ -213,7 +213,7 @@ func TestAttackRegions(t *testing.T) {
 		status, body := a.post(fmt.Sprintf("/v2/systemsharedmemory/region/r%d/register", i), `{"key":"`+k+`","byte_size":1}`)
 		require.GreaterOrEqual(t, status, 400, k)
 		require.Less(t, status, 500, k)
-		told(t, body)
+		checkRefusal(t, body)
 		seen[strings.ReplaceAll(strings.ReplaceAll(body, k, "KEY"), fmt.Sprintf("r%d", i), "NAME")] = true
 	}
 	require.LessOrEqual(t, len(seen), 6, "what lies there cannot be told from the answers: %v", seen)
@@ -223,7 +223,7 @@ func TestAttackRegions(t *testing.T) {
 		status, body := a.post("/v2/systemsharedmemory/region/n/register", `{"key":"`+key+`",`+numbers+`}`)
 		require.GreaterOrEqual(t, status, 400, numbers)
 		require.Less(t, status, 500, numbers)
-		told(t, body)
+		checkRefusal(t, body)
 	}
 	require.Zero(t, a.gauge("inference_regions"))
 
@@ -231,13 +231,13 @@ func TestAttackRegions(t *testing.T) {
 	require.Equal(t, 200, status, body)
 	status, body = a.post("/v2/systemsharedmemory/region/r/register", `{"key":"`+key+`","byte_size":1}`)
 	require.Equal(t, 400, status)
-	told(t, body)
+	checkRefusal(t, body)
 	for _, at := range []string{`"shared_memory_offset":4085`, `"shared_memory_offset":4096`, `"shared_memory_offset":18446744073709551612`,
 		`"shared_memory_offset":9223372036854775800`, `"shared_memory_offset":-12`, `"shared_memory_offset":1`} {
 		text, _ := wire(3, `"shared_memory_region":"r","shared_memory_byte_size":12,`+at, "")
 		status, body := a.post("/v2/models/same/infer", string(text))
 		require.Equal(t, 400, status, at)
-		told(t, body)
+		checkRefusal(t, body)
 		text, _ = wire(3, "", `"outputs":[{"name":"y","parameters":{"shared_memory_region":"r","shared_memory_byte_size":12,`+at+`}}],`)
 		status, _ = a.post("/v2/models/same/infer", string(text)) // without its tensor, which is not looked at before
 		require.Equal(t, 400, status, at)
@@ -252,8 +252,8 @@ func TestAttackRegions(t *testing.T) {
 	require.Contains(t, r.log.String(), "no memory is in use at the end")
 }
 
-// Memory that is cut off, and regions that are unregistered and registered anew, while requests
-// read and write them: the server lives, and what it serves is right or refused.
+// Regions are truncated, unregistered and registered again while requests use them: the server
+// continues, and each response is correct or a refusal.
 func TestAttackTruncation(t *testing.T) {
 	for _, workers := range []string{"0", "1"} { // in place, and by copies
 		t.Run("workers "+workers, func(t *testing.T) { attackTruncation(t, workers) })
@@ -335,8 +335,8 @@ func attackTruncation(t *testing.T, workers string) {
 	require.Contains(t, r.log.String(), "no memory is in use at the end")
 }
 
-// Ten thousand requests that are cut off, half closed, garbled, far too large, or for what is
-// not there: the server serves others meanwhile, and is afterwards as it was.
+// Ten thousand requests are cut off, half closed, garbled, too large, or for unknown objects. The
+// server serves other requests meanwhile, and has released everything afterwards.
 func TestAttackFlood(t *testing.T) {
 	r := start(t, "-shm-prefix", "usmbridge-attack-", "-models", modelsDir(t, map[string]string{"same": same}), "-timeout", "5s")
 	a := r.attacker()
@@ -422,7 +422,7 @@ func TestAttackFlood(t *testing.T) {
 	require.Contains(t, r.log.String(), "no memory is in use at the end")
 }
 
-// residentKiB is what the process has in memory, for the log.
+// residentKiB returns the resident memory of the process, for the log.
 func residentKiB(r *running) (kib int) {
 	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.cmd.Process.Pid))
 	_, rest, _ := strings.Cut(string(status), "VmRSS:")
@@ -430,7 +430,7 @@ func residentKiB(r *running) (kib int) {
 	return kib
 }
 
-// A page in a browser, which may post to any address, registers nothing and runs nothing.
+// A web page in a browser, which can post to any address, registers nothing and runs nothing.
 func TestAttackFromBrowser(t *testing.T) {
 	r := start(t, "-shm-prefix", "usmbridge-attack-", "-models", modelsDir(t, map[string]string{"same": same}))
 	_, port, err := net.SplitHostPort(r.addr)

@@ -89,7 +89,10 @@ func start(t *testing.T, args ...string) *running {
 }
 
 // launch runs the server until the test ends.
-func launch(t *testing.T, args ...string) *running {
+func launch(t *testing.T, args ...string) *running { return launchWith(t, nil, args...) }
+
+// launchWith runs the server with another standard error; nil is the log of the test.
+func launchWith(t *testing.T, log *os.File, args ...string) *running {
 	t.Helper()
 	if _, err := python.Find(); err != nil && os.Getenv("USMBRIDGE_REQUIRE_PYTHON") == "" {
 		t.Skip("no Python: ", err)
@@ -98,7 +101,9 @@ func launch(t *testing.T, args ...string) *running {
 	require.NoError(t, err)
 	r := &running{t: t, log: &lockedBuffer{}, out: &lockedBuffer{}, over: make(chan error, 1), ready: make(chan struct{})}
 	r.cmd = exec.Command(path, append([]string{"-addr", "127.0.0.1:0", "-grpc", "127.0.0.1:0", "-limit", "256Mi"}, args...)...)
-	r.cmd.Stderr = r.log
+	if r.cmd.Stderr = r.log; log != nil {
+		r.cmd.Stderr = log
+	}
 	out, err := r.cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, r.cmd.Start())
@@ -176,7 +181,7 @@ func (r *running) infer(model, input string, data ...float64) (int, string) {
 	return resp.StatusCode, string(text)
 }
 
-// modelsDir has the models of a test.
+// modelsDir returns a directory with the models of a test.
 func modelsDir(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -191,7 +196,7 @@ INPUTS = {"x": ("FP32", (-1,))}
 OUTPUTS = {"y": ("FP32", (-1,))}
 `
 
-// A service starts, serves, shows its page, and ends with status 0 and without a leak.
+// A server starts, serves, shows its status, and ends with status 0 and without a leak.
 func TestService(t *testing.T) {
 	r := start(t, "-models", modelsDir(t, map[string]string{"same": "def infer(x): return {'y': x}"}))
 	status, body := r.infer("same", "x", 1, 2.5)
@@ -210,7 +215,7 @@ func TestService(t *testing.T) {
 	require.Contains(t, r.log.String(), "no memory is in use at the end")
 }
 
-// With an address of its own the page is there alone; over a Unix socket as well.
+// The status page can have its own address, also a Unix socket.
 func TestAddresses(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "rest")
 	stale, err := net.Listen("unix", socket)
@@ -249,7 +254,7 @@ def infer(x):
 def warm(): pass
 `
 
-// SIGTERM under load: what is there ends well, what comes is refused, the status is 0.
+// SIGTERM under load: requests in flight finish, new ones are refused, and the exit status is 0.
 func TestDrainUnderLoad(t *testing.T) {
 	r := start(t, "-models", modelsDir(t, map[string]string{"slow": slow}))
 	var wg sync.WaitGroup
@@ -288,7 +293,7 @@ func TestDrainUnderLoad(t *testing.T) {
 	require.Contains(t, r.log.String(), "no memory is in use at the end")
 }
 
-// What does not end within the time of -drain is cut off, which is told by the status.
+// Requests that do not end within -drain are interrupted, and the exit status is not 0.
 func TestDrainDeadline(t *testing.T) {
 	r := start(t, "-drain", "100ms", "-models", modelsDir(t, map[string]string{"slow": slow}))
 	over := make(chan int, 1)
@@ -357,6 +362,22 @@ func TestModelError(t *testing.T) {
 	require.Contains(t, r.log.String(), "Traceback")
 }
 
+// The server continues when the reader of its log ends.
+func TestLogReaderEnds(t *testing.T) {
+	read, write, err := os.Pipe()
+	require.NoError(t, err)
+	r := launchWith(t, write, "-models", modelsDir(t, map[string]string{"fails": "def infer(x): raise OSError\ndef warm(): pass"}))
+	require.NoError(t, write.Close())
+	r.await()
+	require.NoError(t, read.Close())
+	for range 2 {
+		status, body := r.infer("fails", "x", 1) // writes to the log
+		require.Equal(t, http.StatusInternalServerError, status, body)
+	}
+	require.Equal(t, http.StatusOK, r.get("/v2/health/ready"))
+	require.NoError(t, r.stop())
+}
+
 // A second signal ends the process though a request is under way.
 func TestSecondSignal(t *testing.T) {
 	r := start(t, "-drain", "1h", "-models", modelsDir(t, map[string]string{"slow": slow}))
@@ -369,7 +390,7 @@ func TestSecondSignal(t *testing.T) {
 	require.Contains(t, r.log.String(), "second signal")
 }
 
-// busy waits until a request is there.
+// busy waits until a request runs.
 func busy(t *testing.T, r *running) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -383,7 +404,7 @@ func busy(t *testing.T, r *running) {
 	}, time.Minute, 10*time.Millisecond)
 }
 
-// hasTurn looks whether a turn is taken.
+// hasTurn reports whether a request has a place to run.
 func hasTurn(metrics string) bool {
 	for line := range strings.Lines(metrics) {
 		if strings.Contains(line, "_turns") && !strings.HasPrefix(line, "#") && !strings.Contains(line, "max") && !strings.HasSuffix(strings.TrimSpace(line), " 0") {

@@ -40,7 +40,7 @@ func TestSharedMemoryOverTCP(t *testing.T) {
 	code, body := r.attacker().post("/v2/systemsharedmemory/region/r/register", `{"key":"`+key+`","byte_size":4096}`)
 	require.Equal(t, 400, code, body)
 	require.Contains(t, body, "-shm-prefix")
-	told(t, body)
+	checkRefusal(t, body)
 	err = registerRPC(t, conn, "g", key, 4096)
 	require.Equal(t, codes.Unimplemented, status.Code(err), "%v", err)
 	require.Contains(t, err.Error(), "-shm-prefix")
@@ -92,7 +92,7 @@ func TestSharedMemoryOverUnixSocket(t *testing.T) {
 	for _, key := range []string{roots, open} {
 		code, body := post(stranger, at+"r/register", register(key))
 		require.Equal(t, 400, code, body)
-		told(t, body)
+		checkRefusal(t, body)
 		err := registerRPC(t, dial(stranger), "r", key, 4096)
 		require.Equal(t, codes.InvalidArgument, status.Code(err), "%v", err)
 	}
@@ -145,7 +145,7 @@ func TestSparseSharedMemory(t *testing.T) {
 	require.Equal(t, 200, code, body)
 	code, body = register(4097)
 	require.Equal(t, 503, code, body)
-	told(t, body)
+	checkRefusal(t, body)
 	code, body = register(1)
 	require.Equal(t, 200, code, body)
 	code, body = register(1)

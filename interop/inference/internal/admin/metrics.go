@@ -16,8 +16,8 @@ import (
 	pools "github.com/usmbridge/usmbridge/interop/metrics"
 )
 
-// namedTenants is how many tenants have series of their own as long as the process lives;
-// those that come later are "others" together.
+// namedTenants is the number of tenants with their own series while the process lives. Later tenants
+// share the series "others".
 const namedTenants = 32
 
 // metrics serves the metrics of the engine, the pools, the Go runtime and the process.
@@ -72,44 +72,44 @@ func newCollector(e *engine.Engine, o Options) *collector {
 	d := &c.d
 	d.info = d.add("server_info", "The server: always 1.", "name", "version", "go")
 	d.ready = d.add("ready", "1 while requests can be expected to be served.")
-	d.live = d.add("live", "0 when the server is stuck and wants to be started anew.")
-	d.draining = d.add("draining", "1 from the beginning of the end on.")
-	d.inFlight = d.add("requests_in_flight", "Requests that are being served, those that wait among them.")
-	d.waiting = d.add("requests_waiting", "Requests that wait for their turn.")
-	d.turns = d.add("turns_taken", "Requests that have their turn.")
-	d.refused = d.add("refusals_total", "Requests that were refused or failed, by why.", "kind")
+	d.live = d.add("live", "0 if the server is stuck and must be restarted.")
+	d.draining = d.add("draining", "1 while the server drains.")
+	d.inFlight = d.add("requests_in_flight", "Requests in flight, including waiting ones.")
+	d.waiting = d.add("requests_waiting", "Requests that wait for a place to run.")
+	d.turns = d.add("turns_taken", "Requests that have a place to run.")
+	d.refused = d.add("refusals_total", "Requests that were refused or failed, by reason.", "kind")
 	d.modelReady = d.add("model_ready", "1 while the model can be called.", "model", "version")
-	d.requests = d.add("requests_total", "Requests of a model that have ended, by how.", "model", "version", "outcome")
+	d.requests = d.add("requests_total", "Completed requests of a model, by outcome.", "model", "version", "outcome")
 	d.duration = d.add("request_duration_seconds", "Time of requests from their admission to the end of the call.", "model", "version")
-	d.stages = d.add("stage_seconds_total", "Time that requests spent: waiting for their turn, in making arrays and memory, in the model, in putting outputs in place.", "model", "version", "stage")
+	d.stages = d.add("stage_seconds_total", "Time that requests spent: waiting for a place, preparing inputs and memory, in the model, storing outputs.", "model", "version", "stage")
 	d.executions = d.add("executions_total", "Calls of the model.", "model", "version")
 	d.inputBytes = d.add("input_bytes_total", "Bytes of inputs.", "model", "version")
 	d.outputBytes = d.add("output_bytes_total", "Bytes of outputs.", "model", "version")
 	d.copied = d.add("output_copied_bytes_total", "Bytes of outputs that were copied because the model returned them.", "model", "version")
 	d.copiedOutputs = d.add("outputs_copied_total", "Outputs that were copied because the model returned them.", "model", "version")
-	d.keeping = d.add("memory_kept_requests_total", "Requests of whose memory the model kept something.", "model", "version")
-	d.memoryLimit = d.add("memory_limit_bytes", "Bytes that a pool can give; +Inf where there is no limit.", "pool")
-	d.tenants = d.add("tenants", "Tenants that are remembered.")
-	d.tenantRequests = d.add("tenant_requests_in_flight", "Requests of a tenant that are being served.", "tenant")
-	d.tenantBytes = d.add("tenant_memory_bytes", "Bytes that a tenant holds.", "tenant")
+	d.keeping = d.add("memory_kept_requests_total", "Requests of whose memory the model kept a part.", "model", "version")
+	d.memoryLimit = d.add("memory_limit_bytes", "Capacity of a pool in bytes; +Inf without a limit.", "pool")
+	d.tenants = d.add("tenants", "Tenants in the table.")
+	d.tenantRequests = d.add("tenant_requests_in_flight", "Requests of a tenant in flight.", "tenant")
+	d.tenantBytes = d.add("tenant_memory_bytes", "Bytes in use by a tenant.", "tenant")
 	d.regions = d.add("regions", "Registered regions of clients' shared memory.")
 	d.regionBytes = d.add("region_bytes", "Bytes of registered regions.")
-	d.regionUses = d.add("region_leases", "Uses of regions by requests that are being served.")
-	d.slots = d.add("executor_slots", "Slots that take calls of Python, the lane among them.")
-	d.stuck = d.add("executor_stuck_slots", "Slots whose call went on past its end.")
-	d.running = d.add("executor_calls_running", "Calls of Python that run.")
+	d.regionUses = d.add("region_leases", "Uses of regions by requests in flight.")
+	d.slots = d.add("executor_slots", "Slots for calls of Python, including the serial lane.")
+	d.stuck = d.add("executor_stuck_slots", "Slots whose call runs past its deadline.")
+	d.running = d.add("executor_calls_running", "Running calls of Python.")
 	d.queued = d.add("executor_calls_waiting", "Calls of Python that wait for a slot.")
-	d.calls = d.add("executor_calls_total", "Calls of Python that have ended.")
-	d.failed = d.add("executor_failures_total", "Calls of Python that ended with an exception.")
+	d.calls = d.add("executor_calls_total", "Completed calls of Python.")
+	d.failed = d.add("executor_failures_total", "Calls of Python that failed with an exception.")
 	d.interrupted = d.add("executor_interruptions_total", "Calls of Python that were asked to stop.")
-	d.notBegun = d.add("executor_abandoned_total", "Calls of Python that were given up before they began.")
-	d.callsRefused = d.add("executor_refusals_total", "Calls of Python for which there was no place.")
-	d.oldest = d.add("executor_oldest_call_seconds", "For how long the longest-running call has run.")
+	d.notBegun = d.add("executor_abandoned_total", "Calls of Python that were abandoned before they began.")
+	d.callsRefused = d.add("executor_refusals_total", "Calls of Python that were refused because the queue was full.")
+	d.oldest = d.add("executor_oldest_call_seconds", "Age of the oldest running call.")
 	d.warmSteps = d.add("executor_warmup_steps", "Steps of the warm-up.")
-	d.warmDone = d.add("executor_warmup_steps_done", "Steps of the warm-up that are done.")
+	d.warmDone = d.add("executor_warmup_steps_done", "Completed steps of the warm-up.")
 	d.workerReady = d.add("worker_ready", "1 while the process takes calls.", "worker")
-	d.workerCalls = d.add("worker_calls_total", "Calls that the process and those before it have ended.", "worker")
-	d.workerRestarts = d.add("worker_restarts_total", "Times that the process was started anew.", "worker")
+	d.workerCalls = d.add("worker_calls_total", "Calls that the process and its predecessors have completed.", "worker")
+	d.workerRestarts = d.add("worker_restarts_total", "Restarts of the process.", "worker")
 	return c
 }
 
@@ -182,7 +182,7 @@ func (c *collector) model(g giver, m *engine.Model) {
 	g.to <- prometheus.MustNewConstHistogram(d.duration, sum, float64(s.Latency.NS)/1e9, upTo, labels...)
 }
 
-// tenants tells of as many as have series.
+// tenants collects the series of tenants.
 func (c *collector) tenants(g giver, all []engine.TenantStats) {
 	g.gauge(c.d.tenants, float64(len(all)))
 	c.mu.Lock()
@@ -232,7 +232,7 @@ func (c *collector) executor(g giver) {
 	}
 }
 
-// giver hands metrics over.
+// giver sends metrics to a channel.
 type giver struct{ to chan<- prometheus.Metric }
 
 func (g giver) gauge(d *prometheus.Desc, v float64, labels ...string) {
@@ -250,7 +250,7 @@ func truth(b bool) float64 {
 	return 0
 }
 
-// bound is a limit, of which 0 says that there is none.
+// bound returns a limit as a metric; 0 means no limit.
 func bound(limit uint64) float64 {
 	if limit == 0 {
 		return math.Inf(1)

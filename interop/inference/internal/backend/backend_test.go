@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 
 const limit = 64 << 20
 
-// open serves sources with the real Python, where there is one.
+// open serves sources with the real Python. The test is skipped without Python.
 func open(t testing.TB, sources []models.Source, change ...func(*engine.Options)) *engine.Engine {
 	t.Helper()
 	return openWith(t, sources, backend.Options{Slots: *slots}, change...)
@@ -255,7 +255,8 @@ INPUTS = {"x": ("FP32", (-1,))}
 OUTPUTS = {"y": ("FP32", (-1,))}
 `
 
-// What a model allocates is its request's: charged to the tenant, and told where it is kept.
+// Memory that a model allocates in a call is charged to the tenant, and memory that the model keeps
+// is counted.
 func TestModelsMemory(t *testing.T) {
 	e := open(t, []models.Source{
 		source("takes", header+"import usmbridge\ndef infer(x):\n    y = usmbridge.empty(x.size, usm_type=x.usm_type)\n    y.fill(3)\n    return {'y': y}"),
@@ -334,7 +335,7 @@ func TestModelsThatFail(t *testing.T) {
 	}
 }
 
-// A model that goes on is interrupted at the deadline; the others go on being served.
+// A model that does not return is interrupted at the deadline. Other models are served meanwhile.
 func TestModelThatHangs(t *testing.T) {
 	e := open(t, []models.Source{
 		source("hangs", header+"def infer(x):\n    while x.size > 1: pass\n    return {'y': x}\ndef warm(): pass"),
@@ -356,7 +357,7 @@ func TestModelThatHangs(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Shapes that the rule does not give come from the model's own function, and are checked.
+// Shapes that do not follow by the rule come from a function of the model, and are checked.
 func TestOutputShapes(t *testing.T) {
 	e := open(t, []models.Source{
 		source("halves", header+`
@@ -380,7 +381,7 @@ def infer(x, *, outputs):
 	}
 }
 
-// Serial models run one call at a time; calls of others go on beside them.
+// Serial models run one call at a time, in parallel to calls of other models.
 func TestSerial(t *testing.T) {
 	e := open(t, []models.Source{source("alone", `
 import time
@@ -410,7 +411,7 @@ def infer(x):
 	wg.Wait()
 }
 
-// A worker that dies costs the request that it had, and no other.
+// A worker that dies fails the request that it ran, and no other.
 func TestWorkerDies(t *testing.T) {
 	e := openWith(t, []models.Source{
 		source("dies", header+"import os, signal\ndef infer(x): os.kill(os.getpid(), signal.SIGKILL)\ndef warm(): pass"),

@@ -83,7 +83,7 @@ def warm(): pass
 	}
 }
 
-// What a model does not write of its outputs is 0, not what another client's request left there.
+// Elements that a model does not write are 0, and not bytes of another request.
 func TestOutputsAreCleared(t *testing.T) {
 	e := open(t, []models.Source{
 		source("writes", header+"def infer(x, *, outputs):\n    if x.size and x[0].item(): memoryview(outputs['y'])[:] = memoryview(x)\n"),
@@ -104,7 +104,7 @@ func TestOutputsAreCleared(t *testing.T) {
 	}
 }
 
-// An array that a model keeps, and may write to again, is not sent from where it lies.
+// An array that a model keeps is copied, because the model may write to it again.
 func TestReturnedArrayThatIsKept(t *testing.T) {
 	e := open(t, []models.Source{
 		source("keeps", header+"import usmbridge\nkept = []\ndef infer(x):\n    y = usmbridge.zeros(x.size, dtype='float32', usm_type=x.usm_type)\n    kept[:] = [y] * (x.size > 1)\n    return {'y': y}\ndef warm(): pass"),

@@ -126,7 +126,7 @@ func TestLongestIdleIsClosed(t *testing.T) {
 	require.Len(t, l.limiter.open, 3)
 }
 
-// Connections for which there is no place get one of the reserve, in which no group takes all.
+// Connections beyond the bounds get a place in the reserve, of which no group has all.
 func TestReserve(t *testing.T) {
 	inner := fakeListener{queue: make(chan net.Conn, 16)}
 	l := Evict(inner, Limits{Most: 1, PerGroup: 1, Reserve: 4})

@@ -89,7 +89,7 @@ func TestBoundOutput(t *testing.T) {
 	buffer.Release()
 }
 
-// What a model returns is copied once, and counted; outputs come as they were asked for.
+// Returned outputs are copied once, which is counted, and come in the requested order.
 func TestReturnedOutputs(t *testing.T) {
 	e := enginetest.New(t, engine.Options{}, enginetest.Sum())
 	for _, c := range []struct{ ask, get []string }{
@@ -133,7 +133,7 @@ func TestReturnedOutputs(t *testing.T) {
 	require.EqualValues(t, 5, m.Stats().CopiedOutputs)
 }
 
-// What does not fit the model is refused before any memory is taken.
+// A request that does not fit the model is refused before it takes memory.
 func TestRefusals(t *testing.T) {
 	e := enginetest.New(t, engine.Options{Limit: 1 << 20}, enginetest.Identity(), enginetest.Sum())
 	_, err := e.Begin(t.Context(), "a", "nothing\x00", "")
@@ -182,7 +182,7 @@ func TestRefusals(t *testing.T) {
 	require.EqualValues(t, 1, m.Stats().Fail.Count)
 }
 
-// One tenant cannot keep all places, and is told when to come again.
+// A tenant cannot take all requests. The refusal says when to try again.
 func TestQueueBounds(t *testing.T) {
 	e := enginetest.New(t, engine.Options{Requests: 3, PerTenant: 2}, enginetest.Identity())
 	a1, a2 := begin(t, e, "a", "identity", 1), begin(t, e, "a", "identity", 1)
@@ -200,7 +200,8 @@ func TestQueueBounds(t *testing.T) {
 	require.Equal(t, 3, e.Stats().Requests)
 }
 
-// Memory is waited for until the deadline, and never what cannot come.
+// A request waits for memory until its deadline. A request that can never be served is refused
+// immediately.
 func TestMemoryBounds(t *testing.T) {
 	const limit = 32 << 20
 	e := enginetest.New(t, engine.Options{Limit: limit}, enginetest.Identity())
@@ -239,7 +240,7 @@ func TestMemoryBounds(t *testing.T) {
 	waits.End()
 }
 
-// A call that runs is interrupted by the deadline and by the client, and told apart.
+// The deadline and the client interrupt a running call, with different errors.
 func TestDeadlineAndCancel(t *testing.T) {
 	m, began, release := enginetest.Blocking("blocking")
 	defer close(release)
@@ -289,7 +290,7 @@ func TestFailures(t *testing.T) {
 	require.EqualValues(t, 1, m.Stats().Fail.Count)
 }
 
-// Names of tenants may be secrets: neither the log nor what it has of errors tells them.
+// Names of tenants may be secrets: the log does not contain them.
 func TestNamesInTheLog(t *testing.T) {
 	const secret = "Bearer secret-of-a-client"
 	var log bytes.Buffer
@@ -304,7 +305,7 @@ func TestNamesInTheLog(t *testing.T) {
 	require.Equal(t, secret, e.Stats().Tenants[0].Name, "whoever shows it hides it")
 }
 
-// Counts are of the kinds that there are.
+// Refusals are counted by their kind.
 func TestRefused(t *testing.T) {
 	e := enginetest.New(t, engine.Options{}, enginetest.Identity())
 	for _, kind := range []oip.Kind{oip.Busy, oip.Internal, oip.Busy, oip.InUse, 200} {
@@ -313,7 +314,7 @@ func TestRefused(t *testing.T) {
 	require.Equal(t, [oip.Kinds]uint64{oip.Busy: 2, oip.Internal: 2, oip.InUse: 1}, e.Stats().Refused)
 }
 
-// What a model returns is checked against what it declares.
+// Returned values are checked against the declaration of the model.
 func TestBadModels(t *testing.T) {
 	e := enginetest.Sum()
 	good := e.Infer
@@ -367,7 +368,7 @@ func TestDefinitionsThatCannotBe(t *testing.T) {
 	require.Error(t, err)
 }
 
-// Readiness goes while the runner is unwell, liveness when it stays so.
+// The engine is not ready while the runner is not healthy, and not live if that lasts.
 func TestHealth(t *testing.T) {
 	runner := enginetest.NewRunner(enginetest.Identity())
 	e := enginetest.New(t, engine.Options{Runner: runner, Patience: time.Nanosecond, Models: enginetest.Definitions(enginetest.Identity())})
@@ -384,7 +385,7 @@ func TestHealth(t *testing.T) {
 	require.NoError(t, e.Ready())
 }
 
-// A drain refuses what is new and waits for what is there.
+// A drain refuses new requests and waits for those in flight.
 func TestDrain(t *testing.T) {
 	m, began, release := enginetest.Blocking("blocking")
 	e := enginetest.New(t, engine.Options{}, m)
@@ -434,7 +435,7 @@ func tenants(e *engine.Engine) (names []string) {
 	return names
 }
 
-// Many clients at once, some of which give up: everything ends.
+// With many clients, some of which give up, every request ends.
 func TestManyClients(t *testing.T) {
 	e := enginetest.New(t, engine.Options{Turns: 2, Limit: 32 << 20}, enginetest.Identity())
 	var wg sync.WaitGroup

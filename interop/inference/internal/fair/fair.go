@@ -52,10 +52,10 @@ type Limiter struct {
 	mu       sync.Mutex
 	tenants  map[string]*tenant // clients with requests
 	requests int
-	last     [2]visit // the two clients that were active last
+	last     [2]visit // the two clients that ended their last request most recently
 }
 
-// visit records when a client was active.
+// visit records when a client ended its last request.
 type visit struct {
 	name string
 	at   time.Time
@@ -103,11 +103,10 @@ func (l *Limiter) Enter(name string) (*Ticket, error) {
 	}
 	t.requests++
 	l.requests++
-	l.visited(name)
 	return &Ticket{limiter: l, tenant: t}, nil
 }
 
-// visited records that a client is active. l.mu is held.
+// visited records that a client has no requests any more. l.mu is held.
 func (l *Limiter) visited(name string) {
 	if l.last[0].name != name {
 		l.last[1] = l.last[0]

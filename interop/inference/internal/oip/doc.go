@@ -1,4 +1,3 @@
-// Package oip has the words of the Open Inference Protocol, version 2, that every transport
-// says in its own encoding: datatypes, metadata, and errors with what a client is told. It
-// does nothing, and everything in it may be used from any goroutine.
+// Package oip has the types of the Open Inference Protocol, version 2, that all transports share:
+// datatypes, metadata, tenants, and errors for clients. All of it may be used from any goroutine.
 package oip

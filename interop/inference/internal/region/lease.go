@@ -92,15 +92,14 @@ func (e *entry) lost() error {
 	}
 }
 
-// Buffer is the memory of exactly the range: on loan until Release. Whoever needs it longer
-// retains it.
+// Buffer returns the memory of exactly the range, borrowed until Release. Retain it for longer use.
 func (l *Lease) Buffer() memmgr.Buffer { return l.buffer }
 
-// Err tells whether all of the region's memory is still there: ask after what was done with
-// it, before Release. Errors: Invalid.
+// Err returns an error if memory of the region was removed. Call it after the use of the memory and
+// before Release. Errors: Invalid.
 func (l *Lease) Err() error { return l.entry.lost() }
 
-// Release gives the lease's own reference back. It may be called again.
+// Release releases the lease's own reference. It may be called again.
 func (l *Lease) Release() {
 	if l.released.CompareAndSwap(false, true) {
 		l.buffer.Release()

@@ -18,7 +18,7 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// The bounds of a registry that says nothing else.
+// The default bounds of a registry.
 const (
 	DefaultMaxRegions = 256
 	DefaultMaxBytes   = 64 << 30
@@ -30,7 +30,7 @@ const maxName = 255
 // Options configure a Registry. With the zero Options, only clients of Unix sockets register
 // regions, under any key, as memory of the host.
 type Options struct {
-	// Prefix is what each key must begin with and be longer than, not counting a slash before it.
+	// Prefix is the prefix of all keys, after an optional slash. A key must be longer.
 	// Without a prefix, clients of a network cannot register regions. CheckPrefix validates it.
 	Prefix string
 	// MaxRegions bounds the number of regions, MaxBytes the sum of their whole pages in bytes,
@@ -131,7 +131,7 @@ func (r *Registry) Register(from peercred.Client, name, key string, offset, size
 	if err := r.reserve(e); err != nil {
 		return err
 	}
-	// Mapping takes system calls, so nobody waits for it behind the lock; the name is taken.
+	// Map outside of the lock, because system calls take time. The name is reserved already.
 	mapping, err := r.attach(from, e, bare)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -181,7 +181,7 @@ func (r *Registry) reserve(e *entry) error {
 	return nil
 }
 
-// forget takes an entry out of the registry, whose lock is held.
+// forget removes an entry. The lock is held.
 func (r *Registry) forget(e *entry) {
 	if r.entries[e.info.Name] == e {
 		delete(r.entries, e.info.Name)
@@ -210,8 +210,8 @@ func (r *Registry) attach(from peercred.Client, e *entry, key string) (*segment.
 	return m, err
 }
 
-// refusal is what a client is told of memory that was not mapped. What is not there and what
-// is somebody else's are one answer: names of others' memory are nobody's business.
+// refusal returns the error for the client for memory that was not mapped. Memory that does not exist
+// and memory of another user have the same error, so that clients cannot probe names.
 func refusal(name, key string, err error) error {
 	e := &oip.Error{Kind: oip.Invalid, Err: err}
 	switch {
@@ -284,7 +284,7 @@ func (r *Registry) wanted() string {
 	return oip.Quote(r.options.Prefix) + " and go on"
 }
 
-// unknown is the error for a name that is not there.
+// unknown returns the error for an unknown name.
 func unknown(name string) error {
 	return oip.Errorf(oip.NotFound, "no region %s is registered", oip.Quote(name))
 }

@@ -90,7 +90,7 @@ func bytesOf(t testing.TB, l *Lease) []byte {
 	return b
 }
 
-// A region is the client's memory: what one writes the other reads, of exactly the range.
+// A region is exactly the range of the client's memory, and both sides see the same bytes.
 func TestRegionIsShared(t *testing.T) {
 	key, f := shared(t, 10000)
 	r := registry(t, Options{})
@@ -149,8 +149,7 @@ func TestStatus(t *testing.T) {
 	require.Empty(t, all)
 }
 
-// Whatever is asked for is refused with what is wrong, in words that name nothing of the
-// server's, and nothing stays.
+// Invalid registrations are refused with an error without details of the server, and leave nothing.
 func TestRefused(t *testing.T) {
 	key, f := shared(t, 8192)
 	link, dir, pipe, fake := key+"-link", key+"-dir", key+"-pipe", "sem."+key
@@ -354,7 +353,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// What was cut off is told, and the server lives.
+// Truncated memory is an error, and the server continues.
 func TestCutOff(t *testing.T) {
 	const pages = 4
 	key, f := shared(t, pages*4096)
@@ -378,7 +377,7 @@ func TestCutOff(t *testing.T) {
 	require.NoError(t, r.Register(self, "n", key, 0, 4096))
 }
 
-// Whoever kept the memory keeps the mapping, over Release, and over Close.
+// A retained buffer keeps the mapping after Release and Close.
 func TestHeldLonger(t *testing.T) {
 	key, _ := shared(t, 5000)
 	mappings, _ := segment.InUse()
@@ -407,8 +406,8 @@ func TestHeldLonger(t *testing.T) {
 	require.NoError(t, r.Close())
 }
 
-// Many register, use and unregister the same names at once: each call does what it says or
-// says what it did not, and nothing is unmapped under anybody.
+// Many goroutines register, use and unregister the same names: each call succeeds or returns an
+// error, and no memory in use is unmapped.
 func TestConcurrent(t *testing.T) {
 	const size = 3 * 4096
 	key, _ := shared(t, size)

@@ -20,7 +20,7 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/enginetest"
 )
 
-// A body that never comes does not keep its connection, whatever the path makes of it.
+// A body that does not arrive does not keep its connection open, for any path.
 func TestBodiesThatNeverCome(t *testing.T) {
 	v := serve(t, setup{}) // whose clients have long enough for their headers
 	for _, head := range []string{
@@ -42,8 +42,8 @@ func TestBodiesThatNeverCome(t *testing.T) {
 	}
 }
 
-// A body ends where its Content-Length says, also where what was compressed ends before: more is
-// refused, and what does not come keeps neither the connection nor the memory of the request.
+// A body ends at its Content-Length, also if the compressed data ends before. Further bytes are
+// refused, and missing ones keep neither the connection nor the memory of the request.
 func TestBehindTheEndOfWhatIsCompressed(t *testing.T) {
 	v := serve(t, setup{rest: Options{Grace: time.Second}})
 	text := binaryFloats(1)
@@ -71,8 +71,7 @@ func TestBehindTheEndOfWhatIsCompressed(t *testing.T) {
 	}
 }
 
-// A client that waits for leave to send its bodies, and reads nothing of what it is told, is cut off
-// whatever it was to be told when there was no more room for it.
+// A client that sends Expect: 100-continue and does not read the response is disconnected.
 func TestLeaveThatIsNotRead(t *testing.T) {
 	e := enginetest.New(t, engine.Options{}, enginetest.Identity())
 	h, err := New(Options{Engine: e, Log: quiet(), Grace: 500 * time.Millisecond})

@@ -42,8 +42,9 @@ type Options struct {
 
 // Handler serves an engine over HTTP. Its methods may be called from any goroutine.
 type Handler struct {
-	o    Options
-	gate gate
+	o     Options
+	gate  gate
+	serve http.Handler // handle, with traces
 }
 
 // New returns a handler. Errors: invalid options.
@@ -72,14 +73,18 @@ func New(o Options) (*Handler, error) {
 		o.Log = slog.Default()
 	}
 	o.Tenants.Header = http.CanonicalHeaderKey(o.Tenants.Header)
-	return &Handler{o: o, gate: gate{limit: o.JSON, each: max(o.JSON/4*3, min(o.JSON, o.MaxJSON))}}, nil
+	h := &Handler{o: o, gate: gate{limit: o.JSON, each: max(o.JSON/4*3, min(o.JSON, o.MaxJSON))}}
+	h.serve = o.Traces.HTTP(http.HandlerFunc(h.handle))
+	return h, nil
 }
 
 // JSONInFlight returns the bytes of JSON of all requests in flight.
 func (h *Handler) JSONInFlight() int64 { return h.gate.inUse() }
 
 // ServeHTTP implements http.Handler.
-func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.serve.ServeHTTP(w, r) }
+
+func (h *Handler) handle(w http.ResponseWriter, r *http.Request) {
 	x := exchange{h: h, w: w, r: r, control: http.NewResponseController(w)}
 	if r.ContentLength != 0 {
 		// net/http reads the rest of a body before it responds: bound the time for that.
@@ -229,7 +234,7 @@ func (x *exchange) models(in []string) error {
 	}
 	switch what {
 	case "infer":
-		return x.post(func() error { return x.traced(name, version) })
+		return x.post(func() error { return x.infer(name, version) })
 	case "generate", "generate_stream":
 		return unsupported("the generate extension is not served; use infer")
 	case "", "ready", "config", "stats":

@@ -4,22 +4,14 @@ import (
 	"math"
 	"time"
 
-	"go.opentelemetry.io/otel/propagation"
-
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/peercred"
 )
 
-// traced is infer in a span, if there are traces.
-func (x *exchange) traced(name, version string) (err error) {
-	x.span = x.h.o.Traces.Begin(x.r.Context(), "POST /v2/models/{model}/infer", propagation.HeaderCarrier(x.r.Header))
-	defer func() { x.span.End(err) }()
-	return x.infer(name, version)
-}
-
 // infer serves one inference, from the first byte of its body to the last of the response.
-func (x *exchange) infer(name, version string) error {
+func (x *exchange) infer(name, version string) (err error) {
+	defer func() { x.h.o.Traces.Failed(x.r.Context(), err) }()
 	tenant, err := x.tenant()
 	if err != nil {
 		return err
@@ -61,7 +53,7 @@ func (x *exchange) infer(name, version string) error {
 	give()
 
 	results, err := request.Run()
-	x.span.Ran(request)
+	x.h.o.Traces.Ran(x.r.Context(), request)
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
-	"github.com/usmbridge/usmbridge/interop/inference/internal/traces"
 )
 
 // Values of headers that most responses have.
@@ -55,8 +54,7 @@ type exchange struct {
 	spent   time.Duration // time spent in writing the response
 	due     int64         // bytes that the client had to read in that time
 	dead    bool          // the connection cannot be read any more
-	span    *traces.Span
-	probe   bool // the request is a health probe, whose errors are not counted
+	probe   bool          // the request is a health probe, whose errors are not counted
 }
 
 // start sends the status, and sets the time in which the client must read n bytes.

@@ -10,16 +10,16 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 )
 
-// elements are the contents of an input one by one, an InferTensorContents, written to the
-// input's place as they come.
+// elements decodes the contents of an input, an InferTensorContents with one field per element type,
+// into the memory of the input.
 type elements struct {
 	name     string
 	datatype oip.Datatype
-	memory   []byte // the input's, behind what is written
+	memory   []byte // of the input, after the elements that were written
 	filled   bool
 }
 
-// contentsField is the field that the elements of a datatype come in; 0 for none.
+// contentsField returns the number of the field that has the elements of a datatype; 0 for none.
 func contentsField(d oip.Datatype) protowire.Number {
 	switch d {
 	case oip.BOOL:
@@ -41,7 +41,7 @@ func contentsField(d oip.Datatype) protowire.Number {
 	return 0
 }
 
-// read takes one InferTensorContents; a message may have it in several parts.
+// read decodes one InferTensorContents. A message may have it in several parts.
 func (e *elements) read(p part, typ protowire.Type, in *engine.Input, fill func(*engine.Input, func([]byte) error) error) error {
 	list, err := p.within(typ)
 	if err != nil {
@@ -61,7 +61,7 @@ func (e *elements) read(p part, typ protowire.Type, in *engine.Input, fill func(
 	})
 }
 
-// complete wants all elements to have come.
+// complete checks that all elements have arrived.
 func (e *elements) complete(in *engine.Input) error {
 	if len(e.memory) == 0 {
 		return nil
@@ -70,7 +70,7 @@ func (e *elements) complete(in *engine.Input) error {
 		in.Size()/uint64(e.datatype.Size()), (in.Size()-uint64(len(e.memory)))/uint64(e.datatype.Size()))
 }
 
-// fields reads the message.
+// fields decodes the message.
 func (e *elements) fields(list part, want protowire.Number) error {
 	for {
 		num, typ, ok, err := list.field()
@@ -96,9 +96,9 @@ func (e *elements) fields(list part, want protowire.Number) error {
 	}
 }
 
-// packed reads elements that follow each other.
+// packed decodes packed elements.
 func (e *elements) packed(list part) error {
-	if e.datatype == oip.FP32 || e.datatype == oip.FP64 { // as they lie in memory
+	if e.datatype == oip.FP32 || e.datatype == oip.FP64 { // the wire format is that of memory
 		n := list.end - offset(list.in)
 		if n > len(e.memory) {
 			return e.tooMany()
@@ -124,7 +124,7 @@ func (e *elements) packed(list part) error {
 	return list.whole()
 }
 
-// one reads an element that has a tag of its own.
+// one decodes an element with its own tag.
 func (e *elements) one(p part, typ protowire.Type) error {
 	want := protowire.VarintType
 	switch e.datatype {
@@ -155,7 +155,7 @@ func (e *elements) one(p part, typ protowire.Type) error {
 	return nil
 }
 
-// put writes a varint as an element, if it is one of the datatype.
+// put writes a varint as an element, if it is valid for the datatype.
 func (e *elements) put(v uint64) error {
 	n := e.datatype.Size()
 	if n > len(e.memory) {

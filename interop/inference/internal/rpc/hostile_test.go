@@ -50,7 +50,7 @@ type rawPeer struct {
 	status  chan string // grpc-status of streams that ended, as long as there is room
 }
 
-// newPeer connects; window is what the server may send on each stream.
+// newPeer connects. window is the flow-control window of each stream.
 func newPeer(t *testing.T, at string, window uint32) *rawPeer {
 	t.Helper()
 	conn, err := net.Dial("tcp", at)
@@ -164,7 +164,7 @@ func served(t *testing.T, b *testbed, ctx context.Context, n int) {
 	}
 }
 
-// drained waits until the server holds nothing.
+// drained waits until the server has no calls, requests and memory in use.
 func (b *testbed) drained(t *testing.T) {
 	t.Helper()
 	b.quiet(t)
@@ -198,7 +198,7 @@ func TestWaitingIsNotSlowness(t *testing.T) {
 	calls.Wait()
 }
 
-// A call of any method whose request does not come ends; one of a stream that may rest is counted.
+// A call whose request does not arrive ends, for each method. Idle streams are counted.
 func TestRequestsThatNeverCome(t *testing.T) {
 	b := newTestbed(t, engine.Options{}, func(o *Options) { o.Patience = 300 * time.Millisecond }, enginetest.Identity())
 	for _, method := range []string{"/" + serviceName + "/ServerLive", "/" + serviceName + "/SystemSharedMemoryRegister", "/grpc.health.v1.Health/Check"} {
@@ -218,7 +218,7 @@ func TestRequestsThatNeverCome(t *testing.T) {
 	served(t, b, t.Context(), 1)
 }
 
-// Messages that stop anywhere end their calls, and nothing of them stays; others are served.
+// Messages that stop at any byte end their calls and release everything. Other calls are served.
 func TestHalfMessages(t *testing.T) {
 	b := newTestbed(t, engine.Options{}, func(o *Options) { o.Patience = 300 * time.Millisecond }, enginetest.Identity())
 	whole := message(t, identity("identity", 20_000))
@@ -266,8 +266,8 @@ func TestHalfMessages(t *testing.T) {
 	}
 }
 
-// A peer that reads nothing of its answers, and answers pings, loses its connection, and its
-// answers their memory.
+// A peer that does not read its responses, and answers pings, loses its connection, and the memory
+// of the responses is released.
 func TestWindowStalls(t *testing.T) {
 	b := newTestbed(t, engine.Options{}, func(o *Options) { o.Patience = 300 * time.Millisecond }, enginetest.Identity())
 	for _, window := range []uint32{0, 1, 70_000} {
@@ -400,7 +400,7 @@ func TestStatusAtDeadline(t *testing.T) {
 	}
 }
 
-// However many calls one tenant makes, and however much memory it wants, others are served.
+// Other tenants are served while one makes many calls and needs much memory.
 func TestFloodByOneTenant(t *testing.T) {
 	b := newTestbed(t, engine.Options{Limit: 32 << 20, Requests: 64}, func(o *Options) { o.Tenants, o.MaxCalls = behindProxy, 40 }, enginetest.Identity())
 	as := func(who string) context.Context { return metadata.AppendToOutgoingContext(t.Context(), "tenant", who) }
@@ -431,7 +431,7 @@ func TestFloodByOneTenant(t *testing.T) {
 	b.drained(t)
 }
 
-// Connections are bounded, in all and of one address.
+// Connections are bounded, in total and for each address.
 func TestConnections(t *testing.T) {
 	b := newTestbed(t, engine.Options{}, func(o *Options) { o.MaxConnections, o.MaxAddressConnections = 8, 4 }, enginetest.Identity())
 	served(t, b, t.Context(), 1) // one
@@ -493,7 +493,7 @@ func stoppedPeer(do, at string) int {
 	select {} // whoever started it ends it
 }
 
-// A client that is stopped holds nothing for long: it does not answer pings.
+// A stopped client does not answer pings and loses its connection.
 func TestStoppedClients(t *testing.T) {
 	b := newTestbed(t, engine.Options{}, func(o *Options) { o.Keepalive, o.Patience = time.Second, time.Hour }, enginetest.Identity())
 	for _, do := range []string{"answer", "request"} {

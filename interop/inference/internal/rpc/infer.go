@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	"go.opentelemetry.io/otel/propagation"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
@@ -16,7 +15,6 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/peercred"
-	"github.com/usmbridge/usmbridge/interop/inference/internal/traces"
 )
 
 // pushback is the trailer by which gRPC's clients learn when to try again.
@@ -36,8 +34,7 @@ type exchange struct {
 	leases *codec.Leases // gRPC may keep them after the call
 	q      request
 	use    func(*codec.Incoming) error // e.read, made once
-	span   *traces.Span
-	err    error // the reason why the request that was read is refused
+	err    error                       // the reason why the request that was read is refused
 }
 
 // exchange begins a call.
@@ -66,7 +63,6 @@ func (s *Server) exchange(stream grpc.ServerStream) (*exchange, func(), error) {
 		e.q.end()
 		e.q.reset(nil, 0)
 		e.s, e.stream, e.ctx, e.from, e.leases, e.clock, e.expiry, e.err = nil, nil, nil, nil, nil, clock{}, nil, nil
-		e.span = nil
 		s.calls.Put(e)
 		leave()
 	}, nil
@@ -95,7 +91,7 @@ func (e *exchange) read(in *codec.Incoming) error {
 func (e *exchange) answer(stream bool) error {
 	e.clock.rest()
 	results, err := e.q.r.Run()
-	e.span.Ran(e.q.r)
+	e.s.o.Traces.Ran(e.ctx, e.q.r)
 	if err != nil {
 		return err
 	}
@@ -128,20 +124,6 @@ type sent struct{ error }
 
 func (s sent) Unwrap() error { return s.error }
 
-// begin begins the span of a call, if there are traces.
-func (s *Server) begin(ctx context.Context, method string) *traces.Span {
-	if s.o.Traces == nil {
-		return nil
-	}
-	md, _ := metadata.FromIncomingContext(ctx)
-	return s.o.Traces.Begin(ctx, method[1:], propagation.HeaderCarrier(canonical(md)))
-}
-
-// canonical returns the trace headers of metadata under their HTTP names.
-func canonical(md metadata.MD) map[string][]string {
-	return map[string][]string{"Traceparent": md.Get("traceparent"), "Tracestate": md.Get("tracestate")}
-}
-
 // infer is ModelInfer: one message, one response.
 func (s *Server) infer(stream grpc.ServerStream) (err error) {
 	e, end, err := s.exchange(stream)
@@ -149,8 +131,7 @@ func (s *Server) infer(stream grpc.ServerStream) (err error) {
 		return err
 	}
 	defer end()
-	e.span = s.begin(e.ctx, inferMethod)
-	defer func(span *traces.Span) { span.End(err) }(e.span)
+	defer func(ctx context.Context) { s.o.Traces.Failed(ctx, err) }(e.ctx)
 	// A message may be refused before it has arrived completely. The rest need not arrive.
 	e.clock.allow(s.o.Patience, 0)
 	err = e.from.Next(func(in *codec.Incoming) error {
@@ -175,8 +156,7 @@ func (s *Server) streamInfer(stream grpc.ServerStream) (err error) {
 		return err
 	}
 	defer end()
-	e.span = s.begin(e.ctx, streamMethod)
-	defer func(span *traces.Span) { span.End(err) }(e.span)
+	defer func(ctx context.Context) { s.o.Traces.Failed(ctx, err) }(e.ctx)
 	for {
 		came, err := e.next()
 		if errors.Is(err, io.EOF) {

@@ -14,13 +14,13 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 )
 
-// part is a message on its way in, or a message within it.
+// part is a message that arrives, or a message within it.
 type part struct {
 	in  *codec.Incoming
-	end int // the offset behind its last byte
+	end int // the offset after its last byte
 }
 
-// outermost is the message that ends where its bytes do.
+// outermost returns the whole message.
 func outermost(in *codec.Incoming) part { return part{in, math.MaxInt} }
 
 func offset(in *codec.Incoming) int { return in.Size() - in.Left() }
@@ -44,7 +44,7 @@ func (p part) field() (num protowire.Number, typ protowire.Type, ok bool, err er
 	return num, typ, err == nil, err
 }
 
-// whole wants that nothing that was read goes on behind the end.
+// whole checks that no field extends beyond the end of the message.
 func (p part) whole() error {
 	if offset(p.in) > p.end {
 		return p.malformed("a field is longer than the message that it is in")
@@ -52,7 +52,7 @@ func (p part) whole() error {
 	return nil
 }
 
-// length reads the length of a field, whose bytes are next.
+// length reads the length of a field, and checks it against the end of the message.
 func (p part) length(typ protowire.Type) (int, error) {
 	n, err := p.in.Length(typ)
 	if err == nil && n > p.end-offset(p.in) {
@@ -61,13 +61,13 @@ func (p part) length(typ protowire.Type) (int, error) {
 	return n, err
 }
 
-// within reads the length of a message that is a field.
+// within reads the length of a field that is a message.
 func (p part) within(typ protowire.Type) (part, error) {
 	n, err := p.length(typ)
 	return part{p.in, offset(p.in) + n}, err
 }
 
-// number reads a field that is a varint.
+// number reads a varint field.
 func (p part) number(typ protowire.Type) (uint64, error) {
 	if typ != protowire.VarintType {
 		return 0, p.malformed(fmt.Sprintf("wire type %d where a number belongs", typ))
@@ -79,15 +79,15 @@ func (p part) malformed(reason string) error {
 	return &codec.WireError{Offset: int64(offset(p.in)), Reason: reason}
 }
 
-// text reads strings: words that are known are not allocated, and what is allocated is
-// bounded for each and for all together.
+// text reads strings. Known words are not allocated. Other strings are bounded, each and all
+// together.
 type text struct {
 	known map[string]string
-	left  int // bytes that all together may still have
+	left  int // bytes that are left for all strings
 	buf   [128]byte
 }
 
-// read reads a string of at most so many bytes. What names it, for errors.
+// read reads a string of at most most bytes. what names it in errors.
 func (t *text) read(p part, typ protowire.Type, what string, most int) (string, error) {
 	n, err := p.length(typ)
 	if err != nil {

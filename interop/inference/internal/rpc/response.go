@@ -10,19 +10,19 @@ import (
 )
 
 const (
-	// inlined is the size up to which an output is copied behind the fields before it: the
-	// pieces of memory that gRPC holds cost more than so many bytes.
+	// inlined is the size up to which an output is copied after the preceding fields: a separate
+	// buffer costs gRPC more than the copy.
 	inlined = 4 << 10
-	// leased is how much of an output gRPC holds in one piece.
+	// leased is the number of bytes of an output that gRPC holds in one buffer.
 	leased = 1 << 20
 )
 
-// response is a ModelInferResponse, or a ModelStreamInferResponse with one, on its way out.
+// response is a ModelInferResponse, or a ModelStreamInferResponse with one, to be sent.
 type response struct {
 	model, version, id string
 	results            []engine.Result
 	stream             bool
-	final              bool // says that it is the last one of its request
+	final              bool // mark it as the last response of its request
 	leases             *codec.Leases
 }
 
@@ -60,7 +60,7 @@ func (m *response) fields(b []byte) []byte {
 	return b
 }
 
-// finalResponse is the entry of parameters that says so: {"triton_final_response": true}.
+// finalResponse is the parameter that marks the last response: {"triton_final_response": true}.
 var finalResponse = func() []byte {
 	entry := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), "triton_final_response")
 	value := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), 1)
@@ -82,7 +82,7 @@ func sizeText(s string) int {
 	return 1 + protowire.SizeBytes(len(s))
 }
 
-// data is what an output sends: nothing, where it lies in the client's memory.
+// data returns the bytes of an output in the message; none for an output in a region.
 func data(r *engine.Result) []byte {
 	if r.InRegion {
 		return nil
@@ -135,7 +135,7 @@ func (m *response) Buffers() (mem.BufferSlice, error) {
 	return out, nil
 }
 
-// size is the bytes of the outputs.
+// size returns the size of the outputs in bytes.
 func (m *response) size() (n int) {
 	for i := range m.results {
 		n += len(data(&m.results[i]))

@@ -188,7 +188,7 @@ func TestInfer(t *testing.T) {
 	require.EqualValues(t, 13, binary.LittleEndian.Uint64(a.GetRawOutputContents()[1]))
 }
 
-// Messages are read as they come.
+// Messages are decoded while they arrive.
 func TestReadAsItComes(t *testing.T) {
 	b := newTestbed(t, engine.Options{Limit: 8 << 20, Timeout: 5 * time.Minute}, nil, enginetest.Identity())
 	_, err := b.infer(t.Context(), identity("identity", 1<<19), grpc.UseCompressor(gzip.Name))
@@ -361,7 +361,7 @@ func TestRefused(t *testing.T) {
 	code(t, codes.Unimplemented, err)
 }
 
-// A stream answers in order, tells errors and goes on.
+// A stream answers in order, also with errors, and continues.
 func TestStream(t *testing.T) {
 	b := newTestbed(t, engine.Options{}, nil, enginetest.Identity())
 	s, err := b.conn.NewStream(t.Context(), &description.Streams[1], streamMethod, grpc.WaitForReady(true))
@@ -400,7 +400,7 @@ func TestStream(t *testing.T) {
 	sending.Wait()
 }
 
-// What is refused is counted by kind, once: of streams too, which go on or wait.
+// Each refusal is counted once, by kind, also those of streams that continue.
 func TestRefusalsAreCounted(t *testing.T) {
 	b := newTestbed(t, engine.Options{}, func(o *Options) { o.MaxMessage = 1 << 20 }, enginetest.Identity(), enginetest.Failing(errors.New("no")))
 	var want [oip.Kinds]uint64
@@ -539,7 +539,7 @@ func TestHealth(t *testing.T) {
 	code(t, codes.Unavailable, err)
 }
 
-// Draining lets requests end, streams that rest included, and refuses others.
+// Draining waits for requests in flight, also on streams, and refuses others.
 func TestDrain(t *testing.T) {
 	slow, began, release := enginetest.Blocking("slow")
 	b := newTestbed(t, engine.Options{}, nil, enginetest.Identity(), slow)
@@ -576,7 +576,7 @@ func TestDrain(t *testing.T) {
 	require.Error(t, <-failed)
 }
 
-// A call's deadline is the client's, the parameter's or the server's, whichever is first.
+// The earliest deadline holds: that of the client, of the parameter, or of the server.
 func TestDeadlines(t *testing.T) {
 	slow, _, _ := enginetest.Blocking("slow")
 	b := newTestbed(t, engine.Options{Timeout: time.Hour}, nil, slow)
@@ -647,7 +647,7 @@ func TestOptions(t *testing.T) {
 	require.ErrorContains(t, err, "negative")
 }
 
-// Tools learn what is served; their streams are counted, and end when the server drains.
+// Reflection lists the services. Its streams are counted, and end when the server drains.
 func TestReflection(t *testing.T) {
 	b := newTestbed(t, engine.Options{}, func(o *Options) { o.Tenants, o.MaxTenantCalls = behindProxy, 1 }, enginetest.Identity())
 	stream, err := reflectionpb.NewServerReflectionClient(b.conn).ServerReflectionInfo(t.Context())
@@ -675,7 +675,7 @@ func TestReflection(t *testing.T) {
 	require.Equal(t, codes.Unavailable, status.Code(err))
 }
 
-// Clients of a Unix socket have one name, that of REST's.
+// Clients of a Unix socket are one tenant, the same as in REST.
 func TestUnixSocket(t *testing.T) {
 	b := newTestbed(t, engine.Options{}, nil, enginetest.Identity())
 	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))

@@ -108,7 +108,7 @@ func New(o Options) (*Server, error) {
 	if o.Tenants.Header != "" {
 		streams = o.MaxCalls
 	}
-	s.grpc = grpc.NewServer(
+	options := append(o.Traces.GRPC(inferMethod, streamMethod),
 		grpc.ForceServerCodecV2(codec.New(maxSmall)),
 		grpc.Creds(linkedCredentials()), grpc.InTapHandle(s.timed),
 		grpc.MaxRecvMsgSize(maxSmall), grpc.MaxSendMsgSize(1<<31-1),
@@ -120,6 +120,7 @@ func New(o Options) (*Server, error) {
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: o.Keepalive, Timeout: o.Keepalive / 2}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 	)
+	s.grpc = grpc.NewServer(options...)
 	s.grpc.RegisterService(&description, s)
 	counted{s.grpc, s}.RegisterService(&healthDescription, health{s})
 	s.reflected()

@@ -5,8 +5,7 @@
 // It is off unless the standard environment enables it: OTEL_EXPORTER_OTLP_ENDPOINT (or
 // …_TRACES_ENDPOINT), or OTEL_TRACES_EXPORTER=otlp. OTEL_SDK_DISABLED=true and
 // OTEL_TRACES_EXPORTER=none disable it, OTEL_EXPORTER_OTLP_PROTOCOL is http/protobuf or grpc, and the
-// other variables, of names, samplers and batches, are those of the SDK. A nil *Traces and a nil *Span do
-// nothing.
+// other variables, of names, samplers and batches, are those of the SDK. A nil *Traces does nothing.
 package traces
 
 import (
@@ -14,17 +13,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"slices"
 	"strings"
 	"time"
 
+	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
+	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/metric/noop"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/stats"
 
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
@@ -77,56 +83,63 @@ func (t *Traces) Close(ctx context.Context) error {
 	return t.provider.Shutdown(ctx)
 }
 
-// Span is one request, or one call.
-type Span struct {
-	t    *Traces
-	span trace.Span
-	ctx  context.Context
+// inferName is the name of the span of an inference over REST.
+const inferName = "POST /v2/models/{model}/infer"
+
+// HTTP adds spans to the inferences of a handler.
+func (t *Traces) HTTP(next http.Handler) http.Handler {
+	if t == nil {
+		return next
+	}
+	return otelhttp.NewHandler(next, inferName, otelhttp.WithTracerProvider(t.provider), otelhttp.WithPropagators(propagation.TraceContext{}),
+		otelhttp.WithMeterProvider(noop.NewMeterProvider()),
+		otelhttp.WithFilter(func(r *http.Request) bool {
+			return r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/infer")
+		}),
+		otelhttp.WithSpanNameFormatter(func(string, *http.Request) string { return inferName }))
 }
 
-var parents = propagation.TraceContext{}
-
-// Begin begins a span, below that of the client if from has one. End ends it.
-func (t *Traces) Begin(ctx context.Context, name string, from propagation.TextMapCarrier) *Span {
+// GRPC returns the options by which a server adds spans to calls of the methods, which have the form
+// "/service/method".
+func (t *Traces) GRPC(methods ...string) []grpc.ServerOption {
 	if t == nil {
 		return nil
 	}
-	ctx, span := t.tracer.Start(parents.Extract(ctx, from), name, trace.WithSpanKind(trace.SpanKindServer))
-	return &Span{t, span, ctx}
+	return []grpc.ServerOption{grpc.StatsHandler(otelgrpc.NewServerHandler(otelgrpc.WithTracerProvider(t.provider),
+		otelgrpc.WithPropagators(propagation.TraceContext{}), otelgrpc.WithMeterProvider(noop.NewMeterProvider()),
+		otelgrpc.WithFilter(func(info *stats.RPCTagInfo) bool { return slices.Contains(methods, info.FullMethodName) })))}
 }
 
-// Ran adds the stages of a request that the engine ran.
-func (s *Span) Ran(r *engine.Request) {
-	if s == nil || !s.span.IsRecording() {
+// Ran adds the stages of a request that the engine ran to the span of the context.
+func (t *Traces) Ran(ctx context.Context, r *engine.Request) {
+	span := trace.SpanFromContext(ctx)
+	if t == nil || !span.IsRecording() {
 		return
 	}
 	meta := r.Model().Meta()
 	model := attribute.String("inference.model", meta.Name)
-	s.span.SetAttributes(model, attribute.String("inference.version", meta.Versions[0]))
+	span.SetAttributes(model, attribute.String("inference.version", meta.Versions[0]))
 	stages := r.Stages()
-	s.stage("queue", stages.Ready, stages.Turn, model)
-	s.stage("infer", stages.Turn, stages.Called, model)
+	t.stage(ctx, "queue", stages.Ready, stages.Turn, model)
+	t.stage(ctx, "infer", stages.Turn, stages.Called, model)
 }
 
-func (s *Span) stage(name string, from, to time.Time, about attribute.KeyValue) {
+func (t *Traces) stage(ctx context.Context, name string, from, to time.Time, model attribute.KeyValue) {
 	if from.IsZero() || to.IsZero() {
 		return // the request did not reach the stage
 	}
-	_, span := s.t.tracer.Start(s.ctx, name, trace.WithTimestamp(from), trace.WithAttributes(about))
+	_, span := t.tracer.Start(ctx, name, trace.WithTimestamp(from), trace.WithAttributes(model))
 	span.End(trace.WithTimestamp(to))
 }
 
-// End ends the span, with the error that the client got; nil for none.
-func (s *Span) End(err error) {
-	if s == nil {
+// Failed sets the error that the client gets as the status of the span of the context.
+func (t *Traces) Failed(ctx context.Context, err error) {
+	if t == nil || err == nil {
 		return
 	}
-	if err != nil {
-		message := err.Error()
-		if e, ok := errors.AsType[*oip.Error](err); ok { // Error() is for the log
-			message = e.Message
-		}
-		s.span.SetStatus(codes.Error, message)
+	message := err.Error()
+	if e, ok := errors.AsType[*oip.Error](err); ok { // Error() is for the log
+		message = e.Message
 	}
-	s.span.End()
+	trace.SpanFromContext(ctx).SetStatus(codes.Error, message)
 }
