@@ -143,6 +143,11 @@ typedef struct usmb_local_accessor {
 	X(void, DPCTLEvent_WaitAndThrow, (void *event)) \
 	X(void, DPCTLEvent_Delete, (void *take)) \
 	X(void *, DPCTLEvent_Copy, (void *event)) /* give */ \
+	/* the events that a command depends on: give a vector */ \
+	X(void *, DPCTLEvent_GetWaitList, (void *event)) \
+	X(size_t, DPCTLEventVector_Size, (void *vector)) \
+	X(void *, DPCTLEventVector_GetAt, (void *vector, size_t i)) /* give */ \
+	X(void, DPCTLEventVector_Delete, (void *take)) \
 	X(int, DPCTLEvent_GetCommandExecutionStatus, (void *event)) \
 	/* nanoseconds of the device's clock; wait for the event */ \
 	X(uint64_t, DPCTLEvent_GetProfilingInfoSubmit, (void *event)) \
