@@ -17,8 +17,8 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// Arrays that a call with an arena makes are the arena's, in every kind of memory and by
-// every way to make one.
+// TestArenasHaveAllKindsOfMemory checks that Python code called with an arena in its context creates arrays in
+// memory of the arena, for each kind of memory and each function that creates arrays.
 func TestArenasHaveAllKindsOfMemory(t *testing.T) {
 	py, rt := start(t)
 	m, err := py.Module("arenas", `
@@ -65,7 +65,7 @@ def make(**where):
 	}
 }
 
-// A chooser's error is Python's, and the next call is none of it.
+// TestArenaWithoutResource checks that Python raises the error of Options.Choose, and that later calls work.
 func TestArenaWithoutResource(t *testing.T) {
 	py, _ := start(t)
 	f, err := py.Eval("lambda: __import__('usmbridge').empty(10, device='host')", nil)
@@ -83,7 +83,7 @@ func TestArenaWithoutResource(t *testing.T) {
 	o.Release()
 }
 
-// needing is a resource that gives memory once something has been done in Python.
+// needing is a resource whose Allocate first calls done.
 type needing struct {
 	memmgr.Resource
 	done func() error
@@ -96,8 +96,8 @@ func (n needing) Allocate(r memmgr.Request) (memmgr.Block, error) {
 	return n.Resource.Allocate(r)
 }
 
-// Memory that is waited for may be Python's to give back: the allocator of the exchange API
-// keeps no lock of Python's meanwhile, where it is called with it.
+// TestExchangeAllocatorWaitsWithoutTheGIL checks that the allocator of the exchange API releases the GIL while it
+// waits for memory, because another Python thread may have to free that memory.
 func TestExchangeAllocatorWaitsWithoutTheGIL(t *testing.T) {
 	py, rt := start(t)
 	tests, err := filepath.Abs("tests")

@@ -131,7 +131,7 @@ void usmb_array_drop_memory(usmb_array *a)
 
 int usmb_array_released(void)
 {
-	usmb_raise(PyExc_ValueError, "the array was released; views and what was exported of it stay valid");
+	usmb_raise(PyExc_ValueError, "the array was released; its views and exports stay valid");
 	return 0;
 }
 

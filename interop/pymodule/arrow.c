@@ -72,7 +72,7 @@ static int arrow_dtype(const char *format, usmb_dl_dtype *out)
 
 static const char schema_name[] = "arrow_schema", array_name[] = "arrow_array", device_name[] = "arrow_device_array";
 
-/* ---- what the structs refer to ----------------------------------------------------- */
+/* ---- memory of the structs --------------------------------------------------------- */
 
 /* A consumer may move a child out and release its parent, so both own a share of the memory. */
 typedef struct {
@@ -502,7 +502,7 @@ static PyObject *once_each(PyObject *pairs)
 	}
 	if (d && PyDict_Size(d) != n) {
 		Py_CLEAR(d);
-		malformed("describe a tensor by parameters with a name that comes twice");
+		malformed("describe a tensor by parameters with a duplicate name");
 	}
 	return d;
 }
@@ -818,7 +818,7 @@ static PyObject *import_moved(const usmb_arrow_schema *schema, const usmb_arrow_
                               int *taken)
 {
 	if (!schema->release || !d->array.release) {
-		malformed("were released, or taken by somebody else, before they came here");
+		malformed("were released or imported before");
 		return NULL;
 	}
 	if (d->device_type != USMB_ARROW_CPU || d->sync_event)

@@ -233,10 +233,19 @@ static void keep_error(attempt *t, int i)
 	t->failed |= BIT(i);
 }
 
+/* Whether o is one of Python's own numbers. No importer applies to them; subclasses can have any
+   attribute. */
+static int is_plain_number(PyObject *o)
+{
+	PyTypeObject *type = Py_TYPE(o);
+	return type == &PyFloat_Type || type == &PyLong_Type || type == &PyBool_Type || type == &PyComplex_Type;
+}
+
 /* Returns the array of o by the first importer that succeeds; NULL without an exception if none
    applies. An exception that is not an Exception, such as KeyboardInterrupt, ends the attempt. */
 static PyObject *take(PyObject *o, int may_copy, int typed)
 {
+	if (is_plain_number(o)) return NULL; /* saves the failing look-ups of attributes */
 	attempt t = {.o = o, .may_copy = may_copy, .typed = typed, .numpy = UNKNOWN};
 	for (int i = 0; i < N_IMPORTERS; i++) {
 		const struct importer *m = &importers[i];

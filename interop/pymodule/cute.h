@@ -36,7 +36,7 @@ typedef struct {
 /* Makes the submodule, as attribute cute of module and in sys.modules. */
 int usmb_cute_register(PyObject *module);
 
-/* ---- what Go does: each function returns 0, or -1 and *err ------------------- */
+/* ---- functions of Go: each returns 0, or -1 and *err ------------------------- */
 
 /* Writes the description of t to words. t has strides, and data is the address of its first
    element; flags are those of DLPack. */

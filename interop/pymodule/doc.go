@@ -5,12 +5,13 @@
 // interop/python starts. [Register] sets options before that. [ToPython] shows a Go array to Python,
 // and [FromPython] a Python array to Go, on the same memory.
 //
-// # What is C and what is Go
+// # Division between C and Go
 //
 // The type Array and the path of an exchange are C against the stable ABI: __dlpack__, from_dlpack,
 // the C exchange API, the dictionary of __sycl_usm_array_interface__, the buffer protocol, views and
 // deallocation. They do not enter Go, and therefore also work in a forked child process, where Go
-// cannot run. What needs Go (allocation, devices, foreign dictionaries) raises RuntimeError there.
+// cannot run. Operations that need Go (allocation, devices, foreign dictionaries) raise RuntimeError
+// there.
 //
 // Go provides memory, the rules of a foreign dictionary, the text of an array, devices and counters.
 // The GIL is released during such a call, except for the rules of a dictionary, which take a
@@ -19,14 +20,13 @@
 // The C files are ordered: a file uses functions of files before it only, which a test holds.
 //
 //	support.c     names, errors, calls into Go, the reading of arguments
-//	dtype.c       element types, and what is known about the types of other libraries
+//	dtype.c       element types, and a cache of facts about the types of other libraries
 //	sycl.c        Device, dpctl's classes, the forms of a syclobj
 //	storage.c     cells whose end needs Python; memory kept for the next arrays
 //	array.c       the life, layout and views of arrays
 //	create.c      new memory and its place, copies, writing into arrays
 //	buffer.c      the buffer protocol
-//	tensor.c      DLPack tensors of other libraries
-//	dlpack.c      __dlpack__, from_dlpack, the C exchange API
+//	dlpack.c      __dlpack__, tensors of other libraries, from_dlpack, the C exchange API
 //	suai.c        __sycl_usm_array_interface__, out and in
 //	arrow.c       the Arrow C data interface, out and in
 //	numpy.c       NumPy's array protocols and ml_dtypes
@@ -75,8 +75,8 @@
 // of the arena's Options.Choose, else of [SetResource], else of the shared pools. The module does
 // not keep it for other calls.
 //
-// The innermost call with a context on the thread decides. A thread that the Python code starts is
-// in no call. Arrays made with interprocess= and wrapped memory do not belong to the arena.
+// The innermost call with a context on the thread decides. A thread that Python code starts has no
+// call. Arrays made with interprocess= and wrapped memory do not belong to the arena.
 //
 // An Array keeps its memory beyond the end of the arena: one that the code stored in a global stays
 // valid and is reported as left over. After the end of the arena, code of a call that still runs

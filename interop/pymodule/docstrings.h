@@ -611,7 +611,7 @@ static const char doc_Array_release[] =
 	"[0.0, 0.0]\n"
 	">>> a.shape\n"
 	"Traceback (most recent call last):\n"
-	"ValueError: the array was released; views and what was exported of it stay valid";
+	"ValueError: the array was released; its views and exports stay valid";
 
 static const char doc_Array___enter__[] =
 	"__enter__($self, /)\n"

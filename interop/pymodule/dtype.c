@@ -1,5 +1,5 @@
-/* dtype.c: element types as Python objects, and what is known about the types of other
-   libraries' objects. */
+/* dtype.c: element types as Python objects, and a cache of facts about the types of other libraries'
+   objects. */
 #include <string.h>
 
 #include "docstrings.h"
@@ -166,7 +166,7 @@ void usmb_typeinfo_clear(void)
 
 static PyTypeObject *dtype_type;
 
-/* ---- what names an element type ------------------------------------------------------ */
+/* ---- names of element types --------------------------------------------------------- */
 
 /* Reads a name ("float32"), a type string ("<f4", "f4") or an alias. */
 static int dtype_of_text(const char *s, size_t n, usmb_dl_dtype *out)
@@ -255,8 +255,7 @@ static int is_of_numpy(PyObject *type)
 	return is;
 }
 
-/* 1 if o is NumPy's scalar type or dtype of that name, 0 if it is another one of NumPy's, else -1.
-   */
+/* 1 if o is NumPy's scalar type or dtype of that name, 0 if it is another one, -1 if it is neither. */
 static int equals(PyObject *self, PyObject *o)
 {
 	if (PyType_Check(o)) {

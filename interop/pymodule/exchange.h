@@ -11,30 +11,7 @@
 #include "usmb_owner.h"
 #include "usmb_pyapi.h"
 
-/* ---- tensor ---- */
-
-/* Makes an object of a managed tensor; takes over the tensor on success only. */
-typedef PyObject *(*usmb_take_fn)(void *managed, int versioned, void *ctx);
-
-/* Gets a DLPack tensor from x, an object or a capsule, and returns the result of take for it. Does
-   not wait for pending work. x may be an Array. */
-PyObject *usmb_tensor_take(PyObject *x, usmb_take_fn take, void *ctx);
-/* The same with the tensor on the host, copied there by x; copy is passed on. */
-PyObject *usmb_tensor_take_on_host(PyObject *x, PyObject *copy, usmb_take_fn take, void *ctx);
-/* Whether x reports a device whose memory cannot be imported; -1 on error. */
-int usmb_tensor_is_far(PyObject *x);
-
-/* The owner of a tensor on kDLCPU or kDLOneAPI. Makes all the checks of an import that s, a
-   snapshot of the tensor, does not have yet; does not read the tensor again. Takes over the tensor
-   on success only; NULL with an exception. An empty tensor without an address gets one in s. May
-   drop the GIL. */
-usmb_cell *usmb_tensor_cell(void *managed, int versioned, usmb_dl_snapshot *s);
-int usmb_tensor_register(void);
-
-/* Allocates memory for a DLPack device; device memory for kDLOneAPI. */
-int usmb_go_alloc_for(int32_t device_type, int32_t device_id, int64_t bytes, usmb_cell **out, usmb_goerr *err);
-
-/* ---- export ---- */
+/* ---- dlpack ---- */
 
 PyObject *usmb_array_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
 PyObject *usmb_array_dlpack_device(PyObject *self, PyObject *unused);
@@ -48,17 +25,31 @@ static inline uint64_t usmb_array_dlflags(const usmb_array *a)
 	return (a->flags & USMB_ARR_READONLY ? USMB_DL_FLAG_READ_ONLY : 0) |
 	       (a->flags & USMB_ARR_PADDED ? USMB_DL_FLAG_SUBBYTE_PADDED : 0);
 }
-void usmb_export_clear(void);
-int usmb_exchange_register(void); /* publishes the exchange API on the type */
+int usmb_dlpack_register(void); /* publishes the exchange API on the type */
+void usmb_dlpack_clear(void);
 
 /* Notes the queue that uses the memory next. */
 void usmb_go_used_on(usmb_cell *cell, void *queue);
 
-/* ---- import ---- */
-
 PyObject *usmb_from_dlpack(PyObject *module, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
 /* Imports x by DLPack, without a copy. */
 PyObject *usmb_import_object(PyObject *x);
+
+/* Makes an object of a managed tensor; takes over the tensor on success only. */
+typedef PyObject *(*usmb_take_fn)(void *managed, int versioned, void *ctx);
+
+/* Gets a DLPack tensor from x, an object or a capsule, and returns the result of take for it. Does
+   not wait for pending work. x may be an Array. */
+PyObject *usmb_tensor_take(PyObject *x, usmb_take_fn take, void *ctx);
+
+/* The owner of a tensor on kDLCPU or kDLOneAPI. Makes all the checks of an import that s, a
+   snapshot of the tensor, does not have yet; does not read the tensor again. Takes over the tensor
+   on success only; NULL with an exception. An empty tensor without an address gets one in s. May
+   drop the GIL. */
+usmb_cell *usmb_tensor_cell(void *managed, int versioned, usmb_dl_snapshot *s);
+
+/* Allocates memory for a DLPack device; device memory for kDLOneAPI. */
+int usmb_go_alloc_for(int32_t device_type, int32_t device_id, int64_t bytes, usmb_cell **out, usmb_goerr *err);
 
 /* ---- buffer ---- */
 

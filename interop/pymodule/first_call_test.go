@@ -18,9 +18,8 @@ import (
 
 const firstCallEnv = "USMBRIDGE_TEST_FIRST_CALL"
 
-// TestFirstCallsOfCompiledFunctions: an @njit function takes Arrays from its first call on,
-// although Python has not imported usmbridge before, and several threads call at once. Each
-// case runs in a process of its own, which imports the package once.
+// TestFirstCallsOfCompiledFunctions checks that an @njit function accepts Arrays in its first call, if Python has
+// not imported usmbridge before and several threads call at the same time. Each case runs in its own process.
 func TestFirstCallsOfCompiledFunctions(t *testing.T) {
 	cases := map[string]func(*testing.T, *python.Interpreter){
 		"numba imported":       firstCallsAtOnce,
@@ -68,7 +67,7 @@ def pause(prefix, until):
     return paused
 `
 
-// firstCallsAtOnce: while one thread imports the package, the others hand over as well.
+// firstCallsAtOnce calls the function on several threads while one of them imports the package.
 func firstCallsAtOnce(t *testing.T, py *python.Interpreter) {
 	const threads = 4
 	out, err := py.Run(pauseImports+`
@@ -91,8 +90,8 @@ pause("usmbridge.", lambda: len(done) + waiting() >= threads - 1)`, python.Vars{
 	calls.Wait()
 }
 
-// firstCallDuringImport: the package is imported while another thread imports Numba. A ufunc
-// types its arguments without loading Numba's entry points before.
+// firstCallDuringImport imports the package while another thread imports Numba. It calls a ufunc, which types its
+// arguments without loading Numba's entry points first.
 func firstCallDuringImport(t *testing.T, py *python.Interpreter) {
 	out, err := py.Run(pauseImports+`
 def imported():
@@ -113,8 +112,8 @@ paused.wait()`, nil, "call")
 	assertTotal(t, out["call"].(*python.Object))
 }
 
-// firstCallDuringCompilation: the package is imported while another thread compiles the first
-// function of the process, for which Numba loads the package's entry point.
+// firstCallDuringCompilation imports the package while another thread compiles the first function of the process,
+// for which Numba loads the package's entry point.
 func firstCallDuringCompilation(t *testing.T, py *python.Interpreter) {
 	out, err := py.Run(pauseImports+`
 import numba
@@ -131,7 +130,7 @@ pause("usmbridge.", compiling)`, nil, "call")
 	assertTotal(t, out["call"].(*python.Object))
 }
 
-// assertTotal calls f with the array [1, 2], of which it returns 5.
+// assertTotal checks that f returns 5 for the array [1, 2]: its length plus its sum.
 func assertTotal(t *testing.T, f *python.Object) {
 	a, err := usmarray.WrapSlice([]float64{1, 2}, nil)
 	if !assert.NoError(t, err) {

@@ -14,7 +14,7 @@ import (
 // floors are the C files in order: a file uses the functions and variables of files before
 // it only.
 var floors = []string{
-	"support", "dtype", "sycl", "storage", "array", "create", "buffer", "tensor", "dlpack", "suai",
+	"support", "dtype", "sycl", "storage", "array", "create", "buffer", "dlpack", "suai",
 	"arrow", "numpy", "asarray", "index", "full", "pickle", "share", "cute", "numba", "handover",
 	"array_type", "module",
 }

@@ -20,13 +20,13 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// embedded is the Python of this process; there can be one only.
+// embedded is the interpreter of this process. There can be only one.
 var embedded struct {
 	once sync.Once
 	py   *python.Interpreter
 	rt   *syclobj.Runtime
 	err  error
-	used []string // tags and kinds that the resource function was asked for
+	used []string // tags and kinds of the calls of the resource function
 	mu   sync.Mutex
 }
 
@@ -41,7 +41,7 @@ func resource(q *syclobj.Queue, kind syclobj.USMKind) (memmgr.Resource, error) {
 	return p, nil
 }
 
-// start embeds Python with the module, on a Runtime of the test's.
+// start starts the embedded Python with the module and returns it with its Runtime.
 func start(t testing.TB) (*python.Interpreter, *syclobj.Runtime) {
 	t.Helper()
 	env := environment(t, "numpy")
@@ -59,7 +59,7 @@ func start(t testing.TB) (*python.Interpreter, *syclobj.Runtime) {
 	return embedded.py, embedded.rt
 }
 
-// balanced checks that a test gives back all memory that it had referenced.
+// balanced checks at the end of the test that no more buffers are live than now.
 func balanced(t testing.TB) {
 	before, _ := memmgr.LiveCount()
 	t.Cleanup(func() {
@@ -85,7 +85,7 @@ func text(t *testing.T, o *python.Object) string {
 	return s
 }
 
-// printed is what f writes to standard output.
+// printed returns the text that f writes to standard output.
 func printed(t *testing.T, f func()) string {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -100,7 +100,7 @@ func printed(t *testing.T, f func()) string {
 	return string(out)
 }
 
-// TestExamples runs the examples in this process's Python.
+// TestExamples runs the examples with the embedded Python and checks their output.
 func TestExamples(t *testing.T) {
 	start(t)
 	require.Equal(t, "75\n[[10. 20. 30.]\n [ 4.  5.  6.]]\n", printed(t, ExampleToPython))
@@ -108,7 +108,7 @@ func TestExamples(t *testing.T) {
 	require.Equal(t, "[2 3] [3 -1]\n[[2 1 0]\n [5 4 3]]\n", printed(t, ExampleFromPython))
 }
 
-// TestSlicesAreShown: a slice of Go's is one buffer to Python, at its own address.
+// TestSlicesAreShown checks that Python gets the memory of a Go slice as one buffer, at the same address.
 func TestSlicesAreShown(t *testing.T) {
 	py, _ := start(t)
 	numbers := make([]float64, 1_000_000)
@@ -123,13 +123,13 @@ func TestSlicesAreShown(t *testing.T) {
 	out, err := py.Run(`
 import numpy
 m = memoryview(x)
-told = (m.format, m.nbytes, m.readonly)
+described = (m.format, m.nbytes, m.readonly)
 n = numpy.frombuffer(m, dtype=float)
 at, total = n.ctypes.data, float(n.sum())
 n[7] = 0.5
-del n, m`, python.Vars{"x": x}, "told", "at", "total")
+del n, m`, python.Vars{"x": x}, "described", "at", "total")
 	require.NoError(t, err)
-	require.Equal(t, python.Tuple{"d", int64(8_000_000), false}, out["told"])
+	require.Equal(t, python.Tuple{"d", int64(8_000_000), false}, out["described"])
 	require.EqualValues(t, uintptr(unsafe.Pointer(&numbers[0])), out["at"], "no copy")
 	require.EqualValues(t, 499999500000, out["total"])
 	require.EqualValues(t, 0.5, numbers[7])
@@ -160,8 +160,8 @@ func TestToPython(t *testing.T) {
 	w.Release()
 }
 
-// TestDictionaryKeepsGoMemory: memory of Go whose address a consumer in Python has stays until the
-// Array object is deallocated, although Go and Python have released their arrays.
+// TestDictionaryKeepsGoMemory checks that an address in a dictionary stays valid until the Array object is
+// deallocated, even after Go and Python have released their arrays.
 func TestDictionaryKeepsGoMemory(t *testing.T) {
 	py, rt := start(t)
 	host, err := memmgr.Default(rt.HostQueue(), syclobj.USMUnknown)
@@ -192,7 +192,8 @@ except ValueError as e:
 	require.Eventually(t, func() bool { now, _ = memmgr.LiveCount(); return now == before }, 10*time.Second, time.Millisecond)
 }
 
-// TestHandOverGoesByNoName: the module's own types serve, whatever its name leads to.
+// TestHandOverGoesByNoName checks that a hand-over uses the types of the C module, even if sys.modules has another
+// module named usmbridge.
 func TestHandOverGoesByNoName(t *testing.T) {
 	py, rt := start(t)
 	host, err := memmgr.Default(rt.HostQueue(), syclobj.USMUnknown)
@@ -200,7 +201,7 @@ func TestHandOverGoesByNoName(t *testing.T) {
 	a, err := usmarray.FromSlice(host, []float32{0, 1}, []int{2})
 	require.NoError(t, err)
 	defer a.Release()
-	o, err := pymodule.ToPython(a) // imports it, if nobody has
+	o, err := pymodule.ToPython(a) // imports the package if necessary
 	require.NoError(t, err)
 	defer o.Release()
 	vars := python.Vars{"sys": eval(t, py, "__import__('sys')", nil)}
@@ -216,8 +217,8 @@ func TestHandOverGoesByNoName(t *testing.T) {
 	b.Release()
 }
 
-// BenchmarkHandOver is one array to Python or back, and its end; and one entry into
-// Python that does nothing.
+// BenchmarkHandOver measures the hand-over of an array in each direction, with its release, and an entry into
+// Python without work.
 func BenchmarkHandOver(b *testing.B) {
 	py, rt := start(b)
 	host, err := memmgr.Default(rt.HostQueue(), syclobj.USMUnknown)
@@ -245,7 +246,7 @@ func BenchmarkHandOver(b *testing.B) {
 			o.Release()
 		}
 	})
-	// Go to Python to Go is to take 3 us at most: more than 1 of the last figure misses it.
+	// The bound is 3 us. of-bound reports the ratio of the time to it.
 	b.Run("ThereAndBack", func(b *testing.B) {
 		for b.Loop() {
 			o, err := pymodule.ToPython(a)
@@ -306,8 +307,8 @@ func TestFromPython(t *testing.T) {
 	<-done
 }
 
-// TestOwnersEndWithoutPython checks that the last release in Go gives the Python
-// owner up although no Python code runs.
+// TestOwnersEndWithoutPython checks that the last release in Go releases the Python owner, even if no Python code
+// runs afterwards.
 func TestOwnersEndWithoutPython(t *testing.T) {
 	py, _ := start(t)
 	x := eval(t, py, "bytearray(64)", nil)
@@ -320,7 +321,7 @@ func TestOwnersEndWithoutPython(t *testing.T) {
 	for _, a := range all {
 		a.Release()
 	}
-	// Once nothing holds the buffer any more it can be resized.
+	// A bytearray can be resized only while it has no exported buffers.
 	require.Eventually(t, func() bool {
 		o, err := py.Eval("x.append(1)", python.Vars{"x": x})
 		if err != nil {

@@ -18,9 +18,9 @@ import (
 
 const keptEnv = "USMBRIDGE_TEST_KEPT"
 
-// TestKeptMemoryIsFreeToGo: memory that dead arrays of Python's keep for the next ones is
-// no memory in use to a Go program that reads the pools' counters, and goes back when it
-// trims them. In a process of its own, whose arrays come from the shared pools.
+// TestKeptMemoryIsFreeToGo checks that the counters of the pools do not include memory that Python arrays have
+// released and that is cached for new ones, and that trimming a pool frees it. It runs in a child process, whose
+// arrays come from the shared pools.
 func TestKeptMemoryIsFreeToGo(t *testing.T) {
 	if os.Getenv(keptEnv) != "" {
 		keptMemory(t)
@@ -68,7 +68,7 @@ del a, b`, nil, names...)
 		hold()
 	}
 
-	// While another thread makes and drops arrays none is lost and none is given twice.
+	// While another thread creates and drops arrays, no block is lost and none is handed out twice.
 	var done sync.WaitGroup
 	stop := make(chan struct{})
 	done.Go(func() {

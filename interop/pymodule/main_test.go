@@ -15,8 +15,8 @@ import (
 	"github.com/usmbridge/usmbridge/interop/python"
 )
 
-// required reports whether what a test needs was installed on purpose, so that
-// its absence is a failure.
+// required reports whether one of the environment variables USMBRIDGE_REQUIRE_* is 1. A test then fails if its
+// requirements are missing; otherwise it is skipped.
 func required(names ...string) bool {
 	for _, n := range names {
 		if os.Getenv("USMBRIDGE_REQUIRE_"+n) == "1" {
@@ -26,8 +26,7 @@ func required(names ...string) bool {
 	return false
 }
 
-// environment finds a Python with the given modules: the active one, or the
-// repository's own environment.
+// environment returns a Python that has the given modules: the active one, or the one in .venv.
 func environment(t testing.TB, modules ...string) *python.Environment {
 	t.Helper()
 	var tried []string
@@ -58,10 +57,10 @@ func environment(t testing.TB, modules ...string) *python.Environment {
 	return nil
 }
 
-// hostFlags build the host as this test was built.
+// hostFlags are the build flags of this test, with which buildHost builds.
 var hostFlags []string
 
-// buildHost builds usmpython, the interpreter with the module built in.
+// buildHost builds usmpython, the interpreter with the built-in module, and returns its path.
 func buildHost(t *testing.T) string {
 	t.Helper()
 	host := filepath.Join(t.TempDir(), "usmpython")
@@ -84,13 +83,13 @@ type report struct {
 	Text    string `xml:",chardata"`
 }
 
-// pythonTestsEnv names files of tests/ to run alone, for a build in which the others can find
-// nothing; words with a dash before them are options of pytest.
+// pythonTestsEnv is the environment variable with the files of tests/ to run; if it is empty, all are run. Words that
+// begin with a dash are options of pytest.
 const pythonTestsEnv = "USMBRIDGE_PYTESTS"
 
-// TestPython runs the Python tests, one subtest each.
+// TestPython runs the Python tests and reports each as a subtest.
 func TestPython(t *testing.T) {
-	env := environment(t, "pytest", "hypothesis") // which the tests import
+	env := environment(t, "pytest", "hypothesis") // the tests import them
 	host := buildHost(t)
 	results := filepath.Join(t.TempDir(), "results.xml")
 	args := []string{"-m", "pytest", "-q", "-p", "no:cacheprovider", "--junitxml=" + results}

@@ -152,7 +152,7 @@ static void at_exit(void)
 	usmb_suai_clear();
 	usmb_syclref_clear();
 	usmb_typeinfo_clear();
-	usmb_export_clear();
+	usmb_dlpack_clear();
 	if (usmb_py_in_child()) return;
 	usmb_kept_clear();
 	PyThreadState *saved = PyEval_SaveThread();
@@ -222,9 +222,9 @@ PyObject *usmb_pymod_init(void)
 	if (usmb_support_register() < 0 || usmb_dpctl_register() < 0) return NULL;
 	PyObject *m = PyModule_Create2(&definition, USMB_PYTHON_ABI_VERSION);
 	if (!m) return NULL;
-	if (usmb_dtype_register(m) < 0 || usmb_array_register(m) < 0 || usmb_exchange_register() < 0 ||
+	if (usmb_dtype_register(m) < 0 || usmb_array_register(m) < 0 || usmb_dlpack_register() < 0 ||
 	    usmb_device_register(m) < 0 || usmb_syclref_register(m) < 0 || usmb_suai_register() < 0 ||
-	    usmb_tensor_register() < 0 || usmb_cute_register(m) < 0 || usmb_numba_register(m) < 0 ||
+	    usmb_cute_register(m) < 0 || usmb_numba_register(m) < 0 ||
 	    PyModule_AddStringConstant(m, "__version__", usmb_pymod_version) < 0) {
 		Py_DECREF(m);
 		return NULL;

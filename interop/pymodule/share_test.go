@@ -21,8 +21,8 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// thePeer is a Python program that attaches what this test publishes, changes it, and
-// publishes in its turn.
+// thePeer is a Python program that attaches the array of this test, changes an element, and publishes an array
+// of its own.
 const thePeer = `
 import sys, usmbridge as ub
 a = ub.share.attach(sys.argv[1], "go")
@@ -33,7 +33,7 @@ with ub.share.serve("", {"own": ub.full(3, 7, "int32", device="host", interproce
     sys.stdin.readline()
 `
 
-// TestGoAndPython: a server in Go and a client in Python, and the other way round.
+// TestGoAndPython shares arrays between a server in Go and a client in Python, and the reverse.
 func TestGoAndPython(t *testing.T) {
 	env := environment(t)
 	host := buildHost(t)
@@ -72,7 +72,7 @@ func TestGoAndPython(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, in.Close())
 	require.NoError(t, cmd.Wait())
-	v, err := usmarray.ToSlice[int32](b) // its maker is gone
+	v, err := usmarray.ToSlice[int32](b) // the process that made it has ended
 	require.NoError(t, err)
 	require.Equal(t, []int32{7, 7, 7}, v)
 	require.True(t, b.ReadOnly())
@@ -85,8 +85,8 @@ func TestGoAndPython(t *testing.T) {
 	require.NoError(t, memory.Close())
 }
 
-// What Go received from another process and shows to Python is not there in children that Python
-// forks: they get an error. What Go made itself they have.
+// TestReceivedInForkedChildren checks the Arrays of Go in a process that Python forked: memory that Go received from
+// another process raises an error, and memory that Go allocated can be used.
 func TestReceivedInForkedChildren(t *testing.T) {
 	py, _ := start(t)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

@@ -19,10 +19,10 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// What was made last goes first: Python's views of the arrays, the interpreter, the
-// arrays, the pool, the Runtime. Close of the interpreter runs Python's atexit
-// functions and comes before the arrays, since it is the last time that Python's own
-// references are given up; Close of the pool names the buffers that are still out.
+// Release everything in the reverse order of its creation: Python's views of the arrays, the interpreter, the
+// arrays, the pool, the Runtime. Interpreter.Close runs Python's atexit functions. Call it before the arrays are
+// released, because it drops the last references that Python owns. Pool.Close reports buffers that are still in
+// use.
 func Example_shutdown() {
 	rt, err := syclobj.Open()
 	if err != nil {
@@ -56,7 +56,7 @@ func Example_shutdown() {
 
 const shutdownEnv = "USMBRIDGE_TEST_SHUTDOWN"
 
-// TestShutdownExample runs the example in a process of its own: it ends Python.
+// TestShutdownExample runs the example in a child process, because it ends Python.
 func TestShutdownExample(t *testing.T) {
 	if os.Getenv(shutdownEnv) != "" {
 		Example_shutdown()

@@ -28,17 +28,18 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// soakEnv says how many exchanges TestSoak does in each direction.
+// soakEnv is the environment variable with the number of exchanges in each direction.
 const soakEnv = "USMBRIDGE_SOAK"
 
-// exchange is one kind, n of each round's thousand: what takes long is rarer.
+// exchange is a kind of exchange. A round of about 1000 exchanges has n of this kind; n is small for slow
+// kinds.
 type exchange struct {
 	name string
 	n    int
 	once func() error
 }
 
-// soakers hold what the exchanges go on with.
+// soakers has the objects that the exchanges use.
 type soakers struct {
 	rt           *syclobj.Runtime
 	host, usm    *usmarray.Array // usm may be nil
@@ -156,7 +157,7 @@ func (s *soakers) in() []exchange {
 	return kinds
 }
 
-// leftovers counts what an exchange could leave behind.
+// leftovers has the counters that an exchange must not change.
 type leftovers struct {
 	buffers, bytes uint64
 	objects        syclobj.Live
@@ -168,11 +169,11 @@ func (s *soakers) leftovers() leftovers {
 	memmgr.Flush()
 	buffers, bytes := memmgr.LiveCount()
 	l := leftovers{uint64(buffers), uint64(bytes), syclobj.LiveObjects(), s.server.Stats().Leases, s.peer.Stats().Opened}
-	l.objects.Events = 0 // of the last work, which a queue may keep
+	l.objects.Events = 0 // a queue may keep the event of its last work
 	return l
 }
 
-// resident returns the bytes of memory that the process has, without what Go keeps free.
+// residentBytes returns the resident memory of the process, after Go has returned its free memory.
 func residentBytes(t *testing.T) int {
 	debug.FreeOSMemory()
 	text, err := os.ReadFile("/proc/self/statm")
@@ -182,6 +183,7 @@ func residentBytes(t *testing.T) int {
 	return pages * os.Getpagesize()
 }
 
+// turn runs rounds until count exchanges are done, and returns their number.
 func turn(t *testing.T, kinds []exchange, count int) (done int) {
 	for done < count {
 		for _, k := range kinds {
@@ -196,10 +198,10 @@ func turn(t *testing.T, kinds []exchange, count int) (done int) {
 	return done
 }
 
-// soak does so many exchanges. What a quarter of them adds to the memory for good, the next
-// adds again; what grew once does not, and what comes and goes is above the least of a quarter.
-// So from the first to the last of four quarters in a row the least must be flat within 1 %; of
-// the count's own, or of those after them.
+// soak checks that count exchanges leave no objects and that resident memory does not grow. It runs them
+// in four quarters and records the minimum of resident memory in each. A leak raises the minimum of each
+// quarter, while one-time growth and temporary memory do not. The minimum must not rise by more than 1 %
+// over four consecutive quarters. If it does, up to eight more quarters are run.
 func (s *soakers) soak(t *testing.T, direction string, kinds []exchange, count int) {
 	turn(t, kinds, max(count/20, 2000))
 	var before leftovers
@@ -223,12 +225,12 @@ func (s *soakers) soak(t *testing.T, direction string, kinds []exchange, count i
 	require.Eventually(t, func() bool {
 		after = s.leftovers()
 		return after == before
-	}, time.Minute, 10*time.Millisecond, "counters were %+v, and are %+v", before, &after)
+	}, time.Minute, 10*time.Millisecond, "counters were %+v before and are %+v after", before, &after)
 	t.Logf("%s: %d exchanges of %d kinds in %.0f s, resident %d KiB before, %d KiB after",
 		direction, done, len(kinds), time.Since(start).Seconds(), warm>>10, least[len(least)-1]>>10)
 }
 
-// TestSoak exchanges without end, in a process of its own: short here, and USMBRIDGE_SOAK says how long.
+// TestSoak repeats all kinds of exchanges in a child process. USMBRIDGE_SOAK sets their number.
 func TestSoak(t *testing.T) {
 	count := 100000
 	if text := os.Getenv(soakEnv); text != "" {
@@ -237,7 +239,7 @@ func TestSoak(t *testing.T) {
 		count = n
 	}
 	if asan() {
-		t.Skip("the address sanitizer keeps what is freed, so that memory grows")
+		t.Skip("the address sanitizer keeps freed memory, so resident memory grows")
 	}
 	const child = "USMBRIDGE_TEST_SOAK"
 	if os.Getenv(child) == "" {
@@ -256,10 +258,10 @@ func TestSoak(t *testing.T) {
 	s.soak(t, "in", s.in(), count)
 }
 
-// asan reports whether the address sanitizer is in this program.
+// asan reports whether this program has the address sanitizer.
 func asan() bool { return strings.Contains(fmt.Sprint(hostFlags), "-asan") }
 
-// soaking makes what the exchanges go on with.
+// soaking makes the objects that the exchanges use.
 func soaking(t *testing.T, py *python.Interpreter, rt *syclobj.Runtime) *soakers {
 	s := &soakers{rt: rt, slice: make([]float32, 24)}
 	array := func(r memmgr.Resource) *usmarray.Array {

@@ -65,8 +65,7 @@ static void release_facts(usmb_cell *cell)
 	cell->place = NULL;
 }
 
-/* The functions below run with the GIL held. After Python has ended, references can only be leaked.
-   */
+/* These functions run with the GIL held. After Python has ended, references are leaked. */
 static void end_object(usmb_cell *cell)
 {
 	PyObject *o = cell->ctx;

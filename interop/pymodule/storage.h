@@ -80,7 +80,7 @@ int usmb_owner_drain_locked(void);
  * bounded in number and in bytes. All functions but usmb_kept_clear need the GIL.
  */
 
-/* What a request asks for besides the size: the default device (kind 0 to 3), or host memory. */
+/* The place that a request asks for: the default device (kind 0 to 3), or host memory. */
 typedef uint32_t usmb_wish;
 static inline usmb_wish usmb_wish_of(int kind, int host)
 {

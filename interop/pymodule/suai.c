@@ -22,15 +22,13 @@ typedef struct {
 enum { PATTERNS = 16 };
 static pattern patterns[PATTERNS];
 static unsigned oldest;
-static PyObject *zero;
-/* The integer 1. */
-static PyObject *suai_one;
+static PyObject *zero, *one; /* integers */
 
 int usmb_suai_register(void)
 {
 	zero = PyLong_FromLong(0);
-	suai_one = PyLong_FromLong(1);
-	return zero && suai_one ? 0 : -1;
+	one = PyLong_FromLong(1);
+	return zero && one ? 0 : -1;
 }
 
 static void clear_pattern(pattern *p)
@@ -88,14 +86,13 @@ static int fill_pattern(pattern *p, usmb_array *a)
 	PyObject *field = text && empty ? PyTuple_Pack(2, empty, text) : NULL;
 	PyObject *descr = field ? list_of(field) : NULL;
 	PyObject *none = Py_None;
-	int ok = dict && descr && PyDict_SetItem(dict, usmb_name.shape, none) == 0 &&
-	         PyDict_SetItem(dict, usmb_name.typestr, text) == 0 &&
-	         PyDict_SetItem(dict, usmb_name.typedescr, descr) == 0 &&
-	         PyDict_SetItem(dict, usmb_name.data, none) == 0 &&
-	         PyDict_SetItem(dict, usmb_name.strides, none) == 0 &&
-	         PyDict_SetItem(dict, usmb_name.offset, zero) == 0 &&
-	         PyDict_SetItem(dict, usmb_name.version, suai_one) == 0 &&
-	         PyDict_SetItem(dict, usmb_name.syclobj, none) == 0;
+	int ok =
+	        dict && descr && PyDict_SetItem(dict, usmb_name.shape, none) == 0 &&
+	        PyDict_SetItem(dict, usmb_name.typestr, text) == 0 &&
+	        PyDict_SetItem(dict, usmb_name.typedescr, descr) == 0 &&
+	        PyDict_SetItem(dict, usmb_name.data, none) == 0 && PyDict_SetItem(dict, usmb_name.strides, none) == 0 &&
+	        PyDict_SetItem(dict, usmb_name.offset, zero) == 0 &&
+	        PyDict_SetItem(dict, usmb_name.version, one) == 0 && PyDict_SetItem(dict, usmb_name.syclobj, none) == 0;
 	Py_XDECREF(text);
 	Py_XDECREF(empty);
 	if (!ok) {
@@ -185,10 +182,9 @@ PyObject *usmb_array_suai(PyObject *self, void *closure)
 
 /* ==== Import ================================================================================== */
 
-/* This part reads the dictionary. The rules for its values are in Go, one set for both languages.
-   */
+/* This part reads the dictionary. Go has the rules for its values, for both languages. */
 
-/* A dictionary that is being read, with what it owns. */
+/* A dictionary that is being read, and the objects that it owns. */
 typedef struct {
 	usmb_suai_in in;
 	int64_t shape[USMB_DL_MAX_NDIM], strides[USMB_DL_MAX_NDIM];
@@ -235,16 +231,16 @@ static int parse_version(PyObject *dict, parsed *p)
 	PyObject *v = item(dict, usmb_name.version, p, &bad);
 	if (bad) return -1;
 	if (!v) return malformed(PyExc_ValueError, "version", "is required and must be 1", NULL);
-	if (v == suai_one) return 0;
+	if (v == one) return 0;
 	if (!PyLong_Check(v)) return malformed(PyExc_TypeError, "version", "must be the integer 1", v);
 	int overflow;
 	long long n = PyLong_AsLongLongAndOverflow(v, &overflow);
 	if (n == 1 && !overflow) return 0;
 	if (overflow)
-		usmb_raise(PyExc_ValueError, WHERE "'version' must be 1, the only one there is, found an "
+		usmb_raise(PyExc_ValueError, WHERE "'version' must be 1, found an "
 		                                   "integer of more than 64 bits");
 	else
-		usmb_raise(PyExc_ValueError, WHERE "'version' must be 1, the only one there is, found %lld", n);
+		usmb_raise(PyExc_ValueError, WHERE "'version' must be 1, found %lld", n);
 	return -1;
 }
 
@@ -319,8 +315,7 @@ static int parse_typestr(PyObject *dict, parsed *p)
 	return p->in.typestr ? 0 : -1;
 }
 
-/* typedescr differs from typestr only for structured types. The common rules get its first field.
-   */
+/* Reads the first field of typedescr, which differs from typestr only for structured types. */
 static int parse_typedescr(PyObject *dict, parsed *p)
 {
 	int bad = 0;
@@ -447,7 +442,7 @@ static int parse_syclobj(PyObject *dict, parsed *p)
 	return 0;
 }
 
-/* Frees what p owns. The code of those objects must not see or clear the exception that is set. */
+/* Releases the objects that p owns. The code of those objects must not see or clear the exception that is set. */
 static void free_parsed(parsed *p)
 {
 	PyObject *type = NULL, *value, *trace;

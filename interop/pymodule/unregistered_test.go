@@ -45,7 +45,7 @@ func TestUnregistered(t *testing.T) {
 	}
 }
 
-// handOver gives an array to Python and takes it back after Python has run code.
+// handOver passes an array to Python, runs code, and gets the array back.
 func handOver(t *testing.T, code string) (string, error) {
 	py, err := python.Start()
 	require.NoError(t, err)

@@ -145,14 +145,14 @@ type entry struct {
 	handle share.Handle
 }
 
-// table reads what lend wrote.
+// table reads a table as lend writes it.
 func (d *decoder) table() ([]entry, error) {
 	n, err := d.count(2)
 	if err != nil {
 		return nil, err
 	}
 	if n > maxArrays {
-		return nil, bad("%d arrays, and %d is the most", n, maxArrays)
+		return nil, bad("%d arrays, at most %d are allowed", n, maxArrays)
 	}
 	var entries []entry
 	for range n {

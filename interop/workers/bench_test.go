@@ -24,7 +24,7 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/segment"
 )
 
-// work is pure Python: work(n) counts to n.
+// work is a Python module without extensions: work(n) counts to n.
 const work = `
 import time
 def work(n):
@@ -41,7 +41,7 @@ def steps():                    # as many as take 50 ms alone
     return int(n * 0.05 / best)
 `
 
-// plain is a Python process without any of this, which does the work when it is told.
+// plain is a Python process without this module, which runs work on request.
 type plain struct {
 	in  io.WriteCloser
 	out *bufio.Scanner
@@ -78,10 +78,9 @@ func (p *plain) work(n int) error {
 	return nil
 }
 
-// BenchmarkBusy has pure Python that takes 50 ms run by two plain Python processes, by two
-// workers, and by the embedded interpreter with two slots, each against one of its kind, in turns
-// within one run. The gains are of calls a second. The aim: workers gain 0.9 or more of what
-// plain processes do, which on a machine of two cores varies by a tenth from run to run.
+// BenchmarkBusy runs pure Python code of 50 ms in plain Python processes, in workers, and in the embedded interpreter.
+// A gain is the ratio of the calls per second of two processes (workers, slots) to those of one. The goal is that the
+// gain of workers is at least 0.9 times that of plain processes, which varies by 10 % between runs on two cores.
 func BenchmarkBusy(b *testing.B) {
 	env := environment(b, "numpy")
 	module := []workers.Module{{Name: "work", Source: work}}
@@ -119,7 +118,7 @@ func BenchmarkBusy(b *testing.B) {
 	b.ReportMetric(median(gains[1])/median(gains[0]), "workers/plain")
 }
 
-// rate is how many calls a second so many callers make.
+// rate returns the calls per second that the given number of callers make.
 func rate(b *testing.B, call func(int) error, callers int) float64 {
 	const each = 4
 	var group sync.WaitGroup
@@ -144,10 +143,10 @@ var interpreter struct {
 	err  error
 }
 
-// embedded is an executor with two slots on the interpreter of this process.
+// embedded returns an executor with two slots on the interpreter of this process.
 func embedded(b *testing.B) *executor.Executor {
 	b.Helper()
-	env := environment(b, "numpy") // before once.Do, which a skip would leave done
+	env := environment(b, "numpy") // before once.Do, because a skip inside it would leave it done
 	interpreter.once.Do(func() {
 		if interpreter.err = pymodule.Register(); interpreter.err != nil {
 			return
@@ -171,9 +170,9 @@ func embedded(b *testing.B) *executor.Executor {
 	return e
 }
 
-// BenchmarkSmallCall has add(1) called in a worker, by one caller, beside a round trip of 64
-// bytes between two processes on a Unix socket, the same call of the embedded interpreter, and
-// a worker's call with an array of 1 MiB; all by turns. The metrics are medians.
+// BenchmarkSmallCall compares a call of add(1) in a worker with a round trip of 64 bytes between two processes on a
+// Unix socket, with the same call in the embedded interpreter, and with a worker's call that has an array of 1 MiB.
+// They run in turns. The metrics are medians.
 func BenchmarkSmallCall(b *testing.B) {
 	p := open(b, workers.Config{})
 	e := embedded(b)
@@ -210,7 +209,7 @@ func BenchmarkSmallCall(b *testing.B) {
 	}
 }
 
-// roundTrip makes one of 64 bytes to another process, which answers the same.
+// roundTrip returns a function that sends 64 bytes to another process and reads them back.
 func roundTrip(b *testing.B) func() {
 	b.Helper()
 	l, err := net.Listen("unix", fmt.Sprintf("@usmbridge-workers-bench-%d", os.Getpid()))

@@ -140,8 +140,8 @@ func (c *call) make(ctx context.Context, e *encoder) (any, error) {
 		return result, nil
 	}
 	p.lender.revoke(c.handles) // the worker opens no more handles after its answer
-	var told *executor.Error
-	if errors.As(err, &told) {
+	var failed *executor.Error
+	if errors.As(err, &failed) {
 		return nil, err
 	}
 	// The connection has ended, or the worker sent an invalid message.
@@ -238,7 +238,7 @@ func (c *call) died() error {
 	if d := c.death(); d != nil {
 		err.Err = d
 	} else {
-		err.Err = fmt.Errorf("process %d was killed, and has not ended %v later", c.process.pid, deathTime)
+		err.Err = fmt.Errorf("process %d was killed but has not ended within %v", c.process.pid, deathTime)
 	}
 	if c.process.worker.pool.ctx.Err() != nil {
 		err.Kind, err.Err = executor.ErrClosed, fmt.Errorf("%w: %w", ErrDied, err.Err)
@@ -248,7 +248,7 @@ func (c *call) died() error {
 
 // stuck returns the error of a call whose worker was killed because it did not stop.
 func (c *call) stuck(ctx context.Context, i *interrupt) error {
-	err := fmt.Errorf("%w, and %v later it still ran", ended(ctx), i.grace)
+	err := fmt.Errorf("%w, but the call did not stop within %v", ended(ctx), i.grace)
 	if d := c.death(); d != nil {
 		err = fmt.Errorf("%w: %w", err, d)
 	}
@@ -269,7 +269,7 @@ type interrupt struct {
 	timer *time.Timer
 }
 
-var errStuck = errors.New("its call did not stop at its context's end")
+var errStuck = errors.New("the call did not stop when its context ended")
 
 // put is called when the context has ended.
 func (i *interrupt) put() {

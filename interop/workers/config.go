@@ -105,11 +105,11 @@ func (c *Config) complete() error {
 	}
 	switch {
 	case c.Workers > maxWorkers:
-		return fmt.Errorf("%d workers, and %d is the most", c.Workers, maxWorkers)
+		return fmt.Errorf("Workers is %d, at most %d are allowed", c.Workers, maxWorkers)
 	case c.Least > c.Workers:
 		return fmt.Errorf("Least is %d, and there are %d workers", c.Least, c.Workers)
 	case c.MaxMessage > maxMessage:
-		return fmt.Errorf("MaxMessage is %d, and %d is the most", c.MaxMessage, maxMessage)
+		return fmt.Errorf("MaxMessage is %d, at most %d are allowed", c.MaxMessage, maxMessage)
 	case c.Program != nil && (len(c.Program) == 0 || c.Program[0] == ""):
 		return errors.New("Program names no program")
 	}

@@ -102,7 +102,7 @@ func TestNewInWorker(t *testing.T) {
 	require.Equal(t, "[] ready: <nil>", lines[4])
 }
 
-// early runs roleEarly and returns what its processes noted.
+// early runs roleEarly and returns the lines that its processes logged.
 func early(t *testing.T, when string) []string {
 	t.Helper()
 	log := filepath.Join(t.TempDir(), "log")

@@ -19,7 +19,8 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// Wherever in its call a context ends, what can be interrupted is: no healthy worker is killed.
+// TestCancelFollowsItsCall ends contexts at random times in a call. A call that can be interrupted must not cost its
+// worker.
 func TestCancelFollowsItsCall(t *testing.T) {
 	p := open(t, workers.Config{Grace: time.Minute})
 	flag := memory(t, segment.PeersWrite).flag()
@@ -42,7 +43,8 @@ func TestCancelFollowsItsCall(t *testing.T) {
 	require.Equal(t, before, p.Workers()[0].PID)
 }
 
-// An answer that is too long, of whatever part of it, is an error of its call alone.
+// TestAnswerTooLong checks that an answer with too many arrays, or an exception with too long texts, is an error of
+// its call and does not end the worker.
 func TestAnswerTooLong(t *testing.T) {
 	p := open(t, workers.Config{MaxMessage: 64 << 10, Modules: []workers.Module{{Name: "long", Source: `
 import usmbridge
@@ -90,14 +92,14 @@ func releaseAll(v any) {
 	}
 }
 
-// A worker that dies while its results are opened has died in its call.
+// TestDeathBetweenResults checks that the death of a worker while its results are opened is an error of that call.
 func TestDeathBetweenResults(t *testing.T) {
 	p := open(t, workers.Config{Restarts: 1000, Window: time.Millisecond, Modules: []workers.Module{{Name: "many", Source: `
 import usmbridge
 kept = [usmbridge.zeros(1, "uint8", device="host", interprocess=True) for _ in range(2000)]
 def arrays(): return kept
 `}}})
-	for range 30 { // until it dies in time
+	for range 30 { // until it is killed before its results are opened
 		ctx, cancel := context.WithCancel(limited(t))
 		require.NoError(t, p.Ready(ctx))
 		w := p.Workers()[0]
@@ -108,7 +110,7 @@ def arrays(): return kept
 		over := make(chan struct{})
 		go func() {
 			defer close(over)
-			for p.Workers()[0].Calls == w.Calls { // it has answered then, and has its results still
+			for p.Workers()[0].Calls == w.Calls { // when Calls changes, the worker has answered and still has its results
 				if ctx.Err() != nil {
 					return
 				}
@@ -116,7 +118,7 @@ def arrays(): return kept
 			_ = syscall.Kill(w.PID, syscall.SIGKILL)
 		}()
 		v, err := p.Call(ctx, "many:arrays")
-		cancel() // of who looks on, where nothing is to be seen
+		cancel() // ends the goroutine above if the counter did not change
 		<-over
 		if err != nil {
 			require.ErrorIs(t, err, workers.ErrDied)
@@ -129,10 +131,10 @@ def arrays(): return kept
 		releaseAll(v)
 		eventually(t, func() bool { return p.Workers()[0].PID != w.PID }, "the worker is not replaced")
 	}
-	t.Skip("it was always later than its results")
+	t.Skip("the worker was never killed before its results were opened")
 }
 
-// stalled is an Output that takes nothing until it is let.
+// stalled is an Output whose Write blocks until the channel is closed.
 type stalled chan struct{}
 
 func (s stalled) Write(b []byte) (int, error) {
@@ -140,10 +142,10 @@ func (s stalled) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// A worker is over, and replaced, whatever becomes of what it wrote; and so is the Pool.
+// TestOutputStalls checks that a blocked Output delays neither the replacement of a worker nor Close.
 func TestOutputStalls(t *testing.T) {
 	out := make(stalled)
-	defer close(out) // at the end alone
+	defer close(out) // only at the end of the test
 	p, err := workers.New(configured(t, workers.Config{Output: out, Restarts: 100, Window: time.Millisecond}))
 	require.NoError(t, err)
 	ctx := limited(t)

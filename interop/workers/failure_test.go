@@ -21,7 +21,7 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// Exceptions and unfit values are errors as package executor gives them.
+// TestErrors checks that exceptions and unsupported values are the same errors as in package executor.
 func TestErrors(t *testing.T) {
 	p := open(t, workers.Config{})
 	ctx := limited(t)
@@ -60,7 +60,7 @@ func TestErrors(t *testing.T) {
 	require.Zero(t, p.Workers()[0].Restarts)
 }
 
-// What is longer than a message may be is an error of that call, in either direction.
+// TestTooLong checks that arguments and results longer than Config.MaxMessage are errors of their call.
 func TestTooLong(t *testing.T) {
 	p := open(t, workers.Config{MaxMessage: 1 << 20, Modules: []workers.Module{{Name: "long", Source: "def f(n): return bytes(n)"}}})
 	ctx := limited(t)
@@ -74,7 +74,7 @@ func TestTooLong(t *testing.T) {
 	require.Zero(t, p.Workers()[0].Restarts)
 }
 
-// A worker that ends in a call is told to that call alone, and replaced.
+// TestDeaths checks that the end of a worker is an error of the call that it ran only, and that it is replaced.
 func TestDeaths(t *testing.T) {
 	p := open(t, workers.Config{Workers: 2, Restarts: 100, Window: time.Millisecond})
 	shared := memory(t, segment.PeersWrite)
@@ -114,7 +114,8 @@ func TestDeaths(t *testing.T) {
 	}
 }
 
-// A call is interrupted at its context's end; what cannot be interrupted is killed.
+// TestCancelled checks that a call is interrupted when its context ends, and that its worker is killed if the call
+// does not stop.
 func TestCancelled(t *testing.T) {
 	for _, c := range []struct {
 		function string
@@ -157,7 +158,7 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// graceOf is short where a call is to be killed, and longer than the test elsewhere.
+// graceOf returns a short Config.Grace if the worker should be killed, else one that is longer than the test.
 func graceOf(kind error) time.Duration {
 	if kind == executor.ErrStuck {
 		return 50 * time.Millisecond
@@ -165,7 +166,7 @@ func graceOf(kind error) time.Duration {
 	return time.Hour
 }
 
-// Calls wait in a bounded queue, and give up with their contexts.
+// TestQueue checks that calls wait in a bounded queue, and leave it when their contexts end.
 func TestQueue(t *testing.T) {
 	p := open(t, workers.Config{Queue: 1})
 	shared := memory(t, segment.PeersWrite)
@@ -202,7 +203,7 @@ func TestQueue(t *testing.T) {
 	require.ErrorIs(t, err, python.ErrNotBegun)
 }
 
-// A worker that is killed from outside, at any time, costs its own call and nothing else.
+// TestKilledFromOutside kills a worker at random times. Only its own call may fail.
 func TestKilledFromOutside(t *testing.T) {
 	p := open(t, workers.Config{Workers: 2, Restarts: 1000, Window: time.Millisecond})
 	shared := memory(t, segment.PeersWrite)
@@ -237,14 +238,15 @@ func TestKilledFromOutside(t *testing.T) {
 		begun.Release()
 		end.Release()
 	}
-	require.Equal(t, []float32{7, 7, 7, 7}, floatsOf(t, kept), "what a dead worker made stays")
+	require.Equal(t, []float32{7, 7, 7, 7}, floatsOf(t, kept), "memory of a worker that ended stays valid")
 	v, err := p.Call(limited(t), "models:doubled", kept)
 	require.NoError(t, err, "and is passed to the next one")
 	require.Equal(t, []float32{14, 14, 14, 14}, floatsOf(t, v))
 	v.(*usmarray.Array).Release()
 }
 
-// Workers that cannot start are tried a bounded number of times, and calls are refused then.
+// TestRestartsAreBounded checks that a worker that cannot start is restarted a bounded number of times, and that
+// calls are then refused.
 func TestRestartsAreBounded(t *testing.T) {
 	for name, source := range map[string]string{
 		"exception": "raise ImportError('no weights here')",
@@ -284,7 +286,7 @@ func TestMainIsNotCalled(t *testing.T) {
 	require.ErrorContains(t, p.Ready(limited(t)), "call workers.Main first")
 }
 
-// The steps of the warm-up are seen, and Health waits for them.
+// TestWarmUp checks that Workers reports the steps of the warm-up, and that Health fails until they are done.
 func TestWarmUp(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(dir+"/slow.py", []byte("import os, time\ndef prepare():\n    while not os.path.exists("+
@@ -311,7 +313,7 @@ func TestWarmUp(t *testing.T) {
 	require.Equal(t, 2, p.Stats().WarmDone)
 }
 
-// Close lets calls end, or interrupts them with its context.
+// TestClose checks that Close waits for calls, and interrupts them when its context ends.
 func TestClose(t *testing.T) {
 	p := open(t, workers.Config{Grace: time.Hour})
 	shared := memory(t, segment.PeersWrite)
@@ -342,7 +344,7 @@ func TestClose(t *testing.T) {
 	require.NoError(t, <-closed)
 }
 
-// Close ends calls that cannot be interrupted with their worker.
+// TestCloseKills checks that Close kills the worker of a call that cannot be interrupted.
 func TestCloseKills(t *testing.T) {
 	p := open(t, workers.Config{Grace: 50 * time.Millisecond})
 	begun := memory(t, segment.PeersWrite).flag()
@@ -360,7 +362,8 @@ func TestCloseKills(t *testing.T) {
 	require.ErrorIs(t, err, workers.ErrDied)
 }
 
-// A call that did not begin has its arguments back at once: their handles are over.
+// TestArgumentsAreBack checks that the handles of arguments are revoked if the call does not begin, so that their
+// memory can be reused.
 func TestArgumentsAreBack(t *testing.T) {
 	p := open(t, workers.Config{})
 	r, err := segment.NewHost(segment.PeersWrite)
@@ -373,7 +376,7 @@ func TestArgumentsAreBack(t *testing.T) {
 		require.Equal(t, function == "models:nothing", err == nil)
 	}
 	x.Release()
-	eventually(t, func() bool { return pool.Stats().Allocation.Current == 0 }, "memory does not come back")
+	eventually(t, func() bool { return pool.Stats().Allocation.Current == 0 }, "memory is not released")
 	require.NoError(t, pool.Close())
 	require.NoError(t, r.Close())
 }
@@ -412,7 +415,7 @@ def cause(x):
 	require.NoError(t, r.Close())
 }
 
-// Workers end as Python programs do.
+// TestAtExit checks that workers run the functions of atexit when they end.
 func TestAtExit(t *testing.T) {
 	out := &sink{}
 	p := open(t, workers.Config{Output: out, Modules: []workers.Module{{Name: "leaving", Source: "import atexit; atexit.register(print, 'good', 'bye')"}}})
@@ -421,7 +424,7 @@ func TestAtExit(t *testing.T) {
 	require.Equal(t, "exit status 0", p.Workers()[0].Last.Status)
 }
 
-// Many callers at a time, some of whom give up and some of whom kill their worker.
+// TestConcurrent makes calls from many goroutines. Some calls are cancelled and some end their worker.
 func TestConcurrent(t *testing.T) {
 	p := open(t, workers.Config{Workers: 2, Queue: 100, Restarts: 1000, Window: time.Millisecond})
 	shared := memory(t, segment.PeersWrite)

@@ -24,7 +24,7 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// roleEnv makes this binary be another program of a test.
+// roleEnv is the environment variable with the role of this binary as another program of a test.
 const roleEnv = "USMBRIDGE_TEST_WORKERS_ROLE"
 
 func TestMain(m *testing.M) {
@@ -45,7 +45,7 @@ func required() bool {
 
 var found sync.Map // modules to *python.Environment, or the reason that there is none
 
-// environment finds a Python with the given modules: the active one, or the repository's own.
+// environment returns a Python with the given modules: the active one, or the one in .venv.
 func environment(t testing.TB, modules ...string) *python.Environment {
 	t.Helper()
 	names := strings.Join(append(modules, "sys"), ",")
@@ -87,8 +87,8 @@ func look(names string) any {
 	return "no Python with " + names + ": " + strings.Join(tried, "; ")
 }
 
-// models is the Python of the tests. A function that waits says so by a byte in shared memory:
-// no clock decides.
+// models is the Python code of the tests. A function that waits sets a byte in shared memory first, so that tests do
+// not depend on time.
 const models = `
 import ctypes, os, time
 import numpy
@@ -133,7 +133,7 @@ def in_c(flag):
     libc = ctypes.CDLL(None)
     while True:
         try: begun(flag); libc.sleep(1000)
-        except BaseException: pass # the interrupt came before C had begun
+        except BaseException: pass # the interrupt was raised before the C call
 def held(flag):             # waits in C with the interpreter's lock held
     libc = ctypes.PyDLL(None)
     while True:
@@ -161,7 +161,7 @@ def fork():
     os._exit(4)
 `
 
-// sink keeps what workers write, for a test that fails.
+// sink collects the output of workers and logs it if the test fails.
 type sink struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -179,7 +179,7 @@ func (s *sink) String() string {
 	return s.b.String()
 }
 
-// configured fills in what all tests have.
+// configured sets the fields of a Config that all tests share.
 func configured(t testing.TB, c workers.Config) workers.Config {
 	t.Helper()
 	c.Python = environment(t, "numpy")
@@ -196,7 +196,7 @@ func configured(t testing.TB, c workers.Config) workers.Config {
 	return c
 }
 
-// open makes a Pool that is ready, and closed at the end of the test.
+// open returns a Pool that is ready. It is closed at the end of the test.
 func open(t testing.TB, c workers.Config) *workers.Pool {
 	t.Helper()
 	p := opening(t, c)
@@ -217,11 +217,10 @@ func opening(t testing.TB, c workers.Config) *workers.Pool {
 	return p
 }
 
-// soon is how long things that happen soon are waited for, on a machine under load: workers
-// that are started over and over among them.
+// soon is the maximum wait for expected events, such as repeated restarts of workers, on a machine under load.
 const soon = 5 * time.Minute
 
-// limited ends when something that should come has not.
+// limited returns a context with the deadline soon.
 func limited(t testing.TB) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), soon)
@@ -234,7 +233,7 @@ func eventually(t testing.TB, what func() bool, message string) {
 	require.Eventually(t, what, soon, 2*time.Millisecond, message)
 }
 
-// memory makes a pool of memory that workers can map; at the end of the test all of it is back.
+// memory returns a resource of memory that workers can map.
 func memory(t testing.TB, a segment.Audience) *testMemory {
 	t.Helper()
 	r, err := segment.Default(nil, syclobj.USMUnknown, a)
@@ -255,7 +254,7 @@ func (m *testMemory) floats(values ...float32) *usmarray.Array {
 	return a
 }
 
-// flag is a byte that a worker sets.
+// flag returns an array of one byte, 0, for a worker to set.
 func (m *testMemory) flag() *usmarray.Array {
 	m.t.Helper()
 	a, err := usmarray.Zeros(m.r, usmarray.Uint8, []int{1})
@@ -264,7 +263,7 @@ func (m *testMemory) flag() *usmarray.Array {
 	return a
 }
 
-// isSet is asked by other goroutines than the test's too, which must not end it.
+// isSet reports whether a worker has set the flag. It does not fail the test, so any goroutine can call it.
 func isSet(flag *usmarray.Array) bool {
 	v, err := flag.At(0)
 	return err == nil && v == uint8(1)

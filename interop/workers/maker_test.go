@@ -23,12 +23,12 @@ import (
 
 const pythonEnv = "USMBRIDGE_TEST_WORKERS_PYTHON"
 
-// roles are other programs of the tests.
+// roles are the functions main of other programs of the tests.
 var roles = map[string]func(){"maker": roleMaker, "echo": roleEcho}
 
 const addressEnv = "USMBRIDGE_TEST_WORKERS_ADDRESS"
 
-// roleEcho answers 64 bytes with the same.
+// roleEcho sends each 64 bytes back that it receives.
 func roleEcho() {
 	c, err := net.Dial("unix", os.Getenv(addressEnv))
 	if err != nil {
@@ -46,8 +46,7 @@ func roleEcho() {
 	}
 }
 
-// roleMaker has two workers, one of them in a call that nothing ends, tells their numbers and
-// waits.
+// roleMaker starts two workers, makes a call that does not stop in one of them, prints their process IDs and waits.
 func roleMaker() {
 	env, err := python.Inspect(os.Getenv(pythonEnv))
 	if err != nil {
@@ -74,7 +73,7 @@ def held():
 	fmt.Println("error:", err)
 }
 
-// Workers end with the program that made them, whatever they do and however it ends.
+// TestMakerKilled checks that workers end when the program that started them is killed.
 func TestMakerKilled(t *testing.T) {
 	env := environment(t)
 	cmd := exec.Command(os.Args[0])
@@ -104,7 +103,7 @@ func TestMakerKilled(t *testing.T) {
 	}
 }
 
-// ended reports whether a process is gone, or waits for who inherited it to take note.
+// ended reports whether a process has ended. It may be a zombie.
 func ended(pid int) bool {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -114,7 +113,8 @@ func ended(pid int) bool {
 	return strings.HasPrefix(rest, "Z") || strings.HasPrefix(rest, "X")
 }
 
-// What a worker starts has none of its descriptors, ends with it, and is no worker.
+// TestWhatWorkersStart checks that a process that a worker starts does not inherit its descriptors, is not a worker
+// itself, and ends with the worker.
 func TestWhatWorkersStart(t *testing.T) {
 	p := open(t, workers.Config{Modules: []workers.Module{{Name: "starting", Source: `
 import os, subprocess, sys
@@ -134,10 +134,10 @@ def child():
 	pid := int(v.(int64))
 	require.False(t, ended(pid))
 	require.NoError(t, syscall.Kill(p.Workers()[0].PID, syscall.SIGKILL))
-	eventually(t, func() bool { return ended(pid) }, "what a worker started outlives it")
+	eventually(t, func() bool { return ended(pid) }, "a process that a worker started outlives it")
 }
 
-// What ends a service is not for its workers, which end with it.
+// TestSignalsAreTheMakers checks that workers ignore the signals that end a service: the service ends its workers.
 func TestSignalsAreTheMakers(t *testing.T) {
 	p := open(t, workers.Config{})
 	before := p.Workers()[0].PID

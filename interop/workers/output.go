@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// lastWords is the most bytes of a worker's output in its Death. They are chosen from the last kept
+// lastWords is the maximum number of bytes of a worker's output in its Death. They are chosen from the last kept
 // bytes.
 const (
 	lastWords = 8 << 10
@@ -83,7 +83,7 @@ var (
 	stack = regexp.MustCompile(`(?m)^goroutine [0-9]+ .*\[`)
 )
 
-// crashWords is the most bytes of such a report in the last words.
+// crashWords is the maximum number of bytes of such a report in the last words.
 const crashWords = 1 << 10
 
 // words returns the last complete lines that are kept.

@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What hides the last words is the report of Go's runtime alone, and of several the last.
+// TestWords checks which part of the output Death.LastWords has: text that looks like a crash report of Go is cut
+// out only if it is one, and only the last report.
 func TestWords(t *testing.T) {
 	stacks := "\n\ngoroutine 1 [running]:\n" + strings.Repeat("main.f()\n\t/main.go:1 +0x1\n", 500)
 	steps := strings.Repeat("a line of the model\n", 100)
@@ -41,7 +42,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// blocked is a writer that takes what it gets when it is let.
+// blocked is a writer whose Write blocks until let is closed.
 type blocked struct{ entered, let chan struct{} }
 
 func (b *blocked) Write(p []byte) (int, error) {
@@ -50,7 +51,7 @@ func (b *blocked) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A writer that blocks keeps nobody from going on without it.
+// TestOutputBlocks checks that output.wait and output.words do not wait for a blocked writer.
 func TestOutputBlocks(t *testing.T) {
 	from, to, err := os.Pipe()
 	require.NoError(t, err)

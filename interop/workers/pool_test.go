@@ -69,7 +69,7 @@ func TestArrays(t *testing.T) {
 	back, err := p.Call(ctx, "models:same", v, x, v)
 	require.NoError(t, err)
 	list := back.(map[string]any)["args"].([]any)
-	require.Equal(t, x.Pointer(), list[1].(*usmarray.Array).Pointer(), "its own memory comes back as it is")
+	require.Equal(t, x.Pointer(), list[1].(*usmarray.Array).Pointer(), "the result has the address of the argument")
 	for _, a := range list {
 		a.(*usmarray.Array).Release()
 	}
@@ -85,7 +85,7 @@ func TestArrays(t *testing.T) {
 	require.Equal(t, workers.Traffic{Handles: 4, Copies: 1, Bytes: 16}, out, "NumPy's memory is copied once")
 }
 
-// Results are valid when their worker, and the Pool, are gone.
+// TestResultsOutliveThePool checks that results stay valid after their worker and the Pool have ended.
 func TestResultsOutliveThePool(t *testing.T) {
 	p := open(t, workers.Config{})
 	v, err := p.Call(limited(t), "models:own", 1<<16)
@@ -98,7 +98,7 @@ func TestResultsOutliveThePool(t *testing.T) {
 	v.(*usmarray.Array).Release()
 }
 
-// An array in memory of this process alone goes by value, for the worker to read.
+// TestByValue checks that an array in memory that other processes cannot map is passed as a read-only copy.
 func TestByValue(t *testing.T) {
 	p := open(t, workers.Config{})
 	r, err := memmgr.Default(nil, syclobj.USMUnknown)
@@ -111,13 +111,13 @@ func TestByValue(t *testing.T) {
 	require.Equal(t, 6.0, v.(map[string]any)["sum"])
 	require.Equal(t, true, v.(map[string]any)["readonly"])
 	_, err = p.Call(limited(t), "models:double", x)
-	require.ErrorIs(t, err, python.ValueError, "a write that nobody would see fails")
+	require.ErrorIs(t, err, python.ValueError, "writing to a copy is an error")
 	require.Equal(t, []float32{1, 2, 3}, floatsOf(t, x))
 	in, _ := p.Traffic()
 	require.Equal(t, workers.Traffic{Copies: 2, Bytes: 24}, in)
 }
 
-// What one worker made is passed to another by its maker.
+// TestFromWorkerToWorker checks that an array from one worker can be an argument of a call in another.
 func TestFromWorkerToWorker(t *testing.T) {
 	p := open(t, workers.Config{Workers: 2, Least: 2})
 	ctx := limited(t)

@@ -11,7 +11,8 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/segment"
 )
 
-// An argument that was released is its caller's mistake, and keeps no worker.
+// TestReleasedArguments checks that a released argument is an error of the call, and that the worker remains
+// available.
 func TestReleasedArguments(t *testing.T) {
 	p := open(t, workers.Config{})
 	x := memory(t, segment.PeersWrite).floats(1, 2)

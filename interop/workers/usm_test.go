@@ -16,7 +16,7 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// usmModels compute with dpnp, which takes USM alone.
+// usmModels compute with dpnp, which accepts USM only.
 const usmModels = `
 import dpnp, usmbridge
 def kind(x): return [x.usm_type, x.readonly, x.interprocess]
@@ -32,7 +32,7 @@ def own(n):
     return a
 `
 
-// usmQueue is the default queue of the SYCL machine that there is.
+// usmQueue returns the default queue, or skips the test if there is no SYCL device.
 func usmQueue(t testing.TB) *syclobj.Queue {
 	t.Helper()
 	rt, err := syclobj.Open()
@@ -49,8 +49,8 @@ func usmQueue(t testing.TB) *syclobj.Queue {
 	return rt.DefaultQueue()
 }
 
-// USM is USM of the worker's own runtime, of the same kind, and of this process's when it comes
-// back; nothing of it is copied but what SYCL made in memory of the worker alone.
+// TestUSM checks that USM is USM of the same kind in the worker, and USM of this process again in the result. Only
+// memory that other processes cannot map is copied.
 func TestUSM(t *testing.T) {
 	environment(t, "dpnp")
 	q := usmQueue(t)

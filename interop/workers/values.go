@@ -12,7 +12,7 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// maxArrays is how many arrays a call, or a result, may have.
+// maxArrays is the maximum number of arrays of a call or a result.
 const maxArrays = 4096
 
 // encoder writes the values of a message in the format of package values. Arrays are numbers of a
@@ -31,7 +31,7 @@ func newEncoder(limit int) *encoder {
 	return e
 }
 
-// bytes returns what has been written.
+// bytes returns the bytes written so far.
 func (e *encoder) bytes() []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(e.Words))), 8*len(e.Words))
 }
@@ -57,7 +57,7 @@ func (e *encoder) call(function string, args []any) error {
 func (e *encoder) grow(words []uint64, n int) ([]uint64, error) {
 	want, most := len(words)+n, e.limit/8
 	if want > most {
-		return nil, fmt.Errorf("%w: more than %d bytes (Config.MaxMessage); pass what is long as arrays", ErrTooLong, e.limit)
+		return nil, fmt.Errorf("%w: more than %d bytes (Config.MaxMessage); pass long data as arrays", ErrTooLong, e.limit)
 	}
 	grown := make([]uint64, len(words), min(most, max(want, 2*cap(words), 32)))
 	copy(grown, words)
@@ -112,8 +112,8 @@ func (e *encoder) array(a *usmarray.Array) error {
 	return e.Number(i)
 }
 
-// decoder reads the payload of a message from another process, which may be anything: numbers and
-// a table of arrays, then values.
+// decoder reads the payload of a message: numbers and a table of arrays, then values. The other process is not
+// trusted.
 type decoder struct {
 	b      []byte
 	arrays []*usmarray.Array // by their numbers in the values
@@ -133,7 +133,7 @@ func (d *decoder) values() *values.Decoder {
 	return &values.Decoder{Bytes: d.b, Array: d.array, Tuple: func(v []any) any { return python.Tuple(v) }}
 }
 
-// call reads what encoder.call wrote.
+// call reads a call as encoder.call writes it.
 func (d *decoder) call() (function string, args []any, err error) {
 	in := d.values()
 	var head [3]any

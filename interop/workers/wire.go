@@ -63,7 +63,7 @@ func (w *wire) send(k kind, call uint64, parts ...[]byte) error {
 		n += len(p)
 	}
 	if n > w.max+slack {
-		return fmt.Errorf("%w: %d bytes, and %d is the most (Config.MaxMessage); pass what is long as arrays", ErrTooLong, n, w.max)
+		return fmt.Errorf("%w: %d bytes, at most %d are allowed (Config.MaxMessage); pass long data as arrays", ErrTooLong, n, w.max)
 	}
 	w.writing.Lock()
 	defer w.writing.Unlock()
@@ -105,7 +105,7 @@ func readMessage(in io.Reader, buf *[]byte, limit int) (m message, err error) {
 		return m, fmt.Errorf("%w: kind %d", ErrMessage, m.kind)
 	}
 	if n > limit {
-		return m, fmt.Errorf("%w: %d bytes, and %d is the most", ErrMessage, n, limit)
+		return m, fmt.Errorf("%w: %d bytes, at most %d are allowed", ErrMessage, n, limit)
 	}
 	if cap(*buf) > most && n <= most/16 {
 		*buf = nil // do not keep a large buffer

@@ -22,7 +22,7 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// samples are values of each kind, as a worker may answer them.
+// samples returns results of each kind.
 func samples() []any {
 	huge := new(big.Int).Lsh(big.NewInt(-3), 100)
 	return []any{
@@ -67,7 +67,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// words are the bytes of a message of these words.
+// words returns the bytes of a message with these words.
 func words(w ...uint64) []byte {
 	var b []byte
 	for _, x := range w {
@@ -78,10 +78,10 @@ func words(w ...uint64) []byte {
 
 func word(kind values.Kind, n uint64) uint64 { return uint64(kind) | n<<4 }
 
-// address is an address of this process that a worker might send.
+// address is a valid address in this process, which a message must not contain.
 var address int64
 
-// forged is what a worker may send to do harm.
+// forged returns invalid messages that a hostile worker could send.
 func forged() map[string][]byte {
 	here := uint64(uintptr(unsafe.Pointer(&address)))
 	return map[string][]byte{
@@ -113,8 +113,8 @@ func forged() map[string][]byte {
 	}
 }
 
-// TestForgedValues checks that a worker cannot make its maker use addresses, or memory for what it
-// only announces.
+// TestForgedValues checks that the decoder refuses addresses, and lengths without data before it allocates memory
+// for them.
 func TestForgedValues(t *testing.T) {
 	a, err := usmarray.WrapSlice([]int32{1}, []int{1})
 	require.NoError(t, err)
@@ -172,8 +172,8 @@ func FuzzValue(f *testing.F) {
 	})
 }
 
-// rendered is a value as text, dictionaries sorted by the text of their keys: fmt sorts those
-// that are pointers, as large integers are, by where they lie.
+// rendered returns a value as text, with dictionaries sorted by the text of their keys. fmt would sort keys that are
+// pointers, such as large integers, by address.
 func rendered(v reflect.Value) string {
 	if !v.IsValid() {
 		return "nil"
@@ -201,7 +201,7 @@ func rendered(v reflect.Value) string {
 	return fmt.Sprintf("%v%q", v.Type(), parts)
 }
 
-// TestSmallLargeIntegers checks that an integer has one form, so that one key is not two.
+// TestSmallLargeIntegers checks that each integer has only one encoding, so that a key cannot occur twice.
 func TestSmallLargeIntegers(t *testing.T) {
 	text := func(digits string) []byte {
 		b := append(words(word(values.Big, uint64(len(digits)))), digits...)
@@ -271,7 +271,7 @@ func FuzzMessage(f *testing.F) {
 	})
 }
 
-// Memory for a message comes with its bytes.
+// TestAnnouncedLength checks that memory for a message is allocated as its bytes arrive.
 func TestAnnouncedLength(t *testing.T) {
 	var buf []byte
 	_, err := readMessage(bytes.NewReader(frame(toCall, 1, maxMessage, []byte("abc"))), &buf, maxMessage)
@@ -319,7 +319,7 @@ func failures() []error {
 	}
 }
 
-// An error answers on the other side to what it answered to here.
+// TestFailures checks that errors.Is and errors.As give the same results after a transfer to another process.
 func TestFailures(t *testing.T) {
 	kinds := []error{python.ErrInterrupted, python.ErrNotBegun, python.ErrNotStopped, python.KeyError, python.LookupError, python.ValueError,
 		python.ErrCycle, python.ErrTooDeep, ErrTooLong}

@@ -129,11 +129,11 @@ func (w *worker) run() *Death {
 // quit asks a process to exit, and kills it if that takes too long.
 func (w *worker) quit(r *process) {
 	timer := time.AfterFunc(w.pool.config.Grace, func() {
-		r.kill(fmt.Errorf("%v after it was told to end it had not", w.pool.config.Grace))
+		r.kill(fmt.Errorf("it did not end within %v after it was asked to", w.pool.config.Grace))
 	})
 	defer timer.Stop()
 	if err := r.wire.send(toQuit, 0); err != nil {
-		r.kill(fmt.Errorf("telling it to end: %w", err))
+		r.kill(fmt.Errorf("asking it to end: %w", err))
 	}
 	<-r.over
 }
@@ -163,7 +163,7 @@ func (w *worker) start() (*process, error) {
 func (w *worker) warmUp(r *process) error {
 	p := w.pool
 	timer := time.AfterFunc(p.config.StartTime, func() {
-		r.kill(fmt.Errorf("%v after its start it was not ready (Config.StartTime)", p.config.StartTime))
+		r.kill(fmt.Errorf("it was not ready within %v after its start (Config.StartTime)", p.config.StartTime))
 	})
 	defer timer.Stop()
 	defer context.AfterFunc(p.ctx, func() { r.kill(errors.New("the Pool was closed while it started")) })()
@@ -176,7 +176,7 @@ func (w *worker) warmUp(r *process) error {
 		case errors.Is(err, ErrMessage):
 			return err
 		case err != nil && !heard:
-			return errors.New("it ended before it was heard of: does its program call workers.Main first?")
+			return errors.New("it ended before its first message; its program must call workers.Main first")
 		case err != nil:
 			return errors.New("it ended while it started")
 		case m.kind == atReady:

@@ -1,6 +1,6 @@
-// Package calling is what the packages python, pymodule and calls have of each other beside
-// their public names: of which call from Go the code that runs is part, and the ways of
-// arguments and results.
+// Package calling has variables by which the packages python, pymodule and calls call functions of each
+// other that are not in their public API. The package that defines a function sets its variable during
+// initialization.
 package calling
 
 import (
@@ -8,35 +8,36 @@ import (
 	"unsafe"
 )
 
-// Context is package python's: the context of the innermost CallContext, or call of package
-// calls, that runs on the calling thread, context.Background in none. Threads that the code of
-// a call starts are in none.
+// Context returns the context of the innermost call on this thread: of a CallContext of package python or
+// of a call of package calls. Outside of a call it returns context.Background, also on threads that the
+// called code started. Package python sets it.
 var Context func() context.Context
 
-// Numbered is package calls': the context of the call with that number.
+// Numbered returns the context of the call of package calls with this number. Package calls sets it.
 var Numbered func(number uint64) context.Context
 
-// Result is package python's: what CallContext makes of a result (a usmb_pyret): an owned
-// *python.Object, or the error, for a context that the call was interrupted for. The error does
-// not keep its exception object. GIL.
+// Result converts the result of a call (a *usmb_pyret) as CallContext does. It returns a *python.Object
+// that the caller owns, or an error without its exception object. ctx is the ended context for which the
+// call was interrupted. The GIL must be held. Package python sets it.
 var Result func(ctx context.Context, result unsafe.Pointer) (object any, err error)
 
-// DropException is package python's: it releases the exception object of the first *python.Error
-// in err, which stays without it. No other goroutine may have that error yet.
+// DropException releases the exception object of the first *python.Error in err. No other goroutine may
+// have access to err. Package python sets it.
 var DropException func(err error)
 
-// Array is what Python's Array is made of, in words of C.
+// Array describes a Python Array as C needs it.
 type Array struct {
-	Cell           uintptr // usmb_cell, with a reference for whoever gets it
-	First          uintptr
-	DataType       uint32 // a usmb_dl_dtype
-	Flags          uint32 // USMB_ARR_*
-	Shape, Strides []int  // the array's own: not to be changed
+	Cell           uintptr // a usmb_cell, with a reference that the receiver owns
+	First          uintptr // address of the first element
+	DataType       uint32  // a usmb_dl_dtype
+	Flags          uint32  // USMB_ARR_*
+	Shape, Strides []int   // borrowed from the *usmarray.Array: read only
 }
 
-// Describe is package pymodule's: what ToPython makes its Array of, for a *usmarray.Array.
+// Describe returns the description of the Array that ToPython makes of a *usmarray.Array. Package
+// pymodule sets it.
 var Describe func(a any) (Array, error)
 
-// Register is package pymodule's: it registers the module usmbridge. Package python calls it before
-// Python starts; nil in a program without package pymodule.
+// Register registers the module usmbridge. Package python calls it before Python starts. It is nil in
+// programs without package pymodule, which sets it.
 var Register func() error

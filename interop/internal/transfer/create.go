@@ -11,15 +11,15 @@ import (
 	"strings"
 )
 
-// Create writes a file through fill, and leaves none where that fails.
+// Create creates or replaces the file at path with the contents that fill writes. If it fails, it removes
+// the new file.
 //
-// The file is a temporary one beside path, which takes its place, and the permissions of
-// what stood there, when all of it is on the disk: whoever opens path sees the old or the
-// new one, also after a crash. With inPlace it is path itself, as os.Create makes it, without
-// waiting for the disk.
+// It writes a temporary file in the same directory, syncs it to disk, gives it the permissions of the
+// existing file, and renames it to path. Readers of path see either the old or the new file, also after
+// a crash. If inPlace is set, it writes to path itself, as os.Create does, without a sync.
 //
-// A symbolic link stays one: what it names is written, also where that is not there yet.
-// What is no regular file is refused.
+// If path is a symbolic link, the link is kept and its target is written; the target need not exist.
+// Directories and special files are refused.
 func Create(ctx context.Context, path string, inPlace bool, fill func(*os.File) error) error {
 	path = final(path)
 	info, err := os.Stat(path)
@@ -42,7 +42,7 @@ func Create(ctx context.Context, path string, inPlace bool, fill func(*os.File) 
 		return finish(f, path, fill, func() error { return f.Close() })
 	}
 	permissions := fs.FileMode(0o666)
-	if info != nil { // nobody may read the new content who may not read the old one
+	if info != nil { // users without access to the old file must not read the new one
 		permissions = info.Mode().Perm()&0o600 | 0o200
 	}
 	f, err := temporary(path, permissions)
@@ -72,11 +72,11 @@ func Create(ctx context.Context, path string, inPlace bool, fill func(*os.File) 
 	})
 }
 
-// finish fills a file and commits it, or removes it.
+// finish fills a file and commits it. If that fails or panics, it removes the file.
 func finish(f *os.File, name string, fill func(*os.File) error, commit func() error) error {
 	done := false
 	defer func() {
-		if !done { // also when a writer panics
+		if !done { // also if fill panics
 			f.Close()
 			_ = os.Remove(name)
 		}
@@ -86,7 +86,7 @@ func finish(f *os.File, name string, fill func(*os.File) error, commit func() er
 		return err
 	}
 	if err := regular(info); err != nil {
-		done = true // not ours
+		done = true // not created by this call: keep it
 		f.Close()
 		return err
 	}
@@ -100,11 +100,11 @@ func finish(f *os.File, name string, fill func(*os.File) error, commit func() er
 	return nil
 }
 
-// maxLinks is how many symbolic links one name may lead through, as Linux has it.
+// maxLinks is the maximum number of symbolic links in a path, as on Linux.
 const maxLinks = 40
 
-// final is the name that path leads to through symbolic links, be there a file of that name
-// or not. Links that end nowhere are left to the system to refuse.
+// final follows the symbolic links of path and returns the name of the target, which need not exist. For
+// links that cannot be resolved it returns path, so that opening it reports the error.
 func final(path string) string {
 	if real, err := filepath.EvalSymlinks(path); err == nil || !errors.Is(err, fs.ErrNotExist) {
 		if err != nil {
@@ -118,7 +118,7 @@ func final(path string) string {
 		if dir == "" {
 			dir = "."
 		}
-		dir, err := filepath.EvalSymlinks(dir) // so that ".." begins from where it is
+		dir, err := filepath.EvalSymlinks(dir) // so that ".." in the link is relative to the real directory
 		if err != nil {
 			return path
 		}
@@ -137,11 +137,10 @@ func final(path string) string {
 	return path
 }
 
-// temporary makes a file beside path; it cannot be taken for the result of another writer,
-// nor be one.
+// temporary creates a file with an unused random name in the directory of path.
 func temporary(path string, permissions fs.FileMode) (*os.File, error) {
 	dir, base := filepath.Split(path)
-	if len(base) > 200 { // names have 255 bytes at most
+	if len(base) > 200 { // file names have at most 255 bytes
 		base = base[:200]
 	}
 	for range 100 {
@@ -151,11 +150,11 @@ func temporary(path string, permissions fs.FileMode) (*os.File, error) {
 			return f, err
 		}
 	}
-	return nil, fmt.Errorf("no free name for a temporary file beside %s: %w", path, fs.ErrExist)
+	return nil, fmt.Errorf("no unused name for a temporary file in the directory of %s: %w", path, fs.ErrExist)
 }
 
-// syncDirectory brings the new name to the disk. Some systems cannot, and the file is in
-// place whatever they say.
+// syncDirectory syncs the new name to disk. Errors are ignored: some systems cannot sync directories, and
+// the file has its name already.
 func syncDirectory(dir string) {
 	d, err := os.Open(dir)
 	if err != nil {

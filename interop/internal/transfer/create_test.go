@@ -12,11 +12,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestReplacedFileStaysPrivate: while the new content is written, nobody may read it who may
-// not read the old one; at the end the permissions are those of the old one.
+// TestReplacedFileStaysPrivate checks that only the owner can read the temporary file, and that the new file
+// has the permissions of the old one.
 func TestReplacedFileStaysPrivate(t *testing.T) {
 	if runtime.GOOS == "windows" {
-		t.Skip("permissions are those of Unix")
+		t.Skip("needs Unix permissions")
 	}
 	for _, mode := range []fs.FileMode{0o600, 0o640, 0o400, 0o755} {
 		path := filepath.Join(t.TempDir(), "file")
@@ -38,8 +38,8 @@ func TestReplacedFileStaysPrivate(t *testing.T) {
 	}
 }
 
-// TestLinksToNothingYet: a symbolic link whose file is not there stays a link, and the file
-// appears where it leads; a failure leaves neither a file nor takes the link.
+// TestLinksToNothingYet checks that Create keeps a symbolic link without a target and creates the target. If it
+// fails, it keeps the link and leaves no file.
 func TestLinksToNothingYet(t *testing.T) {
 	for _, inPlace := range []bool{false, true} {
 		dir := t.TempDir()
@@ -49,7 +49,7 @@ func TestLinksToNothingYet(t *testing.T) {
 			{"there/../up", "upwards"}, {"loop2", "loop1"}, {"loop1", "loop2"},
 		} {
 			if err := os.Symlink(l[0], filepath.Join(dir, l[1])); err != nil {
-				t.Skipf("no symbolic links here: %v", err)
+				t.Skipf("symbolic links are not supported: %v", err)
 			}
 		}
 		broken := errors.New("broken")

@@ -1,11 +1,11 @@
-// Package transfer moves the elements of arrays between files and the memory of arrays: by
-// position, in pieces of [PieceBytes], by a bounded number of goroutines that end with the
-// call.
+// Package transfer reads the elements of arrays from files and writes them to files. It accesses
+// files by position, in pieces of at most [PieceBytes] bytes, from a bounded number of goroutines
+// that end before the call returns.
 //
-// Memory that the host can read is the read's own destination and the write's own source.
-// Device memory goes through a ring of host memory (ring.go), whose copies overlap with the
-// reads; what an array needs beside itself, in either direction, is at most 16 MiB.
+// Host-readable memory is read into and written from directly. Device memory is copied through a
+// ring of host memory (ring.go); the copies overlap with the file access. A transfer needs at most
+// 16 MiB of memory in addition to the array.
 //
-// The packages of the file formats stand on it: they parse headers, say where elements lie
-// ([Elements]), and give errors their names.
+// The packages of the file formats use it. They parse the headers, describe the position of the
+// elements ([Elements]), and wrap errors.
 package transfer

@@ -7,17 +7,16 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// Elements says where the elements of an array lie in a file: densely, from a position on.
+// Elements describes the elements of an array in a file. They are adjacent, from position At on.
 type Elements struct {
 	At       int64 // position of the first byte
 	DataType usmarray.DataType
 	Shape    []int
-	Fortran  bool // the first axis is the fastest
-	Swap     int  // width in bytes of the units whose byte order is not this machine's; 0 for none
+	Fortran  bool // Fortran order: the first axis varies fastest
+	Swap     int  // width in bytes of units in foreign byte order; 0 if the order is native
 }
 
-// Check makes sure that the shape is one that an array can have, and returns the bytes that
-// the elements take.
+// Check validates the shape and the element type. It returns the size of the elements in bytes.
 func (e *Elements) Check() (int64, error) {
 	l, err := usmarray.NewLayout(e.Shape, nil, 0)
 	if err != nil {
@@ -26,17 +25,17 @@ func (e *Elements) Check() (int64, error) {
 	return e.DataType.ByteSize(int64(l.Size()), false)
 }
 
-// Rows is a range of the first axis, [Lo, Hi); or, with All, the whole array, whatever its
-// number of axes.
+// Rows is the range [Lo, Hi) of the first axis. If All is set, it is the whole array, with any number
+// of axes.
 type Rows struct {
 	Lo, Hi int
 	All    bool
 }
 
-// Whole is all elements.
+// Whole selects all elements.
 var Whole = Rows{All: true}
 
-// shape is the shape of the rows.
+// shape validates the range and returns the shape of the rows.
 func (e *Elements) shape(r Rows) ([]int, error) {
 	shape := slices.Clone(e.Shape)
 	if r.All {
@@ -52,8 +51,8 @@ func (e *Elements) shape(r Rows) ([]int, error) {
 	return shape, nil
 }
 
-// part is where the rows, which shape accepted, lie in the file. The sizes fit, because
-// those of the whole array do.
+// part returns the position of the rows in the file. The shape method must have accepted the rows. The
+// sizes cannot overflow, because Check accepted the size of the whole array.
 func (e *Elements) part(r Rows) (Part, error) {
 	p := Part{From: e.At, Count: 1, Swap: e.Swap}
 	bits := int64(e.DataType.BitSize())
@@ -79,7 +78,7 @@ func (e *Elements) part(r Rows) (Part, error) {
 		return p, nil
 	}
 	if first%8 != 0 {
-		return Part{}, fmt.Errorf("%w: row %d begins within a byte of the packed %s elements; begin at a row that does not", usmarray.ErrLayout, r.Lo, e.DataType)
+		return Part{}, fmt.Errorf("%w: row %d of packed %s elements does not begin at a byte boundary; choose a first row that does", usmarray.ErrLayout, r.Lo, e.DataType)
 	}
 	p.From += first / 8
 	p.Run = (n*row + 7) / 8

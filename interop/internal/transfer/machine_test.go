@@ -14,14 +14,14 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// gpus is a machine whose device memory the host cannot touch: doing so ends the process.
-// The second GPU has no host USM.
+// gpus is a simulated machine. Access of the host to its device memory ends the process. The second GPU does
+// not support host USM.
 var gpus = sycltest.Machine{{Backend: syclobj.BackendLevelZero, Name: "Fake Level Zero", Devices: []sycltest.Device{
 	{Type: syclobj.TypeGPU, Name: "Fake GPU A"},
 	{Type: syclobj.TypeGPU, Name: "Fake GPU B", Lacks: []syclobj.USMKind{syclobj.USMHost}},
 }}}
 
-// deviceMemory is a pool of device memory, which must be empty after the test.
+// deviceMemory returns a pool of device memory. After the test it must be empty.
 func deviceMemory(t *testing.T, filter string) *memmgr.Pool {
 	t.Helper()
 	rt, err := syclobj.Open(syclobj.RequireSYCL())
@@ -43,7 +43,7 @@ func deviceMemory(t *testing.T, filter string) *memmgr.Pool {
 	return pool
 }
 
-// bytesFile is a source of n bytes and what an array of them is read by.
+// bytesFile returns n bytes, a source of them, and the wish that reads them.
 func bytesFile(t *testing.T, n int) ([]byte, *Source, []Wish) {
 	t.Helper()
 	file := noise(n)
@@ -52,7 +52,7 @@ func bytesFile(t *testing.T, n int) ([]byte, *Source, []Wish) {
 	return file, src, []Wish{{&Elements{DataType: usmarray.Uint8, Shape: []int{n}}, Whole}}
 }
 
-// TestMachineDeviceMemory: device memory is read and written through the ring alone.
+// TestMachineDeviceMemory checks that device memory is read and written through the ring.
 func TestMachineDeviceMemory(t *testing.T) {
 	fake := sycltest.Child(t, gpus)
 	if fake == nil {
@@ -74,7 +74,7 @@ func TestMachineDeviceMemory(t *testing.T) {
 	}
 }
 
-// TestMachinePackedRows: the bits of a neighbour in device memory are brought and kept.
+// TestMachinePackedRows checks that reads into device memory keep the bits of adjacent elements.
 func TestMachinePackedRows(t *testing.T) {
 	fake := sycltest.Child(t, gpus)
 	if fake == nil {
@@ -85,8 +85,8 @@ func TestMachinePackedRows(t *testing.T) {
 	}
 }
 
-// TestMachineFailures: a copy that is refused, and one that fails later, end the transfer
-// with an error and leave nothing.
+// TestMachineFailures checks that the transfer returns an error and releases all memory if a copy cannot be
+// submitted or fails later.
 func TestMachineFailures(t *testing.T) {
 	fake := sycltest.Child(t, gpus)
 	if fake == nil {
@@ -113,9 +113,8 @@ func TestMachineFailures(t *testing.T) {
 	}
 }
 
-// TestMachineCancelled: the context ends while copies are under way on a device that does
-// not end them. The call returns, and memory that the device still writes or reads is used
-// by nobody until it is done.
+// TestMachineCancelled ends the context while the device has not completed the copies. The call must return,
+// and the memory of the copies must not be reused until they complete.
 func TestMachineCancelled(t *testing.T) {
 	fake := sycltest.Child(t, gpus)
 	if fake == nil {
@@ -134,7 +133,7 @@ func TestMachineCancelled(t *testing.T) {
 	cancel()
 	require.ErrorIs(t, <-ended, context.Canceled)
 	require.Positive(t, pool.Stats().ActiveBytes.Current, "the device still writes to it")
-	require.Zero(t, pool.Stats().AllocatedBytes.Current, "nobody else has it")
+	require.Zero(t, pool.Stats().AllocatedBytes.Current, "the memory is not allocated again")
 	fake.Hold(false)
 	fake.ReleaseAll()
 	memmgr.Flush()

@@ -4,9 +4,9 @@ package transfer
 
 import "syscall"
 
-// nonblock keeps the opening of a path that became a FIFO from waiting for a writer; on a
-// regular file it means nothing.
+// nonblock prevents open from waiting for a writer if the path became a FIFO after the check. It
+// has no effect on regular files.
 const nonblock = syscall.O_NONBLOCK
 
-// errFault is what the kernel says of memory that it cannot reach itself.
+// errFault is returned by read and write if the kernel cannot access the memory.
 const errFault = syscall.EFAULT

@@ -7,41 +7,40 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
-// PieceBytes is the most that is read or written at a time: enough that a system call and a
-// submission to a queue cost nothing beside it, and little enough that a cancelled transfer
-// stops soon.
+// PieceBytes is the maximum size of one read or write. The costs of a system call and of a submission
+// to a queue are negligible at this size, and a cancelled transfer stops soon.
 const PieceBytes = 1 << 20
 
-// Part is one stretch of memory and the runs of bytes in a file that fill it, one after
-// another in the memory, at equal distances in the file.
+// Part is a contiguous range of memory and the runs of bytes in a file that fill it. The runs are
+// adjacent in memory and at equal distances in the file.
 type Part struct {
-	To     unsafe.Pointer // in Buffer
+	To     unsafe.Pointer // an address in Buffer
 	Buffer memmgr.Buffer
 	From   int64 // position of the first run
-	Run    int64 // bytes of each run; 0 for none at all
-	Stride int64 // bytes between the beginnings of runs
-	Count  int64 // runs
-	Swap   int   // see Elements
+	Run    int64 // bytes of each run; 0 if the part is empty
+	Stride int64 // bytes from the beginning of a run to the next
+	Count  int64 // number of runs
+	Swap   int   // as in Elements
 }
 
 func (p *Part) bytes() int64 { return p.Run * p.Count }
 
-// piece is a part's share that is read at a time: several whole runs, or bytes of one.
+// piece is the share of a part that is read at a time: several whole runs, or some bytes of one.
 type piece struct {
 	part *Part
-	run  int64 // the first
-	runs int64
-	off  int64 // within the run, where it is one
-	n    int64 // bytes of all
+	run  int64 // the first run
+	runs int64 // number of runs
+	off  int64 // offset within the run, if runs is 1
+	n    int64 // bytes of the piece
 }
 
-// from is the position of the first byte.
+// from returns the position of the first byte in the file.
 func (p *piece) from() int64 { return p.part.From + p.run*p.part.Stride + p.off }
 
-// to is where the piece belongs.
+// to returns the address of the piece in memory.
 func (p *piece) to() unsafe.Pointer { return unsafe.Add(p.part.To, p.run*p.part.Run+p.off) }
 
-// cursor deals the pieces of parts out, in order of the parts.
+// cursor hands out the pieces of parts, in the order of the parts. It is safe for concurrent use.
 type cursor struct {
 	mu    sync.Mutex
 	parts []Part
@@ -49,7 +48,7 @@ type cursor struct {
 	off   int64
 }
 
-// next is the next piece; none is left when ok is false.
+// next returns the next piece. ok is false if none is left.
 func (c *cursor) next() (p piece, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -73,7 +72,7 @@ func (c *cursor) next() (p piece, ok bool) {
 	return p, true
 }
 
-// pieces is about how many there are: as many goroutines have something to do.
+// pieces returns the approximate number of pieces, which bounds the useful number of goroutines.
 func pieces(parts []Part) int64 {
 	n := int64(0)
 	for i := range parts {

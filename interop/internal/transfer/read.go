@@ -12,26 +12,26 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// Options say how elements are read into new memory.
+// Options configures reads into new memory.
 type Options struct {
-	Workers int            // see [Workers]
-	Queue   *syclobj.Queue // that will use the memory first
-	Tag     string         // its user, in reports
+	Workers int            // number of goroutines; see [Workers]
+	Queue   *syclobj.Queue // the first user of the memory
+	Tag     string         // the tag of the memory in reports
 }
 
-// Wish is an array to be read: rows of elements.
+// Wish describes an array to be read: rows of elements.
 type Wish struct {
 	Elements *Elements
 	Rows     Rows
 }
 
-// ReadNew allocates an array for each wish and reads it, all of them or none. A context that
-// can end makes the first allocation wait for room until it does. The others do not wait,
-// because what they would wait for may be what the call itself holds: where there is no room
-// for them the call gives everything back and fails with memmgr.ErrOutOfMemory.
+// ReadNew allocates an array for each wish and reads its elements. On an error it returns no array. If the
+// context can end, the first allocation waits for memory until then. Later allocations do not wait,
+// because they could wait for memory that this call holds. If one of them fails for lack of memory, the
+// call releases all arrays and returns memmgr.ErrOutOfMemory.
 func ReadNew(ctx context.Context, src *Source, wishes []Wish, r memmgr.Resource, o Options) ([]*usmarray.Array, error) {
 	if r == nil {
-		return nil, fmt.Errorf("%w: the resource is nil; memmgr.Host gives plain memory, memmgr.Default that of a queue", memmgr.ErrRequest)
+		return nil, fmt.Errorf("%w: the resource is nil; pass memmgr.Host() for host memory, or the pool of memmgr.Default for USM", memmgr.ErrRequest)
 	}
 	parts, shapes := make([]Part, len(wishes)), make([][]int, len(wishes))
 	var err error
@@ -48,7 +48,7 @@ func ReadNew(ctx context.Context, src *Source, wishes []Wish, r memmgr.Resource,
 	}
 	arrays, held, done := make([]*usmarray.Array, 0, len(wishes)), int64(0), false
 	defer func() {
-		if !done { // also when the reader panics
+		if !done { // also if the reader panics
 			for _, a := range arrays {
 				a.Release()
 			}
@@ -74,6 +74,7 @@ func ReadNew(ctx context.Context, src *Source, wishes []Wish, r memmgr.Resource,
 	return arrays, nil
 }
 
+// allocate returns a new array for the elements, in their order.
 func allocate(ctx context.Context, r memmgr.Resource, e *Elements, shape []int, o Options) (*usmarray.Array, error) {
 	l, err := usmarray.NewLayout(shape, nil, 0)
 	if err != nil {
@@ -95,7 +96,7 @@ func allocate(ctx context.Context, r memmgr.Resource, e *Elements, shape []int, 
 	}
 	buf, err := memmgr.New(r, memmgr.Request{Size: uintptr(size), Queue: o.Queue, Tag: o.Tag, Context: ending(ctx)})
 	if err != nil {
-		return nil, &usmarray.OpError{Op: "New", Err: err} // as usmarray.New has it
+		return nil, &usmarray.OpError{Op: "New", Err: err} // as usmarray.New reports it
 	}
 	a, err := usmarray.FromBuffer(buf, e.DataType, l)
 	if err != nil {
@@ -104,8 +105,8 @@ func allocate(ctx context.Context, r memmgr.Resource, e *Elements, shape []int, 
 	return a, err
 }
 
-// ending is a context that can end, or none: an allocation under one that cannot would wait
-// for ever for room.
+// ending returns ctx if it can end, else nil. An allocation with a context that cannot end would wait
+// forever for memory.
 func ending(ctx context.Context) context.Context {
 	if ctx.Done() == nil {
 		return nil
@@ -113,10 +114,9 @@ func ending(ctx context.Context) context.Context {
 	return ctx
 }
 
-// ReadInto reads rows into an array of their type and shape that lies densely in the order
-// of the file. After a failure its contents are undefined. Where packed elements end within
-// a byte, the other elements in that byte stay what they are; nobody may write to them
-// meanwhile.
+// ReadInto reads rows into an array of the same type and shape, whose elements are contiguous in the order
+// of the file. After an error the array's contents are undefined. If packed elements end within a byte,
+// the other elements in that byte are kept; they must not be written during the call.
 func ReadInto(ctx context.Context, src *Source, w Wish, a *usmarray.Array, workers int) error {
 	e := w.Elements
 	shape, err := e.shape(w.Rows)
@@ -131,9 +131,9 @@ func ReadInto(ctx context.Context, src *Source, w Wish, a *usmarray.Array, worke
 	defer held.Release()
 	switch {
 	case a.DataType() != e.DataType:
-		return fmt.Errorf("%w: the array holds %s, the file %s; read into a new array and convert that", usmarray.ErrType, a.DataType(), e.DataType)
+		return fmt.Errorf("%w: the array has element type %s, the file has %s; read into a new array and convert it", usmarray.ErrType, a.DataType(), e.DataType)
 	case !slices.Equal(a.Shape(), shape):
-		return fmt.Errorf("%w: the array has shape %v, what is read %v", usmarray.ErrLayout, a.Shape(), shape)
+		return fmt.Errorf("%w: the array has shape %v, the elements to read have shape %v", usmarray.ErrLayout, a.Shape(), shape)
 	case a.ReadOnly():
 		return fmt.Errorf("%w: the array is read-only", usmarray.ErrReadOnly)
 	case !dense(a, e.Fortran):
@@ -141,7 +141,7 @@ func ReadInto(ctx context.Context, src *Source, w Wish, a *usmarray.Array, worke
 		if e.Fortran {
 			order = "Fortran"
 		}
-		return fmt.Errorf("%w: the array's elements must lie densely in %s order, as the file's do, and sub-byte ones packed from the beginning of a byte",
+		return fmt.Errorf("%w: the array's elements must be contiguous in %s order, as in the file; sub-byte elements must be packed and begin at a byte",
 			usmarray.ErrLayout, order)
 	}
 	p.Buffer, p.To = a.Buffer(), a.Pointer()
@@ -156,8 +156,7 @@ func ReadInto(ctx context.Context, src *Source, w Wish, a *usmarray.Array, worke
 	return readBits(ctx, src, &p, byte(1)<<bits-1)
 }
 
-// readBits reads the byte after a part, and changes those of its bits in memory that mask
-// has.
+// readBits reads the byte after a part, and copies the bits in mask to the byte in memory.
 func readBits(ctx context.Context, src *Source, p *Part, mask byte) error {
 	b := make([]byte, 1)
 	if err := src.ReadFull(b, p.From+p.Run); err != nil {
@@ -191,7 +190,7 @@ func readBits(ctx context.Context, src *Source, p *Part, mask byte) error {
 	return g.wait(ctx)
 }
 
-// dense reports whether the elements lie as they do in a file.
+// dense reports whether the elements have the same layout in memory as in a file.
 func dense(a *usmarray.Array, fortran bool) bool {
 	if fortran && !a.IsF() || !fortran && !a.IsC() {
 		return false
@@ -199,10 +198,9 @@ func dense(a *usmarray.Array, fortran bool) bool {
 	return !a.DataType().IsSubByte() || !a.Padded() && a.Layout().Offset()*a.DataType().BitSize()%8 == 0
 }
 
-// Read fills the parts, all of one place. Work that is pending on their memory is waited
-// for first. On a failure, the end of the context included, no work of the call touches the
-// memory any more, but for copies on a device that were submitted: those the buffers know as
-// pending.
+// Read fills the parts, whose memory must have the same place. It waits for pending work on the memory
+// first. After an error or the end of the context, the call does not access the memory any more, except for
+// copies on a device that were submitted already. These are pending work of the buffers.
 func Read(ctx context.Context, src *Source, parts []Part, workers int) error {
 	parts = slices.DeleteFunc(parts, func(p Part) bool { return p.bytes() == 0 })
 	if err := ctx.Err(); err != nil || len(parts) == 0 {
@@ -222,7 +220,7 @@ func Read(ctx context.Context, src *Source, parts []Part, workers int) error {
 	if err != nil {
 		return err
 	}
-	failed := true // also when the reader panics
+	failed := true // also if the reader panics
 	defer func() {
 		if failed {
 			g.abandon()
@@ -239,7 +237,7 @@ func Read(ctx context.Context, src *Source, parts []Part, workers int) error {
 	return nil
 }
 
-// readHost is what one goroutine does for memory that the host can write.
+// readHost reads pieces into host memory, on one goroutine.
 func readHost(ctx context.Context, src *Source, c *cursor) error {
 	r := reader{src: src}
 	for {
@@ -256,7 +254,7 @@ func readHost(ctx context.Context, src *Source, c *cursor) error {
 	}
 }
 
-// readDevice is the same for device memory: into a slot of the ring, and on from there.
+// readDevice reads pieces into slots of the ring and uploads them, on one goroutine.
 func readDevice(ctx context.Context, src *Source, c *cursor, g *ring) error {
 	r := reader{src: src}
 	for {
@@ -279,21 +277,21 @@ func readDevice(ctx context.Context, src *Source, c *cursor, g *ring) error {
 	}
 }
 
-// Runs that lie close together are read with what is between them, and picked out: below
-// runBytes a system call for each costs more than the gap does, up to gapBytes.
+// Runs of less than runBytes with gaps of less than gapBytes are read together with the gaps, because a
+// system call for each run costs more.
 const (
 	runBytes     = 16 << 10
 	gapBytes     = 64 << 10
 	scratchBytes = 256 << 10
 )
 
-// reader reads pieces for one goroutine.
+// reader reads pieces. It is used by one goroutine.
 type reader struct {
 	src     *Source
-	scratch []byte // made when first needed
+	scratch []byte // allocated at the first use
 }
 
-// fill reads a piece to dst, in this machine's byte order.
+// fill reads a piece to dst, in native byte order.
 func (r *reader) fill(ctx context.Context, dst []byte, p *piece) error {
 	err := error(nil)
 	switch gap := p.part.Stride - p.part.Run; {
@@ -312,7 +310,7 @@ func (r *reader) fill(ctx context.Context, dst []byte, p *piece) error {
 	return err
 }
 
-// each reads each run for itself.
+// each reads one run at a time.
 func (r *reader) each(ctx context.Context, dst []byte, p *piece) error {
 	at := p.from()
 	for i := int64(0); len(dst) > 0; i++ {
@@ -327,7 +325,7 @@ func (r *reader) each(ctx context.Context, dst []byte, p *piece) error {
 	return nil
 }
 
-// pick reads runs with the gaps between them.
+// pick reads runs together with the gaps between them, and copies the runs to dst.
 func (r *reader) pick(ctx context.Context, dst []byte, p *piece) error {
 	run, stride := p.part.Run, p.part.Stride
 	scratch := r.room()
@@ -348,9 +346,8 @@ func (r *reader) pick(ctx context.Context, dst []byte, p *piece) error {
 	return nil
 }
 
-// read reads to dst. Shared memory may lie on a device: where the driver brings it back when
-// a thread of the process touches it, the kernel's own access fails (EFAULT), and the bytes
-// come through memory of Go's.
+// read reads to dst. The pages of shared USM can be on a device. Some drivers migrate them back at a page
+// fault of the process, but a system call fails with EFAULT. In that case read uses Go memory and copies.
 func (r *reader) read(dst []byte, at int64) error {
 	err := r.src.ReadFull(dst, at)
 	if err == nil || !errors.Is(err, errFault) {

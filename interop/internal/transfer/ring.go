@@ -9,18 +9,19 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// ringSlots of PieceBytes each, with the scratch of each goroutine, stay below 16 MiB.
+// ringSlots is the maximum number of slots. The slots and the scratch memory of all goroutines take
+// less than 16 MiB.
 const ringSlots = 12
 
-// What bounds it, on an OpenCL CPU device: the driver's copy runs on the cores that read, at the
-// speed of one thread's (4.4 to 4.7 GB/s, 0.21 s of CPU a GB, the same for one and for twelve
-// pieces at a time of 1 or 4 MiB), which is what reading a GB from the page cache takes as well.
-// So half of the speed of plain reads is the most that is to be had where there are no idle cores.
+// Measured limit on an OpenCL CPU device: the driver copies on the same cores that read the file, at the
+// speed of one thread (4.4 to 4.7 GB/s, 0.21 s of CPU time for each GB; the same for 1 and for 12 pieces
+// in flight, and for pieces of 1 and 4 MiB). Reading from the page cache has the same cost. Without idle
+// cores, a transfer through the ring therefore reaches at most half the speed of plain reads.
 
-// ring is host memory on the way to or from a device, in slots of PieceBytes. A slot is used
-// again when the copy from it is done.
+// ring is the host memory through which elements are copied to or from a device, in slots of PieceBytes.
+// A slot is reused when its copy has completed.
 type ring struct {
-	q     *syclobj.Queue // nil where the host reads the memory itself
+	q     *syclobj.Queue // nil if the host can read the memory
 	slots []*slot
 	free  chan *slot
 }
@@ -28,13 +29,13 @@ type ring struct {
 type slot struct {
 	buf   memmgr.Buffer
 	bytes []byte
-	event *syclobj.Event // of the copy from it; nil when there is none
-	to    memmgr.Buffer  // of that copy
+	event *syclobj.Event // of the copy in flight; nil if there is none
+	to    memmgr.Buffer  // destination of that copy
 }
 
-// newRing takes n slots for memory of a place: host USM where its device has that. It waits
-// for room for the first alone, because a call must not wait for what it holds, and is
-// content with fewer than n.
+// newRing allocates up to n slots for transfers with memory at place, in host USM if the device supports
+// it. Only the first allocation waits for memory, because a call must not wait for memory that it holds
+// itself. If a later allocation fails for lack of memory, the ring has fewer than n slots.
 func newRing(ctx context.Context, place *syclobj.Place, n int) (*ring, error) {
 	g := &ring{free: make(chan *slot, n)}
 	if !place.HostReadable() {
@@ -76,7 +77,7 @@ func newRing(ctx context.Context, place *syclobj.Place, n int) (*ring, error) {
 	return g, nil
 }
 
-// take waits for a slot, and for the copy from it.
+// take waits for a free slot, and for its last copy.
 func (g *ring) take(ctx context.Context) (*slot, error) {
 	select {
 	case s := <-g.free:
@@ -88,7 +89,7 @@ func (g *ring) take(ctx context.Context) (*slot, error) {
 
 func (g *ring) give(s *slot) { g.free <- s }
 
-// settle waits for the copy from a slot. When the context ends first the copy stays known.
+// settle waits for the copy of a slot. If the context ends first, the slot keeps the event.
 func (s *slot) settle(ctx context.Context) error {
 	if s.event == nil {
 		return ctx.Err()
@@ -102,7 +103,7 @@ func (s *slot) settle(ctx context.Context) error {
 	return err
 }
 
-// upload submits the copy of a slot to device memory.
+// upload submits a copy from a slot to device memory.
 func (g *ring) upload(s *slot, buf memmgr.Buffer, to unsafe.Pointer, n uintptr) error {
 	ev, err := g.q.Memcpy(to, unsafe.Pointer(unsafe.SliceData(s.bytes)), n)
 	if err != nil {
@@ -112,7 +113,7 @@ func (g *ring) upload(s *slot, buf memmgr.Buffer, to unsafe.Pointer, n uintptr) 
 	return nil
 }
 
-// download copies device memory to a slot, and waits.
+// download copies device memory to a slot and waits for the copy.
 func (g *ring) download(ctx context.Context, s *slot, buf memmgr.Buffer, from unsafe.Pointer, n uintptr) error {
 	ev, err := g.q.Memcpy(unsafe.Pointer(unsafe.SliceData(s.bytes)), from, n)
 	if err != nil {
@@ -135,8 +136,8 @@ func (g *ring) wait(ctx context.Context) error {
 	return nil
 }
 
-// abandon leaves copies that are under way to the buffers, which wait for them before their
-// memory is used again. The failure of an earlier copy is of no interest: the call failed.
+// abandon makes copies in flight pending work of their buffers, so that their memory is not reused before
+// the copies complete. Errors are ignored, because the call has failed already.
 func (g *ring) abandon() {
 	for _, s := range g.slots {
 		if s.event == nil {
@@ -149,7 +150,7 @@ func (g *ring) abandon() {
 	}
 }
 
-// release gives the slots back.
+// release releases the memory of the slots.
 func (g *ring) release() {
 	for _, s := range g.slots {
 		s.buf.Release()

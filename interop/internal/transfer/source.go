@@ -9,20 +9,20 @@ import (
 	"sync/atomic"
 )
 
-// ErrNotRegular says that a path names no regular file.
+// ErrNotRegular is returned for a path of a directory or special file.
 var ErrNotRegular = errors.New("not a regular file")
 
-// Source is bytes by position, and how many there are. It may be used from several
-// goroutines if its io.ReaderAt may.
+// Source is a file or an io.ReaderAt with a known size. It is safe for concurrent use if the
+// io.ReaderAt is.
 type Source struct {
 	r      io.ReaderAt
 	size   int64
-	file   *os.File // that Open opened; nil where the reader is the caller's
+	file   *os.File // opened by Open; nil if the caller owns the reader
 	closed atomic.Bool
 }
 
-// Open opens a regular file. What is none is not even opened, because opening a FIFO or a
-// device may block, or do something.
+// Open opens a regular file. Other files are refused before they are opened, because opening a FIFO
+// or a device can block or have side effects.
 func Open(path string) (*Source, error) {
 	before, err := os.Stat(path)
 	if err != nil {
@@ -37,7 +37,7 @@ func Open(path string) (*Source, error) {
 	}
 	info, err := f.Stat()
 	if err == nil {
-		err = regular(info) // the path may name something else by now
+		err = regular(info) // the path may have been replaced since the first check
 	}
 	if err != nil {
 		f.Close()
@@ -64,18 +64,19 @@ func regular(info fs.FileInfo) error {
 	return fmt.Errorf("%w but %s, which has no size and no positions", ErrNotRegular, what)
 }
 
-// FromReaderAt is size bytes of a reader, which stays the caller's.
+// FromReaderAt returns a source of the first size bytes of a reader. The caller keeps ownership of
+// the reader.
 func FromReaderAt(r io.ReaderAt, size int64) (*Source, error) {
 	if r == nil || size < 0 {
-		return nil, fmt.Errorf("a reader of %d bytes: give an io.ReaderAt and a size that is not negative", size)
+		return nil, fmt.Errorf("invalid reader or size %d; pass a non-nil io.ReaderAt and a size of at least 0", size)
 	}
 	return &Source{r: r, size: size}, nil
 }
 
-// Size is the number of bytes when the source was opened.
+// Size returns the size in bytes at the time of opening.
 func (s *Source) Size() int64 { return s.size }
 
-// Close ends the source, and closes the file that Open opened. It may be called again.
+// Close makes later reads fail, and closes the file if Open opened it. Later calls return nil.
 func (s *Source) Close() error {
 	if s.closed.Swap(true) || s.file == nil {
 		return nil
@@ -83,7 +84,7 @@ func (s *Source) Close() error {
 	return s.file.Close()
 }
 
-// ReadFull reads len(p) bytes at a position; fewer are an io.ErrUnexpectedEOF.
+// ReadFull reads len(p) bytes at a position. It returns io.ErrUnexpectedEOF if there are fewer.
 func (s *Source) ReadFull(p []byte, at int64) error {
 	if s.closed.Load() {
 		return fs.ErrClosed
@@ -91,11 +92,11 @@ func (s *Source) ReadFull(p []byte, at int64) error {
 	n, err := s.r.ReadAt(p, at)
 	switch {
 	case n == len(p):
-		return nil // io.EOF says no more than that it was the end
+		return nil // with io.EOF if these were the last bytes
 	case n < 0 || n > len(p):
-		return fmt.Errorf("the reader says that it read %d bytes into %d", n, len(p))
+		return fmt.Errorf("the reader reports %d bytes read into a buffer of %d", n, len(p))
 	case err == nil || errors.Is(err, io.EOF):
-		return fmt.Errorf("%w: %d bytes at position %d of %d are there, %d were asked for; was the file cut off meanwhile?",
+		return fmt.Errorf("%w: got %d bytes at position %d of %d, want %d; was the file truncated after it was opened?",
 			io.ErrUnexpectedEOF, n, at, s.size, len(p))
 	}
 	return err

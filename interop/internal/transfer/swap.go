@@ -6,14 +6,13 @@ import (
 	"unsafe"
 )
 
-// bigEndian is this machine's byte order.
+// bigEndian reports whether this machine is big-endian.
 var bigEndian = func() bool {
 	x := uint16(1)
 	return *(*byte)(unsafe.Pointer(&x)) == 0
 }()
 
-// SwapFor is Elements.Swap of elements whose parts are width bytes wide, in a file of the
-// given byte order.
+// SwapFor returns Elements.Swap for units of width bytes in a file of the given byte order.
 func SwapFor(fileBigEndian bool, width int) int {
 	if fileBigEndian == bigEndian || width < 2 {
 		return 0
@@ -21,9 +20,9 @@ func SwapFor(fileBigEndian bool, width int) int {
 	return width
 }
 
-// swapBytes reverses each unit of 2, 4 or 8 bytes; other widths need nothing.
+// swapBytes reverses each unit of 2, 4 or 8 bytes. It does nothing for other widths.
 func swapBytes(b []byte, width int) {
-	order := binary.LittleEndian // any one will do
+	order := binary.LittleEndian // either order works, because loads and stores use the same
 	switch width {
 	case 2:
 		for ; len(b) >= 2; b = b[2:] {

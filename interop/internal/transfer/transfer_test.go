@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { memtest.Main(m) }
 
-// noise is n bytes that tell their places.
+// noise returns n reproducible random bytes.
 func noise(n int) []byte {
 	b := make([]byte, n)
 	_, _ = rand.NewChaCha8([32]byte{3}).Read(b) // never fails
@@ -32,7 +32,7 @@ type readerAt func(p []byte, at int64) (int, error)
 
 func (f readerAt) ReadAt(p []byte, at int64) (int, error) { return f(p, at) }
 
-// TestPiecesCoverParts: the pieces of parts of all sorts are each byte of the memory once.
+// TestPiecesCoverParts checks that the pieces of a part contain each byte of it exactly once, in order.
 func TestPiecesCoverParts(t *testing.T) {
 	for _, p := range []Part{
 		{Run: 1, Count: 1}, {Run: PieceBytes, Count: 3, Stride: PieceBytes + 5}, {Run: PieceBytes + 1, Count: 2, Stride: 3 * PieceBytes},
@@ -59,12 +59,12 @@ func TestPiecesCoverParts(t *testing.T) {
 	}
 }
 
-// TestRowsOfFortranOrder reads rows whose parts lie far apart, close together, and in
-// between, and looks at what is read for them.
+// TestRowsOfFortranOrder reads rows of Fortran order, with long and short runs and gaps. It checks the elements
+// and the number of bytes read.
 func TestRowsOfFortranOrder(t *testing.T) {
 	for _, c := range []struct {
 		rows, columns, lo, hi int
-		most                  float64 // times what was asked for
+		most                  float64 // maximum ratio of bytes read to bytes requested
 	}{
 		{100, 3000, 10, 20, 12}, {5000, 40, 100, 4900, 1.1}, {100000, 30, 5, 6, 1}, {40000, 20, 1000, 21000, 1},
 		{3, 700000, 1, 2, 3.1}, {1 << 21, 2, 1, 1<<21 - 1, 1},
@@ -90,7 +90,8 @@ func TestRowsOfFortranOrder(t *testing.T) {
 	}
 }
 
-// TestPackedRows: a shard of packed elements begins at a byte.
+// TestPackedRows checks that rows of packed elements are read if they begin at a byte boundary, and refused
+// otherwise.
 func TestPackedRows(t *testing.T) {
 	e := &Elements{DataType: usmarray.DataType{Code: 17, Bits: 4, Lanes: 1}, Shape: []int{5, 3}}
 	src, err := FromReaderAt(bytes.NewReader(noise(8)), 8)
@@ -110,8 +111,8 @@ func TestPackedRows(t *testing.T) {
 	require.ErrorIs(t, err, usmarray.ErrLayout)
 }
 
-// TestMemoryThatTheKernelCannotReach: a read that fails for its memory's sake comes through
-// other memory; a write does too.
+// TestMemoryThatTheKernelCannotReach checks that reads and writes that fail with EFAULT are repeated with other
+// memory.
 func TestMemoryThatTheKernelCannotReach(t *testing.T) {
 	file := noise(3<<20 + 5)
 	var refused atomic.Int64
@@ -141,7 +142,7 @@ func TestMemoryThatTheKernelCannotReach(t *testing.T) {
 	require.True(t, bytes.Equal(file, w.Bytes()))
 }
 
-// picky is a writer that cannot reach some memory.
+// picky is a writer that fails with EFAULT for some memory.
 type picky struct {
 	bytes.Buffer
 	refuse  func([]byte) bool
@@ -167,8 +168,8 @@ func TestSwap(t *testing.T) {
 	require.Equal(t, 8, SwapFor(!bigEndian, 8))
 }
 
-// TestByteOrderOfContent: elements are written in the other byte order, from where they lie
-// and out of order, and are as they were afterwards.
+// TestByteOrderOfContent checks that contiguous and strided elements are written in foreign byte order, and that
+// the array is not changed.
 func TestByteOrderOfContent(t *testing.T) {
 	a, err := usmarray.FromSlice(memmgr.Host(), []uint16{0x0102, 0x0304, 0x0506, 0x0708}, []int{2, 2})
 	require.NoError(t, err)
@@ -180,7 +181,7 @@ func TestByteOrderOfContent(t *testing.T) {
 		c, err := NewContent(x, false, SwapFor(true, 2))
 		require.NoError(t, err)
 		if bigEndian {
-			t.Skip("this machine's own order is the one asked for")
+			t.Skip("the requested byte order is the native one")
 		}
 		var out bytes.Buffer
 		require.NoError(t, c.WriteTo(context.Background(), &out))
@@ -189,8 +190,8 @@ func TestByteOrderOfContent(t *testing.T) {
 	}
 }
 
-// TestWriterAtFailures: whatever fails at whatever byte, all goroutines end and the error
-// comes back.
+// TestWriterAtFailures checks that after an error at any position all goroutines end and the error is
+// returned.
 func TestWriterAtFailures(t *testing.T) {
 	a, err := usmarray.Zeros(memmgr.Host(), usmarray.Uint8, []int{4<<20 + 1})
 	require.NoError(t, err)
@@ -218,8 +219,8 @@ type writerAt func(p []byte, at int64) (int, error)
 
 func (f writerAt) WriteAt(p []byte, at int64) (int, error) { return f(p, at) }
 
-// TestCreateLeavesNothing: fill fails, panics, or the context ends before the file has its
-// name.
+// TestCreateLeavesNothing checks that no file is left if fill fails or panics, or if the context ends before
+// the rename.
 func TestCreateLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a")
@@ -243,8 +244,8 @@ func TestWorkers(t *testing.T) {
 	require.Positive(t, Workers(-1))
 }
 
-// TestPackedRowsEndWithinAByte: rows that end within a byte leave the other bits of that
-// byte, which are a neighbour's elements.
+// TestPackedRowsEndWithinAByte checks that reading rows that end within a byte keeps the other bits of that
+// byte, which belong to adjacent elements.
 func TestPackedRowsEndWithinAByte(t *testing.T) {
 	packedRows(t, memmgr.Host())
 }
@@ -288,7 +289,7 @@ func packedRows(t *testing.T, r memmgr.Resource) {
 	}
 }
 
-// TestReadNewDoesNotWaitForItself: only the first array may wait for room.
+// TestReadNewDoesNotWaitForItself checks that only the first allocation waits for memory.
 func TestReadNewDoesNotWaitForItself(t *testing.T) {
 	pool := memmgr.NewPool(memmgr.Host(), memmgr.WithLimit(4<<20))
 	src, err := FromReaderAt(bytes.NewReader(noise(6<<20)), 6<<20)
@@ -300,10 +301,10 @@ func TestReadNewDoesNotWaitForItself(t *testing.T) {
 	_, err = ReadNew(ctx, src, []Wish{{e, Whole}, {e, Whole}}, pool, Options{})
 	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
 	require.NoError(t, ctx.Err(), "the call waited")
-	require.Zero(t, pool.Stats().AllocatedBytes.Current, "all was given back")
+	require.Zero(t, pool.Stats().AllocatedBytes.Current, "all memory was released")
 
-	// what others hold is waited for
-	others, err := memmgr.New(pool, memmgr.Request{Size: 3 << 20})
+	// The call waits for memory that other code holds.
+	other, err := memmgr.New(pool, memmgr.Request{Size: 3 << 20})
 	require.NoError(t, err)
 	ended := make(chan error, 1)
 	go func() {
@@ -314,12 +315,12 @@ func TestReadNewDoesNotWaitForItself(t *testing.T) {
 		ended <- err
 	}()
 	require.Eventually(t, func() bool { return pool.Stats().NumWaiting > 0 }, time.Minute, time.Millisecond)
-	others.Release()
+	other.Release()
 	require.NoError(t, <-ended)
 	require.NoError(t, pool.Close())
 }
 
-// TestRingIsContentWithLess: a transfer goes on with the slots that there is room for.
+// TestRingIsContentWithLess checks that a transfer works with fewer slots than requested.
 func TestRingIsContentWithLess(t *testing.T) {
 	memmgr.SetDefaultLimit(4 << 20)
 	defer memmgr.SetDefaultLimit(0)

@@ -7,10 +7,11 @@ import (
 	"sync"
 )
 
-// MaxWorkers bounds the goroutines of a transfer.
+// MaxWorkers is the maximum number of goroutines of a transfer.
 const MaxWorkers = 16
 
-// Workers is the number of goroutines for a wish: 0 is one for each processor, 8 at most.
+// Workers returns the number of goroutines for a requested number. 0 requests one for each processor,
+// at most 8.
 func Workers(wish int) int {
 	if wish <= 0 {
 		return min(runtime.GOMAXPROCS(0), 8)
@@ -20,9 +21,7 @@ func Workers(wish int) int {
 
 var errGoexit = errors.New("the reader or writer ended its goroutine (runtime.Goexit)")
 
-// team runs work on n goroutines, the caller's among them, and returns when all have ended:
-// the first failure, which ends the context of the others, or nil. A panic in one goes on in
-// the caller.
+// team is the state that the goroutines of together share.
 type team struct {
 	mu       sync.Mutex
 	err      error
@@ -30,20 +29,23 @@ type team struct {
 	cancel   context.CancelFunc
 }
 
+// together runs work on n goroutines, one of which is the caller's, and returns when all have ended. The
+// first error cancels the context of the other goroutines and is returned. A panic of any goroutine is
+// raised again in the caller.
 func together(ctx context.Context, n int, work func(context.Context) error) error {
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
 	t := team{cancel: cancel}
-	var others sync.WaitGroup
+	var rest sync.WaitGroup
 	for range n - 1 {
-		others.Add(1)
+		rest.Add(1)
 		go func() {
-			defer others.Done()
+			defer rest.Done()
 			t.do(inner, work)
 		}()
 	}
 	func() {
-		defer others.Wait() // whatever becomes of this goroutine
+		defer rest.Wait() // also if work panics or calls runtime.Goexit
 		t.do(inner, work)
 	}()
 	if t.panicked != nil {

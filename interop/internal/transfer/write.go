@@ -12,24 +12,24 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// Content is the elements of an array as they stand in a file: in C order, or in Fortran
-// order where that is how they lie and the format has it. It is cut into pieces.
+// Content is the elements of an array as a file stores them: in C order, or in Fortran order if the array
+// has that order and the format supports it. It is divided into pieces.
 type Content struct {
 	a       *usmarray.Array
 	bytes   int64
 	swap    int
-	dense   bool // the pieces are stretches of the array's memory
+	dense   bool // the pieces are ranges of the array's memory
 	fortran bool
 
-	// The boxes of elements that do not lie densely: the first axes have one index each,
-	// axis is cut into lengths of step, and the others are whole.
+	// If dense is not set, a piece is a box of elements: one index of each axis before axis, up to step
+	// indices of axis, and all indices of the axes after it.
 	axis, step int
-	inner      int64 // elements of one index of axis
-	count      int64 // pieces
+	inner      int64 // elements for one index of axis
+	count      int64 // number of pieces
 }
 
-// NewContent looks at an array, which must stay valid. fortran says that the format can say
-// of elements that they are in Fortran order; swap is that of Elements.
+// NewContent describes the elements of an array, which is borrowed. fortran: the format supports Fortran
+// order. swap is as in Elements.
 func NewContent(a *usmarray.Array, fortran bool, swap int) (*Content, error) {
 	c := &Content{a: a, swap: swap}
 	size, err := a.DataType().ByteSize(int64(a.Size()), false)
@@ -52,8 +52,7 @@ func NewContent(a *usmarray.Array, fortran bool, swap int) (*Content, error) {
 	return c, c.cut()
 }
 
-// cut decides how the array is taken apart into boxes, each of which is one stretch of the
-// file.
+// cut chooses the boxes of the array so that each box is one contiguous range of the file.
 func (c *Content) cut() error {
 	shape, bits := c.a.Shape(), int64(c.a.DataType().BitSize())
 	c.inner = int64(c.a.Size())
@@ -72,28 +71,28 @@ func (c *Content) cut() error {
 	d := shape[c.axis]
 	if c.step = min(max(c.step, 1), d); bits%8 != 0 && c.step < d {
 		if c.step = c.step / 8 * 8; c.step == 0 || c.axis > 0 && int64(d)*c.inner*bits%8 != 0 {
-			return fmt.Errorf("%w: packed %s elements of shape %v with strides %v cannot be written in pieces of whole bytes; Copy them first, which puts them in order",
+			return fmt.Errorf("%w: packed %s elements of shape %v with strides %v cannot be divided into pieces of whole bytes; write a Copy, which is in C order",
 				usmarray.ErrLayout, c.a.DataType(), shape, c.a.Strides())
 		}
 	} else if bits%8 != 0 && c.axis > 0 && int64(d)*c.inner*bits%8 != 0 {
-		return fmt.Errorf("%w: packed %s elements of shape %v with strides %v cannot be written in pieces of whole bytes; Copy them first, which puts them in order",
+		return fmt.Errorf("%w: packed %s elements of shape %v with strides %v cannot be divided into pieces of whole bytes; write a Copy, which is in C order",
 			usmarray.ErrLayout, c.a.DataType(), shape, c.a.Strides())
 	}
 	c.count *= int64((d + c.step - 1) / c.step)
 	return nil
 }
 
-// Bytes is the length of the content.
+// Bytes returns the size of the content in bytes.
 func (c *Content) Bytes() int64 { return c.bytes }
 
 // Fortran reports whether the elements are written in Fortran order.
 func (c *Content) Fortran() bool { return c.fortran }
 
-// direct reports whether pieces need no memory beside the array's.
+// direct reports whether pieces are written from the array's own memory.
 func (c *Content) direct() bool { return c.dense && c.swap == 0 && c.a.Buffer().HostReadable() }
 
-// piece gives the bytes of a piece and where they begin in the content; s is room for them
-// where direct says that it is needed.
+// piece returns the bytes of piece i and their offset in the content. If direct reports false, it uses the
+// memory of s.
 func (c *Content) piece(ctx context.Context, i int64, g *ring, s *slot) (b []byte, at int64, err error) {
 	if !c.dense {
 		return c.box(i, s)
@@ -114,7 +113,7 @@ func (c *Content) piece(ctx context.Context, i int64, g *ring, s *slot) (b []byt
 	return b, at, nil
 }
 
-// box brings the elements of a box into C order.
+// box copies the elements of box i to s in C order. It returns their bytes and their offset in the content.
 func (c *Content) box(i int64, s *slot) ([]byte, int64, error) {
 	shape := c.a.Shape()
 	index := make([]usmarray.Index, c.axis+1)
@@ -160,8 +159,7 @@ func (c *Content) box(i int64, s *slot) ([]byte, int64, error) {
 	return b, first * bits / 8, nil
 }
 
-// begin holds the array, waits for work that is pending on it and makes the ring that n
-// goroutines need, nil for none.
+// begin waits for pending work on the array. It returns a ring with up to n slots, or nil if none is needed.
 func (c *Content) begin(ctx context.Context, n int) (*ring, error) {
 	if err := c.a.Buffer().WaitContext(ctx); err != nil {
 		return nil, err
@@ -172,7 +170,7 @@ func (c *Content) begin(ctx context.Context, n int) (*ring, error) {
 	return newRing(ctx, c.a.Place(), n)
 }
 
-// end gives the ring back; a copy that was under way when the context ended is the buffers'.
+// end releases a ring, which may be nil. Copies in flight become pending work of the buffers.
 func end(g *ring) {
 	if g != nil {
 		g.abandon()
@@ -180,7 +178,7 @@ func end(g *ring) {
 	}
 }
 
-// WriteAt writes the content to a position of a file, by several goroutines.
+// WriteAt writes the content to w from position base on, with several goroutines (see [Workers]).
 func (c *Content) WriteAt(ctx context.Context, w io.WriterAt, base int64, workers int) error {
 	held := c.a.Retain()
 	defer held.Release()
@@ -191,7 +189,7 @@ func (c *Content) WriteAt(ctx context.Context, w io.WriterAt, base int64, worker
 	}
 	defer end(g)
 	if g != nil {
-		n = min(n, len(g.slots)) // each keeps one
+		n = min(n, len(g.slots)) // each goroutine keeps one slot
 	}
 	var next atomic.Int64
 	return together(ctx, n, func(ctx context.Context) error {
@@ -248,8 +246,7 @@ func (c *Content) WriteTo(ctx context.Context, w io.Writer) error {
 	return ctx.Err()
 }
 
-// writeAt writes all of b; memory that the kernel cannot reach goes through Go's (see
-// reader.read).
+// writeAt writes all of b. If the kernel cannot access the memory, it writes a copy (see reader.read).
 func writeAt(w io.WriterAt, b []byte, at int64) error {
 	n, err := w.WriteAt(b, at)
 	if errors.Is(err, errFault) {
@@ -258,7 +255,7 @@ func writeAt(w io.WriterAt, b []byte, at int64) error {
 	return written(n, len(b), err)
 }
 
-// Write writes all of b to a stream.
+// Write writes all of b to a stream. If the kernel cannot access the memory, it writes a copy.
 func Write(w io.Writer, b []byte) error {
 	n, err := w.Write(b)
 	if errors.Is(err, errFault) && n == 0 {

@@ -16,7 +16,7 @@ import usmbridge as ub
 
 ELEMENTS = 1 << 24  # of float32
 
-# What is moved, how it is received, and the bound: NumPy's time divided by the Array's, with the same way of
+# The kind of array, the receiver's memory, and the bound: NumPy's time divided by the Array's, with the same way of
 # receiving. The hook must not make NumPy itself slower.
 CASES = [
     ("numpy", None, None),

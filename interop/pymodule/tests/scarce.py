@@ -239,7 +239,7 @@ class C:
 
 def sweep(f, way, step):
     for _ in range(3):
-        f()  # makes what is made only once
+        f()  # creates the objects that are created only once
     gc.collect()
     raised, failures = 0, []
     last = way.positions(f)

@@ -44,7 +44,7 @@ def held():
     return pa.total_allocated_bytes()
 
 
-# ---- what pyarrow makes ----------------------------------------------------------------
+# ---- objects of pyarrow ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("wrap", [Only, OnlyDevice])

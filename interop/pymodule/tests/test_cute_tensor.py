@@ -14,7 +14,7 @@ from usmbridge.cute import Tensor, from_dlpack, from_dlpack_dynamic
 # A layout in which several modes have stride 1.
 B = (1, 4, 1, 32, 1), (1, 1, 1, 4, 1)
 
-# ---- what a tensor tells --------------------------------------------------------------------
+# ---- attributes and texts --------------------------------------------------------------------
 
 
 def test_attributes(np):

@@ -71,7 +71,7 @@ def held_by_worker():
 
 
 def holders(dask_worker):
-    """Returns what a worker still holds: the values of tasks, and other objects that refer to Arrays."""
+    """Returns the objects that a worker still holds: the values of tasks, and other objects that refer to Arrays."""
     import gc
 
     arrays = [o for o in gc.get_objects() if type(o) is ub.Array]
@@ -281,7 +281,7 @@ def test_asynchronous_client():
 
 
 def test_spilling_and_back():
-    """With four times the memory of a worker all values come back equal, and spilled ones leave the pools."""
+    """Values of four times the memory of a worker are returned unchanged, and spilled ones leave the pools."""
     from usmbridge import dask
 
     import dask.config as config

@@ -388,7 +388,7 @@ a = ub.empty(40 * M, "uint8", usm_type="shared")
 b = ub.empty(40 * M, "uint8", device="host")
 assert refused(usm_type="device") and refused(device="host")
 a.release()
-ub.stats()  # it has come back: idle in its pool, until another needs the room
+ub.stats()  # the memory is idle in its pool now, until another pool needs it
 c = ub.empty(40 * M, "uint8", usm_type="device")
 ub._set_limit(M)
 assert refused(usm_type="shared") and b.nbytes == c.nbytes

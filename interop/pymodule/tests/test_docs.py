@@ -13,7 +13,7 @@ import pytest
 
 from conftest import HOST, peer, sycl_device
 
-# The modules with public names, and what each of them needs.
+# The modules with public names, and the module that each of them needs.
 MODULES = {
     "usmbridge": (),
     "usmbridge.cute": (),
@@ -66,7 +66,7 @@ def sections(doc):
 
 
 def problems(path, item):
-    """What a docstring lacks."""
+    """Returns the missing parts of a docstring."""
     doc = inspect.getdoc(item)
     if not doc:
         return ["has no docstring"]
@@ -87,8 +87,8 @@ def problems(path, item):
         out.append("has no example")
     if inspect.isroutine(item):
         names = [p.name for p in inspect.signature(item).parameters.values() if p.name != "self"]
-        told = "\n".join(line for line in parts.get("Parameters", []) if not line.startswith(" "))
-        out += [f"the parameter {n} is not described" for n in names if not re.search(rf"\b{n}\b", told)]
+        described = "\n".join(line for line in parts.get("Parameters", []) if not line.startswith(" "))
+        out += [f"the parameter {n} is not described" for n in names if not re.search(rf"\b{n}\b", described)]
     return out
 
 
@@ -98,7 +98,7 @@ def test_every_public_name_is_documented(module):
 
 
 def failures(examples):
-    """Runs examples, pairs of a name and a text, each by itself, and returns what differs."""
+    """Runs examples, pairs of a name and a text, each by itself, and returns the differences."""
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS, verbose=False)
     report = io.StringIO()
     for path, text in examples:

@@ -159,7 +159,7 @@ def test_a_minimal_producer(tvm_ffi, np):
         assert a._pointer == x.ctypes.data and a.asnumpy().tolist() == x.tolist()
 
 
-# ---- exchange APIs of others: used for exact PyTorch tensors only --------------------------------
+# ---- exchange APIs of other libraries: used for exact PyTorch tensors only --------------------------------
 
 
 @pytest.fixture
@@ -304,7 +304,7 @@ def test_forged_types(tvm_ffi):
 
 
 def test_a_subclass_with_a_table(tvm_ffi, np):
-    """A subclass inherits the exchange API, which ignores what the subclass changes."""
+    """A subclass inherits the exchange API, which ignores the methods that the subclass overrides."""
     x, y = np.arange(4, dtype="float32"), np.zeros(4, "float32")
 
     class Mine(tvm_ffi.core.DLTensorTestWrapper):
@@ -345,7 +345,7 @@ def test_failures_delete_once(producer):
 
 @pytest.mark.parametrize("how", ["table", "method"])
 def test_work_of_the_producer_becomes_pending(producer, device, dpctl, how):
-    """Also if the tensor came by __dlpack__, in which PyTorch does not wait on a SYCL device."""
+    """Also if the tensor is imported by __dlpack__, in which PyTorch does not wait on a SYCL device."""
     a = ub.zeros(16, usm_type="shared")
     q = dpctl.SyclQueue(device.filter_string)
     asked = []
@@ -363,7 +363,7 @@ def test_work_of_the_producer_becomes_pending(producer, device, dpctl, how):
     c = b.__dlpack__(stream=q, max_version=(1, 0))
     memoryview(b)
     del b, c
-    ub.stats()  # an entry completes what a deleter deferred
+    ub.stats()  # an entry runs the releases that a deleter deferred
     assert p.deleted == 1
 
 

@@ -99,7 +99,7 @@ for _ in range(5):
     assert [memoryview(a)[0] for a in keep] == list(range(200))
     assert len({a._pointer for a in keep}) == 200
     del keep
-for dtype in ("int8", "float32", "uint16"):  # what lay behind that room
+for dtype in ("int8", "float32", "uint16"):  # the memory behind the allocation
     if len(ub.devices()) > 1:
         d = ub.zeros(3, dtype, usm_type="shared").__sycl_usm_array_interface__
         assert d["version"] == 1 and d["offset"] == 0 and type(d["version"]) is int
@@ -339,7 +339,7 @@ for i in range(10):
 stop.append(1)
 for t in threads: t.join()
 """,
-    # There is no memory for arrays. Go's own heap keeps what it needs, because
+    # There is no memory for arrays. Go's own heap has enough, because
     # its runtime ends the process without it.
     """
 import resource

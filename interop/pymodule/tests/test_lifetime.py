@@ -72,7 +72,7 @@ if any(d.filter_string != "host" for d in ub.devices()):
 v = a[1:]
 pid = os.fork()
 if pid == 0:
-    # what is C alone goes on
+    # functions in C alone still work
     assert np.from_dlpack(h).shape == (2, 3) and np.from_dlpack(a).tolist() == list(range(6))
     b = ub.from_dlpack(np.arange(3.)); b = b[::-1]; c = b.__dlpack__(max_version=(1, 0)); del b, c
     memoryview(h); h.__array_interface__;

@@ -277,7 +277,7 @@ def cached(numba, tmp_path):
 
 
 def test_cache(cached):
-    """cache=True: another process loads what one has compiled, for Arrays and for NumPy arrays."""
+    """cache=True: another process loads the compiled functions, for Arrays and for NumPy arrays."""
     assert cached(CACHED_WITHOUT, "float64") == "28.0 0 1"
     assert cached(CACHED) == "28.0 28.0 1 1"
     assert cached(CACHED) == "28.0 28.0 2 0"

@@ -85,7 +85,7 @@ def test_readonly_memory_arrives_readonly(pair):
         a = ub.ones(5, "int32", interprocess="readonly", **where)
         told, values, back = pair(a)
         assert told == ((5,), (1,), "int32", a.usm_type, True, "readonly") and values == [1] * 5
-        assert back.readonly and back._pointer == a._pointer and not a.readonly  # lent read-only, it comes back read-only
+        assert back.readonly and back._pointer == a._pointer and not a.readonly  # sent read-only, it is returned read-only
         a.fill(3)
         assert back.tolist() == [3] * 5
 
@@ -549,7 +549,7 @@ def to_forks():
     back = pool.apply_async(double, (a,)).get(SOON)
     assert back.tolist() == [6] * 5 and a.tolist() == [3] * 5 and back.usm_type is None
 
-    # What was sent by handle cannot be opened there. That is an error of its use.
+    # An array that was sent by handle cannot be opened there. Its use raises an error.
     for f in (look, double, len, list):
         said = error(lambda: pool.apply_async(f, (shared,)).get(SOON))
         assert said.startswith("RuntimeError") and "memory of another process" in said, (f, said)
@@ -558,7 +558,7 @@ def to_forks():
     assert pool.apply_async(look, (shared.copy(),)).get(SOON)[3] == [3] * 5
     # The error of a result that cannot be pickled is not replaced.
     assert "pickle" in error(lambda: pool.apply_async(unsendable).get(SOON))
-    if not early:  # what a worker cannot send is an error here too
+    if not early:  # a value that a worker cannot send is an error here too
         assert "RuntimeError" in error(lambda: pool.apply_async(ub.zeros, (3,)).get(SOON))
 
 def to_processes_of_their_own():

@@ -153,7 +153,7 @@ def test_host_reads_wait_for_the_queue(device, np, dpctl, dpt):
 
 
 def test_dpctl_memory_copies(device, np, dpctl):
-    """Copies between Arrays and dpctl's memory, on the kept queue and on others."""
+    """Copies between Arrays and dpctl's memory, on the cached queue and on other queues."""
     data = np.arange(1 << 14, dtype="uint8")
     for q in (None, dpctl.SyclQueue(device.filter_string, property="in_order"), dpctl.SyclQueue(device.filter_string)):
         for kind in KINDS:

@@ -11,14 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Saver writes a file of more than two megabytes, the same one each time, from arrays that
-// it makes and releases.
+// Saver writes a file of more than 2 MB, with the same contents at each call, from arrays that it
+// creates and releases.
 type Saver func(path string, inPlace bool) error
 
-// diskEnv names the file that a child of DiskFull writes.
+// diskEnv is the environment variable with the path of the file that the child process of DiskFull writes.
 const diskEnv = "USMBRIDGE_TEST_DISK_FULL"
 
-// MainSaving is Main for a package whose tests call DiskFull.
+// MainSaving is Main for packages whose tests call DiskFull.
 func MainSaving(m *testing.M, save Saver) {
 	if path := os.Getenv(diskEnv); path != "" {
 		if err := fillDisk(path, save); err != nil {
@@ -30,14 +30,14 @@ func MainSaving(m *testing.M, save Saver) {
 	Main(m)
 }
 
-// DiskFull runs the saver of MainSaving in a process in which files may not be larger than so
-// many bytes: within the header, at the ends of pages and pieces, and a byte before the end.
-// Every time the error says so and nothing is held or left behind, what is to be replaced
-// stays, and with room again the next works.
+// DiskFull runs the saver of MainSaving in a process with a limit on the size of files. The limits are within
+// the header, at the ends of pages and pieces, and one byte below the size of the file. Each write must
+// return EFBIG, release its buffers, leave no file, and keep the file that it should replace. The next write
+// without a limit must succeed.
 func DiskFull(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
-	const old = "the old one"
+	const old = "the old contents"
 	for _, mode := range []string{"new", "replaced", inPlace} {
 		path := filepath.Join(dir, mode)
 		if mode == "replaced" {
@@ -60,5 +60,5 @@ func DiskFull(t *testing.T) {
 
 const (
 	inPlace    = "in place"
-	errNoLimit = "no limit on the size of files"
+	errNoLimit = "cannot limit the size of files"
 )

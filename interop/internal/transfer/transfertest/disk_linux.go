@@ -11,7 +11,7 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
-// fillDisk is the child of DiskFull.
+// fillDisk is the part of DiskFull in the child process.
 func fillDisk(path string, save Saver) error {
 	signal.Ignore(syscall.SIGXFSZ)
 	var was syscall.Rlimit
@@ -39,13 +39,13 @@ func fillDisk(path string, save Saver) error {
 			return err
 		}
 		if !errors.Is(failure, syscall.EFBIG) {
-			return fmt.Errorf("with room for %d bytes of %d the error is %w", room, size, failure)
+			return fmt.Errorf("with a limit of %d bytes for %d the error is %w", room, size, failure)
 		}
 		if n, _ := memmgr.LiveCount(); n != before {
-			return fmt.Errorf("with room for %d bytes %d buffers are held, before %d", room, n, before)
+			return fmt.Errorf("with a limit of %d bytes %d buffers are live, want %d", room, n, before)
 		}
 		if err := save(aside, here); err != nil {
-			return fmt.Errorf("after room for %d bytes: %w", room, err)
+			return fmt.Errorf("after a limit of %d bytes: %w", room, err)
 		}
 	}
 	fmt.Println(len(rooms), "writes failed")

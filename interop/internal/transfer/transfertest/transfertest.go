@@ -1,5 +1,5 @@
-// Package transfertest has what the tests of the file formats share: every kind of memory,
-// readers that fail, and a Python with the peers.
+// Package transfertest has helpers for the tests of the file formats: pools of each kind of memory, readers
+// that fail, and a Python interpreter with other libraries.
 package transfertest
 
 import (
@@ -19,7 +19,7 @@ import (
 
 var shared *syclobj.Runtime
 
-// Main is the TestMain of a package: it fails one that leaves memory or SYCL objects.
+// Main is the TestMain of a package. It fails if the tests leave memory or SYCL objects.
 func Main(m *testing.M) {
 	memtest.MainSYCL(m, func() error {
 		if shared == nil {
@@ -29,8 +29,8 @@ func Main(m *testing.M) {
 	})
 }
 
-// Queue is the default queue of a real device; a test is skipped where there is none, and
-// fails where one was promised.
+// Queue returns the default queue of a real device. Without a device it skips the test, or fails it if
+// USMBRIDGE_REQUIRE_SYCL is 1.
 func Queue(t testing.TB) *syclobj.Queue {
 	t.Helper()
 	if shared == nil {
@@ -48,19 +48,19 @@ func Queue(t testing.TB) *syclobj.Queue {
 	return q
 }
 
-// Pool makes a pool that must be empty after the test.
+// Pool returns a new pool. After the test it must be empty.
 func Pool(t testing.TB, from memmgr.Resource, options ...memmgr.PoolOption) *memmgr.Pool {
 	t.Helper()
 	p := memmgr.NewPool(from, options...)
 	t.Cleanup(func() {
 		memmgr.Flush()
-		require.Zero(t, p.Stats().Allocation.Current, "memory did not come back")
+		require.Zero(t, p.Stats().Allocation.Current, "memory was not released")
 		require.NoError(t, p.Close())
 	})
 	return p
 }
 
-// USM makes a pool of a kind of unified shared memory.
+// USM returns a new pool of the given kind of unified shared memory.
 func USM(t testing.TB, kind syclobj.USMKind) *memmgr.Pool {
 	t.Helper()
 	upstream := memmgr.USM(Queue(t), kind)
@@ -68,7 +68,7 @@ func USM(t testing.TB, kind syclobj.USMKind) *memmgr.Pool {
 	return Pool(t, upstream)
 }
 
-// EveryMemory runs a test on the host backend and on each kind of USM.
+// EveryMemory runs a test with host memory and with each kind of USM.
 func EveryMemory(t *testing.T, f func(t *testing.T, r memmgr.Resource)) {
 	t.Run("host", func(t *testing.T) { f(t, Pool(t, memmgr.Host())) })
 	for _, k := range []syclobj.USMKind{syclobj.USMHost, syclobj.USMShared, syclobj.USMDevice} {
@@ -76,7 +76,7 @@ func EveryMemory(t *testing.T, f func(t *testing.T, r memmgr.Resource)) {
 	}
 }
 
-// Own releases an array after the test.
+// Own returns a function that releases its array after the test.
 func Own(t testing.TB) func(*usmarray.Array, error) *usmarray.Array {
 	return func(a *usmarray.Array, err error) *usmarray.Array {
 		t.Helper()
@@ -86,7 +86,7 @@ func Own(t testing.TB) func(*usmarray.Array, error) *usmarray.Array {
 	}
 }
 
-// Content is the bytes of the elements in C order.
+// Content returns the bytes of the elements in C order.
 func Content(t testing.TB, a *usmarray.Array) []byte {
 	t.Helper()
 	flat, err := usmarray.New(memmgr.Host(), a.DataType(), a.Shape())
@@ -98,7 +98,7 @@ func Content(t testing.TB, a *usmarray.Array) []byte {
 	return append([]byte{}, b[:flat.NBytes()]...)
 }
 
-// List names what a directory holds.
+// List returns the names of the files in a directory.
 func List(t testing.TB, dir string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -110,8 +110,8 @@ func List(t testing.TB, dir string) []string {
 	return names
 }
 
-// Python finds a Python that can do what the statements say; a test is skipped where there
-// is none, and fails where peers were promised.
+// Python returns the path of a Python interpreter that can run the statements. Without one it skips the test,
+// or fails it if USMBRIDGE_REQUIRE_PEERS is 1.
 func Python(t testing.TB, statements string) string {
 	t.Helper()
 	var tried []string
@@ -125,13 +125,13 @@ func Python(t testing.TB, statements string) string {
 		}
 	}
 	if os.Getenv("USMBRIDGE_REQUIRE_PEERS") == "1" {
-		t.Fatalf("USMBRIDGE_REQUIRE_PEERS=1, and with none of %q works: %s", tried, statements)
+		t.Fatalf("USMBRIDGE_REQUIRE_PEERS=1, but none of %q can run: %s", tried, statements)
 	}
-	t.Skipf("with no Python of %q works: %s", tried, statements)
+	t.Skipf("no Python of %q can run: %s", tried, statements)
 	return ""
 }
 
-// RunPython runs a script in a directory, with a Python that Python found.
+// RunPython runs a script in a directory, with an interpreter that Python returned.
 func RunPython(t testing.TB, python, dir, script string, args ...string) {
 	t.Helper()
 	cmd := exec.Command(python, append([]string{"-c", script}, args...)...)
@@ -140,7 +140,7 @@ func RunPython(t testing.TB, python, dir, script string, args ...string) {
 	require.NoErrorf(t, err, "%s", text)
 }
 
-// Failing is a reader that does something else for what ends after a position.
+// Failing is a reader that calls Fail for reads that end after position From.
 type Failing struct {
 	io.ReaderAt
 	From int64

@@ -21,7 +21,7 @@ get_buffer = ct.PYFUNCTYPE(ct.c_int, ct.py_object, ct.POINTER(PyBuffer), ct.c_in
 release_buffer = ct.PYFUNCTYPE(None, ct.POINTER(PyBuffer))(("PyBuffer_Release", ct.pythonapi))
 
 
-# ---- an exporter that fills in what it is told to -----------------------------------------------
+# ---- an exporter of any Py_buffer ----------------------------------------------------------------
 
 
 class Slot(ct.Structure):
