@@ -24,7 +24,7 @@ type Device struct {
 	h        handle
 	table    *deviceTable
 	info     DeviceInfo
-	kinds    uint32 // bit 1<<kind for each USM kind it supports
+	kinds    uint32 // bit 1<<kind for each USM kind it supports, and deviceDouble
 	filter   string
 	root     int // DLPack id of the device or its root ancestor, -1 when none
 	parent   *Device
@@ -54,6 +54,10 @@ func (d *Device) IsHost() bool { return d.host }
 func (d *Device) Supports(kind USMKind) bool {
 	return d.host || (kind > USMUnknown && kind <= USMHost && d.kinds>>uint(kind)&1 != 0)
 }
+
+// HasDouble reports whether the device computes with 64-bit floating-point numbers. The host
+// device does.
+func (d *Device) HasDouble() bool { return d.host || d.kinds&deviceDouble != 0 }
 
 // DLPackID is the index of the root device (of the parent root device, for a
 // sub-device) among the runtime's root devices, DLPack's device_id for

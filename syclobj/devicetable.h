@@ -36,7 +36,7 @@ void usmb_device_table_close(void);
 /* Borrowed row of the table for the Go side; NULL past its end. */
 const usmb_root *usmb_device_table_row(int32_t index);
 
-/* Bits 1<<kind of USM kinds that a device supports. */
+/* Bits 1<<kind of USM kinds that a device supports, and USMB_DEVICE_DOUBLE. */
 uint32_t usmb_device_kinds(void *device);
 /* Index of the device or of its closest ancestor among the roots, -1 when none. */
 int32_t usmb_root_of(usmb_device_table *t, void *device, int32_t *is_subdevice);

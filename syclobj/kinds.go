@@ -14,6 +14,9 @@ const (
 	USMHost                   // on the host, readable by the device
 )
 
+// deviceDouble is the bit of a device's kinds for 64-bit floating-point numbers.
+const deviceDouble = 1 << 4
+
 // String gives the name that Python's interfaces use: "device", "shared",
 // "host", or "unknown".
 func (k USMKind) String() string {
