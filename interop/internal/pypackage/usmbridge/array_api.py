@@ -232,7 +232,11 @@ def _set_item(x, key, value):
 
 
 # The functions by library (USM or not), module and name; others are added at first use.
-_functions = {(False, "", "sort"): _sort, (False, "", "argsort"): _argsort}
+_functions = {
+    (False, "", "sort"): _sort,
+    (False, "", "argsort"): _argsort,
+    (True, "", "expand_dims"): lambda x, axis: _dpnp.tensor.expand_dims(x, axis=axis),
+}
 for _usm_too in (False, True):
     _functions[_usm_too, "", "_get_item"], _functions[_usm_too, "", "_set_item"] = _get_item, _set_item
 
