@@ -131,7 +131,7 @@ static int selects(PyObject *key)
 	if (!PyObject_CheckBuffer(key) && !usmb_is_tensor(key)) return 0;
 	/* An array of another library, or a scalar of NumPy. */
 	PyObject *ndim = usmb_optional_attr(key, usmb_name.ndim);
-	int r = !ndim && PyErr_Occurred() ? -1 : !ndim || PyObject_IsTrue(ndim) || !PyIndex_Check(key);
+	int r = ndim ? PyObject_IsTrue(ndim) || !PyIndex_Check(key) : PyErr_Occurred() ? -1 : 0;
 	Py_XDECREF(ndim);
 	return r;
 }

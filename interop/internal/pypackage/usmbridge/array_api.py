@@ -236,6 +236,8 @@ _functions = {
     (False, "", "sort"): _sort,
     (False, "", "argsort"): _argsort,
     (True, "", "expand_dims"): lambda x, axis: _dpnp.tensor.expand_dims(x, axis=axis),
+    (True, "", "broadcast_arrays"): lambda *arrays: list(_dpnp.tensor.broadcast_arrays(*arrays)),
+    (True, "", "meshgrid"): lambda *arrays, indexing: list(_dpnp.tensor.meshgrid(*arrays, indexing=indexing)),
 }
 for _usm_too in (False, True):
     _functions[_usm_too, "", "_get_item"], _functions[_usm_too, "", "_set_item"] = _get_item, _set_item
@@ -498,8 +500,10 @@ def can_cast(from_, to, /):
 
 
 def finfo(type, /):
-    """finfo of the array API standard: NumPy's."""
-    return numpy.finfo(*_types((type,)))
+    """finfo of the array API standard, with Python's numbers."""
+    info = numpy.finfo(*_types((type,)))
+    numbers = {name: float(getattr(info, name)) for name in ("eps", "max", "min", "smallest_normal")}
+    return types.SimpleNamespace(bits=int(info.bits), dtype=info.dtype, **numbers)
 
 
 def iinfo(type, /):
