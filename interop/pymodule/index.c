@@ -124,8 +124,8 @@ static int region_of(usmb_array *a, PyObject *key, usmb_region *b)
 /* Whether a key selects elements one by one: a list, a boolean, or an array with axes. */
 static int selects(PyObject *key)
 {
+	if (PyLong_CheckExact(key) || PySlice_Check(key) || key == Py_None || key == Py_Ellipsis) return 0;
 	if (PyLong_Check(key)) return PyBool_Check(key);
-	if (PySlice_Check(key) || key == Py_None || key == Py_Ellipsis) return 0;
 	if (usmb_is_array(key)) return ((usmb_array *)key)->ndim > 0 || ((usmb_array *)key)->dtype.code == USMB_DL_BOOL;
 	if (PyList_Check(key)) return 1;
 	if (!PyObject_CheckBuffer(key) && !usmb_is_tensor(key)) return 0;
@@ -139,6 +139,7 @@ static int selects(PyObject *key)
 static int selective(PyObject *key)
 {
 	int r = 0;
+	if (PyLong_CheckExact(key)) return 0;
 	if (!PyTuple_Check(key)) return selects(key);
 	for (Py_ssize_t i = 0; i < PyTuple_Size(key) && r == 0; i++) r = selects(PyTuple_GetItem(key, i));
 	return r;
