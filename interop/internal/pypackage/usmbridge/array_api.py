@@ -236,8 +236,6 @@ _functions = {
     (False, "", "sort"): _sort,
     (False, "", "argsort"): _argsort,
     (True, "", "expand_dims"): lambda x, axis: _dpnp.tensor.expand_dims(x, axis=axis),
-    (True, "", "broadcast_arrays"): lambda *arrays: list(_dpnp.tensor.broadcast_arrays(*arrays)),
-    (True, "", "meshgrid"): lambda *arrays, indexing: list(_dpnp.tensor.meshgrid(*arrays, indexing=indexing)),
 }
 for _usm_too in (False, True):
     _functions[_usm_too, "", "_get_item"], _functions[_usm_too, "", "_set_item"] = _get_item, _set_item
@@ -248,8 +246,15 @@ def _function(usm, module, name):
     if found is None:
         # dpnp.tensor has the functions of the main namespace and is faster than dpnp.
         library = getattr(_dpnp if usm else numpy, module) if module else _dpnp.tensor if usm else numpy
-        found = _functions[usm, module, name] = getattr(library, name)
+        found = getattr(library, name)
+        if name in ("broadcast_arrays", "meshgrid"):  # lists in the standard, tuples in some releases
+            found = _listed(found)
+        _functions[usm, module, name] = found
     return found
+
+
+def _listed(function):
+    return lambda *args, **kwargs: list(function(*args, **kwargs))
 
 
 # Serializes the calls of dpnp. Reentrant, because the end of an object can run code anywhere.
