@@ -418,8 +418,10 @@ int usmb_parse_new(const char *func, PyObject *const *args, Py_ssize_t n, PyObje
 	usmb_defaults d;
 	out->typed = usmb_given(dtype);
 	if (out->typed && usmb_parse_dtype(dtype, NULL, &out->t) < 0) return -1;
-	if (usmb_parse_where(v[3], v[4], v[5], &out->w) < 0 || usmb_parse_audience(v[7], &out->w.audience) < 0 ||
-	    usmb_defaults_read(&d) < 0) {
+	int placed =
+	        usmb_parse_where(v[3], v[4], v[5], &out->w) == 0 && usmb_parse_audience(v[7], &out->w.audience) == 0;
+	if (__builtin_expect(placed && out->typed && !defaults_get, 1)) return 0;
+	if (!placed || usmb_defaults_read(&d) < 0) {
 		usmb_where_clear(&out->w);
 		return -1;
 	}
