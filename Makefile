@@ -307,13 +307,23 @@ PEERS := $(QUIET_ENV) $(ACTIVE) PYTHONPATH="$(PEERS_DIR)" $(CURDIR)/bin/usmpytho
 	-p no:cacheprovider -p usmbridge_peers
 JAX := $(CURDIR)/bin/jax
 
-test-peers: python build bin/jax/requirements.txt ## NumPy's, pyarrow's, dpctl's, dpnp's and array-api-strict's own tests with usmbridge loaded, and through it; and JAX
+CONSUMERS := $(CURDIR)/bin/consumers
+
+test-peers: python build bin/jax/requirements.txt bin/consumers/requirements.txt ## NumPy's, pyarrow's, dpctl's, dpnp's and array-api-strict's own tests with usmbridge loaded, and through it; JAX, and libraries that take arrays
 	@echo "== the peers' tests with usmbridge loaded"
 	@cd bin && $(PEERS) --pyargs $(PEER_TESTS) dpctl.tests.test_sycl_usm dpnp.tests.tensor.test_usm_ndarray_ctor
 	@echo "== the same with from_dlpack through usmbridge"
 	@cd bin && $(PEERS) --route --pyargs $(PEER_TESTS)
 	@echo "== JAX"
 	@cd bin && $(QUIET_ENV) $(ACTIVE) PYTHONPATH="$(JAX)" $(CURDIR)/bin/usmpython -m pytest -q -rsxX -p no:cacheprovider "$(PEERS_DIR)/test_jax.py"
+	@echo "== libraries that take arrays"
+	@cd bin && $(QUIET_ENV) $(ACTIVE) PYTHONPATH="$(CONSUMERS)" SCIPY_ARRAY_API=1 $(CURDIR)/bin/usmpython -m pytest -q -rsxX -p no:cacheprovider "$(PEERS_DIR)/test_consumers.py"
+
+bin/consumers/requirements.txt: interop/setup/requirements-consumers.txt | python
+	@echo "fetching pandas, scikit-learn, matplotlib and others (200 MB, once)"
+	@rm -rf $(CONSUMERS)
+	$(PIP_INSTALL) --target $(CONSUMERS) --requirement $<
+	cp $< $@
 
 bin/jax/requirements.txt: interop/setup/requirements-jax.txt | python
 	@echo "fetching JAX (120 MB, once)"

@@ -134,7 +134,7 @@ var _ = map[bool]string{
 var _ = map[bool]string{
 	false: "",
 	USMUnknown == C.USMB_USM_UNKNOWN && USMDevice == C.USMB_USM_DEVICE && USMShared == C.USMB_USM_SHARED &&
-		USMHost == C.USMB_USM_HOST && dlpackCPU == C.USMB_DLPACK_CPU && DefaultAlign == C.USMB_SYCL_DEFAULT_ALIGN: "kinds and constants",
+		USMHost == C.USMB_USM_HOST && deviceDouble == C.USMB_DEVICE_DOUBLE && dlpackCPU == C.USMB_DLPACK_CPU && DefaultAlign == C.USMB_SYCL_DEFAULT_ALIGN: "kinds and constants",
 }
 
 // ref is a reference of the SYCL library.

@@ -44,6 +44,7 @@ uint32_t usmb_device_kinds(void *device)
 	if (usmb_dp.DPCTLDevice_HasAspect(device, DP_ASPECT_USM_DEVICE)) kinds |= 1u << USMB_USM_DEVICE;
 	if (usmb_dp.DPCTLDevice_HasAspect(device, DP_ASPECT_USM_SHARED)) kinds |= 1u << USMB_USM_SHARED;
 	if (usmb_dp.DPCTLDevice_HasAspect(device, DP_ASPECT_USM_HOST)) kinds |= 1u << USMB_USM_HOST;
+	if (usmb_dp.DPCTLDevice_HasAspect(device, DP_ASPECT_FP64)) kinds |= USMB_DEVICE_DOUBLE;
 	return kinds;
 }
 

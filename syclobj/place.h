@@ -36,7 +36,7 @@ void usmb_device_table_close(void);
 /* Returns a row of the table, borrowed; NULL past its end. */
 const usmb_root *usmb_device_table_row(int32_t index);
 
-/* Returns bit 1<<kind for each USM kind that a device supports. */
+/* Returns bit 1<<kind for each USM kind that a device supports, and USMB_DEVICE_DOUBLE. */
 uint32_t usmb_device_kinds(void *device);
 /* Returns the index of the device or of its closest ancestor among the roots, or -1. */
 int32_t usmb_root_of(usmb_device_table *t, void *device, int32_t *is_subdevice);

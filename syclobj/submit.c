@@ -108,11 +108,39 @@ int usmb_sycl_prefetch(void *queue, const void *ptr, size_t size, void **deps, s
 	return submitted(usmb_dp.DPCTLQueue_Prefetch(queue, ptr, size), out_event);
 }
 
+/* How deep the search for dependencies goes. */
+enum { WAIT_DEPTH = 64 };
+
+/* Waits for the events that a command depends on. A command that depends on a host task may not be
+ * enqueued yet. SYCL's wait then enqueues it and waits for the host task with the lock of SYCL's
+ * graph held, which every submission needs. dpnp's host tasks take Python's GIL, and the thread
+ * that has the GIL may be submitting: none of the three would go on. A command whose dependencies
+ * are complete is enqueued without a wait. */
+static void wait_dependencies(void *event, int depth)
+{
+	if (depth == WAIT_DEPTH) return;
+	void *list = usmb_dp.DPCTLEvent_GetWaitList(event);
+	size_t n = list ? usmb_dp.DPCTLEventVector_Size(list) : 0;
+
+	for (size_t i = 0; i < n; i++) {
+		void *before = usmb_dp.DPCTLEventVector_GetAt(list, i);
+
+		if (before == NULL) continue;
+		if (!usmb_sycl_event_done(before)) {
+			wait_dependencies(before, depth + 1);
+			usmb_dp.DPCTLEvent_WaitAndThrow(before);
+		}
+		usmb_dp.DPCTLEvent_Delete(before);
+	}
+	if (list) usmb_dp.DPCTLEventVector_Delete(list);
+}
+
 int usmb_sycl_wait_event(void *event)
 {
 	if (event == NULL) return USMB_SYCL_OK;
 	if (!usmb_ready()) return USMB_SYCL_ENOLIB;
 	async_code = 0;
+	wait_dependencies(event, 0);
 	usmb_dp.DPCTLEvent_WaitAndThrow(event);
 	if (async_code != 0) return USMB_SYCL_EASYNC;
 	/* The library discards exceptions of the wait; the status shows the failure. */

@@ -35,6 +35,7 @@ enum {
 	DP_IN_ORDER = 1 << 1,
 	DP_EVENT_UNKNOWN = 0,
 	DP_EVENT_COMPLETE = 3,
+	DP_ASPECT_FP64 = 6,
 	DP_ASPECT_USM_DEVICE = 12,
 	DP_ASPECT_USM_HOST = 13,
 	DP_ASPECT_USM_SHARED = 14,
@@ -148,6 +149,11 @@ typedef struct usmb_local_accessor {
 	X(void, DPCTLEvent_WaitAndThrow, (void *event)) \
 	X(void, DPCTLEvent_Delete, (void *take)) \
 	X(void *, DPCTLEvent_Copy, (void *event)) /* give */ \
+	/* the events that a command depends on: give a vector */ \
+	X(void *, DPCTLEvent_GetWaitList, (void *event)) \
+	X(size_t, DPCTLEventVector_Size, (void *vector)) \
+	X(void *, DPCTLEventVector_GetAt, (void *vector, size_t i)) /* give */ \
+	X(void, DPCTLEventVector_Delete, (void *take)) \
 	X(int, DPCTLEvent_GetCommandExecutionStatus, (void *event)) \
 	/* nanoseconds of the device's clock; wait for the event */ \
 	X(uint64_t, DPCTLEvent_GetProfilingInfoSubmit, (void *event)) \

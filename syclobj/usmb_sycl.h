@@ -26,7 +26,8 @@ enum {
 	USMB_USM_UNKNOWN = 0, /* not USM of the given context */
 	USMB_USM_DEVICE = 1,
 	USMB_USM_SHARED = 2,
-	USMB_USM_HOST = 3
+	USMB_USM_HOST = 3,
+	USMB_DEVICE_DOUBLE = 1 << 4 /* in a device's kinds: 64-bit floating-point numbers */
 };
 
 /* Results. usmb_sycl_strerror returns a text for each. */

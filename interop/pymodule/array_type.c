@@ -1,5 +1,5 @@
 /* array_type.c: the Python type Array: its attributes, methods, operators and conversions of
-   elements. */
+   elements to numbers. */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -234,6 +234,57 @@ static PyObject *array_item(PyObject *self, PyObject *const *args, Py_ssize_t n)
 	return bad ? NULL : number_of(a, position);
 }
 
+/* ---- tobytes, format() and round() ------------------------------------------------ */
+
+static PyObject *array_tobytes(PyObject *self, PyObject *unused)
+{
+	usmb_array *a = (usmb_array *)self;
+	usmb_where host;
+	(void)unused;
+	usmb_owner_drain();
+	memset(&host, 0, sizeof host);
+	host.host = 1;
+	int direct = a->flags & USMB_ARR_READ && a->flags & USMB_ARR_C;
+	usmb_array *dense = direct ? (usmb_array *)Py_NewRef(a) : (usmb_array *)usmb_copy_to(a, &host);
+	PyObject *r = NULL;
+	if (dense && usmb_array_wait(dense) == 0)
+		r = PyBytes_FromStringAndSize(dense->first, (Py_ssize_t)usmb_nbytes(dense));
+	Py_XDECREF(dense);
+	return r;
+}
+
+/* Calls a method of the number in an array of 0 dimensions. */
+static PyObject *of_number(usmb_array *a, const char *method, PyObject *arg)
+{
+	PyObject *v = number_of(a, 0), *r = NULL;
+	if (v && arg) r = PyObject_CallMethod(v, method, "O", arg);
+	if (v && !arg) r = PyObject_CallMethod(v, method, NULL);
+	Py_XDECREF(v);
+	return r;
+}
+
+static PyObject *array_format(PyObject *self, PyObject *spec)
+{
+	if (((usmb_array *)self)->ndim == 0) return of_number((usmb_array *)self, "__format__", spec);
+	if (PyUnicode_Check(spec) && PyUnicode_GetLength(spec) == 0) return PyObject_Str(self);
+	return usmb_raise(PyExc_TypeError,
+	                  "format() takes a format of numbers for an array of 0 dimensions, this one has %d; index it",
+	                  ((usmb_array *)self)->ndim);
+}
+
+static PyObject *array_round(PyObject *self, PyObject *const *args, Py_ssize_t n)
+{
+	if (n > 1)
+		return usmb_raise(PyExc_TypeError, "round() takes at most 1 more argument, %lld were given",
+		                  (long long)n);
+	if (((usmb_array *)self)->ndim == 0) return of_number((usmb_array *)self, "__round__", n ? args[0] : NULL);
+	return usmb_raise(
+	        PyExc_TypeError,
+	        "round() takes an array of 0 dimensions, this one has %d; usmbridge.array_api.round rounds each "
+	        "element",
+	        ((usmb_array *)self)->ndim);
+}
+
 /* ---- tolist -------------------------------------------------------------------- */
 
 static PyObject *list_of(usmb_array *a, const char *p, int32_t axis)
@@ -355,35 +406,34 @@ static PyObject *array_as_readonly(PyObject *self, PyObject *unused)
 	                          usmb_strides(a));
 }
 
-/* ==== Comparison, membership and arithmetic =================================================== */
+/* ==== Operators =============================================================================== */
 
-/* An Array computes nothing: an operation that other array libraries apply to each element raises
-   TypeError that names such a library. */
+/* usmbridge.array_api computes them: it gives the memory to dpnp or NumPy. */
 
-static PyObject *refuse(const char *operator)
+/* Calls a function of that module; *f caches it. */
+static PyObject *api(PyObject **f, const char *function, PyObject *a, PyObject *b)
 {
-	return usmb_raise(PyExc_TypeError,
-	                  "an Array computes nothing, so it has no %s; use numpy.asarray(a), where the host may read "
-	                  "the memory (a.asnumpy() copies it there), or dpnp.tensor.from_dlpack(a)",
-	                  operator);
+	PyObject *args[2] = {a, b};
+	return usmb_call_python(f, "usmbridge.array_api", function, args, b ? 2 : 1);
 }
 
-/* Whether other array libraries would apply an operator to each element of o. */
+/* Whether an operator takes o beside an Array. The scalars of NumPy have a buffer. Other objects,
+   such as pandas' series, have operators of their own for this. */
 static int is_operand(PyObject *o)
 {
-	if (usmb_is_array(o) || PyList_Check(o) || PyTuple_Check(o) || PyNumber_Check(o)) return 1;
-	if (PyUnicode_Check(o) || PyBytes_Check(o)) return 0;
-	return PyObject_CheckBuffer(o) || usmb_is_exporter(o);
+	if (usmb_is_array(o) || PyLong_Check(o) || PyFloat_Check(o) || PyComplex_Check(o)) return 1;
+	if (PyList_Check(o) || PyTuple_Check(o)) return 1;
+	return !PyBytes_Check(o) && (PyObject_CheckBuffer(o) || usmb_is_tensor(o));
 }
 
 /* ---- comparison ----------------------------------------------------------------- */
 
 static PyObject *array_richcompare(PyObject *self, PyObject *other, int op)
 {
-	static const char *const texts[] = {"<", "<=", "==", "!=", ">", ">="};
-	if (self == other && (op == Py_EQ || op == Py_NE)) return PyBool_FromLong(op == Py_EQ);
-	if (is_operand(other)) return refuse(texts[op]);
-	return Py_NewRef(Py_NotImplemented);
+	static PyObject *found[6];
+	static const char *const names[] = {"_op_less",      "_op_less_equal", "_op_equal",
+	                                    "_op_not_equal", "_op_greater",    "_op_greater_equal"};
+	return is_operand(other) ? api(&found[op], names[op], self, other) : Py_NewRef(Py_NotImplemented);
 }
 
 static Py_hash_t array_hash(PyObject *self)
@@ -394,62 +444,90 @@ static Py_hash_t array_hash(PyObject *self)
 
 static int array_contains(PyObject *self, PyObject *other)
 {
-	(void)self;
-	(void)other;
-	refuse("\"in\"");
-	return -1;
+	static PyObject *f;
+	PyObject *any = is_operand(other) ? api(&f, "_contains", self, other) : Py_NewRef(Py_False);
+	int r = any ? PyObject_IsTrue(any) : -1;
+	Py_XDECREF(any);
+	return r;
 }
 
 /* ---- arithmetic ------------------------------------------------------------------ */
 
-/* Python's arithmetic operators, as X(slot, operator). */
+/* Python's operators, as X(slot, function of array_api). */
 #define BINARY_OPERATORS(X) \
-	X(add, "+") \
-	X(subtract, "-") \
-	X(multiply, "*") \
-	X(true_divide, "/") \
-	X(floor_divide, "//") \
-	X(remainder, "%") \
-	X(divmod, "divmod()") \
-	X(matrix_multiply, "@") \
-	X(lshift, "<<") \
-	X(rshift, ">>") \
-	X(and, "&") \
-	X(or, "|") \
-	X(xor, "^")
+	X(add, "add") \
+	X(subtract, "subtract") \
+	X(multiply, "multiply") \
+	X(true_divide, "divide") \
+	X(floor_divide, "floor_divide") \
+	X(remainder, "remainder") \
+	X(matrix_multiply, "matmul") \
+	X(lshift, "bitwise_left_shift") \
+	X(rshift, "bitwise_right_shift") \
+	X(and, "bitwise_and") \
+	X(or, "bitwise_or") \
+	X(xor, "bitwise_xor")
 #define UNARY_OPERATORS(X) \
-	X(negative, "-") \
-	X(positive, "+") \
-	X(absolute, "abs()") \
-	X(invert, "~")
+	X(negative, "negative") \
+	X(positive, "positive") \
+	X(absolute, "abs") \
+	X(invert, "bitwise_invert")
 
-static PyObject *refuse_both(PyObject *a, PyObject *b, const char *operator)
+static PyObject *binary(PyObject **f, const char *function, PyObject *a, PyObject *b)
 {
-	if (is_operand(usmb_is_array(a) ? b : a)) return refuse(operator);
-	return Py_NewRef(Py_NotImplemented);
+	return is_operand(a) && is_operand(b) ? api(f, function, a, b) : Py_NewRef(Py_NotImplemented);
 }
 
-#define X(slot, text) \
+#define X(slot, function) \
 	static PyObject *array_##slot(PyObject *a, PyObject *b) \
 	{ \
-		return refuse_both(a, b, text); \
+		static PyObject *f; \
+		return binary(&f, "_op_" function, a, b); \
+	} \
+	static PyObject *array_inplace_##slot(PyObject *a, PyObject *b) \
+	{ \
+		static PyObject *f; \
+		return binary(&f, "_in_" function, a, b); \
 	}
 BINARY_OPERATORS(X)
 #undef X
 
-#define X(slot, text) \
+#define X(slot, function) \
 	static PyObject *array_##slot(PyObject *a) \
 	{ \
-		(void)a; \
-		return refuse(text); \
+		static PyObject *f; \
+		return api(&f, function, a, NULL); \
 	}
 UNARY_OPERATORS(X)
 #undef X
 
+static PyObject *array_divmod(PyObject *a, PyObject *b)
+{
+	static PyObject *f;
+	return binary(&f, "_op_divmod", a, b);
+}
+
+/* pow(a, b, modulus) has no counterpart in the array API. */
 static PyObject *array_power(PyObject *a, PyObject *b, PyObject *modulus)
 {
-	(void)modulus;
-	return refuse_both(a, b, "**");
+	static PyObject *f;
+	return modulus == Py_None ? binary(&f, "_op_pow", a, b) : Py_NewRef(Py_NotImplemented);
+}
+
+static PyObject *array_inplace_power(PyObject *a, PyObject *b, PyObject *modulus)
+{
+	static PyObject *f;
+	return modulus == Py_None ? binary(&f, "_in_pow", a, b) : Py_NewRef(Py_NotImplemented);
+}
+
+static PyObject *array_namespace(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kw)
+{
+	static PyObject *f;
+	PyObject *const names[1] = {usmb_name.api_version};
+	PyObject *v[1] = {NULL};
+	(void)self;
+	if (usmb_args("__array_namespace__", args, n, kw, names, 1, 0, 0, v) < 0) return NULL;
+	return api(&f, "_namespace", v[0] ? v[0] : Py_None, NULL);
 }
 
 /* ==== Attributes, methods, the type =========================================================== */
@@ -487,7 +565,7 @@ GETTER(strides)
 GETTER(dtype)
 {
 	usmb_array *a = ARRAY(self);
-	return usmb_dtype_object(a->dtype);
+	return usmb_dtype_public(a->dtype);
 }
 
 GETTER(typestr)
@@ -577,14 +655,6 @@ GETTER(sycl_context)
 	return usmb_public_context(a->cell->place);
 }
 
-/* NumPy's operators leave the operation to an operand with a higher priority, so that our TypeError
-   is raised. */
-GETTER(priority)
-{
-	(void)self;
-	return PyFloat_FromDouble(1000.0);
-}
-
 GETTER(pointer)
 {
 	usmb_array *a = ARRAY(self);
@@ -608,6 +678,13 @@ static PyObject *item_at(PyObject *self, Py_ssize_t i)
 	PyObject *r = usmb_array_subscript(self, index);
 	Py_DECREF(index);
 	return r;
+}
+
+static PyObject *array_iter(PyObject *self)
+{
+	if (!usmb_array_alive(ARRAY(self))) return NULL;
+	if (ARRAY(self)->ndim > 0) return PySeqIter_New(self);
+	return usmb_raise(PyExc_TypeError, "iteration over a 0-d array");
 }
 
 static PyObject *array_item_at(PyObject *self, Py_ssize_t i)
@@ -648,6 +725,7 @@ ALIVE_FAST_KW(array_retype)
 ALIVE_FAST_KW(usmb_array_numpy)
 ALIVE_FAST(usmb_array_transpose)
 ALIVE_FAST(array_item)
+ALIVE_FAST(array_round)
 ALIVE_FAST(usmb_array_function)
 ALIVE_TWO(usmb_array_dlpack_device, PyObject *)
 ALIVE_TWO(usmb_array_copy, PyObject *)
@@ -655,6 +733,8 @@ ALIVE_TWO(usmb_array_asnumpy, PyObject *)
 ALIVE_TWO(array_as_readonly, PyObject *)
 ALIVE_TWO(usmb_array_fill, PyObject *)
 ALIVE_TWO(array_tolist, PyObject *)
+ALIVE_TWO(array_tobytes, PyObject *)
+ALIVE_TWO(array_format, PyObject *)
 ALIVE_TWO(array_complex, PyObject *)
 ALIVE_TWO(usmb_array_T, void *)
 ALIVE_TWO(usmb_array_mT, void *)
@@ -741,7 +821,7 @@ static PyObject *held_repr(PyObject *self)
 	usmb_owner_drain();
 	if (usmb_py_in_child()) {
 		body = PyUnicode_FromString("...");
-	} else {
+	} else if ((body = usmb_numpy_text(self)) == NULL && !PyErr_Occurred()) {
 		memset(&w, 0, sizeof w);
 		w.host = 1;
 		if (!(a->flags & USMB_ARR_READ) || !usmb_array_aligned(a)) {
@@ -798,6 +878,12 @@ static PyMethodDef methods[] = {
         {"fill", USMB_PY_CFUNC(alive_usmb_array_fill), METH_O, doc_Array_fill},
         {"item", USMB_PY_CFUNC(alive_array_item), METH_FASTCALL, doc_Array_item},
         {"tolist", USMB_PY_CFUNC(alive_array_tolist), METH_NOARGS, doc_Array_tolist},
+        {"tobytes", USMB_PY_CFUNC(alive_array_tobytes), METH_NOARGS, doc_Array_tobytes},
+        {"__format__", USMB_PY_CFUNC(alive_array_format), METH_O, doc_Array___format__},
+        {"__round__", USMB_PY_CFUNC(alive_array_round), METH_FASTCALL, doc_Array___round__},
+        {"__array_namespace__", USMB_PY_CFUNC(array_namespace), METH_FASTCALL | METH_KEYWORDS,
+	 doc_Array___array_namespace__},
+        {"__array_ufunc__", USMB_PY_CFUNC(usmb_array_ufunc), METH_VARARGS | METH_KEYWORDS, doc_Array___array_ufunc__},
         {"__complex__", USMB_PY_CFUNC(alive_array_complex), METH_NOARGS, doc_Array___complex__},
         {"__array__", USMB_PY_CFUNC(alive_usmb_array_numpy), METH_FASTCALL | METH_KEYWORDS, doc_Array___array__},
         {"__array_function__", USMB_PY_CFUNC(alive_usmb_array_function), METH_FASTCALL, doc_Array___array_function__},
@@ -832,7 +918,6 @@ static PyGetSetDef getset[] = {
         {"sycl_device", get_sycl_device, NULL, doc_Array_sycl_device, NULL},
         {"readonly", get_readonly, NULL, doc_Array_readonly, NULL},
         {"T", alive_usmb_array_T, NULL, doc_Array_T, NULL},
-        {"__array_priority__", get_priority, NULL, doc_Array___array_priority__, NULL},
         {"mT", alive_usmb_array_mT, NULL, doc_Array_mT, NULL},
         {"_pointer", get_pointer, NULL, doc_Array__pointer, NULL},
         {"__sycl_usm_array_interface__", alive_usmb_array_suai, NULL, doc_Array___sycl_usm_array_interface__, NULL},
@@ -862,11 +947,17 @@ static PyType_Slot slots[] = {
         {Py_nb_float, alive_array_float},
         {Py_nb_index, alive_array_index},
         {Py_nb_bool, alive_array_bool},
+        {Py_tp_iter, array_iter},
+        {Py_nb_divmod, array_divmod},
         {Py_nb_power, array_power},
-#define X(slot, text) {Py_nb_##slot, array_##slot},
+        {Py_nb_inplace_power, array_inplace_power},
+#define X(slot, function) {Py_nb_##slot, array_##slot},
         BINARY_OPERATORS(X) UNARY_OPERATORS(X)
 #undef X
-                {Py_bf_getbuffer, usmb_array_getbuffer},
+#define X(slot, function) {Py_nb_inplace_##slot, array_inplace_##slot},
+                BINARY_OPERATORS(X)
+#undef X
+                        {Py_bf_getbuffer, usmb_array_getbuffer},
         {Py_bf_releasebuffer, usmb_array_releasebuffer},
         {0, NULL},
 };

@@ -346,6 +346,7 @@ typedef struct {
 	int32_t ndim;                    /* of the result; -1 until the first leaf or empty sequence */
 	int leaf;                        /* LEAF_* of all leaves so far */
 	int arrays;                      /* whether there are arrays among them */
+	int foreign;                     /* whether some have an element type: arrays, and numbers of NumPy */
 	int typed;                       /* whether type holds all leaves */
 	int mixed;                       /* whether the leaves have no common type */
 	usmb_dl_dtype type;
@@ -419,12 +420,13 @@ static int type_of(PyObject *o, survey *s, usmb_dl_dtype *t)
 		return 0;
 	}
 	if (type == s->last) {
-		*t = s->last_type;
+		*t = s->last_type; /* s->foreign is set */
 		return 0;
 	}
 	int own = own_type(o, t);
 	if (own < 0) return -1;
 	if (own) {
+		s->foreign = 1;
 		/* Numbers of a heap type can differ in their dtype. */
 		if (!(PyType_GetFlags(type) & Py_TPFLAGS_HEAPTYPE)) {
 			s->last = type;
@@ -493,7 +495,7 @@ static int add_array(PyObject *a, int32_t depth, survey *s)
 	if (!usmb_array_alive(x)) return -1;
 	/* A view, because traversing the other items can release the array. */
 	PyObject *view = usmb_array_view(x, x->first, x->ndim, usmb_shape(x), usmb_strides(x));
-	s->arrays = 1;
+	s->arrays = s->foreign = 1;
 	int r = view ? add_leaf(view, depth, s, x->dtype, x->ndim, usmb_shape((usmb_array *)view)) : -1;
 	Py_XDECREF(view);
 	return r;
@@ -686,10 +688,17 @@ static PyObject *of_numbers(const survey *s, PyObject *leaves, usmb_dl_dtype t, 
 	reading r = reading_for(t);
 	/* Numbers that need no conversion are read directly into the result, if the host can write
 	   it. */
-	int there = w && w->host && r.as.code == t.code && r.as.bits == t.bits;
-	PyObject *a =
-	        there ? usmb_new_array(w, s->ndim, s->shape, t, 0, USMB_WRITTEN) : scratch(s->ndim, s->shape, r.as);
-	PyObject *out = NULL;
+	int there = w && w->kind != USMB_USM_DEVICE && r.as.code == t.code && r.as.bits == t.bits;
+	PyObject *a = NULL, *out = NULL;
+	if (there) {
+		a = usmb_new_array(w, s->ndim, s->shape, t, 0, USMB_WRITTEN);
+		if (!a) return NULL;
+		if (!(((usmb_array *)a)->flags & USMB_ARR_READ)) {
+			Py_CLEAR(a);
+			there = 0;
+		}
+	}
+	if (!there) a = scratch(s->ndim, s->shape, r.as);
 	if (a && read_all(leaves, 0, PyTuple_Size(leaves), &r, ((usmb_array *)a)->first) == 0)
 		out = there || !w ? Py_NewRef(a) : usmb_copy_as((usmb_array *)a, t, w);
 	Py_XDECREF(a);
@@ -772,10 +781,13 @@ static PyObject *leaves_of(PyObject *o, survey *s)
 	return leaves;
 }
 
-/* The type for all leaves if none was requested. */
-static int common_type(const survey *s, usmb_dl_dtype *t)
+/* The type for all leaves if none was requested. real is the type of Python's floating-point
+   numbers, which NumPy's promotion takes as float64. */
+static int common_type(const survey *s, usmb_dl_dtype real, usmb_dl_dtype *t)
 {
-	*t = s->typed ? s->type : defaults[LEAF_NONE];
+	*t = s->typed ? s->type : real;
+	if (s->typed && !s->foreign && s->leaf == LEAF_FLOAT) *t = real;
+	if (s->typed && !s->foreign && s->leaf == LEAF_COMPLEX) *t = type(USMB_DL_COMPLEX, real.bits > 32 ? 128 : 64);
 	if (!s->mixed) return 0;
 	usmb_raise(PyExc_TypeError, "asarray: the sequence has no common element type; give one with dtype=");
 	return -1;
@@ -790,25 +802,35 @@ static int only_ints(PyObject *leaves)
 }
 
 /* Makes an array of a number, or of a nested sequence of numbers and arrays, at w (NULL: at the
-   place of the first array in USM, else in host memory). dtype may be NULL. */
+   default place, or with arrays at that of the first array in USM, else in host memory). dtype may
+   be NULL. */
 static PyObject *from_sequence(PyObject *o, const usmb_dl_dtype *dtype, const usmb_where *w)
 {
 	survey s;
-	usmb_where host;
-	usmb_dl_dtype t;
+	usmb_where place;
+	usmb_defaults d;
+	usmb_dl_dtype t, real;
 	PyObject *r = NULL, *leaves = leaves_of(o, &s);
 	if (!leaves) return NULL;
-	memset(&host, 0, sizeof host);
-	host.host = 1;
-	int ok = dtype ? (t = *dtype, 0) == 0 : common_type(&s, &t) == 0;
+	memset(&place, 0, sizeof place);
+	if (w) place = *w;
+	/* The defaults can add a device, whose references the place owns. */
+	int open = !usmb_has_device(&place);
+	int ok = usmb_defaults_read(&d) == 0 && usmb_default_place(&d, &place) == 0;
+	if (ok && dtype)
+		t = *dtype;
+	else if (ok)
+		ok = usmb_default_real(&d, &place, &real) == 0 && common_type(&s, real, &t) == 0;
 	if (ok && suits(s.leaf, t))
-		r = s.arrays ? of_arrays(&s, leaves, t, w) : of_numbers(&s, leaves, t, w ? w : &host);
+		r = s.arrays ? of_arrays(&s, leaves, t, w ? &place : NULL) : of_numbers(&s, leaves, t, &place);
 	/* Integers beyond int64 become uint64, as in NumPy. */
 	if (!r && ok && !dtype && !s.arrays && s.leaf == LEAF_INT && t.code == USMB_DL_INT &&
 	    PyErr_ExceptionMatches(PyExc_OverflowError) && only_ints(leaves)) {
 		PyErr_Clear();
-		r = of_numbers(&s, leaves, (usmb_dl_dtype){USMB_DL_UINT, 64, 1}, w ? w : &host);
+		r = of_numbers(&s, leaves, (usmb_dl_dtype){USMB_DL_UINT, 64, 1}, &place);
 	}
+	if (open) usmb_where_clear(&place);
+	usmb_defaults_drop(&d);
 	Py_DECREF(leaves);
 	return r;
 }
@@ -826,10 +848,9 @@ static PyObject *from_numbers(PyObject *o, usmb_dl_dtype t)
 
 /* ==== asarray =================================================================================== */
 
-int usmb_is_exporter(PyObject *o)
+int usmb_is_tensor(PyObject *o)
 {
-	PyObject *const names[] = {usmb_name.__sycl_usm_array_interface__, usmb_name.__dlpack__,
-	                           usmb_name.__array_interface__, usmb_name.__array__, usmb_name.__arrow_c_array__};
+	PyObject *const names[] = {usmb_name.__sycl_usm_array_interface__, usmb_name.__dlpack__};
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
 		PyObject *v = PyObject_GetAttr((PyObject *)Py_TYPE(o), names[i]);
 		if (!v) PyErr_Clear();
@@ -894,6 +915,32 @@ static PyObject *asarray(PyObject *o, const usmb_dl_dtype *dtype, const usmb_whe
 	}
 	r = PyErr_Occurred() ? NULL : from_sequence(o, dtype, w);
 	if (r && copy == 0 && no_copy("making an array of Python numbers") < 0) Py_CLEAR(r);
+	return r;
+}
+
+int usmb_type_of_value(PyObject *value, usmb_dl_dtype real, usmb_dl_dtype *t)
+{
+	survey s;
+	PyObject *a = take(value, 1, 0);
+	if (a) {
+		*t = ((usmb_array *)a)->dtype;
+		Py_DECREF(a);
+		return 0;
+	}
+	PyObject *leaves = PyErr_Occurred() ? NULL : leaves_of(value, &s);
+	int r = leaves ? common_type(&s, real, t) : -1;
+	/* An integer beyond int64 is uint64, as in asarray. */
+	if (r == 0 && !s.foreign && s.leaf == LEAF_INT) {
+		reading as = reading_for(*t);
+		int64_t unused;
+		for (Py_ssize_t i = PyTuple_Size(leaves); i-- > 0;) {
+			PyObject *o = PyTuple_GetItem(leaves, i);
+			if (!PyLong_Check(o) || read_long(o, &as, &unused) == 0) continue;
+			PyErr_Clear();
+			*t = type(USMB_DL_UINT, 64);
+		}
+	}
+	Py_XDECREF(leaves);
 	return r;
 }
 

@@ -191,6 +191,92 @@ int usmb_is_at(usmb_array *a, const usmb_where *w)
 	return r == 1; /* an invalid request makes the copy fail, with the error */
 }
 
+/* ---- defaults ----------------------------------------------------------------------------- */
+
+/* The bound method get of the context variable that holds the defaults, a tuple; NULL until the
+   first set_default, so that requests before cost nothing more. */
+static PyObject *defaults_get;
+
+PyObject *usmb_py_defaults_from(PyObject *m, PyObject *get)
+{
+	PyObject *old = defaults_get;
+	(void)m;
+	defaults_get = Py_NewRef(get);
+	Py_XDECREF(old);
+	Py_RETURN_NONE;
+}
+
+void usmb_defaults_clear(void)
+{
+	Py_CLEAR(defaults_get);
+}
+
+int usmb_defaults_read(usmb_defaults *d)
+{
+	memset(d, 0, sizeof *d);
+	if (__builtin_expect(!defaults_get, 1)) return 0;
+	PyObject *t = PyObject_Vectorcall(defaults_get, NULL, 0, NULL);
+	if (t && PyTuple_Check(t) && PyTuple_Size(t) == 3) {
+		d->usm_type = Py_NewRef(PyTuple_GetItem(t, 0));
+		d->device = Py_NewRef(PyTuple_GetItem(t, 1));
+		d->dtype = Py_NewRef(PyTuple_GetItem(t, 2));
+	} else if (t) {
+		usmb_raise(PyExc_TypeError, "the defaults are not a tuple of usm_type, device and dtype");
+	}
+	Py_XDECREF(t);
+	return d->dtype ? 0 : -1;
+}
+
+void usmb_defaults_drop(usmb_defaults *d)
+{
+	Py_CLEAR(d->usm_type);
+	Py_CLEAR(d->device);
+	Py_CLEAR(d->dtype);
+}
+
+int usmb_default_place(const usmb_defaults *d, usmb_where *w)
+{
+	/* A kind that the caller gave is USM, which the host backend has not. */
+	if (usmb_given(d->device) && !usmb_has_device(w)) {
+		int kind = w->kind;
+		if (usmb_parse_device(d->device, w) < 0) return -1;
+		if (w->host && kind) {
+			Py_CLEAR(w->device);
+			w->host = 0;
+		}
+	}
+	return usmb_given(d->usm_type) && !w->kind && !w->host ? parse_kind(d->usm_type, &w->kind) : 0;
+}
+
+/* Whether the device of a place has double precision. The answer for the default device is stored
+   once SYCL is loaded. */
+static int has_double(const usmb_where *w)
+{
+	static int known = -1;
+	usmb_alloc_req req;
+	usmb_goerr err;
+	int plain = w->queue.form == USMB_FORM_NONE && !w->device;
+	if (w->host || usmb_py_in_child()) return 1;
+	if (plain && known >= 0) return known;
+	if (request(w, &req) < 0) return -1;
+	err.kind = USMB_ERR_NONE;
+	req.kind = 0;
+	PyThreadState *saved = PyEval_SaveThread();
+	int r = usmb_go_has_double(&req, &err);
+	PyEval_RestoreThread(saved);
+	if (r < 0) return usmb_raise_go(&err);
+	if (plain && usmb_sycl_loaded()) known = r;
+	return r;
+}
+
+int usmb_default_real(const usmb_defaults *d, const usmb_where *w, usmb_dl_dtype *t)
+{
+	if (usmb_given(d->dtype)) return usmb_parse_dtype(d->dtype, NULL, t);
+	int wide = has_double(w);
+	*t = (usmb_dl_dtype){USMB_DL_FLOAT, wide ? 64 : 32, 1};
+	return wide < 0 ? -1 : 0;
+}
+
 /* ---- memory ------------------------------------------------------------------------------- */
 
 static int go_alloc(usmb_alloc_req *req, usmb_cell **cell, usmb_goerr *err)
@@ -341,7 +427,7 @@ int usmb_parse_new(const char *func, PyObject *const *args, Py_ssize_t n, PyObje
 	                            usmb_name.interprocess};
 	PyObject *v[8] = {NULL};
 	if (usmb_args(func, args, n, kw, names, 8, value ? 2 : 1, value ? 3 : 2, v) < 0) return -1;
-	out->dtype = v[value ? 2 : 1];
+	PyObject *dtype = v[value ? 2 : 1];
 	if (value) *value = v[1];
 	out->ndim = usmb_parse_dims(v[0], out->shape, "shape");
 	if (out->ndim < 0) return -1;
@@ -354,10 +440,20 @@ int usmb_parse_new(const char *func, PyObject *const *args, Py_ssize_t n, PyObje
 			return -1;
 		}
 	}
-	if (usmb_parse_where(v[3], v[4], v[5], &out->w) == 0 && usmb_parse_audience(v[7], &out->w.audience) == 0)
-		return 0;
-	usmb_where_clear(&out->w);
-	return -1;
+	usmb_defaults d;
+	out->typed = usmb_given(dtype);
+	if (out->typed && usmb_parse_dtype(dtype, NULL, &out->t) < 0) return -1;
+	int placed =
+	        usmb_parse_where(v[3], v[4], v[5], &out->w) == 0 && usmb_parse_audience(v[7], &out->w.audience) == 0;
+	if (__builtin_expect(placed && out->typed && !defaults_get, 1)) return 0;
+	if (!placed || usmb_defaults_read(&d) < 0) {
+		usmb_where_clear(&out->w);
+		return -1;
+	}
+	int bad = usmb_default_place(&d, &out->w) < 0 || (!out->typed && usmb_default_real(&d, &out->w, &out->t) < 0);
+	usmb_defaults_drop(&d);
+	if (bad) usmb_where_clear(&out->w);
+	return bad ? -1 : 0;
 }
 
 void usmb_new_args_clear(usmb_new_args *in, PyObject *made)
@@ -372,8 +468,7 @@ static PyObject *create(const char *func, PyObject *const *args, Py_ssize_t n, P
 	PyObject *r = NULL;
 	usmb_owner_drain();
 	if (usmb_parse_new(func, args, n, kw, NULL, &in) < 0) return NULL;
-	if (usmb_parse_dtype(in.dtype, "float32", &in.t) == 0)
-		r = usmb_new_array(&in.w, in.ndim, in.shape, in.t, in.fortran, content);
+	r = usmb_new_array(&in.w, in.ndim, in.shape, in.t, in.fortran, content);
 	usmb_new_args_clear(&in, r);
 	return r;
 }

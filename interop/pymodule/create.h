@@ -31,8 +31,8 @@ typedef struct {
 	int64_t shape[USMB_DL_MAX_NDIM];
 	int ndim;
 	int fortran;
-	PyObject *dtype; /* borrowed; NULL: not given */
-	usmb_dl_dtype t; /* set by the caller, which knows the default */
+	int typed;       /* whether t was given */
+	usmb_dl_dtype t; /* the given element type, else the default real type at w */
 	usmb_where w;
 } usmb_new_args;
 /* Reads the arguments. *value gets the fill_value of full, borrowed, unless value is NULL. clear
@@ -57,6 +57,20 @@ PyObject *usmb_array_dense(usmb_cell *cell, int32_t ndim, const int64_t *shape, 
 int64_t usmb_dense_bytes(int32_t ndim, const int64_t *shape, usmb_dl_dtype dtype);
 /* Reads the usm_type, sycl_queue and device arguments, each of which may be NULL. */
 int usmb_parse_where(PyObject *kind, PyObject *queue, PyObject *dev, usmb_where *w);
+/* The defaults that set_default has set in the current context. The references are owned. */
+typedef struct {
+	PyObject *usm_type, *device, *dtype; /* NULL or None: not set */
+} usmb_defaults;
+/* Makes get the source of the defaults: a function that returns a tuple of the three. */
+PyObject *usmb_py_defaults_from(PyObject *m, PyObject *get);
+void usmb_defaults_clear(void);
+/* Completes a place: the device and the kind that the caller has not given are the defaults. */
+int usmb_default_place(const usmb_defaults *d, usmb_where *w);
+/* The default real element type at a place: that of d, else float64, or float32 if the device has
+   no double precision. */
+int usmb_default_real(const usmb_defaults *d, const usmb_where *w, usmb_dl_dtype *t);
+int usmb_defaults_read(usmb_defaults *d);
+void usmb_defaults_drop(usmb_defaults *d);
 /* Reads the device= argument: any form that usmb_syclref_device accepts. */
 int usmb_parse_device(PyObject *o, usmb_where *w);
 /* Whether a device was given. */
@@ -77,7 +91,7 @@ const usmb_where *usmb_near(usmb_array *a, const usmb_where *w, usmb_where *room
 typedef struct {
 	int64_t bytes;
 	int32_t form;     /* USMB_FORM_*; NONE: filter decides */
-	int32_t kind;     /* USMB_USM_*, 0: device memory */
+	int32_t kind;     /* USMB_USM_*, 0: the default, shared memory */
 	int32_t host;     /* 1: the host backend */
 	int32_t padded;   /* 1: a sub-byte element takes a byte */
 	int32_t shared;   /* written by usmb_go_alloc: 1 for memory of one of the shared pools */
@@ -88,6 +102,9 @@ typedef struct {
 	uint64_t nfilter;
 } usmb_alloc_req;
 int usmb_go_alloc(usmb_alloc_req *req, usmb_cell **out, usmb_goerr *err);
+/* Whether the device of a request computes with 64-bit floating-point numbers: 1 or 0, -1 with
+   *err. */
+int usmb_go_has_double(usmb_alloc_req *req, usmb_goerr *err);
 /* Whether the context of the current call from Go carries an arena. */
 int usmb_go_call_arena(void);
 /* 1 if the memory of a cell is where a request would put it, else 0. */

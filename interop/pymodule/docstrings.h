@@ -277,7 +277,7 @@ static const char doc_Array_to_device[] =
 	">>> import usmbridge as ub\n"
 	">>> a = ub.ones(2)\n"
 	">>> a.to_device(\"host\")\n"
-	"Array([1., 1.], dtype=float32, device=host)";
+	"Array([1., 1.], dtype=float64, device=host)";
 
 static const char doc_Array_asnumpy[] =
 	"asnumpy($self, /)\n"
@@ -339,7 +339,7 @@ static const char doc_Array_astype[] =
 	"Examples\n"
 	"--------\n"
 	">>> import usmbridge as ub\n"
-	">>> ub.asarray([1.9, 300.0, -1.0]).astype(\"uint8\")\n"
+	">>> ub.asarray([1.9, 300.0, -1.0], device=\"host\").astype(\"uint8\")\n"
 	"Array([  1, 255,   0], dtype=uint8, device=host)";
 
 static const char doc_Array_view[] =
@@ -481,6 +481,57 @@ static const char doc_Array_tolist[] =
 	">>> import usmbridge as ub\n"
 	">>> ub.ones((2, 2), \"bool\", device=\"host\").tolist()\n"
 	"[[True, True], [True, True]]";
+
+static const char doc_Array_tobytes[] =
+	"tobytes($self, /)\n"
+	"--\n"
+	"\n"
+	"Return the elements as bytes in C order, copied, from device memory too.\n"
+	"\n"
+	"Examples\n"
+	"--------\n"
+	">>> import usmbridge as ub\n"
+	">>> ub.asarray([[1, 2], [3, 4]], dtype=\"uint8\").T.tobytes()\n"
+	"b'\\x01\\x03\\x02\\x04'";
+
+static const char doc_Array___format__[] =
+	"__format__($self, format_spec, /)\n"
+	"--\n"
+	"\n"
+	"Format the number in an array of 0 dimensions. Others take an empty format.";
+
+static const char doc_Array___round__[] =
+	"__round__($self, /, *args)\n"
+	"--\n"
+	"\n"
+	"Round the number in an array of 0 dimensions, as round() does.";
+
+static const char doc_Array___array_namespace__[] =
+	"__array_namespace__($self, /, *, api_version=None)\n"
+	"--\n"
+	"\n"
+	"Return the module usmbridge.array_api, which computes on Arrays.\n"
+	"\n"
+	"Raises\n"
+	"------\n"
+	"ValueError\n"
+	"    If the version of the standard is not one of 2021.12 to 2024.12.\n"
+	"ImportError\n"
+	"    If NumPy is not installed.";
+
+static const char doc_Array___array_ufunc__[] =
+	"__array_ufunc__($self, ufunc, method, /, *inputs, **kwargs)\n"
+	"--\n"
+	"\n"
+	"Call a universal function of NumPy on the memory of the arrays.\n"
+	"\n"
+	"``np.add(x, 1, out=a)`` writes to the memory of the Array a. The functions of\n"
+	"Python's operators return what the operator returns; others return NumPy's arrays.\n"
+	"\n"
+	"Raises\n"
+	"------\n"
+	"TypeError\n"
+	"    If the host cannot read the memory of an Array.";
 
 static const char doc_Array___complex__[] =
 	"__complex__($self, /)\n"
@@ -655,13 +706,14 @@ static const char doc_Array_strides[] =
 static const char doc_Array_dtype[] =
 	"Element type.\n"
 	"\n"
-	"A `DType`: a str with the array API name, which also equals the NumPy dtype.\n"
+	"NumPy's dtype, with those of ml_dtypes. A `DType` for types that NumPy has not,\n"
+	"and if NumPy is not installed.\n"
 	"\n"
 	"Examples\n"
 	"--------\n"
 	">>> import usmbridge as ub\n"
 	">>> ub.zeros(3, device=\"host\").dtype\n"
-	"'float32'";
+	"dtype('float64')";
 
 static const char doc_Array_typestr[] =
 	"Type string of the array interfaces, such as \"<f4\".\n"
@@ -798,9 +850,6 @@ static const char doc_Array_T[] =
 	">>> ub.zeros((2, 3), device=\"host\").T.shape\n"
 	"(3, 2)";
 
-static const char doc_Array___array_priority__[] =
-	"Priority above that of NumPy's arrays, whose operators therefore let Array decide.";
-
 static const char doc_Array_mT[] =
 	"View with the last two axes swapped.\n"
 	"\n"
@@ -854,9 +903,11 @@ static const char doc_Array[] =
 	"\n"
 	"Indexing with integers, slices, ``...`` and None gives a view. A view shares\n"
 	"the memory and keeps it. Assignment converts numbers and arrays and\n"
-	"broadcasts them. An array computes nothing: comparison and arithmetic with\n"
-	"numbers and arrays raise TypeError, and so does ``in``. Use NumPy or dpnp on\n"
-	"the same memory. ``hash(a)`` is by identity.\n"
+	"broadcasts them. Integer and boolean arrays select elements, which are copied.\n"
+	"\n"
+	"Operators are computed by dpnp for USM and by NumPy for plain memory, as by\n"
+	"`usmbridge.array_api`. The result is an array on the result's memory. ``==``\n"
+	"compares elements; ``hash(a)`` is by identity.\n"
 	"\n"
 	"If the host can read the memory, arrays have the buffer protocol,\n"
 	"``__array_interface__`` and ``__array__``. Reading waits for work on the\n"
@@ -1076,7 +1127,7 @@ static const char doc_cute_Tensor[] =
 	">>> import usmbridge as ub\n"
 	">>> t = ub.cute.from_dlpack(ub.zeros((2, 3), device=\"host\"))\n"
 	">>> t.shape, t.stride, t.element_type\n"
-	"((2, 3), (3, 1), 'Float32')";
+	"((2, 3), (3, 1), 'Float64')";
 
 static const char doc_Device_filter_string[] =
 	"Name that `device` arguments take, such as \"opencl:cpu:0\" or \"host\".";
@@ -1171,7 +1222,7 @@ static const char doc_devices[] =
 	"'host'";
 
 static const char doc_empty[] =
-	"empty(shape, dtype=\"float32\", *, usm_type=None, sycl_queue=None, device=None, order=\"C\", interprocess=None)\n"
+	"empty(shape, dtype=None, *, usm_type=None, sycl_queue=None, device=None, order=\"C\", interprocess=None)\n"
 	"--\n"
 	"\n"
 	"Return a new array whose elements have no defined values.\n"
@@ -1182,10 +1233,11 @@ static const char doc_empty[] =
 	"    Extents.\n"
 	"dtype : str, numpy.dtype or scalar type, optional\n"
 	"    Element type: an array API name (\"float32\"), a type string (\"<f4\"), or\n"
-	"    an object with a `name` or `__name__` of that kind.\n"
+	"    an object with a `name` or `__name__` of that kind. By default float64,\n"
+	"    or float32 if the device has no double precision.\n"
 	"usm_type : {\"device\", \"shared\", \"host\"}, optional\n"
-	"    Kind of USM. By default device memory if there is a SYCL device, else\n"
-	"    plain memory of the host backend.\n"
+	"    Kind of USM. By default shared memory if there is a SYCL device, else\n"
+	"    plain memory of the host backend. `set_default` changes these defaults.\n"
 	"sycl_queue : optional\n"
 	"    The queue whose context and device the memory belongs to: a\n"
 	"    dpctl.SyclQueue or SyclContext, a capsule of one, an object with\n"
@@ -1234,7 +1286,7 @@ static const char doc_empty[] =
 	"(1, 2)";
 
 static const char doc_zeros[] =
-	"zeros(shape, dtype=\"float32\", *, usm_type=None, sycl_queue=None, device=None, order=\"C\", interprocess=None)\n"
+	"zeros(shape, dtype=None, *, usm_type=None, sycl_queue=None, device=None, order=\"C\", interprocess=None)\n"
 	"--\n"
 	"\n"
 	"Return a new array of zeros.\n"
@@ -1261,7 +1313,7 @@ static const char doc_zeros[] =
 	"Array([0, 0, 0], dtype=int32, device=host)";
 
 static const char doc_ones[] =
-	"ones(shape, dtype=\"float32\", *, usm_type=None, sycl_queue=None, device=None, order=\"C\", interprocess=None)\n"
+	"ones(shape, dtype=None, *, usm_type=None, sycl_queue=None, device=None, order=\"C\", interprocess=None)\n"
 	"--\n"
 	"\n"
 	"Return a new array of ones.\n"
@@ -1285,7 +1337,7 @@ static const char doc_ones[] =
 	"--------\n"
 	">>> import usmbridge as ub\n"
 	">>> ub.ones(2, device=\"host\")\n"
-	"Array([1., 1.], dtype=float32, device=host)";
+	"Array([1., 1.], dtype=float64, device=host)";
 
 static const char doc_full[] =
 	"full(shape, fill_value, dtype=None, *, usm_type=None, sycl_queue=None, device=None, order=\"C\", interprocess=None)\n"
@@ -1370,7 +1422,7 @@ static const char doc_empty_like[] =
 	">>> x = ub.zeros((2, 3), \"int8\", device=\"host\", order=\"F\")\n"
 	">>> y = ub.empty_like(x, dtype=\"float64\")\n"
 	">>> y.shape, y.strides, y.dtype\n"
-	"((2, 3), (1, 2), 'float64')";
+	"((2, 3), (1, 2), dtype('float64'))";
 
 static const char doc_zeros_like[] =
 	"zeros_like(x, /, *, dtype=None, usm_type=None, sycl_queue=None, device=None, order=\"K\", interprocess=None)\n"
@@ -1396,8 +1448,8 @@ static const char doc_zeros_like[] =
 	"Examples\n"
 	"--------\n"
 	">>> import usmbridge as ub\n"
-	">>> ub.zeros_like([1, 2])\n"
-	"Array([0, 0], dtype=int64, device=host)";
+	">>> ub.zeros_like(bytearray(2))\n"
+	"Array([0, 0], dtype=uint8, device=host)";
 
 static const char doc_ones_like[] =
 	"ones_like(x, /, *, dtype=None, usm_type=None, sycl_queue=None, device=None, order=\"K\", interprocess=None)\n"
@@ -1423,8 +1475,8 @@ static const char doc_ones_like[] =
 	"Examples\n"
 	"--------\n"
 	">>> import usmbridge as ub\n"
-	">>> ub.ones_like([1.5, 2.5])\n"
-	"Array([1., 1.], dtype=float64, device=host)";
+	">>> ub.ones_like(bytearray(2))\n"
+	"Array([1, 1], dtype=uint8, device=host)";
 
 static const char doc_full_like[] =
 	"full_like(x, /, fill_value, *, dtype=None, usm_type=None, sycl_queue=None, device=None, order=\"K\", interprocess=None)\n"
@@ -1453,8 +1505,8 @@ static const char doc_full_like[] =
 	"Examples\n"
 	"--------\n"
 	">>> import usmbridge as ub\n"
-	">>> ub.full_like([1, 2], 7.9)\n"
-	"Array([7, 7], dtype=int64, device=host)";
+	">>> ub.full_like(bytearray(2), 7.9)\n"
+	"Array([7, 7], dtype=uint8, device=host)";
 
 static const char doc_asarray[] =
 	"asarray(obj, /, *, dtype=None, usm_type=None, device=None, copy=None)\n"
@@ -1471,8 +1523,8 @@ static const char doc_asarray[] =
 	"5. ``__array__(copy=False)``\n"
 	"6. ``__arrow_c_array__``\n"
 	"7. ``__array__`` with a copy\n"
-	"8. a nested sequence of numbers and arrays, which is copied to plain memory\n"
-	"   unless `device` or `usm_type` say otherwise\n"
+	"8. a number or a nested sequence of numbers, which is copied to new memory\n"
+	"   as of `zeros`; with arrays in it, to memory beside the first one in USM\n"
 	"\n"
 	"Memory is shared if it can be: the array then holds the object's owner.\n"
 	"\n"
@@ -1527,7 +1579,7 @@ static const char doc_asarray[] =
 	">>> a[0] = 65\n"
 	">>> data\n"
 	"bytearray(b'Abc')\n"
-	">>> ub.asarray([[1, 2], [3, 4]], dtype=\"float32\")\n"
+	">>> ub.asarray([[1, 2], [3, 4]], dtype=\"float32\", device=\"host\")\n"
 	"Array([[1., 2.],\n"
 	"       [3., 4.]], dtype=float32, device=host)";
 
@@ -1677,6 +1729,12 @@ static const char doc_trim[] =
 	">>> a.release()\n"
 	">>> ub.trim() >= 0\n"
 	"True";
+
+static const char doc__defaults_from[] =
+	"_defaults_from(get, /)\n"
+	"--\n"
+	"\n"
+	"Read the defaults from a function, which returns a tuple of usm_type, device and dtype.";
 
 static const char doc__set_limit[] =
 	"_set_limit(bytes, /)\n"

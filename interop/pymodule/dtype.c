@@ -168,12 +168,58 @@ static PyTypeObject *dtype_type;
 
 /* ---- names of element types --------------------------------------------------------- */
 
+/* The sizes of C's long and of a pointer. */
+#define LONG(name) (sizeof(long) == 8 ? name "64" : name "32")
+#define POINTER(name) (sizeof(void *) == 8 ? name "64" : name "32")
+
 /* Reads a name ("float32"), a type string ("<f4", "f4") or an alias. */
 static int dtype_of_text(const char *s, size_t n, usmb_dl_dtype *out)
 {
 	static const struct {
 		const char *alias, *name;
-	} aliases[] = {{"float", "float64"}, {"int", "int64"}, {"complex", "complex128"}, {"bool_", "bool"}};
+	} aliases[] = {{"float", "float64"},
+	               {"int", "int64"},
+	               {"complex", "complex128"},
+	               {"bool_", "bool"},
+	               /* NumPy's names of C's types */
+	               {"byte", "int8"},
+	               {"ubyte", "uint8"},
+	               {"short", "int16"},
+	               {"ushort", "uint16"},
+	               {"intc", "int32"},
+	               {"uintc", "uint32"},
+	               {"long", LONG("int")},
+	               {"ulong", LONG("uint")},
+	               {"longlong", "int64"},
+	               {"ulonglong", "uint64"},
+	               {"intp", POINTER("int")},
+	               {"uintp", POINTER("uint")},
+	               {"int_", POINTER("int")},
+	               {"uint", POINTER("uint")},
+	               {"half", "float16"},
+	               {"single", "float32"},
+	               {"double", "float64"},
+	               {"csingle", "complex64"},
+	               {"cdouble", "complex128"},
+	               /* and its type codes */
+	               {"?", "bool"},
+	               {"b", "int8"},
+	               {"B", "uint8"},
+	               {"h", "int16"},
+	               {"H", "uint16"},
+	               {"i", "int32"},
+	               {"I", "uint32"},
+	               {"l", LONG("int")},
+	               {"L", LONG("uint")},
+	               {"q", "int64"},
+	               {"Q", "uint64"},
+	               {"p", POINTER("int")},
+	               {"P", POINTER("uint")},
+	               {"e", "float16"},
+	               {"f", "float32"},
+	               {"d", "float64"},
+	               {"F", "complex64"},
+	               {"D", "complex128"}};
 	if (strlen(s) != n) return -1; /* no name has a NUL in it */
 	if (usmb_dl_dtype_by_name(s, out) == USMB_DL_OK) return 0;
 	for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)

@@ -111,7 +111,11 @@ PyObject *usmb_import_arrow(PyObject *o, int may_copy);
 
 PyObject *usmb_array_numpy(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kw); /* __array__ */
 PyObject *usmb_array_function(PyObject *self, PyObject *const *args, Py_ssize_t n);            /* __array_function__ */
+PyObject *usmb_array_ufunc(PyObject *self, PyObject *args, PyObject *kwargs);                  /* __array_ufunc__ */
 PyObject *usmb_array_asnumpy(PyObject *self, PyObject *unused);
+/* The elements as NumPy prints them, by its print options. NULL without an exception if NumPy is
+   not loaded or has no such element type. */
+PyObject *usmb_numpy_text(PyObject *self);
 /* Imports an ndarray of an element type of ml_dtypes, which no protocol of NumPy can describe,
    without a copy. NULL without an exception for other objects. */
 PyObject *usmb_import_ml(PyObject *o);
@@ -137,9 +141,11 @@ PyObject *usmb_py_asarray(PyObject *m, PyObject *const *args, Py_ssize_t n, PyOb
    TypeError if it has none of them. */
 PyObject *usmb_take_object(PyObject *o);
 
-/* Reports whether o's type has one of the array protocols. */
-int usmb_is_exporter(PyObject *o);
+/* Reports whether o's type has __sycl_usm_array_interface__ or __dlpack__. */
+int usmb_is_tensor(PyObject *o);
 
+/* The element type of asarray(value), where real is the type of Python's floating-point numbers. */
+int usmb_type_of_value(PyObject *value, usmb_dl_dtype real, usmb_dl_dtype *t);
 /* asarray(o). */
 PyObject *usmb_array_of(PyObject *o);
 /* asarray(o) for an assignment to elements of type t: numbers are range-checked for t, but may be

@@ -116,17 +116,17 @@ func usmb_go_alloc(req *C.usmb_alloc_req, out **C.usmb_cell, e *C.usmb_goerr) (r
 	}
 	defer release()
 	if req.audience != 0 {
-		buf, err := allocateShared(q, requestedKind(req), segment.Audience(req.audience), uintptr(req.bytes))
+		buf, err := allocateShared(q, requestedKind(q, req), segment.Audience(req.audience), uintptr(req.bytes))
 		if err != nil {
 			return report(e, err)
 		}
 		*out = (*C.usmb_cell)(buf.Cell().Pointer())
 		return 0
 	}
-	if req.arena == 0 && ownPool(q, requestedKind(req)) {
+	if req.arena == 0 && ownPool(q, requestedKind(q, req)) {
 		req.shared = 1
 	}
-	return allocate(q, requestedKind(req), int64(req.bytes), req.arena != 0, out, e)
+	return allocate(q, requestedKind(q, req), int64(req.bytes), req.arena != 0, out, e)
 }
 
 //export usmb_go_call_arena
@@ -146,7 +146,7 @@ func usmb_go_is_at(req *C.usmb_alloc_req, cell *C.usmb_cell, e *C.usmb_goerr) (r
 		return report(e, err)
 	}
 	defer release()
-	there, err := resourceOn(q, requestedKind(req))
+	there, err := resourceOn(q, requestedKind(q, req))
 	if err != nil {
 		return report(e, err)
 	}
@@ -156,11 +156,30 @@ func usmb_go_is_at(req *C.usmb_alloc_req, cell *C.usmb_cell, e *C.usmb_goerr) (r
 	return 0
 }
 
-func requestedKind(req *C.usmb_alloc_req) syclobj.USMKind {
-	if req.kind == 0 {
-		return syclobj.USMDevice
+// requestedKind returns the kind of USM of a request. The default is shared USM, or device USM if
+// the device has no shared USM.
+func requestedKind(q *syclobj.Queue, req *C.usmb_alloc_req) syclobj.USMKind {
+	switch {
+	case req.kind != 0:
+		return syclobj.USMKind(req.kind)
+	case q.Device().Supports(syclobj.USMShared):
+		return syclobj.USMShared
 	}
-	return syclobj.USMKind(req.kind)
+	return syclobj.USMDevice
+}
+
+//export usmb_go_has_double
+func usmb_go_has_double(req *C.usmb_alloc_req, e *C.usmb_goerr) (r C.int) {
+	defer guard(e, &r)
+	q, release, err := requestedQueue(req)
+	if err != nil {
+		return report(e, err)
+	}
+	defer release()
+	if q.Device().HasDouble() {
+		return 1
+	}
+	return 0
 }
 
 //export usmb_go_copy
@@ -175,7 +194,7 @@ func usmb_go_copy(req *C.usmb_alloc_req, src *C.usmb_array, dtype C.usmb_dl_dtyp
 	if err != nil {
 		return report(e, err)
 	}
-	m, err := memoryOn(q, requestedKind(req), req.arena != 0)
+	m, err := memoryOn(q, requestedKind(q, req), req.arena != 0)
 	if err != nil {
 		return report(e, err)
 	}

@@ -30,16 +30,6 @@ static PyObject *make(const usmb_where *w, int32_t ndim, const int64_t *shape, u
 	return a;
 }
 
-/* The element type of asarray(value). */
-static int type_of_value(PyObject *value, usmb_dl_dtype *t)
-{
-	PyObject *a = usmb_array_of(value);
-	if (!a) return -1;
-	*t = ((usmb_array *)a)->dtype;
-	Py_DECREF(a);
-	return 0;
-}
-
 /* ---- ones, full ------------------------------------------------------------------- */
 
 PyObject *usmb_py_ones(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *kw)
@@ -49,8 +39,7 @@ PyObject *usmb_py_ones(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObjec
 	usmb_owner_drain();
 	if (usmb_parse_new("ones", args, n, kw, NULL, &in) < 0) return NULL;
 	PyObject *one = PyLong_FromLong(1), *r = NULL;
-	if (one && usmb_parse_dtype(in.dtype, "float32", &in.t) == 0)
-		r = make(&in.w, in.ndim, in.shape, in.t, in.fortran, 0, one);
+	if (one) r = make(&in.w, in.ndim, in.shape, in.t, in.fortran, 0, one);
 	Py_XDECREF(one);
 	usmb_new_args_clear(&in, r);
 	return r;
@@ -63,8 +52,8 @@ PyObject *usmb_py_full(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObjec
 	(void)m;
 	usmb_owner_drain();
 	if (usmb_parse_new("full", args, n, kw, &value, &in) < 0) return NULL;
-	int typed = usmb_given(in.dtype) ? usmb_parse_dtype(in.dtype, NULL, &in.t) : type_of_value(value, &in.t);
-	if (typed == 0) r = make(&in.w, in.ndim, in.shape, in.t, in.fortran, 0, value);
+	if (in.typed || usmb_type_of_value(value, in.t, &in.t) == 0)
+		r = make(&in.w, in.ndim, in.shape, in.t, in.fortran, 0, value);
 	usmb_new_args_clear(&in, r);
 	return r;
 }

@@ -91,7 +91,8 @@ static int apply_key(builder *b, usmb_array *a, PyObject *key, int32_t rest)
 	if (key == Py_None) return add_mode(b, 1, 0);
 	if (PySlice_Check(key)) return apply_slice(b, a, key);
 	if (!PyBool_Check(key) && PyIndex_Check(key)) return apply_int(b, a, key);
-	usmb_raise(PyExc_IndexError, "only integers, slices, Ellipsis and None index an Array (views only), not %s",
+	usmb_raise(PyExc_IndexError,
+	           "only integers, slices, Ellipsis, None, and integer and boolean arrays index an Array, not %s",
 	           usmb_type_name(key, type, sizeof type));
 	return -1;
 }
@@ -118,10 +119,41 @@ static int region_of(usmb_array *a, PyObject *key, usmb_region *b)
 	return apply_rest(b, a, a->ndim - b->axis);
 }
 
+/* ---- integer and boolean arrays as indices ---------------------------------------- */
+
+/* Whether a key selects elements one by one: a list, a boolean, or an array with axes. */
+static int selects(PyObject *key)
+{
+	if (PyLong_CheckExact(key) || PySlice_Check(key) || key == Py_None || key == Py_Ellipsis) return 0;
+	if (PyLong_Check(key)) return PyBool_Check(key);
+	if (usmb_is_array(key)) return ((usmb_array *)key)->ndim > 0 || ((usmb_array *)key)->dtype.code == USMB_DL_BOOL;
+	if (PyList_Check(key)) return 1;
+	if (!PyObject_CheckBuffer(key) && !usmb_is_tensor(key)) return 0;
+	/* An array of another library, or a scalar of NumPy. */
+	PyObject *ndim = usmb_optional_attr(key, usmb_name.ndim);
+	int r = ndim ? PyObject_IsTrue(ndim) || !PyIndex_Check(key) : PyErr_Occurred() ? -1 : 0;
+	Py_XDECREF(ndim);
+	return r;
+}
+
+static int selective(PyObject *key)
+{
+	int r = 0;
+	if (PyLong_CheckExact(key)) return 0;
+	if (!PyTuple_Check(key)) return selects(key);
+	for (Py_ssize_t i = 0; i < PyTuple_Size(key) && r == 0; i++) r = selects(PyTuple_GetItem(key, i));
+	return r;
+}
+
 PyObject *usmb_array_subscript(PyObject *self, PyObject *key)
 {
+	static PyObject *get;
 	usmb_array *a = (usmb_array *)self;
 	usmb_region b;
+	PyObject *args[2] = {self, key};
+	int chosen = selective(key);
+	if (chosen < 0) return NULL;
+	if (chosen) return usmb_call_python(&get, "usmbridge.array_api", "_get", args, 2);
 	if (region_of(a, key, &b) < 0) return NULL;
 	int64_t bits = b.offset * a->itembits;
 	if (bits % 8 != 0)
@@ -310,6 +342,15 @@ static int writable(usmb_array *a)
 	return -1;
 }
 
+static int assign_selected(PyObject *self, PyObject *key, PyObject *value)
+{
+	static PyObject *set;
+	PyObject *args[3] = {self, key, value};
+	PyObject *none = usmb_call_python(&set, "usmbridge.array_api", "_set", args, 3);
+	Py_XDECREF(none);
+	return none ? 0 : -1;
+}
+
 int usmb_array_assign(PyObject *self, PyObject *key, PyObject *value)
 {
 	usmb_array *a = (usmb_array *)self;
@@ -319,7 +360,10 @@ int usmb_array_assign(PyObject *self, PyObject *key, PyObject *value)
 		usmb_raise(PyExc_ValueError, "elements of an array cannot be deleted");
 		return -1;
 	}
-	if (writable(a) < 0 || region_of(a, key, &part) < 0) return -1;
+	if (writable(a) < 0) return -1;
+	int chosen = selective(key);
+	if (chosen) return chosen < 0 ? -1 : assign_selected(self, key, value);
+	if (region_of(a, key, &part) < 0) return -1;
 	usmb_array *src = (usmb_array *)usmb_array_of_value(value, a->dtype);
 	int r = src ? usmb_assign_array(a, &part, src) : -1;
 	Py_XDECREF(src);

@@ -133,6 +133,7 @@ static PyMethodDef functions[] = {
         {"_share_close", USMB_PY_CFUNC(usmb_py_share_close), METH_VARARGS, NULL},
         {"_share_end_with", USMB_PY_CFUNC(usmb_py_share_end_with), METH_VARARGS, NULL},
         {"_share_stats", USMB_PY_CFUNC(usmb_py_share_stats), METH_NOARGS, NULL},
+        {"_defaults_from", USMB_PY_CFUNC(usmb_py_defaults_from), METH_O, doc__defaults_from},
         {"_set_limit", USMB_PY_CFUNC(py_set_limit), METH_O, doc__set_limit},
         {"_set_make_room", USMB_PY_CFUNC(usmb_py_set_make_room), METH_O, doc__set_make_room},
         {"_info", USMB_PY_CFUNC(py_info), METH_VARARGS, NULL},
@@ -155,6 +156,7 @@ static void at_exit(void)
 	usmb_syclref_clear();
 	usmb_typeinfo_clear();
 	usmb_dlpack_clear();
+	usmb_defaults_clear();
 	if (usmb_py_in_child()) return;
 	usmb_kept_clear();
 	PyThreadState *saved = PyEval_SaveThread();

@@ -161,11 +161,10 @@ PyObject *usmb_array_numpy(PyObject *self, PyObject *const *args, Py_ssize_t n, 
 
 /* ---- __array_function__ ------------------------------------------------------------- */
 
-/* Calls a function of the package's module _numpy; *f caches it. */
-static PyObject *call_python(PyObject **f, const char *function, PyObject *const *args, Py_ssize_t n)
+PyObject *usmb_call_python(PyObject **f, const char *name, const char *function, PyObject *const *args, Py_ssize_t n)
 {
 	if (!*f) {
-		PyObject *module = PyImport_ImportModule("usmbridge._numpy");
+		PyObject *module = PyImport_ImportModule(name);
 		PyObject *found = module ? PyObject_GetAttrString(module, function) : NULL;
 		Py_XDECREF(module);
 		if (!found) return NULL;
@@ -174,6 +173,67 @@ static PyObject *call_python(PyObject **f, const char *function, PyObject *const
 		Py_XDECREF(old);
 	}
 	return PyObject_Vectorcall(*f, args, (size_t)n, NULL);
+}
+
+static PyObject *call_python(PyObject **f, const char *function, PyObject *const *args, Py_ssize_t n)
+{
+	return usmb_call_python(f, "usmbridge._numpy", function, args, n);
+}
+
+PyObject *usmb_array_ufunc(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+	static PyObject *function;
+	PyObject *v[2] = {args, kwargs ? kwargs : Py_None};
+	(void)self;
+	usmb_owner_drain();
+	return call_python(&function, "array_ufunc", v, 2);
+}
+
+PyObject *usmb_numpy_text(PyObject *self)
+{
+	static PyObject *function;
+	PyObject *numpy = PyDict_GetItemString(PyImport_GetModuleDict(), "numpy"); /* borrowed */
+	if (!usmb_given(numpy) || !usmb_dl_dtype_typestr(((usmb_array *)self)->dtype)) return NULL;
+	PyObject *text = call_python(&function, "text", &self, 1);
+	if (text && !PyUnicode_Check(text)) Py_CLEAR(text);
+	return text;
+}
+
+/* NumPy's dtype for t, or NULL without an exception if there is none: NumPy, or ml_dtypes for its
+   types, is not installed or is too old. */
+static PyObject *numpy_dtype(usmb_dl_dtype t)
+{
+	PyObject *numpy = PyImport_ImportModule("numpy");
+	PyObject *type = NULL, *dtype = NULL;
+	if (numpy && usmb_dl_dtype_typestr(t))
+		type = PyUnicode_FromString(usmb_dl_dtype_typestr(t));
+	else if (numpy)
+		type = ml_type(t);
+	if (type) dtype = PyObject_CallMethod(numpy, "dtype", "O", type);
+	Py_XDECREF(type);
+	Py_XDECREF(numpy);
+	if (!dtype && PyErr_ExceptionMatches(PyExc_Exception)) PyErr_Clear();
+	return dtype;
+}
+
+PyObject *usmb_dtype_public(usmb_dl_dtype t)
+{
+	enum { PLACES = 128 };
+	static struct {
+		usmb_dl_dtype type;
+		PyObject *object;
+	} made[PLACES];
+	size_t i = (t.code * 11u + t.bits) % PLACES;
+	if (made[i].object && made[i].type.code == t.code && made[i].type.bits == t.bits)
+		return Py_NewRef(made[i].object);
+	PyObject *o = numpy_dtype(t);
+	if (!o && !PyErr_Occurred()) o = usmb_dtype_object(t);
+	if (!o) return NULL;
+	PyObject *old = made[i].object;
+	made[i].type = t;
+	made[i].object = Py_NewRef(o);
+	Py_XDECREF(old);
+	return o;
 }
 
 PyObject *usmb_array_function(PyObject *self, PyObject *const *args, Py_ssize_t n)

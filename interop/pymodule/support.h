@@ -63,6 +63,8 @@
 	X(__arrow_c_array__) \
 	X(__arrow_c_device_array__) \
 	X(fill_value) \
+	X(api_version) \
+	X(ndim) \
 	X(interprocess)
 struct usmb_names {
 #define X(n) PyObject *n;
@@ -121,6 +123,9 @@ int usmb_go_open(usmb_goerr *err);
 /* The same with the GIL dropped: 0 if SYCL is available, else -1, with or without an exception. */
 int usmb_open_sycl(void);
 
+/* Calls a function of a module of the package; *f caches it. */
+PyObject *usmb_call_python(PyObject **f, const char *module, const char *function, PyObject *const *args, Py_ssize_t n);
+
 /* ---- arguments --------------------------------------------------------------------------- */
 
 /* Whether an optional argument was given and is not None. */
@@ -145,6 +150,8 @@ PyObject *usmb_tuple_i64(const int64_t *v, Py_ssize_t n);
 /* The Python object of an element type: its name, a str that also equals NumPy's objects for the
    type. Mostly the same object for the same type. */
 PyObject *usmb_dtype_object(usmb_dl_dtype t);
+/* The dtype of an Array: NumPy's, or usmb_dtype_object where NumPy has none. Imports NumPy. */
+PyObject *usmb_dtype_public(usmb_dl_dtype t);
 /* Reads a dtype argument: a name, a type string, or a type or dtype of NumPy or ml_dtypes in this machine's
    byte order. NULL and None mean dflt. */
 int usmb_parse_dtype(PyObject *o, const char *dflt, usmb_dl_dtype *out);

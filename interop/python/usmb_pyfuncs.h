@@ -94,6 +94,7 @@
 	X(PyObject *, PyComplex_FromDoubles, (double, double)) \
 	X(double, PyComplex_RealAsDouble, (PyObject *)) \
 	X(double, PyComplex_ImagAsDouble, (PyObject *)) \
+	X(PyObject *, PySeqIter_New, (PyObject *)) \
 	X(int, PyIndex_Check, (PyObject *)) \
 	X(int, PyNumber_Check, (PyObject *)) \
 	X(PyObject *, PyNumber_Index, (PyObject *)) \

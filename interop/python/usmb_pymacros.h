@@ -84,6 +84,7 @@
 #define PyComplex_FromDoubles usmb_py.PyComplex_FromDoubles
 #define PyComplex_RealAsDouble usmb_py.PyComplex_RealAsDouble
 #define PyComplex_ImagAsDouble usmb_py.PyComplex_ImagAsDouble
+#define PySeqIter_New usmb_py.PySeqIter_New
 #define PyIndex_Check usmb_py.PyIndex_Check
 #define PyNumber_Check usmb_py.PyNumber_Check
 #define PyNumber_Index usmb_py.PyNumber_Index

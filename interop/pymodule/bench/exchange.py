@@ -50,7 +50,7 @@ def through_pickle(a):
 
 def rows():
     """Returns rows of (name, our call, (peer's name, peer's call), bound); the calls take no argument."""
-    host = ub.empty((4, 5), device="host")
+    host = ub.zeros((4, 5), "float32", device="host")
     if np:
         x = np.zeros((4, 5), "float32")
         f = np.from_dlpack
@@ -68,10 +68,16 @@ def rows():
         big.fill(1)
         theirs.fill(1)
         yield "pickle 5 out of band, 64 MiB", (through_pickle, big), "numpy's", (through_pickle, theirs), 1.1
+        xp = host.__array_namespace__() if hasattr(host, "__array_namespace__") else None
+        if xp:
+            yield "array_api.add, plain memory", (lambda: xp.add(host, host),), "numpy.add", (lambda: np.add(x, x),), 15
+            yield "a + a, plain memory", (lambda: host + host,), "numpy's", (lambda: x + x,), 15
     if not sycl or not dpt:
         return
-    u, d = ub.empty((4, 5)), dpt.empty((4, 5), dtype="float32")
+    u, d = ub.zeros((4, 5), "float32", usm_type="device"), dpt.zeros((4, 5), dtype="float32")
     yield "from_dlpack(ours, USM)", (ub.from_dlpack, u), "dpnp.tensor.from_dlpack(dpnp)", (dpt.from_dlpack, d), 1 / 50
+    if xp:
+        yield "array_api.add, USM", (lambda: xp.add(u, u),), "dpnp.tensor.add(dpnp)", (lambda: dpt.add(d, d),), 5
     c = u.__dlpack__
     yield "from_dlpack(capsule of ours, USM)", (lambda: ub.from_dlpack(c()),), "dpnp.tensor.from_dlpack(dpnp)", (dpt.from_dlpack, d), 1 / 50
     yield "from_dlpack(dpnp)", (ub.from_dlpack, d), "dpnp.tensor.from_dlpack(dpnp)", (dpt.from_dlpack, d), 1 / 5

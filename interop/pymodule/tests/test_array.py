@@ -111,8 +111,8 @@ def test_indexing_as_numpy(np):
                 assert got._pointer == want.__array_interface__["data"][0]
             n += 1
     assert n > 400
-    for bad in (4, -5, (0, 5), (0, 0, 0, 0), "x", 1.5, [0], (slice(None), "x"), True, x > 3):
-        with pytest.raises((IndexError, TypeError) if isinstance(bad, np.ndarray) else IndexError):
+    for bad in (4, -5, (0, 5), (0, 0, 0, 0), "x", 1.5, (slice(None), "x"), [4], x[0] > 3):
+        with pytest.raises(IndexError):
             a[bad]
     with pytest.raises(ValueError):
         a[::0]
@@ -293,7 +293,7 @@ def test_conversions_as_numpy(np):
 def test_repr_of_empty_shapes(np, device):
     for shape in ((0,), (0, 3), (3, 0), (2, 0, 3)):
         want = repr(np.zeros(shape, "float32"))
-        for a, where in ((ub.zeros(shape, device="host"), "device=host"), (ub.zeros(shape), f"device={device.filter_string}, usm_type=device")):
+        for a, where in ((ub.zeros(shape, "float32", device="host"), "device=host"), (ub.zeros(shape, "float32"), f"device={device.filter_string}, usm_type=shared")):
             assert repr(a) == f"A{want[1:-1]}, {where})", shape
 
 

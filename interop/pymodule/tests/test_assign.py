@@ -144,7 +144,7 @@ def test_fill(np):
     ub.zeros((0, 3)).fill(5)
     one = np.array([0x7FA00001], "uint32").view("float32")  # a signalling NaN keeps its bits
     for where in places(["device", "shared"]):
-        a = ub.zeros(5, **where)
+        a = ub.zeros(5, "float32", **where)
         a[:] = one
         assert (a.asnumpy().view("uint32") == 0x7FA00001).all()
 

@@ -37,9 +37,9 @@ def test_the_view_keeps_the_memory(device):
 
 def test_refused(device, np):
     with pytest.raises(BufferError, match="device memory"):
-        memoryview(ub.empty(3))
+        memoryview(ub.empty(3, usm_type="device"))
     with pytest.raises(AttributeError, match="device memory"):
-        ub.empty(3).__array_interface__
+        ub.empty(3, usm_type="device").__array_interface__
     with pytest.raises(BufferError, match="contiguous"):
         hashlib.sha256(ub.zeros((4, 4), device="host")[:, ::2])
     assert hashlib.sha256(ub.zeros(4, "uint8", device="host")).digest() == hashlib.sha256(bytes(4)).digest()

@@ -27,7 +27,7 @@ def test_device(device):
     ((1, 3), capi.VERSIONED), ((1, 9), capi.VERSIONED), ((2, 0), capi.VERSIONED), ([1, 0], capi.VERSIONED),
 ])
 def test_max_version(max_version, name):
-    a = ub.empty((2, 3), device="host")
+    a = ub.empty((2, 3), "float32", device="host")
     for _ in range(2):  # the second call uses the cached version
         c = a.__dlpack__(max_version=max_version)
         assert capi.name(c) == name
@@ -176,7 +176,7 @@ def test_0d(device):
 
 
 def test_strides_and_offsets(device):
-    h, u = ub.zeros((6, 8), device="host"), ub.zeros((6, 8))
+    h, u = ub.zeros((6, 8), "float32", device="host"), ub.zeros((6, 8), "float32")
     for a, one in ((h, False), (u, True)):
         v = a[1:5:2, 2:]
         m, c = struct(v)

@@ -158,7 +158,7 @@ def test_oneapi_refused(device, memory):
     for bad in (-1, n, 1 << 30):
         refused(r"14, %d" % bad, data=memory, device=(14, bad))
     refused("unified shared memory", data=memory, device=device.dlpack_device)  # ordinary memory
-    a = ub.empty(16)
+    a = ub.empty(16, "float32", usm_type="device")
     refused("span|last byte|beyond", data=a._pointer, device=device.dlpack_device, shape=(1 << 20,))
     refused(data=a._pointer, device=device.dlpack_device, shape=(4,), strides=(-1 << 20,))
     p = capi.Producer(a._pointer, (16,), device=device.dlpack_device)

@@ -5,7 +5,7 @@ import json
 import pickle
 
 import pytest
-from conftest import peer
+from conftest import peer, run
 
 import usmbridge as ub
 
@@ -14,7 +14,7 @@ NATIVE = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64"
 
 def test_native_types(np):
     for name in NATIVE:
-        d = ub.zeros(1, name, device="host").dtype
+        d = ub.DType(name)
         assert type(d) is ub.DType and d == name and name == d and str(d) == f"{d}" == name and repr(d) == repr(name) and hash(d) == hash(name)
         assert d == np.dtype(name) and np.dtype(name) == d and d == np.dtype(name).type and np.dtype(name).type == d and not d != np.dtype(name)
         assert np.dtype(d) == np.dtype(name) and np.zeros(2, d).dtype == d and d.itemsize == np.dtype(name).itemsize and d.name == name and type(d.name) is str
@@ -24,10 +24,37 @@ def test_native_types(np):
                 assert d != np.dtype(other) and d != np.dtype(other).type and not d == np.dtype(other) and d != other
         if np.dtype(name).itemsize > 1:
             assert d != np.dtype(name).newbyteorder(">")
-        assert ub.zeros(1, name).dtype is d and ub.DType(name) is d and ub.DType(np.dtype(name)) is d and ub.zeros(1, d).dtype is d and ub.DType(d) is d
+        assert ub.zeros(1, name).dtype == d and ub.DType(name) is d and ub.DType(np.dtype(name)) is d and ub.zeros(1, d).dtype == d and ub.DType(d) is d
         for protocol in range(6):
             assert pickle.loads(pickle.dumps(d, protocol)) == d and type(pickle.loads(pickle.dumps(d, 2))) is ub.DType
         assert copy.copy(d) == copy.deepcopy(d) == d
+
+
+def test_dtypes_of_arrays_are_numpys(np):
+    ml = peer("ml_dtypes")
+    for name in NATIVE + ["bfloat16", "float8_e4m3fn", "int4"]:
+        a = ub.zeros(1, name, device="host")
+        want = np.dtype(getattr(ml, name, name))
+        assert a.dtype == want and type(a.dtype) is type(want) and hash(a.dtype) == hash(want) and a.dtype is a[:].dtype
+        assert str(a.dtype) == name and ub.DType(a.dtype) == name and ub.zeros(1, a.dtype).dtype == want
+        if name in NATIVE:
+            assert a.dtype == name and a.dtype.kind == want.kind and a.dtype.byteorder == want.byteorder and a.dtype.names is None
+            assert a.dtype == a.typestr[1:]
+    out = run("""
+sys.modules["ml_dtypes"] = None
+assert type(ub.zeros(1, "bfloat16", device="host").dtype) is ub.DType and ub.zeros(1, device="host").dtype == "f8"
+sys.modules["numpy"] = None
+print(type(ub.zeros(1, "int16", device="host").dtype).__name__, ub.zeros(1, "int16", device="host"))
+""")
+    assert out.split()[0] == "DType" and "dtype=int16" in out
+
+
+def test_numpys_names(np):
+    names = ["byte", "ubyte", "short", "ushort", "intc", "uintc", "long", "ulong", "longlong", "ulonglong", "intp", "uintp", "int_", "uint", "half", "single",
+             "double", "csingle", "cdouble"] + list("?bBhHiIlLqQpPefdFD")
+    for name in names:
+        assert ub.DType(name) == np.dtype(name), name
+    assert ub.zeros(2, "double", device="host").dtype == np.float64 and ub.zeros(2, np.double, device="host").dtype == "f8"
 
 
 def test_other_byte_order_is_refused(np):

@@ -184,7 +184,7 @@ def test_a_capsule_is_renamed_before_it_is_taken(device):
 
 
 def test_a_changed_typedescr_is_not_reused(device):
-    a = ub.zeros(3, usm_type="shared")
+    a = ub.zeros(3, "float32", usm_type="shared")
     for change in (list.clear, lambda d: d.append(5), lambda d: d.insert(0, ("x", "<f8")), lambda d: d.__setitem__(0, 5)):
         change(a.__sycl_usm_array_interface__["typedescr"])
         assert a.__sycl_usm_array_interface__["typedescr"] == [("", "<f4")]
@@ -372,7 +372,7 @@ for f, error in ((lambda: ub.from_dlpack(R()), RecursionError), (lambda: ub.asar
 gc.set_threshold(1)
 import numpy as np
 for _ in range(100):
-    a = ub.asarray([[1, 2], [3, 4]]); np.from_dlpack(a); repr(a); a.__array_interface__; ub.from_dlpack(a.__dlpack__(max_version=(1, 0)))
+    a = ub.asarray([[1, 2], [3, 4]], device="host"); np.from_dlpack(a); repr(a); a.__array_interface__; ub.from_dlpack(a.__dlpack__(max_version=(1, 0)))
 """,
 ], ids=["daemons", "forks", "memory", "recursion", "collector"])
 def test_survives(np, code):

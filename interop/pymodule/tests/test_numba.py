@@ -126,7 +126,7 @@ def test_the_first_type_in_a_process(numba):
         if "import usmbridge" in call:
             code = setup + "numba.njit(lambda: 0)()\nimport usmbridge\na = usmbridge.zeros(4, device='host')\nprint(numba.typeof(a))"
         out = subprocess.run([HOST, "-W", "error", "-c", code], capture_output=True, text=True)
-        assert out.returncode == 0 and out.stdout.strip() in ("0.0", "usmbridge.Array(float32, 1d, C)"), code + out.stdout + out.stderr
+        assert out.returncode == 0 and out.stdout.strip() in ("0.0", "usmbridge.Array(float64, 1d, C)"), code + out.stdout + out.stderr
 
 
 def test_entry_point(numba):
@@ -138,7 +138,7 @@ def test_entry_point(numba):
 
 
 def test_device_memory_is_refused(numba, device):
-    a = ub.zeros(3)
+    a = ub.zeros(3, usm_type="device")
     for _ in range(2):
         with pytest.raises(numba.TypingError, match=r"the host cannot read USM device memory.*asnumpy\(\).*to_device"):
             numba.njit(lambda a: a.sum())(a)

@@ -1,64 +1,110 @@
-"""Operators of Array raise TypeError, so that none returns another value than an array library would."""
+"""Operators and indexing by arrays: computed by dpnp or NumPy, on the memory that the Array has."""
 
 import operator
 import weakref
 
 import pytest
+from conftest import places
 
 import usmbridge as ub
 
-ARITHMETIC = [operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod, divmod, pow, operator.matmul, operator.lshift,
-              operator.rshift, operator.and_, operator.or_, operator.xor, operator.iadd, operator.imul, operator.ipow]
-COMPARISON = [operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge]
-WAY = r"numpy\.asarray\(a\).*dpnp\.tensor\.from_dlpack\(a\)"
+BINARY = [operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod, divmod, pow, operator.lt, operator.le, operator.eq,
+          operator.ne, operator.gt, operator.ge]
+BITS = [operator.and_, operator.or_, operator.xor, operator.lshift, operator.rshift]
+IN_PLACE = [operator.iadd, operator.isub, operator.imul, operator.ifloordiv, operator.imod, operator.ipow, operator.iand, operator.ior, operator.ixor,
+            operator.ilshift, operator.irshift]
 
 
-@pytest.mark.parametrize("op", ARITHMETIC + COMPARISON)
-def test_with_numbers_and_arrays(np, op):
-    for a in (ub.asarray([1, 2, 3]), ub.zeros(3, "int64")):
-        both = [3, 2.5, True, 1j, np.int64(1), np.float32(2), np.zeros(3), np.zeros(3, int), ub.zeros(3)]
-        for other in both + [[1, 2, 3], (1, 2, 3), memoryview(b"abc"), bytearray(3), np.ma.zeros(3)]:
-            with pytest.raises(TypeError, match=WAY):
-                op(a, other)
-        for other in both:
-            with pytest.raises(TypeError, match=WAY):
-                op(other, a)
+@pytest.fixture(params=["host", "device", "shared", "host USM"])
+def place(request, device, dpnp):
+    if request.param == "host":
+        return dict(device="host")
+    return dict(device=device, usm_type=request.param.split()[0])
 
 
-def test_in_place_operators_do_not_change_numpys_array(np):
-    x = np.zeros(3)
-    with pytest.raises(TypeError, match=WAY):
-        x += ub.zeros(3, device="host")
-    assert x.tolist() == [0, 0, 0]
+def check(got, want, np, place):
+    """Compares results with NumPy's: Arrays at the place, with the values and the element type."""
+    if isinstance(want, tuple):
+        assert len(got) == len(want)
+        return [check(g, w, np, place) for g, w in zip(got, want)]
+    assert type(got) is ub.Array and got.device.filter_string == ub.empty(0, **place).device.filter_string
+    assert (got.usm_type is None) == (place["device"] == "host") and got.usm_type == place.get("usm_type")
+    assert got.dtype == want.dtype and got.tolist() == want.tolist()
 
 
-def test_unary_and_membership():
-    a = ub.asarray([3.0, 4.0])
+@pytest.mark.parametrize("op", BINARY)
+def test_binary(np, op, place):
+    n, m = np.array([[4, 5, 6], [7, 8, 9]]), np.array([[2, 1, 3]])
+    a, b = ub.asarray(n, **place, copy=True), ub.asarray(m, **place, copy=True)
+    check(op(a, b), op(n, m), np, place)
+    check(op(a, 3), op(n, 3), np, place)
+    check(op(3, b), op(3, m), np, place)
+    check(op(a[:, ::-1], b[::-1, ::-1]), op(n[:, ::-1], m[:, ::-1]), np, place)
+    if op is not pow:  # of integers
+        check(op(a, 2.5), op(n, 2.5), np, place)
+        for other in (m, m.astype("float32"), np.float32(2)):
+            check(op(a, other), op(n, other), np, place)
+            check(op(other, a), op(other, n), np, place)
+    check(op(a, [[1, 2, 3]]), op(n, np.array([[1, 2, 3]])), np, place)
+
+
+@pytest.mark.parametrize("op", BITS)
+def test_bits(np, op, place):
+    n, m = np.array([12, 10]), np.array([2, 1])
+    a, b = ub.asarray(n, **place, copy=True), ub.asarray(m, **place, copy=True)
+    check(op(a, b), op(n, m), np, place)
+    check(op(a, m), op(n, m), np, place)
+    check(op(3, b), op(3, m), np, place)
+
+
+def test_unary_and_matrices(np, place):
+    n = np.array([[-1, 2], [3, -4]])
+    a = ub.asarray(n, **place, copy=True)
     for op in (operator.neg, operator.pos, abs, operator.invert):
-        with pytest.raises(TypeError, match=WAY):
-            op(a)
-    for x in (3.0, 5, None, a, "x"):
-        with pytest.raises(TypeError, match=WAY):
-            x in a
+        check(op(a), op(n), np, place)
+    check(a @ a.T, n @ n.T, np, place)
+    check(n @ a, n @ n, np, place)
 
 
-def test_arrays_of_other_libraries(dpt, dpnp):
-    a = ub.asarray([1, 2])
-    for other in (dpt.asarray([1, 2]), dpnp.asarray([1, 2])):
-        for op in (operator.eq, operator.ne, operator.lt, operator.add):
-            with pytest.raises(TypeError, match=WAY):
-                op(a, other)
+@pytest.mark.parametrize("op", IN_PLACE)
+def test_in_place_operators_write_to_the_memory(np, op, place):
+    n, m = np.array([12, 10, 3]), np.array([2, 1, 2])
+    a, b = ub.asarray(n, **place, copy=True), ub.asarray(m, **place, copy=True)
+    for other, mine in ((b, m), (2, 2), (m, m)):
+        view, address = a[:], a._pointer
+        r = op(a, other)
+        n = op(n, mine)
+        assert r is a and a._pointer == address and view.tolist() == n.tolist()
+    backwards = a[::-1]
+    backwards += 1
+    assert a.tolist() == (n + 1).tolist()
+    for bad in (1.5, ub.ones((2, 3), "int64", **place)):
+        before = a.tolist()
+        with pytest.raises((TypeError, ValueError)):
+            a *= bad
+        assert a.tolist() == before
+    frozen = a.as_readonly()
+    with pytest.raises(ValueError, match="read-only"):
+        frozen += 1
 
 
-def test_unrelated_objects_and_identity():
-    a, b = ub.asarray([1, 2]), ub.asarray([1, 2])
+def test_numpys_array_in_place(np):
+    x = np.zeros(3)
+    x += ub.ones(3, device="host")
+    assert x.tolist() == [1, 1, 1] and type(x) is np.ndarray
+
+
+def test_unrelated_objects_and_identity(np):
+    a, b = ub.asarray([1, 2], device="host"), ub.asarray([1, 2], device="host")
     for other in (None, object(), "text", b"bytes", ..., {}, {1: 2}, {1}, int, len):
-        assert not a == other and a != other and not other == a and other != a
-        for op in (operator.lt, operator.add, operator.matmul):
+        assert (a == other) is False and (a != other) is True and (other == a) is False and (other != a) is True
+        assert other not in a
+        for op in (operator.lt, operator.add, operator.matmul, operator.iadd):
             with pytest.raises(TypeError):
                 op(a, other)
-    assert a == a and not a != a and hash(a) == hash(a) and hash(a) != hash(b)
-    assert {a: 1, b: 2}[b] == 2 and len({a, b, a}) == 2 and a in {a} and a in [a] and [b, a].index(b) == 0
+    assert hash(a) == hash(a) and hash(a) != hash(b)
+    assert {a: 1, b: 2}[b] == 2 and len({a, b, a}) == 2 and a in {a} and [b, a].index(b) == 0
+    assert 2 in a and 3 not in a and np.int64(1) in a
 
     class Reflected:
         def __radd__(self, other):
@@ -70,3 +116,70 @@ def test_unrelated_objects_and_identity():
     assert a + Reflected() is a and (a == Reflected()) == "mine"
     with pytest.raises(TypeError):
         pow(a, 2, 3)
+
+
+def test_places_do_not_mix(device, dpctl, dpnp):
+    plain, shared = ub.ones(3, device="host"), ub.ones(3, usm_type="shared")
+    for op in (operator.add, operator.eq, operator.iadd):
+        for x, y in ((plain, shared), (shared, plain)):
+            with pytest.raises(ValueError, match="to_device"):
+                op(x, y)
+    own = ub.ones(3, usm_type="shared", sycl_queue=dpctl.SyclQueue(property="in_order"))
+    with pytest.raises(ValueError, match="different queues.*to_device"):
+        own + shared
+    r = own + 1
+    assert r.sycl_queue == own.sycl_queue
+    # The kind is dpnp's decision.
+    assert (shared + ub.ones(3, usm_type="device")).usm_type == "device" and (shared + ub.ones(3, usm_type="host")).usm_type == "shared"
+
+
+def test_arrays_of_other_libraries(dpt, dpnp):
+    a = ub.asarray([1, 2])
+    for other in (dpt.asarray([1, 2]), dpnp.asarray([1, 2])):
+        assert (a + other).tolist() == [2, 4] and (a == other).tolist() == [True, True]
+
+
+def test_selection(np, place):
+    n = np.arange(24).reshape(4, 6)
+    a = ub.asarray(n, **place, copy=True)
+
+    def at(x):
+        return ub.asarray(x, **place, copy=True)
+
+    rows, mask = np.array([3, 0, -1]), n % 5 == 0
+    for key, ours in ((rows, at(rows)), (mask, at(mask)), ((slice(None), rows), (slice(None), at(rows))), ((rows, rows), (at(rows), at(rows))),
+                      ((2, rows), (2, at(rows))), (n[:, 0] > 5, at(n[:, 0] > 5)), ((..., rows), (..., at(rows)))):
+        for k in (ours, key):
+            check(a[k], n[key], np, place)
+    check(a[[1, 2]], n[[1, 2]], np, place)
+    r = a[at(rows)]
+    r[...] = -1
+    assert a.tolist() == n.tolist()  # a copy
+    assert a[np.int64(1), ub.asarray(2)].item() == 8 and a[np.int64(1)]._pointer == a[1]._pointer
+    for key, value in ((rows, 7), (mask, np.int64(5)), ((slice(None), rows), n[:, :3] + 1)):
+        n[key], a[key] = value, value
+        assert a.tolist() == n.tolist()
+    m = at(n > 7)
+    a[m], n[n > 7] = 0, 0
+    a[at(rows)] = a[:3].copy()
+    n[rows] = n[:3].copy()
+    assert a.tolist() == n.tolist()
+    for key in (at(np.array([4])), at(np.array([-5])), [4]):
+        if place["device"] == "host":  # dpnp wraps or clips instead
+            with pytest.raises(IndexError):
+                a[key]
+    with pytest.raises(IndexError):
+        a[at(np.zeros(3, bool))]
+    with pytest.raises(ValueError, match="read-only"):
+        a.as_readonly()[[0]] = 1
+
+
+def test_operands_are_not_kept(np):
+    for place in places():
+        a = ub.ones(3, **place)
+        r, gone = a + 1, weakref.ref(a)
+        del a
+        assert gone() is None and r.tolist() == [2, 2, 2]
+    a.release() if (a := ub.ones(1)) is not None else None
+    with pytest.raises(ValueError, match="released"):
+        a + 1

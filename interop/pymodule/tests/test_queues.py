@@ -104,7 +104,7 @@ def test_computing_together(device, np, dpctl, dpt, dpnp):
     assert x.asnumpy().tolist() == [0, 1, 2, 3]
     own[...] = dpt.asarray(a)
     assert dpt.asnumpy(own).tolist() == [0, 1, 2, 3]
-    out = ub.zeros(4)
+    out = ub.zeros(4, "float32")
     dpt.multiply(own, own, out=dpt.asarray(out))
     assert out.asnumpy().tolist() == [0, 1, 4, 9]
 

@@ -114,7 +114,7 @@ def test_ones_and_full(np):
         for dtype in DTYPES:
             assert np.array_equal(ub.ones((2, 3), dtype, **where).asnumpy(), np.ones((2, 3), dtype))
             assert np.array_equal(ub.full((2, 3), 1, dtype, order="F", **where).asnumpy(), np.full((2, 3), 1, dtype))
-        assert ub.ones(3, **where).dtype == "float32"
+        assert ub.ones(3, **where).dtype == "float64"
         for value in (True, 5, 2.5, 1j, np.float32(3), np.int8(-1), np.arange(3), [1, 2, 3], ub.asarray([1.5, 2, 3])):
             a, x = ub.full((2, 3), value, **where), np.full((2, 3), np.asarray(value))
             assert a.dtype == x.dtype.name and np.array_equal(a.asnumpy(), x), (where, value)

@@ -269,7 +269,7 @@ def test_buffer_requests(device):
     release = ct.pythonapi.PyBuffer_Release
     release.argtypes = [ct.POINTER(Buffer)]
     WRITABLE, FORMAT, ND, STRIDES, C, F, ANY, INDIRECT = 1, 4, 8, 0x18, 0x38, 0x58, 0x98, 0x118
-    a = ub.zeros((3, 4), device="host")
+    a = ub.zeros((3, 4), "float32", device="host")
     arrays = {"c": a, "f": a.T, "none": a[::2, ::2], "both": a[0]}
     fits = {0: {"c", "both"}, ND: {"c", "both"}, STRIDES: set(arrays), C: {"c", "both"}, F: {"f", "both"}, ANY: {"c", "f", "both"}, INDIRECT: set(arrays)}
     for flags, ok in fits.items():

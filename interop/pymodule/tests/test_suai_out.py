@@ -11,7 +11,7 @@ KEYS = {"shape", "typestr", "typedescr", "data", "strides", "offset", "version",
 
 def test_dictionary(device):
     for kind in ("device", "shared", "host"):
-        a = ub.empty((2, 3), usm_type=kind, device=device)
+        a = ub.empty((2, 3), "float32", usm_type=kind, device=device)
         d = a.__sycl_usm_array_interface__
         assert type(d) is dict and set(d) == KEYS
         assert d["shape"] == (2, 3) and d["typestr"] == "<f4" and d["typedescr"] == [("", "<f4")]
@@ -21,7 +21,7 @@ def test_dictionary(device):
 
 
 def test_fresh_each_time(device):
-    a = ub.empty((2, 3))
+    a = ub.empty((2, 3), "float32")
     d = a.__sycl_usm_array_interface__
     d.clear()
     a.__sycl_usm_array_interface__["typedescr"].append("nonsense")

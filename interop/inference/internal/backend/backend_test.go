@@ -259,8 +259,8 @@ OUTPUTS = {"y": ("FP32", (-1,))}
 // is counted.
 func TestModelsMemory(t *testing.T) {
 	e := open(t, []models.Source{
-		source("takes", header+"import usmbridge\ndef infer(x):\n    y = usmbridge.empty(x.size, usm_type=x.usm_type)\n    y.fill(3)\n    return {'y': y}"),
-		source("keeps", header+"import usmbridge\nkept = []\ndef infer(x):\n    kept[:] = [usmbridge.empty(1000, usm_type=x.usm_type)] * (x.size > 1)\n    return {'y': x}\ndef warm(): pass"),
+		source("takes", header+"import usmbridge\ndef infer(x):\n    y = usmbridge.empty(x.size, 'float32', usm_type=x.usm_type)\n    y.fill(3)\n    return {'y': y}"),
+		source("keeps", header+"import usmbridge\nkept = []\ndef infer(x):\n    kept[:] = [usmbridge.empty(1000, 'float32', usm_type=x.usm_type)] * (x.size > 1)\n    return {'y': x}\ndef warm(): pass"),
 	})
 	got, err := call(t.Context(), e, "takes", "x", []int64{3}, []float32{1, 2, 3})
 	require.NoError(t, err)

@@ -7,7 +7,8 @@ NumPy and ``memoryview`` where the host can read it, and to Arrow. `asarray`
 imports the arrays of those libraries.
 
 New arrays come from `empty`, `zeros`, `ones`, `full` and their ``_like``
-forms. `devices` lists the devices. `stats` and `trim` show and reduce the
+forms; `set_default` sets where they are made. Operators and the functions of
+`array_api` compute with dpnp and NumPy. `devices` lists the devices. `stats` and `trim` show and reduce the
 memory that the process holds. The submodules `cute`, `share`, `numba` and
 `dask` serve CuTe DSL, other processes, Numba and Dask.
 
@@ -37,7 +38,7 @@ from usmbridge import _native, _watch  # noqa: E402
 from usmbridge._native import *  # noqa: E402, F403
 from usmbridge._native import __version__, _info, _set_limit, _set_make_room, _share_open, _unpickle  # noqa: E402, F401
 
-__all__ = sorted(name for name in vars(_native) if not name.startswith("_"))
+__all__ = sorted([name for name in vars(_native) if not name.startswith("_")] + ["set_default"])
 
 # Numba loads its extensions when it first compiles, which is after it has determined the types
 # of that call's arguments. Arrays have to be registered before that.
@@ -61,7 +62,11 @@ _watch.when_imported("loky.backend.reduction", "usmbridge._processes:loky")
 def __getattr__(name):
     # Numba's entry point is usmbridge:numba.init, so that it imports the package before the
     # submodule: see _watch.bring.
-    if name == "share" or (name == "numba" and "numba" in _sys.modules):
+    if name == "set_default":
+        from usmbridge._defaults import set_default
+        globals()[name] = set_default
+        return set_default
+    if name in ("share", "array_api") or (name == "numba" and "numba" in _sys.modules):
         full = f"usmbridge.{name}"
         __import__(full)
         return _sys.modules[full]

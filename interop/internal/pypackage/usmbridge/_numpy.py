@@ -47,6 +47,54 @@ def array_function(func, types, args, kwargs):
     return func(*positional, **keywords) if found else NotImplemented
 
 
+# NumPy's functions that Python's binary operators call, with their names in array_api.
+_OPERATORS = {getattr(numpy, name): {"power": "pow", "left_shift": "bitwise_left_shift", "right_shift": "bitwise_right_shift"}.get(name, name) for name in (
+    "add", "subtract", "multiply", "divide", "floor_divide", "remainder", "divmod", "matmul", "power", "left_shift", "right_shift", "bitwise_and", "bitwise_or",
+    "bitwise_xor", "less", "less_equal", "equal", "not_equal", "greater", "greater_equal")}
+
+
+def _has_override(x):
+    override = getattr(type(x), "__array_ufunc__", None)
+    return type(x) is not Array and override is not None and override is not numpy.ndarray.__array_ufunc__
+
+
+def array_ufunc(args, kwargs):
+    """Calls a universal function of NumPy: the arguments of Array.__array_ufunc__.
+
+    NumPy's operators call it too, so that ``n + a`` is what the Array a returns.
+    """
+    if len(args) < 2:
+        raise TypeError("__array_ufunc__ takes ufunc, method and the inputs")
+    ufunc, method, *inputs = args
+    kwargs = dict(kwargs or {})
+    out = kwargs.get("out", ())
+    if not isinstance(out, tuple):  # functions of Numba
+        out = (out,)
+    if any(_has_override(x) for x in (*inputs, *out)):
+        return NotImplemented
+    name = _OPERATORS.get(ufunc)
+    if name and method == "__call__" and len(inputs) == 2 and not kwargs:
+        from usmbridge import array_api
+        return getattr(array_api, f"_op_{name}")(*inputs)
+    if out:
+        kwargs["out"] = tuple(_with_ndarrays(x) for x in out)
+    for name, value in kwargs.items():
+        if name != "out":
+            kwargs[name] = _with_ndarrays(value)
+    r = getattr(ufunc, method)(*_with_ndarrays(inputs), **kwargs)
+    if len(out) == 1 and type(out[0]) is Array:
+        return out[0]
+    if isinstance(r, tuple) and len(r) == len(out):
+        return tuple(o if type(o) is Array else x for o, x in zip(out, r))
+    return r
+
+
+def text(a):
+    """Returns the elements as NumPy prints them."""
+    n = a.asnumpy() if a.usm_type == "device" else numpy.asarray(a)
+    return numpy.array2string(n, separator=", ", prefix="Array(")
+
+
 def view(o):
     """Returns o.__array__(copy=False), which is on the memory of o, as an ndarray.
 

@@ -150,7 +150,7 @@ def type_of(a: usmbridge.Array) -> ArrayType:
     --------
     >>> import usmbridge as ub, usmbridge.numba
     >>> usmbridge.numba.type_of(ub.zeros((2, 3), device="host"))
-    usmbridge.numba.ArrayType(float32, 2, 'C', readonly=False)
+    usmbridge.numba.ArrayType(float64, 2, 'C', readonly=False)
     """
     try:
         view = memoryview(a)

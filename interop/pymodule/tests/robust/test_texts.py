@@ -6,7 +6,13 @@ import usmbridge as ub
 from robust import memory, oracles, strategies
 from robust.engine import target
 
-ALIASES = {"float": "float64", "int": "int64", "complex": "complex128", "bool_": "bool"}
+ALIASES = {
+    "float": "float64", "int": "int64", "complex": "complex128", "bool_": "bool", "byte": "int8", "ubyte": "uint8", "short": "int16", "ushort": "uint16", "intc": "int32",
+    "uintc": "uint32", "long": "int64", "ulong": "uint64", "longlong": "int64", "ulonglong": "uint64", "intp": "int64", "uintp": "uint64", "int_": "int64", "uint": "uint64",
+    "half": "float16", "single": "float32", "double": "float64", "csingle": "complex64", "cdouble": "complex128", "?": "bool", "b": "int8", "B": "uint8", "h": "int16",
+    "H": "uint16", "i": "int32", "I": "uint32", "l": "int64", "L": "uint64", "q": "int64", "Q": "uint64", "p": "int64", "P": "uint64", "e": "float16", "f": "float32",
+    "d": "float64", "F": "complex64", "D": "complex128",
+}
 LETTERS = list("<=|>!@biufcVSUOMm0123456789 +-.eE_\0") + ["é", "\ud800", "float", "int", "bool", "16", "32", "64", "８"]
 FILTERS = ["cpu", "opencl", "gpu", "level_zero", "cuda", "host", "accelerator", "0", "1", ":", ":", ",", "*", "-", " ", "", "\0", "CPU", "é", "\ud800", "99999999999999999999", "custom", "hip"]
 

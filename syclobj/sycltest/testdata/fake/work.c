@@ -177,6 +177,27 @@ void *DPCTLEvent_Copy(void *h)
 	pthread_mutex_unlock(&fake_lock);
 	return handle_new(EVENT, e);
 }
+/* Commands of the fake library keep no list of their dependencies: all lists are empty. */
+void *DPCTLEvent_GetWaitList(void *h)
+{
+	handle_object(EVENT, h);
+	return NULL;
+}
+size_t DPCTLEventVector_Size(void *h)
+{
+	(void)h;
+	return 0;
+}
+void *DPCTLEventVector_GetAt(void *h, size_t i)
+{
+	(void)h;
+	(void)i;
+	return NULL;
+}
+void DPCTLEventVector_Delete(void *h)
+{
+	(void)h;
+}
 void DPCTLEvent_Delete(void *h)
 {
 	event *e = handle_object(EVENT, h);

@@ -1,0 +1,168 @@
+"""Arrays in libraries that take arrays. `make test-peers` runs it, with the packages in bin/consumers.
+
+docs/compatibility.md has a row for each test."""
+
+import io
+
+import numpy as np
+import pytest
+
+import usmbridge as ub
+
+PLACES = [dict(device="host"), dict(usm_type="shared")]
+
+
+@pytest.fixture(params=PLACES, ids=["host", "shared"])
+def new(request):
+    """Makes an Array of NumPy's values."""
+    return lambda values, dtype=None: ub.asarray(np.asarray(values, dtype), **request.param, copy=True)
+
+
+def test_pandas(new):
+    import pandas as pd
+
+    v, m = new([1.0, 2.0, 3.0]), new([[1, 2], [3, 4], [5, 6]])
+    s = pd.Series(v)
+    assert s.dtype == "float64" and s.tolist() == [1, 2, 3]
+    s.iloc[0] = 9
+    assert v[0].item() in (1, 9)  # pandas decides whether it copies
+    frame = pd.DataFrame(m)
+    assert frame.shape == (3, 2)
+    frame["x"] = new([7, 8, 9])
+    assert frame["x"].tolist() == [7, 8, 9] and frame["x"].dtype == "int64"
+    for r in (s + v, v + s, v * s):
+        assert type(r) is pd.Series
+    assert (v == s).tolist() == [v[0].item() == 9, True, True]
+    assert pd.Series([1, 2, 3]).isin(np.asarray(new([2, 3]))).tolist() == [False, True, True]  # it makes a list of the Array itself
+
+
+def test_polars(new):
+    import polars as pl
+
+    v = new([1.0, 2.0, 3.0])
+    s = pl.Series("x", v)
+    assert s.dtype == pl.Float64 and s.to_list() == [1, 2, 3]
+    assert pl.DataFrame({"x": v}).shape == (3, 1)
+    assert ub.asarray(s).tolist() == [1, 2, 3]
+
+
+def test_matplotlib(new):
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots()
+    v = new([1.0, 2.0, 3.0])
+    (line,) = axes.plot(v, v)
+    assert line.get_ydata().tolist() == [1, 2, 3]
+    assert axes.axhline(v[1]).get_ydata()[0] == 2
+    axes.scatter(v, v, c=v)
+    axes.hist(v)
+    axes.imshow(new([[0.0, 1.0], [1.0, 0.0]]))
+    figure.savefig(io.BytesIO())
+    pyplot.close(figure)
+
+
+def test_pillow(new):
+    from PIL import Image
+
+    grey, colours = new(np.arange(12).reshape(3, 4), "uint8"), new(np.arange(36).reshape(3, 4, 3), "uint8")
+    picture = Image.fromarray(grey)
+    assert picture.size == (4, 3) and picture.getpixel((1, 2)) == 9 and Image.fromarray(colours).mode == "RGB"
+    assert ub.asarray(picture).tolist() == grey.tolist() and ub.asarray(Image.fromarray(colours)).tolist() == colours.tolist()
+
+
+def test_h5py(new, tmp_path):
+    import h5py
+
+    a = new([[1.0, 2.0], [3.0, 4.0]])
+    with h5py.File(tmp_path / "x.h5", "w") as f:
+        f["a"] = a
+        f.create_dataset("b", data=a)[...] = a
+        b = ub.zeros_like(a)
+        f["a"].read_direct(np.asarray(b))
+        assert b.tolist() == f["b"][...].tolist() == a.tolist()
+
+
+def test_xarray(new):
+    import xarray
+
+    a = new([[1.0, 2.0], [3.0, 4.0]])
+    d = xarray.DataArray(a, dims=("x", "y"))
+    assert d.data is a and type((d + 1).data) is ub.Array and type((d * d).data) is ub.Array
+    assert d.sum("x").values.tolist() == [4, 6] and d.mean().item() == 2.5 and d.isel(x=1).values.tolist() == [3, 4]
+
+
+def test_scikit_learn(new):
+    from sklearn.cluster import KMeans
+    from sklearn.ensemble import RandomForestClassifier
+    from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+    from sklearn.model_selection import cross_val_score, train_test_split
+
+    rng = np.random.default_rng(0)
+    n = rng.random((60, 3))
+    x, y, labels = new(n), new(n @ [1.0, 2.0, 3.0]), new(n[:, 0] > 0.5, "int64")
+    train, test, *_ = train_test_split(x, y, test_size=0.25, random_state=0)
+    assert type(train) is ub.Array and train.shape == (45, 3) and test.shape == (15, 3) and train.usm_type == x.usm_type
+    assert np.allclose(LinearRegression().fit(x, y).coef_, [1, 2, 3])
+    assert cross_val_score(Ridge(), x, y, cv=3).shape == (3,)
+    for model in (LogisticRegression(), RandomForestClassifier(5), KMeans(2, n_init=1)):
+        assert len(model.fit(x, labels).predict(x)) == 60
+
+
+def test_scikit_learns_array_api(new):
+    import sklearn
+    from sklearn.decomposition import PCA
+    from sklearn.linear_model import Ridge
+    from sklearn.preprocessing import MinMaxScaler
+
+    n = np.random.default_rng(0).random((60, 3))
+    x, y = new(n), new(n @ [1.0, 2.0, 3.0])
+    with sklearn.config_context(array_api_dispatch=True):
+        results = [MinMaxScaler().fit_transform(x), PCA(2, svd_solver="full").fit_transform(x), Ridge(solver="svd").fit(x, y).predict(x)]
+    for r in results:
+        assert type(r) is ub.Array and r.usm_type == x.usm_type
+    assert np.allclose(results[0].asnumpy(), MinMaxScaler().fit_transform(n))
+
+
+def test_array_api_compat(new):
+    import array_api_compat
+
+    a = new([1.0, 2.0])
+    assert array_api_compat.array_namespace(a, a) is ub.array_api and array_api_compat.is_array_api_obj(a)
+    assert array_api_compat.device(a) == a.device and array_api_compat.size(a) == 2 and array_api_compat.to_device(a, "host").usm_type is None
+
+
+def test_einops(new):
+    from einops import array_api
+
+    a = new([[1.0, 2.0], [3.0, 4.0]])
+    r = array_api.rearrange(a, "i j -> j i")
+    assert type(r) is ub.Array and r.tolist() == [[1, 3], [2, 4]]
+    assert array_api.reduce(a, "i j -> i", "sum").tolist() == [3, 7] and array_api.repeat(a, "i j -> i j k", k=2).shape == (2, 2, 2)
+
+
+def test_joblib(new, tmp_path):
+    import joblib
+
+    a = new([1.0, 2.0])
+    joblib.dump(a, tmp_path / "a")
+    b = joblib.load(tmp_path / "a")
+    assert b.tolist() == [1, 2] and b.usm_type == a.usm_type and joblib.hash(a) == joblib.hash(a)
+    assert joblib.Parallel(2, prefer="threads")(joblib.delayed(float)(x) for x in a) == [1, 2]
+
+
+def test_safetensors(new):
+    from safetensors.numpy import load, save
+
+    a = new([[1.0, 2.0]])
+    assert load(save({"a": np.asarray(a)}))["a"].tolist() == [[1, 2]]
+
+
+def test_dask(new):
+    import dask.array
+
+    a = new(np.arange(6.0))
+    d = dask.array.from_array(a, chunks=3)
+    assert (d + 1).compute().tolist() == [1, 2, 3, 4, 5, 6] and d.sum().compute() == 15

@@ -1,0 +1,150 @@
+"""usmbridge.array_api: the functions of the standard, computed by dpnp or NumPy."""
+
+import subprocess
+
+import pytest
+from conftest import HOST, run
+
+import usmbridge as ub
+
+
+@pytest.fixture(params=["host", "device", "shared"])
+def place(request, device, dpnp):
+    return dict(device="host") if request.param == "host" else dict(device=device, usm_type=request.param)
+
+
+@pytest.fixture
+def xp():
+    return ub.ones(1, device="host").__array_namespace__(api_version="2024.12")
+
+
+def test_namespace(xp, np):
+    assert xp is ub.array_api and xp.__array_api_version__ == "2024.12" and ub.zeros(1).__array_namespace__() is xp
+    with pytest.raises(ValueError, match="2019.12.*2024.12"):
+        ub.zeros(1).__array_namespace__(api_version="2019.12")
+    info = xp.__array_namespace_info__()
+    assert info.default_device() == ub.zeros(0).device and info.devices() == ub.devices()
+    assert info.dtypes(kind="bool") == {"bool": xp.bool} and info.default_dtypes()["integral"] == xp.int64
+    assert len(info.dtypes()) == 13 and set(info.dtypes(kind=("bool", "complex floating"))) == {"bool", "complex64", "complex128"}
+    assert all(hasattr(xp, name) for name in xp.__all__) and xp.linalg.svd.__doc__ and xp.fft.fft.__doc__
+
+
+def test_results_are_on_the_memory_of_the_library(xp, np, place):
+    a = ub.asarray(np.arange(6.0).reshape(2, 3), **place, copy=True)
+    view = xp.permute_dims(a, (1, 0))
+    assert view._pointer == a._pointer and view.strides == (1, 3)
+    view[0, 1] = 9
+    assert a[1, 0].item() == 9
+    r = xp.sum(a, axis=0, keepdims=True)
+    assert r.tolist() == [[9, 5, 7]] and r.device == a.device and r.usm_type == a.usm_type
+    u = xp.unique_all(ub.asarray([3, 1, 3], **place))
+    assert u.values.tolist() == [1, 3] and u.counts.tolist() == [1, 2] and type(u.values) is ub.Array
+    assert xp.linalg.svd(xp.eye(2, **place)).S.tolist() == [1, 1]
+    assert xp.linalg.slogdet(xp.eye(2, **place)).logabsdet.item() == 0
+    assert abs(xp.fft.fft(xp.astype(a, "complex128"))[0, 0].item() - 3) < 1e-9
+    assert [x.tolist() for x in xp.meshgrid(a[0], a[0])] == [x.tolist() for x in np.meshgrid(a[0].asnumpy(), a[0].asnumpy())]
+    assert xp.concat([a, a], axis=None).shape == (12,) and xp.stack((a, a)).shape == (2, 2, 3)
+    assert xp.where(a > 1, a, 0).tolist() == [[0, 0, 2], [9, 4, 5]]
+    assert xp.take(a, ub.asarray([2, 0], **place), axis=1).tolist() == [[2, 0], [5, 9]]
+    assert xp.asnumpy(a).tolist() == a.tolist() and type(xp.asnumpy(a)) is np.ndarray
+    descending = xp.argsort(ub.asarray([1, 3, 3, 2], **place), descending=True)
+    assert descending.tolist() == [1, 2, 3, 0]
+    assert xp.sort(ub.asarray([1, 3, 2], **place), descending=True).tolist() == [3, 2, 1]
+
+
+def test_creation(xp, place):
+    for made in (xp.zeros(3, **place), xp.arange(3, **place), xp.linspace(0, 1, 3, **place), xp.eye(3, **place), xp.fft.fftfreq(3, **place),
+                 xp.full(3, 2, **place), xp.asarray([1, 2, 3], **place)):
+        assert made.device == ub.empty(0, **place).device and made.usm_type == place.get("usm_type")
+    assert xp.arange(3, **place).dtype == "int64" and xp.arange(3.0, **place).dtype == xp.float64
+    with ub.set_default(dtype="float32"):
+        for made in (xp.arange(3.0, **place), xp.linspace(0, 1, 3, **place), xp.eye(3, **place), xp.fft.fftfreq(3, **place), xp.zeros(2, **place)):
+            assert made.dtype == "float32"
+    assert xp.linspace(0, 1j, 3, **place).dtype == xp.complex128
+    assert xp.arange(1, 7, 2, **place).tolist() == [1, 3, 5] and xp.eye(2, 3, k=1, **place).tolist() == [[0, 1, 0], [0, 0, 1]]
+
+
+def test_types(xp, np):
+    a = ub.zeros(2, "float32", device="host")
+    assert xp.result_type(a, xp.float64) == xp.float64 and xp.result_type(a, 1) == xp.float32
+    assert xp.can_cast(a, "float64") and xp.finfo(a).bits == 32 and xp.iinfo("int8").max == 127
+    assert xp.isdtype(a.dtype, "real floating") and not xp.isdtype(ub.DType("int8"), ("bool", xp.float32))
+    assert xp.astype(a, xp.int8).dtype == "int8" and xp.astype(a, a.dtype, copy=False) is a and xp.astype(a, "bfloat16").dtype == "bfloat16"
+    assert xp.astype(a, xp.int8, device="host").tolist() == [0, 0]
+
+
+def test_arguments(xp, np, dpnp):
+    a = ub.ones(3, device="host")
+    for bad in (np.ones(3), dpnp.ones(3)):
+        with pytest.raises(TypeError, match="Arrays and Python numbers.*asarray"):
+            xp.add(a, bad)
+        with pytest.raises(TypeError, match="Arrays and Python numbers"):
+            xp.concat([bad, a])
+    with pytest.raises(TypeError, match="no argument is an Array"):
+        xp.add(1, 2)
+    with pytest.raises(ValueError, match="to_device"):
+        xp.concat([a, ub.ones(3, usm_type="shared")])
+    with pytest.raises(TypeError, match="bfloat16.*astype"):
+        xp.sin(ub.zeros(3, "bfloat16", usm_type="shared"))
+    assert xp.add(ub.zeros(3, "float32", device="host"), 1.5).dtype == "float32"
+
+
+def test_without_dpnp(device, np):
+    out = run("""
+sys.modules["dpnp"] = None
+import dpctl
+q = dpctl.SyclQueue(property="in_order")
+xp = ub.array_api
+for kind in ("shared", "host"):
+    a = ub.asarray([1.0, 4.0, 9.0], usm_type=kind, device=q)
+    r = xp.sqrt(a) + 1
+    assert r.tolist() == [2, 3, 4] and r.usm_type == kind and r.sycl_queue is q
+    u = xp.unique_all(a)
+    assert u.values.usm_type == kind and type(u).__name__ == "UniqueAllResult"
+    a += a
+    a[a > 10] = 0
+    assert a.tolist() == [2, 8, 0] and a[[0, 1]].usm_type == kind
+assert xp.linspace(0, 1, 2, usm_type="host").usm_type == "host"
+try: ub.ones(3, usm_type="device") + 1
+except TypeError as e: print(e)
+""")
+    assert "asnumpy()" in out
+
+
+THREADS = """
+import threading
+import numpy as np
+
+with_dpnp = ub.array_api
+failures = []
+
+def work():
+    try:
+        z = ub.ones({size}, "float32", usm_type="{kind}")
+        for _ in range(150):
+            r = with_dpnp.sum(with_dpnp.add(z, z))
+            # Exports and reads without the lock of array_api, while other threads compute.
+            assert r.item() == 2 * {size} and int(r) == 2 * {size}
+            r.__sycl_usm_array_interface__
+            r.__dlpack__(stream=r.sycl_queue)
+            if "{kind}" != "device":
+                assert np.asarray(r) == memoryview(r).tolist() == 2 * {size}
+    except BaseException as e:
+        failures.append(e)
+
+threads = [threading.Thread(target=work) for _ in range(4)]
+for t in threads: t.start()
+for t in threads: t.join()
+if failures: raise failures[0]
+print("done")
+"""
+
+
+@pytest.mark.parametrize("kind", ["shared", "device"])
+@pytest.mark.parametrize("size", [10, 100_000])
+def test_threads(device, dpnp, kind, size):
+    """dpnp's host tasks take the GIL. Neither a computation nor the wait of an export keeps them from it."""
+    p = subprocess.run([HOST, "-c", "import usmbridge as ub\n" + THREADS.format(kind=kind, size=size)], capture_output=True, text=True, timeout=120)
+    assert p.returncode == 0 and p.stdout == "done\n", p.stdout + p.stderr
+
+
