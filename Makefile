@@ -99,6 +99,8 @@ test-nested: python bin/tritonclient/requirements.txt ## the nested modules with
 	  echo "== $$m"; (cd $$m && $(GO) vet ./... && $(GO) build -o /dev/null ./... && \
 	  $(QUIET_ENV) $(ACTIVE) $(REQUIRE) $(GO) test -count=1 -timeout 20m ./...) || exit 1; \
 	done
+	@echo "== the modules from outside"
+	USMBRIDGE_RELEASE=1 $(GO) test -count=1 -timeout 20m ./internal/tools/release
 
 # The clients in the tests of the inference server. They need another ml_dtypes than the other peers.
 bin/tritonclient/requirements.txt: interop/setup/requirements-tritonclient.txt | python

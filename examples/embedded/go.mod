@@ -1,10 +1,10 @@
 module github.com/usmbridge/usmbridge/examples/embedded
 
-go 1.26
+go 1.26.0
 
 require (
 	github.com/kluctl/go-embed-python v0.0.0-3.14.6-20260610-1
-	github.com/usmbridge/usmbridge v0.0.0
+	github.com/usmbridge/usmbridge v0.1.0
 )
 
 require (
@@ -15,5 +15,3 @@ require (
 	golang.org/x/sync v0.22.0 // indirect
 	golang.org/x/sys v0.46.0 // indirect
 )
-
-replace github.com/usmbridge/usmbridge => ../..

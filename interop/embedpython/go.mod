@@ -1,6 +1,6 @@
 module github.com/usmbridge/usmbridge/interop/embedpython
 
-go 1.26
+go 1.26.0
 
 require github.com/kluctl/go-embed-python v0.0.0-3.14.6-20260610-1
 

@@ -8,9 +8,9 @@ require (
 	github.com/go-json-experiment/json v1.27.2
 	github.com/prometheus/client_golang v1.25.0
 	github.com/stretchr/testify v1.12.1
-	github.com/usmbridge/usmbridge v0.0.0
-	github.com/usmbridge/usmbridge/interop/flight v0.0.0
-	github.com/usmbridge/usmbridge/interop/metrics v0.0.0
+	github.com/usmbridge/usmbridge v0.1.0
+	github.com/usmbridge/usmbridge/interop/flight v0.1.0
+	github.com/usmbridge/usmbridge/interop/metrics v0.1.0
 	go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc v0.72.0
 	go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp v0.72.0
 	go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc v1.47.0
@@ -55,9 +55,3 @@ require (
 	golang.org/x/text v0.42.0 // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260928230214-8a89bd6388cc // indirect
 )
-
-replace github.com/usmbridge/usmbridge => ../..
-
-replace github.com/usmbridge/usmbridge/interop/flight => ../flight
-
-replace github.com/usmbridge/usmbridge/interop/metrics => ../metrics

@@ -220,6 +220,6 @@ func proxyEnv(proxy, cache string) ([]string, error) {
 	users, usual, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
 	return append(os.Environ(),
 		"GOPROXY=file://"+filepath.ToSlash(proxy)+",file://"+filepath.ToSlash(users)+"/cache/download,"+usual,
-		"GOMODCACHE="+cache, "GONOSUMDB="+rootModule+"/*,"+rootModule, "GONOPROXY=none", "GOPRIVATE=",
+		"GOMODCACHE="+cache, "GONOSUMDB="+path.Dir(rootModule)+"/*", "GOPRIVATE=",
 		"GOFLAGS=-modcacherw", "GOWORK=off"), nil
 }

@@ -10,6 +10,7 @@ import (
 	"go/printer"
 	"go/token"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"sort"
@@ -24,6 +25,7 @@ type surface map[string][]string
 // read lists the public packages of the module that dir lies in.
 func read(dir string) (surface, error) {
 	cmd := exec.Command("go", "list", "-json=ImportPath,Name,Dir,GoFiles,CgoFiles", module+"/...")
+	cmd.Env = append(os.Environ(), "GOWORK=off") // this module without the nested ones
 	cmd.Dir = dir
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

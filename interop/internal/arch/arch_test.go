@@ -56,6 +56,7 @@ type goPackage struct {
 func list(t *testing.T) map[string]goPackage {
 	t.Helper()
 	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Name,Dir,Standard,Deps,GoFiles,CFiles,HFiles,CgoFiles,Module", module+"/...")
+	cmd.Env = append(os.Environ(), "GOWORK=off") // this module without the nested ones
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
