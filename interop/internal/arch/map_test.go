@@ -11,13 +11,13 @@ import (
 	"github.com/usmbridge/usmbridge/interop/internal/treetest"
 )
 
-// TestMapNamesWhatIsThere checks that the files and directories that CONTRIBUTING.md and README.md name
-// exist.
+// TestMapNamesWhatIsThere checks that the files and directories named by CONTRIBUTING.md, README.md and
+// docs/architecture.md exist.
 func TestMapNamesWhatIsThere(t *testing.T) {
 	root := filepath.Join("..", "..", "..")
 	treetest.NeedNestedModules(t, root)
 	file := regexp.MustCompile("[`(]((?:dlpack|examples|interop|memmgr|syclobj|usmarray)/[a-z0-9_./-]*[a-z0-9_])[`)]")
-	for _, page := range []string{"CONTRIBUTING.md", "README.md"} {
+	for _, page := range []string{"CONTRIBUTING.md", "README.md", "docs/architecture.md"} {
 		text, err := os.ReadFile(filepath.Join(root, page))
 		require.NoError(t, err)
 		names := file.FindAllStringSubmatch(string(text), -1)
