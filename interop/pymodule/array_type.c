@@ -901,6 +901,13 @@ static PyMemberDef members[] = {
         {NULL, 0, 0, 0, NULL},
 };
 
+/* dask.array compares the priorities of the operands of tensordot. */
+GETTER(priority)
+{
+	(void)self;
+	return PyFloat_FromDouble(1000.0);
+}
+
 static PyGetSetDef getset[] = {
         {"shape", get_shape, NULL, doc_Array_shape, NULL},
         {"strides", get_strides, NULL, doc_Array_strides, NULL},
@@ -918,6 +925,7 @@ static PyGetSetDef getset[] = {
         {"sycl_device", get_sycl_device, NULL, doc_Array_sycl_device, NULL},
         {"readonly", get_readonly, NULL, doc_Array_readonly, NULL},
         {"T", alive_usmb_array_T, NULL, doc_Array_T, NULL},
+        {"__array_priority__", get_priority, NULL, doc_Array___array_priority__, NULL},
         {"mT", alive_usmb_array_mT, NULL, doc_Array_mT, NULL},
         {"_pointer", get_pointer, NULL, doc_Array__pointer, NULL},
         {"__sycl_usm_array_interface__", alive_usmb_array_suai, NULL, doc_Array___sycl_usm_array_interface__, NULL},

@@ -850,6 +850,8 @@ static const char doc_Array_T[] =
 	">>> ub.zeros((2, 3), device=\"host\").T.shape\n"
 	"(3, 2)";
 
+static const char doc_Array___array_priority__[] = "Priority above that of NumPy's arrays.";
+
 static const char doc_Array_mT[] =
 	"View with the last two axes swapped.\n"
 	"\n"
