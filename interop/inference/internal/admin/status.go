@@ -15,7 +15,6 @@ import (
 func writeStatus(w http.ResponseWriter, e *engine.Engine, o *Options) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	defer t.Flush()
 	server, stats := e.Server(), e.Stats()
 	fmt.Fprintf(t, "%s %s\n\n", server.Name, server.Version)
 	fmt.Fprintf(t, "ready\t%s\nlive\t%s\n", state(e.Ready()), state(e.Live()))
@@ -54,6 +53,7 @@ func writeStatus(w http.ResponseWriter, e *engine.Engine, o *Options) {
 		}
 	}
 	fmt.Fprint(t, "\nMetrics are at /metrics, profiles at /debug/pprof/, the blocks of the pool at /debug/memory.json.\n")
+	_ = t.Flush() // fails only if the client is gone
 }
 
 // state returns "yes", or the reason.
