@@ -69,13 +69,14 @@ def put_and_end(outbox, n):
 
 
 def put_and_end_soon(outbox, n, error=None):
-    """Waits only for a moment for the array to be received."""
+    """Waits only for a moment for the array to be received. error is a type and its argument: distributed
+    registers a pickler for exceptions that loses the code of SystemExit."""
     from usmbridge import _processes
 
     _processes._LINGER = 0.2
     outbox.put(make(n))
     if error is not None:
-        raise error
+        raise error[0](error[1])
 
 
 def write(a, outbox):
