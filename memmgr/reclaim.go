@@ -395,11 +395,11 @@ var fronts struct {
 	all atomic.Pointer[[]*func()]
 }
 
-// AddCache registers a cache that another package keeps in front of the pools: unused blocks that count as in use in their pool. give must free these blocks. It is
-// called before a pool returns its counters or a snapshot, is trimmed or closed, and when a
-// request finds no memory. Calls come from any goroutine, also at the same time, while no
-// pool is locked. give must be quick and must not allocate from a pool. remove ends the
-// registration.
+// AddCache registers a cache that another package keeps in front of the pools: unused blocks that
+// count as in use in their pool. give must free these blocks. It is called before a pool returns its
+// counters or a snapshot, is trimmed or closed, and when a request finds no memory. Calls come from
+// any goroutine, also at the same time, while no pool is locked. give must be quick and must not
+// allocate from a pool. remove ends the registration.
 func AddCache(give func()) (remove func()) {
 	entry := &give
 	change := func(f func([]*func()) []*func()) {

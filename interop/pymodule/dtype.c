@@ -348,23 +348,22 @@ static PyObject *make(usmb_dl_dtype t)
 	return o;
 }
 
-/* Objects are made on demand. If two types share an entry, the later one replaces the earlier. */
-PyObject *usmb_dtype_object(usmb_dl_dtype t)
+PyObject *usmb_dtype_cached(usmb_dtype_place *places, usmb_dl_dtype t, PyObject *(*make_object)(usmb_dl_dtype))
 {
-	enum { PLACES = 128 };
-	static struct {
-		usmb_dl_dtype type;
-		PyObject *object;
-	} made[PLACES];
-	size_t i = (t.code * 11u + t.bits) % PLACES;
-	if (made[i].object && made[i].type.code == t.code && made[i].type.bits == t.bits)
-		return Py_NewRef(made[i].object);
-	PyObject *o = make(t), *old = made[i].object;
+	usmb_dtype_place *p = &places[(t.code * 11u + t.bits) % USMB_DTYPE_PLACES];
+	if (p->object && p->type.code == t.code && p->type.bits == t.bits) return Py_NewRef(p->object);
+	PyObject *o = make_object(t), *old = p->object;
 	if (!o) return NULL;
-	made[i].type = t;
-	made[i].object = Py_NewRef(o);
+	p->type = t;
+	p->object = Py_NewRef(o);
 	Py_XDECREF(old);
 	return o;
+}
+
+PyObject *usmb_dtype_object(usmb_dl_dtype t)
+{
+	static usmb_dtype_place made[USMB_DTYPE_PLACES];
+	return usmb_dtype_cached(made, t, make);
 }
 
 static PyObject *new_dtype(PyTypeObject *type, PyObject *args, PyObject *kwargs)

@@ -216,24 +216,16 @@ static PyObject *numpy_dtype(usmb_dl_dtype t)
 	return dtype;
 }
 
+static PyObject *public_dtype(usmb_dl_dtype t)
+{
+	PyObject *o = numpy_dtype(t);
+	return o || PyErr_Occurred() ? o : usmb_dtype_object(t);
+}
+
 PyObject *usmb_dtype_public(usmb_dl_dtype t)
 {
-	enum { PLACES = 128 };
-	static struct {
-		usmb_dl_dtype type;
-		PyObject *object;
-	} made[PLACES];
-	size_t i = (t.code * 11u + t.bits) % PLACES;
-	if (made[i].object && made[i].type.code == t.code && made[i].type.bits == t.bits)
-		return Py_NewRef(made[i].object);
-	PyObject *o = numpy_dtype(t);
-	if (!o && !PyErr_Occurred()) o = usmb_dtype_object(t);
-	if (!o) return NULL;
-	PyObject *old = made[i].object;
-	made[i].type = t;
-	made[i].object = Py_NewRef(o);
-	Py_XDECREF(old);
-	return o;
+	static usmb_dtype_place made[USMB_DTYPE_PLACES];
+	return usmb_dtype_cached(made, t, public_dtype);
 }
 
 PyObject *usmb_array_function(PyObject *self, PyObject *const *args, Py_ssize_t n)

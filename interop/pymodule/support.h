@@ -150,6 +150,16 @@ PyObject *usmb_tuple_i64(const int64_t *v, Py_ssize_t n);
 /* The Python object of an element type: its name, a str that also equals NumPy's objects for the
    type. Mostly the same object for the same type. */
 PyObject *usmb_dtype_object(usmb_dl_dtype t);
+/* A cache of one object for each element type. */
+enum { USMB_DTYPE_PLACES = 128 };
+typedef struct {
+	usmb_dl_dtype type;
+	PyObject *object;
+} usmb_dtype_place;
+/* Returns a new reference to the object of t in a cache with USMB_DTYPE_PLACES places. make_object returns a
+   new object on demand, or NULL with an exception. If two types share a place, the later one replaces
+   the earlier. */
+PyObject *usmb_dtype_cached(usmb_dtype_place *places, usmb_dl_dtype t, PyObject *(*make_object)(usmb_dl_dtype));
 /* The dtype of an Array: NumPy's, or usmb_dtype_object where NumPy has none. Imports NumPy. */
 PyObject *usmb_dtype_public(usmb_dl_dtype t);
 /* Reads a dtype argument: a name, a type string, or a type or dtype of NumPy or ml_dtypes in this machine's
