@@ -25,7 +25,7 @@ GOTESTSUM_VERSION := v1.13.0
 LINT_VERSION := v2.15.0
 
 SETUP     = test -f "$(VENV)/usmbridge.json" || echo "setup: building the set-up program"; \
-	$(GO) run ./interop/setup -dir "$(VENV)"
+	$(GO) run ./internal/tools/setup -dir "$(VENV)"
 # What runs with the environment active. Dollar signs reach the shell.
 ACTIVE    := env -u PYTHONHOME -u PYTHONPATH -u USMBRIDGE_PYTHON VIRTUAL_ENV="$(VENV)" PATH="$(VENV)/bin:$$PATH"
 # Installs the packages of a requirements file; a file whose hash is not listed is refused.
@@ -103,7 +103,7 @@ test-nested: python bin/tritonclient/requirements.txt ## the nested modules with
 	USMBRIDGE_RELEASE=1 $(GO) test -count=1 -timeout 20m ./internal/tools/release
 
 # The clients in the tests of the inference server. They need another ml_dtypes than the other peers.
-bin/tritonclient/requirements.txt: interop/setup/requirements-tritonclient.txt | python
+bin/tritonclient/requirements.txt: internal/tools/setup/requirements-tritonclient.txt | python
 	@echo "fetching the clients of the inference server (35 MB, once)"
 	@rm -rf bin/tritonclient
 	$(PIP_INSTALL) --target bin/tritonclient --requirement $<
@@ -129,7 +129,7 @@ flight: ## builds bin/usmflight, the Arrow Flight server for tensors
 
 bench: python build ## ours against the peers in one run, as tables; also JSON in bin/ [BENCH=regexp of Go benchmarks]
 	@echo "== memory: the pool, UMF and raw allocation"
-	@$(GO) build -o bin/membench ./memmgr/membench
+	@$(GO) build -o bin/membench ./internal/bench/membench
 	@$(QUIET_ENV) $(ACTIVE) ./bin/membench -json bin/bench-memory.json
 	@echo; echo "== hand-overs: ours, dpnp, dpctl, NumPy, tvm-ffi"
 	@$(QUIET_ENV) $(ACTIVE) ./bin/usmpython interop/pymodule/bench/exchange.py --json bin/bench-exchange.json
@@ -145,15 +145,15 @@ bench: python build ## ours against the peers in one run, as tables; also JSON i
 	@$(QUIET_ENV) $(ACTIVE) ./bin/usmpython interop/pymodule/bench/cute_bench.py
 	@echo; echo "== Go benchmarks"
 	@$(QUIET_ENV) $(ACTIVE) $(REQUIRE) $(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 60m \
-	  $$(grep -rl '^func Benchmark' --include='*_test.go' dlpack examples interop memmgr syclobj usmarray | xargs -n1 dirname | sort -u | sed 's|^|./|')
+	  $$(grep -rl '^func Benchmark' --include='*_test.go' dlpack examples internal interop memmgr syclobj usmarray | xargs -n1 dirname | sort -u | sed 's|^|./|')
 
 # The inference service against aiohttp, MLServer and plain processes; the load in a process of
 # its own. Further flags (go run ./bench -h) in SERVICEBENCH.
 bench-service: python bin/tritonclient/requirements.txt bin/mlserver/requirements.txt ## the inference service against aiohttp and MLServer; also JSON in bin/
-	@cd interop/inference && $(GO) build -o "$(CURDIR)/bin/usmserve" ./cmd/usmserve && $(GO) build -o "$(CURDIR)/bin/servicebench" ./bench
+	@cd interop/inference && $(GO) build -o "$(CURDIR)/bin/usmserve" ./cmd/usmserve && $(GO) build -o "$(CURDIR)/bin/servicebench" ./internal/bench
 	@$(QUIET_ENV) $(ACTIVE) ./bin/servicebench -json bin/bench-service.json $(SERVICEBENCH)
 
-bin/mlserver/requirements.txt: interop/setup/requirements-mlserver.txt | python
+bin/mlserver/requirements.txt: internal/tools/setup/requirements-mlserver.txt | python
 	@echo "fetching MLServer (100 MB, once)"
 	@rm -rf bin/mlserver
 	$(PIP_INSTALL) --target bin/mlserver --requirement $<
@@ -183,7 +183,7 @@ HUNT ?= 1200
 JOBS ?= 2
 check-long: export LONG_ONLY = $(ONLY)
 check-long: python build ## hours: fuzzing, hunts, sanitizers, soaks; continues an interrupted run [HUNT=1200 seconds each, JOBS=2, ONLY=regexp, ARGS=-l]
-	@exec $(QUIET_ENV) $(ACTIVE) $(REQUIRE) GO="$(GO)" interop/setup/long.sh -j $(JOBS) -o "$${LONG_ONLY:-.}" $(ARGS) $(HUNT)
+	@exec $(QUIET_ENV) $(ACTIVE) $(REQUIRE) GO="$(GO)" internal/tools/checks/long.sh -j $(JOBS) -o "$${LONG_ONLY:-.}" $(ARGS) $(HUNT)
 
 # C files that git knows or would know: what is built or installed is not ours.
 C_FILES = $$(git ls-files --cached --others --exclude-standard '*.c' '*.h')
@@ -210,22 +210,22 @@ bin/golangci-lint-$(LINT_VERSION):
 	mv bin/golangci-lint $@
 
 analyse: ## all C, that of Go files too, with every warning and gcc's static analyser
-	@CC="$$($(GO) env CC)" interop/setup/analyse.sh
+	@CC="$$($(GO) env CC)" internal/tools/checks/analyse.sh
 
 memcheck: ## the C parts without Go and Python, by a C program: under valgrind, and the sanitizers of leaks and undefined behaviour
-	$(GO) test -count=1 -timeout 20m ./interop/internal/memcheck
+	$(GO) test -count=1 -timeout 20m ./internal/tools/memcheck
 
 # What race, asan and cgocheck run: the wheel's tests try libraries built as users get them,
 # those of memcheck build with sanitizers of their own, and those of set-up, of the surface
 # and of the floors run nothing of ours.
-INSTRUMENTED = $$($(GO) list ./... | grep -vE '/interop/(wheel|setup|internal/(api|arch|memcheck|pypackage))(/|$$)')
+INSTRUMENTED = $$($(GO) list ./... | grep -v '/internal/tools/')
 
 # Those with C of their own, or that hand memory to C: what is above them the address sanitizer
 # and cgocheck2 go through for the same C once more, which ALL=1 does, and check-long with it.
 ifdef ALL
 WITH_C = $(INSTRUMENTED)
 else
-WITH_C = ./dlpack ./dlpack/internal/... ./memmgr/... ./syclobj/... ./usmarray/... ./interop/python/... ./interop/pymodule ./interop/share
+WITH_C = ./dlpack ./dlpack/internal/... ./memmgr/... ./internal/bench/... ./syclobj/... ./usmarray/... ./interop/python/... ./interop/pymodule ./interop/share
 # Most of what these files run is the peer's own.
 WITHOUT_PEERS = USMBRIDGE_PYTESTS="$(addprefix --ignore=tests/,test_numba.py test_package.py test_dask_array.py test_dask_cluster.py test_dask_everywhere.py test_dask_frames.py)"
 endif
@@ -235,7 +235,7 @@ states: python ## the tests of memmgr with checks of the states of blocks and of
 	$(QUIET_ENV) $(ACTIVE) $(REQUIRE) $(GO) test -tags usmb_checks -timeout 20m ./memmgr/...
 
 race: python
-	$(QUIET_ENV) $(ACTIVE) $(REQUIRE) $(WITHOUT_PEERS) GO="$(GO)" interop/setup/patient-test.sh -race -timeout 20m -- $(INSTRUMENTED)
+	$(QUIET_ENV) $(ACTIVE) $(REQUIRE) $(WITHOUT_PEERS) GO="$(GO)" internal/tools/checks/patient-test.sh -race -timeout 20m -- $(INSTRUMENTED)
 
 # Python, SYCL and OpenCL keep memory until the process ends; ours is counted
 # by the tests themselves, so the sanitizer looks for bad accesses alone. Its
@@ -245,7 +245,7 @@ ASAN_ENV = env ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0 LD_LIBRARY_P
 	LD_PRELOAD=$$(realpath $$($(shell $(GO) env CC) -print-file-name=libstdc++.so.6))
 
 asan: python
-	$(QUIET_ENV) $(ACTIVE) $(REQUIRE) $(WITHOUT_PEERS) GO="$(GO)" interop/setup/patient-test.sh -asan -exec "$(ASAN_ENV)" -timeout 25m -- $(WITH_C)
+	$(QUIET_ENV) $(ACTIVE) $(REQUIRE) $(WITHOUT_PEERS) GO="$(GO)" internal/tools/checks/patient-test.sh -asan -exec "$(ASAN_ENV)" -timeout 25m -- $(WITH_C)
 
 # Undefined behaviour of C, overflow of signed numbers and pointer arithmetic included, ends
 # the program that does it. The driver of memcheck brings sanitizers of its own.
@@ -253,7 +253,7 @@ UBSAN := -fsanitize=undefined -fno-sanitize-recover=undefined
 
 ubsan: python ## the tests with all C under the undefined behaviour sanitizer; part of check-long
 	$(QUIET_ENV) $(ACTIVE) $(REQUIRE) UBSAN_OPTIONS=print_stacktrace=1 CGO_CFLAGS="-g -O1 $(UBSAN)" CGO_LDFLAGS="$(UBSAN)" GO="$(GO)" \
-	  interop/setup/patient-test.sh -count=1 -timeout 30m -- $$($(GO) list ./dlpack/... ./memmgr/... ./syclobj/... ./usmarray/... ./interop/... | grep -v '/internal/memcheck$$')
+	  internal/tools/checks/patient-test.sh -count=1 -timeout 30m -- $$($(GO) list ./dlpack/... ./memmgr/... ./syclobj/... ./usmarray/... ./interop/... | grep -v '/internal/memcheck$$')
 
 # It looks at what Go code stores: of the Python suite those files do that enter Go most.
 ifndef ALL
@@ -261,16 +261,16 @@ CGOCHECK_PYTHON = USMBRIDGE_PYTESTS="test_array.py test_lifetime.py test_share.p
 endif
 
 cgocheck: python
-	$(QUIET_ENV) $(ACTIVE) $(REQUIRE) $(CGOCHECK_PYTHON) GOEXPERIMENT=cgocheck2 GO="$(GO)" interop/setup/patient-test.sh -timeout 20m -- $(WITH_C)
+	$(QUIET_ENV) $(ACTIVE) $(REQUIRE) $(CGOCHECK_PYTHON) GOEXPERIMENT=cgocheck2 GO="$(GO)" internal/tools/checks/patient-test.sh -timeout 20m -- $(WITH_C)
 
 # A selection with a restless collector that fills what it frees, quickly; check-long has all.
 clobber: python ## GOGC=1 with clobberfree: what keeps memory of Go's alive, and what does not
-	$(QUIET_ENV) $(ACTIVE) $(REQUIRE) GOGC=1 GODEBUG=clobberfree=1 GO="$(GO)" interop/setup/patient-test.sh -count=1 -timeout 20m -- \
+	$(QUIET_ENV) $(ACTIVE) $(REQUIRE) GOGC=1 GODEBUG=clobberfree=1 GO="$(GO)" internal/tools/checks/patient-test.sh -count=1 -timeout 20m -- \
 	  ./dlpack ./internal/owner ./syclobj ./usmarray/kernel ./interop/python
 
 fuzz: ## each fuzz target for FUZZTIME
 	@for m in . $(NESTED); do \
-	  (cd "$(CURDIR)/$$m" && GO="$(GO)" "$(CURDIR)/interop/setup/fuzz.sh" $(FUZZTIME)) || exit 1; \
+	  (cd "$(CURDIR)/$$m" && GO="$(GO)" "$(CURDIR)/internal/tools/checks/fuzz.sh" $(FUZZTIME)) || exit 1; \
 	done
 
 build: ## binaries into bin/
@@ -283,21 +283,21 @@ WHEEL_TOOLS := $(CURDIR)/bin/wheel-tools
 
 wheel: bin/wheel-tools/requirements.txt ## the Python package as a wheel in dist/: built for old systems, twice, and audited
 	@rm -rf dist
-	PYTHONPATH=$(WHEEL_TOOLS) $(GO) run ./interop/wheel -out dist -zig "$(VENV)/bin/python" -reproduce
+	PYTHONPATH=$(WHEEL_TOOLS) $(GO) run ./internal/tools/wheel -out dist -zig "$(VENV)/bin/python" -reproduce
 	PYTHONPATH=$(WHEEL_TOOLS) $(VENV)/bin/python -m auditwheel show dist/*.whl
 	PYTHONPATH=$(WHEEL_TOOLS) $(VENV)/bin/python -m abi3audit --strict --summary dist/*.whl
 
-bin/wheel-tools/requirements.txt: interop/setup/requirements-wheel.txt | python
+bin/wheel-tools/requirements.txt: internal/tools/setup/requirements-wheel.txt | python
 	@echo "fetching the wheel's tools (100 MB, once)"
 	@rm -rf $(WHEEL_TOOLS)
 	$(PIP_INSTALL) --target $(WHEEL_TOOLS) --requirement $<
 	cp $< $@
 
 test-pythons: wheel ## the whole Python suite, with the wheel, on each Python 3.11 to 3.14 that there is [PYTHONS="13 14" ARGS=pytest's]
-	@GO="$(GO)" PYTHONS="$(PYTHONS)" interop/setup/test-pythons.sh dist/*.whl bin/pythons $(ARGS)
+	@GO="$(GO)" PYTHONS="$(PYTHONS)" internal/tools/checks/test-pythons.sh dist/*.whl bin/pythons $(ARGS)
 
 test-versions: build ## both protocols with each dpctl from 0.17 to 0.22 and NumPy from 1.26: the README's table [VERSIONS="dpctl-0.18 ..."]
-	@GO="$(GO)" interop/setup/test-versions.sh bin/versions $(VERSIONS)
+	@GO="$(GO)" internal/tools/checks/test-versions.sh bin/versions $(VERSIONS)
 
 # The peers' own tests of exchanging arrays, as their wheels bring them: as they are, with
 # usmbridge in the process, and again with their from_dlpack going through ours.
@@ -321,13 +321,13 @@ test-peers: python build bin/jax/requirements.txt bin/consumers/requirements.txt
 	@echo "== libraries that take arrays"
 	@cd bin && $(QUIET_ENV) $(ACTIVE) PYTHONPATH="$(CONSUMERS)" SCIPY_ARRAY_API=1 $(CURDIR)/bin/usmpython -m pytest -q -rsxX -p no:cacheprovider "$(PEERS_DIR)/test_consumers.py"
 
-bin/consumers/requirements.txt: interop/setup/requirements-consumers.txt | python
+bin/consumers/requirements.txt: internal/tools/setup/requirements-consumers.txt | python
 	@echo "fetching pandas, scikit-learn, matplotlib and others (200 MB, once)"
 	@rm -rf $(CONSUMERS)
 	$(PIP_INSTALL) --target $(CONSUMERS) --requirement $<
 	cp $< $@
 
-bin/jax/requirements.txt: interop/setup/requirements-jax.txt | python
+bin/jax/requirements.txt: internal/tools/setup/requirements-jax.txt | python
 	@echo "fetching JAX (120 MB, once)"
 	@rm -rf $(JAX)
 	$(PIP_INSTALL) --target $(JAX) --requirement $<
