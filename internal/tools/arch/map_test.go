@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/internal/testenv"
 )
 
 // TestMapNamesWhatIsThere checks that the files and directories named by CONTRIBUTING.md, README.md and
@@ -27,22 +29,13 @@ func TestMapNamesWhatIsThere(t *testing.T) {
 	}
 }
 
-// needNestedModules skips the test if root, the directory of the module, contains no nested modules, as in
-// the module cache. If a variable USMBRIDGE_REQUIRE_* is set, the tests run in the repository, and
-// needNestedModules fails the test instead.
+// needNestedModules ends the test if root, the directory of the module, contains no nested modules, as in
+// the module cache.
 func needNestedModules(t testing.TB, root string) {
 	t.Helper()
 	nested, err := filepath.Glob(filepath.Join(root, "*", "*", "go.mod"))
-	if err != nil {
-		t.Fatal(err)
+	require.NoError(t, err)
+	if len(nested) == 0 {
+		testenv.Missing(t, root+" has no nested modules; run this test in the repository", testenv.Python, testenv.SYCL, testenv.Peers)
 	}
-	if len(nested) > 0 {
-		return
-	}
-	for _, name := range []string{"USMBRIDGE_REQUIRE_PYTHON", "USMBRIDGE_REQUIRE_SYCL", "USMBRIDGE_REQUIRE_PEERS"} {
-		if os.Getenv(name) != "" {
-			t.Fatalf("%s is set, and %s has no nested modules; run the tests in the repository", name, root)
-		}
-	}
-	t.Skipf("%s has no nested modules, as in the module cache; run this test in the repository", root)
 }
