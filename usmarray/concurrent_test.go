@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
@@ -15,7 +16,7 @@ import (
 // Many goroutines retain, view, export, import and release one memory; the last
 // one to let go releases the owner, once.
 func TestConcurrentHolders(t *testing.T) {
-	rt := openRT(t)
+	rt := testsycl.Runtime(t)
 	var released atomic.Int32
 	base := own(t)(Arange[int32](memmgr.Host(), 0, 1, 64))
 	buf, err := memmgr.Wrap(base.Pointer(), 256, memmgr.WrapOptions{Release: func() { released.Add(1) }})

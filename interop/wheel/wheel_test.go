@@ -15,7 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/usmbridge/usmbridge/interop/python"
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
@@ -108,39 +108,6 @@ func TestCopiesWhatIsBuilt(t *testing.T) {
 	require.Equal(t, []string{"a/b.go", "a/bin/c.go", "go.mod"}, found)
 }
 
-// environment finds a Python with the packages that the Python tests import: the active one
-// or the repository's.
-func environment(t *testing.T) string {
-	t.Helper()
-	var tried []string
-	candidates := []string{}
-	if env, err := python.Find(); err == nil {
-		candidates = append(candidates, env.Executable)
-	}
-	if venv, err := filepath.Abs("../../.venv/bin/python"); err == nil {
-		candidates = append(candidates, venv)
-	}
-	for _, exe := range candidates {
-		out, err := exec.Command(exe, "-c", "import pytest, hypothesis, numpy").CombinedOutput()
-		if err == nil {
-			return exe
-		}
-		tried = append(tried, exe+": "+strings.TrimSpace(string(out)))
-	}
-	reason := "no Python with pytest, hypothesis and numpy: " + strings.Join(tried, "; ")
-	unavailable(t, reason)
-	return ""
-}
-
-// unavailable skips the test, or fails it if the environment requires the peers.
-func unavailable(t *testing.T, reason string) {
-	t.Helper()
-	if os.Getenv("USMBRIDGE_REQUIRE_PEERS") == "1" {
-		t.Fatal(reason)
-	}
-	t.Skip(reason)
-}
-
 // sample are the Python tests that the wheel runs here; make test-pythons runs all of
 // them, in each Python that there is.
 var sample = []string{"test_package.py", "test_array.py", "test_dlpack_export.py", "test_dlpack_import.py", "test_exchange.py", "test_suai_in.py", "test_suai_out.py", "test_interprocess.py", "test_processes.py", "test_share.py"}
@@ -157,7 +124,7 @@ func TestWheel(t *testing.T) {
 	require.Regexp(t, `/usmbridge-[0-9.]+-cp311-abi3-(manylinux_2_\d+|linux)_(x86_64|aarch64)\.whl$`, path)
 	unpack(t, path, site)
 	t.Run("fresh environment", func(t *testing.T) { freshEnvironment(t, path) })
-	exe := environment(t)
+	exe := testenv.Interpreter(t, "import pytest, hypothesis, numpy")
 	t.Run("free-threaded", func(t *testing.T) { refusesFreeThreads(t, exe, site) })
 
 	tests, err := filepath.Abs("../pymodule/tests")
@@ -190,9 +157,9 @@ print(ub.__version__, ub.devices()[-1].filter_string)
 // freshEnvironment installs the wheel into a new environment and uses it there, with no
 // Go, no SYCL and no package but the wheel's.
 func freshEnvironment(t *testing.T, path string) {
-	exe := environment(t)
+	exe := testenv.Interpreter(t, "import pytest, hypothesis, numpy")
 	if out, err := exec.Command(exe, "-m", "pip", "--version").CombinedOutput(); err != nil {
-		unavailable(t, exe+" has no pip: "+strings.TrimSpace(string(out)))
+		testenv.Missing(t, exe+" has no pip: "+strings.TrimSpace(string(out)), testenv.Peers)
 	}
 	venv := t.TempDir()
 	if out, err := exec.Command(exe, "-m", "venv", "--without-pip", venv).CombinedOutput(); err != nil {
