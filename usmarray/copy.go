@@ -2,6 +2,7 @@ package usmarray
 
 import (
 	"math"
+	"slices"
 	"unsafe"
 
 	"github.com/usmbridge/usmbridge/dlpack"
@@ -53,7 +54,7 @@ func (a *Array) assignFrom(op string, src *Array) error {
 		return err
 	}
 	from := src.layout
-	if !sameShape(from.shape, a.layout.shape) {
+	if !slices.Equal(from.shape, a.layout.shape) {
 		l, err := from.broadcast(a.layout.shape...)
 		if err != nil {
 			return err
@@ -87,11 +88,8 @@ func (a *Array) Copy(r memmgr.Resource, opts ...Option) (*Array, error) {
 
 // copyInto is Copy for an array whose memory is held.
 func (a *Array) copyInto(op string, r memmgr.Resource, opts []Option) (*Array, error) {
-	b, err := newLike(op, r, a, opts)
-	if err != nil {
-		return nil, err
-	}
-	return filled(b, b.copyFrom(op, a))
+	o := options{fortran: !a.IsC() && a.IsF(), padded: a.Padded()}.with(opts)
+	return create(op, r, a.dtype, a.layout.shape, o, func(b *Array) error { return b.copyFrom(op, a) })
 }
 
 // ToDevice returns the elements in memory of a resource's place (context, device and kind): a retained
@@ -121,11 +119,7 @@ func (a *Array) AsType(r memmgr.Resource, dt DataType, opts ...Option) (*Array, 
 	if err := convertible(op, dt, a.dtype); err != nil {
 		return nil, err
 	}
-	b, err := New(r, dt, a.layout.shape, opts...)
-	if err != nil {
-		return nil, err
-	}
-	return filled(b, b.assignFrom(op, a))
+	return create(op, r, dt, a.layout.shape, options{}.with(opts), func(b *Array) error { return b.assignFrom(op, a) })
 }
 
 // CopyFromSlice copies a Go slice, in C order, to an array in any memory. It is complete on return.
