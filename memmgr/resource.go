@@ -178,7 +178,8 @@ func FreeAfter(b Block, s Synchronizer, free func(Block)) {
 	if s == nil {
 		s = systemEvents
 	}
-	work := lastWork{sync: s, events: [2]uintptr{dropIfDone(s, b.Event)}}
+	work := workOf(b.Event, s)
+	work.dropDone()
 	b.Event = 0
 	if work.over() {
 		free(b)
