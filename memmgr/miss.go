@@ -139,7 +139,7 @@ func (p *Pool) miss(w *want) (Buffer, error) {
 	}
 	// 8. A magazine for the shard, so that the next requests need no lock.
 	p.heap.noteSplit()
-	p.account.count(c, w.r.Size)
+	p.account.count(c, blockClass(c), w.r.Size)
 	stock := p.restock(w)
 	p.mu.Unlock()
 	if stock.n != 0 {
