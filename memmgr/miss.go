@@ -139,7 +139,7 @@ func (p *Pool) miss(w *want) (Buffer, error) {
 	}
 	// 8. A magazine for the shard, so that the next requests need no lock.
 	p.heap.noteSplit()
-	p.account.count(c, w.r.Size)
+	p.account.count(c, blockClass(c), w.r.Size)
 	stock := p.restock(w)
 	p.mu.Unlock()
 	if stock.n != 0 {
@@ -349,20 +349,14 @@ func (p *Pool) limitRoom() (tight *Limit, room uint64) {
 	return tight, room
 }
 
-// limitsOf lists the limits that bound the memory which a resource can still give: those that are
-// reached through resources that pass each request on unchanged. The room behind other
-// resources, such as a pool, is unknown.
+// limitsOf lists the limits that bound the memory which a resource can still give: itself and
+// its upstreams, up to the first resource that is not a limit. The room behind other resources,
+// such as a pool, is unknown.
 func limitsOf(r Resource) (all []*Limit) {
-	for {
-		if l, ok := r.(*Limit); ok {
-			all = append(all, l)
-		}
-		through, ok := r.(interface{ passesTo() Resource })
-		if !ok {
-			return all
-		}
-		r = through.passesTo()
+	for l, ok := r.(*Limit); ok; l, ok = l.from.(*Limit) {
+		all = append(all, l)
 	}
+	return all
 }
 
 func (p *Pool) ask(w *want, size uintptr) (*owner.Cell, error) {

@@ -147,7 +147,7 @@ func (p *Pool) newLarge(size, align uintptr) *owner.Cell {
 	need := roundUp(size, unit)
 	c := p.heap.takeIdle(need, need+need/8, unit)
 	if c != nil {
-		p.account.countLarge(c, size)
+		p.account.count(c, ownSegment, size)
 		c.Requested = uint64(size)
 	}
 	return c
@@ -156,7 +156,7 @@ func (p *Pool) newLarge(size, align uintptr) *owner.Cell {
 // freeLarge frees a large block whose cell has nothing recorded on it.
 func (p *Pool) freeLarge(c *owner.Cell) {
 	p.mu.Lock()
-	p.account.uncountLarge(c)
+	p.account.uncount(c, ownSegment)
 	p.heap.retire(c)
 	p.serveWaiters()
 	p.mu.Unlock()

@@ -136,7 +136,7 @@ type deviceSized interface{ DeviceTotal() uint64 }
 // NewPool returns a pool that takes segments from an upstream. It does not own the upstream:
 // close the pool first, then the upstream.
 func NewPool(upstream Resource, options ...PoolOption) *Pool {
-	upstream = over(upstream).from
+	upstream = present(upstream)
 	o := poolOptions{
 		minSegment: defaultSegment, growth: defaultGrowth, large: defaultLarge, cache: defaultCache, decay: defaultDecay,
 		high: math.MaxUint64,

@@ -178,7 +178,8 @@ func FreeAfter(b Block, s Synchronizer, free func(Block)) {
 	if s == nil {
 		s = systemEvents
 	}
-	work := lastWork{sync: s, events: [2]uintptr{dropIfDone(s, b.Event)}}
+	work := workOf(b.Event, s)
+	work.dropDone()
 	b.Event = 0
 	if work.over() {
 		free(b)
@@ -187,25 +188,13 @@ func FreeAfter(b Block, s Synchronizer, free func(Block)) {
 	keeper.after(work, func() { free(b) })
 }
 
-// upstream is embedded in the wrappers of this package.
-type upstream struct{ from Resource }
-
-// over returns the upstream for a resource, which may be missing.
-func over(r Resource) upstream {
+// present returns the resource, or one that refuses every request if it is missing.
+func present(r Resource) Resource {
 	if missing(r) {
-		r = noResource{}
+		return noResource{}
 	}
-	return upstream{r}
+	return r
 }
-
-// Place implements [Resource].
-func (u *upstream) Place() *syclobj.Place { return u.from.Place() }
-
-// Upstream returns the wrapped resource.
-func (u *upstream) Upstream() Resource { return u.from }
-
-// passesTo marks wrappers that have no memory of their own.
-func (u *upstream) passesTo() Resource { return u.from }
 
 // missing reports whether r is nil or a nil pointer in the interface. It is too slow for
 // the fast path.

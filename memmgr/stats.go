@@ -160,7 +160,7 @@ type account struct {
 	large, unlarge         uint64                 // bytes of blocks without a class, allocated and freed
 	requested, unrequested uint64                 // requested bytes, allocated and freed
 	locked                 uint64                 // requests that found Pool.mu free
-	unpublished            change                 // of large blocks: not yet in blocks and asked
+	unpublished            change                 // not yet in blocks and asked
 	rate                   rate                   // of allocations
 	retries, ooms          int64
 }
@@ -172,9 +172,9 @@ func (a *account) publish(c change) {
 	a.asked.add(c.asked)
 }
 
-// publishLarge is publish for one large block. It updates at once only the gauge of bytes
-// and the peaks; publishRest does the rest. Pool.mu is held.
-func (a *account) publishLarge(bytes, blocks, asked int64) {
+// publishOne is publish for one block. It updates at once only the gauge of bytes and the
+// peaks; publishRest does the rest. Pool.mu is held.
+func (a *account) publishOne(bytes, blocks, asked int64) {
 	o := &a.unpublished
 	a.bytes.add(bytes)
 	o.blocks += blocks
@@ -185,54 +185,31 @@ func (a *account) publishLarge(bytes, blocks, asked int64) {
 	}
 }
 
-// publishRest adds the changes that publishLarge left. Pool.mu is held.
+// publishRest adds the changes that publishOne left. Pool.mu is held.
 func (a *account) publishRest() {
-	if o := &a.unpublished; *o != (change{}) {
-		a.blocks.add(o.blocks)
-		a.asked.add(o.asked)
-		*o = change{}
-	}
+	a.blocks.add(a.unpublished.blocks)
+	a.asked.add(a.unpublished.asked)
+	a.unpublished = change{}
 }
 
-// count counts a block that goes to a user. Pool.mu is held.
-func (a *account) count(c *owner.Cell, requested uintptr) {
-	a.addTaken(c, blockClass(c), requested)
-	a.publishRest()
-	a.publish(change{bytes: int64(c.Size), blocks: 1, asked: int64(requested)})
-}
-
-// countLarge is count for a block with a segment of its own. Pool.mu is held.
-func (a *account) countLarge(c *owner.Cell, requested uintptr) {
-	a.addTaken(c, ownSegment, requested)
-	a.publishLarge(int64(c.Size), 1, int64(requested))
-}
-
-func (a *account) addTaken(c *owner.Cell, k int, requested uintptr) {
+// count counts a block of class k that goes to a user. Pool.mu is held.
+func (a *account) count(c *owner.Cell, k int, requested uintptr) {
 	a.allocs[k]++
 	a.requested += uint64(requested)
 	if k >= noClass {
 		a.large += c.Size
 	}
+	a.publishOne(int64(c.Size), 1, int64(requested))
 }
 
-// uncount counts a block that a user freed. Pool.mu is held.
+// uncount counts a block of class k that a user freed. Pool.mu is held.
 func (a *account) uncount(c *owner.Cell, k int) {
-	a.addFreed(c, k)
-	a.publish(change{bytes: -int64(c.Size), blocks: -1, asked: -int64(c.Requested)})
-}
-
-// uncountLarge is uncount for a block with a segment of its own. Pool.mu is held.
-func (a *account) uncountLarge(c *owner.Cell) {
-	a.addFreed(c, ownSegment)
-	a.publishLarge(-int64(c.Size), -1, -int64(c.Requested))
-}
-
-func (a *account) addFreed(c *owner.Cell, k int) {
 	a.frees[k]++
 	a.unrequested += c.Requested
 	if k >= noClass {
 		a.unlarge += c.Size
 	}
+	a.publishOne(-int64(c.Size), -1, -int64(c.Requested))
 }
 
 // Stats returns the counters. Current values are exact at the time of the call, and so is
