@@ -66,16 +66,16 @@ const (
 type lockRank uint8
 
 const (
-	rankSleep         lockRank = iota // sleep.turn
-	rankPurging                       // purging.mu
-	rankSweeping                      // pending.sweeping
-	rankGrowing                       // Pool.growing, a channel: checked, not held
-	rankPendingChange                 // addingPending
-	rankPool                          // Pool.mu
-	rankRooms                         // Pool.roomsMu
-	rankTenant                        // Tenant.mu
-	rankSleepTables                   // sleep.mu
-	rankLeaf                          // keeper.mu, queues.mu
+	rankSleep         lockRank = iota + 1 // sleep.turn
+	rankPurging                           // purging.mu
+	rankSweeping                          // pending.sweeping
+	rankGrowing                           // Pool.growing, a channel: checked, not held
+	rankPendingChange                     // addingPending
+	rankPool                              // Pool.mu
+	rankRooms                             // Pool.roomsMu
+	rankTenant                            // Tenant.mu
+	rankSleepTables                       // sleep.mu
+	rankLeaf                              // keeper.mu, queues.mu
 )
 
 // rankLocks gives the locks of a new pool their ranks.
