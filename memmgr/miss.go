@@ -312,7 +312,7 @@ func (p *Pool) segmentFor(w *want) (size, need uintptr) {
 	}
 	// A new segment has the alignment of the request, so none of it is lost. The bound
 	// keeps segments so small that they become empty again.
-	growth := min(uintptr(p.heap.count.reserved)/p.options.growth, 2*p.options.large)
+	growth := min(uintptr(p.heap.count.reserved)/growthPart, 2*p.options.large)
 	size = max(need, p.options.minSegment, growth)
 	// A multiple of the request, so that equal requests leave no rest.
 	size = (roundUp(size, 64<<10) + need - 1) / need * need

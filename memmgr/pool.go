@@ -75,7 +75,6 @@ type PoolOption func(*poolOptions)
 type poolOptions struct {
 	name       string
 	minSegment uintptr
-	growth     uintptr
 	large      uintptr
 	cache      int64
 	high, low  uint64 // bytes out of use
@@ -138,7 +137,7 @@ type deviceSized interface{ DeviceTotal() uint64 }
 func NewPool(upstream Resource, options ...PoolOption) *Pool {
 	upstream = present(upstream)
 	o := poolOptions{
-		minSegment: defaultSegment, growth: defaultGrowth, large: defaultLarge, cache: defaultCache, decay: defaultDecay,
+		minSegment: defaultSegment, large: defaultLarge, cache: defaultCache, decay: defaultDecay,
 		high: math.MaxUint64,
 	}
 	for _, option := range options {
@@ -220,13 +219,19 @@ func (p *Pool) annotate(c *owner.Cell, tag string, q *syclobj.Queue) {
 	p.publishShard()
 }
 
-// freeCell frees the block of a cell without references. The home list calls it.
+// freeCell frees the block of a cell without references. The home list calls it, and Release
+// where its fast path does not apply.
 func (p *Pool) freeCell(c *owner.Cell) {
-	if k := uint(blockClass(c)); c.Plain(p.flags) && k < numClasses && !p.watched {
-		p.cache(c, int(k))
-		return
-	}
-	if !p.freeCharged(c) {
+	switch k := blockClass(c); {
+	case p.watched || !c.Plain(p.flags):
+		if !p.freeCharged(c) {
+			p.slowFree(c)
+		}
+	case k < numClasses:
+		p.cache(c, k)
+	case k == ownSegment:
+		p.freeLarge(c)
+	default:
 		p.slowFree(c)
 	}
 }
