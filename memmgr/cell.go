@@ -72,7 +72,6 @@ const (
 	rankGrowing                           // Pool.growing, a channel: checked, not held
 	rankPendingChange                     // addingPending
 	rankPool                              // Pool.mu
-	rankRooms                             // Pool.roomsMu
 	rankTenant                            // Tenant.mu
 	rankSleepTables                       // sleep.mu
 	rankLeaf                              // keeper.mu, queues.mu
@@ -84,7 +83,6 @@ func rankLocks(p *Pool) {
 	setRank(&p.purging.mu, rankPurging)
 	setRank(&p.pending.sweeping, rankSweeping)
 	setRank(&p.mu.rankedMutex, rankPool)
-	setRank(&p.roomsMu, rankRooms)
 	setRank(&p.sleep.mu, rankSleepTables)
 }
 

@@ -59,7 +59,6 @@ type Pool struct {
 	waitlist waitlist // guarded by mu
 
 	tenants     atomic.Pointer[[]*Tenant] // by number, copied on write; number 0 is no tenant
-	roomsMu     rankedMutex               // guards the slices of rooms while shards are not stopped; after mu
 	limits      []*Limit                  // between the pool and its memory, outermost first
 	poolBelow   bool                      // the memory comes from another pool
 	deviceSized deviceSized               // nil where the upstream does not know its device
@@ -271,7 +270,6 @@ func (p *Pool) cache(c *owner.Cell, k int) {
 	s := p.front.enter()
 	if s == nil {
 		p.mu.Lock()
-		p.front.addShards()
 		p.account.uncount(c, k)
 		p.heap.cache(c, k)
 		p.serveWaiters()
@@ -289,7 +287,16 @@ func (p *Pool) cache(c *owner.Cell, k int) {
 
 // publishShard publishes the counts of the caller's shard if they are due.
 func (p *Pool) publishShard() {
-	if c := p.front.takeDue(); c != (change{}) {
+	s := p.front.enter()
+	if s == nil {
+		return // the goroutine that stopped the shards publishes, or a later call
+	}
+	var c change
+	if s.isDue() {
+		c = s.takeChange()
+	}
+	s.leave()
+	if c != (change{}) {
 		p.account.publish(c)
 	}
 }

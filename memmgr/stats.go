@@ -13,7 +13,7 @@ import (
 // Stat is one quantity over time. The field names are PyTorch's.
 type Stat struct {
 	Current   int64 `json:"current"`
-	Peak      int64 `json:"peak"`      // largest Current since the last reset
+	Peak      int64 `json:"peak"`      // largest Current
 	Allocated int64 `json:"allocated"` // sum of all increases
 	Freed     int64 `json:"freed"`     // sum of all decreases
 }
@@ -132,8 +132,6 @@ func (g *gauge) raise(seen int64) {
 		}
 	}
 }
-
-func (g *gauge) reset() { g.peak.Store(g.now.Load()) }
 
 // account is the part of a pool that counts the memory in use and times requests.
 // A request that a shard serves is counted in the shard, and published here when the
@@ -272,7 +270,7 @@ func (p *Pool) stats() Stats {
 	s.NumStalled = int64(p.pending.ever)
 	s.NumDeviceAlloc, s.NumDeviceFree = c.deviceAllocs, c.deviceFrees
 	s.CachedBytes += p.heap.depot.bytes
-	shards := uint64(p.front.countShards()) * uint64(unsafe.Sizeof(shard{}))
+	shards := uint64(len(p.front.shards)) * uint64(unsafe.Sizeof(shard{}))
 	s.MetadataBytes = int64(p.heap.Bytes() + shards + uint64(p.heap.Counts().UsedBlocks)*owner.CellBytes)
 	return s
 }
@@ -281,21 +279,6 @@ func (p *Pool) stats() Stats {
 func newStat(allocated, freed uint64, peak int64) Stat {
 	current := int64(allocated - freed)
 	return Stat{Current: current, Peak: max(peak, current), Allocated: int64(allocated), Freed: int64(freed)}
-}
-
-// ResetPeaks sets every peak to the current value. A later call of Stats returns the peaks
-// since then.
-func (p *Pool) ResetPeaks() {
-	p.Stats()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	a := &p.account
-	for _, g := range []*gauge{&a.bytes, &a.blocks, &a.asked, &a.active, &a.activeBlocks} {
-		g.reset()
-	}
-	c := &p.heap.count
-	c.reservedPeak, c.segmentsPeak = c.reserved, c.segments
-	c.splitPeak, c.splitBytesPeak = p.heap.split()
 }
 
 // TotalStats returns the sum of the counters of all open pools.
