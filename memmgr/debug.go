@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -189,21 +190,13 @@ func captureStack(depth, skip int) uint32 {
 	sum := h.Sum64()
 	stacks.mu.Lock()
 	defer stacks.mu.Unlock()
-next:
 	for _, number := range stacks.byHash[sum] {
-		s := stacks.all[number]
-		if len(s) != n {
-			continue
+		if slices.Equal(stacks.all[number], pcs[:n]) {
+			return number
 		}
-		for i := range s {
-			if s[i] != pcs[i] {
-				continue next
-			}
-		}
-		return number
 	}
 	number := uint32(len(stacks.all))
-	stacks.all = append(stacks.all, append([]uintptr(nil), pcs[:n]...))
+	stacks.all = append(stacks.all, slices.Clone(pcs[:n]))
 	stacks.byHash[sum] = append(stacks.byHash[sum], number)
 	return number
 }

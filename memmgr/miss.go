@@ -14,9 +14,6 @@ var errTooLarge = errors.New("larger than any memory this pool could manage")
 // errNoRoom is the refusal of a limit that has less room than a request needs.
 var errNoRoom error = &OutOfMemoryError{Err: errLimit}
 
-// errNoCells is the refusal of a request for which there is memory but no owner cell.
-var errNoCells = owner.ErrNoMemory
-
 var errSoft = errors.New("the tenant has more than its soft limit, and other requests wait")
 
 // maxSegment is the largest segment in bytes: 31 bits number its units, and on 32-bit
@@ -87,7 +84,6 @@ func (p *Pool) miss(w *want) (Buffer, error) {
 		p.mu.Unlock()
 		return Buffer{}, p.closedError()
 	}
-	p.front.addShards()
 	c := p.findNow(w)
 	if c == nil {
 		p.mu.Unlock()
@@ -312,7 +308,7 @@ func (p *Pool) segmentFor(w *want) (size, need uintptr) {
 	}
 	// A new segment has the alignment of the request, so none of it is lost. The bound
 	// keeps segments so small that they become empty again.
-	growth := min(uintptr(p.heap.count.reserved)/p.options.growth, 2*p.options.large)
+	growth := min(uintptr(p.heap.count.reserved)/growthPart, 2*p.options.large)
 	size = max(need, p.options.minSegment, growth)
 	// A multiple of the request, so that equal requests leave no rest.
 	size = (roundUp(size, 64<<10) + need - 1) / need * need
@@ -391,7 +387,7 @@ func (p *Pool) ask(w *want, size uintptr) (*owner.Cell, error) {
 		}
 	}
 	if c == nil {
-		return nil, p.outOfMemory(w, errNoCells)
+		return nil, p.outOfMemory(w, owner.ErrNoMemory) // no cell is left
 	}
 	return c, nil
 }

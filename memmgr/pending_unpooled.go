@@ -3,6 +3,7 @@ package memmgr
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -161,33 +162,18 @@ func (k *keeperState) after(w lastWork, f func()) {
 	k.mu.Unlock()
 }
 
-// finishSome runs frees whose work has finished. vain bounds the frees it looks at whose work has
-// not.
-func (k *keeperState) finishSome(vain int) {
+// finishSome runs frees of a list whose work has finished. vain bounds the frees it looks at whose
+// work has not.
+func (k *keeperState) finishSome(from *[]*unpooledFree, vain int) {
 	k.mu.Lock()
-	vain = min(vain, len(k.waiting))
+	vain = min(vain, len(*from))
 	k.mu.Unlock()
 	for vain > 0 {
-		frees := k.takeSome(&k.waiting, min(vain, mostBatch))
+		frees := k.takeSome(from, min(vain, mostBatch))
 		if len(frees) == 0 {
 			return
 		}
 		vain -= k.lookAt(frees)
-	}
-}
-
-// finishStalled looks once at each stalled free.
-func (k *keeperState) finishStalled() {
-	k.mu.Lock()
-	n := len(k.stalled)
-	k.mu.Unlock()
-	for n > 0 {
-		frees := k.takeSome(&k.stalled, min(n, mostBatch))
-		n -= len(frees)
-		if len(frees) == 0 {
-			return
-		}
-		k.lookAt(frees)
 	}
 }
 
@@ -238,7 +224,7 @@ func (k *keeperState) lookAt(frees []*unpooledFree) int {
 func (k *keeperState) flush() {
 	k.stallUntil(0) // so that those that are late already are not waited for
 	awaitWork(k)
-	k.finishStalled()
+	k.finishSome(&k.stalled, math.MaxInt)
 }
 
 // lastStamp implements pendingWork.
@@ -252,9 +238,8 @@ func (k *keeperState) lastStamp() uint64 {
 func (k *keeperState) stallUntil(stamp uint64) {
 	k.mu.Lock()
 	k.late = max(k.late, stamp)
-	n := len(k.waiting)
 	k.mu.Unlock()
-	k.finishSome(n)
+	k.finishSome(&k.waiting, math.MaxInt)
 }
 
 // awaitNext implements pendingWork.
@@ -289,7 +274,7 @@ func (k *keeperState) awaitNext(stalled bool, most time.Duration) awaited {
 		s.ReleaseEvent(event)
 	}
 	if !stalled {
-		k.finishSome(n)
+		k.finishSome(&k.waiting, n)
 	}
 	if over {
 		return workEnded

@@ -249,11 +249,19 @@ func newCellBuffer(r Resource, request Request) (Buffer, error) {
 	return Buffer{ref: c.Ref()}, nil
 }
 
-// hostResource allocates whole pages of the process.
-type hostResource struct {
-	blocks atomic.Int64
-	bytes  atomic.Int64
+// usage counts the blocks of a resource that are in use.
+type usage struct{ blocks, bytes atomic.Int64 }
+
+func (u *usage) add(blocks, bytes int64) {
+	u.blocks.Add(blocks)
+	u.bytes.Add(bytes)
 }
+
+// InUse returns the number of blocks in use and their bytes.
+func (u *usage) InUse() (blocks, bytes int64) { return u.blocks.Load(), u.bytes.Load() }
+
+// hostResource allocates whole pages of the process.
+type hostResource struct{ usage }
 
 var host hostResource
 
@@ -275,8 +283,7 @@ func (r *hostResource) Allocate(request Request) (Block, error) {
 	if err != nil {
 		return Block{}, &OutOfMemoryError{Request: request, Place: syclobj.HostPlace(), Rounded: uint64(size), Err: err}
 	}
-	r.blocks.Add(1)
-	r.bytes.Add(int64(size))
+	r.add(1, int64(size))
 	return Block{
 		Address: address, Size: size, Requested: request.Size, Align: request.Alignment(),
 	}, nil
@@ -289,12 +296,8 @@ func (r *hostResource) unmap(b Block) {
 	if err := unmapPages(b.Address, b.Size); err != nil {
 		panic(misuse("Free", "%d bytes at %#x of the host resource: %w", b.Size, b.Address, err))
 	}
-	r.blocks.Add(-1)
-	r.bytes.Add(-int64(b.Size))
+	r.add(-1, -int64(b.Size))
 }
-
-// InUse returns the number of blocks in use and their bytes.
-func (r *hostResource) InUse() (blocks, bytes int64) { return r.blocks.Load(), r.bytes.Load() }
 
 // roundUp rounds to a multiple of a power of two.
 func roundUp(n, unit uintptr) uintptr { return (n + unit - 1) &^ (unit - 1) }
@@ -326,13 +329,12 @@ func noPages(format string, args ...any) error {
 // SYCL runtime.
 type usmResource struct {
 	events
+	usage
 	place  *syclobj.Place
 	kind   syclobj.USMKind
 	total  uint64
 	err    error
 	closed atomic.Bool
-	blocks atomic.Int64
-	bytes  atomic.Int64
 
 	pages struct { // see Discard
 		once sync.Once
@@ -370,9 +372,6 @@ func (r *usmResource) Place() *syclobj.Place { return r.place }
 // DeviceTotal returns the bytes of memory of the device.
 func (r *usmResource) DeviceTotal() uint64 { return r.total }
 
-// InUse returns the number of blocks in use and their bytes.
-func (r *usmResource) InUse() (blocks, bytes int64) { return r.blocks.Load(), r.bytes.Load() }
-
 // Close implements io.Closer. Allocate fails afterwards. Close may be called again.
 func (r *usmResource) Close() error {
 	if !r.closed.Swap(true) && r.place != nil {
@@ -402,8 +401,7 @@ func (r *usmResource) Allocate(request Request) (Block, error) {
 		}
 		return Block{}, err
 	}
-	r.blocks.Add(1)
-	r.bytes.Add(int64(size))
+	r.add(1, int64(size))
 	return Block{
 		Address: address, Size: size, Requested: request.Size, Align: request.Alignment(),
 	}, nil
@@ -416,8 +414,7 @@ func (r *usmResource) free(b Block) {
 	if err := usmFree(r.place, b.Address); err != nil {
 		panic(misuse("Free", "%d bytes at %#x of %v: %w", b.Size, b.Address, r.place, err))
 	}
-	r.blocks.Add(-1)
-	r.bytes.Add(-int64(b.Size))
+	r.add(-1, -int64(b.Size))
 	r.place.Release()
 }
 
