@@ -87,7 +87,7 @@ func TestVersionsArePinnedByHash(t *testing.T) {
 // pipCalls finds the places in a file that run pip to install or download packages. In Go files
 // they are arguments of exec.Command; there, the shell's form is advice in an error text.
 func pipCalls(name, text string) []string {
-	call := regexp.MustCompile(`\bpip3? +(?:--[a-z-]+ +)*(?:install|download|wheel) `)
+	call := regexp.MustCompile(`(?:\bpip3?|\$\(PIP\)) +(?:--[a-z-]+ +)*(?:install|download|wheel) `)
 	if strings.HasSuffix(name, ".go") {
 		call = regexp.MustCompile(`(?s)"pip",[^)]*?"(?:install|download|wheel)"[^)]*\)`)
 		return call.FindAllString(text, -1)
