@@ -98,8 +98,9 @@ func hashesOf(lists, set string) (map[string]string, error) {
 
 // venv is a virtual environment.
 type venv struct {
-	dir string    // absolute
-	out io.Writer // receives progress and pip's output
+	dir     string    // absolute
+	out     io.Writer // receives progress and pip's output
+	fetched embedded  // the result of fetch
 }
 
 func (v *venv) say(format string, args ...any) {
@@ -227,21 +228,23 @@ type embedded struct{ Python, Pip string }
 
 // fetch writes the Python of a Go module, and a pip for it, into the directory base of the environment.
 func (v *venv) fetch() (embedded, error) {
+	if v.fetched.Pip != "" {
+		return v.fetched, nil
+	}
 	v.say("fetching CPython 3.%d and pip as a Go module (80 MB, once)", newest)
 	cmd := exec.Command("go", "run", ".", filepath.Join(v.dir, "base"))
 	cmd.Dir = filepath.Join("interop", "embedpython")
 	cmd.Env = append(os.Environ(), "GOWORK=off")
 	cmd.Stderr = v.out
 	out, err := cmd.Output()
-	var found embedded
 	if err == nil {
-		err = json.Unmarshal(out, &found)
+		err = json.Unmarshal(out, &v.fetched)
 	}
 	if err != nil {
-		return found, fmt.Errorf("fetching Python: %w; check the network and GOPROXY, or install Python 3.%d or newer with "+
+		return embedded{}, fmt.Errorf("fetching Python: %w; check the network and GOPROXY, or install Python 3.%d or newer with "+
 			"its shared library", err, python.MinVersion.Minor)
 	}
-	return found, nil
+	return v.fetched, nil
 }
 
 // usePip adds the pip of the Go module to the environment, for a Python without ensurepip: the Python of that
