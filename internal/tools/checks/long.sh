@@ -27,10 +27,9 @@ hunts=interop/pymodule/tests
 
 # Each stage is a line: its name, a tab, its command, which runs in the root of the repository.
 fuzz_targets() {
-	git grep -oE '^func Fuzz\w+\(\w+ \*testing' -- '*_test.go' | sed 's|^\(.*\)/[^/]*:func \(Fuzz[A-Za-z0-9_]*\)(.*|\1 \2|' | sort |
-		while read -r package target; do
-			printf 'fuzz %s %s\t(cd %s && GO=%q %q %ss . %s)\n' "$package" "$target" "$package" "$go" "$PWD/internal/tools/checks/fuzz.sh" "$seconds" "$target"
-		done
+	internal/tools/checks/fuzz.sh -l | while read -r target; do
+		printf 'fuzz %s\tGO=%q internal/tools/checks/fuzz.sh %ss "^%s$"\n' "$target" "$go" "$seconds" "$target"
+	done
 }
 
 hunt_targets() {
@@ -57,9 +56,9 @@ other_stages() {
 		long schedules of queues	USMBRIDGE_SCHEDULES=1000000 $go test -count=1 -timeout 2h -v -run 'TestFakeSchedules$' ./memmgr
 		long load of a service	$go run ./internal/bench/membench -endure 1h
 		long waits	USMBRIDGE_HUNT=$seconds $go test -count=1 -timeout 120m -v -run NobodyWaitsForEver ./memmgr
-		tests address sanitizer	make asan ALL=1
-		tests cgocheck2	make cgocheck ALL=1
-		tests UBSan	make ubsan
+		tests address sanitizer	make sanitize-asan ALL=1
+		tests cgocheck2	make sanitize-cgocheck ALL=1
+		tests UBSan	make sanitize-ubsan
 		tests GOGC=1 clobberfree	GOGC=1 GODEBUG=clobberfree=1 $go test -count=1 -timeout 120m ./...
 		tests race five times	$go test -race -count=5 -timeout 240m ./...
 	STAGES
@@ -104,7 +103,7 @@ mkdir -p "$dir/hunts/plain" "$dir/hunts/sanitized"
 exec 9>"$dir/lock"
 flock -n 9 || { echo "another run is under way in $dir" >&2; exit 2; }
 if grep -q '^hunt ' <<<"$stages"; then
-	"$go" build -o "$dir/usmpython" ./interop/cmd/usmpython || exit 1
+	"$go" build -o "$dir/" ./interop/cmd/usmpython || exit 1
 	CGO_CFLAGS='-g -O1 -fsanitize=undefined -fno-sanitize-recover=undefined' CGO_LDFLAGS=-fsanitize=undefined \
 		"$go" build -asan -o "$dir/usmpython-san" ./interop/cmd/usmpython || exit 1
 fi

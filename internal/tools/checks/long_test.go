@@ -10,12 +10,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// needCheckout skips the test outside of a git checkout: the scripts list fuzz targets with git.
+func needCheckout(t *testing.T) {
+	t.Helper()
+	if _, err := os.Stat("../../../.git"); err != nil {
+		t.Skipf("not a git checkout: %v", err)
+	}
+}
+
 // stages returns the names of the stages of long.sh that match a regular expression.
 func stages(t *testing.T, only string) []string {
 	t.Helper()
-	if _, err := os.Stat("../../../.git"); err != nil {
-		t.Skip("long.sh finds the fuzz targets with git, and this is not a checkout")
-	}
+	needCheckout(t)
 	out, err := exec.CommandContext(t.Context(), "bash", "long.sh", "-l", "-o", only, "5").Output()
 	require.NoError(t, err, only)
 	var names []string
