@@ -63,9 +63,6 @@ func build(o options) (string, error) {
 	if w.license, err = os.ReadFile(filepath.Join(o.root, "LICENSE")); err != nil {
 		return "", err
 	}
-	if w.readme, err = os.ReadFile(filepath.Join(o.root, "README.md")); err != nil {
-		return "", err
-	}
 	return w.write(o.out, library)
 }
 

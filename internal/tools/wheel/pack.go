@@ -19,7 +19,6 @@ type wheel struct {
 	version string
 	tag     string
 	license []byte
-	readme  []byte
 }
 
 const about = `Wheel-Version: 1.0
@@ -63,7 +62,7 @@ func (w *wheel) write(dir, library string) (string, error) {
 	for _, f := range pypackage.Sources() {
 		members = append(members, member{f.Name, 0o644, []byte(f.Data)})
 	}
-	for _, f := range pypackage.Metadata(w.version, string(w.readme)) {
+	for _, f := range pypackage.Metadata(w.version) {
 		members = append(members, member{info + f.Name, 0o644, []byte(f.Data)})
 	}
 	members = append(members,

@@ -76,7 +76,7 @@ func TestPackingIsReproducible(t *testing.T) {
 	dir := t.TempDir()
 	library := filepath.Join(dir, "library")
 	require.NoError(t, os.WriteFile(library, []byte("code"), 0o600))
-	w := wheel{version: "1.2.3", tag: "cp311-abi3-any", license: []byte("text"), readme: []byte("# usmbridge")}
+	w := wheel{version: "1.2.3", tag: "cp311-abi3-any", license: []byte("text")}
 	var files [2][]byte
 	for i := range files {
 		path, err := w.write(filepath.Join(dir, "dist"), library)
