@@ -96,9 +96,9 @@ func TestFromBuffer(t *testing.T) {
 		require.NoError(t, err, c.l)
 		require.False(t, owns(a))
 	}
-	_, err = WrapBuffer(buf, dlpack.Float4E2M1FN, mustLayout(t, []int{4097}, nil, 0), BufferPadded())
+	_, err = WrapBuffer(buf, dlpack.Float4E2M1FN, mustLayout(t, []int{4097}, nil, 0), Padded())
 	require.ErrorIs(t, err, ErrLayout)
-	ro, err := WrapBuffer(buf, Float32, mustLayout(t, []int{4}, nil, 0), BufferReadOnly())
+	ro, err := WrapBuffer(buf, Float32, mustLayout(t, []int{4}, nil, 0), ReadOnly())
 	require.NoError(t, err)
 	require.ErrorIs(t, ro.Fill(1), ErrReadOnly)
 }

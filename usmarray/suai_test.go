@@ -18,7 +18,7 @@ func goodInterface() USMInterface {
 	return USMInterface{Shape: []int{2, 3}, TypeStr: "<f4", Data: 0x100000, Version: 1, SyclObj: SyclObj{Filter: "opencl:cpu:0"}}
 }
 
-// TestValidate tests the rows of the package documentation's table that need no device.
+// TestValidate tests the rows of the table of USMInterface.Check that need no device.
 func TestValidate(t *testing.T) {
 	huge := maxInt/2 + 1
 	for _, c := range []struct {

@@ -78,7 +78,7 @@ func main() {
 	only := flag.String("work", "", "regular expression of the works to run: one, two, sycl, random, batch, umf, larson, handover, million, heap, rmm, fragmentation, pending, refusal, tenant, service, rounds, off")
 	service := flag.Duration("service", 8*time.Second, "how long the work \"service\" takes; 60s for the figure that counts")
 	profile := flag.String("cpuprofile", "", "file to write a CPU profile to")
-	snapshot := flag.String("snapshot", "", "directory to write an example of a pool's snapshot, picture, profile and log to, and nothing else")
+	snapshot := flag.String("snapshot", "", "directory to write an example of a pool's snapshot, picture and profile to, and nothing else")
 	soaking := flag.Duration("soak", 0, "how long to fill and check memory on the SYCL device, and nothing else")
 	pace := flag.Duration("pace", 0, "how long each worker of -soak rests between two pieces of work")
 	enduring := flag.Duration("endure", 0, "how long to keep the load of a service up on the host's memory with limits that are reached, and nothing else; exits with 1 when memory grows or something is left")

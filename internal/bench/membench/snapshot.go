@@ -12,20 +12,15 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/report"
 )
 
-// writeSnapshot uses a pool for a while and then writes reports about it: the snapshot as JSON, pickle, picture and table, a profile, and a log.
+// writeSnapshot uses a pool for a while and then writes reports about it: the snapshot as JSON, pickle, picture and table, and a profile.
 func writeSnapshot(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
 	memmgr.RecordStacks(16)
 	defer memmgr.RecordStacks(0)
-	log, err := os.Create(filepath.Join(dir, "log.csv"))
-	if err != nil {
-		return err
-	}
 	p := memmgr.NewPool(newAddresses(), memmgr.WithName("demonstration"), memmgr.WithTrace(4000), memmgr.WithLarge(8<<20))
-	record := memmgr.NewRecord(p, log)
-	live := demonstrate(p, record)
+	live := demonstrate(p)
 	s := p.Snapshot()
 	for name, write := range map[string]func(io.Writer, *memmgr.Snapshot) error{
 		"snapshot.json": report.WriteJSON, "snapshot.pickle": report.WritePickle, "snapshot.svg": report.WriteSVG,
@@ -38,12 +33,6 @@ func writeSnapshot(dir string) error {
 	}
 	for _, b := range live {
 		b.Release()
-	}
-	if err := record.Flush(); err != nil {
-		return err
-	}
-	if err := log.Close(); err != nil {
-		return err
 	}
 	return p.Close()
 }
@@ -62,7 +51,7 @@ func writeFile(path string, write func(io.Writer) error) error {
 
 // demonstrate allocates and releases as a program with weights, a cache and
 // short-lived work would.
-func demonstrate(p, logged memmgr.Resource) (live []memmgr.Buffer) {
+func demonstrate(p memmgr.Resource) (live []memmgr.Buffer) {
 	rng := rand.New(rand.NewPCG(8, 8))
 	must := func(r memmgr.Resource, size int, tag string) memmgr.Buffer {
 		b, err := memmgr.New(r, memmgr.Request{Size: uintptr(size), Tag: tag})
@@ -84,7 +73,7 @@ func demonstrate(p, logged memmgr.Resource) (live []memmgr.Buffer) {
 			cache[k] = cache[len(cache)-1]
 			cache = cache[:len(cache)-1]
 		}
-		must(logged, 1000+rng.IntN(1<<20), "work").Release()
+		must(p, 1000+rng.IntN(1<<20), "work").Release()
 	}
 	return append(live, cache...)
 }

@@ -21,9 +21,12 @@ Examples
 2.5
 """
 
+import contextlib
+import gc
 import sys
 import threading
 import types
+import weakref
 
 import numpy
 
@@ -45,167 +48,64 @@ _DTYPES["integral"] = _DTYPES["signed integer"] + _DTYPES["unsigned integer"]
 _DTYPES["numeric"] = _DTYPES["integral"] + _DTYPES["real floating"] + _DTYPES["complex floating"]
 globals().update((name, numpy.dtype(name)) for name in _DTYPES["bool"] + _DTYPES["numeric"])
 
-# The functions that go to the library as they are. A module is named by a line with a colon.
-_TABLE = """
-: linear algebra
-matmul(x1, x2, /)
-matrix_transpose(x, /)
-tensordot(x1, x2, /, *, axes=2)
-vecdot(x1, x2, /, *, axis=-1)
-: creation from arrays
-meshgrid(*arrays, indexing='xy')
-tril(x, /, *, k=0)
-triu(x, /, *, k=0)
-: elementwise
-abs(x, /)
-acos(x, /)
-acosh(x, /)
-add(x1, x2, /)
-asin(x, /)
-asinh(x, /)
-atan(x, /)
-atan2(x1, x2, /)
-atanh(x, /)
-bitwise_and(x1, x2, /)
-bitwise_left_shift(x1, x2, /)
-bitwise_invert(x, /)
-bitwise_or(x1, x2, /)
-bitwise_right_shift(x1, x2, /)
-bitwise_xor(x1, x2, /)
-ceil(x, /)
-clip(x, /, min=None, max=None)
-conj(x, /)
-copysign(x1, x2, /)
-cos(x, /)
-cosh(x, /)
-divide(x1, x2, /)
-equal(x1, x2, /)
-exp(x, /)
-expm1(x, /)
-floor(x, /)
-floor_divide(x1, x2, /)
-greater(x1, x2, /)
-greater_equal(x1, x2, /)
-hypot(x1, x2, /)
-imag(x, /)
-isfinite(x, /)
-isinf(x, /)
-isnan(x, /)
-less(x1, x2, /)
-less_equal(x1, x2, /)
-log(x, /)
-log1p(x, /)
-log2(x, /)
-log10(x, /)
-logaddexp(x1, x2, /)
-logical_and(x1, x2, /)
-logical_not(x, /)
-logical_or(x1, x2, /)
-logical_xor(x1, x2, /)
-maximum(x1, x2, /)
-minimum(x1, x2, /)
-multiply(x1, x2, /)
-negative(x, /)
-nextafter(x1, x2, /)
-not_equal(x1, x2, /)
-positive(x, /)
-pow(x1, x2, /)
-real(x, /)
-reciprocal(x, /)
-remainder(x1, x2, /)
-round(x, /)
-sign(x, /)
-signbit(x, /)
-sin(x, /)
-sinh(x, /)
-square(x, /)
-sqrt(x, /)
-subtract(x1, x2, /)
-tan(x, /)
-tanh(x, /)
-trunc(x, /)
-: indexing and searching
-take(x, indices, /, *, axis=None)
-take_along_axis(x, indices, /, *, axis=-1)
-argmax(x, /, *, axis=None, keepdims=False)
-argmin(x, /, *, axis=None, keepdims=False)
-count_nonzero(x, /, *, axis=None, keepdims=False)
-nonzero(x, /)
-searchsorted(x1, x2, /, *, side='left', sorter=None)
-where(condition, x1, x2, /)
-: manipulation
-broadcast_arrays(*arrays)
-broadcast_to(x, /, shape)
-concat(arrays, /, *, axis=0)
-expand_dims(x, /, axis)
-flip(x, /, *, axis=None)
-moveaxis(x, source, destination, /)
-permute_dims(x, /, axes)
-repeat(x, repeats, /, *, axis=None)
-reshape(x, /, shape, *, copy=None)
-roll(x, /, shift, *, axis=None)
-squeeze(x, /, axis)
-stack(arrays, /, *, axis=0)
-tile(x, repetitions, /)
-unstack(x, /, *, axis=0)
-: sets and sorting
-unique_all(x, /)
-unique_counts(x, /)
-unique_inverse(x, /)
-unique_values(x, /)
-argsort(x, /, *, axis=-1, descending=False, stable=True)
-sort(x, /, *, axis=-1, descending=False, stable=True)
-: statistics
-all(x, /, *, axis=None, keepdims=False)
-any(x, /, *, axis=None, keepdims=False)
-cumulative_prod(x, /, *, axis=None, dtype=None, include_initial=False)
-cumulative_sum(x, /, *, axis=None, dtype=None, include_initial=False)
-diff(x, /, *, axis=-1, n=1, prepend=None, append=None)
-max(x, /, *, axis=None, keepdims=False)
-mean(x, /, *, axis=None, keepdims=False)
-min(x, /, *, axis=None, keepdims=False)
-prod(x, /, *, axis=None, dtype=None, keepdims=False)
-std(x, /, *, axis=None, correction=0.0, keepdims=False)
-sum(x, /, *, axis=None, dtype=None, keepdims=False)
-var(x, /, *, axis=None, correction=0.0, keepdims=False)
-linalg:
-cholesky(x, /, *, upper=False)
-cross(x1, x2, /, *, axis=-1)
-det(x, /)
-diagonal(x, /, *, offset=0)
-eigh(x, /)
-eigvalsh(x, /)
-inv(x, /)
-matmul(x1, x2, /)
-matrix_norm(x, /, *, keepdims=False, ord='fro')
-matrix_power(x, n, /)
-matrix_rank(x, /, *, rtol=None)
-matrix_transpose(x, /)
-outer(x1, x2, /)
-pinv(x, /, *, rtol=None)
-qr(x, /, *, mode='reduced')
-slogdet(x, /)
-solve(x1, x2, /)
-svd(x, /, *, full_matrices=True)
-svdvals(x, /)
-tensordot(x1, x2, /, *, axes=2)
-trace(x, /, *, offset=0, dtype=None)
-vecdot(x1, x2, /, *, axis=-1)
-vector_norm(x, /, *, axis=None, keepdims=False, ord=2)
-fft:
-fft(x, /, *, n=None, axis=-1, norm='backward')
-ifft(x, /, *, n=None, axis=-1, norm='backward')
-fftn(x, /, *, s=None, axes=None, norm='backward')
-ifftn(x, /, *, s=None, axes=None, norm='backward')
-rfft(x, /, *, n=None, axis=-1, norm='backward')
-irfft(x, /, *, n=None, axis=-1, norm='backward')
-rfftn(x, /, *, s=None, axes=None, norm='backward')
-irfftn(x, /, *, s=None, axes=None, norm='backward')
-hfft(x, /, *, n=None, axis=-1, norm='backward')
-ihfft(x, /, *, n=None, axis=-1, norm='backward')
-fftshift(x, /, *, axes=None)
-ifftshift(x, /, *, axes=None)
-"""
+# The functions that go to the library as they are, by module and parameters.
+_TABLE = {
+    "": """
+(x, /): abs acos acosh asin asinh atan atanh bitwise_invert ceil conj cos cosh exp expm1 floor imag isfinite isinf isnan log log1p log2
+(x, /): log10 logical_not negative positive real reciprocal round sign signbit sin sinh square sqrt tan tanh trunc
+(x, /): matrix_transpose nonzero unique_all unique_counts unique_inverse unique_values
+(x1, x2, /): add atan2 bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor copysign divide equal floor_divide
+(x1, x2, /): greater greater_equal hypot less less_equal logaddexp logical_and logical_or logical_xor matmul maximum minimum multiply
+(x1, x2, /): nextafter not_equal pow remainder subtract
+(x, /, *, axis=None, keepdims=False): all any argmax argmin count_nonzero max mean min
+(x, /, *, axis=None, dtype=None, keepdims=False): prod sum
+(x, /, *, axis=None, correction=0.0, keepdims=False): std var
+(x, /, *, axis=None, dtype=None, include_initial=False): cumulative_prod cumulative_sum
+(x, /, *, axis=-1, n=1, prepend=None, append=None): diff
+(x, /, *, axis=-1, descending=False, stable=True): argsort sort
+(x, /, min=None, max=None): clip
+(x, /, *, k=0): tril triu
+(x, /, shape): broadcast_to
+(x, /, shape, *, copy=None): reshape
+(x, /, axis): expand_dims squeeze
+(x, /, axes): permute_dims
+(x, /, *, axis=None): flip
+(x, /, *, axis=0): unstack
+(x, /, shift, *, axis=None): roll
+(x, repeats, /, *, axis=None): repeat
+(x, repetitions, /): tile
+(x, source, destination, /): moveaxis
+(x, indices, /, *, axis=None): take
+(x, indices, /, *, axis=-1): take_along_axis
+(x1, x2, /, *, axes=2): tensordot
+(x1, x2, /, *, axis=-1): vecdot
+(x1, x2, /, *, side='left', sorter=None): searchsorted
+(condition, x1, x2, /): where
+(arrays, /, *, axis=0): concat stack
+(*arrays): broadcast_arrays
+(*arrays, indexing='xy'): meshgrid
+""",
+    "linalg": """
+(x, /): det eigh eigvalsh inv matrix_transpose slogdet svdvals
+(x1, x2, /): matmul outer solve
+(x1, x2, /, *, axes=2): tensordot
+(x1, x2, /, *, axis=-1): cross vecdot
+(x, n, /): matrix_power
+(x, /, *, upper=False): cholesky
+(x, /, *, offset=0): diagonal
+(x, /, *, offset=0, dtype=None): trace
+(x, /, *, rtol=None): matrix_rank pinv
+(x, /, *, mode='reduced'): qr
+(x, /, *, full_matrices=True): svd
+(x, /, *, keepdims=False, ord='fro'): matrix_norm
+(x, /, *, axis=None, keepdims=False, ord=2): vector_norm
+""",
+    "fft": """
+(x, /, *, n=None, axis=-1, norm='backward'): fft ifft rfft irfft hfft ihfft
+(x, /, *, s=None, axes=None, norm='backward'): fftn ifftn rfftn irfftn
+(x, /, *, axes=None): fftshift ifftshift
+""",
+}
 
 # ---- the libraries ---------------------------------------------------------------------------
 
@@ -223,22 +123,16 @@ def _argsort(x, /, *, axis=-1, descending=False, stable=True):
     return x.shape[axis] - 1 - numpy.flip(r, axis)
 
 
-def _get_item(x, key):
-    return x[key[0]]
-
-
-def _set_item(x, key, value):
-    x[key[0]] = value
-
-
-# The functions by library (USM or not), module and name; others are added at first use.
+# The functions by library (USM or not), module and name. Functions that need no adaptation are added
+# at first use. An index is in a list, because tuples in arguments are converted.
 _functions = {
     (False, "", "sort"): _sort,
     (False, "", "argsort"): _argsort,
     (True, "", "expand_dims"): lambda x, axis: _dpnp.tensor.expand_dims(x, axis=axis),
 }
 for _usm_too in (False, True):
-    _functions[_usm_too, "", "_get_item"], _functions[_usm_too, "", "_set_item"] = _get_item, _set_item
+    _functions[_usm_too, "", "_get_item"] = lambda x, key: x[key[0]]
+    _functions[_usm_too, "", "_set_item"] = lambda x, key, value: x.__setitem__(key[0], value)
 
 
 def _function(usm, module, name):
@@ -246,19 +140,19 @@ def _function(usm, module, name):
     if found is None:
         # dpnp.tensor has the functions of the main namespace and is faster than dpnp.
         library = getattr(_dpnp if usm else numpy, module) if module else _dpnp.tensor if usm else numpy
-        found = getattr(library, name)
+        found = function = getattr(library, name)
         if name in ("broadcast_arrays", "meshgrid"):  # lists in the standard, tuples in some releases
-            found = _listed(found)
+
+            def found(*args, **kwargs):
+                return list(function(*args, **kwargs))
+
         _functions[usm, module, name] = found
     return found
 
 
-def _listed(function):
-    return lambda *args, **kwargs: list(function(*args, **kwargs))
-
-
 # Serializes the calls of dpnp. Reentrant, because the end of an object can run code anywhere.
 _lock = threading.RLock()
+_unlocked = contextlib.nullcontext()
 _dpnp = None  # the module; False if it is not installed
 
 
@@ -284,23 +178,31 @@ def _by_dpnp(place):
     return place.usm_type is not None and (_dpnp or (_dpnp is None and _load_dpnp())) is not False
 
 
+# The usm_ndarrays of dpnp on the memory of Arrays, and weak references to these, by the id of the Array.
+# Making one takes 10 us, and a call 100. None of them may keep a Python object alive
+# that can refer to the Array: the collector does not see cycles through this dictionary.
+_usm_ndarrays = {}
+
+
+def _remember(a, usm_ndarray):
+    key = id(a)
+    _usm_ndarrays[key] = usm_ndarray, weakref.ref(a, lambda _: _usm_ndarrays.pop(key, None))
+
+
 def _usm(a):
     """Returns a usm_ndarray of dpnp on the memory and the queue of an Array."""
     if a.typestr is None:
         raise TypeError(f"dpnp has no element type {a.dtype}; convert the Array first, by astype(\"float32\")")
-    asarray = _dpnp.tensor.asarray
-    if _all_positive(a.strides):
-        return asarray(a)
+    a.__sycl_usm_array_interface__  # waits for work of this library on the memory
+    found = _usm_ndarrays.get(id(a))
+    if found is not None:
+        return found[0]
     # dpnp.tensor does not import negative strides.
-    turn = tuple(slice(None, None, -1 if step < 0 else 1) for step in a.strides)
-    return asarray(a[turn])[turn]
-
-
-def _all_positive(strides):
-    for step in strides:
-        if step < 0:
-            return False
-    return True
+    turn = tuple([slice(None, None, -1 if step < 0 else 1) for step in a.strides])
+    made = _dpnp.tensor.asarray(a[turn])[turn]
+    if not gc.is_tracked(a):  # Arrays on memory of Python objects are tracked
+        _remember(a, made)
+    return made
 
 
 def _usm_dpnp(a):
@@ -338,23 +240,41 @@ def _native(x, convert):
     if t is Array:
         return convert(x)
     if t is list or t is tuple:
-        return t(_native(i, convert) for i in x)
+        return t([_native(i, convert) for i in x])
     return x
 
 
-def _wrapped(r, place=None):
+def _wrapped(r, place):
     """Returns the result of a library with Arrays in the place of its arrays.
 
     With an Array place, they are copied to USM of its kind and queue.
     """
-    if isinstance(r, numpy.generic):
-        r = numpy.asarray(r)
-    if hasattr(r, "__dlpack__"):
-        return asarray(r) if place is None else asarray(r, usm_type=place.usm_type, device=place.sycl_queue, copy=True)
     if isinstance(r, (tuple, list)):
         items = [_wrapped(x, place) for x in r]
         return type(r)(*items) if hasattr(r, "_fields") else type(r)(items)
-    return r
+    if isinstance(r, numpy.generic):
+        r = numpy.asarray(r)
+    elif not hasattr(r, "__dlpack__"):
+        return r
+    if place is not None:
+        return asarray(r, usm_type=place.usm_type, device=place.sycl_queue, copy=True)
+    a = asarray(r)
+    if not isinstance(r, numpy.ndarray):
+        r = r if type(r) is _dpnp.tensor.usm_ndarray else r.get_array()
+        if r.usm_data.reference_obj is None:
+            _remember(a, r)
+    return a
+
+
+def _call(place, module, name, args, kwargs):
+    """Calls a function of the library that computes at the place of an Array, and returns Arrays there."""
+    usm = _by_dpnp(place)
+    convert = numpy.asarray if not usm else _usm_dpnp if module else _usm
+    copied = not usm and place.usm_type is not None and "out" not in kwargs
+    with _lock if usm else _unlocked:
+        args = [_native(x, convert) for x in args]
+        kwargs = {k: _native(x, convert) for k, x in kwargs.items()}
+        return _wrapped(_function(usm, module, name)(*args, **kwargs), place if copied else None)
 
 
 def _run(module, name, args, kwargs):
@@ -364,67 +284,51 @@ def _run(module, name, args, kwargs):
         place = _find(kwargs.values(), place)
     if place is None:
         raise TypeError(f"{name}: no argument is an Array; usmbridge.asarray(x) makes one")
-    if _by_dpnp(place):
-        convert = _usm_dpnp if module else _usm
-        with _lock:
-            args = [_native(x, convert) for x in args]
-            kwargs = {k: _native(x, convert) for k, x in kwargs.items()}
-            return _wrapped(_function(True, module, name)(*args, **kwargs))
-    args = [_native(x, numpy.asarray) for x in args]
-    kwargs = {k: _native(x, numpy.asarray) for k, x in kwargs.items()}
-    return _wrapped(_function(False, module, name)(*args, **kwargs), None if place.usm_type is None else place)
+    return _call(place, module, name, args, kwargs)
 
 
 # ---- the functions of the table ---------------------------------------------------------------
 
 
-def _source(module, line):
-    """Returns Python code that defines the function of a line of the table."""
-    name, parameters = line[:-1].split("(", 1)
-    positional, keywords, only = [], [], False
+def _source(module, name, parameters):
+    """Returns Python code that defines a function of the table."""
+    positional, keywords, optional, only = [], [], [], False
     for p in parameters.split(", "):
         p, _, default = p.partition("=")
+        only = only or p == "*"
         if p in "/*":
-            only = only or p == "*"
-        elif p.startswith("*"):
-            positional.append(p)
-            only = True
-        elif not only:
+            continue
+        if not only:
             positional.append(p)
         else:
-            keywords.append((p, default))
-    given = ", ".join(f"{p!r}: {p}" for p, default in keywords if default != "None")
-    code = f"def {name}({parameters}):\n    kw = {{{given}}}\n"
-    for p, default in keywords:
-        if default == "None":
-            code += f"    if {p} is not None: kw[{p!r}] = {p}\n"
-    return code + f"    return _run({module!r}, {name!r}, ({', '.join(positional)},), kw)\n"
+            (optional if default == "None" else keywords).append(p)
+        only = only or p.startswith("*")
+    lines = [
+        f"def {name}({parameters}):",
+        f'    "{name} of the array API standard, computed by dpnp or NumPy."',
+        f"    kw = {{{', '.join(f'{p!r}: {p}' for p in keywords)}}}",
+        *(f"    if {p} is not None: kw[{p!r}] = {p}" for p in optional),
+        f"    return _run({module!r}, {name!r}, ({', '.join(positional)},), kw)",
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def _define():
-    module, names, code = "", [], {"": "", "linalg": "", "fft": ""}
-    for line in _TABLE.split("\n"):
-        if line.endswith(")"):
-            code[module] += _source(module, line)
-            names.append((module, line.split("(")[0]))
-        elif line.endswith(":"):
-            module = line[:-1]
-    for module, text in code.items():
+    """Defines the functions of the table, here and in modules of their own."""
+    for module, table in _TABLE.items():
         made = globals()
         if module:
             full = f"{__name__}.{module}"
             made[module] = sys.modules[full] = types.ModuleType(full, f"The functions of the array API's extension {module}, for Arrays.")
             made = vars(made[module])
             made["_run"] = _run
-        exec(compile(text, f"<{__name__}, the functions of the table>", "exec"), made)
-    for module, name in names:
-        f = globals()[module] if module else None
-        f = getattr(f, name) if module else globals()[name]
-        f.__doc__ = f"{'.'.join(filter(None, (module, name)))} of the array API standard, computed by dpnp or NumPy."
-    return names
+        for line in table.strip().split("\n"):
+            parameters, names = line[1:].split("): ")
+            for name in names.split():
+                exec(compile(_source(module, name, parameters), f"<{__name__}>", "exec"), made)
 
 
-_names = _define()
+_define()
 
 # ---- creation, data types -----------------------------------------------------------------------
 
@@ -434,9 +338,8 @@ def _create(module, name, args, kwargs, dtype, device, usm_type):
     if dtype is not None:
         kwargs["dtype"] = dtype
     if _by_dpnp(place):
-        with _lock:
-            return _wrapped(_function(True, module, name)(*args, usm_type=place.usm_type, sycl_queue=place.sycl_queue, **kwargs))
-    return _wrapped(_function(False, module, name)(*args, **kwargs), None if place.usm_type is None else place)
+        kwargs.update(usm_type=place.usm_type, sycl_queue=place.sycl_queue)
+    return _call(place, module, name, args, kwargs)
 
 
 def _real(dtype, device, usm_type):
@@ -590,14 +493,7 @@ def _in_place(name):
     def operate(a, b):
         if a.readonly:
             raise ValueError("the array is read-only; copy() it to write")
-        b = _operand(b, a)
-        # The results of NumPy in USM are written to the memory of a.
-        out = a if _by_dpnp(a) else numpy.asarray(a)
-        _find((a, b))
-        if out is a:
-            _run("", name, (a, b), {"out": a})
-        else:
-            _function(False, "", name)(out, _native(b, numpy.asarray), out=out)
+        _run("", name, (a, _operand(b, a)), {"out": a})
         return a
 
     return operate
@@ -635,7 +531,7 @@ def _set(a, key, value):
     _run("", "_set_item", (a, (_key(key, a),), _operand(value, a)), {})
 
 
-__all__ = [name for name in globals() if not name.startswith("_") and name not in ("sys", "threading", "types", "numpy", "Array", "DType", "VERSIONS")]
+__all__ = [name for name in globals() if not name.startswith("_") and name not in ("contextlib", "gc", "sys", "threading", "types", "weakref", "numpy", "Array", "DType", "VERSIONS")]
 
 
 def __dir__():
