@@ -35,7 +35,7 @@ preamble() {
 }
 
 warnings=(-std=gnu11 -O2 -Wall -Wextra -Wconversion -Werror $analyser)
-includes=(-I. -Idlpack -Isyclobj -Iinternal/owner -Iinternal/bench/umf -Iinterop/python -Iinterop/pymodule)
+includes=(-I. -Idlpack -Isyclobj -Iinternal/owner -Iinterop/python -Iinterop/pymodule)
 one() {
 	local file=$1 from=$1 flags=("${warnings[@]}") dir
 	dir=$(dirname "$file")
