@@ -44,11 +44,9 @@ func New(r Resource, request Request) (Buffer, error) {
 	id := pin.Pin()
 	s := p.front.claim(id)
 	if s == nil {
-		s = p.front.claimOther(id)
-	}
-	if s == nil {
-		pin.Unpin()
-		return p.slowBuffer(request)
+		if s = p.front.claimOther(id); s == nil {
+			return p.slowBuffer(request)
+		}
 	}
 	c := s.take(k)
 	if c == nil {
@@ -94,12 +92,10 @@ func (b Buffer) Release() {
 	id := pin.Pin()
 	s := p.front.claim(id)
 	if s == nil {
-		s = p.front.claimOther(id)
-	}
-	if s == nil {
-		pin.Unpin()
-		p.cache(c, int(k))
-		return
+		if s = p.front.claimOther(id); s == nil {
+			p.cache(c, int(k))
+			return
+		}
 	}
 	s.put(int(k), c)
 	s.countPut(int(k), c)
