@@ -128,8 +128,7 @@ func (p *Pool) newLarge(size, align uintptr) *owner.Cell {
 	if timed || p.closed || p.waitlist.n != 0 || p.waitlist.reserved.of != nil {
 		return nil
 	}
-	need := roundUp(size, unit)
-	c := p.heap.takeIdle(need, need+need/8, unit)
+	c := p.heap.reuseIdle(roundUp(size, unit), unit)
 	if c != nil {
 		p.account.count(c, ownSegment, size)
 		c.Requested = uint64(size)
