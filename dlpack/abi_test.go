@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/internal/testenv"
 )
 
 // abiFact is a number that the standard defines: an expression in terms of dlpack.h, the same in terms of
@@ -96,15 +97,10 @@ func valueFacts() []abiFact {
 	return facts
 }
 
-// standardHeader returns the path of dlpack.h in the active environment. Without it the test is skipped,
-// or fails with USMBRIDGE_REQUIRE_PEERS=1.
+// standardHeader returns the path of dlpack.h in the active environment. Without it the test ends.
 func standardHeader(t *testing.T) string {
 	t.Helper()
-	environments := []string{filepath.Join("..", ".venv")}
-	if venv := os.Getenv("VIRTUAL_ENV"); venv != "" {
-		environments = append([]string{venv}, environments...)
-	}
-	for _, e := range environments {
+	for _, e := range testenv.Environments() {
 		pattern := filepath.Join(e, "lib", "python3*", "site-packages", "tvm_ffi", "include", "dlpack", "dlpack.h")
 		if found, _ := filepath.Glob(pattern); len(found) > 0 {
 			path, err := filepath.Abs(found[0])
@@ -112,11 +108,7 @@ func standardHeader(t *testing.T) string {
 			return path
 		}
 	}
-	reason := "no dlpack.h: neither VIRTUAL_ENV nor .venv has the wheel apache-tvm-ffi"
-	if os.Getenv("USMBRIDGE_REQUIRE_PEERS") == "1" {
-		t.Fatal(reason)
-	}
-	t.Skip(reason)
+	testenv.Missing(t, "no dlpack.h: neither VIRTUAL_ENV nor .venv has the wheel apache-tvm-ffi", testenv.Peers)
 	return ""
 }
 

@@ -3,47 +3,20 @@
 // and knows neither arrays nor SYCL nor Python, so that any Go library can exchange its memory with C
 // code through an unsafe.Pointer.
 //
-// # Exchanging tensors with C
-//
-// [Export] builds a tensor from a [View] of memory and an [Owner] that keeps the memory alive;
-// [Tensor.Detach] returns the pointer to pass to C. [Import] takes over a pointer that C returned. For
-// example, a C library:
-//
-//	#include <dlpack/dlpack.h>
-//
-//	// Takes over the tensor and always deletes it.
-//	double sum(DLManagedTensorVersioned *m)
-//	{
-//		const DLTensor *t = &m->dl_tensor;
-//		double total = 0;
-//		if (m->version.major == 1 && t->device.device_type == kDLCPU && t->ndim == 1 &&
-//		    t->dtype.code == kDLFloat && t->dtype.bits == 32 && t->dtype.lanes == 1)
-//			for (int64_t i = 0; i < t->shape[0]; i++)
-//				total += ((float *)((char *)t->data + t->byte_offset))[i * t->strides[0]];
-//		if (m->deleter)
-//			m->deleter(m);
-//		return total;
-//	}
-//
-//	// Returns a tensor that the caller owns.
-//	DLManagedTensorVersioned *ramp(int64_t n);
-//
-// and the Go code that calls it:
-//
 //	view := dlpack.View{Data: memory, Device: dlpack.CPU, DataType: dlpack.Float32, Shape: []int64{3}}
 //	t, err := dlpack.Export(&view, 0, true, owner)
-//	...
 //	p, _ := t.Detach()
-//	total := C.sum((*C.DLManagedTensorVersioned)(p)) // C owns p now
+//	total := C.sum((*C.DLManagedTensorVersioned)(p))         // C owns p now
 //
-//	t, err = dlpack.Import(unsafe.Pointer(C.ramp(10)), true)
-//	...
+//	t, err = dlpack.Import(unsafe.Pointer(C.ramp(10)), true) // Go owns C's tensor now
 //	defer t.Release()
-//	values, err := dlpack.Slice[float32](t) // C's memory, no copy
+//	values, err := dlpack.Slice[float32](t)                  // C's memory, no copy
 //
-// The constants TensorSize, VersionedFlagsOffset, … give the layout of the structs. The header
-// usmb_dlpack.h declares the same for other cgo packages of this module, which may include it and call
-// its functions; they import this package so that the functions are linked.
+// [Export] builds a tensor from a [View] of memory and an [Owner] that keeps the memory alive;
+// [Tensor.Detach] returns the pointer to pass to C. [Import] takes over a pointer that C returned. The
+// constants TensorSize, VersionedFlagsOffset, … give the layout of the structs. The header usmb_dlpack.h
+// declares the same for other cgo packages of this module, which may include it and call its functions;
+// they import this package so that the functions are linked.
 //
 // # Ownership
 //
@@ -69,21 +42,6 @@
 // All functions may be called from any goroutine. A deleter of this package runs on the thread that
 // calls it: it calls the owner's C function, takes no lock and never enters Go. In a forked child it
 // deletes the child's copy only. The package starts no goroutines.
-//
-// # Rules for exported and imported tensors
-//
-// Export writes version 1.3 and always writes strides; a tensor with 0 dimensions has neither shape nor
-// strides. data is the address of the first element and byte_offset is 0. The exception is kDLOneAPI
-// memory with negative strides: data is the lowest address and byte_offset leads to the first element.
-// Empty tensors have NULL data, except for kDLOneAPI, which needs a USM pointer. Read-only memory and
-// padded sub-byte elements are not exported as legacy tensors, because the legacy struct cannot express
-// them.
-//
-// Import accepts NULL strides (from older producers), NULL deleters, byte offsets, empty tensors, up to
-// 64 dimensions, packed and padded sub-byte elements, and newer minor versions. It refuses lanes other
-// than 1, bools that are not 8 bits, opaque handles, a first element or byte offset that is not a
-// multiple of the item size (for whole-byte types with elements), sizes and spans whose number of bits
-// does not fit 63 bits, and spans that wrap around the address space.
 //
 // # Errors
 //

@@ -74,7 +74,13 @@ func Supported() bool { return true }
 
 // Export builds a managed tensor from a view and one reference of owner, and returns it owned: call
 // Release, or Detach to pass it on. Shape and strides are copied. versioned selects the struct; see
-// [Negotiate]. The package documentation lists the rules for the fields.
+// [Negotiate].
+//
+// The tensor has version 1.3 and always has strides; with 0 dimensions it has neither shape nor strides.
+// data is the address of the first element and byte_offset is 0. The exception is kDLOneAPI memory with
+// negative strides: data is the lowest address and byte_offset leads to the first element. Empty tensors
+// have NULL data, except for kDLOneAPI, which needs a USM pointer. Read-only memory and padded sub-byte
+// elements are not exported as legacy tensors, because the legacy struct cannot express them.
 //
 // On error nothing was taken over, and the caller still owns the reference. The view is not retained; it
 // is passed by pointer because it is large and copying it costs as much as the rest of the call.
@@ -101,9 +107,13 @@ func Export(v *View, flags Flags, versioned bool, owner Owner) (Tensor, error) {
 }
 
 // Import takes over a managed tensor of a producer (DLManagedTensorVersioned if versioned, else
-// DLManagedTensor) after checking everything that does not depend on the device: version, number of
-// dimensions, extents, overflow of size and span, element type, alignment and NULL data. NULL strides, a
-// NULL deleter, byte offsets and empty tensors are accepted.
+// DLManagedTensor) after checking everything that does not depend on the device.
+//
+// Import accepts NULL strides (from older producers), NULL deleters, byte offsets, empty tensors, up to
+// 64 dimensions, packed and padded sub-byte elements, and newer minor versions. It refuses lanes other
+// than 1, bools that are not 8 bits, opaque handles, a first element or byte offset that is not a
+// multiple of the item size (for whole-byte types with elements), NULL data with elements, sizes and
+// spans whose number of bits does not fit 63 bits, and spans that wrap around the address space.
 //
 // On error nothing was taken over, and the caller still owns the tensor: return it to its producer, or
 // call [Delete], which is also valid after [ErrVersion].

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -21,7 +22,7 @@ func openSYCL(t testing.TB) *syclobj.Runtime {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, rt.Close()) })
 	if !rt.HasSYCL() {
-		t.Skipf("no SYCL device: %v", rt.SYCLError())
+		testenv.Missing(t, rt.SYCLError(), testenv.SYCL)
 	}
 	return rt
 }
@@ -216,7 +217,7 @@ func TestNothingOfSYCLIsLeftOver(t *testing.T) {
 	rt, err := syclobj.Open()
 	require.NoError(t, err)
 	if !rt.HasSYCL() {
-		t.Skipf("no SYCL device: %v", rt.SYCLError())
+		testenv.Missing(t, rt.SYCLError(), testenv.SYCL)
 	}
 	r, err := memmgr.Default(rt.DefaultQueue(), syclobj.USMDevice)
 	require.NoError(t, err)

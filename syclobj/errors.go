@@ -16,22 +16,22 @@ type Code int32
 const (
 	codeOK            Code = iota
 	ErrNoSYCL              // no SYCL library is loaded, or SYCL is switched off
-	ErrNil                 // a required pointer or handle is nil
+	ErrNil                 // a required pointer or object is nil
 	ErrArgument            // an argument is invalid
 	ErrNoHostMemory        // out of host memory for bookkeeping
 	ErrAllocation          // the SYCL runtime could not allocate the memory
 	ErrNotUSM              // the first byte is not USM of the context
 	ErrOverrun             // the last byte is not USM of the first byte's kind
-	ErrNoDevice            // no such device
+	ErrNoDevice            // no such device, or the runtime finds none for the memory
 	ErrDeviceID            // no root device has that DLPack device index
-	ErrNotDefault          // not in the default context of its platform
-	ErrNoIndex             // the device is not among the root devices
+	ErrNotDefault          // the memory is not in the default context of its platform
+	ErrNoIndex             // the device is not a root device, so DLPack has no id for it
 	ErrUnsupportedUSM      // the device does not support that kind of USM
 	ErrFailed              // the library reported a failure
 	ErrAsync               // work failed after its submission
 
 	// Codes of the Go side only.
-	ErrClosed       Code = 100 // the object was closed
+	ErrClosed       Code = 100 // the object, or the last Runtime, was closed
 	ErrNotAllocated Code = 101 // the pointer was not returned by Queue.Alloc, or was freed
 	ErrUnsupported  Code = 102 // this build or system cannot have SYCL
 )

@@ -23,7 +23,7 @@ import (
 	"github.com/usmbridge/usmbridge/internal/linkage"
 )
 
-// loadLibrary loads the SYCL library, once per process, in the search order of the package documentation.
+// loadLibrary loads the SYCL library, once per process, in the search order that OpenContext describes.
 // asked is the path of WithLibrary, or empty. ctx bounds the search, which may run python3.
 func loadLibrary(ctx context.Context, asked string) (*Library, []Attempt, error) {
 	source := "option"

@@ -3,17 +3,14 @@ package syclobj_test
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"testing"
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
-
-// envRequire makes tests that need the real SYCL fail instead of skip.
-const envRequire = "USMBRIDGE_REQUIRE_SYCL"
 
 // TestMain uses the environment of `make python` unless another is active, and fails if objects were left
 // open.
@@ -25,11 +22,9 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	if os.Getenv("VIRTUAL_ENV") == "" {
-		if dir, err := filepath.Abs("../.venv"); err == nil {
-			if _, err := os.Stat(dir); err == nil {
-				os.Setenv("VIRTUAL_ENV", dir)
-			}
+	if dir := testenv.Environments()[0]; os.Getenv("VIRTUAL_ENV") == "" {
+		if _, err := os.Stat(dir); err == nil {
+			os.Setenv("VIRTUAL_ENV", dir)
 		}
 	}
 	code := m.Run()
@@ -45,10 +40,7 @@ func openReal(t testing.TB) *syclobj.Runtime {
 	t.Helper()
 	rt, err := syclobj.Open(syclobj.RequireSYCL())
 	if err != nil {
-		if os.Getenv(envRequire) == "1" {
-			t.Fatalf("%s=1: %v", envRequire, err)
-		}
-		t.Skipf("no SYCL device: %v", err)
+		testenv.Missing(t, err, testenv.SYCL)
 	}
 	t.Cleanup(func() { require.NoError(t, rt.Close()) })
 	return rt

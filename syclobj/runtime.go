@@ -70,14 +70,32 @@ func Open(opts ...Option) (*Runtime, error) {
 	return open(context.Background(), "Open", opts)
 }
 
-// OpenContext finds and loads SYCL as the package documentation describes, and lists the devices. The
-// caller closes the Runtime. If there is no SYCL library, or the library cannot list its devices, the
-// Runtime has the host backend only, and SYCLError returns the reason. OpenContext fails if an explicitly
-// requested library cannot be used or a requirement is not met.
+// OpenContext finds and loads the SYCL library, and lists the devices. The caller closes the Runtime. If
+// there is no library, or the library cannot list its devices, the Runtime has the host backend only, and
+// SYCLError returns the reason. OpenContext fails if an explicitly requested library cannot be used or a
+// requirement is not met. The search order is:
 //
-// The search may run the python3 on PATH to read its search path, for at most 5 seconds; then the search
-// continues without it. If ctx ends before the library is found, OpenContext returns an [*OpError] with
-// the context's error. Loading the library and listing the devices cannot be interrupted.
+//  1. An instance that the process has already loaded. Asking for a different file is then an error.
+//  2. [WithLibrary], or the environment variable USMBRIDGE_SYCL: the path of the file or of its
+//     directory (with a slash), a name for the dynamic loader, or "off".
+//  3. The virtual environment in VIRTUAL_ENV.
+//  4. The environment of the python3 on PATH. If it is not a virtual environment, python3 is run to
+//     print its search path. If that takes more than 5 seconds, the search continues without it.
+//  5. The dynamic loader's search path, without directories that depend on the working directory (an
+//     empty or relative part of LD_LIBRARY_PATH).
+//
+// If ctx ends before the library is found, OpenContext returns an [*OpError] with the context's error.
+// Loading the library and listing the devices cannot be interrupted. Files that would crash or block the
+// process, such as a truncated library or a named pipe, are detected before loading and reported as an
+// error.
+//
+// SYCL finds a pip-installed OpenCL CPU runtime (intel-opencl-rt) only if OCL_ICD_FILENAMES contains its
+// libintelocl.so. If no OpenCL driver is configured by OCL_ICD_FILENAMES, OCL_ICD_VENDORS or
+// /etc/OpenCL/vendors, and that file is in the directory of libsycl, OpenContext sets the variable for
+// this process and its children.
+//
+// Drivers replace the process's handlers of SIGSEGV and other signals when devices are listed.
+// OpenContext restores the former handlers, so that a nil dereference in Go remains a panic.
 func OpenContext(ctx context.Context, opts ...Option) (*Runtime, error) {
 	return open(ctx, "OpenContext", opts)
 }

@@ -98,16 +98,17 @@ func (a *Array) elementBytes(position int) (offset, n, shift int) {
 // the element: bool, int8 to uint64, float32, float64, complex64 or complex128. Narrower floating-point
 // types become float32, sub-byte integers int8 or uint8. Errors: ErrIndex, ErrLayout.
 func (a *Array) At(index ...int) (any, error) {
-	a.hold("At")
+	const op = "At"
+	a.hold(op)
 	defer a.buf.Release()
-	p, err := a.layout.position(index...)
+	p, err := a.layout.position(op, index)
 	if err != nil {
 		return nil, err
 	}
 	c := newCodec(a.dtype)
 	off, n, shift := a.elementBytes(p)
 	var raw [16]byte
-	if err := a.readBytes("At", raw[:n], off); err != nil {
+	if err := a.readBytes(op, raw[:n], off); err != nil {
 		return nil, err
 	}
 	return c.value(c.decode(raw[:n], shift)), nil
@@ -133,7 +134,7 @@ func (a *Array) SetAt(v any, index ...int) error {
 	const op = "SetAt"
 	a.hold(op)
 	defer a.buf.Release()
-	p, err := a.layout.position(index...)
+	p, err := a.layout.position(op, index)
 	if err != nil {
 		return err
 	}

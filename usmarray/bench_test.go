@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/syclobj/sycltest"
@@ -49,10 +50,10 @@ func times(f func()) func() {
 // checks and releases the array. It prints the ratio of validating and wrapping
 // alone to the same checks made from C plus three empty cgo calls.
 func BenchmarkFromUSMInterface(b *testing.B) {
-	rt, q := needSYCL(b)
+	rt, q := testsycl.Need(b)
 	memmgr.RecordStacks(0)
 	defer memmgr.RecordStacks(16)
-	r := usm(b, q, syclobj.USMShared)
+	r := testsycl.USM(b, q, syclobj.USMShared)
 	a, err := Zeros(r, Float32, []int{480, 640})
 	if err != nil {
 		b.Fatal(err)
@@ -111,10 +112,10 @@ func BenchmarkFromUSMInterface(b *testing.B) {
 // BenchmarkDLPack exports and releases, and imports and releases, in empty cgo
 // calls.
 func BenchmarkDLPack(b *testing.B) {
-	rt, q := needSYCL(b)
+	rt, q := testsycl.Need(b)
 	memmgr.RecordStacks(0)
 	defer memmgr.RecordStacks(16)
-	a, err := Zeros(usm(b, q, syclobj.USMShared), Float32, []int{480, 640})
+	a, err := Zeros(testsycl.USM(b, q, syclobj.USMShared), Float32, []int{480, 640})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -157,8 +158,8 @@ func BenchmarkDLPack(b *testing.B) {
 
 // BenchmarkInterfaceOut builds the dictionary.
 func BenchmarkInterfaceOut(b *testing.B) {
-	_, q := needSYCL(b)
-	a, err := Zeros(usm(b, q, syclobj.USMShared), Float32, []int{480, 640})
+	_, q := testsycl.Need(b)
+	a, err := Zeros(testsycl.USM(b, q, syclobj.USMShared), Float32, []int{480, 640})
 	if err != nil {
 		b.Fatal(err)
 	}

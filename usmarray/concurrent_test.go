@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
@@ -15,7 +16,7 @@ import (
 // Many goroutines retain, view, export, import and release one memory; the last
 // one to let go releases the owner, once.
 func TestConcurrentHolders(t *testing.T) {
-	rt := openRT(t)
+	rt := testsycl.Runtime(t)
 	var released atomic.Int32
 	base := own(t)(Arange[int32](memmgr.Host(), 0, 1, 64))
 	buf, err := memmgr.Wrap(base.Pointer(), 256, memmgr.WrapOptions{Release: func() { released.Add(1) }})
@@ -95,9 +96,9 @@ func TestFromBuffer(t *testing.T) {
 		require.NoError(t, err, c.l)
 		require.False(t, owns(a))
 	}
-	_, err = WrapBuffer(buf, dlpack.Float4E2M1FN, mustLayout(t, []int{4097}, nil, 0), BufferPadded())
+	_, err = WrapBuffer(buf, dlpack.Float4E2M1FN, mustLayout(t, []int{4097}, nil, 0), Padded())
 	require.ErrorIs(t, err, ErrLayout)
-	ro, err := WrapBuffer(buf, Float32, mustLayout(t, []int{4}, nil, 0), BufferReadOnly())
+	ro, err := WrapBuffer(buf, Float32, mustLayout(t, []int{4}, nil, 0), ReadOnly())
 	require.NoError(t, err)
 	require.ErrorIs(t, ro.Fill(1), ErrReadOnly)
 }

@@ -2,6 +2,7 @@ package usmarray
 
 import (
 	"bytes"
+	"fmt"
 	"math"
 	"os"
 	"os/exec"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
@@ -20,10 +22,7 @@ func conversions(t *testing.T) (dir string) {
 	t.Helper()
 	py := numpyPython(t)
 	if text, err := exec.Command(py, "-c", "import ml_dtypes").CombinedOutput(); err != nil {
-		if os.Getenv("USMBRIDGE_REQUIRE_PEERS") == "1" {
-			t.Fatalf("USMBRIDGE_REQUIRE_PEERS=1, and %s: %s", py, text)
-		}
-		t.Skipf("%s has no ml_dtypes", py)
+		testenv.Missing(t, fmt.Sprintf("%s has no ml_dtypes: %s", py, text), testenv.Peers)
 	}
 	dir = t.TempDir()
 	text, err := exec.Command(py, filepath.Join("testdata", "conversions.py"), dir).CombinedOutput()

@@ -2,6 +2,7 @@ package usmarray
 
 import (
 	"math"
+	"slices"
 	"unsafe"
 
 	"github.com/usmbridge/usmbridge/dlpack"
@@ -53,7 +54,7 @@ func (a *Array) assignFrom(op string, src *Array) error {
 		return err
 	}
 	from := src.layout
-	if !sameShape(from.shape, a.layout.shape) {
+	if !slices.Equal(from.shape, a.layout.shape) {
 		l, err := from.broadcast(a.layout.shape...)
 		if err != nil {
 			return err
@@ -87,11 +88,8 @@ func (a *Array) Copy(r memmgr.Resource, opts ...Option) (*Array, error) {
 
 // copyInto is Copy for an array whose memory is held.
 func (a *Array) copyInto(op string, r memmgr.Resource, opts []Option) (*Array, error) {
-	b, err := newLike(op, r, a, opts)
-	if err != nil {
-		return nil, err
-	}
-	return filled(b, b.copyFrom(op, a))
+	o := options{fortran: !a.IsC() && a.IsF(), padded: a.Padded()}.with(opts)
+	return create(op, r, a.dtype, a.layout.shape, o, func(b *Array) error { return b.copyFrom(op, a) })
 }
 
 // ToDevice returns the elements in memory of a resource's place (context, device and kind): a retained
@@ -108,9 +106,32 @@ func (a *Array) ToDevice(r memmgr.Resource) (*Array, error) {
 	return a.Copy(r)
 }
 
-// AsType allocates an array of another element type and converts the elements as NumPy's astype does,
-// where NumPy defines the result; the package documentation describes the conversions. The caller owns the
+// AsType allocates an array of another element type and converts the elements. The caller owns the
 // result. Errors: ErrType for complex to real.
+//
+// AsType, ConvertFrom, and asarray and similar functions in Python convert alike: as NumPy does, and as
+// ml_dtypes does for the types that NumPy lacks, wherever they define a result.
+//
+//	integer to integer      wraps: the low bits are kept, also of int4 and similar
+//	anything to bool        true unless it is 0; NaN is true; a complex number is true
+//	                        if one of its parts is
+//	bool to anything        0 and 1
+//	to floating point       rounded to nearest even, once
+//	above the largest       infinity if the format has it, else NaN if it has that
+//	                        (float8), else the largest number (float6, float4)
+//	NaN                     NaN; 0 in float6 and float4, which have no NaN
+//	to float8_e8m0fnu       the nearest power of two, the larger of two equally near;
+//	                        all but positive finite numbers become NaN
+//	floating to integer     truncated; out-of-range values become the nearest end of
+//	                        the range, and NaN 0
+//	real to complex         with imaginary part 0
+//	complex to complex      the parts, each as real numbers
+//	complex to real         refused
+//
+// Where NumPy leaves the result to the processor (floating to integer out of range), it is the same on
+// every machine here. ml_dtypes converts float64 and wide integers by way of float32 and so rounds twice,
+// and it rounds all numbers between the two smallest powers of float8_e8m0fnu up; here the result is the
+// nearest. Packed and padded sub-byte elements have the same values.
 func (a *Array) AsType(r memmgr.Resource, dt DataType, opts ...Option) (*Array, error) {
 	const op = "AsType"
 	a.hold(op)
@@ -121,11 +142,7 @@ func (a *Array) AsType(r memmgr.Resource, dt DataType, opts ...Option) (*Array, 
 	if err := convertible(op, dt, a.dtype); err != nil {
 		return nil, err
 	}
-	b, err := New(r, dt, a.layout.shape, opts...)
-	if err != nil {
-		return nil, err
-	}
-	return filled(b, b.assignFrom(op, a))
+	return create(op, r, dt, a.layout.shape, options{}.with(opts), func(b *Array) error { return b.assignFrom(op, a) })
 }
 
 // CopyFromSlice copies a Go slice, in C order, to an array in any memory. It is complete on return.

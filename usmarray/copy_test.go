@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
@@ -155,8 +156,8 @@ func TestMoreElementsThanMemory(t *testing.T) {
 }
 
 func TestToDevice(t *testing.T) {
-	_, q := needSYCL(t)
-	dev, shared := usm(t, q, 1), usm(t, q, 2)
+	_, q := testsycl.Need(t)
+	dev, shared := testsycl.USM(t, q, 1), testsycl.USM(t, q, 2)
 	a := own(t)(Arange[float32](memmgr.Host(), 0, 1, 100))
 	d := own(t)(a.ToDevice(dev))
 	require.NotEqual(t, addressOf(a), addressOf(d))

@@ -61,7 +61,8 @@ type ExportOptions struct {
 // The library cannot observe the consumer's work on the memory: a consumer with its own queue must finish
 // before it releases the tensor.
 //
-// Errors: ErrExchange if DLPack cannot describe the array.
+// Errors: ErrExchange for memory outside the default context of its platform (the error suggests a copy)
+// and packed elements that begin within a byte.
 func (a *Array) DLPack() (dlpack.Tensor, error) {
 	a.hold(opDLPack)
 	t, err := a.export(&defaultExport)
@@ -73,8 +74,8 @@ func (a *Array) DLPack() (dlpack.Tensor, error) {
 
 var defaultExport = ExportOptions{MaxVersion: dlpack.CurrentVersion}
 
-// DLPackWith is DLPack with a consumer's requests. Errors: ErrExchange, also if the requests cannot be
-// met.
+// DLPackWith is DLPack with a consumer's requests. Errors: ErrExchange, also for read-only memory as a
+// legacy tensor, for devices other than kDLCPU and kDLOneAPI, and for other requests that cannot be met.
 func (a *Array) DLPackWith(o ExportOptions) (dlpack.Tensor, error) {
 	if o.MaxVersion == (dlpack.Version{}) {
 		o.MaxVersion = dlpack.CurrentVersion

@@ -17,7 +17,8 @@ import (
 // of a root device, the first and the last byte are USM of one kind in the default context of its
 // platform, and the array is on the device that the runtime returns for the pointer. READ_ONLY is kept.
 //
-// Errors: ErrExchange.
+// Errors: ErrExchange, for other device types, a device index out of range, pointers that are not such
+// memory, and spans that leave their allocation.
 func FromDLPack(rt *syclobj.Runtime, t dlpack.Tensor) (*Array, error) {
 	return fromDLPack("FromDLPack", rt, t, false)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/usmbridge/usmbridge/dlpack"
 	"github.com/usmbridge/usmbridge/internal/owner"
+	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
@@ -27,7 +28,7 @@ func needDLPack(t testing.TB) {
 
 func TestDLPackRoundTrip(t *testing.T) {
 	needDLPack(t)
-	rt := openRT(t)
+	rt := testsycl.Runtime(t)
 	for _, b := range backends(t) {
 		a := own(t)(Arange[float32](b.r, 0, 1, 24))
 		for name, v := range views(t, a) {
@@ -68,7 +69,7 @@ func TestDLPackRoundTrip(t *testing.T) {
 // Packed elements that run backwards begin at a whole byte, and end inside one.
 func TestDLPackPackedBackwards(t *testing.T) {
 	needDLPack(t)
-	rt := openRT(t)
+	rt := testsycl.Runtime(t)
 	for _, dt := range []DataType{dlpack.Float6E2M3FN, dlpack.Int4, dlpack.Uint2} {
 		for _, b := range backends(t) {
 			a := own(t)(New(b.r, dt, []int{21}))
@@ -161,10 +162,10 @@ func TestDLPackVersions(t *testing.T) {
 }
 
 func TestDLPackDevicesAndCopies(t *testing.T) {
-	rt, q := needSYCL(t)
+	rt, q := testsycl.Need(t)
 	for _, k := range []syclobj.USMKind{syclobj.USMDevice, syclobj.USMShared, syclobj.USMHost} {
 		t.Run(k.String(), func(t *testing.T) {
-			r := usm(t, q, k)
+			r := testsycl.USM(t, q, k)
 			a := own(t)(Zeros(r, Int32, []int{2, 3}))
 			require.NoError(t, a.Fill(7)) // left pending on device memory
 			cpu, err := a.DLPackWith(ExportOptions{Device: on(dlpack.CPU)})
@@ -212,22 +213,22 @@ func TestDLPackDevicesAndCopies(t *testing.T) {
 	require.ErrorIs(t, err, ErrExchange)
 	_, err = h.DLPackWith(ExportOptions{Device: on(dlpack.Device{Type: dlpack.DeviceCPU, ID: 1})})
 	require.ErrorIs(t, err, ErrExchange, "there is one CPU, as for NumPy and for Python's __dlpack__")
-	x := must[dlpack.Tensor](t)(h.DLPackWith(ExportOptions{Device: on(dlpack.OneAPI(0)), CopyTo: usm(t, q, syclobj.USMShared)}))
+	x := must[dlpack.Tensor](t)(h.DLPackWith(ExportOptions{Device: on(dlpack.OneAPI(0)), CopyTo: testsycl.USM(t, q, syclobj.USMShared)}))
 	require.Equal(t, dlpack.OneAPI(0), x.Device())
 	require.Equal(t, "[0 1 2 3 4]", own(t)(FromDLPack(rt, x)).String())
 }
 
 // A copy fulfils the request or is refused: CopyTo may allocate memory of another kind.
 func TestDLPackCopyToElsewhere(t *testing.T) {
-	rt, q := needSYCL(t)
+	rt, q := testsycl.Need(t)
 	for _, a := range []*Array{
 		own(t)(Arange[int32](memmgr.Host(), 0, 1, 5)),
-		own(t)(Arange[int32](usm(t, q, syclobj.USMDevice), 0, 1, 5)),
+		own(t)(Arange[int32](testsycl.USM(t, q, syclobj.USMDevice), 0, 1, 5)),
 	} {
 		for _, o := range []ExportOptions{
-			{Device: on(dlpack.CPU), CopyTo: usm(t, q, syclobj.USMDevice)},
+			{Device: on(dlpack.CPU), CopyTo: testsycl.USM(t, q, syclobj.USMDevice)},
 			{Device: on(dlpack.OneAPI(0)), CopyTo: memmgr.Host()},
-			{Device: on(dlpack.OneAPI(99)), CopyTo: usm(t, q, syclobj.USMShared)},
+			{Device: on(dlpack.OneAPI(99)), CopyTo: testsycl.USM(t, q, syclobj.USMShared)},
 		} {
 			o.Copy = CopyAlways
 			x, err := a.DLPackWith(o)
@@ -236,21 +237,21 @@ func TestDLPackCopyToElsewhere(t *testing.T) {
 				x.Release()
 			}
 		}
-		x := must[dlpack.Tensor](t)(a.DLPackWith(ExportOptions{Device: on(dlpack.CPU), Copy: CopyAlways, CopyTo: usm(t, q, syclobj.USMShared)}))
+		x := must[dlpack.Tensor](t)(a.DLPackWith(ExportOptions{Device: on(dlpack.CPU), Copy: CopyAlways, CopyTo: testsycl.USM(t, q, syclobj.USMShared)}))
 		require.Equal(t, dlpack.CPU, x.Device())
 		require.Equal(t, "[0 1 2 3 4]", own(t)(FromDLPack(rt, x)).String())
 	}
 }
 
 func TestDLPackOtherContext(t *testing.T) {
-	rt, q := needSYCL(t)
+	rt, q := testsycl.Need(t)
 	oq := otherQueue(t, rt, q)
-	a := own(t)(Arange[int32](usm(t, oq, syclobj.USMShared), 0, 1, 4))
+	a := own(t)(Arange[int32](testsycl.USM(t, oq, syclobj.USMShared), 0, 1, 4))
 	_, err := a.DLPack()
 	require.ErrorIs(t, err, ErrExchange)
 	require.ErrorIs(t, err, syclobj.ErrNotDefault)
 	require.ErrorContains(t, err, "CopyAlways")
-	inside := own(t)(Zeros(usm(t, q, syclobj.USMShared), Int32, nil))
+	inside := own(t)(Zeros(testsycl.USM(t, q, syclobj.USMShared), Int32, nil))
 	require.Equal(t, must[dlpack.Device](t)(inside.DLDevice()), must[dlpack.Device](t)(a.DLDevice()), "so that a consumer can ask for a copy")
 	x := must[dlpack.Tensor](t)(a.DLPackWith(ExportOptions{Copy: CopyAlways}))
 	b := own(t)(FromDLPack(rt, x))
@@ -259,18 +260,18 @@ func TestDLPackOtherContext(t *testing.T) {
 	cpu := must[dlpack.Tensor](t)(a.DLPackWith(ExportOptions{Device: on(dlpack.CPU)}))
 	require.Equal(t, addressOf(a), uintptr(cpu.Data()), "shown as kDLCPU whatever its context")
 	cpu.Release()
-	d := own(t)(a.Copy(usm(t, q, syclobj.USMDevice)))
+	d := own(t)(a.Copy(testsycl.USM(t, q, syclobj.USMDevice)))
 	require.Equal(t, "[0 1 2 3]", d.String())
-	e := own(t)(d.Copy(usm(t, oq, syclobj.USMDevice)))
+	e := own(t)(d.Copy(testsycl.USM(t, oq, syclobj.USMDevice)))
 	require.Equal(t, "[0 1 2 3]", e.String())
 }
 
 func TestDLPackPending(t *testing.T) {
-	rt, q := needSYCL(t)
+	rt, q := testsycl.Need(t)
 	oq, err := rt.NewQueue(nil, q.Device(), 0)
 	require.NoError(t, err)
 	defer oq.Close()
-	a := own(t)(Zeros(usm(t, q, syclobj.USMDevice), Int32, []int{1 << 20}))
+	a := own(t)(Zeros(testsycl.USM(t, q, syclobj.USMDevice), Int32, []int{1 << 20}))
 	require.NoError(t, a.Fill(3))
 	ev := a.PendingEvent()
 	x := must[dlpack.Tensor](t)(a.DLPackWith(ExportOptions{OnQueue: oq}))
@@ -298,15 +299,15 @@ func foreign(t *testing.T, v dlpack.View, flags dlpack.Flags, versioned bool) (d
 }
 
 func TestFromDLPackErrors(t *testing.T) {
-	rt, q := needSYCL(t)
+	rt, q := testsycl.Need(t)
 	data := make([]float32, 8)
 	var pin runtime.Pinner
 	pin.Pin(&data[0])
 	defer pin.Unpin()
 	p := unsafe.Pointer(&data[0])
-	a := own(t)(Arange[float32](usm(t, q, syclobj.USMShared), 0, 1, 8))
+	a := own(t)(Arange[float32](testsycl.USM(t, q, syclobj.USMShared), 0, 1, 8))
 	oq := otherQueue(t, rt, q)
-	other := own(t)(Arange[float32](usm(t, oq, syclobj.USMShared), 0, 1, 8))
+	other := own(t)(Arange[float32](testsycl.USM(t, oq, syclobj.USMShared), 0, 1, 8))
 	view := func(p unsafe.Pointer, d dlpack.Device) dlpack.View {
 		return dlpack.View{Data: p, Device: d, DataType: Float32, Shape: []int64{8}}
 	}
@@ -351,9 +352,9 @@ func TestFromDLPackErrors(t *testing.T) {
 }
 
 func TestConversions(t *testing.T) {
-	rt, q := needSYCL(t)
+	rt, q := testsycl.Need(t)
 	for _, k := range []syclobj.USMKind{syclobj.USMDevice, syclobj.USMShared, syclobj.USMHost} {
-		a := own(t)(Arange[float32](usm(t, q, k), 0, 1, 24))
+		a := own(t)(Arange[float32](testsycl.USM(t, q, k), 0, 1, 24))
 		for name, v := range views(t, a) {
 			for _, ro := range []bool{false, true} {
 				t.Run(k.String()+" "+name, func(t *testing.T) {
@@ -380,7 +381,7 @@ func TestConversions(t *testing.T) {
 		}
 	}
 	// If one protocol cannot describe the memory, the object of the other is unchanged.
-	b := own(t)(Zeros(usm(t, q, syclobj.USMShared), Bfloat16, []int{2}))
+	b := own(t)(Zeros(testsycl.USM(t, q, syclobj.USMShared), Bfloat16, []int{2}))
 	x := must[dlpack.Tensor](t)(b.DLPack())
 	_, _, err := DLPackToUSMInterface(rt, x)
 	require.ErrorIs(t, err, ErrType)
@@ -392,7 +393,7 @@ func TestConversions(t *testing.T) {
 	require.ErrorIs(t, err, ErrNotUSM)
 	x.Release()
 	var released atomic.Int32
-	f := own(t)(Zeros(usm(t, q, syclobj.USMShared), Float32, []int{2}))
+	f := own(t)(Zeros(testsycl.USM(t, q, syclobj.USMShared), Float32, []int{2}))
 	d := must[USMInterface](t)(f.USMInterface())
 	_, err = USMInterfaceToDLPack(rt, &d, func() { released.Add(1) }, ExportOptions{XPU: true})
 	require.ErrorIs(t, err, ErrExchange)
@@ -400,15 +401,15 @@ func TestConversions(t *testing.T) {
 }
 
 func TestXPUProfile(t *testing.T) {
-	rt, q := needSYCL(t)
-	dev := own(t)(Arange[float32](usm(t, q, syclobj.USMDevice), 0, 1, 4))
+	rt, q := testsycl.Need(t)
+	dev := own(t)(Arange[float32](testsycl.USM(t, q, syclobj.USMDevice), 0, 1, 4))
 	x := must[dlpack.Tensor](t)(dev.DLPackWith(ExportOptions{XPU: true}))
 	b := own(t)(FromXPU(rt, x))
 	require.NoError(t, b.Synchronize(context.Background()))
 	require.Equal(t, "[0. 1. 2. 3.]", b.String())
 	for _, a := range []*Array{
-		own(t)(Zeros(usm(t, q, syclobj.USMShared), Float32, []int{1})),
-		own(t)(Zeros(usm(t, q, syclobj.USMHost), Float32, []int{1})),
+		own(t)(Zeros(testsycl.USM(t, q, syclobj.USMShared), Float32, []int{1})),
+		own(t)(Zeros(testsycl.USM(t, q, syclobj.USMHost), Float32, []int{1})),
 		own(t)(Zeros(memmgr.Host(), Float32, []int{1})),
 	} {
 		_, err := a.DLPackWith(ExportOptions{XPU: true})
@@ -418,7 +419,7 @@ func TestXPUProfile(t *testing.T) {
 
 func TestDLPackTypes(t *testing.T) {
 	needDLPack(t)
-	rt := openRT(t)
+	rt := testsycl.Runtime(t)
 	for _, dt := range dlpack.DataTypes() {
 		for _, padded := range []bool{false, true} {
 			var opts []Option

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
@@ -108,7 +109,7 @@ func TestRefusals(t *testing.T) {
 		{"Check", list(ErrInterface), func() error { return func() error { _, err := new(USMInterface).Check(); return err }() }},
 		{"FromUSMInterface", list(ErrInterface), func() error { _, err := FromUSMInterface(nil, nil, nil); return err }},
 		{"USMInterface", list(ErrNotUSM), func() error { _, err := a.USMInterface(); return err }},
-		{"QueueOn", list(ErrInterface), func() error { _, _, err := QueueOn(openRT(t), SyclObj{}); return err }},
+		{"QueueOn", list(ErrInterface), func() error { _, _, err := QueueOn(testsycl.Runtime(t), SyclObj{}); return err }},
 	} {
 		t.Run(c.name, func(t *testing.T) { requireKinds(t, c.fn(), c.kinds...) })
 	}
@@ -142,11 +143,11 @@ func TestUSMInterfaceOfHostMemory(t *testing.T) {
 
 // The refusals that only memory of a device, or SYCL itself, can give.
 func TestRefusalsOfDevices(t *testing.T) {
-	rt, q := needSYCL(t)
-	device := own(t)(Zeros(usm(t, q, syclobj.USMDevice), Float32, []int{3}))
+	rt, q := testsycl.Need(t)
+	device := own(t)(Zeros(testsycl.USM(t, q, syclobj.USMDevice), Float32, []int{3}))
 	_, err := Slice[float32](device)
 	requireKinds(t, err, ErrNotHostReadable)
-	_, err = New(usm(t, q, syclobj.USMDevice), Float32, []int{1 << 50})
+	_, err = New(testsycl.USM(t, q, syclobj.USMDevice), Float32, []int{1 << 50})
 	requireKinds(t, err, ErrOutOfMemory)
 
 	host := own(t)(Zeros(memmgr.Host(), Float32, []int{3}))
@@ -159,7 +160,7 @@ func TestRefusalsOfDevices(t *testing.T) {
 	_, err = FromUSMInterface(rt, &d, nil)
 	requireKinds(t, err, ErrInterface)
 
-	other := own(t)(Zeros(usm(t, otherQueue(t, rt, q), syclobj.USMDevice), Float32, []int{3}))
+	other := own(t)(Zeros(testsycl.USM(t, otherQueue(t, rt, q), syclobj.USMDevice), Float32, []int{3}))
 	_, err = other.DLPack()
 	requireKinds(t, err, ErrExchange, syclobj.ErrNotDefault)
 	oneAPI := dlpack.View{Data: host.Pointer(), Device: dlpack.Device{Type: dlpack.DeviceOneAPI}, DataType: Float32, Shape: []int64{2}}

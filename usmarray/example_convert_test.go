@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/usmarray"
@@ -75,8 +76,8 @@ func sharedArray() (*syclobj.Runtime, *usmarray.Array) {
 // TestConversionExamples runs the examples that need SYCL.
 func TestConversionExamples(t *testing.T) {
 	rt, err := syclobj.Open(syclobj.RequireSYCL())
-	if os.Getenv("USMBRIDGE_REQUIRE_SYCL") == "" && (errors.Is(err, syclobj.ErrNoSYCL) || errors.Is(err, syclobj.ErrNoDevice) || errors.Is(err, errors.ErrUnsupported)) {
-		t.Skip(err)
+	if errors.Is(err, syclobj.ErrNoSYCL) || errors.Is(err, syclobj.ErrNoDevice) || errors.Is(err, errors.ErrUnsupported) {
+		testenv.Missing(t, err, testenv.SYCL)
 	}
 	require.NoError(t, err)
 	defer rt.Close()

@@ -11,8 +11,12 @@ import (
 // FromBuffer returns an array of a part of a buffer and takes over one reference of it. On error the
 // reference is still the caller's. The layout's offset and strides count elements from the start of the
 // buffer. Errors: ErrLayout if an element would lie outside the buffer, ErrType for a type with lanes.
-func FromBuffer(buf memmgr.Buffer, dt DataType, l Layout, opts ...BufferOption) (*Array, error) {
-	a, err := WrapBuffer(buf, dt, l, opts...)
+func FromBuffer(buf memmgr.Buffer, dt DataType, l Layout, opts ...Option) (*Array, error) {
+	return fromBuffer("FromBuffer", buf, dt, l, options{}.with(opts))
+}
+
+func fromBuffer(op string, buf memmgr.Buffer, dt DataType, l Layout, o options) (*Array, error) {
+	a, err := wrapBuffer(op, buf, dt, l, o)
 	if err == nil {
 		a.flags |= flagOwner
 		a.watch()
@@ -22,45 +26,35 @@ func FromBuffer(buf memmgr.Buffer, dt DataType, l Layout, opts ...BufferOption) 
 
 // WrapBuffer is FromBuffer without taking a reference: the array borrows and is valid while the buffer has
 // another owner.
-func WrapBuffer(buf memmgr.Buffer, dt DataType, l Layout, opts ...BufferOption) (*Array, error) {
-	const op = "FromBuffer"
+func WrapBuffer(buf memmgr.Buffer, dt DataType, l Layout, opts ...Option) (*Array, error) {
+	return wrapBuffer("WrapBuffer", buf, dt, l, options{}.with(opts))
+}
+
+func wrapBuffer(op string, buf memmgr.Buffer, dt DataType, l Layout, o options) (*Array, error) {
 	if classOf(dt) == classOther {
 		return nil, opErr(op, ErrType, "an array cannot hold %s; see dlpack.DataTypes", dt)
 	}
-	var flags arrayFlags
-	for _, f := range opts {
-		flags |= f.flag
-	}
-	if !dt.IsSubByte() {
-		flags &^= flagPadded
+	if err := o.checkMemoryGiven(op); err != nil {
+		return nil, err
 	}
 	if err := l.check(); err != nil {
 		return nil, opErr(op, ErrLayout, "%w", err)
 	}
 	lo, hi := l.bounds()
-	bytes, ok := ceilBytes(max(hi, 0), dt.StorageBits(flags&flagPadded != 0))
+	bytes, ok := ceilBytes(max(hi, 0), dt.StorageBits(o.padded))
 	if size := buf.Size(); lo < 0 || !ok || size != memmgr.UnknownSize && uint64(bytes) > size {
 		return nil, opErr(op, ErrLayout, "the layout needs %s elements from %d up to %d, and the buffer has %d bytes", dt, lo, hi, size)
 	}
-	a := newArray(buf, buf.Place(), dt, len(l.shape), flags)
+	a := newArray(buf, buf.Place(), dt, len(l.shape), o.flags(dt))
 	copy(a.layout.shape, l.shape)
 	copy(a.layout.strides, l.strides)
 	a.layout.offset = l.offset
 	return a, nil
 }
 
-// BufferOption is an option of FromBuffer, WrapBuffer and FromPinnedSlice. It is an immutable value.
-type BufferOption struct{ flag arrayFlags }
-
-// BufferReadOnly makes the array refuse writes.
-func BufferReadOnly() BufferOption { return BufferOption{flagReadOnly} }
-
-// BufferPadded declares that each element of a sub-byte type occupies a whole byte.
-func BufferPadded() BufferOption { return BufferOption{flagPadded} }
-
 // FromPinnedSlice returns an array of a Go slice's own memory, without a copy: the array and the slice see
 // each other's writes. It is plain host memory in C order. A nil shape means one axis, an empty one a
-// scalar. Elements of sub-byte types are padded, as in the slice; BufferReadOnly makes the array refuse
+// scalar. Elements of sub-byte types are padded, as in the slice; ReadOnly makes the array refuse
 // writes. [FromSlice] copies instead.
 //
 // The caller owns the array and calls Release. The slice's memory is pinned, so that C may keep its
@@ -71,7 +65,7 @@ func BufferPadded() BufferOption { return BufferOption{flagPadded} }
 //
 // Errors: ErrLayout if the shape does not have exactly len(data) elements, memmgr.ErrOutOfMemory if the
 // references cannot be counted. The slice is not pinned then.
-func FromPinnedSlice[T Element](data []T, shape []int, opts ...BufferOption) (*Array, error) {
+func FromPinnedSlice[T Element](data []T, shape []int, opts ...Option) (*Array, error) {
 	const op = "FromPinnedSlice"
 	if shape == nil {
 		shape = []int{len(data)}
@@ -85,10 +79,6 @@ func FromPinnedSlice[T Element](data []T, shape []int, opts ...BufferOption) (*A
 			tuple(shape), l.Size(), len(data))
 	}
 	var zero T
-	dt := dlpack.DataTypeOf[T]()
-	if dt.IsSubByte() {
-		opts = append([]BufferOption{BufferPadded()}, opts...)
-	}
 	var p unsafe.Pointer
 	var pin runtime.Pinner
 	if len(data) > 0 {
@@ -100,7 +90,7 @@ func FromPinnedSlice[T Element](data []T, shape []int, opts ...BufferOption) (*A
 		pin.Unpin()
 		return nil, wrapErr(op, nil, err)
 	}
-	a, err := FromBuffer(buf, dt, l, opts...)
+	a, err := fromBuffer(op, buf, dlpack.DataTypeOf[T](), l, options{padded: true}.with(opts))
 	if err != nil {
 		buf.Release()
 		return nil, err

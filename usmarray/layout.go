@@ -173,15 +173,15 @@ func (l *Layout) dense(axis, step int) bool {
 
 // position returns the index of one element from the start of the memory. A negative index counts from the
 // end. Errors: ErrLayout for a wrong number of indices, ErrIndex for one out of range.
-func (l Layout) position(index ...int) (int, error) {
+func (l Layout) position(op string, index []int) (int, error) {
 	if len(index) != len(l.shape) {
-		return 0, opErr("Position", ErrLayout, "%d indices for %d dimensions", len(index), len(l.shape))
+		return 0, opErr(op, ErrLayout, "%d indices for %d dimensions", len(index), len(l.shape))
 	}
 	p := l.offset
 	for i, x := range index {
 		d := l.shape[i]
 		if x < -d || x >= d {
-			return 0, opErr("Position", ErrIndex, "index %d on axis %d of length %d", x, i, d)
+			return 0, opErr(op, ErrIndex, "index %d on axis %d of length %d", x, i, d)
 		}
 		if x < 0 {
 			x += d
@@ -214,6 +214,3 @@ func tuple(v []int) string {
 	}
 	return string(append(b, ')'))
 }
-
-// sameShape reports whether two shapes are equal.
-func sameShape(a, b []int) bool { return slices.Equal(a, b) }

@@ -187,11 +187,11 @@ func TestBroadcast(t *testing.T) {
 
 func TestPosition(t *testing.T) {
 	l := mustLayout(t, []int{2, 3}, []int{-3, 1}, 10)
-	p, err := l.position(1, -1)
+	p, err := l.position("At", []int{1, -1})
 	require.NoError(t, err)
 	require.Equal(t, 9, p)
-	_, err = l.position(1)
+	_, err = l.position("At", []int{1})
 	require.ErrorIs(t, err, ErrLayout)
-	_, err = l.position(2, 0)
+	_, err = l.position("At", []int{2, 0})
 	require.ErrorIs(t, err, ErrIndex)
 }

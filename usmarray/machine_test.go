@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/syclobj/sycltest"
@@ -52,7 +53,7 @@ func TestMachineSecondGPU(t *testing.T) {
 		d := device(t, rt, filter)
 		q := queueOn(t, rt, nil, d)
 		for _, k := range usmKinds {
-			a := own(t)(Arange[int32](usm(t, q, k), 0, 1, 24))
+			a := own(t)(Arange[int32](testsycl.USM(t, q, k), 0, 1, 24))
 			for _, v := range views(t, a) {
 				x := must[dlpack.Tensor](t)(v.DLPack())
 				require.Equal(t, dlpack.OneAPI(int32(id)), x.Device())
@@ -89,7 +90,7 @@ func TestMachineWrongDevice(t *testing.T) {
 	}
 	rt := machine(t)
 	gpu, cpu := device(t, rt, "gpu:1"), device(t, rt, "cpu")
-	a := own(t)(Arange[int32](usm(t, queueOn(t, rt, nil, gpu), syclobj.USMDevice), 0, 1, 4))
+	a := own(t)(Arange[int32](testsycl.USM(t, queueOn(t, rt, nil, gpu), syclobj.USMDevice), 0, 1, 4))
 	d := must[USMInterface](t)(a.USMInterface())
 	d.SyclObj = SyclObj{Filter: "opencl:cpu:0"}
 	_, err := FromUSMInterface(rt, &d, nil)
@@ -137,7 +138,7 @@ func TestMachineTile(t *testing.T) {
 	}
 	q := queueOn(t, rt, gpu.DefaultContext(), tiles[1])
 	for _, k := range usmKinds {
-		a := own(t)(Arange[float32](usm(t, q, k), 0, 1, 6))
+		a := own(t)(Arange[float32](testsycl.USM(t, q, k), 0, 1, 6))
 		require.True(t, must[*syclobj.Device](t)(a.Place().Device()).IsSubDevice())
 		x := must[dlpack.Tensor](t)(a.DLPack())
 		require.Equal(t, dlpack.OneAPI(1), x.Device())
@@ -168,7 +169,7 @@ func TestMachineContextOfTwo(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, both.Close()) })
 	for _, d := range []*syclobj.Device{a, b} {
 		q := queueOn(t, rt, both, d)
-		arr := own(t)(Arange[int64](usm(t, q, syclobj.USMDevice), 0, 1, 5))
+		arr := own(t)(Arange[int64](testsycl.USM(t, q, syclobj.USMDevice), 0, 1, 5))
 		for _, obj := range []SyclObj{{Context: both}, {Queue: q}, {Queue: queueOn(t, rt, both, a)}} {
 			dict := must[USMInterface](t)(arr.USMInterface())
 			dict.SyclObj = obj
@@ -206,7 +207,7 @@ func TestMachineCopies(t *testing.T) {
 		queueOn(t, rt, nil, device(t, rt, "cpu")), queueOn(t, rt, ctx, gpu),
 	} {
 		for _, k := range usmKinds {
-			all = append(all, backend{k.String() + " on " + q.Device().FilterString(), usm(t, q, k)})
+			all = append(all, backend{k.String() + " on " + q.Device().FilterString(), testsycl.USM(t, q, k)})
 		}
 	}
 	for _, from := range all {
@@ -235,7 +236,7 @@ func TestMachinePending(t *testing.T) {
 	rt := machine(t)
 	gpu := device(t, rt, "gpu:0")
 	q, consumer := queueOn(t, rt, nil, gpu), queueOn(t, rt, nil, gpu)
-	a := own(t)(New(usm(t, q, syclobj.USMDevice), Int32, []int{16}))
+	a := own(t)(New(testsycl.USM(t, q, syclobj.USMDevice), Int32, []int{16}))
 	fake.Hold(true)
 	require.NoError(t, a.Fill(5))
 	t.Cleanup(func() { fake.Hold(false); fake.ReleaseAll() })
@@ -277,7 +278,7 @@ func TestMachineXPU(t *testing.T) {
 
 	gpu := device(t, rt, "gpu:1")
 	q := queueOn(t, rt, nil, gpu)
-	a := own(t)(Arange[float32](usm(t, q, syclobj.USMDevice), 0, 1, 4))
+	a := own(t)(Arange[float32](testsycl.USM(t, q, syclobj.USMDevice), 0, 1, 4))
 	x := must[dlpack.Tensor](t)(a.DLPackWith(ExportOptions{XPU: true}))
 	require.Equal(t, dlpack.OneAPI(2), x.Device())
 	b := own(t)(FromXPU(rt, x))
@@ -286,10 +287,10 @@ func TestMachineXPU(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, ctx.Close()) })
 	for name, c := range map[string]*Array{
-		"shared": own(t)(Zeros(usm(t, q, syclobj.USMShared), Float32, []int{1})),
-		"host":   own(t)(Zeros(usm(t, q, syclobj.USMHost), Float32, []int{1})),
+		"shared": own(t)(Zeros(testsycl.USM(t, q, syclobj.USMShared), Float32, []int{1})),
+		"host":   own(t)(Zeros(testsycl.USM(t, q, syclobj.USMHost), Float32, []int{1})),
 		"plain":  own(t)(Zeros(memmgr.Host(), Float32, []int{1})),
-		"own":    own(t)(Zeros(usm(t, queueOn(t, rt, ctx, gpu), syclobj.USMDevice), Float32, []int{1})),
+		"own":    own(t)(Zeros(testsycl.USM(t, queueOn(t, rt, ctx, gpu), syclobj.USMDevice), Float32, []int{1})),
 	} {
 		_, err := c.DLPackWith(ExportOptions{XPU: true})
 		require.ErrorIs(t, err, ErrExchange, name)
@@ -304,7 +305,7 @@ func TestMachineFailures(t *testing.T) {
 	}
 	rt := machine(t)
 	q := queueOn(t, rt, nil, device(t, rt, "gpu:1"))
-	a := own(t)(Arange[int32](usm(t, q, syclobj.USMShared), 0, 1, 4))
+	a := own(t)(Arange[int32](testsycl.USM(t, q, syclobj.USMShared), 0, 1, 4))
 	d := must[USMInterface](t)(interfaceAs(a, contextForm))
 	released := false
 	fake.Fail("DPCTLUSM_GetPointerDevice", 1)
@@ -388,7 +389,7 @@ func TestZerosAfterWorkOfTheFormerUser(t *testing.T) {
 	d := device(t, rt, "opencl:cpu:0")
 	q := queueOn(t, rt, nil, d) // not the one that the memory is copied on
 	for _, k := range usmKinds {
-		pool := memmgr.NewPool(usm(t, q, k))
+		pool := memmgr.NewPool(testsycl.USM(t, q, k))
 		x := must[*Array](t)(New(pool, Int32, []int{16}, WithQueue(q)))
 		at := x.Pointer()
 		fake.Hold(true)

@@ -1,63 +1,17 @@
 package usmarray
 
 import (
-	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/memmgr"
-	"github.com/usmbridge/usmbridge/memmgr/memtest"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-func TestMain(m *testing.M) {
-	memtest.MainSYCL(m, func() error {
-		if sharedRT == nil {
-			return nil
-		}
-		return sharedRT.Close()
-	})
-}
-
-// sharedRT is the runtime that the tests share, opened once because that takes
-// seconds with a real driver.
-var sharedRT *syclobj.Runtime
-
-func openRT(t testing.TB) *syclobj.Runtime {
-	t.Helper()
-	if sharedRT == nil {
-		rt, err := syclobj.Open()
-		require.NoError(t, err)
-		sharedRT = rt
-	}
-	return sharedRT
-}
-
-// realQueue is the default queue of a real device, or nil and the reason; with
-// USMBRIDGE_REQUIRE_SYCL=1 there must be one.
-func realQueue(t testing.TB) (*syclobj.Queue, error) {
-	t.Helper()
-	rt := openRT(t)
-	if q := rt.DefaultQueue(); !q.IsHost() {
-		return q, nil
-	}
-	if os.Getenv("USMBRIDGE_REQUIRE_SYCL") == "1" {
-		t.Fatalf("USMBRIDGE_REQUIRE_SYCL=1 and there is no SYCL device: %v", rt.SYCLError())
-	}
-	return nil, rt.SYCLError()
-}
-
-// needSYCL skips where there is no real device.
-func needSYCL(t testing.TB) (*syclobj.Runtime, *syclobj.Queue) {
-	t.Helper()
-	q, err := realQueue(t)
-	if q == nil {
-		t.Skipf("no SYCL device: %v", err)
-	}
-	return openRT(t), q
-}
+func TestMain(m *testing.M) { testsycl.Main(m) }
 
 // otherQueue is a queue on the same device in a context of its own, which is
 // not the default one.
@@ -83,24 +37,15 @@ type backend struct {
 func backends(t testing.TB) []backend {
 	t.Helper()
 	all := []backend{{"host backend", memmgr.Host()}}
-	q, err := realQueue(t)
+	q, err := testsycl.Find(t)
 	if q == nil {
 		t.Logf("only the host backend is tested, there is no SYCL device: %v", err)
 		return all
 	}
 	for _, k := range []syclobj.USMKind{syclobj.USMDevice, syclobj.USMShared, syclobj.USMHost} {
-		all = append(all, backend{k.String(), usm(t, q, k)})
+		all = append(all, backend{k.String(), testsycl.USM(t, q, k)})
 	}
 	return all
-}
-
-func usm(t testing.TB, q *syclobj.Queue, k syclobj.USMKind) memmgr.Resource {
-	t.Helper()
-	r := memmgr.USM(q, k)
-	if c, ok := r.(interface{ Close() error }); ok {
-		t.Cleanup(func() { require.NoError(t, c.Close()) })
-	}
-	return r
 }
 
 // own releases an array at the end of the test.

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
@@ -135,7 +136,7 @@ func TestNilArguments(t *testing.T) {
 		_, err = FromUSMInterface(nil, &d, nil)
 		require.ErrorIs(t, err, ErrInterface, "%v", form)
 	}
-	_, err := FromUSMInterface(openRT(t), nil, nil)
+	_, err := FromUSMInterface(testsycl.Runtime(t), nil, nil)
 	require.ErrorIs(t, err, ErrInterface)
 	require.Empty(t, XPUDevices(nil))
 	if !dlpack.Supported() {

@@ -7,11 +7,12 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"testing"
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/internal/testenv"
 )
 
 // numpyScript prints NumPy's str of each given array.
@@ -40,27 +41,11 @@ type numpyCase struct {
 	Offset  int    `json:"offset"`
 }
 
-// numpyPython finds a Python with NumPy, or skips; with USMBRIDGE_REQUIRE_PEERS
-// it fails instead.
+// numpyPython returns a Python with NumPy 2.3 or later. Older releases print numbers by other rules: they do
+// not look at the type before they choose an exponent.
 func numpyPython(t testing.TB) string {
 	t.Helper()
-	var tried []string
-	if v := os.Getenv("VIRTUAL_ENV"); v != "" {
-		tried = append(tried, filepath.Join(v, "bin", "python3"))
-	}
-	tried = append(tried, filepath.Join("..", ".venv", "bin", "python3"), "python3")
-	for _, p := range tried {
-		// Printing rules change between releases; these are those of NumPy 2.3
-		// and later, which look at the type before choosing exponents.
-		if exec.Command(p, "-c", "import numpy; assert tuple(map(int, numpy.__version__.split('.')[:2])) >= (2, 3)").Run() == nil {
-			return p
-		}
-	}
-	if os.Getenv("USMBRIDGE_REQUIRE_PEERS") == "1" {
-		t.Fatalf("USMBRIDGE_REQUIRE_PEERS=1, and none of %q has NumPy 2.3 or later", tried)
-	}
-	t.Skipf("no Python with NumPy 2.3 or later among %q", tried)
-	return ""
+	return testenv.Interpreter(t, "import numpy; assert tuple(map(int, numpy.__version__.split('.')[:2])) >= (2, 3)")
 }
 
 func numpyStrings(t testing.TB, cases []numpyCase) [][2]string {

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
@@ -17,7 +18,7 @@ import (
 // TestFromDLPackTakesOnce: a tensor can be taken over once, also while the resulting array exists.
 func TestFromDLPackTakesOnce(t *testing.T) {
 	needDLPack(t)
-	rt := openRT(t)
+	rt := testsycl.Runtime(t)
 	a := own(t)(Zeros(memmgr.Host(), Float32, []int{4}))
 	x := must[dlpack.Tensor](t)(a.DLPack())
 	b := own(t)(FromDLPack(rt, x))
@@ -34,7 +35,7 @@ func TestFromDLPackTakesOnce(t *testing.T) {
 // once.
 func TestFromDLPackRace(t *testing.T) {
 	needDLPack(t)
-	rt := openRT(t)
+	rt := testsycl.Runtime(t)
 	a := own(t)(Zeros(memmgr.Host(), Float32, []int{4}))
 	for range 200 {
 		x := must[dlpack.Tensor](t)(a.DLPack())
@@ -73,8 +74,8 @@ func TestCopiedIsForTheConsumerAlone(t *testing.T) {
 
 // Memory of unknown size has no Allocation in the dictionary.
 func TestInterfaceOfUnknownSize(t *testing.T) {
-	rt, q := needSYCL(t)
-	a := own(t)(Arange[float32](usm(t, q, syclobj.USMShared), 0, 1, 4))
+	rt, q := testsycl.Need(t)
+	a := own(t)(Arange[float32](testsycl.USM(t, q, syclobj.USMShared), 0, 1, 4))
 	buf, err := memmgr.Wrap(a.Pointer(), memmgr.UnknownSize, memmgr.WrapOptions{Place: a.Place()})
 	require.NoError(t, err)
 	b := own(t)(FromBuffer(buf, Float32, mustLayout(t, []int{4}, nil, 0)))
@@ -87,10 +88,10 @@ func TestInterfaceOfUnknownSize(t *testing.T) {
 
 // TestExchangeOfNewEmpty: arrays without elements have an address too.
 func TestExchangeOfNewEmpty(t *testing.T) {
-	rt, q := needSYCL(t)
+	rt, q := testsycl.Need(t)
 	for _, k := range []syclobj.USMKind{syclobj.USMDevice, syclobj.USMShared, syclobj.USMHost} {
 		for _, shape := range [][]int{{0}, {3, 0, 2}} {
-			a := own(t)(Zeros(usm(t, q, k), Float32, shape))
+			a := own(t)(Zeros(testsycl.USM(t, q, k), Float32, shape))
 			d := must[USMInterface](t)(a.USMInterface())
 			require.NotZero(t, d.Data)
 			require.Equal(t, shape, own(t)(FromUSMInterface(rt, &d, nil)).Shape())
@@ -118,7 +119,7 @@ func TestCopyPackedThroughTwoBuffers(t *testing.T) {
 
 // Invalid syclobjs are errors, also in the dictionary's text.
 func TestBadSyclObjNeverPanics(t *testing.T) {
-	rt := openRT(t)
+	rt := testsycl.Runtime(t)
 	q, err := syclobj.HostPlace().Queue()
 	require.NoError(t, err)
 	for name, obj := range map[string]SyclObj{
@@ -146,8 +147,8 @@ func TestBadSyclObjNeverPanics(t *testing.T) {
 // TestReleaseInAnyOrder: the holders of one memory release it in any order, and its owner is released
 // once, after the last.
 func TestReleaseInAnyOrder(t *testing.T) {
-	rt, q := needSYCL(t)
-	a := own(t)(Arange[int32](usm(t, q, syclobj.USMShared), 0, 1, 8))
+	rt, q := testsycl.Need(t)
+	a := own(t)(Arange[int32](testsycl.USM(t, q, syclobj.USMShared), 0, 1, 8))
 	for _, order := range permutations(5) {
 		var released atomic.Int32
 		d := must[USMInterface](t)(a.USMInterface())
@@ -186,7 +187,7 @@ func permutations(n int) [][]int {
 // TestFromDLPackOfOldProducers: producers that omit strides or the deleter, and a byte offset.
 func TestFromDLPackOfOldProducers(t *testing.T) {
 	needDLPack(t)
-	rt := openRT(t)
+	rt := testsycl.Runtime(t)
 	buf, err := memmgr.New(memmgr.Host(), memmgr.Request{Size: 256})
 	require.NoError(t, err)
 	t.Cleanup(buf.Release) // after the array below
@@ -216,7 +217,7 @@ func TestFromDLPackOfOldProducers(t *testing.T) {
 // TestExchangeOfManyDimensions uses the maximum number of dimensions, and none.
 func TestExchangeOfManyDimensions(t *testing.T) {
 	needDLPack(t)
-	rt := openRT(t)
+	rt := testsycl.Runtime(t)
 	for _, n := range []int{0, 1, 4, 5, MaxDims} {
 		shape := slices.Repeat([]int{1}, n)
 		if n > 0 {

@@ -43,7 +43,7 @@ func TestFromPinnedSlice(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, padded.Padded())
 	padded.Release()
-	readOnly, err := FromPinnedSlice(data, nil, BufferReadOnly())
+	readOnly, err := FromPinnedSlice(data, nil, ReadOnly())
 	require.NoError(t, err)
 	require.ErrorIs(t, readOnly.SetAt(0, 0), ErrReadOnly)
 	readOnly.Release()

@@ -17,11 +17,32 @@ type USMSpan struct {
 	IsC      bool    // the elements are contiguous in row-major order
 }
 
-// Check checks everything that does not need the SYCL runtime, and returns the derived facts: version,
-// number and signs of dimensions, type string, type description, strides, overflow of product, span and
-// addresses, a null pointer, and the allocation if it is known. It makes no call into C, allocates only on
-// failure, and is cheap enough for every exchange. The table in the package documentation lists the
-// errors.
+// Check checks everything that does not need the SYCL runtime, and returns the derived facts. It makes no
+// call into C, allocates only on failure, and is cheap enough for every exchange.
+//
+// Check and [FromUSMInterface] refuse the following, in this order, before any call of the SYCL runtime
+// that could end the process. Check covers the rows up to the owner's allocation. The last column is the
+// Key of the OpError.
+//
+//	version missing, or not 1                        ErrInterface  version
+//	negative or too many dimensions                  ErrInterface  shape
+//	product of the dimensions too large              ErrInterface  shape
+//	typestr missing, big-endian, without byte order  ErrInterface  typestr
+//	typestr of objects, text, dates, void            ErrInterface  typestr
+//	typestr of a size that array libraries lack      ErrInterface  typestr
+//	typedescr with fields, or of another type        ErrInterface  typedescr
+//	strides not one per dimension                    ErrInterface  strides
+//	null pointer, even for size 0                    ErrInterface  data
+//	span too large, or outside the address space     ErrInterface  shape, data
+//	span outside the owner's allocation              ErrInterface  data
+//	syclobj missing, nil, or several forms set       ErrInterface  syclobj
+//	filter string malformed, or of no device         ErrInterface  syclobj
+//	context or queue of the host backend, or closed  ErrInterface  syclobj
+//	first byte is not USM of that context            ErrNotUSM     data
+//	last byte of another kind than the first         ErrNotUSM     data
+//
+// Invalid Python types (a shape that is not a tuple of integers, a str for version) cannot occur in Go;
+// the Python module refuses them.
 func (d *USMInterface) Check() (USMSpan, error) {
 	var s USMSpan
 	err := d.check(&s)

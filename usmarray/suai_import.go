@@ -11,8 +11,7 @@ import (
 // which may be nil, drops the owner of the memory: on success the array owns it, and it is called once, on
 // any goroutine, when the last reference is dropped; on error it is not called and stays the caller's.
 //
-// The checks, in this order: those of Check; that syclobj names a context; that the first byte is USM of
-// that context; that the last byte is of the same kind; that the memory has a device. The pointer is never
+// The checks are those of [USMInterface.Check], and that the memory has a device. The pointer is never
 // dereferenced. The runtime distinguishes allocations only by kind: a span from one allocation into a
 // neighbour of the same kind is detected only if Allocation is set.
 //

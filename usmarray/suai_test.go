@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
@@ -17,7 +18,7 @@ func goodInterface() USMInterface {
 	return USMInterface{Shape: []int{2, 3}, TypeStr: "<f4", Data: 0x100000, Version: 1, SyclObj: SyclObj{Filter: "opencl:cpu:0"}}
 }
 
-// TestValidate tests the rows of the package documentation's table that need no device.
+// TestValidate tests the rows of the table of USMInterface.Check that need no device.
 func TestValidate(t *testing.T) {
 	huge := maxInt/2 + 1
 	for _, c := range []struct {
@@ -101,8 +102,8 @@ func TestResolveAllocatesNothing(t *testing.T) {
 
 // TestImportErrors tests the errors that depend on the device.
 func TestImportErrors(t *testing.T) {
-	rt, q := needSYCL(t)
-	a := own(t)(Arange[float32](usm(t, q, syclobj.USMShared), 0, 1, 6))
+	rt, q := testsycl.Need(t)
+	a := own(t)(Arange[float32](testsycl.USM(t, q, syclobj.USMShared), 0, 1, 6))
 	good := must[USMInterface](t)(a.USMInterface())
 	other, err := rt.NewContext(q.Device())
 	require.NoError(t, err)
@@ -214,10 +215,10 @@ func interfaceAs(a *Array, form syclForm) (USMInterface, error) {
 }
 
 func TestInterfaceRoundTrip(t *testing.T) {
-	rt, q := needSYCL(t)
+	rt, q := testsycl.Need(t)
 	forms := []syclForm{defaultForm, filterForm, contextForm, queueForm}
 	for _, k := range []syclobj.USMKind{syclobj.USMDevice, syclobj.USMShared, syclobj.USMHost} {
-		a := own(t)(Arange[float64](usm(t, q, k), 0, 1, 24))
+		a := own(t)(Arange[float64](testsycl.USM(t, q, k), 0, 1, 24))
 		for name, v := range views(t, a) {
 			t.Run(k.String()+" "+name, func(t *testing.T) {
 				for _, form := range forms {
@@ -252,8 +253,8 @@ func TestInterfaceRoundTrip(t *testing.T) {
 }
 
 func TestInterfaceOfOddAddresses(t *testing.T) {
-	rt, q := needSYCL(t)
-	a := own(t)(Arange[int32](usm(t, q, syclobj.USMShared), 0, 1, 24))
+	rt, q := testsycl.Need(t)
+	a := own(t)(Arange[int32](testsycl.USM(t, q, syclobj.USMShared), 0, 1, 24))
 	d := must[USMInterface](t)(a.USMInterface())
 	// The start of the memory with an offset, and negative strides from it.
 	d.Shape, d.Strides, d.Offset = []int{3, 4}, []int{-8, -2}, 23
@@ -281,13 +282,13 @@ func TestInterfaceErrorsOut(t *testing.T) {
 	h := own(t)(Zeros(memmgr.Host(), Float32, []int{2}))
 	_, err := h.USMInterface()
 	require.ErrorIs(t, err, ErrNotUSM)
-	rt, q := needSYCL(t)
-	b := own(t)(Zeros(usm(t, q, syclobj.USMShared), Bfloat16, []int{2}))
+	rt, q := testsycl.Need(t)
+	b := own(t)(Zeros(testsycl.USM(t, q, syclobj.USMShared), Bfloat16, []int{2}))
 	_, err = b.USMInterface()
 	require.ErrorIs(t, err, ErrType)
 	require.ErrorContains(t, err, "DLPack")
 	oq := otherQueue(t, rt, q)
-	a := own(t)(Arange[float32](usm(t, oq, syclobj.USMShared), 0, 1, 4))
+	a := own(t)(Arange[float32](testsycl.USM(t, oq, syclobj.USMShared), 0, 1, 4))
 	d := must[USMInterface](t)(interfaceAs(a, filterForm))
 	_, err = FromUSMInterface(rt, &d, nil)
 	require.ErrorIs(t, err, ErrNotUSM, "the filter string names the default context")
@@ -300,8 +301,8 @@ func TestInterfaceErrorsOut(t *testing.T) {
 }
 
 func TestInterfaceReadOnly(t *testing.T) {
-	rt, q := needSYCL(t)
-	a := own(t)(Zeros(usm(t, q, syclobj.USMShared), Float32, []int{2}))
+	rt, q := testsycl.Need(t)
+	a := own(t)(Zeros(testsycl.USM(t, q, syclobj.USMShared), Float32, []int{2}))
 	for _, readOnly := range []bool{false, true} {
 		d := must[USMInterface](t)(a.USMInterface())
 		d.ReadOnly = readOnly

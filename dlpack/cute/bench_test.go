@@ -47,7 +47,7 @@ func BenchmarkConvertAndMarkLayout(b *testing.B) {
 		b.Run(fmt.Sprintf("rank=%d", rank), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				t, err := Wrap(v, Options{Leading: LeadingSkipSizeOne}, nil)
+				t, err := Wrap(v, Options{Leading: LeadingSkipSizeOne})
 				if err == nil {
 					err = t.MarkLayoutDynamic(rank - 1)
 				}
@@ -64,7 +64,7 @@ func BenchmarkConvertAndMarkLayout(b *testing.B) {
 func BenchmarkConvertAndMarkCompact(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
-		t, err := Wrap(rank3, Options{}, nil)
+		t, err := Wrap(rank3, Options{})
 		if err == nil {
 			err = t.MarkCompactShapeDynamic(0, nil, 2)
 		}
@@ -113,7 +113,7 @@ func BenchmarkKeyAndLookUp(b *testing.B) {
 }
 
 func BenchmarkTensorString(b *testing.B) {
-	t, err := Wrap(rank3, Options{}, nil)
+	t, err := Wrap(rank3, Options{})
 	require.NoError(b, err)
 	defer t.Release()
 	b.ReportAllocs()
@@ -131,7 +131,7 @@ func TestAllocations(t *testing.T) {
 			lead = rank - 1
 		}
 		n := testing.AllocsPerRun(100, func() {
-			c, err := Wrap(v, Options{}, nil)
+			c, err := Wrap(v, Options{})
 			if err == nil {
 				err = c.MarkLayoutDynamic(lead)
 			}

@@ -14,11 +14,10 @@
 //
 // # Ownership
 //
-// [FromDLPack] takes over the DLPack tensor on success and leaves it to the caller on failure. [Wrap]
-// borrows memory and calls a function at the end. A Tensor keeps its source until Release. A Clone
-// shares the source and has its own marks; the source is released with the last of them. Use after
-// Release is an error that matches [ErrReleased]: functions that return an error return it, others
-// panic with it. A Spec and a Key own nothing.
+// [FromDLPack] takes over the DLPack tensor on success and leaves it to the caller on failure; the Tensor
+// keeps it until Release. [Wrap] borrows memory. A Clone shares the source and has its own marks; the
+// source is released with the last of them. Use after Release is an error that matches [ErrReleased]:
+// functions that return an error return it, others panic with it. A Spec and a Key own nothing.
 //
 // # Threads
 //

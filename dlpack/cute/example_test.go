@@ -41,7 +41,7 @@ func ExampleWrap() {
 	memory := make([]float32, 600)
 	x := view([]int64{30, 20}, nil)
 	x.Data = unsafe.Pointer(&memory[0])
-	y, err := cute.Wrap(x, cute.Options{}, nil)
+	y, err := cute.Wrap(x, cute.Options{})
 	if err != nil {
 		fmt.Println(err)
 		return

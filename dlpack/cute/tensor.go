@@ -22,8 +22,7 @@ type Tensor struct {
 	root  *Tensor // the tensor that holds the source: itself, or the original of a clone
 	users atomic.Int64
 	src   dlpack.Tensor
-	free  func() // for wrapped memory instead of src; may be nil
-	owns  bool   // src is held
+	owns  bool // src is held; false for wrapped memory
 }
 
 // specs holds the Specs of released tensors for reuse. A Spec is most of a tensor's size, and a loop that
@@ -64,16 +63,9 @@ func taken(t dlpack.Tensor, o *Options) (*Tensor, error) {
 	return c, nil
 }
 
-// Wrap describes memory that the caller keeps alive. release, if not nil, is called once, when the tensor
-// and all its clones are released.
-func Wrap(v dlpack.View, o Options, release func()) (*Tensor, error) {
-	c, err := newTensor(&v, &o)
-	if err != nil {
-		return nil, err
-	}
-	c.free = release
-	return c, nil
-}
+// Wrap describes memory that the caller owns and keeps alive until the tensor and its clones are released.
+// The layout is fully static. Errors: those of NewSpec.
+func Wrap(v dlpack.View, o Options) (*Tensor, error) { return newTensor(&v, &o) }
 
 // CheckFlags refuses flags of a DLPack tensor that a View cannot express, with ErrElementType: padded
 // sub-byte elements. FromDLPack calls it; callers of NewSpec and Wrap call it if they have flags.
@@ -121,7 +113,7 @@ func (t *Tensor) Clone() (*Tensor, error) {
 	}
 }
 
-// Release releases the source if no clone needs it. Further calls do nothing.
+// Release releases an owned source when no clone needs it. Further calls do nothing.
 func (t *Tensor) Release() {
 	if t.released.Swap(true) {
 		return
@@ -129,15 +121,8 @@ func (t *Tensor) Release() {
 	if !t.cloned.Load() {
 		specs.Put(t.spec)
 	}
-	root := t.root
-	if root.users.Add(-1) > 0 {
-		return
-	}
-	if root.owns {
+	if root := t.root; root.users.Add(-1) == 0 && root.owns {
 		root.src.Release()
-	}
-	if root.free != nil {
-		root.free()
 	}
 }
 

@@ -1,28 +1,28 @@
+//go:build linux && cgo
+
 package cute
 
 import (
 	"sync"
-	"sync/atomic"
 	"testing"
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/dlpack/internal/cpeer"
 )
 
-// wrapped returns a tensor of Go memory and the count of its releases.
-func wrapped(t testing.TB, shape ...int64) (*Tensor, *atomic.Int64) {
-	memory := make([]float32, 4096)
-	released := new(atomic.Int64)
-	v := dlpack.View{Data: unsafe.Pointer(&memory[0]), Shape: shape, DataType: dlpack.Float32, Device: dlpack.CPU}
-	c, err := Wrap(v, Options{}, func() { released.Add(1) })
+// owning returns a tensor of C memory and its owner, which counts releases.
+func owning(t testing.TB, shape ...int64) (*Tensor, cpeer.Owner) {
+	x, owner := exported(t, 0, dlpack.Float32, shape, nil)
+	c, err := FromDLPack(x, Options{})
 	require.NoError(t, err)
-	return c, released
+	return c, owner
 }
 
 func TestTensorFacts(t *testing.T) {
-	c, released := wrapped(t, 30, 20)
+	c, owner := owning(t, 30, 20)
 	defer c.Release()
 	s := c.Spec()
 	require.Equal(t, []int64{30, 20}, s.Shape())
@@ -40,28 +40,28 @@ func TestTensorFacts(t *testing.T) {
 	require.NoError(t, c.MarkLayoutDynamic(-1))
 	require.Equal(t, "(?,?):(?,1)", c.Layout())
 	require.Equal(t, []int64{30, 20}, ptr(c.Spec()).Shape(), "extents are kept")
-	require.Zero(t, released.Load())
+	require.Zero(t, owner.Drops())
 }
 
 func TestByteOffset(t *testing.T) {
 	memory := make([]float32, 16)
 	v := dlpack.View{Data: unsafe.Pointer(&memory[0]), ByteOffset: 8, Shape: []int64{4}, DataType: dlpack.Float32, Device: dlpack.CPU}
-	c, err := Wrap(v, Options{}, nil)
+	c, err := Wrap(v, Options{})
 	require.NoError(t, err)
 	defer c.Release()
 	data, err := c.Data()
 	require.NoError(t, err)
 	require.Equal(t, unsafe.Pointer(&memory[2]), data)
 	v.ByteOffset = 6
-	_, err = Wrap(v, Options{}, nil)
+	_, err = Wrap(v, Options{})
 	require.ErrorIs(t, err, ErrAlignment)
 }
 
 func TestUseAfterRelease(t *testing.T) {
-	c, released := wrapped(t, 4, 6)
+	c, owner := owning(t, 4, 6)
 	c.Release()
 	c.Release()
-	require.EqualValues(t, 1, released.Load(), "released once")
+	require.EqualValues(t, 1, owner.Drops(), "released once")
 
 	require.ErrorIs(t, c.MarkLayoutDynamic(Deduce), ErrReleased)
 	require.ErrorIs(t, c.MarkCompactShapeDynamic(0, nil, 1), ErrReleased)
@@ -89,26 +89,26 @@ func TestUseAfterRelease(t *testing.T) {
 
 func TestCloneKeepsSource(t *testing.T) {
 	for _, shape := range [][]int64{{4, 6}, wideView(12).Shape} {
-		a, released := wrapped(t, shape...)
+		a, owner := owning(t, shape...)
 		b, err := a.Clone()
 		require.NoError(t, err)
 		before := a.Layout()
 		require.NoError(t, b.MarkLayoutDynamic(-1))
 		require.Equal(t, before, a.Layout(), "marks of a clone are its own")
 		a.Release()
-		require.Zero(t, released.Load(), "the clone holds the source")
+		require.Zero(t, owner.Drops(), "the clone holds the source")
 		c, err := b.Clone()
 		require.NoError(t, err, "a clone of a clone outlives the first tensor")
 		b.Release()
-		require.Zero(t, released.Load())
+		require.Zero(t, owner.Drops())
 		c.Release()
-		require.EqualValues(t, 1, released.Load())
+		require.EqualValues(t, 1, owner.Drops())
 	}
 }
 
 func TestCloneAndReleaseTogether(t *testing.T) {
 	for range 200 {
-		a, released := wrapped(t, 4, 6)
+		a, owner := owning(t, 4, 6)
 		var group sync.WaitGroup
 		for range 4 {
 			group.Go(func() {
@@ -119,12 +119,12 @@ func TestCloneAndReleaseTogether(t *testing.T) {
 		}
 		group.Go(a.Release)
 		group.Wait()
-		require.EqualValues(t, 1, released.Load())
+		require.EqualValues(t, 1, owner.Drops())
 	}
 }
 
 func TestWrapRefuses(t *testing.T) {
-	_, err := Wrap(dlpack.View{DataType: dlpack.Complex64}, Options{}, func() { t.Error("release was called for a failed Wrap") })
+	_, err := Wrap(dlpack.View{DataType: dlpack.Complex64}, Options{})
 	require.ErrorIs(t, err, ErrElementType)
 	_, err = FromDLPack(dlpack.Tensor{}, Options{})
 	require.ErrorIs(t, err, ErrReleased)
@@ -137,7 +137,7 @@ func TestReuse(t *testing.T) {
 			v := wideView(rank)
 			fresh, err := NewSpec(v, Options{})
 			require.NoError(t, err)
-			c, err := Wrap(v, Options{}, nil)
+			c, err := Wrap(v, Options{})
 			require.NoError(t, err)
 			require.Equal(t, fresh.AppendWords(nil), c.spec.AppendWords(nil))
 			require.Equal(t, fresh.Key(), c.Key())

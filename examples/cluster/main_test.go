@@ -13,25 +13,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/usmbridge/usmbridge/interop/python"
+	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
 )
 
-// needCluster builds usmpython and returns its path. Without a Python that has distributed and
-// Numba, it skips the test, or fails it if USMBRIDGE_REQUIRE_PEERS is set.
+// needCluster builds usmpython and returns its path. It ends the test without a Python that has distributed
+// and Numba.
 func needCluster(t *testing.T) string {
 	t.Helper()
-	env, err := python.Find()
-	if err == nil {
-		var out []byte
-		out, err = exec.Command(env.Executable, "-c", "import distributed, numba").CombinedOutput()
-		if err != nil {
-			t.Logf("%s: %s", env.Executable, out)
-		}
-	}
-	if err != nil && os.Getenv("USMBRIDGE_REQUIRE_PEERS") == "" {
-		t.Skip("no Python with distributed and Numba: ", err)
-	}
-	require.NoError(t, err)
+	testpython.Need(t, "distributed", "numba")
 	host := filepath.Join(t.TempDir(), "usmpython")
 	out, err := exec.Command("go", "build", "-o", host, "../../interop/cmd/usmpython").CombinedOutput()
 	require.NoErrorf(t, err, "%s", out)

@@ -1,28 +1,26 @@
 package main
 
 import (
-	"os"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
 // open gives the one service of this process: Python starts only once.
 var open = sync.OnceValues(openService)
 
-// needService is open for a test, which is skipped where there is no Python with Numba,
-// unless one was promised.
+// needService returns the service. Without a Python that has Numba it ends the test.
 func needService(t testing.TB) *service {
 	t.Helper()
 	s, err := open()
-	if err != nil && os.Getenv("USMBRIDGE_REQUIRE_PYTHON") == "" {
-		t.Skip("no Python with Numba to embed: ", err)
+	if err != nil {
+		testenv.Missing(t, err, testenv.Python)
 	}
-	require.NoError(t, err)
 	return s
 }
 

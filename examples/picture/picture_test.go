@@ -19,6 +19,7 @@ import (
 
 	"github.com/usmbridge/usmbridge/examples/internal/photo"
 	"github.com/usmbridge/usmbridge/examples/internal/photo/phototest"
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -30,17 +31,15 @@ var reference string
 // open gives the one bridge of this process: Python starts only once.
 var open = sync.OnceValues(func() (*bridge, error) { return openBridge(io.Discard) })
 
-// needBridge is open for a test, which is skipped where there is no Python
-// with NumPy, unless one was promised.
+// needBridge returns the bridge. Without a Python that has NumPy it ends the test.
 func needBridge(t *testing.T) *bridge {
 	t.Helper()
 	b, err := open()
-	if err != nil && os.Getenv("USMBRIDGE_REQUIRE_PYTHON") == "" {
-		t.Skip("no Python with NumPy to embed: ", err)
+	if err != nil {
+		testenv.Missing(t, err, testenv.Python)
 	}
-	require.NoError(t, err)
-	if os.Getenv("USMBRIDGE_REQUIRE_SYCL") != "" {
-		require.True(t, b.dpctl, "a SYCL device was promised")
+	if testenv.Declared(testenv.SYCL) {
+		require.True(t, b.dpctl, "no SYCL device")
 	}
 	return b
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
@@ -28,7 +28,7 @@ func TestOnWhateverBackendThereIs(t *testing.T) {
 	require.NoError(t, err)
 	defer rt.Close()
 	if rt.DefaultDevice().IsHost() {
-		require.Empty(t, os.Getenv("USMBRIDGE_REQUIRE_SYCL"), "a SYCL device was promised: %v", rt.SYCLError())
+		require.False(t, testenv.Declared(testenv.SYCL), "no SYCL device: %v", rt.SYCLError())
 		require.NotContains(t, out.String(), "kDLOneAPI:")
 	} else {
 		require.Contains(t, out.String(), `"syclobj"`)

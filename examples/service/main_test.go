@@ -8,23 +8,17 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/usmbridge/usmbridge/interop/python"
+	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
 )
 
 // The service scales values, refuses invalid requests, exports metrics and ends without a leak.
 func TestService(t *testing.T) {
-	if _, err := python.Find(); err != nil && os.Getenv("USMBRIDGE_REQUIRE_PYTHON") == "" {
-		t.Skip("no Python: ", err)
-	}
-	if os.Getenv("USMBRIDGE_REQUIRE_PEERS") == "" {
-		t.Skip("the function needs NumPy, which USMBRIDGE_REQUIRE_PEERS=1 promises")
-	}
+	testpython.Need(t, "numpy")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ready, ended := make(chan net.Addr, 1), make(chan error, 1)

@@ -9,33 +9,19 @@ import (
 	"image/png"
 	"math"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/usmbridge/usmbridge/interop/python"
+	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
 	"github.com/usmbridge/usmbridge/interop/workers"
 )
 
 func TestMain(m *testing.M) {
 	workers.Main()
 	os.Exit(m.Run())
-}
-
-// needNumPy skips without it, unless it was promised.
-func needNumPy(t *testing.T) {
-	t.Helper()
-	env, err := python.Find()
-	if err == nil {
-		err = exec.Command(env.Executable, "-c", "import numpy").Run()
-	}
-	if err != nil && os.Getenv("USMBRIDGE_REQUIRE_PYTHON") != "1" {
-		t.Skip("no Python with NumPy: ", err)
-	}
-	require.NoError(t, err)
 }
 
 // sobel is what the processes should find, to a rounding.
@@ -49,7 +35,7 @@ func sobel(grey func(x, y int) float64, width, height, x, y int) float64 {
 // Two processes find the edges, no byte is copied, and the table says so: with SYCL where there
 // is any, and without.
 func TestEdges(t *testing.T) {
-	needNumPy(t)
+	testpython.Need(t, "numpy")
 	dir := t.TempDir()
 	const width, height = 40, 30
 	img := image.NewNRGBA(image.Rect(0, 0, width, height))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
 	"github.com/usmbridge/usmbridge/interop/executor"
 	"github.com/usmbridge/usmbridge/interop/pymodule"
 	"github.com/usmbridge/usmbridge/interop/python"
@@ -37,7 +38,7 @@ def energy(x):
 // Direct calls vary by a factor of two between processes. To compare two versions of an executor,
 // multiply its ratio by bare-calls/s.
 func BenchmarkNumbaCalls(b *testing.B) {
-	environment(b, "numpy", "numba")
+	testpython.Need(b, "numpy", "numba")
 	py, r := start(b)
 	m, err := py.Module("numbamodel", numbaModel)
 	require.NoError(b, err)

@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
+	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
 	"github.com/usmbridge/usmbridge/interop/executor"
 	"github.com/usmbridge/usmbridge/interop/pymodule"
 	"github.com/usmbridge/usmbridge/interop/python"
@@ -25,13 +27,10 @@ func TestWritesAreDone(t *testing.T) {
 		inChild(t, "TestWritesAreDone", "usm")
 		return
 	}
-	env := environment(t, "numpy", "dpnp")
+	env := testpython.Need(t, "numpy", "dpnp")
 	rt, err := syclobj.Open()
 	if err != nil || rt.DefaultQueue().IsHost() {
-		if os.Getenv("USMBRIDGE_REQUIRE_SYCL") == "1" {
-			t.Fatal("no SYCL device", err)
-		}
-		t.Skip("no SYCL device", err)
+		testenv.Missing(t, fmt.Sprint("no SYCL device: ", err), testenv.SYCL)
 	}
 	require.NoError(t, pymodule.Register(pymodule.SetRuntime(rt)))
 	py, err := python.Start(python.WithEnvironment(env))

@@ -106,24 +106,22 @@ var (
 	ErrWarming = errors.New("the warm-up is not done")
 )
 
-// Error is the error of a call without a result.
+// Error is the error of a call without a result, and of Health, Ready and Close.
 type Error struct {
-	Package  string // the package of the Runner; "" means "executor"
-	Function string // "module:name"; "" in Health
-	Kind     error  // an error variable of this package, python.ErrNotBegun, or nil
-	Err      error  // the cause: the error of the context, an exception, a *python.PanicError
+	Package string // the package of the Runner; "" means "executor"
+	Op      string // the called function, "module:name", or the method "Health", "Ready" or "Close"
+	Kind    error  // an error variable of this package, python.ErrNotBegun, or nil
+	Err     error  // the cause: the error of the context, an exception, a *python.PanicError; or nil
 }
 
-// Error returns the package, the function, the reason and the cause.
+// Error returns "Package: Op: Kind: Err".
 func (e *Error) Error() string {
 	s := cmp.Or(e.Package, "executor")
-	if e.Function != "" {
-		s += ": " + e.Function
+	if e.Op != "" {
+		s += ": " + e.Op
 	}
-	for _, err := range []error{e.Kind, e.Err} {
-		if err != nil {
-			s += ": " + err.Error()
-		}
+	for _, reason := range e.Unwrap() {
+		s += ": " + reason.Error()
 	}
 	return s
 }
@@ -263,26 +261,26 @@ func (e *Executor) Call(ctx context.Context, function string, args ...any) (any,
 		return nil, e.notBegun(ctx, function)
 	}
 	if e.closed.Load() {
-		return nil, &Error{Function: function, Kind: ErrClosed}
+		return nil, &Error{Op: function, Kind: ErrClosed}
 	}
 	j, err := e.newJob(ctx, function, args)
 	if err != nil {
-		return nil, &Error{Function: function, Err: err}
+		return nil, &Error{Op: function, Err: err}
 	}
 	defer j.release()
 	q := e.queueOf(function)
 	if err := q.enter(j, e.config.Wait); err != nil {
 		if errors.Is(err, ErrFull) {
 			e.counters.refused.Add(1)
-			return nil, &Error{Function: function, Kind: ErrFull}
+			return nil, &Error{Op: function, Kind: ErrFull}
 		}
 		if ctx.Err() != nil {
 			return nil, e.notBegun(ctx, function)
 		}
 		if errors.Is(err, ErrClosed) {
-			return nil, &Error{Function: function, Kind: ErrClosed}
+			return nil, &Error{Op: function, Kind: ErrClosed}
 		}
-		return nil, &Error{Function: function, Err: err}
+		return nil, &Error{Op: function, Err: err}
 	}
 	select {
 	case <-j.ended:
@@ -322,14 +320,14 @@ func (e *Executor) leave(ctx context.Context, q *queue, j *job) (any, error) {
 	if q.noteStuck(j, &e.over) {
 		e.run(q, nil)
 	}
-	return nil, &Error{Function: j.function, Kind: ErrStuck,
+	return nil, &Error{Op: j.function, Kind: ErrStuck,
 		Err: fmt.Errorf("%w, but the call did not stop within %v", calls.Ended(ctx), e.config.Grace)}
 }
 
 // notBegun counts a call that its caller gave up before it began, and returns its error. ctx has ended.
 func (e *Executor) notBegun(ctx context.Context, function string) error {
 	e.counters.notBegun.Add(1)
-	return &Error{Function: function, Kind: python.ErrNotBegun, Err: calls.Ended(ctx)}
+	return &Error{Op: function, Kind: python.ErrNotBegun, Err: calls.Ended(ctx)}
 }
 
 // Ready waits until the warm-up is done. Errors: the error of the step that failed, ErrClosed, and
@@ -338,24 +336,25 @@ func (e *Executor) Ready(ctx context.Context) error {
 	select {
 	case <-e.warm.over:
 	case <-ctx.Done():
-		return &Error{Kind: ErrWarming, Err: context.Cause(ctx)}
+		return &Error{Op: "Ready", Kind: ErrWarming, Err: context.Cause(ctx)}
 	}
 	if err := e.warm.failed(); err != nil {
-		return &Error{Err: err}
+		return &Error{Op: "Ready", Err: err}
 	}
 	return nil
 }
 
 // Health implements Runner. It returns nil or an *Error. It is cheap enough for frequent probes.
 func (e *Executor) Health() error {
+	const op = "Health"
 	if e.closed.Load() {
-		return &Error{Kind: ErrClosed}
+		return &Error{Op: op, Kind: ErrClosed}
 	}
 	if _, err := python.Start(); err != nil { // Python was started, so an error means that it has ended.
-		return &Error{Err: err}
+		return &Error{Op: op, Err: err}
 	}
 	if err := e.warm.health(); err != nil {
-		return &Error{Kind: ErrWarming, Err: err}
+		return &Error{Op: op, Kind: ErrWarming, Err: err}
 	}
 	for _, q := range e.queues() {
 		if free, stuck, _ := q.counts(); free == 0 && stuck > 0 {
@@ -363,7 +362,7 @@ func (e *Executor) Health() error {
 			if function == "" {
 				continue // The call has just ended.
 			}
-			return &Error{Kind: ErrStuck, Err: fmt.Errorf("%s: all calls run past the end of their contexts; the oldest, %s, has run for %v",
+			return &Error{Op: op, Kind: ErrStuck, Err: fmt.Errorf("%s: all calls run past the end of their contexts; the oldest, %s, has run for %v",
 				q.name, function, age.Round(time.Millisecond))}
 		}
 	}
@@ -392,6 +391,7 @@ func (e *Executor) Stats() Stats {
 // return ErrClosed, running calls are interrupted, and Close waits for Config.Grace. If calls still run
 // after that, it returns ErrStuck with their number. Close can be called again to wait for the rest.
 func (e *Executor) Close(ctx context.Context) error {
+	const op = "Close"
 	e.closed.Store(true)
 	e.slots.close()
 	if e.lane != nil {
@@ -401,10 +401,10 @@ func (e *Executor) Close(ctx context.Context) error {
 	select {
 	case <-over:
 	case <-ctx.Done():
-		cause := &Error{Kind: ErrClosed, Err: errors.New("the context of Close ended before the call")}
+		cause := &Error{Op: op, Kind: ErrClosed, Err: errors.New("the context of Close ended before the call")}
 		e.cancel(cause)
 		for _, q := range e.queues() {
-			end(append(q.takeAll(), q.interruptAll(cause)...), func(j *job) error { return &Error{Function: j.function, Kind: ErrClosed} })
+			end(append(q.takeAll(), q.interruptAll(cause)...), func(j *job) error { return &Error{Op: j.function, Kind: ErrClosed} })
 		}
 		timer := time.NewTimer(e.config.Grace)
 		defer timer.Stop()
@@ -416,11 +416,11 @@ func (e *Executor) Close(ctx context.Context) error {
 				<-over
 				break
 			}
-			return &Error{Kind: ErrStuck, Err: fmt.Errorf("%d calls still run; the oldest, %s, has run for %v; their threads remain until they end",
+			return &Error{Op: op, Kind: ErrStuck, Err: fmt.Errorf("%d calls still run; the oldest, %s, has run for %v; their threads remain until they end",
 				n, function, age.Round(time.Millisecond))}
 		}
 	}
-	e.cancel(&Error{Kind: ErrClosed})
+	e.cancel(&Error{Op: op, Kind: ErrClosed})
 	e.functions.Range(func(name, o any) bool {
 		if _, mine := e.functions.LoadAndDelete(name); mine {
 			o.(*callable).object.Release()

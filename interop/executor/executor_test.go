@@ -115,7 +115,7 @@ func TestErrors(t *testing.T) {
 			require.Nil(t, v)
 			var failed *executor.Error
 			require.ErrorAs(t, err, &failed)
-			require.Equal(t, c.function, failed.Function)
+			require.Equal(t, c.function, failed.Op)
 			require.ErrorContains(t, err, c.says)
 			if c.is != nil {
 				require.ErrorIs(t, err, c.is)

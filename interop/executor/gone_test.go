@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
 	"github.com/usmbridge/usmbridge/interop/executor"
 	"github.com/usmbridge/usmbridge/interop/python"
 )
@@ -23,7 +24,7 @@ const childEnv = "USMBRIDGE_TEST_EXECUTOR_CHILD"
 // test, inChild skips it too.
 func inChild(t *testing.T, name, kind string) string {
 	t.Helper()
-	env := environment(t, "numpy")
+	env := testpython.Need(t, "numpy")
 	cmd := exec.Command(os.Args[0], "-test.run=^"+name+"$", "-test.v", "-test.timeout=5m")
 	cmd.Env = append(os.Environ(), childEnv+"="+kind, python.EnvVar+"="+env.Executable)
 	out, err := cmd.CombinedOutput()

@@ -4,74 +4,20 @@ package executor_test
 
 import (
 	"context"
-	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
+	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
 	"github.com/usmbridge/usmbridge/interop/executor"
 	"github.com/usmbridge/usmbridge/interop/pymodule"
 	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
-
-// required reports whether the environment requires the peers of the tests, so that a missing one is
-// an error.
-func required() bool {
-	return os.Getenv("USMBRIDGE_REQUIRE_PYTHON") == "1" || os.Getenv("USMBRIDGE_REQUIRE_PEERS") == "1"
-}
-
-// environment returns a Python with the given modules. Without one it skips the test, or
-// fails it if the environment requires one.
-func environment(t testing.TB, modules ...string) *python.Environment {
-	t.Helper()
-	env, err := findPython(modules...)
-	if err != nil {
-		unavailable(t, err)
-	}
-	return env
-}
-
-// unavailable skips the test, or fails it if the environment requires Python and its peers.
-func unavailable(t testing.TB, err error) {
-	t.Helper()
-	if required() {
-		t.Fatal(err)
-	}
-	t.Skip(err)
-}
-
-// findPython looks for a Python with the given modules: the active one, or the
-// repository's own environment.
-func findPython(modules ...string) (*python.Environment, error) {
-	var tried, candidates []string
-	if env, err := python.Find(); err == nil {
-		candidates = append(candidates, env.Executable)
-	}
-	if venv, err := filepath.Abs("../../.venv"); err == nil {
-		candidates = append(candidates, filepath.Join(venv, "bin", "python"))
-	}
-	for _, exe := range candidates {
-		env, err := python.Inspect(exe)
-		if err != nil {
-			tried = append(tried, err.Error())
-			continue
-		}
-		out, err := exec.Command(env.Executable, "-c", "import "+strings.Join(append(modules, "sys"), ",")).CombinedOutput()
-		if err == nil {
-			return env, nil
-		}
-		tried = append(tried, env.Executable+": "+strings.TrimSpace(string(out)))
-	}
-	return nil, fmt.Errorf("no Python with %s: %s", strings.Join(modules, ", "), strings.Join(tried, "; "))
-}
 
 // embedded is the Python of this process. There can be only one.
 var embedded struct {
@@ -130,7 +76,7 @@ func start(t testing.TB) (*python.Interpreter, memmgr.Resource) {
 	embedded.once.Do(func() {
 		// Do not call t.Skip here: later tests would find no interpreter and no error.
 		var env *python.Environment
-		if env, embedded.missing = findPython("numpy"); embedded.missing != nil {
+		if env, embedded.missing = testpython.Find("numpy"); embedded.missing != nil {
 			return
 		}
 		if embedded.rt, embedded.err = syclobj.Open(syclobj.HostOnly()); embedded.err != nil {
@@ -148,7 +94,7 @@ func start(t testing.TB) (*python.Interpreter, memmgr.Resource) {
 		}
 	})
 	if embedded.missing != nil {
-		unavailable(t, embedded.missing)
+		testenv.Missing(t, embedded.missing, testenv.Python, testenv.Peers)
 	}
 	require.NoError(t, embedded.err)
 	r, err := memmgr.Default(embedded.rt.HostQueue(), syclobj.USMUnknown)

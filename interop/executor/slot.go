@@ -212,7 +212,7 @@ func (e *Executor) serveAlone(s *slot, j *job) {
 		return
 	}
 	if j.item.Move(calls.Waiting, calls.Running) || j.item.State() != calls.Done {
-		j.err = &Error{Function: j.function, Err: err}
+		j.err = &Error{Op: j.function, Err: err}
 		e.handOver(j)
 	}
 	j.release()
@@ -287,7 +287,7 @@ func (e *Executor) deliver(j *job, err error) {
 		return
 	}
 	if err != nil {
-		j.err = &Error{Function: j.function, Err: err}
+		j.err = &Error{Op: j.function, Err: err}
 	} else {
 		e.read(j)
 	}
@@ -299,7 +299,7 @@ func (e *Executor) deliver(j *job, err error) {
 func (e *Executor) read(j *job) {
 	defer func() {
 		if v := recover(); v != nil {
-			j.result, j.err = nil, &Error{Function: j.function, Err: &python.PanicError{Value: v, Stack: string(debug.Stack())}}
+			j.result, j.err = nil, &Error{Op: j.function, Err: &python.PanicError{Value: v, Stack: string(debug.Stack())}}
 		}
 	}()
 	v, err := j.item.Result()
@@ -316,7 +316,7 @@ func (e *Executor) read(j *job) {
 	if ended := j.ctx.Err(); ended != nil && !errors.Is(err, ended) {
 		err = fmt.Errorf("%w (its context has ended: %w)", err, ended)
 	}
-	j.err = &Error{Function: j.function, Err: err}
+	j.err = &Error{Op: j.function, Err: err}
 }
 
 // handOver counts a completed job and wakes its caller. If the caller left, it releases the result.

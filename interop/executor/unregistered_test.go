@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
 	"github.com/usmbridge/usmbridge/interop/executor"
 	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/memmgr"
@@ -22,7 +23,7 @@ const unregisteredEnv = "USMBRIDGE_TEST_UNREGISTERED"
 // TestUnregistered calls a function with an array in a program without pymodule.Register.
 func TestUnregistered(t *testing.T) {
 	if os.Getenv(unregisteredEnv) == "" {
-		env := environment(t, "numpy")
+		env := testpython.Need(t, "numpy")
 		cmd := exec.Command(os.Args[0], "-test.run=^TestUnregistered$")
 		cmd.Env = append(os.Environ(), unregisteredEnv+"=1", python.EnvVar+"="+env.Executable)
 		out, err := cmd.CombinedOutput()

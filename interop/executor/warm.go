@@ -164,6 +164,6 @@ func (e *Executor) refuse(err error) {
 		q.mu.Lock()
 		q.free = 0
 		q.mu.Unlock()
-		end(q.fail(err), func(j *job) error { return &Error{Function: j.function, Err: err} })
+		end(q.fail(err), func(j *job) error { return &Error{Op: j.function, Err: err} })
 	}
 }

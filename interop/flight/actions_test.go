@@ -39,13 +39,13 @@ func TestActions(t *testing.T) {
 		"none": codes.NotFound, "fail": codes.Internal, "long": codes.ResourceExhausted, "other": codes.Unimplemented,
 	} {
 		b, err := c.Action(t.Context(), kind, nil)
-		require.Equal(t, want, status.Code(errors.Unwrap(err)), kind)
+		require.Equal(t, want, status.Code(err), kind)
 		require.Nil(t, b)
 	}
 	_, err := c.Action(t.Context(), "fail", nil)
 	require.ErrorContains(t, err, "mine")
 	_, err = c.Action(t.Context(), "echo", make([]byte, 2<<20))
-	require.Equal(t, codes.ResourceExhausted, status.Code(errors.Unwrap(err)))
+	require.Equal(t, codes.ResourceExhausted, status.Code(err))
 	ctx, cancel := context.WithCancel(t.Context())
 	asked := make(chan error, 1)
 	go func() {

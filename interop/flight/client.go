@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"strconv"
 	"time"
@@ -54,7 +53,7 @@ func Dial(location string, o ClientOptions) (*Client, error) {
 		return nil, err
 	}
 	if o.Token != "" && !l.private() {
-		return nil, &Error{Op: "Dial", Err: fmt.Errorf("%w: %v would carry it in the clear; use grpc+tls", ErrInsecure, l)}
+		return nil, named("Dial", "", kindErr(ErrInsecure, "%v would carry it in the clear; use grpc+tls", l))
 	}
 	o.Batch = max(o.Batch, 0)
 	if o.MaxMessage <= 0 {
@@ -70,7 +69,7 @@ func Dial(location string, o ClientOptions) (*Client, error) {
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 20 * time.Second, Timeout: 10 * time.Second}),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(codec.New(0)), grpc.MaxCallRecvMsgSize(o.MaxMessage)))
 	if err != nil {
-		return nil, &Error{Op: "Dial", Err: err}
+		return nil, named("Dial", "", err)
 	}
 	return &Client{o: o, location: l, conn: conn, rpc: flight.NewClientFromConn(conn, nil)}, nil
 }
@@ -92,7 +91,7 @@ func (c *Client) failed(op, name string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &Error{Op: op + " at " + c.location.String(), Name: name, Err: err}
+	return named(op + " at " + c.location.String(), name, err)
 }
 
 // Put sends an array, in host or device memory, and returns when the server has stored it. If it fails,

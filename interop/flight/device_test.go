@@ -1,12 +1,12 @@
 package flight
 
 import (
-	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/usmarray"
@@ -15,18 +15,9 @@ import (
 // Device memory is sent and received through host USM, on both sides, whatever the size
 // of a row; shared memory as it lies.
 func TestUSM(t *testing.T) {
-	rt, err := syclobj.Open()
-	require.NoError(t, err)
-	defer rt.Close()
-	if !rt.HasSYCL() {
-		if os.Getenv("USMBRIDGE_REQUIRE_SYCL") != "" {
-			t.Fatal(rt.SYCLError())
-		}
-		t.Skip("no SYCL (make python, VIRTUAL_ENV=.venv): ", rt.SYCLError())
-	}
-	t.Cleanup(func() { require.NoError(t, memmgr.CloseDefaults()) })
+	q := testsycl.Queue(t)
 	for _, kind := range []syclobj.USMKind{syclobj.USMDevice, syclobj.USMShared} {
-		upstream := memmgr.USM(rt.DefaultQueue(), kind)
+		upstream := memmgr.USM(q, kind)
 		pool := memmgr.NewPool(upstream)
 		plain := newPool(t)
 		s, err := NewServer(ServerOptions{Memory: pool})

@@ -1,6 +1,7 @@
 package flight
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,36 +27,61 @@ var (
 	ErrInsecure = errors.New("token without TLS")
 )
 
-// Error is the type of this package's errors.
+// Error is the type of this package's errors. It is a value: it owns nothing and may be read by several
+// goroutines.
 type Error struct {
 	Op   string // such as "DoPut"
 	Name string // of the tensor; "" if the error is not about one
-	Err  error
+	Kind error  // one of the Err… variables; nil if Err, an error of another package, is sufficient
+	Err  error  // the problem and a hint
 }
 
-// Error returns the operation, the tensor and the reason.
+// Error returns "flight: Op of Name: Kind: Err".
 func (e *Error) Error() string {
-	if e.Name == "" {
-		return fmt.Sprintf("flight: %s: %v", e.Op, e.Err)
+	s := "flight: " + e.Op
+	if e.Name != "" {
+		s += fmt.Sprintf(" of %q", e.Name)
 	}
-	return fmt.Sprintf("flight: %s of %q: %v", e.Op, e.Name, e.Err)
+	for _, reason := range e.Unwrap() {
+		s += ": " + reason.Error()
+	}
+	return s
 }
 
-// Unwrap returns the reason.
-func (e *Error) Unwrap() error { return e.Err }
+// Unwrap returns the kind and the problem.
+func (e *Error) Unwrap() []error {
+	if e.Kind == nil {
+		return []error{e.Err}
+	}
+	return []error{e.Kind, e.Err}
+}
+
+// kindErr returns an error to which named adds the operation and the tensor.
+func kindErr(kind error, format string, args ...any) error {
+	return &Error{Kind: kind, Err: fmt.Errorf(format, args...)}
+}
+
+// named returns err as the error of an operation on a tensor. An error of this package keeps its kind.
+func named(op, name string, err error) error {
+	e := Error{Op: op, Name: name, Err: err}
+	if inner, ok := err.(*Error); ok { //nolint:errorlint // wrapped errors keep their text
+		e.Name, e.Kind, e.Err = cmp.Or(name, inner.Name), inner.Kind, inner.Err
+	}
+	return &e
+}
 
 // GRPCStatus returns the status that a peer receives.
 func (e *Error) GRPCStatus() *status.Status {
-	return status.New(code(e.Err), e.Error())
+	return status.New(code(e), e.Error())
 }
 
 // code returns the status code of an error.
 func code(err error) codes.Code {
-	var own *Error
-	for errors.As(err, &own) {
-		err = own.Err
+	cause := err
+	for own := (*Error)(nil); errors.As(cause, &own); { // GRPCStatus of an Error calls this function
+		cause = own.Err
 	}
-	if s, ok := status.FromError(err); ok {
+	if s, ok := status.FromError(cause); ok {
 		return s.Code()
 	}
 	for _, c := range []struct {

@@ -13,13 +13,13 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/interop/flight/codec"
 	"github.com/usmbridge/usmbridge/memmgr"
-	"github.com/usmbridge/usmbridge/memmgr/memtest"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-func TestMain(m *testing.M) { memtest.Main(m) }
+func TestMain(m *testing.M) { testsycl.Main(m) }
 
 // testbed is a server over a pool of its own, and a client with another.
 type testbed struct {

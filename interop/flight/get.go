@@ -22,14 +22,14 @@ func (s *Server) DoGet(ticket *flight.Ticket, stream flight.FlightService_DoGetS
 	name := string(ticket.GetTicket())
 	t, err := s.store.tensor(name)
 	if err != nil {
-		return &Error{Op: "DoGet", Name: name, Err: err}
+		return named("DoGet", name, err)
 	}
 	size := s.o.Batch
 	for _, v := range metadata.ValueFromIncomingContext(stream.Context(), BatchHeader) {
 		n, err := strconv.Atoi(v)
 		if err != nil || n < 1 {
 			t.release()
-			return &Error{Op: "DoGet", Name: name, Err: malformed("%s is %.20q, not a number of bytes", BatchHeader, v)}
+			return named("DoGet", name, malformed("%s is %.20q, not a number of bytes", BatchHeader, v))
 		}
 		size = min(n, s.gate.Limits().MaxMessage)
 	}
@@ -46,7 +46,7 @@ func (s *Server) DoGet(ticket *flight.Ticket, stream flight.FlightService_DoGetS
 			leases.Abandon()
 		}
 		if err != nil {
-			return &Error{Op: "DoGet", Name: name, Err: err}
+			return named("DoGet", name, err)
 		}
 		return nil
 	})

@@ -32,11 +32,11 @@ func info(name string, t *tensor) *flight.FlightInfo {
 func (s *Server) described(op string, d *flight.FlightDescriptor) (string, *tensor, error) {
 	name, err := nameOf(d)
 	if err != nil {
-		return name, nil, &Error{Op: op, Err: err}
+		return name, nil, named(op, "", err)
 	}
 	t, err := s.store.tensor(name)
 	if err != nil {
-		return name, nil, &Error{Op: op, Name: name, Err: err}
+		return name, nil, named(op, name, err)
 	}
 	return name, t, nil
 }
@@ -120,7 +120,7 @@ func (s *Server) DoAction(a *flight.Action, stream flight.FlightService_DoAction
 	switch a.GetType() {
 	case ActionFree:
 		if err := CheckName(string(a.GetBody())); err != nil {
-			return &Error{Op: "DoAction free", Err: err}
+			return named("DoAction free", "", err)
 		}
 		return s.store.Free(string(a.GetBody()))
 	case ActionStats:
@@ -145,7 +145,7 @@ func (s *Server) ownAction(a *flight.Action, stream flight.FlightService_DoActio
 		err = limitError("bytes of an answer", int64(len(answer)), maxAnswer)
 	}
 	if err != nil {
-		return &Error{Op: op, Err: err}
+		return named(op, "", err)
 	}
 	return stream.Send(&flight.Result{Body: answer})
 }

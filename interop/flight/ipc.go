@@ -36,7 +36,7 @@ type batch struct {
 }
 
 func malformed(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", ErrStream, fmt.Sprintf(format, args...))
+	return kindErr(ErrStream, format, args...)
 }
 
 // table is a table of a flatbuffer whose bytes nobody has checked: each access checks

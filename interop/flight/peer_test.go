@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -17,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/flight/codec"
 	"github.com/usmbridge/usmbridge/interop/flight/usmarrow"
 )
@@ -24,16 +23,7 @@ import (
 // python runs a script with an interpreter that has pyarrow.
 func python(t *testing.T, script string, args ...string) string {
 	t.Helper()
-	exe := "python3"
-	if env := os.Getenv("VIRTUAL_ENV"); env != "" {
-		exe = filepath.Join(env, "bin", "python")
-	}
-	if out, err := exec.Command(exe, "-c", "import pyarrow.flight").CombinedOutput(); err != nil {
-		if os.Getenv("USMBRIDGE_REQUIRE_PEERS") != "" {
-			t.Fatalf("%s has no pyarrow.flight: %v\n%s", exe, err, out)
-		}
-		t.Skipf("%s has no pyarrow.flight (make python, VIRTUAL_ENV=.venv): %v", exe, err)
-	}
+	exe := testenv.Interpreter(t, "import pyarrow.flight")
 	cmd := exec.CommandContext(t.Context(), exe, append([]string{script}, args...)...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out

@@ -3,7 +3,6 @@ package flight
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"strconv"
 
@@ -21,7 +20,7 @@ type PutResult struct {
 // nameOf returns the name in a descriptor, which is a path of one name.
 func nameOf(d *flight.FlightDescriptor) (string, error) {
 	if d == nil || d.Type != flight.DescriptorPATH || len(d.Path) != 1 {
-		return "", fmt.Errorf("%w: the descriptor is not a path of one name", ErrName)
+		return "", kindErr(ErrName, "the descriptor is not a path of one name")
 	}
 	return d.Path[0], CheckName(d.Path[0])
 }
@@ -33,7 +32,7 @@ func (s *Server) DoPut(stream flight.FlightService_DoPutServer) error {
 	return s.watched(stream.Context(), "DoPut", r.Received, func() error {
 		name, result, err := s.put(stream, r)
 		if err != nil {
-			return &Error{Op: "DoPut", Name: name, Err: err}
+			return named("DoPut", name, err)
 		}
 		b, err := json.Marshal(result)
 		if err != nil {

@@ -95,16 +95,16 @@ const (
 // NewServer creates a server. The caller closes it by Close or Drain.
 func NewServer(o ServerOptions) (*Server, error) {
 	if o.Memory == nil {
-		return nil, &Error{Op: "NewServer", Err: errors.New("ServerOptions.Memory is nil; give it a pool")}
+		return nil, named("NewServer", "", errors.New("ServerOptions.Memory is nil; give it a pool"))
 	}
 	for name, f := range o.Actions {
 		if f == nil || name == ActionFree || name == ActionStats {
-			return nil, &Error{Op: "NewServer", Err: fmt.Errorf("ServerOptions.Actions[%q]: no function, or a name that the server has itself", name)}
+			return nil, named("NewServer", "", fmt.Errorf("ServerOptions.Actions[%q]: no function, or a name that the server has itself", name))
 		}
 	}
 	st, err := stageFor(o.Memory.Place())
 	if err != nil {
-		return nil, &Error{Op: "NewServer", Err: err}
+		return nil, named("NewServer", "", err)
 	}
 	o.MaxTensor = cmp.Or(o.MaxTensor, math.MaxInt64)
 	o.MaxConnections = cmp.Or(o.MaxConnections, 1024)
@@ -151,14 +151,14 @@ func (s *Server) Listen(l Location) (net.Listener, Location, error) {
 		l.Scheme = "grpc+tls"
 	}
 	if s.o.TLS == nil && l.Scheme == "grpc+tls" {
-		return nil, l, &Error{Op: "Listen", Err: fmt.Errorf("%v needs a certificate", l)}
+		return nil, l, named("Listen", "", fmt.Errorf("%v needs a certificate", l))
 	}
 	if len(s.guard) > 0 && !l.private() {
-		return nil, l, &Error{Op: "Listen", Err: fmt.Errorf("%w: %v would carry it in the clear; use TLS, a loopback address or a unix socket", ErrInsecure, l)}
+		return nil, l, named("Listen", "", kindErr(ErrInsecure, "%v would carry it in the clear; use TLS, a loopback address or a unix socket", l))
 	}
 	ln, err := l.Listen()
 	if err != nil {
-		return nil, l, &Error{Op: "Listen", Err: err}
+		return nil, l, named("Listen", "", err)
 	}
 	limits := admission.Limits{Connections: s.o.MaxConnections, PerClient: max(s.o.MaxConnections/4, 1), FirstCall: s.o.firstCall}
 	return admission.Listen(wideListener{ln}, limits), l.located(ln), nil

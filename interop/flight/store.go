@@ -32,11 +32,11 @@ func CheckName(name string) error {
 	default:
 		return nil
 	}
-	return fmt.Errorf("%w: %.40q: %s", ErrName, name, bad)
+	return &Error{Op: "CheckName", Kind: ErrName, Err: fmt.Errorf("%.40q: %s", name, bad)}
 }
 
 func limitError(what string, asked, limit int64) error {
-	return fmt.Errorf("%w: %s: %d, at most %d", ErrLimit, what, asked, limit)
+	return kindErr(ErrLimit, "%s: %d, at most %d", what, asked, limit)
 }
 
 // Store keeps tensors by name. It is safe for concurrent use.
@@ -60,11 +60,11 @@ func NewStore(memory memmgr.Resource, max int) *Store {
 // must not change meanwhile. It releases the former tensor of the name. Errors: ErrName, ErrLimit, and those of usmarrow.TypeOf.
 func (s *Store) Put(name string, a *usmarray.Array) error {
 	if err := CheckName(name); err != nil {
-		return &Error{Op: "Store.Put", Err: err}
+		return named("Store.Put", "", err)
 	}
 	t, err := fromArray(a)
 	if err != nil {
-		return &Error{Op: "Store.Put", Name: name, Err: err}
+		return named("Store.Put", name, err)
 	}
 	return s.commit(name, t)
 }
@@ -76,7 +76,7 @@ func (s *Store) commit(name string, t *tensor) error {
 	if !known && len(s.tensors) >= s.max {
 		s.mu.Unlock()
 		t.release()
-		return &Error{Op: "commit", Name: name, Err: limitError("tensors in the store", int64(s.max)+1, int64(s.max))}
+		return named("Store.Put", name, limitError("tensors in the store", int64(s.max)+1, int64(s.max)))
 	}
 	s.tensors[name] = t
 	s.mu.Unlock()
@@ -92,12 +92,12 @@ func (s *Store) commit(name string, t *tensor) error {
 func (s *Store) Get(ctx context.Context, name string) (*usmarray.Array, error) {
 	t, err := s.tensor(name)
 	if err != nil {
-		return nil, &Error{Op: "Store.Get", Name: name, Err: err}
+		return nil, named("Store.Get", name, err)
 	}
 	defer t.release()
 	a, err := t.array(ctx, s.memory)
 	if err != nil {
-		return nil, &Error{Op: "Store.Get", Name: name, Err: err}
+		return nil, named("Store.Get", name, err)
 	}
 	return a, nil
 }
@@ -111,7 +111,7 @@ func (s *Store) tensor(name string) (*tensor, error) {
 	defer s.mu.Unlock()
 	t, ok := s.tensors[name]
 	if !ok || !t.retain() {
-		return nil, fmt.Errorf("%w; ListFlights names those that there are", ErrNotFound)
+		return nil, kindErr(ErrNotFound, "ListFlights names the tensors that exist")
 	}
 	return t, nil
 }
@@ -123,7 +123,7 @@ func (s *Store) Free(name string) error {
 	delete(s.tensors, name)
 	s.mu.Unlock()
 	if !ok {
-		return &Error{Op: "Store.Free", Name: name, Err: ErrNotFound}
+		return named("Store.Free", name, kindErr(ErrNotFound, "ListFlights names the tensors that exist"))
 	}
 	t.release()
 	return nil

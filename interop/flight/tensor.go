@@ -153,7 +153,7 @@ func (b *builder) batch(in *codec.Incoming, rec batch) error {
 		return malformed("%d rows where %d were announced (%s)", total, b.want, RowsKey)
 	}
 	if total*int64(t.width) > b.limit {
-		return &Error{Op: "batch", Err: limitError("bytes of a tensor", total*int64(t.width), b.limit)}
+		return limitError("bytes of a tensor", total*int64(t.width), b.limit)
 	}
 	if err := in.Discard(rec.offset); err != nil {
 		return err

@@ -13,8 +13,8 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
+	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
 	"github.com/usmbridge/usmbridge/interop/executor"
-	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/interop/workers"
 	"github.com/usmbridge/usmbridge/memmgr"
 )
@@ -109,9 +109,7 @@ usmbridge_runner_oldest_seconds{runner="models"} 1.5
 
 // A pool of workers also exports the state of each worker and the arrays that it sent.
 func TestWorkers(t *testing.T) {
-	if _, err := python.Find(); err != nil && os.Getenv("USMBRIDGE_REQUIRE_PYTHON") == "" {
-		t.Skip("no Python: ", err)
-	}
+	testpython.Need(t)
 	pool, err := workers.New(workers.Config{Modules: []workers.Module{{Name: "models", Source: "def add(x): return x + 1"}}})
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)

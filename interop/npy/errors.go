@@ -16,39 +16,54 @@ var (
 	ErrNotRegular = transfer.ErrNotRegular
 )
 
-// OpError is the type of the errors of this package.
+// OpError is the type of the errors of this package. It is a value: it owns nothing and may be read by
+// several goroutines.
 type OpError struct {
 	Op   string // the function or method
 	File string // the path; empty for readers and writers
+	Kind error  // ErrFormat; nil if Err, an error of another package, is sufficient
 	Err  error  // the problem and the remedy
 }
 
-// Error formats "npy: Op: File: Err".
+// Error formats "npy: Op: File: Kind: Err".
 func (e *OpError) Error() string {
-	s := "npy: " + e.Op + ": "
+	s := "npy: " + e.Op
 	if e.File != "" {
-		s += e.File + ": "
+		s += ": " + e.File
 	}
-	return s + e.Err.Error()
+	for _, reason := range e.Unwrap() {
+		s += ": " + reason.Error()
+	}
+	return s
 }
 
-// Unwrap returns the cause.
-func (e *OpError) Unwrap() error { return e.Err }
+// Unwrap returns the kind and the problem.
+func (e *OpError) Unwrap() []error {
+	if e.Kind == nil {
+		return []error{e.Err}
+	}
+	return []error{e.Kind, e.Err}
+}
 
-// named wraps an error in an OpError. It returns nil for nil.
+// named adds the operation and the file to an error. It returns nil for nil.
 func named(op, file string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &OpError{Op: op, File: file, Err: err}
+	e := OpError{Err: err}
+	if inner := (*OpError)(nil); errors.As(err, &inner) && inner.Op == "" {
+		e = *inner
+	}
+	e.Op, e.File = op, file
+	return &e
 }
 
-// formatError returns an error that wraps ErrFormat.
+// formatError returns an ErrFormat, to which named adds the operation.
 func formatError(format string, args ...any) error {
-	return fmt.Errorf("%w: %w", ErrFormat, fmt.Errorf(format, args...))
+	return &OpError{Kind: ErrFormat, Err: fmt.Errorf(format, args...)}
 }
 
-// short returns an error for a file that ends too early.
+// short returns the error of a file that ends too early.
 func short(format string, args ...any) error {
-	return fmt.Errorf("%w: %w: %w", ErrFormat, io.ErrUnexpectedEOF, fmt.Errorf(format, args...))
+	return formatError("%w: %w", io.ErrUnexpectedEOF, fmt.Errorf(format, args...))
 }

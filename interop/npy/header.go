@@ -84,7 +84,7 @@ func readHeader(src *transfer.Source) (h Header, e transfer.Elements, err error)
 	h.BigEndian = order == big && h.DataType.Size() > 1
 	e = h.elements(order)
 	if h.NBytes, err = e.Check(); err != nil {
-		return h, e, fmt.Errorf("%w: %w", ErrFormat, err)
+		return h, e, formatError("%w", err)
 	}
 	if there := src.Size() - h.DataOffset; h.NBytes > there {
 		return h, e, short("incomplete elements (shape %v of %s needs %d bytes, %d follow the header)", h.Shape, h.DataType, h.NBytes, there)

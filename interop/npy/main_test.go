@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/internal/transfer/transfertest"
 	"github.com/usmbridge/usmbridge/interop/npy"
 	"github.com/usmbridge/usmbridge/memmgr"
@@ -32,6 +33,6 @@ var (
 // runPython runs a script with NumPy and ml_dtypes in a directory.
 func runPython(t testing.TB, dir, script string) {
 	t.Helper()
-	python := transfertest.Python(t, "import numpy, ml_dtypes; assert int(numpy.__version__.split('.')[0]) >= 2")
+	python := testenv.Interpreter(t, "import numpy, ml_dtypes; assert int(numpy.__version__.split('.')[0]) >= 2")
 	transfertest.RunPython(t, python, dir, script)
 }

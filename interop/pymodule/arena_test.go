@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/pymodule"
 	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/memmgr"
@@ -39,7 +40,7 @@ def make(**where):
 		}
 		where = append(where, python.Kwargs{"device": rt.DefaultQueue().Device().FilterString()})
 	} else {
-		require.False(t, required("SYCL"), "no SYCL device: %v", rt.SYCLError())
+		require.False(t, testenv.Declared(testenv.SYCL), "no SYCL device: %v", rt.SYCLError())
 	}
 	for _, w := range where {
 		a := arena.New(arena.Options{Name: "request"})

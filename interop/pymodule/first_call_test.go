@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
 	"github.com/usmbridge/usmbridge/interop/pymodule"
 	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/usmarray"
@@ -33,7 +34,7 @@ func TestFirstCallsOfCompiledFunctions(t *testing.T) {
 		cases[name](t, py)
 		return
 	}
-	env := environment(t, "numba")
+	env := testpython.Need(t, "numba")
 	for name := range cases {
 		t.Run(name, func(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestFirstCallsOfCompiledFunctions$", "-test.v", "-test.timeout=5m")

@@ -156,12 +156,12 @@ func cType(t dlpack.DataType) C.usmb_dl_dtype {
 	return C.usmb_dl_dtype{code: C.uint8_t(t.Code), bits: C.uint8_t(t.Bits), lanes: C.uint16_t(t.Lanes)}
 }
 
-func optionsOf(flags C.uint32_t) (opts []usmarray.BufferOption) {
+func optionsOf(flags C.uint32_t) (opts []usmarray.Option) {
 	if flags&C.USMB_ARR_READONLY != 0 {
-		opts = append(opts, usmarray.BufferReadOnly())
+		opts = append(opts, usmarray.ReadOnly())
 	}
 	if flags&C.USMB_ARR_PADDED != 0 {
-		opts = append(opts, usmarray.BufferPadded())
+		opts = append(opts, usmarray.Padded())
 	}
 	return opts
 }

@@ -13,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
+	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
 	"github.com/usmbridge/usmbridge/interop/pymodule"
 	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/memmgr"
@@ -44,7 +46,7 @@ func resource(q *syclobj.Queue, kind syclobj.USMKind) (memmgr.Resource, error) {
 // start starts the embedded Python with the module and returns it with its Runtime.
 func start(t testing.TB) (*python.Interpreter, *syclobj.Runtime) {
 	t.Helper()
-	env := environment(t, "numpy")
+	env := testpython.Need(t, "numpy")
 	embedded.once.Do(func() {
 		if embedded.rt, embedded.err = syclobj.Open(); embedded.err != nil {
 			return
@@ -335,10 +337,7 @@ func TestOwnersEndWithoutPython(t *testing.T) {
 func TestUSM(t *testing.T) {
 	py, rt := start(t)
 	if !rt.HasSYCL() || rt.DefaultDevice().IsHost() {
-		if required("SYCL") {
-			t.Fatal("USMBRIDGE_REQUIRE_SYCL=1 and there is no SYCL device")
-		}
-		t.Skip("no SYCL device")
+		testenv.Missing(t, "no SYCL device", testenv.SYCL)
 	}
 	for _, kind := range []syclobj.USMKind{syclobj.USMDevice, syclobj.USMShared, syclobj.USMHost} {
 		r, err := memmgr.Default(rt.DefaultQueue(), kind)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
 	"github.com/usmbridge/usmbridge/interop/pymodule"
 	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/memmgr"
@@ -26,7 +27,7 @@ func TestKeptMemoryIsFreeToGo(t *testing.T) {
 		keptMemory(t)
 		return
 	}
-	env := environment(t)
+	env := testpython.Need(t)
 	cmd := exec.Command(os.Args[0], "-test.run=^TestKeptMemoryIsFreeToGo$", "-test.v")
 	cmd.Env = append(os.Environ(), keptEnv+"=1", python.EnvVar+"="+env.Executable)
 	out, err := cmd.CombinedOutput()

@@ -12,50 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/usmbridge/usmbridge/interop/python"
+	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
 )
-
-// required reports whether one of the environment variables USMBRIDGE_REQUIRE_* is 1. A test then fails if its
-// requirements are missing; otherwise it is skipped.
-func required(names ...string) bool {
-	for _, n := range names {
-		if os.Getenv("USMBRIDGE_REQUIRE_"+n) == "1" {
-			return true
-		}
-	}
-	return false
-}
-
-// environment returns a Python that has the given modules: the active one, or the one in .venv.
-func environment(t testing.TB, modules ...string) *python.Environment {
-	t.Helper()
-	var tried []string
-	candidates := []string{}
-	if env, err := python.Find(); err == nil {
-		candidates = append(candidates, env.Executable)
-	}
-	if venv, err := filepath.Abs("../../.venv"); err == nil {
-		candidates = append(candidates, filepath.Join(venv, "bin", "python"))
-	}
-	for _, exe := range candidates {
-		env, err := python.Inspect(exe)
-		if err != nil {
-			tried = append(tried, err.Error())
-			continue
-		}
-		out, err := exec.Command(env.Executable, "-c", "import "+strings.Join(append(modules, "sys"), ",")).CombinedOutput()
-		if err == nil {
-			return env
-		}
-		tried = append(tried, env.Executable+": "+strings.TrimSpace(string(out)))
-	}
-	reason := "no Python with " + strings.Join(modules, ", ") + ": " + strings.Join(tried, "; ")
-	if required("PYTHON", "PEERS") {
-		t.Fatal(reason)
-	}
-	t.Skip(reason)
-	return nil
-}
 
 // hostFlags are the build flags of this test, with which buildHost builds.
 var hostFlags []string
@@ -89,7 +47,7 @@ const pythonTestsEnv = "USMBRIDGE_PYTESTS"
 
 // TestPython runs the Python tests and reports each as a subtest.
 func TestPython(t *testing.T) {
-	env := environment(t, "pytest", "hypothesis") // the tests import them
+	env := testpython.Need(t, "pytest", "hypothesis") // the tests import them
 	host := buildHost(t)
 	results := filepath.Join(t.TempDir(), "results.xml")
 	args := []string{"-m", "pytest", "-q", "-p", "no:cacheprovider", "--junitxml=" + results}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
 	"github.com/usmbridge/usmbridge/interop/pymodule"
 	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/interop/share"
@@ -35,7 +36,7 @@ with ub.share.serve("", {"own": ub.full(3, 7, "int32", device="host", interproce
 
 // TestGoAndPython shares arrays between a server in Go and a client in Python, and the reverse.
 func TestGoAndPython(t *testing.T) {
-	env := environment(t)
+	env := testpython.Need(t)
 	host := buildHost(t)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

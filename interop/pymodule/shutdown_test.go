@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
 	"github.com/usmbridge/usmbridge/interop/pymodule"
 	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/memmgr"
@@ -62,7 +63,7 @@ func TestShutdownExample(t *testing.T) {
 		Example_shutdown()
 		return
 	}
-	env := environment(t)
+	env := testpython.Need(t)
 	cmd := exec.Command(os.Args[0], "-test.run=^TestShutdownExample$")
 	cmd.Env = append(os.Environ(), shutdownEnv+"=1", python.EnvVar+"="+env.Executable)
 	out, err := cmd.CombinedOutput()

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
 	"github.com/usmbridge/usmbridge/interop/pymodule"
 	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/interop/share"
@@ -243,7 +244,7 @@ func TestSoak(t *testing.T) {
 	}
 	const child = "USMBRIDGE_TEST_SOAK"
 	if os.Getenv(child) == "" {
-		environment(t, "numpy")
+		testpython.Need(t, "numpy")
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestSoak$", "-test.v", "-test.timeout=0")
 		cmd.Env = append(os.Environ(), child+"=1", soakEnv+"="+strconv.Itoa(count))
 		out, err := cmd.CombinedOutput()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
 	"github.com/usmbridge/usmbridge/interop/pymodule"
 	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/memmgr"
@@ -35,7 +36,7 @@ func TestUnregistered(t *testing.T) {
 		{"an import that raises", "import sys\nclass Finder:\n  def find_spec(self, *args): raise LookupError('its own')\nsys.meta_path.insert(0, Finder())", "LookupError: its own"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			env := environment(t, "numpy")
+			env := testpython.Need(t, "numpy")
 			cmd := exec.Command(os.Args[0], "-test.run=^TestUnregistered$")
 			cmd.Env = append(os.Environ(), unregisteredEnv+"="+c.code, python.EnvVar+"="+env.Executable)
 			out, err := cmd.CombinedOutput()

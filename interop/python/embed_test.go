@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/internal/linkage/linkagetest"
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/interop/python/internal/testmod"
 )
@@ -38,7 +39,7 @@ func somePythons(t *testing.T, without string) []*python.Environment {
 	}
 	list := pythons(t)
 	if len(list) == 0 {
-		skipWithoutPython(t, without)
+		testenv.Missing(t, without, testenv.Python)
 	}
 	return list
 }
@@ -68,7 +69,7 @@ func TestExamples(t *testing.T) {
 	}
 	env, err := python.Find()
 	if err != nil {
-		skipWithoutPython(t, err.Error())
+		testenv.Missing(t, err.Error(), testenv.Python)
 	}
 	out := runChild(t, env.Executable, "^TestExamplesInChild$", python.EnvVar+"="+env.Executable)
 	for _, line := range []string{
@@ -334,7 +335,7 @@ func TestStartAgain(t *testing.T) {
 	}
 	env, err := python.Find()
 	if err != nil {
-		skipWithoutPython(t, err.Error())
+		testenv.Missing(t, err.Error(), testenv.Python)
 	}
 	runChild(t, env.Executable, "^TestStartAgainInChild$")
 }

@@ -77,12 +77,20 @@ func (e *OpError) Unwrap() []error {
 // UseError is the value of the panic when an Object is misused: a nil Object, one after Release, or
 // an argument of a Func after the Func returned.
 type UseError struct {
-	Op     string // the method
-	Reason string
+	Op  string // the method
+	Err error  // the problem
 }
 
-// Error names the method and the reason.
-func (e *UseError) Error() string { return "python: Object." + e.Op + ": " + e.Reason }
+// Error returns "python: Object.Op: Err".
+func (e *UseError) Error() string { return "python: Object." + e.Op + ": " + e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *UseError) Unwrap() error { return e.Err }
+
+var (
+	errNilObject      = errors.New("the *Object is nil")
+	errReleasedObject = errors.New("the *Object is released, or is an argument of a call that has returned")
+)
 
 // Attempt is one interpreter that Find examined.
 type Attempt struct {

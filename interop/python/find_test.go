@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/python"
 )
 
@@ -176,7 +177,7 @@ func TestCAPI(t *testing.T) {
 	}
 	cc, err := exec.LookPath("cc")
 	if err != nil {
-		skipWithoutPython(t, "there is no C compiler named cc: the C declarations were not compared")
+		testenv.Missing(t, "there is no C compiler named cc: the C declarations were not compared", testenv.Python)
 	}
 	compared := 0
 	ours := layout(t, cc)
@@ -197,7 +198,7 @@ func TestCAPI(t *testing.T) {
 		compared++
 	}
 	if compared == 0 {
-		// The Python installed by interop/setup has no headers.
+		// The Python installed by internal/tools/setup has no headers.
 		t.Skip("no Python with a Python.h: the C declarations were not compared")
 	}
 }

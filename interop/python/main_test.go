@@ -20,17 +20,6 @@ const embedEnv = "USMBRIDGE_TEST_EMBED"
 // morePythonsEnv lists further interpreters to test with, in the format of PATH.
 const morePythonsEnv = "USMBRIDGE_TEST_PYTHONS"
 
-// requireEnv, if set to 1, makes tests fail instead of skip if there is no Python.
-const requireEnv = "USMBRIDGE_REQUIRE_PYTHON"
-
-func skipWithoutPython(t *testing.T, reason string) {
-	t.Helper()
-	if os.Getenv(requireEnv) == "1" {
-		t.Fatalf("%s=1, but %s", requireEnv, reason)
-	}
-	t.Skip(reason)
-}
-
 // pythons returns the usable interpreters: the one that Find returns, that of the
 // repository's .venv, and one of each minor version from PATH or pyenv.
 func pythons(t *testing.T) []*python.Environment {

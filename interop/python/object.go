@@ -76,11 +76,11 @@ func FromPointer(p unsafe.Pointer) *Object {
 // or released. Callers keep o alive.
 func (o *Object) ptr(op string) ptr {
 	if o == nil {
-		panic(&UseError{op, "the *Object is nil"})
+		panic(&UseError{op, errNilObject})
 	}
 	p := o.p.Load()
 	if p == nil {
-		panic(&UseError{op, "the *Object is released, or is an argument of a call that has returned"})
+		panic(&UseError{op, errReleasedObject})
 	}
 	return ptr(p)
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/internal/transfer/transfertest"
 	"github.com/usmbridge/usmbridge/interop/safetensors"
 	"github.com/usmbridge/usmbridge/memmgr"
@@ -197,7 +198,7 @@ for line in sys.stdin:
 func BenchmarkLoad(b *testing.B) {
 	path := benchFile(b)
 	pool := transfertest.USM(b, syclobj.USMDevice) // which configures OpenCL, for the peer too
-	cmd := exec.Command(transfertest.Python(b, "import safetensors.numpy, dpnp"), "-c", peerLoads, path)
+	cmd := exec.Command(testenv.Interpreter(b, "import safetensors.numpy, dpnp"), "-c", peerLoads, path)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	require.NoError(b, err)

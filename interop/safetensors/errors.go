@@ -18,63 +18,76 @@ var (
 	ErrNotRegular = transfer.ErrNotRegular
 )
 
-// OpError is the type of the errors of this package.
+// OpError is the type of the errors of this package. It is a value: it owns nothing and may be read by
+// several goroutines.
 type OpError struct {
 	Op     string // the function or method
 	File   string // the path; empty for readers and writers
 	Tensor string // name of the tensor that caused the error, or empty
+	Kind   error  // ErrFormat or ErrName; nil if Err, an error of another package, is sufficient
 	Err    error  // the problem and the remedy
 }
 
-// Error formats "safetensors: Op: File: tensor "Tensor": Err".
+// Error formats "safetensors: Op: File: tensor "Tensor": Kind: Err".
 func (e *OpError) Error() string {
-	s := "safetensors: " + e.Op + ": "
+	s := "safetensors: " + e.Op
 	if e.File != "" {
-		s += e.File + ": "
+		s += ": " + e.File
 	}
 	if e.Tensor != "" {
-		s += fmt.Sprintf("tensor %q: ", e.Tensor)
+		s += fmt.Sprintf(": tensor %q", e.Tensor)
 	}
-	return s + e.Err.Error()
+	for _, reason := range e.Unwrap() {
+		s += ": " + reason.Error()
+	}
+	return s
 }
 
-// Unwrap returns the cause.
-func (e *OpError) Unwrap() error { return e.Err }
-
-// ofTensor is an error of one tensor. Function named converts it.
-type ofTensor struct {
-	name string
-	err  error
+// Unwrap returns the kind and the problem.
+func (e *OpError) Unwrap() []error {
+	if e.Kind == nil {
+		return []error{e.Err}
+	}
+	return []error{e.Kind, e.Err}
 }
 
-func (e *ofTensor) Error() string { return e.err.Error() }
+// opErr returns an error to which about adds the tensor, and named the operation.
+func opErr(kind error, format string, args ...any) error {
+	return &OpError{Kind: kind, Err: fmt.Errorf(format, args...)}
+}
 
-// about adds the name of a tensor to an error. Only function named may wrap the result.
+// detailed returns err as an OpError that the caller completes.
+func detailed(err error) OpError {
+	if e := (*OpError)(nil); errors.As(err, &e) && e.Op == "" {
+		return *e
+	}
+	return OpError{Err: err}
+}
+
+// about adds the name of a tensor to an error. It returns nil for nil.
 func about(name string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &ofTensor{name, err}
+	e := detailed(err)
+	e.Tensor = name
+	return &e
 }
 
-// named wraps an error in an OpError. It returns nil for nil.
+// named adds the operation and the file to an error. It returns nil for nil.
 func named(op, file string, err error) error {
 	if err == nil {
 		return nil
 	}
-	e := &OpError{Op: op, File: file, Err: err}
-	if t := (*ofTensor)(nil); errors.As(err, &t) {
-		e.Tensor, e.Err = t.name, t.err
-	}
-	return e
+	e := detailed(err)
+	e.Op, e.File = op, file
+	return &e
 }
 
-// formatError returns an error that wraps ErrFormat.
-func formatError(format string, args ...any) error {
-	return fmt.Errorf("%w: %w", ErrFormat, fmt.Errorf(format, args...))
-}
+// formatError returns an ErrFormat.
+func formatError(format string, args ...any) error { return opErr(ErrFormat, format, args...) }
 
-// short returns an error for a file that ends too early.
+// short returns the error of a file that ends too early.
 func short(format string, args ...any) error {
-	return fmt.Errorf("%w: %w: %w", ErrFormat, io.ErrUnexpectedEOF, fmt.Errorf(format, args...))
+	return formatError("%w: %w", io.ErrUnexpectedEOF, fmt.Errorf(format, args...))
 }

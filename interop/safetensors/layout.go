@@ -3,7 +3,6 @@ package safetensors
 import (
 	"cmp"
 	"encoding/binary"
-	"fmt"
 	"slices"
 
 	"github.com/usmbridge/usmbridge/interop/internal/transfer"
@@ -95,14 +94,14 @@ func place(entries []entry, start, size int64) ([]Info, error) {
 func (i *Info) check() error {
 	l, err := usmarray.NewLayout(i.Shape, nil, 0)
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrFormat, err)
+		return formatError("%w", err)
 	}
 	if i.DataType == (usmarray.DataType{}) {
 		return nil
 	}
 	want, err := i.DataType.ByteSize(int64(l.Size()), false)
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrFormat, err)
+		return formatError("%w", err)
 	}
 	if bits := l.Size() * i.DataType.BitSize(); bits%8 != 0 {
 		return formatError("%d elements of %s do not fill whole bytes", l.Size(), i.TypeName)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/internal/transfer/transfertest"
 	"github.com/usmbridge/usmbridge/interop/safetensors"
 	"github.com/usmbridge/usmbridge/memmgr"
@@ -33,6 +34,6 @@ var (
 // runPython runs a script with safetensors, NumPy and ml_dtypes in a directory.
 func runPython(t testing.TB, dir, script string) {
 	t.Helper()
-	python := transfertest.Python(t, "import safetensors, numpy, ml_dtypes; assert safetensors.__version__ >= '0.8'")
+	python := testenv.Interpreter(t, "import safetensors, numpy, ml_dtypes; assert safetensors.__version__ >= '0.8'")
 	transfertest.RunPython(t, python, dir, script)
 }

@@ -2,7 +2,6 @@ package safetensors
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"maps"
 
@@ -126,7 +125,7 @@ func (f *File) read(ctx context.Context, op, name string, rows transfer.Rows, r 
 func (f *File) elements(name string) (*transfer.Elements, error) {
 	i, ok := f.index[name]
 	if !ok {
-		return nil, about(name, fmt.Errorf("%w (the file has %d tensors; Tensors lists them)", ErrName, len(f.tensors)))
+		return nil, about(name, opErr(ErrName, "the file has %d tensors; Tensors lists them", len(f.tensors)))
 	}
 	return f.tensors[i].elements()
 }

@@ -91,7 +91,7 @@ func prepare(tensors map[string]*usmarray.Array, meta map[string]string) ([]byte
 	for _, name := range slices.Sorted(maps.Keys(tensors)) {
 		a := tensors[name]
 		if name == metadataKey || !utf8.ValidString(name) {
-			return nil, nil, about(name, fmt.Errorf("%w: a tensor's name must be UTF-8 and not %s", ErrName, metadataKey))
+			return nil, nil, about(name, opErr(ErrName, "a tensor's name must be UTF-8 and not %s", metadataKey))
 		}
 		rank, ok := rankOf[a.DataType()]
 		if !ok {
@@ -130,7 +130,7 @@ func appendHeader(order []tensor, meta map[string]string) ([]byte, error) {
 	if meta != nil {
 		for k, v := range meta {
 			if !utf8.ValidString(k) || !utf8.ValidString(v) {
-				return nil, fmt.Errorf("%w: the metadata %q: %q is not UTF-8", ErrFormat, k, v)
+				return nil, formatError("the metadata %q: %q is not UTF-8", k, v)
 			}
 		}
 		key(metadataKey)

@@ -161,13 +161,13 @@ func (p *Peer) arrayOf(h *held, m *segment.Mapping, d *description) (*usmarray.A
 	}
 	o.buffer = buffer
 	o.note()
-	options := make([]usmarray.BufferOption, 0, 2)
+	options := make([]usmarray.Option, 0, 2)
 	if m.ReadOnly() || d.readOnly { // a driver's memory has no protection
 		buffer.SetReadOnly()
-		options = append(options, usmarray.BufferReadOnly())
+		options = append(options, usmarray.ReadOnly())
 	}
 	if d.padded {
-		options = append(options, usmarray.BufferPadded())
+		options = append(options, usmarray.Padded())
 	}
 	a, err := usmarray.FromBuffer(buffer, d.dtype, d.layout, options...)
 	if err != nil {

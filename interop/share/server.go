@@ -540,12 +540,12 @@ func (s *Server) openOwn(ctx context.Context, h Handle) (*usmarray.Array, error)
 	if err != nil {
 		return nil, err
 	}
-	var options []usmarray.BufferOption
+	var options []usmarray.Option
 	if l.d.readOnly {
-		options = append(options, usmarray.BufferReadOnly())
+		options = append(options, usmarray.ReadOnly())
 	}
 	if l.d.padded {
-		options = append(options, usmarray.BufferPadded())
+		options = append(options, usmarray.Padded())
 	}
 	if l.pending != nil {
 		if err = l.pending.Synchronize(ctx); err != nil {

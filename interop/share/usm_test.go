@@ -3,11 +3,11 @@
 package share_test
 
 import (
-	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/interop/share"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/segment"
@@ -15,27 +15,11 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// usmQueue is the default queue of the SYCL machine that there is.
-func usmQueue(t testing.TB) *syclobj.Queue {
-	t.Helper()
-	rt, err := syclobj.Open()
-	if err == nil && rt.DefaultQueue().IsHost() {
-		err = os.ErrNotExist
-	}
-	if err != nil {
-		if os.Getenv("USMBRIDGE_REQUIRE_SYCL") == "1" {
-			t.Fatal(err)
-		}
-		t.Skipf("no SYCL device: %v", err)
-	}
-	return rt.DefaultQueue()
-}
-
 // USM of each kind arrives as USM of that kind where the receiver has a queue, as plain
 // memory where it asks for that, and else not at all. Work that is pending is waited for,
 // by the export or by the opening.
 func TestUSM(t *testing.T) {
-	q := usmQueue(t)
+	q := testsycl.Queue(t)
 	for _, kind := range []syclobj.USMKind{syclobj.USMShared, syclobj.USMHost, syclobj.USMDevice} {
 		t.Run(kind.String(), func(t *testing.T) {
 			ctx := background(t)

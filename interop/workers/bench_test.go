@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
 	"github.com/usmbridge/usmbridge/interop/executor"
 	"github.com/usmbridge/usmbridge/interop/pymodule"
 	"github.com/usmbridge/usmbridge/interop/python"
@@ -82,7 +83,7 @@ func (p *plain) work(n int) error {
 // A gain is the ratio of the calls per second of two processes (workers, slots) to those of one. The goal is that the
 // gain of workers is at least 0.9 times that of plain processes, which varies by 10 % between runs on two cores.
 func BenchmarkBusy(b *testing.B) {
-	env := environment(b, "numpy")
+	env := testpython.Need(b, "numpy")
 	module := []workers.Module{{Name: "work", Source: work}}
 	p := open(b, workers.Config{Workers: 2, Least: 2, Modules: module})
 	e := embedded(b)
@@ -146,7 +147,7 @@ var interpreter struct {
 // embedded returns an executor with two slots on the interpreter of this process.
 func embedded(b testing.TB) *executor.Executor {
 	b.Helper()
-	env := environment(b, "numpy") // before once.Do, because a skip inside it would leave it done
+	env := testpython.Need(b, "numpy") // before once.Do, because a skip inside it would leave it done
 	interpreter.once.Do(func() {
 		if interpreter.err = pymodule.Register(); interpreter.err != nil {
 			return

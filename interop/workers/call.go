@@ -21,24 +21,24 @@ func (p *Pool) Call(ctx context.Context, function string, args ...any) (any, err
 		return nil, p.notBegun(ctx, function)
 	}
 	if err := calls.CheckFunction(function); err != nil {
-		return nil, p.count(&executor.Error{Package: "workers", Function: function, Err: err})
+		return nil, p.count(&executor.Error{Package: "workers", Op: function, Err: err})
 	}
 	e := newEncoder(p.config.MaxMessage)
 	if err := e.call(function, args); err != nil {
-		return nil, p.count(&executor.Error{Package: "workers", Function: function, Err: err})
+		return nil, p.count(&executor.Error{Package: "workers", Op: function, Err: err})
 	}
 	for again := false; ; again = true {
 		r, err := p.enter(ctx, function)
 		switch {
 		case errors.Is(err, executor.ErrFull):
 			p.counters.refused.Add(1)
-			return nil, &executor.Error{Package: "workers", Function: function, Kind: executor.ErrFull}
+			return nil, &executor.Error{Package: "workers", Op: function, Kind: executor.ErrFull}
 		case errors.Is(err, executor.ErrClosed):
-			return nil, &executor.Error{Package: "workers", Function: function, Kind: executor.ErrClosed}
+			return nil, &executor.Error{Package: "workers", Op: function, Kind: executor.ErrClosed}
 		case err != nil && ctx.Err() != nil:
 			return nil, p.notBegun(ctx, function)
 		case err != nil:
-			return nil, p.count(&executor.Error{Package: "workers", Function: function, Err: err})
+			return nil, p.count(&executor.Error{Package: "workers", Op: function, Err: err})
 		}
 		c := call{process: r, function: function}
 		result, err := c.within(ctx, e)
@@ -58,7 +58,7 @@ func (p *Pool) Call(ctx context.Context, function string, args ...any) (any, err
 
 func (p *Pool) notBegun(ctx context.Context, function string) error {
 	p.counters.notBegun.Add(1)
-	return &executor.Error{Package: "workers", Function: function, Kind: python.ErrNotBegun, Err: calls.Ended(ctx)}
+	return &executor.Error{Package: "workers", Op: function, Kind: python.ErrNotBegun, Err: calls.Ended(ctx)}
 }
 
 // count notes how a call ended.
@@ -110,14 +110,14 @@ func (c *call) make(ctx context.Context, e *encoder) (any, error) {
 	out, err := p.lender.lend(ctx, e.arrays)
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil, &executor.Error{Package: "workers", Function: c.function, Kind: python.ErrNotBegun, Err: fmt.Errorf("%w: %w", calls.Ended(ctx), err)}
+			return nil, &executor.Error{Package: "workers", Op: c.function, Kind: python.ErrNotBegun, Err: fmt.Errorf("%w: %w", calls.Ended(ctx), err)}
 		}
-		return nil, &executor.Error{Package: "workers", Function: c.function, Err: fmt.Errorf("arguments: %w", err)}
+		return nil, &executor.Error{Package: "workers", Op: c.function, Err: fmt.Errorf("arguments: %w", err)}
 	}
 	c.handles = out.handles
 	if ctx.Err() != nil { // while the arguments were copied
 		p.lender.revoke(c.handles)
-		return nil, &executor.Error{Package: "workers", Function: c.function, Kind: python.ErrNotBegun, Err: calls.Ended(ctx)}
+		return nil, &executor.Error{Package: "workers", Op: c.function, Kind: python.ErrNotBegun, Err: calls.Ended(ctx)}
 	}
 	p.arguments.add(out.traffic)
 	r.last++
@@ -127,7 +127,7 @@ func (c *call) make(ctx context.Context, e *encoder) (any, error) {
 	if err := r.wire.send(toCall, c.number, out.table, e.bytes()); err != nil {
 		p.lender.revoke(c.handles)
 		if errors.Is(err, ErrTooLong) {
-			return nil, &executor.Error{Package: "workers", Function: c.function, Err: fmt.Errorf("arguments: %w", err)}
+			return nil, &executor.Error{Package: "workers", Op: c.function, Err: fmt.Errorf("arguments: %w", err)}
 		}
 		r.hungUp()
 		if i.killed() {
@@ -180,7 +180,7 @@ func (c *call) answer(ctx context.Context) (any, error) {
 		if ctx.Err() != nil {
 			why = calls.Ended(ctx)
 		}
-		return nil, &executor.Error{Package: "workers", Function: c.function, Err: f.err(why)}
+		return nil, &executor.Error{Package: "workers", Op: c.function, Err: f.err(why)}
 	case atResult:
 		return c.result(&decoder{b: m.payload, own: true})
 	}
@@ -207,7 +207,7 @@ func (c *call) result(d *decoder) (any, error) {
 		if c.process.ending(err) {
 			return nil, err
 		}
-		return nil, &executor.Error{Package: "workers", Function: c.function, Err: fmt.Errorf("result: %w", err)}
+		return nil, &executor.Error{Package: "workers", Op: c.function, Err: fmt.Errorf("result: %w", err)}
 	}
 	v, err := d.result()
 	d.releaseUnused(err == nil)
@@ -235,7 +235,7 @@ func (c *call) death() *Death {
 
 // died returns the error of a call whose worker ended during the call.
 func (c *call) died() error {
-	err := &executor.Error{Package: "workers", Function: c.function, Kind: ErrDied}
+	err := &executor.Error{Package: "workers", Op: c.function, Kind: ErrDied}
 	if d := c.death(); d != nil {
 		err.Err = d
 	} else {
@@ -253,7 +253,7 @@ func (c *call) stuck(ctx context.Context, i *interrupt) error {
 	if d := c.death(); d != nil {
 		err = fmt.Errorf("%w: %w", err, d)
 	}
-	return &executor.Error{Package: "workers", Function: c.function, Kind: executor.ErrStuck, Err: err}
+	return &executor.Error{Package: "workers", Op: c.function, Kind: executor.ErrStuck, Err: err}
 }
 
 // interrupt handles the end of a call's context: it interrupts the Python code, and kills a worker

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
 	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/interop/workers"
 )
@@ -107,7 +108,7 @@ func early(t *testing.T, when string) []string {
 	t.Helper()
 	log := filepath.Join(t.TempDir(), "log")
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), roleEnv+"=early", whenEnv+"="+when, logEnv+"="+log, pythonEnv+"="+environment(t).Executable)
+	cmd.Env = append(os.Environ(), roleEnv+"=early", whenEnv+"="+when, logEnv+"="+log, pythonEnv+"="+testpython.Need(t).Executable)
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	text, err := os.ReadFile(log)

@@ -36,7 +36,7 @@ func TestErrors(t *testing.T) {
 	require.Nil(t, pe.Exception())
 	var ee *executor.Error
 	require.ErrorAs(t, err, &ee)
-	require.Equal(t, "models:fail", ee.Function)
+	require.Equal(t, "models:fail", ee.Op)
 	require.Equal(t, "workers: models:fail: python: KeyError: 'no such model'", err.Error())
 
 	_, err = p.Call(ctx, "models:fail_own")

@@ -6,16 +6,13 @@ import (
 	"bytes"
 	"context"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/usmbridge/usmbridge/interop/python"
+	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
 	"github.com/usmbridge/usmbridge/interop/workers"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
@@ -37,54 +34,6 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	memtest.Main(m)
-}
-
-func required() bool {
-	return os.Getenv("USMBRIDGE_REQUIRE_PYTHON") == "1" || os.Getenv("USMBRIDGE_REQUIRE_PEERS") == "1"
-}
-
-var found sync.Map // modules to *python.Environment, or the reason that there is none
-
-// environment returns a Python with the given modules: the active one, or the one in .venv.
-func environment(t testing.TB, modules ...string) *python.Environment {
-	t.Helper()
-	names := strings.Join(append(modules, "sys"), ",")
-	have, ok := found.Load(names)
-	if !ok {
-		have = look(names)
-		found.Store(names, have)
-	}
-	if env, ok := have.(*python.Environment); ok {
-		return env
-	}
-	if required() {
-		t.Fatal(have)
-	}
-	t.Skip(have)
-	return nil
-}
-
-func look(names string) any {
-	var tried, candidates []string
-	if env, err := python.Find(); err == nil {
-		candidates = append(candidates, env.Executable)
-	}
-	if venv, err := filepath.Abs("../../.venv"); err == nil {
-		candidates = append(candidates, filepath.Join(venv, "bin", "python"))
-	}
-	for _, exe := range candidates {
-		env, err := python.Inspect(exe)
-		if err != nil {
-			tried = append(tried, err.Error())
-			continue
-		}
-		out, err := exec.Command(env.Executable, "-c", "import "+names).CombinedOutput()
-		if err == nil {
-			return env
-		}
-		tried = append(tried, env.Executable+": "+strings.TrimSpace(string(out)))
-	}
-	return "no Python with " + names + ": " + strings.Join(tried, "; ")
 }
 
 // models is the Python code of the tests. A function that waits sets a byte in shared memory first, so that tests do
@@ -182,7 +131,7 @@ func (s *sink) String() string {
 // configured sets the fields of a Config that all tests share.
 func configured(t testing.TB, c workers.Config) workers.Config {
 	t.Helper()
-	c.Python = environment(t, "numpy")
+	c.Python = testpython.Need(t, "numpy")
 	c.Modules = append([]workers.Module{{Name: "models", Source: models}}, c.Modules...)
 	if c.Output == nil {
 		out := &sink{}

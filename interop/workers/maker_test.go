@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
 	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/interop/workers"
 )
@@ -75,7 +76,7 @@ def held():
 
 // TestMakerKilled checks that workers end when the program that started them is killed.
 func TestMakerKilled(t *testing.T) {
-	env := environment(t)
+	env := testpython.Need(t)
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), roleEnv+"=maker", pythonEnv+"="+env.Executable)
 	cmd.Stderr = os.Stderr

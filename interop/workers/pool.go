@@ -280,7 +280,7 @@ func (p *Pool) Ready(ctx context.Context) error {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return &executor.Error{Package: "workers", Kind: executor.ErrWarming, Err: fmt.Errorf("%w: %w", context.Cause(ctx), err)}
+			return &executor.Error{Package: "workers", Op: "Ready", Kind: executor.ErrWarming, Err: fmt.Errorf("%w: %w", context.Cause(ctx), err)}
 		}
 	}
 }
@@ -296,7 +296,7 @@ func (p *Pool) Health() error {
 
 func (p *Pool) health() error {
 	if p.closed {
-		return &executor.Error{Package: "workers", Kind: executor.ErrClosed}
+		return &executor.Error{Package: "workers", Op: "Health", Kind: executor.ErrClosed}
 	}
 	n := 0
 	var other *worker
@@ -311,7 +311,7 @@ func (p *Pool) health() error {
 		return nil
 	}
 	if err := p.hopeless(); err != nil {
-		return &executor.Error{Package: "workers", Err: err}
+		return &executor.Error{Package: "workers", Op: "Health", Err: err}
 	}
 	err := fmt.Errorf("%d of %d workers ready, and %d are wanted; worker %d is %s", n, len(p.workers), p.config.Least, other.index, other.state)
 	if other.step != "" {
@@ -320,7 +320,7 @@ func (p *Pool) health() error {
 	if other.last != nil {
 		err = fmt.Errorf("%w; it ended before: %w", err, other.last)
 	}
-	return &executor.Error{Package: "workers", Kind: executor.ErrWarming, Err: err}
+	return &executor.Error{Package: "workers", Op: "Health", Kind: executor.ErrWarming, Err: err}
 }
 
 // Stats implements executor.Runner. Slots counts the workers that are ready, and Stuck those in

@@ -3,11 +3,12 @@
 package workers_test
 
 import (
-	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
+	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/interop/workers"
 	"github.com/usmbridge/usmbridge/memmgr"
@@ -32,28 +33,11 @@ def own(n):
     return a
 `
 
-// usmQueue returns the default queue, or skips the test if there is no SYCL device.
-func usmQueue(t testing.TB) *syclobj.Queue {
-	t.Helper()
-	rt, err := syclobj.Open()
-	if err == nil && rt.DefaultQueue().IsHost() {
-		err = os.ErrNotExist
-	}
-	if err != nil {
-		if os.Getenv("USMBRIDGE_REQUIRE_SYCL") == "1" {
-			t.Fatal(err)
-		}
-		t.Skipf("no SYCL device: %v", err)
-	}
-	t.Cleanup(func() { _ = rt.Close() })
-	return rt.DefaultQueue()
-}
-
 // TestUSM checks that USM is USM of the same kind in the worker, and USM of this process again in the result. Only
 // memory that other processes cannot map is copied.
 func TestUSM(t *testing.T) {
-	environment(t, "dpnp")
-	q := usmQueue(t)
+	testpython.Need(t, "dpnp")
+	q := testsycl.Queue(t)
 	p := open(t, workers.Config{SYCL: q, Modules: []workers.Module{{Name: "usm", Source: usmModels}}})
 	for _, kind := range []syclobj.USMKind{syclobj.USMShared, syclobj.USMHost, syclobj.USMDevice} {
 		t.Run(kind.String(), func(t *testing.T) {

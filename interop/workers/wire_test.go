@@ -311,9 +311,9 @@ func FuzzFailure(f *testing.F) {
 func failures() []error {
 	x := &python.Error{Type: "KeyError", Message: "'a'", Traceback: "Traceback …", Classes: []string{"KeyError", "LookupError"}}
 	return []error{
-		errors.New("plain"), x, &executor.Error{Function: "m:f", Err: x}, fmt.Errorf("result: %w", x),
-		&executor.Error{Function: "m:f", Err: &python.OpError{Op: "CallContext", Kind: python.ErrInterrupted, Err: fmt.Errorf("%w: %w", io.EOF, x)}},
-		&executor.Error{Function: "m:f", Kind: python.ErrNotBegun, Err: io.EOF},
+		errors.New("plain"), x, &executor.Error{Op: "m:f", Err: x}, fmt.Errorf("result: %w", x),
+		&executor.Error{Op: "m:f", Err: &python.OpError{Op: "CallContext", Kind: python.ErrInterrupted, Err: fmt.Errorf("%w: %w", io.EOF, x)}},
+		&executor.Error{Op: "m:f", Kind: python.ErrNotBegun, Err: io.EOF},
 		&python.PanicError{Value: "p", Stack: "s"}, fmt.Errorf("x: %w", &python.ConversionError{From: "a", To: "b", Err: python.ErrCycle}),
 		fmt.Errorf("x: %w", python.ValueError), fmt.Errorf("x: %w", ErrTooLong),
 	}

@@ -1,7 +1,7 @@
 // Package memtest tests implementations of [memmgr.Resource].
 //
-// [Run] is a suite that every resource must pass. [Main] and [MainSYCL] are TestMains that fail if the
-// tests leave memory referenced or SYCL objects alive.
+// [Run] is a suite that every resource must pass. [Main] is a TestMain that fails if the
+// tests leave memory referenced.
 package memtest
 
 import (
@@ -20,7 +20,6 @@ import (
 
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/report"
-	"github.com/usmbridge/usmbridge/syclobj"
 )
 
 // Options limit the suite for a resource.
@@ -346,31 +345,15 @@ func churn(r memmgr.Resource, o Options, seed uint64, rounds int) error {
 	return nil
 }
 
-// Main runs the tests of a package and exits. It fails if memory is still referenced after the last
-// test, and prints the stacks of its allocations.
-func Main(m *testing.M) { os.Exit(run(m, nil)) }
-
-// MainSYCL is [Main] for tests that share a runtime. After the last test it closes the default pools
-// and calls end, which closes the runtime. It also fails if SYCL objects are still alive then.
-func MainSYCL(m *testing.M, end func() error) {
-	os.Exit(run(m, func() error {
-		if err := errors.Join(memmgr.CloseDefaults(), end()); err != nil {
-			return err
-		}
-		if live := syclobj.LiveObjects(); live != (syclobj.Live{}) {
-			return fmt.Errorf("SYCL objects are still held: %+v", live)
-		}
-		return nil
-	}))
-}
-
-// run runs the tests, calls end unless it is nil, and returns the exit status.
-func run(m *testing.M, end func() error) int {
+// Main runs the tests of a package and exits. After the last test it calls the functions in after, such as the
+// one that closes a runtime that the tests share, and fails if one of them fails. It also fails if memory
+// is still referenced then, and prints the stacks of its allocations.
+func Main(m *testing.M, after ...func() error) {
 	memmgr.RecordStacks(16)
 	code := m.Run()
 	memmgr.Flush()
-	if end != nil {
-		if err := end(); err != nil {
+	for _, f := range after {
+		if err := f(); err != nil {
 			fmt.Fprintln(os.Stderr, "memtest:", err)
 			code = 1
 		}
@@ -379,5 +362,5 @@ func run(m *testing.M, end func() error) int {
 		fmt.Fprintf(os.Stderr, "memtest: %d pieces of memory are still referenced after the tests\n", n)
 		code = 1
 	}
-	return code
+	os.Exit(code)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
 	"github.com/usmbridge/usmbridge/memmgr/report"
@@ -133,7 +134,7 @@ func TestSnapshotJSONHasTheViewersKeys(t *testing.T) {
 func TestSnapshotPickleIsTheSameInPython(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {
-		t.Skip("no python3 on PATH to read the pickle with")
+		testenv.Missing(t, "no python3 on PATH reads the pickle", testenv.Python)
 	}
 	s, end := lively(t)
 	defer end()

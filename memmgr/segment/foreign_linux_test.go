@@ -20,6 +20,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/internal/guard"
 	"github.com/usmbridge/usmbridge/memmgr/segment"
@@ -502,10 +503,7 @@ func TestForeignBuffer(t *testing.T) {
 func TestForeignOfPython(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {
-		if os.Getenv("USMBRIDGE_REQUIRE_PYTHON") != "" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
+		testenv.Missing(t, err, testenv.Python)
 	}
 	nothingStays(t)
 	cmd := exec.Command(python, "-c", `

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
 	"github.com/usmbridge/usmbridge/memmgr/segment"
@@ -30,10 +31,7 @@ func onOpenCLCPU(t testing.TB) *syclobj.Runtime {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, rt.Close()) })
 	if !rt.HasSYCL() {
-		if os.Getenv("USMBRIDGE_REQUIRE_SYCL") != "" {
-			t.Fatalf("no SYCL device: %v", rt.SYCLError())
-		}
-		t.Skipf("no SYCL device: %v", rt.SYCLError())
+		testenv.Missing(t, rt.SYCLError(), testenv.SYCL)
 	}
 	if info := rt.DefaultDevice().Info(); info.Backend != syclobj.BackendOpenCL || info.Type != syclobj.TypeCPU {
 		t.Skipf("the default device %s is not an OpenCL CPU device", info.Name)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/syclobj/sycltest"
 	"github.com/usmbridge/usmbridge/usmarray"
@@ -24,7 +25,7 @@ func median(all []time.Duration) time.Duration {
 // medians.
 // Both wait after each 64 launches.
 func BenchmarkLaunch(b *testing.B) {
-	_, q := needSYCL(b)
+	_, q := testsycl.Need(b)
 	k := take(b, build(b, q, source), "scale")
 	loop, end, err := sycltest.LaunchInC(q, source, "scale")
 	require.NoError(b, err)

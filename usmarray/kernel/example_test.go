@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/usmarray"
@@ -50,6 +51,6 @@ func Example() {
 
 // TestExample runs the example, which needs SYCL.
 func TestExample(t *testing.T) {
-	needSYCL(t)
+	testsycl.Need(t)
 	require.NotPanics(t, Example)
 }

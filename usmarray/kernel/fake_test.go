@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/syclobj/sycltest"
@@ -38,7 +39,7 @@ func TestPendingOnTheFakeMachine(t *testing.T) {
 	other, err := rt.NewQueue(nil, q.Device(), 0)
 	require.NoError(t, err)
 	defer other.Close()
-	pool := memmgr.NewPool(usm(t, q, syclobj.USMDevice))
+	pool := memmgr.NewPool(testsycl.USM(t, q, syclobj.USMDevice))
 	x := must[*usmarray.Array](t)(usmarray.Zeros(pool, usmarray.Int32, []int{16}))
 	require.NoError(t, x.Wait())
 
@@ -57,7 +58,7 @@ func TestPendingOnTheFakeMachine(t *testing.T) {
 	require.NoError(t, kernel.Launch(q, increment, kernel.Over(16), kernel.ReadWrite(x)))
 	address := x.Pointer()
 	x.Release()
-	y := must[*usmarray.Array](t)(usmarray.New(usm(t, q, syclobj.USMDevice), usmarray.Int32, []int{16}))
+	y := must[*usmarray.Array](t)(usmarray.New(testsycl.USM(t, q, syclobj.USMDevice), usmarray.Int32, []int{16}))
 	require.NotEqual(t, address, y.Pointer())
 	y.Release()
 	fake.Hold(false)
@@ -76,7 +77,7 @@ func TestNoEventIsLost(t *testing.T) {
 	other, err := rt.NewQueue(nil, q.Device(), 0)
 	require.NoError(t, err)
 	defer other.Close()
-	r := usm(t, q, syclobj.USMShared)
+	r := testsycl.USM(t, q, syclobj.USMShared)
 	x := must[*usmarray.Array](t)(usmarray.Zeros(r, usmarray.Int32, []int{1}))
 	defer x.Release()
 	for range 200 {
@@ -107,7 +108,7 @@ func TestFailuresOnTheFakeMachine(t *testing.T) {
 	other, err := rt.NewQueue(nil, q.Device(), syclobj.InOrder)
 	require.NoError(t, err)
 	defer other.Close()
-	x := must[*usmarray.Array](t)(usmarray.Zeros(usm(t, q, syclobj.USMShared), usmarray.Int32, []int{16}))
+	x := must[*usmarray.Array](t)(usmarray.Zeros(testsycl.USM(t, q, syclobj.USMShared), usmarray.Int32, []int{16}))
 	defer x.Release()
 	launch := func(r kernel.Range) error { return kernel.Launch(q, increment, r, kernel.ReadWrite(x)) }
 	require.NoError(t, launch(kernel.Over(16)))
@@ -171,7 +172,7 @@ func TestManyArrays(t *testing.T) {
 	}
 	_, q, _, _ := fakeMachine(t)
 	text, args := "kernel void wide(int n", []kernel.Arg{kernel.Scalar(int32(1))}
-	r := usm(t, q, syclobj.USMShared)
+	r := testsycl.USM(t, q, syclobj.USMShared)
 	var arrays []*usmarray.Array
 	for i := range 50 {
 		text += fmt.Sprintf(", global int *x%d", i)

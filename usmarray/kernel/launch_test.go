@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/usmarray"
@@ -40,7 +41,7 @@ kernel void spin(global int *x, int n) { int v = 0; for (int i = 0; i < n; i++) 
 `
 
 func TestLaunchOnEveryKind(t *testing.T) {
-	_, q := needSYCL(t)
+	_, q := testsycl.Need(t)
 	k := take(t, build(t, q, source), "scale")
 	for _, kind := range []syclobj.USMKind{syclobj.USMDevice, syclobj.USMShared, syclobj.USMHost} {
 		t.Run(kind.String(), func(t *testing.T) {
@@ -59,7 +60,7 @@ func TestLaunchOnEveryKind(t *testing.T) {
 
 // TestDimensions: the last dimension varies fastest, as in C order.
 func TestDimensions(t *testing.T) {
-	_, q := needSYCL(t)
+	_, q := testsycl.Need(t)
 	k := take(t, build(t, q, source), "where")
 	r := resource(t, q, syclobj.USMShared)
 	for _, c := range []struct {
@@ -82,7 +83,7 @@ func TestDimensions(t *testing.T) {
 }
 
 func TestEveryScalarType(t *testing.T) {
-	_, q := needSYCL(t)
+	_, q := testsycl.Need(t)
 	k := take(t, build(t, q, source), "types")
 	x := own(t)(usmarray.New(resource(t, q, syclobj.USMShared), usmarray.Int64, []int{9}))
 	require.NoError(t, kernel.Launch(q, k, kernel.Over(1), kernel.ReadWrite(x),
@@ -99,7 +100,7 @@ func TestEveryScalarType(t *testing.T) {
 }
 
 func TestLocalMemoryVectorsAndConstants(t *testing.T) {
-	_, q := needSYCL(t)
+	_, q := testsycl.Need(t)
 	p := build(t, q, source)
 	r := resource(t, q, syclobj.USMDevice)
 	x := own(t)(usmarray.Arange[int32](r, 0, 1, 8))
@@ -127,7 +128,7 @@ func TestLocalMemoryVectorsAndConstants(t *testing.T) {
 // TestOrder: a launch starts after the pending work on its arrays, on the same and on other queues, and
 // later work starts after it.
 func TestOrder(t *testing.T) {
-	rt, q := needSYCL(t)
+	rt, q := testsycl.Need(t)
 	k := take(t, build(t, q, source), "add")
 	other, err := rt.NewQueue(q.Context(), q.Device(), syclobj.InOrder)
 	require.NoError(t, err)
@@ -154,10 +155,10 @@ func TestOrder(t *testing.T) {
 // TestReleaseDuringALaunch: memory that is released while a kernel uses it is not reused before the kernel
 // completes.
 func TestReleaseDuringALaunch(t *testing.T) {
-	_, q := needSYCL(t)
+	_, q := testsycl.Need(t)
 	p := build(t, q, source)
 	spin := take(t, p, "spin")
-	pool := memmgr.NewPool(usm(t, q, syclobj.USMShared))
+	pool := memmgr.NewPool(testsycl.USM(t, q, syclobj.USMShared))
 	x, err := usmarray.Zeros(pool, usmarray.Int32, []int{1024})
 	require.NoError(t, err)
 	e, err := kernel.Start(q, spin, kernel.Over(1), kernel.ReadWrite(x), kernel.Scalar(int32(1<<27)))
@@ -177,7 +178,7 @@ func TestReleaseDuringALaunch(t *testing.T) {
 }
 
 func TestStartGivesAnEvent(t *testing.T) {
-	rt, q := needSYCL(t)
+	rt, q := testsycl.Need(t)
 	timed, err := rt.NewQueue(nil, q.Device(), syclobj.InOrder|syclobj.Profiling)
 	require.NoError(t, err)
 	defer timed.Close()
@@ -211,7 +212,7 @@ func must[T any](t testing.TB) func(T, error) T {
 // TestManyGoroutines launches one kernel from many goroutines, each with its own array and number:
 // arguments are never mixed up.
 func TestManyGoroutines(t *testing.T) {
-	_, q := needSYCL(t)
+	_, q := testsycl.Need(t)
 	k := take(t, build(t, q, source), "add")
 	r := resource(t, q, syclobj.USMShared)
 	var group sync.WaitGroup
@@ -248,7 +249,7 @@ func TestManyGoroutines(t *testing.T) {
 // TestCloseDuringLaunches closes program, kernel and arrays during launches: each launch succeeds or
 // returns ErrClosed.
 func TestCloseDuringLaunches(t *testing.T) {
-	_, q := needSYCL(t)
+	_, q := testsycl.Need(t)
 	p, err := q.BuildOpenCL(source, "")
 	require.NoError(t, err)
 	for range 8 {
@@ -286,7 +287,7 @@ func TestLaunchAllocatesNothing(t *testing.T) {
 	if instrumented {
 		t.Skip("the race detector empties pools of objects at random, and the address sanitizer allocates what lies on stacks")
 	}
-	_, q := needSYCL(t)
+	_, q := testsycl.Need(t)
 	k := take(t, build(t, q, source), "scale")
 	r := resource(t, q, syclobj.USMDevice)
 	x := own(t)(usmarray.Zeros(r, usmarray.Float32, []int{64}))

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/usmarray"
@@ -14,7 +15,7 @@ import (
 
 // TestRefusals: a refused launch names the argument, leaves the arrays unchanged, and submits nothing.
 func TestRefusals(t *testing.T) {
-	rt, q := needSYCL(t)
+	rt, q := testsycl.Need(t)
 	p := build(t, q, source)
 	scale, add, reverse, table, vector := take(t, p, "scale"), take(t, p, "add"), take(t, p, "reverse"), take(t, p, "table"), take(t, p, "vector")
 	column := take(t, p, "column")
@@ -31,7 +32,7 @@ func TestRefusals(t *testing.T) {
 	elsewhere, err := rt.NewQueue(ctx, q.Device(), syclobj.InOrder)
 	require.NoError(t, err)
 	defer elsewhere.Close()
-	far := usm(t, elsewhere, syclobj.USMShared)
+	far := testsycl.USM(t, elsewhere, syclobj.USMShared)
 	foreign := must[*usmarray.Array](t)(usmarray.Zeros(far, usmarray.Float32, []int{32}))
 	defer foreign.Release()
 
@@ -108,7 +109,7 @@ func TestRefusals(t *testing.T) {
 // TestReleasedArray: use after release is a mistake in the program and panics; the launch releases the
 // memory that it held.
 func TestReleasedArray(t *testing.T) {
-	_, q := needSYCL(t)
+	_, q := testsycl.Need(t)
 	k := take(t, build(t, q, source), "scale")
 	r := resource(t, q, syclobj.USMShared)
 	x := own(t)(usmarray.Zeros(r, usmarray.Float32, []int{8}))

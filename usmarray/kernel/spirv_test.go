@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
+	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/usmarray"
 	"github.com/usmbridge/usmbridge/usmarray/kernel"
@@ -97,7 +99,7 @@ func addModule() []byte {
 }
 
 func TestSPIRV(t *testing.T) {
-	_, q := needSYCL(t)
+	_, q := testsycl.Need(t)
 	p, err := q.BuildSPIRV(addModule(), "")
 	require.NoError(t, err)
 	defer p.Close()
@@ -123,11 +125,11 @@ func TestSPIRV(t *testing.T) {
 
 // TestSPIRVOfACompiler uses a module of dpctl's own tests, if its package contains them.
 func TestSPIRVOfACompiler(t *testing.T) {
-	_, q := needSYCL(t)
+	_, q := testsycl.Need(t)
 	found, err := filepath.Glob(filepath.Join(os.Getenv("VIRTUAL_ENV"), "lib", "python3*", "site-packages", "dpctl", "tests", "input_files", "multi_kernel.spv"))
 	require.NoError(t, err)
 	if len(found) == 0 {
-		t.Skip("this dpctl brings no multi_kernel.spv")
+		testenv.Missing(t, "dpctl has no multi_kernel.spv", testenv.Peers)
 	}
 	module, err := os.ReadFile(found[0])
 	require.NoError(t, err)

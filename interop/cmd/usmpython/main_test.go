@@ -15,6 +15,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
+	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
 	"github.com/usmbridge/usmbridge/interop/python"
 )
 
@@ -29,28 +31,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// environment returns the Python to host: the one of Find, else the repository's.
-func environment(t *testing.T) *python.Environment {
-	t.Helper()
-	if os.Getenv("VIRTUAL_ENV") == "" && os.Getenv(python.EnvVar) == "" {
-		if env, err := python.Inspect("../../../.venv"); err == nil {
-			return env
-		}
-	}
-	env, err := python.Find()
-	if err != nil {
-		if os.Getenv("USMBRIDGE_REQUIRE_PYTHON") == "1" {
-			t.Fatalf("USMBRIDGE_REQUIRE_PYTHON=1, but %v", err)
-		}
-		t.Skipf("no Python to host: %v", err)
-	}
-	return env
-}
-
 // command is usmpython with these arguments.
 func command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
-	env := environment(t)
+	env := testpython.Need(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, os.Args[0], args...)
@@ -87,7 +71,7 @@ func status(t *testing.T, err error) int {
 }
 
 func TestCommandLine(t *testing.T) {
-	env := environment(t)
+	env := testpython.Need(t)
 	require.Equal(t, "['-c', 'a', '-b']\n", runPython(t, "-c", "import sys; print(sys.argv)", "a", "-b"))
 	require.Equal(t, env.Prefix+"\n"+env.Executable+"\n",
 		runPython(t, "-c", "import sys; print(sys.prefix); print(sys.executable)"))
@@ -259,12 +243,12 @@ print("done")
 }
 
 func TestDpctl(t *testing.T) {
-	env := environment(t)
+	env := testpython.Need(t)
 	if _, err := os.Stat(filepath.Join(env.SitePackages, "dpctl")); err != nil {
-		t.Skip("this environment has no dpctl: its own tests were not run under usmpython")
+		testenv.Missing(t, "the environment has no dpctl, whose tests usmpython runs", testenv.Peers)
 	}
 	if _, err := os.Stat(filepath.Join(env.SitePackages, "pytest")); err != nil {
-		t.Skip("this environment has no pytest: dpctl's tests were not run under usmpython")
+		testenv.Missing(t, "the environment has no pytest, which runs dpctl's tests", testenv.Peers)
 	}
 	icd := filepath.Join(env.Prefix, "lib", "libintelocl.so")
 	if _, err := os.Stat(icd); err == nil && os.Getenv("OCL_ICD_FILENAMES") == "" {

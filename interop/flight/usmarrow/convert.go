@@ -166,7 +166,7 @@ func FromArrowOn(column arrow.Array, place func(lo, hi uintptr) (*syclobj.Place,
 	l, err := usmarray.NewLayout(c.shape, nil, 0)
 	if err == nil {
 		var a *usmarray.Array
-		if a, err = usmarray.FromBuffer(buffer, c.dtype, l, usmarray.BufferReadOnly()); err == nil {
+		if a, err = usmarray.FromBuffer(buffer, c.dtype, l, usmarray.ReadOnly()); err == nil {
 			return inOrder(a, c.permutation)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
@@ -48,7 +49,7 @@ func TestWithWhatIsHere(t *testing.T) {
 	require.Empty(t, host.USMKinds)
 	require.Contains(t, text, "none: plain host memory")
 	require.Contains(t, text, "(default)")
-	if os.Getenv("USMBRIDGE_REQUIRE_SYCL") != "" {
+	if testenv.Declared(testenv.SYCL) {
 		require.True(t, r.SYCL.Found, text)
 		require.FileExists(t, r.SYCL.Path)
 		require.NotEqual(t, "host", r.Default)
@@ -57,7 +58,7 @@ func TestWithWhatIsHere(t *testing.T) {
 		require.Equal(t, kDLOneAPI, first.DLPack[0])
 		require.NotEmpty(t, first.USMKinds)
 	}
-	if os.Getenv("USMBRIDGE_REQUIRE_PYTHON") != "" {
+	if testenv.Declared(testenv.Python) {
 		require.True(t, r.Python.Found, text)
 		require.FileExists(t, r.Python.Library)
 		require.Contains(t, text, r.Python.Library)

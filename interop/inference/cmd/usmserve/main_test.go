@@ -20,7 +20,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/usmbridge/usmbridge/interop/python"
+	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
 )
 
 // program is the built service, once for all tests.
@@ -94,9 +94,7 @@ func launch(t *testing.T, args ...string) *running { return launchWith(t, nil, a
 // launchWith runs the server with another standard error; nil is the log of the test.
 func launchWith(t *testing.T, log *os.File, args ...string) *running {
 	t.Helper()
-	if _, err := python.Find(); err != nil && os.Getenv("USMBRIDGE_REQUIRE_PYTHON") == "" {
-		t.Skip("no Python: ", err)
-	}
+	testpython.Need(t)
 	path, err := program()
 	require.NoError(t, err)
 	r := &running{t: t, log: &lockedBuffer{}, out: &lockedBuffer{}, over: make(chan error, 1), ready: make(chan struct{})}
@@ -563,9 +561,7 @@ func TestBadStarts(t *testing.T) {
 		"bad address":    {[]string{"-addr", "256.0.0.1:x", "-models", t.TempDir()}, 1, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := python.Find(); err != nil && os.Getenv("USMBRIDGE_REQUIRE_PYTHON") == "" {
-				t.Skip("no Python: ", err)
-			}
+			testpython.Need(t)
 			path, err := program()
 			require.NoError(t, err)
 			var problems bytes.Buffer

@@ -8,15 +8,16 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/internal/testenv"
 )
 
 // prometheus_client, in Python, reads the metrics in both formats, and agrees with us on what
 // they are.
 func TestMetricsInPython(t *testing.T) {
-	packages, err := filepath.Abs("../../../../bin/tritonclient")
-	require.NoError(t, err)
+	packages := filepath.Join(testenv.Root(), "bin", "tritonclient")
 	if _, err := os.Stat(filepath.Join(packages, "prometheus_client")); err != nil {
-		t.Skip("prometheus_client is not installed: make test-nested puts it into bin/tritonclient")
+		testenv.Missing(t, "prometheus_client is not installed; make test-nested puts it into bin/tritonclient", testenv.Peers)
 	}
 	python := "python3"
 	if venv := os.Getenv("VIRTUAL_ENV"); venv != "" {

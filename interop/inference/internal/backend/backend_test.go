@@ -16,13 +16,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/backend"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/models"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 	builtin "github.com/usmbridge/usmbridge/interop/inference/models"
 	bootstrap "github.com/usmbridge/usmbridge/interop/inference/python"
-	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/interop/workers"
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
 )
@@ -43,9 +43,7 @@ func open(t testing.TB, sources []models.Source, change ...func(*engine.Options)
 
 func openWith(t testing.TB, sources []models.Source, o backend.Options, change ...func(*engine.Options)) *engine.Engine {
 	t.Helper()
-	if _, err := python.Find(); err != nil && os.Getenv("USMBRIDGE_REQUIRE_PYTHON") == "" {
-		t.Skip("no Python: ", err)
-	}
+	testpython.Need(t)
 	var log logged
 	o.Bootstrap, o.Limit, o.Grace, o.Log = bootstrap.Source, limit, 200*time.Millisecond, slog.New(slog.NewTextHandler(&log, nil))
 	b, err := backend.Open(o)
@@ -96,9 +94,7 @@ func (l *logged) String() string {
 // needNumba skips where the built-in models cannot run.
 func needNumba(t testing.TB) {
 	t.Helper()
-	if os.Getenv("USMBRIDGE_REQUIRE_PEERS") == "" {
-		t.Skip("the built-in models need NumPy and Numba, which USMBRIDGE_REQUIRE_PEERS=1 promises")
-	}
+	testpython.Need(t, "numpy", "numba")
 }
 
 // source is a model of a test.
@@ -458,9 +454,7 @@ func TestWorkerHangs(t *testing.T) {
 
 // A model that cannot be served is broken, with its file and the reason.
 func TestBadModelFiles(t *testing.T) {
-	if _, err := python.Find(); err != nil && os.Getenv("USMBRIDGE_REQUIRE_PYTHON") == "" {
-		t.Skip("no Python: ", err)
-	}
+	testpython.Need(t)
 	bad := map[string]string{
 		"syntax":    "def infer(:",
 		"imports":   "import no_such_module_anywhere",
@@ -502,9 +496,7 @@ func TestBadModelFiles(t *testing.T) {
 // load returns the definitions of sources, and ends what was loaded.
 func load(t *testing.T, workers int, directory string, sources ...models.Source) []engine.Definition {
 	t.Helper()
-	if _, err := python.Find(); err != nil && os.Getenv("USMBRIDGE_REQUIRE_PYTHON") == "" {
-		t.Skip("no Python: ", err)
-	}
+	testpython.Need(t)
 	b, err := backend.Open(backend.Options{Limit: limit, Bootstrap: bootstrap.Source, Workers: workers, Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	l, err := b.Load(t.Context(), directory, sources)

@@ -3,19 +3,20 @@
 package clienttest
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"testing"
+
+	"github.com/usmbridge/usmbridge/internal/testenv"
 )
 
 // Command is the tests' Python with tritonclient, which runs in dir until the test ends. The
 // test is skipped where it is not there, and fails where peers are required.
 func Command(t testing.TB, dir string, args ...string) *exec.Cmd {
 	t.Helper()
-	_, here, _, _ := runtime.Caller(0)
-	packages := filepath.Join(filepath.Dir(here), "..", "..", "..", "..", "bin", "tritonclient")
+	packages := filepath.Join(testenv.Root(), "bin", "tritonclient")
 	exe := "python3"
 	if env := os.Getenv("VIRTUAL_ENV"); env != "" {
 		exe = filepath.Join(env, "bin", "python")
@@ -26,10 +27,7 @@ func Command(t testing.TB, dir string, args ...string) *exec.Cmd {
 	probe := exec.Command(exe, "-c", "import numpy, tritonclient.grpc, tritonclient.http, pytest")
 	probe.Env = cmd.Env
 	if out, err := probe.CombinedOutput(); err != nil {
-		if os.Getenv("USMBRIDGE_REQUIRE_PEERS") != "" {
-			t.Fatalf("no tritonclient in %s for %s; make bin/tritonclient/requirements.txt fetches it: %v\n%s", packages, exe, err, out)
-		}
-		t.Skipf("no tritonclient in %s for %s; make test-nested fetches it: %v", packages, exe, err)
+		testenv.Missing(t, fmt.Sprintf("no tritonclient in %s for %s; make test-nested fetches it: %v\n%s", packages, exe, err, out), testenv.Peers)
 	}
 	return cmd
 }

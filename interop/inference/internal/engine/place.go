@@ -159,7 +159,7 @@ func (p *place) err() error {
 }
 
 // array returns an array on the memory, which it borrows.
-func (p *place) array(dt usmarray.DataType, shape []int64, o ...usmarray.BufferOption) (*usmarray.Array, error) {
+func (p *place) array(dt usmarray.DataType, shape []int64, o ...usmarray.Option) (*usmarray.Array, error) {
 	l, err := layout(shape, int(p.offset)/dt.Size())
 	if err != nil {
 		return nil, err

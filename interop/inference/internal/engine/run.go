@@ -66,7 +66,7 @@ func (r *Request) run() ([]Result, error) {
 				return nil, err
 			}
 		}
-		a, err := in.place.array(m.types[i], in.shape, usmarray.BufferReadOnly())
+		a, err := in.place.array(m.types[i], in.shape, usmarray.ReadOnly())
 		if err != nil {
 			return nil, err
 		}

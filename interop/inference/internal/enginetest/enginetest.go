@@ -78,25 +78,25 @@ func (r *Runner) Call(ctx context.Context, name string, args ...any) (any, error
 	m := r.models[name]
 	switch {
 	case m == nil:
-		return nil, &executor.Error{Function: name, Err: errors.New("no such function")}
+		return nil, &executor.Error{Op: name, Err: errors.New("no such function")}
 	case r.closed.Load():
-		return nil, &executor.Error{Function: name, Kind: executor.ErrClosed}
+		return nil, &executor.Error{Op: name, Kind: executor.ErrClosed}
 	case ctx.Err() != nil:
-		return nil, &executor.Error{Function: name, Err: ctx.Err()}
+		return nil, &executor.Error{Op: name, Err: ctx.Err()}
 	}
 	r.calls.Add(1)
 	arrays := make([]*usmarray.Array, len(args))
 	for i, a := range args {
 		array, ok := a.(*usmarray.Array)
 		if !ok {
-			return nil, &executor.Error{Function: name, Err: fmt.Errorf("argument %d is a %T", i, a)}
+			return nil, &executor.Error{Op: name, Err: fmt.Errorf("argument %d is a %T", i, a)}
 		}
 		arrays[i] = array
 	}
 	n := len(m.Meta.Inputs)
 	out, err := m.Infer(ctx, arrays[:n], arrays[n:])
 	if err != nil {
-		return nil, &executor.Error{Function: name, Err: err}
+		return nil, &executor.Error{Op: name, Err: err}
 	}
 	if m.Bound {
 		return nil, nil

@@ -16,15 +16,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/peercred"
 	"github.com/usmbridge/usmbridge/memmgr"
-	"github.com/usmbridge/usmbridge/memmgr/memtest"
 	"github.com/usmbridge/usmbridge/memmgr/segment"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-func TestMain(m *testing.M) { memtest.Main(m) }
+func TestMain(m *testing.M) { testsycl.Main(m) }
 
 // self is a client of a Unix socket and of the user of the test; network is one of a network.
 var (
@@ -448,17 +448,7 @@ func TestConcurrent(t *testing.T) {
 
 // On a device whose USM can lie over files, a region is USM.
 func TestUSM(t *testing.T) {
-	rt, err := syclobj.Open()
-	if err == nil {
-		t.Cleanup(func() { require.NoError(t, rt.Close()) })
-	}
-	if err != nil || rt.DefaultQueue().IsHost() {
-		if os.Getenv("USMBRIDGE_REQUIRE_SYCL") == "1" {
-			t.Fatalf("no SYCL: %v", err)
-		}
-		t.Skipf("no SYCL: %v", err)
-	}
-	q := rt.DefaultQueue()
+	q := testsycl.Queue(t)
 	key, f := shared(t, 3*4096)
 	probe, err := segment.MapForeign(segment.Foreign{Name: key, Size: 1, Queue: q, Kind: syclobj.USMShared})
 	want := syclobj.USMShared

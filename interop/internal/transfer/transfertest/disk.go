@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 )
 
 // Saver writes a file of more than 2 MB, with the same contents at each call, from arrays that it
@@ -18,7 +20,7 @@ type Saver func(path string, inPlace bool) error
 // diskEnv is the environment variable with the path of the file that the child process of DiskFull writes.
 const diskEnv = "USMBRIDGE_TEST_DISK_FULL"
 
-// MainSaving is Main for packages whose tests call DiskFull.
+// MainSaving is testsycl.Main for packages whose tests call DiskFull.
 func MainSaving(m *testing.M, save Saver) {
 	if path := os.Getenv(diskEnv); path != "" {
 		if err := fillDisk(path, save); err != nil {
@@ -27,7 +29,7 @@ func MainSaving(m *testing.M, save Saver) {
 		}
 		os.Exit(0)
 	}
-	Main(m)
+	testsycl.Main(m)
 }
 
 // DiskFull runs the saver of MainSaving in a process with a limit on the size of files. The limits are within

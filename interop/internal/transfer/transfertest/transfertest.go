@@ -6,47 +6,15 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/memmgr"
-	"github.com/usmbridge/usmbridge/memmgr/memtest"
 	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
-
-var shared *syclobj.Runtime
-
-// Main is the TestMain of a package. It fails if the tests leave memory or SYCL objects.
-func Main(m *testing.M) {
-	memtest.MainSYCL(m, func() error {
-		if shared == nil {
-			return nil
-		}
-		return shared.Close()
-	})
-}
-
-// Queue returns the default queue of a real device. Without a device it skips the test, or fails it if
-// USMBRIDGE_REQUIRE_SYCL is 1.
-func Queue(t testing.TB) *syclobj.Queue {
-	t.Helper()
-	if shared == nil {
-		rt, err := syclobj.Open()
-		require.NoError(t, err)
-		shared = rt
-	}
-	q := shared.DefaultQueue()
-	if q.IsHost() {
-		if os.Getenv("USMBRIDGE_REQUIRE_SYCL") == "1" {
-			t.Fatalf("USMBRIDGE_REQUIRE_SYCL=1 and there is no SYCL device: %v", shared.SYCLError())
-		}
-		t.Skipf("no SYCL device: %v", shared.SYCLError())
-	}
-	return q
-}
 
 // Pool returns a new pool. After the test it must be empty.
 func Pool(t testing.TB, from memmgr.Resource, options ...memmgr.PoolOption) *memmgr.Pool {
@@ -63,9 +31,7 @@ func Pool(t testing.TB, from memmgr.Resource, options ...memmgr.PoolOption) *mem
 // USM returns a new pool of the given kind of unified shared memory.
 func USM(t testing.TB, kind syclobj.USMKind) *memmgr.Pool {
 	t.Helper()
-	upstream := memmgr.USM(Queue(t), kind)
-	t.Cleanup(func() { require.NoError(t, memmgr.Close(upstream)) })
-	return Pool(t, upstream)
+	return Pool(t, testsycl.USM(t, testsycl.Queue(t), kind))
 }
 
 // EveryMemory runs a test with host memory and with each kind of USM.
@@ -110,28 +76,7 @@ func List(t testing.TB, dir string) []string {
 	return names
 }
 
-// Python returns the path of a Python interpreter that can run the statements. Without one it skips the test,
-// or fails it if USMBRIDGE_REQUIRE_PEERS is 1.
-func Python(t testing.TB, statements string) string {
-	t.Helper()
-	var tried []string
-	if v := os.Getenv("VIRTUAL_ENV"); v != "" {
-		tried = append(tried, filepath.Join(v, "bin", "python3"))
-	}
-	tried = append(tried, filepath.Join("..", "..", ".venv", "bin", "python3"), "python3")
-	for _, p := range tried {
-		if exec.Command(p, "-c", statements).Run() == nil {
-			return p
-		}
-	}
-	if os.Getenv("USMBRIDGE_REQUIRE_PEERS") == "1" {
-		t.Fatalf("USMBRIDGE_REQUIRE_PEERS=1, but none of %q can run: %s", tried, statements)
-	}
-	t.Skipf("no Python of %q can run: %s", tried, statements)
-	return ""
-}
-
-// RunPython runs a script in a directory, with an interpreter that Python returned.
+// RunPython runs a script in a directory, with an interpreter that testenv.Interpreter returned.
 func RunPython(t testing.TB, python, dir, script string, args ...string) {
 	t.Helper()
 	cmd := exec.Command(python, append([]string{"-c", script}, args...)...)

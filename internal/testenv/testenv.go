@@ -1,0 +1,87 @@
+// Package testenv says what the tests may use of the machine: the tree of the project, a Python with given
+// packages, and whether a missing requirement skips a test or fails it. Only tests import it.
+//
+// [internal/testenv/testsycl] has the SYCL device of the tests and [internal/testenv/testpython] the
+// Python that they embed. Both import packages of the module, which this package does not, so that every
+// package can use it.
+//
+// [internal/testenv/testsycl]: https://pkg.go.dev/github.com/usmbridge/usmbridge/internal/testenv/testsycl
+// [internal/testenv/testpython]: https://pkg.go.dev/github.com/usmbridge/usmbridge/internal/testenv/testpython
+package testenv
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// A Requirement is something that a machine may lack. Its value is the environment variable which, set to
+// 1, declares that this machine has it. `make test` sets the variables.
+type Requirement string
+
+// The requirements of the tests.
+const (
+	Python Requirement = "USMBRIDGE_REQUIRE_PYTHON" // a Python that can be embedded
+	SYCL   Requirement = "USMBRIDGE_REQUIRE_SYCL"   // a SYCL runtime with a device
+	Peers  Requirement = "USMBRIDGE_REQUIRE_PEERS"  // the pinned Python packages: NumPy, dpctl, dpnp, …
+)
+
+// Declared reports whether the environment declares one of the requirements.
+func Declared(any ...Requirement) bool {
+	for _, r := range any {
+		if os.Getenv(string(r)) == "1" {
+			return true
+		}
+	}
+	return false
+}
+
+// Missing ends the test because a requirement is missing. It skips the test, or fails it if the environment
+// declares one of the requirements.
+func Missing(t testing.TB, reason any, any ...Requirement) {
+	t.Helper()
+	for _, r := range any {
+		if Declared(r) {
+			t.Fatalf("%s=1, but: %v", r, reason)
+		}
+	}
+	t.Skip(reason)
+}
+
+// Root returns the directory of the root module.
+func Root() string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Join(filepath.Dir(file), "..", "..")
+}
+
+// Environments returns the directories of the Python environments to look into: the active one, and the one
+// that `make python` makes.
+func Environments() []string {
+	var all []string
+	if active := os.Getenv("VIRTUAL_ENV"); active != "" {
+		all = append(all, active)
+	}
+	return append(all, filepath.Join(Root(), ".venv"))
+}
+
+// Interpreter returns the path of a Python that runs the statements, such as imports, without an error.
+// If there is none, the test ends as [Missing] describes for [Peers].
+func Interpreter(t testing.TB, statements string) string {
+	t.Helper()
+	var candidates, tried []string
+	for _, e := range Environments() {
+		candidates = append(candidates, filepath.Join(e, "bin", "python3"))
+	}
+	for _, p := range append(candidates, "python3") {
+		text, err := exec.Command(p, "-c", statements).CombinedOutput()
+		if err == nil {
+			return p
+		}
+		tried = append(tried, p+": "+err.Error()+": "+strings.TrimSpace(string(text)))
+	}
+	Missing(t, "no Python can run "+statements+": "+strings.Join(tried, "; "), Peers)
+	return ""
+}

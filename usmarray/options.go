@@ -1,0 +1,77 @@
+package usmarray
+
+import (
+	"context"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/syclobj"
+)
+
+// Option is an option of the functions that make an array. It is immutable and may be used by several
+// goroutines. Functions that allocate (New, Zeros, Full, FromSlice, Arange, Copy and AsType) accept all
+// options. FromBuffer, WrapBuffer and FromPinnedSlice describe existing memory: they accept Padded and
+// ReadOnly, and refuse the others with memmgr.ErrRequest.
+//
+// No option sets the alignment: use memmgr.New and FromBuffer for one larger than the resource's.
+type Option func(*options)
+
+type options struct {
+	padded   bool
+	readOnly bool
+	// The rest concerns new memory only.
+	fortran bool
+	queue   *syclobj.Queue
+	tag     string
+	ctx     context.Context
+}
+
+// Padded stores each element of a sub-byte type in a whole byte.
+func Padded() Option { return func(o *options) { o.padded = true } }
+
+// ReadOnly makes the array refuse writes, once the function that makes it has filled it.
+func ReadOnly() Option { return func(o *options) { o.readOnly = true } }
+
+// FortranOrder stores the elements in column-major order: the first axis varies fastest.
+func FortranOrder() Option { return func(o *options) { o.fortran = true } }
+
+// WithQueue sets the queue that will use the memory first.
+func WithQueue(q *syclobj.Queue) Option { return func(o *options) { o.queue = q } }
+
+// WithTag names the user of the memory in statistics.
+func WithTag(tag string) Option { return func(o *options) { o.tag = tag } }
+
+// WithContext lets an allocation wait for free memory until the context ends, if the resource can wait
+// (memmgr.Pool). Without it, an allocation fails immediately if there is no room.
+func WithContext(ctx context.Context) Option { return func(o *options) { o.ctx = ctx } }
+
+// with returns o with more options applied. It allocates only if there are any.
+func (o options) with(opts []Option) options {
+	if len(opts) == 0 {
+		return o
+	}
+	applied := new(options)
+	*applied = o
+	for _, set := range opts {
+		set(applied)
+	}
+	return *applied
+}
+
+// flags returns the flags that the options set for arrays of the type.
+func (o *options) flags(dt DataType) (f arrayFlags) {
+	if o.padded && dt.IsSubByte() {
+		f |= flagPadded
+	}
+	if o.readOnly {
+		f |= flagReadOnly
+	}
+	return f
+}
+
+// checkMemoryGiven refuses options that only an allocation can apply.
+func (o *options) checkMemoryGiven(op string) error {
+	if o.fortran || o.queue != nil || o.tag != "" || o.ctx != nil {
+		return opErr(op, memmgr.ErrRequest, "FortranOrder, WithQueue, WithTag and WithContext apply to new memory; omit them for existing memory")
+	}
+	return nil
+}
