@@ -48,12 +48,12 @@ func (p *Pool) reclaimFor(w *want, cause error) (*owner.Cell, error) {
 	return nil, cause
 }
 
-// collectDropped is step 1 of reclaim. Wrapped memory and memory of resources above a pool
+// collectDropped is step 1 of reclaim. Foreign memory and memory of resources above a pool
 // may belong to this pool. Another goroutine may be freeing blocks of the pool that C dropped
 // before: collectDropped waits for it.
 func (p *Pool) collectDropped() {
 	emptyFronts()
-	wrappedCells().Drain()
+	foreignCells().Drain()
 	plainCells().Drain()
 	p.origin.list.Sync()
 }
