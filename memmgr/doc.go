@@ -27,7 +27,7 @@
 //
 // # Ownership
 //
-// New, [Wrap] and [Buffer.Retain] return a reference that one Release must end. Copying a
+// New, [FromForeign] and [Buffer.Retain] return a reference that one Release must end. Copying a
 // Buffer copies the handle and retains nothing. The last Release returns the memory to its
 // resource, immediately when Go releases it and through a background goroutine when C does.
 // Use after release panics with a [*UseError]; another Release does nothing. A buffer keeps

@@ -265,9 +265,8 @@ func (h *heap) takeIdle(least, most, align uintptr) *owner.Cell {
 }
 
 // reuseIdle takes an idle dedicated segment that wastes at most an eighth.
-func (h *heap) reuseIdle(w *want) *owner.Cell {
-	need := uintptr(w.units) * unit
-	return h.takeIdle(need, need+need/8, uintptr(w.align)*unit)
+func (h *heap) reuseIdle(need, align uintptr) *owner.Cell {
+	return h.takeIdle(need, need+need/8, align)
 }
 
 // openIdle makes the smallest idle dedicated segment that holds a large request an

@@ -254,12 +254,6 @@ func (s *pending) putBehind(c *owner.Cell, barriers map[uintptr]uintptr) bool {
 	return true
 }
 
-// collectNow finishes blocks whose work is done, for a request; limit bounds the blocks queried.
-func (s *pending) collectNow(limit int) {
-	s.collect(limit)
-	s.releaseSpent()
-}
-
 // collect finishes blocks whose events are done. limit bounds the blocks queried.
 func (s *pending) collect(limit int) (queried, done int) {
 	s.fence()

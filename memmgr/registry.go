@@ -304,12 +304,12 @@ func resourceOfCell(c *owner.Cell) Resource {
 }
 
 // placeOfCell finds the Go side of a cell's place: by resource, by the record of
-// wrapped memory, or by the pointer that C left in the cell.
+// foreign memory, or by the pointer that C left in the cell.
 func placeOfCell(c *owner.Cell) *syclobj.Place {
 	if o := originOf(c); o != nil {
 		return o.goPlace
 	}
-	if p := wrappedPlace(c); p != nil {
+	if p := foreignPlace(c); p != nil {
 		return p
 	}
 	if c.Place == 0 {

@@ -118,11 +118,11 @@ func wrapTensor(op string, t dlpack.Tensor, place *syclobj.Place, span *dlpack.S
 		base = pointerAt(uintptr(span.First) + uintptr(lo))
 	}
 	managed, versioned := t.Managed()
-	closing := memmgr.WrapOptions{Place: place, GivePlace: true, Closer: deleteTensor, P: managed}
+	closing := memmgr.ForeignOptions{Place: place, GivePlace: true, Closer: deleteTensor, P: managed}
 	if versioned {
 		closing.N = 1
 	}
-	buf, err := memmgr.Wrap(base, uint64(int(span.Hi)-lo), closing)
+	buf, err := memmgr.FromForeign(base, uint64(int(span.Hi)-lo), closing)
 	if err != nil {
 		return nil, wrapErr(op, nil, err)
 	}

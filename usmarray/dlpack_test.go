@@ -291,7 +291,7 @@ func TestDLPackPending(t *testing.T) {
 func foreign(t *testing.T, v dlpack.View, flags dlpack.Flags, versioned bool) (dlpack.Tensor, *atomic.Int32) {
 	t.Helper()
 	released := new(atomic.Int32)
-	buf, err := memmgr.Wrap(nil, 0, memmgr.WrapOptions{Release: func() { released.Add(1) }})
+	buf, err := memmgr.FromForeign(nil, 0, memmgr.ForeignOptions{Release: func() { released.Add(1) }})
 	require.NoError(t, err)
 	x, err := dlpack.Export(&v, flags, versioned, dlpack.Owner{Drop: owner.DropFunc(), Ctx: buf.Cell().Pointer()})
 	require.NoError(t, err)

@@ -76,7 +76,7 @@ func TestCopiedIsForTheConsumerAlone(t *testing.T) {
 func TestInterfaceOfUnknownSize(t *testing.T) {
 	rt, q := testsycl.Need(t)
 	a := own(t)(Arange[float32](testsycl.USM(t, q, syclobj.USMShared), 0, 1, 4))
-	buf, err := memmgr.Wrap(a.Pointer(), memmgr.UnknownSize, memmgr.WrapOptions{Place: a.Place()})
+	buf, err := memmgr.FromForeign(a.Pointer(), memmgr.UnknownSize, memmgr.ForeignOptions{Place: a.Place()})
 	require.NoError(t, err)
 	b := own(t)(FromBuffer(buf, Float32, mustLayout(t, []int{4}, nil, 0)))
 	d := must[USMInterface](t)(b.USMInterface())
@@ -108,7 +108,7 @@ func TestCopyPackedThroughTwoBuffers(t *testing.T) {
 	for i := range 16 {
 		require.NoError(t, base.SetAt(i, i))
 	}
-	buf, err := memmgr.Wrap(base.Pointer(), 8, memmgr.WrapOptions{})
+	buf, err := memmgr.FromForeign(base.Pointer(), 8, memmgr.ForeignOptions{})
 	require.NoError(t, err)
 	other := own(t)(FromBuffer(buf, dlpack.Uint4, mustLayout(t, []int{16}, nil, 0)))
 	dst := must[*Array](t)(base.Index(IndexFrom(1)))

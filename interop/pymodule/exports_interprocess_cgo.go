@@ -22,7 +22,7 @@ import (
 //export usmb_go_audience
 func usmb_go_audience(cell *C.usmb_cell) (r C.int) {
 	defer func() { _ = recover() }() // Freed memory has no audience.
-	audience, _ := share.AudienceOf(memmgr.FromCell(owner.CellOf(unsafe.Pointer(cell))))
+	audience, _ := share.AudienceOf(memmgr.WrapCell(owner.CellOf(unsafe.Pointer(cell))))
 	return C.int(audience)
 }
 

@@ -484,7 +484,7 @@ func TestForeignBuffer(t *testing.T) {
 	nothingStays(t)
 	name, _ := named(t, 100)
 	m := taken(t, segment.Foreign{Name: name, Size: 100})
-	b, err := memmgr.Wrap(m.Data(), m.Size(), memmgr.WrapOptions{Place: m.Place(), Release: func() { _ = m.Close() }})
+	b, err := memmgr.FromForeign(m.Data(), m.Size(), memmgr.ForeignOptions{Place: m.Place(), Release: func() { _ = m.Close() }})
 	require.NoError(t, err)
 	other := b.Retain()
 	b.Release()
