@@ -192,58 +192,51 @@ func span(op string, c *owner.Cell, offset, n int, width uintptr) (unsafe.Pointe
 // type T. It returns when the copy is complete. It uses the place's queue for memory that
 // the host cannot write. Errors are of type [*OpError].
 func CopyIn[T Scalar](b Buffer, offset int, src []T) error {
-	const op = "CopyIn"
-	c, err := b.use(op)
-	if err != nil {
-		return err
-	}
-	defer b.Release()
-	if c.Flags()&owner.ReadOnly != 0 {
-		return accessError(op, c, ErrReadOnly, nil)
-	}
-	p, err := span(op, c, offset, len(src), unsafe.Sizeof(*new(T)))
-	if err != nil || len(src) == 0 {
-		return err
-	}
-	if err := b.Wait(); err != nil {
-		return err
-	}
-	if c.Flags()&owner.HostReadable != 0 {
-		copy(unsafe.Slice((*T)(p), len(src)), src)
-		return nil
-	}
-	q, err := placeOfCell(c).Queue()
-	if err != nil {
-		return accessError(op, c, nil, err)
-	}
-	return q.Write(p, rawBytes(src))
+	return copySlice("CopyIn", b, offset, src, true)
 }
 
 // CopyOut waits for pending work and copies from the buffer to dst, starting at element
 // offset of type T. It is the counterpart of [CopyIn].
 func CopyOut[T Scalar](b Buffer, offset int, dst []T) error {
-	const op = "CopyOut"
+	return copySlice("CopyOut", b, offset, dst, false)
+}
+
+// copySlice copies a slice into a buffer or out of it.
+func copySlice[T Scalar](op string, b Buffer, offset int, s []T, in bool) error {
 	c, err := b.use(op)
 	if err != nil {
 		return err
 	}
 	defer b.Release()
-	p, err := span(op, c, offset, len(dst), unsafe.Sizeof(*new(T)))
-	if err != nil || len(dst) == 0 {
+	if in && c.Flags()&owner.ReadOnly != 0 {
+		return accessError(op, c, ErrReadOnly, nil)
+	}
+	width := unsafe.Sizeof(*new(T))
+	p, err := span(op, c, offset, len(s), width)
+	if err != nil || len(s) == 0 {
 		return err
 	}
 	if err := b.Wait(); err != nil {
 		return err
 	}
+	raw := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), uintptr(len(s))*width)
 	if c.Flags()&owner.HostReadable != 0 {
-		copy(dst, unsafe.Slice((*T)(p), len(dst)))
+		memory := unsafe.Slice((*byte)(p), len(raw))
+		if in {
+			copy(memory, raw)
+		} else {
+			copy(raw, memory)
+		}
 		return nil
 	}
 	q, err := placeOfCell(c).Queue()
-	if err != nil {
+	switch {
+	case err != nil:
 		return accessError(op, c, nil, err)
+	case in:
+		return q.Write(p, raw)
 	}
-	return q.Read(rawBytes(dst), p)
+	return q.Read(raw, p)
 }
 
 // CopyBuffer waits for pending work, copies n bytes between buffers and returns when the
@@ -289,23 +282,14 @@ func CopyBuffer(dst Buffer, dstOffset uint64, src Buffer, srcOffset, n uint64) e
 	if d.Flags()&owner.HostReadable != 0 {
 		between = placeOfCell(s)
 	}
-	return copyOnQueue(op, d, between, to, from, uintptr(n))
-}
-
-func copyOnQueue(op string, c *owner.Cell, place *syclobj.Place, to, from unsafe.Pointer, n uintptr) error {
-	q, err := place.Queue()
+	q, err := between.Queue()
 	if err != nil {
-		return accessError(op, c, nil, err)
+		return accessError(op, d, nil, err)
 	}
-	ev, err := q.Memcpy(to, from, n)
+	ev, err := q.Memcpy(to, from, uintptr(n))
 	if err != nil {
-		return accessError(op, c, nil, err)
+		return accessError(op, d, nil, err)
 	}
 	defer func() { _ = ev.Close() }()
 	return ev.Wait(context.Background())
-}
-
-// rawBytes returns the memory of a slice of scalars.
-func rawBytes[T Scalar](s []T) []byte {
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), uintptr(len(s))*unsafe.Sizeof(*new(T)))
 }

@@ -66,16 +66,15 @@ const (
 type lockRank uint8
 
 const (
-	rankSleep         lockRank = iota // sleep.turn
-	rankPurging                       // purging.mu
-	rankSweeping                      // pending.sweeping
-	rankGrowing                       // Pool.growing, a channel: checked, not held
-	rankPendingChange                 // addingPending
-	rankPool                          // Pool.mu
-	rankRooms                         // Pool.roomsMu
-	rankTenant                        // Tenant.mu
-	rankSleepTables                   // sleep.mu
-	rankLeaf                          // keeper.mu, queues.mu
+	rankSleep         lockRank = iota + 1 // sleep.turn
+	rankPurging                           // purging.mu
+	rankSweeping                          // pending.sweeping
+	rankGrowing                           // Pool.growing, a channel: checked, not held
+	rankPendingChange                     // addingPending
+	rankPool                              // Pool.mu
+	rankTenant                            // Tenant.mu
+	rankSleepTables                       // sleep.mu
+	rankLeaf                              // keeper.mu, queues.mu
 )
 
 // rankLocks gives the locks of a new pool their ranks.
@@ -84,7 +83,6 @@ func rankLocks(p *Pool) {
 	setRank(&p.purging.mu, rankPurging)
 	setRank(&p.pending.sweeping, rankSweeping)
 	setRank(&p.mu.rankedMutex, rankPool)
-	setRank(&p.roomsMu, rankRooms)
 	setRank(&p.sleep.mu, rankSleepTables)
 }
 

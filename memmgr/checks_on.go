@@ -63,63 +63,57 @@ func checkNotPending(c *owner.Cell) {
 // same or of a higher rank.
 type rankedMutex struct {
 	sync.Mutex
-	rank   lockRank
-	ranked bool
+	rank lockRank // 0: not checked
 }
 
-func setRank(m *rankedMutex, rank lockRank) { m.rank, m.ranked = rank, true }
+func setRank(m *rankedMutex, rank lockRank) { m.rank = rank }
 
 func (m *rankedMutex) Lock() {
-	if m.ranked {
+	if m.rank != 0 {
 		checkRank(m.rank)
 	}
 	m.Mutex.Lock()
-	m.note(true)
+	m.note()
 }
 
 func (m *rankedMutex) TryLock() bool {
 	locked := m.Mutex.TryLock()
 	if locked {
-		m.note(true)
+		m.note()
 	}
 	return locked
 }
 
 func (m *rankedMutex) Unlock() {
-	m.note(false)
+	m.note()
 	m.Mutex.Unlock()
 }
 
 // heldRanks has a bit for each rank of which a goroutine holds a lock, by the address of the
 // goroutine's descriptor.
-var heldRanks [64]struct {
+var heldRanks = struct {
 	sync.Mutex
 	of map[uintptr]uint32
-}
+}{of: map[uintptr]uint32{}}
 
-func (m *rankedMutex) note(held bool) {
-	if !m.ranked {
+// note changes whether the goroutine holds the lock.
+func (m *rankedMutex) note() {
+	if m.rank == 0 {
 		return
 	}
 	g := pin.Goroutine()
-	part := &heldRanks[g>>8%uintptr(len(heldRanks))]
-	part.Lock()
-	defer part.Unlock()
-	if part.of == nil {
-		part.of = map[uintptr]uint32{}
-	}
-	if part.of[g] ^= 1 << m.rank; part.of[g] == 0 {
-		delete(part.of, g)
+	heldRanks.Lock()
+	defer heldRanks.Unlock()
+	if heldRanks.of[g] ^= 1 << m.rank; heldRanks.of[g] == 0 {
+		delete(heldRanks.of, g)
 	}
 }
 
 // checkRank panics when the goroutine holds a lock of this rank or of a higher one.
 func checkRank(rank lockRank) {
-	g := pin.Goroutine()
-	part := &heldRanks[g>>8%uintptr(len(heldRanks))]
-	part.Lock()
-	held := part.of[g]
-	part.Unlock()
+	heldRanks.Lock()
+	held := heldRanks.of[pin.Goroutine()]
+	heldRanks.Unlock()
 	if highest := bits.Len32(held) - 1; highest >= int(rank) {
 		panic(fmt.Sprintf("memmgr: lock order: acquiring a lock of rank %d while holding one of rank %d", rank, highest))
 	}

@@ -7,9 +7,11 @@ import (
 	"log/slog"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 
 	"github.com/usmbridge/usmbridge/internal/diag"
 	"github.com/usmbridge/usmbridge/internal/owner"
@@ -22,7 +24,7 @@ import (
 //     leak reports and panics on use after release name both. A second release is logged.
 //   - poison: host-readable memory of pools is filled when it is allocated and when it is
 //     freed. If it was written in between, the next allocation of it panics with a
-//     [*CorruptionError]. [NewPoison] also finds writes beyond the ends of a block.
+//     [*CorruptionError].
 //   - leaks: arrays that own memory and are collected without Release are counted and
 //     logged (package usmarray). Their memory stays allocated.
 //
@@ -62,8 +64,43 @@ func (b Buffer) releasedAgain() {
 	diag.Found(found, stackText(former.stack))
 }
 
-// A pool that poisons marks the cells of filled blocks and compares a marked block before
-// it is allocated again. A block that loses its cell loses the mark.
+// CorruptionError is the value of the panic when a freed block was written ([DebugEnv]).
+type CorruptionError struct {
+	Address  uintptr // of the block
+	Size     uintptr // of the block
+	Offset   int     // of the first wrong byte
+	Found    byte
+	Released string // place of the last release, if stacks are recorded
+}
+
+// Error returns the position of the write.
+func (e *CorruptionError) Error() string {
+	s := fmt.Sprintf("memmgr: the freed block of %d bytes at %#x was written: byte %d is %#02x", e.Size, e.Address, e.Offset, e.Found)
+	if e.Released != "" {
+		s += "; its last reference was released at\n" + e.Released
+	}
+	return s
+}
+
+// The patterns of memory before and after use. A pool that poisons marks the cells of filled
+// blocks and compares a marked block before it is allocated again. A block that loses its cell
+// loses the mark.
+const (
+	poisonNew   = 0xAA
+	poisonFreed = 0xDD
+)
+
+// hostBytes returns host-readable memory as a slice.
+func hostBytes(address, size uintptr) []byte {
+	return unsafe.Slice((*byte)(foreignPointer(address)), size)
+}
+
+func fillHost(address, size uintptr, value byte) {
+	b := hostBytes(address, size)
+	for i := range b {
+		b[i] = value
+	}
+}
 
 // poisonFree fills a block that was freed.
 func (p *Pool) poisonFree(c *owner.Cell) {
@@ -85,7 +122,7 @@ func (p *Pool) poisonFresh(c *owner.Cell) {
 		for i, v := range hostBytes(c.Address, uintptr(c.Size)) {
 			if v != poisonFreed {
 				panic(&CorruptionError{
-					Address: c.Address, Size: uintptr(c.Size), Offset: i, Found: v, Freed: true,
+					Address: c.Address, Size: uintptr(c.Size), Offset: i, Found: v,
 					Released: stackText(formerAt(c).released),
 				})
 			}
@@ -153,21 +190,13 @@ func captureStack(depth, skip int) uint32 {
 	sum := h.Sum64()
 	stacks.mu.Lock()
 	defer stacks.mu.Unlock()
-next:
 	for _, number := range stacks.byHash[sum] {
-		s := stacks.all[number]
-		if len(s) != n {
-			continue
+		if slices.Equal(stacks.all[number], pcs[:n]) {
+			return number
 		}
-		for i := range s {
-			if s[i] != pcs[i] {
-				continue next
-			}
-		}
-		return number
 	}
 	number := uint32(len(stacks.all))
-	stacks.all = append(stacks.all, append([]uintptr(nil), pcs[:n]...))
+	stacks.all = append(stacks.all, slices.Clone(pcs[:n]))
 	stacks.byHash[sum] = append(stacks.byHash[sum], number)
 	return number
 }

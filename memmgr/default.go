@@ -84,7 +84,7 @@ func defaultFor(key shared.Key, upstream func() (Resource, string, error)) (*Poo
 	defaults.mu.Lock()
 	d, ok = defaults.m[key]
 	if !ok {
-		d = defaultPool{NewPool(&Limit{over(from), defaultBudget}, WithName(name)), made}
+		d = defaultPool{NewPool(&Limit{present(from), defaultBudget}, WithName(name)), made}
 		defaults.m[key] = d
 	}
 	defaults.mu.Unlock()

@@ -9,7 +9,7 @@
 //	     |
 //	  Pool          caches, waits, statistics
 //	     |
-//	  Limit, Record, NewPoison   wrappers (optional)
+//	  Limit         bounds the bytes of one or more pools (optional)
 //	     |
 //	  Host, USM, package segment, package umf
 //

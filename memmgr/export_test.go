@@ -112,7 +112,7 @@ func OriginsOf(r Resource) (n int) {
 }
 
 // Shards returns the number of shards of the pool.
-func Shards(p *Pool) int { return p.front.countShards() }
+func Shards(p *Pool) int { return len(p.front.shards) }
 
 // PoolReserves reports whether the pool reserves memory for a waiter.
 func PoolReserves(p *Pool) bool {

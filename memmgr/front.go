@@ -11,30 +11,17 @@ import (
 
 // front is the part of a pool that caches free blocks by size class: one shard for
 // each processor, with one bin for each class. It is the only part on the fast path.
+// Processors that the process gets after the pool was made, beyond those of the machine at
+// that time, have no shard: they use the depot and the heap.
 //
 // Lock: a shard belongs to the goroutine that entered it, until it leaves. stopShards
 // gives all of them to the goroutine that holds Pool.mu, until resumeShards. Pool.mu
 // guards pressed and closed. The budget is atomic.
 type front struct {
 	shards  []shard
-	added   addedShards
 	budget  cacheBudget // of the shards and the depot
 	pressed bool        // a request waits for memory: nothing is cached
 	closed  bool        // the shards stay stopped
-}
-
-// addedShards are the shards of processors that were added after the pool was made,
-// when GOMAXPROCS grew. They stay when it falls.
-type addedShards struct {
-	all   atomic.Pointer[[]*shard] // replaced under Pool.mu
-	short atomic.Bool              // a processor found no shard
-}
-
-func (a *addedShards) list() []*shard {
-	if all := a.all.Load(); all != nil {
-		return *all
-	}
-	return nil
 }
 
 func (f *front) init() {
@@ -45,23 +32,7 @@ func (f *front) init() {
 	}
 }
 
-// addShards makes shards for processors that found none. Pool.mu is held, and the
-// shards are not stopped.
-func (f *front) addShards() {
-	if f.closed || !f.added.short.Load() {
-		return
-	}
-	f.added.short.Store(false)
-	all := append([]*shard(nil), f.added.list()...)
-	for len(f.shards)+len(all) < runtime.GOMAXPROCS(0) {
-		s := &shard{pressed: f.pressed}
-		s.watch()
-		all = append(all, s)
-	}
-	f.added.all.Store(&all)
-}
-
-// allShards iterates over the shards of all processors.
+// allShards iterates over the shards.
 func (f *front) allShards() iter.Seq[*shard] {
 	return func(yield func(*shard) bool) {
 		for i := range f.shards {
@@ -69,15 +40,8 @@ func (f *front) allShards() iter.Seq[*shard] {
 				return
 			}
 		}
-		for _, s := range f.added.list() {
-			if !yield(s) {
-				return
-			}
-		}
 	}
 }
-
-func (f *front) countShards() int { return len(f.shards) + len(f.added.list()) }
 
 // enter gives the caller the shard of its processor until leave, or nil while the
 // shards are stopped. Nothing may block between the two calls.
@@ -112,24 +76,16 @@ func (f *front) claim(id int) *shard {
 	return s
 }
 
-// claimOther is claim for the rare cases: Pin is only a hint, the processor was added
-// after the pool was made, or the system has no barrier for other processors.
+// claimOther is claim for the rare cases: Pin is only a hint, or the system has no barrier
+// for other processors.
 func (f *front) claimOther(id int) *shard {
 	switch {
 	case !pin.Fast:
 		return f.shards[id%len(f.shards)].claimLocked()
-	case id < len(f.shards):
-		if pin.Expedited() {
-			return nil
-		}
-		return f.shards[id].claimFenced()
-	}
-	added := f.added.list()
-	if id-len(f.shards) >= len(added) {
-		f.added.short.Store(true)
+	case id >= len(f.shards) || pin.Expedited():
 		return nil
 	}
-	return added[id-len(f.shards)].claimFenced()
+	return f.shards[id].claimFenced()
 }
 
 // stopShards keeps every processor off its shard until resumeShards. Pool.mu is held.
@@ -248,19 +204,6 @@ func (f *front) stock(m magazine, k int) (back magazine) {
 	return back
 }
 
-// takeDue returns the counts of the caller's shard if they are due to be published.
-func (f *front) takeDue() (c change) {
-	s := f.enter()
-	if s == nil {
-		return c // the goroutine that stopped the shards publishes, or a later call
-	}
-	if s.isDue() {
-		c = s.takeChange()
-	}
-	s.leave()
-	return c
-}
-
 // takeLarge takes the blocks of the classes above coarseUnits out of the caller's shard
 // if it caches more than its part of so many bytes.
 func (f *front) takeLarge(most int64) (out magazineStack) {
@@ -326,7 +269,7 @@ func (f *front) lowerAll() {
 func (f *front) evictMissing() (surplus magazineStack) {
 	f.stopShards()
 	defer f.resumeShards()
-	others := f.countShards()
+	others := len(f.shards)
 	for s := range f.allShards() {
 		// Each shard gives its share of the bytes that are still missing.
 		missing := -f.budget.left.Load()

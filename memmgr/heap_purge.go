@@ -45,7 +45,10 @@ func (g *purging) purge(cursor *tlsf.Cursor, age uint32) (freed uint64, ended bo
 		}
 		resident := residentBytes(t.address, t.size)
 		if err := g.to.Discard(t.address, t.size); err != nil {
-			g.failed(err)
+			g.off.Store(true)
+			if !errors.Is(err, errors.ErrUnsupported) {
+				backgroundFailed("give pages of free memory back", err)
+			}
 			ended = true
 			break
 		}
@@ -54,15 +57,6 @@ func (g *purging) purge(cursor *tlsf.Cursor, age uint32) (freed uint64, ended bo
 	g.giveBackDirty()
 	g.bytes.Add(freed)
 	return freed, ended
-}
-
-// failed ends purging for good where the memory has no pages. Another
-// failure is reported.
-func (g *purging) failed(err error) {
-	g.off.Store(true)
-	if !errors.Is(err, errors.ErrUnsupported) {
-		backgroundFailed("give pages of free memory back", err)
-	}
 }
 
 // takeDirty takes a portion of free blocks out of the heap, and reports whether

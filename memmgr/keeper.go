@@ -1,6 +1,7 @@
 package memmgr
 
 import (
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -123,12 +124,12 @@ func (k *keeperState) loop() {
 		case <-timer.C:
 		}
 		start := time.Now()
-		k.finishSome(tickLooks)
+		k.finishSome(&k.waiting, tickLooks)
 		if !start.Before(tick) {
 			k.mu.Lock()
 			k.tick()
 			k.mu.Unlock()
-			k.finishStalled()
+			k.finishSome(&k.stalled, math.MaxInt)
 			k.tickPools()
 			tick = time.Now().Add(tickTime)
 		}
@@ -179,7 +180,7 @@ func Flush() {
 		p.origin.list.Sync()
 	}
 	plainCells().Sync()
-	wrapped.list().Sync()
+	wrappedCells().Sync()
 	for _, p := range pools {
 		p.awaitAll()
 	}

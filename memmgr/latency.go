@@ -166,23 +166,3 @@ func (a *account) quick(allocations int64) int64 {
 	}
 	return max(0, allocations)
 }
-
-// rate is the growth of a counter per second. Its owner locks it.
-type rate struct {
-	at        time.Duration // time of the last value used, 0 for none
-	value     int64
-	perSecond float64
-}
-
-// see adds the counter's value at a time and returns the rate.
-func (r *rate) see(value int64, at time.Duration) float64 {
-	since := at - r.at
-	if r.at != 0 && since < time.Second {
-		return r.perSecond
-	}
-	if r.at != 0 {
-		r.perSecond = float64(value-r.value) / since.Seconds()
-	}
-	r.at, r.value = max(at, 1), value
-	return r.perSecond
-}

@@ -112,14 +112,3 @@ func TestLatencyOfPool(t *testing.T) {
 	require.Equal(t, s.UpstreamLatency.Count, s.Map()["upstream_latency.count"])
 	require.NoError(t, p.Close())
 }
-
-// A rate is computed from values at least a second apart.
-func TestRate(t *testing.T) {
-	var r rate
-	require.Zero(t, r.see(1000, 0), "nothing to compare with")
-	require.Zero(t, r.see(1500, time.Second/2), "too soon")
-	require.InDelta(t, 500, r.see(2000, 2*time.Second+1), 1)
-	require.InDelta(t, 500, r.see(9000, 2*time.Second+2), 1, "too soon")
-	require.InDelta(t, 100, r.see(2300, 5*time.Second+1), 1)
-	require.Zero(t, r.see(2300, 7*time.Second))
-}

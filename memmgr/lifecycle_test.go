@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"runtime"
-	"runtime/debug"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -197,12 +196,4 @@ func TestHugeAlignmentIsHonouredOrRefused(t *testing.T) {
 		require.Zero(t, b.Address&(1<<shift-1), "alignment 1<<%d", shift)
 		p.Free(b)
 	}
-}
-
-func TestPoisonSecondFreeIsAPanicNotACrash(t *testing.T) {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	p := memmgr.NewPoison(memmgr.Host())
-	b := mustAllocate(t, p, 100)
-	p.Free(b)
-	require.Contains(t, panicText(func() { p.Free(b) }), "already freed")
 }

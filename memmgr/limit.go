@@ -4,6 +4,8 @@ import (
 	"errors"
 	"math"
 	"sync/atomic"
+
+	"github.com/usmbridge/usmbridge/syclobj"
 )
 
 var errLimit = errors.New("the limit is reached")
@@ -13,7 +15,7 @@ var errLimit = errors.New("the limit is reached")
 // limit waits for requests with a context. Several pools may share one limit. Safe for
 // concurrent use.
 type Limit struct {
-	upstream
+	from   Resource
 	budget *sharedBudget
 }
 
@@ -38,8 +40,14 @@ func (b *sharedBudget) room() uint64 {
 
 // NewLimit bounds the bytes that may be in use of an upstream.
 func NewLimit(from Resource, bytes uint64) *Limit {
-	return &Limit{upstream: over(from), budget: newSharedBudget(bytes)}
+	return &Limit{from: present(from), budget: newSharedBudget(bytes)}
 }
+
+// Place implements [Resource].
+func (l *Limit) Place() *syclobj.Place { return l.from.Place() }
+
+// Upstream returns the resource that the limit bounds.
+func (l *Limit) Upstream() Resource { return l.from }
 
 // Bytes returns the limit.
 func (l *Limit) Bytes() uint64 { return l.budget.limit.Load() }

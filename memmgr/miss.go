@@ -14,9 +14,6 @@ var errTooLarge = errors.New("larger than any memory this pool could manage")
 // errNoRoom is the refusal of a limit that has less room than a request needs.
 var errNoRoom error = &OutOfMemoryError{Err: errLimit}
 
-// errNoCells is the refusal of a request for which there is memory but no owner cell.
-var errNoCells = owner.ErrNoMemory
-
 var errSoft = errors.New("the tenant has more than its soft limit, and other requests wait")
 
 // maxSegment is the largest segment in bytes: 31 bits number its units, and on 32-bit
@@ -87,7 +84,6 @@ func (p *Pool) miss(w *want) (Buffer, error) {
 		p.mu.Unlock()
 		return Buffer{}, p.closedError()
 	}
-	p.front.addShards()
 	c := p.findNow(w)
 	if c == nil {
 		p.mu.Unlock()
@@ -139,7 +135,7 @@ func (p *Pool) miss(w *want) (Buffer, error) {
 	}
 	// 8. A magazine for the shard, so that the next requests need no lock.
 	p.heap.noteSplit()
-	p.account.count(c, w.r.Size)
+	p.account.count(c, blockClass(c), w.r.Size)
 	stock := p.restock(w)
 	p.mu.Unlock()
 	if stock.n != 0 {
@@ -312,7 +308,7 @@ func (p *Pool) segmentFor(w *want) (size, need uintptr) {
 	}
 	// A new segment has the alignment of the request, so none of it is lost. The bound
 	// keeps segments so small that they become empty again.
-	growth := min(uintptr(p.heap.count.reserved)/p.options.growth, 2*p.options.large)
+	growth := min(uintptr(p.heap.count.reserved)/growthPart, 2*p.options.large)
 	size = max(need, p.options.minSegment, growth)
 	// A multiple of the request, so that equal requests leave no rest.
 	size = (roundUp(size, 64<<10) + need - 1) / need * need
@@ -349,20 +345,14 @@ func (p *Pool) limitRoom() (tight *Limit, room uint64) {
 	return tight, room
 }
 
-// limitsOf lists the limits that bound the memory which a resource can still give: those that are
-// reached through resources that pass each request on unchanged. The room behind other
-// resources, such as a pool, is unknown.
+// limitsOf lists the limits that bound the memory which a resource can still give: itself and
+// its upstreams, up to the first resource that is not a limit. The room behind other resources,
+// such as a pool, is unknown.
 func limitsOf(r Resource) (all []*Limit) {
-	for {
-		if l, ok := r.(*Limit); ok {
-			all = append(all, l)
-		}
-		through, ok := r.(interface{ passesTo() Resource })
-		if !ok {
-			return all
-		}
-		r = through.passesTo()
+	for l, ok := r.(*Limit); ok; l, ok = l.from.(*Limit) {
+		all = append(all, l)
 	}
+	return all
 }
 
 func (p *Pool) ask(w *want, size uintptr) (*owner.Cell, error) {
@@ -397,7 +387,7 @@ func (p *Pool) ask(w *want, size uintptr) (*owner.Cell, error) {
 		}
 	}
 	if c == nil {
-		return nil, p.outOfMemory(w, errNoCells)
+		return nil, p.outOfMemory(w, owner.ErrNoMemory) // no cell is left
 	}
 	return c, nil
 }

@@ -1,7 +1,6 @@
 package memmgr_test
 
 import (
-	"io"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -21,8 +20,6 @@ func TestNilResourceIsRefused(t *testing.T) {
 		"overNil":    pool,
 		"limited":    memmgr.NewLimit(nil, 1<<20),
 		"typed nil":  memmgr.NewLimit((*memmgr.Pool)(nil), 1<<20),
-		"recorded":   memmgr.NewRecord(nil, io.Discard),
-		"poisoned":   memmgr.NewPoison(nil),
 		"USM of nil": memmgr.USM(nil, 0),
 	} {
 		_, err := memmgr.New(r, memmgr.Request{Size: 1})
@@ -40,7 +37,6 @@ func TestWrongFreesPanicWithAUseError(t *testing.T) {
 	for name, r := range map[string]memmgr.Resource{
 		"Pool":      pool,
 		"Host":      memmgr.Host(),
-		"Poison":    memmgr.NewPoison(memmgr.Host()),
 		"Simulated": memtest.NewSimulated(),
 		"nil":       memmgr.NewLimit(nil, 100),
 	} {

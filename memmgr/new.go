@@ -82,9 +82,13 @@ func (b Buffer) Release() {
 	}
 	c := b.ref.Cell()
 	p := poolOf(c)
+	if p == nil {
+		c.Finish()
+		return
+	}
 	k := uint(blockClass(c))
-	if p == nil || !c.Plain(p.flags) || k >= numClasses || p.watched {
-		finish(p, c)
+	if !c.Plain(p.flags) || k >= numClasses || p.watched {
+		p.freeCell(c)
 		return
 	}
 	id := pin.Pin()
@@ -115,22 +119,6 @@ func poolOf(c *owner.Cell) *Pool {
 	return nil
 }
 
-// finish frees a cell without references that the fast path of Release does not take.
-func finish(p *Pool, c *owner.Cell) {
-	if p != nil {
-		if blockClass(c) == ownSegment && c.Plain(p.flags) && !p.watched {
-			p.freeLarge(c)
-			return
-		}
-		if p.freeCharged(c) {
-			return
-		}
-		p.slowFree(c)
-		return
-	}
-	c.Finish()
-}
-
 // newLarge is the fast path of a large request: an idle segment, if the pool is not
 // locked and no request waits; else nil. One request in many takes the slow path, which
 // times it.
@@ -147,7 +135,7 @@ func (p *Pool) newLarge(size, align uintptr) *owner.Cell {
 	need := roundUp(size, unit)
 	c := p.heap.takeIdle(need, need+need/8, unit)
 	if c != nil {
-		p.account.countLarge(c, size)
+		p.account.count(c, ownSegment, size)
 		c.Requested = uint64(size)
 	}
 	return c
@@ -156,7 +144,7 @@ func (p *Pool) newLarge(size, align uintptr) *owner.Cell {
 // freeLarge frees a large block whose cell has nothing recorded on it.
 func (p *Pool) freeLarge(c *owner.Cell) {
 	p.mu.Lock()
-	p.account.uncountLarge(c)
+	p.account.uncount(c, ownSegment)
 	p.heap.retire(c)
 	p.serveWaiters()
 	p.mu.Unlock()
@@ -167,7 +155,7 @@ const UnknownSize = owner.UnknownSize
 
 // wrapped is the table of foreign memory that Go wraps, with the functions to call after
 // the last reference. The Context of such a cell is the number of its record.
-var wrapped wrappedTable
+var wrapped = wrappedTable{records: make([]wrappedRecord, 1)}
 
 type wrappedRecord struct {
 	memory  unsafe.Pointer // keeps Go memory reachable and off the stack
@@ -183,19 +171,11 @@ type wrappedTable struct {
 	mu      sync.Mutex
 	records []wrappedRecord // number 0 stays unused
 	free    uint32
-	once    sync.Once
-	drains  *owner.List
 }
 
-// list returns the home list of the cells. The closers are foreign code; they run in the
+// wrappedCells is the home list of the cells. The closers are foreign code; they run in the
 // goroutine that releases, or in the reaper.
-func (t *wrappedTable) list() *owner.List {
-	t.once.Do(func() {
-		t.records = make([]wrappedRecord, 1, 64)
-		t.drains = owner.NewList(t.drain)
-	})
-	return t.drains
-}
+var wrappedCells = sync.OnceValue(func() *owner.List { return owner.NewList(wrapped.drain) })
 
 // add writes a record field by field: a copy of a whole record would wait for the stores
 // that built it.
@@ -264,7 +244,7 @@ func Wrap(p unsafe.Pointer, size uint64, o WrapOptions) (Buffer, error) {
 	if place == nil {
 		place, o.GivePlace = syclobj.HostPlace(), false
 	}
-	c, err := owner.New(wrapped.list())
+	c, err := owner.New(wrappedCells())
 	if err != nil {
 		return Buffer{}, &OutOfMemoryError{Request: Request{Size: uintptr(size)}, Place: place, Err: err}
 	}
@@ -286,7 +266,7 @@ func Wrap(p unsafe.Pointer, size uint64, o WrapOptions) (Buffer, error) {
 
 // wrappedPlace returns the place of a cell that Wrap made, nil for others.
 func wrappedPlace(c *owner.Cell) *syclobj.Place {
-	if c.Home() == nil || c.Home() != wrapped.list() {
+	if c.Home() == nil || c.Home() != wrappedCells() {
 		return nil
 	}
 	return wrapped.place(wrapRecord(c))

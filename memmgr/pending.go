@@ -191,9 +191,9 @@ func (s *pending) fence() {
 	if len(s.returned) == 0 {
 		return
 	}
-	f := fenceRound{pending: s, barriers: map[uintptr]barrier{}}
+	barriers := map[uintptr]uintptr{} // by queue
 	for _, c := range s.returned {
-		if !f.putBefore(c) {
+		if !s.putBehind(c, barriers) {
 			s.refused = append(s.refused, c)
 			continue
 		}
@@ -204,7 +204,11 @@ func (s *pending) fence() {
 		}
 		s.add(c)
 	}
-	f.end()
+	for _, event := range barriers {
+		if event != 0 && event != refusedBarrier {
+			s.sync.ReleaseEvent(event)
+		}
+	}
 	// Last: a request that reads 0 does not wait for mu, and finds none of these blocks.
 	s.unstalled.Add(-int32(len(s.returned)))
 	clear(s.returned)
@@ -220,55 +224,34 @@ func (s *pending) fenceAgain() {
 	s.fence()
 }
 
-// fenceRound has the barriers of one call of fence by queue.
-type fenceRound struct {
-	pending  *pending
-	barriers map[uintptr]barrier
-}
+// refusedBarrier stands for the event of a barrier that the runtime refused.
+const refusedBarrier = ^uintptr(0)
 
-type barrier struct {
-	event   uintptr // owned; 0 when nothing is pending on the queue
-	refused bool
-}
-
-// putBefore makes a block wait for barriers on its queue of last use and on its former queues, and
-// reports whether the runtime accepted them.
-func (f *fenceRound) putBefore(c *owner.Cell) bool {
-	s := f.pending.sync
-	if b := f.on(c.Queue()); b.refused || (b.event != 0 && addEvent(s, c, b.event, false) != nil) {
-		return false
-	}
-	for _, q := range formerQueues(c) {
-		b := f.on(q)
-		if b.refused {
-			return false
+// putBehind makes a block wait for barriers on its queue of last use and on its former queues, and
+// reports whether the runtime accepted them. barriers has an owned event for each queue that took
+// a barrier in this round, 0 if nothing is pending on the queue.
+func (s *pending) putBehind(c *owner.Cell, barriers map[uintptr]uintptr) bool {
+	for i, q := range append([]uintptr{c.Queue()}, formerQueues(c)...) {
+		event, submitted := barriers[q]
+		if !submitted {
+			var err error
+			if event, err = s.sync.Barrier(q); err != nil {
+				event = refusedBarrier
+			}
+			barriers[q] = event
 		}
 		// A request for the block's queue of last use may get the block immediately, so the
-		// barrier on the other queue has to precede later work of this queue.
-		if b.event != 0 && !s.EventDone(b.event) && addEvent(s, c, b.event, true) != nil {
+		// barrier on another queue has to precede later work of this queue.
+		former := i > 0
+		switch {
+		case event == refusedBarrier:
+			return false
+		case event == 0 || former && s.sync.EventDone(event):
+		case addEvent(s.sync, c, event, former) != nil:
 			return false
 		}
 	}
 	return true
-}
-
-// on returns the barrier of the round on a queue.
-func (f *fenceRound) on(q uintptr) barrier {
-	b, submitted := f.barriers[q]
-	if !submitted {
-		event, err := f.pending.sync.Barrier(q)
-		b = barrier{event, err != nil}
-		f.barriers[q] = b
-	}
-	return b
-}
-
-func (f *fenceRound) end() {
-	for _, b := range f.barriers {
-		if b.event != 0 {
-			f.pending.sync.ReleaseEvent(b.event)
-		}
-	}
 }
 
 // collectNow finishes blocks whose work is done, for a request; limit bounds the blocks queried.

@@ -129,7 +129,7 @@ func moveTo(c *owner.Cell, rec *queueRecord) {
 	if c.Queue() == rec.ref {
 		return
 	}
-	event, _ := copyPending(c)
+	event, _ := copyPending(systemEvents, c)
 	if event == 0 {
 		noteRecord(c, rec)
 		return
@@ -153,7 +153,7 @@ func moveTo(c *owner.Cell, rec *queueRecord) {
 // after the event. If the runtime refuses the barrier, joinPending waits for the work. It returns
 // the failure of work that no later wait can report. addingPending is held.
 func joinPending(c *owner.Cell, rec *queueRecord, event uintptr) error {
-	old, failed := copyPending(c)
+	old, failed := copyPending(systemEvents, c)
 	defer func() {
 		if old != 0 {
 			systemEvents.ReleaseEvent(old)
@@ -214,7 +214,7 @@ func swapPending(c *owner.Cell, event uintptr) uintptr {
 
 // Pending reports whether recorded work on the memory has not finished.
 func (b Buffer) Pending() bool {
-	event, _ := copyPending(b.live("Pending"))
+	event, _ := copyPending(systemEvents, b.live("Pending"))
 	if event == 0 {
 		return false
 	}
@@ -225,60 +225,53 @@ func (b Buffer) Pending() bool {
 // PendingEvent returns an owned reference (sycl::event*) of the pending event for C code, nil if no
 // event is recorded.
 func (b Buffer) PendingEvent() unsafe.Pointer {
-	event, _ := copyPending(b.live("PendingEvent"))
+	event, _ := copyPending(systemEvents, b.live("PendingEvent"))
 	return foreignPointer(event)
 }
 
 // Wait blocks until the work that SetPending recorded has finished, and returns its failure.
-func (b Buffer) Wait() error {
-	c := b.live("Wait")
+func (b Buffer) Wait() error { return wait(context.Background(), b.live("Wait")) }
+
+// WaitContext is Wait, but returns when the context ends. The work itself continues.
+func (b Buffer) WaitContext(ctx context.Context) error { return wait(ctx, b.live("WaitContext")) }
+
+func wait(ctx context.Context, c *owner.Cell) error {
 	if c.Pending() == 0 {
 		return nil
 	}
-	event, failed := copyPending(c)
-	if event == 0 {
-		clearPending(c)
-		return failed
-	}
-	defer systemEvents.ReleaseEvent(event)
-	err := systemEvents.WaitEvent(event)
-	clearPending(c)
-	return err
-}
-
-// WaitContext is Wait, but returns when the context ends. The work itself continues.
-func (b Buffer) WaitContext(ctx context.Context) error {
-	c := b.live("WaitContext")
-	event, failed := copyPending(c)
-	if event == 0 { // without a call of the context, which may start a timer
-		clearPending(c)
-		return failed
-	}
-	if ctx.Done() == nil {
+	event, err := copyPending(systemEvents, c)
+	switch {
+	case event == 0: // without a call of the context, which may start a timer
+	case ctx.Done() == nil:
+		err = systemEvents.WaitEvent(event)
 		systemEvents.ReleaseEvent(event)
-		return b.Wait()
+	default:
+		ev := syclobj.TakeEvent(nil, foreignPointer(event))
+		defer func() { _ = ev.Close() }()
+		err = ev.Wait(ctx)
+		if ended := ctx.Err(); ended != nil && errors.Is(err, ended) {
+			return err
+		}
 	}
-	ev := syclobj.TakeEvent(nil, foreignPointer(event))
-	defer func() { _ = ev.Close() }()
-	err := ev.Wait(ctx)
-	if ended := ctx.Err(); ended == nil || !errors.Is(err, ended) {
-		clearPending(c)
-	}
+	clearPending(c)
 	return err
 }
 
 // copyPending returns an owned copy of the pending event, 0 if there is none. If the library cannot
 // copy the event for lack of memory, copyPending waits for the work instead and returns its failure.
 // Meanwhile the event cannot be exchanged, because the cell has the only reference.
-func copyPending(c *owner.Cell) (event uintptr, failed error) {
+func copyPending(s Synchronizer, c *owner.Cell) (event uintptr, failed error) {
 	if c.Pending() == 0 {
 		return 0, nil
 	}
 	c.HoldPending()
 	defer c.LetPending()
 	pending := c.Pending()
-	if event = copyEvent(pending); event == 0 && pending != 0 {
-		failed = systemEvents.WaitEvent(pending)
+	if pending == 0 {
+		return 0, nil
+	}
+	if event = s.CopyEvent(pending); event == 0 {
+		failed = s.WaitEvent(pending)
 	}
 	return event, failed
 }

@@ -66,6 +66,18 @@ func (l links) behind() uint32            { return uint32(l) }
 func queueLinks(c *owner.Cell) *links { return (*links)(&c.Magazine) }
 func classLinks(c *owner.Cell) *links { return (*links)(unsafe.Pointer(&c.Next)) }
 
+// connect makes two cells neighbours in a list; 0 is its end. at returns the links of a cell in it.
+func connect(before, behind uint32, at func(*owner.Cell) *links) {
+	if before != 0 {
+		l := at(owner.At(before))
+		*l = linksOf(l.before(), behind)
+	}
+	if behind != 0 {
+		l := at(owner.At(behind))
+		*l = linksOf(before, l.behind())
+	}
+}
+
 func newPendingQueues() pendingQueues {
 	return pendingQueues{queues: map[uintptr]*pendingQueue{}, newest: map[pendingKey]uint32{}}
 }
@@ -81,12 +93,7 @@ func (s *pendingQueues) push(c *owner.Cell, stamp uint64, sameOrder func(a, b ui
 		return
 	}
 	k := pendingKey{q.ref, class}
-	older := s.newest[k]
-	*classLinks(c) = linksOf(0, older)
-	if older != 0 {
-		l := classLinks(owner.At(older))
-		*l = linksOf(c.Index(), l.behind())
-	}
+	connect(c.Index(), s.newest[k], classLinks)
 	s.newest[k] = c.Index()
 }
 
@@ -145,22 +152,15 @@ func (s *pendingQueues) unlinkClass(q *pendingQueue, c *owner.Cell) {
 	if !q.inOrder {
 		return
 	}
-	l := *classLinks(c)
-	if l.behind() != 0 {
-		older := classLinks(owner.At(l.behind()))
-		*older = linksOf(l.before(), older.behind())
-	}
-	if l.before() != 0 {
-		newer := classLinks(owner.At(l.before()))
-		*newer = linksOf(newer.before(), l.behind())
-		return
-	}
-	k := pendingKey{q.ref, pendingClass(c)}
-	if l.behind() == 0 {
+	l, k := *classLinks(c), pendingKey{q.ref, pendingClass(c)}
+	connect(l.before(), l.behind(), classLinks)
+	switch {
+	case l.before() != 0:
+	case l.behind() != 0:
+		s.newest[k] = l.behind()
+	default:
 		delete(s.newest, k)
-		return
 	}
-	s.newest[k] = l.behind()
 }
 
 // refs lists the queues.
@@ -200,29 +200,21 @@ func (s *pendingQueues) nextProbe() *owner.Cell {
 	return c
 }
 
-// push adds a block at the end.
-func (q *pendingQueue) push(c *owner.Cell) {
-	*queueLinks(c) = linksOf(q.last, 0)
-	if q.last != 0 {
-		l := queueLinks(owner.At(q.last))
-		*l = linksOf(l.before(), c.Index())
-	} else {
+// push adds a block at the end, pushFront one at the front.
+func (q *pendingQueue) push(c *owner.Cell)      { q.insert(c, q.last, 0) }
+func (q *pendingQueue) pushFront(c *owner.Cell) { q.insert(c, 0, q.first) }
+
+// insert adds a block between two neighbours, of which 0 is the end of the list.
+func (q *pendingQueue) insert(c *owner.Cell, before, behind uint32) {
+	*queueLinks(c) = 0
+	connect(before, c.Index(), queueLinks)
+	connect(c.Index(), behind, queueLinks)
+	if before == 0 {
 		q.first = c.Index()
 	}
-	q.last = c.Index()
-	q.n++
-}
-
-// pushFront adds a block at the front.
-func (q *pendingQueue) pushFront(c *owner.Cell) {
-	*queueLinks(c) = linksOf(0, q.first)
-	if q.first != 0 {
-		l := queueLinks(owner.At(q.first))
-		*l = linksOf(c.Index(), l.behind())
-	} else {
+	if behind == 0 {
 		q.last = c.Index()
 	}
-	q.first = c.Index()
 	q.n++
 }
 
@@ -235,16 +227,11 @@ func (q *pendingQueue) unlink(c *owner.Cell) {
 	if q.sweep == c.Index() {
 		q.sweep = l.behind()
 	}
-	if l.before() != 0 {
-		b := queueLinks(owner.At(l.before()))
-		*b = linksOf(b.before(), l.behind())
-	} else {
+	connect(l.before(), l.behind(), queueLinks)
+	if l.before() == 0 {
 		q.first = l.behind()
 	}
-	if l.behind() != 0 {
-		b := queueLinks(owner.At(l.behind()))
-		*b = linksOf(l.before(), b.behind())
-	} else {
+	if l.behind() == 0 {
 		q.last = l.before()
 	}
 	q.n--

@@ -3,40 +3,44 @@ package memmgr
 import (
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
 )
 
-// lastWork is the work that has to finish before memory that is in no pool is freed: up to two
-// events, and barriers that queues have refused so far.
+// lastWork is the work that has to finish before memory that is in no pool is freed.
 type lastWork struct {
 	sync   Synchronizer
-	events [2]uintptr // owned, 0 for none
-	fences []uintptr  // queues that still have to take a barrier, held; 0 is the place's own queue
+	events []uintptr // owned
+	fences []uintptr // queues that still have to take a barrier, held; 0 is the place's own queue
 }
 
 // lastWorkOf takes the pending work of a dead cell: its event, and for exported memory a barrier on
 // each queue that it was used on, because consumers may have submitted work without reporting it.
 func lastWorkOf(c *owner.Cell, s Synchronizer) (w lastWork) {
-	w.sync = s
-	w.events[0] = c.SwapPending(0)
-	former := takeFormer(c)
+	w = workOf(c.SwapPending(0), s)
+	w.fences = takeFormer(c)
 	if s == nil {
-		releaseQueues(former)
+		releaseQueues(w.fences)
+		w.fences = nil
 		return w
 	}
+	w.retake()
 	if q := c.Queue(); c.Flags()&owner.Exported != 0 && !w.takeBarrier(q) && (q == 0 || retainQueueRef(q)) {
 		w.fences = append(w.fences, q)
 	}
-	for _, q := range former {
-		if w.takeBarrier(q) {
-			releaseQueue(q)
-		} else {
-			w.fences = append(w.fences, q)
-		}
-	}
 	w.dropDone()
+	return w
+}
+
+// workOf returns the work of an event, which it takes; 0 is no event.
+func workOf(event uintptr, s Synchronizer) lastWork {
+	w := lastWork{sync: s}
+	if event != 0 {
+		w.events = []uintptr{event}
+	}
 	return w
 }
 
@@ -44,70 +48,49 @@ func lastWorkOf(c *owner.Cell, s Synchronizer) (w lastWork) {
 // If not, the end of the consumers' work cannot be observed yet.
 func (w *lastWork) takeBarrier(queue uintptr) bool {
 	barrier, err := w.sync.Barrier(queue)
-	if err != nil {
-		return false
+	if err != nil || barrier == 0 {
+		return err == nil
 	}
-	if barrier == 0 {
-		return true
+	if last := len(w.events) - 1; last >= 0 {
+		// A resource that reuses memory by queue needs a single event.
+		if joined, err := joinEvents(w.sync, queue, w.events[last], barrier, false); err == nil {
+			w.sync.ReleaseEvent(w.events[last])
+			w.sync.ReleaseEvent(barrier)
+			w.events[last] = joined
+			return true
+		}
 	}
-	if w.events[0] == 0 {
-		w.events[0] = barrier
-		return true
-	}
-	joined, err := joinEvents(w.sync, queue, w.events[0], barrier, false)
-	switch {
-	case err == nil:
-		w.sync.ReleaseEvent(w.events[0])
-		w.sync.ReleaseEvent(barrier)
-		w.events[0] = joined
-	case w.events[1] == 0:
-		w.events[1] = barrier // the free waits for both
-	default:
-		_ = w.sync.WaitEvent(barrier) // both places are used
-		w.sync.ReleaseEvent(barrier)
-	}
+	w.events = append(w.events, barrier)
 	return true
 }
 
-// retake submits the refused barriers again.
+// retake submits the barriers that are left.
 func (w *lastWork) retake() {
-	refused := w.fences
-	w.fences = nil
-	for _, q := range refused {
-		if w.takeBarrier(q) {
+	w.fences = slices.DeleteFunc(w.fences, func(q uintptr) bool {
+		taken := w.takeBarrier(q)
+		if taken {
 			releaseQueue(q)
-		} else {
-			w.fences = append(w.fences, q)
 		}
-	}
+		return taken
+	})
 }
 
 // dropDone releases the events that are done.
 func (w *lastWork) dropDone() {
-	for i, event := range w.events {
-		w.events[i] = dropIfDone(w.sync, event)
-	}
-	if w.events[0] == 0 {
-		w.events[0], w.events[1] = w.events[1], 0
-	}
+	w.events = slices.DeleteFunc(w.events, func(event uintptr) bool {
+		done := w.sync.EventDone(event)
+		if done {
+			w.sync.ReleaseEvent(event)
+		}
+		return done
+	})
 }
 
 // fenced reports whether a queue still has to take a barrier.
 func (w *lastWork) fenced() bool { return len(w.fences) > 0 }
 
 // over reports whether all work has finished.
-func (w *lastWork) over() bool { return !w.fenced() && w.events[0] == 0 }
-
-// single reports whether at most one event is left to wait for.
-func (w *lastWork) single() bool { return !w.fenced() && w.events[1] == 0 }
-
-func dropIfDone(s Synchronizer, event uintptr) uintptr {
-	if event != 0 && s.EventDone(event) {
-		s.ReleaseEvent(event)
-		return 0
-	}
-	return event
-}
+func (w *lastWork) over() bool { return !w.fenced() && len(w.events) == 0 }
 
 // unpooledFree is memory that is in no pool and was released with work pending.
 type unpooledFree struct {
@@ -179,33 +162,18 @@ func (k *keeperState) after(w lastWork, f func()) {
 	k.mu.Unlock()
 }
 
-// finishSome runs frees whose work has finished. vain bounds the frees it looks at whose work has
-// not.
-func (k *keeperState) finishSome(vain int) {
+// finishSome runs frees of a list whose work has finished. vain bounds the frees it looks at whose
+// work has not.
+func (k *keeperState) finishSome(from *[]*unpooledFree, vain int) {
 	k.mu.Lock()
-	vain = min(vain, len(k.waiting))
+	vain = min(vain, len(*from))
 	k.mu.Unlock()
 	for vain > 0 {
-		frees := k.takeSome(&k.waiting, min(vain, mostBatch))
+		frees := k.takeSome(from, min(vain, mostBatch))
 		if len(frees) == 0 {
 			return
 		}
 		vain -= k.lookAt(frees)
-	}
-}
-
-// finishStalled looks once at each stalled free.
-func (k *keeperState) finishStalled() {
-	k.mu.Lock()
-	n := len(k.stalled)
-	k.mu.Unlock()
-	for n > 0 {
-		frees := k.takeSome(&k.stalled, min(n, mostBatch))
-		n -= len(frees)
-		if len(frees) == 0 {
-			return
-		}
-		k.lookAt(frees)
 	}
 }
 
@@ -256,7 +224,7 @@ func (k *keeperState) lookAt(frees []*unpooledFree) int {
 func (k *keeperState) flush() {
 	k.stallUntil(0) // so that those that are late already are not waited for
 	awaitWork(k)
-	k.finishStalled()
+	k.finishSome(&k.stalled, math.MaxInt)
 }
 
 // lastStamp implements pendingWork.
@@ -270,9 +238,8 @@ func (k *keeperState) lastStamp() uint64 {
 func (k *keeperState) stallUntil(stamp uint64) {
 	k.mu.Lock()
 	k.late = max(k.late, stamp)
-	n := len(k.waiting)
 	k.mu.Unlock()
-	k.finishSome(n)
+	k.finishSome(&k.waiting, math.MaxInt)
 }
 
 // awaitNext implements pendingWork.
@@ -283,10 +250,11 @@ func (k *keeperState) awaitNext(stalled bool, most time.Duration) awaited {
 		k.mu.Unlock()
 		return nothingPending
 	}
-	n, s, event := len(k.waiting), d.work.sync, d.work.events[0]
-	over := event == 0 // another goroutine has waited for it
-	mine := uintptr(0)
+	n, s := len(k.waiting), d.work.sync
+	over := len(d.work.events) == 0 // another goroutine has waited for them
+	event, mine := uintptr(0), uintptr(0)
 	if !over {
+		event = d.work.events[0]
 		mine = s.CopyEvent(event)
 	}
 	k.mu.Unlock()
@@ -297,16 +265,16 @@ func (k *keeperState) awaitNext(stalled bool, most time.Duration) awaited {
 		over = awaitEvent(s, mine, most)
 	}
 	k.mu.Lock()
-	ended := over && event != 0 && !d.inHand && d.work.events[0] == event
+	ended := over && event != 0 && !d.inHand && len(d.work.events) > 0 && d.work.events[0] == event
 	if ended { // goroutines that wait for the work itself get its failure
-		d.work.events[0], d.work.events[1] = d.work.events[1], 0
+		d.work.events = d.work.events[1:]
 	}
 	k.mu.Unlock()
 	if ended {
 		s.ReleaseEvent(event)
 	}
 	if !stalled {
-		k.finishSome(n)
+		k.finishSome(&k.waiting, n)
 	}
 	if over {
 		return workEnded
@@ -327,7 +295,7 @@ func (k *keeperState) nextAwaited(stalled bool) *unpooledFree {
 		return k.waiting[0]
 	}
 	for _, d := range k.stalled {
-		if !d.probed && d.work.events[0] != 0 {
+		if !d.probed && len(d.work.events) > 0 {
 			d.probed = true
 			return d
 		}

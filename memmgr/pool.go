@@ -59,7 +59,6 @@ type Pool struct {
 	waitlist waitlist // guarded by mu
 
 	tenants     atomic.Pointer[[]*Tenant] // by number, copied on write; number 0 is no tenant
-	roomsMu     rankedMutex               // guards the slices of rooms while shards are not stopped; after mu
 	limits      []*Limit                  // between the pool and its memory, outermost first
 	poolBelow   bool                      // the memory comes from another pool
 	deviceSized deviceSized               // nil where the upstream does not know its device
@@ -75,7 +74,6 @@ type PoolOption func(*poolOptions)
 type poolOptions struct {
 	name       string
 	minSegment uintptr
-	growth     uintptr
 	large      uintptr
 	cache      int64
 	high, low  uint64 // bytes out of use
@@ -136,9 +134,9 @@ type deviceSized interface{ DeviceTotal() uint64 }
 // NewPool returns a pool that takes segments from an upstream. It does not own the upstream:
 // close the pool first, then the upstream.
 func NewPool(upstream Resource, options ...PoolOption) *Pool {
-	upstream = over(upstream).from
+	upstream = present(upstream)
 	o := poolOptions{
-		minSegment: defaultSegment, growth: defaultGrowth, large: defaultLarge, cache: defaultCache, decay: defaultDecay,
+		minSegment: defaultSegment, large: defaultLarge, cache: defaultCache, decay: defaultDecay,
 		high: math.MaxUint64,
 	}
 	for _, option := range options {
@@ -220,13 +218,19 @@ func (p *Pool) annotate(c *owner.Cell, tag string, q *syclobj.Queue) {
 	p.publishShard()
 }
 
-// freeCell frees the block of a cell without references. The home list calls it.
+// freeCell frees the block of a cell without references. The home list calls it, and Release
+// where its fast path does not apply.
 func (p *Pool) freeCell(c *owner.Cell) {
-	if k := uint(blockClass(c)); c.Plain(p.flags) && k < numClasses && !p.watched {
-		p.cache(c, int(k))
-		return
-	}
-	if !p.freeCharged(c) {
+	switch k := blockClass(c); {
+	case p.watched || !c.Plain(p.flags):
+		if !p.freeCharged(c) {
+			p.slowFree(c)
+		}
+	case k < numClasses:
+		p.cache(c, k)
+	case k == ownSegment:
+		p.freeLarge(c)
+	default:
 		p.slowFree(c)
 	}
 }
@@ -266,7 +270,6 @@ func (p *Pool) cache(c *owner.Cell, k int) {
 	s := p.front.enter()
 	if s == nil {
 		p.mu.Lock()
-		p.front.addShards()
 		p.account.uncount(c, k)
 		p.heap.cache(c, k)
 		p.serveWaiters()
@@ -284,7 +287,16 @@ func (p *Pool) cache(c *owner.Cell, k int) {
 
 // publishShard publishes the counts of the caller's shard if they are due.
 func (p *Pool) publishShard() {
-	if c := p.front.takeDue(); c != (change{}) {
+	s := p.front.enter()
+	if s == nil {
+		return // the goroutine that stopped the shards publishes, or a later call
+	}
+	var c change
+	if s.isDue() {
+		c = s.takeChange()
+	}
+	s.leave()
+	if c != (change{}) {
 		p.account.publish(c)
 	}
 }

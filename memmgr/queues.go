@@ -197,17 +197,9 @@ func dropQueue(ref uintptr) {
 		return
 	}
 	delete(queues.byRef, ref)
-	same := queues.byHash[r.hash]
-	for i := range same {
-		if same[i] == r {
-			same = append(same[:i], same[i+1:]...)
-			break
-		}
-	}
-	if len(same) == 0 {
+	same := slices.DeleteFunc(queues.byHash[r.hash], func(other *queueRecord) bool { return other == r })
+	if queues.byHash[r.hash] = same; len(same) == 0 {
 		delete(queues.byHash, r.hash)
-	} else {
-		queues.byHash[r.hash] = same
 	}
 	deleteQueueRef(r.ref)
 }

@@ -5,7 +5,6 @@ import (
 	"math"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
@@ -54,7 +53,7 @@ func (p *Pool) reclaimFor(w *want, cause error) (*owner.Cell, error) {
 // before: collectDropped waits for it.
 func (p *Pool) collectDropped() {
 	emptyFronts()
-	wrapped.list().Drain()
+	wrappedCells().Drain()
 	plainCells().Drain()
 	p.origin.list.Sync()
 }
@@ -389,11 +388,8 @@ func (p *Pool) decayCaches(age uint32) {
 	}
 }
 
-// fronts are the caches that [AddCache] registers.
-var fronts struct {
-	mu  sync.Mutex
-	all atomic.Pointer[[]*func()]
-}
+// fronts are the caches that [AddCache] registers: *func() to nothing.
+var fronts sync.Map
 
 // AddCache registers a cache that another package keeps in front of the pools: unused blocks that
 // count as in use in their pool. give must free these blocks. It is called before a pool returns its
@@ -401,31 +397,15 @@ var fronts struct {
 // any goroutine, also at the same time, while no pool is locked. give must be quick and must not
 // allocate from a pool. remove ends the registration.
 func AddCache(give func()) (remove func()) {
-	entry := &give
-	change := func(f func([]*func()) []*func()) {
-		fronts.mu.Lock()
-		defer fronts.mu.Unlock()
-		var all []*func()
-		if old := fronts.all.Load(); old != nil {
-			all = slices.Clone(*old)
-		}
-		all = f(all)
-		fronts.all.Store(&all)
-	}
-	change(func(all []*func()) []*func() { return append(all, entry) })
-	return sync.OnceFunc(func() {
-		change(func(all []*func()) []*func() {
-			return slices.DeleteFunc(all, func(f *func()) bool { return f == entry })
-		})
-	})
+	fronts.Store(&give, nil)
+	return func() { fronts.Delete(&give) }
 }
 
 // emptyFronts calls give of all registered caches. The freed blocks are then in lists that
 // must be drained. No lock is held.
 func emptyFronts() {
-	if all := fronts.all.Load(); all != nil {
-		for _, give := range *all {
-			(*give)()
-		}
-	}
+	fronts.Range(func(give, _ any) bool {
+		(*give.(*func()))()
+		return true
+	})
 }

@@ -333,11 +333,13 @@ func (o *origin) drain(c *owner.Cell) {
 	work := lastWorkOf(c, o.sync)
 	releaseQueue(c.Queue())
 	owner.Recycle(c)
-	if !work.single() {
+	switch {
+	case work.fenced() || len(work.events) > 1:
 		keeper.after(work, func() { o.free(block) })
 		return
+	case len(work.events) == 1:
+		block.Event = work.events[0]
 	}
-	block.Event = work.events[0]
 	o.free(block)
 }
 

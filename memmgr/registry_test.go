@@ -46,7 +46,7 @@ func TestDroppedResourcesAreForgotten(t *testing.T) {
 			r = sim // which has a Synchronizer of its own
 		}
 		use(t, memmgr.NewLimit(r, 1<<20))
-		use(t, memmgr.NewPoison(r))
+		use(t, memmgr.NewLimit(r, 1<<21))
 	}
 	originsFall(t, before)
 	// 4000 were made; a processor allocates cells by the dozen.

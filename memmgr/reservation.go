@@ -2,6 +2,7 @@ package memmgr
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 )
@@ -129,25 +130,21 @@ func (p *Pool) closeSegments(room, need uint64) (has uint64) {
 	if has = p.reservedBytes(); has+room >= need {
 		return has
 	}
-	type candidate struct {
-		n    int32
-		part float64
-	}
-	var open []candidate
+	parts := map[int32]float64{} // in use, of the segments that may be closed
 	for n := range p.heap.SegmentNumbers() {
 		if used, units := p.heap.Used(n); units != 0 && !p.heap.segs[n].dedicated && !p.heap.Closed(n) {
-			open = append(open, candidate{n, float64(used) / float64(units)})
+			parts[n] = float64(used) / float64(units)
 		}
 	}
-	slices.SortFunc(open, func(a, b candidate) int { return cmp.Compare(a.part, b.part) })
-	for _, s := range open {
+	emptiest := func(a, b int32) int { return cmp.Or(cmp.Compare(parts[a], parts[b]), cmp.Compare(a, b)) }
+	for _, n := range slices.SortedFunc(maps.Keys(parts), emptiest) {
 		if has+room >= need {
 			break
 		}
-		_, size := p.heap.SegmentBase(s.n)
+		_, size := p.heap.SegmentBase(n)
 		has += uint64(size)
-		p.heap.Close(s.n)
-		r.closed = append(r.closed, s.n)
+		p.heap.Close(n)
+		r.closed = append(r.closed, n)
 	}
 	return has
 }

@@ -178,7 +178,8 @@ func FreeAfter(b Block, s Synchronizer, free func(Block)) {
 	if s == nil {
 		s = systemEvents
 	}
-	work := lastWork{sync: s, events: [2]uintptr{dropIfDone(s, b.Event)}}
+	work := workOf(b.Event, s)
+	work.dropDone()
 	b.Event = 0
 	if work.over() {
 		free(b)
@@ -187,25 +188,13 @@ func FreeAfter(b Block, s Synchronizer, free func(Block)) {
 	keeper.after(work, func() { free(b) })
 }
 
-// upstream is embedded in the wrappers of this package.
-type upstream struct{ from Resource }
-
-// over returns the upstream for a resource, which may be missing.
-func over(r Resource) upstream {
+// present returns the resource, or one that refuses every request if it is missing.
+func present(r Resource) Resource {
 	if missing(r) {
-		r = noResource{}
+		return noResource{}
 	}
-	return upstream{r}
+	return r
 }
-
-// Place implements [Resource].
-func (u *upstream) Place() *syclobj.Place { return u.from.Place() }
-
-// Upstream returns the wrapped resource.
-func (u *upstream) Upstream() Resource { return u.from }
-
-// passesTo marks wrappers that have no memory of their own.
-func (u *upstream) passesTo() Resource { return u.from }
 
 // missing reports whether r is nil or a nil pointer in the interface. It is too slow for
 // the fast path.
@@ -260,11 +249,19 @@ func newCellBuffer(r Resource, request Request) (Buffer, error) {
 	return Buffer{ref: c.Ref()}, nil
 }
 
-// hostResource allocates whole pages of the process.
-type hostResource struct {
-	blocks atomic.Int64
-	bytes  atomic.Int64
+// usage counts the blocks of a resource that are in use.
+type usage struct{ blocks, bytes atomic.Int64 }
+
+func (u *usage) add(blocks, bytes int64) {
+	u.blocks.Add(blocks)
+	u.bytes.Add(bytes)
 }
+
+// InUse returns the number of blocks in use and their bytes.
+func (u *usage) InUse() (blocks, bytes int64) { return u.blocks.Load(), u.bytes.Load() }
+
+// hostResource allocates whole pages of the process.
+type hostResource struct{ usage }
 
 var host hostResource
 
@@ -286,8 +283,7 @@ func (r *hostResource) Allocate(request Request) (Block, error) {
 	if err != nil {
 		return Block{}, &OutOfMemoryError{Request: request, Place: syclobj.HostPlace(), Rounded: uint64(size), Err: err}
 	}
-	r.blocks.Add(1)
-	r.bytes.Add(int64(size))
+	r.add(1, int64(size))
 	return Block{
 		Address: address, Size: size, Requested: request.Size, Align: request.Alignment(),
 	}, nil
@@ -300,12 +296,8 @@ func (r *hostResource) unmap(b Block) {
 	if err := unmapPages(b.Address, b.Size); err != nil {
 		panic(misuse("Free", "%d bytes at %#x of the host resource: %w", b.Size, b.Address, err))
 	}
-	r.blocks.Add(-1)
-	r.bytes.Add(-int64(b.Size))
+	r.add(-1, -int64(b.Size))
 }
-
-// InUse returns the number of blocks in use and their bytes.
-func (r *hostResource) InUse() (blocks, bytes int64) { return r.blocks.Load(), r.bytes.Load() }
 
 // roundUp rounds to a multiple of a power of two.
 func roundUp(n, unit uintptr) uintptr { return (n + unit - 1) &^ (unit - 1) }
@@ -337,13 +329,12 @@ func noPages(format string, args ...any) error {
 // SYCL runtime.
 type usmResource struct {
 	events
+	usage
 	place  *syclobj.Place
 	kind   syclobj.USMKind
 	total  uint64
 	err    error
 	closed atomic.Bool
-	blocks atomic.Int64
-	bytes  atomic.Int64
 
 	pages struct { // see Discard
 		once sync.Once
@@ -381,9 +372,6 @@ func (r *usmResource) Place() *syclobj.Place { return r.place }
 // DeviceTotal returns the bytes of memory of the device.
 func (r *usmResource) DeviceTotal() uint64 { return r.total }
 
-// InUse returns the number of blocks in use and their bytes.
-func (r *usmResource) InUse() (blocks, bytes int64) { return r.blocks.Load(), r.bytes.Load() }
-
 // Close implements io.Closer. Allocate fails afterwards. Close may be called again.
 func (r *usmResource) Close() error {
 	if !r.closed.Swap(true) && r.place != nil {
@@ -413,8 +401,7 @@ func (r *usmResource) Allocate(request Request) (Block, error) {
 		}
 		return Block{}, err
 	}
-	r.blocks.Add(1)
-	r.bytes.Add(int64(size))
+	r.add(1, int64(size))
 	return Block{
 		Address: address, Size: size, Requested: request.Size, Align: request.Alignment(),
 	}, nil
@@ -427,8 +414,7 @@ func (r *usmResource) free(b Block) {
 	if err := usmFree(r.place, b.Address); err != nil {
 		panic(misuse("Free", "%d bytes at %#x of %v: %w", b.Size, b.Address, r.place, err))
 	}
-	r.blocks.Add(-1)
-	r.bytes.Add(-int64(b.Size))
+	r.add(-1, -int64(b.Size))
 	r.place.Release()
 }
 

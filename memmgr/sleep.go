@@ -199,7 +199,7 @@ func (p *Pool) freeReleased(released []*sleepingBlock) {
 		}
 		b.ref.Resume()
 		if last, _ := b.ref.TryUnref(); last {
-			finish(p, c)
+			p.freeCell(c)
 		}
 	}
 }
@@ -222,7 +222,7 @@ func (b Buffer) releaseAsleep() bool {
 		// It wakes up now.
 		if last, ok := b.ref.TryUnref(); ok {
 			if last {
-				finish(p, b.ref.Cell())
+				p.freeCell(b.ref.Cell())
 			}
 			return true
 		}

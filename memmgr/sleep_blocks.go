@@ -138,7 +138,7 @@ func (s *sleep) awaitWork(g *sleepGroup, o *SleepOptions) error {
 		for _, q := range formerQueues(c) {
 			queues[q] = true
 		}
-		event, err := copyPendingOf(c, s.sync)
+		event, err := copyPending(s.sync, c)
 		if err == nil {
 			err = awaitAndRelease(ctx, s.sync, event)
 		}
@@ -171,20 +171,6 @@ func (s *sleep) workError(o *SleepOptions, err error) error {
 	return s.fail("Pool.Sleep", err)
 }
 
-// copyPendingOf returns an owned reference of the event that a cell waits for, 0 for none.
-func copyPendingOf(c *owner.Cell, s Synchronizer) (uintptr, error) {
-	c.HoldPending()
-	defer c.LetPending()
-	event := c.Pending()
-	if event == 0 {
-		return 0, nil
-	}
-	if own := s.CopyEvent(event); own != 0 {
-		return own, nil
-	}
-	return 0, errNoReference
-}
-
 // awaitAndRelease waits until an event is done or the context ends, and releases the event. It
 // returns the failure of the work. 0 is no event.
 func awaitAndRelease(ctx context.Context, s Synchronizer, event uintptr) error {
@@ -210,7 +196,7 @@ func (s *sleep) release(g *sleepGroup, o *SleepOptions) (freed uint64, err error
 	g.plan()
 	switch {
 	case o.To != nil:
-		g.store = callersStore{o.To}
+		g.store = o.To
 	case !missing(o.Into):
 		g.store = &memoryStore{from: o.Into, ctx: o.Context}
 	}
@@ -331,10 +317,13 @@ func (s *sleep) end(g *sleepGroup) (released []*sleepingBlock) {
 
 // endStore releases the store of a group, which has no blocks left. sleep.mu is not held.
 func (g *sleepGroup) endStore() {
-	if g != nil && g.store != nil {
-		g.store.end()
-		g.store = nil
+	if g == nil {
+		return
 	}
+	if s, ok := g.store.(*memoryStore); ok {
+		s.release()
+	}
+	g.store = nil
 }
 
 // forgetGroup removes a group from the table. s.mu is held.

@@ -9,33 +9,10 @@ import (
 	"unsafe"
 )
 
-// sleepStore stores the contents of memory that sleeps.
+// sleepStore stores the contents of memory that sleeps: [SleepOptions].To, or a memoryStore.
 type sleepStore interface {
 	io.WriterAt
 	io.ReaderAt
-	// sync returns when everything that was written can be read again.
-	sync() error
-	// end releases the resources of the store.
-	end()
-}
-
-// callersStore is SleepOptions.To.
-type callersStore struct {
-	to interface {
-		io.WriterAt
-		io.ReaderAt
-	}
-}
-
-func (s callersStore) WriteAt(b []byte, at int64) (int, error) { return s.to.WriteAt(b, at) }
-func (s callersStore) ReadAt(b []byte, at int64) (int, error)  { return s.to.ReadAt(b, at) }
-func (s callersStore) end()                                    {}
-
-func (s callersStore) sync() error {
-	if to, ok := s.to.(interface{ Sync() error }); ok {
-		return to.Sync()
-	}
-	return nil
 }
 
 // memoryStore stores contents in chunks of memory of a resource, SleepOptions.Into.
@@ -76,9 +53,7 @@ func (s *memoryStore) ReadAt(b []byte, at int64) (int, error) {
 	return s.parts(b, at, func(chunk Buffer, offset int, part []byte) error { return CopyOut(chunk, offset, part) })
 }
 
-func (s *memoryStore) sync() error { return nil }
-
-func (s *memoryStore) end() {
+func (s *memoryStore) release() {
 	for _, chunk := range s.chunks {
 		chunk.Release()
 	}
@@ -117,13 +92,12 @@ func (s *sleep) save(g *sleepGroup, ctx context.Context) error {
 		b.sum = sum
 		return nil
 	})
-	if err != nil {
-		return err
+	if to, ok := g.store.(interface{ Sync() error }); ok && err == nil {
+		if err = to.Sync(); err != nil {
+			err = fmt.Errorf("saving: %w", err)
+		}
 	}
-	if err := g.store.sync(); err != nil {
-		return fmt.Errorf("saving: %w", err)
-	}
-	return nil
+	return err
 }
 
 // restore reads the contents of the blocks of a group back from its store.

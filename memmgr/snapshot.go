@@ -230,15 +230,11 @@ func Live() []LiveBuffer {
 
 // describe returns the description of the memory of a live cell.
 func describe(c *owner.Cell, count int) LiveBuffer {
-	b := LiveBuffer{
+	return LiveBuffer{
 		Address: c.Address, Size: c.Size, Requested: c.Requested, Count: count, Place: placeOfCell(c),
-		Tag: tagName(c.Tag), Stack: stackOf(c.Stack),
+		Resource: resourceOfCell(c), Tag: tagName(c.Tag), Stack: stackOf(c.Stack),
 		Foreign: c.Flags()&owner.Foreign != 0,
 	}
-	if o := originOf(c); o != nil {
-		b.Resource = o.current()
-	}
-	return b
 }
 
 // eachLive calls f for every cell of this package's memory that has references.

@@ -13,7 +13,7 @@ import (
 // Stat is one quantity over time. The field names are PyTorch's.
 type Stat struct {
 	Current   int64 `json:"current"`
-	Peak      int64 `json:"peak"`      // largest Current since the last reset
+	Peak      int64 `json:"peak"`      // largest Current
 	Allocated int64 `json:"allocated"` // sum of all increases
 	Freed     int64 `json:"freed"`     // sum of all decreases
 }
@@ -37,10 +37,6 @@ type Stats struct {
 	NumDeviceFree   int64 // segments given back to it
 	NumWaiting      int64 // requests that wait for memory now
 
-	// AllocationRate is the number of allocations a second since the previous call of
-	// Stats, or since an earlier one if that was less than a second ago.
-	AllocationRate float64
-
 	// AllocationLatency covers all requests, also refused ones. Requests that the cache of
 	// a processor serves are not timed and count as the fastest. Of the requests that find
 	// the pool's lock and a block free, one in 64 is timed.
@@ -55,20 +51,11 @@ type Stats struct {
 // Map returns the counters under the names that PyTorch's memory_stats uses,
 // such as "allocated_bytes.all.current".
 func (s *Stats) Map() map[string]int64 {
-	m := map[string]int64{
-		"num_alloc_retries": s.NumAllocRetries,
-		"num_ooms":          s.NumOOMs,
-		"num_stalled":       s.NumStalled,
-		"num_device_alloc":  s.NumDeviceAlloc,
-		"num_device_free":   s.NumDeviceFree,
-		"num_waiting":       s.NumWaiting,
-		"allocation_rate":   int64(s.AllocationRate),
-		"cached_bytes":      s.CachedBytes,
-		"metadata_bytes":    s.MetadataBytes,
+	m := map[string]int64{}
+	for name, n := range s.counters() {
+		m[name] = *n
 	}
-	for name, l := range map[string]*Latency{
-		"allocation_latency": &s.AllocationLatency, "upstream_latency": &s.UpstreamLatency, "wait_latency": &s.WaitLatency,
-	} {
+	for name, l := range s.latencies() {
 		m[name+".count"] = l.Count
 		m[name+".p50_ns"], m[name+".p90_ns"] = int64(l.P50), int64(l.P90)
 		m[name+".p99_ns"], m[name+".p999_ns"] = int64(l.P99), int64(l.P999)
@@ -92,29 +79,37 @@ func (s *Stats) named() map[string]*Stat {
 	}
 }
 
+func (s *Stats) counters() map[string]*int64 {
+	return map[string]*int64{
+		"num_alloc_retries": &s.NumAllocRetries, "num_ooms": &s.NumOOMs, "num_stalled": &s.NumStalled,
+		"num_device_alloc": &s.NumDeviceAlloc, "num_device_free": &s.NumDeviceFree,
+		"num_waiting": &s.NumWaiting, "cached_bytes": &s.CachedBytes, "metadata_bytes": &s.MetadataBytes,
+	}
+}
+
+func (s *Stats) latencies() map[string]*Latency {
+	return map[string]*Latency{
+		"allocation_latency": &s.AllocationLatency, "upstream_latency": &s.UpstreamLatency, "wait_latency": &s.WaitLatency,
+	}
+}
+
 // Add adds the counters of another resource. The sum of two peaks is an upper bound of the
 // common peak.
 func (s *Stats) Add(o *Stats) {
-	theirs := o.named()
+	stats, counters, latencies := o.named(), o.counters(), o.latencies()
 	for name, stat := range s.named() {
-		other := theirs[name]
+		other := stats[name]
 		stat.Current += other.Current
 		stat.Peak += other.Peak
 		stat.Allocated += other.Allocated
 		stat.Freed += other.Freed
 	}
-	s.NumAllocRetries += o.NumAllocRetries
-	s.NumOOMs += o.NumOOMs
-	s.NumStalled += o.NumStalled
-	s.NumDeviceAlloc += o.NumDeviceAlloc
-	s.NumDeviceFree += o.NumDeviceFree
-	s.NumWaiting += o.NumWaiting
-	s.AllocationRate += o.AllocationRate
-	s.AllocationLatency.add(&o.AllocationLatency)
-	s.UpstreamLatency.add(&o.UpstreamLatency)
-	s.WaitLatency.add(&o.WaitLatency)
-	s.CachedBytes += o.CachedBytes
-	s.MetadataBytes += o.MetadataBytes
+	for name, n := range s.counters() {
+		*n += *counters[name]
+	}
+	for name, l := range s.latencies() {
+		l.add(latencies[name])
+	}
 }
 
 // gauge is a quantity with its peak.
@@ -138,8 +133,6 @@ func (g *gauge) raise(seen int64) {
 	}
 }
 
-func (g *gauge) reset() { g.peak.Store(g.now.Load()) }
-
 // account is the part of a pool that counts the memory in use and times requests.
 // A request that a shard serves is counted in the shard, and published here when the
 // shard's counts have changed by [peakStep]; other requests are counted here.
@@ -160,8 +153,7 @@ type account struct {
 	large, unlarge         uint64                 // bytes of blocks without a class, allocated and freed
 	requested, unrequested uint64                 // requested bytes, allocated and freed
 	locked                 uint64                 // requests that found Pool.mu free
-	unpublished            change                 // of large blocks: not yet in blocks and asked
-	rate                   rate                   // of allocations
+	unpublished            change                 // not yet in blocks and asked
 	retries, ooms          int64
 }
 
@@ -172,9 +164,9 @@ func (a *account) publish(c change) {
 	a.asked.add(c.asked)
 }
 
-// publishLarge is publish for one large block. It updates at once only the gauge of bytes
-// and the peaks; publishRest does the rest. Pool.mu is held.
-func (a *account) publishLarge(bytes, blocks, asked int64) {
+// publishOne is publish for one block. It updates at once only the gauge of bytes and the
+// peaks; publishRest does the rest. Pool.mu is held.
+func (a *account) publishOne(bytes, blocks, asked int64) {
 	o := &a.unpublished
 	a.bytes.add(bytes)
 	o.blocks += blocks
@@ -185,54 +177,31 @@ func (a *account) publishLarge(bytes, blocks, asked int64) {
 	}
 }
 
-// publishRest adds the changes that publishLarge left. Pool.mu is held.
+// publishRest adds the changes that publishOne left. Pool.mu is held.
 func (a *account) publishRest() {
-	if o := &a.unpublished; *o != (change{}) {
-		a.blocks.add(o.blocks)
-		a.asked.add(o.asked)
-		*o = change{}
-	}
+	a.blocks.add(a.unpublished.blocks)
+	a.asked.add(a.unpublished.asked)
+	a.unpublished = change{}
 }
 
-// count counts a block that goes to a user. Pool.mu is held.
-func (a *account) count(c *owner.Cell, requested uintptr) {
-	a.addTaken(c, blockClass(c), requested)
-	a.publishRest()
-	a.publish(change{bytes: int64(c.Size), blocks: 1, asked: int64(requested)})
-}
-
-// countLarge is count for a block with a segment of its own. Pool.mu is held.
-func (a *account) countLarge(c *owner.Cell, requested uintptr) {
-	a.addTaken(c, ownSegment, requested)
-	a.publishLarge(int64(c.Size), 1, int64(requested))
-}
-
-func (a *account) addTaken(c *owner.Cell, k int, requested uintptr) {
+// count counts a block of class k that goes to a user. Pool.mu is held.
+func (a *account) count(c *owner.Cell, k int, requested uintptr) {
 	a.allocs[k]++
 	a.requested += uint64(requested)
 	if k >= noClass {
 		a.large += c.Size
 	}
+	a.publishOne(int64(c.Size), 1, int64(requested))
 }
 
-// uncount counts a block that a user freed. Pool.mu is held.
+// uncount counts a block of class k that a user freed. Pool.mu is held.
 func (a *account) uncount(c *owner.Cell, k int) {
-	a.addFreed(c, k)
-	a.publish(change{bytes: -int64(c.Size), blocks: -1, asked: -int64(c.Requested)})
-}
-
-// uncountLarge is uncount for a block with a segment of its own. Pool.mu is held.
-func (a *account) uncountLarge(c *owner.Cell) {
-	a.addFreed(c, ownSegment)
-	a.publishLarge(-int64(c.Size), -1, -int64(c.Requested))
-}
-
-func (a *account) addFreed(c *owner.Cell, k int) {
 	a.frees[k]++
 	a.unrequested += c.Requested
 	if k >= noClass {
 		a.unlarge += c.Size
 	}
+	a.publishOne(-int64(c.Size), -1, -int64(c.Requested))
 }
 
 // Stats returns the counters. Current values are exact at the time of the call, and so is
@@ -283,7 +252,6 @@ func (p *Pool) stats() Stats {
 	a.active.raise(a.bytes.now.Load() + int64(waitingBytes))
 	s.Active = newStat(blocksIn, blocksOut-waiting, max(a.activeBlocks.peak.Load(), a.blocks.peak.Load()))
 	s.ActiveBytes = newStat(bytesIn, bytesOut-waitingBytes, max(a.active.peak.Load(), a.bytes.peak.Load()))
-	s.AllocationRate = a.rate.see(s.Allocation.Allocated, now())
 	s.AllocationLatency = a.slow.summary(a.quick(s.Allocation.Allocated))
 	s.UpstreamLatency, s.WaitLatency = a.upstreamCalls.summary(0), a.waits.summary(0)
 	s.NumWaiting = int64(p.waitlist.n)
@@ -302,7 +270,7 @@ func (p *Pool) stats() Stats {
 	s.NumStalled = int64(p.pending.ever)
 	s.NumDeviceAlloc, s.NumDeviceFree = c.deviceAllocs, c.deviceFrees
 	s.CachedBytes += p.heap.depot.bytes
-	shards := uint64(p.front.countShards()) * uint64(unsafe.Sizeof(shard{}))
+	shards := uint64(len(p.front.shards)) * uint64(unsafe.Sizeof(shard{}))
 	s.MetadataBytes = int64(p.heap.Bytes() + shards + uint64(p.heap.Counts().UsedBlocks)*owner.CellBytes)
 	return s
 }
@@ -311,21 +279,6 @@ func (p *Pool) stats() Stats {
 func newStat(allocated, freed uint64, peak int64) Stat {
 	current := int64(allocated - freed)
 	return Stat{Current: current, Peak: max(peak, current), Allocated: int64(allocated), Freed: int64(freed)}
-}
-
-// ResetPeaks sets every peak to the current value. A later call of Stats returns the peaks
-// since then.
-func (p *Pool) ResetPeaks() {
-	p.Stats()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	a := &p.account
-	for _, g := range []*gauge{&a.bytes, &a.blocks, &a.asked, &a.active, &a.activeBlocks} {
-		g.reset()
-	}
-	c := &p.heap.count
-	c.reservedPeak, c.segmentsPeak = c.reserved, c.segments
-	c.splitPeak, c.splitBytesPeak = p.heap.split()
 }
 
 // TotalStats returns the sum of the counters of all open pools.

@@ -1,6 +1,7 @@
 package memmgr
 
 import (
+	"slices"
 	"sync/atomic"
 	"unsafe"
 
@@ -69,10 +70,8 @@ func (s *Submission) Begin(q *syclobj.Queue, buffers []Buffer) []unsafe.Pointer 
 
 // add adds a cell, unless it is there already.
 func (s *Submission) add(c *owner.Cell) {
-	for _, other := range s.cells {
-		if other == c {
-			return
-		}
+	if slices.Contains(s.cells, c) {
+		return
 	}
 	s.cells = append(s.cells, c)
 	// Read the mark before the event: writers count after they have put the event. Thus the
@@ -84,7 +83,7 @@ func (s *Submission) add(c *owner.Cell) {
 		return
 	}
 	s.marks = append(s.marks, mark)
-	event, failed := copyPending(c)
+	event, failed := copyPending(systemEvents, c)
 	if event != 0 {
 		s.after = append(s.after, foreignPointer(event))
 	}

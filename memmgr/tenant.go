@@ -142,43 +142,12 @@ func (p *Pool) addTenant(t *Tenant) {
 	p.tenants.Store(&all)
 	p.front.stopShards()
 	defer p.front.resumeShards()
-	p.makeRooms()
 	for s := range p.front.allShards() {
+		for int(t.number) >= len(s.rooms) {
+			s.rooms = append(s.rooms, tenantRoom{})
+		}
 		s.rooms[t.number] = tenantRoom{}
 	}
-}
-
-// makeRooms adds the rooms that shards lack for new tenants. p.mu is held and the shards
-// are stopped.
-func (p *Pool) makeRooms() {
-	p.roomsMu.Lock()
-	defer p.roomsMu.Unlock()
-	tenants := *p.tenants.Load()
-	for s := range p.front.allShards() {
-		had := len(s.rooms)
-		if had >= len(tenants) {
-			continue
-		}
-		rooms := make([]tenantRoom, len(tenants), 2*len(tenants))
-		copy(rooms, s.rooms)
-		for i := had; i < len(rooms); i++ {
-			if t := tenants[i]; t != nil {
-				t.mu.Lock()
-				rooms[i].epoch = t.epoch
-				t.mu.Unlock()
-			}
-		}
-		s.rooms = rooms
-	}
-}
-
-// roomOn returns the tenant's room on a shard that the caller holds, or nil if the shard
-// has none yet.
-func (t *Tenant) roomOn(s *shard) *tenantRoom {
-	if int(t.number) < len(s.rooms) {
-		return &s.rooms[t.number]
-	}
-	return nil
 }
 
 // isGone reports whether the tenant is closed and all of its memory is back.
@@ -230,17 +199,13 @@ func (t *Tenant) newBuffer(request Request) (Buffer, error) {
 		return t.slowBuffer(request)
 	}
 	k := classOf(max((request.Size+unit-1)/unit, p.minUnits))
-	id := pin.Pin()
-	s := p.front.claim(id)
+	s := p.front.enter()
 	if s == nil {
-		s = p.front.claimOther(id)
-	}
-	if s == nil {
-		pin.Unpin()
 		return t.slowBuffer(request)
 	}
 	size := classBytes[k]
-	if int(t.number) >= len(s.rooms) || s.rooms[t.number].credit < size {
+	room := &s.rooms[t.number]
+	if room.credit < size {
 		s.leave()
 		return t.slowBuffer(request)
 	}
@@ -249,7 +214,6 @@ func (t *Tenant) newBuffer(request Request) (Buffer, error) {
 		s.leave()
 		return t.slowBuffer(request)
 	}
-	room := &s.rooms[t.number]
 	room.credit -= size
 	room.take(size, uint64(request.Size))
 	s.countTake(k, uint64(request.Size))
@@ -278,20 +242,11 @@ func (p *Pool) freeCharged(c *owner.Cell) bool {
 	if k >= numClasses || p.watched || !c.Plain(p.flags|owner.Charged) {
 		return false
 	}
-	id := pin.Pin()
-	s := p.front.claim(id)
+	s := p.front.enter()
 	if s == nil {
-		s = p.front.claimOther(id)
-	}
-	if s == nil {
-		pin.Unpin()
 		return false
 	}
 	number := chargedTenant(c)
-	if int(number) >= len(s.rooms) {
-		s.leave()
-		return false
-	}
 	c.ResetFlags(p.flags)
 	setChargedTenant(c, 0)
 	s.put(int(k), c)
@@ -361,17 +316,15 @@ func (t *Tenant) slowBuffer(request Request) (Buffer, error) {
 func (t *Tenant) refill(size int64) {
 	step := max(t.step, size)
 	t.mu.Lock()
-	if t.tight || t.closed || t.room() < max(uint64(step), t.hard/looseShare) {
+	if t.tight || t.closed || t.roomFor(nil) < max(uint64(step), t.hard/looseShare) {
 		t.mu.Unlock()
 		return
 	}
 	t.charged += uint64(step)
 	epoch := t.epoch
 	t.mu.Unlock()
-	housed := true
 	if s := t.pool.front.enter(); s != nil {
-		room := t.roomOn(s)
-		if housed = room != nil; housed && room.epoch == epoch && room.credit < step {
+		if room := &s.rooms[t.number]; room.epoch == epoch && room.credit < step {
 			room.credit += step
 			room.most = 4 * step
 			step = 0
@@ -381,21 +334,10 @@ func (t *Tenant) refill(size int64) {
 	if step != 0 {
 		t.discharge(step)
 	}
-	if !housed { // the shard is newer than the tenant
-		p := t.pool
-		p.mu.Lock()
-		p.front.stopShards()
-		p.makeRooms()
-		p.front.resumeShards()
-		p.mu.Unlock()
-	}
 }
 
-// room returns the bytes that are left below the hard limit and that are not reserved. t.mu
-// is held.
-func (t *Tenant) room() uint64 { return t.roomFor(nil) }
-
-// roomFor is room for a waiter, for which bytes may be reserved. t.mu is held.
+// roomFor returns the bytes that are left below the hard limit and that are not reserved for
+// another waiter than x, which may be nil. t.mu is held.
 func (t *Tenant) roomFor(x *waiter) uint64 {
 	used := t.charged
 	if t.reserved.except(x) {
@@ -420,7 +362,6 @@ func (t *Tenant) tighten() bool {
 	t.mu.Unlock()
 	p.front.stopShards()
 	defer p.front.resumeShards()
-	p.makeRooms()
 	credit := int64(0)
 	for s := range p.front.allShards() {
 		room := &s.rooms[t.number]
@@ -448,45 +389,47 @@ func (t *Tenant) discharge(bytes int64) (waiting bool) {
 func (t *Tenant) roomChanged() {
 	if len(t.queue) > 0 {
 		t.admit()
-	} else if t.tight && !t.closed && t.waiting == 0 && t.room() >= t.hard/looseShare {
+	} else if t.tight && !t.closed && t.waiting == 0 && t.roomFor(nil) >= t.hard/looseShare {
 		t.tight = false
 	}
 }
 
+// tenantOf returns the tenant that is charged with a block, nil for none.
+func (p *Pool) tenantOf(c *owner.Cell) *Tenant {
+	if number := chargedTenant(c); number != 0 {
+		return p.tenant(number)
+	}
+	return nil
+}
+
 // uncharge subtracts a block from its tenant's account when its device work is done.
 func (p *Pool) uncharge(c *owner.Cell) {
-	if chargedTenant(c) == 0 {
-		return
+	if t := p.tenantOf(c); t != nil {
+		setChargedTenant(c, 0)
+		t.discharge(p.amount(c.Requested, blockClass(c)))
 	}
-	t := p.tenant(chargedTenant(c))
-	setChargedTenant(c, 0)
-	t.discharge(p.amount(c.Requested, blockClass(c)))
 }
 
 // noteGiven counts the release of a block in its tenant.
 func (p *Pool) noteGiven(c *owner.Cell) {
-	if chargedTenant(c) == 0 {
-		return
+	if t := p.tenantOf(c); t != nil {
+		t.mu.Lock()
+		t.central.give(p.amount(c.Requested, blockClass(c)), c.Requested)
+		t.mu.Unlock()
 	}
-	t := p.tenant(chargedTenant(c))
-	t.mu.Lock()
-	t.central.give(p.amount(c.Requested, blockClass(c)), c.Requested)
-	t.mu.Unlock()
 }
 
 // tagsOf returns the counts by tag that a cell belongs to.
 func (p *Pool) tagsOf(c *owner.Cell) *tagUse {
-	if chargedTenant(c) == 0 {
-		return &p.account.tagged
+	if t := p.tenantOf(c); t != nil {
+		return &t.tagged
 	}
-	return &p.tenant(chargedTenant(c)).tagged
+	return &p.account.tagged
 }
 
 // inUse estimates the bytes and blocks that are charged to the tenant, without credit. It
-// does not stop the shards.
+// does not stop the shards. Pool.mu is held.
 func (t *Tenant) inUse() (bytes, blocks int64) {
-	t.pool.roomsMu.Lock()
-	defer t.pool.roomsMu.Unlock()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	bytes, blocks = int64(t.charged), int64(t.central.allocs-t.central.frees)
@@ -506,14 +449,12 @@ func (s *shard) glanceAt(number uint32) (credit, blocks int64) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 	}
-	if int(number) >= len(s.rooms) {
-		return 0, 0
-	}
 	room := &s.rooms[number]
 	return room.credit, int64(room.allocs - room.frees)
 }
 
-// overSoft reports whether the tenant uses more than its soft limit. t may be nil.
+// overSoft reports whether the tenant uses more than its soft limit. t may be nil. Pool.mu is
+// held.
 func (t *Tenant) overSoft() bool {
 	if t == nil || t.soft == math.MaxUint64 {
 		return false
@@ -574,13 +515,11 @@ func (t *Tenant) Stats() (s Stats) {
 	defer t.mu.Unlock()
 	sum, bytes := t.central, int64(t.charged)
 	for s := range p.front.allShards() {
-		if rooms := s.rooms; int(t.number) < len(rooms) {
-			r := &rooms[t.number]
-			bytes -= r.credit
-			sum.allocs, sum.frees = sum.allocs+r.allocs, sum.frees+r.frees
-			sum.taken, sum.given = sum.taken+r.taken, sum.given+r.given
-			sum.asked, sum.unasked = sum.asked+r.asked, sum.unasked+r.unasked
-		}
+		r := &s.rooms[t.number]
+		bytes -= r.credit
+		sum.allocs, sum.frees = sum.allocs+r.allocs, sum.frees+r.frees
+		sum.taken, sum.given = sum.taken+r.taken, sum.given+r.given
+		sum.asked, sum.unasked = sum.asked+r.asked, sum.unasked+r.unasked
 	}
 	t.peak = max(t.peak, bytes)
 	s.Allocation = newStat(sum.allocs, sum.frees, 0)
@@ -591,19 +530,13 @@ func (t *Tenant) Stats() (s Stats) {
 	return s
 }
 
-// ResetPeaks sets every peak to the current value.
-func (t *Tenant) ResetPeaks() {
-	t.mu.Lock()
-	t.peak = 0
-	t.mu.Unlock()
-	t.inUse()
-}
-
 var errTenant = errors.New("the tenant's hard limit is reached")
 
 // refuse counts a request that the hard limit refuses and returns its error.
 func (t *Tenant) refuse(w *want, cause error) *OutOfMemoryError {
+	t.pool.mu.Lock()
 	bytes, blocks := t.inUse()
+	t.pool.mu.Unlock()
 	e := &OutOfMemoryError{
 		Request: w.r, Place: t.Place(), Tenant: t.name, Rounded: uint64(w.units) * unit,
 		Allocated: uint64(bytes), Limit: t.hard, Err: cause,

@@ -376,7 +376,7 @@ func TestPoolCloseEndsTenants(t *testing.T) {
 }
 
 // Tenants are opened and closed while other goroutines read accounts and processors are added: no account is
-// lost, and every processor soon has a room for each tenant.
+// lost.
 func TestTenantsOpenAndCloseUnderLoad(t *testing.T) {
 	_, p := simulatedPool(t)
 	before := runtime.GOMAXPROCS(0)

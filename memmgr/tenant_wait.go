@@ -17,10 +17,10 @@ func (t *Tenant) tryCharge(amount int64, force bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	need := uint64(amount)
-	if force && t.reserved.of != nil && need > t.room() && need <= t.roomFor(t.reserved.of) {
+	if force && t.reserved.of != nil && need > t.roomFor(nil) && need <= t.roomFor(t.reserved.of) {
 		t.endReservation(time.Now())
 	}
-	if t.closed || need > t.room() {
+	if t.closed || need > t.roomFor(nil) {
 		return false
 	}
 	t.add(amount)

@@ -12,9 +12,9 @@ const (
 	// defaultSegment is the smallest segment in bytes. Smaller segments mean more calls of the
 	// upstream, larger ones more memory for a small process. Measure: heap, fragmentation.
 	defaultSegment = 2 << 20
-	// defaultGrowth is the part of the reserved bytes that the next segment has. A sixteenth
+	// The next segment has one in growthPart of the reserved bytes. A sixteenth
 	// wastes at most 1.09 times the peak, doubling 1.96 times. Measure: fragmentation.
-	defaultGrowth = 16
+	growthPart = 16
 	// defaultLarge is the size in bytes from which a request gets a dedicated segment: a call
 	// of the upstream costs little compared with the use of such a block. Measure: rmm.
 	defaultLarge = 16 << 20

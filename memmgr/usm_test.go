@@ -147,15 +147,6 @@ func TestPoolOnUSM(t *testing.T) {
 	}
 }
 
-func TestGuardedUSM(t *testing.T) {
-	rt := openSYCL(t)
-	memtest.Run(t, func(t testing.TB) memmgr.Resource {
-		upstream := memmgr.USM(rt.DefaultQueue(), syclobj.USMDevice).(usmResource)
-		t.Cleanup(func() { require.NoError(t, upstream.Close()) })
-		return memmgr.NewPoison(upstream)
-	}, memtest.Options{Largest: 1 << 20, MaxAlign: 1024})
-}
-
 // A long copy runs while its destination is released. A request for the same in-order queue gets the memory at
 // once, another request only when the copy is done.
 func TestQueueOrderedReuseOnTheDevice(t *testing.T) {

@@ -1,7 +1,9 @@
 package memmgr
 
 import (
+	"cmp"
 	"math/bits"
+	"slices"
 	"time"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
@@ -194,12 +196,7 @@ func (l *waitlist) remove(x *waiter) {
 	x.left = true
 	l.n--
 	if line.n--; line.n == 0 {
-		for i, other := range l.lines {
-			if other == line {
-				l.lines = append(l.lines[:i], l.lines[i+1:]...)
-				break
-			}
-		}
+		l.lines = slices.DeleteFunc(l.lines, func(other *waitLine) bool { return other == line })
 	}
 	if l.poller == x {
 		l.poller = nil
@@ -246,24 +243,19 @@ func oldest(each func(func(*waiter)), f func(*waiter) bool) (oldest *waiter) {
 // sort orders the lines: those of tenants above their soft limit last, and then by the
 // least weighted service. There is one for each tenant with waiters.
 func (l *waitlist) sort() {
-	lines := l.lines
-	if len(lines) < 2 {
+	if len(l.lines) < 2 {
 		return
 	}
-	for _, line := range lines {
+	for _, line := range l.lines {
 		line.over = line.tenant.overSoft()
 	}
-	for i := 1; i < len(lines); i++ {
-		for k := i; k > 0 && lines[k].before(lines[k-1]); k-- {
-			lines[k], lines[k-1] = lines[k-1], lines[k]
+	slices.SortStableFunc(l.lines, func(a, b *waitLine) int {
+		switch {
+		case a.over == b.over:
+			return cmp.Compare(a.virtual, b.virtual)
+		case b.over:
+			return -1
 		}
-	}
-}
-
-// before reports whether a line is served before another.
-func (l *waitLine) before(o *waitLine) bool {
-	if l.over != o.over {
-		return o.over
-	}
-	return l.virtual < o.virtual
+		return 1
+	})
 }

@@ -46,7 +46,7 @@
 //
 // # The package
 //
-// Python sees a package: the sources in interop/internal/pypackage, and this C module as
+// Python sees a package: the sources in internal/pypackage, and this C module as
 // usmbridge._native in it. A wheel has them as files. A program that hosts Python carries them and
 // serves them by an importer of its own (submodules, source text, resources, the distribution's
 // metadata). Names, pickles and entry points are the same in both. docs/python.md is the guide for

@@ -24,8 +24,8 @@ import (
 	"unsafe"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
+	"github.com/usmbridge/usmbridge/internal/pypackage"
 	"github.com/usmbridge/usmbridge/interop/internal/calling"
-	"github.com/usmbridge/usmbridge/interop/internal/pypackage"
 	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/usmarray"

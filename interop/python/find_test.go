@@ -198,7 +198,7 @@ func TestCAPI(t *testing.T) {
 		compared++
 	}
 	if compared == 0 {
-		// The Python installed by interop/setup has no headers.
+		// The Python installed by internal/tools/setup has no headers.
 		t.Skip("no Python with a Python.h: the C declarations were not compared")
 	}
 }

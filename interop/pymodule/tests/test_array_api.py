@@ -1,6 +1,8 @@
 """usmbridge.array_api: the functions of the standard, computed by dpnp or NumPy."""
 
+import gc
 import subprocess
+import weakref
 
 import pytest
 from conftest import HOST, run
@@ -99,6 +101,7 @@ for kind in ("shared", "host"):
     a = ub.asarray([1.0, 4.0, 9.0], usm_type=kind, device=q)
     r = xp.sqrt(a) + 1
     assert r.tolist() == [2, 3, 4] and r.usm_type == kind and r.sycl_queue is q
+    assert xp.sum(a).usm_type == kind and xp.sum(a).item() == 14
     u = xp.unique_all(a)
     assert u.values.usm_type == kind and type(u).__name__ == "UniqueAllResult"
     a += a
@@ -148,3 +151,34 @@ def test_threads(device, dpnp, kind, size):
     assert p.returncode == 0 and p.stdout == "done\n", p.stdout + p.stderr
 
 
+
+
+def test_memory_is_given_back(xp, device, dpt):
+    made = ub.ones(3, usm_type="shared")
+    imported = ub.asarray(dpt.ones(3))
+    results = [made + 1, imported + 1, xp.permute_dims(imported, (0,)), xp.linalg.vector_norm(made, keepdims=True)]
+    sums = [xp.sum(r + r).item() for r in (made, imported, *results)]  # each is used as a result and as an argument
+    assert sums == [6, 6, 12, 12, 6, pytest.approx(2 * 3**0.5)]
+    made.fill(5)  # the next call sees new contents
+    assert (made + 1).tolist() == [6, 6, 6]
+    gone = [weakref.ref(r) for r in (made, imported, *results)]
+    del made, imported, results
+    assert [g() for g in gone] == [None] * len(gone)
+
+
+def test_cycles_of_computed_arrays_are_collected(xp, device, dpctl):
+    class Owner:
+        def __init__(self, memory):
+            d = memory.__sycl_usm_array_interface__
+            self.__sycl_usm_array_interface__ = dict(d, data=(d["data"][0], False), shape=(4,), typestr="<f4")
+            self.memory = memory
+
+    owner = Owner(dpctl.memory.MemoryUSMShared(16))
+    owner.array = ub.asarray(owner)
+    owner.array.fill(1)
+    owner.view = xp.permute_dims(owner.array, (0,))
+    assert xp.sum(owner.array).item() == xp.sum(owner.view).item() == 4
+    gone = weakref.ref(owner)
+    del owner
+    gc.collect()
+    assert gone() is None

@@ -124,7 +124,7 @@ def mypy(stubs, module, *args):
 
 def test_stubs(stubs):
     """The stubs declare exactly what the module has. By hand:
-    `MYPYPATH=interop/internal/pypackage bin/usmpython -m mypy.stubtest usmbridge`."""
+    `MYPYPATH=internal/pypackage bin/usmpython -m mypy.stubtest usmbridge`."""
     # The buffer protocol has Python names from 3.12 on; typing has them in all versions.
     allowed = stubs.parent / "allowed"
     allowed.write_text("usmbridge\\.Array\\.__(release_)?buffer__\n")

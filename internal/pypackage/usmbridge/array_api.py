@@ -1,0 +1,538 @@
+"""The array API standard, version 2024.12, for Arrays.
+
+Each function hands the memory of its arguments to a library that computes, and
+returns Arrays on the memory of that library's results: dpnp for unified shared
+memory (USM), NumPy for plain host memory. Without dpnp, NumPy computes on USM
+that the host can read, and the result is copied to USM of the same kind and
+queue. Views stay views, and functions that the standard defines for data types
+use NumPy.
+
+The arguments are Arrays of one place and Python numbers. `usmbridge.asarray`
+imports other arrays. Creation functions also take ``usm_type``.
+
+dpnp deadlocks if several threads call it at once. The calls from here are
+serialized by one lock; direct calls of dpnp from other threads are not.
+
+Examples
+--------
+>>> import usmbridge as ub
+>>> xp = ub.ones(3).__array_namespace__()
+>>> xp.sum(xp.linspace(0, 1, 5)).item()
+2.5
+"""
+
+import contextlib
+import gc
+import sys
+import threading
+import types
+import weakref
+
+import numpy
+
+from usmbridge import Array, DType, asarray, devices, empty, empty_like, from_dlpack, full, full_like, ones, ones_like, zeros, zeros_like
+
+__array_api_version__ = "2024.12"
+VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
+
+e, inf, nan, newaxis, pi = numpy.e, numpy.inf, numpy.nan, None, numpy.pi
+
+_DTYPES = {
+    "bool": ("bool",),
+    "signed integer": ("int8", "int16", "int32", "int64"),
+    "unsigned integer": ("uint8", "uint16", "uint32", "uint64"),
+    "real floating": ("float32", "float64"),
+    "complex floating": ("complex64", "complex128"),
+}
+_DTYPES["integral"] = _DTYPES["signed integer"] + _DTYPES["unsigned integer"]
+_DTYPES["numeric"] = _DTYPES["integral"] + _DTYPES["real floating"] + _DTYPES["complex floating"]
+globals().update((name, numpy.dtype(name)) for name in _DTYPES["bool"] + _DTYPES["numeric"])
+
+# The functions that go to the library as they are, by module and parameters.
+_TABLE = {
+    "": """
+(x, /): abs acos acosh asin asinh atan atanh bitwise_invert ceil conj cos cosh exp expm1 floor imag isfinite isinf isnan log log1p log2
+(x, /): log10 logical_not negative positive real reciprocal round sign signbit sin sinh square sqrt tan tanh trunc
+(x, /): matrix_transpose nonzero unique_all unique_counts unique_inverse unique_values
+(x1, x2, /): add atan2 bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor copysign divide equal floor_divide
+(x1, x2, /): greater greater_equal hypot less less_equal logaddexp logical_and logical_or logical_xor matmul maximum minimum multiply
+(x1, x2, /): nextafter not_equal pow remainder subtract
+(x, /, *, axis=None, keepdims=False): all any argmax argmin count_nonzero max mean min
+(x, /, *, axis=None, dtype=None, keepdims=False): prod sum
+(x, /, *, axis=None, correction=0.0, keepdims=False): std var
+(x, /, *, axis=None, dtype=None, include_initial=False): cumulative_prod cumulative_sum
+(x, /, *, axis=-1, n=1, prepend=None, append=None): diff
+(x, /, *, axis=-1, descending=False, stable=True): argsort sort
+(x, /, min=None, max=None): clip
+(x, /, *, k=0): tril triu
+(x, /, shape): broadcast_to
+(x, /, shape, *, copy=None): reshape
+(x, /, axis): expand_dims squeeze
+(x, /, axes): permute_dims
+(x, /, *, axis=None): flip
+(x, /, *, axis=0): unstack
+(x, /, shift, *, axis=None): roll
+(x, repeats, /, *, axis=None): repeat
+(x, repetitions, /): tile
+(x, source, destination, /): moveaxis
+(x, indices, /, *, axis=None): take
+(x, indices, /, *, axis=-1): take_along_axis
+(x1, x2, /, *, axes=2): tensordot
+(x1, x2, /, *, axis=-1): vecdot
+(x1, x2, /, *, side='left', sorter=None): searchsorted
+(condition, x1, x2, /): where
+(arrays, /, *, axis=0): concat stack
+(*arrays): broadcast_arrays
+(*arrays, indexing='xy'): meshgrid
+""",
+    "linalg": """
+(x, /): det eigh eigvalsh inv matrix_transpose slogdet svdvals
+(x1, x2, /): matmul outer solve
+(x1, x2, /, *, axes=2): tensordot
+(x1, x2, /, *, axis=-1): cross vecdot
+(x, n, /): matrix_power
+(x, /, *, upper=False): cholesky
+(x, /, *, offset=0): diagonal
+(x, /, *, offset=0, dtype=None): trace
+(x, /, *, rtol=None): matrix_rank pinv
+(x, /, *, mode='reduced'): qr
+(x, /, *, full_matrices=True): svd
+(x, /, *, keepdims=False, ord='fro'): matrix_norm
+(x, /, *, axis=None, keepdims=False, ord=2): vector_norm
+""",
+    "fft": """
+(x, /, *, n=None, axis=-1, norm='backward'): fft ifft rfft irfft hfft ihfft
+(x, /, *, s=None, axes=None, norm='backward'): fftn ifftn rfftn irfftn
+(x, /, *, axes=None): fftshift ifftshift
+""",
+}
+
+# ---- the libraries ---------------------------------------------------------------------------
+
+
+def _sort(x, /, *, axis=-1, descending=False, stable=True):
+    r = numpy.sort(x, axis=axis, stable=stable)
+    return numpy.flip(r, axis) if descending else r
+
+
+def _argsort(x, /, *, axis=-1, descending=False, stable=True):
+    if not descending:
+        return numpy.argsort(x, axis=axis, stable=stable)
+    # Equal elements keep their order: sort the reversed array and count from its end.
+    r = numpy.argsort(numpy.flip(x, axis), axis=axis, stable=stable)
+    return x.shape[axis] - 1 - numpy.flip(r, axis)
+
+
+# The functions by library (USM or not), module and name. Functions that need no adaptation are added
+# at first use. An index is in a list, because tuples in arguments are converted.
+_functions = {
+    (False, "", "sort"): _sort,
+    (False, "", "argsort"): _argsort,
+    (True, "", "expand_dims"): lambda x, axis: _dpnp.tensor.expand_dims(x, axis=axis),
+}
+for _usm_too in (False, True):
+    _functions[_usm_too, "", "_get_item"] = lambda x, key: x[key[0]]
+    _functions[_usm_too, "", "_set_item"] = lambda x, key, value: x.__setitem__(key[0], value)
+
+
+def _function(usm, module, name):
+    found = _functions.get((usm, module, name))
+    if found is None:
+        # dpnp.tensor has the functions of the main namespace and is faster than dpnp.
+        library = getattr(_dpnp if usm else numpy, module) if module else _dpnp.tensor if usm else numpy
+        found = function = getattr(library, name)
+        if name in ("broadcast_arrays", "meshgrid"):  # lists in the standard, tuples in some releases
+
+            def found(*args, **kwargs):
+                return list(function(*args, **kwargs))
+
+        _functions[usm, module, name] = found
+    return found
+
+
+# Serializes the calls of dpnp. Reentrant, because the end of an object can run code anywhere.
+_lock = threading.RLock()
+_unlocked = contextlib.nullcontext()
+_dpnp = None  # the module; False if it is not installed
+
+
+def _load_dpnp():
+    """Returns the module dpnp or False. Its first call is made here, by one thread."""
+    global _dpnp
+    with _lock:
+        if _dpnp is None:
+            try:
+                import dpnp
+                import dpnp.tensor
+            except ImportError:
+                _dpnp = False
+            else:
+                one = dpnp.tensor.ones(1, dtype="float32")
+                dpnp.tensor.sum(dpnp.tensor.add(one, one))
+                _dpnp = dpnp
+    return _dpnp
+
+
+def _by_dpnp(place):
+    """Reports whether dpnp computes for the memory of an Array."""
+    return place.usm_type is not None and (_dpnp or (_dpnp is None and _load_dpnp())) is not False
+
+
+# The usm_ndarrays of dpnp on the memory of Arrays, and weak references to these, by the id of the Array.
+# Making one takes 10 us, and a call 100. None of them may keep a Python object alive
+# that can refer to the Array: the collector does not see cycles through this dictionary.
+_usm_ndarrays = {}
+
+
+def _remember(a, usm_ndarray):
+    key = id(a)
+    _usm_ndarrays[key] = usm_ndarray, weakref.ref(a, lambda _: _usm_ndarrays.pop(key, None))
+
+
+def _usm(a):
+    """Returns a usm_ndarray of dpnp on the memory and the queue of an Array."""
+    if a.typestr is None:
+        raise TypeError(f"dpnp has no element type {a.dtype}; convert the Array first, by astype(\"float32\")")
+    a.__sycl_usm_array_interface__  # waits for work of this library on the memory
+    found = _usm_ndarrays.get(id(a))
+    if found is not None:
+        return found[0]
+    # dpnp.tensor does not import negative strides.
+    turn = tuple([slice(None, None, -1 if step < 0 else 1) for step in a.strides])
+    made = _dpnp.tensor.asarray(a[turn])[turn]
+    if not gc.is_tracked(a):  # Arrays on memory of Python objects are tracked
+        _remember(a, made)
+    return made
+
+
+def _usm_dpnp(a):
+    return _dpnp.asarray(_usm(a), copy=False)
+
+
+def _place_of(x, place):
+    """Returns the Array whose place decides for x and place, each an Array or None; they must agree."""
+    if place is None or x is place:
+        return x
+    queue, other = x.sycl_queue, place.sycl_queue
+    if queue is other or (queue is not None and other is not None and queue == other):
+        return place
+    if queue is None or other is None:
+        raise ValueError("the Arrays are in plain memory and in USM; move one of them: x.to_device(y.device)")
+    raise ValueError("the Arrays have different queues; move one of them: x.to_device(y.sycl_queue)")
+
+
+def _find(args, place=None):
+    """Returns an Array among args, in lists and tuples too, that all others agree with; None if there is none."""
+    for x in args:
+        t = type(x)
+        if t is Array:
+            place = _place_of(x, place)
+        elif t is list or t is tuple:
+            place = _find(x, place)
+        elif hasattr(t, "__dlpack__"):
+            raise TypeError(f"the functions of usmbridge.array_api take Arrays and Python numbers, not {t.__name__}; usmbridge.asarray(x) shares its memory")
+    return place
+
+
+def _native(x, convert):
+    """Returns x with the Arrays in it converted."""
+    t = type(x)
+    if t is Array:
+        return convert(x)
+    if t is list or t is tuple:
+        return t([_native(i, convert) for i in x])
+    return x
+
+
+def _wrapped(r, place):
+    """Returns the result of a library with Arrays in the place of its arrays.
+
+    With an Array place, they are copied to USM of its kind and queue.
+    """
+    if isinstance(r, (tuple, list)):
+        items = [_wrapped(x, place) for x in r]
+        return type(r)(*items) if hasattr(r, "_fields") else type(r)(items)
+    if isinstance(r, numpy.generic):
+        r = numpy.asarray(r)
+    elif not hasattr(r, "__dlpack__"):
+        return r
+    if place is not None:
+        return asarray(r, usm_type=place.usm_type, device=place.sycl_queue, copy=True)
+    a = asarray(r)
+    if not isinstance(r, numpy.ndarray):
+        r = r if type(r) is _dpnp.tensor.usm_ndarray else r.get_array()
+        if r.usm_data.reference_obj is None:
+            _remember(a, r)
+    return a
+
+
+def _call(place, module, name, args, kwargs):
+    """Calls a function of the library that computes at the place of an Array, and returns Arrays there."""
+    usm = _by_dpnp(place)
+    convert = numpy.asarray if not usm else _usm_dpnp if module else _usm
+    copied = not usm and place.usm_type is not None and "out" not in kwargs
+    with _lock if usm else _unlocked:
+        args = [_native(x, convert) for x in args]
+        kwargs = {k: _native(x, convert) for k, x in kwargs.items()}
+        return _wrapped(_function(usm, module, name)(*args, **kwargs), place if copied else None)
+
+
+def _run(module, name, args, kwargs):
+    """Calls a function of the library that computes for the memory of the arguments."""
+    place = _find(args)
+    if kwargs:
+        place = _find(kwargs.values(), place)
+    if place is None:
+        raise TypeError(f"{name}: no argument is an Array; usmbridge.asarray(x) makes one")
+    return _call(place, module, name, args, kwargs)
+
+
+# ---- the functions of the table ---------------------------------------------------------------
+
+
+def _source(module, name, parameters):
+    """Returns Python code that defines a function of the table."""
+    positional, keywords, optional, only = [], [], [], False
+    for p in parameters.split(", "):
+        p, _, default = p.partition("=")
+        only = only or p == "*"
+        if p in "/*":
+            continue
+        if not only:
+            positional.append(p)
+        else:
+            (optional if default == "None" else keywords).append(p)
+        only = only or p.startswith("*")
+    lines = [
+        f"def {name}({parameters}):",
+        f'    "{name} of the array API standard, computed by dpnp or NumPy."',
+        f"    kw = {{{', '.join(f'{p!r}: {p}' for p in keywords)}}}",
+        *(f"    if {p} is not None: kw[{p!r}] = {p}" for p in optional),
+        f"    return _run({module!r}, {name!r}, ({', '.join(positional)},), kw)",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _define():
+    """Defines the functions of the table, here and in modules of their own."""
+    for module, table in _TABLE.items():
+        made = globals()
+        if module:
+            full = f"{__name__}.{module}"
+            made[module] = sys.modules[full] = types.ModuleType(full, f"The functions of the array API's extension {module}, for Arrays.")
+            made = vars(made[module])
+            made["_run"] = _run
+        for line in table.strip().split("\n"):
+            parameters, names = line[1:].split("): ")
+            for name in names.split():
+                exec(compile(_source(module, name, parameters), f"<{__name__}>", "exec"), made)
+
+
+_define()
+
+# ---- creation, data types -----------------------------------------------------------------------
+
+
+def _create(module, name, args, kwargs, dtype, device, usm_type):
+    place = empty(0, dtype, device=device, usm_type=usm_type)
+    if dtype is not None:
+        kwargs["dtype"] = dtype
+    if _by_dpnp(place):
+        kwargs.update(usm_type=place.usm_type, sycl_queue=place.sycl_queue)
+    return _call(place, module, name, args, kwargs)
+
+
+def _real(dtype, device, usm_type):
+    """Returns dtype, or the default real type at a place."""
+    return dtype if dtype is not None else empty(0, device=device, usm_type=usm_type).dtype
+
+
+def _any_complex(values):
+    return True in [isinstance(v, complex) for v in values]
+
+
+def _all_integers(values):
+    return False not in [isinstance(v, int) for v in values if v is not None]
+
+
+def arange(start, /, stop=None, step=1, *, dtype=None, device=None, usm_type=None):
+    """arange of the array API standard, computed by dpnp or NumPy."""
+    args = (start, stop, step) if stop is not None else (0, start, step)
+    if dtype is None:
+        dtype = numpy.dtype("int64") if _all_integers(args) else _real(None, device, usm_type)
+    return _create("", "arange", args, {}, dtype, device, usm_type)
+
+
+def eye(n_rows, n_cols=None, /, *, k=0, dtype=None, device=None, usm_type=None):
+    """eye of the array API standard, computed by dpnp or NumPy."""
+    return _create("", "eye", (n_rows, n_cols), {"k": k}, _real(dtype, device, usm_type), device, usm_type)
+
+
+def linspace(start, stop, /, num, *, dtype=None, device=None, endpoint=True, usm_type=None):
+    """linspace of the array API standard, computed by dpnp or NumPy."""
+    if dtype is None:
+        dtype = None if _any_complex((start, stop)) else _real(None, device, usm_type)
+    return _create("", "linspace", (start, stop, num), {"endpoint": endpoint}, dtype, device, usm_type)
+
+
+def _frequencies(name):
+    def frequencies(n, /, *, d=1.0, dtype=None, device=None, usm_type=None):
+        r = _create("fft", name, (n,), {"d": d}, None, device, usm_type)
+        return astype(r, _real(dtype, device, usm_type), copy=False)
+
+    frequencies.__name__ = frequencies.__qualname__ = name
+    frequencies.__doc__ = f"fft.{name} of the array API standard, computed by dpnp or NumPy."
+    return frequencies
+
+
+fft.fftfreq, fft.rfftfreq = _frequencies("fftfreq"), _frequencies("rfftfreq")  # noqa: F821
+
+
+def astype(x, dtype, /, *, copy=True, device=None):
+    """astype of the array API standard, computed by dpnp or NumPy."""
+    if type(x) is not Array:
+        raise TypeError(f"astype takes an Array, not {type(x).__name__}")
+    r = x
+    if copy or x.dtype != dtype:
+        r = _run("", "astype", (x, dtype), {"copy": copy}) if x.typestr and DType(dtype) in _DTYPES["numeric"] + ("bool",) else x.astype(dtype, copy=copy)
+    return r if device is None else r.to_device(device)
+
+
+def _types(args):
+    return [x.dtype if type(x) is Array else str(x) if type(x) is DType else x for x in args]
+
+
+def can_cast(from_, to, /):
+    """can_cast of the array API standard, by NumPy's rules."""
+    return numpy.can_cast(*_types((from_, to)))
+
+
+def finfo(type, /):
+    """finfo of the array API standard, with Python's numbers."""
+    info = numpy.finfo(*_types((type,)))
+    numbers = {name: float(getattr(info, name)) for name in ("eps", "max", "min", "smallest_normal")}
+    return types.SimpleNamespace(bits=int(info.bits), dtype=info.dtype, **numbers)
+
+
+def iinfo(type, /):
+    """iinfo of the array API standard: NumPy's."""
+    return numpy.iinfo(*_types((type,)))
+
+
+def isdtype(dtype, kind):
+    """isdtype of the array API standard: NumPy's."""
+    return numpy.isdtype(numpy.dtype(str(dtype)) if isinstance(dtype, str) else dtype, kind)
+
+
+def result_type(*arrays_and_dtypes):
+    """result_type of the array API standard, by NumPy's rules."""
+    return numpy.result_type(*_types(arrays_and_dtypes))
+
+
+class __array_namespace_info__:
+    """What this namespace offers, as the array API standard describes it."""
+
+    def capabilities(self):
+        return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
+
+    def default_device(self):
+        return empty(0).device
+
+    def devices(self):
+        return devices()
+
+    def default_dtypes(self, *, device=None):
+        real = empty(0, device=device).dtype
+        twice = numpy.dtype("complex128" if real.itemsize > 4 else "complex64")
+        return {"real floating": real, "complex floating": twice, "integral": numpy.dtype("int64"), "indexing": numpy.dtype("int64")}
+
+    def dtypes(self, *, device=None, kind=None):
+        kinds = (kind,) if isinstance(kind, str) else kind or ("bool", "numeric")
+        names = [name for k in kinds for name in _DTYPES[k]]
+        if empty(0, device=device).dtype.itemsize < 8:
+            names = [name for name in names if name not in ("float64", "complex128")]
+        return {name: numpy.dtype(name) for name in names}
+
+
+def _namespace(version):
+    if version is not None and version not in VERSIONS:
+        raise ValueError(f"__array_namespace__: version {version!r} of the array API is not supported; these are: {', '.join(VERSIONS)}")
+    return sys.modules[__name__]
+
+
+def asnumpy(x, /):
+    """Returns a copy of an Array, from device memory too, as a numpy.ndarray."""
+    return x.asnumpy() if type(x) is Array else numpy.asarray(x)
+
+
+# ---- operators and indexing: called by the C module ----------------------------------------------
+
+
+def _operand(x, like):
+    """Returns an operand beside the Array like: Arrays and numbers as they are, other arrays as Arrays.
+
+    Arrays of NumPy, sequences and buffers are copied to the memory of like.
+    """
+    if type(x) is Array or (isinstance(x, (int, float, complex)) and not isinstance(x, numpy.generic)):
+        return x
+    if hasattr(type(x), "__sycl_usm_array_interface__"):
+        return asarray(x)
+    if like.usm_type is None:
+        return asarray(x, device="host")
+    return asarray(x, usm_type=like.usm_type, device=like.sycl_queue)
+
+
+def _operator(name):
+    def operate(a, b):
+        return _run("", name, (_operand(a, b), _operand(b, a)), {})
+
+    return operate
+
+
+def _in_place(name):
+    def operate(a, b):
+        if a.readonly:
+            raise ValueError("the array is read-only; copy() it to write")
+        _run("", name, (a, _operand(b, a)), {"out": a})
+        return a
+
+    return operate
+
+
+_OPERATORS = ("add", "subtract", "multiply", "divide", "floor_divide", "remainder", "matmul", "pow", "bitwise_left_shift", "bitwise_right_shift",
+              "bitwise_and", "bitwise_or", "bitwise_xor", "less", "less_equal", "equal", "not_equal", "greater", "greater_equal")
+for _name in _OPERATORS:
+    globals()[f"_op_{_name}"] = _operator(_name)
+    globals()[f"_in_{_name}"] = _in_place(_name)
+
+
+def _op_divmod(a, b):
+    a, b = _operand(a, b), _operand(b, a)
+    return floor_divide(a, b), remainder(a, b)  # noqa: F821
+
+
+def _contains(a, x):
+    return any(_op_equal(a, x)).item()  # noqa: F821
+
+
+def _key(key, a):
+    """Returns an index with Arrays beside a in the place of NumPy's arrays and of lists."""
+    keys = key if type(key) is tuple else (key,)
+    plain = (int, slice, type(None), type(...))
+    keys = tuple(k if isinstance(k, plain) and not isinstance(k, numpy.generic) else _operand(k, a) for k in keys)
+    return keys if type(key) is tuple else keys[0]
+
+
+def _get(a, key):
+    return _run("", "_get_item", (a, (_key(key, a),)), {})
+
+
+def _set(a, key, value):
+    _run("", "_set_item", (a, (_key(key, a),), _operand(value, a)), {})
+
+
+__all__ = [name for name in globals() if not name.startswith("_") and name not in ("contextlib", "gc", "sys", "threading", "types", "weakref", "numpy", "Array", "DType", "VERSIONS")]
+
+
+def __dir__():
+    return __all__

@@ -1,0 +1,52 @@
+//go:build cgo && linux
+
+// Command extension is the Python extension module usmbridge._native as a shared library
+// (go build -buildmode=c-shared); the program internal/tools/wheel packs it.
+package main
+
+/*
+#cgo CFLAGS: -I${SRCDIR}/../../../../interop/python -I${SRCDIR}/../../../../interop/pymodule -I${SRCDIR}/../../../../dlpack -I${SRCDIR}/../../../owner -I${SRCDIR}/../../../../syclobj
+#define _GNU_SOURCE
+#include <dlfcn.h>
+
+#include "resident.h"
+#include "module.h"
+
+// What can be said without the table, which is empty after a refusal: these two
+// are what they are in every CPython.
+static void usmb_extension_refuse(void)
+{
+	void (*set)(PyObject *, const char *);
+	PyObject **import_error = (PyObject **)dlsym(RTLD_DEFAULT, "PyExc_ImportError");
+	*(void **)(void *)&set = dlsym(RTLD_DEFAULT, "PyErr_SetString");
+	if (set && import_error)
+		set(*import_error, "usmbridge needs the stable ABI of CPython 3.11 or newer, which this Python has not; a free-threaded build has none");
+}
+
+static void *usmb_extension_init(void)
+{
+	if (usmb_py_adopt() < 0) {
+		if (!usmb_py.version || !PyErr_Occurred())
+			usmb_extension_refuse();
+		return NULL;
+	}
+	PyObject *module = usmb_pymod_init();
+	usmb_let_tables_go();
+	return module;
+}
+*/
+import "C"
+
+import (
+	"unsafe"
+
+	_ "github.com/usmbridge/usmbridge/interop/pymodule" // the module itself
+)
+
+// PyInit__native is what Python's import calls, with the GIL held. Being Go, it
+// waits until the Go runtime of the library has started.
+//
+//export PyInit__native
+func PyInit__native() unsafe.Pointer { return C.usmb_extension_init() }
+
+func main() {}
