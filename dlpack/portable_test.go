@@ -10,7 +10,7 @@ import (
 	"github.com/usmbridge/usmbridge/dlpack"
 )
 
-// Where tensors cannot be exchanged, everything that would says so.
+// TestUnsupportedBuild: in builds without the exchange, its functions return errors.ErrUnsupported.
 func TestUnsupportedBuild(t *testing.T) {
 	if dlpack.Supported() {
 		t.Skip("this build exchanges tensors; run with CGO_ENABLED=0")

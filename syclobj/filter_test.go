@@ -62,10 +62,10 @@ func TestParseFilterErrors(t *testing.T) {
 	}
 }
 
-// One alternative of a filter, said again as an expression: each part at most once, in order.
+// filterForm matches one alternative of a filter: each part at most once, in order.
 var filterForm = regexp.MustCompile(`^(?:(opencl|level_zero|cuda|hip)(?::|$))?(?:(cpu|gpu|accelerator)(?::|$))?([0-9]+)?$`)
 
-// byForm reads a filter by that expression.
+// byForm parses a filter by filterForm.
 func byForm(s string) (want filter, ok bool) {
 	s = strings.ToLower(strings.TrimSpace(s))
 	if s == "host" {

@@ -46,7 +46,7 @@ func answersError(m reflect.Method) bool {
 	return n > 0 && m.Name != "SYCLError" && m.Type.Out(n-1) == reflect.TypeFor[error]()
 }
 
-// callWithZeros calls the method with zero values, and says how it ended. Only Go's
+// callWithZeros calls the method with zero values and returns the result. Only Go's
 // own runtime errors may be panics.
 func callWithZeros(t *testing.T, m reflect.Method, receiver reflect.Value) (err error, panicked bool) {
 	t.Helper()

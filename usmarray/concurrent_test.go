@@ -13,8 +13,8 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// Many goroutines retain, view, export, import and release one memory; the last
-// one to let go releases the owner, once.
+// TestConcurrentHolders: many goroutines retain, view, export, import and release one memory. The last
+// release releases the owner, once.
 func TestConcurrentHolders(t *testing.T) {
 	rt := testsycl.Runtime(t)
 	var released atomic.Int32

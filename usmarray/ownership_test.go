@@ -72,7 +72,7 @@ func TestCopiedIsForTheConsumerAlone(t *testing.T) {
 	x.Release()
 }
 
-// Memory of unknown size has no Allocation in the dictionary.
+// TestInterfaceOfUnknownSize: the dictionary of memory of unknown size has no Allocation.
 func TestInterfaceOfUnknownSize(t *testing.T) {
 	rt, q := testsycl.Need(t)
 	a := own(t)(Arange[float32](testsycl.USM(t, q, syclobj.USMShared), 0, 1, 4))
@@ -117,7 +117,7 @@ func TestCopyPackedThroughTwoBuffers(t *testing.T) {
 	require.Equal(t, "[ 0  0  1  2  3  4  5  6  7  8  9 10 11 12 13 14]", base.String())
 }
 
-// Invalid syclobjs are errors, also in the dictionary's text.
+// TestBadSyclObjNeverPanics: an invalid syclobj is an error, and printing the dictionary does not panic.
 func TestBadSyclObjNeverPanics(t *testing.T) {
 	rt := testsycl.Runtime(t)
 	q, err := syclobj.HostPlace().Queue()
