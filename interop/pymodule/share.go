@@ -264,7 +264,7 @@ func (s *served) Close() error {
 // collect passes the arrays that a client hands over to receive, until the connection or the server ends.
 // It holds one of them at a time; MaxGiven bounds those that wait behind it.
 func (s *served) collect(p *share.Peer) {
-	defer p.Close()
+	defer func() { _ = p.Close() }() // its failure has no caller
 	for {
 		label, a, err := p.Receive(s.ended)
 		if err != nil {
