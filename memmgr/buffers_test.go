@@ -35,14 +35,14 @@ func TestHostMemoryIsZeroed(t *testing.T) {
 	require.Equal(t, make([]byte, len(raw)), raw)
 }
 
-func TestUseAfterReleaseTellsThePlaceOfAllocation(t *testing.T) {
+func TestUseAfterReleaseReportsThePlaceOfAllocation(t *testing.T) {
 	b, err := memmgr.New(memmgr.Host(), memmgr.Request{Size: 10})
 	require.NoError(t, err)
 	b.Release()
 	defer func() {
 		e, ok := recover().(*memmgr.UseError)
 		require.True(t, ok)
-		require.Contains(t, e.Error(), "TestUseAfterReleaseTellsThePlaceOfAllocation")
+		require.Contains(t, e.Error(), "TestUseAfterReleaseReportsThePlaceOfAllocation")
 		require.Contains(t, e.Error(), "Buffer.Data")
 	}()
 	b.Data()

@@ -42,7 +42,7 @@ func upstreamBlock(c *owner.Cell) Block {
 	}
 }
 
-// blockState is where a block of a pool is and who may use it. docs/internals.md shows the
+// blockState is the part of the pool that holds a block, or its use. docs/internals.md shows the
 // states with their transitions, and the meaning of each field of the owner cell in each state.
 //
 // The state is not stored: each part knows the state of the blocks that it has. The functions

@@ -283,7 +283,7 @@ func (f *front) evictMissing() (surplus magazineStack) {
 
 // age takes blocks out of the bins that were not needed during the last looks: all of
 // a bin whose counts have not moved, and else its spare magazine if that has stayed.
-// They come with their bytes of the budget. Unused limits go back when the budget runs
+// Their bytes of the budget stay taken. Unused limits go back when the budget runs
 // low. Pool.mu is held.
 func (f *front) age() (cold magazineStack) {
 	short := f.budget.left.Load() < f.budget.bound.Load()/8

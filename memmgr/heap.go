@@ -189,7 +189,7 @@ func (h *heap) cache(c *owner.Cell, k int) {
 	}
 }
 
-// spill puts a magazine that comes with its bytes of the cache budget into the depot,
+// spill puts a magazine, whose bytes of the cache budget are taken, into the depot,
 // or frees its blocks while nothing is cached.
 func (h *heap) spill(m magazine, k int) {
 	if m.n != 0 && !h.depot.push(m, k) {

@@ -105,7 +105,7 @@ func TestFakeUseOnAnotherQueueComesAfterPendingWork(t *testing.T) {
 
 // A block of a pool behind another resource is returned without work pending on it, because a Block cannot
 // carry it, and counts no queue after its use.
-func TestFakeWrappedPoolHandsOutNothingInFlight(t *testing.T) {
+func TestFakePoolBehindALimitReturnsBlocksWithoutPendingWork(t *testing.T) {
 	fake, rt := onFake(t, sycltest.OneCPU)
 	if fake == nil {
 		return

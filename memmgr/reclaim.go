@@ -387,8 +387,8 @@ var fronts sync.Map
 
 // AddCache registers a cache that another package keeps in front of the pools: unused blocks that
 // count as in use in their pool. give must free these blocks. It is called before a pool returns its
-// counters or a snapshot, is trimmed or closed, and when a request finds no memory. Calls come from
-// any goroutine, also at the same time, while no pool is locked. give must be quick and must not
+// counters or a snapshot, is trimmed or closed, and when a request finds no memory. It may be called
+// on any goroutine and concurrently; no pool is locked meanwhile. give must be quick and must not
 // allocate from a pool. remove ends the registration.
 func AddCache(give func()) (remove func()) {
 	fronts.Store(&give, nil)

@@ -143,7 +143,7 @@ func TestForeignIsShared(t *testing.T) {
 }
 
 // Every request is mapped or refused with its error, and leaves nothing behind.
-func TestForeignLooksBeforeItMaps(t *testing.T) {
+func TestForeignChecksBeforeItMaps(t *testing.T) {
 	nothingStays(t)
 	name, f := named(t, 8192)
 	link, dir, pipe, socket := name+"-link", name+"-dir", name+"-pipe", name+"-socket"
