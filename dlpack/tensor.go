@@ -99,7 +99,7 @@ func (t Tensor) Valid() bool {
 
 func (t Tensor) get() *slot {
 	if !t.Valid() {
-		panic(stale("use"))
+		panic(stale("Tensor"))
 	}
 	return t.slot
 }
@@ -131,7 +131,7 @@ func (t Tensor) Detach() (managed unsafe.Pointer, versioned bool) {
 	managed, versioned = s.managed, s.versioned != 0
 	more := s.more
 	if !t.end() {
-		panic(stale("detach")) // a concurrent call ended it
+		panic(stale("Tensor.Detach")) // a concurrent call ended it
 	}
 	s.pushFree()
 	if more != nil {
