@@ -145,7 +145,7 @@ func (t Tensor) Detach() (managed unsafe.Pointer, versioned bool) {
 const takenBit = 1 << 62
 
 // Take claims the tensor: all handles except the returned one become stale. If several goroutines try at
-// once, one succeeds; ok is false for the others and for a tensor that has ended. Calling Take on the
+// once, one succeeds; ok is false for all other calls and for a tensor that has ended. Calling Take on the
 // result makes the former handles valid again and the result stale, for a caller that cannot use the
 // tensor.
 func (t Tensor) Take() (taken Tensor, ok bool) {
