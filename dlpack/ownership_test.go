@@ -169,8 +169,8 @@ func TestErrorText(t *testing.T) {
 	_, err := dlpack.Import(nil, true)
 	var e *dlpack.OpError
 	require.True(t, errors.As(err, &e))
-	require.Equal(t, "import", e.Op)
-	require.Equal(t, "dlpack: import: no data: there is no memory behind the tensor (NULL): fix the producer", err.Error())
+	require.Equal(t, "Import", e.Op)
+	require.Equal(t, "dlpack: Import: no data: there is no memory behind the tensor (NULL): fix the producer", err.Error())
 	require.Equal(t, "dlpack: x: bad shape", (&dlpack.OpError{Op: "x", Kind: dlpack.ErrShape}).Error())
 }
 

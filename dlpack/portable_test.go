@@ -48,6 +48,6 @@ func ExampleNegotiate() {
 		fmt.Println(versioned, err)
 	}
 	// Output:
-	// false dlpack: negotiate: read-only memory: the legacy struct has no read-only flag: ask with max_version=(1, 0) or newer, or copy
+	// false dlpack: Negotiate: read-only memory: the legacy struct has no read-only flag: ask with max_version=(1, 0) or newer, or copy
 	// true <nil>
 }

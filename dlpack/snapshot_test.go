@@ -59,7 +59,7 @@ func TestImportWhileProducerWrites(t *testing.T) {
 	for range 20000 {
 		x, err := dlpack.Import(managed, true)
 		if err != nil {
-			require.ErrorContains(t, err, "dlpack: import: ")
+			require.ErrorContains(t, err, "dlpack: Import: ")
 			continue
 		}
 		shape, span, bits := x.Shape(), x.Span(), int64(x.DataType().Bits)

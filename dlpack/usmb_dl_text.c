@@ -232,7 +232,7 @@ static void print_ints(const int64_t *v, int32_t count, char *buf, size_t n)
 	snprintf(buf + at, n - at, ")");
 }
 
-/* Message for codes about a valid shape; the layout comes first. */
+/* Message for codes about a valid shape; it begins with the layout. */
 static void explain_extent(int code, const usmb_dl_tensor *t, char *buf, size_t n)
 {
 	char shape[192], strides[192] = "in C order", type[64];

@@ -90,7 +90,7 @@ func byForm(s string) (want filter, ok bool) {
 	return want, true
 }
 
-// FuzzParseFilter: valid strings are parsed correctly, and others are refused.
+// FuzzParseFilter: valid strings are parsed correctly, and invalid strings are refused.
 func FuzzParseFilter(f *testing.F) {
 	for _, s := range []string{"opencl:cpu", "cuda:gpu:1,0", " HIP : gpu", "level_zero:7", "gpu:", "cpu:2147483647", "cpu:2147483648", "00:1", "opencl:cpu:0", "gpu,cpu", "host", "0", "", ":", ",", "level_zero:gpu:18446744073709551616", "cpu:\xff"} {
 		f.Add(s)

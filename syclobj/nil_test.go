@@ -11,7 +11,7 @@ import (
 )
 
 // TestNilAndZeroReceivers: on a nil pointer, methods that can return an error return ErrNil, Close does
-// nothing, and the others panic with a nil dereference. Zero values behave like closed objects. No call
+// nothing, and all other methods panic with a nil dereference. Zero values behave like closed objects. No call
 // reaches C.
 func TestNilAndZeroReceivers(t *testing.T) {
 	for _, zero := range []any{&syclobj.Runtime{}, &syclobj.Context{}, &syclobj.Device{}, &syclobj.Platform{}, &syclobj.Queue{}, &syclobj.Place{}, &syclobj.Event{}, &syclobj.Program{}, &syclobj.Kernel{}} {
