@@ -19,8 +19,9 @@ enum sort { PLATFORM, DEVICE, CONTEXT, QUEUE, EVENT, SELECTOR, VECTOR, TEXT, USM
 
 enum { MAX_PLATFORMS = 8, MAX_ROOTS = 32, MAX_TILES = 8, MAX_CONTEXT = 16, MAX_DEPS = 64 };
 
-/* The bit beside the kinds of a device that shares device memory with other processes. */
-enum { FAKE_IPC = 8 };
+/* The bits beside the kinds of a device that shares device memory with other processes, and of one without double
+   precision. */
+enum { FAKE_IPC = 8, FAKE_NO_DOUBLE = 9 };
 
 typedef void handler_fn(int code);
 
