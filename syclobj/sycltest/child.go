@@ -18,6 +18,13 @@ const (
 	envTest    = "USMBRIDGE_FAKE_TEST"
 )
 
+// Environment returns the variables that give a process the machine, for programs that are not the
+// test itself. It skips the test where Child does.
+func Environment(t *testing.T, m Machine) []string {
+	t.Helper()
+	return []string{envMachine + "=" + m.text(), syclobj.EnvLibrary + "=" + Library(t)}
+}
+
 // Child runs the calling test again in a process that has the machine. In the
 // parent it waits for that process, fails the test if the child failed, and
 // returns nil; the caller returns. In the child it returns the machine's
@@ -28,11 +35,11 @@ func Child(t *testing.T, m Machine) *Fake {
 	if os.Getenv(envTest) == t.Name() {
 		return inChild(t)
 	}
-	path := Library(t)
+	environment := Environment(t, m)
 	cmd := exec.Command(os.Args[0], childArguments(t.Name())...)
 	// By default the race detector delays each exit by a second.
 	race := strings.TrimSpace(os.Getenv("GORACE") + " atexit_sleep_ms=0")
-	cmd.Env = append(os.Environ(), "GORACE="+race, envTest+"="+t.Name(), envMachine+"="+m.text(), syclobj.EnvLibrary+"="+path)
+	cmd.Env = append(append(os.Environ(), "GORACE="+race, envTest+"="+t.Name()), environment...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err := cmd.Run()

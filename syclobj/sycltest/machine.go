@@ -45,6 +45,8 @@ type Device struct {
 	Tiles  uint32            // parts by affinity, at most 8; 0 is none
 	Lacks  []syclobj.USMKind // kinds of USM that the device does not support
 	IPC    bool              // whether its device memory can be opened by other processes
+
+	NoDouble bool // whether it lacks double precision
 }
 
 // Common machines.
@@ -83,6 +85,9 @@ func (m Machine) text() string {
 			}
 			if d.IPC {
 				kinds |= 1 << 8 // FAKE_IPC of the library
+			}
+			if d.NoDouble {
+				kinds |= 1 << 9 // FAKE_NO_DOUBLE
 			}
 			memory, units := d.Memory, d.Units
 			if memory == 0 {

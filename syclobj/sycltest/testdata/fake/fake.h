@@ -18,8 +18,8 @@ enum sort { PLATFORM, DEVICE, CONTEXT, QUEUE, EVENT, SELECTOR, VECTOR, TEXT, USM
 
 enum { MAX_PLATFORMS = 8, MAX_ROOTS = 32, MAX_TILES = 8, MAX_CONTEXT = 16, MAX_DEPS = 64 };
 
-/* Bit in the kinds of a device that can share device memory with other processes. */
-enum { FAKE_IPC = 8 };
+/* Bits in the kinds of a device: it can share device memory with other processes; it has no double precision. */
+enum { FAKE_IPC = 8, FAKE_NO_DOUBLE = 9 };
 
 typedef void handler_fn(int code);
 
