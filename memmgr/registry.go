@@ -335,7 +335,8 @@ func (o *origin) drain(c *owner.Cell) {
 	owner.Recycle(c)
 	switch {
 	case work.fenced() || len(work.events) > 1:
-		keeper.after(work, func() { o.free(block) })
+		later := block // only this copy is on the Go heap
+		keeper.after(work, func() { o.free(later) })
 		return
 	case len(work.events) == 1:
 		block.Event = work.events[0]

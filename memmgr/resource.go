@@ -185,7 +185,8 @@ func FreeAfter(b Block, s Synchronizer, free func(Block)) {
 		free(b)
 		return
 	}
-	keeper.after(work, func() { free(b) })
+	later := b // only this copy is on the Go heap
+	keeper.after(work, func() { free(later) })
 }
 
 // present returns the resource, or one that refuses every request if it is missing.

@@ -29,7 +29,7 @@ func (b *bench) off() {
 var checks = map[string][]struct{ from, to string }{
 	"memmgr": {
 		{"stackDepth.Load()", "int32(0)"}, {"debug.Stacks", "false"}, {"debug.Poison", "false"},
-		{"|| p.watched", "|| p.trace != nil"}, {"&& !p.watched", "&& p.trace == nil"}, {"p.watched ||", "p.trace != nil ||"},
+		{"|| p.watched", "|| p.trace != nil"}, {"p.watched ||", "p.trace != nil ||"},
 		{"if !p.poisons", "if true"},
 	},
 }
