@@ -19,6 +19,10 @@ const (
 	Lent         uint32 = 256  // allocated by address, without a handle
 	Shown        uint32 = 512  // C has had the cell
 	async        uint32 = 1024 // exported to a consumer that submits work on its own queues
+
+	// Seen are the flags of memory on which other libraries may have devices work: it was exported or
+	// imported.
+	Seen = Exported | Foreign | async
 )
 
 // UnknownSize is the Size of a cell if the size of its allocation is unknown.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -284,6 +285,93 @@ func TestOffersRaced(t *testing.T) {
 		})
 		group.Wait()
 		require.Len(t, had, 1)
+	}
+}
+
+// The maker finds the release of an array that was opened from the board by itself.
+func TestReleasedOnTheBoard(t *testing.T) {
+	pool := newPool(t, segment.PeersWrite)
+	s := listen(t, share.Options{})
+	a := counting(t, pool, 3)
+	p := opener(t, s, a)
+	reported := share.Reported(p)
+	for range 100 {
+		h := export(t, s, a)
+		b, err := p.Open(background(t), h)
+		require.NoError(t, err)
+		require.Equal(t, 1, s.Stats().Leases) // the maker has found the array open: its release is reported
+		b.Release()
+		eventually(t, func() bool { return s.Stats().Leases == 0 }, "a lease stays")
+	}
+	require.EqualValues(t, 100, share.Reported(p)-reported)
+	for range 100 {
+		h := export(t, s, a)
+		b, err := p.Open(background(t), h)
+		require.NoError(t, err)
+		b.Release()
+		require.False(t, s.Revoke(h), "it was opened")
+		require.Zero(t, s.Stats().Leases)
+	}
+	require.Less(t, share.Reported(p)-reported, uint64(200), "every release was reported")
+}
+
+// If the maker does not look, the release of an array that was opened from the board is reported.
+func TestReleaseOnTheBoardIsReported(t *testing.T) {
+	pool := newPool(t, segment.PeersWrite)
+	s := listen(t, share.Options{Unopened: time.Hour})
+	a := counting(t, pool, 3)
+	p := opener(t, s, a)
+	used := pool.Stats().Allocation.Current
+	b := counting(t, pool, 1000)
+	h := export(t, s, b)
+	c, err := p.Open(background(t), h)
+	require.NoError(t, err)
+	b.Release()
+	c.Release()
+	eventually(t, func() bool { return pool.Stats().Allocation.Current == used }, "the memory does not return")
+}
+
+// Releases race with the maker's looks, and each lease ends once.
+func TestReleasesRaced(t *testing.T) {
+	pool := newPool(t, segment.PeersWrite)
+	s := listen(t, share.Options{})
+	a := counting(t, pool, 3)
+	p := opener(t, s, a)
+	for range 300 {
+		h := export(t, s, a)
+		b, err := p.Open(background(t), h)
+		require.NoError(t, err)
+		var group sync.WaitGroup
+		group.Go(b.Release)
+		group.Go(func() { require.False(t, s.Revoke(h)) })
+		group.Go(func() { s.Stats() })
+		group.Wait()
+	}
+	eventually(t, func() bool { return s.Stats().Leases == 0 && p.Stats().Opened == 0 }, "a lease stays")
+	v, err := usmarray.ToSlice[float32](a)
+	require.NoError(t, err)
+	require.Equal(t, []float32{0, 1, 2}, v)
+}
+
+// A handle is offered to the process that ExportOptions.PID names, also if another process opened the
+// last handle of the segment.
+func TestOfferedByProcessID(t *testing.T) {
+	pool := newPool(t, segment.PeersWrite)
+	s := listen(t, share.Options{})
+	a := counting(t, pool, 3)
+	p := opener(t, s, a)
+	o := start(t, "opener", "")
+	o.expect("ready")
+	o.say(fmt.Sprintf("%x", export(t, s, a).Bytes()))
+	o.expect("1")
+	for _, pid := range []int{os.Getpid(), 0} {
+		asked := share.Calls(p)
+		h, err := s.Export(background(t), a, share.ExportOptions{PID: pid})
+		require.NoError(t, err)
+		b, err := p.Open(background(t), h)
+		require.NoError(t, err)
+		b.Release()
+		require.Equal(t, pid == 0, share.Calls(p) > asked)
 	}
 }
 

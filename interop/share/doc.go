@@ -37,7 +37,7 @@
 // is handed over or attached. It ends
 //
 //   - when the last reference of the opened array is released. This is reported in the background,
-//     in batches, within a few milliseconds.
+//     in batches, within a few milliseconds, unless the maker finds it on the shared page before.
 //   - when the process that holds it ends, in any way. The socket and a pidfd report this within a
 //     second; the pidfd is needed because a forked child may hold the socket open. (A process that
 //     dials a server that has ended, but whose child still holds the listening socket, gets ErrDied. No
@@ -75,8 +75,10 @@
 // # Order
 //
 // What was written before an array is exported, handed over or attached is visible to the process that
-// opens it: these calls wait for work that is pending on the array (Synchronize of usmarray). With
-// [ExportOptions].NoWait, opening waits instead of exporting. What a process wrote before it released
+// opens it: these calls wait for work that is pending on the array. Of memory that was exported to
+// another library or imported, that is all work of its queue (Synchronize of usmarray), and of other
+// memory the recorded work (Buffer.SetPending). With [ExportOptions].NoWait, opening waits instead of
+// exporting. What a process wrote before it released
 // its array is visible to the maker when the lease has ended; work on the process's own queues is
 // waited for before. Between processes that have an array at the same time, only their own messages
 // order accesses, as between threads.

@@ -34,3 +34,10 @@ func Scribble(p *Peer, word uint64) {
 		p.claims.words[i].Store(word)
 	}
 }
+
+// Reported returns the number of releases that a connection has reported by messages.
+func Reported(p *Peer) uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.reported
+}

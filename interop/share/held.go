@@ -36,6 +36,9 @@ type opened struct {
 	held   *held
 	lent   lent
 	buffer memmgr.Buffer // the zero Buffer until there is one
+
+	slot  uint16 // of the board, if it was opened from there
+	claim claim  // zero: it was not
 }
 
 // lent is what was lent of the segment.
@@ -144,14 +147,13 @@ func (p *Peer) adopt(d *description) (*usmarray.Array, error) {
 		(&opened{peer: p, held: h, lent: lentOf(d)}).end()
 		return nil, &OpError{Op: op, Kind: kindOfMapping(err), Err: err}
 	}
-	return p.arrayOf(h, m, d)
+	return p.arrayOf(&opened{peer: p, held: h, lent: lentOf(d)}, m, d)
 }
 
 // arrayOf makes the array of a lease that began, in a mapping that the caller keeps there. On an
 // error the lease is over. Any goroutine.
-func (p *Peer) arrayOf(h *held, m *segment.Mapping, d *description) (*usmarray.Array, error) {
+func (p *Peer) arrayOf(o *opened, m *segment.Mapping, d *description) (*usmarray.Array, error) {
 	const op = "Open"
-	o := &opened{peer: p, held: h, lent: lentOf(d)}
 	buffer, err := memmgr.FromForeign(unsafe.Add(m.Data(), d.offset), d.size, memmgr.ForeignOptions{
 		Place: m.Place(), Closer: endOpened, P: unsafe.Pointer(o),
 	})
@@ -196,7 +198,12 @@ func (o *opened) end() {
 	p.mu.Lock()
 	o.held.arrays--
 	p.opened--
-	p.tell(o.lent.serial)
+	if p.claims.release(o) {
+		p.marked = append(p.marked, o)
+		p.startTeller()
+	} else {
+		p.tell(o.lent.serial)
+	}
 	over, closing, last := p.err != nil, p.closing, p.opened == 0
 	unmap := false
 	if o.held.arrays == 0 {

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/usmbridge/usmbridge/memmgr"
-	"github.com/usmbridge/usmbridge/memmgr/segment"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
@@ -20,6 +19,7 @@ type lease struct {
 	encoded string          // its handle; "" if it has none
 	pending *usmarray.Array // the array whose pending work the opening waits for, or nil
 	holder  *Peer           // the process that opened it, or the only one that may; nil while every process may
+	pid     int             // of the process that will open it; 0: unknown
 	asker   process         // the process that passes it on; zero if this process exported it itself
 	opened  bool
 	until   time.Time // end of a handle that is not opened
@@ -109,14 +109,23 @@ type leaseTable struct {
 
 	boards    map[*Peer]struct{}
 	lastBoard uint64
-	openers   map[segment.ID]*Peer // the process that opened the last handle of a segment
+	openers   map[opener]*Peer
+	over      []*lease // ended on a board; unlock releases them
+}
+
+// unlock unlocks mu and releases the leases that were found to have ended on a board.
+func (t *leaseTable) unlock() {
+	over := t.over
+	t.over = nil
+	t.mu.Unlock()
+	letGo(over)
 }
 
 // add adds a lease and assigns its serial. encode makes its handle. With nil the holder needs no handle,
 // and the lease counts as opened.
 func (t *leaseTable) add(op string, l *lease, o *Options, encode func(*description, place) string) error {
 	t.mu.Lock()
-	defer t.mu.Unlock()
+	defer t.unlock()
 	if t.closed {
 		return opError(op, ErrClosed, "no lease begins any more: the server was closed")
 	}
@@ -172,7 +181,7 @@ func (t *leaseTable) add(op string, l *lease, o *Options, encode func(*descripti
 // table keeps the lease. The caller owns pending, if it is not nil.
 func (t *leaseTable) open(op string, encoded []byte, serial uint64, by *Peer, o *Options) (l *lease, pending *usmarray.Array, err error) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
+	defer t.unlock()
 	if l = t.unopenedLease(encoded, serial, by); l == nil {
 		return nil, nil, opError(op, ErrStale, staleText, o.Unopened)
 	}
@@ -216,7 +225,7 @@ func (t *leaseTable) unopenedLease(encoded []byte, serial uint64, by *Peer) *lea
 // take consumes a handle for this process itself. The caller owns the lease.
 func (t *leaseTable) take(op string, encoded []byte, serial uint64, o *Options) (*lease, error) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
+	defer t.unlock()
 	l := t.unopenedLease(encoded, serial, nil)
 	if l == nil {
 		return nil, opError(op, ErrStale, staleText, o.Unopened)
@@ -257,6 +266,7 @@ func (t *leaseTable) end(holder *Peer, serials []uint64) (unknown int) {
 		l := t.all[serial]
 		if l != nil && l.offeredTo == holder && holder != nil { // the peer took the offer before
 			t.takeBack(l)
+			l = t.all[serial]
 		}
 		if l != nil && l.opened && l.holder == holder {
 			t.drop(l)
@@ -265,7 +275,7 @@ func (t *leaseTable) end(holder *Peer, serials []uint64) (unknown int) {
 			unknown++
 		}
 	}
-	t.mu.Unlock()
+	t.unlock()
 	letGo(ended)
 	return unknown
 }
@@ -278,7 +288,7 @@ func (t *leaseTable) revoke(encoded []byte, serial uint64) bool {
 	if ok {
 		t.drop(l)
 	}
-	t.mu.Unlock()
+	t.unlock()
 	if ok {
 		l.letGo()
 	}
@@ -295,7 +305,7 @@ func (t *leaseTable) endOf(holder *Peer) {
 		t.drop(l)
 		ended = append(ended, l)
 	}
-	t.mu.Unlock()
+	t.unlock()
 	letGo(ended)
 	if b != nil {
 		b.end()
@@ -317,7 +327,7 @@ func (t *leaseTable) endUnopened(holder *Peer) {
 		}
 		l = next
 	}
-	t.mu.Unlock()
+	t.unlock()
 	letGo(ended)
 }
 
@@ -332,7 +342,7 @@ func (t *leaseTable) expire(now time.Time) {
 		t.drop(l)
 		ended = append(ended, l)
 	}
-	t.mu.Unlock()
+	t.unlock()
 	letGo(ended)
 }
 
@@ -340,22 +350,29 @@ func (t *leaseTable) expire(now time.Time) {
 func (t *leaseTable) close() {
 	t.mu.Lock()
 	t.closed = true
-	t.mu.Unlock()
+	t.unlock()
 	t.expire(time.Time{})
 }
 
 // counts returns the numbers of leases that are not opened, and that are.
 func (t *leaseTable) counts() (unopened, opened int) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
+	defer t.unlock()
 	t.findAll()
 	return t.unopened.n, len(t.all) - t.unopened.n
+}
+
+// waiting returns the number of handles that are not known to be opened.
+func (t *leaseTable) waiting() int {
+	t.mu.Lock()
+	defer t.unlock()
+	return t.unopened.n
 }
 
 // heldBy returns the number of leases that a peer holds.
 func (t *leaseTable) heldBy(p *Peer) int {
 	t.mu.Lock()
-	defer t.mu.Unlock()
+	defer t.unlock()
 	t.find(p)
 	return p.leases.n
 }

@@ -7,7 +7,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/internal/userid"
+	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/segment"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
@@ -66,8 +68,7 @@ func (n *node) look() {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	unopened, _ := n.leases.counts()
-	if n.ticks = len(n.peers) > 0 || unopened > 0; n.ticks {
+	if n.ticks = len(n.peers) > 0 || n.leases.waiting() > 0; n.ticks {
 		n.clock.Reset(n.tick())
 	}
 }
@@ -196,7 +197,7 @@ func newLease(ctx context.Context, op string, a *usmarray.Array, o ExportOptions
 	if a == nil || !a.Valid() {
 		return nil, opError(op, ErrNotShared, "the array was released, or never made")
 	}
-	l := &lease{holder: o.To, buffer: a.Buffer()}
+	l := &lease{holder: o.To, pid: o.PID, buffer: a.Buffer()}
 	if err := retainTwice(op, l.buffer); err != nil {
 		return nil, err
 	}
@@ -206,12 +207,27 @@ func newLease(ctx context.Context, op string, a *usmarray.Array, o ExportOptions
 	}
 	if o.NoWait {
 		l.pending = a.Retain()
-	} else if err := a.Synchronize(ctx); err != nil {
+	} else if err := synchronize(ctx, a); err != nil {
 		l.letGo()
 		return nil, named(op, err)
 	}
 	return l, nil
 }
+
+// synchronize waits for work that is pending on an array. If no other library has had the memory, all
+// work on it is recorded in the buffer, and the queue takes no barrier.
+func synchronize(ctx context.Context, a *usmarray.Array) error {
+	if isSeen(a.Buffer()) {
+		return a.Synchronize(ctx)
+	}
+	if err := a.Buffer().WaitContext(ctx); err != nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+// isSeen reports whether other libraries may have devices work on the memory.
+func isSeen(b memmgr.Buffer) bool { return b.Cell().Flags()&owner.Seen != 0 }
 
 // describe finds the segment of the array's buffer.
 func (l *lease) describe(op string, a *usmarray.Array) error {

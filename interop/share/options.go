@@ -120,6 +120,10 @@ type ExportOptions struct {
 	NoWait bool
 	// To is the only process that may open the handle. The handle ends with that process.
 	To *Peer
+	// PID is the ID of the process that will open the handle, if it is known: then opening needs no
+	// message also if several processes open arrays of the segment in turn. Other processes may open
+	// the handle too.
+	PID int
 }
 
 // Stats are current counts.

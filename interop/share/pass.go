@@ -172,7 +172,7 @@ func (n *node) passFor(p *Peer, d *description) (Handle, error) {
 // again makes a lease beside one that a process has open, not yet in the table.
 func (t *leaseTable) again(op string, p *Peer, d *description) (*lease, error) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
+	defer t.unlock()
 	t.find(p) // it may be one that was offered
 	open := t.all[d.serial]
 	switch {

@@ -62,6 +62,8 @@ type Peer struct {
 	waiting  chan struct{} // closed when a gift comes; nil while nobody waits
 	waiters  int           // on it
 	ended    []uint64      // leases of the other process that are over here and not yet told of
+	marked   []*opened     // arrays released on the board; the maker may not have found the mark
+	reported uint64        // serials that messages carried
 	telling  bool          // and the timer that tells them runs
 	untold   int           // times that it ran since one was noted
 	teller   *time.Timer
@@ -351,7 +353,7 @@ func (p *Peer) fail(err error) {
 	p.calls = map[uint64]*call{}
 	p.queue.clear()
 	p.sent = nil
-	p.ended = nil
+	p.ended, p.marked = nil, nil
 	if p.teller != nil {
 		p.teller.Stop()
 	}

@@ -181,6 +181,11 @@ func (p *Peer) tell(serial uint64) {
 		return
 	}
 	p.ended = append(p.ended, serial)
+	p.startTeller()
+}
+
+// startTeller starts the timer that reports ended leases. p.mu is held.
+func (p *Peer) startTeller() {
 	p.untold = 0
 	if p.telling {
 		return
@@ -196,6 +201,13 @@ func (p *Peer) tell(serial uint64) {
 // tellNow reports the ended leases that no message carried.
 func (p *Peer) tellNow() {
 	p.mu.Lock()
+	for _, o := range p.marked {
+		if p.claims.unmark(o) {
+			p.ended = append(p.ended, o.lent.serial)
+		}
+	}
+	clear(p.marked)
+	p.marked = p.marked[:0]
 	for len(p.ended) > 0 && p.err == nil && !p.queue.sending {
 		_ = p.post(p.newDatagram())
 		p.mu.Lock()
@@ -215,6 +227,7 @@ func (p *Peer) tellNow() {
 // appendEnded adds as many ended leases to a datagram as fit. p.mu is held.
 func (p *Peer) appendEnded(d *datagram) {
 	n := min(len(p.ended), releaseBatch, (maxDatagram-len(d.b)-frameHeader)/8)
+	p.reported += uint64(n)
 	d.b = appendFrame(d.b, frameReleased, 0, func(b []byte) []byte {
 		for _, serial := range p.ended[:n] {
 			b = binary.LittleEndian.AppendUint64(b, serial)

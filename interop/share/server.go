@@ -724,7 +724,7 @@ func (n *node) attach(p *Peer, name string, numbered bool) (l *lease, pending *u
 	if numbered {
 		l.sequence = sequence
 	}
-	if pending, l.pending = l.pending, nil; !l.buffer.Pending() && a.Place().IsHost() {
+	if pending, l.pending = l.pending, nil; !l.buffer.Pending() && !isSeen(l.buffer) {
 		pending.Release()
 		pending = nil
 	}

@@ -56,10 +56,11 @@ const (
 
 // lend makes a handle for each array. The other process opens each handle once. Arrays that it
 // could not map go by value.
-func (l *lender) lend(ctx context.Context, arrays []*usmarray.Array) (out lent, err error) {
+// pid is the ID of that process, 0 if only one process opens handles of this one.
+func (l *lender) lend(ctx context.Context, pid int, arrays []*usmarray.Array) (out lent, err error) {
 	out.table = binary.AppendUvarint(nil, uint64(len(arrays)))
 	for i, a := range arrays {
-		h, isUSM, err := l.one(ctx, a, &out.traffic)
+		h, isUSM, err := l.one(ctx, pid, a, &out.traffic)
 		if err != nil {
 			l.revoke(out.handles)
 			return lent{}, fmt.Errorf("array %d: %w", i, err)
@@ -77,9 +78,9 @@ func (l *lender) lend(ctx context.Context, arrays []*usmarray.Array) (out lent, 
 	return out, nil
 }
 
-func (l *lender) one(ctx context.Context, a *usmarray.Array, t *Traffic) (h share.Handle, isUSM bool, err error) {
+func (l *lender) one(ctx context.Context, pid int, a *usmarray.Array, t *Traffic) (h share.Handle, isUSM bool, err error) {
 	if _, ok := share.AudienceOf(a.Buffer()); ok {
-		h, err = l.server.Export(ctx, a, share.ExportOptions{})
+		h, err = l.server.Export(ctx, a, share.ExportOptions{PID: pid})
 		if err == nil {
 			t.Handles++
 			return h, a.Place().Kind() != syclobj.USMUnknown, nil
@@ -95,7 +96,7 @@ func (l *lender) one(ctx context.Context, a *usmarray.Array, t *Traffic) (h shar
 	defer c.Release()
 	t.Copies++
 	t.Bytes += uint64(c.NBytes())
-	h, err = l.server.Export(ctx, c, share.ExportOptions{})
+	h, err = l.server.Export(ctx, c, share.ExportOptions{PID: pid})
 	return h, c.Place().Kind() != syclobj.USMUnknown, err
 }
 

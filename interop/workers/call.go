@@ -107,7 +107,7 @@ var errPanicked = errors.New("the program panicked in its call")
 // make sends the call and waits for its answer, as long as ctx and Config.Grace allow.
 func (c *call) make(ctx context.Context, e *encoder) (any, error) {
 	r, p := c.process, c.process.worker.pool
-	out, err := p.lender.lend(ctx, e.arrays)
+	out, err := p.lender.lend(ctx, r.pid, e.arrays)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, &executor.Error{Package: "workers", Op: c.function, Kind: python.ErrNotBegun, Err: fmt.Errorf("%w: %w", calls.Ended(ctx), err)}
@@ -137,10 +137,12 @@ func (c *call) make(ctx context.Context, e *encoder) (any, error) {
 	}
 	i.follow()
 	result, err := c.answer(ctx)
+	// The worker opens no more handles after its answer. For the arrays that it has released, this ends
+	// the leases without a message from it.
+	p.lender.revoke(c.handles)
 	if err == nil {
 		return result, nil
 	}
-	p.lender.revoke(c.handles) // the worker opens no more handles after its answer
 	var failed *executor.Error
 	if errors.As(err, &failed) {
 		return nil, err

@@ -261,7 +261,7 @@ func (c *child) serve(ctx context.Context, id uint64, d *decoder) {
 	var out lent
 	if err == nil {
 		if err = e.Encode(result); err == nil {
-			out, err = c.lender.lend(ctx, e.arrays)
+			out, err = c.lender.lend(ctx, 0, e.arrays)
 		}
 		releaseValue(result)
 		if err != nil {
@@ -329,10 +329,10 @@ func (c *child) run(ctx context.Context, d *decoder) (any, error) {
 // executor has already waited for those of dpctl and dpnp.
 func written(ctx context.Context, arrays []*usmarray.Array) error {
 	for _, a := range arrays {
-		if a.ReadOnly() || a.Place().IsHost() {
+		if a.ReadOnly() {
 			continue
 		}
-		if err := a.Synchronize(ctx); err != nil {
+		if err := a.Buffer().WaitContext(ctx); err != nil {
 			return err
 		}
 	}
