@@ -152,7 +152,7 @@ func (p *Peer) adopt(d *description) (*usmarray.Array, error) {
 func (p *Peer) arrayOf(h *held, m *segment.Mapping, d *description) (*usmarray.Array, error) {
 	const op = "Open"
 	o := &opened{peer: p, held: h, lent: lentOf(d)}
-	buffer, err := memmgr.Wrap(unsafe.Add(m.Data(), d.offset), d.size, memmgr.WrapOptions{
+	buffer, err := memmgr.FromForeign(unsafe.Add(m.Data(), d.offset), d.size, memmgr.ForeignOptions{
 		Place: m.Place(), Closer: endOpened, P: unsafe.Pointer(o),
 	})
 	if err != nil {
