@@ -58,7 +58,7 @@ flight: ## bin/usmflight, the Arrow Flight server for tensors
 build: ## bin/usminfo and bin/usmpython
 	$(BUILD) ./interop/cmd/...
 
-python: ## .venv with the pinned packages, including those of the tests; 3 min the first time
+python: ## .venv with the pinned packages, including those of the tests; 1 to 3 min the first time
 	@$(SETUP) test
 
 python-run:
@@ -74,17 +74,17 @@ test: python portable ## everything that CI asserts about the root module; 6 min
 	@$(TEST) $(GOTESTSUM) --format=pkgname --format-icons=text --format-hide-empty-pkg --junitfile=bin/tests.xml \
 	  --post-run-command='sh -c "test $$TESTS_TOTAL -gt $$TESTS_SKIPPED"' -- -vet=all -count=1 -timeout 20m ./...
 
-test-nested: python bin/tritonclient/requirements.txt ## the nested modules with their real clients, and all modules from outside; 5 min
+test-nested: python bin/tritonclient/requirements.txt ## the nested modules with their real clients, and all modules from outside; 4 min
 	@$(TEST) $(GO) test -vet=all -count=1 -timeout 20m $(NESTED)
 	@$(TEST) USMBRIDGE_RELEASE=1 $(GO) test -vet=off -count=1 -timeout 20m ./internal/tools/release
 
-test-pythons: wheel ## the Python tests with the wheel, on each Python 3.11 to 3.14 that is installed [PYTHONS="13 14" ARGS=pytest's]
+test-pythons: wheel ## the Python tests with the wheel, on each Python 3.11 to 3.14 that is installed [PYTHONS="13 14" ARGS=pytest's]; 5 min for each
 	@GO="$(GO)" PYTHONS="$(PYTHONS)" $(CHECKS)/test-pythons.sh dist/*.whl bin/pythons $(ARGS)
 
-test-versions: build ## both protocols with each dpctl from 0.17 to 0.22 and NumPy from 1.26: the README's table [VERSIONS="dpctl-0.18 ..."]
+test-versions: build ## both protocols with each dpctl from 0.17 to 0.22 and NumPy from 1.26: the README's table [VERSIONS="dpctl-0.18 ..."]; 5 min for each
 	@GO="$(GO)" $(CHECKS)/test-versions.sh bin/versions $(VERSIONS)
 
-test-peers: python build bin/jax/requirements.txt bin/consumers/requirements.txt ## the peers' own tests with usmbridge; JAX, and libraries that take arrays
+test-peers: python build bin/jax/requirements.txt bin/consumers/requirements.txt ## the peers' own tests with usmbridge; JAX, and libraries that take arrays; 2 min
 	@$(TEST) $(CHECKS)/test-peers.sh
 
 portable:
@@ -129,7 +129,7 @@ bench-service: python bin/tritonclient/requirements.txt bin/mlserver/requirement
 	@$(BUILD) ./interop/inference/cmd/usmserve && $(GO) build -o bin/servicebench ./interop/inference/internal/bench
 	@$(TEST) ./bin/servicebench -json bin/bench-service.json $(SERVICEBENCH)
 
-wheel: bin/wheel/requirements.txt ## the Python package as a wheel in dist/: for old systems, built twice and audited; 4 min
+wheel: bin/wheel/requirements.txt ## the Python package as a wheel in dist/: for old systems, built twice and audited; 2 min
 	@rm -rf dist && PYTHONPATH=$(CURDIR)/bin/wheel $(GO) run ./internal/tools/wheel -out dist -zig "$(VENV)/bin/python" -reproduce
 	@PYTHONPATH=$(CURDIR)/bin/wheel $(VENV)/bin/python -m auditwheel show dist/*.whl
 	@PYTHONPATH=$(CURDIR)/bin/wheel $(VENV)/bin/python -m abi3audit --strict --summary dist/*.whl

@@ -118,10 +118,10 @@ func (d DataType) StorageBits(padded bool) int {
 func (d DataType) ByteSize(n int64, padded bool) (int64, error) {
 	bits := int64(d.StorageBits(padded))
 	if n < 0 {
-		return 0, opErr("size", ErrShape, "%d elements: the number cannot be negative", n)
+		return 0, opErr("DataType.ByteSize", ErrShape, "%d elements: the number cannot be negative", n)
 	}
 	if bits > 0 && n > math.MaxInt64/bits {
-		return 0, opErr("size", ErrOverflow, "%d elements of %d bits do not fit 63 bits: fix the shape", n, bits)
+		return 0, opErr("DataType.ByteSize", ErrOverflow, "%d elements of %d bits do not fit 63 bits: fix the shape", n, bits)
 	}
 	total := n * bits
 	size := total / 8
@@ -149,7 +149,7 @@ func (d DataType) IsInteger() bool { return d.Code == CodeInt || d.Code == CodeU
 // 8 bits for bool, 1 to 64 by powers of two for integers, and the exact width of each narrow float.
 func (d DataType) Check() error {
 	if why := d.checkReason(); why != "" {
-		return opErr("data type", ErrDataType, "%s", why)
+		return opErr("DataType.Check", ErrDataType, "%s", why)
 	}
 	return nil
 }

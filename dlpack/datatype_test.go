@@ -313,7 +313,7 @@ func byTypeForm(s string) (dlpack.DataType, bool) {
 	return dlpack.DataType{Code: codes[m[2]], Bits: uint8(8 * size), Lanes: 1}, true
 }
 
-// FuzzParseTypeString: strings of the grammar are parsed as their type, others are refused.
+// FuzzParseTypeString: strings of the grammar are parsed as their type; all other strings are refused.
 func FuzzParseTypeString(f *testing.F) {
 	for _, s := range []string{"<f4", "|b1", "=i8", ">u2", "c16", "", "<", "<M8[ns]", "|V3", ">b1", "!u1", "f04", "<c4", "<f2\n"} {
 		f.Add(s)

@@ -135,9 +135,9 @@ func Negotiate(maxVersion *Version, flags Flags) (versioned bool, err error) {
 func legacyCarries(flags Flags) error {
 	switch {
 	case flags&ReadOnly != 0:
-		return opErr("negotiate", ErrReadOnly, "the legacy struct has no read-only flag: ask with max_version=(1, 0) or newer, or copy")
+		return opErr("Negotiate", ErrReadOnly, "the legacy struct has no read-only flag: ask with max_version=(1, 0) or newer, or copy")
 	case flags&SubBytePadded != 0:
-		return opErr("negotiate", ErrLegacy, "the legacy struct cannot express that sub-byte elements are padded: ask with max_version=(1, 0) or newer, or pack them")
+		return opErr("Negotiate", ErrLegacy, "the legacy struct cannot express that sub-byte elements are padded: ask with max_version=(1, 0) or newer, or pack them")
 	}
 	return nil
 }

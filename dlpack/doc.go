@@ -13,10 +13,12 @@
 //	values, err := dlpack.Slice[float32](t)                  // C's memory, no copy
 //
 // [Export] builds a tensor from a [View] of memory and an [Owner] that keeps the memory alive;
-// [Tensor.Detach] returns the pointer to pass to C. [Import] takes over a pointer that C returned. The
-// constants TensorSize, VersionedFlagsOffset, … give the layout of the structs. The header usmb_dlpack.h
-// declares the same for other cgo packages of this module, which may include it and call its functions;
-// they import this package so that the functions are linked.
+// [Tensor.Detach] returns the pointer to pass to C. [Import] takes over a pointer that C returned. The C
+// side of the examples of Export and Import is in dlpack/internal/cpeer/peer.c.
+//
+// The constants TensorSize, VersionedFlagsOffset, … give the layout of the structs. The header
+// usmb_dlpack.h declares the same for other cgo packages of this module, which may include it and call its
+// functions; they import this package so that the functions are linked.
 //
 // # Ownership
 //

@@ -43,7 +43,7 @@ var (
 // OpError is the type of every error of this package. It is a value: it owns nothing and may be read by
 // several goroutines.
 type OpError struct {
-	Op   string // the operation: "export", "import", "slice", "data type", …
+	Op   string // the function or method, such as "Export", or the type "Tensor" or "Strided"
 	Kind error  // one of the Err… variables, or errors.ErrUnsupported
 	Err  error  // the problem and a hint; may be nil
 }

@@ -86,14 +86,14 @@ func Supported() bool { return true }
 // is passed by pointer because it is large and copying it costs as much as the rest of the call.
 func Export(v *View, flags Flags, versioned bool, owner Owner) (Tensor, error) {
 	if v.badForm() {
-		return Tensor{}, v.checkForm("export")
+		return Tensor{}, v.checkForm("Export")
 	}
 	if flags&^knownFlags != 0 {
-		return Tensor{}, codeError("export", C.USMB_DL_EFLAGS, v)
+		return Tensor{}, codeError("Export", C.USMB_DL_EFLAGS, v)
 	}
 	s := takeSlot()
 	if s == nil {
-		return Tensor{}, codeError("export", C.USMB_DL_ENOMEM, v)
+		return Tensor{}, codeError("Export", C.USMB_DL_ENOMEM, v)
 	}
 	var parts C.usmb_dl_parts
 	cParts(&parts, v, uint64(flags))
@@ -101,7 +101,7 @@ func Export(v *View, flags Flags, versioned bool, owner Owner) (Tensor, error) {
 		cBool(versioned), C.uintptr_t(owner.Drop), C.uintptr_t(uintptr(owner.Ctx)))
 	if code != C.USMB_DL_OK {
 		s.pushFree()
-		return Tensor{}, codeError("export", int(code), v)
+		return Tensor{}, codeError("Export", int(code), v)
 	}
 	return s.tensor(), nil
 }
@@ -120,7 +120,7 @@ func Export(v *View, flags Flags, versioned bool, owner Owner) (Tensor, error) {
 func Import(managed unsafe.Pointer, versioned bool) (Tensor, error) {
 	s := takeSlot()
 	if s == nil {
-		return Tensor{}, codeError("import", C.USMB_DL_ENOMEM, nil)
+		return Tensor{}, codeError("Import", C.USMB_DL_ENOMEM, nil)
 	}
 	code := C.usmb_dl_slot_import(s.address(), C.uintptr_t(uintptr(managed)), cBool(versioned))
 	if code != C.USMB_DL_OK {
@@ -143,7 +143,7 @@ func freeMore(more unsafe.Pointer) { C.usmb_dl_slot_free(C.uintptr_t(uintptr(mor
 // Check checks a view as [Import] checks a tensor, and returns the memory that it covers. Of the flags
 // only SubBytePadded is used.
 func Check(v *View, flags Flags) (Span, error) {
-	if err := v.checkForm("check"); err != nil {
+	if err := v.checkForm("Check"); err != nil {
 		return Span{}, err
 	}
 	var span Span
@@ -152,7 +152,7 @@ func Check(v *View, flags Flags) (Span, error) {
 	code := C.usmb_dl_parts_check((*C.uint64_t)(unsafe.Pointer(&span)), &parts,
 		cInts(v.Shape), cInts(v.Strides))
 	if code != C.USMB_DL_OK {
-		return Span{}, codeError("check", int(code), v)
+		return Span{}, codeError("Check", int(code), v)
 	}
 	return span, nil
 }
@@ -195,8 +195,8 @@ func (s *slot) importError(code int) error {
 	text := s.more
 	s.pushFree()
 	if text == nil {
-		return codeError("import", code, nil)
+		return codeError("Import", code, nil)
 	}
 	defer freeMore(text)
-	return opErr("import", sentinels[code], "%s", C.GoString((*C.char)(text)))
+	return opErr("Import", sentinels[code], "%s", C.GoString((*C.char)(text)))
 }

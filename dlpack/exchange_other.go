@@ -16,14 +16,14 @@ func Supported() bool { return false }
 
 // Export returns errors.ErrUnsupported in this build; nothing was taken over.
 func Export(*View, Flags, bool, Owner) (Tensor, error) {
-	return Tensor{}, unsupported("export")
+	return Tensor{}, unsupported("Export")
 }
 
 // Import returns errors.ErrUnsupported in this build; nothing was taken over.
-func Import(unsafe.Pointer, bool) (Tensor, error) { return Tensor{}, unsupported("import") }
+func Import(unsafe.Pointer, bool) (Tensor, error) { return Tensor{}, unsupported("Import") }
 
 // Check returns errors.ErrUnsupported in this build.
-func Check(*View, Flags) (Span, error) { return Span{}, unsupported("check") }
+func Check(*View, Flags) (Span, error) { return Span{}, unsupported("Check") }
 
 // Delete does nothing in this build, which has no tensors.
 func Delete(unsafe.Pointer, bool) {}

@@ -136,8 +136,8 @@ func TestExportOfNoElements(t *testing.T) {
 		require.Equal(t, []int64{1, 1}, f.Strides)
 		f = exported(t, f32(p, dlpack.Device{Type: dlpack.DeviceVulkan}, []int64{0}, nil), 0, versioned)
 		require.Nil(t, f.Data)
-		// Strides of no elements are kept, whatever they are; the sanitizer for
-		// undefined behaviour sees that nothing is computed from them.
+		// Any strides of an empty tensor are kept. The sanitizer for undefined behaviour checks that nothing is
+		// computed from them.
 		wild := []int64{math.MinInt64, 1, math.MaxInt64, math.MinInt64}
 		f = exported(t, f32(p, dlpack.OneAPI(0), []int64{5, 0, 1 << 40, 3}, wild), 0, versioned)
 		require.Equal(t, p, f.Data)
@@ -235,7 +235,7 @@ func TestExportErrors(t *testing.T) {
 		{f32(p, dlpack.Device{Type: 5}, []int64{2}, nil), 0, true, dlpack.ErrDevice},
 		{f32(p, dlpack.CPU, []int64{2}, []int64{}), 0, true, dlpack.ErrStrides},
 		{f32(p, dlpack.CPU, []int64{2}, []int64{1, 1}), 0, true, dlpack.ErrStrides},
-		// The bit of C's own option is not a flag.
+		// The bit of C's option is not a flag.
 		{f32(p, dlpack.CPU, []int64{2}, nil), 1 << 33, true, dlpack.ErrFlags},
 	} {
 		_, err := exportView(c.view, c.flags, c.versioned, owner.DLPack())

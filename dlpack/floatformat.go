@@ -5,7 +5,7 @@ import "math"
 // FloatFormat describes a binary floating-point type of at most 16 bits: the widths of its fields, its
 // bias, and its encodings of infinity and NaN. It is immutable and may be used by several goroutines.
 // [DataType.FloatFormat] returns it. Sources: IEEE 754 for float16; the OCP 8-bit and microscaling
-// specifications and the type codes of DLPack 1.3 for the others.
+// specifications and the type codes of DLPack 1.3 for all other formats.
 type FloatFormat struct {
 	exponent, mantissa uint8 // widths in bits
 	bias               int

@@ -72,7 +72,7 @@ func TestFloatFormatsRound(t *testing.T) {
 	}
 }
 
-// Values above the largest number, by the special values of the types.
+// TestFloatFormatsOverflow encodes values above the largest number in types with different special values.
 func TestFloatFormatsOverflow(t *testing.T) {
 	inf, nan := math.Inf(1), math.NaN()
 	for d, want := range map[dlpack.DataType]float64{

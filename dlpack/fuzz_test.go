@@ -62,7 +62,7 @@ func check(v dlpack.View, flags dlpack.Flags) model {
 	return span(v, bits, product.Int64())
 }
 
-// span is the part about strides and addresses.
+// span computes the part of strides and addresses.
 func span(v dlpack.View, bits *big.Int, count int64) model {
 	strides := v.Strides
 	if strides == nil {
@@ -185,7 +185,7 @@ func requireSameOut(t *testing.T, v dlpack.View, flags dlpack.Flags, want dlpack
 	defer back.Release()
 	got := back.Span()
 	if want.Count == 0 {
-		got.First = want.First // NULL or not: the rules of size 0
+		got.First = want.First // for size 0 it may be NULL
 	}
 	require.Equal(t, want, got)
 	require.Len(t, back.Shape(), len(v.Shape))
@@ -261,7 +261,7 @@ func FuzzCheck(f *testing.F) {
 	})
 }
 
-// All small layouts: the span equals the one found by visiting every element.
+// TestSpanByWalking: for all small layouts the span equals that of the visited elements.
 func TestSpanByWalking(t *testing.T) {
 	p := memory(t, 64)
 	values := []int64{-2, -1, 0, 1, 2, 3}

@@ -8,7 +8,7 @@ import (
 	"github.com/usmbridge/usmbridge/dlpack"
 )
 
-// TestMain fails the run when a test left a tensor behind.
+// TestMain fails the run if a test did not release a tensor.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	if n := dlpack.Live(); n != 0 && code == 0 {

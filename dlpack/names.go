@@ -105,7 +105,7 @@ func ParseName(name string) (DataType, error) {
 	if d, err := ParseTypeString(name); err == nil {
 		detail = fmt.Sprintf("%q is a type string, not a name: write %q", name, d.Name())
 	}
-	return DataType{}, opErr("data type", ErrDataType, "%s", detail)
+	return DataType{}, opErr("ParseName", ErrDataType, "%s", detail)
 }
 
 // TypeString returns the type string of NumPy's array interface and of the SYCL USM array interface
@@ -115,7 +115,7 @@ func (d DataType) TypeString() (string, error) {
 	if s := typestrsByType[d]; s != "" {
 		return s, nil
 	}
-	return "", opErr("type string", ErrDataType, "%s has no type string in the array interfaces: exchange it through DLPack, or convert to float32", d)
+	return "", opErr("DataType.TypeString", ErrDataType, "%s has no type string in the array interfaces: exchange it through DLPack, or convert to float32", d)
 }
 
 // ParseTypeString parses an array interface type string: a byte-order sign, a kind (b, i, u, f, c) and a
@@ -129,7 +129,7 @@ func ParseTypeString(s string) (DataType, error) {
 	if d, ok := typesByTypestr[rest]; ok && !foreignOrder(s, d) {
 		return d, nil
 	}
-	return DataType{}, opErr("type string", ErrDataType, "%s", typestrReason(s, rest))
+	return DataType{}, opErr("ParseTypeString", ErrDataType, "%s", typestrReason(s, rest))
 }
 
 // foreignOrder reports whether s requests big-endian numbers of more than one byte.

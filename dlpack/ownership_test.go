@@ -14,7 +14,7 @@ import (
 	"github.com/usmbridge/usmbridge/dlpack/internal/cpeer"
 )
 
-// Whatever way a tensor ends, its owner is dropped once.
+// TestDroppedOnce: each way to end a tensor drops its owner once.
 func TestDroppedOnce(t *testing.T) {
 	p := memory(t, 64)
 	for name, end := range map[string]func(*testing.T, dlpack.Tensor){
@@ -64,7 +64,7 @@ func TestUseAfterRelease(t *testing.T) {
 	next, err := exportView(f32(p, dlpack.CPU, []int64{3}, nil), 0, true, dlpack.Owner{})
 	require.NoError(t, err)
 	defer next.Release()
-	stale.Release() // must not end the tensor that got its place
+	stale.Release() // must not end the tensor that reuses the slot
 	require.True(t, next.Valid())
 	for _, x := range []dlpack.Tensor{stale, {}} {
 		require.False(t, x.Valid())
@@ -99,7 +99,7 @@ func TestLive(t *testing.T) {
 	require.Equal(t, before, dlpack.Live())
 }
 
-// Goroutines export, pass on, import and release at once.
+// TestConcurrent exports, imports and releases tensors in many goroutines.
 func TestConcurrent(t *testing.T) {
 	p := memory(t, 64)
 	owner := cpeer.NewOwner()
@@ -129,8 +129,7 @@ func TestConcurrent(t *testing.T) {
 	require.Equal(t, int64(workers*rounds), owner.Drops())
 }
 
-// A process that was forked off deletes its copy of a tensor without a word to
-// this one, whose owner is dropped by its own deletion alone.
+// TestDeleteInForkedChild: a forked child deletes its copy of a tensor without an effect on this process.
 func TestDeleteInForkedChild(t *testing.T) {
 	p := memory(t, 64)
 	for _, versioned := range []bool{true, false} {
@@ -146,7 +145,7 @@ func TestDeleteInForkedChild(t *testing.T) {
 	}
 }
 
-// Steady state: nothing is allocated on the Go heap.
+// TestNoAllocation: exchanges allocate nothing on the Go heap after the first ones.
 func TestNoAllocation(t *testing.T) {
 	p := memory(t, 64)
 	owner := cpeer.NewOwner()
@@ -170,12 +169,12 @@ func TestErrorText(t *testing.T) {
 	_, err := dlpack.Import(nil, true)
 	var e *dlpack.OpError
 	require.True(t, errors.As(err, &e))
-	require.Equal(t, "import", e.Op)
-	require.Equal(t, "dlpack: import: no data: there is no memory behind the tensor (NULL): fix the producer", err.Error())
+	require.Equal(t, "Import", e.Op)
+	require.Equal(t, "dlpack: Import: no data: there is no memory behind the tensor (NULL): fix the producer", err.Error())
 	require.Equal(t, "dlpack: x: bad shape", (&dlpack.OpError{Op: "x", Kind: dlpack.ErrShape}).Error())
 }
 
-// Functions that only C calls.
+// TestCInterface tests the functions that only C calls.
 func TestCInterface(t *testing.T) {
 	require.Equal(t, []string{dlpack.CapsuleLegacy, dlpack.CapsuleLegacyUsed, dlpack.CapsuleVersioned,
 		dlpack.CapsuleVersionedUsed, dlpack.CapsuleExchangeAPI}, cpeer.CapsuleNames())
@@ -222,7 +221,7 @@ func TestCheckWritesStrides(t *testing.T) {
 	require.Zero(t, count)
 }
 
-// Options of the C builder: layouts that were checked before skip the check.
+// TestExportChecked tests the option of the C builder for layouts that were checked before.
 func TestExportChecked(t *testing.T) {
 	const checked, unknown = 1 << 33, 1 << 34
 	p := memory(t, 64)

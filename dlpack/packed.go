@@ -5,7 +5,7 @@ package dlpack
 // first, across byte boundaries. Errors: [ErrShape] if src is too short, [ErrDataType] for an invalid
 // width.
 func UnpackBits(dst, src []byte, first int64, width int) error {
-	if err := checkPacked("unpack", int64(len(dst)), int64(len(src)), first, width); err != nil {
+	if err := checkPacked("UnpackBits", int64(len(dst)), int64(len(src)), first, width); err != nil {
 		return err
 	}
 	bit := uint64(first) * uint64(width)
@@ -24,7 +24,7 @@ func UnpackBits(dst, src []byte, first int64, width int) error {
 // PackBits is the inverse of [UnpackBits]: it writes the low width bits of each byte of src as packed
 // elements to dst, starting with element first, and keeps the other bits of dst.
 func PackBits(dst, src []byte, first int64, width int) error {
-	if err := checkPacked("pack", int64(len(src)), int64(len(dst)), first, width); err != nil {
+	if err := checkPacked("PackBits", int64(len(src)), int64(len(dst)), first, width); err != nil {
 		return err
 	}
 	bit := uint64(first) * uint64(width)

@@ -10,7 +10,7 @@ import (
 	"github.com/usmbridge/usmbridge/dlpack"
 )
 
-// Where tensors cannot be exchanged, everything that would says so.
+// TestUnsupportedBuild: in builds without the exchange, its functions return errors.ErrUnsupported.
 func TestUnsupportedBuild(t *testing.T) {
 	if dlpack.Supported() {
 		t.Skip("this build exchanges tensors; run with CGO_ENABLED=0")
@@ -48,6 +48,6 @@ func ExampleNegotiate() {
 		fmt.Println(versioned, err)
 	}
 	// Output:
-	// false dlpack: negotiate: read-only memory: the legacy struct has no read-only flag: ask with max_version=(1, 0) or newer, or copy
+	// false dlpack: Negotiate: read-only memory: the legacy struct has no read-only flag: ask with max_version=(1, 0) or newer, or copy
 	// true <nil>
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/usmbridge/usmbridge/dlpack/internal/cpeer"
 )
 
-// Changes that a producer makes to its struct after the import have no effect.
+// TestImportedTensorStands: changes of the producer's struct after the import have no effect.
 func TestImportedTensorStands(t *testing.T) {
 	p := memory(t, 64)
 	for _, versioned := range []bool{true, false} {
@@ -59,7 +59,7 @@ func TestImportWhileProducerWrites(t *testing.T) {
 	for range 20000 {
 		x, err := dlpack.Import(managed, true)
 		if err != nil {
-			require.ErrorContains(t, err, "dlpack: import: ")
+			require.ErrorContains(t, err, "dlpack: Import: ")
 			continue
 		}
 		shape, span, bits := x.Shape(), x.Span(), int64(x.DataType().Bits)
@@ -74,7 +74,7 @@ func TestImportWhileProducerWrites(t *testing.T) {
 	}
 }
 
-// More dimensions than a tensor's place has room for lie elsewhere, and leave with it.
+// TestImportManyDimensions: dimensions beyond the room of a slot are allocated, and freed with the tensor.
 func TestImportManyDimensions(t *testing.T) {
 	p := memory(t, 64)
 	for _, ndim := range []int{0, 5, 6, 7, 64} {
@@ -82,7 +82,7 @@ func TestImportManyDimensions(t *testing.T) {
 		if ndim > 0 {
 			shape[ndim-1] = 4
 		}
-		for range 3 { // the place is used again
+		for range 3 { // the slot is reused
 			x, err := dlpack.Import(cpeer.Produce(fields(f32(p, dlpack.CPU, shape, nil))), true)
 			require.NoError(t, err)
 			require.Equal(t, ndim, len(x.Shape()))

@@ -11,7 +11,7 @@ import (
 	"github.com/usmbridge/usmbridge/dlpack/internal/cpeer"
 )
 
-// Only the claim of a claimed tensor is valid, and a second Take returns the tensor.
+// TestTake: of a claimed tensor only the claimed handle is valid, and a second Take undoes the claim.
 func TestTake(t *testing.T) {
 	counter := cpeer.NewOwner()
 	defer counter.Free()
@@ -42,7 +42,7 @@ func TestTake(t *testing.T) {
 	_, ok = dlpack.Tensor{}.Take()
 	require.False(t, ok)
 
-	// The slot's next tensor is another one to every handle.
+	// All handles of the former tensor are invalid for the next tensor of the slot.
 	y, err := exportView(view, 0, true, dlpack.Owner{})
 	require.NoError(t, err)
 	require.False(t, x.Valid() || mine.Valid() || back.Valid())

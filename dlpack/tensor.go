@@ -99,7 +99,7 @@ func (t Tensor) Valid() bool {
 
 func (t Tensor) get() *slot {
 	if !t.Valid() {
-		panic(stale("use"))
+		panic(stale("Tensor"))
 	}
 	return t.slot
 }
@@ -131,7 +131,7 @@ func (t Tensor) Detach() (managed unsafe.Pointer, versioned bool) {
 	managed, versioned = s.managed, s.versioned != 0
 	more := s.more
 	if !t.end() {
-		panic(stale("detach")) // a concurrent call ended it
+		panic(stale("Tensor.Detach")) // a concurrent call ended it
 	}
 	s.pushFree()
 	if more != nil {
@@ -145,7 +145,7 @@ func (t Tensor) Detach() (managed unsafe.Pointer, versioned bool) {
 const takenBit = 1 << 62
 
 // Take claims the tensor: all handles except the returned one become stale. If several goroutines try at
-// once, one succeeds; ok is false for the others and for a tensor that has ended. Calling Take on the
+// once, one succeeds; ok is false for all other calls and for a tensor that has ended. Calling Take on the
 // result makes the former handles valid again and the result stale, for a caller that cannot use the
 // tensor.
 func (t Tensor) Take() (taken Tensor, ok bool) {

@@ -149,8 +149,9 @@ static const char *const general[USMB_DL_ECODES] = {
         [USMB_DL_EREADONLY] = "read-only memory cannot be exported as a legacy tensor, which has no read-only flag: "
                               "ask with max_version=(1, 0) or newer, or copy",
         [USMB_DL_EDEVICE] = "not a DLPack device: the type is 1 to 18 and the id is not negative",
-        [USMB_DL_EPADDED] = "padded sub-byte elements cannot be exported as a legacy tensor, which cannot say so: ask "
-                            "with max_version=(1, 0) or newer, or pack them",
+        [USMB_DL_EPADDED] =
+                "padded sub-byte elements cannot be exported as a legacy tensor, which has no flag for it: ask "
+                "with max_version=(1, 0) or newer, or pack them",
         [USMB_DL_EFLAGS] = "unknown export flags: use READ_ONLY 1, IS_COPIED 2 and SUBBYTE_PADDED 4",
 };
 
@@ -231,7 +232,7 @@ static void print_ints(const int64_t *v, int32_t count, char *buf, size_t n)
 	snprintf(buf + at, n - at, ")");
 }
 
-/* Message for codes about a valid shape; the layout comes first. */
+/* Message for codes about a valid shape; it begins with the layout. */
 static void explain_extent(int code, const usmb_dl_tensor *t, char *buf, size_t n)
 {
 	char shape[192], strides[192] = "in C order", type[64];

@@ -15,20 +15,22 @@ import (
 // producer storing only 0 and 1, as the standard requires.
 func Slice[T Element](t Tensor) ([]T, error) {
 	if t.Flags()&ReadOnly != 0 {
-		return nil, opErr("slice", ErrReadOnly, "the producer's memory must not be written: read it with ReadOnlySlice, or copy")
+		return nil, opErr("Slice", ErrReadOnly, "the producer's memory must not be written: read it with ReadOnlySlice, or copy")
 	}
-	return ReadOnlySlice[T](t)
+	return sliceOf[T]("Slice", t)
 }
 
 // ReadOnlySlice is [Slice] for reading only: the caller must not write to the slice if the tensor is
 // read-only, because a write may crash the process.
-func ReadOnlySlice[T Element](t Tensor) ([]T, error) {
-	if err := hostElements(t, DataTypeOf[T]()); err != nil {
+func ReadOnlySlice[T Element](t Tensor) ([]T, error) { return sliceOf[T]("ReadOnlySlice", t) }
+
+func sliceOf[T Element](op string, t Tensor) ([]T, error) {
+	if err := hostElements(op, t, DataTypeOf[T]()); err != nil {
 		return nil, err
 	}
 	span := t.Span()
 	if !span.CContiguous() {
-		return nil, opErr("slice", ErrLayout, "shape %v with strides %v is not C-contiguous: use Elements, or copy", t.Shape(), t.Strides())
+		return nil, opErr(op, ErrLayout, "shape %v with strides %v is not C-contiguous: use Elements, or copy", t.Shape(), t.Strides())
 	}
 	return unsafe.Slice((*T)(firstElement(span)), span.Count), nil
 }
@@ -37,12 +39,12 @@ func ReadOnlySlice[T Element](t Tensor) ([]T, error) {
 // elements as stored. It is valid until the tensor is released, and must not be written if the tensor is
 // read-only.
 func Bytes(t Tensor) ([]byte, error) {
-	if err := hostReadable(t); err != nil {
+	if err := hostReadable("Bytes", t); err != nil {
 		return nil, err
 	}
 	span := t.Span()
 	if !span.CContiguous() && !span.FContiguous() {
-		return nil, opErr("bytes", ErrLayout, "shape %v with strides %v has gaps or overlaps: copy it first", t.Shape(), t.Strides())
+		return nil, opErr("Bytes", ErrLayout, "shape %v with strides %v has gaps or overlaps: copy it first", t.Shape(), t.Strides())
 	}
 	return unsafe.Slice((*byte)(firstElement(span)), span.Hi-span.Lo), nil
 }
@@ -55,15 +57,15 @@ func firstElement(s Span) unsafe.Pointer {
 	return s.First
 }
 
-func hostReadable(t Tensor) error {
+func hostReadable(op string, t Tensor) error {
 	if d := t.Device(); !d.HostReadable() {
-		return opErr("slice", ErrDevice, "memory on %s is not known to be readable by the host: copy it to kDLCPU first", d)
+		return opErr(op, ErrDevice, "memory on %s is not known to be readable by the host: copy it to kDLCPU first", d)
 	}
 	return nil
 }
 
-func hostElements(t Tensor, want DataType) error {
-	if err := hostReadable(t); err != nil {
+func hostElements(op string, t Tensor, want DataType) error {
+	if err := hostReadable(op, t); err != nil {
 		return err
 	}
 	got := t.DataType()
@@ -73,9 +75,9 @@ func hostElements(t Tensor, want DataType) error {
 		if g := got.goType(); g != nil {
 			detail += fmt.Sprintf(": ask for %s", g)
 		}
-		return opErr("slice", ErrDataType, "%s", detail)
+		return opErr(op, ErrDataType, "%s", detail)
 	case got.IsSubByte() && t.Flags()&SubBytePadded == 0:
-		return opErr("slice", ErrLayout, "%s elements are packed, %d bits each: unpack them with Bytes and UnpackBits", got, got.Bits)
+		return opErr(op, ErrLayout, "%s elements are packed, %d bits each: unpack them with Bytes and UnpackBits", got, got.Bits)
 	}
 	return nil
 }
@@ -95,7 +97,7 @@ type Strided[T Element] struct {
 // [Slice], except that the elements need not be contiguous, and that read-only memory is allowed;
 // [Strided.Set] refuses it.
 func Elements[T Element](t Tensor) (Strided[T], error) {
-	if err := hostElements(t, DataTypeOf[T]()); err != nil {
+	if err := hostElements("Elements", t, DataTypeOf[T]()); err != nil {
 		return Strided[T]{}, err
 	}
 	span := t.Span()
@@ -110,24 +112,24 @@ func (s Strided[T]) At(index ...int64) T { return *s.at(index) }
 // memory.
 func (s Strided[T]) Set(value T, index ...int64) {
 	if s.readOnly {
-		panic(opErr("set", ErrReadOnly, "the producer's memory must not be written: copy it"))
+		panic(opErr("Strided.Set", ErrReadOnly, "the producer's memory must not be written: copy it"))
 	}
 	*s.at(index) = value
 }
 
 func (s Strided[T]) at(index []int64) *T {
 	if len(index) != len(s.shape) {
-		panic(opErr("element", ErrIndex, "%d indices for %d dimensions: give one for each dimension", len(index), len(s.shape)))
+		panic(opErr("Strided", ErrIndex, "%d indices for %d dimensions: give one for each dimension", len(index), len(s.shape)))
 	}
 	offset := int64(0)
 	for i, x := range index {
 		if x < 0 || x >= s.shape[i] {
-			panic(opErr("element", ErrIndex, "index %d in dimension %d of %d elements", x, i, s.shape[i]))
+			panic(opErr("Strided", ErrIndex, "index %d in dimension %d of %d elements", x, i, s.shape[i]))
 		}
 		offset += x * s.strides[i]
 	}
 	if s.count == 0 { // the zero value has no dimensions either
-		panic(opErr("element", ErrIndex, "there are no elements: use the Strided of a tensor from Elements"))
+		panic(opErr("Strided", ErrIndex, "there are no elements: use the Strided of a tensor from Elements"))
 	}
 	return s.address(offset)
 }

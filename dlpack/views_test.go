@@ -21,7 +21,7 @@ func export(t *testing.T, v dlpack.View, flags dlpack.Flags) dlpack.Tensor {
 	return x
 }
 
-// requirePanicIs: misuse panics with an error of this package.
+// requirePanicIs requires a panic with an error of this package that matches want.
 func requirePanicIs(t *testing.T, want error, misuse func()) {
 	t.Helper()
 	defer func() {
@@ -133,7 +133,7 @@ func TestElements(t *testing.T) {
 	require.ErrorIs(t, err, dlpack.ErrDataType)
 }
 
-// The address of no elements may be anything; it must not get into Go's hands.
+// TestSliceOfNothing: the address of an empty tensor may be invalid, so it must not become a Go pointer.
 func TestSliceOfNothing(t *testing.T) {
 	p := memory(t, 16)
 	tensor, err := dlpack.Import(cpeer.Produce(fields(f32(unsafe.Add(p, 1), dlpack.CPU, []int64{0, 2}, nil))), true)

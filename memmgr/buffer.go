@@ -17,9 +17,9 @@ type Buffer struct {
 	ref owner.Ref
 }
 
-// FromCell returns the handle of memory whose owner cell came from C or from another
+// WrapCell returns the handle of memory whose owner cell came from C or from another
 // package of this module. It adds no reference and takes none over.
-func FromCell(c *owner.Cell) Buffer { return Buffer{ref: c.Ref()} }
+func WrapCell(c *owner.Cell) Buffer { return Buffer{ref: c.Ref()} }
 
 // Cell returns the owner cell, for exchange with C by the packages of this module. A
 // reference that C will drop must be added with Retain first.

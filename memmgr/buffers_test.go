@@ -35,14 +35,14 @@ func TestHostMemoryIsZeroed(t *testing.T) {
 	require.Equal(t, make([]byte, len(raw)), raw)
 }
 
-func TestUseAfterReleaseTellsThePlaceOfAllocation(t *testing.T) {
+func TestUseAfterReleaseReportsThePlaceOfAllocation(t *testing.T) {
 	b, err := memmgr.New(memmgr.Host(), memmgr.Request{Size: 10})
 	require.NoError(t, err)
 	b.Release()
 	defer func() {
 		e, ok := recover().(*memmgr.UseError)
 		require.True(t, ok)
-		require.Contains(t, e.Error(), "TestUseAfterReleaseTellsThePlaceOfAllocation")
+		require.Contains(t, e.Error(), "TestUseAfterReleaseReportsThePlaceOfAllocation")
 		require.Contains(t, e.Error(), "Buffer.Data")
 	}()
 	b.Data()
@@ -68,10 +68,10 @@ func TestTypedCopies(t *testing.T) {
 	require.ErrorIs(t, memmgr.CopyBuffer(other, 0, b, 1<<40, 1), memmgr.ErrRange)
 }
 
-func TestWrapReleasesOnce(t *testing.T) {
+func TestForeignMemoryIsReleasedOnce(t *testing.T) {
 	memory := make([]int32, 4)
 	n := 0
-	b, err := memmgr.Wrap(unsafe.Pointer(&memory[0]), 16, memmgr.WrapOptions{Release: func() { n++ }})
+	b, err := memmgr.FromForeign(unsafe.Pointer(&memory[0]), 16, memmgr.ForeignOptions{Release: func() { n++ }})
 	require.NoError(t, err)
 	require.Same(t, syclobj.HostPlace(), b.Place())
 	require.Nil(t, b.Resource())
@@ -82,37 +82,37 @@ func TestWrapReleasesOnce(t *testing.T) {
 	require.Zero(t, n)
 	b.Release()
 	require.Equal(t, 1, n)
-	_, err = memmgr.Wrap(nil, 4, memmgr.WrapOptions{})
+	_, err = memmgr.FromForeign(nil, 4, memmgr.ForeignOptions{})
 	require.ErrorIs(t, err, memmgr.ErrRequest)
 }
 
 // A closer receives its arguments once. A record that is reused contains nothing of its former
 // use.
-func TestWrapWithCloser(t *testing.T) {
+func TestForeignMemoryWithACloser(t *testing.T) {
 	memory := make([]int32, 4)
 	p := unsafe.Pointer(&memory[0])
 	var calls []uintptr
-	wrapClosedCalls = func(q unsafe.Pointer, n uintptr) {
+	closerCalled = func(q unsafe.Pointer, n uintptr) {
 		require.Equal(t, p, q)
 		calls = append(calls, n)
 	}
 	for n := range uintptr(3) {
-		b, err := memmgr.Wrap(p, 16, memmgr.WrapOptions{Closer: closeWrapped, P: p, N: n})
+		b, err := memmgr.FromForeign(p, 16, memmgr.ForeignOptions{Closer: callCloser, P: p, N: n})
 		require.NoError(t, err)
 		b.Retain().Release()
 		require.Len(t, calls, int(n))
 		b.Release()
-		plain, err := memmgr.Wrap(p, 16, memmgr.WrapOptions{})
+		plain, err := memmgr.FromForeign(p, 16, memmgr.ForeignOptions{})
 		require.NoError(t, err)
 		plain.Release()
 		require.Len(t, calls, int(n)+1)
 	}
 	require.Equal(t, []uintptr{0, 1, 2}, calls)
-	_, err := memmgr.Wrap(nil, 4, memmgr.WrapOptions{Closer: closeWrapped})
+	_, err := memmgr.FromForeign(nil, 4, memmgr.ForeignOptions{Closer: callCloser})
 	require.ErrorIs(t, err, memmgr.ErrRequest)
 	require.Len(t, calls, 3, "on error nothing was taken")
 }
 
-var wrapClosedCalls func(unsafe.Pointer, uintptr)
+var closerCalled func(unsafe.Pointer, uintptr)
 
-func closeWrapped(p unsafe.Pointer, n uintptr) { wrapClosedCalls(p, n) }
+func callCloser(p unsafe.Pointer, n uintptr) { closerCalled(p, n) }

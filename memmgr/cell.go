@@ -23,10 +23,10 @@ func chargedTenant(c *owner.Cell) uintptr { return c.Context }
 
 func setChargedTenant(c *owner.Cell, number uintptr) { c.Context = number }
 
-// wrapRecord returns the number of the record of wrapped memory.
-func wrapRecord(c *owner.Cell) uint32 { return uint32(c.Context) }
+// foreignNumber returns the number of the record of foreign memory.
+func foreignNumber(c *owner.Cell) uint32 { return uint32(c.Context) }
 
-func setWrapRecord(c *owner.Cell, number uint32) { c.Context = uintptr(number) }
+func setForeignNumber(c *owner.Cell, number uint32) { c.Context = uintptr(number) }
 
 // setUpstreamBlock stores the parts of the block of another resource that have no field in the
 // cell, for [upstreamBlock].
@@ -42,7 +42,7 @@ func upstreamBlock(c *owner.Cell) Block {
 	}
 }
 
-// blockState is where a block of a pool is and who may use it. docs/internals.md shows the
+// blockState is the part of the pool that holds a block, or its use. docs/internals.md shows the
 // states with their transitions, and the meaning of each field of the owner cell in each state.
 //
 // The state is not stored: each part knows the state of the blocks that it has. The functions

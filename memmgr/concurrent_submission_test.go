@@ -65,7 +65,7 @@ func letOthersRun() {
 
 // A submission that begins while the event of another one is being stored in the buffer either
 // starts after that event or makes the buffer wait for both.
-func TestFakeSubmissionsThatMeetBothStayPending(t *testing.T) {
+func TestFakeConcurrentSubmissionsBothStayPending(t *testing.T) {
 	fake, _, queues, r := onTwoQueues(t)
 	if fake == nil {
 		return
@@ -102,7 +102,7 @@ func TestFakeSubmissionsThatMeetBothStayPending(t *testing.T) {
 
 // While the queue of last use changes, work on the new queue is not assumed to be ordered after
 // the pending work.
-func TestFakeQueueIsNotedAfterItsEvent(t *testing.T) {
+func TestFakeQueueIsRecordedAfterItsEvent(t *testing.T) {
 	fake, _, queues, r := onTwoQueues(t)
 	if fake == nil {
 		return
@@ -165,7 +165,7 @@ func TestFakeQueueIsNotedAfterItsEvent(t *testing.T) {
 
 // An event of an unknown queue is stored in the buffer only after the queue of last use waits for
 // it.
-func TestFakeStrayEventIsPutBehindABarrier(t *testing.T) {
+func TestFakeEventOfAnUnknownQueueGetsABarrier(t *testing.T) {
 	fake, _, queues, r := onTwoQueues(t)
 	if fake == nil {
 		return
@@ -194,7 +194,7 @@ func TestFakeStrayEventIsPutBehindABarrier(t *testing.T) {
 
 // A queue that is closed during its lookup is not used any more: the fake library ends the process
 // when a deleted queue is used.
-func TestFakeQueueClosedWhileItIsNoted(t *testing.T) {
+func TestFakeQueueClosedWhileItIsRecorded(t *testing.T) {
 	fake, rt, _, r := onTwoQueues(t)
 	if fake == nil {
 		return

@@ -82,7 +82,7 @@ func TestSurplusOfAClassInUseDecays(t *testing.T) {
 }
 
 // Blocks that a class needs again within the time of decay stay.
-func TestWhatIsNeededDoesNotDecay(t *testing.T) {
+func TestNeededBlocksDoNotDecay(t *testing.T) {
 	const age, size = 8, 100 << 10
 	_, p := decaying(t, age, memmgr.WithCache(256<<20))
 	fillClass(t, p, size, 50<<20)

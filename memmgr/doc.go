@@ -27,7 +27,7 @@
 //
 // # Ownership
 //
-// New, [Wrap] and [Buffer.Retain] return a reference that one Release must end. Copying a
+// New, [FromForeign] and [Buffer.Retain] return a reference that one Release must end. Copying a
 // Buffer copies the handle and retains nothing. The last Release returns the memory to its
 // resource, immediately when Go releases it and through a background goroutine when C does.
 // Use after release panics with a [*UseError]; another Release does nothing. A buffer keeps
@@ -52,7 +52,7 @@
 // A request without a context succeeds or fails immediately. A request with one
 // ([Request.Context]) waits in its pool: for room under the limits, for device work to
 // complete, or for idle memory of other pools. Among requests of similar size the oldest
-// comes first. A large request does not stop small ones, and small ones do not starve it:
+// is served first. A large request does not stop small ones, and small ones do not starve it:
 // the pool reserves segments for it after a while. When the context ends, the request fails
 // with an [*OutOfMemoryError] that wraps the context's error. A request that no limit could
 // ever allow fails immediately.
@@ -60,7 +60,7 @@
 // # Tenants
 //
 // [Pool.NewTenant] makes an account with a pool: a resource with a hard limit that it never
-// exceeds, a soft limit above which it comes last while other requests wait, and a weight by
+// exceeds, a soft limit above which it is served last while other requests wait, and a weight by
 // which waiting tenants share freed memory. A tenant at its hard limit delays no other.
 // Memory with pending work counts until the work is complete. Errors name the largest
 // holders by tenant and tag.

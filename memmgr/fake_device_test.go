@@ -303,9 +303,9 @@ func TestFakeDefaultOfFailingQueue(t *testing.T) {
 	require.NoError(t, memmgr.CloseDefaults())
 }
 
-// The limit of the default pools is shared by all kinds and devices. A pool can use memory that
-// others have idle, requests beyond the limit fail with the full report, and lowering the limit
-// leaves memory in use alone.
+// The limit of the default pools is shared by all kinds and devices. A pool can use idle memory of
+// other pools. Requests beyond the limit fail with the full report. Lowering the limit does not
+// affect memory in use.
 func TestFakeDefaultLimit(t *testing.T) {
 	fake, rt := onFake(t, sycltest.TwoGPUs)
 	if fake == nil {

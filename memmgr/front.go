@@ -47,19 +47,14 @@ func (f *front) allShards() iter.Seq[*shard] {
 // shards are stopped. Nothing may block between the two calls.
 func (f *front) enter() *shard {
 	id := pin.Pin()
-	s := f.claim(id)
-	if s == nil {
-		s = f.claimOther(id)
+	if s := f.claim(id); s != nil {
+		return s
 	}
-	if s == nil {
-		pin.Unpin()
-	}
-	return s
+	return f.claimOther(id)
 }
 
 // claim is the part of enter that is inlined into the fast path: it takes the shard
-// of a pinned processor, or returns nil. Then the caller tries claimOther, and unpins
-// if that returns nil too.
+// of a pinned processor, or returns nil. Then the caller tries claimOther.
 func (f *front) claim(id int) *shard {
 	if !pin.Fast || id >= len(f.shards) || !pin.Expedited() {
 		return nil
@@ -77,15 +72,18 @@ func (f *front) claim(id int) *shard {
 }
 
 // claimOther is claim for the rare cases: Pin is only a hint, or the system has no barrier
-// for other processors.
-func (f *front) claimOther(id int) *shard {
+// for other processors. If it returns nil, the caller is not pinned any more.
+func (f *front) claimOther(id int) (s *shard) {
 	switch {
 	case !pin.Fast:
-		return f.shards[id%len(f.shards)].claimLocked()
-	case id >= len(f.shards) || pin.Expedited():
-		return nil
+		s = f.shards[id%len(f.shards)].claimLocked()
+	case id < len(f.shards) && !pin.Expedited():
+		s = f.shards[id].claimFenced()
 	}
-	return f.shards[id].claimFenced()
+	if s == nil {
+		pin.Unpin()
+	}
+	return s
 }
 
 // stopShards keeps every processor off its shard until resumeShards. Pool.mu is held.
@@ -285,7 +283,7 @@ func (f *front) evictMissing() (surplus magazineStack) {
 
 // age takes blocks out of the bins that were not needed during the last looks: all of
 // a bin whose counts have not moved, and else its spare magazine if that has stayed.
-// They come with their bytes of the budget. Unused limits go back when the budget runs
+// Their bytes of the budget stay taken. Unused limits go back when the budget runs
 // low. Pool.mu is held.
 func (f *front) age() (cold magazineStack) {
 	short := f.budget.left.Load() < f.budget.bound.Load()/8

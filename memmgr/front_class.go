@@ -78,11 +78,6 @@ var magazineSize = func() (table [numClasses]uint32) {
 	return table
 }()
 
-// classBatch is how many blocks are cut out of a segment at a time.
-func classBatch(k int) int {
-	return int(min(batchBlocks, max(1, batchBytes/(classUnits[k]*unit))))
-}
-
 // cacheBudget bounds the bytes of the free blocks that a pool caches by class: in the
 // bins of all shards, in the depot, and on the way between the two. A part takes the
 // bytes of a block before it caches the block, and passes them on with it. Therefore

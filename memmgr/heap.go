@@ -189,7 +189,7 @@ func (h *heap) cache(c *owner.Cell, k int) {
 	}
 }
 
-// spill puts a magazine that comes with its bytes of the cache budget into the depot,
+// spill puts a magazine, whose bytes of the cache budget are taken, into the depot,
 // or frees its blocks while nothing is cached.
 func (h *heap) spill(m magazine, k int) {
 	if m.n != 0 && !h.depot.push(m, k) {
@@ -265,9 +265,8 @@ func (h *heap) takeIdle(least, most, align uintptr) *owner.Cell {
 }
 
 // reuseIdle takes an idle dedicated segment that wastes at most an eighth.
-func (h *heap) reuseIdle(w *want) *owner.Cell {
-	need := uintptr(w.units) * unit
-	return h.takeIdle(need, need+need/8, uintptr(w.align)*unit)
+func (h *heap) reuseIdle(need, align uintptr) *owner.Cell {
+	return h.takeIdle(need, need+need/8, align)
 }
 
 // openIdle makes the smallest idle dedicated segment that holds a large request an

@@ -102,7 +102,7 @@ func (d *depot) popBlock(k int) *owner.Cell {
 	return c
 }
 
-// push adds a magazine that comes with its bytes of the budget. While nothing is
+// push adds a magazine whose bytes of the budget are taken. While nothing is
 // cached it returns these bytes and reports false.
 func (d *depot) push(m magazine, k int) bool {
 	if d.off {

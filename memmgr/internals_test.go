@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestInternalsPageNamesWhatIsThere checks that each identifier and file in backticks on
+// TestInternalsPageNamesExistingIdentifiers checks that each identifier and file in backticks on
 // docs/internals.md exists in this package, in internal/owner or in the C header of cells.
-func TestInternalsPageNamesWhatIsThere(t *testing.T) {
+func TestInternalsPageNamesExistingIdentifiers(t *testing.T) {
 	page, err := os.ReadFile("../docs/internals.md")
 	require.NoError(t, err)
 	declared := declaredNames(t, ".", "../internal/owner")

@@ -180,7 +180,7 @@ func Flush() {
 		p.origin.list.Sync()
 	}
 	plainCells().Sync()
-	wrappedCells().Sync()
+	foreignCells().Sync()
 	for _, p := range pools {
 		p.awaitAll()
 	}

@@ -202,7 +202,7 @@ func TestRequestsContinueWhileMemoryGoesBack(t *testing.T) {
 }
 
 // Memory that was freed between the refusal of the upstream and its return serves the request.
-func TestMemoryThatCameBackDuringARefusal(t *testing.T) {
+func TestMemoryReturnedDuringARefusal(t *testing.T) {
 	up := &gatedUpstream{
 		Simulated: memtest.NewSimulated(memtest.Capacity(64 << 20)),
 		gate:      make(chan struct{}), refused: make(chan struct{}, 1),

@@ -85,18 +85,13 @@ func (l *Limit) reserve(r *Request) error {
 	for {
 		used := l.budget.used.Load()
 		if limit := l.budget.limit.Load(); used > limit || need > limit-used {
-			return l.refusal(r, used)
+			return &OutOfMemoryError{
+				Request: *r, Place: l.Place(), Rounded: need, Allocated: used, Limit: limit, Err: errLimit,
+			}
 		}
 		if l.budget.used.CompareAndSwap(used, used+need) {
 			return nil
 		}
-	}
-}
-
-// refusal returns the error for a request beyond the limit.
-func (l *Limit) refusal(r *Request, used uint64) error {
-	return &OutOfMemoryError{
-		Request: *r, Place: l.Place(), Rounded: uint64(r.Size), Allocated: used, Limit: l.Bytes(), Err: errLimit,
 	}
 }
 

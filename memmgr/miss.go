@@ -178,7 +178,8 @@ func (p *Pool) find(w *want) *owner.Cell {
 		if c := p.sameQueue(w); c != nil {
 			return c
 		}
-		p.pending.collectNow(missLooks)
+		p.pending.collect(missLooks)
+		p.pending.releaseSpent()
 	}
 	return p.findFree(w)
 }
@@ -191,7 +192,7 @@ func (p *Pool) findFree(w *want) *owner.Cell {
 			return c
 		}
 	} else if p.heap.dedicated(w) {
-		return p.heap.reuseIdle(w)
+		return p.heap.reuseIdle(uintptr(w.units)*unit, uintptr(w.align)*unit)
 	}
 	if w.units > coarseUnits {
 		p.gather(w.units)
@@ -208,7 +209,8 @@ func (p *Pool) restock(w *want) (m magazine) {
 	if m = p.heap.depot.pop(w.class); m.n != 0 {
 		return m
 	}
-	size, most := classBytes[w.class], int64(classBatch(w.class)-1)
+	size := classBytes[w.class]
+	most := min(batchBlocks, max(1, batchBytes/size)) - 1
 	granted := p.front.budget.take(min(size, size*most), size*(most-1))
 	for n := granted / size; n > 0; n-- {
 		c := p.heap.carve(w)

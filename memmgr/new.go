@@ -44,11 +44,9 @@ func New(r Resource, request Request) (Buffer, error) {
 	id := pin.Pin()
 	s := p.front.claim(id)
 	if s == nil {
-		s = p.front.claimOther(id)
-	}
-	if s == nil {
-		pin.Unpin()
-		return p.slowBuffer(request)
+		if s = p.front.claimOther(id); s == nil {
+			return p.slowBuffer(request)
+		}
 	}
 	c := s.take(k)
 	if c == nil {
@@ -94,12 +92,10 @@ func (b Buffer) Release() {
 	id := pin.Pin()
 	s := p.front.claim(id)
 	if s == nil {
-		s = p.front.claimOther(id)
-	}
-	if s == nil {
-		pin.Unpin()
-		p.cache(c, int(k))
-		return
+		if s = p.front.claimOther(id); s == nil {
+			p.cache(c, int(k))
+			return
+		}
 	}
 	s.put(int(k), c)
 	s.countPut(int(k), c)
@@ -132,8 +128,7 @@ func (p *Pool) newLarge(size, align uintptr) *owner.Cell {
 	if timed || p.closed || p.waitlist.n != 0 || p.waitlist.reserved.of != nil {
 		return nil
 	}
-	need := roundUp(size, unit)
-	c := p.heap.takeIdle(need, need+need/8, unit)
+	c := p.heap.reuseIdle(roundUp(size, unit), unit)
 	if c != nil {
 		p.account.count(c, ownSegment, size)
 		c.Requested = uint64(size)
@@ -153,11 +148,11 @@ func (p *Pool) freeLarge(c *owner.Cell) {
 // UnknownSize is the size of foreign memory whose size is not known.
 const UnknownSize = owner.UnknownSize
 
-// wrapped is the table of foreign memory that Go wraps, with the functions to call after
+// foreign is the table of foreign memory, with the functions to call after
 // the last reference. The Context of such a cell is the number of its record.
-var wrapped = wrappedTable{records: make([]wrappedRecord, 1)}
+var foreign = foreignTable{records: make([]foreignRecord, 1)}
 
-type wrappedRecord struct {
+type foreignRecord struct {
 	memory  unsafe.Pointer // keeps Go memory reachable and off the stack
 	place   *syclobj.Place
 	release func()
@@ -167,25 +162,25 @@ type wrappedRecord struct {
 	next    uint32 // free record, while this one is free
 }
 
-type wrappedTable struct {
+type foreignTable struct {
 	mu      sync.Mutex
-	records []wrappedRecord // number 0 stays unused
+	records []foreignRecord // number 0 stays unused
 	free    uint32
 }
 
-// wrappedCells is the home list of the cells. The closers are foreign code; they run in the
+// foreignCells is the home list of the cells. The closers are foreign code; they run in the
 // goroutine that releases, or in the reaper.
-var wrappedCells = sync.OnceValue(func() *owner.List { return owner.NewList(wrapped.drain) })
+var foreignCells = sync.OnceValue(func() *owner.List { return owner.NewList(foreign.drain) })
 
 // add writes a record field by field: a copy of a whole record would wait for the stores
 // that built it.
-func (t *wrappedTable) add(memory unsafe.Pointer, place *syclobj.Place, o *WrapOptions) uint32 {
+func (t *foreignTable) add(memory unsafe.Pointer, place *syclobj.Place, o *ForeignOptions) uint32 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n := t.free
 	if n == 0 {
 		n = uint32(len(t.records))
-		t.records = append(t.records, wrappedRecord{})
+		t.records = append(t.records, foreignRecord{})
 	}
 	r := &t.records[n]
 	t.free = r.next
@@ -196,28 +191,28 @@ func (t *wrappedTable) add(memory unsafe.Pointer, place *syclobj.Place, o *WrapO
 	return n
 }
 
-func (t *wrappedTable) take(n uint32) wrappedRecord {
+func (t *foreignTable) take(n uint32) foreignRecord {
 	t.mu.Lock()
 	r := t.records[n]
-	t.records[n] = wrappedRecord{next: t.free}
+	t.records[n] = foreignRecord{next: t.free}
 	t.free = n
 	t.mu.Unlock()
 	return r
 }
 
-func (t *wrappedTable) place(n uint32) *syclobj.Place {
+func (t *foreignTable) place(n uint32) *syclobj.Place {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.records[n].place
 }
 
-// WrapOptions describe foreign memory and its end.
-type WrapOptions struct {
+// ForeignOptions describe foreign memory and its end.
+type ForeignOptions struct {
 	// Place is context, device and kind of the memory, nil for host memory. The buffer
 	// retains it.
 	Place *syclobj.Place
 	// GivePlace makes the buffer take over the caller's reference of Place instead, unless
-	// Wrap fails. This saves two atomic operations.
+	// FromForeign fails. This saves two atomic operations.
 	GivePlace bool
 
 	// Release, which may be nil, is called once, on any goroutine, after the last reference
@@ -225,33 +220,33 @@ type WrapOptions struct {
 	// another buffer.
 	Release func()
 	// Closer, which may be nil, is called with P and N after Release. It serves callers
-	// that wrap often, because it needs no closure.
+	// with many such buffers, because it needs no closure.
 	Closer func(p unsafe.Pointer, n uintptr)
 	P      unsafe.Pointer
 	N      uintptr
 }
 
-// Wrap makes a buffer of foreign memory: size bytes at p, or [UnknownSize]. The caller
+// FromForeign makes a buffer of foreign memory: size bytes at p, or [UnknownSize]. The caller
 // releases it. The buffer keeps Go memory reachable.
 //
 // It fails with an [*OpError] of kind ErrRequest for a nil address with a size. On error it
 // takes nothing over and calls nothing.
-func Wrap(p unsafe.Pointer, size uint64, o WrapOptions) (Buffer, error) {
+func FromForeign(p unsafe.Pointer, size uint64, o ForeignOptions) (Buffer, error) {
 	if p == nil && size != 0 {
-		return Buffer{}, opError("Wrap", ErrRequest, "a nil address with a size of %d bytes", size)
+		return Buffer{}, opError("FromForeign", ErrRequest, "a nil address with a size of %d bytes", size)
 	}
 	place := o.Place
 	if place == nil {
 		place, o.GivePlace = syclobj.HostPlace(), false
 	}
-	c, err := owner.New(wrappedCells())
+	c, err := owner.New(foreignCells())
 	if err != nil {
 		return Buffer{}, &OutOfMemoryError{Request: Request{Size: uintptr(size)}, Place: place, Err: err}
 	}
 	c.Address, c.Size = uintptr(p), size
 	c.Requested = size
 	c.Place = uintptr(place.Ref())
-	setWrapRecord(c, wrapped.add(p, place, &o))
+	setForeignNumber(c, foreign.add(p, place, &o))
 	if !o.GivePlace {
 		place.Retain()
 	}
@@ -264,19 +259,19 @@ func Wrap(p unsafe.Pointer, size uint64, o WrapOptions) (Buffer, error) {
 	return Buffer{ref: c.Ref()}, nil
 }
 
-// wrappedPlace returns the place of a cell that Wrap made, nil for others.
-func wrappedPlace(c *owner.Cell) *syclobj.Place {
-	if c.Home() == nil || c.Home() != wrappedCells() {
+// foreignPlace returns the place of a cell that FromForeign made, nil for others.
+func foreignPlace(c *owner.Cell) *syclobj.Place {
+	if c.Home() == nil || c.Home() != foreignCells() {
 		return nil
 	}
-	return wrapped.place(wrapRecord(c))
+	return foreign.place(foreignNumber(c))
 }
 
-func (t *wrappedTable) drain(c *owner.Cell) {
+func (t *foreignTable) drain(c *owner.Cell) {
 	noteRelease(c)
 	queue := c.Queue()
 	defer releaseQueue(queue) // a barrier may have to go on it first
-	r := t.take(wrapRecord(c))
+	r := t.take(foreignNumber(c))
 	if c.Pending() != 0 || c.Flags()&owner.Exported != 0 {
 		s := events{}
 		if r.place.Ref() != nil {
@@ -292,7 +287,7 @@ func (t *wrappedTable) drain(c *owner.Cell) {
 	r.end()
 }
 
-func (r wrappedRecord) end() {
+func (r foreignRecord) end() {
 	if r.release != nil {
 		r.release()
 	}

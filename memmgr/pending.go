@@ -143,7 +143,7 @@ func (s *pending) update(c *owner.Cell, over bool) {
 	}
 }
 
-// takeFor removes a block whose pending work is on an in-order queue: new work of this queue comes
+// takeFor removes a block whose pending work is on an in-order queue: new work of this queue runs
 // after it. The event stays in the cell, so that the host can wait for it. A block of no class must
 // fit the size and the alignment, both in bytes.
 func (s *pending) takeFor(queue uintptr, class int, size uint64, align uintptr) *owner.Cell {
@@ -254,12 +254,6 @@ func (s *pending) putBehind(c *owner.Cell, barriers map[uintptr]uintptr) bool {
 	return true
 }
 
-// collectNow finishes blocks whose work is done, for a request; limit bounds the blocks queried.
-func (s *pending) collectNow(limit int) {
-	s.collect(limit)
-	s.releaseSpent()
-}
-
 // collect finishes blocks whose events are done. limit bounds the blocks queried.
 func (s *pending) collect(limit int) (queried, done int) {
 	s.fence()
@@ -276,7 +270,7 @@ func (s *pending) collect(limit int) (queried, done int) {
 }
 
 // queryQueue queries the oldest blocks of a queue. If none of them is done, it continues behind
-// them where the last such query ended, so that one block that does not end hides no others.
+// them where the last such query ended, so that one block that does not end hides no other block.
 func (s *pending) queryQueue(q *pendingQueue, limit int) (queried, done int) {
 	queried, done, next := s.query(q, q.first, min(limit, q.batch))
 	if done == queried {

@@ -149,7 +149,7 @@ func moveTo(c *owner.Cell, rec *queueRecord) {
 }
 
 // joinPending adds an event to a cell, which it takes, and makes the event's queue the queue of last
-// use. If that queue is not known, rec is nil: the queue of last use stays, and its later work comes
+// use. If that queue is not known, rec is nil: the queue of last use stays, and its later work runs
 // after the event. If the runtime refuses the barrier, joinPending waits for the work. It returns
 // the failure of work that no later wait can report. addingPending is held.
 func joinPending(c *owner.Cell, rec *queueRecord, event uintptr) error {

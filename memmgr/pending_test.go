@@ -58,7 +58,7 @@ func active(p *memmgr.Pool) int64 { return p.Stats().Active.Current }
 
 // For every order in which work ends, each end costs a bounded number of queries, and no finished
 // block is hidden by work that goes on.
-func TestCompletingAsksAFewQuestionsABlock(t *testing.T) {
+func TestCompletingQueriesEachBlockAFewTimes(t *testing.T) {
 	const n = 6000
 	for name, queues := range map[string]int{"one queue": 1, "many": 7} {
 		for order, perm := range map[string]func(int) []int{
@@ -136,7 +136,7 @@ func TestLostEventCostsItsOwnBlock(t *testing.T) {
 }
 
 // While Flush or Close waits for all blocks, requests still find them, and no lock is held.
-func TestCloseAndFlushWaitWithoutTakingAnythingAway(t *testing.T) {
+func TestRequestsFindBlocksWhileCloseAndFlushWait(t *testing.T) {
 	sim := newAsked()
 	p := memmgr.NewPool(sim)
 	first := freePending(t, sim.Simulated, p, 1000, 2)

@@ -60,7 +60,7 @@ type Pool struct {
 
 	tenants     atomic.Pointer[[]*Tenant] // by number, copied on write; number 0 is no tenant
 	limits      []*Limit                  // between the pool and its memory, outermost first
-	poolBelow   bool                      // the memory comes from another pool
+	poolBelow   bool                      // the upstream uses another pool
 	deviceSized deviceSized               // nil where the upstream does not know its device
 }
 
@@ -198,7 +198,7 @@ func (p *Pool) Name() string { return p.options.name }
 // Place implements [Resource].
 func (p *Pool) Place() *syclobj.Place { return p.origin.goPlace }
 
-// Upstream returns the resource that segments come from.
+// Upstream returns the resource that allocates the segments.
 func (p *Pool) Upstream() Resource { return p.upstream }
 
 // annotate does the parts of an allocation that are rarely needed: tag, debugging, queue and

@@ -153,7 +153,7 @@ func TestOneBarrierServesManyReturns(t *testing.T) {
 	sim.ReleaseEvent(work)
 }
 
-func TestOutOfMemoryTellsEverything(t *testing.T) {
+func TestOutOfMemoryErrorHasAllFigures(t *testing.T) {
 	sim := memtest.NewSimulated(memtest.Capacity(64 << 20))
 	p := memmgr.NewPool(sim, memmgr.WithLimit(32<<20))
 	var held []memmgr.Buffer

@@ -18,7 +18,7 @@ const barriers = "DPCTLQueue_SubmitBarrierForEvents"
 
 // The barrier for exported foreign memory is submitted to the queue that the buffer records, even if the
 // user closed that queue before. The fake library ends the process when a deleted queue is used.
-func TestFakeWrappedMemoryKeepsItsQueueForTheBarrier(t *testing.T) {
+func TestForeignMemoryKeepsItsQueueForTheBarrier(t *testing.T) {
 	fake, rt := onFake(t, sycltest.OneCPU)
 	if fake == nil {
 		return
@@ -31,7 +31,7 @@ func TestFakeWrappedMemoryKeepsItsQueueForTheBarrier(t *testing.T) {
 	memory, err := memmgr.New(upstream, memmgr.Request{Size: 4096})
 	require.NoError(t, err)
 	ended := false
-	b, err := memmgr.Wrap(memory.Data(), 4096, memmgr.WrapOptions{Place: place, Release: func() { ended = true }})
+	b, err := memmgr.FromForeign(memory.Data(), 4096, memmgr.ForeignOptions{Place: place, Release: func() { ended = true }})
 	require.NoError(t, err)
 	b.UsedOn(q)
 	b.SetExported()
@@ -105,7 +105,7 @@ func TestFakeUseOnAnotherQueueComesAfterPendingWork(t *testing.T) {
 
 // A block of a pool behind another resource is returned without work pending on it, because a Block cannot
 // carry it, and counts no queue after its use.
-func TestFakeWrappedPoolHandsOutNothingInFlight(t *testing.T) {
+func TestFakePoolBehindALimitReturnsBlocksWithoutPendingWork(t *testing.T) {
 	fake, rt := onFake(t, sycltest.OneCPU)
 	if fake == nil {
 		return

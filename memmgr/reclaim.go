@@ -48,12 +48,12 @@ func (p *Pool) reclaimFor(w *want, cause error) (*owner.Cell, error) {
 	return nil, cause
 }
 
-// collectDropped is step 1 of reclaim. Wrapped memory and memory of resources above a pool
+// collectDropped is step 1 of reclaim. Foreign memory and memory of resources above a pool
 // may belong to this pool. Another goroutine may be freeing blocks of the pool that C dropped
 // before: collectDropped waits for it.
 func (p *Pool) collectDropped() {
 	emptyFronts()
-	wrappedCells().Drain()
+	foreignCells().Drain()
 	plainCells().Drain()
 	p.origin.list.Sync()
 }
@@ -125,7 +125,8 @@ func (p *Pool) reclaimOthers(need uint64) (gave bool) {
 		if tight != nil && !q.countsIn(tight.budget) {
 			return 0
 		}
-		return q.notInUse()
+		used, _ := q.inUse()
+		return uint64(max(0, q.heap.count.now.Load()-used))
 	})
 	missing := need - room
 	if tight != nil && sum < missing {
@@ -161,13 +162,6 @@ func (p *Pool) otherPools(f func(*Pool) uint64) (all []otherPool, sum uint64) {
 	}
 	slices.SortFunc(all, func(a, b otherPool) int { return cmp.Compare(b.bytes, a.bytes) })
 	return all, sum
-}
-
-// notInUse estimates, without the lock, the bytes from the upstream that users do not
-// hold.
-func (p *Pool) notInUse() uint64 {
-	used, _ := p.inUse()
-	return uint64(max(0, p.heap.count.now.Load()-used))
 }
 
 // countsIn reports whether a pool's memory counts in a budget.
@@ -393,8 +387,8 @@ var fronts sync.Map
 
 // AddCache registers a cache that another package keeps in front of the pools: unused blocks that
 // count as in use in their pool. give must free these blocks. It is called before a pool returns its
-// counters or a snapshot, is trimmed or closed, and when a request finds no memory. Calls come from
-// any goroutine, also at the same time, while no pool is locked. give must be quick and must not
+// counters or a snapshot, is trimmed or closed, and when a request finds no memory. It may be called
+// on any goroutine and concurrently; no pool is locked meanwhile. give must be quick and must not
 // allocate from a pool. remove ends the registration.
 func AddCache(give func()) (remove func()) {
 	fronts.Store(&give, nil)

@@ -34,7 +34,7 @@ func TestBadAlignmentIsRefusedColdAndWarm(t *testing.T) {
 	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
 }
 
-func TestSegmentSizesBeyondWhatUnitsNumber(t *testing.T) {
+func TestSegmentsLargerThanTheUnitsCanNumber(t *testing.T) {
 	for _, size := range []uintptr{1 << 39, 1<<39 + 1, 1 << 40, math.MaxUint - 5} {
 		_, p := simulatedPool(t, memmgr.WithSegment(size))
 		b, err := memmgr.New(p, memmgr.Request{Size: 100})

@@ -27,7 +27,7 @@ type origin struct {
 	key     any                // in resources, nil for a pool
 	object  weak.Pointer[byte] // the resource, where it is a pointer
 
-	// A pool's origin has these for good, others while cells refer to it: see retain.
+	// Always set in the origin of a pool; in another one while cells refer to it: see retain.
 	resource Resource
 	sync     Synchronizer
 
@@ -229,7 +229,7 @@ const (
 type originTable struct {
 	chunks [originChunks]atomic.Pointer[[originChunk]atomic.Pointer[origin]]
 	mu     sync.Mutex
-	next   [2]uint32 // lowest number never used: of pools, and of others
+	next   [2]uint32 // lowest number never used: of pools, and of other resources
 	free   [2][]uint32
 	inUse  int
 }
@@ -304,12 +304,12 @@ func resourceOfCell(c *owner.Cell) Resource {
 }
 
 // placeOfCell finds the Go side of a cell's place: by resource, by the record of
-// wrapped memory, or by the pointer that C left in the cell.
+// foreign memory, or by the pointer that C left in the cell.
 func placeOfCell(c *owner.Cell) *syclobj.Place {
 	if o := originOf(c); o != nil {
 		return o.goPlace
 	}
-	if p := wrappedPlace(c); p != nil {
+	if p := foreignPlace(c); p != nil {
 		return p
 	}
 	if c.Place == 0 {
@@ -335,7 +335,8 @@ func (o *origin) drain(c *owner.Cell) {
 	owner.Recycle(c)
 	switch {
 	case work.fenced() || len(work.events) > 1:
-		keeper.after(work, func() { o.free(block) })
+		later := block // only this copy is on the Go heap
+		keeper.after(work, func() { o.free(later) })
 		return
 	case len(work.events) == 1:
 		block.Event = work.events[0]

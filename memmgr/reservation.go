@@ -15,13 +15,13 @@ import (
 // mostReserve, the reservation ends, and then all waiters are served for a time.
 //
 // Reserving in other pools. A waiter may want more than its own pool has below the limit, or
-// on the device, that it shares with others. Then memory that these get back would go to
+// on the device, that it shares with other pools. Then memory that these get back would go to
 // their own requests. So while a pool reserves for such a waiter, its poller has the other
 // pools reserve the missing bytes. They close segments for it as for a waiter of their own, do
 // not grow into its room, and give up segments that become empty ([Pool.yield]).
 //
 // A pool reserves for one waiter at a time. Of several, its own and those of other pools, the
-// one that has waited longest wins. All pools decide so: the oldest waiter gets what it needs
+// one that has waited longest wins. All pools decide so: the oldest waiter gets memory
 // from each of them, and no two waiters wait for each other. The poller renews a reservation
 // in another pool; else it expires. Each pool accesses only its own part, and no lock spans
 // pools.

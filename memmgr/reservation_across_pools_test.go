@@ -51,7 +51,7 @@ func TestPoolsThatShareReserveForEachOther(t *testing.T) {
 
 // Two pools repeatedly request everything that they share. Neither starves, and small requests of a third
 // pool are served.
-func TestPoolsThatWantEverythingTakeTurns(t *testing.T) {
+func TestPoolsThatRequestEverythingTakeTurns(t *testing.T) {
 	for name, shared := range sharing(32 << 20) {
 		t.Run(name, func(t *testing.T) {
 			pools, end := threePools(t, shared)

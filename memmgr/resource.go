@@ -82,7 +82,7 @@ type Block struct {
 
 // Resource is a source of memory of one place. It is a small interface, as
 // http.RoundTripper is, so that one resource can wrap another. A resource is comparable:
-// [New] refuses others. A wrapper also has the method Upstream() Resource, by which [As]
+// [New] refuses a resource that is not. A wrapper also has the method Upstream() Resource, by which [As]
 // finds the abilities of the wrapped resource. Methods are safe for concurrent use.
 type Resource interface {
 	// Allocate returns memory for the request. It fails with an [*OpError] for an invalid
@@ -185,7 +185,8 @@ func FreeAfter(b Block, s Synchronizer, free func(Block)) {
 		free(b)
 		return
 	}
-	keeper.after(work, func() { free(b) })
+	later := b // only this copy is on the Go heap
+	keeper.after(work, func() { free(later) })
 }
 
 // present returns the resource, or one that refuses every request if it is missing.

@@ -430,14 +430,14 @@ func TestFakeConsumersOnTwoQueues(t *testing.T) {
 		address := b.Address()
 		b.Release()
 		pool.Tick()
-		others := func() { // all work ends that need not wait for the first consumer's
+		endOtherWork := func() { // ends the work that does not wait for that of the first consumer
 			for i := fake.Pending() - 1; i > 0; i-- {
 				fake.Release(i)
 			}
 			pool.Tick()
 			letOthersRun()
 		}
-		others()
+		endOtherWork()
 		require.False(t, first.Done())
 		if name == "pool" {
 			for _, q := range []*syclobj.Queue{nil, queues[1]} {
@@ -445,7 +445,7 @@ func TestFakeConsumersOnTwoQueues(t *testing.T) {
 				require.NoError(t, err)
 				if again.Address() == address {
 					next := fill(t, queues[1], again)
-					others()
+					endOtherWork()
 					require.False(t, q == nil || next.Done(), "given out under the first consumer's work")
 					require.NoError(t, next.Close())
 				}

@@ -21,17 +21,17 @@ func enterSandbox() error { return seccomp.Refuse(324, nil, syscall.EPERM) }
 
 // A process that enters a sandbox under load continues with fences of its own: each block has one user, and the
 // counts are exact.
-func TestSandboxEnteredInMidRun(t *testing.T) {
+func TestSandboxEnteredUnderLoad(t *testing.T) {
 	const env, cannot = "USMBRIDGE_TEST_SANDBOX", "this system makes no sandbox: "
 	if os.Getenv(env) == "" {
-		cmd := exec.Command(os.Args[0], "-test.run=^TestSandboxEnteredInMidRun$", "-test.v")
+		cmd := exec.Command(os.Args[0], "-test.run=^TestSandboxEnteredUnderLoad$", "-test.v")
 		cmd.Env = append(os.Environ(), env+"=1")
 		out, err := cmd.CombinedOutput()
 		if at := strings.Index(string(out), cannot); at >= 0 {
 			t.Skip(strings.SplitN(string(out)[at:], "\n", 2)[0])
 		}
 		require.NoError(t, err, string(out))
-		require.Contains(t, string(out), "--- PASS: TestSandboxEnteredInMidRun")
+		require.Contains(t, string(out), "--- PASS: TestSandboxEnteredUnderLoad")
 		return
 	}
 	first, second := newHostPool(t), newHostPool(t)

@@ -94,7 +94,7 @@ func useBlocks(p *memmgr.Pool, number uint64, rounds int, steps *atomic.Int64) e
 
 // Shards are not corrupted while they are stopped and read by other goroutines. The race detector checks the same
 // code.
-func TestFrontsUnderStops(t *testing.T) {
+func TestShardsUnderStops(t *testing.T) {
 	p := newHostPool(t)
 	require.NoError(t, hammer(p, 4, 20000, func() error { return nil }))
 }

@@ -274,10 +274,10 @@ func TestSleepAndWakeReportUnknownTags(t *testing.T) {
 // failingStore stores bytes until a failure that the test configures.
 type failingStore struct {
 	data       []byte
-	room       int   // bytes after which writing fails; short ones tell of no error
-	short      bool  //
-	read, sync error //
-	swap       bool  // a bit changes on the way
+	room       int   // bytes after which writing fails
+	short      bool  // the write that fails returns no error
+	read, sync error // of ReadAt and Sync
+	swap       bool  // ReadAt changes a bit
 }
 
 var errDisk = errors.New("no space left on device")

@@ -199,9 +199,12 @@ func (t *Tenant) newBuffer(request Request) (Buffer, error) {
 		return t.slowBuffer(request)
 	}
 	k := classOf(max((request.Size+unit-1)/unit, p.minUnits))
-	s := p.front.enter()
+	id := pin.Pin()
+	s := p.front.claim(id)
 	if s == nil {
-		return t.slowBuffer(request)
+		if s = p.front.claimOther(id); s == nil {
+			return t.slowBuffer(request)
+		}
 	}
 	size := classBytes[k]
 	room := &s.rooms[t.number]
@@ -242,9 +245,12 @@ func (p *Pool) freeCharged(c *owner.Cell) bool {
 	if k >= numClasses || p.watched || !c.Plain(p.flags|owner.Charged) {
 		return false
 	}
-	s := p.front.enter()
+	id := pin.Pin()
+	s := p.front.claim(id)
 	if s == nil {
-		return false
+		if s = p.front.claimOther(id); s == nil {
+			return false
+		}
 	}
 	number := chargedTenant(c)
 	c.ResetFlags(p.flags)

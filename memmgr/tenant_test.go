@@ -209,7 +209,7 @@ func TestClosedTenant(t *testing.T) {
 }
 
 // While a request waits, a tenant above its soft limit has the lowest priority: its requests without a context
-// are refused, and those with a context are served after the others.
+// are refused, and those with a context are served last.
 func TestSoftLimitYieldsUnderPressure(t *testing.T) {
 	_, p := simulatedPool(t, memmgr.WithLimit(8<<20))
 	greedy := newTenant(t, p, "greedy", memmgr.TenantOptions{Soft: 2 << 20})

@@ -216,14 +216,6 @@ func (x *waiter) endTenantReservation(at time.Time) {
 	t.roomChanged()
 }
 
-// grantedBytes returns the bytes that the account was charged with, ever. Credit of the
-// processors does not count; there is none while a request waits.
-func (t *Tenant) grantedBytes() uint64 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.granted
-}
-
 // serveTenant serves waiters after an account got more room.
 func (p *Pool) serveTenant() {
 	p.mu.Lock()

@@ -3,7 +3,7 @@ package memmgr
 import "time"
 
 // This file holds the constants that decide how fast the memory manager is and how much it
-// keeps. Each one states its unit, its reason, and what to measure when it changes: a work of
+// keeps. Each one states its unit, its reason, and the measurement to repeat when it changes: a work of
 // membench (the argument of -work), or a benchmark or test of this package. Constants that
 // describe the layout of data stand beside the data.
 

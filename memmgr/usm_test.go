@@ -213,7 +213,7 @@ func TestExportedUSMReturnsThroughThePool(t *testing.T) {
 	require.Zero(t, bytes)
 }
 
-func TestNothingOfSYCLIsLeftOver(t *testing.T) {
+func TestSYCLObjectsAreReleased(t *testing.T) {
 	rt, err := syclobj.Open()
 	require.NoError(t, err)
 	if !rt.HasSYCL() {

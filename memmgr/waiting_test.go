@@ -198,7 +198,7 @@ func oneOf(t testing.TB, all ...chan granted) chan granted {
 	return got
 }
 
-// Memory that others release on the device serves waiters: the pool asks the upstream again.
+// Memory that other users of the device release serves waiters: the pool asks the upstream again.
 func TestWaitingForMemoryThatOtherRequestsTook(t *testing.T) {
 	sim := memtest.NewSimulated(memtest.Capacity(8 << 20))
 	p := memmgr.NewPool(sim)

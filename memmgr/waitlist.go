@@ -42,7 +42,7 @@ func (p *Pool) waitsBehind(w *want) bool {
 	return l.lineOf(w).lanes[laneOf(w)].first != nil || p.yieldsFirst(w)
 }
 
-// yieldsFirst reports whether a request comes after all waiters of other accounts, because
+// yieldsFirst reports whether a request is served after all waiters of other accounts, because
 // its tenant is above its soft limit. p.mu is held.
 func (p *Pool) yieldsFirst(w *want) bool {
 	return w.tenant != nil && p.waitlist.n > w.tenant.line.n && w.tenant.overSoft()

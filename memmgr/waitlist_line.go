@@ -174,7 +174,9 @@ func (l *waitlist) add(w *want) *waiter {
 func (l *waitlist) becameFirst(x *waiter) {
 	x.first, x.served = time.Now(), l.served
 	if t := x.line.tenant; t != nil {
-		x.charged = t.grantedBytes()
+		t.mu.Lock()
+		x.charged = t.granted
+		t.mu.Unlock()
 	}
 }
 

@@ -39,7 +39,7 @@ func (rt *Runtime) NewContext(devices ...*Device) (*Context, error) {
 	if code != codeOK {
 		return nil, opErr(op, code, "%s", filterList(devices))
 	}
-	return rt.table.wrapContext(ref), nil
+	return rt.table.newContext(ref), nil
 }
 
 // ContextFromRef copies a sycl::context*, such as a SyclContextRef capsule contains. The caller closes the
@@ -56,11 +56,11 @@ func (rt *Runtime) ContextFromRef(ref unsafe.Pointer) (*Context, error) {
 	if own == nil {
 		return nil, &OpError{Op: op, Kind: ErrFailed}
 	}
-	return rt.table.wrapContext(own), nil
+	return rt.table.newContext(own), nil
 }
 
-// wrapContext returns an owning Context of a reference.
-func (t *deviceTable) wrapContext(ref ref) *Context {
+// newContext returns a Context that owns ref.
+func (t *deviceTable) newContext(ref ref) *Context {
 	c := &Context{table: t, root: -1}
 	if same := t.contextOf(ref); same != nil {
 		c.root = same.root
@@ -103,7 +103,7 @@ func (c *Context) Devices() ([]*Device, error) {
 			devices[i] = root
 			continue
 		}
-		devices[i] = c.table.wrapDevice(r, nil)
+		devices[i] = c.table.newDevice(r, nil)
 	}
 	return devices, nil
 }

@@ -188,14 +188,14 @@ func (d *Device) split(op string, counts []uint, n uint, domain int) ([]*Device,
 	}
 	parts := make([]*Device, len(refs))
 	for i, r := range refs {
-		parts[i] = d.table.wrapDevice(r, d)
+		parts[i] = d.table.newDevice(r, d)
 	}
 	return parts, nil
 }
 
-// wrapDevice returns an owning Device of a reference that is not a root device. If parent is nil, it is
+// newDevice returns a Device that owns ref, which is not a root device. If parent is nil, it is
 // looked up among the roots.
-func (t *deviceTable) wrapDevice(ref ref, parent *Device) *Device {
+func (t *deviceTable) newDevice(ref ref, parent *Device) *Device {
 	d := &Device{table: t, sub: true}
 	d.h.init(ref, sortDevice)
 	d.describe()

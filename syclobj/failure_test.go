@@ -33,7 +33,7 @@ func TestOpenFails(t *testing.T) {
 			rt, err := syclobj.Open(syclobj.RequireSYCL())
 			fake.Fail(fn, 0)
 			if err == nil {
-				require.NotNil(t, rt.DefaultQueue().Ref(), "what can be done without still works")
+				require.NotNil(t, rt.DefaultQueue().Ref(), "operations that do not need the failed call work")
 				require.NoError(t, rt.Close())
 			} else {
 				require.ErrorIs(t, err, syclobj.ErrFailed, "%s, call %d", fn, n)
@@ -142,7 +142,7 @@ func TestPlaceFails(t *testing.T) {
 		require.ErrorIs(t, onlyError(q.Place(syclobj.USMShared)), syclobj.ErrFailed, fn)
 		require.Equal(t, before, fake.Live(), fn)
 	}
-	// Without a queue of its own the place is whole but for copies.
+	// Without a queue the place supports everything except copies.
 	fake.Fail("DPCTLQueue_Copy", 1)
 	place, err := q.Place(syclobj.USMShared)
 	require.NoError(t, err)
@@ -198,7 +198,7 @@ func TestClosing(t *testing.T) {
 	require.NoError(t, gpu.Close())
 	require.NoError(t, q.Close())
 	require.NoError(t, gpu.DefaultContext().Close())
-	require.NotNil(t, q.Ref(), "closing what belongs to the Runtime does nothing")
+	require.NotNil(t, q.Ref(), "closing an object of the Runtime does nothing")
 
 	second, err := syclobj.Open()
 	require.NoError(t, err)
@@ -221,7 +221,7 @@ func TestClosing(t *testing.T) {
 	}
 	require.False(t, gpu.Equal(rt.HostQueue().Device()))
 
-	// The memory and its place are still whole, also for another Runtime.
+	// The memory and its place are valid for another Runtime too.
 	third, err := syclobj.Open()
 	require.NoError(t, err)
 	found, err := dlpackPlace(third, 0, p, p)

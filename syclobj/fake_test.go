@@ -114,7 +114,7 @@ func TestPlacesOfTwoGPUs(t *testing.T) {
 			require.NoError(t, err)
 			imported, err := dlpackPlace(rt, int32(i), p, unsafe.Add(p, n))
 			require.NoError(t, err)
-			if kind != syclobj.USMHost { // the runtime names any device of the context for host memory
+			if kind != syclobj.USMHost { // the runtime may return any device of the context for host memory
 				require.Same(t, want, got)
 				require.Same(t, want, fromContext)
 				require.Same(t, want, imported)
@@ -129,8 +129,8 @@ func TestPlacesOfTwoGPUs(t *testing.T) {
 			require.ErrorIs(t, onlyError(placeOf(rt, nil, q, unsafe.Add(p, 1), p)), syclobj.ErrArgument, "hi below lo")
 		}
 	}
-	// The second GPU's memory named by the first GPU's id: one platform, one
-	// default context, and the runtime names the right device.
+	// The id of the first GPU with memory of the second: both have one default context, and the runtime
+	// returns the right device.
 	p := alloc(t, defaultQueue(t, gpuB), syclobj.USMDevice, n)
 	place, err := dlpackPlace(rt, 0, p, unsafe.Add(p, n))
 	require.NoError(t, err)
@@ -138,7 +138,7 @@ func TestPlacesOfTwoGPUs(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 1, id)
 	place.Release()
-	// The other platform's context does not know it.
+	// The memory does not belong to the context of the other platform.
 	require.ErrorIs(t, onlyError(dlpackPlace(rt, 2, p, unsafe.Add(p, n))), syclobj.ErrNotUSM)
 	require.ErrorIs(t, onlyError(placeOf(rt, cpu.DefaultContext(), nil, p, p)), syclobj.ErrNotUSM)
 	require.ErrorIs(t, onlyError(placeOf(rt, cpu.DefaultContext(), defaultQueue(t, gpuB), p, p)), syclobj.ErrArgument)
@@ -202,7 +202,7 @@ func TestTiles(t *testing.T) {
 	fromOwn.Release()
 	place.Release()
 
-	// Memory outlives its queue and the Go objects of the device.
+	// The memory stays valid after its queue and the Go objects of the device are closed.
 	require.NoError(t, q.Close())
 	for _, d := range append(tiles, again...) {
 		require.NoError(t, d.Close())
@@ -212,7 +212,7 @@ func TestTiles(t *testing.T) {
 	require.ErrorIs(t, onlyError(q.Barrier()), syclobj.ErrClosed)
 	require.NoError(t, syclobj.Free(p))
 
-	// In a context of the tile's own: not for DLPack.
+	// DLPack refuses memory in a separate context of the tile.
 	tiles, err = gpu.SubDevices(syclobj.Partition{Domain: syclobj.AffinityNUMA})
 	require.NoError(t, err)
 	ctx, err := rt.NewContext(tiles[0])
@@ -411,7 +411,7 @@ func TestEventOrder(t *testing.T) {
 	require.Nil(t, two.Ref(), "known to be complete")
 	require.EqualValues(t, 2, b[0])
 
-	// Many wait at once, on one goroutine of the package's; one gives up.
+	// Many waits run at once, on one goroutine of the package; one is cancelled.
 	slow, err := q.Memset(p, 3, 1)
 	require.NoError(t, err)
 	copied := slow.Copy()
@@ -436,7 +436,7 @@ func TestEventOrder(t *testing.T) {
 	}
 	require.EqualValues(t, 1, syclobj.LiveObjects().Waiters, "however many wait")
 	require.ErrorIs(t, slow.Wait(ctx), context.Canceled, "already over")
-	require.NoError(t, slow.Close(), "closing does not disturb those who wait")
+	require.NoError(t, slow.Close(), "closing does not affect waiting goroutines")
 	require.EqualValues(t, 2, b[0], "the work is still held")
 	require.Equal(t, 1, fake.Pending())
 	fake.ReleaseAll()
@@ -445,7 +445,7 @@ func TestEventOrder(t *testing.T) {
 	require.EqualValues(t, 3, b[0], "the work went on")
 	require.Eventually(t, func() bool { return syclobj.LiveObjects().Waiters == 0 }, time.Minute, time.Millisecond)
 
-	// A queue's wait can be given up as well.
+	// The wait for a queue can be cancelled too.
 	held, err := q.Memset(p, 4, 1)
 	require.NoError(t, err)
 	short, cancel := context.WithTimeout(context.Background(), time.Millisecond)

@@ -62,10 +62,10 @@ func TestParseFilterErrors(t *testing.T) {
 	}
 }
 
-// One alternative of a filter, said again as an expression: each part at most once, in order.
+// filterForm matches one alternative of a filter: each part at most once, in order.
 var filterForm = regexp.MustCompile(`^(?:(opencl|level_zero|cuda|hip)(?::|$))?(?:(cpu|gpu|accelerator)(?::|$))?([0-9]+)?$`)
 
-// byForm reads a filter by that expression.
+// byForm parses a filter by filterForm.
 func byForm(s string) (want filter, ok bool) {
 	s = strings.ToLower(strings.TrimSpace(s))
 	if s == "host" {
@@ -90,7 +90,7 @@ func byForm(s string) (want filter, ok bool) {
 	return want, true
 }
 
-// FuzzParseFilter: valid strings are parsed correctly, and others are refused.
+// FuzzParseFilter: valid strings are parsed correctly, and invalid strings are refused.
 func FuzzParseFilter(f *testing.F) {
 	for _, s := range []string{"opencl:cpu", "cuda:gpu:1,0", " HIP : gpu", "level_zero:7", "gpu:", "cpu:2147483647", "cpu:2147483648", "00:1", "opencl:cpu:0", "gpu,cpu", "host", "0", "", ":", ",", "level_zero:gpu:18446744073709551616", "cpu:\xff"} {
 		f.Add(s)

@@ -94,7 +94,7 @@ static int set(struct arguments *a, const usmb_launch *l, uint32_t i)
 	case USMB_KERNEL_ARG_SCALAR1:
 	case USMB_KERNEL_ARG_SCALAR2:
 	case USMB_KERNEL_ARG_SCALAR4:
-	case USMB_KERNEL_ARG_SCALAR8: /* their low bytes come first: both machines are little-endian */
+	case USMB_KERNEL_ARG_SCALAR8: /* the low bytes are at the start: both machines are little-endian */
 		a->types[i] = scalars[l->kinds[i]];
 		a->at[i] = (void *)value;
 		return 1;

@@ -192,11 +192,11 @@ func (c clProgram) kernels() []string {
 func (c clProgram) params(kernel string) []KernelParam {
 	name := C.CString(kernel)
 	defer C.free(unsafe.Pointer(name))
-	told := make([]C.usmb_clargument, maxKernelArgs)
-	told = told[:C.usmb_clprogram_arguments(c.p, name, &told[0], maxKernelArgs)]
-	params := make([]KernelParam, len(told))
-	for i := range told {
-		t := &told[i]
+	rows := make([]C.usmb_clargument, maxKernelArgs)
+	rows = rows[:C.usmb_clprogram_arguments(c.p, name, &rows[0], maxKernelArgs)]
+	params := make([]KernelParam, len(rows))
+	for i := range rows {
+		t := &rows[i]
 		params[i] = KernelParam{Address: addressSpaces[t.address], Const: t.constant != 0, Type: C.GoString(&t._type[0]), Name: C.GoString(&t.name[0])}
 		if t.pipe != 0 {
 			params[i].Type = pipePrefix + params[i].Type

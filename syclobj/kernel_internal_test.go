@@ -164,10 +164,10 @@ func TestSPIRVParameters(t *testing.T) {
 		kernels := spirvKernels(module)
 		require.Equal(t, map[string][]KernelParam{"abcd": want, "b": want}, kernels)
 	}
-	told := map[string][]KernelParam{"a": {{}, {Address: "private", Type: "uint", Name: "n"}}, "c": {{}}}
+	driver := map[string][]KernelParam{"a": {{}, {Address: "private", Type: "uint", Name: "n"}}, "c": {{}}}
 	module := map[string][]KernelParam{"a": want[5:7], "b": want[:1], "c": want[:2]}
 	require.Equal(t, map[string][]KernelParam{
 		"a": {want[5], {Address: "private", Type: "uint", Name: "n"}}, "b": want[:1], "c": {{}},
-	}, mergeParams(told, module))
+	}, mergeParams(driver, module))
 	require.Equal(t, map[string][]KernelParam{"b": want[:1]}, mergeParams(nil, map[string][]KernelParam{"b": want[:1]}))
 }

@@ -15,7 +15,7 @@ import (
 
 const fakeKernels = "kernel void increment(global int *x) kernel void copy(global const int *x, global int *y)"
 
-func TestBuildErrorHasTheCompilersWords(t *testing.T) {
+func TestBuildErrorHasTheLog(t *testing.T) {
 	q := openReal(t).DefaultQueue()
 	p, err := q.BuildOpenCL("kernel void k(global int *x) {\n  x[0] = unheard_of;\n}", "-DA=1")
 	require.Nil(t, p)
@@ -29,7 +29,7 @@ func TestBuildErrorHasTheCompilersWords(t *testing.T) {
 	_, err = q.BuildOpenCL("kernel void k(void) {}", "-no-such-option")
 	require.ErrorAs(t, err, &e)
 
-	// A log without end is cut.
+	// A very long log is cut.
 	_, err = q.BuildOpenCL("#define A "+strings.Repeat("#error no\n#warning "+strings.Repeat("w", 100)+"\n", 3000), "-ferror-limit=0")
 	require.ErrorAs(t, err, &e)
 	require.LessOrEqual(t, len(e.Log), 64<<10+100)
@@ -46,11 +46,11 @@ kernel void none(void) {}`, "")
 	require.NoError(t, err)
 	defer k.Close()
 	require.Equal(t, "all", k.Name())
-	var says []string
+	var declarations []string
 	for _, param := range k.Params() {
-		says = append(says, param.String())
+		declarations = append(declarations, param.String())
 	}
-	require.Equal(t, []string{"global const float* a", "constant const int* b", "local uchar* c", "int d", "float4 e", "pair f", "double g"}, says)
+	require.Equal(t, []string{"global const float* a", "constant const int* b", "local uchar* c", "int d", "float4 e", "pair f", "double g"}, declarations)
 	none, err := p.Kernel("none")
 	require.NoError(t, err)
 	defer none.Close()
@@ -122,7 +122,7 @@ func TestKernelsFail(t *testing.T) {
 		require.Equal(t, before, fake.Live(), fn)
 	}
 	fake.Fail("DPCTLDevice_GetMaxWorkItemSizes3d", 1)
-	require.NoError(t, whole(), "what the runtime does not tell is the driver's to refuse")
+	require.NoError(t, whole(), "without limits of the runtime, only the driver checks the range")
 
 	_, err = q.BuildOpenCL("#error", "")
 	var e *syclobj.BuildError
@@ -153,14 +153,14 @@ func TestProgramsOnLevelZero(t *testing.T) {
 	_, err = p.Kernel("nothing")
 	require.ErrorIs(t, err, syclobj.ErrFailed)
 
-	// The launch is refused on another device, however alike.
+	// A launch on another device is refused, even if the devices are equal.
 	gpu := defaultQueue(t, rt.RootDevices()[1])
 	_, err = k.Submit(gpu, []int{1}, nil, make([]syclobj.KernelArg, 2), nil)
 	require.ErrorIs(t, err, syclobj.ErrArgument)
 	require.ErrorContains(t, err, "level_zero:gpu:0")
 }
 
-// instruction is an OpNop-like instruction with a text in it, for the frame to be whole.
+// instruction returns an instruction like OpNop that contains a text, so that the frame is valid.
 func instruction(text string) []byte {
 	for len(text)%4 != 0 {
 		text += " "

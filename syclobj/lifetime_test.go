@@ -180,7 +180,7 @@ func TestEventFailureStays(t *testing.T) {
 			require.ErrorIs(t, e.Wait(background), syclobj.ErrAsync, "known before it was closed")
 		}
 	}
-	// Those that wait at once all learn it.
+	// All concurrent waits return the failure.
 	fake.Hold(true)
 	e := failing(q)
 	var all sync.WaitGroup
@@ -223,7 +223,7 @@ func TestClosedEvent(t *testing.T) {
 	fake.Hold(false)
 	require.NoError(t, q.Wait(context.Background()))
 
-	// Known to be complete and then closed is as good as nil.
+	// An event that was closed after it was known to be complete is ignored like nil.
 	e, err = q.Memset(p, 3, 8)
 	require.NoError(t, err)
 	require.NoError(t, e.Wait(context.Background()))
@@ -249,7 +249,7 @@ func TestEventCopyFails(t *testing.T) {
 	time.AfterFunc(10*time.Millisecond, fake.ReleaseAll)
 	copied := e.Copy()
 	require.True(t, copied.Done())
-	require.EqualValues(t, 9, *(*byte)(p), "the work is done when the copy says so")
+	require.EqualValues(t, 9, *(*byte)(p), "the copy is complete only after the work")
 	require.NoError(t, copied.Wait(context.Background()))
 	require.NoError(t, copied.Close())
 	require.NoError(t, copied.Close())

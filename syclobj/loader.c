@@ -97,7 +97,7 @@ static int missing(const char *error, char *name, size_t n)
 
 /*
  * Calls dlopen, and loads dependencies that are not found from dir. Wheels of dpctl 0.17 name a wrong
- * directory for libsycl and others, which are in lib of the environment. dlerror is per thread, so it is
+ * directory for libsycl and its dependencies, which are in lib of the environment. dlerror is per thread, so it is
  * read immediately.
  */
 static void *open_near(const char *path, const char *dir, int depth, char *err, size_t nerr)

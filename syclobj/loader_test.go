@@ -30,7 +30,7 @@ type opening struct {
 }
 
 const (
-	envOpening = "USMBRIDGE_TEST_OPENING" // a process that is to report
+	envOpening = "USMBRIDGE_TEST_OPENING" // set in a process that calls report
 	envOption  = "USMBRIDGE_TEST_OPTION"  // the path for WithLibrary
 	envSecond  = "USMBRIDGE_TEST_SECOND"  // the path of a second Open
 	envTimeout = "USMBRIDGE_TEST_TIMEOUT" // a duration for OpenContext
@@ -170,7 +170,7 @@ func TestSearchOrder(t *testing.T) {
 	inEnv, inOther := install(t, env, "0.22.1"), install(t, other, "0.17.0")
 	bin := python(t, filepath.Join(t.TempDir(), "bin"), "echo '"+filepath.Dir(filepath.Dir(inOther))+"'")
 
-	t.Run("option before all", func(t *testing.T) {
+	t.Run("option first", func(t *testing.T) {
 		o := openIn(t, envOption+"="+inOther, syclobj.EnvLibrary+"="+inEnv, "VIRTUAL_ENV="+env)
 		require.Equal(t, inOther, o.Path)
 		require.Equal(t, "option", o.Source)
@@ -220,7 +220,7 @@ func TestSearchOrder(t *testing.T) {
 		require.Equal(t, "loader", o.Source)
 		require.Equal(t, "0.17.0", o.Version)
 	})
-	t.Run("never the working directory", func(t *testing.T) {
+	t.Run("not the working directory", func(t *testing.T) {
 		dir := filepath.Dir(inOther)
 		for _, path := range []string{".", ":/nonexistent", "/nonexistent:", "./."} {
 			o := openFrom(t, dir, "LD_LIBRARY_PATH="+path)
@@ -241,7 +241,7 @@ func TestSearchOrder(t *testing.T) {
 		o = openFrom(t, filepath.Dir(dir), "PATH="+bin, "PYTHONPATH=:"+filepath.Dir(dir))
 		require.Equal(t, inOther, o.Path)
 
-		// A plain name is the dynamic loader's to find, not a directory that is called so.
+		// A name without a slash is left to the dynamic loader, even if a directory has that name.
 		named := t.TempDir()
 		require.NoError(t, os.Rename(filepath.Dir(install(t, named, "")), filepath.Join(named, "libDPCTLSyclInterface.so")))
 		o = openFrom(t, named, syclobj.EnvLibrary+"=libDPCTLSyclInterface.so")
@@ -257,9 +257,9 @@ func TestSearchOrder(t *testing.T) {
 			t.Setenv(name, "")
 		}
 		for _, where := range []string{"", ".", "../" + filepath.Base(dir)} {
-			says, err := syclobj.ConfigureOpenCL(where)
+			description, err := syclobj.ConfigureOpenCL(where)
 			require.NoError(t, err)
-			require.Empty(t, os.Getenv("OCL_ICD_FILENAMES"), "%q: %s", where, says)
+			require.Empty(t, os.Getenv("OCL_ICD_FILENAMES"), "%q: %s", where, description)
 		}
 	})
 	t.Run("nowhere", func(t *testing.T) {
@@ -332,13 +332,13 @@ func TestBadLibraries(t *testing.T) {
 			}
 		})
 	}
-	t.Run("a broken one is named, not passed over in silence", func(t *testing.T) {
+	t.Run("a broken library is in the error", func(t *testing.T) {
 		root := t.TempDir()
 		install(t, root, "0.16.2")
 		o := openIn(t, "VIRTUAL_ENV="+root)
 		require.Contains(t, o.Error, "too old")
 	})
-	t.Run("one that cannot be loaded is named", func(t *testing.T) {
+	t.Run("a library that cannot be loaded is in the error", func(t *testing.T) {
 		root := t.TempDir()
 		path := install(t, root, "")
 		require.NoError(t, os.WriteFile(path, []byte("no library"), 0o600))
@@ -346,7 +346,7 @@ func TestBadLibraries(t *testing.T) {
 		require.Contains(t, o.Error, path)
 		require.Contains(t, o.Error, "of its 10 bytes the ELF headers cannot be read")
 	})
-	t.Run("a good one after a broken one", func(t *testing.T) {
+	t.Run("a valid library after a broken one", func(t *testing.T) {
 		root := t.TempDir()
 		install(t, root, "0.15.0")
 		o := openIn(t, "VIRTUAL_ENV="+root, "LD_LIBRARY_PATH="+filepath.Dir(lib))

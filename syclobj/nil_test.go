@@ -11,7 +11,7 @@ import (
 )
 
 // TestNilAndZeroReceivers: on a nil pointer, methods that can return an error return ErrNil, Close does
-// nothing, and the others panic with a nil dereference. Zero values behave like closed objects. No call
+// nothing, and all other methods panic with a nil dereference. Zero values behave like closed objects. No call
 // reaches C.
 func TestNilAndZeroReceivers(t *testing.T) {
 	for _, zero := range []any{&syclobj.Runtime{}, &syclobj.Context{}, &syclobj.Device{}, &syclobj.Platform{}, &syclobj.Queue{}, &syclobj.Place{}, &syclobj.Event{}, &syclobj.Program{}, &syclobj.Kernel{}} {
@@ -46,7 +46,7 @@ func answersError(m reflect.Method) bool {
 	return n > 0 && m.Name != "SYCLError" && m.Type.Out(n-1) == reflect.TypeFor[error]()
 }
 
-// callWithZeros calls the method with zero values, and says how it ended. Only Go's
+// callWithZeros calls the method with zero values and returns the result. Only Go's
 // own runtime errors may be panics.
 func callWithZeros(t *testing.T, m reflect.Method, receiver reflect.Value) (err error, panicked bool) {
 	t.Helper()

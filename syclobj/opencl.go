@@ -73,15 +73,15 @@ func preloadOpenCL(sycl string) {
 // them only once. Child processes see the driver.
 func ConfigureOpenCL(dir string) (string, error) {
 	before := os.Getenv(envICDFiles)
-	says := setUpOpenCL(dir, os.Getenv(EnvLibrary) != "off")
+	description := setUpOpenCL(dir, os.Getenv(EnvLibrary) != "off")
 	now := os.Getenv(envICDFiles)
 	if now == before {
-		return says, nil
+		return description, nil
 	}
 	if devicesListed() {
-		return says, opErr("ConfigureOpenCL", ErrNoDevice, "SYCL listed its devices before %s was configured, and lists them once in a process; do this first (some packages, such as ray, list devices when they are imported), or start the process with %s=%s", cpuDriver, envICDFiles, now)
+		return description, opErr("ConfigureOpenCL", ErrNoDevice, "SYCL listed its devices before %s was configured, and lists them once in a process; do this first (some packages, such as ray, list devices when they are imported), or start the process with %s=%s", cpuDriver, envICDFiles, now)
 	}
-	return says, nil
+	return description, nil
 }
 
 // devicesListed reports whether SYCL has listed OpenCL's devices: it then has loaded OpenCL's loader and

@@ -139,7 +139,7 @@ func (p *Place) Context() (*Context, error) {
 	}
 	c := t.contextOf(p.context)
 	if c == nil {
-		c = t.wrapContext(p.context)
+		c = t.newContext(p.context)
 		c.shared, c.h.borrowed = true, true
 	}
 	if err := t.need(op); err != nil {
@@ -169,7 +169,7 @@ func (p *Place) Device() (*Device, error) {
 	}
 	d := t.rootOf(p.device)
 	if d == nil {
-		d = t.wrapDevice(p.device, nil)
+		d = t.newDevice(p.device, nil)
 		d.h.borrowed = true
 	}
 	if err := t.need(op); err != nil {

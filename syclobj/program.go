@@ -50,9 +50,9 @@ const logBytes = 64 << 10
 // and cannot be interrupted. The text is kept until the program and its kernels are closed. The caller
 // closes the program.
 //
-// Errors: *BuildError, with the compiler's log if it refused the text (the library does not report it:
-// OpenCL builds the program again for it); ErrArgument for a NUL in text or options; errors.ErrUnsupported on the host backend, and for devices of other backends than OpenCL, for
-// which the library compiles SPIR-V only.
+// Errors: *BuildError, with the compiler's log if it refused the text (the library does not report it, so
+// OpenCL builds the program again); ErrArgument for a NUL in text or options; errors.ErrUnsupported on the
+// host backend, and for devices of other backends than OpenCL, for which the library compiles SPIR-V only.
 func (q *Queue) BuildOpenCL(text, options string) (*Program, error) {
 	const op = "Queue.BuildOpenCL"
 	if strings.IndexByte(text, 0) >= 0 {

@@ -58,7 +58,7 @@ func (rt *Runtime) NewQueue(ctx *Context, device *Device, properties QueueProper
 	if code != codeOK {
 		return nil, opErr(op, code, "on %s; is it a device of the context?", device)
 	}
-	return rt.table.wrapQueue(op, ref)
+	return rt.table.newQueue(op, ref)
 }
 
 // QueueFromRef copies a sycl::queue*, such as a SyclQueueRef capsule contains. The caller closes the copy
@@ -75,11 +75,11 @@ func (rt *Runtime) QueueFromRef(ref unsafe.Pointer) (*Queue, error) {
 	if own == nil {
 		return nil, &OpError{Op: op, Kind: ErrFailed}
 	}
-	return rt.table.wrapQueue(op, own)
+	return rt.table.newQueue(op, own)
 }
 
-// wrapQueue returns an owning Queue of a reference, which it consumes.
-func (t *deviceTable) wrapQueue(op string, ref ref) (*Queue, error) {
+// newQueue returns a Queue that owns ref. It deletes ref on error.
+func (t *deviceTable) newQueue(op string, ref ref) (*Queue, error) {
 	q := &Queue{table: t}
 	q.h.init(ref, sortQueue)
 	ctx, device, code := q.describe()
@@ -90,12 +90,12 @@ func (t *deviceTable) wrapQueue(op string, ref ref) (*Queue, error) {
 	if q.device = t.rootOf(device); q.device != nil {
 		deleteRef(sortDevice, device)
 	} else {
-		q.device = t.wrapDevice(device, nil)
+		q.device = t.newDevice(device, nil)
 	}
 	if q.ctx = t.contextOf(ctx); q.ctx != nil {
 		deleteRef(sortContext, ctx)
 	} else {
-		q.ctx = t.wrapContext(ctx)
+		q.ctx = t.newContext(ctx)
 	}
 	q.h.final = q.dropParts
 	if err := t.need(op); err != nil {

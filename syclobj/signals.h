@@ -1,5 +1,5 @@
 /*
- * Preserving the signal handlers of the process across calls that install others. Private to this package.
+ * Preserving the signal handlers of the process across calls that install handlers. Private to this package.
  */
 #ifndef USMB_SYCL_SIGNALS_H
 #define USMB_SYCL_SIGNALS_H

@@ -181,15 +181,15 @@ func spirvText(words []uint32) string {
 
 // mergeParams fills gaps in the driver's description from the module's. It returns nil if neither
 // describes a kernel.
-func mergeParams(told, module map[string][]KernelParam) map[string][]KernelParam {
-	if told == nil && len(module) > 0 {
-		told = map[string][]KernelParam{}
+func mergeParams(driver, module map[string][]KernelParam) map[string][]KernelParam {
+	if driver == nil && len(module) > 0 {
+		driver = map[string][]KernelParam{}
 	}
 	for name, params := range module {
-		have := told[name]
+		have := driver[name]
 		if len(have) != len(params) {
 			if len(have) == 0 {
-				told[name] = params
+				driver[name] = params
 			}
 			continue
 		}
@@ -202,5 +202,5 @@ func mergeParams(told, module map[string][]KernelParam) map[string][]KernelParam
 			}
 		}
 	}
-	return told
+	return driver
 }

@@ -108,13 +108,13 @@ int usmb_sycl_prefetch(void *queue, const void *ptr, size_t size, void **deps, s
 	return submitted(usmb_dp.DPCTLQueue_Prefetch(queue, ptr, size), out_event);
 }
 
-/* How deep the search for dependencies goes. */
+/* The maximum depth of the search for dependencies. */
 enum { WAIT_DEPTH = 64 };
 
 /* Waits for the events that a command depends on. A command that depends on a host task may not be
  * enqueued yet. SYCL's wait then enqueues it and waits for the host task with the lock of SYCL's
  * graph held, which every submission needs. dpnp's host tasks take Python's GIL, and the thread
- * that has the GIL may be submitting: none of the three would go on. A command whose dependencies
+ * that has the GIL may be submitting: the three threads would be in a deadlock. A command whose dependencies
  * are complete is enqueued without a wait. */
 static void wait_dependencies(void *event, int depth)
 {

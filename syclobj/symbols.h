@@ -43,8 +43,7 @@ enum {
 };
 
 /* Types of kernel arguments, DPCTLKernelArgType. The numbers up to the local accessor's
- * are those of 0.17; the raw argument's is that of 0.20, which brought the functions
- * for it. */
+ * are those of 0.17; the raw argument and its functions exist since 0.20. */
 enum {
 	DP_ARG_UINT8 = 1,
 	DP_ARG_UINT16 = 3,
@@ -67,9 +66,9 @@ typedef struct usmb_local_accessor {
 	X(const char *, DPCTLService_GetDPCPPVersion, (void)) \
 	X(void, DPCTLCString_Delete, (const char *take)) \
 	/* list of root devices in the runtime's order, without those that the default \
-	 * selector rejects, which have no number in any DLPack peer either; give. It \
-	 * and the next ask each device for its type, where nothing catches: nobody can \
-	 * check before the list is there. */ \
+	 * selector rejects, which have no number in any DLPack peer either; give. This \
+	 * function and the next read the type of each device, which may throw. Callers \
+	 * cannot check anything first, because the list does not exist yet. */ \
 	X(void *, DPCTLDeviceMgr_GetDevices, (int identifier)) /* NOTHROW! */ \
 	/* position of a root device among those of identifier, -1 when absent */ \
 	X(int, DPCTLDeviceMgr_GetPositionInDevices, (void *device, int identifier)) /* NOTHROW! */ \
@@ -167,21 +166,21 @@ typedef struct usmb_local_accessor {
 	X(int, DPCTLUSM_GetPointerType, (void *ptr, void *ctx))                      /* NOTHROW! */ \
 	/* give */ \
 	X(void *, DPCTLUSM_GetPointerDevice, (void *ptr, void *ctx)) /* NOTHROW! */ \
-	/* programs (executable kernel bundles); give, NULL when the compiler refused, without \
-	 * its words, which go nowhere */ \
+	/* programs (executable kernel bundles); give, NULL if the compiler refused; its log is \
+	 * not available */ \
 	X(void *, DPCTLKernelBundle_CreateFromOCLSource, \
 	  (void *ctx, void *device, const char *source, const char *options)) \
 	X(void *, DPCTLKernelBundle_CreateFromSpirv, \
 	  (void *ctx, void *device, const void *il, size_t size, const char *options)) \
-	/* give; NULL when the program has no kernel of that name. Each is a kernel object of the \
-	 * driver of its own. */ \
+	/* give; NULL if the program has no kernel of that name. Each call creates a kernel object \
+	 * of the driver. */ \
 	X(void *, DPCTLKernelBundle_GetKernel, (void *bundle, const char *name)) \
 	X(void, DPCTLKernelBundle_Delete, (void *take)) \
 	X(size_t, DPCTLKernel_GetNumArgs, (void *kernel)) /* NOTHROW! */ \
 	X(void, DPCTLKernel_Delete, (void *take)) \
 	/* launches; give an event, NULL on failure. args holds addresses of scalars, pointers \
-	 * themselves, and addresses of local accessors. The kernel's own lock keeps setting \
-	 * arguments and submitting apart from other threads' launches of it. */ \
+	 * themselves, and addresses of local accessors. The library sets the arguments and submits \
+	 * with the lock of the kernel held, so that several threads can launch one kernel. */ \
 	X(void *, DPCTLQueue_SubmitRange, \
 	  (void *kernel, void *queue, void **args, const int *types, size_t nargs, const size_t *global, size_t ndim, \
 	   void **events, size_t nevents)) \
@@ -195,8 +194,8 @@ typedef struct usmb_local_accessor {
 	X(void, DPCTLSize_t_Array_Delete, (size_t *take))
 
 /*
- * Functions that older libraries lack: NULL in the table where the library lacks
- * one. Those of memory between processes are of libraries after 0.22, from
+ * Functions that older libraries lack: the table has NULL for them. Those for memory
+ * between processes exist in libraries after 0.22; the declarations are from
  * dpctl_sycl_ipc_memory_interface.h and dpctl_sycl_extension_interface.h of dpctl's
  * development.
  */
@@ -205,10 +204,10 @@ typedef struct usmb_local_accessor {
 	X(bool, DPCTLRawKernelArg_Available, (void)) \
 	X(void *, DPCTLRawKernelArg_Create, (void *bytes, size_t count)) \
 	X(void, DPCTLRawKernelArg_Delete, (void *take)) \
-	/* whether the library was built with the next four at work */ \
+	/* returns whether the library was built with an implementation of the next four */ \
 	X(bool, DPCTLIPCMem_Available, (void)) \
-	/* 0 on success. Gives bytes by which another process can open the allocation of \
-	 * device USM that ptr is the first byte of; they hold while that is allocated */ \
+	/* 0 on success. Gives a handle by which another process can open the allocation of \
+	 * device USM that begins at ptr; it is valid while the memory is allocated */ \
 	X(int, DPCTLIPCMem_GetHandle, (void *ptr, void *ctx, char **give_data, size_t *size)) \
 	/* give, to be closed; NULL on failure */ \
 	X(void *, DPCTLIPCMem_OpenHandle, (const char *data, size_t size, void *ctx, void *device)) \

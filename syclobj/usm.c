@@ -83,7 +83,7 @@ int usmb_sycl_alloc(void *queue, uint32_t kinds, int32_t kind, size_t size, size
 	}
 	leave(locked);
 	if (p == NULL) return USMB_SYCL_EALLOC;
-	/* Drivers store the alignment in fewer bits (OpenCL in 32) and silently drop the others. */
+	/* Drivers store the alignment in fewer bits (OpenCL in 32) and silently drop the high bits. */
 	if (((uintptr_t)p & (align - 1)) != 0) {
 		free_with_context_of(queue, p);
 		return USMB_SYCL_EALLOC;

@@ -100,7 +100,7 @@ void usmb_place_note_consumer(usmb_place *place, void *queue);
 
 /* Adds a reference. NULL is ignored. */
 void usmb_place_retain(usmb_place *place);
-/* One reference less; the last frees the place and its refs. NULL is ignored. */
+/* Drops a reference; the last one frees the place and its refs. NULL is ignored. */
 void usmb_place_release(usmb_place *place);
 
 /*
@@ -182,7 +182,7 @@ int usmb_sycl_wait_event(void *event);
 int usmb_sycl_event_done(void *event);
 /* The same for n events, none of them NULL; writes done[n]. */
 void usmb_sycl_events_done(void *const *events, size_t n, uint8_t *done);
-/* What the runtime tells of n events, none of them NULL, in states[n]. */
+/* Writes the states of n events, none of them NULL, to states[n]. */
 enum { USMB_SYCL_EVENT_PENDING, USMB_SYCL_EVENT_COMPLETE, USMB_SYCL_EVENT_UNKNOWN };
 void usmb_sycl_event_states(void *const *events, size_t n, uint8_t *states);
 /* Returns an owned second ref of the same event. */
@@ -208,14 +208,14 @@ int usmb_sycl_fill(void *queue, void *dst, const void *pattern, size_t width, si
                    void **out_event);
 int usmb_sycl_prefetch(void *queue, const void *ptr, size_t size, void **deps, size_t n, void **out_event);
 
-/* Owned copies (NULL on failure), and the end of owned refs (NULL ignored). */
+/* copy returns an owned copy, NULL on failure; delete deletes an owned ref, and ignores NULL. */
 void *usmb_sycl_context_copy(void *ctx);
 void *usmb_sycl_queue_copy(void *queue);
 void *usmb_sycl_device_copy(void *device);
 void usmb_sycl_context_delete(void *ctx);
 void usmb_sycl_queue_delete(void *queue);
 void usmb_sycl_device_delete(void *device);
-/* Owned refs of what a queue works on. */
+/* Return the queue's context and device, owned. */
 void *usmb_sycl_queue_context(void *queue);
 void *usmb_sycl_queue_device(void *queue);
 /* Creates a queue on context and device. Owned. */

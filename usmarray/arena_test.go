@@ -12,7 +12,8 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// Arrays of an arena's memory end with it, except those that were retained or exported.
+// TestArraysEndWithTheirArena: the end of an arena releases the arrays of its memory, except those that were
+// retained or exported.
 func TestArraysEndWithTheirArena(t *testing.T) {
 	if !dlpack.Supported() {
 		t.Skip("tensors need cgo")
@@ -23,7 +24,7 @@ func TestArraysEndWithTheirArena(t *testing.T) {
 	require.NoError(t, err)
 	filled, err := usmarray.FromSlice(m, []int32{1, 2, 3}, nil)
 	require.NoError(t, err)
-	filled.Release() // before the end, and once
+	filled.Release() // before the end; the arena does not release it again
 	kept, err := usmarray.FromSlice(m, []float64{1, 2}, nil)
 	require.NoError(t, err)
 	require.True(t, a.Keep(kept))
@@ -58,7 +59,8 @@ func TestArraysEndWithTheirArena(t *testing.T) {
 	require.ErrorIs(t, err, memmgr.ErrClosed)
 }
 
-// A copy that an export makes in an arena's memory is the tensor's, not the arena's to take.
+// TestExportedCopiesOutliveTheirArena: a copy that an export makes in an arena's memory belongs to the
+// tensor; the arena does not release it.
 func TestExportedCopiesOutliveTheirArena(t *testing.T) {
 	if !dlpack.Supported() {
 		t.Skip("tensors need cgo")
@@ -83,7 +85,7 @@ func TestExportedCopiesOutliveTheirArena(t *testing.T) {
 	require.Zero(t, a.Left())
 }
 
-// Other goroutines release views of an array while the arena ends.
+// TestEndBesideReleases: other goroutines release views of an array while the arena ends.
 func TestEndBesideReleases(t *testing.T) {
 	for range 300 {
 		a := arena.New(arena.Options{})

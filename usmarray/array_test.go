@@ -37,7 +37,7 @@ func TestCreate(t *testing.T) {
 	}
 }
 
-// With a context an array waits for room, and for no longer than that allows.
+// TestCreateWaitsWithAContext: with a context, an allocation waits for memory until the context ends.
 func TestCreateWaitsWithAContext(t *testing.T) {
 	p := memmgr.NewPool(memmgr.Host(), memmgr.WithLimit(4<<20))
 	held, err := New(p, Uint8, []int{3 << 20})
@@ -107,7 +107,7 @@ func TestOwnership(t *testing.T) {
 	require.True(t, v.Valid())
 	require.Equal(t, "[3 4]", v.String())
 	require.PanicsWithError(t, "usmarray: Array.Place: the array was released", func() { a.Place() })
-	v.Release() // borrowed: gives nothing back
+	v.Release() // borrowed: drops no reference
 	require.True(t, k.Valid())
 	require.Equal(t, "[3 4]", k.String())
 	w, err := k.Transpose()
@@ -199,7 +199,7 @@ func TestAtSetAt(t *testing.T) {
 			a := own(t)(Zeros(r, dt, []int{5}, opts...))
 			one := 1
 			if dt == dlpack.Int1 {
-				one = -1 // its only number but 0
+				one = -1 // the only number except 0
 			}
 			require.NoError(t, a.SetAt(one, 3), dt)
 			require.NoError(t, a.SetAt(one, -5), dt)
@@ -231,7 +231,7 @@ func TestAtSetAt(t *testing.T) {
 	require.ErrorIs(t, u.SetAt(math.Ldexp(1, 64), 0), ErrType)
 }
 
-// Integers of other sizes than dlpack's Check lets through have no elements to read.
+// TestOddIntegers: integers of sizes that dlpack's Check refuses are not element types.
 func TestOddIntegers(t *testing.T) {
 	for _, dt := range []DataType{
 		{Code: dlpack.CodeInt, Lanes: 1},

@@ -12,13 +12,12 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj/sycltest"
 )
 
-// batch is how many calls are timed at once.
+// batch is the number of calls per measurement.
 const batch = 32
 
-// least times batches of several things by turns, so that a change in the
-// machine's speed meets all alike, and gives the best time of one call of each
-// in nanoseconds: the machine's noise only ever adds. after, which may be nil,
-// runs untimed after each round.
+// least measures batches of several functions alternately, so that changes in the machine's speed affect all
+// equally, and returns the shortest time of one call of each in nanoseconds. after, which may be nil, runs
+// after each round and is not measured.
 func least(after func(), work ...func()) []float64 {
 	out := make([]float64, len(work))
 	for i := range out {
@@ -37,7 +36,7 @@ func least(after func(), work ...func()) []float64 {
 	return out
 }
 
-// times repeats one call for a batch.
+// times returns a function that calls f for one batch.
 func times(f func()) func() {
 	return func() {
 		for range batch {

@@ -13,13 +13,13 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// Many goroutines retain, view, export, import and release one memory; the last
-// one to let go releases the owner, once.
+// TestConcurrentHolders: many goroutines retain, view, export, import and release one memory. The last
+// release releases the owner, once.
 func TestConcurrentHolders(t *testing.T) {
 	rt := testsycl.Runtime(t)
 	var released atomic.Int32
 	base := own(t)(Arange[int32](memmgr.Host(), 0, 1, 64))
-	buf, err := memmgr.Wrap(base.Pointer(), 256, memmgr.WrapOptions{Release: func() { released.Add(1) }})
+	buf, err := memmgr.FromForeign(base.Pointer(), 256, memmgr.ForeignOptions{Release: func() { released.Add(1) }})
 	require.NoError(t, err)
 	a, err := FromBuffer(buf, Int32, mustLayout(t, []int{8, 8}, nil, 0))
 	require.NoError(t, err)

@@ -30,7 +30,7 @@ func conversions(t *testing.T) (dir string) {
 	return dir
 }
 
-// ofBytes is a host array of elements in whole bytes.
+// ofBytes returns a host array with the given bytes.
 func ofBytes(t *testing.T, dt DataType, raw []byte) *Array {
 	t.Helper()
 	a := own(t)(New(memmgr.Host(), dt, []int{len(raw) / dt.Size()}, Padded()))
@@ -51,7 +51,7 @@ func numpyTypes() (all []DataType) {
 	return all
 }
 
-// equalElements compares bytes, but for NaN, which is like any NaN.
+// equalElements compares the bytes of elements; all NaNs are equal.
 func equalElements(t *testing.T, want, got []byte, dt DataType, what string) {
 	t.Helper()
 	if bytes.Equal(want, got) {
@@ -112,7 +112,7 @@ func TestConversionsAgreeWithNumPy(t *testing.T) {
 	}
 }
 
-// complex32 has no NumPy: it is two float16.
+// TestConversionsOfComplex32: NumPy has no complex32, so it is compared with two float16.
 func TestConversionsOfComplex32(t *testing.T) {
 	h := memmgr.Host()
 	z := own(t)(FromSlice(h, []complex128{1 + 2i, complex(65520, -1e-9), complex(math.NaN(), math.Inf(-1)), 0, complex(0, 3)}, nil))

@@ -34,7 +34,7 @@ func elements(t testing.TB, a *Array) []any {
 	return out
 }
 
-// shuffled is a random view of an array with the shape (4,3,5) in the end.
+// shuffled returns a random view of shape (4,3,5).
 func shuffled(t testing.TB, r *rand.Rand, mem memmgr.Resource) *Array {
 	t.Helper()
 	base := own(t)(Arange[int32](mem, int32(r.IntN(1000)), 1, 16*6*20))
@@ -90,8 +90,8 @@ func anys[T any](v []T) []any {
 	return out
 }
 
-// Elements between those of a strided destination keep their values, whichever
-// way the copy goes.
+// TestCopyLeavesGapsAlone: memory between the elements of a strided destination is unchanged, for all kinds
+// of copies.
 func TestCopyLeavesGapsAlone(t *testing.T) {
 	for _, b := range backends(t) {
 		for _, n := range []int{10, 4000} {
@@ -141,7 +141,7 @@ func TestCopyBroadcastsAndErrors(t *testing.T) {
 	require.ErrorIs(t, CopyToSlice(make([]int32, 6), a), ErrType)
 }
 
-// A view shows one element as often as it likes.
+// TestMoreElementsThanMemory: a broadcast view may have more elements than memory has bytes.
 func TestMoreElementsThanMemory(t *testing.T) {
 	one := own(t)(FromSlice(memmgr.Host(), []float32{7}, nil))
 	_, err := one.Broadcast(1<<31, 1<<31)
@@ -221,8 +221,8 @@ func TestAsType(t *testing.T) {
 	}
 }
 
-// A row that repeats one element: elements of every size, rows around the length that
-// is copied at a time, and nothing beside them.
+// TestBroadcastRowsOfAllSizes fills rows with one element, for all sizes of elements and lengths around that
+// of one copy, and checks that nothing else is written.
 func TestBroadcastRowsOfAllSizes(t *testing.T) {
 	for _, dt := range []DataType{Uint8, Float16, Int32, Complex64, Complex128} {
 		size := int(dt.Bits) / 8
@@ -241,7 +241,7 @@ func TestBroadcastRowsOfAllSizes(t *testing.T) {
 	}
 }
 
-// Zeros clears memory of a pool that was used before.
+// TestZerosOfMemoryThatWasUsed: Zeros clears reused memory of a pool.
 func TestZerosOfMemoryThatWasUsed(t *testing.T) {
 	pool := memmgr.NewPool(memmgr.Host())
 	defer func() { require.NoError(t, pool.Close()) }()

@@ -55,7 +55,7 @@ func fromTaken(op string, rt *syclobj.Runtime, t dlpack.Tensor, xpu bool) (*Arra
 	}
 	var a *Array
 	if err == nil {
-		a, err = wrapTensor(op, t, place, &span)
+		a, err = fromTensor(op, t, place, &span)
 	}
 	if err != nil {
 		place.Release()
@@ -96,9 +96,9 @@ func wholeElements(lo, bits int) int {
 	return lo
 }
 
-// wrapTensor returns the array and takes over tensor and place on success. The buffer is the span of the
+// fromTensor returns the array of a tensor, and takes over tensor and place on success. The buffer is the span of the
 // elements, starting at a whole element.
-func wrapTensor(op string, t dlpack.Tensor, place *syclobj.Place, span *dlpack.Span) (*Array, error) {
+func fromTensor(op string, t dlpack.Tensor, place *syclobj.Place, span *dlpack.Span) (*Array, error) {
 	dt := t.DataType()
 	bits := int(span.ItemBits)
 	if classOf(dt) == classOther {
@@ -118,11 +118,11 @@ func wrapTensor(op string, t dlpack.Tensor, place *syclobj.Place, span *dlpack.S
 		base = pointerAt(uintptr(span.First) + uintptr(lo))
 	}
 	managed, versioned := t.Managed()
-	closing := memmgr.WrapOptions{Place: place, GivePlace: true, Closer: deleteTensor, P: managed}
+	closing := memmgr.ForeignOptions{Place: place, GivePlace: true, Closer: deleteTensor, P: managed}
 	if versioned {
 		closing.N = 1
 	}
-	buf, err := memmgr.Wrap(base, uint64(int(span.Hi)-lo), closing)
+	buf, err := memmgr.FromForeign(base, uint64(int(span.Hi)-lo), closing)
 	if err != nil {
 		return nil, wrapErr(op, nil, err)
 	}

@@ -66,7 +66,7 @@ func TestDLPackRoundTrip(t *testing.T) {
 	}
 }
 
-// Packed elements that run backwards begin at a whole byte, and end inside one.
+// TestDLPackPackedBackwards: packed elements with a negative stride begin at a whole byte and end within one.
 func TestDLPackPackedBackwards(t *testing.T) {
 	needDLPack(t)
 	rt := testsycl.Runtime(t)
@@ -218,7 +218,8 @@ func TestDLPackDevicesAndCopies(t *testing.T) {
 	require.Equal(t, "[0 1 2 3 4]", own(t)(FromDLPack(rt, x)).String())
 }
 
-// A copy fulfils the request or is refused: CopyTo may allocate memory of another kind.
+// TestDLPackCopyToElsewhere: if CopyTo allocates memory of another device than the requested one, the export
+// is refused.
 func TestDLPackCopyToElsewhere(t *testing.T) {
 	rt, q := testsycl.Need(t)
 	for _, a := range []*Array{
@@ -233,7 +234,7 @@ func TestDLPackCopyToElsewhere(t *testing.T) {
 			o.Copy = CopyAlways
 			x, err := a.DLPackWith(o)
 			if !errors.Is(err, ErrExchange) {
-				t.Errorf("%v was asked for, into %v: %v in %v", *o.Device, o.CopyTo.Place(), err, x.Device())
+				t.Errorf("requested %v, copied to %v: %v in %v", *o.Device, o.CopyTo.Place(), err, x.Device())
 				x.Release()
 			}
 		}
@@ -287,11 +288,11 @@ func TestDLPackPending(t *testing.T) {
 	require.ErrorIs(t, a.Synchronize(done), context.Canceled)
 }
 
-// foreign exports Go-owned host memory as a producer elsewhere would.
+// foreign exports host memory like another library.
 func foreign(t *testing.T, v dlpack.View, flags dlpack.Flags, versioned bool) (dlpack.Tensor, *atomic.Int32) {
 	t.Helper()
 	released := new(atomic.Int32)
-	buf, err := memmgr.Wrap(nil, 0, memmgr.WrapOptions{Release: func() { released.Add(1) }})
+	buf, err := memmgr.FromForeign(nil, 0, memmgr.ForeignOptions{Release: func() { released.Add(1) }})
 	require.NoError(t, err)
 	x, err := dlpack.Export(&v, flags, versioned, dlpack.Owner{Drop: owner.DropFunc(), Ctx: buf.Cell().Pointer()})
 	require.NoError(t, err)

@@ -78,8 +78,7 @@ func (e *OpError) Unwrap() []error {
 	return []error{e.Kind, e.Err}
 }
 
-// Is makes an error of another package match the variables of the same meaning, of this package and of the
-// others.
+// Is makes an error of another package match the variables of the same meaning in all packages.
 func (e *OpError) Is(target error) bool {
 	for _, kind := range [...]error{ErrLayout, ErrNotUSM, ErrReadOnly, ErrNotHostReadable, ErrOutOfMemory} {
 		if errors.Is(kind, target) && kind.(*sentinel).causes(e.Err) {

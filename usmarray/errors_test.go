@@ -14,8 +14,7 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// The sentinels that a reader may ask for, by name. Those of one group mean the
-// same, so that an error answers to all of them or to none.
+// meanings lists the sentinels in groups of one meaning. An error matches all or none of a group.
 var meanings = [][]named{
 	{{"usmarray.ErrLayout", ErrLayout}, {"dlpack.ErrLayout", dlpack.ErrLayout}},
 	{{"usmarray.ErrIndex", ErrIndex}},
@@ -36,7 +35,7 @@ type named struct {
 	err  error
 }
 
-// requireKinds checks that an error matches the given kinds, those with the same meaning, and no others.
+// requireKinds checks that an error matches the given kinds, those with the same meaning, and no other kinds.
 func requireKinds(t *testing.T, err error, kinds ...error) {
 	t.Helper()
 	var oe *OpError
@@ -56,8 +55,7 @@ func requireKinds(t *testing.T, err error, kinds ...error) {
 	}
 }
 
-// Every refusal answers to the sentinels of its kind, in whichever package the
-// reader knows them.
+// TestRefusals: errors match the sentinels of their kind in all packages.
 func TestRefusals(t *testing.T) {
 	r := memmgr.Host()
 	a := own(t)(Zeros(r, Float32, []int{2, 3}))
@@ -141,7 +139,7 @@ func TestUSMInterfaceOfHostMemory(t *testing.T) {
 	}
 }
 
-// The refusals that only memory of a device, or SYCL itself, can give.
+// TestRefusalsOfDevices tests the errors that need device memory or SYCL.
 func TestRefusalsOfDevices(t *testing.T) {
 	rt, q := testsycl.Need(t)
 	device := own(t)(Zeros(testsycl.USM(t, q, syclobj.USMDevice), Float32, []int{3}))
@@ -171,7 +169,7 @@ func TestRefusalsOfDevices(t *testing.T) {
 	requireKinds(t, err, ErrExchange, ErrNotUSM)
 }
 
-// The kinds of an error that was wrapped again are those of its cause.
+// TestErrorOfErrors: a wrapped error matches the kinds of its cause.
 func TestErrorOfErrors(t *testing.T) {
 	for _, cause := range []error{memmgr.ErrReadOnly, dlpack.ErrReadOnly} {
 		inner := wrapErr("Fill", nil, cause)

@@ -40,8 +40,8 @@ func ExampleArray_DLPack() {
 	// true true
 }
 
-// A Go slice goes to a consumer of DLPack without a copy, pinned until the
-// consumer has deleted the tensor.
+// A consumer of DLPack uses a Go slice without a copy. The slice is pinned until the consumer deletes the
+// tensor.
 func ExampleFromPinnedSlice() {
 	a, err := usmarray.FromPinnedSlice([]float32{1, 2, 3, 4, 5, 6}, []int{2, 3})
 	if err != nil {
@@ -53,7 +53,7 @@ func ExampleFromPinnedSlice() {
 		log.Fatal(err)
 	}
 	fmt.Println(t)
-	// A C library would read the pointer of t.Detach() in this way.
+	// A C library would read the tensor of t.Detach() in this way.
 	defer t.Release()
 	values, err := dlpack.Slice[float32](t)
 	fmt.Println(values, err)

@@ -10,7 +10,7 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
-// The shortest digits identify the value, and no shorter ones do.
+// TestShortestOfNarrowTypes: the printed digits identify the value, and fewer digits do not.
 func TestShortestOfNarrowTypes(t *testing.T) {
 	formats := 0
 	for _, dt := range dlpack.DataTypes() {

@@ -85,7 +85,7 @@ func FromPinnedSlice[T Element](data []T, shape []int, opts ...Option) (*Array, 
 		p = unsafe.Pointer(unsafe.SliceData(data))
 		pin.Pin(p)
 	}
-	buf, err := memmgr.Wrap(p, uint64(len(data))*uint64(unsafe.Sizeof(zero)), memmgr.WrapOptions{Release: pin.Unpin})
+	buf, err := memmgr.FromForeign(p, uint64(len(data))*uint64(unsafe.Sizeof(zero)), memmgr.ForeignOptions{Release: pin.Unpin})
 	if err != nil {
 		pin.Unpin()
 		return nil, wrapErr(op, nil, err)

@@ -13,8 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// model is an array as a list of the positions of its elements, in C order: the
-// naive counterpart of a Layout.
+// model describes an array by the positions of its elements in C order: the simple counterpart of a Layout.
 type model struct {
 	shape []int
 	pos   []int
@@ -33,7 +32,7 @@ func (m model) at(index []int) int {
 	return m.pos[k]
 }
 
-// build makes a model of a shape from a function of the index.
+// build returns the model of a shape with positions from a function of the index.
 func build(shape []int, f func(index []int) int) model {
 	m := model{shape: shape}
 	n := 1
@@ -53,7 +52,7 @@ func build(shape []int, f func(index []int) int) model {
 	return m
 }
 
-// pick lists the indices that a slice takes, walking as Python defines it.
+// pick lists the indices that a slice selects by Python's definition.
 func (x Index) pick(d int) []int {
 	start, stop := 0, d
 	if x.step < 0 {
@@ -315,7 +314,7 @@ func sound(d *USMInterface) (sound, sure bool) {
 	return true, sure
 }
 
-// stridesOf are those of a dictionary, of C order where it has none.
+// stridesOf returns the strides of a dictionary, or those of C order.
 func stridesOf(d *USMInterface) []int {
 	if d.Strides != nil {
 		return d.Strides
@@ -324,12 +323,12 @@ func stridesOf(d *USMInterface) []int {
 	step := 1
 	for i := len(d.Shape) - 1; i >= 0; i-- {
 		strides[i] = step
-		step *= max(d.Shape[i], 1) // where it wraps the count is too large
+		step *= max(d.Shape[i], 1) // if it wraps, the number of elements is too large
 	}
 	return strides
 }
 
-// wide reads two-byte numbers, blowing every fourth up to the limits of an int.
+// wide reads two-byte numbers and scales every fourth to the limits of an int.
 func wide(b []byte) []int {
 	out := make([]int, 0, len(b)/2)
 	for ; len(b) >= 2; b = b[2:] {
@@ -342,7 +341,7 @@ func wide(b []byte) []int {
 	return out
 }
 
-// requireExact recomputes the span by numbers without bounds.
+// requireExact compares the span with one computed with unbounded numbers.
 func requireExact(t *testing.T, d *USMInterface, s *USMSpan) {
 	t.Helper()
 	e := exact(d.Shape, stridesOf(d))

@@ -14,7 +14,7 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
-// TestLeakedArrays: with USMBRIDGE_DEBUG=leaks an array that was not released is counted and named, and
+// TestLeakedArrays: with USMBRIDGE_DEBUG=leaks an array that was not released is counted and reported, and
 // released arrays are not.
 func TestLeakedArrays(t *testing.T) {
 	if os.Getenv("USMBRIDGE_TEST_CHILD") == "" {
@@ -45,7 +45,7 @@ func TestLeakedArrays(t *testing.T) {
 	n, _ := Leaked()
 	require.EqualValues(t, 1, n)
 	fmt.Println("as wanted")
-	os.Exit(0) // TestMain would see the memory, which is the point
+	os.Exit(0) // TestMain would report the leaked memory
 }
 
 //go:noinline
@@ -55,7 +55,7 @@ func forgetArray(t *testing.T) {
 	require.True(t, a.Valid())
 }
 
-// inChild runs the calling test alone in a process with checks turned on.
+// inChild runs the calling test in a child process with USMBRIDGE_DEBUG=words.
 func inChild(t *testing.T, words string) (string, error) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$", "-test.v")

@@ -159,7 +159,7 @@ func TestMachineContextOfTwo(t *testing.T) {
 		return
 	}
 	rt := machine(t)
-	t.Cleanup(func() { // of the copies' memory, after everything made from it
+	t.Cleanup(func() { // closes the memory of the copies after the arrays
 		memmgr.Flush()
 		require.NoError(t, memmgr.CloseDefaults())
 	})

@@ -26,7 +26,7 @@ func otherQueue(t testing.TB, rt *syclobj.Runtime, q *syclobj.Queue) *syclobj.Qu
 	return other
 }
 
-// backend is one sort of memory that tests run over.
+// backend is a kind of memory for tests.
 type backend struct {
 	name string
 	r    memmgr.Resource
@@ -66,16 +66,16 @@ func must[T any](t testing.TB) func(v T, err error) T {
 	}
 }
 
-// addressOf is the address of the first element as a number.
+// addressOf returns the address of the first element as a number.
 func addressOf(a *Array) uintptr { return uintptr(a.Pointer()) }
 
 // owns reports whether an array holds a reference of its own.
 func owns(a *Array) bool { return a.flags&flagOwner != 0 }
 
-// on is where a device is asked for.
+// on returns a pointer to a device, for ExportOptions.
 func on(d dlpack.Device) *dlpack.Device { return &d }
 
-// newOn makes an array where a syclobj says.
+// newOn allocates an array on the queue or device of a syclobj.
 func newOn(rt *syclobj.Runtime, obj SyclObj, kind syclobj.USMKind, dt DataType, shape []int) (*Array, error) {
 	q, release, err := QueueOn(rt, obj)
 	if err != nil {

@@ -168,7 +168,7 @@ func (r releasing) Allocate(q memmgr.Request) (memmgr.Block, error) {
 	return r.Resource.Allocate(q)
 }
 
-// A release during an operation takes effect after it.
+// TestReleaseDuringOperation: a release during an operation takes effect afterwards.
 func TestReleaseDuringOperation(t *testing.T) {
 	for name, op := range map[string]func(a *Array, r memmgr.Resource) (*Array, error){
 		"Copy":     func(a *Array, r memmgr.Resource) (*Array, error) { return a.Copy(r) },
@@ -187,7 +187,7 @@ func TestReleaseDuringOperation(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, View(a, func(v []float32) error {
 		a.Release()
-		v[0] = 1 // kept until the function returns
+		v[0] = 1 // the memory is valid until the function returns
 		return nil
 	}))
 }

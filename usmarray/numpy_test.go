@@ -107,8 +107,8 @@ func rawOf[T any](v []T) []byte {
 	return append([]byte(nil), unsafe.Slice((*byte)(unsafe.Pointer(&v[0])), len(v)*int(unsafe.Sizeof(v[0])))...)
 }
 
-// printCases makes arrays of every type that NumPy shares, with every sort of
-// layout and with values near the limits of the printing rules.
+// printCases returns arrays of all types that NumPy has, with many layouts and with values near the limits of
+// the printing rules.
 func printCases() []numpyCase {
 	var out []numpyCase
 	r := rand.New(rand.NewPCG(1, 2))
@@ -190,7 +190,7 @@ func sampleFloat(r *rand.Rand, style int) float64 {
 	return math.Ldexp(1, r.IntN(40)-20) * float64(1-2*r.IntN(2))
 }
 
-// randomView is a random strided view inside n elements.
+// randomView returns a random strided view of n elements.
 func randomView(r *rand.Rand, dtype string, data []byte, n int) numpyCase {
 	l, _ := NewLayout([]int{n}, nil, 0)
 	if f := factor(r, n); f > 1 {
@@ -217,7 +217,7 @@ func randomView(r *rand.Rand, dtype string, data []byte, n int) numpyCase {
 	return numpyCase{DType: dtype, Data: data, Shape: append([]int{}, l.shape...), Strides: append([]int{}, l.strides...), Offset: l.offset}
 }
 
-// factor is a random divisor of n.
+// factor returns a random divisor of n.
 func factor(r *rand.Rand, n int) int {
 	f := 1 + r.IntN(n)
 	for n%f != 0 {

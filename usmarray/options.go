@@ -10,7 +10,7 @@ import (
 // Option is an option of the functions that make an array. It is immutable and may be used by several
 // goroutines. Functions that allocate (New, Zeros, Full, FromSlice, Arange, Copy and AsType) accept all
 // options. FromBuffer, WrapBuffer and FromPinnedSlice describe existing memory: they accept Padded and
-// ReadOnly, and refuse the others with memmgr.ErrRequest.
+// ReadOnly, and refuse all other options with memmgr.ErrRequest.
 //
 // No option sets the alignment: use memmgr.New and FromBuffer for one larger than the resource's.
 type Option func(*options)

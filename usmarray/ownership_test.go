@@ -72,11 +72,11 @@ func TestCopiedIsForTheConsumerAlone(t *testing.T) {
 	x.Release()
 }
 
-// Memory of unknown size has no Allocation in the dictionary.
+// TestInterfaceOfUnknownSize: the dictionary of memory of unknown size has no Allocation.
 func TestInterfaceOfUnknownSize(t *testing.T) {
 	rt, q := testsycl.Need(t)
 	a := own(t)(Arange[float32](testsycl.USM(t, q, syclobj.USMShared), 0, 1, 4))
-	buf, err := memmgr.Wrap(a.Pointer(), memmgr.UnknownSize, memmgr.WrapOptions{Place: a.Place()})
+	buf, err := memmgr.FromForeign(a.Pointer(), memmgr.UnknownSize, memmgr.ForeignOptions{Place: a.Place()})
 	require.NoError(t, err)
 	b := own(t)(FromBuffer(buf, Float32, mustLayout(t, []int{4}, nil, 0)))
 	d := must[USMInterface](t)(b.USMInterface())
@@ -108,7 +108,7 @@ func TestCopyPackedThroughTwoBuffers(t *testing.T) {
 	for i := range 16 {
 		require.NoError(t, base.SetAt(i, i))
 	}
-	buf, err := memmgr.Wrap(base.Pointer(), 8, memmgr.WrapOptions{})
+	buf, err := memmgr.FromForeign(base.Pointer(), 8, memmgr.ForeignOptions{})
 	require.NoError(t, err)
 	other := own(t)(FromBuffer(buf, dlpack.Uint4, mustLayout(t, []int{16}, nil, 0)))
 	dst := must[*Array](t)(base.Index(IndexFrom(1)))
@@ -117,7 +117,7 @@ func TestCopyPackedThroughTwoBuffers(t *testing.T) {
 	require.Equal(t, "[ 0  0  1  2  3  4  5  6  7  8  9 10 11 12 13 14]", base.String())
 }
 
-// Invalid syclobjs are errors, also in the dictionary's text.
+// TestBadSyclObjNeverPanics: an invalid syclobj is an error, and printing the dictionary does not panic.
 func TestBadSyclObjNeverPanics(t *testing.T) {
 	rt := testsycl.Runtime(t)
 	q, err := syclobj.HostPlace().Queue()

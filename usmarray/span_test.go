@@ -17,7 +17,7 @@ type exactSpan struct {
 	count, lo, hi  *big.Int
 	empty, c, f    bool
 	negativeExtent bool
-	lowest         bool // an axis that cannot be walked backwards
+	lowest         bool // an axis with the lowest int as its stride
 }
 
 func exact(shape, strides []int) exactSpan {
@@ -60,7 +60,7 @@ func exact(shape, strides []int) exactSpan {
 	return s
 }
 
-// scaled is (x + plus) * factor.
+// scaled returns (x + plus) * factor.
 func scaled(x *big.Int, plus, factor int64) *big.Int {
 	y := new(big.Int).Add(x, big.NewInt(plus))
 	return y.Mul(y, big.NewInt(factor))
@@ -95,8 +95,8 @@ func spanNumbers(raw []byte) (shape, strides []int) {
 }
 
 // FuzzSpan compares the span and the order of elements, as Layout, the dictionary and the C code of
-// package dlpack compute them, with exact arithmetic: each accepts the values that it can represent,
-// refuses the others, and agrees on the meaning.
+// package dlpack compute them, with exact arithmetic: each accepts exactly the values that it can
+// represent, and computes the same span.
 func FuzzSpan(f *testing.F) {
 	if intBits != 64 {
 		f.Skip("the limits are those of 64 bits")
@@ -135,7 +135,7 @@ func requireLayoutSpan(t *testing.T, shape, strides []int, want exactSpan, possi
 	require.Equal(t, want.c, l.isC(), "%v", l)
 	require.Equal(t, want.f, l.isF(), "%v", l)
 
-	// Views keep within the span, whatever the numbers.
+	// Views stay within the span.
 	items := make([]Index, len(shape))
 	for i := range items {
 		items[i] = All.By(-1 - i)
@@ -157,7 +157,7 @@ func requireLayoutSpan(t *testing.T, shape, strides []int, want exactSpan, possi
 	}
 }
 
-// spanData is where the elements lie: room below and above.
+// spanData is the address of the first element, far from both ends of the address space.
 const spanData = 1 << 40
 
 func requireDictionarySpan(t *testing.T, shape, strides []int, want exactSpan, possible bool) {
@@ -228,7 +228,7 @@ func TestSpanLimits(t *testing.T) {
 			require.Equal(t, []int{c.lo, c.hi}, []int{lo, hi})
 		})
 	}
-	// A reshape whose strides agree only when they wrap is no view.
+	// A reshape whose strides match only because they wrap needs a copy.
 	l := mustLayout(t, []int{2, 3}, []int{-1<<62 - 3, 1<<62 - 1}, 0)
 	_, err := l.reshape(6)
 	require.ErrorIs(t, err, ErrLayout)

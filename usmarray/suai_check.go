@@ -225,7 +225,7 @@ func parseRareTypeStr(s string) (DataType, error) {
 		// dlpack accepts it for single bytes, which have no order; here the sign must
 		// always be the machine's own.
 	}
-	return DataType{}, &dlpack.OpError{Op: "type string", Kind: dlpack.ErrDataType,
+	return DataType{}, &dlpack.OpError{Op: "ParseTypeString", Kind: dlpack.ErrDataType,
 		Err: fmt.Errorf("type string %q does not begin with '<', '=' or '|', the machine's own byte order", s)}
 }
 

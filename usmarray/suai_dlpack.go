@@ -64,7 +64,7 @@ func tensorInterface(op string, rt *syclobj.Runtime, t dlpack.Tensor) (USMInterf
 	obj, err := syclObjOf(op, place)
 	if err == nil {
 		var a *Array
-		if a, err = wrapTensor(op, t, place, &span); err == nil {
+		if a, err = fromTensor(op, t, place, &span); err == nil {
 			return a.describe(ts, obj), a, nil
 		}
 	}

@@ -79,7 +79,7 @@ func pointerErr(op string, err error) error {
 // wrap returns the array and takes over the place on success. The buffer is exactly the span of the
 // elements: Data itself, with an offset, may point anywhere and was not checked.
 func (d *USMInterface) wrap(op string, place *syclobj.Place, s *USMSpan, release func()) (*Array, error) {
-	buf, err := memmgr.Wrap(pointerAt(s.Lo), uint64(s.Hi-s.Lo), memmgr.WrapOptions{Place: place, GivePlace: true, Release: release})
+	buf, err := memmgr.FromForeign(pointerAt(s.Lo), uint64(s.Hi-s.Lo), memmgr.ForeignOptions{Place: place, GivePlace: true, Release: release})
 	if err != nil {
 		return nil, wrapErr(op, nil, err)
 	}

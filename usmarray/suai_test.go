@@ -13,7 +13,7 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// goodInterface returns a dictionary that Check accepts; its address is invented.
+// goodInterface returns a dictionary that Check accepts. Its address is not valid memory.
 func goodInterface() USMInterface {
 	return USMInterface{Shape: []int{2, 3}, TypeStr: "<f4", Data: 0x100000, Version: 1, SyclObj: SyclObj{Filter: "opencl:cpu:0"}}
 }
@@ -24,7 +24,7 @@ func TestValidate(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		edit func(*USMInterface)
-		key  string // at fault; empty when the dictionary is good
+		key  string // the invalid key; empty if the dictionary is valid
 		want string
 	}{
 		{"good", func(*USMInterface) {}, "", ""},

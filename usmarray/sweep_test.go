@@ -26,7 +26,7 @@ import (
 // a program can test; no object is left in the library, the memory
 // manager or this module; and the script succeeds afterwards.
 
-// scenes are the parts of the script. Each releases its objects; an error of one does not stop the others.
+// scenes are the parts of the script. Each releases its objects; after an error of one, the next ones still run.
 var scenes = []struct {
 	name string
 	play func(s *script) error
@@ -46,7 +46,7 @@ type script struct {
 	end  []func() error // run backwards
 }
 
-// later registers f to be called at the end of the scene.
+// later registers f for the end of the scene.
 func (s *script) later(f func() error) { s.end = append(s.end, f) }
 
 // close releases the objects of a scene.
@@ -76,7 +76,7 @@ func (s *script) queue(ctx *syclobj.Context, d *syclobj.Device, p syclobj.QueueP
 	return q, err
 }
 
-// gpu is a device with an in-order queue that is closed at the end.
+// gpu returns a device and an in-order queue, which is closed at the end.
 func (s *script) gpu(filter string) (*syclobj.Device, *syclobj.Queue, error) {
 	d, err := s.rt.Device(filter)
 	if err != nil {
@@ -86,7 +86,7 @@ func (s *script) gpu(filter string) (*syclobj.Device, *syclobj.Queue, error) {
 	return d, q, err
 }
 
-// usm is a resource that is closed at the end.
+// usm returns a resource that is closed at the end.
 func (s *script) usm(q *syclobj.Queue, k syclobj.USMKind) memmgr.Resource {
 	r := memmgr.USM(q, k)
 	if c, ok := r.(interface{ Close() error }); ok {
@@ -262,7 +262,7 @@ func playNewOn(s *script) error {
 	return nil
 }
 
-// playPool frees memory with pending work that the test holds back, so that the pool must wait and return
+// playPool frees memory with pending work, which the test delays, so that the pool must wait and return
 // memory.
 func playPool(s *script) error {
 	gpu, q, err := s.gpu("level_zero:gpu:0")
@@ -276,7 +276,7 @@ func playPool(s *script) error {
 	pool := memmgr.NewPool(s.usm(q, syclobj.USMDevice), memmgr.WithLimit(8<<20))
 	s.later(pool.Close)
 	s.fake.Hold(true)
-	// Where a barrier fails the host waits for the work, which the test holds back.
+	// If a barrier fails, the host waits for the work, which the test delays.
 	done := make(chan struct{})
 	defer close(done)
 	go func() {
@@ -346,7 +346,7 @@ func playTiles(s *script) error {
 	if err != nil {
 		return err
 	}
-	t, err := b.DLPackWith(ExportOptions{Copy: CopyAlways}) // through the default context
+	t, err := b.DLPackWith(ExportOptions{Copy: CopyAlways}) // copies to the default context
 	if err != nil {
 		return err
 	}

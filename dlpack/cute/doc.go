@@ -17,7 +17,7 @@
 // [FromDLPack] takes over the DLPack tensor on success and leaves it to the caller on failure; the Tensor
 // keeps it until Release. [Wrap] borrows memory. A Clone shares the source and has its own marks; the
 // source is released with the last of them. Use after Release is an error that matches [ErrReleased]:
-// functions that return an error return it, others panic with it. A Spec and a Key own nothing.
+// functions that return an error return it, all other functions panic with it. A Spec and a Key own nothing.
 //
 // # Threads
 //

@@ -58,7 +58,7 @@ func TestLuminance(t *testing.T) {
 	require.Equal(t, []byte{0, 0, 0, 0}, data[128:132])
 	require.Equal(t, []byte{0, 0, 0x7f, 0x43}, data[128+20:], "255 as float32")
 
-	require.ErrorContains(t, luminance(context.Background(), to, to), "no PNG or JPEG")
+	require.ErrorContains(t, luminance(context.Background(), to, to), "not a PNG or JPEG")
 	require.Error(t, luminance(context.Background(), filepath.Join(dir, "none"), to))
 	require.ErrorContains(t, run(context.Background(), "", filepath.Join(dir, "usmpython"), os.Stdout), "make build python")
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// runEnv makes this test binary be the program.
+// runEnv makes this test binary run the program.
 const runEnv = "USMBRIDGE_TEST_EMBEDDED"
 
 func TestMain(m *testing.M) {
@@ -19,9 +19,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestCarriesItsPython runs the program where there is no Python and no SYCL, twice: the
-// second finds the files of the first.
-func TestCarriesItsPython(t *testing.T) {
+// TestExtractsItsPython runs the program twice without an installed Python or SYCL. The second run finds
+// the files of the first.
+func TestExtractsItsPython(t *testing.T) {
 	dir := t.TempDir()
 	for range 2 {
 		cmd := exec.Command(os.Args[0], "-dir", dir)
@@ -30,13 +30,13 @@ func TestCarriesItsPython(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
-		for _, want := range []string{"carried in this program", "[4.         2.66666667", "sum: 32\n"} {
+		for _, want := range []string{"of this program", "[4.         2.66666667", "sum: 32\n"} {
 			if !strings.Contains(string(out), want) {
 				t.Errorf("%q is not in\n%s", want, out)
 			}
 		}
 	}
 	if found, _ := filepath.Glob(filepath.Join(dir, "python*", "bin", "python3.*")); len(found) == 0 {
-		t.Error("nothing was laid out below the directory that was named")
+		t.Error("no Python was extracted to the directory of -dir")
 	}
 }

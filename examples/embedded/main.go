@@ -1,13 +1,11 @@
-// Command embedded is one file that carries its Python: CPython 3.14 is in the program
-// (from the Go module go-embed-python), is laid out below the user's cache when it first
-// runs, and is then embedded, with usmbridge built in. Neither Python nor SYCL has to be
-// installed where it runs.
+// Command embedded contains its own Python: CPython 3.14 is in the program file (from the Go module
+// go-embed-python), is extracted to a directory of the user's cache at the first start, and is then
+// embedded, with usmbridge built in. The machine needs neither Python nor SYCL.
 //
 //	embedded [-dir DIRECTORY]
 //
-// Go allocates an array, a script of the program's own works on the same memory in
-// Python, and Go prints what it finds there. The program is a module of its own so that
-// the 70 MB of Python are in nobody's build list but its own.
+// Go allocates an array, a Python script changes the same memory, and Go prints the result. The program is
+// a separate Go module, so that no other module downloads the 70 MB of Python.
 package main
 
 import (
@@ -20,7 +18,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	carried "github.com/kluctl/go-embed-python/python"
+	program "github.com/kluctl/go-embed-python/python"
 
 	"github.com/usmbridge/usmbridge/interop/pymodule"
 	"github.com/usmbridge/usmbridge/interop/python"
@@ -48,11 +46,11 @@ func run(w io.Writer, dir string) error {
 	if dir == "" {
 		cache, err := os.UserCacheDir()
 		if err != nil {
-			return fmt.Errorf("no place for Python's files (name one with -dir): %w", err)
+			return fmt.Errorf("no directory for Python's files (give one with -dir): %w", err)
 		}
 		dir = filepath.Join(cache, "usmbridge-embedded")
 	}
-	env, err := layOut(dir)
+	env, err := extract(dir)
 	if err != nil {
 		return err
 	}
@@ -72,17 +70,17 @@ func run(w io.Writer, dir string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "Python %s, carried in this program\nsmoothed by Python: %v\nsum: %g\n", env.Version, values, sum)
+	fmt.Fprintf(w, "Python %s of this program\nsmoothed by Python: %v\nsum: %g\n", env.Version, values, sum)
 	return py.Close()
 }
 
-// layOut writes the carried Python below dir, where it is not there yet, and describes
-// it. Several processes may do so at once.
-func layOut(dir string) (*python.Environment, error) {
+// extract writes the program's Python to dir, unless it is there already, and describes it. Several
+// processes may do so at once.
+func extract(dir string) (*python.Environment, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	py, err := carried.NewEmbeddedPythonWithTmpDir(filepath.Join(dir, "python"), true)
+	py, err := program.NewEmbeddedPythonWithTmpDir(filepath.Join(dir, "python"), true)
 	if err != nil {
 		return nil, fmt.Errorf("writing Python below %s: %w", dir, err)
 	}
@@ -95,7 +93,7 @@ func layOut(dir string) (*python.Environment, error) {
 			return python.Inspect(name)
 		}
 	}
-	return nil, errors.New("the carried Python is not one for this operating system")
+	return nil, errors.New("the Python of this program is not built for this operating system")
 }
 
 // smooth runs the script on the array's own memory.

@@ -1,10 +1,10 @@
-"""What this program does in Python, with the standard library alone."""
+"""The Python part of the example. It needs the standard library only."""
 
 import usmbridge
 
 
 def smooth(array: usmbridge.Array) -> float:
-    """Each element becomes the mean of itself and its neighbours, in place; their sum."""
+    """Replaces each element by the mean of itself and its neighbours, and returns the sum."""
     view = memoryview(array)
     old = view.tolist()
     for i in range(len(old)):

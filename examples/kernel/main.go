@@ -1,12 +1,10 @@
-// Command kernel computes on a SYCL device from Go alone: it compiles a kernel of OpenCL C,
-// allocates device memory, launches the kernel several times on it, reads the result back,
-// and compares it with the same computed in Go.
+// Command kernel computes on a SYCL device from Go alone: it compiles an OpenCL C kernel, allocates device
+// memory, launches the kernel several times, reads the result, and compares it with that of Go code.
 //
 //	go run ./examples/kernel
 //
-// It needs a SYCL device, of which `pip install dpctl intel-opencl-rt` makes one of any CPU,
-// and no Python while it runs. Where there is none it says what is missing and how to get it,
-// and ends with exit code 3.
+// It needs a SYCL device. `pip install dpctl intel-opencl-rt` makes a device of the CPU; Python is not
+// needed at run time. Without a device the program prints the reason and a remedy, and exits with code 3.
 package main
 
 import (
@@ -27,7 +25,7 @@ import (
 //go:embed smooth.cl
 var source string
 
-// exitNoDevice is the exit code where there is no device to compute on.
+// exitNoDevice is the exit code if there is no SYCL device.
 const exitNoDevice = 3
 
 const (
@@ -62,7 +60,7 @@ func run(w io.Writer) error {
 
 	program, err := queue.BuildOpenCL(source, "")
 	if err != nil {
-		return err // with the compiler's words
+		return err // contains the compiler's log
 	}
 	defer program.Close()
 	smooth, err := program.Kernel("smooth")
@@ -83,7 +81,7 @@ func run(w io.Writer) error {
 	return compare(w, got, inGo(start))
 }
 
-// missing is why there is no device.
+// missing returns the reason why there is no device.
 func missing(rt *syclobj.Runtime) error {
 	if err := rt.SYCLError(); err != nil {
 		return err
@@ -91,9 +89,8 @@ func missing(rt *syclobj.Runtime) error {
 	return errors.ErrUnsupported
 }
 
-// onDevice launches the kernel back and forth between two arrays of device memory. Nothing
-// is waited for before the result is read: each launch comes after the one before it, because
-// they share arrays.
+// onDevice launches the kernel repeatedly and exchanges its two arrays of device memory each time. It waits
+// only when it reads the result: launches that share arrays run in order.
 func onDevice(queue *syclobj.Queue, smooth *syclobj.Kernel, start []float32) ([]float32, error) {
 	device, err := memmgr.Default(queue, syclobj.USMDevice)
 	if err != nil {
@@ -115,10 +112,10 @@ func onDevice(queue *syclobj.Queue, smooth *syclobj.Kernel, start []float32) ([]
 			return nil, err
 		}
 	}
-	return usmarray.ToSlice[float32](from) // an even number of rounds ends there
+	return usmarray.ToSlice[float32](from) // the result of an even number of rounds
 }
 
-// inGo is the same in Go.
+// inGo computes the same in Go.
 func inGo(start []float32) []float32 {
 	from, to := append([]float32(nil), start...), make([]float32, len(start))
 	for range rounds {

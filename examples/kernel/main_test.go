@@ -34,8 +34,8 @@ func TestOnTheDevice(t *testing.T) {
 	require.Zero(t, syclobj.LiveObjects())
 }
 
-// TestAsAProgramWithNothingInstalled: no Python, no SYCL; it says what is missing.
-func TestAsAProgramWithNothingInstalled(t *testing.T) {
+// TestWithoutSYCL: without Python and SYCL the program prints the reason and a remedy.
+func TestWithoutSYCL(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "kernel")
 	build, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput()
 	require.NoError(t, err, "%s", build)
@@ -49,7 +49,7 @@ func TestAsAProgramWithNothingInstalled(t *testing.T) {
 	require.Contains(t, string(out), "pip install dpctl intel-opencl-rt")
 }
 
-func TestCompareTells(t *testing.T) {
+func TestCompare(t *testing.T) {
 	var out strings.Builder
 	require.Error(t, compare(&out, []float32{1}, []float32{2}))
 	require.NoError(t, compare(&out, []float32{1}, []float32{1}))

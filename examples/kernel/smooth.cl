@@ -1,4 +1,4 @@
-// The mean of each value and its two neighbours; beyond the ends the end repeats.
+// Computes the mean of each value and its two neighbours. The first and last value are their own neighbour.
 kernel void smooth(global const float *from, global float *to, int n)
 {
 	int i = get_global_id(0);

@@ -14,8 +14,8 @@ import "C"
 
 import "unsafe"
 
-// callEnergy calls machine code that Numba has made: double (const double *, int64_t).
-// Other goroutines go on meanwhile, those that hold Python's lock too.
+// callEnergy calls machine code that Numba compiled: double (const double *, int64_t). Other goroutines
+// continue meanwhile, including those that hold the GIL.
 func callEnergy(address uintptr, values []float64) (float64, error) {
 	start := (*C.double)(unsafe.Pointer(unsafe.SliceData(values)))
 	return float64(C.call_energy(C.uintptr_t(address), start, C.int64_t(len(values)))), nil

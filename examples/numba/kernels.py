@@ -1,4 +1,4 @@
-"""The loops that the Go service calls: one for Python's side, one for C's."""
+"""The loops that the Go service calls: one through Python, one as a C function."""
 
 import numba
 import numpy

@@ -1,16 +1,15 @@
-// Command numba is a Go service whose inner loop Numba compiles. The signal lies in
-// memory that Go allocated (shared USM, or the host's without SYCL), and no byte of it is
-// copied for any of
-//
-//   - a compiled function that Python calls with the array itself,
-//   - the same through numpy.asarray,
-//   - a compiled function of C's kind, whose address Go calls without Python's lock, on
-//     a slice of the array, from several goroutines at once,
-//   - the same loop in Go.
-//
-// It prints what each has found, and its time.
+// Command numba is a Go service whose inner loop Numba compiles.
 //
 //	numba [-n elements]
+//
+// The signal is in memory that Go allocated (shared USM, or host memory without SYCL). The program computes
+// its energy in several ways, all without a copy, and prints each result and its time:
+//
+//   - a compiled function that Python calls with the array itself,
+//   - the same function, called with numpy.asarray of the array,
+//   - a function compiled for C, whose address Go calls without the GIL, on a slice of the array, also from
+//     several goroutines at once,
+//   - the same loop in Go.
 //
 // It needs a Python with Numba: `make python` sets one up, and
 // `VIRTUAL_ENV=.venv go run ./examples/numba` uses it.
@@ -48,7 +47,7 @@ func run(n int) error {
 	return s.report(os.Stdout, n)
 }
 
-// report computes the energy of one signal in each way.
+// report computes the energy of one signal in each way and prints a line for each.
 func (s *service) report(w io.Writer, n int) error {
 	signal, err := s.signal(n)
 	if err != nil {
@@ -66,7 +65,7 @@ func (s *service) report(w io.Writer, n int) error {
 	return nil
 }
 
-// best takes the best time of several calls, after one that compiles.
+// best returns the shortest time of several calls, after a first call that compiles.
 func best(way way, signal *usmarray.Array) (value float64, took time.Duration, err error) {
 	if value, err = way.energy(signal); err != nil {
 		return 0, 0, err

@@ -11,10 +11,10 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// open gives the one service of this process: Python starts only once.
+// open returns the service of this process, because Python starts only once.
 var open = sync.OnceValues(openService)
 
-// needService returns the service. Without a Python that has Numba it ends the test.
+// needService returns the service. If there is no Python with Numba, it ends the test.
 func needService(t testing.TB) *service {
 	t.Helper()
 	s, err := open()
@@ -24,7 +24,7 @@ func needService(t testing.TB) *service {
 	return s
 }
 
-// TestWaysAgree: whoever runs the loop, on the same memory, finds the same.
+// TestWaysAgree: all ways compute the same result.
 func TestWaysAgree(t *testing.T) {
 	s := needService(t)
 	for _, n := range []int{1, 7, 1000, 123_457} {
@@ -36,14 +36,14 @@ func TestWaysAgree(t *testing.T) {
 		for _, way := range s.ways() {
 			got, err := way.energy(a)
 			require.NoError(t, err, way.name)
-			// The values are eighths, so that all sums are exact in any order.
+			// The values are multiples of 1/8, so that sums in any order are exact.
 			require.Equal(t, want, got, "%s, %d elements", way.name, n)
 		}
 		a.Release()
 	}
 }
 
-// TestWritesAreSeen: each call reads what Go has written since the last.
+// TestWritesAreSeen: each call reads the elements that Go wrote after the previous call.
 func TestWritesAreSeen(t *testing.T) {
 	s := needService(t)
 	a, err := s.signal(100)

@@ -17,8 +17,8 @@ import (
 //go:embed kernels.py
 var kernels string
 
-// service holds the compiled loops: the Python functions, and the address of the one
-// that needs no Python. The module keeps the machine code alive.
+// service holds the compiled loops: the Python functions, and the address of the function that needs no
+// Python. The module keeps the machine code alive.
 type service struct {
 	rt      *syclobj.Runtime
 	memory  memmgr.Resource
@@ -61,8 +61,8 @@ func openService() (_ *service, err error) {
 	return s, s.compile()
 }
 
-// compile loads the module; the function of C's kind is machine code after that, the
-// others when they are first called.
+// compile loads the module, which compiles the function for C. The others are compiled at their first
+// call.
 func (s *service) compile() (err error) {
 	if s.module, err = s.py.Module("numba_kernels", kernels); err != nil {
 		return err
@@ -83,7 +83,7 @@ func (s *service) compile() (err error) {
 	return err
 }
 
-// signal is n values in memory that the host may read.
+// signal allocates an array of n values in host-readable memory. The caller releases it.
 func (s *service) signal(n int) (*usmarray.Array, error) {
 	a, err := usmarray.New(s.memory, usmarray.Float64, []int{n})
 	if err != nil {
@@ -132,7 +132,7 @@ func (s *service) inPython(f *python.Object, a *usmarray.Array) (float64, error)
 	return result.Float()
 }
 
-// inC calls the machine code on the array's own memory; Python does not take part.
+// inC calls the machine code on the array's own memory, without Python.
 func (s *service) inC(a *usmarray.Array) (float64, error) {
 	values, err := usmarray.Slice[float64](a)
 	if err != nil {
@@ -141,7 +141,7 @@ func (s *service) inC(a *usmarray.Array) (float64, error) {
 	return callEnergy(s.address, values)
 }
 
-// inCParallel adds up parts that are computed at the same time.
+// inCParallel computes parts of the sum in parallel.
 func (s *service) inCParallel(a *usmarray.Array) (float64, error) {
 	values, err := usmarray.Slice[float64](a)
 	if err != nil {
@@ -176,7 +176,7 @@ func inGo(a *usmarray.Array) (float64, error) {
 	return total, nil
 }
 
-// close gives everything up; it may be called on a half-open service.
+// close releases everything. It may be called on a partly opened service.
 func (s *service) close() {
 	for _, o := range []*python.Object{s.direct, s.through, s.module} {
 		if o != nil {

@@ -20,7 +20,7 @@ var luminanceKernel string
 //go:embed sobel.py
 var sobelSource string
 
-// bridge is what stands for the whole run: the devices and the interpreter.
+// bridge holds the devices and the interpreter.
 type bridge struct {
 	rt        *syclobj.Runtime
 	queue     *syclobj.Queue
@@ -28,11 +28,11 @@ type bridge struct {
 	luminance *python.Object // module of luminance.py
 	sobel     *python.Object // module of sobel.py
 	usmbridge *python.Object // the built-in module
-	dpctl     bool           // a SYCL device, and dpctl to use it
+	dpctl     bool           // there is a SYCL device, and dpctl is installed
 }
 
-// openBridge looks for SYCL and starts Python. Lack of SYCL is said and lived
-// with; lack of Python is an error.
+// openBridge opens SYCL and starts Python. Without SYCL it prints the reason and uses the host backend.
+// Without Python it returns an error.
 func openBridge(w io.Writer) (_ *bridge, err error) {
 	b := &bridge{}
 	defer func() {
@@ -47,7 +47,7 @@ func openBridge(w io.Writer) (_ *bridge, err error) {
 		return nil, err
 	}
 	if b.py, err = python.Start(); err != nil {
-		return nil, fmt.Errorf("this job needs Python with NumPy and Numba (`make python` sets it up in .venv): %w", err)
+		return nil, fmt.Errorf("this example needs Python with NumPy and Numba (`make python` sets it up in .venv): %w", err)
 	}
 	if err := b.load(); err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func openBridge(w io.Writer) (_ *bridge, err error) {
 	return b, nil
 }
 
-// load makes the two modules and imports the built-in one.
+// load creates the two modules and imports the built-in one.
 func (b *bridge) load() (err error) {
 	if b.luminance, err = b.py.Module("picture_luminance", luminanceSource); err != nil {
 		return err
@@ -75,8 +75,7 @@ func (b *bridge) load() (err error) {
 	return nil
 }
 
-// chooseDevice takes the default SYCL device when dpctl can run on it, and the
-// host otherwise.
+// chooseDevice selects the default SYCL device if dpctl can be imported, and otherwise the host backend.
 func (b *bridge) chooseDevice(w io.Writer) {
 	b.queue = b.rt.DefaultQueue()
 	why := b.rt.SYCLError()
@@ -92,10 +91,10 @@ func (b *bridge) chooseDevice(w io.Writer) {
 		}
 	}
 	b.queue = b.rt.HostQueue()
-	fmt.Fprintf(w, "no SYCL: %v\nThe host backend and NumPy do the work instead.\n", why)
+	fmt.Fprintf(w, "no SYCL: %v\nThe host backend and NumPy are used instead.\n", why)
 }
 
-// close gives everything up. It may be called on a half-open bridge.
+// close releases everything. It may be called on a partly opened bridge.
 func (b *bridge) close() error {
 	for _, o := range []*python.Object{b.luminance, b.sobel, b.usmbridge} {
 		if o != nil {

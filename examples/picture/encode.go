@@ -11,8 +11,8 @@ import (
 	"path/filepath"
 )
 
-// checkWritable fails when a file of that name could not be written, so that
-// nobody waits for a result that has nowhere to go. It leaves nothing behind.
+// checkWritable returns an error if the file cannot be written, so that the program fails before the
+// computation. It leaves no file.
 func checkWritable(path string) error {
 	st, err := os.Stat(path)
 	switch {
@@ -21,7 +21,7 @@ func checkWritable(path string) error {
 	case err == nil && st.IsDir():
 		return fmt.Errorf("OUT %s is a directory: name a file in it", path)
 	case err == nil && !st.Mode().IsRegular():
-		return fmt.Errorf("OUT %s is no ordinary file", path)
+		return fmt.Errorf("OUT %s is not a regular file", path)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("OUT cannot be written: %w", err)
 	}
@@ -37,8 +37,8 @@ func checkWritable(path string) error {
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
-// writePNG writes grey values, one byte a pixel, as a PNG. The file appears
-// whole or not at all: it is written beside its place and then renamed.
+// writePNG writes grey values, one byte per pixel, as a PNG. It writes a temporary file and renames it, so
+// that an error leaves no partial file.
 func writePNG(path string, pixels []uint8, width, height int) (err error) {
 	var encoded bytes.Buffer
 	grey := &image.Gray{Pix: pixels, Stride: width, Rect: image.Rect(0, 0, width, height)}

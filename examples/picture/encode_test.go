@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// names lists what is in a directory.
+// names lists the entries of a directory.
 func names(t *testing.T, dir string) []string {
 	t.Helper()
 	list, err := os.ReadDir(dir)
@@ -29,7 +29,7 @@ func TestWritePNG(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "out.png")
 	require.NoError(t, checkWritable(path))
-	require.Empty(t, names(t, dir), "the check leaves nothing")
+	require.Empty(t, names(t, dir), "the check leaves no file")
 	pixels := []uint8{0, 1, 2, 253, 254, 255}
 	require.NoError(t, writePNG(path, pixels, 3, 2))
 	require.NoError(t, writePNG(path, pixels, 3, 2), "over an older result")
@@ -49,7 +49,7 @@ func TestUnwritable(t *testing.T) {
 		{"a directory", dir, "is a directory"},
 		{"no such directory", filepath.Join(dir, "none", "out.png"), "no such file or directory"},
 		{"below a file", filepath.Join(file, "out.png"), "not a directory"},
-		{"a device", os.DevNull, "no ordinary file"},
+		{"a device", os.DevNull, "not a regular file"},
 		{"no name", "", "is empty"},
 		{"a name too long", filepath.Join(dir, strings.Repeat("x", 300)), "name too long"},
 	}
@@ -64,12 +64,12 @@ func TestUnwritable(t *testing.T) {
 	require.Equal(t, []string{"file"}, names(t, dir))
 	require.Error(t, writePNG(filepath.Join(dir, "none", "out.png"), []uint8{1}, 1, 1))
 
-	// The place is taken by a directory between the check and the end.
+	// A directory with the name of the result appears after the check.
 	blocked := filepath.Join(dir, "blocked")
 	require.NoError(t, os.Mkdir(blocked, 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(blocked, "x"), nil, 0o644))
 	require.Error(t, writePNG(blocked, []uint8{1}, 1, 1))
-	require.Equal(t, []string{"blocked", "file"}, names(t, dir), "no half-written file stays")
+	require.Equal(t, []string{"blocked", "file"}, names(t, dir), "no partial file remains")
 }
 
 func TestTableShowsCopies(t *testing.T) {

@@ -14,29 +14,28 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// job is one picture on its way.
+// job is the processing of one picture.
 type job struct {
 	*bridge
 	width, height int
 
 	picture, grey, edges *usmarray.Array // Go's three buffers
-	returned             *usmarray.Array // the edges, as they came back
+	returned             *usmarray.Array // the edges, imported again
 	shown                map[*usmarray.Array]*python.Object
 
-	device    string // filter string of where the luminance was computed
-	engine    string // who computed the edges
+	device    string // filter string of the device that computed the luminance
+	engine    string // library that computed the edges
 	handovers []handover
 	steps     []step
 }
 
-// step is one piece of work between hand-overs.
+// step is one computation between hand-overs.
 type step struct {
-	what               string
+	name               string
 	compiled, computed time.Duration
 }
 
-// process takes the picture through the three buffers. The caller releases the
-// job when it has read the result.
+// process computes the edges of a picture. The caller releases the job when it has read the result.
 func (b *bridge) process(picture image.Image) (*job, error) {
 	j := &job{
 		bridge: b, width: picture.Bounds().Dx(), height: picture.Bounds().Dy(),
@@ -61,7 +60,7 @@ func (b *bridge) process(picture image.Image) (*job, error) {
 	return j, nil
 }
 
-// allocate makes the buffers: shared USM of the device, or host memory.
+// allocate allocates the buffers: shared USM of the device, or host memory.
 func (j *job) allocate() error {
 	memory, err := memmgr.Default(j.queue, syclobj.USMShared)
 	if err != nil {
@@ -82,19 +81,19 @@ func (j *job) allocate() error {
 		}
 		*want.array = a
 		if j.shown[a], err = pymodule.ToPython(a); err != nil {
-			return fmt.Errorf("showing an array to Python: %w", err)
+			return fmt.Errorf("passing an array to Python: %w", err)
 		}
 	}
 	return nil
 }
 
-// computeLuminance hands the picture and the grey buffer out and takes the grey
-// one back, by the dictionary with dpctl, by DLPack with NumPy.
+// computeLuminance exports the picture and the grey buffer and imports the grey one again: with dpctl by
+// the dictionary, with NumPy by DLPack.
 func (j *job) computeLuminance() error {
-	who, protocol, take := "NumPy", "DLPack", "from_dlpack"
+	engine, protocol, take := "NumPy", "DLPack", "from_dlpack"
 	function, args := "with_numpy", []any{j.shown[j.picture], j.shown[j.grey]}
 	if j.dpctl {
-		who, protocol, take = "dpctl", "__sycl_usm_array_interface__", "from_usm_array_interface"
+		engine, protocol, take = "dpctl", "__sycl_usm_array_interface__", "from_usm_array_interface"
 		function, args = "with_dpctl", append(args, luminanceKernel)
 	}
 	a, result, err := call(j.luminance, function, args...)
@@ -103,11 +102,11 @@ func (j *job) computeLuminance() error {
 	}
 	defer result.Release()
 	j.device = a.Device
-	j.record("picture", protocol, who, j.picture, a.Handovers[0])
-	j.record("luminance", protocol, who, j.grey, a.Handovers[1])
-	j.steps = append(j.steps, step{"luminance by " + who + " on " + j.device, ns(a.Compiled), ns(a.Computed)})
+	j.record("picture", protocol, engine, j.picture, a.Handovers[0])
+	j.record("luminance", protocol, engine, j.grey, a.Handovers[1])
+	j.steps = append(j.steps, step{"luminance by " + engine + " on " + j.device, ns(a.Compiled), ns(a.Computed)})
 
-	returned, err := j.takeBack("luminance", protocol, who, take, j.grey, result)
+	returned, err := j.takeBack("luminance", protocol, engine, take, j.grey, result)
 	if err != nil {
 		return err
 	}
@@ -115,8 +114,7 @@ func (j *job) computeLuminance() error {
 	return nil
 }
 
-// computeEdges hands the grey buffer and the edges out and takes the edges
-// back, all by DLPack.
+// computeEdges exports the grey buffer and the edges and imports the edges again, all by DLPack.
 func (j *job) computeEdges() error {
 	a, result, err := call(j.sobel, "run", j.shown[j.grey], j.shown[j.edges])
 	if err != nil {
@@ -131,17 +129,16 @@ func (j *job) computeEdges() error {
 	return err
 }
 
-// record notes a hand-over from Go, as the other side measured it.
-func (j *job) record(what, protocol, to string, a *usmarray.Array, seen [2]int64) {
+// record adds a hand-over from Go, which Python measured.
+func (j *job) record(buffer, protocol, to string, a *usmarray.Array, seen [2]int64) {
 	j.handovers = append(j.handovers, handover{
-		what: what, protocol: protocol, from: "Go", to: to,
+		buffer: buffer, protocol: protocol, from: "Go", to: to,
 		here: uintptr(a.Pointer()), there: uintptr(seen[0]), bytes: a.NBytes(), took: ns(seen[1]),
 	})
 }
 
-// takeBack makes an array of Go's out of an object of the other side, through
-// the named function of the module usmbridge.
-func (j *job) takeBack(what, protocol, from, function string, sent *usmarray.Array, object *python.Object) (*usmarray.Array, error) {
+// takeBack imports an object of Python as an array, by the named function of the module usmbridge.
+func (j *job) takeBack(buffer, protocol, from, function string, sent *usmarray.Array, object *python.Object) (*usmarray.Array, error) {
 	var returned *usmarray.Array
 	began := time.Now()
 	err := j.py.With(func() error {
@@ -155,25 +152,25 @@ func (j *job) takeBack(what, protocol, from, function string, sent *usmarray.Arr
 	})
 	took := time.Since(began)
 	if err != nil {
-		return nil, fmt.Errorf("taking the %s back from %s: %w", what, from, err)
+		return nil, fmt.Errorf("importing the %s from %s: %w", buffer, from, err)
 	}
 	j.handovers = append(j.handovers, handover{
-		what: what, protocol: protocol, from: from, to: "Go",
+		buffer: buffer, protocol: protocol, from: from, to: "Go",
 		here: uintptr(sent.Pointer()), there: uintptr(returned.Pointer()), bytes: sent.NBytes(), took: took,
 	})
 	return returned, nil
 }
 
-// pixels is the result, in the memory that Numba wrote.
+// pixels returns the result in the memory that Numba wrote. It is valid until release.
 func (j *job) pixels() ([]uint8, error) { return usmarray.Slice[uint8](j.returned) }
 
-// print shows the device, the table and the times of the work itself.
+// print writes the device, the table of hand-overs and the times of the computations.
 func (j *job) print(w io.Writer) {
 	fmt.Fprintf(w, "device:  %s\n\n", j.device)
 	printTable(w, j.handovers)
 	fmt.Fprintln(w)
 	for _, s := range j.steps {
-		fmt.Fprintf(w, "%-40s %8.2f ms", s.what, float64(s.computed.Nanoseconds())/1e6)
+		fmt.Fprintf(w, "%-40s %8.2f ms", s.name, float64(s.computed.Nanoseconds())/1e6)
 		if s.compiled > 0 {
 			fmt.Fprintf(w, "  (and %.0f ms to compile)", float64(s.compiled.Nanoseconds())/1e6)
 		}
@@ -181,7 +178,7 @@ func (j *job) print(w io.Writer) {
 	}
 }
 
-// release gives the arrays up, Python's view of them first.
+// release releases the arrays, Python's objects first.
 func (j *job) release() {
 	for _, o := range j.shown {
 		if o != nil {
@@ -195,7 +192,7 @@ func (j *job) release() {
 	}
 }
 
-// answer is what the Python functions return besides their array.
+// answer is the dictionary that the Python functions return besides their array.
 type answer struct {
 	Device    string
 	Engine    string
@@ -204,8 +201,8 @@ type answer struct {
 	Computed  int64
 }
 
-// call runs a function of luminance.py or sobel.py. The object is the array
-// that it returns; the caller releases it.
+// call runs a function of luminance.py or sobel.py. The object is the resulting array; the caller releases
+// it.
 func call(module *python.Object, function string, args ...any) (answer, *python.Object, error) {
 	var a answer
 	tuple, err := module.Method(function, args...)
@@ -224,7 +221,7 @@ func call(module *python.Object, function string, args ...any) (answer, *python.
 	return a, array, nil
 }
 
-// readAnswer converts the dict of the facts.
+// readAnswer converts the dictionary.
 func readAnswer(tuple *python.Object) (a answer, err error) {
 	facts, err := tuple.Item(0)
 	if err != nil {

@@ -1,16 +1,16 @@
-"""The first half of the work: luminance, by a SYCL kernel or by NumPy."""
+"""Computes the luminance, by a SYCL kernel or by NumPy."""
 
 import ctypes
 import time
 
 
 def with_dpctl(rgb, grey, source):
-    """Y = 0.299 R + 0.587 G + 0.114 B on the SYCL device that both buffers are on.
+    """Computes Y = 0.299 R + 0.587 G + 0.114 B on the SYCL device of both buffers.
 
     rgb is float32 (h, w, 3), grey float32 (h, w), both USM of one queue;
-    source is OpenCL C. Returns facts and dpctl's object for grey. The facts are
-    the device, the hand-overs as (address, nanoseconds), and the nanoseconds of
-    compiling and of computing.
+    source is OpenCL C. Returns a dictionary and dpctl's object for grey. The
+    dictionary has the device, the hand-overs as (address, nanoseconds), and the
+    times of compiling and of computing in nanoseconds.
     """
     import dpctl.memory
     import dpctl.program
@@ -40,7 +40,7 @@ def with_dpctl(rgb, grey, source):
 
 
 def with_numpy(rgb, grey):
-    """The same without SYCL, on memory that NumPy takes by DLPack."""
+    """Is with_dpctl without SYCL: NumPy imports the memory by DLPack."""
     import numpy
 
     start = time.perf_counter_ns()

@@ -1,19 +1,17 @@
-// Command picture is the main job: one picture passes through Go, dpctl and
-// Numba in three buffers that Go allocated, and no byte is copied on the way.
+// Command picture finds the edges of a picture: Go, dpctl and Numba pass it on in three buffers that Go
+// allocated, without a copy.
 //
 //	picture [-in picture.png|.jpg] [-out edges.png]
 //
-// Go decodes the picture into shared USM (float32, height x width x 3). dpctl,
-// on a CPython inside this process, takes that through
-// __sycl_usm_array_interface__ and runs an OpenCL C kernel on a SYCL queue,
-// which writes the luminance Y = 0.299 R + 0.587 G + 0.114 B into a second
-// buffer. Numba reads that through DLPack and writes the Sobel magnitude (3 x 3,
-// edges replicated, rounded, at most 255) into a third, which comes back through
-// DLPack and which Go writes as a grey PNG. A table shows every hand-over.
+// Go decodes the picture into shared USM (float32, height x width x 3). dpctl, on a CPython inside this
+// process, imports that buffer through __sycl_usm_array_interface__ and runs an OpenCL C kernel on a SYCL
+// queue, which writes the luminance Y = 0.299 R + 0.587 G + 0.114 B into a second buffer. Numba imports
+// that through DLPack and writes the Sobel magnitude (3 x 3, edges replicated, rounded, at most 255) into
+// a third. Go imports the result through DLPack and writes it as a grey PNG. A table shows each exchange
+// of a buffer, a hand-over.
 //
-// Without SYCL the buffers are memory of the host backend, NumPy computes the
-// luminance, and the program says so. It needs a Python with NumPy: `make run`
-// sets one up.
+// Without SYCL the buffers are memory of the host backend and NumPy computes the luminance; the program
+// reports that. It needs a Python with NumPy: `make run` sets one up.
 package main
 
 import (
@@ -40,8 +38,7 @@ func main() {
 	}
 }
 
-// run does the whole job. What can be found out early is: an unreadable picture
-// or an unwritable result fail before Python starts.
+// run processes one picture. It checks the paths of picture and result before it starts Python.
 func run(w io.Writer, in, out string) (err error) {
 	picture, in, err := photo.Read(in)
 	if err != nil {

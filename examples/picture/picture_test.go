@@ -28,10 +28,10 @@ import (
 //go:embed testdata/reference.py
 var reference string
 
-// open gives the one bridge of this process: Python starts only once.
+// open returns the bridge of this process, because Python starts only once.
 var open = sync.OnceValues(func() (*bridge, error) { return openBridge(io.Discard) })
 
-// needBridge returns the bridge. Without a Python that has NumPy it ends the test.
+// needBridge returns the bridge. If there is no Python with NumPy, it ends the test.
 func needBridge(t *testing.T) *bridge {
 	t.Helper()
 	b, err := open()
@@ -59,23 +59,23 @@ func expected(t *testing.T, py *python.Interpreter, p image.Image) []byte {
 	return out["edges"].([]byte)
 }
 
-// requireClose wants two grey pictures to differ by at most 1 of 255.
+// requireClose requires that two grey pictures differ by at most 1 of 255.
 func requireClose(t *testing.T, want, got []uint8) {
 	t.Helper()
 	require.Len(t, got, len(want))
 	for i := range want {
 		if d := int(want[i]) - int(got[i]); d < -1 || d > 1 {
-			require.Failf(t, "the result differs", "pixel %d is %d, NumPy says %d", i, got[i], want[i])
+			require.Failf(t, "the result differs", "pixel %d is %d, NumPy computes %d", i, got[i], want[i])
 		}
 	}
 }
 
-// noise is a picture without any smoothness.
+// noise returns a picture of random pixels.
 func noise(w, h int) *image.NRGBA {
 	p := image.NewNRGBA(image.Rect(0, 0, w, h))
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range p.Pix {
-		p.Pix[i] = byte(r.UintN(256)) | byte(i/3&1)*255 // alpha varies too, and is left out
+		p.Pix[i] = byte(r.UintN(256)) | byte(i/3&1)*255 // alpha varies too, and is ignored
 	}
 	return p
 }
@@ -116,9 +116,9 @@ func TestNothingIsCopied(t *testing.T) {
 	back := 0
 	for _, h := range j.handovers {
 		require.NotZero(t, h.here)
-		require.Equal(t, h.here, h.there, "%s, %s -> %s", h.what, h.from, h.to)
+		require.Equal(t, h.here, h.there, "%s, %s -> %s", h.buffer, h.from, h.to)
 		require.Zero(t, h.copied())
-		require.Equal(t, sizes[h.what], h.bytes)
+		require.Equal(t, sizes[h.buffer], h.bytes)
 		require.Positive(t, h.took)
 		protocols[h.protocol] = true
 		if h.to == "Go" {
@@ -137,7 +137,7 @@ func TestNothingIsCopied(t *testing.T) {
 	}
 }
 
-func TestEverythingIsGivenBack(t *testing.T) {
+func TestReleasesEverything(t *testing.T) {
 	b := needBridge(t)
 	live := func() int { n, _ := memmgr.LiveCount(); return n }
 	warm, err := b.process(phototest.Pattern(8, 8))
@@ -160,7 +160,7 @@ func TestEverythingIsGivenBack(t *testing.T) {
 	require.Eventually(t, settled(0), time.Minute, 10*time.Millisecond, "%d buffers live", live())
 }
 
-// programDir is where program has put the command, if it was called.
+// programDir is the directory of the command that program built, or empty.
 var programDir string
 
 // program builds the command once.
@@ -186,7 +186,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// start runs the command with more environment and returns what it said.
+// start runs the command with additional environment variables and returns its output.
 func start(t *testing.T, env []string, args ...string) (string, error) {
 	t.Helper()
 	path, err := program()
@@ -221,7 +221,7 @@ func TestProgram(t *testing.T) {
 		env  []string
 		want []string
 	}{
-		{"as it is", nil, []string{"device:  " + device, "result:  "}},
+		{"default", nil, []string{"device:  " + device, "result:  "}},
 		{"without SYCL", []string{"USMBRIDGE_SYCL=off"}, []string{"no SYCL: ", "device:  host", "luminance by NumPy"}},
 	}
 	for _, test := range tests {
@@ -239,7 +239,7 @@ func TestProgram(t *testing.T) {
 	}
 }
 
-func TestProgramFailsClearlyAndLeavesNoFile(t *testing.T) {
+func TestProgramErrors(t *testing.T) {
 	in := phototest.Write(t, "in.png", phototest.PNG(t, phototest.Pattern(8, 8)))
 	cut := phototest.Write(t, "cut.png", phototest.PNG(t, phototest.Pattern(80, 80))[:200])
 	dir := t.TempDir()
@@ -252,11 +252,11 @@ func TestProgramFailsClearlyAndLeavesNoFile(t *testing.T) {
 	}{
 		{"no such picture", nil, []string{"-in", filepath.Join(dir, "none.png"), "-out", out}, "no such file"},
 		{"a damaged picture", nil, []string{"-in", cut, "-out", out}, "cannot be read"},
-		{"nowhere to write", nil, []string{"-in", in, "-out", filepath.Join(dir, "none", "x.png")}, "cannot be written"},
+		{"no directory for the result", nil, []string{"-in", in, "-out", filepath.Join(dir, "none", "x.png")}, "cannot be written"},
 		{"no name for the result", []string{"USMBRIDGE_PYTHON=off"}, []string{"-in", in, "-out", ""}, "OUT is empty"},
 		{"no Python", []string{"USMBRIDGE_PYTHON=off"}, []string{"-in", in, "-out", out}, "make python"},
-		{"a Python that is none", []string{"USMBRIDGE_PYTHON=" + in}, []string{"-in", in, "-out", out}, in},
-		{"a SYCL that is none", []string{"USMBRIDGE_SYCL=" + in}, []string{"-in", in, "-out", out}, "SYCL: "},
+		{"a Python that is not an executable", []string{"USMBRIDGE_PYTHON=" + in}, []string{"-in", in, "-out", out}, in},
+		{"a SYCL library that is a picture", []string{"USMBRIDGE_SYCL=" + in}, []string{"-in", in, "-out", out}, "SYCL: "},
 		{"too many arguments", nil, []string{"a", "b"}, "-in picture"},
 	}
 	for _, test := range tests {
@@ -264,7 +264,7 @@ func TestProgramFailsClearlyAndLeavesNoFile(t *testing.T) {
 			text, err := start(t, test.env, test.args...)
 			var status *exec.ExitError
 			require.ErrorAs(t, err, &status, text)
-			require.Positive(t, status.ExitCode(), "an ordinary exit, no signal: %s", text)
+			require.Positive(t, status.ExitCode(), "the program exits without a signal: %s", text)
 			require.Contains(t, text, test.want)
 			require.Empty(t, names(t, dir))
 		})

@@ -1,11 +1,11 @@
-"""The second half of the work: Sobel edges, by Numba or by NumPy."""
+"""Computes Sobel edges, by Numba or by NumPy."""
 
 import math
 import time
 
 
 def _numba_kernel():
-    """Compiles for the two types that occur, so that the work need not."""
+    """Compiles the kernel for the types of the arrays before the first picture."""
     import numba
     import numpy
 
@@ -26,7 +26,7 @@ def _numba_kernel():
                 )
                 edges[i, j] = numpy.uint8(min(limit, numpy.rint(math.sqrt(gx * gx + gy * gy))))
 
-    # The first call sets more up than the work takes.
+    # The first call takes longer, because Numba initializes itself.
     sobel(numpy.zeros((1, 1), numpy.float32), numpy.zeros((1, 1), numpy.uint8))
     return sobel
 
@@ -44,12 +44,12 @@ def _numpy_kernel():
 
 
 def run(grey, edges):
-    """Sobel magnitude (3 x 3, edges replicated), rounded, at most 255.
+    """Computes the Sobel magnitude (3 x 3, edges replicated), rounded, at most 255.
 
-    grey is float32 (h, w), edges uint8 (h, w); both are taken by DLPack as
-    memory of the host. Returns facts (who computed, the hand-overs as (address,
-    nanoseconds), the nanoseconds of compiling and of computing) and NumPy's
-    array of the edges.
+    grey is float32 (h, w), edges uint8 (h, w); both are imported by DLPack as
+    memory of the host. Returns a dictionary and NumPy's array of the edges. The
+    dictionary has the library, the hand-overs as (address, nanoseconds), and the
+    times of compiling and of computing in nanoseconds.
     """
     import numpy
 

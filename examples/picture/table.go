@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// handover is one passing of a buffer from one side to the other.
+// handover is one exchange of a buffer between Go and Python.
 type handover struct {
-	what     string // which buffer
+	buffer   string // name of the buffer
 	protocol string
 	from, to string
-	here     uintptr // its address as Go knows it
-	there    uintptr // as the other side sees it
+	here     uintptr // its address in Go
+	there    uintptr // its address in Python
 	bytes    int     // its size
 	took     time.Duration
 }
 
-// copied is how many bytes the hand-over copied: none when both sides have the
-// same address, otherwise the whole buffer.
+// copied returns the number of bytes that the hand-over copied: 0 if both addresses are equal, otherwise
+// the size of the buffer.
 func (h handover) copied() int {
 	if h.here == h.there {
 		return 0
@@ -27,12 +27,12 @@ func (h handover) copied() int {
 	return h.bytes
 }
 
-// printTable writes the hand-overs, one a line, in columns.
+// printTable writes a table with one line for each hand-over.
 func printTable(w io.Writer, list []handover) {
 	rows := [][]string{{"buffer", "protocol", "from -> to", "Go's pointer", "their pointer", "bytes copied", "time"}}
 	for _, h := range list {
 		rows = append(rows, []string{
-			h.what, h.protocol, h.from + " -> " + h.to,
+			h.buffer, h.protocol, h.from + " -> " + h.to,
 			fmt.Sprintf("0x%x", h.here), fmt.Sprintf("0x%x", h.there),
 			fmt.Sprintf("%d of %d", h.copied(), h.bytes), micros(h.took),
 		})
@@ -59,7 +59,7 @@ func printTable(w io.Writer, list []handover) {
 	}
 }
 
-// micros gives a time in microseconds, the unit of all hand-overs.
+// micros formats a time in microseconds.
 func micros(d time.Duration) string {
 	return fmt.Sprintf("%.1f us", float64(d.Nanoseconds())/1000)
 }

@@ -1,13 +1,11 @@
-// Command quickstart is the Go half of the bridge alone: it allocates an array
-// on whatever backend the machine has, works on it through Go slices and views,
-// describes it as a __sycl_usm_array_interface__ dictionary, hands it out as a
-// DLPack tensor and takes that back, all on one piece of memory.
+// Command quickstart shows the Go part of the library: it allocates an array on the machine's backend,
+// accesses it through Go slices and views, describes it as a __sycl_usm_array_interface__ dictionary,
+// exports it as a DLPack tensor and imports that, all in the same memory.
 //
 //	go run ./examples/quickstart
 //
-// It needs no Python and nothing installed: without SYCL the host backend
-// serves, and the program says what would be there with it. examples/kernel goes on from
-// here: it computes on the device.
+// It needs neither Python nor SYCL: without SYCL it uses the host backend and prints the reason.
+// examples/kernel is the next step: it computes on the device.
 package main
 
 import (
@@ -31,7 +29,7 @@ func main() {
 }
 
 func run(w io.Writer) error {
-	rt, err := syclobj.Open() // SYCL when found, else the host backend alone
+	rt, err := syclobj.Open() // SYCL if it is found, else the host backend only
 	if err != nil {
 		return err
 	}
@@ -39,10 +37,10 @@ func run(w io.Writer) error {
 	queue := rt.DefaultQueue()
 	fmt.Fprintf(w, "device: %s\n", queue.Device())
 	if !rt.HasSYCL() {
-		fmt.Fprintf(w, "no SYCL, so the host backend serves: %v\n", rt.SYCLError())
+		fmt.Fprintf(w, "no SYCL; using the host backend: %v\n", rt.SYCLError())
 	}
 
-	// Shared memory: the host reads and writes it, and so does the device.
+	// Shared memory: host and device can read and write it.
 	shared, err := memmgr.Default(queue, syclobj.USMShared)
 	if err != nil {
 		return err
@@ -63,7 +61,7 @@ func run(w io.Writer) error {
 	return exchange(w, rt, a)
 }
 
-// work fills the array through a Go slice and looks at it through views.
+// work fills the array through a Go slice and prints a view of it.
 func work(w io.Writer, a *usmarray.Array) error {
 	err := usmarray.View(a, func(values []float32) error { // the memory itself, not a copy
 		for i := range values {
@@ -86,11 +84,11 @@ func work(w io.Writer, a *usmarray.Array) error {
 	return nil
 }
 
-// describe shows the dictionary that SYCL programs in Python read.
+// describe prints the dictionary that SYCL programs in Python read.
 func describe(w io.Writer, a *usmarray.Array) error {
 	d, err := a.USMInterface()
 	if errors.Is(err, usmarray.ErrNotUSM) {
-		fmt.Fprintln(w, "__sycl_usm_array_interface__: none, because memory of the host backend is no USM")
+		fmt.Fprintln(w, "__sycl_usm_array_interface__: none, because memory of the host backend is not USM")
 		return nil
 	}
 	if err != nil {
@@ -100,8 +98,8 @@ func describe(w io.Writer, a *usmarray.Array) error {
 	return nil
 }
 
-// exchange gives the array away as a DLPack tensor and takes it back: the same
-// memory under two owners, of which the last to let go frees it.
+// exchange exports the array as a DLPack tensor and imports it. Both arrays own the same memory, and the
+// last Release frees it.
 func exchange(w io.Writer, rt *syclobj.Runtime, a *usmarray.Array) error {
 	t, err := a.DLPack()
 	if errors.Is(err, errors.ErrUnsupported) {
@@ -114,12 +112,12 @@ func exchange(w io.Writer, rt *syclobj.Runtime, a *usmarray.Array) error {
 	fmt.Fprintf(w, "DLPack: %s\n", t)
 	b, err := usmarray.FromDLPack(rt, t)
 	if err != nil {
-		t.Release() // still ours when it was not taken
+		t.Release() // a failed import leaves the tensor to the caller
 		return err
 	}
 	defer b.Release()
 	if b.Pointer() != a.Pointer() {
-		return fmt.Errorf("the tensor came back at %p, it left at %p: something copied", b.Pointer(), a.Pointer())
+		return fmt.Errorf("the imported array is at %p and the exported one at %p: the memory was copied", b.Pointer(), a.Pointer())
 	}
 	fmt.Fprintf(w, "back:   %p, the same memory, no byte copied\n", b.Pointer())
 	return nil

@@ -14,7 +14,7 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-func TestOnWhateverBackendThereIs(t *testing.T) {
+func TestDefaultBackend(t *testing.T) {
 	before, _ := memmgr.LiveCount()
 	var out strings.Builder
 	require.NoError(t, run(&out))
@@ -36,9 +36,8 @@ func TestOnWhateverBackendThereIs(t *testing.T) {
 	}
 }
 
-// TestAsAProgramWithNothingInstalled runs it as a user would who has only Go:
-// no Python on PATH, SYCL off.
-func TestAsAProgramWithNothingInstalled(t *testing.T) {
+// TestWithoutPythonAndSYCL runs the program without Python on PATH and with SYCL off.
+func TestWithoutPythonAndSYCL(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "quickstart")
 	build, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput()
 	require.NoError(t, err, "%s", build)
@@ -51,8 +50,8 @@ func TestAsAProgramWithNothingInstalled(t *testing.T) {
 	requireExchanged(t, string(out))
 }
 
-// requireExchanged wants the array to have gone out and come back; a build
-// without cgo has no DLPack and says so.
+// requireExchanged requires that the array was exported and imported. A build without cgo has no DLPack
+// and must print the reason.
 func requireExchanged(t *testing.T, out string) {
 	t.Helper()
 	if strings.Contains(out, errors.ErrUnsupported.Error()) {

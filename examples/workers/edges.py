@@ -1,4 +1,4 @@
-"""The second process: edges, by Numba, or by NumPy where Numba is not there."""
+"""The second process computes the edges, by Numba, or by NumPy if Numba is not installed."""
 
 import math
 import os
@@ -37,7 +37,7 @@ kernel = compiled(loops) if compiled else whole
 
 
 def prepare():
-    """Compiles, so that no picture waits for it."""
+    """Compiles the kernel before the first picture."""
     kernel(numpy.zeros((1, 1), numpy.float32), numpy.zeros((1, 1), numpy.uint8))
 
 

@@ -27,21 +27,22 @@ var edges string
 
 // place is the memory that the processes share.
 type place struct {
-	rt     *syclobj.Runtime
-	memory memmgr.Resource
-	words  string
+	rt          *syclobj.Runtime
+	memory      memmgr.Resource
+	description string
 }
 
-// openPlace takes shared USM of an OpenCL CPU device, else memory of the host, and says why.
+// openPlace selects shared USM of an OpenCL CPU device. If there is none, it selects memory of the host,
+// and the description contains the reason.
 func openPlace() (*place, error) {
 	rt, err := syclobj.Open()
 	if err != nil {
 		return nil, fmt.Errorf("SYCL: %w", err)
 	}
 	p := &place{rt: rt}
-	p.memory, p.words, err = sharedUSM(rt)
+	p.memory, p.description, err = sharedUSM(rt)
 	if err != nil {
-		p.words = "host memory (no USM: " + err.Error() + ")"
+		p.description = "host memory (no USM: " + err.Error() + ")"
 		p.memory, err = segment.Default(nil, syclobj.USMUnknown, segment.PeersWrite)
 	}
 	if err != nil {
@@ -70,7 +71,7 @@ func sharedUSM(rt *syclobj.Runtime) (memmgr.Resource, string, error) {
 	return nil, "", err
 }
 
-// stage is one process and what it does.
+// stage is a computation and its process.
 type stage struct {
 	name string
 	pool *workers.Pool
@@ -87,8 +88,8 @@ func openStage(name, source string) (*stage, error) {
 	return &stage{name, pool}, nil
 }
 
-// done is what a stage tells.
-type done struct {
+// report describes one call of a stage.
+type report struct {
 	engine, reason string
 	process        int64
 	pointers       []uintptr
@@ -97,7 +98,7 @@ type done struct {
 }
 
 // run computes out from in.
-func (s *stage) run(ctx context.Context, in *usmarray.Array, name string, out *usmarray.Array) (d done, err error) {
+func (s *stage) run(ctx context.Context, in *usmarray.Array, name string, out *usmarray.Array) (d report, err error) {
 	before, _ := s.pool.Traffic()
 	began := time.Now()
 	v, err := s.pool.Call(ctx, s.name+":run", in, python.Kwargs{"outputs": map[string]any{name: out}})
@@ -117,12 +118,12 @@ func (s *stage) run(ctx context.Context, in *usmarray.Array, name string, out *u
 		d.pointers = append(d.pointers, uintptr(at))
 	}
 	if len(d.pointers) != 2 {
-		return d, fmt.Errorf("%s told %v", s.name, v)
+		return d, fmt.Errorf("%s: invalid result %v; want two pointers", s.name, v)
 	}
 	return d, nil
 }
 
-// run does the whole job.
+// run processes one picture.
 func run(ctx context.Context, w io.Writer, in, out string) (err error) {
 	picture, name, err := photo.Read(in)
 	if err != nil {
@@ -164,7 +165,7 @@ func run(ctx context.Context, w io.Writer, in, out string) (err error) {
 	if err := usmarray.View(rgb, func(pixels []float32) error { photo.Fill(pixels, picture); return nil }); err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "picture:   %s, %d x %d, in %s\n", name, width, height, p.words)
+	fmt.Fprintf(w, "picture:   %s, %d x %d, in %s\n", name, width, height, p.description)
 	a, err := first.run(ctx, rgb, "grey", grey)
 	if err != nil {
 		return err
@@ -173,8 +174,8 @@ func run(ctx context.Context, w io.Writer, in, out string) (err error) {
 	if err != nil {
 		return err
 	}
-	tell(w, "luminance", a)
-	tell(w, "edges", b)
+	a.print(w, "luminance")
+	b.print(w, "edges")
 	table(w, [3]string{"rgb", "grey", "edges"}, arrays, a, b)
 	if out == "" {
 		return nil
@@ -182,16 +183,16 @@ func run(ctx context.Context, w io.Writer, in, out string) (err error) {
 	return usmarray.ReadView(result, func(pixels []uint8) error { return writePNG(out, pixels, width, height) })
 }
 
-func tell(w io.Writer, what string, d done) {
-	fmt.Fprintf(w, "%-10s by %s in process %d, %.1f ms", what+":", d.engine, d.process, d.took.Seconds()*1000)
+func (d report) print(w io.Writer, stage string) {
+	fmt.Fprintf(w, "%-10s by %s in process %d, %.1f ms", stage+":", d.engine, d.process, d.took.Seconds()*1000)
 	if d.reason != "" {
 		fmt.Fprintf(w, " (%s)", d.reason)
 	}
 	fmt.Fprintln(w)
 }
 
-// table shows who had which buffer where.
-func table(w io.Writer, names [3]string, arrays [3]*usmarray.Array, calls ...done) {
+// table prints the addresses of each buffer in both processes of an exchange.
+func table(w io.Writer, names [3]string, arrays [3]*usmarray.Array, calls ...report) {
 	me := os.Getpid()
 	fmt.Fprintln(w)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)

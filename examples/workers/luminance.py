@@ -1,4 +1,4 @@
-"""The first process: luminance, by dpnp where the picture is USM, else by NumPy."""
+"""The first process computes the luminance: by dpnp if the picture is USM, else by NumPy."""
 
 import os
 
@@ -12,19 +12,19 @@ def prepare():
     try:
         (dpnp.ones(1, dtype="float32") * 2).sycl_queue.wait()
     except Exception:
-        pass  # no device: run says so
+        pass  # no device: run reports it
 
 
 def run(rgb, *, outputs):
     """Writes Y = 0.299 R + 0.587 G + 0.114 B into outputs["grey"], float32 (h, w); rgb is
-    float32 (h, w, 3). Returns who computed where, and the addresses here."""
+    float32 (h, w, 3). Returns the library, the process and the addresses in this process."""
     grey = outputs["grey"]
     reason = ""
     try:
         import dpnp
 
         if rgb.usm_type is None:
-            reason = "dpnp takes USM alone"
+            reason = "dpnp supports USM only"
     except ImportError as error:
         reason = str(error)
     if reason:

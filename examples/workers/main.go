@@ -1,14 +1,13 @@
-// Command workers finds the edges of a picture in two Python processes, each with its own
-// interpreter and lock: dpnp computes the luminance in one, Numba the edges in the other, in
-// memory that this program made. A table shows every hand-over: processes, addresses,
-// bytes copied.
+// Command workers finds the edges of a picture in two Python processes, each with its own interpreter and
+// GIL: dpnp computes the luminance in one, Numba the edges in the other, in memory that this program
+// allocated. A table shows the processes, addresses and copied bytes of each exchange.
 //
 //	workers [-in picture.png|.jpg] [-out edges.png]
 //
-// The memory is shared USM of an OpenCL CPU device, which both processes and this one see
-// at addresses of their own. Without such a device it is memory of the host, and NumPy takes
-// dpnp's place; the program says why. It needs a Python with NumPy: `make python` sets one up,
-// and `VIRTUAL_ENV=.venv go run ./examples/workers` uses it.
+// The memory is shared USM of an OpenCL CPU device, which each process maps at its own addresses. Without
+// such a device it is memory of the host, and NumPy replaces dpnp; the program prints the reason. It needs
+// a Python with NumPy: `make python` sets one up, and `VIRTUAL_ENV=.venv go run ./examples/workers` uses
+// it.
 package main
 
 import (
@@ -22,7 +21,7 @@ import (
 )
 
 func main() {
-	workers.Main() // the processes are this program
+	workers.Main() // in the worker processes, which run this program, Main does not return
 	in := flag.String("in", "", "the `picture`, PNG or JPEG; without it a photograph of the Go installation")
 	out := flag.String("out", "", "the `file` for the result, a grey PNG; without it none is written")
 	flag.Parse()

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// sobel is what the processes should find, to a rounding.
+// sobel returns the expected result of one pixel before rounding.
 func sobel(grey func(x, y int) float64, width, height, x, y int) float64 {
 	at := func(dx, dy int) float64 { return grey(min(max(x+dx, 0), width-1), min(max(y+dy, 0), height-1)) }
 	gx := at(1, -1) + 2*at(1, 0) + at(1, 1) - at(-1, -1) - 2*at(-1, 0) - at(-1, 1)
@@ -32,8 +32,7 @@ func sobel(grey func(x, y int) float64, width, height, x, y int) float64 {
 	return min(255, math.Sqrt(gx*gx+gy*gy))
 }
 
-// Two processes find the edges, no byte is copied, and the table says so: with SYCL where there
-// is any, and without.
+// TestEdges: two processes find the edges without a copy, with SYCL if it is available and without.
 func TestEdges(t *testing.T) {
 	testpython.Need(t, "numpy")
 	dir := t.TempDir()
@@ -54,7 +53,7 @@ func TestEdges(t *testing.T) {
 		return 0.299*float64(c.R) + 0.587*float64(c.G) + 0.114*float64(c.B)
 	}
 	for _, off := range []bool{false, true} {
-		name := "SYCL where there is any"
+		name := "default"
 		if off {
 			name = "without SYCL"
 		}

@@ -46,5 +46,5 @@ func TestRetiredListKeepsItsPlaceWhileItIsDrained(t *testing.T) {
 		require.True(t, c.Unref())
 		owner.Recycle(c)
 	}
-	l.Drain() // of no effect on whoever has the place now
+	l.Drain() // does not affect cells that have the place now
 }

@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"regexp"
-	"strings"
 )
 
 // importer is the file that imports the package in an embedded Python. It runs resources when files
@@ -22,7 +20,7 @@ const (
 // daskEntry is a separate module, so that Dask can load its entry point without the package.
 const daskEntry = "_usmbridge_dask.py"
 
-//go:embed importer.py resources.py _usmbridge_dask.py usmbridge/*.py usmbridge/*.pyi usmbridge/py.typed
+//go:embed README.md importer.py resources.py _usmbridge_dask.py usmbridge/*.py usmbridge/*.pyi usmbridge/py.typed
 var sources embed.FS
 
 // File is a file of the package. Name is the path below site-packages, with slashes.
@@ -48,7 +46,7 @@ func Sources() []File {
 // the metadata of the version.
 func Carried(version string) []File {
 	files := append([]File{{importer, text(importer)}, {resources, text(resources)}}, Sources()...)
-	for _, f := range Metadata(version, "") {
+	for _, f := range Metadata(version) {
 		files = append(files, File{path.Join("usmbridge.dist-info", f.Name), f.Data})
 	}
 	return files
@@ -109,31 +107,12 @@ usmbridge = _usmbridge_dask:register
 init = usmbridge:numba.init
 `
 
-// Metadata returns METADATA, with the readme as its description, entry_points.txt and top_level.txt of
-// the distribution.
-func Metadata(version, readme string) []File {
-	head := fmt.Sprintf(metadata, version)
-	if readme != "" {
-		head += "\n" + absoluteLinks(strings.TrimLeft(readme, "\n"))
-	}
+// Metadata returns METADATA, with README.md as its description, entry_points.txt and top_level.txt of the
+// distribution.
+func Metadata(version string) []File {
 	return []File{
-		{"METADATA", head},
+		{"METADATA", fmt.Sprintf(metadata, version) + "\n" + text("README.md")},
 		{"entry_points.txt", entryPoints},
 		{"top_level.txt", "_usmbridge_dask\nusmbridge\n"},
 	}
-}
-
-// inRepository matches links and pictures of Markdown whose target is a file of the repository.
-var inRepository = regexp.MustCompile(`(!?\[[^\]]*\]\()([A-Za-z][A-Za-z0-9_./-]*\))`)
-
-// absoluteLinks replaces these targets by addresses on GitHub. The page of a package on a registry shows
-// the text without the repository.
-func absoluteLinks(readme string) string {
-	return inRepository.ReplaceAllStringFunc(readme, func(link string) string {
-		kind := "blob"
-		if strings.HasPrefix(link, "!") {
-			kind = "raw"
-		}
-		return inRepository.ReplaceAllString(link, "${1}https://github.com/usmbridge/usmbridge/"+kind+"/main/${2}")
-	})
 }

@@ -1,19 +1,14 @@
-// Command embedpython lays out a complete CPython 3.14 with its shared
-// library, and the matching pip, in a directory. The set-up program of
-// usmbridge calls it on machines that have no Python it could use: the files
-// come with a Go module, so whoever can build the project can have them.
+// Command embedpython writes a complete CPython 3.14 with its shared library, and pip, into a directory. The files
+// come from a Go module, so a machine that can build the project needs no other Python.
 //
 //	embedpython DIR
 //
-// It writes DIR/python (bin, lib) and DIR/pip, and prints one line of JSON
-// with the absolute paths of both:
+// It writes DIR/python (bin, lib) and DIR/pip-…, and prints the absolute paths as one line of JSON:
 //
 //	{"python": "/…/DIR/python/bin/python3.14", "pip": "/…/DIR/pip-…"}
 //
-// pip is a plain package directory: put it on PYTHONPATH and run
-// `python3.14 -m pip`. Running the command again on the same directory only
-// repairs what is missing. The program is a module of its own so that the
-// 70 MB it embeds are in nobody's build list but its own.
+// The path of pip is a directory for PYTHONPATH or a .pth file; python3.14 -m pip then finds it. Running the command
+// again restores missing files. The command has its own module because it embeds 70 MB.
 package main
 
 import (
@@ -28,7 +23,7 @@ import (
 	"github.com/kluctl/go-embed-python/python"
 )
 
-// layout says where the two things were put.
+// layout has the paths of the written files.
 type layout struct {
 	Python string `json:"python"`
 	Pip    string `json:"pip"`
@@ -49,38 +44,36 @@ func main() {
 	}
 }
 
-// extract writes Python and pip below dir.
+// extract writes Python and pip into dir.
 func extract(dir string) (layout, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return layout{}, err
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return layout{}, fmt.Errorf("making the directory for Python: %w", err)
+		return layout{}, fmt.Errorf("creating the directory for Python: %w", err)
 	}
 	py, err := python.NewEmbeddedPythonWithTmpDir(filepath.Join(dir, "python"), false)
 	if err != nil {
-		return layout{}, fmt.Errorf("writing Python below %s: %w", dir, err)
+		return layout{}, fmt.Errorf("writing Python into %s: %w", dir, err)
 	}
 	exe, err := executable(py.GetExtractedPath())
 	if err != nil {
 		return layout{}, err
 	}
-	// NewPipLib has no way to name a directory: it takes the one for
-	// temporary files, so that is pointed here.
+	// NewPipLib writes into the directory for temporary files.
 	if err := os.Setenv("TMPDIR", dir); err != nil {
 		return layout{}, err
 	}
 	lib, err := pip.NewPipLib("usmbridge")
 	if err != nil {
-		return layout{}, fmt.Errorf("writing pip below %s: %w", dir, err)
+		return layout{}, fmt.Errorf("writing pip into %s: %w", dir, err)
 	}
 	return layout{Python: exe, Pip: lib.GetExtractedPath()}, nil
 }
 
-// executable names the interpreter of an extracted distribution: the one
-// whose name carries the version, because `python3.N -m venv` then links the
-// same name into the environment.
+// executable returns the interpreter of a distribution by its name with the version: python3.N -m venv creates
+// a link of the same name in the environment.
 func executable(home string) (string, error) {
 	names, err := filepath.Glob(filepath.Join(home, "bin", "python3.[0-9]*"))
 	if err != nil {
@@ -91,5 +84,5 @@ func executable(home string) (string, error) {
 			return name, nil
 		}
 	}
-	return "", errors.New("the distribution below " + home + " holds no bin/python3.N: this operating system is not one it was made for")
+	return "", errors.New("the distribution in " + home + " has no bin/python3.N; it does not support this operating system")
 }

@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// What is laid out runs, is the version that its name says, brings a shared
-// library that a program can load, and a pip that the interpreter finds.
-func TestExtractGivesAWorkingPython(t *testing.T) {
+// TestExtract checks that the interpreter runs, has the version of its name, has a shared library, and finds pip,
+// and that extract restores a missing file.
+func TestExtract(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", os.TempDir()) // extract changes it
 	first, err := extract(dir)
@@ -26,13 +26,13 @@ func TestExtractGivesAWorkingPython(t *testing.T) {
 	}
 	version, library, _ := strings.Cut(strings.TrimSpace(string(out)), " ")
 	if filepath.Base(first.Python) != "python"+version {
-		t.Errorf("%s says that it is %s", first.Python, version)
+		t.Errorf("%s has version %s", first.Python, version)
 	}
 	if _, err := os.Stat(filepath.Join(filepath.Dir(filepath.Dir(first.Python)), "lib", library)); err != nil {
 		t.Errorf("the shared library of the interpreter: %v", err)
 	}
 
-	// Again on the same directory: the same places, and what was lost is back.
+	// The second run returns the same paths and restores the file.
 	lost := filepath.Join(filepath.Dir(filepath.Dir(first.Python)), "lib", "python"+version, "json", "decoder.py")
 	if err := os.Remove(lost); err != nil {
 		t.Fatal(err)
@@ -42,9 +42,9 @@ func TestExtractGivesAWorkingPython(t *testing.T) {
 		t.Fatal(err)
 	}
 	if again != first {
-		t.Errorf("the second time gave %+v, the first %+v", again, first)
+		t.Errorf("second extract: got %+v, want %+v", again, first)
 	}
 	if _, err := os.Stat(lost); err != nil {
-		t.Errorf("what was missing was not repaired: %v", err)
+		t.Errorf("the missing file was not restored: %v", err)
 	}
 }

@@ -91,7 +91,7 @@ func (c *Client) failed(op, name string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return named(op + " at " + c.location.String(), name, err)
+	return named(op+" at "+c.location.String(), name, err)
 }
 
 // Put sends an array, in host or device memory, and returns when the server has stored it. If it fails,

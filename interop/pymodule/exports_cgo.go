@@ -150,7 +150,7 @@ func usmb_go_is_at(req *C.usmb_alloc_req, cell *C.usmb_cell, e *C.usmb_goerr) (r
 	if err != nil {
 		return report(e, err)
 	}
-	if there.Place() == memmgr.FromCell(owner.CellOf(unsafe.Pointer(cell))).Place() {
+	if there.Place() == memmgr.WrapCell(owner.CellOf(unsafe.Pointer(cell))).Place() {
 		return 1
 	}
 	return 0
@@ -530,7 +530,7 @@ func usmb_go_used_on(cell *C.usmb_cell, queue unsafe.Pointer) {
 		return
 	}
 	defer q.Close()
-	memmgr.FromCell(owner.CellOf(unsafe.Pointer(cell))).UsedOn(q)
+	memmgr.WrapCell(owner.CellOf(unsafe.Pointer(cell))).UsedOn(q)
 }
 
 //export usmb_go_stop
@@ -576,5 +576,5 @@ func borrowedPart(a *C.usmb_array, part *C.usmb_region) (*usmarray.Array, error)
 	if err != nil {
 		return nil, err
 	}
-	return usmarray.WrapBuffer(memmgr.FromCell(owner.CellOf(unsafe.Pointer(a.cell))), whole.DataType(), layout, optionsOf(a.flags)...)
+	return usmarray.WrapBuffer(memmgr.WrapCell(owner.CellOf(unsafe.Pointer(a.cell))), whole.DataType(), layout, optionsOf(a.flags)...)
 }

@@ -22,7 +22,7 @@ import (
 //export usmb_go_audience
 func usmb_go_audience(cell *C.usmb_cell) (r C.int) {
 	defer func() { _ = recover() }() // Freed memory has no audience.
-	audience, _ := share.AudienceOf(memmgr.FromCell(owner.CellOf(unsafe.Pointer(cell))))
+	audience, _ := share.AudienceOf(memmgr.WrapCell(owner.CellOf(unsafe.Pointer(cell))))
 	return C.int(audience)
 }
 
@@ -116,11 +116,12 @@ func usmb_go_share_names(address *C.char, naddress, time C.int64_t, out **C.char
 }
 
 //export usmb_go_share_listen
-func usmb_go_share_listen(address *C.char, naddress, time C.int64_t, limits *C.int64_t, number *C.uint64_t, out **C.char, n *C.int64_t, e *C.usmb_goerr) (r C.int) {
+func usmb_go_share_listen(address *C.char, naddress, time C.int64_t, limits *C.int64_t, receive C.int, number *C.uint64_t, out **C.char, n *C.int64_t, e *C.usmb_goerr) (r C.int) {
 	defer guard(e, &r)
 	ctx, cancel := withTimeout(int64(time))
 	defer cancel()
-	id, at, err := serve(ctx, text(address, C.uint64_t(naddress)), [C.USMB_SHARE_LIMITS]int64(unsafe.Slice((*int64)(unsafe.Pointer(limits)), C.USMB_SHARE_LIMITS)))
+	bounds := [C.USMB_SHARE_LIMITS]int64(unsafe.Slice((*int64)(unsafe.Pointer(limits)), C.USMB_SHARE_LIMITS))
+	id, at, err := serve(ctx, text(address, C.uint64_t(naddress)), bounds, receive != 0)
 	if err != nil {
 		return report(e, err)
 	}
@@ -142,6 +143,34 @@ func usmb_go_share_publish(number C.uint64_t, name *C.char, nname C.int64_t, a *
 	ctx, cancel := withTimeout(int64(time))
 	defer cancel()
 	return report(e, s.Replace(ctx, text(name, C.uint64_t(nname)), from))
+}
+
+//export usmb_go_share_give
+func usmb_go_share_give(address *C.char, naddress C.int64_t, label *C.char, nlabel C.int64_t, a *C.usmb_array, time C.int64_t, e *C.usmb_goerr) (r C.int) {
+	defer guard(e, &r)
+	from, err := borrowed(a)
+	if err != nil {
+		return report(e, err)
+	}
+	ctx, cancel := withTimeout(int64(time))
+	defer cancel()
+	return report(e, give(ctx, text(address, C.uint64_t(naddress)), text(label, C.uint64_t(nlabel)), from))
+}
+
+//export usmb_go_share_receive
+func usmb_go_share_receive(number C.uint64_t, time C.int64_t, label **C.char, n *C.int64_t, out *C.usmb_handover, e *C.usmb_goerr) (r C.int) {
+	defer guard(e, &r)
+	ctx, cancel := withTimeout(int64(time))
+	defer cancel()
+	g, err := receive(ctx, uint64(number))
+	if err != nil {
+		return report(e, err)
+	}
+	if r := handOver(g.array, out, e); r < 0 {
+		return r
+	}
+	*label, *n = (*C.char)(C.CBytes([]byte(g.label))), C.int64_t(len(g.label))
+	return 0
 }
 
 //export usmb_go_share_withdraw

@@ -115,7 +115,7 @@ func FromPython(o *python.Object) (*usmarray.Array, error) {
 		cell.Release()
 		return nil, err
 	}
-	a, err := usmarray.FromBuffer(memmgr.FromCell(cell), typeOf(h.dtype), layout, optionsOf(h.flags)...)
+	a, err := usmarray.FromBuffer(memmgr.WrapCell(cell), typeOf(h.dtype), layout, optionsOf(h.flags)...)
 	if err != nil {
 		cell.Release()
 	}
@@ -136,7 +136,7 @@ func borrowed(a *C.usmb_array) (*usmarray.Array, error) {
 	if err != nil {
 		return nil, err
 	}
-	return usmarray.WrapBuffer(memmgr.FromCell(cell), typeOf(a.dtype), layout, optionsOf(a.flags)...)
+	return usmarray.WrapBuffer(memmgr.WrapCell(cell), typeOf(a.dtype), layout, optionsOf(a.flags)...)
 }
 
 // layoutOf returns a layout whose offset is in elements from the start of the memory.

@@ -236,14 +236,16 @@ PyObject *usmb_py_share_listen(PyObject *m, PyObject *args)
 	int64_t ns, n = 0;
 	long long l[USMB_SHARE_LIMITS];
 	int64_t limits[USMB_SHARE_LIMITS];
+	int receive;
 	uint64_t number = 0;
 	usmb_goerr err;
 	(void)m;
-	if (!PyArg_ParseTuple(args, "OO(LLLLL):_share_listen", &at, &time, &l[0], &l[1], &l[2], &l[3], &l[4]) ||
+	if (!PyArg_ParseTuple(args, "OO(LLLLLL)p:_share_listen", &at, &time, &l[0], &l[1], &l[2], &l[3], &l[4], &l[5],
+	                      &receive) ||
 	    enter(time, &ns) < 0 || parse_text(at, "path", &address, &naddress) < 0)
 		return NULL;
 	for (int i = 0; i < USMB_SHARE_LIMITS; i++) limits[i] = l[i];
-	GO(usmb_go_share_listen(address, naddress, ns, limits, &number, &where, &n, &err));
+	GO(usmb_go_share_listen(address, naddress, ns, limits, receive, &number, &where, &n, &err));
 	if (r < 0) return NULL;
 	PyObject *s = PyUnicode_DecodeUTF8(where, (Py_ssize_t)n, "surrogateescape");
 	free(where);
@@ -274,6 +276,58 @@ PyObject *usmb_py_share_publish(PyObject *m, PyObject *args)
 	usmb_array_unhold(a);
 	if (!done) return NULL;
 	Py_RETURN_NONE;
+}
+
+PyObject *usmb_py_share_give(PyObject *m, PyObject *args)
+{
+	PyObject *at, *what, *o, *time;
+	char *address, *label;
+	Py_ssize_t naddress, nlabel;
+	int64_t ns;
+	usmb_goerr err;
+	(void)m;
+	if (!PyArg_ParseTuple(args, "OOOO:_share_give", &at, &what, &o, &time) || enter(time, &ns) < 0 ||
+	    parse_text(at, "path", &address, &naddress) < 0 || parse_text(what, "label", &label, &nlabel) < 0)
+		return NULL;
+	usmb_array *a = parse_array(o);
+	if (!a) return NULL;
+	int done = 0;
+	if (usmb_array_wait(a) == 0) {
+		GO(usmb_go_share_give(address, naddress, label, nlabel, a, ns, &err));
+		done = r == 0;
+	}
+	usmb_array_unhold(a);
+	if (!done) return NULL;
+	Py_RETURN_NONE;
+}
+
+/* Returns a label and an array, or None after the timeout, so that the caller can handle signals and
+   wait again. */
+PyObject *usmb_py_share_receive(PyObject *m, PyObject *args)
+{
+	PyObject *time;
+	unsigned long long number;
+	char *label = NULL;
+	int64_t ns, n = 0;
+	usmb_handover h;
+	usmb_goerr err;
+	(void)m;
+	if (!PyArg_ParseTuple(args, "KO:_share_receive", &number, &time) || enter(time, &ns) < 0) return NULL;
+	PyThreadState *saved = PyEval_SaveThread();
+	int r = usmb_go_share_receive(number, ns, &label, &n, &h, &err);
+	PyEval_RestoreThread(saved);
+	if (r < 0) {
+		if (err.kind == USMB_ERR_TIMEOUT) Py_RETURN_NONE;
+		usmb_raise_go(&err);
+		return NULL;
+	}
+	PyObject *a = received(&h);
+	PyObject *s = a ? PyUnicode_DecodeUTF8(label, (Py_ssize_t)n, "surrogateescape") : NULL;
+	PyObject *out = s ? PyTuple_Pack(2, s, a) : NULL;
+	Py_XDECREF(s);
+	Py_XDECREF(a);
+	free(label);
+	return out;
 }
 
 PyObject *usmb_py_share_withdraw(PyObject *m, PyObject *args)

@@ -24,12 +24,26 @@ const handleTime = 10 * time.Minute
 // does not load SYCL.
 var sharing struct {
 	mu          sync.Mutex
-	plain       *share.Server            // makes handles, and opens handles of host memory
-	usm         *share.Server            // opens handles of USM
-	served      map[uint64]*share.Server // servers of share.serve, by number
-	last        uint64                   // the last number in served
-	connections map[string]*connection   // connections of share.attach, by address
-	closed      bool                     // set by stopSharing
+	plain       *share.Server          // makes handles, and opens handles of host memory
+	usm         *share.Server          // opens handles of USM
+	served      map[uint64]*served     // servers of share.serve, by number
+	last        uint64                 // the last number in served
+	connections map[string]*connection // connections of share.attach, by address
+	closed      bool                   // set by stopSharing
+}
+
+// served is a server of share.serve.
+type served struct {
+	*share.Server
+	gifts chan gift       // arrays that clients handed over, if the server receives
+	ended context.Context // canceled when the server is closed
+	end   context.CancelFunc
+}
+
+// gift is an array that a client handed over, with its label.
+type gift struct {
+	label string
+	array *usmarray.Array
 }
 
 // connection is a connection to the server at an address. Its users are counted. After it was
@@ -104,7 +118,7 @@ func allServers() []*share.Server {
 		}
 	}
 	for _, s := range sharing.served {
-		all = append(all, s)
+		all = append(all, s.Server)
 	}
 	return all
 }
@@ -208,17 +222,23 @@ func makerOf(h share.Handle) *share.Server {
 	return nil
 }
 
-// serve starts a server. It returns its number and its address. limits are those of USMB_SHARE_LIMITS.
-func serve(ctx context.Context, address string, limits [5]int64) (number uint64, at string, err error) {
-	o, err := optionsFor(false) // The server opens no handles.
+// serve starts a server. It returns its number and its address. limits are those of USMB_SHARE_LIMITS. If
+// receive is set, clients can hand arrays over.
+func serve(ctx context.Context, address string, limits [6]int64, receive bool) (number uint64, at string, err error) {
+	o, err := optionsFor(receive)
 	if err != nil {
 		return 0, "", err
 	}
-	for i, limit := range []*int{&o.MaxPeers, &o.MaxLeases, &o.MaxSegments, &o.MaxNames, &o.MaxQueued} {
+	for i, limit := range []*int{&o.MaxPeers, &o.MaxLeases, &o.MaxSegments, &o.MaxNames, &o.MaxQueued, &o.MaxGiven} {
 		*limit = int(limits[i])
 	}
-	s, err := share.Listen(ctx, address, o)
-	if err != nil {
+	s := &served{gifts: make(chan gift)}
+	s.ended, s.end = context.WithCancel(context.Background())
+	if receive {
+		o.Connected = s.collect
+	}
+	if s.Server, err = share.Listen(ctx, address, o); err != nil {
+		s.end()
 		return 0, "", err
 	}
 	sharing.mu.Lock()
@@ -228,15 +248,75 @@ func serve(ctx context.Context, address string, limits [5]int64) (number uint64,
 	}
 	defer sharing.mu.Unlock()
 	if sharing.served == nil {
-		sharing.served = map[uint64]*share.Server{}
+		sharing.served = map[uint64]*served{}
 	}
 	sharing.last++
 	sharing.served[sharing.last] = s
 	return sharing.last, s.Address(), nil
 }
 
+// Close closes the server and releases the arrays that were not received.
+func (s *served) Close() error {
+	s.end()
+	return s.Server.Close()
+}
+
+// collect passes the arrays that a client hands over to receive, until the connection or the server ends.
+// It holds one of them at a time; MaxGiven bounds those that wait behind it.
+func (s *served) collect(p *share.Peer) {
+	defer func() { _ = p.Close() }() // its failure has no caller
+	for {
+		label, a, err := p.Receive(s.ended)
+		if err != nil {
+			return
+		}
+		select {
+		case s.gifts <- gift{label, a}:
+		case <-s.ended.Done():
+			a.Release()
+			return
+		}
+	}
+}
+
+// receive returns the next array that a client of a server handed over.
+func receive(ctx context.Context, number uint64) (gift, error) {
+	s, err := server(number)
+	if err != nil {
+		return gift{}, err
+	}
+	select {
+	case g := <-s.gifts:
+		return g, nil
+	case <-s.ended.Done():
+		return gift{}, fmt.Errorf("the server was closed: %w", share.ErrClosed)
+	case <-ctx.Done():
+		return gift{}, ctx.Err()
+	}
+}
+
+// give hands an array over to the server at an address. It tries another connection if the server of the
+// first one was closed before it took the array, or if an older connection turns out to be closed. No
+// server gets the array twice.
+func give(ctx context.Context, address, label string, array *usmarray.Array) error {
+	var former *connection
+	for i := 1; ; i++ {
+		a, isNew, err := connect(ctx, address, former)
+		if err != nil {
+			return err
+		}
+		err = a.peer.Give(ctx, label, array)
+		closed := errors.Is(err, share.ErrClosed) && (a.peer.Err() == nil || !isNew)
+		release(a)
+		if !closed || i == attempts {
+			return err
+		}
+		former = a
+	}
+}
+
 // server returns the server with a number.
-func server(number uint64) (*share.Server, error) {
+func server(number uint64) (*served, error) {
 	sharing.mu.Lock()
 	defer sharing.mu.Unlock()
 	if s := sharing.served[number]; s != nil {

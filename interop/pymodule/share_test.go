@@ -22,15 +22,19 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// thePeer is a Python program that attaches the array of this test, changes an element, and publishes an array
-// of its own.
+// thePeer is a Python program that attaches the array of this test, changes an element, hands an array over,
+// publishes an array of its own, and adds 1 to an array that it receives.
 const thePeer = `
 import sys, usmbridge as ub
 a = ub.share.attach(sys.argv[1], "go")
 print(a.tolist(), a.readonly, a.interprocess, a.strides, flush=True)
 a[0, 1] = 42
-with ub.share.serve("", {"own": ub.full(3, 7, "int32", device="host", interprocess="readonly")}) as server:
+ub.share.give(sys.argv[1], "from Python", ub.full(2, 5, "int16", device="host", interprocess=True))
+with ub.share.serve("", {"own": ub.full(3, 7, "int32", device="host", interprocess="readonly")}, receive=True) as server:
     print(server.address, ub.share.names(sys.argv[1]), flush=True)
+    label, given = server.receive()
+    print(label, given.tolist(), flush=True)
+    given[0] = given[0].item() + 1
     sys.stdin.readline()
 `
 
@@ -45,7 +49,8 @@ func TestGoAndPython(t *testing.T) {
 	pool := memmgr.NewPool(memory)
 	a, err := usmarray.FromSlice(pool, []int32{1, 2, 3, 4, 5, 6}, []int{2, 3})
 	require.NoError(t, err)
-	server, err := share.Listen(ctx, "", share.Options{})
+	peers := make(chan *share.Peer, 1)
+	server, err := share.Listen(ctx, "", share.Options{Connected: func(p *share.Peer) { peers <- p }})
 	require.NoError(t, err)
 	require.NoError(t, server.Publish(ctx, "go", a))
 
@@ -66,13 +71,31 @@ func TestGoAndPython(t *testing.T) {
 	x, err := a.At(0, 1)
 	require.NoError(t, err)
 	require.Equal(t, int32(42), x)
+	giver := <-peers
+	label, given, err := giver.Receive(ctx)
+	require.NoError(t, err)
+	fives, err := usmarray.ToSlice[int16](given)
+	require.NoError(t, err)
+	require.Equal(t, "from Python", label)
+	require.Equal(t, []int16{5, 5}, fives)
+	given.Release()
+	require.NoError(t, giver.Close())
 
 	peer, err := share.Dial(ctx, address, share.Options{})
 	require.NoError(t, err)
 	b, err := peer.Attach(ctx, "own")
 	require.NoError(t, err)
+	gift, err := usmarray.FromSlice(pool, []int64{10, 20}, []int{2})
+	require.NoError(t, err)
+	require.NoError(t, peer.Give(ctx, "from Go", gift))
+	require.True(t, lines.Scan())
+	require.Equal(t, "from Go [10, 20]", lines.Text())
 	require.NoError(t, in.Close())
 	require.NoError(t, cmd.Wait())
+	tens, err := usmarray.ToSlice[int64](gift)
+	require.NoError(t, err)
+	require.Equal(t, []int64{11, 20}, tens)
+	gift.Release()
 	v, err := usmarray.ToSlice[int32](b) // the process that made it has ended
 	require.NoError(t, err)
 	require.Equal(t, []int32{7, 7, 7}, v)

@@ -39,7 +39,7 @@ for name, (dtype, bits) in types.items():
         data = rng.integers(0, 256, n, dtype="u1").tobytes()
         if name == "BOOL": data = bytes(b & 1 for b in data)
         given = list(shape)
-        if bits == 4: given[-1] //= 2 # it is told pairs
+        if bits == 4: given[-1] //= 2 # the shape of this type counts pairs
         alive.append(np.frombuffer(data or b"x", dtype="u1"))
         flat[key] = TensorSpec(dtype=dtype, shape=given, data_ptr=alive[-1].ctypes.data, data_len=n)
         described[key] = dict(type=name, shape=list(shape))

@@ -154,7 +154,7 @@ func (p *Peer) adopt(d *description) (*usmarray.Array, error) {
 // error the lease is over. Any goroutine.
 func (p *Peer) arrayOf(o *opened, m *segment.Mapping, d *description) (*usmarray.Array, error) {
 	const op = "Open"
-	buffer, err := memmgr.Wrap(unsafe.Add(m.Data(), d.offset), d.size, memmgr.WrapOptions{
+	buffer, err := memmgr.FromForeign(unsafe.Add(m.Data(), d.offset), d.size, memmgr.ForeignOptions{
 		Place: m.Place(), Closer: endOpened, P: unsafe.Pointer(o),
 	})
 	if err != nil {

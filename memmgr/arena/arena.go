@@ -254,7 +254,7 @@ func holders(name string, tags map[string]use) []memmgr.Holder {
 	return all
 }
 
-// End ends the arena: it releases what the arena owns, and later allocations fail. It returns
+// End ends the arena: it releases all values of the arena, and later allocations fail. It returns
 // the memory that other references keep, which stays valid. It does not wait for pending
 // work, as Release does not. Another call only returns the remaining memory.
 func (a *Arena) End() Left {

@@ -13,7 +13,7 @@ import (
 )
 
 // Memory that C dropped is freed before a request would be refused for lack of it, and at the end.
-func TestWhatCDroppedIsBack(t *testing.T) {
+func TestMemoryDroppedInCIsFreed(t *testing.T) {
 	a := arena.New(arena.Options{Limit: 1000})
 	m := a.Over(newPool(t))
 	for range 500 {

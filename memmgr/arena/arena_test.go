@@ -60,7 +60,7 @@ func TestMemoryIsAResource(t *testing.T) {
 	}
 }
 
-func TestEndReleasesWhatItOwnsAndTellsWhatIsLeft(t *testing.T) {
+func TestEndReleasesOwnedValuesAndReturnsTheRest(t *testing.T) {
 	tenant := newTenant(t, newPool(t), 1<<20)
 	a := arena.New(arena.Options{Name: "request 7"})
 	m := a.Over(tenant)

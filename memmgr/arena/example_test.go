@@ -55,7 +55,7 @@ func Example() {
 	fmt.Println("after the answer:", client.Stats().Allocation.Current)
 	// Output:
 	// [6. 6. 6.]
-	// usmarray: New: memmgr: out of memory: asked for 78.12 KiB of host memory by tenant "8", rounded to 78.12 KiB, limit 64 KiB: the arena's limit is reached; release buffers, trim the pool, or raise the limit
+	// usmarray: FromSlice: memmgr: out of memory: asked for 78.12 KiB of host memory by tenant "8", rounded to 78.12 KiB, limit 64 KiB: the arena's limit is reached; release buffers, trim the pool, or raise the limit
 	// blocks of the client: 1
 	// after the answer: 0
 }

@@ -37,7 +37,7 @@ func (m *Memory) Adopt(x interface {
 // Place implements memmgr.Resource.
 func (m *Memory) Place() *syclobj.Place { return m.from.Place() }
 
-// Upstream returns the resource that the memory comes from.
+// Upstream returns the resource that allocates the memory.
 func (m *Memory) Upstream() memmgr.Resource { return m.from }
 
 // Allocate implements memmgr.Resource. It fails with memmgr.ErrClosed after the end of the

@@ -197,7 +197,7 @@ func testFacts(t *testing.T, r memmgr.Resource, o Options) {
 	require.False(t, b.Pending())
 	require.NoError(t, b.Wait())
 	require.False(t, b.ReadOnly())
-	c := memmgr.FromCell(b.Cell())
+	c := memmgr.WrapCell(b.Cell())
 	require.Equal(t, b, c)
 	c.Retain()
 	require.Equal(t, 2, b.Count())

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// The kinds of errors of this package. An error that comes from the kernel also wraps its
+// The kinds of errors of this package. An error of the kernel is also wrapped, as a
 // syscall.Errno.
 var (
 	// ErrSeals means that a descriptor is not of a memory file, or lacks the seals of its

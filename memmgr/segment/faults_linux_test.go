@@ -31,7 +31,7 @@ func memoryFile(t *testing.T, size int64, seals int, flags uintptr) *os.File {
 }
 
 // Map maps every kind of descriptor or reports why it cannot.
-func TestMapLooksBeforeItMaps(t *testing.T) {
+func TestMapChecksBeforeItMaps(t *testing.T) {
 	const size, fixed, future, write = 8 << 10, 1 | 2 | 4, 0x10, 8
 	file := func(path string, flags int) func(*testing.T) *os.File {
 		return func(t *testing.T) *os.File {

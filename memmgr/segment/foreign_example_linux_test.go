@@ -28,7 +28,7 @@ func ExampleMapForeign() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	b, err := memmgr.Wrap(m.Data(), m.Size(), memmgr.WrapOptions{Place: m.Place(), Release: func() { _ = m.Close() }})
+	b, err := memmgr.FromForeign(m.Data(), m.Size(), memmgr.ForeignOptions{Place: m.Place(), Release: func() { _ = m.Close() }})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -143,7 +143,7 @@ func TestForeignIsShared(t *testing.T) {
 }
 
 // Every request is mapped or refused with its error, and leaves nothing behind.
-func TestForeignLooksBeforeItMaps(t *testing.T) {
+func TestForeignChecksBeforeItMaps(t *testing.T) {
 	nothingStays(t)
 	name, f := named(t, 8192)
 	link, dir, pipe, socket := name+"-link", name+"-dir", name+"-pipe", name+"-socket"
@@ -484,7 +484,7 @@ func TestForeignBuffer(t *testing.T) {
 	nothingStays(t)
 	name, _ := named(t, 100)
 	m := taken(t, segment.Foreign{Name: name, Size: 100})
-	b, err := memmgr.Wrap(m.Data(), m.Size(), memmgr.WrapOptions{Place: m.Place(), Release: func() { _ = m.Close() }})
+	b, err := memmgr.FromForeign(m.Data(), m.Size(), memmgr.ForeignOptions{Place: m.Place(), Release: func() { _ = m.Close() }})
 	require.NoError(t, err)
 	other := b.Retain()
 	b.Release()

@@ -219,7 +219,7 @@ func TestFakeHandlesThatAreRefused(t *testing.T) {
 
 // Memory from a handle is checked before use: both ends, each 2 MiB between them, and the device. Refused memory is
 // closed.
-func TestFakeHandlesAreLookedInto(t *testing.T) {
+func TestFakeHandlesAreInspected(t *testing.T) {
 	fake, q := onGPU(t, 0)
 	if fake == nil {
 		return

@@ -18,22 +18,28 @@ const (
 	envTest    = "USMBRIDGE_FAKE_TEST"
 )
 
+// Environment returns the variables that give a process the machine, for programs that are not the
+// test itself. It skips the test where Child does.
+func Environment(t *testing.T, m Machine) []string {
+	t.Helper()
+	return []string{envMachine + "=" + m.text(), syclobj.EnvLibrary + "=" + Library(t)}
+}
+
 // Child runs the calling test again in a process that has the machine. In the
 // parent it waits for that process, fails the test if the child failed, and
 // returns nil; the caller returns. In the child it returns the machine's
 // controls, and at the end of the test it checks that the fake library holds no
-// object any more. It skips, with the reason, where there is no C compiler to build
-// the fake library with.
+// objects. It skips the test, with the reason, if there is no C compiler.
 func Child(t *testing.T, m Machine) *Fake {
 	t.Helper()
 	if os.Getenv(envTest) == t.Name() {
 		return inChild(t)
 	}
-	path := Library(t)
+	environment := Environment(t, m)
 	cmd := exec.Command(os.Args[0], childArguments(t.Name())...)
-	// The race detector holds every exit up for a second otherwise.
+	// By default the race detector delays each exit by a second.
 	race := strings.TrimSpace(os.Getenv("GORACE") + " atexit_sleep_ms=0")
-	cmd.Env = append(os.Environ(), "GORACE="+race, envTest+"="+t.Name(), envMachine+"="+m.text(), syclobj.EnvLibrary+"="+path)
+	cmd.Env = append(append(os.Environ(), "GORACE="+race, envTest+"="+t.Name()), environment...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err := cmd.Run()
@@ -53,8 +59,8 @@ func Child(t *testing.T, m Machine) *Fake {
 	return nil
 }
 
-// Library is Build for tests: it skips, with the reason, where there can be no
-// fake library, and fails the test where there should be one.
+// Library is Build for tests. It skips the test, with the reason, if the system cannot build the library,
+// and fails it if the build fails for another reason.
 func Library(t testing.TB) string {
 	t.Helper()
 	path, err := Build()
@@ -74,7 +80,7 @@ func noCompiler(err error) bool {
 	return errors.Is(err, exec.ErrNotFound) || errors.Is(err, errors.ErrUnsupported)
 }
 
-// childArguments selects exactly one test, and passes the limits on.
+// childArguments returns the arguments that select exactly one test, with the limits of this process.
 func childArguments(name string) []string {
 	parts := strings.Split(name, "/")
 	for i, p := range parts {

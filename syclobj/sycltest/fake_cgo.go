@@ -65,8 +65,8 @@ import (
 //go:embed testdata/fake
 var source embed.FS
 
-// Build compiles the fake library, once per content, and gives its path. The
-// result is kept in the user's cache directory.
+// Build compiles the fake library, once per content, and returns its path. The library is kept in the
+// user's cache directory.
 func Build() (string, error) { return build() }
 
 var build = sync.OnceValues(func() (string, error) {
@@ -104,8 +104,8 @@ func sources() (map[string][]byte, string, error) {
 	return files, hex.EncodeToString(hash.Sum(nil)[:8]), err
 }
 
-// compile builds beside the final place and renames, so that processes that
-// build at once do not see half a library.
+// compile builds in a temporary directory and renames, so that concurrent builds never see a partial
+// library.
 func compile(dir, path string, files map[string][]byte) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -166,14 +166,14 @@ func (*Fake) Calls(function string) int {
 	return int(C.go_calls(c))
 }
 
-// Fail makes the n-th call of the function from now on fail; 0 takes it back.
+// Fail makes the n-th call of the function from now on fail; 0 cancels this.
 func (*Fake) Fail(function string, n int) {
 	c := C.CString(function)
 	defer C.free(unsafe.Pointer(c))
 	C.go_fail(c, C.long(n))
 }
 
-// Hold makes new work wait until Release lets it go.
+// Hold makes new work wait until Release.
 func (*Fake) Hold(on bool) {
 	v := C.int(0)
 	if on {
@@ -185,11 +185,10 @@ func (*Fake) Hold(on bool) {
 // Pending counts the submitted work that is not complete.
 func (*Fake) Pending() int { return int(C.go_pending()) }
 
-// Release lets the i-th pending piece of work go, in order of submission. It
-// still waits for its dependencies.
+// Release lets the i-th pending piece of work, in order of submission, start after its dependencies.
 func (*Fake) Release(i int) { C.go_release(C.long(i)) }
 
-// ReleaseAll lets all pending work go.
+// ReleaseAll releases all pending work.
 func (*Fake) ReleaseAll() { C.go_release(-1) }
 
 // AsyncError makes the n-th submission from now on fail with this code after it

@@ -1,19 +1,16 @@
-// Package sycltest gives tests a SYCL machine of their choice: several
-// platforms, GPUs with tiles, devices with much memory or without some kind of
-// USM. It is a stand-in for libDPCTLSyclInterface.so, compiled from C by the
-// test that uses it, that counts every object it hands out, fails the n-th call
-// of a function on demand, and completes work in the order the test wants.
-// Using a deleted or foreign reference, freeing an address that was not allocated, and
-// touching device memory from the host end the process, as misuse of the real
+// Package sycltest simulates SYCL machines for tests: several platforms, GPUs with tiles, devices with
+// much memory or without some kind of USM. It is a fake libDPCTLSyclInterface.so, which the test compiles
+// from C. It counts all objects that it creates, fails the n-th call of a function on demand, and completes
+// work in the order that the test requests. Using a deleted or foreign reference, freeing an address that
+// was not allocated, and accessing device memory from the host end the process, as misuse of the real
 // library does.
 //
-// A process holds one SYCL library for its life, so a test with a fake machine
-// runs in a process of its own:
+// A process can load one SYCL library only, so a test with a fake machine runs in a separate process:
 //
 //	func TestSecondGPU(t *testing.T) {
 //		fake := sycltest.Child(t, sycltest.TwoGPUs)
 //		if fake == nil {
-//			return // the child process ran the test and its result was taken over
+//			return // the child process ran the test, and its result is this test's
 //		}
 //		rt, err := syclobj.Open()
 //		...
@@ -48,9 +45,11 @@ type Device struct {
 	Tiles  uint32            // parts by affinity, at most 8; 0 is none
 	Lacks  []syclobj.USMKind // kinds of USM that the device does not support
 	IPC    bool              // whether its device memory can be opened by other processes
+
+	NoDouble bool // whether it lacks double precision
 }
 
-// Machines that tests often want.
+// Common machines.
 var (
 	// OneCPU is an OpenCL CPU.
 	OneCPU = Machine{{Backend: syclobj.BackendOpenCL, Name: "Fake OpenCL", Devices: []Device{{Type: syclobj.TypeCPU, Name: "Fake CPU"}}}}
@@ -86,6 +85,9 @@ func (m Machine) text() string {
 			}
 			if d.IPC {
 				kinds |= 1 << 8 // FAKE_IPC of the library
+			}
+			if d.NoDouble {
+				kinds |= 1 << 9 // FAKE_NO_DOUBLE
 			}
 			memory, units := d.Memory, d.Units
 			if memory == 0 {

@@ -14,7 +14,7 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray/kernel"
 )
 
-// median ignores portions that other processes disturbed.
+// median ignores measurements that other processes disturbed.
 func median(all []time.Duration) time.Duration {
 	slices.Sort(all)
 	return all[len(all)/2]

@@ -29,7 +29,7 @@ func fakeMachine(t *testing.T) (rt *syclobj.Runtime, q *syclobj.Queue, increment
 	return rt, q, take(t, p, "increment"), take(t, p, "many")
 }
 
-// Reads, other queues and the release of memory wait for a pending launch.
+// TestPendingOnTheFakeMachine: reads, other queues and the reuse of memory wait for a pending launch.
 func TestPendingOnTheFakeMachine(t *testing.T) {
 	fake := sycltest.Child(t, sycltest.OneCPU)
 	if fake == nil {
@@ -98,7 +98,7 @@ func TestNoEventIsLost(t *testing.T) {
 	require.NotZero(t, must[any](t)(x.At(0)))
 }
 
-// Whatever fails, nothing is left behind, and the array stays as it was.
+// TestFailuresOnTheFakeMachine: after any failed call no object remains, and the array is unchanged.
 func TestFailuresOnTheFakeMachine(t *testing.T) {
 	fake := sycltest.Child(t, sycltest.OneCPU)
 	if fake == nil {
@@ -129,7 +129,7 @@ func TestFailuresOnTheFakeMachine(t *testing.T) {
 		require.NoError(t, x.Wait())
 	}
 
-	// No second reference of the event to be had: the work is waited for instead.
+	// If the event cannot be copied, the launch waits for the work.
 	for n := 1; n <= 3; n++ {
 		fake.Fail("DPCTLEvent_Copy", n)
 		require.NoError(t, launch(kernel.Over(16)))
@@ -164,7 +164,7 @@ func TestFailuresOnTheFakeMachine(t *testing.T) {
 	require.ErrorContains(t, err, "dpctl 0.20")
 }
 
-// More arrays than a Submission has room for without the heap.
+// TestManyArrays launches with more arrays than a Submission stores inline.
 func TestManyArrays(t *testing.T) {
 	fake := sycltest.Child(t, sycltest.OneCPU)
 	if fake == nil {
@@ -206,7 +206,7 @@ func TestManyArrays(t *testing.T) {
 	require.ErrorIs(t, err, syclobj.ErrArgument)
 }
 
-// sharedQueue is an out-of-order queue beside another.
+// sharedQueue returns an out-of-order queue on the context and device of q.
 func sharedQueue(t *testing.T, q *syclobj.Queue) (*syclobj.Queue, error) {
 	t.Helper()
 	rt, err := syclobj.Open(syclobj.RequireSYCL())

@@ -22,7 +22,7 @@ func build(t testing.TB, q *syclobj.Queue, text string) *syclobj.Program {
 	return p
 }
 
-// take takes a kernel and closes it after the test.
+// take returns a kernel and closes it after the test.
 func take(t testing.TB, p *syclobj.Program, name string) *syclobj.Kernel {
 	t.Helper()
 	k, err := p.Kernel(name)
@@ -31,7 +31,7 @@ func take(t testing.TB, p *syclobj.Program, name string) *syclobj.Kernel {
 	return k
 }
 
-// resource is the default pool of a kind on a queue.
+// resource returns the default pool of a kind on a queue.
 func resource(t testing.TB, q *syclobj.Queue, kind syclobj.USMKind) memmgr.Resource {
 	t.Helper()
 	r, err := memmgr.Default(q, kind)

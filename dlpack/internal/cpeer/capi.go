@@ -40,7 +40,7 @@ func ByName(name string) (dlpack.DataType, bool) {
 
 // ByTypeString is usmb_dl_dtype_by_typestr.
 func ByTypeString(s string) (dlpack.DataType, bool) {
-	c := C.CBytes([]byte(s)) // no terminator: the sanitizer sees a byte too many
+	c := C.CBytes([]byte(s)) // without a terminator, so that the sanitizer detects reads beyond the end
 	defer C.free(c)
 	var d C.usmb_dl_dtype
 	ok := C.usmb_dl_dtype_by_typestr((*C.char)(c), C.size_t(len(s)), &d) == C.USMB_DL_OK
@@ -53,7 +53,7 @@ func DeviceName(t int32) string { return C.GoString(C.usmb_dl_device_name(C.int3
 // IsHandleDevice is usmb_dl_is_handle_device.
 func IsHandleDevice(t int32) bool { return C.usmb_dl_is_handle_device(C.int32_t(t)) != 0 }
 
-// Negotiate is usmb_dl_negotiate: the code, 0 when it is allowed.
+// Negotiate is usmb_dl_negotiate and returns its code.
 func Negotiate(limit *dlpack.Version, flags dlpack.Flags) (versioned bool, code int) {
 	var has, out C.int
 	var v dlpack.Version
@@ -64,9 +64,8 @@ func Negotiate(limit *dlpack.Version, flags dlpack.Flags) (versioned bool, code 
 	return out != 0, code
 }
 
-// FindExchange builds a chain of tables of these major versions, in C memory,
-// and returns the place of the one usmb_dl_exchange_find picks, -1 for none.
-// loop makes the last point at the first.
+// FindExchange builds a chain of tables of these major versions, in C memory, and returns the position of
+// the table that usmb_dl_exchange_find selects, or -1. With loop, the last table points to the first.
 func FindExchange(majors []uint32, loop bool) int {
 	size := unsafe.Sizeof(C.usmb_dl_exchange_api{})
 	base := C.calloc(C.size_t(len(majors)+1), C.size_t(size))
@@ -97,8 +96,8 @@ func tensorIn(managed unsafe.Pointer, versioned bool) *C.usmb_dl_tensor {
 	return (*C.usmb_dl_tensor)(unsafe.Pointer(look(managed, versioned)))
 }
 
-// CheckStrides is usmb_dl_check of a tensor without flags with a place for the
-// strides: its code, the strides written, the span's count and bounds.
+// CheckStrides calls usmb_dl_check for a tensor without flags. It returns the code, the strides that were
+// written, and the number and bounds of the span.
 func CheckStrides(managed unsafe.Pointer, versioned bool) (code int, strides []int64, count, lo, hi int64) {
 	t := tensorIn(managed, versioned)
 	var span C.usmb_dl_span
@@ -132,8 +131,8 @@ func Snapshot(managed unsafe.Pointer, versioned, bare bool) (message string, sha
 	return "", copyInts(&s.shape[0], n), copyInts(&s.strides[0], n), int64(s.span.nelem), int64(s.span.lo), int64(s.span.hi)
 }
 
-// ExportRaw is usmb_dl_export of the tensor inside a managed struct, with raw
-// flags: the code and the new struct.
+// ExportRaw calls usmb_dl_export for the tensor in a managed struct with these flags. It returns the code and
+// the new struct.
 func ExportRaw(managed unsafe.Pointer, isVersioned bool, flags uint64, versioned bool, owner dlpack.Owner) (unsafe.Pointer, int) {
 	t := tensorIn(managed, isVersioned)
 	var out unsafe.Pointer
@@ -141,8 +140,7 @@ func ExportRaw(managed unsafe.Pointer, isVersioned bool, flags uint64, versioned
 	return out, int(code)
 }
 
-// Explain is usmb_dl_explain about the tensor inside a managed struct (or none)
-// in a buffer of n bytes.
+// Explain calls usmb_dl_explain for the tensor in a managed struct, or for none, with a buffer of n bytes.
 func Explain(code int, managed unsafe.Pointer, versioned bool, n int) string {
 	var t *C.usmb_dl_tensor
 	if managed != nil {

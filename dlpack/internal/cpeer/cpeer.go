@@ -1,9 +1,8 @@
 //go:build linux && cgo
 
-// Package cpeer is the other side of a DLPack exchange for the tests and
-// benchmarks of package dlpack: a producer and a consumer in plain C that do
-// not share a declaration with it, an owner that counts its drops, and access
-// to dlpack's C functions, since test files cannot use cgo.
+// Package cpeer is the peer of DLPack exchanges in the tests and benchmarks of package dlpack: a producer and
+// a consumer in plain C, which share no declaration with package dlpack, and an owner that counts its drops.
+// It also gives tests access to dlpack's C functions, because test files cannot use cgo.
 package cpeer
 
 /*
@@ -44,7 +43,7 @@ type Fields struct {
 
 func ints(s []int64) *C.int64_t { return (*C.int64_t)(unsafe.SliceData(s)) }
 
-// Produce makes a managed tensor with exactly these fields.
+// Produce returns a managed tensor with exactly these fields.
 func Produce(f Fields) unsafe.Pointer {
 	t := C.usmb_peer_tensor{
 		data: f.Data, device_type: C.int32_t(f.Device.Type), device_id: C.int32_t(f.Device.ID),
@@ -95,13 +94,13 @@ func Sum(managed unsafe.Pointer, versioned bool) float64 {
 	return float64(C.usmb_peer_sum(managed, cBool(versioned)))
 }
 
-// DeleteOnThread runs the deleter on a thread of its own.
+// DeleteOnThread runs the deleter on a new thread.
 func DeleteOnThread(managed unsafe.Pointer, versioned bool) bool {
 	return C.usmb_peer_delete_on_thread(managed, cBool(versioned)) == 0
 }
 
-// DeleteInChild runs the deleter in a forked child and gives the status that it
-// ended with, 0 when it dropped the owner once. The tensor here is untouched.
+// DeleteInChild runs the deleter in a forked child and returns the exit status of the child, 0 if the owner
+// was dropped once there. The tensor of this process is unchanged.
 func DeleteInChild(managed unsafe.Pointer, versioned bool, owner Owner) int {
 	return int(C.usmb_peer_delete_in_child(managed, cBool(versioned), unsafe.Pointer(owner.c)))
 }
@@ -137,8 +136,8 @@ func copyInts(p *C.int64_t, n C.int32_t) []int64 {
 	return append([]int64{}, unsafe.Slice((*int64)(p), int(n))...)
 }
 
-// WriteOn lets a thread write a tensor of 64 extents until stop is called; stop is
-// nil when there is no thread.
+// WriteOn starts a thread that writes to a tensor of 64 extents until stop is called. stop is nil if no thread
+// could be started.
 func WriteOn(managed unsafe.Pointer, versioned bool) (stop func()) {
 	w := C.usmb_peer_write_start(look(managed, versioned))
 	if w == nil {
@@ -147,8 +146,7 @@ func WriteOn(managed unsafe.Pointer, versioned bool) (stop func()) {
 	return func() { C.usmb_peer_write_stop(w) }
 }
 
-// Overwrite writes other fields into a tensor, whose shape and strides keep their
-// place.
+// Overwrite replaces the fields of a tensor; its arrays of shape and strides stay at their addresses.
 func Overwrite(managed unsafe.Pointer, versioned bool, f Fields) {
 	t := look(managed, versioned)
 	t.ndim, t.byte_offset, t.data = C.int32_t(f.NDim), C.uint64_t(f.ByteOffset), f.Data
@@ -160,12 +158,12 @@ func Overwrite(managed unsafe.Pointer, versioned bool, f Fields) {
 // Owner counts its drops.
 type Owner struct{ c *C.usmb_peer_owner }
 
-// NewOwner makes one; Free frees it.
+// NewOwner returns an owner; the caller frees it with Free.
 func NewOwner() Owner {
 	return Owner{(*C.usmb_peer_owner)(C.calloc(1, C.size_t(unsafe.Sizeof(C.usmb_peer_owner{}))))}
 }
 
-// DLPack is the owner as dlpack takes it.
+// DLPack returns the owner for dlpack.Export.
 func (o Owner) DLPack() dlpack.Owner {
 	return dlpack.Owner{Drop: uintptr(C.usmb_peer_drop_address()), Ctx: unsafe.Pointer(o.c)}
 }
@@ -176,11 +174,11 @@ func (o Owner) Drops() int64 { return atomic.LoadInt64((*int64)(unsafe.Pointer(&
 // Free frees the owner.
 func (o Owner) Free() { C.free(unsafe.Pointer(o.c)) }
 
-// Alloc is C memory, aligned to 16 bytes and zeroed.
+// Alloc allocates zeroed C memory, aligned to 16 bytes.
 func Alloc(size int) unsafe.Pointer { return C.calloc(1, C.size_t(size)) }
 
 // Free frees C memory.
 func Free(p unsafe.Pointer) { C.free(p) }
 
-// Empty is an empty cgo call, the unit that benchmarks compare with.
+// Empty is an empty cgo call, the unit of the benchmarks.
 func Empty() { C.usmb_peer_empty() }

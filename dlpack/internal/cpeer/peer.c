@@ -26,7 +26,7 @@ static int64_t *copy_ints(const int64_t *from, int32_t n)
 	return to;
 }
 
-/* Fields are overwritten, so that a second deletion or a late read shows. */
+/* Overwrites the fields, so that a second deletion or a late read is detected. */
 static void delete_versioned(usmb_peer_versioned *self)
 {
 	atomic_fetch_add(&deleted, 1);
@@ -161,7 +161,7 @@ int usmb_peer_delete_in_child(void *managed, int versioned, void *owner)
 	pid_t child = fork();
 
 	if (child == 0) {
-		alarm(10); /* a deleter that blocks ends too */
+		alarm(10); /* ends a deleter that blocks */
 		delete_managed(managed, versioned);
 		_exit(owner == NULL || ((usmb_peer_owner *)owner)->drops == before + 1 ? 0 : 1);
 	}

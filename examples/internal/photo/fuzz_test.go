@@ -18,14 +18,14 @@ import (
 	"github.com/usmbridge/usmbridge/examples/internal/photo/phototest"
 )
 
-// allocated is how many bytes were ever allocated.
+// allocated returns the number of bytes that the program has allocated so far.
 func allocated() uint64 {
 	s := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
 	metrics.Read(s)
 	return s[0].Value.Uint64()
 }
 
-// claimed is the size that a file's header says, where it is one of a PNG or a JPEG.
+// claimed returns the dimensions in the header of a PNG or JPEG file, and zeros for other files.
 func claimed(data []byte) (width, height int64) {
 	if bytes.HasPrefix(data, []byte("\x89PNG\r\n\x1a\n")) && len(data) >= 24 {
 		return int64(binary.BigEndian.Uint32(data[16:])), int64(binary.BigEndian.Uint32(data[20:]))
@@ -45,9 +45,9 @@ func claimed(data []byte) (width, height int64) {
 	return 0, 0
 }
 
-// FuzzDecode decodes files of any bytes, PNGs also with a header of any size and its
-// checksum: a picture of the size that the header says, or an error that names the file, and
-// in no case more memory than the file's bytes can be pixels.
+// FuzzDecode decodes arbitrary files, and PNGs with arbitrary dimensions and a valid checksum. Decode
+// returns a picture of the header's dimensions or an error that names the file, and never allocates more
+// memory than the pixels of a file of that length need.
 func FuzzDecode(f *testing.F) {
 	paletted := image.NewPaletted(image.Rect(0, 0, 9, 3), color.Palette{color.NRGBA{1, 2, 3, 255}, color.NRGBA{9, 8, 7, 6}})
 	deep := image.NewNRGBA64(image.Rect(0, 0, 4, 4))
@@ -64,7 +64,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte("GIF89a"), uint32(0), uint32(0))
 	path := filepath.Join(f.TempDir(), "picture")
 	f.Fuzz(func(t *testing.T, data []byte, width, height uint32) {
-		if len(data) > 1<<10 { // of which each may be 8000 pixels
+		if len(data) > 1<<10 { // a byte can hold 8000 pixels
 			return
 		}
 		if width > 0 && len(data) >= 33 && bytes.HasPrefix(data, []byte("\x89PNG")) {
@@ -80,11 +80,11 @@ func FuzzDecode(f *testing.F) {
 		w, h := claimed(data)
 		room := int64(len(data)) * pixelsPerByte
 		if h > 0 && w > room/h {
-			w, h = 0, 0 // refused before there is memory for any
+			w, h = 0, 0 // refused before memory is allocated
 			require.Error(t, err)
 		}
-		// At most 12 bytes a pixel for coefficients of a JPEG and 3 for its colours, or 8 of a
-		// PNG, whose passes are pictures too; JPEG rounds each side up to 32.
+		// A JPEG takes at most 12 bytes per pixel for coefficients and 3 for colours, and rounds each
+		// side up to a multiple of 32. A PNG takes 8, and its passes are pictures too.
 		require.LessOrEqual(t, taken, uint64(1<<20+32*(w+32)*(h+32)), "%d x %d pixels", w, h)
 		if err != nil {
 			require.ErrorContains(t, err, "the picture")
@@ -100,7 +100,7 @@ func FuzzDecode(f *testing.F) {
 		Fill(pixels, picture)
 		for i, v := range pixels {
 			if v < 0 || v > 255 || v != float32(uint8(v)) {
-				require.NoError(t, errors.New("no colour"), "%v at %d", v, i)
+				require.NoError(t, errors.New("invalid colour"), "%v at %d", v, i)
 			}
 		}
 	})

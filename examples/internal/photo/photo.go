@@ -1,5 +1,5 @@
-// Package photo reads the pictures of the examples: PNG and JPEG files, bounded by what they
-// hold, as red, green and blue. It may be used from any goroutine.
+// Package photo reads the pictures of the examples: PNG and JPEG files, as red, green and blue. It refuses
+// a file that is too short for its dimensions. It may be used from any goroutine.
 package photo
 
 import (
@@ -17,16 +17,16 @@ import (
 	"strings"
 )
 
-// maxPixels bounds a picture: 12 bytes a pixel go into the first buffer alone.
+// maxPixels is the maximum size of a picture: the first buffer alone takes 12 bytes per pixel.
 const maxPixels = 1 << 28
 
-// pixelsPerByte bounds what a file may claim by what it holds: deflate makes at most
-// 1032 bytes of one, and a byte is at most 8 pixels. JPEG, but for empty pictures,
-// needs more. A file that claims more ends before its pixels do, or is a trap.
+// pixelsPerByte is the maximum number of pixels for each byte of a file: deflate expands a byte to at most
+// 1032 bytes, and a byte holds at most 8 pixels. JPEG compresses less, except for empty pictures. A file
+// whose header has larger dimensions is truncated or malicious.
 const pixelsPerByte = 8 * 1032
 
-// leastBits is how many bits a pixel takes at least before deflate: grey with an alpha
-// channel is decoded to colours too.
+// leastBits returns the minimum number of bits of a pixel before deflate. Grey with an alpha channel is
+// decoded to colours too.
 func leastBits(format string, m color.Model) int64 {
 	if format != "png" {
 		return 1
@@ -44,21 +44,21 @@ func leastBits(format string, m color.Model) int64 {
 	return 1 // grey and palettes
 }
 
-// OfGo is the path of a photograph that comes with Go's sources. The error says what a user
-// can do instead.
+// OfGo returns the path of a photograph in Go's sources. The error contains a remedy.
 func OfGo() (string, error) {
 	root, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {
-		return "", fmt.Errorf("no picture named, and asking go for one of its own failed (%w): name one", err)
+		return "", fmt.Errorf("no picture given, and the go command is needed to find a default (%w); give the path of a picture", err)
 	}
 	path := filepath.Join(strings.TrimSpace(string(root)), "src", "image", "testdata", "video-001.jpeg")
 	if _, err := os.Stat(path); err != nil {
-		return "", fmt.Errorf("no picture named, and this Go installation comes without its own (%w): name one", err)
+		return "", fmt.Errorf("no picture given, and this Go installation does not contain the default (%w); give the path of a picture", err)
 	}
 	return path, nil
 }
 
-// Read is Decode, and of "" the photograph of OfGo; name is the path that was read.
+// Read decodes the picture at path, or the photograph of OfGo if path is empty. name is the path that was
+// read.
 func Read(path string) (picture image.Image, name string, err error) {
 	if path == "" {
 		if path, err = OfGo(); err != nil {
@@ -69,10 +69,10 @@ func Read(path string) (picture image.Image, name string, err error) {
 	return picture, path, err
 }
 
-// Decode reads a PNG or JPEG file of 1 to 2^28 pixels. What a file claims is held against
-// its length before memory is taken for it. Errors name the file and what is wrong.
+// Decode reads a PNG or JPEG file of 1 to 2^28 pixels. It compares the dimensions in the header with the
+// length of the file before it allocates memory. Errors contain the path and the problem.
 func Decode(path string) (image.Image, error) {
-	st, err := os.Stat(path) // before opening, which waits for a pipe's writer
+	st, err := os.Stat(path) // before Open, which blocks on a pipe without a writer
 	if err != nil {
 		return nil, fmt.Errorf("the picture cannot be read: %w", err)
 	}
@@ -86,7 +86,7 @@ func Decode(path string) (image.Image, error) {
 	defer f.Close()
 	fail := func(err error) (image.Image, error) {
 		if errors.Is(err, image.ErrFormat) {
-			err = errors.New("it is no PNG or JPEG")
+			err = errors.New("it is not a PNG or JPEG file")
 		}
 		return nil, fmt.Errorf("the picture %s cannot be read: %w", path, err)
 	}
@@ -95,10 +95,10 @@ func Decode(path string) (image.Image, error) {
 		return fail(err)
 	}
 	if config.Width <= 0 || config.Height <= 0 || config.Width > maxPixels/config.Height {
-		return fail(fmt.Errorf("it is %d x %d pixels, and this program takes 1 to %d", config.Width, config.Height, maxPixels))
+		return fail(fmt.Errorf("it has %d x %d pixels, and this program accepts 1 to %d pixels", config.Width, config.Height, maxPixels))
 	}
 	if held := st.Size() * pixelsPerByte / leastBits(format, config.ColorModel); int64(config.Width)*int64(config.Height) > held {
-		return fail(fmt.Errorf("it claims %d x %d pixels, and its %d bytes cannot hold them", config.Width, config.Height, st.Size()))
+		return fail(fmt.Errorf("its header has %d x %d pixels, and its %d bytes cannot hold them", config.Width, config.Height, st.Size()))
 	}
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return fail(err)
@@ -110,9 +110,8 @@ func Decode(path string) (image.Image, error) {
 	return picture, nil
 }
 
-// Fill writes the picture as red, green and blue from 0 to 255 into pixels, row
-// by row, three values a pixel. Transparency is left out, as by a program that
-// converts to RGB. pixels holds exactly the picture.
+// Fill writes the picture into pixels, row by row: red, green and blue from 0 to 255 for each pixel. It
+// ignores transparency, as conversions to RGB do. The length of pixels is three times the number of pixels.
 func Fill(pixels []float32, picture image.Image) {
 	b := picture.Bounds()
 	row := image.NewNRGBA(image.Rect(0, 0, b.Dx(), 1))
@@ -129,8 +128,9 @@ func Fill(pixels []float32, picture image.Image) {
 	}
 }
 
-// straight copies a row whose colours draw.Draw would lose where the picture
-// is transparent, because it multiplies them with it on the way.
+// straight copies a row of a picture whose colours are not multiplied by the alpha channel, and reports
+// whether the picture is of such a type. draw.Draw multiplies them, which loses colours of transparent
+// pixels.
 func straight(row *image.NRGBA, picture image.Image, at image.Point) bool {
 	switch p := picture.(type) {
 	case *image.NRGBA:

@@ -15,7 +15,7 @@ import (
 	"github.com/usmbridge/usmbridge/examples/internal/photo/phototest"
 )
 
-func TestFillTakesColoursAsTheyAre(t *testing.T) {
+func TestFillIgnoresTransparency(t *testing.T) {
 	want := phototest.Pattern(13, 5)
 	faint := phototest.Pattern(13, 5)
 	for i := 3; i < len(faint.Pix); i += 4 {
@@ -77,13 +77,13 @@ func TestDecode(t *testing.T) {
 	tests := []struct{ name, path, want string }{
 		{"absent", filepath.Join(t.TempDir(), "none.png"), "no such file"},
 		{"a directory", t.TempDir(), "is a directory"},
-		{"empty", phototest.Write(t, "e.png", nil), "no PNG or JPEG"},
-		{"text", phototest.Write(t, "t.png", []byte("hello")), "no PNG or JPEG"},
+		{"empty", phototest.Write(t, "e.png", nil), "not a PNG or JPEG"},
+		{"text", phototest.Write(t, "t.png", []byte("hello")), "not a PNG or JPEG"},
 		{"cut short", phototest.Write(t, "c.png", whole[:len(whole)/2]), "png: "},
-		{"too large", phototest.Write(t, "l.png", claiming(t, image.NewGray(one), 1000000, 1000000)), "pixels, and this program takes"},
-		{"more than it holds", phototest.Write(t, "m.png", claiming(t, image.NewGray(one), 16384, 16384)), "its 71 bytes cannot hold them"},
-		{"deeper than it holds", phototest.Write(t, "d.png", claiming(t, image.NewNRGBA64(one), 512, 512)), "bytes cannot hold them"},
-		{"as deep as it could hold", phototest.Write(t, "h.png", claiming(t, image.NewNRGBA64(one), 128, 128)), "png: "},
+		{"too large", phototest.Write(t, "l.png", claiming(t, image.NewGray(one), 1000000, 1000000)), "pixels, and this program accepts"},
+		{"larger than its data", phototest.Write(t, "m.png", claiming(t, image.NewGray(one), 16384, 16384)), "its 71 bytes cannot hold them"},
+		{"deeper than its data", phototest.Write(t, "d.png", claiming(t, image.NewNRGBA64(one), 512, 512)), "bytes cannot hold them"},
+		{"as deep as its data allows", phototest.Write(t, "h.png", claiming(t, image.NewNRGBA64(one), 128, 128)), "png: "},
 		{"a pipe", pipe, "a pipe or a device, not a file"},
 	}
 	for _, test := range tests {
@@ -95,7 +95,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// claiming is a PNG of one pixel whose header promises others.
+// claiming returns a PNG of one pixel whose header has other dimensions.
 func claiming(t *testing.T, pixel image.Image, width, height uint32) []byte {
 	t.Helper()
 	data := bytes.Clone(phototest.PNG(t, pixel))

@@ -9,18 +9,18 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// addresses is an upstream without memory: it costs next to nothing, so that
-// a measurement shows the pool above it.
+// addresses is an upstream that returns addresses without memory. Its calls are cheap, so a measurement shows the
+// cost of the pool.
 type addresses struct{ next atomic.Uintptr }
 
-// newAddresses begins where no memory of the process lies.
+// newAddresses starts at an address range that the process does not use.
 func newAddresses() *addresses {
 	a := &addresses{}
 	a.next.Store(1 << 44)
 	return a
 }
 
-// AddressOnly keeps everybody from reading or writing the memory.
+// AddressOnly tells the pool that the addresses must not be read or written.
 func (*addresses) AddressOnly() bool { return true }
 
 // Place implements memmgr.Resource.

@@ -14,19 +14,19 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
-// Of the load of a service that goes on for long: the memory of the host and its limits, which
-// requests keep reaching. The process must not grow, and nothing may be left at the end.
+// This file runs the load of a service on host memory for a long time, with limits that requests reach often. The
+// process must not grow, and all memory must be free at the end.
 const (
 	endureLimit = 256 << 20
 	endureHard  = 80 << 20
-	// The least resident memory of a fraction of the time may rise by so much from the first
-	// to the last of four fractions in a row: a leak adds in each.
+	// The time is divided into parts. The minimum of the resident memory may rise by this much over four
+	// consecutive parts. A leak adds memory in each part.
 	endureRise      = 0.01
 	endureFractions = 12
 )
 
-// runEndure keeps the load up, prints how things are, and fails when something was lost, when
-// the limits were never reached, or, where flat is asked for, when memory grew to the end.
+// runEndure runs the load and prints its state. It fails if memory is still in use at the end, if no request reached
+// a limit, or, if flat is set, if memory grew until the end.
 func runEndure(d time.Duration, flat bool) error {
 	s := &serviceLoad{limit: endureLimit, hard: endureHard, touch: true}
 	s.pool = memmgr.NewPool(memmgr.Host(), memmgr.WithName("endure"), memmgr.WithLimit(endureLimit), memmgr.WithDecay(0))
@@ -106,7 +106,7 @@ func (s *serviceLoad) touchAll() error {
 	}
 }
 
-// watchResident gives the least resident memory of each twelfth of the time.
+// watchResident returns the minimum of the resident memory in each twelfth of the time.
 func (s *serviceLoad) watchResident(d time.Duration) (least []int64) {
 	const looks = 3
 	for len(least) < endureFractions {

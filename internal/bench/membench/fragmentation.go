@@ -15,14 +15,13 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
-// Fragmentation: blocks of 256 B to 4 MiB, as many of each size as of twice the
-// size, 2 GiB of them live; random ones are replaced, then half are freed, then
-// all but a tenth. A byte is written to each page of each block, so that
-// memory counts, not address space.
+// This file measures fragmentation. 2 GiB of blocks of 256 B to 4 MiB are in use, with a log-uniform distribution of
+// sizes. Random blocks are replaced; then half are freed, then all but a tenth. One byte is
+// written to each page of each block, so that the resident memory is measured, not the address space.
 const (
 	fragmentationLive  = 2 << 30
 	fragmentationTurns = 1000000
-	fragmentationSlots = 50000 // some 5000 are in use: the mean of the sizes is 430 KB
+	fragmentationSlots = 50000 // about 5000 are in use; the mean size is 430 KB
 	fragmentationPage  = 4096
 )
 
@@ -159,8 +158,7 @@ func residentOf(s *memmgr.Snapshot) (bytes uint64) {
 	return bytes
 }
 
-// mallocFragments is malloc, of which all of the process's memory is counted that
-// was not there before.
+// mallocFragments is malloc. Its memory is the growth of the resident memory of the process.
 type mallocFragments struct {
 	b      *bench
 	s      slots
@@ -168,7 +166,7 @@ type mallocFragments struct {
 }
 
 func newMallocFragments(b *bench) *mallocFragments {
-	// Memory that earlier works left free would not be counted.
+	// Without this, malloc could use free memory of earlier works, which would not be counted.
 	mallocTrim()
 	debug.FreeOSMemory()
 	return &mallocFragments{b: b, s: newSlots(fragmentationSlots), before: residentSet()}

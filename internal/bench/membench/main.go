@@ -1,11 +1,9 @@
 //go:build cgo && linux
 
-// Membench measures the pool of package memmgr against its peers: the disjoint
-// pool of the Unified Memory Framework, called from C, and raw allocation
-// through the SYCL library. Both halves of a work run in turns in one process,
-// and the best of many short turns counts, so that other load on the machine
-// touches both alike. It prints a table with ratio and bound, writes the same as
-// JSON with -json, and exits with 1 when a bound is missed and -strict is given.
+// Membench compares the pool of package memmgr with the disjoint pool of the Unified Memory Framework (UMF), called
+// from C, and with allocation by the SYCL library. For each work, both run in turns in one process, and the best of
+// many short turns counts, so that other load on the machine affects both. It prints a table with
+// ratios and bounds, and writes it as JSON with -json. With -strict it exits with 1 if a bound is missed.
 package main
 
 import (
@@ -18,8 +16,6 @@ import (
 	"runtime/pprof"
 	"text/tabwriter"
 	"time"
-
-	"github.com/usmbridge/usmbridge/internal/bench/umf"
 )
 
 // result is one line of the table.
@@ -31,7 +27,7 @@ type result struct {
 	Unit  string  `json:"unit"`
 	Ratio float64 `json:"ratio,omitempty"` // of this module to the peer, or the value that the bound limits
 	Bound float64 `json:"bound,omitempty"`
-	Least bool    `json:"at_least,omitempty"` // the bound is from below
+	Least bool    `json:"at_least,omitempty"` // the bound is a minimum
 	Note  string  `json:"note,omitempty"`
 
 	Account []string `json:"account,omitempty"` // printed below the table
@@ -60,7 +56,7 @@ func (r *result) verdict() string {
 
 // bench is the state that all works share.
 type bench struct {
-	lib    *umf.Library
+	lib    *umfLibrary
 	rounds int
 	quick  bool
 
@@ -73,15 +69,15 @@ type bench struct {
 func main() {
 	out := flag.String("json", "", "file to write the results to, as JSON")
 	rounds := flag.Int("rounds", 41, "turns of each work; the best counts")
-	quick := flag.Bool("quick", false, "leave out the works that need minutes or gigabytes")
+	quick := flag.Bool("quick", false, "skip the works that need minutes or gigabytes")
 	strict := flag.Bool("strict", false, "exit with 1 when a bound is missed")
 	only := flag.String("work", "", "regular expression of the works to run: one, two, sycl, random, batch, umf, larson, handover, million, heap, rmm, fragmentation, pending, refusal, tenant, service, rounds, off")
-	service := flag.Duration("service", 8*time.Second, "how long the work \"service\" takes; 60s for the figure that counts")
+	service := flag.Duration("service", 8*time.Second, "duration of the work \"service\"; its bound is for 60s")
 	profile := flag.String("cpuprofile", "", "file to write a CPU profile to")
-	snapshot := flag.String("snapshot", "", "directory to write an example of a pool's snapshot, picture and profile to, and nothing else")
-	soaking := flag.Duration("soak", 0, "how long to fill and check memory on the SYCL device, and nothing else")
-	pace := flag.Duration("pace", 0, "how long each worker of -soak rests between two pieces of work")
-	enduring := flag.Duration("endure", 0, "how long to keep the load of a service up on the host's memory with limits that are reached, and nothing else; exits with 1 when memory grows or something is left")
+	snapshot := flag.String("snapshot", "", "only write an example of a pool's snapshot, picture and profile to this directory")
+	soaking := flag.Duration("soak", 0, "only fill and check memory on the SYCL device, for this long")
+	pace := flag.Duration("pace", 0, "pause of each worker of -soak between two operations")
+	enduring := flag.Duration("endure", 0, "run only the load of a service on host memory for this long; exits with 1 if memory grows or is still in use at the end")
 	turns := flag.Bool("turns", false, "run one turn of the work \"off\" for each line of the standard input")
 	flag.Parse()
 	if *turns {
@@ -100,9 +96,9 @@ func main() {
 		exitOn(writeSnapshot(*snapshot))
 		return
 	}
-	lib, err := umf.Open()
+	lib, err := openUMF()
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "membench: without the peer: %v\n", err)
+		fmt.Fprintf(os.Stderr, "membench: not comparing with UMF: %v\n", err)
 	}
 	b := &bench{lib: lib, rounds: *rounds, quick: *quick, serviceTime: *service}
 	if *only != "" {
@@ -136,7 +132,7 @@ func exitOn(err error) {
 func (b *bench) add(r result) { b.results = append(b.results, r) }
 
 func (b *bench) print() (missed int) {
-	p := umf.DeviceParams()
+	p := deviceParams()
 	fmt.Printf("Peer: UMF disjoint from C, slab %d KiB, poolable to %d MiB, capacity %d, smallest bucket %d B, system memory. %d CPUs.\n",
 		p.SlabMinSize>>10, p.MaxPoolableSize>>20, p.Capacity, p.MinBucketSize, runtime.NumCPU())
 	w := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)

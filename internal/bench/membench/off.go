@@ -17,9 +17,8 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
-// off measures the cost of the checks of USMBRIDGE_DEBUG while they are off: this program is
-// built twice, as it is and without the expressions that test whether a check is on, and both
-// do the same work in turns.
+// off measures the cost of the checks of USMBRIDGE_DEBUG while they are off. It builds this program twice, unchanged
+// and without the expressions that test whether a check is on, and both run the same work in turns.
 func (b *bench) off() {
 	if err := b.tryOff(); err != nil {
 		fmt.Fprintln(os.Stderr, "membench: off:", err)
@@ -30,7 +29,7 @@ func (b *bench) off() {
 var checks = map[string][]struct{ from, to string }{
 	"memmgr": {
 		{"stackDepth.Load()", "int32(0)"}, {"debug.Stacks", "false"}, {"debug.Poison", "false"},
-		{"|| p.watched", "|| p.trace != nil"}, {"&& !p.watched", "&& p.trace == nil"}, {"p.watched ||", "p.trace != nil ||"},
+		{"|| p.watched", "|| p.trace != nil"}, {"p.watched ||", "p.trace != nil ||"},
 		{"if !p.poisons", "if true"},
 	},
 }
@@ -89,7 +88,7 @@ func (b *bench) tryOff() error {
 	return nil
 }
 
-// withoutChecks writes the files that look, without that, and the overlay for go build.
+// withoutChecks writes copies of the files without these expressions, and an overlay for go build.
 func withoutChecks(root, dir string) (string, error) {
 	replace := map[string]string{}
 	for pkg, all := range checks {
@@ -122,7 +121,7 @@ func withoutChecks(root, dir string) (string, error) {
 		}
 		for i, ok := range found {
 			if !ok {
-				return "", fmt.Errorf("package %s has no %q any more: the list in membench/off.go is to be looked at", pkg, all[i].from)
+				return "", fmt.Errorf("package %s has no %q; update the list in membench/off.go", pkg, all[i].from)
 			}
 		}
 	}

@@ -1,7 +1,6 @@
 //go:build !cgo || !linux
 
-// Membench measures the pool of package memmgr against peers that are called
-// from C; it needs Linux and cgo.
+// Membench compares the pool of package memmgr with other allocators. It needs Linux and cgo.
 package main
 
 import (

@@ -3,7 +3,7 @@
 package main
 
 /*
-#cgo CFLAGS: -O2 -Wall -Wextra -I${SRCDIR}/../umf -I${SRCDIR}/../../../syclobj
+#cgo CFLAGS: -O2 -Wall -Wextra -I${SRCDIR}/../../../syclobj
 #include <stdlib.h>
 #include <malloc.h>
 #include <stdint.h>
@@ -15,20 +15,19 @@ import "C"
 import (
 	"unsafe"
 
-	"github.com/usmbridge/usmbridge/internal/bench/umf"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
 // peer runs the C loops on a UMF pool, or on malloc when the pool is nil.
 type peer struct {
-	pool *umf.Pool
+	pool *umfPool
 }
 
 func (p peer) handle() *C.usmb_umf_pool {
 	if p.pool == nil {
 		return nil
 	}
-	return (*C.usmb_umf_pool)(p.pool.Handle())
+	return p.pool.pool
 }
 
 func (p peer) oneSize(size uintptr, rounds int) int64 {

@@ -73,7 +73,7 @@ func (numbered) Join(_, a, b uintptr) (uintptr, error) { return max(a, b), nil }
 func (numbered) SameOrder(a, b uintptr) bool           { return a == b && a == 1 }
 func (numbered) QueueRef(*syclobj.Queue) uintptr       { return 0 }
 
-// pending measures how long it takes to make memory reusable whose work has ended.
+// pending measures the time from the end of work to the reuse of its memory.
 func (b *bench) pending() {
 	for _, queue := range []uintptr{1, 2} {
 		events := uintptr(0)
@@ -117,11 +117,10 @@ func (b *bench) pendingOnQueue(rt *syclobj.Runtime, order syclobj.QueueProperty)
 	exitOn(upstream.(io.Closer).Close())
 }
 
-// pendingOn has each of n blocks used by work of its own, and measures from the end
-// of all of it. bare, which may be nil, measures the time in which the device's library
-// alone queries and releases n events: the bound is on the time beyond that. All
-// of it is one thread's work, so its processor time counts, which other load on the
-// machine does not stretch.
+// pendingOn uses each of n blocks in an operation of its own, and measures the time from the end of all operations.
+// bare, which may be nil, measures the time in which the device's library queries and releases n events; the bound
+// is for the time beyond that. One thread does all this, so the processor time is measured, which
+// other load on the machine does not change.
 func (b *bench) pendingOn(name string, upstream memmgr.Resource, use func(*memmgr.Pool) (free func()), bare func(n int) float64) {
 	var times, wall [2]float64
 	counts := [2]int{10000, 100000}
@@ -181,8 +180,7 @@ func processorTime() float64 {
 	return float64(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// bareEvents measures the library's own part: the states of n events that are done,
-// and their release.
+// bareEvents measures the time in which the library queries n completed events and releases them.
 func bareEvents(q *syclobj.Queue, upstream memmgr.Resource, n int) float64 {
 	s, _ := memmgr.As[memmgr.Synchronizer](upstream)
 	all, ok := s.(batcher)
@@ -194,7 +192,7 @@ func bareEvents(q *syclobj.Queue, upstream memmgr.Resource, n int) float64 {
 		ev, err := q.Memset(buffer.Data(), 1, 64)
 		exitOn(err)
 		if events[i] = s.CopyEvent(uintptr(ev.Ref())); events[i] == 0 || !ok {
-			return 0 // the event was over too soon to be asked for
+			return 0 // the event completed before the query
 		}
 		exitOn(ev.Close())
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
-// full makes a pool at its limit, with so many blocks live and room for one of spare
-// bytes in use beside them. A request of refused bytes can never be served.
+// full returns a pool at its limit. The given number of blocks and one block of spare bytes are in use. A request
+// of refused bytes always fails.
 const (
 	liveSize    = 1 << 10
 	spareSize   = 4 << 10
@@ -36,7 +36,7 @@ func full(live int) (p *memmgr.Pool, buffers []memmgr.Buffer) {
 	return p, buffers
 }
 
-// refuse makes rounds requests that do not fit and returns the time.
+// refuse sends rounds requests that do not fit, and returns the time.
 func refuse(r memmgr.Resource, rounds int) int64 {
 	start := time.Now()
 	for range rounds {
@@ -75,8 +75,8 @@ func (b *bench) refusals() {
 	closePool(p)
 }
 
-// besideRefusals compares the throughput of one goroutine that allocates beside one
-// that is refused all the time to that beside one that only spins.
+// besideRefusals compares the throughput of a goroutine that allocates while another goroutine's requests fail with
+// its throughput while the other goroutine only spins.
 func (b *bench) besideRefusals(refuser string, p *memmgr.Pool, refused memmgr.Resource) {
 	const n = 500000
 	times := int64(0)
@@ -106,7 +106,7 @@ func (b *bench) besideRefusals(refuser string, p *memmgr.Pool, refused memmgr.Re
 	var ratios []float64
 	var with, without float64
 	refusals := int64(0)
-	for range min(b.rounds, 15) { // the middle one counts: the best may have had no company
+	for range min(b.rounds, 15) { // the median counts: in the best round the other goroutine may not have run
 		with = beside(func() { refuse(refused, 1) })
 		refusals += times
 		without = beside(spin)
@@ -168,7 +168,7 @@ func (b *bench) service() {
 		Ours: float64(seen.beyond) / 1e6, Unit: "ms", Ratio: float64(seen.beyond) / 1e6, Bound: 50,
 		Account: append(seen.report("blocked longest", seen.account), seen.report("blocked longest beyond that time", seen.worst)...),
 	})
-	// In turns, so that other load on the machine touches both alike.
+	// In turns, so that other load on the machine affects both.
 	var ratios []float64
 	var ours, bare float64
 	for range slices {

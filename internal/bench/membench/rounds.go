@@ -3,13 +3,11 @@
 package main
 
 import (
-	"github.com/usmbridge/usmbridge/internal/bench/umf"
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
-// largeRounds takes and gives large buffers in rounds of the same need, as a step of
-// a model does: each must reuse memory of the round before. The peer caches
-// as much.
+// largeRounds allocates and frees the same large buffers in each round, like the steps of a model. Each round must
+// reuse the memory of the round before. The peer caches the same amount.
 func (b *bench) largeRounds() {
 	const size, count, rounds = 20 << 20, 16, 200
 	p := hostPool()
@@ -20,7 +18,7 @@ func (b *bench) largeRounds() {
 		r.Ours, _ = b.best(count*rounds, ours, nil)
 		b.add(r)
 	} else {
-		params := umf.DeviceParams()
+		params := deviceParams()
 		params.MaxPoolableSize, params.Capacity = 32<<20, count
 		b.disjoint(params, func(u peer) {
 			r.Ours, r.Peer = b.best(count*rounds, ours, func() int64 { return u.batch(size, count, rounds) })

@@ -11,7 +11,6 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/usmbridge/usmbridge/internal/bench/umf"
 	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -35,8 +34,7 @@ func (b *bench) run() {
 	}
 }
 
-// best runs ours and the peer's in turns and returns the best time of each for
-// one of n operations.
+// best runs our work and the peer's in turns, and returns the best time of each for one of n operations.
 func (b *bench) best(n int, ours, theirs func() int64) (o, t float64) {
 	o, t = math.Inf(1), math.Inf(1)
 	for range b.rounds {
@@ -57,17 +55,17 @@ func closePool(p *memmgr.Pool) {
 }
 
 // disjoint calls f with a peer, if there is one.
-func (b *bench) disjoint(params umf.DisjointParams, f func(peer)) {
+func (b *bench) disjoint(params disjointParams, f func(peer)) {
 	if b.lib == nil {
 		return
 	}
-	p, err := b.lib.NewDisjoint(params)
+	p, err := b.lib.newDisjoint(params)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "membench:", err)
 		return
 	}
 	f(peer{p})
-	if err := p.Close(); err != nil {
+	if err := p.close(); err != nil {
 		fmt.Fprintln(os.Stderr, "membench:", err)
 	}
 }
@@ -83,7 +81,7 @@ func (b *bench) compare(r result, n int, ours func(p *memmgr.Pool) int64, theirs
 		b.add(r)
 		return
 	}
-	b.disjoint(umf.DeviceParams(), func(u peer) {
+	b.disjoint(deviceParams(), func(u peer) {
 		r.Ours, r.Peer = b.best(n, func() int64 { return ours(p) }, func() int64 { return theirs(u) })
 		r.Name, r.Ratio = "UMF", r.Ours/r.Peer
 		b.add(r)
@@ -110,7 +108,7 @@ func (b *bench) twoGoroutines() {
 			Work: fmt.Sprintf("2 goroutines, %s: throughput to that of one", sizeText(size)),
 			Ours: two / 2, Unit: "ns", Ratio: 2 * one / two, Bound: 1.7, Least: true,
 		})
-		b.disjoint(umf.DeviceParams(), func(u peer) {
+		b.disjoint(deviceParams(), func(u peer) {
 			one, two := b.best(n, func() int64 { return u.oneSize(size, n) },
 				func() int64 { return u.oneSizeThreads(size, n, 2) })
 			b.add(result{Work: fmt.Sprintf("  UMF, 2 threads, %s", sizeText(size)), Ours: two / 2, Unit: "ns", Ratio: 2 * one / two})
@@ -155,7 +153,7 @@ func draws(n, slots int, size func(*rand.Rand) uint32) (where, sizes []uint32) {
 	return where, sizes
 }
 
-// replacing compares random replacement among so many live blocks.
+// replacing compares random replacement of blocks, with the given number of blocks in use.
 func (b *bench) replacing(r result, nslots, n int, size func(*rand.Rand) uint32) {
 	where, sizes := draws(n, nslots, size)
 	live := make([]memmgr.Buffer, nslots)
@@ -165,7 +163,7 @@ func (b *bench) replacing(r result, nslots, n int, size func(*rand.Rand) uint32)
 	defer closePool(p)
 	replace(p, live, where, sizes)
 	r.Unit = "ns"
-	b.disjoint(umf.DeviceParams(), func(u peer) {
+	b.disjoint(deviceParams(), func(u peer) {
 		u.replace(theirs, where, sizes)
 		r.Ours, r.Peer = b.best(n, func() int64 { return replace(p, live, where, sizes) },
 			func() int64 { return u.replace(theirs, where, sizes) })
@@ -209,7 +207,7 @@ func (b *bench) parallelReplacing(r result, nslots, n, threads int) {
 	defer theirs.free()
 	p := hostPool()
 	defer closePool(p)
-	// Each turn gives every goroutine the slots that another one filled.
+	// In each turn, every goroutine has the slots that another goroutine filled before.
 	turn := 0
 	ours := func() int64 {
 		turn++
@@ -220,7 +218,7 @@ func (b *bench) parallelReplacing(r result, nslots, n, threads int) {
 	}
 	ours()
 	r.Unit = "ns"
-	b.disjoint(umf.DeviceParams(), func(u peer) {
+	b.disjoint(deviceParams(), func(u peer) {
 		u.replaceThreads(theirs, nslots, where, sizes, threads)
 		r.Ours, r.Peer = b.best(n*threads, ours, func() int64 { return u.replaceThreads(theirs, nslots, where, sizes, threads) })
 		r.Name, r.Ratio = "UMF", r.Ours/r.Peer
@@ -246,8 +244,8 @@ func (b *bench) handover() {
 	}
 }
 
-// millionLive compares the cost of an operation with a million live blocks to
-// that with a thousand, and weighs the books.
+// millionLive compares the cost of an operation with a million blocks in use to the cost with a thousand, and
+// measures the memory of the pool's metadata.
 func (b *bench) millionLive() {
 	cost := func(nslots int) (beside, ns, bytes float64) {
 		const n = 50000
@@ -274,8 +272,7 @@ func (b *bench) millionLive() {
 		closePool(p)
 		return beside, ns, bytes / float64(nslots)
 	}
-	// The larger first: cells that have been used stay, and would be counted as
-	// free of charge.
+	// The larger number first: owner cells are never unmapped, so a second run would not count their memory.
 	besideLarge, large, bytes := cost(1000000)
 	besideSmall, small, _ := cost(1000)
 	b.add(result{Work: "allocate and free beside 10^6 live blocks, to beside 10^3", Ours: besideLarge, Peer: besideSmall, Name: "10^3", Unit: "ns", Ratio: besideLarge / besideSmall, Bound: 2})
@@ -285,7 +282,7 @@ func (b *bench) millionLive() {
 	})
 	b.peerMillion(nil)
 	if b.lib != nil {
-		params := umf.DeviceParams()
+		params := deviceParams()
 		params.AddressOnly = true
 		b.disjoint(params, func(u peer) { b.peerMillion(u.pool) })
 	}
@@ -293,7 +290,7 @@ func (b *bench) millionLive() {
 }
 
 // peerMillion is the same for malloc or UMF.
-func (b *bench) peerMillion(pool *umf.Pool) {
+func (b *bench) peerMillion(pool *umfPool) {
 	cost := func(nslots int) float64 {
 		const n = 50000
 		where, sizes := draws(n, nslots, func(rng *rand.Rand) uint32 { return 256 << rng.IntN(4) })
@@ -358,13 +355,13 @@ func (b *bench) randomAllocations() {
 func (b *bench) peersRandomAllocations(which []uint32, sizes []uint64, nslots int, peak uint64, turns int) {
 	theirs := newSlots(nslots)
 	defer theirs.free()
-	params := umf.DeviceParams()
+	params := deviceParams()
 	params.AddressOnly = true
 	step, reserved := math.Inf(1), int64(0)
 	for range turns {
 		b.disjoint(params, func(u peer) {
 			step = min(step, float64(u.script(theirs, which, sizes, nil))/float64(len(which)))
-			_, reserved, _ = u.pool.Provided()
+			_, reserved, _ = u.pool.provided()
 			u.clear(theirs)
 		})
 	}
@@ -372,7 +369,7 @@ func (b *bench) peersRandomAllocations(which []uint32, sizes []uint64, nslots in
 		b.add(result{Work: "  UMF: peak reserved to requested, and a step", Ours: step, Unit: "ns", Ratio: float64(reserved) / float64(peak)})
 	}
 	if peak > 16<<30 || b.quick {
-		return // malloc cannot be asked for that much address space
+		return // malloc cannot allocate that much address space
 	}
 	m := peer{}
 	var held uint64

@@ -49,8 +49,7 @@ func writeFile(path string, write func(io.Writer) error) error {
 	return f.Close()
 }
 
-// demonstrate allocates and releases as a program with weights, a cache and
-// short-lived work would.
+// demonstrate allocates and releases like a program with weights, a cache and short-lived buffers.
 func demonstrate(p memmgr.Resource) (live []memmgr.Buffer) {
 	rng := rand.New(rand.NewPCG(8, 8))
 	must := func(r memmgr.Resource, size int, tag string) memmgr.Buffer {

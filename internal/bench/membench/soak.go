@@ -21,32 +21,31 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// A soak run fills and checks buffers of shared USM on the real device for a given
-// time, on in-order and out-of-order queues, with waits that give up, and
-// releases a good part with work pending. Nothing may be lost: every value read is
-// the one written, every block is back at the end but for those whose event the
-// driver never called done, and the resident memory does not grow.
+// A soak run fills and checks buffers of shared USM on the real device for a given time, on in-order and out-of-order
+// queues, with waits that time out. It releases many buffers with pending work. Every value read must
+// be the value written, every block must be free at the end, except for blocks whose events the driver
+// never completes, and the resident memory must not grow.
 const (
 	soakLimit    = 1 << 30
 	soakPatience = 10 * time.Second
-	// The CPU driver loses events of out-of-order queues under many submissions, with
-	// or without an allocator; this many at a time work.
+	// The CPU driver loses events of out-of-order queues if there are many submissions, with and without this
+	// pool. With this many at a time it does not.
 	soakOutOfOrder = 32
 )
 
 // soak is the state of a run.
 type soak struct {
-	pace     time.Duration // between two pieces of work of a worker
+	pace     time.Duration // pause between two operations of a worker
 	pool     *memmgr.Pool
-	done     atomic.Int64 // pieces of work checked or released
-	refused  atomic.Int64 // requests that memory was not there for in time
-	stalled  atomic.Int64 // events that did not end in soakPatience
-	wrong    atomic.Int64 // values that were not as written
+	done     atomic.Int64 // operations checked or released
+	refused  atomic.Int64 // requests that timed out
+	stalled  atomic.Int64 // events that did not complete in soakPatience
+	wrong    atomic.Int64 // wrong values
 	failures atomic.Int64
 	inFlight chan struct{} // on out-of-order queues
 }
 
-// runSoak prints a line a minute and a summary, and fails when something was lost.
+// runSoak prints a line per minute and a summary, and fails if a check failed.
 func runSoak(d, pace time.Duration) error {
 	rt, err := syclobj.Open()
 	if err != nil {
@@ -78,8 +77,7 @@ func runSoak(d, pace time.Duration) error {
 	return s.finish(warm)
 }
 
-// watch prints how things are each minute, and returns the resident memory after
-// the first.
+// watch prints the state each minute, and returns the resident memory after the first minute.
 func (s *soak) watch(ctx context.Context) (warm int64) {
 	start := time.Now()
 	for {
@@ -98,11 +96,11 @@ func (s *soak) watch(ctx context.Context) (warm int64) {
 	}
 }
 
-// errStall: the driver did not call an event done. Work that is submitted to that queue
-// afterwards does not end either, so the worker goes on with another one.
+// errStall reports that the driver did not complete an event. Later work of that queue does not complete either, so
+// the worker uses another queue.
 var errStall = errors.New("the driver lost an event")
 
-// work is one worker: it allocates, fills on the device, and checks or lets go.
+// work is one worker. It allocates, fills on the device, and checks or releases.
 func (s *soak) work(ctx context.Context, newQueue func() (*syclobj.Queue, error), rng *rand.Rand) {
 	for ctx.Err() == nil {
 		q, err := newQueue()

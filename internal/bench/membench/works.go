@@ -12,7 +12,7 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
-// Our half of each work, Go call to Go call.
+// This file has our part of each work.
 
 func oneSize(p *memmgr.Pool, size uintptr, rounds int) int64 {
 	start := time.Now()
@@ -26,8 +26,8 @@ func oneSize(p *memmgr.Pool, size uintptr, rounds int) int64 {
 	return time.Since(start).Nanoseconds()
 }
 
-// together runs the work on so many goroutines at once and returns the time of
-// the slowest. As with the peer's threads, no goroutine starts before all are ready.
+// together runs the work on the given number of goroutines and returns the time of the slowest. Like the peer's
+// threads, the goroutines start when all are ready.
 func together(n int, work func(g int)) int64 {
 	var there atomic.Int32
 	var longest atomic.Int64
@@ -98,9 +98,8 @@ func batch(p *memmgr.Pool, size uintptr, count, rounds int) int64 {
 	return time.Since(start).Nanoseconds()
 }
 
-// script is RMM's random_allocations: 2n steps, 73 % of them allocations while
-// there is anything to free, sizes uniform from 1 to max MiB bytes. It returns
-// the steps as (slot, size or 0) and the peak of bytes requested.
+// script is random_allocations of RMM: 2n steps, 73 % of which allocate while there are blocks to free, with uniform
+// sizes of 1 byte to max MiB. It returns the steps as (slot, size or 0) and the peak of the requested bytes.
 func script(n int, maxMiB uint64, seed uint64) (which []uint32, sizes []uint64, nslots int, peak uint64) {
 	rng := rand.New(rand.NewPCG(seed, 73))
 	type block struct {
@@ -154,7 +153,7 @@ func runScript(p *memmgr.Pool, live []memmgr.Buffer, which []uint32, sizes []uin
 	return time.Since(start).Nanoseconds()
 }
 
-// handover has one goroutine allocate and another free, in batches of 100.
+// handover allocates in one goroutine and frees in another one, in batches of 100.
 func handover(p *memmgr.Pool, size uintptr, batches int) int64 {
 	const batchSize, ring = 100, 64
 	var blocks [ring][batchSize]memmgr.Buffer

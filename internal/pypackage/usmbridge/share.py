@@ -31,17 +31,20 @@ Examples
 
 import os
 import time
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from typing import TypeVar
 
 from usmbridge import Array, _native
 
-__all__ = ["Server", "attach", "export", "names", "open", "serve", "stats", "wait"]
+_T = TypeVar("_T")
+
+__all__ = ["Server", "attach", "export", "give", "names", "open", "revoke", "serve", "stats", "wait"]
 
 _TIMEOUT = 10.0
 # Seconds between two checks for signals while a process waits.
 _SLICE = 0.5
 # The limits of a server, in the order of the C code.
-_LIMITS = ("max_peers", "max_leases", "max_segments", "max_names", "max_queued")
+_LIMITS = ("max_peers", "max_leases", "max_segments", "max_names", "max_queued", "max_given")
 
 
 def _limits(given: Mapping[str, int]) -> tuple[int, ...]:
@@ -56,6 +59,17 @@ def _limits(given: Mapping[str, int]) -> tuple[int, ...]:
     return tuple(given.get(name, 0) for name in _LIMITS)
 
 
+def _until(timeout: float | None, call: Callable[[float], _T | None]) -> _T | None:
+    """Repeats a call, which takes seconds to wait, until it returns a result or the time is over. Python
+    handles signals between the calls."""
+    end = None if timeout is None else time.monotonic() + timeout
+    while True:
+        left = _SLICE if end is None else end - time.monotonic()
+        found = call(max(min(left, _SLICE), 0.0))
+        if found is not None or (end is not None and time.monotonic() >= end):
+            return found
+
+
 class Server(MutableMapping[str, Array]):
     """A mapping from names to the arrays that are published under them.
 
@@ -66,7 +80,7 @@ class Server(MutableMapping[str, Array]):
 
     Parameters
     ----------
-    path, arrays, timeout, **limits
+    path, arrays, timeout, receive, **limits
         As in `serve`.
 
     Examples
@@ -79,12 +93,20 @@ class Server(MutableMapping[str, Array]):
     >>> server.close()
     """
 
-    def __init__(self, path: "str | os.PathLike[str]", arrays: Mapping[str, Array] | None = None, timeout: float | None = _TIMEOUT, **limits: int) -> None:
+    def __init__(
+        self,
+        path: "str | os.PathLike[str]",
+        arrays: Mapping[str, Array] | None = None,
+        timeout: float | None = _TIMEOUT,
+        receive: bool = False,
+        **limits: int,
+    ) -> None:
         self._number: int | None = None
         self._arrays: dict[str, Array] = {}
         self._timeout = timeout
+        self._receives = receive
         self._address: str
-        self._number, self._address = _native._share_listen(os.fspath(path), timeout, _limits(limits))
+        self._number, self._address = _native._share_listen(os.fspath(path), timeout, _limits(limits), receive)
         try:
             for name, array in (arrays or {}).items():
                 self[name] = array
@@ -124,10 +146,54 @@ class Server(MutableMapping[str, Array]):
     def __len__(self) -> int:
         return len(self._arrays)
 
+    def receive(self, *, timeout: float | None = None) -> tuple[str, Array]:
+        """Return the next array that a client handed over, on the same memory.
+
+        The arrays of one client arrive in the order of its calls of `give`.
+        The server must have been made with ``receive=True``.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds to wait; None waits forever. A signal can interrupt the
+            wait.
+
+        Returns
+        -------
+        tuple of (str, Array)
+            The label that the client gave, and the array, as in `attach`.
+
+        Raises
+        ------
+        ConnectionError
+            If the server is closed meanwhile.
+        TimeoutError
+            If no array is handed over in time.
+        ValueError
+            If the server is closed, or does not receive.
+
+        Examples
+        --------
+        >>> import usmbridge as ub
+        >>> with ub.share.serve("", receive=True) as server:
+        ...     ub.share.give(server.address, "result", ub.ones(2, device="host", interprocess=True))
+        ...     label, array = server.receive()
+        >>> label, array.tolist()
+        ('result', [1.0, 1.0])
+        """
+        number = self._open()
+        if not self._receives:
+            raise ValueError("the server does not receive arrays; make it with receive=True")
+        found: tuple[str, Array] | None = _until(timeout, lambda left: _native._share_receive(number, left))
+        if found is None:
+            raise TimeoutError(f"no array was handed over within {timeout} s")
+        return found
+
     def close(self) -> None:
         """Stop the server; calling it again does nothing.
 
-        Attached arrays stay valid.
+        Attached arrays stay valid. Arrays that were handed over and not
+        received are released.
 
         Examples
         --------
@@ -160,7 +226,14 @@ class Server(MutableMapping[str, Array]):
         return f"<usmbridge.share.Server {'closed' if self.closed else self.address!r}: {', '.join(self._arrays) or 'no names'}>"
 
 
-def serve(path: "str | os.PathLike[str]", arrays: Mapping[str, Array] | None = None, *, timeout: float | None = _TIMEOUT, **limits: int) -> Server:
+def serve(
+    path: "str | os.PathLike[str]",
+    arrays: Mapping[str, Array] | None = None,
+    *,
+    timeout: float | None = _TIMEOUT,
+    receive: bool = False,
+    **limits: int,
+) -> Server:
     """Publish arrays under names until the server is closed.
 
     Parameters
@@ -174,11 +247,15 @@ def serve(path: "str | os.PathLike[str]", arrays: Mapping[str, Array] | None = N
         only prevents accidents.
     timeout : float, optional
         Seconds to wait for pending work on an array; None waits forever.
+    receive : bool, optional
+        Whether clients can hand arrays over with `give`.
     **limits : int, optional
         `max_peers`: connections (256). `max_leases`: arrays that one process
         holds (65536). `max_segments`: segments that one process knows (1024).
         `max_names`: published names (4096). `max_queued`: bytes that wait for
         a process that does not read, which is disconnected beyond it (1 MiB).
+        `max_given`: arrays that one process handed over and that were not
+        received (1024).
 
     Returns
     -------
@@ -204,7 +281,7 @@ def serve(path: "str | os.PathLike[str]", arrays: Mapping[str, Array] | None = N
     ...     ub.share.names(server.address)
     ['a']
     """
-    return Server(path, arrays, timeout, **limits)
+    return Server(path, arrays, timeout, receive, **limits)
 
 
 def attach(path: "str | os.PathLike[str]", name: str, *, timeout: float | None = _TIMEOUT) -> Array:
@@ -292,14 +369,55 @@ def wait(path: "str | os.PathLike[str]", name: str, after: int = 0, *, timeout: 
     >>> frame.tolist()
     [0.0, 0.0]
     """
-    end = None if timeout is None else time.monotonic() + timeout
-    while True:
-        left = _SLICE if end is None else end - time.monotonic()
-        found: tuple[Array, int] | None = _native._share_wait(os.fspath(path), name, after, max(min(left, _SLICE), 0.0))
-        if found is not None:
-            return found
-        if end is not None and time.monotonic() >= end:
-            raise TimeoutError(f"no version of {name!r} after number {after} was published within {timeout} s")
+    address = os.fspath(path)
+    found: tuple[Array, int] | None = _until(timeout, lambda left: _native._share_wait(address, name, after, left))
+    if found is None:
+        raise TimeoutError(f"no version of {name!r} after number {after} was published within {timeout} s")
+    return found
+
+
+def give(path: "str | os.PathLike[str]", label: str, array: Array, *, timeout: float | None = _TIMEOUT) -> None:
+    """Hand an array over to a server, on the same memory.
+
+    When the call returns, the array is open in the other process and waits
+    for its `Server.receive`. The caller can release its own Array. Memory
+    that another process made cannot be handed over: use `export`.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        The address of the server, which was made with ``receive=True``. A Go
+        server has share.Options.Connected set.
+    label : str
+        A text for the receiver, at most 255 bytes.
+    array : Array
+        An array of interprocess memory.
+    timeout : float, optional
+        Seconds to wait for pending work on the array and for an answer; None
+        waits forever. After a TimeoutError the array may have arrived.
+
+    Raises
+    ------
+    BufferError
+        If the array is not interprocess memory of this process, or the
+        server cannot map it.
+    ConnectionError
+        If no process serves at the address, or the server does not receive.
+    RuntimeError
+        If the server has reached `max_given`, and in a forked child process.
+    TimeoutError
+        If there is no answer in time.
+
+    Examples
+    --------
+    >>> import usmbridge as ub
+    >>> with ub.share.serve("", receive=True) as server:
+    ...     for i in range(2):
+    ...         ub.share.give(server.address, f"part {i}", ub.full(3, i, device="host", interprocess=True))
+    ...     [server.receive()[0] for _ in range(2)]
+    ['part 0', 'part 1']
+    """
+    _native._share_give(os.fspath(path), label, array, timeout)
 
 
 def export(array: Array, *, timeout: float | None = _TIMEOUT) -> bytes:
@@ -374,6 +492,31 @@ def open(handle: bytes, *, timeout: float | None = _TIMEOUT) -> Array:
     """
     array: Array = _native._share_open(handle, True, timeout)
     return array
+
+
+def revoke(handle: bytes) -> None:
+    """End a handle that was not opened, so that its memory is free again.
+
+    It has no effect on a handle that was opened. Without it, a handle that
+    no process opens holds the memory for ten minutes.
+
+    Parameters
+    ----------
+    handle : bytes
+        A handle of `export`.
+
+    Raises
+    ------
+    RuntimeError
+        In a forked child process.
+
+    Examples
+    --------
+    >>> import usmbridge as ub
+    >>> handle = ub.share.export(ub.ones(2, device="host", interprocess=True))
+    >>> ub.share.revoke(handle)
+    """
+    _native._share_revoke(handle)
 
 
 def names(path: "str | os.PathLike[str]", *, timeout: float | None = _TIMEOUT) -> list[str]:

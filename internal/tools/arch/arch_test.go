@@ -130,8 +130,8 @@ func TestLibraryPullsInFewModules(t *testing.T) {
 	}
 }
 
-// TestNestedModulesAvoidInternal keeps the versions of the nested modules
-// independent of the module's: an internal package may change with any commit.
+// TestNestedModulesAvoidInternal checks that nested modules import no internal package of the root module: these
+// change without notice, and the modules may have different versions.
 func TestNestedModulesAvoidInternal(t *testing.T) {
 	root := "../../.."
 	imports := regexp.MustCompile(`"` + module + `/internal/[^"]*"`)
@@ -163,7 +163,7 @@ func TestNestedModulesAvoidInternal(t *testing.T) {
 
 var includes = regexp.MustCompile(`(?m)^[ \t]*#[ \t]*include[ \t]+(["<])([^">]+)[">]`)
 
-// foreign are headers of other projects: the build must not need any.
+// foreign matches headers of other projects, which the build must not need.
 var foreign = regexp.MustCompile(`(?i)python\.h|dpctl|sycl/|CL/|dlpack/dlpack\.h|level_zero|umf`)
 
 func TestCIncludesPointDown(t *testing.T) {
@@ -200,8 +200,7 @@ func TestCIncludesPointDown(t *testing.T) {
 	}
 }
 
-// TestPythonStaysInInterop looks for the interpreter's names in the layers
-// below interop: in their C, in which nothing else could hide them.
+// TestPythonStaysInInterop checks that the C code of the layers below interop has no names of CPython.
 func TestPythonStaysInInterop(t *testing.T) {
 	names := regexp.MustCompile(`\bPy(Object|GILState|Capsule|Err|Long|Dict|Tuple)[A-Za-z_]*\b`)
 	comment := regexp.MustCompile(`(?s)/\*.*?\*/|//[^\n]*`)

@@ -1,19 +1,18 @@
 #!/usr/bin/env bash
-# Compiles all C of the project with every warning that asks about types and conversions, and
-# with gcc's static analyser; a warning is a failure. The C of Go files, before import "C", is C
-# as well. FILES: these alone.
+# Compiles C with warnings about types and conversions, and with gcc's static analyser: analyse.sh [FILE...]
+# A warning is a failure. Without arguments it compiles all C of the project, including that of Go files (the
+# comment before import "C").
 #
-# clang has no -fanalyzer, and gcc's is for C from version 12 on: on other systems this says so
-# and looks at the warnings alone.
+# The analyser needs gcc 12 or newer. With another compiler the script prints this and checks only the warnings.
 set -uo pipefail
 read -ra cc <<<"${CC:-gcc}"
 if ! command -v "${cc[0]}" >/dev/null; then
-	echo "analyse: there is no ${cc[0]}: set CC to a C compiler" >&2
+	echo "analyse: ${cc[0]} not found; set CC to a C compiler" >&2
 	exit 1
 fi
 analyser=-fanalyzer
 if [ "$(echo | "${cc[@]}" -dM -E - | awk '$2 == "__clang__" {print 0; exit} $2 == "__GNUC__" {n = $3} END {print n}' | head -n1)" -lt 12 ]; then
-	echo "analyse: ${cc[*]} is no gcc of version 12 or newer: without the static analyser"
+	echo "analyse: ${cc[*]} is not gcc 12 or newer; not using the static analyser"
 	analyser=
 fi
 work=$(mktemp -d)
@@ -24,7 +23,7 @@ else
 	files=("$@")
 fi
 
-# preamble prints the C of a Go file, on the lines that it has there.
+# preamble prints the C of a Go file, with the same line numbers.
 preamble() {
 	awk '
 		/^\/\*$/ { begin = NR }
@@ -36,7 +35,7 @@ preamble() {
 }
 
 warnings=(-std=gnu11 -O2 -Wall -Wextra -Wconversion -Werror $analyser)
-includes=(-I. -Idlpack -Isyclobj -Iinternal/owner -Iinternal/bench/umf -Iinterop/python -Iinterop/pymodule)
+includes=(-I. -Idlpack -Isyclobj -Iinternal/owner -Iinterop/python -Iinterop/pymodule)
 one() {
 	local file=$1 from=$1 flags=("${warnings[@]}") dir
 	dir=$(dirname "$file")
@@ -45,10 +44,10 @@ one() {
 		grep -q '^import "C"$' "$file" || return 0
 		from=$work/${file//\//_}.c
 		{ echo "#line 1 \"$file\""; preamble "$file"; } >"$from" || exit 1
-		flags+=(-Wno-unused-function ${analyser:+-fkeep-static-functions}) # Go uses them
+		flags+=(-Wno-unused-function ${analyser:+-fkeep-static-functions}) # Go calls them
 		;;
-	interop/python/testdata/prototypes.c) return 0 ;;           # compiled by its test, against Python.h
-	internal/tools/memcheck/testdata/drive/mistakes.c) return 0 ;; # they are meant
+	interop/python/testdata/prototypes.c) return 0 ;;           # its test compiles it with Python.h
+	internal/tools/memcheck/testdata/drive/mistakes.c) return 0 ;; # its mistakes are deliberate
 	esac
 	"${cc[@]}" "${flags[@]}" -I"$dir" "${includes[@]}" -c -o /dev/null "$from" || echo "$file" >>"$work/failed"
 	echo "$file" >>"$work/done"
@@ -66,7 +65,7 @@ if [ -s "$work/failed" ]; then
 	exit 1
 fi
 if [ "$count" -eq 0 ]; then
-	echo "analyse: no C was found" >&2
+	echo "analyse: no C found" >&2
 	exit 1
 fi
-echo "analyse: $count files of C, none with a warning"
+echo "analyse: $count files, no warnings"

@@ -10,15 +10,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What the analysis must find, and what it must let pass.
+// TestAnalyse checks that the script finds each mistake, and accepts correct code.
 func TestAnalyse(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("gcc"); err != nil {
-		t.Skipf("the analysis is gcc's: %v", err)
+		t.Skipf("no gcc: %v", err)
 	}
 	for _, test := range []struct {
 		name, file, text string
-		says             string // "" where there is nothing to find
+		want             string // in the output; "": no warning
 	}{
 		{"clean", "a.c", "int twice(int n);\nint twice(int n)\n{\n\treturn 2 * n;\n}\n", ""},
 		{"a narrowing", "a.c", "char cut(long n);\nchar cut(long n)\n{\n\treturn n;\n}\n", "a.c:4"},
@@ -33,7 +33,7 @@ func TestAnalyse(t *testing.T) {
 			"package a\n\n/*\n#cgo LDFLAGS: -lm\n#include <stdlib.h>\nstatic int lost(void)\n{\n\tchar *p = malloc(1);\n\treturn p != NULL;\n}\n*/\nimport \"C\"\n\nfunc f() { C.lost() }\n",
 			"a.go:9",
 		},
-		{"no C in it", "a.go", "package a\n", "no C was found"},
+		{"no C", "a.go", "package a\n", "no C found"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -42,12 +42,12 @@ func TestAnalyse(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), "bash", "analyse.sh", file)
 			cmd.Env = append(os.Environ(), "CC=gcc", "LC_ALL=C")
 			out, err := cmd.CombinedOutput()
-			if test.says == "" {
+			if test.want == "" {
 				require.NoError(t, err, "%s", out)
 				return
 			}
 			require.Error(t, err, "%s", out)
-			assert.Contains(t, string(out), test.says)
+			assert.Contains(t, string(out), test.want)
 		})
 	}
 }

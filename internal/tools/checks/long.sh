@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs what takes hours: every fuzz target and hunt for a given time, and tests that need a night.
+# Runs every fuzz target and hunt for a given time, and tests that take hours.
 #
 #   long.sh [-l] [-j JOBS] [-o REGEXP] SECONDS
 #

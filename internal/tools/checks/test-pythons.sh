@@ -1,13 +1,12 @@
 #!/usr/bin/env bash
-# The whole Python suite, with the wheel, on every Python from 3.11 to 3.14 that this
-# machine has, and on the 3.14 that the project carries; those that are missing are
-# named. A free-threaded build, which has no stable ABI, must refuse the wheel with words.
+# Runs all Python tests with the wheel, on each installed Python from 3.11 to 3.14, and on the CPython 3.14 of
+# interop/embedpython. On free-threaded builds, which have no stable ABI, the import must fail with an
+# explanation. Prints which versions are missing.
 #
-#	test-pythons.sh WHEEL DIRECTORY [pytest's arguments]
+#	test-pythons.sh WHEEL DIRECTORY [arguments of pytest]
 #
-# The environments stay in DIRECTORY (3 GB each, pinned as the tests' own). Looked at are
-# python3.N on PATH, those of pyenv, and, for one that is wanted elsewhere,
-# USMBRIDGE_PYTHON_3_N=/path/to/python3.N. PYTHONS="13 14t" names some instead of all.
+# The environments stay in DIRECTORY (3 GB each, with the pinned packages of the tests). An interpreter is
+# USMBRIDGE_PYTHON_3_N, python3.N on PATH, or one of pyenv. PYTHONS="13 14t" selects versions.
 set -uo pipefail
 wheel=$(realpath "$1")
 mkdir -p "$2"
@@ -16,11 +15,11 @@ shift 2
 root=$(realpath "$(dirname "$0")/../../..")
 cd "$root" || exit 2
 
-# The interpreter of a minor version ("12", "13t"), or nothing.
+# find_python MINOR prints the interpreter of a minor version ("12", "13t"), or nothing.
 find_python() {
 	local named="USMBRIDGE_PYTHON_3_$1" exe
 	for exe in "${!named:-}" "$(command -v "python3.$1")" "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3."$1"*/bin/python3."$1"; do
-		# A shim of pyenv is there for versions that are not.
+		# pyenv has shims for versions that are not installed; running one fails.
 		if [ -n "$exe" ] && "$exe" -c 'import venv' 2>/dev/null; then
 			echo "$exe"
 			return
@@ -31,10 +30,10 @@ find_python() {
 	fi
 }
 
-# Everything of the suite with the wheel; pytest's line with the counts is the result.
+# run_suite MINOR PYTHON [ARGS] runs the tests. The result is the last line of pytest, with the counts.
 run_suite() {
 	local minor=$1 exe=$2 env=$dir/3.$1
-	# Without pip: set-up gives one that also a Python without ensurepip can have.
+	# Without pip, because some interpreters have no ensurepip. Set-up adds it.
 	[ -x "$env/bin/python" ] || "$exe" -m venv --without-pip "$env" || return
 	"${GO:-go}" run ./internal/tools/setup -dir "$env" test || return
 	"$env/bin/python" -m pip install --quiet --no-index --no-deps --force-reinstall --disable-pip-version-check "$wheel" || return
@@ -45,8 +44,8 @@ run_suite() {
 		"$env/bin/python" -m pytest -q -p no:cacheprovider "$root/interop/pymodule/tests" "${@:3}"
 }
 
-# The wheel's files on a free-threaded Python: its import has to be an ImportError that
-# says why.
+# run_refusal PYTHON imports the files of the wheel in a free-threaded Python. The import must raise an ImportError
+# that names the reason.
 run_refusal() {
 	local site=$dir/files
 	rm -rf "$site" && mkdir -p "$site" && "$1" -m zipfile -e "$wheel" "$site" || return
@@ -57,12 +56,12 @@ except ImportError as e:
     assert "free-threaded" in str(e), e
     print("refused:", e)
 else:
-    raise SystemExit("a free-threaded Python took the wheel of the stable ABI")'
+    raise SystemExit("a free-threaded Python imported the module")'
 }
 
 failed=0
 report=()
-# shellcheck disable=SC2086 # several in one variable
+# shellcheck disable=SC2086 # a list
 for minor in ${PYTHONS:-11 12 13 14 13t 14t}; do
 	exe=$(find_python "$minor")
 	if [ -z "$exe" ]; then
@@ -77,7 +76,7 @@ for minor in ${PYTHONS:-11 12 13 14 13t 14t}; do
 	esac 2>&1 | tee "$log"
 	status=${PIPESTATUS[0]}
 	[ "$status" -eq 0 ] || failed=1
-	# After its counts, what the peers' libraries print at the end may follow.
+	# Libraries may print more after the line with the counts.
 	result=$(grep -E '^refused: |^[0-9]+ (passed|failed|error).* in [0-9.]+s' "$log" | tail -n 1)
 	report+=("3.$minor	${result:-no result: $(grep . "$log" | tail -n 1)}	($exe)")
 done

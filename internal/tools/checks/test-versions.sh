@@ -1,20 +1,19 @@
 #!/usr/bin/env bash
-# Both protocols and the loader with each release of dpctl, and of NumPy, in versions.txt:
-# Go's tests of both and the whole Python suite, each in an environment of its own. Ends
-# with the table for the README. What is not installed there (dpnp, Dask, pyarrow) is
-# skipped, with its reason.
+# Runs Go's tests of the loader and of both protocols, and all Python tests, with each release of dpctl and NumPy in
+# internal/tools/setup/versions.txt. Each has its own environment, without dpnp, Dask and pyarrow; their tests
+# skip. Prints the table of the README at the end.
 #
-#	test-versions.sh DIRECTORY [names of environments]
+#	test-versions.sh DIRECTORY [NAME OF ENVIRONMENT...]
 #
-# The environments stay in DIRECTORY (1.5 GB each). python3.N is looked for on PATH and in
-# pyenv. bin/usmpython must have been built.
+# The environments stay in DIRECTORY (1.5 GB each). Interpreters are python3.N on PATH or of pyenv. The script needs
+# bin/usmpython.
 set -uo pipefail
 mkdir -p "$1"
 dir=$(realpath "$1")
 shift
 root=$(realpath "$(dirname "$0")/../../..")
 cd "$root" || exit 2
-# What every environment has besides: the runner of tests and the peers without SYCL.
+# The packages of every environment: pytest, and the peers that do not need SYCL.
 common="pytest==9.2.0 pluggy==1.7.0 iniconfig==2.3.1 packaging==26.3 Pygments==2.21.0 hypothesis==6.170.15 sortedcontainers==2.4.0
 	ml_dtypes==0.6.0 apache-tvm-ffi==0.1.15.post2 typing_extensions==4.16.0 numba==0.68.1 llvmlite==0.50.0"
 go=${GO:-go}
@@ -22,7 +21,7 @@ go=${GO:-go}
 find_python() {
 	local exe
 	for exe in "$(command -v "python3.$1")" "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3."$1"*/bin/python3."$1"; do
-		# A shim of pyenv is there for versions that are not.
+		# pyenv has shims for versions that are not installed; running one fails.
 		if [ -n "$exe" ] && "$exe" -c 'import venv, ensurepip' 2>/dev/null; then
 			echo "$exe"
 			return
@@ -30,7 +29,7 @@ find_python() {
 	done
 }
 
-# entries PACKAGES: their entries of the requirements files, which have the hashes.
+# entries PACKAGE... prints the entries of the requirements files, which have the hashes.
 entries() {
 	local package
 	for package in "$@"; do
@@ -40,12 +39,12 @@ entries() {
 	done
 }
 
-# install NAME PYTHON PACKAGES: makes the environment if it does not exist or if the packages
-# or their hashes have changed.
+# install NAME PYTHON PACKAGE... creates the environment if it does not exist or if the packages or their hashes have
+# changed.
 install() {
 	local env=$dir/$1 exe=$2 list
 	shift 2
-	# shellcheck disable=SC2086 # several in one variable
+	# shellcheck disable=SC2086 # a list
 	list=$(entries "$@" $common) || return
 	[ "$(cat "$env/requirements.txt" 2>/dev/null)" != "$list" ] || return 0
 	rm -rf "$env"
@@ -56,8 +55,8 @@ install() {
 	mv "$env/installing.txt" "$env/requirements.txt"
 }
 
-# within NAME COMMAND: in that environment. The loader finds the library's own needs by
-# itself; dpctl's Python extension of 0.17 does not, so its libraries are on the path.
+# within NAME COMMAND runs a command in an environment. LD_LIBRARY_PATH is for the extension module of dpctl 0.17,
+# which does not find its libraries; the loader of this project does.
 within() {
 	local env=$dir/$1
 	shift
@@ -78,11 +77,11 @@ while read -r name minor packages; do
 	version() { grep -oE "(^| )$1==[^ ]+" <<<"$packages" | sed 's/.*==//'; }
 	row="| $(version dpctl) | $(version intel-sycl-rt) | $(version numpy) | 3.$minor |"
 	if [ -z "$exe" ]; then
-		echo "$row no python3.$minor here | |" >>"$table"
+		echo "$row no python3.$minor | |" >>"$table"
 		continue
 	fi
 	echo "== $name: $exe"
-	# shellcheck disable=SC2086 # several in one variable
+	# shellcheck disable=SC2086 # a list
 	if ! install "$name" "$exe" $packages; then
 		echo "$row cannot be installed | |" >>"$table"
 		failed=1

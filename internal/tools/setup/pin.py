@@ -8,7 +8,7 @@ distributions are left out because pip runs with --only-binary=:all:. Review the
 the hashes of a version that was pinned before must not change, except that new files may
 have been added to the release.
 
-The list of files comes from pip's own index reader, which is not a public interface of pip.
+The index reader of pip lists the files. It is not a public interface of pip.
 """
 
 import pathlib

@@ -1,4 +1,4 @@
-// Package snippets tests the code blocks of README.md and of the guides in docs.
+// Package snippets tests the code blocks of README.md, of the README of the wheel and of the guides in docs.
 //
 //   - A Go block that begins with a package clause is a program: it is compiled and run, and must print the
 //     text block that follows it.
@@ -34,17 +34,20 @@ type block struct {
 
 var fence = regexp.MustCompile("(?ms)^(<!-- not run: [^\n]+ -->\n\n?)?```([a-z]*)\n(.*?)^```$")
 
-// blocks returns the blocks of the README and of all pages in docs.
+// blocks returns the blocks of the pages.
 func blocks(t *testing.T) []block {
 	t.Helper()
 	pages, err := filepath.Glob(filepath.Join(testenv.Root(), "docs", "*.md"))
 	require.NoError(t, err)
 	var all []block
-	for _, path := range append(pages, filepath.Join(testenv.Root(), "README.md")) {
+	pages = append(pages, filepath.Join(testenv.Root(), "README.md"), filepath.Join(testenv.Root(), "internal", "pypackage", "README.md"))
+	for _, path := range pages {
+		name, err := filepath.Rel(testenv.Root(), path)
+		require.NoError(t, err)
 		text, err := os.ReadFile(path)
 		require.NoError(t, err)
 		for _, m := range fence.FindAllStringSubmatch(string(text), -1) {
-			all = append(all, block{filepath.Base(path), m[2], m[3], m[1] != ""})
+			all = append(all, block{filepath.ToSlash(name), m[2], m[3], m[1] != ""})
 		}
 	}
 	require.NotEmpty(t, all)
@@ -139,7 +142,7 @@ func TestPython(t *testing.T) {
 	host := build(t, "./interop/cmd/usmpython")
 	scripts := map[string]string{}
 	for _, b := range blocks(t) {
-		if b.language == "python" && !b.notRun && b.page != "python.md" {
+		if b.language == "python" && !b.notRun && b.page != "docs/python.md" {
 			scripts[b.page] += b.text
 		}
 	}

@@ -17,24 +17,24 @@ func (g glibc) newer(than glibc) bool {
 
 func (g glibc) String() string { return fmt.Sprintf("%d.%d", g.major, g.minor) }
 
-// manylinux are the versions that installers and auditors have a name for; what needs one
-// between them takes the next.
+// manylinux lists the glibc versions that platform tags name. A library that needs another version has the
+// tag of the next one.
 var manylinux = []glibc{{2, 17}, {2, 24}, {2, 28}, {2, 31}, {2, 34}, {2, 35}, {2, 39}}
 
-// allowed are the libraries that every manylinux system has.
+// allowed lists the libraries of every manylinux system.
 var allowed = map[string]bool{
 	"libc.so.6": true, "libm.so.6": true, "libpthread.so.0": true, "libdl.so.2": true, "librt.so.1": true,
 	"libresolv.so.2": true, "ld-linux-x86-64.so.2": true, "ld-linux-aarch64.so.1": true,
 }
 
-// findings are what an audit of the library has found.
+// findings is the result of an audit.
 type findings struct {
 	machine string
-	needs   glibc  // newest version that a symbol has
-	foreign string // a library that is not everywhere, or ""
+	needs   glibc  // the newest version of a symbol
+	foreign string // a library that is not in allowed, or ""
 }
 
-// platform is the tag of the systems that the library runs on (PEP 600).
+// platform returns the platform tag of the library (PEP 600).
 func (f findings) platform() string {
 	if f.foreign != "" {
 		return "linux_" + f.machine
@@ -46,9 +46,9 @@ func (f findings) platform() string {
 	return fmt.Sprintf("manylinux_%d_%d_%s", tag.major, tag.minor, f.machine)
 }
 
-// audit reads what the library needs. It fails for one that no Python could load, and for
-// one that is bound to a Python: all of CPython is looked up at run time, so a symbol of
-// it would be one outside the stable ABI's promise.
+// audit returns the requirements of the library. It is an error if Python cannot load the library, if the library
+// has debug information, or if it links to CPython: the module looks up every function of CPython at
+// run time, in the stable ABI.
 func audit(library string) (findings, error) {
 	file, err := elf.Open(library)
 	if err != nil {
@@ -57,11 +57,11 @@ func audit(library string) (findings, error) {
 	defer func() { _ = file.Close() }()
 	machine, ok := map[elf.Machine]string{elf.EM_X86_64: "x86_64", elf.EM_AARCH64: "aarch64"}[file.Machine]
 	if !ok {
-		return findings{}, fmt.Errorf("no wheel platform is known for %v", file.Machine)
+		return findings{}, fmt.Errorf("no platform tag for %v", file.Machine)
 	}
 	for _, section := range file.Sections {
 		if strings.HasPrefix(section.Name, ".debug_") || strings.HasPrefix(section.Name, ".zdebug_") {
-			return findings{}, fmt.Errorf("the library has %s, which names directories of the machine that built it", section.Name)
+			return findings{}, fmt.Errorf("the library has the section %s, which names directories of the machine that built it", section.Name)
 		}
 	}
 	f := findings{machine: machine, needs: glibc{2, 2}}
@@ -71,7 +71,7 @@ func audit(library string) (findings, error) {
 	}
 	for _, n := range needed {
 		if strings.HasPrefix(n, "libpython") {
-			return findings{}, fmt.Errorf("the library needs %s: it would load in that Python alone", n)
+			return findings{}, fmt.Errorf("the library links to %s, so only that Python could load it", n)
 		}
 		if !allowed[n] {
 			f.foreign = n
@@ -83,10 +83,10 @@ func audit(library string) (findings, error) {
 	}
 	for _, s := range imported {
 		if strings.HasPrefix(s.Name, "Py") || strings.HasPrefix(s.Name, "_Py") {
-			return findings{}, fmt.Errorf("the library is bound to CPython's symbol %s; look it up at run time", s.Name)
+			return findings{}, fmt.Errorf("the library links to the symbol %s of CPython; look it up at run time", s.Name)
 		}
 	}
-	// The loader looks at these, not at the symbols: a weak one counts too.
+	// The loader checks this section, which includes the versions of weak symbols.
 	var versions []elf.DynamicVersionNeed
 	if file.SectionByType(elf.SHT_GNU_VERNEED) != nil {
 		if versions, err = file.DynamicVersionNeeds(); err != nil {
@@ -105,14 +105,14 @@ func audit(library string) (findings, error) {
 		return findings{}, err
 	}
 	if !slices.ContainsFunc(all, func(s elf.Symbol) bool { return s.Name == initSymbol && s.Section != elf.SHN_UNDEF }) {
-		return findings{}, fmt.Errorf("the library does not export %s, by which Python loads it", initSymbol)
+		return findings{}, fmt.Errorf("the library does not export %s, which Python calls to load it", initSymbol)
 	}
 	return f, nil
 }
 
 const initSymbol = "PyInit__native"
 
-// glibcVersion reads "GLIBC_2.34".
+// glibcVersion parses a symbol version such as "GLIBC_2.34".
 func glibcVersion(s string) (glibc, bool) {
 	rest, ok := strings.CutPrefix(s, "GLIBC_")
 	if !ok {

@@ -19,7 +19,7 @@ const (
 	libraryName      = "usmbridge/_native.abi3.so"
 )
 
-// options say what to build.
+// options are the flags of the command.
 type options struct {
 	out       string // directory of the wheel
 	root      string // of the repository
@@ -27,10 +27,10 @@ type options struct {
 	reproduce bool
 }
 
-// oldest is the glibc that zig compiles for, and then the newest that the wheel may ask for.
+// oldest is the glibc that zig compiles for. A library built by zig must not need a newer one.
 var oldest = glibc{2, 28}
 
-// build makes the library, audits it and packs it.
+// build builds, audits and packs the library, and returns the path of the wheel.
 func build(o options) (string, error) {
 	if runtime.GOOS != "linux" {
 		return "", fmt.Errorf("the module needs Linux: %w", errors.ErrUnsupported)
@@ -49,13 +49,13 @@ func build(o options) (string, error) {
 		return "", err
 	}
 	if o.zig != "" && found.needs.newer(oldest) {
-		return "", fmt.Errorf("the library asks for glibc %v, newer than the %v that it was built for", found.needs, oldest)
+		return "", fmt.Errorf("the library needs glibc %v, which is newer than the %v that it was built for", found.needs, oldest)
 	}
 	if o.zig != "" && found.foreign != "" {
-		return "", fmt.Errorf("the library needs %s, which is not on every system that the wheel is for", found.foreign)
+		return "", fmt.Errorf("the library needs %s, which systems of the wheel's platform may lack", found.foreign)
 	}
 	if o.reproduce {
-		if err := sameAgain(o.zig, o.root, library, dir); err != nil {
+		if err := checkReproducible(o.zig, o.root, library, dir); err != nil {
 			return "", err
 		}
 	}
@@ -63,17 +63,13 @@ func build(o options) (string, error) {
 	if w.license, err = os.ReadFile(filepath.Join(o.root, "LICENSE")); err != nil {
 		return "", err
 	}
-	if w.readme, err = os.ReadFile(filepath.Join(o.root, "README.md")); err != nil {
-		return "", err
-	}
 	return w.write(o.out, library)
 }
 
-// compile builds the extension from the sources below root, with a cache of its own when
-// one is named. Nothing of where and when it was built gets into the library: no paths, no
-// state of the checkout, no lines of C for a debugger, and no identity of the build, into
-// which Go hashes the compiler's command with its path. Names of hosts are nothing that it
-// looks up, so the resolver of C stays out.
+// compile builds the extension from the sources below root. cache is the directory of Go's build cache, or "" for
+// the default. The library does not depend on the place and time of the build: it has no paths, no state of
+// the checkout, no debug information of C, and no build ID, which depends on the path of the compiler. It
+// looks up no host names, so netgo avoids the resolver of C.
 func compile(zig, root, library, cache string) error {
 	cmd := exec.Command("go", "build", "-buildmode=c-shared", "-tags=netgo", "-trimpath", "-buildvcs=false",
 		"-ldflags=-s -w -buildid= -extldflags=-Wl,-s", "-o", library, extensionPackage)
@@ -82,7 +78,7 @@ func compile(zig, root, library, cache string) error {
 	if zig != "" {
 		arch, ok := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
 		if !ok {
-			return fmt.Errorf("zig's name of %s is not known here: %w", runtime.GOARCH, errors.ErrUnsupported)
+			return fmt.Errorf("no zig target for %s: %w", runtime.GOARCH, errors.ErrUnsupported)
 		}
 		cmd.Env = append(cmd.Env, fmt.Sprintf("CC=%s -m ziglang cc -target %s-linux-gnu.%v", zig, arch, oldest))
 	}
@@ -96,9 +92,9 @@ func compile(zig, root, library, cache string) error {
 	return nil
 }
 
-// sameAgain builds a copy of the sources, elsewhere and with an empty cache, and compares
-// byte by byte. The wheel around the library has no time or order of its own.
-func sameAgain(zig, root, library, dir string) error {
+// checkReproducible builds a copy of the sources in another directory with an empty cache, and compares the
+// two libraries.
+func checkReproducible(zig, root, library, dir string) error {
 	copied := filepath.Join(dir, "copied")
 	if err := copySources(copied, root); err != nil {
 		return fmt.Errorf("copying the sources: %w", err)
@@ -116,12 +112,12 @@ func sameAgain(zig, root, library, dir string) error {
 		return err
 	}
 	if !bytes.Equal(a, b) {
-		return errors.New("two builds of the same sources differ: the wheel cannot be reproduced")
+		return errors.New("two builds of the same sources differ, so the wheel is not reproducible")
 	}
 	return nil
 }
 
-// copySources copies what go build reads, without what lies in the checkout besides.
+// copySources copies the tree without build results (bin, dist) and hidden directories.
 func copySources(to, from string) error {
 	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {

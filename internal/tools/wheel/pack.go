@@ -14,12 +14,11 @@ import (
 	"github.com/usmbridge/usmbridge/internal/pypackage"
 )
 
-// wheel is what a binary distribution says of itself (PEP 427).
+// wheel describes a binary distribution (PEP 427).
 type wheel struct {
 	version string
 	tag     string
 	license []byte
-	readme  []byte
 }
 
 const about = `Wheel-Version: 1.0
@@ -28,11 +27,10 @@ Root-Is-Purelib: false
 Tag: %s
 `
 
-// epoch dates the members, so that equal input gives an equal file.
+// epoch is the time of all members, so that equal input gives an equal file.
 var epoch = time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// write makes the wheel in the directory, replacing an older one of the same
-// name, and returns its path.
+// write writes the wheel into the directory, replaces a file of the same name, and returns its path.
 func (w *wheel) write(dir, library string) (string, error) {
 	code, err := os.ReadFile(library)
 	if err != nil {
@@ -63,7 +61,7 @@ func (w *wheel) write(dir, library string) (string, error) {
 	for _, f := range pypackage.Sources() {
 		members = append(members, member{f.Name, 0o644, []byte(f.Data)})
 	}
-	for _, f := range pypackage.Metadata(w.version, string(w.readme)) {
+	for _, f := range pypackage.Metadata(w.version) {
 		members = append(members, member{info + f.Name, 0o644, []byte(f.Data)})
 	}
 	members = append(members,
@@ -74,7 +72,7 @@ func (w *wheel) write(dir, library string) (string, error) {
 			return "", err
 		}
 	}
-	// The record lists itself without a sum.
+	// RECORD lists itself without a hash.
 	fmt.Fprintf(&record, "%sRECORD,,\n", info)
 	if err := add(info+"RECORD", 0o644, []byte(record.String())); err != nil {
 		return "", err
@@ -85,7 +83,7 @@ func (w *wheel) write(dir, library string) (string, error) {
 	return w.place(dir, buf.Bytes())
 }
 
-// place writes the file under another name first, so that no half of it shows.
+// place writes the file under a temporary name and renames it, so that the wheel is never incomplete.
 func (w *wheel) place(dir string, data []byte) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err

@@ -1,12 +1,10 @@
-// Command usminfo shows what usmbridge finds on this machine: the SYCL library
-// with its version and path, the Python that would be embedded, platforms and
-// devices with filter string, DLPack device id and USM kinds; and, where
-// something is missing, what it is and how to get it.
+// Command usminfo prints the libraries and devices that usmbridge finds on this machine: the SYCL library
+// with its version and path, the Python that would be embedded, and platforms and devices with filter
+// string, DLPack device id and USM kinds. For each missing part it prints the reason and a remedy.
 //
 //	usminfo [--json]
 //
-// The exit status is 0 also when there is the host backend only: that is an
-// answer, not an error.
+// The exit status is 0 even if only the host backend exists, because that is not an error.
 package main
 
 import (

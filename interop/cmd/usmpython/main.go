@@ -3,9 +3,8 @@
 // in VIRTUAL_ENV (or USMBRIDGE_PYTHON, or the python3 on PATH).
 //
 // sys.executable is the environment's own python, so that pip, venv and other tools
-// write programs that work without this one. Children that multiprocessing spawns
-// run usmpython as soon as usmbridge was imported; forked ones share the
-// interpreter, but cannot enter Go (RuntimeError).
+// write scripts that work without this program. Children that multiprocessing spawns after an import of
+// usmbridge run usmpython. Forked children share the interpreter, but cannot enter Go (RuntimeError).
 package main
 
 import (
@@ -18,11 +17,11 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// Python's main thread is the process's first, where the kernel delivers Ctrl-C.
+// Python must run on the process's first thread, to which the kernel delivers SIGINT.
 func init() { runtime.LockOSThread() }
 
 func main() {
-	// Main returns only when Python could not be started.
+	// Main returns only if Python cannot be started.
 	fmt.Fprintln(os.Stderr, "usmpython:", run())
 	os.Exit(1)
 }
@@ -32,7 +31,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	// A program that imports dpctl before usmbridge shall see the CPU device too.
+	// Make the CPU device visible also to a program that imports dpctl before usmbridge.
 	_, _ = syclobj.ConfigureOpenCL(filepath.Join(env.Prefix, "lib")) // nothing is loaded yet
 	if err := registerModules(); err != nil {
 		return err

@@ -20,7 +20,7 @@ import (
 	"github.com/usmbridge/usmbridge/interop/python"
 )
 
-// mainEnv makes this test binary be usmpython.
+// mainEnv makes this test binary run usmpython.
 const mainEnv = "USMBRIDGE_TEST_USMPYTHON"
 
 func TestMain(m *testing.M) {
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// command is usmpython with these arguments.
+// command returns a command that runs usmpython with the arguments.
 func command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	env := testpython.Need(t)
@@ -45,7 +45,7 @@ func command(t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// run returns standard output; the exit status must be zero.
+// runPython runs usmpython and returns its standard output. The exit status must be 0.
 func runPython(t *testing.T, args ...string) string {
 	t.Helper()
 	cmd := command(t, args...)
@@ -207,14 +207,14 @@ if __name__ == "__main__":
 import os, sys, usmbridge
 pid = os.fork()
 if pid == 0:
-    sys.exit(5)  # the whole way out, through the interpreter's end
+    sys.exit(5)  # a normal exit, which finalizes the interpreter
 print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 `))
 	})
 }
 
-// TestChildrensProgram: multiprocessing starts this program, whichever comes first, and
-// its module is as it would be without.
+// TestChildrensProgram: multiprocessing starts this program in either order of imports, and the module
+// multiprocessing.spawn is otherwise unchanged.
 func TestChildrensProgram(t *testing.T) {
 	exe, err := os.Executable()
 	require.NoError(t, err)

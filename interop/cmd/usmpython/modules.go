@@ -10,16 +10,16 @@ import (
 // registerModules makes the built-in modules known to the interpreter.
 func registerModules() error { return pymodule.Register() }
 
-// builtIn is the package that is built in.
+// builtIn is the name of the built-in package.
 const builtIn = "usmbridge"
 
-// namePackage turns `-m usmbridge` into `-m usmbridge.__main__`. For runpy a built-in
-// module is no package until it has been imported; this is the module that it would run.
+// namePackage replaces `-m usmbridge` by `-m usmbridge.__main__`. runpy does not recognize a built-in module
+// as a package until it has been imported; __main__ is the module that it would run.
 func namePackage(args []string) []string {
 	for i := 0; i < len(args); i++ {
 		letters, ok := strings.CutPrefix(args[i], "-")
 		if !ok || letters == "" {
-			return args // a script, or - for standard input: the rest is its own
+			return args // a script, or - for standard input: the rest are its arguments
 		}
 		if strings.HasPrefix(letters, "-") {
 			if letters == "-check-hash-based-pycs" {
@@ -27,7 +27,7 @@ func namePackage(args []string) []string {
 			}
 			continue
 		}
-		at := strings.IndexAny(letters, "cmWX") // those that take the rest, or the next
+		at := strings.IndexAny(letters, "cmWX") // options whose value is the rest of the argument, or the next one
 		if at < 0 {
 			continue
 		}
@@ -43,7 +43,7 @@ func namePackage(args []string) []string {
 			}
 		}
 		if letters[at] == 'c' || letters[at] == 'm' {
-			return args // the end of Python's own
+			return args // the rest are arguments of the program
 		}
 		if value == "" {
 			i++

@@ -144,7 +144,7 @@ func FromArrowOn(column arrow.Array, place func(lo, hi uintptr) (*syclobj.Place,
 		return nil, err
 	}
 	var pinner runtime.Pinner
-	o := memmgr.WrapOptions{Release: func() { pinner.Unpin(); column.Release() }}
+	o := memmgr.ForeignOptions{Release: func() { pinner.Unpin(); column.Release() }}
 	p := unsafe.Pointer(unsafe.SliceData(data))
 	if place != nil && p != nil {
 		if o.Place, err = place(uintptr(p), uintptr(p)+uintptr(len(data))); err != nil {
@@ -155,7 +155,7 @@ func FromArrowOn(column arrow.Array, place func(lo, hi uintptr) (*syclobj.Place,
 		pinner.Pin(p)
 	}
 	column.Retain()
-	buffer, err := memmgr.Wrap(p, uint64(len(data)), o)
+	buffer, err := memmgr.FromForeign(p, uint64(len(data)), o)
 	if err != nil {
 		if o.GivePlace {
 			o.Place.Release()

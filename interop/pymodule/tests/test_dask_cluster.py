@@ -38,6 +38,7 @@ def start(**options):
         stack.enter_context(dask.config.set(settings))
         cluster = stack.enter_context(distributed.LocalCluster(**options))
         client = stack.enter_context(distributed.Client(cluster))
+        client.wait_for_workers(options["n_workers"], timeout=SOON)  # on a busy machine a worker may be reconnecting
         keep = stack.pop_all()
     return keep, client
 
@@ -109,8 +110,12 @@ def there(arrays):
 
 
 def workers(client):
-    client.wait_for_workers(2, timeout=60)  # on a busy machine a worker may be reconnecting
-    return sorted(client.scheduler_info(n_workers=-1)["workers"])
+    """Returns the addresses of both workers. On a busy machine one may be reconnecting."""
+    until = time.monotonic() + SOON
+    while len(found := sorted(client.scheduler_info(n_workers=-1)["workers"])) != 2 and time.monotonic() < until:
+        client.wait_for_workers(2, timeout=SOON)
+    assert len(found) == 2, found
+    return found
 
 
 def test_worker_to_worker(client):
@@ -359,6 +364,60 @@ def test_values_of_a_killed_worker_are_computed_again(client):
     runs.close()
     del made
     client.wait_for_workers(2, timeout=SOON)
+
+
+def test_adaptive_scaling():
+    """Workers that start later send and receive Arrays, and the values of retired workers move to others."""
+    import dask.config as config
+
+    with config.set({"distributed.adaptive.interval": "20ms", "distributed.adaptive.wait-count": 2, "distributed.adaptive.target-duration": "100ms"}):
+        keep, client = start(n_workers=1)
+        with keep:
+            client.cluster.adapt(minimum=1, maximum=3)
+
+            def make(i):
+                distributed.Event("three workers").wait()
+                return ub.full(1 << 20, i, "int32", usm_type="shared")
+
+            made = [client.submit(make, i, pure=False) for i in range(12)]
+            client.wait_for_workers(3, timeout=SOON)
+            distributed.Event("three workers", client=client).set()
+            distributed.wait(made)
+            assert len(set().union(*client.who_has(made).values())) > 1, "one worker has made all"
+            client.cluster.adapt(minimum=1, maximum=1)
+            until = time.monotonic() + SOON
+            while len(client.scheduler_info(n_workers=-1)["workers"]) > 1 and time.monotonic() < until:
+                time.sleep(0.02)
+            (left,) = client.scheduler_info(n_workers=-1)["workers"]
+            assert set().union(*client.who_has(made).values()) == {left}
+            right = [client.submit(lambda a, i=i: a.usm_type == "shared" and a[-1].item() == i, a, pure=False) for i, a in enumerate(made)]
+            assert client.gather(right) == [True] * 12
+            del made, right
+
+
+def test_dask_array_that_spills():
+    """Expressions over blocks of Arrays, which are spilled and sent between workers, equal those of NumPy."""
+    import numpy as np
+
+    import dask.array as da
+    import dask.config as config
+
+    with config.set({"distributed.worker.memory.target": 0.05, "distributed.worker.memory.spill": False, "distributed.worker.memory.pause": False}):
+        keep, client = start(memory_limit="1 GiB")
+    with keep:
+
+        def block(i):
+            return ub.full((256, 4096), i, "float32", usm_type="shared")
+
+        blocks = [client.submit(block, i, pure=False) for i in range(32)]  # 4 MiB each; a worker keeps 51 MiB in memory
+        distributed.wait(blocks)
+        x = da.concatenate([da.from_delayed(b, (256, 4096), dtype="float32", meta=ub.empty((0, 0), "float32", device="host")) for b in blocks])
+        want = np.repeat(np.arange(32, dtype="float32"), 256)[:, None] * np.ones((1, 4096), "float32")
+        assert any(client.run(lambda dask_worker: len(dask_worker.data.disk)).values()), "nothing was spilled"
+        assert np.array_equal((x + 1).sum(axis=0).compute(), (want + 1).sum(axis=0))
+        assert np.array_equal(x.rechunk((4096, 512))[::512, ::512].compute(), want[::512, ::512])
+        assert np.array_equal(da.tensordot(x[:, :8], x[:, :8], axes=[0, 0]).compute(), np.tensordot(want[:, :8], want[:, :8], axes=[0, 0]))
+        del blocks, x
 
 
 def test_pickles_are_not_used(client):

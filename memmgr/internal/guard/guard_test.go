@@ -234,7 +234,7 @@ func recovered(f func()) (what any) {
 }
 
 // Faults outside of the ranges are handled by Go as before: a panic that can be recovered, repeatedly.
-func TestOtherFaultsAreGos(t *testing.T) {
+func TestOtherFaultsReachGo(t *testing.T) {
 	r := guarded(t, mapped(t, 1))
 	var fault runtime.Error
 	for range 3 {

@@ -242,8 +242,8 @@ func TestPurgedBlocksStayPurgedUntilTheyMerge(t *testing.T) {
 }
 
 func TestTreesStayFlat(t *testing.T) {
-	// Blocks that come in the order of their addresses are the worst case of a
-	// tree without balance.
+	// A tree without balance would become a list if blocks are added in the order
+	// of their addresses.
 	var h Heap
 	h.AddSegment(1<<30, 1<<24, false)
 	var all []int32
@@ -337,8 +337,8 @@ func TestWholeSegments(t *testing.T) {
 	check(t, &h)
 }
 
-// A closed segment gives nothing out and becomes whole; what is wanted of it can be had
-// as soon as it lies together.
+// A closed segment serves no requests, so that its blocks merge. The wanted block is
+// available as soon as enough free memory is contiguous.
 func TestAClosedSegmentBecomesWhole(t *testing.T) {
 	for _, align := range []uint32{1, 64} {
 		var h Heap

@@ -1,4 +1,4 @@
-// Package phototest has what tests of the examples share: pictures and files of them.
+// Package phototest provides pictures and picture files for the tests of the examples.
 package phototest
 
 import (
@@ -26,7 +26,7 @@ func Pattern(w, h int) *image.NRGBA {
 	return p
 }
 
-// Write makes a file in a directory of the test's own and returns its path.
+// Write creates a file in a temporary directory of the test and returns its path.
 func Write(t testing.TB, name string, data []byte) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -42,7 +42,7 @@ func PNG(t testing.TB, p image.Image) []byte {
 	return b.Bytes()
 }
 
-// WithCRC mends the checksum of a PNG's header chunk.
+// WithCRC corrects the checksum of a PNG's header chunk, in place.
 func WithCRC(data []byte) []byte {
 	binary.BigEndian.PutUint32(data[29:], crc32.ChecksumIEEE(data[12:29]))
 	return data

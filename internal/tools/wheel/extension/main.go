@@ -1,7 +1,7 @@
 //go:build cgo && linux
 
 // Command extension is the Python extension module usmbridge._native as a shared library
-// (go build -buildmode=c-shared); the program internal/tools/wheel packs it.
+// (go build -buildmode=c-shared). internal/tools/wheel packs it.
 package main
 
 /*
@@ -12,15 +12,15 @@ package main
 #include "resident.h"
 #include "module.h"
 
-// What can be said without the table, which is empty after a refusal: these two
-// are what they are in every CPython.
+// Sets the ImportError after usmb_py_adopt has refused this Python. The function table is empty then, but
+// these two symbols are the same in every CPython.
 static void usmb_extension_refuse(void)
 {
 	void (*set)(PyObject *, const char *);
 	PyObject **import_error = (PyObject **)dlsym(RTLD_DEFAULT, "PyExc_ImportError");
 	*(void **)(void *)&set = dlsym(RTLD_DEFAULT, "PyErr_SetString");
 	if (set && import_error)
-		set(*import_error, "usmbridge needs the stable ABI of CPython 3.11 or newer, which this Python has not; a free-threaded build has none");
+		set(*import_error, "usmbridge: this Python has no stable ABI of CPython 3.11 or newer, like free-threaded builds; use CPython 3.11 or newer with the GIL");
 }
 
 static void *usmb_extension_init(void)
@@ -31,7 +31,7 @@ static void *usmb_extension_init(void)
 		return NULL;
 	}
 	PyObject *module = usmb_pymod_init();
-	usmb_let_tables_go();
+	usmb_release_tables();
 	return module;
 }
 */
@@ -43,8 +43,8 @@ import (
 	_ "github.com/usmbridge/usmbridge/interop/pymodule" // the module itself
 )
 
-// PyInit__native is what Python's import calls, with the GIL held. Being Go, it
-// waits until the Go runtime of the library has started.
+// PyInit__native is the function that Python's import calls, with the GIL held. An exported Go function
+// waits until the Go runtime has started.
 //
 //export PyInit__native
 func PyInit__native() unsafe.Pointer { return C.usmb_extension_init() }

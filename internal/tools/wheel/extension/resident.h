@@ -1,12 +1,10 @@
-/*
- * resident.h: what the library keeps in memory once it has been loaded.
- */
+/* resident.h: the memory of the loaded library. */
 #ifndef USMB_RESIDENT_H
 #define USMB_RESIDENT_H
 
-/* The relocations and symbols are read by the loader, once, and the tables of Go's
-   functions mostly by the start of its runtime: 2 MiB that an idle process does not need
-   resident. They are mapped again as they are read. */
-void usmb_let_tables_go(void);
+/* Releases the pages of the library's read-only segments: 2 MiB of relocations and symbols, which the
+   loader reads once, and of Go's function tables, which mostly the start of the runtime reads. The
+   kernel maps a page again when it is read. */
+void usmb_release_tables(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* resident_linux.c: what the library keeps in memory once it has been loaded. */
+/* resident_linux.c: the memory of the loaded library. */
 #define _GNU_SOURCE
 #include <link.h>
 #include <stdint.h>
@@ -7,8 +7,8 @@
 
 #include "resident.h"
 
-/* The segments of the library that holds an address inside of it. */
-static int let_go(struct dl_phdr_info *info, size_t size, void *inside)
+/* Releases the pages of one library if it contains the address. */
+static int release_pages(struct dl_phdr_info *info, size_t size, void *inside)
 {
 	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)inside - info->dlpi_addr;
 	int ours = 0;
@@ -23,14 +23,13 @@ static int let_go(struct dl_phdr_info *info, size_t size, void *inside)
 		uintptr_t start = info->dlpi_addr + h->p_vaddr, end = start + h->p_memsz;
 		start &= ~(page - 1);
 		end = (end + page - 1) & ~(page - 1);
-		/* Of a mapping of a file that nobody can have written to: what is read again
-		   comes from the file's pages again. */
+		/* The segment is a read-only mapping of a file, so the file still has its contents. */
 		(void)madvise((void *)start, end - start, MADV_DONTNEED);
 	}
 	return ours;
 }
 
-void usmb_let_tables_go(void)
+void usmb_release_tables(void)
 {
-	dl_iterate_phdr(let_go, (void *)(uintptr_t)usmb_let_tables_go);
+	dl_iterate_phdr(release_pages, (void *)(uintptr_t)usmb_release_tables);
 }

@@ -1,12 +1,11 @@
-// Command flightbench compares package flight with a plain copy through a socket, with
-// arrow-go as it comes, and, through pyarrow's client, with a Flight server in Python:
-// one array over a unix socket, the ways in turn, medians, and the ratios with their
-// bounds. Both ends of the first three lie in this process, so its processor time is
-// that of both.
+// Command flightbench sends one array over a Unix socket in several ways, in turn: with package flight, with a
+// plain copy through a socket, and with arrow-go. It prints medians, and ratios with their bounds. Client and
+// server are in this process, so its processor time includes both.
 //
 //	flightbench [-size 67108864] [-rounds 7]
 //
-// With VIRTUAL_ENV, or a python3, that has pyarrow it runs the second half too.
+// If the Python of VIRTUAL_ENV, or python3, has pyarrow, it also compares package flight with a Flight server in
+// Python, both with pyarrow's client.
 package main
 
 import (
@@ -26,7 +25,7 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// way is one of the things that are compared.
+// way is one way to send the array.
 type way struct {
 	name string
 	once func() error
@@ -36,7 +35,7 @@ type way struct {
 
 func main() {
 	size := flag.Int("size", 64<<20, "bytes of the array")
-	rounds := flag.Int("rounds", 7, "measured rounds, after two that are not")
+	rounds := flag.Int("rounds", 7, "measured rounds, after two rounds of warm-up")
 	flag.Parse()
 	if err := run(*size, *rounds); err != nil {
 		fmt.Fprintln(os.Stderr, "flightbench:", err)
@@ -50,7 +49,7 @@ func run(size, rounds int) (err error) {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	pool := memmgr.NewPool(memmgr.Host(), memmgr.WithDecay(0)) // pages stay, on all sides
+	pool := memmgr.NewPool(memmgr.Host(), memmgr.WithDecay(0)) // keeps its pages, like the other ways
 	defer func() { err = errors.Join(err, pool.Close()) }()
 	a, err := usmarray.New(pool, usmarray.Float32, []int{size / 4096, 1024})
 	if err != nil {
@@ -78,7 +77,7 @@ func run(size, rounds int) (err error) {
 	return pyarrow(dir, at, size, rounds)
 }
 
-// golang compares what Go can do.
+// golang compares the ways in Go.
 func golang(dir string, at flight.Location, a *usmarray.Array, pool memmgr.Resource, rounds int) error {
 	c, err := flight.Dial(at.String(), flight.ClientOptions{})
 	if err != nil {

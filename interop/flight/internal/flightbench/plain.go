@@ -9,8 +9,7 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// plain is the least that can be done: a length, the bytes, an answer; received into
-// memory of the pool.
+// plain sends a length and the bytes, and waits for one byte. The receiver allocates from the pool.
 type plain struct {
 	l    net.Listener
 	c    net.Conn

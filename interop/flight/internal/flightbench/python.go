@@ -2,7 +2,7 @@ package main
 
 import (
 	"bufio"
-	_ "embed" // the two programs
+	_ "embed" // for the Python programs
 	"encoding/json"
 	"fmt"
 	"os"
@@ -21,7 +21,7 @@ var serverPy string
 //go:embed client.py
 var clientPy string
 
-// pyarrow compares our server with one in Python, each with pyarrow's client.
+// pyarrow compares the server of package flight with one in Python, both with pyarrow's client.
 func pyarrow(dir string, ours flight.Location, size, rounds int) error {
 	exe := "python3"
 	if env := os.Getenv("VIRTUAL_ENV"); env != "" {
@@ -29,7 +29,7 @@ func pyarrow(dir string, ours flight.Location, size, rounds int) error {
 	}
 	if out, err := exec.Command(exe, "-c", "import pyarrow.flight").CombinedOutput(); err != nil {
 		last := strings.TrimSpace(string(out))
-		fmt.Printf("pyarrow left out: %s has none (%v: %s)\n", exe, err, last[strings.LastIndex(last, "\n")+1:])
+		fmt.Printf("not comparing with pyarrow: %s does not have it (%v: %s)\n", exe, err, last[strings.LastIndex(last, "\n")+1:])
 		return nil
 	}
 	theirs := flight.Location{Scheme: "grpc+unix", Address: filepath.Join(dir, "python")}

@@ -18,8 +18,8 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// stock is arrow-go's client and server as their documentation has them. Both copy what
-// they receive to memory of the pool, as ours do.
+// stock is the client and server of arrow-go's documentation. Both copy the received data to memory of the
+// pool, as package flight does.
 type stock struct {
 	flight.BaseFlightServer
 	pool   memmgr.Resource

@@ -132,7 +132,7 @@ func (c *httpClient) exchange() ([]byte, error) {
 	_ = c.conn.SetDeadline(time.Now().Add(time.Minute))
 	sent := make(chan error, 1)
 	if len(c.request) > 128<<10 {
-		// The answer may come before all is sent: a refusal.
+		// The server may refuse the request before it has read all of it.
 		conn := c.conn
 		go func() { _, err := conn.Write(c.request); sent <- err }()
 	} else {

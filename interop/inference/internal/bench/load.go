@@ -14,22 +14,22 @@ import (
 	"time"
 )
 
-// errRefused is a refusal that allows to come again.
+// errRefused is a refusal that allows a retry.
 var errRefused = errors.New("refused")
 
-// errWrong is an answer that is not right.
-var errWrong = errors.New("a wrong answer")
+// errWrong reports a response with wrong contents.
+var errWrong = errors.New("wrong response")
 
 // refusedError is any other refusal.
 type refusedError struct{ text string }
 
 func (e *refusedError) Error() string { return e.text }
 
-// client makes one request after the other.
+// client sends one request after the other.
 type client interface {
-	// once makes a request; whether its answer is checked byte for byte is the caller's choice.
+	// once sends a request. verify checks each byte of the response.
 	once(verify bool) error
-	// cut begins a request and cuts it off.
+	// cut begins a request and closes the connection.
 	cut() error
 	close()
 }

@@ -122,7 +122,7 @@ func (b *bench) ours(flags ...string) (s *server, rest, grpc string, err error) 
 // aiohttp starts the peer, nil where it is not installed.
 func (b *bench) aiohttp() (*server, string, error) {
 	if b.peers == "" {
-		fmt.Println("aiohttp is left out: it is not installed (make bench-service fetches it)")
+		fmt.Println("not comparing with aiohttp: it is not installed; make bench-service installs it")
 		return nil, "", nil
 	}
 	ports, err := freePorts(1)

@@ -54,27 +54,27 @@ func (s *spec) against(v *server) (*measured, error) {
 	in.Close()
 	lines := bufio.NewScanner(out)
 	if !lines.Scan() {
-		return nil, errors.New("the load did not begin")
+		return nil, errors.New("the load process did not start")
 	}
 	before, start := v.usage(), time.Now()
-	// The processor time is read when the load's time is over, and before it tells: clients
-	// end their last requests meanwhile.
+	// Read the processor time at the end of the duration, before the load process writes its result: its
+	// clients wait for their last responses first.
 	time.Sleep(time.Until(start.Add(s.Duration)))
 	after := v.usage()
 	if !lines.Scan() {
-		return nil, errors.New("the load wrote no result")
+		return nil, errors.New("the load process wrote no result")
 	}
 	m := &measured{CPU: after.cpu - before.cpu}
 	if err := json.Unmarshal(lines.Bytes(), &m.outcome); err != nil {
 		return nil, err
 	}
 	if m.Served == 0 {
-		return nil, fmt.Errorf("%s: nothing was served: %s", v.name, m.Error)
+		return nil, fmt.Errorf("%s: no request succeeded: %s", v.name, m.Error)
 	}
 	return m, nil
 }
 
-// rounds are several runs of one way.
+// rounds has the results of several runs of one way.
 type rounds []*measured
 
 func (r rounds) median(of func(*measured) float64) float64 {
@@ -93,7 +93,7 @@ func (r rounds) cpu() float64 {
 func (r rounds) p50() float64 { return r.median(func(m *measured) float64 { return m.P50.Seconds() }) }
 func (r rounds) p99() float64 { return r.median(func(m *measured) float64 { return m.P99.Seconds() }) }
 
-// trouble counts what must not be.
+// trouble returns the number of failed, wrong and lost requests, and the first error.
 func (r rounds) trouble() (n int, first string) {
 	for _, m := range r {
 		n += m.Failed + m.Wrong + m.Lost
@@ -104,7 +104,7 @@ func (r rounds) trouble() (n int, first string) {
 	return n, first
 }
 
-// way is one of the things that are compared in turn.
+// way is a server with a load.
 type way struct {
 	name   string
 	server *server
@@ -112,7 +112,7 @@ type way struct {
 	runs   rounds
 }
 
-// inTurn runs the ways one after the other, so often. One that fails is told and left out.
+// inTurn runs all ways in turn, n times. It prints the error of a way that fails, and removes the way.
 func inTurn(ways []*way, n int) []*way {
 	for range n {
 		for i, w := range ways {

@@ -19,7 +19,7 @@ type row struct {
 	Failed int     `json:"failed"`
 }
 
-// verdict is a bound and what was found.
+// verdict is a bound and the measured value.
 type verdict struct {
 	Work  string  `json:"work"`
 	What  string  `json:"what"`

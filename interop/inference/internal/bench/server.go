@@ -106,15 +106,15 @@ func freePorts(n int) ([]string, error) {
 	return all, nil
 }
 
-// tree is what a process and those below it have used.
+// tree has the resources that a process and its descendants have used.
 type tree struct {
-	cpu      time.Duration // of those that live, and of those that they have waited for
-	resident int64         // bytes, shared ones counted by each
+	cpu      time.Duration // of running processes, and of ended ones that they have waited for
+	resident int64         // bytes; memory that processes share counts for each
 }
 
 // usage reads /proc.
 func (s *server) usage() tree {
-	const ticks = 100 // USER_HZ, the same on all of Linux
+	const ticks = 100 // USER_HZ of Linux
 	type process struct {
 		parent int
 		tree

@@ -10,7 +10,7 @@ import (
 type spec struct {
 	Protocol string // "v2" (REST with binary tensors), "bare" (the array as the body), "grpc"
 	Address  string // host:port
-	Model    string // "sobel"; others have an input x and an output y
+	Model    string // "sobel", or a model with an input x and an output y
 	Height   int
 	Width    int // 0: a vector of Height elements
 	Clients  int

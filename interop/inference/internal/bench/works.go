@@ -23,7 +23,7 @@ func cutLast(address string) (host, port string, ok bool) {
 	return address[:i], address[i+1:], true
 }
 
-// sobel compares the services by sizes.
+// sobel compares the servers for several sizes.
 func (b *bench) sobel() (err error) {
 	ours, rest, grpc, err := b.ours()
 	if err != nil {
@@ -39,7 +39,7 @@ func (b *bench) sobel() (err error) {
 	}
 	ml, mlAt, err := b.startMLServer()
 	if err != nil {
-		fmt.Println("MLServer is left out:", err)
+		fmt.Println("not comparing with MLServer:", err)
 	}
 	if ml != nil {
 		defer func() { _ = ml.stop() }()
@@ -90,7 +90,7 @@ func (b *bench) sobelBounds(work string, ways []*way) {
 	}
 }
 
-// startMLServer starts MLServer, nil where it is not installed.
+// startMLServer starts MLServer. It returns nil if MLServer is not installed.
 func (b *bench) startMLServer() (*server, string, error) {
 	if b.mlserver == "" {
 		return nil, "", errors.New("it is not installed (make bench-service fetches it)")
@@ -125,7 +125,7 @@ func (b *bench) startMLServer() (*server, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	shell := `echo started; exec "$@" 1>&2` // it writes nothing to its standard output
+	shell := `echo started; exec "$@" 1>&2` // MLServer writes nothing to its standard output
 	s, err := start("MLServer", "started", []string{"PYTHONPATH=" + mlserver + ":" + peers},
 		"sh", "-c", shell, "sh", b.python, "-c", "from mlserver.cli import main; main()", "start", dir)
 	if err != nil {
@@ -135,11 +135,11 @@ func (b *bench) startMLServer() (*server, string, error) {
 		_ = s.stop()
 		return nil, "", fmt.Errorf("%w: %s", err, tail(s.said.String()))
 	}
-	time.Sleep(2 * time.Second) // the model is loaded after it listens
+	time.Sleep(2 * time.Second) // MLServer loads the model after it listens
 	return s, ports[1], nil
 }
 
-// region compares a client's memory with a body: one client, a model that hardly computes.
+// region compares shared memory with request bodies, for one client and a model with little computation.
 func (b *bench) region() (err error) {
 	ours, rest, _, err := b.ours("-limit", "1Gi")
 	if err != nil {
@@ -173,7 +173,7 @@ func (b *bench) region() (err error) {
 	return nil
 }
 
-// busy compares workers with plain processes: pure Python of some 50 ms.
+// busy compares workers with plain processes, for a function in pure Python that takes about 50 ms.
 func (b *bench) busy() error {
 	plain := map[int]float64{}
 	service := map[int]rounds{}
@@ -214,7 +214,7 @@ func (b *bench) busy() error {
 	return nil
 }
 
-// plain runs n processes at a time and adds up their calls a second.
+// plain runs n processes concurrently and returns the sum of their calls per second.
 func (b *bench) plain(n int, d time.Duration) (sum float64, err error) {
 	type process struct {
 		cmd *exec.Cmd
@@ -302,7 +302,7 @@ func (b *bench) flood() (err error) {
 	return nil
 }
 
-// flooded is a server with a quiet client and one that floods.
+// flooded is a server with a quiet client and a client that floods.
 type flooded struct {
 	name                 string
 	alone, within, flood *way
@@ -343,7 +343,7 @@ func (f *flooded) round() error {
 
 func (f *flooded) ratio() float64 { return f.within.runs.p99() / f.alone.runs.p99() }
 
-// cut has one client in three cut its requests off, with a limit that is hit.
+// cut closes connections in the middle of requests, by one client in three, with a limit that requests reach.
 func (b *bench) cut() (err error) {
 	ours, rest, grpc, err := b.ours("-limit", "32Mi")
 	if err != nil {
@@ -381,7 +381,7 @@ func (b *bench) cut() (err error) {
 			wrong, lost, failed, refused, cut = wrong+m.Wrong, lost+m.Lost, failed+m.Failed, refused+m.Refused, cut+m.Cut
 		}
 	}
-	fmt.Printf("  %d were cut off, %d were refused and came again\n", cut, refused)
+	fmt.Printf("  %d were cut off, %d were refused and retried\n", cut, refused)
 	b.report.bound(work, "wrong answers", float64(wrong), "<=", 0)
 	b.report.bound(work, "lost requests", float64(lost+failed), "<=", 0)
 	b.report.bound(work, "resident memory at the end, to that after the first half", float64(at[1])/float64(at[0]), "<=", 1.1)
@@ -398,7 +398,7 @@ func (b *bench) cut() (err error) {
 	return nil
 }
 
-// metric adds up the series of a name.
+// metric returns the sum of the series of a name.
 func metric(rest, name string) (sum float64, err error) {
 	answer, err := http.Get("http://" + rest + "/metrics")
 	if err != nil {
@@ -418,7 +418,7 @@ func metric(rest, name string) (sum float64, err error) {
 		sum, found = sum+n, true
 	}
 	if !found {
-		return 0, fmt.Errorf("/metrics does not tell %s", name)
+		return 0, fmt.Errorf("/metrics has no series %s", name)
 	}
 	return sum, lines.Err()
 }

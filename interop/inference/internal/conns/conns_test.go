@@ -54,44 +54,6 @@ func open(t *testing.T, client net.Conn) {
 	require.NoError(t, client.SetReadDeadline(time.Now().Add(time.Minute)))
 }
 
-func TestGroup(t *testing.T) {
-	for _, same := range [][2]string{{"192.0.2.1", "::ffff:192.0.2.1"}, {"2001:db8:1:2:3::4", "2001:db8:1:2:ffff:ffff:ffff:ffff"},
-		{"127.0.0.1", "127.9.9.9"}, {"127.0.0.1", "::1"}, {"::1", "::ffff:127.0.0.1"}, {"fe80::1%eth0", "fe80::2"}} {
-		require.Equal(t, groupOf(same[0]), groupOf(same[1]), same)
-	}
-	for _, apart := range [][2]string{{"192.0.2.1", "192.0.2.2"}, {"2001:db8:1:2::", "2001:db8:1:3::"}, {"192.0.2.1", "127.0.0.1"}} {
-		require.NotEqual(t, groupOf(apart[0]), groupOf(apart[1]), apart)
-	}
-	require.False(t, group(&net.UnixAddr{Name: "@"}).IsValid())
-}
-
-func groupOf(addr string) netip.Prefix {
-	return group(net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(addr), 1)))
-}
-
-// The addresses of one /64 share one bound. Others, and Unix sockets, are served.
-func TestGroupIsBounded(t *testing.T) {
-	inner := fakeListener{queue: make(chan net.Conn, 16)}
-	l := Listen(inner, 16, 2)
-	for i := range 2 {
-		inner.dial(t, "2001:db8::1")
-		inner.dial(t, "unix")
-		_, err := l.Accept()
-		require.NoError(t, err)
-		c, err := l.Accept()
-		require.NoError(t, err)
-		if i == 0 {
-			require.NoError(t, c.Close())
-		}
-	}
-	surplus := inner.dial(t, "2001:db8::2")
-	inner.dial(t, "2001:db8:0:1::1")
-	c, err := l.Accept()
-	require.NoError(t, err)
-	require.Equal(t, "[2001:db8:0:1::1]:1234", c.RemoteAddr().String())
-	closed(t, surplus)
-}
-
 func accept(t *testing.T, l *Evicting) *Conn {
 	t.Helper()
 	c, err := l.Accept()
@@ -123,7 +85,7 @@ func TestLongestIdleIsClosed(t *testing.T) {
 	closed(t, clients[1])
 	require.NoError(t, conns[2].Close(), "of the server, which notices later")
 	require.Equal(t, 3, l.open)
-	require.Len(t, l.limiter.open, 3)
+	require.Equal(t, 3, l.clients.Len())
 }
 
 // Connections beyond the bounds get a place in the reserve, of which no group has all.

@@ -1,16 +1,20 @@
+// Package conns bounds the connections of a listener, in total and per client.
 package conns
 
 import (
 	"container/list"
 	"net"
+	"net/netip"
 	"slices"
 	"sync"
+
+	"github.com/usmbridge/usmbridge/interop/flight/admission"
 )
 
 // Limits are the bounds of an Evicting listener.
 type Limits struct {
 	Most     int // open connections
-	PerGroup int // connections of one address group (group)
+	PerGroup int // connections of one client (admission.Client)
 	Reserve  int // connections beyond these bounds, which are for health probes
 }
 
@@ -24,7 +28,7 @@ type Limits struct {
 type Evicting struct {
 	net.Listener
 	limits  Limits
-	limiter *limiter
+	clients *Counter[netip.Prefix]
 
 	mu      sync.Mutex
 	open    int       // connections outside of the reserve
@@ -34,7 +38,7 @@ type Evicting struct {
 
 // Evict bounds the connections of a listener. Close closes the listener, but not its connections.
 func Evict(l net.Listener, limits Limits) *Evicting {
-	return &Evicting{Listener: l, limits: limits, limiter: newLimiter(limits.PerGroup)}
+	return &Evicting{Listener: l, limits: limits, clients: NewCounter[netip.Prefix](limits.PerGroup)}
 }
 
 // Accept implements net.Listener. Connections are *Conn.
@@ -54,16 +58,21 @@ func (l *Evicting) Accept() (net.Conn, error) {
 
 // admit gives a connection a place.
 func (l *Evicting) admit(c *Conn) bool {
-	g := group(c.RemoteAddr())
+	g := admission.Client(c.RemoteAddr()) // not valid for Unix sockets, which have no bound of their own
+	leave := func() {
+		if g.IsValid() {
+			l.clients.Leave(g)
+		}
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.limiter.enter(g) {
+	if !g.IsValid() || l.clients.Enter(g) {
 		if l.open >= l.limits.Most && l.idle.Len() > 0 {
 			l.evict(l.idle.Front().Value.(*Conn)) //nolint:forcetypeassert // the list has no others
 		}
 		if l.open < l.limits.Most {
 			c.leave = func() {
-				l.limiter.leave(g)
+				leave()
 				l.open--
 				l.idle.Remove(c.element)
 			}
@@ -71,9 +80,9 @@ func (l *Evicting) admit(c *Conn) bool {
 			c.element = l.idle.PushBack(c)
 			return true
 		}
-		l.limiter.leave(g)
+		leave()
 	}
-	ofGroup := func(other *Conn) bool { return g.IsValid() && group(other.RemoteAddr()) == g }
+	ofGroup := func(other *Conn) bool { return g.IsValid() && admission.Client(other.RemoteAddr()) == g }
 	idle := func(other *Conn) bool { return !other.busy }
 	share := 0
 	for _, other := range l.reserve {
@@ -166,4 +175,9 @@ func (c *Conn) Close() error {
 }
 
 // CloseWrite lets the server end its half first, so that a client sees the last response.
-func (c *Conn) CloseWrite() error { return closeWrite(c.Conn) }
+func (c *Conn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}

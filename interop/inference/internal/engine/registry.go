@@ -112,3 +112,6 @@ type Control interface {
 	// Unload makes a model unavailable. Errors: NotFound.
 	Unload(ctx context.Context, model string) error
 }
+
+// ErrNoControl is the error for clients where they have no Control.
+var ErrNoControl = oip.Errorf(oip.Unsupported, "clients cannot load or unload models: start the server with -model-control")

@@ -7,8 +7,8 @@ import (
 
 // Duration counts an activity and its total time.
 type Duration struct {
-	Count uint64
-	NS    uint64
+	Count uint64 `json:"count"`
+	NS    uint64 `json:"ns"`
 }
 
 // LatencyBounds are the upper bounds of the buckets of a Histogram, in seconds. A last bucket has no

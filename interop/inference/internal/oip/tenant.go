@@ -5,9 +5,12 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/usmbridge/usmbridge/interop/flight/admission"
 )
 
 // Tenants without an address.
@@ -22,21 +25,6 @@ const (
 
 // MaxTenant is the maximum length of the name of a tenant in a header, in bytes.
 const MaxTenant = 128
-
-// AddressGroup returns the addresses that one client can be expected to have: an IPv4 address, the
-// /64 of an IPv6 address, or all loopback addresses. An IPv4-mapped IPv6 address is an IPv4 address.
-func AddressGroup(addr netip.Addr) netip.Prefix {
-	addr = addr.Unmap()
-	bits := 32
-	switch {
-	case addr.IsLoopback():
-		return loopback
-	case addr.Is6():
-		bits = 64
-	}
-	group, _ := addr.WithZone("").Prefix(bits)
-	return group
-}
 
 var loopback = netip.MustParsePrefix("127.0.0.0/8")
 
@@ -77,7 +65,7 @@ func (t *TenantRule) Of(remote string, names func() []string) (string, error) {
 	tenant, proxy := LocalTenant, t.Unix
 	if err == nil {
 		addr := peer.Addr().Unmap()
-		tenant = groupName(addr)
+		tenant = groupName(admission.Client(net.TCPAddrFromAddrPort(peer)))
 		proxy = slices.ContainsFunc(t.Proxies, func(p netip.Prefix) bool { return p.Contains(addr) })
 	}
 	if t.Header == "" || !proxy {
@@ -93,8 +81,9 @@ func (t *TenantRule) Of(remote string, names func() []string) (string, error) {
 	return tenant, nil
 }
 
-func groupName(addr netip.Addr) string {
-	switch group := AddressGroup(addr); {
+// groupName returns the name of the tenant of a client's addresses.
+func groupName(group netip.Prefix) string {
+	switch {
 	case group == loopback:
 		return LoopbackTenant
 	case group.IsSingleIP():

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/usmbridge/usmbridge/interop/inference/internal/conns"
+	"github.com/usmbridge/usmbridge/interop/flight/admission"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/peercred"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/peercred/peercredtest"
 )
@@ -18,7 +18,7 @@ import (
 // client accepts one connection, below a bound of connections as the servers do, and returns its client.
 func client(t *testing.T, l net.Listener, dial func() (net.Conn, error)) peercred.Client {
 	t.Helper()
-	bounded := conns.Listen(peercred.Listen(l), 4, 4)
+	bounded := admission.Listen(peercred.Listen(l), admission.Limits{Connections: 4, PerClient: 4})
 	defer bounded.Close()
 	c, err := dial()
 	require.NoError(t, err)

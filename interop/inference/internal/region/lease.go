@@ -32,7 +32,7 @@ func (r *Registry) Acquire(from peercred.Client, name string, offset, size uint6
 		r.leave(e)
 		return nil, err
 	}
-	b, err := memmgr.Wrap(unsafe.Add(e.mapping.Data(), offset), size, memmgr.WrapOptions{
+	b, err := memmgr.FromForeign(unsafe.Add(e.mapping.Data(), offset), size, memmgr.ForeignOptions{
 		Place:   e.mapping.Place(),
 		Release: func() { r.leave(e) },
 	})

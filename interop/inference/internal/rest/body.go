@@ -11,6 +11,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
@@ -103,6 +104,13 @@ func (b *body) behind() int64 {
 		return -1
 	}
 	return b.length - b.json
+}
+
+// endBy ends the reading of the body at a time at the latest.
+func (b *body) endBy(t time.Time) {
+	if t.Before(b.until) {
+		b.until = t
+	}
 }
 
 // maxRead bounds the bytes of one read, so that the deadline is checked between reads.
@@ -208,7 +216,7 @@ func (b *body) text(g *gate, tenant string) (p []byte, give func(), err error) {
 		n, err := io.ReadFull(r, next[copied:])
 		p = next[:copied+n]
 		switch {
-		case err == io.EOF || err == io.ErrUnexpectedEOF && b.failed == nil && b.ended(r):
+		case err == io.EOF || err == io.ErrUnexpectedEOF && b.failed == nil && atEnd(r):
 			return p, give, nil
 		case err != nil:
 			return p, give, b.clientError(err)
@@ -218,8 +226,8 @@ func (b *body) text(g *gate, tenant string) (p []byte, give func(), err error) {
 	}
 }
 
-// ended reports whether a reader is at its end, and was not cut off.
-func (b *body) ended(r io.Reader) bool {
+// atEnd reports whether a reader is at its end, and was not cut off.
+func atEnd(r io.Reader) bool {
 	var one [1]byte
 	n, err := r.Read(one[:])
 	return n == 0 && err == io.EOF
@@ -273,4 +281,51 @@ func (x *exchange) drain() {
 	}
 	_ = x.control.SetReadDeadline(time.Now().Add(min(drainTime, x.h.o.Grace)))
 	_, _ = io.Copy(io.Discard, x.r.Body) // the deadline remains, because net/http may read on
+}
+
+// gate bounds the bytes of Go's heap that the JSON of all requests takes, and of each tenant, so
+// that others are served while one sends slowly.
+type gate struct {
+	limit int64
+	each  int64 // of one tenant
+	mu    sync.Mutex
+	used  int64
+	by    map[string]int64 // tenants that have some
+}
+
+// spared is the size up to which JSON is always accepted: connections are bounded, and large bodies
+// must not keep out small ones.
+const spared = 16 << 10
+
+// take charges n bytes to a tenant, for a request that has had bytes already. Errors: Busy.
+func (g *gate) take(tenant string, n, had int64) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if had+n > spared && (g.used+n > g.limit || g.by[tenant]+n > g.each) {
+		return &oip.Error{Kind: oip.Busy, Message: "too much JSON is being served", RetryAfter: time.Second}
+	}
+	if g.by == nil {
+		g.by = map[string]int64{}
+	}
+	g.used += n
+	g.by[tenant] += n
+	return nil
+}
+
+func (g *gate) give(tenant string, n int64) {
+	if n == 0 {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.used -= n
+	if g.by[tenant] -= n; g.by[tenant] == 0 {
+		delete(g.by, tenant)
+	}
+}
+
+func (g *gate) inUse() int64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.used
 }

@@ -11,18 +11,15 @@
 // pool. Numbers in JSON are written there directly. Bodies may be compressed (gzip, deflate), with the
 // same bounds.
 //
-// A response is written from the memory of the results. It is compressed if the client accepts exactly
-// one coding, gzip or deflate. HTTP libraries send lists of codings by default, which do not ask for a
-// slower response.
+// A response is written from the memory of the results. Responses are not compressed.
 //
 // # Details that the protocol leaves open
 //
-//   - unknown members and parameters are ignored; duplicates of known ones are refused, and so are the
-//     parameters "headers" and "triton_…"
+//   - unknown members and parameters, and "priority", are ignored; duplicate members are refused
 //   - null means that a member is absent
 //   - JSON data is a flat list, or nested lists exactly as the shape says; NaN, Infinity and -Infinity
 //     are read and written like Python's encoder does; FP16 and BF16 are binary only
-//   - "priority" has one level; sequences and classification are refused
+//   - sequences and classification are refused
 //   - an error has the nearest status of HTTP; Triton mostly uses 400
 //
 // # Bounds

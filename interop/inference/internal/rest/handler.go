@@ -31,13 +31,12 @@ type Options struct {
 	// need one of them, a numeric address or localhost as Host.
 	Hosts []string
 
-	MaxBody   int64         // bytes of a body as sent; 1 GiB
-	MaxJSON   int64         // bytes of the JSON of a request; 64 MiB
-	JSON      int64         // bytes of the JSON of all requests in flight; four times MaxJSON
-	MinRate   int64         // bytes per second of a body, in both directions, after Grace; 1 MiB
-	Grace     time.Duration // 10 s
-	Timeout   time.Duration // of a whole body; that of the engine
-	NoEncoder bool          // responses are never compressed
+	MaxBody int64         // bytes of a body as sent; 1 GiB
+	MaxJSON int64         // bytes of the JSON of a request; 64 MiB
+	JSON    int64         // bytes of the JSON of all requests in flight; four times MaxJSON
+	MinRate int64         // bytes per second of a body, in both directions, after Grace; 1 MiB
+	Grace   time.Duration // 10 s
+	Timeout time.Duration // of a whole body; that of the engine
 }
 
 // Handler serves an engine over HTTP. Its methods may be called from any goroutine.
@@ -113,164 +112,119 @@ func (x *exchange) survive() {
 	panic(http.ErrAbortHandler) // the connection may be anywhere in the exchange
 }
 
-// path is a path that is split from its front.
-type path struct {
-	rest    string
-	escaped bool
-}
-
-// next returns the next name; false at the end.
-func (p *path) next() (string, bool, error) {
-	if p.rest == "" {
-		return "", false, nil
-	}
-	name, _, _ := strings.Cut(p.rest[1:], "/") // it begins with a slash
-	p.rest = p.rest[1+len(name):]
-	if !p.escaped {
-		return name, true, nil
-	}
-	plain, err := url.PathUnescape(name)
-	if err != nil {
-		return "", false, errNoPath
-	}
-	return plain, true, nil
-}
-
 var errNoPath = oip.Errorf(oip.NotFound, "unknown path; those of the protocol begin with /v2")
 
-// maxNames is the maximum number of names in a path of the protocol after the first.
-const maxNames = 5
+// route is a path of the protocol. * is a name, which may contain any character. The first route that
+// matches is served.
+type route struct {
+	method, pattern string // GET, which includes HEAD, POST, or any
+	serve           func(x *exchange, first, second string) error
+}
 
-// route serves the object that the path names. Names may contain any character: they are split at
-// the slashes of the path as sent, and unescaped afterwards.
-func (x *exchange) route() error {
-	u := x.r.URL
-	p := path{rest: u.Path, escaped: false}
-	if u.RawPath != "" { // the path has escapes that matter
-		p = path{rest: u.RawPath, escaped: true}
-	}
-	if !strings.HasPrefix(p.rest, "/v2") {
-		return errNoPath
-	}
-	p.rest = p.rest[len("/v2"):]
-	if p.rest != "" && p.rest[0] != '/' {
-		return errNoPath
-	}
-	var names [maxNames + 1]string
-	n := 0
-	for ; n < len(names); n++ {
-		name, there, err := p.next()
+const anyMethod = ""
+
+var routes = []route{
+	{"POST", "/v2/models/*/infer", func(x *exchange, model, _ string) error { return x.infer(model, "") }},
+	{"POST", "/v2/models/*/versions/*/infer", (*exchange).infer},
+	{"GET", "/v2", func(x *exchange, _, _ string) error { return x.marshal(x.h.o.Engine.Server()) }},
+	{"GET", "/v2/health/live", func(x *exchange, _, _ string) error { return x.health(x.h.o.Engine.Live, `{"live":true}`) }},
+	{"GET", "/v2/health/ready", func(x *exchange, _, _ string) error { return x.health(x.h.o.Engine.Ready, `{"ready":true}`) }},
+	{"GET", "/v2/models/stats", func(x *exchange, _, _ string) error { return x.statistics(x.h.o.Engine.Models()) }},
+	{"GET", "/v2/models/*", ofModel((*exchange).metadata)},
+	{"GET", "/v2/models/*/ready", ofModel((*exchange).modelReady)},
+	{"GET", "/v2/models/*/config", ofModel((*exchange).config)},
+	{"GET", "/v2/models/*/stats", ofModel((*exchange).modelStatistics)},
+	{"GET", "/v2/models/*/versions/*", ofModel((*exchange).metadata)},
+	{"GET", "/v2/models/*/versions/*/ready", ofModel((*exchange).modelReady)},
+	{"GET", "/v2/models/*/versions/*/config", ofModel((*exchange).config)},
+	{"GET", "/v2/models/*/versions/*/stats", ofModel((*exchange).modelStatistics)},
+	{"POST", "/v2/repository/index", (*exchange).index},
+	{"POST", "/v2/repository/models/*/load", func(x *exchange, model, _ string) error { return x.load(model, true) }},
+	{"POST", "/v2/repository/models/*/unload", func(x *exchange, model, _ string) error { return x.load(model, false) }},
+	{"GET", "/v2/systemsharedmemory/status", (*exchange).regionStatus},
+	{"GET", "/v2/systemsharedmemory/region/*/status", (*exchange).regionStatus},
+	{"POST", "/v2/systemsharedmemory/region/*/register", (*exchange).register},
+	{"POST", "/v2/systemsharedmemory/unregister", (*exchange).unregister},
+	{"POST", "/v2/systemsharedmemory/region/*/unregister", (*exchange).unregister},
+	// There are no regions of devices. Clients begin by unregistering all of them.
+	{"GET", "/v2/cudasharedmemory/status", (*exchange).noRegions},
+	{"GET", "/v2/xpusharedmemory/status", (*exchange).noRegions},
+	{"POST", "/v2/cudasharedmemory/unregister", (*exchange).ok},
+	{"POST", "/v2/xpusharedmemory/unregister", (*exchange).ok},
+	{anyMethod, "/v2/cudasharedmemory/region/*/*", unsupported("shared memory of devices is not served; use system shared memory")},
+	{anyMethod, "/v2/xpusharedmemory/region/*/*", unsupported("shared memory of devices is not served; use system shared memory")},
+	{anyMethod, "/v2/models/*/generate", unsupported("the generate extension is not served; use infer")},
+	{anyMethod, "/v2/models/*/generate_stream", unsupported("the generate extension is not served; use infer")},
+	{anyMethod, "/v2/models/*/trace/setting", unsupported("trace settings are not served")},
+	{anyMethod, "/v2/trace/setting", unsupported("trace settings are not served")},
+	{anyMethod, "/v2/logging", unsupported("log settings are not served: they are the operator's")},
+}
+
+func unsupported(message string) func(*exchange, string, string) error {
+	return func(*exchange, string, string) error { return &oip.Error{Kind: oip.Unsupported, Message: message} }
+}
+
+// ofModel adapts a function that describes a model.
+func ofModel(serve func(*exchange, *engine.Model) error) func(*exchange, string, string) error {
+	return func(x *exchange, name, version string) error {
+		m, err := x.h.o.Engine.Model(name, version)
 		if err != nil {
 			return err
 		}
-		if !there {
-			break
-		}
-		names[n] = name
+		return serve(x, m)
 	}
-	if n > maxNames {
+}
+
+// match compares a path with a pattern, segment by segment, and returns the names.
+func match(pattern, path string) (names [2]string, ok bool) {
+	for n := 0; pattern != ""; {
+		if path == "" {
+			return names, false
+		}
+		want, _, _ := strings.Cut(pattern[1:], "/") // both begin with a slash
+		got, _, _ := strings.Cut(path[1:], "/")
+		pattern, path = pattern[1+len(want):], path[1+len(got):]
+		switch {
+		case want == "*" && got != "":
+			names[n] = got
+			n++
+		case want != got:
+			return names, false
+		}
+	}
+	return names, path == ""
+}
+
+// route serves the path. It is split at its slashes before it is unescaped.
+func (x *exchange) route() error {
+	u := x.r.URL
+	path, escaped := u.Path, u.RawPath != "" // RawPath is set if the path has escapes that matter
+	if escaped {
+		path = u.RawPath
+	}
+	if !strings.HasPrefix(path, "/v2") {
 		return errNoPath
 	}
-	if n == 0 {
-		return x.get(x.server)
-	}
-	in := names[1:n]
-	switch names[0] {
-	case "models":
-		return x.models(in)
-	case "health":
-		if len(in) == 1 && in[0] == "live" {
-			return x.get(func() error { return x.health(x.h.o.Engine.Live, `{"live":true}`) })
+	for i := range routes {
+		r := &routes[i]
+		names, ok := match(r.pattern, path)
+		if !ok {
+			continue
 		}
-		if len(in) == 1 && in[0] == "ready" {
-			return x.get(func() error { return x.health(x.h.o.Engine.Ready, `{"ready":true}`) })
+		if m := x.r.Method; r.method != anyMethod && m != r.method && !(m == http.MethodHead && r.method == http.MethodGet) {
+			return &refusal{status: http.StatusMethodNotAllowed, message: "this path takes " + r.method, allow: r.method}
 		}
-	case "repository":
-		return x.repository(in)
-	case "systemsharedmemory":
-		return x.systemMemory(in)
-	case "cudasharedmemory", "xpusharedmemory":
-		return x.deviceMemory(names[0], in)
-	case "trace":
-		if len(in) == 1 && in[0] == "setting" {
-			return unsupported("trace settings are not served")
+		if escaped {
+			for i := range names {
+				var err error
+				if names[i], err = url.PathUnescape(names[i]); err != nil {
+					return errNoPath
+				}
+			}
 		}
-	case "logging":
-		if len(in) == 0 {
-			return unsupported("log settings are not served: they are the operator's")
-		}
+		return r.serve(x, names[0], names[1])
 	}
 	return errNoPath
-}
-
-func unsupported(message string) error {
-	return &oip.Error{Kind: oip.Unsupported, Message: message}
-}
-
-// models serves the paths below /v2/models.
-func (x *exchange) models(in []string) error {
-	if len(in) == 1 && in[0] == "stats" {
-		return x.get(func() error { return x.statistics(x.h.o.Engine.Models()) })
-	}
-	if len(in) == 0 {
-		return errNoPath
-	}
-	name, version := in[0], ""
-	in = in[1:]
-	if len(in) >= 2 && in[0] == "versions" {
-		if version = in[1]; version == "" {
-			return errNoPath
-		}
-		in = in[2:]
-	}
-	what := ""
-	switch {
-	case len(in) == 1 && in[0] != "":
-		what = in[0]
-	case len(in) == 2 && in[0] == "trace" && in[1] == "setting":
-		return unsupported("trace settings are not served")
-	case len(in) > 0:
-		return errNoPath
-	}
-	switch what {
-	case "infer":
-		return x.post(func() error { return x.infer(name, version) })
-	case "generate", "generate_stream":
-		return unsupported("the generate extension is not served; use infer")
-	case "", "ready", "config", "stats":
-	default:
-		return errNoPath
-	}
-	m, err := x.h.o.Engine.Model(name, version)
-	if err != nil {
-		return err
-	}
-	return x.get(func() error {
-		switch what {
-		case "ready":
-			return x.health(m.Ready, `{"name":`+string(appendString(nil, m.Meta().Name))+`,"ready":true}`)
-		case "config":
-			return x.marshal(m.Config())
-		case "stats":
-			return x.statistics([]*engine.Model{m})
-		}
-		return x.marshal(m.Meta())
-	})
-}
-
-// get and post serve one method.
-func (x *exchange) get(serve func() error) error {
-	if x.r.Method != http.MethodGet && x.r.Method != http.MethodHead {
-		return &refusal{status: http.StatusMethodNotAllowed, message: "this path takes GET", allow: "GET, HEAD"}
-	}
-	return serve()
-}
-
-func (x *exchange) post(serve func() error) error {
-	if x.r.Method != http.MethodPost {
-		return &refusal{status: http.StatusMethodNotAllowed, message: "this path takes POST", allow: "POST"}
-	}
-	return serve()
 }
 
 // tenant returns the tenant of the request.

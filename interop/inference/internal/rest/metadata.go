@@ -5,19 +5,17 @@ import (
 
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/region"
 )
 
 // marshal responds with a value, encoded by encoding/json, for rare requests.
 func (x *exchange) marshal(v any) error {
 	b, err := json.Marshal(v)
-	if err != nil {
-		return err
+	if err == nil {
+		x.json(b)
 	}
-	x.json(b)
-	return nil
+	return err
 }
-
-func (x *exchange) server() error { return x.marshal(x.h.o.Engine.Server()) }
 
 // health answers a probe. KServe's client reads the body.
 func (x *exchange) health(check func() error, body string) error {
@@ -29,74 +27,95 @@ func (x *exchange) health(check func() error, body string) error {
 	return nil
 }
 
-// The shapes of the statistics extension.
-type (
-	durationJSON struct {
-		Count uint64 `json:"count"`
-		NS    uint64 `json:"ns"`
-	}
-	inferenceJSON struct {
-		Success       durationJSON `json:"success"`
-		Fail          durationJSON `json:"fail"`
-		Queue         durationJSON `json:"queue"`
-		ComputeInput  durationJSON `json:"compute_input"`
-		ComputeInfer  durationJSON `json:"compute_infer"`
-		ComputeOutput durationJSON `json:"compute_output"`
-		CacheHit      durationJSON `json:"cache_hit"`
-		CacheMiss     durationJSON `json:"cache_miss"`
-	}
-	batchJSON struct {
-		BatchSize     int          `json:"batch_size"`
-		ComputeInput  durationJSON `json:"compute_input"`
-		ComputeInfer  durationJSON `json:"compute_infer"`
-		ComputeOutput durationJSON `json:"compute_output"`
-	}
-	statisticsJSON struct {
-		Name           string        `json:"name"`
-		Version        string        `json:"version"`
-		LastInference  int64         `json:"last_inference"` // milliseconds since 1970
-		InferenceCount uint64        `json:"inference_count"`
-		ExecutionCount uint64        `json:"execution_count"`
-		InferenceStats inferenceJSON `json:"inference_stats"`
-		BatchStats     []batchJSON   `json:"batch_stats"`
-	}
-)
+func (x *exchange) modelReady(m *engine.Model) error {
+	return x.health(m.Ready, `{"name":`+string(appendString(nil, m.Meta().Name))+`,"ready":true}`)
+}
+
+func (x *exchange) metadata(m *engine.Model) error { return x.marshal(m.Meta()) }
+
+func (x *exchange) config(m *engine.Model) error { return x.marshal(m.Config()) }
+
+func (x *exchange) modelStatistics(m *engine.Model) error {
+	return x.statistics([]*engine.Model{m})
+}
 
 func (x *exchange) statistics(models []*engine.Model) error {
-	list := make([]statisticsJSON, 0, len(models))
-	for _, m := range models {
+	list := make([]map[string]any, len(models))
+	for i, m := range models {
 		s := m.Stats()
-		one := statisticsJSON{Name: s.Name, Version: s.Version, InferenceCount: s.Inferences, ExecutionCount: s.Executions,
-			InferenceStats: inferenceJSON{Success: durationJSON(s.Success), Fail: durationJSON(s.Fail), Queue: durationJSON(s.Queue),
-				ComputeInput: durationJSON(s.ComputeInput), ComputeInfer: durationJSON(s.ComputeInfer), ComputeOutput: durationJSON(s.ComputeOutput)},
-			BatchStats: []batchJSON{},
-		}
+		last := int64(0) // milliseconds since 1970
 		if !s.Last.IsZero() {
-			one.LastInference = s.Last.UnixMilli()
+			last = s.Last.UnixMilli()
 		}
-		list = append(list, one)
+		list[i] = map[string]any{
+			"name": s.Name, "version": s.Version, "last_inference": last, "inference_count": s.Inferences, "execution_count": s.Executions,
+			"inference_stats": map[string]engine.Duration{"success": s.Success, "fail": s.Fail, "queue": s.Queue, "compute_input": s.ComputeInput,
+				"compute_infer": s.ComputeInfer, "compute_output": s.ComputeOutput, "cache_hit": {}, "cache_miss": {}},
+			"batch_stats": []any{},
+		}
 	}
 	return x.marshal(map[string]any{"model_stats": list})
 }
 
-// repository serves the index of the models, and loads and unloads them.
-func (x *exchange) repository(in []string) error {
-	switch {
-	case len(in) == 1 && in[0] == "index":
-		return x.post(x.index)
-	case len(in) == 3 && in[0] == "models" && (in[2] == "load" || in[2] == "unload"):
-		return x.post(func() error { return x.loadModel(in[1], in[2] == "load") })
+// maxSmall is the largest body of requests that carry no tensors.
+const maxSmall = 64 << 10
+
+// small reads a small JSON object to a pointer to a struct. The body may be empty.
+func (x *exchange) small(to any) error {
+	b, err := x.open(maxSmall)
+	if err != nil || b.length == 0 {
+		return err
 	}
-	return errNoPath
+	tenant, err := x.tenant()
+	if err != nil {
+		return err
+	}
+	text, give, err := b.text(&x.h.gate, tenant)
+	defer func() { give() }()
+	if err == nil {
+		err = b.finish()
+	}
+	if err == nil {
+		_, err = decode(text, to)
+	}
+	return err
 }
 
-// loadModel loads or unloads a model.
-func (x *exchange) loadModel(model string, load bool) error {
+// index serves the index of the models.
+func (x *exchange) index(_, _ string) error {
+	type entry struct {
+		Name    string `json:"name"`
+		Version string `json:"version"`
+		State   string `json:"state"`
+		Reason  string `json:"reason"`
+	}
+	var request struct {
+		Ready bool `json:"ready"`
+	}
+	if err := x.small(&request); err != nil {
+		return err
+	}
+	list := []entry{}
+	for _, m := range x.h.o.Engine.Models() {
+		e := entry{Name: m.Meta().Name, Version: m.Meta().Versions[0], State: "READY"}
+		if err := m.Ready(); err != nil {
+			if request.Ready {
+				continue
+			}
+			e.State, e.Reason = "UNAVAILABLE", oip.As(err).Message
+		}
+		list = append(list, e)
+	}
+	return x.marshal(list)
+}
+
+// load loads or unloads a model.
+func (x *exchange) load(model string, load bool) error {
 	control := x.h.o.Control
 	if control == nil {
-		return unsupported("clients cannot load or unload models: start the server with -model-control")
+		return engine.ErrNoControl
 	}
-	if _, err := x.small(nil, func(r *reader, _ field, _ []byte) error { return r.skip() }); err != nil {
+	if err := x.small(&struct{}{}); err != nil {
 		return err
 	}
 	run := control.Unload
@@ -106,70 +125,74 @@ func (x *exchange) loadModel(model string, load bool) error {
 	if err := run(x.r.Context(), model); err != nil {
 		return err
 	}
-	x.ok()
-	return nil
+	return x.ok("", "")
 }
 
-// maxSmall is the largest body of requests that carry no tensors.
-const maxSmall = 64 << 10
+func (x *exchange) noRegions(_, _ string) error { return x.marshal([]any{}) }
 
-// small reads a small JSON object. Without a body it has no members.
-func (x *exchange) small(known map[string]field, read func(r *reader, f field, name []byte) error) (has field, err error) {
-	b, err := x.open(maxSmall)
-	if err != nil || b.length == 0 {
-		return 0, err
-	}
-	tenant, err := x.tenant()
-	if err != nil {
-		return 0, err
-	}
-	text, give, err := b.text(&x.h.gate, tenant)
-	defer give()
-	if err != nil {
-		return 0, err
-	}
-	if err := b.finish(); err != nil {
-		return 0, err
-	}
-	r := newReader(text)
-	defer r.release()
-	has, err = r.object(known, func(f field, name []byte) error { return read(r, f, name) })
-	if err == nil {
-		err = r.end()
-	}
-	return has, err
-}
-
-var indexFields = map[string]field{"ready": 1}
-
-func (x *exchange) index() error {
+func (x *exchange) regionStatus(name, _ string) error {
 	type entry struct {
-		Name    string `json:"name"`
-		Version string `json:"version"`
-		State   string `json:"state"`
-		Reason  string `json:"reason"`
+		Name   string `json:"name"`
+		Key    string `json:"key"`
+		Offset uint64 `json:"offset"`
+		Size   uint64 `json:"byte_size"`
 	}
-	readyOnly := false
-	if _, err := x.small(indexFields, func(r *reader, f field, _ []byte) (err error) {
-		if f == 0 {
-			return r.skip()
+	regions := x.h.o.Engine.Regions()
+	if regions == nil {
+		if name == "" {
+			return x.noRegions("", "")
 		}
-		readyOnly, err = r.boolean()
-		return err
-	}); err != nil {
+		return region.ErrNetwork
+	}
+	infos, err := regions.Status(x.client(), name)
+	if err != nil {
 		return err
 	}
-	list := []entry{}
-	for _, m := range x.h.o.Engine.Models() {
-		ready := m.Ready()
-		for _, version := range m.Meta().Versions {
-			switch {
-			case ready == nil:
-				list = append(list, entry{Name: m.Meta().Name, Version: version, State: "READY"})
-			case !readyOnly:
-				list = append(list, entry{Name: m.Meta().Name, Version: version, State: "UNAVAILABLE", Reason: oip.As(ready).Message})
-			}
-		}
+	list := make([]entry, len(infos))
+	for i := range infos {
+		list[i] = entry(infos[i])
 	}
 	return x.marshal(list)
+}
+
+func (x *exchange) register(name, _ string) error {
+	regions := x.h.o.Engine.Regions()
+	if regions == nil {
+		return region.ErrNetwork
+	}
+	var request struct {
+		Key    *string `json:"key"`
+		Offset uint64  `json:"offset"`
+		Size   *uint64 `json:"byte_size"`
+	}
+	if err := x.small(&request); err != nil {
+		return err
+	}
+	if request.Key == nil || request.Size == nil {
+		return oip.Errorf(oip.Invalid, `a region needs a "key" and a "byte_size"`)
+	}
+	if err := regions.Register(x.client(), name, *request.Key, request.Offset, *request.Size); err != nil {
+		return err
+	}
+	return x.ok("", "")
+}
+
+func (x *exchange) unregister(name, _ string) error {
+	regions := x.h.o.Engine.Regions()
+	if regions == nil {
+		return region.ErrNetwork
+	}
+	if err := x.small(&struct{}{}); err != nil {
+		return err
+	}
+	var err error
+	if name == "" {
+		err = regions.UnregisterAll(x.client())
+	} else {
+		err = regions.Unregister(x.client(), name)
+	}
+	if err != nil {
+		return err
+	}
+	return x.ok("", "")
 }

@@ -38,7 +38,7 @@ func TestRefusedPaths(t *testing.T) {
 		{"GET", "/v2/health/live/", 404, "/v2"},
 		{"GET", "/v2/health/dead", 404, "/v2"},
 		{"GET", "/v2/models", 404, "/v2"},
-		{"GET", "/v2/models/", 404, "no model"},
+		{"GET", "/v2/models/", 404, "/v2"},
 		{"GET", "/v2/models/nothing", 404, `no model is called "nothing"`},
 		{"GET", "/v2/models/no%2Fthing", 404, `"no/thing"`},
 		{"GET", "/v2/models/%2e%2e", 404, `".."`},
@@ -119,7 +119,7 @@ func TestRefusedRequests(t *testing.T) {
 		"bytes that are short":    {binaryFloats(2), floats(1), nil, 400, "binary_data_size are 8"},
 		"bytes that are long":     {binaryFloats(1), floats(1, 2), nil, 400, "has 8 bytes behind"},
 		"another size":            {x(`"shape":[1],"parameters":{"binary_data_size":8}`), floats(1, 2), nil, 400, "has 4 bytes"},
-		"no header's length":      {binaryFloats(1) + "1234", nil, nil, 400, "after the value"},
+		"no header's length":      {binaryFloats(1) + "1234", nil, nil, 400, "after top-level value"},
 		"a header's length of 0":  {binaryFloats(1), nil, []string{headerLength, "0"}, 400, "unexpected end"},
 		"too long a header":       {binaryFloats(1), nil, []string{headerLength, "100000"}, 400, "more than the Content-Length"},
 		"a negative length":       {binaryFloats(1), nil, []string{headerLength, "-1"}, 400, "no length"},
@@ -133,7 +133,7 @@ func TestRefusedRequests(t *testing.T) {
 		"not compressed, zlib":    {"{}{}{}{}{}{}{}{}", nil, []string{"Content-Encoding", "deflate"}, 400, "not compressed"},
 		"no region":               {x(`"shape":[1],"parameters":{"shared_memory_region":"r","shared_memory_byte_size":4}`), nil, nil, 404, `no region "r"`},
 		"deep":                    {`{"inputs":` + strings.Repeat("[", 60000), nil, nil, 400, ""},
-		"many keys":               {"{" + strings.Repeat(`"a":1,`, 9000) + `"b":1}`, nil, nil, 400, "too many elements"},
+		"many keys":               {"{" + strings.Repeat(`"a":1,`, 9000) + `"b":1}`, nil, nil, 400, "too many members"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			r := v.inference("identity", c.text, c.tensors, c.headers...)

@@ -32,7 +32,7 @@ type filler struct {
 // a flat list, or nested lists as the shape says. Errors: Invalid, Unsupported.
 func (in *input) fill(p []byte, d oip.Datatype, special bool) error {
 	if jsonless(d) {
-		return oip.Errorf(oip.Unsupported, "input %s: %s has no JSON form; send it as binary data", oip.Quote(in.name), d)
+		return oip.Errorf(oip.Unsupported, "input %s: %s has no JSON form; send it as binary data", oip.Quote(*in.Name), d)
 	}
 	f := filler{in: in, datatype: d, size: d.Size(), special: special, p: p}
 	return f.lists()
@@ -41,14 +41,14 @@ func (in *input) fill(p []byte, d oip.Datatype, special bool) error {
 // bad returns an error at the current element.
 func (f *filler) bad(format string, args ...any) error {
 	e := oip.Errorf(oip.Invalid, format, args...)
-	e.Message = fmt.Sprintf("input %s: element %d, at byte %d of the JSON: %s", oip.Quote(f.in.name), f.element, f.in.at+f.at, e.Message)
+	e.Message = fmt.Sprintf("input %s: element %d, at byte %d of the JSON: %s", oip.Quote(*f.in.Name), f.element, f.in.Data.at+f.at, e.Message)
 	return e
 }
 
 // lists reads the data, which is a valid JSON value. The depth of the first element decides whether the
 // list is flat.
 func (f *filler) lists() error {
-	data, shape := f.in.data, f.in.shape
+	data, shape := f.in.Data.text, f.in.Shape
 	if data[0] != '[' {
 		return f.bad("the data is not a list")
 	}

@@ -42,7 +42,7 @@ func contentsField(d oip.Datatype) protowire.Number {
 }
 
 // read decodes one InferTensorContents. A message may have it in several parts.
-func (e *elements) read(p part, typ protowire.Type, in *engine.Input, fill func(*engine.Input, func([]byte) error) error) error {
+func (e *elements) read(p part, typ protowire.Type, in *engine.Input) error {
 	list, err := p.within(typ)
 	if err != nil {
 		return err
@@ -55,7 +55,7 @@ func (e *elements) read(p part, typ protowire.Type, in *engine.Input, fill func(
 		return e.fields(list, field)
 	}
 	e.filled = true
-	return fill(in, func(memory []byte) error {
+	return in.Fill(func(memory []byte) error {
 		e.memory = memory
 		return e.fields(list, field)
 	})

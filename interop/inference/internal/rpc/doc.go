@@ -1,6 +1,6 @@
 // Package rpc serves an engine over gRPC: GRPCInferenceService of the Open Inference Protocol (package
 // pb) with Triton's extensions for streams, statistics, configuration, the model repository and system
-// shared memory, and grpc.health.v1 and reflection.
+// shared memory, and grpc.health.v1.
 //
 // # Tensors
 //
@@ -13,12 +13,12 @@
 //
 // # Bounds
 //
-// Connections, in total and per client (an IPv4 address, an IPv6 /64, or all loopback addresses); calls,
-// in total and per tenant; the bytes of a message and of its small fields; the time for a message to
-// arrive and for a response to be read, which grows with their size. Before a tensor has memory, at most
-// one HTTP/2 window (512 KiB) of each call is read. A call whose peer is too slow ends with
-// DEADLINE_EXCEEDED. A peer that does not read its response loses the connection, because gRPC cannot
-// take the response back. A peer that does not answer pings loses it as well.
+// Connections, in total and per client (package admission of interop/flight); calls, in total and per tenant;
+// the bytes of a message and of its small fields; the time until a message begins to arrive, the timeout of
+// the engine for all of it, and the time for a response to be read, which grows with its size. Before a
+// tensor has memory, at most one HTTP/2 window (512 KiB) of each call is read. A call whose peer is too slow
+// ends with DEADLINE_EXCEEDED. A peer that does not read its response loses the connection, because gRPC
+// cannot take the response back. A peer that does not answer pings loses it as well.
 //
 // # Errors
 //

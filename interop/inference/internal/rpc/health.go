@@ -14,9 +14,6 @@ import (
 // of a model has that of the model.
 type health struct{ s *Server }
 
-// healthDescription is gRPC's own. Its streams are registered as counted ones.
-var healthDescription = healthpb.Health_ServiceDesc
-
 var _ healthpb.HealthServer = health{}
 
 // look is the interval at which a watched service is checked.
@@ -61,9 +58,15 @@ func (h health) List(context.Context, *healthpb.HealthListRequest) (*healthpb.He
 	return a, nil
 }
 
-// Watch implements healthpb.HealthServer. It sends each change, and at the end that the server
+// Watch implements healthpb.HealthServer. It counts as a call. It sends each change, and at the end that the server
 // drains.
 func (h health) Watch(q *healthpb.HealthCheckRequest, stream grpc.ServerStreamingServer[healthpb.HealthCheckResponse]) error {
+	clockOf(stream.Context()).timer.Stop()
+	_, leave, err := h.s.enter(stream.Context())
+	if err != nil {
+		return err
+	}
+	defer leave()
 	tick := time.NewTicker(look)
 	defer tick.Stop()
 	last := healthpb.HealthCheckResponse_ServingStatus(-1)

@@ -24,11 +24,10 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
-
-	"github.com/usmbridge/usmbridge/usmarray"
 
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/enginetest"
@@ -198,10 +197,10 @@ func TestWaitingIsNotSlowness(t *testing.T) {
 	calls.Wait()
 }
 
-// A call whose request does not arrive ends, for each method. Idle streams are counted.
+// A call whose request does not arrive ends, for each method. Idle watches are counted.
 func TestRequestsThatNeverCome(t *testing.T) {
 	b := newTestbed(t, engine.Options{}, func(o *Options) { o.Patience = 300 * time.Millisecond }, enginetest.Identity())
-	for _, method := range []string{"/" + serviceName + "/ServerLive", "/" + serviceName + "/SystemSharedMemoryRegister", "/grpc.health.v1.Health/Check"} {
+	for _, method := range []string{"/" + serviceName + "/ServerLive", "/" + serviceName + "/SystemSharedMemoryRegister", "/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"} {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		s, err := b.conn.NewStream(ctx, new(grpc.StreamDesc), method)
 		require.NoError(t, err)
@@ -212,15 +211,19 @@ func TestRequestsThatNeverCome(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	_, err := b.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, "/grpc.health.v1.Health/Watch")
+	watch, err := healthpb.NewHealthClient(b.conn).Watch(ctx, &healthpb.HealthCheckRequest{})
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return b.server.Calls() == 1 }, 30*time.Second, time.Millisecond)
+	_, err = watch.Recv()
+	require.NoError(t, err)
+	require.Equal(t, 1, b.server.Calls())
 	served(t, b, t.Context(), 1)
+	time.Sleep(600 * time.Millisecond) // twice the patience
+	require.Equal(t, 1, b.server.Calls(), "a watch may be idle")
 }
 
 // Messages that stop at any byte end their calls and release everything. Other calls are served.
 func TestHalfMessages(t *testing.T) {
-	b := newTestbed(t, engine.Options{}, func(o *Options) { o.Patience = 300 * time.Millisecond }, enginetest.Identity())
+	b := newTestbed(t, engine.Options{Timeout: 2 * time.Second}, func(o *Options) { o.Patience = 300 * time.Millisecond }, enginetest.Identity())
 	whole := message(t, identity("identity", 20_000))
 	cuts := []int{0, 1, 4, 5, 6, 9, 17, 24, 30, 40, 45, 60, 1000, 16 << 10, 70_000, len(whole) - 1}
 	for _, method := range []string{inferMethod, streamMethod} {
@@ -359,42 +362,29 @@ func TestCancelledCalls(t *testing.T) {
 	b.drained(t)
 }
 
-// A call that reaches its deadline gets the status DEADLINE_EXCEEDED, whether the model can be
-// interrupted, cannot be, or was not called yet. The peer has no clock of its own: it would report
-// CANCELLED for a stream that is reset.
+// A call that reaches its deadline gets the status DEADLINE_EXCEEDED, whether the model was called or not.
+// The peer has no clock of its own: it would report CANCELLED for a stream that is reset.
 func TestStatusAtDeadline(t *testing.T) {
 	const calls, turns = 40, 10
 	for _, method := range []string{inferMethod, streamMethod} {
-		interruptible, _, _ := enginetest.Blocking("interruptible")
-		stubborn, release := enginetest.Identity(), make(chan struct{})
-		stubborn.Meta.Name = "stubborn"
-		stubborn.Infer = func(context.Context, []*usmarray.Array, []*usmarray.Array) ([]*usmarray.Array, error) {
-			<-release
-			return nil, nil
-		}
-		b := newTestbed(t, engine.Options{Turns: turns}, nil, interruptible, stubborn)
+		m, _, _ := enginetest.Blocking("interruptible")
+		b := newTestbed(t, engine.Options{Turns: turns}, nil, m)
 		b.server.lead = time.Minute // a quarter of the time: more than a loaded machine may need
 		p := newPeer(t, b.at, 1<<20)
-		for i := range calls {
-			model := interruptible
-			if i%2 == 0 {
-				model = stubborn
-			}
+		for range calls {
 			id, err := p.call(method, hpack.HeaderField{Name: "grpc-timeout", Value: "2000m"})
 			require.NoError(t, err)
-			require.NoError(t, p.send(id, message(t, identity(model.Meta.Name, 1)), true))
+			require.NoError(t, p.send(id, message(t, identity(m.Meta.Name, 1)), true))
 		}
 		for range calls {
 			select {
 			case s := <-p.status:
 				require.Equal(t, strconv.Itoa(int(codes.DeadlineExceeded)), s)
 			case <-time.After(30 * time.Second):
-				close(release)
 				t.Fatalf("%s: a call got no status; %d streams were reset", method, p.resets.Load())
 			}
 		}
 		require.Zero(t, p.resets.Load())
-		close(release)
 		b.drained(t)
 		require.Equal(t, [oip.Kinds]uint64{oip.Deadline: calls}, b.engine.Stats().Refused)
 	}

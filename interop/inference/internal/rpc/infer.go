@@ -28,8 +28,7 @@ type exchange struct {
 	stream grpc.ServerStream
 	ctx    context.Context
 	tenant string
-	clock  clock
-	expiry *expiry
+	clock  *clock
 	from   *codec.Receiver
 	leases *codec.Leases // gRPC may keep them after the call
 	q      request
@@ -50,19 +49,16 @@ func (s *Server) exchange(stream grpc.ServerStream) (*exchange, func(), error) {
 	e, _ := s.calls.Get().(*exchange)
 	if e.use == nil {
 		e.use = e.read
-		e.q.begin, e.q.client, e.q.clock = e.begin, e.client, &e.clock
+		e.q.begin, e.q.client = e.begin, e.client
 	}
 	e.s, e.stream, e.ctx, e.tenant = s, stream, ctx, tenant
-	control := controlOf(ctx)
-	e.clock, e.expiry = clock{cancel: control.cancel}, newExpiry(ctx)
+	e.clock = clockOf(ctx)
 	e.from, e.leases = codec.NewReceiver(s.gate, stream), new(codec.Leases)
 	return e, func() {
-		e.clock.end()
-		e.expiry.end()
-		control.stop()
+		e.clock.timer.Stop()
 		e.q.end()
 		e.q.reset(nil, 0)
-		e.s, e.stream, e.ctx, e.from, e.leases, e.clock, e.expiry, e.err = nil, nil, nil, nil, nil, clock{}, nil, nil
+		e.s, e.stream, e.ctx, e.from, e.leases, e.clock, e.err = nil, nil, nil, nil, nil, nil, nil
 		s.calls.Put(e)
 		leave()
 	}, nil
@@ -78,7 +74,7 @@ func (e *exchange) client() peercred.Client { return client(e.ctx) }
 // read reads one message. If the request is refused, the reason is in err, and only the message is
 // lost. An error that read returns ends the call.
 func (e *exchange) read(in *codec.Incoming) error {
-	e.clock.allow(e.s.o.Patience, in.Announced())
+	e.clock.timer.Reset(e.s.o.Engine.Timeout()) // the message may wait for memory
 	e.q.reset(e.s.words(), maxSmall)
 	e.err = e.q.read(in)
 	if _, refused := errors.AsType[*oip.Error](e.err); e.err != nil && !refused {
@@ -89,7 +85,7 @@ func (e *exchange) read(in *codec.Incoming) error {
 
 // answer runs the request that was read and sends its outputs.
 func (e *exchange) answer(stream bool) error {
-	e.clock.rest()
+	e.clock.timer.Stop()
 	results, err := e.q.r.Run()
 	e.s.o.Traces.Ran(e.ctx, e.q.r)
 	if err != nil {
@@ -97,25 +93,18 @@ func (e *exchange) answer(stream bool) error {
 	}
 	m := &response{model: e.q.model, version: e.q.r.Model().Meta().Versions[0], id: e.q.id, results: results,
 		stream: stream, final: stream && e.q.emptyFinal, leases: e.leases}
-	if !e.expiry.claim() {
-		return sent{errExpired}
-	}
-	e.clock.allow(e.s.o.Patience, m.size())
+	e.clock.timer.Reset(e.s.o.Patience + time.Duration(m.size())*perByte)
 	if err := e.stream.SendMsg(m); err != nil {
 		e.leases.Abandon()
 		return sent{err}
 	}
 	if err := e.leases.Wait(e.ctx); err != nil {
-		switch cause := context.Cause(e.ctx); {
-		case errors.Is(cause, errSlow):
+		if errors.Is(context.Cause(e.ctx), errSlow) {
 			cut(e.ctx) // gRPC would keep the response until the peer reads it
-		case errors.Is(cause, context.DeadlineExceeded):
-			<-controlOf(e.ctx).transport.Done() // gRPC drops the response then
 		}
 		return sent{err}
 	}
-	e.expiry.release()
-	e.clock.rest()
+	e.clock.timer.Stop()
 	return nil
 }
 
@@ -133,7 +122,6 @@ func (s *Server) infer(stream grpc.ServerStream) (err error) {
 	defer end()
 	defer func(ctx context.Context) { s.o.Traces.Failed(ctx, err) }(e.ctx)
 	// A message may be refused before it has arrived completely. The rest need not arrive.
-	e.clock.allow(s.o.Patience, 0)
 	err = e.from.Next(func(in *codec.Incoming) error {
 		if err := e.use(in); err != nil {
 			return err
@@ -184,7 +172,7 @@ func (s *Server) streamInfer(stream grpc.ServerStream) (err error) {
 // next waits for a request and reads it. came reports whether a request began to arrive. A waiting
 // stream ends when the server drains.
 func (e *exchange) next() (came bool, err error) {
-	e.clock.rest()
+	e.clock.timer.Stop()
 	cancel := e.clock.cancel // e may belong to another call when the goroutine runs
 	resting := context.AfterFunc(e.s.drained, func() { cancel(errDraining) })
 	defer resting()

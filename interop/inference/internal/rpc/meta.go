@@ -108,18 +108,16 @@ func statistics(t engine.ModelStats) *pb.ModelStatistics {
 	return out
 }
 
-var errNoControl = oip.Errorf(oip.Unsupported, "clients cannot load or unload models: start the server with -model-control")
-
 func (s *Server) modelLoad(ctx context.Context, q *pb.RepositoryModelLoadRequest) (*pb.RepositoryModelLoadResponse, error) {
 	if s.o.Control == nil {
-		return nil, errNoControl
+		return nil, engine.ErrNoControl
 	}
 	return &pb.RepositoryModelLoadResponse{}, s.o.Control.Load(ctx, q.GetModelName())
 }
 
 func (s *Server) modelUnload(ctx context.Context, q *pb.RepositoryModelUnloadRequest) (*pb.RepositoryModelUnloadResponse, error) {
 	if s.o.Control == nil {
-		return nil, errNoControl
+		return nil, engine.ErrNoControl
 	}
 	return &pb.RepositoryModelUnloadResponse{}, s.o.Control.Unload(ctx, q.GetModelName())
 }

@@ -28,7 +28,6 @@ const (
 type request struct {
 	begin  func(model, version string) (*engine.Request, error)
 	client func() peercred.Client // the client of the request
-	clock  *clock                 // of the call; nil for none
 	text   text
 
 	model, version, id string
@@ -305,7 +304,7 @@ func (q *request) input(p part, typ protowire.Type) error {
 				}
 				contents = &elements{name: name, datatype: in.Datatype()}
 			}
-			err = contents.read(t, typ, in, q.fill)
+			err = contents.read(t, typ, in)
 		default:
 			err = t.in.Skip(typ)
 		}
@@ -445,21 +444,11 @@ func (q *request) rawContents(p part, typ protowire.Type) error {
 		return oip.Errorf(oip.Invalid, "input %s takes %d bytes, and its raw_input_contents have %d", oip.Quote(name), in.Size(), n)
 	}
 	q.pending = q.pending[1:]
-	return q.fill(in, p.in.ReadFull)
-}
-
-// fill fills an input. Waiting for its memory, and its turn, is not the peer's time.
-func (q *request) fill(in *engine.Input, read func([]byte) error) error {
-	q.clock.pause()
-	defer q.clock.resume() // also where nothing is read: what is left of the message is dropped
-	return in.Fill(func(b []byte) error {
-		q.clock.resume()
-		return read(b)
-	})
+	return in.Fill(p.in.ReadFull)
 }
 
 // reset makes it ready for another message, keeping what was allocated.
 func (q *request) reset(known map[string]string, small int) {
-	*q = request{pending: slices.Delete(q.pending, 0, len(q.pending)), names: q.names[:0], begin: q.begin, client: q.client, clock: q.clock}
+	*q = request{pending: slices.Delete(q.pending, 0, len(q.pending)), names: q.names[:0], begin: q.begin, client: q.client}
 	q.text.known, q.text.left = known, small
 }

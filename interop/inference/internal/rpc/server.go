@@ -14,11 +14,13 @@ import (
 	"google.golang.org/grpc/codes"
 	_ "google.golang.org/grpc/encoding/gzip" // requests of clients that compress
 	"google.golang.org/grpc/experimental"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
+	"github.com/usmbridge/usmbridge/interop/flight/admission"
 	"github.com/usmbridge/usmbridge/interop/flight/codec"
 
 	"github.com/usmbridge/usmbridge/interop/inference/internal/conns"
@@ -42,8 +44,8 @@ type Options struct {
 	// MaxConnections bounds connections; 1024. MaxAddressConnections bounds those of one address
 	// group; half of it. Unix sockets have no such bound.
 	MaxConnections, MaxAddressConnections int
-	// Patience is the time for a request to arrive, and for a response to be read, in addition to a
-	// second per MiB; 60 s.
+	// Patience is the time until a request begins to arrive, and for a response to be read, in addition
+	// to a second per MiB; 60 s. A request that has begun to arrive has the timeout of the engine.
 	Patience time.Duration
 	// Keepalive is the time of silence on a connection after which the server sends a ping. The peer
 	// has half of that time to answer. At least 1 s; 20 s.
@@ -58,10 +60,9 @@ type Options struct {
 type Server struct {
 	o       Options
 	gate    *codec.Gate
-	tenants *share
+	tenants *conns.Counter[string] // calls of each tenant
 	known   atomic.Pointer[words]
 	grpc    *grpc.Server
-	rests   map[string]bool // methods of streams, by their paths
 	drained context.Context // ends when Drain begins
 	drain   context.CancelFunc
 	calls   sync.Pool     // of *exchange
@@ -95,7 +96,7 @@ func New(o Options) (*Server, error) {
 			return nil, errors.New("rpc: a bound in Options is negative")
 		}
 	}
-	s := &Server{o: o, tenants: newShare(o.MaxTenantCalls), lead: maxLead}
+	s := &Server{o: o, tenants: conns.NewCounter[string](o.MaxTenantCalls), lead: maxLead}
 	// The bytes of tensors are charged to the tenant's share of the pool before they are read. With a
 	// bound on all messages together, a tenant that waits for memory would delay others.
 	s.gate = codec.NewGate(codec.Limits{MaxMessage: o.MaxMessage, MaxStreams: o.MaxCalls, MaxHeader: maxSmall,
@@ -122,9 +123,7 @@ func New(o Options) (*Server, error) {
 	)
 	s.grpc = grpc.NewServer(options...)
 	s.grpc.RegisterService(&description, s)
-	counted{s.grpc, s}.RegisterService(&healthDescription, health{s})
-	s.reflected()
-	s.rests = resting(s.grpc.GetServiceInfo())
+	healthpb.RegisterHealthServer(s.grpc, health{s})
 	return s, nil
 }
 
@@ -173,7 +172,7 @@ func wordsOf(models []*engine.Model) map[string]string {
 // Serve accepts connections until the server is drained or closed, and returns nil then. It closes
 // the listener. Several listeners may be served.
 func (s *Server) Serve(l net.Listener) error {
-	err := s.grpc.Serve(conns.Listen(l, s.o.MaxConnections, s.o.MaxAddressConnections))
+	err := s.grpc.Serve(admission.Listen(l, admission.Limits{Connections: s.o.MaxConnections, PerClient: s.o.MaxAddressConnections}))
 	if errors.Is(err, grpc.ErrServerStopped) {
 		return nil
 	}
@@ -215,15 +214,15 @@ func (s *Server) enter(ctx context.Context) (tenant string, leave func(), err er
 	if tenant, err = s.tenant(ctx); err != nil {
 		return "", nil, s.status(ctx, err)
 	}
-	if !s.tenants.enter(tenant) {
+	if !s.tenants.Enter(tenant) {
 		return "", nil, s.status(ctx, &oip.Error{Kind: oip.Busy, Message: "this client has too many calls", RetryAfter: time.Second})
 	}
 	left, err := s.gate.Enter()
 	if err != nil {
-		s.tenants.leave(tenant)
+		s.tenants.Leave(tenant)
 		return "", nil, s.status(ctx, &oip.Error{Kind: oip.Busy, Message: "there are too many calls", RetryAfter: time.Second, Err: err})
 	}
-	return tenant, func() { left(); s.tenants.leave(tenant) }, nil
+	return tenant, func() { left(); s.tenants.Leave(tenant) }, nil
 }
 
 // tenant returns the tenant of a call.

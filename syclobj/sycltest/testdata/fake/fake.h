@@ -1,11 +1,10 @@
 /*
- * A stand-in for libDPCTLSyclInterface.so with a machine of the test's choice.
- * Built by the tests; see package sycltest for what it can do.
+ * A fake libDPCTLSyclInterface.so with a machine that the test describes. Package
+ * sycltest builds and documents it.
  *
- * What the library hands out is a handle: a fresh allocation that names an
- * object, as the real library's new sycl::queue(other) does. Objects are
- * compared by identity. A handle that is used after its deletion, or as
- * something else than it is, ends the process with a message.
+ * References are handles: separate allocations that refer to an object, like copies
+ * of a sycl::queue in the real library. Objects are compared by identity. The use of
+ * a handle after its deletion, or as another type, ends the process with a message.
  */
 #ifndef FAKE_H
 #define FAKE_H
@@ -19,8 +18,8 @@ enum sort { PLATFORM, DEVICE, CONTEXT, QUEUE, EVENT, SELECTOR, VECTOR, TEXT, USM
 
 enum { MAX_PLATFORMS = 8, MAX_ROOTS = 32, MAX_TILES = 8, MAX_CONTEXT = 16, MAX_DEPS = 64 };
 
-/* The bit beside the kinds of a device that shares device memory with other processes. */
-enum { FAKE_IPC = 8 };
+/* Bits in the kinds of a device: it can share device memory with other processes; it has no double precision. */
+enum { FAKE_IPC = 8, FAKE_NO_DOUBLE = 9 };
 
 typedef void handler_fn(int code);
 
@@ -69,7 +68,7 @@ typedef struct event {
 	struct event *next; /* pending, in order of submission */
 } event;
 
-/* One lock for everything: this is a test double. */
+/* The only lock. */
 extern pthread_mutex_t fake_lock;
 extern pthread_cond_t fake_changed;
 
@@ -78,31 +77,31 @@ extern device *fake_roots[MAX_ROOTS];
 extern size_t fake_nplatforms, fake_nroots;
 
 void *handle_new(enum sort sort, void *object);
-/* The object of a live handle of that sort; ends the process otherwise. */
+/* Returns the object of a live handle of that sort; ends the process otherwise. */
 void *handle_object(enum sort sort, void *handle);
 void handle_delete(enum sort sort, void *handle);
 void live_add(enum sort sort, int n);
-/* Zeroed memory for free. */
+/* Returns zeroed memory; the caller frees it. */
 void *zeroed(size_t size);
-/* The same that is never freed. */
+/* Returns zeroed memory that is never freed. */
 void *keep(size_t size);
 
-/* Counts the call; true when the test asked for this one to fail. */
+/* Counts the call, and returns true if the test requested that it fails. */
 bool fake_entry(const char *function);
-void fake_die(const char *what) __attribute__((noreturn));
+void fake_die(const char *problem) __attribute__((noreturn));
 
-/* The machine is read from the environment at the first use. */
+/* Reads the machine from the environment at the first call. */
 void machine_init(void);
 void *vector_of(enum sort sort, void **objects, size_t n);
 
-/* What work does when it runs. */
+/* The effect of a piece of work. */
 enum { NOTHING, COPY, FILL, INCREMENT };
 
 void *submit(void *q, event prototype, void **deps, size_t n);
 event *event_submit(queue *q, event prototype, void **deps, size_t n);
 void event_unref(event *e);
 
-/* Memory behind a user's address, reachable even where the host may not look. */
+/* Returns an accessible address of the memory at a user's address, also of device memory. */
 void *usm_backing(const void *p, size_t size);
 
 #endif

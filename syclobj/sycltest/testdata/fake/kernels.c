@@ -1,8 +1,8 @@
 /*
- * Programs and kernels. The compiler knows the text's kernels by "kernel void NAME(" and
- * their parameters by the commas, and refuses a text with #error in it. Two kernels do
- * something: increment adds one to the ints of its first argument, and copy copies those of
- * its first argument to its second, an int for each work-item.
+ * Programs and kernels. The compiler finds kernels by "kernel void NAME(" and counts their
+ * parameters by the commas. It refuses a text that contains #error. Two kernels have an
+ * effect: increment adds one to the ints of its first argument, and copy copies the ints of
+ * its first argument to its second, one for each work-item.
  */
 #define _GNU_SOURCE
 #include "fake.h"
@@ -41,13 +41,13 @@ static void *build(const char *name, void *ctx, void *dev, const char *text, siz
 }
 void *DPCTLKernelBundle_CreateFromOCLSource(void *ctx, void *dev, const char *source, const char *options)
 {
-	if (options == NULL) fake_die("no options");
+	if (options == NULL) fake_die("the options are NULL");
 	return build(__func__, ctx, dev, source, strlen(source));
 }
-/* The module's text stands behind its header of five words. */
+/* The module has a text after its header of five words. */
 void *DPCTLKernelBundle_CreateFromSpirv(void *ctx, void *dev, const void *il, size_t n, const char *options)
 {
-	if (options == NULL || n < 20) fake_die("no options, or no module");
+	if (options == NULL || n < 20) fake_die("the options are NULL or the module is too short");
 	return build(__func__, ctx, dev, (const char *)il + 20, n - 20);
 }
 void DPCTLKernelBundle_Delete(void *h)

@@ -1,4 +1,4 @@
-/* Counting, failing on demand, handles, and the machine's description. */
+/* Counts of calls, failures on demand, handles, and the description of the machine. */
 #define _GNU_SOURCE
 #include "fake.h"
 
@@ -28,9 +28,9 @@ static struct counter {
 	long calls, fail_in;
 } counters[MAX_FUNCTIONS];
 
-void fake_die(const char *what)
+void fake_die(const char *problem)
 {
-	fprintf(stderr, "fake SYCL library: %s\n", what);
+	fprintf(stderr, "fake SYCL library: %s\n", problem);
 	abort();
 }
 
@@ -70,7 +70,7 @@ long fake_calls(const char *function)
 	return n;
 }
 
-/* The n-th call from now on fails; 0 takes that back. */
+/* Makes the n-th call from now on fail; 0 cancels this. */
 void fake_fail(const char *function, long n)
 {
 	pthread_mutex_lock(&fake_lock);
@@ -86,8 +86,8 @@ void *zeroed(size_t size)
 	return p;
 }
 
-/* Objects and dead handles stay for the process, on a list so that leak
- * checkers see them as held: a use after deletion is told for what it is. */
+/* Objects and deleted handles are never freed, so that a use after deletion is detected.
+ * The list keeps them reachable for leak checkers. */
 void *keep(size_t size)
 {
 	static void **kept;
@@ -146,7 +146,7 @@ static void add_platform(const char *line)
 	fake_platforms[fake_nplatforms++] = p;
 }
 
-/* "device TYPE MEMORY UNITS TILES KINDS NAME", of the platform above */
+/* "device TYPE MEMORY UNITS TILES KINDS NAME", of the last platform */
 static void add_device(const char *line)
 {
 	int type;

@@ -234,7 +234,7 @@ void *DPCTLDevice_GetParentDevice(void *h)
 }
 bool DPCTLDevice_HasAspect(void *h, int aspect)
 {
-	if (aspect == 6) return true; /* double precision */
+	if (aspect == 6) return !(DEV(h)->kinds >> FAKE_NO_DOUBLE & 1);
 	if (aspect == 22) return DEV(h)->kinds >> FAKE_IPC & 1;
 	return aspect >= 12 && aspect <= 14 && (DEV(h)->kinds >> (aspect == 12 ? 1 : aspect == 13 ? 3 : 2) & 1);
 }

@@ -12,8 +12,8 @@
 enum { KIND_DEVICE = 1, KIND_SHARED = 2, KIND_HOST = 3 };
 
 /*
- * Memory has two mappings: the address the user has, which the host may not
- * touch if the kind is device, and one for the fake's own copies.
+ * Memory has two mappings: one at the user's address, which the host cannot access if
+ * the kind is device, and one for the fake's own copies.
  */
 typedef struct block {
 	char *user, *backing, *base;
@@ -34,7 +34,7 @@ static block *find(const void *p)
 	return NULL;
 }
 
-/* With fake_lock held. Foreign memory is its own backing. */
+/* The caller holds fake_lock. For foreign memory it returns p. */
 void *usm_backing(const void *p, size_t size)
 {
 	block *b = find(p);
@@ -59,7 +59,7 @@ static bool map(block *b, size_t align)
 	b->fd = memfd_create("fake usm", MFD_CLOEXEC);
 	b->mapped = ((b->size + page - 1) & ~(page - 1)) + slack;
 	if (b->fd < 0 || ftruncate(b->fd, (off_t)b->mapped) != 0 || !map_file(b)) return false;
-	/* Only what another process may open needs its file any longer. */
+	/* Only memory that other processes can open needs the file. */
 	if (b->kind != KIND_DEVICE || (b->dev->kinds >> FAKE_IPC & 1) == 0) {
 		close(b->fd);
 		b->fd = -1;
@@ -127,7 +127,7 @@ void DPCTLfree_with_context(void *p, void *h)
 		block *b = *at;
 
 		if (b->user != p || b->ctx != c) continue;
-		if (b->opened) fake_die("free of memory of another process: it is closed");
+		if (b->opened) fake_die("free of memory of another process, which must be closed");
 		*at = b->next;
 		if (b->kind != KIND_HOST) b->dev->used -= b->size;
 		drop(b);
@@ -135,7 +135,7 @@ void DPCTLfree_with_context(void *p, void *h)
 		live_add(USM, -1);
 		return;
 	}
-	fake_die("free of what is no allocation of the context");
+	fake_die("free of an address that is not an allocation of the context");
 }
 
 int DPCTLUSM_GetPointerType(void *p, void *h)
@@ -158,12 +158,12 @@ void *DPCTLUSM_GetPointerDevice(void *p, void *h)
 	block *b = find(p);
 	pthread_mutex_unlock(&fake_lock);
 	if (b == NULL || b->ctx != c)
-		fake_die("the device of what is no memory of the context: the real library throws through C");
+		fake_die("query of the device of memory outside the context: the real library throws through C");
 	return handle_new(DEVICE, b->kind == KIND_HOST ? c->devices[0] : b->dev);
 }
 /*
- * Handles of device memory for other processes, which have this library too: they
- * name the process and its descriptor.
+ * Handles of device memory for other processes with this library: they contain the
+ * process and its file descriptor.
  */
 struct handle_data {
 	char magic[8];
@@ -184,7 +184,7 @@ int DPCTLIPCMem_GetHandle(void *p, void *h, char **data, size_t *size)
 	pthread_mutex_lock(&fake_lock);
 	block *b = find(p);
 	if (b == NULL || b->ctx != c || b->kind != KIND_DEVICE || b->fd < 0)
-		fake_die("a handle of what is no device memory that can be shared");
+		fake_die("handle of memory that is not shareable device memory");
 	d = zeroed(sizeof *d);
 	*d = (struct handle_data){"fakeIPC", getpid(), b->fd, b->size, b->mapped, b->shift};
 	pthread_mutex_unlock(&fake_lock);
@@ -238,17 +238,17 @@ void DPCTLIPCMem_CloseHandle(void *p, void *h)
 		block *b = *at;
 
 		if (b->user != p || b->ctx != c) continue;
-		if (!b->opened) fake_die("closing memory of the process's own");
+		if (!b->opened) fake_die("close of memory of this process");
 		*at = b->next;
 		drop(b);
 		pthread_mutex_unlock(&fake_lock);
 		live_add(USM, -1);
 		return;
 	}
-	fake_die("closing what was not opened");
+	fake_die("close of memory that was not opened");
 }
 
-/* Bytes in use on the i-th root device, of device and shared memory. */
+/* Returns the bytes of device and shared memory in use on the i-th root device. */
 unsigned long long fake_used(long i)
 {
 	unsigned long long n;

@@ -265,8 +265,8 @@ long fake_pending(void)
 	pthread_mutex_unlock(&fake_lock);
 	return n;
 }
-/* Lets the i-th pending piece of work go, all of them for -1; it still waits
- * for what it depends on. */
+/* Releases the i-th pending piece of work, or all for -1; it still waits for its
+ * dependencies. */
 void fake_release(long i)
 {
 	pthread_mutex_lock(&fake_lock);

@@ -1,4 +1,4 @@
-/* Owner cells: made, shown, dropped from threads, on lists, in a forked child. */
+/* Owner cells: creation, references from several threads, drop lists, a forked child. */
 #include "drive.h"
 #include "usmb_owner.h"
 
@@ -16,7 +16,7 @@ int usmb_owner_forked(void);
 
 enum { CELLS = 4096, SLAB = 512, THREADS = 16, SHARED = 64 };
 
-/* What Go does at the start of a program. */
+/* Reserves the range of cells, as Go does at the start of a program. */
 static void reserve(void)
 {
 	usmb_control *c =
@@ -54,14 +54,14 @@ static usmb_cell *cell_of(usmb_list *home, size_t size)
 	return c;
 }
 
-/* All of them, until there are none; and again, each with another generation. */
+/* Takes all cells, frees them, and takes them again: each has a new generation. */
 static void use_up(void)
 {
 	static usmb_cell *held[CELLS];
 	static uint32_t generation[CELLS];
 	int n = 0;
 
-	CHECK(usmb_cell_new(NULL) != NULL); /* stays, so that the first is not always number 1 */
+	CHECK(usmb_cell_new(NULL) != NULL); /* stays in use, so that the others do not begin at number 1 */
 	while ((held[n] = usmb_cell_new(NULL)) != NULL) {
 		generation[n] = usmb_cell_generation(held[n]);
 		n++;
@@ -95,7 +95,7 @@ static void lists(void)
 	CHECK(list != NULL && usmb_list_empty(list) && usmb_list_take(list) == NULL);
 	for (int i = 0; i < 10; i++) {
 		c[i] = cell_of(list, (size_t)i + 1);
-		if (i >= 5) { /* one that Go would end */
+		if (i >= 5) { /* Go runs at_zero of these */
 			free(c[i]->data);
 			c[i]->at_zero = NULL;
 		}
@@ -109,7 +109,7 @@ static void lists(void)
 	usmb_chain_finish(rest);
 	CHECK(usmb_list_run(list, NULL) == 0);
 
-	/* One who is asked first, and one who sleeps. */
+	/* A list with a filter, and with a waker that sleeps. */
 	list->here = keep_out;
 	list->own.fd = eventfd(0, EFD_NONBLOCK);
 	list->waker = &list->own;
@@ -132,7 +132,7 @@ static void lists(void)
 static usmb_cell *shared[SHARED];
 static long rounds_each;
 
-/* Retains and drops what all have, and makes and drops its own. */
+/* Retains and drops shared cells, and creates and drops its own. */
 static void *churn(void *seed)
 {
 	uint64_t s = (uintptr_t)seed * 0x9e3779b97f4a7c15u + 1;
@@ -196,7 +196,7 @@ static void forked(void)
 
 void drive_cells(long rounds)
 {
-	CHECK(usmb_cell_new(NULL) == NULL && usmb_list_new() == NULL); /* before there is any room */
+	CHECK(usmb_cell_new(NULL) == NULL && usmb_list_new() == NULL); /* the range is not reserved yet */
 	reserve();
 	use_up();
 	lists();

@@ -1,7 +1,7 @@
 /*
- * A C program that uses the C parts without Go and without Python: built and run by the
- * tests of package memcheck, plain, under valgrind and under sanitizers. Whatever it hands
- * over lies in memory of exactly the size that the callee may look at.
+ * A C program that uses the C parts without Go and without Python. The tests of package memcheck run it alone,
+ * under valgrind and with sanitizers. Each argument is in an allocation of exactly the size that the callee may
+ * read.
  */
 #ifndef USMB_DRIVE_H
 #define USMB_DRIVE_H
@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Conditions that held, and calls and allocations that were made to fail. */
+/* The numbers of conditions that held, and of calls and allocations that failed on purpose. */
 extern long checks, failures;
 
 #define CHECK(condition) \
@@ -23,10 +23,10 @@ extern long checks, failures;
 		} \
 	} while (0)
 
-/* Numbers that are the same in each run. */
+/* Returns the next pseudo-random number. */
 uint64_t draw(uint64_t *state);
 
-/* The n-th allocation of the C parts from now on fails, none for 0; how many there were. */
+/* scarce_arm lets the n-th allocation of the C parts from now on fail; 0: none. scarce_count counts them. */
 void scarce_arm(long n);
 long scarce_count(void);
 

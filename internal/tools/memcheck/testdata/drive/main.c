@@ -1,7 +1,7 @@
 /*
- * drive LIBRARY ROUNDS STEP: the fake SYCL library, rounds of tensors and cells, and every
- *     STEP-th of the library's calls that fails.
- * drive wrong MISTAKE: makes a mistake, for those who want to know that it is found.
+ * drive LIBRARY ROUNDS STEP: runs ROUNDS rounds of tensors and cells, and uses the fake SYCL library while
+ *     every STEP-th of its calls fails.
+ * drive wrong MISTAKE: makes a mistake, to check that a tool finds it.
  */
 #include "drive.h"
 
@@ -32,7 +32,7 @@ long scarce_count(void)
 	return count;
 }
 
-/* Threads allocate only while nothing is armed. */
+/* Not synchronized: while a failure is armed, only one thread allocates. */
 static int fails(void)
 {
 	if (failing == 0) return 0;
@@ -42,7 +42,7 @@ static int fails(void)
 	return 1;
 }
 
-/* The linker leads the calls of all that is linked in here. */
+/* The linker option --wrap redirects the calls of all linked files to these functions. */
 void *__real_malloc(size_t);
 void *__real_calloc(size_t, size_t);
 void *__real_realloc(void *, size_t);

@@ -1,5 +1,5 @@
-/* Mistakes, one at a time, for the tools to find. The compiler must not find them first, and
- * gcc's analyser, which does, leaves this file out. */
+/* Deliberate mistakes, which valgrind and the sanitizers must find. The compiler must not find them, so
+ * analyse.sh skips this file. */
 #include "drive.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* SYCL objects, places, spans and memory, on the fake library; each of its calls fails, and
- * each allocation of the C parts. */
+/* SYCL objects, places, spans and memory with the fake library, while one of its calls or one allocation of
+ * the C parts fails. */
 #include "place.h"
 #include "drive.h"
 #include "loader.h"
@@ -15,7 +15,7 @@ static struct {
 	void (*fail)(const char *, long);
 } fake;
 
-/* What the fake library counts: sorts of its fake.h. */
+/* The number of kinds of objects that the fake library counts (fake.h). */
 enum { FAKE_SORTS = 11 };
 
 static const char *const functions[] = {
@@ -35,10 +35,10 @@ static int spans(void *ctx, void *queue, int32_t id, char *p, size_t size)
 	if (err == USMB_SYCL_OK) {
 		CHECK(place == again && place->dl_id == id && place->dl_error == USMB_SYCL_OK);
 		usmb_place_note_consumer(place, queue);
-		for (size_t n = 0; n < 40; n++) { /* a text that fits, or does not */
+		for (size_t n = 0; n < 40; n++) { /* the text fits, or is truncated */
 			char *text = malloc(n > 0 ? n : 1);
 
-			if (text == NULL) break; /* this is one of those that fail */
+			if (text == NULL) break; /* the armed failure */
 			usmb_place_explain(place, text, n);
 			CHECK(n == 0 || strlen(text) < n);
 			free(text);
@@ -46,7 +46,7 @@ static int spans(void *ctx, void *queue, int32_t id, char *p, size_t size)
 		usmb_place_release(again);
 	}
 	usmb_place_release(place);
-	/* What nobody may get a place for. */
+	/* Invalid arguments. */
 	place = NULL;
 	CHECK(usmb_sycl_dlpack_import(id, NULL, p, &place) == USMB_SYCL_ENULL);
 	CHECK(usmb_sycl_dlpack_import(id, p + 1, p, &place) == USMB_SYCL_EARG);
@@ -154,7 +154,7 @@ static int objects(const usmb_root *root)
 	return err;
 }
 
-/* The first failure, having used everything; nothing stays. */
+/* Uses everything, checks that no object is left, and returns the first error. */
 static int script(void)
 {
 	int64_t ours[USMB_LIVE_SORTS];
@@ -182,7 +182,7 @@ static void every_call_fails(long step)
 	CHECK(script() == USMB_SYCL_OK);
 	for (int f = 0; f < FUNCTIONS; f++) calls[f] = fake.calls(functions[f]) - before[f];
 	for (int f = 0; f < FUNCTIONS; f++) {
-		/* It cannot fail, and a block of which it says that it is none is not freed. */
+		/* This function has no error, and blocks whose type is unknown are not freed. */
 		if (strcmp(functions[f], "DPCTLUSM_GetPointerType") == 0) continue;
 		for (long n = 1; n <= calls[f]; n++) {
 			if (at++ % step != 0) continue;

@@ -1,5 +1,4 @@
-/* DLPack tensors: built, read, explained and deleted; sound ones, and whatever else a
- * producer may write. */
+/* DLPack tensors: building, reading, error texts and deletion, of valid tensors and of random contents. */
 #include "drive.h"
 #include "usmb_dl_internal.h"
 
@@ -22,7 +21,7 @@ static void drop(void *owner)
 	__atomic_fetch_add(&drops, 1, __ATOMIC_RELAXED);
 }
 
-/* A tensor in memory of its own: shape and strides of exactly as many numbers. */
+/* A tensor whose shape and strides are allocations of exactly ndim numbers. */
 typedef struct {
 	usmb_dl_tensor t;
 	uint64_t flags;
@@ -39,7 +38,7 @@ static int64_t *numbers(int32_t n, int wild)
 {
 	int64_t *v = malloc((size_t)n * sizeof *v);
 
-	CHECK(v != NULL); /* the C library gives something for no bytes too */
+	CHECK(v != NULL); /* malloc(0) returns a pointer */
 	for (int32_t i = 0; i < n; i++) v[i] = wild && upto(4) == 0 ? extreme() : upto(4);
 	return v;
 }
@@ -71,7 +70,7 @@ static view make(int wild)
 		if (upto(8) == 0) v.flags = draw(&state);
 		if (upto(8) == 0) {
 			ndim = (int32_t)extreme();
-			room = ndim < 0 || ndim > 64 ? 0 : ndim; /* beyond, nothing may be read */
+			room = ndim < 0 || ndim > 64 ? 0 : ndim; /* of an invalid ndim nothing may be read */
 		}
 	}
 	v.t.ndim = ndim;
@@ -146,7 +145,7 @@ static void built(void)
 		return;
 	}
 	int32_t ndim = v.t.ndim;
-	end(&v); /* the tensor is its own */
+	end(&v); /* the tensor has copies */
 	CHECK(usmb_dl_is_own(managed, versioned) && !usmb_dl_is_handle_device(-1));
 	CHECK(usmb_dl_read_managed(managed, versioned, &s) == USMB_DL_OK && s.t.ndim == ndim);
 	for (int32_t i = 0; i < ndim; i++) CHECK(s.shape[i] == s.t.shape[i] && s.shape[i] >= 0);
@@ -166,12 +165,12 @@ static void deleted_legacy(usmb_dl_managed *m)
 	drops++;
 }
 
-/* What a producer wrote, into a snapshot and into a slot as Go has them. */
+/* Reads tensors of a producer into a snapshot, and imports them like Go. */
 static void taken(void)
 {
 	view v = make(1);
 	int versioned = upto(2) == 0, other = versioned && upto(8) == 0;
-	/* Of another version nothing but that and the deleter may be read. */
+	/* Of another major version only the version and the deleter may be read. */
 	size_t size = other ? offsetof(usmb_dl_versioned, flags)
 	                    : (versioned ? sizeof(usmb_dl_versioned) : sizeof(usmb_dl_managed));
 	void *managed = malloc(size);
@@ -215,7 +214,7 @@ static void taken(void)
 	end(&v);
 }
 
-/* Go's exports, and its checks of parts. */
+/* The functions that Go calls to export and to check. */
 static void parts(void)
 {
 	view v = make(upto(2) == 0);
@@ -239,7 +238,7 @@ static void parts(void)
 	end(&v);
 }
 
-/* Texts that end where their memory does. */
+/* Texts whose allocation ends with their last byte. */
 static void names(void)
 {
 	for (unsigned code = 0; code < 256; code++)
@@ -279,7 +278,7 @@ static void names(void)
 	for (int code = -3; code < USMB_DL_ECODES + 3; code++) explain(code, NULL, NULL);
 }
 
-/* Tables of several versions; those of another one are no longer than their header. */
+/* Exchange tables of several versions. The allocation of one with another major version ends after its header. */
 static void tables(void)
 {
 	usmb_dl_exchange_header *old = malloc(sizeof *old), *next = malloc(sizeof *next);
@@ -303,7 +302,7 @@ static void tables(void)
 	}
 }
 
-/* Each allocation fails: nothing is taken, and what can be said is said. */
+/* Each allocation fails in turn: the functions take no tensor and return an error. */
 static void scarce(void)
 {
 	for (int32_t ndim = 0; ndim <= 64; ndim++)
@@ -317,7 +316,7 @@ static void scarce(void)
 
 				CHECK(slot != NULL);
 				t.shape = numbers(ndim, 0);
-				/* What the thread keeps is used up first. */
+				/* First use up the tensors that the thread caches. */
 				for (int i = 0; i < 9; i++)
 					CHECK(usmb_dl_export(&(usmb_dl_tensor){.device = {1, 0},
 					                                       .dtype = {2, 32, 1},

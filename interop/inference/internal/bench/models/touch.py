@@ -1,4 +1,4 @@
-"""Next to no computing on tensors of any size: what remains is moving them."""
+"""Little computation on tensors of any size, so that moving them dominates."""
 
 INPUTS = {"x": ("FP32", (-1,))}
 OUTPUTS = {"y": ("FP32", (-1,))}

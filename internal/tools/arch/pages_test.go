@@ -11,9 +11,9 @@ import (
 	"github.com/usmbridge/usmbridge/internal/testenv"
 )
 
-// TestMapNamesWhatIsThere checks that the files and directories named by CONTRIBUTING.md, README.md and
+// TestPagesNameExistingFiles checks that the files and directories named by CONTRIBUTING.md, README.md and
 // docs/architecture.md exist.
-func TestMapNamesWhatIsThere(t *testing.T) {
+func TestPagesNameExistingFiles(t *testing.T) {
 	root := filepath.Join("..", "..", "..")
 	needNestedModules(t, root)
 	file := regexp.MustCompile("[`(]((?:dlpack|examples|internal|interop|memmgr|syclobj|usmarray)/[a-z0-9_./-]*[a-z0-9_])[`)]")

@@ -12,7 +12,7 @@ import (
 
 // Pools below one limit or on one device release idle memory for each other: whole segments, cached
 // blocks, and free blocks of the heap.
-func TestPoolsGiveWayToEachOther(t *testing.T) {
+func TestPoolsYieldToEachOther(t *testing.T) {
 	const room = 100 << 20
 	for _, under := range []struct {
 		name string
@@ -46,7 +46,7 @@ func TestPoolsGiveWayToEachOther(t *testing.T) {
 }
 
 // Other pools release as much as is needed and no more. Memory in use stays.
-func TestGivingWayTakesNoMoreThanIsNeeded(t *testing.T) {
+func TestYieldReleasesNoMoreThanNeeded(t *testing.T) {
 	l := memmgr.NewLimit(memtest.NewSimulated(), 100<<20)
 	a, b := memmgr.NewPool(l, memmgr.WithDecay(0)), memmgr.NewPool(l, memmgr.WithDecay(0))
 	kept := mustNew(t, a, 20<<20)
@@ -100,7 +100,7 @@ func TestWaitersGetIdleMemoryOfAnotherPool(t *testing.T) {
 
 // The idle memory of the pool and that of another pool are each too little for a request, but
 // together they suffice.
-func TestAPoolAndAnotherGiveWayTogether(t *testing.T) {
+func TestTwoPoolsYieldTogether(t *testing.T) {
 	for _, ctx := range []context.Context{nil, context.Background()} {
 		l := memmgr.NewLimit(memtest.NewSimulated(), 16<<20)
 		a, b := memmgr.NewPool(l, memmgr.WithDecay(0)), memmgr.NewPool(l, memmgr.WithDecay(0))

@@ -1,5 +1,5 @@
-/* Loads libumf.so and makes pools over its provider of system memory, or over a provider of
- * this file that only counts. */
+/* Loads libumf.so and creates pools over its provider of system memory, or over a provider in this file that
+ * counts and has no memory. */
 #include "umf.h"
 
 #include <dlfcn.h>
@@ -10,12 +10,9 @@
 static int usmb_umf_symbol(void *lib, const char *name, void **to, char *err, size_t n)
 {
 	*to = dlsym(lib, name);
-	if (*to == NULL) snprintf(err, n, "it has no function %s", name);
+	if (*to == NULL) snprintf(err, n, "the library has no function %s", name);
 	return *to != NULL;
 }
-
-/* The tables of all loaded libraries, which are never unloaded. */
-static _Atomic(usmb_umf *) usmb_umf_loaded;
 
 usmb_umf *usmb_umf_open(const char *path, char *err, size_t n)
 {
@@ -33,13 +30,11 @@ usmb_umf *usmb_umf_open(const char *path, char *err, size_t n)
 		const char *name;
 		void **to;
 	} wanted[] = {
-	        {"umfGetCurrentVersion", (void **)&u->version},
 	        {"umfMemoryProviderCreate", (void **)&u->provider_create},
 	        {"umfMemoryProviderDestroy", (void **)&u->provider_destroy},
 	        {"umfPoolCreate", (void **)&u->pool_create},
 	        {"umfPoolDestroy", (void **)&u->pool_destroy},
 	        {"umfPoolMalloc", (void **)&u->pool_malloc},
-	        {"umfPoolAlignedMalloc", (void **)&u->pool_aligned_malloc},
 	        {"umfPoolFree", (void **)&u->pool_free},
 	        {"umfOsMemoryProviderParamsCreate", (void **)&u->os_params_create},
 	        {"umfOsMemoryProviderParamsDestroy", (void **)&u->os_params_destroy},
@@ -51,7 +46,6 @@ usmb_umf *usmb_umf_open(const char *path, char *err, size_t n)
 	        {"umfDisjointPoolParamsSetCapacity", (void **)&u->disjoint_set_capacity},
 	        {"umfDisjointPoolParamsSetMinBucketSize", (void **)&u->disjoint_set_min_bucket_size},
 	        {"umfDisjointPoolOps", (void **)&u->disjoint_ops},
-	        {"umfScalablePoolOps", (void **)&u->scalable_ops},
 	};
 	for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
 		if (!usmb_umf_symbol(lib, wanted[i].name, wanted[i].to, err, n)) {
@@ -59,8 +53,6 @@ usmb_umf *usmb_umf_open(const char *path, char *err, size_t n)
 			return NULL;
 		}
 	}
-	u->next = atomic_load(&usmb_umf_loaded);
-	while (!atomic_compare_exchange_weak(&usmb_umf_loaded, &u->next, u));
 	return u;
 }
 
@@ -179,8 +171,8 @@ static int make_disjoint(usmb_umf_pool *p, size_t slab_min, size_t max_poolable,
 	return rc;
 }
 
-usmb_umf_pool *usmb_umf_pool_new(usmb_umf *lib, int kind, int provider, size_t slab_min, size_t max_poolable,
-                                 size_t capacity, size_t min_bucket, int *rc)
+usmb_umf_pool *usmb_umf_pool_new(usmb_umf *lib, int provider, size_t slab_min, size_t max_poolable, size_t capacity,
+                                 size_t min_bucket, int *rc)
 {
 	usmb_umf_pool *p = calloc(1, sizeof *p);
 	if (p == NULL) {
@@ -191,10 +183,7 @@ usmb_umf_pool *usmb_umf_pool_new(usmb_umf *lib, int kind, int provider, size_t s
 	p->next = (uint64_t)1 << 44;
 	*rc = make_provider(p, provider);
 	if (*rc == 0) {
-		if (kind == 0)
-			*rc = make_disjoint(p, slab_min, max_poolable, capacity, min_bucket);
-		else
-			*rc = lib->pool_create(lib->scalable_ops(), p->provider, NULL, 0, &p->pool);
+		*rc = make_disjoint(p, slab_min, max_poolable, capacity, min_bucket);
 		if (*rc == 0) return p;
 		lib->provider_destroy(p->provider);
 	}

@@ -7,13 +7,11 @@
 #include <stdint.h>
 
 typedef struct usmb_umf {
-	uint32_t (*version)(void);
 	int (*provider_create)(const void *ops, const void *params, void **provider);
 	int (*provider_destroy)(void *provider);
 	int (*pool_create)(const void *ops, void *provider, const void *params, int flags, void **pool);
 	int (*pool_destroy)(void *pool);
 	void *(*pool_malloc)(void *pool, size_t size);
-	void *(*pool_aligned_malloc)(void *pool, size_t size, size_t align);
 	int (*pool_free)(void *pool, void *p);
 	int (*os_params_create)(void **params);
 	int (*os_params_destroy)(void *params);
@@ -25,11 +23,9 @@ typedef struct usmb_umf {
 	int (*disjoint_set_capacity)(void *params, size_t n);
 	int (*disjoint_set_min_bucket_size)(void *params, size_t n);
 	const void *(*disjoint_ops)(void);
-	const void *(*scalable_ops)(void);
-	struct usmb_umf *next; /* tables live as long as the process */
 } usmb_umf;
 
-/* Loads the library. On failure returns NULL and writes the reason to err. */
+/* Loads the library, which stays loaded. On failure returns NULL and writes the reason to err. */
 usmb_umf *usmb_umf_open(const char *path, char *err, size_t n);
 
 enum { USMB_UMF_OS = 0, USMB_UMF_COUNTING = 1 };
@@ -42,10 +38,9 @@ typedef struct usmb_umf_pool {
 	_Atomic uint64_t next;
 } usmb_umf_pool;
 
-/* Makes a disjoint pool (kind 0) or a scalable one (kind 1). On failure returns NULL and
- * stores UMF's code in *rc. */
-usmb_umf_pool *usmb_umf_pool_new(usmb_umf *lib, int kind, int provider, size_t slab_min, size_t max_poolable,
-                                 size_t capacity, size_t min_bucket, int *rc);
+/* Creates a disjoint pool. On failure returns NULL and stores UMF's code in *rc. */
+usmb_umf_pool *usmb_umf_pool_new(usmb_umf *lib, int provider, size_t slab_min, size_t max_poolable, size_t capacity,
+                                 size_t min_bucket, int *rc);
 int usmb_umf_pool_delete(usmb_umf_pool *p);
 
 #endif

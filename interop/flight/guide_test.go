@@ -1,0 +1,65 @@
+package flight_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/internal/testenv"
+	"github.com/usmbridge/usmbridge/interop/flight"
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+// TestGuide runs the code of docs/flight.md: the lines of Go that the page shows, and its Python script.
+func TestGuide(t *testing.T) {
+	check := func(err error) {
+		t.Helper()
+		require.NoError(t, err)
+	}
+	ctx, pool := context.Background(), memmgr.NewPool(memmgr.Host())
+	a, err := usmarray.Arange[float32](pool, 0, 1, 20)
+	check(err)
+	socket := filepath.Join(t.TempDir(), "tensors.sock")
+	location, err := flight.ParseLocation("grpc+unix://" + socket)
+	check(err)
+
+	server, err := flight.NewServer(flight.ServerOptions{Memory: pool})
+	check(err)
+	listener, at, err := server.Listen(location)
+	check(err)
+	go server.Serve(listener)
+
+	client, err := flight.Dial(at.String(), flight.ClientOptions{})
+	check(err)
+	check(client.Put(ctx, "picture", a))
+	b, err := client.Get(ctx, "picture", pool) // the caller owns b
+	check(err)
+
+	last, err := b.At(19)
+	check(err)
+	require.EqualValues(t, 19, last)
+	a.Release()
+	b.Release()
+
+	page, err := os.ReadFile(filepath.Join(testenv.Root(), "docs", "flight.md"))
+	check(err)
+	_, script, found := strings.Cut(string(page), "```python\n")
+	require.True(t, found)
+	script, _, _ = strings.Cut(script, "```")
+	script = strings.Replace(script, "/tmp/tensors.sock", socket, 1) + "assert (back == picture).all()\n"
+	python := testenv.Interpreter(t, "import numpy, pyarrow.flight")
+	out, err := exec.CommandContext(t.Context(), python, "-c", script).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+
+	check(client.Close())
+	server.Close()
+	require.Eventually(t, func() bool { return pool.Stats().Allocation.Current == 0 }, time.Minute, time.Millisecond)
+	check(pool.Close())
+}
