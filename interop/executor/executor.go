@@ -44,7 +44,7 @@ type Step struct {
 	Name string
 	// Run is called on the thread of a slot, without the GIL. ctx ends with Close.
 	Run func(ctx context.Context, py *python.Interpreter) error
-	// Serial runs the step on the thread of the lane instead.
+	// Serial runs the step on the lane instead.
 	Serial bool
 }
 
