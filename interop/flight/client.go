@@ -287,7 +287,7 @@ func (m *received) message(in *codec.Incoming) error {
 		}
 		return nil
 	}
-	if len(d.header) > 0 && !d.taken {
+	if len(d.header) > 0 && !d.hasBody {
 		return m.builder.empty(&d)
 	}
 	return nil

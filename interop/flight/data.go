@@ -21,14 +21,14 @@ const (
 	fieldBody       = 1000
 )
 
-// data is a FlightData message. To send it, set all fields except taken. read sets the descriptor,
+// data is a FlightData message. To send it, set all fields except hasBody. read sets the descriptor,
 // header and metadata of a received message; the body is passed to a function.
 type data struct {
 	descriptor *flight.FlightDescriptor
 	header     []byte
 	metadata   []byte
 	body       mem.BufferSlice
-	taken      bool // a body was received
+	hasBody    bool // a body was received
 }
 
 // bodyPlace is the position of the body in a message with a body, modulo 64. pyarrow uses a message

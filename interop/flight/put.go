@@ -71,7 +71,7 @@ func (s *Server) put(stream flight.FlightService_DoPutServer, r *codec.Receiver)
 		if err != nil {
 			return name, result, err
 		}
-		if !first && len(d.header) > 0 && !d.taken {
+		if !first && len(d.header) > 0 && !d.hasBody {
 			if err := b.empty(&d); err != nil {
 				return name, result, err
 			}
@@ -111,7 +111,7 @@ func (s *Server) begin(stream flight.FlightService_DoPutServer, d *data) (*build
 
 // message reads the body of a record batch.
 func (b *builder) message(d *data, in *codec.Incoming, n int) error {
-	d.taken = true
+	d.hasBody = true
 	elements, width := b.tensor.elements()
 	rec, err := parseBatch(d.header, elements, width)
 	if err != nil {

@@ -44,14 +44,14 @@ func (b *blob) Buffers() (mem.BufferSlice, error) {
 	return mem.BufferSlice{mem.SliceBuffer(head), b.leases.Memory(b.buffer, data[:b.n])}, nil
 }
 
-// taken is a received blob.
-type taken struct {
+// receivedBlob is a received blob.
+type receivedBlob struct {
 	pool   memmgr.Resource
 	buffer memmgr.Buffer
 	n      int
 }
 
-func (m *taken) Receive(in *Incoming) error {
+func (m *receivedBlob) Receive(in *Incoming) error {
 	for {
 		num, typ, err := in.Field()
 		if errors.Is(err, io.EOF) {
@@ -165,7 +165,7 @@ func (b *testbed) echo(s grpc.ServerStream) (err error) {
 	r := NewReceiver(b.gate, s)
 	b.direct.Store(r.Direct())
 	for {
-		m := taken{pool: b.pool}
+		m := receivedBlob{pool: b.pool}
 		err := r.Next(m.Receive)
 		if err == nil {
 			err = s.SendMsg(&blob{leases: &leases, buffer: m.buffer, n: m.n})
@@ -209,7 +209,7 @@ func TestRoundTrip(t *testing.T) {
 		s := b.stream(t, ctx)
 		for range 2 {
 			require.NoError(t, s.SendMsg(&blob{leases: &leases, buffer: out, n: n}))
-			in := taken{pool: b.pool}
+			in := receivedBlob{pool: b.pool}
 			require.NoError(t, s.RecvMsg(&in))
 			want, err := out.Bytes()
 			require.NoError(t, err)
@@ -219,7 +219,7 @@ func TestRoundTrip(t *testing.T) {
 			in.buffer.Release()
 		}
 		require.NoError(t, s.CloseSend())
-		require.ErrorIs(t, s.RecvMsg(&taken{pool: b.pool}), io.EOF)
+		require.ErrorIs(t, s.RecvMsg(&receivedBlob{pool: b.pool}), io.EOF)
 		require.NoError(t, leases.Wait(t.Context()))
 		cancel()
 		out.Release()
@@ -238,7 +238,7 @@ func TestAllocationRefusedBeforeRead(t *testing.T) {
 	defer cancel()
 	s := b.stream(t, ctx)
 	require.NoError(t, s.SendMsg(&blob{leases: &leases, buffer: out, n: 64 << 20}))
-	err := s.RecvMsg(&taken{pool: b.pool})
+	err := s.RecvMsg(&receivedBlob{pool: b.pool})
 	require.Equal(t, codes.ResourceExhausted, status.Code(err), "%v", err)
 	cancel()
 	_ = leases.Wait(ctx)
@@ -256,7 +256,7 @@ func TestLimits(t *testing.T) {
 		s := b.stream(t, ctx)
 		defer func() { cancel(); _ = leases.Wait(ctx) }()
 		_ = s.SendMsg(&blob{leases: &leases, buffer: out, n: n})
-		in := taken{pool: b.pool}
+		in := receivedBlob{pool: b.pool}
 		defer func() { in.buffer.Release() }()
 		return s.RecvMsg(&in)
 	}
@@ -275,7 +275,7 @@ func TestLimits(t *testing.T) {
 		out := b.filled(t, 1)
 		defer out.Release()
 		require.NoError(t, first.SendMsg(&blob{leases: &leases, buffer: out, n: 1}))
-		in := taken{pool: b.pool}
+		in := receivedBlob{pool: b.pool}
 		require.NoError(t, first.RecvMsg(&in))
 		in.buffer.Release()
 		err := send(t, b, 1)

@@ -64,7 +64,7 @@ func exchange(ctx context.Context, conn grpc.ClientConnInterface, b *testbed, le
 		if err := s.SendMsg(&blob{leases: leases, buffer: out, n: 8 << 20}); err != nil {
 			return err
 		}
-		in := taken{pool: b.pool}
+		in := receivedBlob{pool: b.pool}
 		err := s.RecvMsg(&in)
 		in.buffer.Release()
 		if err != nil {

@@ -19,17 +19,17 @@ const piece = 64 << 10
 // Incoming is a message that is being received. After one of its methods fails, all methods return
 // the same error.
 type Incoming struct {
-	size   int                                  // length of the message; while open, the largest allowed length plus one
-	wire   int                                  // length on the wire, possibly compressed
-	open   bool                                 // the message is compressed and its length is not known yet
-	read   int                                  // bytes that the caller has read
-	more   func(n int) (mem.BufferSlice, error) // reads the next n bytes from the transport; nil if chunks has the whole message
-	here   int                                  // bytes read from the transport
-	chunks mem.BufferSlice                      // bytes from the transport that the caller has not read
-	next   int                                  // index of the chunk after current
-	head   []byte                               // unread rest of the current chunk
-	header int                                  // bytes that Bytes may still return
-	err    error
+	size    int                                  // length of the message; while open, the largest allowed length plus one
+	wire    int                                  // length on the wire, possibly compressed
+	open    bool                                 // the message is compressed and its length is not known yet
+	read    int                                  // bytes that the caller has read
+	fetch   func(n int) (mem.BufferSlice, error) // returns up to n further bytes of the message; nil if chunks has the whole message
+	fetched int                                  // bytes that fetch has returned
+	chunks  mem.BufferSlice                      // the last result of fetch
+	next    int                                  // index of the chunk after the current one
+	head    []byte                               // unread rest of the current chunk
+	header  int                                  // bytes that Bytes may still return
+	err     error
 }
 
 // Size returns the length of the message in bytes. The length of a compressed message is unknown
@@ -46,7 +46,7 @@ func (in *Incoming) Left() int { return in.size - in.read }
 // take makes chunks the next bytes to read.
 func (in *Incoming) take(chunks mem.BufferSlice) {
 	in.chunks, in.next, in.head = chunks, 0, nil
-	in.here += chunks.Len()
+	in.fetched += chunks.Len()
 }
 
 // free releases the chunks. Later calls fail with io.ErrClosedPipe.
@@ -78,15 +78,15 @@ func (in *Incoming) fill() error {
 			in.next++
 			continue
 		}
-		n := min(in.size-in.here, piece)
-		if n <= 0 || in.more == nil {
+		n := min(in.size-in.fetched, piece)
+		if n <= 0 || in.fetch == nil {
 			return in.fail(io.ErrUnexpectedEOF)
 		}
 		in.chunks.Free()
 		in.chunks = nil
-		chunks, err := in.more(n)
+		chunks, err := in.fetch(n)
 		if in.open && errors.Is(err, io.EOF) {
-			in.size, in.open = in.here, false
+			in.size, in.open = in.fetched, false
 			return in.malformed("the message ends within a field")
 		}
 		if err != nil {
@@ -139,8 +139,8 @@ func (in *Incoming) drop() error {
 	}
 }
 
-// each passes the next n bytes to use, in one or more parts.
-func (in *Incoming) each(n int, use func([]byte)) error {
+// consume passes the next n bytes to use, in one or more parts.
+func (in *Incoming) consume(n int, use func([]byte)) error {
 	if in.err != nil {
 		return in.err
 	}
@@ -165,11 +165,11 @@ func (in *Incoming) each(n int, use func([]byte)) error {
 
 // ReadFull reads the next len(p) bytes into p.
 func (in *Incoming) ReadFull(p []byte) error {
-	return in.each(len(p), func(b []byte) { p = p[copy(p, b):] })
+	return in.consume(len(p), func(b []byte) { p = p[copy(p, b):] })
 }
 
 // Discard skips the next n bytes.
-func (in *Incoming) Discard(n int) error { return in.each(n, func([]byte) {}) }
+func (in *Incoming) Discard(n int) error { return in.consume(n, func([]byte) {}) }
 
 // Varint reads a base-128 integer.
 func (in *Incoming) Varint() (uint64, error) {
@@ -179,7 +179,7 @@ func (in *Incoming) Varint() (uint64, error) {
 			return 0, in.malformed("the message ends within a number")
 		}
 		var b byte
-		if err := in.each(1, func(p []byte) { b = p[0] }); err != nil {
+		if err := in.consume(1, func(p []byte) { b = p[0] }); err != nil {
 			return 0, err
 		}
 		if shift == 63 && b > 1 {

@@ -176,16 +176,16 @@ func (r *reclaimer) add(g *Leases) {
 func (r *reclaimer) run() {
 	for pause := reclaimFirst; ; pause = min(2*pause, reclaimEvery) {
 		time.Sleep(pause)
-		if !r.left() {
+		if !r.prune() {
 			return
 		}
 		runtime.GC()
 	}
 }
 
-// left removes the groups that have no outstanding buffers or have expired, and reports whether any
+// prune removes the groups that have no outstanding buffers or have expired, and reports whether any
 // group remains.
-func (r *reclaimer) left() bool {
+func (r *reclaimer) prune() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for g, since := range r.groups {

@@ -19,7 +19,7 @@ type packed struct {
 	chunks mem.BufferSlice
 	next   int
 	head   []byte
-	plain  io.Reader // created by the first call of more, because creating it reads from the transport
+	plain  io.Reader // created by the first call of fetch, because creating it reads from the transport
 	buf    []byte
 }
 
@@ -69,7 +69,7 @@ func (p *packed) fill() error {
 		}
 		p.drop()
 		n := min(p.left, piece)
-		chunks, err := p.r.more(n)
+		chunks, err := p.r.fetch(n)
 		if err != nil {
 			return err
 		}
@@ -79,13 +79,13 @@ func (p *packed) fill() error {
 	return nil
 }
 
-// more returns up to n decompressed bytes, valid until the next call. It returns io.EOF at the end
+// fetch returns up to n decompressed bytes, valid until the next call. It returns io.EOF at the end
 // of the message and an error if more compressed bytes follow.
-func (p *packed) more(n int) (mem.BufferSlice, error) {
+func (p *packed) fetch(n int) (mem.BufferSlice, error) {
 	if p.plain == nil {
 		plain, err := p.with.Decompress(p)
 		if err != nil {
-			return nil, p.broken(err)
+			return nil, p.decodeError(err)
 		}
 		p.plain, p.buf = plain, make([]byte, piece)
 	}
@@ -94,7 +94,7 @@ func (p *packed) more(n int) (mem.BufferSlice, error) {
 		return mem.BufferSlice{mem.SliceBuffer(p.buf[:n])}, nil
 	}
 	if !errors.Is(err, io.EOF) {
-		return nil, p.broken(err)
+		return nil, p.decodeError(err)
 	}
 	if len(p.head) > 0 || p.next < len(p.chunks) || p.left > 0 {
 		return nil, &WireError{Reason: "bytes after the end of the compressed data"}
@@ -102,8 +102,8 @@ func (p *packed) more(n int) (mem.BufferSlice, error) {
 	return nil, io.EOF
 }
 
-// broken returns a transport error unchanged, and any other error as a WireError.
-func (p *packed) broken(err error) error {
+// decodeError returns a transport error unchanged, and any other error as a WireError.
+func (p *packed) decodeError(err error) error {
 	if _, ok := status.FromError(err); ok {
 		return err
 	}

@@ -28,7 +28,7 @@ func compressed(t *testing.T, b *testbed, n int) error {
 		grpc.WaitForReady(true), grpc.UseCompressor(gzip.Name))
 	require.NoError(t, err)
 	_ = s.SendMsg(&blob{leases: &leases, buffer: out, n: n})
-	in := taken{pool: b.pool}
+	in := receivedBlob{pool: b.pool}
 	err = s.RecvMsg(&in)
 	if err == nil {
 		want, err := out.Bytes()
@@ -60,7 +60,7 @@ func TestCompressed(t *testing.T) {
 func unpack(data []byte, limit int) (fields int, err error) {
 	p := &packed{with: encoding.GetCompressor(gzip.Name), head: data}
 	defer p.end()
-	in := &Incoming{size: limit + 1, open: true, header: 1 << 20, more: p.more}
+	in := &Incoming{size: limit + 1, open: true, header: 1 << 20, fetch: p.fetch}
 	defer in.free()
 	if fields, err = walk(in); err != nil {
 		return fields, err
@@ -130,7 +130,7 @@ func TestBytesAfterCompressedData(t *testing.T) {
 	read := func(data string) error {
 		p := &packed{with: deflate{}, head: []byte(data)}
 		defer p.end()
-		in := &Incoming{size: 101, open: true, header: 100, more: p.more}
+		in := &Incoming{size: 101, open: true, header: 100, fetch: p.fetch}
 		defer in.free()
 		return in.drop()
 	}

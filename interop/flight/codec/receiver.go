@@ -30,7 +30,7 @@ type Receiver struct {
 	gate   *Gate
 	stream grpc.ServerStream
 	raw    transportStream // nil: receive through the codec
-	broken error
+	err    error
 	got    atomic.Int64
 }
 
@@ -53,8 +53,8 @@ func (r *Receiver) Received() int64 { return r.got.Load() }
 // or the error that prevented receiving. If use returns nil, Next discards the unread rest of the
 // message and may be called again. After an error, all later calls return the same error.
 func (r *Receiver) Next(use func(*Incoming) error) error {
-	if r.broken != nil {
-		return r.broken
+	if r.err != nil {
+		return r.err
 	}
 	var err error
 	if r.raw != nil {
@@ -63,7 +63,7 @@ func (r *Receiver) Next(use func(*Incoming) error) error {
 		err = r.buffered(use)
 	}
 	if err != nil {
-		r.broken = err
+		r.err = err
 	}
 	return err
 }
@@ -83,13 +83,13 @@ func (r *Receiver) direct(use func(*Incoming) error) error {
 		return r.transport(err)
 	}
 	defer r.gate.discharge(size)
-	in := &Incoming{size: size, wire: size, header: r.gate.limits.MaxHeader, more: r.more}
+	in := &Incoming{size: size, wire: size, header: r.gate.limits.MaxHeader, fetch: r.fetch}
 	if prefix[0] != 0 {
 		z, err := r.unpacked(size)
 		if err != nil {
 			return err
 		}
-		in.size, in.open, in.more = r.gate.limits.MaxMessage+1, true, z.more
+		in.size, in.open, in.fetch = r.gate.limits.MaxMessage+1, true, z.fetch
 		defer z.end()
 	}
 	defer in.free()
@@ -99,8 +99,8 @@ func (r *Receiver) direct(use func(*Incoming) error) error {
 	return in.drop()
 }
 
-// more reads n bytes of the current message.
-func (r *Receiver) more(n int) (mem.BufferSlice, error) {
+// fetch reads n bytes of the current message.
+func (r *Receiver) fetch(n int) (mem.BufferSlice, error) {
 	chunks, err := r.raw.Read(n)
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF

@@ -19,7 +19,7 @@ import (
 // bytes.
 func incoming(data []byte, chunk, header int) *Incoming {
 	left := data
-	return &Incoming{size: len(data), header: header, more: func(n int) (mem.BufferSlice, error) {
+	return &Incoming{size: len(data), header: header, fetch: func(n int) (mem.BufferSlice, error) {
 		var s mem.BufferSlice
 		for n > 0 {
 			k := min(n, chunk, len(left))
@@ -89,7 +89,7 @@ func TestHostileMessages(t *testing.T) {
 
 // A transport that ends early is an error, not the end of the message.
 func TestTransportEnds(t *testing.T) {
-	in := &Incoming{size: 10, more: func(int) (mem.BufferSlice, error) { return nil, io.ErrUnexpectedEOF }}
+	in := &Incoming{size: 10, fetch: func(int) (mem.BufferSlice, error) { return nil, io.ErrUnexpectedEOF }}
 	require.ErrorIs(t, in.ReadFull(make([]byte, 3)), io.ErrUnexpectedEOF)
 	whole := &Incoming{size: 10}
 	whole.take(mem.BufferSlice{mem.SliceBuffer("abc")})
@@ -122,7 +122,7 @@ func FuzzIncoming(f *testing.F) {
 		if err != nil {
 			require.ErrorIs(t, err, ErrMalformed)
 		}
-		m := taken{pool: pool}
+		m := receivedBlob{pool: pool}
 		err = m.Receive(incoming(data, int(chunk)+1, 100))
 		if m.buffer.Valid() {
 			got, berr := m.buffer.Bytes()
