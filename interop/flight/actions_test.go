@@ -12,13 +12,13 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// A service's own action gets what the client sent, and its error is a status; the
-// server's own names stay the server's.
+// An action of the service receives the client's bytes, and its error becomes a gRPC status. It cannot
+// replace a built-in action.
 func TestActions(t *testing.T) {
 	began, stopped := make(chan struct{}), make(chan error, 1)
 	o := ServerOptions{Memory: newPool(t), Actions: map[string]ActionFunc{
 		"echo": func(_ context.Context, body []byte) ([]byte, error) { return append([]byte("got "), body...), nil },
-		"none": func(context.Context, []byte) ([]byte, error) { return nil, fmt.Errorf("%w: asked for", ErrNotFound) },
+		"none": func(context.Context, []byte) ([]byte, error) { return nil, fmt.Errorf("%w: test", ErrNotFound) },
 		"fail": func(context.Context, []byte) ([]byte, error) { return nil, errors.New("mine") },
 		"long": func(context.Context, []byte) ([]byte, error) { return make([]byte, maxAnswer+1), nil },
 		"wait": func(ctx context.Context, _ []byte) ([]byte, error) {

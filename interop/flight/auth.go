@@ -15,8 +15,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// ReadTokens reads a file of tokens, one a line; empty lines and those that begin with
-// # do not count. Tokens stand in files because arguments show in lists of processes.
+// ReadTokens reads a file with one token per line. Empty lines and lines that begin with # are
+// ignored. Tokens are not passed as arguments because lists of processes show arguments.
 func ReadTokens(path string) ([]string, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -30,13 +30,13 @@ func ReadTokens(path string) ([]string, error) {
 		}
 	}
 	if len(tokens) == 0 {
-		return nil, fmt.Errorf("flight: %s holds no token; write one a line", path)
+		return nil, fmt.Errorf("flight: %s has no tokens; write one token per line", path)
 	}
 	return tokens, nil
 }
 
-// guard knows the tokens by their digests, so that comparing one tells nothing of its
-// length or its first bytes.
+// guard holds the digests of the valid tokens. Comparing digests does not reveal the length or a
+// prefix of a token through timing.
 type guard [][sha256.Size]byte
 
 func newGuard(tokens []string) guard {
@@ -47,7 +47,8 @@ func newGuard(tokens []string) guard {
 	return g
 }
 
-// check asks the call's metadata for "authorization: Bearer TOKEN".
+// check returns an error unless the call's metadata has "authorization: Bearer TOKEN" with a valid
+// token.
 func (g guard) check(ctx context.Context) error {
 	if len(g) == 0 {
 		return nil
@@ -58,16 +59,16 @@ func (g guard) check(ctx context.Context) error {
 		if !strings.EqualFold(scheme, "bearer") {
 			continue
 		}
-		digest, known := sha256.Sum256([]byte(strings.TrimSpace(token))), 0
+		digest, valid := sha256.Sum256([]byte(strings.TrimSpace(token))), 0
 		for i := range g {
-			known |= subtle.ConstantTimeCompare(digest[:], g[i][:])
+			valid |= subtle.ConstantTimeCompare(digest[:], g[i][:])
 		}
-		if known == 1 {
+		if valid == 1 {
 			return nil
 		}
 	}
 	if len(given) == 0 {
 		return status.Error(codes.Unauthenticated, "flight: no token; send authorization: Bearer TOKEN with each call")
 	}
-	return status.Error(codes.Unauthenticated, "flight: the token is not known here")
+	return status.Error(codes.Unauthenticated, "flight: invalid token")
 }

@@ -24,7 +24,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// certificate is one for 127.0.0.1, and what trusts it.
+// certificate returns a TLS certificate for 127.0.0.1 and a pool that trusts it.
 func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -42,21 +42,21 @@ func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, roots
 }
 
-// Every call of a server with tokens needs one of them.
+// A server with tokens refuses every call without a valid token.
 func TestTokens(t *testing.T) {
 	b := newTestbed(t, func(o *ServerOptions) { o.Tokens = []string{"alpha", "beta"} })
 	a := numbers(t, b.mine, 1000)
 	defer a.Release()
 	for _, token := range []string{"", "alph", "alphabeta", "Bearer"} {
 		c := dial(t, b.at.String(), ClientOptions{Token: token})
-		for what, err := range map[string]error{
+		for call, err := range map[string]error{
 			"put": c.Put(t.Context(), "x", a), "free": c.Free(t.Context(), "x"),
 			"info":  second(c.Info(t.Context(), "x")),
 			"list":  second(c.List(t.Context(), "")),
 			"stats": second(c.Stats(t.Context())),
 			"get":   second(c.Get(t.Context(), "x", b.mine)),
 		} {
-			require.Equal(t, codes.Unauthenticated, status.Code(err), "%s with %q: %v", what, token, err)
+			require.Equal(t, codes.Unauthenticated, status.Code(err), "%s with %q: %v", call, token, err)
 			require.NotContains(t, err.Error(), "alpha")
 		}
 	}
@@ -66,12 +66,12 @@ func TestTokens(t *testing.T) {
 	}
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Basic alpha", "authorization", "bearer  beta ")
 	_, err := b.client.Info(ctx, "x")
-	require.NoError(t, err, "the scheme's case and spaces do not count, and one good token does")
+	require.NoError(t, err, "letter case and spaces of the scheme are ignored; one valid token of several is sufficient")
 }
 
 func second[T any](_ T, err error) error { return err }
 
-// A token does not travel in the clear.
+// Tokens are never sent without encryption to another machine.
 func TestTokensNeedTLS(t *testing.T) {
 	s, err := NewServer(ServerOptions{Memory: newPool(t), Tokens: []string{"x"}})
 	require.NoError(t, err)
@@ -99,12 +99,12 @@ func TestTokensNeedTLS(t *testing.T) {
 	require.Equal(t, []string{"one", "two"}, tokens)
 	require.NoError(t, os.WriteFile(path, []byte("# none\n"), 0o600))
 	_, err = ReadTokens(path)
-	require.ErrorContains(t, err, "holds no token")
+	require.ErrorContains(t, err, "has no tokens")
 	_, err = ReadTokens(path + "x")
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
-// With a certificate a server speaks TLS only, and tensors pass.
+// A server with a certificate accepts only TLS connections.
 func TestTLS(t *testing.T) {
 	cert, roots := certificate(t)
 	mine := newPool(t)

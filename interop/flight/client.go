@@ -270,7 +270,7 @@ func (m *received) message(in *codec.Incoming) error {
 	var d data
 	err := d.read(in, func(in *codec.Incoming, n int) error {
 		if m.first {
-			return malformed("a body in the message of the schema")
+			return malformed("the message with the schema has a body")
 		}
 		return m.builder.message(&d, in, n)
 	})
@@ -287,7 +287,7 @@ func (m *received) message(in *codec.Incoming) error {
 		}
 		return nil
 	}
-	if len(d.header) > 0 && !d.taken {
+	if len(d.header) > 0 && !d.hasBody {
 		return m.builder.empty(&d)
 	}
 	return nil

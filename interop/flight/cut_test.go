@@ -11,9 +11,8 @@ import (
 	"github.com/usmbridge/usmbridge/interop/flight/internal/cuttest"
 )
 
-// However far a put or a get came before its connection broke: the former tensor stays
-// as it was, no part of the new one is listed, and both sides have all memory back
-// soon.
+// If the connection of a put or a get breaks at any point, the former tensor stays unchanged, no
+// part of the new one is stored, and both sides release all memory.
 func TestCutAtEveryStage(t *testing.T) {
 	const size = 24 << 20
 	b := newTestbed(t, nil)
@@ -49,7 +48,7 @@ func TestCutAtEveryStage(t *testing.T) {
 			require.NoError(t, c.Close())
 			l.Close()
 			cut.Wait()
-			if put == nil { // the answer came through, so the tensor is the new one
+			if put == nil { // the reply arrived, so the new tensor is stored
 				require.NoError(t, b.client.Put(t.Context(), "x", former))
 			}
 			settled(t)

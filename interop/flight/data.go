@@ -21,20 +21,20 @@ const (
 	fieldBody       = 1000
 )
 
-// data is a FlightData message. On the way out body is its large field; on the way in
-// it is taken by the function that the reader names.
+// data is a FlightData message. To send it, set all fields except hasBody. read sets the descriptor,
+// header and metadata of a received message; the body is passed to a function.
 type data struct {
 	descriptor *flight.FlightDescriptor
 	header     []byte
 	metadata   []byte
 	body       mem.BufferSlice
-	taken      bool // the body was there, and was read
+	hasBody    bool // a body was received
 }
 
-// bodyPlace is where the body begins in a message with a body, modulo 64. pyarrow keeps
-// a message in the one piece that gRPC's C library gives it, whose first byte, when it is
-// large, is 32 modulo 64 (pyarrow 26): so the values are aligned to 64 there. A test
-// holds it to pyarrow; ours copies values to aligned memory anyway.
+// bodyPlace is the position of the body in a message with a body, modulo 64. pyarrow uses a message
+// in the buffer in which gRPC's C library received it. The address of a large buffer is 32 modulo
+// 64 (pyarrow 26), so the values are aligned to 64 bytes there. A test checks this with pyarrow.
+// The receiver in this package does not depend on it: it copies values to aligned memory.
 const bodyPlace = 32
 
 // Buffers implements codec.Outgoing.
@@ -49,7 +49,7 @@ func (d *data) Buffers() (mem.BufferSlice, error) {
 	}
 	header, body := d.header, d.body.Len()
 	if body > 0 {
-		// Zeros behind the header's flatbuffer belong to nothing in it.
+		// Zeros after the header's flatbuffer are padding.
 		after := len(appendBytes(nil, fieldMetadata, d.metadata))
 		if len(d.metadata) == 0 {
 			after = 0
@@ -74,12 +74,14 @@ func (d *data) Buffers() (mem.BufferSlice, error) {
 	return append(mem.BufferSlice{mem.SliceBuffer(head)}, d.body...), nil
 }
 
+// appendBytes appends a length-delimited field.
 func appendBytes(b []byte, field protowire.Number, v []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), v)
 }
 
-// read takes a FlightData message as it comes. body is called when the body begins, with
-// its length in bytes, and reads it; the descriptor and the header are there by then.
+// read reads a FlightData message on demand. At the beginning of the body it calls body with the
+// body's length in bytes; the header must precede the body. Bytes that body does not read are
+// discarded.
 func (d *data) read(in *codec.Incoming, body func(in *codec.Incoming, n int) error) error {
 	seen := false
 	for {
@@ -98,14 +100,14 @@ func (d *data) read(in *codec.Incoming, body func(in *codec.Incoming, n int) err
 			}
 			d.descriptor = new(flight.FlightDescriptor)
 			if err := proto.Unmarshal(b, d.descriptor); err != nil {
-				return malformed("a descriptor that cannot be read: %v", err)
+				return malformed("invalid descriptor: %v", err)
 			}
 		case fieldHeader:
 			if d.header, err = in.Bytes(typ); err != nil {
 				return err
 			}
 			if seen {
-				return malformed("a header behind its body")
+				return malformed("the header follows the body")
 			}
 		case fieldMetadata:
 			if d.metadata, err = in.Bytes(typ); err != nil {
@@ -117,7 +119,7 @@ func (d *data) read(in *codec.Incoming, body func(in *codec.Incoming, n int) err
 				return err
 			}
 			if seen {
-				return malformed("two bodies in one message")
+				return malformed("more than one body in a message")
 			}
 			seen = true
 			left := in.Left() - n

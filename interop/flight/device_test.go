@@ -12,8 +12,8 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// Device memory is sent and received through host USM, on both sides, whatever the size
-// of a row; shared memory as it lies.
+// Device memory is sent and received through host USM on both sides, for all row sizes. Shared
+// memory is used directly.
 func TestUSM(t *testing.T) {
 	q := testsycl.Queue(t)
 	for _, kind := range []syclobj.USMKind{syclobj.USMDevice, syclobj.USMShared} {

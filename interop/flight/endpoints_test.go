@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestEndpoints: the rows of several endpoints are joined in order, each from the first of its
-// locations that has them; another number of rows than announced is an error.
+// Get joins the rows of several endpoints in order. Each endpoint is read from its first location that
+// serves it. A wrong total number of rows is an error.
 func TestEndpoints(t *testing.T) {
 	mine := newPool(t)
 	a := numbers(t, mine, 10, 3)
@@ -51,8 +51,8 @@ func TestEndpoints(t *testing.T) {
 	require.ErrorIs(t, err, ErrStream)
 }
 
-// TestLostEndpoint: an endpoint whose first server is gone is received from the second; with no
-// server left, the error names all locations.
+// If the first server of an endpoint is unavailable, Get reads from the second. If all are
+// unavailable, the error lists all locations.
 func TestLostEndpoint(t *testing.T) {
 	mine := newPool(t)
 	a := numbers(t, mine, 30_000, 50)

@@ -10,8 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// TestErrorShape: an error has the module's fields, named keeps the kind of an inner error, and errors.Is
-// and the gRPC status find the kind.
+// named keeps the kind of an inner error, and errors.Is and the gRPC status report the kind.
 func TestErrorShape(t *testing.T) {
 	err := named("DoPut", "x", named("Store.Put", "", kindErr(ErrLimit, "rows: %d, at most %d", 3, 2)))
 	require.EqualError(t, err, `flight: DoPut of "x": limit reached: rows: 3, at most 2`)

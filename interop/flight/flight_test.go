@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { testsycl.Main(m) }
 
-// testbed is a server over a pool of its own, and a client with another.
+// testbed is a server and a client, each with its own pool.
 type testbed struct {
 	server *Server
 	at     Location
@@ -37,7 +37,8 @@ func newPool(t *testing.T, options ...memmgr.PoolOption) *memmgr.Pool {
 	return p
 }
 
-// newTestbed serves on a unix socket. Afterwards neither side may hold anything.
+// newTestbed starts a server on a Unix socket and a client. The test fails if either holds memory
+// at the end.
 func newTestbed(t *testing.T, change func(*ServerOptions)) *testbed {
 	t.Helper()
 	b := &testbed{mine: newPool(t)}
@@ -66,7 +67,7 @@ func serve(t *testing.T, o ServerOptions, at Location) (*Server, Location) {
 		s.Close()
 		wait.Wait()
 		settled(t)
-		// Calls leave after their handlers.
+		// A call is unregistered after its handler returns.
 		require.Eventually(t, func() bool { return s.gate.Streams() == 0 && s.gate.InFlight() == 0 }, time.Minute, time.Millisecond)
 	})
 	return s, at
@@ -80,8 +81,8 @@ func dial(t *testing.T, location string, o ClientOptions) *Client {
 	return c
 }
 
-// settled waits until gRPC holds none of our memory: a killed client's is back within
-// seconds, and on a machine with much else to do somewhat later.
+// settled waits until gRPC holds no buffers. Buffers of a killed client are released within
+// seconds, later on a machine under load.
 func settled(t *testing.T) {
 	t.Helper()
 	require.Eventually(t, func() bool { n, _ := codec.Outstanding(); return n == 0 }, time.Minute, time.Millisecond)
@@ -125,7 +126,7 @@ func equal(a, b []float32) bool {
 	return true
 }
 
-// What is put is what is got, and what the store's owner sees in its own process.
+// A client and the server's own process read a tensor as it was put.
 func TestPutAndGet(t *testing.T) {
 	b := newTestbed(t, nil)
 	for i, shape := range [][]int{{1}, {5}, {0}, {0, 3}, {3, 1}, {480, 640, 3}, {2, 3, 4, 5}, {1 << 20, 5}, {1, 3 << 20}} {
@@ -163,7 +164,7 @@ func TestPutAndGet(t *testing.T) {
 	require.Eventually(t, func() bool { return b.pool.Stats().RequestedBytes.Current == 0 }, time.Minute, time.Millisecond)
 }
 
-// Views with dense rows travel as they lie: their permutation is what arrives.
+// Views with dense rows are sent without reordering and arrive with a permutation.
 func TestViews(t *testing.T) {
 	b := newTestbed(t, nil)
 	a := numbers(t, b.mine, 6, 4, 5, 3)
@@ -186,7 +187,7 @@ func TestViews(t *testing.T) {
 	settled(t)
 }
 
-// An array that the server's own process publishes is sent from where it lies.
+// An array that the server's process stores is sent from its own memory.
 func TestPublish(t *testing.T) {
 	b := newTestbed(t, nil)
 	a := numbers(t, b.pool, 100, 1000)
@@ -208,8 +209,8 @@ func TestPublish(t *testing.T) {
 	}
 }
 
-// A get that is under way keeps the tensor that it began with.
-func TestReplacedWhileItIsRead(t *testing.T) {
+// A running get sends the tensor that was stored when the get began.
+func TestReplaceDuringGet(t *testing.T) {
 	b := newTestbed(t, nil)
 	old := numbers(t, b.mine, 4<<20)
 	defer old.Release()
@@ -237,7 +238,7 @@ func TestReplacedWhileItIsRead(t *testing.T) {
 	got.Release()
 }
 
-// A path is one as it stands, whatever it would mean in a URL.
+// Socket paths are used literally, even with characters that have a meaning in a URL.
 func TestPathsThatLookLikeURLs(t *testing.T) {
 	for _, name := range []string{"a?b", "a#b", "a%41", "a b", "%zz", "a:b@c"} {
 		_, at := serve(t, ServerOptions{Memory: newPool(t)}, Location{"grpc+unix", filepath.Join(t.TempDir(), name)})
@@ -272,7 +273,7 @@ func TestLocations(t *testing.T) {
 	left, err := net.Listen("unix", path)
 	require.NoError(t, err)
 	_, err = Location{"grpc+unix", path}.Listen()
-	require.Error(t, err, "somebody listens there")
+	require.Error(t, err, "the path of an active listener")
 	left.(*net.UnixListener).SetUnlinkOnClose(false)
 	left.Close()
 	again, err := Location{"grpc+unix", path}.Listen()

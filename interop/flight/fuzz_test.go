@@ -35,8 +35,7 @@ func seeds(f *testing.F) (schema, batch []byte) {
 	return schemaHeader(s), b
 }
 
-// FuzzHeaders reads IPC headers of any bytes: an error that gRPC has a code for, or
-// numbers that add up.
+// FuzzHeaders parses arbitrary IPC headers. The result is InvalidArgument or a consistent batch.
 func FuzzHeaders(f *testing.F) {
 	schema, header := seeds(f)
 	f.Add(schema, 2)
@@ -64,8 +63,8 @@ func FuzzHeaders(f *testing.F) {
 	})
 }
 
-// FuzzPut is a put of any two messages after a schema: it fails with a code of its own
-// or makes a tensor, and leaves no memory behind.
+// FuzzPut receives two arbitrary messages after a schema. They form a tensor or fail with the right
+// error kind; in both cases all memory is released.
 func FuzzPut(f *testing.F) {
 	_, header := seeds(f)
 	whole, err := (&data{header: header, body: mem.BufferSlice{mem.SliceBuffer(make([]byte, 64))}}).Buffers()
@@ -100,7 +99,7 @@ func FuzzPut(f *testing.F) {
 	})
 }
 
-// firstMessage is the first message of a put, as a server takes it.
+// firstMessage is the first message of a put, read as a server does.
 type firstMessage struct {
 	data data
 	name string
@@ -113,7 +112,7 @@ func (m *firstMessage) Receive(in *codec.Incoming) (err error) {
 	return err
 }
 
-// putting is a call whose messages are read elsewhere.
+// putting is a DoPut stream of which only the context is used.
 type putting struct {
 	flight.FlightService_DoPutServer
 	ctx context.Context
@@ -121,15 +120,15 @@ type putting struct {
 
 func (p putting) Context() context.Context { return p.ctx }
 
-// FuzzFirstMessage reads a descriptor and a schema of any bytes: a name that a tensor can
-// have, a number of rows within the bound, and else an error with its code; no memory yet.
+// FuzzFirstMessage receives an arbitrary descriptor and schema. The result is a valid name and a
+// number of rows within the limit, or an error of the right kind. No memory is allocated.
 func FuzzFirstMessage(f *testing.F) {
 	typ, err := usmarrow.NewTensorType(arrow.PrimitiveTypes.Float32, []int{2}, usmarrow.TensorOptions{})
 	require.NoError(f, err)
 	for _, name := range []string{"x", "a b", " a", "a/b", "é", "\x80", "", "\u202e", strings.Repeat("x", MaxName), strings.Repeat("é", MaxName)} {
 		for _, rows := range []string{"3", "-1", "1048577", "99999999999999999999", "+3", "x"} {
 			d, err := proto.Marshal(&flight.FlightDescriptor{Type: flight.DescriptorPATH, Path: []string{name}})
-			if err != nil { // of a name that is no UTF-8
+			if err != nil { // the name is not valid UTF-8
 				d = appendBytes([]byte{8, 1}, 3, []byte(name))
 			}
 			f.Add(d, schemaHeader(schemaOf(typ, map[string]string{RowsKey: rows})))
@@ -144,22 +143,22 @@ func FuzzFirstMessage(f *testing.F) {
 		m := &firstMessage{}
 		err := c.Unmarshal(mem.BufferSlice{mem.SliceBuffer(appendBytes(appendBytes(nil, fieldDescriptor, descriptor), fieldHeader, header))}, m)
 		want := new(flight.FlightDescriptor)
-		named := proto.Unmarshal(descriptor, want) == nil && want.GetType() == flight.DescriptorPATH && len(want.GetPath()) == 1
-		if named {
+		valid := proto.Unmarshal(descriptor, want) == nil && want.GetType() == flight.DescriptorPATH && len(want.GetPath()) == 1
+		if valid {
 			name := want.GetPath()[0]
 			spaces := strings.TrimFunc(name, unicode.IsSpace) != name
-			named = len(name) > 0 && len(name) <= 128 && utf8.ValidString(name) && !spaces
+			valid = len(name) > 0 && len(name) <= 128 && utf8.ValidString(name) && !spaces
 			for _, r := range name {
-				named = named && r != '/' && (r == ' ' || unicode.IsGraphic(r) && !unicode.IsSpace(r))
+				valid = valid && r != '/' && (r == ' ' || unicode.IsGraphic(r) && !unicode.IsSpace(r))
 			}
 		}
 		if err != nil {
 			var own *codec.WireError
 			require.True(t, errors.As(err, &own) || code(err) == codes.InvalidArgument || code(err) == codes.ResourceExhausted, "%v", err)
-			require.False(t, named && len(descriptor)+len(header) < 2000, "%q: %v", descriptor, err)
+			require.False(t, valid && len(descriptor)+len(header) < 2000, "%q: %v", descriptor, err)
 			return
 		}
-		require.True(t, named, "%q", m.name)
+		require.True(t, valid, "%q", m.name)
 		require.Equal(t, want.GetPath()[0], m.name)
 		b, err := s.begin(putting{ctx: t.Context()}, &m.data)
 		require.Zero(t, pool.Stats().RequestedBytes.Current)
@@ -169,17 +168,17 @@ func FuzzFirstMessage(f *testing.F) {
 		}
 		require.GreaterOrEqual(t, b.want, -1)
 		require.LessOrEqual(t, int64(b.want)*int64(b.tensor.width), s.o.MaxTensor)
-		said, known := b.tensor.schema.Metadata().GetValue(RowsKey)
-		require.Equal(t, known, b.want >= 0)
-		if known {
-			n, whole := new(big.Int).SetString(said, 10)
-			require.True(t, whole && n.IsInt64() && n.Int64() == int64(b.want), said)
+		rows, announced := b.tensor.schema.Metadata().GetValue(RowsKey)
+		require.Equal(t, announced, b.want >= 0)
+		if announced {
+			n, whole := new(big.Int).SetString(rows, 10)
+			require.True(t, whole && n.IsInt64() && n.Int64() == int64(b.want), rows)
 		}
 	})
 }
 
-// FuzzLocation reads addresses that servers name: what is one is read again as the same,
-// and a token goes nowhere where others could read it.
+// FuzzLocation parses locations named by servers. A valid location is unchanged by formatting and
+// parsing, and Dial refuses to send a token unencrypted to another machine.
 func FuzzLocation(f *testing.F) {
 	for _, s := range []string{
 		"grpc://127.0.0.1:80", "grpc+tcp://[::1]:80/", "grpc+tls://example.org:443", "grpc+unix:///tmp/s", "grpc+unix://s", "grpc+tcp://localhost:1", "grpc+tcp://localhost.example.org:1",

@@ -17,7 +17,7 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// TestGuide runs the code of docs/flight.md: the lines of Go that the page shows, and its Python script.
+// TestGuide runs the Go code of docs/flight.md and its Python script.
 func TestGuide(t *testing.T) {
 	check := func(err error) {
 		t.Helper()

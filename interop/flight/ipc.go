@@ -14,38 +14,38 @@ import (
 	"github.com/usmbridge/usmbridge/interop/flight/usmarrow"
 )
 
-// Column is the name of the one column of a tensor's schema.
+// Column is the name of the only column in the schema of a tensor.
 const Column = "tensor"
 
-// RowsKey is the key of a schema's metadata with the number of rows that will follow, in decimal.
+// RowsKey is a key of the schema's metadata. Its value is the total number of rows, in decimal.
 // With it, the receiver allocates all memory at once and reads each batch into its final place.
 const RowsKey = "usmbridge.rows"
 
-// The kinds of an IPC message (Message.fbs, MessageHeader).
+// Types of IPC messages (MessageHeader in Message.fbs).
 const (
 	headerSchema = 1
 	headerBatch  = 3
 )
 
-// batch is what an IPC message says of a record batch with one column of tensors.
+// batch is the validated header of a record batch with one column of tensors.
 type batch struct {
 	rows   int
 	body   int // bytes of the body
-	offset int // of the values in it
-	size   int // of the values in bytes
+	offset int // of the values in the body, in bytes
+	size   int // bytes of the values
 }
 
+// malformed returns an error that matches ErrStream.
 func malformed(format string, args ...any) error {
 	return kindErr(ErrStream, format, args...)
 }
 
-// table is a table of a flatbuffer whose bytes nobody has checked: each access checks
-// its own, and after one that fails the table is nil.
+// table is a table of an unverified flatbuffer. Each access checks its own bounds.
 type table struct {
 	buf    []byte
 	at     int
 	vtable int
-	size   int // of the vtable
+	size   int // bytes of the vtable
 }
 
 func u16(b []byte, at int) (int, bool) {
@@ -69,7 +69,7 @@ func i64(b []byte, at int) (int64, bool) {
 	return int64(binary.LittleEndian.Uint64(b[at:])), true
 }
 
-// tableAt follows the offset at a place to a table.
+// tableAt returns the table to which the offset at position at refers.
 func tableAt(b []byte, at int) (*table, error) {
 	to, ok := u32(b, at)
 	t := &table{buf: b, at: at + to}
@@ -77,12 +77,12 @@ func tableAt(b []byte, at int) (*table, error) {
 	t.vtable = t.at - int(int32(back))
 	size, ok3 := u16(b, t.vtable)
 	if t.size = size; !ok || !ok2 || !ok3 || size < 4 || t.vtable > len(b)-size {
-		return nil, malformed("an IPC header with an offset out of its %d bytes", len(b))
+		return nil, malformed("an IPC header with an offset outside of its %d bytes", len(b))
 	}
 	return t, nil
 }
 
-// field is where a field lies; 0 when it has its default value.
+// field returns the position of a field, or 0 if the field is absent.
 func (t *table) field(i int) int {
 	if 4+2*i+2 > t.size {
 		return 0
@@ -94,6 +94,7 @@ func (t *table) field(i int) int {
 	return t.at + off
 }
 
+// int64 returns an integer field, or 0 if the field is absent.
 func (t *table) int64(i int) (int64, error) {
 	at := t.field(i)
 	if at == 0 {
@@ -101,12 +102,12 @@ func (t *table) int64(i int) (int64, error) {
 	}
 	v, ok := i64(t.buf, at)
 	if !ok {
-		return 0, malformed("an IPC header that ends within a number")
+		return 0, malformed("the IPC header ends within a number")
 	}
 	return v, nil
 }
 
-// pairs is a vector of structs of two 64-bit integers.
+// pairs returns a vector of structs of two 64-bit integers.
 func (t *table) pairs(i int) ([][2]int64, error) {
 	at := t.field(i)
 	if at == 0 {
@@ -116,7 +117,7 @@ func (t *table) pairs(i int) ([][2]int64, error) {
 	n, ok2 := u32(t.buf, at+to)
 	first := at + to + 4
 	if !ok || !ok2 || n > (len(t.buf)-first)/16 {
-		return nil, malformed("an IPC header with a list longer than itself")
+		return nil, malformed("an IPC header with a list longer than the header")
 	}
 	p := make([][2]int64, n)
 	for k := range p {
@@ -126,7 +127,8 @@ func (t *table) pairs(i int) ([][2]int64, error) {
 	return p, nil
 }
 
-// message opens an IPC message (Message.fbs): its kind, its header and its body's size.
+// message parses an IPC message (Message.fbs). It returns the type, the header table and the size
+// of the body.
 func message(header []byte) (kind int, t *table, body int64, err error) {
 	m, err := tableAt(header, 0)
 	if err != nil {
@@ -134,7 +136,7 @@ func message(header []byte) (kind int, t *table, body int64, err error) {
 	}
 	if at := m.field(1); at > 0 {
 		if at >= len(header) {
-			return 0, nil, 0, malformed("an IPC header that ends within its type")
+			return 0, nil, 0, malformed("the IPC header ends within its type")
 		}
 		kind = int(header[at])
 	}
@@ -149,16 +151,16 @@ func message(header []byte) (kind int, t *table, body int64, err error) {
 	return kind, t, body, err
 }
 
-// parseBatch reads the header of a record batch of tensors with so many elements of so
-// many bytes: that it has one column, no nulls, and values that lie in the body. What it
-// returns adds up, whatever the bytes were.
+// parseBatch parses the header of a record batch of tensors with the given number of elements and
+// bytes per element. It checks that the batch has one column without nulls, and that its values lie
+// within the body. The result is consistent for arbitrary input.
 func parseBatch(header []byte, elements, width int) (b batch, err error) {
 	kind, t, body, err := message(header)
 	if err != nil {
 		return b, err
 	}
 	if kind != headerBatch {
-		return b, malformed("an IPC message of type %d where a record batch belongs", kind)
+		return b, malformed("an IPC message of type %d, want a record batch", kind)
 	}
 	rows, err := t.int64(0)
 	if err != nil {
@@ -175,31 +177,31 @@ func parseBatch(header []byte, elements, width int) (b batch, err error) {
 	row := int64(elements) * int64(width)
 	switch {
 	case t.field(3) != 0:
-		return b, malformed("a compressed body; write without compression")
+		return b, malformed("compressed bodies are not supported; write without compression")
 	case rows < 0 || rows > math.MaxInt64/row || body < 0 || body > math.MaxInt32<<10:
-		return b, malformed("%d rows of %d bytes in a body of %d", rows, row, body)
+		return b, malformed("%d rows of %d bytes do not fit a body of %d bytes", rows, row, body)
 	case len(nodes) != 2 || len(buffers) != 3:
-		return b, malformed("a batch of %d arrays and %d buffers; a column of tensors has 2 and 3", len(nodes), len(buffers))
+		return b, malformed("a batch with %d arrays and %d buffers, want 2 and 3 for a column of tensors", len(nodes), len(buffers))
 	case nodes[0][0] != rows || nodes[1][0] != rows*int64(elements):
-		return b, malformed("arrays of %d and %d elements in a batch of %d tensors of %d", nodes[0][0], nodes[1][0], rows, elements)
+		return b, malformed("arrays of %d and %d elements in a batch of %d tensors with %d elements", nodes[0][0], nodes[1][0], rows, elements)
 	case nodes[0][1] != 0 || nodes[1][1] != 0:
-		return b, fmt.Errorf("%w: %d rows and %d elements; a tensor has none", usmarrow.ErrNulls, nodes[0][1], nodes[1][1])
+		return b, fmt.Errorf("%w: %d rows and %d elements are null; replace the nulls first", usmarrow.ErrNulls, nodes[0][1], nodes[1][1])
 	}
 	offset, size := buffers[2][0], buffers[2][1]
 	if offset < 0 || size < rows*row || offset > body || size > body-offset {
-		return b, malformed("values of %d bytes at %d, in a body of %d, for %d rows of %d bytes", size, offset, body, rows, row)
+		return b, malformed("values of %d bytes at offset %d in a body of %d bytes, want %d rows of %d bytes", size, offset, body, rows, row)
 	}
 	return batch{rows: int(rows), body: int(body), offset: int(offset), size: int(rows * row)}, nil
 }
 
-// parseSchema reads the header of a schema and what it says of a tensor.
+// parseSchema parses an IPC message with a schema. It returns the schema and its tensor type.
 func parseSchema(header []byte) (*arrow.Schema, *usmarrow.TensorType, error) {
 	kind, t, body, err := message(header)
 	if err != nil {
 		return nil, nil, err
 	}
 	if kind != headerSchema || body != 0 {
-		return nil, nil, malformed("an IPC message of type %d with a body of %d bytes where the schema belongs", kind, body)
+		return nil, nil, malformed("an IPC message of type %d with a body of %d bytes, want a schema", kind, body)
 	}
 	if err := checkSchema(t); err != nil {
 		return nil, nil, err
@@ -212,18 +214,18 @@ func parseSchema(header []byte) (*arrow.Schema, *usmarrow.TensorType, error) {
 	return schema, typ, err
 }
 
-// The vectors of tables in Schema.fbs: of a Schema its fields and its metadata, of a
-// Field its children and its metadata.
+// Field numbers of the vectors of tables in Schema.fbs: fields and metadata of a Schema,
+// children and metadata of a Field.
 const (
 	schemaFields, schemaMetadata = 1, 2
 	fieldChildren, fieldKeyValue = 5, 6
 )
 
-// maxTables is how many tables a schema may have that could be a tensor's.
+// maxTables limits the tables in the schema of a tensor.
 const maxTables = 64
 
-// checkSchema walks what arrow-go makes room for by the lengths that it finds, whatever
-// the bytes are: a length that is not there would end the process.
+// checkSchema checks the vectors of a schema before arrow-go reads it. arrow-go allocates memory
+// for the declared length of a vector, so an excessive length would crash the process.
 func checkSchema(schema *table) error {
 	left := maxTables
 	if err := checkTables(schema, schemaMetadata, &left, nil); err != nil {
@@ -232,6 +234,7 @@ func checkSchema(schema *table) error {
 	return checkTables(schema, schemaFields, &left, checkField)
 }
 
+// checkField checks the vectors of a field and of its children.
 func checkField(f *table, left *int) error {
 	if err := checkTables(f, fieldKeyValue, left, nil); err != nil {
 		return err
@@ -239,7 +242,8 @@ func checkField(f *table, left *int) error {
 	return checkTables(f, fieldChildren, left, checkField)
 }
 
-// checkTables checks a vector of tables, and with each what check says.
+// checkTables checks a vector of tables, and calls check for each table. It subtracts the number of
+// tables from left.
 func checkTables(t *table, i int, left *int, check func(*table, *int) error) error {
 	at := t.field(i)
 	if at == 0 {
@@ -248,10 +252,10 @@ func checkTables(t *table, i int, left *int, check func(*table, *int) error) err
 	to, ok := u32(t.buf, at)
 	n, ok2 := u32(t.buf, at+to)
 	if !ok || !ok2 {
-		return malformed("a schema with a list out of its %d bytes", len(t.buf))
+		return malformed("a schema with a list outside of its %d bytes", len(t.buf))
 	}
 	if *left -= n; *left < 0 {
-		return malformed("a schema with lists of more than %d; a tensor is one column", maxTables)
+		return malformed("a schema with more than %d list entries; a tensor has one column", maxTables)
 	}
 	for k := range n {
 		f, err := tableAt(t.buf, at+to+4+4*k)
@@ -265,7 +269,7 @@ func checkTables(t *table, i int, left *int, check func(*table, *int) error) err
 	return nil
 }
 
-// streamedSchema is parseSchema of a schema as GetFlightInfo has it: the beginning of an
+// streamedSchema is like parseSchema for the schema in a FlightInfo, which is the beginning of an
 // IPC stream.
 func streamedSchema(b []byte) (*arrow.Schema, *usmarrow.TensorType, error) {
 	n, _ := u32(b, 0)
@@ -274,16 +278,16 @@ func streamedSchema(b []byte) (*arrow.Schema, *usmarrow.TensorType, error) {
 		n, _ = u32(b, 0)
 	}
 	if n == 0 || n > len(b)-4 {
-		return nil, nil, malformed("a schema of %d bytes in %d", n, len(b))
+		return nil, nil, malformed("a schema with a declared length of %d bytes in a field of %d bytes", n, len(b))
 	}
 	return parseSchema(b[4 : 4+n])
 }
 
-// readSchema gives the bytes to arrow-go, which panics on some that are none.
+// readSchema parses a schema with arrow-go, which panics on some invalid input.
 func readSchema(header []byte) (schema *arrow.Schema, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			schema, err = nil, malformed("a schema that cannot be read: %v", r)
+			schema, err = nil, malformed("invalid schema: %v", r)
 		}
 	}()
 	padded := (len(header) + 7) &^ 7
@@ -295,37 +299,37 @@ func readSchema(header []byte) (schema *arrow.Schema, err error) {
 	binary.LittleEndian.PutUint32(stream[8+padded:], math.MaxUint32)
 	r, err := ipc.NewReader(bytes.NewReader(stream))
 	if err != nil {
-		return nil, malformed("a schema that cannot be read: %v", err)
+		return nil, malformed("invalid schema: %v", err)
 	}
 	defer r.Release()
 	return r.Schema(), nil
 }
 
-// tensorType is the type of the one column that a tensor's schema has.
+// tensorType returns the type of the only column of a tensor's schema.
 func tensorType(schema *arrow.Schema) (*usmarrow.TensorType, error) {
 	if schema.NumFields() != 1 || schema.Field(0).Name != Column {
-		return nil, malformed("a schema of %v; a tensor is one column named %q", schema.Fields(), Column)
+		return nil, malformed("a schema with the fields %v, want one column named %q", schema.Fields(), Column)
 	}
 	t, ok := schema.Field(0).Type.(arrow.ExtensionType)
 	if !ok || t.ExtensionName() != usmarrow.TensorName {
-		return nil, malformed("column %q is %v, not %s", Column, schema.Field(0).Type, usmarrow.TensorName)
+		return nil, malformed("column %q has type %v, not %s", Column, schema.Field(0).Type, usmarrow.TensorName)
 	}
 	parsed, err := new(usmarrow.TensorType).Deserialize(t.StorageType(), t.Serialize())
 	if err != nil {
 		return nil, err
 	}
-	known := parsed.(*usmarrow.TensorType)
-	_, err = usmarrow.DataType(known.Values())
-	return known, err
+	typ := parsed.(*usmarrow.TensorType)
+	_, err = usmarrow.DataType(typ.Values())
+	return typ, err
 }
 
-// schemaOf is the schema of a tensor.
+// schemaOf returns the schema of a tensor.
 func schemaOf(t *usmarrow.TensorType, metadata map[string]string) *arrow.Schema {
 	m := arrow.MetadataFrom(metadata)
 	return arrow.NewSchema([]arrow.Field{{Name: Column, Type: t}}, &m)
 }
 
-// schemaHeader is the IPC message of a schema.
+// schemaHeader returns a schema as an IPC message.
 func schemaHeader(s *arrow.Schema) []byte {
 	p := ipc.GetSchemaPayload(s, memory.DefaultAllocator)
 	defer p.Release()
@@ -334,8 +338,8 @@ func schemaHeader(s *arrow.Schema) []byte {
 	return bytes.Clone(m.Bytes())
 }
 
-// batchHeader is the IPC message of a batch of rows whose values are the bytes, and how
-// many bytes of padding follow them in the body. The bytes are not looked at.
+// batchHeader returns the IPC message for a batch of rows with the given values, and the number of
+// padding bytes after the values in the body. It does not read the values.
 func batchHeader(s *arrow.Schema, t *usmarrow.TensorType, rows int, values []byte) (header []byte, padding int, err error) {
 	n := int(t.StorageType().(*arrow.FixedSizeListType).Len())
 	inner := array.NewData(t.Values(), rows*n, []*memory.Buffer{nil, memory.NewBufferBytes(values)}, nil, 0, 0)

@@ -21,14 +21,16 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
-// peerEnv has the test binary be the peer that is stopped: what it does, and where.
+// peerEnv is an environment variable with the role of the peer process: "serve", "get" or "put". The
+// variable with the suffix _AT has the location.
 const peerEnv = "USMBRIDGE_FLIGHT_TEST_PEER"
 
-// TestPausedPeer is that peer. It says when it is in the middle, and stays there.
+// TestPausedPeer is the peer process that the other tests stop. It prints READY in the middle of its call
+// and then blocks.
 func TestPausedPeer(t *testing.T) {
 	do := os.Getenv(peerEnv)
 	if do == "" {
-		t.Skip("the other process of TestStoppedClient and TestStoppedServer")
+		t.Skip("runs only as the peer process of TestStoppedClient and TestStoppedServer")
 	}
 	at := os.Getenv(peerEnv + "_AT")
 	pool := memmgr.NewPool(memmgr.Host())
@@ -58,10 +60,10 @@ func TestPausedPeer(t *testing.T) {
 		}
 	}
 	fmt.Println("READY")
-	select {} // whoever started it ends it
+	select {} // the parent process kills this one
 }
 
-// peer starts the other process and returns when it is in the middle.
+// peer starts the peer process and returns when its call has begun.
 func peer(t *testing.T, do, at string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestPausedPeer$", "-test.timeout=10m")
@@ -71,7 +73,7 @@ func peer(t *testing.T, do, at string) *exec.Cmd {
 	cmd.Stderr = os.Stderr
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // a stopped process dies of it too
+		_ = cmd.Process.Kill() // SIGKILL also ends a stopped process
 		_ = cmd.Wait()
 	})
 	for lines := bufio.NewScanner(out); lines.Scan(); {
@@ -80,17 +82,16 @@ func peer(t *testing.T, do, at string) *exec.Cmd {
 		}
 		t.Log(lines.Text())
 	}
-	t.Fatal("the other process ended")
+	t.Fatal("the peer process ended early")
 	return nil
 }
 
-// A client that is stopped, in the middle of a get or of a put, holds nothing for long:
-// its connection is cut off when it does not answer, and what its call had is back, while
-// others are served as ever.
+// If a client is stopped during a get or a put, the server closes its connection after the
+// keepalive time and releases the memory of the call. Meanwhile it serves other clients.
 func TestStoppedClient(t *testing.T) {
 	for _, do := range []string{"get", "put"} {
 		t.Run(do, func(t *testing.T) {
-			// Not less: the others have to answer too, on a machine under load.
+			// Long enough for running clients to answer probes on a machine under load.
 			b := newTestbed(t, func(o *ServerOptions) { o.Keepalive = 4 * time.Second })
 			big := numbers(t, b.mine, 12<<20)
 			defer big.Release()
@@ -118,15 +119,15 @@ func TestStoppedClient(t *testing.T) {
 			require.Eventually(t, func() bool { return b.pool.Stats().RequestedBytes.Current == kept }, time.Minute, time.Millisecond)
 			require.Equal(t, []string{"big"}, b.server.Store().Names(""))
 			require.NoError(t, b.client.Free(t.Context(), "big"))
-			require.Eventually(t, func() bool { return b.pool.Stats().RequestedBytes.Current == 0 }, time.Minute, time.Millisecond, "nobody reads it any more")
+			require.Eventually(t, func() bool { return b.pool.Stats().RequestedBytes.Current == 0 }, time.Minute, time.Millisecond, "no call reads the tensor")
 		})
 	}
 }
 
-// A client whose server is stopped gives up with its context, and goes on when the server
-// does. What gRPC had in its hands is back by then, or when the client's keepalive has cut
-// the connection, whichever is first; the latter takes half a minute, so only
-// USMBRIDGE_HUNT waits for it.
+// If a server is stopped, the client's calls end with their contexts, and the client continues after
+// the server does. gRPC releases its buffers when the server continues or when the client's
+// keepalive closes the connection. The latter takes 30 s, so the test waits for it only if
+// USMBRIDGE_HUNT is set.
 func TestStoppedServer(t *testing.T) {
 	mine := newPool(t)
 	at := "grpc+unix://" + t.TempDir() + "/s"
@@ -138,17 +139,17 @@ func TestStoppedServer(t *testing.T) {
 	held := mine.Stats().RequestedBytes.Current
 	require.NoError(t, other.Process.Signal(syscall.SIGSTOP))
 	var state syscall.WaitStatus
-	_, err := syscall.Wait4(other.Process.Pid, &state, syscall.WUNTRACED, nil) // each of its threads stands still
+	_, err := syscall.Wait4(other.Process.Pid, &state, syscall.WUNTRACED, nil) // waits until all threads have stopped
 	require.NoError(t, err)
 	require.True(t, state.Stopped(), "%#x", state)
-	for what, call := range map[string]func(ctx context.Context) error{
+	for op, call := range map[string]func(ctx context.Context) error{
 		"put": func(ctx context.Context) error { return c.Put(ctx, "big", big) },
 		"get": func(ctx context.Context) error { return second(c.Get(ctx, "big", mine)) },
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		err := call(ctx)
 		cancel()
-		require.Equal(t, codes.DeadlineExceeded, status.Code(err), "%s: %v", what, err)
+		require.Equal(t, codes.DeadlineExceeded, status.Code(err), "%s: %v", op, err)
 	}
 	if os.Getenv("USMBRIDGE_HUNT") != "" {
 		settled(t)
@@ -159,7 +160,7 @@ func TestStoppedServer(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	got, err := c.Get(ctx, "big", mine)
-	for status.Code(err) == codes.Unavailable && ctx.Err() == nil { // cut off: it connects again
+	for status.Code(err) == codes.Unavailable && ctx.Err() == nil { // the connection was closed; the client reconnects
 		got, err = c.Get(ctx, "big", mine)
 	}
 	require.NoError(t, err)

@@ -31,8 +31,8 @@ func python(t *testing.T, script string, args ...string) string {
 	return out.String()
 }
 
-// pyarrow's client writes and reads the same tensors, is refused as the standard says,
-// and finds its values aligned.
+// pyarrow's client writes and reads the same tensors, gets the specified errors, and finds its
+// values aligned.
 func TestPyarrow(t *testing.T) {
 	for _, token := range []string{"", "secret"} {
 		b := newTestbed(t, func(o *ServerOptions) {
@@ -72,7 +72,7 @@ func TestPyarrow(t *testing.T) {
 	}
 }
 
-// arrow-go's own client and record batches, without our codec.
+// arrow-go's own client, without package codec, reads and writes tensors.
 func TestStockClient(t *testing.T) {
 	b := newTestbed(t, nil)
 	conn, err := grpc.NewClient(b.at.target(), grpc.WithTransportCredentials(insecure.NewCredentials()),

@@ -54,7 +54,7 @@ func (s *Server) put(stream flight.FlightService_DoPutServer, r *codec.Receiver)
 		err := r.Next(func(in *codec.Incoming) error {
 			read := func(in *codec.Incoming, n int) error { return b.message(&d, in, n) }
 			if first {
-				read = func(*codec.Incoming, int) error { return malformed("a body in the message of the schema") }
+				read = func(*codec.Incoming, int) error { return malformed("the message with the schema has a body") }
 			}
 			if err := d.read(in, read); err != nil || !first {
 				return err
@@ -71,14 +71,14 @@ func (s *Server) put(stream flight.FlightService_DoPutServer, r *codec.Receiver)
 		if err != nil {
 			return name, result, err
 		}
-		if !first && len(d.header) > 0 && !d.taken {
+		if !first && len(d.header) > 0 && !d.hasBody {
 			if err := b.empty(&d); err != nil {
 				return name, result, err
 			}
 		}
 	}
 	if b == nil {
-		return name, result, malformed("it ended before the schema")
+		return name, result, malformed("the stream ended before the schema")
 	}
 	if err := b.done(); err != nil {
 		return name, result, err
@@ -111,14 +111,14 @@ func (s *Server) begin(stream flight.FlightService_DoPutServer, d *data) (*build
 
 // message reads the body of a record batch.
 func (b *builder) message(d *data, in *codec.Incoming, n int) error {
-	d.taken = true
+	d.hasBody = true
 	elements, width := b.tensor.elements()
 	rec, err := parseBatch(d.header, elements, width)
 	if err != nil {
 		return err
 	}
 	if rec.body > n {
-		return malformed("a body of %d bytes where the header says %d", n, rec.body)
+		return malformed("a body of %d bytes, want %d as in the header", n, rec.body)
 	}
 	return b.batch(in, rec)
 }

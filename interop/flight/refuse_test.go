@@ -20,7 +20,7 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
-// raw is a message of any bytes.
+// raw is a message of arbitrary bytes.
 type raw []byte
 
 func (r raw) Buffers() (mem.BufferSlice, error) { return mem.BufferSlice{mem.SliceBuffer(r)}, nil }
@@ -29,7 +29,7 @@ func path(names ...string) *flight.FlightDescriptor {
 	return &flight.FlightDescriptor{Type: flight.DescriptorPATH, Path: names}
 }
 
-// bytesOf is a message as it travels.
+// bytesOf returns the encoded message.
 func bytesOf(t *testing.T, d *data) raw {
 	t.Helper()
 	b, err := d.Buffers()
@@ -37,7 +37,7 @@ func bytesOf(t *testing.T, d *data) raw {
 	return b.Materialize()
 }
 
-// floats is the type of tensors of two floats, its schema, and a batch of rows.
+// floats returns the type of tensors with two float32 elements, and its schema.
 func floats(t *testing.T, md map[string]string) (*usmarrow.TensorType, *arrow.Schema) {
 	t.Helper()
 	typ, err := usmarrow.NewTensorType(arrow.PrimitiveTypes.Float32, []int{2}, usmarrow.TensorOptions{})
@@ -54,7 +54,7 @@ func batchOf(t *testing.T, rows int) *data {
 	return &data{header: header, body: mem.BufferSlice{mem.SliceBuffer(append(values, make([]byte, padding)...))}}
 }
 
-// exchange puts messages as they are and returns how the server answers.
+// exchange sends messages to DoPut without checking them and returns the server's error.
 func (b *testbed) exchange(ctx context.Context, messages ...any) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -64,7 +64,7 @@ func (b *testbed) exchange(ctx context.Context, messages ...any) error {
 	}
 	for _, m := range messages {
 		if s.SendMsg(m) != nil {
-			break // the answer says why
+			break // Recv returns the reason
 		}
 	}
 	_ = s.CloseSend()
@@ -72,8 +72,8 @@ func (b *testbed) exchange(ctx context.Context, messages ...any) error {
 	return err
 }
 
-// What is no tensor is told as Flight's standard has it, the former tensor stays, and
-// no byte of the refused one.
+// Invalid puts are refused with the gRPC code of the Flight specification. The former tensor stays,
+// and the memory of the refused one is released.
 func TestRefusals(t *testing.T) {
 	b := newTestbed(t, func(o *ServerOptions) {
 		o.Memory = newPool(t, memmgr.WithLimit(64<<20))
@@ -113,7 +113,7 @@ func TestRefusals(t *testing.T) {
 		text     string
 		messages []any
 	}{
-		{"nothing", invalid, "before the schema", nil},
+		{"no messages", invalid, "before the schema", nil},
 		{"no descriptor", invalid, "path of one name", []any{described(nil)}},
 		{"two names", invalid, "path of one name", []any{described(path("a", "b"))}},
 		{"command", invalid, "path of one name", []any{described(&flight.FlightDescriptor{Type: flight.DescriptorCMD, Cmd: []byte("x")})}},
@@ -121,25 +121,25 @@ func TestRefusals(t *testing.T) {
 		{"slash", invalid, "invalid name", []any{described(path("../x"))}},
 		{"long name", invalid, "invalid name", []any{described(path(strings.Repeat("n", MaxName+1)))}},
 		{"no schema", invalid, "IPC header", []any{&data{descriptor: path("x")}}},
-		{"rubbish for a schema", invalid, "IPC", []any{&data{descriptor: path("x"), header: []byte("0123456789abcdef")}}},
-		{"batch for a schema", invalid, "type 3 with a body of 8 bytes where the schema", []any{&data{descriptor: path("x"), header: batchOf(t, 1).header}}},
+		{"schema of random bytes", invalid, "IPC", []any{&data{descriptor: path("x"), header: []byte("0123456789abcdef")}}},
+		{"batch instead of a schema", invalid, "type 3 with a body of 8 bytes, want a schema", []any{&data{descriptor: path("x"), header: batchOf(t, 1).header}}},
 		{"two columns", invalid, "one column", []any{fields(tensorField("tensor"), tensorField("other"))}},
 		{"no columns", invalid, "one column", []any{fields()}},
 		{"another column", invalid, "one column", []any{fields(tensorField("x"))}},
 		{"floats", invalid, "not arrow.fixed_shape_tensor", []any{fields(arrow.Field{Name: "tensor", Type: arrow.PrimitiveTypes.Float32})}},
 		{"text", invalid, "not arrow.fixed_shape_tensor", []any{fields(arrow.Field{Name: "tensor", Type: arrow.BinaryTypes.String})}},
-		{"schema twice", invalid, "type 1 where a record batch", []any{schema(), schema()}},
-		{"body with the schema", invalid, "in the message of the schema", []any{&data{descriptor: path("x"), header: schemaHeader(plain), body: mem.BufferSlice{mem.SliceBuffer("body")}}}},
+		{"schema twice", invalid, "type 1, want a record batch", []any{schema(), schema()}},
+		{"body with the schema", invalid, "the message with the schema has a body", []any{&data{descriptor: path("x"), header: schemaHeader(plain), body: mem.BufferSlice{mem.SliceBuffer("body")}}}},
 		{"rows in words", invalid, "not a number of rows", []any{with(map[string]string{RowsKey: "many"})}},
 		{"negative rows", invalid, "not a number of rows", []any{with(map[string]string{RowsKey: "-1"})}},
 		{"rows beyond the limit", exhausted, "rows of a tensor", []any{with(map[string]string{RowsKey: "100000000"})}},
-		{"fewer rows than announced", invalid, "10 rows where 20", []any{with(map[string]string{RowsKey: "20"}), batchOf(t, 10)}},
-		{"more rows than announced", invalid, "20 rows where 15", []any{with(map[string]string{RowsKey: "15"}), batchOf(t, 10), batchOf(t, 10)}},
+		{"fewer rows than announced", invalid, "10 rows, but 20", []any{with(map[string]string{RowsKey: "20"}), batchOf(t, 10)}},
+		{"more rows than announced", invalid, "20 rows, but 15", []any{with(map[string]string{RowsKey: "15"}), batchOf(t, 10), batchOf(t, 10)}},
 		{"body too short", invalid, "body of 40 bytes", []any{schema(), short}},
 		{"no body", invalid, "without a body", []any{schema(), &data{header: batchOf(t, 10).header}}},
-		{"header behind the body", invalid, "behind its body", []any{schema(), append(whole[:len(whole):len(whole)], appendBytes(nil, fieldHeader, []byte("x"))...)}},
+		{"header after the body", invalid, "the header follows the body", []any{schema(), append(whole[:len(whole):len(whole)], appendBytes(nil, fieldHeader, []byte("x"))...)}},
 		{"body first", invalid, "IPC header", []any{schema(), raw(appendBytes(nil, fieldBody, make([]byte, 100)))}},
-		{"two bodies", invalid, "two bodies", []any{schema(), append(whole[:len(whole):len(whole)], appendBytes(nil, fieldBody, []byte("x"))...)}},
+		{"two bodies", invalid, "more than one body", []any{schema(), append(whole[:len(whole):len(whole)], appendBytes(nil, fieldBody, []byte("x"))...)}},
 		{"broken descriptor", invalid, "descriptor", []any{raw(appendBytes(nil, fieldDescriptor, []byte{0xff}))}},
 		{"truncated field", invalid, "malformed message", []any{schema(), whole[:len(whole)-5]}},
 		{"endless number", invalid, "malformed message", []any{raw(strings.Repeat("\xff", 20))}},
@@ -154,7 +154,7 @@ func TestRefusals(t *testing.T) {
 			require.ErrorContains(t, err, c.text)
 		})
 	}
-	// Another name fits, a third does not; and memory runs out before the limits do.
+	// The store accepts a second tensor, but not a third. Then memory is exhausted before other limits.
 	require.NoError(t, b.exchange(t.Context(), described(path("y")), batchOf(t, 10)))
 	err := b.exchange(t.Context(), described(path("z")), batchOf(t, 10))
 	require.Equal(t, exhausted, status.Code(err), "%v", err)
@@ -186,7 +186,7 @@ func TestRefusals(t *testing.T) {
 	require.Equal(t, invalid, status.Code(err), "%v", err)
 }
 
-// A batch with nulls is refused by the numbers of its header, whatever its bitmaps say.
+// A batch is refused if its header declares nulls.
 func TestNullsAreRefused(t *testing.T) {
 	header := batchOf(t, 10).header
 	b, err := parseBatch(header, 2, 4)
@@ -202,7 +202,7 @@ func TestNullsAreRefused(t *testing.T) {
 	require.Equal(t, codes.InvalidArgument, code(err))
 }
 
-// A peer that stops sending, or reading, is told so after a while and holds nothing.
+// A call whose peer stops sending or reading ends after the stall time and releases its memory.
 func TestStall(t *testing.T) {
 	b := newTestbed(t, func(o *ServerOptions) { o.Stall = 100 * time.Millisecond })
 	_, plain := floats(t, nil)
@@ -210,7 +210,7 @@ func TestStall(t *testing.T) {
 	require.NoError(t, err)
 	for _, m := range []*data{{descriptor: path("x"), header: schemaHeader(plain)}, batchOf(t, 1000)} {
 		if s.SendMsg(m) != nil {
-			break // this client was too slow before it stopped, on a machine under load: the answer says so
+			break // the call has already stalled on a slow machine; Recv returns the error
 		}
 	}
 	_, err = s.Recv()
@@ -218,12 +218,12 @@ func TestStall(t *testing.T) {
 	require.ErrorContains(t, err, "no byte moved")
 
 	a := numbers(t, b.pool, 16<<20)
-	require.NoError(t, b.server.Store().Put("big", a)) // by the server, whose Stall no machine is too slow for
+	require.NoError(t, b.server.Store().Put("big", a)) // stored directly: a put could exceed the stall time on a slow machine
 	a.Release()
 	ctx, cancel := context.WithCancel(t.Context())
 	g, err := b.client.rpc.DoGet(ctx, &flight.Ticket{Ticket: []byte("big")})
 	require.NoError(t, err)
-	_, err = g.Recv() // it has begun
+	_, err = g.Recv() // the call has begun
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return b.server.Stats().Streams == 0 }, time.Minute, time.Millisecond)
 	cancel()
@@ -254,7 +254,7 @@ func TestCancelled(t *testing.T) {
 		cancel()
 	}
 	settled(t)
-	// A put that was all there when its client gave up is kept a moment later.
+	// If the server had received a put completely before its context ended, it still stores the tensor.
 	require.Eventually(t, func() bool { return b.server.Stats().Streams == 0 }, time.Minute, time.Millisecond)
 	_ = b.client.Free(t.Context(), "z")
 	require.Eventually(t, func() bool { return b.pool.Stats().RequestedBytes.Current == 32<<20 }, time.Minute, time.Millisecond)

@@ -33,9 +33,9 @@ type ServerOptions struct {
 	Memory memmgr.Resource
 	// Limits bound messages and streams (codec.Gate).
 	Limits codec.Limits
-	// MaxTensor bounds the bytes of one tensor; the default leaves it to Memory.
+	// MaxTensor limits the bytes of one tensor; by default only Memory limits it.
 	MaxTensor int64
-	// MaxTensors bounds their number; 65536.
+	// MaxTensors limits the number of tensors; 65536.
 	MaxTensors int
 	// MaxConnections bounds connections; 1024. At most a quarter of them belong to one client:
 	// an IPv4 address, the /64 of an IPv6 address, or all loopback addresses. Unix sockets have

@@ -17,7 +17,7 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// Calls whose one message never comes keep their places no longer than others that stand still.
+// A call whose request message does not arrive ends after the stall time.
 func TestSilentCalls(t *testing.T) {
 	b := newTestbed(t, func(o *ServerOptions) {
 		o.Limits.MaxStreams, o.Stall = 1, 300*time.Millisecond
@@ -26,7 +26,7 @@ func TestSilentCalls(t *testing.T) {
 	for _, method := range []string{"DoGet", "ListFlights", "DoAction", "ListActions"} {
 		s, err := b.client.conn.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true}, "/arrow.flight.protocol.FlightService/"+method)
 		require.NoError(t, err)
-		require.Error(t, s.RecvMsg(new(flight.Result)), method) // the header is on its way, and nothing behind it
+		require.Error(t, s.RecvMsg(new(flight.Result)), method) // the header was sent, but no message
 		require.Eventually(t, func() bool { return b.server.Stats().Streams == 0 }, 30*time.Second, time.Millisecond, method)
 	}
 	answer, err := b.client.Action(t.Context(), "echo", []byte("this"))
@@ -34,9 +34,9 @@ func TestSilentCalls(t *testing.T) {
 	require.Equal(t, "this", string(answer))
 }
 
-// The token is looked at before the request is read, of which a stranger needs not send any; and
-// a call of one answer has a time for its request too.
-func TestRequestsThatNeverCome(t *testing.T) {
+// A call without a valid token is refused before its request arrives. The request of a unary call must
+// arrive within the stall time.
+func TestMissingRequests(t *testing.T) {
 	for _, tokens := range [][]string{{"secret"}, nil} {
 		b := newTestbed(t, func(o *ServerOptions) { o.Tokens, o.Stall = tokens, 300*time.Millisecond })
 		for _, method := range []string{"GetFlightInfo", "GetSchema", "ListFlights"} {
@@ -44,7 +44,7 @@ func TestRequestsThatNeverCome(t *testing.T) {
 			s, err := b.client.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, "/arrow.flight.protocol.FlightService/"+method)
 			require.NoError(t, err)
 			err = s.RecvMsg(new(flight.Result))
-			require.NoError(t, ctx.Err(), "the server ends it: %s", method)
+			require.NoError(t, ctx.Err(), "the server ends the call: %s", method)
 			if tokens != nil {
 				require.Equal(t, codes.Unauthenticated, status.Code(err), method)
 			}
@@ -54,7 +54,7 @@ func TestRequestsThatNeverCome(t *testing.T) {
 	}
 }
 
-// Who asks for a list and does not read it holds nothing for long.
+// A list that the client does not read ends after the stall time and releases its resources.
 func TestListThatIsNotRead(t *testing.T) {
 	b := newTestbed(t, func(o *ServerOptions) { o.Stall = 300 * time.Millisecond })
 	a := numbers(t, b.mine, 1)
@@ -74,7 +74,7 @@ func TestListThatIsNotRead(t *testing.T) {
 	require.Len(t, all, 10000)
 }
 
-// A get in many small messages stands still as little as another.
+// A get in many small messages counts as progress, although small messages have no leases.
 func TestManySmallMessages(t *testing.T) {
 	b := newTestbed(t, func(o *ServerOptions) { o.Stall = time.Second })
 	a := numbers(t, b.mine, 1<<19)
@@ -87,7 +87,7 @@ func TestManySmallMessages(t *testing.T) {
 	got.Release()
 }
 
-// When Close returns no call is at work any more, an action of the service's own neither.
+// Close returns after all calls have ended, including actions of the service.
 func TestCloseWaitsForCalls(t *testing.T) {
 	pool := newPool(t)
 	began := make(chan struct{})

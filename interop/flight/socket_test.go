@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The clients of one address have a share of the connections: those beyond it are closed at once,
-// and other clients are served. Each loopback address is the same client.
+// Connections of one client beyond its share are closed immediately, and other clients are served.
+// All loopback addresses count as one client.
 func TestConnectionsOfOneAddress(t *testing.T) {
 	_, at := serve(t, ServerOptions{Memory: newPool(t), MaxConnections: 8}, Location{"grpc+tcp", "127.0.0.1:0"})
 	held := make([]net.Conn, 2)
@@ -37,8 +37,7 @@ func TestConnectionsOfOneAddress(t *testing.T) {
 	require.Eventually(t, func() bool { _, err := client.List(t.Context(), ""); return err == nil }, 30*time.Second, 10*time.Millisecond)
 }
 
-// A server that has all the connections that it takes serves the next client when one of
-// them is gone.
+// A server at its connection limit serves the next client as soon as a connection is closed.
 func TestServerWithOneConnection(t *testing.T) {
 	b := newTestbed(t, func(o *ServerOptions) { o.MaxConnections = 1 })
 	a := numbers(t, b.mine, 1000)

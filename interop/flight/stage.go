@@ -10,18 +10,18 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// Device memory passes through pieces of host USM of this size, so many at a time for a
-// stream.
+// Size of the host USM buffers through which device memory is copied, and the largest number
+// of them that one stream uses at a time.
 const (
 	stageBytes  = 4 << 20
 	stagePieces = 3
 )
 
-// stage moves device memory through pooled host USM.
+// stage copies device memory through pooled host USM.
 type stage struct{ host memmgr.Resource }
 
-// stageFor returns what memory of a place passes through; nil where the host reads it
-// as it is. The pool is the one that the process shares for that context.
+// stageFor returns the stage for memory of a place, or nil if the host can access the memory. It
+// uses the default pool of the context.
 func stageFor(p *syclobj.Place) (*stage, error) {
 	if p == nil || p.HostReadable() {
 		return nil, nil
@@ -37,6 +37,7 @@ func stageFor(p *syclobj.Place) (*stage, error) {
 	return &stage{host: r}, nil
 }
 
+// piece allocates n bytes of host USM.
 func (s *stage) piece(ctx context.Context, n int) (memmgr.Buffer, []byte, error) {
 	b, err := memmgr.New(s.host, memmgr.Request{Size: uintptr(n), Tag: "flight stage", Context: ctx})
 	if err != nil {
@@ -50,7 +51,7 @@ func (s *stage) piece(ctx context.Context, n int) (memmgr.Buffer, []byte, error)
 	return b, data[:n], nil
 }
 
-// receive takes n bytes of a message to device memory, piece by piece.
+// receive reads n bytes of a message into device memory, one buffer at a time.
 func (s *stage) receive(ctx context.Context, in *codec.Incoming, to memmgr.Buffer, at, n int) error {
 	if n == 0 {
 		return nil
@@ -74,8 +75,8 @@ func (s *stage) receive(ctx context.Context, in *codec.Incoming, to memmgr.Buffe
 	return nil
 }
 
-// send makes a piece of a message of device memory. It waits while the stream has as
-// many under way as it may.
+// send returns n bytes of device memory as a buffer for a message, copied to host USM. It waits
+// until fewer than stagePieces buffers of the stream are in use.
 func (s *stage) send(ctx context.Context, leases *codec.Leases, from memmgr.Buffer, at, n int) (mem.Buffer, []byte, error) {
 	if err := leases.WaitBelow(ctx, stagePieces); err != nil {
 		return nil, nil, err

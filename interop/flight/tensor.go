@@ -13,25 +13,26 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// tensor is a tensor that a store has, or that is on its way there. One that is in a
-// store does not change; its references keep its memory.
+// tensor is a tensor in a store, or one that is being received. A tensor in a store is immutable.
+// Its memory is released with the last reference.
 type tensor struct {
 	schema *arrow.Schema
 	typ    *usmarrow.TensorType
-	width  int // bytes of a row
+	width  int // bytes per row
 	rows   int
 	chunks []chunk
 	refs   atomic.Int64
 }
 
-// chunk is memory with the next rows.
+// chunk is the memory of consecutive rows.
 type chunk struct {
 	buffer memmgr.Buffer
-	offset int // of its first row, in bytes
-	rows   int // that are there
-	room   int // for so many rows
+	offset int // of the first row, in bytes
+	rows   int // rows received
+	room   int // capacity in rows
 }
 
+// newTensor returns a tensor without rows and with one reference.
 func newTensor(schema *arrow.Schema, t *usmarrow.TensorType) *tensor {
 	list := t.StorageType().(*arrow.FixedSizeListType)
 	n := &tensor{schema: schema, typ: t, width: int(list.Len()) * list.Elem().(arrow.FixedWidthDataType).Bytes()}
@@ -39,7 +40,7 @@ func newTensor(schema *arrow.Schema, t *usmarrow.TensorType) *tensor {
 	return n
 }
 
-// elements is the number of elements of a row, and the bytes of one.
+// elements returns the number of elements per row and the bytes per element.
 func (t *tensor) elements() (n, width int) {
 	n = int(t.typ.StorageType().(*arrow.FixedSizeListType).Len())
 	return n, t.width / n
@@ -47,7 +48,7 @@ func (t *tensor) elements() (n, width int) {
 
 func (t *tensor) bytes() int64 { return int64(t.rows) * int64(t.width) }
 
-// retain adds a reference unless the last one is gone.
+// retain adds a reference. It returns false if the last reference was released before.
 func (t *tensor) retain() bool {
 	for {
 		n := t.refs.Load()
@@ -60,6 +61,7 @@ func (t *tensor) retain() bool {
 	}
 }
 
+// release releases a reference.
 func (t *tensor) release() {
 	if t.refs.Add(-1) > 0 {
 		return
@@ -70,7 +72,8 @@ func (t *tensor) release() {
 	t.chunks = nil
 }
 
-// fromArray makes a tensor of an array's own memory, with references of its own.
+// fromArray returns a tensor on the memory of an array. The tensor holds its own reference of the
+// memory.
 func fromArray(a *usmarray.Array) (*tensor, error) {
 	typ, rows, err := usmarrow.TypeOf(a)
 	if err != nil {
@@ -85,8 +88,8 @@ func fromArray(a *usmarray.Array) (*tensor, error) {
 	return t, nil
 }
 
-// array shows a tensor in one piece: its own memory where it lies in one, else a copy
-// from the resource. The caller owns it.
+// array returns the tensor as an array: on the tensor's memory if it is one chunk, otherwise as a
+// copy in memory of r. The caller owns the array.
 func (t *tensor) array(ctx context.Context, r memmgr.Resource) (*usmarray.Array, error) {
 	dtype, err := usmarrow.DataType(t.typ.Values())
 	if err != nil {
@@ -112,6 +115,7 @@ func (t *tensor) array(ctx context.Context, r memmgr.Resource) (*usmarray.Array,
 	return nil, err
 }
 
+// gather copies all chunks into one.
 func (t *tensor) gather(ctx context.Context, r memmgr.Resource) (chunk, error) {
 	buffer, err := memmgr.New(r, memmgr.Request{Size: uintptr(t.bytes()), Tag: "flight", Context: ctx})
 	if err != nil {
@@ -129,28 +133,28 @@ func (t *tensor) gather(ctx context.Context, r memmgr.Resource) (chunk, error) {
 	return chunk{buffer: buffer, rows: t.rows, room: t.rows}, nil
 }
 
-// builder receives a tensor.
+// builder assembles a received tensor.
 type builder struct {
 	tensor *tensor
 	from   memmgr.Resource
 	ctx    context.Context
 	wait   time.Duration // for memory
-	want   int           // rows that were announced, -1 for none
-	stage  *stage        // where the host cannot write
-	limit  int64         // bytes of the tensor
+	want   int           // announced number of rows; -1 if not announced
+	stage  *stage        // for memory that the host cannot write; else nil
+	limit  int64         // largest allowed size of the tensor, in bytes
 }
 
-// growth bounds what a chunk has room for beyond the batch that needs it, so that many
-// small batches make few chunks.
+// growth limits the spare capacity of a new chunk, in bytes. Spare capacity keeps the number of
+// chunks low for many small batches.
 const growth = 16 << 20
 
-// batch receives the values of one record batch, which are the next bytes of the
-// message. Memory for them is there before the first of them is read.
+// batch receives the values of a record batch, which are the next bytes of the message. It
+// allocates the memory before it reads them.
 func (b *builder) batch(in *codec.Incoming, rec batch) error {
 	t := b.tensor
 	total := int64(t.rows) + int64(rec.rows)
 	if b.want >= 0 && total > int64(b.want) {
-		return malformed("%d rows where %d were announced (%s)", total, b.want, RowsKey)
+		return malformed("%d rows, but %d were announced (%s)", total, b.want, RowsKey)
 	}
 	if total*int64(t.width) > b.limit {
 		return limitError("bytes of a tensor", total*int64(t.width), b.limit)
@@ -163,7 +167,7 @@ func (b *builder) batch(in *codec.Incoming, rec batch) error {
 	}
 	for left := rec.rows; left > 0; {
 		c := &t.chunks[len(t.chunks)-1]
-		for i := range t.chunks { // the first with room
+		for i := range t.chunks { // the first chunk with free capacity
 			if t.chunks[i].rows < t.chunks[i].room {
 				c = &t.chunks[i]
 				break
@@ -180,7 +184,7 @@ func (b *builder) batch(in *codec.Incoming, rec batch) error {
 	return nil
 }
 
-// reserve sees to room for so many more rows.
+// reserve ensures capacity for the given number of further rows.
 func (b *builder) reserve(rows int) error {
 	t := b.tensor
 	if n := len(t.chunks); n > 0 {
@@ -208,7 +212,7 @@ func (b *builder) reserve(rows int) error {
 	return nil
 }
 
-// read takes n bytes of the message to their final place.
+// read reads n bytes of the message into the buffer to at offset at.
 func (b *builder) read(in *codec.Incoming, to memmgr.Buffer, at, n int) error {
 	if b.stage != nil {
 		return b.stage.receive(b.ctx, in, to, at, n)
@@ -220,10 +224,10 @@ func (b *builder) read(in *codec.Incoming, to memmgr.Buffer, at, n int) error {
 	return in.ReadFull(data[at : at+n])
 }
 
-// done is the tensor when the sender has said that this is all.
+// done checks a complete tensor against the announced number of rows.
 func (b *builder) done() error {
 	if b.want >= 0 && b.tensor.rows != b.want {
-		return malformed("%d rows where %d were announced (%s)", b.tensor.rows, b.want, RowsKey)
+		return malformed("%d rows, but %d were announced (%s)", b.tensor.rows, b.want, RowsKey)
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ type instrument struct {
 	of func(*memmgr.Stats) int64
 }
 
-// Observe creates the instruments on a meter and reads the pools, and what the options add, whenever
+// Observe creates instruments on a meter. They read the pools and the sources of the options whenever
 // the meter's reader collects. The caller unregisters the registration. The memory of a pool has the
 // names of OpenTelemetry's conventions for hardware (hw.gpu.memory.usage and hw.gpu.memory.limit,
 // status development), with the pool's memory as hw.id and "gpu", "cpu" or, for the host backend,

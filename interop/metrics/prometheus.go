@@ -37,8 +37,8 @@ func counter(name, help string, of func(*memmgr.Stats) int64) family {
 	return family{describe(name, help), prometheus.CounterValue, of}
 }
 
-// Collector implements prometheus.Collector for the open pools of the process, and for what its options
-// add.
+// Collector implements prometheus.Collector for the open pools of the process and the sources of
+// its options.
 type Collector struct {
 	families   []family
 	histograms []histogram

@@ -8,7 +8,7 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
-// Option adds something to the exported metrics.
+// Option adds a source to the exported metrics.
 type Option func(*[]source)
 
 // definition describes one metric. Its name has the form of OpenTelemetry, "runner.calls".
@@ -57,8 +57,8 @@ func newSource[T any](labels []string, rows []row[T], each func(func(value T, la
 	return s
 }
 
-// Tenants exports the open tenants of all pools, with their names as labels. Use it if the program
-// chooses the names: a name that comes from a client could create any number of series.
+// Tenants exports the open tenants of all pools, with their names as labels. Use it only if the
+// program chooses the names: names from clients could create an unlimited number of series.
 func Tenants() Option {
 	rows := []row[*memmgr.Stats]{
 		gaugeOf("tenant.memory.allocated", "By", "Bytes of the tenant's buffers in use.", func(s *memmgr.Stats) float64 { return float64(s.AllocatedBytes.Current) }),

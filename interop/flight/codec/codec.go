@@ -2,28 +2,28 @@ package codec
 
 import (
 	"google.golang.org/grpc/encoding"
-	_ "google.golang.org/grpc/encoding/proto" // registers what New falls back to
+	_ "google.golang.org/grpc/encoding/proto" // registers the fallback codec of New
 	"google.golang.org/grpc/mem"
 )
 
-// Outgoing is a message that knows its own bytes.
+// Outgoing is a message that encodes itself.
 type Outgoing interface {
-	// Buffers returns the message in order, each piece with a reference that gRPC
-	// frees: small ones as mem.SliceBuffer, large ones from Leases.Memory. It is
-	// called once for each time that the message is sent.
+	// Buffers returns the encoded message as consecutive buffers. Each holds a reference that gRPC
+	// frees. Use mem.SliceBuffer for small fields and Leases.Memory for large ones. It is called
+	// once each time the message is sent.
 	Buffers() (mem.BufferSlice, error)
 }
 
-// Receivable is a message that takes its bytes as they come.
+// Receivable is a message that decodes itself.
 type Receivable interface {
-	// Receive reads the message. What it leaves unread is dropped. The Incoming ends
-	// with the call.
+	// Receive reads the message. Bytes that it does not read are discarded. The Incoming is invalid
+	// after Receive returns.
 	Receive(*Incoming) error
 }
 
-// New returns the codec, "proto" by name: values that are [Outgoing] or [Receivable]
-// pass by their own methods, all others as Protocol Buffers. maxHeader bounds the bytes
-// that a Receivable may take by [Incoming.Bytes], 0 for DefaultMaxHeader.
+// New returns a codec named "proto". Values that implement [Outgoing] or [Receivable] use their own
+// methods; all others are encoded with Protocol Buffers. maxHeader limits the total bytes that a
+// Receivable may read with [Incoming.Bytes]; 0 means DefaultMaxHeader.
 func New(maxHeader int) encoding.CodecV2 {
 	return codec{fallback: encoding.GetCodecV2("proto"), maxHeader: orDefault(maxHeader, DefaultMaxHeader)}
 }

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) { memtest.Main(m) }
 
 const bodyField = 7
 
-// blob is a message of one large field.
+// blob is an outgoing message with one large field.
 type blob struct {
 	leases *Leases
 	buffer memmgr.Buffer
@@ -44,14 +44,14 @@ func (b *blob) Buffers() (mem.BufferSlice, error) {
 	return mem.BufferSlice{mem.SliceBuffer(head), b.leases.Memory(b.buffer, data[:b.n])}, nil
 }
 
-// taken is the same on its way in.
-type taken struct {
+// receivedBlob is a received blob.
+type receivedBlob struct {
 	pool   memmgr.Resource
 	buffer memmgr.Buffer
 	n      int
 }
 
-func (m *taken) Receive(in *Incoming) error {
+func (m *receivedBlob) Receive(in *Incoming) error {
 	for {
 		num, typ, err := in.Field()
 		if errors.Is(err, io.EOF) {
@@ -79,18 +79,18 @@ func (m *taken) Receive(in *Incoming) error {
 	}
 }
 
-// testbed is a server that sends back what it gets, and a client of it.
+// testbed is an echo server with a client.
 type testbed struct {
 	pool   *memmgr.Pool
 	gate   *Gate
 	server *grpc.Server
 	conn   *grpc.ClientConn
-	read   atomic.Int64 // bytes that the server took from its connections
+	read   atomic.Int64 // bytes that the server read from its connections
 	direct atomic.Bool
 	wg     sync.WaitGroup
 }
 
-// counted counts what is read.
+// counted counts the bytes read from a connection.
 type counted struct {
 	net.Conn
 	n *atomic.Int64
@@ -144,8 +144,7 @@ func dial(t *testing.T, target string) *grpc.ClientConn {
 	return c
 }
 
-// settled waits until gRPC holds none of our memory: within the five seconds that a
-// broken connection may take.
+// settled waits until gRPC holds no buffers. With a broken connection this may take five seconds.
 func settled(t *testing.T) {
 	t.Helper()
 	require.Eventually(t, func() bool { n, _ := Outstanding(); return n == 0 }, time.Minute, 5*time.Millisecond)
@@ -166,7 +165,7 @@ func (b *testbed) echo(s grpc.ServerStream) (err error) {
 	r := NewReceiver(b.gate, s)
 	b.direct.Store(r.Direct())
 	for {
-		m := taken{pool: b.pool}
+		m := receivedBlob{pool: b.pool}
 		err := r.Next(m.Receive)
 		if err == nil {
 			err = s.SendMsg(&blob{leases: &leases, buffer: m.buffer, n: m.n})
@@ -200,8 +199,7 @@ func (b *testbed) filled(t *testing.T, n int) memmgr.Buffer {
 	return buffer
 }
 
-// What is sent arrives, in both directions, whatever its size; afterwards gRPC holds
-// nothing.
+// Messages of all sizes arrive intact in both directions. Afterwards gRPC holds no buffers.
 func TestRoundTrip(t *testing.T) {
 	b := newTestbed(t, Limits{})
 	for _, n := range []int{0, 1, 1023, 1024, 1025, piece - 3, piece, 3*piece + 1, 16<<20 + 5} {
@@ -211,7 +209,7 @@ func TestRoundTrip(t *testing.T) {
 		s := b.stream(t, ctx)
 		for range 2 {
 			require.NoError(t, s.SendMsg(&blob{leases: &leases, buffer: out, n: n}))
-			in := taken{pool: b.pool}
+			in := receivedBlob{pool: b.pool}
 			require.NoError(t, s.RecvMsg(&in))
 			want, err := out.Bytes()
 			require.NoError(t, err)
@@ -221,17 +219,17 @@ func TestRoundTrip(t *testing.T) {
 			in.buffer.Release()
 		}
 		require.NoError(t, s.CloseSend())
-		require.ErrorIs(t, s.RecvMsg(&taken{pool: b.pool}), io.EOF)
+		require.ErrorIs(t, s.RecvMsg(&receivedBlob{pool: b.pool}), io.EOF)
 		require.NoError(t, leases.Wait(t.Context()))
 		cancel()
 		out.Release()
 	}
-	require.True(t, b.direct.Load(), "grpc's stream has lost ReadMessageHeader or Read: Receiver would read messages whole")
+	require.True(t, b.direct.Load(), "gRPC's stream no longer has ReadMessageHeader, Read or RecvCompress: Receiver would read whole messages")
 }
 
-// A message that its resource refuses stays with its sender: what the server read of 64
-// MiB is what was under way in the flow-control window.
-func TestRefusedBeforeItIsRead(t *testing.T) {
+// If the resource refuses the allocation, the message stays with the sender: of 64 MiB the server
+// reads only the bytes within the flow-control window.
+func TestAllocationRefusedBeforeRead(t *testing.T) {
 	b := newTestbed(t, Limits{}, memmgr.WithLimit(80<<20))
 	out := b.filled(t, 64<<20)
 	defer out.Release()
@@ -240,14 +238,14 @@ func TestRefusedBeforeItIsRead(t *testing.T) {
 	defer cancel()
 	s := b.stream(t, ctx)
 	require.NoError(t, s.SendMsg(&blob{leases: &leases, buffer: out, n: 64 << 20}))
-	err := s.RecvMsg(&taken{pool: b.pool})
+	err := s.RecvMsg(&receivedBlob{pool: b.pool})
 	require.Equal(t, codes.ResourceExhausted, status.Code(err), "%v", err)
 	cancel()
 	_ = leases.Wait(ctx)
 	require.Less(t, b.read.Load(), int64(8<<20))
 }
 
-// Each bound of a gate is told as gRPC tells it.
+// Exceeding a limit of the gate is reported with the matching gRPC code.
 func TestLimits(t *testing.T) {
 	send := func(t *testing.T, b *testbed, n int) error {
 		out := b.filled(t, n)
@@ -258,7 +256,7 @@ func TestLimits(t *testing.T) {
 		s := b.stream(t, ctx)
 		defer func() { cancel(); _ = leases.Wait(ctx) }()
 		_ = s.SendMsg(&blob{leases: &leases, buffer: out, n: n})
-		in := taken{pool: b.pool}
+		in := receivedBlob{pool: b.pool}
 		defer func() { in.buffer.Release() }()
 		return s.RecvMsg(&in)
 	}
@@ -277,7 +275,7 @@ func TestLimits(t *testing.T) {
 		out := b.filled(t, 1)
 		defer out.Release()
 		require.NoError(t, first.SendMsg(&blob{leases: &leases, buffer: out, n: 1}))
-		in := taken{pool: b.pool}
+		in := receivedBlob{pool: b.pool}
 		require.NoError(t, first.RecvMsg(&in))
 		in.buffer.Release()
 		err := send(t, b, 1)
@@ -303,8 +301,8 @@ func TestLimits(t *testing.T) {
 	})
 }
 
-// A piece that gRPC forgets is freed after a collection; Wait sees to one.
-func TestForgottenPieces(t *testing.T) {
+// Buffers that gRPC drops without freeing are released by a garbage collection, which Wait starts.
+func TestDroppedBuffers(t *testing.T) {
 	pool := memmgr.NewPool(memmgr.Host())
 	defer func() { require.NoError(t, pool.Close()) }()
 	buffer, err := memmgr.New(pool, memmgr.Request{Size: 1 << 20})
@@ -324,7 +322,7 @@ func TestForgottenPieces(t *testing.T) {
 	require.Equal(t, 3, pieces)
 	require.EqualValues(t, 3<<20, bytes)
 	require.Equal(t, 4, buffer.Count())
-	runtime.KeepAlive(forgotten) // till here: others' collections may come at any time
+	runtime.KeepAlive(forgotten) // keeps the buffers reachable until here, whenever the collector runs
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.ErrorIs(t, leases.Wait(ended), context.Canceled)
@@ -333,7 +331,7 @@ func TestForgottenPieces(t *testing.T) {
 	buffer.Release()
 }
 
-// A sender that stages its memory can wait for a few pieces only.
+// WaitBelow returns as soon as fewer than n buffers are outstanding.
 func TestWaitBelow(t *testing.T) {
 	pool := memmgr.NewPool(memmgr.Host())
 	defer func() { require.NoError(t, pool.Close()) }()

@@ -15,7 +15,7 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
-// However far a connection got before it broke, both ends let go of all memory.
+// Both ends release all memory regardless of the point at which a connection breaks.
 func TestConnectionsCutAtEveryStage(t *testing.T) {
 	const size = 8 << 20
 	b := newTestbed(t, Limits{})
@@ -54,7 +54,7 @@ func TestConnectionsCutAtEveryStage(t *testing.T) {
 	}
 }
 
-// exchange sends twice and receives twice, or says why not.
+// exchange sends and receives two messages.
 func exchange(ctx context.Context, conn grpc.ClientConnInterface, b *testbed, leases *Leases, out memmgr.Buffer) error {
 	s, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, "/test/echo")
 	if err != nil {
@@ -64,7 +64,7 @@ func exchange(ctx context.Context, conn grpc.ClientConnInterface, b *testbed, le
 		if err := s.SendMsg(&blob{leases: leases, buffer: out, n: 8 << 20}); err != nil {
 			return err
 		}
-		in := taken{pool: b.pool}
+		in := receivedBlob{pool: b.pool}
 		err := s.RecvMsg(&in)
 		in.buffer.Release()
 		if err != nil {

@@ -1,54 +1,58 @@
 // Package codec moves large fields of gRPC messages between the network and memory of
-// package memmgr, with one copy on each side, and bounds what a peer can make the
-// process hold meanwhile. The Flight server and client are made of it; any gRPC
-// service with tensors in its messages can be.
+// package memmgr with one copy on each side. It also limits how much memory a peer can
+// make the process hold during a transfer. The Flight server and client are built on it;
+// any gRPC service with tensors in its messages can use it.
 //
 // # Sending
 //
-// A value that implements [Outgoing] goes out as the pieces that it names: its small
-// fields as bytes, its large ones as the memory itself ([Leases.Memory]). [New] is the
-// codec that knows such values, for grpc.ForceServerCodecV2 and grpc.ForceCodecV2; all
-// other messages go through Protocol Buffers as ever.
+// A value that implements [Outgoing] returns its encoded message as a list of buffers:
+// small fields as byte slices, large fields as references to existing memory
+// ([Leases.Memory]). [New] returns the codec for such values; pass it to
+// grpc.ForceServerCodecV2 and grpc.ForceCodecV2. The codec encodes all other messages
+// with Protocol Buffers.
 //
-// grpc reads that memory until the bytes are with the kernel, which is after SendMsg
-// has returned. So each piece holds a reference of its memory, which ends in one of two
-// ways: when grpc frees the piece, or, because grpc never frees what was queued on a
-// connection that broke, when the collector finds it gone. [Leases] are the pieces of
-// one call: [Leases.Wait] returns when grpc is done with them, and for those that a
-// broken connection left it has the collector run, soon and then each second at most,
-// until they are back. That is the only time at which this package starts a goroutine or the
-// collector; the goroutine ends with the last of them, or after a minute.
+// gRPC reads the memory until the kernel has accepted the bytes, which is after SendMsg
+// returns. Each buffer therefore holds a reference of its memory. The reference is
+// released when gRPC frees the buffer. gRPC never frees buffers that were queued on a
+// connection that broke; their references are released when the garbage collector finds
+// the buffers unreachable.
+//
+// [Leases] tracks the buffers of one call. [Leases.Wait] returns when gRPC has released
+// all of them. If the call ended with buffers outstanding, a background goroutine runs the
+// garbage collector, at most once a second, until they are released or two minutes have
+// passed. This package starts goroutines and collections for no other reason.
 //
 // # Receiving
 //
-// A message is not handed over whole. [Incoming] is one on its way in: its length is
-// known, its bytes come as they are asked for, the caller reads the small fields,
-// asks a resource for memory for the large one (so that a limit, a tenant or a pool
-// refuses it, or makes it wait, before a byte of it is read) and reads it to its final
-// place. On a server [Receiver] reads a stream in that way: what has not been asked
-// for stays with the sender, behind HTTP/2's flow control, but for one window. A
-// client, whose transport grpc does not show, receives by the codec into a value with
-// a Receive method ([Receivable]): there grpc has read the whole message by then, so
-// the bounds are that of grpc.MaxCallRecvMsgSize and small messages.
+// [Incoming] is a message that is being received. Its length is known, and its bytes are
+// read on demand. The caller reads the small fields, allocates memory for the large field
+// from a memmgr.Resource and reads the field into that memory. A limit, a tenant or a pool
+// can therefore refuse or delay the allocation before any byte of the field is read.
 //
-// [Gate] bounds what all streams of a server do at a time: their number, the bytes of
-// the messages that are being read, the size of one message and of its small fields.
+// On a server, [Receiver] reads a stream this way: except for one HTTP/2 flow-control
+// window, unread bytes stay with the sender. On a client, gRPC does not expose the
+// transport. The codec passes the received message to a value with a Receive method
+// ([Receivable]). By then gRPC has read the whole message, so this suits small messages
+// and calls with grpc.MaxCallRecvMsgSize.
+//
+// [Gate] limits all streams of a server together: their number, the bytes of the messages
+// that are being read, the size of one message and of its small fields.
 //
 // # Errors
 //
-// [*LimitError] is a bound that was reached (ResourceExhausted to gRPC), [*WireError] a
-// message that cannot be (InvalidArgument). Both have the method GRPCStatus, so that a
-// handler may return them as they are. Errors of the transport are gRPC's own.
+// [*LimitError] reports an exceeded limit (gRPC code ResourceExhausted), [*WireError] an
+// invalid encoding (InvalidArgument). Both have the method GRPCStatus, so handlers may
+// return them unchanged. Transport errors are gRPC's own.
 //
-// # What it rests on
+// # Dependency on gRPC internals
 //
-// grpc marks its package mem as experimental, and [Receiver] uses three methods of the
-// stream that grpc.ServerTransportStreamFromContext gives which its interface does not
-// list; where they are missing it receives by the codec instead. The module therefore
-// pins grpc to one release, and a test says when either changes.
+// gRPC marks its package mem as experimental. [Receiver] also calls three methods of the
+// stream returned by grpc.ServerTransportStreamFromContext that its interface does not
+// declare; if they are missing, it receives through the codec instead. The module
+// therefore pins gRPC to one release, and a test fails if these methods disappear.
 //
-// # Threads
+// # Thread safety
 //
-// A Gate, a codec and Leases may be used from any goroutine; a Receiver and an
-// Incoming by one at a time.
+// A Gate, a codec and Leases are safe for concurrent use. A Receiver and an Incoming must
+// be used by one goroutine at a time.
 package codec

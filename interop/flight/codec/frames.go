@@ -6,19 +6,19 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// frameBytes is what grpc-go puts into an HTTP/2 frame.
+// frameBytes is the largest payload that grpc-go puts into one HTTP/2 frame.
 const frameBytes = 16 << 10
 
-// Frames is a pool for gRPC to read frames to (experimental.BufferPool); the zero value is
-// ready, and any goroutine may use it. gRPC's own clears each buffer before it is
-// filled, which took a twelfth of a transfer's processor time; what is read here is as
-// long as what is used, so that nobody sees what was there before. Small frames are
-// allocated: a message of a few bytes that waits does not hold 16 KiB.
+// Frames is a buffer pool for the HTTP/2 frames that gRPC receives (experimental.BufferPool). The
+// zero value is ready to use; it is safe for concurrent use. gRPC's own pool clears each buffer
+// before it is filled, which took one twelfth of the processor time of a transfer. Frames does not
+// clear them: gRPC overwrites the whole returned length, so old contents stay invisible. Small
+// buffers are allocated separately, so a pending message of a few bytes does not occupy 16 KiB.
 type Frames struct{ full sync.Pool }
 
 var _ mem.BufferPool = (*Frames)(nil)
 
-// Get implements mem.BufferPool: a buffer of n bytes, with whatever was in it before.
+// Get implements mem.BufferPool. It returns n bytes with arbitrary contents.
 func (p *Frames) Get(n int) *[]byte {
 	if n > frameBytes/4 && n <= frameBytes {
 		if b, ok := p.full.Get().(*[]byte); ok {

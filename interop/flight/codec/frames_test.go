@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A buffer has the length that was asked for, whatever it comes from and had before.
+// Get returns the requested length, also for a reused buffer that was shortened.
 func TestFrames(t *testing.T) {
 	var p Frames
 	for range 3 {
@@ -16,7 +16,7 @@ func TestFrames(t *testing.T) {
 			if n > frameBytes/4 && n <= frameBytes {
 				require.Equal(t, frameBytes, cap(*b))
 			}
-			*b = (*b)[:n/2] // gRPC gives parts back
+			*b = (*b)[:n/2] // gRPC may return a shortened buffer
 			p.Put(b)
 		}
 	}

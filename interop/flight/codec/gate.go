@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// The bounds of a [Gate] that says nothing else.
+// Default limits of a [Gate].
 const (
 	DefaultMaxMessage  = 1 << 30
 	DefaultMaxHeader   = 64 << 10
@@ -15,15 +15,15 @@ const (
 	DefaultMaxInFlight = 2 << 30
 )
 
-// Limits bound what peers can make a server do at a time. 0 is the default.
+// Limits limit the resources that peers can occupy on a server at one time. 0 means the default.
 type Limits struct {
 	MaxMessage  int   // bytes of one message
-	MaxHeader   int   // bytes of a message's small fields, those taken by Incoming.Bytes
-	MaxStreams  int   // streams that are open
-	MaxInFlight int64 // bytes of the messages that are being read; at least MaxMessage
+	MaxHeader   int   // total bytes of the fields of one message that are read with Incoming.Bytes
+	MaxStreams  int   // open streams
+	MaxInFlight int64 // total bytes of the messages that are being read; at least MaxMessage
 }
 
-// Gate holds limits for all streams of a server.
+// Gate enforces Limits over all streams of a server.
 type Gate struct {
 	limits   Limits
 	streams  atomic.Int64
@@ -31,7 +31,7 @@ type Gate struct {
 	bytes    *semaphore.Weighted
 }
 
-// NewGate makes a gate; limits of 0 are the defaults.
+// NewGate returns a gate with the given limits.
 func NewGate(l Limits) *Gate {
 	l.MaxMessage = orDefault(l.MaxMessage, DefaultMaxMessage)
 	l.MaxHeader = orDefault(l.MaxHeader, DefaultMaxHeader)
@@ -47,18 +47,18 @@ func orDefault[T int | int64](v, d T) T {
 	return v
 }
 
-// Limits returns what holds.
+// Limits returns the limits in effect, with defaults filled in.
 func (g *Gate) Limits() Limits { return g.limits }
 
-// Streams returns how many streams are open.
+// Streams returns the number of open streams.
 func (g *Gate) Streams() int { return int(g.streams.Load()) }
 
-// InFlight returns the bytes of the messages that are being read.
+// InFlight returns the total bytes of the messages that are being read.
 func (g *Gate) InFlight() int64 { return g.inFlight.Load() }
 
-// Enter opens a stream and returns the function that closes it, which may be called
-// more than once. One stream too many is a *LimitError: a peer that is told can come
-// back, one that waits holds what it has.
+// Enter registers an open stream and returns a function that unregisters it, which may be called
+// more than once. If the limit is exceeded, it returns a *LimitError instead of waiting: a refused
+// peer can retry, while a waiting peer would keep its resources.
 func (g *Gate) Enter() (leave func(), err error) {
 	if n := g.streams.Add(1); n > int64(g.limits.MaxStreams) {
 		g.streams.Add(-1)
@@ -72,9 +72,9 @@ func (g *Gate) Enter() (leave func(), err error) {
 	}, nil
 }
 
-// charge books a message before its bytes are read. It waits until others are through:
-// a stream holds one message at a time, so those that wait hold nothing that those who
-// read could need.
+// charge reserves the bytes of a message before they are read. It waits until enough bytes are
+// available. This cannot deadlock: a stream reads one message at a time, so a waiting stream holds
+// no reservation that a reading stream needs.
 func (g *Gate) charge(ctx context.Context, size int) error {
 	if size > g.limits.MaxMessage {
 		return &LimitError{What: "bytes of a message", Asked: int64(size), Limit: int64(g.limits.MaxMessage)}
@@ -86,6 +86,7 @@ func (g *Gate) charge(ctx context.Context, size int) error {
 	return nil
 }
 
+// discharge returns the reservation of charge.
 func (g *Gate) discharge(size int) {
 	g.inFlight.Add(-int64(size))
 	g.bytes.Release(int64(size))

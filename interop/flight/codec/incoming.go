@@ -12,42 +12,44 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
-// piece is how many bytes are asked of the transport at a time: enough that the cost of
-// asking does not show, little enough that what was copied is still in the cache.
+// piece is the number of bytes to request from the transport at a time: large enough that the cost
+// of a request is negligible, small enough that copied bytes are still in the processor's cache.
 const piece = 64 << 10
 
-// Incoming is one message on its way in. After an error of one of its methods only the
-// same error comes.
+// Incoming is a message that is being received. After one of its methods fails, all methods return
+// the same error.
 type Incoming struct {
-	size   int                                  // of the message; while open one more than it may have
-	wire   int                                  // as it was announced: compressed
-	open   bool                                 // compressed: it has as many bytes as come
-	read   int                                  // bytes that the caller has had
-	more   func(n int) (mem.BufferSlice, error) // the next n bytes of the message; nil when all are here
-	here   int                                  // bytes taken from the transport
-	chunks mem.BufferSlice                      // what was taken and not read
-	next   int                                  // index of the chunk after current
-	head   []byte                               // rest of the current chunk
-	header int                                  // bytes that Bytes may still give
-	err    error
+	size    int                                  // length of the message; while open, the largest allowed length plus one
+	wire    int                                  // length on the wire, possibly compressed
+	open    bool                                 // the message is compressed and its length is not known yet
+	read    int                                  // bytes that the caller has read
+	fetch   func(n int) (mem.BufferSlice, error) // returns up to n further bytes of the message; nil if chunks has the whole message
+	fetched int                                  // bytes that fetch has returned
+	chunks  mem.BufferSlice                      // the last result of fetch
+	next    int                                  // index of the chunk after the current one
+	head    []byte                               // unread rest of the current chunk
+	header  int                                  // bytes that Bytes may still return
+	err     error
 }
 
-// Size returns the length of the message in bytes. That of a compressed one is not known
-// before its end: until then it is the most that is allowed.
+// Size returns the length of the message in bytes. The length of a compressed message is unknown
+// until its end; until then Size is an upper bound.
 func (in *Incoming) Size() int { return in.size }
 
-// Announced returns the bytes that the message takes on the wire: fewer than Size where it
-// is compressed.
+// Announced returns the length of the message on the wire. It is less than Size if the message is
+// compressed.
 func (in *Incoming) Announced() int { return in.wire }
 
-// Left returns the bytes that were not read yet; see Size.
+// Left returns the number of unread bytes. For a compressed message it is an upper bound; see Size.
 func (in *Incoming) Left() int { return in.size - in.read }
 
+// take makes chunks the next bytes to read.
 func (in *Incoming) take(chunks mem.BufferSlice) {
 	in.chunks, in.next, in.head = chunks, 0, nil
-	in.here += chunks.Len()
+	in.fetched += chunks.Len()
 }
 
+// free releases the chunks. Later calls fail with io.ErrClosedPipe.
 func (in *Incoming) free() {
 	in.chunks.Free()
 	in.chunks, in.head = nil, nil
@@ -56,6 +58,7 @@ func (in *Incoming) free() {
 	}
 }
 
+// fail records the first error and returns it.
 func (in *Incoming) fail(err error) error {
 	if in.err == nil {
 		in.err = err
@@ -67,7 +70,7 @@ func (in *Incoming) malformed(format string, args ...any) error {
 	return in.fail(&WireError{Offset: int64(in.read), Reason: fmt.Sprintf(format, args...)})
 }
 
-// fill makes head non-empty; the caller knows that bytes are left.
+// fill makes head non-empty. The message must have unread bytes.
 func (in *Incoming) fill() error {
 	for len(in.head) == 0 {
 		if in.next < len(in.chunks) {
@@ -75,16 +78,16 @@ func (in *Incoming) fill() error {
 			in.next++
 			continue
 		}
-		n := min(in.size-in.here, piece)
-		if n <= 0 || in.more == nil {
+		n := min(in.size-in.fetched, piece)
+		if n <= 0 || in.fetch == nil {
 			return in.fail(io.ErrUnexpectedEOF)
 		}
 		in.chunks.Free()
 		in.chunks = nil
-		chunks, err := in.more(n)
+		chunks, err := in.fetch(n)
 		if in.open && errors.Is(err, io.EOF) {
-			in.size, in.open = in.here, false
-			return in.malformed("it ends within a field")
+			in.size, in.open = in.fetched, false
+			return in.malformed("the message ends within a field")
 		}
 		if err != nil {
 			return in.fail(err)
@@ -94,12 +97,13 @@ func (in *Incoming) fill() error {
 	return nil
 }
 
-// tooLong is the error of an open message that would have so many bytes.
+// tooLong returns the error for an open message of at least n bytes.
 func (in *Incoming) tooLong(n int) error {
 	return in.fail(&LimitError{What: "bytes of a message", Asked: int64(n), Limit: int64(in.size - 1)})
 }
 
-// ended tells whether all bytes were read. Of an open message it asks for more.
+// ended reports whether all bytes were read. For an open message it may have to read more bytes
+// from the transport.
 func (in *Incoming) ended() (bool, error) {
 	if in.err != nil {
 		return false, in.err
@@ -112,13 +116,13 @@ func (in *Incoming) ended() (bool, error) {
 	}
 	err := in.fill()
 	if err != nil && !in.open && in.read == in.size {
-		in.err = nil // what there is, is read
+		in.err = nil // the end of the message, not an error
 		return true, nil
 	}
 	return false, err
 }
 
-// drop reads to the end.
+// drop discards the rest of the message.
 func (in *Incoming) drop() error {
 	for {
 		end, err := in.ended()
@@ -135,8 +139,8 @@ func (in *Incoming) drop() error {
 	}
 }
 
-// each passes the next n bytes on, as they lie.
-func (in *Incoming) each(n int, use func([]byte)) error {
+// consume passes the next n bytes to use, in one or more parts.
+func (in *Incoming) consume(n int, use func([]byte)) error {
 	if in.err != nil {
 		return in.err
 	}
@@ -144,7 +148,7 @@ func (in *Incoming) each(n int, use func([]byte)) error {
 		return in.tooLong(in.read + n)
 	}
 	if n < 0 || n > in.Left() {
-		return in.malformed("%d bytes wanted, %d left", n, in.Left())
+		return in.malformed("%d bytes needed, %d left", n, in.Left())
 	}
 	for n > 0 {
 		if err := in.fill(); err != nil {
@@ -161,21 +165,21 @@ func (in *Incoming) each(n int, use func([]byte)) error {
 
 // ReadFull reads the next len(p) bytes into p.
 func (in *Incoming) ReadFull(p []byte) error {
-	return in.each(len(p), func(b []byte) { p = p[copy(p, b):] })
+	return in.consume(len(p), func(b []byte) { p = p[copy(p, b):] })
 }
 
-// Discard drops the next n bytes.
-func (in *Incoming) Discard(n int) error { return in.each(n, func([]byte) {}) }
+// Discard skips the next n bytes.
+func (in *Incoming) Discard(n int) error { return in.consume(n, func([]byte) {}) }
 
-// Varint reads a base-128 number.
+// Varint reads a base-128 integer.
 func (in *Incoming) Varint() (uint64, error) {
 	var v uint64
 	for shift := 0; shift < 64; shift += 7 {
 		if in.err == nil && !in.open && in.Left() == 0 {
-			return 0, in.malformed("it ends within a number")
+			return 0, in.malformed("the message ends within a number")
 		}
 		var b byte
-		if err := in.each(1, func(p []byte) { b = p[0] }); err != nil {
+		if err := in.consume(1, func(p []byte) { b = p[0] }); err != nil {
 			return 0, err
 		}
 		if shift == 63 && b > 1 {
@@ -189,9 +193,9 @@ func (in *Incoming) Varint() (uint64, error) {
 	return 0, in.malformed("a number of more than 64 bits")
 }
 
-// Field reads the tag of the next field of a Protocol Buffers message; io.EOF is the
-// end of the message. The field is then read by Varint, Bytes, or Length and what
-// follows it, or passed over by Skip.
+// Field reads the tag of the next field of a Protocol Buffers message. It returns io.EOF at the end
+// of the message. The caller then reads the value with Varint, Bytes, or Length followed by
+// ReadFull, Memory or Discard; or skips it with Skip.
 func (in *Incoming) Field() (protowire.Number, protowire.Type, error) {
 	if end, err := in.ended(); err != nil || end {
 		if err == nil {
@@ -210,10 +214,10 @@ func (in *Incoming) Field() (protowire.Number, protowire.Type, error) {
 	return num, typ, nil
 }
 
-// Length reads the length in bytes of a length-delimited field, whose bytes are next.
+// Length reads the length in bytes of a length-delimited field. The bytes of the field follow.
 func (in *Incoming) Length(typ protowire.Type) (int, error) {
 	if typ != protowire.BytesType {
-		return 0, in.malformed("wire type %d where bytes belong", typ)
+		return 0, in.malformed("wire type %d, want a length-delimited field", typ)
 	}
 	v, err := in.Varint()
 	if err != nil {
@@ -223,14 +227,14 @@ func (in *Incoming) Length(typ protowire.Type) (int, error) {
 		return 0, in.tooLong(int(min(v, math.MaxInt32)))
 	}
 	if v > uint64(in.Left()) {
-		return 0, in.malformed("a field of %d bytes in a message of which %d are left", v, in.Left())
+		return 0, in.malformed("a field of %d bytes, but only %d bytes of the message are left", v, in.Left())
 	}
 	return int(v), nil
 }
 
-// Bytes reads a length-delimited field into memory of Go. All of a message together
-// may take Limits.MaxHeader, so that a peer cannot make the heap large; *LimitError
-// otherwise.
+// Bytes reads a length-delimited field into Go memory. The total of all calls for one message is
+// limited to Limits.MaxHeader, so that a peer cannot fill the heap. If the limit is exceeded, Bytes
+// returns a *LimitError.
 func (in *Incoming) Bytes(typ protowire.Type) ([]byte, error) {
 	n, err := in.Length(typ)
 	if err != nil {
@@ -244,7 +248,7 @@ func (in *Incoming) Bytes(typ protowire.Type) ([]byte, error) {
 	return b, in.ReadFull(b)
 }
 
-// Skip passes over a field that the caller does not know.
+// Skip discards the value of a field.
 func (in *Incoming) Skip(typ protowire.Type) error {
 	switch typ {
 	case protowire.VarintType:
@@ -265,16 +269,15 @@ func (in *Incoming) Skip(typ protowire.Type) error {
 	}
 }
 
-// Memory asks a resource for memory, charging whoever stands behind it, and then reads
-// the next n bytes to its start; request.Size is at least n, 0 for n. The caller owns
-// the buffer. On error there is none, and nothing of the bytes was read if it was the
-// resource that refused. The host must be able to write the memory.
+// Memory allocates memory from r and reads the next n bytes into its start. If request.Size is less
+// than n, n is used. The host must be able to write the memory. The caller owns the returned
+// buffer. If the allocation fails, none of the n bytes have been read.
 func (in *Incoming) Memory(r memmgr.Resource, request memmgr.Request, n int) (memmgr.Buffer, error) {
 	if in.err != nil {
 		return memmgr.Buffer{}, in.err
 	}
 	if n < 0 || n > in.Left() {
-		return memmgr.Buffer{}, in.malformed("%d bytes wanted, %d left", n, in.Left())
+		return memmgr.Buffer{}, in.malformed("%d bytes needed, %d left", n, in.Left())
 	}
 	request.Size = max(request.Size, uintptr(n))
 	buffer, err := memmgr.New(r, request)

@@ -12,25 +12,24 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
-// Leases are the pieces of memory that one call has given to gRPC. The zero value is
-// ready; it must not be copied.
+// Leases tracks the buffers of one call that gRPC holds. The zero value is ready to use; it must
+// not be copied. It is safe for concurrent use.
 type Leases struct {
 	mu    sync.Mutex
 	count int
 	bytes int64
-	moved int64         // pieces taken and given back so far
-	wake  chan struct{} // closed when a piece comes back; nil while nobody waits
+	moved int64         // number of buffers lent and returned so far
+	wake  chan struct{} // closed when a buffer is returned; nil if there is no waiter
 }
 
 var outstanding struct{ count, bytes atomic.Int64 }
 
-// Outstanding returns how many pieces of memory gRPC holds in this process, and their
-// bytes.
+// Outstanding returns the number of buffers that gRPC holds in this process, and their total bytes.
 func Outstanding() (pieces, bytes int64) {
 	return outstanding.count.Load(), outstanding.bytes.Load()
 }
 
-// lease is one piece: the reference of the memory, ended once.
+// lease is the memory reference of one buffer. It is released once.
 type lease struct {
 	buffer memmgr.Buffer
 	group  *Leases
@@ -38,6 +37,7 @@ type lease struct {
 	ended  atomic.Bool
 }
 
+// end releases the memory. Further calls have no effect.
 func (l *lease) end() {
 	if l.ended.Swap(true) {
 		return
@@ -48,14 +48,15 @@ func (l *lease) end() {
 	l.group.returned(l.bytes)
 }
 
-// leasePool is what gRPC puts the piece back to. Nothing but gRPC's buffer refers to
-// it, so when gRPC forgets the buffer the collector finds the pool, and ends the lease.
+// leasePool is the pool to which gRPC returns one buffer. Only gRPC's buffer refers to it. If gRPC
+// drops the buffer without freeing it, the garbage collector runs the cleanup of the pool, which
+// ends the lease.
 type leasePool struct {
 	lease   *lease
 	cleanup runtime.Cleanup
 }
 
-// Get is never called: gRPC's receiving side has a pool of its own.
+// Get is never called: gRPC allocates received frames from another pool.
 func (p *leasePool) Get(n int) *[]byte { b := make([]byte, n); return &b }
 
 // Put ends the lease.
@@ -64,9 +65,9 @@ func (p *leasePool) Put(*[]byte) {
 	p.lease.end()
 }
 
-// Memory is a piece of a message: data, which lies in memory of the buffer that the
-// host can read. The piece holds a reference of its own until gRPC has sent it; nobody
-// may write to data before that. Pieces below gRPC's threshold (1 KiB) are copied.
+// Memory returns data as a buffer for a message. data must lie in the memory of buffer and be
+// readable by the host. The result holds its own reference of buffer until gRPC has sent the bytes;
+// data must not be modified before that. Data below gRPC's pooling threshold (1 KiB) is copied.
 func (g *Leases) Memory(buffer memmgr.Buffer, data []byte) mem.Buffer {
 	data = data[:len(data):len(data)]
 	if mem.IsBelowBufferPoolingThreshold(len(data)) {
@@ -85,6 +86,7 @@ func (g *Leases) Memory(buffer memmgr.Buffer, data []byte) mem.Buffer {
 	return mem.NewBuffer(&data, p)
 }
 
+// returned updates the counts after a buffer was released, and wakes the waiters.
 func (g *Leases) returned(bytes int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -97,15 +99,15 @@ func (g *Leases) returned(bytes int64) {
 	}
 }
 
-// Outstanding returns how many pieces gRPC still holds, and their bytes.
+// Outstanding returns the number of buffers that gRPC still holds, and their total bytes.
 func (g *Leases) Outstanding() (pieces int, bytes int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.count, g.bytes
 }
 
-// WaitBelow blocks until gRPC holds fewer than n pieces, or the context ends: for
-// senders that stage their memory and must not run ahead of the network.
+// WaitBelow blocks until gRPC holds fewer than n buffers or the context ends. Senders with a few
+// staging buffers use it to stay in step with the network.
 func (g *Leases) WaitBelow(ctx context.Context, n int) error {
 	for {
 		g.mu.Lock()
@@ -126,11 +128,10 @@ func (g *Leases) WaitBelow(ctx context.Context, n int) error {
 	}
 }
 
-// Wait blocks until gRPC is done with every piece. When the context ends first, which
-// is the stream's (grpc.ServerStream.Context, ClientStream.Context) or the call's, the
-// pieces that are left belong to nobody any more: they are freed in the background,
-// within some seconds, at times a minute, and Wait returns the context's error. A call that gave memory to
-// gRPC ends with Wait.
+// Wait blocks until gRPC holds no buffer. Call it at the end of every call that used Memory, with
+// the context of the stream (grpc.ServerStream.Context, ClientStream.Context) or the call. If the
+// context ends first, Wait returns its error and the remaining buffers are freed in the background,
+// usually within seconds.
 func (g *Leases) Wait(ctx context.Context) error {
 	err := g.WaitBelow(ctx, 1)
 	if err != nil {
@@ -139,7 +140,7 @@ func (g *Leases) Wait(ctx context.Context) error {
 	return err
 }
 
-// reclaimer has the collector run while pieces of broken connections are out.
+// reclaimer runs the garbage collector until the buffers of ended calls are released.
 type reclaimer struct {
 	mu     sync.Mutex
 	groups map[*Leases]time.Time
@@ -149,14 +150,15 @@ type reclaimer struct {
 var reclaim reclaimer
 
 const (
-	reclaimFirst = 50 * time.Millisecond // gRPC frees most by itself in that time
-	reclaimEvery = time.Second           // what the pauses grow to
-	// After that the program's own collections must do. Longer than the time-outs of calls: the
-	// scheduler may keep a timer that was stopped, and with it the context and the connection of its
-	// call, until its time.
+	reclaimFirst = 50 * time.Millisecond // gRPC frees most buffers by itself in this time
+	reclaimEvery = time.Second           // longest pause between two collections
+	// After this time the collections of the program itself must suffice. It is longer than usual
+	// call timeouts because the Go scheduler may keep a stopped timer, and with it the context and
+	// the connection of its call, until the timer would have expired.
 	reclaimLast = 2 * time.Minute
 )
 
+// add starts reclaiming the buffers of g.
 func (r *reclaimer) add(g *Leases) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -170,19 +172,20 @@ func (r *reclaimer) add(g *Leases) {
 	}
 }
 
-// run ends when no group has anything out.
+// run collects until no group has outstanding buffers.
 func (r *reclaimer) run() {
 	for pause := reclaimFirst; ; pause = min(2*pause, reclaimEvery) {
 		time.Sleep(pause)
-		if !r.left() {
+		if !r.prune() {
 			return
 		}
 		runtime.GC()
 	}
 }
 
-// left drops the groups that are empty or too old, and reports whether others remain.
-func (r *reclaimer) left() bool {
+// prune removes the groups that have no outstanding buffers or have expired, and reports whether any
+// group remains.
+func (r *reclaimer) prune() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for g, since := range r.groups {
@@ -194,15 +197,15 @@ func (r *reclaimer) left() bool {
 	return r.busy
 }
 
-// Moved returns a number that changes when gRPC takes or gives back a piece: for those
-// who watch whether a peer still reads.
+// Moved returns a counter that changes whenever a buffer is lent to or returned by gRPC. It shows
+// whether the peer is still reading.
 func (g *Leases) Moved() int64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.moved
 }
 
-// Abandon is Wait for a call that is over: whatever is left is freed in the background.
+// Abandon frees the remaining buffers of an ended call in the background. It does not block.
 func (g *Leases) Abandon() {
 	if n, _ := g.Outstanding(); n > 0 {
 		reclaim.add(g)

@@ -10,30 +10,31 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// packed is a compressed message on its way in. What it holds unpacked is one piece.
+// packed is a compressed message that is being received. It holds at most one piece of decompressed
+// data.
 type packed struct {
 	r      *Receiver
 	with   encoding.Compressor
-	left   int // compressed bytes that were not taken from the transport
+	left   int // compressed bytes that were not read from the transport yet
 	chunks mem.BufferSlice
 	next   int
 	head   []byte
-	plain  io.Reader // made when bytes are first asked for: it waits for some
+	plain  io.Reader // created by the first call of fetch, because creating it reads from the transport
 	buf    []byte
 }
 
-// unpacked begins a message of so many compressed bytes, with the compressor that gRPC
-// knows by the name in the stream's header.
+// unpacked returns the reader of a message with size compressed bytes. It uses the compressor named
+// in the stream's header.
 func (r *Receiver) unpacked(size int) (*packed, error) {
 	name := r.raw.RecvCompress()
 	c := encoding.GetCompressor(name)
 	if c == nil {
-		return nil, status.Errorf(codes.Unimplemented, "the message is compressed (%.20q), which is not served here; send it as it is", name)
+		return nil, status.Errorf(codes.Unimplemented, "the compression %.20q is not supported; send the message uncompressed", name)
 	}
 	return &packed{r: r, with: c, left: size}, nil
 }
 
-// Read implements io.Reader for the decompressor: compressed bytes, as they come.
+// Read implements io.Reader for the decompressor. It returns compressed bytes.
 func (p *packed) Read(b []byte) (int, error) {
 	if err := p.fill(); err != nil {
 		return 0, err
@@ -43,8 +44,9 @@ func (p *packed) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// ReadByte implements io.ByteReader: decompressors of compress/flate's kind put a buffer before what
-// has none, and what they leave in it, behind the end, nobody sees.
+// ReadByte implements io.ByteReader. Without it, decompressors such as compress/flate would wrap
+// the reader in a buffer, and bytes after the end of the compressed data would remain undetected in
+// that buffer.
 func (p *packed) ReadByte() (byte, error) {
 	if err := p.fill(); err != nil {
 		return 0, err
@@ -54,7 +56,7 @@ func (p *packed) ReadByte() (byte, error) {
 	return b, nil
 }
 
-// fill makes head non-empty; io.EOF at the end of the message.
+// fill makes head non-empty. It returns io.EOF at the end of the message.
 func (p *packed) fill() error {
 	for len(p.head) == 0 {
 		if p.next < len(p.chunks) {
@@ -67,7 +69,7 @@ func (p *packed) fill() error {
 		}
 		p.drop()
 		n := min(p.left, piece)
-		chunks, err := p.r.more(n)
+		chunks, err := p.r.fetch(n)
 		if err != nil {
 			return err
 		}
@@ -77,13 +79,13 @@ func (p *packed) fill() error {
 	return nil
 }
 
-// more gives up to n bytes of the message; io.EOF is its end, behind which nothing may
-// follow. What it gives is good until the next call.
-func (p *packed) more(n int) (mem.BufferSlice, error) {
+// fetch returns up to n decompressed bytes, valid until the next call. It returns io.EOF at the end
+// of the message and an error if more compressed bytes follow.
+func (p *packed) fetch(n int) (mem.BufferSlice, error) {
 	if p.plain == nil {
 		plain, err := p.with.Decompress(p)
 		if err != nil {
-			return nil, p.broken(err)
+			return nil, p.decodeError(err)
 		}
 		p.plain, p.buf = plain, make([]byte, piece)
 	}
@@ -92,23 +94,23 @@ func (p *packed) more(n int) (mem.BufferSlice, error) {
 		return mem.BufferSlice{mem.SliceBuffer(p.buf[:n])}, nil
 	}
 	if !errors.Is(err, io.EOF) {
-		return nil, p.broken(err)
+		return nil, p.decodeError(err)
 	}
 	if len(p.head) > 0 || p.next < len(p.chunks) || p.left > 0 {
-		return nil, &WireError{Reason: "bytes behind the end of what was compressed"}
+		return nil, &WireError{Reason: "bytes after the end of the compressed data"}
 	}
 	return nil, io.EOF
 }
 
-// broken is the transport's error, or else one of bytes that cannot be unpacked.
-func (p *packed) broken(err error) error {
+// decodeError returns a transport error unchanged, and any other error as a WireError.
+func (p *packed) decodeError(err error) error {
 	if _, ok := status.FromError(err); ok {
 		return err
 	}
-	return &WireError{Reason: "it cannot be decompressed"}
+	return &WireError{Reason: "the message cannot be decompressed"}
 }
 
-// end lets go of everything; some decompressors go back to a pool when they are closed.
+// end releases the chunks and closes the decompressor, which may return it to a pool.
 func (p *packed) end() {
 	p.drop()
 	if c, ok := p.plain.(io.Closer); ok {
@@ -116,6 +118,7 @@ func (p *packed) end() {
 	}
 }
 
+// drop frees the current chunks.
 func (p *packed) drop() {
 	p.chunks.Free()
 	p.chunks, p.head, p.next = nil, nil, 0

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// compressed sends n bytes to the server's echo, by gzip, and returns what came back.
+// compressed sends n gzip-compressed bytes to the echo server and checks the reply.
 func compressed(t *testing.T, b *testbed, n int) error {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -28,7 +28,7 @@ func compressed(t *testing.T, b *testbed, n int) error {
 		grpc.WaitForReady(true), grpc.UseCompressor(gzip.Name))
 	require.NoError(t, err)
 	_ = s.SendMsg(&blob{leases: &leases, buffer: out, n: n})
-	in := taken{pool: b.pool}
+	in := receivedBlob{pool: b.pool}
 	err = s.RecvMsg(&in)
 	if err == nil {
 		want, err := out.Bytes()
@@ -43,24 +43,24 @@ func compressed(t *testing.T, b *testbed, n int) error {
 	return err
 }
 
-// Compressed messages arrive as others do, whatever their size.
+// Compressed messages of all sizes arrive intact.
 func TestCompressed(t *testing.T) {
 	b := newTestbed(t, Limits{MaxMessage: 8 << 20})
 	for _, n := range []int{1, 1024, piece - 10, piece - 3, piece - 2, piece, 3*piece + 1, 8<<20 - 20} {
 		require.NoError(t, compressed(t, b, n), n)
 	}
 	require.True(t, b.direct.Load())
-	// That one unpacks to more than is allowed, of a few kilobytes.
+	// A few kilobytes that decompress to more than the allowed size.
 	err := compressed(t, b, 9<<20)
 	require.Equal(t, codes.ResourceExhausted, status.Code(err), "%v", err)
 	require.NoError(t, compressed(t, b, 1000))
 }
 
-// unpack reads a message of a server's stream from compressed bytes.
+// unpack decodes a gzip-compressed message with at most limit decompressed bytes.
 func unpack(data []byte, limit int) (fields int, err error) {
 	p := &packed{with: encoding.GetCompressor(gzip.Name), head: data}
 	defer p.end()
-	in := &Incoming{size: limit + 1, open: true, header: 1 << 20, more: p.more}
+	in := &Incoming{size: limit + 1, open: true, header: 1 << 20, fetch: p.fetch}
 	defer in.free()
 	if fields, err = walk(in); err != nil {
 		return fields, err
@@ -89,15 +89,15 @@ func TestPackedMessages(t *testing.T) {
 		want  string
 	}{
 		{"whole", whole, 100, ""},
-		{"as long as it may be", whole, len(message), ""},
-		{"too long by one", whole, len(message) - 1, "bytes of a message: 7 asked for, at most 6"},
-		{"nothing", nil, 100, "cannot be decompressed"},
-		{"no gzip", message, 100, "cannot be decompressed"},
-		{"cut off", whole[:len(whole)-9], 100, "cannot be decompressed"},
-		{"garbage behind", append(whole[:len(whole):len(whole)], "xyz"...), 100, "cannot be decompressed"},
+		{"largest allowed length", whole, len(message), ""},
+		{"one byte too long", whole, len(message) - 1, "bytes of a message: 7 requested, at most 6"},
+		{"empty", nil, 100, "cannot be decompressed"},
+		{"not gzip", message, 100, "cannot be decompressed"},
+		{"truncated", whole[:len(whole)-9], 100, "cannot be decompressed"},
+		{"trailing bytes", append(whole[:len(whole):len(whole)], "xyz"...), 100, "cannot be decompressed"},
 		{"ends within a field", gzipped(t, message[:5]), 100, "ends within a field"},
-		{"a field of more than there is", gzipped(t, []byte("\x12\x20abc")), 100, "ends within a field"},
-		{"a bomb", gzipped(t, append([]byte("\x12\x80\x80\x80\x08"), make([]byte, 16<<20)...)), 1 << 20, "at most 1048576 allowed"},
+		{"field longer than the message", gzipped(t, []byte("\x12\x20abc")), 100, "ends within a field"},
+		{"decompression bomb", gzipped(t, append([]byte("\x12\x80\x80\x80\x08"), make([]byte, 16<<20)...)), 1 << 20, "at most 1048576 allowed"},
 		{"many fields", gzipped(t, bytes.Repeat([]byte("\x10\x01"), 1<<20)), 1 << 20, "at most 1048576 allowed"},
 	} {
 		_, err := unpack(c.data, c.limit)
@@ -111,16 +111,16 @@ func TestPackedMessages(t *testing.T) {
 	}
 }
 
-// deflate is a compression whose format ends by itself.
+// deflate is a compressor whose format marks its own end.
 type deflate struct{}
 
 func (deflate) Name() string                                 { return "deflate" }
 func (deflate) Compress(w io.Writer) (io.WriteCloser, error) { return zlib.NewWriter(w), nil }
 func (deflate) Decompress(r io.Reader) (io.Reader, error)    { return zlib.NewReader(r) }
 
-// What follows the end of what was compressed is refused, also where the decompressor looks for
-// nothing there.
-func TestBehindTheEndOfWhatIsPacked(t *testing.T) {
+// Bytes after the end of the compressed data are refused, even if the decompressor does not read
+// that far.
+func TestBytesAfterCompressedData(t *testing.T) {
 	var b bytes.Buffer
 	w, err := deflate{}.Compress(&b)
 	require.NoError(t, err)
@@ -130,17 +130,17 @@ func TestBehindTheEndOfWhatIsPacked(t *testing.T) {
 	read := func(data string) error {
 		p := &packed{with: deflate{}, head: []byte(data)}
 		defer p.end()
-		in := &Incoming{size: 101, open: true, header: 100, more: p.more}
+		in := &Incoming{size: 101, open: true, header: 100, fetch: p.fetch}
 		defer in.free()
 		return in.drop()
 	}
 	require.NoError(t, read(b.String()))
 	for _, more := range []string{"x", b.String(), strings.Repeat("x", 10000)} {
-		require.ErrorContains(t, read(b.String()+more), "behind the end")
+		require.ErrorContains(t, read(b.String()+more), "after the end")
 	}
 }
 
-// FuzzPacked holds messages of unknown length to those of a known one.
+// FuzzPacked compares the decoding of compressed messages with that of uncompressed ones.
 func FuzzPacked(f *testing.F) {
 	f.Add([]byte("\x08\x96\x01\x0a\x03abc\x3d\x01\x02\x03\x04"), uint16(100))
 	f.Add([]byte("\x12\x00\x1a\x02hi\x09\x01\x02\x03\x04\x05\x06\x07\x08"), uint16(5))

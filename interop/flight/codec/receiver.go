@@ -13,49 +13,48 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// transportStream is what grpc's own stream of a server can do besides
-// grpc.ServerTransportStream.
+// transportStream lists the methods of gRPC's server stream that grpc.ServerTransportStream does
+// not declare.
 type transportStream interface {
 	// ReadMessageHeader fills the slice; io.EOF at the end of the stream.
 	ReadMessageHeader([]byte) error
 	// Read returns the next n bytes.
 	Read(n int) (mem.BufferSlice, error)
-	// RecvCompress names what compressed messages of the stream are compressed with.
+	// RecvCompress returns the name of the compressor of the stream's messages.
 	RecvCompress() string
 }
 
-// Receiver reads the messages of one stream of a server. Nothing else may receive from
-// that stream.
+// Receiver reads the messages of one stream on a server. While it is in use, no other code may
+// receive from that stream.
 type Receiver struct {
 	gate   *Gate
 	stream grpc.ServerStream
-	raw    transportStream // nil: by the codec
-	broken error
+	raw    transportStream // nil: receive through the codec
+	err    error
 	got    atomic.Int64
 }
 
-// NewReceiver reads a stream under the limits of a gate. The server must use the codec
-// of [New].
+// NewReceiver returns a receiver for stream under the limits of g. The server must use the codec of
+// [New].
 func NewReceiver(g *Gate, stream grpc.ServerStream) *Receiver {
 	raw, _ := grpc.ServerTransportStreamFromContext(stream.Context()).(transportStream)
 	return &Receiver{gate: g, stream: stream, raw: raw}
 }
 
-// Direct reports whether messages are read as they come, and not by the codec after
-// grpc has read them whole.
+// Direct reports whether messages are read on demand. If false, gRPC reads each message whole and
+// the codec passes it on.
 func (r *Receiver) Direct() bool { return r.raw != nil }
 
-// Received returns the bytes that were read so far; unlike the rest, from any goroutine:
-// for those who watch whether a peer still sends.
+// Received returns the number of bytes read so far. Unlike the other methods it is safe for
+// concurrent use, so that a watchdog can detect a stalled peer.
 func (r *Receiver) Received() int64 { return r.got.Load() }
 
-// Next passes the next message to use. It returns io.EOF when the peer has sent all,
-// the error of use, or why there is no message. A message that use has not read to its
-// end is dropped with the rest of the stream: only the error remains, or nil where use
-// had none, and then Next may be called again.
+// Next calls use with the next message. It returns io.EOF after the last message, the error of use,
+// or the error that prevented receiving. If use returns nil, Next discards the unread rest of the
+// message and may be called again. After an error, all later calls return the same error.
 func (r *Receiver) Next(use func(*Incoming) error) error {
-	if r.broken != nil {
-		return r.broken
+	if r.err != nil {
+		return r.err
 	}
 	var err error
 	if r.raw != nil {
@@ -64,11 +63,12 @@ func (r *Receiver) Next(use func(*Incoming) error) error {
 		err = r.buffered(use)
 	}
 	if err != nil {
-		r.broken = err
+		r.err = err
 	}
 	return err
 }
 
+// direct reads the next message from gRPC's transport stream.
 func (r *Receiver) direct(use func(*Incoming) error) error {
 	var prefix [5]byte
 	if err := r.raw.ReadMessageHeader(prefix[:]); err != nil {
@@ -83,13 +83,13 @@ func (r *Receiver) direct(use func(*Incoming) error) error {
 		return r.transport(err)
 	}
 	defer r.gate.discharge(size)
-	in := &Incoming{size: size, wire: size, header: r.gate.limits.MaxHeader, more: r.more}
+	in := &Incoming{size: size, wire: size, header: r.gate.limits.MaxHeader, fetch: r.fetch}
 	if prefix[0] != 0 {
 		z, err := r.unpacked(size)
 		if err != nil {
 			return err
 		}
-		in.size, in.open, in.more = r.gate.limits.MaxMessage+1, true, z.more
+		in.size, in.open, in.fetch = r.gate.limits.MaxMessage+1, true, z.fetch
 		defer z.end()
 	}
 	defer in.free()
@@ -99,7 +99,8 @@ func (r *Receiver) direct(use func(*Incoming) error) error {
 	return in.drop()
 }
 
-func (r *Receiver) more(n int) (mem.BufferSlice, error) {
+// fetch reads n bytes of the current message.
+func (r *Receiver) fetch(n int) (mem.BufferSlice, error) {
 	chunks, err := r.raw.Read(n)
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
@@ -111,13 +112,14 @@ func (r *Receiver) more(n int) (mem.BufferSlice, error) {
 	return chunks, nil
 }
 
-// transport gives an error of grpc's transport the form that its users know.
+// transport converts an error of gRPC's transport into io.EOF, a WireError, a LimitError or a gRPC
+// status.
 func (r *Receiver) transport(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.EOF
 	}
 	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return &WireError{Reason: "the stream ends within the message"}
+		return &WireError{Reason: "the stream ends within a message"}
 	}
 	var limit *LimitError
 	if errors.As(err, &limit) {
@@ -135,12 +137,12 @@ func (r *Receiver) transport(err error) error {
 	return status.Error(codes.Unavailable, err.Error())
 }
 
-// receivable runs a function as the Receive method of a message.
+// receivable adapts a function to Receivable.
 type receivable struct {
 	gate *Gate
 	ctx  context.Context
 	use  func(*Incoming) error
-	err  error // of use, which gRPC would wrap
+	err  error // error of use; gRPC would return it wrapped
 }
 
 func (m *receivable) Receive(in *Incoming) error {
@@ -153,6 +155,7 @@ func (m *receivable) Receive(in *Incoming) error {
 	return m.err
 }
 
+// buffered receives the next message through the codec.
 func (r *Receiver) buffered(use func(*Incoming) error) error {
 	m := &receivable{gate: r.gate, ctx: r.stream.Context(), use: use}
 	if err := r.stream.RecvMsg(m); m.err == nil {

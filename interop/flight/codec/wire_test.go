@@ -15,11 +15,11 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
-// incoming gives the bytes as a transport does: no more than asked for, in chunks of
-// at most so many bytes.
+// incoming returns a message whose transport returns the requested bytes in chunks of at most chunk
+// bytes.
 func incoming(data []byte, chunk, header int) *Incoming {
 	left := data
-	return &Incoming{size: len(data), header: header, more: func(n int) (mem.BufferSlice, error) {
+	return &Incoming{size: len(data), header: header, fetch: func(n int) (mem.BufferSlice, error) {
 		var s mem.BufferSlice
 		for n > 0 {
 			k := min(n, chunk, len(left))
@@ -31,8 +31,7 @@ func incoming(data []byte, chunk, header int) *Incoming {
 	}}
 }
 
-// walk reads every field: the bytes of those whose number is odd, the others are
-// passed over.
+// walk reads all fields: it reads the bytes of fields with odd numbers and skips all other fields.
 func walk(in *Incoming) (fields int, err error) {
 	for ; ; fields++ {
 		num, typ, err := in.Field()
@@ -66,10 +65,10 @@ func TestHostileMessages(t *testing.T) {
 		{"group", "\x0b", "wire type 3"},
 		{"end of group", "\x0c", "wire type 4"},
 		{"wire type 7", "\x0f", "wire type 7"},
-		{"longer than the message", "\x0a\x05abcd", "5 bytes in a message of which 4 are left"},
-		{"2^63 bytes", "\x0a\xff\xff\xff\xff\xff\xff\xff\xff\x7f", "bytes in a message of which 0"},
-		{"fixed32", "\x0dabc", "4 bytes wanted, 3 left"},
-		{"fixed64", "\x09abcdefg", "8 bytes wanted, 7 left"},
+		{"longer than the message", "\x0a\x05abcd", "a field of 5 bytes, but only 4 bytes"},
+		{"2^63 bytes", "\x0a\xff\xff\xff\xff\xff\xff\xff\xff\x7f", "bytes, but only 0 bytes"},
+		{"fixed32", "\x0dabc", "4 bytes needed, 3 left"},
+		{"fixed64", "\x09abcdefg", "8 bytes needed, 7 left"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for _, chunk := range []int{1, 3, 100} {
@@ -85,12 +84,12 @@ func TestHostileMessages(t *testing.T) {
 	require.ErrorIs(t, err, ErrLimit)
 	require.Equal(t, codes.ResourceExhausted, status.Code(err))
 	_, _, again := in.Field()
-	require.Equal(t, err, again, "an error stays")
+	require.Equal(t, err, again, "later calls return the same error")
 }
 
-// A transport that ends too soon is no end of the message.
+// A transport that ends early is an error, not the end of the message.
 func TestTransportEnds(t *testing.T) {
-	in := &Incoming{size: 10, more: func(int) (mem.BufferSlice, error) { return nil, io.ErrUnexpectedEOF }}
+	in := &Incoming{size: 10, fetch: func(int) (mem.BufferSlice, error) { return nil, io.ErrUnexpectedEOF }}
 	require.ErrorIs(t, in.ReadFull(make([]byte, 3)), io.ErrUnexpectedEOF)
 	whole := &Incoming{size: 10}
 	whole.take(mem.BufferSlice{mem.SliceBuffer("abc")})
@@ -100,7 +99,7 @@ func TestTransportEnds(t *testing.T) {
 	require.Error(t, whole.Discard(0))
 }
 
-// FuzzIncoming holds the reader to protowire, whatever the bytes and however they come.
+// FuzzIncoming compares Incoming with protowire for arbitrary bytes and chunk sizes.
 func FuzzIncoming(f *testing.F) {
 	f.Add([]byte("\x08\x96\x01\x0a\x03abc\x3d\x01\x02\x03\x04"), uint8(1))
 	f.Add([]byte("\x12\x00\x1a\x02hi\x09\x01\x02\x03\x04\x05\x06\x07\x08"), uint8(4))
@@ -123,7 +122,7 @@ func FuzzIncoming(f *testing.F) {
 		if err != nil {
 			require.ErrorIs(t, err, ErrMalformed)
 		}
-		m := taken{pool: pool}
+		m := receivedBlob{pool: pool}
 		err = m.Receive(incoming(data, int(chunk)+1, 100))
 		if m.buffer.Valid() {
 			got, berr := m.buffer.Bytes()

@@ -66,7 +66,7 @@ for dtype in "int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 
     np.testing.assert_array_equal(
         client.do_get(info.endpoints[0].ticket, options).read_all().column(0).combine_chunks().to_numpy_ndarray(), x)
 
-# A permutation and names arrive as they were; slices as what they show.
+# Permutations and dimension names are preserved. Slices arrive as their visible rows.
 x = np.arange(4 * 2 * 3, dtype="f4").reshape(4, 2, 3)
 kind = pa.fixed_shape_tensor(pa.float32(), [2, 3], dim_names=["h", "w"], permutation=[1, 0])
 named = pa.ExtensionArray.from_storage(kind, pa.FixedSizeListArray.from_arrays(x.ravel(), 6))
@@ -78,7 +78,7 @@ np.testing.assert_array_equal(get("part").column(0).chunk(0).to_numpy_ndarray(),
 put("none", tensors(x).slice(0, 0))
 assert len(get("none")) == 0
 
-# Large messages: values at a multiple of 64 where pyarrow puts them.
+# Large messages: pyarrow uses the values in place, aligned to 64 bytes.
 big = np.arange(4 << 20, dtype="f4").reshape(-1, 1024)
 put("big", tensors(big))
 assert get("big").column(0).num_chunks == 16
@@ -87,7 +87,7 @@ assert column.num_chunks == 1
 np.testing.assert_array_equal(column.chunk(0).to_numpy_ndarray(), big)
 print("alignment", column.chunk(0).storage.values.buffers()[1].address % 64)
 
-# What Go put is what pyarrow gets.
+# A tensor that Go has put.
 column = get("from go").column(0)
 np.testing.assert_array_equal(column.chunk(0).to_numpy_ndarray(), np.arange(60, dtype="f4").reshape(5, 4, 3))
 
@@ -110,7 +110,7 @@ list(client.do_action(fl.Action("free", b"big"), options))
 refused(KeyError, "no such tensor", get, "big")
 if token:
     options = fl.FlightCallOptions(headers=[(b"authorization", b"Bearer wrong")])
-    refused(fl.FlightUnauthenticatedError, "not known here", get, "part")
+    refused(fl.FlightUnauthenticatedError, "invalid token", get, "part")
     options = fl.FlightCallOptions()
     refused(fl.FlightUnauthenticatedError, "no token", put, "x", tensors(x))
 client.close()

@@ -9,9 +9,9 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
-// Allocator is Arrow's memory.Allocator on a resource whose memory the host can read:
-// Arrow's buffers count in its limits, statistics and profiles. It may be used from any
-// goroutine.
+// Allocator implements Arrow's memory.Allocator on a memmgr resource whose memory the host can
+// access. Arrow's buffers then count in the limits, statistics and profiles of the resource. It is
+// safe for concurrent use.
 type Allocator struct {
 	from memmgr.Resource
 	tag  string
@@ -22,14 +22,14 @@ type Allocator struct {
 
 var _ memory.Allocator = (*Allocator)(nil)
 
-// NewAllocator makes an allocator. The tag names Arrow's buffers in reports.
+// NewAllocator returns an allocator on from. tag names Arrow's buffers in reports.
 func NewAllocator(from memmgr.Resource, tag string) *Allocator {
 	return &Allocator{from: from, tag: tag, live: map[*byte]memmgr.Buffer{}}
 }
 
-// Allocate returns size bytes, aligned to memmgr.DefaultAlign. Arrow's interface has no
-// error: when there is no memory it panics with the resource's, an error that matches
-// memmgr.ErrOutOfMemory. Arrow's readers and writers turn that into an error of theirs.
+// Allocate returns size bytes, aligned to memmgr.DefaultAlign. Arrow's interface returns no error:
+// if the allocation fails, Allocate panics with the error of the resource, which matches
+// memmgr.ErrOutOfMemory. Arrow's readers and writers recover the panic and return an error.
 func (a *Allocator) Allocate(size int) []byte {
 	if size == 0 {
 		return []byte{}
@@ -50,7 +50,8 @@ func (a *Allocator) Allocate(size int) []byte {
 	return data
 }
 
-// Reallocate returns size bytes that begin with what b holds, and takes b back.
+// Reallocate returns size bytes that begin with the contents of b. It may return b itself;
+// otherwise it frees b.
 func (a *Allocator) Reallocate(size int, b []byte) []byte {
 	if size <= cap(b) && size > 0 {
 		return b[:size]
@@ -61,7 +62,7 @@ func (a *Allocator) Reallocate(size int, b []byte) []byte {
 	return n
 }
 
-// Free takes memory back. What is not the allocator's, it leaves alone.
+// Free returns memory to the resource. It ignores memory of other allocators.
 func (a *Allocator) Free(b []byte) {
 	if cap(b) == 0 {
 		return
@@ -76,7 +77,7 @@ func (a *Allocator) Free(b []byte) {
 	}
 }
 
-// Live returns how many of the allocator's buffers Arrow holds.
+// Live returns the number of allocated buffers that were not freed.
 func (a *Allocator) Live() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -11,23 +11,25 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// columnLayout is what FromArrow needs to know. arrow-go checks neither lengths nor
-// offsets of what it is given (array.NewData), and slices buffers by them: nothing of a
-// column is used here before it is known to fit.
+// columnLayout is the validated layout of a column. arrow-go does not check the lengths and offsets
+// in array data (array.NewData) before it slices buffers with them. Therefore every length and
+// offset is validated here before it is used.
 type columnLayout struct {
 	dtype           usmarray.DataType
 	shape           []int // as stored
 	permutation     []int
 	values          arrow.ArrayData
-	width           int // of a value, in bytes
-	first, elements int // of values, from the beginning of their buffer
+	width           int // bytes of a value
+	first, elements int // index of the first value in its buffer, and the number of values
 }
 
+// misfit returns an error that matches ErrMalformed.
 func misfit(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrMalformed, fmt.Sprintf(format, args...))
 }
 
-// describe looks at a column; its bitmaps only where the host may read them.
+// describe validates a column and returns its layout. readable reports whether the host may read
+// the validity bitmaps.
 func describe(column arrow.Array, readable bool) (c columnLayout, err error) {
 	if column == nil || column.Data() == nil {
 		return c, misfit("no column")
@@ -71,21 +73,21 @@ func describe(column arrow.Array, readable bool) (c columnLayout, err error) {
 	return c, err
 }
 
-// enter goes from the lists of a column to their elements.
+// enter replaces the lists of a column by their elements.
 func (c *columnLayout) enter(lists arrow.ArrayData, t *arrow.FixedSizeListType, readable bool) error {
 	n := int(t.Len())
 	if len(lists.Children()) != 1 || lists.Children()[0] == nil {
-		return misfit("lists with %d children; they have one, their elements", len(lists.Children()))
+		return misfit("lists with %d children, want 1", len(lists.Children()))
 	}
 	child := lists.Children()[0]
 	if !arrow.TypeEqual(child.DataType(), t.Elem()) {
-		return misfit("lists of %v whose elements are %v", t.Elem(), child.DataType())
+		return misfit("lists of %v with elements of type %v", t.Elem(), child.DataType())
 	}
 	if err := checkExtent(child); err != nil {
 		return err
 	}
 	if rows := c.first + c.elements; rows > child.Len()/n {
-		return misfit("%d lists from %d on, of %d elements each, in %d elements", c.elements, c.first, n, child.Len())
+		return misfit("%d lists at offset %d, of %d elements each, exceed their %d elements", c.elements, c.first, n, child.Len())
 	}
 	c.values = child
 	c.first = c.first*n + child.Offset()
@@ -93,36 +95,38 @@ func (c *columnLayout) enter(lists arrow.ArrayData, t *arrow.FixedSizeListType, 
 	return noNulls(child, readable, c.first, c.elements, "elements")
 }
 
-// checkExtent holds an array's length and offset against arithmetic.
+// checkExtent checks that the length and offset of an array are not negative and that their sum
+// does not overflow.
 func checkExtent(d arrow.ArrayData) error {
 	if d.Len() < 0 || d.Offset() < 0 || d.Len() > math.MaxInt-d.Offset() {
-		return misfit("%d elements from %d on", d.Len(), d.Offset())
+		return misfit("invalid length %d or offset %d", d.Len(), d.Offset())
 	}
 	return nil
 }
 
-// noNulls looks whether n elements, counted from the beginning of the buffers, are all
-// there. A slice does not know how many nulls it has: then its bitmap is counted.
-func noNulls(d arrow.ArrayData, readable bool, first, n int, what string) error {
+// noNulls returns an error if any of the n elements from index first of the buffers is null. The
+// null count of a slice is unknown (-1); in this case it counts the bits of the bitmap.
+func noNulls(d arrow.ArrayData, readable bool, first, n int, kind string) error {
 	nulls := d.NullN()
 	if nulls == 0 || n == 0 {
 		return nil
 	}
 	if b := buffer(d, 0); b != nil && b.Len() > 0 {
 		if !readable {
-			return fmt.Errorf("%w: perhaps, among %d %s on a device, where their bitmap cannot be read; say that there are none", ErrNulls, n, what)
+			return fmt.Errorf("%w: %d %s on a device may have nulls, and the host cannot read their bitmap; set the null count to 0", ErrNulls, n, kind)
 		}
 		if end := first + n; end/8+min(end%8, 1) > b.Len() {
-			return misfit("%d %s from %d on, and a bitmap of %d bytes that says which are null", n, what, first, b.Len())
+			return misfit("%d %s at offset %d exceed their validity bitmap of %d bytes", n, kind, first, b.Len())
 		}
 		nulls = n - bitutil.CountSetBits(b.Bytes(), first, n)
 	}
 	if nulls > 0 {
-		return fmt.Errorf("%w: %d of %d %s; fill them first", ErrNulls, nulls, n, what)
+		return fmt.Errorf("%w: %d of %d %s are null; replace the nulls first", ErrNulls, nulls, n, kind)
 	}
 	return nil
 }
 
+// buffer returns the buffer with index i, or nil.
 func buffer(d arrow.ArrayData, i int) *memory.Buffer {
 	if i >= len(d.Buffers()) {
 		return nil
@@ -130,8 +134,8 @@ func buffer(d arrow.ArrayData, i int) *memory.Buffer {
 	return d.Buffers()[i]
 }
 
-// bytes are those of the elements, nil when there are none. What a buffer has room for
-// behind its length is not the column's.
+// bytes returns the bytes of the elements, nil if there are none. The unused capacity of the buffer
+// after its length is not part of the column.
 func (c *columnLayout) bytes() ([]byte, error) {
 	if c.elements == 0 {
 		return nil, nil
@@ -141,7 +145,7 @@ func (c *columnLayout) bytes() ([]byte, error) {
 		data = b.Bytes()
 	}
 	if end := c.first + c.elements; end > len(data)/c.width {
-		return nil, misfit("%d elements of %d bytes from %d on, in a buffer of %d bytes", c.elements, c.width, c.first, len(data))
+		return nil, misfit("%d elements of %d bytes at offset %d exceed their buffer of %d bytes", c.elements, c.width, c.first, len(data))
 	}
 	from, to := c.first*c.width, (c.first+c.elements)*c.width
 	return data[from:to:to], nil

@@ -14,8 +14,8 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// bare is a column that says what it was told to, unlike arrow-go's types, some of which
-// look at a part of their data as they are made.
+// bare is a column with arbitrary, possibly inconsistent data. The constructors of arrow-go's own
+// array types already check some of the data.
 type bare struct {
 	arrow.Array
 	data arrow.ArrayData
@@ -30,9 +30,9 @@ func bareColumn(d arrow.ArrayData) arrow.Array { return &bare{data: d} }
 
 func bytesOf(n int) *memory.Buffer { return memory.NewBufferBytes(make([]byte, n)) }
 
-// What a column says of itself is not believed before it fits: each of these is the
-// error, and none of them a panic or memory behind the buffer.
-func TestColumnsThatDoNotFit(t *testing.T) {
+// FromArrow validates the lengths and offsets of a column before it uses them: each of these
+// columns returns an error, without a panic or an access beyond the buffer.
+func TestInconsistentColumns(t *testing.T) {
 	i4, f4 := arrow.PrimitiveTypes.Int32, arrow.PrimitiveTypes.Float32
 	list := arrow.FixedSizeListOf(3, i4)
 	tensor, err := NewTensorType(i4, []int{3}, TensorOptions{})
@@ -49,8 +49,8 @@ func TestColumnsThatDoNotFit(t *testing.T) {
 	}
 	for name, d := range map[string]arrow.ArrayData{
 		"buffer too short":            values(i4, 10, 0, 39),
-		"offset behind the buffer":    values(i4, 1, 100, 40),
-		"room is not length":          array.NewData(i4, 10, []*memory.Buffer{nil, roomy}, nil, 0, 0),
+		"offset beyond the buffer":    values(i4, 1, 100, 40),
+		"capacity beyond length":      array.NewData(i4, 10, []*memory.Buffer{nil, roomy}, nil, 0, 0),
 		"negative length":             values(i4, -1, 0, 40),
 		"negative offset":             values(i4, 1, -1, 40),
 		"length and offset overflow":  values(i4, math.MaxInt, math.MaxInt, 40),
@@ -63,7 +63,7 @@ func TestColumnsThatDoNotFit(t *testing.T) {
 		"list with two children":      lists(list, 1, 0, values(i4, 3, 0, 12), values(i4, 3, 0, 12)),
 		"list of other elements":      lists(list, 1, 0, values(f4, 3, 0, 12)),
 		"list longer than its child":  lists(list, 2, 0, values(i4, 5, 0, 20)),
-		"list begins behind it":       lists(list, 1, 2, values(i4, 6, 0, 24)),
+		"list offset beyond child":    lists(list, 1, 2, values(i4, 6, 0, 24)),
 		"child's buffer too short":    lists(list, 2, 0, values(i4, 6, 0, 20)),
 		"child's offset":              lists(list, 2, 0, values(i4, 6, 1, 24)),
 		"child's negative length":     lists(list, 0, 0, values(i4, -6, 0, 24)),
@@ -71,7 +71,7 @@ func TestColumnsThatDoNotFit(t *testing.T) {
 		"tensors longer than child":   lists(tensor, 2, 0, values(i4, 5, 0, 20)),
 		"tensors without a child":     lists(tensor, 2, 0),
 		"bitmap too short":            masked(i4, 100, 0, -1, 12),
-		"bitmap begins behind":        masked(i4, 1, 800, 1, 100),
+		"bitmap offset too large":     masked(i4, 1, 800, 1, 100),
 		"bitmap of lists too short":   masked(list, 9, 0, 1, 1, values(i4, 27, 0, 108)),
 		"bitmap of elements":          lists(list, 3, 0, masked(i4, 9, 0, -1, 1)),
 		"elements' bitmap and offset": lists(list, 1, 2, masked(i4, 9, 0, -1, 1)),
@@ -89,7 +89,7 @@ func TestColumnsThatDoNotFit(t *testing.T) {
 	require.ErrorIs(t, err, ErrMalformed)
 }
 
-// arrow-go itself makes such a column, of what a process sent it or a program got wrong.
+// arrow-go can itself produce such a column, from received data or a faulty program.
 func TestListsLongerThanTheirElements(t *testing.T) {
 	values := array.NewData(arrow.PrimitiveTypes.Int32, 2, []*memory.Buffer{nil, bytesOf(8)}, nil, 0, 0)
 	lists := array.NewData(arrow.FixedSizeListOf(2, arrow.PrimitiveTypes.Int32), 1000, []*memory.Buffer{nil}, []arrow.ArrayData{values}, 0, 0)
@@ -99,8 +99,8 @@ func TestListsLongerThanTheirElements(t *testing.T) {
 	require.ErrorIs(t, err, ErrMalformed)
 }
 
-// A slice of a column with nulls, where there are none, is an array: the count is of the
-// slice, and Arrow leaves it open (-1) until somebody counts.
+// A slice without nulls of a column with nulls is accepted. Arrow leaves the null count of a slice
+// unknown (-1) until it is requested.
 func TestSlicesWithoutTheirNulls(t *testing.T) {
 	b := array.NewInt32Builder(memory.DefaultAllocator)
 	defer b.Release()
@@ -126,8 +126,8 @@ func TestSlicesWithoutTheirNulls(t *testing.T) {
 	require.ErrorIs(t, err, ErrNulls)
 }
 
-// FuzzFromArrow describes columns of any lengths, offsets and counts: an error of this
-// package, or an array that lies within the bytes that there are.
+// FuzzFromArrow converts columns with arbitrary lengths, offsets and null counts. The result is an
+// error of this package or an array within the buffer.
 func FuzzFromArrow(f *testing.F) {
 	f.Add(4, 0, 0, 12, 0, 0, 48, 0, int32(3))
 	f.Add(2, 1, -1, 9, 3, 2, 48, 2, int32(3))

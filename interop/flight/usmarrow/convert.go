@@ -16,9 +16,9 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// TypeOf is the tensor type that an array has in Arrow, and the number of rows. An
-// array whose rows are dense but whose axes lie in another order has a permutation.
-// Errors: ErrType, and ErrLayout for scalars and for rows that are not dense.
+// TypeOf returns the Arrow tensor type of an array and its number of rows. If the rows are dense
+// but their axes are stored in another order, the type has a permutation. Errors: ErrType, and
+// ErrLayout for scalars and for rows that are not dense.
 func TypeOf(a *usmarray.Array) (*TensorType, int, error) {
 	values, err := ArrowType(a.DataType())
 	if err != nil {
@@ -36,8 +36,8 @@ func TypeOf(a *usmarray.Array) (*TensorType, int, error) {
 	return t, shape[0], err
 }
 
-// storedOrder is the shape of a row as its elements lie, and the permutation that
-// makes the row's own of it, nil when they are the same.
+// storedOrder returns the shape of a row in storage order, and the permutation from the stored axes
+// to the axes of the row; nil if the orders are equal.
 func storedOrder(shape, strides []int) (stored, permutation []int, err error) {
 	inner := len(shape) - 1
 	order := make([]int, inner) // stored axis to axis
@@ -47,7 +47,7 @@ func storedOrder(shape, strides []int) (stored, permutation []int, err error) {
 	empty := slices.Contains(shape, 0)
 	if !empty {
 		slices.SortStableFunc(order, func(a, b int) int {
-			if shape[a+1] == 1 || shape[b+1] == 1 { // its stride says nothing
+			if shape[a+1] == 1 || shape[b+1] == 1 { // the stride of an axis of length 1 has no meaning
 				return 0
 			}
 			return cmp.Compare(strides[b+1], strides[a+1])
@@ -75,9 +75,9 @@ func storedOrder(shape, strides []int) (stored, permutation []int, err error) {
 	return stored, permutation, nil
 }
 
-// ToArrow shows an array as a column of tensors, one a row, in the same memory. The
-// column holds a reference of the memory; the caller releases the column. It waits for
-// pending work. Errors: those of TypeOf, and memmgr.ErrNotHostReadable.
+// ToArrow returns an array as a column with one tensor per row, without a copy. It waits for
+// pending work on the array. The column holds a reference of the memory; the caller releases the
+// column. Errors: those of TypeOf, and memmgr.ErrNotHostReadable.
 func ToArrow(a *usmarray.Array) (*TensorArray, error) {
 	t, rows, err := TypeOf(a)
 	if err != nil {
@@ -94,7 +94,7 @@ func ToArrow(a *usmarray.Array) (*TensorArray, error) {
 	return tensorColumn(t, rows, buffer), nil
 }
 
-// tensorColumn puts a column together; it retains the buffer.
+// tensorColumn returns a column on a buffer, which it retains.
 func tensorColumn(t *TensorType, rows int, buffer *memory.Buffer) *TensorArray {
 	n := int(t.Storage.(*arrow.FixedSizeListType).Len())
 	values := array.NewData(t.Values(), rows*n, []*memory.Buffer{nil, buffer}, nil, 0, 0)
@@ -104,36 +104,37 @@ func tensorColumn(t *TensorType, rows int, buffer *memory.Buffer) *TensorArray {
 	return array.MakeFromData(list).(*TensorArray)
 }
 
-// elements is the memory of a dense array, in the order in which it lies.
+// elements returns the memory of a dense array in storage order.
 func elements(a *usmarray.Array) ([]byte, error) {
-	if _, err := a.Buffer().Bytes(); err != nil { // waits, and knows who may read
+	if _, err := a.Buffer().Bytes(); err != nil { // waits for pending work and checks that the host can read
 		return nil, err
 	}
 	return unsafe.Slice((*byte)(a.Pointer()), a.NBytes()), nil
 }
 
-// holder is what Arrow returns the memory of an array to.
+// holder is the Arrow allocator of a column made by ToArrow: freeing the column's buffer releases
+// the array.
 type holder struct{ array *usmarray.Array }
 
 func (h *holder) Allocate(n int) []byte             { return make([]byte, n) }
 func (h *holder) Reallocate(n int, _ []byte) []byte { return make([]byte, n) }
 func (h *holder) Free([]byte)                       { h.array.Release() }
 
-// FromArrow shows a column as an array in the same memory: tensors of shape [a, b, …]
-// as [rows, a, b, …], with the axes in the order that their permutation says, lists of
-// fixed size as [rows, size], values as [rows]. The array is read-only, as Arrow's
-// memory is, and holds a reference of the column; the caller releases the array.
-// Errors: ErrType, ErrNulls, and ErrMalformed for a column whose lengths, offsets,
-// children and buffers don't fit each other, as one of a broken or hostile producer.
+// FromArrow returns a column as an array on the same memory. Tensors of shape [a, b, …] become
+// [rows, a, b, …] with their axes in the permuted order, lists of fixed size [rows, size], values
+// [rows]. The array is read-only, as Arrow memory is, and holds a reference of the column; the
+// caller releases the array. Errors: ErrType, ErrNulls, and ErrMalformed for a column whose
+// lengths, offsets, children and buffers are inconsistent, for example from a broken or hostile
+// producer.
 func FromArrow(column arrow.Array) (*usmarray.Array, error) {
 	return FromArrowOn(column, nil)
 }
 
-// FromArrowOn is FromArrow of a column whose values may be memory of a device, such as
-// the C device interface carries. place is asked once what memory the values are: the
-// bytes [lo, hi), of which there is at least one. Its place becomes the array's; nil is
-// plain host memory. Bitmaps are memory of the device too, so that a column that may have
-// nulls is refused: ErrNulls.
+// FromArrowOn is like FromArrow for a column whose values may be in device memory, for example a
+// column received through Arrow's C device interface. It calls place once with the address range
+// [lo, hi) of the values, unless the column is empty. The returned place becomes the place of the
+// array; nil means plain host memory. The bitmaps are in device memory too, so FromArrowOn returns
+// ErrNulls for a column that may have nulls.
 func FromArrowOn(column arrow.Array, place func(lo, hi uintptr) (*syclobj.Place, error)) (*usmarray.Array, error) {
 	c, err := describe(column, place == nil)
 	if err != nil {
@@ -174,8 +175,8 @@ func FromArrowOn(column arrow.Array, place func(lo, hi uintptr) (*syclobj.Place,
 	return nil, err
 }
 
-// InOrder gives an array of the stored shape the order of axes that the type means, in
-// the same memory. It takes over the array; the caller owns what it returns.
+// InOrder applies the permutation of the type to an array of the stored shape, without a copy. It
+// takes over the reference of a; the caller owns the returned array.
 func (t *TensorType) InOrder(a *usmarray.Array) (*usmarray.Array, error) {
 	return inOrder(a, t.permutation)
 }

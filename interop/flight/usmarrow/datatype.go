@@ -25,17 +25,17 @@ var types = []struct {
 	{usmarray.Float64, arrow.PrimitiveTypes.Float64.(arrow.FixedWidthDataType)},
 }
 
-// ArrowType is Arrow's type of an element. Errors: ErrType.
+// ArrowType returns the Arrow type of an element type. Errors: ErrType.
 func ArrowType(dt usmarray.DataType) (arrow.FixedWidthDataType, error) {
 	for _, t := range types {
 		if t.ours == dt {
 			return t.theirs, nil
 		}
 	}
-	return nil, fmt.Errorf("%w: Arrow stores no %v as memory has it; view the elements as integers of their size", ErrType, dt)
+	return nil, fmt.Errorf("%w: Arrow has no type with the memory layout of %v; view the elements as integers of the same size", ErrType, dt)
 }
 
-// DataType is the element type of Arrow's values. Errors: ErrType.
+// DataType returns the element type of an Arrow type. Errors: ErrType.
 func DataType(dt arrow.DataType) (usmarray.DataType, error) {
 	for _, t := range types {
 		if arrow.TypeEqual(t.theirs, dt) {

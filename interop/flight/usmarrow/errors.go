@@ -2,15 +2,14 @@ package usmarrow
 
 import "errors"
 
-// The kinds of failure, for errors.Is.
+// Kinds of errors, for errors.Is.
 var (
-	// ErrType: an element type or a column that the other side has no word for.
-	ErrType = errors.New("no such type on the other side")
-	// ErrLayout: elements that lie so that they would have to be copied.
+	// ErrType reports an element type or a column type that the other library does not support.
+	ErrType = errors.New("unsupported type")
+	// ErrLayout reports elements whose layout would require a copy.
 	ErrLayout = errors.New("layout needs a copy")
-	// ErrNulls: a column with nulls, which arrays do not have.
-	ErrNulls = errors.New("nulls")
-	// ErrMalformed: a column whose lengths, offsets, children and buffers don't fit each
-	// other.
+	// ErrNulls reports a column with nulls, which arrays do not support.
+	ErrNulls = errors.New("column has nulls")
+	// ErrMalformed reports a column with inconsistent lengths, offsets, children or buffers.
 	ErrMalformed = errors.New("malformed column")
 )

@@ -18,8 +18,8 @@ import (
 const TensorName = "arrow.fixed_shape_tensor"
 
 func init() {
-	// An error says that the program has registered a type of its own by that name;
-	// then columns come as that type, and FromArrow reads them by what they say.
+	// An error means that the program has registered its own type with this name. Columns then
+	// have that type, and FromArrow reads its serialized parameters.
 	_ = arrow.RegisterExtensionType(new(TensorType))
 }
 
@@ -35,18 +35,17 @@ type TensorType struct {
 // TensorArray is a column of tensors.
 type TensorArray struct{ array.ExtensionArrayBase }
 
-// TensorOptions are what a tensor type may say besides.
+// TensorOptions are the optional parameters of a tensor type.
 type TensorOptions struct {
 	// DimNames name the axes of the stored shape; nil for none.
 	DimNames []string
-	// Permutation is the order in which the axes are meant: axis i of the tensor is axis
+	// Permutation is the logical order of the axes: axis i of the tensor is axis
 	// Permutation[i] of the stored shape. nil for the stored order.
 	Permutation []int
 }
 
-// NewTensorType makes the type of tensors with so many elements along each stored axis.
-// Errors: ErrType for values that no array has, and for a shape, names or permutation
-// that cannot be.
+// NewTensorType returns the type of tensors with the given stored shape. Errors: ErrType for an
+// unsupported element type, and for an invalid shape, names or permutation.
 func NewTensorType(values arrow.DataType, shape []int, o TensorOptions) (*TensorType, error) {
 	if _, err := DataType(values); err != nil {
 		return nil, err
@@ -58,17 +57,18 @@ func NewTensorType(values arrow.DataType, shape []int, o TensorOptions) (*Tensor
 	return newTensorType(arrow.FixedSizeListOf(n, values), shape, o)
 }
 
+// tensorLength returns the number of elements of a tensor.
 func tensorLength(shape []int) (int32, error) {
 	if len(shape) >= usmarray.MaxDims {
-		return 0, fmt.Errorf("%w: a tensor of %d axes; at most %d and one for the rows", ErrType, len(shape), usmarray.MaxDims-1)
+		return 0, fmt.Errorf("%w: a tensor of %d axes, at most %d are allowed besides the rows", ErrType, len(shape), usmarray.MaxDims-1)
 	}
 	n := int64(1)
 	for _, d := range shape {
 		if d < 1 || d > math.MaxInt32 {
-			return 0, fmt.Errorf("%w: a tensor of shape %v; arrow-go's lists have a size of at least 1", ErrType, shape)
+			return 0, fmt.Errorf("%w: a tensor of shape %v; each axis must have 1 to 2^31-1 elements", ErrType, shape)
 		}
 		if n *= int64(d); n > math.MaxInt32 {
-			return 0, fmt.Errorf("%w: a tensor of shape %v has more than 2^31-1 elements; make the first axis rows", ErrType, shape)
+			return 0, fmt.Errorf("%w: a tensor of shape %v has more than 2^31-1 elements; use the first axis as rows", ErrType, shape)
 		}
 	}
 	return int32(n), nil
@@ -87,7 +87,7 @@ func newTensorType(storage *arrow.FixedSizeListType, shape []int, o TensorOption
 			}
 		}
 		if len(sorted) != len(shape) {
-			return nil, fmt.Errorf("%w: %v is no permutation of %d axes", ErrType, o.Permutation, len(shape))
+			return nil, fmt.Errorf("%w: %v is not a permutation of %d axes", ErrType, o.Permutation, len(shape))
 		}
 	}
 	return &TensorType{
@@ -102,10 +102,10 @@ func (t *TensorType) Shape() []int { return slices.Clone(t.shape) }
 // DimNames returns the names of the stored axes, nil for none.
 func (t *TensorType) DimNames() []string { return slices.Clone(t.dimNames) }
 
-// Permutation returns the order in which the axes are meant, nil for the stored one.
+// Permutation returns the logical order of the axes, nil for the stored order.
 func (t *TensorType) Permutation() []int { return slices.Clone(t.permutation) }
 
-// Values is the type of the elements.
+// Values returns the element type.
 func (t *TensorType) Values() arrow.DataType { return t.Storage.(*arrow.FixedSizeListType).Elem() }
 
 // ArrayType implements arrow.ExtensionType.
@@ -114,7 +114,7 @@ func (*TensorType) ArrayType() reflect.Type { return reflect.TypeFor[TensorArray
 // ExtensionName implements arrow.ExtensionType.
 func (*TensorType) ExtensionName() string { return TensorName }
 
-// String names the type as pyarrow does.
+// String returns the type in pyarrow's notation.
 func (t *TensorType) String() string {
 	return fmt.Sprintf("extension<%s[value_type=%v, shape=%v]>", TensorName, t.Values(), t.shape)
 }
@@ -126,7 +126,7 @@ func (t *TensorType) ExtensionEquals(other arrow.ExtensionType) bool {
 		slices.Equal(t.dimNames, o.dimNames) && slices.Equal(t.order(), o.order())
 }
 
-// order is the permutation, written out.
+// order returns the permutation, and the identity if it is nil.
 func (t *TensorType) order() []int {
 	if t.permutation != nil {
 		return t.permutation
@@ -144,8 +144,8 @@ type tensorJSON struct {
 	Permutation []int    `json:"permutation,omitempty"`
 }
 
-// Serialize implements arrow.ExtensionType: the parameters as the specification of the
-// extension type has them.
+// Serialize implements arrow.ExtensionType. It returns the parameters in the JSON form of the Arrow
+// specification.
 func (t *TensorType) Serialize() string {
 	shape := t.shape
 	if shape == nil {
@@ -153,12 +153,12 @@ func (t *TensorType) Serialize() string {
 	}
 	b, err := json.Marshal(tensorJSON{shape, t.dimNames, t.permutation})
 	if err != nil {
-		panic(err) // integers and strings always can be
+		panic(err) // integers and strings always have a JSON form
 	}
 	return string(b)
 }
 
-// parameters reads what Serialize writes, by the specification's names alone.
+// parameters parses the output of Serialize. Member names must match exactly.
 func parameters(data string) (p tensorJSON, err error) {
 	o, err := jsonobject.Read([]byte(data))
 	if err != nil {
@@ -174,8 +174,8 @@ func parameters(data string) (p tensorJSON, err error) {
 	return p, err
 }
 
-// Deserialize implements arrow.ExtensionType. Parameters of which a name comes twice, or
-// a list has a null, are refused. Errors: ErrType.
+// Deserialize implements arrow.ExtensionType. It refuses parameters with a duplicate name or a null
+// in a list. Errors: ErrType.
 func (*TensorType) Deserialize(storage arrow.DataType, data string) (arrow.ExtensionType, error) {
 	list, ok := storage.(*arrow.FixedSizeListType)
 	if !ok {
@@ -186,7 +186,7 @@ func (*TensorType) Deserialize(storage arrow.DataType, data string) (arrow.Exten
 		return nil, fmt.Errorf("%w: parameters of %s: %w", ErrType, TensorName, err)
 	}
 	if p.Shape == nil {
-		return nil, fmt.Errorf("%w: parameters of %s without a shape", ErrType, TensorName)
+		return nil, fmt.Errorf("%w: the parameters of %s have no shape", ErrType, TensorName)
 	}
 	n, err := tensorLength(p.Shape)
 	if err != nil {

@@ -23,9 +23,9 @@ import (
 
 func TestMain(m *testing.M) { memtest.Main(m) }
 
-// An array, its column, and the array made of that column are one memory, which lives
-// as long as any of them.
-func TestThereAndBack(t *testing.T) {
+// An array, its column, and an array made from that column share one memory, which stays valid
+// until all three are released.
+func TestRoundTrip(t *testing.T) {
 	p := arraytest.NewPool(t)
 	for _, shape := range [][]int{{5}, {4, 3}, {2, 3, 4}, {1, 1, 1}, {0}, {0, 2}, {7, 1}} {
 		a := arraytest.Arange(t, p, shape...)
@@ -53,7 +53,7 @@ func TestThereAndBack(t *testing.T) {
 	}
 }
 
-// Axes that lie in another order become a permutation, and come back as they were.
+// Axes stored in another order become a permutation, and a round trip preserves shape and strides.
 func TestPermutation(t *testing.T) {
 	p := arraytest.NewPool(t)
 	a := arraytest.Arange(t, p, 2, 3, 4, 5)
@@ -117,7 +117,7 @@ func TestElementTypes(t *testing.T) {
 	require.ErrorIs(t, err, ErrLayout)
 }
 
-// Columns that Arrow made: plain values, lists, tensors, and slices of all of them.
+// Columns built by Arrow: plain values, lists, and slices of both.
 func TestColumnsOfArrow(t *testing.T) {
 	for _, make := range []struct {
 		name  string
@@ -185,7 +185,7 @@ func build(t *testing.T, mem memory.Allocator, typ arrow.DataType, rows, width i
 	return b.NewArray()
 }
 
-// The type survives Arrow's own serialization, and what is no tensor type is refused.
+// The type survives serialization. Invalid parameters return ErrType.
 func TestTensorType(t *testing.T) {
 	typ, err := NewTensorType(arrow.PrimitiveTypes.Float64, []int{2, 3}, TensorOptions{DimNames: []string{"h", "w"}, Permutation: []int{1, 0}})
 	require.NoError(t, err)
@@ -216,16 +216,16 @@ func TestTensorType(t *testing.T) {
 	}
 }
 
-// parametersSaid is what a text says of a tensor by the specification: members by their
-// exact names, each once, lists of whole numbers or of texts. It has its own reader, over
-// encoding/json's maps, which keep names as they are.
-func parametersSaid(data string) (shape, permutation []int, names []string, ok bool) {
+// wantParameters is an independent parser of tensor parameters. It follows the specification:
+// member names match exactly and are unique, lists contain only integers or only strings. It uses
+// maps of encoding/json, which preserve the case of names.
+func wantParameters(data string) (shape, permutation []int, names []string, ok bool) {
 	var members map[string]json.RawMessage
 	if json.Unmarshal([]byte(data), &members) != nil || members == nil {
 		return nil, nil, nil, false
 	}
 	tokens := json.NewDecoder(strings.NewReader(data))
-	depth, total, name := 0, 0, false // name: the next text is one, of the object itself
+	depth, total, name := 0, 0, false // name: the next string is a member name of the outer object
 	for t, err := tokens.Token(); err == nil; t, err = tokens.Token() {
 		switch {
 		case t == json.Delim('{') || t == json.Delim('['):
@@ -281,8 +281,8 @@ func parametersSaid(data string) (shape, permutation []int, names []string, ok b
 	return shape, permutation, names, ok1 && ok2 && ok3 && shape != nil
 }
 
-// tensorMay says whether there are tensors of these parameters in lists of n.
-func tensorMay(shape, permutation []int, names []string, n int32) bool {
+// validTensor reports whether the parameters are valid for tensors stored in lists of n.
+func validTensor(shape, permutation []int, names []string, n int32) bool {
 	if len(shape) >= usmarray.MaxDims || names != nil && len(names) != len(shape) || permutation != nil && len(permutation) != len(shape) {
 		return false
 	}
@@ -301,8 +301,8 @@ func tensorMay(shape, permutation []int, names []string, n int32) bool {
 	return elements.Cmp(big.NewInt(int64(n))) == 0
 }
 
-// FuzzTensorType reads parameters of any text: a type that says what the text does,
-// exactly where it says what a tensor can be, and ErrType elsewhere.
+// FuzzTensorType parses arbitrary parameters: the type has the parsed values if the parameters are
+// valid, and the error is ErrType if they are not.
 func FuzzTensorType(f *testing.F) {
 	for _, s := range []string{
 		`{"shape":[2,3]}`, `{"shape":[]}`, `{"shape":[6],"permutation":[0],"dim_names":["a"]}`, `{`, `{"shape":[1e9]}`,
@@ -317,8 +317,8 @@ func FuzzTensorType(f *testing.F) {
 		if n < 1 || len(data) > 1<<13 { // encoding/json bounds the depth of objects
 			return
 		}
-		shape, permutation, names, ok := parametersSaid(data)
-		ok = ok && tensorMay(shape, permutation, names, n)
+		shape, permutation, names, ok := wantParameters(data)
+		ok = ok && validTensor(shape, permutation, names, n)
 		got, err := new(TensorType).Deserialize(arrow.FixedSizeListOf(n, arrow.PrimitiveTypes.Int8), data)
 		if err != nil {
 			require.ErrorIs(t, err, ErrType)
@@ -335,9 +335,9 @@ func FuzzTensorType(f *testing.F) {
 	})
 }
 
-// Names of other letters, members and numbers that are not there: what another reader
-// could read otherwise is refused.
-func TestParametersOfTwoMeanings(t *testing.T) {
+// Parameters that another reader could interpret differently are refused: duplicate members, nulls
+// in lists, trailing data. Names with other letter case are not the parameters.
+func TestAmbiguousParameters(t *testing.T) {
 	for _, s := range []string{
 		`{"SHAPE":[6]}`, `{"shape":[3,2],"shape":[2,3]}`, `{"shape":[3,2],"permutation":[null,1]}`, `{"shape":[6],"dim_names":[null]}`, `{"shape":[6]} {}`,
 	} {
@@ -350,7 +350,7 @@ func TestParametersOfTwoMeanings(t *testing.T) {
 	require.Nil(t, got.(*TensorType).Permutation())
 }
 
-// Arrow's own buffers come from the pool, and the pool's limit is Arrow's.
+// Arrow's buffers are allocated from the pool and limited by it.
 func TestAllocator(t *testing.T) {
 	p := arraytest.NewPool(t, memmgr.WithLimit(4<<20))
 	a := NewAllocator(p, "arrow")

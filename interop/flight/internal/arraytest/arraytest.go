@@ -1,4 +1,4 @@
-// Package arraytest makes arrays for tests.
+// Package arraytest creates arrays for tests.
 package arraytest
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// NewPool is a pool over memory of the host, closed when the test ends.
+// NewPool returns a pool of host memory, which is closed when the test ends.
 func NewPool(t *testing.T, options ...memmgr.PoolOption) *memmgr.Pool {
 	t.Helper()
 	p := memmgr.NewPool(memmgr.Host(), options...)
@@ -18,7 +18,7 @@ func NewPool(t *testing.T, options ...memmgr.PoolOption) *memmgr.Pool {
 	return p
 }
 
-// Arange is an array of 0, 1, 2, ... as float32, which the caller releases.
+// Arange returns a float32 array of 0, 1, 2, ...; the caller releases it.
 func Arange(t *testing.T, r memmgr.Resource, shape ...int) *usmarray.Array {
 	t.Helper()
 	n := 1

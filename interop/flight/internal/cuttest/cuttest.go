@@ -1,4 +1,4 @@
-// Package cuttest breaks connections for tests.
+// Package cuttest interrupts connections in tests.
 package cuttest
 
 import (
@@ -7,16 +7,16 @@ import (
 	"sync"
 )
 
-// Cutter passes connections on to a socket until so many bytes have gone one way, then
-// closes both ends without a word: what a killed process leaves.
+// Cutter forwards connections to a Unix socket. After a number of bytes in one direction it closes
+// both ends, as the kernel does for a killed process.
 type Cutter struct {
-	To       string // the path of a unix socket
-	Up, Down int64  // bytes to the server and from it; below 0 for no limit
+	To       string // path of the Unix socket
+	Up, Down int64  // bytes to the server and from it before the cut; negative: no limit
 
 	wait sync.WaitGroup
 }
 
-// Start passes on what connects to the listener, until that is closed.
+// Start forwards the connections of the listener until it is closed.
 func (c *Cutter) Start(l net.Listener) { c.wait.Go(func() { c.serve(l) }) }
 
 // Wait returns when the listener and all connections are closed.

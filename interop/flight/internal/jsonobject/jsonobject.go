@@ -1,6 +1,6 @@
-// Package jsonobject reads JSON objects of peers so that other readers cannot read
-// something else of the same bytes: encoding/json takes "SHAPE" for "shape", the last of
-// two members of one name, and null for a zero.
+// Package jsonobject strictly parses JSON objects from peers, so that two parsers cannot
+// interpret the same bytes differently. encoding/json alone accepts "SHAPE" for "shape", uses
+// the last of several members with the same name, and reads null as zero.
 package jsonobject
 
 import (
@@ -11,14 +11,14 @@ import (
 	"io"
 )
 
-// Object is the members of an object, by their names as they stand there.
+// Object holds the members of an object by their exact names.
 type Object map[string]json.RawMessage
 
-// Read reads one object of which no name comes twice.
+// Read parses one object and refuses duplicate names.
 func Read(text []byte) (Object, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return nil, errors.Join(errors.New("no JSON object"), err)
+		return nil, errors.Join(errors.New("not a JSON object"), err)
 	}
 	o := Object{}
 	for d.More() {
@@ -26,9 +26,9 @@ func Read(text []byte) (Object, error) {
 		if err != nil {
 			return nil, err
 		}
-		name := t.(string) // the decoder lets nothing else be a name
+		name := t.(string) // the decoder accepts only strings as names
 		if _, twice := o[name]; twice {
-			return nil, fmt.Errorf("%.40q comes twice", name)
+			return nil, fmt.Errorf("duplicate name %.40q", name)
 		}
 		var value json.RawMessage
 		if err := d.Decode(&value); err != nil {
@@ -45,17 +45,17 @@ func Read(text []byte) (Object, error) {
 	return o, nil
 }
 
-// Value is a member that has to be there, and not null.
+// Value returns a member that must be present and not null.
 func Value[T any](o Object, name string) (T, error) {
 	var v *T
 	if err := o.value(name, &v); err != nil || v == nil {
 		var zero T
-		return zero, errors.Join(fmt.Errorf("no %q of type %T", name, zero), err)
+		return zero, errors.Join(fmt.Errorf("%q is missing, or not of type %T", name, zero), err)
 	}
 	return *v, nil
 }
 
-// List is a member that is a list without nulls; nil where it is not there, or null.
+// List returns a list member without nulls. It returns nil if the member is absent or null.
 func List[T any](o Object, name string) ([]T, error) {
 	var found []*T
 	if err := o.value(name, &found); err != nil || found == nil {
@@ -64,13 +64,14 @@ func List[T any](o Object, name string) ([]T, error) {
 	list := make([]T, len(found))
 	for i, v := range found {
 		if v == nil {
-			return nil, fmt.Errorf("%q has a null", name)
+			return nil, fmt.Errorf("%q contains null", name)
 		}
 		list[i] = *v
 	}
 	return list, nil
 }
 
+// value decodes a member into the variable that into points to, if the member is present.
 func (o Object) value(name string, into any) error {
 	raw, ok := o[name]
 	if !ok {
