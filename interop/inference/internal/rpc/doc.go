@@ -1,6 +1,6 @@
 // Package rpc serves an engine over gRPC: GRPCInferenceService of the Open Inference Protocol (package
 // pb) with Triton's extensions for streams, statistics, configuration, the model repository and system
-// shared memory, and grpc.health.v1.
+// shared memory, and grpc.health.v1 and reflection.
 //
 // # Tensors
 //
@@ -30,7 +30,7 @@
 //
 // # Dependencies on internals of gRPC
 //
-// The package uses gRPC's transport like package codec, also to send the status of a call at its deadline,
-// while the handler still runs. It uses the experimental tap handle, which gives a call a context that can
+// The package uses gRPC's transport like package codec, also to send the status of a call while its
+// handler still runs. It uses the experimental tap handle, which gives a call a context that can
 // end before the handler returns.
 package rpc

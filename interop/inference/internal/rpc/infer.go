@@ -113,14 +113,13 @@ func (e *exchange) answer(stream bool) error {
 // run runs the request. At the deadline of the call it sends the call's status, because a model that cannot
 // be interrupted may continue to run. The results are not used then.
 func (e *exchange) run() ([]engine.Result, error) {
-	stream, ok := grpc.ServerTransportStreamFromContext(e.ctx).(interface{ WriteStatus(*status.Status) error })
-	if _, limited := e.ctx.Deadline(); !ok || !limited {
+	if _, limited := e.ctx.Deadline(); !limited {
 		return e.q.r.Run()
 	}
 	ctx := e.ctx // e may belong to another call when the goroutine runs
 	stop := context.AfterFunc(ctx, func() {
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			_ = stream.WriteStatus(status.New(codes.DeadlineExceeded, errExpired.Message))
+			finish(ctx, codes.DeadlineExceeded, errExpired.Message)
 		}
 	})
 	results, err := e.q.r.Run()
@@ -128,6 +127,13 @@ func (e *exchange) run() ([]engine.Result, error) {
 		err = ctx.Err()
 	}
 	return results, err
+}
+
+// finish sends the status of a call whose handler still runs. Later messages and statuses are dropped.
+func finish(ctx context.Context, code codes.Code, message string) {
+	if stream, ok := grpc.ServerTransportStreamFromContext(ctx).(interface{ WriteStatus(*status.Status) error }); ok {
+		_ = stream.WriteStatus(status.New(code, message))
+	}
 }
 
 // sent is an error of sending, after which nothing more can be sent.
