@@ -1,7 +1,6 @@
 package rest
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -45,6 +44,9 @@ func (f *filler) bad(format string, args ...any) error {
 	return e
 }
 
+// ends are the bytes that end an element of a list.
+var ends = [256]bool{',': true, ']': true, ' ': true, '\t': true, '\n': true, '\r': true}
+
 // lists reads the data, which is a valid JSON value. The depth of the first element decides whether the
 // list is flat.
 func (f *filler) lists() error {
@@ -84,12 +86,11 @@ func (f *filler) lists() error {
 			if len(f.p) == 0 {
 				return f.bad("more elements than shape %v has", shape)
 			}
-			token := data[f.at:]
-			if end := bytes.IndexAny(token[:min(len(token), 64)], ",] \t\n\r"); end >= 0 {
-				token = token[:end]
-			} else {
-				token = token[:bytes.IndexAny(token, ",] \t\n\r")] // the list ends behind it
+			end := f.at + 1
+			for !ends[data[end]] { // the list ends behind the element
+				end++
 			}
+			token := data[f.at:end]
 			if err := f.write(f.p[:f.size], token); err != nil {
 				return err
 			}
