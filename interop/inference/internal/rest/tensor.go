@@ -31,7 +31,7 @@ type filler struct {
 // a flat list, or nested lists as the shape says. Errors: Invalid, Unsupported.
 func (in *input) fill(p []byte, d oip.Datatype, special bool) error {
 	if jsonless(d) {
-		return oip.Errorf(oip.Unsupported, "input %s: %s has no JSON form; send it as binary data", oip.Quote(*in.Name), d)
+		return oip.Errorf(oip.Unsupported, "input %s: %s has no JSON form; send it as binary data", oip.Quote(in.Name), d)
 	}
 	f := filler{in: in, datatype: d, size: d.Size(), special: special, p: p}
 	return f.lists()
@@ -40,7 +40,7 @@ func (in *input) fill(p []byte, d oip.Datatype, special bool) error {
 // bad returns an error at the current element.
 func (f *filler) bad(format string, args ...any) error {
 	e := oip.Errorf(oip.Invalid, format, args...)
-	e.Message = fmt.Sprintf("input %s: element %d, at byte %d of the JSON: %s", oip.Quote(*f.in.Name), f.element, f.in.Data.at+f.at, e.Message)
+	e.Message = fmt.Sprintf("input %s: element %d, at byte %d of the JSON: %s", oip.Quote(f.in.Name), f.element, f.in.Data.at+f.at, e.Message)
 	return e
 }
 
