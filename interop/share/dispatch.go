@@ -24,7 +24,7 @@ const (
 // the kernel frees gigabytes. After that the error is ErrClosed, and guard goes on waiting.
 func (p *Peer) lost(err error) {
 	if errors.Is(err, ErrProtocol) {
-		p.fail(named("connection", err))
+		p.fail(withOp("connection", err))
 		return
 	}
 	if !errors.Is(err, os.ErrClosed) {

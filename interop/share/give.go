@@ -33,9 +33,9 @@ func (p *Peer) Give(ctx context.Context, label string, a *usmarray.Array) error 
 		return err
 	}
 	if err := p.node.leases.add(op, l, &p.node.options, nil); err != nil {
-		l.letGo()
+		l.release()
 		if over := p.Err(); over != nil { // says more
-			err = named(op, over)
+			err = withOp(op, over)
 		}
 		return err
 	}
@@ -80,7 +80,7 @@ func (p *Peer) taken(f frame) error {
 		return p.refuse(f.call, errClosedThere)
 	}
 	p.inbox = append(p.inbox, gift{label, a})
-	p.brought = p.brought || p.waiting != nil
+	p.delivered = p.delivered || p.waiting != nil
 	p.wake()
 	answer := p.newDatagram()
 	answer.b = appendFrame(answer.b, frameTaken, f.call, nil)
@@ -161,7 +161,7 @@ func (p *Peer) Receive(ctx context.Context) (label string, a *usmarray.Array, er
 		}
 		if err := p.over(); err != nil {
 			p.mu.Unlock()
-			return "", nil, named(op, err)
+			return "", nil, withOp(op, err)
 		}
 		if p.waiting == nil {
 			p.waiting = make(chan struct{})
@@ -174,7 +174,7 @@ func (p *Peer) Receive(ctx context.Context) (label string, a *usmarray.Array, er
 		case <-waiting:
 		case <-ctx.Done():
 			p.waitNoMore(waiting)
-			return "", nil, named(op, ctx.Err())
+			return "", nil, withOp(op, ctx.Err())
 		}
 	}
 }

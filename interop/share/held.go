@@ -135,7 +135,7 @@ func (p *Peer) adopt(d *description) (*usmarray.Array, error) {
 		refusal = opError(op, ErrLimit, "%d arrays of %v are open here, Options.MaxLeases", p.opened, p.credentials)
 	}
 	if refusal != nil {
-		p.tell(d.serial)
+		p.noteEnded(d.serial)
 		p.mu.Unlock()
 		return nil, refusal
 	}
@@ -159,7 +159,7 @@ func (p *Peer) arrayOf(o *opened, m *segment.Mapping, d *description) (*usmarray
 	})
 	if err != nil {
 		o.end()
-		return nil, named(op, err)
+		return nil, withOp(op, err)
 	}
 	o.buffer = buffer
 	o.note()
@@ -200,9 +200,9 @@ func (o *opened) end() {
 	p.opened--
 	if p.claims.release(o) {
 		p.marked = append(p.marked, o)
-		p.startTeller()
+		p.startReporting()
 	} else {
-		p.tell(o.lent.serial)
+		p.noteEnded(o.lent.serial)
 	}
 	over, closing, last := p.err != nil, p.closing, p.opened == 0
 	unmap := false
@@ -361,9 +361,9 @@ func (p *Peer) forget(f frame) error {
 	return p.post(d)
 }
 
-// mostChecked bounds the segments of a peer that one look checks; the order is random, so
+// maxChecked bounds the segments of a peer that one look checks; the order is random, so
 // that all have their turn.
-const mostChecked = 256
+const maxChecked = 256
 
 // sweep ends what is over: segments of this process that are there no more, mappings of the
 // other's that are idle.
@@ -372,7 +372,7 @@ func (p *Peer) sweep(now time.Time) {
 	p.mu.Lock()
 	checked := 0
 	for id, k := range p.sent {
-		if checked++; checked > mostChecked || len(gone) == maxFrames/2 {
+		if checked++; checked > maxChecked || len(gone) == maxFrames/2 {
 			break
 		}
 		if k.gone() {

@@ -35,8 +35,8 @@ func (o *opened) forget() {
 	delete(borrowedBuffers.m, o.buffer)
 }
 
-// stranger finds what was opened as this buffer; nil for one of this process's own.
-func stranger(b memmgr.Buffer) *opened {
+// openedFrom finds what was opened as this buffer; nil for one of this process's own.
+func openedFrom(b memmgr.Buffer) *opened {
 	borrowedBuffers.mu.Lock()
 	defer borrowedBuffers.mu.Unlock()
 	return borrowedBuffers.m[b]
@@ -49,7 +49,7 @@ func AudienceOf(b memmgr.Buffer) (a segment.Audience, ok bool) {
 	if !b.Valid() {
 		return 0, false
 	}
-	if o := stranger(b); o != nil {
+	if o := openedFrom(b); o != nil {
 		return o.held.facts.audience, true
 	}
 	size := b.Size()
@@ -66,7 +66,7 @@ func AudienceOf(b memmgr.Buffer) (a segment.Audience, ok bool) {
 // pass asks the maker of an opened array for a handle of it.
 func (o *opened) pass(ctx context.Context, op string, a *usmarray.Array) (Handle, error) {
 	if err := a.Synchronize(ctx); err != nil {
-		return Handle{}, named(op, err)
+		return Handle{}, withOp(op, err)
 	}
 	d := description{
 		segment: o.held.facts, offset: o.lent.offset, size: o.lent.size, serial: o.lent.serial,
@@ -78,7 +78,7 @@ func (o *opened) pass(ctx context.Context, op string, a *usmarray.Array) (Handle
 	}
 	if wrong := o.peer.notAsked(&answer.handle, &d); wrong != "" {
 		o.peer.fail(opError("connection", ErrProtocol, "%v: a handle was asked for, and one came with another %s", o.peer.credentials, wrong))
-		return Handle{}, named(op, o.peer.Err())
+		return Handle{}, withOp(op, o.peer.Err())
 	}
 	return answer.handle, nil
 }
@@ -162,10 +162,10 @@ func (n *node) passFor(p *Peer, d *description) (Handle, error) {
 		return h.encoded
 	})
 	if err != nil {
-		l.letGo()
+		l.release()
 		return Handle{}, err
 	}
-	n.wind()
+	n.startClock()
 	return h, nil
 }
 
