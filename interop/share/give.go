@@ -17,8 +17,9 @@ type gift struct {
 // label of at most 255 bytes. Give first waits for work that is pending on the array. When Give returns
 // nil, the array is open in the other process under a lease of its own. The caller keeps its reference.
 //
-// An array of a third process cannot be handed over as long as its maker lives (ErrNotShared). Use
-// [Server.Export], which asks the maker for a handle, or set Options.CopyInto to send a copy.
+// An array whose maker is another process cannot be handed over as long as the maker lives
+// (ErrNotShared). Use [Server.Export], which asks the maker for a handle, or set Options.CopyInto to send
+// a copy.
 //
 // If the context ends first, the array may have been handed over all the same. Its lease then ends when
 // the other process releases it. Errors: ErrNotShared if either process cannot map the memory, ErrRefused
