@@ -64,7 +64,7 @@ func init() {
 			return err
 		}
 		fmt.Println("doubled")
-		told()
+		nextLine()
 		a.Release()
 		_ = p.Close()
 		<-p.Done()
@@ -178,7 +178,7 @@ func init() {
 			return err
 		}
 		fmt.Println(s.Address())
-		told()
+		nextLine()
 		return nil
 	}
 }

@@ -50,7 +50,7 @@ func roleWait(address string) error {
 // told waits for a line of the first process; false when there are no more.
 var stdin = bufio.NewScanner(os.Stdin)
 
-func told() bool { return stdin.Scan() }
+func nextLine() bool { return stdin.Scan() }
 
 // roleAttach opens "a", says what it sees, adds 1 to every element where it may, says so
 // and releases it when told.
@@ -69,7 +69,7 @@ func roleAttach(address string) error {
 		return err
 	}
 	fmt.Println(a.Layout(), a.ReadOnly(), v)
-	if told() {
+	if nextLine() {
 		if !a.ReadOnly() {
 			for i := range v {
 				v[i]++
@@ -79,11 +79,11 @@ func roleAttach(address string) error {
 			}
 		}
 		fmt.Println("done")
-		told()
+		nextLine()
 	}
 	a.Release()
 	fmt.Println("released")
-	told()
+	nextLine()
 	_ = p.Close()
 	<-p.Done()
 	for end := time.Now().Add(soon); ; time.Sleep(time.Millisecond) { // see nothingMapped
@@ -253,7 +253,7 @@ func roleServe(string) error {
 		return err
 	}
 	fmt.Println(s.Address())
-	for told() {
+	for nextLine() {
 		h, err := s.Export(ctx, a, share.ExportOptions{})
 		if err != nil {
 			return err
@@ -311,6 +311,6 @@ func roleLocker(path string) error {
 		return err
 	}
 	fmt.Println("locked")
-	told()
+	nextLine()
 	return nil
 }
