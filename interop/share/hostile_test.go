@@ -57,7 +57,7 @@ func roleRefuse(string) error {
 	return s.Close()
 }
 
-// roleRefused dials an address again and again and refuses the listener there each time. Each
+// roleRefused dials an address repeatedly and rejects the listener there each time. Each
 // decision waits for a line of standard input. It prints the result of each attempt.
 func roleRefused(address string) error {
 	for {

@@ -353,7 +353,7 @@ func TestMakerReturnsAnotherHandle(t *testing.T) {
 			a.Release()
 			require.NoError(t, p.Close())
 			<-p.Done()
-			eventually(t, func() bool { return s.Stats().Peers == 0 }, "not over")
+			eventually(t, func() bool { return s.Stats().Peers == 0 }, "the connection is still open")
 		})
 	}
 }

@@ -548,7 +548,7 @@ func TestLimits(t *testing.T) {
 			eventually(t, func() bool { return p.Stats().Mapped == 0 }, "still mapped after Trim")
 			for _, name := range []string{"2", "1"} {
 				a, err := p.Attach(ctx, name)
-				require.NoError(t, err, "there is room now")
+				require.NoError(t, err, "Trim freed no room")
 				a.Release()
 			}
 		})
