@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The ways that a tensor comes and goes give the same elements.
+// TestInfer checks that all encodings of inputs and outputs give the same elements.
 func TestInfer(t *testing.T) {
 	v := serve(t, setup{})
 	const js = `"inputs":[{"name":"a","shape":[2,2],"datatype":"INT64","data":[1,2,3,4]},{"name":"b","shape":[2,2],"datatype":"INT64","data":[[10,20],[30,40]]}]`
@@ -89,7 +89,7 @@ func compressed(t testing.TB, how string, p []byte) []byte {
 	return b.Bytes()
 }
 
-// Large tensors arrive and return whole, as binary data and as JSON.
+// TestLarge checks that large tensors are transferred completely, as binary data and as JSON.
 func TestLarge(t *testing.T) {
 	v := serve(t, setup{})
 	const n = 300_000

@@ -87,9 +87,9 @@ const (
 	grpcName = "inference.GRPCInferenceService/ModelInfer"
 )
 
-// TestSpans checks the spans of each transport over both collector protocols: a served request is a
-// child of its client's span and has spans for waiting and computing; a rejected request has an
-// error status.
+// TestSpans checks the spans of each transport over both collector protocols. The span of a request
+// has the client's span as its parent. A served request also has the spans queue and infer, and a
+// rejected one has an error status.
 func TestSpans(t *testing.T) {
 	for _, protocol := range []string{"http/protobuf", "grpc"} {
 		t.Run(protocol, func(t *testing.T) {
