@@ -324,7 +324,7 @@ func TestNoProgress(t *testing.T) {
 	status, body := r.infer("holds", "x", 1, 2)
 	require.Equal(t, http.StatusGatewayTimeout, status, body)
 	require.Eventually(t, func() bool { return r.get("/v2/health/ready") == http.StatusServiceUnavailable }, soon, 10*time.Millisecond)
-	require.Equal(t, http.StatusOK, r.get("/v2/health/live"), "not for a minute yet")
+	require.Equal(t, http.StatusOK, r.get("/v2/health/live"), "the server stays live for the first minute without progress")
 	require.Eventually(t, func() bool { return strings.Contains(r.log.String(), "calls do not end") }, soon, 10*time.Millisecond)
 	require.Equal(t, 1, strings.Count(r.log.String(), "calls do not end"))
 	require.Error(t, r.stop())

@@ -131,7 +131,7 @@ func TestShared(t *testing.T) {
 		k1, k2 := enter(t, l, "flood"), enter(t, l, "flood")
 		require.NoError(t, k1.Wait(t.Context()))
 		if active == 0 {
-			require.NoError(t, k2.Wait(t.Context()), "it is alone again")
+			require.NoError(t, k2.Wait(t.Context()), "no other tenant is active")
 		} else {
 			over := wait(t, t.Context(), k2)
 			k1.Yield()

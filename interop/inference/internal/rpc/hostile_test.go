@@ -194,7 +194,7 @@ func TestWaitingDoesNotCountAsSlowness(t *testing.T) {
 		require1(t, q, a)
 	})
 	require.Eventually(t, func() bool { return b.engine.Stats().Requests == 2 }, 30*time.Second, time.Millisecond)
-	time.Sleep(2 * patience) // more than the time limit of a message
+	time.Sleep(2 * patience) // longer than Patience
 	holder.End()
 	calls.Wait()
 }

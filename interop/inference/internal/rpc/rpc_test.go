@@ -170,7 +170,7 @@ func TestInfer(t *testing.T) {
 		require.NoError(t, err)
 		require1(t, q, a)
 	}
-	// Two inputs and outputs. The inputs are in another order, and one has typed contents.
+	// Two inputs with typed contents and two outputs, in another order than in the model.
 	q := &pb.ModelInferRequest{ModelName: "sum", ModelVersion: "1",
 		Inputs: []*pb.ModelInferRequest_InferInputTensor{
 			{Name: "b", Datatype: "INT64", Shape: []int64{1, 2}, Contents: &pb.InferTensorContents{Int64Contents: []int64{3, -4}}},

@@ -12,8 +12,8 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/clienttest"
 )
 
-// theirs is a Python program that prints the FileDescriptorSet of tritonclient.
-const theirs = `
+// clientSchema is a Python program that prints the FileDescriptorSet of tritonclient.
+const clientSchema = `
 import sys
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from tritonclient.grpc import model_config_pb2, service_pb2
@@ -26,7 +26,7 @@ sys.stdout.buffer.write(files.SerializeToString())
 // TestSchemaMatchesTritonclient checks that services, methods, messages, fields and values are
 // equal to those of tritonclient.
 func TestSchemaMatchesTritonclient(t *testing.T) {
-	out, err := clienttest.Command(t, ".", "-c", theirs).Output()
+	out, err := clienttest.Command(t, ".", "-c", clientSchema).Output()
 	require.NoError(t, err)
 	set := new(descriptorpb.FileDescriptorSet)
 	require.NoError(t, proto.Unmarshal(out, set))
