@@ -16,8 +16,8 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/segment"
 )
 
-// maker listens and follows its own rules: it greets, and says to each datagram what the
-// function makes of it. It returns the address.
+// maker starts a server that greets and answers each datagram with the result of says. It returns
+// the address.
 func maker(t *testing.T, says func(kind byte, call uint64) []byte) string {
 	t.Helper()
 	l, err := net.Listen("unixpacket", abstractName())
@@ -47,7 +47,7 @@ func maker(t *testing.T, says func(kind byte, call uint64) []byte) string {
 	return l.Addr().String()
 }
 
-// listOf is a page of names.
+// listOf encodes a page of names.
 func listOf(names ...string) (b []byte) {
 	for _, name := range names {
 		b = append(append(b, byte(len(name))), name...)
@@ -55,9 +55,9 @@ func listOf(names ...string) (b []byte) {
 	return b
 }
 
-// Names that do not rise have no end: they end the connection. Those that do are taken up to
-// a bound, however many there are.
-func TestNamesHaveAnEnd(t *testing.T) {
+// TestNameListingIsBounded checks that Names closes the connection if the pages are not in
+// ascending order, and stops at a limit if they are.
+func TestNameListingIsBounded(t *testing.T) {
 	for name, says := range map[string]func(asked int) []byte{
 		"the same again":  func(int) []byte { return listOf("a") },
 		"falling":         func(int) []byte { return listOf("b", "a") },
@@ -87,12 +87,13 @@ func TestNamesHaveAnEnd(t *testing.T) {
 	names, err := p.Names(background(t))
 	require.ErrorIs(t, err, share.ErrLimit)
 	require.Empty(t, names)
-	require.NoError(t, p.Err(), "the connection goes on")
+	require.NoError(t, p.Err(), "the connection is closed")
 	hangUp(t, p)
 	require.EqualValues(t, 51, asked.Load())
 }
 
-// An answer of the wrong kind, or to no call, ends the connection; the call fails.
+// TestAnswersMatchCalls checks that an answer of the wrong kind, or without a pending call, closes
+// the connection and fails the call.
 func TestAnswersMatchCalls(t *testing.T) {
 	pool := newPool(t, segment.PeersWrite)
 	x := counting(t, pool, 4)
@@ -108,7 +109,7 @@ func TestAnswersMatchCalls(t *testing.T) {
 	for name, c := range map[string]struct {
 		ask  func(context.Context, *share.Peer) error
 		kind byte
-		off  uint64 // from the number of the call
+		off  uint64 // added to the number of the call
 	}{
 		"taken for an array":     {attach, 5, 0},
 		"names for an array":     {attach, 10, 0},

@@ -21,7 +21,7 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// roleEcho answers 64 bytes with the same, on a stream socket: the peer of the benchmark.
+// roleEcho echoes messages of 64 bytes on a stream socket, as the peer of the benchmark.
 func roleEcho(address string) error {
 	c, err := net.Dial("unix", address)
 	if err != nil {
@@ -41,10 +41,10 @@ func roleEcho(address string) error {
 	}
 }
 
-// BenchmarkHandOver hands arrays of 4 KiB and of 1 GiB, in known segments, to another process,
-// which opens, acknowledges, receives and releases them, beside a round trip of 64 bytes
-// between two processes on a Unix socket: all three by turns, so that none has the machine to
-// itself. The metrics are medians of the ratios; the bound is 1.7.
+// BenchmarkHandOver measures handing over arrays of 4 KiB and 1 GiB in known segments to another
+// process, which opens, acknowledges, receives and releases them. Its reference is a round trip of
+// 64 bytes between two processes on a Unix socket. The three run alternately, so that none has the
+// machine to itself. The metrics are medians of the ratios; the bound is 1.7.
 func BenchmarkHandOver(b *testing.B) {
 	peers := make(chan *share.Peer, 1)
 	s := listen(b, share.Options{Connected: func(p *share.Peer) { peers <- p }})
@@ -93,8 +93,8 @@ func BenchmarkHandOver(b *testing.B) {
 	require.NoError(b, p.Close())
 }
 
-// byTurns runs the other side's work and ours by turns, and returns the median of the ratios
-// of their times for each of ours.
+// byTurns runs the reference and the measured operations alternately, and returns for each
+// operation the median of its time divided by the time of the reference.
 func byTurns(b *testing.B, theirs func(), ours ...func()) []float64 {
 	const batch = 100
 	timed := func(f func()) time.Duration {
@@ -114,7 +114,7 @@ func byTurns(b *testing.B, theirs func(), ours ...func()) []float64 {
 		b.StopTimer()
 		their := timed(theirs)
 		b.StartTimer()
-		for i := range ours { // each is the first as often
+		for i := range ours { // each operation runs first equally often
 			i = (i + done/batch) % len(ours)
 			ratios[i] = append(ratios[i], float64(timed(ours[i]))/float64(their))
 		}

@@ -21,7 +21,7 @@ import (
 )
 
 func init() {
-	// Opens the handles that it is told, and keeps the arrays.
+	// opener opens the handle on each line of its input and keeps the arrays open.
 	roles["opener"] = func(string) error {
 		ctx := context.Background()
 		s, err := share.Listen(ctx, "", share.Options{})
@@ -30,7 +30,7 @@ func init() {
 		}
 		fmt.Println("ready")
 		var kept []*usmarray.Array
-		for told() {
+		for nextLine() {
 			b, err := hex.DecodeString(stdin.Text())
 			if err != nil {
 				return err
@@ -57,18 +57,19 @@ func export(t testing.TB, s *share.Server, a *usmarray.Array) share.Handle {
 	return h
 }
 
-// opener is a connection to which handles are offered, whose segment is mapped, to be written.
+// opener returns a connection that has mapped the segment of a for writing and has received a
+// board, so that further handles of the segment are offered to it on the board.
 func opener(t testing.TB, s *share.Server, a *usmarray.Array) *share.Peer {
 	t.Helper()
-	p := dial(t, s, share.Options{Idle: time.Hour}) // however long the test takes
+	p := dial(t, s, share.Options{Idle: time.Hour}) // longer than the test
 	openInTime(t, s, p, a).Release()
-	eventually(t, func() bool { return share.HasBoard(p) }, "no board came")
+	eventually(t, func() bool { return share.HasBoard(p) }, "no board was received")
 	eventually(t, func() bool { return s.Stats().Leases == 0 }, "the lease stays")
 	return p
 }
 
-// openInTime opens a handle. One may be late on a busy machine where Unopened is short, and then
-// another is not.
+// openInTime exports and opens a. On a busy machine a handle can expire before it is opened if
+// Options.Unopened is short; openInTime then tries again with a new handle.
 func openInTime(t testing.TB, s *share.Server, p *share.Peer, a *usmarray.Array) *usmarray.Array {
 	t.Helper()
 	b, err := p.Open(background(t), export(t, s, a))
@@ -85,9 +86,9 @@ func stale(t testing.TB, p *share.Peer, h share.Handle) {
 	require.ErrorIs(t, err, share.ErrStale)
 }
 
-// A handle is opened without a question where its maker offers it: once, as what it is, and
-// with a lease that is over when the array is released.
-func TestOpenedWithoutAsking(t *testing.T) {
+// TestOpenFromBoard checks that a handle offered on the board is opened without a request to its
+// maker: at most once, with the right layout, and with a lease that ends with the array.
+func TestOpenFromBoard(t *testing.T) {
 	pool := newPool(t, segment.PeersWrite)
 	s := listen(t, share.Options{})
 	a := counting(t, pool, 4, 6)
@@ -99,7 +100,7 @@ func TestOpenedWithoutAsking(t *testing.T) {
 	h, whole := export(t, s, view), export(t, s, a)
 	b, err := p.Open(background(t), h)
 	require.NoError(t, err)
-	require.Equal(t, asked, share.Calls(p), "it was asked")
+	require.Equal(t, asked, share.Calls(p), "the maker received a request")
 	require.Equal(t, view.Layout(), b.Layout())
 	v, err := usmarray.ToSlice[float32](b)
 	require.NoError(t, err)
@@ -113,7 +114,7 @@ func TestOpenedWithoutAsking(t *testing.T) {
 	require.False(t, s.Revoke(h))
 
 	c, err := q.Open(background(t), whole)
-	require.NoError(t, err, "who asks has what was offered to another")
+	require.NoError(t, err, "a request opens a handle that is offered to another connection")
 	stale(t, p, whole)
 	c.Release()
 	b.Release()
@@ -121,8 +122,9 @@ func TestOpenedWithoutAsking(t *testing.T) {
 	stale(t, p, h)
 }
 
-// What this process does not have of a handle's segment it asks for, and what it was not offered.
-func TestAskedAllTheSame(t *testing.T) {
+// TestOpenByRequest checks that a handle is opened by a request to its maker if it is not offered
+// to this process, or if this process has not mapped its segment for writing.
+func TestOpenByRequest(t *testing.T) {
 	pool := newPool(t, segment.PeersWrite)
 	s := listen(t, share.Options{})
 	a := counting(t, pool, 3)
@@ -156,8 +158,9 @@ func TestAskedAllTheSame(t *testing.T) {
 	}
 }
 
-// An offer ends as a handle does, and what was taken does not end with it.
-func TestOffersEnd(t *testing.T) {
+// TestOfferLifetime checks that offers end like handles: when they are revoked, expire, or when
+// either side closes. Arrays that were opened from an offer stay open.
+func TestOfferLifetime(t *testing.T) {
 	pool := newPool(t, segment.PeersWrite)
 	a := counting(t, pool, 3)
 	t.Run("Revoked", func(t *testing.T) {
@@ -172,9 +175,9 @@ func TestOffersEnd(t *testing.T) {
 		p := opener(t, s, a)
 		b := openInTime(t, s, p, a)
 		late := export(t, s, a)
-		eventually(t, func() bool { return s.Stats().Unopened == 0 }, "it does not end")
+		eventually(t, func() bool { return s.Stats().Unopened == 0 }, "the handle does not expire")
 		stale(t, p, late)
-		require.Equal(t, 1, s.Stats().Leases, "what is open has no such end")
+		require.Equal(t, 1, s.Stats().Leases, "open arrays do not expire")
 		b.Release()
 	})
 	t.Run("Altered", func(t *testing.T) {
@@ -218,7 +221,7 @@ func TestOffersEnd(t *testing.T) {
 		require.ErrorIs(t, err, share.ErrDied)
 		b.Release()
 		c, err := dial(t, s, share.Options{}).Open(background(t), other)
-		require.NoError(t, err, "it was not for that one alone")
+		require.NoError(t, err, "the handle was not restricted to the lost connection")
 		c.Release()
 	})
 	t.Run("Server", func(t *testing.T) {
@@ -230,14 +233,15 @@ func TestOffersEnd(t *testing.T) {
 		require.NoError(t, s.Close())
 		_, err = p.Open(background(t), other)
 		require.Error(t, err)
-		require.Equal(t, 1, s.Stats().Leases, "what was opened stays")
+		require.Equal(t, 1, s.Stats().Leases, "open arrays keep their lease")
 		b.Release()
-		eventually(t, func() bool { return s.Stats() == share.Stats{} }, "the server left something")
+		eventually(t, func() bool { return s.Stats() == share.Stats{} }, "the server keeps state")
 	})
 }
 
-// A process that took what it was offered, and is killed before its maker looked, leaves nothing.
-func TestTakenByTheDead(t *testing.T) {
+// TestKilledProcessReleasesBoardLeases checks that the leases of a process end if it is killed
+// after it opened handles from the board and before the maker has read the board.
+func TestKilledProcessReleasesBoardLeases(t *testing.T) {
 	pool := newPool(t, segment.PeersWrite)
 	s := listen(t, share.Options{})
 	a := counting(t, pool, 3)
@@ -253,8 +257,9 @@ func TestTakenByTheDead(t *testing.T) {
 	require.True(t, s.Revoke(h))
 }
 
-// Only one has it, whoever is fastest: who may take it, who asks, who takes it back.
-func TestOffersRaced(t *testing.T) {
+// TestConcurrentUseOfOffer checks that exactly one of several concurrent opens and revocations of
+// one handle succeeds.
+func TestConcurrentUseOfOffer(t *testing.T) {
 	pool := newPool(t, segment.PeersWrite)
 	s := listen(t, share.Options{})
 	a := counting(t, pool, 3)
@@ -288,8 +293,9 @@ func TestOffersRaced(t *testing.T) {
 	}
 }
 
-// The maker finds the release of an array that was opened from the board by itself.
-func TestReleasedOnTheBoard(t *testing.T) {
+// TestReleaseIsReadFromBoard checks that the maker reads the release of an array that was opened
+// from the board without a message from the peer.
+func TestReleaseIsReadFromBoard(t *testing.T) {
 	pool := newPool(t, segment.PeersWrite)
 	s := listen(t, share.Options{})
 	a := counting(t, pool, 3)
@@ -315,7 +321,8 @@ func TestReleasedOnTheBoard(t *testing.T) {
 	require.Less(t, share.Reported(p)-reported, uint64(200), "every release was reported")
 }
 
-// If the maker does not look, the release of an array that was opened from the board is reported.
+// TestReleaseOnTheBoardIsReported checks that the peer reports a release by a message if the maker
+// does not read the board.
 func TestReleaseOnTheBoardIsReported(t *testing.T) {
 	pool := newPool(t, segment.PeersWrite)
 	s := listen(t, share.Options{Unopened: time.Hour})
@@ -331,8 +338,9 @@ func TestReleaseOnTheBoardIsReported(t *testing.T) {
 	eventually(t, func() bool { return pool.Stats().Allocation.Current == used }, "the memory does not return")
 }
 
-// Releases race with the maker's looks, and each lease ends once.
-func TestReleasesRaced(t *testing.T) {
+// TestConcurrentReleaseAndBoardReads checks that each lease ends once when a release and reads of
+// the board run concurrently.
+func TestConcurrentReleaseAndBoardReads(t *testing.T) {
 	pool := newPool(t, segment.PeersWrite)
 	s := listen(t, share.Options{})
 	a := counting(t, pool, 3)
@@ -353,8 +361,8 @@ func TestReleasesRaced(t *testing.T) {
 	require.Equal(t, []float32{0, 1, 2}, v)
 }
 
-// A handle is offered to the process that ExportOptions.PID names, also if another process opened the
-// last handle of the segment.
+// TestOfferedByProcessID checks that a handle is offered to the process with ExportOptions.PID,
+// even if another process opened the last handle of the segment.
 func TestOfferedByProcessID(t *testing.T) {
 	pool := newPool(t, segment.PeersWrite)
 	s := listen(t, share.Options{})
@@ -375,7 +383,7 @@ func TestOfferedByProcessID(t *testing.T) {
 	}
 }
 
-// There are more handles than a board has room for: the others are asked for.
+// TestBoardIsFull checks that handles beyond the capacity of the board are opened by a request.
 func TestBoardIsFull(t *testing.T) {
 	pool := newPool(t, segment.PeersWrite)
 	s := listen(t, share.Options{Unopened: time.Hour})
@@ -396,8 +404,9 @@ func TestBoardIsFull(t *testing.T) {
 	}
 }
 
-// Who may hold no more leases is offered none, and is told so.
-func TestOffersAreLeases(t *testing.T) {
+// TestOffersCountAsLeases checks that a process that has reached MaxLeases is offered no handle,
+// and that its request to open one fails with ErrLimit.
+func TestOffersCountAsLeases(t *testing.T) {
 	pool := newPool(t, segment.PeersWrite)
 	s := listen(t, share.Options{MaxLeases: 5})
 	a := counting(t, pool, 3)
@@ -417,9 +426,9 @@ func TestOffersAreLeases(t *testing.T) {
 	require.True(t, s.Revoke(h))
 }
 
-// What a process writes on its board takes nothing that it has no handle of, ends nobody's
-// lease, and keeps nothing.
-func TestScribbledBoard(t *testing.T) {
+// TestBoardOverwrittenByPeer checks that arbitrary data that a peer writes to its board opens no
+// handle, ends no lease of another process, and keeps no handle from being revoked.
+func TestBoardOverwrittenByPeer(t *testing.T) {
 	pool := newPool(t, segment.PeersWrite)
 	s := listen(t, share.Options{})
 	a := counting(t, pool, 3)
@@ -442,6 +451,6 @@ func TestScribbledBoard(t *testing.T) {
 	}
 	eventually(t, func() bool { return s.Stats().Leases == 0 }, "a lease stays")
 	b, err := p.Open(background(t), export(t, s, a))
-	require.NoError(t, err, "it may behave again")
+	require.NoError(t, err, "the connection is still usable")
 	b.Release()
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Of the architectures that Go has on Linux, 386 alone has no sockets here.
+// TestArchitectures checks that 386 is the only architecture of Go on Linux without socket support.
 func TestArchitectures(t *testing.T) {
 	for _, arch := range []string{"386", "amd64", "arm", "arm64", "loong64", "mips64le", "mipsle", "ppc64le", "riscv64", "s390x"} {
 		c := build.Default

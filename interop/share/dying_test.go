@@ -23,16 +23,16 @@ func init() {
 	roles["leaderless"] = roleLeaderless
 }
 
-// roleLeaderless ends the first thread of the process, as pthread_exit in main does. The process
-// lives on.
+// roleLeaderless ends the first thread of the process, like pthread_exit in main. The process stays
+// alive.
 func roleLeaderless(string) error {
 	_, _, errno := syscall.Syscall(syscall.SYS_EXIT, 0, 0, 0)
 	return errno
 }
 
-// delayEnd kills a process that releases its sockets, but does not end before its exit is
-// completed: the test traces one of its threads, which the kernel keeps until the tracer has waited
-// for it. The caller is locked to its thread.
+// delayEnd kills a process such that its sockets are released but its exit is not complete until
+// complete is called. It traces one thread of the process, and the kernel keeps this thread until
+// the tracer has waited for it. The caller must be locked to its OS thread.
 func delayEnd(t *testing.T, o *other) (complete func()) {
 	t.Helper()
 	const ptraceSeize = 0x4206
@@ -59,7 +59,7 @@ func delayEnd(t *testing.T, o *other) (complete func()) {
 		for {
 			var status syscall.WaitStatus
 			_, err := syscall.Wait4(tid, &status, syscall.WALL, nil)
-			if err == nil && status.Stopped() || errors.Is(err, syscall.EINTR) { // a signal that came before SIGKILL
+			if err == nil && status.Stopped() || errors.Is(err, syscall.EINTR) { // a signal that was delivered before SIGKILL
 				continue
 			}
 			require.NoError(t, err)
@@ -71,8 +71,9 @@ func delayEnd(t *testing.T, o *other) (complete func()) {
 	return complete
 }
 
-// The exit of a process with much memory can take longer than this package waits for it after its
-// socket was closed. The arrays of such a maker can be passed on once it has ended.
+// TestPassedOnAfterALongExit checks that arrays of a maker with a slow exit can be passed on once
+// the exit is complete. The exit of a process with much memory can take longer than this package
+// waits after the socket was closed.
 func TestPassedOnAfterALongExit(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -114,7 +115,8 @@ func TestPassedOnAfterALongExit(t *testing.T) {
 	eventually(t, func() bool { return descriptors(t) < before }, "descriptors stay")
 }
 
-// An exiting process is watched only as long as an array of it is open. Close does not wait for it.
+// TestExitingMakerIsForgotten checks that an exiting process is watched only while an array of it
+// is open, and that Close does not wait for the exit.
 func TestExitingMakerIsForgotten(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -133,8 +135,9 @@ func TestExitingMakerIsForgotten(t *testing.T) {
 	require.NotErrorIs(t, p.Err(), share.ErrDied)
 }
 
-// A process whose first thread has ended is not exiting: what it closes, it closes while it lives.
-func TestEndingWithoutTheFirstThread(t *testing.T) {
+// TestProcessWithoutFirstThreadIsNotEnding checks that a process whose first thread has ended
+// counts as alive while other threads run.
+func TestProcessWithoutFirstThreadIsNotEnding(t *testing.T) {
 	o := start(t, "leaderless", "")
 	pid := o.cmd.Process.Pid
 	eventually(t, func() bool {

@@ -23,8 +23,8 @@ func init() { roles["maker"], roles["relay"], roles["liar"] = roleMaker, roleRel
 
 const forReading = "PeersRead"
 
-// roleMaker makes an array of 0 to 5 in memory of the given audience and prints one handle of it
-// for each line of its input.
+// roleMaker creates an array of 0 to 5 in memory of the given audience and prints one handle of the
+// array for each line of its input.
 func roleMaker(audience string) error {
 	ctx := context.Background()
 	a := segment.PeersWrite
@@ -43,7 +43,7 @@ func roleMaker(audience string) error {
 	if err != nil {
 		return err
 	}
-	for told() {
+	for nextLine() {
 		h, err := s.Export(ctx, x, share.ExportOptions{})
 		if err != nil {
 			return err
@@ -53,8 +53,8 @@ func roleMaker(audience string) error {
 	return nil
 }
 
-// roleRelay opens the handle on each line of its input; an empty line makes it print a handle of
-// the array that it opened.
+// roleRelay opens the handle on each line of its input. For an empty line it prints a handle of the
+// array that it opened last.
 func roleRelay(string) error {
 	ctx := context.Background()
 	s, err := share.Listen(ctx, "", share.Options{})
@@ -62,7 +62,7 @@ func roleRelay(string) error {
 		return err
 	}
 	var a *usmarray.Array
-	for told() {
+	for nextLine() {
 		b, err := hex.DecodeString(stdin.Text())
 		if err != nil {
 			return err
@@ -87,8 +87,8 @@ func roleRelay(string) error {
 	return nil
 }
 
-// roleLiar hands an array over to the server at the address, in a segment whose ID is the line of
-// its input.
+// roleLiar hands over an array to the server at the address, in a segment whose ID is read from its
+// input.
 func roleLiar(address string) error {
 	c, err := net.Dial("unixpacket", address)
 	if err != nil {
@@ -101,7 +101,7 @@ func roleLiar(address string) error {
 	if _, err = c.Read(make([]byte, 100)); err != nil {
 		return err
 	}
-	told()
+	nextLine()
 	id, err := hex.DecodeString(stdin.Text())
 	if err != nil {
 		return err
@@ -110,11 +110,11 @@ func roleLiar(address string) error {
 		return err
 	}
 	fmt.Println("given")
-	told()
+	nextLine()
 	return nil
 }
 
-// from asks a process of roleMaker or roleMiddle for a handle.
+// from requests a handle from a process that runs roleMaker, roleRelay or roleMiddle.
 func from(t *testing.T, o *other, line string) share.Handle {
 	t.Helper()
 	o.say(line)
@@ -125,7 +125,7 @@ func from(t *testing.T, o *other, line string) share.Handle {
 	return h
 }
 
-// orphan opens an array at a server and then ends the process that made it.
+// orphan opens an array at a server and then kills the process that made it.
 func orphan(t *testing.T, s *share.Server, audience string) *usmarray.Array {
 	t.Helper()
 	maker := start(t, "maker", audience)
@@ -140,7 +140,7 @@ func orphan(t *testing.T, s *share.Server, audience string) *usmarray.Array {
 	return a
 }
 
-// isOpen reports whether a buffer of another process's memory is open yet.
+// isOpen reports whether a buffer in memory of another process is still open.
 func isOpen(b memmgr.Buffer) bool {
 	_, ok := share.AudienceOf(b)
 	return ok
@@ -153,8 +153,9 @@ func values(t *testing.T, a *usmarray.Array) []float32 {
 	return v
 }
 
-// A process that holds an array passes it on after the array's maker ended. The recipients have
-// the same pages, and keep them after this process let go and after the first of them was killed.
+// TestPassedOnAfterItsMakerEnded checks that a holder can export an array after the array's maker
+// has ended. The recipients map the same pages and keep them after the holder has released the
+// array and after one of the recipients was killed.
 func TestPassedOnAfterItsMakerEnded(t *testing.T) {
 	ctx := background(t)
 	holder, last := listen(t, share.Options{}), listen(t, share.Options{})
@@ -169,8 +170,8 @@ func TestPassedOnAfterItsMakerEnded(t *testing.T) {
 	b, err := last.Open(ctx, h)
 	require.NoError(t, err)
 	_, err = last.Open(ctx, h)
-	require.ErrorIs(t, err, share.ErrStale, "once")
-	require.NotEqual(t, part.Pointer(), b.Pointer(), "it is mapped a second time")
+	require.ErrorIs(t, err, share.ErrStale, "the handle was opened twice")
+	require.NotEqual(t, part.Pointer(), b.Pointer(), "not a second mapping")
 	require.Equal(t, []float32{0, 2, 3, 5}, values(t, b))
 	require.NoError(t, b.Fill(float32(9)))
 	require.Equal(t, []float32{9, 1, 9, 9, 4, 9}, values(t, a))
@@ -183,7 +184,7 @@ func TestPassedOnAfterItsMakerEnded(t *testing.T) {
 	h, err = holder.Export(ctx, a, share.ExportOptions{})
 	require.NoError(t, err)
 	passed := from(t, middle, fmt.Sprintf("%x", h.Bytes()))
-	require.Equal(t, holder.Address(), passed.Maker(), "the holder is the maker of what it passed on")
+	require.Equal(t, holder.Address(), passed.Maker(), "the handle does not name the holder as its maker")
 	c, err := last.Open(ctx, passed)
 	require.NoError(t, err)
 	require.Equal(t, 3, holder.Stats().Leases)
@@ -194,21 +195,21 @@ func TestPassedOnAfterItsMakerEnded(t *testing.T) {
 	require.NoError(t, err)
 	own, err := holder.Open(ctx, h)
 	require.NoError(t, err)
-	require.Equal(t, part.Pointer(), own.Pointer(), "its own memory")
+	require.Equal(t, part.Pointer(), own.Pointer(), "the maker of a handle opens its own memory")
 	own.Release()
 	buffer := a.Buffer()
 	a.Release()
-	require.True(t, isOpen(buffer), "the leases keep it open")
+	require.True(t, isOpen(buffer), "the leases do not keep the buffer open")
 	require.Equal(t, []float32{9, 1, 9, 9, 4, 9}, values(t, c))
 	b.Release()
 	c.Release()
-	eventually(t, func() bool { return !isOpen(buffer) }, "the last lease is over")
+	eventually(t, func() bool { return !isOpen(buffer) }, "the last lease does not end")
 	require.NoError(t, last.Close())
 	nothingMapped(t)
 }
 
-// The chain goes on: once the process that passed an array on has ended too, its recipient can
-// pass the array on, and so on.
+// TestPassedOnAfterEachHolderEnded checks that a recipient can export an array again after the
+// process that passed it on has ended as well.
 func TestPassedOnAfterEachHolderEnded(t *testing.T) {
 	last := listen(t, share.Options{})
 	maker, first, second := start(t, "maker", ""), start(t, "relay", ""), start(t, "relay", "")
@@ -231,8 +232,9 @@ func TestPassedOnAfterEachHolderEnded(t *testing.T) {
 	b.Release()
 }
 
-// What its holder may not write, the recipient may not write either: by agreement for a read-only
-// view, by the kernel for memory that peers may only read.
+// TestPassedOnReadOnlyAfterItsMakerEnded checks that the recipient cannot write an array that its
+// holder cannot write. For a read-only view this is a convention; for memory with the audience
+// PeersRead the kernel enforces it.
 func TestPassedOnReadOnlyAfterItsMakerEnded(t *testing.T) {
 	ctx := background(t)
 	holder, last := listen(t, share.Options{}), listen(t, share.Options{})
@@ -251,7 +253,7 @@ func TestPassedOnReadOnlyAfterItsMakerEnded(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, passed.ReadOnly())
 		require.True(t, holder.Revoke(passed))
-		if audience == forReading { // known to have ended since the handle was made
+		if audience == forReading { // Export has already found that the maker ended
 			require.NoError(t, holder.Publish(ctx, "a", a))
 			o := start(t, "write", holder.Address())
 			o.expect("fault: true")
@@ -264,8 +266,8 @@ func TestPassedOnReadOnlyAfterItsMakerEnded(t *testing.T) {
 	}
 }
 
-// Such an array is the holder's own to lend: it can be handed over and published as well, and a
-// handle can be for one process alone.
+// TestHolderLendsAfterTheMakerEnded checks that a holder can give and publish an array whose maker
+// has ended, and can restrict a handle of it to one process.
 func TestHolderLendsAfterTheMakerEnded(t *testing.T) {
 	ctx := background(t)
 	peers := make(chan *share.Peer, 2)
@@ -285,10 +287,10 @@ func TestHolderLendsAfterTheMakerEnded(t *testing.T) {
 	h, err := holder.Export(ctx, a, share.ExportOptions{To: there, NoWait: true})
 	require.NoError(t, err)
 	_, err = other.Open(ctx, h)
-	require.ErrorIs(t, err, share.ErrStale, "it is for another process")
+	require.ErrorIs(t, err, share.ErrStale, "the handle is for another process")
 	opened, err := p.Open(ctx, h)
 	require.NoError(t, err)
-	require.Equal(t, 1, p.Stats().Mapped, "one mapping for all of them")
+	require.Equal(t, 1, p.Stats().Mapped, "more than one mapping")
 	require.NoError(t, holder.Withdraw("a"))
 	buffer := a.Buffer()
 	a.Release()
@@ -297,11 +299,12 @@ func TestHolderLendsAfterTheMakerEnded(t *testing.T) {
 		require.Equal(t, []float32{3, 3, 3, 3, 3, 3}, values(t, x))
 		x.Release()
 	}
-	eventually(t, func() bool { return !isOpen(buffer) }, "the last lease is over")
+	eventually(t, func() bool { return !isOpen(buffer) }, "the last lease does not end")
 }
 
-// A maker chooses the ID of its segment, perhaps that of a segment of the holder. The holder passes
-// the memory on under an ID of its own, so that its recipients do not confuse the two.
+// TestPassedOnUnderAnotherID checks that a holder passes memory of an ended maker on under a new
+// segment ID. The maker chose the original ID and could have copied the ID of a segment of the
+// holder.
 func TestPassedOnUnderAnotherID(t *testing.T) {
 	pool := newPool(t, segment.PeersWrite)
 	ctx := background(t)
@@ -331,8 +334,9 @@ func TestPassedOnUnderAnotherID(t *testing.T) {
 	}
 }
 
-// While the maker's process lives it may have ended the lease and given the memory to another
-// use. Its end is what counts, not the connection's.
+// TestNotPassedOnWhileTheMakerLives checks that a holder cannot pass an array on if the connection
+// to the maker is closed but the maker's process is alive. The maker may have ended the lease and
+// reused the memory.
 func TestNotPassedOnWhileTheMakerLives(t *testing.T) {
 	ctx := background(t)
 	peers := make(chan *share.Peer, 1)
@@ -351,7 +355,7 @@ func TestNotPassedOnWhileTheMakerLives(t *testing.T) {
 	a.Release()
 }
 
-// give hands an array of six elements over, in a segment of the given ID.
+// give hands over an array of six elements in a segment with the given ID.
 func give(to *net.UnixConn, id []byte) error {
 	r, err := segment.NewHost(segment.PeersWrite)
 	if err != nil {

@@ -1,32 +1,32 @@
 package share
 
-// Break ends a connection as the end of this process would.
+// Break ends a connection as if this process had died.
 func Break(p *Peer) { p.fail(opError("connection", ErrDied, "by a test")) }
 
-// Waiting reports whether somebody waits for an answer or a gift.
+// Waiting reports whether a call waits for an answer or a gift.
 func Waiting(p *Peer) bool { return p.hasWaiters() }
 
-// ProtocolVersion is what a greeting tells.
+// ProtocolVersion is the version in a greeting.
 const ProtocolVersion = protocolVersion
 
-// BoardSlots is how many handles are offered to a process at a time.
+// BoardSlots is the number of handles that can be offered to a process at a time.
 const BoardSlots = boardSlots
 
-// Calls tells how many questions this end asked.
+// Calls returns the number of requests that this end has sent.
 func Calls(p *Peer) uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.lastCall
 }
 
-// HasBoard reports whether the maker's board is seen here.
+// HasBoard reports whether this end has received a board of the maker.
 func HasBoard(p *Peer) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.claims != nil
 }
 
-// Scribble writes a word all over the maker's board, as a process that keeps to no rules can.
+// Scribble fills the maker's board with a word, as a hostile peer could.
 func Scribble(p *Peer, word uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

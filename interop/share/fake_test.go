@@ -18,12 +18,12 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// sharingGPU is a machine whose driver shares device memory by handles.
+// sharingGPU is a machine with a driver that shares device memory by driver handles.
 var sharingGPU = sycltest.Machine{{Backend: syclobj.BackendLevelZero, Name: "Fake Level Zero", Devices: []sycltest.Device{
 	{Type: syclobj.TypeGPU, Name: "Fake GPU", Memory: 4 << 30, IPC: true},
 }}}
 
-// gpuQueue opens the machine, for as long as end is not called.
+// gpuQueue opens a queue of the machine. The queue is valid until end is called.
 func gpuQueue() (q *syclobj.Queue, end func() error, err error) {
 	rt, err := syclobj.Open()
 	if err != nil {
@@ -37,7 +37,8 @@ func gpuQueue() (q *syclobj.Queue, end func() error, err error) {
 }
 
 func init() {
-	// Attaches "a" of a GPU, says what is in it, doubles it, and goes when told.
+	// gpu attaches "a" in GPU memory, prints its values, doubles them, and exits after the next
+	// line of input.
 	roles["gpu"] = func(address string) error {
 		q, end, err := gpuQueue()
 		if err != nil {
@@ -64,7 +65,7 @@ func init() {
 			return err
 		}
 		fmt.Println("doubled")
-		told()
+		nextLine()
 		a.Release()
 		_ = p.Close()
 		<-p.Done()
@@ -72,8 +73,8 @@ func init() {
 	}
 }
 
-// Device memory of a GPU goes by its driver's handle: to another process, and as views; not
-// to one that has no queue on the device.
+// TestFakeDriversHandles checks that device memory of a GPU is shared by the driver's handles, with
+// another process and as views, but not with a receiver that has no queue on the device.
 func TestFakeDriversHandles(t *testing.T) {
 	fake := sycltest.Child(t, sharingGPU)
 	if fake == nil {
@@ -121,7 +122,7 @@ func TestFakeDriversHandles(t *testing.T) {
 	v, err = usmarray.ToSlice[float32](c)
 	require.NoError(t, err)
 	require.Len(t, v, 3)
-	on, err := s.Export(ctx, c, share.ExportOptions{}) // the maker makes another
+	on, err := s.Export(ctx, c, share.ExportOptions{}) // the maker creates another handle
 	require.NoError(t, err)
 	require.True(t, on.ReadOnly())
 	require.True(t, s.Revoke(on))
@@ -151,11 +152,11 @@ func TestFakeDriversHandles(t *testing.T) {
 	eventually(t, func() bool { return pool.Stats().Allocation.Current == 0 }, "memory did not come back")
 	require.NoError(t, pool.Close())
 	require.NoError(t, r.Close())
-	eventually(t, func() bool { return fake.Live().Allocations == 0 }, "the driver has something yet")
+	eventually(t, func() bool { return fake.Live().Allocations == 0 }, "the driver still has allocations")
 }
 
 func init() {
-	// Publishes "a", in memory of a GPU, and prints the address.
+	// gpu-maker publishes "a" in GPU memory and prints its address.
 	roles["gpu-maker"] = func(string) error {
 		q, _, err := gpuQueue()
 		if err != nil {
@@ -178,12 +179,13 @@ func init() {
 			return err
 		}
 		fmt.Println(s.Address())
-		told()
+		nextLine()
 		return nil
 	}
 }
 
-// A driver's memory is not lent after its maker ended: it goes by value if Options.CopyInto is set.
+// TestFakeDriversMemoryAfterItsMakerEnded checks that device memory is not passed on after its
+// maker ended, and that it is copied if Options.CopyInto is set.
 func TestFakeDriversMemoryAfterItsMakerEnded(t *testing.T) {
 	if sycltest.Child(t, sharingGPU) == nil {
 		return

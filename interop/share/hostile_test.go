@@ -30,7 +30,7 @@ func init() {
 	roles["crowd"] = roleCrowd
 }
 
-var errNobody = errors.New("this test admits no process")
+var errNotAdmitted = errors.New("this test admits no process")
 
 // roleRefuse serves and admits no process. Decisions wait for the first line of standard input.
 // For each further line it prints its number of threads. Idle threads of a Go program do not end,
@@ -39,15 +39,15 @@ func roleRefuse(string) error {
 	decide := make(chan struct{})
 	s, err := share.Listen(context.Background(), "", share.Options{Admit: func(share.Credentials) error {
 		<-decide
-		return errNobody
+		return errNotAdmitted
 	}})
 	if err != nil {
 		return err
 	}
 	fmt.Println(s.Address())
-	told()
+	nextLine()
 	close(decide)
-	for told() {
+	for nextLine() {
 		tasks, err := os.ReadDir("/proc/self/task")
 		if err != nil {
 			return err
@@ -57,13 +57,13 @@ func roleRefuse(string) error {
 	return s.Close()
 }
 
-// roleRefused dials an address again and again and refuses the listener there each time. Each
+// roleRefused dials an address repeatedly and rejects the listener there each time. Each
 // decision waits for a line of standard input. It prints the result of each attempt.
 func roleRefused(address string) error {
 	for {
 		p, err := share.Dial(context.Background(), address, share.Options{Admit: func(share.Credentials) error {
-			told()
-			return errNobody
+			nextLine()
+			return errNotAdmitted
 		}})
 		switch {
 		case err == nil:
@@ -96,7 +96,7 @@ func roleSilent(address string) error {
 	}
 	<-refused
 	fmt.Println("full")
-	told()
+	nextLine()
 	return nil
 }
 
@@ -106,7 +106,7 @@ func roleCrowd(address string) error {
 		_, err := share.Dial(context.Background(), address, share.Options{})
 		if errors.Is(err, share.ErrLimit) {
 			fmt.Println(n)
-			told()
+			nextLine()
 			return nil
 		}
 		if err != nil {
@@ -150,13 +150,14 @@ func lingeringFor(t testing.TB, seconds int32) (fd int, release func()) {
 	return fd, func() { _ = end.Close() } // It has unread data, so that this resets the connection.
 }
 
-// withoutSignals makes the processes that the test starts run without the signals by which Go's
-// runtime interrupts a thread. A signal just before a close would end the sleep of that close.
+// withoutSignals disables asynchronous preemption in the processes that the test starts. The
+// runtime preempts threads by signals, and a signal just before a close would end the sleep of that
+// close.
 func withoutSignals(t *testing.T) {
 	t.Setenv("GODEBUG", strings.TrimPrefix(os.Getenv("GODEBUG")+",asyncpreemptoff=1", ","))
 }
 
-// whileStopped runs f while the process is stopped: it receives nothing meanwhile.
+// whileStopped runs f while the process is stopped. The process receives nothing during f.
 func (o *other) whileStopped(f func()) {
 	o.t.Helper()
 	require.NoError(o.t, o.cmd.Process.Signal(syscall.SIGSTOP))
@@ -164,13 +165,13 @@ func (o *other) whileStopped(f func()) {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", o.cmd.Process.Pid))
 		_, state, _ := strings.Cut(string(stat), ") ")
 		return err == nil && strings.HasPrefix(state, "T")
-	}, "it is not stopped")
+	}, "the process is not stopped")
 	f()
 	require.NoError(o.t, o.cmd.Process.Signal(syscall.SIGCONT))
 }
 
-// pass sends a datagram with descriptors, and closes them here: the receiver, which must not
-// receive meanwhile, then has the last references.
+// pass sends a datagram with descriptors and closes them in this process. If the receiver is
+// stopped meanwhile, the message in flight holds the last references.
 func pass(t testing.TB, c *net.UnixConn, b []byte, fds ...int) error {
 	t.Helper()
 	_, _, err := c.WriteMsgUnix(b, syscall.UnixRights(fds...), nil)
@@ -193,7 +194,7 @@ func onKernels(t *testing.T, f func(t *testing.T, guarded bool)) {
 		defer func() { require.NoError(t, syscall.Close(fd)) }()
 		const soPassRights = 83
 		if errors.Is(syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, soPassRights, 0), syscall.ENOPROTOOPT) {
-			t.Skip("it has no SO_PASSRIGHTS (Linux 6.16)")
+			t.Skip("the kernel has no SO_PASSRIGHTS (Linux 6.16)")
 		}
 		f(t, true)
 	})
@@ -203,8 +204,8 @@ func onKernels(t *testing.T, f func(t *testing.T, guarded bool)) {
 	})
 }
 
-// A process that is not admitted cannot occupy the threads of a server, although each of its
-// connections holds a socket whose close sleeps.
+// TestRefusedProcessesOccupyFewThreads checks that a process that is not admitted cannot occupy the
+// threads of a server, even if each of its connections holds a socket whose close sleeps.
 func TestRefusedProcessesOccupyFewThreads(t *testing.T) {
 	onKernels(t, func(t *testing.T, guarded bool) {
 		const connections = 160
@@ -250,7 +251,7 @@ func TestRefusedProcessesOccupyFewThreads(t *testing.T) {
 		}
 		if !guarded { // Each close sleeps until its release.
 			require.True(t, await(share.MaxUnadmitted, soon))
-			require.False(t, await(connections, time.Second/2), "all of them are being closed at once")
+			require.False(t, await(connections, time.Second/2), "more than MaxUnadmitted connections are being closed")
 			require.Equal(t, share.MaxUnadmitted, begun)
 			for _, release := range releases {
 				release()
@@ -262,13 +263,14 @@ func TestRefusedProcessesOccupyFewThreads(t *testing.T) {
 		require.NoError(t, err)
 		require.Less(t, threads, share.MaxUnadmitted+40)
 		_, err = share.Dial(background(t), address, share.Options{})
-		require.ErrorIs(t, err, share.ErrRefused, "it still answers")
+		require.ErrorIs(t, err, share.ErrRefused, "the server no longer answers")
 		o.finish()
 	})
 }
 
-// A listener that is not admitted cannot delay Dial, although it sends sockets whose close
-// sleeps, and cannot occupy the threads of a process that dials again and again.
+// TestDialIsNotDelayedByTheListener checks that a listener that is not admitted and sends sockets
+// whose close sleeps cannot delay Dial, and cannot occupy the threads of a process that dials it
+// repeatedly.
 func TestDialIsNotDelayedByTheListener(t *testing.T) {
 	onKernels(t, func(t *testing.T, guarded bool) {
 		l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: abstractName(), Net: "unixpacket"})
@@ -286,7 +288,7 @@ func TestDialIsNotDelayedByTheListener(t *testing.T) {
 			} else {
 				require.NoError(t, err)
 			}
-			o.say("") // It refuses.
+			o.say("") // The process rejects the listener.
 			return release
 		}
 		releases := []func(){squat()}
@@ -315,7 +317,8 @@ func TestDialIsNotDelayedByTheListener(t *testing.T) {
 	})
 }
 
-// A process that is admitted sends descriptors after the greetings, and not before.
+// TestDescriptorsBeforeTheGreeting checks that an admitted process can send descriptors after the
+// greetings but not before.
 func TestDescriptorsBeforeTheGreeting(t *testing.T) {
 	onKernels(t, func(t *testing.T, guarded bool) {
 		o := start(t, "serve", "")
@@ -345,7 +348,7 @@ func TestDescriptorsBeforeTheGreeting(t *testing.T) {
 			fd, err = syscall.Dup(int(f.Fd()))
 			require.NoError(t, err)
 			require.NoError(t, f.Close())
-			require.NoError(t, pass(t, c, frameOf(7, 1, []byte("\x01a")), fd), "from now on they are its own to send")
+			require.NoError(t, pass(t, c, frameOf(7, 1, []byte("\x01a")), fd), "descriptors are allowed after the greeting")
 		} else {
 			require.NoError(t, err)
 			n, err := c.Read(b)
@@ -355,7 +358,7 @@ func TestDescriptorsBeforeTheGreeting(t *testing.T) {
 		}
 		cutOff(t, c)
 		p, err := share.Dial(background(t), address, share.Options{})
-		require.NoError(t, err, "others are served")
+		require.NoError(t, err, "other connections are not served")
 		hangUp(t, p)
 		o.finish()
 	})
@@ -366,7 +369,8 @@ func greetingFrame() []byte {
 	return frameOf(1, 0, slices.Concat([]byte("USM1"), []byte{share.ProtocolVersion, 0, 0, 0}))
 }
 
-// A process that is admitted has a part of a server's connections, whether it greets or not.
+// TestOneProcessLeavesConnectionsToOthers checks that an admitted process can use only a share of
+// the connections of a server, whether or not it greets.
 func TestOneProcessLeavesConnectionsToOthers(t *testing.T) {
 	for _, role := range []string{"silent", "crowd"} {
 		t.Run(role, func(t *testing.T) {
@@ -386,8 +390,8 @@ func TestOneProcessLeavesConnectionsToOthers(t *testing.T) {
 	}
 }
 
-// Descriptors that the kernel drops because they are too many do not hold a processor of the
-// receiver while their close sleeps.
+// TestSurplusDescriptorsLeaveTheSchedulerAlone checks that the kernel's close of surplus
+// descriptors does not hold a processor of the receiver's scheduler while it sleeps.
 func TestSurplusDescriptorsLeaveTheSchedulerAlone(t *testing.T) {
 	t.Setenv("GOMAXPROCS", "1")
 	o := start(t, "serve", "")
@@ -408,7 +412,7 @@ func TestSurplusDescriptorsLeaveTheSchedulerAlone(t *testing.T) {
 	o.whileStopped(func() { require.NoError(t, pass(t, c.(*net.UnixConn), frameOf(7, 1, []byte("\x01a")), fds...)) })
 	for range 3 {
 		p, err := share.Dial(background(t), address, share.Options{})
-		require.NoError(t, err, "others are served meanwhile")
+		require.NoError(t, err, "other connections are not served")
 		a, err := p.Attach(background(t), "a")
 		require.NoError(t, err)
 		a.Release()
@@ -428,8 +432,9 @@ func TestSurplusDescriptorsLeaveTheSchedulerAlone(t *testing.T) {
 	o.finish()
 }
 
-// In a user namespace the kernel reports one user id for all users that have none there. A
-// process that has this id itself does not take them for its own user.
+// TestUsersThatAreNotMapped checks that Dial rejects a peer whose user has no mapping in the user
+// namespace. The kernel reports the same overflow user ID for all such users, and a process that
+// runs under this ID itself must not take them for its own user.
 func TestUsersThatAreNotMapped(t *testing.T) {
 	text, err := os.ReadFile("/proc/sys/kernel/overflowuid")
 	require.NoError(t, err)

@@ -18,7 +18,7 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// kills is how many processes the tests kill: few, or what the environment says.
+// kills returns the number of processes that a test kills. USMBRIDGE_HUNT overrides the default.
 func kills(t *testing.T) int {
 	const hunt = "USMBRIDGE_HUNT"
 	if s := os.Getenv(hunt); s != "" {
@@ -29,8 +29,8 @@ func kills(t *testing.T) int {
 	return 50
 }
 
-// Processes that use everything are killed at random moments: their leases end, what they
-// lent stays valid, and nothing is left behind.
+// TestKilledAtRandom kills processes at random moments and checks that their leases end, that
+// arrays opened from them stay valid, and that no state is left.
 func TestKilledAtRandom(t *testing.T) {
 	n := kills(t)
 	pool := newPool(t, segment.PeersWrite)
@@ -49,17 +49,17 @@ func TestKilledAtRandom(t *testing.T) {
 		time.Sleep(time.Duration(rand.IntN(int(20 * time.Millisecond))))
 		o.kill()
 		at := time.Now()
-		// The package's page says within a second, on a machine that is not busy with other tests: the log
-		// tells how long it took.
+		// The documentation promises one second on a machine that is not busy. Because this machine
+		// can be busy with other tests, the test only logs the time.
 		require.Eventually(t, func() bool { return s.Stats().Leases == 0 && s.Stats().Peers == 0 }, soon, 200*time.Microsecond)
 		slowest = max(slowest, time.Since(at))
 		require.ErrorIs(t, <-ended, share.ErrDied)
 		require.NoError(t, p.Close())
-		require.EqualValues(t, 1, pool.Stats().Allocation.Current, "the published array alone is in use")
+		require.EqualValues(t, 1, pool.Stats().Allocation.Current, "memory other than the published array is in use")
 		eventually(t, func() bool { // see nothingMapped
 			n, err := mappings()
 			return err == nil && n == int(pool.Stats().Segment.Current)
-		}, "mappings of the dead process stay, or own ones went")
+		}, "mappings of the dead process stay, or mappings of this process are missing")
 		if i == 0 {
 			before = descriptors(t)
 		}
@@ -68,8 +68,8 @@ func TestKilledAtRandom(t *testing.T) {
 	t.Logf("%d processes killed; the last memory was back after %v at most", n, slowest)
 }
 
-// exchange hands over and receives until the connection is over, and reads what it got
-// afterwards still.
+// exchange gives and receives arrays until the connection ends, and then reads the received arrays
+// again.
 func exchange(ctx context.Context, p *share.Peer, a *usmarray.Array) error {
 	var kept []*usmarray.Array
 	defer func() {
@@ -96,8 +96,8 @@ func exchange(ctx context.Context, p *share.Peer, a *usmarray.Array) error {
 	}
 }
 
-// Those who lend are killed at random moments too: what is open stays valid, opening fails
-// with an error, and nothing stays behind.
+// TestMakersKilledAtRandom kills the makers of arrays at random moments and checks that open arrays
+// stay valid, that opening fails with an error, and that no state is left.
 func TestMakersKilledAtRandom(t *testing.T) {
 	before := 0
 	for i := range kills(t) {

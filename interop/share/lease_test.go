@@ -13,7 +13,7 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// sevens makes an array of some pages, all 7, that carries a tag.
+// sevens returns an array of several pages with the value 7 and the given tag.
 func sevens(t *testing.T, p *memmgr.Pool, tag string) *usmarray.Array {
 	t.Helper()
 	const n = 1 << 16
@@ -32,11 +32,13 @@ func sevens(t *testing.T, p *memmgr.Pool, tag string) *usmarray.Array {
 	return a
 }
 
-// Memory that is lent, or may be asked for by name, does not fall asleep, although its
-// owner here has released it; and does once all is given back.
+// TestLentMemoryStaysAwake checks that Pool.Sleep leaves memory of leases, handles and published
+// names in place after its owner has released the array, and that the memory is freed when the last
+// of them ends.
 func TestLentMemoryStaysAwake(t *testing.T) {
 	const tag = "weights"
-	// Each lends an array, which the test releases then, and returns what takes it back.
+	// lend makes an array available to the peer, and end takes it back. The test releases the array
+	// in between.
 	for _, test := range []struct {
 		name string
 		lend func(t *testing.T, s *share.Server, p, there *share.Peer, a *usmarray.Array) (opened *usmarray.Array, end func())
@@ -114,11 +116,12 @@ func TestLentMemoryStaysAwake(t *testing.T) {
 		own, err := s.Open(background(t), h)
 		require.NoError(t, err)
 		defer own.Release()
-		require.Equal(t, 2, own.Buffer().Count(), "the array that was made, and this")
+		require.Equal(t, 2, own.Buffer().Count(), "the references of the created and of the opened array")
 	})
 }
 
-// Memory that sleeps is not lent, and wakes to be.
+// TestSleepingMemoryIsNotLent checks that sleeping memory cannot be exported or published until it
+// is woken.
 func TestSleepingMemoryIsNotLent(t *testing.T) {
 	const tag = "weights"
 	pool := newPool(t, segment.PeersWrite)
@@ -136,8 +139,8 @@ func TestSleepingMemoryIsNotLent(t *testing.T) {
 	require.True(t, s.Revoke(h))
 }
 
-// A server whose references somebody else has released, by a release too many, refuses
-// who asks for the array, and goes on.
+// TestPublishedMemoryGone checks that a surplus release of a published array makes Attach fail with
+// ErrNotShared and leaves the server usable.
 func TestPublishedMemoryGone(t *testing.T) {
 	pool := newPool(t, segment.PeersWrite)
 	s := listen(t, share.Options{})
@@ -156,7 +159,8 @@ func TestPublishedMemoryGone(t *testing.T) {
 	other.Release()
 }
 
-// A connection that was closed here lends no more, and ends with what was lent before.
+// TestClosingPeersAreLentNothing checks that a closed connection grants no new lease, and that it
+// ends with its last lease.
 func TestClosingPeersAreLentNothing(t *testing.T) {
 	pool := newPool(t, segment.PeersWrite)
 	peers := make(chan *share.Peer, 1)
@@ -177,7 +181,7 @@ func TestClosingPeersAreLentNothing(t *testing.T) {
 	require.ErrorIs(t, err, share.ErrClosed)
 	_, err = p.Open(background(t), before)
 	require.ErrorIs(t, err, share.ErrClosed)
-	require.True(t, s.Revoke(before), "others may have opened it")
+	require.True(t, s.Revoke(before), "the handle is not valid for other connections")
 	require.Equal(t, 1, there.Stats().Leases)
 
 	first.Release()
@@ -185,7 +189,8 @@ func TestClosingPeersAreLentNothing(t *testing.T) {
 	<-p.Done()
 }
 
-// A connection that was closed here is not dialled for its maker's next handle: another is.
+// TestServerOpensAfterClose checks that Server.Open dials a new connection if the existing
+// connection to the maker is closing.
 func TestServerOpensAfterClose(t *testing.T) {
 	pool := newPool(t, segment.PeersWrite)
 	maker, opener := listen(t, share.Options{}), listen(t, share.Options{})
@@ -200,12 +205,12 @@ func TestServerOpensAfterClose(t *testing.T) {
 	first := open()
 	old := opener.Peers()[0]
 	require.NoError(t, old.Close())
-	second := open() // by a connection of its own
+	second := open() // over a second connection
 	require.Len(t, opener.Peers(), 2)
 	first.Release()
 	<-old.Done()
 	third := open()
-	eventually(t, func() bool { return len(opener.Peers()) == 1 }, "the old connection stays, or a third came")
+	eventually(t, func() bool { return len(opener.Peers()) == 1 }, "the old connection stays, or a third one was dialed")
 	second.Release()
 	third.Release()
 	require.NoError(t, opener.Close())

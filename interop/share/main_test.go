@@ -24,7 +24,7 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// The second process of a test is this binary again, with a role.
+// The second process of a test runs this test binary again, with a role.
 const (
 	roleEnv    = "USMBRIDGE_TEST_SHARE_ROLE"
 	addressEnv = "USMBRIDGE_TEST_SHARE_ADDRESS"
@@ -58,7 +58,7 @@ type other struct {
 	over  bool
 }
 
-// start starts a second process; it is killed with the test, at the latest.
+// start starts a second process and kills it at the latest when the test ends.
 func start(t testing.TB, role, address string) *other {
 	t.Helper()
 	return startAs(t, role, address, nil)
@@ -92,7 +92,7 @@ func startAs(t testing.TB, role, address string, attributes *syscall.SysProcAttr
 	return o
 }
 
-// line waits for the next line that the process writes.
+// line waits for the next line of the process's output.
 func (o *other) line() string {
 	o.t.Helper()
 	select {
@@ -100,7 +100,7 @@ func (o *other) line() string {
 		require.True(o.t, ok, "the second process ended without a word")
 		require.False(o.t, strings.HasPrefix(s, "error:"), s)
 		return s
-	case <-time.After(2 * soon): // it loads all that this process did
+	case <-time.After(2 * soon): // the second process initializes like this one
 		o.t.Fatal("the second process says nothing")
 		return ""
 	}
@@ -111,7 +111,7 @@ func (o *other) expect(want string) {
 	require.Equal(o.t, want, o.line())
 }
 
-// say writes a line to the process.
+// say writes a line to the standard input of the process.
 func (o *other) say(s string) {
 	o.t.Helper()
 	_, err := io.WriteString(o.in, s+"\n")
@@ -127,7 +127,7 @@ func (o *other) kill() {
 	}
 }
 
-// finish lets the process end by itself, and wants that to be in order.
+// finish closes the standard input of the process and requires it to exit without an error.
 func (o *other) finish() {
 	o.t.Helper()
 	o.over = true
@@ -138,8 +138,8 @@ func (o *other) finish() {
 	require.NoError(o.t, o.cmd.Wait())
 }
 
-// What a test waits for comes within a second of its cause; the rest is for a machine
-// that is busy with other tests.
+// soon is the time limit of waits. Awaited events follow their cause within a second; the rest is
+// for a machine that is busy with other tests.
 const soon = time.Minute
 
 func eventually(t testing.TB, what func() bool, message string, args ...any) {
@@ -154,14 +154,14 @@ func background(t testing.TB) context.Context {
 	return ctx
 }
 
-// abstractName is an address that nobody else on the machine has, and no longer for a long name of the
-// directory of temporary files.
+// abstractName returns a unique abstract address. It stays short even if the name of the directory
+// for temporary files is long.
 func abstractName() string {
 	return fmt.Sprintf("@usmbridge-test-%d-%x", os.Getpid(), rand.Uint64())
 }
 
-// newPool makes a pool of memory that others can map; when the test ends, all of it must be
-// back.
+// newPool returns a pool of shareable memory. When the test ends, all blocks must have been
+// returned.
 func newPool(t testing.TB, a segment.Audience) *memmgr.Pool {
 	t.Helper()
 	r, err := segment.NewHost(a)
@@ -175,7 +175,7 @@ func newPool(t testing.TB, a segment.Audience) *memmgr.Pool {
 	return p
 }
 
-// listen starts a server that the test closes, and wants it to leave nothing.
+// listen starts a server, closes it when the test ends, and requires that no state is left then.
 func listen(t testing.TB, o share.Options) *share.Server {
 	t.Helper()
 	s, err := share.Listen(background(t), "", o)
@@ -206,7 +206,7 @@ func hangUp(t testing.TB, p *share.Peer) {
 	eventually(t, func() bool { return p.Stats().Mapped == 0 }, "something stays mapped")
 }
 
-// publish makes an array of 0, 1, 2, … and publishes it; the server alone keeps it.
+// publish creates an array of 0, 1, 2, … and publishes it. The server holds the only reference.
 func publish(t testing.TB, s *share.Server, p memmgr.Resource, name string, shape ...int) *usmarray.Array {
 	t.Helper()
 	a := counting(t, p, shape...)
@@ -230,23 +230,23 @@ func counting(t testing.TB, r memmgr.Resource, shape ...int) *usmarray.Array {
 	return a
 }
 
-// mappings counts what of others' and of own segments is mapped in this process.
+// mappings returns the number of mapped segments in this process, including its own.
 func mappings() (n int, err error) {
 	text, err := os.ReadFile("/proc/self/maps")
 	return strings.Count(string(text), "/memfd:usmbridge"), err
 }
 
-// nothingMapped waits until memory of other processes is unmapped: who let go of it last may
-// be a goroutine that looks after the end of its maker.
+// nothingMapped waits until all memory of other processes is unmapped. The last reference can
+// belong to the goroutine that watches the maker's process.
 func nothingMapped(t testing.TB) {
 	t.Helper()
 	eventually(t, func() bool {
 		n, err := mappings()
 		return err == nil && n == 0
-	}, "memory of others stays mapped")
+	}, "memory of other processes stays mapped")
 }
 
-// descriptors counts the open files of this process.
+// descriptors returns the number of open files of this process.
 func descriptors(t testing.TB) int {
 	t.Helper()
 	all, err := os.ReadDir("/proc/self/fd")

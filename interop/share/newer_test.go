@@ -17,7 +17,7 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// replace publishes an array with one value.
+// replace publishes an array whose elements all have the given value.
 func replace(ctx context.Context, s *share.Server, pool *memmgr.Pool, name string, value float32) error {
 	a, err := usmarray.Full(pool, usmarray.Float32, []int{1000}, value)
 	if err != nil {
@@ -27,7 +27,7 @@ func replace(ctx context.Context, s *share.Server, pool *memmgr.Pool, name strin
 	return s.Replace(ctx, name, a)
 }
 
-// valueOf releases an array and returns its value, which all elements must have.
+// valueOf returns the value that all elements of the array must have, and releases the array.
 func valueOf(a *usmarray.Array) (float32, error) {
 	defer a.Release()
 	values, err := usmarray.Slice[float32](a)
@@ -42,8 +42,8 @@ func valueOf(a *usmarray.Array) (float32, error) {
 	return values[0], nil
 }
 
-// A call waits for the first version, for each newer one, and again after a withdrawal; versions that
-// were replaced meanwhile are skipped.
+// TestWaitNewer checks that WaitNewer waits for the first version, for each newer one, and for the
+// next one after a withdrawal, and that it skips versions that were replaced meanwhile.
 func TestWaitNewer(t *testing.T) {
 	pool := newPool(t, segment.PeersWrite)
 	s := listen(t, share.Options{})
@@ -90,12 +90,12 @@ func TestWaitNewer(t *testing.T) {
 	require.ErrorIs(t, err, share.ErrName)
 }
 
-// Calls that are given up leave nothing behind, however many they are.
+// TestWaitNewerCanceled checks that any number of canceled calls leaves no state behind.
 func TestWaitNewerCanceled(t *testing.T) {
 	pool := newPool(t, segment.PeersWrite)
 	s := listen(t, share.Options{})
 	p := dial(t, s, share.Options{})
-	for range 300 { // more than a connection has at a time
+	for range 300 { // more calls than a connection can have pending
 		ctx, cancel := context.WithTimeout(background(t), time.Millisecond)
 		_, _, err := p.WaitNewer(ctx, "frame", 0)
 		cancel()
@@ -109,8 +109,8 @@ func TestWaitNewerCanceled(t *testing.T) {
 	eventually(t, func() bool { return s.Stats().Leases == 0 }, "a call that was given up has a lease")
 }
 
-// The end of either side ends the calls that wait.
-func TestWaitNewerEnds(t *testing.T) {
+// TestWaitNewerReturnsOnClose checks that pending calls return when either side closes.
+func TestWaitNewerReturnsOnClose(t *testing.T) {
 	for name, end := range map[string]func(s *share.Server, p *share.Peer) error{
 		"server": func(s *share.Server, _ *share.Peer) error { return s.Close() },
 		"peer":   func(_ *share.Server, p *share.Peer) error { return p.Close() },
@@ -138,7 +138,8 @@ func TestWaitNewerEnds(t *testing.T) {
 	require.Zero(t, s.Stats())
 }
 
-// Consumers of a stream see whole versions only, in order, and the last one, with one call for each.
+// TestStream checks that consumers of a stream receive only complete versions, in order, up to the
+// last one, with one call for each version.
 func TestStream(t *testing.T) {
 	const frames, consumers = 500, 3
 	pool := newPool(t, segment.PeersWrite)

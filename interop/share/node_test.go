@@ -13,11 +13,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The clock runs on for a lease that begins just as it is about to stop: when wind has
-// found it running.
-func TestClockGoesOn(t *testing.T) {
+// TestClockRunsForNewLease checks that the clock keeps running if a lease begins after onTick has
+// decided to stop the clock and startClock has found it running.
+func TestClockRunsForNewLease(t *testing.T) {
 	n := newNode(Options{Unopened: time.Hour})
-	n.clock = time.AfterFunc(time.Hour, func() {}) // never looks by itself
+	n.clock = time.AfterFunc(time.Hour, func() {}) // never fires during the test
 	defer n.clock.Stop()
 	for range 20 {
 		n.startClock()
@@ -25,30 +25,30 @@ func TestClockGoesOn(t *testing.T) {
 		n.mu.Lock()
 		n.peers[last] = struct{}{}
 		n.mu.Unlock()
-		last.mu.Lock() // look comes to here
+		last.mu.Lock() // onTick blocks at this lock
 		var group sync.WaitGroup
 		group.Go(n.onTick)
 		time.Sleep(time.Millisecond)
-		n.mu.Lock() // and, let go, to here: with no peer and no handle, it is about to stop
+		n.mu.Lock() // then here: without peers and handles, it is about to stop the clock
 		delete(n.peers, last)
 		last.mu.Unlock()
 		time.Sleep(time.Millisecond)
 		l := &lease{}
 		require.NoError(t, n.leases.add("Export", l, &n.options, func(*description, place) string { return "a handle" }))
-		require.True(t, n.ticks, "wind does nothing")
+		require.True(t, n.ticks, "wind would start the clock")
 		n.mu.Unlock()
 		group.Wait()
 		n.mu.Lock()
-		require.True(t, n.ticks, "a handle waits, and nothing would end it")
+		require.True(t, n.ticks, "the clock does not run for the pending handle")
 		n.mu.Unlock()
 		require.True(t, n.leases.revoke([]byte("a handle"), l.d.serial))
 		n.onTick()
-		require.False(t, n.ticks, "nothing waits")
+		require.False(t, n.ticks, "the clock runs without a pending handle")
 	}
 }
 
-// A closing connection ends with its last lease, also when that ends here: work that an
-// opening waited for failed, say.
+// TestClosingEndsWithLeaseThatEndsHere checks that a closing connection also ends if its last lease
+// is ended by this side, for example because pending work of an opening failed.
 func TestClosingEndsWithLeaseThatEndsHere(t *testing.T) {
 	peers := make(chan *Peer, 1)
 	s, err := Listen(context.Background(), "", Options{Connected: func(p *Peer) { peers <- p }})
@@ -71,7 +71,8 @@ func TestClosingEndsWithLeaseThatEndsHere(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// A process is ending from before its sockets close, until it is gone.
+// TestEnding checks that ending reports true from before the sockets of a process are closed until
+// after the process has ended.
 func TestEnding(t *testing.T) {
 	require.False(t, ending(os.Getpid()))
 	require.False(t, ending(0))
@@ -81,28 +82,28 @@ func TestEnding(t *testing.T) {
 	require.NoError(t, child.Start())
 	require.False(t, ending(child.Process.Pid))
 	require.NoError(t, in.Close())
-	require.Eventually(t, func() bool { return ending(child.Process.Pid) }, time.Minute, time.Millisecond, "nobody has reaped it")
+	require.Eventually(t, func() bool { return ending(child.Process.Pid) }, time.Minute, time.Millisecond, "ending does not report the zombie process")
 	require.NoError(t, child.Wait())
 	require.True(t, ending(child.Process.Pid))
 }
 
-// A process, and the processes of another user, leave places to others. A place is free again
-// when the kernel has released the socket.
-func TestPlaces(t *testing.T) {
+// TestConnectionQuota checks that one process, and all processes of another user together, can use
+// only a share of the connections. A connection counts until the kernel has released its socket.
+func TestConnectionQuota(t *testing.T) {
 	n := newNode(Options{MaxPeers: 8})
 	own, other := uint32(os.Geteuid()), uint32(os.Geteuid()+1) //nolint:gosec // user ids
 	process := func(pid int, uid uint32) Credentials { return Credentials{PID: pid, UID: uid} }
-	for pid := 1; pid <= 2; pid++ { // a quarter for each process
+	for pid := 1; pid <= 2; pid++ { // the quota of a process is a quarter
 		require.NoError(t, n.takePlace(process(pid, other)))
 		require.NoError(t, n.takePlace(process(pid, other)))
 		require.ErrorIs(t, n.takePlace(process(pid, other)), ErrLimit)
 	}
-	require.ErrorIs(t, n.takePlace(process(3, other)), ErrLimit, "the user has half")
+	require.ErrorIs(t, n.takePlace(process(3, other)), ErrLimit, "the quota of another user is half")
 	for pid := 11; pid <= 16; pid++ {
 		require.NoError(t, n.takePlace(process(pid, own)))
 		require.NoError(t, n.takePlace(process(pid, own)))
 	}
-	require.ErrorIs(t, n.takePlace(process(17, own)), ErrLimit, "twice MaxPeers begin, are there, or end")
+	require.ErrorIs(t, n.takePlace(process(17, own)), ErrLimit, "the limit of all starting, open and closing connections is twice MaxPeers")
 	n.leavePlace(process(1, other))
 	require.NoError(t, n.takePlace(process(3, other)))
 	for _, c := range []Credentials{process(1, other), process(2, other), process(2, other), process(3, other)} {

@@ -15,7 +15,7 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// handOver opens at one server what another exports.
+// handOver exports an array from one server and opens the handle at the other.
 func handOver(t *testing.T, from, to *share.Server, a *usmarray.Array) *usmarray.Array {
 	t.Helper()
 	h, err := from.Export(background(t), a, share.ExportOptions{})
@@ -25,8 +25,8 @@ func handOver(t *testing.T, from, to *share.Server, a *usmarray.Array) *usmarray
 	return b
 }
 
-// What was opened is passed on: to a third, whose lease does not end with the one between,
-// and back to its maker, who has its own memory again.
+// TestPassedOn checks that an opened array can be exported again: to a third process, whose lease
+// outlives that of the process in the middle, and to its maker, which gets its own memory.
 func TestPassedOn(t *testing.T) {
 	pool := newPool(t, segment.PeersWrite)
 	maker, between, third := listen(t, share.Options{}), listen(t, share.Options{}), listen(t, share.Options{})
@@ -49,7 +49,7 @@ func TestPassedOn(t *testing.T) {
 	require.Equal(t, 2, maker.Stats().Leases)
 	b.Release() // the view borrowed
 	require.NoError(t, between.Close())
-	eventually(t, func() bool { return maker.Stats().Leases == 1 }, "the lease between is over")
+	eventually(t, func() bool { return maker.Stats().Leases == 1 }, "the lease in the middle does not end")
 	v, err := usmarray.ToSlice[float32](c)
 	require.NoError(t, err)
 	require.Equal(t, []float32{1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23}, v)
@@ -57,10 +57,10 @@ func TestPassedOn(t *testing.T) {
 	c.Release()
 	_, ok = share.AudienceOf(buffer)
 	require.False(t, ok, "it was released")
-	eventually(t, func() bool { return maker.Stats().Leases == 0 }, "the last lease is over")
+	eventually(t, func() bool { return maker.Stats().Leases == 0 }, "the last lease does not end")
 }
 
-// Nobody passes on more than they have.
+// TestPassedOnReadOnly checks that an array stays read-only when it is exported again.
 func TestPassedOnReadOnly(t *testing.T) {
 	pool := newPool(t, segment.PeersWrite)
 	maker, between, third := listen(t, share.Options{}), listen(t, share.Options{}), listen(t, share.Options{})
@@ -77,9 +77,9 @@ func TestPassedOnReadOnly(t *testing.T) {
 	}
 }
 
-// A maker that listens nowhere, that is gone, or that has as many such handles out as one
-// process may ask for says so.
-func TestNotPassedOn(t *testing.T) {
+// TestPassOnRejectedByMaker checks the errors of exporting a received array if its maker does not
+// listen, is closed, or has reached its limit of unopened handles for one process.
+func TestPassOnRejectedByMaker(t *testing.T) {
 	pool := newPool(t, segment.PeersWrite)
 	a := counting(t, pool, 6)
 	peers := make(chan *share.Peer, 1)
@@ -105,7 +105,7 @@ func TestNotPassedOn(t *testing.T) {
 	_, err = server.Export(background(t), b, share.ExportOptions{})
 	require.ErrorIs(t, err, share.ErrLimit)
 	h, err := maker.Export(background(t), a, share.ExportOptions{})
-	require.NoError(t, err, "others have room")
+	require.NoError(t, err, "no room for other exports")
 	require.True(t, maker.Revoke(h))
 	require.NoError(t, maker.Close())
 	_, err = server.Export(background(t), b, share.ExportOptions{})
@@ -114,15 +114,15 @@ func TestNotPassedOn(t *testing.T) {
 	require.NoError(t, p.Close())
 }
 
-// Processes that pass on without end, however often they connect anew, leave each other room, and
-// room for what the maker exports itself.
+// TestPassingOnLeavesRoom checks that a process that requests handles without end, even over new
+// connections, leaves room for other processes and for the maker's own exports.
 func TestPassingOnLeavesRoom(t *testing.T) {
 	const most = 32
 	pool := newPool(t, segment.PeersWrite)
 	maker := listen(t, share.Options{MaxUnopened: most, Unopened: time.Hour})
 	a := counting(t, pool, 6)
 	passed := 0
-	for range 5 { // one process, which connects anew each time
+	for range 5 { // the same process, each time with a new connection
 		middle, err := share.Listen(background(t), "", share.Options{})
 		require.NoError(t, err)
 		b := handOver(t, maker, middle, a)
@@ -135,11 +135,11 @@ func TestPassingOnLeavesRoom(t *testing.T) {
 		}
 		b.Release()
 		require.NoError(t, middle.Close())
-		eventually(t, func() bool { return maker.Stats().Peers == 0 }, "not over")
+		eventually(t, func() bool { return maker.Stats().Peers == 0 }, "the connection is still open")
 	}
 	require.Equal(t, most/16, passed, "as many as one process may")
 	var last share.Handle
-	for passed < most/2 { // others have theirs
+	for passed < most/2 { // other processes have their own share
 		o := start(t, "middle", "")
 		o.expect("ready")
 		for range most / 16 {
@@ -151,15 +151,15 @@ func TestPassingOnLeavesRoom(t *testing.T) {
 			passed++
 		}
 		o.kill()
-		eventually(t, func() bool { return maker.Stats().Peers == 0 }, "not over")
+		eventually(t, func() bool { return maker.Stats().Peers == 0 }, "the connection is still open")
 	}
 	require.Equal(t, most/2, maker.Stats().Unopened)
 	o := start(t, "middle", "")
 	o.expect("ready")
 	o.say(fmt.Sprintf("%x", export(t, maker, a).Bytes()))
-	require.Contains(t, <-o.lines, "other processes asked for", "all of what others may have")
+	require.Contains(t, <-o.lines, "other processes asked for", "the limit of all other processes")
 	o.kill()
-	eventually(t, func() bool { return maker.Stats().Peers == 0 }, "not over")
+	eventually(t, func() bool { return maker.Stats().Peers == 0 }, "the connection is still open")
 	own := make([]share.Handle, most/2)
 	for i := range own {
 		own[i] = export(t, maker, a)
@@ -178,11 +178,12 @@ func TestPassingOnLeavesRoom(t *testing.T) {
 	o = start(t, "middle", "")
 	o.expect("ready")
 	o.say(fmt.Sprintf("%x", export(t, maker, a).Bytes()))
-	require.NotContains(t, o.line(), "error", "what was opened is not counted")
+	require.NotContains(t, o.line(), "error", "opened handles count against the limit")
 }
 
-// What a process claims to have, and has not, is refused, and harms nobody.
-func TestPassingOnWhatIsNotOpen(t *testing.T) {
+// TestPassOnRequiresAnOpenLease checks that a request for a handle of a lease that the process does
+// not hold is rejected without an effect on the handle.
+func TestPassOnRequiresAnOpenLease(t *testing.T) {
 	pool := newPool(t, segment.PeersWrite)
 	maker, other := listen(t, share.Options{}), listen(t, share.Options{})
 	a := counting(t, pool, 6)
@@ -190,8 +191,8 @@ func TestPassingOnWhatIsNotOpen(t *testing.T) {
 	defer b.Release()
 	h, err := maker.Export(background(t), a, share.ExportOptions{})
 	require.NoError(t, err)
-	described := h.Bytes()[8+16+1+len(h.Maker()):] // a lease that nobody opened
-	described = described[:len(described)-8-2]     // without where it is offered
+	described := h.Bytes()[8+16+1+len(h.Maker()):] // a lease that is not open
+	described = described[:len(described)-8-2]     // without the place on the board
 	r := rogue(t, maker, true)
 	_, err = r.Write(frameOf(15, 7, described))
 	require.NoError(t, err)
@@ -206,7 +207,7 @@ func TestPassingOnWhatIsNotOpen(t *testing.T) {
 	require.True(t, maker.Revoke(h))
 }
 
-// A name that is taken can be given to another array, at once.
+// TestReplace checks that Replace publishes another array under an existing name immediately.
 func TestReplace(t *testing.T) {
 	pool := newPool(t, segment.PeersWrite)
 	s := listen(t, share.Options{MaxNames: 1})

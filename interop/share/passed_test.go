@@ -22,7 +22,8 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// roleMiddle opens the handles that it is told, and answers with handles of its own.
+// roleMiddle opens the handle on each line of its input and prints a handle of the array that it
+// opened.
 func roleMiddle(string) error {
 	ctx := context.Background()
 	s, err := share.Listen(ctx, "", share.Options{})
@@ -30,7 +31,7 @@ func roleMiddle(string) error {
 		return err
 	}
 	fmt.Println("ready")
-	for told() {
+	for nextLine() {
 		b, err := hex.DecodeString(stdin.Text())
 		if err != nil {
 			return err
@@ -52,8 +53,9 @@ func roleMiddle(string) error {
 	return nil
 }
 
-// An array that was received is exported again: the handle is its maker's, and the one in
-// the middle may let go, or be killed, before it is opened or afterwards.
+// TestReceivedArrayIsPassedOn checks that a received array can be exported again. The new handle is
+// one of the original maker, so that it stays valid after the process in the middle has released
+// the array or was killed.
 func TestReceivedArrayIsPassedOn(t *testing.T) {
 	pool := newPool(t, segment.PeersWrite)
 	maker, last := listen(t, share.Options{}), listen(t, share.Options{})
@@ -77,8 +79,8 @@ func TestReceivedArrayIsPassedOn(t *testing.T) {
 	opened, err := last.Open(ctx, first)
 	require.NoError(t, err)
 	_, err = last.Open(ctx, first)
-	require.ErrorIs(t, err, share.ErrStale, "once")
-	back, err := maker.Open(ctx, own) // home again, as it was
+	require.ErrorIs(t, err, share.ErrStale, "the handle was opened twice")
+	back, err := maker.Open(ctx, own) // the maker opens its own memory
 	require.NoError(t, err)
 	require.Equal(t, x.Pointer(), back.Pointer())
 	back.Release()
@@ -97,8 +99,8 @@ func TestReceivedArrayIsPassedOn(t *testing.T) {
 	opened.Release()
 }
 
-// Giving and publishing a received array would make a lease of the one in the middle: they
-// are refused with the way out.
+// TestReceivedArrayIsNotGiven checks that Give and Publish reject a received array, because the
+// lease would depend on the process in the middle, and that the error names the alternative.
 func TestReceivedArrayIsNotGiven(t *testing.T) {
 	pool := newPool(t, segment.PeersWrite)
 	maker := listen(t, share.Options{})
@@ -117,7 +119,8 @@ func TestReceivedArrayIsNotGiven(t *testing.T) {
 	a.Release()
 }
 
-// Who asks for a handle of what it does not hold, or of more than it holds, gets none.
+// TestOnlyHoldersPassOn checks that a process gets a handle only for memory and access rights that
+// its lease covers.
 func TestOnlyHoldersPassOn(t *testing.T) {
 	pool := newPool(t, segment.PeersWrite)
 	s := listen(t, share.Options{})
@@ -169,14 +172,15 @@ func TestOnlyHoldersPassOn(t *testing.T) {
 	}
 	other := rogue(t, s, true)
 	kind, _ = ask(t, other, frameOf(15, 1, description))
-	require.EqualValues(t, 2, kind, "the lease is not of who asks")
+	require.EqualValues(t, 2, kind, "the lease belongs to another connection")
 	require.Zero(t, s.Stats().Unopened)
 	require.NoError(t, holder.Close())
 	require.NoError(t, other.Close())
 	eventually(t, func() bool { return s.Stats() == share.Stats{} }, "something stays")
 }
 
-// Where the caller asked for that, arrays that no other process can map go by value.
+// TestCopyInto checks that arrays in memory that no other process can map are copied if
+// Options.CopyInto is set.
 func TestCopyInto(t *testing.T) {
 	pool := newPool(t, segment.PeersWrite)
 	ctx := background(t)
@@ -199,7 +203,7 @@ func TestCopyInto(t *testing.T) {
 		require.NoError(t, a.Fill(float32(9)))
 		v, err = usmarray.ToSlice[float32](x)
 		require.NoError(t, err)
-		require.EqualValues(t, 5, v[5], "a copy")
+		require.EqualValues(t, 5, v[5], "the source was changed")
 		a.Release()
 	}
 	h, err := s.Export(ctx, x, share.ExportOptions{})
@@ -212,7 +216,7 @@ func TestCopyInto(t *testing.T) {
 	require.NoError(t, s.Publish(ctx, "x", x))
 	check(p.Attach(ctx, "x"))
 
-	// What was received, and what cannot be copied.
+	// A received array is copied as well. Options.CopyInto must allocate shareable memory.
 	y := counting(t, pool, 3, 2)
 	require.NoError(t, refuses.Publish(ctx, "y", y))
 	q := dial(t, refuses, share.Options{})
@@ -224,7 +228,7 @@ func TestCopyInto(t *testing.T) {
 	require.NoError(t, there.Close())
 	v, err := usmarray.ToSlice[float32](y)
 	require.NoError(t, err)
-	require.EqualValues(t, 5, v[5], "a copy")
+	require.EqualValues(t, 5, v[5], "the source was changed")
 	plain := listen(t, share.Options{CopyInto: memmgr.Host()})
 	require.ErrorIs(t, plain.Publish(ctx, "x", x), share.ErrNotShared)
 	no := errors.New("no")
@@ -234,7 +238,7 @@ func TestCopyInto(t *testing.T) {
 	require.ErrorIs(t, err, no)
 }
 
-// refusing is a resource that gives nothing.
+// refusing is a resource whose allocations fail.
 type refusing struct {
 	memmgr.Resource
 	why error
@@ -242,7 +246,8 @@ type refusing struct {
 
 func (r refusing) Allocate(memmgr.Request) (memmgr.Block, error) { return memmgr.Block{}, r.why }
 
-// liar stands between a maker and who dials it, and changes the handles that it makes.
+// liar starts a proxy between a maker and the connections to the returned address. The proxy
+// applies change to the handles that the maker creates on request.
 func liar(t *testing.T, s *share.Server, change func(maker string, handle []byte) []byte) (address string) {
 	t.Helper()
 	address = abstractName()
@@ -267,7 +272,7 @@ func liar(t *testing.T, s *share.Server, change func(maker string, handle []byte
 	return address
 }
 
-// relay passes datagrams on, and their descriptors, until either end is closed.
+// relay forwards datagrams and their descriptors until either end is closed.
 func relay(from, to *net.UnixConn, change func(frame []byte) []byte) {
 	defer func() { _, _ = from.Close(), to.Close() }()
 	b, rights := make([]byte, 1<<16), make([]byte, 1<<10)
@@ -297,14 +302,15 @@ func relay(from, to *net.UnixConn, change func(frame []byte) []byte) {
 	}
 }
 
-// A maker that answers with a handle of anything else than it was asked for is cut off.
-func TestMakerMakesAnotherHandle(t *testing.T) {
+// TestMakerReturnsAnotherHandle checks that a connection is closed if the maker returns a handle
+// that does not describe the requested array.
+func TestMakerReturnsAnotherHandle(t *testing.T) {
 	const head, flags = 8 + 16, 26 + 24
 	pool := newPool(t, segment.PeersWrite)
 	s := listen(t, share.Options{})
 	require.NoError(t, s.Publish(background(t), "a", counting(t, pool, 6, 4).AsReadOnly()))
 	next := listen(t, share.Options{})
-	// named has the handle name the one in between.
+	// named returns a change that names the proxy as the maker of the handle.
 	named := func(change func(d []byte)) func(string, []byte) []byte {
 		return func(maker string, h []byte) []byte {
 			d := append([]byte(nil), h[head+1+int(h[head]):]...)
@@ -347,12 +353,13 @@ func TestMakerMakesAnotherHandle(t *testing.T) {
 			a.Release()
 			require.NoError(t, p.Close())
 			<-p.Done()
-			eventually(t, func() bool { return s.Stats().Peers == 0 }, "not over")
+			eventually(t, func() bool { return s.Stats().Peers == 0 }, "the connection is still open")
 		})
 	}
 }
 
-// A maker's socket file may be dialled by another name.
+// TestPassedOnByAnotherName checks that an array can be passed on if its maker's socket file was
+// dialed by another path.
 func TestPassedOnByAnotherName(t *testing.T) {
 	directory := t.TempDir()
 	require.NoError(t, os.Mkdir(directory+"/a", 0o700))

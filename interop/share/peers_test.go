@@ -16,10 +16,10 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/segment"
 )
 
-// facts are those of a segment frame: a name of zeros and 4096 bytes that peers may write.
+// facts returns the payload of a segment frame: a zero ID and 4096 bytes that peers can write.
 func facts() []byte { return append(make([]byte, 16), 0, 16, 0, 0, 0, 0, 0, 0, 0, 0) }
 
-// cutOff waits until the server hangs up.
+// cutOff waits until the server closes the connection.
 func cutOff(t *testing.T, c *net.UnixConn) {
 	t.Helper()
 	require.NoError(t, c.SetReadDeadline(time.Now().Add(soon)))
@@ -32,8 +32,7 @@ func cutOff(t *testing.T, c *net.UnixConn) {
 	}
 }
 
-// lingering makes a socket whose close takes the kernel a second, since its other end reads
-// nothing.
+// lingering returns a socket whose close takes a second, because its other end reads nothing.
 func lingering(t *testing.T) int {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -56,8 +55,8 @@ func lingering(t *testing.T) int {
 	return fd
 }
 
-// What is no memory is not looked at, cuts off who sent it, and is closed where nobody waits,
-// however long that takes.
+// TestForeignDescriptors checks that a descriptor that is not shared memory closes the connection
+// that sent it, and that closing this descriptor delays no other connection.
 func TestForeignDescriptors(t *testing.T) {
 	s := listen(t, share.Options{Connected: func(*share.Peer) {}})
 	for name, open := range map[string]func() (int, error){
@@ -77,21 +76,21 @@ func TestForeignDescriptors(t *testing.T) {
 			require.NoError(t, err)
 			_, _, err = r.WriteMsgUnix(frameOf(3, 0, facts()), syscall.UnixRights(fd), nil)
 			require.NoError(t, err)
-			// The last reference is then the one that is on its way.
+			// The server then holds the last reference.
 			go func() { dropped <- syscall.Close(fd) }()
 			cutOff(t, r)
-			eventually(t, func() bool { return s.Stats() == share.Stats{} }, "not over")
+			eventually(t, func() bool { return s.Stats() == share.Stats{} }, "the connection is still open")
 			p, err := share.Dial(background(t), s.Address(), share.Options{})
-			require.NoError(t, err, "others are served")
+			require.NoError(t, err, "other connections are not served")
 			hangUp(t, p)
 			require.NoError(t, <-dropped)
 		})
 	}
 }
 
-// A process that has no descriptor left for a segment refuses what lies in it, and keeps the
-// connection.
-func TestNoDescriptorLeft(t *testing.T) {
+// TestOutOfDescriptors checks that a process that cannot receive the descriptor of a segment for
+// lack of free descriptors rejects the segment and keeps the connection.
+func TestOutOfDescriptors(t *testing.T) {
 	s := listen(t, share.Options{})
 	r := rogue(t, s, true)
 	there := s.Peers()[0]
@@ -122,14 +121,14 @@ func TestNoDescriptorLeft(t *testing.T) {
 	require.NoError(t, sent)
 	require.NoError(t, read)
 	require.NoError(t, got)
-	require.Equal(t, frameOf(12, 0, make([]byte, 16)), reply[:n], "it asks that the segment be shown again")
+	require.Equal(t, frameOf(12, 0, make([]byte, 16)), reply[:n], "no request to send the segment again")
 	require.NoError(t, there.Err())
 	require.Equal(t, []*share.Peer{there}, s.Peers())
 }
 
-// What a maker hands over on a connection that Server.Open made is refused: nobody is told
-// of the connection.
-func TestNoGiftsToOpeners(t *testing.T) {
+// TestOpenerRejectsGifts checks that gifts on a connection that Server.Open dialed are rejected.
+// Such connections are not passed to Options.Connected, so that the gifts would have no receiver.
+func TestOpenerRejectsGifts(t *testing.T) {
 	pool := newPool(t, segment.PeersWrite)
 	peers := make(chan *share.Peer, 1)
 	from := listen(t, share.Options{Connected: func(p *share.Peer) { peers <- p }})
@@ -144,9 +143,9 @@ func TestNoGiftsToOpeners(t *testing.T) {
 	a.Release()
 }
 
-// Closing a server releases what it was handed over and nobody received, of those too that
-// are gone.
-func TestCloseReleasesGiftsOfTheGone(t *testing.T) {
+// TestCloseReleasesUnreceivedGifts checks that Close releases the gifts that were not received,
+// including those of connections that are closed already.
+func TestCloseReleasesUnreceivedGifts(t *testing.T) {
 	pool := newPool(t, segment.PeersWrite)
 	x := counting(t, pool, 4)
 	peers := make(chan *share.Peer, 1)
@@ -156,32 +155,33 @@ func TestCloseReleasesGiftsOfTheGone(t *testing.T) {
 	require.NoError(t, err)
 	there := <-peers
 	require.NoError(t, p.Give(background(t), "x", x))
-	r := rogue(t, s, true) // another, which is over with nothing
+	r := rogue(t, s, true) // a closed connection without gifts
 	_, err = r.Write(frameOf(99, 0, nil))
 	require.NoError(t, err)
 	cutOff(t, r)
 	<-peers
 	share.Break(p)
 	<-there.Done()
-	eventually(t, func() bool { return s.Stats().Peers == 0 }, "not over")
-	require.Equal(t, 1, there.Stats().Opened, "it can be received yet")
+	eventually(t, func() bool { return s.Stats().Peers == 0 }, "the connection is still open")
+	require.Equal(t, 1, there.Stats().Opened, "the gift can still be received")
 	require.NoError(t, s.Close())
 	eventually(t, func() bool { return there.Stats().Opened == 0 && there.Stats().Mapped == 0 }, "it stays")
 	_, _, err = there.Receive(background(t))
 	require.ErrorIs(t, err, share.ErrClosed)
 }
 
-// A server that is gone, and whose child holds the socket, is not waited for.
-func TestDialTheDead(t *testing.T) {
+// TestDialDeadServer checks that Dial does not wait for a dead server whose child process still
+// holds the listening socket.
+func TestDialDeadServer(t *testing.T) {
 	o := start(t, "holder", "")
 	address := o.line()
 	answered := make(chan error, 1)
-	go func() { // begins while the process lives, and is accepted by nobody
+	go func() { // starts while the process lives; the connection is never accepted
 		_, err := share.Dial(background(t), address, share.Options{})
 		answered <- err
 	}()
 	require.NoError(t, o.cmd.Process.Kill())
-	_, err := o.cmd.Process.Wait() // which leaves the child its standard input, until the end of the test
+	_, err := o.cmd.Process.Wait() // keeps the child's standard input open until the test ends
 	require.NoError(t, err)
 	require.ErrorIs(t, <-answered, share.ErrDied)
 	_, err = share.Dial(background(t), address, share.Options{})
@@ -190,8 +190,9 @@ func TestDialTheDead(t *testing.T) {
 	require.ErrorIs(t, err, syscall.EADDRINUSE)
 }
 
-// Who gave up waiting for a gift is not counted as one who waits.
-func TestReceiveGivenUp(t *testing.T) {
+// TestCanceledReceiveStopsWaiting checks that a canceled Receive no longer counts as a waiting
+// receiver.
+func TestCanceledReceiveStopsWaiting(t *testing.T) {
 	s := listen(t, share.Options{})
 	p := dial(t, s, share.Options{})
 	for range 3 {
@@ -203,7 +204,7 @@ func TestReceiveGivenUp(t *testing.T) {
 				ended <- err
 			}()
 		}
-		eventually(t, func() bool { return share.Waiting(p) }, "nobody waits")
+		eventually(t, func() bool { return share.Waiting(p) }, "no call waits")
 		cancel()
 		require.ErrorIs(t, <-ended, context.Canceled)
 		require.ErrorIs(t, <-ended, context.Canceled)

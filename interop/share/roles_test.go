@@ -22,7 +22,7 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// roles are what the second process of a test does.
+// roles are the programs of second processes, by name.
 var roles = map[string]func(address string) error{
 	"attach":  roleAttach,
 	"receive": roleReceive,
@@ -47,13 +47,15 @@ func roleWait(address string) error {
 	return err
 }
 
-// told waits for a line of the first process; false when there are no more.
+// stdin reads the lines that the first process sends.
 var stdin = bufio.NewScanner(os.Stdin)
 
-func told() bool { return stdin.Scan() }
+// nextLine waits for the next line of the first process. It returns false at the end of the input.
+func nextLine() bool { return stdin.Scan() }
 
-// roleAttach opens "a", says what it sees, adds 1 to every element where it may, says so
-// and releases it when told.
+// roleAttach opens "a" and prints its description and values. On the next line of input it adds 1
+// to every element if the array is writable, and prints "done". On another line it releases the
+// array.
 func roleAttach(address string) error {
 	ctx := context.Background()
 	p, err := share.Dial(ctx, address, share.Options{})
@@ -69,7 +71,7 @@ func roleAttach(address string) error {
 		return err
 	}
 	fmt.Println(a.Layout(), a.ReadOnly(), v)
-	if told() {
+	if nextLine() {
 		if !a.ReadOnly() {
 			for i := range v {
 				v[i]++
@@ -79,11 +81,11 @@ func roleAttach(address string) error {
 			}
 		}
 		fmt.Println("done")
-		told()
+		nextLine()
 	}
 	a.Release()
 	fmt.Println("released")
-	told()
+	nextLine()
 	_ = p.Close()
 	<-p.Done()
 	for end := time.Now().Add(soon); ; time.Sleep(time.Millisecond) { // see nothingMapped
@@ -97,8 +99,8 @@ func roleAttach(address string) error {
 	}
 }
 
-// roleReceive receives arrays, says what they are, and releases them; with the label
-// "keep" it keeps them.
+// roleReceive receives arrays, prints their descriptions and releases them. It keeps arrays with
+// the label "keep".
 func roleReceive(address string) error {
 	ctx := context.Background()
 	p, err := share.Dial(ctx, address, share.Options{})
@@ -125,7 +127,7 @@ func roleReceive(address string) error {
 	}
 }
 
-// roleAcked receives and releases arrays, and says nothing.
+// roleAcked receives and releases arrays without output.
 func roleAcked(address string) error {
 	ctx := context.Background()
 	p, err := share.Dial(ctx, address, share.Options{})
@@ -145,8 +147,8 @@ func roleAcked(address string) error {
 	}
 }
 
-// roleForker opens "a", starts a child that keeps all its descriptors, its socket among
-// them, says the child's number, and waits to be killed.
+// roleForker opens "a", starts a child that inherits all its descriptors including its socket,
+// prints the child's process ID, and waits to be killed.
 func roleForker(address string) error {
 	ctx := context.Background()
 	p, err := share.Dial(ctx, address, share.Options{})
@@ -180,8 +182,7 @@ func roleForker(address string) error {
 	select {}
 }
 
-// roleRandom uses everything at random until it is killed: it attaches, opens what is
-// handed over, hands over its own, keeps and releases.
+// roleRandom attaches, receives, gives, keeps and releases arrays at random until it is killed.
 func roleRandom(address string) error {
 	ctx := context.Background()
 	p, err := share.Dial(ctx, address, share.Options{Idle: 5 * time.Millisecond})
@@ -224,7 +225,7 @@ func roleRandom(address string) error {
 	}
 }
 
-// slicesWithout drops what was released.
+// slicesWithout returns the arrays that were not released.
 func slicesWithout(all []*usmarray.Array) (rest []*usmarray.Array) {
 	for _, a := range all {
 		if a.Valid() {
@@ -234,7 +235,8 @@ func slicesWithout(all []*usmarray.Array) (rest []*usmarray.Array) {
 	return rest
 }
 
-// roleServe publishes "a", 0 to 5, says its address, and a handle of another array.
+// roleServe publishes "a" with the values 0 to 5, prints its address, and prints a new handle of
+// the array for each line of input.
 func roleServe(string) error {
 	ctx := context.Background()
 	r, err := segment.NewHost(segment.PeersWrite)
@@ -253,7 +255,7 @@ func roleServe(string) error {
 		return err
 	}
 	fmt.Println(s.Address())
-	for told() {
+	for nextLine() {
 		h, err := s.Export(ctx, a, share.ExportOptions{})
 		if err != nil {
 			return err
@@ -263,7 +265,8 @@ func roleServe(string) error {
 	return nil
 }
 
-// roleWrite opens "a", writes to it past its read-only flag, and says how that went.
+// roleWrite opens "a", writes to it regardless of its read-only flag, and prints whether that
+// faulted.
 func roleWrite(address string) error {
 	ctx := context.Background()
 	p, err := share.Dial(ctx, address, share.Options{})
@@ -280,8 +283,8 @@ func roleWrite(address string) error {
 	return nil
 }
 
-// roleHolder listens, and starts a child that has the socket too and outlives it: until the
-// standard input, which both have, is closed.
+// roleHolder listens and starts a child that inherits the socket. The child outlives this process
+// until their common standard input is closed.
 func roleHolder(string) error {
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: abstractName(), Net: "unixpacket"})
 	if err != nil {
@@ -301,7 +304,7 @@ func roleHolder(string) error {
 	return nil
 }
 
-// roleLocker locks what it is told to, and holds that until its input is closed.
+// roleLocker locks the file or directory at path until its input is closed.
 func roleLocker(path string) error {
 	fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
 	if err != nil {
@@ -311,6 +314,6 @@ func roleLocker(path string) error {
 		return err
 	}
 	fmt.Println("locked")
-	told()
+	nextLine()
 	return nil
 }

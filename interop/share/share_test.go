@@ -24,8 +24,9 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// A second process opens a published array, both see each other's writes, and the memory
-// goes back when the second has released it and not before.
+// TestAttach checks that a second process can open a published array, that each process sees the
+// writes of the other, and that the memory returns to the pool only after the second process has
+// released the array.
 func TestAttach(t *testing.T) {
 	pool := newPool(t, segment.PeersWrite)
 	s := listen(t, share.Options{})
@@ -48,7 +49,8 @@ func TestAttach(t *testing.T) {
 	o.finish()
 }
 
-// Views arrive as views: any strides, any offset, on the same memory.
+// TestViews checks that views with any strides and offset keep their layout, type and read-only
+// flag when another connection opens them, and refer to the same memory.
 func TestViews(t *testing.T) {
 	pool := newPool(t, segment.PeersWrite)
 	s := listen(t, share.Options{})
@@ -86,7 +88,7 @@ func TestViews(t *testing.T) {
 			there, err := usmarray.ToSlice[float32](got)
 			require.NoError(t, err)
 			require.Equal(t, want, there)
-			require.NotEqual(t, v.Buffer().Address(), got.Buffer().Address(), "this is no second mapping")
+			require.NotEqual(t, v.Buffer().Address(), got.Buffer().Address(), "not a second mapping")
 			if !v.ReadOnly() && v.NDim() == 2 && v.Size() > 0 {
 				require.NoError(t, got.SetAt(float32(-1), 0, 0))
 				x, err := v.At(0, 0)
@@ -101,15 +103,15 @@ func TestViews(t *testing.T) {
 	}
 }
 
-// What peers may only read arrives read-only, and a write past that hits the offender
-// alone.
+// TestPeersRead checks that memory with the audience PeersRead is opened read-only, and that a
+// process that writes to it regardless of the flag faults without an effect on other processes.
 func TestPeersRead(t *testing.T) {
 	pool := newPool(t, segment.PeersRead)
 	s := listen(t, share.Options{})
 	a := publish(t, s, pool, "a", 3)
 	o := start(t, "attach", s.Address())
 	o.expect("(3,):(1,) true [0 1 2]")
-	require.NoError(t, a.SetAt(float32(7), 0), "its maker still writes")
+	require.NoError(t, a.SetAt(float32(7), 0), "the maker can still write")
 	w := start(t, "write", s.Address())
 	w.expect("fault: true")
 	w.kill()
@@ -124,7 +126,8 @@ func TestPeersRead(t *testing.T) {
 	o.finish()
 }
 
-// An array is handed over and acknowledged: it is open there when Give returns.
+// TestGive checks that Give returns after the receiver has opened the array, and that the death of
+// the receiver ends its leases.
 func TestGive(t *testing.T) {
 	pool := newPool(t, segment.PeersWrite)
 	peers := make(chan *share.Peer, 1)
@@ -140,8 +143,8 @@ func TestGive(t *testing.T) {
 	}
 	require.NoError(t, p.Give(background(t), "keep", a))
 	o.expect("keep (2,2):(2,1) false [0 1 2 3]")
-	eventually(t, func() bool { return s.Stats().Leases == 1 }, "three leases are over")
-	require.Equal(t, 1, s.Stats().Known, "one segment, shown once")
+	eventually(t, func() bool { return s.Stats().Leases == 1 }, "three leases have not ended")
+	require.Equal(t, 1, s.Stats().Known, "the segment was sent more than once")
 	a.Release()
 	require.EqualValues(t, 1, pool.Stats().Allocation.Current)
 	o.kill()
@@ -152,7 +155,8 @@ func TestGive(t *testing.T) {
 	require.NoError(t, p.Close())
 }
 
-// Arrays go the other way too, and outlive the process that made them.
+// TestExportersDeath checks that opened arrays stay valid after the process that exported them was
+// killed, and that no further handle of it can be opened.
 func TestExportersDeath(t *testing.T) {
 	before := descriptors(t)
 	o := start(t, "serve", "")
@@ -197,7 +201,8 @@ func TestExportersDeath(t *testing.T) {
 	eventually(t, func() bool { return descriptors(t) <= before }, "descriptors stay")
 }
 
-// A killed process's child keeps the socket open: the end is told all the same.
+// TestForkedChildKeepsSocket checks that the death of a process ends its leases although a child
+// process still holds its socket.
 func TestForkedChildKeepsSocket(t *testing.T) {
 	pool := newPool(t, segment.PeersWrite)
 	s := listen(t, share.Options{})
@@ -211,14 +216,15 @@ func TestForkedChildKeepsSocket(t *testing.T) {
 	require.EqualValues(t, 1, pool.Stats().Allocation.Current)
 	o.kill()
 	eventually(t, func() bool { return pool.Stats().Allocation.Current == 0 }, "the dead process's lease stays")
-	require.NoError(t, syscall.Kill(child, 0), "the child is to be there still")
+	require.NoError(t, syscall.Kill(child, 0), "the child process has ended")
 	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", child))
 	require.NoError(t, err)
 	require.NotContains(t, string(maps), "memfd:usmbridge")
 }
 
-// A handle is opened once, by whom it is for, as it was made, in time.
-func TestHandlesEnd(t *testing.T) {
+// TestHandleValidity checks that a handle can be opened at most once, unaltered, before it is
+// revoked, and only by the process that it was made for.
+func TestHandleValidity(t *testing.T) {
 	pool := newPool(t, segment.PeersWrite)
 	s := listen(t, share.Options{})
 	p, q := dial(t, s, share.Options{}), dial(t, s, share.Options{})
@@ -350,8 +356,9 @@ func TestHandlesEnd(t *testing.T) {
 	})
 }
 
-// What nobody opens in time is over, and the memory goes back.
-func TestUnopenedExpires(t *testing.T) {
+// TestUnopenedHandleExpires checks that a handle expires after Options.Unopened and then releases
+// the memory.
+func TestUnopenedHandleExpires(t *testing.T) {
 	pool := newPool(t, segment.PeersWrite)
 	const unopened = 200 * time.Millisecond
 	s := listen(t, share.Options{Unopened: unopened})
@@ -361,7 +368,7 @@ func TestUnopenedExpires(t *testing.T) {
 	h, err := s.Export(background(t), a, share.ExportOptions{})
 	require.NoError(t, err)
 	a.Release()
-	if held := pool.Stats().Allocation.Current; time.Since(made) < unopened { // else it may be over already
+	if held := pool.Stats().Allocation.Current; time.Since(made) < unopened { // otherwise the handle may have expired already
 		require.EqualValues(t, 1, held)
 	}
 	eventually(t, func() bool { return pool.Stats().Allocation.Current == 0 }, "the unopened lease stays")
@@ -369,7 +376,8 @@ func TestUnopenedExpires(t *testing.T) {
 	require.ErrorIs(t, err, share.ErrStale)
 }
 
-// A server opens handles of other makers through connections of its own, which are kept.
+// TestServerOpens checks that a server connects to the maker of a handle and reuses that connection
+// for further handles.
 func TestServerOpens(t *testing.T) {
 	pool := newPool(t, segment.PeersWrite)
 	maker, opener := listen(t, share.Options{}), listen(t, share.Options{})
@@ -392,7 +400,7 @@ func TestServerOpens(t *testing.T) {
 	require.ErrorIs(t, err, share.ErrAddress)
 }
 
-// exportElsewhere makes a handle of a maker that is gone.
+// exportElsewhere returns a handle whose maker is closed.
 func exportElsewhere(t *testing.T, a *usmarray.Array) []byte {
 	s, err := share.Listen(background(t), "", share.Options{})
 	require.NoError(t, err)
@@ -402,7 +410,8 @@ func exportElsewhere(t *testing.T, a *usmarray.Array) []byte {
 	return h.Bytes()
 }
 
-// Memory that lies in no segment is refused with what to do.
+// TestNotShared checks that arrays outside of shared segments, and released arrays, are rejected
+// with ErrNotShared.
 func TestNotShared(t *testing.T) {
 	s := listen(t, share.Options{})
 	a := counting(t, memmgr.Host(), 3)
@@ -447,8 +456,8 @@ func TestNames(t *testing.T) {
 	require.ErrorIs(t, err, share.ErrName)
 }
 
-// A process that is not admitted gets nothing, and is told so; a client looks who serves
-// it.
+// TestAdmission checks that a client whose process Admit rejects receives the reason, and that a
+// client can reject the process of the server.
 func TestAdmission(t *testing.T) {
 	no := errors.New("not today")
 	s := listen(t, share.Options{Admit: func(c share.Credentials) error {
@@ -460,7 +469,7 @@ func TestAdmission(t *testing.T) {
 	_, err := share.Dial(background(t), s.Address(), share.Options{})
 	require.ErrorIs(t, err, share.ErrRefused)
 	require.ErrorContains(t, err, no.Error())
-	eventually(t, func() bool { return s.Stats() == share.Stats{} }, "the server has something of who was refused")
+	eventually(t, func() bool { return s.Stats() == share.Stats{} }, "the server keeps state of a rejected connection")
 
 	open := listen(t, share.Options{})
 	_, err = share.Dial(background(t), open.Address(), share.Options{Admit: func(share.Credentials) error { return no }})
@@ -468,7 +477,7 @@ func TestAdmission(t *testing.T) {
 	require.ErrorIs(t, err, no)
 }
 
-// Limits refuse who reaches them, and nobody else.
+// TestLimits checks that each limit rejects only the connection that reached it.
 func TestLimits(t *testing.T) {
 	pool := newPool(t, segment.PeersWrite)
 	ctx := background(t)
@@ -536,10 +545,10 @@ func TestLimits(t *testing.T) {
 				a.Release()
 			}
 			require.NotZero(t, p.Trim())
-			eventually(t, func() bool { return p.Stats().Mapped == 0 }, "trimmed, and still mapped")
+			eventually(t, func() bool { return p.Stats().Mapped == 0 }, "still mapped after Trim")
 			for _, name := range []string{"2", "1"} {
 				a, err := p.Attach(ctx, name)
-				require.NoError(t, err, "there is room now")
+				require.NoError(t, err, "Trim freed no room")
 				a.Release()
 			}
 		})
@@ -575,7 +584,7 @@ func TestLimits(t *testing.T) {
 	})
 }
 
-// Closing ends what begins, and nothing that is open.
+// TestClose checks that Close rejects new operations but keeps open arrays valid.
 func TestClose(t *testing.T) {
 	pool := newPool(t, segment.PeersWrite)
 	ctx := background(t)
@@ -585,7 +594,7 @@ func TestClose(t *testing.T) {
 	a, err := p.Attach(ctx, "a")
 	require.NoError(t, err)
 	h, err := s.Export(ctx, a, share.ExportOptions{})
-	require.NoError(t, err, "what was opened is passed on by its maker")
+	require.NoError(t, err, "the maker exports an array that was opened from it")
 	require.True(t, s.Revoke(h))
 	require.NoError(t, s.Close())
 	require.NoError(t, s.Close())
@@ -613,8 +622,8 @@ func TestClose(t *testing.T) {
 	eventually(t, func() bool { return s.Stats() == share.Stats{} }, "something stays")
 }
 
-// Memory of others is unmapped when it was idle for long enough, and when its maker frees
-// it; and comes again when it is needed.
+// TestIdleMemory checks that mapped memory of another process is unmapped after Options.Idle or
+// when its maker frees it, and that it is mapped again on the next use.
 func TestIdleMemory(t *testing.T) {
 	ctx := background(t)
 	pool := newPool(t, segment.PeersWrite)
@@ -645,8 +654,9 @@ func TestIdleMemory(t *testing.T) {
 	require.NoError(t, r.Close())
 }
 
-// Contexts end what waits.
-func TestContexts(t *testing.T) {
+// TestContextCancelsCalls checks that calls return when their context is canceled and leave no
+// lease.
+func TestContextCancelsCalls(t *testing.T) {
 	pool := newPool(t, segment.PeersWrite)
 	s := listen(t, share.Options{})
 	publish(t, s, pool, "a", 1)
@@ -655,7 +665,7 @@ func TestContexts(t *testing.T) {
 	cancel()
 	for range 200 {
 		a, err := p.Attach(ended, "a")
-		if err == nil { // the answer came first
+		if err == nil { // the reply arrived before the call noticed the canceled context
 			a.Release()
 		} else {
 			require.ErrorIs(t, err, context.Canceled)
@@ -665,7 +675,7 @@ func TestContexts(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 	_, err = share.Dial(ended, s.Address(), share.Options{})
 	require.ErrorIs(t, err, context.Canceled)
-	eventually(t, func() bool { return s.Stats().Leases == 0 }, "what nobody waited for stays open")
+	eventually(t, func() bool { return s.Stats().Leases == 0 }, "the lease of a canceled call stays")
 	a, err := p.Attach(background(t), "a")
 	require.NoError(t, err)
 	a.Release()

@@ -20,8 +20,9 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/segment"
 )
 
-// A path makes no file, and is one server's.
-func TestPathIsNoFile(t *testing.T) {
+// TestPathAddressCreatesNoFile checks that a path address creates no file and can be used by only
+// one server at a time.
+func TestPathAddressCreatesNoFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "arrays")
 	for _, address := range []string{path, path + strings.Repeat("/deep", 40), abstractName()} {
 		s, err := share.Listen(background(t), address, share.Options{})
@@ -48,7 +49,8 @@ func TestPathIsNoFile(t *testing.T) {
 	require.ErrorIs(t, err, share.ErrAddress)
 }
 
-// A socket file is taken away by Close; one that a dead server left, by the next.
+// TestSocketFile checks that Close removes the socket file, and that the next Listen replaces the
+// socket file of a dead server.
 func TestSocketFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	address := "unix:" + path
@@ -57,7 +59,7 @@ func TestSocketFile(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, address, s.Address())
 	_, err = listenThere()
-	require.ErrorIs(t, err, share.ErrAddress, "somebody listens there")
+	require.ErrorIs(t, err, share.ErrAddress, "another server listens at the address")
 	p, err := share.Dial(background(t), address, share.Options{})
 	require.NoError(t, err)
 	hangUp(t, p)
@@ -73,7 +75,7 @@ func TestSocketFile(t *testing.T) {
 	require.ErrorIs(t, err, share.ErrAddress)
 	var group sync.WaitGroup
 	servers := make(chan *share.Server, 8)
-	for range 8 { // one of them takes the place, whatever the others do
+	for range 8 { // exactly one of them succeeds
 		group.Go(func() {
 			if s, err := listenThere(); err == nil {
 				servers <- s
@@ -94,12 +96,13 @@ func TestSocketFile(t *testing.T) {
 	require.ErrorIs(t, err, share.ErrAddress)
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
-	require.Equal(t, "mine", string(text), "what is no socket of ours stays")
+	require.Equal(t, "mine", string(text), "a file that is not the server's socket was removed")
 }
 
-// Whoever may read the directory of a socket file can lock it, and keeps nobody from
-// listening there. A file in the place of the lock that is another's is refused, not waited
-// for; nothing of the lock stays.
+// TestSocketFileWhoseDirectoryIsLocked checks that a lock on the directory of a socket file does
+// not block Listen, although every process that can read the directory can lock it. A lock file
+// that is not a private file of this user is rejected without waiting, and Listen leaves no lock
+// file.
 func TestSocketFileWhoseDirectoryIsLocked(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "s")
@@ -118,7 +121,7 @@ func TestSocketFileWhoseDirectoryIsLocked(t *testing.T) {
 
 	lock := path + ".lock"
 	require.NoError(t, os.WriteFile(lock, nil, 0o600))
-	o = start(t, "locker", lock) // of this user, who is waited for
+	o = start(t, "locker", lock) // a lock file of this user: Listen waits for it
 	o.expect("locked")
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
@@ -133,7 +136,7 @@ func TestSocketFileWhoseDirectoryIsLocked(t *testing.T) {
 		waits <- err
 	}()
 	o.kill()
-	require.NoError(t, <-waits, "what a killed one left is used again")
+	require.NoError(t, <-waits, "the lock file of a killed process is used again")
 
 	for name, put := range map[string]func() error{
 		"others may read it": func() error { return os.WriteFile(lock, nil, 0o644) },
@@ -157,7 +160,7 @@ func TestSocketFileWhoseDirectoryIsLocked(t *testing.T) {
 	}
 }
 
-// rogue is a connection that follows its own rules.
+// rogue returns a raw connection, on which the test can violate the protocol.
 func rogue(t *testing.T, s *share.Server, greets bool) *net.UnixConn {
 	t.Helper()
 	c, err := net.Dial("unixpacket", s.Address())
@@ -182,8 +185,8 @@ func frameOf(kind byte, call uint64, payload []byte) []byte {
 	return append(b, payload...)
 }
 
-// What the protocol does not allow ends the connection of who sends it, and no other;
-// descriptors that come along do not stay.
+// TestProtocolViolations checks that a violation of the protocol closes only the connection that it
+// arrived on, and that descriptors received with it are closed.
 func TestProtocolViolations(t *testing.T) {
 	pool := newPool(t, segment.PeersWrite)
 	s := listen(t, share.Options{})
@@ -236,7 +239,7 @@ func TestProtocolViolations(t *testing.T) {
 			_, _, err := r.WriteMsgUnix(c.b, oob, nil)
 			require.NoError(t, err)
 			require.NoError(t, r.SetReadDeadline(time.Now().Add(soon)))
-			for err == nil { // until it is cut off
+			for err == nil { // until the server closes the connection
 				var n int
 				if n, err = r.Read(make([]byte, 1<<14)); n == 0 {
 					break
@@ -252,8 +255,8 @@ func TestProtocolViolations(t *testing.T) {
 	a.Release()
 }
 
-// A peer that never reads, and one that says nothing, hold up nobody; the first is cut off
-// when too much waits for it.
+// TestStuckPeers checks that a peer that never reads and a peer that sends nothing do not delay
+// other connections, and that the first is closed when its queue reaches MaxQueued.
 func TestStuckPeers(t *testing.T) {
 	pool := newPool(t, segment.PeersWrite)
 	s := listen(t, share.Options{MaxQueued: 64 << 10, MaxLeases: 1 << 20})
@@ -264,7 +267,7 @@ func TestStuckPeers(t *testing.T) {
 	for i := range uint64(1 << 20) {
 		require.NoError(t, r.SetWriteDeadline(time.Now().Add(soon)))
 		if _, err := r.Write(frameOf(7, i, []byte("\x01a"))); err != nil {
-			require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "its requests are to be read")
+			require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "the server does not read requests")
 			cut = true
 			break
 		}
@@ -278,10 +281,10 @@ func TestStuckPeers(t *testing.T) {
 		}
 	}
 	require.True(t, cut)
-	eventually(t, func() bool { return s.Stats().Leases == 0 }, "leases of the one that was cut off stay")
+	eventually(t, func() bool { return s.Stats().Leases == 0 }, "leases of the closed connection stay")
 }
 
-// A handle of made-up numbers costs its maker nothing, and opens nothing.
+// TestForgedHandles checks that forged handles open nothing and keep no state in the maker.
 func TestForgedHandles(t *testing.T) {
 	pool := newPool(t, segment.PeersWrite)
 	s := listen(t, share.Options{})

@@ -15,9 +15,9 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// USM of each kind arrives as USM of that kind where the receiver has a queue, as plain
-// memory where it asks for that, and else not at all. Work that is pending is waited for,
-// by the export or by the opening.
+// TestUSM checks that USM is opened as USM of the same kind if the receiver has a queue, as host
+// memory if the receiver sets AsHost, and not at all otherwise. Export or Open waits for pending
+// work.
 func TestUSM(t *testing.T) {
 	q := testsycl.Queue(t)
 	for _, kind := range []syclobj.USMKind{syclobj.USMShared, syclobj.USMHost, syclobj.USMDevice} {
@@ -29,7 +29,7 @@ func TestUSM(t *testing.T) {
 			}
 			pool := memmgr.NewPool(r)
 			defer func() {
-				eventually(t, func() bool { return pool.Stats().Allocation.Current == 0 }, "memory did not come back")
+				eventually(t, func() bool { return pool.Stats().Allocation.Current == 0 }, "memory was not returned")
 				require.NoError(t, pool.Close())
 				require.NoError(t, r.Close())
 			}()
@@ -43,7 +43,7 @@ func TestUSM(t *testing.T) {
 			for i, noWait := range []bool{false, true} {
 				value := float32(i + 1)
 				for _, p := range []*share.Peer{onQueue, asHost, neither} {
-					require.NoError(t, a.Fill(value)) // of device memory it is pending
+					require.NoError(t, a.Fill(value)) // on device memory, the fill is pending
 					h, err := s.Export(ctx, a, share.ExportOptions{NoWait: noWait})
 					require.NoError(t, err)
 					b, err := p.Open(ctx, h)

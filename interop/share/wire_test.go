@@ -24,8 +24,9 @@ func sample(t testing.TB, shape, strides []int, offset int) description {
 	}
 }
 
-// What was written is read back, and nothing shorter or longer is.
-func TestDescriptionsTravel(t *testing.T) {
+// TestDescriptionRoundTrip checks that an encoded description decodes to the same value, and that
+// truncated or extended encodings are rejected.
+func TestDescriptionRoundTrip(t *testing.T) {
 	most := make([]int, usmarray.MaxDims)
 	for i := range most {
 		most[i] = 1
@@ -56,8 +57,8 @@ func TestDescriptionsTravel(t *testing.T) {
 	}
 }
 
-// What cannot be is refused.
-func TestDescriptionsRefused(t *testing.T) {
+// TestInvalidDescriptions checks that descriptions with inconsistent values are rejected.
+func TestInvalidDescriptions(t *testing.T) {
 	for name, spoil := range map[string]func(*description){
 		"no lease":          func(d *description) { d.serial = 0 },
 		"offset outside":    func(d *description) { d.offset = d.segment.size + 1 },
@@ -84,8 +85,9 @@ func TestDescriptionsRefused(t *testing.T) {
 	}
 }
 
-// A refusal's kind travels, and its text is bounded.
-func TestRefusalsTravel(t *testing.T) {
+// TestRefusalRoundTrip checks that the kind of a refusal survives encoding and that its text is
+// bounded.
+func TestRefusalRoundTrip(t *testing.T) {
 	for _, kind := range kindNumbers[1:] {
 		refusal, err := readRefusal(appendRefusal(nil, fmt.Errorf("why: %w", kind)))
 		require.NoError(t, err)
@@ -104,7 +106,8 @@ func TestRefusalsTravel(t *testing.T) {
 	require.Error(t, refusal)
 }
 
-// FuzzParseHandle: bytes of others never do more than fail, and what passes is whole.
+// FuzzParseHandle checks that ParseHandle rejects invalid input without a panic, and that a parsed
+// handle encodes to the same bytes.
 func FuzzParseHandle(f *testing.F) {
 	d := sample(f, []int{3, 4}, []int{-4, 1}, 8)
 	f.Add([]byte(makeHandle("@usmbridge/x", &d, place{7, 8}).encoded))
@@ -117,13 +120,13 @@ func FuzzParseHandle(f *testing.F) {
 		}
 		require.Equal(t, b, h.Bytes())
 		require.Equal(t, b[24:], binary.LittleEndian.AppendUint16(binary.LittleEndian.AppendUint64(
-			appendDescription(appendText(nil, h.maker), &h.d), h.at.board), h.at.slot), "one handle is written in one way")
+			appendDescription(appendText(nil, h.maker), &h.d), h.at.board), h.at.slot), "a handle has exactly one encoding")
 		_ = h.String()
 	})
 }
 
-// FuzzDatagram: what others send is taken apart without a fault, and a frame is what was
-// sent.
+// FuzzDatagram checks that arbitrary datagrams are parsed without a panic, and that a parsed frame
+// encodes to the same bytes.
 func FuzzDatagram(f *testing.F) {
 	d := sample(f, []int{3}, nil, 0)
 	b := appendFrame(nil, frameSegment, 0, func(b []byte) []byte { return appendSegment(b, &d.segment) })
@@ -153,7 +156,7 @@ func FuzzDatagram(f *testing.F) {
 	})
 }
 
-// take reads a frame as every kind that there is.
+// take decodes the payload of a frame as every kind of payload.
 func take(t *testing.T, f frame) {
 	_ = readHello(f.payload)
 	if s, err := readSegment(f.payload); err == nil {

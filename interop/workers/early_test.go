@@ -62,7 +62,7 @@ func roleEarly() {
 		os.Exit(0)
 	case depth == "": // the program itself
 		workers.Main()
-		open(func() { // until the worker has called New twice
+		open(func() { // waits until the worker has called New twice
 			for end := time.Now().Add(soon); time.Now().Before(end); time.Sleep(time.Millisecond) {
 				if text, err := os.ReadFile(os.Getenv(logEnv)); err != nil || strings.Count(string(text), "[x] ") >= 3 {
 					break
@@ -70,7 +70,7 @@ func roleEarly() {
 			}
 		})
 		os.Exit(0)
-	case depth == "x": // a worker, which does not get beyond Main: before and beside it
+	case depth == "x": // a worker: call New before Main and while Main runs, since Main does not return
 		open(nothing)
 		go func() {
 			for os.Getenv("USMBRIDGE_WORKER") != "" { // Main removes it

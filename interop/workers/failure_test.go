@@ -106,7 +106,7 @@ func TestDeaths(t *testing.T) {
 			require.Contains(t, d.Status, c.status)
 			require.Contains(t, d.LastWords, c.last)
 			require.NoError(t, end.SetAt(uint8(1), 0))
-			require.NoError(t, <-other, "a call in another worker goes on")
+			require.NoError(t, <-other, "a call in another worker failed")
 			eventually(t, func() bool {
 				w := p.Workers()[d.Worker]
 				return w.State == workers.Ready && w.PID != d.PID && w.Last.PID == d.PID
@@ -143,7 +143,7 @@ func TestCancelled(t *testing.T) {
 			}()
 			_, err := p.Call(ctx, c.function, flag)
 			cancel(cause)
-			<-over // it reads memory of this test
+			<-over // the call reads memory of this test until it ends
 			require.ErrorIs(t, err, c.kind)
 			require.ErrorIs(t, err, context.Canceled)
 			require.ErrorIs(t, err, cause)
@@ -392,9 +392,9 @@ func TestCloseKills(t *testing.T) {
 	require.ErrorIs(t, err, workers.ErrDied)
 }
 
-// TestArgumentsAreBack checks that the handles of arguments are revoked if the call does not begin, so that their
+// TestUnstartedCallRevokesArguments checks that the handles of arguments are revoked if the call does not begin, so that their
 // memory can be reused.
-func TestArgumentsAreBack(t *testing.T) {
+func TestUnstartedCallRevokesArguments(t *testing.T) {
 	p := open(t, workers.Config{})
 	r, err := segment.NewHost(segment.PeersWrite)
 	require.NoError(t, err)

@@ -26,7 +26,7 @@ const roleEnv = "USMBRIDGE_TEST_WORKERS_ROLE"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(roleEnv) == "early" {
-		roleEarly() // before Main
+		roleEarly() // must run before Main
 	}
 	workers.Main()
 	if role := os.Getenv(roleEnv); role != "" {

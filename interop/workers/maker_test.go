@@ -29,7 +29,7 @@ var roles = map[string]func(){"maker": roleMaker, "echo": roleEcho}
 
 const addressEnv = "USMBRIDGE_TEST_WORKERS_ADDRESS"
 
-// roleEcho sends each 64 bytes back that it receives.
+// roleEcho echoes messages of 64 bytes.
 func roleEcho() {
 	c, err := net.Dial("unix", os.Getenv(addressEnv))
 	if err != nil {
@@ -114,9 +114,9 @@ func ended(pid int) bool {
 	return strings.HasPrefix(rest, "Z") || strings.HasPrefix(rest, "X")
 }
 
-// TestWhatWorkersStart checks that a process that a worker starts does not inherit its descriptors, is not a worker
+// TestChildProcessesOfWorkers checks that a process that a worker starts does not inherit its descriptors, is not a worker
 // itself, and ends with the worker.
-func TestWhatWorkersStart(t *testing.T) {
+func TestChildProcessesOfWorkers(t *testing.T) {
 	p := open(t, workers.Config{Modules: []workers.Module{{Name: "starting", Source: `
 import os, subprocess, sys
 def descriptors():
@@ -138,8 +138,8 @@ def child():
 	eventually(t, func() bool { return ended(pid) }, "a process that a worker started outlives it")
 }
 
-// TestSignalsAreTheMakers checks that workers ignore the signals that end a service: the service ends its workers.
-func TestSignalsAreTheMakers(t *testing.T) {
+// TestWorkersIgnoreSignals checks that workers ignore the signals that end a service: the service ends its workers.
+func TestWorkersIgnoreSignals(t *testing.T) {
 	p := open(t, workers.Config{})
 	before := p.Workers()[0].PID
 	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {

@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWords checks which part of the output Death.LastWords has: text that looks like a crash report of Go is cut
-// out only if it is one, and only the last report.
-func TestWords(t *testing.T) {
+// TestLastWords checks which part of the output Death.LastWords contains. The last crash report of
+// Go is shortened, if it has goroutine stacks; other text that begins like a crash report is not.
+func TestLastWords(t *testing.T) {
 	stacks := "\n\ngoroutine 1 [running]:\n" + strings.Repeat("main.f()\n\t/main.go:1 +0x1\n", 500)
 	steps := strings.Repeat("a line of the model\n", 100)
 	for name, c := range map[string]struct {
@@ -42,12 +42,12 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// blocked is a writer whose Write blocks until let is closed.
-type blocked struct{ entered, let chan struct{} }
+// blocked is a writer whose Write blocks until release is closed.
+type blocked struct{ entered, release chan struct{} }
 
 func (b *blocked) Write(p []byte) (int, error) {
 	b.entered <- struct{}{}
-	<-b.let
+	<-b.release
 	return len(p), nil
 }
 
@@ -63,7 +63,7 @@ func TestOutputBlocks(t *testing.T) {
 	o.wait(time.Millisecond)
 	require.Equal(t, "the last words", o.words())
 	require.NoError(t, to.Close())
-	close(w.let)
+	close(w.release)
 	o.wait(time.Minute)
 	select {
 	case <-o.done:

@@ -128,7 +128,7 @@ func TestFromWorkerToWorker(t *testing.T) {
 	first, err := p.Call(ctx, "models:pid")
 	require.NoError(t, err)
 	held := make(chan any, 1)
-	go func() { // keeps the worker that was used last
+	go func() { // occupies the worker that was used last
 		v, err := p.Call(ctx, "models:until", begun, end)
 		if err != nil {
 			v = err

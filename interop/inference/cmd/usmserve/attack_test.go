@@ -25,15 +25,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// same is a model that gives back what it gets, over memory of the caller's.
+// same is a model that copies its input to its output in the caller's memory.
 const same = `
 def infer(*, x, outputs):
     import numpy
     numpy.copyto(numpy.asarray(outputs["y"]), numpy.asarray(x))
 `
 
-// wire returns the bytes of an inference of FP32 [n], with parameters instead of the tensor if there
-// are any.
+// wire encodes an inference request of FP32 [n]. If parameters is not empty, it replaces the data
+// of the tensor.
 func wire(n int, parameters, outputs string) (text, whole []byte) {
 	binaryData := parameters == ""
 	if binaryData {
@@ -63,8 +63,8 @@ func (r *running) attacker() *attacker {
 		Transport: &http.Transport{DialContext: bystander.DialContext}}}
 }
 
-// bystander connects from another address than what floods: connections of one address are
-// bounded, and those that were refused linger for half a second.
+// bystander connects from another address than the flood. Connections per address are limited, and
+// rejected ones linger for half a second.
 var bystander = net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
 
 // post sends a body, and returns the status and the response.
@@ -75,7 +75,7 @@ func (a *attacker) post(path, body string) (int, string) {
 	return status, said
 }
 
-// tryPost is post for other goroutines than that of the test.
+// tryPost is like post but can be called from any goroutine.
 func (a *attacker) tryPost(path, body string) (int, string, error) {
 	resp, err := a.client.Post("http://"+a.address+path, "application/json", strings.NewReader(body))
 	if err != nil {
@@ -95,7 +95,7 @@ func (a *attacker) raw(p []byte, half bool) string {
 	}
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(time.Minute))
-	_, _ = c.Write(p) // which the server may refuse
+	_, _ = c.Write(p) // the server may have closed the connection
 	if half {
 		_ = c.(*net.TCPConn).CloseWrite()
 		said, _ := io.ReadAll(c)
@@ -104,7 +104,7 @@ func (a *attacker) raw(p []byte, half bool) string {
 	return ""
 }
 
-// lives checks that the server serves requests.
+// lives checks that the server still serves requests.
 func (a *attacker) lives() {
 	a.t.Helper()
 	_, whole := wire(3, "", "")
@@ -123,7 +123,7 @@ func (a *attacker) lives() {
 	require.True(a.t, bytes.HasSuffix(body, []byte{0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0}))
 }
 
-// gauge is a number of the service's metrics.
+// gauge returns a value of the service's metrics.
 func (a *attacker) gauge(name string) float64 {
 	a.t.Helper()
 	v, err := a.tryGauge(name)
@@ -131,7 +131,7 @@ func (a *attacker) gauge(name string) float64 {
 	return v
 }
 
-// tryGauge is gauge for other goroutines than the test's.
+// tryGauge is like gauge but can be called from any goroutine.
 func (a *attacker) tryGauge(name string) (float64, error) {
 	resp, err := a.client.Get("http://" + a.address + "/metrics")
 	if err != nil {
@@ -184,8 +184,8 @@ func checkRefusal(t *testing.T, body string) {
 	require.Less(t, len(body), 1000)
 }
 
-// Names, keys and sizes that point to memory of others are refused with one error, whether the
-// memory exists or not, and nothing is registered.
+// TestAttackRegions checks that registrations of memory of other users fail with the same error
+// whether or not the memory exists, and that nothing is registered.
 func TestAttackRegions(t *testing.T) {
 	r := start(t, "-shm-prefix", "usmbridge-attack-", "-models", modelsDir(t, map[string]string{"same": same}))
 	a := r.attacker()
@@ -202,7 +202,7 @@ func TestAttackRegions(t *testing.T) {
 	})
 	keys := []string{link, out, pipe, dir, dir + "/x", "..", ".", "/", "", "../../etc/passwd", "/../etc/passwd", "..%2fetc", "/dev/shm/" + key,
 		"//" + key, key + "\\u0000", key + "/", "sem." + key, "no-such-" + key, "/self/mem", strings.Repeat("x", 100000)}
-	if os.Geteuid() == 0 { // memory of others
+	if os.Geteuid() == 0 { // memory of another user
 		other, of := shared(t, 8192)
 		require.NoError(t, of.Chown(12345, 12345))
 		require.NoError(t, of.Chmod(0o666))
@@ -239,7 +239,7 @@ func TestAttackRegions(t *testing.T) {
 		require.Equal(t, 400, status, at)
 		checkRefusal(t, body)
 		text, _ = wire(3, "", `"outputs":[{"name":"y","parameters":{"shared_memory_region":"r","shared_memory_byte_size":12,`+at+`}}],`)
-		status, _ = a.post("/v2/models/same/infer", string(text)) // without its tensor, which is not looked at before
+		status, _ = a.post("/v2/models/same/infer", string(text)) // the missing tensor is not read before the region is checked
 		require.Equal(t, 400, status, at)
 	}
 	a.idle()
@@ -255,7 +255,7 @@ func TestAttackRegions(t *testing.T) {
 // Regions are truncated, unregistered and registered again while requests use them: the server
 // continues, and each response is correct or a refusal.
 func TestAttackTruncation(t *testing.T) {
-	for _, workers := range []string{"0", "1"} { // in place, and by copies
+	for _, workers := range []string{"0", "1"} { // used in place, and copied
 		t.Run("workers "+workers, func(t *testing.T) { attackTruncation(t, workers) })
 	}
 }
@@ -345,7 +345,7 @@ func TestAttackFlood(t *testing.T) {
 		return fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n%s\r\n", path, length, more)
 	}
 	hostile := []func(random *rand.Rand) ([]byte, bool){
-		func(random *rand.Rand) ([]byte, bool) { return whole[:random.IntN(len(whole))], false }, // gone in the midst
+		func(random *rand.Rand) ([]byte, bool) { return whole[:random.IntN(len(whole))], false }, // the client disconnects in the middle
 		func(random *rand.Rand) ([]byte, bool) { return whole[:random.IntN(len(whole))], true },  // half closed
 		func(random *rand.Rand) ([]byte, bool) { // garbled
 			p := bytes.Clone(whole)
@@ -364,7 +364,7 @@ func TestAttackFlood(t *testing.T) {
 		func(*rand.Rand) ([]byte, bool) {
 			return append(head("/v2/models/same/infer", 60006, ""), append([]byte(`{"a":"`), bytes.Repeat([]byte("\\"), 60000)...)...), true
 		},
-		func(*rand.Rand) ([]byte, bool) { // lengths that say other things
+		func(*rand.Rand) ([]byte, bool) { // contradictory lengths
 			return append(head("/v2/models/same/infer", len(text), "Inference-Header-Content-Length: 99999999999999999999\r\n"), text...), true
 		},
 		func(*rand.Rand) ([]byte, bool) {

@@ -42,8 +42,9 @@ func ownModels(t *testing.T) string {
 	return dir
 }
 
-// Every part of the protocol that tritonclient implements, over HTTP and gRPC, with the built-in models
-// and with others. No memory is in use afterwards.
+// TestTritonclient runs every part of the protocol that tritonclient implements, over HTTP and
+// gRPC, with the built-in models and with models of testdata, and checks that no memory is in use
+// afterwards.
 func TestTritonclient(t *testing.T) {
 	for name, c := range map[string]struct{ args, tests []string }{
 		"built-in models": {nil, []string{"test_protocol.py", "test_regions.py", "test_builtin.py"}},
@@ -59,7 +60,7 @@ func TestTritonclient(t *testing.T) {
 	}
 }
 
-// KServe's REST and gRPC clients.
+// TestKServe runs KServe's REST and gRPC clients.
 func TestKServe(t *testing.T) {
 	r := start(t)
 	clients(t, r, "kserve", "test_clients.py")
@@ -67,7 +68,7 @@ func TestKServe(t *testing.T) {
 	require.Contains(t, r.log.String(), "no memory is in use at the end")
 }
 
-// gRPC's own health protocol, with a client of Go's.
+// TestHealth checks the standard gRPC health protocol with the client of grpc-go.
 func TestHealth(t *testing.T) {
 	r := start(t)
 	conn, err := grpc.NewClient(r.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -88,7 +89,7 @@ func TestHealth(t *testing.T) {
 	require.Equal(t, healthpb.HealthCheckResponse_SERVING, a.GetStatus())
 	require.NoError(t, r.stop(), "%s", r.log)
 	a, err = watch.Recv()
-	if err == nil { // it may be told before the connection is closed
+	if err == nil { // the new status can arrive before the connection is closed
 		require.Equal(t, healthpb.HealthCheckResponse_NOT_SERVING, a.GetStatus())
 		_, err = watch.Recv()
 	}

@@ -29,7 +29,7 @@ func TestUnit(t *testing.T) {
 	if err != nil {
 		t.Skip("systemd-analyze is not installed: the unit was not checked by it")
 	}
-	// It checks that the program exists.
+	// systemd-analyze checks that the program exists.
 	dir := t.TempDir()
 	program := filepath.Join(dir, "usmserve")
 	require.NoError(t, os.WriteFile(program, []byte("#!/bin/sh\n"), 0o700))

@@ -23,7 +23,7 @@ import (
 	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
 )
 
-// program is the built service, once for all tests.
+// program builds the service once for all tests and returns its path.
 var program = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "usmserve")
 	if err != nil {
@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// running is a server in a process of its own.
+// running is a server process.
 type running struct {
 	t     *testing.T
 	cmd   *exec.Cmd
@@ -58,7 +58,7 @@ type running struct {
 	over  chan error
 }
 
-// lockedBuffer is written by a process and read by a test.
+// lockedBuffer is a buffer that a process writes while a test reads it.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -76,8 +76,8 @@ func (b *lockedBuffer) String() string {
 	return b.b.String()
 }
 
-// soon is how long a service may take to start, with its compilers, and to end, on a machine
-// under load.
+// soon is the time limit for starting a service, including compilation of its kernels, and for its
+// end, on a machine under load.
 const soon = 5 * time.Minute
 
 // start runs the server with the real Python until the test ends, and waits until it is ready.
@@ -91,7 +91,8 @@ func start(t *testing.T, args ...string) *running {
 // launch runs the server until the test ends.
 func launch(t *testing.T, args ...string) *running { return launchWith(t, nil, args...) }
 
-// launchWith runs the server with another standard error; nil is the log of the test.
+// launchWith runs the server with log as standard error. If log is nil, the output goes to the test
+// log.
 func launchWith(t *testing.T, log *os.File, args ...string) *running {
 	t.Helper()
 	testpython.Need(t)
@@ -142,7 +143,7 @@ func (r *running) await() {
 	}
 }
 
-// stop sends SIGTERM and returns how the process ended.
+// stop sends SIGTERM and returns the result of waiting for the process.
 func (r *running) stop() error {
 	r.t.Helper()
 	require.NoError(r.t, r.cmd.Process.Signal(syscall.SIGTERM))
@@ -194,7 +195,8 @@ INPUTS = {"x": ("FP32", (-1,))}
 OUTPUTS = {"y": ("FP32", (-1,))}
 `
 
-// A server starts, serves, shows its status, and ends with status 0 and without a leak.
+// TestService checks that a server starts, serves requests, shows its status, and exits with status
+// 0 and without a leak.
 func TestService(t *testing.T) {
 	r := start(t, "-models", modelsDir(t, map[string]string{"same": "def infer(x): return {'y': x}"}))
 	status, body := r.infer("same", "x", 1, 2.5)
@@ -282,7 +284,8 @@ func TestDrainUnderLoad(t *testing.T) {
 	close(began)
 	close(results)
 	for result := range results {
-		// Refused, or not connected any more; nothing was lost on its way.
+		// Either the server rejected the request or the connection ended before a response was
+		// sent.
 		refused := strings.HasPrefix(result, "503 ") || strings.Contains(result, "connection refused") ||
 			strings.Contains(result, "EOF") || strings.Contains(result, "connection reset") ||
 			strings.Contains(result, "broken pipe") || strings.Contains(result, "server closed idle connection")
@@ -321,7 +324,7 @@ func TestNoProgress(t *testing.T) {
 	status, body := r.infer("holds", "x", 1, 2)
 	require.Equal(t, http.StatusGatewayTimeout, status, body)
 	require.Eventually(t, func() bool { return r.get("/v2/health/ready") == http.StatusServiceUnavailable }, soon, 10*time.Millisecond)
-	require.Equal(t, http.StatusOK, r.get("/v2/health/live"), "not for a minute yet")
+	require.Equal(t, http.StatusOK, r.get("/v2/health/live"), "the server stays live for the first minute without progress")
 	require.Eventually(t, func() bool { return strings.Contains(r.log.String(), "calls do not end") }, soon, 10*time.Millisecond)
 	require.Equal(t, 1, strings.Count(r.log.String(), "calls do not end"))
 	require.Error(t, r.stop())
@@ -349,7 +352,8 @@ func TestDrainDelay(t *testing.T) {
 	require.Error(t, r.wait())
 }
 
-// An exception of a model is logged once, with its traceback. What a model prints appears at once.
+// TestModelError checks that an exception of a model is logged once with its traceback, and that
+// the output of print appears immediately.
 func TestModelError(t *testing.T) {
 	r := start(t, "-models", modelsDir(t, map[string]string{"fails": "def infer(x):\n    if x.size > 1: raise ValueError('of the model')\n    return {'y': x}\ndef warm(): pass"}))
 	status, body := r.infer("fails", "x", 1, 2)
@@ -369,14 +373,14 @@ func TestLogReaderEnds(t *testing.T) {
 	r.await()
 	require.NoError(t, read.Close())
 	for range 2 {
-		status, body := r.infer("fails", "x", 1) // writes to the log
+		status, body := r.infer("fails", "x", 1) // makes the server write to the log
 		require.Equal(t, http.StatusInternalServerError, status, body)
 	}
 	require.Equal(t, http.StatusOK, r.get("/v2/health/ready"))
 	require.NoError(t, r.stop())
 }
 
-// A second signal ends the process though a request is under way.
+// TestSecondSignal checks that a second signal ends the process while a request is running.
 func TestSecondSignal(t *testing.T) {
 	r := start(t, "-drain", "1h", "-models", modelsDir(t, map[string]string{"slow": slow}))
 	go r.infer("slow", "x", 1e6)
@@ -412,7 +416,8 @@ func hasTurn(metrics string) bool {
 	return false
 }
 
-// A broken model is not ready and says why. The others are served, and the server is ready.
+// TestBrokenModel checks that a broken model is not ready and reports the reason, while the other
+// models are served and the server is ready.
 func TestBrokenModel(t *testing.T) {
 	r := start(t, "-models", modelsDir(t, map[string]string{"good": "def infer(x): return {'y': x}", "bad": "def infer(y): pass",
 		"cold": "def infer(x): return {'y': x}\ndef warm(): raise OSError('no weights')"}))
@@ -470,10 +475,10 @@ func TestHealthWhileLoading(t *testing.T) {
 	require.NoError(t, r.stop(), "%s", r.log)
 }
 
-// SIGHUP, and the repository extension, load the models again. A request in flight finishes on the
-// model that it began with.
+// TestReload checks that SIGHUP and the repository extension reload the models, and that a request
+// in flight finishes on the model that it began with.
 func TestReload(t *testing.T) {
-	for _, workers := range []string{"0", "2"} { // two, because a request may reach the old workers
+	for _, workers := range []string{"0", "2"} { // with two workers, a request can reach the old ones
 		t.Run(workers+" workers", func(t *testing.T) {
 			waits := filepath.Join(t.TempDir(), "go")
 			model := func(value string) string {
@@ -524,7 +529,7 @@ func TestReload(t *testing.T) {
 	}
 }
 
-// What a model prints is in the output line by line, before the process ends.
+// TestPrint checks that the output of a model's print appears line by line before the process ends.
 func TestPrint(t *testing.T) {
 	r := start(t, "-models", modelsDir(t, map[string]string{"prints": "def infer(x):\n    print('printed by a model')\n    return {'y': x}"}))
 	status, body := r.infer("prints", "x", 1)
@@ -533,8 +538,9 @@ func TestPrint(t *testing.T) {
 	require.NoError(t, r.stop(), "%s", r.log)
 }
 
-// Invalid configurations are reported on standard error, with a status.
-func TestBadStarts(t *testing.T) {
+// TestInvalidConfigurations checks the error on standard error and the exit status for invalid
+// configurations.
+func TestInvalidConfigurations(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer taken.Close()

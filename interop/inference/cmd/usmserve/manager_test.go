@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// serviceManager listens like systemd, for a watchdog with a period of 2 ms.
+// serviceManager listens for notifications like systemd, with a watchdog period of 2 ms.
 func serviceManager(t *testing.T) func() string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "notify")

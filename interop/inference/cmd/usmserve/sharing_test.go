@@ -28,8 +28,8 @@ func registerRPC(t *testing.T, conn *grpc.ClientConn, name, key string, size uin
 		&pb.SystemSharedMemoryRegisterRequest{Name: name, Key: key, ByteSize: size}, &pb.SystemSharedMemoryRegisterResponse{})
 }
 
-// Any user of the machine can connect to a TCP address of it. Without a prefix such a client cannot
-// have the service open shared memory for it.
+// TestSharedMemoryOverTCP checks that a TCP client cannot register shared memory without a prefix,
+// because any user of the machine can connect to a TCP address.
 func TestSharedMemoryOverTCP(t *testing.T) {
 	key, _ := shared(t, 4096)
 	models := modelsDir(t, map[string]string{"same": same})
@@ -61,8 +61,8 @@ func TestSharedMemoryOverTCP(t *testing.T) {
 	require.NoError(t, r.stop(), "%s", r.log)
 }
 
-// A client of a Unix socket registers shared memory of its own user alone, even if the service
-// runs as root, and uses no region of another user.
+// TestSharedMemoryOverUnixSocket checks that a client of a Unix socket can register only memory of
+// its own user, even if the service runs as root, and cannot use a region of another user.
 func TestSharedMemoryOverUnixSocket(t *testing.T) {
 	const stranger = 12345
 	rest, rpc := peercredtest.Socket(t), peercredtest.Socket(t)
@@ -129,10 +129,10 @@ func TestSharedMemoryOverUnixSocket(t *testing.T) {
 	require.NoError(t, r.stop(), "%s", r.log)
 }
 
-// Pages of sparse shared memory are charged to the process that touches them first. Regions have
-// a part of -limit.
+// TestSparseSharedMemory checks that regions have a fixed share of -limit. The kernel charges pages
+// of sparse memory to the process that touches them first, which can be the server.
 func TestSparseSharedMemory(t *testing.T) {
-	const part = 16 << 20 // of 64 MiB
+	const part = 16 << 20 // the share of regions in the 64 MiB
 	r := start(t, "-limit", "64Mi", "-shm-prefix", "usmbridge-attack-", "-models", modelsDir(t, map[string]string{"same": same}))
 	a := r.attacker()
 	register := func(size int) (int, string) {

@@ -19,7 +19,7 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
 )
 
-// The guard admits requests by method, Host and origin.
+// TestGuard checks that the guard admits requests by method, Host and origin.
 func TestGuard(t *testing.T) {
 	g := &guard{hosts: []string{"inference.example"}, next: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
@@ -68,7 +68,7 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// The paths of the package documentation are served, and no others.
+// TestPaths checks that exactly the paths of the package documentation are served.
 func TestPaths(t *testing.T) {
 	s := newService(t)
 	for path, kind := range map[string]string{
@@ -94,8 +94,8 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// A request body that never arrives does not keep the connection open.
-func TestBodyThatNeverComes(t *testing.T) {
+// TestMissingBody checks that a request body that never arrives does not keep the connection open.
+func TestMissingBody(t *testing.T) {
 	s := newService(t)
 	c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
 	require.NoError(t, err)
@@ -150,7 +150,8 @@ func TestProbes(t *testing.T) {
 	require.Contains(t, body, "shutting down")
 }
 
-// Names, units and types are what Prometheus's conventions want, and the values what happened.
+// TestMetrics checks that names, units and types follow the conventions of Prometheus, and that the
+// values match the requests of the test.
 func TestMetrics(t *testing.T) {
 	s := newServiceWith(t, Options{Workers: func() []Worker {
 		return []Worker{{Name: "worker 1", State: "ready", Ready: true, Calls: 5, Restarts: 2}, {Name: "worker 2", State: "starting"}}

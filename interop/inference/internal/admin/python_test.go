@@ -12,8 +12,8 @@ import (
 	"github.com/usmbridge/usmbridge/internal/testenv"
 )
 
-// prometheus_client, in Python, reads the metrics in both formats, and agrees with us on what
-// they are.
+// TestMetricsInPython checks that the Python package prometheus_client parses the metrics in both
+// formats, with the same types as in this package.
 func TestMetricsInPython(t *testing.T) {
 	packages := filepath.Join(testenv.Root(), "bin", "tritonclient")
 	if _, err := os.Stat(filepath.Join(packages, "prometheus_client")); err != nil {

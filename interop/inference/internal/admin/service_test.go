@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { memtest.Main(m) }
 
-// service is an engine with models in Go, and its pages on a port of this machine.
+// service is an engine with models in Go whose pages are served on a port of this machine.
 type service struct {
 	url    string
 	engine *engine.Engine
@@ -67,7 +67,7 @@ func newServiceWith(t *testing.T, o Options) *service {
 	return s
 }
 
-// request makes one request of n elements, as a transport does.
+// request runs one request of n elements, like a transport.
 func (s *service) request(tenant, model string, n int) (err error) {
 	defer func() {
 		if err != nil {

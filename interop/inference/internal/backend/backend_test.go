@@ -27,7 +27,8 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
 )
 
-// Python keeps queues of dpctl's to the end of the process: what is looked at is memory.
+// TestMain checks for leaks of memory only, because Python keeps dpctl queues until the process
+// ends.
 func TestMain(m *testing.M) {
 	workers.Main()
 	memtest.Main(m)
@@ -54,7 +55,7 @@ func openWith(t testing.TB, sources []models.Source, o backend.Options, change .
 		require.Empty(t, d.Broken)
 	}
 	eo := engine.Options{Runner: l.Runner, Memory: b.Memory, Models: l.Models, Limit: b.Limit, Calls: b.Calls, CallsLimit: b.CallsLimit, ForModels: b.ForModels, Turns: b.Turns, Shared: b.Shared, Apart: o.Workers > 0, Log: o.Log,
-		Timeout: 5 * time.Minute} // workers start anew, on a machine under load
+		Timeout: 5 * time.Minute} // time for workers to restart on a machine under load
 	for _, f := range change {
 		f(&eo)
 	}
@@ -73,7 +74,7 @@ func openWith(t testing.TB, sources []models.Source, o backend.Options, change .
 	return e
 }
 
-// logged is a log that goroutines may share.
+// logged is a log buffer for concurrent use.
 type logged struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -91,18 +92,18 @@ func (l *logged) String() string {
 	return l.b.String()
 }
 
-// needNumba skips where the built-in models cannot run.
+// needNumba skips the test if the built-in models cannot run.
 func needNumba(t testing.TB) {
 	t.Helper()
 	testpython.Need(t, "numpy", "numba")
 }
 
-// source is a model of a test.
+// source returns the source of a model.
 func source(name, text string) models.Source {
 	return models.Source{Name: name, File: name + ".py", Text: strings.TrimSpace(text) + "\n"}
 }
 
-// call makes one request with one input, filled with floats.
+// call runs one request with one input of floats.
 func call(ctx context.Context, e *engine.Engine, model, input string, shape []int64, values []float32) ([]byte, error) {
 	r, err := e.Begin(ctx, "test", model, "")
 	if err != nil {
@@ -136,7 +137,7 @@ func floatsOf(b []byte) []float32 {
 	return out
 }
 
-// sobelInGo is what the model sobel computes, in Go.
+// sobelInGo computes the result of the model sobel in Go.
 func sobelInGo(grey []float32, h, w int) []byte {
 	out := make([]byte, h*w)
 	at := func(i, j int) float32 { return grey[min(max(i, 0), h-1)*w+min(max(j, 0), w-1)] }
@@ -195,8 +196,8 @@ func tryBuiltIn(t *testing.T, e *engine.Engine) {
 	}
 }
 
-// many is a model of everything that the contract has: several inputs and outputs, fixed
-// extents, returned values of each kind.
+// many is a model that uses all features of the model interface: several inputs and outputs, fixed
+// extents, and returned values of each kind.
 var many = source("many", `
 import usmbridge
 INPUTS = {"a": ("INT64", [-1, 2]), "b": ("FP32", [-1])}
@@ -240,8 +241,8 @@ func tryReturned(t *testing.T, e *engine.Engine, apart bool) {
 	m, err := e.Model("many", "")
 	require.NoError(t, err)
 	if !apart {
-		// An input that comes back is sent from where it lies, and so is what the model made
-		// in the call, if that is where tensors may lie.
+		// A returned input is sent in place. An array that the model allocated during the call is
+		// also sent in place if it lies in memory for tensors.
 		require.LessOrEqual(t, m.Stats().CopiedOutputs, uint64(3))
 	}
 }
@@ -265,7 +266,7 @@ func TestModelsMemory(t *testing.T) {
 		short, cancel := context.WithTimeout(t.Context(), wait)
 		_, err = call(short, e, "takes", "x", []int64{limit / 8}, nil) // and as much for the model
 		cancel()
-		if oip.As(err).Kind != oip.Deadline || wait > time.Minute { // the time was over before the model wanted memory
+		if oip.As(err).Kind != oip.Deadline || wait > time.Minute { // the deadline expired before the model allocated memory
 			break
 		}
 	}
@@ -283,8 +284,9 @@ func TestModelsMemory(t *testing.T) {
 	}
 }
 
-// An error of a model fails its request alone. The client gets the message of an InvalidInput, and no
-// other one: a ValueError, of NumPy for example, is an error of the server.
+// TestModelsThatFail checks that an error of a model fails only its own request. The client
+// receives the message of an InvalidInput, but of no other exception: a ValueError, for example of
+// NumPy, is an error of the server.
 func TestModelsThatFail(t *testing.T) {
 	sources := []models.Source{
 		source("raises", header+"def infer(x): raise KeyError('secret')"),
@@ -337,7 +339,7 @@ func TestModelThatHangs(t *testing.T) {
 		source("hangs", header+"def infer(x):\n    while x.size > 1: pass\n    return {'y': x}\ndef warm(): pass"),
 		source("good", header+"def infer(x): return {'y': x}"),
 	})
-	short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond) // of the call that goes on, alone
+	short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond) // only of the call that does not return
 	defer cancel()
 	_, err := call(short, e, "hangs", "x", []int64{2}, []float32{1, 2})
 	require.Equal(t, oip.Deadline, oip.As(err).Kind)
@@ -353,7 +355,8 @@ func TestModelThatHangs(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Shapes that do not follow by the rule come from a function of the model, and are checked.
+// TestOutputShapes checks output shapes that the model computes in output_shapes, including invalid
+// ones.
 func TestOutputShapes(t *testing.T) {
 	e := open(t, []models.Source{
 		source("halves", header+`
@@ -493,7 +496,7 @@ func TestBadModelFiles(t *testing.T) {
 	}
 }
 
-// load returns the definitions of sources, and ends what was loaded.
+// load returns the definitions of sources and closes the backend.
 func load(t *testing.T, workers int, directory string, sources ...models.Source) []engine.Definition {
 	t.Helper()
 	testpython.Need(t)
@@ -523,7 +526,8 @@ func TestHelperModules(t *testing.T) {
 	}
 }
 
-// A model that is called as a module of Python hides nothing, and warm() is called once.
+// TestNamesAndWarm checks that a model with the name of a Python module does not hide that module,
+// and that warm() is called once.
 func TestNamesAndWarm(t *testing.T) {
 	e := open(t, []models.Source{
 		source("json", header+`
@@ -549,7 +553,7 @@ func TestWarmUpThatFails(t *testing.T) {
 	}
 }
 
-// Many requests of several tenants at once, some of which are cut off.
+// TestManyRequests checks concurrent requests of several tenants, some of which are canceled.
 func TestManyRequests(t *testing.T) {
 	e := open(t, []models.Source{source("plus", header+`
 def infer(x, *, outputs):
@@ -579,7 +583,7 @@ def infer(x, *, outputs):
 	wg.Wait()
 }
 
-// The model of docs/serving.md works.
+// TestModelOfTheGuide checks that the model of docs/serving.md works.
 func TestModelOfTheGuide(t *testing.T) {
 	needNumba(t)
 	text, err := os.ReadFile("../../../../docs/serving.md")

@@ -10,8 +10,8 @@ import (
 	builtin "github.com/usmbridge/usmbridge/interop/inference/models"
 )
 
-// BenchmarkRequests is one request of a built-in model from Begin to End, without a
-// transport, from 32 clients.
+// BenchmarkRequests measures requests of built-in models from Begin to End, without a transport,
+// from 32 concurrent clients.
 func BenchmarkRequests(b *testing.B) {
 	needNumba(b)
 	for _, model := range []struct {
@@ -38,7 +38,7 @@ func BenchmarkRequests(b *testing.B) {
 	}
 }
 
-// What to try: how many turns and slots there are, 0 for what the service has.
+// Parameters of the benchmarks. 0 selects the default of the service.
 var (
 	turns = flag.Int("turns", 0, "turns of the engine's queue")
 	slots = flag.Int("slots", 0, "slots of the executor")

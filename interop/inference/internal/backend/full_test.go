@@ -13,8 +13,8 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/models"
 )
 
-// More requests than memory has room for are all served, one after the other: those that wait
-// for their turn do not keep what a call needs that runs.
+// TestMemoryIsFull checks that all requests are served if memory has no room for all of them at
+// once. Waiting requests must not hold memory that a running call needs.
 func TestMemoryIsFull(t *testing.T) {
 	sources := []models.Source{
 		source("returns", header+`
@@ -51,7 +51,7 @@ def warm(): pass
 		t.Run(s.Name, func(t *testing.T) {
 			size := int64(1 << 20) // floats: 4 MiB
 			if s.Name == "keeps" {
-				size /= 4 // what is copied is there twice, in each turn
+				size /= 4 // copied outputs take memory twice, in each turn
 			}
 			var wg sync.WaitGroup
 			for i := range 64 {
@@ -83,7 +83,8 @@ def warm(): pass
 	}
 }
 
-// Elements that a model does not write are 0, and not bytes of another request.
+// TestOutputsAreCleared checks that output elements that a model does not write are 0, and not data
+// of another request.
 func TestOutputsAreCleared(t *testing.T) {
 	e := open(t, []models.Source{
 		source("writes", header+"def infer(x, *, outputs):\n    if x.size and x[0].item(): memoryview(outputs['y'])[:] = memoryview(x)\n"),
@@ -116,7 +117,7 @@ func TestReturnedArrayThatIsKept(t *testing.T) {
 		m, err := e.Model(name, "")
 		require.NoError(t, err)
 		require.Equal(t, copied, m.Stats().CopiedOutputs, name)
-		_, err = call(t.Context(), e, name, "x", []int64{1}, nil) // it keeps nothing now
+		_, err = call(t.Context(), e, name, "x", []int64{1}, nil) // the model keeps no array after this call
 		require.NoError(t, err)
 	}
 }

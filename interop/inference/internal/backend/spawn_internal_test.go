@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Pieces of two workers that write at the same time are separate records.
+// TestLinesOfWorkers checks that each line is one log record, also if two workers write at the same
+// time.
 func TestLinesOfWorkers(t *testing.T) {
 	var b strings.Builder
 	l := lines{log: slog.New(slog.NewTextHandler(&b, nil))}

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fakeListener accepts connections that say they come from any address.
+// fakeListener accepts connections that report arbitrary addresses.
 type fakeListener struct {
 	net.Listener
 	queue chan net.Conn
@@ -25,7 +25,7 @@ type from struct {
 
 func (c from) RemoteAddr() net.Addr { return c.addr }
 
-// dial queues a connection of an address, and returns the client's end.
+// dial queues a connection from addr and returns the client's end.
 func (l fakeListener) dial(t *testing.T, addr string) net.Conn {
 	t.Helper()
 	client, server := net.Pipe()
@@ -61,7 +61,8 @@ func accept(t *testing.T, l *Evicting) *Conn {
 	return c.(*Conn)
 }
 
-// A full listener closes the connection that has been idle for the longest time.
+// TestLongestIdleIsClosed checks that a full listener closes the connection that has been idle for
+// the longest time.
 func TestLongestIdleIsClosed(t *testing.T) {
 	inner := fakeListener{queue: make(chan net.Conn, 16)}
 	l := Evict(inner, Limits{Most: 3, PerGroup: 3, Reserve: 1})
@@ -88,7 +89,8 @@ func TestLongestIdleIsClosed(t *testing.T) {
 	require.Equal(t, 3, l.clients.Len())
 }
 
-// Connections beyond the bounds get a place in the reserve, of which no group has all.
+// TestReserve checks that connections beyond the limits use the reserve, and that one group cannot
+// use all of it.
 func TestReserve(t *testing.T) {
 	inner := fakeListener{queue: make(chan net.Conn, 16)}
 	l := Evict(inner, Limits{Most: 1, PerGroup: 1, Reserve: 4})
@@ -110,7 +112,7 @@ func TestReserve(t *testing.T) {
 		c.Begin()
 		busy = append(busy, c)
 	}
-	inner.dial(t, "192.0.2.5") // takes the place of the only idle one
+	inner.dial(t, "192.0.2.5") // replaces the only idle connection
 	c := accept(t, l)
 	closed(t, clients[1])
 	c.Begin()

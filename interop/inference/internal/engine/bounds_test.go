@@ -16,8 +16,9 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// Tensors whose bytes together cannot be counted are refused, also where there is no limit.
-func TestBytesThatCannotBeCounted(t *testing.T) {
+// TestTotalSizeOverflow checks that a request is rejected if the total size of its tensors
+// overflows, even without a memory limit.
+func TestTotalSizeOverflow(t *testing.T) {
 	e := enginetest.New(t, engine.Options{}, enginetest.Sum())
 	r, err := e.Begin(t.Context(), "a", "sum", "")
 	require.NoError(t, err)
@@ -30,7 +31,7 @@ func TestBytesThatCannotBeCounted(t *testing.T) {
 	require.Equal(t, oip.TooLarge, kindOf(t, in.Fill(func([]byte) error { t.Error("read"); return nil })))
 }
 
-// odd answers with something that no model may return.
+// odd is a runner that returns values that no model may return.
 type odd struct {
 	*enginetest.Runner
 	answer func() any
@@ -38,8 +39,9 @@ type odd struct {
 
 func (o *odd) Call(context.Context, string, ...any) (any, error) { return o.answer(), nil }
 
-// Arrays in an answer that nobody takes go back, however deep they are.
-func TestAnswersThatNobodyTakes(t *testing.T) {
+// TestInvalidAnswersAreReleased checks that the arrays in an invalid answer are released, at any
+// depth of nesting.
+func TestInvalidAnswersAreReleased(t *testing.T) {
 	var a *usmarray.Array
 	runner := &odd{Runner: enginetest.NewRunner()}
 	e := enginetest.New(t, engine.Options{Runner: runner, Models: enginetest.Definitions(enginetest.Sum())})
@@ -68,7 +70,8 @@ func TestAnswersThatNobodyTakes(t *testing.T) {
 	}
 }
 
-// New tenants come and old ones are forgotten while others' requests go on.
+// TestManyTenants checks that new tenants replace idle ones in the table while requests of other
+// tenants are in flight.
 func TestManyTenants(t *testing.T) {
 	e := enginetest.New(t, engine.Options{Tenants: 16, Limit: 64 << 20}, enginetest.Identity())
 	var wg sync.WaitGroup

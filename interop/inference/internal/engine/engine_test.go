@@ -32,7 +32,7 @@ import (
 
 func TestMain(m *testing.M) { memtest.Main(m) }
 
-// floats reads numbers into a tensor.
+// floats returns a function that fills a tensor with values.
 func floats(values ...float32) func([]byte) error {
 	return func(p []byte) error {
 		for i, v := range values {
@@ -49,7 +49,7 @@ func kindOf(t *testing.T, err error) oip.Kind {
 	return e.Kind
 }
 
-// begin has a request with its input full.
+// begin starts a request and fills its input.
 func begin(t *testing.T, e *engine.Engine, tenant, model string, values ...float32) *engine.Request {
 	t.Helper()
 	r, err := e.Begin(t.Context(), tenant, model, "")
@@ -82,14 +82,15 @@ func TestBoundOutput(t *testing.T) {
 	require.EqualValues(t, 1, s.Inferences)
 	require.EqualValues(t, 12, s.InputBytes)
 	require.Zero(t, s.CopiedOutputs)
-	buffer := results[0].Buffer().Retain() // as a piece of gRPC's does
+	buffer := results[0].Buffer().Retain() // like the buffer of a gRPC response
 	r.End()
 	r.End()
 	require.True(t, buffer.Valid())
 	buffer.Release()
 }
 
-// Returned outputs are copied once, which is counted, and come in the requested order.
+// TestReturnedOutputs checks that outputs that a model returns are copied once, that the copies are
+// counted, and that the results are in the requested order.
 func TestReturnedOutputs(t *testing.T) {
 	e := enginetest.New(t, engine.Options{}, enginetest.Sum())
 	for _, c := range []struct{ ask, get []string }{
@@ -133,7 +134,8 @@ func TestReturnedOutputs(t *testing.T) {
 	require.EqualValues(t, 5, m.Stats().CopiedOutputs)
 }
 
-// A request that does not fit the model is refused before it takes memory.
+// TestRefusals checks that a request that does not match the model is rejected before memory is
+// allocated for it.
 func TestRefusals(t *testing.T) {
 	e := enginetest.New(t, engine.Options{Limit: 1 << 20}, enginetest.Identity(), enginetest.Sum())
 	_, err := e.Begin(t.Context(), "a", "nothing\x00", "")
@@ -208,11 +210,11 @@ func TestMemoryBounds(t *testing.T) {
 	holder, err := e.Begin(t.Context(), "a", "identity", "")
 	require.NoError(t, err)
 	defer holder.End()
-	in, err := holder.Input("x", "FP32", []int64{limit / 16}) // and as much for the output
+	in, err := holder.Input("x", "FP32", []int64{limit / 16}) // the output takes the same amount
 	require.NoError(t, err)
 	require.NoError(t, in.Fill(func([]byte) error { return nil }))
 
-	const more = limit / 8 / 10 * 7 // with the output 0.7 of the limit
+	const more = limit / 8 / 10 * 7 // together with the output, 0.7 of the limit
 	for _, tenant := range []string{"a", "b"} {
 		r, err := e.Begin(t.Context(), tenant, "identity", "")
 		require.NoError(t, err)
@@ -259,7 +261,7 @@ func TestDeadlineAndCancel(t *testing.T) {
 		}
 		return err
 	}
-	// On a machine under load a short time may be over before the call has begun.
+	// On a machine under load, a short timeout can expire before the call begins.
 	for timeout, begun := 20*time.Millisecond, false; !begun; timeout *= 2 {
 		err := run(t.Context(), timeout)
 		require.Error(t, err)
@@ -290,7 +292,7 @@ func TestFailures(t *testing.T) {
 	require.EqualValues(t, 1, m.Stats().Fail.Count)
 }
 
-// Names of tenants may be secrets: the log does not contain them.
+// TestNamesInTheLog checks that the log contains no tenant names, because these can be secrets.
 func TestNamesInTheLog(t *testing.T) {
 	const secret = "Bearer secret-of-a-client"
 	var log bytes.Buffer
@@ -305,7 +307,7 @@ func TestNamesInTheLog(t *testing.T) {
 	require.Equal(t, secret, e.Stats().Tenants[0].Name, "whoever shows it hides it")
 }
 
-// Refusals are counted by their kind.
+// TestRefused checks that rejected requests are counted by the kind of the error.
 func TestRefused(t *testing.T) {
 	e := enginetest.New(t, engine.Options{}, enginetest.Identity())
 	for _, kind := range []oip.Kind{oip.Busy, oip.Internal, oip.Busy, oip.InUse, 200} {
@@ -473,7 +475,7 @@ func pool(t *testing.T) *memmgr.Pool {
 	return p
 }
 
-// shm is shared memory of a client's, and its key.
+// shm creates shared memory like a client, and returns its key and its mapping.
 func shm(t *testing.T, size int) (key string, data []byte) {
 	t.Helper()
 	f, err := os.CreateTemp("/dev/shm", "usmbridge-engine-")
@@ -489,11 +491,11 @@ func shm(t *testing.T, size int) (key string, data []byte) {
 	return filepath.Base(f.Name()), data
 }
 
-// self is a client of a Unix socket, of the user of the test.
+// self is a client of a Unix socket that runs as the user of the test.
 var self = peercred.Client{Local: true, Known: true, UID: uint32(os.Geteuid())}
 
-// Regions are inputs and outputs in place, or copied where the models are apart; in both cases
-// what a client gets wrong is refused and what it cuts off is told.
+// TestRegions checks that requests use regions in place, or copy them if the models run in worker
+// processes. In both cases, invalid references and truncated memory are errors of the request.
 func TestRegions(t *testing.T) {
 	for _, apart := range []bool{false, true} {
 		t.Run(fmt.Sprint("apart ", apart), func(t *testing.T) {
@@ -509,7 +511,7 @@ func TestRegions(t *testing.T) {
 				require.NoError(t, err)
 				in, err := r.Input("x", "FP32", []int64{3})
 				require.NoError(t, err)
-				if fill { // which reserves memory for the output too
+				if fill { // Fill also reserves memory for the output
 					require.NoError(t, in.Fill(floats(1, 2, 3)))
 				} else {
 					require.Equal(t, oip.Invalid, kindOf(t, in.Region(self, "r", 0, 16)), "not its size")
@@ -590,8 +592,8 @@ func TestFairShare(t *testing.T) {
 	wg.Wait()
 }
 
-// While another tenant is active, a tenant with a running request does not read the body of its next
-// one. Requests of the other tenant pass it.
+// TestFloodIsNotRead checks that a tenant with a running request does not read the body of its next
+// request while another tenant is active, and that requests of the other tenant overtake it.
 func TestFloodIsNotRead(t *testing.T) {
 	tokens := make(chan struct{})
 	m := enginetest.Identity()
@@ -613,7 +615,7 @@ func TestFloodIsNotRead(t *testing.T) {
 	}
 	other, err := e.Begin(t.Context(), "quiet", "identity", "")
 	require.NoError(t, err)
-	other.End() // it is about from now on
+	other.End() // from now on, another tenant is active
 	run(begin(t, e, "flood", "identity", 1))
 	second, err := e.Begin(t.Context(), "flood", "identity", "")
 	require.NoError(t, err)

@@ -65,8 +65,8 @@ type Options struct {
 	Apart bool
 
 	Turns     int           // calls of one tenant at a time while it is alone; 4. Of serial models there are 2.
-	Shared    int           // calls of one tenant at a time while others are active; a quarter of Turns, at least 1
-	Requests  int           // requests of serial models, and of the others; 1024
+	Shared    int           // calls of one tenant at a time while other tenants are active; a quarter of Turns, at least 1
+	Requests  int           // requests of serial models, and of all other models; 1024
 	PerTenant int           // of these, requests of one tenant; half of Requests
 	Tenants   int           // tenants in the table; 1024. Clients without a place there are one tenant together.
 	Timeout   time.Duration // of a request, which may have a shorter one; 30 s

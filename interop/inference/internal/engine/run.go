@@ -198,13 +198,13 @@ func (r *Request) askShapes() ([][]int64, error) {
 func toShapes(v any) ([][]int64, error) {
 	list, ok := v.([]any)
 	if !ok {
-		return nil, fmt.Errorf("the shapes of the outputs came as %T", v)
+		return nil, fmt.Errorf("invalid output shapes (got %T, want a list)", v)
 	}
 	shapes := make([][]int64, len(list))
 	for i, s := range list {
 		extents, ok := s.([]any)
 		if !ok {
-			return nil, fmt.Errorf("the shape of an output came as %T", s)
+			return nil, fmt.Errorf("invalid output shape (got %T, want a list)", s)
 		}
 		shapes[i] = make([]int64, len(extents))
 		for j, extent := range extents {
@@ -214,7 +214,7 @@ func toShapes(v any) ([][]int64, error) {
 			case int64:
 				shapes[i][j] = n
 			default:
-				return nil, fmt.Errorf("an extent of an output came as %T", extent)
+				return nil, fmt.Errorf("invalid output extent (got %T, want an integer)", extent)
 			}
 		}
 	}
@@ -226,13 +226,13 @@ func (r *Request) take(answer any) error {
 	list, ok := answer.([]any)
 	if !ok || len(list) != len(r.outputs) {
 		drop(answer)
-		return r.badModel(fmt.Errorf("%T came back for %d outputs", answer, len(r.outputs)))
+		return r.badModel(fmt.Errorf("invalid result (got %T, want a list of %d arrays)", answer, len(r.outputs)))
 	}
 	for i := range list {
 		a, ok := list[i].(*usmarray.Array)
 		if !ok {
 			drop(answer)
-			return r.badModel(fmt.Errorf("output %s came as %T", r.outputs[i].meta().Name, list[i]))
+			return r.badModel(fmt.Errorf("output %s: invalid value (got %T, want an array)", r.outputs[i].meta().Name, list[i]))
 		}
 		r.arrays = append(r.arrays, a) // which End releases
 		list[i] = nil
@@ -267,7 +267,7 @@ func (r *Request) take(answer any) error {
 }
 
 // releaseInputs releases the memory of inputs that are not outputs, so that no request waits for
-// memory while it holds memory that others wait for.
+// memory while it holds memory that other requests wait for.
 func (r *Request) releaseInputs() {
 	kept := map[*Input]bool{}
 	for _, a := range r.arrays {

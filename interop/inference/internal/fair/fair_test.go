@@ -85,7 +85,7 @@ func TestOrder(t *testing.T) {
 	require.Zero(t, l.Stats())
 }
 
-// A request that gives up can wait again, and no place is lost.
+// TestGivingUp checks that a canceled request can wait again and that no place is lost.
 func TestGivingUp(t *testing.T) {
 	l := newLimiter(t, Config{Requests: 100, PerTenant: 100, Calls: 1, Shared: 1})
 	holder, k := enter(t, l, "a"), enter(t, l, "a")
@@ -104,8 +104,8 @@ func TestGivingUp(t *testing.T) {
 	require.Zero(t, l.Stats())
 }
 
-// A client that is alone has all its places. It has fewer while another client is active, and for
-// some time afterwards.
+// TestShared checks that a tenant can use all places if no other tenant is active, and fewer while
+// another tenant is active and for some time afterwards.
 func TestShared(t *testing.T) {
 	for _, active := range []time.Duration{0, time.Hour} {
 		l := newLimiter(t, Config{Requests: 100, PerTenant: 100, Calls: 4, Shared: 1, Active: active})
@@ -131,7 +131,7 @@ func TestShared(t *testing.T) {
 		k1, k2 := enter(t, l, "flood"), enter(t, l, "flood")
 		require.NoError(t, k1.Wait(t.Context()))
 		if active == 0 {
-			require.NoError(t, k2.Wait(t.Context()), "it is alone again")
+			require.NoError(t, k2.Wait(t.Context()), "no other tenant is active")
 		} else {
 			over := wait(t, t.Context(), k2)
 			k1.Yield()
@@ -176,8 +176,9 @@ func TestEarlyEnds(t *testing.T) {
 	require.Zero(t, l.Stats())
 }
 
-// With many goroutines that wait, give up and leave, the bounds hold and no place is lost.
-func TestMany(t *testing.T) {
+// TestConcurrentTickets checks with many goroutines that wait, cancel and leave that the limits
+// hold and that no place is lost.
+func TestConcurrentTickets(t *testing.T) {
 	l := newLimiter(t, Config{Requests: 40, PerTenant: 16, Calls: 3, Shared: 1, Active: time.Millisecond, EarlyTime: 50 * time.Microsecond})
 	var wg sync.WaitGroup
 	var running [5]atomic.Int64

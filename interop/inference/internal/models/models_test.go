@@ -39,7 +39,8 @@ func TestRead(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
-// Whatever somebody else could change, and whatever is no file, is refused by name.
+// TestReadRefuses checks that model files that another user could change, and entries that are not
+// regular files, are rejected with an error that names the entry.
 func TestReadRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(t *testing.T, dir string)

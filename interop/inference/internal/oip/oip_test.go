@@ -86,7 +86,8 @@ func TestBytes(t *testing.T) {
 	}
 }
 
-// What overflows does so for every order of the extents, and what does not is the product.
+// FuzzElements checks that Elements detects overflow independently of the order of the extents, and
+// returns the product otherwise.
 func FuzzElements(f *testing.F) {
 	f.Add(int64(1), int64(2), int64(3))
 	f.Add(int64(math.MaxInt64), int64(2), int64(0))

@@ -15,7 +15,8 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/peercred/peercredtest"
 )
 
-// client accepts one connection, below a bound of connections as the servers do, and returns its client.
+// client accepts one connection on a listener with limits, like the servers, and returns its
+// client.
 func client(t *testing.T, l net.Listener, dial func() (net.Conn, error)) peercred.Client {
 	t.Helper()
 	bounded := admission.Listen(peercred.Listen(l), admission.Limits{Connections: 4, PerClient: 4})
@@ -49,7 +50,8 @@ func TestAnotherUser(t *testing.T) {
 	require.False(t, got.Owns(0))
 }
 
-// A client's socket can have a name that looks like the address of another client.
+// TestNameOfTheClientIsNotUsed checks that the name of a client's socket is ignored. The name can
+// look like the address of another client.
 func TestNameOfTheClientIsNotUsed(t *testing.T) {
 	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
 	require.NoError(t, err)
@@ -65,8 +67,8 @@ func TestNameOfTheClientIsNotUsed(t *testing.T) {
 	require.Equal(t, "@", accepted.RemoteAddr().String())
 }
 
-// A client of a network owns nothing, and neither does one of a Unix socket whose listener does
-// not read credentials.
+// TestUnknownUser checks that a network client owns no memory, and neither does a client of a Unix
+// socket whose listener does not read credentials.
 func TestUnknownUser(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

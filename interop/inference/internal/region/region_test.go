@@ -26,13 +26,13 @@ import (
 
 func TestMain(m *testing.M) { testsycl.Main(m) }
 
-// self is a client of a Unix socket and of the user of the test; network is one of a network.
+// self is a local client that runs as the user of the test. network is a client of a network.
 var (
 	self    = peercred.Client{Local: true, Known: true, UID: uint32(os.Geteuid())}
 	network peercred.Client
 )
 
-// shared makes shared memory of bytes 1, 2, … 251, 1, … as a client would.
+// shared creates shared memory like a client, filled with the bytes 1, 2, … 251, 1, ….
 func shared(t testing.TB, size int) (key string, f *os.File) {
 	t.Helper()
 	f, err := os.CreateTemp("/dev/shm", "usmbridge-region-")
@@ -57,7 +57,7 @@ func pattern(size int) []byte {
 	return b
 }
 
-// registry makes a registry that leaves nothing behind.
+// registry returns a registry, and checks when the test ends that no mapping or descriptor is left.
 func registry(t testing.TB, o Options) *Registry {
 	t.Helper()
 	mappings, descriptors := segment.InUse()
@@ -75,7 +75,7 @@ func registry(t testing.TB, o Options) *Registry {
 	return r
 }
 
-// kind of an error; 255 for none.
+// kind returns the kind of an error, or 255 for nil.
 func kind(err error) oip.Kind {
 	if err == nil {
 		return 255
@@ -223,8 +223,9 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// Clients of a Unix socket register and use memory of their own user, whatever the user of this
-// process and the mode of the memory are. Another user's is refused as if it did not exist.
+// TestLocalClients checks that clients of a Unix socket can register and use memory of their own
+// user, independently of the server's user and the file mode. Memory of another user is reported as
+// not found.
 func TestLocalClients(t *testing.T) {
 	key, f := shared(t, 100)
 	r := registry(t, Options{})
@@ -268,8 +269,8 @@ func TestLocalClients(t *testing.T) {
 	require.NoError(t, r.Unregister(self, "n"))
 }
 
-// Clients of a network register nothing without a prefix, and with one memory of this process's
-// user.
+// TestNetworkClients checks that network clients can register no memory without a prefix, and only
+// memory of the server's user with one.
 func TestNetworkClients(t *testing.T) {
 	key, f := shared(t, 100)
 	none := registry(t, Options{})
@@ -330,7 +331,8 @@ func TestRanges(t *testing.T) {
 	require.Equal(t, oip.NotFound, kind(err))
 }
 
-// Regions are charged by whole pages, whether those exist or not.
+// TestBounds checks that the limit counts whole pages of a region, including pages that are not
+// allocated yet.
 func TestBounds(t *testing.T) {
 	page := uint64(os.Getpagesize())
 	key, f := shared(t, int(2*page))
@@ -353,8 +355,9 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// Truncated memory is an error, and the server continues.
-func TestCutOff(t *testing.T) {
+// TestTruncatedMemory checks that access to truncated memory is an error and does not stop the
+// server.
+func TestTruncatedMemory(t *testing.T) {
 	const pages = 4
 	key, f := shared(t, pages*4096)
 	r := registry(t, Options{})
@@ -377,8 +380,9 @@ func TestCutOff(t *testing.T) {
 	require.NoError(t, r.Register(self, "n", key, 0, 4096))
 }
 
-// A retained buffer keeps the mapping after Release and Close.
-func TestHeldLonger(t *testing.T) {
+// TestRetainedBufferKeepsMapping checks that a retained buffer keeps the mapping after Release and
+// Close.
+func TestRetainedBufferKeepsMapping(t *testing.T) {
 	key, _ := shared(t, 5000)
 	mappings, _ := segment.InUse()
 	r := New(Options{})
@@ -446,7 +450,7 @@ func TestConcurrent(t *testing.T) {
 	wg.Wait()
 }
 
-// On a device whose USM can lie over files, a region is USM.
+// TestUSM checks that a region is USM if the device can import file mappings as USM.
 func TestUSM(t *testing.T) {
 	q := testsycl.Queue(t)
 	key, f := shared(t, 3*4096)
@@ -473,8 +477,8 @@ func TestUSM(t *testing.T) {
 	l.Release()
 }
 
-// FuzzRegister: names, keys and numbers of strangers, over a directory with all that may lie
-// there. What is registered is the one memory that may be, of no bytes that are not there.
+// FuzzRegister checks that Register accepts arbitrary names, keys and sizes only if they refer to
+// the permitted memory and to bytes within it. The directory also contains a link and a pipe.
 func FuzzRegister(f *testing.F) {
 	const size = 8192
 	key, file := shared(f, size)

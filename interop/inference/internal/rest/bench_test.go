@@ -18,10 +18,10 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
-// BenchmarkInfer is what the transport costs: the model copies, and clients are connections
-// that write one request and read one response, again and again.
+// BenchmarkInfer measures the cost of the transport. The model copies its input, and each client
+// repeatedly writes one request and reads one response on its connection.
 func BenchmarkInfer(b *testing.B) {
-	memmgr.RecordStacks(0) // which the tests want
+	memmgr.RecordStacks(0) // stacks are recorded for the tests only
 	defer memmgr.RecordStacks(16)
 	for _, size := range []int{1 << 10, 64 << 10, 1 << 20} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
@@ -52,7 +52,7 @@ func BenchmarkInfer(b *testing.B) {
 	}
 }
 
-// skipResponse reads a response at less cost than net/http does.
+// skipResponse reads a response at a lower cost than net/http.
 func skipResponse(in *bufio.Reader) error {
 	length := 0
 	for n := 0; ; n++ {
@@ -75,7 +75,7 @@ func skipResponse(in *bufio.Reader) error {
 	}
 }
 
-// BenchmarkNetHTTP is what net/http costs for the same bytes with a handler that echoes.
+// BenchmarkNetHTTP measures net/http for the same bytes with a handler that echoes.
 func BenchmarkNetHTTP(b *testing.B) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(b, err)

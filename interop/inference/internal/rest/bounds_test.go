@@ -20,9 +20,10 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/enginetest"
 )
 
-// A body that does not arrive does not keep its connection open, for any path.
-func TestBodiesThatNeverCome(t *testing.T) {
-	v := serve(t, setup{}) // whose clients have long enough for their headers
+// TestMissingBodies checks for all paths that a body that does not arrive does not keep its
+// connection open.
+func TestMissingBodies(t *testing.T) {
+	v := serve(t, setup{}) // with enough time for the headers
 	for _, head := range []string{
 		"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n",
 		"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n",
@@ -35,9 +36,9 @@ func TestBodiesThatNeverCome(t *testing.T) {
 			t.Parallel()
 			c := v.dial()
 			c.send(head)
-			c.answer() // within the minute that the connection has
+			c.answer() // within one minute
 			_, err := c.in.ReadByte()
-			require.Error(t, err, "it is closed")
+			require.Error(t, err, "the connection is still open")
 		})
 	}
 }
@@ -71,13 +72,14 @@ func TestBehindTheEndOfWhatIsCompressed(t *testing.T) {
 	}
 }
 
-// A client that sends Expect: 100-continue and does not read the response is disconnected.
-func TestLeaveThatIsNotRead(t *testing.T) {
+// TestUnreadContinueResponses checks that a client that sends Expect: 100-continue and does not
+// read the responses is disconnected.
+func TestUnreadContinueResponses(t *testing.T) {
 	e := enginetest.New(t, engine.Options{}, enginetest.Identity())
 	h, err := New(Options{Engine: e, Log: quiet(), Grace: 500 * time.Millisecond})
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "s")
-	l, err := net.Listen("unix", path) // where each piece that is written counts, however small
+	l, err := net.Listen("unix", path) // each write uses buffer space, no matter how small it is
 	require.NoError(t, err)
 	server := h.Server()
 	go func() { _ = server.Serve(l) }()
@@ -104,7 +106,7 @@ func TestLeaveThatIsNotRead(t *testing.T) {
 	require.Eventually(t, func() bool { return e.Stats().Requests == 0 }, 30*time.Second, time.Millisecond)
 }
 
-// deadlines is a connection that takes and gives everything at once, and notes what time it has.
+// deadlines is a connection that completes each operation immediately and records its deadlines.
 type deadlines struct {
 	http.ResponseWriter
 	reading, writing time.Time
@@ -116,9 +118,10 @@ func (d *deadlines) Close() error                        { return nil }
 func (d *deadlines) SetReadDeadline(at time.Time) error  { d.reading = at; return nil }
 func (d *deadlines) SetWriteDeadline(at time.Time) error { d.writing = at; return nil }
 
-// The time that the server takes between two pieces, to compress a response, to unpack a body or to
-// find memory for it, is not the client's.
-func TestWorkIsNotSlowness(t *testing.T) {
+// TestServerWorkDoesNotCountAsSlowness checks that the time that the server needs between two
+// parts, to compress a response, decompress a body or wait for memory, is not charged to the
+// client.
+func TestServerWorkDoesNotCountAsSlowness(t *testing.T) {
 	const work = 100 * time.Millisecond
 	c := &deadlines{}
 	x := &exchange{
@@ -138,8 +141,9 @@ func TestWorkIsNotSlowness(t *testing.T) {
 	}
 }
 
-// A client that has to wait for memory is not slow: its time begins when it is read.
-func TestWaitingIsNotSlowness(t *testing.T) {
+// TestWaitingDoesNotCountAsSlowness checks that the time limit for a body starts when the server
+// starts to read it, not while the request waits for memory.
+func TestWaitingDoesNotCountAsSlowness(t *testing.T) {
 	const limit = 64 << 20
 	grace := 2 * time.Second
 	v := serve(t, setup{engine: engine.Options{Limit: limit}, rest: Options{Grace: grace}})
@@ -148,7 +152,7 @@ func TestWaitingIsNotSlowness(t *testing.T) {
 	defer holder.End()
 	in, err := holder.Input("x", "FP32", []int64{limit / 12})
 	require.NoError(t, err)
-	require.NoError(t, in.Fill(func(p []byte) error { return nil })) // and as much for the output
+	require.NoError(t, in.Fill(func(p []byte) error { return nil })) // the output takes the same amount
 	const n = limit / 16
 	text := binaryFloats(n)
 	c := v.dial()
@@ -160,7 +164,7 @@ func TestWaitingIsNotSlowness(t *testing.T) {
 	require.Equal(t, 200, c.answer().StatusCode)
 }
 
-// What is kept of a request beyond its JSON is bounded.
+// TestLongTexts checks that a long ID is rejected and that a long unknown member is ignored.
 func TestLongTexts(t *testing.T) {
 	v := serve(t, setup{})
 	long := strings.Repeat("i", 1<<20)
@@ -174,7 +178,7 @@ func TestGateOfTenants(t *testing.T) {
 	g := gate{limit: 1000 << 10, each: 750 << 10}
 	require.NoError(t, g.take("a", 700<<10, 0))
 	require.Error(t, g.take("a", 100<<10, 0))
-	require.NoError(t, g.take("a", 1000, 0), "what is small is always taken")
+	require.NoError(t, g.take("a", 1000, 0), "small requests are always accepted")
 	require.NoError(t, g.take("b", 200<<10, 0))
 	require.Error(t, g.take("b", 200<<10, 0))
 	g.give("a", 700<<10+1000)

@@ -22,7 +22,7 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/enginetest"
 )
 
-// JSON of all requests together is bounded.
+// TestGate checks that the total size of JSON in flight is bounded.
 func TestGate(t *testing.T) {
 	m, began, release := enginetest.Blocking("identity")
 	v := serve(t, setup{models: []*enginetest.Model{m, enginetest.Sum()}, rest: Options{MaxJSON: 1 << 16, JSON: 1 << 16, Grace: time.Minute}})
@@ -41,7 +41,7 @@ func TestGate(t *testing.T) {
 	require.Equal(t, 200, c.answer().StatusCode)
 }
 
-// link is a connection by hand.
+// link is a raw client connection.
 type link struct {
 	t testing.TB
 	net.Conn
@@ -72,7 +72,8 @@ func (c *link) answer() *http.Response {
 	return r
 }
 
-// A body that comes too slowly, or not at all, ends its request with what it holds.
+// TestSlowBodies checks that a request ends and releases its memory if its body arrives too slowly
+// or not at all.
 func TestSlowBodies(t *testing.T) {
 	v := serve(t, setup{rest: Options{Grace: 3 * time.Second, MinRate: 1 << 30}})
 	text := binaryFloats(1000)
@@ -98,9 +99,8 @@ func TestSlowBodies(t *testing.T) {
 	})
 }
 
-// Clients that go away, or close half of their connection, in the midst of anything leave
-// nothing behind.
-func TestCutOff(t *testing.T) {
+// TestDisconnects checks that clients that disconnect or half-close at any point leave no state.
+func TestDisconnects(t *testing.T) {
 	m, began, _ := enginetest.Blocking("blocking")
 	v := serve(t, setup{models: []*enginetest.Model{m, enginetest.Identity()}})
 	text := binaryFloats(1000)
@@ -129,17 +129,17 @@ func TestCutOff(t *testing.T) {
 		}
 		require.Eventually(t, func() bool { return v.engine.Stats().Requests == 0 }, 30*time.Second, time.Millisecond)
 	}
-	// One that does not read what it asked for is cut off too, and its memory comes back.
+	// A client that does not read its response is disconnected, and the memory is released.
 	v = serve(t, setup{rest: Options{Grace: 100 * time.Millisecond, MinRate: 1 << 30}})
 	const n = 16 << 20
 	c := v.dial()
 	text = binaryFloats(n)
 	c.send(fmt.Sprintf("POST /v2/models/identity/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n%s: %d\r\n\r\n%s", len(text)+4*n, headerLength, len(text), text))
-	_, _ = c.Write(make([]byte, 4*n)) // which the server may cut off too
+	_, _ = c.Write(make([]byte, 4*n)) // the server may close the connection meanwhile
 	require.Eventually(t, func() bool { return v.engine.Stats().Requests == 0 }, 30*time.Second, time.Millisecond)
 }
 
-// A connection serves many requests, those that are refused among them.
+// TestKeepAlive checks that a connection serves many requests, including invalid ones.
 func TestKeepAlive(t *testing.T) {
 	v := serve(t, setup{})
 	c := v.dial()
@@ -161,7 +161,8 @@ func TestKeepAlive(t *testing.T) {
 
 const healthRequest = "GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
-// An address that has all its connections gets health probes served, and nothing else.
+// TestConnections checks that an address that has reached its connection limit can only send health
+// probes.
 func TestConnections(t *testing.T) {
 	m, began, release := enginetest.Blocking("blocking")
 	v := serve(t, setup{connections: Connections{Most: 4, PerAddress: 2}, models: []*enginetest.Model{m}})
@@ -193,8 +194,9 @@ func TestConnections(t *testing.T) {
 	require.Eventually(t, func() bool { return v.connect() == 200 }, 30*time.Second, 10*time.Millisecond)
 }
 
-// When all connections are taken, a new one takes the place of the one that has been idle for the
-// longest time. Connections with a request stay. If all have one, health probes are still served.
+// TestFullOfIdleConnections checks that a new connection replaces the one that has been idle for
+// the longest time if the limit is reached. Connections with a request are kept. If all have one,
+// health probes are still served.
 func TestFullOfIdleConnections(t *testing.T) {
 	m, began, release := enginetest.Blocking("blocking")
 	v := serve(t, setup{connections: Connections{Most: 2, PerAddress: 3}, models: []*enginetest.Model{m}})
@@ -221,7 +223,7 @@ func TestFullOfIdleConnections(t *testing.T) {
 	require.Eventually(t, func() bool { return v.connect() == 200 }, 30*time.Second, 10*time.Millisecond, "they are idle now")
 }
 
-// connect makes a request on a connection of its own, and returns the status; 0 if there is none.
+// connect sends a request on a new connection and returns the status, or 0 without a response.
 func (v *service) connect() int {
 	c, err := net.Dial("tcp", v.address)
 	if err != nil {

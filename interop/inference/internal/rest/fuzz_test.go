@@ -20,7 +20,7 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
-// direct is a handler without a network, over memory with a limit.
+// direct returns a handler without a network, and its memory, which has a limit.
 func direct(t testing.TB) (*Handler, *memmgr.Pool) {
 	t.Helper()
 	regions := region.New(region.Options{Prefix: "no such thing"})
@@ -33,7 +33,7 @@ func direct(t testing.TB) (*Handler, *memmgr.Pool) {
 	return h, pool
 }
 
-// sums is the model whose errors are its clients'.
+// sums returns a model with fixed shapes.
 func sums() *enginetest.Model {
 	m := enginetest.Sum()
 	m.Meta.Inputs[0].Shape, m.Meta.Inputs[1].Shape = []int64{2, 2}, []int64{2, 2}
@@ -41,8 +41,8 @@ func sums() *enginetest.Model {
 	return m
 }
 
-// checked serves a request and checks what holds of every answer: it is one of the protocol's,
-// it is no fault of the server's, and nothing is left.
+// checked serves a request and checks the properties of every response: it is no internal error, an
+// error has the protocol's form, and no request or memory is left.
 func checked(t testing.TB, h *Handler, pool *memmgr.Pool, r *http.Request) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
@@ -60,7 +60,7 @@ func checked(t testing.TB, h *Handler, pool *memmgr.Pool, r *http.Request) *http
 	return w
 }
 
-// FuzzInfer: the JSON and the bytes of strangers, at every model. What is served is well formed.
+// FuzzInfer checks that arbitrary JSON and tensor bytes get a valid response from every model.
 func FuzzInfer(f *testing.F) {
 	h, pool := direct(f)
 	add := func(model uint8, text, tensors string, encoding uint8) {
@@ -103,8 +103,7 @@ func FuzzInfer(f *testing.F) {
 	})
 }
 
-// FuzzPaths: whatever is in a path, a method and a small body, the answer is one of the
-// protocol's.
+// FuzzPaths checks that any path, method and small body get a valid response.
 func FuzzPaths(f *testing.F) {
 	h, pool := direct(f)
 	for _, path := range []string{"/v2", "/v2/models/identity", "/v2/models/a%2fb/versions/1/ready", "/v2/models/stats", "/v2/health/live", "/v2/repository/index",

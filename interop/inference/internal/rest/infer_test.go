@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The ways that a tensor comes and goes give the same elements.
+// TestInfer checks that all encodings of inputs and outputs give the same elements.
 func TestInfer(t *testing.T) {
 	v := serve(t, setup{})
 	const js = `"inputs":[{"name":"a","shape":[2,2],"datatype":"INT64","data":[1,2,3,4]},{"name":"b","shape":[2,2],"datatype":"INT64","data":[[10,20],[30,40]]}]`
@@ -92,7 +92,7 @@ func compressed(t testing.TB, how string, p []byte) []byte {
 	return b.Bytes()
 }
 
-// plain is the body uncompressed.
+// plain returns the body uncompressed.
 func plain(t testing.TB, r response) []byte {
 	var from io.Reader
 	var err error
@@ -110,7 +110,8 @@ func plain(t testing.TB, r response) []byte {
 	return b
 }
 
-// Large tensors arrive and return whole, as binary data and as JSON, compressed if one coding is accepted.
+// TestLarge checks that large tensors are transferred completely, as binary data and as JSON, compressed if
+// the client accepts a coding.
 func TestLarge(t *testing.T) {
 	v := serve(t, setup{})
 	const n = 300_000

@@ -16,15 +16,15 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 )
 
-// skipped reads a value of any type.
+// skipped decodes a value of any type.
 func skipped(text string) error {
 	var v raw
 	_, err := decode([]byte(text), &v)
 	return err
 }
 
-// decode accepts the same texts as encoding/json, and also NaN, Infinity and -Infinity. It refuses strings
-// that are not UTF-8, duplicate names and deep nesting.
+// FuzzSkip checks that decode accepts the same texts as encoding/json, and also NaN, Infinity and
+// -Infinity, but rejects invalid UTF-8, duplicate names and deep nesting.
 func FuzzSkip(f *testing.F) {
 	for _, s := range []string{
 		`{}`, `[]`, `{"a":[1,2.5e-3,-0,"x\u00e9\n"],"b":{"c":null}}`, `[1,]`, `{"a":1,}`, `01`, `1.`, `.5`, `+1`, `1e`, `"\x"`, `"`, "\"\x01\"",
@@ -46,8 +46,8 @@ func FuzzSkip(f *testing.F) {
 	})
 }
 
-// Literals that JSON lacks are replaced outside of strings only.
-func TestSpecials(t *testing.T) {
+// TestNonFiniteLiterals checks that NaN and infinities are replaced, but only outside of strings.
+func TestNonFiniteLiterals(t *testing.T) {
 	for in, want := range map[string]string{
 		`{"NaN":"a\"NaN\\","x":[NaN,-Infinity,Infinity,-1]}`: `{"NaN":"a\"NaN\\","x":["N","-Infini","Infini",-1]}`,
 		`"INPUT"`: `"INPUT"`, `["NaN`: `["NaN`, `[NaN`: `["N"`,
@@ -91,7 +91,7 @@ func TestText(t *testing.T) {
 	require.Equal(t, "\ufffd\x00\x1f\x7f</script>", back)
 }
 
-// fill reads the data of an input, as part of a request, into memory.
+// fill parses the data of an input, as part of a request, into memory.
 func fill(t testing.TB, d oip.Datatype, shape []int64, data string) ([]byte, error) {
 	n, err := oip.Bytes(d, shape)
 	require.NoError(t, err)
@@ -133,14 +133,15 @@ func TestElementErrors(t *testing.T) {
 	require.EqualError(t, err, fmt.Sprintf(`input "x": element 3, at byte %d of the JSON: 256 is not a valid UINT8`, strings.Index(text, "256")))
 }
 
-// An FP32 is rounded once, and not by way of an FP64.
+// TestFloatRounding checks that a number is rounded to FP32 once, without an intermediate FP64.
 func TestFloatRounding(t *testing.T) {
 	p, err := fill(t, oip.FP32, []int64{1}, "[1.00000017881393432617187499]")
 	require.NoError(t, err)
 	require.Equal(t, float32(1.00000017881393432617187499), math.Float32frombits(binary.NativeEndian.Uint32(p)))
 }
 
-// Every datatype's smallest and largest numbers are read and written, and the next ones refused.
+// TestElements checks that the smallest and largest numbers of each datatype are read and written,
+// and that the next ones are rejected.
 func TestElements(t *testing.T) {
 	for _, c := range []struct {
 		d    oip.Datatype
@@ -185,8 +186,8 @@ func TestElements(t *testing.T) {
 	require.InEpsilon(t, want, math.Float64frombits(binary.NativeEndian.Uint64(long)), 1e-12)
 }
 
-// A JSON number without a fraction and an exponent is an integer for most clients: an integer has no
-// -0, and a list of whole floats would be a list of integers.
+// TestWholeFloats checks that floats without a fraction are written with one. Most clients read a
+// JSON number without fraction and exponent as an integer, which has no -0.
 func TestWholeFloats(t *testing.T) {
 	v := serve(t, setup{})
 	values := floats(float32(math.Copysign(0, -1)), 0, 1, -2, 100000, 1e6, 16777216, -0.5)
@@ -195,12 +196,12 @@ func TestWholeFloats(t *testing.T) {
 	require.Contains(t, text, `"data":[-0.0,0.0,1.0,-2.0,100000.0,1e+06,1.6777216e+07,-0.5]`)
 }
 
-// A list is flat, or as the shape has it.
+// TestNesting checks that the data of a tensor can be a flat list or nested like its shape.
 func TestNesting(t *testing.T) {
 	for _, c := range []struct {
 		shape []int64
 		data  string
-		want  string // "" is a refusal
+		want  string // "" if the data must be rejected
 	}{
 		{[]int64{}, "[7]", "7"},
 		{[]int64{}, "7", ""},
@@ -250,7 +251,7 @@ func TestNesting(t *testing.T) {
 	}
 }
 
-// FuzzData: what is read as a list of numbers is what encoding/json reads.
+// FuzzData checks that numbers are parsed like in encoding/json.
 func FuzzData(f *testing.F) {
 	f.Add("[1,2,3,4]", int64(2), int64(2))
 	f.Add("[[1,2],[3,4]]", int64(2), int64(2))

@@ -74,7 +74,7 @@ func TestStatistics(t *testing.T) {
 			BatchStats []any `json:"batch_stats"`
 		} `json:"model_stats"`
 	}
-	// The client may have the answer before the request is at its end.
+	// The client can receive the response before the request has ended on the server.
 	require.Eventually(t, func() bool {
 		m, err := v.engine.Model("identity", "")
 		return err == nil && m.Stats().Fail.Count == 1 && m.Stats().Success.Count == 1

@@ -16,9 +16,10 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 )
 
-// A page whose name was made to point to this address is of the same origin for a browser, which
-// then sends neither Origin nor, without TLS, Sec-Fetch-Site with the page's GET.
-func TestReboundNames(t *testing.T) {
+// TestDNSRebinding checks that requests with a foreign host name are rejected. For a browser, a
+// page whose name was made to point to this address has the same origin. Its GET then has neither
+// an Origin header nor, without TLS, a Sec-Fetch-Site header.
+func TestDNSRebinding(t *testing.T) {
 	v := serve(t, setup{rest: Options{Hosts: []string{"models.example"}}})
 	for host, want := range map[string]int{
 		"": 200, "127.0.0.1": 200, "[::1]:80": 200, "localhost": 200, "LocalHost.:1": 200, "models.example": 200, "Models.Example.:80": 200,
@@ -41,7 +42,7 @@ func TestReboundNames(t *testing.T) {
 			}
 		}
 	}
-	c, err := net.Dial("tcp", v.address) // no browser
+	c, err := net.Dial("tcp", v.address) // not a browser
 	require.NoError(t, err)
 	defer c.Close()
 	_, err = io.WriteString(c, "GET /v2/health/ready HTTP/1.0\r\n\r\n")
@@ -52,7 +53,8 @@ func TestReboundNames(t *testing.T) {
 	require.Equal(t, 200, answer.StatusCode, "without a Host")
 }
 
-// Browsers let any page post anywhere: pages of others, and of names that point here, do nothing.
+// TestWebPages checks that pages of other origins, and of names that point to this address, have no
+// effect, although browsers let any page post to any address.
 func TestWebPages(t *testing.T) {
 	v := serve(t, setup{rest: Options{Hosts: []string{"models.example"}}})
 	for _, c := range []struct {

@@ -20,7 +20,8 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// What is not served says so, with the right status and nothing of the server's inside.
+// TestRefusedPaths checks the status of unsupported paths and methods, and that the error contains
+// no internals of the server.
 func TestRefusedPaths(t *testing.T) {
 	v := serve(t, setup{noRegions: true})
 	for _, c := range []struct {
@@ -89,7 +90,7 @@ func TestRefusedPaths(t *testing.T) {
 	require.Equal(t, 200, v.do("POST", "/v2/cudasharedmemory/unregister", nil).status)
 }
 
-// What is wrong with a request is said, and costs nothing.
+// TestRefusedRequests checks the errors of invalid requests, and that such requests leave no state.
 func TestRefusedRequests(t *testing.T) {
 	v := serve(t, setup{rest: Options{MaxBody: 1 << 20, MaxJSON: 1 << 16}, engine: engine.Options{Limit: 1 << 22}})
 	x := func(more string) string { return `{"inputs":[{"name":"x","datatype":"FP32",` + more + `}]}` }
@@ -140,7 +141,7 @@ func TestRefusedRequests(t *testing.T) {
 			require.Contains(t, r.message(t, c.status), c.says)
 		})
 	}
-	c := v.dial() // two lines of one header are one
+	c := v.dial() // two lines of one header are combined
 	c.send("POST /v2/models/identity/infer HTTP/1.1\r\nHost: x\r\nContent-Encoding: identity\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}")
 	require.Equal(t, 415, c.answer().StatusCode)
 	for _, how := range []string{"gzip", "deflate"} {
@@ -159,7 +160,7 @@ func TestRefusedRequests(t *testing.T) {
 		require.Contains(t, send(flipped, headerLength, length).message(t, 400), "corrupt")
 		require.Contains(t, send(compressed(t, how, append(good, 1)), headerLength, length).message(t, 400), "longer")
 		require.Contains(t, send(compressed(t, how, good[:len(good)-1]), headerLength, length).message(t, 400), "shorter")
-		// A bomb: some hundred bytes that are many more.
+		// A decompression bomb: a few hundred bytes that expand to 8 MiB.
 		bomb := compressed(t, how, bytes.Repeat([]byte(" "), 8<<20))
 		require.Contains(t, send(bomb).message(t, 413), "uncompressed")
 		require.Contains(t, send(bomb, headerLength, "1000").message(t, 400), "unexpected end")
@@ -170,7 +171,8 @@ func TestRefusedRequests(t *testing.T) {
 	require.Equal(t, 200, v.inference("identity", binaryFloats(1), floats(1)).status)
 }
 
-// What is refused is counted by kind, once, wherever it is refused; what a probe is told is not.
+// TestRefusalsAreCounted checks that each rejected request is counted once by kind, independently
+// of the stage that rejects it. Results of health probes are not counted.
 func TestRefusalsAreCounted(t *testing.T) {
 	v := serve(t, setup{rest: Options{MaxBody: 1 << 20}})
 	var want [oip.Kinds]uint64
@@ -199,7 +201,7 @@ func TestRefusalsAreCounted(t *testing.T) {
 	require.Equal(t, want, v.engine.Stats().Refused)
 }
 
-// What a request runs into is the status and the message that its kind has.
+// TestFailures checks that the response to an internal error does not contain the error's text.
 func TestFailures(t *testing.T) {
 	v := serve(t, setup{models: []*enginetest.Model{enginetest.Failing(errors.New("at /secret/path 0x1234"))}})
 	r := v.inference("failing", binaryFloats(1), floats(1))
@@ -215,7 +217,7 @@ func TestBusyAndDeadline(t *testing.T) {
 	}
 	<-began
 	require.Eventually(t, func() bool { return v.engine.Stats().Requests == 2 }, 30*time.Second, time.Millisecond)
-	// A body of some size is read to its end, so that its sender sees the answer.
+	// A body of moderate size is read to its end, so that the client receives the response.
 	r := v.inference("identity", binaryFloats(1<<18), make([]byte, 1<<20))
 	r.message(t, 503)
 	require.Equal(t, "1", r.header.Get("Retry-After"))
@@ -239,7 +241,7 @@ func TestBusyAndDeadline(t *testing.T) {
 	require.Eventually(t, func() bool { return v.engine.Stats().Requests == 0 }, 30*time.Second, time.Millisecond)
 }
 
-// A panic costs its own request, and is counted.
+// TestPanic checks that a panic fails only its own request and is counted.
 func TestPanic(t *testing.T) {
 	m := enginetest.Identity()
 	m.Infer = func(context.Context, []*usmarray.Array, []*usmarray.Array) ([]*usmarray.Array, error) {

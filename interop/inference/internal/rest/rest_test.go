@@ -27,7 +27,7 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// service is a server that a test talks to.
+// service is a server under test.
 type service struct {
 	t       testing.TB
 	engine  *engine.Engine
@@ -38,7 +38,7 @@ type service struct {
 	client  *http.Client
 }
 
-// setup is what a test wants otherwise.
+// setup holds the options of a test that differ from the defaults.
 type setup struct {
 	engine      engine.Options
 	rest        Options
@@ -47,11 +47,11 @@ type setup struct {
 	noRegions   bool
 }
 
-// quiet is a log that nobody reads.
+// quiet returns a logger that discards its records.
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// serve starts a server on a real port, and ends it with the test, which fails when anything
-// of a request is left then.
+// serve starts a server on a real port and closes it when the test ends. The test fails if any
+// request or memory is left then.
 func serve(t testing.TB, s setup) *service {
 	t.Helper()
 	if s.models == nil {
@@ -87,7 +87,7 @@ func serve(t testing.TB, s setup) *service {
 	return v
 }
 
-// kinds gives back what it gets, of all datatypes that have JSON.
+// kinds returns a model that copies inputs of all datatypes that have a JSON representation.
 func kinds() *enginetest.Model {
 	m := &enginetest.Model{Meta: oip.Model{Name: "kinds", Versions: []string{"1"}, Platform: "go"}, Bound: true}
 	for _, d := range []oip.Datatype{oip.BOOL, oip.UINT8, oip.UINT16, oip.UINT32, oip.UINT64, oip.INT8, oip.INT16, oip.INT32, oip.INT64, oip.FP32, oip.FP64} {
@@ -98,7 +98,7 @@ func kinds() *enginetest.Model {
 	return m
 }
 
-// halves gives back 16-bit floats.
+// halves returns a model that copies 16-bit floats.
 func halves() *enginetest.Model {
 	return &enginetest.Model{Bound: true, Infer: copyAll, Meta: oip.Model{Name: "halves", Versions: []string{"1"}, Platform: "go",
 		Inputs:  []oip.Tensor{{Name: "a", Datatype: oip.FP16, Shape: []int64{-1}}, {Name: "b", Datatype: oip.BF16, Shape: []int64{-1}}},
@@ -114,15 +114,15 @@ func copyAll(_ context.Context, in, out []*usmarray.Array) ([]*usmarray.Array, e
 	return nil, nil
 }
 
-// reply is a response that was read.
+// response is the status, header and body of a response.
 type response struct {
 	status int
 	header http.Header
 	body   []byte
 }
 
-// do sends a request; body may be nil. Goroutines of a test's may: without an answer the test
-// has failed, and goes on.
+// do sends a request; body may be nil. If there is no response, do marks the test as failed and
+// continues, so that any goroutine can call it.
 func (v *service) do(method, path string, body []byte, headers ...string) response {
 	v.t.Helper()
 	var from io.Reader
@@ -150,7 +150,7 @@ func (v *service) do(method, path string, body []byte, headers ...string) respon
 	return response{answer.StatusCode, answer.Header, b}
 }
 
-// message is the error of a refusal, which is one.
+// message returns the error text of the response, which must have the given status.
 func (r response) message(t testing.TB, status int) string {
 	t.Helper()
 	require.Equal(t, status, r.status, "%s", r.body)
@@ -162,7 +162,7 @@ func (r response) message(t testing.TB, status int) string {
 	return e["error"]
 }
 
-// inference sends JSON with binary tensors behind it.
+// inference sends a request in JSON followed by binary tensors.
 func (v *service) inference(model, text string, tensors []byte, headers ...string) response {
 	v.t.Helper()
 	if tensors != nil {
@@ -171,7 +171,7 @@ func (v *service) inference(model, text string, tensors []byte, headers ...strin
 	return v.do("POST", "/v2/models/"+model+"/infer", append([]byte(text), tensors...), headers...)
 }
 
-// tensors takes a response apart, as a client does.
+// tensors splits a successful response into its JSON and binary tensors, like a client.
 func (r response) tensors(t testing.TB) (text string, data []byte) {
 	t.Helper()
 	require.Equal(t, 200, r.status, "%s", r.body)

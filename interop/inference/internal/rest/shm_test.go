@@ -15,7 +15,8 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/peercred"
 )
 
-// Memory of a client is input and output in place, and says where it is.
+// TestSharedMemory checks that requests read inputs from and write outputs to a client's shared
+// memory, and that the response names the region.
 func TestSharedMemory(t *testing.T) {
 	v := serve(t, setup{})
 	f, err := os.CreateTemp("/dev/shm", "usmbridge-rest-")
@@ -73,7 +74,7 @@ func TestSharedMemory(t *testing.T) {
 	require.Equal(t, "[]", string(ok("GET", at+"/status", "")))
 }
 
-// A region in use stays.
+// TestSharedMemoryInUse checks that a region in use cannot be unregistered.
 func TestSharedMemoryInUse(t *testing.T) {
 	m, began, release := enginetest.Blocking("identity")
 	v := serve(t, setup{models: []*enginetest.Model{m}})

@@ -14,7 +14,7 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/rpc/pb"
 )
 
-// echo is what grpc-go costs by itself: the same messages, through its own codec.
+// echo returns a server of grpc-go alone that echoes the same messages through its own codec.
 func echo(b *testing.B) *testbed {
 	b.Helper()
 	s := grpc.NewServer(grpc.MaxRecvMsgSize(1 << 30))
@@ -36,8 +36,8 @@ func echo(b *testing.B) *testbed {
 	return t
 }
 
-// BenchmarkInfer is a whole call with gRPC's own client in the same process, against an
-// echo of grpc-go's, which charges, bounds and copies nothing.
+// BenchmarkInfer measures a complete call with the client of grpc-go in the same process, compared
+// with an echo server of grpc-go that has no limits and copies nothing.
 func BenchmarkInfer(b *testing.B) {
 	for _, size := range []int{1 << 10, 64 << 10, 1 << 20, 16 << 20} {
 		for _, kind := range []string{"engine", "echo"} {

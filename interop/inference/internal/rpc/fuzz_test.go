@@ -22,12 +22,12 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/rpc/pb"
 )
 
-// receivable reads a message by a function.
+// receivable adapts a function to the codec's interface for incoming messages.
 type receivable func(*codec.Incoming) error
 
 func (f receivable) Receive(in *codec.Incoming) error { return f(in) }
 
-// triple is a model that copies an input of three kinds each.
+// triple returns a model that copies inputs of three datatypes.
 func triple() *enginetest.Model {
 	m := every()
 	m.Meta.Name = "triple"
@@ -36,7 +36,7 @@ func triple() *enginetest.Model {
 	return m
 }
 
-// take reads a message and runs it; what it returns is the bytes of each output.
+// take decodes a request from chunks of data, runs it, and returns the bytes of each output.
 func take(e *engine.Engine, data []byte, chunk int) (*request, map[string][]byte, error) {
 	q := &request{begin: func(model, version string) (*engine.Request, error) {
 		return e.Begin(context.Background(), "", model, version)
@@ -63,8 +63,8 @@ func take(e *engine.Engine, data []byte, chunk int) (*request, map[string][]byte
 	return q, out, nil
 }
 
-// oracle says of a request, as Protocol Buffers has it, whether it is to be served, and the
-// bytes of the inputs.
+// oracle reports whether a request that Protocol Buffers decoded is valid, and returns the bytes of
+// its inputs.
 func oracle(e *engine.Engine, q *pb.ModelInferRequest) (map[string][]byte, bool) {
 	m, err := e.Model(q.GetModelName(), q.GetModelVersion())
 	if err != nil {
@@ -72,7 +72,7 @@ func oracle(e *engine.Engine, q *pb.ModelInferRequest) (map[string][]byte, bool)
 	}
 	for key, p := range q.GetParameters() {
 		if key == "timeout" && (p.GetStringParam() != "" || p.GetInt64Param() < 0 || p.GetInt64Param() > 0 || p.GetUint64Param() > 0) {
-			return nil, false // good or bad: its time may be over
+			return nil, false // the timeout is invalid or can expire
 		}
 		if strings.HasPrefix(key, "sequence_") {
 			return nil, false
@@ -80,7 +80,7 @@ func oracle(e *engine.Engine, q *pb.ModelInferRequest) (map[string][]byte, bool)
 	}
 	small := len(q.GetModelName()) + len(q.GetModelVersion()) + len(q.GetId())
 	if small > maxName || len(q.GetParameters()) > 3 {
-		return nil, false // near a bound, which other tests know
+		return nil, false // close to a limit that other tests cover
 	}
 	in, raw, typed := map[string][]byte{}, q.GetRawInputContents(), false
 	for _, t := range q.GetInputs() {
@@ -132,7 +132,7 @@ func oracle(e *engine.Engine, q *pb.ModelInferRequest) (map[string][]byte, bool)
 	return in, true
 }
 
-// plain lays out contents.
+// plain encodes typed contents as raw contents.
 func plain(c *pb.InferTensorContents, d oip.Datatype) (out []byte, ok bool) {
 	fields := 0
 	c.ProtoReflect().Range(func(protoreflect.FieldDescriptor, protoreflect.Value) bool { fields++; return true })
@@ -169,8 +169,8 @@ func plain(c *pb.InferTensorContents, d oip.Datatype) (out []byte, ok bool) {
 	}
 }
 
-// mistyped tells whether a message has a field that is known, of another wire type: Protocol
-// Buffers keeps it aside as unknown, the reader refuses the message.
+// mistyped reports whether a message has a known field with another wire type. Protocol Buffers
+// treats it as an unknown field; the reader rejects the message.
 func mistyped(m protoreflect.Message) (found bool) {
 	for rest := m.GetUnknown(); len(rest) > 0; {
 		number, _, n := protowire.ConsumeField(rest)
@@ -202,13 +202,14 @@ func mistyped(m protoreflect.Message) (found bool) {
 	return found
 }
 
-// A number that goes on behind the end of the list that it is in is none.
-func TestNumbersThatLeaveTheirList(t *testing.T) {
+// TestVarintsBeyondTheirList checks that a varint that continues past the end of its packed list is
+// rejected.
+func TestVarintsBeyondTheirList(t *testing.T) {
 	e := enginetest.New(t, engine.Options{}, enginetest.Identity(), triple())
 	for what, fields := range map[string]string{
-		// A shape of one byte, whose number goes on in the next.
+		// A packed shape of one byte whose varint continues in the next byte.
 		"shape": "\x0a\x01x\x12\x04FP32\x1a\x01\x81\x00",
-		// Elements of one byte, likewise.
+		// Packed elements of one byte whose varint continues in the next byte.
 		"elements": "\x0a\x01a\x12\x05INT16\x18\x01\x2a\x04\x12\x01\x85\x00",
 	} {
 		model := map[string]string{"shape": "identity", "elements": "triple"}[what]
@@ -228,8 +229,9 @@ func TestNumbersThatLeaveTheirList(t *testing.T) {
 	}
 }
 
-// FuzzRequest holds the reader of requests to Protocol Buffers' own: what it serves is a
-// message, with those inputs; what is a sensible message in the usual order is served.
+// FuzzRequest compares the reader of requests with Protocol Buffers: each request that is served
+// must be a valid message with the same inputs, and each valid message in the usual order must be
+// served.
 func FuzzRequest(f *testing.F) {
 	e := enginetest.New(f, engine.Options{Limit: 64 << 20}, enginetest.Identity(), triple())
 	seeds := []*pb.ModelInferRequest{identity("identity", 0), identity("identity", 3), identity("none", 1),
@@ -247,9 +249,9 @@ func FuzzRequest(f *testing.F) {
 		data, err := proto.Marshal(q)
 		require.NoError(f, err)
 		f.Add(data, uint8(3))
-		f.Add(append(data, 0x42, 1, 7), uint8(200)) // a field that nobody knows
+		f.Add(append(data, 0x42, 1, 7), uint8(200)) // an unknown field
 	}
-	// Elements one by one; raw contents before their input; the name behind the tensors.
+	// Unpacked elements; raw contents before their input; the model name after the tensors.
 	one := protowire.AppendVarint([]byte{0x10}, 5)
 	input := protowire.AppendBytes(append([]byte("\x0a\x01a\x12\x05INT16\x18\x02"), 0x2a), append(one, one...))
 	f.Add(append(append([]byte("\x0a\x06triple"), 0x2a, byte(len(input))), input...), uint8(1))
@@ -266,7 +268,7 @@ func FuzzRequest(f *testing.F) {
 			return
 		}
 		if err == nil {
-			q.Parameters = nil // it had the time
+			q.Parameters = nil // the timeout did not expire
 			in, sensible := oracle(e, q)
 			require.True(t, sensible, "served: %v", q)
 			m, err := e.Model(q.GetModelName(), "")
@@ -289,7 +291,7 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-// FuzzResponse holds what is written to what Protocol Buffers reads.
+// FuzzResponse checks that Protocol Buffers decodes the encoded responses to the same values.
 func FuzzResponse(f *testing.F) {
 	e := enginetest.New(f, engine.Options{}, enginetest.Identity())
 	f.Add("id", uint16(0), false, false)

@@ -37,7 +37,8 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/rpc/pb"
 )
 
-// rawPeer speaks HTTP/2 as it likes. It answers pings, and gives no window of its own accord.
+// rawPeer is a client that sends arbitrary HTTP/2 frames. It answers pings but opens no
+// flow-control window by itself.
 type rawPeer struct {
 	t       *testing.T
 	conn    net.Conn
@@ -51,7 +52,7 @@ type rawPeer struct {
 	status  chan string // grpc-status of streams that ended, as long as there is room
 }
 
-// newPeer connects. window is the flow-control window of each stream.
+// newPeer connects to the server. window is the flow-control window of each stream.
 func newPeer(t *testing.T, at string, window uint32) *rawPeer {
 	t.Helper()
 	conn, err := net.Dial("tcp", at)
@@ -106,7 +107,7 @@ func (p *rawPeer) read() {
 	}
 }
 
-// call begins a stream.
+// call starts a stream.
 func (p *rawPeer) call(method string, fields ...hpack.HeaderField) (uint32, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,7 +123,7 @@ func (p *rawPeer) call(method string, fields ...hpack.HeaderField) (uint32, erro
 	return id, p.frames.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: p.headers.Bytes(), EndHeaders: true})
 }
 
-// send writes bytes of a stream, in frames.
+// send writes data frames on a stream.
 func (p *rawPeer) send(id uint32, data []byte, end bool) error {
 	for {
 		n := min(len(data), 16<<10)
@@ -141,7 +142,7 @@ func (p *rawPeer) reset(id uint32) error {
 	return p.frames.WriteRSTStream(id, http2.ErrCodeCancel)
 }
 
-// message is a request with gRPC's prefix.
+// message encodes a request with gRPC's prefix.
 func message(t *testing.T, q proto.Message) []byte {
 	t.Helper()
 	b, err := proto.Marshal(q)
@@ -149,8 +150,8 @@ func message(t *testing.T, q proto.Message) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(b))), b...)
 }
 
-// served makes ordinary calls, which must succeed. On a machine that has other things to do
-// a good client can seem too slow as well where a test makes that short: it comes again.
+// served makes n valid calls, which must succeed. On a machine under load, a valid client can
+// exceed the short time limits of a test, so that served retries such calls.
 func served(t *testing.T, b *testbed, ctx context.Context, n int) {
 	t.Helper()
 	end := time.Now().Add(time.Minute)
@@ -172,8 +173,9 @@ func (b *testbed) drained(t *testing.T) {
 	require.Eventually(t, func() bool { return b.pool.Stats().RequestedBytes.Current == 0 }, time.Minute, time.Millisecond)
 }
 
-// A client that has to wait for memory is not slow.
-func TestWaitingIsNotSlowness(t *testing.T) {
+// TestWaitingDoesNotCountAsSlowness checks that the time limit for a message does not run while the
+// request waits for memory.
+func TestWaitingDoesNotCountAsSlowness(t *testing.T) {
 	const limit = 8 << 20
 	patience := 2 * time.Second
 	b := newTestbed(t, engine.Options{Limit: limit}, func(o *Options) { o.Patience = patience }, enginetest.Identity())
@@ -182,7 +184,7 @@ func TestWaitingIsNotSlowness(t *testing.T) {
 	defer holder.End()
 	in, err := holder.Input("x", "FP32", []int64{limit / 10})
 	require.NoError(t, err)
-	require.NoError(t, in.Fill(func([]byte) error { return nil })) // and as much for the output
+	require.NoError(t, in.Fill(func([]byte) error { return nil })) // the output takes the same amount
 	q := identity("identity", limit/40)
 	var calls sync.WaitGroup
 	calls.Go(func() {
@@ -194,13 +196,14 @@ func TestWaitingIsNotSlowness(t *testing.T) {
 		require1(t, q, a)
 	})
 	require.Eventually(t, func() bool { return b.engine.Stats().Requests == 2 }, 30*time.Second, time.Millisecond)
-	time.Sleep(2 * patience) // for its bytes it has some time besides
+	time.Sleep(2 * patience) // longer than Patience
 	holder.End()
 	calls.Wait()
 }
 
-// A call whose request does not arrive ends, for each method. Idle watches are counted.
-func TestRequestsThatNeverCome(t *testing.T) {
+// TestMissingRequests checks for each method that a call whose request does not arrive ends. An
+// idle watch is kept and counted.
+func TestMissingRequests(t *testing.T) {
 	b := newTestbed(t, engine.Options{}, func(o *Options) { o.Patience = 300 * time.Millisecond }, enginetest.Identity())
 	for _, method := range []string{"/" + serviceName + "/ServerLive", "/" + serviceName + "/SystemSharedMemoryRegister", "/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"} {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -223,7 +226,8 @@ func TestRequestsThatNeverCome(t *testing.T) {
 	require.Equal(t, 1, b.server.Calls(), "a watch may be idle")
 }
 
-// Messages that stop at any byte end their calls and release everything. Other calls are served.
+// TestHalfMessages checks that messages that stop at any byte end their calls and release all
+// memory, and that other calls are served.
 func TestHalfMessages(t *testing.T) {
 	b := newTestbed(t, engine.Options{Timeout: 2 * time.Second}, func(o *Options) { o.Patience = 300 * time.Millisecond }, enginetest.Identity())
 	whole := message(t, identity("identity", 20_000))
@@ -233,14 +237,14 @@ func TestHalfMessages(t *testing.T) {
 		open := 0
 		for _, n := range cuts {
 			if n < 5 && method == streamMethod {
-				continue // a stream may rest
+				continue // a stream may be idle
 			}
 			id, err := p.call(method)
 			require.NoError(t, err)
 			require.NoError(t, p.send(id, whole[:n], false))
 			open++
 		}
-		// And compressed, which announces little and could be much.
+		// A compressed message that announces a small size but can expand to a large one.
 		id, err := p.call(method, hpack.HeaderField{Name: "grpc-encoding", Value: "gzip"})
 		require.NoError(t, err)
 		require.NoError(t, p.send(id, []byte("\x01\x00\x00\x10\x00\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"), false))
@@ -254,7 +258,7 @@ func TestHalfMessages(t *testing.T) {
 				t.Fatal("a call has not ended")
 			}
 		}
-		// Ended by the peer: what was announced does not come.
+		// The peer ends the stream before the announced number of bytes.
 		for _, n := range cuts {
 			id, err := p.call(method)
 			require.NoError(t, err)
@@ -271,8 +275,8 @@ func TestHalfMessages(t *testing.T) {
 	}
 }
 
-// A peer that does not read its responses, and answers pings, loses its connection, and the memory
-// of the responses is released.
+// TestWindowStalls checks that a peer that answers pings but does not read its responses is
+// disconnected, and that the memory of the responses is released.
 func TestWindowStalls(t *testing.T) {
 	b := newTestbed(t, engine.Options{}, func(o *Options) { o.Patience = 300 * time.Millisecond }, enginetest.Identity())
 	for _, window := range []uint32{0, 1, 70_000} {
@@ -284,7 +288,7 @@ func TestWindowStalls(t *testing.T) {
 				err = p.send(id, message(t, identity("identity", 100_000)), method == inferMethod)
 			}
 			if i > 0 && err != nil {
-				break // it has lost its connection, on a machine under load
+				break // on a machine under load, the server may have closed the connection
 			}
 			require.NoError(t, err)
 		}
@@ -294,7 +298,7 @@ func TestWindowStalls(t *testing.T) {
 	}
 }
 
-// Ten thousand calls that are broken off, at all stages, leave nothing behind.
+// TestAbortedCalls checks that ten thousand calls that are aborted at all stages leave no state.
 func TestAbortedCalls(t *testing.T) {
 	b := newTestbed(t, engine.Options{}, nil, enginetest.Identity())
 	whole := message(t, identity("identity", 3000))
@@ -334,7 +338,8 @@ func TestAbortedCalls(t *testing.T) {
 	b.drained(t)
 }
 
-// Calls and streams that gRPC's own client cancels at any time leave nothing behind.
+// TestCancelledCalls checks that calls and streams that the client of grpc-go cancels at any time
+// leave no state.
 func TestCancelledCalls(t *testing.T) {
 	b := newTestbed(t, engine.Options{}, nil, enginetest.Identity())
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -405,7 +410,8 @@ func TestStatusAtDeadline(t *testing.T) {
 	}
 }
 
-// Other tenants are served while one makes many calls and needs much memory.
+// TestFloodByOneTenant checks that other tenants are served while one tenant makes many calls and
+// needs much memory.
 func TestFloodByOneTenant(t *testing.T) {
 	b := newTestbed(t, engine.Options{Limit: 32 << 20, Requests: 64}, func(o *Options) { o.Tenants, o.MaxCalls = behindProxy, 40 }, enginetest.Identity())
 	as := func(who string) context.Context { return metadata.AppendToOutgoingContext(t.Context(), "tenant", who) }
@@ -436,7 +442,7 @@ func TestFloodByOneTenant(t *testing.T) {
 	b.drained(t)
 }
 
-// Connections are bounded, in total and for each address.
+// TestConnections checks that connections are bounded in total and for each address.
 func TestConnections(t *testing.T) {
 	b := newTestbed(t, engine.Options{}, func(o *Options) { o.MaxConnections, o.MaxAddressConnections = 8, 4 }, enginetest.Identity())
 	served(t, b, t.Context(), 1) // one
@@ -444,7 +450,7 @@ func TestConnections(t *testing.T) {
 	for range 3 {
 		peers = append(peers, newPeer(t, b.at, 0))
 	}
-	for _, p := range peers { // they are in: the server has answered
+	for _, p := range peers { // the server has answered, so that the connections are accepted
 		id, err := p.call("/none/none")
 		require.NoError(t, err)
 		require.NoError(t, p.send(id, nil, true))
@@ -463,15 +469,16 @@ func TestConnections(t *testing.T) {
 			return false
 		}
 		defer c.Close()
-		_, err = c.Read(make([]byte, 1)) // the server's settings come first
+		_, err = c.Read(make([]byte, 1)) // the server sends its settings first
 		return err == nil
 	}, time.Minute, 10*time.Millisecond)
 }
 
-// peerEnv has the test binary be a client that is stopped: what it does.
+// peerEnv makes the test binary run as a client that is stopped. Its value selects the client's
+// action.
 const peerEnv = "USMBRIDGE_RPC_TEST_PEER"
 
-// stoppedPeer is that client. It says when it is in the middle, and stays there.
+// stoppedPeer runs that client. It prints a line in the middle of its call and stays there.
 func stoppedPeer(do, at string) int {
 	conn, err := grpc.NewClient(at, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithStaticStreamWindowSize(64<<10), grpc.WithStaticConnWindowSize(64<<10))
@@ -482,9 +489,9 @@ func stoppedPeer(do, at string) int {
 	s, err := conn.NewStream(context.Background(), &description.Streams[1], streamMethod)
 	if err == nil {
 		switch do {
-		case "answer": // is not read
+		case "answer": // the response is not read
 			err = s.SendMsg(identity("identity", 1<<20))
-		case "request": // never comes to its end
+		case "request": // the request is never completed
 			if err = s.SendMsg(identity("identity", 1)); err == nil {
 				err = s.RecvMsg(new(pb.ModelStreamInferResponse))
 			}
@@ -495,10 +502,10 @@ func stoppedPeer(do, at string) int {
 		return 1
 	}
 	fmt.Println("READY")
-	select {} // whoever started it ends it
+	select {} // the test kills this process
 }
 
-// A stopped client does not answer pings and loses its connection.
+// TestStoppedClients checks that a stopped client, which does not answer pings, is disconnected.
 func TestStoppedClients(t *testing.T) {
 	b := newTestbed(t, engine.Options{}, func(o *Options) { o.Keepalive, o.Patience = time.Second, time.Hour }, enginetest.Identity())
 	for _, do := range []string{"answer", "request"} {
@@ -508,7 +515,7 @@ func TestStoppedClients(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, cmd.Start())
 		t.Cleanup(func() {
-			_ = cmd.Process.Kill() // a stopped process dies of it too
+			_ = cmd.Process.Kill() // SIGKILL also ends a stopped process
 			_ = cmd.Wait()
 		})
 		line, err := bufio.NewReader(out).ReadString('\n')

@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 	memtest.Main(m)
 }
 
-// testbed is a server of an engine, and a client with gRPC's own messages.
+// testbed is a server with an engine, and a client that uses the generated gRPC messages.
 type testbed struct {
 	engine *engine.Engine
 	runner *enginetest.Runner
@@ -87,7 +87,7 @@ func newTestbed(t testing.TB, eo engine.Options, change func(*Options), models .
 	return b
 }
 
-// quiet waits until no call is left and gRPC holds nothing.
+// quiet waits until no call is in flight and no gRPC buffer is in use.
 func (b *testbed) quiet(t testing.TB) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -126,7 +126,7 @@ func floats(values ...float32) []byte {
 	return b
 }
 
-// identity is a request of so many numbers.
+// identity returns a request with n floats.
 func identity(model string, n int) *pb.ModelInferRequest {
 	raw := make([]byte, 4*n)
 	for i := range raw {
@@ -171,7 +171,7 @@ func TestInfer(t *testing.T) {
 		require.NoError(t, err)
 		require1(t, q, a)
 	}
-	// Two inputs and outputs, of which one comes in pieces and in another order.
+	// Two inputs with typed contents and two outputs, in another order than in the model.
 	q := &pb.ModelInferRequest{ModelName: "sum", ModelVersion: "1",
 		Inputs: []*pb.ModelInferRequest_InferInputTensor{
 			{Name: "b", Datatype: "INT64", Shape: []int64{1, 2}, Contents: &pb.InferTensorContents{Int64Contents: []int64{3, -4}}},
@@ -186,14 +186,14 @@ func TestInfer(t *testing.T) {
 	require.EqualValues(t, 13, binary.LittleEndian.Uint64(a.GetRawOutputContents()[1]))
 }
 
-// Messages are decoded while they arrive.
-func TestReadAsItComes(t *testing.T) {
+// TestMessagesAreDecodedOnArrival checks that messages are decoded while they arrive.
+func TestMessagesAreDecodedOnArrival(t *testing.T) {
 	b := newTestbed(t, engine.Options{Limit: 8 << 20, Timeout: 5 * time.Minute}, nil, enginetest.Identity())
 	_, err := b.infer(t.Context(), identity("identity", 1<<19), grpc.UseCompressor(gzip.Name))
 	require.NoError(t, err)
 	_, err = b.infer(t.Context(), identity("identity", 3<<20))
 	code(t, codes.InvalidArgument, err, "all tensors together")
-	_, err = b.infer(t.Context(), identity("identity", 7<<18)) // input and output, which never have room together
+	_, err = b.infer(t.Context(), identity("identity", 7<<18)) // the input and the output do not fit into memory together
 	code(t, codes.InvalidArgument, err, "take 14680064 bytes")
 	var trailer metadata.MD
 	holder, err := b.engine.Begin(t.Context(), "another", "identity", "")
@@ -209,7 +209,7 @@ func TestReadAsItComes(t *testing.T) {
 	require.NotEmpty(t, trailer["grpc-retry-pushback-ms"])
 }
 
-// every returns a model with one input and output of each datatype, which copies.
+// every returns a model that copies one input of each datatype to an output.
 func every() *enginetest.Model {
 	m := enginetest.Identity()
 	m.Meta = oip.Model{Name: "every", Versions: []string{"1"}, Platform: "go"}
@@ -228,7 +228,7 @@ func every() *enginetest.Model {
 	return m
 }
 
-// Elements one by one arrive as their datatype has them.
+// TestContents checks that typed contents are converted to the datatype of the tensor.
 func TestContents(t *testing.T) {
 	m := every()
 	m.Meta.Inputs, m.Meta.Outputs = m.Meta.Inputs[:0], m.Meta.Outputs[:0]
@@ -290,7 +290,8 @@ func every2() *enginetest.Model {
 	return m
 }
 
-// What makes no sense is refused with words that say why, and the next request is served.
+// TestRefused checks the errors of invalid requests, and that the server continues to serve
+// requests.
 func TestRefused(t *testing.T) {
 	b := newTestbed(t, engine.Options{}, func(o *Options) { o.MaxMessage = 1 << 20 }, enginetest.Identity(), enginetest.Sum(),
 		enginetest.Failing(errors.New("open /etc/secret: no such file")))
@@ -398,7 +399,8 @@ func TestStream(t *testing.T) {
 	sending.Wait()
 }
 
-// Each refusal is counted once, by kind, also those of streams that continue.
+// TestRefusalsAreCounted checks that each rejected request is counted once by kind, including those
+// on streams that continue.
 func TestRefusalsAreCounted(t *testing.T) {
 	b := newTestbed(t, engine.Options{}, func(o *Options) { o.MaxMessage = 1 << 20 }, enginetest.Identity(), enginetest.Failing(errors.New("no")))
 	var want [oip.Kinds]uint64
@@ -486,7 +488,7 @@ func TestDescribes(t *testing.T) {
 	}
 }
 
-// Health follows the engine, and the server's draining.
+// TestHealth checks that the health status follows the state of the engine and of the server.
 func TestHealth(t *testing.T) {
 	b := newTestbed(t, engine.Options{}, nil, enginetest.Identity())
 	h := healthpb.NewHealthClient(b.conn)
@@ -537,7 +539,8 @@ func TestHealth(t *testing.T) {
 	code(t, codes.Unavailable, err)
 }
 
-// Draining waits for requests in flight, also on streams, and refuses others.
+// TestDrain checks that Drain waits for requests in flight, including those on streams, and rejects
+// new ones.
 func TestDrain(t *testing.T) {
 	slow, began, release := enginetest.Blocking("slow")
 	b := newTestbed(t, engine.Options{}, nil, enginetest.Identity(), slow)
@@ -562,7 +565,7 @@ func TestDrain(t *testing.T) {
 	require.NoError(t, <-drained)
 	require.NoError(t, b.server.Drain(t.Context()), "again")
 
-	// And with a deadline that is over, it breaks off.
+	// Drain cancels the remaining requests when its context ends.
 	other, began, _ := enginetest.Blocking("slow")
 	c := newTestbed(t, engine.Options{}, nil, other)
 	failed := make(chan error)
@@ -574,7 +577,8 @@ func TestDrain(t *testing.T) {
 	require.Error(t, <-failed)
 }
 
-// The earliest deadline holds: that of the client, of the parameter, or of the server.
+// TestDeadlines checks that the earliest of three deadlines applies: that of the client, of the
+// parameter, or of the server.
 func TestDeadlines(t *testing.T) {
 	slow, _, _ := enginetest.Blocking("slow")
 	b := newTestbed(t, engine.Options{Timeout: time.Hour}, nil, slow)
@@ -592,7 +596,7 @@ func TestDeadlines(t *testing.T) {
 	code(t, codes.DeadlineExceeded, err)
 }
 
-// A defect costs the call that met it.
+// TestPanic checks that a panic fails only the call that caused it.
 func TestPanic(t *testing.T) {
 	broken := enginetest.Identity()
 	broken.Meta.Name = "broken"
@@ -610,7 +614,7 @@ func TestPanic(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// behindProxy takes the tenants of local clients from the metadata "tenant".
+// behindProxy reads the tenants of local clients from the metadata "tenant".
 var behindProxy = oip.TenantRule{Header: "tenant", Proxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
 
 func TestTenants(t *testing.T) {
@@ -645,7 +649,7 @@ func TestOptions(t *testing.T) {
 	require.ErrorContains(t, err, "negative")
 }
 
-// Reflection lists the services. Its streams are counted, and end when the server drains.
+// TestReflection checks that reflection lists the services, and that its streams count and end when the server drains.
 func TestReflection(t *testing.T) {
 	b := newTestbed(t, engine.Options{}, func(o *Options) { o.Tenants, o.MaxTenantCalls = behindProxy, 1 }, enginetest.Identity())
 	stream, err := reflectionpb.NewServerReflectionClient(b.conn).ServerReflectionInfo(t.Context())
@@ -673,7 +677,7 @@ func TestReflection(t *testing.T) {
 	require.Equal(t, codes.Unavailable, status.Code(err))
 }
 
-// Clients of a Unix socket are one tenant, the same as in REST.
+// TestUnixSocket checks that all clients of a Unix socket are one tenant, like in REST.
 func TestUnixSocket(t *testing.T) {
 	b := newTestbed(t, engine.Options{}, nil, enginetest.Identity())
 	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))

@@ -12,7 +12,7 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/region"
 )
 
-// The unmodified tritonclient, for gRPC, gets what it asks for.
+// TestTritonclient checks that an unmodified tritonclient can use the gRPC server.
 func TestTritonclient(t *testing.T) {
 	regions := region.New(region.Options{Prefix: "usmbridge_clients_"})
 	b := newTestbed(t, engine.Options{Version: "1", Regions: regions}, nil, enginetest.Identity())

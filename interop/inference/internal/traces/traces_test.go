@@ -31,7 +31,7 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/traces"
 )
 
-// spans are what a collector got.
+// spans is a collector that records the spans it receives.
 type spans struct {
 	collector.UnimplementedTraceServiceServer
 	mu      sync.Mutex
@@ -39,7 +39,7 @@ type spans struct {
 	service string
 }
 
-// Export implements the collector's service.
+// Export implements the collector's gRPC service.
 func (s *spans) Export(_ context.Context, q *collector.ExportTraceServiceRequest) (*collector.ExportTraceServiceResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,7 +56,7 @@ func (s *spans) Export(_ context.Context, q *collector.ExportTraceServiceRequest
 	return &collector.ExportTraceServiceResponse{}, nil
 }
 
-// ServeHTTP is the same over HTTP.
+// ServeHTTP implements the collector's protocol over HTTP.
 func (s *spans) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	q := new(collector.ExportTraceServiceRequest)
@@ -68,7 +68,7 @@ func (s *spans) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/x-protobuf")
 }
 
-// named finds spans of a name.
+// named returns the spans with the given name.
 func (s *spans) named(name string) (found []*telemetry.Span) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,8 +87,9 @@ const (
 	grpcName = "inference.GRPCInferenceService/ModelInfer"
 )
 
-// A request of each transport, below its client's span, has what it waited and computed; one that is
-// refused says so. Over both protocols of collectors.
+// TestSpans checks the spans of each transport over both collector protocols. The span of a request
+// has the client's span as its parent. A served request also has the spans queue and infer, and a
+// rejected one has an error status.
 func TestSpans(t *testing.T) {
 	for _, protocol := range []string{"http/protobuf", "grpc"} {
 		t.Run(protocol, func(t *testing.T) {
@@ -140,7 +141,7 @@ func TestSpans(t *testing.T) {
 	}
 }
 
-// ran is the one of them that was not refused.
+// ran returns the span without an error status.
 func ran(all []*telemetry.Span) *telemetry.Span {
 	for _, x := range all {
 		if x.GetStatus().GetCode() != telemetry.Status_STATUS_CODE_ERROR {
@@ -160,7 +161,7 @@ func hex(p []byte) string {
 	return b.String()
 }
 
-// requests makes one that is served and one that is refused, of each transport.
+// requests sends one valid and one invalid request over each transport.
 func requests(t *testing.T, tr *traces.Traces) {
 	e := enginetest.New(t, engine.Options{}, enginetest.Identity())
 	h, err := rest.New(rest.Options{Engine: e, Traces: tr})
@@ -192,7 +193,7 @@ func requests(t *testing.T, tr *traces.Traces) {
 			RawInputContents: [][]byte{make([]byte, 4)}}, new(pb.ModelInferResponse))
 		require.Equal(t, model == "identity", err == nil, err)
 	}
-	require.NoError(t, s.Drain(t.Context())) // calls end after their answers
+	require.NoError(t, s.Drain(t.Context())) // a call ends after its answer was sent
 }
 
 // Traces are off unless the environment enables them.

@@ -12,8 +12,8 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/clienttest"
 )
 
-// theirs is the description that a client was built with: a FileDescriptorSet.
-const theirs = `
+// clientSchema is a Python program that prints the FileDescriptorSet of tritonclient.
+const clientSchema = `
 import sys
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from tritonclient.grpc import model_config_pb2, service_pb2
@@ -23,9 +23,10 @@ for module in (model_config_pb2, service_pb2):
 sys.stdout.buffer.write(files.SerializeToString())
 `
 
-// Services, methods, messages, fields and values are those that tritonclient has.
-func TestAsTheClientHasIt(t *testing.T) {
-	out, err := clienttest.Command(t, ".", "-c", theirs).Output()
+// TestSchemaMatchesTritonclient checks that services, methods, messages, fields and values are
+// equal to those of tritonclient.
+func TestSchemaMatchesTritonclient(t *testing.T) {
+	out, err := clienttest.Command(t, ".", "-c", clientSchema).Output()
 	require.NoError(t, err)
 	set := new(descriptorpb.FileDescriptorSet)
 	require.NoError(t, proto.Unmarshal(out, set))
@@ -85,7 +86,7 @@ func TestAsTheClientHasIt(t *testing.T) {
 			require.Equal(t, w.Values().Get(j).Number(), enums.Get(i).Values().ByName(w.Values().Get(j).Name()).Number())
 		}
 	}
-	// What is read and written by hand is there whole.
+	// Messages with a hand-written codec must have all fields.
 	for _, name := range []protoreflect.FullName{"inference.ModelInferRequest", "inference.ModelInferResponse", "inference.ModelStreamInferResponse",
 		"inference.InferParameter", "inference.InferTensorContents"} {
 		w, ok := find(name).(protoreflect.MessageDescriptor)
