@@ -170,11 +170,11 @@ func memory(kind string) (memmgr.Resource, func(), error) {
 	q := rt.DefaultQueue()
 	if q.IsHost() {
 		rt.Close()
-		return nil, nil, fmt.Errorf("-memory %s needs SYCL, which was not found; usminfo shows what is missing", kind)
+		return nil, nil, fmt.Errorf("-memory %s needs SYCL, which was not found; run usminfo to find the missing library", kind)
 	}
 	r := memmgr.USM(q, k)
 	return r, func() {
-		_ = memmgr.CloseDefaults() // the host memory that device memory is copied through
+		_ = memmgr.CloseDefaults() // the pools of host USM through which device memory is copied
 		_ = memmgr.Close(r)
 		rt.Close()
 	}, nil

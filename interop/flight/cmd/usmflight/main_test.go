@@ -98,11 +98,11 @@ func TestArguments(t *testing.T) {
 		{[]string{"-listen", "grpc+tcp://127.0.0.1:0", "more"}, "unexpected argument"},
 		{[]string{"-limit", "much"}, "invalid value"},
 		{[]string{"-listen", "grpc+tcp://127.0.0.1:0", "-max-tensors", "0"}, "-max-tensors is 0"},
-		// Any one of them is missing; -insecure does not permit tokens in the clear.
+		// TLS or tokens are missing; -insecure does not permit unencrypted tokens.
 		{[]string{"-listen", "grpc+tcp://0.0.0.0:0"}, "-insecure"},
 		{[]string{"-listen", "grpc+tcp://:0", "-token-file", tokens}, "-insecure"},
 		{[]string{"-listen", "grpc+tcp://0.0.0.0:0", "-tls-cert", "x", "-tls-key", "y"}, "-insecure"},
-		{[]string{"-listen", "grpc+tcp://0.0.0.0:0", "-token-file", tokens, "-insecure"}, "in the clear"},
+		{[]string{"-listen", "grpc+tcp://0.0.0.0:0", "-token-file", tokens, "-insecure"}, "does not encrypt tokens"},
 	} {
 		var out bytes.Buffer
 		require.ErrorContains(t, run(t.Context(), c.args, &out, &out), c.text)
