@@ -165,13 +165,13 @@ func TestProvisionalConnectionsMakeRoom(t *testing.T) {
 	}
 }
 
-// lent counts the buffers that are out.
+// lent is a buffer pool that counts the buffers in use.
 type lent struct{ out, got atomic.Int64 }
 
 func (p *lent) Get(n int) *[]byte { b := make([]byte, n); p.out.Add(1); p.got.Add(1); return &b }
 func (p *lent) Put(*[]byte)       { p.out.Add(-1) }
 
-// A connection that waits for bytes has no buffer, and hands none out with an error.
+// A connection that waits for bytes holds no buffer, and returns none together with an error.
 func TestReadOnReady(t *testing.T) {
 	l := listenHere(t, 1)
 	defer l.Close()
@@ -226,7 +226,7 @@ func TestReadOnReady(t *testing.T) {
 	require.Zero(t, pool.out.Load())
 }
 
-// A connection that is not a socket is bounded and read, too.
+// The limits also apply to a connection that is not a socket, and its bytes are read.
 func TestAcceptedPipe(t *testing.T) {
 	mine, theirs := net.Pipe()
 	defer theirs.Close()
