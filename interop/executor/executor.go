@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -43,7 +44,7 @@ type Step struct {
 	Name string
 	// Run is called on the thread of a slot, without the GIL. ctx ends with Close.
 	Run func(ctx context.Context, py *python.Interpreter) error
-	// Serial runs the step on the thread of the lane instead.
+	// Serial runs the step on the lane instead.
 	Serial bool
 }
 
@@ -68,7 +69,8 @@ type Config struct {
 	// Steps are run after the functions of Warm.
 	Steps []Step
 	// Grace is the time that a call may run after the end of its context before its slot counts as
-	// stuck. 0 means two seconds.
+	// stuck. 0 means two seconds. With math.MaxInt64 callers wait until their calls end, and the
+	// goroutine of a caller makes the call itself if a slot is idle.
 	Grace time.Duration
 	// Spare is the maximum number of stuck slots that are replaced at a time. 0 means as many as
 	// Slots, a negative number means none.
@@ -269,6 +271,11 @@ func (e *Executor) Call(ctx context.Context, function string, args ...any) (any,
 	}
 	defer j.release()
 	q := e.queueOf(function)
+	if e.config.Grace == math.MaxInt64 {
+		if s := q.take(j); s != nil {
+			return e.callHere(ctx, q, s, j)
+		}
+	}
 	if err := q.enter(j, e.config.Wait); err != nil {
 		if errors.Is(err, ErrFull) {
 			e.counters.refused.Add(1)
@@ -288,6 +295,31 @@ func (e *Executor) Call(ctx context.Context, function string, args ...any) (any,
 	case <-ctx.Done():
 	}
 	return e.leave(ctx, q, j)
+}
+
+// callHere makes a call in a slot that q.take returned, on the goroutine of the caller.
+func (e *Executor) callHere(ctx context.Context, q *queue, s *slot, j *job) (any, error) {
+	if ctx.Done() != nil {
+		j.refs.Add(1)
+		stop := context.AfterFunc(ctx, func() {
+			defer j.release()
+			if !j.item.Move(calls.Waiting, calls.Left) && j.item.State() == calls.Running {
+				j.interrupt(nil)
+			}
+		})
+		defer func() {
+			if stop() {
+				j.release()
+			}
+		}()
+	}
+	e.serve(s)
+	q.giveBack(s)
+	if j.item.State() == calls.Left {
+		return nil, e.notBegun(ctx, j.function)
+	}
+	<-j.ended
+	return j.result, j.err
 }
 
 // leave ends the wait of a caller whose context has ended.

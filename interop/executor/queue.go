@@ -98,6 +98,36 @@ func (q *queue) enter(j *job, wait bool) error {
 	return nil
 }
 
+// take gives a job, with a reference, to an idle slot for the goroutine of the caller, who calls giveBack
+// afterwards. It returns nil if no slot is idle.
+func (q *queue) take(j *job) *slot {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.refusal() != nil || len(q.idle) == 0 {
+		return nil
+	}
+	s := q.popIdle()
+	j.refs.Add(1)
+	q.give(s, j)
+	return s
+}
+
+// giveBack makes a slot of take idle, or wakes its goroutine for the next jobs or to end.
+func (q *queue) giveBack(s *slot) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.leave(s)
+	switch {
+	case q.fill(s):
+		s.wake <- struct{}{} // does not block, as in wakeIdle
+	case q.closed:
+		q.free--
+		close(s.wake)
+	default:
+		q.idle = append(q.idle, s)
+	}
+}
+
 // popIdle removes the slot that became idle last. There is an idle slot.
 func (q *queue) popIdle() *slot {
 	n := len(q.idle) - 1

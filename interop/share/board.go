@@ -29,7 +29,7 @@ import (
 //
 // If the maker has not looked when the opener releases the array, the opener exchanges "taken" for
 // "released". The maker ends the lease when it looks, as [Server.Revoke] does, without a message. If the
-// maker does not look within tellDelay, the opener changes the word back to "taken" and reports the
+// maker does not look within reportDelay, the opener changes the word back to "taken" and reports the
 // release over the socket.
 //
 // All words are derived from a hash of all bytes of the handle, including its secret. An altered

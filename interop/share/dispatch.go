@@ -11,8 +11,8 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// If a socket is closed, its process may be ending: lost waits for that for a moment, and for at most
-// longestExit if the process is known to be ending.
+// If a socket is closed, its process may be exiting. lost waits for the end of the process for moment, or
+// for longestExit if the process is known to be exiting.
 const (
 	moment      = 20 * time.Millisecond
 	longestExit = time.Second
@@ -24,7 +24,7 @@ const (
 // the kernel frees gigabytes. After that the error is ErrClosed, and guard goes on waiting.
 func (p *Peer) lost(err error) {
 	if errors.Is(err, ErrProtocol) {
-		p.fail(named("connection", err))
+		p.fail(withOp("connection", err))
 		return
 	}
 	if !errors.Is(err, os.ErrClosed) {
@@ -41,20 +41,20 @@ func (p *Peer) lost(err error) {
 		}
 	}
 	if errors.Is(err, io.EOF) {
-		err = errors.New("the other side closed it")
+		err = errors.New("the other process closed the connection")
 	}
 	p.fail(&OpError{Op: "connection", Kind: ErrClosed, Err: fmt.Errorf("%v: %w", p.credentials, err)})
 }
 
-// datagram does what one says, with the descriptor that came with it, or that is missing for
-// want of room in this process. An error ends the connection.
+// datagram handles the frames of a datagram. file is its descriptor, or nil. missing reports that it had
+// one that this process could not receive, for lack of free descriptors. An error ends the connection.
 func (p *Peer) datagram(b []byte, file *os.File, missing bool) (err error) {
 	defer func() {
 		if file != nil {
 			_ = file.Close()
 		}
 		if (file != nil || missing) && err == nil {
-			err = errors.New("a descriptor came without a segment")
+			err = errors.New("a descriptor without a segment frame or a board frame")
 		}
 	}()
 	for range maxFrames {
@@ -85,14 +85,14 @@ func (p *Peer) datagram(b []byte, file *os.File, missing bool) (err error) {
 	return fmt.Errorf("more than %d frames in one datagram", maxFrames)
 }
 
-// shown does what a segment frame says. It takes the descriptor over.
+// shown handles frameSegment. It takes over the descriptor.
 func (p *Peer) shown(f frame, file *os.File, missing bool) error {
 	facts, err := readSegment(f.payload)
 	switch {
 	case err == nil && missing:
-		return p.decline(facts.id, opError("Open", ErrLimit, "this process had no descriptor left for a segment of memory of %v", p.credentials))
+		return p.decline(facts.id, opError("Open", ErrLimit, "this process has no free descriptor for a segment of %v; raise RLIMIT_NOFILE", p.credentials))
 	case err == nil && file == nil:
-		err = errors.New("a segment came without a descriptor")
+		err = errors.New("a segment frame without a descriptor")
 	}
 	if err != nil {
 		if file != nil {
@@ -108,7 +108,7 @@ func (p *Peer) shown(f frame, file *os.File, missing bool) error {
 	return p.meet(&held{facts: facts, file: file, info: info})
 }
 
-// frame does what one says.
+// frame handles a frame without a descriptor.
 func (p *Peer) frame(f frame) error {
 	switch f.kind {
 	case frameDriver:
@@ -172,7 +172,7 @@ func (p *Peer) frame(f frame) error {
 	return p.answered(f)
 }
 
-// answered takes the answers to this side's calls.
+// answered handles the answer to a call of this process.
 func (p *Peer) answered(f frame) error {
 	switch f.kind {
 	case frameTaken, frameRefused, frameOpened, frameNewer, frameListed, framePassed:
@@ -221,9 +221,10 @@ func (p *Peer) answered(f frame) error {
 		}
 		return err
 	}
-	return fmt.Errorf("a frame of kind %d in the middle of a connection", f.kind)
+	return fmt.Errorf("a frame of kind %d after the greeting", f.kind)
 }
 
+// endIfClosing calls endIfIdle if this process has closed the connection.
 func (p *Peer) endIfClosing() {
 	p.mu.Lock()
 	closing := p.closing
@@ -233,7 +234,7 @@ func (p *Peer) endIfClosing() {
 	}
 }
 
-// refuse answers that a call failed.
+// refuse answers a call of the other process with an error.
 func (p *Peer) refuse(id uint64, err error) error {
 	p.mu.Lock()
 	d := p.newDatagram()
@@ -241,8 +242,8 @@ func (p *Peer) refuse(id uint64, err error) error {
 	return p.post(d)
 }
 
-// lendAfter answers with a lease that begins when the work on its array is done, or says
-// why none does. It takes pending over.
+// lendAfter answers a request for a lease. If err is not nil, it refuses the request. If pending is not
+// nil, it answers when the work that is pending on that array is done, and then releases pending.
 func (p *Peer) lendAfter(id uint64, l *lease, pending *usmarray.Array, err error) error {
 	if err != nil {
 		return p.refuse(id, err)
@@ -259,7 +260,7 @@ func (p *Peer) lendAfter(id uint64, l *lease, pending *usmarray.Array, err error
 	if most {
 		pending.Release()
 		p.node.leases.end(p, []uint64{l.d.serial})
-		return p.refuse(id, opError("Open", ErrLimit, "%d openings wait for work on their arrays", maxCalls))
+		return p.refuse(id, opError("Open", ErrLimit, "%d calls of this process wait for work on arrays, the maximum", maxCalls))
 	}
 	go func() {
 		err := pending.Synchronize(p.life)
@@ -269,15 +270,15 @@ func (p *Peer) lendAfter(id uint64, l *lease, pending *usmarray.Array, err error
 		p.mu.Unlock()
 		if err != nil {
 			p.node.leases.end(p, []uint64{l.d.serial})
-			_ = p.refuse(id, err) // the connection is over, if it fails
+			_ = p.refuse(id, err) // if it fails, the connection has ended
 			return
 		}
-		_ = p.lend(id, l) // the connection is over, if it fails
+		_ = p.lend(id, l) // if it fails, the connection has ended
 	}()
 	return nil
 }
 
-// lend answers with a lease that begins.
+// lend answers a request with the array of a new lease.
 func (p *Peer) lend(id uint64, l *lease) error {
 	p.mu.Lock()
 	d := p.newDatagram()
@@ -300,7 +301,7 @@ func (p *Peer) lend(id uint64, l *lease) error {
 	return p.post(d)
 }
 
-// answerNames answers with as many names as fit.
+// answerNames answers with as many of the names as fit into one datagram.
 func (p *Peer) answerNames(id uint64, names []string) error {
 	p.mu.Lock()
 	d := p.newDatagram()

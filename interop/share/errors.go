@@ -5,41 +5,40 @@ import (
 	"fmt"
 )
 
-// The kinds of failure. Every error of this package is an [*OpError] and answers to one
-// of them, to the error of a context, or to that of the package that refused, through
-// errors.Is.
+// The kinds of errors. Every error of this package is an [*OpError]. It wraps one of these, the error of
+// a context, or the error of another package, which errors.Is and errors.As find.
 var (
-	// ErrStale: the lease of a handle is over: it was opened, revoked, waited too long
-	// for its opening, or its maker's process or the one that it was made for is gone.
-	// What was never a lease answers the same, so that guessing teaches nothing.
+	// ErrStale is returned if the lease of a handle has ended: the handle was opened before, was
+	// revoked or expired, or its maker or the only process that may open it has ended. A handle that
+	// its maker never made gets the same error, so that a guess reveals nothing.
 	ErrStale = errors.New("stale handle")
-	// ErrHandle: bytes that are no handle: truncated, too long, of another version, or
-	// describing what cannot be.
+	// ErrHandle is returned for bytes that are not a valid handle: truncated, too long, of another
+	// version, or with an invalid description of an array.
 	ErrHandle = errors.New("not a handle")
-	// ErrNotShared: memory that lies in no segment, so that no other process can map it;
-	// or that this process cannot map. Copy it into a resource of package segment.
+	// ErrNotShared is returned for memory outside of segments, which other processes cannot map, and
+	// for a segment that this process cannot map. Copy the array into a resource of package segment.
 	ErrNotShared = errors.New("memory is not shared")
-	// ErrLimit: a limit of [Options], or of the protocol, is reached.
+	// ErrLimit is returned if a limit of [Options] or of the protocol is reached.
 	ErrLimit = errors.New("limit reached")
-	// ErrRefused: the process on the other side is not admitted.
+	// ErrRefused is returned if one process does not admit the other.
 	ErrRefused = errors.New("not admitted")
-	// ErrName: no array is published under the name, or one is already.
+	// ErrName is returned if no array is published under a name, or if the name is in use.
 	ErrName = errors.New("no such name")
-	// ErrAddress: an address that cannot be, or that somebody listens at.
+	// ErrAddress is returned by Listen if the address is invalid or in use, and by Dial if no process
+	// listens at the address.
 	ErrAddress = errors.New("address")
-	// ErrClosed: the server or the connection was closed here or there.
+	// ErrClosed is returned if either process closed the server or the connection.
 	ErrClosed = errors.New("closed")
-	// ErrDied: the process on the other side ended. Its memory stays valid for those who
-	// opened it. It answers to ErrClosed too.
-	ErrDied = fmt.Errorf("%w: the process on the other side is gone", ErrClosed)
-	// ErrProtocol: the other side sent what the protocol does not allow, and was cut off.
-	// It answers to ErrClosed too.
+	// ErrDied is returned if the other process has ended. Its arrays that are open in this process stay
+	// valid. ErrDied wraps ErrClosed.
+	ErrDied = fmt.Errorf("%w: the other process has ended", ErrClosed)
+	// ErrProtocol is returned if the other process sent an invalid message and was disconnected.
+	// ErrProtocol wraps ErrClosed.
 	ErrProtocol = fmt.Errorf("%w: protocol violation", ErrClosed)
 )
 
-// OpError is the type of the errors of this package: Op names the operation, Kind is one
-// of the Err… sentinels or nil when the cause says it, and Err is the cause: what was
-// asked, what was found, what to do.
+// OpError is the type of the errors of this package. Op is the operation. Kind is one of the Err…
+// variables, or nil if Err alone identifies the error. Err is the cause.
 type OpError struct {
 	Op   string
 	Kind error
@@ -55,7 +54,7 @@ func (e *OpError) Error() string {
 	return s
 }
 
-// Unwrap gives the kind and the cause to errors.Is and errors.As.
+// Unwrap returns the kind and the cause, without nil.
 func (e *OpError) Unwrap() (both []error) {
 	for _, err := range []error{e.Kind, e.Err} {
 		if err != nil {
@@ -69,9 +68,9 @@ func opError(op string, kind error, format string, args ...any) error {
 	return &OpError{Op: op, Kind: kind, Err: fmt.Errorf(format, args...)}
 }
 
-// named gives a failure of a lower floor the name of the operation that met it; one of
-// this package keeps its kind and gets the operation that the caller knows.
-func named(op string, err error) error {
+// withOp wraps an error in an OpError with the operation that the user called. An OpError keeps its kind
+// and cause, and its operation is replaced.
+func withOp(op string, err error) error {
 	var e *OpError
 	if errors.As(err, &e) {
 		return &OpError{Op: op, Kind: e.Kind, Err: e.Err}
@@ -79,12 +78,12 @@ func named(op string, err error) error {
 	return &OpError{Op: op, Err: err}
 }
 
-// The kinds as they travel: a refusal names its kind by a number, and the other side's
-// error answers to the same sentinel.
+// kindNumbers holds the error kinds by the number that stands for them in a refusal message. The error
+// that the other process makes from the message has the same kind.
 var kindNumbers = []error{nil, ErrStale, ErrHandle, ErrNotShared, ErrLimit, ErrRefused, ErrName, ErrClosed, ErrProtocol}
 
 func kindNumber(err error) byte {
-	for i := len(kindNumbers) - 1; i > 0; i-- { // the last ones answer to one before them too
+	for i := len(kindNumbers) - 1; i > 0; i-- { // from the end: ErrProtocol wraps ErrClosed, which is before it
 		if errors.Is(err, kindNumbers[i]) {
 			return byte(i)
 		}

@@ -4,7 +4,7 @@ package share
 func Break(p *Peer) { p.fail(opError("connection", ErrDied, "by a test")) }
 
 // Waiting reports whether somebody waits for an answer or a gift.
-func Waiting(p *Peer) bool { return p.somebodyWaits() }
+func Waiting(p *Peer) bool { return p.hasWaiters() }
 
 // ProtocolVersion is what a greeting tells.
 const ProtocolVersion = protocolVersion

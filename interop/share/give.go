@@ -13,29 +13,30 @@ type gift struct {
 	array *usmarray.Array
 }
 
-// Give hands an array over to the other process: when it returns nil, the array is open
-// there, under a lease of its own, and waits for [Peer.Receive] with the label (at most 255
-// bytes), which says what it is. It waits for work that is pending on the array first.
-// The caller keeps its own array. One that was received is not handed on like this while its maker
-// lives, since its lease would be this process's alone: [Server.Export] has its maker make a
-// handle, or Options.CopyInto has it go by value.
+// Give hands an array over to the other process, which receives it with [Peer.Receive], together with a
+// label of at most 255 bytes. Give first waits for work that is pending on the array. When Give returns
+// nil, the array is open in the other process under a lease of its own. The caller keeps its reference.
 //
-// When the context ends first, the array may have arrived; its lease is over when the
-// other process releases it, as ever. Errors: ErrNotShared, here or there, ErrLimit,
-// ErrClosed.
+// An array whose maker is another process cannot be handed over as long as the maker lives
+// (ErrNotShared). Use [Server.Export], which asks the maker for a handle, or set Options.CopyInto to send
+// a copy.
+//
+// If the context ends first, the array may have been handed over all the same. Its lease then ends when
+// the other process releases it. Errors: ErrNotShared if either process cannot map the memory, ErrRefused
+// if the other process accepts no arrays, ErrLimit, ErrClosed.
 func (p *Peer) Give(ctx context.Context, label string, a *usmarray.Array) error {
 	const op = "Give"
 	if len(label) > maxName {
-		return opError(op, ErrLimit, "a label of %d bytes, and the longest has %d", len(label), maxName)
+		return opError(op, ErrLimit, "the label has %d bytes, want at most %d", len(label), maxName)
 	}
 	l, err := p.node.leaseOf(ctx, op, a, ExportOptions{To: p})
 	if err != nil {
 		return err
 	}
 	if err := p.node.leases.add(op, l, &p.node.options, nil); err != nil {
-		l.letGo()
-		if over := p.Err(); over != nil { // says more
-			err = named(op, over)
+		l.release()
+		if over := p.Err(); over != nil { // this error is more specific
+			err = withOp(op, over)
 		}
 		return err
 	}
@@ -60,7 +61,7 @@ func (p *Peer) Give(ctx context.Context, label string, a *usmarray.Array) error 
 	return err
 }
 
-// taken opens an array that is handed over, and answers.
+// taken handles frameGive: it opens an array that the other process hands over, and answers.
 func (p *Peer) taken(f frame) error {
 	label, d, err := readGive(f.payload)
 	if err != nil {
@@ -80,16 +81,16 @@ func (p *Peer) taken(f frame) error {
 		return p.refuse(f.call, errClosedThere)
 	}
 	p.inbox = append(p.inbox, gift{label, a})
-	p.brought = p.brought || p.waiting != nil
+	p.delivered = p.delivered || p.waiting != nil
 	p.wake()
 	answer := p.newDatagram()
 	answer.b = appendFrame(answer.b, frameTaken, f.call, nil)
 	return p.post(answer)
 }
 
-var errClosedThere = opError("Give", ErrClosed, "the connection was closed there")
+var errClosedThere = opError("Give", ErrClosed, "the connection was closed by the receiver")
 
-// accept is adopt for what nobody here asked for.
+// accept opens a handed-over array as adopt does, if this process accepts such arrays.
 func (p *Peer) accept(d *description) (*usmarray.Array, error) {
 	p.mu.Lock()
 	err := p.noGifts()
@@ -100,20 +101,21 @@ func (p *Peer) accept(d *description) (*usmarray.Array, error) {
 	return p.adopt(d)
 }
 
-// noGifts tells why nothing is taken that the other process hands over, if so. Under mu.
+// noGifts returns the reason why this process does not accept handed-over arrays, or nil if it does. The
+// other process reports the text. p.mu is held.
 func (p *Peer) noGifts() error {
 	switch {
 	case p.closing:
 		return errClosedThere
 	case !p.receives:
-		return opError("Give", ErrRefused, "nobody there would receive it: the server has no Options.Connected, or made the connection to open handles")
+		return opError("Give", ErrRefused, "the receiver accepts no arrays on this connection; set Options.Connected there, or connect with Dial")
 	case len(p.inbox) >= p.node.options.MaxGiven:
-		return opError("Give", ErrLimit, "%d arrays wait to be received there, Options.MaxGiven", p.node.options.MaxGiven)
+		return opError("Give", ErrLimit, "%d arrays wait to be received, the maximum; call Receive there, or raise Options.MaxGiven there", p.node.options.MaxGiven)
 	}
 	return nil
 }
 
-// wake tells those who wait for a gift to look. Under mu.
+// wake wakes all goroutines that wait for a gift. p.mu is held.
 func (p *Peer) wake() {
 	if p.waiting != nil {
 		close(p.waiting)
@@ -121,12 +123,12 @@ func (p *Peer) wake() {
 	}
 }
 
-// waitNoMore is for one that gave up waiting for a gift. With the last of them nobody waits.
+// waitNoMore is called by a goroutine that stops waiting for a gift without having been woken.
 func (p *Peer) waitNoMore(waiting chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.waiting != waiting {
-		return // they were all woken
+		return // wake has reset the count
 	}
 	if p.waiters--; p.waiters == 0 {
 		p.waiting = nil
@@ -142,10 +144,10 @@ func isClosed(c chan struct{}) bool {
 	}
 }
 
-// Receive returns the next array that the other process handed over ([Peer.Give]), with an
-// owner of its own, and its label: in the order in which they came. Those that came before
-// the connection was over are still received afterwards, unless it was closed here; then
-// the error is the connection's.
+// Receive returns the next array that the other process handed over ([Peer.Give]) and its label, in the
+// order of arrival. It waits for an array if necessary. The caller owns a reference of the array. Arrays
+// that arrived before the connection ended can still be received, unless this process closed the
+// connection. Without such an array, Receive returns the error of the connection.
 func (p *Peer) Receive(ctx context.Context) (label string, a *usmarray.Array, err error) {
 	const op = "Receive"
 	for {
@@ -161,7 +163,7 @@ func (p *Peer) Receive(ctx context.Context) (label string, a *usmarray.Array, er
 		}
 		if err := p.over(); err != nil {
 			p.mu.Unlock()
-			return "", nil, named(op, err)
+			return "", nil, withOp(op, err)
 		}
 		if p.waiting == nil {
 			p.waiting = make(chan struct{})
@@ -174,7 +176,7 @@ func (p *Peer) Receive(ctx context.Context) (label string, a *usmarray.Array, er
 		case <-waiting:
 		case <-ctx.Done():
 			p.waitNoMore(waiting)
-			return "", nil, named(op, ctx.Err())
+			return "", nil, withOp(op, ctx.Err())
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// MaxHandle is the most bytes that a handle has.
+// MaxHandle is the maximum size of a handle in bytes.
 const MaxHandle = handleHead + nonceBytes + 1 + maxAddress + maxDescription + 8 + 2
 
 const (
@@ -22,25 +22,24 @@ const (
 	maxDescription = 26 + 24 + 6 + 8 + 16*usmarray.MaxDims
 )
 
-// Handle names an array in the memory of a process, its maker, and is good for one
-// opening by one process ([Server.Export], [Server.Open], [Peer.Open]). It travels as
-// [Handle.Bytes] over any channel; whoever reads it there can open it in the receiver's
-// place, if the maker admits them. A Handle is a plain value, and the zero Handle names
-// nothing.
+// Handle identifies an array in the memory of a process, its maker. [Server.Export] makes a handle, and
+// one process can open it once ([Server.Open], [Peer.Open]). Send [Handle.Bytes] to that process over any
+// channel that is confidential: every process that reads the bytes and that the maker admits can open
+// the handle. A Handle may be copied. The zero Handle identifies no array.
 type Handle struct {
 	encoded string
 	maker   string
 	d       description
-	at      place // where its maker offers it
+	at      place // the slot on the board in which its maker offers it
 }
 
-// makeHandle draws the secret of a lease.
+// makeHandle encodes a handle with a new random secret.
 func makeHandle(maker string, d *description, at place) Handle {
 	b := make([]byte, 0, handleHead+nonceBytes+1+len(maker)+64+16*d.layout.NDim()+48)
 	b = binary.LittleEndian.AppendUint32(b, handleMagic)
 	b = append(b, handleVersion, 0, 0, 0)
 	b = b[:len(b)+nonceBytes]
-	_, _ = rand.Read(b[len(b)-nonceBytes:]) // never fails: the program ends where there is no randomness
+	_, _ = rand.Read(b[len(b)-nonceBytes:]) // never fails
 	b = appendText(b, maker)
 	b = appendDescription(b, d)
 	b = binary.LittleEndian.AppendUint64(b, at.board)
@@ -48,23 +47,23 @@ func makeHandle(maker string, d *description, at place) Handle {
 	return Handle{string(b), maker, *d, at}
 }
 
-// ParseHandle reads the bytes of a handle. It asks nobody, so that a handle that is over
-// or was made up can pass; opening tells. Errors: ErrHandle for bytes that are truncated,
-// too many, of another version, or describe what cannot be.
+// ParseHandle decodes the bytes of a handle. It does not contact the maker: a stale or forged handle is
+// detected when it is opened. Errors: ErrHandle if the bytes are truncated, too long, of another
+// version, or contain an invalid description of an array.
 func ParseHandle(b []byte) (Handle, error) {
 	const op = "ParseHandle"
 	if len(b) > MaxHandle {
-		return Handle{}, opError(op, ErrHandle, "%d bytes, and a handle has at most %d", len(b), MaxHandle)
+		return Handle{}, opError(op, ErrHandle, "got %d bytes, want at most %d", len(b), MaxHandle)
 	}
-	h := Handle{encoded: string(b)} // the caller's bytes may change from here on
+	h := Handle{encoded: string(b)} // a copy: the caller may change b meanwhile
 	r := wireReader{b: []byte(h.encoded)}
 	magic, version, zero := r.u32(), r.u8(), uint32(r.u8())|uint32(r.u16())
 	r.bytes(nonceBytes)
 	if magic != handleMagic || r.short {
-		return Handle{}, opError(op, ErrHandle, "%d bytes that do not begin as a handle does", len(b))
+		return Handle{}, opError(op, ErrHandle, "the %d bytes do not begin with the magic number of a handle", len(b))
 	}
 	if version != handleVersion || zero != 0 {
-		return Handle{}, opError(op, ErrHandle, "a handle of version %d, and this is version %d", version, handleVersion)
+		return Handle{}, opError(op, ErrHandle, "the handle has version %d, want version %d", version, handleVersion)
 	}
 	h.maker = r.text()
 	var err error
@@ -73,7 +72,7 @@ func ParseHandle(b []byte) (Handle, error) {
 		err = r.end("a handle")
 	}
 	if err == nil && (len(h.maker) < 2 || len(h.maker) > maxAddress || h.maker[0] != '@' && h.maker[0] != '/') {
-		err = fmt.Errorf("a maker's address of %d bytes that is neither a name nor a path", len(h.maker))
+		err = fmt.Errorf("the maker's address of %d bytes is neither a socket name nor a path", len(h.maker))
 	}
 	if err != nil {
 		return Handle{}, opError(op, ErrHandle, "%w", err)
@@ -81,10 +80,10 @@ func ParseHandle(b []byte) (Handle, error) {
 	return h, nil
 }
 
-// Bytes returns the handle as it travels. They hold the lease's secret.
+// Bytes returns the encoded handle, for [ParseHandle]. The bytes contain the secret of the lease.
 func (h Handle) Bytes() []byte { return []byte(h.encoded) }
 
-// Maker is the address of the server whose array it is, as [Dial] takes it.
+// Maker returns the address of the server that made the handle, as [Dial] takes it.
 func (h Handle) Maker() string { return h.socketAddress() }
 
 func (h Handle) socketAddress() string {
@@ -94,13 +93,13 @@ func (h Handle) socketAddress() string {
 	return h.maker
 }
 
-// DataType is the element type of the array.
+// DataType returns the element type of the array.
 func (h Handle) DataType() dlpack.DataType { return h.d.dtype }
 
-// Layout is the array's, in elements from the start of its buffer.
+// Layout returns the layout of the array, in elements from the start of its buffer.
 func (h Handle) Layout() usmarray.Layout { return h.d.layout }
 
-// ReadOnly reports whether it arrives read-only.
+// ReadOnly reports whether the opened array will be read-only.
 func (h Handle) ReadOnly() bool { return h.d.readOnly }
 
 // String describes the handle without its secret.
@@ -112,10 +111,10 @@ func (h Handle) String() string {
 		h.d.dtype, h.d.layout, h.d.segment.id[:4], h.d.offset, h.d.serial, h.maker)
 }
 
-// GoString is String: %#v tells no secret either.
+// GoString returns String(), so that %#v does not print the secret.
 func (h Handle) GoString() string { return h.String() }
 
-// openHandle reads what frameOpen carries: the handle as its maker wrote it.
+// openHandle reads the payload of frameOpen, which is an encoded handle.
 func openHandle(b []byte) (serial uint64, err error) {
 	h, err := ParseHandle(bytes.Clone(b))
 	return h.d.serial, err

@@ -14,34 +14,34 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// held is a segment of the other process that this one knows. Its mappings are made by the
-// goroutine that reads from that process, alone.
+// held is a segment of the other process that this process has a descriptor or a driver's handle of.
+// Only the reading goroutine of the connection maps it.
 type held struct {
 	facts     segmentFacts
-	file      *os.File            // nil for a driver's memory
+	file      *os.File            // nil for memory of a driver
 	info      os.FileInfo         // of the file
-	handle    []byte              // a driver's, in the place of the file
-	maps      [2]*segment.Mapping // [0] to write, [1] to read only; nil until an array needs it
-	arrays    int                 // open in it
-	idle      time.Time           // since when there are none
-	asked     bool                // the other process was asked to forget that it is known here
-	forgotten bool                // and did, or has the segment no more
-	lentAs    segment.ID          // under which this process lends it; zero until it does
+	handle    []byte              // the driver's handle, instead of the file
+	maps      [2]*segment.Mapping // [0] writable, [1] read-only; nil until an array needs it
+	arrays    int                 // number of open arrays in the segment
+	idle      time.Time           // when the last array was released
+	asked     bool                // frameForget was sent: the other process is to drop the segment from its list of sent ones
+	forgotten bool                // the other process has dropped it, or has freed the segment
+	lentAs    segment.ID          // the ID under which this process lends it; zero if it does not
 	unmapped  atomic.Bool
 }
 
-// opened is one array of another process, until the last reference of its buffer goes.
+// opened is an open array of another process. It ends with the last reference of its buffer.
 type opened struct {
 	peer   *Peer
 	held   *held
 	lent   lent
-	buffer memmgr.Buffer // the zero Buffer until there is one
+	buffer memmgr.Buffer // the zero Buffer until it is made
 
-	slot  uint16 // of the board, if it was opened from there
-	claim claim  // zero: it was not
+	slot  uint16 // slot of the board, if the array was opened from there
+	claim claim  // zero if it was not
 }
 
-// lent is what was lent of the segment.
+// lent is the part of a segment that a lease covers.
 type lent struct {
 	offset, size uint64 // bytes
 	serial       uint64 // of the lease
@@ -50,19 +50,19 @@ type lent struct {
 
 func lentOf(d *description) lent { return lent{d.offset, d.size, d.serial, d.readOnly} }
 
-// heldFiles counts the descriptors of others' segments, over all connections.
+// heldFiles counts the descriptors of segments of other processes, over all connections.
 var heldFiles atomic.Int64
 
-// same tells whether it is the memory that was shown before.
+// same reports whether other is the same memory as h.
 func (h *held) same(other *held) bool {
 	if h.facts != other.facts || (h.file == nil) != (other.file == nil) {
 		return false
 	}
-	return h.file == nil || os.SameFile(h.info, other.info) // a driver may make another handle each time
+	return h.file == nil || os.SameFile(h.info, other.info) // handles are not compared: a driver may make a new one each time
 }
 
-// meet takes note of a segment. It takes the descriptor over, which is one of memory, so that
-// nothing here waits for the other process.
+// meet records a segment that the other process has sent, or declines it. meet takes over the
+// descriptor. It is a memory file, so that closing it does not wait for the other process.
 func (p *Peer) meet(h *held) (err error) {
 	var declined error
 	p.mu.Lock()
@@ -79,10 +79,10 @@ func (p *Peer) meet(h *held) (err error) {
 	case len(p.calls) == 0 && p.noGifts() != nil:
 		declined = p.noGifts()
 	case len(p.held) >= p.node.options.MaxSegments:
-		declined = opError("Open", ErrLimit, "%d segments of %v are known here, Options.MaxSegments", len(p.held), p.credentials)
+		declined = opError("Open", ErrLimit, "%d segments of %v are open in this process, the maximum; raise Options.MaxSegments", len(p.held), p.credentials)
 	case h.file != nil && heldFiles.Add(1) > maxHeld():
 		heldFiles.Add(-1)
-		declined = opError("Open", ErrLimit, "%d descriptors of segments of others are open in this process, half of what it may have (RLIMIT_NOFILE)", heldFiles.Load())
+		declined = opError("Open", ErrLimit, "%d descriptors of segments of other processes are open in this process, half of its limit; raise RLIMIT_NOFILE", heldFiles.Load())
 	default:
 		h.idle = time.Now()
 		p.held[id] = h
@@ -98,13 +98,14 @@ func (p *Peer) meet(h *held) (err error) {
 	return err
 }
 
-// decline takes note of a segment that cannot be kept, and why: what is to be opened in it is
-// refused, until the other process has forgotten that it showed it.
+// decline records a segment that this process cannot keep, and the reason. Opening an array in it fails
+// with the reason until the other process has confirmed (frameForgotten) that it will send the segment
+// again.
 func (p *Peer) decline(id segment.ID, why error) error {
 	p.mu.Lock()
 	if p.declined[id] == nil && len(p.declined) >= p.node.options.MaxSegments {
 		p.mu.Unlock()
-		return fmt.Errorf("segment %v comes although %d were declined", id, p.node.options.MaxSegments)
+		return fmt.Errorf("segment %v: %d segments were already declined, the maximum", id, p.node.options.MaxSegments)
 	}
 	p.declined[id] = why
 	d := p.newDatagram()
@@ -112,8 +113,8 @@ func (p *Peer) decline(id segment.ID, why error) error {
 	return p.post(d)
 }
 
-// adopt makes the array of a lease that begins. Only the goroutine that reads calls it. On
-// an error the lease is over, or the answer says so.
+// adopt opens the array of a new lease. Only the reading goroutine calls adopt. If it fails, the lease
+// has ended, or the connection ends because of ErrProtocol.
 func (p *Peer) adopt(d *description) (*usmarray.Array, error) {
 	const op = "Open"
 	p.mu.Lock()
@@ -127,19 +128,19 @@ func (p *Peer) adopt(d *description) (*usmarray.Array, error) {
 		refusal = declined
 	case h == nil:
 		p.mu.Unlock()
-		return nil, opError(op, ErrProtocol, "segment %v was never shown", d.segment.id)
+		return nil, opError(op, ErrProtocol, "an array in segment %v, which was not sent before", d.segment.id)
 	case h.facts != d.segment:
 		p.mu.Unlock()
-		return nil, opError(op, ErrProtocol, "segment %v is not as it was", d.segment.id)
+		return nil, opError(op, ErrProtocol, "an array describes segment %v with other properties than before", d.segment.id)
 	case p.opened >= p.node.options.MaxLeases:
-		refusal = opError(op, ErrLimit, "%d arrays of %v are open here, Options.MaxLeases", p.opened, p.credentials)
+		refusal = opError(op, ErrLimit, "%d arrays of %v are open in this process, the maximum; raise Options.MaxLeases", p.opened, p.credentials)
 	}
 	if refusal != nil {
-		p.tell(d.serial)
+		p.noteEnded(d.serial)
 		p.mu.Unlock()
 		return nil, refusal
 	}
-	h.arrays++ // keeps the mapping
+	h.arrays++ // keeps the segment mapped
 	p.opened++
 	p.mu.Unlock()
 	m, err := p.mapped(h, d.readOnly || d.segment.audience == segment.PeersRead)
@@ -150,8 +151,8 @@ func (p *Peer) adopt(d *description) (*usmarray.Array, error) {
 	return p.arrayOf(&opened{peer: p, held: h, lent: lentOf(d)}, m, d)
 }
 
-// arrayOf makes the array of a lease that began, in a mapping that the caller keeps there. On an
-// error the lease is over. Any goroutine.
+// arrayOf makes the array of a lease in the mapping m. The caller has counted the array in
+// o.held.arrays, which keeps m mapped. If arrayOf fails, it ends the lease. Any goroutine may call it.
 func (p *Peer) arrayOf(o *opened, m *segment.Mapping, d *description) (*usmarray.Array, error) {
 	const op = "Open"
 	buffer, err := memmgr.FromForeign(unsafe.Add(m.Data(), d.offset), d.size, memmgr.ForeignOptions{
@@ -159,12 +160,12 @@ func (p *Peer) arrayOf(o *opened, m *segment.Mapping, d *description) (*usmarray
 	})
 	if err != nil {
 		o.end()
-		return nil, named(op, err)
+		return nil, withOp(op, err)
 	}
 	o.buffer = buffer
 	o.note()
 	options := make([]usmarray.Option, 0, 2)
-	if m.ReadOnly() || d.readOnly { // a driver's memory has no protection
+	if m.ReadOnly() || d.readOnly { // memory of a driver has no page protection
 		buffer.SetReadOnly()
 		options = append(options, usmarray.ReadOnly())
 	}
@@ -179,7 +180,7 @@ func (p *Peer) arrayOf(o *opened, m *segment.Mapping, d *description) (*usmarray
 	return a, nil
 }
 
-// kindOfMapping tells memory that cannot be mapped from limits that were reached.
+// kindOfMapping returns ErrLimit if mapping failed because of a limit, else ErrNotShared.
 func kindOfMapping(err error) error {
 	if errors.Is(err, segment.ErrLimit) {
 		return ErrLimit
@@ -187,7 +188,7 @@ func kindOfMapping(err error) error {
 	return ErrNotShared
 }
 
-// endOpened is what the last reference of an opened array calls. It may run anywhere.
+// endOpened is the closer of the buffers of opened arrays. It may run on any thread.
 func endOpened(p unsafe.Pointer, _ uintptr) { (*opened)(p).end() }
 
 func (o *opened) end() {
@@ -200,9 +201,9 @@ func (o *opened) end() {
 	p.opened--
 	if p.claims.release(o) {
 		p.marked = append(p.marked, o)
-		p.startTeller()
+		p.startReporting()
 	} else {
-		p.tell(o.lent.serial)
+		p.noteEnded(o.lent.serial)
 	}
 	over, closing, last := p.err != nil, p.closing, p.opened == 0
 	unmap := false
@@ -218,22 +219,23 @@ func (o *opened) end() {
 		o.held.unmap()
 	}
 	if over && last {
-		p.watch.Close() // fail left it open if the process was ending
+		p.watch.Close() // fail left it open if the process was exiting
 	}
 	if closing && !over {
 		p.endIfIdle()
 	}
 }
 
-// which tells the mapping that an array needs.
+// which returns the index in maps of the mapping that an array needs.
 func (h *held) which(readOnly bool) int {
-	if readOnly && h.file != nil { // a driver's memory is mapped once
+	if readOnly && h.file != nil { // memory of a driver has one mapping
 		return 1
 	}
 	return 0
 }
 
-// mapped gives the mapping that an array needs. Nobody else makes or ends one meanwhile.
+// mapped returns the mapping that an array needs, and makes it if necessary. The caller is the reading
+// goroutine and has counted the array in h.arrays, so that no other goroutine changes the mappings.
 func (p *Peer) mapped(h *held, readOnly bool) (*segment.Mapping, error) {
 	which := h.which(readOnly)
 	if m := h.maps[which]; m != nil {
@@ -242,14 +244,14 @@ func (p *Peer) mapped(h *held, readOnly bool) (*segment.Mapping, error) {
 	o := &p.node.options
 	a := segment.Attachment{File: h.file, Handle: h.handle, Size: h.facts.size, Audience: h.facts.audience, ReadOnly: which == 1}
 	if h.handle != nil && (o.Queue == nil || o.Queue.IsHost()) {
-		return nil, fmt.Errorf("it is device memory of a driver, and no queue on that device was given; set Options.Queue, or have it copied where it is (Options.CopyInto there)")
+		return nil, fmt.Errorf("the array is device memory of a driver; set Options.Queue to a queue on that device, or copy the array in the process that has it (Options.CopyInto)")
 	}
 	if h.facts.kind != syclobj.USMUnknown {
 		switch {
 		case o.Queue != nil && !o.Queue.IsHost():
 			a.Queue, a.Kind = o.Queue, h.facts.kind
 		case !o.AsHost:
-			return nil, fmt.Errorf("it is USM of kind %s, and no queue was given to map it on; set Options.Queue, or Options.AsHost for the plain bytes", h.facts.kind)
+			return nil, fmt.Errorf("the array is USM of kind %s, and this process has no queue for it; set Options.Queue, or Options.AsHost to open it as host memory", h.facts.kind)
 		}
 	}
 	m, err := segment.Map(a)
@@ -262,8 +264,7 @@ func (p *Peer) mapped(h *held, readOnly bool) (*segment.Mapping, error) {
 	return m, nil
 }
 
-// unmap ends what is held of a segment. The caller took it from the connection, or the
-// connection is over and no array is open.
+// unmap unmaps the segment and closes its descriptor. The caller has removed it from Peer.held.
 func (h *held) unmap() {
 	h.unmapped.Store(true)
 	for _, m := range h.maps {
@@ -277,8 +278,8 @@ func (h *held) unmap() {
 	}
 }
 
-// takeIdle takes out all segments without open arrays, of a connection that is over.
-// Under mu.
+// takeIdle removes all segments without open arrays from a connection that has ended, and returns them.
+// p.mu is held.
 func (p *Peer) takeIdle() (all []*held) {
 	for id, h := range p.held {
 		if h.arrays == 0 {
@@ -289,14 +290,15 @@ func (p *Peer) takeIdle() (all []*held) {
 	return all
 }
 
-// Trim unmaps memory of the other process in which no array is open, without waiting
-// for Options.Idle, and returns how many bytes that are. They go as soon as the other
-// process has answered.
+// Trim unmaps the segments of the other process in which no array is open, without waiting for
+// Options.Idle. It returns their total size in bytes. They are unmapped as soon as the other process has
+// answered.
 func (p *Peer) Trim() (bytes uint64) {
 	return p.forgetIdle(func(*held) bool { return true })
 }
 
-// forgetIdle asks the other process to forget that idle segments are known here.
+// forgetIdle asks the other process to drop the idle segments for which the function returns true from
+// its list of sent ones. They are unmapped when it has confirmed that.
 func (p *Peer) forgetIdle(which func(*held) bool) (bytes uint64) {
 	p.mu.Lock()
 	var ask []segment.ID
@@ -323,8 +325,8 @@ func (p *Peer) forgetIdle(which func(*held) bool) (bytes uint64) {
 	return bytes
 }
 
-// forgotten does what the other process says of a segment: it is known here no more, or is
-// there no more. It is unmapped now, or with the last array in it.
+// forgotten handles frameForgotten and frameGone: the other process has dropped a segment from its list
+// of sent ones, or has freed it. The segment is unmapped now, or when its last array is released.
 func (p *Peer) forgotten(f frame) error {
 	id, err := readID(f.payload)
 	if err != nil {
@@ -347,8 +349,8 @@ func (p *Peer) forgotten(f frame) error {
 	return nil
 }
 
-// forget does what the other process asks: the segment's descriptor is sent again before
-// the next array in it.
+// forget handles frameForget: the descriptor of the segment will be sent again before the next array in
+// it.
 func (p *Peer) forget(f frame) error {
 	id, err := readID(f.payload)
 	if err != nil {
@@ -361,18 +363,18 @@ func (p *Peer) forget(f frame) error {
 	return p.post(d)
 }
 
-// mostChecked bounds the segments of a peer that one look checks; the order is random, so
-// that all have their turn.
-const mostChecked = 256
+// maxChecked is the maximum number of segments of a peer that one sweep checks. The iteration order of
+// maps is random, so that every segment is checked after some time.
+const maxChecked = 256
 
-// sweep ends what is over: segments of this process that are there no more, mappings of the
-// other's that are idle.
+// sweep reports segments of this process that were freed, and unmaps segments of the other process that
+// are idle for longer than Options.Idle.
 func (p *Peer) sweep(now time.Time) {
 	var gone []segment.ID
 	p.mu.Lock()
 	checked := 0
 	for id, k := range p.sent {
-		if checked++; checked > mostChecked || len(gone) == maxFrames/2 {
+		if checked++; checked > maxChecked || len(gone) == maxFrames/2 {
 			break
 		}
 		if k.gone() {
@@ -385,7 +387,7 @@ func (p *Peer) sweep(now time.Time) {
 		for _, id := range gone {
 			d.b = appendFrame(d.b, frameGone, 0, func(b []byte) []byte { return append(b, id[:]...) })
 		}
-		_ = p.post(d) // over, if it fails
+		_ = p.post(d) // if it fails, the connection has ended
 	} else {
 		p.mu.Unlock()
 	}

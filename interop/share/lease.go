@@ -33,9 +33,9 @@ type lease struct {
 	among [2]struct{ next, former *lease } // in the lists
 }
 
-// letGo releases the references of the lease. The caller has taken it out of the table, and holds no
+// release releases the references of the lease. The caller has taken it out of the table, and holds no
 // lock.
-func (l *lease) letGo() {
+func (l *lease) release() {
 	if l.pending != nil {
 		l.pending.Release()
 	}
@@ -118,7 +118,7 @@ func (t *leaseTable) unlock() {
 	over := t.over
 	t.over = nil
 	t.mu.Unlock()
-	letGo(over)
+	releaseAll(over)
 }
 
 // add adds a lease and assigns its serial. encode makes its handle. With nil the holder needs no handle,
@@ -276,7 +276,7 @@ func (t *leaseTable) end(holder *Peer, serials []uint64) (unknown int) {
 		}
 	}
 	t.unlock()
-	letGo(ended)
+	releaseAll(ended)
 	return unknown
 }
 
@@ -290,7 +290,7 @@ func (t *leaseTable) revoke(encoded []byte, serial uint64) bool {
 	}
 	t.unlock()
 	if ok {
-		l.letGo()
+		l.release()
 	}
 	return ok
 }
@@ -306,7 +306,7 @@ func (t *leaseTable) endOf(holder *Peer) {
 		ended = append(ended, l)
 	}
 	t.unlock()
-	letGo(ended)
+	releaseAll(ended)
 	if b != nil {
 		b.end()
 	}
@@ -328,7 +328,7 @@ func (t *leaseTable) endUnopened(holder *Peer) {
 		l = next
 	}
 	t.unlock()
-	letGo(ended)
+	releaseAll(ended)
 }
 
 // expire ends the handles that were not opened in time, and all of them once the table is closed.
@@ -343,7 +343,7 @@ func (t *leaseTable) expire(now time.Time) {
 		ended = append(ended, l)
 	}
 	t.unlock()
-	letGo(ended)
+	releaseAll(ended)
 }
 
 // close ends all handles that are not opened, and prevents new leases.
@@ -377,8 +377,8 @@ func (t *leaseTable) heldBy(p *Peer) int {
 	return p.leases.n
 }
 
-func letGo(ended []*lease) {
+func releaseAll(ended []*lease) {
 	for _, l := range ended {
-		l.letGo()
+		l.release()
 	}
 }

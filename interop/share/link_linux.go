@@ -28,8 +28,8 @@ type link struct {
 	conn *net.UnixConn
 	raw  syscall.RawConn
 
-	// The attempts of the receiver and of the sender. They are allocated once, so that a message
-	// needs no closure.
+	// The system calls of the receiver and of the sender. They are allocated once, so that a message
+	// allocates no closure.
 	in, out attempt
 	peek    syscall.Msghdr
 
@@ -37,8 +37,7 @@ type link struct {
 	unusable  []int      // received descriptors that are not memory files; guarded by receiving
 }
 
-// attempt is one system call that may have to wait for the socket. It is repeated when the socket is
-// ready.
+// attempt is a non-blocking system call. The runtime repeats it when the socket is ready.
 type attempt struct {
 	try    func(fd uintptr) bool
 	wait   bool // wait if the socket is not ready
@@ -57,8 +56,8 @@ func (a *attempt) prepare(b, oob []byte) {
 	a.header.SetControllen(len(oob))
 }
 
-// message calls sendmsg or recvmsg until it is not interrupted by a signal. A call that never
-// sleeps is not reported to the runtime's scheduler, which would cost as much again.
+// message calls sendmsg or recvmsg and repeats it if a signal interrupts it. If sleeps is false, the call
+// bypasses the runtime's scheduler, which would double its cost.
 func message(number, fd uintptr, header *syscall.Msghdr, flags uintptr, sleeps bool) (int, syscall.Errno) {
 	for {
 		var n uintptr
@@ -85,13 +84,13 @@ func newLink(conn *net.UnixConn) (*link, error) {
 	return l, nil
 }
 
-// close closes the socket, in the background: the kernel then releases the descriptors that were
-// sent and not received, and their sender decides how long that takes (the release of a TCP
-// socket with SO_LINGER sleeps). released is called at the end. Call close once.
+// close closes the socket in the background. The kernel then releases the descriptors that were sent and
+// not received. Their sender can delay that: the release of a TCP socket with SO_LINGER sleeps. close
+// calls released at the end. It must be called once.
 func (l *link) close(released func()) {
 	go func() {
 		_ = l.conn.Close()
-		l.receiving.Lock() // receive has returned; from now on it receives nothing.
+		l.receiving.Lock() // waits until receive has returned
 		defer l.receiving.Unlock()
 		for _, fd := range l.unusable {
 			_ = syscall.Close(fd)
@@ -105,9 +104,10 @@ func (l *link) close(released func()) {
 func (l *link) interrupt()   { _ = l.conn.SetReadDeadline(time.Unix(1, 0)) }
 func (l *link) interrupted() { _ = l.conn.SetReadDeadline(time.Time{}) }
 
-// tryReceive peeks first: without a buffer for descriptors that releases none, and MSG_CTRUNC
-// reports whether the datagram has some. If it has, recvmsg releases those that the buffer or
-// this process has no room for, which can sleep, so that the scheduler must know of the call.
+// tryReceive first peeks without a buffer for descriptors. MSG_CTRUNC then reports whether the datagram
+// has descriptors, and the kernel releases none. If it has some, the second recvmsg may release the
+// descriptors that do not fit into the buffer or into the limit of this process. Releasing can sleep, so
+// the scheduler must know of that call.
 func (l *link) tryReceive(fd uintptr) bool {
 	a := &l.in
 	l.peek = syscall.Msghdr{}
@@ -119,9 +119,9 @@ func (l *link) tryReceive(fd uintptr) bool {
 	return a.errno != syscall.EAGAIN
 }
 
-// receive waits for a datagram. If it has a descriptor, that is a memory file, and the caller owns it.
-// missing reports that this process had no descriptor left for it. io.EOF means that the other side has
-// closed the socket.
+// receive waits for a datagram. file is the memory file that was sent with it, which the caller closes, or
+// nil. missing reports that a descriptor was sent, but this process had no free one. io.EOF means that the
+// other process has closed the socket.
 func (l *link) receive(b []byte) (n int, file *os.File, missing bool, err error) {
 	l.receiving.Lock()
 	defer l.receiving.Unlock()
@@ -145,15 +145,15 @@ func (l *link) receive(b []byte) (n int, file *os.File, missing bool, err error)
 			return 0, nil, false, err
 		}
 	}
-	// The kernel drops descriptors if the buffer has no room, or if this process may have no more. The
-	// buffer has room for one, so that none at all means the latter.
+	// The kernel drops descriptors that do not fit into the buffer or into the limit of this process. The
+	// buffer has room for one. So if no descriptor was received, the limit was the reason.
 	cut := a.header.Flags&syscall.MSG_CTRUNC != 0
 	missing = cut && file == nil
 	if a.header.Flags&syscall.MSG_TRUNC != 0 || cut && !missing {
 		if file != nil {
 			_ = file.Close()
 		}
-		return 0, nil, false, fmt.Errorf("%w: a datagram of more than %d bytes, or with too many descriptors", ErrProtocol, len(b))
+		return 0, nil, false, fmt.Errorf("%w: a datagram of more than %d bytes, or with more than one descriptor", ErrProtocol, len(b))
 	}
 	if a.n == 0 {
 		if file != nil {
@@ -167,15 +167,16 @@ func (l *link) receive(b []byte) (n int, file *os.File, missing bool, err error)
 // fcntlGetSeals is F_GET_SEALS, which only memory files support.
 const fcntlGetSeals = 1034
 
-// isMemory reports whether a descriptor is a memory file. To stat and close such a file never waits, unlike
-// a socket or a file of another file system.
+// isMemory reports whether a descriptor is a memory file. Stat and close of such a file never wait, unlike
+// those of a socket or of a file in other file systems.
 func isMemory(fd int) bool {
 	_, _, errno := syscall.RawSyscall(syscall.SYS_FCNTL, uintptr(fd), fcntlGetSeals, 0)
 	return errno == 0
 }
 
-// oneDescriptor takes the descriptors out of a control message. It refuses more than one, and a
-// descriptor that is not of a memory file. The link closes those together with its socket.
+// oneDescriptor returns the descriptor in a control message, or nil if there is none. It fails if there
+// are several, or if the descriptor is not a memory file. The link keeps such descriptors, and close
+// closes them.
 func (l *link) oneDescriptor(oob []byte) (*os.File, error) {
 	messages, err := syscall.ParseSocketControlMessage(oob)
 	var all []int
@@ -185,7 +186,7 @@ func (l *link) oneDescriptor(oob []byte) (*os.File, error) {
 		}
 	}
 	if err == nil && len(all) == 1 && isMemory(all[0]) {
-		// Only for a memory file: the runtime's poller would register other non-blocking descriptors.
+		// Only for memory files: os.NewFile adds other non-blocking files to the runtime's poller.
 		return os.NewFile(uintptr(all[0]), "segment"), nil
 	}
 	l.unusable = append(l.unusable, all...)
@@ -193,9 +194,9 @@ func (l *link) oneDescriptor(oob []byte) (*os.File, error) {
 	case len(all) == 0 && err == nil:
 		return nil, nil
 	case len(all) == 1 && err == nil:
-		return nil, fmt.Errorf("%w: a descriptor of something else than memory", ErrProtocol)
+		return nil, fmt.Errorf("%w: a descriptor that is not a memory file", ErrProtocol)
 	}
-	return nil, fmt.Errorf("%w: %d descriptors in one datagram", ErrProtocol, len(all))
+	return nil, fmt.Errorf("%w: %d descriptors in one datagram, want at most 1", ErrProtocol, len(all))
 }
 
 func (l *link) trySend(fd uintptr) bool {
@@ -204,8 +205,8 @@ func (l *link) trySend(fd uintptr) bool {
 	return a.errno != syscall.EAGAIN || !a.wait
 }
 
-// send sends one datagram, whole or not at all. Where the other side has no room it waits
-// if it may, and else reports false.
+// send sends one datagram with an optional descriptor. If the socket is full, send waits if wait is true,
+// and returns false otherwise.
 func (l *link) send(b []byte, file *os.File, wait bool) (sent bool, err error) {
 	a := &l.out
 	a.oob, a.wait = nil, wait
@@ -233,8 +234,8 @@ func (l *link) send(b []byte, file *os.File, wait bool) (sent bool, err error) {
 	}
 }
 
-// maxHeld returns the maximum number of descriptors of other processes that this process keeps, in all
-// connections: half of its limit. Package segment uses the other half.
+// maxHeld returns the maximum number of segment descriptors of other processes, over all connections: half
+// of the process's limit. The other half remains for package segment.
 func maxHeld() int64 {
 	var r syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &r); err != nil || r.Cur/2 > math.MaxInt32 {
@@ -254,12 +255,12 @@ func (l *link) credentials() (c Credentials, err error) {
 	return c, errors.Join(failed, os.NewSyscallError("getsockopt(SO_PEERCRED)", err))
 }
 
-// soPeerPidfd is SO_PEERPIDFD, Linux 6.5; the same on amd64 and arm64.
+// soPeerPidfd is SO_PEERPIDFD (Linux 6.5). It has the same value on amd64 and arm64.
 const soPeerPidfd = 77
 
-// watchPeer opens the process on the other side, by the socket, which always identifies that process.
-// Only on kernels without that option it uses the process number, which another process may have if the
-// first one has ended since it connected. ErrDied: the process has ended.
+// watchPeer opens a pidfd of the other process. It asks the socket, which always identifies that process.
+// On kernels without SO_PEERPIDFD it uses the process ID, which another process may have if the peer has
+// ended since it connected. watchPeer returns ErrDied if the process has ended.
 func (l *link) watchPeer(pid int) (*pidfd.Process, error) {
 	fd, errno := -1, syscall.Errno(0)
 	err := l.raw.Control(func(s uintptr) {
@@ -284,7 +285,7 @@ func (l *link) watchPeer(pid int) (*pidfd.Process, error) {
 		return pidfd.Of(fd)
 	}
 	if pid <= 0 {
-		return nil, fmt.Errorf("the process on the other side is not visible here (another process namespace), so that nothing would tell its end")
+		return nil, fmt.Errorf("the other process is in another PID namespace, so that its end cannot be detected; use Linux 6.5 or later, or one PID namespace")
 	}
 	p, err := pidfd.Open(pid)
 	if errors.Is(err, syscall.ESRCH) {
@@ -293,11 +294,11 @@ func (l *link) watchPeer(pid int) (*pidfd.Process, error) {
 	return p, err
 }
 
-// soPassRights is SO_PASSRIGHTS, Linux 6.16. Tests set it to an option that no kernel has.
+// soPassRights is SO_PASSRIGHTS (Linux 6.16). Tests set it to an option that no kernel has.
 var soPassRights = 83
 
-// passDescriptors decides whether a socket takes descriptors: without, the sender's sendmsg fails
-// with EPERM. Older kernels have no such option, and always take them.
+// passDescriptors sets whether a socket accepts descriptors. If it does not, the sender's sendmsg fails
+// with EPERM. On older kernels without the option, sockets always accept them.
 func passDescriptors(raw syscall.RawConn, pass bool) error {
 	value := 0
 	if pass {
@@ -313,11 +314,12 @@ func passDescriptors(raw syscall.RawConn, pass bool) error {
 	return errors.Join(failed, os.NewSyscallError("setsockopt(SO_PASSRIGHTS)", err))
 }
 
-// refuseDescriptors is the Control function of sockets: they take no descriptors, and the
-// connections of a listener inherit that.
+// refuseDescriptors is the Control function of new sockets. They accept no descriptors. The connections of
+// a listener inherit this option.
 func refuseDescriptors(_, _ string, raw syscall.RawConn) error { return passDescriptors(raw, false) }
 
-// takeDescriptors is called for a process that was admitted, before it is greeted.
+// takeDescriptors makes the socket accept descriptors. It is called after the other process was admitted
+// and before the greeting is sent to it.
 func (l *link) takeDescriptors() error { return passDescriptors(l.raw, true) }
 
 // listen opens the socket of an address.
@@ -367,9 +369,9 @@ func dial(ctx context.Context, name string) (*net.UnixConn, error) {
 // exiting is PF_EXITING, the flag of exiting processes.
 const exiting = 0x4
 
-// ending reports whether no thread of a process runs user code any more. This is the case before an
-// exit closes the sockets of the process. Its pidfd reports the end later. The first thread alone
-// does not decide: it may have ended in a process that lives.
+// ending reports whether a process is exiting or has ended, so that none of its threads runs user code.
+// Threads are marked as exiting before the sockets of the process are closed. The pidfd reports the end
+// later. All threads are checked, because the first thread may end while the process goes on.
 func ending(pid int) bool {
 	if pid <= 0 { // of another pid namespace
 		return false
@@ -396,7 +398,7 @@ func threadEnding(file string) bool {
 	if err != nil {
 		return errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH)
 	}
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:]) // behind the name: state, 5 others, flags
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:]) // after the name: state, 5 further fields, flags
 	if len(fields) < 7 {
 		return false
 	}
@@ -413,15 +415,15 @@ func removeStale(ctx context.Context, file string) error {
 	}
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || info.Mode().Type() != os.ModeSocket {
-		return fmt.Errorf("%s is there and is no socket; it stays", file)
+		return fmt.Errorf("%s exists and is not a socket; remove it, or use another path", file)
 	}
 	if err := userid.CheckOwn(st.Uid); err != nil {
-		return fmt.Errorf("%s is a socket of user %d, and it stays: %w", file, st.Uid, err)
+		return fmt.Errorf("%s is a socket of user %d; use another path: %w", file, st.Uid, err)
 	}
 	c, err := dial(ctx, file)
 	if err == nil {
 		_ = c.Close()
-		return fmt.Errorf("somebody listens at %s", file)
+		return fmt.Errorf("another process listens at %s", file)
 	}
 	if !errors.Is(err, syscall.ECONNREFUSED) {
 		return err

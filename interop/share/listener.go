@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// listener is a listening socket and the file that it made, if it made one.
+// listener is a listening socket, with the socket file that it created, if any.
 type listener struct {
 	net.Listener
 	file string
 	info os.FileInfo
 }
 
-// close ends the listening, and takes away the file if it is still the one that was made. Kernels
-// without SO_PASSRIGHTS also release the descriptors that were sent on connections not accepted
-// yet, which their senders can delay: close does not wait longer than for the end of a process.
+// close stops listening, and removes the socket file if it is still the one that was created. Kernels
+// without SO_PASSRIGHTS also release the descriptors that were sent on connections not accepted yet. Their
+// senders can delay that, so close waits for at most longestExit.
 func (l *listener) close() {
 	if l.file != "" {
 		if now, err := os.Lstat(l.file); err == nil && os.SameFile(now, l.info) {

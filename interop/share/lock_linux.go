@@ -11,9 +11,10 @@ import (
 	"github.com/usmbridge/usmbridge/internal/userid"
 )
 
-// fileLock is held by whoever makes a socket file: a file beside it that its user alone may
-// open, so that nobody else can hold it. (Whoever may read a directory can lock that.) It is
-// there while a server starts, and taken away before it is let go.
+// fileLock serializes the creation of a socket file. It is a lock on a second file in the same directory.
+// Only the user of this process may open that file, so that no other user can block it. (A lock on the
+// directory would not do: each process that may read a directory can lock it.) The file exists while a
+// server starts, and is removed before the lock is released.
 type fileLock struct {
 	file *os.File
 	path string
@@ -21,7 +22,7 @@ type fileLock struct {
 
 const lockSuffix = ".lock"
 
-// lockFile takes the lock of a socket file.
+// lockFile acquires the lock of a socket file.
 func lockFile(ctx context.Context, socket string) (*fileLock, error) {
 	l := &fileLock{path: socket + lockSuffix}
 	for {
@@ -40,8 +41,8 @@ func lockFile(ctx context.Context, socket string) (*fileLock, error) {
 	}
 }
 
-// try takes the lock if nobody has it. One that was taken away meanwhile does not count: the
-// next to come would make another beside it.
+// try acquires the lock if it is free. If the lock file was removed between open and flock, try reports
+// false: the next process would create and lock a new file.
 func (l *fileLock) try() (taken bool, err error) {
 	fd, err := syscall.Open(l.path, syscall.O_RDWR|syscall.O_CREAT|syscall.O_CLOEXEC|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
 	if errors.Is(err, syscall.EINTR) {
@@ -56,7 +57,7 @@ func (l *fileLock) try() (taken bool, err error) {
 			_ = l.file.Close()
 		}
 	}()
-	if err := l.mine(); err != nil {
+	if err := l.check(); err != nil {
 		return false, err
 	}
 	switch err := syscall.Flock(fd, syscall.LOCK_EX|syscall.LOCK_NB); {
@@ -65,25 +66,26 @@ func (l *fileLock) try() (taken bool, err error) {
 	case err != nil:
 		return false, os.NewSyscallError("flock", err)
 	}
-	return l.there(), nil
+	return l.isCurrent(), nil
 }
 
-// mine refuses a file that another user made or may open, and one that has a second name: by a
-// link to a file of this user's, somebody else could have that locked, and taken away.
-func (l *fileLock) mine() error {
+// check returns an error if another user owns the file or may open it, or if the file has a second name.
+// Another user could have made such a link to a file of this user, which this process would then lock and
+// remove.
+func (l *fileLock) check() error {
 	var st syscall.Stat_t
 	if err := syscall.Fstat(int(l.file.Fd()), &st); err != nil {
 		return os.NewSyscallError("fstat", err)
 	}
 	if st.Mode&syscall.S_IFMT != syscall.S_IFREG || userid.CheckOwn(st.Uid) != nil || st.Mode&0o077 != 0 || st.Nlink > 1 {
-		return fmt.Errorf("%s is there, with mode %#o, of user %d and with %d names, and not a file of one name that this user alone may open; "+
-			"remove it, or listen in a directory that others cannot write to", l.path, st.Mode, st.Uid, st.Nlink)
+		return fmt.Errorf("%s exists and has mode %#o, owner %d and %d links, want a regular file of this user with mode 0600 and one link; "+
+			"remove it, or listen in a directory that other users cannot write to", l.path, st.Mode, st.Uid, st.Nlink)
 	}
 	return nil
 }
 
-// there reports whether the file that is open is the one that lies there.
-func (l *fileLock) there() bool {
+// isCurrent reports whether the open file is still the file at the path.
+func (l *fileLock) isCurrent() bool {
 	open, err := l.file.Stat()
 	if err != nil {
 		return false
@@ -92,10 +94,10 @@ func (l *fileLock) there() bool {
 	return err == nil && os.SameFile(open, now)
 }
 
-// release takes the file away and lets the lock go.
+// release removes the file and releases the lock.
 func (l *fileLock) release() {
-	if l.there() {
-		_ = os.Remove(l.path) // else it stays, empty, and is used again
+	if l.isCurrent() {
+		_ = os.Remove(l.path) // if that fails, the next server uses the file again
 	}
 	_ = l.file.Close()
 }

@@ -9,15 +9,15 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// memory is the segment that a lease lends: one of this process, or one that this process has
-// open and whose maker has ended.
+// memory is the segment that a lease covers: a segment of this process, or an orphan, which is a segment
+// of another process that has ended.
 type memory struct {
 	segment segment.Segment
 	base    uintptr // of the segment
-	orphan  *held   // instead of segment and base
+	orphan  *held   // instead of segment and base; nil for a segment of this process
 }
 
-// file returns a descriptor of the memory, which is the caller's own.
+// file returns a new descriptor of the memory. The caller closes it.
 func (m memory) file() (*os.File, error) {
 	if m.orphan != nil {
 		return duplicate(m.orphan.file)
@@ -34,16 +34,16 @@ func (m memory) gone() bool {
 	return !ok || s != m.segment
 }
 
-// orphaned reports whether the process that made an opened array has ended. The end of the
-// connection is not enough: a maker that lives may have ended the lease and may reuse the memory.
-// While a maker is ending, its devices may still write to the memory; see guard.
+// orphaned reports whether the maker of an opened array has ended. The end of the connection is not
+// enough: if the maker lives, it may have ended the lease and reused the memory. While a maker is
+// exiting, its devices may still write to the memory; see guard.
 func (o *opened) orphaned() bool { return errors.Is(o.peer.Err(), ErrDied) }
 
 // describeOrphan describes an array whose maker has ended. The lease retains the opened buffer,
 // which keeps the segment's descriptor open.
 func (l *lease) describeOrphan(op string, a *usmarray.Array, o *opened) error {
 	if o.held.file == nil {
-		return opError(op, ErrNotShared, "the array is device memory of a driver, made by %v, which has ended, and its bytes %w; "+
+		return opError(op, ErrNotShared, "the array is device memory of a driver, whose maker, %v, has ended, and its bytes %w; "+
 			"copy the array, or set Options.CopyInto", o.peer, errElsewhere)
 	}
 	l.memory = memory{orphan: o.held}
@@ -56,14 +56,14 @@ func (l *lease) describeOrphan(op string, a *usmarray.Array, o *opened) error {
 	return nil
 }
 
-// lentID returns the ID under which this process lends a segment of another maker. It is a new
-// one: the maker chose its own, perhaps that of a segment of this process, which recipients would
-// then confuse with it.
+// lentID returns the ID under which this process lends an orphan. It is not the ID that the maker chose:
+// a malicious maker could have chosen the ID of a segment of this process, and receivers would confuse
+// the two.
 func (o *opened) lentID() segment.ID {
 	o.peer.mu.Lock()
 	defer o.peer.mu.Unlock()
 	if o.held.lentAs == (segment.ID{}) {
-		_, _ = rand.Read(o.held.lentAs[:]) // never fails: the program ends where there is no randomness
+		_, _ = rand.Read(o.held.lentAs[:]) // never fails
 	}
 	return o.held.lentAs
 }

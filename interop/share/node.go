@@ -43,7 +43,7 @@ func (n *node) tick() time.Duration {
 }
 
 // wind starts the clock if it stands.
-func (n *node) wind() {
+func (n *node) startClock() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.ticks {
@@ -51,7 +51,7 @@ func (n *node) wind() {
 	}
 	n.ticks = true
 	if n.clock == nil {
-		n.clock = time.AfterFunc(n.tick(), n.look)
+		n.clock = time.AfterFunc(n.tick(), n.onTick)
 	} else {
 		n.clock.Reset(n.tick())
 	}
@@ -59,10 +59,10 @@ func (n *node) wind() {
 
 // look ends what is over. Whether the clock goes on is found under mu: what wind did not
 // start it for, because it ran, is seen here.
-func (n *node) look() {
+func (n *node) onTick() {
 	now := time.Now()
 	n.leases.expire(now)
-	for _, p := range n.everybody() {
+	for _, p := range n.allPeers() {
 		p.sweep(now)
 		p.endIfClosing() // its last lease may have gone without a word of the other side
 	}
@@ -73,7 +73,7 @@ func (n *node) look() {
 	}
 }
 
-func (n *node) everybody() []*Peer {
+func (n *node) allPeers() []*Peer {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	all := make([]*Peer, 0, len(n.peers))
@@ -155,7 +155,7 @@ func (n *node) stats() (s Stats) {
 		s.Waiting += calls
 	}
 	n.mu.Unlock()
-	for _, p := range n.everybody() {
+	for _, p := range n.allPeers() {
 		p.addStats(&s)
 	}
 	return s
@@ -182,7 +182,7 @@ func (n *node) leaseOf(ctx context.Context, op string, a *usmarray.Array, o Expo
 // copied makes the copy: of the elements as they are when pending work is done.
 func (n *node) copied(ctx context.Context, op string, a *usmarray.Array) (*usmarray.Array, error) {
 	if err := a.Synchronize(ctx); err != nil {
-		return nil, named(op, err)
+		return nil, withOp(op, err)
 	}
 	c, err := a.Copy(n.options.CopyInto, usmarray.WithContext(ctx))
 	if err != nil {
@@ -202,14 +202,14 @@ func newLease(ctx context.Context, op string, a *usmarray.Array, o ExportOptions
 		return nil, err
 	}
 	if err := l.describe(op, a); err != nil {
-		l.letGo()
+		l.release()
 		return nil, err
 	}
 	if o.NoWait {
 		l.pending = a.Retain()
 	} else if err := synchronize(ctx, a); err != nil {
-		l.letGo()
-		return nil, named(op, err)
+		l.release()
+		return nil, withOp(op, err)
 	}
 	return l, nil
 }
@@ -234,7 +234,7 @@ func (l *lease) describe(op string, a *usmarray.Array) error {
 	size := l.buffer.Size()
 	s, offset, ok := segment.Find(l.buffer.Address(), size)
 	if !ok {
-		if other := stranger(l.buffer); other != nil {
+		if other := openedFrom(l.buffer); other != nil {
 			if other.orphaned() {
 				return l.describeOrphan(op, a, other)
 			}

@@ -20,14 +20,14 @@ func TestClockGoesOn(t *testing.T) {
 	n.clock = time.AfterFunc(time.Hour, func() {}) // never looks by itself
 	defer n.clock.Stop()
 	for range 20 {
-		n.wind()
+		n.startClock()
 		last := &Peer{node: n}
 		n.mu.Lock()
 		n.peers[last] = struct{}{}
 		n.mu.Unlock()
 		last.mu.Lock() // look comes to here
 		var group sync.WaitGroup
-		group.Go(n.look)
+		group.Go(n.onTick)
 		time.Sleep(time.Millisecond)
 		n.mu.Lock() // and, let go, to here: with no peer and no handle, it is about to stop
 		delete(n.peers, last)
@@ -42,7 +42,7 @@ func TestClockGoesOn(t *testing.T) {
 		require.True(t, n.ticks, "a handle waits, and nothing would end it")
 		n.mu.Unlock()
 		require.True(t, n.leases.revoke([]byte("a handle"), l.d.serial))
-		n.look()
+		n.onTick()
 		require.False(t, n.ticks, "nothing waits")
 	}
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// While the maker of an array lives, the maker passes it on: a process that opened the array asks
-// the maker for a handle of it, or of a part of it. So a lease never depends on a process in
-// between, and a maker that opens such a handle gets its own memory without a second mapping.
+// A process that has opened an array can pass it on. As long as the maker of the array lives, it asks the
+// maker for a handle of the array or of a part of it. Therefore no lease depends on a process in between,
+// and a maker that opens such a handle gets its own memory without a second mapping.
 //
-// Once the maker's process has ended, nothing allocates from or frees into its segments any more.
-// Each process that has an array open there then lends it like its own memory ([memory]).
+// After the maker's process has ended, no allocator uses its segments. Each process that has an array
+// open there then lends it like its own memory ([memory]).
 
-// borrowedBuffers are those of opened arrays, over all connections.
+// borrowedBuffers holds the buffers of the arrays that are open here, over all connections.
 var borrowedBuffers = struct {
 	mu sync.Mutex
 	m  map[memmgr.Buffer]*opened
@@ -35,21 +35,22 @@ func (o *opened) forget() {
 	delete(borrowedBuffers.m, o.buffer)
 }
 
-// stranger finds what was opened as this buffer; nil for one of this process's own.
-func stranger(b memmgr.Buffer) *opened {
+// openedFrom returns the opened array of another process that a buffer belongs to, or nil if the buffer is
+// memory of this process.
+func openedFrom(b memmgr.Buffer) *opened {
 	borrowedBuffers.mu.Lock()
 	defer borrowedBuffers.mu.Unlock()
 	return borrowedBuffers.m[b]
 }
 
-// AudienceOf tells what processes other than its maker may do with the memory of a buffer,
-// whether this process or another made it; ok is false for memory that cannot be shared.
-// Any goroutine.
+// AudienceOf returns the access that processes other than its maker have to the memory of a buffer. This
+// process or another one may be the maker. ok is false if the memory cannot be shared. AudienceOf may be
+// called from any goroutine.
 func AudienceOf(b memmgr.Buffer) (a segment.Audience, ok bool) {
 	if !b.Valid() {
 		return 0, false
 	}
-	if o := stranger(b); o != nil {
+	if o := openedFrom(b); o != nil {
 		return o.held.facts.audience, true
 	}
 	size := b.Size()
@@ -66,7 +67,7 @@ func AudienceOf(b memmgr.Buffer) (a segment.Audience, ok bool) {
 // pass asks the maker of an opened array for a handle of it.
 func (o *opened) pass(ctx context.Context, op string, a *usmarray.Array) (Handle, error) {
 	if err := a.Synchronize(ctx); err != nil {
-		return Handle{}, named(op, err)
+		return Handle{}, withOp(op, err)
 	}
 	d := description{
 		segment: o.held.facts, offset: o.lent.offset, size: o.lent.size, serial: o.lent.serial,
@@ -77,15 +78,15 @@ func (o *opened) pass(ctx context.Context, op string, a *usmarray.Array) (Handle
 		return Handle{}, err
 	}
 	if wrong := o.peer.notAsked(&answer.handle, &d); wrong != "" {
-		o.peer.fail(opError("connection", ErrProtocol, "%v: a handle was asked for, and one came with another %s", o.peer.credentials, wrong))
-		return Handle{}, named(op, o.peer.Err())
+		o.peer.fail(opError("connection", ErrProtocol, "%v answered with a handle that differs from the request in its %s", o.peer.credentials, wrong))
+		return Handle{}, withOp(op, o.peer.Err())
 	}
 	return answer.handle, nil
 }
 
-// notAsked tells in what a handle differs from what its maker was asked for; "" for nothing.
-// Rights may be fewer. The maker of a connection that it made itself has an address that nobody
-// here knows.
+// notAsked returns the property in which a handle differs from the array that its maker was asked for, or
+// "". The handle may have fewer rights. If the maker dialled this process, its address is not known here
+// and is not compared.
 func (p *Peer) notAsked(h *Handle, d *description) string {
 	got := &h.d
 	switch {
@@ -94,29 +95,29 @@ func (p *Peer) notAsked(h *Handle, d *description) string {
 	case got.segment != d.segment:
 		return "segment"
 	case got.offset != d.offset || got.size != d.size:
-		return "part of it"
+		return "part of the segment"
 	case got.dtype != d.dtype:
 		return "type"
 	case got.padded != d.padded || got.layout.Offset() != d.layout.Offset() ||
 		!slices.Equal(got.layout.Shape(), d.layout.Shape()) || !slices.Equal(got.layout.Strides(), d.layout.Strides()):
 		return "layout"
 	case d.readOnly && !got.readOnly:
-		return "right, to write"
+		return "right to write"
 	}
 	return ""
 }
 
-// The part of Options.MaxUnopened that the handles may take which other processes asked for: one
-// of them, and all. They outlive the connection, since whoever passed a handle on may go. So it
-// is the process that they are counted for, however often that connects anew; and the bound of
-// all leaves the rest to this process.
+// Handles that other processes asked for take at most 1/maxPassedPart of Options.MaxUnopened for each
+// process, and 1/maxPassedAll for all of them, so that the rest remains for this process. Such handles
+// outlive the connection, because the process that passed one on may end. Therefore they are counted by
+// process and not by connection.
 const (
 	maxPassedPart = 16
 	maxPassedAll  = 2
 )
 
-// process is who passes on, over all of its connections. One whose number is not known, since it
-// is of another namespace, is its connection.
+// process identifies a process that asked for a handle, over all of its connections. A process in another
+// PID namespace has no process ID here; it is identified by its connection.
 type process struct {
 	pid   int
 	uid   uint32
@@ -130,7 +131,7 @@ func (p *Peer) process() process {
 	return process{pid: p.credentials.PID, uid: p.credentials.UID}
 }
 
-// pass answers a process that wants to pass on what it has open.
+// pass handles framePass: the other process asks for a handle of an array that it has open.
 func (p *Peer) pass(f frame) error {
 	d, err := readDescription(f.payload)
 	if err != nil {
@@ -146,11 +147,12 @@ func (p *Peer) pass(f frame) error {
 	return p.post(answer)
 }
 
-// passFor makes a handle of what a process has open, with no more rights than it has.
+// passFor makes a handle of an array that a process has open. The handle has no more rights than the lease
+// of that process.
 func (n *node) passFor(p *Peer, d *description) (Handle, error) {
 	const op = "Export"
 	if n.maker == "" {
-		return Handle{}, opError(op, ErrNotShared, "its maker dialled, and listens nowhere: it cannot be passed on")
+		return Handle{}, opError(op, ErrNotShared, "the array's maker is not a server, so that the array cannot be passed on; share it from a process that called Listen")
 	}
 	l, err := n.leases.again(op, p, d)
 	if err != nil {
@@ -162,24 +164,24 @@ func (n *node) passFor(p *Peer, d *description) (Handle, error) {
 		return h.encoded
 	})
 	if err != nil {
-		l.letGo()
+		l.release()
 		return Handle{}, err
 	}
-	n.wind()
+	n.startClock()
 	return h, nil
 }
 
-// again makes a lease beside one that a process has open, not yet in the table.
+// again makes a second lease of the memory that a process has open. The caller adds it to the table.
 func (t *leaseTable) again(op string, p *Peer, d *description) (*lease, error) {
 	t.mu.Lock()
 	defer t.unlock()
-	t.find(p) // it may be one that was offered
+	t.find(p) // p may have taken the lease from its board
 	open := t.all[d.serial]
 	switch {
 	case open == nil || !open.opened || open.holder != p:
-		return nil, opError(op, ErrStale, "lease %d is over", d.serial)
+		return nil, opError(op, ErrStale, "lease %d has ended", d.serial)
 	case d.segment != open.d.segment || d.offset != open.d.offset || d.size != open.d.size:
-		return nil, opError(op, ErrHandle, "it describes other memory than lease %d is for", d.serial)
+		return nil, opError(op, ErrHandle, "the array is not in the memory that lease %d covers", d.serial)
 	}
 	if err := retainTwice(op, open.buffer); err != nil {
 		return nil, err

@@ -14,59 +14,59 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// Peer is a connection with one other process. Either side can open the other's arrays and
-// hand over its own. All methods may be called from any goroutine; what waits has a
-// context, and ends when the connection does.
+// Peer is a connection with one other process. Each side can open arrays of the other side and hand
+// over its own. All methods may be called from any goroutine. A call that waits takes a context; it also
+// ends when the connection ends.
 type Peer struct {
 	node        *node
 	link        *link
 	watch       *pidfd.Process
 	credentials Credentials
-	address     string // of the socket that was dialled, as who listens there named it; "" for who dialled here
-	closeLink   func() // of link, once
-	receives    bool   // somebody here is told of the connection, and may receive
+	address     string // of the socket that this process dialled, as the listener named it; "" if the other process dialled
+	closeLink   func() // closes link; called once
+	receives    bool   // this process accepts arrays that are handed over
 
-	// Under the mutex of the node's leases.
-	leases leaseList // that the other process has of this one's memory
-	closed bool      // no lease begins for it any more
-	board  *board    // where handles are offered to it; nil for none
+	// Guarded by the mutex of the node's leases.
+	leases leaseList // leases of this process's memory that the other process holds
+	closed bool      // no new lease is made for this peer
+	board  *board    // the page on which handles are offered to this peer, or nil
 
-	credits chan struct{} // one for each call under way
+	credits chan struct{} // one element for each pending call
 
-	reading chan struct{} // taken by who reads from the link
-	resume  chan struct{} // has the connection's own goroutine read again
-	came    atomic.Uint64 // how often another read in its place
-	buffer  []byte        // of who reads
-	brought bool          // of who reads: somebody who waits was given something
+	reading     chan struct{} // a token; the goroutine that holds it reads from the link
+	resume      chan struct{} // wakes the connection's own goroutine, which then reads again
+	waiterReads atomic.Uint64 // number of times that a waiting goroutine read instead
+	buffer      []byte        // of the reading goroutine
+	delivered   bool          // of the reading goroutine: it delivered an awaited message
 
-	boardShown bool // of who reads: it was given a board, or will have none
+	boardShown bool // of the reading goroutine: the board was sent to the peer, or could not be made
 
 	life context.Context
 	end  context.CancelFunc // of life
 
-	mu       sync.Mutex
-	err      error // why it is over
-	exiting  bool  // the other process was ending when its socket was found closed, before err was set
-	done     chan struct{}
-	closing  bool // no call begins any more; it ends with the last lease, of either side
-	lastCall uint64
-	calls    map[uint64]*call
-	waits    int // answers that wait for work on an array
-	queue    sendQueue
-	sent     map[segment.ID]known // segments of this process that the other has descriptors of
-	held     map[segment.ID]*held // segments of the other process
-	declined map[segment.ID]error // of which one more would have been too many, or unasked for: why
-	opened   int                  // arrays in them
-	claims   *claims              // the other process's board; nil for none
-	inbox    []gift
-	waiting  chan struct{} // closed when a gift comes; nil while nobody waits
-	waiters  int           // on it
-	ended    []uint64      // leases of the other process that are over here and not yet told of
-	marked   []*opened     // arrays released on the board; the maker may not have found the mark
-	reported uint64        // serials that messages carried
-	telling  bool          // and the timer that tells them runs
-	untold   int           // times that it ran since one was noted
-	teller   *time.Timer
+	mu          sync.Mutex
+	err         error // the reason why the connection has ended, or nil
+	exiting     bool  // the other process was exiting when its socket was found closed, before err was set
+	done        chan struct{}
+	closing     bool // no new calls; the connection ends with the last lease of either side
+	lastCall    uint64
+	calls       map[uint64]*call
+	waits       int // number of answers that wait for work on an array
+	queue       sendQueue
+	sent        map[segment.ID]known // segments of this process whose descriptors the other process has
+	held        map[segment.ID]*held // segments of the other process
+	declined    map[segment.ID]error // segments of the other process that were refused, and the reasons
+	opened      int                  // number of open arrays in held
+	claims      *claims              // the board of the other process, or nil
+	inbox       []gift
+	waiting     chan struct{} // closed when a gift arrives; nil if no goroutine waits
+	waiters     int           // number of goroutines that wait on waiting
+	ended       []uint64      // leases of the other process that have ended here and are not reported yet
+	marked      []*opened     // arrays marked as released on the board; the maker may not have seen the mark yet
+	reported    uint64        // number of ended leases that were reported in messages
+	reporting   bool          // reportTimer runs
+	idleReports int           // number of times that the timer fired since the last lease ended
+	reportTimer *time.Timer
 }
 
 // maxCalls is the maximum number of pending calls of one side.
@@ -84,11 +84,11 @@ func newPeer(n *node, l *link, w *pidfd.Process, c Credentials, receives bool, c
 	return p
 }
 
-// call is a request that was sent and not yet answered.
+// call is a pending request.
 type call struct {
 	answer    chan answer
-	expects   frameKind // of the answer; a refusal answers any call
-	given     uint64    // lease that a refusal ends
+	expects   frameKind // kind of the answer; a refusal answers any call
+	given     uint64    // serial of the lease that ends if the call is refused, or 0
 	abandoned bool
 }
 
@@ -119,23 +119,23 @@ func (p *Peer) Credentials() Credentials { return p.credentials }
 // Done returns a channel that is closed when the connection has ended. Opened arrays stay valid.
 func (p *Peer) Done() <-chan struct{} { return p.done }
 
-// Err returns why the connection is over: ErrDied if the other process ended, ErrClosed,
-// ErrProtocol; nil before. If the exit of the other process takes longer than a second, Err returns
-// ErrClosed until the process has ended, and ErrDied after that if an array of it is still open.
+// Err returns the reason why the connection has ended, or nil if it has not. The reason is ErrDied if
+// the other process ended, ErrProtocol if it violated the protocol, and otherwise ErrClosed. If the exit
+// of the other process takes longer than a second, Err returns ErrClosed until the process has ended,
+// and ErrDied after that if one of its arrays is still open here.
 func (p *Peer) Err() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.err
 }
 
-// Attach opens the array that the other process publishes under a name, and returns it with
-// an owner of its own: the memory is the other process's until the last reference is
-// released. Errors: ErrName, ErrNotShared when this process cannot map it, ErrLimit,
-// ErrClosed.
+// Attach opens the array that the other process publishes under a name. The caller owns a reference of
+// the result. The other process keeps the memory allocated until the last reference is released here.
+// Errors: ErrName, ErrNotShared if this process cannot map the memory, ErrLimit, ErrClosed.
 func (p *Peer) Attach(ctx context.Context, name string) (*usmarray.Array, error) {
 	const op = "Attach"
 	if len(name) > maxName {
-		return nil, opError(op, ErrName, "a name of %d bytes, and the longest has %d", len(name), maxName)
+		return nil, opError(op, ErrName, "the name has %d bytes, want at most %d", len(name), maxName)
 	}
 	a, err := p.ask(ctx, op, frameAttach, func(b []byte) []byte { return appendText(b, name) })
 	return a.array, err
@@ -143,14 +143,15 @@ func (p *Peer) Attach(ctx context.Context, name string) (*usmarray.Array, error)
 
 // WaitNewer waits until the other process has published an array under a name with a sequence number
 // above after ([Server.Publish]), opens the newest one as [Peer.Attach] does, and returns it with its
-// number. With after 0, any published array is newer. A name that is not published yet, or was
-// withdrawn, is waited for. Versions that were replaced before the call or during it are skipped. A
-// server that starts later at the same address has larger numbers, unless the clock was set back.
+// number. If after is 0, any published array is newer. If the name is not published yet, or was
+// withdrawn, the call waits until it is published. Versions that were replaced before or during the call
+// are skipped. A server that starts later at the same address has larger numbers, unless the system
+// clock was set back.
 // Errors: the error of the context; ErrNotShared, ErrLimit, ErrClosed.
 func (p *Peer) WaitNewer(ctx context.Context, name string, after uint64) (*usmarray.Array, uint64, error) {
 	const op = "WaitNewer"
 	if name == "" || len(name) > maxName {
-		return nil, 0, opError(op, ErrName, "a name of %d bytes; it has 1 to %d", len(name), maxName)
+		return nil, 0, opError(op, ErrName, "the name has %d bytes, want 1 to %d", len(name), maxName)
 	}
 	a, err := p.ask(ctx, op, frameWait, func(b []byte) []byte {
 		return appendText(binary.LittleEndian.AppendUint64(b, after), name)
@@ -158,7 +159,7 @@ func (p *Peer) WaitNewer(ctx context.Context, name string, after uint64) (*usmar
 	return a.array, a.sequence, err
 }
 
-// cancelWaits ends the calls of WaitNewer.
+// cancelWaits cancels all pending calls of WaitNewer.
 func (p *Peer) cancelWaits() {
 	p.mu.Lock()
 	var ids []uint64
@@ -173,7 +174,7 @@ func (p *Peer) cancelWaits() {
 	}
 }
 
-// cancel makes the other process refuse a call of WaitNewer that still waits there.
+// cancel asks the other process to refuse a call of WaitNewer that is still pending there.
 func (p *Peer) cancel(id uint64) {
 	p.mu.Lock()
 	d := p.newDatagram()
@@ -181,7 +182,7 @@ func (p *Peer) cancel(id uint64) {
 	_ = p.post(d) // if it fails, the connection has ended, and the call with it
 }
 
-// Open opens a handle of the other process, once; see [Server.Open].
+// Open opens a handle of the other process. A handle can be opened once; see [Server.Open].
 func (p *Peer) Open(ctx context.Context, h Handle) (*usmarray.Array, error) {
 	const op = "Open"
 	if h.encoded == "" {
@@ -196,9 +197,9 @@ func (p *Peer) Open(ctx context.Context, h Handle) (*usmarray.Array, error) {
 	return a.array, err
 }
 
-// Names lists what the other process publishes, in order; all of it, or it fails. It takes
-// Options.MaxNames of them at most, of 255 bytes each. Errors: ErrLimit when there are more,
-// ErrProtocol when they do not rise, so that there might be no end, ErrClosed.
+// Names returns all names that the other process publishes, in ascending order. Errors: ErrLimit if
+// there are more than Options.MaxNames, ErrProtocol if the answers are not in ascending order (such a
+// list could be endless), ErrClosed.
 func (p *Peer) Names(ctx context.Context) (names []string, err error) {
 	const op = "Names"
 	for last := ""; ; last = names[len(names)-1] {
@@ -209,12 +210,12 @@ func (p *Peer) Names(ctx context.Context) (names []string, err error) {
 		if len(a.names) == 0 {
 			return names, nil
 		}
-		if a.names[0] <= last { // within the answer they rise
-			p.fail(opError("connection", ErrProtocol, "%v: names behind %q were asked for, and %q came", p.credentials, last, a.names[0]))
-			return nil, named(op, p.Err())
+		if a.names[0] <= last { // readNames checks the order within the answer
+			p.fail(opError("connection", ErrProtocol, "%v: the list of names after %q begins with %q", p.credentials, last, a.names[0]))
+			return nil, withOp(op, p.Err())
 		}
 		if most := p.node.options.MaxNames; len(names)+len(a.names) > most {
-			return nil, opError(op, ErrLimit, "%v publishes more than %d names, Options.MaxNames of this process; attach by name all the same", p.credentials, most)
+			return nil, opError(op, ErrLimit, "%v publishes more than %d names; raise Options.MaxNames, or attach by name without listing", p.credentials, most)
 		}
 		names = append(names, a.names...)
 	}
@@ -238,9 +239,9 @@ func (p *Peer) await(ctx context.Context, op string, expects frameKind, send fun
 		select {
 		case p.credits <- struct{}{}:
 		case <-ctx.Done():
-			return answer{}, named(op, ctx.Err())
+			return answer{}, withOp(op, ctx.Err())
 		case <-p.done:
-			return answer{}, named(op, p.Err())
+			return answer{}, withOp(op, p.Err())
 		}
 	}
 	c := calls.Get().(*call) //nolint:forcetypeassert // the pool makes nothing else
@@ -249,7 +250,7 @@ func (p *Peer) await(ctx context.Context, op string, expects frameKind, send fun
 		p.mu.Unlock()
 		<-p.credits
 		calls.Put(c)
-		return answer{}, named(op, err)
+		return answer{}, withOp(op, err)
 	}
 	p.lastCall++
 	id := p.lastCall
@@ -261,11 +262,11 @@ func (p *Peer) await(ctx context.Context, op string, expects frameKind, send fun
 			delete(p.calls, id)
 			<-p.credits
 			p.mu.Unlock()
-			return answer{}, named(op, err)
+			return answer{}, withOp(op, err)
 		}
 		p.mu.Unlock()
-		// It has its answer: that of fail, or one that came before the connection ended, with
-		// an array that is the caller's.
+		// The call was answered: by fail, or before the connection ended. An answer before the end
+		// may contain an array, which the caller then owns.
 	} else {
 		p.readFor(ctx, func() bool { return len(c.answer) > 0 })
 	}
@@ -274,27 +275,27 @@ func (p *Peer) await(ctx context.Context, op string, expects frameKind, send fun
 		c.given = 0
 		calls.Put(c)
 		if a.err != nil {
-			a.err = named(op, a.err)
+			a.err = withOp(op, a.err)
 		}
 		return a, a.err
 	case <-ctx.Done():
 	}
 	p.mu.Lock()
 	if p.calls[id] == c {
-		c.abandoned = true // the answer ends it
+		c.abandoned = true // answerTo disposes of the answer
 		p.mu.Unlock()
-		if expects == frameNewer { // it might never be answered otherwise
+		if expects == frameNewer { // without cancel, the other process might never answer
 			p.cancel(id)
 		}
-		return answer{}, named(op, ctx.Err())
+		return answer{}, withOp(op, ctx.Err())
 	}
 	p.mu.Unlock()
 	a := <-c.answer
 	a.dispose()
-	return answer{}, named(op, ctx.Err())
+	return answer{}, withOp(op, ctx.Err())
 }
 
-// calls keeps the channels of calls, of which each is used for one answer at a time.
+// calls recycles calls and their channels. A channel carries one answer at a time.
 var calls = sync.Pool{New: func() any { return &call{answer: make(chan answer, 1)} }}
 
 // over returns the reason why no call can begin, or nil. p.mu is held.
@@ -303,15 +304,15 @@ func (p *Peer) over() error {
 		return p.err
 	}
 	if p.closing {
-		return opError("call", ErrClosed, "the connection was closed here")
+		return opError("call", ErrClosed, "the connection was closed by this process")
 	}
 	return nil
 }
 
-// Close ends the use of the connection by this side: no call can begin, calls of WaitNewer end, arrays
-// that were handed over and not received are released, and handles for this peer end. Opened arrays stay
-// valid. The connection stays open for them, to report their release, until the last one is released on
-// either side. Close does not wait and may be called again.
+// Close ends the use of the connection by this process. New calls fail, and pending calls of WaitNewer
+// end. Arrays that were handed over and not received are released. Handles that only this peer may open
+// become stale. Opened arrays stay valid: the connection stays open to report their release, until the
+// last one is released on either side. Close does not wait and may be called again.
 func (p *Peer) Close() error {
 	p.mu.Lock()
 	p.closing = true
@@ -329,19 +330,20 @@ func (p *Peer) Close() error {
 	return nil
 }
 
-// endIfIdle ends a closing connection if it is not needed any more.
+// endIfIdle ends a closing connection if it has no pending calls and no leases on either side.
 func (p *Peer) endIfIdle() {
 	p.mu.Lock()
 	idle := p.closing && p.err == nil && p.opened == 0 && len(p.calls) == 0
 	p.mu.Unlock()
 	if idle && p.node.leases.heldBy(p) == 0 {
-		p.fail(opError("connection", ErrClosed, "it was closed here"))
+		p.fail(opError("connection", ErrClosed, "it was closed by this process"))
 	}
 }
 
-// fail ends the connection: all leases of the other side are over, calls are answered, and
-// its memory is unmapped where no array is open. A process that is ending is watched until it has
-// ended or its last array is released: then its arrays can be passed on.
+// fail ends the connection with an error. It ends all leases that the peer holds, answers all pending
+// calls with the error, and unmaps the peer's segments that have no open arrays. If the peer process is
+// exiting, fail keeps watching it until it has ended or its last array is released: once the process has
+// ended, its arrays can be passed on.
 func (p *Peer) fail(err error) {
 	p.mu.Lock()
 	if p.err != nil {
@@ -354,8 +356,8 @@ func (p *Peer) fail(err error) {
 	p.queue.clear()
 	p.sent = nil
 	p.ended, p.marked = nil, nil
-	if p.teller != nil {
-		p.teller.Stop()
+	if p.reportTimer != nil {
+		p.reportTimer.Stop()
 	}
 	unmap := p.takeIdle()
 	page := p.blind()
@@ -385,9 +387,9 @@ func (p *Peer) fail(err error) {
 	}
 }
 
-// expected tells what is wrong with an answer: no call of that number waits for one, or the
-// call that does is of another kind. It is asked before the answer is looked into, so that
-// nothing is opened that nobody would take. Only the goroutine that reads calls it.
+// expected returns an error if no pending call has the number of an answer, or if the call expects
+// another kind of answer. It is called before the answer is decoded, so that no array is opened without
+// a caller that takes it. Only the reading goroutine calls expected.
 func (p *Peer) expected(f frame) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -396,9 +398,9 @@ func (p *Peer) expected(f frame) error {
 	case p.err != nil:
 		return p.err
 	case c == nil:
-		return fmt.Errorf("a frame of kind %d answers call %d, which nobody made or which was answered", f.kind, f.call)
+		return fmt.Errorf("a frame of kind %d answers call %d, which is not pending", f.kind, f.call)
 	case f.kind != c.expects && f.kind != frameRefused:
-		return fmt.Errorf("a frame of kind %d answers call %d, which one of kind %d would", f.kind, f.call, c.expects)
+		return fmt.Errorf("a frame of kind %d answers call %d, want kind %d", f.kind, f.call, c.expects)
 	}
 	return nil
 }
@@ -422,7 +424,7 @@ func (p *Peer) answerTo(id uint64, a answer) {
 	if abandoned {
 		a.dispose()
 	} else {
-		p.brought = true
+		p.delivered = true
 		c.answer <- a
 	}
 	if closing {
@@ -430,8 +432,8 @@ func (p *Peer) answerTo(id uint64, a answer) {
 	}
 }
 
-// guard ends the connection when the other process ends. If the connection is over because the
-// process was ending, guard replaces the error by ErrDied.
+// guard ends the connection when the other process ends. If the connection has ended before, because the
+// process was exiting, guard replaces the error by ErrDied.
 func (p *Peer) guard() {
 	go func() {
 		defer p.watch.Close()
@@ -448,14 +450,14 @@ func (p *Peer) guard() {
 	}()
 }
 
-// hasGifts reports whether arrays wait to be received.
+// hasGifts reports whether handed-over arrays wait to be received.
 func (p *Peer) hasGifts() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.inbox) > 0
 }
 
-// addStats adds the counts of a connection.
+// addStats adds the counts of this connection to s.
 func (p *Peer) addStats(s *Stats) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -479,8 +481,8 @@ func (p *Peer) Stats() (s Stats) {
 	return s
 }
 
-// String names the other process.
+// String describes the other process, as [Credentials.String] does.
 func (p *Peer) String() string { return p.credentials.String() }
 
-// isOver reports whether an error is that of an ended connection.
+// isOver reports whether an error is the error of an ended connection.
 func isOver(err error) bool { return errors.Is(err, ErrClosed) }

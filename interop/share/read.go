@@ -28,17 +28,17 @@ func (p *Peer) read() {
 			return
 		}
 		for {
-			p.brought = false
+			p.delivered = false
 			if p.readOne() != nil {
 				return
 			}
-			if p.brought && !p.somebodyWaits() {
+			if p.delivered && !p.hasWaiters() {
 				break
 			}
 		}
 		p.reading <- struct{}{}
-		for came := ^uint64(0); came != p.came.Load(); {
-			came = p.came.Load()
+		for reads := ^uint64(0); reads != p.waiterReads.Load(); {
+			reads = p.waiterReads.Load()
 			timer.Reset(leave)
 			select {
 			case <-timer.C:
@@ -68,9 +68,9 @@ func (p *Peer) readFor(ctx context.Context, ready func() bool) {
 			return // the connection has ended
 		}
 	}
-	p.came.Add(1)
+	p.waiterReads.Add(1)
 	p.reading <- struct{}{}
-	if p.somebodyWaits() { // a goroutine that came meanwhile relies on this one
+	if p.hasWaiters() { // a goroutine that came meanwhile relies on this one
 		select {
 		case p.resume <- struct{}{}:
 		default:
@@ -81,7 +81,7 @@ func (p *Peer) readFor(ctx context.Context, ready func() bool) {
 // interrupt makes the reading goroutine check its condition again.
 func (p *Peer) interrupt() { p.link.interrupt() }
 
-func (p *Peer) somebodyWaits() bool {
+func (p *Peer) hasWaiters() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.calls) > 0 || p.waiting != nil

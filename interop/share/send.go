@@ -168,38 +168,38 @@ func (p *Peer) introduce(d *datagram, l *lease) error {
 	return nil
 }
 
-// tellDelay is the maximum time for which the report of an ended lease waits for further ones.
-const tellDelay = 2 * time.Millisecond
+// reportDelay is the maximum time for which the report of an ended lease waits for further ones.
+const reportDelay = 2 * time.Millisecond
 
-// tellLinger is the number of times that the timer runs on without a report. Starting the timer wakes a
+// reportLinger is the number of times that the timer runs on without a report. Starting the timer wakes a
 // thread, which would otherwise happen for each array.
-const tellLinger = 8
+const reportLinger = 8
 
-// tell records that a lease of the other process has ended here. p.mu is held.
-func (p *Peer) tell(serial uint64) {
+// noteEnded records that a lease of the other process has ended here. p.mu is held.
+func (p *Peer) noteEnded(serial uint64) {
 	if p.err != nil {
 		return
 	}
 	p.ended = append(p.ended, serial)
-	p.startTeller()
+	p.startReporting()
 }
 
-// startTeller starts the timer that reports ended leases. p.mu is held.
-func (p *Peer) startTeller() {
-	p.untold = 0
-	if p.telling {
+// startReporting starts the timer that reports ended leases. p.mu is held.
+func (p *Peer) startReporting() {
+	p.idleReports = 0
+	if p.reporting {
 		return
 	}
-	p.telling = true
-	if p.teller == nil {
-		p.teller = time.AfterFunc(tellDelay, p.tellNow)
+	p.reporting = true
+	if p.reportTimer == nil {
+		p.reportTimer = time.AfterFunc(reportDelay, p.reportEnded)
 	} else {
-		p.teller.Reset(tellDelay)
+		p.reportTimer.Reset(reportDelay)
 	}
 }
 
-// tellNow reports the ended leases that no message carried.
-func (p *Peer) tellNow() {
+// reportEnded reports the ended leases that no message carried.
+func (p *Peer) reportEnded() {
 	p.mu.Lock()
 	for _, o := range p.marked {
 		if p.claims.unmark(o) {
@@ -212,10 +212,10 @@ func (p *Peer) tellNow() {
 		_ = p.post(p.newDatagram())
 		p.mu.Lock()
 	}
-	p.untold++
+	p.idleReports++
 	// If the peer is slow, reports collect until it reads.
-	if p.telling = p.err == nil && (len(p.ended) > 0 || p.untold < tellLinger); p.telling {
-		p.teller.Reset(tellDelay)
+	if p.reporting = p.err == nil && (len(p.ended) > 0 || p.idleReports < reportLinger); p.reporting {
+		p.reportTimer.Reset(reportDelay)
 	}
 	closing := p.closing
 	p.mu.Unlock()

@@ -59,7 +59,7 @@ func Listen(ctx context.Context, address string, o Options) (*Server, error) {
 	l, err := listen(ctx, name, file)
 	if err != nil {
 		if ctx.Err() != nil || errors.Is(err, errors.ErrUnsupported) {
-			return nil, named(op, err)
+			return nil, withOp(op, err)
 		}
 		return nil, opError(op, ErrAddress, "%q: %w", address, err)
 	}
@@ -121,7 +121,7 @@ func (s *Server) welcome(conn *net.UnixConn) {
 	if err != nil {
 		return
 	}
-	s.node.wind()
+	s.node.startClock()
 	if f := s.node.options.Connected; f != nil {
 		go f(p)
 	}
@@ -275,12 +275,12 @@ func connect(ctx context.Context, op, address string, n *node, receives bool) (*
 		return nil, err
 	}
 	if err := roomToDial(ctx); err != nil {
-		return nil, named(op, err)
+		return nil, withOp(op, err)
 	}
 	conn, err := dial(ctx, name)
 	if err != nil {
 		if ctx.Err() != nil || errors.Is(err, errors.ErrUnsupported) {
-			return nil, named(op, err)
+			return nil, withOp(op, err)
 		}
 		if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOENT) {
 			return nil, opError(op, ErrAddress, "nobody listens at %q: %w", address, err)
@@ -292,9 +292,9 @@ func connect(ctx context.Context, op, address string, n *node, receives bool) (*
 		if ctx.Err() != nil {
 			err = ctx.Err()
 		}
-		return nil, named(op, err)
+		return nil, withOp(op, err)
 	}
-	n.wind()
+	n.startClock()
 	go p.read()
 	return p, nil
 }
@@ -430,7 +430,7 @@ func (s *Server) publish(ctx context.Context, op, name string, a *usmarray.Array
 	if err != nil {
 		return err
 	}
-	defer l.letGo()
+	defer l.release()
 	p := newPublished(a)
 	old, waits, err := s.node.publish(op, name, p, replace)
 	if err != nil {
@@ -474,7 +474,7 @@ func (s *Server) Export(ctx context.Context, a *usmarray.Array, o ExportOptions)
 		return Handle{}, opError(op, ErrRefused, "ExportOptions.To is no process that this server is connected with")
 	}
 	if a != nil && a.Valid() {
-		if other := stranger(a.Buffer()); other != nil && !other.orphaned() {
+		if other := openedFrom(a.Buffer()); other != nil && !other.orphaned() {
 			if o.To != nil || o.NoWait {
 				return Handle{}, opError(op, ErrNotShared, "ExportOptions are for memory of this process, and it is of %v", other.peer)
 			}
@@ -494,10 +494,10 @@ func (s *Server) Export(ctx context.Context, a *usmarray.Array, o ExportOptions)
 		return h.encoded
 	})
 	if err != nil {
-		l.letGo()
+		l.release()
 		return Handle{}, err
 	}
-	s.node.wind()
+	s.node.startClock()
 	return h, nil
 }
 
@@ -549,16 +549,16 @@ func (s *Server) openOwn(ctx context.Context, h Handle) (*usmarray.Array, error)
 	}
 	if l.pending != nil {
 		if err = l.pending.Synchronize(ctx); err != nil {
-			l.letGo()
-			return nil, named(op, err)
+			l.release()
+			return nil, withOp(op, err)
 		}
 		l.pending.Release()
 		l.pending = nil
 	}
 	a, err := usmarray.FromBuffer(l.buffer, l.d.dtype, l.d.layout, options...) // takes a reference over
 	if err != nil {
-		l.letGo()
-		return nil, named(op, err)
+		l.release()
+		return nil, withOp(op, err)
 	}
 	l.buffer.Release() // the other
 	return a, nil
@@ -568,7 +568,7 @@ func (s *Server) openOwn(ctx context.Context, h Handle) (*usmarray.Array, error)
 func (s *Server) to(ctx context.Context, op, address string) (*Peer, error) {
 	for {
 		if err := ctx.Err(); err != nil {
-			return nil, named(op, err)
+			return nil, withOp(op, err)
 		}
 		if s.stopped.Err() != nil {
 			return nil, opError(op, ErrClosed, "the server was closed")
@@ -602,7 +602,7 @@ func (s *Server) to(ctx context.Context, op, address string) (*Peer, error) {
 			select {
 			case <-d.ready:
 			case <-ctx.Done():
-				return nil, named(op, ctx.Err())
+				return nil, withOp(op, ctx.Err())
 			}
 		}
 		if d.err == nil {
@@ -634,7 +634,7 @@ func (s *Server) hangUp(address string, d *dialled) {
 }
 
 // Peers returns the connected processes, including those whose handles were opened.
-func (s *Server) Peers() []*Peer { return s.node.everybody() }
+func (s *Server) Peers() []*Peer { return s.node.allPeers() }
 
 // Stats returns the current counts.
 func (s *Server) Stats() Stats { return s.node.stats() }
@@ -657,7 +657,7 @@ func (s *Server) Close() error {
 	all := slices.Collect(maps.Keys(s.parted))
 	clear(s.parted)
 	s.mu.Unlock()
-	for _, p := range append(all, s.node.everybody()...) {
+	for _, p := range append(all, s.node.allPeers()...) {
 		_ = p.Close() // never fails
 	}
 	return nil
@@ -732,7 +732,7 @@ func (n *node) attach(p *Peer, name string, numbered bool) (l *lease, pending *u
 		if pending != nil {
 			pending.Release()
 		}
-		l.letGo()
+		l.release()
 		return nil, nil, err
 	}
 	return l, pending, nil

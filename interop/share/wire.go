@@ -11,13 +11,13 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// What travels between two processes: datagrams of a SOCK_SEQPACKET socket, each a row
-// of frames. Numbers are little-endian. A frame is
+// Two processes exchange datagrams over a SOCK_SEQPACKET socket. A datagram is a sequence of frames.
+// Numbers are little-endian. A frame is
 //
-//	kind u8 · 0 u8 · 0 u16 · bytes of payload u32 · number of the call u64 · payload
+//	kind u8 · 0 u8 · 0 u16 · size of the payload in bytes u32 · number of the call u64 · payload
 //
-// A datagram carries at most one descriptor, which belongs to its one segment frame.
-// Whatever does not fit the rules below ends the connection.
+// A datagram carries at most one descriptor, which belongs to its frameSegment or frameBoard. A message
+// that violates this protocol ends the connection.
 const (
 	protocolMagic   = 0x314d5355 // "USM1"
 	protocolVersion = 3
@@ -26,9 +26,9 @@ const (
 	maxFrames    = 8        // in a datagram
 	frameHeader  = 16       // bytes
 	maxText      = 1 << 10  // bytes of an error's text
-	maxName      = 255      // bytes of a name, and of a label
+	maxName      = 255      // bytes of a name or a label
 	maxAddress   = 108      // bytes of sun_path
-	releaseBatch = 512      // leases that one frame tells the end of
+	releaseBatch = 512      // ended leases that one frame reports
 
 	maxDriverHandle = 4 << 10 // bytes
 )
@@ -36,31 +36,32 @@ const (
 type frameKind uint8
 
 const (
-	frameHello     frameKind = iota + 1 // both ways, first: magic u32, version u32
+	frameHello     frameKind = iota + 1 // first frame of both processes: magic u32, version u32
 	frameRefused                        // answer: kind u8, text
-	frameSegment                        // before what uses it, with the descriptor: segment
+	frameSegment                        // before the first frame with an array in the segment; with its descriptor: segment
 	frameGive                           // maker to receiver: label, description; answered by frameTaken
-	frameTaken                          // answer: nothing
+	frameTaken                          // answer: no payload
 	frameOpen                           // receiver to maker: a handle; answered by frameOpened
 	frameAttach                         // receiver to maker: a name; answered by frameOpened
 	frameOpened                         // answer: description
-	frameNames                          // the name to begin behind; answered by frameListed
+	frameNames                          // receiver to maker: the list begins after this name; answered by frameListed
 	frameListed                         // answer: names
-	frameReleased                       // receiver to maker: serials u64
-	frameForget                         // receiver to maker: segment it wants to unmap
-	frameForgotten                      // maker to receiver: the descriptor would be sent again
-	frameGone                           // maker to receiver: segment that exists no more
-	framePass                           // receiver to maker: a description with the lease's serial; answered by framePassed
+	frameReleased                       // receiver to maker: serials u64 of ended leases
+	frameForget                         // receiver to maker: ID of a segment that it will unmap; answered by frameForgotten
+	frameForgotten                      // maker to receiver: ID of a segment that will be sent again before its next use
+	frameGone                           // maker to receiver: ID of a segment that was freed
+	framePass                           // receiver to maker: description with the serial of its lease; answered by framePassed
 	framePassed                         // answer: a handle
-	frameDriver                         // in the place of frameSegment, of memory that is a driver's: segment, its handle
-	frameBoard                          // maker to who opens its handles, once, with the descriptor: number u64
+	frameDriver                         // instead of frameSegment, for memory of a driver: segment, the driver's handle
+	frameBoard                          // maker to a process that opened a handle, once; with the descriptor of the board: its number u64
 	frameWait                           // receiver to maker: sequence number u64, name; answered by frameNewer
 	frameNewer                          // answer: sequence number u64, description
-	frameCancel                         // receiver to maker: the call of a frameWait is refused if it still waits
+	frameCancel                         // receiver to maker: cancels the frameWait with this call number
 	lastFrame      = frameCancel
 )
 
-// answer is the kind of frame that answers one, if it asks anything; a refusal may too.
+// answer returns the kind of frame that answers a request, or 0 if k is not a request. frameRefused can
+// answer any request.
 func (k frameKind) answer() frameKind {
 	switch k {
 	case frameGive:
@@ -78,7 +79,7 @@ func (k frameKind) answer() frameKind {
 	}
 }
 
-// segmentFacts are what a segment is.
+// segmentFacts are the properties of a segment. They never change.
 type segmentFacts struct {
 	id       segment.ID
 	size     uint64 // bytes
@@ -86,16 +87,16 @@ type segmentFacts struct {
 	kind     syclobj.USMKind
 }
 
-// description is an array in a segment, and its lease.
+// description describes an array in a segment and its lease.
 type description struct {
 	segment  segmentFacts
 	offset   uint64 // of the buffer in the segment, in bytes
 	size     uint64 // of the buffer in bytes
-	serial   uint64 // of the lease: never 0, never used again by its maker
+	serial   uint64 // of the lease; never 0, and its maker never reuses it
 	dtype    dlpack.DataType
 	readOnly bool
 	padded   bool
-	layout   usmarray.Layout // from the buffer's start
+	layout   usmarray.Layout // relative to the start of the buffer
 }
 
 const (
@@ -134,14 +135,14 @@ func nextFrame(b []byte) (f frame, rest []byte, err error) {
 	case r.short:
 		return f, nil, fmt.Errorf("a frame of %d bytes is cut off at %d", uint64(n)+frameHeader, len(b))
 	case f.kind == 0 || f.kind > lastFrame:
-		return f, nil, fmt.Errorf("a frame of kind %d, which version %d does not have", f.kind, protocolVersion)
+		return f, nil, fmt.Errorf("a frame of kind %d, which protocol version %d does not define", f.kind, protocolVersion)
 	case zero != 0:
 		return f, nil, fmt.Errorf("reserved bits are set in a frame of kind %d", f.kind)
 	}
 	return f, r.b, nil
 }
 
-// wireReader takes numbers off a message; short tells that it ended too early.
+// wireReader reads numbers from a message. short reports that the message was truncated or invalid.
 type wireReader struct {
 	b     []byte
 	short bool
@@ -185,13 +186,13 @@ func (r *wireReader) u64() uint64 {
 	return 0
 }
 
-// end is the error of a message that was too short, or has bytes left.
-func (r *wireReader) end(what string) error {
+// end returns an error if the message was truncated or has bytes left. what describes the message.
+func (r *wireReader) end(message string) error {
 	if r.short {
-		return fmt.Errorf("%s is truncated", what)
+		return fmt.Errorf("%s is truncated", message)
 	}
 	if len(r.b) != 0 {
-		return fmt.Errorf("%s has %d bytes too many", what, len(r.b))
+		return fmt.Errorf("%s has %d bytes too many", message, len(r.b))
 	}
 	return nil
 }
@@ -208,7 +209,7 @@ func readHello(b []byte) error {
 		return err
 	}
 	if magic != protocolMagic || version != protocolVersion {
-		return fmt.Errorf("a greeting of magic %#x and version %d, not %#x and %d", magic, version, protocolMagic, protocolVersion)
+		return fmt.Errorf("the greeting has magic %#x and version %d, want %#x and %d; use the same version of usmbridge in both processes", magic, version, protocolMagic, protocolVersion)
 	}
 	return nil
 }
@@ -249,7 +250,7 @@ func readSegment(b []byte) (segmentFacts, error) {
 	return s, r.end("the facts of a segment")
 }
 
-// readDriver reads what frameDriver carries. The handle is the caller's.
+// readDriver reads the payload of frameDriver. The handle is a copy.
 func readDriver(b []byte) (s segmentFacts, handle []byte, err error) {
 	r := wireReader{b: b}
 	s = r.segment()
@@ -257,9 +258,9 @@ func readDriver(b []byte) (s segmentFacts, handle []byte, err error) {
 	case r.short:
 		return s, nil, r.end("the facts of a segment")
 	case len(r.b) == 0 || len(r.b) > maxDriverHandle:
-		return s, nil, fmt.Errorf("a driver's handle of %d bytes, and it has 1 to %d", len(r.b), maxDriverHandle)
+		return s, nil, fmt.Errorf("a driver's handle of %d bytes, want 1 to %d", len(r.b), maxDriverHandle)
 	case s.kind != syclobj.USMDevice || s.audience != segment.PeersWrite:
-		return s, nil, fmt.Errorf("a driver's handle of %v memory for %q; it has those of device memory, which others may write", s.kind, s.audience)
+		return s, nil, fmt.Errorf("a driver's handle of %v memory for %q, want device memory for %q", s.kind, s.audience, segment.PeersWrite)
 	}
 	return s, bytes.Clone(r.b), nil
 }
@@ -290,8 +291,8 @@ func appendDescription(b []byte, d *description) []byte {
 	return b
 }
 
-// description reads and checks one: after it, the buffer lies in the segment and the
-// layout is one that can be; that its elements lie in the buffer is usmarray's to check.
+// description reads a description. It checks that the buffer lies in the segment and that the layout is
+// valid. Package usmarray checks that the elements lie in the buffer.
 func (r *wireReader) description() (d description, err error) {
 	d.segment = r.segment()
 	d.offset, d.size, d.serial = r.u64(), r.u64(), r.u64()
@@ -301,7 +302,7 @@ func (r *wireReader) description() (d description, err error) {
 	n := int(r.u8())
 	offset, ok := r.int()
 	if n > usmarray.MaxDims {
-		return d, fmt.Errorf("%d dimensions, more than %d", n, usmarray.MaxDims)
+		return d, fmt.Errorf("an array of %d dimensions, want at most %d", n, usmarray.MaxDims)
 	}
 	var numbers [2 * usmarray.MaxDims]int
 	for i := range numbers[:2*n] {
@@ -311,15 +312,15 @@ func (r *wireReader) description() (d description, err error) {
 	}
 	switch {
 	case r.short:
-		return d, fmt.Errorf("the description of an array is truncated, or its segment cannot be")
+		return d, fmt.Errorf("the description of an array is truncated, or describes an invalid segment")
 	case flags&^byte(flagReadOnly|flagPadded) != 0:
-		return d, fmt.Errorf("flags %#x, which version %d does not have", flags, protocolVersion)
+		return d, fmt.Errorf("an array with flags %#x, which protocol version %d does not define", flags, protocolVersion)
 	case !ok:
-		return d, fmt.Errorf("a layout with numbers that this machine's int cannot hold")
+		return d, fmt.Errorf("a layout with numbers that do not fit into an int of this process")
 	case d.serial == 0:
-		return d, fmt.Errorf("lease number 0")
+		return d, fmt.Errorf("an array with lease number 0")
 	case d.offset > d.segment.size || d.size > d.segment.size-d.offset:
-		return d, fmt.Errorf("bytes %d and %d on, outside a segment of %d", d.offset, d.size, d.segment.size)
+		return d, fmt.Errorf("a buffer of %d bytes at offset %d, outside of its segment of %d bytes", d.size, d.offset, d.segment.size)
 	}
 	d.layout, err = usmarray.NewLayout(numbers[:n], numbers[n:2*n], offset)
 	return d, err
@@ -346,7 +347,7 @@ func appendText(b []byte, s string) []byte {
 
 func (r *wireReader) text() string { return string(r.bytes(uint64(r.u8()))) }
 
-// readGive reads what frameGive carries.
+// readGive reads the payload of frameGive.
 func readGive(b []byte) (label string, d description, err error) {
 	r := wireReader{b: b}
 	label = r.text()
@@ -387,18 +388,18 @@ func appendRefusal(b []byte, err error) []byte {
 	return append(append(b, kindNumber(err)), text[:min(len(text), maxText)]...)
 }
 
-// readRefusal makes the error that the other side told of.
+// readRefusal reads the payload of frameRefused and returns its error.
 func readRefusal(b []byte) (refusal error, err error) {
 	if len(b) == 0 || len(b) > maxText+1 {
-		return nil, fmt.Errorf("a refusal of %d bytes", len(b))
+		return nil, fmt.Errorf("a refusal of %d bytes, want 1 to %d", len(b), maxText+1)
 	}
 	return &OpError{Op: "the other side", Kind: kindOf(b[0]), Err: fmt.Errorf("%q", b[1:])}, nil
 }
 
-// serials reads what frameReleased carries.
+// readSerials reads the payload of frameReleased and appends the serials to into.
 func readSerials(b []byte, into []uint64) ([]uint64, error) {
 	if len(b)%8 != 0 || len(b) > 8*releaseBatch {
-		return nil, fmt.Errorf("a list of leases of %d bytes", len(b))
+		return nil, fmt.Errorf("a list of ended leases of %d bytes, want a multiple of 8, at most %d", len(b), 8*releaseBatch)
 	}
 	for ; len(b) > 0; b = b[8:] {
 		into = append(into, binary.LittleEndian.Uint64(b))
@@ -408,13 +409,14 @@ func readSerials(b []byte, into []uint64) ([]uint64, error) {
 
 func readID(b []byte) (id segment.ID, err error) {
 	if len(b) != len(id) {
-		return id, fmt.Errorf("a segment's name of %d bytes", len(b))
+		return id, fmt.Errorf("a segment ID of %d bytes, want %d", len(b), len(id))
 	}
 	copy(id[:], b)
 	return id, nil
 }
 
-// readNames reads a page of names, each behind the one before it, and none of them empty.
+// readNames reads a part of a list of names. It checks that the names are in strictly ascending order and
+// not empty.
 func readNames(b []byte) (names []string, err error) {
 	r := wireReader{b: b}
 	for last := ""; len(r.b) > 0; {

@@ -135,7 +135,6 @@ func (c *call) make(ctx context.Context, e *encoder) (any, error) {
 		}
 		return nil, errNotSent
 	}
-	i.follow()
 	result, err := c.answer(ctx)
 	// The worker opens no more handles after its answer. For the arrays that it has released, this ends
 	// the leases without a message from it.
@@ -266,7 +265,6 @@ type interrupt struct {
 	grace   time.Duration
 
 	mu    sync.Mutex
-	sent  bool // the call was written; the worker would ignore a cancel before it
 	over  bool // the call has ended
 	dead  bool // the worker was killed for it
 	timer *time.Timer
@@ -283,26 +281,9 @@ func (i *interrupt) put() {
 	}
 	i.process.overdue.Store(true)
 	i.timer = time.AfterFunc(i.grace, i.expire)
-	sent := i.sent
 	i.mu.Unlock()
-	if sent {
-		i.cancel()
-	}
-}
-
-// follow is called when the call was written. It sends the cancel if the context has ended.
-func (i *interrupt) follow() {
-	i.mu.Lock()
-	i.sent = true
-	ended := i.timer != nil
-	i.mu.Unlock()
-	if ended {
-		i.cancel()
-	}
-}
-
-func (i *interrupt) cancel() {
-	_ = i.process.wire.send(toCancel, i.call) // a worker that does not read is killed
+	// The worker may receive it before the call. A worker that does not read is killed.
+	_ = i.process.control.send(toCancel, i.call)
 }
 
 func (i *interrupt) expire() {

@@ -66,19 +66,19 @@ func Main() {
 
 // child is the worker's side of a Pool.
 type child struct {
-	wire   *wire
-	setup  setup
-	py     *python.Interpreter
-	exec   *executor.Executor
-	lender lender
-	usm    *share.Server // opens USM; made for the first USM that arrives
+	wire    *wire
+	control *wire
+	setup   setup
+	py      *python.Interpreter
+	exec    *executor.Executor
+	lender  lender
+	usm     *share.Server // opens USM; made for the first USM that arrives
 
-	quit  chan struct{}
-	calls sync.WaitGroup
-
-	mu      sync.Mutex
-	current uint64
-	cancel  context.CancelCauseFunc
+	mu       sync.Mutex
+	current  uint64
+	cancel   context.CancelCauseFunc // of the current call
+	canceled uint64                  // the call of the last toCancel; it may not have been read yet
+	quitting bool
 }
 
 var (
@@ -88,11 +88,11 @@ var (
 
 // work serves calls until the message to end.
 func work() error {
-	conn, err := inherited()
+	conn, control, err := inherited()
 	if err != nil {
 		return fmt.Errorf("it was not started by a Pool: %w", err)
 	}
-	c := &child{wire: newWire(conn, maxMessage), quit: make(chan struct{})}
+	c := &child{wire: newWire(conn, maxMessage), control: newWire(control, maxMessage)}
 	m, err := c.wire.read()
 	if err != nil {
 		return fmt.Errorf("its maker: %w", err)
@@ -104,60 +104,73 @@ func work() error {
 		return err
 	}
 	c.wire.max = c.setup.MaxMessage
-	ready := make(chan struct{})
-	go c.read(ready)
+	go c.listen()
 	if err := c.start(); err != nil {
 		_ = c.fail(atFailed, 0, err) // the reader notices the end of the connection
 		c.end()
 		os.Exit(1)
 	}
-	close(ready)
 	if err := c.wire.send(atReady, 0); err != nil {
 		return err
 	}
-	<-c.quit
+	c.serveAll()
 	c.end()
 	return nil
 }
 
-// read reads messages until the connection ends. Then it ends this process, even if Python is
-// busy.
-func (c *child) read(ready <-chan struct{}) {
+// serveAll makes one call after the other, on this goroutine, until the message to quit.
+func (c *child) serveAll() {
 	for {
 		m, err := c.wire.read()
 		if err != nil {
-			if !errors.Is(err, io.EOF) {
-				fmt.Fprintln(os.Stderr, "worker: its maker:", err)
+			c.mu.Lock()
+			quitting := c.quitting
+			c.mu.Unlock()
+			if quitting {
+				return
 			}
+			lostMaker(err)
+		}
+		if m.kind != toCall {
+			fmt.Fprintf(os.Stderr, "worker: %v: kind %d for a call\n", ErrMessage, m.kind)
 			killOwnGroup()
 		}
+		ctx := c.begin(m.call)
+		c.serve(ctx, m.call, &decoder{b: m.payload})
+	}
+}
+
+// lostMaker ends this process after the end of a connection.
+func lostMaker(err error) {
+	if !errors.Is(err, io.EOF) {
+		fmt.Fprintln(os.Stderr, "worker: its maker:", err)
+	}
+	killOwnGroup()
+}
+
+// listen reads the control connection until it ends. Then it ends this process, even if Python is
+// busy.
+func (c *child) listen() {
+	for {
+		m, err := c.control.read()
+		if err != nil {
+			lostMaker(err)
+		}
+		c.mu.Lock()
 		switch m.kind {
-		case toCall:
-			select {
-			case <-ready:
-			default:
-				fmt.Fprintln(os.Stderr, "worker: a call before it was ready")
-				killOwnGroup()
-			}
-			c.begin(m)
 		case toCancel:
-			c.mu.Lock()
+			c.canceled = m.call
 			if c.current == m.call && c.cancel != nil {
 				c.cancel(errCancelled)
 			}
-			c.mu.Unlock()
 		case toQuit:
-			close(c.quit)
-			c.mu.Lock()
+			c.quitting = true
 			if c.cancel != nil {
 				c.cancel(errQuit)
 			}
-			c.mu.Unlock()
-			for err = nil; err == nil; { // only the end of the connection matters now
-				_, err = c.wire.read()
-			}
-			killOwnGroup()
+			_ = c.wire.conn.CloseRead() // serveAll makes a call that has arrived, and ends
 		}
+		c.mu.Unlock()
 	}
 }
 
@@ -230,29 +243,28 @@ func (c *child) steps() (steps []executor.Step) {
 	return steps
 }
 
-// begin starts a call. The Pool sends one at a time.
-func (c *child) begin(m message) {
+// begin returns the context of a call, which listen cancels.
+func (c *child) begin(id uint64) context.Context {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	c.mu.Lock()
-	busy := c.cancel != nil
-	c.current, c.cancel = m.call, cancel
-	c.mu.Unlock()
-	if busy {
-		fmt.Fprintln(os.Stderr, "worker: two calls at a time")
-		killOwnGroup()
+	defer c.mu.Unlock()
+	c.current, c.cancel = id, cancel
+	switch {
+	case c.quitting:
+		cancel(errQuit)
+	case c.canceled == id:
+		cancel(errCancelled)
 	}
-	d := decoder{b: append([]byte{}, m.payload...)}
-	c.calls.Go(func() {
-		defer cancel(nil)
-		c.serve(ctx, m.call, &d)
-	})
+	return ctx
 }
 
-// finished is called before the answer is sent, because the next call may arrive afterwards.
+// finished ends the context of the call.
 func (c *child) finished() {
 	c.mu.Lock()
+	cancel := c.cancel
 	c.current, c.cancel = 0, nil
 	c.mu.Unlock()
+	cancel(nil)
 }
 
 func (c *child) serve(ctx context.Context, id uint64, d *decoder) {
@@ -365,7 +377,6 @@ func (c *child) server(isUSM bool) (*share.Server, error) {
 
 // end ends Python as at the end of a program.
 func (c *child) end() {
-	c.calls.Wait()
 	if c.exec != nil {
 		_ = c.exec.Close(context.Background())
 	}

@@ -53,7 +53,7 @@ type Config struct {
 	// arguments, before its first call.
 	Warm []string
 	// Serial names functions and modules as executor.Config.Serial does. A worker process runs one
-	// call at a time, always on the same thread, so that every function meets its rule.
+	// call at a time, so that every function meets its rule.
 	Serial []string
 
 	// Env is added to the environment of the workers ("OMP_NUM_THREADS=1"). The last value of a name

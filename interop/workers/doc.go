@@ -23,8 +23,9 @@
 // Config.Program to one that does.
 //
 // A worker loads the same Python as its maker, creates the modules of Config.Modules, imports, and
-// runs the warm-up steps. Then it serves one call at a time, always on the same thread, through its
-// own executor.Executor. The module usmbridge is built in.
+// runs the warm-up steps. Then it serves one call at a time through its own executor.Executor: one
+// goroutine reads a call, makes it and writes the answer, so that a call wakes one thread. The module
+// usmbridge is built in.
 //
 // # Calls
 //
@@ -95,8 +96,8 @@
 //
 // # Security
 //
-// Worker and maker communicate over an unnamed pair of sockets. Handles refer to abstract socket
-// names (package share). No file is created, and each descriptor is closed on exec. A worker has the
+// Worker and maker communicate over two unnamed pairs of sockets, one for calls and one to interrupt
+// them. Handles refer to abstract socket names (package share). No file is created, and each descriptor is closed on exec. A worker has the
 // rights of its user and can do anything to its own process. Its answers are checked before they are
 // used, lengths are checked before memory is allocated for them, and addresses in them are refused.
 //

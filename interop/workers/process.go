@@ -18,6 +18,7 @@ type process struct {
 	pid     int
 	started time.Time
 	wire    *wire // for one goroutine at a time
+	control *wire
 	last    uint64
 	pipe    *os.File
 	output  *output
@@ -88,6 +89,7 @@ func (r *process) wait() {
 	// Read all messages that it has sent; a forked child may keep the connection open.
 	_ = r.wire.conn.CloseRead()
 	_ = r.wire.conn.CloseWrite()
+	_ = r.control.conn.Close()
 	r.mu.Lock()
 	d.Reason = r.why
 	r.mu.Unlock()

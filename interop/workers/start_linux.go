@@ -3,6 +3,7 @@ package workers
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -33,27 +34,36 @@ func newStarter() *starter {
 // end ends the thread. It is called when no process is left.
 func (s *starter) end() { close(s.work) }
 
-// start starts a worker: a process in its own process group, with one end of a connection as
-// descriptor 3 and its output in out. The kernel kills it when this process ends.
-func (s *starter) start(program, env []string, out *os.File) (cmd *exec.Cmd, conn *net.UnixConn, err error) {
-	ours, theirs, err := connection()
-	if err != nil {
-		return nil, nil, err
+// start starts a worker: a process in its own process group, with the ends of two connections as
+// descriptors 3 and 4 and its output in out. The kernel kills it when this process ends.
+func (s *starter) start(program, env []string, out *os.File) (cmd *exec.Cmd, conns [2]*net.UnixConn, err error) {
+	var theirs []*os.File
+	defer func() {
+		for _, f := range theirs {
+			_ = f.Close()
+		}
+		for _, c := range conns {
+			if err != nil && c != nil {
+				_ = c.Close()
+			}
+		}
+	}()
+	for i := range conns {
+		var f *os.File
+		if conns[i], f, err = connection(); err != nil {
+			return nil, conns, err
+		}
+		theirs = append(theirs, f)
 	}
-	defer theirs.Close()
-	cmd = &exec.Cmd{Path: self, Args: os.Args[:1], Env: env, Stdout: out, Stderr: out, ExtraFiles: []*os.File{theirs}}
+	cmd = &exec.Cmd{Path: self, Args: os.Args[:1], Env: env, Stdout: out, Stderr: out, ExtraFiles: theirs}
 	if len(program) > 0 {
 		cmd = exec.Command(program[0], program[1:]...)
-		cmd.Env, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = env, out, out, []*os.File{theirs}
+		cmd.Env, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = env, out, out, theirs
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	done := make(chan error)
 	s.work <- func() { done <- cmd.Start() }
-	if err := <-done; err != nil {
-		_ = ours.Close()
-		return nil, nil, err
-	}
-	return cmd, ours, nil
+	return cmd, conns, <-done
 }
 
 // connection returns both ends of a stream. Other child processes do not inherit them.
@@ -81,16 +91,53 @@ func connectionOf(f *os.File) (*net.UnixConn, error) {
 	u, ok := c.(*net.UnixConn)
 	if !ok {
 		_ = c.Close()
-		return nil, errors.New("descriptor 3 is no Unix socket")
+		return nil, errors.New("the descriptor is not a Unix socket")
 	}
 	return u, nil
 }
 
-// inherited returns the worker's end of the connection.
-func inherited() (*net.UnixConn, error) {
+// inherited returns the worker's ends of the connections.
+func inherited() (calls, control stream, err error) {
 	syscall.CloseOnExec(3)
-	return connectionOf(os.NewFile(3, "maker"))
+	syscall.CloseOnExec(4)
+	control, err = connectionOf(os.NewFile(4, "control"))
+	return blocking(3), control, err
 }
+
+// blocking is a socket whose reads and writes block the thread. A thread that waits for a call in recv
+// and answers it needs no other thread of the Go runtime, which would be woken if the runtime's poller
+// reported the socket ready.
+type blocking int
+
+func (b blocking) Read(p []byte) (int, error) {
+	n, err := b.retry(func() (int, error) { return syscall.Read(int(b), p) })
+	if n == 0 && err == nil {
+		err = io.EOF
+	}
+	return n, err
+}
+
+func (b blocking) Write(p []byte) (done int, err error) {
+	for done < len(p) && err == nil {
+		var n int
+		n, err = b.retry(func() (int, error) { return syscall.Write(int(b), p[done:]) })
+		done += n
+	}
+	return done, err
+}
+
+// retry repeats a system call that a signal interrupted.
+func (b blocking) retry(call func() (int, error)) (int, error) {
+	for {
+		if n, err := call(); !errors.Is(err, syscall.EINTR) {
+			return max(n, 0), err
+		}
+	}
+}
+
+func (b blocking) CloseRead() error  { return syscall.Shutdown(int(b), syscall.SHUT_RD) }
+func (b blocking) CloseWrite() error { return syscall.Shutdown(int(b), syscall.SHUT_WR) }
+func (b blocking) Close() error      { return syscall.Close(int(b)) }
 
 // awaitExit waits until a child has ended but does not reap it, so that its process ID and the ID
 // of its group are not used again yet.

@@ -16,12 +16,12 @@ type starter struct{}
 
 func newStarter() *starter { return &starter{} }
 func (*starter) end()      {}
-func (*starter) start([]string, []string, *os.File) (*exec.Cmd, *net.UnixConn, error) {
-	return nil, nil, errUnsupported
+func (*starter) start([]string, []string, *os.File) (cmd *exec.Cmd, conns [2]*net.UnixConn, err error) {
+	return nil, conns, errUnsupported
 }
-func inherited() (*net.UnixConn, error) { return nil, errUnsupported }
-func awaitExit(int) error               { return errUnsupported }
-func killGroup(int)                     {}
-func killOwnGroup()                     { os.Exit(1) }
+func inherited() (calls, control stream, err error) { return nil, nil, errUnsupported }
+func awaitExit(int) error                           { return errUnsupported }
+func killGroup(int)                                 {}
+func killOwnGroup()                                 { os.Exit(1) }
 
 var deaf = []os.Signal{os.Interrupt}

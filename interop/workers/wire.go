@@ -17,8 +17,8 @@ type kind uint8
 const (
 	toSetup  kind = iota + 1 // a setup, the first
 	toCall                   // table of arrays, function, arguments
-	toCancel                 // interrupts the call with that number
-	toQuit                   // exit when the running call has ended
+	toCancel                 // on the control connection: interrupts the call with that number
+	toQuit                   // on the control connection: exit when the running call has ended
 	atState                  // a progress
 	atReady                  // the warm-up is done
 	atFailed                 // a failure of the start; the last message
@@ -36,23 +36,35 @@ type message struct {
 	payload []byte // valid until the next one is read
 }
 
-// wire is one end of the connection between a worker and its Pool. One goroutine reads; any
-// goroutine may write.
+// stream is what a wire needs of a connection: a *net.UnixConn in the Pool.
+type stream interface {
+	io.ReadWriter
+	CloseRead() error
+	CloseWrite() error
+	Close() error
+}
+
+// wire is one end of a connection between a worker and its Pool. There are two: one for set-up, calls
+// and answers, and the control connection, on which a worker receives messages during a call. One
+// goroutine reads; any goroutine may write.
 type wire struct {
-	conn *net.UnixConn
+	conn stream
 	in   *bufio.Reader
 	max  int
 	buf  []byte
 
 	writing sync.Mutex
-	head    [headBytes]byte
+	out     []byte // a short message
 }
 
 // slack is the number of bytes that a message may have beyond Config.MaxMessage, for names and the
 // table of arrays.
 const slack = 1 << 20
 
-func newWire(conn *net.UnixConn, limit int) *wire {
+// maxShort is the size up to which a message is copied, to be written in one piece.
+const maxShort = 16 << 10
+
+func newWire(conn stream, limit int) *wire {
 	return &wire{conn: conn, in: bufio.NewReaderSize(conn, 16<<10), max: limit}
 }
 
@@ -67,10 +79,17 @@ func (w *wire) send(k kind, call uint64, parts ...[]byte) error {
 	}
 	w.writing.Lock()
 	defer w.writing.Unlock()
-	binary.LittleEndian.PutUint32(w.head[:], uint32(n))
-	w.head[4] = byte(k)
-	binary.LittleEndian.PutUint64(w.head[5:], call)
-	b := net.Buffers{w.head[:]}
+	w.out = binary.LittleEndian.AppendUint32(w.out[:0], uint32(n))
+	w.out = append(w.out, byte(k))
+	w.out = binary.LittleEndian.AppendUint64(w.out, call)
+	if n <= maxShort {
+		for _, p := range parts {
+			w.out = append(w.out, p...)
+		}
+		_, err := w.conn.Write(w.out)
+		return err
+	}
+	b := net.Buffers{w.out}
 	for _, p := range parts {
 		if len(p) > 0 {
 			b = append(b, p)

@@ -132,7 +132,7 @@ func (w *worker) quit(r *process) {
 		r.kill(fmt.Errorf("it did not end within %v after it was asked to", w.pool.config.Grace))
 	})
 	defer timer.Stop()
-	if err := r.wire.send(toQuit, 0); err != nil {
+	if err := r.control.send(toQuit, 0); err != nil {
 		r.kill(fmt.Errorf("asking it to end: %w", err))
 	}
 	<-r.over
@@ -145,14 +145,14 @@ func (w *worker) start() (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd, conn, err := p.starter.start(p.config.Program, p.env, to)
+	cmd, conns, err := p.starter.start(p.config.Program, p.env, to)
 	_ = to.Close()
 	if err != nil {
 		_ = from.Close()
 		return nil, err
 	}
 	r := &process{
-		worker: w, cmd: cmd, pid: cmd.Process.Pid, started: time.Now(), wire: newWire(conn, p.config.MaxMessage),
+		worker: w, cmd: cmd, pid: cmd.Process.Pid, started: time.Now(), wire: newWire(conns[0], p.config.MaxMessage), control: newWire(conns[1], p.config.MaxMessage),
 		pipe: from, output: follow(from, &p.outlet), over: make(chan struct{}),
 	}
 	go r.wait()

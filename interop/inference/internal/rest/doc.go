@@ -11,7 +11,9 @@
 // pool. Numbers in JSON are written there directly. Bodies may be compressed (gzip, deflate), with the
 // same bounds.
 //
-// A response is written from the memory of the results. Responses are not compressed.
+// A response is written from the memory of the results. It is compressed if the client accepts exactly
+// one coding, gzip or deflate. HTTP libraries send lists of codings by default, which do not ask for a
+// slower response.
 //
 // # Details that the protocol leaves open
 //

@@ -212,7 +212,11 @@ func (x *exchange) route() error {
 			continue
 		}
 		if m := x.r.Method; r.method != anyMethod && m != r.method && !(m == http.MethodHead && r.method == http.MethodGet) {
-			return &refusal{status: http.StatusMethodNotAllowed, message: "this path takes " + r.method, allow: r.method}
+			allow := r.method
+			if allow == http.MethodGet {
+				allow = "GET, HEAD"
+			}
+			return &refusal{status: http.StatusMethodNotAllowed, message: "this path takes " + r.method, allow: allow}
 		}
 		if escaped {
 			for i := range names {

@@ -57,19 +57,22 @@ func TestInfer(t *testing.T) {
 				id = `"id":"é\"",`
 			}
 			for _, encoding := range []string{"", "gzip", "deflate"} {
-				body := append([]byte(c.text), c.in...)
-				headers := []string{"Accept-Encoding", "gzip"} // which the server ignores
-				if c.in != nil {
-					headers = append(headers, headerLength, strconv.Itoa(len(c.text)))
+				for _, accept := range []string{"", "gzip", "deflate", "gzip, deflate, br"} {
+					body := append([]byte(c.text), c.in...)
+					headers := []string{"Accept-Encoding", accept}
+					if c.in != nil {
+						headers = append(headers, headerLength, strconv.Itoa(len(c.text)))
+					}
+					if encoding != "" {
+						headers = append(headers, "Content-Encoding", encoding)
+						body = compressed(t, encoding, body)
+					}
+					r := v.do("POST", "/v2/models/sum/infer", body, headers...)
+					r.body = plain(t, r)
+					text, out := r.tensors(t)
+					require.JSONEq(t, `{"model_name":"sum","model_version":"1",`+id+`"outputs":[`+c.want+`]}`, text)
+					require.Equal(t, c.out, out)
 				}
-				if encoding != "" {
-					headers = append(headers, "Content-Encoding", encoding)
-					body = compressed(t, encoding, body)
-				}
-				r := v.do("POST", "/v2/models/sum/infer", body, headers...)
-				text, out := r.tensors(t)
-				require.JSONEq(t, `{"model_name":"sum","model_version":"1",`+id+`"outputs":[`+c.want+`]}`, text)
-				require.Equal(t, c.out, out)
 			}
 		})
 	}
@@ -89,7 +92,25 @@ func compressed(t testing.TB, how string, p []byte) []byte {
 	return b.Bytes()
 }
 
-// Large tensors arrive and return whole, as binary data and as JSON.
+// plain is the body uncompressed.
+func plain(t testing.TB, r response) []byte {
+	var from io.Reader
+	var err error
+	switch r.header.Get("Content-Encoding") {
+	case "":
+		return r.body
+	case "gzip":
+		from, err = gzip.NewReader(bytes.NewReader(r.body))
+	case "deflate":
+		from, err = zlib.NewReader(bytes.NewReader(r.body))
+	}
+	require.NoError(t, err)
+	b, err := io.ReadAll(from)
+	require.NoError(t, err)
+	return b
+}
+
+// Large tensors arrive and return whole, as binary data and as JSON, compressed if one coding is accepted.
 func TestLarge(t *testing.T) {
 	v := serve(t, setup{})
 	const n = 300_000
@@ -101,19 +122,24 @@ func TestLarge(t *testing.T) {
 	list, err := json.Marshal(values)
 	require.NoError(t, err)
 	for _, out := range []string{"true", "false"} {
-		for _, in := range []string{"binary", "json"} {
-			text, body := fmt.Sprintf(`{"parameters":{"binary_data_output":%s},"inputs":[{"name":"x","shape":[%d],"datatype":"FP32","data":%s}]}`, out, n, list), []byte(nil)
-			if in == "binary" {
-				text, body = strings.ReplaceAll(binaryFloats(n), "true", out), data
+		for _, accept := range []string{"", "gzip", "deflate", "gzip, deflate"} {
+			for _, in := range []string{"binary", "json"} {
+				text, body := fmt.Sprintf(`{"parameters":{"binary_data_output":%s},"inputs":[{"name":"x","shape":[%d],"datatype":"FP32","data":%s}]}`, out, n, list), []byte(nil)
+				if in == "binary" {
+					text, body = strings.ReplaceAll(binaryFloats(n), "true", out), data
+				}
+				r := v.inference("identity", text, body, "Accept-Encoding", accept)
+				require.Equal(t, map[string]string{"gzip": "gzip", "deflate": "deflate"}[accept], r.header.Get("Content-Encoding"))
+				r.body = plain(t, r)
+				text, back := r.tensors(t)
+				if out == "true" {
+					require.Equal(t, data, back)
+					continue
+				}
+				var got struct{ Outputs []struct{ Data []float32 } }
+				require.NoError(t, json.Unmarshal([]byte(text), &got))
+				require.Equal(t, values, got.Outputs[0].Data)
 			}
-			text, back := v.inference("identity", text, body).tensors(t)
-			if out == "true" {
-				require.Equal(t, data, back)
-				continue
-			}
-			var got struct{ Outputs []struct{ Data []float32 } }
-			require.NoError(t, json.Unmarshal([]byte(text), &got))
-			require.Equal(t, values, got.Outputs[0].Data)
 		}
 	}
 }

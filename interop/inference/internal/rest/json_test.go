@@ -307,12 +307,11 @@ func TestHeader(t *testing.T) {
 	require.Equal(t, `"a\"b"`, string(h.ID.text))
 	require.EqualValues(t, 5, h.Params.Timeout)
 	require.True(t, h.Params.BinaryOutput)
-	x, y, z := "x", "y", "z"
 	size, regionSize := uint64(8), uint64(3)
 	require.Equal(t, list[input]{
-		{Name: &x, Datatype: "FP32", Shape: list[int64]{1, 2}, Params: params{Size: &size}},
-		{Name: &y, Datatype: "INT8", Shape: list[int64]{}, Data: raw{text: []byte("[ 1 ]"), at: strings.Index(text, "[ 1 ]")}},
-		{Name: &z, Datatype: "INT8", Shape: list[int64]{0}, Params: params{Region: "r", RegionSize: &regionSize, Offset: 9}},
+		{Name: "x", Datatype: "FP32", Shape: list[int64]{1, 2}, Params: params{Size: &size}},
+		{Name: "y", Datatype: "INT8", Shape: list[int64]{}, Data: raw{text: []byte("[ 1 ]"), at: strings.Index(text, "[ 1 ]")}},
+		{Name: "z", Datatype: "INT8", Shape: list[int64]{0}, Params: params{Region: "r", RegionSize: &regionSize, Offset: 9}},
 	}, h.Inputs)
 	require.Len(t, h.Outputs, 3)
 	require.False(t, h.binary(&h.Outputs[0]))

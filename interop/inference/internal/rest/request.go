@@ -38,7 +38,7 @@ type header struct {
 
 // input is a tensor of the request.
 type input struct {
-	Name     *string     `json:"name"`
+	Name     string      `json:"name"`
 	Datatype string      `json:"datatype"`
 	Shape    list[int64] `json:"shape"`
 	Data     raw         `json:"data"`
@@ -47,8 +47,8 @@ type input struct {
 
 // output is a requested tensor.
 type output struct {
-	Name   *string `json:"name"`
-	Params params  `json:"parameters"`
+	Name   string `json:"name"`
+	Params params `json:"parameters"`
 }
 
 // params are the known parameters of requests, inputs and outputs. Others are ignored.
@@ -214,10 +214,10 @@ func (h *header) parse(text []byte) (err error) {
 	}
 	for i := range h.Outputs {
 		o := &h.Outputs[i]
-		if o.Name == nil {
+		if o.Name == "" {
 			return oip.Errorf(oip.Invalid, `a requested output has no "name"`)
 		}
-		if err := o.Params.check("output", *o.Name); err != nil {
+		if err := o.Params.check("output", o.Name); err != nil {
 			return err
 		}
 	}
@@ -225,7 +225,7 @@ func (h *header) parse(text []byte) (err error) {
 }
 
 func (in *input) check() error {
-	if in.Name == nil || in.Datatype == "" || in.Shape == nil {
+	if in.Name == "" || in.Datatype == "" || in.Shape == nil {
 		return oip.Errorf(oip.Invalid, `an input lacks one of "name", "datatype" and "shape"`)
 	}
 	sources := 0
@@ -236,9 +236,9 @@ func (in *input) check() error {
 	}
 	if sources != 1 {
 		return oip.Errorf(oip.Invalid, `input %s needs exactly one of "data", the parameter "binary_data_size" and a region of shared memory; it has %d of them`,
-			oip.Quote(*in.Name), sources)
+			oip.Quote(in.Name), sources)
 	}
-	return in.Params.check("input", *in.Name)
+	return in.Params.check("input", in.Name)
 }
 
 // check checks the parameters of a tensor.
@@ -276,7 +276,7 @@ func (h *header) requested(name string) (*output, bool) {
 		return nil, true
 	}
 	for i := range h.Outputs {
-		if *h.Outputs[i].Name == name {
+		if h.Outputs[i].Name == name {
 			return &h.Outputs[i], true
 		}
 	}
@@ -339,7 +339,7 @@ func (h *header) ask(request *engine.Request, from peercred.Client) error {
 	meta := request.Model().Meta()
 	for i := range h.Outputs {
 		o := &h.Outputs[i]
-		out, err := request.Output(*o.Name)
+		out, err := request.Output(o.Name)
 		if err != nil {
 			return err
 		}
@@ -364,13 +364,13 @@ func (h *header) give(request *engine.Request, from peercred.Client, b *body) er
 	inputs, sum := few[:0], uint64(0)
 	for i := range h.Inputs {
 		in := &h.Inputs[i]
-		given, err := request.Input(*in.Name, in.Datatype, in.Shape)
+		given, err := request.Input(in.Name, in.Datatype, in.Shape)
 		if err != nil {
 			return err
 		}
 		if in.Params.Size != nil {
 			if *in.Params.Size != given.Size() {
-				return oip.Errorf(oip.Invalid, "input %s of %s %v has %d bytes, and binary_data_size is %d", *in.Name, in.Datatype, in.Shape, given.Size(), *in.Params.Size)
+				return oip.Errorf(oip.Invalid, "input %s of %s %v has %d bytes, and binary_data_size is %d", in.Name, in.Datatype, in.Shape, given.Size(), *in.Params.Size)
 			}
 			if sum += given.Size(); sum > math.MaxInt64 {
 				return oip.Errorf(oip.TooLarge, "the size of the inputs overflows")

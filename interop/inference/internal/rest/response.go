@@ -1,11 +1,14 @@
 package rest
 
 import (
+	"compress/gzip"
+	"compress/zlib"
 	"errors"
 	"io"
 	"log/slog"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -233,11 +236,23 @@ func (x *exchange) reply(request *engine.Request, head *header, version string, 
 		header[contentType] = typeBinary
 		header[headerLength] = []string{strconv.FormatInt(length, 10)}
 	}
-	if length >= 0 {
+	a.to = paced{x}
+	how := x.accepted()
+	if length >= 0 && length+int64(binary) < leastEncoded {
+		how = identity
+	}
+	var packed encoder
+	if how != identity {
+		header["Content-Encoding"] = []string{how.String()}
+		header["Vary"] = []string{"Accept-Encoding"}
+		packed = encoders[how].Get().(encoder)
+		defer func() { packed.Reset(nil); encoders[how].Put(packed) }()
+		packed.Reset(a.to)
+		a.to = packed
+	} else if length >= 0 {
 		header["Content-Length"] = []string{strconv.FormatInt(length+int64(binary), 10)}
 	}
 	x.start(http.StatusOK, 0)
-	a.to = paced{x}
 	if numbers {
 		a.json()
 	}
@@ -247,7 +262,38 @@ func (x *exchange) reply(request *engine.Request, head *header, version string, 
 			a.write(results[i].Bytes())
 		}
 	}
+	if packed != nil && a.err == nil {
+		a.err = packed.Close()
+	}
 	return nil // an error means that the client is gone
+}
+
+// leastEncoded is the size of the smallest response that is compressed, in bytes.
+const leastEncoded = 1 << 10
+
+// encoder compresses a response.
+type encoder interface {
+	io.WriteCloser
+	Reset(to io.Writer)
+}
+
+// encoders are reused, because each takes almost 1 MiB.
+var encoders = [...]sync.Pool{
+	gzipped:  {New: func() any { w, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed); return w }},
+	deflated: {New: func() any { w, _ := zlib.NewWriterLevel(nil, zlib.BestSpeed); return w }},
+}
+
+// accepted returns the coding in Accept-Encoding if the header contains exactly one.
+func (x *exchange) accepted() coding {
+	if values := x.r.Header["Accept-Encoding"]; len(values) == 1 {
+		switch strings.ToLower(strings.TrimSpace(values[0])) {
+		case "gzip", "x-gzip":
+			return gzipped
+		case "deflate":
+			return deflated
+		}
+	}
+	return identity
 }
 
 // paced writes to the client, which must read each piece in time.

@@ -1,7 +1,6 @@
 package rest
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -32,7 +31,7 @@ type filler struct {
 // a flat list, or nested lists as the shape says. Errors: Invalid, Unsupported.
 func (in *input) fill(p []byte, d oip.Datatype, special bool) error {
 	if jsonless(d) {
-		return oip.Errorf(oip.Unsupported, "input %s: %s has no JSON form; send it as binary data", oip.Quote(*in.Name), d)
+		return oip.Errorf(oip.Unsupported, "input %s: %s has no JSON form; send it as binary data", oip.Quote(in.Name), d)
 	}
 	f := filler{in: in, datatype: d, size: d.Size(), special: special, p: p}
 	return f.lists()
@@ -41,9 +40,12 @@ func (in *input) fill(p []byte, d oip.Datatype, special bool) error {
 // bad returns an error at the current element.
 func (f *filler) bad(format string, args ...any) error {
 	e := oip.Errorf(oip.Invalid, format, args...)
-	e.Message = fmt.Sprintf("input %s: element %d, at byte %d of the JSON: %s", oip.Quote(*f.in.Name), f.element, f.in.Data.at+f.at, e.Message)
+	e.Message = fmt.Sprintf("input %s: element %d, at byte %d of the JSON: %s", oip.Quote(f.in.Name), f.element, f.in.Data.at+f.at, e.Message)
 	return e
 }
+
+// ends are the bytes that end an element of a list.
+var ends = [256]bool{',': true, ']': true, ' ': true, '\t': true, '\n': true, '\r': true}
 
 // lists reads the data, which is a valid JSON value. The depth of the first element decides whether the
 // list is flat.
@@ -84,12 +86,11 @@ func (f *filler) lists() error {
 			if len(f.p) == 0 {
 				return f.bad("more elements than shape %v has", shape)
 			}
-			token := data[f.at:]
-			if end := bytes.IndexAny(token[:min(len(token), 64)], ",] \t\n\r"); end >= 0 {
-				token = token[:end]
-			} else {
-				token = token[:bytes.IndexAny(token, ",] \t\n\r")] // the list ends behind it
+			end := f.at + 1
+			for !ends[data[end]] { // the list ends behind the element
+				end++
 			}
+			token := data[f.at:end]
 			if err := f.write(f.p[:f.size], token); err != nil {
 				return err
 			}

@@ -1,6 +1,6 @@
 // Package rpc serves an engine over gRPC: GRPCInferenceService of the Open Inference Protocol (package
 // pb) with Triton's extensions for streams, statistics, configuration, the model repository and system
-// shared memory, and grpc.health.v1.
+// shared memory, and grpc.health.v1 and reflection.
 //
 // # Tensors
 //
@@ -18,7 +18,8 @@
 // the engine for all of it, and the time for a response to be read, which grows with its size. Before a
 // tensor has memory, at most one HTTP/2 window (512 KiB) of each call is read. A call whose peer is too slow
 // ends with DEADLINE_EXCEEDED. A peer that does not read its response loses the connection, because gRPC
-// cannot take the response back. A peer that does not answer pings loses it as well.
+// cannot take the response back. A peer that does not answer pings loses it as well. A call ends with
+// DEADLINE_EXCEEDED at the deadline of its client, also while a model runs that cannot be interrupted.
 //
 // # Errors
 //
@@ -29,6 +30,7 @@
 //
 // # Dependencies on internals of gRPC
 //
-// The package uses gRPC's transport like package codec, and the experimental tap handle, which gives a
-// call a context that can end before the handler returns.
+// The package uses gRPC's transport like package codec, also to send the status of a call while its
+// handler still runs. It uses the experimental tap handle, which gives a call a context that can
+// end before the handler returns.
 package rpc

@@ -29,6 +29,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/usmbridge/usmbridge/usmarray"
+
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/enginetest"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
@@ -362,29 +364,42 @@ func TestCancelledCalls(t *testing.T) {
 	b.drained(t)
 }
 
-// A call that reaches its deadline gets the status DEADLINE_EXCEEDED, whether the model was called or not.
-// The peer has no clock of its own: it would report CANCELLED for a stream that is reset.
+// A call that reaches its deadline gets the status DEADLINE_EXCEEDED, whether the model can be
+// interrupted, cannot be, or was not called yet. The peer has no clock of its own: it would report
+// CANCELLED for a stream that is reset.
 func TestStatusAtDeadline(t *testing.T) {
 	const calls, turns = 40, 10
 	for _, method := range []string{inferMethod, streamMethod} {
-		m, _, _ := enginetest.Blocking("interruptible")
-		b := newTestbed(t, engine.Options{Turns: turns}, nil, m)
+		interruptible, _, _ := enginetest.Blocking("interruptible")
+		stubborn, release := enginetest.Identity(), make(chan struct{})
+		stubborn.Meta.Name = "stubborn"
+		stubborn.Infer = func(context.Context, []*usmarray.Array, []*usmarray.Array) ([]*usmarray.Array, error) {
+			<-release
+			return nil, nil
+		}
+		b := newTestbed(t, engine.Options{Turns: turns}, nil, interruptible, stubborn)
 		b.server.lead = time.Minute // a quarter of the time: more than a loaded machine may need
 		p := newPeer(t, b.at, 1<<20)
-		for range calls {
+		for i := range calls {
+			model := interruptible
+			if i%2 == 0 {
+				model = stubborn
+			}
 			id, err := p.call(method, hpack.HeaderField{Name: "grpc-timeout", Value: "2000m"})
 			require.NoError(t, err)
-			require.NoError(t, p.send(id, message(t, identity(m.Meta.Name, 1)), true))
+			require.NoError(t, p.send(id, message(t, identity(model.Meta.Name, 1)), true))
 		}
 		for range calls {
 			select {
 			case s := <-p.status:
 				require.Equal(t, strconv.Itoa(int(codes.DeadlineExceeded)), s)
 			case <-time.After(30 * time.Second):
+				close(release)
 				t.Fatalf("%s: a call got no status; %d streams were reset", method, p.resets.Load())
 			}
 		}
 		require.Zero(t, p.resets.Load())
+		close(release)
 		b.drained(t)
 		require.Equal(t, [oip.Kinds]uint64{oip.Deadline: calls}, b.engine.Stats().Refused)
 	}

@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	"github.com/usmbridge/usmbridge/interop/flight/codec"
 
@@ -86,7 +88,7 @@ func (e *exchange) read(in *codec.Incoming) error {
 // answer runs the request that was read and sends its outputs.
 func (e *exchange) answer(stream bool) error {
 	e.clock.timer.Stop()
-	results, err := e.q.r.Run()
+	results, err := e.run()
 	e.s.o.Traces.Ran(e.ctx, e.q.r)
 	if err != nil {
 		return err
@@ -106,6 +108,32 @@ func (e *exchange) answer(stream bool) error {
 	}
 	e.clock.timer.Stop()
 	return nil
+}
+
+// run runs the request. At the deadline of the call it sends the call's status, because a model that cannot
+// be interrupted may continue to run. The results are not used then.
+func (e *exchange) run() ([]engine.Result, error) {
+	if _, limited := e.ctx.Deadline(); !limited {
+		return e.q.r.Run()
+	}
+	ctx := e.ctx // e may belong to another call when the goroutine runs
+	stop := context.AfterFunc(ctx, func() {
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			finish(ctx, codes.DeadlineExceeded, errExpired.Message)
+		}
+	})
+	results, err := e.q.r.Run()
+	if !stop() && err == nil {
+		err = ctx.Err()
+	}
+	return results, err
+}
+
+// finish sends the status of a call whose handler still runs. Later messages and statuses are dropped.
+func finish(ctx context.Context, code codes.Code, message string) {
+	if stream, ok := grpc.ServerTransportStreamFromContext(ctx).(interface{ WriteStatus(*status.Status) error }); ok {
+		_ = stream.WriteStatus(status.New(code, message))
+	}
 }
 
 // sent is an error of sending, after which nothing more can be sent.

@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc/encoding/gzip"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
+	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
 
 	"github.com/usmbridge/usmbridge/interop/executor"
@@ -642,6 +643,34 @@ func TestOptions(t *testing.T) {
 	e := enginetest.New(t, engine.Options{}, enginetest.Identity())
 	_, err = New(Options{Engine: e, MaxCalls: -1})
 	require.ErrorContains(t, err, "negative")
+}
+
+// Reflection lists the services. Its streams are counted, and end when the server drains.
+func TestReflection(t *testing.T) {
+	b := newTestbed(t, engine.Options{}, func(o *Options) { o.Tenants, o.MaxTenantCalls = behindProxy, 1 }, enginetest.Identity())
+	stream, err := reflectionpb.NewServerReflectionClient(b.conn).ServerReflectionInfo(t.Context())
+	require.NoError(t, err)
+	ask := func(q *reflectionpb.ServerReflectionRequest) *reflectionpb.ServerReflectionResponse {
+		require.NoError(t, stream.Send(q))
+		a, err := stream.Recv()
+		require.NoError(t, err)
+		return a
+	}
+	var names []string
+	for _, s := range ask(&reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{}}).GetListServicesResponse().GetService() {
+		names = append(names, s.GetName())
+	}
+	require.Subset(t, names, []string{serviceName, "grpc.health.v1.Health"})
+	a := ask(&reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_FileContainingSymbol{FileContainingSymbol: serviceName + ".ModelInfer"}})
+	require.NotEmpty(t, a.GetFileDescriptorResponse().GetFileDescriptorProto())
+
+	one, err := reflectionpb.NewServerReflectionClient(b.conn).ServerReflectionInfo(t.Context())
+	require.NoError(t, err)
+	_, err = one.Recv()
+	require.Equal(t, codes.ResourceExhausted, status.Code(err), "this client has its call")
+	require.NoError(t, b.server.Drain(t.Context()), "which ends")
+	_, err = stream.Recv()
+	require.Equal(t, codes.Unavailable, status.Code(err))
 }
 
 // Clients of a Unix socket are one tenant, the same as in REST.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/status"
 
 	"github.com/usmbridge/usmbridge/interop/flight/admission"
@@ -38,7 +40,7 @@ type Options struct {
 	Tenants oip.TenantRule
 	// MaxMessage bounds the bytes of a decompressed request; 1 GiB.
 	MaxMessage int
-	// MaxCalls bounds inference calls, idle streams and health watches; 512. MaxTenantCalls bounds
+	// MaxCalls bounds inference calls, idle streams, health watches and reflection; 512. MaxTenantCalls bounds
 	// those of one tenant; half of it.
 	MaxCalls, MaxTenantCalls int
 	// MaxConnections bounds connections; 1024. MaxAddressConnections bounds those of one address
@@ -111,7 +113,7 @@ func New(o Options) (*Server, error) {
 	}
 	options := append(o.Traces.GRPC(inferMethod, streamMethod),
 		grpc.ForceServerCodecV2(codec.New(maxSmall)),
-		grpc.Creds(linkedCredentials()), grpc.InTapHandle(s.timed),
+		grpc.Creds(linkedCredentials()), grpc.InTapHandle(s.timed), grpc.StreamInterceptor(s.reflect),
 		grpc.MaxRecvMsgSize(maxSmall), grpc.MaxSendMsgSize(1<<31-1),
 		grpc.StaticStreamWindowSize(window), grpc.StaticConnWindowSize(2*window),
 		grpc.MaxConcurrentStreams(uint32(streams)),
@@ -124,6 +126,7 @@ func New(o Options) (*Server, error) {
 	s.grpc = grpc.NewServer(options...)
 	s.grpc.RegisterService(&description, s)
 	healthpb.RegisterHealthServer(s.grpc, health{s})
+	reflection.Register(s.grpc)
 	return s, nil
 }
 
@@ -206,7 +209,7 @@ func (s *Server) Close() {
 	s.grpc.Stop()
 }
 
-// Calls returns the number of inference calls, streams and watches.
+// Calls returns the number of inference calls, streams, watches and streams of reflection.
 func (s *Server) Calls() int { return s.gate.Streams() }
 
 // enter counts a call, or refuses it.
@@ -223,6 +226,28 @@ func (s *Server) enter(ctx context.Context) (tenant string, leave func(), err er
 		return "", nil, s.status(ctx, &oip.Error{Kind: oip.Busy, Message: "there are too many calls", RetryAfter: time.Second, Err: err})
 	}
 	return tenant, func() { left(); s.tenants.Leave(tenant) }, nil
+}
+
+// reflect is the interceptor of streams of gRPC reflection, by which tools like grpcurl list the services.
+// They count as calls, may be idle, and end when the server drains. Other streams have handlers of their own.
+func (s *Server) reflect(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) (err error) {
+	if !strings.HasPrefix(info.FullMethod, "/grpc.reflection.") {
+		return handle(srv, stream)
+	}
+	defer s.survive(&err)
+	ctx := stream.Context()
+	_, leave, err := s.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	clock := clockOf(ctx)
+	clock.timer.Stop()
+	defer context.AfterFunc(s.drained, func() {
+		finish(ctx, codes.Unavailable, "the server is shutting down") // gRPC's own status would be CANCELLED
+		clock.cancel(errDraining)
+	})()
+	return s.end(ctx, handle(srv, stream), false)
 }
 
 // tenant returns the tenant of a call.

@@ -1,0 +1,67 @@
+//go:build cgo && linux
+
+package executor_test
+
+import (
+	"context"
+	"math"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/executor"
+	"github.com/usmbridge/usmbridge/interop/python"
+)
+
+// TestUnlimitedGrace checks the calls of an executor whose callers make them on their own goroutines.
+func TestUnlimitedGrace(t *testing.T) {
+	e, _ := open(t, executor.Config{Queue: 100, Grace: time.Duration(math.MaxInt64)})
+	ready, cancelReady := context.WithTimeout(t.Context(), time.Minute)
+	defer cancelReady()
+	require.NoError(t, e.Ready(ready))
+
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err := e.Call(ctx, "models:forever", cancel) // cancels its own context
+	require.ErrorIs(t, err, python.ErrInterrupted)
+	require.ErrorIs(t, err, context.Canceled)
+	_, err = e.Call(ctx, "models:thread")
+	require.ErrorIs(t, err, python.ErrNotBegun)
+
+	var group sync.WaitGroup
+	for range 20 {
+		group.Go(func() {
+			for range 20 {
+				v, err := e.Call(t.Context(), "models:alone", 1)
+				if err != nil || v != int64(1) {
+					t.Errorf("got %v and error %v; want one call at a time", v, err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	require.Zero(t, e.Stats().Running)
+
+	// Close interrupts the call, and calls that wait behind it fail.
+	began, over, closed := make(chan struct{}), make(chan error, 1), make(chan error, 1)
+	go func() {
+		_, err := e.Call(t.Context(), "models:forever", func() { close(began) })
+		over <- err
+	}()
+	<-began
+	behind := make(chan error, 1)
+	go func() {
+		_, err := e.Call(t.Context(), "models:thread")
+		behind <- err
+	}()
+	for e.Stats().Waiting == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	go func() { closed <- e.Close(ended) }()
+	require.ErrorIs(t, <-behind, executor.ErrClosed)
+	require.ErrorIs(t, <-over, python.ErrInterrupted)
+	require.NoError(t, <-closed)
+}
