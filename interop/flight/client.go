@@ -53,7 +53,7 @@ func Dial(location string, o ClientOptions) (*Client, error) {
 		return nil, err
 	}
 	if o.Token != "" && !l.private() {
-		return nil, named("Dial", "", kindErr(ErrInsecure, "%v would carry it in the clear; use grpc+tls", l))
+		return nil, named("Dial", "", kindErr(ErrInsecure, "%v does not encrypt the token; use grpc+tls", l))
 	}
 	o.Batch = max(o.Batch, 0)
 	if o.MaxMessage <= 0 {
@@ -130,7 +130,7 @@ func (c *Client) put(ctx context.Context, name string, a *usmarray.Array) (resul
 	if err == nil {
 		err = stream.CloseSend()
 	}
-	if err == nil || errors.Is(err, io.EOF) { // io.EOF: the answer has the reason
+	if err == nil || errors.Is(err, io.EOF) { // after io.EOF, Recv returns the server's error
 		var answer *flight.PutResult
 		if answer, err = stream.Recv(); err == nil {
 			err = json.Unmarshal(answer.GetAppMetadata(), &result)
@@ -244,7 +244,7 @@ func (c *Client) receive(ctx context.Context, ticket *flight.Ticket, b *builder)
 		case m.err != nil: // gRPC returns it as a status, without its kind
 			return m.err
 		case errors.Is(err, io.EOF) && first:
-			return malformed("it ended before the schema")
+			return malformed("the stream ended before the schema")
 		case errors.Is(err, io.EOF):
 			return b.done()
 		case err != nil:
@@ -283,7 +283,7 @@ func (m *received) message(in *codec.Incoming) error {
 			return err
 		}
 		if !t.ExtensionEquals(m.builder.tensor.typ) {
-			return malformed("tensors of %v where %v were announced", t, m.builder.tensor.typ)
+			return malformed("tensors of type %v, but %v was announced", t, m.builder.tensor.typ)
 		}
 		return nil
 	}

@@ -51,7 +51,7 @@ func TestCutAtEveryStage(t *testing.T) {
 			if put == nil { // the reply arrived, so the new tensor is stored
 				require.NoError(t, b.client.Put(t.Context(), "x", former))
 			}
-			settled(t)
+			waitReleased(t)
 			require.Eventually(t, func() bool {
 				return b.server.Stats().Streams == 0 && b.pool.Stats().RequestedBytes.Current == kept && b.mine.Stats().RequestedBytes.Current == mine
 			}, time.Minute, time.Millisecond)

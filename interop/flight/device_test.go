@@ -55,7 +55,7 @@ func TestUSM(t *testing.T) {
 		require.NoError(t, c.Free(t.Context(), "own"))
 		s.Close()
 		require.NoError(t, <-served)
-		settled(t)
+		waitReleased(t)
 		require.NoError(t, pool.Close())
 		require.NoError(t, memmgr.Close(upstream))
 	}

@@ -23,49 +23,54 @@
 //
 // # Memory
 //
-// What a client sends is charged to [ServerOptions].Memory before it is read: the bytes of a refused batch
-// stay with the client (package codec). A call owns what it receives and releases it when it fails. The
-// store holds one reference of a complete tensor, and each DoGet holds one until gRPC has sent it. A put
-// that is refused, cancelled or killed leaves the former tensor unchanged and stores no part of the new
-// one. The memory of a killed client is free again within a few seconds: immediately what the call holds,
-// and after a garbage collection, which the package starts, what gRPC had queued and never frees.
+// The server allocates memory for a received batch from [ServerOptions].Memory before it reads the batch.
+// If the allocation fails, the bytes stay with the client (package codec). A call owns the memory of the
+// tensor that it receives, and releases it if the call fails. The store holds one reference of a complete
+// tensor, and each DoGet holds one until gRPC has sent the tensor. A put that is refused, cancelled or
+// interrupted leaves the former tensor unchanged and stores no part of the new one.
 //
-// Nothing is durable: tensors are in memory only, and the end of the server loses them. A put under an
-// existing name needs memory for both versions, because the former one stays until the new one is
-// complete.
+// If a client is killed, the memory that its call holds is freed immediately. Buffers that gRPC had queued
+// are freed by a garbage collection, which the package starts within a few seconds.
+//
+// Tensors are in memory only and are lost when the server ends. A put under an existing name needs memory
+// for both versions, because the former one stays until the new one is complete.
 //
 // Arrays in host-readable memory are sent from and received into their own memory. Device memory is copied
 // through a few pooled buffers of host USM.
 //
 // # Limits
 //
-// Everything that a peer can increase has a bound ([ServerOptions], codec.Limits): connections,
-// streams, messages, tensors, memory, the time without a byte. If the server has tokens, each call must
-// carry one as "authorization: Bearer TOKEN". Without TLS a server with tokens listens only on this
-// machine, and a client sends none to other machines. If there is no place for a new connection, a server
-// with tokens closes the oldest connection on which no call has carried one ([ServerOptions].Tokens). A
-// silent peer, such as a stopped process, is probed after [ServerOptions].Keepalive and disconnected after
-// half that time again; by default its memory is free within 30 s and a garbage collection. A peer that
-// answers probes, but reads or sends nothing, has [ServerOptions].Stall, a minute. A client notices the
-// loss of its server within 30 s, or when its context ends. Errors are gRPC statuses: InvalidArgument
-// for an invalid tensor or name, NotFound, ResourceExhausted for limits and memory, Unauthenticated,
-// DeadlineExceeded.
+// Every resource that a peer can use has a limit ([ServerOptions], codec.Limits): connections, streams,
+// messages, tensors, memory, and the time without progress.
+//
+// If the server has tokens, each call must carry one as "authorization: Bearer TOKEN". Without TLS, a
+// server with tokens listens only on local addresses, and a client sends its token only to local
+// addresses. If the connection limit is reached, a server with tokens closes the oldest connection on
+// which no call has carried a valid token ([ServerOptions].Tokens).
+//
+// The server probes a silent peer, such as a stopped process, after [ServerOptions].Keepalive (20 s). It
+// disconnects the peer if there is no answer within half that time. A call whose peer answers probes but
+// neither reads nor sends ends after [ServerOptions].Stall (60 s). A client detects the loss of its server
+// within 30 s; its call ends earlier if its context does.
+//
+// Errors are gRPC statuses: InvalidArgument for an invalid tensor or name, NotFound, ResourceExhausted for
+// limits and memory, Unauthenticated, DeadlineExceeded.
 //
 // # Alignment
 //
-// Arrow recommends values at multiples of 64 bytes, at least 8. Arrays here are aligned to 256. pyarrow
-// uses a message where gRPC stored it. This server pads large messages so that their values are aligned
-// to 64 there; stock servers do not (17 modulo 64). This depends on how pyarrow, gRPC and malloc work, and
-// is not guaranteed: a reader that needs alignment uses
-// pyarrow.ipc.IpcReadOptions(ensure_alignment=...).
+// Arrow recommends that values are aligned to 64 bytes and requires 8. Arrays that this package allocates are
+// aligned to 256. pyarrow uses a message in the buffer in which gRPC received it. This server pads large
+// messages so that their values are aligned to 64 in that buffer; the values of arrow-go's server are at 17
+// modulo 64. The alignment depends on internals of pyarrow, gRPC and malloc and is not guaranteed: a reader
+// that needs it sets pyarrow.ipc.IpcReadOptions(ensure_alignment=...).
 //
 // # Several servers
 //
-// A server does not know other servers: it neither replicates nor distributes tensors. For that,
-// use an engine such as Dask, with package usmbridge.dask on its workers. [Client.Get] reads the
-// endpoints that GetFlightInfo describes, one after the other, from the first of their locations that serves them.
+// Servers do not communicate with each other: they neither replicate nor distribute tensors. For that, use
+// an engine such as Dask, with package usmbridge.dask on its workers. [Client.Get] reads the endpoints
+// of the tensor's FlightInfo in order. For each endpoint it tries the locations in order.
 //
-// # Threads
+// # Thread safety
 //
-// Server, Store and Client may be used from any goroutine. Each call ends with its context.
+// Server, Store and Client are safe for concurrent use. Each call ends with its context.
 package flight

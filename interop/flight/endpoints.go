@@ -70,8 +70,8 @@ func fetch(ctx context.Context, f *flight.FlightInfo, r memmgr.Resource, d *dial
 	return t.array(ctx, r)
 }
 
-// endpoints receives all endpoints, in order. Only one that is alone announces its own number of
-// rows; of several, the sum is compared with the announced number.
+// endpoints receives all endpoints in order. With one endpoint, the announced number of rows is
+// checked against its own; with several, against their sum.
 func (b *builder) endpoints(endpoints []*flight.FlightEndpoint, d *dialer) error {
 	want := b.want
 	for _, e := range endpoints {
@@ -86,7 +86,7 @@ func (b *builder) endpoints(endpoints []*flight.FlightEndpoint, d *dialer) error
 	return b.done()
 }
 
-// endpoint receives one endpoint, from the first of its locations that serves it.
+// endpoint receives one endpoint from the first location that succeeds.
 func (b *builder) endpoint(e *flight.FlightEndpoint, d *dialer) error {
 	locations := []string{""}
 	if len(e.GetLocation()) > 0 {
@@ -114,7 +114,7 @@ func (b *builder) endpoint(e *flight.FlightEndpoint, d *dialer) error {
 	return errors.Join(causes...)
 }
 
-// truncate drops all rows after the first ones: those received from an endpoint that then failed.
+// truncate keeps the first rows and drops those received from an endpoint that failed.
 func (b *builder) truncate(rows int) {
 	drop := b.tensor.rows - rows
 	for i := len(b.tensor.chunks) - 1; i >= 0 && drop > 0; i-- {

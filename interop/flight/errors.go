@@ -13,25 +13,24 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
-// Kinds of failure, for errors.Is, with the gRPC status of each.
+// Kinds of errors, for errors.Is, with their gRPC status codes.
 var (
-	// ErrName: an invalid name of a tensor (InvalidArgument).
+	// ErrName reports an invalid tensor name (InvalidArgument).
 	ErrName = errors.New("invalid name")
-	// ErrNotFound: no tensor of that name (NotFound).
+	// ErrNotFound reports that there is no tensor with the name (NotFound).
 	ErrNotFound = errors.New("no such tensor")
-	// ErrStream: messages that do not form a tensor (InvalidArgument).
+	// ErrStream reports messages that do not form a tensor (InvalidArgument).
 	ErrStream = errors.New("invalid stream of a tensor")
-	// ErrLimit: a bound was reached (ResourceExhausted).
+	// ErrLimit reports an exceeded limit (ResourceExhausted).
 	ErrLimit = errors.New("limit reached")
-	// ErrInsecure: a token would be sent without encryption.
+	// ErrInsecure reports that a token would be sent without encryption.
 	ErrInsecure = errors.New("token without TLS")
 )
 
-// Error is the type of this package's errors. It is a value: it owns nothing and may be read by several
-// goroutines.
+// Error is the error type of this package. It is immutable and safe for concurrent use.
 type Error struct {
 	Op   string // such as "DoPut"
-	Name string // of the tensor; "" if the error is not about one
+	Name string // name of the tensor; "" if the error does not concern one
 	Kind error  // one of the Err… variables; nil if Err, an error of another package, is sufficient
 	Err  error  // the problem and a hint
 }

@@ -66,7 +66,7 @@ func serve(t *testing.T, o ServerOptions, at Location) (*Server, Location) {
 	t.Cleanup(func() {
 		s.Close()
 		wait.Wait()
-		settled(t)
+		waitReleased(t)
 		// A call is unregistered after its handler returns.
 		require.Eventually(t, func() bool { return s.gate.Streams() == 0 && s.gate.InFlight() == 0 }, time.Minute, time.Millisecond)
 	})
@@ -81,9 +81,9 @@ func dial(t *testing.T, location string, o ClientOptions) *Client {
 	return c
 }
 
-// settled waits until gRPC holds no buffers. Buffers of a killed client are released within
+// waitReleased waits until gRPC holds no buffers. Buffers of a killed client are released within
 // seconds, later on a machine under load.
-func settled(t *testing.T) {
+func waitReleased(t *testing.T) {
 	t.Helper()
 	require.Eventually(t, func() bool { n, _ := codec.Outstanding(); return n == 0 }, time.Minute, time.Millisecond)
 }
@@ -160,7 +160,7 @@ func TestPutAndGet(t *testing.T) {
 		require.NoError(t, b.client.Free(t.Context(), fmt.Sprintf("t%d", i)))
 	}
 	require.Equal(t, codes.NotFound, status.Code(b.client.Free(t.Context(), "t0")))
-	settled(t)
+	waitReleased(t)
 	require.Eventually(t, func() bool { return b.pool.Stats().RequestedBytes.Current == 0 }, time.Minute, time.Millisecond)
 }
 
@@ -184,7 +184,7 @@ func TestViews(t *testing.T) {
 	require.NoError(t, err)
 	err = b.client.Put(t.Context(), "every", every)
 	require.ErrorContains(t, err, "Copy the array first")
-	settled(t)
+	waitReleased(t)
 }
 
 // An array that the server's process stores is sent from its own memory.

@@ -17,7 +17,7 @@ import (
 // requests, in decimal, instead of ServerOptions.Batch.
 const BatchHeader = "usmbridge-batch-bytes"
 
-// DoGet sends the tensor of a name, as it is when the call begins.
+// DoGet sends the tensor that has the name when the call begins.
 func (s *Server) DoGet(ticket *flight.Ticket, stream flight.FlightService_DoGetServer) error {
 	name := string(ticket.GetTicket())
 	t, err := s.store.tensor(name)

@@ -69,7 +69,7 @@ func (s *Server) ListFlights(c *flight.Criteria, stream flight.FlightService_Lis
 		for _, name := range s.store.Names(string(c.GetExpression())) {
 			t, err := s.store.tensor(name)
 			if err != nil {
-				continue // freed meanwhile
+				continue // the tensor was freed after Names returned
 			}
 			described := info(name, t)
 			t.release()
@@ -92,7 +92,7 @@ const (
 type Stats struct {
 	Tensors  int   `json:"tensors"`
 	Bytes    int64 `json:"bytes"`     // of the tensors' rows
-	Streams  int   `json:"streams"`   // running calls, including the one that asks
+	Streams  int   `json:"streams"`   // running calls, including a call that requested the counters
 	InFlight int64 `json:"in_flight"` // bytes of messages that are being read
 	Sending  int64 `json:"sending"`   // bytes that gRPC holds in this process
 	// Memory has the counters of the resource, by the names of memmgr.Stats.Map; nil if it has none.

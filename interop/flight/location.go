@@ -66,8 +66,7 @@ func (l Location) target() string {
 	return "passthrough:///" + l.Address
 }
 
-// Listen opens the location. It replaces a socket file at which no process listens any more, but no
-// other file.
+// Listen opens the location. It replaces the file of a Unix socket without a listener, but no other file.
 func (l Location) Listen() (net.Listener, error) {
 	if l.Scheme != "grpc+unix" {
 		return net.Listen("tcp", l.Address)

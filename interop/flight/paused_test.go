@@ -115,7 +115,7 @@ func TestStoppedClient(t *testing.T) {
 				require.NoError(t, b.client.Free(t.Context(), name))
 			}
 			require.Eventually(t, func() bool { return b.server.Stats().Streams == 0 }, time.Minute, time.Millisecond)
-			settled(t)
+			waitReleased(t)
 			require.Eventually(t, func() bool { return b.pool.Stats().RequestedBytes.Current == kept }, time.Minute, time.Millisecond)
 			require.Equal(t, []string{"big"}, b.server.Store().Names(""))
 			require.NoError(t, b.client.Free(t.Context(), "big"))
@@ -152,10 +152,10 @@ func TestStoppedServer(t *testing.T) {
 		require.Equal(t, codes.DeadlineExceeded, status.Code(err), "%s: %v", op, err)
 	}
 	if os.Getenv("USMBRIDGE_HUNT") != "" {
-		settled(t)
+		waitReleased(t)
 	}
 	require.NoError(t, other.Process.Signal(syscall.SIGCONT))
-	settled(t)
+	waitReleased(t)
 	require.Equal(t, held, mine.Stats().RequestedBytes.Current)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

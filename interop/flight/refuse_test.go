@@ -253,7 +253,7 @@ func TestCancelled(t *testing.T) {
 		}
 		cancel()
 	}
-	settled(t)
+	waitReleased(t)
 	// If the server had received a put completely before its context ended, it still stores the tensor.
 	require.Eventually(t, func() bool { return b.server.Stats().Streams == 0 }, time.Minute, time.Millisecond)
 	_ = b.client.Free(t.Context(), "z")

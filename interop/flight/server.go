@@ -60,9 +60,9 @@ type ServerOptions struct {
 	// TLS encrypts connections. With nil they are not encrypted.
 	TLS *tls.Config
 	// Tokens are the valid tokens. Without tokens every call is accepted. A connection on which no call
-	// has carried a token within 20 s is closed, or earlier, the oldest first, if there is no place for
-	// a new connection (MaxConnections). A client should make a call as soon as it is connected.
-	// Connections on which a call has carried a token are never closed for new ones.
+	// has carried a valid token within 20 s is closed. If MaxConnections is reached, the oldest such
+	// connection is closed for a new one, so a client should make a call as soon as it is connected.
+	// Connections on which a call has carried a valid token are never closed for new ones.
 	Tokens []string
 
 	firstCall time.Duration // that time
@@ -95,11 +95,11 @@ const (
 // NewServer creates a server. The caller closes it by Close or Drain.
 func NewServer(o ServerOptions) (*Server, error) {
 	if o.Memory == nil {
-		return nil, named("NewServer", "", errors.New("ServerOptions.Memory is nil; give it a pool"))
+		return nil, named("NewServer", "", errors.New("ServerOptions.Memory is nil; set it to a pool"))
 	}
 	for name, f := range o.Actions {
 		if f == nil || name == ActionFree || name == ActionStats {
-			return nil, named("NewServer", "", fmt.Errorf("ServerOptions.Actions[%q]: no function, or a name that the server has itself", name))
+			return nil, named("NewServer", "", fmt.Errorf("ServerOptions.Actions[%q]: the function is nil or the name is a built-in action", name))
 		}
 	}
 	st, err := stageFor(o.Memory.Place())
@@ -154,7 +154,7 @@ func (s *Server) Listen(l Location) (net.Listener, Location, error) {
 		return nil, l, named("Listen", "", fmt.Errorf("%v needs a certificate", l))
 	}
 	if len(s.guard) > 0 && !l.private() {
-		return nil, l, named("Listen", "", kindErr(ErrInsecure, "%v would carry it in the clear; use TLS, a loopback address or a unix socket", l))
+		return nil, l, named("Listen", "", kindErr(ErrInsecure, "%v does not encrypt tokens; use TLS, a loopback address or a Unix socket", l))
 	}
 	ln, err := l.Listen()
 	if err != nil {

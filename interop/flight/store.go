@@ -35,8 +35,8 @@ func CheckName(name string) error {
 	return &Error{Op: "CheckName", Kind: ErrName, Err: fmt.Errorf("%.40q: %s", name, bad)}
 }
 
-func limitError(what string, asked, limit int64) error {
-	return kindErr(ErrLimit, "%s: %d, at most %d", what, asked, limit)
+func limitError(quantity string, requested, limit int64) error {
+	return kindErr(ErrLimit, "%s: %d, at most %d", quantity, requested, limit)
 }
 
 // Store keeps tensors by name. It is safe for concurrent use.
@@ -56,8 +56,9 @@ func NewStore(memory memmgr.Resource, max int) *Store {
 	return &Store{memory: memory, max: max, tensors: map[string]*tensor{}}
 }
 
-// Put stores an array under a name. The store holds a reference of the array's own memory, whose elements
-// must not change meanwhile. It releases the former tensor of the name. Errors: ErrName, ErrLimit, and those of usmarrow.TypeOf.
+// Put stores an array under a name, without a copy, and releases the former tensor of the name. The store
+// holds a reference of the array's memory; the elements must not change while the array is stored. Errors:
+// ErrName, ErrLimit, and those of usmarrow.TypeOf.
 func (s *Store) Put(name string, a *usmarray.Array) error {
 	if err := CheckName(name); err != nil {
 		return named("Store.Put", "", err)
@@ -72,22 +73,22 @@ func (s *Store) Put(name string, a *usmarray.Array) error {
 // commit stores a tensor. It takes over the reference, also on error.
 func (s *Store) commit(name string, t *tensor) error {
 	s.mu.Lock()
-	old, known := s.tensors[name]
-	if !known && len(s.tensors) >= s.max {
+	old, exists := s.tensors[name]
+	if !exists && len(s.tensors) >= s.max {
 		s.mu.Unlock()
 		t.release()
 		return named("Store.Put", name, limitError("tensors in the store", int64(s.max)+1, int64(s.max)))
 	}
 	s.tensors[name] = t
 	s.mu.Unlock()
-	if known {
+	if exists {
 		old.release()
 	}
 	return nil
 }
 
-// Get returns the array of a name: on the store's own memory if the tensor was received in one piece,
-// otherwise a copy in memory of the store's resource. The caller releases it and must not write to it.
+// Get returns the array of a name. It shares the store's memory if the tensor is contiguous; otherwise it
+// is a copy in memory of the store's resource. The caller releases the array and must not write to it.
 // Errors: ErrNotFound.
 func (s *Store) Get(ctx context.Context, name string) (*usmarray.Array, error) {
 	t, err := s.tensor(name)

@@ -1,8 +1,8 @@
-// Package admission bounds what clients of a gRPC server can occupy before the server has accepted a
-// call: [Listen] bounds connections, in total and per client, and [Registrar] authenticates calls before
-// their requests are read, and ends calls whose request does not arrive.
+// Package admission limits the resources that clients of a gRPC server can occupy before the server has
+// accepted a call. [Listen] limits connections, in total and per client. [Registrar] authenticates calls
+// before their requests are read, and ends calls whose request does not arrive.
 //
-// Package flight uses it for its server. Other gRPC servers can use it likewise:
+// Package flight uses it for its server. Any gRPC server can use it:
 //
 //	s := grpc.NewServer()
 //	pb.RegisterServiceServer(admission.Registrar(s, time.Minute, enter), implementation)

@@ -14,15 +14,14 @@ import (
 
 // Limits bound the connections of a listener.
 type Limits struct {
-	// Connections is the maximum number of open connections. Further ones wait until one is closed.
+	// Connections is the maximum number of open connections. Further connections wait until one is closed.
 	Connections int
 	// PerClient is the maximum number of connections of one client ([Client]). Further ones are
 	// closed immediately. Unix sockets have no such bound.
 	PerClient int
 	// FirstCall, if not 0, makes connections provisional until [Confirm], and closes those that are
-	// still provisional after this time. If there is no place for a new connection, the oldest
-	// provisional one is closed instead. Thus clients that cannot authenticate do not keep out those
-	// that can.
+	// still provisional after this time. If a limit is reached, the oldest provisional connection is
+	// closed for a new one, so that clients without authentication cannot block authenticated clients.
 	FirstCall time.Duration
 }
 
@@ -36,7 +35,7 @@ type listener struct {
 	evicted atomic.Bool // since the last call of Accept
 
 	mu     sync.Mutex
-	freed  sync.Cond // a place, or the listener was closed
+	freed  sync.Cond // signaled when a connection or the listener is closed
 	closed bool
 	all    connSet
 	groups map[netip.Prefix]*connSet
@@ -79,8 +78,8 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// admit gives a connection a place, for which it evicts at most one other. It returns false if the
-// group has its share, or the listener was closed.
+// admit counts a new connection and evicts at most one other. It returns false if the client has
+// reached PerClient or the listener is closed.
 func (l *listener) admit(c *counted) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -120,7 +119,7 @@ func (l *listener) evict(set *connSet) bool {
 	if oldest == nil {
 		return false
 	}
-	oldest.Value.(*counted).evict() //nolint:forcetypeassert // the list has no others
+	oldest.Value.(*counted).evict() //nolint:forcetypeassert // the list has only this type
 	l.evicted.Store(true)
 	return true
 }
@@ -135,7 +134,7 @@ func (l *listener) Close() error {
 	return err
 }
 
-// counted is a connection that has a place of a listener.
+// counted is a connection that counts against the limits of a listener.
 type counted struct {
 	net.Conn
 	listener  *listener
@@ -144,7 +143,7 @@ type counted struct {
 
 	// Guarded by listener.mu.
 	open           bool
-	timer          *time.Timer   // closes a provisional connection; nil for others
+	timer          *time.Timer   // closes a provisional connection; nil if confirmed
 	inAll, inGroup *list.Element // of the lists of provisional connections
 }
 
@@ -157,8 +156,8 @@ func (c *counted) Close() error {
 	return err
 }
 
-// evict frees the place of a connection and closes it. gRPC notices and closes it again. listener.mu
-// is held.
+// evict stops counting a connection and closes it. gRPC detects this and calls Close. The caller
+// holds listener.mu.
 func (c *counted) evict() {
 	c.leave()
 	_ = c.Conn.Close()
@@ -173,7 +172,7 @@ func (c *counted) expire() {
 	}
 }
 
-// leave frees the place of a connection, unless that was done before. listener.mu is held.
+// leave stops counting a connection, unless this was done before. The caller holds listener.mu.
 func (c *counted) leave() {
 	if !c.open {
 		return

@@ -38,7 +38,7 @@ func connect(t *testing.T, l net.Listener) net.Conn {
 	return c
 }
 
-// One connection too many waits in the kernel until one is closed, however often that is.
+// A connection beyond the limit waits in the kernel until another one is closed.
 func TestConnectionsAreBounded(t *testing.T) {
 	l := listenHere(t, 1)
 	connect(t, l)
@@ -57,7 +57,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	go accept()
 	select {
 	case <-next:
-		t.Fatal("accepted a second one")
+		t.Fatal("accepted a second connection")
 	case <-time.After(10 * time.Millisecond):
 	}
 	require.NoError(t, first.Close())
@@ -71,8 +71,8 @@ func TestConnectionsAreBounded(t *testing.T) {
 	require.Equal(t, [3]int{1, 0, 1}, places(l), "the one that is open")
 }
 
-// When an address group has its share, or all places are taken, the oldest provisional connection makes
-// room for a new one. Confirmed connections stay.
+// If a limit is reached, the oldest provisional connection is closed for a new one. Confirmed connections
+// stay open.
 func TestProvisionalConnectionsMakeRoom(t *testing.T) {
 	for _, c := range []struct {
 		network, address string
@@ -134,8 +134,8 @@ func TestProvisionalConnectionsMakeRoom(t *testing.T) {
 			server4.(interface{ expire() }).expire()
 			require.Equal(t, [3]int{2, 0, 1}, places(l))
 
-			// Without a provisional connection, the next one is closed if its group has its share, or
-			// waits.
+			// Without a provisional connection, a new connection is closed at the limit per client, and waits
+			// at the total limit.
 			client5, err := net.Dial(c.network, inner.Addr().String())
 			require.NoError(t, err)
 			defer client5.Close()
@@ -165,13 +165,13 @@ func TestProvisionalConnectionsMakeRoom(t *testing.T) {
 	}
 }
 
-// lent counts the buffers that are out.
+// lent is a buffer pool that counts the buffers in use.
 type lent struct{ out, got atomic.Int64 }
 
 func (p *lent) Get(n int) *[]byte { b := make([]byte, n); p.out.Add(1); p.got.Add(1); return &b }
 func (p *lent) Put(*[]byte)       { p.out.Add(-1) }
 
-// A connection that waits for bytes has no buffer, and hands none out with an error.
+// A connection that waits for bytes holds no buffer, and returns none together with an error.
 func TestReadOnReady(t *testing.T) {
 	l := listenHere(t, 1)
 	defer l.Close()
@@ -226,7 +226,7 @@ func TestReadOnReady(t *testing.T) {
 	require.Zero(t, pool.out.Load())
 }
 
-// A connection that is not a socket is bounded and read, too.
+// The limits also apply to a connection that is not a socket, and its bytes are read.
 func TestAcceptedPipe(t *testing.T) {
 	mine, theirs := net.Pipe()
 	defer theirs.Close()

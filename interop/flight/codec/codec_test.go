@@ -128,7 +128,7 @@ func newTestbed(t *testing.T, limits Limits, options ...memmgr.PoolOption) *test
 		require.NoError(t, b.conn.Close())
 		b.server.Stop()
 		b.wg.Wait()
-		settled(t)
+		waitReleased(t)
 		// gRPC does not wait for handlers.
 		require.Eventually(t, func() bool { return b.gate.Streams() == 0 && b.gate.InFlight() == 0 }, time.Minute, time.Millisecond)
 		require.NoError(t, b.pool.Close())
@@ -144,8 +144,8 @@ func dial(t *testing.T, target string) *grpc.ClientConn {
 	return c
 }
 
-// settled waits until gRPC holds no buffers. With a broken connection this may take five seconds.
-func settled(t *testing.T) {
+// waitReleased waits until gRPC holds no buffers. With a broken connection this may take five seconds.
+func waitReleased(t *testing.T) {
 	t.Helper()
 	require.Eventually(t, func() bool { n, _ := Outstanding(); return n == 0 }, time.Minute, 5*time.Millisecond)
 }
@@ -326,7 +326,7 @@ func TestDroppedBuffers(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.ErrorIs(t, leases.Wait(ended), context.Canceled)
-	settled(t)
+	waitReleased(t)
 	require.Equal(t, 1, buffer.Count())
 	buffer.Release()
 }

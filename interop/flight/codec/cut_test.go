@@ -49,7 +49,7 @@ func TestConnectionsCutAtEveryStage(t *testing.T) {
 			require.NoError(t, conn.Close())
 			l.Close()
 			cut.Wait()
-			settled(t)
+			waitReleased(t)
 		})
 	}
 }

@@ -16,8 +16,8 @@ import (
 // of a request is negligible, small enough that copied bytes are still in the processor's cache.
 const piece = 64 << 10
 
-// Incoming is a message that is being received. After one of its methods fails, all methods return
-// the same error.
+// Incoming is a message that is being received. After reading fails, all methods return the same
+// error.
 type Incoming struct {
 	size    int                                  // length of the message; while open, the largest allowed length plus one
 	wire    int                                  // length on the wire, possibly compressed
@@ -36,7 +36,7 @@ type Incoming struct {
 // until its end; until then Size is an upper bound.
 func (in *Incoming) Size() int { return in.size }
 
-// Announced returns the length of the message on the wire. It is less than Size if the message is
+// Announced returns the length of the message on the wire. It differs from Size if the message is
 // compressed.
 func (in *Incoming) Announced() int { return in.wire }
 
@@ -271,7 +271,8 @@ func (in *Incoming) Skip(typ protowire.Type) error {
 
 // Memory allocates memory from r and reads the next n bytes into its start. If request.Size is less
 // than n, n is used. The host must be able to write the memory. The caller owns the returned
-// buffer. If the allocation fails, none of the n bytes have been read.
+// buffer. If the allocation fails, none of the n bytes have been read and the Incoming remains
+// usable.
 func (in *Incoming) Memory(r memmgr.Resource, request memmgr.Request, n int) (memmgr.Buffer, error) {
 	if in.err != nil {
 		return memmgr.Buffer{}, in.err

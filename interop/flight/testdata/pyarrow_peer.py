@@ -52,7 +52,7 @@ def tensors(x):
     return pa.FixedShapeTensorArray.from_numpy_ndarray(x)
 
 
-# Each element type, with one batch and with several, with and without the number of rows.
+# Each element type, in one batch and in several, with and without the announced number of rows.
 for dtype in "int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64".split():
     x = np.arange(7 * 6).astype(dtype).reshape(7, 2, 3)
     for batches, rows in ((1, None), (3, None), (1, 7), (7, 7)):
@@ -91,7 +91,7 @@ print("alignment", column.chunk(0).storage.values.buffers()[1].address % 64)
 column = get("from go").column(0)
 np.testing.assert_array_equal(column.chunk(0).to_numpy_ndarray(), np.arange(60, dtype="f4").reshape(5, 4, 3))
 
-# Refusals, each by its own exception.
+# Each refusal raises the specified exception.
 before = sorted(f.descriptor.path[0] for f in client.list_flights(options=options))
 refused(KeyError, "no such tensor", get, "nowhere")
 refused(KeyError, "no such tensor", client.get_flight_info, path("nowhere"), options)

@@ -80,9 +80,9 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 	case s.listen == "":
 		return s, errors.New("-listen is missing; see usmflight -h")
 	case (s.cert == "") != (s.key == ""):
-		return s, errors.New("-tls-cert and -tls-key go together")
+		return s, errors.New("-tls-cert and -tls-key must be given together")
 	case s.tensors < 1:
-		return s, fmt.Errorf("-max-tensors is %d; give at least 1", s.tensors)
+		return s, fmt.Errorf("-max-tensors is %d, must be at least 1", s.tensors)
 	}
 	return s, nil
 }
@@ -148,7 +148,7 @@ func serve(ctx context.Context, s settings, at flight.Location, o flight.ServerO
 	limit, cancel := context.WithTimeout(context.Background(), s.drain)
 	defer cancel()
 	if err := server.Drain(limit); err != nil {
-		return fmt.Errorf("calls still ran after %v and were ended; -drain sets that time", s.drain)
+		return fmt.Errorf("calls still running after %v were ended; -drain sets this time", s.drain)
 	}
 	return <-served
 }
@@ -170,11 +170,11 @@ func memory(kind string) (memmgr.Resource, func(), error) {
 	q := rt.DefaultQueue()
 	if q.IsHost() {
 		rt.Close()
-		return nil, nil, fmt.Errorf("-memory %s needs SYCL, which was not found; usminfo shows what is missing", kind)
+		return nil, nil, fmt.Errorf("-memory %s needs SYCL, which was not found; run usminfo to find the missing library", kind)
 	}
 	r := memmgr.USM(q, k)
 	return r, func() {
-		_ = memmgr.CloseDefaults() // the host memory that device memory is copied through
+		_ = memmgr.CloseDefaults() // the pools of host USM through which device memory is copied
 		_ = memmgr.Close(r)
 		rt.Close()
 	}, nil

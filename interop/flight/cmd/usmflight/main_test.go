@@ -21,7 +21,7 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// With USMFLIGHT_MAIN set, the test binary is the program.
+// If USMFLIGHT_MAIN is set, the test binary runs the program instead of the tests.
 func TestMain(m *testing.M) {
 	if os.Getenv("USMFLIGHT_MAIN") != "" {
 		main()
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	memtest.Main(m)
 }
 
-// start runs the program and returns where it listens.
+// start starts the program and returns the location at which it listens.
 func start(t *testing.T, args ...string) (*exec.Cmd, string) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], args...)
@@ -90,7 +90,7 @@ func TestArguments(t *testing.T) {
 	}{
 		{nil, "-listen is missing"},
 		{[]string{"-listen", "somewhere"}, "is not a location"},
-		{[]string{"-listen", "grpc+tcp://127.0.0.1:0", "-tls-cert", "x"}, "go together"},
+		{[]string{"-listen", "grpc+tcp://127.0.0.1:0", "-tls-cert", "x"}, "given together"},
 		{[]string{"-listen", "grpc+tcp://127.0.0.1:0", "-tls-cert", "x", "-tls-key", "y"}, "no such file"},
 		{[]string{"-listen", "grpc+tcp://127.0.0.1:0", "-token-file", "/nowhere"}, "no such file"},
 		{[]string{"-listen", "grpc+tcp://127.0.0.1:0", "-memory", "far"}, "must be plain, shared, host or device"},
@@ -98,11 +98,11 @@ func TestArguments(t *testing.T) {
 		{[]string{"-listen", "grpc+tcp://127.0.0.1:0", "more"}, "unexpected argument"},
 		{[]string{"-limit", "much"}, "invalid value"},
 		{[]string{"-listen", "grpc+tcp://127.0.0.1:0", "-max-tensors", "0"}, "-max-tensors is 0"},
-		// Any one of them is missing; -insecure does not permit tokens in the clear.
+		// TLS or tokens are missing; -insecure does not permit unencrypted tokens.
 		{[]string{"-listen", "grpc+tcp://0.0.0.0:0"}, "-insecure"},
 		{[]string{"-listen", "grpc+tcp://:0", "-token-file", tokens}, "-insecure"},
 		{[]string{"-listen", "grpc+tcp://0.0.0.0:0", "-tls-cert", "x", "-tls-key", "y"}, "-insecure"},
-		{[]string{"-listen", "grpc+tcp://0.0.0.0:0", "-token-file", tokens, "-insecure"}, "in the clear"},
+		{[]string{"-listen", "grpc+tcp://0.0.0.0:0", "-token-file", tokens, "-insecure"}, "does not encrypt tokens"},
 	} {
 		var out bytes.Buffer
 		require.ErrorContains(t, run(t.Context(), c.args, &out, &out), c.text)

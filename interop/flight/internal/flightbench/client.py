@@ -30,10 +30,10 @@ def get(client):
 
 times = {}
 for i in range(-2, rounds):
-    for what in (put, get):
+    for call in (put, get):
         for k, client in enumerate(clients):
             start = time.perf_counter()
-            what(client)
+            call(client)
             if i >= 0:
-                times.setdefault(f"{what.__name__} {k}", []).append(time.perf_counter() - start)
+                times.setdefault(f"{call.__name__} {k}", []).append(time.perf_counter() - start)
 print(json.dumps({k: statistics.median(v) for k, v in times.items()}))

@@ -128,12 +128,12 @@ func golang(dir string, at flight.Location, a *usmarray.Array, pool memmgr.Resou
 	return w.Flush()
 }
 
-func bound(w *tabwriter.Writer, what string, ratio float64, sign string, limit float64) {
+func bound(w *tabwriter.Writer, name string, ratio float64, sign string, limit float64) {
 	verdict := "met"
 	if sign == ">=" && ratio < limit || sign == "<=" && ratio > limit {
 		verdict = "MISSED"
 	}
-	fmt.Fprintf(w, "%s\t%.2f\tbound %s %.2f\t%s\n", what, ratio, sign, limit, verdict)
+	fmt.Fprintf(w, "%s\t%.2f\tbound %s %.2f\t%s\n", name, ratio, sign, limit, verdict)
 }
 
 // measure runs the ways in turn.

@@ -63,8 +63,8 @@ func pyarrow(dir string, ours flight.Location, size, rounds int) error {
 	fmt.Printf("%d MiB, pyarrow's client, medians of %d\n\n", size>>20, rounds)
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "way\tflight\tserver in Python\ttheirs/ours")
-	for _, what := range []string{"put", "get"} {
-		fmt.Fprintf(w, "%s\t%.1f ms\t%.1f ms\t%.2f\n", what, 1e3*t[what+" 0"], 1e3*t[what+" 1"], t[what+" 1"]/t[what+" 0"])
+	for _, op := range []string{"put", "get"} {
+		fmt.Fprintf(w, "%s\t%.1f ms\t%.1f ms\t%.2f\n", op, 1e3*t[op+" 0"], 1e3*t[op+" 1"], t[op+" 1"]/t[op+" 0"])
 	}
 	fmt.Fprintln(w)
 	bound(w, "pyarrow get, speed of the server's in Python", t["get 1"]/t["get 0"], ">=", 1.3)

@@ -1,4 +1,4 @@
-"""A Flight server as pyarrow's documentation has it: keeps tables by name."""
+"""A Flight server as in pyarrow's documentation. It keeps tables by name."""
 
 import sys
 

@@ -59,7 +59,7 @@ func (s *stock) close() {
 	s.record.Release()
 }
 
-// keep copies what a reader gives to memory of the pool.
+// keep copies the data of a reader to memory of the pool.
 func (s *stock) keep(r *flight.Reader) error {
 	defer r.Release()
 	for {
