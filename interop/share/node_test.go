@@ -13,11 +13,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The clock runs on for a lease that begins just as it is about to stop: when wind has
+// The clock runs on for a lease that begins just as it is about to stop: when startClock has
 // found it running.
 func TestClockGoesOn(t *testing.T) {
 	n := newNode(Options{Unopened: time.Hour})
-	n.clock = time.AfterFunc(time.Hour, func() {}) // never looks by itself
+	n.clock = time.AfterFunc(time.Hour, func() {}) // never fires
 	defer n.clock.Stop()
 	for range 20 {
 		n.startClock()
@@ -25,17 +25,17 @@ func TestClockGoesOn(t *testing.T) {
 		n.mu.Lock()
 		n.peers[last] = struct{}{}
 		n.mu.Unlock()
-		last.mu.Lock() // look comes to here
+		last.mu.Lock() // onTick waits here
 		var group sync.WaitGroup
 		group.Go(n.onTick)
 		time.Sleep(time.Millisecond)
-		n.mu.Lock() // and, let go, to here: with no peer and no handle, it is about to stop
+		n.mu.Lock() // onTick goes on and waits here; without a peer or a handle it is about to stop the clock
 		delete(n.peers, last)
 		last.mu.Unlock()
 		time.Sleep(time.Millisecond)
 		l := &lease{}
 		require.NoError(t, n.leases.add("Export", l, &n.options, func(*description, place) string { return "a handle" }))
-		require.True(t, n.ticks, "wind does nothing")
+		require.True(t, n.ticks, "startClock does nothing")
 		n.mu.Unlock()
 		group.Wait()
 		n.mu.Lock()
