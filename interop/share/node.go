@@ -117,8 +117,8 @@ type places struct {
 }
 
 // takePlace counts a connection, or fails if its process or user has too many, so that other processes can
-// still connect. The limit for one user does not apply to the server's own user: its processes can end the server
-// anyway.
+// still connect. The limit for one user does not apply to the server's own user, because processes of
+// that user can end the server anyway.
 func (n *node) takePlace(c Credentials) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
