@@ -13,7 +13,8 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// One process publishes an array, another attaches it and writes. Here both are this one.
+// One process publishes an array, and another one attaches it and writes to it. In this example, both are
+// the same process.
 func Example() {
 	ctx := context.Background()
 	segments, err := segment.NewHost(segment.PeersWrite)
@@ -43,7 +44,7 @@ func Example() {
 	fmt.Println(frame.At(479, 639))
 	_ = peer.Close()
 	_ = server.Close()
-	for server.Stats().Peers > 0 { // the end of the lease is told in the background
+	for server.Stats().Peers > 0 { // the end of the lease is reported in the background
 		time.Sleep(time.Millisecond)
 	}
 	// Output: 1.5 <nil>

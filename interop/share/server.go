@@ -47,8 +47,13 @@ type Server struct {
 // A name in the abstract namespace is free again after the process has ended, and after its forked
 // children that still have its descriptors have ended or called exec. Before that, the next Listen fails
 // (EADDRINUSE). Close removes a socket file. If a server was killed, the next Listen at its address removes
-// the file, if it is a socket of this user at which no process listens. Errors: ErrAddress;
-// errors.ErrUnsupported on other systems than Linux and on 386.
+// the file, if it is a socket of this user at which no process listens.
+//
+// Before Linux 6.16, processes can send descriptors before they are admitted, and can make their release
+// take long. The server releases them in the background. While it releases those of 64 refused
+// connections, it accepts no others, and Close can take up to a second.
+//
+// Errors: ErrAddress; errors.ErrUnsupported on other systems than Linux and on 386.
 func Listen(ctx context.Context, address string, o Options) (*Server, error) {
 	const op = "Listen"
 	name, file, err := socketOf(op, address)
@@ -468,7 +473,9 @@ func (s *Server) Withdraw(name string) error {
 // If the array, or the array that it is a part of, was opened from another process, Export asks that
 // process, the maker, for the handle. This takes a round trip, and o must be the zero value. It fails with
 // ErrNotShared if the maker is not a server. If the maker has ended, this server lends the array as if it
-// had made it. Other arrays that other processes cannot map are copied if Options.CopyInto is set.
+// had made it. While the maker is exiting, which can take seconds, and if only the connection to it has
+// ended, Export fails with ErrClosed: the maker may still use the memory. Other arrays that other processes
+// cannot map are copied if Options.CopyInto is set.
 //
 // Errors: ErrNotShared if the memory is outside of segments or asleep; ErrRefused if o.To belongs to
 // another server; ErrLimit; ErrClosed, also if o.To was closed.
