@@ -10,18 +10,11 @@ import (
 	"strings"
 )
 
-// fileScheme begins the address of a socket that has a file.
+// fileScheme is the prefix of the addresses of socket files.
 const fileScheme = "unix:"
 
-// Addresses, as [Listen] and [Dial] take them:
-//
-//	""            a random name in the abstract namespace (Listen only)
-//	"@name"       that name in the abstract namespace
-//	"unix:/path"  a socket file
-//	anything else a path: it stands for a name in the abstract namespace, made from the
-//	              absolute path and the user; no file is made
-//
-// socketOf gives the form that package net takes and what file it is, "" for none.
+// socketOf converts an address, in one of the forms that [Listen] describes, to the form of package net. file
+// is the path of the socket file, or "" for a name in the abstract namespace.
 func socketOf(op, address string) (name, file string, err error) {
 	switch {
 	case address == "":
@@ -45,7 +38,7 @@ func socketOf(op, address string) (name, file string, err error) {
 		return "", "", opError(op, ErrAddress, "%q: %w", address, err)
 	}
 	if len(name) < 2 || len(name) >= maxAddress || strings.ContainsRune(name, 0) {
-		return "", "", opError(op, ErrAddress, "%q has %d bytes; a socket's name has 2 to %d, none of them zero", address, len(name), maxAddress-1)
+		return "", "", opError(op, ErrAddress, "%q: the socket name has %d bytes, want 2 to %d without zero bytes", address, len(name), maxAddress-1)
 	}
 	return name, file, nil
 }

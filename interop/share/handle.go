@@ -26,6 +26,18 @@ const (
 // one process can open it once ([Server.Open], [Peer.Open]). Send [Handle.Bytes] to that process over any
 // channel that is confidential: every process that reads the bytes and that the maker admits can open
 // the handle. A Handle may be copied. The zero Handle identifies no array.
+//
+// A Handle and its lease correspond to these operations of Level Zero and of the SYCL extension
+// sycl_ext_oneapi_inter_process_communication:
+//
+//	here                          Level Zero                  SYCL
+//	Server.Export, Handle.Bytes   zeMemGetIpcHandle           ipc::memory::get
+//	Peer.Open                     zeMemOpenIpcHandle          ipc::memory::open
+//	the array's last Release      zeMemCloseIpcHandle         ipc::memory::close
+//	the end of the lease          zeMemPutIpcHandle           ipc::memory::put
+//
+// Their handles can be opened any number of times, and expose the pages of one allocation. The program must
+// not free the memory before the last close; here, the lease ensures that.
 type Handle struct {
 	encoded string
 	maker   string

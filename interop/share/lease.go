@@ -9,28 +9,28 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// lease is memory of this process that a handle or another process holds. It holds two references of the
-// buffer: memory with a single reference counts as used by its owner only and could be put to sleep
-// (memmgr.Pool.Sleep) while the other process uses it.
+// lease keeps memory of this process allocated for a handle or for another process. It holds two
+// references of the buffer, because the pool can put memory with a single reference to sleep
+// (memmgr.Pool.Sleep).
 type lease struct {
 	d       description
 	memory  memory
 	buffer  memmgr.Buffer   // used only by the goroutine that took the lease out of the table
-	encoded string          // its handle; "" if it has none
+	encoded string          // the handle; "" without one, or once it is opened
 	pending *usmarray.Array // the array whose pending work the opening waits for, or nil
 	holder  *Peer           // the process that opened it, or the only one that may; nil while every process may
-	pid     int             // of the process that will open it; 0: unknown
-	asker   process         // the process that passes it on; zero if this process exported it itself
+	pid     int             // ID of the process that will open it, or 0 if unknown
+	asker   process         // the process that asked for the handle to pass the array on; zero if this process exported it
 	opened  bool
-	until   time.Time // end of a handle that is not opened
+	until   time.Time // when the handle expires if it is not opened
 
-	sequence uint64 // the number of a published version, for the answer of WaitNewer; else 0
+	sequence uint64 // number of the published version, if the lease answers WaitNewer, else 0
 
-	offeredTo *Peer // the process that may open it without asking, or nil
+	offeredTo *Peer // the peer on whose board the handle is offered, or nil
 	slot      uint16
 	claim     claim
 
-	among [2]struct{ next, former *lease } // in the lists
+	among [2]struct{ next, former *lease } // links of the two lists, see leaseList
 }
 
 // release releases the references of the lease. The caller has taken it out of the table, and holds no
@@ -53,20 +53,20 @@ func retainTwice(op string, b memmgr.Buffer) error {
 		b.Release()
 	}
 	if b.Asleep() {
-		return opError(op, ErrNotShared, "the array's memory sleeps; Pool.Wake brings it back: %w", memmgr.ErrAsleep)
+		return opError(op, ErrNotShared, "the array's memory is asleep; wake it with Pool.Wake: %w", memmgr.ErrAsleep)
 	}
-	return opError(op, ErrNotShared, "the array's memory is gone: %w", memmgr.ErrReleased)
+	return opError(op, ErrNotShared, "the array's memory was freed: %w", memmgr.ErrReleased)
 }
 
-// leaseList is a linked list of leases; which selects their links.
+// leaseList is a linked list of leases. The argument which of its methods selects the links to use.
 type leaseList struct {
 	first, last *lease
 	n           int
 }
 
 const (
-	inUnopened = iota // of a table, by age
-	inHolder          // of one peer
+	inUnopened = iota // leaseTable.unopened, oldest first
+	inHolder          // Peer.leases
 )
 
 func (r *leaseList) add(l *lease, which int) {
@@ -100,20 +100,20 @@ func (r *leaseList) remove(l *lease, which int) {
 // peer, which takes time proportional to its leases.
 type leaseTable struct {
 	mu       sync.Mutex
-	last     uint64 // serial
+	last     uint64 // the last serial that was assigned
 	all      map[uint64]*lease
 	unopened leaseList
-	passed   int             // those that another process asked for
-	passedBy map[process]int // their number by process; without zeros
+	passed   int             // number of unopened handles that other processes asked for
+	passedBy map[process]int // the same by process; without zeros
 	closed   bool
 
 	boards    map[*Peer]struct{}
 	lastBoard uint64
 	openers   map[opener]*Peer
-	over      []*lease // ended on a board; unlock releases them
+	over      []*lease // leases that have ended on a board; unlock releases them
 }
 
-// unlock unlocks mu and releases the leases that were found to have ended on a board.
+// unlock unlocks mu and releases the leases in over.
 func (t *leaseTable) unlock() {
 	over := t.over
 	t.over = nil
@@ -121,32 +121,32 @@ func (t *leaseTable) unlock() {
 	releaseAll(over)
 }
 
-// add adds a lease and assigns its serial. encode makes its handle. With nil the holder needs no handle,
-// and the lease counts as opened.
+// add adds a lease to the table and assigns its serial. encode makes the handle. If encode is nil, the
+// lease needs no handle and counts as opened. If add fails, the caller releases the lease.
 func (t *leaseTable) add(op string, l *lease, o *Options, encode func(*description, place) string) error {
 	t.mu.Lock()
 	defer t.unlock()
 	if t.closed {
-		return opError(op, ErrClosed, "no lease begins any more: the server was closed")
+		return opError(op, ErrClosed, "the server was closed")
 	}
 	if l.holder != nil && l.holder.closed {
-		return opError(op, ErrClosed, "the connection with %v is over, or was closed by Peer.Close", l.holder.credentials)
+		return opError(op, ErrClosed, "the connection with %v has ended, or was closed by Peer.Close", l.holder.credentials)
 	}
 	if l.holder != nil {
-		t.find(l.holder) // counts too
+		t.find(l.holder) // updates l.holder.leases
 	}
 	if l.holder != nil && l.holder.leases.n >= o.MaxLeases {
-		return opError(op, ErrLimit, "%v holds %d arrays, Options.MaxLeases", l.holder.credentials, o.MaxLeases)
+		return opError(op, ErrLimit, "%v holds %d arrays, the maximum; raise Options.MaxLeases", l.holder.credentials, o.MaxLeases)
 	}
 	if encode != nil && t.unopened.n >= o.MaxUnopened {
-		return opError(op, ErrLimit, "%d handles wait for their opening, Options.MaxUnopened", t.unopened.n)
+		return opError(op, ErrLimit, "%d handles are not opened yet, the maximum; raise Options.MaxUnopened", t.unopened.n)
 	}
 	if l.asker != (process{}) {
 		if most := max(o.MaxUnopened/maxPassedPart, 1); t.passedBy[l.asker] >= most {
-			return opError(op, ErrLimit, "%d handles that process %d asked for wait for their opening, a part of Options.MaxUnopened", most, l.asker.pid)
+			return opError(op, ErrLimit, "%d handles that process %d asked for are not opened yet, the maximum for one process; raise Options.MaxUnopened", most, l.asker.pid)
 		}
 		if most := max(o.MaxUnopened/maxPassedAll, 1); t.passed >= most {
-			return opError(op, ErrLimit, "%d handles that other processes asked for wait for their opening, a part of Options.MaxUnopened", most)
+			return opError(op, ErrLimit, "%d handles that other processes asked for are not opened yet, the maximum; raise Options.MaxUnopened", most)
 		}
 		if t.passedBy == nil {
 			t.passedBy = map[process]int{}
@@ -177,8 +177,8 @@ func (t *leaseTable) add(op string, l *lease, o *Options, encode func(*descripti
 	return nil
 }
 
-// open consumes a handle for a peer that asks. A lease becomes open only by open or takeBack, once. The
-// table keeps the lease. The caller owns pending, if it is not nil.
+// open consumes a handle at the request of a peer. Only open and takeBack make a lease opened, each lease
+// once. The table keeps the lease. The caller owns pending, if it is not nil.
 func (t *leaseTable) open(op string, encoded []byte, serial uint64, by *Peer, o *Options) (l *lease, pending *usmarray.Array, err error) {
 	t.mu.Lock()
 	defer t.unlock()
@@ -186,11 +186,11 @@ func (t *leaseTable) open(op string, encoded []byte, serial uint64, by *Peer, o 
 		return nil, nil, opError(op, ErrStale, staleText, o.Unopened)
 	}
 	if by.closed {
-		return nil, nil, opError(op, ErrClosed, "the connection was closed there")
+		return nil, nil, opError(op, ErrClosed, "the maker has closed the connection")
 	}
-	t.find(by) // counts too
+	t.find(by) // updates by.leases
 	if l.holder == nil && by.leases.n >= o.MaxLeases {
-		return nil, nil, opError(op, ErrLimit, "this process holds %d arrays, the most that it may", by.leases.n)
+		return nil, nil, opError(op, ErrLimit, "this process holds %d arrays of the maker, the maximum; raise Options.MaxLeases of the maker", by.leases.n)
 	}
 	t.begin(l, by)
 	t.openedBy(l, by)
@@ -209,7 +209,7 @@ func (t *leaseTable) begin(l *lease, by *Peer) {
 	l.encoded = ""
 }
 
-const staleText = "it was opened, revoked, not opened within %v, altered, or never made here"
+const staleText = "the handle was opened before, was revoked, was not opened within %v, was altered, or was not made by this server"
 
 // unopenedLease returns the lease of a handle that may still be opened, after ending its offer. t.mu is
 // held.
@@ -264,7 +264,7 @@ func (t *leaseTable) end(holder *Peer, serials []uint64) (unknown int) {
 	t.mu.Lock()
 	for _, serial := range serials {
 		l := t.all[serial]
-		if l != nil && l.offeredTo == holder && holder != nil { // the peer took the offer before
+		if l != nil && l.offeredTo == holder && holder != nil { // the peer may have opened it on its board
 			t.takeBack(l)
 			l = t.all[serial]
 		}
@@ -295,7 +295,7 @@ func (t *leaseTable) revoke(encoded []byte, serial uint64) bool {
 	return ok
 }
 
-// endOf ends all leases that a peer holds or that only it may open. No lease begins for it afterwards.
+// endOf ends all leases that a peer holds or that only it may open. Afterwards no lease is made for it.
 func (t *leaseTable) endOf(holder *Peer) {
 	var ended []*lease
 	t.mu.Lock()
@@ -312,8 +312,8 @@ func (t *leaseTable) endOf(holder *Peer) {
 	}
 }
 
-// endUnopened ends the handles that only a peer may open and that are not opened. No lease begins for it
-// afterwards; opened ones stay.
+// endUnopened ends the unopened handles that only a peer may open. Afterwards no lease is made for it. Its
+// opened leases stay.
 func (t *leaseTable) endUnopened(holder *Peer) {
 	var ended []*lease
 	t.mu.Lock()
@@ -337,7 +337,7 @@ func (t *leaseTable) expire(now time.Time) {
 	t.mu.Lock()
 	for l := t.unopened.first; l != nil && (t.closed || now.After(l.until)); l = t.unopened.first {
 		if t.takeBack(l) {
-			continue // it is no longer among them
+			continue // it was opened, so it is no longer in the list
 		}
 		t.drop(l)
 		ended = append(ended, l)
@@ -354,7 +354,7 @@ func (t *leaseTable) close() {
 	t.expire(time.Time{})
 }
 
-// counts returns the numbers of leases that are not opened, and that are.
+// counts returns the number of unopened leases and of opened leases.
 func (t *leaseTable) counts() (unopened, opened int) {
 	t.mu.Lock()
 	defer t.unlock()
@@ -362,7 +362,7 @@ func (t *leaseTable) counts() (unopened, opened int) {
 	return t.unopened.n, len(t.all) - t.unopened.n
 }
 
-// waiting returns the number of handles that are not known to be opened.
+// waiting returns the number of unopened handles, without checking the boards.
 func (t *leaseTable) waiting() int {
 	t.mu.Lock()
 	defer t.unlock()
@@ -377,6 +377,7 @@ func (t *leaseTable) heldBy(p *Peer) int {
 	return p.leases.n
 }
 
+// releaseAll releases leases that were removed from the table.
 func releaseAll(ended []*lease) {
 	for _, l := range ended {
 		l.release()

@@ -14,35 +14,37 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// node is what the connections of one server share, or what one dialled connection has
-// for itself: the leases that were made here, and the clock that ends what is over.
+// node is the state that all connections of a server share. A connection made with Dial has a node of its
+// own. The node holds the leases of this process's memory, and a timer that ends expired handles and
+// unmaps idle segments.
 type node struct {
 	options Options
-	maker   string // where a server listens, as handles carry it; "" for none
+	maker   string // address of the server, as handles contain it; "" without a server
 	leases  leaseTable
 
 	mu        sync.Mutex
 	peers     map[*Peer]struct{}
 	places    places
 	published map[string]*published
-	sequence  uint64                 // of the last array that was published
-	newer     map[string][]newerWait // by name
-	waits     map[*Peer]int          // in newer
+	sequence  uint64                 // number of the last published version
+	newer     map[string][]newerWait // pending calls of WaitNewer by name
+	waits     map[*Peer]int          // number of pending calls in newer by peer
 	closed    bool
 	clock     *time.Timer // runs while there are peers or unopened handles
-	ticks     bool
+	ticks     bool        // clock runs
 }
 
 func newNode(o Options) *node {
 	return &node{options: o.filled(), peers: map[*Peer]struct{}{}}
 }
 
-// tick is how often the clock looks: often enough for the options, and at most every 250 ms.
+// tick returns the interval of the clock: a quarter of the shortest time in the options, between 5 and
+// 250 ms.
 func (n *node) tick() time.Duration {
 	return max(min(n.options.Unopened, n.options.Idle, time.Second)/4, 5*time.Millisecond)
 }
 
-// wind starts the clock if it stands.
+// startClock starts the clock if it does not run.
 func (n *node) startClock() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -57,14 +59,14 @@ func (n *node) startClock() {
 	}
 }
 
-// look ends what is over. Whether the clock goes on is found under mu: what wind did not
-// start it for, because it ran, is seen here.
+// onTick is the timer callback. It decides under n.mu whether the clock runs on, so that it sees every
+// connection or handle for which startClock found the clock running.
 func (n *node) onTick() {
 	now := time.Now()
 	n.leases.expire(now)
 	for _, p := range n.allPeers() {
 		p.sweep(now)
-		p.endIfClosing() // its last lease may have gone without a word of the other side
+		p.endIfClosing() // the last lease may have ended on the board, without a message
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -73,6 +75,7 @@ func (n *node) onTick() {
 	}
 }
 
+// allPeers returns the connected peers.
 func (n *node) allPeers() []*Peer {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -83,7 +86,7 @@ func (n *node) allPeers() []*Peer {
 	return all
 }
 
-// join adds a connection whose process has greeted.
+// join adds a connection after the greeting of its process.
 func (n *node) join(p *Peer) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -91,12 +94,13 @@ func (n *node) join(p *Peer) error {
 		return opError("connect", ErrClosed, "the server was closed")
 	}
 	if len(n.peers) >= n.options.MaxPeers {
-		return opError("connect", ErrLimit, "%d processes are connected, Options.MaxPeers", len(n.peers))
+		return opError("connect", ErrLimit, "%d processes are connected, the maximum; raise Options.MaxPeers", len(n.peers))
 	}
 	n.peers[p] = struct{}{}
 	return nil
 }
 
+// leave removes a connection that has ended.
 func (n *node) leave(p *Peer) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -104,16 +108,17 @@ func (n *node) leave(p *Peer) {
 	n.dropWaits(func(w newerWait) bool { return w.peer == p })
 }
 
-// places counts the connections of a server from the admission of their processes until the
-// kernel has released their sockets: before the greeting and after the end too.
+// places counts the connections of a server. A connection counts from the admission of its process, before
+// the greeting, until the kernel has released its socket.
 type places struct {
 	all       int
-	byProcess map[int]int // processes of other PID namespaces are one here, number 0
+	byProcess map[int]int // by process ID; 0 stands for all processes of other PID namespaces
 	byUser    map[uint32]int
 }
 
-// takePlace bounds the connections of one process, and of the processes of one user, so that they
-// leave places to others. The server's own user is not bounded: it can end the server.
+// takePlace counts a connection, or fails if its process or user has too many, so that other processes can
+// still connect. The limit for one user does not apply to the server's own user, because processes of
+// that user can end the server anyway.
 func (n *node) takePlace(c Credentials) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -124,7 +129,7 @@ func (n *node) takePlace(c Credentials) error {
 	case pl.byUser[c.UID] >= (most+1)/2 && userid.CheckOwn(c.UID) != nil:
 		return opError("connect", ErrLimit, "the processes of user %d have %d connections, half of Options.MaxPeers", c.UID, pl.byUser[c.UID])
 	case pl.all >= 2*most:
-		return opError("connect", ErrLimit, "%d connections begin, are there, or end, twice Options.MaxPeers", pl.all)
+		return opError("connect", ErrLimit, "the server has %d connections, including those that begin or end; twice Options.MaxPeers", pl.all)
 	}
 	if pl.byProcess == nil {
 		pl.byProcess, pl.byUser = map[int]int{}, map[uint32]int{}
@@ -135,6 +140,7 @@ func (n *node) takePlace(c Credentials) error {
 	return nil
 }
 
+// leavePlace undoes takePlace.
 func (n *node) leavePlace(c Credentials) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -161,11 +167,11 @@ func (n *node) stats() (s Stats) {
 	return s
 }
 
-// errElsewhere is the reason of memory that no other process can map.
+// errElsewhere is the cause of errors about memory outside of segments, which other processes cannot map.
 var errElsewhere = errors.New("lie in no segment of this process")
 
-// leaseOf is newLease, of a copy where the array cannot be shared and Options.CopyInto says
-// where to.
+// leaseOf makes a lease of an array. If the array is outside of segments and Options.CopyInto is set, it
+// makes a lease of a copy.
 func (n *node) leaseOf(ctx context.Context, op string, a *usmarray.Array, o ExportOptions) (*lease, error) {
 	l, err := newLease(ctx, op, a, o)
 	if !errors.Is(err, errElsewhere) || n.options.CopyInto == nil {
@@ -179,7 +185,7 @@ func (n *node) leaseOf(ctx context.Context, op string, a *usmarray.Array, o Expo
 	return newLease(ctx, op, c, o)
 }
 
-// copied makes the copy: of the elements as they are when pending work is done.
+// copied waits for work that is pending on an array and copies it into Options.CopyInto.
 func (n *node) copied(ctx context.Context, op string, a *usmarray.Array) (*usmarray.Array, error) {
 	if err := a.Synchronize(ctx); err != nil {
 		return nil, withOp(op, err)
@@ -191,11 +197,11 @@ func (n *node) copied(ctx context.Context, op string, a *usmarray.Array) (*usmar
 	return c, nil
 }
 
-// newLease makes a lease of an array's buffer, not yet in the table: it holds its
-// references, and waits for what is pending unless that is left to the opening.
+// newLease makes a lease of an array's buffer, with its two references. The caller adds it to the table.
+// newLease waits for work that is pending on the array, unless o.NoWait leaves that to the opening.
 func newLease(ctx context.Context, op string, a *usmarray.Array, o ExportOptions) (*lease, error) {
 	if a == nil || !a.Valid() {
-		return nil, opError(op, ErrNotShared, "the array was released, or never made")
+		return nil, opError(op, ErrNotShared, "the array is nil or was released")
 	}
 	l := &lease{holder: o.To, pid: o.PID, buffer: a.Buffer()}
 	if err := retainTwice(op, l.buffer); err != nil {
@@ -214,8 +220,9 @@ func newLease(ctx context.Context, op string, a *usmarray.Array, o ExportOptions
 	return l, nil
 }
 
-// synchronize waits for work that is pending on an array. If no other library has had the memory, all
-// work on it is recorded in the buffer, and the queue takes no barrier.
+// synchronize waits for work that is pending on an array. If the memory was never exported to or imported
+// from another library, all work on it is recorded in the buffer. Then no barrier is submitted to the
+// queue.
 func synchronize(ctx context.Context, a *usmarray.Array) error {
 	if isSeen(a.Buffer()) {
 		return a.Synchronize(ctx)
@@ -226,10 +233,10 @@ func synchronize(ctx context.Context, a *usmarray.Array) error {
 	return ctx.Err()
 }
 
-// isSeen reports whether other libraries may have devices work on the memory.
+// isSeen reports whether other libraries have access to the memory, and may have submitted work on it.
 func isSeen(b memmgr.Buffer) bool { return b.Cell().Flags()&owner.Seen != 0 }
 
-// describe finds the segment of the array's buffer.
+// describe sets the memory and the description of the lease.
 func (l *lease) describe(op string, a *usmarray.Array) error {
 	size := l.buffer.Size()
 	s, offset, ok := segment.Find(l.buffer.Address(), size)
@@ -238,10 +245,10 @@ func (l *lease) describe(op string, a *usmarray.Array) error {
 			if other.orphaned() {
 				return l.describeOrphan(op, a, other)
 			}
-			return opError(op, ErrNotShared, "the array is one of %v, and its bytes %w; Server.Export has that process make a handle of it, "+
-				"or copy it, or set Options.CopyInto", other.peer, errElsewhere)
+			return opError(op, ErrNotShared, "the array belongs to %v, and its bytes %w; use Server.Export to get a handle from that process, "+
+				"copy the array, or set Options.CopyInto", other.peer, errElsewhere)
 		}
-		return opError(op, ErrNotShared, "the array's %d bytes at %#x %w; copy it into memory of package segment, or set Options.CopyInto",
+		return opError(op, ErrNotShared, "the array's %d bytes at %#x %w; copy the array into memory of package segment, or set Options.CopyInto",
 			size, l.buffer.Address(), errElsewhere)
 	}
 	l.memory = memory{segment: s, base: l.buffer.Address() - uintptr(offset)}

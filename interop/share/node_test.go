@@ -35,7 +35,7 @@ func TestClockRunsForNewLease(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		l := &lease{}
 		require.NoError(t, n.leases.add("Export", l, &n.options, func(*description, place) string { return "a handle" }))
-		require.True(t, n.ticks, "wind would start the clock")
+		require.True(t, n.ticks, "startClock would start the clock")
 		n.mu.Unlock()
 		group.Wait()
 		n.mu.Lock()

@@ -25,32 +25,35 @@ func (c Credentials) String() string {
 // memory. Limits apply to each peer, and 0 is the default. A request beyond a limit fails with ErrLimit
 // and does not affect other peers.
 type Options struct {
-	// Admit decides which processes may connect, and which may be connected to. An error
-	// refuses the process, which receives its text. nil admits the processes of this process's
-	// effective user. In a user namespace the kernel reports the overflow uid (65534) for every
-	// user that has no id there: nil does not admit it unless the namespace has an id for every
-	// user, and an Admit of your own should not either. Admit runs before anything is read from
-	// the process, on several goroutines at once, 64 at most.
+	// Admit decides which processes may connect to a server, and to which servers Dial may connect. If it
+	// returns an error, the process is refused and receives the text. If Admit is nil, processes of the
+	// effective user of this process are admitted. In a user namespace, the kernel reports the overflow
+	// uid (65534) for every user without an ID in the namespace. It is refused if Admit is nil, unless
+	// the namespace has an ID for every user. Your own Admit should refuse it too. Admit is called before
+	// anything is read from the process, on up to 64 goroutines at once.
 	Admit func(Credentials) error
-	// Connected is called, on a goroutine of its own, for each process that connects to a
-	// server. It can hand arrays over ([Peer.Give]) and receive them, and closes the Peer afterwards.
-	// Without it a server accepts no arrays (ErrRefused); it only lends its own.
+	// Connected is called for each process that connects to a server, on a new goroutine. It can call
+	// [Peer.Give] and [Peer.Receive], and closes the Peer when it is done. If Connected is nil, the server
+	// accepts no handed-over arrays (ErrRefused).
 	Connected func(*Peer)
-	// Queue is the queue in whose context USM of other processes is mapped. Device memory of a GPU is
-	// opened there by its driver's handle, which reaches the driver as the other process sent it: admit
-	// only processes that may be trusted with the device. The server or peer borrows the queue. With
-	// nil, such arrays cannot be opened (ErrNotShared), except with AsHost.
+	// Queue is the queue in whose context USM of other processes is mapped. If it is nil, such arrays
+	// cannot be opened (ErrNotShared), except with AsHost. The server or peer borrows the queue.
+	//
+	// Device memory of a GPU is opened there by a handle of its driver, in multiples of 2 MiB. The driver
+	// receives the handle as the other process sent it: admit only processes that may be trusted with
+	// the device. Read-only arrays in such memory are not protected against writes. The driver decides
+	// whether the memory outlives its maker; it cannot be passed on after that.
 	Queue *syclobj.Queue
 	// AsHost opens USM of other processes as plain host memory if there is no Queue. The bytes are the
 	// same, because all segments are memory files.
 	AsHost bool
 
-	// CopyInto is the resource into which arrays are copied that no other process can map: memory outside
-	// of segments, memory of another process that cannot be asked for a handle ([Peer.Give],
-	// [Server.Publish]), and a driver's memory whose maker has ended. Such arrays are sent by value, as
-	// they were when they were exported, handed over or published; later writes of one side are not
-	// visible to the other. The resource allocates memory of package segment, for example a pool above
-	// it. The server or peer borrows it. With nil, such arrays are refused (ErrNotShared).
+	// CopyInto is the resource into which this process copies arrays that other processes cannot map:
+	// memory outside of segments, memory of another process ([Peer.Give] and [Server.Publish] cannot ask
+	// its maker for a handle), and memory of a driver whose maker has ended. Such arrays are copied when
+	// they are exported, handed over or published. Later writes of one process are not visible to the
+	// other. The resource allocates memory of package segment, for example through a pool. The server or
+	// peer borrows it. If it is nil, such arrays are refused (ErrNotShared).
 	CopyInto memmgr.Resource
 
 	// Unopened is the lifetime of a handle that is not opened; 30 s.
@@ -59,11 +62,10 @@ type Options struct {
 	// that the next array in it needs no mapping; 10 s. See [Peer.Trim].
 	Idle time.Duration
 
-	// MaxPeers bounds the connections of a server; 256. One process has a quarter of them at
-	// most, and the processes of a user other than the server's have half. Both count a
-	// connection from the admission of its process, before any greeting, until the kernel has
-	// released its socket. Processes of other PID namespaces, which have no number here, count
-	// as one process.
+	// MaxPeers is the maximum number of connections of a server; 256. One process can have at most a
+	// quarter of them, and the processes of a user other than the server's at most half. For these two
+	// limits, a connection counts from the admission of its process until the kernel has released its
+	// socket. All processes of other PID namespaces together count as one process.
 	MaxPeers    int
 	MaxUnopened int // handles of this process that are not opened, in total; 65,536. Other processes together may pass on half of them, and each one a 16th
 	MaxLeases   int // arrays of this process that a peer holds, and of a peer that this process holds; 65,536
@@ -108,21 +110,21 @@ func (o *Options) admits(c Credentials) error {
 		return nil
 	}
 	if err := userid.CheckOwn(c.UID); err != nil {
-		return fmt.Errorf("%s: %w; Options.Admit can admit others", c, err)
+		return fmt.Errorf("%s: %w; set Options.Admit to admit other processes", c, err)
 	}
 	return nil
 }
 
 // ExportOptions are options of [Server.Export] and [Peer.Give].
 type ExportOptions struct {
-	// NoWait makes the handle immediately, even if work is pending on the array. Opening then waits for
-	// the work, instead of exporting. [Peer.Give] always waits.
+	// NoWait makes Export return without waiting for work that is pending on the array. Opening the handle
+	// then waits for the work. [Peer.Give] always waits.
 	NoWait bool
 	// To is the only process that may open the handle. The handle ends with that process.
 	To *Peer
-	// PID is the ID of the process that will open the handle, if it is known: then opening needs no
-	// message also if several processes open arrays of the segment in turn. Other processes may open
-	// the handle too.
+	// PID is the ID of the process that will open the handle, or 0 if it is unknown. With it, opening
+	// needs no message even if several processes open arrays of the segment in turn. It is only a hint:
+	// other processes may open the handle too.
 	PID int
 }
 
@@ -133,7 +135,7 @@ type Stats struct {
 	Leases      int    // arrays of this process that other processes hold
 	Opened      int    // arrays of other processes that this process holds
 	Mapped      int    // segments of other processes that are mapped here
-	MappedBytes uint64 // and their bytes
+	MappedBytes uint64 // total size of these segments in bytes
 	Known       int    // segments of this process whose descriptors other processes have
-	Waiting     int    // calls of Peer.WaitNewer of other processes that wait here
+	Waiting     int    // pending calls of Peer.WaitNewer of other processes
 }

@@ -113,7 +113,7 @@ func TestReceivedArrayIsNotGiven(t *testing.T) {
 	q := dial(t, other, share.Options{})
 	err = q.Give(ctx, "x", a)
 	require.ErrorIs(t, err, share.ErrNotShared)
-	require.ErrorContains(t, err, "Server.Export has that process make a handle of it")
+	require.ErrorContains(t, err, "use Server.Export to get a handle from that process")
 	require.ErrorIs(t, other.Publish(ctx, "x", a), share.ErrNotShared)
 	require.NoError(t, (<-given).Close())
 	a.Release()

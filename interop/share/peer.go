@@ -107,8 +107,11 @@ func (a *answer) dispose() {
 	}
 }
 
-// Dial connects to a server, by the address that [Server.Address] returns or that [Listen] was given.
-// Errors: ErrAddress if no process listens there, ErrRefused if either side does not admit the other.
+// Dial connects to a server, by the address that [Server.Address] returns or that [Listen] was given. Close
+// the Peer after use. Errors: ErrAddress if no process listens there; ErrRefused if either process does not
+// admit the other; ErrDied if the server's process has ended and a forked child still holds the listening
+// socket; ErrLimit if the server has no place left, or if the kernel is still releasing descriptors that 64
+// former servers sent on connections of this process (kernels before Linux 6.16).
 func Dial(ctx context.Context, address string, o Options) (*Peer, error) {
 	return connect(ctx, "Dial", address, newNode(o), true)
 }

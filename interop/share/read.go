@@ -11,8 +11,8 @@ import (
 // One goroutine at a time reads from the other process. Usually this is the connection's own goroutine.
 // A goroutine that waits for an answer, or for a handed-over array, reads itself if no other goroutine
 // reads, so that a round trip wakes only one goroutine on each side. To make that possible, the
-// connection's own goroutine pauses for a moment after it delivered the only awaited message, and as
-// long as such goroutines come back.
+// connection's own goroutine stops reading for a moment after it delivered the only awaited message, and
+// stays so as long as waiting goroutines read again within that time.
 
 // leave is the pause of the connection's own goroutine. A message that arrives in the meantime and is not
 // awaited is read after at most this time.
@@ -70,7 +70,7 @@ func (p *Peer) readFor(ctx context.Context, ready func() bool) {
 	}
 	p.waiterReads.Add(1)
 	p.reading <- struct{}{}
-	if p.hasWaiters() { // a goroutine that came meanwhile relies on this one
+	if p.hasWaiters() { // another goroutine began to wait meanwhile and could not read
 		select {
 		case p.resume <- struct{}{}:
 		default:
@@ -81,6 +81,7 @@ func (p *Peer) readFor(ctx context.Context, ready func() bool) {
 // interrupt makes the reading goroutine check its condition again.
 func (p *Peer) interrupt() { p.link.interrupt() }
 
+// hasWaiters reports whether a goroutine waits for an answer or for a handed-over array.
 func (p *Peer) hasWaiters() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -28,9 +28,10 @@ var buffers = sync.Pool{New: func() any {
 	return &b
 }}
 
-// sendQueue holds the datagrams to send, in order. The goroutine that adds one sends until the socket is
-// full, unless another goroutine is sending. The rest is left to a goroutine that ends with the queue.
-// Thus no caller waits for a peer that does not read.
+// sendQueue holds the datagrams to send, in order. The goroutine that adds a datagram also sends, until
+// the queue is empty or the socket is full, unless another goroutine is sending. If the socket is full, a
+// new goroutine sends the rest and ends when the queue is empty. Therefore no caller waits for a peer that
+// does not read.
 type sendQueue struct {
 	waiting []datagram
 	bytes   int
@@ -38,7 +39,7 @@ type sendQueue struct {
 	sending bool
 }
 
-// maxQueuedFiles bounds the descriptors on their way to one peer.
+// maxQueuedFiles is the maximum number of queued descriptors for one peer.
 const maxQueuedFiles = 64
 
 func (q *sendQueue) clear() {
@@ -78,7 +79,7 @@ func (p *Peer) post(d datagram) error {
 	if q.bytes > p.node.options.MaxQueued || q.files > maxQueuedFiles {
 		bytes, files := q.bytes, q.files
 		p.mu.Unlock()
-		err := opError("connection", ErrProtocol, "%v does not read: %d bytes and %d descriptors wait for it", p.credentials, bytes, files)
+		err := opError("connection", ErrProtocol, "%v does not read: %d bytes and %d descriptors are queued for it", p.credentials, bytes, files)
 		p.fail(err)
 		return err
 	}
@@ -131,11 +132,11 @@ func (p *Peer) drain(wait bool) error {
 	return err
 }
 
-// known is a segment whose descriptor the other process has.
+// known is a segment of this process whose descriptor the other process has.
 type known struct{ memory }
 
-// introduce adds the segment of an array to a datagram, if the other process does not know it. p.mu is
-// held.
+// introduce adds the segment of a lease to a datagram, unless it was sent to the other process before.
+// p.mu is held.
 func (p *Peer) introduce(d *datagram, l *lease) error {
 	if p.err != nil {
 		return p.err
@@ -145,7 +146,7 @@ func (p *Peer) introduce(d *datagram, l *lease) error {
 		return nil
 	}
 	if len(p.sent) >= p.node.options.MaxSegments {
-		return opError("share", ErrLimit, "%v knows %d segments, the most that it may", p.credentials, len(p.sent))
+		return opError("share", ErrLimit, "%v has %d segments of this process, the maximum; raise Options.MaxSegments", p.credentials, len(p.sent))
 	}
 	file, err := l.memory.file()
 	if errors.Is(err, errors.ErrUnsupported) { // memory of a driver
@@ -168,11 +169,11 @@ func (p *Peer) introduce(d *datagram, l *lease) error {
 	return nil
 }
 
-// reportDelay is the maximum time for which the report of an ended lease waits for further ones.
+// reportDelay is the maximum time for which the report of an ended lease waits for further reports.
 const reportDelay = 2 * time.Millisecond
 
-// reportLinger is the number of times that the timer runs on without a report. Starting the timer wakes a
-// thread, which would otherwise happen for each array.
+// reportLinger is the number of times that the timer fires without a report before it stops. Starting the
+// timer wakes a thread, which would otherwise happen for each array.
 const reportLinger = 8
 
 // noteEnded records that a lease of the other process has ended here. p.mu is held.
@@ -198,7 +199,8 @@ func (p *Peer) startReporting() {
 	}
 }
 
-// reportEnded reports the ended leases that no message carried.
+// reportEnded is the callback of reportTimer. It reports the ended leases that no other message has
+// carried.
 func (p *Peer) reportEnded() {
 	p.mu.Lock()
 	for _, o := range p.marked {
@@ -213,7 +215,7 @@ func (p *Peer) reportEnded() {
 		p.mu.Lock()
 	}
 	p.idleReports++
-	// If the peer is slow, reports collect until it reads.
+	// If the peer does not read, further reports wait in p.ended.
 	if p.reporting = p.err == nil && (len(p.ended) > 0 || p.idleReports < reportLinger); p.reporting {
 		p.reportTimer.Reset(reportDelay)
 	}
@@ -224,7 +226,7 @@ func (p *Peer) reportEnded() {
 	}
 }
 
-// appendEnded adds as many ended leases to a datagram as fit. p.mu is held.
+// appendEnded adds the reports of ended leases to a datagram, as many as fit. p.mu is held.
 func (p *Peer) appendEnded(d *datagram) {
 	n := min(len(p.ended), releaseBatch, (maxDatagram-len(d.b)-frameHeader)/8)
 	p.reported += uint64(n)

@@ -18,38 +18,42 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// Server listens on a Unix socket: it publishes arrays under names, makes handles of
-// arrays, and opens those of other processes. All methods may be called from any
-// goroutine.
+// Server listens on a Unix socket. It publishes arrays under names, makes handles of arrays, and opens
+// handles of other processes. All methods may be called from any goroutine.
 type Server struct {
 	node     *node
 	listener *listener
-	address  string // as Dial takes it
+	address  string // in the form that Dial takes
 	stop     context.CancelFunc
 	stopped  context.Context
 
-	unadmitted chan struct{} // one for each connection that is not admitted, until its socket is released
+	unadmitted chan struct{} // one element for each connection that is not admitted yet or was refused; see maxUnadmitted
 
 	mu     sync.Mutex
-	peers  map[string]*dialled // by the maker's address
-	parted map[*Peer]struct{}  // over, with arrays that nobody received yet
+	peers  map[string]*dialled // connections to other makers, by their addresses
+	parted map[*Peer]struct{}  // ended connections with handed-over arrays that were not received
 }
 
-// Listen begins to serve. The address is one of
+// Listen starts a server. The address is one of
 //
 //	""            a random name in the abstract namespace (see [Server.Address])
 //	"@name"       that name in the abstract namespace
 //	"unix:/path"  a socket file, for processes in another network namespace, such as a
-//	              container with that directory; while it is being made a file of that name
-//	              and ".lock" lies beside it, which this user alone may open
-//	anything else a path, relative or absolute: it stands for a name in the abstract
-//	              namespace that is made from the absolute path and the effective user
+//	              container that mounts its directory; while Listen runs, there is also a
+//	              file with the suffix ".lock", which only this user may open
+//	anything else a path, relative or absolute: a name in the abstract namespace that is
+//	              derived from the absolute path and the effective user; no file is created
 //
-// A name in the abstract namespace ends with the process and with its forked children that have not
-// called exec and still have its descriptors: while one of them lives, the next Listen fails
-// (EADDRINUSE). Close removes a socket file. The next Listen removes the file of a server that was
-// killed, if it is a socket of this user at which no process listens. Errors: ErrAddress;
-// errors.ErrUnsupported on other systems than Linux and on 386.
+// A name in the abstract namespace is free again after the process has ended, and after its forked
+// children that still have its descriptors have ended or called exec. Before that, the next Listen fails
+// (EADDRINUSE). Close removes a socket file. If a server was killed, the next Listen at its address removes
+// the file, if it is a socket of this user at which no process listens.
+//
+// Before Linux 6.16, processes can send descriptors before they are admitted, and can make their release
+// take long. The server releases them in the background. While it releases those of 64 refused
+// connections, it accepts no others, and Close can take up to a second.
+//
+// Errors: ErrAddress; errors.ErrUnsupported on other systems than Linux and on 386.
 func Listen(ctx context.Context, address string, o Options) (*Server, error) {
 	const op = "Listen"
 	name, file, err := socketOf(op, address)
@@ -73,20 +77,20 @@ func Listen(ctx context.Context, address string, o Options) (*Server, error) {
 	s.node.maker = name
 	s.stopped, s.stop = context.WithCancel(context.Background())
 	s.node.published = map[string]*published{}
-	s.node.sequence = uint64(time.Now().UnixNano()) // larger than the numbers of former servers at this address
+	s.node.sequence = uint64(time.Now().UnixNano()) // larger than the numbers of earlier servers at this address
 	go s.accept()
 	return s, nil
 }
 
-// Address returns the address of the server, as [Dial] takes it in any process.
+// Address returns the address of the server. [Dial] takes it in any process.
 func (s *Server) Address() string { return s.address }
 
-// maxUnadmitted bounds the connections of a server whose processes are not admitted, those that
-// were refused included until their sockets are released. On kernels without SO_PASSRIGHTS each of
-// them can occupy a thread for as long as its process wants.
+// maxUnadmitted is the maximum number of connections that are not admitted yet, or that were refused and
+// whose sockets are not released yet. On kernels without SO_PASSRIGHTS, the other process can make the
+// release take long, and each release occupies a thread.
 const maxUnadmitted = 64
 
-// accept takes connections until the server is closed.
+// accept accepts connections until the server is closed.
 func (s *Server) accept() {
 	for {
 		select {
@@ -104,7 +108,7 @@ func (s *Server) accept() {
 			return
 		}
 		<-s.unadmitted
-		select { // no descriptor or memory is left for the moment
+		select { // a temporary shortage of descriptors or memory
 		case <-s.stopped.Done():
 			return
 		case <-time.After(20 * time.Millisecond):
@@ -112,7 +116,7 @@ func (s *Server) accept() {
 	}
 }
 
-// greeting is the maximum time for the greeting of a process.
+// greeting is the maximum time that a server waits for the greeting of a process.
 const greeting = 10 * time.Second
 
 // welcome admits a process and serves it.
@@ -129,7 +133,8 @@ func (s *Server) welcome(conn *net.UnixConn) {
 	s.part(p)
 }
 
-// part keeps a connection that has ended but has arrays that were not received, for Close to release.
+// part records a connection that has ended but still has arrays that were not received. Server.Close
+// releases them.
 func (s *Server) part(p *Peer) {
 	s.mu.Lock()
 	for old := range s.parted {
@@ -147,9 +152,9 @@ func (s *Server) part(p *Peer) {
 	}
 }
 
-// admit decides whether the process that connected is served, and exchanges greetings with it.
-// It has a place from its admission on, and is a peer from its greeting on: until then it cannot
-// send descriptors.
+// admit decides whether the process that connected is served, and exchanges greetings with it. The
+// connection counts as a place from the admission on. It becomes a peer with the greeting; before that, the
+// process cannot send descriptors.
 func (s *Server) admit(conn *net.UnixConn) (*Peer, error) {
 	n := s.node
 	l, err := newLink(conn)
@@ -174,7 +179,7 @@ func (s *Server) admit(conn *net.UnixConn) (*Peer, error) {
 	leavePlace := func() { n.leavePlace(c) }
 	w, err := l.watchPeer(c.PID)
 	if err != nil {
-		return nil, turnAway(l, opError("connect", ErrRefused, "%v: nothing would tell its end: %w", c, err), leavePlace)
+		return nil, turnAway(l, opError("connect", ErrRefused, "%v: its end cannot be detected: %w", c, err), leavePlace)
 	}
 	p := newPeer(n, l, w, c, n.options.Connected != nil, func() { l.close(leavePlace) })
 	if err = s.greet(conn, p); err != nil {
@@ -186,7 +191,7 @@ func (s *Server) admit(conn *net.UnixConn) (*Peer, error) {
 	return p, nil
 }
 
-// greet waits for the greeting of a process, makes it a peer, and greets it.
+// greet waits for the greeting of a process, adds it to the peers, and sends the greeting of the server.
 func (s *Server) greet(conn *net.UnixConn, p *Peer) error {
 	if err := conn.SetDeadline(time.Now().Add(greeting)); err != nil {
 		return err
@@ -224,6 +229,7 @@ func refuse(l *link, err error) {
 	_, _ = l.send(b, nil, false)
 }
 
+// hello sends the greeting of this process.
 func hello(l *link) error {
 	sent, err := l.send(appendFrame(nil, frameHello, 0, appendHello), nil, true)
 	if err == nil && !sent {
@@ -232,30 +238,30 @@ func hello(l *link) error {
 	return err
 }
 
-// hear waits for the other side's greeting.
+// hear waits for the greeting of the other process, or for its refusal, which it returns as an error.
 func hear(l *link) error {
 	b := make([]byte, maxDatagram)
 	n, file, missing, err := l.receive(b)
 	if err != nil {
-		return opError("connect", ErrClosed, "the other side did not greet: %w", err)
+		return opError("connect", ErrClosed, "waiting for the greeting of the other process: %w", err)
 	}
 	if file != nil {
 		_ = file.Close()
 	}
 	if file != nil || missing {
-		return opError("connect", ErrProtocol, "a descriptor came with the greeting")
+		return opError("connect", ErrProtocol, "the greeting has a descriptor")
 	}
 	f, rest, err := nextFrame(b[:n])
 	switch {
 	case err == nil && len(rest) != 0:
-		err = errors.New("more than a greeting")
+		err = errors.New("a second frame after the greeting in the same datagram")
 	case err == nil && f.kind == frameRefused:
 		var refusal error
 		if refusal, err = readRefusal(f.payload); err == nil {
 			return refusal
 		}
 	case err == nil && f.kind != frameHello:
-		err = fmt.Errorf("a frame of kind %d for a greeting", f.kind)
+		err = fmt.Errorf("a frame of kind %d instead of the greeting", f.kind)
 	case err == nil:
 		err = readHello(f.payload)
 	}
@@ -265,10 +271,11 @@ func hear(l *link) error {
 	return nil
 }
 
-// connect dials for a node. receives reports whether the caller may receive arrays that are handed over.
+// connect dials a server for a node. receives states whether the connection accepts arrays that are handed
+// over.
 func connect(ctx context.Context, op, address string, n *node, receives bool) (*Peer, error) {
 	if address == "" {
-		return nil, opError(op, ErrAddress, "it is empty; Server.Address tells a server's")
+		return nil, opError(op, ErrAddress, "the address is empty; Server.Address returns the address of a server")
 	}
 	name, _, err := socketOf(op, address)
 	if err != nil {
@@ -283,7 +290,7 @@ func connect(ctx context.Context, op, address string, n *node, receives bool) (*
 			return nil, withOp(op, err)
 		}
 		if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOENT) {
-			return nil, opError(op, ErrAddress, "nobody listens at %q: %w", address, err)
+			return nil, opError(op, ErrAddress, "no process listens at %q: %w", address, err)
 		}
 		return nil, opError(op, ErrAddress, "%q: %w", address, err)
 	}
@@ -299,18 +306,18 @@ func connect(ctx context.Context, op, address string, n *node, receives bool) (*
 	return p, nil
 }
 
-// releasing counts the sockets of connections that this process dialled, while they are released.
+// releasing counts the connections that this process dialled and whose sockets are being released.
 var releasing atomic.Int64
 
-// maxReleasing bounds them: see maxUnadmitted.
+// maxReleasing is the maximum of releasing; see maxUnadmitted for the reason.
 const maxReleasing = 64
 
-// roomToDial waits a moment while too many sockets are being released.
+// roomToDial waits for a short time if too many sockets are being released, and then fails with ErrLimit.
 func roomToDial(ctx context.Context) error {
 	for wait := time.Millisecond; releasing.Load() >= maxReleasing; wait *= 2 {
 		if wait > longestExit {
-			return opError("connect", ErrLimit, "%d connections that this process dialled are over, and the kernel is still closing "+
-				"the descriptors that were sent on them; dial again later", releasing.Load())
+			return opError("connect", ErrLimit, "%d connections that this process dialled have ended, but the kernel still closes "+
+				"descriptors that were sent on them; dial again later", releasing.Load())
 		}
 		select {
 		case <-time.After(wait):
@@ -321,13 +328,13 @@ func roomToDial(ctx context.Context) error {
 	return nil
 }
 
-// release is close for a connection that this process dialled.
+// release closes a connection that this process dialled.
 func (l *link) release() {
 	releasing.Add(1)
 	l.close(func() { releasing.Add(-1) })
 }
 
-// greet checks the credentials of the listening process and exchanges greetings.
+// greet checks the credentials of the listening process and exchanges greetings with it.
 func greet(ctx context.Context, conn *net.UnixConn, n *node, receives bool) (*Peer, error) {
 	l, err := newLink(conn)
 	if err != nil {
@@ -339,11 +346,11 @@ func greet(ctx context.Context, conn *net.UnixConn, n *node, receives bool) (*Pe
 	c, err := l.credentials()
 	if err == nil {
 		if bad := n.options.admits(c); bad != nil {
-			err = opError("connect", ErrRefused, "who listens there: %w", bad)
+			err = opError("connect", ErrRefused, "the listening process: %w", bad)
 		}
 	}
-	// Its end is watched from before the greeting on: a child that it forked may hold the
-	// socket on which nobody will ever answer.
+	// Watch the process before the greeting: if it has ended, a forked child may keep the socket open,
+	// and the greeting would never be answered.
 	var w *pidfd.Process
 	if err == nil {
 		w, err = l.watchPeer(c.PID)
@@ -353,13 +360,13 @@ func greet(ctx context.Context, conn *net.UnixConn, n *node, receives bool) (*Pe
 		return nil, err
 	}
 	p := newPeer(n, l, w, c, receives, l.release)
-	p.address = conn.RemoteAddr().String() // the kernel's: a link to a socket file has another name
+	p.address = conn.RemoteAddr().String() // from the kernel, because the caller may have used a link to the socket file
 	p.guard()
 	if err = l.takeDescriptors(); err == nil {
 		err = hello(l)
 	}
 	if err == nil || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
-		err = hear(l) // a refusal may lie there already
+		err = hear(l) // the reason may be a refusal that was sent before
 	}
 	if err == nil && !stop() {
 		err = ctx.Err()
@@ -367,7 +374,7 @@ func greet(ctx context.Context, conn *net.UnixConn, n *node, receives bool) (*Pe
 	if err == nil {
 		err = n.join(p)
 	}
-	if over := p.Err(); over != nil && (err == nil || errors.Is(err, net.ErrClosed)) { // the link was closed since it died
+	if over := p.Err(); over != nil && (err == nil || errors.Is(err, net.ErrClosed)) { // guard has closed the link because the process ended
 		err = over
 	}
 	if err != nil {
@@ -380,14 +387,14 @@ func greet(ctx context.Context, conn *net.UnixConn, n *node, receives bool) (*Pe
 
 // published is an array that every admitted process may attach.
 type published struct {
-	array    *usmarray.Array // a reference of the server's own
-	buffer   memmgr.Buffer   // and a second, as a lease has it: it does not fall asleep
-	sequence uint64          // number of the version
+	array    *usmarray.Array
+	buffer   memmgr.Buffer // a second reference, so that the pool does not put the memory to sleep
+	sequence uint64        // number of the version
 }
 
 func newPublished(a *usmarray.Array) *published {
-	own := a.Retain()
-	return &published{array: own, buffer: own.Buffer().Retain()}
+	array := a.Retain()
+	return &published{array: array, buffer: array.Buffer().Retain()}
 }
 
 // release releases both references.
@@ -396,28 +403,30 @@ func (p *published) release() {
 	p.buffer.Release()
 }
 
-// Publish lets admitted processes attach an array by a name (1 to 255 bytes) as often as
-// they like, from now on until Withdraw or Close. The server keeps references of its own,
-// so that the memory stays, and does not fall asleep (memmgr.Pool.Sleep), until then.
-// It waits for work that is pending on the array; so does each attaching, for what is
-// submitted later. Each version of a name has a sequence number, for [Peer.WaitNewer]. An array that no other process can map is published as the copy that
-// Options.CopyInto makes of it now, if that is set. Errors: ErrNotShared, ErrName when the name is taken or cannot be,
-// ErrLimit, ErrClosed.
+// Publish publishes an array under a name of 1 to 255 bytes. Admitted processes can attach it
+// ([Peer.Attach]) until it is withdrawn ([Server.Withdraw]) or the server is closed. The server retains the
+// array until then, and its pool does not put the memory to sleep (memmgr.Pool.Sleep). The caller keeps its
+// own reference.
+//
+// Publish waits for work that is pending on the array. Attach waits for work that was submitted after that.
+// Each published version has a sequence number, for [Peer.WaitNewer]. If other processes cannot map the
+// array and Options.CopyInto is set, Publish publishes a copy. Errors: ErrNotShared; ErrName if the name is
+// in use or invalid; ErrLimit; ErrClosed.
 func (s *Server) Publish(ctx context.Context, name string, a *usmarray.Array) error {
 	return s.publish(ctx, "Publish", name, a, false)
 }
 
-// Replace is Publish for a name that may be in use. The array replaces the former one for later calls of
-// Attach. Processes that have attached the former one keep it.
+// Replace publishes an array as [Server.Publish] does, also if the name is in use. Later calls of Attach
+// open the new array. Processes that have attached the former array keep it.
 func (s *Server) Replace(ctx context.Context, name string, a *usmarray.Array) error {
 	return s.publish(ctx, "Replace", name, a, true)
 }
 
 func (s *Server) publish(ctx context.Context, op, name string, a *usmarray.Array, replace bool) error {
 	if name == "" || len(name) > maxName {
-		return opError(op, ErrName, "a name of %d bytes; it has 1 to %d", len(name), maxName)
+		return opError(op, ErrName, "the name has %d bytes, want 1 to %d", len(name), maxName)
 	}
-	l, err := newLease(ctx, op, a, ExportOptions{}) // tells whether it can be shared
+	l, err := newLease(ctx, op, a, ExportOptions{}) // to check that the array can be shared
 	if errors.Is(err, errElsewhere) && s.node.options.CopyInto != nil {
 		c, bad := s.node.copied(ctx, op, a)
 		if bad != nil {
@@ -445,38 +454,40 @@ func (s *Server) publish(ctx context.Context, op, name string, a *usmarray.Array
 }
 
 // Withdraw ends the publication under a name. Processes that have attached the array keep it. Errors:
-// ErrName.
+// ErrName if no array is published under the name.
 func (s *Server) Withdraw(name string) error {
 	p := s.node.withdraw(name)
 	if p == nil {
-		return opError("Withdraw", ErrName, "nothing is published as %q", name)
+		return opError("Withdraw", ErrName, "no array is published as %q", name)
 	}
 	p.release()
 	return nil
 }
 
-// Export makes a handle of an array: a lease, which begins now, holds the memory, and is
-// consumed by the one opening of the handle. It is over when nobody opened it within
-// Options.Unopened, when the server is closed, with the process that o.To names, and by
-// Revoke. While it lasts the memory does not fall asleep (memmgr.Pool.Sleep).
+// Export makes a handle of an array. One process can open the handle once. A lease begins with Export. It
+// keeps the memory allocated, and the pool does not put it to sleep (memmgr.Pool.Sleep). If the handle is
+// not opened, the lease ends after Options.Unopened, by [Server.Revoke], when the server is closed, or when
+// the process o.To ends. If the handle is opened, the lease ends when the opened array is released. The
+// caller keeps its own reference of the array.
 //
-// An array that was opened here, or a part of one, is passed on: its maker is asked for the
-// handle and is the maker that the handle names. That takes a round trip and fails when the
-// maker is not a server; o must be the zero value. If the maker's process has ended, this server
-// lends the array as if it had made it. Other arrays that no other process can map go by value
-// where Options.CopyInto is set.
+// If the array, or the array that it is a part of, was opened from another process, Export asks that
+// process, the maker, for the handle. This takes a round trip, and o must be the zero value. It fails with
+// ErrNotShared if the maker is not a server. If the maker has ended, this server lends the array as if it
+// had made it. While the maker is exiting, which can take seconds, and if only the connection to it has
+// ended, Export fails with ErrClosed: the maker may still use the memory. Other arrays that other processes
+// cannot map are copied if Options.CopyInto is set.
 //
-// Errors: ErrNotShared for memory that lies in no segment, or sleeps, ErrLimit, ErrClosed,
-// also when o.To was closed.
+// Errors: ErrNotShared if the memory is outside of segments or asleep; ErrRefused if o.To belongs to
+// another server; ErrLimit; ErrClosed, also if o.To was closed.
 func (s *Server) Export(ctx context.Context, a *usmarray.Array, o ExportOptions) (Handle, error) {
 	const op = "Export"
 	if o.To != nil && o.To.node != s.node {
-		return Handle{}, opError(op, ErrRefused, "ExportOptions.To is no process that this server is connected with")
+		return Handle{}, opError(op, ErrRefused, "ExportOptions.To is not a connection of this server")
 	}
 	if a != nil && a.Valid() {
 		if other := openedFrom(a.Buffer()); other != nil && !other.orphaned() {
 			if o.To != nil || o.NoWait {
-				return Handle{}, opError(op, ErrNotShared, "ExportOptions are for memory of this process, and it is of %v", other.peer)
+				return Handle{}, opError(op, ErrNotShared, "the array belongs to %v, and ExportOptions are only for memory of this process; pass ExportOptions{}", other.peer)
 			}
 			h, err := other.pass(ctx, op, a)
 			if err == nil || !other.orphaned() {
@@ -501,23 +512,25 @@ func (s *Server) Export(ctx context.Context, a *usmarray.Array, o ExportOptions)
 	return h, nil
 }
 
-// Revoke ends a handle that was not opened, and reports whether it did.
+// Revoke makes a handle stale. It returns false, and does nothing, if the handle was opened, has expired or
+// was not made by this server.
 func (s *Server) Revoke(h Handle) bool {
 	return s.node.leases.revoke([]byte(h.encoded), h.d.serial)
 }
 
-// dialled is a connection to another maker, or the making of one.
+// dialled is a connection to another maker. peer and err are set when ready is closed.
 type dialled struct {
 	ready chan struct{}
 	peer  *Peer
 	err   error
 }
 
-// Open opens a handle, once: the array of another process, under its lease, or, if this
-// server made the handle, the same memory without one. The connection to its maker is made
-// at the first handle and kept for the next. Errors: ErrStale when the lease is over,
-// ErrHandle, ErrNotShared when this process cannot map the memory, ErrAddress when the maker
-// is gone, ErrRefused, ErrLimit, ErrClosed.
+// Open opens a handle, which can be done once. The caller owns a reference of the array. Until the last
+// reference is released, a lease keeps the memory allocated in the maker. If this server made the handle,
+// Open returns an array in the same memory, without a lease. Open connects to the maker for its first
+// handle and keeps the connection for further ones. Errors: ErrStale if the lease has ended; ErrHandle;
+// ErrNotShared if this process cannot map the memory; ErrAddress if the maker has ended; ErrRefused;
+// ErrLimit; ErrClosed.
 func (s *Server) Open(ctx context.Context, h Handle) (*usmarray.Array, error) {
 	const op = "Open"
 	if h.encoded == "" {
@@ -533,7 +546,7 @@ func (s *Server) Open(ctx context.Context, h Handle) (*usmarray.Array, error) {
 	return p.Open(ctx, h)
 }
 
-// openOwn opens a handle of this process's own.
+// openOwn opens a handle that this server made.
 func (s *Server) openOwn(ctx context.Context, h Handle) (*usmarray.Array, error) {
 	const op = "Open"
 	l, err := s.node.leases.take(op, []byte(h.encoded), h.d.serial, &s.node.options)
@@ -555,16 +568,17 @@ func (s *Server) openOwn(ctx context.Context, h Handle) (*usmarray.Array, error)
 		l.pending.Release()
 		l.pending = nil
 	}
-	a, err := usmarray.FromBuffer(l.buffer, l.d.dtype, l.d.layout, options...) // takes a reference over
+	a, err := usmarray.FromBuffer(l.buffer, l.d.dtype, l.d.layout, options...) // takes over one reference
 	if err != nil {
 		l.release()
 		return nil, withOp(op, err)
 	}
-	l.buffer.Release() // the other
+	l.buffer.Release() // the second reference
 	return a, nil
 }
 
-// to returns the connection to another maker. One goroutine dials, and the others wait.
+// to returns the connection to another maker. If there is none, one goroutine dials, and further callers
+// wait for it.
 func (s *Server) to(ctx context.Context, op, address string) (*Peer, error) {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -579,7 +593,7 @@ func (s *Server) to(ctx context.Context, op, address string) (*Peer, error) {
 		if mine {
 			if len(s.peers) >= s.node.options.MaxPeers {
 				s.mu.Unlock()
-				return nil, opError(op, ErrLimit, "%d makers are connected, Options.MaxPeers", s.node.options.MaxPeers)
+				return nil, opError(op, ErrLimit, "%d makers are connected, the maximum; raise Options.MaxPeers", s.node.options.MaxPeers)
 			}
 			d = &dialled{ready: make(chan struct{})}
 			s.peers[address] = d
@@ -609,7 +623,7 @@ func (s *Server) to(ctx context.Context, op, address string) (*Peer, error) {
 			if d.peer.usable() {
 				return d.peer, nil
 			}
-			s.hangUp(address, d) // the maker may have begun anew there
+			s.hangUp(address, d) // a new server may listen there
 			continue
 		}
 		if !errors.Is(d.err, context.Canceled) && !errors.Is(d.err, context.DeadlineExceeded) {
@@ -618,13 +632,14 @@ func (s *Server) to(ctx context.Context, op, address string) (*Peer, error) {
 	}
 }
 
-// usable reports whether calls begin on the connection.
+// usable reports whether new calls can be made on the connection.
 func (p *Peer) usable() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.over() == nil
 }
 
+// hangUp removes a connection to another maker from the table, so that the next caller dials.
 func (s *Server) hangUp(address string, d *dialled) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -633,16 +648,16 @@ func (s *Server) hangUp(address string, d *dialled) {
 	}
 }
 
-// Peers returns the connected processes, including those whose handles were opened.
+// Peers returns the connected processes, including the makers to which this server has connected.
 func (s *Server) Peers() []*Peer { return s.node.allPeers() }
 
 // Stats returns the current counts.
 func (s *Server) Stats() Stats { return s.node.stats() }
 
-// Close ends the service: it withdraws all names, ends handles that were not opened and calls of
-// WaitNewer, and accepts no further calls. Memory that other processes hold stays valid until they release
-// it or end, and their connections stay open until then ([Peer.Close]). Close does not wait, and may be
-// called again.
+// Close stops the server. It withdraws all names, ends unopened handles and pending calls of WaitNewer, and
+// accepts no further calls. Memory that other processes hold stays valid until they release it or end, and
+// their connections stay open until then ([Peer.Close]). Close does not wait for that, and may be called
+// again.
 func (s *Server) Close() error {
 	s.stop()
 	s.listener.close()
@@ -651,7 +666,7 @@ func (s *Server) Close() error {
 		p.release()
 	}
 	for _, w := range waits {
-		_ = w.peer.refuse(w.call, opError("WaitNewer", ErrClosed, "the server was closed")) // or that connection has ended
+		_ = w.peer.refuse(w.call, opError("WaitNewer", ErrClosed, "the server was closed")) // if it fails, that connection has ended
 	}
 	s.mu.Lock()
 	all := slices.Collect(maps.Keys(s.parted))
@@ -663,8 +678,8 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// publish puts an array under a name. It returns the array that had the name, which the caller
-// releases, and the waits for the name, which the caller answers.
+// publish records an array under a name. It returns the former array of the name, which the caller
+// releases, and the pending calls of WaitNewer for the name, which the caller answers.
 func (n *node) publish(op, name string, p *published, replace bool) (old *published, waits []newerWait, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -673,9 +688,9 @@ func (n *node) publish(op, name string, p *published, replace bool) (old *publis
 	case n.closed:
 		return nil, nil, opError(op, ErrClosed, "the server was closed")
 	case old != nil && !replace:
-		return nil, nil, opError(op, ErrName, "%q is taken; withdraw it first, or replace it", name)
+		return nil, nil, opError(op, ErrName, "%q is in use; withdraw it first, or call Replace", name)
 	case old == nil && len(n.published) >= n.options.MaxNames:
-		return nil, nil, opError(op, ErrLimit, "%d names are published, Options.MaxNames", len(n.published))
+		return nil, nil, opError(op, ErrLimit, "%d names are published, the maximum; raise Options.MaxNames", len(n.published))
 	}
 	n.sequence++
 	p.sequence = n.sequence
@@ -691,16 +706,16 @@ func (n *node) withdraw(name string) *published {
 	return p
 }
 
-// borrow takes a reference of a published array, nil when there is none of the name. It
-// never panics, whatever became of the memory: a peer's request asks for it.
+// borrow retains a published array. It fails, and does not panic, if the memory was released too often by
+// other code: a request of a peer must not end the process.
 func (n *node) borrow(op, name string) (a *usmarray.Array, sequence uint64, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	p := n.published[name]
 	if p == nil {
-		return nil, 0, opError(op, ErrName, "nothing is published as %q", strings.ToValidUTF8(name, "?"))
+		return nil, 0, opError(op, ErrName, "no array is published as %q", strings.ToValidUTF8(name, "?"))
 	}
-	if err := retainTwice(op, p.buffer); err != nil { // a release too many elsewhere ended ours
+	if err := retainTwice(op, p.buffer); err != nil {
 		return nil, 0, err
 	}
 	a = p.array.Retain()
@@ -709,8 +724,8 @@ func (n *node) borrow(op, name string) (a *usmarray.Array, sequence uint64, err 
 	return a, p.sequence, nil
 }
 
-// attach begins a lease of a published array for a peer. With numbered, the lease has the number of
-// the version.
+// attach makes a lease of a published array for a peer. If numbered is true, the lease has the sequence
+// number of the version.
 func (n *node) attach(p *Peer, name string, numbered bool) (l *lease, pending *usmarray.Array, err error) {
 	const op = "Attach"
 	a, sequence, err := n.borrow(op, name)
@@ -738,7 +753,7 @@ func (n *node) attach(p *Peer, name string, numbered bool) (l *lease, pending *u
 	return l, pending, nil
 }
 
-// namesAfter lists published names in order, those behind one.
+// namesAfter returns the published names after last, in ascending order.
 func (n *node) namesAfter(last string) []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -752,8 +767,8 @@ func (n *node) namesAfter(last string) []string {
 	return names
 }
 
-// close ends what begins. It returns the published arrays, which the caller releases, and all waits,
-// which the caller refuses.
+// close prevents new connections and leases, and ends unopened handles. It returns the published arrays,
+// which the caller releases, and the pending calls of WaitNewer, which the caller refuses.
 func (n *node) close() (all []*published, waits []newerWait) {
 	n.leases.close()
 	n.mu.Lock()
