@@ -432,10 +432,10 @@ func TestSurplusDescriptorsLeaveTheSchedulerAlone(t *testing.T) {
 	o.finish()
 }
 
-// TestUsersThatAreNotMapped checks that Dial rejects a peer whose user has no mapping in the user
+// TestUnmappedUserIsRejected checks that Dial rejects a peer whose user has no mapping in the user
 // namespace. The kernel reports the same overflow user ID for all such users, and a process that
 // runs under this ID itself must not take them for its own user.
-func TestUsersThatAreNotMapped(t *testing.T) {
+func TestUnmappedUserIsRejected(t *testing.T) {
 	text, err := os.ReadFile("/proc/sys/kernel/overflowuid")
 	require.NoError(t, err)
 	overflow, err := strconv.Atoi(strings.TrimSpace(string(text)))

@@ -139,9 +139,9 @@ func TestSleepingMemoryIsNotLent(t *testing.T) {
 	require.True(t, s.Revoke(h))
 }
 
-// TestPublishedMemoryGone checks that a surplus release of a published array makes Attach fail with
+// TestSurplusReleaseOfPublishedArray checks that a surplus release of a published array makes Attach fail with
 // ErrNotShared and leaves the server usable.
-func TestPublishedMemoryGone(t *testing.T) {
+func TestSurplusReleaseOfPublishedArray(t *testing.T) {
 	pool := newPool(t, segment.PeersWrite)
 	s := listen(t, share.Options{})
 	p := dial(t, s, share.Options{})

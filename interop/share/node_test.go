@@ -47,9 +47,9 @@ func TestClockRunsForNewLease(t *testing.T) {
 	}
 }
 
-// TestClosingEndsWithLeaseThatEndsHere checks that a closing connection also ends if its last lease
+// TestClosingPeerEndsWithLocallyEndedLease checks that a closing connection also ends if its last lease
 // is ended by this side, for example because pending work of an opening failed.
-func TestClosingEndsWithLeaseThatEndsHere(t *testing.T) {
+func TestClosingPeerEndsWithLocallyEndedLease(t *testing.T) {
 	peers := make(chan *Peer, 1)
 	s, err := Listen(context.Background(), "", Options{Connected: func(p *Peer) { peers <- p }})
 	require.NoError(t, err)

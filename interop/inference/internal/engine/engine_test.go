@@ -343,7 +343,8 @@ func TestBadModels(t *testing.T) {
 	require.NotContains(t, oip.As(err).Message, "declared")
 }
 
-func TestDefinitionsThatCannotBe(t *testing.T) {
+// TestInvalidDefinitions checks that New rejects invalid definitions of models.
+func TestInvalidDefinitions(t *testing.T) {
 	tensor := func(name string, d oip.Datatype, shape ...int64) []oip.Tensor {
 		return []oip.Tensor{{Name: name, Datatype: d, Shape: shape}}
 	}
