@@ -23,14 +23,14 @@ import (
 // for "taken", with one compare-and-swap. Otherwise, and in any other process, opening asks the maker
 // over the socket.
 //
-// The maker learns of it when it needs to know. Before an offered lease ends or is opened by another
-// process, the maker swaps the word for 0. If the old word was "taken", the opener has the lease;
-// otherwise the offer is withdrawn. Both operations are atomic, so that exactly one side has the lease.
+// The maker checks the word when it needs to. Before an offered lease ends or is opened by another
+// process, the maker swaps the word for 0. If the old word was "taken", the opener has the lease.
+// Otherwise the offer is withdrawn. Both operations are atomic, so that exactly one process gets the lease.
 //
-// If the maker has not looked when the opener releases the array, the opener exchanges "taken" for
-// "released". The maker ends the lease when it looks, as [Server.Revoke] does, without a message. If the
-// maker does not look within reportDelay, the opener changes the word back to "taken" and reports the
-// release over the socket.
+// If the word is still "taken" when the opener releases the array, the opener exchanges it for "released".
+// When the maker next checks the word, for example in [Server.Revoke], it ends the lease without a
+// message. If the maker does not check it within reportDelay, the opener changes the word back to "taken"
+// and reports the release over the socket.
 //
 // All words are derived from a hash of all bytes of the handle, including its secret. An altered
 // handle does not match the offer. A process without the handle cannot compute "taken" or "released", so
@@ -106,8 +106,9 @@ func (b *board) end() {
 	_ = b.memory.Close() // its only block is free, so Close cannot fail
 }
 
-// showBoard sends a board to a process that has opened a handle, once. If memory or descriptors are
-// missing, that process goes on asking. Only the reading goroutine calls showBoard.
+// showBoard sends a board to a process that has opened its first handle. If memory or descriptors are short,
+// no board is used, and the process opens all handles over the socket. Only the reading goroutine calls
+// showBoard.
 func (p *Peer) showBoard() error {
 	if p.boardShown || p.node.maker == "" {
 		return nil
@@ -117,7 +118,7 @@ func (p *Peer) showBoard() error {
 	if err != nil {
 		return nil
 	}
-	if !p.node.leases.hang(p, b) {
+	if !p.node.leases.addBoard(p, b) {
 		_ = file.Close()
 		b.end()
 		return nil
@@ -129,8 +130,8 @@ func (p *Peer) showBoard() error {
 	return p.post(d)
 }
 
-// hang puts a board into use. It returns false if the connection has ended.
-func (t *leaseTable) hang(p *Peer, b *board) bool {
+// addBoard assigns a board to a peer. It returns false if the connection has ended.
+func (t *leaseTable) addBoard(p *Peer, b *board) bool {
 	t.mu.Lock()
 	defer t.unlock()
 	if p.closed {
@@ -146,11 +147,11 @@ func (t *leaseTable) hang(p *Peer, b *board) bool {
 	return true
 }
 
-// maxOpeners bounds the table of the last opener of each segment.
+// maxOpeners is the maximum size of the table of the last opener of each segment.
 const maxOpeners = 1024
 
-// opener is a key of the table of the last opener of each segment: any process, or that with a process
-// ID.
+// opener is a key of the table of the last opener of each segment. The table has an entry for the last
+// opener of a segment, and one for each process ID.
 type opener struct {
 	segment segment.ID
 	pid     int // 0: any process
@@ -165,17 +166,17 @@ func (t *leaseTable) openedBy(l *lease, p *Peer) {
 	t.openers[opener{l.d.segment.id, p.credentials.PID}] = p
 }
 
-// room returns the process and the slot to offer a new lease in: the process that opened the last
+// freeSlot returns the process and the slot to offer a new lease in: the process that opened the last
 // handle of the segment, or that of ExportOptions.PID, if it may open this one and its board has a free
 // slot. t.mu is held.
-func (t *leaseTable) room(l *lease, o *Options) (p *Peer, at place) {
+func (t *leaseTable) freeSlot(l *lease, o *Options) (p *Peer, at place) {
 	p = t.openers[opener{l.d.segment.id, l.pid}]
 	if p == nil || p.board == nil || p.closed || l.asker != (process{}) || l.pending != nil || l.holder != nil && l.holder != p {
 		return nil, place{}
 	}
 	b := p.board
 	if len(b.free) == 0 {
-		t.find(p)
+		t.checkBoard(p)
 	}
 	if n := len(b.free); n > 0 && p.leases.n+boardSlots-n < o.MaxLeases {
 		return p, place{b.id, b.free[n-1]}
@@ -192,9 +193,9 @@ func (t *leaseTable) offer(l *lease, p *Peer, at place) {
 	b.words[at.slot].Store(l.claim.offered)
 }
 
-// takeBack ends the offer of a lease, if there is one, and reports whether the opener has taken it. If
+// withdrawOffer ends the offer of a lease, if there is one, and reports whether the opener has taken it. If
 // the opener has released it too, the lease is dropped. t.mu is held; unlock it with t.unlock.
-func (t *leaseTable) takeBack(l *lease) (opened bool) {
+func (t *leaseTable) withdrawOffer(l *lease) (opened bool) {
 	p := l.offeredTo
 	if p == nil {
 		return false
@@ -215,9 +216,9 @@ func (t *leaseTable) takeBack(l *lease) (opened bool) {
 	return opened
 }
 
-// find records the leases that a process has taken from its board, and drops those that it has
+// checkBoard records the leases that a process has taken from its board, and drops those that it has
 // released. t.mu is held.
-func (t *leaseTable) find(p *Peer) {
+func (t *leaseTable) checkBoard(p *Peer) {
 	b := p.board
 	if b == nil || len(b.free) == boardSlots {
 		return
@@ -227,34 +228,34 @@ func (t *leaseTable) find(p *Peer) {
 			continue
 		}
 		if word := b.words[slot].Load(); word == l.claim.taken || word == l.claim.released {
-			t.takeBack(l)
+			t.withdrawOffer(l)
 		}
 	}
 }
 
-// findAll calls find for all processes. t.mu is held.
-func (t *leaseTable) findAll() {
+// checkBoards calls checkBoard for all processes. t.mu is held.
+func (t *leaseTable) checkBoards() {
 	for p := range t.boards {
-		t.find(p)
+		t.checkBoard(p)
 	}
 }
 
-// takeAllBack ends all offers to a process. t.mu is held.
-func (t *leaseTable) takeAllBack(p *Peer) {
+// withdrawOffers ends all offers to a process. t.mu is held.
+func (t *leaseTable) withdrawOffers(p *Peer) {
 	if p.board == nil {
 		return
 	}
 	for _, l := range p.board.leases {
 		if l != nil {
-			t.takeBack(l)
+			t.withdrawOffer(l)
 		}
 	}
 }
 
-// takeDown removes the board of a connection that has ended. The caller ends the board. t.mu is held.
-func (t *leaseTable) takeDown(p *Peer) *board {
+// removeBoard removes the board of a connection that has ended. The caller ends the board. t.mu is held.
+func (t *leaseTable) removeBoard(p *Peer) *board {
 	b := p.board
-	t.takeAllBack(p)
+	t.withdrawOffers(p)
 	p.board = nil
 	delete(t.boards, p)
 	for id, opener := range t.openers {
@@ -272,20 +273,21 @@ type claims struct {
 	page  *segment.Mapping
 }
 
-// release marks an array that was opened from the board as released, and reports whether the maker will
-// find the mark: if not, it has looked before. The mutex of the connection is held.
+// release marks an array that was opened from the board as released. It returns false if the maker has
+// already recorded that the array was opened; the release must then be reported in a message. The mutex of
+// the connection is held.
 func (c *claims) release(o *opened) bool {
 	return c != nil && o.claim.taken != 0 && c.words[o.slot].CompareAndSwap(o.claim.taken, o.claim.released)
 }
 
-// unmark takes the mark of an array back, and reports false if the maker has found it. The mutex of the
-// connection is held.
+// unmark removes the mark of an array. It returns false if the maker has seen the mark and ended the lease.
+// The mutex of the connection is held.
 func (c *claims) unmark(o *opened) bool {
 	return c != nil && c.words[o.slot].CompareAndSwap(o.claim.released, o.claim.taken)
 }
 
-// seen maps the board of the maker. file is nil if this process had no descriptor left for it.
-func (p *Peer) seen(f frame, file *os.File) error {
+// handleBoard maps the board of the maker. file is nil if this process had no descriptor left for it.
+func (p *Peer) handleBoard(f frame, file *os.File) error {
 	if file != nil {
 		defer func() { _ = file.Close() }() // a file in memory closes without waiting
 	}
@@ -298,7 +300,7 @@ func (p *Peer) seen(f frame, file *os.File) error {
 	again := p.claims != nil
 	p.mu.Unlock()
 	if again || id == 0 || p.address == "" {
-		return fmt.Errorf("board %d: a second board, number 0, or a process that was not dialled", id)
+		return fmt.Errorf("board %d: want one board with a number above 0, from a process that was dialled", id)
 	}
 	if file == nil {
 		return nil
@@ -306,7 +308,7 @@ func (p *Peer) seen(f frame, file *os.File) error {
 	page, err := segment.Map(segment.Attachment{File: file, Size: uint64(os.Getpagesize()), Audience: segment.PeersWrite})
 	switch {
 	case errors.Is(err, segment.ErrSeals), errors.Is(err, segment.ErrAudience), errors.Is(err, segment.ErrSize):
-		return fmt.Errorf("a board: %w", err)
+		return fmt.Errorf("the memory of a board: %w", err)
 	case err != nil: // a shortage in this process; opening asks the maker
 		return nil
 	}
@@ -351,12 +353,12 @@ func (p *Peer) openable(h *Handle) (*held, *segment.Mapping) {
 		k == nil || k.facts != h.d.segment || k.asked || k.forgotten {
 		return nil, nil
 	}
-	return k, k.maps[k.which(h.d.readOnly || h.d.segment.audience == segment.PeersRead)]
+	return k, k.maps[k.mapIndex(h.d.readOnly || h.d.segment.audience == segment.PeersRead)]
 }
 
-// blind removes the board of a connection that has ended and returns it. The caller unmaps it. p.mu is
+// dropClaims removes the board of a connection that has ended and returns it. The caller unmaps it. p.mu is
 // held.
-func (p *Peer) blind() *segment.Mapping {
+func (p *Peer) dropClaims() *segment.Mapping {
 	c := p.claims
 	p.claims = nil
 	if c == nil {

@@ -66,12 +66,12 @@ func (p *Peer) datagram(b []byte, file *os.File, missing bool) (err error) {
 		case frameSegment:
 			shown := file
 			file = nil
-			err = p.shown(f, shown, missing)
+			err = p.handleSegment(f, shown, missing)
 			missing = false
 		case frameBoard:
 			shown := file
 			file, missing = nil, false
-			err = p.seen(f, shown)
+			err = p.handleBoard(f, shown)
 		default:
 			err = p.frame(f)
 		}
@@ -85,8 +85,8 @@ func (p *Peer) datagram(b []byte, file *os.File, missing bool) (err error) {
 	return fmt.Errorf("more than %d frames in one datagram", maxFrames)
 }
 
-// shown handles frameSegment. It takes over the descriptor.
-func (p *Peer) shown(f frame, file *os.File, missing bool) error {
+// handleSegment handles frameSegment. It takes over the descriptor.
+func (p *Peer) handleSegment(f frame, file *os.File, missing bool) error {
 	facts, err := readSegment(f.payload)
 	switch {
 	case err == nil && missing:
@@ -105,7 +105,7 @@ func (p *Peer) shown(f frame, file *os.File, missing bool) error {
 		_ = file.Close()
 		return err
 	}
-	return p.meet(&held{facts: facts, file: file, info: info})
+	return p.addSegment(&held{facts: facts, file: file, info: info})
 }
 
 // frame handles a frame without a descriptor.
@@ -116,9 +116,9 @@ func (p *Peer) frame(f frame) error {
 		if err != nil {
 			return err
 		}
-		return p.meet(&held{facts: facts, handle: handle})
+		return p.addSegment(&held{facts: facts, handle: handle})
 	case frameGive:
-		return p.taken(f)
+		return p.handleGive(f)
 	case frameOpen:
 		serial, err := openHandle(f.payload)
 		if err != nil {
@@ -202,7 +202,7 @@ func (p *Peer) answered(f frame) error {
 		if err != nil {
 			return err
 		}
-		a, err := p.adopt(&d)
+		a, err := p.openArray(&d)
 		if err != nil && errors.Is(err, ErrProtocol) {
 			return err
 		}

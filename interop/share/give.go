@@ -61,8 +61,8 @@ func (p *Peer) Give(ctx context.Context, label string, a *usmarray.Array) error 
 	return err
 }
 
-// taken handles frameGive: it opens an array that the other process hands over, and answers.
-func (p *Peer) taken(f frame) error {
+// handleGive handles frameGive: it opens an array that the other process hands over, and answers.
+func (p *Peer) handleGive(f frame) error {
 	label, d, err := readGive(f.payload)
 	if err != nil {
 		return err
@@ -90,7 +90,7 @@ func (p *Peer) taken(f frame) error {
 
 var errClosedThere = opError("Give", ErrClosed, "the connection was closed by the receiver")
 
-// accept opens a handed-over array as adopt does, if this process accepts such arrays.
+// accept opens a handed-over array as openArray does, if this process accepts such arrays.
 func (p *Peer) accept(d *description) (*usmarray.Array, error) {
 	p.mu.Lock()
 	err := p.noGifts()
@@ -98,7 +98,7 @@ func (p *Peer) accept(d *description) (*usmarray.Array, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.adopt(d)
+	return p.openArray(d)
 }
 
 // noGifts returns the reason why this process does not accept handed-over arrays, or nil if it does. The

@@ -24,7 +24,7 @@ type held struct {
 	maps      [2]*segment.Mapping // [0] writable, [1] read-only; nil until an array needs it
 	arrays    int                 // number of open arrays in the segment
 	idle      time.Time           // when the last array was released
-	asked     bool                // frameForget was sent: the other process is to drop the segment from its list of sent ones
+	asked     bool                // frameForget was sent and not answered yet
 	forgotten bool                // the other process has dropped it, or has freed the segment
 	lentAs    segment.ID          // the ID under which this process lends it; zero if it does not
 	unmapped  atomic.Bool
@@ -58,12 +58,13 @@ func (h *held) same(other *held) bool {
 	if h.facts != other.facts || (h.file == nil) != (other.file == nil) {
 		return false
 	}
-	return h.file == nil || os.SameFile(h.info, other.info) // handles are not compared: a driver may make a new one each time
+	// Handles are not compared: a driver may make a new one each time.
+	return h.file == nil || os.SameFile(h.info, other.info)
 }
 
-// meet records a segment that the other process has sent, or declines it. meet takes over the
+// addSegment records a segment that the other process has sent, or declines it. addSegment takes over the
 // descriptor. It is a memory file, so that closing it does not wait for the other process.
-func (p *Peer) meet(h *held) (err error) {
+func (p *Peer) addSegment(h *held) (err error) {
 	var declined error
 	p.mu.Lock()
 	id := h.facts.id
@@ -113,9 +114,9 @@ func (p *Peer) decline(id segment.ID, why error) error {
 	return p.post(d)
 }
 
-// adopt opens the array of a new lease. Only the reading goroutine calls adopt. If it fails, the lease
+// openArray opens the array of a new lease. Only the reading goroutine calls openArray. If it fails, the lease
 // has ended, or the connection ends because of ErrProtocol.
-func (p *Peer) adopt(d *description) (*usmarray.Array, error) {
+func (p *Peer) openArray(d *description) (*usmarray.Array, error) {
 	const op = "Open"
 	p.mu.Lock()
 	h := p.held[d.segment.id]
@@ -163,7 +164,7 @@ func (p *Peer) arrayOf(o *opened, m *segment.Mapping, d *description) (*usmarray
 		return nil, withOp(op, err)
 	}
 	o.buffer = buffer
-	o.note()
+	o.register()
 	options := make([]usmarray.Option, 0, 2)
 	if m.ReadOnly() || d.readOnly { // memory of a driver has no page protection
 		buffer.SetReadOnly()
@@ -194,7 +195,7 @@ func endOpened(p unsafe.Pointer, _ uintptr) { (*opened)(p).end() }
 func (o *opened) end() {
 	p := o.peer
 	if o.buffer != (memmgr.Buffer{}) {
-		o.forget()
+		o.unregister()
 	}
 	p.mu.Lock()
 	o.held.arrays--
@@ -226,8 +227,8 @@ func (o *opened) end() {
 	}
 }
 
-// which returns the index in maps of the mapping that an array needs.
-func (h *held) which(readOnly bool) int {
+// mapIndex returns the index in maps of the mapping that an array needs.
+func (h *held) mapIndex(readOnly bool) int {
 	if readOnly && h.file != nil { // memory of a driver has one mapping
 		return 1
 	}
@@ -237,12 +238,12 @@ func (h *held) which(readOnly bool) int {
 // mapped returns the mapping that an array needs, and makes it if necessary. The caller is the reading
 // goroutine and has counted the array in h.arrays, so that no other goroutine changes the mappings.
 func (p *Peer) mapped(h *held, readOnly bool) (*segment.Mapping, error) {
-	which := h.which(readOnly)
-	if m := h.maps[which]; m != nil {
+	i := h.mapIndex(readOnly)
+	if m := h.maps[i]; m != nil {
 		return m, nil
 	}
 	o := &p.node.options
-	a := segment.Attachment{File: h.file, Handle: h.handle, Size: h.facts.size, Audience: h.facts.audience, ReadOnly: which == 1}
+	a := segment.Attachment{File: h.file, Handle: h.handle, Size: h.facts.size, Audience: h.facts.audience, ReadOnly: i == 1}
 	if h.handle != nil && (o.Queue == nil || o.Queue.IsHost()) {
 		return nil, fmt.Errorf("the array is device memory of a driver; set Options.Queue to a queue on that device, or copy the array in the process that has it (Options.CopyInto)")
 	}
@@ -259,7 +260,7 @@ func (p *Peer) mapped(h *held, readOnly bool) (*segment.Mapping, error) {
 		return nil, err
 	}
 	p.mu.Lock()
-	h.maps[which] = m
+	h.maps[i] = m
 	p.mu.Unlock()
 	return m, nil
 }
@@ -297,13 +298,13 @@ func (p *Peer) Trim() (bytes uint64) {
 	return p.forgetIdle(func(*held) bool { return true })
 }
 
-// forgetIdle asks the other process to drop the idle segments for which the function returns true from
+// forgetIdle asks the other process to drop the idle segments for which matches returns true from
 // its list of sent ones. They are unmapped when it has confirmed that.
-func (p *Peer) forgetIdle(which func(*held) bool) (bytes uint64) {
+func (p *Peer) forgetIdle(matches func(*held) bool) (bytes uint64) {
 	p.mu.Lock()
 	var ask []segment.ID
 	for id, h := range p.held {
-		if h.arrays == 0 && !h.asked && which(h) {
+		if h.arrays == 0 && !h.asked && matches(h) {
 			h.asked = true
 			ask = append(ask, id)
 			bytes += h.facts.size

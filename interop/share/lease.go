@@ -133,7 +133,7 @@ func (t *leaseTable) add(op string, l *lease, o *Options, encode func(*descripti
 		return opError(op, ErrClosed, "the connection with %v has ended, or was closed by Peer.Close", l.holder.credentials)
 	}
 	if l.holder != nil {
-		t.find(l.holder) // updates l.holder.leases
+		t.checkBoard(l.holder) // updates l.holder.leases
 	}
 	if l.holder != nil && l.holder.leases.n >= o.MaxLeases {
 		return opError(op, ErrLimit, "%v holds %d arrays, the maximum; raise Options.MaxLeases", l.holder.credentials, o.MaxLeases)
@@ -157,7 +157,7 @@ func (t *leaseTable) add(op string, l *lease, o *Options, encode func(*descripti
 	t.last++
 	l.d.serial = t.last
 	if encode != nil {
-		p, at := t.room(l, o)
+		p, at := t.freeSlot(l, o)
 		l.encoded = encode(&l.d, at)
 		l.until = time.Now().Add(o.Unopened)
 		t.unopened.add(l, inUnopened)
@@ -177,7 +177,7 @@ func (t *leaseTable) add(op string, l *lease, o *Options, encode func(*descripti
 	return nil
 }
 
-// open consumes a handle at the request of a peer. Only open and takeBack make a lease opened, each lease
+// open consumes a handle at the request of a peer. Only open and withdrawOffer make a lease opened, each lease
 // once. The table keeps the lease. The caller owns pending, if it is not nil.
 func (t *leaseTable) open(op string, encoded []byte, serial uint64, by *Peer, o *Options) (l *lease, pending *usmarray.Array, err error) {
 	t.mu.Lock()
@@ -188,7 +188,7 @@ func (t *leaseTable) open(op string, encoded []byte, serial uint64, by *Peer, o 
 	if by.closed {
 		return nil, nil, opError(op, ErrClosed, "the maker has closed the connection")
 	}
-	t.find(by) // updates by.leases
+	t.checkBoard(by) // updates by.leases
 	if l.holder == nil && by.leases.n >= o.MaxLeases {
 		return nil, nil, opError(op, ErrLimit, "this process holds %d arrays of the maker, the maximum; raise Options.MaxLeases of the maker", by.leases.n)
 	}
@@ -216,7 +216,7 @@ const staleText = "the handle was opened before, was revoked, was not opened wit
 func (t *leaseTable) unopenedLease(encoded []byte, serial uint64, by *Peer) *lease {
 	l := t.all[serial]
 	if l == nil || l.opened || l.holder != nil && l.holder != by ||
-		subtle.ConstantTimeCompare([]byte(l.encoded), encoded) == 0 || t.takeBack(l) || time.Now().After(l.until) {
+		subtle.ConstantTimeCompare([]byte(l.encoded), encoded) == 0 || t.withdrawOffer(l) || time.Now().After(l.until) {
 		return nil
 	}
 	return l
@@ -265,7 +265,7 @@ func (t *leaseTable) end(holder *Peer, serials []uint64) (unknown int) {
 	for _, serial := range serials {
 		l := t.all[serial]
 		if l != nil && l.offeredTo == holder && holder != nil { // the peer may have opened it on its board
-			t.takeBack(l)
+			t.withdrawOffer(l)
 			l = t.all[serial]
 		}
 		if l != nil && l.opened && l.holder == holder {
@@ -284,7 +284,7 @@ func (t *leaseTable) end(holder *Peer, serials []uint64) (unknown int) {
 func (t *leaseTable) revoke(encoded []byte, serial uint64) bool {
 	t.mu.Lock()
 	l := t.all[serial]
-	ok := l != nil && !l.opened && subtle.ConstantTimeCompare([]byte(l.encoded), encoded) == 1 && !t.takeBack(l)
+	ok := l != nil && !l.opened && subtle.ConstantTimeCompare([]byte(l.encoded), encoded) == 1 && !t.withdrawOffer(l)
 	if ok {
 		t.drop(l)
 	}
@@ -300,7 +300,7 @@ func (t *leaseTable) endOf(holder *Peer) {
 	var ended []*lease
 	t.mu.Lock()
 	holder.closed = true
-	b := t.takeDown(holder)
+	b := t.removeBoard(holder)
 	for l := holder.leases.first; l != nil; l = holder.leases.first {
 		t.drop(l)
 		ended = append(ended, l)
@@ -318,7 +318,7 @@ func (t *leaseTable) endUnopened(holder *Peer) {
 	var ended []*lease
 	t.mu.Lock()
 	holder.closed = true
-	t.takeAllBack(holder)
+	t.withdrawOffers(holder)
 	for l := holder.leases.first; l != nil; {
 		next := l.among[inHolder].next
 		if !l.opened {
@@ -336,7 +336,7 @@ func (t *leaseTable) expire(now time.Time) {
 	var ended []*lease
 	t.mu.Lock()
 	for l := t.unopened.first; l != nil && (t.closed || now.After(l.until)); l = t.unopened.first {
-		if t.takeBack(l) {
+		if t.withdrawOffer(l) {
 			continue // it was opened, so it is no longer in the list
 		}
 		t.drop(l)
@@ -358,7 +358,7 @@ func (t *leaseTable) close() {
 func (t *leaseTable) counts() (unopened, opened int) {
 	t.mu.Lock()
 	defer t.unlock()
-	t.findAll()
+	t.checkBoards()
 	return t.unopened.n, len(t.all) - t.unopened.n
 }
 
@@ -373,7 +373,7 @@ func (t *leaseTable) waiting() int {
 func (t *leaseTable) heldBy(p *Peer) int {
 	t.mu.Lock()
 	defer t.unlock()
-	t.find(p)
+	t.checkBoard(p)
 	return p.leases.n
 }
 

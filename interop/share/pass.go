@@ -23,13 +23,13 @@ var borrowedBuffers = struct {
 	m  map[memmgr.Buffer]*opened
 }{m: map[memmgr.Buffer]*opened{}}
 
-func (o *opened) note() {
+func (o *opened) register() {
 	borrowedBuffers.mu.Lock()
 	defer borrowedBuffers.mu.Unlock()
 	borrowedBuffers.m[o.buffer] = o
 }
 
-func (o *opened) forget() {
+func (o *opened) unregister() {
 	borrowedBuffers.mu.Lock()
 	defer borrowedBuffers.mu.Unlock()
 	delete(borrowedBuffers.m, o.buffer)
@@ -154,7 +154,7 @@ func (n *node) passFor(p *Peer, d *description) (Handle, error) {
 	if n.maker == "" {
 		return Handle{}, opError(op, ErrNotShared, "the array's maker is not a server, so that the array cannot be passed on; share it from a process that called Listen")
 	}
-	l, err := n.leases.again(op, p, d)
+	l, err := n.leases.secondLease(op, p, d)
 	if err != nil {
 		return Handle{}, err
 	}
@@ -171,11 +171,11 @@ func (n *node) passFor(p *Peer, d *description) (Handle, error) {
 	return h, nil
 }
 
-// again makes a second lease of the memory that a process has open. The caller adds it to the table.
-func (t *leaseTable) again(op string, p *Peer, d *description) (*lease, error) {
+// secondLease makes a second lease of the memory that a process has open. The caller adds it to the table.
+func (t *leaseTable) secondLease(op string, p *Peer, d *description) (*lease, error) {
 	t.mu.Lock()
 	defer t.unlock()
-	t.find(p) // p may have taken the lease from its board
+	t.checkBoard(p) // p may have taken the lease from its board
 	open := t.all[d.serial]
 	switch {
 	case open == nil || !open.opened || open.holder != p:

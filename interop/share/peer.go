@@ -363,7 +363,7 @@ func (p *Peer) fail(err error) {
 		p.reportTimer.Stop()
 	}
 	unmap := p.takeIdle()
-	page := p.blind()
+	page := p.dropClaims()
 	watchOn := p.exiting && p.opened > 0
 	p.wake()
 	close(p.done)

@@ -14,13 +14,13 @@ import (
 // connection's own goroutine stops reading for a moment after it delivered the only awaited message, and
 // stays so as long as waiting goroutines read again within that time.
 
-// leave is the pause of the connection's own goroutine. A message that arrives in the meantime and is not
+// readPause is the pause of the connection's own goroutine. A message that arrives in the meantime and is not
 // awaited is read after at most this time.
-const leave = 2 * time.Millisecond
+const readPause = 2 * time.Millisecond
 
 // read runs on the connection's own goroutine.
 func (p *Peer) read() {
-	timer := time.NewTimer(leave)
+	timer := time.NewTimer(readPause)
 	for {
 		select {
 		case <-p.reading:
@@ -39,7 +39,7 @@ func (p *Peer) read() {
 		p.reading <- struct{}{}
 		for reads := ^uint64(0); reads != p.waiterReads.Load(); {
 			reads = p.waiterReads.Load()
-			timer.Reset(leave)
+			timer.Reset(readPause)
 			select {
 			case <-timer.C:
 				continue

@@ -27,7 +27,7 @@ type Server struct {
 	stop     context.CancelFunc
 	stopped  context.Context
 
-	unadmitted chan struct{} // one element for each connection that is not admitted yet or was refused; see maxUnadmitted
+	unadmitted chan struct{} // counts connections for maxUnadmitted
 
 	mu     sync.Mutex
 	peers  map[string]*dialled // connections to other makers, by their addresses
@@ -130,12 +130,12 @@ func (s *Server) welcome(conn *net.UnixConn) {
 		go f(p)
 	}
 	p.read()
-	s.part(p)
+	s.keepParted(p)
 }
 
-// part records a connection that has ended but still has arrays that were not received. Server.Close
+// keepParted records a connection that has ended but still has arrays that were not received. Server.Close
 // releases them.
-func (s *Server) part(p *Peer) {
+func (s *Server) keepParted(p *Peer) {
 	s.mu.Lock()
 	for old := range s.parted {
 		if !old.hasGifts() {
@@ -197,7 +197,7 @@ func (s *Server) greet(conn *net.UnixConn, p *Peer) error {
 		return err
 	}
 	stop := context.AfterFunc(s.stopped, func() { _ = conn.SetDeadline(time.Now()) })
-	err := hear(p.link)
+	err := readGreeting(p.link)
 	if !stop() {
 		return opError("connect", ErrClosed, "the server was closed")
 	}
@@ -208,7 +208,7 @@ func (s *Server) greet(conn *net.UnixConn, p *Peer) error {
 		return err
 	}
 	if err = p.link.takeDescriptors(); err == nil {
-		err = hello(p.link)
+		err = sendGreeting(p.link)
 	}
 	if err == nil {
 		err = conn.SetDeadline(time.Time{})
@@ -229,8 +229,8 @@ func refuse(l *link, err error) {
 	_, _ = l.send(b, nil, false)
 }
 
-// hello sends the greeting of this process.
-func hello(l *link) error {
+// sendGreeting sends the greeting of this process.
+func sendGreeting(l *link) error {
 	sent, err := l.send(appendFrame(nil, frameHello, 0, appendHello), nil, true)
 	if err == nil && !sent {
 		err = errors.New("the greeting was not sent")
@@ -238,8 +238,8 @@ func hello(l *link) error {
 	return err
 }
 
-// hear waits for the greeting of the other process, or for its refusal, which it returns as an error.
-func hear(l *link) error {
+// readGreeting waits for the greeting of the other process, or for its refusal, which it returns as an error.
+func readGreeting(l *link) error {
 	b := make([]byte, maxDatagram)
 	n, file, missing, err := l.receive(b)
 	if err != nil {
@@ -363,10 +363,10 @@ func greet(ctx context.Context, conn *net.UnixConn, n *node, receives bool) (*Pe
 	p.address = conn.RemoteAddr().String() // from the kernel, because the caller may have used a link to the socket file
 	p.guard()
 	if err = l.takeDescriptors(); err == nil {
-		err = hello(l)
+		err = sendGreeting(l)
 	}
 	if err == nil || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
-		err = hear(l) // the reason may be a refusal that was sent before
+		err = readGreeting(l) // the reason may be a refusal that was sent before
 	}
 	if err == nil && !stop() {
 		err = ctx.Err()
@@ -602,11 +602,11 @@ func (s *Server) to(ctx context.Context, op, address string) (*Peer, error) {
 		if mine {
 			d.peer, d.err = connect(ctx, op, address, s.node, false)
 			if d.err != nil {
-				s.hangUp(address, d)
+				s.dropDialled(address, d)
 			} else {
 				go func() {
 					<-d.peer.done
-					s.hangUp(address, d)
+					s.dropDialled(address, d)
 				}()
 			}
 			close(d.ready)
@@ -623,7 +623,7 @@ func (s *Server) to(ctx context.Context, op, address string) (*Peer, error) {
 			if d.peer.usable() {
 				return d.peer, nil
 			}
-			s.hangUp(address, d) // a new server may listen there
+			s.dropDialled(address, d) // a new server may listen there
 			continue
 		}
 		if !errors.Is(d.err, context.Canceled) && !errors.Is(d.err, context.DeadlineExceeded) {
@@ -639,8 +639,8 @@ func (p *Peer) usable() bool {
 	return p.over() == nil
 }
 
-// hangUp removes a connection to another maker from the table, so that the next caller dials.
-func (s *Server) hangUp(address string, d *dialled) {
+// dropDialled removes a connection to another maker from the table, so that the next caller dials.
+func (s *Server) dropDialled(address string, d *dialled) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.peers[address] == d {
