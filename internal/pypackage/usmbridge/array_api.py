@@ -30,7 +30,7 @@ import weakref
 
 import numpy
 
-from usmbridge import Array, DType, asarray, devices, empty, empty_like, from_dlpack, full, full_like, ones, ones_like, set_default, zeros, zeros_like
+from usmbridge import Array, DType, asarray, devices, empty, empty_like, from_dlpack, full, full_like, ones, ones_like, zeros, zeros_like
 
 __array_api_version__ = "2024.12"
 VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
@@ -449,7 +449,9 @@ class __array_namespace_info__:
     def dtypes(self, *, device=None, kind=None):
         kinds = (kind,) if isinstance(kind, str) else kind or ("bool", "numeric")
         names = [name for k in kinds for name in _DTYPES[k]]
-        with set_default(dtype=None):
+        # Importing _defaults makes every new array ask for the defaults. Without it there are none.
+        defaults = sys.modules.get("usmbridge._defaults")
+        with defaults.set_default(dtype=None) if defaults else contextlib.nullcontext():
             if empty(0, device=device).dtype == "float32":  # no double precision
                 names = [name for name in names if name not in ("float64", "complex128")]
         return {name: numpy.dtype(name) for name in names}
@@ -532,7 +534,7 @@ def _set(a, key, value):
     _run("", "_set_item", (a, (_key(key, a),), _operand(value, a)), {})
 
 
-__all__ = [name for name in globals() if not name.startswith("_") and name not in ("contextlib", "gc", "sys", "threading", "types", "weakref", "numpy", "Array", "DType", "set_default", "VERSIONS")]
+__all__ = [name for name in globals() if not name.startswith("_") and name not in ("contextlib", "gc", "sys", "threading", "types", "weakref", "numpy", "Array", "DType", "VERSIONS")]
 
 
 def __dir__():
