@@ -41,7 +41,8 @@ func TestUnlimitedGrace(t *testing.T) {
 		})
 	}
 	group.Wait()
-	require.Zero(t, e.Stats().Running)
+	// A slot delivers its results before it stops counting its calls as running.
+	require.Eventually(t, func() bool { return e.Stats().Running == 0 }, time.Minute, time.Millisecond)
 
 	// Close interrupts the call, and calls that wait behind it fail.
 	began, over, closed := make(chan struct{}), make(chan error, 1), make(chan error, 1)
