@@ -488,7 +488,7 @@ def open(handle: bytes, *, timeout: float | None = _TIMEOUT) -> Array:
     >>> import usmbridge as ub
     >>> ub.share.open(b"")
     Traceback (most recent call last):
-    ValueError: share: ParseHandle: not a handle: 0 bytes that do not begin as a handle does
+    ValueError: share: ParseHandle: not a handle: the 0 bytes do not begin with the magic number of a handle
     """
     array: Array = _native._share_open(handle, True, timeout)
     return array
