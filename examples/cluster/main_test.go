@@ -6,13 +6,13 @@ import (
 	"image/color"
 	"image/png"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
 )
 
@@ -21,10 +21,7 @@ import (
 func needCluster(t *testing.T) string {
 	t.Helper()
 	testpython.Need(t, "distributed", "numba")
-	host := filepath.Join(t.TempDir(), "usmpython")
-	out, err := exec.Command("go", "build", "-o", host, "../../interop/cmd/usmpython").CombinedOutput()
-	require.NoErrorf(t, err, "%s", out)
-	return host
+	return testenv.Build(t, "../../interop/cmd/usmpython")
 }
 
 // TestKilledWorker: the rows of a killed worker, and only those, are read and computed again, and

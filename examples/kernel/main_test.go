@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -36,10 +35,7 @@ func TestOnTheDevice(t *testing.T) {
 
 // TestWithoutSYCL: without Python and SYCL the program prints the reason and a remedy.
 func TestWithoutSYCL(t *testing.T) {
-	program := filepath.Join(t.TempDir(), "kernel")
-	build, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput()
-	require.NoError(t, err, "%s", build)
-	cmd := exec.Command(program)
+	cmd := exec.Command(testenv.Build(t, "."))
 	cmd.Env = []string{"PATH=" + t.TempDir(), "HOME=" + t.TempDir(), syclobj.EnvLibrary + "=off"}
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError

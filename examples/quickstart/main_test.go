@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -38,10 +37,7 @@ func TestDefaultBackend(t *testing.T) {
 
 // TestWithoutPythonAndSYCL runs the program without Python on PATH and with SYCL off.
 func TestWithoutPythonAndSYCL(t *testing.T) {
-	program := filepath.Join(t.TempDir(), "quickstart")
-	build, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput()
-	require.NoError(t, err, "%s", build)
-	cmd := exec.Command(program)
+	cmd := exec.Command(testenv.Build(t, "."))
 	cmd.Env = []string{"PATH=" + t.TempDir(), "HOME=" + t.TempDir(), syclobj.EnvLibrary + "=off"}
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)

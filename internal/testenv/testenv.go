@@ -1,12 +1,9 @@
-// Package testenv says what the tests may use of the machine: the tree of the project, a Python with given
-// packages, and whether a missing requirement skips a test or fails it. Only tests import it.
+// Package testenv describes the machine to tests: the tree of the project, a Python with given packages, and
+// whether a missing requirement skips a test or fails it. Only tests import it.
 //
-// [internal/testenv/testsycl] has the SYCL device of the tests and [internal/testenv/testpython] the
-// Python that they embed. Both import packages of the module, which this package does not, so that every
-// package can use it.
-//
-// [internal/testenv/testsycl]: https://pkg.go.dev/github.com/usmbridge/usmbridge/internal/testenv/testsycl
-// [internal/testenv/testpython]: https://pkg.go.dev/github.com/usmbridge/usmbridge/internal/testenv/testpython
+// Package testsycl below it opens the SYCL device of the tests, and package testpython finds the Python that
+// they embed. Both import packages of the module. This package does not, so that the tests of every package
+// can use it.
 package testenv
 
 import (
@@ -30,8 +27,8 @@ const (
 )
 
 // Declared reports whether the environment declares one of the requirements.
-func Declared(any ...Requirement) bool {
-	for _, r := range any {
+func Declared(requirements ...Requirement) bool {
+	for _, r := range requirements {
 		if os.Getenv(string(r)) == "1" {
 			return true
 		}
@@ -41,9 +38,9 @@ func Declared(any ...Requirement) bool {
 
 // Missing ends the test because a requirement is missing. It skips the test, or fails it if the environment
 // declares one of the requirements.
-func Missing(t testing.TB, reason any, any ...Requirement) {
+func Missing(t testing.TB, reason any, requirements ...Requirement) {
 	t.Helper()
-	for _, r := range any {
+	for _, r := range requirements {
 		if Declared(r) {
 			t.Fatalf("%s=1, but: %v", r, reason)
 		}
@@ -84,4 +81,21 @@ func Interpreter(t testing.TB, statements string) string {
 	}
 	Missing(t, "no Python can run "+statements+": "+strings.Join(tried, "; "), Peers)
 	return ""
+}
+
+// Build compiles a main package, or a main.go, and returns the path of the program. flags are further flags of
+// go build. Relative paths count from the directory of the test.
+func Build(t testing.TB, source string, flags ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	args := append([]string{"build", "-o", dir + string(filepath.Separator)}, flags...)
+	out, err := exec.Command("go", append(args, source)...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("go build %s: %v\n%s", source, err, out)
+	}
+	programs, err := os.ReadDir(dir)
+	if err != nil || len(programs) != 1 {
+		t.Fatalf("go build %s: got %d programs (%v), want 1", source, len(programs), err)
+	}
+	return filepath.Join(dir, programs[0].Name())
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
 )
 
@@ -21,11 +22,7 @@ var hostFlags []string
 // buildHost builds usmpython, the interpreter with the built-in module, and returns its path.
 func buildHost(t *testing.T) string {
 	t.Helper()
-	host := filepath.Join(t.TempDir(), "usmpython")
-	args := append([]string{"build", "-o", host}, hostFlags...)
-	out, err := exec.Command("go", append(args, "../cmd/usmpython")...).CombinedOutput()
-	require.NoErrorf(t, err, "%s", out)
-	return host
+	return testenv.Build(t, "../cmd/usmpython", hostFlags...)
 }
 
 type testCase struct {

@@ -19,21 +19,21 @@ import (
 )
 
 var open = sync.OnceValues(func() (*syclobj.Runtime, error) {
-	opened = true
-	return syclobj.Open()
+	rt, err := syclobj.Open()
+	shared = rt
+	return rt, err
 })
 
-var opened bool
+// shared is the runtime that open has opened, or nil.
+var shared *syclobj.Runtime
 
 // Main is memtest.Main for packages that use the shared runtime. After the last test it closes the default
 // pools and the runtime, and fails if SYCL objects are still alive.
 func Main(m *testing.M) {
 	memtest.Main(m, func() error {
 		err := memmgr.CloseDefaults()
-		if opened {
-			if rt, _ := open(); rt != nil {
-				err = errors.Join(err, rt.Close())
-			}
+		if shared != nil {
+			err = errors.Join(err, shared.Close())
 		}
 		if live := syclobj.LiveObjects(); err == nil && live != (syclobj.Live{}) {
 			err = fmt.Errorf("SYCL objects are still alive: %+v", live)
@@ -56,7 +56,7 @@ func Need(t testing.TB) (*syclobj.Runtime, *syclobj.Queue) {
 	t.Helper()
 	q, err := Find(t)
 	if q == nil {
-		t.Skipf("no SYCL device: %v", err)
+		testenv.Missing(t, fmt.Sprintf("no SYCL device: %v", err), testenv.SYCL)
 	}
 	return Runtime(t), q
 }
@@ -76,9 +76,7 @@ func Find(t testing.TB) (*syclobj.Queue, error) {
 	if q := rt.DefaultQueue(); !q.IsHost() {
 		return q, nil
 	}
-	if testenv.Declared(testenv.SYCL) {
-		testenv.Missing(t, rt.SYCLError(), testenv.SYCL)
-	}
+	require.False(t, testenv.Declared(testenv.SYCL), "%s=1, but no SYCL device: %v", testenv.SYCL, rt.SYCLError())
 	return nil, rt.SYCLError()
 }
 

@@ -72,17 +72,6 @@ func run(t *testing.T, env *python.Environment, check func(t *testing.T, out str
 	}
 }
 
-// build compiles a program of the module.
-func build(t *testing.T, source string) (program string) {
-	t.Helper()
-	program = filepath.Join(t.TempDir(), "program")
-	cmd := exec.Command("go", "build", "-o", program, source)
-	cmd.Dir = testenv.Root()
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	return program
-}
-
 func TestGoPrograms(t *testing.T) {
 	env := testpython.Need(t, "numpy")
 	all := blocks(t)
@@ -96,7 +85,7 @@ func TestGoPrograms(t *testing.T) {
 		source := filepath.Join(t.TempDir(), "main.go")
 		require.NoError(t, os.WriteFile(source, []byte(b.text), 0o600))
 		t.Run(fmt.Sprintf("%s %d", b.page, programs), func(t *testing.T) {
-			run(t, env, func(t *testing.T, out string) { require.Equal(t, all[i+1].text, out) }, build(t, source))
+			run(t, env, func(t *testing.T, out string) { require.Equal(t, all[i+1].text, out) }, testenv.Build(t, source))
 		})
 	}
 	require.NotZero(t, programs)
@@ -139,7 +128,7 @@ func TestGoFragments(t *testing.T) {
 
 func TestPython(t *testing.T) {
 	env := testpython.Need(t, "numpy", "dpnp", "numba")
-	host := build(t, "./interop/cmd/usmpython")
+	host := testenv.Build(t, filepath.Join(testenv.Root(), "interop", "cmd", "usmpython"))
 	scripts := map[string]string{}
 	for _, b := range blocks(t) {
 		if b.language == "python" && !b.notRun && b.page != "docs/python.md" {
