@@ -299,20 +299,11 @@ func receive(ctx context.Context, number uint64) (gift, error) {
 // first one was closed before it took the array, or if an older connection turns out to be closed. No
 // server gets the array twice.
 func give(ctx context.Context, address, label string, array *usmarray.Array) error {
-	var former *connection
-	for i := 1; ; i++ {
-		a, isNew, err := connect(ctx, address, former)
-		if err != nil {
-			return err
-		}
-		err = a.peer.Give(ctx, label, array)
-		closed := errors.Is(err, share.ErrClosed) && (a.peer.Err() == nil || !isNew)
-		release(a)
-		if !closed || i == attempts {
-			return err
-		}
-		former = a
-	}
+	return onConnection(ctx, address, func(p *share.Peer) error {
+		return p.Give(ctx, label, array)
+	}, func(p *share.Peer, isNew bool, err error) bool {
+		return errors.Is(err, share.ErrClosed) && (p.Err() == nil || !isNew)
+	})
 }
 
 // server returns the server with a number.
@@ -465,27 +456,33 @@ func published(ctx context.Context, address string) (names []string, err error) 
 // errNoNames makes query try a new connection. A closed server publishes nothing.
 var errNoNames = fmt.Errorf("no array is published: %w", share.ErrName)
 
-// attempts is the number of connections that query tries.
-const attempts = 4
-
 // query calls ask with a connection to the server at an address. A closed server keeps its
 // connections for the arrays that are open, but publishes nothing, and another server may
 // listen at the address. If ask fails on a connection that is lost or not new for this reason,
 // query therefore tries another one.
 func query(ctx context.Context, address string, ask func(*share.Peer) error) error {
+	return onConnection(ctx, address, ask, func(p *share.Peer, isNew bool, err error) bool {
+		stale := p.Err() != nil || errors.Is(err, share.ErrName)
+		return ctx.Err() == nil && (errors.Is(err, share.ErrClosed) || !isNew && stale)
+	})
+}
+
+// attempts is the number of connections that onConnection tries.
+const attempts = 4
+
+// onConnection makes a call with a connection to the server at an address. If the call fails and again returns
+// true for the error, it tries another connection.
+func onConnection(ctx context.Context, address string, call func(*share.Peer) error, again func(p *share.Peer, isNew bool, err error) bool) error {
 	var former *connection
 	for i := 1; ; i++ {
 		a, isNew, err := connect(ctx, address, former)
 		if err != nil {
 			return err
 		}
-		err = ask(a.peer)
-		stale := a.peer.Err() != nil || errors.Is(err, share.ErrName)
+		err = call(a.peer)
+		retry := err != nil && i < attempts && again(a.peer, isNew, err)
 		release(a)
-		if err == nil || i == attempts || ctx.Err() != nil {
-			return err
-		}
-		if !errors.Is(err, share.ErrClosed) && (isNew || !stale) {
+		if !retry {
 			return err
 		}
 		former = a
