@@ -97,9 +97,10 @@
 // # Security
 //
 // Worker and maker communicate over two unnamed pairs of sockets, one for calls and one to interrupt
-// them. Handles refer to abstract socket names (package share). No file is created, and each descriptor is closed on exec. A worker has the
-// rights of its user and can do anything to its own process. Its answers are checked before they are
-// used, lengths are checked before memory is allocated for them, and addresses in them are refused.
+// them. Handles refer to abstract socket names (package share). No file is created, and each descriptor
+// is closed on exec. A worker has the rights of its user and can do anything to its own process. Its
+// answers are checked before they are used, lengths are checked before memory is allocated for them,
+// and addresses in them are refused.
 //
 // # Costs
 //
