@@ -316,7 +316,8 @@ func TestReleaseIsReadFromBoard(t *testing.T) {
 		require.NoError(t, err)
 		b.Release()
 		require.False(t, s.Revoke(h), "it was opened")
-		require.Zero(t, s.Stats().Leases)
+		// If the maker looked at the board before the release, the release is reported.
+		eventually(t, func() bool { return s.Stats().Leases == 0 }, "a lease stays")
 	}
 	require.Less(t, share.Reported(p)-reported, uint64(200), "every release was reported")
 }
