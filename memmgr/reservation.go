@@ -79,7 +79,7 @@ func (p *Pool) considerTenant(line *waitLine, at time.Time) (ended bool) {
 }
 
 // needsReservation reports whether too much memory went to other requests while the waiter was first of
-// its line, or enough is free but in pieces, or the waiter needs memory of other pools. p.mu is held.
+// its lane, or enough is free but in pieces, or the waiter needs memory of other pools. p.mu is held.
 func (p *Pool) needsReservation(x *waiter, at time.Time) bool {
 	l := &p.waitlist
 	if l.served-x.served >= x.patience() {
