@@ -69,11 +69,18 @@ func (m *receivedBlob) Receive(in *Incoming) error {
 		if m.n, err = in.Length(typ); err != nil {
 			return err
 		}
-		if m.buffer, err = in.Memory(m.pool, memmgr.Request{Tag: "body"}, m.n); err != nil {
+		if m.buffer, err = memmgr.New(m.pool, memmgr.Request{Size: uintptr(m.n), Tag: "body"}); err != nil {
 			var full *memmgr.OutOfMemoryError
 			if errors.As(err, &full) {
 				return status.Error(codes.ResourceExhausted, err.Error())
 			}
+			return err
+		}
+		data, err := m.buffer.Bytes()
+		if err != nil {
+			return err
+		}
+		if err := in.ReadFull(data[:m.n]); err != nil {
 			return err
 		}
 	}
