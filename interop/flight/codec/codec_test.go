@@ -170,7 +170,7 @@ func (b *testbed) echo(s grpc.ServerStream) (err error) {
 		}
 	}()
 	r := NewReceiver(b.gate, s)
-	b.direct.Store(r.Direct())
+	b.direct.Store(r.raw != nil)
 	for {
 		m := receivedBlob{pool: b.pool}
 		err := r.Next(m.Receive)
@@ -325,8 +325,9 @@ func TestDroppedBuffers(t *testing.T) {
 	half := returned.Slice(0, 2000)
 	returned.Free()
 	half.Free()
-	pieces, bytes := leases.Outstanding()
-	require.Equal(t, 3, pieces)
+	require.Equal(t, 3, leases.held())
+	pieces, bytes := Outstanding()
+	require.EqualValues(t, 3, pieces)
 	require.EqualValues(t, 3<<20, bytes)
 	require.Equal(t, 4, buffer.Count())
 	runtime.KeepAlive(forgotten) // keeps the buffers reachable until here, whenever the collector runs

@@ -29,7 +29,7 @@ type transportStream interface {
 type Receiver struct {
 	gate   *Gate
 	stream grpc.ServerStream
-	raw    transportStream // nil: receive through the codec
+	raw    transportStream // nil: gRPC reads each message whole, and the codec passes it on
 	err    error
 	got    atomic.Int64
 }
@@ -40,10 +40,6 @@ func NewReceiver(g *Gate, stream grpc.ServerStream) *Receiver {
 	raw, _ := grpc.ServerTransportStreamFromContext(stream.Context()).(transportStream)
 	return &Receiver{gate: g, stream: stream, raw: raw}
 }
-
-// Direct reports whether messages are read on demand. If false, gRPC reads each message whole and
-// the codec passes it on.
-func (r *Receiver) Direct() bool { return r.raw != nil }
 
 // Received returns the number of bytes read so far. Unlike the other methods it is safe for
 // concurrent use, so that a watchdog can detect a stalled peer.
