@@ -28,7 +28,7 @@ type data struct {
 	header     []byte
 	metadata   []byte
 	body       mem.BufferSlice
-	hasBody    bool // a body was received
+	hasBody    bool // read has reached a body
 }
 
 // bodyPlace is the position of the body in a message with a body, modulo 64. pyarrow uses a message
@@ -83,7 +83,6 @@ func appendBytes(b []byte, field protowire.Number, v []byte) []byte {
 // body's length in bytes; the header must precede the body. Bytes that body does not read are
 // discarded.
 func (d *data) read(in *codec.Incoming, body func(in *codec.Incoming, n int) error) error {
-	seen := false
 	for {
 		num, typ, err := in.Field()
 		if errors.Is(err, io.EOF) {
@@ -106,7 +105,7 @@ func (d *data) read(in *codec.Incoming, body func(in *codec.Incoming, n int) err
 			if d.header, err = in.Bytes(typ); err != nil {
 				return err
 			}
-			if seen {
+			if d.hasBody {
 				return malformed("the header follows the body")
 			}
 		case fieldMetadata:
@@ -118,10 +117,10 @@ func (d *data) read(in *codec.Incoming, body func(in *codec.Incoming, n int) err
 			if err != nil {
 				return err
 			}
-			if seen {
+			if d.hasBody {
 				return malformed("more than one body in a message")
 			}
-			seen = true
+			d.hasBody = true
 			left := in.Left() - n
 			if err := body(in, n); err != nil {
 				return err
