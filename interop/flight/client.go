@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"strconv"
 	"time"
 
@@ -63,11 +64,19 @@ func Dial(location string, o ClientOptions) (*Client, error) {
 	if l.Scheme == "grpc+tls" {
 		creds = credentials.NewTLS(o.TLS)
 	}
-	conn, err := grpc.NewClient(l.target(), grpc.WithTransportCredentials(wideCredentials{creds}), grpc.WithDisableRetry(),
+	options := []grpc.DialOption{grpc.WithTransportCredentials(creds), grpc.WithDisableRetry(),
 		grpc.WithReadBufferSize(ioBuffer), grpc.WithWriteBufferSize(ioBuffer),
 		experimental.WithBufferPool(new(codec.Frames)), grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(connWindow),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 20 * time.Second, Timeout: 10 * time.Second}),
-		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(codec.New(0)), grpc.MaxCallRecvMsgSize(o.MaxMessage)))
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(codec.New(0)), grpc.MaxCallRecvMsgSize(o.MaxMessage))}
+	target := "passthrough:///" + l.Address
+	if l.Scheme == "grpc+unix" {
+		target = "passthrough:///localhost" // the authority of the calls; a path would be invalid
+		options = append(options, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			return widened(new(net.Dialer).DialContext(ctx, "unix", l.Address))
+		}))
+	}
+	conn, err := grpc.NewClient(target, options...)
 	if err != nil {
 		return nil, named("Dial", "", err)
 	}
@@ -236,7 +245,7 @@ func (c *Client) receive(ctx context.Context, ticket *flight.Ticket, b *builder)
 	case in.err != nil:
 		return in.err
 	case errors.Is(err, io.EOF):
-		return in.done()
+		return in.end()
 	default:
 		return err
 	}

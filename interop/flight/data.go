@@ -17,16 +17,14 @@ import (
 const (
 	fieldDescriptor = 1
 	fieldHeader     = 2
-	fieldMetadata   = 3
 	fieldBody       = 1000
 )
 
-// data is a FlightData message. To send it, set all fields except hasBody. read sets the descriptor,
-// header and metadata of a received message; the body is passed to a function.
+// data is a FlightData message. To send it, set all fields except hasBody. read sets the descriptor
+// and the header of a received message; the body is passed to a function.
 type data struct {
 	descriptor *flight.FlightDescriptor
 	header     []byte
-	metadata   []byte
 	body       mem.BufferSlice
 	hasBody    bool // read has reached a body
 }
@@ -47,30 +45,17 @@ func (d *data) Buffers() (mem.BufferSlice, error) {
 		}
 		head = appendBytes(head, fieldDescriptor, b)
 	}
-	header, body := d.header, d.body.Len()
-	if body > 0 {
-		// Zeros after the header's flatbuffer are padding.
-		after := len(appendBytes(nil, fieldMetadata, d.metadata))
-		if len(d.metadata) == 0 {
-			after = 0
-		}
-		after += protowire.SizeTag(fieldBody) + protowire.SizeVarint(uint64(body))
-		for pad := 0; pad < 64; pad++ {
-			at := len(head) + protowire.SizeTag(fieldHeader) + protowire.SizeBytes(len(header)+pad) + after
-			if at%64 == bodyPlace {
+	header, tail := d.header, []byte(nil)
+	if n := d.body.Len(); n > 0 {
+		tail = protowire.AppendVarint(protowire.AppendTag(nil, fieldBody, protowire.BytesType), uint64(n))
+		for pad := range 64 { // zeros after the header's flatbuffer are padding
+			if (len(head)+protowire.SizeTag(fieldHeader)+protowire.SizeBytes(len(header)+pad)+len(tail))%64 == bodyPlace {
 				header = append(header[:len(header):len(header)], make([]byte, pad)...)
 				break
 			}
 		}
 	}
-	head = appendBytes(head, fieldHeader, header)
-	if len(d.metadata) > 0 {
-		head = appendBytes(head, fieldMetadata, d.metadata)
-	}
-	if body > 0 {
-		head = protowire.AppendTag(head, fieldBody, protowire.BytesType)
-		head = protowire.AppendVarint(head, uint64(body))
-	}
+	head = append(appendBytes(head, fieldHeader, header), tail...)
 	return append(mem.BufferSlice{mem.SliceBuffer(head)}, d.body...), nil
 }
 
@@ -107,10 +92,6 @@ func (d *data) read(in *codec.Incoming, body func(in *codec.Incoming, n int) err
 			}
 			if d.hasBody {
 				return malformed("the header follows the body")
-			}
-		case fieldMetadata:
-			if d.metadata, err = in.Bytes(typ); err != nil {
-				return err
 			}
 		case fieldBody:
 			n, err := in.Length(typ)

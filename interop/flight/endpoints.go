@@ -69,40 +69,34 @@ func (c *Client) fetch(ctx context.Context, f *flight.FlightInfo, r memmgr.Resou
 	return t.array(ctx, r)
 }
 
-// endpoints receives all endpoints in order. With one endpoint, the announced number of rows is
-// checked against its own; with several, against their sum.
+// endpoints receives all endpoints in order. The last one must complete the announced number of rows.
 func (b *builder) endpoints(endpoints []*flight.FlightEndpoint, d *dialer) error {
-	want := b.want
-	for _, e := range endpoints {
-		if len(endpoints) > 1 {
-			b.want = -1
-		}
-		if err := b.endpoint(e, d); err != nil {
+	for i, e := range endpoints {
+		if err := b.endpoint(e, d, i == len(endpoints)-1); err != nil {
 			return err
 		}
 	}
-	b.want = want
 	return b.done()
 }
 
 // endpoint receives one endpoint from the first location that succeeds.
-func (b *builder) endpoint(e *flight.FlightEndpoint, d *dialer) error {
-	locations := []string{""}
-	if len(e.GetLocation()) > 0 {
-		locations = nil
-		for _, l := range e.GetLocation() {
-			locations = append(locations, l.GetUri())
-		}
+func (b *builder) endpoint(e *flight.FlightEndpoint, d *dialer, last bool) error {
+	locations := e.GetLocation()
+	if len(locations) == 0 {
+		locations = []*flight.Location{{Uri: flight.LocationReuseConnection}}
 	}
 	before := b.tensor.rows
 	var causes []error
 	for _, l := range locations {
-		c, err := d.client(l)
+		c, err := d.client(l.GetUri())
 		if err == nil {
-			if err = c.receive(b.ctx, e.GetTicket(), b); err == nil {
-				return nil
-			}
-			err = c.failed("DoGet", string(e.GetTicket().GetTicket()), err)
+			err = c.failed("DoGet", string(e.GetTicket().GetTicket()), c.receive(b.ctx, e.GetTicket(), b))
+		}
+		if err == nil && last {
+			err = b.done()
+		}
+		if err == nil {
+			return nil
 		}
 		causes = append(causes, err)
 		b.truncate(before)

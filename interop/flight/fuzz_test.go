@@ -70,7 +70,7 @@ func FuzzPut(f *testing.F) {
 	f.Add([]byte(whole.Materialize()), []byte{})
 	f.Add([]byte{}, []byte(whole.Materialize()))
 	f.Add([]byte(whole.Materialize()), []byte(whole.Materialize()))
-	f.Add(appendBytes(nil, fieldMetadata, []byte("x")), appendBytes(nil, fieldBody, []byte("x")))
+	f.Add(appendBytes(nil, 3, []byte("x")), appendBytes(nil, fieldBody, []byte("x")))
 	pool := memmgr.NewPool(memmgr.Host(), memmgr.WithLimit(8<<20))
 	typ, err := usmarrow.NewTensorType(arrow.PrimitiveTypes.Float32, []int{2}, usmarrow.TensorOptions{})
 	require.NoError(f, err)

@@ -17,7 +17,10 @@ func nameOf(d *flight.FlightDescriptor) (string, error) {
 	if d == nil || d.Type != flight.DescriptorPATH || len(d.Path) != 1 {
 		return "", kindErr(ErrName, "the descriptor is not a path of one name")
 	}
-	return d.Path[0], CheckName(d.Path[0])
+	if err := CheckName(d.Path[0]); err != nil {
+		return "", err
+	}
+	return d.Path[0], nil
 }
 
 // DoPut receives a tensor and stores it when the client has sent all of it. Until then, and if it fails,
@@ -45,7 +48,9 @@ func (s *Server) put(ctx context.Context, r *codec.Receiver) (name string, t *te
 		err = r.Next(in.Receive)
 	}
 	if errors.Is(err, io.EOF) {
-		err = in.done()
+		if err = in.end(); err == nil {
+			err = in.builder.done()
+		}
 	}
 	if err == nil {
 		t = in.builder.tensor
@@ -111,10 +116,10 @@ func (s *incoming) message(in *codec.Incoming) (err error) {
 	return nil
 }
 
-// done checks that a tensor was received completely.
-func (s *incoming) done() error {
+// end checks that the stream had a schema.
+func (s *incoming) end() error {
 	if s.builder == nil {
 		return malformed("the stream ended before the schema")
 	}
-	return s.builder.done()
+	return nil
 }

@@ -144,7 +144,7 @@ func TestRefusals(t *testing.T) {
 		{"truncated field", invalid, "malformed message", []any{schema(), whole[:len(whole)-5]}},
 		{"endless number", invalid, "malformed message", []any{raw(strings.Repeat("\xff", 20))}},
 		{"group", invalid, "malformed message", []any{raw{5<<3 | byte(protowire.StartGroupType)}}},
-		{"large header", exhausted, "small fields", []any{raw(appendBytes(nil, fieldMetadata, make([]byte, 5000)))}},
+		{"large header", exhausted, "small fields", []any{raw(appendBytes(nil, fieldHeader, make([]byte, 5000)))}},
 		{"large message", exhausted, "bytes of a message", []any{schema(), batchOf(t, 2<<20)}},
 		{"large tensor", exhausted, "bytes of a tensor", large},
 	} {
