@@ -7,8 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -63,11 +61,9 @@ type Server struct {
 	o       Options
 	gate    *codec.Gate
 	tenants *conns.Counter[string] // calls of each tenant
-	known   atomic.Pointer[words]
 	grpc    *grpc.Server
 	drained context.Context // ends when Drain begins
 	drain   context.CancelFunc
-	calls   sync.Pool     // of *exchange
 	lead    time.Duration // maxLead, except in tests
 }
 
@@ -104,7 +100,6 @@ func New(o Options) (*Server, error) {
 	s.gate = codec.NewGate(codec.Limits{MaxMessage: o.MaxMessage, MaxStreams: o.MaxCalls, MaxHeader: maxSmall,
 		MaxInFlight: int64(o.MaxMessage) * int64(o.MaxCalls)})
 	s.drained, s.drain = context.WithCancel(context.Background())
-	s.calls.New = func() any { return new(exchange) }
 	// The connection of a proxy carries calls of several tenants. A client that knows the maximum number
 	// of streams waits, instead of being refused.
 	streams := o.MaxTenantCalls
@@ -128,48 +123,6 @@ func New(o Options) (*Server, error) {
 	healthpb.RegisterHealthServer(s.grpc, health{s})
 	reflection.Register(s.grpc)
 	return s, nil
-}
-
-// words are the strings that requests are expected to contain, so that they need not be allocated.
-type words struct {
-	models []*engine.Model
-	known  map[string]string
-}
-
-// words returns the words for the current models.
-func (s *Server) words() map[string]string {
-	models := s.o.Engine.Models()
-	if w := s.known.Load(); w != nil && len(w.models) == len(models) && (len(models) == 0 || &w.models[0] == &models[0]) {
-		return w.known
-	}
-	w := &words{models, wordsOf(models)}
-	s.known.Store(w)
-	return w.known
-}
-
-func wordsOf(models []*engine.Model) map[string]string {
-	known := map[string]string{}
-	add := func(s string) { known[s] = s }
-	for _, m := range models {
-		meta := m.Meta()
-		add(meta.Name)
-		for _, v := range meta.Versions {
-			add(v)
-		}
-		for _, tensors := range [][]oip.Tensor{meta.Inputs, meta.Outputs} {
-			for _, t := range tensors {
-				add(t.Name)
-			}
-		}
-	}
-	for d := oip.BOOL; d <= oip.BYTES; d++ {
-		add(d.String())
-	}
-	for _, p := range []string{"", "timeout", "triton_enable_empty_final_response", "priority", "sequence_id", "sequence_start", "sequence_end",
-		"shared_memory_region", "shared_memory_offset", "shared_memory_byte_size", "classification", "binary_data"} {
-		add(p)
-	}
-	return known
 }
 
 // Serve accepts connections until the server is drained or closed, and returns nil then. It closes
