@@ -2,7 +2,6 @@ package rpc
 
 import (
 	"context"
-	"errors"
 	"net"
 	"time"
 
@@ -14,14 +13,12 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 )
 
-// Reasons why the server ends the context of a call.
+// The reasons why the server ends the context of a call.
 var (
-	errSlow     = errors.New("the peer was too slow")
-	errDraining = errors.New("the server is draining")
+	errSlow     = oip.Errorf(oip.Deadline, "the peer sent its request, or read the response, too slowly")
+	errDraining = &oip.Error{Kind: oip.NotReady, Message: "the server is shutting down", RetryAfter: time.Second}
+	errExpired  = oip.Errorf(oip.Deadline, "the request's time is over")
 )
-
-// errExpired is the error of a call whose deadline has passed.
-var errExpired = oip.Errorf(oip.Deadline, "the request's time is over")
 
 // clock ends a call whose peer takes too long to send a request or to read a response. Waits inside gRPC's
 // transport, for bytes or for room in a window, end with the context of the call.
@@ -34,18 +31,7 @@ type clockKey struct{}
 
 // clockOf returns the clock of a call.
 func clockOf(ctx context.Context) *clock {
-	if c, ok := ctx.Value(clockKey{}).(*clock); ok {
-		return c
-	}
-	return newClock(func(error) {}, 0) // the call did not come through gRPC's server
-}
-
-func newClock(cancel context.CancelCauseFunc, d time.Duration) *clock {
-	c := &clock{cancel: cancel, timer: time.AfterFunc(max(d, time.Hour), func() { cancel(errSlow) })}
-	c.timer.Stop()
-	if d > 0 {
-		c.timer.Reset(d)
-	}
+	c, _ := ctx.Value(clockKey{}).(*clock)
 	return c
 }
 
@@ -57,14 +43,13 @@ func newClock(cancel context.CancelCauseFunc, d time.Duration) *clock {
 func (s *Server) timed(transport context.Context, info *tap.Info) (context.Context, error) {
 	ctx, stop := transport, func() {}
 	if deadline, ok := ctx.Deadline(); ok {
-		ctx, stop = context.WithDeadline(ctx, deadline.Add(-min(time.Until(deadline)/4, s.lead)))
+		ctx, stop = context.WithDeadlineCause(ctx, deadline.Add(-min(time.Until(deadline)/4, s.lead)), errExpired)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	patience := s.o.Patience
+	c := &clock{cancel, time.AfterFunc(s.o.limits.patience, func() { cancel(errSlow) })}
 	if info.FullMethodName == streamMethod {
-		patience = 0
+		c.timer.Stop()
 	}
-	c := newClock(cancel, patience)
 	context.AfterFunc(transport, func() { c.timer.Stop(); stop() })
 	return context.WithValue(ctx, clockKey{}, c), nil
 }

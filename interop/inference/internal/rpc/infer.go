@@ -26,8 +26,8 @@ func pushback(d time.Duration) metadata.MD {
 
 // exchange is one call that moves tensors.
 type exchange struct {
+	grpc.ServerStream
 	s      *Server
-	stream grpc.ServerStream
 	ctx    context.Context
 	tenant string
 	clock  *clock
@@ -37,23 +37,10 @@ type exchange struct {
 	err    error         // the reason why q is refused
 }
 
-// exchange begins a call.
-func (s *Server) exchange(stream grpc.ServerStream) (*exchange, func(), error) {
-	ctx := stream.Context()
-	tenant, leave, err := s.enter(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	// Responses are not compressed, also for clients that compress: compressed bytes would be on Go's
-	// heap, which is charged to no tenant.
-	_ = grpc.SetSendCompressor(ctx, "identity")
-	e := &exchange{s: s, stream: stream, ctx: ctx, tenant: tenant, clock: clockOf(ctx), from: codec.NewReceiver(s.gate, stream),
-		leases: new(codec.Leases), q: new(request)}
-	return e, func() {
-		e.clock.timer.Stop()
-		e.q.end()
-		leave()
-	}, nil
+// end ends the call.
+func (e *exchange) end() {
+	e.clock.timer.Stop()
+	e.q.end()
 }
 
 // read reads one message. If the request is refused, the reason is in err, and only the message is
@@ -77,8 +64,8 @@ func (e *exchange) answer(stream bool) error {
 		return err
 	}
 	m := newResponse(e.q, results, stream, e.leases)
-	e.clock.timer.Reset(e.s.o.Patience + time.Duration(m.raw)*perByte)
-	if err := e.stream.SendMsg(m); err != nil {
+	e.clock.timer.Reset(e.s.o.limits.patience + time.Duration(m.raw)*perByte)
+	if err := e.SendMsg(m); err != nil {
 		e.leases.Abandon()
 		return sent{err}
 	}
@@ -123,15 +110,9 @@ type sent struct{ error }
 func (s sent) Unwrap() error { return s.error }
 
 // infer is ModelInfer: one message, one response.
-func (s *Server) infer(stream grpc.ServerStream) (err error) {
-	e, end, err := s.exchange(stream)
-	if err != nil {
-		return err
-	}
-	defer end()
-	defer func() { s.o.Traces.Failed(e.ctx, err) }()
+func (e *exchange) infer() error {
 	// A message may be refused before it has arrived completely. The rest need not arrive.
-	err = e.from.Next(func(in *codec.Incoming) error {
+	err := e.from.Next(func(in *codec.Incoming) error {
 		if err := e.read(in); err != nil {
 			return err
 		}
@@ -143,17 +124,11 @@ func (s *Server) infer(stream grpc.ServerStream) (err error) {
 	if err == nil {
 		err = e.answer(false)
 	}
-	return s.status(e.ctx, err)
+	return e.s.status(e.ctx, err)
 }
 
 // streamInfer is ModelStreamInfer: requests in sequence, each with a response.
-func (s *Server) streamInfer(stream grpc.ServerStream) (err error) {
-	e, end, err := s.exchange(stream)
-	if err != nil {
-		return err
-	}
-	defer end()
-	defer func() { s.o.Traces.Failed(e.ctx, err) }()
+func (e *exchange) streamInfer() error {
 	for {
 		came, err := e.next()
 		if errors.Is(err, io.EOF) {
@@ -166,14 +141,14 @@ func (s *Server) streamInfer(stream grpc.ServerStream) (err error) {
 			}
 			_, refused := errors.AsType[*oip.Error](err)
 			if _, gone := errors.AsType[sent](err); refused && !gone && e.ctx.Err() == nil {
-				own, _ := s.clientError(e.ctx, err)
-				s.o.Engine.Refused(own.Kind)
-				counts, err = false, stream.SendMsg(&pb.ModelStreamInferResponse{ErrorMessage: own.Message, InferResponse: &pb.ModelInferResponse{Id: e.q.id}})
+				own, _ := e.s.clientError(e.ctx, err)
+				e.s.o.Engine.Refused(own.Kind)
+				counts, err = false, e.SendMsg(&pb.ModelStreamInferResponse{ErrorMessage: own.Message, InferResponse: &pb.ModelInferResponse{Id: e.q.id}})
 			}
 		}
 		e.q.end()
 		if err != nil {
-			return s.end(e.ctx, err, counts)
+			return e.s.end(e.ctx, err, counts)
 		}
 	}
 }

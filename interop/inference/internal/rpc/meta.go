@@ -8,11 +8,6 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/rpc/pb"
 )
 
-// refused returns a method of the protocol that is not supported.
-func refused[Q, A any](why string) func(*Server, context.Context, *Q) (*A, error) {
-	return func(*Server, context.Context, *Q) (*A, error) { return nil, oip.Errorf(oip.Unsupported, "%s", why) }
-}
-
 func (s *Server) serverLive(context.Context, *pb.ServerLiveRequest) (*pb.ServerLiveResponse, error) {
 	return &pb.ServerLiveResponse{Live: s.o.Engine.Live() == nil}, nil
 }
