@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/tap"
 
@@ -60,27 +59,20 @@ const maxLead = 20 * time.Millisecond
 // perByte is the time that a peer has to read a byte of a response, in addition to Options.Patience.
 const perByte = time.Second >> 20
 
-// link gives a call access to its connection, to close it.
-type link struct {
-	credentials.CommonAuthInfo
-	conn net.Conn
-}
-
-// AuthType implements credentials.AuthInfo.
-func (*link) AuthType() string { return "insecure" }
-
 // linked are credentials without encryption that give calls access to their connection.
 type linked struct {
 	credentials.TransportCredentials
 }
 
-func linkedCredentials() credentials.TransportCredentials {
-	return linked{insecure.NewCredentials()}
-}
+// link is the AuthInfo of a call.
+type link struct{ net.Conn }
+
+// AuthType implements credentials.AuthInfo.
+func (link) AuthType() string { return "insecure" }
 
 // ServerHandshake implements credentials.TransportCredentials.
 func (linked) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	return c, &link{CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.NoSecurity}, conn: c}, nil
+	return c, link{c}, nil
 }
 
 // Clone implements credentials.TransportCredentials.
@@ -89,8 +81,8 @@ func (l linked) Clone() credentials.TransportCredentials { return l }
 // cut closes the connection of a call, with all its other calls.
 func cut(ctx context.Context) {
 	if p, ok := peer.FromContext(ctx); ok {
-		if l, ok := p.AuthInfo.(*link); ok {
-			l.conn.Close()
+		if l, ok := p.AuthInfo.(link); ok {
+			l.Close()
 		}
 	}
 }
