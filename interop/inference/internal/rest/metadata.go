@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"context"
 	"encoding/json"
 
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
@@ -35,11 +36,9 @@ func (x *exchange) metadata(m *engine.Model) error { return x.marshal(m.Meta()) 
 
 func (x *exchange) config(m *engine.Model) error { return x.marshal(m.Config()) }
 
-func (x *exchange) modelStatistics(m *engine.Model) error {
-	return x.statistics([]*engine.Model{m})
-}
+func (x *exchange) modelStatistics(m *engine.Model) error { return x.statistics(m) }
 
-func (x *exchange) statistics(models []*engine.Model) error {
+func (x *exchange) statistics(models ...*engine.Model) error {
 	list := make([]map[string]any, len(models))
 	for i, m := range models {
 		s := m.Stats()
@@ -82,7 +81,7 @@ func (x *exchange) small(to any) error {
 }
 
 // index serves the index of the models.
-func (x *exchange) index(_, _ string) error {
+func (x *exchange) index() error {
 	type entry struct {
 		Name    string `json:"name"`
 		Version string `json:"version"`
@@ -109,8 +108,8 @@ func (x *exchange) index(_, _ string) error {
 	return x.marshal(list)
 }
 
-// load loads or unloads a model.
-func (x *exchange) load(model string, load bool) error {
+// controlModel loads or unloads a model.
+func (x *exchange) controlModel(run func(engine.Control, context.Context, string) error) error {
 	control := x.h.o.Control
 	if control == nil {
 		return engine.ErrNoControl
@@ -118,19 +117,16 @@ func (x *exchange) load(model string, load bool) error {
 	if err := x.small(&struct{}{}); err != nil {
 		return err
 	}
-	run := control.Unload
-	if load {
-		run = control.Load
-	}
-	if err := run(x.r.Context(), model); err != nil {
+	if err := run(control, x.r.Context(), x.r.PathValue("model")); err != nil {
 		return err
 	}
-	return x.ok("", "")
+	return x.ok()
 }
 
-func (x *exchange) noRegions(_, _ string) error { return x.marshal([]any{}) }
+func (x *exchange) noRegions() error { return x.marshal([]any{}) }
 
-func (x *exchange) regionStatus(name, _ string) error {
+func (x *exchange) regionStatus() error {
+	name := x.r.PathValue("region")
 	type entry struct {
 		Name   string `json:"name"`
 		Key    string `json:"key"`
@@ -140,7 +136,7 @@ func (x *exchange) regionStatus(name, _ string) error {
 	regions := x.h.o.Engine.Regions()
 	if regions == nil {
 		if name == "" {
-			return x.noRegions("", "")
+			return x.noRegions()
 		}
 		return region.ErrNetwork
 	}
@@ -155,7 +151,7 @@ func (x *exchange) regionStatus(name, _ string) error {
 	return x.marshal(list)
 }
 
-func (x *exchange) register(name, _ string) error {
+func (x *exchange) register() error {
 	regions := x.h.o.Engine.Regions()
 	if regions == nil {
 		return region.ErrNetwork
@@ -171,13 +167,13 @@ func (x *exchange) register(name, _ string) error {
 	if request.Key == nil || request.Size == nil {
 		return oip.Errorf(oip.Invalid, `a region needs a "key" and a "byte_size"`)
 	}
-	if err := regions.Register(x.client(), name, *request.Key, request.Offset, *request.Size); err != nil {
+	if err := regions.Register(x.client(), x.r.PathValue("region"), *request.Key, request.Offset, *request.Size); err != nil {
 		return err
 	}
-	return x.ok("", "")
+	return x.ok()
 }
 
-func (x *exchange) unregister(name, _ string) error {
+func (x *exchange) unregister() error {
 	regions := x.h.o.Engine.Regions()
 	if regions == nil {
 		return region.ErrNetwork
@@ -186,7 +182,7 @@ func (x *exchange) unregister(name, _ string) error {
 		return err
 	}
 	var err error
-	if name == "" {
+	if name := x.r.PathValue("region"); name == "" {
 		err = regions.UnregisterAll(x.client())
 	} else {
 		err = regions.Unregister(x.client(), name)
@@ -194,5 +190,5 @@ func (x *exchange) unregister(name, _ string) error {
 	if err != nil {
 		return err
 	}
-	return x.ok("", "")
+	return x.ok()
 }

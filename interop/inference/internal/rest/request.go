@@ -284,7 +284,7 @@ func (h *header) requested(name string) (*output, bool) {
 }
 
 // infer serves one inference, from the first byte of its body to the last of the response.
-func (x *exchange) infer(name, version string) (err error) {
+func (x *exchange) infer() (err error) {
 	defer func() { x.h.o.Traces.Failed(x.r.Context(), err) }()
 	tenant, err := x.tenant()
 	if err != nil {
@@ -294,7 +294,7 @@ func (x *exchange) infer(name, version string) (err error) {
 	if err != nil {
 		return err
 	}
-	request, err := x.h.o.Engine.Begin(x.r.Context(), tenant, name, version)
+	request, err := x.h.o.Engine.Begin(x.r.Context(), tenant, x.r.PathValue("model"), x.r.PathValue("version"))
 	if err != nil {
 		return err
 	}
@@ -331,7 +331,7 @@ func (x *exchange) infer(name, version string) (err error) {
 	if err != nil {
 		return err
 	}
-	return x.reply(request, &head, version, results)
+	return x.reply(request, &head, results)
 }
 
 // ask requests the outputs.

@@ -97,7 +97,7 @@ func (x *exchange) json(b []byte) {
 }
 
 // ok responds with an empty body.
-func (x *exchange) ok(_, _ string) error {
+func (x *exchange) ok() error {
 	x.start(http.StatusOK, 0)
 	return nil
 }
@@ -195,13 +195,10 @@ type answer struct {
 // reply responds with results. JSON without numbers is made in memory. Numbers are sent while they
 // are formatted. If binary data follows, the length of the JSON must be known first, so the numbers
 // are formatted twice.
-func (x *exchange) reply(request *engine.Request, head *header, version string, results []engine.Result) error {
+func (x *exchange) reply(request *engine.Request, head *header, results []engine.Result) error {
 	meta := request.Model().Meta()
-	if version == "" {
-		version = meta.Versions[len(meta.Versions)-1]
-	}
 	memory := buffers.Get().(*[]byte)
-	a := answer{x: x, head: head, model: meta.Name, version: version, results: results, b: (*memory)[:0]}
+	a := answer{x: x, head: head, model: meta.Name, version: meta.Versions[0], results: results, b: (*memory)[:0]}
 	defer func() {
 		if cap(a.b) <= piece*2 {
 			*memory = a.b
