@@ -25,7 +25,7 @@ import (
 // TestGate checks that the total size of JSON in flight is bounded.
 func TestGate(t *testing.T) {
 	m, began, release := enginetest.Blocking("identity")
-	v := serve(t, setup{models: []*enginetest.Model{m, enginetest.Sum()}, rest: Options{MaxJSON: 1 << 16, JSON: 1 << 16, Grace: time.Minute}})
+	v := serve(t, setup{models: []*enginetest.Model{m, enginetest.Sum()}, limits: func(l *limits) { l.json, l.all, l.grace = 1<<16, 1<<16, time.Minute }})
 	c := v.dial()
 	text := binaryFloats(1)
 	half := strings.Repeat(" ", 40000)
@@ -75,7 +75,7 @@ func (c *link) answer() *http.Response {
 // TestSlowBodies checks that a request ends and releases its memory if its body arrives too slowly
 // or not at all.
 func TestSlowBodies(t *testing.T) {
-	v := serve(t, setup{rest: Options{Grace: 3 * time.Second, MinRate: 1 << 30}})
+	v := serve(t, setup{limits: func(l *limits) { l.grace, l.rate = 3*time.Second, 1<<30 }})
 	text := binaryFloats(1000)
 	head := fmt.Sprintf("POST /v2/models/identity/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n%s: %d\r\n\r\n", len(text)+4000, headerLength, len(text))
 	for what, sent := range map[string]string{"no body": head, "half the JSON": head + text[:10], "the JSON": head + text, "half the tensor": head + text + strings.Repeat("x", 2000)} {
@@ -130,7 +130,7 @@ func TestDisconnects(t *testing.T) {
 		require.Eventually(t, func() bool { return v.engine.Stats().Requests == 0 }, 30*time.Second, time.Millisecond)
 	}
 	// A client that does not read its response is disconnected, and the memory is released.
-	v = serve(t, setup{rest: Options{Grace: 100 * time.Millisecond, MinRate: 1 << 30}})
+	v = serve(t, setup{limits: func(l *limits) { l.grace, l.rate = 100*time.Millisecond, 1<<30 }})
 	const n = 16 << 20
 	c := v.dial()
 	text = binaryFloats(n)

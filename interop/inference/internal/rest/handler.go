@@ -1,10 +1,12 @@
 package rest
 
 import (
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"strconv"
 	"time"
 
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
@@ -28,20 +30,14 @@ type Options struct {
 	// Hosts are names of this server, without ports. GET and HEAD requests, and requests of web pages,
 	// need one of them, a numeric address or localhost as Host.
 	Hosts []string
-
-	MaxBody int64         // bytes of a body as sent; 1 GiB
-	MaxJSON int64         // bytes of the JSON of a request; 64 MiB
-	JSON    int64         // bytes of the JSON of all requests in flight; four times MaxJSON
-	MinRate int64         // bytes per second of a body, in both directions, after Grace; 1 MiB
-	Grace   time.Duration // 10 s
-	Timeout time.Duration // of a whole body; that of the engine
 }
 
 // Handler serves an engine over HTTP. Its methods may be called from any goroutine.
 type Handler struct {
-	o     Options
-	gate  gate
-	serve http.Handler // the routes, with traces
+	o      Options
+	limits limits
+	gate   gate
+	serve  http.Handler // the routes, with traces
 }
 
 // New returns a handler. Errors: invalid options.
@@ -49,28 +45,12 @@ func New(o Options) (*Handler, error) {
 	if o.Engine == nil {
 		return nil, errors.New("rest: Options.Engine is nil")
 	}
-	if o.MaxBody < 0 || o.MaxJSON < 0 || o.JSON < 0 || o.MinRate < 0 || o.Grace < 0 || o.Timeout < 0 {
-		return nil, errors.New("rest: a bound in Options is negative")
-	}
-	for p, v := range map[*int64]int64{&o.MaxBody: 1 << 30, &o.MaxJSON: 64 << 20, &o.MinRate: 1 << 20} {
-		if *p == 0 {
-			*p = v
-		}
-	}
-	if o.JSON == 0 {
-		o.JSON = 4 * o.MaxJSON
-	}
-	if o.Grace == 0 {
-		o.Grace = 10 * time.Second
-	}
-	if o.Timeout == 0 {
-		o.Timeout = o.Engine.Timeout()
-	}
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
 	o.Tenants.Header = http.CanonicalHeaderKey(o.Tenants.Header)
-	h := &Handler{o: o, gate: gate{limit: o.JSON, each: max(o.JSON/4*3, min(o.JSON, o.MaxJSON))}}
+	h := &Handler{o: o, limits: defaults}
+	h.gate = gate{limits: &h.limits, by: map[string]int64{}}
 	h.serve = o.Traces.HTTP(h.routes())
 	return h, nil
 }
@@ -81,17 +61,28 @@ func (h *Handler) JSONInFlight() int64 { return h.gate.inUse() }
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.serve.ServeHTTP(w, r) }
 
+// exchange is one request and its response.
+type exchange struct {
+	h       *Handler
+	r       *http.Request
+	w       pacedWriter
+	control *http.ResponseController
+	dead    bool // the connection cannot be read any more
+	probe   bool // the request is a health probe, whose errors are not counted
+}
+
 // handle serves a request.
 func (h *Handler) handle(w http.ResponseWriter, r *http.Request, serve func(*exchange) error) {
-	x := exchange{h: h, w: w, r: r, control: http.NewResponseController(w)}
+	control := http.NewResponseController(w)
+	x := &exchange{h: h, r: r, w: pacedWriter{w, control, h.limits.rate, h.limits.grace}, control: control}
 	if r.ContentLength != 0 {
 		// net/http reads the rest of a body before it responds: bound the time for that.
-		_ = x.control.SetReadDeadline(time.Now().Add(min(drainTime, h.o.Grace/2)))
+		_ = control.SetReadDeadline(time.Now().Add(min(drainTime, h.limits.grace/2)))
 	}
 	defer x.survive()
 	err := x.admit()
 	if err == nil {
-		err = serve(&x)
+		err = serve(x)
 	}
 	if err != nil {
 		x.fail(err)
@@ -100,19 +91,82 @@ func (h *Handler) handle(w http.ResponseWriter, r *http.Request, serve func(*exc
 
 // survive turns a panic into the end of its request alone, like net/http, and counts it.
 func (x *exchange) survive() {
-	p := recover()
-	if p == nil {
-		return
-	}
-	if err, ok := p.(error); !ok || !errors.Is(err, http.ErrAbortHandler) { // not a defect, and counted already
+	if p := recover(); p != nil {
 		x.h.o.Engine.Refused(oip.Internal)
 		x.h.o.Log.Error("a request panicked", "method", x.r.Method, "path", x.r.URL.Path, "panic", p, "stack", string(debug.Stack()))
+		panic(http.ErrAbortHandler) // the connection may be anywhere in the exchange
 	}
-	panic(http.ErrAbortHandler) // the connection may be anywhere in the exchange
 }
 
-// tenant returns the tenant of the request.
-func (x *exchange) tenant() (string, error) {
-	rule := &x.h.o.Tenants
-	return rule.Of(x.r.RemoteAddr, func() []string { return x.r.Header[rule.Header] })
+const contentType = "Content-Type"
+
+var typeJSON = []string{"application/json"}
+
+// send responds with JSON, or without a body.
+func (x *exchange) send(status int, b []byte) {
+	header := x.w.Header()
+	if len(b) > 0 {
+		header[contentType] = typeJSON
+	}
+	header["Content-Length"] = []string{strconv.Itoa(len(b))}
+	x.w.WriteHeader(status)
+	_, _ = x.w.Write(b) // an error means that the client is gone
+}
+
+// marshal responds with a value, encoded by encoding/json, for rare requests.
+func (x *exchange) marshal(v any) error {
+	b, err := json.Marshal(v)
+	if err == nil {
+		x.send(http.StatusOK, b)
+	}
+	return err
+}
+
+// ok responds with an empty body.
+func (x *exchange) ok() error {
+	x.send(http.StatusOK, nil)
+	return nil
+}
+
+// refusal is an error with a status that the protocol does not define.
+type refusal struct {
+	status int
+	err    *oip.Error
+}
+
+func refuse(status int, kind oip.Kind, message string, cause error) error {
+	return &refusal{status, &oip.Error{Kind: kind, Message: message, Err: cause}}
+}
+
+func (e *refusal) Error() string { return e.err.Error() }
+func (e *refusal) Unwrap() error { return e.err }
+
+// fail responds with an error, before any other response.
+func (x *exchange) fail(err error) {
+	e := oip.As(err)
+	status, wait := e.Kind.HTTP(), e.RetryAfter
+	if r, ok := errors.AsType[*refusal](err); ok {
+		status = r.status
+	}
+	if !x.probe {
+		x.h.o.Engine.Refused(e.Kind)
+	}
+	level := slog.LevelDebug
+	if status == http.StatusInternalServerError && !e.Logged {
+		level = slog.LevelError
+	}
+	x.h.o.Log.Log(x.r.Context(), level, "request refused", "method", x.r.Method, "path", x.r.URL.Path, "status", status, "error", err)
+	header := x.w.Header()
+	if e.Kind == oip.Busy {
+		wait = max(wait, time.Second)
+	}
+	if wait > 0 {
+		header["Retry-After"] = []string{strconv.Itoa(int((wait + time.Second - 1) / time.Second))}
+	}
+	if x.dead {
+		header["Connection"] = []string{"close"}
+	} else {
+		x.drain()
+	}
+	x.send(status, append(appendString([]byte(`{"error":`), e.Message), '}'))
 }

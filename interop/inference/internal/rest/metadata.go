@@ -2,21 +2,12 @@ package rest
 
 import (
 	"context"
-	"encoding/json"
+	"net/http"
 
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/region"
 )
-
-// marshal responds with a value, encoded by encoding/json, for rare requests.
-func (x *exchange) marshal(v any) error {
-	b, err := json.Marshal(v)
-	if err == nil {
-		x.json(b)
-	}
-	return err
-}
 
 // health answers a probe. KServe's client reads the body.
 func (x *exchange) health(check func() error, body string) error {
@@ -24,7 +15,7 @@ func (x *exchange) health(check func() error, body string) error {
 	if err := check(); err != nil {
 		return err
 	}
-	x.json([]byte(body))
+	x.send(http.StatusOK, []byte(body))
 	return nil
 }
 
@@ -56,21 +47,14 @@ func (x *exchange) statistics(models ...*engine.Model) error {
 	return x.marshal(map[string]any{"model_stats": list})
 }
 
-// maxSmall is the largest body of requests that carry no tensors.
-const maxSmall = 64 << 10
-
 // small reads a small JSON object to a pointer to a struct. The body may be empty.
 func (x *exchange) small(to any) error {
 	b, err := x.open(maxSmall)
 	if err != nil || b.length == 0 {
 		return err
 	}
-	tenant, err := x.tenant()
-	if err != nil {
-		return err
-	}
-	text, give, err := b.text(&x.h.gate, tenant)
-	defer func() { give() }()
+	defer b.free()
+	text, err := b.text()
 	if err == nil {
 		err = b.finish()
 	}

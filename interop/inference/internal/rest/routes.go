@@ -69,8 +69,8 @@ func (h *Handler) routes() http.Handler {
 			if m := x.r.Method; route.method == "" || m == route.method || m == http.MethodHead && route.method == http.MethodGet {
 				return route.serve(x)
 			}
-			allow := strings.Replace(route.method, "GET", "GET, HEAD", 1)
-			return &refusal{status: http.StatusMethodNotAllowed, message: "this path takes " + route.method, allow: allow}
+			x.w.Header()["Allow"] = []string{strings.Replace(route.method, "GET", "GET, HEAD", 1)}
+			return refuse(http.StatusMethodNotAllowed, oip.Invalid, "this path takes "+route.method, nil)
 		}
 		mux.HandleFunc(route.pattern, func(w http.ResponseWriter, r *http.Request) { h.handle(w, r, serve) })
 	}

@@ -22,9 +22,8 @@ func (h *Handler) Server() *http.Server {
 	protocols.SetHTTP1(true)
 	return &http.Server{
 		Handler:           h,
-		ConnContext:       withClient,
 		Protocols:         protocols,
-		ReadHeaderTimeout: h.o.Grace,
+		ReadHeaderTimeout: h.limits.grace,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    16 << 10,
 		ErrorLog:          slog.NewLogLogger(h.o.Log.Handler(), slog.LevelDebug),
@@ -47,6 +46,7 @@ type Connections struct {
 // get Busy.
 const reserve = 16
 
+// connKey is the key of the net.Conn in the context of the requests of a connection.
 type connKey struct{}
 
 // Serve serves a listener within bounds, and returns like server.Serve. It is called once for a
@@ -58,11 +58,7 @@ func Serve(server *http.Server, l net.Listener, c Connections) error {
 	if c.PerAddress <= 0 {
 		c.PerAddress = max(c.Most/2, 1)
 	}
-	outer := server.ConnContext
 	server.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
-		if outer != nil {
-			ctx = outer(ctx, c)
-		}
 		return context.WithValue(ctx, connKey{}, c)
 	}
 	server.ConnState = func(c net.Conn, state http.ConnState) {
@@ -101,20 +97,11 @@ func refuseBusy(w http.ResponseWriter) {
 	_, _ = w.Write([]byte(`{"error":"all connections are in use"}`)) // a client that is gone gets nothing
 }
 
-// clientKey is the key of a peercred.Client in the context of the requests of a connection.
-type clientKey struct{}
-
-// withClient adds the client of a Unix socket to the context of its connection.
-func withClient(ctx context.Context, c net.Conn) context.Context {
-	if from := peercred.Of(c.RemoteAddr()); from.Local {
-		return context.WithValue(ctx, clientKey{}, from)
+// client returns the client that sent the request. Without Serve, it is a client of a network.
+func (x *exchange) client() (from peercred.Client) {
+	if c, ok := x.r.Context().Value(connKey{}).(net.Conn); ok {
+		from = peercred.Of(c.RemoteAddr())
 	}
-	return ctx
-}
-
-// client returns the client that sent the request.
-func (x *exchange) client() peercred.Client {
-	from, _ := x.r.Context().Value(clientKey{}).(peercred.Client)
 	return from
 }
 
@@ -142,7 +129,7 @@ func (x *exchange) admit() error {
 		return nil
 	}
 	if err := origins.Check(x.r); err != nil {
-		return &refusal{status: http.StatusForbidden, message: "requests of web pages of another origin are refused", err: err}
+		return refuse(http.StatusForbidden, oip.Invalid, "requests of web pages of another origin are refused", err)
 	}
 	return x.knownHost()
 }
@@ -152,6 +139,6 @@ func (x *exchange) knownHost() error {
 	if hosts.Known(x.r.Host, x.h.o.Hosts) {
 		return nil
 	}
-	return &refusal{status: http.StatusForbidden, message: "the server does not answer under the name " + oip.Quote(x.r.Host) +
-		"; use a numeric address or localhost, or start the service with the name in -hosts"}
+	return refuse(http.StatusForbidden, oip.Invalid, "the server does not answer under the name "+oip.Quote(x.r.Host)+
+		"; use a numeric address or localhost, or start the service with the name in -hosts", nil)
 }
