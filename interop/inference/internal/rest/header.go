@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"math"
 	"reflect"
 	"strings"
 
@@ -20,7 +21,7 @@ type header struct {
 	Inputs  list[input]  `json:"inputs"`
 	Outputs list[output] `json:"outputs"`
 
-	special bool // the data has numbers in the form of quotedNaN
+	special bool // scan replaced literals
 }
 
 // input is a tensor of the request.
@@ -92,8 +93,8 @@ func (l *list[T]) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	return err
 }
 
-// decode reads a JSON value, which may refer to the text. special reports that the text has numbers in the
-// form of quotedNaN. Errors: Invalid.
+// decode reads a JSON value, which may refer to the text. special reports that scan replaced literals in
+// the text. Errors: Invalid.
 func decode(text []byte, to any) (special bool, err error) {
 	if bytes.Count(text, []byte(":")) > maxMembers {
 		return false, oip.Errorf(oip.Invalid, "the JSON of the request has too many members: at most %d are accepted", maxMembers)
@@ -132,16 +133,19 @@ func invalid(err error, length int) error {
 	return oip.Errorf(oip.Invalid, "invalid JSON in the request at byte %d: %s", at, problem)
 }
 
-// The forms of NaN, Infinity and -Infinity that jsontext accepts: strings of the same length.
-const (
-	quotedNaN         = `"N"`
-	quotedInfinity    = `"Infini"`
-	quotedNegInfinity = `"-Infini"`
-)
+// nonFinite are the literals that Python's json module and the clients of Triton write and accept, and
+// jsontext refuses. scan replaces each by a string of the same length.
+var nonFinite = [...]struct {
+	literal, quoted string
+	value           float64
+}{
+	{"NaN", `"N"`, math.NaN()},
+	{"Infinity", `"Infini"`, math.Inf(1)},
+	{"-Infinity", `"-Infini"`, math.Inf(-1)},
+}
 
-// scan replaces NaN, Infinity and -Infinity outside of strings by strings of the same length, and reports
-// whether there was one, and whether the text is nested deeper than maxDepth. Python's json module and the
-// clients of Triton write and accept these literals, which jsontext refuses.
+// scan replaces the literals outside of strings, and reports whether there was one, and whether the text is
+// nested deeper than maxDepth.
 func scan(text []byte) (special, deep bool) {
 	if !bytes.Contains(text, []byte("NaN")) && !bytes.Contains(text, []byte("Infinity")) &&
 		bytes.Count(text, []byte("["))+bytes.Count(text, []byte("{")) <= maxDepth {
@@ -163,10 +167,9 @@ func scan(text []byte) (special, deep bool) {
 		case ']', '}':
 			depth--
 		case 'N', 'I', '-':
-			for literal, quoted := range map[string]string{"NaN": quotedNaN, "Infinity": quotedInfinity, "-Infinity": quotedNegInfinity} {
-				if bytes.HasPrefix(text[i:], []byte(literal)) {
-					copy(text[i:], quoted)
-					i += len(literal) - 1
+			for _, n := range nonFinite {
+				if bytes.HasPrefix(text[i:], []byte(n.literal)) {
+					i += copy(text[i:], n.quoted) - 1
 					special = true
 					break
 				}

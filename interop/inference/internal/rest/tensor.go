@@ -72,27 +72,21 @@ func signed[T int8 | int16 | int32 | int64]() codec {
 	}
 }
 
-// float returns the codec of floats. In requests, NaN and infinities have the form of quotedNaN.
 func float[T float32 | float64]() codec {
 	bits := int(8 * unsafe.Sizeof(T(0)))
 	return codec{
-		parse: func(p []byte, token string) (ok bool) {
-			var v float64
-			switch token {
-			case quotedNaN:
-				v = math.NaN()
-			case quotedInfinity:
-				v = math.Inf(1)
-			case quotedNegInfinity:
-				v = math.Inf(-1)
-			default:
-				var err error
-				if v, err = strconv.ParseFloat(token, bits); err != nil { // of JSON, which has no "inf"
-					return false
+		parse: func(p []byte, token string) bool {
+			if token[0] == '"' {
+				for _, n := range nonFinite {
+					if token == n.quoted {
+						*element[T](p) = T(n.value)
+						return true
+					}
 				}
 			}
+			v, err := strconv.ParseFloat(token, bits) // JSON has no "inf"
 			*element[T](p) = T(v)
-			return true
+			return err == nil
 		},
 		append: func(b, p []byte) []byte { return appendFloat(b, float64(*element[T](p)), bits) },
 	}
