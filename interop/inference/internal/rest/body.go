@@ -84,7 +84,7 @@ func (x *exchange) open(most int64) (*body, error) {
 	if b.json > limits.json {
 		return nil, oip.Errorf(oip.TooLarge, "JSON of %d bytes: at most %d are served", b.json, limits.json)
 	}
-	b.in = pacedReader{from: r.Body, control: x.control, grace: limits.grace, expect: r.Header.Get("Expect") != "",
+	b.in = pacedReader{from: r.Body, control: x.w.control, grace: limits.grace, expect: r.Header.Get("Expect") != "",
 		left: limits.grace + perBytes(b.length, limits.rate), until: time.Now().Add(x.h.o.Engine.Timeout())}
 	return b, nil
 }
@@ -188,7 +188,7 @@ func (b *body) finish() error {
 		return b.clientError(err)
 	}
 	// The model may take longer than the body.
-	_ = b.x.control.SetReadDeadline(time.Time{})
+	_ = b.x.w.control.SetReadDeadline(time.Time{})
 	return nil
 }
 
@@ -218,6 +218,6 @@ func (x *exchange) drain() {
 	if x.r.Header.Get("Expect") != "" { // the client waits for "100 Continue"
 		return
 	}
-	_ = x.control.SetReadDeadline(time.Now().Add(min(drainTime, x.h.limits.grace)))
+	_ = x.w.control.SetReadDeadline(time.Now().Add(min(drainTime, x.h.limits.grace)))
 	_, _ = io.Copy(io.Discard, x.r.Body) // the deadline remains, because net/http may read on
 }

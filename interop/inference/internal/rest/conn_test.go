@@ -18,6 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/interop/inference/internal/conns"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/enginetest"
 )
@@ -165,7 +166,7 @@ const healthRequest = "GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
 // probes.
 func TestConnections(t *testing.T) {
 	m, began, release := enginetest.Blocking("blocking")
-	v := serve(t, setup{connections: Connections{Most: 4, PerAddress: 2}, models: []*enginetest.Model{m}})
+	v := serve(t, setup{connections: conns.Limits{Most: 4, PerGroup: 2}, models: []*enginetest.Model{m}})
 	text := binaryFloats(1)
 	request := fmt.Sprintf("POST /v2/models/blocking/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n%s: %d\r\n\r\n%s1234", len(text)+4, headerLength, len(text), text)
 	var open []*link
@@ -199,7 +200,7 @@ func TestConnections(t *testing.T) {
 // health probes are still served.
 func TestFullOfIdleConnections(t *testing.T) {
 	m, began, release := enginetest.Blocking("blocking")
-	v := serve(t, setup{connections: Connections{Most: 2, PerAddress: 3}, models: []*enginetest.Model{m}})
+	v := serve(t, setup{connections: conns.Limits{Most: 2, PerGroup: 3}, models: []*enginetest.Model{m}})
 	open := []*link{v.dial(), v.dial()}
 	text := binaryFloats(1)
 	request := fmt.Sprintf("POST /v2/models/blocking/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n%s: %d\r\n\r\n%s1234", len(text)+4, headerLength, len(text), text)
@@ -248,7 +249,7 @@ func TestUnixSocket(t *testing.T) {
 	l, err := net.Listen("unix", path)
 	require.NoError(t, err)
 	server := h.Server()
-	go func() { _ = Serve(server, l, Connections{Most: 2, PerAddress: 1}) }()
+	go func() { _ = Serve(server, l, conns.Limits{Most: 2, PerGroup: 1}) }()
 	defer server.Close()
 	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", path)

@@ -63,21 +63,19 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.serve.Se
 
 // exchange is one request and its response.
 type exchange struct {
-	h       *Handler
-	r       *http.Request
-	w       pacedWriter
-	control *http.ResponseController
-	dead    bool // the connection cannot be read any more
-	probe   bool // the request is a health probe, whose errors are not counted
+	h     *Handler
+	r     *http.Request
+	w     pacedWriter
+	dead  bool // the connection cannot be read any more
+	probe bool // the request is a health probe, whose errors are not counted
 }
 
 // handle serves a request.
 func (h *Handler) handle(w http.ResponseWriter, r *http.Request, serve func(*exchange) error) {
-	control := http.NewResponseController(w)
-	x := &exchange{h: h, r: r, w: pacedWriter{w, control, h.limits.rate, h.limits.grace}, control: control}
+	x := &exchange{h: h, r: r, w: pacedWriter{w, http.NewResponseController(w), h.limits.rate, h.limits.grace}}
 	if r.ContentLength != 0 {
 		// net/http reads the rest of a body before it responds: bound the time for that.
-		_ = control.SetReadDeadline(time.Now().Add(min(drainTime, h.limits.grace/2)))
+		_ = x.w.control.SetReadDeadline(time.Now().Add(min(drainTime, h.limits.grace/2)))
 	}
 	defer x.survive()
 	err := x.admit()
@@ -122,10 +120,12 @@ func (x *exchange) marshal(v any) error {
 	return err
 }
 
-// ok responds with an empty body.
-func (x *exchange) ok() error {
-	x.send(http.StatusOK, nil)
-	return nil
+// done responds with an empty body, unless there is an error.
+func (x *exchange) done(err error) error {
+	if err == nil {
+		x.send(http.StatusOK, nil)
+	}
+	return err
 }
 
 // refusal is an error with a status that the protocol does not define.

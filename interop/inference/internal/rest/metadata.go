@@ -27,9 +27,9 @@ func (x *exchange) metadata(m *engine.Model) error { return x.marshal(m.Meta()) 
 
 func (x *exchange) config(m *engine.Model) error { return x.marshal(m.Config()) }
 
-func (x *exchange) modelStatistics(m *engine.Model) error { return x.statistics(m) }
+func (x *exchange) statisticsOf(m *engine.Model) error { return x.statistics([]*engine.Model{m}) }
 
-func (x *exchange) statistics(models ...*engine.Model) error {
+func (x *exchange) statistics(models []*engine.Model) error {
 	list := make([]map[string]any, len(models))
 	for i, m := range models {
 		s := m.Stats()
@@ -101,10 +101,7 @@ func (x *exchange) controlModel(run func(engine.Control, context.Context, string
 	if err := x.small(&struct{}{}); err != nil {
 		return err
 	}
-	if err := run(control, x.r.Context(), x.r.PathValue("model")); err != nil {
-		return err
-	}
-	return x.ok()
+	return x.done(run(control, x.r.Context(), x.r.PathValue("model")))
 }
 
 func (x *exchange) noRegions() error { return x.marshal([]any{}) }
@@ -151,10 +148,7 @@ func (x *exchange) register() error {
 	if request.Key == nil || request.Size == nil {
 		return oip.Errorf(oip.Invalid, `a region needs a "key" and a "byte_size"`)
 	}
-	if err := regions.Register(x.client(), x.r.PathValue("region"), *request.Key, request.Offset, *request.Size); err != nil {
-		return err
-	}
-	return x.ok()
+	return x.done(regions.Register(x.client(), x.r.PathValue("region"), *request.Key, request.Offset, *request.Size))
 }
 
 func (x *exchange) unregister() error {
@@ -165,14 +159,8 @@ func (x *exchange) unregister() error {
 	if err := x.small(&struct{}{}); err != nil {
 		return err
 	}
-	var err error
-	if name := x.r.PathValue("region"); name == "" {
-		err = regions.UnregisterAll(x.client())
-	} else {
-		err = regions.Unregister(x.client(), name)
+	if name := x.r.PathValue("region"); name != "" {
+		return x.done(regions.Unregister(x.client(), name))
 	}
-	if err != nil {
-		return err
-	}
-	return x.ok()
+	return x.done(regions.UnregisterAll(x.client()))
 }

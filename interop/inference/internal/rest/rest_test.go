@@ -19,6 +19,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/interop/inference/internal/conns"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/enginetest"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
@@ -43,7 +44,7 @@ type setup struct {
 	engine      engine.Options
 	rest        Options
 	limits      func(*limits)
-	connections Connections
+	connections conns.Limits
 	models      []*enginetest.Model
 	noRegions   bool
 }

@@ -21,15 +21,15 @@ var routes = []struct {
 
 	{"POST", "/v2/models/{model}/infer", (*exchange).infer},
 	{"POST", "/v2/models/{model}/versions/{version}/infer", (*exchange).infer},
-	{"GET", "/v2/models/stats", func(x *exchange) error { return x.statistics(x.h.o.Engine.Models()...) }},
+	{"GET", "/v2/models/stats", func(x *exchange) error { return x.statistics(x.h.o.Engine.Models()) }},
 	{"GET", "/v2/models/{model}", ofModel((*exchange).metadata)},
 	{"GET", "/v2/models/{model}/ready", ofModel((*exchange).modelReady)},
 	{"GET", "/v2/models/{model}/config", ofModel((*exchange).config)},
-	{"GET", "/v2/models/{model}/stats", ofModel((*exchange).modelStatistics)},
+	{"GET", "/v2/models/{model}/stats", ofModel((*exchange).statisticsOf)},
 	{"GET", "/v2/models/{model}/versions/{version}", ofModel((*exchange).metadata)},
 	{"GET", "/v2/models/{model}/versions/{version}/ready", ofModel((*exchange).modelReady)},
 	{"GET", "/v2/models/{model}/versions/{version}/config", ofModel((*exchange).config)},
-	{"GET", "/v2/models/{model}/versions/{version}/stats", ofModel((*exchange).modelStatistics)},
+	{"GET", "/v2/models/{model}/versions/{version}/stats", ofModel((*exchange).statisticsOf)},
 
 	{"POST", "/v2/repository/index", (*exchange).index},
 	{"POST", "/v2/repository/models/{model}/load", func(x *exchange) error { return x.controlModel(engine.Control.Load) }},
@@ -43,8 +43,8 @@ var routes = []struct {
 	// There are no regions of devices. Clients begin by unregistering all of them.
 	{"GET", "/v2/cudasharedmemory/status", (*exchange).noRegions},
 	{"GET", "/v2/xpusharedmemory/status", (*exchange).noRegions},
-	{"POST", "/v2/cudasharedmemory/unregister", (*exchange).ok},
-	{"POST", "/v2/xpusharedmemory/unregister", (*exchange).ok},
+	{"POST", "/v2/cudasharedmemory/unregister", func(x *exchange) error { return x.done(nil) }},
+	{"POST", "/v2/xpusharedmemory/unregister", func(x *exchange) error { return x.done(nil) }},
 
 	{"", "/v2/cudasharedmemory/region/{region}/{verb}", unsupported("shared memory of devices is not served; use system shared memory")},
 	{"", "/v2/xpusharedmemory/region/{region}/{verb}", unsupported("shared memory of devices is not served; use system shared memory")},
@@ -57,13 +57,13 @@ var routes = []struct {
 
 // routes returns the handler of all paths.
 func (h *Handler) routes() http.Handler {
-	unknown := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	unknown := func(w http.ResponseWriter, r *http.Request) {
 		h.handle(w, r, func(*exchange) error {
 			return oip.Errorf(oip.NotFound, "unknown path; those of the protocol begin with /v2")
 		})
-	})
+	}
 	mux := http.NewServeMux()
-	mux.Handle("/", unknown)
+	mux.HandleFunc("/", unknown)
 	for _, route := range routes {
 		serve := func(x *exchange) error {
 			if m := x.r.Method; route.method == "" || m == route.method || m == http.MethodHead && route.method == http.MethodGet {
@@ -84,6 +84,7 @@ func (h *Handler) routes() http.Handler {
 	})
 }
 
+// unsupported refuses all requests of a path.
 func unsupported(message string) func(*exchange) error {
 	return func(*exchange) error { return &oip.Error{Kind: oip.Unsupported, Message: message} }
 }
