@@ -23,6 +23,7 @@ import (
 
 	"github.com/usmbridge/usmbridge/interop/inference/internal/admin"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/backend"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/conns"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/models"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
@@ -296,7 +297,7 @@ func (s *service) start(out io.Writer) error {
 	if c.admin == c.addr {
 		s.rest.Handler = both(handler, s.pages)
 	}
-	s.listen(func(l net.Listener) error { return rest.Serve(s.rest, l, rest.Connections{}) })
+	s.listen(func(l net.Listener) error { return rest.Serve(s.rest, l, conns.Limits{}) })
 	if c.grpc != none {
 		if s.rpc, err = rpc.New(rpc.Options{Engine: s.engine, Control: control, Tenants: c.tenants, Log: s.log, Traces: s.traces}); err != nil {
 			return err
@@ -307,7 +308,7 @@ func (s *service) start(out io.Writer) error {
 	if s.pages != nil && c.admin != c.addr {
 		s.admin = &http.Server{Handler: s.pages, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
 			ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)}
-		s.listen(func(l net.Listener) error { return rest.Serve(s.admin, l, rest.Connections{Most: 64}) })
+		s.listen(func(l net.Listener) error { return rest.Serve(s.admin, l, conns.Limits{Most: 64}) })
 		fmt.Fprintln(out, "admin on", shown(s.listeners[len(s.listeners)-1]))
 	}
 	return nil
