@@ -138,7 +138,7 @@ func (r *Request) bind(args []any) ([]any, error) {
 	m := r.model
 	for i := range r.outputs {
 		o := &r.outputs[i]
-		if o.place.lease == nil && !m.def.WritesAll {
+		if !o.place.inRegion() && !m.def.WritesAll {
 			p, err := o.place.bytes(o.size)
 			if err != nil {
 				return nil, err
@@ -274,7 +274,7 @@ func (r *Request) releaseInputs() {
 		kept[r.inputOf(a)] = true
 	}
 	for i := range r.inputs {
-		if in := &r.inputs[i]; in.place.lease == nil && !kept[in] {
+		if in := &r.inputs[i]; !in.place.inRegion() && !kept[in] {
 			in.place.release()
 		}
 	}
@@ -292,7 +292,7 @@ func (r *Request) placeOutput(o *Output, a *usmarray.Array) (inPlace bool, err e
 	if a.DataType() != dt || !meta.Fits(shape) {
 		return false, r.badModel(fmt.Errorf("output %s is %v of %v and is declared as %v of %v", meta.Name, a.DataType(), shape, dt, meta.Shape))
 	}
-	if err := o.setShape(shape); err != nil || o.place.lease != nil {
+	if err := o.setShape(shape); err != nil || o.place.inRegion() {
 		return false, err
 	}
 	if in := r.inputOf(a); in != nil {
@@ -344,7 +344,7 @@ func (r *Request) copyOne(o *Output, a *usmarray.Array) error {
 func (r *Request) inputOf(a *usmarray.Array) *Input {
 	for i := range r.inputs {
 		in := &r.inputs[i]
-		if in.place.there() && in.place.lease == nil && in.place.address() == uintptr(a.Pointer()) && in.size == uint64(a.NBytes()) && a.IsC() {
+		if in.place.there() && !in.place.inRegion() && in.place.address() == uintptr(a.Pointer()) && in.size == uint64(a.NBytes()) && a.IsC() {
 			return in
 		}
 	}

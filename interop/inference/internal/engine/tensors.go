@@ -176,7 +176,7 @@ func (o *Output) Region(from peercred.Client, name string, offset, size uint64) 
 	return nil
 }
 
-func (o *Output) inRegion() bool { return o.place.lease != nil || o.theirs.lease != nil }
+func (o *Output) inRegion() bool { return o.place.inRegion() || o.theirs.there() }
 
 // setShape sets the shape. It is an error if the region is too small.
 func (o *Output) setShape(shape []int64) error {

@@ -185,13 +185,7 @@ func (x *exchange) unregister(name, _ string) error {
 	if err := x.small(&struct{}{}); err != nil {
 		return err
 	}
-	var err error
-	if name == "" {
-		err = regions.UnregisterAll(x.client())
-	} else {
-		err = regions.Unregister(x.client(), name)
-	}
-	if err != nil {
+	if err := regions.Unregister(x.client(), name); err != nil {
 		return err
 	}
 	return x.ok("", "")
