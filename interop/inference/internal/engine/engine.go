@@ -27,7 +27,6 @@ type Engine struct {
 	o           Options
 	current     atomic.Pointer[registry]
 	slots, lane *fair.Limiter
-	asks        *fair.Limiter // for the shapes of outputs
 	accounts    accounts
 
 	progress progress
@@ -55,9 +54,6 @@ func New(o Options) (*Engine, error) {
 	}
 	bounds.Calls, bounds.Shared = 2, 1
 	if e.lane, err = fair.New(bounds); err != nil {
-		return nil, err
-	}
-	if e.asks, err = fair.New(fair.Config{Requests: 2 * o.Requests, PerTenant: 2 * o.PerTenant, Calls: o.Turns, Shared: min(o.Shared, o.Turns)}); err != nil {
 		return nil, err
 	}
 	r, err := e.newRegistry(&load{runner: o.Runner}, o.Models, nil)
