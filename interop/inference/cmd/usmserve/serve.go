@@ -32,23 +32,23 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/traces"
 	builtin "github.com/usmbridge/usmbridge/interop/inference/models"
 	bootstrap "github.com/usmbridge/usmbridge/interop/inference/python"
-	"github.com/usmbridge/usmbridge/interop/workers"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
 // service is all parts of the server.
 type service struct {
-	config  *config
-	log     *slog.Logger
-	backend *backend.Backend
-	regions *region.Registry
-	engine  *engine.Engine
-	rest    *http.Server
-	rpc     *rpc.Server
-	pages   *admin.Handler
-	traces  *traces.Traces
-	admin   *http.Server // nil if the pages are served at the address of REST, or not at all
+	config      *config
+	log         *slog.Logger
+	backend     *backend.Backend
+	regions     *region.Registry
+	engine      *engine.Engine
+	rest        *http.Server
+	rpc         *rpc.Server
+	pages       http.Handler
+	endProfiles context.CancelFunc
+	traces      *traces.Traces
+	admin       *http.Server // nil if the pages are served at the address of REST, or not at all
 
 	loading sync.Mutex // held while models are loaded or unloaded
 	loaded  atomic.Pointer[backend.Loaded]
@@ -287,11 +287,9 @@ func (s *service) start(out io.Writer) error {
 	}
 	s.rest = handler.Server()
 	if c.admin != none {
-		o := admin.Options{Pool: s.backend.Memory, Calls: s.backend.Calls, CallsLimit: s.backend.CallsLimit, Hosts: hosts}
-		if c.workers > 0 {
-			o.Workers = s.workers
-		}
-		s.pages = admin.New(s.engine, o)
+		ctx, cancel := context.WithCancel(context.Background())
+		s.endProfiles = cancel
+		s.pages = admin.New(ctx, s.engine, admin.Options{Pool: s.backend.Memory, Calls: s.backend.Calls, CallsLimit: s.backend.CallsLimit, Hosts: hosts})
 	}
 	if c.admin == c.addr {
 		s.rest.Handler = both(handler, s.pages)
@@ -326,20 +324,6 @@ func (s *service) logRestarts() {
 		}
 		s.restarts[w.Index] = w.Restarts
 	}
-}
-
-// workers lists the processes that run models, for metrics and the status page.
-func (s *service) workers() []admin.Worker {
-	l := s.loaded.Load()
-	if l == nil {
-		return nil
-	}
-	var out []admin.Worker
-	for _, w := range l.Workers.Workers() {
-		out = append(out, admin.Worker{Name: fmt.Sprint("worker ", w.Index), State: string(w.State), Ready: w.State == workers.Ready,
-			Calls: w.Calls, Restarts: uint64(max(w.Restarts, 0))})
-	}
-	return out
 }
 
 // both serves the protocol below /v2, and the pages beside it.
@@ -383,7 +367,7 @@ func (s *service) end() error {
 		s.engine.Drain()
 	}
 	if s.pages != nil {
-		s.pages.Close() // running profiles
+		s.endProfiles()
 	}
 	var servers sync.WaitGroup
 	var mu sync.Mutex
