@@ -99,7 +99,7 @@ func (b Buffer) Release() {
 	}
 	s.put(int(k), c)
 	s.countPut(int(k), c)
-	if s.overtaken(int(k)) {
+	if s.needsWork(int(k)) {
 		p.afterPut(s, int(k))
 		return
 	}

@@ -283,7 +283,7 @@ func (p *Pool) cache(c *owner.Cell, k int) {
 	}
 	s.put(k, c)
 	s.countPut(k, c)
-	if s.overtaken(k) {
+	if s.needsWork(k) {
 		p.afterPut(s, k)
 		return
 	}

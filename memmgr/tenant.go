@@ -264,7 +264,7 @@ func (p *Pool) freeCharged(c *owner.Cell) bool {
 		back = room.credit - room.most/2
 		room.credit -= back
 	}
-	if s.overtaken(int(k)) {
+	if s.needsWork(int(k)) {
 		p.afterPut(s, int(k))
 	} else {
 		s.leave()
