@@ -69,7 +69,7 @@ func (x *exchange) open(most int64) (*body, error) {
 	if text := r.Header[headerLength]; len(text) > 0 {
 		n, err := strconv.ParseUint(text[0], 10, 63)
 		if err != nil || len(text) > 1 {
-			return nil, oip.Errorf(oip.Invalid, "%s %s is no length in bytes", headerLength, oip.Quote(strings.Join(text, ", ")))
+			return nil, oip.Errorf(oip.Invalid, "%s %s is not a length in bytes", headerLength, oip.Quote(strings.Join(text, ", ")))
 		}
 		b.json = int64(n)
 		if b.coding == "" && b.json > b.length {
@@ -89,9 +89,8 @@ func (x *exchange) open(most int64) (*body, error) {
 	return b, nil
 }
 
-// behind returns the number of bytes after the JSON; -1 if it is unknown because the body is
-// compressed.
-func (b *body) behind() int64 {
+// afterJSON returns the number of bytes after the JSON; -1 if it is unknown because the body is compressed.
+func (b *body) afterJSON() int64 {
 	if b.coding != "" {
 		return -1
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 )
 
@@ -31,6 +32,8 @@ type input struct {
 	Shape    list[int64] `json:"shape"`
 	Data     raw         `json:"data"`
 	Params   params      `json:"parameters"`
+
+	tensor *engine.Input // of the request in the engine
 }
 
 // output is a requested tensor.

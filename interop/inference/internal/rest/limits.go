@@ -70,9 +70,3 @@ func (g *gate) give(tenant string, n int64) {
 		delete(g.by, tenant)
 	}
 }
-
-func (g *gate) inUse() int64 {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.used
-}
