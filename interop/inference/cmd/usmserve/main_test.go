@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -53,7 +54,7 @@ type running struct {
 	out   *lockedBuffer
 	addr  string // of REST
 	grpc  string
-	page  string
+	admin string
 	ready chan struct{}
 	over  chan error
 }
@@ -114,7 +115,7 @@ func launchWith(t *testing.T, log *os.File, args ...string) *running {
 			case "gRPC":
 				r.grpc = address
 			case "admin":
-				r.page = address
+				r.admin = address
 			case "listening":
 				r.addr = address
 				close(r.ready)
@@ -237,7 +238,7 @@ func TestAddresses(t *testing.T) {
 	}
 	client.CloseIdleConnections()
 	for path, want := range map[string]int{"/v2": 404, "/metrics": 200} {
-		resp, err := http.Get("http://" + r.page + path)
+		resp, err := http.Get("http://" + r.admin + path)
 		require.NoError(t, err)
 		resp.Body.Close()
 		require.Equal(t, want, resp.StatusCode, path)
@@ -341,6 +342,16 @@ func (r *running) get(path string) int {
 	return resp.StatusCode
 }
 
+// page returns the body of a page.
+func (r *running) page(path string) string {
+	resp, err := http.Get("http://" + r.addr + path)
+	require.NoError(r.t, err)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	require.NoError(r.t, err)
+	return string(text)
+}
+
 // For the time of -drain-delay the server is not ready and still serves requests.
 func TestDrainDelay(t *testing.T) {
 	r := start(t, "-drain-delay", "1h", "-models", modelsDir(t, map[string]string{"same": "def infer(x): return {'y': x}"}))
@@ -395,25 +406,8 @@ func TestSecondSignal(t *testing.T) {
 // busy waits until a request runs.
 func busy(t *testing.T, r *running) {
 	t.Helper()
-	require.Eventually(t, func() bool {
-		resp, err := http.Get("http://" + r.addr + "/metrics")
-		if err != nil {
-			return false
-		}
-		defer resp.Body.Close()
-		text, err := io.ReadAll(resp.Body)
-		return err == nil && strings.Contains(string(text), "_turns") && hasTurn(string(text))
-	}, time.Minute, 10*time.Millisecond)
-}
-
-// hasTurn reports whether a request has a place to run.
-func hasTurn(metrics string) bool {
-	for line := range strings.Lines(metrics) {
-		if strings.Contains(line, "_turns") && !strings.HasPrefix(line, "#") && !strings.Contains(line, "max") && !strings.HasSuffix(strings.TrimSpace(line), " 0") {
-			return true
-		}
-	}
-	return false
+	running := regexp.MustCompile(`(?m)^inference_turns_taken [1-9]`)
+	require.Eventually(t, func() bool { return running.MatchString(r.page("/metrics")) }, time.Minute, 10*time.Millisecond)
 }
 
 // TestBrokenModel checks that a broken model is not ready and reports the reason, while the other
@@ -639,6 +633,15 @@ func TestServiceWithWorkers(t *testing.T) {
 	status, body = r.infer("same", "x", 3)
 	require.Equal(t, http.StatusOK, status, body)
 	require.Eventually(t, func() bool { return strings.Contains(r.log.String(), "a worker was restarted") }, soon, 10*time.Millisecond)
+	require.Eventually(t, func() bool {
+		return strings.Count(r.page("/metrics"), "\nusmbridge_worker_ready{runner=\"models\",worker=") == 2
+	}, soon, 10*time.Millisecond)
+	restarted := func(pattern, text string) bool {
+		all := regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1)
+		return len(all) == 2 && (all[0][1] == "1") != (all[1][1] == "1")
+	}
+	require.True(t, restarted(`(?m)^usmbridge_worker_restarts_total{runner="models",worker="\d"} (\d)$`, r.page("/metrics")))
+	require.True(t, restarted(`(?m)^\d +\d+ +\w+ +\d+ +(\d)$`, r.page("/")), "the status page")
 	require.NoError(t, r.stop(), "%s", r.log)
 	require.Contains(t, r.log.String(), "no memory is in use at the end")
 }

@@ -159,8 +159,5 @@ func (x *exchange) unregister() error {
 	if err := x.small(&struct{}{}); err != nil {
 		return err
 	}
-	if name := x.r.PathValue("region"); name != "" {
-		return x.done(regions.Unregister(x.client(), name))
-	}
-	return x.done(regions.UnregisterAll(x.client()))
+	return x.done(regions.Unregister(x.client(), x.r.PathValue("region")))
 }

@@ -87,18 +87,13 @@ func (x *exchange) client() (from peercred.Client) {
 	return from
 }
 
-// origins refuses requests of web pages of another origin. Browsers let any page post to any
-// address, also to those of this machine, and only hide the response from the page.
-var origins = http.NewCrossOriginProtection()
-
-// admit refuses requests that a web page may have made a browser send.
+// admit refuses requests that a web page may have made a browser send (see package hosts).
 //
-// A page can make its own name point to this address (DNS rebinding). Then its requests are of the
-// same origin, and it reads the responses. A GET of such a page looks like that of a program: it has
-// no Origin and, without TLS, no Sec-Fetch-Site. So GET and HEAD need a Host that no other name
-// server can make a browser use: an address, localhost, or one of Options.Hosts. Browsers send other
-// methods with an Origin, so programs may use any name for them. Browsers always send a Host and do
-// not connect to Unix sockets.
+// A GET of a page that made its name point to this address looks like that of a program: it has no
+// Origin and, without TLS, no Sec-Fetch-Site. So GET and HEAD need a Host that no other name server
+// can make a browser use: an address, localhost, or one of Options.Hosts. Browsers send other methods
+// with an Origin, so programs may use any name for them. Browsers always send a Host and do not
+// connect to Unix sockets.
 func (x *exchange) admit() error {
 	if x.r.Method == http.MethodGet || x.r.Method == http.MethodHead {
 		if x.r.Host == "" || x.client().Local {
@@ -110,8 +105,8 @@ func (x *exchange) admit() error {
 	if _, fetched := x.r.Header["Sec-Fetch-Site"]; !page && !fetched {
 		return nil
 	}
-	if err := origins.Check(x.r); err != nil {
-		return refuse(http.StatusForbidden, oip.Invalid, "requests of web pages of another origin are refused", err)
+	if hosts.CrossOrigin(x.r) {
+		return refuse(http.StatusForbidden, oip.Invalid, "requests of web pages of another origin are refused", nil)
 	}
 	return x.knownHost()
 }
