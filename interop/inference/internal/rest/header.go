@@ -86,8 +86,7 @@ func (l *list[T]) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 		if len(*l) == maxList {
 			return oip.Errorf(oip.Invalid, "too many elements: at most %d are accepted", maxList)
 		}
-		var zero T
-		*l = append(*l, zero)
+		*l = append(*l, *new(T))
 		err = json.UnmarshalDecode(dec, &(*l)[len(*l)-1])
 	}
 	if err == nil {
