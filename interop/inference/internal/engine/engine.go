@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,12 +26,8 @@ type Engine struct {
 	current     atomic.Pointer[registry]
 	slots, lane *fair.Limiter
 	accounts    accounts
-
-	progress progress
-	retired  atomic.Bool
-	warm     atomic.Bool  // the runner has been ready
-	badFrom  atomic.Int64 // since when it is not, in nanoseconds; 0 while it is
-	refused  [oip.Kinds]atomic.Uint64
+	health      health
+	refused     [oip.Kinds]atomic.Uint64
 
 	mu       sync.Mutex
 	draining bool
@@ -56,7 +50,7 @@ func New(o Options) (*Engine, error) {
 	if e.lane, err = fair.New(bounds); err != nil {
 		return nil, err
 	}
-	r, err := e.newRegistry(&load{runner: o.Runner}, o.Models, nil)
+	r, err := e.newRegistry(o.Runner, o.Models, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -73,61 +67,6 @@ func (e *Engine) Server() oip.Server {
 		s.Extensions = append(s.Extensions, "system_shared_memory")
 	}
 	return s
-}
-
-// Ready returns nil if requests can be expected to be served. Errors: NotReady while the runner
-// warms up, is stuck or makes no progress, and after Retire or Drain.
-func (e *Engine) Ready() error {
-	if e.retired.Load() || e.isDraining() {
-		return errDraining
-	}
-	return e.healthy()
-}
-
-// healthy returns nil if the runner is warm and makes progress.
-func (e *Engine) healthy() error {
-	err := e.Runner().Health()
-	if err == nil {
-		err = e.checkProgress()
-	}
-	if err == nil && !e.anyModel() {
-		return &oip.Error{Kind: oip.NotReady, Message: "no model is ready", RetryAfter: retryAfter}
-	}
-	if err == nil {
-		e.warm.Store(true)
-		e.badFrom.Store(0)
-		return nil
-	}
-	message := "the server is not ready"
-	if errors.Is(err, executor.ErrWarming) {
-		message = "the server is warming up"
-	} else {
-		e.badFrom.CompareAndSwap(0, time.Now().UnixNano())
-	}
-	return &oip.Error{Kind: oip.NotReady, Message: message, RetryAfter: retryAfter, Err: err}
-}
-
-var errDraining = &oip.Error{Kind: oip.NotReady, Message: "the server is shutting down", RetryAfter: retryAfter}
-
-// anyModel reports whether a model can be called.
-func (e *Engine) anyModel() bool {
-	return slices.ContainsFunc(e.Models(), func(m *Model) bool { return m.def.Broken == "" })
-}
-
-// Live returns nil until the runner has been stuck, or without progress, for Options.Patience, as
-// seen by Ready or Live. Errors: NotReady.
-func (e *Engine) Live() error {
-	err := e.Ready()
-	if from := e.badFrom.Load(); err != nil && from != 0 && time.Since(time.Unix(0, from)) > e.o.Patience {
-		return err
-	}
-	return nil
-}
-
-func (e *Engine) isDraining() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.draining
 }
 
 // Models returns the models, in the order of their definitions. The list does not change.
@@ -155,7 +94,7 @@ func (e *Engine) Limit() uint64 { return e.o.Limit }
 func (e *Engine) Timeout() time.Duration { return e.o.Timeout }
 
 // Runner returns the runner of the models.
-func (e *Engine) Runner() executor.Runner { return e.current.Load().load.runner }
+func (e *Engine) Runner() executor.Runner { return e.current.Load().runner }
 
 // Stats are the counts of an engine.
 type Stats struct {
@@ -192,7 +131,7 @@ func (e *Engine) Refused(kind oip.Kind) {
 // requests.
 func (e *Engine) Begin(ctx context.Context, tenant, model, version string) (*Request, error) {
 	began := time.Now()
-	if !e.warm.Load() {
+	if !e.health.warm.Load() {
 		if err := e.healthy(); err != nil {
 			return nil, err
 		}
@@ -227,18 +166,19 @@ func (e *Engine) admit(name, version string) (*Model, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case m.def.Broken != "":
-		return nil, m.broken()
 	case e.draining:
 		return nil, errDraining
 	}
+	if err := m.broken(); err != nil {
+		return nil, err
+	}
 	e.inFlight++
-	m.load.requests.Add(1)
+	m.registry.requests.Add(1)
 	return m, nil
 }
 
 func (e *Engine) discount(m *Model) {
-	m.load.requests.Done()
+	m.registry.requests.Done()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.inFlight--
@@ -246,10 +186,6 @@ func (e *Engine) discount(m *Model) {
 		close(e.empty)
 	}
 }
-
-// Retire makes Ready return an error. Requests are still served, so that load balancers can notice
-// before Drain.
-func (e *Engine) Retire() { e.retired.Store(true) }
 
 // Drain refuses new requests. Requests in flight continue. Further calls do nothing.
 func (e *Engine) Drain() {
@@ -259,6 +195,7 @@ func (e *Engine) Drain() {
 		return
 	}
 	e.draining = true
+	e.health.retired.Store(true)
 	if e.inFlight == 0 {
 		close(e.empty)
 	}
@@ -276,5 +213,3 @@ func (e *Engine) Close(ctx context.Context) error {
 	e.accounts.close()
 	return nil
 }
-
-func (e *Engine) log() *slog.Logger { return e.o.Log }

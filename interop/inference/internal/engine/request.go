@@ -108,7 +108,7 @@ func (r *Request) End() {
 	if r.arena != nil {
 		if left := r.arena.End(); left.Blocks > 0 {
 			r.model.stats.update(func(s *ModelStats) { s.Kept++ })
-			r.model.engine.log().Debug("a model keeps memory of a request", "model", r.model.def.Meta.Name, "tenant", r.account.label, "left", left)
+			r.model.engine.o.Log.Debug("a model keeps memory of a request", "model", r.model.def.Meta.Name, "tenant", r.account.label, "left", left)
 		}
 	}
 	if r.cancel != nil {

@@ -36,7 +36,7 @@ func (r *Request) logged(err error) *oip.Error {
 	e := r.clientError(err)
 	if e.Kind == oip.Internal && !e.Logged {
 		e.Logged = true
-		r.model.engine.log().Error("a request failed", "model", r.model.def.Meta.Name, "tenant", r.account.label, "error", e)
+		r.model.engine.o.Log.Error("a request failed", "model", r.model.def.Meta.Name, "tenant", r.account.label, "error", e)
 	}
 	return e
 }
@@ -124,8 +124,8 @@ func (r *Request) call(args []any) (any, error) {
 		}})
 		ctx = arena.NewContext(ctx, r.arena)
 	}
-	answer, err := r.model.load.runner.Call(ctx, r.model.def.Function, args...)
-	r.model.engine.progress.note(ctx, err)
+	answer, err := r.model.registry.runner.Call(ctx, r.model.def.Function, args...)
+	r.model.engine.health.note(ctx, err)
 	return answer, err
 }
 
@@ -167,7 +167,7 @@ func (r *Request) askShapes() ([][]int64, error) {
 		}
 		args[i] = list
 	}
-	answer, err := m.load.runner.Call(r.Context(), m.def.Shapes, args...)
+	answer, err := m.registry.runner.Call(r.Context(), m.def.Shapes, args...)
 	if err != nil {
 		return nil, err
 	}
