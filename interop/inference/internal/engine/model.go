@@ -2,7 +2,6 @@ package engine
 
 import (
 	"fmt"
-	"math"
 	"strings"
 	"sync/atomic"
 
@@ -131,18 +130,6 @@ func (m *Model) shapeOf(output int, inputs []Input) []int64 {
 		next++
 	}
 	return shape
-}
-
-// layout is a dense array's, from an offset in elements on.
-func layout(shape []int64, offset int) (usmarray.Layout, error) {
-	ints := make([]int, len(shape))
-	for i, extent := range shape {
-		if extent > math.MaxInt {
-			return usmarray.Layout{}, oip.Errorf(oip.TooLarge, "shape %v has more elements than can be counted", shape)
-		}
-		ints[i] = int(extent)
-	}
-	return usmarray.NewLayout(ints, nil, offset)
 }
 
 // clip shortens a text of a model's for a client: the first line, within reason.

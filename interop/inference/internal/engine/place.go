@@ -1,13 +1,9 @@
 package engine
 
 import (
-	"context"
-	"errors"
 	"math"
 
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
-	"github.com/usmbridge/usmbridge/interop/inference/internal/peercred"
-	"github.com/usmbridge/usmbridge/interop/inference/internal/region"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
@@ -29,16 +25,16 @@ const apart = 256
 
 // batch is a list of tensors that get their memory at once.
 type batch struct {
-	places  []*place
-	offsets []uint64
-	total   uint64
+	places []*place
+	total  uint64
 }
 
 func (b *batch) add(p *place, size uint64) error {
 	if size > math.MaxInt64-apart || b.total > math.MaxInt64-apart-size {
 		return oip.Errorf(oip.TooLarge, "the size of the tensors overflows")
 	}
-	b.places, b.offsets = append(b.places, p), append(b.offsets, b.total)
+	p.offset = b.total
+	b.places = append(b.places, p)
 	b.total += (size + apart - 1) &^ (apart - 1)
 	return nil
 }
@@ -54,14 +50,12 @@ func (b *batch) allocate(r *Request, from *memmgr.Tenant, most uint64) error {
 	}
 	buffer, err := memmgr.New(from, memmgr.Request{Size: uintptr(b.total), Tag: r.model.def.Meta.Name, Context: r.Context()})
 	if err != nil {
-		return r.noMemory(err)
+		return r.clientError(err)
 	}
-	for i, p := range b.places {
-		if i > 0 {
-			buffer = buffer.Retain()
-		}
-		*p = place{buffer: buffer, offset: b.offsets[i]}
+	for _, p := range b.places {
+		p.buffer = buffer.Retain()
 	}
+	buffer.Release()
 	return nil
 }
 
@@ -118,51 +112,15 @@ func (r *Request) shapeOutputs() error {
 	return nil
 }
 
-// noMemory returns the error for the client of a failed allocation.
-func (r *Request) noMemory(err error) error {
-	if r.parent.Err() != nil && errors.Is(context.Cause(r.parent), context.Canceled) {
-		return &oip.Error{Kind: oip.Cancelled, Message: "the request was cancelled", Err: err}
-	}
-	if errors.Is(err, memmgr.ErrOutOfMemory) {
-		return &oip.Error{Kind: oip.Busy, Message: "out of memory: try again later", RetryAfter: retryAfter, Err: err}
-	}
-	return &oip.Error{Kind: oip.Internal, Message: "the server failed", Err: err}
-}
-
-// borrow acquires a range of a region that the client may use.
-func (p *place) borrow(r *Request, from peercred.Client, name string, offset, size uint64, write bool, dt oip.Datatype) error {
-	regions := r.model.engine.o.Regions
-	if regions == nil {
-		return region.ErrNetwork
-	}
-	b, check, err := regions.Acquire(from, name, offset, size, write)
-	if err != nil {
-		return oip.As(err)
-	}
-	if n := uintptr(dt.Size()); b.Address()%n != 0 {
-		b.Release()
-		return oip.Errorf(oip.Invalid, "offset %d of region %s: elements of %s must lie at multiples of their size", offset, oip.Quote(name), dt)
-	}
-	*p = place{buffer: b, check: check}
-	return nil
-}
-
 func (p *place) inRegion() bool { return p.check != nil }
-
-// err returns an error if the region of the place was removed.
-func (p *place) err() error {
-	if p.check == nil {
-		return nil
-	}
-	if err := p.check(); err != nil {
-		return &oip.Error{Kind: oip.Invalid, Message: "the shared memory of a tensor was removed", Err: err}
-	}
-	return nil
-}
 
 // array returns an array on the memory, which it borrows.
 func (p *place) array(dt usmarray.DataType, shape []int64, o ...usmarray.Option) (*usmarray.Array, error) {
-	l, err := layout(shape, int(p.offset)/dt.Size())
+	ints := make([]int, len(shape))
+	for i, extent := range shape {
+		ints[i] = int(extent)
+	}
+	l, err := usmarray.NewLayout(ints, nil, int(p.offset)/dt.Size())
 	if err != nil {
 		return nil, err
 	}
@@ -187,4 +145,17 @@ func (p *place) release() {
 		p.buffer.Release()
 	}
 	*p = place{}
+}
+
+// copyPlace copies n bytes.
+func copyPlace(to, from *place, n uint64) error {
+	p, err := from.bytes(n)
+	if err != nil {
+		return err
+	}
+	q, err := to.bytes(n)
+	if err == nil {
+		copy(q, p)
+	}
+	return err
 }

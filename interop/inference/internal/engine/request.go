@@ -25,6 +25,7 @@ type Request struct {
 
 	inputs  []Input   // in the order of the model
 	outputs []Output  // likewise
+	tensors []*tensor // of inputs and outputs
 	wanted  []*Output // in the requested order
 	shapes  [][]int64 // of the outputs, from the function of the model
 	arrays  []*usmarray.Array
@@ -38,12 +39,15 @@ type Request struct {
 func newRequest(ctx context.Context, m *Model, a *account, k *fair.Ticket, began time.Time) *Request {
 	r := &Request{model: m, account: a, ticket: k, parent: ctx, began: began, deadline: began.Add(m.engine.o.Timeout)}
 	r.inputs = make([]Input, len(m.def.Meta.Inputs))
-	for i := range r.inputs {
-		r.inputs[i].request, r.inputs[i].index = r, i
-	}
 	r.outputs = make([]Output, len(m.def.Meta.Outputs))
+	r.tensors = make([]*tensor, 0, len(r.inputs)+len(r.outputs))
+	for i := range r.inputs {
+		r.inputs[i].tensor = tensor{request: r, index: i, meta: &m.def.Meta.Inputs[i]}
+		r.tensors = append(r.tensors, &r.inputs[i].tensor)
+	}
 	for i := range r.outputs {
-		r.outputs[i].request, r.outputs[i].index = r, i
+		r.outputs[i].tensor = tensor{request: r, index: i, meta: &m.def.Meta.Outputs[i]}
+		r.tensors = append(r.tensors, &r.outputs[i].tensor)
 	}
 	return r
 }
@@ -97,13 +101,8 @@ func (r *Request) End() {
 		a.Release()
 	}
 	r.arrays = nil
-	for i := range r.inputs {
-		r.inputs[i].place.release()
-		r.inputs[i].theirs.release()
-	}
-	for i := range r.outputs {
-		r.outputs[i].place.release()
-		r.outputs[i].theirs.release()
+	for _, t := range r.tensors {
+		t.release()
 	}
 	if r.arena != nil {
 		if left := r.arena.End(); left.Blocks > 0 {

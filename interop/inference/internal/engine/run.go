@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -44,8 +43,8 @@ func (r *Request) logged(err error) *oip.Error {
 func (r *Request) run() ([]Result, error) {
 	m := r.model
 	for i := range r.inputs {
-		if in := &r.inputs[i]; !in.full && !in.theirs.there() {
-			return nil, oip.Errorf(oip.Invalid, "input %s of model %s is missing", in.meta().Name, m.def.Meta.Name)
+		if in := &r.inputs[i]; !in.full && !in.region.there() {
+			return nil, oip.Errorf(oip.Invalid, "input %s of model %s is missing", in.meta.Name, m.def.Meta.Name)
 		}
 	}
 	if len(r.wanted) == 0 {
@@ -63,9 +62,10 @@ func (r *Request) run() ([]Result, error) {
 	for i := range r.inputs {
 		in := &r.inputs[i]
 		if !in.full {
-			if err := in.copyIn(); err != nil {
+			if err := copyPlace(&in.place, &in.region, in.size); err != nil {
 				return nil, err
 			}
+			in.full = true
 		}
 		a, err := in.place.array(m.types[i], in.shape, usmarray.ReadOnly())
 		if err != nil {
@@ -176,7 +176,7 @@ func (r *Request) askShapes() ([][]int64, error) {
 		err = fmt.Errorf("%d shapes for %d outputs", len(shapes), len(r.outputs))
 	}
 	for i := 0; err == nil && i < len(shapes); i++ {
-		if meta := r.outputs[i].meta(); !meta.Fits(shapes[i]) || slices.ContainsFunc(shapes[i], func(n int64) bool { return n < 0 }) {
+		if meta := r.outputs[i].meta; !meta.Fits(shapes[i]) || slices.ContainsFunc(shapes[i], func(n int64) bool { return n < 0 }) {
 			err = fmt.Errorf("output %s would have shape %v and is declared as %v", meta.Name, shapes[i], meta.Shape)
 		}
 	}
@@ -225,7 +225,7 @@ func (r *Request) take(answer any) error {
 		a, ok := list[i].(*usmarray.Array)
 		if !ok {
 			drop(answer)
-			return r.badModel(fmt.Errorf("output %s: invalid value (got %T, want an array)", r.outputs[i].meta().Name, list[i]))
+			return r.badModel(fmt.Errorf("output %s: invalid value (got %T, want an array)", r.outputs[i].meta.Name, list[i]))
 		}
 		r.arrays = append(r.arrays, a) // which End releases
 		list[i] = nil
@@ -276,7 +276,7 @@ func (r *Request) releaseInputs() {
 // placeOutput checks a returned output. inPlace reports whether it can be sent from its memory: it
 // is an input, or memory of the request without another reference.
 func (r *Request) placeOutput(o *Output, a *usmarray.Array) (inPlace bool, err error) {
-	meta := o.meta()
+	meta := o.meta
 	dt := r.model.types[len(r.inputs)+o.index]
 	shape := make([]int64, a.NDim())
 	for i, extent := range a.Shape() {
@@ -347,25 +347,20 @@ func (r *Request) inputOf(a *usmarray.Array) *Input {
 // the client was removed while it was used.
 func (r *Request) collect() ([]Result, error) {
 	for _, o := range r.wanted {
-		if o.theirs.there() {
-			if err := o.copyOut(); err != nil {
+		if o.region.there() {
+			if err := copyPlace(&o.region, &o.place, o.size); err != nil {
 				return nil, err
 			}
 		}
 	}
-	for i := range r.inputs {
-		if err := errors.Join(r.inputs[i].place.err(), r.inputs[i].theirs.err()); err != nil {
-			return nil, err
-		}
-	}
-	for i := range r.outputs {
-		if err := errors.Join(r.outputs[i].place.err(), r.outputs[i].theirs.err()); err != nil {
+	for _, t := range r.tensors {
+		if err := t.lost(); err != nil {
 			return nil, err
 		}
 	}
 	results := make([]Result, len(r.wanted))
 	for i, o := range r.wanted {
-		meta := o.meta()
+		meta := o.meta
 		data, err := o.place.bytes(o.size)
 		if err != nil {
 			return nil, err
