@@ -5,7 +5,6 @@ import (
 
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 	"github.com/usmbridge/usmbridge/memmgr"
-	"github.com/usmbridge/usmbridge/usmarray"
 )
 
 // place is the memory of a tensor: memory of the pool, of which it holds a reference, or a part of a
@@ -17,6 +16,8 @@ type place struct {
 }
 
 func (p *place) there() bool { return p.buffer.Valid() }
+
+func (p *place) inRegion() bool { return p.check != nil }
 
 func (p *place) address() uintptr { return p.buffer.Address() + uintptr(p.offset) }
 
@@ -110,25 +111,6 @@ func (r *Request) shapeOutputs() error {
 		}
 	}
 	return nil
-}
-
-func (p *place) inRegion() bool { return p.check != nil }
-
-// array returns an array on the memory, which it borrows.
-func (p *place) array(dt usmarray.DataType, shape []int64, o ...usmarray.Option) (*usmarray.Array, error) {
-	ints := make([]int, len(shape))
-	for i, extent := range shape {
-		ints[i] = int(extent)
-	}
-	l, err := usmarray.NewLayout(ints, nil, int(p.offset)/dt.Size())
-	if err != nil {
-		return nil, err
-	}
-	a, err := usmarray.WrapBuffer(p.buffer, dt, l, o...)
-	if err != nil {
-		return nil, &oip.Error{Kind: oip.Internal, Message: "the server failed", Err: err}
-	}
-	return a, nil
 }
 
 // bytes returns the first n bytes.

@@ -42,11 +42,11 @@ func newRequest(ctx context.Context, m *Model, a *account, k *fair.Ticket, began
 	r.outputs = make([]Output, len(m.def.Meta.Outputs))
 	r.tensors = make([]*tensor, 0, len(r.inputs)+len(r.outputs))
 	for i := range r.inputs {
-		r.inputs[i].tensor = tensor{request: r, index: i, meta: &m.def.Meta.Inputs[i]}
+		r.inputs[i].tensor = tensor{request: r, index: i, meta: &m.def.Meta.Inputs[i], dtype: m.types[i]}
 		r.tensors = append(r.tensors, &r.inputs[i].tensor)
 	}
 	for i := range r.outputs {
-		r.outputs[i].tensor = tensor{request: r, index: i, meta: &m.def.Meta.Outputs[i]}
+		r.outputs[i].tensor = tensor{request: r, index: i, meta: &m.def.Meta.Outputs[i], dtype: m.types[len(r.inputs)+i]}
 		r.tensors = append(r.tensors, &r.outputs[i].tensor)
 	}
 	return r

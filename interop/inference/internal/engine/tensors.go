@@ -7,6 +7,7 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/peercred"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/region"
 	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/usmarray"
 )
 
 // tensor is an input or output of a request, with its memory.
@@ -14,6 +15,7 @@ type tensor struct {
 	request *Request
 	index   int         // in the order of the model
 	meta    *oip.Tensor // its declaration
+	dtype   usmarray.DataType
 	shape   []int64
 	size    uint64 // bytes
 	place   place  // the memory that the model gets
@@ -46,6 +48,19 @@ func (t *tensor) borrow(from peercred.Client, name string, offset, size uint64, 
 	t.place.release() // reserved with other tensors
 	t.place = place{buffer: b, check: check}
 	return nil
+}
+
+// array returns an array on the memory, which it borrows.
+func (t *tensor) array(o ...usmarray.Option) (*usmarray.Array, error) {
+	extents := make([]int, len(t.shape))
+	for i, extent := range t.shape {
+		extents[i] = int(extent)
+	}
+	l, err := usmarray.NewLayout(extents, nil, int(t.place.offset)/t.dtype.Size())
+	if err != nil {
+		return nil, err
+	}
+	return usmarray.WrapBuffer(t.place.buffer, t.dtype, l, o...)
 }
 
 // lost returns an error if shared memory of the tensor was removed.
@@ -102,6 +117,11 @@ func (r *Request) Input(name, datatype string, shape []int64) (*Input, error) {
 	}
 	in.given, in.shape, in.size = true, slices.Clone(shape), size
 	return in, nil
+}
+
+// is reports whether the elements of an array are those of the input, in memory of the pool.
+func (in *Input) is(a *usmarray.Array) bool {
+	return in.place.there() && !in.place.inRegion() && in.place.address() == uintptr(a.Pointer()) && in.size == uint64(a.NBytes()) && a.IsC()
 }
 
 // Size returns the size of the input in bytes.

@@ -97,14 +97,11 @@ func tensors(v any) ([]oip.Tensor, error) {
 		extents, _ := t[2].([]any)
 		shape := make([]int64, len(extents))
 		for i, extent := range extents {
-			switch n := extent.(type) {
-			case int:
-				shape[i] = int64(n)
-			case int64:
-				shape[i] = n
-			default:
-				return nil, fmt.Errorf("%s: extent %v is too large", name, extent)
+			n, ok := engine.Extent(extent)
+			if !ok {
+				return nil, fmt.Errorf("%s: extent %v is not an integer of 64 bits", name, extent)
 			}
+			shape[i] = n
 		}
 		out = append(out, oip.Tensor{Name: name, Datatype: datatype, Shape: shape})
 	}
