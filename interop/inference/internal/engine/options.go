@@ -149,17 +149,6 @@ func (d *Definition) Check() error {
 	return nil
 }
 
-// Extent returns a value of Python as an extent. ok is false if it is not an integer of 64 bits.
-func Extent(v any) (n int64, ok bool) {
-	switch v := v.(type) {
-	case int:
-		return int64(v), true
-	case int64:
-		return v, true
-	}
-	return 0, false
-}
-
 // free returns the number of free extents of a shape.
 func free(shape []int64) (n int) {
 	for _, extent := range shape {

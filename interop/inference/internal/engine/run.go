@@ -191,8 +191,16 @@ func (r *Request) toShapes(v any) ([][]int64, error) {
 		}
 		shapes[i] = make([]int64, len(extents))
 		for j, extent := range extents {
-			n, ok := Extent(extent)
-			if !ok || n < 0 {
+			var n int64
+			switch v := extent.(type) {
+			case int:
+				n = int64(v)
+			case int64:
+				n = v
+			default:
+				n = -1
+			}
+			if n < 0 {
 				return nil, fmt.Errorf("invalid output extent (got %v, want a non-negative integer of 64 bits)", extent)
 			}
 			shapes[i][j] = n
