@@ -130,8 +130,8 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	g.gauge(d.live, truth(e.Live() == nil))
 	g.gauge(d.draining, truth(stats.Draining))
 	g.gauge(d.inFlight, float64(stats.Requests))
-	g.gauge(d.waiting, float64(stats.Slots.Waiting+stats.Lane.Waiting))
-	g.gauge(d.turns, float64(stats.Slots.Running+stats.Lane.Running))
+	g.gauge(d.waiting, float64(stats.Waiting))
+	g.gauge(d.turns, float64(stats.Running))
 	for kind, n := range stats.Refused {
 		g.counter(d.refused, float64(n), oip.Kind(kind).String())
 	}

@@ -2,14 +2,12 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/usmbridge/usmbridge/interop/executor"
-	"github.com/usmbridge/usmbridge/interop/inference/internal/fair"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/region"
 )
@@ -17,22 +15,17 @@ import (
 // retryAfter is the time after which a client that was refused for lack of room may try again.
 const retryAfter = time.Second
 
-// activeTime is how long a tenant counts as active after its last request.
-const activeTime = time.Second
-
 // Engine serves models. Its methods may be called from any goroutine.
 type Engine struct {
-	o           Options
-	current     atomic.Pointer[registry]
-	slots, lane *fair.Limiter
-	accounts    accounts
-	health      health
-	refused     [oip.Kinds]atomic.Uint64
+	o        Options
+	current  atomic.Pointer[registry]
+	accounts *accounts
+	health   health
+	refused  [oip.Kinds]atomic.Uint64
 
-	mu       sync.Mutex
+	mu       sync.Mutex // guards draining; held to admit a request and to replace the models
 	draining bool
-	inFlight int           // requests between Begin and End
-	empty    chan struct{} // closed when draining and none is in flight
+	requests sync.WaitGroup
 }
 
 // New returns an engine, which Close ends. Errors: invalid options.
@@ -40,22 +33,13 @@ func New(o Options) (*Engine, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	e := &Engine{o: o, empty: make(chan struct{})}
-	var err error
-	bounds := fair.Config{Requests: o.Requests, PerTenant: o.PerTenant, Calls: o.Turns, Shared: min(o.Shared, o.Turns), Active: activeTime}
-	if e.slots, err = fair.New(bounds); err != nil {
-		return nil, err
-	}
-	bounds.Calls, bounds.Shared = 2, 1
-	if e.lane, err = fair.New(bounds); err != nil {
-		return nil, err
-	}
+	e := &Engine{o: o}
+	e.accounts = newAccounts(&e.o)
 	r, err := e.newRegistry(o.Runner, o.Models, nil)
 	if err != nil {
 		return nil, err
 	}
 	e.current.Store(r)
-	e.accounts.init(&e.o)
 	return e, nil
 }
 
@@ -98,19 +82,20 @@ func (e *Engine) Runner() executor.Runner { return e.current.Load().runner }
 
 // Stats are the counts of an engine.
 type Stats struct {
-	Requests    int               // between Begin and End
-	Refused     [oip.Kinds]uint64 // requests that were refused or failed, by oip.Kind
-	Slots, Lane fair.Stats
-	Tenants     []TenantStats
-	Draining    bool
+	Requests int               // between Begin and End
+	Running  int               // of these, requests that have their turn
+	Waiting  int               // of these, requests that wait for their turn
+	Refused  [oip.Kinds]uint64 // requests that were refused or failed, by oip.Kind
+	Tenants  []TenantStats
+	Draining bool
 }
 
 // Stats returns the current counts.
 func (e *Engine) Stats() Stats {
 	e.mu.Lock()
-	inFlight, draining := e.inFlight, e.draining
+	s := Stats{Draining: e.draining, Running: int(e.accounts.running.Load()), Waiting: int(e.accounts.waiting.Load())}
 	e.mu.Unlock()
-	s := Stats{Requests: inFlight, Slots: e.slots.Stats(), Lane: e.lane.Stats(), Tenants: e.accounts.list(), Draining: draining}
+	s.Requests, s.Tenants = e.accounts.stats()
 	for kind := range e.refused {
 		s.Refused[kind] = e.refused[kind].Load()
 	}
@@ -140,22 +125,17 @@ func (e *Engine) Begin(ctx context.Context, tenant, model, version string) (*Req
 	if err != nil {
 		return nil, err
 	}
-	account, err := e.accounts.enter(tenant)
+	ticket, err := e.accounts.enter(tenant, m.def.Serial)
 	if err != nil {
 		e.discount(m)
 		return nil, err
 	}
-	ticket, err := m.queue.Enter(account.name)
-	if err != nil {
-		e.accounts.leave(account)
-		e.discount(m)
-		message := "too many requests are being served"
-		if errors.Is(err, fair.ErrTenantFull) {
-			message = "too many requests of this client are being served"
-		}
-		return nil, &oip.Error{Kind: oip.Busy, Message: message, RetryAfter: retryAfter, Err: err}
-	}
-	return newRequest(ctx, m, account, ticket, began), nil
+	return newRequest(ctx, m, ticket, began), nil
+}
+
+// busy returns the error for a client that may try again later.
+func busy(message string, err error) *oip.Error {
+	return &oip.Error{Kind: oip.Busy, Message: message, RetryAfter: retryAfter, Err: err}
 }
 
 // admit finds the model of a request and counts the request.
@@ -172,32 +152,34 @@ func (e *Engine) admit(name, version string) (*Model, error) {
 	if err := m.broken(); err != nil {
 		return nil, err
 	}
-	e.inFlight++
+	e.requests.Add(1)
 	m.registry.requests.Add(1)
 	return m, nil
 }
 
+// discount ends what admit began.
 func (e *Engine) discount(m *Model) {
 	m.registry.requests.Done()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.inFlight--
-	if e.draining && e.inFlight == 0 {
-		close(e.empty)
-	}
+	e.requests.Done()
 }
 
 // Drain refuses new requests. Requests in flight continue. Further calls do nothing.
 func (e *Engine) Drain() {
+	e.Retire()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.draining {
-		return
-	}
 	e.draining = true
-	e.health.retired.Store(true)
-	if e.inFlight == 0 {
-		close(e.empty)
+}
+
+// waitFor waits until a group is done, or ctx is.
+func waitFor(ctx context.Context, g *sync.WaitGroup) error {
+	done := make(chan struct{})
+	go func() { g.Wait(); close(done) }()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
@@ -205,10 +187,8 @@ func (e *Engine) Drain() {
 // the memory. Errors: that of the context, with the number of requests in flight.
 func (e *Engine) Close(ctx context.Context) error {
 	e.Drain()
-	select {
-	case <-e.empty:
-	case <-ctx.Done():
-		return fmt.Errorf("engine: %d requests have not ended: %w", e.Stats().Requests, ctx.Err())
+	if err := waitFor(ctx, &e.requests); err != nil {
+		return fmt.Errorf("engine: %d requests have not ended: %w", e.Stats().Requests, err)
 	}
 	e.accounts.close()
 	return nil

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/usmbridge/usmbridge/interop/inference/internal/fair"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
@@ -15,7 +14,6 @@ type Model struct {
 	engine   *Engine
 	registry *registry
 	def      Definition
-	queue    *fair.Limiter
 	inputs   map[string]int
 	outputs  map[string]int
 	types    []usmarray.DataType // of the inputs, then of the outputs
@@ -31,10 +29,7 @@ func newModel(e *Engine, r *registry, d Definition) (*Model, error) {
 	if len(d.Meta.Versions) == 0 {
 		d.Meta.Versions = []string{"1"}
 	}
-	m := &Model{engine: e, registry: r, def: d, queue: e.slots, stats: new(modelStats), inputs: map[string]int{}, outputs: map[string]int{}}
-	if d.Serial {
-		m.queue = e.lane
-	}
+	m := &Model{engine: e, registry: r, def: d, stats: new(modelStats), inputs: map[string]int{}, outputs: map[string]int{}}
 	if d.Broken != "" {
 		m.def.Meta.Inputs, m.def.Meta.Outputs = []oip.Tensor{}, []oip.Tensor{}
 		return m, nil

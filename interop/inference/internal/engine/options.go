@@ -67,7 +67,7 @@ type Options struct {
 
 	Turns     int           // calls of one tenant at a time while it is alone; 4. Of serial models there are 2.
 	Shared    int           // calls of one tenant at a time while other tenants are active; a quarter of Turns, at least 1
-	Requests  int           // requests of serial models, and of all other models; 1024
+	Requests  int           // requests at a time; 1024
 	PerTenant int           // of these, requests of one tenant; half of Requests
 	Tenants   int           // tenants in the table; 1024. Clients without a place there are one tenant together.
 	Timeout   time.Duration // of a request, which may have a shorter one; 30 s
@@ -102,6 +102,9 @@ func (o *Options) complete() error {
 	o.Grace = cmp.Or(o.Grace, 2*time.Second)
 	o.Patience = cmp.Or(o.Patience, time.Minute)
 	o.Log = cmp.Or(o.Log, slog.Default())
+	if o.Calls == nil {
+		o.CallsLimit = o.Limit
+	}
 	return nil
 }
 

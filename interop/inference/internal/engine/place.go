@@ -40,13 +40,12 @@ func (b *batch) add(p *place, size uint64) error {
 	return nil
 }
 
-// allocate takes the memory, charged to the tenant of the request, which may have most bytes. It
-// waits until the request ends.
-func (b *batch) allocate(r *Request, from *memmgr.Tenant, most uint64) error {
+// allocate takes the memory from a tenant of a pool with a limit. It waits until the request ends.
+func (b *batch) allocate(r *Request, from *memmgr.Tenant, limit uint64) error {
 	if len(b.places) == 0 {
 		return nil
 	}
-	if most != 0 && b.total > most {
+	if most := share(limit).Hard; most != 0 && b.total > most {
 		return oip.Errorf(oip.TooLarge, "the tensors of the request to model %s take %d bytes; a client may have %d", r.model.def.Meta.Name, b.total, most)
 	}
 	buffer, err := memmgr.New(from, memmgr.Request{Size: uintptr(b.total), Tag: r.model.def.Meta.Name, Context: r.Context()})
@@ -86,7 +85,7 @@ func (r *Request) reserve() error {
 			}
 		}
 	}
-	return b.allocate(r, r.account.memory, r.model.engine.accounts.options.Hard)
+	return b.allocate(r, r.ticket.memory, r.model.engine.o.Limit)
 }
 
 // shapeOutputs sets the shapes of bound outputs.

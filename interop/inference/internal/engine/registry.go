@@ -62,14 +62,10 @@ func (e *Engine) SetModels(runner executor.Runner, definitions []Definition) (en
 	}
 	e.current.Store(next)
 	return func(ctx context.Context) error {
-		over := make(chan struct{})
-		go func() { old.requests.Wait(); close(over) }()
-		select {
-		case <-over:
-			return nil
-		case <-ctx.Done():
-			return fmt.Errorf("engine: requests to replaced models have not ended: %w", ctx.Err())
+		if err := waitFor(ctx, &old.requests); err != nil {
+			return fmt.Errorf("engine: requests to replaced models have not ended: %w", err)
 		}
+		return nil
 	}, nil
 }
 

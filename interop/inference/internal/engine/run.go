@@ -13,7 +13,7 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// Run waits for a place, calls the model, and returns the requested outputs in the requested order.
+// Run waits for the turn of the request, calls the model, and returns the requested outputs in the requested order.
 // It is called once. Errors: Invalid for missing inputs, for shared memory that was removed, and for
 // a request that the model refuses; Busy, Deadline, Cancelled; Internal if the model failed.
 func (r *Request) Run() ([]Result, error) {
@@ -35,7 +35,7 @@ func (r *Request) logged(err error) *oip.Error {
 	e := r.clientError(err)
 	if e.Kind == oip.Internal && !e.Logged {
 		e.Logged = true
-		r.model.engine.o.Log.Error("a request failed", "model", r.model.def.Meta.Name, "tenant", r.account.label, "error", e)
+		r.model.engine.o.Log.Error("a request failed", "model", r.model.def.Meta.Name, "tenant", r.ticket.label, "error", e)
 	}
 	return e
 }
@@ -54,7 +54,7 @@ func (r *Request) run() ([]Result, error) {
 		}
 	}
 	began := time.Now()
-	if err := r.reserve(); err != nil { // before the place: a request that waits for memory must not hold one
+	if err := r.reserve(); err != nil { // before the turn: a request that waits for memory must not have it
 		return nil, err
 	}
 	args, err := r.arguments()
@@ -63,18 +63,18 @@ func (r *Request) run() ([]Result, error) {
 	}
 	t := &r.stages
 	t.Ready = time.Now()
-	if err := r.ticket.Wait(r.Context()); err != nil {
+	if err := r.ticket.wait(r.Context()); err != nil {
 		return nil, err
 	}
 	t.Turn = time.Now()
 	answer, err := r.call(args)
 	t.Called = time.Now()
 	if err == nil && !m.def.Bound {
-		err = r.take(answer) // within the place, which bounds the number of returned outputs that are not copied yet
+		err = r.take(answer) // within the turn, which bounds the number of returned outputs that are not copied yet
 	} else if answer != nil {
 		drop(answer)
 	}
-	r.ticket.Yield()
+	r.ticket.yield()
 	var results []Result
 	if err == nil {
 		results, err = r.collect()
@@ -103,7 +103,7 @@ func (r *Request) call(args []any) (any, error) {
 	ctx, o := r.Context(), &r.model.engine.o
 	if o.ForModels != nil {
 		r.arena = arena.New(arena.Options{Name: r.model.def.Meta.Name, Choose: func(q *syclobj.Queue, kind syclobj.USMKind) (memmgr.Resource, error) {
-			return o.ForModels(r.account.calls, q, kind)
+			return o.ForModels(r.ticket.calls, q, kind)
 		}})
 		ctx = arena.NewContext(ctx, r.arena)
 	}
@@ -153,10 +153,10 @@ func (r *Request) arguments() ([]any, error) {
 // no memory yet, so no other request waits for it.
 func (r *Request) askShapes() ([][]int64, error) {
 	m := r.model
-	if err := r.ticket.Wait(r.Context()); err != nil {
+	if err := r.ticket.wait(r.Context()); err != nil {
 		return nil, err
 	}
-	defer r.ticket.Yield()
+	defer r.ticket.yield()
 	args := make([]any, len(r.inputs))
 	for i := range r.inputs {
 		list := make([]any, len(r.inputs[i].shape))
@@ -252,7 +252,7 @@ func (r *Request) take(answer any) error {
 			}
 		}
 	}
-	if err := b.allocate(r, r.account.calls, r.model.engine.accounts.forCalls.Hard); err != nil {
+	if err := b.allocate(r, r.ticket.calls, r.model.engine.o.CallsLimit); err != nil {
 		return err
 	}
 	for _, o := range copies {
