@@ -397,7 +397,7 @@ func TestSecondSignal(t *testing.T) {
 	go r.infer("slow", "x", 1e6)
 	busy(t, r)
 	require.NoError(t, r.cmd.Process.Signal(syscall.SIGTERM))
-	require.Eventually(t, func() bool { return strings.Contains(r.log.String(), "draining") }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(r.log.String(), "second signal") }, time.Minute, time.Millisecond)
 	require.NoError(t, r.cmd.Process.Signal(syscall.SIGTERM))
 	require.Error(t, r.wait())
 	require.Contains(t, r.log.String(), "second signal")
@@ -575,6 +575,17 @@ func TestInvalidConfigurations(t *testing.T) {
 			require.NotContains(t, problems.String(), "panic")
 		})
 	}
+}
+
+// TestLog checks that the JSON log contains no numbers without units and no empty objects.
+func TestLog(t *testing.T) {
+	var b bytes.Buffer
+	(&config{logFormat: "json"}).logger(&b).Info("x", "took", 1500*time.Millisecond, "limit", 7)
+	require.Contains(t, b.String(), `"took":"1.5s","limit":7`)
+	r := start(t, "-log", "json", "-grpc", "none", "-models", modelsDir(t, map[string]string{"same": "def infer(x): return {'y': x}"}))
+	require.NoError(t, r.stop(), "%s", r.log)
+	require.Regexp(t, `"msg":"memory is open","place":"[^"]+"`, r.log.String())
+	require.NotContains(t, r.log.String(), "{}")
 }
 
 func TestConfig(t *testing.T) {
