@@ -20,6 +20,7 @@ import (
 
 	"github.com/usmbridge/usmbridge/interop/inference/internal/admin"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/backend"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/conns"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/region"
@@ -216,7 +217,7 @@ func (s *service) start(ctx context.Context, out io.Writer) (err error) {
 			}
 		})
 	}
-	s.serveHTTP("REST", server, s.rest, rest.Connections{})
+	s.serveHTTP("REST", server, s.rest, conns.Limits{})
 	if s.grpc != nil {
 		server, err := rpc.New(rpc.Options{Engine: s.engine, Control: control, Tenants: c.tenants, Log: s.log, Traces: s.traces})
 		if err != nil {
@@ -228,13 +229,13 @@ func (s *service) start(ctx context.Context, out io.Writer) (err error) {
 	if s.admin != nil {
 		server := &http.Server{Handler: pages, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
 			ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)}
-		s.serveHTTP("admin", server, s.admin, rest.Connections{Most: 64})
+		s.serveHTTP("admin", server, s.admin, conns.Limits{Most: 64})
 		fmt.Fprintln(out, "admin on", shown(s.admin))
 	}
 	return nil
 }
 
-func (s *service) serveHTTP(name string, server *http.Server, l net.Listener, bounds rest.Connections) {
+func (s *service) serveHTTP(name string, server *http.Server, l net.Listener, bounds conns.Limits) {
 	s.serve(name, func() error { return rest.Serve(server, l, bounds) }, func(ctx context.Context) error {
 		err := server.Shutdown(ctx)
 		if err != nil {

@@ -10,9 +10,8 @@
 // waiting ends at the deadline of the request.
 //
 // Package fair bounds the requests of each tenant, and how many of them run at a time. While other
-// tenants are active, the body of a request is read when the request has its place, so a flood of one
-// tenant leaves processors to others. Each tenant has accounts in the pools (memmgr.Tenant), and the
-// table of tenants is bounded.
+// tenants are active, a tenant runs fewer of them, so a flood of one tenant leaves processors to others.
+// Each tenant has accounts in the pools (memmgr.Tenant), and the table of tenants is bounded.
 //
 // # Memory
 //

@@ -19,20 +19,14 @@ import (
 // retryAfter is the time after which a client that was refused for lack of room may try again.
 const retryAfter = time.Second
 
-const (
-	// activeTime is how long a tenant counts as active after its last request.
-	activeTime = time.Second
-	// earlyTime is how long a request keeps its place while its body arrives: several times the time
-	// that a large tensor takes on a busy machine.
-	earlyTime = 10 * time.Millisecond
-)
+// activeTime is how long a tenant counts as active after its last request.
+const activeTime = time.Second
 
 // Engine serves models. Its methods may be called from any goroutine.
 type Engine struct {
 	o           Options
 	current     atomic.Pointer[registry]
 	slots, lane *fair.Limiter
-	asks        *fair.Limiter // for the shapes of outputs
 	accounts    accounts
 
 	progress progress
@@ -54,15 +48,12 @@ func New(o Options) (*Engine, error) {
 	}
 	e := &Engine{o: o, empty: make(chan struct{})}
 	var err error
-	bounds := fair.Config{Requests: o.Requests, PerTenant: o.PerTenant, Calls: o.Turns, Shared: min(o.Shared, o.Turns), Active: activeTime, EarlyTime: earlyTime}
+	bounds := fair.Config{Requests: o.Requests, PerTenant: o.PerTenant, Calls: o.Turns, Shared: min(o.Shared, o.Turns), Active: activeTime}
 	if e.slots, err = fair.New(bounds); err != nil {
 		return nil, err
 	}
 	bounds.Calls, bounds.Shared = 2, 1
 	if e.lane, err = fair.New(bounds); err != nil {
-		return nil, err
-	}
-	if e.asks, err = fair.New(fair.Config{Requests: 2 * o.Requests, PerTenant: 2 * o.PerTenant, Calls: o.Turns, Shared: min(o.Shared, o.Turns)}); err != nil {
 		return nil, err
 	}
 	r, err := e.newRegistry(&load{runner: o.Runner}, o.Models, nil)

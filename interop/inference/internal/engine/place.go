@@ -16,8 +16,8 @@ import (
 // client's region. The zero place is empty.
 type place struct {
 	buffer memmgr.Buffer
-	offset uint64        // of its first byte
-	lease  *region.Lease // of the region; nil for memory of the pool
+	offset uint64       // of its first byte
+	check  func() error // reports removed memory of the region; nil for memory of the pool
 }
 
 func (p *place) there() bool { return p.buffer.Valid() }
@@ -129,30 +129,32 @@ func (r *Request) noMemory(err error) error {
 	return &oip.Error{Kind: oip.Internal, Message: "the server failed", Err: err}
 }
 
-// borrow leases a range of a region that the client may use.
+// borrow acquires a range of a region that the client may use.
 func (p *place) borrow(r *Request, from peercred.Client, name string, offset, size uint64, write bool, dt oip.Datatype) error {
 	regions := r.model.engine.o.Regions
 	if regions == nil {
 		return region.ErrNetwork
 	}
-	lease, err := regions.Acquire(from, name, offset, size, write)
+	b, check, err := regions.Acquire(from, name, offset, size, write)
 	if err != nil {
 		return oip.As(err)
 	}
-	if n := uintptr(dt.Size()); lease.Buffer().Address()%n != 0 {
-		lease.Release()
+	if n := uintptr(dt.Size()); b.Address()%n != 0 {
+		b.Release()
 		return oip.Errorf(oip.Invalid, "offset %d of region %s: elements of %s must lie at multiples of their size", offset, oip.Quote(name), dt)
 	}
-	p.buffer, p.lease = lease.Buffer(), lease
+	*p = place{buffer: b, check: check}
 	return nil
 }
 
+func (p *place) inRegion() bool { return p.check != nil }
+
 // err returns an error if the region of the place was removed.
 func (p *place) err() error {
-	if p.lease == nil {
+	if p.check == nil {
 		return nil
 	}
-	if err := p.lease.Err(); err != nil {
+	if err := p.check(); err != nil {
 		return &oip.Error{Kind: oip.Invalid, Message: "the shared memory of a tensor was removed", Err: err}
 	}
 	return nil
@@ -181,10 +183,7 @@ func (p *place) bytes(n uint64) ([]byte, error) {
 }
 
 func (p *place) release() {
-	switch {
-	case p.lease != nil:
-		p.lease.Release()
-	case p.buffer.Valid():
+	if p.there() {
 		p.buffer.Release()
 	}
 	*p = place{}

@@ -29,7 +29,6 @@ type Request struct {
 	shapes  [][]int64 // of the outputs, from the function of the model
 	arrays  []*usmarray.Array
 	arena   *arena.Arena // of allocations of the model; nil if they are not charged to the request
-	results []Result
 	stages  Stages
 	ran     bool
 	counted bool // in the model's statistics
@@ -97,7 +96,7 @@ func (r *Request) End() {
 	for _, a := range r.arrays {
 		a.Release()
 	}
-	r.arrays, r.results = nil, nil
+	r.arrays = nil
 	for i := range r.inputs {
 		r.inputs[i].place.release()
 		r.inputs[i].theirs.release()
@@ -108,7 +107,7 @@ func (r *Request) End() {
 	}
 	if r.arena != nil {
 		if left := r.arena.End(); left.Blocks > 0 {
-			r.model.stats.kept.Add(1)
+			r.model.stats.update(func(s *ModelStats) { s.Kept++ })
 			r.model.engine.log().Debug("a model keeps memory of a request", "model", r.model.def.Meta.Name, "tenant", r.account.label, "left", left)
 		}
 	}

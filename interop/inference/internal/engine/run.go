@@ -59,6 +59,7 @@ func (r *Request) run() ([]Result, error) {
 		return nil, err
 	}
 	args := make([]any, 0, len(r.inputs)+len(r.outputs))
+	var bytes uint64
 	for i := range r.inputs {
 		in := &r.inputs[i]
 		if !in.full {
@@ -71,7 +72,7 @@ func (r *Request) run() ([]Result, error) {
 			return nil, err
 		}
 		args = append(args, a)
-		m.stats.inputBytes.Add(in.size)
+		bytes += in.size
 	}
 	if m.def.Bound {
 		var err error
@@ -79,42 +80,38 @@ func (r *Request) run() ([]Result, error) {
 			return nil, err
 		}
 	}
-	prepared := time.Now()
-	r.stages.Ready = prepared
+	t := &r.stages
+	t.Ready = time.Now()
 	if err := r.ticket.Wait(r.Context()); err != nil {
 		return nil, err
 	}
-	turn := time.Now()
-	r.stages.Turn = turn
+	t.Turn = time.Now()
 	answer, err := r.call(args)
-	called := time.Now()
-	r.stages.Called = called
-	m.stats.executions.Add(1)
-	m.stats.last.Store(uint64(called.UnixNano()))
-	m.stats.input.add(prepared.Sub(began))
-	m.stats.queue.add(turn.Sub(prepared))
-	m.stats.infer.add(called.Sub(turn))
+	t.Called = time.Now()
 	if err == nil && !m.def.Bound {
 		err = r.take(answer) // within the place, which bounds the number of returned outputs that are not copied yet
 	} else if answer != nil {
 		drop(answer)
 	}
 	r.ticket.Yield()
-	if err != nil {
-		return nil, err
+	var results []Result
+	if err == nil {
+		results, err = r.collect()
 	}
-	for _, o := range r.wanted {
-		if o.theirs.there() {
-			if err := o.copyOut(); err != nil {
-				return nil, err
-			}
+	m.stats.update(func(s *ModelStats) {
+		s.Executions++
+		s.Last = t.Called
+		s.InputBytes += bytes
+		s.ComputeInput.add(t.Ready.Sub(began))
+		s.Queue.add(t.Turn.Sub(t.Ready))
+		s.ComputeInfer.add(t.Called.Sub(t.Turn))
+		if err == nil {
+			s.ComputeOutput.add(time.Since(t.Called))
 		}
-	}
-	if err := r.checkRegions(); err != nil {
-		return nil, err
-	}
-	results, err := r.collect()
-	m.stats.output.add(time.Since(called))
+		for i := range results {
+			s.OutputBytes += results[i].size
+		}
+	})
 	return results, err
 }
 
@@ -138,7 +135,7 @@ func (r *Request) bind(args []any) ([]any, error) {
 	m := r.model
 	for i := range r.outputs {
 		o := &r.outputs[i]
-		if o.place.lease == nil && !m.def.WritesAll {
+		if !o.place.inRegion() && !m.def.WritesAll {
 			p, err := o.place.bytes(o.size)
 			if err != nil {
 				return nil, err
@@ -158,14 +155,10 @@ func (r *Request) bind(args []any) ([]any, error) {
 // no memory yet, so no other request waits for it.
 func (r *Request) askShapes() ([][]int64, error) {
 	m := r.model
-	ticket, err := m.engine.asks.Enter(r.account.name)
-	if err != nil {
-		return nil, &oip.Error{Kind: oip.Busy, Message: "too many requests are being served", RetryAfter: retryAfter, Err: err}
-	}
-	defer ticket.Leave()
-	if err := ticket.Wait(r.Context()); err != nil {
+	if err := r.ticket.Wait(r.Context()); err != nil {
 		return nil, err
 	}
+	defer r.ticket.Yield()
 	args := make([]any, len(r.inputs))
 	for i := range r.inputs {
 		list := make([]any, len(r.inputs[i].shape))
@@ -274,7 +267,7 @@ func (r *Request) releaseInputs() {
 		kept[r.inputOf(a)] = true
 	}
 	for i := range r.inputs {
-		if in := &r.inputs[i]; in.place.lease == nil && !kept[in] {
+		if in := &r.inputs[i]; !in.place.inRegion() && !kept[in] {
 			in.place.release()
 		}
 	}
@@ -292,7 +285,7 @@ func (r *Request) placeOutput(o *Output, a *usmarray.Array) (inPlace bool, err e
 	if a.DataType() != dt || !meta.Fits(shape) {
 		return false, r.badModel(fmt.Errorf("output %s is %v of %v and is declared as %v of %v", meta.Name, a.DataType(), shape, dt, meta.Shape))
 	}
-	if err := o.setShape(shape); err != nil || o.place.lease != nil {
+	if err := o.setShape(shape); err != nil || o.place.inRegion() {
 		return false, err
 	}
 	if in := r.inputOf(a); in != nil {
@@ -334,8 +327,7 @@ func (r *Request) copyOne(o *Output, a *usmarray.Array) error {
 	if err := to.Wait(); err != nil {
 		return err
 	}
-	r.model.stats.copied.Add(1)
-	r.model.stats.copiedSize.Add(o.size)
+	r.model.stats.update(func(s *ModelStats) { s.CopiedOutputs++; s.CopiedSize += o.size })
 	return nil
 }
 
@@ -344,42 +336,44 @@ func (r *Request) copyOne(o *Output, a *usmarray.Array) error {
 func (r *Request) inputOf(a *usmarray.Array) *Input {
 	for i := range r.inputs {
 		in := &r.inputs[i]
-		if in.place.there() && in.place.lease == nil && in.place.address() == uintptr(a.Pointer()) && in.size == uint64(a.NBytes()) && a.IsC() {
+		if in.place.there() && !in.place.inRegion() && in.place.address() == uintptr(a.Pointer()) && in.size == uint64(a.NBytes()) && a.IsC() {
 			return in
 		}
 	}
 	return nil
 }
 
-// checkRegions returns an error if shared memory of the client was removed while it was used.
-func (r *Request) checkRegions() error {
+// collect copies outputs to their regions and returns the results. It is an error if shared memory of
+// the client was removed while it was used.
+func (r *Request) collect() ([]Result, error) {
+	for _, o := range r.wanted {
+		if o.theirs.there() {
+			if err := o.copyOut(); err != nil {
+				return nil, err
+			}
+		}
+	}
 	for i := range r.inputs {
 		if err := errors.Join(r.inputs[i].place.err(), r.inputs[i].theirs.err()); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	for i := range r.outputs {
 		if err := errors.Join(r.outputs[i].place.err(), r.outputs[i].theirs.err()); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
-}
-
-// collect returns the results.
-func (r *Request) collect() ([]Result, error) {
-	r.results = make([]Result, len(r.wanted))
+	results := make([]Result, len(r.wanted))
 	for i, o := range r.wanted {
 		meta := o.meta()
 		data, err := o.place.bytes(o.size)
 		if err != nil {
 			return nil, err
 		}
-		r.results[i] = Result{Name: meta.Name, Datatype: meta.Datatype, Shape: o.shape, InRegion: o.inRegion(),
+		results[i] = Result{Name: meta.Name, Datatype: meta.Datatype, Shape: o.shape, InRegion: o.inRegion(),
 			size: o.size, data: data, buffer: o.place.buffer}
-		r.model.stats.outputBytes.Add(o.size)
 	}
-	return r.results, nil
+	return results, nil
 }
 
 // drop releases the arrays in an unused answer.

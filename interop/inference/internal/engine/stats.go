@@ -1,7 +1,8 @@
 package engine
 
 import (
-	"sync/atomic"
+	"slices"
+	"sync"
 	"time"
 )
 
@@ -40,54 +41,43 @@ type ModelStats struct {
 	Kept                      uint64 // requests of whose memory the model kept something
 }
 
-type duration struct{ count, ns atomic.Uint64 }
-
-func (d *duration) add(t time.Duration) {
-	d.count.Add(1)
-	d.ns.Add(uint64(max(t, 0)))
+func (d *Duration) add(t time.Duration) {
+	d.Count++
+	d.NS += uint64(max(t, 0))
 }
 
-func (d *duration) get() Duration { return Duration{d.count.Load(), d.ns.Load()} }
-
+// modelStats are the counts of a model for concurrent use. Name, Version, Inferences and Latency.NS are
+// set by Stats.
 type modelStats struct {
-	executions, last                           atomic.Uint64
-	success, fail, queue, input, infer, output duration
-	buckets                                    [len(LatencyBounds) + 1]atomic.Uint64
-	inputBytes, outputBytes                    atomic.Uint64
-	copied, copiedSize, kept                   atomic.Uint64
+	mu sync.Mutex
+	s  ModelStats
+}
+
+// update calls f with the counts.
+func (m *modelStats) update(f func(s *ModelStats)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f(&m.s)
 }
 
 // done counts a request.
-func (s *modelStats) done(took time.Duration, ok bool) {
-	if ok {
-		s.success.add(took)
-	} else {
-		s.fail.add(took)
-	}
-	i, seconds := 0, took.Seconds()
-	for i < len(LatencyBounds) && seconds > LatencyBounds[i] {
-		i++
-	}
-	s.buckets[i].Add(1)
+func (m *modelStats) done(took time.Duration, ok bool) {
+	bucket, _ := slices.BinarySearch(LatencyBounds[:], took.Seconds())
+	m.update(func(s *ModelStats) {
+		if ok {
+			s.Success.add(took)
+		} else {
+			s.Fail.add(took)
+		}
+		s.Latency.Counts[bucket]++
+	})
 }
 
-// Stats returns the counts of the model. They are not taken at one instant.
-func (m *Model) Stats() ModelStats {
-	s := m.stats
-	out := ModelStats{
-		Name: m.def.Meta.Name, Version: m.def.Meta.Versions[0],
-		Executions: s.executions.Load(), Success: s.success.get(), Fail: s.fail.get(), Queue: s.queue.get(),
-		ComputeInput: s.input.get(), ComputeInfer: s.infer.get(), ComputeOutput: s.output.get(),
-		InputBytes: s.inputBytes.Load(), OutputBytes: s.outputBytes.Load(),
-		CopiedOutputs: s.copied.Load(), CopiedSize: s.copiedSize.Load(), Kept: s.kept.Load(),
-	}
-	out.Inferences = out.Success.Count
-	out.Latency.NS = out.Success.NS + out.Fail.NS
-	for i := range s.buckets {
-		out.Latency.Counts[i] = s.buckets[i].Load()
-	}
-	if last := s.last.Load(); last != 0 {
-		out.Last = time.Unix(0, int64(last))
-	}
-	return out
+// Stats returns the counts of the model.
+func (m *Model) Stats() (s ModelStats) {
+	m.stats.update(func(current *ModelStats) { s = *current })
+	s.Name, s.Version = m.def.Meta.Name, m.def.Meta.Versions[0]
+	s.Inferences = s.Success.Count
+	s.Latency.NS = s.Success.NS + s.Fail.NS
+	return s
 }

@@ -61,9 +61,8 @@ func (in *Input) Size() uint64 { return in.size }
 // Datatype returns the datatype of the elements.
 func (in *Input) Datatype() oip.Datatype { return in.meta().Datatype }
 
-// Fill waits for memory, charged to the tenant of the request, and, while other tenants are active,
-// for a place. Then it calls read with memory of Size bytes. An error of read is returned unchanged.
-// Errors: Busy, TooLarge, Deadline, Cancelled, and those of the function of the model that returns
+// Fill waits for memory, charged to the tenant of the request, and calls read with memory of Size
+// bytes. An error of read is returned unchanged. Errors: Busy, TooLarge, Deadline, Cancelled, and those of the function of the model that returns
 // shapes.
 func (in *Input) Fill(read func(p []byte) error) error {
 	if in.full || in.theirs.there() || in.request.ran {
@@ -73,10 +72,6 @@ func (in *Input) Fill(read func(p []byte) error) error {
 		if err := in.request.reserve(); err != nil {
 			return err
 		}
-	}
-	// Reading takes processor time too, so it needs a place while other tenants are active.
-	if err := in.request.ticket.Early(in.request.Context()); err != nil {
-		return in.request.clientError(err)
 	}
 	p, err := in.place.bytes(in.size)
 	if err != nil {
@@ -176,7 +171,7 @@ func (o *Output) Region(from peercred.Client, name string, offset, size uint64) 
 	return nil
 }
 
-func (o *Output) inRegion() bool { return o.place.lease != nil || o.theirs.lease != nil }
+func (o *Output) inRegion() bool { return o.place.inRegion() || o.theirs.there() }
 
 // setShape sets the shape. It is an error if the region is too small.
 func (o *Output) setShape(shape []int64) error {

@@ -1,9 +1,8 @@
 // Package fair bounds the requests of each client: how many exist, and how many run at a time.
 //
 // Each client has a semaphore. While a client is alone, Config.Calls of its requests run at a time.
-// While other clients are active, only Config.Shared of them do, and a request needs its place before
-// its body is read (Early). So a client that sends many requests leaves the processors to others.
-// The requests of one client get places in order.
+// While other clients are active, only Config.Shared of them do, so a client that sends many requests
+// leaves the processors to others. The requests of one client get places in order.
 //
 // The number of requests is bounded, for each client and for all together. A request beyond the
 // bounds is refused immediately.
@@ -28,7 +27,7 @@ var (
 	ErrTenantFull = errors.New("too many requests of this client")
 )
 
-// Config holds the bounds of a Limiter. All except Active and EarlyTime must be at least 1.
+// Config holds the bounds of a Limiter. All except Active must be at least 1.
 type Config struct {
 	Requests  int // requests between Enter and Leave
 	PerTenant int // of these, requests of one client
@@ -37,9 +36,6 @@ type Config struct {
 
 	// Active is the time for which a client counts as active after its last request.
 	Active time.Duration
-	// EarlyTime is the time for which Early keeps a place, so that a client that sends its body
-	// slowly does not delay other requests of the same address.
-	EarlyTime time.Duration
 }
 
 // Limiter bounds requests. Its methods may be called from any goroutine.
@@ -70,7 +66,7 @@ type tenant struct {
 
 // New returns a limiter. Errors: invalid bounds.
 func New(c Config) (*Limiter, error) {
-	if min(c.Requests, c.PerTenant, c.Calls, c.Shared) < 1 || c.Shared > c.Calls || c.Active < 0 || c.EarlyTime < 0 {
+	if min(c.Requests, c.PerTenant, c.Calls, c.Shared) < 1 || c.Shared > c.Calls || c.Active < 0 {
 		return nil, fmt.Errorf("fair: invalid bounds: %+v", c)
 	}
 	return &Limiter{config: c, units: int64(c.Calls / c.Shared), tenants: map[string]*tenant{}}, nil
@@ -80,11 +76,8 @@ func New(c Config) (*Limiter, error) {
 type Ticket struct {
 	limiter *Limiter
 	tenant  *tenant
+	held    int64 // units of the client's semaphore
 	left    bool
-
-	mu    sync.Mutex
-	held  int64       // units of the client's semaphore
-	timer *time.Timer // releases them; nil except after Early
 }
 
 // Enter admits a request. Leave ends it. Errors: ErrFull, ErrTenantFull.
@@ -106,14 +99,6 @@ func (l *Limiter) Enter(name string) (*Ticket, error) {
 	return &Ticket{limiter: l, tenant: t}, nil
 }
 
-// visited records that a client has no requests any more. l.mu is held.
-func (l *Limiter) visited(name string) {
-	if l.last[0].name != name {
-		l.last[1] = l.last[0]
-	}
-	l.last[0] = visit{name, time.Now()}
-}
-
 // shared reports whether clients other than t are active.
 func (l *Limiter) shared(t *tenant) bool {
 	l.mu.Lock()
@@ -128,41 +113,10 @@ func (l *Limiter) shared(t *tenant) bool {
 	return !other.at.IsZero() && time.Since(other.at) < l.config.Active
 }
 
-// Early waits for a place if other clients are active. The place is lost after Config.EarlyTime
-// unless Wait is called. Errors: that of the context.
-func (k *Ticket) Early(ctx context.Context) error {
-	if !k.limiter.shared(k.tenant) {
-		return nil
-	}
-	if err := k.Wait(ctx); err != nil {
-		return err
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	var timer *time.Timer
-	timer = time.AfterFunc(k.limiter.config.EarlyTime, func() {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		if k.timer == timer { // Wait was not called
-			k.timer = nil
-			k.free()
-		}
-	})
-	k.timer = timer
-	return nil
-}
-
 // Wait waits for a place, which Yield or Leave frees. It returns immediately if the ticket has one.
 // If the context ends first, Wait returns its error and may be called again.
 func (k *Ticket) Wait(ctx context.Context) error {
-	k.mu.Lock()
-	if k.timer != nil {
-		k.timer.Stop()
-		k.timer = nil
-	}
-	held := k.held
-	k.mu.Unlock()
-	if held > 0 {
+	if k.held > 0 {
 		return nil
 	}
 	l := k.limiter
@@ -182,25 +136,12 @@ func (k *Ticket) Wait(ctx context.Context) error {
 		}
 	}
 	l.running.Add(1)
-	k.mu.Lock()
 	k.held = units
-	k.mu.Unlock()
 	return nil
 }
 
 // Yield frees the place, if the ticket has one, for the rest of a request that needs none.
 func (k *Ticket) Yield() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.timer != nil {
-		k.timer.Stop()
-		k.timer = nil
-	}
-	k.free()
-}
-
-// free frees the place. k.mu is held.
-func (k *Ticket) free() {
 	if k.held > 0 {
 		k.limiter.running.Add(-1)
 		k.tenant.places.Release(k.held)
@@ -221,7 +162,10 @@ func (k *Ticket) Leave() {
 	l.requests--
 	if k.tenant.requests--; k.tenant.requests == 0 {
 		delete(l.tenants, k.tenant.name)
-		l.visited(k.tenant.name)
+		if l.last[0].name != k.tenant.name {
+			l.last[1] = l.last[0]
+		}
+		l.last[0] = visit{k.tenant.name, time.Now()}
 	}
 }
 

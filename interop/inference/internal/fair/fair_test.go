@@ -143,43 +143,10 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// Early takes a place only while another client is active.
-func TestEarly(t *testing.T) {
-	l := newLimiter(t, Config{Requests: 100, PerTenant: 100, Calls: 2, Shared: 1, EarlyTime: time.Hour})
-	a := enter(t, l, "a")
-	require.NoError(t, a.Early(t.Context()))
-	require.Zero(t, l.Stats().Running)
-	b := enter(t, l, "b")
-	require.NoError(t, a.Early(t.Context()))
-	require.Equal(t, 1, l.Stats().Running)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	require.ErrorIs(t, b.Early(ctx), context.Canceled)
-	require.NoError(t, a.Wait(t.Context()))
-	a.Leave()
-	require.NoError(t, b.Early(t.Context()))
-	b.Leave()
-	require.Zero(t, l.Stats())
-}
-
-// A place of Early that is not used becomes free, and the request waits for another one.
-func TestEarlyEnds(t *testing.T) {
-	l := newLimiter(t, Config{Requests: 100, PerTenant: 100, Calls: 1, Shared: 1, EarlyTime: time.Millisecond})
-	slow, next, other := enter(t, l, "a"), enter(t, l, "a"), enter(t, l, "b")
-	require.NoError(t, slow.Early(t.Context()))
-	require.NoError(t, next.Wait(t.Context()))
-	over := wait(t, t.Context(), slow)
-	next.Leave()
-	require.NoError(t, <-over)
-	slow.Leave()
-	other.Leave()
-	require.Zero(t, l.Stats())
-}
-
 // TestConcurrentTickets checks with many goroutines that wait, cancel and leave that the limits
 // hold and that no place is lost.
 func TestConcurrentTickets(t *testing.T) {
-	l := newLimiter(t, Config{Requests: 40, PerTenant: 16, Calls: 3, Shared: 1, Active: time.Millisecond, EarlyTime: 50 * time.Microsecond})
+	l := newLimiter(t, Config{Requests: 40, PerTenant: 16, Calls: 3, Shared: 1, Active: time.Millisecond})
 	var wg sync.WaitGroup
 	var running [5]atomic.Int64
 	var served atomic.Int64
@@ -195,9 +162,6 @@ func TestConcurrentTickets(t *testing.T) {
 					continue
 				}
 				ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rand.IntN(300))*time.Microsecond)
-				if rand.IntN(2) == 0 && k.Early(ctx) == nil && rand.IntN(4) == 0 {
-					time.Sleep(100 * time.Microsecond)
-				}
 				if k.Wait(ctx) == nil {
 					if n := running[g%5].Add(1); n > 3 {
 						t.Error(n, "requests of one client run")

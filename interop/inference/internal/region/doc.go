@@ -23,16 +23,16 @@
 //
 // # Lifetime
 //
-// A Lease is a range of a region in use. Its Buffer holds a reference to the mapping, so the memory
+// Acquire returns a range of a region as a buffer, which holds a reference to the mapping. So the memory
 // stays mapped as long as the buffer, which may be held by an array that a model keeps. Until then the
-// region is in use and cannot be unregistered. After Close nothing can be leased, and the last holder
-// unmaps the memory.
+// region is in use and cannot be unregistered. After Close nothing can be acquired, and the release of
+// the last buffer unmaps the memory.
 //
 // # Changes by clients
 //
 // A client may change the bytes at any time, and also the pages: pages that it has not allocated, or has
 // removed, are allocated by the process that touches them next and charged to it. Options.MaxBytes
 // bounds them, since all pages of a region count from Register to Unregister. If the client truncates
-// the memory, readers see zeros, and Lease.Err returns an error: check it after the work, before the
-// results are used. System calls must not get the memory itself.
+// the memory, readers see zeros, and the check function of Acquire returns an error: call it after
+// the work, before the results are used. System calls must not get the memory itself.
 package region

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"unicode"
 	"unicode/utf8"
+	"unsafe"
 
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/peercred"
@@ -61,7 +62,7 @@ type Registry struct {
 	closed  bool
 	bytes   uint64            // charged for all entries, including those that are being mapped
 	entries map[string]*entry // by name
-	leases  int               // of all entries, and of those that Close left
+	buffers int               // in use, of all entries and of those that Close removed
 }
 
 // entry is a region. The registry's lock guards its variable fields.
@@ -70,8 +71,8 @@ type entry struct {
 	charge  uint64           // bytes of its pages
 	owner   uint32           // user of the memory; set before mapping is
 	mapping *segment.Mapping // nil while it is being mapped
-	leases  int              // buffers that are alive
-	gone    bool             // not in the registry any more: the last lease closes the mapping
+	buffers int              // in use
+	removed bool             // from the registry: the release of the last buffer closes the mapping
 }
 
 // New makes a registry without regions.
@@ -100,10 +101,9 @@ func (r *Registry) allows(from peercred.Client, owner uint32) bool {
 	return r.options.Prefix != "" && peercred.Same(owner, uint32(os.Geteuid()))
 }
 
-// visible returns the region of a name, if it is mapped and the client may use it. The lock is held.
-func (r *Registry) visible(from peercred.Client, name string) (*entry, bool) {
-	e, ok := r.entries[name]
-	return e, ok && e.mapping != nil && r.allows(from, e.owner)
+// visible reports whether a region is mapped and the client may use it. The lock is held.
+func (r *Registry) visible(from peercred.Client, e *entry) bool {
+	return e.mapping != nil && r.allows(from, e.owner)
 }
 
 // Register maps size bytes of shared memory, beginning at offset, for a client, under a name of
@@ -114,8 +114,8 @@ func (r *Registry) Register(from peercred.Client, name, key string, offset, size
 	if !from.Local && r.options.Prefix == "" {
 		return ErrNetwork
 	}
-	if err := checkName(name); err != nil {
-		return err
+	if !isText(name) {
+		return oip.Errorf(oip.Invalid, "%s is not a name of a region: want 1 to %d bytes of UTF-8 without control characters", oip.Quote(name), maxName)
 	}
 	bare, err := r.checkKey(key)
 	if err != nil {
@@ -142,7 +142,7 @@ func (r *Registry) Register(from peercred.Client, name, key string, offset, size
 	case r.closed: // meanwhile
 		r.forget(e)
 		_ = mapping.Close()
-		return errClosed()
+		return errClosed
 	}
 	e.mapping = mapping
 	return nil
@@ -160,7 +160,7 @@ func (r *Registry) reserve(e *entry) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
-		return errClosed()
+		return errClosed
 	}
 	if _, taken := r.entries[e.info.Name]; taken {
 		return oip.Errorf(oip.Invalid, "region %s is registered already; unregister it first, or use another name", oip.Quote(e.info.Name))
@@ -187,7 +187,7 @@ func (r *Registry) forget(e *entry) {
 		delete(r.entries, e.info.Name)
 		r.bytes -= e.charge
 	}
-	e.gone = true
+	e.removed = true
 }
 
 // errOwner refuses memory of users whose memory the client may not use.
@@ -230,21 +230,16 @@ func refusal(name, key string, err error) error {
 	return e
 }
 
-func errClosed() error { return oip.Errorf(oip.NotReady, "the server is shutting down") }
+var errClosed = oip.Errorf(oip.NotReady, "the server is shutting down")
 
-// checkName wants a name that can stand in a message and a list.
-func checkName(name string) error {
-	bad := name == "" || len(name) > maxName || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl)
-	if bad {
-		return oip.Errorf(oip.Invalid, "%s is no name of a region: 1 to %d bytes of UTF-8 without control characters", oip.Quote(name), maxName)
-	}
-	return nil
+// isText reports whether a name can be part of messages and lists.
+func isText(name string) bool {
+	return name != "" && len(name) <= maxName && utf8.ValidString(name) && !strings.ContainsFunc(name, unicode.IsControl)
 }
 
-// plainName reports whether a name is one file name, which cannot lead out of its directory.
-func plainName(name string) bool {
-	return name != "" && len(name) <= maxName && name != "." && name != ".." && utf8.ValidString(name) &&
-		!strings.ContainsRune(name, '/') && !strings.ContainsFunc(name, unicode.IsControl)
+// isFileName reports whether a name is one file name, which cannot lead out of its directory.
+func isFileName(name string) bool {
+	return isText(name) && name != "." && name != ".." && !strings.ContainsRune(name, '/')
 }
 
 // semaphores is the prefix of the names of POSIX semaphores, which lie beside shared memory.
@@ -254,7 +249,7 @@ const semaphores = "sem."
 // which no key could begin.
 func CheckPrefix(prefix string) (string, error) {
 	bare := strings.TrimPrefix(prefix, "/")
-	if !plainName(bare) || len(bare) == maxName || strings.HasPrefix(bare, semaphores) {
+	if !isFileName(bare) || len(bare) == maxName || strings.HasPrefix(bare, semaphores) {
 		return "", fmt.Errorf("%q is not a prefix of shared memory keys: want 1 to %d bytes without a slash or control character, not beginning with %q",
 			prefix, maxName-1, semaphores)
 	}
@@ -265,23 +260,19 @@ func CheckPrefix(prefix string) (string, error) {
 // name or does not have the prefix.
 func (r *Registry) checkKey(key string) (string, error) {
 	bare := strings.TrimPrefix(key, "/")
-	if !plainName(bare) {
-		return "", oip.Errorf(oip.Invalid, "%s is no key of shared memory: one name of 1 to %d bytes, which may have a slash before it, and no other",
+	if !isFileName(bare) {
+		return "", oip.Errorf(oip.Invalid, "%s is not a key of shared memory: want one file name of 1 to %d bytes, with or without a slash before it",
 			oip.Quote(key), maxName)
 	}
 	rest, ok := strings.CutPrefix(bare, r.options.Prefix)
 	if !ok || rest == "" || strings.HasPrefix(bare, semaphores) {
-		return "", oip.Errorf(oip.Invalid, "shared memory of key %s may not be registered: keys begin with %s",
-			oip.Quote(key), r.wanted())
+		wanted := `anything but "sem."`
+		if r.options.Prefix != "" {
+			wanted = oip.Quote(r.options.Prefix) + " and are longer"
+		}
+		return "", oip.Errorf(oip.Invalid, "shared memory of key %s may not be registered: keys begin with %s", oip.Quote(key), wanted)
 	}
 	return bare, nil
-}
-
-func (r *Registry) wanted() string {
-	if r.options.Prefix == "" {
-		return `anything but "sem."`
-	}
-	return oip.Quote(r.options.Prefix) + " and go on"
 }
 
 // unknown returns the error for an unknown name.
@@ -289,55 +280,36 @@ func unknown(name string) error {
 	return oip.Errorf(oip.NotFound, "no region %s is registered", oip.Quote(name))
 }
 
-// Unregister unmaps a region that the client may use. Errors: NotFound, and InUse while a lease of
-// it, or a retained buffer, is left; then the region stays as it is.
+// Unregister unmaps a region that the client may use or, if name is "", all of them. A region in use
+// stays: a buffer of it is left. Errors: NotFound, and InUse if a region stays.
 func (r *Registry) Unregister(from peercred.Client, name string) error {
 	r.mu.Lock()
-	e, ok := r.visible(from, name)
-	if !ok {
-		r.mu.Unlock()
-		return unknown(name)
-	}
-	if e.leases > 0 {
-		n := e.leases
-		r.mu.Unlock()
-		return oip.Errorf(oip.InUse, "region %s is in use in %d places; unregister it when its requests are over", oip.Quote(name), n)
-	}
-	r.forget(e)
-	r.mu.Unlock()
-	_ = e.mapping.Close() // never fails
-	return nil
-}
-
-// UnregisterAll unmaps the regions that the client may use and that are not in use. Errors: InUse
-// if some stay.
-func (r *Registry) UnregisterAll(from peercred.Client) error {
-	r.mu.Lock()
-	idle, used := r.sweep(func(e *entry) bool { return r.allows(from, e.owner) })
-	r.mu.Unlock()
-	for _, e := range idle {
-		_ = e.mapping.Close()
-	}
-	if used > 0 {
-		return oip.Errorf(oip.InUse, "%d regions were unregistered, and %d stay, which are in use", len(idle), used)
-	}
-	return nil
-}
-
-// sweep takes out the chosen entries that are not in use, and counts those that are. The lock is held.
-func (r *Registry) sweep(chosen func(*entry) bool) (idle []*entry, used int) {
+	var idle []*entry
+	used, buffers := 0, 0
 	for _, e := range r.entries {
 		switch {
-		case e.mapping == nil: // its client has no answer yet, so it is not registered yet
-		case !chosen(e):
-		case e.leases > 0:
+		case name != "" && e.info.Name != name || !r.visible(from, e):
+		case e.buffers > 0:
 			used++
+			buffers += e.buffers
 		default:
 			r.forget(e)
 			idle = append(idle, e)
 		}
 	}
-	return idle, used
+	r.mu.Unlock()
+	for _, e := range idle { // outside of the lock, because system calls take time
+		_ = e.mapping.Close() // never fails
+	}
+	switch {
+	case used > 0 && name != "":
+		return oip.Errorf(oip.InUse, "region %s is in use in %d places; unregister it when its requests are over", oip.Quote(name), buffers)
+	case used > 0:
+		return oip.Errorf(oip.InUse, "%d regions were unregistered, and %d stay, which are in use", len(idle), used)
+	case name != "" && len(idle) == 0:
+		return unknown(name)
+	}
+	return nil
 }
 
 // Status describes a region that the client may use, or, if name is "", all of them in the order
@@ -345,50 +317,125 @@ func (r *Registry) sweep(chosen func(*entry) bool) (idle []*entry, used int) {
 func (r *Registry) Status(from peercred.Client, name string) ([]Info, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if name != "" {
-		e, ok := r.visible(from, name)
-		if !ok {
-			return nil, unknown(name)
-		}
-		return []Info{e.info}, nil
-	}
-	all := make([]Info, 0, len(r.entries))
+	all := []Info{}
 	for _, e := range r.entries {
-		if e.mapping != nil && r.allows(from, e.owner) {
+		if (name == "" || e.info.Name == name) && r.visible(from, e) {
 			all = append(all, e.info)
 		}
+	}
+	if name != "" && len(all) == 0 {
+		return nil, unknown(name)
 	}
 	slices.SortFunc(all, func(a, b Info) int { return strings.Compare(a.Name, b.Name) })
 	return all, nil
 }
 
 // InUse returns the number of regions, the bytes of their pages, and the number of buffers of them
-// that are alive.
-func (r *Registry) InUse() (regions int, bytes uint64, leases int) {
+// that are in use.
+func (r *Registry) InUse() (regions int, bytes uint64, buffers int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.entries), r.bytes, r.leases
+	return len(r.entries), r.bytes, r.buffers
 }
 
-// Close unregisters all regions. Memory in use is unmapped when its last holder releases it. Nothing
-// can be registered or leased afterwards. The error names the regions in use. It may be called
+// Close unregisters all regions. Memory in use is unmapped when its last buffer is released. Nothing
+// can be registered or acquired afterwards. The error has the number of buffers in use. It may be called
 // again.
 func (r *Registry) Close() error {
 	r.mu.Lock()
 	r.closed = true
-	idle, _ := r.sweep(func(*entry) bool { return true })
+	var idle []*entry
 	for _, e := range r.entries {
-		if e.mapping != nil {
-			r.forget(e)
+		if e.mapping == nil {
+			continue // Register, which is still mapping it, removes it
+		}
+		r.forget(e)
+		if e.buffers == 0 {
+			idle = append(idle, e)
 		}
 	}
-	held := r.leases
+	held := r.buffers
 	r.mu.Unlock()
 	for _, e := range idle {
 		_ = e.mapping.Close()
 	}
 	if held > 0 {
-		return fmt.Errorf("%d ranges of shared memory regions are still held; they go with those who hold them", held)
+		return fmt.Errorf("%d ranges of shared memory regions are still in use; they are unmapped when they are released", held)
 	}
 	return nil
+}
+
+// Acquire returns size bytes of a region, beginning at offset, as a buffer, which the caller releases.
+// The buffer is read-only unless write is set. Ranges may overlap and may be acquired any number of
+// times; writes by several requests are not ordered. check returns an error if memory of the region was
+// removed; call it after the use of the memory and before the release. Errors: NotFound, also for
+// regions that the client may not use; Invalid for bytes that the region does not have and for memory
+// that was truncated; NotReady after Close.
+func (r *Registry) Acquire(from peercred.Client, name string, offset, size uint64, write bool) (b memmgr.Buffer, check func() error, err error) {
+	e, err := r.enter(from, name, offset, size)
+	if err != nil {
+		return b, nil, err
+	}
+	if err := e.lost(); err != nil {
+		r.leave(e)
+		return b, nil, err
+	}
+	b, err = memmgr.FromForeign(unsafe.Add(e.mapping.Data(), offset), size, memmgr.ForeignOptions{
+		Place:   e.mapping.Place(),
+		Release: func() { r.leave(e) },
+	})
+	if err != nil {
+		r.leave(e)
+		return b, nil, &oip.Error{Kind: oip.Busy, Message: "no more memory can be referred to at present", Err: err}
+	}
+	if !write {
+		b.SetReadOnly()
+	}
+	return b, e.lost, nil
+}
+
+// enter counts a buffer of bytes that are in the region, which keeps the mapping.
+func (r *Registry) enter(from peercred.Client, name string, offset, size uint64) (*entry, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil, errClosed
+	}
+	e := r.entries[name]
+	if e == nil || !r.visible(from, e) {
+		return nil, unknown(name)
+	}
+	if offset > e.info.Size || size > e.info.Size-offset {
+		return nil, oip.Errorf(oip.Invalid, "region %s has %d bytes (got offset %d and size %d)", oip.Quote(name), e.info.Size, offset, size)
+	}
+	e.buffers++
+	r.buffers++
+	return e, nil
+}
+
+// leave ends the use of a buffer. The last one of a removed region closes the mapping.
+func (r *Registry) leave(e *entry) {
+	r.mu.Lock()
+	e.buffers--
+	r.buffers--
+	last := e.removed && e.buffers == 0
+	r.mu.Unlock()
+	if last {
+		_ = e.mapping.Close()
+	}
+}
+
+// lost returns an error if memory of the region was removed.
+func (e *entry) lost() error {
+	switch err := e.mapping.Err(); {
+	case err == nil:
+		return nil
+	case errors.Is(err, segment.ErrTruncated):
+		return &oip.Error{Kind: oip.Invalid, Err: err,
+			Message: "the shared memory of region " + oip.Quote(e.info.Name) + " was cut off; unregister it, and register the bytes that are left"}
+	case errors.Is(err, memmgr.ErrClosed):
+		return &oip.Error{Kind: oip.Invalid, Err: err, Message: "region " + oip.Quote(e.info.Name) + " was unregistered"}
+	default:
+		return &oip.Error{Kind: oip.Internal, Err: err, Message: "the shared memory of region " + oip.Quote(e.info.Name) + " cannot be used"}
+	}
 }

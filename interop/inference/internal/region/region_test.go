@@ -83,9 +83,9 @@ func kind(err error) oip.Kind {
 	return oip.As(err).Kind
 }
 
-func bytesOf(t testing.TB, l *Lease) []byte {
+func bytesOf(t testing.TB, l memmgr.Buffer) []byte {
 	t.Helper()
-	b, err := l.Buffer().Bytes()
+	b, err := l.Bytes()
 	require.NoError(t, err)
 	return b
 }
@@ -96,30 +96,29 @@ func TestRegionIsShared(t *testing.T) {
 	r := registry(t, Options{})
 	require.NoError(t, r.Register(self, "a", "/"+key, 100, 9000))
 	require.NoError(t, r.Register(self, "b", key, 0, 10000))
-	l, err := r.Acquire(self, "a", 50, 500, false)
+	l, check, err := r.Acquire(self, "a", 50, 500, false)
 	require.NoError(t, err)
 	require.Equal(t, pattern(10000)[150:650], bytesOf(t, l))
-	require.True(t, l.Buffer().ReadOnly())
-	w, err := r.Acquire(self, "b", 150, 4, true)
+	require.True(t, l.ReadOnly())
+	w, _, err := r.Acquire(self, "b", 150, 4, true)
 	require.NoError(t, err)
-	require.False(t, w.Buffer().ReadOnly())
+	require.False(t, w.ReadOnly())
 	copy(bytesOf(t, w), "here")
 	require.Equal(t, "here", string(bytesOf(t, l)[:4]))
 	got := make([]byte, 4)
 	_, err = f.ReadAt(got, 150)
 	require.NoError(t, err)
 	require.Equal(t, "here", string(got))
-	require.NoError(t, l.Err())
+	require.NoError(t, check())
 	require.Equal(t, oip.InUse, kind(r.Unregister(self, "a")))
 	_, _, leases := r.InUse()
 	require.Equal(t, 2, leases)
-	l.Release()
 	l.Release()
 	require.NoError(t, r.Unregister(self, "a"))
 	require.Equal(t, oip.NotFound, kind(r.Unregister(self, "a")))
 	w.Release()
 
-	empty, err := r.Acquire(self, "b", 10000, 0, true)
+	empty, _, err := r.Acquire(self, "b", 10000, 0, true)
 	require.NoError(t, err)
 	require.Empty(t, bytesOf(t, empty))
 	empty.Release()
@@ -143,7 +142,7 @@ func TestStatus(t *testing.T) {
 	require.Equal(t, []Info{{"b", "/" + key, 1, 2}}, one)
 	_, err = r.Status(self, "c")
 	require.Equal(t, oip.NotFound, kind(err))
-	require.NoError(t, r.UnregisterAll(self))
+	require.NoError(t, r.Unregister(self, ""))
 	all, err = r.Status(self, "")
 	require.NoError(t, err)
 	require.Empty(t, all)
@@ -240,7 +239,7 @@ func TestLocalClients(t *testing.T) {
 	}
 	require.NoError(t, r.Register(self, "n", key, 0, 100))
 	for _, c := range []peercred.Client{stranger, unknown, network} {
-		_, err := r.Acquire(c, "n", 0, 1, false)
+		_, _, err := r.Acquire(c, "n", 0, 1, false)
 		require.Equal(t, oip.NotFound, kind(err))
 		_, err = r.Status(c, "n")
 		require.Equal(t, oip.NotFound, kind(err))
@@ -248,7 +247,7 @@ func TestLocalClients(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, all)
 		require.Equal(t, oip.NotFound, kind(r.Unregister(c, "n")))
-		require.NoError(t, r.UnregisterAll(c))
+		require.NoError(t, r.Unregister(c, ""))
 	}
 	all, err := r.Status(self, "")
 	require.NoError(t, err)
@@ -260,12 +259,12 @@ func TestLocalClients(t *testing.T) {
 	require.NoError(t, f.Chown(12345, 12345))
 	require.Equal(t, oip.Invalid, kind(r.Register(self, "m", key, 0, 1)))
 	require.NoError(t, r.Register(stranger, "m", key, 0, 100))
-	_, err = r.Acquire(self, "m", 0, 1, false)
+	_, _, err = r.Acquire(self, "m", 0, 1, false)
 	require.Equal(t, oip.NotFound, kind(err))
-	l, err := r.Acquire(stranger, "m", 0, 1, true)
+	l, _, err := r.Acquire(stranger, "m", 0, 1, true)
 	require.NoError(t, err)
 	l.Release()
-	require.NoError(t, r.UnregisterAll(stranger))
+	require.NoError(t, r.Unregister(stranger, ""))
 	require.NoError(t, r.Unregister(self, "n"))
 }
 
@@ -280,7 +279,7 @@ func TestNetworkClients(t *testing.T) {
 	require.Equal(t, err, none.Register(network, "n", key+"-not", 0, 1))
 	r := registry(t, Options{Prefix: "usmbridge-region-"})
 	require.NoError(t, r.Register(network, "n", key, 0, 100))
-	l, err := r.Acquire(network, "n", 0, 1, false)
+	l, _, err := r.Acquire(network, "n", 0, 1, false)
 	require.NoError(t, err)
 	l.Release()
 	_, err = r.Status(self, "n") // of the same user
@@ -324,10 +323,10 @@ func TestRanges(t *testing.T) {
 	for _, c := range []struct{ offset, size uint64 }{
 		{0, 4001}, {4000, 1}, {4001, 0}, {math.MaxUint64, 1}, {1, math.MaxUint64}, {math.MaxUint64, math.MaxUint64}, {1 << 63, 1 << 63},
 	} {
-		_, err := r.Acquire(self, "n", c.offset, c.size, false)
+		_, _, err := r.Acquire(self, "n", c.offset, c.size, false)
 		require.Equal(t, oip.Invalid, kind(err), "%v", c)
 	}
-	_, err := r.Acquire(self, "m", 0, 1, false)
+	_, _, err := r.Acquire(self, "m", 0, 1, false)
 	require.Equal(t, oip.NotFound, kind(err))
 }
 
@@ -362,17 +361,17 @@ func TestTruncatedMemory(t *testing.T) {
 	key, f := shared(t, pages*4096)
 	r := registry(t, Options{})
 	require.NoError(t, r.Register(self, "n", key, 0, pages*4096))
-	l, err := r.Acquire(self, "n", 0, pages*4096, true)
+	l, check, err := r.Acquire(self, "n", 0, pages*4096, true)
 	require.NoError(t, err)
-	require.NoError(t, l.Err())
+	require.NoError(t, check())
 	require.NoError(t, f.Truncate(4096))
 	b := bytesOf(t, l)
 	require.Equal(t, pattern(4096), b[:4096])
 	require.Equal(t, make([]byte, (pages-1)*4096), b[4096:])
 	b[len(b)-1] = 1
-	require.Equal(t, oip.Invalid, kind(l.Err()))
-	require.Contains(t, oip.As(l.Err()).Message, "cut off")
-	_, err = r.Acquire(self, "n", 0, 1, false)
+	require.Equal(t, oip.Invalid, kind(check()))
+	require.Contains(t, oip.As(check()).Message, "cut off")
+	_, _, err = r.Acquire(self, "n", 0, 1, false)
 	require.Equal(t, oip.Invalid, kind(err), "none of it is lent again")
 	l.Release()
 	require.NoError(t, r.Unregister(self, "n"))
@@ -388,17 +387,17 @@ func TestRetainedBufferKeepsMapping(t *testing.T) {
 	r := New(Options{})
 	require.NoError(t, r.Register(self, "n", key, 0, 5000))
 	require.NoError(t, r.Register(self, "idle", key, 0, 5000))
-	l, err := r.Acquire(self, "n", 1, 100, false)
+	l, _, err := r.Acquire(self, "n", 1, 100, false)
 	require.NoError(t, err)
-	kept := l.Buffer().Retain()
+	kept := l.Retain()
 	l.Release()
 	require.Equal(t, oip.InUse, kind(r.Unregister(self, "n")))
-	err = r.UnregisterAll(self)
+	err = r.Unregister(self, "")
 	require.Equal(t, oip.InUse, kind(err))
 	require.Contains(t, err.Error(), "1 regions were unregistered, and 1 stay")
 	require.ErrorContains(t, r.Close(), "1 ranges")
 	require.Equal(t, oip.NotReady, kind(r.Register(self, "m", key, 0, 1)))
-	_, err = r.Acquire(self, "n", 0, 1, false)
+	_, _, err = r.Acquire(self, "n", 0, 1, false)
 	require.Equal(t, oip.NotReady, kind(err))
 	b, err := kept.Bytes()
 	require.NoError(t, err)
@@ -426,9 +425,9 @@ func TestConcurrent(t *testing.T) {
 					t.Error(err)
 				}
 				off := uint64(i*37) % size
-				l, err := r.Acquire(self, name, off, size-off, false)
+				l, _, err := r.Acquire(self, name, off, size-off, false)
 				if err == nil {
-					b, err := l.Buffer().Bytes()
+					b, err := l.Bytes()
 					if err != nil || b[0] != want[off] || b[len(b)-1] != want[size-1] {
 						t.Errorf("%v, or other bytes", err)
 					}
@@ -464,11 +463,11 @@ func TestUSM(t *testing.T) {
 	}
 	r := registry(t, Options{Queue: q, Kind: syclobj.USMShared})
 	require.NoError(t, r.Register(self, "n", key, 5, 8192))
-	l, err := r.Acquire(self, "n", 1, 100, true)
+	l, _, err := r.Acquire(self, "n", 1, 100, true)
 	require.NoError(t, err)
-	require.Equal(t, want, l.Buffer().Place().Kind())
+	require.Equal(t, want, l.Place().Kind())
 	if want == syclobj.USMShared {
-		require.NoError(t, q.Write(l.Buffer().Data(), []byte("by the queue")))
+		require.NoError(t, q.Write(l.Data(), []byte("by the queue")))
 		got := make([]byte, 12)
 		_, err = f.ReadAt(got, 6)
 		require.NoError(t, err)
@@ -501,11 +500,11 @@ func FuzzRegister(f *testing.F) {
 			e, ok := errors.AsType[*oip.Error](err)
 			require.True(t, ok)
 			require.NotEqual(t, oip.Internal, e.Kind, "%v", err)
-			require.False(t, right && checkName(name) == nil, "%v", err)
+			require.False(t, right && isText(name), "%v", err)
 			return
 		}
 		require.True(t, right)
-		l, err := r.Acquire(self, name, at, n, true)
+		l, _, err := r.Acquire(self, name, at, n, true)
 		if err != nil {
 			require.Equal(t, oip.Invalid, kind(err))
 			require.False(t, at <= bytes && n <= bytes-at)

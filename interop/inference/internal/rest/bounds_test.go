@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -46,7 +45,7 @@ func TestMissingBodies(t *testing.T) {
 // A body ends at its Content-Length, also if the compressed data ends before. Further bytes are
 // refused, and missing ones keep neither the connection nor the memory of the request.
 func TestBehindTheEndOfWhatIsCompressed(t *testing.T) {
-	v := serve(t, setup{rest: Options{Grace: time.Second}})
+	v := serve(t, setup{limits: func(l *limits) { l.grace = time.Second }})
 	text := binaryFloats(1)
 	for _, how := range []string{"gzip", "deflate"} {
 		whole := string(compressed(t, how, append([]byte(text), floats(1)...)))
@@ -76,8 +75,9 @@ func TestBehindTheEndOfWhatIsCompressed(t *testing.T) {
 // read the responses is disconnected.
 func TestUnreadContinueResponses(t *testing.T) {
 	e := enginetest.New(t, engine.Options{}, enginetest.Identity())
-	h, err := New(Options{Engine: e, Log: quiet(), Grace: 500 * time.Millisecond})
+	h, err := New(Options{Engine: e, Log: quiet()})
 	require.NoError(t, err)
+	h.limits.grace = 500 * time.Millisecond
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", path) // each write uses buffer space, no matter how small it is
 	require.NoError(t, err)
@@ -124,16 +124,14 @@ func (d *deadlines) SetWriteDeadline(at time.Time) error { d.writing = at; retur
 func TestServerWorkDoesNotCountAsSlowness(t *testing.T) {
 	const work = 100 * time.Millisecond
 	c := &deadlines{}
-	x := &exchange{
-		h: &Handler{o: Options{Grace: work, MinRate: 1 << 40, Timeout: time.Hour}}, w: c,
-		r: httptest.NewRequest(http.MethodPost, "/", nil), control: http.NewResponseController(c),
-	}
-	b := &body{x: x, from: c, until: time.Now().Add(time.Hour)}
+	control := http.NewResponseController(c)
+	w := pacedWriter{c, control, 1 << 40, work}
+	r := pacedReader{from: c, control: control, grace: work, left: work, until: time.Now().Add(time.Hour)}
 	for range 2 {
 		writing, reading := c.writing, c.reading
-		_, err := paced{x}.Write(make([]byte, 100))
+		_, err := w.Write(make([]byte, 100))
 		require.NoError(t, err)
-		_, err = b.Read(make([]byte, 100))
+		_, err = r.Read(make([]byte, 100))
 		require.NoError(t, err)
 		require.GreaterOrEqual(t, c.writing.Sub(writing), work)
 		require.GreaterOrEqual(t, c.reading.Sub(reading), work)
@@ -146,7 +144,7 @@ func TestServerWorkDoesNotCountAsSlowness(t *testing.T) {
 func TestWaitingDoesNotCountAsSlowness(t *testing.T) {
 	const limit = 64 << 20
 	grace := 2 * time.Second
-	v := serve(t, setup{engine: engine.Options{Limit: limit}, rest: Options{Grace: grace}})
+	v := serve(t, setup{engine: engine.Options{Limit: limit}, limits: func(l *limits) { l.grace = grace }})
 	holder, err := v.engine.Begin(t.Context(), "holder", "identity", "")
 	require.NoError(t, err)
 	defer holder.End()
@@ -175,7 +173,7 @@ func TestLongTexts(t *testing.T) {
 }
 
 func TestGateOfTenants(t *testing.T) {
-	g := gate{limit: 1000 << 10, each: 750 << 10}
+	g := gate{limits: &limits{all: 1000 << 10, tenant: 750 << 10}, by: map[string]int64{}}
 	require.NoError(t, g.take("a", 700<<10, 0))
 	require.Error(t, g.take("a", 100<<10, 0))
 	require.NoError(t, g.take("a", 1000, 0), "small requests are always accepted")

@@ -315,8 +315,8 @@ func TestHeader(t *testing.T) {
 		{Name: "z", Datatype: "INT8", Shape: list[int64]{0}, Params: params{Region: "r", RegionSize: &regionSize, Offset: 9}},
 	}, h.Inputs)
 	require.Len(t, h.Outputs, 3)
-	require.False(t, h.binary(&h.Outputs[0]))
-	require.True(t, h.binary(&h.Outputs[1]))
+	require.False(t, !h.inJSON(0))
+	require.True(t, !h.inJSON(1))
 
 	var nulls header
 	require.NoError(t, nulls.parse([]byte(`{"id":null,"parameters":null,"outputs":null,"inputs":[]}`)))

@@ -92,7 +92,7 @@ func TestRefusedPaths(t *testing.T) {
 
 // TestRefusedRequests checks the errors of invalid requests, and that such requests leave no state.
 func TestRefusedRequests(t *testing.T) {
-	v := serve(t, setup{rest: Options{MaxBody: 1 << 20, MaxJSON: 1 << 16}, engine: engine.Options{Limit: 1 << 22}})
+	v := serve(t, setup{limits: func(l *limits) { l.body, l.json = 1<<20, 1<<16 }, engine: engine.Options{Limit: 1 << 22}})
 	x := func(more string) string { return `{"inputs":[{"name":"x","datatype":"FP32",` + more + `}]}` }
 	for what, c := range map[string]struct {
 		text    string
@@ -174,7 +174,7 @@ func TestRefusedRequests(t *testing.T) {
 // TestRefusalsAreCounted checks that each rejected request is counted once by kind, independently
 // of the stage that rejects it. Results of health probes are not counted.
 func TestRefusalsAreCounted(t *testing.T) {
-	v := serve(t, setup{rest: Options{MaxBody: 1 << 20}})
+	v := serve(t, setup{limits: func(l *limits) { l.body = 1 << 20 }})
 	var want [oip.Kinds]uint64
 	for _, c := range []struct {
 		model, text string

@@ -53,11 +53,7 @@ func (s *Server) regionRegister(ctx context.Context, q *pb.SystemSharedMemoryReg
 
 func (s *Server) regionUnregister(ctx context.Context, q *pb.SystemSharedMemoryUnregisterRequest) (*pb.SystemSharedMemoryUnregisterResponse, error) {
 	r, err := s.regions()
-	switch {
-	case err != nil:
-	case q.GetName() == "":
-		err = r.UnregisterAll(client(ctx))
-	default:
+	if err == nil {
 		err = r.Unregister(client(ctx), q.GetName())
 	}
 	return &pb.SystemSharedMemoryUnregisterResponse{}, err
