@@ -110,8 +110,8 @@ func launchWith(t *testing.T, log *os.File, args ...string) *running {
 	go func() {
 		for s := bufio.NewScanner(out); s.Scan(); {
 			_, _ = r.out.Write(append(s.Bytes(), '\n'))
-			what, address, _ := strings.Cut(s.Text(), " on ")
-			switch what {
+			name, address, _ := strings.Cut(s.Text(), " on ")
+			switch name {
 			case "gRPC":
 				r.grpc = address
 			case "admin":
@@ -216,7 +216,7 @@ func TestService(t *testing.T) {
 	require.Contains(t, r.log.String(), "no memory is in use at the end")
 }
 
-// The status page can have its own address, also a Unix socket.
+// TestAddresses checks that the status page can have its own address, and that REST can use a Unix socket.
 func TestAddresses(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "rest")
 	stale, err := net.Listen("unix", socket)
@@ -255,7 +255,7 @@ def infer(x):
 def warm(): pass
 `
 
-// SIGTERM under load: requests in flight finish, new ones are refused, and the exit status is 0.
+// TestDrainUnderLoad checks SIGTERM under load: requests in flight finish, new ones are refused, and the exit status is 0.
 func TestDrainUnderLoad(t *testing.T) {
 	r := start(t, "-models", modelsDir(t, map[string]string{"slow": slow}))
 	var wg sync.WaitGroup
@@ -295,7 +295,7 @@ func TestDrainUnderLoad(t *testing.T) {
 	require.Contains(t, r.log.String(), "no memory is in use at the end")
 }
 
-// Requests that do not end within -drain are interrupted, and the exit status is not 0.
+// TestDrainDeadline checks that requests that do not end within -drain are interrupted, and the exit status is not 0.
 func TestDrainDeadline(t *testing.T) {
 	r := start(t, "-drain", "100ms", "-models", modelsDir(t, map[string]string{"slow": slow}))
 	over := make(chan int, 1)
@@ -317,7 +317,7 @@ def infer(x):
 def warm(): pass
 `
 
-// A model that holds the GIL in C stops all calls: the server is not ready, which is logged once, and
+// TestNoProgress runs a model that holds the GIL in C, which stops all calls: the server is not ready, which is logged once, and
 // ends within the time of -drain and a bound.
 func TestNoProgress(t *testing.T) {
 	r := start(t, "-timeout", "300ms", "-drain", "1s", "-models", modelsDir(t, map[string]string{"holds": holdsGIL}))
@@ -352,7 +352,7 @@ func (r *running) page(path string) string {
 	return string(text)
 }
 
-// For the time of -drain-delay the server is not ready and still serves requests.
+// TestDrainDelay checks that for the time of -drain-delay the server is not ready and still serves requests.
 func TestDrainDelay(t *testing.T) {
 	r := start(t, "-drain-delay", "1h", "-models", modelsDir(t, map[string]string{"same": "def infer(x): return {'y': x}"}))
 	require.NoError(t, r.cmd.Process.Signal(syscall.SIGTERM))
@@ -375,7 +375,7 @@ func TestModelError(t *testing.T) {
 	require.Contains(t, r.log.String(), "Traceback")
 }
 
-// The server continues when the reader of its log ends.
+// TestLogReaderEnds checks that the server continues when the reader of its log ends.
 func TestLogReaderEnds(t *testing.T) {
 	read, write, err := os.Pipe()
 	require.NoError(t, err)
@@ -435,7 +435,7 @@ func TestBrokenModel(t *testing.T) {
 	require.NoError(t, r.stop(), "%s", r.log)
 }
 
-// The addresses are served while models are imported: the server is live, and not ready.
+// TestHealthWhileLoading checks that the addresses are served while models are imported: the server is live, and not ready.
 func TestHealthWhileLoading(t *testing.T) {
 	dir := modelsDir(t, map[string]string{"slow": "import time, os\nwhile not os.path.exists('GO'): time.sleep(0.001)\ndef infer(x): return {'y': x}"})
 	file := filepath.Join(t.TempDir(), "go")
@@ -630,7 +630,8 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// Workers serve the same way. A worker that dies is replaced, which is logged.
+// TestServiceWithWorkers checks that workers serve requests, and that a worker that dies is replaced, which
+// is logged and counted.
 func TestServiceWithWorkers(t *testing.T) {
 	r := start(t, "-workers", "2", "-models", modelsDir(t, map[string]string{
 		"same": "def infer(x): return {'y': x}",
