@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -575,6 +576,43 @@ func TestInvalidConfigurations(t *testing.T) {
 			require.NotContains(t, problems.String(), "panic")
 		})
 	}
+}
+
+// TestGuide checks that docs/serving.md names flags and metrics that exist, and all metrics of the server.
+func TestGuide(t *testing.T) {
+	text, err := os.ReadFile("../../../../docs/serving.md")
+	require.NoError(t, err)
+	var help bytes.Buffer
+	_, err = parse([]string{"-h"}, &help)
+	require.ErrorIs(t, err, flag.ErrHelp)
+	flags := regexp.MustCompile("`-([a-z-]+)`").FindAllStringSubmatch(string(text), -1)
+	require.NotEmpty(t, flags)
+	for _, name := range flags {
+		if name[1] != "h" {
+			require.Regexp(t, `(?m)^  -`+name[1]+`( |$)`, help.String())
+		}
+	}
+
+	r := start(t, "-workers", "1", "-shm-prefix", "usmbridge-guide-", "-models", modelsDir(t, map[string]string{"same": "def infer(x): return {'y': x}"}))
+	status, body := r.infer("same", "x", 1)
+	require.Equal(t, http.StatusOK, status, body)
+	metrics := r.page("/metrics")
+	served, described := map[string]bool{}, map[string]bool{}
+	for _, name := range regexp.MustCompile(`(?m)^# TYPE inference_(\w+)`).FindAllStringSubmatch(metrics, -1) {
+		served[name[1]] = true
+	}
+	_, table, found := strings.Cut(string(text), "## Metrics, traces and profiles")
+	require.True(t, found)
+	for _, row := range regexp.MustCompile("(?m)^\\| (`.*?) \\|").FindAllStringSubmatch(table[:strings.Index(table, "\n## ")], -1) {
+		for _, name := range regexp.MustCompile("`(\\w+)`").FindAllStringSubmatch(row[1], -1) {
+			described[name[1]] = true
+		}
+	}
+	require.Equal(t, served, described)
+	for _, prefix := range []string{"usmbridge_memory_", "usmbridge_runner_", "usmbridge_worker_", "go_", "process_"} {
+		require.Contains(t, metrics, "\n"+prefix)
+	}
+	require.NoError(t, r.stop(), "%s", r.log)
 }
 
 // TestLog checks that the JSON log contains no numbers without units and no empty objects.
