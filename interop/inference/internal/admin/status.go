@@ -32,7 +32,7 @@ func writeStatus(w http.ResponseWriter, e *engine.Engine, o *Options) {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%v\n", s.Name, s.Version, state(m.Ready()), s.Success.Count, s.Fail.Count, mean.Round(time.Microsecond))
 	}
 
-	fmt.Fprint(t, "\nmemory\tallocated\treserved\tpeak\tlimit\n")
+	fmt.Fprint(t, "\nmemory (bytes)\tallocated\treserved\tpeak\tlimit\n")
 	for _, p := range o.pools(e) {
 		s := p.Stats()
 		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\n", p.Name(), s.AllocatedBytes.Current, s.ReservedBytes.Current, s.ReservedBytes.Peak, p.limit)
