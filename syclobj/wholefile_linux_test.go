@@ -13,8 +13,8 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// TestIncompleteLibraryFiles: files that would crash or block dlopen are reported as errors with the
-// reason, for every way to name them.
+// TestIncompleteLibraryFiles checks that files which would crash or block dlopen are errors with the
+// reason, for every way to name the file.
 func TestIncompleteLibraryFiles(t *testing.T) {
 	whole, err := os.ReadFile(fakeLibrary(t))
 	require.NoError(t, err)
@@ -53,7 +53,7 @@ func TestIncompleteLibraryFiles(t *testing.T) {
 		if c.path == "/dev/zero" {
 			continue
 		}
-		// Found by the loader's own search, it is passed over and named.
+		// The search of the loader skips such a file. The error lists it.
 		o := openIn(t, "LD_LIBRARY_PATH="+filepath.Dir(c.path))
 		require.True(t, o.NoSYCL, "%s: %s", c.path, o.Error)
 		require.Len(t, o.Attempts, 3)
@@ -64,7 +64,7 @@ func TestIncompleteLibraryFiles(t *testing.T) {
 			require.Contains(t, o.Error, "truncated", "%d of %d bytes", n, len(whole))
 		}
 	})
-	t.Run("a library that it needs", func(t *testing.T) {
+	t.Run("a dependency of the library", func(t *testing.T) {
 		root := t.TempDir()
 		lib := filepath.Join(root, "lib")
 		thin := filepath.Join(filepath.Dir(install(t, root, "")), "libDPCTLSyclInterface.so")

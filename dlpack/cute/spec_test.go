@@ -40,7 +40,7 @@ func TestElementTypes(t *testing.T) {
 	}
 }
 
-// TestElementTypeTable: each type is found by its own code and width only.
+// TestElementTypeTable checks that each element type has exactly one code and width.
 func TestElementTypeTable(t *testing.T) {
 	found := map[ElementType]int{}
 	for code := range 256 {
@@ -77,7 +77,7 @@ func TestRefusedElementTypes(t *testing.T) {
 	} {
 		_, err := NewSpec(dlpack.View{DataType: dt}, Options{})
 		require.ErrorIs(t, err, ErrElementType, name)
-		require.ErrorContains(t, err, "Float32", "%s: the error says what to do", name)
+		require.ErrorContains(t, err, "Float32", "%s: the error names a supported type", name)
 	}
 }
 

@@ -257,7 +257,7 @@ static int dpctl_ref(PyObject *o, int *is_queue, void **ref)
 	return *ref != NULL;
 }
 
-/* ---- its memory ---------------------------------------------------------------------- */
+/* ---- dpctl's memory objects ----------------------------------------------------------- */
 
 enum { SORTS = 3 };
 static struct {
@@ -300,7 +300,7 @@ int usmb_dpctl_memory(PyObject *o, uint64_t *address, uint64_t *bytes)
 	return 1;
 }
 
-/* ---- its objects for others ---------------------------------------------------------- */
+/* ---- dpctl's classes and its queue of a device ---------------------------------------- */
 
 static PyObject *name_dpctl, *name_manager; /* interned */
 
@@ -353,7 +353,9 @@ static const char queue_used[] = "used_SyclQueueRef";
 static const char context_name[] = "SyclContextRef";
 static const char context_used[] = "used_SyclContextRef";
 
-/* ---- the light objects ------------------------------------------------------------ */
+/* ---- usmbridge.SyclQueue and SyclContext -------------------------------------------- */
+
+/* Objects for the queue or the context of a place. Users see them only where dpctl is not loaded. */
 
 typedef struct {
 	PyObject_HEAD usmb_place *place; /* retained: owns the context and a queue */
@@ -482,8 +484,8 @@ static PyObject *light_of(PyTypeObject *type, usmb_place *place)
 	return (PyObject *)l;
 }
 
-/* Replaces a light object (taken over) by dpctl's own, if dpctl is loaded: consumers such as dpnp
-   check for that exact type. */
+/* Returns the object of dpctl for a light object, if dpctl is loaded: consumers such as dpnp check for
+   that exact type. Takes over the reference of l. */
 static PyObject *as_dpctl(PyObject *l)
 {
 	if (!l) return NULL;
@@ -502,7 +504,7 @@ PyObject *usmb_public_context(usmb_place *place)
 	return as_dpctl(light_of(context_type, place));
 }
 
-/* ---- the queue if the caller gave none ---------------------------------------------- */
+/* ---- the queue of a place, if the caller passed none --------------------------------- */
 
 /* A cache, under the GIL, of the objects that dpctl keeps for places, by the places' small ids.
    dpctl keeps them until the process ends. */
@@ -592,7 +594,7 @@ int usmb_syclref_register(PyObject *module)
 	return PyModule_AddObjectRef(module, "SyclContext", (PyObject *)context_type);
 }
 
-/* ---- recognising ------------------------------------------------------------------------ */
+/* ---- reading a syclobj ------------------------------------------------------------------ */
 
 /* Reads a capsule; takes over keep. Returns 1 if it is not a queue or context capsule. */
 static int from_capsule(PyObject *keep, usmb_syclref *out, const char *what)
@@ -752,7 +754,8 @@ int usmb_syclref_queue(const usmb_syclref *r, const char *what, void **queue)
 	return -1;
 }
 
-/* Our light objects stand for the place's queue, so they name no other one. */
+/* A light object without a queue of its own stands for the queue of its place, so that the array needs no
+   queue object. */
 int usmb_queue_of(const usmb_syclref *r, usmb_place *place, PyObject **out)
 {
 	*out = NULL;

@@ -55,7 +55,7 @@ func newFunction(name, doc string, f Func) (ptr, error) {
 	h := newHandle(&callback{name, f})
 	r := opFunction(h, name, doc)
 	if r.code != codeOK && r.code != codeException {
-		freeHandle(h) // never reached C's owner of the handle
+		freeHandle(h) // C created no function object that would free it
 	}
 	return r.take()
 }

@@ -100,7 +100,7 @@ def test_only_a_0d_integer_is_an_index(np):
 
 
 def test_an_array_of_integers_is_a_shape(np):
-    """One of one axis is a shape, as a list of its elements is."""
+    """An integer array of one axis is a shape, like a list of its elements."""
     for value in (2, [2], [2, 3], [0], [[2]], [2.0]):
         k, size = np.asarray(value), int(np.prod(value))
         for key in (k, *copies(k)):

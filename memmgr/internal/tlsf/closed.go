@@ -1,12 +1,12 @@
 package tlsf
 
-// Alloc takes no block of a closed segment. Free blocks of a closed segment are in no bin. They still
-// merge, so the segment becomes one large free block in the end.
+// Alloc takes no block of a closed segment, because its free blocks are in no bin. They still merge, so
+// that the segment becomes one large free block when its last block in use is freed.
 
-// Close closes a segment, empty or in use. It ignores segments of AddWhole.
+// Close closes a segment, which may be empty or in use. It ignores segments of AddWhole.
 func (h *Heap) Close(n int32) { h.setClosed(n, true) }
 
-// Open ends Close. It ignores segments that were removed.
+// Open lets Alloc use a closed segment again. It ignores segments that were removed.
 func (h *Heap) Open(n int32) { h.setClosed(n, false) }
 
 // Closed reports whether a segment is closed.
