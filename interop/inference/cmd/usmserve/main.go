@@ -46,7 +46,7 @@ func run(args []string, out, problems io.Writer) int {
 	defer stop()
 	context.AfterFunc(ctx, func() {
 		stop() // the next signal has its default effect
-		log.Info("draining: a second signal ends the process at once, and requests in flight are lost")
+		log.Info("stopping; a second signal ends the process at once, and requests in flight are lost")
 	})
 	if err := serve(ctx, c, out, log); err != nil {
 		log.Error("the server ends", "error", err)

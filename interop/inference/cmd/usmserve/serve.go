@@ -151,7 +151,7 @@ func (s *service) openMemory() (err error) {
 	if s.backend, err = backend.Open(o); err != nil {
 		return err
 	}
-	s.log.Info("memory is open", "place", s.backend.Memory.Place(), "limit", limit, "source", source)
+	s.log.Info("memory is open", "place", s.backend.Memory.Place().String(), "limit", limit, "source", source)
 	if c.sharesMemory() {
 		regions := region.Options{Prefix: c.shmPrefix, MaxBytes: o.Regions}
 		if !s.backend.Queue.IsHost() {
@@ -275,6 +275,7 @@ func (s *service) end() error {
 	ended, cancelEnded := context.WithTimeout(context.Background(), s.config.drain+cutOff)
 	defer cancelEnded()
 	if s.engine != nil {
+		s.log.Info("draining", "limit", s.config.drain)
 		s.engine.Drain()
 	}
 	results := make(chan error)

@@ -103,7 +103,7 @@ func TestMissingBody(t *testing.T) {
 	_, err = io.WriteString(c, "GET /livez HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n")
 	require.NoError(t, err)
 	said, err := io.ReadAll(c)
-	require.NoError(t, err, "it is closed")
+	require.NoError(t, err, "the server closes the connection")
 	require.Contains(t, string(said), "HTTP/1.1 ")
 }
 
@@ -112,7 +112,10 @@ func TestProfileEnds(t *testing.T) {
 	s := newService(t)
 	over := make(chan string)
 	go func() {
-		_, body, _ := s.get(t, "/debug/pprof/trace?seconds=120", nil)
+		status, body := 503, ""
+		for status == 503 { // while the heap profile below is served
+			status, body, _ = s.get(t, "/debug/pprof/trace?seconds=120", nil)
+		}
 		over <- body
 	}()
 	require.Eventually(t, func() bool {
@@ -137,7 +140,7 @@ func TestProbes(t *testing.T) {
 	require.Equal(t, 503, status)
 	require.NotContains(t, body, "secret")
 	status, _, _ = s.get(t, "/livez", nil)
-	require.Equal(t, 200, status, "it may come back")
+	require.Equal(t, 200, status, "the runner may recover")
 	s.runner.SetHealth(nil)
 	s.engine.Drain()
 	status, body, _ = s.get(t, "/readyz", nil)
@@ -183,7 +186,7 @@ func TestMetrics(t *testing.T) {
 	require.NotContains(t, text, "token-of-a-client")
 }
 
-// The number of series is bounded for any number of tenants, and a tenant keeps its series.
+// TestTenantsAreBounded checks that the number of series is bounded for any number of tenants, and a tenant keeps its series.
 func TestTenantsAreBounded(t *testing.T) {
 	c := &collector{labels: map[string]string{}}
 	count := func(all []engine.TenantStats) int {
@@ -201,7 +204,7 @@ func TestTenantsAreBounded(t *testing.T) {
 	require.Len(t, c.labels, namedTenants)
 }
 
-// The status page shows the state of each part, and no secret of a client.
+// TestStatus checks that the status page shows the state of each part, and no secret of a client.
 func TestStatus(t *testing.T) {
 	s := newService(t)
 	require.NoError(t, s.request("10.0.0.1", "identity", 1000))

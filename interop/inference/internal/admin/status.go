@@ -18,7 +18,7 @@ func writeStatus(w http.ResponseWriter, e *engine.Engine, o *Options) {
 	server, stats := e.Server(), e.Stats()
 	fmt.Fprintf(t, "%s %s\n\n", server.Name, server.Version)
 	fmt.Fprintf(t, "ready\t%s\nlive\t%s\n", state(e.Ready()), state(e.Live()))
-	fmt.Fprintf(t, "requests in flight\t%d\nrequests waiting\t%d\ntenants\t%d\n", stats.Requests, stats.Slots.Waiting+stats.Lane.Waiting, len(stats.Tenants))
+	fmt.Fprintf(t, "requests in flight\t%d\nrequests waiting\t%d\ntenants\t%d\n", stats.Requests, stats.Waiting, len(stats.Tenants))
 	for kind, n := range stats.Refused {
 		if n > 0 {
 			fmt.Fprintf(t, "refused: %s\t%d\n", oip.Kind(kind), n)
@@ -32,7 +32,7 @@ func writeStatus(w http.ResponseWriter, e *engine.Engine, o *Options) {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%v\n", s.Name, s.Version, state(m.Ready()), s.Success.Count, s.Fail.Count, mean.Round(time.Microsecond))
 	}
 
-	fmt.Fprint(t, "\nmemory\tallocated\treserved\tpeak\tlimit\n")
+	fmt.Fprint(t, "\nmemory (bytes)\tallocated\treserved\tpeak\tlimit\n")
 	for _, p := range o.pools(e) {
 		s := p.Stats()
 		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\n", p.Name(), s.AllocatedBytes.Current, s.ReservedBytes.Current, s.ReservedBytes.Peak, p.limit)
