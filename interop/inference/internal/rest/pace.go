@@ -46,8 +46,8 @@ func (r *pacedReader) Read(p []byte) (int, error) {
 	if r.until.Before(deadline) {
 		deadline = r.until
 	}
-	// To set a deadline is slow. Keep it if the new one is hardly later. Errors: connections without
-	// deadlines, in tests.
+	// Setting a deadline is slow, so the old one remains if the new one is hardly later. Errors are those of
+	// connections without deadlines, in tests.
 	if later := deadline.Sub(r.set); later < 0 || later > r.grace/4 {
 		r.set = deadline
 		_ = r.control.SetReadDeadline(deadline)
