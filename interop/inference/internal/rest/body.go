@@ -85,8 +85,12 @@ func (x *exchange) open(most int64) (*body, error) {
 	if b.json > limits.json {
 		return nil, oip.Errorf(oip.TooLarge, "JSON of %d bytes: at most %d are served", b.json, limits.json)
 	}
-	b.in = pacedReader{from: r.Body, control: x.w.control, grace: limits.grace, expect: r.Header.Get("Expect") != "",
-		left: limits.grace + perBytes(b.length, limits.rate), until: time.Now().Add(x.h.o.Engine.Timeout())}
+	now := time.Now()
+	if r.Header.Get("Expect") != "" { // the first read sends "100 Continue", which the client may not read
+		_ = x.w.control.SetWriteDeadline(now.Add(limits.grace))
+	}
+	b.in = pacedReader{from: r.Body, control: x.w.control, grace: limits.grace,
+		left: limits.grace + perBytes(b.length, limits.rate), until: now.Add(x.h.o.Engine.Timeout())}
 	return b, nil
 }
 

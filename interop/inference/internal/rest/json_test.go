@@ -189,16 +189,6 @@ func TestElements(t *testing.T) {
 	require.InEpsilon(t, want, math.Float64frombits(binary.NativeEndian.Uint64(long)), 1e-12)
 }
 
-// TestWholeFloats checks that floats without a fraction are written with one. Most clients read a
-// JSON number without fraction and exponent as an integer, which has no -0.
-func TestWholeFloats(t *testing.T) {
-	v := serve(t, setup{})
-	values := floats(float32(math.Copysign(0, -1)), 0, 1, -2, 100000, 1e6, 16777216, -0.5)
-	r := v.inference("identity", strings.ReplaceAll(binaryFloats(8), "true", "false"), values)
-	text, _ := r.tensors(t)
-	require.Contains(t, text, `"data":[-0.0,0.0,1.0,-2.0,100000.0,1e+06,1.6777216e+07,-0.5]`)
-}
-
 // TestNesting checks that the data of a tensor can be a flat list or nested like its shape.
 func TestNesting(t *testing.T) {
 	for _, c := range []struct {

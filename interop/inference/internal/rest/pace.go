@@ -23,7 +23,6 @@ type pacedReader struct {
 	from    io.Reader
 	control *http.ResponseController
 	grace   time.Duration
-	expect  bool          // the first read sends "100 Continue"
 	left    time.Duration // of the client's time
 	until   time.Time     // the end of the request
 	set     time.Time     // the deadline of the connection
@@ -43,15 +42,12 @@ func (r *pacedReader) Read(p []byte) (int, error) {
 		return 0, r.err
 	}
 	now := time.Now()
-	if r.expect { // the client may not read "100 Continue"
-		r.expect = false
-		_ = r.control.SetWriteDeadline(now.Add(r.grace)) // fails on connections without deadlines, in tests
-	}
 	deadline := now.Add(r.left)
 	if r.until.Before(deadline) {
 		deadline = r.until
 	}
-	// To set a deadline is slow. Keep it if the new one is hardly later.
+	// Setting a deadline is slow, so the old one remains if the new one is hardly later. Errors are those of
+	// connections without deadlines, in tests.
 	if later := deadline.Sub(r.set); later < 0 || later > r.grace/4 {
 		r.set = deadline
 		_ = r.control.SetReadDeadline(deadline)
