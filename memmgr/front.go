@@ -28,7 +28,7 @@ func (f *front) init() {
 	pin.Register()
 	f.shards = make([]shard, max(runtime.GOMAXPROCS(0), runtime.NumCPU()))
 	for s := range f.allShards() {
-		s.watch()
+		s.setLow()
 	}
 }
 
@@ -157,7 +157,7 @@ func (f *front) press(on bool) (out magazineStack) {
 	for s := range f.allShards() {
 		f.empty(s, &out)
 		s.pressed = on
-		s.watch()
+		s.setLow()
 	}
 	return out
 }
@@ -165,16 +165,15 @@ func (f *front) press(on bool) (out magazineStack) {
 // empty takes all blocks out of a stopped shard and sets its limit to 0.
 func (f *front) empty(s *shard, out *magazineStack) {
 	for k := range s.bins {
-		for s.takeOff(k, out) != 0 {
+		for s.evictOne(k, out) != 0 {
 		}
 	}
 	f.budget.give(s.limit)
 	s.limit = 0
-	s.watch()
+	s.setLow()
 }
 
-// takeSpare takes a block of the other magazine of the caller's bin; nil when that is
-// empty too.
+// takeSpare takes a block from the spare magazine of the caller's bin. It returns nil if that is empty too.
 func (f *front) takeSpare(k int, requested uintptr) *owner.Cell {
 	s := f.enter()
 	if s == nil {
@@ -211,10 +210,10 @@ func (f *front) takeLarge(most int64) (out magazineStack) {
 	}
 	if s.cached() > most/int64(len(f.shards)) {
 		for k := coarseClasses; k < numClasses; k++ {
-			for s.takeOff(k, &out) != 0 {
+			for s.evictOne(k, &out) != 0 {
 			}
 		}
-		s.watch()
+		s.setLow()
 	}
 	s.leave()
 	return out
@@ -227,16 +226,16 @@ func (f *front) lower(s *shard, bytes int64) {
 	}
 	s.limit -= bytes
 	f.budget.give(bytes)
-	s.watch()
+	s.setLow()
 }
 
 // fit keeps a shard within its limit after a put: it raises the limit while the budget
 // allows it, and then takes blocks off for the heap. The shard is the caller's.
 func (f *front) fit(s *shard, k int) (surplus magazineStack) {
 	if s.pressed {
-		s.takeOff(k, &surplus)
-		s.takeOff(k, &surplus)
-		s.watch()
+		s.evictOne(k, &surplus)
+		s.evictOne(k, &surplus)
+		s.setLow()
 		return surplus
 	}
 	over := s.cached() - s.limit
@@ -249,7 +248,7 @@ func (f *front) fit(s *shard, k int) (surplus magazineStack) {
 		// More than needed, because it takes time to look for classes to evict.
 		s.evict(k, over+s.limit/16, &surplus)
 	}
-	s.watch()
+	s.setLow()
 	return surplus
 }
 
@@ -281,10 +280,9 @@ func (f *front) evictMissing() (surplus magazineStack) {
 	return surplus
 }
 
-// age takes blocks out of the bins that were not needed during the last looks: all of
-// a bin whose counts have not moved, and else its spare magazine if that has stayed.
-// Their bytes of the budget stay taken. Unused limits go back when the budget runs
-// low. Pool.mu is held.
+// age removes the blocks that were not needed during the last calls: all blocks of a bin that was not used,
+// and otherwise its spare magazine if that did not change. Their bytes still count in the budget. When the
+// budget is low, half of each unused limit returns to it. Pool.mu is held.
 func (f *front) age() (cold magazineStack) {
 	short := f.budget.left.Load() < f.budget.bound.Load()/8
 	f.stopShards()
@@ -296,7 +294,7 @@ func (f *front) age() (cold magazineStack) {
 		if short {
 			f.lower(s, s.slack()-s.slack()/2)
 		}
-		s.watch()
+		s.setLow()
 	}
 	return cold
 }

@@ -7,10 +7,10 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/internal/tlsf"
 )
 
-// Size classes, in units of tlsf.Unit (256 bytes). Up to 2 KiB every unit is a
-// class; up to 32 KiB there are 8 classes an octave, so that at most 12.5 % of a
-// block is not asked for; up to 2 MiB there are 64 an octave (1.6 %), because
-// large blocks are where waste shows. A block of a class is exactly that large.
+// Size classes, in units of tlsf.Unit (256 bytes). Up to 2 KiB each number of units is a class. Up to
+// 32 KiB there are 8 classes for each power of two, so that at most 12.5 % of a block is unused; up to
+// 2 MiB there are 64 (1.6 %), because waste matters most in large blocks. All blocks of a class have
+// the size of the class.
 const (
 	unit          = tlsf.Unit
 	denseUnits    = 8                   // up to here each unit is a class
@@ -18,11 +18,11 @@ const (
 	maxClassUnits = 8192                // 2 MiB
 	coarseClasses = denseUnits + 4*8    // below 32 KiB
 	numClasses    = coarseClasses + 384 // 6 octaves of 64
-	noClass       = numClasses          // larger, or aligned: not cached
-	ownSegment    = numClasses + 1      // has a segment of its own
+	noClass       = numClasses          // for larger or specially aligned blocks, which are not cached
+	ownSegment    = numClasses + 1      // for blocks with a segment of their own
 )
 
-// classOf returns the class of the smallest blocks that hold so many units.
+// classOf returns the class of the smallest blocks that hold that many units.
 func classOf(units uintptr) int {
 	if units <= coarseUnits {
 		return int(coarseClass[units])
@@ -37,7 +37,7 @@ func fineClass(units uintptr) int {
 	return coarseClasses + int(l-8)*64 + int(above>>((l-7)&63))
 }
 
-// coarseClass is classOf up to coarseUnits, in two cache lines.
+// coarseClass is the table of classOf up to coarseUnits. It needs two or three cache lines.
 var coarseClass = func() (table [coarseUnits + 1]uint8) {
 	for units := uint(1); units <= coarseUnits; units++ {
 		if units <= denseUnits {
@@ -51,7 +51,7 @@ var coarseClass = func() (table [coarseUnits + 1]uint8) {
 	return table
 }()
 
-// classUnits is the inverse: units of a block of each class.
+// classUnits is the inverse of classOf: the units of a block of each class.
 var classUnits = func() (table [numClasses]uint32) {
 	for units := uintptr(1); units <= maxClassUnits; units++ {
 		table[classOf(units)] = uint32(units)
@@ -79,10 +79,9 @@ var magazineSize = func() (table [numClasses]uint32) {
 }()
 
 // cacheBudget bounds the bytes of the free blocks that a pool caches by class: in the
-// bins of all shards, in the depot, and on the way between the two. A part takes the
-// bytes of a block before it caches the block, and passes them on with it. Therefore
-// the bound holds at all times, except for the one block that a free puts into a bin
-// before it looks.
+// bins of all shards, in the depot, and on the way between the two. The bytes of a block are taken from the
+// budget before the block is cached, and move with it. Therefore the bound holds at all times, except
+// for the one block that a free puts into a bin before it checks the limit.
 //
 // Lock: none; the fields are atomic.
 type cacheBudget struct {
@@ -97,7 +96,7 @@ type cacheBudget struct {
 // defaultCache is the value of fixed for the bound that follows the state of the pool.
 const defaultCache = -1
 
-// take grants least bytes and up to more on top, or nothing.
+// take grants at least least bytes and up to more in addition, or nothing.
 func (b *cacheBudget) take(least, more int64) int64 {
 	for {
 		left := b.left.Load()
@@ -111,8 +110,8 @@ func (b *cacheBudget) take(least, more int64) int64 {
 	}
 }
 
-// takeShare grants so many bytes and a share of the rest, if the bound or the state
-// of the pool allows it. The share is small, so that all processors find one.
+// takeShare grants these bytes and a share of the rest, if the bound or the state of the pool allows it. The
+// share is small, so that each processor gets one.
 func (b *cacheBudget) takeShare(bytes int64) int64 {
 	share := func() int64 { return min(b.left.Load()/8, peakStep) }
 	granted := b.take(bytes, share())

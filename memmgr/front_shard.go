@@ -36,7 +36,7 @@ type shard struct {
 	mu   sync.Mutex
 
 	delta     int64        // allocated less freed and not published: bytes<<20 + blocks
-	low       int64        // delta below it: something is due
+	low       int64        // the shard needs work if delta is below it: see setLow
 	asked     uint64       // bytes requested, ever
 	unasked   uint64       // bytes requested of freed blocks, ever
 	stocked   int64        // bytes moved in from the depot, less those moved out
@@ -44,10 +44,10 @@ type shard struct {
 	askedSent int64        // asked less unasked, as published
 	limit     int64        // bytes that the bins may hold, taken from the budget
 	pressed   bool         // the bins hold nothing: a request waits for memory
-	hand      uint16       // the class that eviction looks at next
+	hand      uint16       // the class that evict visits next
 	rooms     []tenantRoom // by the number of the tenant
 	bins      [numClasses]bin
-	passed    [numClasses]uint32 // uses of each bin when the hand passed
+	visited   [numClasses]uint32 // uses of each bin at the last visit of evict
 	looked    [numClasses]binLook
 	_         [128]byte
 }
@@ -56,8 +56,8 @@ type shard struct {
 type binLook struct {
 	spare     owner.Link
 	uses      uint32
-	idle      uint8 // looks since the bin was used
-	spareIdle uint8 // looks since the spare magazine was used
+	idle      uint8 // calls since the bin was used
+	spareIdle uint8 // calls since the spare magazine was used
 }
 
 // cached returns the bytes in the bins: bytes moved in less bytes held by users.
@@ -66,7 +66,8 @@ func (s *shard) cached() int64 { return s.stocked - s.sent - s.change().bytes }
 // slack returns the bytes of the limit that are not used.
 func (s *shard) slack() int64 { return max(s.limit-s.cached(), 0) }
 
-// claimFenced is [front.claim] with a fence of its own.
+// claimFenced takes the shard on a system without a barrier for other processors: it uses a fence of
+// its own. Like [front.claim], it returns nil while the shard is stopped.
 func (s *shard) claimFenced() *shard {
 	pin.Acquire(&s.turn) // first: the race detector takes the store for the whole synchronization
 	atomic.StoreUint32(&s.busy, 1)
@@ -77,7 +78,8 @@ func (s *shard) claimFenced() *shard {
 	return s
 }
 
-// claimLocked is [front.claim] where Pin is only a hint.
+// claimLocked takes the shard where Pin is only a hint and two goroutines may use one shard: it uses
+// the mutex. It returns nil while the shard is stopped.
 func (s *shard) claimLocked() *shard {
 	s.mu.Lock()
 	if s.stop != 0 {
@@ -87,7 +89,7 @@ func (s *shard) claimLocked() *shard {
 	return s
 }
 
-// leave ends enter.
+// leave gives back the shard that front.enter or front.claim returned.
 func (s *shard) leave() {
 	if !pin.Fast {
 		s.mu.Unlock()
@@ -138,9 +140,9 @@ func (s *shard) reload(k int) bool {
 	return true
 }
 
-// stock adds a magazine and adds its bytes, taken from the budget, to the limit. It
-// returns the magazine that finds no place: the spare one when another goroutine
-// stocked meanwhile, and m while nothing is cached.
+// stock makes m the magazine in use and adds its bytes, which the caller took from the budget, to
+// the limit. It returns the magazine for which there is no room: the spare one if another goroutine
+// stocked the bin meanwhile, and m itself while the pool is pressed.
 func (s *shard) stock(k int, m magazine) (back magazine) {
 	if s.pressed {
 		return m
@@ -151,12 +153,12 @@ func (s *shard) stock(k int, m magazine) (back magazine) {
 	f.magazine = m
 	s.moved(k, int64(m.n)-int64(back.n))
 	s.limit += classBytes[k] * (int64(m.n) - int64(back.n))
-	s.watch()
+	s.setLow()
 	return back
 }
 
-// unstock takes the spare magazine out for the depot, with its bytes of the limit. The
-// magazine in use becomes the spare one.
+// unstock removes the spare magazine, for the depot, and its bytes of the limit. The magazine in use
+// becomes the spare one.
 func (s *shard) unstock(k int) magazine {
 	f := &s.bins[k]
 	m := magazine{f.spare, f.spareN}
@@ -164,17 +166,17 @@ func (s *shard) unstock(k int) magazine {
 	f.magazine = magazine{}
 	s.moved(k, -int64(m.n))
 	s.limit -= classBytes[k] * int64(m.n)
-	s.watch()
+	s.setLow()
 	return m
 }
 
-// moved counts blocks that moved in from the depot.
+// moved counts blocks that moved in from the depot, or out if the number is negative.
 func (s *shard) moved(k int, blocks int64) {
 	s.bins[k].stocked += blocks
 	s.stocked += classBytes[k] * blocks
 }
 
-// remove takes a magazine out of a bin, the spare one first.
+// remove removes a magazine from a bin: the spare one if there is one.
 func (s *shard) remove(k int) (m magazine) {
 	f := &s.bins[k]
 	if f.spareN != 0 {
@@ -187,8 +189,8 @@ func (s *shard) remove(k int) (m magazine) {
 	return m
 }
 
-// takeOff moves a magazine to a stack and returns its bytes. The limit stays.
-func (s *shard) takeOff(k int, to *magazineStack) (bytes int64) {
+// evictOne moves a magazine of class k to a stack and returns its bytes. It does not change the limit.
+func (s *shard) evictOne(k int, to *magazineStack) (bytes int64) {
 	m := s.remove(k)
 	if m.n == 0 {
 		return 0
@@ -197,9 +199,9 @@ func (s *shard) takeOff(k int, to *magazineStack) (bytes int64) {
 	return m.bytes(k)
 }
 
-// evict takes magazines of at least so many bytes out: first of classes that were not
-// used since the hand passed, of which it looks at a few, then of the growing class,
-// and then of any class.
+// evict moves magazines of at least that many bytes to out. It visits the classes in turn, like the hand
+// of a clock. First it visits a few classes and evicts those that were not used since the last visit,
+// then it evicts the growing class, and then any class.
 func (s *shard) evict(growing int, bytes int64, out *magazineStack) {
 	for range coldTries {
 		if bytes <= 0 {
@@ -210,21 +212,21 @@ func (s *shard) evict(growing int, bytes int64, out *magazineStack) {
 		if f.blocks() == 0 {
 			continue
 		}
-		if used := f.uses(); used != s.passed[k] {
-			s.passed[k] = used
+		if used := f.uses(); used != s.visited[k] {
+			s.visited[k] = used
 			continue
 		}
-		bytes -= s.takeOff(k, out)
+		bytes -= s.evictOne(k, out)
 	}
 	for range 2 { // the spare magazine and the one in use
 		if bytes > 0 {
-			bytes -= s.takeOff(growing, out)
+			bytes -= s.evictOne(growing, out)
 		}
 	}
 	for tries := numClasses; tries > 0 && bytes > 0; tries-- {
 		k := s.nextClass()
 		for s.bins[k].blocks() != 0 && bytes > 0 {
-			bytes -= s.takeOff(k, out)
+			bytes -= s.evictOne(k, out)
 		}
 	}
 }
@@ -242,27 +244,27 @@ func (s *shard) age(cold *magazineStack) {
 		if uses := f.uses(); uses != l.uses {
 			l.uses, l.idle = uses, 0
 		} else if l.idle++; l.idle >= looks && f.blocks() != 0 {
-			s.chill(k, cold)
+			s.evictIdle(k, cold)
 		}
 		if f.spare == 0 {
-			// Later looks see whether the blocks that are here now were needed.
+			// Later calls see whether the blocks that are here now were needed.
 			f.spare, f.spareN, f.magazine = f.head, f.n, magazine{}
 			l.spareIdle = 0
 		}
 		if f.spare != l.spare {
 			l.spare, l.spareIdle = f.spare, 0
 		} else if l.spareIdle++; f.spare != 0 && l.spareIdle >= looks {
-			s.chill(k, cold)
+			s.evictIdle(k, cold)
 		}
 		l.idle = min(l.idle, looks)
 	}
 }
 
-// chill takes the spare magazine out, with its bytes of the limit. If the whole bin is
-// idle it takes both.
-func (s *shard) chill(k int, cold *magazineStack) {
+// evictIdle moves the spare magazine to cold and subtracts its bytes from the limit. If the whole bin is
+// idle, it moves both magazines.
+func (s *shard) evictIdle(k int, cold *magazineStack) {
 	for {
-		bytes := s.takeOff(k, cold)
+		bytes := s.evictOne(k, cold)
 		s.limit -= bytes
 		if bytes == 0 || s.looked[k].idle < looks {
 			return
@@ -278,10 +280,9 @@ type change struct {
 	bytes, blocks, asked int64
 }
 
-// watch sets the value of delta below which something is due: a change to publish, or
-// more bytes in the bins than the limit, which is negative for a shard that must cache
-// nothing.
-func (s *shard) watch() {
+// setLow sets low, the value of delta below which the shard needs work: there is a change to publish, or the
+// bins hold more bytes than the limit, which counts as -1 while the shard must cache nothing.
+func (s *shard) setLow() {
 	limit := s.limit
 	if s.pressed {
 		limit = -1
@@ -290,8 +291,8 @@ func (s *shard) watch() {
 	s.low = min(room, peakStep) << deltaShift
 }
 
-// overtaken reports, after a put, whether something is due.
-func (s *shard) overtaken(k int) bool {
+// needsWork reports, after a put, whether a change must be published or blocks must leave the bin.
+func (s *shard) needsWork(k int) bool {
 	return s.delta < s.low || s.bins[k].n >= magazineSize[k]
 }
 
@@ -316,7 +317,7 @@ func (s *shard) takeChange() change {
 	c.asked = asked - s.askedSent
 	s.askedSent, s.delta = asked, 0
 	s.sent += c.bytes
-	s.watch()
+	s.setLow()
 	return c
 }
 

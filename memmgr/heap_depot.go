@@ -53,7 +53,7 @@ type depot struct {
 	classes [numClasses]depotClass
 	cold    magazineStack // magazines of all classes that are to be freed
 	bytes   int64         // in classes and cold
-	hand    int           // the class that next looks at
+	hand    int           // the class that next visits
 	off     bool          // nothing is cached: the pool is pressed or closed
 	budget  *cacheBudget  // shared with the front
 }
@@ -139,8 +139,8 @@ func (d *depot) put(c *owner.Cell, k int) bool {
 	return true
 }
 
-// next takes a magazine of one of the classes that follow the last one, of which it
-// looks at a few; an empty one when these have none.
+// next removes a magazine of one of the classes after the last one that it visited. It visits a few, and
+// returns an empty magazine if they have none.
 func (d *depot) next() (m magazine, k int) {
 	for range coldTries {
 		k = d.hand
@@ -152,22 +152,22 @@ func (d *depot) next() (m magazine, k int) {
 	return m, k
 }
 
-// chill moves a magazine, with its bytes of the budget, to those that are to be freed.
-func (d *depot) chill(m magazine, k int) {
+// addCold adds a magazine, with its bytes of the budget, to those that are to be freed.
+func (d *depot) addCold(m magazine, k int) {
 	d.cold.push(m)
 	d.bytes += m.bytes(k)
 }
 
-// chillStack does so with many.
-func (d *depot) chillStack(s magazineStack) {
+// addColdStack adds all magazines of a stack to those that are to be freed.
+func (d *depot) addColdStack(s magazineStack) {
 	for s.top != 0 {
 		m := s.pop()
-		d.chill(m, blockClass(m.head.Cell()))
+		d.addCold(m, blockClass(m.head.Cell()))
 	}
 }
 
-// age chills the blocks that were not needed since the last call: of each class as
-// many as there always were.
+// age moves the blocks that were not needed since the last call to the cold ones. In each class, these are
+// as many as were always there since then.
 func (d *depot) age() {
 	for k := range d.classes {
 		r := &d.classes[k]
@@ -177,7 +177,7 @@ func (d *depot) age() {
 				break
 			}
 			low := r.low - n
-			d.chill(d.pop(k), k)
+			d.addCold(d.pop(k), k)
 			r.low = low
 		}
 		r.low = r.blocks

@@ -66,12 +66,12 @@ func New(r Resource, request Request) (Buffer, error) {
 }
 
 // Release removes one reference. With the last one the memory returns to its resource,
-// immediately or when the work pending on it is complete. Release does nothing on the zero
-// Buffer and after the last reference, so that it can be deferred. While other references
-// exist, one Release too many removes one of them, and the next use of its buffer panics.
-//
-// The second half repeats [Pool.cache], for the reason that New is one function.
+// immediately or when the work pending on it is complete. If C drops the last reference, a
+// background goroutine returns the memory. Release does nothing on the zero Buffer and after the
+// last reference, so that it can be deferred. While other references exist, one Release too many
+// removes one of them, and the next use of its buffer panics.
 func (b Buffer) Release() {
+	// The second half repeats [Pool.cache], for the reason that New is one function.
 	if last, ok := b.ref.TryUnref(); !last {
 		if !ok && !b.releaseAsleep() && debug.Stacks {
 			b.releasedAgain()
@@ -99,7 +99,7 @@ func (b Buffer) Release() {
 	}
 	s.put(int(k), c)
 	s.countPut(int(k), c)
-	if s.overtaken(int(k)) {
+	if s.needsWork(int(k)) {
 		p.afterPut(s, int(k))
 		return
 	}

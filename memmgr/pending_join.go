@@ -72,6 +72,11 @@ func (b Buffer) UsedOn(q *syclobj.Queue) {
 // dependency. q is nil if ev is an event of another or of an unknown queue. The buffer retains the
 // event. If an event is pending already, the buffer waits for both.
 //
+// [Buffer.Wait], the copies, [Buffer.Bytes] and the next SetPending return the failure of the work.
+// If the memory is released before, no call reports a failure: call Wait first where it matters.
+// Memory whose work has not completed ten seconds after the release counts as stalled
+// (Stats.NumStalled). The pool checks it four times a second and reuses it when the work completes.
+//
 // The error is that of earlier recorded work which has failed, and which no later wait can report,
 // or syclobj.ErrClosed if q is closed. ev is recorded in any case.
 func (b Buffer) SetPending(q *syclobj.Queue, ev *syclobj.Event) error {

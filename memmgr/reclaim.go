@@ -371,14 +371,14 @@ func (p *Pool) setBound() {
 	}
 }
 
-// decayCaches chills the blocks that were not needed for so many ticks. p.mu is held.
+// decayCaches makes cold the blocks that were not needed for that many ticks. p.mu is held.
 func (p *Pool) decayCaches(age uint32) {
 	h := &p.heap
 	if h.clock%age == 0 {
 		h.depot.age()
 	}
 	if h.clock%max(1, age/looks) == 0 && p.front.cached() > 0 {
-		h.depot.chillStack(p.front.age())
+		h.depot.addColdStack(p.front.age())
 	}
 }
 

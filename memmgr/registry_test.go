@@ -28,11 +28,11 @@ func originsFall(t testing.TB, before int) {
 	require.Eventually(t, func() bool {
 		runtime.GC()
 		return memmgr.Origins() <= before
-	}, patience, time.Millisecond, "resources that their user dropped are known still")
+	}, patience, time.Millisecond, "resources that their user dropped are still registered")
 }
 
-// A wrapper that is made for each request is collected after the last reference of its user: its entry, cell
-// and memory are freed.
+// TestDroppedResourcesAreForgotten checks that a wrapper made for each request is collected after its user drops
+// it, and that its entry, cell and memory are freed.
 func TestDroppedResourcesAreForgotten(t *testing.T) {
 	p := newHostPool(t)
 	sim := memtest.NewSimulated()
@@ -49,13 +49,13 @@ func TestDroppedResourcesAreForgotten(t *testing.T) {
 		use(t, memmgr.NewLimit(r, 1<<21))
 	}
 	originsFall(t, before)
-	// 4000 were made; a processor allocates cells by the dozen.
+	// 4000 were made; each processor allocates some cells in advance.
 	require.LessOrEqual(t, owner.Bytes(), cells+256*owner.CellBytes)
 	use(t, sim)
 	returned(t, sim)
 }
 
-// Memory in use keeps its resource reachable until the last release.
+// TestMemoryInUseKeepsItsResource checks that memory in use keeps its resource reachable until the last release.
 func TestMemoryInUseKeepsItsResource(t *testing.T) {
 	sim := memtest.NewSimulated()
 	use(t, sim)
@@ -79,7 +79,7 @@ func TestMemoryInUseKeepsItsResource(t *testing.T) {
 	returned(t, sim)
 }
 
-// value is a resource that is no pointer: known until it is closed.
+// value is a resource that is not a pointer. It stays registered until it is closed.
 type value struct {
 	*memtest.Simulated
 	name string
@@ -98,7 +98,7 @@ func TestClosedResourcesAreForgotten(t *testing.T) {
 		require.Equal(t, r, b.Resource())
 		again, err := memmgr.New(r, memmgr.Request{Size: 100})
 		require.NoError(t, err)
-		require.Equal(t, 2, memmgr.OriginsOf(r), "used again, known again")
+		require.Equal(t, 2, memmgr.OriginsOf(r), "used again, registered again")
 		b.Release()
 		require.Equal(t, 1, memmgr.OriginsOf(r))
 		again.Release()
@@ -136,9 +136,9 @@ func TestResourceThatCannotBeComparedIsRefused(t *testing.T) {
 	returned(t, sim)
 }
 
-// Resources at the same address are distinguished, also if the former one was collected.
+// TestResourcesAtOneAddressAreDistinct checks resources at the same address, at once and one after the other.
 func TestResourcesAtOneAddressAreDistinct(t *testing.T) {
-	type pair struct{ *memtest.Simulated } // its first field lies where it does
+	type pair struct{ *memtest.Simulated } // has the same address as its first field
 	sim := memtest.NewSimulated()
 	outer := &pair{sim}
 	inner := &outer.Simulated
@@ -150,7 +150,7 @@ func TestResourcesAtOneAddressAreDistinct(t *testing.T) {
 	require.Equal(t, memmgr.Resource(sim), c.Resource())
 	b.Release()
 	c.Release()
-	for i := range 3000 { // the collector gives the same places again
+	for i := range 3000 { // addresses are reused after collections
 		r := memmgr.NewLimit(sim, uint64(1000+i))
 		b, err := memmgr.New(r, memmgr.Request{Size: 100})
 		require.NoError(t, err)
@@ -192,8 +192,8 @@ func TestResourcesOutsideTheHeap(t *testing.T) {
 	require.NoError(t, memmgr.Close(&global.nothing))
 }
 
-// Use, close and collection at once: no block goes to a resource that is not its own,
-// and nothing is left.
+// TestRegistryUnderConcurrentUseAndClose checks that no block is returned to another resource, and that nothing is
+// left registered.
 func TestRegistryUnderConcurrentUseAndClose(t *testing.T) {
 	sim := memtest.NewSimulated()
 	runtime.GC()
@@ -229,7 +229,7 @@ func TestRegistryUnderConcurrentUseAndClose(t *testing.T) {
 	returned(t, sim)
 }
 
-// The lookup time does not depend on the number of registered resources: this is a benchmark.
+// BenchmarkWrapperAmongMany shows that the lookup time does not depend on the number of registered resources.
 func BenchmarkWrapperAmongMany(b *testing.B) {
 	sim := memtest.NewSimulated()
 	for _, n := range []int{0, 20000} {

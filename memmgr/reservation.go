@@ -14,24 +14,22 @@ import (
 // limit and idle segments are reserved too. If no memory is freed for a while, or after
 // mostReserve, the reservation ends, and then all waiters are served for a time.
 //
-// Reserving in other pools. A waiter may want more than its own pool has below the limit, or
-// on the device, that it shares with other pools. Then memory that these get back would go to
-// their own requests. So while a pool reserves for such a waiter, its poller has the other
-// pools reserve the missing bytes. They close segments for it as for a waiter of their own, do
-// not grow into its room, and give up segments that become empty ([Pool.yield]).
+// Reserving in other pools. Pools can share a limit or a device, and a waiter may need more of it than
+// its own pool has. Memory that is freed in the other pools would serve only their own requests.
+// Therefore the poller of the waiter's pool makes the other pools reserve the missing bytes. They close
+// segments for the waiter as for one of their own, do not grow into its room, and give up segments
+// that become empty ([Pool.yield]).
 //
 // A pool reserves for one waiter at a time. Of several, its own and those of other pools, the
-// one that has waited longest wins. All pools decide so: the oldest waiter gets memory
-// from each of them, and no two waiters wait for each other. The poller renews a reservation
-// in another pool; else it expires. Each pool accesses only its own part, and no lock spans
-// pools.
+// one that has waited longest wins. All pools follow this rule: the oldest waiter gets memory from each of
+// them, so that two waiters never wait for each other. A reservation in another pool expires unless the
+// poller renews it. Each pool accesses only its own part, and no lock spans pools.
 
-// considerReservations begins reservations for waiters that were passed by too often, and
+// considerReservations begins reservations for waiters while too much memory went to other requests, and
 // ends expired ones. p.mu is held.
 //
-// The pool reserves nothing for a waiter whose tenant has no room for it: the memory would be
-// of no use before other requests of that tenant are released, and these may wait as well.
-// For such a waiter the tenant reserves room.
+// The pool reserves nothing for a waiter whose tenant has no room for it: the waiter could not use the
+// memory before the tenant releases other memory. For such a waiter the tenant reserves room.
 func (p *Pool) considerReservations() {
 	r, at := &p.waitlist.reserved, time.Now()
 	changed := false
@@ -52,9 +50,9 @@ func (p *Pool) considerReservations() {
 	}
 }
 
-// considerTenant has a tenant reserve room for a waiter for memory that it does not afford,
-// when enough went to other requests of the tenant. It ends such a reservation when it has
-// expired, and reports that. p.mu is held.
+// considerTenant makes the tenant of a line reserve room for a waiter that exceeds the tenant's limit, once
+// enough memory went to other requests of the tenant. It ends an expired reservation of the tenant and
+// reports that. p.mu is held.
 func (p *Pool) considerTenant(line *waitLine, at time.Time) (ended bool) {
 	t := line.tenant
 	if t == nil {
@@ -80,9 +78,8 @@ func (p *Pool) considerTenant(line *waitLine, at time.Time) (ended bool) {
 	return false
 }
 
-// needsReservation reports whether too much went to other requests while the waiter was first
-// of its lane, or enough is free in pieces, or it waits for memory of other pools. p.mu is
-// held.
+// needsReservation reports whether too much memory went to other requests while the waiter was first of
+// its lane, or enough is free but in pieces, or the waiter needs memory of other pools. p.mu is held.
 func (p *Pool) needsReservation(x *waiter, at time.Time) bool {
 	l := &p.waitlist
 	if l.served-x.served >= x.patience() {
@@ -122,9 +119,9 @@ func (p *Pool) beginReservation(x *waiter, at time.Time) {
 	}
 }
 
-// closeSegments closes ordinary segments, those with the smallest part in use first, until
-// the reservation has so many bytes together with some room elsewhere. It returns how many
-// bytes it has in the pool. p.mu is held.
+// closeSegments closes ordinary segments, those with the smallest part in use first, until the reservation
+// has need bytes, of which room are available outside the segments. It returns the bytes of the
+// reservation in the pool. p.mu is held.
 func (p *Pool) closeSegments(room, need uint64) (has uint64) {
 	r := &p.waitlist.reserved
 	if has = p.reservedBytes(); has+room >= need {
@@ -149,8 +146,8 @@ func (p *Pool) closeSegments(room, need uint64) (has uint64) {
 	return has
 }
 
-// reservedBytes returns how much the pool has for its reservation when all blocks in closed
-// segments were freed. p.mu is held.
+// reservedBytes returns the bytes that the pool has for its reservation once all blocks in closed
+// segments are freed. p.mu is held.
 func (p *Pool) reservedBytes() uint64 {
 	has := p.heap.idleBytes
 	for _, n := range p.waitlist.reserved.closed {
@@ -177,8 +174,8 @@ func (x *waiter) reserveTime() time.Duration {
 	return min(reserveTime<<min(x.attempts, 8), longReserve)
 }
 
-// serveReserved serves the waiter with the reservation and reports whether it could. It ends
-// a reservation that has expired, and prolongs one for which memory was freed. p.mu is held.
+// serveReserved serves the waiter of the reservation and reports whether it could. It ends an expired
+// reservation, and extends one for which memory was freed. p.mu is held.
 func (p *Pool) serveReserved() bool {
 	r := &p.waitlist.reserved
 	x := r.of
@@ -207,8 +204,8 @@ func (p *Pool) serveReserved() bool {
 	return false
 }
 
-// cancelReservation ends the reservation for a request that cannot wait, before that is
-// refused, if a closed segment has a block for it. It reports whether it did. p.mu is held.
+// cancelReservation ends the reservation if a closed segment has a block for w, a request that cannot wait
+// and would be refused. It reports whether it did. p.mu is held.
 func (p *Pool) cancelReservation(w *want) bool {
 	r := &p.waitlist.reserved
 	if r.of == nil || w.r.Context != nil || !p.heap.ClosedFits(w.least, r.closed) {
@@ -239,8 +236,8 @@ func (p *Pool) endReservation() {
 	r.closed = r.closed[:0]
 }
 
-// needsOthers reports whether a waiter wants more than its pool has and could ask for, and
-// other pools have it. p.mu is held.
+// needsOthers reports whether a waiter needs more than its pool has and can get from upstream, and other
+// pools have enough. p.mu is held.
 func (p *Pool) needsOthers(x *waiter) bool {
 	need, has, others := p.segmentNeed(x.w), p.heap.count.reserved, p.waitlist.others
 	tight, room := p.limitRoom()
@@ -262,8 +259,8 @@ func (p *Pool) sharers() (all []otherPool, bytes uint64) {
 	})
 }
 
-// reserveElsewhere has other pools reserve the bytes that this one lacks for its reservation,
-// or renew that. No lock is held.
+// reserveElsewhere makes other pools reserve the bytes that this pool lacks for its reservation, or renew
+// such a reservation. No lock is held.
 func (p *Pool) reserveElsewhere() {
 	sharers, bytes := p.sharers()
 	p.mu.Lock()
@@ -287,13 +284,13 @@ func (p *Pool) reserveElsewhere() {
 	p.mu.Lock()
 	left := x.left
 	p.mu.Unlock()
-	if left { // it left meanwhile, and has cancelled only earlier reservations
+	if left { // meanwhile, and it has cancelled only earlier reservations
 		p.cancelElsewhere(x)
 	}
 }
 
-// reserveForAnother reserves the missing bytes for a waiter of another pool, or renews that,
-// unless the pool reserves for an older waiter. It returns how many bytes it has reserved. No
+// reserveForAnother reserves the missing bytes for a waiter of another pool, or renews the reservation,
+// unless the pool already reserves for an older waiter. It returns the bytes that it has reserved. No
 // lock is held.
 func (p *Pool) reserveForAnother(x *waiter, missing uint64) uint64 {
 	p.mu.Lock()
@@ -315,7 +312,7 @@ func (p *Pool) reserveForAnother(x *waiter, missing uint64) uint64 {
 	}
 	r.until = at.Add(remoteTime)
 	has := p.closeSegments(0, missing)
-	p.serveWaiters() // those that an earlier reservation held up
+	p.serveWaiters() // an earlier reservation may have delayed them
 	return has
 }
 

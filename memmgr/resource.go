@@ -29,6 +29,11 @@ type Request struct {
 	Tag string
 	// Context makes the request wait for memory until the context ends, if the resource
 	// can wait ([Pool]). If it is nil, a request that cannot be served fails immediately.
+	//
+	// The request waits for room under the limits, for device work to complete, or for idle
+	// memory of other pools. Among requests of similar size the oldest is served first. A large
+	// request does not stop small ones, and small ones do not starve it: after a while the pool
+	// reserves segments for it. A request that no limit could ever allow fails immediately.
 	Context context.Context
 }
 

@@ -24,7 +24,8 @@ type TenantOptions struct {
 }
 
 // Tenant is a [Resource] that allocates from a pool and has limits and counters of its
-// own. It counts the sizes of blocks. A block counts until it was released and the work
+// own. A tenant at its hard limit delays no other. Errors name the largest holders by tenant
+// and tag. A tenant counts the sizes of blocks. A block counts until it was released and the work
 // that was pending at its release is done. An allocation costs little more than one from
 // the pool itself. Safe for concurrent use.
 type Tenant struct {
@@ -263,7 +264,7 @@ func (p *Pool) freeCharged(c *owner.Cell) bool {
 		back = room.credit - room.most/2
 		room.credit -= back
 	}
-	if s.overtaken(int(k)) {
+	if s.needsWork(int(k)) {
 		p.afterPut(s, int(k))
 	} else {
 		s.leave()

@@ -181,7 +181,7 @@ func requireDictionarySpan(t *testing.T, shape, strides []int, want exactSpan, p
 
 func requireTensorSpan(t *testing.T, shape, strides []int, want exactSpan, possible bool) {
 	t.Helper()
-	// The C code counts bits in 63; the tensor's memory is not looked at.
+	// The C code counts bits in 63-bit numbers, and does not access the tensor's memory.
 	v := dlpack.View{Data: pointerAt(spanData), Device: dlpack.CPU, DataType: Float32, Shape: int64s(shape), Strides: int64s(strides)}
 	if v.Strides == nil {
 		v.Strides = []int64{}

@@ -5,8 +5,8 @@
 //
 //	head -c 4096 /dev/urandom | curl -s --data-binary @- localhost:8080/scale | wc -c
 //
-// Each client address is a tenant of the pool and has at most a half of the memory. Metrics are at
-// /debug/vars, in the format of package expvar. SIGTERM lets requests in flight finish. The service
+// Each client address is a tenant of the pool and has at most a half of the memory. Counts of
+// calls and memory are at /debug/vars, as JSON. SIGTERM lets requests in flight finish. The service
 // needs a Python with NumPy: `make python` sets one up, and `VIRTUAL_ENV=.venv go run
 // ./examples/service` uses it. interop/inference is the server for models of the Open Inference
 // Protocol.
@@ -15,8 +15,8 @@ package main
 import (
 	"context"
 	_ "embed"
+	"encoding/json"
 	"errors"
-	"expvar"
 	"flag"
 	"fmt"
 	"io"
@@ -172,12 +172,12 @@ func run(ctx context.Context, addr string, limit uint64, timeout time.Duration, 
 	}
 	s := &service{pool: pool, limit: limit, python: runner, timeout: timeout, tenants: map[string]*memmgr.Tenant{}}
 	defer s.closeTenants()
-	calls, bytes := expvar.Func(func() any { return runner.Stats() }), expvar.Func(func() any { return pool.Stats().AllocatedBytes.Current })
 
 	mux := http.NewServeMux()
 	mux.Handle("POST /scale", s)
 	mux.HandleFunc("GET /debug/vars", func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintf(w, `{"calls": %s, "allocated_bytes": %s}`+"\n", calls, bytes)
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(map[string]any{"calls": runner.Stats(), "allocated_bytes": pool.Stats().AllocatedBytes.Current})
 	})
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: timeout, WriteTimeout: 2 * timeout}
 	listener, err := net.Listen("tcp", addr)

@@ -1,6 +1,12 @@
 // Package executor runs Python functions for a service written in Go: on a fixed number of threads,
 // from a bounded queue, with each call bounded by its context and isolated from the others.
 //
+//	e, err := executor.New(py, executor.Config{Slots: 2, Queue: 100, Warm: []string{"models:warm"}})
+//	defer e.Close(ctx)
+//	err = e.Ready(ctx)                             // waits for the warm-up
+//	out, err := e.Call(ctx, "models:infer", x)     // errors.Is(err, executor.ErrFull): try again later
+//	out.(*usmarray.Array).Release()                // the caller owns arrays in results
+//
 // Goroutines that call Python directly each occupy a thread while they wait for the GIL. They cannot
 // give up, a call that hangs in C code hangs its caller, and nothing controls which functions run at
 // the same time. With an Executor the callers wait in Go, a bounded number of them, with contexts.
@@ -21,9 +27,9 @@
 // The caller owns it.
 //
 // dpnp and dpctl may still be writing to an argument in USM when the function returns. Call waits for
-// these writes before it returns, also after an exception. This costs 5 to 10 us for each writable
-// argument whose memory was exported by DLPack or the dictionary. Read-only arguments (AsReadOnly), and
-// arguments that only compiled functions, NumPy or Python code used, cost nothing.
+// these writes before it returns, also after an exception. This has a cost for each writable argument
+// whose memory was exported by DLPack or the dictionary. Read-only arguments (AsReadOnly), and arguments
+// that only compiled functions, NumPy or Python code used, have none.
 //
 // With an arena (memmgr/arena) in its context, a call allocates its arrays in the arena: see package
 // pymodule, Memory of a call.

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/apache/arrow-go/v18/arrow/flight"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -59,6 +60,12 @@ func TestActions(t *testing.T) {
 	b, err := c.Action(t.Context(), ActionStats, nil)
 	require.NoError(t, err)
 	require.Contains(t, string(b), `"tensors":0`)
+
+	stream, err := c.rpc.ListActions(t.Context(), &flight.Empty{})
+	require.NoError(t, err)
+	var types []string
+	require.NoError(t, each(stream.Recv, func(a *flight.ActionType) { types = append(types, a.GetType()) }))
+	require.Equal(t, []string{"echo", "fail", "free", "long", "none", "stats", "wait"}, types)
 
 	for _, bad := range []map[string]ActionFunc{{ActionFree: o.Actions["echo"]}, {"mine": nil}} {
 		_, err := NewServer(ServerOptions{Memory: newPool(t), Actions: bad})

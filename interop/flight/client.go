@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"strconv"
 	"time"
 
@@ -63,11 +64,19 @@ func Dial(location string, o ClientOptions) (*Client, error) {
 	if l.Scheme == "grpc+tls" {
 		creds = credentials.NewTLS(o.TLS)
 	}
-	conn, err := grpc.NewClient(l.target(), grpc.WithTransportCredentials(wideCredentials{creds}), grpc.WithDisableRetry(),
+	options := []grpc.DialOption{grpc.WithTransportCredentials(creds), grpc.WithDisableRetry(),
 		grpc.WithReadBufferSize(ioBuffer), grpc.WithWriteBufferSize(ioBuffer),
 		experimental.WithBufferPool(new(codec.Frames)), grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(connWindow),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 20 * time.Second, Timeout: 10 * time.Second}),
-		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(codec.New(0)), grpc.MaxCallRecvMsgSize(o.MaxMessage)))
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(codec.New(0)), grpc.MaxCallRecvMsgSize(o.MaxMessage))}
+	target := "passthrough:///" + l.Address
+	if l.Scheme == "grpc+unix" {
+		target = "passthrough:///localhost" // the authority of the calls; a path would be invalid
+		options = append(options, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			return widened(new(net.Dialer).DialContext(ctx, "unix", l.Address))
+		}))
+	}
+	conn, err := grpc.NewClient(target, options...)
 	if err != nil {
 		return nil, named("Dial", "", err)
 	}
@@ -97,33 +106,32 @@ func (c *Client) failed(op, name string, err error) error {
 // Put sends an array, in host or device memory, and returns when the server has stored it. If it fails,
 // the server keeps the former tensor. Errors: those of usmarrow.TypeOf and of the server.
 func (c *Client) Put(ctx context.Context, name string, a *usmarray.Array) error {
-	_, err := c.put(ctx, name, a)
-	return c.failed("Put", name, err)
+	return c.failed("Put", name, c.put(ctx, name, a))
 }
 
-func (c *Client) put(ctx context.Context, name string, a *usmarray.Array) (result PutResult, err error) {
+func (c *Client) put(ctx context.Context, name string, a *usmarray.Array) error {
 	if err := CheckName(name); err != nil {
-		return result, err
+		return err
 	}
 	if err := a.Wait(); err != nil {
-		return result, err
+		return err
 	}
 	t, err := fromArray(a)
 	if err != nil {
-		return result, err
+		return err
 	}
 	defer t.release()
 	t.schema = schemaOf(t.typ, map[string]string{RowsKey: strconv.Itoa(t.rows)})
 	st, err := stageFor(a.Place())
 	if err != nil {
-		return result, err
+		return err
 	}
 	ctx, cancel := context.WithCancel(c.context(ctx))
 	defer cancel()
 	var leases codec.Leases
 	stream, err := c.rpc.DoPut(ctx)
 	if err != nil {
-		return result, err
+		return err
 	}
 	out := &sender{ctx: ctx, leases: &leases, stage: st, send: stream.SendMsg}
 	err = out.tensor(t, &flight.FlightDescriptor{Type: flight.DescriptorPATH, Path: []string{name}}, cmp.Or(c.o.Batch, 2<<20))
@@ -131,22 +139,27 @@ func (c *Client) put(ctx context.Context, name string, a *usmarray.Array) (resul
 		err = stream.CloseSend()
 	}
 	if err == nil || errors.Is(err, io.EOF) { // after io.EOF, Recv returns the server's error
-		var answer *flight.PutResult
-		if answer, err = stream.Recv(); err == nil {
-			err = json.Unmarshal(answer.GetAppMetadata(), &result)
-		}
-		if err == nil {
-			if _, end := stream.Recv(); !errors.Is(end, io.EOF) {
-				err = end
-			}
-		}
+		err = each(stream.Recv, func(*flight.PutResult) {})
 	}
 	if err != nil {
-		cancel()
 		leases.Abandon()
-		return result, err
+		return err
 	}
-	return result, leases.Wait(ctx)
+	return leases.Wait(ctx)
+}
+
+// each calls use with each message of a stream.
+func each[T any](receive func() (T, error), use func(T)) error {
+	for {
+		m, err := receive()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		use(m)
+	}
 }
 
 // Info returns the description of a tensor.
@@ -156,58 +169,39 @@ func (c *Client) Info(ctx context.Context, name string) (*flight.FlightInfo, err
 }
 
 // List returns the descriptions of the tensors whose names begin with a prefix.
-func (c *Client) List(ctx context.Context, prefix string) ([]*flight.FlightInfo, error) {
+func (c *Client) List(ctx context.Context, prefix string) (all []*flight.FlightInfo, err error) {
 	stream, err := c.rpc.ListFlights(c.context(ctx), &flight.Criteria{Expression: []byte(prefix)})
+	if err == nil {
+		err = each(stream.Recv, func(f *flight.FlightInfo) { all = append(all, f) })
+	}
 	if err != nil {
 		return nil, c.failed("ListFlights", "", err)
 	}
-	var all []*flight.FlightInfo
-	for {
-		f, err := stream.Recv()
-		if errors.Is(err, io.EOF) {
-			return all, nil
-		}
-		if err != nil {
-			return nil, c.failed("ListFlights", "", err)
-		}
-		all = append(all, f)
-	}
-}
-
-func (c *Client) action(ctx context.Context, kind, body string) ([]byte, error) {
-	stream, err := c.rpc.DoAction(c.context(ctx), &flight.Action{Type: kind, Body: []byte(body)})
-	if err != nil {
-		return nil, err
-	}
-	var answer []byte
-	for {
-		r, err := stream.Recv()
-		if errors.Is(err, io.EOF) {
-			return answer, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		answer = r.GetBody()
-	}
+	return all, nil
 }
 
 // Action calls an action of the server (ServerOptions.Actions, ActionFree, ActionStats) and returns its
 // last answer, or nil.
-func (c *Client) Action(ctx context.Context, kind string, body []byte) ([]byte, error) {
-	b, err := c.action(ctx, kind, string(body))
-	return b, c.failed("DoAction "+kind, "", err)
+func (c *Client) Action(ctx context.Context, kind string, body []byte) (answer []byte, err error) {
+	stream, err := c.rpc.DoAction(c.context(ctx), &flight.Action{Type: kind, Body: body})
+	if err == nil {
+		err = each(stream.Recv, func(r *flight.Result) { answer = r.GetBody() })
+	}
+	if err != nil {
+		return nil, c.failed("DoAction "+kind, "", err)
+	}
+	return answer, nil
 }
 
 // Free removes a tensor from the server.
 func (c *Client) Free(ctx context.Context, name string) error {
-	_, err := c.action(ctx, ActionFree, name)
+	_, err := c.Action(ctx, ActionFree, []byte(name))
 	return c.failed("free", name, err)
 }
 
 // Stats returns the server's counters.
 func (c *Client) Stats(ctx context.Context) (s Stats, err error) {
-	b, err := c.action(ctx, ActionStats, "")
+	b, err := c.Action(ctx, ActionStats, nil)
 	if err == nil {
 		err = json.Unmarshal(b, &s)
 	}
@@ -222,7 +216,7 @@ func (c *Client) Get(ctx context.Context, name string, r memmgr.Resource) (*usma
 	if err != nil {
 		return nil, err
 	}
-	a, err := fetch(ctx, f, r, &dialer{o: c.o, clients: map[string]*Client{"": c, c.location.String(): c}})
+	a, err := c.fetch(ctx, f, r)
 	return a, c.failed("Get", name, err)
 }
 
@@ -237,67 +231,22 @@ func (c *Client) receive(ctx context.Context, ticket *flight.Ticket, b *builder)
 	if err != nil {
 		return err
 	}
-	for first := true; ; first = false {
-		m := &received{builder: b, first: first}
-		err := stream.RecvMsg(m)
-		switch {
-		case m.err != nil: // gRPC returns it as a status, without its kind
-			return m.err
-		case errors.Is(err, io.EOF) && first:
-			return malformed("the stream ended before the schema")
-		case errors.Is(err, io.EOF):
-			return b.done()
-		case err != nil:
-			return err
+	in := &incoming{begin: func(d *data) (*builder, error) {
+		_, t, err := parseSchema(d.header)
+		if err == nil && !t.ExtensionEquals(b.tensor.typ) {
+			err = malformed("tensors of type %v, but %v was announced", t, b.tensor.typ)
 		}
+		return b, err
+	}}
+	for err == nil {
+		err = stream.RecvMsg(in)
 	}
-}
-
-// received is a FlightData message of a DoGet.
-type received struct {
-	builder *builder
-	first   bool
-	err     error
-}
-
-// Receive implements codec.Receivable.
-func (m *received) Receive(in *codec.Incoming) error {
-	m.err = m.message(in)
-	return m.err
-}
-
-func (m *received) message(in *codec.Incoming) error {
-	var d data
-	err := d.read(in, func(in *codec.Incoming, n int) error {
-		if m.first {
-			return malformed("the message with the schema has a body")
-		}
-		return m.builder.message(&d, in, n)
-	})
-	if err != nil {
+	switch {
+	case in.err != nil:
+		return in.err
+	case errors.Is(err, io.EOF):
+		return in.end()
+	default:
 		return err
 	}
-	if m.first {
-		_, t, err := parseSchema(d.header)
-		if err != nil {
-			return err
-		}
-		if !t.ExtensionEquals(m.builder.tensor.typ) {
-			return malformed("tensors of type %v, but %v was announced", t, m.builder.tensor.typ)
-		}
-		return nil
-	}
-	if len(d.header) > 0 && !d.hasBody {
-		return m.builder.empty(&d)
-	}
-	return nil
-}
-
-// typeOf returns an empty tensor of the type in a description.
-func typeOf(f *flight.FlightInfo) (*tensor, error) {
-	schema, t, err := streamedSchema(f.GetSchema())
-	if err != nil {
-		return nil, err
-	}
-	return newTensor(schema, t), nil
 }

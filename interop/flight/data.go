@@ -17,18 +17,16 @@ import (
 const (
 	fieldDescriptor = 1
 	fieldHeader     = 2
-	fieldMetadata   = 3
 	fieldBody       = 1000
 )
 
-// data is a FlightData message. To send it, set all fields except hasBody. read sets the descriptor,
-// header and metadata of a received message; the body is passed to a function.
+// data is a FlightData message. To send it, set all fields except hasBody. read sets the descriptor
+// and the header of a received message; the body is passed to a function.
 type data struct {
 	descriptor *flight.FlightDescriptor
 	header     []byte
-	metadata   []byte
 	body       mem.BufferSlice
-	hasBody    bool // a body was received
+	hasBody    bool // read has reached a body
 }
 
 // bodyPlace is the position of the body in a message with a body, modulo 64. pyarrow uses a message
@@ -47,30 +45,17 @@ func (d *data) Buffers() (mem.BufferSlice, error) {
 		}
 		head = appendBytes(head, fieldDescriptor, b)
 	}
-	header, body := d.header, d.body.Len()
-	if body > 0 {
-		// Zeros after the header's flatbuffer are padding.
-		after := len(appendBytes(nil, fieldMetadata, d.metadata))
-		if len(d.metadata) == 0 {
-			after = 0
-		}
-		after += protowire.SizeTag(fieldBody) + protowire.SizeVarint(uint64(body))
-		for pad := 0; pad < 64; pad++ {
-			at := len(head) + protowire.SizeTag(fieldHeader) + protowire.SizeBytes(len(header)+pad) + after
-			if at%64 == bodyPlace {
+	header, tail := d.header, []byte(nil)
+	if n := d.body.Len(); n > 0 {
+		tail = protowire.AppendVarint(protowire.AppendTag(nil, fieldBody, protowire.BytesType), uint64(n))
+		for pad := range 64 { // zeros after the header's flatbuffer are padding
+			if (len(head)+protowire.SizeTag(fieldHeader)+protowire.SizeBytes(len(header)+pad)+len(tail))%64 == bodyPlace {
 				header = append(header[:len(header):len(header)], make([]byte, pad)...)
 				break
 			}
 		}
 	}
-	head = appendBytes(head, fieldHeader, header)
-	if len(d.metadata) > 0 {
-		head = appendBytes(head, fieldMetadata, d.metadata)
-	}
-	if body > 0 {
-		head = protowire.AppendTag(head, fieldBody, protowire.BytesType)
-		head = protowire.AppendVarint(head, uint64(body))
-	}
+	head = append(appendBytes(head, fieldHeader, header), tail...)
 	return append(mem.BufferSlice{mem.SliceBuffer(head)}, d.body...), nil
 }
 
@@ -83,7 +68,6 @@ func appendBytes(b []byte, field protowire.Number, v []byte) []byte {
 // body's length in bytes; the header must precede the body. Bytes that body does not read are
 // discarded.
 func (d *data) read(in *codec.Incoming, body func(in *codec.Incoming, n int) error) error {
-	seen := false
 	for {
 		num, typ, err := in.Field()
 		if errors.Is(err, io.EOF) {
@@ -106,22 +90,18 @@ func (d *data) read(in *codec.Incoming, body func(in *codec.Incoming, n int) err
 			if d.header, err = in.Bytes(typ); err != nil {
 				return err
 			}
-			if seen {
+			if d.hasBody {
 				return malformed("the header follows the body")
-			}
-		case fieldMetadata:
-			if d.metadata, err = in.Bytes(typ); err != nil {
-				return err
 			}
 		case fieldBody:
 			n, err := in.Length(typ)
 			if err != nil {
 				return err
 			}
-			if seen {
+			if d.hasBody {
 				return malformed("more than one body in a message")
 			}
-			seen = true
+			d.hasBody = true
 			left := in.Left() - n
 			if err := body(in, n); err != nil {
 				return err

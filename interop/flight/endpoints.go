@@ -12,43 +12,42 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// dialer returns a client for each location of a tensor's endpoints. It closes the clients that it
-// made.
+// dialer returns a client for each location of a tensor's endpoints.
 type dialer struct {
-	o       ClientOptions
-	clients map[string]*Client // by location; "" is the server that described the tensor
-	made    []*Client
+	home    *Client            // of the server that described the tensor
+	clients map[string]*Client // the others, by location
 }
 
 func (d *dialer) client(location string) (*Client, error) {
-	if strings.HasPrefix(location, "arrow-flight-reuse-connection:") {
-		location = ""
+	if location == "" || location == d.home.location.String() || strings.HasPrefix(location, "arrow-flight-reuse-connection:") {
+		return d.home, nil
 	}
 	if c, ok := d.clients[location]; ok {
 		return c, nil
 	}
-	c, err := Dial(location, d.o)
+	c, err := Dial(location, d.home.o)
 	if err == nil {
 		d.clients[location] = c
-		d.made = append(d.made, c)
 	}
 	return c, err
 }
 
 func (d *dialer) close() {
-	for _, c := range d.made {
+	for _, c := range d.clients {
 		c.Close()
 	}
 }
 
 // fetch receives the tensor that f describes into memory of r. It reads the endpoints one after the
-// other and closes d. The caller releases the array.
-func fetch(ctx context.Context, f *flight.FlightInfo, r memmgr.Resource, d *dialer) (*usmarray.Array, error) {
+// other. The caller releases the array.
+func (c *Client) fetch(ctx context.Context, f *flight.FlightInfo, r memmgr.Resource) (*usmarray.Array, error) {
+	d := &dialer{home: c, clients: map[string]*Client{}}
 	defer d.close()
-	t, err := typeOf(f)
+	schema, typ, err := streamedSchema(f.GetSchema())
 	if err != nil {
 		return nil, err
 	}
+	t := newTensor(schema, typ)
 	defer t.release()
 	st, err := stageFor(r.Place())
 	if err != nil {
@@ -70,40 +69,34 @@ func fetch(ctx context.Context, f *flight.FlightInfo, r memmgr.Resource, d *dial
 	return t.array(ctx, r)
 }
 
-// endpoints receives all endpoints in order. With one endpoint, the announced number of rows is
-// checked against its own; with several, against their sum.
+// endpoints receives all endpoints in order. The last one must complete the announced number of rows.
 func (b *builder) endpoints(endpoints []*flight.FlightEndpoint, d *dialer) error {
-	want := b.want
-	for _, e := range endpoints {
-		if len(endpoints) > 1 {
-			b.want = -1
-		}
-		if err := b.endpoint(e, d); err != nil {
+	for i, e := range endpoints {
+		if err := b.endpoint(e, d, i == len(endpoints)-1); err != nil {
 			return err
 		}
 	}
-	b.want = want
 	return b.done()
 }
 
 // endpoint receives one endpoint from the first location that succeeds.
-func (b *builder) endpoint(e *flight.FlightEndpoint, d *dialer) error {
-	locations := []string{""}
-	if len(e.GetLocation()) > 0 {
-		locations = nil
-		for _, l := range e.GetLocation() {
-			locations = append(locations, l.GetUri())
-		}
+func (b *builder) endpoint(e *flight.FlightEndpoint, d *dialer, last bool) error {
+	locations := e.GetLocation()
+	if len(locations) == 0 {
+		locations = []*flight.Location{{Uri: flight.LocationReuseConnection}}
 	}
 	before := b.tensor.rows
 	var causes []error
 	for _, l := range locations {
-		c, err := d.client(l)
+		c, err := d.client(l.GetUri())
 		if err == nil {
-			if err = c.receive(b.ctx, e.GetTicket(), b); err == nil {
-				return nil
-			}
-			err = c.failed("DoGet", string(e.GetTicket().GetTicket()), err)
+			err = c.failed("DoGet", string(e.GetTicket().GetTicket()), c.receive(b.ctx, e.GetTicket(), b))
+		}
+		if err == nil && last {
+			err = b.done()
+		}
+		if err == nil {
+			return nil
 		}
 		causes = append(causes, err)
 		b.truncate(before)

@@ -32,8 +32,7 @@ func TestEndpoints(t *testing.T) {
 			{Uri: clients[1].Location().String()},
 		},
 	})
-	described := func() *dialer { return &dialer{clients: map[string]*Client{"": clients[0]}} }
-	got, err := fetch(t.Context(), info, mine, described())
+	got, err := clients[0].fetch(t.Context(), info, mine)
 	require.NoError(t, err)
 	require.Equal(t, []int{20, 3}, got.Shape())
 	v, err := got.At(15, 2)
@@ -44,10 +43,10 @@ func TestEndpoints(t *testing.T) {
 	got.Release()
 
 	info.TotalRecords = 21
-	_, err = fetch(t.Context(), info, mine, described())
+	_, err = clients[0].fetch(t.Context(), info, mine)
 	require.ErrorIs(t, err, ErrStream)
 	info.Schema = []byte("no schema")
-	_, err = fetch(t.Context(), info, mine, described())
+	_, err = clients[0].fetch(t.Context(), info, mine)
 	require.ErrorIs(t, err, ErrStream)
 }
 
@@ -64,16 +63,17 @@ func TestLostEndpoint(t *testing.T) {
 		require.NoError(t, dial(t, at.String(), ClientOptions{}).Put(t.Context(), "x", a))
 		servers, locations = append(servers, s), append(locations, &flight.Location{Uri: at.String()})
 	}
-	info, err := dial(t, locations[0].GetUri(), ClientOptions{}).Info(t.Context(), "x")
+	c := dial(t, locations[0].GetUri(), ClientOptions{})
+	info, err := c.Info(t.Context(), "x")
 	require.NoError(t, err)
 	info.Endpoint[0].Location = locations
 	servers[0].Close()
-	got, err := fetch(t.Context(), info, mine, &dialer{clients: map[string]*Client{}})
+	got, err := c.fetch(t.Context(), info, mine)
 	require.NoError(t, err)
 	same(t, a, got)
 	got.Release()
 	servers[1].Close()
-	_, err = fetch(t.Context(), info, mine, &dialer{clients: map[string]*Client{}})
+	_, err = c.fetch(t.Context(), info, mine)
 	for _, l := range locations {
 		require.ErrorContains(t, err, l.GetUri())
 	}

@@ -28,37 +28,29 @@ func info(name string, t *tensor) *flight.FlightInfo {
 	}
 }
 
-// described returns the tensor that a descriptor names, with a reference.
-func (s *Server) described(op string, d *flight.FlightDescriptor) (string, *tensor, error) {
+// described returns the description of the tensor that a descriptor names.
+func (s *Server) described(op string, d *flight.FlightDescriptor) (*flight.FlightInfo, error) {
 	name, err := nameOf(d)
 	if err != nil {
-		return name, nil, named(op, "", err)
+		return nil, named(op, "", err)
 	}
 	t, err := s.store.tensor(name)
 	if err != nil {
-		return name, nil, named(op, name, err)
-	}
-	return name, t, nil
-}
-
-// GetFlightInfo returns the description of a tensor.
-func (s *Server) GetFlightInfo(_ context.Context, d *flight.FlightDescriptor) (*flight.FlightInfo, error) {
-	name, t, err := s.described("GetFlightInfo", d)
-	if err != nil {
-		return nil, err
+		return nil, named(op, name, err)
 	}
 	defer t.release()
 	return info(name, t), nil
 }
 
+// GetFlightInfo returns the description of a tensor.
+func (s *Server) GetFlightInfo(_ context.Context, d *flight.FlightDescriptor) (*flight.FlightInfo, error) {
+	return s.described("GetFlightInfo", d)
+}
+
 // GetSchema returns the schema of a tensor.
 func (s *Server) GetSchema(_ context.Context, d *flight.FlightDescriptor) (*flight.SchemaResult, error) {
-	_, t, err := s.described("GetSchema", d)
-	if err != nil {
-		return nil, err
-	}
-	defer t.release()
-	return &flight.SchemaResult{Schema: flight.SerializeSchema(t.schema, memory.DefaultAllocator)}, nil
+	f, err := s.described("GetSchema", d)
+	return &flight.SchemaResult{Schema: f.GetSchema()}, err
 }
 
 // ListFlights returns the descriptions of all tensors whose names begin with the expression of the
@@ -119,9 +111,6 @@ const maxAnswer = 1 << 20
 func (s *Server) DoAction(a *flight.Action, stream flight.FlightService_DoActionServer) error {
 	switch a.GetType() {
 	case ActionFree:
-		if err := CheckName(string(a.GetBody())); err != nil {
-			return named("DoAction free", "", err)
-		}
 		return s.store.Free(string(a.GetBody()))
 	case ActionStats:
 		b, err := json.Marshal(s.Stats())
@@ -150,18 +139,17 @@ func (s *Server) ownAction(a *flight.Action, stream flight.FlightService_DoActio
 	return stream.Send(&flight.Result{Body: answer})
 }
 
-// ListActions lists the actions.
+// ListActions lists the actions, sorted by type.
 func (s *Server) ListActions(_ *flight.Empty, stream flight.FlightService_ListActionsServer) error {
-	for _, a := range []*flight.ActionType{
-		{Type: ActionFree, Description: "remove a tensor; body: its name"},
-		{Type: ActionStats, Description: "counters of the server and of its memory, as JSON"},
-	} {
-		if err := stream.Send(a); err != nil {
-			return err
-		}
+	actions := map[string]string{
+		ActionFree:  "remove a tensor; body: its name",
+		ActionStats: "counters of the server and of its memory, as JSON",
 	}
-	for _, name := range slices.Sorted(maps.Keys(s.o.Actions)) {
-		if err := stream.Send(&flight.ActionType{Type: name, Description: "an action of this service"}); err != nil {
+	for name := range s.o.Actions {
+		actions[name] = "an action of this service"
+	}
+	for _, name := range slices.Sorted(maps.Keys(actions)) {
+		if err := stream.Send(&flight.ActionType{Type: name, Description: actions[name]}); err != nil {
 			return err
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 
+	flatbuffers "github.com/google/flatbuffers/go"
+
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/ipc"
@@ -32,7 +34,6 @@ type batch struct {
 	rows   int
 	body   int // bytes of the body
 	offset int // of the values in the body, in bytes
-	size   int // bytes of the values
 }
 
 // malformed returns an error that matches ErrStream.
@@ -40,121 +41,57 @@ func malformed(format string, args ...any) error {
 	return kindErr(ErrStream, format, args...)
 }
 
-// table is a table of an unverified flatbuffer. Each access checks its own bounds.
-type table struct {
-	buf    []byte
-	at     int
-	vtable int
-	size   int // bytes of the vtable
+// recovered converts a panic of package flatbuffers into an error. The package reads offsets without
+// checking them; an offset outside of the header panics in Go's checks of slices.
+func recovered(err *error) {
+	if r := recover(); r != nil {
+		*err = malformed("an IPC header with an offset outside of the header: %v", r)
+	}
 }
 
-func u16(b []byte, at int) (int, bool) {
-	if at < 0 || at > len(b)-2 {
-		return 0, false
-	}
-	return int(binary.LittleEndian.Uint16(b[at:])), true
-}
+// slot returns the position of a field in a flatbuffer's vtable.
+func slot(field int) flatbuffers.VOffsetT { return flatbuffers.VOffsetT(4 + 2*field) }
 
-func u32(b []byte, at int) (int, bool) {
-	if at < 0 || at > len(b)-4 {
-		return 0, false
-	}
-	return int(binary.LittleEndian.Uint32(b[at:])), true
-}
-
-func i64(b []byte, at int) (int64, bool) {
-	if at < 0 || at > len(b)-8 {
-		return 0, false
-	}
-	return int64(binary.LittleEndian.Uint64(b[at:])), true
-}
-
-// tableAt returns the table to which the offset at position at refers.
-func tableAt(b []byte, at int) (*table, error) {
-	to, ok := u32(b, at)
-	t := &table{buf: b, at: at + to}
-	back, ok2 := u32(b, t.at)
-	t.vtable = t.at - int(int32(back))
-	size, ok3 := u16(b, t.vtable)
-	if t.size = size; !ok || !ok2 || !ok3 || size < 4 || t.vtable > len(b)-size {
-		return nil, malformed("an IPC header with an offset outside of its %d bytes", len(b))
-	}
-	return t, nil
-}
-
-// field returns the position of a field, or 0 if the field is absent.
-func (t *table) field(i int) int {
-	if 4+2*i+2 > t.size {
-		return 0
-	}
-	off, _ := u16(t.buf, t.vtable+4+2*i)
-	if off == 0 {
-		return 0
-	}
-	return t.at + off
-}
-
-// int64 returns an integer field, or 0 if the field is absent.
-func (t *table) int64(i int) (int64, error) {
-	at := t.field(i)
+// vector returns the position of the elements of a vector, and their number.
+func vector(t flatbuffers.Table, field int) (first flatbuffers.UOffsetT, n int) {
+	at := flatbuffers.UOffsetT(t.Offset(slot(field)))
 	if at == 0 {
-		return 0, nil
+		return 0, 0
 	}
-	v, ok := i64(t.buf, at)
-	if !ok {
-		return 0, malformed("the IPC header ends within a number")
-	}
-	return v, nil
+	return t.Vector(at), t.VectorLen(at)
 }
 
 // pairs returns a vector of structs of two 64-bit integers.
-func (t *table) pairs(i int) ([][2]int64, error) {
-	at := t.field(i)
-	if at == 0 {
-		return nil, nil
-	}
-	to, ok := u32(t.buf, at)
-	n, ok2 := u32(t.buf, at+to)
-	first := at + to + 4
-	if !ok || !ok2 || n > (len(t.buf)-first)/16 {
+func pairs(t flatbuffers.Table, field int) ([][2]int64, error) {
+	first, n := vector(t, field)
+	if n < 0 || n > (len(t.Bytes)-int(first))/16 {
 		return nil, malformed("an IPC header with a list longer than the header")
 	}
 	p := make([][2]int64, n)
 	for k := range p {
-		p[k][0], _ = i64(t.buf, first+16*k)
-		p[k][1], _ = i64(t.buf, first+16*k+8)
+		at := first + flatbuffers.UOffsetT(16*k)
+		p[k] = [2]int64{t.GetInt64(at), t.GetInt64(at + 8)}
 	}
 	return p, nil
 }
 
 // message parses an IPC message (Message.fbs). It returns the type, the header table and the size
-// of the body.
-func message(header []byte) (kind int, t *table, body int64, err error) {
-	m, err := tableAt(header, 0)
-	if err != nil {
-		return 0, nil, 0, err
-	}
-	if at := m.field(1); at > 0 {
-		if at >= len(header) {
-			return 0, nil, 0, malformed("the IPC header ends within its type")
-		}
-		kind = int(header[at])
-	}
-	if body, err = m.int64(3); err != nil {
-		return 0, nil, 0, err
-	}
-	at := m.field(2)
+// of the body. It panics if an offset is outside of the message.
+func message(header []byte) (kind byte, t flatbuffers.Table, body int64, err error) {
+	m := flatbuffers.Table{Bytes: header, Pos: flatbuffers.GetUOffsetT(header)}
+	at := flatbuffers.UOffsetT(m.Offset(slot(2)))
 	if at == 0 {
-		return 0, nil, 0, malformed("an IPC message without a header")
+		return 0, t, 0, malformed("an IPC message without a header")
 	}
-	t, err = tableAt(header, at)
-	return kind, t, body, err
+	t = flatbuffers.Table{Bytes: header, Pos: m.Indirect(m.Pos + at)}
+	return m.GetByteSlot(slot(1), 0), t, m.GetInt64Slot(slot(3), 0), nil
 }
 
 // parseBatch parses the header of a record batch of tensors with the given number of elements and
 // bytes per element. It checks that the batch has one column without nulls, and that its values lie
 // within the body. The result is consistent for arbitrary input.
 func parseBatch(header []byte, elements, width int) (b batch, err error) {
+	defer recovered(&err)
 	kind, t, body, err := message(header)
 	if err != nil {
 		return b, err
@@ -162,21 +99,18 @@ func parseBatch(header []byte, elements, width int) (b batch, err error) {
 	if kind != headerBatch {
 		return b, malformed("an IPC message of type %d, want a record batch", kind)
 	}
-	rows, err := t.int64(0)
+	rows := t.GetInt64Slot(slot(0), 0)
+	nodes, err := pairs(t, 1)
 	if err != nil {
 		return b, err
 	}
-	nodes, err := t.pairs(1)
-	if err != nil {
-		return b, err
-	}
-	buffers, err := t.pairs(2)
+	buffers, err := pairs(t, 2)
 	if err != nil {
 		return b, err
 	}
 	row := int64(elements) * int64(width)
 	switch {
-	case t.field(3) != 0:
+	case t.Offset(slot(3)) != 0:
 		return b, malformed("compressed bodies are not supported; write without compression")
 	case rows < 0 || rows > math.MaxInt64/row || body < 0 || body > math.MaxInt32<<10:
 		return b, malformed("%d rows of %d bytes do not fit a body of %d bytes", rows, row, body)
@@ -191,11 +125,12 @@ func parseBatch(header []byte, elements, width int) (b batch, err error) {
 	if offset < 0 || size < rows*row || offset > body || size > body-offset {
 		return b, malformed("values of %d bytes at offset %d in a body of %d bytes, want %d rows of %d bytes", size, offset, body, rows, row)
 	}
-	return batch{rows: int(rows), body: int(body), offset: int(offset), size: int(rows * row)}, nil
+	return batch{rows: int(rows), body: int(body), offset: int(offset)}, nil
 }
 
 // parseSchema parses an IPC message with a schema. It returns the schema and its tensor type.
-func parseSchema(header []byte) (*arrow.Schema, *usmarrow.TensorType, error) {
+func parseSchema(header []byte) (schema *arrow.Schema, typ *usmarrow.TensorType, err error) {
+	defer recovered(&err)
 	kind, t, body, err := message(header)
 	if err != nil {
 		return nil, nil, err
@@ -206,11 +141,10 @@ func parseSchema(header []byte) (*arrow.Schema, *usmarrow.TensorType, error) {
 	if err := checkSchema(t); err != nil {
 		return nil, nil, err
 	}
-	schema, err := readSchema(header)
-	if err != nil {
+	if schema, err = readSchema(header); err != nil {
 		return nil, nil, err
 	}
-	typ, err := tensorType(schema)
+	typ, err = tensorType(schema)
 	return schema, typ, err
 }
 
@@ -226,7 +160,7 @@ const maxTables = 64
 
 // checkSchema checks the vectors of a schema before arrow-go reads it. arrow-go allocates memory
 // for the declared length of a vector, so an excessive length would crash the process.
-func checkSchema(schema *table) error {
+func checkSchema(schema flatbuffers.Table) error {
 	left := maxTables
 	if err := checkTables(schema, schemaMetadata, &left, nil); err != nil {
 		return err
@@ -235,7 +169,7 @@ func checkSchema(schema *table) error {
 }
 
 // checkField checks the vectors of a field and of its children.
-func checkField(f *table, left *int) error {
+func checkField(f flatbuffers.Table, left *int) error {
 	if err := checkTables(f, fieldKeyValue, left, nil); err != nil {
 		return err
 	}
@@ -244,26 +178,19 @@ func checkField(f *table, left *int) error {
 
 // checkTables checks a vector of tables, and calls check for each table. It subtracts the number of
 // tables from left.
-func checkTables(t *table, i int, left *int, check func(*table, *int) error) error {
-	at := t.field(i)
-	if at == 0 {
-		return nil
-	}
-	to, ok := u32(t.buf, at)
-	n, ok2 := u32(t.buf, at+to)
-	if !ok || !ok2 {
-		return malformed("a schema with a list outside of its %d bytes", len(t.buf))
-	}
-	if *left -= n; *left < 0 {
+func checkTables(t flatbuffers.Table, field int, left *int, check func(flatbuffers.Table, *int) error) error {
+	first, n := vector(t, field)
+	if n < 0 || n > *left {
 		return malformed("a schema with more than %d list entries; a tensor has one column", maxTables)
 	}
+	*left -= n
 	for k := range n {
-		f, err := tableAt(t.buf, at+to+4+4*k)
-		if err == nil && check != nil {
-			err = check(f, left)
-		}
-		if err != nil {
-			return err
+		f := flatbuffers.Table{Bytes: t.Bytes, Pos: t.Indirect(first + flatbuffers.UOffsetT(4*k))}
+		f.Offset(slot(0)) // panics if the table is outside of the header
+		if check != nil {
+			if err := check(f, left); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -272,32 +199,24 @@ func checkTables(t *table, i int, left *int, check func(*table, *int) error) err
 // streamedSchema is like parseSchema for the schema in a FlightInfo, which is the beginning of an
 // IPC stream.
 func streamedSchema(b []byte) (*arrow.Schema, *usmarrow.TensorType, error) {
-	n, _ := u32(b, 0)
-	if n == math.MaxUint32 {
-		b = b[4:]
-		n, _ = u32(b, 0)
+	b = bytes.TrimPrefix(b, continuation)
+	n := uint32(0)
+	if len(b) >= 4 {
+		n = binary.LittleEndian.Uint32(b)
 	}
-	if n == 0 || n > len(b)-4 {
+	if n == 0 || int64(n) > int64(len(b)-4) {
 		return nil, nil, malformed("a schema with a declared length of %d bytes in a field of %d bytes", n, len(b))
 	}
 	return parseSchema(b[4 : 4+n])
 }
 
-// readSchema parses a schema with arrow-go, which panics on some invalid input.
-func readSchema(header []byte) (schema *arrow.Schema, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			schema, err = nil, malformed("invalid schema: %v", r)
-		}
-	}()
-	padded := (len(header) + 7) &^ 7
-	stream := make([]byte, 8, 16+padded)
-	binary.LittleEndian.PutUint32(stream, math.MaxUint32)
-	binary.LittleEndian.PutUint32(stream[4:], uint32(padded))
-	stream = append(stream, header...)
-	stream = append(stream, make([]byte, 16+padded-len(stream))...)
-	binary.LittleEndian.PutUint32(stream[8+padded:], math.MaxUint32)
-	r, err := ipc.NewReader(bytes.NewReader(stream))
+// continuation is the marker before each message of an IPC stream.
+var continuation = []byte{0xff, 0xff, 0xff, 0xff}
+
+// readSchema parses a schema with arrow-go, as a stream of one message.
+func readSchema(header []byte) (*arrow.Schema, error) {
+	stream := binary.LittleEndian.AppendUint32(bytes.Clone(continuation), uint32(len(header)))
+	r, err := ipc.NewReader(bytes.NewReader(append(stream, header...)))
 	if err != nil {
 		return nil, malformed("invalid schema: %v", err)
 	}
@@ -341,12 +260,7 @@ func schemaHeader(s *arrow.Schema) []byte {
 // batchHeader returns the IPC message for a batch of rows with the given values, and the number of
 // padding bytes after the values in the body. It does not read the values.
 func batchHeader(s *arrow.Schema, t *usmarrow.TensorType, rows int, values []byte) (header []byte, padding int, err error) {
-	n := int(t.StorageType().(*arrow.FixedSizeListType).Len())
-	inner := array.NewData(t.Values(), rows*n, []*memory.Buffer{nil, memory.NewBufferBytes(values)}, nil, 0, 0)
-	defer inner.Release()
-	list := array.NewData(t, rows, []*memory.Buffer{nil}, []arrow.ArrayData{inner}, 0, 0)
-	defer list.Release()
-	column := array.MakeFromData(list)
+	column := usmarrow.NewTensorArray(t, rows, memory.NewBufferBytes(values))
 	defer column.Release()
 	record := array.NewRecordBatch(s, []arrow.Array{column}, int64(rows))
 	defer record.Release()

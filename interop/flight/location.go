@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
-	"net/url"
 	"os"
 	"strings"
 	"syscall"
@@ -57,14 +56,6 @@ func (l Location) Local() bool {
 
 // private reports whether messages stay on this machine or are encrypted.
 func (l Location) private() bool { return l.Scheme == "grpc+tls" || l.Local() }
-
-// target returns the location as a target of gRPC, which is a URL: a path is escaped in it.
-func (l Location) target() string {
-	if l.Scheme == "grpc+unix" {
-		return (&url.URL{Scheme: "unix", Path: l.Address}).String()
-	}
-	return "passthrough:///" + l.Address
-}
 
 // Listen opens the location. It replaces the file of a Unix socket without a listener, but no other file.
 func (l Location) Listen() (net.Listener, error) {

@@ -75,7 +75,7 @@ func TestPyarrow(t *testing.T) {
 // arrow-go's own client, without package codec, reads and writes tensors.
 func TestStockClient(t *testing.T) {
 	b := newTestbed(t, nil)
-	conn, err := grpc.NewClient(b.at.target(), grpc.WithTransportCredentials(insecure.NewCredentials()),
+	conn, err := grpc.NewClient("unix://"+b.at.Address, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(1<<30)))
 	require.NoError(t, err)
 	defer conn.Close()

@@ -1,8 +1,9 @@
 package flight
 
 import (
-	"encoding/json"
+	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strconv"
 
@@ -11,18 +12,15 @@ import (
 	"github.com/usmbridge/usmbridge/interop/flight/codec"
 )
 
-// PutResult is the metadata of the answer to a put, as JSON.
-type PutResult struct {
-	Rows  int   `json:"rows"`
-	Bytes int64 `json:"bytes"`
-}
-
 // nameOf returns the name in a descriptor, which is a path of one name.
 func nameOf(d *flight.FlightDescriptor) (string, error) {
 	if d == nil || d.Type != flight.DescriptorPATH || len(d.Path) != 1 {
 		return "", kindErr(ErrName, "the descriptor is not a path of one name")
 	}
-	return d.Path[0], CheckName(d.Path[0])
+	if err := CheckName(d.Path[0]); err != nil {
+		return "", err
+	}
+	return d.Path[0], nil
 }
 
 // DoPut receives a tensor and stores it when the client has sent all of it. Until then, and if it fails,
@@ -30,72 +28,47 @@ func nameOf(d *flight.FlightDescriptor) (string, error) {
 func (s *Server) DoPut(stream flight.FlightService_DoPutServer) error {
 	r := codec.NewReceiver(s.gate, stream)
 	return s.watched(stream.Context(), "DoPut", r.Received, func() error {
-		name, result, err := s.put(stream, r)
+		name, t, err := s.put(stream.Context(), r)
 		if err != nil {
 			return named("DoPut", name, err)
 		}
-		b, err := json.Marshal(result)
-		if err != nil {
-			return err
-		}
-		return stream.Send(&flight.PutResult{AppMetadata: b})
+		return stream.Send(&flight.PutResult{AppMetadata: fmt.Appendf(nil, `{"rows":%d,"bytes":%d}`, t.rows, t.bytes())})
 	})
 }
 
-func (s *Server) put(stream flight.FlightService_DoPutServer, r *codec.Receiver) (name string, result PutResult, err error) {
-	var b *builder
-	defer func() {
-		if b != nil && b.tensor != nil {
-			b.tensor.release()
+// put receives a tensor and stores it. It returns the name of the tensor, also on error if it is known.
+func (s *Server) put(ctx context.Context, r *codec.Receiver) (name string, t *tensor, err error) {
+	in := &incoming{begin: func(d *data) (b *builder, err error) {
+		if name, err = nameOf(d.descriptor); err != nil {
+			return nil, err
 		}
-	}()
-	for first := true; ; first = false {
-		var d data
-		err := r.Next(func(in *codec.Incoming) error {
-			read := func(in *codec.Incoming, n int) error { return b.message(&d, in, n) }
-			if first {
-				read = func(*codec.Incoming, int) error { return malformed("the message with the schema has a body") }
-			}
-			if err := d.read(in, read); err != nil || !first {
-				return err
-			}
-			if name, err = nameOf(d.descriptor); err != nil {
-				return err
-			}
-			b, err = s.begin(stream, &d)
-			return err
-		})
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return name, result, err
-		}
-		if !first && len(d.header) > 0 && !d.hasBody {
-			if err := b.empty(&d); err != nil {
-				return name, result, err
-			}
+		return s.begin(ctx, d)
+	}}
+	for err == nil {
+		err = r.Next(in.Receive)
+	}
+	if errors.Is(err, io.EOF) {
+		if err = in.end(); err == nil {
+			err = in.builder.done()
 		}
 	}
-	if b == nil {
-		return name, result, malformed("the stream ended before the schema")
+	if err == nil {
+		t = in.builder.tensor
+		return name, t, s.store.commit(name, t)
 	}
-	if err := b.done(); err != nil {
-		return name, result, err
+	if in.builder != nil {
+		in.builder.tensor.release()
 	}
-	t := b.tensor
-	b.tensor = nil
-	result = PutResult{Rows: t.rows, Bytes: t.bytes()}
-	return name, result, s.store.commit(name, t)
+	return name, nil, err
 }
 
 // begin reads the schema and returns a builder.
-func (s *Server) begin(stream flight.FlightService_DoPutServer, d *data) (*builder, error) {
+func (s *Server) begin(ctx context.Context, d *data) (*builder, error) {
 	schema, t, err := parseSchema(d.header)
 	if err != nil {
 		return nil, err
 	}
-	b := &builder{tensor: newTensor(schema, t), from: s.o.Memory, ctx: stream.Context(), wait: s.o.MemoryWait, want: -1, stage: s.stage, limit: s.o.MaxTensor}
+	b := &builder{tensor: newTensor(schema, t), from: s.o.Memory, ctx: ctx, wait: s.o.MemoryWait, want: -1, stage: s.stage, limit: s.o.MaxTensor}
 	if v, ok := schema.Metadata().GetValue(RowsKey); ok {
 		n, err := strconv.Atoi(v)
 		if err != nil || n < 0 {
@@ -109,26 +82,44 @@ func (s *Server) begin(stream flight.FlightService_DoPutServer, d *data) (*build
 	return b, nil
 }
 
-// message reads the body of a record batch.
-func (b *builder) message(d *data, in *codec.Incoming, n int) error {
-	d.hasBody = true
-	elements, width := b.tensor.elements()
-	rec, err := parseBatch(d.header, elements, width)
-	if err != nil {
-		return err
-	}
-	if rec.body > n {
-		return malformed("a body of %d bytes, want %d as in the header", n, rec.body)
-	}
-	return b.batch(in, rec)
+// incoming receives the messages of one stream: a schema, then record batches.
+type incoming struct {
+	begin   func(d *data) (*builder, error) // called with the schema
+	builder *builder                        // nil before the schema
+	err     error                           // of Receive; gRPC's client returns it as a status, without its kind
 }
 
-// empty handles a record batch without a body, which must have no rows.
-func (b *builder) empty(d *data) error {
-	elements, width := b.tensor.elements()
-	rec, err := parseBatch(d.header, elements, width)
-	if err == nil && rec.rows > 0 {
-		err = malformed("%d rows without a body", rec.rows)
+// Receive implements codec.Receivable.
+func (s *incoming) Receive(in *codec.Incoming) error {
+	s.err = s.message(in)
+	return s.err
+}
+
+func (s *incoming) message(in *codec.Incoming) (err error) {
+	var d data
+	first := s.builder == nil
+	err = d.read(in, func(in *codec.Incoming, n int) error {
+		if first {
+			return malformed("the message with the schema has a body")
+		}
+		return s.builder.message(&d, in, n)
+	})
+	switch {
+	case err != nil:
+		return err
+	case first:
+		s.builder, err = s.begin(&d)
+		return err
+	case len(d.header) > 0 && !d.hasBody: // a batch without rows
+		return s.builder.message(&d, in, 0)
 	}
-	return err
+	return nil
+}
+
+// end checks that the stream had a schema.
+func (s *incoming) end() error {
+	if s.builder == nil {
+		return malformed("the stream ended before the schema")
+	}
+	return nil
 }

@@ -136,7 +136,7 @@ func TestRefusals(t *testing.T) {
 		{"fewer rows than announced", invalid, "10 rows, but 20", []any{with(map[string]string{RowsKey: "20"}), batchOf(t, 10)}},
 		{"more rows than announced", invalid, "20 rows, but 15", []any{with(map[string]string{RowsKey: "15"}), batchOf(t, 10), batchOf(t, 10)}},
 		{"body too short", invalid, "body of 40 bytes", []any{schema(), short}},
-		{"no body", invalid, "without a body", []any{schema(), &data{header: batchOf(t, 10).header}}},
+		{"no body", invalid, "a body of 0 bytes", []any{schema(), &data{header: batchOf(t, 10).header}}},
 		{"header after the body", invalid, "the header follows the body", []any{schema(), append(whole[:len(whole):len(whole)], appendBytes(nil, fieldHeader, []byte("x"))...)}},
 		{"body first", invalid, "IPC header", []any{schema(), raw(appendBytes(nil, fieldBody, make([]byte, 100)))}},
 		{"two bodies", invalid, "more than one body", []any{schema(), append(whole[:len(whole):len(whole)], appendBytes(nil, fieldBody, []byte("x"))...)}},
@@ -144,7 +144,7 @@ func TestRefusals(t *testing.T) {
 		{"truncated field", invalid, "malformed message", []any{schema(), whole[:len(whole)-5]}},
 		{"endless number", invalid, "malformed message", []any{raw(strings.Repeat("\xff", 20))}},
 		{"group", invalid, "malformed message", []any{raw{5<<3 | byte(protowire.StartGroupType)}}},
-		{"large header", exhausted, "small fields", []any{raw(appendBytes(nil, fieldMetadata, make([]byte, 5000)))}},
+		{"large header", exhausted, "small fields", []any{raw(appendBytes(nil, fieldHeader, make([]byte, 5000)))}},
 		{"large message", exhausted, "bytes of a message", []any{schema(), batchOf(t, 2<<20)}},
 		{"large tensor", exhausted, "bytes of a tensor", large},
 	} {
@@ -178,7 +178,7 @@ func TestRefusals(t *testing.T) {
 	require.Equal(t, codes.NotFound, status.Code(err))
 	_, err = b.client.Info(t.Context(), "a/b")
 	require.Equal(t, invalid, status.Code(err))
-	_, err = b.client.action(t.Context(), "other", "")
+	_, err = b.client.Action(t.Context(), "other", nil)
 	require.Equal(t, codes.Unimplemented, status.Code(err))
 	s, err := b.client.rpc.DoGet(metadata.AppendToOutgoingContext(t.Context(), BatchHeader, "x"), &flight.Ticket{Ticket: []byte("x")})
 	require.NoError(t, err)
@@ -191,12 +191,11 @@ func TestNullsAreRefused(t *testing.T) {
 	header := batchOf(t, 10).header
 	b, err := parseBatch(header, 2, 4)
 	require.NoError(t, err)
-	require.Equal(t, batch{rows: 10, body: 80, offset: 0, size: 80}, b)
-	_, tab, _, err := message(header)
+	require.Equal(t, batch{rows: 10, body: 80, offset: 0}, b)
+	_, record, _, err := message(header)
 	require.NoError(t, err)
-	at := tab.field(1)
-	to, _ := u32(header, at)
-	header[at+to+4+8] = 1 // null_count of the first node
+	nodes, _ := vector(record, 1)
+	header[nodes+8] = 1 // null_count of the first node
 	_, err = parseBatch(header, 2, 4)
 	require.ErrorIs(t, err, usmarrow.ErrNulls)
 	require.Equal(t, codes.InvalidArgument, code(err))

@@ -118,7 +118,7 @@ func NewServer(o ServerOptions) (*Server, error) {
 	} else {
 		o.firstCall = cmp.Or(o.firstCall, 20*time.Second)
 	}
-	s := &Server{o: o, store: NewStore(o.Memory, o.MaxTensors), gate: codec.NewGate(o.Limits), guard: newGuard(o.Tokens), stage: st}
+	s := &Server{o: o, store: newStore(o.Memory, o.MaxTensors), gate: codec.NewGate(o.Limits), guard: newGuard(o.Tokens), stage: st}
 	options := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(codec.New(o.Limits.MaxHeader)),
 		grpc.MaxRecvMsgSize(1 << 20), // of requests; tensors have bounds of their own

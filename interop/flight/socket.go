@@ -1,11 +1,6 @@
 package flight
 
-import (
-	"context"
-	"net"
-
-	"google.golang.org/grpc/credentials"
-)
+import "net"
 
 // Bytes per system call. gRPC's frames have 16 KiB, and besides its copies a transfer over a local
 // socket costs each system call, and each time that one side wakes the other. With gRPC's own 32 KiB a
@@ -20,38 +15,17 @@ const (
 	socketBuffer = 512 << 10
 )
 
-// widen requests larger buffers for a Unix socket. If the kernel refuses, transfers are slower.
-func widen(c net.Conn) {
-	if u, ok := c.(*net.UnixConn); ok {
+// widened requests larger buffers for a Unix socket. If the kernel refuses, transfers are slower.
+func widened(c net.Conn, err error) (net.Conn, error) {
+	if u, ok := c.(*net.UnixConn); ok && err == nil {
 		_ = u.SetWriteBuffer(socketBuffer)
 		_ = u.SetReadBuffer(socketBuffer)
 	}
+	return c, err
 }
 
 // wideListener widens the connections that it accepts.
 type wideListener struct{ net.Listener }
 
 // Accept implements net.Listener.
-func (l wideListener) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err == nil {
-		widen(c)
-	}
-	return c, err
-}
-
-// wideCredentials widen the connections of a client.
-type wideCredentials struct {
-	credentials.TransportCredentials
-}
-
-// ClientHandshake implements credentials.TransportCredentials.
-func (w wideCredentials) ClientHandshake(ctx context.Context, authority string, c net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	widen(c)
-	return w.TransportCredentials.ClientHandshake(ctx, authority, c)
-}
-
-// Clone implements credentials.TransportCredentials.
-func (w wideCredentials) Clone() credentials.TransportCredentials {
-	return wideCredentials{w.TransportCredentials.Clone()}
-}
+func (l wideListener) Accept() (net.Conn, error) { return widened(l.Listener.Accept()) }

@@ -39,7 +39,7 @@ func limitError(quantity string, requested, limit int64) error {
 	return kindErr(ErrLimit, "%s: %d, at most %d", quantity, requested, limit)
 }
 
-// Store keeps tensors by name. It is safe for concurrent use.
+// Store keeps the tensors of a server by name. It is safe for concurrent use.
 type Store struct {
 	memory memmgr.Resource
 	max    int
@@ -48,8 +48,8 @@ type Store struct {
 	tensors map[string]*tensor
 }
 
-// NewStore creates a store of at most max tensors (0 for 65536). Get allocates copies from memory.
-func NewStore(memory memmgr.Resource, max int) *Store {
+// newStore creates a store of at most max tensors (0 for 65536). Get allocates copies from memory.
+func newStore(memory memmgr.Resource, max int) *Store {
 	if max <= 0 {
 		max = 1 << 16
 	}
@@ -117,8 +117,11 @@ func (s *Store) tensor(name string) (*tensor, error) {
 	return t, nil
 }
 
-// Free removes a tensor. Calls that are reading it finish. Errors: ErrNotFound.
+// Free removes a tensor. Calls that are reading it finish. Errors: ErrName, ErrNotFound.
 func (s *Store) Free(name string) error {
+	if err := CheckName(name); err != nil {
+		return named("Store.Free", "", err)
+	}
 	s.mu.Lock()
 	t, ok := s.tensors[name]
 	delete(s.tensors, name)

@@ -34,16 +34,9 @@ type chunk struct {
 
 // newTensor returns a tensor without rows and with one reference.
 func newTensor(schema *arrow.Schema, t *usmarrow.TensorType) *tensor {
-	list := t.StorageType().(*arrow.FixedSizeListType)
-	n := &tensor{schema: schema, typ: t, width: int(list.Len()) * list.Elem().(arrow.FixedWidthDataType).Bytes()}
+	n := &tensor{schema: schema, typ: t, width: t.Len() * t.Values().(arrow.FixedWidthDataType).Bytes()}
 	n.refs.Store(1)
 	return n
-}
-
-// elements returns the number of elements per row and the bytes per element.
-func (t *tensor) elements() (n, width int) {
-	n = int(t.typ.StorageType().(*arrow.FixedSizeListType).Len())
-	return n, t.width / n
 }
 
 func (t *tensor) bytes() int64 { return int64(t.rows) * int64(t.width) }
@@ -95,7 +88,7 @@ func (t *tensor) array(ctx context.Context, r memmgr.Resource) (*usmarray.Array,
 	if err != nil {
 		return nil, err
 	}
-	_, width := t.elements()
+	width := t.width / t.typ.Len()
 	one := chunk{}
 	if len(t.chunks) == 1 && t.chunks[0].offset%width == 0 {
 		one = t.chunks[0]
@@ -147,6 +140,18 @@ type builder struct {
 // growth limits the spare capacity of a new chunk, in bytes. Spare capacity keeps the number of
 // chunks low for many small batches.
 const growth = 16 << 20
+
+// message receives a record batch with a body of n bytes, which are the next bytes of the message.
+func (b *builder) message(d *data, in *codec.Incoming, n int) error {
+	rec, err := parseBatch(d.header, b.tensor.typ.Len(), b.tensor.width/b.tensor.typ.Len())
+	if err != nil {
+		return err
+	}
+	if rec.body > n {
+		return malformed("a body of %d bytes, want %d as in the header", n, rec.body)
+	}
+	return b.batch(in, rec)
+}
 
 // batch receives the values of a record batch, which are the next bytes of the message. It
 // allocates the memory before it reads them.

@@ -1,56 +1,31 @@
 // Package pymodule is the Python module usmbridge. It makes the arrays of this module available to
 // Python programs, either built into an interpreter that Go hosts or as an extension module.
 //
+//	py, err := python.Start()
+//	x, err := pymodule.ToPython(a)                       // a usmbridge.Array on the memory of a
+//	defer x.Release()
+//	out, err := py.Run("import numpy; y = numpy.asarray(x) * 2", python.Vars{"x": x}, "y")
+//	b, err := pymodule.FromPython(out["y"].(*python.Object)) // an array on the memory of y
+//
 // In a program that links this package, "import usmbridge" works in the interpreter that
-// interop/python starts. [Register] sets options before that. [ToPython] shows a Go array to Python,
-// and [FromPython] a Python array to Go, on the same memory.
-//
-// # Division between C and Go
-//
-// The type Array and the path of an exchange are C against the stable ABI: __dlpack__, from_dlpack,
-// the C exchange API, the dictionary of __sycl_usm_array_interface__, the buffer protocol, views and
-// deallocation. They do not enter Go, and therefore also work in a forked child process, where Go
-// cannot run. Operations that need Go (allocation, devices, foreign dictionaries) raise RuntimeError
-// there.
-//
-// Go provides memory, the rules of a foreign dictionary, the text of an array, devices and counters.
-// The GIL is released during such a call, except for the rules of a dictionary, which take a
-// fraction of a microsecond.
-//
-// The C files are ordered: a file uses functions of files before it only, which a test holds.
-//
-//	support.c     names, errors, calls into Go, the reading of arguments
-//	dtype.c       element types, and a cache of facts about the types of other libraries
-//	sycl.c        Device, dpctl's classes, the forms of a syclobj
-//	storage.c     cells whose end needs Python; memory kept for the next arrays
-//	array.c       the life, layout and views of arrays
-//	create.c      new memory and its place, copies, writing into arrays
-//	buffer.c      the buffer protocol
-//	dlpack.c      __dlpack__, tensors of other libraries, from_dlpack, the C exchange API
-//	suai.c        __sycl_usm_array_interface__, out and in
-//	arrow.c       the Arrow C data interface, out and in
-//	numpy.c       NumPy's array protocols and ml_dtypes
-//	asarray.c     arrays from any object, from numbers and from sequences
-//	index.c       subscripts, assignment to elements, reshape, transpose
-//	full.c        ones, full and the *_like functions
-//	pickle.c      pickles
-//	share.c       other processes
-//	cute.c        the submodule usmbridge.cute
-//	numba.c       functions that Numba compiles
-//	handover.c    ToPython, FromPython
-//	array_type.c  the type Array: attributes, methods, operators, elements as numbers
-//	module.c      the module, and the built-in package around it
-//
-// C calls the functions of exports_cgo.go, exports_cute_cgo.go and
-// exports_interprocess_cgo.go. handover_cgo.go and register_cgo.go call C.
-//
-// # The package
+// interop/python starts. [Register] sets options before that.
 //
 // Python sees a package: the sources in internal/pypackage, and this C module as
 // usmbridge._native in it. A wheel has them as files. A program that hosts Python carries them and
 // serves them by an importer of its own (submodules, source text, resources, the distribution's
 // metadata). Names, pickles and entry points are the same in both. docs/python.md is the guide for
-// Python users; docstrings.h and the package's sources have the texts of help().
+// Python users; docs/architecture.md describes the C files.
+//
+// # Thread safety and errors
+//
+// All functions may be called from any goroutine, with or without the GIL. The type Array and the
+// path of an exchange are C against the stable ABI: DLPack, the dictionary, the buffer protocol, views
+// and deallocation. They do not enter Go, and therefore also work in a forked child process, where Go
+// cannot run. Operations that need Go (allocation, devices, foreign dictionaries) raise RuntimeError
+// there.
+//
+// FromPython and ToPython return errors of package python, such as a *python.Error for an exception,
+// and usmarray.ErrLayout for an array that Python cannot represent.
 //
 // # Ownership
 //

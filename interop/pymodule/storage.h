@@ -73,11 +73,11 @@ int usmb_owner_drain_locked(void);
 /* ---- kept ---- */
 
 /*
- * Most new arrays have the size of one that was just freed, and entering Go for both costs more
- * than everything else. So a few blocks of the shared pools are kept here. No handle to them is
- * valid, and live_buffers does not count them. To their pool they are in use: reading, trimming
- * and closing the pools, in Python or in Go (memmgr.AddCache), empties the cache first. It is
- * bounded in number and in bytes. All functions but usmb_kept_clear need the GIL.
+ * A cache of blocks of the shared pools. Most new arrays have the size of one that was just freed, and
+ * entering Go for both costs more than everything else. No handle to a kept block is valid, and
+ * live_buffers does not count it. For its pool it is in use; therefore reading the statistics of the
+ * pools, trimming and closing them, in Python or in Go (memmgr.AddCache), empties the cache first. The
+ * cache is bounded in number and in bytes. All functions but usmb_kept_clear need the GIL.
  */
 
 /* The place that a request asks for: the default device (kind 0 to 3), or host memory. */

@@ -2,6 +2,12 @@
 // ABI: libpython is opened at run time, so that a build needs neither Python's
 // headers nor a link flag, and one binary serves all versions.
 //
+//	py, err := python.Start() // the Python of the active environment, once for the process
+//	out, err := py.Run("y = [x * k for x in xs]", python.Vars{"xs": []int{1, 2, 3}, "k": 0.5}, "y")
+//	np, err := py.Import("numpy")
+//	defer np.Release()
+//	a, err := np.Method("zeros", python.Tuple{2, 3}, python.Kwargs{"dtype": "float32"})
+//
 // # Finding and starting
 //
 // Find looks for a Python in USMBRIDGE_PYTHON, in the active virtual environment

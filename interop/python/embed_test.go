@@ -125,7 +125,7 @@ func TestInChild(t *testing.T) {
 		{"CallContextWaits", testCallContextWaits}, {"CallContextMisuse", testCallContextMisuse},
 		{"CallContextNested", testCallContextNested}, {"CallContextSwallowed", testCallContextSwallowed},
 		{"LateInterrupts", testLateInterrupts},
-		{"ErrorsThatPanic", testErrorsThatPanic}, {"OddClasses", testOddClasses}, {"BytearrayOnTheMove", testBytearrayOnTheMove},
+		{"ErrorsThatPanic", testErrorsThatPanic}, {"OddClasses", testOddClasses}, {"BytearrayChangedDuringCopy", testBytearrayChangedDuringCopy},
 		{"NULs", testNULs}, {"NarrowFloats", testNarrowFloats},
 		{"Fork", testFork}, {"Numpy", testNumpy}, {"AfterSubinterpreter", testAfterSubinterpreter},
 	} {

@@ -89,9 +89,9 @@ named = Named()
 	}
 }
 
-// testBytearrayOnTheMove checks that Bytes copies a consistent bytearray while another goroutine
+// testBytearrayChangedDuringCopy checks that Bytes copies a consistent bytearray while another goroutine
 // drops objects whose finalizers change it.
-func testBytearrayOnTheMove(t *testing.T, py *python.Interpreter) {
+func testBytearrayChangedDuringCopy(t *testing.T, py *python.Interpreter) {
 	// Inside With, dropped references are released at the beginning of the next operation, not
 	// at the end of one, so that Go can read its result.
 	kick := ok[*python.Object](t)(py.Eval("__import__('usmb_testmod').kick", nil))

@@ -33,8 +33,11 @@ type Config struct {
 	// Least is the number of workers that must be ready for Health to be nil; 0 is 1.
 	Least int
 
-	// Restarts is how often each worker is restarted within Window; 0 is 5. A worker that needs more
-	// is not started before the window has passed. A Window of 0 is one minute.
+	// Restarts is how often each worker is restarted within Window; 0 is 5. A worker that ended is
+	// restarted immediately the first time, later after a wait that doubles from 0.1 to 5 s. A worker
+	// that needs more restarts is not started before the window allows it. If this holds for all
+	// workers, calls are refused with ErrRestarts, and Health returns an error; both include the last
+	// death. A Window of 0 is one minute.
 	Restarts int
 	Window   time.Duration
 	// StartTime is how long a worker may take from its start until it is ready; 0 is ten

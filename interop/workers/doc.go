@@ -3,6 +3,13 @@
 // replaced. Arrays travel in both directions by handle, on the same memory. The package needs Linux
 // and cgo; elsewhere New returns errors.ErrUnsupported.
 //
+//	func main() {
+//		workers.Main() // first: never returns in a worker
+//		pool, err := workers.New(workers.Config{Workers: 2, Path: []string{"models"}})
+//		defer pool.Close(ctx)
+//		x, err := usmarray.Zeros(memory, usmarray.Float32, []int{480, 640}) // memory of segment.Default
+//		result, err := pool.Call(ctx, "sobel:infer", x)
+//
 // A [Pool] is an executor.Runner, as an executor.Executor is. Both return the same errors for the
 // same failures, so that a service can use either.
 //
@@ -10,13 +17,7 @@
 //
 // A worker is the program itself, started once more. No second binary is installed, and the worker
 // runs the same version of this code as its maker. Therefore main calls [Main] first, which returns
-// immediately in the program itself and never returns in a worker:
-//
-//	func main() {
-//		workers.Main()
-//		…
-//
-// In tests, TestMain calls it. The environment variable USMBRIDGE_WORKER marks a worker; Main removes
+// immediately in the program itself. In tests, TestMain calls it. The environment variable USMBRIDGE_WORKER marks a worker; Main removes
 // it. New returns an error if this program has not called Main before, because each worker would
 // then run the whole program again. For the same reason New fails during package initialization and
 // in a worker. A program that cannot call Main, such as a library in another program, sets
@@ -43,9 +44,9 @@
 // worker: a write would be lost, so it fails. In a worker, new arrays of usmbridge are in memory that
 // other processes can map, as with interprocess=True, unless the device cannot share memory. So results
 // made of them, or of arguments, travel by handle. Any other array, such as one of NumPy, is copied
-// once, in the worker, into memory that both processes map. An
-// array of one worker can be passed to the next: by handle while its maker lives, else by value.
-// [Pool.Traffic] counts both ways and the copied bytes.
+// once, in the worker, into memory that both processes map. An array of one worker can be passed to the
+// next: by handle while its maker lives, else by value. [Pool.Traffic] counts both ways and the copied
+// bytes.
 //
 // USM of an OpenCL CPU device is USM of the worker's own runtime, of the same kind. A worker loads
 // SYCL with the first such array; without SYCL it uses host memory. Results in USM are USM in the
@@ -74,25 +75,25 @@
 // If a worker ended before it could read a call, the call is made once more in another worker. No
 // other call is repeated, because it may have had effects.
 //
-// # Restarts
+// # Restarts and shutdown
 //
-// A worker that ended is restarted: immediately the first time, later after a wait that doubles from
-// 0.1 to 5 s. After Config.Restarts restarts within Config.Window the next one waits until the window
-// allows it. If this holds for all workers, calls are refused with ErrRestarts, and Health returns an
-// error; both include the last death.
+// A worker that ended is restarted, as Config.Restarts describes. [Pool.Workers] reports the state of
+// each worker: the current import or warm-up step, process, calls, restarts and last death. Health
+// returns nil while at least Config.Least workers are ready.
 //
-// [Pool.Workers] reports the state of each worker: the current import or warm-up step, process, calls,
-// restarts and last death. Health returns nil while at least Config.Least workers are ready.
+// [Pool.Close] waits for running calls and ends the workers. A worker also ends with its maker, however
+// that ends: the kernel kills it (PR_SET_PDEATHSIG), and it watches its connection. A worker leads its
+// own process group. The group is killed when the worker has ended, so the processes that the worker
+// started end too, unless they left the group; and Ctrl-C at a terminal does not reach it. A worker
+// ignores SIGINT, SIGTERM and SIGHUP, because its maker decides. Processes that a worker started survive
+// only if the maker is killed (SIGKILL) at the same time as the worker.
 //
-// # Shutdown
+// # Thread safety and resources
 //
-// Close waits for running calls and lets the workers exit as Python programs do, with their atexit
-// functions. Workers that have not ended after Config.Grace are killed. A worker also ends with its
-// maker, however that ends: the kernel kills it (PR_SET_PDEATHSIG), and it watches its connection. A
-// worker leads its own process group. The group is killed when the worker has ended, so the processes
-// that the worker started end too, unless they left the group; and Ctrl-C at a terminal does not reach
-// it. A worker ignores SIGINT, SIGTERM and SIGHUP, because its maker decides. Processes that a worker
-// started survive only if the maker is killed (SIGKILL) at the same time as the worker.
+// All methods of a Pool are safe for concurrent use. A Pool has one thread that starts workers, and
+// three sleeping goroutines for each worker. Each worker has an interpreter and its imports in memory.
+// Workers run pure Python in parallel, which threads of one interpreter cannot (BenchmarkBusy); a call
+// costs more than one in the embedded interpreter (BenchmarkSmallCall).
 //
 // # Security
 //
@@ -101,16 +102,4 @@
 // is closed on exec. A worker has the rights of its user and can do anything to its own process. Its
 // answers are checked before they are used, lengths are checked before memory is allocated for them,
 // and addresses in them are refused.
-//
-// # Costs
-//
-// On one machine with two cores a call of add(1) took 31 us in a worker, where a round trip of 64
-// bytes on a Unix socket took 13 us and a call in the embedded interpreter 3 us. A call with an array
-// took 72 us, of 1 MiB or of any other size: three messages hand over, open and end it
-// (BenchmarkSmallCall). In return workers run pure Python in parallel, as far as plain processes do: in
-// three runs the gain of two workers over one was 0.88, 0.92 and 0.98 of that of plain Python
-// processes; the embedded interpreter gains nothing (BenchmarkBusy). Each worker has an interpreter
-// and its imports in memory, and starts in some tenths of a second.
-//
-// A Pool has one thread that starts workers, and three sleeping goroutines for each worker.
 package workers

@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
+	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
 	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/interop/workers"
 	"github.com/usmbridge/usmbridge/memmgr"
@@ -16,6 +18,12 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
+
+// TestExample runs the example and checks its output.
+func TestExample(t *testing.T) {
+	t.Setenv(python.EnvVar, testpython.Need(t, "numpy").Executable)
+	require.Equal(t, "[2. 4. 6.] 12 0 bytes copied\n", testenv.Printed(t, Example))
+}
 
 func TestCalls(t *testing.T) {
 	p := open(t, workers.Config{})

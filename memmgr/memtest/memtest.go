@@ -1,7 +1,14 @@
-// Package memtest tests implementations of [memmgr.Resource].
+// Package memtest tests implementations of [memmgr.Resource] and code that allocates from one.
+//
+//	func TestMain(m *testing.M) { memtest.Main(m) }
+//
+//	func TestResource(t *testing.T) {
+//		memtest.Run(t, func(testing.TB) memmgr.Resource { return newResource() }, memtest.Options{})
+//	}
 //
 // [Run] is a suite that every resource must pass. [Main] is a TestMain that fails if the
-// tests leave memory referenced.
+// tests leave memory referenced. [Simulated] is a device without memory, whose work ends and whose
+// allocations fail when the test requests it.
 package memtest
 
 import (

@@ -1,6 +1,16 @@
 // Package report writes reports about the memory of package memmgr: the state of a
 // pool as PyTorch's memory viewer reads it, as a picture and as a table; a profile for
 // pprof; and the memory that is still referenced, for finding leaks.
+//
+//	err := report.WriteSVG(file, pool.Snapshot())  // WriteTable, WriteJSON, WritePickle: other formats
+//	err = report.WriteProfile(file)                // go tool pprof reads it
+//	n, err := report.WriteLeaks(os.Stderr)         // writes nothing and returns 0 without leaks
+//	counters := report.Vars()                      // of all open pools, for package expvar
+//
+// A snapshot is a copy of the state of a pool: writing it holds no lock of the pool, and it can be
+// written more than once. [memmgr.WithTrace] adds the last actions to it, and [memmgr.RecordStacks]
+// the places of allocation. All functions are safe for concurrent use. They return the error of
+// the writer.
 package report
 
 import (

@@ -272,21 +272,21 @@ func TestOpenAndCloseOfUSMIsFlat(t *testing.T) {
 		m.Close()
 		r.Free(b)
 		if i == rounds/10 {
-			before = lines(t)
+			before = mappings(t)
 		}
 	}
 	// Mappings of the runtime, of Go and of new threads change, but do not grow with each round.
-	require.LessOrEqual(t, lines(t), before+200)
+	require.LessOrEqual(t, mappings(t), before+200)
 }
 
-// lines returns the number of mappings of the process.
-func lines(t testing.TB) int {
+// mappings returns the number of mappings of the process.
+func mappings(t testing.TB) int {
 	text, err := os.ReadFile("/proc/self/maps")
 	require.NoError(t, err)
 	return bytes.Count(text, []byte("\n"))
 }
 
-// Memory under which pages cannot be put back is not freed, and reported.
+// TestUSMThatCannotBeFreedIsLost checks that USM whose own pages cannot be restored is not freed, and is reported.
 func TestUSMThatCannotBeFreedIsLost(t *testing.T) {
 	onOpenCLCPU(t)
 	p := startPeer(t, "lost USM")
@@ -298,7 +298,8 @@ func TestUSMThatCannotBeFreedIsLost(t *testing.T) {
 	require.Equal(t, "played", line)
 }
 
-// On a device whose USM is not memory of the process the trial reports it, and leaves nothing behind.
+// TestFakeMemoryCannotBeShared checks that the trial reports a device whose USM is not memory of the process, and
+// leaves nothing allocated.
 func TestFakeMemoryCannotBeShared(t *testing.T) {
 	fake := sycltest.Child(t, sycltest.TwoGPUs)
 	if fake == nil {
@@ -329,7 +330,7 @@ func TestFakeMemoryCannotBeShared(t *testing.T) {
 	}
 }
 
-// A trial that failed for lack of resources is repeated; another one is not.
+// TestFakeTrialIsMadeOnce checks that a trial is repeated only if it failed for lack of resources.
 func TestFakeTrialIsMadeOnce(t *testing.T) {
 	fake := sycltest.Child(t, sycltest.OneCPU)
 	if fake == nil {

@@ -90,7 +90,7 @@ func (s *soak) watch(ctx context.Context) (warm int64) {
 		if warm == 0 {
 			warm = resident()
 		}
-		fmt.Printf("%5.0f s: %d done, %d waited in vain for memory, %d stalled, %d wrong, %d failed; in use %d MiB, reserved %d MiB, resident %d MiB, allocation p99 %v\n",
+		fmt.Printf("%5.0f s: %d done, %d refused for lack of memory, %d stalled, %d wrong, %d failed; in use %d MiB, reserved %d MiB, resident %d MiB, allocation p99 %v\n",
 			time.Since(start).Seconds(), s.done.Load(), s.refused.Load(), s.stalled.Load(), s.wrong.Load(), s.failures.Load(),
 			stats.AllocatedBytes.Current>>20, stats.ReservedBytes.Current>>20, resident()>>20, stats.AllocationLatency.P99)
 	}

@@ -7,4 +7,8 @@
 //	s := grpc.NewServer()
 //	pb.RegisterServiceServer(admission.Registrar(s, time.Minute, enter), implementation)
 //	err := s.Serve(admission.Listen(l, admission.Limits{Connections: 1024, PerClient: 256}))
+//
+// The listener owns the listener below it: its Close closes both. Listeners and registrars are safe for
+// concurrent use. A refused call ends with the error of enter, or with the gRPC code DeadlineExceeded if
+// its request does not arrive in time.
 package admission

@@ -52,9 +52,7 @@ type connSet struct {
 const evictPause = time.Millisecond
 
 // Listen bounds the connections that l accepts. Close closes l, but not its connections.
-func Listen(l net.Listener, limits Limits) net.Listener { return newListener(l, limits) }
-
-func newListener(l net.Listener, limits Limits) *listener {
+func Listen(l net.Listener, limits Limits) net.Listener {
 	n := &listener{Listener: l, limits: limits, groups: map[netip.Prefix]*connSet{}}
 	n.freed.L = &n.mu
 	return n

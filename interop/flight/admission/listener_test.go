@@ -19,7 +19,7 @@ func listenHere(t *testing.T, most int) *listener {
 	t.Helper()
 	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
 	require.NoError(t, err)
-	return newListener(l, Limits{Connections: most, PerClient: most})
+	return Listen(l, Limits{Connections: most, PerClient: most}).(*listener)
 }
 
 // places returns how many connections of a listener are open, how many of them are provisional, and
@@ -85,7 +85,7 @@ func TestProvisionalConnectionsMakeRoom(t *testing.T) {
 		t.Run(fmt.Sprintf("%s %d of %d", c.network, c.perGroup, c.most), func(t *testing.T) {
 			inner, err := net.Listen(c.network, c.address)
 			require.NoError(t, err)
-			l := newListener(inner, Limits{Connections: c.most, PerClient: c.perGroup, FirstCall: time.Hour})
+			l := Listen(inner, Limits{Connections: c.most, PerClient: c.perGroup, FirstCall: time.Hour}).(*listener)
 			defer l.Close()
 			connect := func() (client, server net.Conn) {
 				client, err := net.Dial(c.network, inner.Addr().String())
@@ -230,7 +230,7 @@ func TestReadOnReady(t *testing.T) {
 func TestAcceptedPipe(t *testing.T) {
 	mine, theirs := net.Pipe()
 	defer theirs.Close()
-	l := newListener(nil, Limits{Connections: 1, PerClient: 1})
+	l := Listen(nil, Limits{Connections: 1, PerClient: 1}).(*listener)
 	counted := &counted{Conn: mine, listener: l}
 	require.True(t, l.admit(counted))
 	c := accepted(counted)

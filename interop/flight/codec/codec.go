@@ -47,9 +47,8 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	if !ok {
 		return c.fallback.Unmarshal(data, v)
 	}
-	in := &Incoming{size: data.Len(), wire: data.Len(), header: c.maxHeader}
-	data.Ref()
-	in.take(data)
+	in := &Incoming{size: data.Len(), header: c.maxHeader}
+	in.chunks.Reset(data) // takes references of its own
 	defer in.free()
 	return m.Receive(in)
 }

@@ -3,6 +3,12 @@
 // make the process hold during a transfer. The Flight server and client are built on it;
 // any gRPC service with tensors in its messages can use it.
 //
+//	server := grpc.NewServer(grpc.ForceServerCodecV2(codec.New(0)))
+//	err := codec.NewReceiver(gate, stream).Next(func(in *codec.Incoming) error {
+//		… in.Field, in.Length, memmgr.New(pool, …), in.ReadFull
+//	err = stream.SendMsg(message) // an Outgoing, with leases.Memory(buffer, data) for its large field
+//	err = leases.Wait(ctx)        // until gRPC has released the memory
+//
 // # Sending
 //
 // A value that implements [Outgoing] returns its encoded message as a list of buffers:

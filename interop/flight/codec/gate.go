@@ -75,19 +75,19 @@ func (g *Gate) Enter() (leave func(), err error) {
 // charge reserves the bytes of a message before they are read. It waits until enough bytes are
 // available. This cannot deadlock: a stream reads one message at a time, so a waiting stream holds
 // no reservation that a reading stream needs.
-func (g *Gate) charge(ctx context.Context, size int) error {
-	if size > g.limits.MaxMessage {
-		return &LimitError{What: "bytes of a message", Asked: int64(size), Limit: int64(g.limits.MaxMessage)}
+func (g *Gate) charge(ctx context.Context, size int64) error {
+	if size > int64(g.limits.MaxMessage) {
+		return &LimitError{What: "bytes of a message", Asked: size, Limit: int64(g.limits.MaxMessage)}
 	}
-	if err := g.bytes.Acquire(ctx, int64(size)); err != nil {
+	if err := g.bytes.Acquire(ctx, size); err != nil {
 		return err
 	}
-	g.inFlight.Add(int64(size))
+	g.inFlight.Add(size)
 	return nil
 }
 
 // discharge returns the reservation of charge.
-func (g *Gate) discharge(size int) {
-	g.inFlight.Add(-int64(size))
-	g.bytes.Release(int64(size))
+func (g *Gate) discharge(size int64) {
+	g.inFlight.Add(-size)
+	g.bytes.Release(size)
 }

@@ -8,8 +8,6 @@ import (
 
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
-
-	"github.com/usmbridge/usmbridge/memmgr"
 )
 
 // piece is the number of bytes to request from the transport at a time: large enough that the cost
@@ -19,43 +17,26 @@ const piece = 64 << 10
 // Incoming is a message that is being received. After reading fails, all methods return the same
 // error.
 type Incoming struct {
-	size    int                                  // length of the message; while open, the largest allowed length plus one
-	wire    int                                  // length on the wire, possibly compressed
-	open    bool                                 // the message is compressed and its length is not known yet
-	read    int                                  // bytes that the caller has read
-	fetch   func(n int) (mem.BufferSlice, error) // returns up to n further bytes of the message; nil if chunks has the whole message
-	fetched int                                  // bytes that fetch has returned
-	chunks  mem.BufferSlice                      // the last result of fetch
-	next    int                                  // index of the chunk after the current one
-	head    []byte                               // unread rest of the current chunk
-	header  int                                  // bytes that Bytes may still return
-	err     error
+	size   int                                  // length of the message; while open, the largest allowed length plus one
+	open   bool                                 // the message is compressed and its length is not known yet
+	read   int                                  // bytes that the caller has read
+	fetch  func(n int) (mem.BufferSlice, error) // returns up to n further bytes of the message; nil if chunks has the whole message
+	chunks mem.Reader                           // the unread rest of the last result of fetch
+	header int                                  // bytes that Bytes may still return
+	err    error
 }
 
 // Size returns the length of the message in bytes. The length of a compressed message is unknown
 // until its end; until then Size is an upper bound.
 func (in *Incoming) Size() int { return in.size }
 
-// Announced returns the length of the message on the wire. It differs from Size if the message is
-// compressed.
-func (in *Incoming) Announced() int { return in.wire }
-
 // Left returns the number of unread bytes. For a compressed message it is an upper bound; see Size.
 func (in *Incoming) Left() int { return in.size - in.read }
 
-// take makes chunks the next bytes to read.
-func (in *Incoming) take(chunks mem.BufferSlice) {
-	in.chunks, in.next, in.head = chunks, 0, nil
-	in.fetched += chunks.Len()
-}
-
 // free releases the chunks. Later calls fail with io.ErrClosedPipe.
 func (in *Incoming) free() {
-	in.chunks.Free()
-	in.chunks, in.head = nil, nil
-	if in.err == nil {
-		in.err = io.ErrClosedPipe
-	}
+	_ = in.chunks.Close() // never fails
+	_ = in.fail(io.ErrClosedPipe)
 }
 
 // fail records the first error and returns it.
@@ -70,29 +51,23 @@ func (in *Incoming) malformed(format string, args ...any) error {
 	return in.fail(&WireError{Offset: int64(in.read), Reason: fmt.Sprintf(format, args...)})
 }
 
-// fill makes head non-empty. The message must have unread bytes.
+// fill makes chunks non-empty. The message must have unread bytes.
 func (in *Incoming) fill() error {
-	for len(in.head) == 0 {
-		if in.next < len(in.chunks) {
-			in.head = in.chunks[in.next].ReadOnlyData()
-			in.next++
-			continue
-		}
-		n := min(in.size-in.fetched, piece)
+	for in.chunks.Remaining() == 0 {
+		n := min(in.Left(), piece)
 		if n <= 0 || in.fetch == nil {
 			return in.fail(io.ErrUnexpectedEOF)
 		}
-		in.chunks.Free()
-		in.chunks = nil
 		chunks, err := in.fetch(n)
 		if in.open && errors.Is(err, io.EOF) {
-			in.size, in.open = in.fetched, false
+			in.size, in.open = in.read, false
 			return in.malformed("the message ends within a field")
 		}
 		if err != nil {
 			return in.fail(err)
 		}
-		in.take(chunks)
+		in.chunks.Reset(chunks) // takes references of its own
+		chunks.Free()
 	}
 	return nil
 }
@@ -108,7 +83,7 @@ func (in *Incoming) ended() (bool, error) {
 	if in.err != nil {
 		return false, in.err
 	}
-	if !in.open || len(in.head) > 0 {
+	if !in.open || in.chunks.Remaining() > 0 {
 		return in.Left() == 0, nil
 	}
 	if in.Left() == 0 {
@@ -131,7 +106,7 @@ func (in *Incoming) drop() error {
 		}
 		n := in.Left()
 		if in.open {
-			n = len(in.head)
+			n = in.chunks.Remaining()
 		}
 		if err := in.Discard(n); err != nil {
 			return err
@@ -139,8 +114,9 @@ func (in *Incoming) drop() error {
 	}
 }
 
-// consume passes the next n bytes to use, in one or more parts.
-func (in *Incoming) consume(n int, use func([]byte)) error {
+// consume calls take until it has taken the next n bytes from chunks. take is called with the number
+// of bytes to take.
+func (in *Incoming) consume(n int, take func(k int)) error {
 	if in.err != nil {
 		return in.err
 	}
@@ -154,9 +130,8 @@ func (in *Incoming) consume(n int, use func([]byte)) error {
 		if err := in.fill(); err != nil {
 			return err
 		}
-		k := min(n, len(in.head))
-		use(in.head[:k])
-		in.head = in.head[k:]
+		k := min(n, in.chunks.Remaining())
+		take(k)
 		in.read += k
 		n -= k
 	}
@@ -165,11 +140,16 @@ func (in *Incoming) consume(n int, use func([]byte)) error {
 
 // ReadFull reads the next len(p) bytes into p.
 func (in *Incoming) ReadFull(p []byte) error {
-	return in.consume(len(p), func(b []byte) { p = p[copy(p, b):] })
+	return in.consume(len(p), func(k int) {
+		_, _ = in.chunks.Read(p[:k]) // chunks has at least k bytes
+		p = p[k:]
+	})
 }
 
 // Discard skips the next n bytes.
-func (in *Incoming) Discard(n int) error { return in.consume(n, func([]byte) {}) }
+func (in *Incoming) Discard(n int) error {
+	return in.consume(n, func(k int) { _, _ = in.chunks.Discard(k) })
+}
 
 // Varint reads a base-128 integer.
 func (in *Incoming) Varint() (uint64, error) {
@@ -179,7 +159,7 @@ func (in *Incoming) Varint() (uint64, error) {
 			return 0, in.malformed("the message ends within a number")
 		}
 		var b byte
-		if err := in.consume(1, func(p []byte) { b = p[0] }); err != nil {
+		if err := in.consume(1, func(int) { b, _ = in.chunks.ReadByte() }); err != nil {
 			return 0, err
 		}
 		if shift == 63 && b > 1 {
@@ -195,7 +175,7 @@ func (in *Incoming) Varint() (uint64, error) {
 
 // Field reads the tag of the next field of a Protocol Buffers message. It returns io.EOF at the end
 // of the message. The caller then reads the value with Varint, Bytes, or Length followed by
-// ReadFull, Memory or Discard; or skips it with Skip.
+// ReadFull or Discard; or skips it with Skip.
 func (in *Incoming) Field() (protowire.Number, protowire.Type, error) {
 	if end, err := in.ended(); err != nil || end {
 		if err == nil {
@@ -267,31 +247,4 @@ func (in *Incoming) Skip(typ protowire.Type) error {
 	default:
 		return in.malformed("wire type %d", typ)
 	}
-}
-
-// Memory allocates memory from r and reads the next n bytes into its start. If request.Size is less
-// than n, n is used. The host must be able to write the memory. The caller owns the returned
-// buffer. If the allocation fails, none of the n bytes have been read and the Incoming remains
-// usable.
-func (in *Incoming) Memory(r memmgr.Resource, request memmgr.Request, n int) (memmgr.Buffer, error) {
-	if in.err != nil {
-		return memmgr.Buffer{}, in.err
-	}
-	if n < 0 || n > in.Left() {
-		return memmgr.Buffer{}, in.malformed("%d bytes needed, %d left", n, in.Left())
-	}
-	request.Size = max(request.Size, uintptr(n))
-	buffer, err := memmgr.New(r, request)
-	if err != nil {
-		return memmgr.Buffer{}, err
-	}
-	data, err := buffer.Bytes()
-	if err == nil {
-		err = in.ReadFull(data[:n])
-	}
-	if err != nil {
-		buffer.Release()
-		return memmgr.Buffer{}, err
-	}
-	return buffer, nil
 }

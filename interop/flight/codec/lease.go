@@ -16,8 +16,7 @@ import (
 // not be copied. It is safe for concurrent use.
 type Leases struct {
 	mu    sync.Mutex
-	count int
-	bytes int64
+	count int           // number of buffers that gRPC holds
 	moved int64         // number of buffers lent and returned so far
 	wake  chan struct{} // closed when a buffer is returned; nil if there is no waiter
 }
@@ -45,7 +44,7 @@ func (l *lease) end() {
 	l.buffer.Release()
 	outstanding.count.Add(-1)
 	outstanding.bytes.Add(-l.bytes)
-	l.group.returned(l.bytes)
+	l.group.add(-1)
 }
 
 // leasePool is the pool to which gRPC returns one buffer. Only gRPC's buffer refers to it. If gRPC
@@ -76,34 +75,22 @@ func (g *Leases) Memory(buffer memmgr.Buffer, data []byte) mem.Buffer {
 	l := &lease{buffer: buffer.Retain(), group: g, bytes: int64(len(data))}
 	outstanding.count.Add(1)
 	outstanding.bytes.Add(l.bytes)
-	g.mu.Lock()
-	g.count++
-	g.moved++
-	g.bytes += l.bytes
-	g.mu.Unlock()
+	g.add(1)
 	p := &leasePool{lease: l}
 	p.cleanup = runtime.AddCleanup(p, (*lease).end, l)
 	return mem.NewBuffer(&data, p)
 }
 
-// returned updates the counts after a buffer was released, and wakes the waiters.
-func (g *Leases) returned(bytes int64) {
+// add counts n more buffers and wakes the waiters.
+func (g *Leases) add(n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.count--
+	g.count += n
 	g.moved++
-	g.bytes -= bytes
 	if g.wake != nil {
 		close(g.wake)
 		g.wake = nil
 	}
-}
-
-// Outstanding returns the number of buffers that gRPC still holds, and their total bytes.
-func (g *Leases) Outstanding() (pieces int, bytes int64) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.count, g.bytes
 }
 
 // WaitBelow blocks until gRPC holds fewer than n buffers or the context ends. Senders with a few
@@ -130,14 +117,28 @@ func (g *Leases) WaitBelow(ctx context.Context, n int) error {
 
 // Wait blocks until gRPC holds no buffer. Call it at the end of every call that used Memory, with
 // the context of the stream (grpc.ServerStream.Context, ClientStream.Context) or the call. If the
-// context ends first, Wait returns its error and the remaining buffers are freed in the background,
-// usually within seconds.
+// context ends first, Wait abandons the remaining buffers and returns the error of the context.
 func (g *Leases) Wait(ctx context.Context) error {
 	err := g.WaitBelow(ctx, 1)
 	if err != nil {
-		reclaim.add(g)
+		g.Abandon()
 	}
 	return err
+}
+
+// Abandon frees the remaining buffers of an ended call in the background, usually within seconds. It
+// does not block.
+func (g *Leases) Abandon() {
+	if g.held() > 0 {
+		reclaim.add(g)
+	}
+}
+
+// held returns the number of buffers that gRPC holds.
+func (g *Leases) held() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.count
 }
 
 // reclaimer runs the garbage collector until the buffers of ended calls are released.
@@ -189,7 +190,7 @@ func (r *reclaimer) prune() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for g, since := range r.groups {
-		if n, _ := g.Outstanding(); n == 0 || time.Since(since) > reclaimLast {
+		if g.held() == 0 || time.Since(since) > reclaimLast {
 			delete(r.groups, g)
 		}
 	}
@@ -203,11 +204,4 @@ func (g *Leases) Moved() int64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.moved
-}
-
-// Abandon frees the remaining buffers of an ended call in the background. It does not block.
-func (g *Leases) Abandon() {
-	if n, _ := g.Outstanding(); n > 0 {
-		reclaim.add(g)
-	}
 }

@@ -58,7 +58,7 @@ func TestCompressed(t *testing.T) {
 
 // unpack decodes a gzip-compressed message with at most limit decompressed bytes.
 func unpack(data []byte, limit int) (fields int, err error) {
-	p := &packed{with: encoding.GetCompressor(gzip.Name), head: data}
+	p := &packed{with: encoding.GetCompressor(gzip.Name), from: incoming(data, 1000, 0)}
 	defer p.end()
 	in := &Incoming{size: limit + 1, open: true, header: 1 << 20, fetch: p.fetch}
 	defer in.free()
@@ -128,7 +128,7 @@ func TestBytesAfterCompressedData(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, w.Close())
 	read := func(data string) error {
-		p := &packed{with: deflate{}, head: []byte(data)}
+		p := &packed{with: deflate{}, from: incoming([]byte(data), 1000, 0)}
 		defer p.end()
 		in := &Incoming{size: 101, open: true, header: 100, fetch: p.fetch}
 		defer in.free()

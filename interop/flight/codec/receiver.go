@@ -29,7 +29,7 @@ type transportStream interface {
 type Receiver struct {
 	gate   *Gate
 	stream grpc.ServerStream
-	raw    transportStream // nil: receive through the codec
+	raw    transportStream // nil: gRPC reads each message whole, and the codec passes it on
 	err    error
 	got    atomic.Int64
 }
@@ -40,10 +40,6 @@ func NewReceiver(g *Gate, stream grpc.ServerStream) *Receiver {
 	raw, _ := grpc.ServerTransportStreamFromContext(stream.Context()).(transportStream)
 	return &Receiver{gate: g, stream: stream, raw: raw}
 }
-
-// Direct reports whether messages are read on demand. If false, gRPC reads each message whole and
-// the codec passes it on.
-func (r *Receiver) Direct() bool { return r.raw != nil }
 
 // Received returns the number of bytes read so far. Unlike the other methods it is safe for
 // concurrent use, so that a watchdog can detect a stalled peer.
@@ -74,25 +70,22 @@ func (r *Receiver) direct(use func(*Incoming) error) error {
 	if err := r.raw.ReadMessageHeader(prefix[:]); err != nil {
 		return r.transport(err)
 	}
-	length := binary.BigEndian.Uint32(prefix[1:])
-	if int64(length) > int64(r.gate.limits.MaxMessage) {
-		return &LimitError{What: "bytes of a message", Asked: int64(length), Limit: int64(r.gate.limits.MaxMessage)}
-	}
-	size := int(length)
+	size := int64(binary.BigEndian.Uint32(prefix[1:]))
 	if err := r.gate.charge(r.stream.Context(), size); err != nil {
 		return r.transport(err)
 	}
 	defer r.gate.discharge(size)
-	in := &Incoming{size: size, wire: size, header: r.gate.limits.MaxHeader, fetch: r.fetch}
+	in := &Incoming{size: int(size), header: r.gate.limits.MaxHeader, fetch: r.fetch}
+	defer in.free()
 	if prefix[0] != 0 {
-		z, err := r.unpacked(size)
+		z, err := r.unpack(in)
 		if err != nil {
 			return err
 		}
-		in.size, in.open, in.fetch = r.gate.limits.MaxMessage+1, true, z.fetch
 		defer z.end()
+		in = &Incoming{size: r.gate.limits.MaxMessage + 1, open: true, header: in.header, fetch: z.fetch}
+		defer in.free()
 	}
-	defer in.free()
 	if err := use(in); err != nil {
 		return err
 	}
@@ -146,10 +139,10 @@ type receivable struct {
 }
 
 func (m *receivable) Receive(in *Incoming) error {
-	if m.err = m.gate.charge(m.ctx, in.size); m.err != nil {
+	if m.err = m.gate.charge(m.ctx, int64(in.size)); m.err != nil {
 		return m.err
 	}
-	defer m.gate.discharge(in.size)
+	defer m.gate.discharge(int64(in.size))
 	in.header = m.gate.limits.MaxHeader
 	m.err = m.use(in)
 	return m.err

@@ -92,7 +92,7 @@ func TestTransportEnds(t *testing.T) {
 	in := &Incoming{size: 10, fetch: func(int) (mem.BufferSlice, error) { return nil, io.ErrUnexpectedEOF }}
 	require.ErrorIs(t, in.ReadFull(make([]byte, 3)), io.ErrUnexpectedEOF)
 	whole := &Incoming{size: 10}
-	whole.take(mem.BufferSlice{mem.SliceBuffer("abc")})
+	whole.chunks.Reset(mem.BufferSlice{mem.SliceBuffer("abc")})
 	require.NoError(t, whole.Discard(3))
 	require.ErrorIs(t, whole.Discard(1), io.ErrUnexpectedEOF)
 	whole.free()

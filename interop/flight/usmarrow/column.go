@@ -16,8 +16,8 @@ import (
 // offset is validated here before it is used.
 type columnLayout struct {
 	dtype           usmarray.DataType
-	shape           []int // as stored
-	permutation     []int
+	shape           []int       // as stored
+	tensor          *TensorType // nil for other columns
 	values          arrow.ArrayData
 	width           int // bytes of a value
 	first, elements int // index of the first value in its buffer, and the number of values
@@ -28,9 +28,8 @@ func misfit(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrMalformed, fmt.Sprintf(format, args...))
 }
 
-// describe validates a column and returns its layout. readable reports whether the host may read
-// the validity bitmaps.
-func describe(column arrow.Array, readable bool) (c columnLayout, err error) {
+// describe validates a column and returns its layout.
+func describe(column arrow.Array) (c columnLayout, err error) {
 	if column == nil || column.Data() == nil {
 		return c, misfit("no column")
 	}
@@ -41,7 +40,6 @@ func describe(column arrow.Array, readable bool) (c columnLayout, err error) {
 	}
 	c.shape = []int{data.Len()}
 	c.values, c.first, c.elements = data, data.Offset(), data.Len()
-	tensor := false
 	if e, ok := t.(arrow.ExtensionType); ok {
 		if e.ExtensionName() != TensorName {
 			return c, fmt.Errorf("%w: a column of %v", ErrType, t)
@@ -50,19 +48,19 @@ func describe(column arrow.Array, readable bool) (c columnLayout, err error) {
 		if err != nil {
 			return c, err
 		}
-		c.shape = append(c.shape, known.(*TensorType).shape...)
-		c.permutation = known.(*TensorType).permutation
-		t, tensor = e.StorageType(), true
+		c.tensor = known.(*TensorType)
+		c.shape = append(c.shape, c.tensor.shape...)
+		t = e.StorageType()
 	}
-	if err := noNulls(data, readable, c.first, c.elements, "rows"); err != nil {
+	if err := noNulls(data, c.first, c.elements, "rows"); err != nil {
 		return c, err
 	}
 	if list, ok := t.(*arrow.FixedSizeListType); ok {
 		n := int(list.Len())
-		if !tensor {
+		if c.tensor == nil {
 			c.shape = append(c.shape, n)
 		}
-		if err := c.enter(data, list, readable); err != nil {
+		if err := c.enter(data, list); err != nil {
 			return c, err
 		}
 		t = list.Elem()
@@ -74,7 +72,7 @@ func describe(column arrow.Array, readable bool) (c columnLayout, err error) {
 }
 
 // enter replaces the lists of a column by their elements.
-func (c *columnLayout) enter(lists arrow.ArrayData, t *arrow.FixedSizeListType, readable bool) error {
+func (c *columnLayout) enter(lists arrow.ArrayData, t *arrow.FixedSizeListType) error {
 	n := int(t.Len())
 	if len(lists.Children()) != 1 || lists.Children()[0] == nil {
 		return misfit("lists with %d children, want 1", len(lists.Children()))
@@ -92,7 +90,7 @@ func (c *columnLayout) enter(lists arrow.ArrayData, t *arrow.FixedSizeListType, 
 	c.values = child
 	c.first = c.first*n + child.Offset()
 	c.elements *= n
-	return noNulls(child, readable, c.first, c.elements, "elements")
+	return noNulls(child, c.first, c.elements, "elements")
 }
 
 // checkExtent checks that the length and offset of an array are not negative and that their sum
@@ -106,15 +104,12 @@ func checkExtent(d arrow.ArrayData) error {
 
 // noNulls returns an error if any of the n elements from index first of the buffers is null. The
 // null count of a slice is unknown (-1); in this case it counts the bits of the bitmap.
-func noNulls(d arrow.ArrayData, readable bool, first, n int, kind string) error {
+func noNulls(d arrow.ArrayData, first, n int, kind string) error {
 	nulls := d.NullN()
 	if nulls == 0 || n == 0 {
 		return nil
 	}
 	if b := buffer(d, 0); b != nil && b.Len() > 0 {
-		if !readable {
-			return fmt.Errorf("%w: %d %s on a device may have nulls, and the host cannot read their bitmap; set the null count to 0", ErrNulls, n, kind)
-		}
 		if end := first + n; end/8+min(end%8, 1) > b.Len() {
 			return misfit("%d %s at offset %d exceed their validity bitmap of %d bytes", n, kind, first, b.Len())
 		}

@@ -12,7 +12,6 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"github.com/usmbridge/usmbridge/memmgr"
-	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
@@ -91,13 +90,13 @@ func ToArrow(a *usmarray.Array) (*TensorArray, error) {
 	}
 	buffer := memory.NewBufferWithAllocator(data, &holder{array: held.Retain()})
 	defer buffer.Release()
-	return tensorColumn(t, rows, buffer), nil
+	return NewTensorArray(t, rows, buffer), nil
 }
 
-// tensorColumn returns a column on a buffer, which it retains.
-func tensorColumn(t *TensorType, rows int, buffer *memory.Buffer) *TensorArray {
-	n := int(t.Storage.(*arrow.FixedSizeListType).Len())
-	values := array.NewData(t.Values(), rows*n, []*memory.Buffer{nil, buffer}, nil, 0, 0)
+// NewTensorArray returns a column of rows tensors whose values are in a buffer. The column retains the
+// buffer; the caller releases the column.
+func NewTensorArray(t *TensorType, rows int, buffer *memory.Buffer) *TensorArray {
+	values := array.NewData(t.Values(), rows*t.Len(), []*memory.Buffer{nil, buffer}, nil, 0, 0)
 	defer values.Release()
 	list := array.NewData(t, rows, []*memory.Buffer{nil}, []arrow.ArrayData{values}, 0, 0)
 	defer list.Release()
@@ -127,16 +126,7 @@ func (h *holder) Free([]byte)                       { h.array.Release() }
 // lengths, offsets, children and buffers are inconsistent, for example from a broken or hostile
 // producer.
 func FromArrow(column arrow.Array) (*usmarray.Array, error) {
-	return FromArrowOn(column, nil)
-}
-
-// FromArrowOn is like FromArrow for a column whose values may be in device memory, for example a
-// column received through Arrow's C device interface. It calls place once with the address range
-// [lo, hi) of the values, unless the column is empty. The returned place becomes the place of the
-// array; nil means plain host memory. The bitmaps are in device memory too, so FromArrowOn returns
-// ErrNulls for a column that may have nulls.
-func FromArrowOn(column arrow.Array, place func(lo, hi uintptr) (*syclobj.Place, error)) (*usmarray.Array, error) {
-	c, err := describe(column, place == nil)
+	c, err := describe(column)
 	if err != nil {
 		return nil, err
 	}
@@ -145,30 +135,25 @@ func FromArrowOn(column arrow.Array, place func(lo, hi uintptr) (*syclobj.Place,
 		return nil, err
 	}
 	var pinner runtime.Pinner
-	o := memmgr.ForeignOptions{Release: func() { pinner.Unpin(); column.Release() }}
 	p := unsafe.Pointer(unsafe.SliceData(data))
-	if place != nil && p != nil {
-		if o.Place, err = place(uintptr(p), uintptr(p)+uintptr(len(data))); err != nil {
-			return nil, err
-		}
-		o.GivePlace = o.Place != nil
-	} else if p != nil {
+	if p != nil {
 		pinner.Pin(p)
 	}
 	column.Retain()
-	buffer, err := memmgr.FromForeign(p, uint64(len(data)), o)
+	release := func() { pinner.Unpin(); column.Release() }
+	buffer, err := memmgr.FromForeign(p, uint64(len(data)), memmgr.ForeignOptions{Release: release})
 	if err != nil {
-		if o.GivePlace {
-			o.Place.Release()
-		}
-		o.Release()
+		release()
 		return nil, err
 	}
 	l, err := usmarray.NewLayout(c.shape, nil, 0)
 	if err == nil {
 		var a *usmarray.Array
 		if a, err = usmarray.FromBuffer(buffer, c.dtype, l, usmarray.ReadOnly()); err == nil {
-			return inOrder(a, c.permutation)
+			if c.tensor == nil {
+				return a, nil
+			}
+			return c.tensor.InOrder(a)
 		}
 	}
 	buffer.Release()
@@ -178,16 +163,12 @@ func FromArrowOn(column arrow.Array, place func(lo, hi uintptr) (*syclobj.Place,
 // InOrder applies the permutation of the type to an array of the stored shape, without a copy. It
 // takes over the reference of a; the caller owns the returned array.
 func (t *TensorType) InOrder(a *usmarray.Array) (*usmarray.Array, error) {
-	return inOrder(a, t.permutation)
-}
-
-func inOrder(a *usmarray.Array, permutation []int) (*usmarray.Array, error) {
-	if permutation == nil {
+	if t.permutation == nil {
 		return a, nil
 	}
 	defer a.Release()
 	axes := []int{0}
-	for _, p := range permutation {
+	for _, p := range t.permutation {
 		axes = append(axes, p+1)
 	}
 	view, err := a.Transpose(axes...)

@@ -1,6 +1,13 @@
 // Package usmarrow converts between arrays of package usmarray and Apache Arrow columns
 // without a copy.
 //
+//	column, err := usmarrow.ToArrow(a)   // an arrow.Array on the memory of a
+//	defer column.Release()
+//	b, err := usmarrow.FromArrow(column) // an array on the memory of the column
+//	defer b.Release()
+//
+// Shapes correspond in this way:
+//
 //	usmarray               Arrow
 //	shape [n]              an array of n values, or of n tensors of shape []
 //	shape [n, a, b, …]     an array of n tensors of shape [a, b, …]
@@ -13,7 +20,7 @@
 // formats of less than 16 bits. View such arrays as integers (Array.View in Python, a buffer
 // with another type in Go).
 //
-// # Without a copy
+// # Ownership
 //
 // [ToArrow] accepts host-readable memory with dense rows. The axes of a row may be stored in
 // another order; the type then has a permutation. [FromArrow] accepts a column without

@@ -2,15 +2,17 @@ package usmarrow
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"math"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 
-	"github.com/usmbridge/usmbridge/interop/flight/internal/jsonobject"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
@@ -105,6 +107,9 @@ func (t *TensorType) DimNames() []string { return slices.Clone(t.dimNames) }
 // Permutation returns the logical order of the axes, nil for the stored order.
 func (t *TensorType) Permutation() []int { return slices.Clone(t.permutation) }
 
+// Len returns the number of elements of a tensor.
+func (t *TensorType) Len() int { return int(t.Storage.(*arrow.FixedSizeListType).Len()) }
+
 // Values returns the element type.
 func (t *TensorType) Values() arrow.DataType { return t.Storage.(*arrow.FixedSizeListType).Elem() }
 
@@ -158,20 +163,72 @@ func (t *TensorType) Serialize() string {
 	return string(b)
 }
 
-// parameters parses the output of Serialize. Member names must match exactly.
+// parameters parses the output of Serialize, strictly, so that two parsers cannot interpret the same
+// bytes differently. encoding/json alone accepts "SHAPE" for "shape", uses the last of several members
+// with the same name, and reads null as zero.
 func parameters(data string) (p tensorJSON, err error) {
-	o, err := jsonobject.Read([]byte(data))
+	o, err := members(data)
 	if err != nil {
 		return p, err
 	}
-	if p.Shape, err = jsonobject.List[int](o, "shape"); err != nil {
+	if p.Shape, err = list[int](o["shape"]); err != nil {
 		return p, err
 	}
-	if p.DimNames, err = jsonobject.List[string](o, "dim_names"); err != nil {
+	if p.DimNames, err = list[string](o["dim_names"]); err != nil {
 		return p, err
 	}
-	p.Permutation, err = jsonobject.List[int](o, "permutation")
+	p.Permutation, err = list[int](o["permutation"])
 	return p, err
+}
+
+// members returns the members of a JSON object by their exact names. It refuses duplicate names.
+func members(text string) (map[string]json.RawMessage, error) {
+	d := json.NewDecoder(strings.NewReader(text))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return nil, errors.Join(errors.New("not a JSON object"), err)
+	}
+	o := map[string]json.RawMessage{}
+	for d.More() {
+		t, err := d.Token()
+		if err != nil {
+			return nil, err
+		}
+		name := t.(string) // the decoder accepts only strings as names
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return nil, err
+		}
+		if _, twice := o[name]; twice {
+			return nil, fmt.Errorf("duplicate name %.40q", name)
+		}
+		o[name] = value
+	}
+	if _, err := d.Token(); err != nil {
+		return nil, err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("more than one JSON object")
+	}
+	return o, nil
+}
+
+// list parses a list without nulls. It returns nil if the member is absent or null.
+func list[T any](member json.RawMessage) ([]T, error) {
+	var found []*T
+	if member == nil {
+		return nil, nil
+	}
+	if err := json.Unmarshal(member, &found); err != nil || found == nil {
+		return nil, err
+	}
+	values := make([]T, len(found))
+	for i, v := range found {
+		if v == nil {
+			return nil, fmt.Errorf("a list contains null: %.40s", member)
+		}
+		values[i] = *v
+	}
+	return values, nil
 }
 
 // Deserialize implements arrow.ExtensionType. It refuses parameters with a duplicate name or a null

@@ -5,7 +5,7 @@
 It makes COUNT exports of mixed kinds and as many imports: DLPack (legacy, versioned, by the C exchange API), the
 SUAI dictionary, the buffer protocol, NumPy, and handles of other processes. After the warm-up, resident memory must
 be constant within 1 %, and every counter must return to its first value. The last line is JSON; the exit status is 1
-if something was lost. MISTAKE makes the test fail on purpose: "leak" loses memory, "lose" loses arrays."""
+if something was lost. MISTAKE makes a mistake on purpose, so that a test sees it found: "leak" loses memory, "lose" loses arrays."""
 
 import array
 import ctypes as ct
@@ -38,7 +38,7 @@ SETTLED = float(os.environ.get("USMBRIDGE_SOAK_SETTLED", 30))  # seconds
 
 
 class Keywordless:
-    """A producer from before max_version."""
+    """A producer whose __dlpack__ does not know max_version."""
 
     def __init__(self, x):
         self.x = x
@@ -51,6 +51,8 @@ class Keywordless:
 
 
 class Shown:
+    """An object with only the dictionary of an array."""
+
     def __init__(self, a):
         self.a = a
         self.__sycl_usm_array_interface__ = a.__sycl_usm_array_interface__
@@ -205,7 +207,7 @@ if usm and dm:
 
 
 def turn(kinds, exchanges):
-    """Makes at least count exchanges and returns their number."""
+    """Makes at least that many exchanges and returns their number."""
     done = 0
     while done < exchanges:
         for f, n in kinds:

@@ -216,7 +216,7 @@ func TestAttackRegions(t *testing.T) {
 		checkRefusal(t, body)
 		seen[strings.ReplaceAll(strings.ReplaceAll(body, k, "KEY"), fmt.Sprintf("r%d", i), "NAME")] = true
 	}
-	require.LessOrEqual(t, len(seen), 6, "what lies there cannot be told from the answers: %v", seen)
+	require.LessOrEqual(t, len(seen), 6, "the answers do not depend on the memory of the server: %v", seen)
 	for _, numbers := range []string{`"byte_size":8193`, `"offset":8192,"byte_size":1`, `"offset":18446744073709551615,"byte_size":2`,
 		`"offset":9223372036854775807,"byte_size":9223372036854775807`, `"byte_size":0`, `"byte_size":-1`, `"offset":-4096,"byte_size":4096`,
 		`"byte_size":1e3`, `"byte_size":"1"`, `"byte_size":null`, `"offset":4096,"byte_size":9223372036854773760`} {
@@ -310,21 +310,21 @@ func attackTruncation(t *testing.T, workers string) {
 		status, body := a.post("/v2/systemsharedmemory/region/r/register", register)
 		require.Equal(t, 200, status, body)
 		before := served.Load()
-		require.Eventually(t, func() bool { return served.Load() > before+4 }, time.Minute, time.Millisecond, "whole memory is served")
+		require.Eventually(t, func() bool { return served.Load() > before+4 }, time.Minute, time.Millisecond, "requests on complete memory are served")
 		got := make([]byte, 4*n)
 		_, err = f.ReadAt(got, 4*n)
 		require.NoError(t, err)
-		require.True(t, bytes.Equal(ramp, got), "it is served right")
+		require.True(t, bytes.Equal(ramp, got), "the response is correct")
 		require.NoError(t, f.Truncate(int64(rand.IntN(8*n))))
 		before = refused.Load()
-		require.Eventually(t, func() bool { return refused.Load() > before+4 }, time.Minute, time.Millisecond, "what was cut off is refused")
+		require.Eventually(t, func() bool { return refused.Load() > before+4 }, time.Minute, time.Millisecond, "requests on truncated memory are refused")
 		require.Eventually(t, func() bool {
 			status, body, err := a.tryPost("/v2/systemsharedmemory/region/r/unregister", "")
 			if err != nil || status != 200 && status != 409 {
 				t.Errorf("round %d: %d %s %v", round, status, body, err)
 			}
 			return status == 200
-		}, time.Minute, time.Millisecond, "it is unregistered when nobody uses it")
+		}, time.Minute, time.Millisecond, "the region is unregistered when no request uses it")
 	}
 	close(stop)
 	working.Wait()

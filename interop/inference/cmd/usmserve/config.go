@@ -51,22 +51,22 @@ func parse(args []string, w io.Writer) (*config, error) {
 	f.SetOutput(w)
 	var limit, proxies string
 	f.StringVar(&c.addr, "addr", "", "`address` of the REST interface, host:port or unix:path (default 127.0.0.1:8000)")
-	f.StringVar(&c.grpc, "grpc", "", "`address` of gRPC, or none (default 127.0.0.1:8001)")
+	f.StringVar(&c.grpc, "grpc", "", "`address` of gRPC, host:port, unix:path or none (default 127.0.0.1:8001)")
 	f.StringVar(&c.admin, "admin", "", "`address` of the status page, metrics and profiles, or none (default that of -addr if it is a loopback address or a Unix socket)")
 	f.StringVar(&c.models, "models", "", "`directory` of model files, NAME.py each (default the built-in models)")
 	f.StringVar(&limit, "limit", "", "`bytes` of memory for tensors, such as 512Mi (default half of the memory that this process may use)")
 	f.IntVar(&c.workers, "workers", 0, "number of `processes` that run models, each with its own Python; 0 runs them in this process")
 	f.IntVar(&c.slots, "slots", 0, "number of `calls` of models at a time in this process, in addition to one of serial models (default 2)")
-	f.DurationVar(&c.timeout, "timeout", 30*time.Second, "maximum `time` of a request")
+	f.DurationVar(&c.timeout, "timeout", 30*time.Second, "maximum `time` of a request, of the arrival of a gRPC message, and of a call of a model")
 	f.DurationVar(&c.drain, "drain", 30*time.Second, "maximum `time` for requests in flight after SIGTERM")
 	f.BoolVar(&c.modelControl, "model-control", false, "let clients load and unload models, by the protocol's repository extension")
-	f.DurationVar(&c.drainDelay, "drain-delay", 0, "`time` between SIGTERM, when the server stops to be ready, and draining: load balancers notice meanwhile")
+	f.DurationVar(&c.drainDelay, "drain-delay", 0, "`time` after SIGTERM in which requests are served but the server is not ready, so that load balancers notice")
 	f.StringVar(&c.shmPrefix, "shm-prefix", "", "`prefix` of the keys of shared memory that clients may register: over TCP, memory of the user of this server, and none without a prefix; over Unix sockets, memory of the client's own user")
 	f.StringVar(&c.tenants.Header, "tenant", "", "`header`, of gRPC the metadata key, in which the proxies of -proxies name the tenant of a request (default the client's address)")
 	f.StringVar(&proxies, "proxies", "", "`addresses` or prefixes of proxies, separated by commas; unix for the clients of Unix sockets")
 	f.StringVar(&c.hosts, "hosts", "", "`names` of this server, separated by commas, for the Host of GET requests over TCP and of web pages; numeric addresses and localhost are always accepted")
 	f.StringVar(&c.logFormat, "log", "text", "`format` of the log on standard error, text or json")
-	f.BoolVar(&c.debug, "debug", false, "log details")
+	f.BoolVar(&c.debug, "debug", false, "also log errors of single connections, such as slow or invalid headers")
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}
@@ -164,12 +164,19 @@ func (c *config) sharesMemory() bool {
 	return c.shmPrefix != "" || strings.HasPrefix(c.addr, unixPrefix) || strings.HasPrefix(c.grpc, unixPrefix)
 }
 
+// logger returns the log that -log and -debug describe.
 func (c *config) logger(w io.Writer) *slog.Logger {
 	o := &slog.HandlerOptions{Level: slog.LevelInfo}
 	if c.debug {
 		o.Level = slog.LevelDebug
 	}
 	if c.logFormat == "json" {
+		o.ReplaceAttr = func(_ []string, a slog.Attr) slog.Attr {
+			if a.Value.Kind() == slog.KindDuration {
+				return slog.String(a.Key, a.Value.String()) // with its unit
+			}
+			return a
+		}
 		return slog.New(slog.NewJSONHandler(w, o))
 	}
 	return slog.New(slog.NewTextHandler(w, o))

@@ -18,7 +18,6 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
-	"sync/atomic"
 	"syscall"
 
 	"github.com/usmbridge/usmbridge/interop/workers"
@@ -43,8 +42,12 @@ func run(args []string, out, problems io.Writer) int {
 		debug.SetGCPercent(400)
 	}
 	signal.Ignore(syscall.SIGPIPE) // the reader of the log may end first
-	ctx, stop := untilSignal(log)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
+	context.AfterFunc(ctx, func() {
+		stop() // the next signal has its default effect
+		log.Info("stopping; a second signal ends the process at once, and requests in flight are lost")
+	})
 	if err := serve(ctx, c, out, log); err != nil {
 		log.Error("the server ends", "error", err)
 		return 1
@@ -59,23 +62,4 @@ func usage(err error, w io.Writer) int {
 	}
 	fmt.Fprintln(w, "usmserve:", err)
 	return 2
-}
-
-// untilSignal returns a context that ends with the first signal. The second signal ends the process.
-func untilSignal(log *slog.Logger) (context.Context, func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
-	var seen atomic.Bool
-	go func() {
-		for s := range signals {
-			if seen.Swap(true) {
-				log.Error("second signal: requests in flight are lost", "signal", s)
-				os.Exit(1)
-			}
-			log.Info("draining", "signal", s)
-			cancel()
-		}
-	}()
-	return ctx, func() { signal.Stop(signals); close(signals); cancel() }
 }

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -12,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -53,7 +55,7 @@ type running struct {
 	out   *lockedBuffer
 	addr  string // of REST
 	grpc  string
-	page  string
+	admin string
 	ready chan struct{}
 	over  chan error
 }
@@ -109,12 +111,12 @@ func launchWith(t *testing.T, log *os.File, args ...string) *running {
 	go func() {
 		for s := bufio.NewScanner(out); s.Scan(); {
 			_, _ = r.out.Write(append(s.Bytes(), '\n'))
-			what, address, _ := strings.Cut(s.Text(), " on ")
-			switch what {
+			name, address, _ := strings.Cut(s.Text(), " on ")
+			switch name {
 			case "gRPC":
 				r.grpc = address
 			case "admin":
-				r.page = address
+				r.admin = address
 			case "listening":
 				r.addr = address
 				close(r.ready)
@@ -215,7 +217,7 @@ func TestService(t *testing.T) {
 	require.Contains(t, r.log.String(), "no memory is in use at the end")
 }
 
-// The status page can have its own address, also a Unix socket.
+// TestAddresses checks that the status page can have its own address, and that REST can use a Unix socket.
 func TestAddresses(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "rest")
 	stale, err := net.Listen("unix", socket)
@@ -237,7 +239,7 @@ func TestAddresses(t *testing.T) {
 	}
 	client.CloseIdleConnections()
 	for path, want := range map[string]int{"/v2": 404, "/metrics": 200} {
-		resp, err := http.Get("http://" + r.page + path)
+		resp, err := http.Get("http://" + r.admin + path)
 		require.NoError(t, err)
 		resp.Body.Close()
 		require.Equal(t, want, resp.StatusCode, path)
@@ -254,7 +256,7 @@ def infer(x):
 def warm(): pass
 `
 
-// SIGTERM under load: requests in flight finish, new ones are refused, and the exit status is 0.
+// TestDrainUnderLoad checks SIGTERM under load: requests in flight finish, new ones are refused, and the exit status is 0.
 func TestDrainUnderLoad(t *testing.T) {
 	r := start(t, "-models", modelsDir(t, map[string]string{"slow": slow}))
 	var wg sync.WaitGroup
@@ -294,7 +296,7 @@ func TestDrainUnderLoad(t *testing.T) {
 	require.Contains(t, r.log.String(), "no memory is in use at the end")
 }
 
-// Requests that do not end within -drain are interrupted, and the exit status is not 0.
+// TestDrainDeadline checks that requests that do not end within -drain are interrupted, and the exit status is not 0.
 func TestDrainDeadline(t *testing.T) {
 	r := start(t, "-drain", "100ms", "-models", modelsDir(t, map[string]string{"slow": slow}))
 	over := make(chan int, 1)
@@ -316,7 +318,7 @@ def infer(x):
 def warm(): pass
 `
 
-// A model that holds the GIL in C stops all calls: the server is not ready, which is logged once, and
+// TestNoProgress runs a model that holds the GIL in C, which stops all calls: the server is not ready, which is logged once, and
 // ends within the time of -drain and a bound.
 func TestNoProgress(t *testing.T) {
 	r := start(t, "-timeout", "300ms", "-drain", "1s", "-models", modelsDir(t, map[string]string{"holds": holdsGIL}))
@@ -341,7 +343,17 @@ func (r *running) get(path string) int {
 	return resp.StatusCode
 }
 
-// For the time of -drain-delay the server is not ready and still serves requests.
+// page returns the body of a page.
+func (r *running) page(path string) string {
+	resp, err := http.Get("http://" + r.addr + path)
+	require.NoError(r.t, err)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	require.NoError(r.t, err)
+	return string(text)
+}
+
+// TestDrainDelay checks that for the time of -drain-delay the server is not ready and still serves requests.
 func TestDrainDelay(t *testing.T) {
 	r := start(t, "-drain-delay", "1h", "-models", modelsDir(t, map[string]string{"same": "def infer(x): return {'y': x}"}))
 	require.NoError(t, r.cmd.Process.Signal(syscall.SIGTERM))
@@ -364,7 +376,7 @@ func TestModelError(t *testing.T) {
 	require.Contains(t, r.log.String(), "Traceback")
 }
 
-// The server continues when the reader of its log ends.
+// TestLogReaderEnds checks that the server continues when the reader of its log ends.
 func TestLogReaderEnds(t *testing.T) {
 	read, write, err := os.Pipe()
 	require.NoError(t, err)
@@ -386,7 +398,7 @@ func TestSecondSignal(t *testing.T) {
 	go r.infer("slow", "x", 1e6)
 	busy(t, r)
 	require.NoError(t, r.cmd.Process.Signal(syscall.SIGTERM))
-	require.Eventually(t, func() bool { return strings.Contains(r.log.String(), "draining") }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(r.log.String(), "second signal") }, time.Minute, time.Millisecond)
 	require.NoError(t, r.cmd.Process.Signal(syscall.SIGTERM))
 	require.Error(t, r.wait())
 	require.Contains(t, r.log.String(), "second signal")
@@ -395,25 +407,8 @@ func TestSecondSignal(t *testing.T) {
 // busy waits until a request runs.
 func busy(t *testing.T, r *running) {
 	t.Helper()
-	require.Eventually(t, func() bool {
-		resp, err := http.Get("http://" + r.addr + "/metrics")
-		if err != nil {
-			return false
-		}
-		defer resp.Body.Close()
-		text, err := io.ReadAll(resp.Body)
-		return err == nil && strings.Contains(string(text), "_turns") && hasTurn(string(text))
-	}, time.Minute, 10*time.Millisecond)
-}
-
-// hasTurn reports whether a request has a place to run.
-func hasTurn(metrics string) bool {
-	for line := range strings.Lines(metrics) {
-		if strings.Contains(line, "_turns") && !strings.HasPrefix(line, "#") && !strings.Contains(line, "max") && !strings.HasSuffix(strings.TrimSpace(line), " 0") {
-			return true
-		}
-	}
-	return false
+	running := regexp.MustCompile(`(?m)^inference_turns_taken [1-9]`)
+	require.Eventually(t, func() bool { return running.MatchString(r.page("/metrics")) }, time.Minute, 10*time.Millisecond)
 }
 
 // TestBrokenModel checks that a broken model is not ready and reports the reason, while the other
@@ -441,7 +436,7 @@ func TestBrokenModel(t *testing.T) {
 	require.NoError(t, r.stop(), "%s", r.log)
 }
 
-// The addresses are served while models are imported: the server is live, and not ready.
+// TestHealthWhileLoading checks that the addresses are served while models are imported: the server is live, and not ready.
 func TestHealthWhileLoading(t *testing.T) {
 	dir := modelsDir(t, map[string]string{"slow": "import time, os\nwhile not os.path.exists('GO'): time.sleep(0.001)\ndef infer(x): return {'y': x}"})
 	file := filepath.Join(t.TempDir(), "go")
@@ -583,6 +578,54 @@ func TestInvalidConfigurations(t *testing.T) {
 	}
 }
 
+// TestGuide checks that docs/serving.md names flags and metrics that exist, and all metrics of the server.
+func TestGuide(t *testing.T) {
+	text, err := os.ReadFile("../../../../docs/serving.md")
+	require.NoError(t, err)
+	var help bytes.Buffer
+	_, err = parse([]string{"-h"}, &help)
+	require.ErrorIs(t, err, flag.ErrHelp)
+	flags := regexp.MustCompile("`-([a-z-]+)`").FindAllStringSubmatch(string(text), -1)
+	require.NotEmpty(t, flags)
+	for _, name := range flags {
+		if name[1] != "h" {
+			require.Regexp(t, `(?m)^  -`+name[1]+`( |$)`, help.String())
+		}
+	}
+
+	r := start(t, "-workers", "1", "-shm-prefix", "usmbridge-guide-", "-models", modelsDir(t, map[string]string{"same": "def infer(x): return {'y': x}"}))
+	status, body := r.infer("same", "x", 1)
+	require.Equal(t, http.StatusOK, status, body)
+	metrics := r.page("/metrics")
+	served, described := map[string]bool{}, map[string]bool{}
+	for _, name := range regexp.MustCompile(`(?m)^# TYPE inference_(\w+)`).FindAllStringSubmatch(metrics, -1) {
+		served[name[1]] = true
+	}
+	_, table, found := strings.Cut(string(text), "## Metrics, traces and profiles")
+	require.True(t, found)
+	for _, row := range regexp.MustCompile("(?m)^\\| (`.*?) \\|").FindAllStringSubmatch(table[:strings.Index(table, "\n## ")], -1) {
+		for _, name := range regexp.MustCompile("`(\\w+)`").FindAllStringSubmatch(row[1], -1) {
+			described[name[1]] = true
+		}
+	}
+	require.Equal(t, served, described)
+	for _, prefix := range []string{"usmbridge_memory_", "usmbridge_runner_", "usmbridge_worker_", "go_", "process_"} {
+		require.Contains(t, metrics, "\n"+prefix)
+	}
+	require.NoError(t, r.stop(), "%s", r.log)
+}
+
+// TestLog checks that the JSON log contains no numbers without units and no empty objects.
+func TestLog(t *testing.T) {
+	var b bytes.Buffer
+	(&config{logFormat: "json"}).logger(&b).Info("x", "took", 1500*time.Millisecond, "limit", 7)
+	require.Contains(t, b.String(), `"took":"1.5s","limit":7`)
+	r := start(t, "-log", "json", "-grpc", "none", "-models", modelsDir(t, map[string]string{"same": "def infer(x): return {'y': x}"}))
+	require.NoError(t, r.stop(), "%s", r.log)
+	require.Regexp(t, `"msg":"memory is open","place":"[^"]+"`, r.log.String())
+	require.NotContains(t, r.log.String(), "{}")
+}
+
 func TestConfig(t *testing.T) {
 	for text, n := range map[string]uint64{"": 0, "1": 1, "512Mi": 512 << 20, "3Ti": 3 << 40, "1Ki": 1024} {
 		got, err := parseBytes(text)
@@ -625,7 +668,8 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// Workers serve the same way. A worker that dies is replaced, which is logged.
+// TestServiceWithWorkers checks that workers serve requests, and that a worker that dies is replaced, which
+// is logged and counted.
 func TestServiceWithWorkers(t *testing.T) {
 	r := start(t, "-workers", "2", "-models", modelsDir(t, map[string]string{
 		"same": "def infer(x): return {'y': x}",
@@ -639,6 +683,15 @@ func TestServiceWithWorkers(t *testing.T) {
 	status, body = r.infer("same", "x", 3)
 	require.Equal(t, http.StatusOK, status, body)
 	require.Eventually(t, func() bool { return strings.Contains(r.log.String(), "a worker was restarted") }, soon, 10*time.Millisecond)
+	require.Eventually(t, func() bool {
+		return strings.Count(r.page("/metrics"), "\nusmbridge_worker_ready{runner=\"models\",worker=") == 2
+	}, soon, 10*time.Millisecond)
+	restarted := func(pattern, text string) bool {
+		all := regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1)
+		return len(all) == 2 && (all[0][1] == "1") != (all[1][1] == "1")
+	}
+	require.True(t, restarted(`(?m)^usmbridge_worker_restarts_total{runner="models",worker="\d"} (\d)$`, r.page("/metrics")))
+	require.True(t, restarted(`(?m)^\d +\d+ +\w+ +\d+ +(\d)$`, r.page("/")), "the status page")
 	require.NoError(t, r.stop(), "%s", r.log)
 	require.Contains(t, r.log.String(), "no memory is in use at the end")
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -17,9 +18,6 @@ func notify(log *slog.Logger, state string) {
 	}
 }
 
-// watchInterval is the interval of readiness checks if the service manager has no watchdog.
-const watchInterval = time.Second
-
 // watch checks the server until ctx ends, so that changes of its readiness are logged. While live
 // returns nil, it resets the watchdog of systemd if there is one.
 func watch(ctx context.Context, log *slog.Logger, live func() error) {
@@ -27,7 +25,7 @@ func watch(ctx context.Context, log *slog.Logger, live func() error) {
 	if err != nil {
 		log.Warn("no watchdog: invalid environment", "error", err)
 	}
-	interval := watchInterval
+	interval := time.Second
 	if period > 0 {
 		interval = min(interval, max(period/2, time.Millisecond))
 	}
@@ -54,7 +52,7 @@ func memoryLimit() (bytes uint64, source string, err error) {
 		return group, "the limit of the control group", nil
 	}
 	if err == nil && bytes == 0 {
-		err = fmt.Errorf("unknown")
+		err = errors.New("unknown")
 	}
 	if err != nil {
 		return 0, "", fmt.Errorf("memory of this machine: %w; set -limit", err)

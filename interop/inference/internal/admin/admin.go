@@ -3,64 +3,58 @@ package admin
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/hosts"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
-// Worker is a process that runs models.
-type Worker struct {
-	Name     string // such as "worker 1"
-	State    string // one word: "ready", "starting"
-	Ready    bool
-	Calls    uint64
-	Restarts uint64
-}
-
-// Options configure a Handler.
+// Options configure the pages.
 type Options struct {
-	// Pool is the memory of tensors, for /debug/memory.json; nil for none. The metrics cover all pools.
-	Pool *memmgr.Pool
-	// Calls is the memory of running calls if it is a pool of its own; nil otherwise. CallsLimit is
-	// its limit in bytes, 0 for no limit.
-	Calls      *memmgr.Pool
-	CallsLimit uint64
-	// Workers lists the processes that run models; nil if there are none.
-	Workers func() []Worker
+	// Pool is the memory of tensors, and Calls that of running calls, nil if it is not a pool of its
+	// own. CallsLimit is the limit of Calls in bytes, 0 for no limit.
+	Pool, Calls *memmgr.Pool
+	CallsLimit  uint64
 	// Hosts are the names, without ports, under which the pages are served. Numeric addresses and
 	// localhost are always allowed.
 	Hosts []string
 }
 
-// Handler serves the paths that the package documentation lists. Other paths are 404. Its methods
-// may be called from any goroutine.
-type Handler struct {
-	http.Handler
-	cancel context.CancelFunc
+// limited is a pool with its limit in bytes.
+type limited struct {
+	*memmgr.Pool
+	limit uint64
 }
 
-// New returns a handler for an engine. The engine and the pools must outlive it.
-func New(e *engine.Engine, o Options) *Handler {
-	ctx, cancel := context.WithCancel(context.Background())
+func (o *Options) pools(e *engine.Engine) []limited {
+	all := []limited{{o.Pool, e.Limit()}}
+	if o.Calls != nil {
+		all = append(all, limited{o.Calls, o.CallsLimit})
+	}
+	return all
+}
+
+// New returns a handler of the paths that the package documentation lists; other paths are 404. Running
+// profiles end with ctx, so that the HTTP server can shut down. The engine and the pools must outlive the
+// handler.
+func New(ctx context.Context, e *engine.Engine, o Options) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/{$}", func(w http.ResponseWriter, _ *http.Request) { writeStatus(w, e, &o) })
-	mux.Handle("/metrics", metrics(e, o))
+	mux.Handle("/metrics", serveMetrics(e, o))
 	mux.HandleFunc("/livez", probe(e.Live))
 	mux.HandleFunc("/readyz", probe(e.Ready))
-	profiles(ctx, mux, o.Pool)
-	return &Handler{Handler: &guard{hosts: o.Hosts, next: mux}, cancel: cancel}
+	mux.HandleFunc("/debug/pprof/{$}", profileIndex)
+	mux.Handle("/debug/", profiles(ctx, o.Pool))
+	return guard(mux, o.Hosts)
 }
-
-// Close ends running profiles, so that the HTTP server can shut down. Other requests are still
-// served.
-func (h *Handler) Close() { h.cancel() }
 
 // probe answers 200, or 503 with the reason.
 func probe(check func() error) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		if err := check(); err != nil {
-			http.Error(w, reason(err), http.StatusServiceUnavailable)
+			http.Error(w, oip.As(err).Message, http.StatusServiceUnavailable)
 			return
 		}
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -68,5 +62,39 @@ func probe(check func() error) http.HandlerFunc {
 	}
 }
 
-// reason returns the message of an error that clients may see.
-func reason(err error) string { return oip.As(err).Message }
+const (
+	// writeTime bounds the time that a client takes to read a response.
+	writeTime = 30 * time.Second
+	// bodyTime bounds the time that net/http spends on a request body, which no page uses.
+	bodyTime = 2 * time.Second
+)
+
+// guard bounds the time of requests, and refuses those that a web page may have made a browser send.
+func guard(next http.Handler, names []string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := http.NewResponseController(w)
+		_ = c.SetWriteDeadline(time.Now().Add(writeTime)) // a connection without deadlines has those of its server
+		if r.ContentLength != 0 {
+			_ = c.SetReadDeadline(time.Now().Add(bodyTime))
+		}
+		h := w.Header()
+		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Cache-Control", "no-store")
+		// A link to the status page is allowed: the browser shows the page only to its user.
+		link := r.URL.Path == "/" && r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
+		switch {
+		case r.Method != http.MethodGet && r.Method != http.MethodHead:
+			h.Set("Allow", "GET, HEAD")
+			http.Error(w, "unsupported method: use GET or HEAD", http.StatusMethodNotAllowed)
+		case !hosts.Known(r.Host, names):
+			http.Error(w, "unknown host name: use a numeric address or localhost, or start the server with the name in -hosts",
+				http.StatusMisdirectedRequest)
+		case !link && hosts.CrossOrigin(r):
+			http.Error(w, "requests of web pages of another origin are refused", http.StatusForbidden)
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}

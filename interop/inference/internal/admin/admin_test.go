@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net"
@@ -21,9 +20,9 @@ import (
 
 // TestGuard checks that the guard admits requests by method, Host and origin.
 func TestGuard(t *testing.T) {
-	g := &guard{hosts: []string{"inference.example"}, next: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	g := guard(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
-	})}
+	}), []string{"inference.example"})
 	type headers map[string]string
 	for _, c := range []struct {
 		name, method, host, path string
@@ -104,30 +103,29 @@ func TestMissingBody(t *testing.T) {
 	_, err = io.WriteString(c, "GET /livez HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n")
 	require.NoError(t, err)
 	said, err := io.ReadAll(c)
-	require.NoError(t, err, "it is closed")
+	require.NoError(t, err, "the server closes the connection")
 	require.Contains(t, string(said), "HTTP/1.1 ")
 }
 
-// One profile runs at a time. Its duration is bounded and it ends with the handler.
+// TestProfileEnds checks that one profile runs at a time, and that it ends with the context of the handler.
 func TestProfileEnds(t *testing.T) {
-	ctx, cancel := context.WithCancel(context.Background())
-	began := make(chan struct{}, 1)
-	h := overTime(ctx, 30, func(_ http.ResponseWriter, r *http.Request) {
-		began <- struct{}{}
-		<-r.Context().Done()
-	})
-	over := make(chan struct{})
+	s := newService(t)
+	over := make(chan string)
 	go func() {
-		defer close(over)
-		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/?seconds=120", nil))
+		status, body := 503, ""
+		for status == 503 { // while the heap profile below is served
+			status, body, _ = s.get(t, "/debug/pprof/trace?seconds=120", nil)
+		}
+		over <- body
 	}()
-	<-began
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
-	require.Equal(t, 503, w.Code)
-	require.NotEmpty(t, w.Header().Get("Retry-After"))
-	cancel()
-	<-over
+	require.Eventually(t, func() bool {
+		status, _, header := s.get(t, "/debug/pprof/heap", nil)
+		return status == 503 && header.Get("Retry-After") != ""
+	}, time.Minute, time.Millisecond)
+	status, _, _ := s.get(t, "/livez", nil)
+	require.Equal(t, 200, status)
+	s.cancel()
+	require.NotEmpty(t, <-over)
 }
 
 func TestProbes(t *testing.T) {
@@ -142,7 +140,7 @@ func TestProbes(t *testing.T) {
 	require.Equal(t, 503, status)
 	require.NotContains(t, body, "secret")
 	status, _, _ = s.get(t, "/livez", nil)
-	require.Equal(t, 200, status, "it may come back")
+	require.Equal(t, 200, status, "the runner may recover")
 	s.runner.SetHealth(nil)
 	s.engine.Drain()
 	status, body, _ = s.get(t, "/readyz", nil)
@@ -153,15 +151,13 @@ func TestProbes(t *testing.T) {
 // TestMetrics checks that names, units and types follow the conventions of Prometheus, and that the
 // values match the requests of the test.
 func TestMetrics(t *testing.T) {
-	s := newServiceWith(t, Options{Workers: func() []Worker {
-		return []Worker{{Name: "worker 1", State: "ready", Ready: true, Calls: 5, Restarts: 2}, {Name: "worker 2", State: "starting"}}
-	}})
+	s := newService(t)
 	for range 3 {
 		require.NoError(t, s.request("10.0.0.1", "identity", 1000))
 	}
 	require.Error(t, s.request("token-of-a-client", "failing", 10))
 	require.Error(t, s.request("10.0.0.1", "none", 10))
-	c := newCollector(s.engine, Options{Workers: func() []Worker { return []Worker{{Name: "worker 1", Ready: true, Restarts: 2}} }})
+	c := &collector{engine: s.engine, options: Options{Pool: s.pool, Calls: s.calls}, labels: map[string]string{}}
 	problems, err := testutil.CollectAndLint(c)
 	require.NoError(t, err)
 	require.Empty(t, problems)
@@ -181,8 +177,7 @@ func TestMetrics(t *testing.T) {
 		`usmbridge_memory_reserved_bytes{place="host memory",pool="calls"} `,
 		`inference_requests_in_flight 0`,
 		`inference_ready 1`, `inference_live 1`, `inference_draining 0`,
-		`inference_worker_ready{worker="worker 1"} 1`, `inference_worker_ready{worker="worker 2"} 0`,
-		`inference_worker_restarts_total{worker="worker 1"} 2`,
+		`usmbridge_runner_calls_total{runner="models"} `, `usmbridge_runner_oldest_seconds{runner="models"} `,
 		`usmbridge_memory_reserved_bytes{place="host memory",pool="inference"} `,
 		`go_goroutines `, `process_cpu_seconds_total `,
 	} {
@@ -191,15 +186,12 @@ func TestMetrics(t *testing.T) {
 	require.NotContains(t, text, "token-of-a-client")
 }
 
-// The number of series is bounded for any number of tenants, and a tenant keeps its series.
+// TestTenantsAreBounded checks that the number of series is bounded for any number of tenants, and a tenant keeps its series.
 func TestTenantsAreBounded(t *testing.T) {
-	c := &collector{named: map[string]string{}}
-	c.d.tenants = c.d.add("tenants", "t")
-	c.d.tenantRequests = c.d.add("r", "r", "tenant")
-	c.d.tenantBytes = c.d.add("b", "b", "tenant")
+	c := &collector{labels: map[string]string{}}
 	count := func(all []engine.TenantStats) int {
 		to := make(chan prometheus.Metric, 10000)
-		c.tenants(giver{to}, all)
+		c.tenants(sink{to}, all)
 		return len(to)
 	}
 	for round := range 20 {
@@ -209,17 +201,17 @@ func TestTenantsAreBounded(t *testing.T) {
 		}
 		require.LessOrEqual(t, count(all), 1+2*(namedTenants+1))
 	}
-	require.Len(t, c.named, namedTenants)
+	require.Len(t, c.labels, namedTenants)
 }
 
-// The status page shows the state of each part, and no secret of a client.
+// TestStatus checks that the status page shows the state of each part, and no secret of a client.
 func TestStatus(t *testing.T) {
-	s := newServiceWith(t, Options{Workers: func() []Worker { return []Worker{{Name: "worker 1", State: "starting", Restarts: 2}} }})
+	s := newService(t)
 	require.NoError(t, s.request("10.0.0.1", "identity", 1000))
 	require.Error(t, s.request("token-of-a-client", "failing", 10))
 	_, text, _ := s.get(t, "/", nil)
 	for _, line := range []string{`(?m)^ready +yes$`, `(?m)^live +yes$`, `(?m)^tenants +2$`, `(?m)^refused: internal +1$`,
-		`(?m)^identity +1 +yes +1 +0 `, `(?m)^failing +1 +yes +0 +1 `, `(?m)^inference +\d+ +\d+ +\d+ +67108864$`, `(?m)^calls `, `(?m)^worker 1 +starting +0 +2$`} {
+		`(?m)^identity +1 +yes +1 +0 `, `(?m)^failing +1 +yes +0 +1 `, `(?m)^inference +\d+ +\d+ +\d+ +67108864$`, `(?m)^calls `} {
 		require.Regexp(t, line, text)
 	}
 	require.NotContains(t, text, "token-of-a-client")

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"sync"
 	"testing"
 	"time"
 
@@ -30,12 +29,10 @@ type service struct {
 	runner *enginetest.Runner
 	pool   *memmgr.Pool
 	calls  *memmgr.Pool
-	close  func()
+	cancel context.CancelFunc // ends profiles
 }
 
-func newService(t *testing.T) *service { return newServiceWith(t, Options{}) }
-
-func newServiceWith(t *testing.T, o Options) *service {
+func newService(t *testing.T) *service {
 	t.Helper()
 	slow := enginetest.Identity()
 	infer := slow.Infer
@@ -51,19 +48,15 @@ func newServiceWith(t *testing.T, o Options) *service {
 	t.Cleanup(func() { require.NoError(t, s.calls.Close()) })
 	s.engine = enginetest.New(t, engine.Options{Runner: s.runner, Memory: s.pool, Limit: limit, Calls: s.calls, CallsLimit: limit / 4,
 		Version: "test", Log: slog.New(slog.DiscardHandler)}, models...)
-	o.Pool = s.pool
-	o.Calls, o.CallsLimit = s.calls, limit/4
-	h := New(s.engine, o)
-	server := httptest.NewUnstartedServer(h)
-	server.Config.RegisterOnShutdown(h.Close)
-	server.Start()
+	ctx, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
+	server := httptest.NewServer(New(ctx, s.engine, Options{Pool: s.pool, Calls: s.calls, CallsLimit: limit / 4}))
 	s.url = server.URL
-	s.close = sync.OnceFunc(func() {
-		h.Close()
+	t.Cleanup(func() {
+		cancel()
 		server.CloseClientConnections()
 		server.Close()
 	})
-	t.Cleanup(s.close)
 	return s
 }
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
-	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/interop/workers"
 )
 
 // writeStatus writes the status page.
@@ -32,24 +32,20 @@ func writeStatus(w http.ResponseWriter, e *engine.Engine, o *Options) {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%v\n", s.Name, s.Version, state(m.Ready()), s.Success.Count, s.Fail.Count, mean.Round(time.Microsecond))
 	}
 
-	fmt.Fprint(t, "\nmemory\tallocated\treserved\tpeak\tlimit\n")
-	pool := func(p *memmgr.Pool, limit uint64) {
-		if p != nil {
-			s := p.Stats()
-			fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\n", p.Name(), s.AllocatedBytes.Current, s.ReservedBytes.Current, s.ReservedBytes.Peak, limit)
-		}
+	fmt.Fprint(t, "\nmemory (bytes)\tallocated\treserved\tpeak\tlimit\n")
+	for _, p := range o.pools(e) {
+		s := p.Stats()
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\n", p.Name(), s.AllocatedBytes.Current, s.ReservedBytes.Current, s.ReservedBytes.Peak, p.limit)
 	}
-	pool(o.Pool, e.Limit())
-	pool(o.Calls, o.CallsLimit)
 	if r := e.Regions(); r != nil {
 		regions, bytes, leases := r.InUse()
 		fmt.Fprintf(t, "\nshared memory\t%d regions\t%d bytes\t%d leases\n", regions, bytes, leases)
 	}
 
-	if o.Workers != nil {
-		fmt.Fprint(t, "\nprocess\tstate\tcalls\trestarts\n")
-		for _, p := range o.Workers() {
-			fmt.Fprintf(t, "%s\t%s\t%d\t%d\n", p.Name, p.State, p.Calls, p.Restarts)
+	if pool, ok := e.Runner().(*workers.Pool); ok {
+		fmt.Fprint(t, "\nworker\tprocess\tstate\tcalls\trestarts\n")
+		for _, p := range pool.Workers() {
+			fmt.Fprintf(t, "%d\t%d\t%s\t%d\t%d\n", p.Index, p.PID, p.State, p.Calls, p.Restarts)
 		}
 	}
 	fmt.Fprint(t, "\nMetrics are at /metrics, profiles at /debug/pprof/, the blocks of the pool at /debug/memory.json.\n")
@@ -61,5 +57,5 @@ func state(err error) string {
 	if err == nil {
 		return "yes"
 	}
-	return "no: " + reason(err)
+	return "no: " + oip.As(err).Message
 }

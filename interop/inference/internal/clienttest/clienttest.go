@@ -12,8 +12,8 @@ import (
 	"github.com/usmbridge/usmbridge/internal/testenv"
 )
 
-// Command is the tests' Python with tritonclient, which runs in dir until the test ends. The
-// test is skipped where it is not there, and fails where peers are required.
+// Command returns a command of the tests' Python with tritonclient. It runs in dir until the test ends. If
+// tritonclient is not installed, the test is skipped, or fails if peers are required.
 func Command(t testing.TB, dir string, args ...string) *exec.Cmd {
 	t.Helper()
 	packages := filepath.Join(testenv.Root(), "bin", "tritonclient")

@@ -2,7 +2,6 @@
 package conns
 
 import (
-	"container/list"
 	"net"
 	"net/netip"
 	"slices"
@@ -21,25 +20,20 @@ type Limits struct {
 // Evicting is a listener whose Accept never waits for a place. When all places are taken, the
 // connection that has been idle for the longest time is closed in favor of the new one. When no
 // connection is idle, or the new one exceeds the bound of its group, the new connection gets a place
-// of the reserve. There, too, the oldest idle connection makes room. A group has at most a quarter
-// of the reserve.
+// of the reserve. There, too, the connection that has been idle for the longest time makes room. A
+// group has at most a quarter of the reserve.
 //
 // A connection is idle until Begin, and again after End.
 type Evicting struct {
 	net.Listener
-	limits  Limits
-	clients *Counter[netip.Prefix]
+	limits Limits
 
-	mu      sync.Mutex
-	open    int       // connections outside of the reserve
-	idle    list.List // of *Conn; those of them that are idle, longest idle first
-	reserve []*Conn   // connections in the reserve, oldest first
+	mu    sync.Mutex
+	conns []*Conn // longest idle first; the order of busy connections has no meaning
 }
 
 // Evict bounds the connections of a listener. Close closes the listener, but not its connections.
-func Evict(l net.Listener, limits Limits) *Evicting {
-	return &Evicting{Listener: l, limits: limits, clients: NewCounter[netip.Prefix](limits.PerGroup)}
-}
+func Evict(l net.Listener, limits Limits) *Evicting { return &Evicting{Listener: l, limits: limits} }
 
 // Accept implements net.Listener. Connections are *Conn.
 func (l *Evicting) Accept() (net.Conn, error) {
@@ -48,7 +42,7 @@ func (l *Evicting) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		c := &Conn{Conn: accepted, listener: l}
+		c := &Conn{Conn: accepted, listener: l, group: admission.Client(accepted.RemoteAddr())}
 		if l.admit(c) {
 			return c, nil
 		}
@@ -56,113 +50,100 @@ func (l *Evicting) Accept() (net.Conn, error) {
 	}
 }
 
-// admit gives a connection a place.
+// admit gives a connection a place, or reports that there is none.
 func (l *Evicting) admit(c *Conn) bool {
-	g := admission.Client(c.RemoteAddr()) // not valid for Unix sockets, which have no bound of their own
-	leave := func() {
-		if g.IsValid() {
-			l.clients.Leave(g)
-		}
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !g.IsValid() || l.clients.Enter(g) {
-		if l.open >= l.limits.Most && l.idle.Len() > 0 {
-			l.evict(l.idle.Front().Value.(*Conn)) //nolint:forcetypeassert // the list has no others
-		}
-		if l.open < l.limits.Most {
-			c.leave = func() {
-				leave()
-				l.open--
-				l.idle.Remove(c.element)
-			}
-			l.open++
-			c.element = l.idle.PushBack(c)
-			return true
-		}
-		leave()
+	all, ofGroup := l.count(c, false)
+	if ofGroup.n < l.limits.PerGroup && (all.n < l.limits.Most || all.evict()) {
+		l.conns = append(l.conns, c)
+		return true
 	}
-	ofGroup := func(other *Conn) bool { return g.IsValid() && admission.Client(other.RemoteAddr()) == g }
-	idle := func(other *Conn) bool { return !other.busy }
-	share := 0
-	for _, other := range l.reserve {
-		if ofGroup(other) {
-			share++
-		}
-	}
-	var victim int
-	switch {
-	case share >= max(l.limits.Reserve/4, 1):
-		victim = slices.IndexFunc(l.reserve, func(other *Conn) bool { return ofGroup(other) && idle(other) })
-	case len(l.reserve) >= l.limits.Reserve:
-		victim = slices.IndexFunc(l.reserve, idle)
-	default:
-		return l.toReserve(c)
-	}
-	if victim < 0 {
+	c.reserved = true
+	all, ofGroup = l.count(c, true)
+	if full := ofGroup.n >= max(l.limits.Reserve/4, 1); full && !ofGroup.evict() ||
+		!full && all.n >= l.limits.Reserve && !all.evict() {
 		return false
 	}
-	l.evict(l.reserve[victim])
-	return l.toReserve(c)
-}
-
-func (l *Evicting) toReserve(c *Conn) bool {
-	c.reserved = true
-	c.leave = func() { l.reserve = slices.DeleteFunc(l.reserve, func(other *Conn) bool { return other == c }) }
-	l.reserve = append(l.reserve, c)
+	l.conns = append(l.conns, c)
 	return true
 }
 
-// evict closes a connection and frees its place. l.mu is held.
-func (l *Evicting) evict(c *Conn) {
-	c.detach()
-	_ = c.Conn.Close()
+// tally is a number of connections, and the one of them that has been idle for the longest time.
+type tally struct {
+	n    int
+	idle *Conn // nil if all are busy
+}
+
+func (t *tally) add(c *Conn) {
+	t.n++
+	if t.idle == nil && !c.busy {
+		t.idle = c
+	}
+}
+
+// evict closes the idle connection, and reports whether there is one. The listener's mu is held.
+func (t *tally) evict() bool {
+	if t.idle == nil {
+		return false
+	}
+	t.idle.leave()
+	_ = t.idle.Conn.Close()
+	return true
+}
+
+// count counts the connections in the reserve, or those outside of it, and those of them with the group
+// of c. Unix sockets have no group and no bound of their own. l.mu is held.
+func (l *Evicting) count(c *Conn, reserved bool) (all, ofGroup tally) {
+	for _, other := range l.conns {
+		if other.reserved != reserved {
+			continue
+		}
+		all.add(other)
+		if c.group.IsValid() && other.group == c.group {
+			ofGroup.add(other)
+		}
+	}
+	return all, ofGroup
 }
 
 // Conn is a connection of an Evicting listener.
 type Conn struct {
 	net.Conn
 	listener *Evicting
+	group    netip.Prefix // not valid for Unix sockets
 	reserved bool
-
-	// Guarded by listener.mu.
-	leave   func()        // frees the place; nil when that was done
-	element *list.Element // in listener.idle, while the connection is idle and not in the reserve
-	busy    bool
+	busy     bool // guarded by listener.mu
 }
 
 // Reserved reports whether the connection has a place of the reserve.
 func (c *Conn) Reserved() bool { return c.reserved }
 
 // Begin marks the connection as busy: it is not evicted.
-func (c *Conn) Begin() { c.set(true) }
+func (c *Conn) Begin() {
+	c.listener.mu.Lock()
+	defer c.listener.mu.Unlock()
+	c.busy = true
+}
 
 // End marks the connection as idle.
-func (c *Conn) End() { c.set(false) }
-
-func (c *Conn) set(busy bool) {
+func (c *Conn) End() {
 	l := c.listener
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if c.busy == busy || c.leave == nil {
-		return
-	}
-	c.busy = busy
-	switch {
-	case c.reserved:
-	case busy:
-		l.idle.Remove(c.element)
-	default:
-		c.element = l.idle.PushBack(c)
+	if c.busy && c.leave() {
+		c.busy = false
+		l.conns = append(l.conns, c)
 	}
 }
 
-// detach frees the place of a connection. The listener's mu is held.
-func (c *Conn) detach() {
-	if c.leave != nil {
-		c.leave()
-		c.leave = nil
+// leave frees the place of a connection, and reports whether it had one. The listener's mu is held.
+func (c *Conn) leave() bool {
+	i := slices.Index(c.listener.conns, c)
+	if i >= 0 {
+		c.listener.conns = slices.Delete(c.listener.conns, i, i+1)
 	}
+	return i >= 0
 }
 
 // Close implements net.Conn.
@@ -170,7 +151,7 @@ func (c *Conn) Close() error {
 	err := c.Conn.Close()
 	c.listener.mu.Lock()
 	defer c.listener.mu.Unlock()
-	c.detach()
+	c.leave()
 	return err
 }
 

@@ -29,94 +29,78 @@ const (
 	BYTES
 )
 
-// datatypes are the facts of each, by its number.
+// datatypes are the properties of each, by its number. The first stands for numbers that are invalid.
 var datatypes = [...]struct {
 	name  string
 	size  int
 	dtype usmarray.DataType
 }{
+	0:    {name: "invalid"},
 	BOOL: {"BOOL", 1, usmarray.Bool}, UINT8: {"UINT8", 1, usmarray.Uint8}, UINT16: {"UINT16", 2, usmarray.Uint16},
 	UINT32: {"UINT32", 4, usmarray.Uint32}, UINT64: {"UINT64", 8, usmarray.Uint64},
 	INT8: {"INT8", 1, usmarray.Int8}, INT16: {"INT16", 2, usmarray.Int16}, INT32: {"INT32", 4, usmarray.Int32},
 	INT64: {"INT64", 8, usmarray.Int64},
 	FP16:  {"FP16", 2, usmarray.Float16}, FP32: {"FP32", 4, usmarray.Float32}, FP64: {"FP64", 8, usmarray.Float64},
-	BF16: {"BF16", 2, usmarray.Bfloat16}, BYTES: {"BYTES", 0, usmarray.DataType{}},
+	BF16: {"BF16", 2, usmarray.Bfloat16}, BYTES: {name: "BYTES"},
 }
 
-var byName = func() map[string]Datatype {
-	m := make(map[string]Datatype, len(datatypes))
-	for d := BOOL; d <= BYTES; d++ {
-		m[datatypes[d].name] = d
-	}
-	return m
-}()
-
-// Parse finds a datatype by the protocol's name for it, such as "FP32". Errors: Invalid.
+// Parse returns the datatype with a name of the protocol, such as "FP32". Errors: Invalid.
 func Parse(name string) (Datatype, error) {
-	if d, ok := byName[name]; ok {
-		return d, nil
+	for d := BOOL; d <= BYTES; d++ {
+		if datatypes[d].name == name {
+			return d, nil
+		}
 	}
 	return 0, Errorf(Invalid, "datatype %s is none of the protocol's: BOOL, UINT8 to UINT64, INT8 to INT64, FP16, FP32, FP64, BF16, BYTES", Quote(name))
 }
 
-func (d Datatype) known() bool { return d >= BOOL && d <= BYTES }
-
-// String gives the protocol's name, "invalid" for what is no datatype.
-func (d Datatype) String() string {
-	if !d.known() {
-		return "invalid"
-	}
-	return datatypes[d].name
-}
-
-// Size returns the bytes of one element, 0 for BYTES.
-func (d Datatype) Size() int {
-	if !d.known() {
+// index returns the index of the datatype in datatypes.
+func (d Datatype) index() Datatype {
+	if d > BYTES {
 		return 0
 	}
-	return datatypes[d].size
+	return d
 }
+
+// String returns the name of the protocol, and "invalid" for an invalid number.
+func (d Datatype) String() string { return datatypes[d.index()].name }
+
+// Size returns the size of one element in bytes; 0 for BYTES and for an invalid number.
+func (d Datatype) Size() int { return datatypes[d.index()].size }
 
 // DType returns the type of arrays. Errors: Unsupported for BYTES, which has none.
 func (d Datatype) DType() (usmarray.DataType, error) {
-	if !d.known() || d == BYTES {
-		return usmarray.DataType{}, Errorf(Unsupported, "tensors of %s are not served: arrays have elements of one size", d)
+	if d.Size() == 0 {
+		return usmarray.DataType{}, Errorf(Unsupported, "tensors of %s are not supported: arrays have elements of one size", d)
 	}
 	return datatypes[d].dtype, nil
 }
 
-// Of finds the datatype of an array's elements; false where the protocol has no name for it.
-func Of(t usmarray.DataType) (Datatype, bool) {
-	for d := BOOL; d < BYTES; d++ {
-		if datatypes[d].dtype == t {
-			return d, true
-		}
-	}
-	return 0, false
-}
-
-// MarshalText implements encoding.TextMarshaler: the protocol's name.
+// MarshalText implements encoding.TextMarshaler with the name of the protocol.
 func (d Datatype) MarshalText() ([]byte, error) {
-	if !d.known() {
-		return nil, fmt.Errorf("datatype %d is none of the protocol's", uint8(d))
+	if d.index() == 0 {
+		return nil, fmt.Errorf("invalid datatype %d", uint8(d))
 	}
 	return []byte(d.String()), nil
 }
 
-// MaxRank is the most extents that a shape may have.
+// MaxRank is the maximum number of extents of a shape.
 const MaxRank = usmarray.MaxDims
 
-// Elements multiplies the extents of a shape; the empty one has one element. Errors: Invalid
-// for a negative extent, for more than MaxRank, and for what does not fit a signed 64-bit
-// number even without the extents that are 0.
-func Elements(shape []int64) (uint64, error) {
-	if len(shape) > MaxRank {
-		return 0, Errorf(Invalid, "a shape of %d extents: at most %d are served", len(shape), MaxRank)
+// Bytes returns the size of a tensor in bytes. Errors: Unsupported for BYTES; Invalid for a negative extent and
+// for more than MaxRank extents; TooLarge if the size without the extents that are 0 exceeds a signed 64-bit
+// number.
+func Bytes(d Datatype, shape []int64) (uint64, error) {
+	if _, err := d.DType(); err != nil {
+		return 0, err
 	}
-	n, empty := uint64(1), false
+	if len(shape) > MaxRank {
+		return 0, Errorf(Invalid, "a shape of %d extents: at most %d are supported", len(shape), MaxRank)
+	}
+	n, empty := uint64(d.Size()), false
 	for _, extent := range shape {
 		if extent < 0 {
-			return 0, Errorf(Invalid, "shape %v: extents are not negative", shape)
+			return 0, Errorf(Invalid, "shape %v: extents must not be negative", shape)
 		}
 		if extent == 0 {
 			empty = true
@@ -124,7 +108,7 @@ func Elements(shape []int64) (uint64, error) {
 		}
 		high, low := bits.Mul64(n, uint64(extent))
 		if high != 0 || low > math.MaxInt64 {
-			return 0, Errorf(TooLarge, "shape %v has more elements than can be counted", shape)
+			return 0, Errorf(TooLarge, "shape %v of %s has more bytes than can be counted", shape, d)
 		}
 		n = low
 	}
@@ -132,21 +116,4 @@ func Elements(shape []int64) (uint64, error) {
 		return 0, nil
 	}
 	return n, nil
-}
-
-// Bytes returns the bytes of the elements of a tensor, those of Elements and Datatype.Size
-// multiplied. Errors: as of Elements, and Unsupported for BYTES.
-func Bytes(d Datatype, shape []int64) (uint64, error) {
-	if _, err := d.DType(); err != nil {
-		return 0, err
-	}
-	n, err := Elements(shape)
-	if err != nil {
-		return 0, err
-	}
-	high, low := bits.Mul64(n, uint64(d.Size()))
-	if high != 0 || low > math.MaxInt64 {
-		return 0, Errorf(TooLarge, "shape %v of %s has more bytes than can be counted", shape, d)
-	}
-	return low, nil
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/interop/inference/internal/conns"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/enginetest"
 )
@@ -25,18 +26,18 @@ import (
 // TestGate checks that the total size of JSON in flight is bounded.
 func TestGate(t *testing.T) {
 	m, began, release := enginetest.Blocking("identity")
-	v := serve(t, setup{models: []*enginetest.Model{m, enginetest.Sum()}, rest: Options{MaxJSON: 1 << 16, JSON: 1 << 16, Grace: time.Minute}})
+	v := serve(t, setup{models: []*enginetest.Model{m, enginetest.Sum()}, limits: func(l *limits) { l.json, l.all, l.grace = 1<<16, 1<<16, time.Minute }})
 	c := v.dial()
 	text := binaryFloats(1)
 	half := strings.Repeat(" ", 40000)
 	c.send(fmt.Sprintf("POST /v2/models/identity/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n%s: %d\r\n\r\n%s", len(half)+len(text)+4, headerLength, len(half)+len(text), half))
-	require.Eventually(t, func() bool { return v.handler.JSONInFlight() > 0 }, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return inFlight(v.handler) > 0 }, 30*time.Second, time.Millisecond)
 	r := v.do("POST", "/v2/models/sum/infer", []byte(half))
 	require.Contains(t, r.message(t, 503), "JSON")
 	require.Equal(t, "1", r.header.Get("Retry-After"))
 	c.send(text + string(floats(1)))
 	<-began
-	require.Zero(t, v.handler.JSONInFlight(), "the JSON is gone before the model runs")
+	require.Zero(t, inFlight(v.handler), "the JSON is gone before the model runs")
 	close(release)
 	require.Equal(t, 200, c.answer().StatusCode)
 }
@@ -75,7 +76,7 @@ func (c *link) answer() *http.Response {
 // TestSlowBodies checks that a request ends and releases its memory if its body arrives too slowly
 // or not at all.
 func TestSlowBodies(t *testing.T) {
-	v := serve(t, setup{rest: Options{Grace: 3 * time.Second, MinRate: 1 << 30}})
+	v := serve(t, setup{limits: func(l *limits) { l.grace, l.rate = 3*time.Second, 1<<30 }})
 	text := binaryFloats(1000)
 	head := fmt.Sprintf("POST /v2/models/identity/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n%s: %d\r\n\r\n", len(text)+4000, headerLength, len(text))
 	for what, sent := range map[string]string{"no body": head, "half the JSON": head + text[:10], "the JSON": head + text, "half the tensor": head + text + strings.Repeat("x", 2000)} {
@@ -130,7 +131,7 @@ func TestDisconnects(t *testing.T) {
 		require.Eventually(t, func() bool { return v.engine.Stats().Requests == 0 }, 30*time.Second, time.Millisecond)
 	}
 	// A client that does not read its response is disconnected, and the memory is released.
-	v = serve(t, setup{rest: Options{Grace: 100 * time.Millisecond, MinRate: 1 << 30}})
+	v = serve(t, setup{limits: func(l *limits) { l.grace, l.rate = 100*time.Millisecond, 1<<30 }})
 	const n = 16 << 20
 	c := v.dial()
 	text = binaryFloats(n)
@@ -165,7 +166,7 @@ const healthRequest = "GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
 // probes.
 func TestConnections(t *testing.T) {
 	m, began, release := enginetest.Blocking("blocking")
-	v := serve(t, setup{connections: Connections{Most: 4, PerAddress: 2}, models: []*enginetest.Model{m}})
+	v := serve(t, setup{connections: conns.Limits{Most: 4, PerGroup: 2}, models: []*enginetest.Model{m}})
 	text := binaryFloats(1)
 	request := fmt.Sprintf("POST /v2/models/blocking/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n%s: %d\r\n\r\n%s1234", len(text)+4, headerLength, len(text), text)
 	var open []*link
@@ -194,12 +195,12 @@ func TestConnections(t *testing.T) {
 	require.Eventually(t, func() bool { return v.connect() == 200 }, 30*time.Second, 10*time.Millisecond)
 }
 
-// TestFullOfIdleConnections checks that a new connection replaces the one that has been idle for
+// TestIdleConnectionsAreEvicted checks that a new connection replaces the one that has been idle for
 // the longest time if the limit is reached. Connections with a request are kept. If all have one,
 // health probes are still served.
-func TestFullOfIdleConnections(t *testing.T) {
+func TestIdleConnectionsAreEvicted(t *testing.T) {
 	m, began, release := enginetest.Blocking("blocking")
-	v := serve(t, setup{connections: Connections{Most: 2, PerAddress: 3}, models: []*enginetest.Model{m}})
+	v := serve(t, setup{connections: conns.Limits{Most: 2, PerGroup: 3}, models: []*enginetest.Model{m}})
 	open := []*link{v.dial(), v.dial()}
 	text := binaryFloats(1)
 	request := fmt.Sprintf("POST /v2/models/blocking/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n%s: %d\r\n\r\n%s1234", len(text)+4, headerLength, len(text), text)
@@ -240,6 +241,7 @@ func (v *service) connect() int {
 	return r.StatusCode
 }
 
+// TestUnixSocket checks that requests over a Unix socket belong to the tenant "local".
 func TestUnixSocket(t *testing.T) {
 	e := enginetest.New(t, engine.Options{}, enginetest.Identity())
 	h, err := New(Options{Engine: e, Log: quiet()})
@@ -248,7 +250,7 @@ func TestUnixSocket(t *testing.T) {
 	l, err := net.Listen("unix", path)
 	require.NoError(t, err)
 	server := h.Server()
-	go func() { _ = Serve(server, l, Connections{Most: 2, PerAddress: 1}) }()
+	go func() { _ = Serve(server, l, conns.Limits{Most: 2, PerGroup: 1}) }()
 	defer server.Close()
 	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", path)

@@ -28,8 +28,9 @@ func direct(t testing.TB) (*Handler, *memmgr.Pool) {
 	pool := memmgr.NewPool(memmgr.NewLimit(memmgr.Host(), 1<<22))
 	e := enginetest.New(t, engine.Options{Memory: pool, Limit: 1 << 22, Log: quiet(), Regions: regions, Timeout: time.Second},
 		enginetest.Identity(), sums(), kinds(), halves())
-	h, err := New(Options{Engine: e, Log: quiet(), MaxBody: 1 << 20, MaxJSON: 1 << 18})
+	h, err := New(Options{Engine: e, Log: quiet()})
 	require.NoError(t, err)
+	h.limits.body, h.limits.json = 1<<20, 1<<18
 	return h, pool
 }
 
@@ -49,7 +50,7 @@ func checked(t testing.TB, h *Handler, pool *memmgr.Pool, r *http.Request) *http
 	if w.Code >= 500 && w.Code != 503 && w.Code != 504 {
 		t.Fatalf("%s %s: %d %s", r.Method, r.URL, w.Code, w.Body)
 	}
-	require.Zero(t, h.JSONInFlight())
+	require.Zero(t, inFlight(h))
 	require.Zero(t, h.o.Engine.Stats().Requests)
 	require.Zero(t, pool.Stats().AllocatedBytes.Current)
 	if w.Code != 200 {

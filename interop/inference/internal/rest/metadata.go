@@ -1,21 +1,13 @@
 package rest
 
 import (
-	"encoding/json"
+	"context"
+	"net/http"
 
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/region"
 )
-
-// marshal responds with a value, encoded by encoding/json, for rare requests.
-func (x *exchange) marshal(v any) error {
-	b, err := json.Marshal(v)
-	if err == nil {
-		x.json(b)
-	}
-	return err
-}
 
 // health answers a probe. KServe's client reads the body.
 func (x *exchange) health(check func() error, body string) error {
@@ -23,7 +15,7 @@ func (x *exchange) health(check func() error, body string) error {
 	if err := check(); err != nil {
 		return err
 	}
-	x.json([]byte(body))
+	x.send(http.StatusOK, []byte(body))
 	return nil
 }
 
@@ -35,9 +27,7 @@ func (x *exchange) metadata(m *engine.Model) error { return x.marshal(m.Meta()) 
 
 func (x *exchange) config(m *engine.Model) error { return x.marshal(m.Config()) }
 
-func (x *exchange) modelStatistics(m *engine.Model) error {
-	return x.statistics([]*engine.Model{m})
-}
+func (x *exchange) statisticsOf(m *engine.Model) error { return x.statistics([]*engine.Model{m}) }
 
 func (x *exchange) statistics(models []*engine.Model) error {
 	list := make([]map[string]any, len(models))
@@ -57,21 +47,14 @@ func (x *exchange) statistics(models []*engine.Model) error {
 	return x.marshal(map[string]any{"model_stats": list})
 }
 
-// maxSmall is the largest body of requests that carry no tensors.
-const maxSmall = 64 << 10
-
 // small reads a small JSON object to a pointer to a struct. The body may be empty.
 func (x *exchange) small(to any) error {
 	b, err := x.open(maxSmall)
 	if err != nil || b.length == 0 {
 		return err
 	}
-	tenant, err := x.tenant()
-	if err != nil {
-		return err
-	}
-	text, give, err := b.text(&x.h.gate, tenant)
-	defer func() { give() }()
+	defer b.free()
+	text, err := b.text()
 	if err == nil {
 		err = b.finish()
 	}
@@ -82,7 +65,7 @@ func (x *exchange) small(to any) error {
 }
 
 // index serves the index of the models.
-func (x *exchange) index(_, _ string) error {
+func (x *exchange) index() error {
 	type entry struct {
 		Name    string `json:"name"`
 		Version string `json:"version"`
@@ -109,8 +92,8 @@ func (x *exchange) index(_, _ string) error {
 	return x.marshal(list)
 }
 
-// load loads or unloads a model.
-func (x *exchange) load(model string, load bool) error {
+// controlModel loads or unloads a model.
+func (x *exchange) controlModel(run func(engine.Control, context.Context, string) error) error {
 	control := x.h.o.Control
 	if control == nil {
 		return engine.ErrNoControl
@@ -118,44 +101,27 @@ func (x *exchange) load(model string, load bool) error {
 	if err := x.small(&struct{}{}); err != nil {
 		return err
 	}
-	run := control.Unload
-	if load {
-		run = control.Load
-	}
-	if err := run(x.r.Context(), model); err != nil {
-		return err
-	}
-	return x.ok("", "")
+	return x.done(run(control, x.r.Context(), x.r.PathValue("model")))
 }
 
-func (x *exchange) noRegions(_, _ string) error { return x.marshal([]any{}) }
+func (x *exchange) noRegions() error { return x.marshal([]any{}) }
 
-func (x *exchange) regionStatus(name, _ string) error {
-	type entry struct {
-		Name   string `json:"name"`
-		Key    string `json:"key"`
-		Offset uint64 `json:"offset"`
-		Size   uint64 `json:"byte_size"`
+func (x *exchange) regionStatus() error {
+	name, regions := x.r.PathValue("region"), x.h.o.Engine.Regions()
+	if regions == nil && name == "" {
+		return x.noRegions()
 	}
-	regions := x.h.o.Engine.Regions()
 	if regions == nil {
-		if name == "" {
-			return x.noRegions("", "")
-		}
 		return region.ErrNetwork
 	}
-	infos, err := regions.Status(x.client(), name)
+	list, err := regions.Status(x.client(), name)
 	if err != nil {
 		return err
-	}
-	list := make([]entry, len(infos))
-	for i := range infos {
-		list[i] = entry(infos[i])
 	}
 	return x.marshal(list)
 }
 
-func (x *exchange) register(name, _ string) error {
+func (x *exchange) register() error {
 	regions := x.h.o.Engine.Regions()
 	if regions == nil {
 		return region.ErrNetwork
@@ -171,13 +137,10 @@ func (x *exchange) register(name, _ string) error {
 	if request.Key == nil || request.Size == nil {
 		return oip.Errorf(oip.Invalid, `a region needs a "key" and a "byte_size"`)
 	}
-	if err := regions.Register(x.client(), name, *request.Key, request.Offset, *request.Size); err != nil {
-		return err
-	}
-	return x.ok("", "")
+	return x.done(regions.Register(x.client(), x.r.PathValue("region"), *request.Key, request.Offset, *request.Size))
 }
 
-func (x *exchange) unregister(name, _ string) error {
+func (x *exchange) unregister() error {
 	regions := x.h.o.Engine.Regions()
 	if regions == nil {
 		return region.ErrNetwork
@@ -185,8 +148,5 @@ func (x *exchange) unregister(name, _ string) error {
 	if err := x.small(&struct{}{}); err != nil {
 		return err
 	}
-	if err := regions.Unregister(x.client(), name); err != nil {
-		return err
-	}
-	return x.ok("", "")
+	return x.done(regions.Unregister(x.client(), x.r.PathValue("region")))
 }

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net"
@@ -18,13 +19,9 @@ import (
 // handler bounds the time of bodies. The caller serves and ends the server; Serve bounds its
 // connections.
 func (h *Handler) Server() *http.Server {
-	protocols := new(http.Protocols)
-	protocols.SetHTTP1(true)
 	return &http.Server{
 		Handler:           h,
-		ConnContext:       withClient,
-		Protocols:         protocols,
-		ReadHeaderTimeout: h.o.Grace,
+		ReadHeaderTimeout: h.limits.grace,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    16 << 10,
 		ErrorLog:          slog.NewLogLogger(h.o.Log.Handler(), slog.LevelDebug),
@@ -33,36 +30,22 @@ func (h *Handler) Server() *http.Server {
 	}
 }
 
-// Connections are the bounds on a listener's connections. Fields that are 0 have their defaults.
-type Connections struct {
-	// Most is the number of open connections; 1024. When all are taken, the connection that has
-	// been without a request for the longest time is closed in favor of a new one.
-	Most int
-	// PerAddress is the number of connections of one client: an IPv4 address, the /64 of an IPv6
-	// address, or all loopback addresses; half of Most. Unix sockets have no such bound.
-	PerAddress int
-}
-
 // reserve is the number of connections beyond the bounds. They serve health probes; other requests
 // get Busy.
 const reserve = 16
 
+// connKey is the key of the net.Conn in the context of the requests of a connection.
 type connKey struct{}
 
-// Serve serves a listener within bounds, and returns like server.Serve. It is called once for a
-// server with a Handler.
-func Serve(server *http.Server, l net.Listener, c Connections) error {
-	if c.Most <= 0 {
-		c.Most = 1024
-	}
-	if c.PerAddress <= 0 {
-		c.PerAddress = max(c.Most/2, 1)
-	}
-	outer := server.ConnContext
+// Serve serves a listener, and returns like server.Serve. It is called once for a server with a Handler.
+// The limits of connections that are 0 have their defaults: 1024 open connections, and half of Most for a
+// client. When all are taken, the connection that has been without a request for the longest time is closed
+// in favor of a new one.
+func Serve(server *http.Server, l net.Listener, limits conns.Limits) error {
+	limits.Most = cmp.Or(limits.Most, 1024)
+	limits.PerGroup = cmp.Or(limits.PerGroup, max(limits.Most/2, 1))
+	limits.Reserve = reserve
 	server.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
-		if outer != nil {
-			ctx = outer(ctx, c)
-		}
 		return context.WithValue(ctx, connKey{}, c)
 	}
 	server.ConnState = func(c net.Conn, state http.ConnState) {
@@ -75,16 +58,20 @@ func Serve(server *http.Server, l net.Listener, c Connections) error {
 		if c, ok := r.Context().Value(connKey{}).(*conns.Conn); ok {
 			c.Begin()
 			if c.Reserved() {
-				w.Header().Set("Connection", "close")
+				header := w.Header()
+				header.Set("Connection", "close")
 				if !isProbe(r) {
-					refuseBusy(w)
+					header[contentType] = typeJSON
+					header["Retry-After"] = []string{"1"}
+					w.WriteHeader(oip.Busy.HTTP())
+					_, _ = w.Write([]byte(`{"error":"all connections are in use"}`)) // an error means that the client is gone
 					return
 				}
 			}
 		}
 		next.ServeHTTP(w, r)
 	})
-	return server.Serve(conns.Evict(l, conns.Limits{Most: c.Most, PerGroup: c.PerAddress, Reserve: reserve}))
+	return server.Serve(conns.Evict(l, limits))
 }
 
 // isProbe reports whether a request asks for the server's health.
@@ -92,44 +79,21 @@ func isProbe(r *http.Request) bool {
 	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.ContentLength == 0 && strings.HasPrefix(r.URL.Path, "/v2/health/")
 }
 
-// refuseBusy answers a request on a connection beyond the bounds.
-func refuseBusy(w http.ResponseWriter) {
-	header := w.Header()
-	header[contentType] = typeJSON
-	header["Retry-After"] = []string{"1"}
-	w.WriteHeader(oip.Busy.HTTP())
-	_, _ = w.Write([]byte(`{"error":"all connections are in use"}`)) // a client that is gone gets nothing
-}
-
-// clientKey is the key of a peercred.Client in the context of the requests of a connection.
-type clientKey struct{}
-
-// withClient adds the client of a Unix socket to the context of its connection.
-func withClient(ctx context.Context, c net.Conn) context.Context {
-	if from := peercred.Of(c.RemoteAddr()); from.Local {
-		return context.WithValue(ctx, clientKey{}, from)
+// client returns the client that sent the request. Without Serve, it is a client of a network.
+func (x *exchange) client() (from peercred.Client) {
+	if c, ok := x.r.Context().Value(connKey{}).(net.Conn); ok {
+		from = peercred.Of(c.RemoteAddr())
 	}
-	return ctx
-}
-
-// client returns the client that sent the request.
-func (x *exchange) client() peercred.Client {
-	from, _ := x.r.Context().Value(clientKey{}).(peercred.Client)
 	return from
 }
 
-// origins refuses requests of web pages of another origin. Browsers let any page post to any
-// address, also to those of this machine, and only hide the response from the page.
-var origins = http.NewCrossOriginProtection()
-
-// admit refuses requests that a web page may have made a browser send.
+// admit refuses requests that a web page may have made a browser send (see package hosts).
 //
-// A page can make its own name point to this address (DNS rebinding). Then its requests are of the
-// same origin, and it reads the responses. A GET of such a page looks like that of a program: it has
-// no Origin and, without TLS, no Sec-Fetch-Site. So GET and HEAD need a Host that no other name
-// server can make a browser use: an address, localhost, or one of Options.Hosts. Browsers send other
-// methods with an Origin, so programs may use any name for them. Browsers always send a Host and do
-// not connect to Unix sockets.
+// A GET of a page that made its name point to this address looks like that of a program: it has no
+// Origin and, without TLS, no Sec-Fetch-Site. So GET and HEAD need a Host that no other name server
+// can make a browser use: an address, localhost, or one of Options.Hosts. Browsers send other methods
+// with an Origin, so programs may use any name for them. Browsers always send a Host and do not
+// connect to Unix sockets.
 func (x *exchange) admit() error {
 	if x.r.Method == http.MethodGet || x.r.Method == http.MethodHead {
 		if x.r.Host == "" || x.client().Local {
@@ -141,8 +105,8 @@ func (x *exchange) admit() error {
 	if _, fetched := x.r.Header["Sec-Fetch-Site"]; !page && !fetched {
 		return nil
 	}
-	if err := origins.Check(x.r); err != nil {
-		return &refusal{status: http.StatusForbidden, message: "requests of web pages of another origin are refused", err: err}
+	if hosts.CrossOrigin(x.r) {
+		return refuse(http.StatusForbidden, oip.Invalid, "requests of web pages of another origin are refused", nil)
 	}
 	return x.knownHost()
 }
@@ -152,6 +116,6 @@ func (x *exchange) knownHost() error {
 	if hosts.Known(x.r.Host, x.h.o.Hosts) {
 		return nil
 	}
-	return &refusal{status: http.StatusForbidden, message: "the server does not answer under the name " + oip.Quote(x.r.Host) +
-		"; use a numeric address or localhost, or start the service with the name in -hosts"}
+	return refuse(http.StatusForbidden, oip.Invalid, "the server does not answer under the name "+oip.Quote(x.r.Host)+
+		"; use a numeric address or localhost, or start the service with the name in -hosts", nil)
 }

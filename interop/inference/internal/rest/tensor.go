@@ -1,7 +1,6 @@
 package rest
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math"
 	"strconv"
@@ -10,218 +9,167 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 )
 
-// jsonless reports whether a datatype has no JSON form here: the protocol defines none for floats of 16
-// bits, and there are no arrays of BYTES.
-func jsonless(d oip.Datatype) bool {
-	return d == oip.FP16 || d == oip.BF16 || d == oip.BYTES
+// codec converts elements of a datatype from and to JSON.
+type codec struct {
+	parse  func(p []byte, token string) bool // writes an element to p; false: the token is not valid
+	append func(b, p []byte) []byte          // appends the element in p to b
 }
 
-// filler writes the elements of an input from its JSON to memory.
-type filler struct {
-	in       *input
-	datatype oip.Datatype
-	size     int // bytes of an element
-	special  bool
-	p        []byte // the elements that are not written yet
-	at       int    // position in the data
-	element  int64  // number of the current element
+// codecs are the codecs of the datatypes that have a JSON form here. The protocol defines none for floats
+// of 16 bits, and there are no arrays of BYTES.
+var codecs = [oip.BYTES + 1]codec{
+	oip.BOOL:   {parseBool, func(b, p []byte) []byte { return strconv.AppendBool(b, p[0] != 0) }},
+	oip.UINT8:  unsigned[uint8](),
+	oip.UINT16: unsigned[uint16](),
+	oip.UINT32: unsigned[uint32](),
+	oip.UINT64: unsigned[uint64](),
+	oip.INT8:   signed[int8](),
+	oip.INT16:  signed[int16](),
+	oip.INT32:  signed[int32](),
+	oip.INT64:  signed[int64](),
+	oip.FP32:   float[float32](),
+	oip.FP64:   float[float64](),
 }
 
-// fill writes the elements of the input to p, which has the size of its datatype and shape. The data is
-// a flat list, or nested lists as the shape says. Errors: Invalid, Unsupported.
-func (in *input) fill(p []byte, d oip.Datatype, special bool) error {
-	if jsonless(d) {
-		return oip.Errorf(oip.Unsupported, "input %s: %s has no JSON form; send it as binary data", oip.Quote(in.Name), d)
+// jsonless reports whether a datatype has no JSON form here.
+func jsonless(d oip.Datatype) bool { return codecs[d].parse == nil }
+
+func parseBool(p []byte, token string) bool {
+	p[0] = 0
+	if token == "true" {
+		p[0] = 1
 	}
-	f := filler{in: in, datatype: d, size: d.Size(), special: special, p: p}
-	return f.lists()
+	return token == "true" || token == "false"
 }
 
-// bad returns an error at the current element.
-func (f *filler) bad(format string, args ...any) error {
-	e := oip.Errorf(oip.Invalid, format, args...)
-	e.Message = fmt.Sprintf("input %s: element %d, at byte %d of the JSON: %s", oip.Quote(f.in.Name), f.element, f.in.Data.at+f.at, e.Message)
-	return e
+// element returns the first element of p.
+func element[T any](p []byte) *T {
+	_ = p[unsafe.Sizeof(*new(T))-1] // p is long enough
+	return (*T)(unsafe.Pointer(&p[0]))
+}
+
+func unsigned[T uint8 | uint16 | uint32 | uint64]() codec {
+	bits := int(8 * unsafe.Sizeof(T(0)))
+	return codec{
+		parse: func(p []byte, token string) bool {
+			v, err := strconv.ParseUint(token, 10, bits)
+			*element[T](p) = T(v)
+			return err == nil || token == "-0"
+		},
+		append: func(b, p []byte) []byte { return strconv.AppendUint(b, uint64(*element[T](p)), 10) },
+	}
+}
+
+func signed[T int8 | int16 | int32 | int64]() codec {
+	bits := int(8 * unsafe.Sizeof(T(0)))
+	return codec{
+		parse: func(p []byte, token string) bool {
+			v, err := strconv.ParseInt(token, 10, bits)
+			*element[T](p) = T(v)
+			return err == nil
+		},
+		append: func(b, p []byte) []byte { return strconv.AppendInt(b, int64(*element[T](p)), 10) },
+	}
+}
+
+func float[T float32 | float64]() codec {
+	bits := int(8 * unsafe.Sizeof(T(0)))
+	return codec{
+		parse: func(p []byte, token string) bool {
+			if token[0] == '"' {
+				for _, n := range nonFinite {
+					if token == n.quoted {
+						*element[T](p) = T(n.value)
+						return true
+					}
+				}
+			}
+			v, err := strconv.ParseFloat(token, bits) // JSON has no "inf"
+			*element[T](p) = T(v)
+			return err == nil
+		},
+		append: func(b, p []byte) []byte { return appendFloat(b, float64(*element[T](p)), bits) },
+	}
 }
 
 // ends are the bytes that end an element of a list.
 var ends = [256]bool{',': true, ']': true, ' ': true, '\t': true, '\n': true, '\r': true}
 
-// lists reads the data, which is a valid JSON value. The depth of the first element decides whether the
-// list is flat.
-func (f *filler) lists() error {
-	data, shape := f.in.Data.text, f.in.Shape
-	if data[0] != '[' {
-		return f.bad("the data is not a list")
+// fill writes the elements of the input, from its JSON, to p, which has the size of the datatype and shape.
+// The data is a flat list, or nested lists as the shape says. The depth of the first element decides which.
+// Errors: Invalid, Unsupported.
+func (in *input) fill(p []byte, d oip.Datatype, special bool) error {
+	if jsonless(d) {
+		return oip.Errorf(oip.Unsupported, "input %s: %s has no JSON form; send it as binary data", oip.Quote(in.Name), d)
 	}
-	deepest, depth, leaf := max(len(shape), 1), 0, 0
-	empty := len(f.p) == 0
-	var counts [oip.MaxRank + 2]int64
-	for f.at < len(data) {
-		switch data[f.at] {
+	data, shape := in.Data.text, in.Shape // data is valid JSON
+	at, element := 0, 0
+	bad := func(format string, args ...any) error {
+		return oip.Errorf(oip.Invalid, "input %s: element %d, at byte %d of the JSON: %s", oip.Quote(in.Name), element, in.Data.at+at, fmt.Sprintf(format, args...))
+	}
+	if data[0] != '[' {
+		return bad("the data is not a list")
+	}
+	parse, size, empty := codecs[d].parse, d.Size(), len(p) == 0
+	deepest, depth, leaf := max(len(shape), 1), 0, 0 // leaf: the depth of the elements, 0 if it is unknown
+	var counts [oip.MaxRank + 2]int64                // elements of the open lists, by depth
+	for at < len(data) {
+		switch data[at] {
 		case ' ', '\t', '\n', '\r', ',':
-			f.at++
+			at++
 		case '[':
 			if depth++; depth > deepest {
-				return f.bad("lists nested %d deep, for shape %v", depth, shape)
+				return bad("lists nested %d deep, for shape %v", depth, shape)
 			}
 			counts[depth] = 0
-			f.at++
+			at++
 		case ']':
 			if !empty && (counts[depth] == 0 || deepest > 1 && leaf == deepest && counts[depth] != shape[depth-1]) {
-				return f.bad("a list of %d elements does not fit shape %v", counts[depth], shape)
+				return bad("a list of %d elements does not fit shape %v", counts[depth], shape)
 			}
 			depth--
 			counts[depth]++
-			f.at++
+			at++
 		default:
 			if leaf == 0 {
 				if leaf = depth; leaf != 1 && leaf != deepest {
-					return f.bad("lists nested %d deep, for shape %v: want a flat list, or one nested as the shape says", depth, shape)
+					return bad("lists nested %d deep, for shape %v: want a flat list, or one nested as the shape says", depth, shape)
 				}
 			}
 			if depth != leaf {
-				return f.bad("lists of different depth")
+				return bad("lists of different depth")
 			}
-			if len(f.p) == 0 {
-				return f.bad("more elements than shape %v has", shape)
+			if len(p) == 0 {
+				return bad("more elements than shape %v has", shape)
 			}
-			end := f.at + 1
-			for !ends[data[end]] { // the list ends behind the element
+			end := at + 1
+			for !ends[data[end]] { // the list ends after the element
 				end++
 			}
-			token := data[f.at:end]
-			if err := f.write(f.p[:f.size], token); err != nil {
-				return err
+			token := unsafe.String(&data[at], end-at)
+			if token[0] == '"' && !special || !parse(p[:size], token) {
+				return bad("%.40s is not a valid %s", token, d)
 			}
-			f.p = f.p[f.size:]
-			f.element++
+			p, at = p[size:], end
+			element++
 			counts[depth]++
-			f.at += len(token)
 		}
 	}
-	if len(f.p) != 0 {
-		return f.bad("fewer elements than shape %v has", shape)
+	if len(p) != 0 {
+		return bad("fewer elements than shape %v has", shape)
 	}
 	return nil
-}
-
-// write writes one element.
-func (f *filler) write(p, token []byte) error {
-	switch f.datatype {
-	case oip.BOOL:
-		switch string(token) {
-		case "true":
-			p[0] = 1
-		case "false":
-			p[0] = 0
-		default:
-			return f.mismatch(token)
-		}
-		return nil
-	case oip.FP32, oip.FP64:
-		v, ok := f.float(token)
-		if !ok {
-			return f.mismatch(token)
-		}
-		if f.size == 4 {
-			binary.NativeEndian.PutUint32(p, math.Float32bits(float32(v)))
-		} else {
-			binary.NativeEndian.PutUint64(p, math.Float64bits(v))
-		}
-		return nil
-	}
-	text, bits := unsafe.String(&token[0], len(token)), 8*f.size
-	var v uint64
-	var err error
-	if f.datatype >= oip.INT8 {
-		var signed int64
-		signed, err = strconv.ParseInt(text, 10, bits)
-		v = uint64(signed)
-	} else if text != "-0" {
-		v, err = strconv.ParseUint(text, 10, bits)
-	}
-	if err != nil {
-		return f.mismatch(token)
-	}
-	switch f.size {
-	case 1:
-		p[0] = byte(v)
-	case 2:
-		binary.NativeEndian.PutUint16(p, uint16(v))
-	case 4:
-		binary.NativeEndian.PutUint32(p, uint32(v))
-	default:
-		binary.NativeEndian.PutUint64(p, v)
-	}
-	return nil
-}
-
-func (f *filler) mismatch(token []byte) error {
-	return f.bad("%s is not a valid %s", clipped(token), f.datatype)
-}
-
-// float returns the value of a number, or of a literal in the form of quoteSpecials.
-func (f *filler) float(token []byte) (float64, bool) {
-	switch c := token[0]; {
-	case c == '"' && f.special:
-		switch string(token) {
-		case quotedNaN:
-			return math.NaN(), true
-		case quotedInfinity:
-			return math.Inf(1), true
-		case quotedNegInfinity:
-			return math.Inf(-1), true
-		}
-		return 0, false
-	case c != '-' && (c < '0' || c > '9'):
-		return 0, false
-	}
-	v, err := strconv.ParseFloat(unsafe.String(&token[0], len(token)), f.size*8)
-	return v, err == nil
-}
-
-// clipped returns a token for an error.
-func clipped(token []byte) string {
-	if len(token) > 40 {
-		return string(token[:40]) + "…"
-	}
-	return string(token)
 }
 
 // appendElements appends elements as JSON, separated by commas, as Python's encoder writes them:
 // NaN and Infinity are literals, and a float always has a fraction or an exponent.
 func appendElements(b []byte, d oip.Datatype, p []byte) []byte {
-	size := d.Size()
+	write, size := codecs[d].append, d.Size()
 	for i := 0; i < len(p); i += size {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		e := p[i : i+size]
-		switch d {
-		case oip.BOOL:
-			b = strconv.AppendBool(b, e[0] != 0)
-		case oip.UINT8:
-			b = strconv.AppendUint(b, uint64(e[0]), 10)
-		case oip.UINT16:
-			b = strconv.AppendUint(b, uint64(binary.NativeEndian.Uint16(e)), 10)
-		case oip.UINT32:
-			b = strconv.AppendUint(b, uint64(binary.NativeEndian.Uint32(e)), 10)
-		case oip.UINT64:
-			b = strconv.AppendUint(b, binary.NativeEndian.Uint64(e), 10)
-		case oip.INT8:
-			b = strconv.AppendInt(b, int64(int8(e[0])), 10)
-		case oip.INT16:
-			b = strconv.AppendInt(b, int64(int16(binary.NativeEndian.Uint16(e))), 10)
-		case oip.INT32:
-			b = strconv.AppendInt(b, int64(int32(binary.NativeEndian.Uint32(e))), 10)
-		case oip.INT64:
-			b = strconv.AppendInt(b, int64(binary.NativeEndian.Uint64(e)), 10)
-		case oip.FP32:
-			b = appendFloat(b, float64(math.Float32frombits(binary.NativeEndian.Uint32(e))), 32)
-		case oip.FP64:
-			b = appendFloat(b, math.Float64frombits(binary.NativeEndian.Uint64(e)), 64)
-		}
+		b = write(b, p[i:i+size])
 	}
 	return b
 }

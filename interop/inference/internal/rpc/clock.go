@@ -2,26 +2,22 @@ package rpc
 
 import (
 	"context"
-	"errors"
 	"net"
 	"time"
 
 	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/tap"
 
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 )
 
-// Reasons why the server ends the context of a call.
+// The reasons why the server ends the context of a call.
 var (
-	errSlow     = errors.New("the peer was too slow")
-	errDraining = errors.New("the server is draining")
+	errSlow     = oip.Errorf(oip.Deadline, "the peer sent its request, or read the response, too slowly")
+	errDraining = &oip.Error{Kind: oip.NotReady, Message: "the server is shutting down", RetryAfter: time.Second}
+	errExpired  = oip.Errorf(oip.Deadline, "the request's time is over")
 )
-
-// errExpired is the error of a call whose deadline has passed.
-var errExpired = oip.Errorf(oip.Deadline, "the request's time is over")
 
 // clock ends a call whose peer takes too long to send a request or to read a response. Waits inside gRPC's
 // transport, for bytes or for room in a window, end with the context of the call.
@@ -34,18 +30,7 @@ type clockKey struct{}
 
 // clockOf returns the clock of a call.
 func clockOf(ctx context.Context) *clock {
-	if c, ok := ctx.Value(clockKey{}).(*clock); ok {
-		return c
-	}
-	return newClock(func(error) {}, 0) // the call did not come through gRPC's server
-}
-
-func newClock(cancel context.CancelCauseFunc, d time.Duration) *clock {
-	c := &clock{cancel: cancel, timer: time.AfterFunc(max(d, time.Hour), func() { cancel(errSlow) })}
-	c.timer.Stop()
-	if d > 0 {
-		c.timer.Reset(d)
-	}
+	c, _ := ctx.Value(clockKey{}).(*clock)
 	return c
 }
 
@@ -57,14 +42,13 @@ func newClock(cancel context.CancelCauseFunc, d time.Duration) *clock {
 func (s *Server) timed(transport context.Context, info *tap.Info) (context.Context, error) {
 	ctx, stop := transport, func() {}
 	if deadline, ok := ctx.Deadline(); ok {
-		ctx, stop = context.WithDeadline(ctx, deadline.Add(-min(time.Until(deadline)/4, s.lead)))
+		ctx, stop = context.WithDeadlineCause(ctx, deadline.Add(-min(time.Until(deadline)/4, s.lead)), errExpired)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	patience := s.o.Patience
+	c := &clock{cancel, time.AfterFunc(s.o.limits.patience, func() { cancel(errSlow) })}
 	if info.FullMethodName == streamMethod {
-		patience = 0
+		c.timer.Stop()
 	}
-	c := newClock(cancel, patience)
 	context.AfterFunc(transport, func() { c.timer.Stop(); stop() })
 	return context.WithValue(ctx, clockKey{}, c), nil
 }
@@ -75,27 +59,20 @@ const maxLead = 20 * time.Millisecond
 // perByte is the time that a peer has to read a byte of a response, in addition to Options.Patience.
 const perByte = time.Second >> 20
 
-// link gives a call access to its connection, to close it.
-type link struct {
-	credentials.CommonAuthInfo
-	conn net.Conn
-}
-
-// AuthType implements credentials.AuthInfo.
-func (*link) AuthType() string { return "insecure" }
-
 // linked are credentials without encryption that give calls access to their connection.
 type linked struct {
 	credentials.TransportCredentials
 }
 
-func linkedCredentials() credentials.TransportCredentials {
-	return linked{insecure.NewCredentials()}
-}
+// link is the AuthInfo of a call.
+type link struct{ net.Conn }
+
+// AuthType implements credentials.AuthInfo.
+func (link) AuthType() string { return "insecure" }
 
 // ServerHandshake implements credentials.TransportCredentials.
 func (linked) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	return c, &link{CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.NoSecurity}, conn: c}, nil
+	return c, link{c}, nil
 }
 
 // Clone implements credentials.TransportCredentials.
@@ -104,8 +81,8 @@ func (l linked) Clone() credentials.TransportCredentials { return l }
 // cut closes the connection of a call, with all its other calls.
 func cut(ctx context.Context) {
 	if p, ok := peer.FromContext(ctx); ok {
-		if l, ok := p.AuthInfo.(*link); ok {
-			l.conn.Close()
+		if l, ok := p.AuthInfo.(link); ok {
+			l.Close()
 		}
 	}
 }

@@ -2,196 +2,208 @@ package rpc
 
 import (
 	"encoding/binary"
+	"errors"
+	"io"
 	"math"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
+	"github.com/usmbridge/usmbridge/interop/flight/codec"
+
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 )
 
-// elements decodes the contents of an input, an InferTensorContents with one field per element type,
-// into the memory of the input.
+// part is a message that arrives, or a message or list within it.
+type part struct {
+	in  *codec.Incoming
+	end int // the offset after its last byte; math.MaxInt for the message
+}
+
+func offset(in *codec.Incoming) int { return in.Size() - in.Left() }
+
+// more reports whether bytes are left. The last field that was read must not extend beyond the end.
+func (p part) more() (bool, error) {
+	at := offset(p.in)
+	if at > p.end {
+		return false, p.malformed("a field is longer than the message that it is in")
+	}
+	return at < p.end, nil
+}
+
+// field reads the next tag. The number is 0 at the end.
+func (p part) field() (protowire.Number, protowire.Type, error) {
+	if more, err := p.more(); err != nil || !more {
+		return 0, 0, err
+	}
+	num, typ, err := p.in.Field()
+	if errors.Is(err, io.EOF) {
+		if p.end == math.MaxInt {
+			return 0, 0, nil
+		}
+		err = p.malformed("it ends within a message")
+	}
+	return num, typ, err
+}
+
+// length reads the length of a field, and checks it against the end.
+func (p part) length(typ protowire.Type) (int, error) {
+	n, err := p.in.Length(typ)
+	if err == nil && n > p.end-offset(p.in) {
+		err = p.malformed("a field is longer than the message that it is in")
+	}
+	return n, err
+}
+
+// within reads the length of a field that is a message or a list.
+func (p part) within(typ protowire.Type) (part, error) {
+	n, err := p.length(typ)
+	return part{p.in, offset(p.in) + n}, err
+}
+
+func (p part) malformed(reason string) error {
+	return &codec.WireError{Offset: int64(offset(p.in)), Reason: reason}
+}
+
+// encodings are the field of InferTensorContents and the wire type of the elements of a datatype.
+var encodings = map[oip.Datatype]struct {
+	field protowire.Number
+	wire  protowire.Type
+}{
+	oip.BOOL: {1, protowire.VarintType},
+	oip.INT8: {2, protowire.VarintType}, oip.INT16: {2, protowire.VarintType}, oip.INT32: {2, protowire.VarintType},
+	oip.INT64: {3, protowire.VarintType},
+	oip.UINT8: {4, protowire.VarintType}, oip.UINT16: {4, protowire.VarintType}, oip.UINT32: {4, protowire.VarintType},
+	oip.UINT64: {5, protowire.VarintType},
+	oip.FP32:   {6, protowire.Fixed32Type}, oip.FP64: {7, protowire.Fixed64Type},
+}
+
+// elements decodes the typed contents of an input.
 type elements struct {
 	name     string
 	datatype oip.Datatype
 	memory   []byte // of the input, after the elements that were written
-	filled   bool
 }
 
-// contentsField returns the number of the field that has the elements of a datatype; 0 for none.
-func contentsField(d oip.Datatype) protowire.Number {
-	switch d {
-	case oip.BOOL:
-		return 1
-	case oip.INT8, oip.INT16, oip.INT32:
-		return 2
-	case oip.INT64:
-		return 3
-	case oip.UINT8, oip.UINT16, oip.UINT32:
-		return 4
-	case oip.UINT64:
-		return 5
-	case oip.FP32:
-		return 6
-	case oip.FP64:
-		return 7
-	case oip.FP16, oip.BF16, oip.BYTES:
+// read decodes the contents and the rest of the input.
+func (e *elements) read(tensor part, typ protowire.Type) error {
+	size := len(e.memory)
+	for num := protowire.Number(contentsField); num != 0; {
+		var err error
+		switch {
+		case num < contentsField:
+			err = oip.Errorf(oip.Invalid, "input %s has contents before its name, datatype, shape or parameters; send the fields in the order of their numbers", oip.Quote(e.name))
+		case num > contentsField:
+			err = tensor.in.Skip(typ)
+		default: // Protocol Buffers merges a message that is sent in parts
+			var p part
+			if p, err = tensor.within(typ); err == nil {
+				err = e.contents(p)
+			}
+		}
+		if err == nil {
+			num, typ, err = tensor.field()
+		}
+		if err != nil {
+			return err
+		}
 	}
-	return 0
+	if n := e.datatype.Size(); len(e.memory) > 0 {
+		return oip.Errorf(oip.Invalid, "input %s takes %d elements, and its contents have %d", oip.Quote(e.name), size/n, (size-len(e.memory))/n)
+	}
+	return nil
 }
 
-// read decodes one InferTensorContents. A message may have it in several parts.
-func (e *elements) read(p part, typ protowire.Type, in *engine.Input) error {
-	list, err := p.within(typ)
+// contents decodes an InferTensorContents. Elements are packed in a list, or have a tag each.
+func (e *elements) contents(p part) error {
+	encoding, ok := encodings[e.datatype]
+	if !ok {
+		return oip.Errorf(oip.Invalid, "input %s: elements of %s have no field in contents; send raw_input_contents", oip.Quote(e.name), e.datatype)
+	}
+	for {
+		num, typ, err := p.field()
+		switch {
+		case err != nil || num == 0:
+			return err
+		case num > 8:
+			err = p.in.Skip(typ)
+		case num != encoding.field:
+			err = oip.Errorf(oip.Invalid, "input %s: elements of %s belong in field %d of contents, not in field %d", oip.Quote(e.name), e.datatype, encoding.field, num)
+		case typ == protowire.BytesType:
+			var list part
+			if list, err = p.within(typ); err == nil {
+				err = e.packed(list, encoding.wire)
+			}
+		case typ != encoding.wire:
+			err = p.malformed("an element of another wire type than its field's")
+		case typ == protowire.VarintType:
+			err = e.integer(p)
+		default:
+			err = e.floats(p, e.datatype.Size())
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// packed decodes a list of elements.
+func (e *elements) packed(list part, wire protowire.Type) error {
+	if wire != protowire.VarintType {
+		return e.floats(list, list.end-offset(list.in))
+	}
+	for {
+		more, err := list.more()
+		if err == nil && more {
+			err = e.integer(list)
+		}
+		if err != nil || !more {
+			return err
+		}
+	}
+}
+
+// floats reads n bytes of elements, whose wire format is that of memory.
+func (e *elements) floats(p part, n int) error {
+	if n%e.datatype.Size() != 0 {
+		return p.malformed("elements that end in the middle of one")
+	}
+	to, err := e.next(n)
 	if err != nil {
 		return err
 	}
-	field := contentsField(e.datatype)
-	if field == 0 {
-		return oip.Errorf(oip.Invalid, "input %s: elements of %s have no field in contents; send raw_input_contents", oip.Quote(e.name), e.datatype)
-	}
-	if e.filled {
-		return e.fields(list, field)
-	}
-	e.filled = true
-	return in.Fill(func(memory []byte) error {
-		e.memory = memory
-		return e.fields(list, field)
-	})
+	return p.in.ReadFull(to)
 }
 
-// complete checks that all elements have arrived.
-func (e *elements) complete(in *engine.Input) error {
-	if len(e.memory) == 0 {
-		return nil
-	}
-	return oip.Errorf(oip.Invalid, "input %s takes %d elements, and its contents have %d", oip.Quote(e.name),
-		in.Size()/uint64(e.datatype.Size()), (in.Size()-uint64(len(e.memory)))/uint64(e.datatype.Size()))
-}
-
-// fields decodes the message.
-func (e *elements) fields(list part, want protowire.Number) error {
-	for {
-		num, typ, ok, err := list.field()
-		if err != nil || !ok {
-			return err
-		}
-		switch {
-		case num == want && typ == protowire.BytesType:
-			var packed part
-			if packed, err = list.within(typ); err == nil {
-				err = e.packed(packed)
-			}
-		case num == want:
-			err = e.one(list, typ)
-		case num <= 8:
-			err = oip.Errorf(oip.Invalid, "input %s: elements of %s belong in field %d of contents, not in field %d", oip.Quote(e.name), e.datatype, want, num)
-		default:
-			err = list.in.Skip(typ)
-		}
-		if err != nil {
-			return err
-		}
-	}
-}
-
-// packed decodes packed elements.
-func (e *elements) packed(list part) error {
-	if e.datatype == oip.FP32 || e.datatype == oip.FP64 { // the wire format is that of memory
-		n := list.end - offset(list.in)
-		if n > len(e.memory) {
-			return e.tooMany()
-		}
-		if n%e.datatype.Size() != 0 {
-			return list.malformed("elements that end in the middle of one")
-		}
-		if err := list.in.ReadFull(e.memory[:n]); err != nil {
-			return err
-		}
-		e.memory = e.memory[n:]
-		return nil
-	}
-	for offset(list.in) < list.end {
-		v, err := list.in.Varint()
-		if err != nil {
-			return err
-		}
-		if err := e.put(v); err != nil {
-			return err
-		}
-	}
-	return list.whole()
-}
-
-// one decodes an element with its own tag.
-func (e *elements) one(p part, typ protowire.Type) error {
-	want := protowire.VarintType
-	switch e.datatype {
-	case oip.FP32:
-		want = protowire.Fixed32Type
-	case oip.FP64:
-		want = protowire.Fixed64Type
-	default:
-	}
-	if typ != want {
-		return p.malformed("an element of another wire type than its field's")
-	}
-	if want == protowire.VarintType {
-		v, err := p.in.Varint()
-		if err != nil {
-			return err
-		}
-		return e.put(v)
-	}
-	n := e.datatype.Size()
-	if n > len(e.memory) {
-		return e.tooMany()
-	}
-	if err := p.in.ReadFull(e.memory[:n]); err != nil {
+// integer reads an element, and checks that it is valid for the datatype.
+func (e *elements) integer(p part) error {
+	v, err := p.in.Varint()
+	if err != nil {
 		return err
 	}
-	e.memory = e.memory[n:]
-	return nil
-}
-
-// put writes a varint as an element, if it is valid for the datatype.
-func (e *elements) put(v uint64) error {
 	n := e.datatype.Size()
-	if n > len(e.memory) {
-		return e.tooMany()
+	to, err := e.next(n)
+	if err != nil {
+		return err
 	}
-	lo, hi := int64(0), int64(math.MaxInt64)
-	switch e.datatype {
-	case oip.BOOL:
-		if v != 0 {
-			v = 1
-		}
-	case oip.INT8, oip.INT16, oip.INT32:
-		hi = 1<<(8*n-1) - 1
-		lo = -hi - 1
-	case oip.INT64, oip.UINT64:
-		lo = math.MinInt64
-	default:
-		hi = 1<<(8*n) - 1
+	unused := 64 - 8*n
+	switch {
+	case e.datatype == oip.BOOL:
+		v = min(v, 1)
+	case e.datatype >= oip.INT8 && int64(v)<<unused>>unused != int64(v), e.datatype < oip.INT8 && v<<unused>>unused != v:
+		return oip.Errorf(oip.Invalid, "input %s: %d is no %s", oip.Quote(e.name), int64(v), e.datatype)
 	}
-	if s := int64(v); s < lo || s > hi {
-		return oip.Errorf(oip.Invalid, "input %s: %d is no %s", oip.Quote(e.name), s, e.datatype)
-	}
-	switch n {
-	case 1:
-		e.memory[0] = byte(v)
-	case 2:
-		binary.NativeEndian.PutUint16(e.memory, uint16(v))
-	case 4:
-		binary.NativeEndian.PutUint32(e.memory, uint32(v))
-	case 8:
-		binary.NativeEndian.PutUint64(e.memory, v)
-	}
-	e.memory = e.memory[n:]
+	var b [8]byte
+	binary.LittleEndian.PutUint64(b[:], v)
+	copy(to, b[:])
 	return nil
 }
 
-func (e *elements) tooMany() error {
-	return oip.Errorf(oip.Invalid, "input %s has more elements in its contents than in its shape", oip.Quote(e.name))
+// next returns the memory of the next n bytes of elements.
+func (e *elements) next(n int) ([]byte, error) {
+	if n > len(e.memory) {
+		return nil, oip.Errorf(oip.Invalid, "input %s has more elements in its contents than in its shape", oip.Quote(e.name))
+	}
+	to := e.memory[:n]
+	e.memory = e.memory[n:]
+	return to, nil
 }

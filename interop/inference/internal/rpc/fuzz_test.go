@@ -1,9 +1,12 @@
 package rpc
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"math"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,7 +21,6 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/enginetest"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
-	"github.com/usmbridge/usmbridge/interop/inference/internal/peercred"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/rpc/pb"
 )
 
@@ -38,10 +40,7 @@ func triple() *enginetest.Model {
 
 // take decodes a request from chunks of data, runs it, and returns the bytes of each output.
 func take(e *engine.Engine, data []byte, chunk int) (*request, map[string][]byte, error) {
-	q := &request{begin: func(model, version string) (*engine.Request, error) {
-		return e.Begin(context.Background(), "", model, version)
-	}, client: func() peercred.Client { return peercred.Client{} }}
-	q.reset(wordsOf(e.Models()), maxSmall)
+	q := &request{engine: e, ctx: context.Background()}
 	defer q.end()
 	var pieces mem.BufferSlice
 	for rest := data; len(rest) > 0; {
@@ -225,7 +224,55 @@ func TestVarintsBeyondTheirList(t *testing.T) {
 		require.Error(t, proto.Unmarshal(data, new(pb.ModelInferRequest)), what)
 		_, _, err := take(e, data, 1000)
 		require.Error(t, err, what)
-		require.ErrorContains(t, err, "longer", what)
+		require.ErrorIs(t, err, codec.ErrMalformed, what)
+	}
+}
+
+// TestDecodingAllocatesLittle checks that the elements of typed contents take no memory of Go's heap, and that
+// the small fields of a request, which do, are bounded.
+func TestDecodingAllocatesLittle(t *testing.T) {
+	e := enginetest.New(t, engine.Options{}, triple())
+	head := []byte("\x0a\x06triple")
+	field := func(num protowire.Number, value []byte) []byte {
+		return protowire.AppendBytes(protowire.AppendTag(nil, num, protowire.BytesType), value)
+	}
+	input := func(name, datatype string, contents []byte, shape ...int64) []byte {
+		b := slices.Concat(field(1, []byte(name)), field(2, []byte(datatype)))
+		for _, n := range shape {
+			b = protowire.AppendVarint(protowire.AppendTag(b, 3, protowire.VarintType), uint64(n))
+		}
+		return field(5, append(b, field(5, contents)...))
+	}
+	const n = 1 << 20
+	rest := slices.Concat(input("b", "BOOL", nil, 0, 0), input("c", "FP64", field(7, make([]byte, 8))))
+	packed := slices.Concat(head, input("a", "INT16", field(2, make([]byte, n)), n), rest)
+	unpacked := slices.Concat(head, input("a", "INT16", bytes.Repeat([]byte{2 << 3, 1}, n), n), rest)
+	for what, c := range map[string]struct {
+		data []byte
+		most uint64
+		err  string
+	}{
+		"packed":     {packed, 1 << 20, ""},
+		"unpacked":   {unpacked, 1 << 20, ""},
+		"parameters": {append(head, bytes.Repeat([]byte("\x22\x04\x0a\x02ab"), n)...), 8 << 20, "may have 65536 bytes in all"},
+		"outputs":    {append(head, bytes.Repeat([]byte("\x32\x00"), n)...), 8 << 20, "may have 65536 bytes in all"},
+		"parameters of an input": {slices.Concat(head, field(5, slices.Concat([]byte("\x0a\x01a\x12\x05INT16"), bytes.Repeat([]byte("\x22\x00"), n)))),
+			8 << 20, "may have 65536 bytes in all"},
+		"a shape": {slices.Concat(head, field(5, field(3, make([]byte, 60<<10)))), 8 << 20, "no input"},
+	} {
+		q := &request{engine: e, ctx: context.Background()}
+		pieces := mem.BufferSlice{mem.SliceBuffer(c.data)}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		err := codec.New(0).Unmarshal(pieces, receivable(q.read))
+		runtime.ReadMemStats(&after)
+		q.end()
+		require.Less(t, after.TotalAlloc-before.TotalAlloc, c.most, what)
+		if c.err == "" {
+			require.NoError(t, err, what)
+			continue
+		}
+		require.ErrorContains(t, err, c.err, what)
 	}
 }
 
@@ -301,17 +348,17 @@ func FuzzResponse(f *testing.F) {
 		q := identity("identity", int(n))
 		data, err := proto.Marshal(q)
 		require.NoError(t, err)
-		r := &request{begin: func(model, version string) (*engine.Request, error) {
-			return e.Begin(context.Background(), "", model, version)
-		}, client: func() peercred.Client { return peercred.Client{} }}
-		r.reset(wordsOf(e.Models()), maxSmall)
+		r := &request{engine: e, ctx: context.Background()}
 		defer r.end()
 		require.NoError(t, codec.New(0).Unmarshal(mem.BufferSlice{mem.SliceBuffer(data)}, receivable(r.read)))
 		results, err := r.r.Run()
 		require.NoError(t, err)
-		m := &response{model: "identity", version: "1", id: id, results: results, stream: stream, final: final, leases: new(codec.Leases)}
-		out, err := m.Buffers()
-		require.NoError(t, err)
+		r.id, r.emptyFinal = id, final
+		out, err := newResponse(r, results, stream, new(codec.Leases)).Buffers()
+		if err != nil {
+			require.ErrorContains(t, err, "UTF-8")
+			return
+		}
 		wire := out.Materialize()
 		out.Free()
 		a := new(pb.ModelInferResponse)
@@ -323,12 +370,9 @@ func FuzzResponse(f *testing.F) {
 		} else {
 			err = proto.Unmarshal(wire, a)
 		}
-		if err != nil {
-			require.ErrorContains(t, err, "UTF-8")
-			return
-		}
+		require.NoError(t, err)
 		q.Id = id
 		require1(t, q, a)
-		require.Equal(t, final, a.GetParameters()["triton_final_response"].GetBoolParam())
+		require.Equal(t, stream && final, a.GetParameters()["triton_final_response"].GetBoolParam())
 	})
 }

@@ -58,15 +58,9 @@ func (h health) List(context.Context, *healthpb.HealthListRequest) (*healthpb.He
 	return a, nil
 }
 
-// Watch implements healthpb.HealthServer. It counts as a call. It sends each change, and at the end that the server
-// drains.
+// Watch implements healthpb.HealthServer. It sends each change, and at the end that the server drains.
 func (h health) Watch(q *healthpb.HealthCheckRequest, stream grpc.ServerStreamingServer[healthpb.HealthCheckResponse]) error {
 	clockOf(stream.Context()).timer.Stop()
-	_, leave, err := h.s.enter(stream.Context())
-	if err != nil {
-		return err
-	}
-	defer leave()
 	tick := time.NewTicker(look)
 	defer tick.Stop()
 	last := healthpb.HealthCheckResponse_ServingStatus(-1)

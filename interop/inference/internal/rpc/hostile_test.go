@@ -178,7 +178,7 @@ func (b *testbed) drained(t *testing.T) {
 func TestWaitingDoesNotCountAsSlowness(t *testing.T) {
 	const limit = 8 << 20
 	patience := 2 * time.Second
-	b := newTestbed(t, engine.Options{Limit: limit}, func(o *Options) { o.Patience = patience }, enginetest.Identity())
+	b := newTestbed(t, engine.Options{Limit: limit}, func(o *Options) { o.limits.patience = patience }, enginetest.Identity())
 	holder, err := b.engine.Begin(t.Context(), "holder", "identity", "")
 	require.NoError(t, err)
 	defer holder.End()
@@ -204,7 +204,7 @@ func TestWaitingDoesNotCountAsSlowness(t *testing.T) {
 // TestMissingRequests checks for each method that a call whose request does not arrive ends. An
 // idle watch is kept and counted.
 func TestMissingRequests(t *testing.T) {
-	b := newTestbed(t, engine.Options{}, func(o *Options) { o.Patience = 300 * time.Millisecond }, enginetest.Identity())
+	b := newTestbed(t, engine.Options{}, func(o *Options) { o.limits.patience = 300 * time.Millisecond }, enginetest.Identity())
 	for _, method := range []string{"/" + serviceName + "/ServerLive", "/" + serviceName + "/SystemSharedMemoryRegister", "/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"} {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		s, err := b.conn.NewStream(ctx, new(grpc.StreamDesc), method)
@@ -229,7 +229,7 @@ func TestMissingRequests(t *testing.T) {
 // TestHalfMessages checks that messages that stop at any byte end their calls and release all
 // memory, and that other calls are served.
 func TestHalfMessages(t *testing.T) {
-	b := newTestbed(t, engine.Options{Timeout: 2 * time.Second}, func(o *Options) { o.Patience = 300 * time.Millisecond }, enginetest.Identity())
+	b := newTestbed(t, engine.Options{Timeout: 2 * time.Second}, func(o *Options) { o.limits.patience = 300 * time.Millisecond }, enginetest.Identity())
 	whole := message(t, identity("identity", 20_000))
 	cuts := []int{0, 1, 4, 5, 6, 9, 17, 24, 30, 40, 45, 60, 1000, 16 << 10, 70_000, len(whole) - 1}
 	for _, method := range []string{inferMethod, streamMethod} {
@@ -278,7 +278,7 @@ func TestHalfMessages(t *testing.T) {
 // TestWindowStalls checks that a peer that answers pings but does not read its responses is
 // disconnected, and that the memory of the responses is released.
 func TestWindowStalls(t *testing.T) {
-	b := newTestbed(t, engine.Options{}, func(o *Options) { o.Patience = 300 * time.Millisecond }, enginetest.Identity())
+	b := newTestbed(t, engine.Options{}, func(o *Options) { o.limits.patience = 300 * time.Millisecond }, enginetest.Identity())
 	for _, window := range []uint32{0, 1, 70_000} {
 		p := newPeer(t, b.at, window)
 		for i := range 6 {
@@ -413,7 +413,7 @@ func TestStatusAtDeadline(t *testing.T) {
 // TestFloodByOneTenant checks that other tenants are served while one tenant makes many calls and
 // needs much memory.
 func TestFloodByOneTenant(t *testing.T) {
-	b := newTestbed(t, engine.Options{Limit: 32 << 20, Requests: 64}, func(o *Options) { o.Tenants, o.MaxCalls = behindProxy, 40 }, enginetest.Identity())
+	b := newTestbed(t, engine.Options{Limit: 32 << 20, Requests: 64}, func(o *Options) { o.Tenants, o.limits.calls, o.limits.tenantCalls = behindProxy, 40, 20 }, enginetest.Identity())
 	as := func(who string) context.Context { return metadata.AppendToOutgoingContext(t.Context(), "tenant", who) }
 	ctx, stop := context.WithCancel(as("greedy"))
 	var flood sync.WaitGroup
@@ -444,7 +444,7 @@ func TestFloodByOneTenant(t *testing.T) {
 
 // TestConnections checks that connections are bounded in total and for each address.
 func TestConnections(t *testing.T) {
-	b := newTestbed(t, engine.Options{}, func(o *Options) { o.MaxConnections, o.MaxAddressConnections = 8, 4 }, enginetest.Identity())
+	b := newTestbed(t, engine.Options{}, func(o *Options) { o.limits.connections, o.limits.group = 8, 4 }, enginetest.Identity())
 	served(t, b, t.Context(), 1) // one
 	var peers []*rawPeer
 	for range 3 {
@@ -507,7 +507,7 @@ func stoppedPeer(do, at string) int {
 
 // TestStoppedClients checks that a stopped client, which does not answer pings, is disconnected.
 func TestStoppedClients(t *testing.T) {
-	b := newTestbed(t, engine.Options{}, func(o *Options) { o.Keepalive, o.Patience = time.Second, time.Hour }, enginetest.Identity())
+	b := newTestbed(t, engine.Options{}, func(o *Options) { o.limits.keepalive, o.limits.patience = time.Second, time.Hour }, enginetest.Identity())
 	for _, do := range []string{"answer", "request"} {
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), peerEnv+"="+do, peerEnv+"_AT="+b.at)

@@ -16,7 +16,7 @@ import (
 
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
-	"github.com/usmbridge/usmbridge/interop/inference/internal/peercred"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/rpc/pb"
 )
 
 // pushback is the trailer by which gRPC's clients learn when to try again.
@@ -24,60 +24,30 @@ func pushback(d time.Duration) metadata.MD {
 	return metadata.Pairs("grpc-retry-pushback-ms", strconv.FormatInt(d.Milliseconds(), 10))
 }
 
-// exchange is one call that moves tensors. It is reused by later calls.
+// exchange is one call that moves tensors.
 type exchange struct {
+	grpc.ServerStream
 	s      *Server
-	stream grpc.ServerStream
 	ctx    context.Context
 	tenant string
 	clock  *clock
 	from   *codec.Receiver
 	leases *codec.Leases // gRPC may keep them after the call
-	q      request
-	use    func(*codec.Incoming) error // e.read, made once
-	err    error                       // the reason why the request that was read is refused
+	q      *request      // the last one that was read
+	err    error         // the reason why q is refused
 }
 
-// exchange begins a call.
-func (s *Server) exchange(stream grpc.ServerStream) (*exchange, func(), error) {
-	ctx := stream.Context()
-	tenant, leave, err := s.enter(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	// Responses are not compressed, also for clients that compress: compressed bytes would be on Go's
-	// heap, which is charged to no tenant.
-	_ = grpc.SetSendCompressor(ctx, "identity")
-	e, _ := s.calls.Get().(*exchange)
-	if e.use == nil {
-		e.use = e.read
-		e.q.begin, e.q.client = e.begin, e.client
-	}
-	e.s, e.stream, e.ctx, e.tenant = s, stream, ctx, tenant
-	e.clock = clockOf(ctx)
-	e.from, e.leases = codec.NewReceiver(s.gate, stream), new(codec.Leases)
-	return e, func() {
-		e.clock.timer.Stop()
-		e.q.end()
-		e.q.reset(nil, 0)
-		e.s, e.stream, e.ctx, e.from, e.leases, e.clock, e.err = nil, nil, nil, nil, nil, nil, nil
-		s.calls.Put(e)
-		leave()
-	}, nil
+// end ends the call.
+func (e *exchange) end() {
+	e.clock.timer.Stop()
+	e.q.end()
 }
-
-func (e *exchange) begin(model, version string) (*engine.Request, error) {
-	return e.s.o.Engine.Begin(e.ctx, e.tenant, model, version)
-}
-
-// client returns the client of the call.
-func (e *exchange) client() peercred.Client { return client(e.ctx) }
 
 // read reads one message. If the request is refused, the reason is in err, and only the message is
 // lost. An error that read returns ends the call.
 func (e *exchange) read(in *codec.Incoming) error {
 	e.clock.timer.Reset(e.s.o.Engine.Timeout()) // the message may wait for memory
-	e.q.reset(e.s.words(), maxSmall)
+	e.q = &request{engine: e.s.o.Engine, ctx: e.ctx, tenant: e.tenant}
 	e.err = e.q.read(in)
 	if _, refused := errors.AsType[*oip.Error](e.err); e.err != nil && !refused {
 		return e.err
@@ -93,10 +63,9 @@ func (e *exchange) answer(stream bool) error {
 	if err != nil {
 		return err
 	}
-	m := &response{model: e.q.model, version: e.q.r.Model().Meta().Versions[0], id: e.q.id, results: results,
-		stream: stream, final: stream && e.q.emptyFinal, leases: e.leases}
-	e.clock.timer.Reset(e.s.o.Patience + time.Duration(m.size())*perByte)
-	if err := e.stream.SendMsg(m); err != nil {
+	m := newResponse(e.q, results, stream, e.leases)
+	e.clock.timer.Reset(e.s.o.limits.patience + time.Duration(m.raw)*perByte)
+	if err := e.SendMsg(m); err != nil {
 		e.leases.Abandon()
 		return sent{err}
 	}
@@ -116,15 +85,14 @@ func (e *exchange) run() ([]engine.Result, error) {
 	if _, limited := e.ctx.Deadline(); !limited {
 		return e.q.r.Run()
 	}
-	ctx := e.ctx // e may belong to another call when the goroutine runs
-	stop := context.AfterFunc(ctx, func() {
-		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			finish(ctx, codes.DeadlineExceeded, errExpired.Message)
+	stop := context.AfterFunc(e.ctx, func() {
+		if errors.Is(e.ctx.Err(), context.DeadlineExceeded) {
+			finish(e.ctx, codes.DeadlineExceeded, errExpired.Message)
 		}
 	})
 	results, err := e.q.r.Run()
 	if !stop() && err == nil {
-		err = ctx.Err()
+		err = e.ctx.Err()
 	}
 	return results, err
 }
@@ -142,16 +110,10 @@ type sent struct{ error }
 func (s sent) Unwrap() error { return s.error }
 
 // infer is ModelInfer: one message, one response.
-func (s *Server) infer(stream grpc.ServerStream) (err error) {
-	e, end, err := s.exchange(stream)
-	if err != nil {
-		return err
-	}
-	defer end()
-	defer func(ctx context.Context) { s.o.Traces.Failed(ctx, err) }(e.ctx)
+func (e *exchange) infer() error {
 	// A message may be refused before it has arrived completely. The rest need not arrive.
-	err = e.from.Next(func(in *codec.Incoming) error {
-		if err := e.use(in); err != nil {
+	err := e.from.Next(func(in *codec.Incoming) error {
+		if err := e.read(in); err != nil {
 			return err
 		}
 		return e.err
@@ -162,17 +124,11 @@ func (s *Server) infer(stream grpc.ServerStream) (err error) {
 	if err == nil {
 		err = e.answer(false)
 	}
-	return s.status(e.ctx, err)
+	return e.s.status(e.ctx, err)
 }
 
 // streamInfer is ModelStreamInfer: requests in sequence, each with a response.
-func (s *Server) streamInfer(stream grpc.ServerStream) (err error) {
-	e, end, err := s.exchange(stream)
-	if err != nil {
-		return err
-	}
-	defer end()
-	defer func(ctx context.Context) { s.o.Traces.Failed(ctx, err) }(e.ctx)
+func (e *exchange) streamInfer() error {
 	for {
 		came, err := e.next()
 		if errors.Is(err, io.EOF) {
@@ -185,14 +141,14 @@ func (s *Server) streamInfer(stream grpc.ServerStream) (err error) {
 			}
 			_, refused := errors.AsType[*oip.Error](err)
 			if _, gone := errors.AsType[sent](err); refused && !gone && e.ctx.Err() == nil {
-				own, _ := s.clientError(e.ctx, err)
-				s.o.Engine.Refused(own.Kind)
-				counts, err = false, stream.SendMsg(refusal{id: e.q.id, message: own.Message})
+				own, _ := e.s.clientError(e.ctx, err)
+				e.s.o.Engine.Refused(own.Kind)
+				counts, err = false, e.SendMsg(&pb.ModelStreamInferResponse{ErrorMessage: own.Message, InferResponse: &pb.ModelInferResponse{Id: e.q.id}})
 			}
 		}
 		e.q.end()
 		if err != nil {
-			return s.end(e.ctx, err, counts)
+			return e.s.end(e.ctx, err, counts)
 		}
 	}
 }
@@ -201,13 +157,12 @@ func (s *Server) streamInfer(stream grpc.ServerStream) (err error) {
 // stream ends when the server drains.
 func (e *exchange) next() (came bool, err error) {
 	e.clock.timer.Stop()
-	cancel := e.clock.cancel // e may belong to another call when the goroutine runs
-	resting := context.AfterFunc(e.s.drained, func() { cancel(errDraining) })
+	resting := context.AfterFunc(e.s.drained, func() { e.clock.cancel(errDraining) })
 	defer resting()
 	err = e.from.Next(func(in *codec.Incoming) error {
 		came = true
 		resting()
-		return e.use(in)
+		return e.read(in)
 	})
 	return came, err
 }

@@ -2,16 +2,15 @@ package rpc
 
 import (
 	"context"
+	"encoding/json"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/rpc/pb"
 )
-
-// refused returns a method of the protocol that is not supported.
-func refused[Q, A any](why string) func(*Server, context.Context, *Q) (*A, error) {
-	return func(*Server, context.Context, *Q) (*A, error) { return nil, oip.Errorf(oip.Unsupported, "%s", why) }
-}
 
 func (s *Server) serverLive(context.Context, *pb.ServerLiveRequest) (*pb.ServerLiveResponse, error) {
 	return &pb.ServerLiveResponse{Live: s.o.Engine.Live() == nil}, nil
@@ -34,9 +33,17 @@ func (s *Server) modelReady(_ context.Context, q *pb.ModelReadyRequest) (*pb.Mod
 	return &pb.ModelReadyResponse{Ready: err == nil && s.drained.Err() == nil && m.Ready() == nil}, nil
 }
 
+// fromJSON fills a message with the JSON form of a value, which has the names of the protocol.
+func fromJSON[M proto.Message](value any, m M) (M, error) {
+	b, err := json.Marshal(value)
+	if err == nil {
+		err = protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(b, m)
+	}
+	return m, err
+}
+
 func (s *Server) serverMetadata(context.Context, *pb.ServerMetadataRequest) (*pb.ServerMetadataResponse, error) {
-	m := s.o.Engine.Server()
-	return &pb.ServerMetadataResponse{Name: m.Name, Version: m.Version, Extensions: m.Extensions}, nil
+	return fromJSON(s.o.Engine.Server(), new(pb.ServerMetadataResponse))
 }
 
 func (s *Server) modelMetadata(_ context.Context, q *pb.ModelMetadataRequest) (*pb.ModelMetadataResponse, error) {
@@ -44,24 +51,7 @@ func (s *Server) modelMetadata(_ context.Context, q *pb.ModelMetadataRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	meta := m.Meta()
-	tensors := func(list []oip.Tensor) (out []*pb.ModelMetadataResponse_TensorMetadata) {
-		for _, t := range list {
-			out = append(out, &pb.ModelMetadataResponse_TensorMetadata{Name: t.Name, Datatype: t.Datatype.String(), Shape: t.Shape})
-		}
-		return out
-	}
-	return &pb.ModelMetadataResponse{Name: meta.Name, Versions: meta.Versions, Platform: meta.Platform,
-		Inputs: tensors(meta.Inputs), Outputs: tensors(meta.Outputs)}, nil
-}
-
-// configTypes are the names of datatypes in a configuration.
-var configTypes = map[oip.Datatype]pb.DataType{
-	oip.BOOL: pb.DataType_TYPE_BOOL, oip.UINT8: pb.DataType_TYPE_UINT8, oip.UINT16: pb.DataType_TYPE_UINT16,
-	oip.UINT32: pb.DataType_TYPE_UINT32, oip.UINT64: pb.DataType_TYPE_UINT64, oip.INT8: pb.DataType_TYPE_INT8,
-	oip.INT16: pb.DataType_TYPE_INT16, oip.INT32: pb.DataType_TYPE_INT32, oip.INT64: pb.DataType_TYPE_INT64,
-	oip.FP16: pb.DataType_TYPE_FP16, oip.FP32: pb.DataType_TYPE_FP32, oip.FP64: pb.DataType_TYPE_FP64,
-	oip.BYTES: pb.DataType_TYPE_STRING, oip.BF16: pb.DataType_TYPE_BF16,
+	return fromJSON(m.Meta(), new(pb.ModelMetadataResponse))
 }
 
 func (s *Server) modelConfig(_ context.Context, q *pb.ModelConfigRequest) (*pb.ModelConfigResponse, error) {
@@ -69,16 +59,7 @@ func (s *Server) modelConfig(_ context.Context, q *pb.ModelConfigRequest) (*pb.M
 	if err != nil {
 		return nil, err
 	}
-	meta := m.Meta()
-	c := &pb.ModelConfig{Name: meta.Name, Platform: meta.Platform}
-	c.Backend, _ = m.Config()["backend"].(string)
-	for _, t := range meta.Inputs {
-		c.Input = append(c.Input, &pb.ModelInput{Name: t.Name, DataType: configTypes[t.Datatype], Dims: t.Shape})
-	}
-	for _, t := range meta.Outputs {
-		c.Output = append(c.Output, &pb.ModelOutput{Name: t.Name, DataType: configTypes[t.Datatype], Dims: t.Shape})
-	}
-	return &pb.ModelConfigResponse{Config: c}, nil
+	return fromJSON(map[string]any{"config": m.Config()}, new(pb.ModelConfigResponse))
 }
 
 func (s *Server) modelStatistics(_ context.Context, q *pb.ModelStatisticsRequest) (*pb.ModelStatisticsResponse, error) {

@@ -1,12 +1,16 @@
 package rpc
 
 import (
+	"slices"
+
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/usmbridge/usmbridge/interop/flight/codec"
 
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/rpc/pb"
 )
 
 const (
@@ -19,67 +23,26 @@ const (
 
 // response is a ModelInferResponse, or a ModelStreamInferResponse with one, to be sent.
 type response struct {
-	model, version, id string
-	results            []engine.Result
-	stream             bool
-	final              bool // mark it as the last response of its request
-	leases             *codec.Leases
+	fields  *pb.ModelInferResponse // without the raw contents
+	results []engine.Result
+	raw     int // bytes of the raw contents
+	stream  bool
+	leases  *codec.Leases
 }
 
-// small is the size of all fields but the raw contents, and total that of the message.
-func (m *response) fields(b []byte) []byte {
-	b = appendText(b, 1, m.model)
-	b = appendText(b, 2, m.version)
-	b = appendText(b, 3, m.id)
-	if m.final {
-		b = append(b, finalResponse...)
+// newResponse returns the response to a request.
+func newResponse(q *request, results []engine.Result, stream bool, leases *codec.Leases) *response {
+	m := &response{&pb.ModelInferResponse{ModelName: q.model, ModelVersion: q.r.Model().Meta().Versions[0], Id: q.id}, results, 0, stream, leases}
+	for i := range results {
+		r := &results[i]
+		m.raw += len(data(r))
+		m.fields.Outputs = append(m.fields.Outputs,
+			&pb.ModelInferResponse_InferOutputTensor{Name: r.Name, Datatype: r.Datatype.String(), Shape: r.Shape})
 	}
-	for i := range m.results {
-		r := &m.results[i]
-		shape := 0
-		for _, n := range r.Shape {
-			shape += protowire.SizeVarint(uint64(n))
-		}
-		datatype := r.Datatype.String()
-		size := sizeText(r.Name) + sizeText(datatype)
-		if len(r.Shape) > 0 {
-			size += 1 + protowire.SizeBytes(shape)
-		}
-		b = protowire.AppendTag(b, 5, protowire.BytesType)
-		b = protowire.AppendVarint(b, uint64(size))
-		b = appendText(b, 1, r.Name)
-		b = appendText(b, 2, datatype)
-		if len(r.Shape) > 0 {
-			b = protowire.AppendTag(b, 3, protowire.BytesType)
-			b = protowire.AppendVarint(b, uint64(shape))
-			for _, n := range r.Shape {
-				b = protowire.AppendVarint(b, uint64(n))
-			}
-		}
+	if stream && q.emptyFinal {
+		m.fields.Parameters = map[string]*pb.InferParameter{"triton_final_response": {ParameterChoice: &pb.InferParameter_BoolParam{BoolParam: true}}}
 	}
-	return b
-}
-
-// finalResponse is the parameter that marks the last response: {"triton_final_response": true}.
-var finalResponse = func() []byte {
-	entry := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), "triton_final_response")
-	value := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), 1)
-	entry = protowire.AppendBytes(protowire.AppendTag(entry, 2, protowire.BytesType), value)
-	return protowire.AppendBytes(protowire.AppendTag(nil, 4, protowire.BytesType), entry)
-}()
-
-func appendText(b []byte, num protowire.Number, s string) []byte {
-	if s == "" {
-		return b
-	}
-	return protowire.AppendString(protowire.AppendTag(b, num, protowire.BytesType), s)
-}
-
-func sizeText(s string) int {
-	if s == "" {
-		return 0
-	}
-	return 1 + protowire.SizeBytes(len(s))
+	return m
 }
 
 // data returns the bytes of an output in the message; none for an output in a region.
@@ -92,63 +55,41 @@ func data(r *engine.Result) []byte {
 
 // Buffers implements codec.Outgoing.
 func (m *response) Buffers() (mem.BufferSlice, error) {
-	const room = 16 // for the fields around a message in a stream
-	size := room + 256
+	fields := proto.Size(m.fields)
+	total, small := fields, 16+fields // 16 for the tag and length of a message in a stream
 	for i := range m.results {
-		size += 64 + len(m.results[i].Name)
-		if n := len(data(&m.results[i])); n <= inlined {
-			size += n
+		n := len(data(&m.results[i]))
+		total += 1 + protowire.SizeBytes(n)
+		small += 16
+		if n <= inlined {
+			small += n
 		}
 	}
-	b := m.fields(make([]byte, room, size))
-	rest := 0
-	for i := range m.results {
-		rest += 1 + protowire.SizeBytes(len(data(&m.results[i])))
+	b := make([]byte, 0, small)
+	if m.stream {
+		b = protowire.AppendVarint(protowire.AppendTag(b, 2, protowire.BytesType), uint64(total))
 	}
-	start := room
-	if m.stream { // its tag and length go before it
-		n := len(b) - room + rest
-		start = room - 1 - protowire.SizeVarint(uint64(n))
-		protowire.AppendVarint(protowire.AppendTag(b[start:start:room], 2, protowire.BytesType), uint64(n))
+	b, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(b, m.fields)
+	if err != nil {
+		return nil, err
 	}
 	var out mem.BufferSlice
 	for i := range m.results {
 		r := &m.results[i]
 		d := data(r)
-		b = protowire.AppendTag(b, 6, protowire.BytesType)
-		b = protowire.AppendVarint(b, uint64(len(d)))
+		b = protowire.AppendVarint(protowire.AppendTag(b, 6, protowire.BytesType), uint64(len(d)))
 		if len(d) <= inlined {
 			b = append(b, d...)
 			continue
 		}
-		out = append(out, mem.SliceBuffer(b[start:len(b):len(b)]))
-		for len(d) > 0 {
-			n := min(len(d), leased)
-			out = append(out, m.leases.Memory(r.Buffer(), d[:n]))
-			d = d[n:]
+		out = append(out, mem.SliceBuffer(b[:len(b):len(b)]))
+		b = b[len(b):]
+		for piece := range slices.Chunk(d, leased) {
+			out = append(out, m.leases.Memory(r.Buffer(), piece))
 		}
-		start = len(b)
 	}
-	if start < len(b) || len(out) == 0 {
-		out = append(out, mem.SliceBuffer(b[start:]))
+	if len(b) > 0 || out == nil {
+		out = append(out, mem.SliceBuffer(b))
 	}
 	return out, nil
-}
-
-// size returns the size of the outputs in bytes.
-func (m *response) size() (n int) {
-	for i := range m.results {
-		n += len(data(&m.results[i]))
-	}
-	return n
-}
-
-// refusal is a ModelStreamInferResponse with an error.
-type refusal struct{ id, message string }
-
-// Buffers implements codec.Outgoing. The client finds its request by the id.
-func (m refusal) Buffers() (mem.BufferSlice, error) {
-	b := appendText(nil, 1, m.message)
-	b = protowire.AppendBytes(protowire.AppendTag(b, 2, protowire.BytesType), appendText(nil, 3, m.id))
-	return mem.BufferSlice{mem.SliceBuffer(b)}, nil
 }

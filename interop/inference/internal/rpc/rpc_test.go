@@ -65,7 +65,7 @@ func newTestbed(t testing.TB, eo engine.Options, change func(*Options), models .
 	b.pool = memmgr.NewPool(from, memmgr.WithName("tensors"))
 	eo.Runner, eo.Memory, eo.Models = b.runner, b.pool, enginetest.Definitions(models...)
 	b.engine = enginetest.New(t, eo, models...)
-	o := Options{Engine: b.engine}
+	o := Options{Engine: b.engine, limits: defaults}
 	if change != nil {
 		change(&o)
 	}
@@ -293,7 +293,7 @@ func every2() *enginetest.Model {
 // TestRefused checks the errors of invalid requests, and that the server continues to serve
 // requests.
 func TestRefused(t *testing.T) {
-	b := newTestbed(t, engine.Options{}, func(o *Options) { o.MaxMessage = 1 << 20 }, enginetest.Identity(), enginetest.Sum(),
+	b := newTestbed(t, engine.Options{}, func(o *Options) { o.limits.message = 1 << 20 }, enginetest.Identity(), enginetest.Sum(),
 		enginetest.Failing(errors.New("open /etc/secret: no such file")))
 	type q = pb.ModelInferRequest
 	type in = pb.ModelInferRequest_InferInputTensor
@@ -402,7 +402,7 @@ func TestStream(t *testing.T) {
 // TestRefusalsAreCounted checks that each rejected request is counted once by kind, including those
 // on streams that continue.
 func TestRefusalsAreCounted(t *testing.T) {
-	b := newTestbed(t, engine.Options{}, func(o *Options) { o.MaxMessage = 1 << 20 }, enginetest.Identity(), enginetest.Failing(errors.New("no")))
+	b := newTestbed(t, engine.Options{}, func(o *Options) { o.limits.message = 1 << 20 }, enginetest.Identity(), enginetest.Failing(errors.New("no")))
 	var want [oip.Kinds]uint64
 	refuse := func(q *pb.ModelInferRequest, kind oip.Kind) {
 		t.Helper()
@@ -619,7 +619,7 @@ var behindProxy = oip.TenantRule{Header: "tenant", Proxies: []netip.Prefix{netip
 
 func TestTenants(t *testing.T) {
 	slow, began, release := enginetest.Blocking("slow")
-	b := newTestbed(t, engine.Options{}, func(o *Options) { o.Tenants, o.MaxCalls = behindProxy, 4 }, enginetest.Identity(), slow)
+	b := newTestbed(t, engine.Options{}, func(o *Options) { o.Tenants, o.limits.calls, o.limits.tenantCalls = behindProxy, 4, 2 }, enginetest.Identity(), slow)
 	as := func(who string) context.Context { return metadata.AppendToOutgoingContext(t.Context(), "tenant", who) }
 	var calls sync.WaitGroup
 	for range 2 {
@@ -644,14 +644,11 @@ func TestTenants(t *testing.T) {
 func TestOptions(t *testing.T) {
 	_, err := New(Options{})
 	require.ErrorContains(t, err, "Engine")
-	e := enginetest.New(t, engine.Options{}, enginetest.Identity())
-	_, err = New(Options{Engine: e, MaxCalls: -1})
-	require.ErrorContains(t, err, "negative")
 }
 
 // TestReflection checks that reflection lists the services, and that its streams count and end when the server drains.
 func TestReflection(t *testing.T) {
-	b := newTestbed(t, engine.Options{}, func(o *Options) { o.Tenants, o.MaxTenantCalls = behindProxy, 1 }, enginetest.Identity())
+	b := newTestbed(t, engine.Options{}, func(o *Options) { o.Tenants, o.limits.tenantCalls = behindProxy, 1 }, enginetest.Identity())
 	stream, err := reflectionpb.NewServerReflectionClient(b.conn).ServerReflectionInfo(t.Context())
 	require.NoError(t, err)
 	ask := func(q *reflectionpb.ServerReflectionRequest) *reflectionpb.ServerReflectionResponse {

@@ -7,12 +7,11 @@ import (
 	"log/slog"
 	"net"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
 	_ "google.golang.org/grpc/encoding/gzip" // requests of clients that compress
 	"google.golang.org/grpc/experimental"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
@@ -31,43 +30,47 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/traces"
 )
 
-// Options configure a server. All except Engine have defaults, for zero values.
+// Options configure a server. Only Engine is required.
 type Options struct {
 	Engine *engine.Engine
 	// Control loads and unloads models for clients; nil refuses that.
 	Control engine.Control
 	// Tenants decides the tenant of a call.
 	Tenants oip.TenantRule
-	// MaxMessage bounds the bytes of a decompressed request; 1 GiB.
-	MaxMessage int
-	// MaxCalls bounds inference calls, idle streams, health watches and reflection; 512. MaxTenantCalls bounds
-	// those of one tenant; half of it.
-	MaxCalls, MaxTenantCalls int
-	// MaxConnections bounds connections; 1024. MaxAddressConnections bounds those of one address
-	// group; half of it. Unix sockets have no such bound.
-	MaxConnections, MaxAddressConnections int
-	// Patience is the time until a request begins to arrive, and for a response to be read, in addition
-	// to a second per MiB; 60 s. A request that has begun to arrive has the timeout of the engine.
-	Patience time.Duration
-	// Keepalive is the time of silence on a connection after which the server sends a ping. The peer
-	// has half of that time to answer. At least 1 s; 20 s.
-	Keepalive time.Duration
 	// Traces exports the spans of inference calls; nil for none.
 	Traces *traces.Traces
 	// Log gets errors whose details clients must not see; slog.Default().
 	Log *slog.Logger
+
+	limits limits // defaults if zero
 }
+
+// limits are the bounds of a server.
+type limits struct {
+	message     int // bytes of a decompressed request
+	calls       int // inference calls, idle streams, health watches and reflection
+	tenantCalls int // those of one tenant
+	connections int
+	group       int // connections of one address group; Unix sockets have no such bound
+	// patience is the time until a request begins to arrive, and for a response to be read, in addition to
+	// perByte. A request that has begun to arrive has the timeout of the engine.
+	patience time.Duration
+	// keepalive is the time of silence on a connection after which the server sends a ping. The peer has half of
+	// that time to answer.
+	keepalive time.Duration
+}
+
+var defaults = limits{message: codec.DefaultMaxMessage, calls: 512, tenantCalls: 256, connections: 1024, group: 512,
+	patience: time.Minute, keepalive: 20 * time.Second}
 
 // Server serves an engine over gRPC. Its methods may be called from any goroutine.
 type Server struct {
 	o       Options
 	gate    *codec.Gate
 	tenants *conns.Counter[string] // calls of each tenant
-	known   atomic.Pointer[words]
 	grpc    *grpc.Server
 	drained context.Context // ends when Drain begins
 	drain   context.CancelFunc
-	calls   sync.Pool     // of *exchange
 	lead    time.Duration // maxLead, except in tests
 }
 
@@ -85,42 +88,30 @@ func New(o Options) (*Server, error) {
 	if o.Engine == nil {
 		return nil, errors.New("rpc: Options.Engine is nil")
 	}
-	o.MaxMessage = cmp.Or(o.MaxMessage, codec.DefaultMaxMessage)
-	o.MaxCalls = cmp.Or(o.MaxCalls, 512)
-	o.MaxTenantCalls = cmp.Or(o.MaxTenantCalls, max(o.MaxCalls/2, 1))
-	o.MaxConnections = cmp.Or(o.MaxConnections, 1024)
-	o.MaxAddressConnections = cmp.Or(o.MaxAddressConnections, max(o.MaxConnections/2, 1))
-	o.Patience = cmp.Or(o.Patience, time.Minute)
-	o.Keepalive = max(cmp.Or(o.Keepalive, 20*time.Second), time.Second)
+	o.limits = cmp.Or(o.limits, defaults)
 	o.Log = cmp.Or(o.Log, slog.Default())
-	for _, n := range []int{o.MaxMessage, o.MaxCalls, o.MaxTenantCalls, o.MaxConnections, o.MaxAddressConnections, int(o.Patience)} {
-		if n < 0 {
-			return nil, errors.New("rpc: a bound in Options is negative")
-		}
-	}
-	s := &Server{o: o, tenants: conns.NewCounter[string](o.MaxTenantCalls), lead: maxLead}
+	s := &Server{o: o, tenants: conns.NewCounter[string](o.limits.tenantCalls), lead: maxLead}
 	// The bytes of tensors are charged to the tenant's share of the pool before they are read. With a
 	// bound on all messages together, a tenant that waits for memory would delay others.
-	s.gate = codec.NewGate(codec.Limits{MaxMessage: o.MaxMessage, MaxStreams: o.MaxCalls, MaxHeader: maxSmall,
-		MaxInFlight: int64(o.MaxMessage) * int64(o.MaxCalls)})
+	s.gate = codec.NewGate(codec.Limits{MaxMessage: o.limits.message, MaxStreams: o.limits.calls, MaxHeader: maxSmall,
+		MaxInFlight: int64(o.limits.message) * int64(o.limits.calls)})
 	s.drained, s.drain = context.WithCancel(context.Background())
-	s.calls.New = func() any { return new(exchange) }
 	// The connection of a proxy carries calls of several tenants. A client that knows the maximum number
 	// of streams waits, instead of being refused.
-	streams := o.MaxTenantCalls
+	streams := o.limits.tenantCalls
 	if o.Tenants.Header != "" {
-		streams = o.MaxCalls
+		streams = o.limits.calls
 	}
 	options := append(o.Traces.GRPC(inferMethod, streamMethod),
 		grpc.ForceServerCodecV2(codec.New(maxSmall)),
-		grpc.Creds(linkedCredentials()), grpc.InTapHandle(s.timed), grpc.StreamInterceptor(s.reflect),
+		grpc.Creds(linked{insecure.NewCredentials()}), grpc.InTapHandle(s.timed), grpc.StreamInterceptor(s.admit),
 		grpc.MaxRecvMsgSize(maxSmall), grpc.MaxSendMsgSize(1<<31-1),
 		grpc.StaticStreamWindowSize(window), grpc.StaticConnWindowSize(2*window),
 		grpc.MaxConcurrentStreams(uint32(streams)),
 		experimental.BufferPool(new(codec.Frames)),
 		grpc.ReadBufferSize(ioBuffer), grpc.WriteBufferSize(ioBuffer),
 		grpc.MaxHeaderListSize(16<<10), grpc.ConnectionTimeout(20*time.Second),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: o.Keepalive, Timeout: o.Keepalive / 2}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: o.limits.keepalive, Timeout: o.limits.keepalive / 2}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 	)
 	s.grpc = grpc.NewServer(options...)
@@ -130,52 +121,10 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// words are the strings that requests are expected to contain, so that they need not be allocated.
-type words struct {
-	models []*engine.Model
-	known  map[string]string
-}
-
-// words returns the words for the current models.
-func (s *Server) words() map[string]string {
-	models := s.o.Engine.Models()
-	if w := s.known.Load(); w != nil && len(w.models) == len(models) && (len(models) == 0 || &w.models[0] == &models[0]) {
-		return w.known
-	}
-	w := &words{models, wordsOf(models)}
-	s.known.Store(w)
-	return w.known
-}
-
-func wordsOf(models []*engine.Model) map[string]string {
-	known := map[string]string{}
-	add := func(s string) { known[s] = s }
-	for _, m := range models {
-		meta := m.Meta()
-		add(meta.Name)
-		for _, v := range meta.Versions {
-			add(v)
-		}
-		for _, tensors := range [][]oip.Tensor{meta.Inputs, meta.Outputs} {
-			for _, t := range tensors {
-				add(t.Name)
-			}
-		}
-	}
-	for d := oip.BOOL; d <= oip.BYTES; d++ {
-		add(d.String())
-	}
-	for _, p := range []string{"", "timeout", "triton_enable_empty_final_response", "priority", "sequence_id", "sequence_start", "sequence_end",
-		"shared_memory_region", "shared_memory_offset", "shared_memory_byte_size", "classification", "binary_data"} {
-		add(p)
-	}
-	return known
-}
-
 // Serve accepts connections until the server is drained or closed, and returns nil then. It closes
 // the listener. Several listeners may be served.
 func (s *Server) Serve(l net.Listener) error {
-	err := s.grpc.Serve(admission.Listen(l, admission.Limits{Connections: s.o.MaxConnections, PerClient: s.o.MaxAddressConnections}))
+	err := s.grpc.Serve(admission.Listen(l, admission.Limits{Connections: s.o.limits.connections, PerClient: s.o.limits.group}))
 	if errors.Is(err, grpc.ErrServerStopped) {
 		return nil
 	}
@@ -212,41 +161,43 @@ func (s *Server) Close() {
 // Calls returns the number of inference calls, streams, watches and streams of reflection.
 func (s *Server) Calls() int { return s.gate.Streams() }
 
-// enter counts a call, or refuses it.
-func (s *Server) enter(ctx context.Context) (tenant string, leave func(), err error) {
-	if tenant, err = s.tenant(ctx); err != nil {
-		return "", nil, s.status(ctx, err)
-	}
-	if !s.tenants.Enter(tenant) {
-		return "", nil, s.status(ctx, &oip.Error{Kind: oip.Busy, Message: "this client has too many calls", RetryAfter: time.Second})
-	}
-	left, err := s.gate.Enter()
-	if err != nil {
-		s.tenants.Leave(tenant)
-		return "", nil, s.status(ctx, &oip.Error{Kind: oip.Busy, Message: "there are too many calls", RetryAfter: time.Second, Err: err})
-	}
-	return tenant, func() { left(); s.tenants.Leave(tenant) }, nil
-}
-
-// reflect is the interceptor of streams of gRPC reflection, by which tools like grpcurl list the services.
-// They count as calls, may be idle, and end when the server drains. Other streams have handlers of their own.
-func (s *Server) reflect(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) (err error) {
-	if !strings.HasPrefix(info.FullMethod, "/grpc.reflection.") {
-		return handle(srv, stream)
-	}
+// admit is the interceptor of all streams: it counts the call, or refuses it. The stream of an inference becomes
+// an exchange.
+func (s *Server) admit(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) (err error) {
 	defer s.survive(&err)
 	ctx := stream.Context()
-	_, leave, err := s.enter(ctx)
+	tenant, err := s.tenant(ctx)
 	if err != nil {
-		return err
+		return s.status(ctx, err)
+	}
+	if !s.tenants.Enter(tenant) {
+		return s.status(ctx, &oip.Error{Kind: oip.Busy, Message: "this client has too many calls", RetryAfter: time.Second})
+	}
+	defer s.tenants.Leave(tenant)
+	leave, err := s.gate.Enter()
+	if err != nil {
+		return s.status(ctx, &oip.Error{Kind: oip.Busy, Message: "there are too many calls", RetryAfter: time.Second})
 	}
 	defer leave()
 	clock := clockOf(ctx)
-	clock.timer.Stop()
-	defer context.AfterFunc(s.drained, func() {
-		finish(ctx, codes.Unavailable, "the server is shutting down") // gRPC's own status would be CANCELLED
-		clock.cancel(errDraining)
-	})()
+	switch {
+	case info.FullMethod == inferMethod || info.FullMethod == streamMethod:
+		// Responses are not compressed, also for clients that compress: compressed bytes would be on Go's
+		// heap, which is charged to no tenant.
+		_ = grpc.SetSendCompressor(ctx, "identity")
+		e := &exchange{ServerStream: stream, s: s, ctx: ctx, tenant: tenant, clock: clock, from: codec.NewReceiver(s.gate, stream),
+			leases: new(codec.Leases), q: new(request)}
+		defer e.end()
+		err = handle(srv, e)
+		s.o.Traces.Failed(ctx, err)
+		return err
+	case strings.HasPrefix(info.FullMethod, "/grpc.reflection."): // it may be idle, and knows nothing of draining
+		clock.timer.Stop()
+		defer context.AfterFunc(s.drained, func() {
+			finish(ctx, codes.Unavailable, errDraining.Message) // gRPC's own status would be CANCELLED
+			clock.cancel(errDraining)
+		})()
+	}
 	return s.end(ctx, handle(srv, stream), false)
 }
 
@@ -278,38 +229,27 @@ func (s *Server) end(ctx context.Context, err error, request bool) error {
 	return status.Error(code, e.Message)
 }
 
-// clientError returns the protocol's error for err, and its code. At the deadline of a call the
-// context can end as cancelled too: gRPC's transport has a timer of its own, and the client cancels
-// the call. After the deadline every such error is Deadline.
+// clientError returns the error that the client gets for err, and its code.
 func (s *Server) clientError(ctx context.Context, err error) (*oip.Error, codes.Code) {
-	e, code := s.classify(ctx, err)
-	if deadline, ok := ctx.Deadline(); ok && code == codes.Canceled && !time.Now().Before(deadline) {
-		return &oip.Error{Kind: errExpired.Kind, Message: errExpired.Message, Err: err}, errExpired.Kind.GRPC()
+	if cause, ok := errors.AsType[*oip.Error](context.Cause(ctx)); ok { // the server has ended the call
+		return cause, cause.Kind.GRPC()
+	}
+	e, code := oip.As(err), codes.OK
+	if _, own := errors.AsType[*oip.Error](err); !own {
+		if st, ok := status.FromError(err); ok { // of package codec or gRPC
+			e, code = &oip.Error{Kind: kindOf(st.Code()), Message: st.Message()}, st.Code()
+		} else if e.Kind == oip.Internal {
+			s.o.Log.Error("a call failed", "error", err)
+		}
+	}
+	// At the deadline, gRPC's transport or the client may cancel the call before the server ends it.
+	if deadline, ok := ctx.Deadline(); ok && e.Kind == oip.Cancelled && !time.Now().Before(deadline) {
+		e, code = errExpired, codes.OK
+	}
+	if code == codes.OK {
+		code = e.Kind.GRPC()
 	}
 	return e, code
-}
-
-func (s *Server) classify(ctx context.Context, err error) (*oip.Error, codes.Code) {
-	switch cause := context.Cause(ctx); {
-	case errors.Is(cause, errSlow):
-		e := &oip.Error{Kind: oip.Deadline, Message: "the peer sent its request, or read the response, too slowly", Err: err}
-		return e, e.Kind.GRPC()
-	case errors.Is(cause, errDraining):
-		e := &oip.Error{Kind: oip.NotReady, Message: "the server is shutting down", RetryAfter: time.Second, Err: err}
-		return e, e.Kind.GRPC()
-	}
-	if own, ok := errors.AsType[*oip.Error](err); ok {
-		return own, own.Kind.GRPC()
-	}
-	// The codec's, and gRPC's own.
-	if st, ok := status.FromError(err); ok {
-		return &oip.Error{Kind: kindOf(st.Code()), Message: st.Message(), Err: err}, st.Code()
-	}
-	e := oip.As(err)
-	if e.Kind == oip.Internal {
-		s.o.Log.Error("a call failed", "error", err)
-	}
-	return e, e.Kind.GRPC()
 }
 
 // kindOf returns the kind of a gRPC code, for the counters.

@@ -19,8 +19,9 @@ const (
 	streamMethod = "/" + serviceName + "/ModelStreamInfer"
 )
 
-// description describes the service to gRPC. ModelInfer is registered as a stream, which clients
-// cannot distinguish from a unary call, so that its message can be decoded while it arrives.
+// description describes the service to gRPC. ModelInfer is registered as a stream, which clients cannot
+// distinguish from a unary call, so that its message can be decoded while it arrives. ClientStreams makes
+// gRPC call the interceptor. Methods that are not supported are left to gRPC.
 var description = grpc.ServiceDesc{
 	ServiceName: serviceName,
 	HandlerType: (*any)(nil),
@@ -40,14 +41,11 @@ var description = grpc.ServiceDesc{
 		method("SystemSharedMemoryRegister", (*Server).regionRegister),
 		method("SystemSharedMemoryUnregister", (*Server).regionUnregister),
 		method("CudaSharedMemoryStatus", (*Server).cudaStatus),
-		method("CudaSharedMemoryRegister", refused[pb.CudaSharedMemoryRegisterRequest, pb.CudaSharedMemoryRegisterResponse]("CUDA shared memory is not supported; use system shared memory")),
 		method("CudaSharedMemoryUnregister", (*Server).cudaUnregister),
-		method("TraceSetting", refused[pb.TraceSettingRequest, pb.TraceSettingResponse]("trace settings are not supported")),
-		method("LogSettings", refused[pb.LogSettingsRequest, pb.LogSettingsResponse]("log settings are not supported")),
 	},
 	Streams: []grpc.StreamDesc{
-		{StreamName: "ModelInfer", Handler: streamed((*Server).infer)},
-		{StreamName: "ModelStreamInfer", Handler: streamed((*Server).streamInfer), ServerStreams: true, ClientStreams: true},
+		{StreamName: "ModelInfer", Handler: exchanged((*exchange).infer), ClientStreams: true},
+		{StreamName: "ModelStreamInfer", Handler: exchanged((*exchange).streamInfer), ServerStreams: true, ClientStreams: true},
 	},
 }
 
@@ -68,11 +66,11 @@ func method[Q, A any](name string, f func(*Server, context.Context, *Q) (*A, err
 	}}
 }
 
-func streamed(f func(*Server, grpc.ServerStream) error) grpc.StreamHandler {
-	return func(srv any, stream grpc.ServerStream) (err error) {
-		s, _ := srv.(*Server)
-		defer s.survive(&err)
-		return f(s, stream)
+// exchanged adapts a function of an exchange, which admit has made.
+func exchanged(f func(*exchange) error) grpc.StreamHandler {
+	return func(_ any, stream grpc.ServerStream) error {
+		e, _ := stream.(*exchange)
+		return f(e)
 	}
 }
 

@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
-	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
@@ -83,20 +82,25 @@ func (t *Traces) Close(ctx context.Context) error {
 	return t.provider.Shutdown(ctx)
 }
 
-// inferName is the name of the span of an inference over REST.
-const inferName = "POST /v2/models/{model}/infer"
+// restOptions are made once. (otelhttp makes attributes and metrics for each request, also if it is not
+// sampled: at 1 KiB, 93 us of processor time instead of 77 with one request in ten sampled.)
+var restOptions = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(
+	attribute.String("http.request.method", http.MethodPost), attribute.String("http.route", "/v2/models/{model}/infer"))}
 
 // HTTP adds spans to the inferences of a handler.
 func (t *Traces) HTTP(next http.Handler) http.Handler {
 	if t == nil {
 		return next
 	}
-	return otelhttp.NewHandler(next, inferName, otelhttp.WithTracerProvider(t.provider), otelhttp.WithPropagators(propagation.TraceContext{}),
-		otelhttp.WithMeterProvider(noop.NewMeterProvider()),
-		otelhttp.WithFilter(func(r *http.Request) bool {
-			return r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/infer")
-		}),
-		otelhttp.WithSpanNameFormatter(func(string, *http.Request) string { return inferName }))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/infer") {
+			ctx := propagation.TraceContext{}.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
+			ctx, span := t.tracer.Start(ctx, "POST /v2/models/{model}/infer", restOptions...)
+			defer span.End()
+			r = r.WithContext(ctx)
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // GRPC returns the options by which a server adds spans to calls of the methods, which have the form

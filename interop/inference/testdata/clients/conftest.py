@@ -1,5 +1,5 @@
-"""What the tests of clients have in common. The service's addresses are in the environment;
-a protocol without one is not tried."""
+"""Helpers of the client tests. The addresses of the server are in the environment. Tests of a protocol
+without an address are skipped."""
 
 import os
 import time
@@ -21,16 +21,16 @@ def address(name):
     return ADDRESSES[name]
 
 
-def patient(condition, what):
+def patient(condition, message):
     """Waits until a condition holds."""
     end = time.monotonic() + 60
     while not condition():
-        assert time.monotonic() < end, what
+        assert time.monotonic() < end, message
         time.sleep(0.01)
 
 
 class Protocol:
-    """One of the two clients, with what differs between them."""
+    """One of the two clients behind a common interface."""
 
     def __init__(self, name):
         self.name = name
@@ -51,7 +51,7 @@ class Protocol:
         return self.module.InferRequestedOutput(name, **options)
 
     def dict(self, answer):
-        """Metadata and such as a dict with the protocol's names."""
+        """Converts metadata and other answers to a dict with the names of the protocol."""
         if isinstance(answer, (dict, list)):
             return answer
         from google.protobuf.json_format import MessageToDict
@@ -59,7 +59,7 @@ class Protocol:
         return MessageToDict(answer, preserving_proto_field_name=True)
 
     def refuses(self, call, *statuses):
-        """The message with which a call is refused, with one of the statuses (of HTTP, then of gRPC)."""
+        """Checks that a call fails with a status (of HTTP, then of gRPC), and returns the message."""
         with pytest.raises(InferenceServerException) as e:
             call()
         http, grpc = statuses

@@ -1,4 +1,4 @@
-"""The models that the service brings."""
+"""The built-in models."""
 
 import numpy
 import pytest

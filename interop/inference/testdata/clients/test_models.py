@@ -1,4 +1,4 @@
-"""Models of one's own, of ../models: every datatype, slow ones, failing ones."""
+"""The models of ../models: every datatype, slow models, failing models."""
 
 import queue
 import threading
@@ -29,7 +29,7 @@ def test_datatypes(protocol, client):
 
 
 def test_json_datatypes():
-    """Those that JSON has numbers for."""
+    """The datatypes that JSON has numbers for."""
     protocol = Protocol("http")
     with protocol.connect() as client:
         raw = ("FP16", "BF16")
@@ -60,7 +60,7 @@ def seconds(n):
 
 
 def test_timeouts(protocol):
-    """The client's own timeout, and the request's parameter."""
+    """The client's own timeout and the parameter of the request end a call."""
     slow = protocol.input("x", seconds(1000))
     if protocol.name == "grpc":
         with protocol.connect() as client:
@@ -88,7 +88,7 @@ def test_cancel(grpc_client):
 
 
 def test_region_in_use(protocol, client):
-    """What a request uses cannot be unregistered, and is there to its end."""
+    """A region in use cannot be unregistered, and stays valid until the request ends."""
     import os
 
     import tritonclient.utils.shared_memory as shm

@@ -81,7 +81,7 @@ def test_settings_are_refused(protocol, client):
 
 
 def test_cuda(protocol, client):
-    client.unregister_cuda_shared_memory()  # as clients begin
+    client.unregister_cuda_shared_memory()  # clients do this first
     assert not protocol.dict(client.get_cuda_shared_memory_status()).get("regions") if protocol.name == "grpc" else client.get_cuda_shared_memory_status() == []
     protocol.refuses(lambda: client.register_cuda_shared_memory("r", b"aGFuZGxl", 0, 64), 400, "UNIMPLEMENTED")
 
@@ -99,7 +99,7 @@ def test_infer(protocol, client, n):
 @pytest.mark.parametrize("given", [True, False])
 @pytest.mark.parametrize("wanted", [True, False])
 def test_json(given, wanted):
-    """HTTP's tensors, in JSON and in binary, in both directions."""
+    """HTTP carries tensors in JSON and in binary, in both directions."""
     protocol = Protocol("http")
     with protocol.connect() as client:
         for n in (0, 1, 3000):
@@ -152,7 +152,7 @@ def test_errors(protocol, client):
 
 
 def test_parameters(protocol, client):
-    """What means nothing here is passed over; what would be promised in vain is refused."""
+    """Parameters without an effect here are ignored. Those of unsupported extensions are refused."""
     x = numbers(4)
     answer = client.infer(
         "identity",
@@ -193,7 +193,7 @@ def test_async_grpc(grpc_client):
 
 
 def test_stream(grpc_client):
-    """A stream answers in order, tells errors, and goes on."""
+    """A stream answers in order, reports errors, and continues after them."""
     protocol, answers = Protocol("grpc"), queue.Queue()
     for compression in (None, "gzip"):
         grpc_client.start_stream(lambda result, error: answers.put((result, error)), compression_algorithm=compression)
@@ -258,7 +258,7 @@ def test_asyncio_http():
 
 
 def test_threads(protocol):
-    """Clients of many threads get their own answers."""
+    """Each of many threads gets the answers to its own requests."""
     wrong = []
 
     def work(seed):

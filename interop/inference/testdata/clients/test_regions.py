@@ -11,7 +11,7 @@ from conftest import Protocol, numbers
 
 @pytest.fixture
 def region(request):
-    """Makes regions of this process, and takes them away."""
+    """Creates shared memory of this process, and removes it at the end."""
     made = []
 
     def make(name, size):
@@ -55,7 +55,7 @@ def test_input_and_output(protocol, client, region, n):
     assert out["datatype"] == "FP32" and [int(i) for i in out["shape"]] == [n]
     assert numpy.array_equal(shm.get_contents_as_numpy(taken, numpy.float32, [n], offset=128), x)
 
-    # One in memory and the other not.
+    # One tensor in shared memory, the other not.
     assert numpy.array_equal(client.infer("identity", [tensor]).as_numpy("y"), x)
     client.infer("identity", [protocol.input("x", x + 1)], outputs=[wanted])
     assert numpy.array_equal(shm.get_contents_as_numpy(taken, numpy.float32, [n], offset=128), x + 1)
@@ -97,7 +97,7 @@ def test_refused(protocol, client, region):
 
 
 def test_one_for_both_protocols(region):
-    """What one protocol registers the other uses."""
+    """A region that one protocol registers can be used by the other."""
     x = numbers(100)
     handle, key = region("both", x.nbytes)
     shm.set_shared_memory_region(handle, [x])

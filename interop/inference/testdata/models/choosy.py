@@ -1,4 +1,4 @@
-"""Refuses its input with words for the client."""
+"""Refuses its input with a message for the client."""
 
 from usmbridge.serving import InvalidInput
 

@@ -1,4 +1,4 @@
-"""Fails, with words that are not for clients."""
+"""Fails with a message that clients must not see."""
 
 INPUTS = {"x": ("FP32", (-1,))}
 OUTPUTS = {"y": ("FP32", (-1,))}

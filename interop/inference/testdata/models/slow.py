@@ -1,4 +1,4 @@
-"""Takes as many seconds as its input says."""
+"""Runs for the number of seconds in its input."""
 
 import time
 
@@ -8,7 +8,7 @@ OUTPUTS = {"y": ("FP32", (-1,))}
 
 def infer(x):
     for _ in range(int(x[0].item() * 100)):
-        time.sleep(0.01)  # interrupted when the request's time is over
+        time.sleep(0.01)  # interrupted at the deadline of the request
     return {"y": x}
 
 

@@ -6,24 +6,13 @@ import (
 	"io"
 	"math"
 	"reflect"
-	"strings"
-	"time"
+	"slices"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
-	"github.com/usmbridge/usmbridge/interop/inference/internal/peercred"
-)
-
-// The bounds of the JSON of a request, in addition to its length. They bound the memory that a short text
-// can take in Go.
-const (
-	maxList    = 256     // inputs, outputs, and extents of a shape
-	maxMembers = 8 << 10 // members of all objects together
-	maxDepth   = 64
-	maxID      = 4 << 10 // bytes of the id, as written
 )
 
 // header is the JSON of an inference request. It refers to the text. Unknown members are ignored.
@@ -33,7 +22,7 @@ type header struct {
 	Inputs  list[input]  `json:"inputs"`
 	Outputs list[output] `json:"outputs"`
 
-	special bool // the data has numbers in the form of quoteSpecials
+	special bool // scan replaced literals
 }
 
 // input is a tensor of the request.
@@ -43,6 +32,8 @@ type input struct {
 	Shape    list[int64] `json:"shape"`
 	Data     raw         `json:"data"`
 	Params   params      `json:"parameters"`
+
+	tensor *engine.Input // of the request in the engine
 }
 
 // output is a requested tensor.
@@ -95,8 +86,7 @@ func (l *list[T]) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 		if len(*l) == maxList {
 			return oip.Errorf(oip.Invalid, "too many elements: at most %d are accepted", maxList)
 		}
-		var zero T
-		*l = append(*l, zero)
+		*l = append(*l, *new(T))
 		err = json.UnmarshalDecode(dec, &(*l)[len(*l)-1])
 	}
 	if err == nil {
@@ -105,8 +95,8 @@ func (l *list[T]) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	return err
 }
 
-// decode reads a JSON value, which may refer to the text. special reports that the text has numbers in the
-// form of quoteSpecials. Errors: Invalid.
+// decode reads a JSON value, which may refer to the text. special reports that scan replaced literals in
+// the text. Errors: Invalid.
 func decode(text []byte, to any) (special bool, err error) {
 	if bytes.Count(text, []byte(":")) > maxMembers {
 		return false, oip.Errorf(oip.Invalid, "the JSON of the request has too many members: at most %d are accepted", maxMembers)
@@ -130,34 +120,34 @@ func invalid(err error, length int) error {
 	if e, ok := errors.AsType[*oip.Error](err); ok {
 		return e
 	}
-	at, problem := int64(length), "unexpected end"
+	at, problem, where := int64(length), "unexpected end", jsontext.Pointer("")
 	if e, ok := errors.AsType[*jsontext.SyntacticError](err); ok && !errors.Is(err, io.ErrUnexpectedEOF) {
-		at, problem = e.ByteOffset, e.Err.Error()
-		if e.JSONPointer != "" {
-			problem += " in " + oip.Quote(string(e.JSONPointer))
-		}
+		at, problem, where = e.ByteOffset, e.Err.Error(), e.JSONPointer
 	} else if e, ok := errors.AsType[*json.SemanticError](err); ok {
-		at, problem = e.ByteOffset, "want another type"
+		at, problem, where = e.ByteOffset, "want another type", e.JSONPointer
 		if e.GoType != nil && wanted[e.GoType.Kind()] != "" {
 			problem = "want " + wanted[e.GoType.Kind()]
 		}
-		if e.JSONPointer != "" {
-			problem += " in " + oip.Quote(string(e.JSONPointer))
-		}
+	}
+	if where != "" {
+		problem += " in " + oip.Quote(string(where))
 	}
 	return oip.Errorf(oip.Invalid, "invalid JSON in the request at byte %d: %s", at, problem)
 }
 
-// The forms of NaN, Infinity and -Infinity that jsontext accepts: strings of the same length.
-const (
-	quotedNaN         = `"N"`
-	quotedInfinity    = `"Infini"`
-	quotedNegInfinity = `"-Infini"`
-)
+// nonFinite are the literals that Python's json module and the clients of Triton write and accept, and
+// jsontext refuses. scan replaces each by a string of the same length.
+var nonFinite = [...]struct {
+	literal, quoted string
+	value           float64
+}{
+	{"NaN", `"N"`, math.NaN()},
+	{"Infinity", `"Infini"`, math.Inf(1)},
+	{"-Infinity", `"-Infini"`, math.Inf(-1)},
+}
 
-// scan replaces NaN, Infinity and -Infinity outside of strings by strings of the same length, and reports
-// whether there was one, and whether the text is nested deeper than maxDepth. Python's json module and the
-// clients of Triton write and accept these literals, which jsontext refuses.
+// scan replaces the literals outside of strings, and reports whether there was one, and whether the text is
+// nested deeper than maxDepth.
 func scan(text []byte) (special, deep bool) {
 	if !bytes.Contains(text, []byte("NaN")) && !bytes.Contains(text, []byte("Infinity")) &&
 		bytes.Count(text, []byte("["))+bytes.Count(text, []byte("{")) <= maxDepth {
@@ -179,10 +169,9 @@ func scan(text []byte) (special, deep bool) {
 		case ']', '}':
 			depth--
 		case 'N', 'I', '-':
-			for literal, quoted := range map[string]string{"NaN": quotedNaN, "Infinity": quotedInfinity, "-Infinity": quotedNegInfinity} {
-				if bytes.HasPrefix(text[i:], []byte(literal)) {
-					copy(text[i:], quoted)
-					i += len(literal) - 1
+			for _, n := range nonFinite {
+				if bytes.HasPrefix(text[i:], []byte(n.literal)) {
+					i += copy(text[i:], n.quoted) - 1
 					special = true
 					break
 				}
@@ -241,7 +230,10 @@ func (in *input) check() error {
 	return in.Params.check("input", in.Name)
 }
 
-// check checks the parameters of a tensor.
+// noSequence are the values of "sequence_id" that mean no sequence.
+var noSequence = []string{"", `""`, "0", "false"}
+
+// check checks the parameters of the request or of a tensor.
 func (p *params) check(what, name string) error {
 	fail := func(kind oip.Kind, problem string) error {
 		if name != "" {
@@ -252,153 +244,28 @@ func (p *params) check(what, name string) error {
 	switch {
 	case p.Classes != 0:
 		return fail(oip.Unsupported, "classification is not supported; request the tensor")
-	case p.Start, p.End, p.Sequence.text != nil && !strings.Contains(`"",0,false`, string(p.Sequence.text)):
+	case p.Start, p.End, !slices.Contains(noSequence, string(p.Sequence.text)):
 		return fail(oip.Unsupported, "sequences are not supported: models keep no state between requests")
 	case (p.Region != "") != (p.RegionSize != nil), p.Region == "" && p.Offset != 0:
 		return fail(oip.Invalid, `"shared_memory_region" and "shared_memory_byte_size" need each other`)
 	case p.Region != "" && p.Binary != nil && *p.Binary:
 		return fail(oip.Invalid, `"binary_data" and shared memory exclude each other`)
 	}
+	p.Sequence.text = nil // the text is freed before the response
 	return nil
 }
 
-// binary reports whether an output is sent as binary data. nil means any output.
-func (h *header) binary(o *output) bool {
-	if o != nil && o.Params.Binary != nil {
-		return *o.Params.Binary
-	}
-	return h.Params.BinaryOutput
-}
-
-// requested returns the request for an output; nil and true if all outputs are requested.
-func (h *header) requested(name string) (*output, bool) {
-	if len(h.Outputs) == 0 {
-		return nil, true
-	}
-	for i := range h.Outputs {
-		if h.Outputs[i].Name == name {
-			return &h.Outputs[i], true
+// inJSON reports whether the elements of result i are sent in the JSON, not as binary data or in a region.
+func (h *header) inJSON(i int) bool {
+	binary := h.Params.BinaryOutput
+	if i < len(h.Outputs) { // otherwise all outputs are requested
+		p := &h.Outputs[i].Params
+		if p.Region != "" {
+			return false
+		}
+		if p.Binary != nil {
+			binary = *p.Binary
 		}
 	}
-	return nil, false
-}
-
-// infer serves one inference, from the first byte of its body to the last of the response.
-func (x *exchange) infer(name, version string) (err error) {
-	defer func() { x.h.o.Traces.Failed(x.r.Context(), err) }()
-	tenant, err := x.tenant()
-	if err != nil {
-		return err
-	}
-	b, err := x.open(x.h.o.MaxBody)
-	if err != nil {
-		return err
-	}
-	request, err := x.h.o.Engine.Begin(x.r.Context(), tenant, name, version)
-	if err != nil {
-		return err
-	}
-	defer request.End()
-	b.endBy(request.Deadline())
-
-	text, give, err := b.text(&x.h.gate, tenant)
-	defer func() { give() }()
-	if err != nil {
-		return err
-	}
-	var head header
-	if err := head.parse(text); err != nil {
-		return err
-	}
-	if t := head.Params.Timeout; t > 0 {
-		request.SetTimeout(time.Duration(min(t, math.MaxInt64/1000)) * time.Microsecond)
-		b.endBy(request.Deadline())
-	}
-	if err := head.ask(request, x.client()); err != nil {
-		return err
-	}
-	if err := head.give(request, x.client(), b); err != nil {
-		return err
-	}
-	if err := b.finish(); err != nil {
-		return err
-	}
-	head.Inputs = nil // and the JSON with them
-	give()
-
-	results, err := request.Run()
-	x.h.o.Traces.Ran(x.r.Context(), request)
-	if err != nil {
-		return err
-	}
-	return x.reply(request, &head, version, results)
-}
-
-// ask requests the outputs.
-func (h *header) ask(request *engine.Request, from peercred.Client) error {
-	meta := request.Model().Meta()
-	for i := range h.Outputs {
-		o := &h.Outputs[i]
-		out, err := request.Output(o.Name)
-		if err != nil {
-			return err
-		}
-		if o.Params.Region != "" {
-			if err := out.Region(from, o.Params.Region, o.Params.Offset, *o.Params.RegionSize); err != nil {
-				return err
-			}
-		}
-	}
-	for _, t := range meta.Outputs {
-		o, wanted := h.requested(t.Name)
-		if wanted && jsonless(t.Datatype) && !h.binary(o) && (o == nil || o.Params.Region == "") {
-			return oip.Errorf(oip.Unsupported, `output %s: %s has no JSON form; request "binary_data"`, t.Name, t.Datatype)
-		}
-	}
-	return nil
-}
-
-// give fills the inputs. Everything that can be checked is checked before a byte is read.
-func (h *header) give(request *engine.Request, from peercred.Client, b *body) error {
-	var few [4]*engine.Input
-	inputs, sum := few[:0], uint64(0)
-	for i := range h.Inputs {
-		in := &h.Inputs[i]
-		given, err := request.Input(in.Name, in.Datatype, in.Shape)
-		if err != nil {
-			return err
-		}
-		if in.Params.Size != nil {
-			if *in.Params.Size != given.Size() {
-				return oip.Errorf(oip.Invalid, "input %s of %s %v has %d bytes, and binary_data_size is %d", in.Name, in.Datatype, in.Shape, given.Size(), *in.Params.Size)
-			}
-			if sum += given.Size(); sum > math.MaxInt64 {
-				return oip.Errorf(oip.TooLarge, "the size of the inputs overflows")
-			}
-		}
-		if in.Params.Region != "" { // before memory is reserved, for the other inputs
-			if err := given.Region(from, in.Params.Region, in.Params.Offset, *in.Params.RegionSize); err != nil {
-				return err
-			}
-		}
-		inputs = append(inputs, given)
-	}
-	if n := b.behind(); n >= 0 && uint64(n) != sum {
-		return oip.Errorf(oip.Invalid, "the body has %d bytes behind its JSON, and the inputs' binary_data_size are %d together; set %s to the length of the JSON", n, sum, headerLength)
-	}
-	for i, given := range inputs {
-		in := &h.Inputs[i]
-		var err error
-		switch {
-		case in.Params.Region != "":
-		case in.Params.Size != nil:
-			err = given.Fill(b.full)
-		default:
-			err = given.Fill(func(p []byte) error { return in.fill(p, given.Datatype(), h.special) })
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return !binary
 }

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/usmbridge/usmbridge/interop/inference/internal/backend"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/models"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
+	builtin "github.com/usmbridge/usmbridge/interop/inference/models"
+)
+
+// loader loads the models of an engine. It implements engine.Control.
+type loader struct {
+	directory string // "" for the built-in models
+	backend   *backend.Backend
+	engine    *engine.Engine
+	log       *slog.Logger
+	timeout   time.Duration // until requests of replaced models have ended
+
+	mu       sync.Mutex // held while models are loaded or unloaded
+	loaded   atomic.Pointer[backend.Loaded]
+	replaced sync.WaitGroup // models that were replaced and have not ended
+	restarts map[int]int    // of each worker, as logged
+}
+
+// read reads the files of the models. directory is an absolute path, or "" for the built-in models.
+func (l *loader) read() (directory string, sources []models.Source, err error) {
+	if l.directory == "" {
+		return "", builtin.Sources(), nil
+	}
+	sources, err = models.Read(l.directory)
+	if err == nil {
+		directory = filepath.Dir(sources[0].File)
+	}
+	return directory, sources, err
+}
+
+// load loads all models from their files, because models can import each other. The current models end
+// when their requests have ended.
+func (l *loader) load(ctx context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	began := time.Now()
+	directory, sources, err := l.read()
+	if err != nil {
+		return err
+	}
+	loaded, err := l.backend.Load(ctx, directory, sources)
+	if err != nil {
+		return err
+	}
+	ended, err := l.engine.SetModels(loaded.Runner, loaded.Models)
+	if err != nil {
+		return errors.Join(err, loaded.Close(ctx))
+	}
+	for _, d := range loaded.Models {
+		if d.Broken != "" {
+			l.log.Error("a model is not served", "model", d.Meta.Name, "reason", d.Broken)
+		}
+	}
+	l.log.Info("models are loaded", "models", len(loaded.Models), "took", time.Since(began).Round(time.Millisecond))
+	if old := l.loaded.Swap(loaded); old != nil {
+		l.replaced.Go(func() {
+			late, cancel := context.WithTimeout(context.Background(), l.timeout)
+			defer cancel()
+			if err := errors.Join(ended(late), old.Close(late)); err != nil {
+				l.log.Error("calls of replaced models do not end", "error", err)
+			}
+		})
+	}
+	return nil
+}
+
+// reload is load for a server that has models: it logs the error.
+func (l *loader) reload(ctx context.Context) error {
+	err := l.load(ctx)
+	if err != nil {
+		l.log.Error("cannot reload the models; the current ones are served", "error", err)
+	}
+	return err
+}
+
+// Load implements engine.Control.
+func (l *loader) Load(ctx context.Context, model string) error {
+	if l.reload(ctx) != nil {
+		return oip.Errorf(oip.NotReady, "the models could not be loaded; the log of the server has the reason")
+	}
+	m, err := l.engine.Model(model, "")
+	if err != nil {
+		return err
+	}
+	return m.Ready()
+}
+
+// Unload implements engine.Control.
+func (l *loader) Unload(_ context.Context, model string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.engine.Unload(model)
+}
+
+// logRestarts logs the workers that were restarted since the last call. It is not called concurrently.
+func (l *loader) logRestarts() {
+	loaded := l.loaded.Load()
+	if loaded == nil || loaded.Workers == nil {
+		return
+	}
+	if l.restarts == nil {
+		l.restarts = map[int]int{}
+	}
+	for _, w := range loaded.Workers.Workers() {
+		if w.Restarts > l.restarts[w.Index] {
+			death, _, _ := strings.Cut(fmt.Sprint(w.Last), "\n") // the rest is the output of the worker
+			l.log.Warn("a worker was restarted", "worker", w.Index, "restarts", w.Restarts, "reason", death)
+		}
+		l.restarts[w.Index] = w.Restarts
+	}
+}
+
+// close ends all models.
+func (l *loader) close(ctx context.Context) error {
+	l.replaced.Wait()
+	if loaded := l.loaded.Load(); loaded != nil {
+		return loaded.Close(ctx)
+	}
+	return nil
+}
