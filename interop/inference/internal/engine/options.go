@@ -23,7 +23,7 @@ type Definition struct {
 	Function string // "module:name"
 	Bound    bool
 	// Shapes, if set, gets the shapes of the inputs, as lists of integers, and returns a list of the
-	// shapes of the outputs. Without it, the n-th free extent of an output is the n-th free extent
+	// shapes of the outputs, as JSON. Without it, the n-th free extent of an output is the n-th free extent
 	// of the first input with as many of them.
 	Shapes string
 	// Serial makes calls of this model run one at a time.
