@@ -164,11 +164,13 @@ def _array(name, value, dtype):
 
 
 def _shaper(output_shapes, inputs, outputs):
+    """Returns the function that calls output_shapes and returns a list of shapes as JSON."""
+
     def call(*shapes):
         result = output_shapes(**{name: tuple(shape) for name, shape in zip(inputs, shapes)})
         if not isinstance(result, dict) or result.keys() != set(outputs):
             raise ModelError(f"output_shapes returned {result!r}, and OUTPUTS has {sorted(outputs)}")
-        return [[int(n) for n in result[name]] for name in outputs]
+        return json.dumps([[int(n) for n in result[name]] for name in outputs])
 
     return call
 
@@ -195,7 +197,7 @@ def _warmer(module, model):
             if model.bound:
                 shapes = [shape for _, _, shape in model.outputs]
                 if model.shapes:
-                    shapes = model.shapes(*[list(a.shape) for a in arrays])
+                    shapes = json.loads(model.shapes(*[list(a.shape) for a in arrays]))
                 arrays += [_zeros(shape, DATATYPES[datatype]) for shape, (_, datatype, _) in zip(shapes, model.outputs)]
             model.infer(*arrays)
         except (Exception, SystemExit):

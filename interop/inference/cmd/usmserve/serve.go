@@ -27,7 +27,6 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/rest"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/rpc"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/traces"
-	bootstrap "github.com/usmbridge/usmbridge/interop/inference/python"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
@@ -144,7 +143,7 @@ func (s *service) openMemory() (err error) {
 	if c.workers == 0 {
 		addProcessors(cmp.Or(c.slots, backend.DefaultSlots))
 	}
-	o := backend.Options{Bootstrap: bootstrap.Source, Limit: limit, Slots: c.slots, Workers: c.workers, Log: s.log}
+	o := backend.Options{Limit: limit, Slots: c.slots, Workers: c.workers, Log: s.log}
 	if c.sharesMemory() {
 		o.Regions = limit / 4
 	}

@@ -22,17 +22,15 @@ const DefaultSlots = 2
 
 // Options configure a Backend.
 type Options struct {
-	Bootstrap string // loads and calls models: see models.Script
-	Limit     uint64 // bytes of tensors, of arrays that models make in calls, and of Regions
-	Regions   uint64 // bytes of Limit for shared memory of clients; less than three quarters of it
-	Slots     int    // calls of models at a time, in addition to one of serial models; DefaultSlots
-	Workers   int    // processes that run models instead of this one; 0 for none
-	Queue     int    // calls that may wait for a slot, or a worker; 64
-	Grace     time.Duration
-	Log       *slog.Logger // slog.Default()
+	Limit   uint64 // bytes of tensors, of arrays that models make in calls, and of Regions
+	Regions uint64 // bytes of Limit for shared memory of clients; less than three quarters of it
+	Slots   int    // calls of models at a time, in addition to one of serial models; DefaultSlots
+	Workers int    // processes that run models instead of this one; 0 for none
+	Grace   time.Duration
+	Log     *slog.Logger // slog.Default()
 }
 
-// Backend is the memory of an engine, and what runs models.
+// Backend is the memory of an engine and the processes that run models.
 type Backend struct {
 	// Memory is for the tensors of requests, and Calls, a quarter of Options.Limit, for what calls
 	// allocate: see engine.Options.
@@ -108,7 +106,7 @@ type Loaded struct {
 func (b *Backend) Load(ctx context.Context, directory string, sources []models.Source) (_ *Loaded, err error) {
 	b.loads++
 	name := models.Module(b.loads)
-	script, err := models.Script(b.options.Bootstrap, b.loads, directory, sources)
+	script, err := models.Script(b.loads, directory, sources)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +143,7 @@ func (l *Loaded) embed(ctx context.Context, b *Backend, name, script string, sou
 	if err != nil {
 		return nil, err
 	}
-	config := executor.Config{Slots: b.options.Slots, Queue: b.options.Queue, Wait: true, Grace: b.options.Grace}
+	config := executor.Config{Slots: b.options.Slots, Wait: true, Grace: b.options.Grace}
 	for _, d := range definitions {
 		if d.Broken != "" {
 			continue

@@ -22,7 +22,6 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/models"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 	builtin "github.com/usmbridge/usmbridge/interop/inference/models"
-	bootstrap "github.com/usmbridge/usmbridge/interop/inference/python"
 	"github.com/usmbridge/usmbridge/interop/workers"
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
 )
@@ -46,7 +45,7 @@ func openWith(t testing.TB, sources []models.Source, o backend.Options, change .
 	t.Helper()
 	testpython.Need(t)
 	var log logged
-	o.Bootstrap, o.Limit, o.Grace, o.Log = bootstrap.Source, limit, 200*time.Millisecond, slog.New(slog.NewTextHandler(&log, nil))
+	o.Limit, o.Grace, o.Log = limit, 200*time.Millisecond, slog.New(slog.NewTextHandler(&log, nil))
 	b, err := backend.Open(o)
 	require.NoError(t, err, "%s", &log)
 	l, err := b.Load(t.Context(), "", sources)
@@ -500,7 +499,7 @@ func TestBadModelFiles(t *testing.T) {
 func load(t *testing.T, workers int, directory string, sources ...models.Source) []engine.Definition {
 	t.Helper()
 	testpython.Need(t)
-	b, err := backend.Open(backend.Options{Limit: limit, Bootstrap: bootstrap.Source, Workers: workers, Log: slog.New(slog.DiscardHandler)})
+	b, err := backend.Open(backend.Options{Limit: limit, Workers: workers, Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	l, err := b.Load(t.Context(), directory, sources)
 	require.NoError(t, err)

@@ -157,7 +157,7 @@ func (e *Engine) admit(name, version string) (*Model, error) {
 	return m, nil
 }
 
-// discount ends what admit began.
+// discount ends the count of a request by admit.
 func (e *Engine) discount(m *Model) {
 	m.registry.requests.Done()
 	e.requests.Done()

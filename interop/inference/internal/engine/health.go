@@ -81,15 +81,18 @@ func (h *health) note(ctx context.Context, err error) {
 	}
 }
 
+// stallGrace is the time that a call may run past its deadline until the server is not ready.
+const stallGrace = 2 * time.Second
+
 // errStalled is the reason of a server that makes no progress.
 var errStalled = errors.New("the oldest call runs past its deadline, and no call has finished since")
 
 // checkProgress returns errStalled if a call has given up, the oldest call ran then and still runs
-// after Options.Grace, and no call has finished meanwhile. It logs changes.
+// after stallGrace, and no call has finished meanwhile. It logs changes.
 func (e *Engine) checkProgress() error {
 	var err error
 	if missed := e.health.missed.Load(); missed != 0 {
-		if since := time.Since(time.Unix(0, missed)); since > e.o.Grace && e.Runner().Stats().Oldest > since {
+		if since := time.Since(time.Unix(0, missed)); since > stallGrace && e.Runner().Stats().Oldest > since {
 			err = errStalled
 		}
 	}

@@ -23,7 +23,7 @@ type Definition struct {
 	Function string // "module:name"
 	Bound    bool
 	// Shapes, if set, gets the shapes of the inputs, as lists of integers, and returns a list of the
-	// shapes of the outputs. Without it, the n-th free extent of an output is the n-th free extent
+	// shapes of the outputs, as JSON. Without it, the n-th free extent of an output is the n-th free extent
 	// of the first input with as many of them.
 	Shapes string
 	// Serial makes calls of this model run one at a time.
@@ -69,9 +69,8 @@ type Options struct {
 	Shared    int           // calls of one tenant at a time while other tenants are active; a quarter of Turns, at least 1
 	Requests  int           // requests at a time; 1024
 	PerTenant int           // of these, requests of one tenant; half of Requests
-	Tenants   int           // tenants in the table; 1024. Clients without a place there are one tenant together.
+	Tenants   int           // tenants in the table; 1024. Clients that find no room are one tenant together.
 	Timeout   time.Duration // of a request, which may have a shorter one; 30 s
-	Grace     time.Duration // time that a call may run past its deadline until the server is not ready; 2 s
 	Patience  time.Duration // time that the runner may be stuck until Live returns an error; a minute
 	Log       *slog.Logger  // slog.Default()
 }
@@ -89,7 +88,7 @@ func (o *Options) complete() error {
 			return fmt.Errorf("engine: the memory of pool %s must be readable by the host (got %s)", p.Name(), p.Place())
 		}
 	}
-	if min(o.Turns, o.Shared, o.Requests, o.PerTenant, o.Tenants) < 0 || min(o.Timeout, o.Grace, o.Patience) < 0 {
+	if min(o.Turns, o.Shared, o.Requests, o.PerTenant, o.Tenants) < 0 || min(o.Timeout, o.Patience) < 0 {
 		return errors.New("engine: a bound or time in Options is negative")
 	}
 	o.Name = cmp.Or(o.Name, "usmbridge")
@@ -99,7 +98,6 @@ func (o *Options) complete() error {
 	o.PerTenant = cmp.Or(o.PerTenant, max(o.Requests/2, 1))
 	o.Tenants = cmp.Or(o.Tenants, 1024)
 	o.Timeout = cmp.Or(o.Timeout, 30*time.Second)
-	o.Grace = cmp.Or(o.Grace, 2*time.Second)
 	o.Patience = cmp.Or(o.Patience, time.Minute)
 	o.Log = cmp.Or(o.Log, slog.Default())
 	if o.Calls == nil {
@@ -171,7 +169,7 @@ func extentsFrom(inputs []oip.Tensor, out *oip.Tensor) (int, error) {
 	}
 	i := slices.IndexFunc(inputs, func(in oip.Tensor) bool { return free(in.Shape) == n })
 	if i < 0 {
-		return 0, fmt.Errorf("output %s has %d free extents and no input has as many: it needs a function that tells its shape", out.Name, n)
+		return 0, fmt.Errorf("output %s has %d free extents and no input has as many; define output_shapes", out.Name, n)
 	}
 	return i, nil
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -169,44 +170,15 @@ func (r *Request) askShapes() ([][]int64, error) {
 	if err != nil {
 		return nil, err
 	}
-	shapes, err := r.toShapes(answer)
-	if err != nil {
+	text, _ := answer.(string)
+	var shapes [][]int64
+	if err := json.Unmarshal([]byte(text), &shapes); err != nil || len(shapes) != len(r.outputs) {
 		drop(answer)
-		return nil, r.badModel(err)
+		return nil, r.badModel(fmt.Errorf("invalid shapes of %d outputs: %.100q", len(r.outputs), text))
 	}
-	return shapes, nil
-}
-
-// toShapes converts a list of lists of integers, and checks them against the declared shapes.
-func (r *Request) toShapes(v any) ([][]int64, error) {
-	list, ok := v.([]any)
-	if !ok || len(list) != len(r.outputs) {
-		return nil, fmt.Errorf("invalid output shapes (got %T, want a list of %d lists)", v, len(r.outputs))
-	}
-	shapes := make([][]int64, len(list))
-	for i, s := range list {
-		extents, ok := s.([]any)
-		if !ok {
-			return nil, fmt.Errorf("invalid output shape (got %T, want a list)", s)
-		}
-		shapes[i] = make([]int64, len(extents))
-		for j, extent := range extents {
-			var n int64
-			switch v := extent.(type) {
-			case int:
-				n = int64(v)
-			case int64:
-				n = v
-			default:
-				n = -1
-			}
-			if n < 0 {
-				return nil, fmt.Errorf("invalid output extent (got %v, want a non-negative integer of 64 bits)", extent)
-			}
-			shapes[i][j] = n
-		}
-		if meta := r.outputs[i].meta; !meta.Fits(shapes[i]) {
-			return nil, fmt.Errorf("output %s would have shape %v and is declared as %v", meta.Name, shapes[i], meta.Shape)
+	for i, shape := range shapes {
+		if meta := r.outputs[i].meta; !meta.Fits(shape) || slices.ContainsFunc(shape, func(n int64) bool { return n < 0 }) {
+			return nil, r.badModel(fmt.Errorf("output %s would have shape %v and is declared as %v", meta.Name, shape, meta.Shape))
 		}
 	}
 	return shapes, nil

@@ -46,6 +46,8 @@ type accounts struct {
 	active           time.Duration // activeTime, except in tests
 	running, waiting atomic.Int64  // requests that have their turn, or wait for it
 
+	opening sync.Mutex // held to open and close accounts; before mu
+
 	mu       sync.Mutex
 	byLabel  map[string]*account // one per label, because the pools take each name once
 	idle     list.List           // of *account, longest idle first
@@ -70,26 +72,47 @@ func share(limit uint64) memmgr.TenantOptions {
 }
 
 // enter admits a request of a tenant. leave ends it. Errors: Busy, if a bound is reached.
-func (a *accounts) enter(name string, serial bool) (k ticket, err error) {
+func (a *accounts) enter(name string, serial bool) (ticket, error) {
 	label := oip.TenantLabel(name)
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.requests >= a.o.Requests {
-		return k, busy("too many requests are being served", nil)
+	if t := a.byLabel[label]; t != nil || a.requests >= a.o.Requests {
+		defer a.mu.Unlock()
+		return a.admit(t, serial)
 	}
+	a.mu.Unlock()
+
+	// Opening and closing tenants takes time, so it does not hold a.mu.
+	a.opening.Lock()
+	defer a.opening.Unlock()
+	a.mu.Lock()
+	var removed *account
 	if a.byLabel[label] == nil && len(a.byLabel) >= a.o.Tenants && name != oip.OtherTenants {
-		if first := a.idle.Front(); first != nil {
-			a.remove(first)
-		} else {
+		if removed = a.removeIdle(); removed == nil {
 			name, label = oip.OtherTenants, oip.OtherTenants
 		}
 	}
 	t := a.byLabel[label]
+	a.mu.Unlock()
+	removed.close()
 	if t == nil {
+		var err error
 		if t, err = a.open(name, label); err != nil {
-			return k, &oip.Error{Kind: oip.Internal, Message: "the server failed", Err: err}
+			return ticket{}, &oip.Error{Kind: oip.Internal, Message: "the server failed", Err: err}
 		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.byLabel[label] == nil {
 		a.byLabel[label] = t
+		t.idle = a.idle.PushBack(t)
+	}
+	return a.admit(t, serial)
+}
+
+// admit counts a request of a tenant in the table. a.mu is held.
+func (a *accounts) admit(t *account, serial bool) (k ticket, err error) {
+	if a.requests >= a.o.Requests {
+		return k, busy("too many requests are being served", nil)
 	}
 	if t.requests >= a.o.PerTenant {
 		return k, busy("too many requests of this client are being served", nil)
@@ -105,7 +128,7 @@ func (a *accounts) enter(name string, serial bool) (k ticket, err error) {
 
 // open opens the tenants of the pools.
 func (a *accounts) open(name, label string) (*account, error) {
-	t := &account{name: name, label: label, turns: semaphore.NewWeighted(int64(a.o.Turns)), serial: semaphore.NewWeighted(serialTurns)}
+	t := &account{name: name, label: label, left: time.Now(), turns: semaphore.NewWeighted(int64(a.o.Turns)), serial: semaphore.NewWeighted(serialTurns)}
 	var err error
 	if t.memory, err = a.o.Memory.NewTenant(label, share(a.o.Limit)); err != nil {
 		return nil, err
@@ -119,13 +142,24 @@ func (a *accounts) open(name, label string) (*account, error) {
 	return t, nil
 }
 
-// remove removes an idle account and closes its tenants. Their memory in use stays charged until it is
-// freed. a.mu is held.
-func (a *accounts) remove(idle *list.Element) {
-	t := a.idle.Remove(idle).(*account) //nolint:forcetypeassert // the list has no other elements
+// removeIdle removes the account that has been idle for the longest time, if there is one. a.mu is held.
+func (a *accounts) removeIdle() *account {
+	first := a.idle.Front()
+	if first == nil {
+		return nil
+	}
+	t := a.idle.Remove(first).(*account) //nolint:forcetypeassert // the list has no other elements
 	delete(a.byLabel, t.label)
-	_ = t.memory.Close()
-	_ = t.calls.Close()
+	return t
+}
+
+// close closes the tenants of a removed account, which may be nil. Their memory in use stays charged
+// until it is freed.
+func (t *account) close() {
+	if t != nil {
+		_ = t.memory.Close()
+		_ = t.calls.Close()
+	}
 }
 
 // close removes all idle accounts.
@@ -133,7 +167,7 @@ func (a *accounts) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for a.idle.Len() > 0 {
-		a.remove(a.idle.Front())
+		a.removeIdle().close()
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
+	bootstrap "github.com/usmbridge/usmbridge/interop/inference/python"
 )
 
 // Module returns the name of the Python module of a load, which are counted from 1.
@@ -22,9 +23,9 @@ const (
 	Forget   = "forget"   // removes the models
 )
 
-// Script returns the source of the Python module of a load: bootstrap, which loads and calls models,
+// Script returns the source of the Python module of a load: bootstrap.py, which loads and calls models,
 // with the models. directory is that of the models; "" for built-in ones.
-func Script(bootstrap string, load int, directory string, sources []Source) (string, error) {
+func Script(load int, directory string, sources []Source) (string, error) {
 	list := make([][3]string, len(sources))
 	for i, s := range sources {
 		list[i] = [3]string{s.Name, s.File, s.Text}
@@ -35,7 +36,7 @@ func Script(bootstrap string, load int, directory string, sources []Source) (str
 	}
 	// A Go string in ASCII quotes is a Python string.
 	return fmt.Sprintf("%s\n\nload(json.loads(%s), %s, \"usmbridge_models_%d\")\n",
-		bootstrap, strconv.QuoteToASCII(string(text)), strconv.QuoteToASCII(directory), load), nil
+		bootstrap.Source, strconv.QuoteToASCII(string(text)), strconv.QuoteToASCII(directory), load), nil
 }
 
 // description is a model in the result of Describe.

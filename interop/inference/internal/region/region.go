@@ -1,6 +1,7 @@
 package region
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -19,12 +20,6 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// The default bounds of a registry.
-const (
-	DefaultMaxRegions = 256
-	DefaultMaxBytes   = 64 << 30
-)
-
 // maxName is the longest name of a region, and of a key without its slash, in bytes.
 const maxName = 255
 
@@ -36,7 +31,7 @@ type Options struct {
 	Prefix string
 	// MaxRegions bounds the number of regions, MaxBytes the sum of their whole pages in bytes,
 	// whether the client has allocated them or not: a page that does not exist yet, or was removed
-	// again, is charged to this process when it touches it. 0 is the default.
+	// again, is charged to this process when it touches it. 0 means 256 regions and 64 GiB.
 	MaxRegions int
 	MaxBytes   uint64
 	// Queue makes regions USM of kind Kind in the context of the queue where that works, and
@@ -77,12 +72,8 @@ type entry struct {
 
 // New makes a registry without regions.
 func New(o Options) *Registry {
-	if o.MaxRegions <= 0 {
-		o.MaxRegions = DefaultMaxRegions
-	}
-	if o.MaxBytes == 0 {
-		o.MaxBytes = DefaultMaxBytes
-	}
+	o.MaxRegions = cmp.Or(o.MaxRegions, 256)
+	o.MaxBytes = cmp.Or(o.MaxBytes, 64<<30)
 	return &Registry{options: o, entries: map[string]*entry{}}
 }
 
