@@ -3,9 +3,7 @@ package usmarray_test
 import (
 	"errors"
 	"fmt"
-	"io"
 	"log"
-	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -81,20 +79,6 @@ func TestConversionExamples(t *testing.T) {
 	}
 	require.NoError(t, err)
 	defer rt.Close()
-	require.Equal(t, "<f4 [3] true\n", printed(t, ExampleDLPackToUSMInterface))
-	require.Equal(t, "float32 [3] true\n", printed(t, ExampleUSMInterfaceToDLPack))
-}
-
-// printed returns the output of an example.
-func printed(t *testing.T, example func()) string {
-	r, w, err := os.Pipe()
-	require.NoError(t, err)
-	stdout := os.Stdout
-	os.Stdout = w
-	example()
-	os.Stdout = stdout
-	require.NoError(t, w.Close())
-	text, err := io.ReadAll(r)
-	require.NoError(t, err)
-	return string(text)
+	require.Equal(t, "<f4 [3] true\n", testenv.Printed(t, ExampleDLPackToUSMInterface))
+	require.Equal(t, "float32 [3] true\n", testenv.Printed(t, ExampleUSMInterfaceToDLPack))
 }

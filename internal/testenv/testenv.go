@@ -7,6 +7,7 @@
 package testenv
 
 import (
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -46,6 +47,29 @@ func Missing(t testing.TB, reason any, requirements ...Requirement) {
 		}
 	}
 	t.Skip(reason)
+}
+
+// Printed returns the text that f, such as an example without an Output comment, writes to standard output.
+// f must write less than the buffer of a pipe, which has at least 4 KiB.
+func Printed(t testing.TB, f func()) string {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	stdout := os.Stdout
+	os.Stdout = w
+	defer func() { os.Stdout = stdout }()
+	f()
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 // Root returns the directory of the root module.

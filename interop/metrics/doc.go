@@ -7,9 +7,9 @@
 //
 //	prometheus.MustRegister(metrics.NewCollector(metrics.Tenants(), metrics.Runner("models", pool)))
 //
-// The counters are read only when the monitoring system collects: [memmgr.Pool.Stats] takes about
-// ten microseconds, and nothing runs in between. Pools with the same name and place are added up, so
-// that no two series have the same labels. Sizes are in bytes, durations in seconds.
+// The counters are read only when the monitoring system collects; nothing runs in between. Pools with
+// the same name and place are added up, so that no two series have the same labels. Sizes are in
+// bytes, durations in seconds. A [Collector] owns nothing and is safe for concurrent use.
 //
 // Without this module, package expvar can publish the same counters of the pools:
 //

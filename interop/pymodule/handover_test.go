@@ -3,8 +3,6 @@
 package pymodule_test
 
 import (
-	"io"
-	"os"
 	"runtime"
 	"sync"
 	"testing"
@@ -87,27 +85,12 @@ func text(t *testing.T, o *python.Object) string {
 	return s
 }
 
-// printed returns the text that f writes to standard output.
-func printed(t *testing.T, f func()) string {
-	t.Helper()
-	r, w, err := os.Pipe()
-	require.NoError(t, err)
-	old := os.Stdout
-	os.Stdout = w
-	defer func() { os.Stdout = old }()
-	f()
-	require.NoError(t, w.Close())
-	out, err := io.ReadAll(r)
-	require.NoError(t, err)
-	return string(out)
-}
-
 // TestExamples runs the examples with the embedded Python and checks their output.
 func TestExamples(t *testing.T) {
 	start(t)
-	require.Equal(t, "75\n[[10. 20. 30.]\n [ 4.  5.  6.]]\n", printed(t, ExampleToPython))
-	require.Equal(t, "4.999995e+11 [-1 -2 -3]\n", printed(t, ExampleToPython_slice))
-	require.Equal(t, "[2 3] [3 -1]\n[[2 1 0]\n [5 4 3]]\n", printed(t, ExampleFromPython))
+	require.Equal(t, "75\n[[10. 20. 30.]\n [ 4.  5.  6.]]\n", testenv.Printed(t, ExampleToPython))
+	require.Equal(t, "4.999995e+11 [-1 -2 -3]\n", testenv.Printed(t, ExampleToPython_slice))
+	require.Equal(t, "[2 3] [3 -1]\n[[2 1 0]\n [5 4 3]]\n", testenv.Printed(t, ExampleFromPython))
 }
 
 // TestSlicesAreShown checks that Python gets the memory of a Go slice as one buffer, at the same address.

@@ -3,13 +3,13 @@
 package workers_test
 
 import (
-	"io"
 	"math/big"
 	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
 	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/interop/workers"
@@ -22,16 +22,7 @@ import (
 // TestExample runs the example and checks its output.
 func TestExample(t *testing.T) {
 	t.Setenv(python.EnvVar, testpython.Need(t, "numpy").Executable)
-	r, w, err := os.Pipe()
-	require.NoError(t, err)
-	old := os.Stdout
-	os.Stdout = w
-	defer func() { os.Stdout = old }()
-	Example()
-	require.NoError(t, w.Close())
-	text, err := io.ReadAll(r)
-	require.NoError(t, err)
-	require.Equal(t, "[2. 4. 6.] 12 0 bytes copied\n", string(text))
+	require.Equal(t, "[2. 4. 6.] 12 0 bytes copied\n", testenv.Printed(t, Example))
 }
 
 func TestCalls(t *testing.T) {

@@ -108,7 +108,7 @@ func BenchmarkFind(b *testing.B) {
 	}
 }
 
-// BenchmarkSegment allocates and frees a segment, maps it and closes the mapping.
+// BenchmarkSegment allocates and frees a segment.
 func BenchmarkSegment(b *testing.B) {
 	r := newHost(b, segment.PeersRead)
 	b.ReportAllocs()

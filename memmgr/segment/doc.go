@@ -76,9 +76,9 @@
 //
 // # Costs and limits
 //
-// A segment uses a descriptor, a mapping (two in USM) and whole pages. Making and freeing one takes
-// about 25 µs of processor time. The package counts its mappings and descriptors in the whole
-// process ([InUse]). By default it uses at most half of those that the system allows
+// A segment uses a descriptor, a mapping (two in USM) and whole pages, and needs several system calls
+// (BenchmarkSegment): put a pool above the resource. The package counts its mappings and descriptors
+// in the whole process ([InUse]). By default it uses at most half of those that the system allows
 // ([WithMaxMappings], [WithMaxDescriptors]).
 //
 // The system provides pages at their first access. If it overcommitted memory and has no page left,

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -52,5 +53,5 @@ func Example() {
 // TestExample runs the example, which needs SYCL.
 func TestExample(t *testing.T) {
 	testsycl.Need(t)
-	require.NotPanics(t, Example)
+	require.Equal(t, "[2 4 6] <nil>\n", testenv.Printed(t, Example))
 }

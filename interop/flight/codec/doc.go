@@ -5,8 +5,7 @@
 //
 //	server := grpc.NewServer(grpc.ForceServerCodecV2(codec.New(0)))
 //	err := codec.NewReceiver(gate, stream).Next(func(in *codec.Incoming) error {
-//		b, err := in.Memory(pool, memmgr.Request{}, n) // after Field and Length
-//		…
+//		… in.Field, in.Length, memmgr.New(pool, …), in.ReadFull
 //	err = stream.SendMsg(message) // an Outgoing, with leases.Memory(buffer, data) for its large field
 //	err = leases.Wait(ctx)        // until gRPC has released the memory
 //

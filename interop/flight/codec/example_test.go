@@ -37,25 +37,36 @@ func (m *image) Buffers() (mem.BufferSlice, error) {
 	return mem.BufferSlice{mem.SliceBuffer(head), m.leases.Memory(m.pixels, data)}, nil
 }
 
-// receive reads a message, and its image into memory of a pool.
-func receive(in *codec.Incoming, pool *memmgr.Pool) (image memmgr.Buffer, err error) {
+// receive reads a message, and its image into memory of a pool. The pool can refuse the memory before
+// a byte of the image is read. The caller releases the buffer, also after an error.
+func receive(in *codec.Incoming, pool *memmgr.Pool) (pixels memmgr.Buffer, err error) {
 	for {
 		field, typ, err := in.Field()
-		switch {
-		case errors.Is(err, io.EOF):
-			return image, nil
-		case err != nil:
-			return image, err
-		case field != imageField || image.Valid():
-			err = in.Skip(typ)
-		default:
-			var n int
-			if n, err = in.Length(typ); err == nil {
-				image, err = in.Memory(pool, memmgr.Request{Tag: "image"}, n)
-			}
+		if errors.Is(err, io.EOF) {
+			return pixels, nil
 		}
 		if err != nil {
-			return image, err
+			return pixels, err
+		}
+		if field != imageField || pixels.Valid() {
+			if err := in.Skip(typ); err != nil {
+				return pixels, err
+			}
+			continue
+		}
+		n, err := in.Length(typ)
+		if err != nil {
+			return pixels, err
+		}
+		if pixels, err = memmgr.New(pool, memmgr.Request{Size: uintptr(n), Tag: "image"}); err != nil {
+			return pixels, err
+		}
+		data, err := pixels.Bytes()
+		if err != nil {
+			return pixels, err
+		}
+		if err := in.ReadFull(data[:n]); err != nil {
+			return pixels, err
 		}
 	}
 }

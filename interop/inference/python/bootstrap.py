@@ -13,6 +13,7 @@ A model is a module with INPUTS and OUTPUTS, each a dict from a tensor's name to
 
 import importlib
 import inspect
+import json
 import keyword
 import linecache
 import sys
@@ -96,25 +97,19 @@ def _tensors(module, what):
 
 
 def _bound(infer, inputs):
-    """Checks the parameters of infer, and returns whether it has a keyword-only `outputs`."""
+    """Checks that infer takes the inputs, and returns whether it has a keyword-only `outputs`."""
     try:
-        parameters = inspect.signature(infer).parameters
+        signature = inspect.signature(infer)
     except (TypeError, ValueError):
         return False
-    names = {name for name, _, _ in inputs}
-    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-    for p in parameters.values():
-        if p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL) or p.name in names and p.kind is not p.POSITIONAL_ONLY:
-            continue
-        if p.kind is p.KEYWORD_ONLY and p.name == "outputs":
-            continue
-        if p.default is p.empty or p.kind is p.POSITIONAL_ONLY:
-            raise ModelError(f"infer has a parameter {p.name!r}, which is not in INPUTS")
-    for name in names:
-        if name not in parameters and not takes_any:
-            raise ModelError(f"infer has no parameter for input {name!r}")
-    outputs = parameters.get("outputs")
-    return outputs is not None and outputs.kind is outputs.KEYWORD_ONLY
+    outputs = signature.parameters.get("outputs")
+    bound = outputs is not None and outputs.kind is outputs.KEYWORD_ONLY
+    names = [name for name, _, _ in inputs] + ["outputs"] * bound
+    try:
+        signature.bind(**dict.fromkeys(names))
+    except TypeError as error:
+        raise ModelError(f"infer does not take INPUTS: {error}") from None
+    return bound
 
 
 def _writer(infer, inputs, outputs):
@@ -188,11 +183,13 @@ def _zeros(shape, dtype):
 
 
 def _warmer(module, model):
-    """Returns the function that warms the model."""
+    """Returns the function that warms the model. It returns the traceback if a call on zeros fails."""
     own = getattr(module, "warm", None)
 
+    def warm():
+        own()
+
     def first_call():
-        """Calls the model on zeros, which it may refuse."""
         try:
             arrays = [_zeros(shape, DATATYPES[datatype]).as_readonly() for _, datatype, shape in model.inputs]
             if model.bound:
@@ -204,9 +201,6 @@ def _warmer(module, model):
         except (Exception, SystemExit):
             return traceback.format_exc()
         return None
-
-    def warm():
-        return own() and None
 
     return warm if own is not None else first_call
 
@@ -275,48 +269,36 @@ def forget():
 
 
 def describe():
-    """Describes the models as plain values. error is the reason why a model cannot be called."""
+    """Describes the models as JSON. error is the reason why a model cannot be called."""
     described = []
     for model in _models.values():
         if model.error is not None:
             described.append({"name": model.name, "error": model.error})
             continue
-        described.append(
-            {
-                "name": model.name,
-                "error": "",
-                "inputs": [list(t) for t in model.inputs],
-                "outputs": [list(t) for t in model.outputs],
-                "bound": model.bound,
-                "serial": model.serial,
-                "writes_all": model.writes_all,
-                "shapes": model.shapes is not None,
-            }
-        )
-    return described
+        fields = {field: getattr(model, field) for field in ("name", "bound", "serial", "writes_all")}
+        for field in ("inputs", "outputs"):
+            fields[field] = [dict(zip(("name", "datatype", "shape"), t)) for t in getattr(model, field)]
+        described.append({**fields, "shapes": model.shapes is not None})
+    return json.dumps(described)
 
 
-def warm(*names):
-    """Warms models. A model whose own warm() raises cannot be called. A model may refuse zeros,
-    which are the input of the first call of models without warm(): the result has the traceback
-    for each of these models."""
-    refused = {}
-    for name in names:
-        model = _models[name]
-        if model.error is not None:
-            continue
-        try:
-            trouble = model.warm()
-        except (Exception, SystemExit):
-            model.error = "warm() failed:\n" + traceback.format_exc()
-            continue
-        if trouble:
-            refused[name] = trouble
-    return refused
+def warm(name):
+    """Warms a model. If its own warm() raises, the model cannot be called. A model without warm() is
+    called on zeros, which it may refuse: the result is the traceback then."""
+    model = _models[name]
+    if model.error is not None:
+        return None
+    try:
+        return model.warm()
+    except (Exception, SystemExit):
+        model.error = "warm() failed:\n" + traceback.format_exc()
+        return None
 
 
 def warm_all():
     """Warms all models, and prints which of them refused zeros."""
-    for name, trouble in warm(*_models).items():
-        print(f"model {name}: the first call, on zeros, failed; define warm() if the model needs other inputs", file=sys.stderr)
-        print(trouble, file=sys.stderr, end="", flush=True)
+    for name in _models:
+        refused = warm(name)
+        if refused:
+            print(f"model {name}: the first call, on zeros, failed; define warm() if the model needs other inputs", file=sys.stderr)
+            print(refused, file=sys.stderr, end="", flush=True)

@@ -418,7 +418,7 @@ func TestBrokenModel(t *testing.T) {
 		"cold": "def infer(x): return {'y': x}\ndef warm(): raise OSError('no weights')"}))
 	require.Equal(t, http.StatusOK, r.get("/v2/health/ready"))
 	require.Equal(t, http.StatusOK, r.get("/v2/models/good/ready"))
-	for model, why := range map[string]string{"bad": "infer has a parameter 'y'", "cold": "OSError: no weights"} {
+	for model, why := range map[string]string{"bad": "infer does not take INPUTS: missing a required argument: 'y'", "cold": "OSError: no weights"} {
 		require.Equal(t, http.StatusServiceUnavailable, r.get("/v2/models/"+model+"/ready"))
 		status, body := r.infer(model, "x", 1)
 		require.Equal(t, http.StatusServiceUnavailable, status)

@@ -112,7 +112,10 @@ func TestProfileEnds(t *testing.T) {
 	s := newService(t)
 	over := make(chan string)
 	go func() {
-		_, body, _ := s.get(t, "/debug/pprof/trace?seconds=120", nil)
+		status, body := 503, ""
+		for status == 503 { // while the heap profile below is served
+			status, body, _ = s.get(t, "/debug/pprof/trace?seconds=120", nil)
+		}
 		over <- body
 	}()
 	require.Eventually(t, func() bool {

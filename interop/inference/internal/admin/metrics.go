@@ -59,8 +59,8 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	m.gauge("live", "0 if the server is stuck and must be restarted.", truth(e.Live() == nil))
 	m.gauge("draining", "1 while the server drains.", truth(stats.Draining))
 	m.gauge("requests_in_flight", "Requests in flight, including waiting ones.", float64(stats.Requests))
-	m.gauge("requests_waiting", "Requests that wait for a place to run.", float64(stats.Slots.Waiting+stats.Lane.Waiting))
-	m.gauge("turns_taken", "Requests that have a place to run.", float64(stats.Slots.Running+stats.Lane.Running))
+	m.gauge("requests_waiting", "Requests that wait for a place to run.", float64(stats.Waiting))
+	m.gauge("turns_taken", "Requests that have a place to run.", float64(stats.Running))
 	for kind, n := range stats.Refused {
 		m.counter("refusals_total", "Requests that were refused or failed, by reason.", n, "kind", oip.Kind(kind).String())
 	}

@@ -18,7 +18,7 @@ func writeStatus(w http.ResponseWriter, e *engine.Engine, o *Options) {
 	server, stats := e.Server(), e.Stats()
 	fmt.Fprintf(t, "%s %s\n\n", server.Name, server.Version)
 	fmt.Fprintf(t, "ready\t%s\nlive\t%s\n", state(e.Ready()), state(e.Live()))
-	fmt.Fprintf(t, "requests in flight\t%d\nrequests waiting\t%d\ntenants\t%d\n", stats.Requests, stats.Slots.Waiting+stats.Lane.Waiting, len(stats.Tenants))
+	fmt.Fprintf(t, "requests in flight\t%d\nrequests waiting\t%d\ntenants\t%d\n", stats.Requests, stats.Waiting, len(stats.Tenants))
 	for kind, n := range stats.Refused {
 		if n > 0 {
 			fmt.Fprintf(t, "refused: %s\t%d\n", oip.Kind(kind), n)

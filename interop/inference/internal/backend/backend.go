@@ -13,6 +13,7 @@ import (
 	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/interop/workers"
 	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/segment"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
@@ -37,16 +38,17 @@ type Backend struct {
 	// allocate: see engine.Options.
 	Memory, Calls     *memmgr.Pool
 	Limit, CallsLimit uint64
-	// Queue and Kind are those of the memory; the host's queue without SYCL.
+	// Queue and Kind are those of the memory: shared USM of the default device, which host and device
+	// both reach. Without SYCL, they are the host's queue and USMUnknown.
 	Queue *syclobj.Queue
 	Kind  syclobj.USMKind
 	// Turns and Shared are the values of engine.Options that keep the runner busy.
 	Turns, Shared int
 
-	options Options
-	memory  *memory
-	python  *python.Interpreter // nil with workers
-	loads   int
+	options  Options
+	segments *segment.Resource   // below the pools, if workers map them
+	python   *python.Interpreter // nil with workers
+	loads    int
 }
 
 // Open allocates the memory and starts Python. There is one Backend in a process at a time. Errors: no
@@ -65,21 +67,20 @@ func Open(o Options) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := openMemory(rt, o.Limit, o.Regions, o.Workers > 0, o.Log)
-	if err != nil {
+	b := &Backend{options: o, Turns: turnsPerSlot * o.Slots, Shared: half(o.Slots)}
+	if o.Workers > 0 {
+		b.Turns, b.Shared = 2*o.Workers, half(o.Workers)
+	}
+	if err := b.openMemory(rt); err != nil {
 		return nil, err
 	}
-	b := &Backend{Memory: m.pool, Calls: m.calls, Limit: m.poolLimit, CallsLimit: m.callsLimit, Queue: m.queue, Kind: m.kind, options: o, memory: m,
-		Turns: turnsPerSlot * o.Slots, Shared: half(o.Slots)}
 	if why := rt.SYCLError(); why != nil {
 		o.Log.Info("no SYCL: tensors are in host memory", "reason", why)
 	}
-	if o.Workers > 0 {
-		b.Turns, b.Shared = 2*o.Workers, half(o.Workers)
-		return b, nil
-	}
-	if b.python, err = startPython(); err != nil {
-		return nil, errors.Join(err, b.Close())
+	if o.Workers == 0 {
+		if b.python, err = startPython(); err != nil {
+			return nil, errors.Join(err, b.Close())
+		}
 	}
 	return b, nil
 }
@@ -173,12 +174,12 @@ func (l *Loaded) embed(ctx context.Context, b *Backend, name, script string, sou
 // warm warms one model.
 func (l *Loaded) warm(model string, log *slog.Logger) error {
 	began := time.Now()
-	troubles, err := l.ask(models.Warm, model)
+	refused, err := l.ask(models.Warm, model)
 	if err != nil {
 		return fmt.Errorf("model %s: %w", model, err)
 	}
-	for name, why := range models.Troubles(troubles) {
-		log.Warn("the first call of a model, on zeros, failed; define warm() if the model needs other inputs", "model", name, "traceback", why)
+	if refused != nil {
+		log.Warn("the first call of a model, on zeros, failed; define warm() if the model needs other inputs", "model", model, "traceback", refused)
 	}
 	log.Info("model is warm", "model", model, "took", time.Since(began).Round(time.Millisecond))
 	return nil
@@ -218,15 +219,13 @@ func explain(err error) error {
 	return err
 }
 
-// ForModels is engine.Options.ForModels: arrays of the pool's kind of memory are charged to the
-// account. Workers make theirs in memory of their own.
-func (b *Backend) ForModels(account memmgr.Resource, q *syclobj.Queue, kind syclobj.USMKind) (memmgr.Resource, error) {
-	return b.memory.choose(account, q, kind)
-}
-
 // Close closes the memory, after all that was loaded; End ends Python. Errors: a *memmgr.LeakError if
 // memory is still in use: a model may have kept arrays.
 func (b *Backend) Close() error {
 	memmgr.Flush()
-	return b.memory.close()
+	err := errors.Join(b.Memory.Close(), b.Calls.Close())
+	if b.segments != nil {
+		err = errors.Join(err, b.segments.Close())
+	}
+	return err
 }

@@ -1,83 +1,58 @@
 package backend
 
 import (
-	"errors"
 	"fmt"
-	"log/slog"
 
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/segment"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// memory is where tensors lie: shared USM of the default device, which host and device both
-// reach, else memory of the host; for workers such that other processes can map.
-type memory struct {
-	queue *syclobj.Queue
-	kind  syclobj.USMKind
-	// pool is for tensors, and calls for what calls that run allocate: a quarter of the limit,
-	// which requests that wait for their turn cannot take from those.
-	pool, calls           *memmgr.Pool
-	poolLimit, callsLimit uint64
-	// segments is below the pool where workers map it; nil else.
-	segments *segment.Resource
-}
-
-// openMemory makes the pools for limit bytes, minus regions.
-func openMemory(rt *syclobj.Runtime, limit, regions uint64, workers bool, log *slog.Logger) (*memory, error) {
-	m := &memory{queue: rt.DefaultQueue(), kind: syclobj.USMShared}
-	if m.queue.IsHost() {
-		m.kind = syclobj.USMUnknown
+// openMemory makes the pools.
+func (b *Backend) openMemory(rt *syclobj.Runtime) error {
+	b.Queue, b.Kind = rt.DefaultQueue(), syclobj.USMShared
+	if b.Queue.IsHost() {
+		b.Kind = syclobj.USMUnknown
 	}
-	from, err := m.source(rt, workers, log)
+	from, err := b.upstream(rt)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	m.callsLimit = max(limit/4, 1)
-	m.poolLimit = max(limit-min(m.callsLimit+regions, limit), 1)
-	m.pool = memmgr.NewPool(memmgr.NewLimit(from, m.poolLimit), memmgr.WithName("tensors"))
-	m.calls = memmgr.NewPool(memmgr.NewLimit(from, m.callsLimit), memmgr.WithName("calls"))
+	limit := b.options.Limit
+	b.CallsLimit = max(limit/4, 1)
+	b.Limit = max(limit-min(b.CallsLimit+b.options.Regions, limit), 1)
+	b.Memory = memmgr.NewPool(memmgr.NewLimit(from, b.Limit), memmgr.WithName("tensors"))
+	b.Calls = memmgr.NewPool(memmgr.NewLimit(from, b.CallsLimit), memmgr.WithName("calls"))
 	memmgr.SetDefaultLimit(max(limit/2, 1))
-	return m, nil
+	return nil
 }
 
-// source returns the upstream of the pools.
-func (m *memory) source(rt *syclobj.Runtime, workers bool, log *slog.Logger) (memmgr.Resource, error) {
+// upstream returns the upstream of the pools. Memory for workers is in segments that they can map.
+func (b *Backend) upstream(rt *syclobj.Runtime) (_ memmgr.Resource, err error) {
 	switch {
-	case !workers && m.queue.IsHost():
+	case b.options.Workers == 0 && b.Queue.IsHost():
 		return memmgr.Host(), nil
-	case !workers:
-		return memmgr.USM(m.queue, m.kind), nil
+	case b.options.Workers == 0:
+		return memmgr.USM(b.Queue, b.Kind), nil
 	}
-	if !m.queue.IsHost() {
-		shared, err := segment.NewUSM(m.queue, m.kind, segment.PeersWrite)
-		if err == nil {
-			m.segments = shared
-			return shared, nil
+	if !b.Queue.IsHost() {
+		if b.segments, err = segment.NewUSM(b.Queue, b.Kind, segment.PeersWrite); err == nil {
+			return b.segments, nil
 		}
-		log.Warn("USM of this device cannot be shared with workers: tensors lie in memory of the host", "reason", err)
-		m.queue, m.kind = rt.HostQueue(), syclobj.USMUnknown
+		b.options.Log.Warn("USM of this device cannot be shared with workers: tensors are in host memory", "reason", err)
+		b.Queue, b.Kind = rt.HostQueue(), syclobj.USMUnknown
 	}
-	shared, err := segment.NewHost(segment.PeersWrite)
-	if err != nil {
+	if b.segments, err = segment.NewHost(segment.PeersWrite); err != nil {
 		return nil, fmt.Errorf("backend: memory for workers: %w", err)
 	}
-	m.segments = shared
-	return shared, nil
+	return b.segments, nil
 }
 
-func (m *memory) close() error {
-	err := errors.Join(m.pool.Close(), m.calls.Close())
-	if m.segments != nil {
-		err = errors.Join(err, m.segments.Close())
-	}
-	return err
-}
-
-// choose returns account, of the pool for calls, for memory of its kind, and the default pools for
-// other memory.
-func (m *memory) choose(account memmgr.Resource, q *syclobj.Queue, kind syclobj.USMKind) (memmgr.Resource, error) {
-	if m.has(q, kind) {
+// ForModels is engine.Options.ForModels: arrays of the kind of memory of the pools are charged to the
+// account, and other arrays are in the default pools. Workers have memory of their own.
+func (b *Backend) ForModels(account memmgr.Resource, q *syclobj.Queue, kind syclobj.USMKind) (memmgr.Resource, error) {
+	host := q == nil || q.IsHost()
+	if host && b.Queue.IsHost() || !host && !b.Queue.IsHost() && kind == b.Kind && q.Context().Equal(b.Queue.Context()) && q.Device().Equal(b.Queue.Device()) {
 		return account, nil
 	}
 	p, err := memmgr.Default(q, kind)
@@ -85,11 +60,4 @@ func (m *memory) choose(account memmgr.Resource, q *syclobj.Queue, kind syclobj.
 		return nil, err
 	}
 	return p, nil
-}
-
-func (m *memory) has(q *syclobj.Queue, kind syclobj.USMKind) bool {
-	if q == nil || q.IsHost() {
-		return m.queue.IsHost()
-	}
-	return kind == m.kind && !m.queue.IsHost() && q.Context().Equal(m.queue.Context()) && q.Device().Equal(m.queue.Device())
 }

@@ -35,19 +35,15 @@ func openRuntime() (*syclobj.Runtime, error) {
 func startPython() (*python.Interpreter, error) {
 	process.mu.Lock()
 	defer process.mu.Unlock()
-	if process.py != nil {
-		return process.py, nil
-	}
 	// Memory that models allocate outside of calls is in the default pools.
-	if err := pymodule.Register(pymodule.SetRuntime(process.rt)); err != nil {
-		return nil, err
+	err := pymodule.Register(pymodule.SetRuntime(process.rt))
+	if err == nil {
+		process.py, err = python.Start()
 	}
-	py, err := python.Start()
 	if err != nil {
 		return nil, fmt.Errorf("backend: models need Python with usmbridge's packages (`make python` sets it up in .venv): %w", err)
 	}
-	process.py = py
-	return py, nil
+	return process.py, nil
 }
 
 // End ends Python and closes the SYCL runtime, after every backend is closed. It is the last call of

@@ -5,13 +5,13 @@
 // # Requests
 //
 // Begin admits a request or refuses it immediately. Input and Output declare its tensors, Fill reads an
-// input into memory of the pool, and Run waits for a place, calls the model and returns the outputs.
-// Their bytes are valid until End, which releases everything and may be called at any point. All
-// waiting ends at the deadline of the request.
+// input into memory of the pool, and Run waits for the turn of the request, calls the model and returns
+// the outputs. Their bytes are valid until End, which releases everything and may be called at any
+// point. All waiting ends at the deadline of the request.
 //
-// Package fair bounds the requests of each tenant, and how many of them run at a time. While other
-// tenants are active, a tenant runs fewer of them, so a flood of one tenant leaves processors to others.
-// Each tenant has accounts in the pools (memmgr.Tenant), and the table of tenants is bounded.
+// The requests of each tenant are bounded, and how many of them run at a time. While other tenants are
+// active, a tenant runs fewer of them, so a flood of one tenant leaves processors to others. Each tenant
+// has accounts in the pools (memmgr.Tenant), and the table of tenants is bounded.
 //
 // # Memory
 //

@@ -2,16 +2,12 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/usmbridge/usmbridge/interop/executor"
-	"github.com/usmbridge/usmbridge/interop/inference/internal/fair"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/region"
 )
@@ -19,26 +15,17 @@ import (
 // retryAfter is the time after which a client that was refused for lack of room may try again.
 const retryAfter = time.Second
 
-// activeTime is how long a tenant counts as active after its last request.
-const activeTime = time.Second
-
 // Engine serves models. Its methods may be called from any goroutine.
 type Engine struct {
-	o           Options
-	current     atomic.Pointer[registry]
-	slots, lane *fair.Limiter
-	accounts    accounts
-
-	progress progress
-	retired  atomic.Bool
-	warm     atomic.Bool  // the runner has been ready
-	badFrom  atomic.Int64 // since when it is not, in nanoseconds; 0 while it is
+	o        Options
+	current  atomic.Pointer[registry]
+	accounts *accounts
+	health   health
 	refused  [oip.Kinds]atomic.Uint64
 
-	mu       sync.Mutex
+	mu       sync.Mutex // guards draining; held to admit a request and to replace the models
 	draining bool
-	inFlight int           // requests between Begin and End
-	empty    chan struct{} // closed when draining and none is in flight
+	requests sync.WaitGroup
 }
 
 // New returns an engine, which Close ends. Errors: invalid options.
@@ -46,22 +33,13 @@ func New(o Options) (*Engine, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	e := &Engine{o: o, empty: make(chan struct{})}
-	var err error
-	bounds := fair.Config{Requests: o.Requests, PerTenant: o.PerTenant, Calls: o.Turns, Shared: min(o.Shared, o.Turns), Active: activeTime}
-	if e.slots, err = fair.New(bounds); err != nil {
-		return nil, err
-	}
-	bounds.Calls, bounds.Shared = 2, 1
-	if e.lane, err = fair.New(bounds); err != nil {
-		return nil, err
-	}
-	r, err := e.newRegistry(&load{runner: o.Runner}, o.Models, nil)
+	e := &Engine{o: o}
+	e.accounts = newAccounts(&e.o)
+	r, err := e.newRegistry(o.Runner, o.Models, nil)
 	if err != nil {
 		return nil, err
 	}
 	e.current.Store(r)
-	e.accounts.init(&e.o)
 	return e, nil
 }
 
@@ -73,61 +51,6 @@ func (e *Engine) Server() oip.Server {
 		s.Extensions = append(s.Extensions, "system_shared_memory")
 	}
 	return s
-}
-
-// Ready returns nil if requests can be expected to be served. Errors: NotReady while the runner
-// warms up, is stuck or makes no progress, and after Retire or Drain.
-func (e *Engine) Ready() error {
-	if e.retired.Load() || e.isDraining() {
-		return errDraining
-	}
-	return e.healthy()
-}
-
-// healthy returns nil if the runner is warm and makes progress.
-func (e *Engine) healthy() error {
-	err := e.Runner().Health()
-	if err == nil {
-		err = e.checkProgress()
-	}
-	if err == nil && !e.anyModel() {
-		return &oip.Error{Kind: oip.NotReady, Message: "no model is ready", RetryAfter: retryAfter}
-	}
-	if err == nil {
-		e.warm.Store(true)
-		e.badFrom.Store(0)
-		return nil
-	}
-	message := "the server is not ready"
-	if errors.Is(err, executor.ErrWarming) {
-		message = "the server is warming up"
-	} else {
-		e.badFrom.CompareAndSwap(0, time.Now().UnixNano())
-	}
-	return &oip.Error{Kind: oip.NotReady, Message: message, RetryAfter: retryAfter, Err: err}
-}
-
-var errDraining = &oip.Error{Kind: oip.NotReady, Message: "the server is shutting down", RetryAfter: retryAfter}
-
-// anyModel reports whether a model can be called.
-func (e *Engine) anyModel() bool {
-	return slices.ContainsFunc(e.Models(), func(m *Model) bool { return m.def.Broken == "" })
-}
-
-// Live returns nil until the runner has been stuck, or without progress, for Options.Patience, as
-// seen by Ready or Live. Errors: NotReady.
-func (e *Engine) Live() error {
-	err := e.Ready()
-	if from := e.badFrom.Load(); err != nil && from != 0 && time.Since(time.Unix(0, from)) > e.o.Patience {
-		return err
-	}
-	return nil
-}
-
-func (e *Engine) isDraining() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.draining
 }
 
 // Models returns the models, in the order of their definitions. The list does not change.
@@ -155,23 +78,24 @@ func (e *Engine) Limit() uint64 { return e.o.Limit }
 func (e *Engine) Timeout() time.Duration { return e.o.Timeout }
 
 // Runner returns the runner of the models.
-func (e *Engine) Runner() executor.Runner { return e.current.Load().load.runner }
+func (e *Engine) Runner() executor.Runner { return e.current.Load().runner }
 
 // Stats are the counts of an engine.
 type Stats struct {
-	Requests    int               // between Begin and End
-	Refused     [oip.Kinds]uint64 // requests that were refused or failed, by oip.Kind
-	Slots, Lane fair.Stats
-	Tenants     []TenantStats
-	Draining    bool
+	Requests int               // between Begin and End
+	Running  int               // of these, requests that have their turn
+	Waiting  int               // of these, requests that wait for their turn
+	Refused  [oip.Kinds]uint64 // requests that were refused or failed, by oip.Kind
+	Tenants  []TenantStats
+	Draining bool
 }
 
 // Stats returns the current counts.
 func (e *Engine) Stats() Stats {
 	e.mu.Lock()
-	inFlight, draining := e.inFlight, e.draining
+	s := Stats{Draining: e.draining, Running: int(e.accounts.running.Load()), Waiting: int(e.accounts.waiting.Load())}
 	e.mu.Unlock()
-	s := Stats{Requests: inFlight, Slots: e.slots.Stats(), Lane: e.lane.Stats(), Tenants: e.accounts.list(), Draining: draining}
+	s.Requests, s.Tenants = e.accounts.stats()
 	for kind := range e.refused {
 		s.Refused[kind] = e.refused[kind].Load()
 	}
@@ -192,7 +116,7 @@ func (e *Engine) Refused(kind oip.Kind) {
 // requests.
 func (e *Engine) Begin(ctx context.Context, tenant, model, version string) (*Request, error) {
 	began := time.Now()
-	if !e.warm.Load() {
+	if !e.health.warm.Load() {
 		if err := e.healthy(); err != nil {
 			return nil, err
 		}
@@ -201,22 +125,17 @@ func (e *Engine) Begin(ctx context.Context, tenant, model, version string) (*Req
 	if err != nil {
 		return nil, err
 	}
-	account, err := e.accounts.enter(tenant)
+	ticket, err := e.accounts.enter(tenant, m.def.Serial)
 	if err != nil {
 		e.discount(m)
 		return nil, err
 	}
-	ticket, err := m.queue.Enter(account.name)
-	if err != nil {
-		e.accounts.leave(account)
-		e.discount(m)
-		message := "too many requests are being served"
-		if errors.Is(err, fair.ErrTenantFull) {
-			message = "too many requests of this client are being served"
-		}
-		return nil, &oip.Error{Kind: oip.Busy, Message: message, RetryAfter: retryAfter, Err: err}
-	}
-	return newRequest(ctx, m, account, ticket, began), nil
+	return newRequest(ctx, m, ticket, began), nil
+}
+
+// busy returns the error for a client that may try again later.
+func busy(message string, err error) *oip.Error {
+	return &oip.Error{Kind: oip.Busy, Message: message, RetryAfter: retryAfter, Err: err}
 }
 
 // admit finds the model of a request and counts the request.
@@ -227,40 +146,40 @@ func (e *Engine) admit(name, version string) (*Model, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case m.def.Broken != "":
-		return nil, m.broken()
 	case e.draining:
 		return nil, errDraining
 	}
-	e.inFlight++
-	m.load.requests.Add(1)
+	if err := m.broken(); err != nil {
+		return nil, err
+	}
+	e.requests.Add(1)
+	m.registry.requests.Add(1)
 	return m, nil
 }
 
+// discount ends what admit began.
 func (e *Engine) discount(m *Model) {
-	m.load.requests.Done()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.inFlight--
-	if e.draining && e.inFlight == 0 {
-		close(e.empty)
-	}
+	m.registry.requests.Done()
+	e.requests.Done()
 }
-
-// Retire makes Ready return an error. Requests are still served, so that load balancers can notice
-// before Drain.
-func (e *Engine) Retire() { e.retired.Store(true) }
 
 // Drain refuses new requests. Requests in flight continue. Further calls do nothing.
 func (e *Engine) Drain() {
+	e.Retire()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.draining {
-		return
-	}
 	e.draining = true
-	if e.inFlight == 0 {
-		close(e.empty)
+}
+
+// waitFor waits until a group is done, or ctx is.
+func waitFor(ctx context.Context, g *sync.WaitGroup) error {
+	done := make(chan struct{})
+	go func() { g.Wait(); close(done) }()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
@@ -268,13 +187,9 @@ func (e *Engine) Drain() {
 // the memory. Errors: that of the context, with the number of requests in flight.
 func (e *Engine) Close(ctx context.Context) error {
 	e.Drain()
-	select {
-	case <-e.empty:
-	case <-ctx.Done():
-		return fmt.Errorf("engine: %d requests have not ended: %w", e.Stats().Requests, ctx.Err())
+	if err := waitFor(ctx, &e.requests); err != nil {
+		return fmt.Errorf("engine: %d requests have not ended: %w", e.Stats().Requests, err)
 	}
 	e.accounts.close()
 	return nil
 }
-
-func (e *Engine) log() *slog.Logger { return e.o.Log }

@@ -579,7 +579,7 @@ func TestFairShare(t *testing.T) {
 			}
 		})
 		require.Eventually(t, func() bool {
-			s := e.Stats().Slots
+			s := e.Stats()
 			return s.Running == 1 && s.Waiting == i
 		}, 30*time.Second, 100*time.Microsecond)
 	}
@@ -587,7 +587,7 @@ func TestFairShare(t *testing.T) {
 	_, err := quiet.Run()
 	require.NoError(t, err)
 	quiet.End()
-	require.Equal(t, 19, e.Stats().Slots.Waiting)
+	require.Equal(t, 19, e.Stats().Waiting)
 	close(release)
 	wg.Wait()
 }
@@ -617,14 +617,14 @@ func TestFloodWaits(t *testing.T) {
 	require.NoError(t, err)
 	other.End() // from now on, another tenant is active
 	run(begin(t, e, "flood", "identity", 1))
-	require.Eventually(t, func() bool { return e.Stats().Slots.Running == 1 }, 30*time.Second, 100*time.Microsecond)
+	require.Eventually(t, func() bool { return e.Stats().Running == 1 }, 30*time.Second, 100*time.Microsecond)
 	run(begin(t, e, "flood", "identity", 2))
-	require.Eventually(t, func() bool { return e.Stats().Slots.Waiting == 1 }, 30*time.Second, 100*time.Microsecond)
+	require.Eventually(t, func() bool { return e.Stats().Waiting == 1 }, 30*time.Second, 100*time.Microsecond)
 	quiet := begin(t, e, "quiet", "identity", 3)
 	_, err = quiet.Run()
 	require.NoError(t, err)
 	quiet.End()
-	require.Equal(t, 1, e.Stats().Slots.Waiting)
+	require.Equal(t, 1, e.Stats().Waiting)
 	close(tokens)
 	wg.Wait()
 }

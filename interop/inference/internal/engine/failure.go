@@ -32,11 +32,11 @@ func (r *Request) clientError(err error) *oip.Error {
 	case r.parent.Err() != nil && errors.Is(context.Cause(r.parent), context.Canceled):
 		return &oip.Error{Kind: oip.Cancelled, Message: "the request was cancelled", Err: err}
 	case errors.Is(err, python.MemoryError), errors.Is(err, memmgr.ErrOutOfMemory):
-		return &oip.Error{Kind: oip.Busy, Message: fmt.Sprintf("model %s: out of memory", name), RetryAfter: retryAfter, Err: err}
+		return busy(fmt.Sprintf("model %s: out of memory", name), err)
 	case r.ctx != nil && r.ctx.Err() != nil:
 		return &oip.Error{Kind: oip.Deadline, Message: fmt.Sprintf("the request's time was over before model %s was done", name), Err: err}
 	case errors.Is(err, executor.ErrFull):
-		return &oip.Error{Kind: oip.Busy, Message: "too many requests are being served", RetryAfter: retryAfter, Err: err}
+		return busy("too many requests are being served", err)
 	case errors.Is(err, executor.ErrClosed):
 		return &oip.Error{Kind: oip.NotReady, Message: errDraining.Message, RetryAfter: retryAfter, Err: err}
 	case errors.Is(err, workers.ErrRestarts):

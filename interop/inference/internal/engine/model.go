@@ -2,38 +2,34 @@ package engine
 
 import (
 	"fmt"
-	"math"
 	"strings"
+	"sync/atomic"
 
-	"github.com/usmbridge/usmbridge/interop/inference/internal/fair"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
 // Model is a model. Its methods may be called from any goroutine.
 type Model struct {
-	engine  *Engine
-	load    *load
-	def     Definition
-	queue   *fair.Limiter
-	inputs  map[string]int
-	outputs map[string]int
-	types   []usmarray.DataType // of the inputs, then of the outputs
-	from    []int               // for each output, the input with its free extents
-	stats   *modelStats
+	engine   *Engine
+	registry *registry
+	def      Definition
+	inputs   map[string]int
+	outputs  map[string]int
+	types    []usmarray.DataType // of the inputs, then of the outputs
+	from     []int               // for each output, the input with its free extents
+	stats    *modelStats
+	unloaded atomic.Bool
 }
 
-func newModel(e *Engine, l *load, d Definition) (*Model, error) {
+func newModel(e *Engine, r *registry, d Definition) (*Model, error) {
 	if err := d.Check(); err != nil {
 		return nil, err
 	}
 	if len(d.Meta.Versions) == 0 {
 		d.Meta.Versions = []string{"1"}
 	}
-	m := &Model{engine: e, load: l, def: d, queue: e.slots, stats: new(modelStats), inputs: map[string]int{}, outputs: map[string]int{}}
-	if d.Serial {
-		m.queue = e.lane
-	}
+	m := &Model{engine: e, registry: r, def: d, stats: new(modelStats), inputs: map[string]int{}, outputs: map[string]int{}}
 	if d.Broken != "" {
 		m.def.Meta.Inputs, m.def.Meta.Outputs = []oip.Tensor{}, []oip.Tensor{}
 		return m, nil
@@ -69,22 +65,27 @@ func (m *Model) Bound() bool { return m.def.Bound }
 
 // Ready returns nil if the model can be called. Errors: NotReady.
 func (m *Model) Ready() error {
-	if m.def.Broken != "" {
-		return m.broken()
+	if err := m.broken(); err != nil {
+		return err
 	}
 	return m.engine.Ready()
 }
 
-// broken returns the error of a model that cannot be called. Clients get the last line of the reason,
-// which may be a traceback.
+// broken returns the error of a model that cannot be called, and nil for other models. Clients get the
+// last line of the reason, which may be a traceback.
 func (m *Model) broken() error {
 	reason := strings.TrimSpace(m.def.Broken)
+	if m.unloaded.Load() {
+		reason = "it was unloaded"
+	}
+	if reason == "" {
+		return nil
+	}
 	return &oip.Error{Kind: oip.NotReady, Message: fmt.Sprintf("model %s is not ready: %s", m.def.Meta.Name, clip(reason[strings.LastIndexByte(reason, '\n')+1:])),
 		RetryAfter: retryAfter}
 }
 
-// Config is the model's configuration in the words of Triton's extension, for JSON; the
-// caller's own.
+// Config returns the configuration of the model in the words of Triton's extension, for JSON.
 func (m *Model) Config() map[string]any {
 	tensors := func(list []oip.Tensor) []map[string]any {
 		out := make([]map[string]any, len(list))
@@ -124,18 +125,6 @@ func (m *Model) shapeOf(output int, inputs []Input) []int64 {
 		next++
 	}
 	return shape
-}
-
-// layout is a dense array's, from an offset in elements on.
-func layout(shape []int64, offset int) (usmarray.Layout, error) {
-	ints := make([]int, len(shape))
-	for i, extent := range shape {
-		if extent > math.MaxInt {
-			return usmarray.Layout{}, oip.Errorf(oip.TooLarge, "shape %v has more elements than can be counted", shape)
-		}
-		ints[i] = int(extent)
-	}
-	return usmarray.NewLayout(ints, nil, offset)
 }
 
 // clip shortens a text of a model's for a client: the first line, within reason.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -66,7 +67,7 @@ type Options struct {
 
 	Turns     int           // calls of one tenant at a time while it is alone; 4. Of serial models there are 2.
 	Shared    int           // calls of one tenant at a time while other tenants are active; a quarter of Turns, at least 1
-	Requests  int           // requests of serial models, and of all other models; 1024
+	Requests  int           // requests at a time; 1024
 	PerTenant int           // of these, requests of one tenant; half of Requests
 	Tenants   int           // tenants in the table; 1024. Clients without a place there are one tenant together.
 	Timeout   time.Duration // of a request, which may have a shorter one; 30 s
@@ -83,40 +84,28 @@ func (o *Options) complete() error {
 	if o.Runner == nil {
 		o.Runner = noRunner{}
 	}
-	if !o.Memory.Place().HostReadable() {
-		return fmt.Errorf("engine: tensors must lie in memory that the host can read, and that of pool %s is not: %s", o.Memory.Name(), o.Memory.Place())
-	}
-	if o.Calls != nil && !o.Calls.Place().HostReadable() {
-		return fmt.Errorf("engine: outputs must lie in memory that the host can read, and that of pool %s is not: %s", o.Calls.Name(), o.Calls.Place())
-	}
-	for _, n := range []*int{&o.Turns, &o.Shared, &o.Requests, &o.PerTenant, &o.Tenants} {
-		if *n < 0 {
-			return errors.New("engine: a bound in Options is negative")
+	for _, p := range []*memmgr.Pool{o.Memory, o.Calls} {
+		if p != nil && !p.Place().HostReadable() {
+			return fmt.Errorf("engine: the memory of pool %s must be readable by the host (got %s)", p.Name(), p.Place())
 		}
 	}
-	if o.Timeout < 0 || o.Grace < 0 || o.Patience < 0 {
-		return errors.New("engine: a time in Options is negative")
+	if min(o.Turns, o.Shared, o.Requests, o.PerTenant, o.Tenants) < 0 || min(o.Timeout, o.Grace, o.Patience) < 0 {
+		return errors.New("engine: a bound or time in Options is negative")
 	}
-	orElse(&o.Name, "usmbridge")
-	orElse(&o.Turns, 4)
-	orElse(&o.Shared, max(o.Turns/4, 1))
-	orElse(&o.Requests, 1024)
-	orElse(&o.PerTenant, max(o.Requests/2, 1))
-	orElse(&o.Tenants, 1024)
-	orElse(&o.Timeout, 30*time.Second)
-	orElse(&o.Grace, 2*time.Second)
-	orElse(&o.Patience, time.Minute)
-	if o.Log == nil {
-		o.Log = slog.Default()
+	o.Name = cmp.Or(o.Name, "usmbridge")
+	o.Turns = cmp.Or(o.Turns, 4)
+	o.Shared = cmp.Or(o.Shared, max(o.Turns/4, 1))
+	o.Requests = cmp.Or(o.Requests, 1024)
+	o.PerTenant = cmp.Or(o.PerTenant, max(o.Requests/2, 1))
+	o.Tenants = cmp.Or(o.Tenants, 1024)
+	o.Timeout = cmp.Or(o.Timeout, 30*time.Second)
+	o.Grace = cmp.Or(o.Grace, 2*time.Second)
+	o.Patience = cmp.Or(o.Patience, time.Minute)
+	o.Log = cmp.Or(o.Log, slog.Default())
+	if o.Calls == nil {
+		o.CallsLimit = o.Limit
 	}
 	return nil
-}
-
-func orElse[T comparable](p *T, v T) {
-	var zero T
-	if *p == zero {
-		*p = v
-	}
 }
 
 // Check returns an error for an invalid definition.

@@ -9,17 +9,12 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 )
 
-// registry is the models that are served. It does not change.
+// registry is the models that were loaded together, with their runner.
 type registry struct {
-	load   *load
-	models []*Model
-	byName map[string]*Model
-}
-
-// load is the runner of the models that were loaded together.
-type load struct {
 	runner   executor.Runner
-	requests sync.WaitGroup // requests to these models
+	requests sync.WaitGroup
+	models   []*Model
+	byName   map[string]*Model
 }
 
 // noRunner is the runner before the first load.
@@ -35,10 +30,10 @@ func (noRunner) Close(context.Context) error   { return nil }
 
 // newRegistry makes the models of definitions. A model continues the statistics of the model of the
 // same name in old, which may be nil.
-func (e *Engine) newRegistry(l *load, definitions []Definition, old *registry) (*registry, error) {
-	r := &registry{load: l, byName: map[string]*Model{}}
+func (e *Engine) newRegistry(runner executor.Runner, definitions []Definition, old *registry) (*registry, error) {
+	r := &registry{runner: runner, byName: map[string]*Model{}}
 	for _, d := range definitions {
-		m, err := newModel(e, l, d)
+		m, err := newModel(e, r, d)
 		if err != nil {
 			return nil, err
 		}
@@ -61,47 +56,27 @@ func (e *Engine) SetModels(runner executor.Runner, definitions []Definition) (en
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	old := e.current.Load()
-	next, err := e.newRegistry(&load{runner: runner}, definitions, old)
+	next, err := e.newRegistry(runner, definitions, old)
 	if err != nil {
 		return nil, err
 	}
 	e.current.Store(next)
 	return func(ctx context.Context) error {
-		over := make(chan struct{})
-		go func() { old.load.requests.Wait(); close(over) }()
-		select {
-		case <-over:
-			return nil
-		case <-ctx.Done():
-			return fmt.Errorf("engine: requests to replaced models have not ended: %w", ctx.Err())
+		if err := waitFor(ctx, &old.requests); err != nil {
+			return fmt.Errorf("engine: requests to replaced models have not ended: %w", err)
 		}
+		return nil
 	}, nil
 }
 
 // Unload makes a model unavailable until the next SetModels. Requests in flight finish. Errors:
 // NotFound.
 func (e *Engine) Unload(name string) error {
-	if _, err := e.Model(name, ""); err != nil {
-		return err
+	m, err := e.Model(name, "")
+	if err == nil {
+		m.unloaded.Store(true)
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	old := e.current.Load()
-	next := &registry{load: old.load, byName: map[string]*Model{}}
-	for _, m := range old.models {
-		if m.def.Meta.Name == name {
-			stats := m.stats
-			var err error
-			if m, err = newModel(e, old.load, Definition{Meta: oip.Model{Name: name}, Broken: "it was unloaded"}); err != nil {
-				return err
-			}
-			m.stats = stats
-		}
-		next.models = append(next.models, m)
-		next.byName[m.def.Meta.Name] = m
-	}
-	e.current.Store(next)
-	return nil
+	return err
 }
 
 // Control loads and unloads models on behalf of clients.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/usmbridge/usmbridge/interop/inference/internal/fair"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 	"github.com/usmbridge/usmbridge/memmgr/arena"
 	"github.com/usmbridge/usmbridge/usmarray"
@@ -14,8 +13,7 @@ import (
 // Request is one request of a client. Its methods must not be called concurrently.
 type Request struct {
 	model    *Model
-	account  *account
-	ticket   *fair.Ticket
+	ticket   ticket
 	parent   context.Context
 	began    time.Time
 	deadline time.Time
@@ -25,6 +23,7 @@ type Request struct {
 
 	inputs  []Input   // in the order of the model
 	outputs []Output  // likewise
+	tensors []*tensor // of inputs and outputs
 	wanted  []*Output // in the requested order
 	shapes  [][]int64 // of the outputs, from the function of the model
 	arrays  []*usmarray.Array
@@ -35,15 +34,18 @@ type Request struct {
 	ended   bool
 }
 
-func newRequest(ctx context.Context, m *Model, a *account, k *fair.Ticket, began time.Time) *Request {
-	r := &Request{model: m, account: a, ticket: k, parent: ctx, began: began, deadline: began.Add(m.engine.o.Timeout)}
+func newRequest(ctx context.Context, m *Model, k ticket, began time.Time) *Request {
+	r := &Request{model: m, ticket: k, parent: ctx, began: began, deadline: began.Add(m.engine.o.Timeout)}
 	r.inputs = make([]Input, len(m.def.Meta.Inputs))
-	for i := range r.inputs {
-		r.inputs[i].request, r.inputs[i].index = r, i
-	}
 	r.outputs = make([]Output, len(m.def.Meta.Outputs))
+	r.tensors = make([]*tensor, 0, len(r.inputs)+len(r.outputs))
+	for i := range r.inputs {
+		r.inputs[i].tensor = tensor{request: r, index: i, meta: &m.def.Meta.Inputs[i], dtype: m.types[i]}
+		r.tensors = append(r.tensors, &r.inputs[i].tensor)
+	}
 	for i := range r.outputs {
-		r.outputs[i].request, r.outputs[i].index = r, i
+		r.outputs[i].tensor = tensor{request: r, index: i, meta: &m.def.Meta.Outputs[i], dtype: m.types[len(r.inputs)+i]}
+		r.tensors = append(r.tensors, &r.outputs[i].tensor)
 	}
 	return r
 }
@@ -72,8 +74,8 @@ func (r *Request) Context() context.Context {
 
 // Stages are the times of the stages of Run; zero for stages that were not reached.
 type Stages struct {
-	Ready  time.Time // the request waits for a place
-	Turn   time.Time // it has the place
+	Ready  time.Time // the request waits for its turn
+	Turn   time.Time // it has its turn
 	Called time.Time // the call has ended
 }
 
@@ -92,29 +94,24 @@ func (r *Request) End() {
 	}
 	r.ended = true
 	r.count(false)
-	r.ticket.Leave()
+	r.ticket.yield()
 	for _, a := range r.arrays {
 		a.Release()
 	}
 	r.arrays = nil
-	for i := range r.inputs {
-		r.inputs[i].place.release()
-		r.inputs[i].theirs.release()
-	}
-	for i := range r.outputs {
-		r.outputs[i].place.release()
-		r.outputs[i].theirs.release()
+	for _, t := range r.tensors {
+		t.release()
 	}
 	if r.arena != nil {
 		if left := r.arena.End(); left.Blocks > 0 {
 			r.model.stats.update(func(s *ModelStats) { s.Kept++ })
-			r.model.engine.log().Debug("a model keeps memory of a request", "model", r.model.def.Meta.Name, "tenant", r.account.label, "left", left)
+			r.model.engine.o.Log.Debug("a model keeps memory of a request", "model", r.model.def.Meta.Name, "tenant", r.ticket.label, "left", left)
 		}
 	}
 	if r.cancel != nil {
 		r.cancel()
 	}
-	r.model.engine.accounts.leave(r.account)
+	r.ticket.leave()
 	r.model.engine.discount(r.model)
 }
 

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -14,7 +13,7 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// Run waits for a place, calls the model, and returns the requested outputs in the requested order.
+// Run waits for the turn of the request, calls the model, and returns the requested outputs in the requested order.
 // It is called once. Errors: Invalid for missing inputs, for shared memory that was removed, and for
 // a request that the model refuses; Busy, Deadline, Cancelled; Internal if the model failed.
 func (r *Request) Run() ([]Result, error) {
@@ -36,7 +35,7 @@ func (r *Request) logged(err error) *oip.Error {
 	e := r.clientError(err)
 	if e.Kind == oip.Internal && !e.Logged {
 		e.Logged = true
-		r.model.engine.log().Error("a request failed", "model", r.model.def.Meta.Name, "tenant", r.account.label, "error", e)
+		r.model.engine.o.Log.Error("a request failed", "model", r.model.def.Meta.Name, "tenant", r.ticket.label, "error", e)
 	}
 	return e
 }
@@ -44,8 +43,8 @@ func (r *Request) logged(err error) *oip.Error {
 func (r *Request) run() ([]Result, error) {
 	m := r.model
 	for i := range r.inputs {
-		if in := &r.inputs[i]; !in.full && !in.theirs.there() {
-			return nil, oip.Errorf(oip.Invalid, "input %s of model %s is missing", in.meta().Name, m.def.Meta.Name)
+		if in := &r.inputs[i]; !in.full && !in.region.there() {
+			return nil, oip.Errorf(oip.Invalid, "input %s of model %s is missing", in.meta.Name, m.def.Meta.Name)
 		}
 	}
 	if len(r.wanted) == 0 {
@@ -55,45 +54,27 @@ func (r *Request) run() ([]Result, error) {
 		}
 	}
 	began := time.Now()
-	if err := r.reserve(); err != nil { // before the place: a request that waits for memory must not hold one
+	if err := r.reserve(); err != nil { // before the turn: a request that waits for memory must not have it
 		return nil, err
 	}
-	args := make([]any, 0, len(r.inputs)+len(r.outputs))
-	var bytes uint64
-	for i := range r.inputs {
-		in := &r.inputs[i]
-		if !in.full {
-			if err := in.copyIn(); err != nil {
-				return nil, err
-			}
-		}
-		a, err := in.place.array(m.types[i], in.shape, usmarray.ReadOnly())
-		if err != nil {
-			return nil, err
-		}
-		args = append(args, a)
-		bytes += in.size
-	}
-	if m.def.Bound {
-		var err error
-		if args, err = r.bind(args); err != nil {
-			return nil, err
-		}
+	args, err := r.arguments()
+	if err != nil {
+		return nil, err
 	}
 	t := &r.stages
 	t.Ready = time.Now()
-	if err := r.ticket.Wait(r.Context()); err != nil {
+	if err := r.ticket.wait(r.Context()); err != nil {
 		return nil, err
 	}
 	t.Turn = time.Now()
 	answer, err := r.call(args)
 	t.Called = time.Now()
 	if err == nil && !m.def.Bound {
-		err = r.take(answer) // within the place, which bounds the number of returned outputs that are not copied yet
+		err = r.take(answer) // within the turn, which bounds the number of returned outputs that are not copied yet
 	} else if answer != nil {
 		drop(answer)
 	}
-	r.ticket.Yield()
+	r.ticket.yield()
 	var results []Result
 	if err == nil {
 		results, err = r.collect()
@@ -101,7 +82,9 @@ func (r *Request) run() ([]Result, error) {
 	m.stats.update(func(s *ModelStats) {
 		s.Executions++
 		s.Last = t.Called
-		s.InputBytes += bytes
+		for i := range r.inputs {
+			s.InputBytes += r.inputs[i].size
+		}
 		s.ComputeInput.add(t.Ready.Sub(began))
 		s.Queue.add(t.Turn.Sub(t.Ready))
 		s.ComputeInfer.add(t.Called.Sub(t.Turn))
@@ -120,20 +103,35 @@ func (r *Request) call(args []any) (any, error) {
 	ctx, o := r.Context(), &r.model.engine.o
 	if o.ForModels != nil {
 		r.arena = arena.New(arena.Options{Name: r.model.def.Meta.Name, Choose: func(q *syclobj.Queue, kind syclobj.USMKind) (memmgr.Resource, error) {
-			return o.ForModels(r.account.calls, q, kind)
+			return o.ForModels(r.ticket.calls, q, kind)
 		}})
 		ctx = arena.NewContext(ctx, r.arena)
 	}
-	answer, err := r.model.load.runner.Call(ctx, r.model.def.Function, args...)
-	r.model.engine.progress.note(ctx, err)
+	answer, err := r.model.registry.runner.Call(ctx, r.model.def.Function, args...)
+	r.model.engine.health.note(ctx, err)
 	return answer, err
 }
 
-// bind appends the arrays of the outputs to the arguments. The memory is cleared unless the model
-// writes every element: it may contain bytes of another request.
-func (r *Request) bind(args []any) ([]any, error) {
+// arguments returns the arrays of the inputs and, if the model is Bound, of the outputs. The memory of
+// outputs is cleared unless the model writes every element: it may contain bytes of another request.
+func (r *Request) arguments() ([]any, error) {
 	m := r.model
-	for i := range r.outputs {
+	args := make([]any, 0, len(r.tensors))
+	for i := range r.inputs {
+		in := &r.inputs[i]
+		if !in.full {
+			if err := copyPlace(&in.place, &in.region, in.size); err != nil {
+				return nil, err
+			}
+			in.full = true
+		}
+		a, err := in.array(usmarray.ReadOnly())
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, a)
+	}
+	for i := 0; m.def.Bound && i < len(r.outputs); i++ {
 		o := &r.outputs[i]
 		if !o.place.inRegion() && !m.def.WritesAll {
 			p, err := o.place.bytes(o.size)
@@ -142,7 +140,7 @@ func (r *Request) bind(args []any) ([]any, error) {
 			}
 			clear(p)
 		}
-		a, err := o.place.array(m.types[len(r.inputs)+i], o.shape)
+		a, err := o.array()
 		if err != nil {
 			return nil, err
 		}
@@ -155,10 +153,10 @@ func (r *Request) bind(args []any) ([]any, error) {
 // no memory yet, so no other request waits for it.
 func (r *Request) askShapes() ([][]int64, error) {
 	m := r.model
-	if err := r.ticket.Wait(r.Context()); err != nil {
+	if err := r.ticket.wait(r.Context()); err != nil {
 		return nil, err
 	}
-	defer r.ticket.Yield()
+	defer r.ticket.yield()
 	args := make([]any, len(r.inputs))
 	for i := range r.inputs {
 		list := make([]any, len(r.inputs[i].shape))
@@ -167,19 +165,11 @@ func (r *Request) askShapes() ([][]int64, error) {
 		}
 		args[i] = list
 	}
-	answer, err := m.load.runner.Call(r.Context(), m.def.Shapes, args...)
+	answer, err := m.registry.runner.Call(r.Context(), m.def.Shapes, args...)
 	if err != nil {
 		return nil, err
 	}
-	shapes, err := toShapes(answer)
-	if err == nil && len(shapes) != len(r.outputs) {
-		err = fmt.Errorf("%d shapes for %d outputs", len(shapes), len(r.outputs))
-	}
-	for i := 0; err == nil && i < len(shapes); i++ {
-		if meta := r.outputs[i].meta(); !meta.Fits(shapes[i]) || slices.ContainsFunc(shapes[i], func(n int64) bool { return n < 0 }) {
-			err = fmt.Errorf("output %s would have shape %v and is declared as %v", meta.Name, shapes[i], meta.Shape)
-		}
-	}
+	shapes, err := r.toShapes(answer)
 	if err != nil {
 		drop(answer)
 		return nil, r.badModel(err)
@@ -187,11 +177,11 @@ func (r *Request) askShapes() ([][]int64, error) {
 	return shapes, nil
 }
 
-// toShapes converts a list of lists of integers.
-func toShapes(v any) ([][]int64, error) {
+// toShapes converts a list of lists of integers, and checks them against the declared shapes.
+func (r *Request) toShapes(v any) ([][]int64, error) {
 	list, ok := v.([]any)
-	if !ok {
-		return nil, fmt.Errorf("invalid output shapes (got %T, want a list)", v)
+	if !ok || len(list) != len(r.outputs) {
+		return nil, fmt.Errorf("invalid output shapes (got %T, want a list of %d lists)", v, len(r.outputs))
 	}
 	shapes := make([][]int64, len(list))
 	for i, s := range list {
@@ -201,14 +191,22 @@ func toShapes(v any) ([][]int64, error) {
 		}
 		shapes[i] = make([]int64, len(extents))
 		for j, extent := range extents {
-			switch n := extent.(type) {
+			var n int64
+			switch v := extent.(type) {
 			case int:
-				shapes[i][j] = int64(n)
+				n = int64(v)
 			case int64:
-				shapes[i][j] = n
+				n = v
 			default:
-				return nil, fmt.Errorf("invalid output extent (got %T, want an integer)", extent)
+				n = -1
 			}
+			if n < 0 {
+				return nil, fmt.Errorf("invalid output extent (got %v, want a non-negative integer of 64 bits)", extent)
+			}
+			shapes[i][j] = n
+		}
+		if meta := r.outputs[i].meta; !meta.Fits(shapes[i]) {
+			return nil, fmt.Errorf("output %s would have shape %v and is declared as %v", meta.Name, shapes[i], meta.Shape)
 		}
 	}
 	return shapes, nil
@@ -225,12 +223,18 @@ func (r *Request) take(answer any) error {
 		a, ok := list[i].(*usmarray.Array)
 		if !ok {
 			drop(answer)
-			return r.badModel(fmt.Errorf("output %s: invalid value (got %T, want an array)", r.outputs[i].meta().Name, list[i]))
+			return r.badModel(fmt.Errorf("output %s: invalid value (got %T, want an array)", r.outputs[i].meta.Name, list[i]))
 		}
 		r.arrays = append(r.arrays, a) // which End releases
 		list[i] = nil
 	}
-	r.releaseInputs()
+	// Release inputs that are not outputs, so that no request waits for memory while it holds memory that
+	// other requests wait for.
+	for i := range r.inputs {
+		if in := &r.inputs[i]; !in.place.inRegion() && !slices.ContainsFunc(r.arrays, in.is) {
+			in.place.release()
+		}
+	}
 	var b batch
 	var copies []*Output
 	for _, o := range r.wanted {
@@ -248,7 +252,7 @@ func (r *Request) take(answer any) error {
 			}
 		}
 	}
-	if err := b.allocate(r, r.account.calls, r.model.engine.accounts.forCalls.Hard); err != nil {
+	if err := b.allocate(r, r.ticket.calls, r.model.engine.o.CallsLimit); err != nil {
 		return err
 	}
 	for _, o := range copies {
@@ -259,37 +263,22 @@ func (r *Request) take(answer any) error {
 	return nil
 }
 
-// releaseInputs releases the memory of inputs that are not outputs, so that no request waits for
-// memory while it holds memory that other requests wait for.
-func (r *Request) releaseInputs() {
-	kept := map[*Input]bool{}
-	for _, a := range r.arrays {
-		kept[r.inputOf(a)] = true
-	}
-	for i := range r.inputs {
-		if in := &r.inputs[i]; !in.place.inRegion() && !kept[in] {
-			in.place.release()
-		}
-	}
-}
-
 // placeOutput checks a returned output. inPlace reports whether it can be sent from its memory: it
 // is an input, or memory of the request without another reference.
 func (r *Request) placeOutput(o *Output, a *usmarray.Array) (inPlace bool, err error) {
-	meta := o.meta()
-	dt := r.model.types[len(r.inputs)+o.index]
 	shape := make([]int64, a.NDim())
 	for i, extent := range a.Shape() {
 		shape[i] = int64(extent)
 	}
-	if a.DataType() != dt || !meta.Fits(shape) {
-		return false, r.badModel(fmt.Errorf("output %s is %v of %v and is declared as %v of %v", meta.Name, a.DataType(), shape, dt, meta.Shape))
+	if a.DataType() != o.dtype || !o.meta.Fits(shape) {
+		return false, r.badModel(fmt.Errorf("output %s is %v of %v and is declared as %v of %v", o.meta.Name, a.DataType(), shape, o.dtype, o.meta.Shape))
 	}
 	if err := o.setShape(shape); err != nil || o.place.inRegion() {
 		return false, err
 	}
-	if in := r.inputOf(a); in != nil {
-		o.place = place{buffer: in.place.buffer.Retain(), offset: in.place.offset}
+	if i := slices.IndexFunc(r.inputs, func(in Input) bool { return in.is(a) }); i >= 0 {
+		from := &r.inputs[i].place
+		o.place = place{buffer: from.buffer.Retain(), offset: from.offset}
 		return true, nil
 	}
 	if !r.exclusive(a) {
@@ -317,7 +306,7 @@ func (r *Request) exclusive(a *usmarray.Array) bool {
 }
 
 func (r *Request) copyOne(o *Output, a *usmarray.Array) error {
-	to, err := o.place.array(a.DataType(), o.shape)
+	to, err := o.array()
 	if err != nil {
 		return err
 	}
@@ -331,41 +320,24 @@ func (r *Request) copyOne(o *Output, a *usmarray.Array) error {
 	return nil
 }
 
-// inputOf returns the input in memory of the pool whose elements are those of the array; nil if
-// there is none.
-func (r *Request) inputOf(a *usmarray.Array) *Input {
-	for i := range r.inputs {
-		in := &r.inputs[i]
-		if in.place.there() && !in.place.inRegion() && in.place.address() == uintptr(a.Pointer()) && in.size == uint64(a.NBytes()) && a.IsC() {
-			return in
-		}
-	}
-	return nil
-}
-
 // collect copies outputs to their regions and returns the results. It is an error if shared memory of
 // the client was removed while it was used.
 func (r *Request) collect() ([]Result, error) {
 	for _, o := range r.wanted {
-		if o.theirs.there() {
-			if err := o.copyOut(); err != nil {
+		if o.region.there() {
+			if err := copyPlace(&o.region, &o.place, o.size); err != nil {
 				return nil, err
 			}
 		}
 	}
-	for i := range r.inputs {
-		if err := errors.Join(r.inputs[i].place.err(), r.inputs[i].theirs.err()); err != nil {
-			return nil, err
-		}
-	}
-	for i := range r.outputs {
-		if err := errors.Join(r.outputs[i].place.err(), r.outputs[i].theirs.err()); err != nil {
+	for _, t := range r.tensors {
+		if err := t.lost(); err != nil {
 			return nil, err
 		}
 	}
 	results := make([]Result, len(r.wanted))
 	for i, o := range r.wanted {
-		meta := o.meta()
+		meta := o.meta
 		data, err := o.place.bytes(o.size)
 		if err != nil {
 			return nil, err

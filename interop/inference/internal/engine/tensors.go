@@ -5,23 +5,87 @@ import (
 
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/peercred"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/region"
 	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/usmarray"
 )
+
+// tensor is an input or output of a request, with its memory.
+type tensor struct {
+	request *Request
+	index   int         // in the order of the model
+	meta    *oip.Tensor // its declaration
+	dtype   usmarray.DataType
+	shape   []int64
+	size    uint64 // bytes
+	place   place  // the memory that the model gets
+	region  place  // the region of which place is a copy, if models run in other processes
+}
+
+func (t *tensor) inRegion() bool { return t.place.inRegion() || t.region.there() }
+
+// borrow takes a part of a region that the client from may use.
+func (t *tensor) borrow(from peercred.Client, name string, offset, size uint64, write bool) error {
+	o := &t.request.model.engine.o
+	if t.inRegion() || t.request.ran {
+		return misuse("Region on a tensor that has its memory")
+	}
+	if o.Regions == nil {
+		return region.ErrNetwork
+	}
+	b, check, err := o.Regions.Acquire(from, name, offset, size, write)
+	if err != nil {
+		return oip.As(err)
+	}
+	if n := uintptr(t.meta.Datatype.Size()); b.Address()%n != 0 {
+		b.Release()
+		return oip.Errorf(oip.Invalid, "offset %d of region %s: elements of %s must lie at multiples of their size", offset, oip.Quote(name), t.meta.Datatype)
+	}
+	if o.Apart {
+		t.region = place{buffer: b, check: check}
+		return nil
+	}
+	t.place.release() // reserved with other tensors
+	t.place = place{buffer: b, check: check}
+	return nil
+}
+
+// array returns an array on the memory, which it borrows.
+func (t *tensor) array(o ...usmarray.Option) (*usmarray.Array, error) {
+	extents := make([]int, len(t.shape))
+	for i, extent := range t.shape {
+		extents[i] = int(extent)
+	}
+	l, err := usmarray.NewLayout(extents, nil, int(t.place.offset)/t.dtype.Size())
+	if err != nil {
+		return nil, err
+	}
+	return usmarray.WrapBuffer(t.place.buffer, t.dtype, l, o...)
+}
+
+// lost returns an error if shared memory of the tensor was removed.
+func (t *tensor) lost() error {
+	for _, p := range []*place{&t.place, &t.region} {
+		if p.inRegion() {
+			if err := p.check(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (t *tensor) release() {
+	t.place.release()
+	t.region.release()
+}
 
 // Input is an input tensor that a client sends, or has in a region.
 type Input struct {
-	request *Request
-	index   int
-	given   bool
-	shape   []int64
-	size    uint64
-	place   place
-	theirs  place // the region, if place is a copy of it
-	full    bool
+	tensor
+	given bool // declared by Input
+	full  bool // the memory has the elements
 }
-
-// meta returns the declaration of the input.
-func (in *Input) meta() *oip.Tensor { return &in.request.model.def.Meta.Inputs[in.index] }
 
 // Input declares an input. Fill or Region must follow. Errors: Invalid for a datatype or shape that
 // the model does not accept, and for a second declaration; TooLarge.
@@ -34,7 +98,7 @@ func (r *Request) Input(name, datatype string, shape []int64) (*Input, error) {
 	if in.given {
 		return nil, oip.Errorf(oip.Invalid, "duplicate input %s", name)
 	}
-	meta := in.meta()
+	meta := in.meta
 	if datatype != meta.Datatype.String() {
 		if _, err := oip.Parse(datatype); err != nil {
 			return nil, err
@@ -55,17 +119,22 @@ func (r *Request) Input(name, datatype string, shape []int64) (*Input, error) {
 	return in, nil
 }
 
+// is reports whether the elements of an array are those of the input, in memory of the pool.
+func (in *Input) is(a *usmarray.Array) bool {
+	return in.place.there() && !in.place.inRegion() && in.place.address() == uintptr(a.Pointer()) && in.size == uint64(a.NBytes()) && a.IsC()
+}
+
 // Size returns the size of the input in bytes.
 func (in *Input) Size() uint64 { return in.size }
 
 // Datatype returns the datatype of the elements.
-func (in *Input) Datatype() oip.Datatype { return in.meta().Datatype }
+func (in *Input) Datatype() oip.Datatype { return in.meta.Datatype }
 
 // Fill waits for memory, charged to the tenant of the request, and calls read with memory of Size
 // bytes. An error of read is returned unchanged. Errors: Busy, TooLarge, Deadline, Cancelled, and those of the function of the model that returns
 // shapes.
 func (in *Input) Fill(read func(p []byte) error) error {
-	if in.full || in.theirs.there() || in.request.ran {
+	if in.full || in.inRegion() || in.request.ran {
 		return misuse("Fill on an input that has its memory")
 	}
 	if !in.place.there() {
@@ -87,53 +156,25 @@ func (in *Input) Fill(read func(p []byte) error) error {
 // Region uses a part of a region of the client from as the input, in place. offset and size are in
 // bytes; size must be Size. Errors: those of region.Registry.Acquire, Invalid, Unsupported.
 func (in *Input) Region(from peercred.Client, name string, offset, size uint64) error {
-	if in.full || in.theirs.there() || in.request.ran {
+	if in.full {
 		return misuse("Region on an input that has its memory")
 	}
 	if size != in.size {
-		return oip.Errorf(oip.Invalid, "input %s takes %d bytes; the request gives %d of region %s", in.meta().Name, in.size, size, oip.Quote(name))
+		return oip.Errorf(oip.Invalid, "input %s takes %d bytes; the request gives %d of region %s", in.meta.Name, in.size, size, oip.Quote(name))
 	}
-	var p place
-	if err := p.borrow(in.request, from, name, offset, size, false, in.meta().Datatype); err != nil {
+	if err := in.borrow(from, name, offset, size, false); err != nil {
 		return err
 	}
-	if in.request.model.engine.o.Apart {
-		in.theirs = p
-		return nil
-	}
-	in.place.release() // reserved with other tensors
-	in.place, in.full = p, true
-	return nil
-}
-
-// copyIn copies an input from its region.
-func (in *Input) copyIn() error {
-	from, err := in.theirs.bytes(in.size)
-	if err != nil {
-		return err
-	}
-	to, err := in.place.bytes(in.size)
-	if err != nil {
-		return err
-	}
-	copy(to, from)
-	in.full = true
+	in.full = in.place.inRegion()
 	return nil
 }
 
 // Output is a requested output tensor.
 type Output struct {
-	request *Request
-	index   int
-	wanted  bool
-	room    uint64 // bytes of the region
-	place   place
-	theirs  place // the region to which place is copied, if there is one
-	shape   []int64
-	size    uint64
+	tensor
+	wanted bool
+	room   uint64 // bytes of the region
 }
-
-func (o *Output) meta() *oip.Tensor { return &o.request.model.def.Meta.Outputs[o.index] }
 
 // Output requests an output. If none is requested, Run returns all. Errors: Invalid, also for a
 // second request.
@@ -154,49 +195,23 @@ func (r *Request) Output(name string) (*Output, error) {
 // Region writes the output to a part of a region of the client from. offset and size are in bytes;
 // the output may be smaller. Errors: those of Input.Region.
 func (o *Output) Region(from peercred.Client, name string, offset, size uint64) error {
-	if o.inRegion() || o.request.ran {
-		return misuse("Region on an output that has one")
-	}
-	var p place
-	if err := p.borrow(o.request, from, name, offset, size, true, o.meta().Datatype); err != nil {
+	if err := o.borrow(from, name, offset, size, true); err != nil {
 		return err
 	}
 	o.room = size
-	if o.request.model.engine.o.Apart {
-		o.theirs = p
-		return nil
-	}
-	o.place.release() // reserved with other tensors
-	o.place = p
 	return nil
 }
 
-func (o *Output) inRegion() bool { return o.place.inRegion() || o.theirs.there() }
-
 // setShape sets the shape. It is an error if the region is too small.
 func (o *Output) setShape(shape []int64) error {
-	size, err := oip.Bytes(o.meta().Datatype, shape)
+	size, err := oip.Bytes(o.meta.Datatype, shape)
 	if err != nil {
 		return err
 	}
 	o.shape, o.size = shape, size
 	if o.inRegion() && size > o.room {
-		return oip.Errorf(oip.Invalid, "output %s has %d bytes; its region has room for %d", o.meta().Name, size, o.room)
+		return oip.Errorf(oip.Invalid, "output %s has %d bytes; its region has room for %d", o.meta.Name, size, o.room)
 	}
-	return nil
-}
-
-// copyOut copies an output to its region.
-func (o *Output) copyOut() error {
-	from, err := o.place.bytes(o.size)
-	if err != nil {
-		return err
-	}
-	to, err := o.theirs.bytes(o.size)
-	if err != nil {
-		return err
-	}
-	copy(to, from)
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package models
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -96,29 +97,35 @@ func TestIdentifiers(t *testing.T) {
 // An invalid description makes its model a broken one.
 func TestDefinitionsRefuse(t *testing.T) {
 	sources := []Source{{Name: "m", File: "m.py"}}
-	good := func() map[string]any {
-		return map[string]any{"name": "m", "error": "",
-			"inputs":  []any{[]any{"x", "FP32", []any{int64(-1)}}},
-			"outputs": []any{[]any{"y", "FP32", []any{int64(-1)}}}}
+	type fields = map[string]any
+	good := func() fields {
+		return fields{"name": "m", "inputs": []any{fields{"name": "x", "datatype": "FP32", "shape": []any{-1}}},
+			"outputs": []any{fields{"name": "y", "datatype": "FP32", "shape": []any{-1}}}}
 	}
-	d, err := Definitions([]any{good()}, "module", sources)
+	describe := func(v any) string {
+		text, err := json.Marshal(v)
+		require.NoError(t, err)
+		return string(text)
+	}
+	d, err := Definitions(describe([]any{good()}), "module", sources)
 	require.NoError(t, err)
 	require.Equal(t, "module:model_m.infer", d[0].Function)
 	require.Empty(t, d[0].Broken)
-	for _, bad := range []any{nil, "x", []any{}, []any{good(), good()}} {
+	for _, bad := range []any{nil, "x", 1, "", describe(nil), describe("x"), describe([]any{}), describe([]any{good(), good()})} {
 		_, err := Definitions(bad, "module", sources)
 		require.Error(t, err)
 	}
 	for key, values := range map[string][]any{
-		"name":    {"n", nil},
-		"error":   {"broken"},
-		"inputs":  {nil, []any{}, []any{nil}, []any{[]any{"x"}}, []any{[]any{"x", 1, nil}}, []any{[]any{"x", "FP32", []any{"a"}}}, []any{[]any{"", "FP32", []any{}}}},
-		"outputs": {nil, []any{[]any{"y", "BYTES", []any{int64(-1)}}}},
+		"name":  {"n", nil},
+		"error": {"broken"},
+		"inputs": {nil, []any{}, []any{nil}, []any{"x"}, []any{fields{"name": "x"}}, []any{fields{"name": "x", "datatype": 1}},
+			[]any{fields{"name": "x", "datatype": "FP32", "shape": []any{"a"}}}, []any{fields{"name": "", "datatype": "FP32", "shape": []any{}}}},
+		"outputs": {nil, []any{fields{"name": "y", "datatype": "BYTES", "shape": []any{-1}}}},
 	} {
 		for _, v := range values {
 			m := good()
 			m[key] = v
-			d, err := Definitions([]any{m}, "module", sources)
+			d, err := Definitions(describe([]any{m}), "module", sources)
 			require.NoError(t, err)
 			require.Contains(t, d[0].Broken, "m.py is refused: ", "%s: %v", key, v)
 		}

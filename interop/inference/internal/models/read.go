@@ -3,7 +3,6 @@ package models
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -50,57 +49,57 @@ func Read(dir string) ([]Source, error) {
 	if err := checkDirectories(real); err != nil {
 		return nil, err
 	}
-	if err := checkTree(real); err != nil {
-		return nil, err
-	}
-	entries, err := os.ReadDir(real)
-	if err != nil {
-		return nil, fmt.Errorf("models: %w", err)
-	}
-	var sources []Source
-	for _, entry := range entries {
-		name, isModel := strings.CutSuffix(entry.Name(), ".py")
-		if !isModel || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") {
-			continue
-		}
-		file := filepath.Join(real, entry.Name())
-		if !isIdentifier(name) {
-			return nil, refuse(file, "%q is not a name of a model: it must be a Python identifier", name)
-		}
-		if len(sources) == mostModels {
-			return nil, refuse(real, "it has more than %d models", mostModels)
-		}
-		text, err := readFile(file)
-		if err != nil {
-			return nil, err
-		}
-		sources = append(sources, Source{name, file, text})
-	}
-	if len(sources) == 0 {
-		return nil, refuse(real, "it has no model, which is a file NAME.py")
-	}
-	return sources, nil
-}
-
-// checkTree checks all files below a directory, because models import helper modules from it.
-func checkTree(dir string) error {
 	n := 0
-	return filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
+	var sources []Source
+	// Check all files below the directory, because models import helper modules from it.
+	err = filepath.WalkDir(real, func(file string, entry os.DirEntry, err error) error {
 		if err != nil {
 			return fmt.Errorf("models: %w", err)
 		}
 		if n++; n > maxEntries {
-			return refuse(dir, "it has more than %d files and directories", maxEntries)
+			return refuse(real, "it has more than %d files and directories", maxEntries)
 		}
 		info, err := entry.Info()
 		if err != nil {
 			return fmt.Errorf("models: %w", err)
 		}
 		if info.Mode().Type() == os.ModeSymlink {
-			return refuse(path, "it is a link; models and their helper modules must be regular files")
+			return refuse(file, "it is a link; models and their helper modules must be regular files")
 		}
-		return checkOwner(path, info, false)
+		if err := checkOwner(file, info, false); err != nil {
+			return err
+		}
+		name, isModel := strings.CutSuffix(entry.Name(), ".py")
+		if !isModel || filepath.Dir(file) != real || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") {
+			return nil
+		}
+		switch {
+		case !isIdentifier(name):
+			return refuse(file, "%q is not a name of a model: it must be a Python identifier", name)
+		case len(sources) == mostModels:
+			return refuse(real, "it has more than %d models", mostModels)
+		case !info.Mode().IsRegular():
+			return refuse(file, "it is not a regular file")
+		case info.Size() > mostBytes:
+			return refuse(file, "it is longer than %d bytes", mostBytes)
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return fmt.Errorf("models: %w", err)
+		}
+		if !utf8.Valid(text) {
+			return refuse(file, "it is not UTF-8")
+		}
+		sources = append(sources, Source{name, file, string(text)})
+		return nil
 	})
+	if err == nil && len(sources) == 0 {
+		err = refuse(real, "it has no model, which is a file NAME.py")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return sources, nil
 }
 
 // checkDirectories checks a directory and its parents: a user who can write to one of them can
@@ -131,39 +130,6 @@ func checkOwner(file string, info os.FileInfo, sticky bool) error {
 		return refuse(file, "others can write to it (mode %#o); run chmod go-w", info.Mode().Perm())
 	}
 	return nil
-}
-
-// readFile checks and reads a file by its descriptor, so that the file cannot be replaced between
-// the two.
-func readFile(file string) (string, error) {
-	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
-	if errors.Is(err, syscall.ELOOP) {
-		return "", refuse(file, "it is a link; models must be regular files")
-	}
-	if err != nil {
-		return "", fmt.Errorf("models: %w", err)
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return "", fmt.Errorf("models: %w", err)
-	}
-	if !info.Mode().IsRegular() {
-		return "", refuse(file, "it is not a regular file")
-	}
-	if err := checkOwner(file, info, false); err != nil {
-		return "", err
-	}
-	text, err := io.ReadAll(io.LimitReader(f, mostBytes+1))
-	switch {
-	case err != nil:
-		return "", fmt.Errorf("models: %w", err)
-	case len(text) > mostBytes:
-		return "", refuse(file, "it is longer than %d bytes", mostBytes)
-	case !utf8.Valid(text):
-		return "", refuse(file, "it is not UTF-8")
-	}
-	return string(text), nil
 }
 
 // keywords of Python are not names.

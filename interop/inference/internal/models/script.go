@@ -2,6 +2,7 @@ package models
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -15,9 +16,9 @@ func Module(load int) string { return fmt.Sprintf("usmbridge_serve_%d", load) }
 
 // Functions of that module.
 const (
-	Describe = "describe" // returns what Definitions reads
-	Warm     = "warm"     // warms the named models; see Troubles
-	WarmAll  = "warm_all" // warms all models, and prints the troubles
+	Describe = "describe" // returns the argument of Definitions
+	Warm     = "warm"     // warms a model; returns the traceback, or None, of a first call on zeros
+	WarmAll  = "warm_all" // warms all models, and prints these tracebacks
 	Forget   = "forget"   // removes the models
 )
 
@@ -33,20 +34,34 @@ func Script(bootstrap string, load int, directory string, sources []Source) (str
 		return "", err
 	}
 	// A Go string in ASCII quotes is a Python string.
-	return fmt.Sprintf("%s\nimport json\n\nload(json.loads(%s), %s, \"usmbridge_models_%d\")\n",
+	return fmt.Sprintf("%s\n\nload(json.loads(%s), %s, \"usmbridge_models_%d\")\n",
 		bootstrap, strconv.QuoteToASCII(string(text)), strconv.QuoteToASCII(directory), load), nil
 }
 
-// Definitions reads what Describe returned for the module. A model that cannot be called is a Broken
+// description is a model in the result of Describe.
+type description struct {
+	Name, Error           string
+	Inputs, Outputs       []tensor
+	Bound, Serial, Shapes bool
+	WritesAll             bool `json:"writes_all"`
+}
+
+type tensor struct {
+	Name, Datatype string
+	Shape          []int64
+}
+
+// Definitions reads the result of Describe for the module. A model that cannot be called is a Broken
 // definition. Errors: a description that is not of these sources.
 func Definitions(described any, module string, sources []Source) ([]engine.Definition, error) {
-	list, ok := described.([]any)
-	if !ok || len(list) != len(sources) {
-		return nil, fmt.Errorf("models: got %T for the description of %d models", described, len(sources))
+	text, _ := described.(string)
+	var list []json.RawMessage
+	if err := json.Unmarshal([]byte(text), &list); err != nil || len(list) != len(sources) {
+		return nil, fmt.Errorf("models: invalid description of %d models: %.100q", len(sources), text)
 	}
 	definitions := make([]engine.Definition, len(sources))
-	for i, v := range list {
-		d, err := definition(v, module, sources[i])
+	for i, text := range list {
+		d, err := definition(text, module, sources[i])
 		if err != nil {
 			d = engine.Definition{Meta: oip.Model{Name: sources[i].Name}, Broken: refuse(sources[i].File, "%v", err).Error()}
 		}
@@ -55,68 +70,38 @@ func Definitions(described any, module string, sources []Source) ([]engine.Defin
 	return definitions, nil
 }
 
-func definition(v any, module string, s Source) (d engine.Definition, err error) {
-	fields, ok := v.(map[string]any)
-	if !ok || fields["name"] != s.Name {
-		return d, fmt.Errorf("its description is %T", v)
-	}
-	if why, _ := fields["error"].(string); why != "" {
-		return d, fmt.Errorf("%s", strings.TrimSpace(why))
-	}
-	d.Meta = oip.Model{Name: s.Name, Versions: []string{"1"}, Platform: "usmbridge_python"}
-	for what, to := range map[string]*[]oip.Tensor{"inputs": &d.Meta.Inputs, "outputs": &d.Meta.Outputs} {
-		if *to, err = tensors(fields[what]); err != nil {
-			return d, fmt.Errorf("%s: %w", what, err)
-		}
+func definition(text []byte, module string, s Source) (d engine.Definition, err error) {
+	var m description
+	switch err := json.Unmarshal(text, &m); {
+	case err != nil:
+		return d, fmt.Errorf("invalid description: %w", err)
+	case m.Name != s.Name:
+		return d, fmt.Errorf("invalid description: it is of model %q", m.Name)
+	case m.Error != "":
+		return d, errors.New(strings.TrimSpace(m.Error))
 	}
 	at := module + ":model_" + s.Name
-	d.Function = at + ".infer"
-	d.Bound, _ = fields["bound"].(bool)
-	d.Serial, _ = fields["serial"].(bool)
-	d.WritesAll, _ = fields["writes_all"].(bool)
-	if shapes, _ := fields["shapes"].(bool); shapes {
+	d = engine.Definition{Function: at + ".infer", Bound: m.Bound, Serial: m.Serial, WritesAll: m.WritesAll,
+		Meta: oip.Model{Name: s.Name, Versions: []string{"1"}, Platform: "usmbridge_python"}}
+	if m.Shapes {
 		d.Shapes = at + ".shapes"
+	}
+	if d.Meta.Inputs, err = tensors(m.Inputs); err != nil {
+		return d, fmt.Errorf("inputs: %w", err)
+	}
+	if d.Meta.Outputs, err = tensors(m.Outputs); err != nil {
+		return d, fmt.Errorf("outputs: %w", err)
 	}
 	return d, d.Check()
 }
 
-func tensors(v any) ([]oip.Tensor, error) {
-	list, _ := v.([]any)
-	var out []oip.Tensor
-	for _, v := range list {
-		t, _ := v.([]any)
-		if len(t) != 3 {
-			return nil, fmt.Errorf("a description is %v", v)
-		}
-		name, _ := t[0].(string)
-		word, _ := t[1].(string)
-		datatype, err := oip.Parse(word)
+func tensors(described []tensor) (list []oip.Tensor, err error) {
+	for _, t := range described {
+		datatype, err := oip.Parse(t.Datatype)
 		if err != nil {
 			return nil, err
 		}
-		extents, _ := t[2].([]any)
-		shape := make([]int64, len(extents))
-		for i, extent := range extents {
-			switch n := extent.(type) {
-			case int:
-				shape[i] = int64(n)
-			case int64:
-				shape[i] = n
-			default:
-				return nil, fmt.Errorf("%s: extent %v is too large", name, extent)
-			}
-		}
-		out = append(out, oip.Tensor{Name: name, Datatype: datatype, Shape: shape})
+		list = append(list, oip.Tensor{Name: t.Name, Datatype: datatype, Shape: append([]int64{}, t.Shape...)})
 	}
-	return out, nil
-}
-
-// Troubles reads what Warm returned: the traceback of each model whose first call, on zeros, failed.
-func Troubles(v any) map[string]string {
-	m, _ := v.(map[string]any)
-	out := map[string]string{}
-	for name, text := range m {
-		out[name] = fmt.Sprint(text)
-	}
-	return out
+	return list, nil
 }

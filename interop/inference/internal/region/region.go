@@ -45,12 +45,12 @@ type Options struct {
 	Kind  syclobj.USMKind
 }
 
-// Info describes a region as its client registered it.
+// Info describes a region as its client registered it. The JSON is that of Triton's extension.
 type Info struct {
-	Name   string
-	Key    string
-	Offset uint64 // of the first byte in the shared memory
-	Size   uint64 // bytes
+	Name   string `json:"name"`
+	Key    string `json:"key"`
+	Offset uint64 `json:"offset"`    // of the first byte in the shared memory
+	Size   uint64 `json:"byte_size"` // bytes
 }
 
 // Registry knows the regions that clients have registered. Its methods may be called from any

@@ -61,21 +61,22 @@ func (x *exchange) open(most int64) (*body, error) {
 	if r.ContentLength < 0 {
 		return nil, refuse(http.StatusLengthRequired, oip.Invalid, "the request needs a Content-Length", nil)
 	}
-	b := &body{x: x, tenant: tenant, length: r.ContentLength, json: -1}
-	encoding, ok := strings.Join(r.Header["Content-Encoding"], ", "), false
-	if b.coding, ok = coding(encoding); !ok {
+	encoding := strings.Join(r.Header["Content-Encoding"], ", ")
+	how, ok := coding(encoding)
+	if !ok {
 		return nil, refuse(http.StatusUnsupportedMediaType, oip.Unsupported, "Content-Encoding "+oip.Quote(encoding)+" is not served: gzip, deflate or none", nil)
 	}
+	b := &body{x: x, tenant: tenant, coding: how, length: r.ContentLength, json: -1}
 	if text := r.Header[headerLength]; len(text) > 0 {
 		n, err := strconv.ParseUint(text[0], 10, 63)
 		if err != nil || len(text) > 1 {
-			return nil, oip.Errorf(oip.Invalid, "%s %s is no length in bytes", headerLength, oip.Quote(strings.Join(text, ", ")))
+			return nil, oip.Errorf(oip.Invalid, "%s %s is not a length in bytes", headerLength, oip.Quote(strings.Join(text, ", ")))
 		}
 		b.json = int64(n)
-		if b.coding == "" && b.json > b.length {
+		if how == "" && b.json > b.length {
 			return nil, oip.Errorf(oip.Invalid, "%s %d is more than the Content-Length of %d", headerLength, b.json, b.length)
 		}
-	} else if b.coding == "" {
+	} else if how == "" {
 		b.json = b.length
 	}
 	if b.length > most {
@@ -89,9 +90,8 @@ func (x *exchange) open(most int64) (*body, error) {
 	return b, nil
 }
 
-// behind returns the number of bytes after the JSON; -1 if it is unknown because the body is
-// compressed.
-func (b *body) behind() int64 {
+// afterJSON returns the number of bytes after the JSON; -1 if it is unknown because the body is compressed.
+func (b *body) afterJSON() int64 {
 	if b.coding != "" {
 		return -1
 	}

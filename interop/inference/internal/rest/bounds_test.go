@@ -42,9 +42,9 @@ func TestMissingBodies(t *testing.T) {
 	}
 }
 
-// A body ends at its Content-Length, also if the compressed data ends before. Further bytes are
-// refused, and missing ones keep neither the connection nor the memory of the request.
-func TestBehindTheEndOfWhatIsCompressed(t *testing.T) {
+// TestEndOfCompressedBodies checks that bytes after the compressed data are refused, and that missing
+// bytes, up to the Content-Length, keep neither the connection nor the memory of the request.
+func TestEndOfCompressedBodies(t *testing.T) {
 	v := serve(t, setup{limits: func(l *limits) { l.grace = time.Second }})
 	text := binaryFloats(1)
 	for _, how := range []string{"gzip", "deflate"} {
@@ -53,7 +53,7 @@ func TestBehindTheEndOfWhatIsCompressed(t *testing.T) {
 			return fmt.Sprintf("POST /v2/models/identity/infer HTTP/1.1\r\nHost: x\r\nContent-Encoding: %s\r\nContent-Length: %d\r\n%s: %d\r\n\r\n",
 				how, len(whole)+more, headerLength, len(text))
 		}
-		t.Run(how+", more", func(t *testing.T) {
+		t.Run(how+", extra bytes", func(t *testing.T) {
 			t.Parallel()
 			for _, more := range []int{1, 100, 10000} {
 				c := v.dial()
@@ -61,7 +61,7 @@ func TestBehindTheEndOfWhatIsCompressed(t *testing.T) {
 				require.Equal(t, 400, c.answer().StatusCode)
 			}
 		})
-		t.Run(how+", nothing more", func(t *testing.T) {
+		t.Run(how+", missing bytes", func(t *testing.T) {
 			t.Parallel()
 			c := v.dial()
 			c.send(head(100) + whole)
@@ -71,9 +71,9 @@ func TestBehindTheEndOfWhatIsCompressed(t *testing.T) {
 	}
 }
 
-// TestUnreadContinueResponses checks that a client that sends Expect: 100-continue and does not
+// TestUnreadContinue checks that a client that sends Expect: 100-continue and does not
 // read the responses is disconnected.
-func TestUnreadContinueResponses(t *testing.T) {
+func TestUnreadContinue(t *testing.T) {
 	e := enginetest.New(t, engine.Options{}, enginetest.Identity())
 	h, err := New(Options{Engine: e, Log: quiet()})
 	require.NoError(t, err)
@@ -118,10 +118,9 @@ func (d *deadlines) Close() error                        { return nil }
 func (d *deadlines) SetReadDeadline(at time.Time) error  { d.reading = at; return nil }
 func (d *deadlines) SetWriteDeadline(at time.Time) error { d.writing = at; return nil }
 
-// TestServerWorkDoesNotCountAsSlowness checks that the time that the server needs between two
-// parts, to compress a response, decompress a body or wait for memory, is not charged to the
-// client.
-func TestServerWorkDoesNotCountAsSlowness(t *testing.T) {
+// TestPaceExcludesServerTime checks that the time that the server needs between two reads or writes, to
+// compress, decompress or wait for memory, is not charged to the client.
+func TestPaceExcludesServerTime(t *testing.T) {
 	const work = 100 * time.Millisecond
 	c := &deadlines{}
 	control := http.NewResponseController(c)
@@ -139,9 +138,9 @@ func TestServerWorkDoesNotCountAsSlowness(t *testing.T) {
 	}
 }
 
-// TestWaitingDoesNotCountAsSlowness checks that the time limit for a body starts when the server
+// TestPaceExcludesWaitForMemory checks that the time limit for a body starts when the server
 // starts to read it, not while the request waits for memory.
-func TestWaitingDoesNotCountAsSlowness(t *testing.T) {
+func TestPaceExcludesWaitForMemory(t *testing.T) {
 	const limit = 64 << 20
 	grace := 2 * time.Second
 	v := serve(t, setup{engine: engine.Options{Limit: limit}, limits: func(l *limits) { l.grace = grace }})
@@ -162,8 +161,8 @@ func TestWaitingDoesNotCountAsSlowness(t *testing.T) {
 	require.Equal(t, 200, c.answer().StatusCode)
 }
 
-// TestLongTexts checks that a long ID is rejected and that a long unknown member is ignored.
-func TestLongTexts(t *testing.T) {
+// TestLongStrings checks that a long ID is rejected and that a long unknown member is ignored.
+func TestLongStrings(t *testing.T) {
 	v := serve(t, setup{})
 	long := strings.Repeat("i", 1<<20)
 	body := strings.Replace(binaryFloats(1), "{", `{"id":"`+long+`",`, 1)
@@ -172,7 +171,8 @@ func TestLongTexts(t *testing.T) {
 	require.Equal(t, 200, v.inference("identity", body, floats(1)).status)
 }
 
-func TestGateOfTenants(t *testing.T) {
+// TestJSONLimitOfTenants checks that one tenant cannot take all the memory for JSON.
+func TestJSONLimitOfTenants(t *testing.T) {
 	g := gate{limits: &limits{all: 1000 << 10, tenant: 750 << 10}, by: map[string]int64{}}
 	require.NoError(t, g.take("a", 700<<10, 0))
 	require.Error(t, g.take("a", 100<<10, 0))
@@ -182,6 +182,6 @@ func TestGateOfTenants(t *testing.T) {
 	g.give("a", 700<<10+1000)
 	require.NoError(t, g.take("b", 200<<10, 0))
 	g.give("b", 400<<10)
-	require.Zero(t, g.inUse())
+	require.Zero(t, g.used)
 	require.Empty(t, g.by)
 }

@@ -31,13 +31,13 @@ func TestGate(t *testing.T) {
 	text := binaryFloats(1)
 	half := strings.Repeat(" ", 40000)
 	c.send(fmt.Sprintf("POST /v2/models/identity/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n%s: %d\r\n\r\n%s", len(half)+len(text)+4, headerLength, len(half)+len(text), half))
-	require.Eventually(t, func() bool { return v.handler.JSONInFlight() > 0 }, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return inFlight(v.handler) > 0 }, 30*time.Second, time.Millisecond)
 	r := v.do("POST", "/v2/models/sum/infer", []byte(half))
 	require.Contains(t, r.message(t, 503), "JSON")
 	require.Equal(t, "1", r.header.Get("Retry-After"))
 	c.send(text + string(floats(1)))
 	<-began
-	require.Zero(t, v.handler.JSONInFlight(), "the JSON is gone before the model runs")
+	require.Zero(t, inFlight(v.handler), "the JSON is gone before the model runs")
 	close(release)
 	require.Equal(t, 200, c.answer().StatusCode)
 }
@@ -195,10 +195,10 @@ func TestConnections(t *testing.T) {
 	require.Eventually(t, func() bool { return v.connect() == 200 }, 30*time.Second, 10*time.Millisecond)
 }
 
-// TestFullOfIdleConnections checks that a new connection replaces the one that has been idle for
+// TestIdleConnectionsAreEvicted checks that a new connection replaces the one that has been idle for
 // the longest time if the limit is reached. Connections with a request are kept. If all have one,
 // health probes are still served.
-func TestFullOfIdleConnections(t *testing.T) {
+func TestIdleConnectionsAreEvicted(t *testing.T) {
 	m, began, release := enginetest.Blocking("blocking")
 	v := serve(t, setup{connections: conns.Limits{Most: 2, PerGroup: 3}, models: []*enginetest.Model{m}})
 	open := []*link{v.dial(), v.dial()}
@@ -241,6 +241,7 @@ func (v *service) connect() int {
 	return r.StatusCode
 }
 
+// TestUnixSocket checks that requests over a Unix socket belong to the tenant "local".
 func TestUnixSocket(t *testing.T) {
 	e := enginetest.New(t, engine.Options{}, enginetest.Identity())
 	h, err := New(Options{Engine: e, Log: quiet()})

@@ -55,9 +55,6 @@ func New(o Options) (*Handler, error) {
 	return h, nil
 }
 
-// JSONInFlight returns the bytes of JSON of all requests in flight.
-func (h *Handler) JSONInFlight() int64 { return h.gate.inUse() }
-
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.serve.ServeHTTP(w, r) }
 

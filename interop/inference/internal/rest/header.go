@@ -6,11 +6,12 @@ import (
 	"io"
 	"math"
 	"reflect"
-	"strings"
+	"slices"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 )
 
@@ -31,6 +32,8 @@ type input struct {
 	Shape    list[int64] `json:"shape"`
 	Data     raw         `json:"data"`
 	Params   params      `json:"parameters"`
+
+	tensor *engine.Input // of the request in the engine
 }
 
 // output is a requested tensor.
@@ -83,8 +86,7 @@ func (l *list[T]) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 		if len(*l) == maxList {
 			return oip.Errorf(oip.Invalid, "too many elements: at most %d are accepted", maxList)
 		}
-		var zero T
-		*l = append(*l, zero)
+		*l = append(*l, *new(T))
 		err = json.UnmarshalDecode(dec, &(*l)[len(*l)-1])
 	}
 	if err == nil {
@@ -228,7 +230,10 @@ func (in *input) check() error {
 	return in.Params.check("input", in.Name)
 }
 
-// check checks the parameters of a tensor.
+// noSequence are the values of "sequence_id" that mean no sequence.
+var noSequence = []string{"", `""`, "0", "false"}
+
+// check checks the parameters of the request or of a tensor.
 func (p *params) check(what, name string) error {
 	fail := func(kind oip.Kind, problem string) error {
 		if name != "" {
@@ -239,13 +244,14 @@ func (p *params) check(what, name string) error {
 	switch {
 	case p.Classes != 0:
 		return fail(oip.Unsupported, "classification is not supported; request the tensor")
-	case p.Start, p.End, p.Sequence.text != nil && !strings.Contains(`"",0,false`, string(p.Sequence.text)):
+	case p.Start, p.End, !slices.Contains(noSequence, string(p.Sequence.text)):
 		return fail(oip.Unsupported, "sequences are not supported: models keep no state between requests")
 	case (p.Region != "") != (p.RegionSize != nil), p.Region == "" && p.Offset != 0:
 		return fail(oip.Invalid, `"shared_memory_region" and "shared_memory_byte_size" need each other`)
 	case p.Region != "" && p.Binary != nil && *p.Binary:
 		return fail(oip.Invalid, `"binary_data" and shared memory exclude each other`)
 	}
+	p.Sequence.text = nil // the text is freed before the response
 	return nil
 }
 

@@ -83,43 +83,40 @@ func (h *header) ask(request *engine.Request, from peercred.Client) error {
 	return nil
 }
 
-// give fills the inputs. Everything that can be checked is checked before a byte is read.
-func (h *header) give(request *engine.Request, from peercred.Client, b *body) error {
-	var few [4]*engine.Input
-	inputs, sum := few[:0], uint64(0)
+// give fills the inputs. Everything that can be checked is checked before a byte of them is read.
+func (h *header) give(request *engine.Request, from peercred.Client, b *body) (err error) {
+	sum := uint64(0) // bytes after the JSON
 	for i := range h.Inputs {
 		in := &h.Inputs[i]
-		given, err := request.Input(in.Name, in.Datatype, in.Shape)
-		if err != nil {
+		if in.tensor, err = request.Input(in.Name, in.Datatype, in.Shape); err != nil {
 			return err
 		}
+		size := in.tensor.Size()
 		if in.Params.Size != nil {
-			if *in.Params.Size != given.Size() {
-				return oip.Errorf(oip.Invalid, "input %s of %s %v has %d bytes, and binary_data_size is %d", in.Name, in.Datatype, in.Shape, given.Size(), *in.Params.Size)
+			if *in.Params.Size != size {
+				return oip.Errorf(oip.Invalid, "input %s of %s %v has %d bytes, and binary_data_size is %d", in.Name, in.Datatype, in.Shape, size, *in.Params.Size)
 			}
-			if sum += given.Size(); sum > math.MaxInt64 {
+			if sum += size; sum > math.MaxInt64 {
 				return oip.Errorf(oip.TooLarge, "the size of the inputs overflows")
 			}
 		}
 		if in.Params.Region != "" { // before memory is reserved, for the other inputs
-			if err := given.Region(from, in.Params.Region, in.Params.Offset, *in.Params.RegionSize); err != nil {
+			if err := in.tensor.Region(from, in.Params.Region, in.Params.Offset, *in.Params.RegionSize); err != nil {
 				return err
 			}
 		}
-		inputs = append(inputs, given)
 	}
-	if n := b.behind(); n >= 0 && uint64(n) != sum {
-		return oip.Errorf(oip.Invalid, "the body has %d bytes behind its JSON, and the inputs' binary_data_size are %d together; set %s to the length of the JSON", n, sum, headerLength)
+	if n := b.afterJSON(); n >= 0 && uint64(n) != sum {
+		return oip.Errorf(oip.Invalid, "the body has %d bytes after its JSON, and the inputs' binary_data_size are %d together; set %s to the length of the JSON", n, sum, headerLength)
 	}
-	for i, given := range inputs {
+	for i := range h.Inputs {
 		in := &h.Inputs[i]
-		var err error
 		switch {
 		case in.Params.Region != "":
 		case in.Params.Size != nil:
-			err = given.Fill(b.full)
+			err = in.tensor.Fill(b.full)
 		default:
-			err = given.Fill(func(p []byte) error { return in.fill(p, given.Datatype(), h.special) })
+			err = in.tensor.Fill(func(p []byte) error { return in.fill(p, in.tensor.Datatype(), h.special) })
 		}
 		if err != nil {
 			return err

@@ -110,9 +110,9 @@ func plain(t testing.TB, r response) []byte {
 	return b
 }
 
-// TestLarge checks that large tensors are transferred completely, as binary data and as JSON, compressed if
+// TestLargeTensors checks that large tensors are transferred completely, as binary data and as JSON, compressed if
 // the client accepts a coding.
-func TestLarge(t *testing.T) {
+func TestLargeTensors(t *testing.T) {
 	v := serve(t, setup{})
 	const n = 300_000
 	values := make([]float32, n)
@@ -145,6 +145,7 @@ func TestLarge(t *testing.T) {
 	}
 }
 
+// TestDatatypes checks all datatypes, and tensors without elements.
 func TestDatatypes(t *testing.T) {
 	v := serve(t, setup{})
 	values := map[string]string{"BOOL": "true,false", "UINT8": "0,255", "UINT16": "0,65535", "UINT32": "0,4294967295", "UINT64": "0,18446744073709551615",
@@ -173,7 +174,8 @@ func TestDatatypes(t *testing.T) {
 	require.Contains(t, text, `"shape":[0],"data":[]`)
 }
 
-func TestChunked(t *testing.T) {
+// TestChunkedBody checks that a body without Content-Length is refused.
+func TestChunkedBody(t *testing.T) {
 	v := serve(t, setup{})
 	r, err := http.NewRequest("POST", "http://"+v.address+"/v2/models/identity/infer", io.MultiReader(strings.NewReader("{}")))
 	require.NoError(t, err)

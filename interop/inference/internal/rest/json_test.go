@@ -16,16 +16,16 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 )
 
-// skipped decodes a value of any type.
-func skipped(text string) error {
+// decodeAny decodes a value of any type.
+func decodeAny(text string) error {
 	var v raw
 	_, err := decode([]byte(text), &v)
 	return err
 }
 
-// FuzzSkip checks that decode accepts the same texts as encoding/json, and also NaN, Infinity and
+// FuzzDecode checks that decode accepts the same texts as encoding/json, and also NaN, Infinity and
 // -Infinity, but rejects invalid UTF-8, duplicate names and deep nesting.
-func FuzzSkip(f *testing.F) {
+func FuzzDecode(f *testing.F) {
 	for _, s := range []string{
 		`{}`, `[]`, `{"a":[1,2.5e-3,-0,"x\u00e9\n"],"b":{"c":null}}`, `[1,]`, `{"a":1,}`, `01`, `1.`, `.5`, `+1`, `1e`, `"\x"`, `"`, "\"\x01\"",
 		`[[[[]]]]`, `tru`, `true false`, ` null `, `NaN`, `-Infinity`, `{"a" 1}`, `{1:2}`, `[1 2]`, "\"\xff\"", `"\ud800"`, `-`, `"\u12g4"`, `{]`, `[}`,
@@ -34,7 +34,7 @@ func FuzzSkip(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		err := skipped(string(b))
+		err := decodeAny(string(b))
 		if err != nil {
 			require.Equal(t, oip.Invalid, oip.As(err).Kind)
 		}
@@ -57,24 +57,26 @@ func TestNonFiniteLiterals(t *testing.T) {
 		require.Equal(t, strings.Contains(want, `"N"`), special)
 		require.Equal(t, want, string(text))
 	}
-	require.NoError(t, skipped(`[NaN, Infinity, -Infinity]`))
+	require.NoError(t, decodeAny(`[NaN, Infinity, -Infinity]`))
 	for _, bad := range []string{`[-NaN]`, `{NaN:1}x`, `[NaNa]`, `[nan]`} {
-		require.Error(t, skipped(bad), bad)
+		require.Error(t, decodeAny(bad), bad)
 	}
 	// Without such a literal in the request, its replacement is a string.
 	_, err := fill(t, oip.FP32, []int64{1}, `["N"]`)
 	require.Equal(t, oip.Invalid, oip.As(err).Kind)
 }
 
+// TestDeepNesting checks that deep nesting is refused before the JSON is parsed.
 func TestDeepNesting(t *testing.T) {
-	require.NoError(t, skipped(strings.Repeat("[", maxDepth)+strings.Repeat("]", maxDepth)))
-	require.ErrorContains(t, skipped(strings.Repeat("[", 1<<20)), "nested too deep")
-	require.ErrorContains(t, skipped(strings.Repeat(`{"a":`, 1<<12)), "nested too deep")
+	require.NoError(t, decodeAny(strings.Repeat("[", maxDepth)+strings.Repeat("]", maxDepth)))
+	require.ErrorContains(t, decodeAny(strings.Repeat("[", 1<<20)), "nested too deep")
+	require.ErrorContains(t, decodeAny(strings.Repeat(`{"a":`, 1<<12)), "nested too deep")
 	_, err := fill(t, oip.FP32, []int64{1}, strings.Repeat("[", 1<<17)+strings.Repeat("]", 1<<17))
 	require.Equal(t, oip.Invalid, oip.As(err).Kind)
 }
 
-func TestText(t *testing.T) {
+// TestStrings checks escapes of strings, in both directions.
+func TestStrings(t *testing.T) {
 	for in, want := range map[string]string{
 		`"abc"`: "abc", `"\"\\\/\b\f\n\r\t"`: "\"\\/\b\f\n\r\t", `"\u00e9é"`: "éé", `"\ud83d\ude00"`: "😀", `""`: "",
 	} {
@@ -108,6 +110,7 @@ func fill(t testing.TB, d oip.Datatype, shape []int64, data string) ([]byte, err
 	return p, h.Inputs[0].fill(p, d, h.special)
 }
 
+// TestInteger checks that integers outside of 64 bits and other types are refused.
 func TestInteger(t *testing.T) {
 	for in, want := range map[string]int64{
 		"0": 0, "-0": 0, "7": 7, "9223372036854775807": math.MaxInt64, "-9223372036854775808": math.MinInt64, " 12": 12,
@@ -124,7 +127,7 @@ func TestInteger(t *testing.T) {
 	}
 }
 
-// An error of an element names the tensor, the element and the position in the request.
+// TestElementErrors checks that the error of an element names the tensor, the element and the position in the request.
 func TestElementErrors(t *testing.T) {
 	const text = `{"inputs":[{"name":"x","datatype":"UINT8","shape":[2,2],"data":[[1,2],[3,256]]}]}`
 	var h header
@@ -297,6 +300,7 @@ func FuzzData(f *testing.F) {
 	})
 }
 
+// TestHeader checks the JSON of requests: all known members, and the error for each invalid form.
 func TestHeader(t *testing.T) {
 	var h header
 	const text = `{"model_name":"x","id":"a\"b","unknown":{"a":[{}]},"parameters":{"timeout":5,"priority":1,"binary_data_output":true,"mine":[1]},
@@ -324,7 +328,7 @@ func TestHeader(t *testing.T) {
 	const in = `{"name":"x","datatype":"FP32","shape":[1],"data":[1]%s}`
 	tensor := func(more string) string { return `{"inputs":[` + fmt.Sprintf(in, more) + `]}` }
 	request := func(more string) string { return `{"inputs":[]` + more + `}` }
-	for _, c := range []struct{ text, says string }{
+	for _, c := range []struct{ text, message string }{
 		{"", "byte 0: unexpected end"},
 		{"[]", "byte 0: want an object"},
 		{"{}", `no "inputs"`},
@@ -372,15 +376,17 @@ func TestHeader(t *testing.T) {
 		var h header
 		err := h.parse([]byte(c.text))
 		require.Error(t, err, c.text)
-		require.Contains(t, err.Error(), c.says, c.text)
+		require.Contains(t, err.Error(), c.message, c.text)
 		require.Contains(t, []oip.Kind{oip.Invalid, oip.Unsupported}, oip.As(err).Kind)
 	}
 	var zero header
 	require.NoError(t, zero.parse([]byte(request(`,"parameters":{"sequence_id":0,"sequence_start":false,"sequence_end":false}`))))
+	require.Nil(t, zero.Params.Sequence.text, "it would keep the text while the model runs")
 	zero = header{}
 	require.NoError(t, zero.parse([]byte(request(`,"parameters":{"sequence_id":""}`))))
 }
 
+// BenchmarkHeader measures the parsing of the JSON of a small binary request.
 func BenchmarkHeader(b *testing.B) {
 	text := []byte(`{"inputs":[{"name":"luminance","shape":[16,16],"datatype":"FP32","parameters":{"binary_data_size":1024}}],"outputs":[{"name":"edges","parameters":{"binary_data":true}}]}`)
 	b.ReportAllocs()
@@ -392,6 +398,7 @@ func BenchmarkHeader(b *testing.B) {
 	}
 }
 
+// BenchmarkData measures the conversion of JSON numbers to FP32.
 func BenchmarkData(b *testing.B) {
 	for _, n := range []int64{1 << 8, 1 << 16} {
 		b.Run(strconv.FormatInt(4*n>>10, 10)+"KiB", func(b *testing.B) {

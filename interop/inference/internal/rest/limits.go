@@ -34,14 +34,14 @@ const (
 	maxMembers = 8 << 10 // members of all objects together
 	maxDepth   = 64
 	maxID      = 4 << 10 // bytes of the id, as written
+
+	// spared is the size up to which JSON is always accepted, in bytes: connections are bounded, and large
+	// bodies must not keep out small ones.
+	spared = 16 << 10
 )
 
-// spared is the size up to which JSON is always accepted, in bytes: connections are bounded, and large
-// bodies must not keep out small ones.
-const spared = 16 << 10
-
-// gate bounds the bytes of Go's heap that the JSON of all requests takes, and of each tenant, so that
-// others are served while one sends slowly.
+// gate bounds the bytes of Go's heap that the JSON of all requests takes, and of each tenant, so that other
+// tenants are served while one sends slowly.
 type gate struct {
 	limits *limits
 	mu     sync.Mutex
@@ -69,10 +69,4 @@ func (g *gate) give(tenant string, n int64) {
 	if g.by[tenant] -= n; g.by[tenant] == 0 {
 		delete(g.by, tenant)
 	}
-}
-
-func (g *gate) inUse() int64 {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.used
 }

@@ -107,27 +107,16 @@ func (x *exchange) controlModel(run func(engine.Control, context.Context, string
 func (x *exchange) noRegions() error { return x.marshal([]any{}) }
 
 func (x *exchange) regionStatus() error {
-	name := x.r.PathValue("region")
-	type entry struct {
-		Name   string `json:"name"`
-		Key    string `json:"key"`
-		Offset uint64 `json:"offset"`
-		Size   uint64 `json:"byte_size"`
+	name, regions := x.r.PathValue("region"), x.h.o.Engine.Regions()
+	if regions == nil && name == "" {
+		return x.noRegions()
 	}
-	regions := x.h.o.Engine.Regions()
 	if regions == nil {
-		if name == "" {
-			return x.noRegions()
-		}
 		return region.ErrNetwork
 	}
-	infos, err := regions.Status(x.client(), name)
+	list, err := regions.Status(x.client(), name)
 	if err != nil {
 		return err
-	}
-	list := make([]entry, len(infos))
-	for i := range infos {
-		list[i] = entry(infos[i])
 	}
 	return x.marshal(list)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/usmbridge/usmbridge/interop/executor"
 )
 
+// TestMetadata checks the descriptions of the server and of its models, and their health.
 func TestMetadata(t *testing.T) {
 	v := serve(t, setup{})
 	for _, c := range []struct{ path, want string }{
@@ -57,6 +58,7 @@ func TestMetadata(t *testing.T) {
 	v.runner.SetHealth(nil)
 }
 
+// TestStatistics checks the statistics extension.
 func TestStatistics(t *testing.T) {
 	v := serve(t, setup{})
 	require.Equal(t, 200, v.inference("identity", binaryFloats(1), floats(1)).status)

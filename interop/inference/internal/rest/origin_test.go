@@ -94,6 +94,7 @@ func TestWebPages(t *testing.T) {
 	}
 }
 
+// TestTenants checks that a proxy sets the tenant by a header, and that other clients have that of their address.
 func TestTenants(t *testing.T) {
 	v := serve(t, setup{rest: Options{Tenants: oip.TenantRule{Header: "x-tenant", Proxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}}})
 	names := func() (all []string) {

@@ -27,7 +27,7 @@ func TestRefusedPaths(t *testing.T) {
 	for _, c := range []struct {
 		method, path string
 		status       int
-		says         string
+		message      string
 	}{
 		{"GET", "/", 404, "begin with /v2"},
 		{"GET", "/v1", 404, "/v2"},
@@ -79,10 +79,10 @@ func TestRefusedPaths(t *testing.T) {
 	} {
 		t.Run(c.method+" "+c.path[:min(len(c.path), 60)], func(t *testing.T) {
 			r := v.do(c.method, c.path, nil)
-			require.Contains(t, r.message(t, c.status), c.says)
+			require.Contains(t, r.message(t, c.status), c.message)
 			require.Less(t, len(r.body), 500)
 			if c.status == 405 {
-				require.Equal(t, map[string]string{"GET": "GET, HEAD", "POST": "POST"}[c.says], r.header.Get("Allow"))
+				require.Equal(t, map[string]string{"GET": "GET, HEAD", "POST": "POST"}[c.message], r.header.Get("Allow"))
 			}
 		})
 	}
@@ -99,46 +99,46 @@ func TestRefusedRequests(t *testing.T) {
 		tensors []byte
 		headers []string
 		status  int
-		says    string
+		message string
 	}{
-		"nothing":                 {"", nil, nil, 400, "unexpected end"},
-		"no object":               {"[]", nil, nil, 400, "want an object"},
-		"another input":           {`{"inputs":[{"name":"z","shape":[1],"datatype":"FP32","data":[1]}]}`, nil, nil, 400, `no input "z"`},
-		"no input":                {`{"inputs":[]}`, nil, nil, 400, "missing"},
-		"an input twice":          {`{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[1]},{"name":"x","shape":[1],"datatype":"FP32","data":[1]}]}`, nil, nil, 400, "duplicate"},
-		"another datatype":        {`{"inputs":[{"name":"x","shape":[1],"datatype":"FP64","data":[1]}]}`, nil, nil, 400, "FP32"},
-		"no datatype":             {`{"inputs":[{"name":"x","shape":[1],"datatype":"float","data":[1]}]}`, nil, nil, 400, "datatype"},
-		"another rank":            {x(`"shape":[1,1],"data":[1]`), nil, nil, 400, "shape"},
-		"a negative extent":       {x(`"shape":[-1],"data":[1]`), nil, nil, 400, "negative"},
-		"more than there can be":  {x(`"shape":[9223372036854775807],"data":[1]`), nil, nil, 413, "counted"},
-		"more than the limit":     {x(`"shape":[1048577],"parameters":{"binary_data_size":4194308}`), []byte{}, nil, 413, "may have"},
+		"empty":                   {"", nil, nil, 400, "unexpected end"},
+		"array":                   {"[]", nil, nil, 400, "want an object"},
+		"unknown input":           {`{"inputs":[{"name":"z","shape":[1],"datatype":"FP32","data":[1]}]}`, nil, nil, 400, `no input "z"`},
+		"missing input":           {`{"inputs":[]}`, nil, nil, 400, "missing"},
+		"duplicate input":         {`{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[1]},{"name":"x","shape":[1],"datatype":"FP32","data":[1]}]}`, nil, nil, 400, "duplicate"},
+		"wrong datatype":          {`{"inputs":[{"name":"x","shape":[1],"datatype":"FP64","data":[1]}]}`, nil, nil, 400, "FP32"},
+		"unknown datatype":        {`{"inputs":[{"name":"x","shape":[1],"datatype":"float","data":[1]}]}`, nil, nil, 400, "datatype"},
+		"wrong rank":              {x(`"shape":[1,1],"data":[1]`), nil, nil, 400, "shape"},
+		"negative extent":         {x(`"shape":[-1],"data":[1]`), nil, nil, 400, "negative"},
+		"overflowing extent":      {x(`"shape":[9223372036854775807],"data":[1]`), nil, nil, 413, "counted"},
+		"over the limit":          {x(`"shape":[1048577],"parameters":{"binary_data_size":4194308}`), []byte{}, nil, 413, "may have"},
 		"too few elements":        {x(`"shape":[2],"data":[1]`), nil, nil, 400, "fewer"},
 		"too many elements":       {x(`"shape":[1],"data":[1,2]`), nil, nil, 400, "more"},
-		"text":                    {x(`"shape":[1],"data":["1"]`), nil, nil, 400, "not a valid FP32"},
-		"another output":          {`{"outputs":[{"name":"z"}],` + x(`"shape":[1],"data":[1]`)[1:], nil, nil, 400, `no output "z"`},
-		"an output twice":         {`{"outputs":[{"name":"y"},{"name":"y"}],` + x(`"shape":[1],"data":[1]`)[1:], nil, nil, 400, "twice"},
-		"bytes that are short":    {binaryFloats(2), floats(1), nil, 400, "binary_data_size are 8"},
-		"bytes that are long":     {binaryFloats(1), floats(1, 2), nil, 400, "has 8 bytes behind"},
-		"another size":            {x(`"shape":[1],"parameters":{"binary_data_size":8}`), floats(1, 2), nil, 400, "has 4 bytes"},
-		"no header's length":      {binaryFloats(1) + "1234", nil, nil, 400, "after top-level value"},
-		"a header's length of 0":  {binaryFloats(1), nil, []string{headerLength, "0"}, 400, "unexpected end"},
-		"too long a header":       {binaryFloats(1), nil, []string{headerLength, "100000"}, 400, "more than the Content-Length"},
-		"a negative length":       {binaryFloats(1), nil, []string{headerLength, "-1"}, 400, "no length"},
-		"a length of letters":     {binaryFloats(1), nil, []string{headerLength, "1x"}, 400, "no length"},
-		"a length that overflows": {binaryFloats(1), nil, []string{headerLength, "18446744073709551616"}, 400, "no length"},
-		"much JSON":               {strings.Repeat(" ", 1<<16+1), nil, nil, 413, "JSON of"},
-		"a large body":            {"{}", make([]byte, 1<<20), nil, 413, "a body of"},
-		"another coding":          {"{}", nil, []string{"Content-Encoding", "br"}, 415, `"br"`},
+		"string element":          {x(`"shape":[1],"data":["1"]`), nil, nil, 400, "not a valid FP32"},
+		"unknown output":          {`{"outputs":[{"name":"z"}],` + x(`"shape":[1],"data":[1]`)[1:], nil, nil, 400, `no output "z"`},
+		"duplicate output":        {`{"outputs":[{"name":"y"},{"name":"y"}],` + x(`"shape":[1],"data":[1]`)[1:], nil, nil, 400, "twice"},
+		"short tensor":            {binaryFloats(2), floats(1), nil, 400, "binary_data_size are 8"},
+		"long tensor":             {binaryFloats(1), floats(1, 2), nil, 400, "has 8 bytes after"},
+		"wrong size":              {x(`"shape":[1],"parameters":{"binary_data_size":8}`), floats(1, 2), nil, 400, "has 4 bytes"},
+		"no JSON length":          {binaryFloats(1) + "1234", nil, nil, 400, "after top-level value"},
+		"JSON length of 0":        {binaryFloats(1), nil, []string{headerLength, "0"}, 400, "unexpected end"},
+		"long JSON length":        {binaryFloats(1), nil, []string{headerLength, "100000"}, 400, "more than the Content-Length"},
+		"negative JSON length":    {binaryFloats(1), nil, []string{headerLength, "-1"}, 400, "not a length"},
+		"JSON length in letters":  {binaryFloats(1), nil, []string{headerLength, "1x"}, 400, "not a length"},
+		"overflowing JSON length": {binaryFloats(1), nil, []string{headerLength, "18446744073709551616"}, 400, "not a length"},
+		"long JSON":               {strings.Repeat(" ", 1<<16+1), nil, nil, 413, "JSON of"},
+		"large body":              {"{}", make([]byte, 1<<20), nil, 413, "a body of"},
+		"unknown coding":          {"{}", nil, []string{"Content-Encoding", "br"}, 415, `"br"`},
 		"two codings":             {"{}", nil, []string{"Content-Encoding", "gzip, gzip"}, 415, "gzip"},
 		"not compressed":          {"{}{}{}{}{}{}{}{}", nil, []string{"Content-Encoding", "gzip"}, 400, "not compressed"},
 		"not compressed, zlib":    {"{}{}{}{}{}{}{}{}", nil, []string{"Content-Encoding", "deflate"}, 400, "not compressed"},
-		"no region":               {x(`"shape":[1],"parameters":{"shared_memory_region":"r","shared_memory_byte_size":4}`), nil, nil, 404, `no region "r"`},
-		"deep":                    {`{"inputs":` + strings.Repeat("[", 60000), nil, nil, 400, ""},
-		"many keys":               {"{" + strings.Repeat(`"a":1,`, 9000) + `"b":1}`, nil, nil, 400, "too many members"},
+		"unknown region":          {x(`"shape":[1],"parameters":{"shared_memory_region":"r","shared_memory_byte_size":4}`), nil, nil, 404, `no region "r"`},
+		"deep nesting":            {`{"inputs":` + strings.Repeat("[", 60000), nil, nil, 400, ""},
+		"many members":            {"{" + strings.Repeat(`"a":1,`, 9000) + `"b":1}`, nil, nil, 400, "too many members"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			r := v.inference("identity", c.text, c.tensors, c.headers...)
-			require.Contains(t, r.message(t, c.status), c.says)
+			require.Contains(t, r.message(t, c.status), c.message)
 		})
 	}
 	c := v.dial() // two lines of one header are combined
@@ -171,9 +171,9 @@ func TestRefusedRequests(t *testing.T) {
 	require.Equal(t, 200, v.inference("identity", binaryFloats(1), floats(1)).status)
 }
 
-// TestRefusalsAreCounted checks that each rejected request is counted once by kind, independently
+// TestRefusalCounts checks that each rejected request is counted once by kind, independently
 // of the stage that rejects it. Results of health probes are not counted.
-func TestRefusalsAreCounted(t *testing.T) {
+func TestRefusalCounts(t *testing.T) {
 	v := serve(t, setup{limits: func(l *limits) { l.body = 1 << 20 }})
 	var want [oip.Kinds]uint64
 	for _, c := range []struct {
@@ -201,13 +201,14 @@ func TestRefusalsAreCounted(t *testing.T) {
 	require.Equal(t, want, v.engine.Stats().Refused)
 }
 
-// TestFailures checks that the response to an internal error does not contain the error's text.
-func TestFailures(t *testing.T) {
+// TestInternalErrors checks that the response to an internal error does not contain the error's text.
+func TestInternalErrors(t *testing.T) {
 	v := serve(t, setup{models: []*enginetest.Model{enginetest.Failing(errors.New("at /secret/path 0x1234"))}})
 	r := v.inference("failing", binaryFloats(1), floats(1))
 	require.NotContains(t, r.message(t, 500), "secret")
 }
 
+// TestBusyAndDeadline checks the responses of a full server and of requests whose time ends, and that a client can cancel.
 func TestBusyAndDeadline(t *testing.T) {
 	m, began, release := enginetest.Blocking("identity")
 	v := serve(t, setup{models: []*enginetest.Model{m}, engine: engine.Options{Turns: 1, Requests: 2, PerTenant: 2}})

@@ -49,6 +49,13 @@ type setup struct {
 	noRegions   bool
 }
 
+// inFlight returns the bytes of JSON of all requests in flight.
+func inFlight(h *Handler) int64 {
+	h.gate.mu.Lock()
+	defer h.gate.mu.Unlock()
+	return h.gate.used
+}
+
 // quiet returns a logger that discards its records.
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
@@ -87,7 +94,7 @@ func serve(t testing.TB, s setup) *service {
 		defer cancel()
 		require.NoError(t, server.Shutdown(ctx))
 		require.ErrorIs(t, <-ended, http.ErrServerClosed)
-		require.Zero(t, v.handler.JSONInFlight())
+		require.Zero(t, inFlight(v.handler))
 	})
 	return v
 }

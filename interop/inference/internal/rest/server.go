@@ -19,11 +19,8 @@ import (
 // handler bounds the time of bodies. The caller serves and ends the server; Serve bounds its
 // connections.
 func (h *Handler) Server() *http.Server {
-	protocols := new(http.Protocols)
-	protocols.SetHTTP1(true)
 	return &http.Server{
 		Handler:           h,
-		Protocols:         protocols,
 		ReadHeaderTimeout: h.limits.grace,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    16 << 10,

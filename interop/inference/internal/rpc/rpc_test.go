@@ -92,7 +92,7 @@ func (b *testbed) quiet(t testing.TB) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		pieces, _ := codec.Outstanding()
-		return pieces == 0 && b.server.Calls() == 0 && b.engine.Stats().Requests == 0
+		return pieces == 0 && b.server.Calls() == 0 && b.engine.Stats().Requests == 0 && b.server.tenants.Len() == 0
 	}, 2*time.Minute, time.Millisecond)
 }
 

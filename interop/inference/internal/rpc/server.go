@@ -24,8 +24,8 @@ import (
 	"github.com/usmbridge/usmbridge/interop/flight/admission"
 	"github.com/usmbridge/usmbridge/interop/flight/codec"
 
+	"github.com/usmbridge/usmbridge/interop/inference/internal/conns"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
-	"github.com/usmbridge/usmbridge/interop/inference/internal/fair"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/traces"
 )
@@ -67,7 +67,7 @@ var defaults = limits{message: codec.DefaultMaxMessage, calls: 512, tenantCalls:
 type Server struct {
 	o       Options
 	gate    *codec.Gate
-	calls   *fair.Limiter // bounds the number of calls
+	tenants *conns.Counter[string] // calls of each tenant
 	grpc    *grpc.Server
 	drained context.Context // ends when Drain begins
 	drain   context.CancelFunc
@@ -90,14 +90,10 @@ func New(o Options) (*Server, error) {
 	}
 	o.limits = cmp.Or(o.limits, defaults)
 	o.Log = cmp.Or(o.Log, slog.Default())
-	s := &Server{o: o, lead: maxLead}
-	var err error
-	if s.calls, err = fair.New(fair.Config{Requests: o.limits.calls, PerTenant: o.limits.tenantCalls, Calls: 1, Shared: 1}); err != nil {
-		return nil, err
-	}
+	s := &Server{o: o, tenants: conns.NewCounter[string](o.limits.tenantCalls), lead: maxLead}
 	// The bytes of tensors are charged to the tenant's share of the pool before they are read. With a
 	// bound on all messages together, a tenant that waits for memory would delay others.
-	s.gate = codec.NewGate(codec.Limits{MaxMessage: o.limits.message, MaxHeader: maxSmall,
+	s.gate = codec.NewGate(codec.Limits{MaxMessage: o.limits.message, MaxStreams: o.limits.calls, MaxHeader: maxSmall,
 		MaxInFlight: int64(o.limits.message) * int64(o.limits.calls)})
 	s.drained, s.drain = context.WithCancel(context.Background())
 	// The connection of a proxy carries calls of several tenants. A client that knows the maximum number
@@ -163,7 +159,7 @@ func (s *Server) Close() {
 }
 
 // Calls returns the number of inference calls, streams, watches and streams of reflection.
-func (s *Server) Calls() int { return s.calls.Stats().Requests }
+func (s *Server) Calls() int { return s.gate.Streams() }
 
 // admit is the interceptor of all streams: it counts the call, or refuses it. The stream of an inference becomes
 // an exchange.
@@ -174,15 +170,15 @@ func (s *Server) admit(srv any, stream grpc.ServerStream, info *grpc.StreamServe
 	if err != nil {
 		return s.status(ctx, err)
 	}
-	call, err := s.calls.Enter(tenant)
-	if err != nil {
-		message := "there are too many calls"
-		if errors.Is(err, fair.ErrTenantFull) {
-			message = "this client has too many calls"
-		}
-		return s.status(ctx, &oip.Error{Kind: oip.Busy, Message: message, RetryAfter: time.Second})
+	if !s.tenants.Enter(tenant) {
+		return s.status(ctx, &oip.Error{Kind: oip.Busy, Message: "this client has too many calls", RetryAfter: time.Second})
 	}
-	defer call.Leave()
+	defer s.tenants.Leave(tenant)
+	leave, err := s.gate.Enter()
+	if err != nil {
+		return s.status(ctx, &oip.Error{Kind: oip.Busy, Message: "there are too many calls", RetryAfter: time.Second})
+	}
+	defer leave()
 	clock := clockOf(ctx)
 	switch {
 	case info.FullMethod == inferMethod || info.FullMethod == streamMethod:

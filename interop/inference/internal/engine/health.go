@@ -1,0 +1,104 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/usmbridge/usmbridge/interop/executor"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
+)
+
+// health is the state behind Ready and Live. It detects that calls do not end: a model that holds
+// Python's GIL in C stops all of them.
+type health struct {
+	retired atomic.Bool  // after Retire or Drain
+	warm    atomic.Bool  // the runner has been ready
+	badFrom atomic.Int64 // since when it is not, in nanoseconds; 0 while it is
+	missed  atomic.Int64 // when the first call gave up since another one finished, in nanoseconds; 0 for none
+	stalled atomic.Bool  // as logged
+}
+
+var errDraining = &oip.Error{Kind: oip.NotReady, Message: "the server is shutting down", RetryAfter: retryAfter}
+
+// Ready returns nil if requests can be expected to be served. Errors: NotReady while the runner
+// warms up, is stuck or makes no progress, and after Retire or Drain.
+func (e *Engine) Ready() error {
+	if e.health.retired.Load() {
+		return errDraining
+	}
+	return e.healthy()
+}
+
+// healthy returns nil if the runner is warm and makes progress.
+func (e *Engine) healthy() error {
+	err := e.Runner().Health()
+	if err == nil {
+		err = e.checkProgress()
+	}
+	if err == nil && !slices.ContainsFunc(e.Models(), func(m *Model) bool { return m.broken() == nil }) {
+		return &oip.Error{Kind: oip.NotReady, Message: "no model is ready", RetryAfter: retryAfter}
+	}
+	if err == nil {
+		e.health.warm.Store(true)
+		e.health.badFrom.Store(0)
+		return nil
+	}
+	message := "the server is not ready"
+	if errors.Is(err, executor.ErrWarming) {
+		message = "the server is warming up"
+	} else {
+		e.health.badFrom.CompareAndSwap(0, time.Now().UnixNano())
+	}
+	return &oip.Error{Kind: oip.NotReady, Message: message, RetryAfter: retryAfter, Err: err}
+}
+
+// Live returns nil until the runner has been stuck, or without progress, for Options.Patience, as
+// seen by Ready or Live. Errors: NotReady.
+func (e *Engine) Live() error {
+	err := e.Ready()
+	if from := e.health.badFrom.Load(); err != nil && from != 0 && time.Since(time.Unix(0, from)) > e.o.Patience {
+		return err
+	}
+	return nil
+}
+
+// Retire makes Ready return an error. Requests are still served, so that load balancers can notice
+// before Drain.
+func (e *Engine) Retire() { e.health.retired.Store(true) }
+
+// note records the end of a call: whether the model finished, or the call's context ended first.
+func (h *health) note(ctx context.Context, err error) {
+	switch missed := h.missed.Load(); {
+	case err != nil && ctx.Err() != nil:
+		if missed == 0 {
+			h.missed.CompareAndSwap(0, time.Now().UnixNano())
+		}
+	case missed != 0:
+		h.missed.Store(0)
+	}
+}
+
+// errStalled is the reason of a server that makes no progress.
+var errStalled = errors.New("the oldest call runs past its deadline, and no call has finished since")
+
+// checkProgress returns errStalled if a call has given up, the oldest call ran then and still runs
+// after Options.Grace, and no call has finished meanwhile. It logs changes.
+func (e *Engine) checkProgress() error {
+	var err error
+	if missed := e.health.missed.Load(); missed != 0 {
+		if since := time.Since(time.Unix(0, missed)); since > e.o.Grace && e.Runner().Stats().Oldest > since {
+			err = errStalled
+		}
+	}
+	if e.health.stalled.Swap(err != nil) != (err != nil) {
+		if err != nil {
+			e.o.Log.Error("calls do not end: the server is not ready", "reason", err, "oldest", e.Runner().Stats().Oldest.Round(time.Millisecond))
+		} else {
+			e.o.Log.Info("calls end again")
+		}
+	}
+	return err
+}
