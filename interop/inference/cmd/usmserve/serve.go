@@ -22,6 +22,7 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/backend"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/conns"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/models"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/region"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/rest"
@@ -59,11 +60,16 @@ func serve(ctx context.Context, c *config, out io.Writer, log *slog.Logger) (err
 		cancel() // ends profiles, too
 		err = errors.Join(err, s.end())
 	}()
+	// Invalid files and addresses in use are reported at once, before Python starts.
+	_, sources, err := s.models.read()
+	if err != nil {
+		return err
+	}
 	for _, step := range []func() error{
-		s.bind, // before models are imported, so that an address in use is reported at once
+		s.bind,
 		s.openMemory,
-		s.openEngine,
-		func() error { return s.start(background, out) }, // health is served, requests wait for the models
+		func() error { return s.openEngine(sources) },
+		func() error { return s.start(background, out) }, // serves health; models are not ready yet
 	} {
 		if err := step(); err != nil {
 			return err
@@ -172,11 +178,7 @@ func addProcessors(slots int) {
 }
 
 // openEngine makes the engine. Its models are known by name and not loaded yet.
-func (s *service) openEngine() error {
-	_, sources, err := s.models.read()
-	if err != nil {
-		return err
-	}
+func (s *service) openEngine(sources []models.Source) (err error) {
 	var loading []engine.Definition
 	for _, source := range sources {
 		loading = append(loading, engine.Definition{Meta: oip.Model{Name: source.Name}, Broken: "it is being loaded"})
@@ -193,7 +195,7 @@ func (s *service) openEngine() error {
 // start serves the addresses. Profiles end with ctx.
 func (s *service) start(ctx context.Context, out io.Writer) (err error) {
 	c := s.config
-	if s.traces, err = traces.FromEnv(ctx, os.Getenv); err != nil {
+	if s.traces, err = traces.FromEnv(context.Background(), os.Getenv); err != nil {
 		return err
 	}
 	hosts := strings.Split(c.hosts, ",")
@@ -222,7 +224,7 @@ func (s *service) start(ctx context.Context, out io.Writer) (err error) {
 		if err != nil {
 			return err
 		}
-		s.serve("gRPC", func() error { return server.Serve(s.grpc) }, server.Drain)
+		s.runServer("gRPC", func() error { return server.Serve(s.grpc) }, server.Drain)
 		fmt.Fprintln(out, "gRPC on", shown(s.grpc))
 	}
 	if s.admin != nil {
@@ -235,7 +237,7 @@ func (s *service) start(ctx context.Context, out io.Writer) (err error) {
 }
 
 func (s *service) serveHTTP(name string, server *http.Server, l net.Listener, bounds conns.Limits) {
-	s.serve(name, func() error { return rest.Serve(server, l, bounds) }, func(ctx context.Context) error {
+	s.runServer(name, func() error { return rest.Serve(server, l, bounds) }, func(ctx context.Context) error {
 		err := server.Shutdown(ctx)
 		if err != nil {
 			err = errors.Join(err, server.Close())
@@ -244,8 +246,8 @@ func (s *service) serveHTTP(name string, server *http.Server, l net.Listener, bo
 	})
 }
 
-// serve runs a server in the background until drain ends it.
-func (s *service) serve(name string, run func() error, drain func(context.Context) error) {
+// runServer runs a server in the background until drain ends it.
+func (s *service) runServer(name string, run func() error, drain func(context.Context) error) {
 	s.drains = append(s.drains, func(ctx context.Context) error { return named(name, drain(ctx)) })
 	go func() {
 		if err := run(); err != nil && !errors.Is(err, http.ErrServerClosed) {
