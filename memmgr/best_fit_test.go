@@ -8,12 +8,12 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
-// A request is served as long as a free block fits, even if the size of the request rounded up to
-// its size class does not fit.
+// TestTheLastBlockThatFitsIsFound checks that a request is served as long as a free block fits, even if
+// the size of the request's size class does not fit.
 func TestTheLastBlockThatFitsIsFound(t *testing.T) {
 	p := memmgr.NewPool(memmgr.Host(), memmgr.WithLimit(2<<20), memmgr.WithDecay(0))
-	defer closePoolQuietly(t, p)
-	// All but 129 units; a class has 130.
+	defer func() { require.NoError(t, p.Close()) }()
+	// Allocate all but 129 units. The smallest size class that holds 129 units has 130.
 	rest, err := memmgr.New(p, memmgr.Request{Size: 2<<20 - 129*256, Align: 512})
 	require.NoError(t, err)
 	defer rest.Release()
@@ -28,10 +28,11 @@ func TestTheLastBlockThatFitsIsFound(t *testing.T) {
 	again.Release()
 }
 
-// The same holds for a request that would get a dedicated segment.
+// TestALargeRequestIsServedFromTheMiddleOfASegment checks the same for a request that would get a
+// dedicated segment.
 func TestALargeRequestIsServedFromTheMiddleOfASegment(t *testing.T) {
 	p := memmgr.NewPool(memmgr.Host(), memmgr.WithLimit(8<<20), memmgr.WithSegment(8<<20), memmgr.WithLarge(4<<20), memmgr.WithDecay(0))
-	defer closePoolQuietly(t, p)
+	defer func() { require.NoError(t, p.Close()) }()
 	small, err := memmgr.New(p, memmgr.Request{Size: 100})
 	require.NoError(t, err)
 	defer small.Release()
@@ -42,5 +43,3 @@ func TestALargeRequestIsServedFromTheMiddleOfASegment(t *testing.T) {
 		b.Release()
 	}
 }
-
-func closePoolQuietly(t *testing.T, p *memmgr.Pool) { require.NoError(t, p.Close()) }

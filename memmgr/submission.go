@@ -39,8 +39,8 @@ type Submission struct {
 }
 
 // pendingChanges counts, in steps of oneChange, how often an event was put into a cell. Cells
-// whose index modulo the length is equal share a count. Comparing the events themselves
-// would not do, because the address of an event is used again after its release.
+// whose index modulo the length is equal share a count. Comparing the events
+// themselves is not enough, because the address of an event is used again after its release.
 var pendingChanges [1024]atomic.Uint32
 
 const (

@@ -16,11 +16,11 @@ type queue struct {
 	mu          sync.Mutex
 	first, last *job
 	waiting     int       // places in use, by jobs in the queue or about to enter it
-	outside     list.List // of *place: callers that wait for a place
+	outside     list.List // of *place: callers that wait for a place in the queue
 	idle        []*slot   // a stack: the caches of the last slot are warm
 	busy        map[*slot]struct{}
 	short       int // busy slots in short calls
-	free        int // slots that take jobs, or will
+	free        int // slots that take jobs now or after their calls
 	stuck       int
 	spare       int // stuck slots that may still be replaced
 	closed      bool
@@ -48,7 +48,7 @@ func (q *queue) enter(j *job, wait bool) error {
 			q.mu.Unlock()
 			return err
 		}
-		if len(q.idle) > 0 && !q.soon(j, given) {
+		if len(q.idle) > 0 && !q.waitsForShort(j, given) {
 			s := q.popIdle()
 			q.leavePlace(given)
 			j.refs.Add(1)
@@ -136,10 +136,10 @@ func (q *queue) popIdle() *slot {
 	return s
 }
 
-// soon reports whether the job should wait for a slot in short calls instead of waking an idle one.
-// The GIL lets only one of two slots run, so waking a slot costs time. If a call takes longer than
-// expected, look wakes idle slots.
-func (q *queue) soon(j *job, given bool) bool {
+// waitsForShort reports whether a quick job should wait for a slot that runs short calls, instead of waking
+// an idle slot. The GIL lets only one of two slots run, so waking a slot costs more than the wait. If a
+// call takes longer than expected, Executor.look wakes idle slots.
+func (q *queue) waitsForShort(j *job, given bool) bool {
 	if q.short == 0 || !given && q.waiting >= q.length {
 		return false
 	}
@@ -357,7 +357,8 @@ func (q *queue) leave(s *slot) bool {
 }
 
 // noteStuck counts the slot that runs the job as stuck, unless the call has ended, and takes back the
-// jobs behind it. It reports whether the caller must run another slot, which over counts already.
+// slot's other jobs. It reports whether the caller must run another slot; noteStuck has added that slot to
+// over.
 func (q *queue) noteStuck(j *job, over *sync.WaitGroup) (replace bool) {
 	q.mu.Lock()
 	var back []*job

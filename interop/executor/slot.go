@@ -103,7 +103,7 @@ func (s *slot) take(over *[calls.Size]*job) (n int) {
 	return n
 }
 
-// look is the callback of the timer: the row takes longer than expected.
+// look is the callback of the timer of a slot, whose jobs take longer than expected.
 func (e *Executor) look(q *queue, s *slot) {
 	s.mu.Lock()
 	if !s.begun {

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Get joins the rows of several endpoints in order. Each endpoint is read from its first location that
-// serves it. A wrong total number of rows is an error.
+// TestEndpoints checks that Get joins the rows of several endpoints in order. Each endpoint is read from its
+// first location that serves it. A wrong total number of rows is an error.
 func TestEndpoints(t *testing.T) {
 	mine := newPool(t)
 	a := numbers(t, mine, 10, 3)
@@ -50,8 +50,8 @@ func TestEndpoints(t *testing.T) {
 	require.ErrorIs(t, err, ErrStream)
 }
 
-// If the first server of an endpoint is unavailable, Get reads from the second. If all are
-// unavailable, the error lists all locations.
+// TestLostEndpoint checks that Get reads from the second server of an endpoint if the first is unavailable. If
+// all are unavailable, the error lists all locations.
 func TestLostEndpoint(t *testing.T) {
 	mine := newPool(t)
 	a := numbers(t, mine, 30_000, 50)

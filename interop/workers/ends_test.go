@@ -19,9 +19,9 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// TestCancelFollowsItsCall ends contexts at random times in a call. A call that can be interrupted must not cost its
+// TestCancelledCallsKeepTheWorker cancels calls at random times, and checks that interrupted calls do not end the
 // worker.
-func TestCancelFollowsItsCall(t *testing.T) {
+func TestCancelledCallsKeepTheWorker(t *testing.T) {
 	p := open(t, workers.Config{Grace: time.Minute})
 	flag := memory(t, segment.PeersWrite).flag()
 	before := p.Workers()[0].PID

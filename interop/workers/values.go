@@ -36,8 +36,8 @@ func (e *encoder) bytes() []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(e.Words))), 8*len(e.Words))
 }
 
-// call writes a function and its arguments: the name, the numbers of positional and of keyword
-// arguments, and these.
+// call writes a call: the name of the function, the numbers of positional and of keyword arguments, and
+// the arguments.
 func (e *encoder) call(function string, args []any) error {
 	var names python.Kwargs
 	if n := len(args); n > 0 {
@@ -222,7 +222,7 @@ func (d *decoder) uvarint() (uint64, error) {
 	return v, nil
 }
 
-// count reads the number of the items that follow, each of which has at least so many bytes.
+// count reads the number of the items that follow. Each item has at least each bytes.
 func (d *decoder) count(each int) (int, error) {
 	n, err := d.uvarint()
 	if err != nil {

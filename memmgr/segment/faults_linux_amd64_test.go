@@ -120,6 +120,6 @@ func noUnmapping(t faultTest) {
 	blocks, bytes := r.InUse()
 	require.Zero(t, blocks)
 	require.Zero(t, bytes)
-	t.Logf("played") // with a mapping too many
+	t.Logf("done") // with a mapping too many
 	os.Exit(0)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/segment"
 )
 
-// memoryFile makes a memory file with these seals.
+// memoryFile creates a memory file (memfd_create) with the given seals.
 func memoryFile(t *testing.T, size int64, seals int, flags uintptr) *os.File {
 	name := append([]byte("test"), 0)
 	fd, _, errno := syscall.Syscall(segment.SysMemfdCreate, uintptr(unsafe.Pointer(&name[0])), 3|flags, 0)
@@ -30,7 +30,7 @@ func memoryFile(t *testing.T, size int64, seals int, flags uintptr) *os.File {
 	return f
 }
 
-// Map maps every kind of descriptor or reports why it cannot.
+// TestMapChecksBeforeItMaps checks the result of Map for each kind of descriptor.
 func TestMapChecksBeforeItMaps(t *testing.T) {
 	const size, fixed, future, write = 8 << 10, 1 | 2 | 4, 0x10, 8
 	file := func(path string, flags int) func(*testing.T) *os.File {
@@ -56,11 +56,11 @@ func TestMapChecksBeforeItMaps(t *testing.T) {
 		"peers write":            {sealed(size, fixed), size, segment.PeersWrite, false, nil},
 		"peers write, to read":   {sealed(size, fixed), size, segment.PeersWrite, true, nil},
 		"peers read":             {sealed(size, fixed|future), size, segment.PeersRead, true, nil},
-		"peers read, for ever":   {sealed(size, fixed|write), size, segment.PeersRead, true, nil},
+		"peers read, sealed":     {sealed(size, fixed|write), size, segment.PeersRead, true, nil},
 		"peers read, to write":   {sealed(size, fixed|future), size, segment.PeersRead, false, segment.ErrAudience},
 		"no audience":            {sealed(size, fixed), size, 0, true, segment.ErrAudience},
-		"more than was told":     {sealed(size, fixed), size, segment.PeersRead, true, segment.ErrAudience},
-		"less than was told":     {sealed(size, fixed|future), size, segment.PeersWrite, true, segment.ErrAudience},
+		"audience too narrow":    {sealed(size, fixed), size, segment.PeersRead, true, segment.ErrAudience},
+		"audience too wide":      {sealed(size, fixed|future), size, segment.PeersWrite, true, segment.ErrAudience},
 		"unsealed":               {sealed(size, 0), size, segment.PeersWrite, true, segment.ErrSeals},
 		"can shrink":             {sealed(size, 1|4), size, segment.PeersWrite, true, segment.ErrSeals},
 		"can grow":               {sealed(size, 1|2), size, segment.PeersWrite, true, segment.ErrSeals},
@@ -68,7 +68,7 @@ func TestMapChecksBeforeItMaps(t *testing.T) {
 		"truncated":              {sealed(size/2, fixed), size, segment.PeersWrite, true, segment.ErrSize},
 		"empty":                  {sealed(0, fixed), size, segment.PeersWrite, true, segment.ErrSize},
 		"longer":                 {sealed(2*size, fixed), size, segment.PeersWrite, true, segment.ErrSize},
-		"no whole pages":         {sealed(size-1, fixed), size - 1, segment.PeersWrite, true, segment.ErrSize},
+		"half a page":            {sealed(size-1, fixed), size - 1, segment.PeersWrite, true, segment.ErrSize},
 		"no size":                {sealed(0, fixed), 0, segment.PeersWrite, true, segment.ErrSize},
 		"more than addresses":    {sealed(size, fixed), 1 << 63, segment.PeersWrite, true, segment.ErrSize},
 		"more than memory":       {sealed(1<<55, fixed), 1 << 55, segment.PeersWrite, true, syscall.ENOMEM},
@@ -99,7 +99,8 @@ func TestMapChecksBeforeItMaps(t *testing.T) {
 	}
 }
 
-// Huge pages may be missing at the first access.
+// TestHugePagesAreRefused checks that memory of huge pages is refused, because such pages may be missing at the first
+// access.
 func TestHugePagesAreRefused(t *testing.T) {
 	nothingStays(t)
 	f := memoryFile(t, 2<<20, 7, 4) // MFD_HUGETLB
@@ -174,7 +175,7 @@ func inFaultTest(f func(faultTest)) {
 	f(t)
 	memmgr.Flush()
 	require.Equal(t, before, holding(t))
-	t.Logf("played")
+	t.Logf("done")
 }
 
 func TestFaults(t *testing.T) {
@@ -182,7 +183,7 @@ func TestFaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := startPeer(t, "fault: "+name)
 			for p.out.Scan() {
-				if line := p.out.Text(); line == "played" {
+				if line := p.out.Text(); line == "done" {
 					require.NoError(t, p.end())
 					return
 				} else if len(line) > 6 && line[:6] == "cannot" {
@@ -192,7 +193,7 @@ func TestFaults(t *testing.T) {
 					t.Log(line)
 				}
 			}
-			t.Fatalf("the scene failed: %v", p.end())
+			t.Fatalf("the fault test failed: %v", p.end())
 		})
 	}
 }
@@ -261,14 +262,14 @@ func noAddresses(t faultTest) {
 	r := hostOf(t, segment.PeersWrite)
 	b, err := r.Allocate(memmgr.Request{Size: 1 << 20})
 	require.NoError(t, err)
-	// In addition to existing mappings, which are many TiB under a sanitizer and still grow.
+	// The limit is above the existing mappings, which are many TiB under a sanitizer and still grow.
 	back := limit(t, syscall.RLIMIT_AS, mapped(t)+1<<40)
 	refused(t, r, 2<<40, memmgr.ErrOutOfMemory, syscall.ENOMEM)
 	back()
 	r.Free(b)
 }
 
-// A file larger than this limit would end the process by SIGXFSZ.
+// fileLimit checks that a segment larger than RLIMIT_FSIZE is refused. Creating it would end the process by SIGXFSZ.
 func fileLimit(t faultTest) {
 	r := hostOf(t, segment.PeersWrite)
 	back := limit(t, 1, 1<<20) // RLIMIT_FSIZE

@@ -195,7 +195,7 @@ func TestFakeHandlesThatAreRefused(t *testing.T) {
 			require.Equal(t, live, fake.Live())
 		})
 	}
-	// One that may be open at a time.
+	// With MaxMappings 1, a second mapping is refused.
 	one := good
 	one.MaxMappings = 1
 	m, err := segment.Map(one)
@@ -217,8 +217,8 @@ func TestFakeHandlesThatAreRefused(t *testing.T) {
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 }
 
-// Memory from a handle is checked before use: both ends, each 2 MiB between them, and the device. Refused memory is
-// closed.
+// TestFakeHandlesAreInspected checks that memory from a handle is checked before use: both ends, each 2 MiB between
+// them, and the device. Refused memory is closed.
 func TestFakeHandlesAreInspected(t *testing.T) {
 	fake, q := onGPU(t, 0)
 	if fake == nil {
@@ -236,7 +236,7 @@ func TestFakeHandlesAreInspected(t *testing.T) {
 	for n, want := range []error{syclobj.ErrNotUSM, segment.ErrSize, segment.ErrSize, segment.ErrSize, segment.ErrSize} {
 		fake.Fail("DPCTLUSM_GetPointerType", n+1)
 		_, err := segment.Map(a)
-		require.ErrorIs(t, err, want, "question %d", n+1)
+		require.ErrorIs(t, err, want, "check %d", n+1)
 		require.Equal(t, live, fake.Live())
 	}
 	fake.Fail("DPCTLUSM_GetPointerDevice", 1)
@@ -248,7 +248,7 @@ func TestFakeHandlesAreInspected(t *testing.T) {
 	require.NoError(t, m.Close())
 }
 
-// The driver of this device has no handles.
+// TestFakeHandlesNeedTheAspect checks a device whose driver has no handles.
 func TestFakeHandlesNeedTheAspect(t *testing.T) {
 	fake, q := onGPU(t, 1)
 	if fake == nil {
@@ -263,7 +263,7 @@ func TestFakeHandlesNeedTheAspect(t *testing.T) {
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 }
 
-// The error of the installed library if it has no handles.
+// TestHandlesOfTheInstalledLibrary shows the error of the installed library if it has no handles.
 func TestHandlesOfTheInstalledLibrary(t *testing.T) {
 	rt := onOpenCLCPU(t)
 	_, err := segment.Map(segment.Attachment{Handle: []byte("x"), Size: 4096, Audience: segment.PeersWrite,

@@ -55,6 +55,6 @@ func lostUSM(t faultTest) {
 	place, err := rt.PlaceOf(nil, rt.DefaultQueue(), b.Address, b.Address+1) // still the runtime's
 	require.NoError(t, err)
 	place.Release()
-	t.Logf("played")
+	t.Logf("done")
 	os.Exit(0)
 }

@@ -221,7 +221,7 @@ func TestIdleConnectionsAreEvicted(t *testing.T) {
 	for _, c := range working {
 		require.Equal(t, 200, c.answer().StatusCode)
 	}
-	require.Eventually(t, func() bool { return v.connect() == 200 }, 30*time.Second, 10*time.Millisecond, "they are idle now")
+	require.Eventually(t, func() bool { return v.connect() == 200 }, 30*time.Second, 10*time.Millisecond, "the connections stay in use")
 }
 
 // connect sends a request on a new connection and returns the status, or 0 without a response.
