@@ -153,7 +153,7 @@ func (b *body) text() ([]byte, error) {
 		for len(p) < cap(p) {
 			n, err := b.Read(p[len(p):cap(p)])
 			p = p[:len(p)+n]
-			if err == io.EOF {
+			if errors.Is(err, io.EOF) {
 				return p, nil
 			}
 			if err != nil {
