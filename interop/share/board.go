@@ -62,12 +62,12 @@ type place struct {
 
 // board is the maker's side of a board. The mutex of the leases guards everything but the words.
 type board struct {
-	id     uint64
-	words  []atomic.Uint64
-	leases [boardSlots]*lease
-	free   []uint16
-	memory *segment.Resource
-	block  memmgr.Block
+	id      uint64
+	words   []atomic.Uint64
+	offered leaseList
+	free    []uint16
+	memory  *segment.Resource
+	block   memmgr.Block
 }
 
 // newBoard creates a board and a descriptor of its memory for the other process.
@@ -178,7 +178,7 @@ func (t *leaseTable) freeSlot(l *lease, o *Options) (p *Peer, at place) {
 	if len(b.free) == 0 {
 		t.checkBoard(p)
 	}
-	if n := len(b.free); n > 0 && p.leases.n+boardSlots-n < o.MaxLeases {
+	if n := len(b.free); n > 0 && p.leases.n+b.offered.n < o.MaxLeases {
 		return p, place{b.id, b.free[n-1]}
 	}
 	return nil, place{}
@@ -189,7 +189,7 @@ func (t *leaseTable) offer(l *lease, p *Peer, at place) {
 	b := p.board
 	b.free = b.free[:len(b.free)-1]
 	l.offeredTo, l.slot, l.claim = p, at.slot, claimOf(l.encoded)
-	b.leases[at.slot] = l
+	b.offered.add(l, inOffered)
 	b.words[at.slot].Store(l.claim.offered)
 }
 
@@ -203,7 +203,7 @@ func (t *leaseTable) withdrawOffer(l *lease) (opened bool) {
 	b := p.board
 	word := b.words[l.slot].Swap(0)
 	opened = word == l.claim.taken || word == l.claim.released
-	b.leases[l.slot] = nil
+	b.offered.remove(l, inOffered)
 	b.free = append(b.free, l.slot)
 	l.offeredTo = nil
 	if opened {
@@ -211,33 +211,35 @@ func (t *leaseTable) withdrawOffer(l *lease) (opened bool) {
 	}
 	if opened && word == l.claim.released {
 		t.drop(l)
-		t.over = append(t.over, l)
 	}
 	return opened
 }
 
-// checkBoard records the leases that a process has taken from its board, and drops those that it has
-// released. t.mu is held.
-func (t *leaseTable) checkBoard(p *Peer) {
-	b := p.board
-	if b == nil || len(b.free) == boardSlots {
-		return
-	}
-	for slot, l := range b.leases {
-		if l == nil {
-			continue
-		}
-		if word := b.words[slot].Load(); word == l.claim.taken || word == l.claim.released {
-			t.withdrawOffer(l)
-		}
+// checkOffer records whether a process has taken an offered lease, and whether it has released it. t.mu is
+// held.
+func (t *leaseTable) checkOffer(l *lease) {
+	word := l.offeredTo.board.words[l.slot].Load()
+	if word == l.claim.taken || word == l.claim.released {
+		t.withdrawOffer(l)
 	}
 }
 
-// checkBoards calls checkBoard for all processes. t.mu is held.
-func (t *leaseTable) checkBoards() {
-	for p := range t.boards {
-		t.checkBoard(p)
+// checkBoard calls checkOffer for all leases that are offered to a process. t.mu is held.
+func (t *leaseTable) checkBoard(p *Peer) {
+	if p.board == nil {
+		return
 	}
+	for l := p.board.offered.first; l != nil; {
+		next := l.among[inOffered].next
+		t.checkOffer(l)
+		l = next
+	}
+}
+
+// leasesOf checks the board of a process and returns the number of its leases. t.mu is held.
+func (t *leaseTable) leasesOf(p *Peer) int {
+	t.checkBoard(p)
+	return p.leases.n
 }
 
 // withdrawOffers ends all offers to a process. t.mu is held.
@@ -245,10 +247,8 @@ func (t *leaseTable) withdrawOffers(p *Peer) {
 	if p.board == nil {
 		return
 	}
-	for _, l := range p.board.leases {
-		if l != nil {
-			t.withdrawOffer(l)
-		}
+	for l := p.board.offered.first; l != nil; l = p.board.offered.first {
+		t.withdrawOffer(l)
 	}
 }
 

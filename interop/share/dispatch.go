@@ -120,11 +120,11 @@ func (p *Peer) frame(f frame) error {
 	case frameGive:
 		return p.handleGive(f)
 	case frameOpen:
-		serial, err := openHandle(f.payload)
+		h, err := ParseHandle(f.payload)
 		if err != nil {
 			return p.refuse(f.call, err)
 		}
-		l, pending, err := p.node.leases.open("Open", f.payload, serial, p, &p.node.options)
+		l, pending, err := p.node.leases.open("Open", f.payload, h.d.serial, p, &p.node.options)
 		if bad := p.lendAfter(f.call, l, pending, err); bad != nil || err != nil {
 			return bad
 		}
@@ -236,10 +236,7 @@ func (p *Peer) endIfClosing() {
 
 // refuse answers a call of the other process with an error.
 func (p *Peer) refuse(id uint64, err error) error {
-	p.mu.Lock()
-	d := p.newDatagram()
-	d.b = appendFrame(d.b, frameRefused, id, func(b []byte) []byte { return appendRefusal(b, err) })
-	return p.post(d)
+	return p.postFrame(frameRefused, id, func(b []byte) []byte { return appendRefusal(b, err) })
 }
 
 // lendAfter answers a request for a lease. If err is not nil, it refuses the request. If pending is not
@@ -303,9 +300,7 @@ func (p *Peer) lend(id uint64, l *lease) error {
 
 // answerNames answers with as many of the names as fit into one datagram.
 func (p *Peer) answerNames(id uint64, names []string) error {
-	p.mu.Lock()
-	d := p.newDatagram()
-	d.b = appendFrame(d.b, frameListed, id, func(b []byte) []byte {
+	return p.postFrame(frameListed, id, func(b []byte) []byte {
 		for _, name := range names {
 			if len(b)+1+len(name) > maxDatagram/2 {
 				break
@@ -314,5 +309,4 @@ func (p *Peer) answerNames(id uint64, names []string) error {
 		}
 		return b
 	})
-	return p.post(d)
 }

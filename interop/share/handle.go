@@ -1,7 +1,6 @@
 package share
 
 import (
-	"bytes"
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
@@ -96,9 +95,7 @@ func ParseHandle(b []byte) (Handle, error) {
 func (h Handle) Bytes() []byte { return []byte(h.encoded) }
 
 // Maker returns the address of the server that made the handle, as [Dial] takes it.
-func (h Handle) Maker() string { return h.socketAddress() }
-
-func (h Handle) socketAddress() string {
+func (h Handle) Maker() string {
 	if len(h.maker) > 0 && h.maker[0] == '/' {
 		return fileScheme + h.maker
 	}
@@ -125,9 +122,3 @@ func (h Handle) String() string {
 
 // GoString returns String(), so that %#v does not print the secret.
 func (h Handle) GoString() string { return h.String() }
-
-// openHandle reads the payload of frameOpen, which is an encoded handle.
-func openHandle(b []byte) (serial uint64, err error) {
-	h, err := ParseHandle(bytes.Clone(b))
-	return h.d.serial, err
-}

@@ -109,9 +109,8 @@ func (p *Peer) decline(id segment.ID, why error) error {
 		return fmt.Errorf("segment %v: %d segments were already declined, the maximum", id, p.node.options.MaxSegments)
 	}
 	p.declined[id] = why
-	d := p.newDatagram()
-	d.b = appendFrame(d.b, frameForget, 0, func(b []byte) []byte { return append(b, id[:]...) })
-	return p.post(d)
+	p.mu.Unlock()
+	return p.postFrame(frameForget, 0, func(b []byte) []byte { return append(b, id[:]...) })
 }
 
 // openArray opens the array of a new lease. Only the reading goroutine calls openArray. If it fails, the lease
@@ -165,20 +164,28 @@ func (p *Peer) arrayOf(o *opened, m *segment.Mapping, d *description) (*usmarray
 	}
 	o.buffer = buffer
 	o.register()
-	options := make([]usmarray.Option, 0, 2)
-	if m.ReadOnly() || d.readOnly { // memory of a driver has no page protection
+	readOnly := m.ReadOnly() || d.readOnly // memory of a driver has no page protection
+	if readOnly {
 		buffer.SetReadOnly()
-		options = append(options, usmarray.ReadOnly())
 	}
-	if d.padded {
-		options = append(options, usmarray.Padded())
-	}
-	a, err := usmarray.FromBuffer(buffer, d.dtype, d.layout, options...)
+	a, err := d.arrayOn(buffer, readOnly)
 	if err != nil {
 		buffer.Release() // ends the lease
 		return nil, &OpError{Op: op, Kind: ErrHandle, Err: err}
 	}
 	return a, nil
+}
+
+// arrayOn makes the array in a buffer. It takes over a reference of the buffer unless it fails.
+func (d *description) arrayOn(b memmgr.Buffer, readOnly bool) (*usmarray.Array, error) {
+	options := make([]usmarray.Option, 0, 2)
+	if readOnly {
+		options = append(options, usmarray.ReadOnly())
+	}
+	if d.padded {
+		options = append(options, usmarray.Padded())
+	}
+	return usmarray.FromBuffer(b, d.dtype, d.layout, options...)
 }
 
 // kindOfMapping returns ErrLimit if mapping failed because of a limit, else ErrNotShared.
@@ -359,9 +366,8 @@ func (p *Peer) forget(f frame) error {
 	}
 	p.mu.Lock()
 	delete(p.sent, id)
-	d := p.newDatagram()
-	d.b = appendFrame(d.b, frameForgotten, 0, func(b []byte) []byte { return append(b, id[:]...) })
-	return p.post(d)
+	p.mu.Unlock()
+	return p.postFrame(frameForgotten, 0, func(b []byte) []byte { return append(b, id[:]...) })
 }
 
 // maxChecked is the maximum number of segments of a peer that one sweep checks. The iteration order of

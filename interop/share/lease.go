@@ -30,7 +30,7 @@ type lease struct {
 	slot      uint16
 	claim     claim
 
-	among [2]struct{ next, former *lease } // links of the two lists, see leaseList
+	among [3]struct{ next, former *lease } // links of the lists, see leaseList
 }
 
 // release releases the references of the lease. The caller has taken it out of the table, and holds no
@@ -65,8 +65,9 @@ type leaseList struct {
 }
 
 const (
-	inUnopened = iota // leaseTable.unopened, oldest first
+	inUnopened = iota // leaseTable.unopened, oldest first; after the end of a lease leaseTable.over
 	inHolder          // Peer.leases
+	inOffered         // board.offered, oldest first
 )
 
 func (r *leaseList) add(l *lease, which int) {
@@ -96,8 +97,8 @@ func (r *leaseList) remove(l *lease, which int) {
 	r.n--
 }
 
-// leaseTable holds all leases of one maker. Every operation takes constant time, except the end of a
-// peer, which takes time proportional to its leases.
+// leaseTable holds all leases of one maker. Operations take constant time, apart from the offers on the
+// board of a peer that they look at, and the end of a peer, which takes time proportional to its leases.
 type leaseTable struct {
 	mu       sync.Mutex
 	last     uint64 // the last serial that was assigned
@@ -110,15 +111,19 @@ type leaseTable struct {
 	boards    map[*Peer]struct{}
 	lastBoard uint64
 	openers   map[opener]*Peer
-	over      []*lease // leases that have ended on a board; unlock releases them
+	over      leaseList // leases that have ended; unlock releases them
 }
 
 // unlock unlocks mu and releases the leases in over.
 func (t *leaseTable) unlock() {
-	over := t.over
-	t.over = nil
+	l := t.over.first
+	t.over = leaseList{}
 	t.mu.Unlock()
-	releaseAll(over)
+	for l != nil {
+		next := l.among[inUnopened].next
+		l.release()
+		l = next
+	}
 }
 
 // add adds a lease to the table and assigns its serial. encode makes the handle. If encode is nil, the
@@ -132,10 +137,7 @@ func (t *leaseTable) add(op string, l *lease, o *Options, encode func(*descripti
 	if l.holder != nil && l.holder.closed {
 		return opError(op, ErrClosed, "the connection with %v has ended, or was closed by Peer.Close", l.holder.credentials)
 	}
-	if l.holder != nil {
-		t.checkBoard(l.holder) // updates l.holder.leases
-	}
-	if l.holder != nil && l.holder.leases.n >= o.MaxLeases {
+	if l.holder != nil && t.leasesOf(l.holder) >= o.MaxLeases {
 		return opError(op, ErrLimit, "%v holds %d arrays, the maximum; raise Options.MaxLeases", l.holder.credentials, o.MaxLeases)
 	}
 	if encode != nil && t.unopened.n >= o.MaxUnopened {
@@ -188,8 +190,7 @@ func (t *leaseTable) open(op string, encoded []byte, serial uint64, by *Peer, o 
 	if by.closed {
 		return nil, nil, opError(op, ErrClosed, "the maker has closed the connection")
 	}
-	t.checkBoard(by) // updates by.leases
-	if l.holder == nil && by.leases.n >= o.MaxLeases {
+	if l.holder == nil && t.leasesOf(by) >= o.MaxLeases {
 		return nil, nil, opError(op, ErrLimit, "this process holds %d arrays of the maker, the maximum; raise Options.MaxLeases of the maker", by.leases.n)
 	}
 	t.begin(l, by)
@@ -230,7 +231,7 @@ func (t *leaseTable) take(op string, encoded []byte, serial uint64, o *Options) 
 	if l == nil {
 		return nil, opError(op, ErrStale, staleText, o.Unopened)
 	}
-	t.drop(l)
+	t.remove(l)
 	return l, nil
 }
 
@@ -246,8 +247,14 @@ func (t *leaseTable) leaveUnopened(l *lease) {
 	}
 }
 
-// drop removes a lease from the table. t.mu is held.
+// drop ends a lease. t.unlock releases it. t.mu is held.
 func (t *leaseTable) drop(l *lease) {
+	t.remove(l)
+	t.over.add(l, inUnopened)
+}
+
+// remove removes a lease from the table. t.mu is held.
+func (t *leaseTable) remove(l *lease) {
 	delete(t.all, l.d.serial)
 	if !l.opened {
 		t.leaveUnopened(l)
@@ -260,8 +267,8 @@ func (t *leaseTable) drop(l *lease) {
 // end ends leases that a peer holds, by their serials, and returns the number of serials that it does not
 // hold.
 func (t *leaseTable) end(holder *Peer, serials []uint64) (unknown int) {
-	ended := make([]*lease, 0, 8)
 	t.mu.Lock()
+	defer t.unlock()
 	for _, serial := range serials {
 		l := t.all[serial]
 		if l != nil && l.offeredTo == holder && holder != nil { // the peer may have opened it on its board
@@ -270,43 +277,34 @@ func (t *leaseTable) end(holder *Peer, serials []uint64) (unknown int) {
 		}
 		if l != nil && l.opened && l.holder == holder {
 			t.drop(l)
-			ended = append(ended, l)
 		} else {
 			unknown++
 		}
 	}
-	t.unlock()
-	releaseAll(ended)
 	return unknown
 }
 
 // revoke ends a handle that was not opened.
 func (t *leaseTable) revoke(encoded []byte, serial uint64) bool {
 	t.mu.Lock()
+	defer t.unlock()
 	l := t.all[serial]
 	ok := l != nil && !l.opened && subtle.ConstantTimeCompare([]byte(l.encoded), encoded) == 1 && !t.withdrawOffer(l)
 	if ok {
 		t.drop(l)
-	}
-	t.unlock()
-	if ok {
-		l.release()
 	}
 	return ok
 }
 
 // endOf ends all leases that a peer holds or that only it may open. Afterwards no lease is made for it.
 func (t *leaseTable) endOf(holder *Peer) {
-	var ended []*lease
 	t.mu.Lock()
 	holder.closed = true
 	b := t.removeBoard(holder)
 	for l := holder.leases.first; l != nil; l = holder.leases.first {
 		t.drop(l)
-		ended = append(ended, l)
 	}
 	t.unlock()
-	releaseAll(ended)
 	if b != nil {
 		b.end()
 	}
@@ -315,35 +313,29 @@ func (t *leaseTable) endOf(holder *Peer) {
 // endUnopened ends the unopened handles that only a peer may open. Afterwards no lease is made for it. Its
 // opened leases stay.
 func (t *leaseTable) endUnopened(holder *Peer) {
-	var ended []*lease
 	t.mu.Lock()
+	defer t.unlock()
 	holder.closed = true
 	t.withdrawOffers(holder)
 	for l := holder.leases.first; l != nil; {
 		next := l.among[inHolder].next
 		if !l.opened {
 			t.drop(l)
-			ended = append(ended, l)
 		}
 		l = next
 	}
-	t.unlock()
-	releaseAll(ended)
 }
 
 // expire ends the handles that were not opened in time, and all of them once the table is closed.
 func (t *leaseTable) expire(now time.Time) {
-	var ended []*lease
 	t.mu.Lock()
+	defer t.unlock()
 	for l := t.unopened.first; l != nil && (t.closed || now.After(l.until)); l = t.unopened.first {
 		if t.withdrawOffer(l) {
 			continue // it was opened, so it is no longer in the list
 		}
 		t.drop(l)
-		ended = append(ended, l)
 	}
-	t.unlock()
-	releaseAll(ended)
 }
 
 // close ends all handles that are not opened, and prevents new leases.
@@ -358,7 +350,9 @@ func (t *leaseTable) close() {
 func (t *leaseTable) counts() (unopened, opened int) {
 	t.mu.Lock()
 	defer t.unlock()
-	t.checkBoards()
+	for p := range t.boards {
+		t.checkBoard(p)
+	}
 	return t.unopened.n, len(t.all) - t.unopened.n
 }
 
@@ -373,13 +367,5 @@ func (t *leaseTable) waiting() int {
 func (t *leaseTable) heldBy(p *Peer) int {
 	t.mu.Lock()
 	defer t.unlock()
-	t.checkBoard(p)
-	return p.leases.n
-}
-
-// releaseAll releases leases that were removed from the table.
-func releaseAll(ended []*lease) {
-	for _, l := range ended {
-		l.release()
-	}
+	return t.leasesOf(p)
 }

@@ -141,10 +141,7 @@ func (p *Peer) pass(f frame) error {
 	if err != nil {
 		return p.refuse(f.call, err)
 	}
-	p.mu.Lock()
-	answer := p.newDatagram()
-	answer.b = appendFrame(answer.b, framePassed, f.call, func(b []byte) []byte { return append(b, h.encoded...) })
-	return p.post(answer)
+	return p.postFrame(framePassed, f.call, func(b []byte) []byte { return append(b, h.encoded...) })
 }
 
 // passFor makes a handle of an array that a process has open. The handle has no more rights than the lease
@@ -158,7 +155,11 @@ func (n *node) passFor(p *Peer, d *description) (Handle, error) {
 	if err != nil {
 		return Handle{}, err
 	}
-	var h Handle
+	return n.handleOf(op, l)
+}
+
+// handleOf adds a lease to the table and returns its handle. It takes over the lease.
+func (n *node) handleOf(op string, l *lease) (h Handle, err error) {
 	err = n.leases.add(op, l, &n.options, func(d *description, at place) string {
 		h = makeHandle(n.maker, d, at)
 		return h.encoded
@@ -175,8 +176,11 @@ func (n *node) passFor(p *Peer, d *description) (Handle, error) {
 func (t *leaseTable) secondLease(op string, p *Peer, d *description) (*lease, error) {
 	t.mu.Lock()
 	defer t.unlock()
-	t.checkBoard(p) // p may have taken the lease from its board
 	open := t.all[d.serial]
+	if open != nil && open.offeredTo == p {
+		t.checkOffer(open) // p may have taken it, and released it
+		open = t.all[d.serial]
+	}
 	switch {
 	case open == nil || !open.opened || open.holder != p:
 		return nil, opError(op, ErrStale, "lease %d has ended", d.serial)

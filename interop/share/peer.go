@@ -3,7 +3,6 @@ package share
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -53,11 +52,11 @@ type Peer struct {
 	calls       map[uint64]*call
 	waits       int // number of answers that wait for work on an array
 	queue       sendQueue
-	sent        map[segment.ID]known // segments of this process whose descriptors the other process has
-	held        map[segment.ID]*held // segments of the other process
-	declined    map[segment.ID]error // segments of the other process that were refused, and the reasons
-	opened      int                  // number of open arrays in held
-	claims      *claims              // the board of the other process, or nil
+	sent        map[segment.ID]memory // segments of this process whose descriptors the other process has
+	held        map[segment.ID]*held  // segments of the other process
+	declined    map[segment.ID]error  // segments of the other process that were refused, and the reasons
+	opened      int                   // number of open arrays in held
+	claims      *claims               // the board of the other process, or nil
 	inbox       []gift
 	waiting     chan struct{} // closed when a gift arrives; nil if no goroutine waits
 	waiters     int           // number of goroutines that wait on waiting
@@ -77,7 +76,7 @@ func newPeer(n *node, l *link, w *pidfd.Process, c Credentials, receives bool, c
 		node: n, link: l, watch: w, credentials: c, receives: receives, closeLink: closeLink, credits: make(chan struct{}, maxCalls),
 		reading: make(chan struct{}, 1), resume: make(chan struct{}, 1), buffer: make([]byte, maxDatagram),
 		done: make(chan struct{}), calls: map[uint64]*call{},
-		sent: map[segment.ID]known{}, held: map[segment.ID]*held{}, declined: map[segment.ID]error{},
+		sent: map[segment.ID]memory{}, held: map[segment.ID]*held{}, declined: map[segment.ID]error{},
 	}
 	p.reading <- struct{}{}
 	p.life, p.end = context.WithCancel(context.Background())
@@ -179,10 +178,7 @@ func (p *Peer) cancelWaits() {
 
 // cancel asks the other process to refuse a call of WaitNewer that is still pending there.
 func (p *Peer) cancel(id uint64) {
-	p.mu.Lock()
-	d := p.newDatagram()
-	d.b = appendFrame(d.b, frameCancel, id, nil)
-	_ = p.post(d) // if it fails, the connection has ended, and the call with it
+	_ = p.postFrame(frameCancel, id, nil) // if it fails, the connection has ended, and the call with it
 }
 
 // Open opens a handle of the other process. A handle can be opened once; see [Server.Open].
@@ -486,6 +482,3 @@ func (p *Peer) Stats() (s Stats) {
 
 // String describes the other process, as [Credentials.String] does.
 func (p *Peer) String() string { return p.credentials.String() }
-
-// isOver reports whether an error is the error of an ended connection.
-func isOver(err error) bool { return errors.Is(err, ErrClosed) }

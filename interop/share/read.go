@@ -101,7 +101,7 @@ func (p *Peer) readOne() error {
 		return err
 	}
 	err = p.datagram(p.buffer[:n], file, missing)
-	if err != nil && !(isOver(err) && p.Err() != nil) {
+	if err != nil && !(errors.Is(err, ErrClosed) && p.Err() != nil) {
 		p.fail(&OpError{Op: "connection", Kind: ErrProtocol, Err: fmt.Errorf("%v: %w", p.credentials, err)})
 	}
 	return err

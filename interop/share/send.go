@@ -58,6 +58,14 @@ func (p *Peer) newDatagram() datagram {
 	return datagram{b: (*home)[:0], home: home}
 }
 
+// postFrame posts a datagram of one frame. See post.
+func (p *Peer) postFrame(kind frameKind, call uint64, payload func([]byte) []byte) error {
+	p.mu.Lock()
+	d := p.newDatagram()
+	d.b = appendFrame(d.b, kind, call, payload)
+	return p.post(d)
+}
+
 // post sends a datagram, or queues it for the sending goroutine, in the order of the calls. p.mu is held;
 // post unlocks it. post takes over the datagram.
 func (p *Peer) post(d datagram) error {
@@ -132,9 +140,6 @@ func (p *Peer) drain(wait bool) error {
 	return err
 }
 
-// known is a segment of this process whose descriptor the other process has.
-type known struct{ memory }
-
 // introduce adds the segment of a lease to a datagram, unless it was sent to the other process before.
 // p.mu is held.
 func (p *Peer) introduce(d *datagram, l *lease) error {
@@ -154,7 +159,7 @@ func (p *Peer) introduce(d *datagram, l *lease) error {
 		if err != nil {
 			return &OpError{Op: "share", Kind: ErrNotShared, Err: err}
 		}
-		p.sent[id] = known{l.memory}
+		p.sent[id] = l.memory
 		d.b = appendFrame(d.b, frameDriver, 0, func(b []byte) []byte {
 			return append(appendSegment(b, &l.d.segment), handle...)
 		})
@@ -163,7 +168,7 @@ func (p *Peer) introduce(d *datagram, l *lease) error {
 	if err != nil {
 		return &OpError{Op: "share", Kind: ErrNotShared, Err: err}
 	}
-	p.sent[id] = known{l.memory}
+	p.sent[id] = l.memory
 	d.file = file
 	d.b = appendFrame(d.b, frameSegment, 0, func(b []byte) []byte { return appendSegment(b, &l.d.segment) })
 	return nil

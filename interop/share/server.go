@@ -392,11 +392,6 @@ type published struct {
 	sequence uint64        // number of the version
 }
 
-func newPublished(a *usmarray.Array) *published {
-	array := a.Retain()
-	return &published{array: array, buffer: array.Buffer().Retain()}
-}
-
 // release releases both references.
 func (p *published) release() {
 	p.array.Release()
@@ -426,21 +421,15 @@ func (s *Server) publish(ctx context.Context, op, name string, a *usmarray.Array
 	if name == "" || len(name) > maxName {
 		return opError(op, ErrName, "the name has %d bytes, want 1 to %d", len(name), maxName)
 	}
-	l, err := newLease(ctx, op, a, ExportOptions{}) // to check that the array can be shared
-	if errors.Is(err, errElsewhere) && s.node.options.CopyInto != nil {
-		c, bad := s.node.copied(ctx, op, a)
-		if bad != nil {
-			return bad
-		}
-		defer c.Release()
-		a = c
-		l, err = newLease(ctx, op, a, ExportOptions{})
-	}
+	l, err := s.node.leaseOf(ctx, op, a, ExportOptions{}) // checks that the array can be shared, and copies it if necessary
 	if err != nil {
 		return err
 	}
-	defer l.release()
-	p := newPublished(a)
+	p := &published{buffer: l.buffer}
+	if p.array, err = l.d.arrayOn(l.buffer, l.d.readOnly); err != nil {
+		l.release()
+		return withOp(op, err)
+	}
 	old, waits, err := s.node.publish(op, name, p, replace)
 	if err != nil {
 		p.release()
@@ -499,17 +488,7 @@ func (s *Server) Export(ctx context.Context, a *usmarray.Array, o ExportOptions)
 	if err != nil {
 		return Handle{}, err
 	}
-	var h Handle
-	err = s.node.leases.add(op, l, &s.node.options, func(d *description, at place) string {
-		h = makeHandle(s.node.maker, d, at)
-		return h.encoded
-	})
-	if err != nil {
-		l.release()
-		return Handle{}, err
-	}
-	s.node.startClock()
-	return h, nil
+	return s.node.handleOf(op, l)
 }
 
 // Revoke makes a handle stale. It returns false, and does nothing, if the handle was opened, has expired or
@@ -539,7 +518,7 @@ func (s *Server) Open(ctx context.Context, h Handle) (*usmarray.Array, error) {
 	if h.maker == s.node.maker {
 		return s.openOwn(ctx, h)
 	}
-	p, err := s.to(ctx, op, h.socketAddress())
+	p, err := s.to(ctx, op, h.Maker())
 	if err != nil {
 		return nil, err
 	}
@@ -553,13 +532,6 @@ func (s *Server) openOwn(ctx context.Context, h Handle) (*usmarray.Array, error)
 	if err != nil {
 		return nil, err
 	}
-	var options []usmarray.Option
-	if l.d.readOnly {
-		options = append(options, usmarray.ReadOnly())
-	}
-	if l.d.padded {
-		options = append(options, usmarray.Padded())
-	}
 	if l.pending != nil {
 		if err = l.pending.Synchronize(ctx); err != nil {
 			l.release()
@@ -568,7 +540,7 @@ func (s *Server) openOwn(ctx context.Context, h Handle) (*usmarray.Array, error)
 		l.pending.Release()
 		l.pending = nil
 	}
-	a, err := usmarray.FromBuffer(l.buffer, l.d.dtype, l.d.layout, options...) // takes over one reference
+	a, err := l.d.arrayOn(l.buffer, l.d.readOnly)
 	if err != nil {
 		l.release()
 		return nil, withOp(op, err)

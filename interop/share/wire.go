@@ -158,33 +158,20 @@ func (r *wireReader) bytes(n uint64) []byte {
 	return b
 }
 
-func (r *wireReader) u8() byte {
-	if b := r.bytes(1); b != nil {
-		return b[0]
+var zeros [8]byte
+
+// fixed returns n bytes, at most 8. They are 0 if the message is too short.
+func (r *wireReader) fixed(n uint64) []byte {
+	if b := r.bytes(n); b != nil {
+		return b
 	}
-	return 0
+	return zeros[:n]
 }
 
-func (r *wireReader) u16() uint16 {
-	if b := r.bytes(2); b != nil {
-		return binary.LittleEndian.Uint16(b)
-	}
-	return 0
-}
-
-func (r *wireReader) u32() uint32 {
-	if b := r.bytes(4); b != nil {
-		return binary.LittleEndian.Uint32(b)
-	}
-	return 0
-}
-
-func (r *wireReader) u64() uint64 {
-	if b := r.bytes(8); b != nil {
-		return binary.LittleEndian.Uint64(b)
-	}
-	return 0
-}
+func (r *wireReader) u8() byte    { return r.fixed(1)[0] }
+func (r *wireReader) u16() uint16 { return binary.LittleEndian.Uint16(r.fixed(2)) }
+func (r *wireReader) u32() uint32 { return binary.LittleEndian.Uint32(r.fixed(4)) }
+func (r *wireReader) u64() uint64 { return binary.LittleEndian.Uint64(r.fixed(8)) }
 
 // end returns an error if the message was truncated or has bytes left. what describes the message.
 func (r *wireReader) end(message string) error {

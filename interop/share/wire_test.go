@@ -174,7 +174,7 @@ func take(t *testing.T, f frame) {
 	if label, d, err := readGive(f.payload); err == nil {
 		require.Equal(t, f.payload, appendDescription(appendText(nil, label), &d))
 	}
-	_, _ = openHandle(f.payload)
+	_, _ = ParseHandle(f.payload)
 	_, _ = readName(f.payload)
 	_, _ = readNames(f.payload)
 	_, _ = readRefusal(f.payload)
