@@ -706,7 +706,7 @@ static const char doc_Array_strides[] =
 static const char doc_Array_dtype[] =
 	"Element type.\n"
 	"\n"
-	"NumPy's dtype, with those of ml_dtypes. A `DType` for types that NumPy has not,\n"
+	"NumPy's dtype, with those of ml_dtypes. A `DType` for types that NumPy lacks,\n"
 	"and if NumPy is not installed.\n"
 	"\n"
 	"Examples\n"
