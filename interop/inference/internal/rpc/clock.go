@@ -35,7 +35,7 @@ func clockOf(ctx context.Context) *clock {
 }
 
 // timed is called for each call before its handler, because gRPC waits for the message of a unary call
-// before it calls the handler. The message must arrive within Options.Patience. Streams of requests may be idle.
+// before it calls the handler. The message must arrive within limits.patience. Streams of requests may be idle.
 //
 // A call ends a little before the deadline that its client has set. At the deadline itself gRPC's transport
 // resets the stream with the code CANCEL, which a client reports as CANCELLED if its own clock is behind.
@@ -56,7 +56,7 @@ func (s *Server) timed(transport context.Context, info *tap.Info) (context.Conte
 // maxLead is the longest time by which a call ends before its deadline.
 const maxLead = 20 * time.Millisecond
 
-// perByte is the time that a peer has to read a byte of a response, in addition to Options.Patience.
+// perByte is the time that a peer has to read a byte of a response, in addition to limits.patience.
 const perByte = time.Second >> 20
 
 // linked are credentials without encryption that give calls access to their connection.

@@ -14,7 +14,7 @@
 // # Bounds
 //
 // Connections, in total and per client (package admission of interop/flight); calls, in total and per tenant;
-// the bytes of a message and of its small fields; the time until a message begins to arrive, the timeout of
+// the bytes of a message; 64 KiB for all its fields except the contents of tensors; the time until a message begins to arrive, the timeout of
 // the engine for all of it, and the time for a response to be read, which grows with its size. Before a
 // tensor has memory, at most one HTTP/2 window (512 KiB) of each call is read. A call whose peer is too slow
 // ends with DEADLINE_EXCEEDED. A peer that does not read its response loses the connection, because gRPC
