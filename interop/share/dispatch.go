@@ -236,6 +236,7 @@ func (p *Peer) endIfClosing() {
 
 // refuse answers a call of the other process with an error.
 func (p *Peer) refuse(id uint64, err error) error {
+	p.mu.Lock()
 	return p.postFrame(frameRefused, id, func(b []byte) []byte { return appendRefusal(b, err) })
 }
 
@@ -300,6 +301,7 @@ func (p *Peer) lend(id uint64, l *lease) error {
 
 // answerNames answers with as many of the names as fit into one datagram.
 func (p *Peer) answerNames(id uint64, names []string) error {
+	p.mu.Lock()
 	return p.postFrame(frameListed, id, func(b []byte) []byte {
 		for _, name := range names {
 			if len(b)+1+len(name) > maxDatagram/2 {

@@ -109,7 +109,6 @@ func (p *Peer) decline(id segment.ID, why error) error {
 		return fmt.Errorf("segment %v: %d segments were already declined, the maximum", id, p.node.options.MaxSegments)
 	}
 	p.declined[id] = why
-	p.mu.Unlock()
 	return p.postFrame(frameForget, 0, func(b []byte) []byte { return append(b, id[:]...) })
 }
 
@@ -365,8 +364,7 @@ func (p *Peer) forget(f frame) error {
 		return err
 	}
 	p.mu.Lock()
-	delete(p.sent, id)
-	p.mu.Unlock()
+	delete(p.sent, id) // under the same lock as the answer: a segment that is sent again follows the answer
 	return p.postFrame(frameForgotten, 0, func(b []byte) []byte { return append(b, id[:]...) })
 }
 

@@ -141,6 +141,7 @@ func (p *Peer) pass(f frame) error {
 	if err != nil {
 		return p.refuse(f.call, err)
 	}
+	p.mu.Lock()
 	return p.postFrame(framePassed, f.call, func(b []byte) []byte { return append(b, h.encoded...) })
 }
 

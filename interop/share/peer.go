@@ -178,6 +178,7 @@ func (p *Peer) cancelWaits() {
 
 // cancel asks the other process to refuse a call of WaitNewer that is still pending there.
 func (p *Peer) cancel(id uint64) {
+	p.mu.Lock()
 	_ = p.postFrame(frameCancel, id, nil) // if it fails, the connection has ended, and the call with it
 }
 
@@ -223,9 +224,7 @@ func (p *Peer) Names(ctx context.Context) (names []string, err error) {
 // ask sends a request and waits for the answer.
 func (p *Peer) ask(ctx context.Context, op string, kind frameKind, payload func([]byte) []byte) (answer, error) {
 	return p.await(ctx, op, kind.answer(), func(c *call, id uint64) error {
-		d := p.newDatagram()
-		d.b = appendFrame(d.b, kind, id, payload)
-		return p.post(d)
+		return p.postFrame(kind, id, payload)
 	})
 }
 

@@ -58,9 +58,8 @@ func (p *Peer) newDatagram() datagram {
 	return datagram{b: (*home)[:0], home: home}
 }
 
-// postFrame posts a datagram of one frame. See post.
+// postFrame posts a datagram of one frame, as post does. p.mu is held; postFrame unlocks it.
 func (p *Peer) postFrame(kind frameKind, call uint64, payload func([]byte) []byte) error {
-	p.mu.Lock()
 	d := p.newDatagram()
 	d.b = appendFrame(d.b, kind, call, payload)
 	return p.post(d)

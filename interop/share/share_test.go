@@ -680,3 +680,32 @@ func TestContextCancelsCalls(t *testing.T) {
 	require.NoError(t, err)
 	a.Release()
 }
+
+// TestTrimDuringGive checks that a segment can be unmapped while the other process hands over arrays in it.
+// The answer to the request to forget a segment must precede the segment's next descriptor.
+func TestTrimDuringGive(t *testing.T) {
+	peers := make(chan *share.Peer, 1)
+	s := listen(t, share.Options{Connected: func(p *share.Peer) { peers <- p }})
+	p := dial(t, s, share.Options{})
+	a := counting(t, newPool(t, segment.PeersWrite), 3)
+	defer a.Release()
+	giver := <-peers
+	const n, givers = 20000, 2
+	var wait sync.WaitGroup
+	for range givers {
+		wait.Go(func() {
+			for range n / givers {
+				if giver.Give(background(t), "", a) != nil {
+					return // Receive returns the error of the connection
+				}
+			}
+		})
+	}
+	for range n {
+		_, b, err := p.Receive(background(t))
+		require.NoError(t, err)
+		b.Release()
+		p.Trim()
+	}
+	wait.Wait()
+}
