@@ -266,24 +266,47 @@ func (r *Registry) checkKey(key string) (string, error) {
 	return bare, nil
 }
 
-// unknown returns the error for an unknown name.
-func unknown(name string) error {
-	return oip.Errorf(oip.NotFound, "no region %s is registered", oip.Quote(name))
+// get returns the region of a name, if the client may use it. Errors: NotFound. The lock is held.
+func (r *Registry) get(from peercred.Client, name string) (*entry, error) {
+	e := r.entries[name]
+	if e == nil || !r.visible(from, e) {
+		return nil, oip.Errorf(oip.NotFound, "no region %s is registered", oip.Quote(name))
+	}
+	return e, nil
+}
+
+// find returns the region of a name or, if name is "", all that the client may use. Errors: NotFound. The
+// lock is held.
+func (r *Registry) find(from peercred.Client, name string) ([]*entry, error) {
+	if name != "" {
+		e, err := r.get(from, name)
+		return []*entry{e}, err
+	}
+	var all []*entry
+	for _, e := range r.entries {
+		if r.visible(from, e) {
+			all = append(all, e)
+		}
+	}
+	return all, nil
 }
 
 // Unregister unmaps a region that the client may use or, if name is "", all of them. A region in use
 // stays: a buffer of it is left. Errors: NotFound, and InUse if a region stays.
 func (r *Registry) Unregister(from peercred.Client, name string) error {
 	r.mu.Lock()
+	found, err := r.find(from, name)
+	if err != nil {
+		r.mu.Unlock()
+		return err
+	}
 	var idle []*entry
 	used, buffers := 0, 0
-	for _, e := range r.entries {
-		switch {
-		case name != "" && e.info.Name != name || !r.visible(from, e):
-		case e.buffers > 0:
+	for _, e := range found {
+		if e.buffers > 0 {
 			used++
 			buffers += e.buffers
-		default:
+		} else {
 			r.forget(e)
 			idle = append(idle, e)
 		}
@@ -297,8 +320,6 @@ func (r *Registry) Unregister(from peercred.Client, name string) error {
 		return oip.Errorf(oip.InUse, "region %s is in use in %d places; unregister it when its requests are over", oip.Quote(name), buffers)
 	case used > 0:
 		return oip.Errorf(oip.InUse, "%d regions were unregistered, and %d stay, which are in use", len(idle), used)
-	case name != "" && len(idle) == 0:
-		return unknown(name)
 	}
 	return nil
 }
@@ -308,14 +329,13 @@ func (r *Registry) Unregister(from peercred.Client, name string) error {
 func (r *Registry) Status(from peercred.Client, name string) ([]Info, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	all := []Info{}
-	for _, e := range r.entries {
-		if (name == "" || e.info.Name == name) && r.visible(from, e) {
-			all = append(all, e.info)
-		}
+	found, err := r.find(from, name)
+	if err != nil {
+		return nil, err
 	}
-	if name != "" && len(all) == 0 {
-		return nil, unknown(name)
+	all := make([]Info, len(found)) // not nil: an empty list in JSON
+	for i, e := range found {
+		all[i] = e.info
 	}
 	slices.SortFunc(all, func(a, b Info) int { return strings.Compare(a.Name, b.Name) })
 	return all, nil
@@ -392,9 +412,9 @@ func (r *Registry) enter(from peercred.Client, name string, offset, size uint64)
 	if r.closed {
 		return nil, errClosed
 	}
-	e := r.entries[name]
-	if e == nil || !r.visible(from, e) {
-		return nil, unknown(name)
+	e, err := r.get(from, name)
+	if err != nil {
+		return nil, err
 	}
 	if offset > e.info.Size || size > e.info.Size-offset {
 		return nil, oip.Errorf(oip.Invalid, "region %s has %d bytes (got offset %d and size %d)", oip.Quote(name), e.info.Size, offset, size)
