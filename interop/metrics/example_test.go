@@ -31,10 +31,13 @@ func Example() {
 	for _, family := range families {
 		if family.GetName() == "usmbridge_memory_requested_bytes" {
 			for _, metric := range family.GetMetric() {
-				fmt.Println(metric.GetLabel(), metric.GetGauge().GetValue())
+				for _, label := range metric.GetLabel() {
+					fmt.Printf("%s=%q ", label.GetName(), label.GetValue())
+				}
+				fmt.Println(metric.GetGauge().GetValue())
 			}
 		}
 	}
 	// Output:
-	// [name:"place" value:"host memory" name:"pool" value:"example"] 1000
+	// place="host memory" pool="example" 1000
 }
