@@ -348,11 +348,8 @@ func (h *heap) emptyBytes() uint64 { return h.idleBytes + h.Counts().EmptyUnits*
 // divided returns the bytes of all segments but the idle dedicated ones.
 func (h *heap) divided() int64 { return int64(h.count.reserved - h.idleBytes) }
 
-// uncachedBytes returns the bytes of free blocks and idle segments, without the depot.
-func (h *heap) uncachedBytes() uint64 { return h.idleBytes + h.Counts().FreeUnits*unit }
-
-// freeBytes returns the bytes of free blocks and idle segments, those of the depot included.
-func (h *heap) freeBytes() uint64 { return uint64(h.depot.bytes) + h.uncachedBytes() }
+// freeBytes returns the bytes of idle segments and of free blocks, those of the depot included.
+func (h *heap) freeBytes() uint64 { return h.idleBytes + uint64(h.depot.bytes) + h.Counts().FreeUnits*unit }
 
 // release gives segments out of use back, oldest first, until at most keep bytes of
 // them are left.
@@ -375,15 +372,11 @@ func (h *heap) retain() {
 // decaySegments gives back a portion of the segments that have been out of use for so
 // many ticks, and reports whether there are more.
 func (h *heap) decaySegments(age uint32) (more bool) {
-	for range segmentPortion {
-		if !h.hasAged(age) {
-			return false
+	for n := 0; h.oldest != 0 && h.clock-h.segs[h.oldest-1].emptyTick >= age; n++ {
+		if n == segmentPortion {
+			return true
 		}
 		h.dropSegment(h.oldest - 1)
 	}
-	return h.hasAged(age)
-}
-
-func (h *heap) hasAged(age uint32) bool {
-	return h.oldest != 0 && h.clock-h.segs[h.oldest-1].emptyTick >= age
+	return false
 }

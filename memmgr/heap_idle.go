@@ -1,6 +1,7 @@
 package memmgr
 
 import (
+	"math"
 	"math/bits"
 	"slices"
 
@@ -13,8 +14,6 @@ type idleSet struct {
 	lists [][]uint64 // of entries units<<32 | segment number; nil until a segment is idle
 }
 
-const idleLists = 33 << 5
-
 // rangeOf returns the number of the list for segments of a size.
 func rangeOf(units uint32) int {
 	octave := bits.Len32(units)
@@ -23,7 +22,7 @@ func rangeOf(units uint32) int {
 
 func (s *idleSet) add(units uint32, n int32) {
 	if s.lists == nil {
-		s.lists = make([][]uint64, idleLists)
+		s.lists = make([][]uint64, 1+rangeOf(math.MaxUint32))
 	}
 	list, x := &s.lists[rangeOf(units)], uint64(units)<<32|uint64(n)
 	at, _ := slices.BinarySearch(*list, x)
