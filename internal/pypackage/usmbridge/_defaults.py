@@ -22,7 +22,8 @@ class set_default:
         The kind of USM. Built in: "shared".
     device : filter string, Device or None
         Also a device or queue of dpctl or dpnp. Built in: the default SYCL
-        device, or the host backend if there is none.
+        device, or the host backend if there is none. On the host backend new
+        arrays are in plain memory, whatever the default of ``usm_type`` is.
     dtype : element type or None
         The real floating-point type. Complex numbers have twice its size. Built
         in: float64, or float32 on devices without double precision.
@@ -51,10 +52,10 @@ class set_default:
     __module__ = "usmbridge"
 
     def __init__(self, *, usm_type=_UNCHANGED, device=_UNCHANGED, dtype=_UNCHANGED):
-        given = usm_type, device, dtype
-        self._token = _defaults.set(tuple(old if new is _UNCHANGED else new for old, new in zip(_defaults.get(), given)))
+        given = dict(usm_type=usm_type, device=device, dtype=dtype)
+        self._token = _defaults.set(tuple(old if new is _UNCHANGED else new for old, new in zip(_defaults.get(), given.values())))
         try:
-            made = _native.empty(0)
+            made = _native.empty(0, **{name: value for name, value in given.items() if value is not _UNCHANGED and value is not None})
             if not str(made.dtype).startswith(("float", "bfloat")):
                 raise ValueError(f"set_default: dtype must be a real floating-point type, not {made.dtype}")
         except BaseException:

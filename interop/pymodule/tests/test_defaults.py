@@ -61,7 +61,8 @@ def test_until_changed():
 
 
 @pytest.mark.parametrize("bad, error", [(dict(usm_type="fast"), ValueError), (dict(usm_type=1), TypeError), (dict(device="no:such:9"), ValueError),
-                                        (dict(dtype="int32"), ValueError), (dict(dtype="none"), TypeError), (dict(speed=1), TypeError)])
+                                        (dict(dtype="int32"), ValueError), (dict(dtype="none"), TypeError), (dict(speed=1), TypeError),
+                                        (dict(device="host", usm_type="device"), ValueError)])
 def test_invalid(bad, error):
     with pytest.raises(error):
         ub.set_default(**bad)
