@@ -208,9 +208,5 @@ func sliceEnd[T Element](op string, a *Array, data []T) (end, error) {
 	if a.elemBits() != 8*a.dtype.Size() {
 		return end{}, opErr(op, ErrLayout, "the %s elements are packed; make the array with Padded, or use CopyFrom, At and SetAt", a.dtype)
 	}
-	l := newDims(a.NDim())
-	l.shape = append(l.shape, a.layout.shape...)
-	l.strides = l.strides[:a.NDim()]
-	fillCStrides(l.strides, l.shape)
-	return end{base: unsafe.Pointer(unsafe.SliceData(data)), layout: l, size: a.dtype.Size(), kind: endGo}, nil
+	return end{base: unsafe.Pointer(unsafe.SliceData(data)), layout: rowMajor(a.layout.shape), size: a.dtype.Size(), kind: endGo}, nil
 }

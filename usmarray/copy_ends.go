@@ -117,10 +117,7 @@ func copyHost(dst, src end) error {
 		return nil
 	}
 	tmp := make([]byte, dst.layout.Size()*dst.size)
-	dense := newDims(len(dst.layout.shape))
-	dense.shape = append(dense.shape, dst.layout.shape...)
-	dense.strides = dense.strides[:len(dense.shape)]
-	fillCStrides(dense.strides, dense.shape)
+	dense := rowMajor(dst.layout.shape)
 	p := unsafe.Pointer(unsafe.SliceData(tmp))
 	copyStrided(p, src.base, &dense, &src.layout, dst.size)
 	copyStrided(dst.base, p, &dst.layout, &dense, dst.size)
