@@ -174,6 +174,17 @@ func (l *Layout) dense(axis, step int) bool {
 	return contiguous
 }
 
+// gapless reports whether the elements, which are at least one, occupy every position of their range.
+func (l *Layout) gapless() bool {
+	for i, s := range l.strides {
+		if s == 0 && l.shape[i] > 1 {
+			return false
+		}
+	}
+	lo, hi := l.bounds()
+	return hi-lo == l.Size()
+}
+
 // position returns the index of one element from the start of the memory. A negative index counts from the
 // end. Errors: ErrLayout for a wrong number of indices, ErrIndex for one out of range.
 func (l Layout) position(op string, index []int) (int, error) {
