@@ -132,8 +132,7 @@ func overlap(a, b *end) bool {
 }
 
 // copyRuns submits one copy per run: k runs of run elements in each row of the walk. The ends do not
-// overlap. A single copy between
-// device memories is left pending on both ends.
+// overlap. A single copy between device memories is left pending on both ends.
 func copyRuns(op string, dst, src *end, w *walk, k, run, ds, ss int) error {
 	device := dst
 	if dst.kind != endDevice {
