@@ -126,18 +126,13 @@ func (f Flags) String() string {
 // [CurrentVersion]. flags are those of the memory. Errors: [ErrReadOnly] or [ErrLegacy] if the legacy
 // struct cannot express a flag.
 func Negotiate(maxVersion *Version, flags Flags) (versioned bool, err error) {
-	if maxVersion != nil && maxVersion.Major >= CurrentVersion.Major {
-		return true, nil
-	}
-	return false, legacyCarries(flags)
-}
-
-func legacyCarries(flags Flags) error {
 	switch {
+	case maxVersion != nil && maxVersion.Major >= CurrentVersion.Major:
+		return true, nil
 	case flags&ReadOnly != 0:
-		return opErr("Negotiate", ErrReadOnly, "the legacy struct has no read-only flag: ask with max_version=(1, 0) or newer, or copy")
+		return false, opErr("Negotiate", ErrReadOnly, "the legacy struct has no read-only flag: ask with max_version=(1, 0) or newer, or copy")
 	case flags&SubBytePadded != 0:
-		return opErr("Negotiate", ErrLegacy, "the legacy struct cannot express that sub-byte elements are padded: ask with max_version=(1, 0) or newer, or pack them")
+		return false, opErr("Negotiate", ErrLegacy, "the legacy struct cannot express that sub-byte elements are padded: ask with max_version=(1, 0) or newer, or pack them")
 	}
-	return nil
+	return false, nil
 }

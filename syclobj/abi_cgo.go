@@ -134,7 +134,7 @@ var _ = map[bool]string{
 var _ = map[bool]string{
 	false: "",
 	USMUnknown == C.USMB_USM_UNKNOWN && USMDevice == C.USMB_USM_DEVICE && USMShared == C.USMB_USM_SHARED &&
-		USMHost == C.USMB_USM_HOST && deviceDouble == C.USMB_DEVICE_DOUBLE && dlpackCPU == C.USMB_DLPACK_CPU && DefaultAlign == C.USMB_SYCL_DEFAULT_ALIGN: "kinds and constants",
+		USMHost == C.USMB_USM_HOST && dlpackCPU == C.USMB_DLPACK_CPU && DefaultAlign == C.USMB_SYCL_DEFAULT_ALIGN: "kinds and constants",
 }
 
 // ref is a reference of the SYCL library.
@@ -217,6 +217,7 @@ func (d *Device) describe() {
 		Backend: Backend(f.backend), Type: DeviceType(f._type),
 		GlobalMemSize: uint64(f.global_mem), MaxAllocSize: uint64(f.max_alloc),
 		ComputeUnits: uint32(f.units), MaxSubDevices: uint32(f.max_subdevices),
+		HasDouble: f.kinds&C.USMB_DEVICE_DOUBLE != 0,
 	}
 	d.kinds, d.root = uint32(f.kinds), int(f.root)
 	if forgetsBlocks(&d.info) {

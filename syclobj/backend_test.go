@@ -185,6 +185,7 @@ func TestHostBackend(t *testing.T) {
 	require.Equal(t, "host", d.Platform().Info().Name)
 	require.Equal(t, []*syclobj.Platform{d.Platform()}, rt.Platforms())
 	require.Equal(t, syclobj.BackendHost, d.Info().Backend)
+	require.True(t, d.Info().HasDouble)
 	id, err := d.DLPackID()
 	require.NoError(t, err)
 	require.Zero(t, id)

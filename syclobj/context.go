@@ -46,15 +46,9 @@ func (rt *Runtime) NewContext(devices ...*Device) (*Context, error) {
 // copy and keeps the original.
 func (rt *Runtime) ContextFromRef(ref unsafe.Pointer) (*Context, error) {
 	const op = "Runtime.ContextFromRef"
-	if err := rt.needSYCL(op); err != nil {
+	own, err := rt.copyForeign(op, sortContext, ref)
+	if err != nil {
 		return nil, err
-	}
-	if ref == nil {
-		return nil, &OpError{Op: op, Kind: ErrNil}
-	}
-	own := copyRef(sortContext, ref)
-	if own == nil {
-		return nil, &OpError{Op: op, Kind: ErrFailed}
 	}
 	return rt.table.newContext(own), nil
 }

@@ -11,6 +11,7 @@ type DeviceInfo struct {
 	MaxAllocSize  uint64 // size of the largest allocation in bytes; 0 if unknown
 	ComputeUnits  uint32 // parallel compute units
 	MaxSubDevices uint32 // maximum number of sub-devices
+	HasDouble     bool   // the device computes with 64-bit floating-point numbers
 }
 
 // Device is a root device, a sub-device, or the host device. The Runtime owns root devices and the host
@@ -20,7 +21,7 @@ type Device struct {
 	h        handle
 	table    *deviceTable
 	info     DeviceInfo
-	kinds    uint32 // bit 1<<kind for each supported USM kind, and deviceDouble
+	kinds    uint32 // bit 1<<kind for each supported USM kind
 	filter   string
 	root     int // DLPack id of the device or its root ancestor, or -1
 	parent   *Device
@@ -49,10 +50,6 @@ func (d *Device) IsHost() bool { return d.host }
 func (d *Device) Supports(kind USMKind) bool {
 	return d.host || (kind > USMUnknown && kind <= USMHost && d.kinds>>uint(kind)&1 != 0)
 }
-
-// HasDouble reports whether the device computes with 64-bit floating-point numbers. The host
-// device does.
-func (d *Device) HasDouble() bool { return d.host || d.kinds&deviceDouble != 0 }
 
 // DLPackID returns the index of the root device (for a sub-device, of its root device) among the runtime's
 // root devices: DLPack's device_id for kDLOneAPI. The host device is (kDLCPU, 0) and returns 0.

@@ -48,15 +48,9 @@ func TakeEvent(q *Queue, ref unsafe.Pointer) *Event {
 // copy and keeps the original; [TakeEvent] takes one over instead. Errors: ErrNoSYCL, ErrNil, ErrFailed.
 func (rt *Runtime) EventFromRef(ref unsafe.Pointer) (*Event, error) {
 	const op = "Runtime.EventFromRef"
-	if err := rt.needSYCL(op); err != nil {
+	own, err := rt.copyForeign(op, sortEvent, ref)
+	if err != nil {
 		return nil, err
-	}
-	if ref == nil {
-		return nil, &OpError{Op: op, Kind: ErrNil}
-	}
-	own := copyRef(sortEvent, ref)
-	if own == nil {
-		return nil, &OpError{Op: op, Kind: ErrFailed}
 	}
 	return newEvent(own, false), nil
 }

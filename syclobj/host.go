@@ -21,6 +21,7 @@ func newHostDevice() *Device {
 		Type:          TypeHost,
 		GlobalMemSize: hostMemorySize(),
 		ComputeUnits:  uint32(runtime.NumCPU()),
+		HasDouble:     true,
 	}}
 	d.h.init(nil, sortDevice)
 	d.platform = &Platform{devices: []*Device{d}, info: PlatformInfo{

@@ -125,8 +125,13 @@ func FuzzTypeName(f *testing.F) {
 func TestCloseDoesNotWaitForTheCompiler(t *testing.T) {
 	m := &made{}
 	m.parts.Store(2)
-	m.describing.Lock() // the compiler runs
-	defer m.describing.Unlock()
+	running, finish := make(chan struct{}), make(chan struct{})
+	go m.describing.Do(func() { // the compiler runs
+		close(running)
+		<-finish
+	})
+	<-running
+	defer close(finish)
 	m.drop()
 	m.share()
 	require.EqualValues(t, 2, m.parts.Load())

@@ -13,9 +13,6 @@ const (
 	USMHost                   // on the host, readable by the device
 )
 
-// deviceDouble is the bit of a device's kinds for 64-bit floating-point numbers.
-const deviceDouble = 1 << 4
-
 // String returns the name in Python's interfaces: "device", "shared", "host", or "unknown".
 func (k USMKind) String() string {
 	switch k {

@@ -26,8 +26,7 @@ type made struct {
 	info    DeviceInfo
 	limits  workLimits
 
-	describing sync.Mutex
-	wasRead    bool
+	describing sync.Once
 	described  map[string][]KernelParam // nil if there is no description
 
 	// Counts the Program and its Kernels; the last one closes context and device. describing does not
@@ -222,16 +221,12 @@ func (p *Program) Kernel(name string) (*Kernel, error) {
 
 // describeKernels returns the kernels of the program and their parameters, read once.
 func (m *made) describeKernels() map[string][]KernelParam {
-	m.describing.Lock()
-	defer m.describing.Unlock()
-	if m.wasRead {
-		return m.described
-	}
-	m.wasRead = true
-	m.described = m.describeByOpenCL()
-	if m.il {
-		m.described = mergeParams(m.described, spirvKernels(m.text))
-	}
+	m.describing.Do(func() {
+		m.described = m.describeByOpenCL()
+		if m.il {
+			m.described = mergeParams(m.described, spirvKernels(m.text))
+		}
+	})
 	return m.described
 }
 

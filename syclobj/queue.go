@@ -65,15 +65,9 @@ func (rt *Runtime) NewQueue(ctx *Context, device *Device, properties QueueProper
 // and keeps the original.
 func (rt *Runtime) QueueFromRef(ref unsafe.Pointer) (*Queue, error) {
 	const op = "Runtime.QueueFromRef"
-	if err := rt.needSYCL(op); err != nil {
+	own, err := rt.copyForeign(op, sortQueue, ref)
+	if err != nil {
 		return nil, err
-	}
-	if ref == nil {
-		return nil, &OpError{Op: op, Kind: ErrNil}
-	}
-	own := copyRef(sortQueue, ref)
-	if own == nil {
-		return nil, &OpError{Op: op, Kind: ErrFailed}
 	}
 	return rt.table.newQueue(op, own)
 }

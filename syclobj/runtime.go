@@ -298,6 +298,21 @@ func (rt *Runtime) needSYCL(op string) error {
 	return nil
 }
 
+// copyForeign returns an own reference of the object of a foreign one.
+func (rt *Runtime) copyForeign(op string, sort refSort, foreign ref) (ref, error) {
+	if err := rt.needSYCL(op); err != nil {
+		return nil, err
+	}
+	if foreign == nil {
+		return nil, &OpError{Op: op, Kind: ErrNil}
+	}
+	own := copyRef(sort, foreign)
+	if own == nil {
+		return nil, &OpError{Op: op, Kind: ErrFailed}
+	}
+	return own, nil
+}
+
 func filterList(devices []*Device) string {
 	if len(devices) == 0 {
 		return "no SYCL devices"

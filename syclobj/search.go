@@ -51,9 +51,11 @@ func sameFile(a, b string) bool {
 
 // candidates lists the files to try, in order. Entries with an error are places without the library.
 func candidates(ctx context.Context) []Attempt {
-	list := []Attempt{inVirtualEnv(os.Getenv("VIRTUAL_ENV"))}
-	list = append(list, onPath(ctx)...)
-	return append(list, Attempt{Source: sourceLoader, Path: libraryName})
+	return []Attempt{
+		inVirtualEnv(os.Getenv("VIRTUAL_ENV")),
+		onPath(ctx),
+		{Source: sourceLoader, Path: libraryName},
+	}
 }
 
 func inVirtualEnv(root string) Attempt {
@@ -95,33 +97,33 @@ func globEscape(s string) string {
 
 // onPath searches the environment of the python3 on PATH. A virtual environment is inspected by its files;
 // other interpreters are run to print their search path.
-func onPath(ctx context.Context) []Attempt {
+func onPath(ctx context.Context) Attempt {
 	a := Attempt{Source: "python3 on PATH"}
 	python, err := exec.LookPath("python3")
 	if err != nil {
 		a.Err = err
-		return []Attempt{a}
+		return a
 	}
 	root := filepath.Dir(filepath.Dir(python))
 	if _, err := os.Stat(filepath.Join(root, "pyvenv.cfg")); err == nil {
 		if in := inPrefix(a, root); in.Err == nil {
-			return []Attempt{in}
+			return in
 		}
 	}
 	paths, err := pythonPaths(ctx, python)
 	if err != nil {
 		a.Path, a.Err = python, err
-		return []Attempt{a}
+		return a
 	}
 	for _, dir := range paths {
 		file := filepath.Join(dir, "dpctl", libraryName)
 		if _, err := os.Stat(file); filepath.IsAbs(dir) && err == nil {
 			a.Path = file
-			return []Attempt{a}
+			return a
 		}
 	}
 	a.Path, a.Err = python, errors.New("dpctl is not installed for it")
-	return []Attempt{a}
+	return a
 }
 
 // pythonPaths runs the interpreter and returns its search path.

@@ -158,7 +158,11 @@ func (q *Queue) submit(op string, deps []*Event, w work) (*Event, error) {
 		return nil, err
 	}
 	if q.host {
-		return q.submitHost(deps, &w)
+		if err := waitAll(deps); err != nil {
+			return nil, err
+		}
+		w.onHost()
+		return completeEvent, nil
 	}
 	queue, ok := q.h.use()
 	if !ok {
@@ -186,15 +190,6 @@ func (q *Queue) submit(op string, deps []*Event, w work) (*Event, error) {
 		return nil, opErr(op, code, "on %s", q.device)
 	}
 	return newEvent(event, q.properties&Profiling != 0), nil
-}
-
-// submitHost waits for deps and executes the work.
-func (q *Queue) submitHost(deps []*Event, w *work) (*Event, error) {
-	if err := waitAll(deps); err != nil {
-		return nil, err
-	}
-	w.onHost()
-	return completeEvent, nil
 }
 
 // onHost executes the work.

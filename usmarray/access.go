@@ -30,12 +30,14 @@ func (a *Array) writable(op string) error {
 // to the slice of a read-only array; [View] checks that. Errors: ErrType for another element type,
 // ErrLayout, ErrNotHostReadable.
 func Slice[T Element](a *Array) ([]T, error) {
-	return sliceOf[T](a, "Slice")
-}
-
-func sliceOf[T Element](a *Array, op string) ([]T, error) {
+	const op = "Slice"
 	a.hold(op)
 	defer a.buf.Release()
+	return sliceOf[T](op, a)
+}
+
+// sliceOf is Slice for an array whose memory is held.
+func sliceOf[T Element](op string, a *Array) ([]T, error) {
 	if want := dlpack.DataTypeOf[T](); a.dtype != want {
 		return nil, opErr(op, ErrType, "the array holds %s, the slice asked for is of %s", a.dtype, want)
 	}
@@ -66,7 +68,7 @@ func View[T Element](a *Array, fn func([]T) error) error {
 	if err := a.writable(op); err != nil {
 		return err
 	}
-	return viewOf(a, op, fn)
+	return viewOf(op, a, fn)
 }
 
 // ReadView is View for a function that only reads; it accepts read-only arrays.
@@ -74,12 +76,12 @@ func ReadView[T Element](a *Array, fn func([]T) error) error {
 	const op = "ReadView"
 	a.hold(op)
 	defer a.buf.Release()
-	return viewOf(a, op, fn)
+	return viewOf(op, a, fn)
 }
 
 // viewOf is View for an array whose memory is held.
-func viewOf[T Element](a *Array, op string, fn func([]T) error) error {
-	s, err := sliceOf[T](a, op)
+func viewOf[T Element](op string, a *Array, fn func([]T) error) error {
+	s, err := sliceOf[T](op, a)
 	if err != nil {
 		return err
 	}

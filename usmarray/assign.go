@@ -96,23 +96,13 @@ func toFloat(e element, from class) element {
 	return e
 }
 
-// toInteger converts an element to the bits of an integer. It truncates fractions, saturates values that
-// do not fit 64 bits, and converts NaN to 0, on every machine alike.
+// toInteger converts an element that is a whole number of at most 64 bits to the bits of an integer.
 func toInteger(e element, from class) element {
-	if from != classFloat && from != classComplex {
-		return e
-	}
-	x := e.re
 	switch {
-	case math.IsNaN(x):
-		return element{}
-	case x >= 1<<63:
-		if x >= 1<<64 {
-			return element{bits: math.MaxUint64}
-		}
-		return element{bits: uint64(x)}
-	case x < -(1 << 63):
-		return element{bits: 1 << 63}
+	case from != classFloat:
+		return e
+	case e.re < 0:
+		return element{bits: uint64(int64(e.re))}
 	}
-	return element{bits: uint64(int64(x))}
+	return element{bits: uint64(e.re)}
 }

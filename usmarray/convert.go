@@ -129,11 +129,11 @@ func spanOf(op string, a *Array, l *Layout, read bool) (*hostSpan, error) {
 	return s, a.readBytes(op, s.bytes, s.first)
 }
 
-// gapless reports whether writing all elements writes every byte of the span.
-func gapless(a *Array) bool {
+// coversBytes reports whether writing all elements writes every byte of the span.
+func (a *Array) coversBytes() bool {
 	lo, hi := a.layout.bounds()
 	bits := a.elemBits()
-	return hi-lo == a.Size() && !zeroStride(&a.layout) && lo*bits%8 == 0 && hi*bits%8 == 0
+	return a.layout.gapless() && lo*bits%8 == 0 && hi*bits%8 == 0
 }
 
 // store writes changed bytes back to device memory.
@@ -193,7 +193,7 @@ func (s *hostSpan) shares(t *hostSpan) bool {
 // convertElements writes every element of src, with the layout from, to dst, converting between types and
 // between packed and padded storage. There is at least one element.
 func convertElements(op string, dst, src *Array, from *Layout) error {
-	to, err := spanOf(op, dst, &dst.layout, !gapless(dst))
+	to, err := spanOf(op, dst, &dst.layout, !dst.coversBytes())
 	if err != nil {
 		return err
 	}

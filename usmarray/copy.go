@@ -81,9 +81,10 @@ func (a *Array) assignFrom(op string, src *Array) error {
 // Copy allocates an array from a resource and copies the elements into it, in Fortran order if a is in
 // Fortran order, else in C order. The caller owns the copy.
 func (a *Array) Copy(r memmgr.Resource, opts ...Option) (*Array, error) {
-	a.hold("Copy")
+	const op = "Copy"
+	a.hold(op)
 	defer a.buf.Release()
-	return a.copyInto("Copy", r, opts)
+	return a.copyInto(op, r, opts)
 }
 
 // copyInto is Copy for an array whose memory is held.
@@ -95,15 +96,16 @@ func (a *Array) copyInto(op string, r memmgr.Resource, opts []Option) (*Array, e
 // ToDevice returns the elements in memory of a resource's place (context, device and kind): a retained
 // reference of the same memory if a is there already, else a Copy. The caller owns the result.
 func (a *Array) ToDevice(r memmgr.Resource) (*Array, error) {
-	a.hold("ToDevice")
+	const op = "ToDevice"
+	a.hold(op)
 	defer a.buf.Release()
 	if r == nil {
-		return nil, nilResource("ToDevice")
+		return nil, nilResource(op)
 	}
 	if a.place == r.Place() {
 		return a.Retain(), nil
 	}
-	return a.Copy(r)
+	return a.copyInto(op, r, nil)
 }
 
 // AsType allocates an array of another element type and converts the elements. The caller owns the
@@ -137,7 +139,7 @@ func (a *Array) AsType(r memmgr.Resource, dt DataType, opts ...Option) (*Array, 
 	a.hold(op)
 	defer a.buf.Release()
 	if dt == a.dtype {
-		return a.Copy(r, opts...)
+		return a.copyInto(op, r, opts)
 	}
 	if err := convertible(op, dt, a.dtype); err != nil {
 		return nil, err
@@ -206,9 +208,5 @@ func sliceEnd[T Element](op string, a *Array, data []T) (end, error) {
 	if a.elemBits() != 8*a.dtype.Size() {
 		return end{}, opErr(op, ErrLayout, "the %s elements are packed; make the array with Padded, or use CopyFrom, At and SetAt", a.dtype)
 	}
-	l := newDims(a.NDim())
-	l.shape = append(l.shape, a.layout.shape...)
-	l.strides = l.strides[:a.NDim()]
-	fillCStrides(l.strides, l.shape)
-	return end{base: unsafe.Pointer(unsafe.SliceData(data)), layout: l, size: a.dtype.Size(), kind: endGo}, nil
+	return end{base: unsafe.Pointer(unsafe.SliceData(data)), layout: rowMajor(a.layout.shape), size: a.dtype.Size(), kind: endGo}, nil
 }

@@ -74,7 +74,7 @@ func copyEnds(op string, dst, src end) error {
 	if ds != 1 || ss != 1 {
 		submits, run = submits*n, 1
 	}
-	if directly(&dst, &src) && (submits <= 64 || submits*submitNs < stagedBytes(&dst, &src)/bytesPerN) {
+	if directly(&dst, &src) && !overlap(&dst, &src) && (submits <= 64 || submits*submitNs < stagedBytes(&dst, &src)/bytesPerN) {
 		return copyRuns(op, &dst, &src, &w, n/run, run, ds, ss)
 	}
 	return copyStaged(op, dst, src)
@@ -117,10 +117,7 @@ func copyHost(dst, src end) error {
 		return nil
 	}
 	tmp := make([]byte, dst.layout.Size()*dst.size)
-	dense := newDims(len(dst.layout.shape))
-	dense.shape = append(dense.shape, dst.layout.shape...)
-	dense.strides = dense.strides[:len(dense.shape)]
-	fillCStrides(dense.strides, dense.shape)
+	dense := rowMajor(dst.layout.shape)
 	p := unsafe.Pointer(unsafe.SliceData(tmp))
 	copyStrided(p, src.base, &dense, &src.layout, dst.size)
 	copyStrided(dst.base, p, &dst.layout, &dense, dst.size)
@@ -134,8 +131,8 @@ func overlap(a, b *end) bool {
 	return a.address(aLo) < b.address(bHi) && b.address(bLo) < a.address(aHi)
 }
 
-// copyRuns submits one copy per run: k runs of run elements in each row of the walk. A single copy between
-// device memories is left pending on both ends.
+// copyRuns submits one copy per run: k runs of run elements in each row of the walk. The ends do not
+// overlap. A single copy between device memories is left pending on both ends.
 func copyRuns(op string, dst, src *end, w *walk, k, run, ds, ss int) error {
 	device := dst
 	if dst.kind != endDevice {
@@ -146,12 +143,9 @@ func copyRuns(op string, dst, src *end, w *walk, k, run, ds, ss int) error {
 		return err
 	}
 	bytes := uintptr(run * dst.size)
-	if k == 1 && len(w.axes) == 0 && !overlap(dst, src) {
+	if k == 1 && len(w.axes) == 0 {
 		ev, err := q.Memcpy(dst.at(w.posA), src.at(w.posB), bytes)
 		return finish(op, dst, src, q, ev, err)
-	}
-	if overlap(dst, src) {
-		return copyStaged(op, *dst, *src)
 	}
 	err = w.each(func(pd, ps int) error {
 		for i := range k {
@@ -209,8 +203,7 @@ func copyStaged(op string, dst, src end) error {
 	if dst.kind != endDevice {
 		return copyHost(dst, src)
 	}
-	lo, hi := dst.layout.bounds()
-	d, err := stage(op, &dst, hi-lo != dst.layout.Size() || zeroStride(&dst.layout))
+	d, err := stage(op, &dst, !dst.layout.gapless())
 	if err != nil {
 		return err
 	}
@@ -219,15 +212,6 @@ func copyStaged(op string, dst, src end) error {
 		return err
 	}
 	return d.writeBack(op, &dst)
-}
-
-func zeroStride(l *Layout) bool {
-	for i, s := range l.strides {
-		if s == 0 && l.shape[i] > 1 {
-			return true
-		}
-	}
-	return false
 }
 
 // staged is a copy of a device span in memory that the host can access.

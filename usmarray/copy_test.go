@@ -267,3 +267,14 @@ func TestZerosOfMemoryThatWasUsed(t *testing.T) {
 		require.Positive(t, again, "the pool gives what was given back")
 	}
 }
+
+// TestErrorsNameAsType: an error of AsType names AsType, also if the element type stays the same.
+func TestErrorsNameAsType(t *testing.T) {
+	a := own(t)(Zeros(memmgr.Host(), Float32, []int{4}))
+	for _, to := range []DataType{Float32, Float64} {
+		_, err := a.AsType(memmgr.NewLimit(memmgr.Host(), 1), to)
+		var failed *OpError
+		require.ErrorAs(t, err, &failed)
+		require.Equal(t, "AsType", failed.Op)
+	}
+}

@@ -23,12 +23,9 @@ func (a *Array) Fill(v any) error {
 		return wrapErr(op, nil, err)
 	}
 	var raw [16]byte
-	c.encode(raw[:elementBytes(a.dtype)], 0, e)
+	c.encode(raw[:a.dtype.Size()], 0, e)
 	return a.fillRaw(op, &c, raw)
 }
-
-// elementBytes returns the number of bytes of a single element.
-func elementBytes(dt DataType) int { return (int(dt.Bits) + 7) / 8 }
 
 // fillRaw writes an element's bytes (one byte for sub-byte types) to every element of a non-empty array,
 // after pending work.
@@ -36,7 +33,7 @@ func (a *Array) fillRaw(op string, c *codec, raw [16]byte) error {
 	if a.elemBits()%8 != 0 {
 		return a.fillPacked(op, c, uint64(raw[0]))
 	}
-	n := elementBytes(a.dtype)
+	n := a.dtype.Size()
 	if a.buf.HostReadable() {
 		fillStrided(a.base(), &a.layout, unsafe.Pointer(&raw[0]), n)
 		return nil
@@ -58,7 +55,7 @@ func (a *Array) fillFrom(op string, src *Array) error {
 	if a.dtype == src.dtype {
 		raw = in
 	} else {
-		converter(a.dtype, src.dtype, 1)(unsafe.Pointer(&raw[0]), unsafe.Pointer(&in[0]), 1, elementBytes(a.dtype), elementBytes(src.dtype))
+		converter(a.dtype, src.dtype, 1)(unsafe.Pointer(&raw[0]), unsafe.Pointer(&in[0]), 1, a.dtype.Size(), src.dtype.Size())
 	}
 	return a.fillRaw(op, &c, raw)
 }

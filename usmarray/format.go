@@ -1,8 +1,6 @@
 package usmarray
 
-import (
-	"strings"
-)
+import "strings"
 
 // PrintOptions are the options of Format, a value that owns nothing. The zero value of a field means
 // NumPy's default, which its comment gives.
@@ -38,7 +36,7 @@ type printer struct {
 	layout    *Layout
 	opts      PrintOptions
 	summarize bool
-	word      func(position int) string
+	words     []string // the elements that are not printed yet, in the order of shown
 }
 
 // shown returns the positions of the elements that will be printed, in order.
@@ -65,32 +63,29 @@ func (p *printer) shown() []int {
 // cut reports whether the middle of an axis of length d is omitted.
 func (p *printer) cut(d int) bool { return p.summarize && d > 2*p.opts.EdgeItems }
 
-// write prints axis and all axes after it. pos is the position of its first element, indent the prefix of
-// continued lines, width the remaining width.
-func (p *printer) write(axis, pos int, indent string, width int) string {
-	if axis == p.layout.NDim() {
-		return p.word(pos)
-	}
+// write prints axis and all axes after it. indent is the prefix of continued lines, width the remaining
+// width.
+func (p *printer) write(axis int, indent string, width int) string {
 	var body string
 	if axis == p.layout.NDim()-1 {
-		body = p.writeRow(axis, pos, indent, width)
+		body = p.writeRow(p.layout.shape[axis], indent, width)
 	} else {
-		body = p.writeBlocks(axis, pos, indent, width)
+		body = p.writeBlocks(axis, indent, width)
 	}
 	return "[" + body[len(indent):] + "]"
 }
 
 // writeBlocks prints an axis whose elements are themselves arrays.
-func (p *printer) writeBlocks(axis, pos int, indent string, width int) string {
+func (p *printer) writeBlocks(axis int, indent string, width int) string {
 	var b strings.Builder
-	d, s := p.layout.shape[axis], p.layout.strides[axis]
+	d := p.layout.shape[axis]
 	sep := strings.TrimRight(p.opts.Separator, " ") + strings.Repeat("\n", p.layout.NDim()-axis-1)
 	for i := 0; i < d; i++ {
 		if p.cut(d) && i == p.opts.EdgeItems {
 			b.WriteString(indent + "..." + sep)
 			i = d - p.opts.EdgeItems
 		}
-		b.WriteString(indent + p.write(axis+1, pos+i*s, indent+" ", width-1))
+		b.WriteString(indent + p.write(axis+1, indent+" ", width-1))
 		if i < d-1 {
 			b.WriteString(sep)
 		}
@@ -98,10 +93,9 @@ func (p *printer) writeBlocks(axis, pos int, indent string, width int) string {
 	return b.String()
 }
 
-// writeRow prints the last axis and breaks lines that would become too long.
-func (p *printer) writeRow(axis, pos int, indent string, width int) string {
+// writeRow prints d elements of the last axis and breaks lines that would become too long.
+func (p *printer) writeRow(d int, indent string, width int) string {
 	room := width - max(len(strings.TrimRight(p.opts.Separator, " ")), 1)
-	d, s := p.layout.shape[axis], p.layout.strides[axis]
 	var done strings.Builder
 	line := []byte(indent)
 	add := func(word string) {
@@ -118,7 +112,8 @@ func (p *printer) writeRow(axis, pos int, indent string, width int) string {
 			line = append(line, p.opts.Separator...)
 			i = d - p.opts.EdgeItems
 		}
-		add(p.word(pos + i*s))
+		add(p.words[0])
+		p.words = p.words[1:]
 		if i < d-1 {
 			line = append(line, p.opts.Separator...)
 		}

@@ -26,25 +26,28 @@ type Layout struct {
 // ErrLayout for a negative dimension, too many dimensions, a wrong number of strides, or numbers whose
 // product or span does not fit an int.
 func NewLayout(shape, strides []int, offset int) (Layout, error) {
-	n := len(shape)
-	dims := make([]int, 2*n)
-	copy(dims, shape)
-	l := Layout{shape: dims[:n:n], strides: dims[n:], offset: offset}
-	if strides == nil {
-		if err := checkShape(shape); err != nil {
-			return Layout{}, opErr("NewLayout", ErrLayout, "%w", err)
-		}
-		fillCStrides(l.strides, shape)
-	} else {
-		if len(strides) != n {
-			return Layout{}, opErr("NewLayout", ErrLayout, "%d strides for %d dimensions; give one per dimension or none", len(strides), n)
+	l := rowMajor(shape)
+	if strides != nil {
+		if len(strides) != len(shape) {
+			return Layout{}, opErr("NewLayout", ErrLayout, "%d strides for %d dimensions; give one per dimension or none", len(strides), len(shape))
 		}
 		copy(l.strides, strides)
 	}
+	l.offset = offset
 	if err := l.check(); err != nil {
 		return Layout{}, opErr("NewLayout", ErrLayout, "%w", err)
 	}
 	return l, nil
+}
+
+// rowMajor returns the layout of a shape in C order. It does not check the shape.
+func rowMajor(shape []int) Layout {
+	n := len(shape)
+	dims := make([]int, 2*n)
+	copy(dims, shape)
+	l := Layout{shape: dims[:n:n], strides: dims[n:]}
+	fillCStrides(l.strides, shape)
+	return l
 }
 
 func fillCStrides(strides, shape []int) {
@@ -169,6 +172,17 @@ func (l *Layout) dense(axis, step int) bool {
 		axis += step
 	}
 	return contiguous
+}
+
+// gapless reports whether the elements, which are at least one, occupy every position of their range.
+func (l *Layout) gapless() bool {
+	for i, s := range l.strides {
+		if s == 0 && l.shape[i] > 1 {
+			return false
+		}
+	}
+	lo, hi := l.bounds()
+	return hi-lo == l.Size()
 }
 
 // position returns the index of one element from the start of the memory. A negative index counts from the

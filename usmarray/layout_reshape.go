@@ -53,15 +53,9 @@ func (l Layout) reshape(shape ...int) (Layout, error) {
 	if err != nil {
 		return Layout{}, err
 	}
-	out := newDims(len(want))
+	out := rowMajor(want)
 	out.offset = l.offset
-	out.shape = append(out.shape, want...)
-	out.strides = out.strides[:len(want)]
-	if l.Size() == 0 || l.isC() {
-		fillCStrides(out.strides, want)
-		return out, nil
-	}
-	if !l.reshapeStrides(want, out.strides) {
+	if l.Size() != 0 && !l.isC() && !l.reshapeStrides(want, out.strides) {
 		return Layout{}, opErr("Reshape", ErrLayout, "shape %s with strides %s cannot become %s without moving elements; copy it first",
 			tuple(l.shape), tuple(l.strides), tuple(want))
 	}

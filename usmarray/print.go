@@ -20,14 +20,9 @@ func printElements(l *Layout, c *codec, opts PrintOptions, at func(position int)
 	for i, pos := range positions {
 		values[i] = at(pos)
 	}
-	words := formatElements(c, values, opts.Precision)
-	next := 0 // the printer requests the words in the order of shown
-	p.word = func(int) string {
-		next++
-		return words[next-1]
-	}
+	p.words = formatElements(c, values, opts.Precision)
 	indent := " " + fmt.Sprintf("%*s", len(opts.Prefix), "")
-	return p.write(0, l.offset, indent, opts.LineWidth-len(opts.Suffix))
+	return p.write(0, indent, opts.LineWidth-len(opts.Suffix))
 }
 
 // printScalar formats one value as str of a NumPy scalar.

@@ -85,13 +85,6 @@ type Options struct {
 	MemSpace MemSpace
 }
 
-// DLPack's numbers of the devices with host memory.
-const (
-	deviceCPU      = 1
-	deviceCUDAHost = 3
-	deviceROCMHost = 11
-)
-
 // check refuses values outside the enumerations, so that none of them becomes part of a cache key.
 func (o *Options) check() error {
 	switch {
@@ -112,8 +105,7 @@ func (o *Options) spaceOf(d dlpack.Device) MemSpace {
 	if o.MemSpace != MemSpaceByDevice {
 		return o.MemSpace
 	}
-	switch d.Type {
-	case deviceCPU, deviceCUDAHost, deviceROCMHost:
+	if d.HostReadable() {
 		return Generic
 	}
 	return GMem

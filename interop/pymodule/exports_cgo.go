@@ -176,7 +176,7 @@ func usmb_go_has_double(req *C.usmb_alloc_req, e *C.usmb_goerr) (r C.int) {
 		return report(e, err)
 	}
 	defer release()
-	if q.Device().HasDouble() {
+	if q.Device().Info().HasDouble {
 		return 1
 	}
 	return 0

@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"fmt"
+	"unsafe"
 
 	"github.com/usmbridge/usmbridge/dlpack"
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -39,7 +40,7 @@ func Scalar[T syclobj.KernelScalar](v T) Arg { return Arg{value: syclobj.ScalarA
 // (Range.By). The launch refuses a negative n.
 func Local[T syclobj.KernelScalar](n int) Arg {
 	var zero T
-	size := uintptr(sizeof(zero))
+	size := unsafe.Sizeof(zero)
 	if n < 0 || uintptr(n) > ^uintptr(0)>>1/size {
 		n = 0 // refused by the launch
 	}

@@ -1,7 +1,5 @@
 package kernel
 
-import "unsafe"
-
 // Range is the number of work-items of a launch in at most three dimensions, and the size of the
 // work-groups. It is a plain value. The last dimension varies fastest, as in C order: for a range Over(h,
 // w), get_global_id(0) counts w, and get_global_id(1) counts h.
@@ -25,5 +23,3 @@ func (r Range) By(extents ...int) Range {
 	copy(r.local[:], extents)
 	return r
 }
-
-func sizeof[T any](v T) uintptr { return unsafe.Sizeof(v) }
