@@ -20,6 +20,7 @@ type Engine struct {
 	o        Options
 	current  atomic.Pointer[registry]
 	accounts *accounts
+	heap     *Budget
 	health   health
 	refused  [oip.Kinds]atomic.Uint64
 
@@ -33,7 +34,7 @@ func New(o Options) (*Engine, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	e := &Engine{o: o}
+	e := &Engine{o: o, heap: NewBudget(256<<20, 192<<20)}
 	e.accounts = newAccounts(&e.o)
 	r, err := e.newRegistry(o.Runner, o.Models, nil)
 	if err != nil {
@@ -76,6 +77,9 @@ func (e *Engine) Limit() uint64 { return e.o.Limit }
 
 // Timeout returns the maximum time of a request.
 func (e *Engine) Timeout() time.Duration { return e.o.Timeout }
+
+// Heap returns the budget for the bytes of Go's heap that the JSON and the typed contents of requests take.
+func (e *Engine) Heap() *Budget { return e.heap }
 
 // Runner returns the runner of the models.
 func (e *Engine) Runner() executor.Runner { return e.current.Load().runner }

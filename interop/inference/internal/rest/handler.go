@@ -36,7 +36,6 @@ type Options struct {
 type Handler struct {
 	o      Options
 	limits limits
-	gate   gate
 	serve  http.Handler // the routes, with traces
 }
 
@@ -50,7 +49,6 @@ func New(o Options) (*Handler, error) {
 	}
 	o.Tenants.Header = http.CanonicalHeaderKey(o.Tenants.Header)
 	h := &Handler{o: o, limits: defaults}
-	h.gate = gate{limits: &h.limits, by: map[string]int64{}}
 	h.serve = o.Traces.HTTP(h.routes())
 	return h, nil
 }

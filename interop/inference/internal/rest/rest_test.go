@@ -50,11 +50,7 @@ type setup struct {
 }
 
 // inFlight returns the bytes of JSON of all requests in flight.
-func inFlight(h *Handler) int64 {
-	h.gate.mu.Lock()
-	defer h.gate.mu.Unlock()
-	return h.gate.used
-}
+func inFlight(h *Handler) int64 { return h.o.Engine.Heap().Used() }
 
 // quiet returns a logger that discards its records.
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
