@@ -75,12 +75,10 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 		m.model(model)
 	}
 	c.tenants(m, stats.Tenants)
-	if r := e.Regions(); r != nil {
-		regions, bytes, leases := r.InUse()
-		m.gauge("regions", "Registered regions of clients' shared memory.", float64(regions))
-		m.gauge("region_bytes", "Bytes of registered regions.", float64(bytes))
-		m.gauge("region_leases", "Uses of regions by requests in flight.", float64(leases))
-	}
+	regions, bytes, leases := e.Regions().InUse()
+	m.gauge("regions", "Registered regions of clients' shared memory.", float64(regions))
+	m.gauge("region_bytes", "Bytes of registered regions.", float64(bytes))
+	m.gauge("region_leases", "Uses of regions by requests in flight.", float64(leases))
 	metrics.NewCollector(metrics.Runner("models", e.Runner())).Collect(to)
 }
 

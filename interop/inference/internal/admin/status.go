@@ -37,10 +37,8 @@ func writeStatus(w http.ResponseWriter, e *engine.Engine, o *Options) {
 		s := p.Stats()
 		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\n", p.Name(), s.AllocatedBytes.Current, s.ReservedBytes.Current, s.ReservedBytes.Peak, p.limit)
 	}
-	if r := e.Regions(); r != nil {
-		regions, bytes, leases := r.InUse()
-		fmt.Fprintf(t, "\nshared memory\t%d regions\t%d bytes\t%d leases\n", regions, bytes, leases)
-	}
+	regions, bytes, leases := e.Regions().InUse()
+	fmt.Fprintf(t, "\nshared memory\t%d regions\t%d bytes\t%d leases\n", regions, bytes, leases)
 
 	if pool, ok := e.Runner().(*workers.Pool); ok {
 		fmt.Fprint(t, "\nworker\tprocess\tstate\tcalls\trestarts\n")

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -20,6 +21,7 @@ type Engine struct {
 	o        Options
 	current  atomic.Pointer[registry]
 	accounts *accounts
+	regions  *region.Registry
 	heap     *Budget
 	health   health
 	refused  [oip.Kinds]atomic.Uint64
@@ -34,7 +36,7 @@ func New(o Options) (*Engine, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	e := &Engine{o: o, heap: NewBudget(256<<20, 192<<20)}
+	e := &Engine{o: o, regions: cmp.Or(o.Regions, region.New(region.Options{})), heap: NewBudget(256<<20, 192<<20)}
 	e.accounts = newAccounts(&e.o)
 	r, err := e.newRegistry(o.Runner, o.Models, nil)
 	if err != nil {
@@ -69,8 +71,8 @@ func (e *Engine) Model(name, version string) (*Model, error) {
 	return m, nil
 }
 
-// Regions returns the shared memory of clients; nil if it is not served.
-func (e *Engine) Regions() *region.Registry { return e.o.Regions }
+// Regions returns the shared memory of clients.
+func (e *Engine) Regions() *region.Registry { return e.regions }
 
 // Limit returns the bytes that tensors may take, 0 for no limit.
 func (e *Engine) Limit() uint64 { return e.o.Limit }
@@ -108,12 +110,7 @@ func (e *Engine) Stats() Stats {
 
 // Refused counts a request that ended with an error. Transports call it once for each error that
 // they send, because they also refuse requests that never reach Begin.
-func (e *Engine) Refused(kind oip.Kind) {
-	if int(kind) >= len(e.refused) {
-		kind = oip.Internal
-	}
-	e.refused[kind].Add(1)
-}
+func (e *Engine) Refused(kind oip.Kind) { e.refused[kind].Add(1) }
 
 // Begin admits a request of a tenant, or refuses it immediately; End must follow. When ctx ends, all
 // waiting ends, and a running call is interrupted. Errors: NotReady, NotFound, and Busy for too many

@@ -84,6 +84,12 @@ func (d Datatype) MarshalText() ([]byte, error) {
 	return []byte(d.String()), nil
 }
 
+// UnmarshalText implements encoding.TextUnmarshaler with the name of the protocol.
+func (d *Datatype) UnmarshalText(text []byte) (err error) {
+	*d, err = Parse(string(text))
+	return err
+}
+
 // MaxRank is the maximum number of extents of a shape.
 const MaxRank = usmarray.MaxDims
 

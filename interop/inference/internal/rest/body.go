@@ -50,7 +50,7 @@ type body struct {
 	packed  *bufio.Reader // the input of the decoder, which may end before the body does
 }
 
-// open checks the headers of a body of at most some bytes, and reads none of it. Errors: refusal, Invalid,
+// open checks the headers of a body of at most some bytes, and reads none of it. Errors: Invalid, Unsupported,
 // TooLarge.
 func (x *exchange) open(most int64) (*body, error) {
 	r, limits, tenants := x.r, &x.h.limits, &x.h.o.Tenants

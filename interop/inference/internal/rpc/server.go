@@ -32,8 +32,6 @@ import (
 // Options configure a server. Only Engine is required.
 type Options struct {
 	Engine *engine.Engine
-	// Control loads and unloads models for clients; nil refuses that.
-	Control engine.Control
 	// Tenants decides the tenant of a call.
 	Tenants oip.TenantRule
 	// Traces exports the spans of inference calls; nil for none.
@@ -82,11 +80,8 @@ const (
 	ioBuffer = 64 << 10
 )
 
-// New returns a server, which Drain or Close ends. Errors: invalid options.
-func New(o Options) (*Server, error) {
-	if o.Engine == nil {
-		return nil, errors.New("rpc: Options.Engine is nil")
-	}
+// New returns a server, which Drain or Close ends.
+func New(o Options) *Server {
 	o.limits = cmp.Or(o.limits, defaults)
 	o.Log = cmp.Or(o.Log, slog.Default())
 	s := &Server{o: o, calls: engine.NewBudget(int64(o.limits.calls), int64(o.limits.tenantCalls)), lead: maxLead}
@@ -114,9 +109,9 @@ func New(o Options) (*Server, error) {
 	)
 	s.grpc = grpc.NewServer(options...)
 	s.grpc.RegisterService(&description, s)
-	healthpb.RegisterHealthServer(s.grpc, health{s})
+	healthpb.RegisterHealthServer(s.grpc, health{s: s})
 	reflection.Register(s.grpc)
-	return s, nil
+	return s
 }
 
 // Serve accepts connections until the server is drained or closed, and returns nil then. It closes
