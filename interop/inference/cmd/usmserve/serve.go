@@ -204,7 +204,7 @@ func (s *service) start(ctx context.Context, out io.Writer) (err error) {
 	}
 	hosts := strings.Split(c.hosts, ",")
 	protocol := rest.New(rest.Options{Engine: s.engine, Log: s.log, Tenants: c.tenants, Hosts: hosts, Traces: s.traces})
-	pages := admin.New(ctx, s.engine, admin.Options{Pool: s.backend.Memory, Calls: s.backend.Calls, CallsLimit: s.backend.CallsLimit, Hosts: hosts})
+	pages := admin.New(ctx, s.engine, hosts)
 	server := protocol.Server()
 	if c.admin == c.addr {
 		server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

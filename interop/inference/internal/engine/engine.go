@@ -11,6 +11,7 @@ import (
 	"github.com/usmbridge/usmbridge/interop/executor"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/region"
+	"github.com/usmbridge/usmbridge/memmgr"
 )
 
 // retryAfter is the time after which a client that was refused for lack of room may try again.
@@ -74,8 +75,20 @@ func (e *Engine) Model(name, version string) (*Model, error) {
 // Regions returns the shared memory of clients.
 func (e *Engine) Regions() *region.Registry { return e.regions }
 
-// Limit returns the bytes that tensors may take, 0 for no limit.
-func (e *Engine) Limit() uint64 { return e.o.Limit }
+// Pool is a pool of the engine with its limit in bytes, 0 for no limit.
+type Pool struct {
+	*memmgr.Pool
+	Limit uint64
+}
+
+// Pools returns Options.Memory and, if it is set, Options.Calls.
+func (e *Engine) Pools() []Pool {
+	pools := []Pool{{e.o.Memory, e.o.Limit}}
+	if e.o.Calls != nil {
+		pools = append(pools, Pool{e.o.Calls, e.o.CallsLimit})
+	}
+	return pools
+}
 
 // Timeout returns the maximum time of a request.
 func (e *Engine) Timeout() time.Duration { return e.o.Timeout }
