@@ -73,8 +73,16 @@ func (m *modelStats) done(took time.Duration, ok bool) {
 	})
 }
 
-// Statistics returns the counts of the model in the words of Triton's extension, for JSON.
-func (m *Model) Statistics() map[string]any {
+// Statistics returns the counts of models in the words of Triton's extension, for JSON.
+func Statistics(models []*Model) map[string]any {
+	list := make([]any, len(models))
+	for i, m := range models {
+		list[i] = m.statistics()
+	}
+	return map[string]any{"model_stats": list}
+}
+
+func (m *Model) statistics() map[string]any {
 	s := m.Stats()
 	last := int64(0) // milliseconds since 1970
 	if !s.Last.IsZero() {

@@ -26,14 +26,8 @@ func (x *exchange) metadata(m *engine.Model) error { return x.marshal(m.Meta()) 
 
 func (x *exchange) config(m *engine.Model) error { return x.marshal(m.Config()) }
 
-func (x *exchange) statisticsOf(m *engine.Model) error { return x.statistics([]*engine.Model{m}) }
-
-func (x *exchange) statistics(models []*engine.Model) error {
-	list := make([]any, len(models))
-	for i, m := range models {
-		list[i] = m.Statistics()
-	}
-	return x.marshal(map[string]any{"model_stats": list})
+func (x *exchange) statistics(m *engine.Model) error {
+	return x.marshal(engine.Statistics([]*engine.Model{m}))
 }
 
 // small reads a small JSON object to a pointer to a struct. The body may be empty.

@@ -20,15 +20,15 @@ var routes = []struct {
 
 	{"POST", "/v2/models/{model}/infer", (*exchange).infer},
 	{"POST", "/v2/models/{model}/versions/{version}/infer", (*exchange).infer},
-	{"GET", "/v2/models/stats", func(x *exchange) error { return x.statistics(x.h.o.Engine.Models()) }},
+	{"GET", "/v2/models/stats", func(x *exchange) error { return x.marshal(engine.Statistics(x.h.o.Engine.Models())) }},
 	{"GET", "/v2/models/{model}", ofModel((*exchange).metadata)},
 	{"GET", "/v2/models/{model}/ready", ofModel((*exchange).modelReady)},
 	{"GET", "/v2/models/{model}/config", ofModel((*exchange).config)},
-	{"GET", "/v2/models/{model}/stats", ofModel((*exchange).statisticsOf)},
+	{"GET", "/v2/models/{model}/stats", ofModel((*exchange).statistics)},
 	{"GET", "/v2/models/{model}/versions/{version}", ofModel((*exchange).metadata)},
 	{"GET", "/v2/models/{model}/versions/{version}/ready", ofModel((*exchange).modelReady)},
 	{"GET", "/v2/models/{model}/versions/{version}/config", ofModel((*exchange).config)},
-	{"GET", "/v2/models/{model}/versions/{version}/stats", ofModel((*exchange).statisticsOf)},
+	{"GET", "/v2/models/{model}/versions/{version}/stats", ofModel((*exchange).statistics)},
 
 	{"POST", "/v2/repository/index", (*exchange).index},
 	{"POST", "/v2/repository/models/{model}/load", func(x *exchange) error { return x.controlModel(engine.Control.Load) }},

@@ -71,11 +71,7 @@ func (s *Server) modelStatistics(_ context.Context, q *pb.ModelStatisticsRequest
 		}
 		models = []*engine.Model{m}
 	}
-	list := make([]any, len(models))
-	for i, m := range models {
-		list[i] = m.Statistics()
-	}
-	return fromJSON(map[string]any{"model_stats": list}, new(pb.ModelStatisticsResponse))
+	return fromJSON(engine.Statistics(models), new(pb.ModelStatisticsResponse))
 }
 
 func (s *Server) modelLoad(ctx context.Context, q *pb.RepositoryModelLoadRequest) (*pb.RepositoryModelLoadResponse, error) {
