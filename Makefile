@@ -81,7 +81,7 @@ test-nested: python bin/tritonclient/requirements.txt ## the nested modules with
 test-pythons: wheel ## the Python tests with the wheel, on each Python 3.11 to 3.14 that is installed [PYTHONS="13 14" ARGS=pytest's]; 5 min for each
 	@GO="$(GO)" PYTHONS="$(PYTHONS)" $(CHECKS)/test-pythons.sh dist/*.whl bin/pythons $(ARGS)
 
-test-versions: build ## both protocols with each dpctl from 0.17 to 0.22 and NumPy from 1.26: the README's table [VERSIONS="dpctl-0.18 ..."]; 5 min for each
+test-versions: build ## both protocols with each dpctl from 0.17 to 0.22 and NumPy from 1.26: the table of docs/compatibility.md [VERSIONS="dpctl-0.18 ..."]; 5 min for each
 	@GO="$(GO)" $(CHECKS)/test-versions.sh bin/versions $(VERSIONS)
 
 test-peers: python build bin/jax/requirements.txt bin/consumers/requirements.txt ## the peers' own tests with usmbridge; JAX, and libraries that take arrays; 2 min

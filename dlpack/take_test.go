@@ -23,7 +23,7 @@ func TestTake(t *testing.T) {
 	require.False(t, x.Valid())
 	require.Equal(t, []int64{16}, mine.Shape())
 	_, ok = x.Take()
-	require.False(t, ok, "somebody has it")
+	require.False(t, ok, "another handle has it")
 	x.Release()
 	require.True(t, mine.Valid(), "the former handle ends nothing")
 

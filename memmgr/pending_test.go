@@ -109,7 +109,7 @@ func TestLostEventCostsItsOwnBlock(t *testing.T) {
 		sim := newAsked()
 		sim.InOrder(1)
 		p := memmgr.NewPool(sim)
-		told := memmgr.BackgroundFailures()
+		failures := memmgr.BackgroundFailures()
 		lost := freePending(t, sim.Simulated, p, 1000, queue)
 		for range 500 {
 			end(sim.Simulated, freePending(t, sim.Simulated, p, 1000, queue))
@@ -124,7 +124,7 @@ func TestLostEventCostsItsOwnBlock(t *testing.T) {
 		require.EqualValues(t, 1, active(p))
 		memmgr.Stall(p)
 		require.Eventually(t, func() bool { return memmgr.Stalled(p) == 1 }, patience, time.Millisecond)
-		require.Eventually(t, func() bool { return memmgr.BackgroundFailures() > told }, patience, time.Millisecond)
+		require.Eventually(t, func() bool { return memmgr.BackgroundFailures() > failures }, patience, time.Millisecond)
 		require.EqualValues(t, 1, active(p), "it is not free")
 		require.EqualValues(t, 1, p.Stats().NumStalled)
 		require.NoError(t, p.Close(), "no reference is left")
@@ -233,7 +233,7 @@ func TestRefusedBarriersKeepPoolMemory(t *testing.T) {
 func TestRefusedBarriersKeepMemoryOfNoPool(t *testing.T) {
 	sim := newAsked()
 	for _, pending := range []bool{false, true} {
-		told := memmgr.BackgroundFailures()
+		failures := memmgr.BackgroundFailures()
 		sim.refuse.Store(true)
 		work := sim.Submit(0) // the consumer's
 		b, err := memmgr.New(sim, memmgr.Request{Size: 5000})
@@ -248,7 +248,7 @@ func TestRefusedBarriersKeepMemoryOfNoPool(t *testing.T) {
 		memmgr.Flush()
 		blocks, _ := sim.InUse()
 		require.EqualValues(t, 1, blocks, "freed while its consumer works")
-		require.Equal(t, told+1, memmgr.BackgroundFailures(), "told once")
+		require.Equal(t, failures+1, memmgr.BackgroundFailures(), "reported once")
 		events := sim.Events() // before the keeper can have the barrier
 		sim.refuse.Store(false)
 		require.Eventually(t, func() bool { return sim.Events() > events }, patience, time.Millisecond, "the barrier")
@@ -271,13 +271,13 @@ func TestRefusedBarriersKeepMemoryOfNoPool(t *testing.T) {
 // after all.
 func TestFlushDoesNotWaitForStalledFrees(t *testing.T) {
 	sim := memtest.NewSimulated()
-	told := memmgr.BackgroundFailures()
+	failures := memmgr.BackgroundFailures()
 	lost := freeBehind(t, sim)
 	memmgr.ForgetStart()
 	memmgr.Flush()
 	blocks, _ := sim.InUse()
 	require.EqualValues(t, 1, blocks)
-	require.Greater(t, memmgr.BackgroundFailures(), told)
+	require.Greater(t, memmgr.BackgroundFailures(), failures)
 	end(sim, lost)
 	require.Eventually(t, func() bool { blocks, _ := sim.InUse(); return blocks == 0 }, patience, time.Millisecond)
 	returned(t, sim)

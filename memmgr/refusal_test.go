@@ -348,7 +348,7 @@ func TestEveryUpstreamCallFails(t *testing.T) {
 		require.NoError(t, p.Close())
 		require.NoError(t, tenant.Close())
 		blocks, _ := up.InUse()
-		require.LessOrEqual(t, blocks, int64(failed), "beside the block whose free failed everything went back")
+		require.LessOrEqual(t, blocks, int64(failed), "all blocks went back but the one whose free failed")
 		if up.calls.Load() < n {
 			require.Greater(t, n, int64(20), "the script was meant to call often")
 			return

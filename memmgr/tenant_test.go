@@ -221,7 +221,7 @@ func TestSoftLimitYieldsUnderPressure(t *testing.T) {
 	waits(t, p, 2)
 	held[1].Release()
 	held[1] = served(t, second)
-	require.Empty(t, first, "it came first, and is above its soft limit")
+	require.Empty(t, first, "it waits longest, and is above its soft limit")
 	held[2].Release()
 	held[2] = served(t, first)
 	waitsFor := request(modest, context.Background(), 4<<20)

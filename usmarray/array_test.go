@@ -43,7 +43,7 @@ func TestCreateWaitsWithAContext(t *testing.T) {
 	held, err := New(p, Uint8, []int{3 << 20})
 	require.NoError(t, err)
 	_, err = New(p, Uint8, []int{2 << 20})
-	require.ErrorIs(t, err, memmgr.ErrOutOfMemory, "without one nobody waits")
+	require.ErrorIs(t, err, memmgr.ErrOutOfMemory, "without a context no request waits")
 	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 	defer cancel()
 	_, err = Zeros(p, Uint8, []int{2 << 20}, WithContext(ctx))

@@ -85,7 +85,7 @@ func TestFloors(t *testing.T) {
 	for i, name := range floors {
 		for _, w := range read(t, name+".c").words {
 			if at, ok := owner[w]; ok {
-				require.LessOrEqualf(t, at, i, "%s.c uses %s of %s.c, which comes after it", name, w, floors[at])
+				require.LessOrEqualf(t, at, i, "%s.c uses %s of %s.c, which is a later file", name, w, floors[at])
 			}
 		}
 	}
@@ -100,7 +100,7 @@ func TestHeaders(t *testing.T) {
 		h := read(t, name+".h")
 		words[name] = h.words
 		for _, included := range h.includes {
-			require.Lessf(t, slices.Index(headers, included), i, "%s.h includes %s.h, which comes after it", name, included)
+			require.Lessf(t, slices.Index(headers, included), i, "%s.h includes %s.h, which is a later file", name, included)
 		}
 	}
 	for _, name := range floors {

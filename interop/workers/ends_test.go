@@ -154,7 +154,7 @@ func TestOutputStalls(t *testing.T) {
 	require.ErrorIs(t, err, workers.ErrDied)
 	var d *workers.Death
 	require.ErrorAs(t, err, &d)
-	require.Contains(t, d.LastWords, "about to leave")
+	require.Contains(t, d.LastOutput, "about to leave")
 	v, err := p.Call(ctx, "models:add", 1)
 	require.NoError(t, err)
 	require.Equal(t, int64(2), v)

@@ -22,13 +22,13 @@ var (
 
 // Death is how the process of a worker ended.
 type Death struct {
-	Worker    int           // index in the Pool, from 0
-	PID       int           // 0 if no process could be started
-	Status    string        // "signal: killed", "exit status 3"
-	Reason    error         // why the Pool killed it, or the failure that it reported; nil if unknown
-	LastWords string        // the end of its standard output and standard error
-	After     time.Duration // time from its start to its end
-	At        time.Time
+	Worker     int           // index in the Pool, from 0
+	PID        int           // 0 if no process could be started
+	Status     string        // "signal: killed", "exit status 3"
+	Reason     error         // why the Pool killed it, or the failure that it reported; nil if unknown
+	LastOutput string        // the end of its standard output and standard error
+	After      time.Duration // time from its start to its end
+	At         time.Time
 }
 
 // Error names the process, how it ended, and its last output.
@@ -43,8 +43,8 @@ func (d *Death) Error() string {
 	if d.Reason != nil {
 		s += ": " + d.Reason.Error()
 	}
-	if d.LastWords != "" {
-		s += "; its last words:\n" + d.LastWords
+	if d.LastOutput != "" {
+		s += "; its last output:\n" + d.LastOutput
 	}
 	return s
 }

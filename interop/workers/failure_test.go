@@ -104,7 +104,7 @@ func TestDeaths(t *testing.T) {
 			var d *workers.Death
 			require.ErrorAs(t, err, &d)
 			require.Contains(t, d.Status, c.status)
-			require.Contains(t, d.LastWords, c.last)
+			require.Contains(t, d.LastOutput, c.last)
 			require.NoError(t, end.SetAt(uint8(1), 0))
 			require.NoError(t, <-other, "a call in another worker failed")
 			eventually(t, func() bool {

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// lastWords is the maximum number of bytes of a worker's output in its Death. They are chosen from the last kept
+// lastOutput is the maximum number of bytes of a worker's output in its Death. They are chosen from the last kept
 // bytes.
 const (
-	lastWords = 8 << 10
-	kept      = 64 << 10
+	lastOutput = 8 << 10
+	kept       = 64 << 10
 )
 
 // output copies the output of a worker to an outlet and keeps its end.
@@ -83,23 +83,23 @@ var (
 	stack = regexp.MustCompile(`(?m)^goroutine [0-9]+ .*\[`)
 )
 
-// crashWords is the maximum number of bytes of such a report in the last words.
-const crashWords = 1 << 10
+// crashOutput is the maximum number of bytes of such a report in the last output.
+const crashOutput = 1 << 10
 
-// words returns the last complete lines that are kept.
-func (o *output) words() string {
+// last returns the last complete lines that are kept.
+func (o *output) last() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	s := string(o.kept)
 	if all := crash.FindAllStringIndex(s, -1); all != nil {
 		at := all[len(all)-1][0]
-		if len(s)-at > crashWords && stack.MatchString(s[at:]) {
-			s = s[:at+crashWords]
+		if len(s)-at > crashOutput && stack.MatchString(s[at:]) {
+			s = s[:at+crashOutput]
 			s = s[:max(strings.LastIndexByte(s, '\n'), at)] + "\n…"
 		}
 	}
-	if len(s) > lastWords {
-		s = s[len(s)-lastWords:]
+	if len(s) > lastOutput {
+		s = s[len(s)-lastOutput:]
 		if _, rest, ok := strings.Cut(s, "\n"); ok {
 			s = rest // whole lines
 		}

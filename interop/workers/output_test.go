@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLastWords checks which part of the output Death.LastWords contains. The last crash report of
+// TestLastOutput checks which part of the output Death.LastOutput contains. The last crash report of
 // Go is shortened, if it has goroutine stacks; other text that begins like a crash report is not.
-func TestLastWords(t *testing.T) {
+func TestLastOutput(t *testing.T) {
 	stacks := "\n\ngoroutine 1 [running]:\n" + strings.Repeat("main.f()\n\t/main.go:1 +0x1\n", 500)
 	steps := strings.Repeat("a line of the model\n", 100)
 	for name, c := range map[string]struct {
@@ -30,13 +30,13 @@ func TestLastWords(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var o output
 			o.keep([]byte(c.output))
-			words := o.words()
-			require.LessOrEqual(t, len(words), lastWords)
+			output := o.last()
+			require.LessOrEqual(t, len(output), lastOutput)
 			for _, s := range c.has {
-				require.Contains(t, words, s)
+				require.Contains(t, output, s)
 			}
 			for _, s := range c.hasNot {
-				require.NotContains(t, words, s)
+				require.NotContains(t, output, s)
 			}
 		})
 	}
@@ -51,17 +51,17 @@ func (b *blocked) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestOutputBlocks checks that output.wait and output.words do not wait for a blocked writer.
+// TestOutputBlocks checks that output.wait and output.last do not wait for a blocked writer.
 func TestOutputBlocks(t *testing.T) {
 	from, to, err := os.Pipe()
 	require.NoError(t, err)
 	w := &blocked{make(chan struct{}, 10), make(chan struct{})}
 	o := follow(from, &outlet{to: w})
-	_, err = to.WriteString("the last words\n")
+	_, err = to.WriteString("the last output\n")
 	require.NoError(t, err)
 	<-w.entered
 	o.wait(time.Millisecond)
-	require.Equal(t, "the last words", o.words())
+	require.Equal(t, "the last output", o.last())
 	require.NoError(t, to.Close())
 	close(w.release)
 	o.wait(time.Minute)

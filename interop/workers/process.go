@@ -85,7 +85,7 @@ func (r *process) wait() {
 	}
 	_ = r.pipe.SetReadDeadline(time.Now().Add(outputTime))
 	r.output.wait(2 * outputTime)
-	d.LastWords = r.output.words()
+	d.LastOutput = r.output.last()
 	// Read all messages that it has sent; a forked child may keep the connection open.
 	_ = r.wire.conn.CloseRead()
 	_ = r.wire.conn.CloseWrite()

@@ -112,8 +112,8 @@ func noUnmapping(t faultTest) {
 	_, before := segment.InUse()
 	maps := holding(t).mappings
 	refuse(t, syscall.SYS_MUNMAP, 1, seccomp.Equals, 11<<12, syscall.ENOMEM)
-	told := logged(func() { r.Free(b) })
-	require.Contains(t, told, "stay mapped")
+	log := logged(func() { r.Free(b) })
+	require.Contains(t, log, "stay mapped")
 	mappings, descriptors := segment.InUse()
 	require.Equal(t, maps, mappings)
 	require.Equal(t, before-1, descriptors)

@@ -35,13 +35,13 @@ func lostUSM(t faultTest) {
 
 	const putBack = syscall.MAP_PRIVATE | syscall.MAP_ANON | syscall.MAP_FIXED | syscall.MAP_NORESERVE
 	refuse(t, syscall.SYS_MMAP, 3, seccomp.Equals, putBack, syscall.ENOMEM)
-	told := logged(func() {
+	log := logged(func() {
 		r.Free(b)
 		require.NoError(t, m.Close())
 	})
-	require.Contains(t, told, "are lost")
-	require.Contains(t, told, "shared memory on opencl:cpu:0")
-	require.Contains(t, told, "device memory on opencl:cpu:0")
+	require.Contains(t, log, "are lost")
+	require.Contains(t, log, "shared memory on opencl:cpu:0")
+	require.Contains(t, log, "device memory on opencl:cpu:0")
 	mappings, descriptors := segment.InUse()
 	require.Equal(t, 4, mappings, "they are still there")
 	require.Zero(t, descriptors)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs Go's tests of the loader and of both protocols, and all Python tests, with each release of dpctl and NumPy in
 # internal/tools/setup/versions.txt. Each has its own environment, without dpnp, Dask and pyarrow; their tests
-# skip. Prints the table of the README at the end.
+# skip. Prints the table of docs/compatibility.md at the end.
 #
 #	test-versions.sh DIRECTORY [NAME OF ENVIRONMENT...]
 #

@@ -186,6 +186,33 @@ def test_safetensors(new):
     assert load(save({"a": np.asarray(a)}))["a"].tolist() == [[1, 2]]
 
 
+def test_zarr(new):
+    import zarr
+
+    a = new([[1.0, 2.0], [3.0, 4.0]])
+    z = zarr.create_array(store={}, shape=(2, 2), dtype="f8")
+    z[...] = np.asarray(a)  # zarr calls ravel, which an Array does not have
+    assert ub.asarray(z[...]).tolist() == a.tolist() == zarr.create_array(store={}, data=np.asarray(a))[...].tolist()
+
+
+def test_opencv(new):
+    import cv2
+
+    a = new(np.arange(12).reshape(3, 4), "uint8")
+    view = np.asarray(a)
+    assert ub.asarray(cv2.resize(view, (8, 6))).shape == (6, 8)
+    cv2.add(view, 1, dst=view)  # writes into the Array
+    assert a.tolist() == np.arange(1, 13).reshape(3, 4).tolist()
+
+
+def test_onnxruntime(new):
+    import onnxruntime
+
+    a = new([1.0, 2.0])
+    value = onnxruntime.OrtValue.ortvalue_from_numpy(np.asarray(a))
+    assert value.data_ptr() == a._pointer and ub.asarray(value.numpy()).tolist() == [1, 2]
+
+
 def test_dask(new):
     import dask.array
 

@@ -110,7 +110,7 @@ def test_computing_together(device, np, dpctl, dpt, dpnp):
 
 
 def test_dpnp_shares(device, np, dpnp, dpt):
-    """The functions of dpnp that share memory, as in the README's table."""
+    """The functions of dpnp that share memory, as in the table of docs/compatibility.md."""
 
     def address(x):
         x = x.get_array() if isinstance(x, dpnp.ndarray) else x

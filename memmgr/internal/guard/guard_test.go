@@ -297,13 +297,13 @@ func underHandler(h guardtest.Handler) {
 	cut(t, m, 1)
 	sum, err := guardtest.SumOnThread(m.at(), len(m.bytes), false)
 	check(err == nil && sum == uint64(page) && r.Lost(), "guarded")
-	check(h.Calls() == 0, "theirs was called for what is ours")
+	check(h.Calls() == 0, "the other handler was called for a fault of ours")
 	other := mapped(t, 1)
 	cut(t, other, 0)
 	for range 3 { // the replaced handlers, Go's last, are called on every fault
 		calls := h.Calls()
 		check(recovered(func() { other.bytes[0]++ }) != nil, "Go's panic")
-		check(h.Calls() > calls, "theirs was passed over")
+		check(h.Calls() > calls, "the other handler was not called")
 		check(guard.Keep() == nil, "keep")
 	}
 	m = mapped(t, 4)
