@@ -31,8 +31,12 @@ func main() {
 // run is the program. It returns the exit status.
 func run(args []string, out, problems io.Writer) int {
 	c, err := parse(args, problems)
+	if errors.Is(err, flag.ErrHelp) {
+		return 0
+	}
 	if err != nil {
-		return usage(err, problems)
+		fmt.Fprintln(problems, "usmserve:", err)
+		return 2
 	}
 	log := c.logger(problems)
 	slog.SetDefault(log)
@@ -57,12 +61,4 @@ func run(args []string, out, problems io.Writer) int {
 	}
 	log.Info("the server ends")
 	return 0
-}
-
-func usage(err error, w io.Writer) int {
-	if errors.Is(err, flag.ErrHelp) {
-		return 0
-	}
-	fmt.Fprintln(w, "usmserve:", err)
-	return 2
 }

@@ -183,10 +183,14 @@ func (s *service) openEngine(sources []models.Source) (err error) {
 	for _, source := range sources {
 		loading = append(loading, engine.Definition{Meta: oip.Model{Name: source.Name}, Broken: "it is being loaded"})
 	}
+	var control engine.Control
+	if s.config.modelControl {
+		control = s.models
+	}
 	b := s.backend
 	s.engine, err = engine.New(engine.Options{Version: usmarray.Version, Models: loading,
 		Memory: b.Memory, Limit: b.Limit, Calls: b.Calls, CallsLimit: b.CallsLimit,
-		ForModels: b.ForModels, Regions: s.regions, Apart: s.config.workers > 0,
+		ForModels: b.ForModels, Regions: s.regions, Control: control, Apart: s.config.workers > 0,
 		Turns: b.Turns, Shared: b.Shared, Timeout: s.config.timeout, Log: s.log})
 	s.models.backend, s.models.engine = b, s.engine
 	return err
@@ -199,15 +203,8 @@ func (s *service) start(ctx context.Context, out io.Writer) (err error) {
 		return err
 	}
 	hosts := strings.Split(c.hosts, ",")
-	var control engine.Control
-	if c.modelControl {
-		control = s.models
-	}
-	protocol, err := rest.New(rest.Options{Engine: s.engine, Log: s.log, Control: control, Tenants: c.tenants, Hosts: hosts, Traces: s.traces})
-	if err != nil {
-		return err
-	}
-	pages := admin.New(ctx, s.engine, admin.Options{Pool: s.backend.Memory, Calls: s.backend.Calls, CallsLimit: s.backend.CallsLimit, Hosts: hosts})
+	protocol := rest.New(rest.Options{Engine: s.engine, Log: s.log, Tenants: c.tenants, Hosts: hosts, Traces: s.traces})
+	pages := admin.New(ctx, s.engine, hosts)
 	server := protocol.Server()
 	if c.admin == c.addr {
 		server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -220,10 +217,7 @@ func (s *service) start(ctx context.Context, out io.Writer) (err error) {
 	}
 	s.serveHTTP("REST", server, s.rest, conns.Limits{})
 	if s.grpc != nil {
-		server, err := rpc.New(rpc.Options{Engine: s.engine, Control: control, Tenants: c.tenants, Log: s.log, Traces: s.traces})
-		if err != nil {
-			return err
-		}
+		server := rpc.New(rpc.Options{Engine: s.engine, Tenants: c.tenants, Log: s.log, Traces: s.traces})
 		s.runServer("gRPC", func() error { return server.Serve(s.grpc) }, server.Drain)
 		fmt.Fprintln(out, "gRPC on", shown(s.grpc))
 	}

@@ -8,46 +8,21 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/hosts"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
-	"github.com/usmbridge/usmbridge/memmgr"
 )
-
-// Options configure the pages.
-type Options struct {
-	// Pool is the memory of tensors, and Calls that of running calls, nil if it is not a pool of its
-	// own. CallsLimit is the limit of Calls in bytes, 0 for no limit.
-	Pool, Calls *memmgr.Pool
-	CallsLimit  uint64
-	// Hosts are the names, without ports, under which the pages are served. Numeric addresses and
-	// localhost are always allowed.
-	Hosts []string
-}
-
-// limited is a pool with its limit in bytes.
-type limited struct {
-	*memmgr.Pool
-	limit uint64
-}
-
-func (o *Options) pools(e *engine.Engine) []limited {
-	all := []limited{{o.Pool, e.Limit()}}
-	if o.Calls != nil {
-		all = append(all, limited{o.Calls, o.CallsLimit})
-	}
-	return all
-}
 
 // New returns a handler of the paths that the package documentation lists; other paths are 404. Running
 // profiles end with ctx, so that the HTTP server can shut down. The engine and the pools must outlive the
-// handler.
-func New(ctx context.Context, e *engine.Engine, o Options) http.Handler {
+// handler. names are those under which the pages are served, without ports, in addition to numeric addresses
+// and localhost.
+func New(ctx context.Context, e *engine.Engine, names []string) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("/{$}", func(w http.ResponseWriter, _ *http.Request) { writeStatus(w, e, &o) })
-	mux.Handle("/metrics", serveMetrics(e, o))
+	mux.HandleFunc("/{$}", func(w http.ResponseWriter, _ *http.Request) { writeStatus(w, e) })
+	mux.Handle("/metrics", serveMetrics(e))
 	mux.HandleFunc("/livez", probe(e.Live))
 	mux.HandleFunc("/readyz", probe(e.Ready))
 	mux.HandleFunc("/debug/pprof/{$}", profileIndex)
-	mux.Handle("/debug/", profiles(ctx, o.Pool))
-	return guard(mux, o.Hosts)
+	mux.Handle("/debug/", profiles(ctx, e.Pools()[0].Pool))
+	return guard(mux, names)
 }
 
 // probe answers 200, or 503 with the reason.

@@ -157,7 +157,7 @@ func TestMetrics(t *testing.T) {
 	}
 	require.Error(t, s.request("token-of-a-client", "failing", 10))
 	require.Error(t, s.request("10.0.0.1", "none", 10))
-	c := &collector{engine: s.engine, options: Options{Pool: s.pool, Calls: s.calls}, labels: map[string]string{}}
+	c := &collector{engine: s.engine, labels: map[string]string{}}
 	problems, err := testutil.CollectAndLint(c)
 	require.NoError(t, err)
 	require.Empty(t, problems)

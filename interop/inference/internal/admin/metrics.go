@@ -22,10 +22,10 @@ const namedTenants = 32
 
 // serveMetrics serves the metrics of the engine, the pools, the calls of Python, the Go runtime and the
 // process.
-func serveMetrics(e *engine.Engine, o Options) http.Handler {
+func serveMetrics(e *engine.Engine) http.Handler {
 	r := prometheus.NewRegistry()
 	r.MustRegister(
-		&collector{engine: e, options: o, labels: map[string]string{}},
+		&collector{engine: e, labels: map[string]string{}},
 		// Without the old names of the memory statistics, of which two differ in _total alone, so
 		// that readers of OpenMetrics refuse the whole answer.
 		collectors.NewGoCollector(collectors.WithGoCollectorMemStatsMetricsDisabled(),
@@ -40,8 +40,7 @@ func serveMetrics(e *engine.Engine, o Options) http.Handler {
 // collector reads the engine at each scrape. Models and workers change when models are loaded, so it
 // does not describe its metrics in advance.
 type collector struct {
-	engine  *engine.Engine
-	options Options
+	engine *engine.Engine
 
 	mu     sync.Mutex
 	labels map[string]string // of the tenants that have series, by name
@@ -64,9 +63,9 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	for kind, n := range stats.Refused {
 		m.counter("refusals_total", "Requests that were refused or failed, by reason.", n, "kind", oip.Kind(kind).String())
 	}
-	for _, p := range c.options.pools(e) {
-		limit := float64(p.limit)
-		if p.limit == 0 {
+	for _, p := range e.Pools() {
+		limit := float64(p.Limit)
+		if p.Limit == 0 {
 			limit = math.Inf(1)
 		}
 		m.gauge("memory_limit_bytes", "Capacity of a pool in bytes; +Inf without a limit.", limit, "pool", p.Name())
@@ -75,12 +74,10 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 		m.model(model)
 	}
 	c.tenants(m, stats.Tenants)
-	if r := e.Regions(); r != nil {
-		regions, bytes, leases := r.InUse()
-		m.gauge("regions", "Registered regions of clients' shared memory.", float64(regions))
-		m.gauge("region_bytes", "Bytes of registered regions.", float64(bytes))
-		m.gauge("region_leases", "Uses of regions by requests in flight.", float64(leases))
-	}
+	regions, bytes, leases := e.Regions().InUse()
+	m.gauge("regions", "Registered regions of clients' shared memory.", float64(regions))
+	m.gauge("region_bytes", "Bytes of registered regions.", float64(bytes))
+	m.gauge("region_leases", "Uses of regions by requests in flight.", float64(leases))
 	metrics.NewCollector(metrics.Runner("models", e.Runner())).Collect(to)
 }
 

@@ -50,7 +50,7 @@ func newService(t *testing.T) *service {
 		Version: "test", Log: slog.New(slog.DiscardHandler)}, models...)
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
-	server := httptest.NewServer(New(ctx, s.engine, Options{Pool: s.pool, Calls: s.calls, CallsLimit: limit / 4}))
+	server := httptest.NewServer(New(ctx, s.engine, nil))
 	s.url = server.URL
 	t.Cleanup(func() {
 		cancel()

@@ -12,7 +12,7 @@ import (
 )
 
 // writeStatus writes the status page.
-func writeStatus(w http.ResponseWriter, e *engine.Engine, o *Options) {
+func writeStatus(w http.ResponseWriter, e *engine.Engine) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	server, stats := e.Server(), e.Stats()
@@ -33,14 +33,12 @@ func writeStatus(w http.ResponseWriter, e *engine.Engine, o *Options) {
 	}
 
 	fmt.Fprint(t, "\nmemory (bytes)\tallocated\treserved\tpeak\tlimit\n")
-	for _, p := range o.pools(e) {
+	for _, p := range e.Pools() {
 		s := p.Stats()
-		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\n", p.Name(), s.AllocatedBytes.Current, s.ReservedBytes.Current, s.ReservedBytes.Peak, p.limit)
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\n", p.Name(), s.AllocatedBytes.Current, s.ReservedBytes.Current, s.ReservedBytes.Peak, p.Limit)
 	}
-	if r := e.Regions(); r != nil {
-		regions, bytes, leases := r.InUse()
-		fmt.Fprintf(t, "\nshared memory\t%d regions\t%d bytes\t%d leases\n", regions, bytes, leases)
-	}
+	regions, bytes, leases := e.Regions().InUse()
+	fmt.Fprintf(t, "\nshared memory\t%d regions\t%d bytes\t%d leases\n", regions, bytes, leases)
 
 	if pool, ok := e.Runner().(*workers.Pool); ok {
 		fmt.Fprint(t, "\nworker\tprocess\tstate\tcalls\trestarts\n")

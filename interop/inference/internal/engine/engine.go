@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"github.com/usmbridge/usmbridge/interop/executor"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/region"
+	"github.com/usmbridge/usmbridge/memmgr"
 )
 
 // retryAfter is the time after which a client that was refused for lack of room may try again.
@@ -20,6 +22,8 @@ type Engine struct {
 	o        Options
 	current  atomic.Pointer[registry]
 	accounts *accounts
+	regions  *region.Registry
+	heap     *Budget
 	health   health
 	refused  [oip.Kinds]atomic.Uint64
 
@@ -33,7 +37,7 @@ func New(o Options) (*Engine, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	e := &Engine{o: o}
+	e := &Engine{o: o, regions: cmp.Or(o.Regions, region.New(region.Options{})), heap: NewBudget(256<<20, 192<<20)}
 	e.accounts = newAccounts(&e.o)
 	r, err := e.newRegistry(o.Runner, o.Models, nil)
 	if err != nil {
@@ -68,14 +72,29 @@ func (e *Engine) Model(name, version string) (*Model, error) {
 	return m, nil
 }
 
-// Regions returns the shared memory of clients; nil if it is not served.
-func (e *Engine) Regions() *region.Registry { return e.o.Regions }
+// Regions returns the shared memory of clients.
+func (e *Engine) Regions() *region.Registry { return e.regions }
 
-// Limit returns the bytes that tensors may take, 0 for no limit.
-func (e *Engine) Limit() uint64 { return e.o.Limit }
+// Pool is a pool of the engine with its limit in bytes, 0 for no limit.
+type Pool struct {
+	*memmgr.Pool
+	Limit uint64
+}
+
+// Pools returns Options.Memory and, if it is set, Options.Calls.
+func (e *Engine) Pools() []Pool {
+	pools := []Pool{{e.o.Memory, e.o.Limit}}
+	if e.o.Calls != nil {
+		pools = append(pools, Pool{e.o.Calls, e.o.CallsLimit})
+	}
+	return pools
+}
 
 // Timeout returns the maximum time of a request.
 func (e *Engine) Timeout() time.Duration { return e.o.Timeout }
+
+// Heap returns the budget for the bytes of Go's heap that the JSON and the typed contents of requests take.
+func (e *Engine) Heap() *Budget { return e.heap }
 
 // Runner returns the runner of the models.
 func (e *Engine) Runner() executor.Runner { return e.current.Load().runner }
@@ -104,12 +123,7 @@ func (e *Engine) Stats() Stats {
 
 // Refused counts a request that ended with an error. Transports call it once for each error that
 // they send, because they also refuse requests that never reach Begin.
-func (e *Engine) Refused(kind oip.Kind) {
-	if int(kind) >= len(e.refused) {
-		kind = oip.Internal
-	}
-	e.refused[kind].Add(1)
-}
+func (e *Engine) Refused(kind oip.Kind) { e.refused[kind].Add(1) }
 
 // Begin admits a request of a tenant, or refuses it immediately; End must follow. When ctx ends, all
 // waiting ends, and a running call is interrupted. Errors: NotReady, NotFound, and Busy for too many

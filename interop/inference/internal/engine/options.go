@@ -58,9 +58,10 @@ type Options struct {
 	// Memory.
 	Calls      *memmgr.Pool
 	CallsLimit uint64
-	// Regions is the shared memory of clients; nil if it is not served. The caller closes it after
-	// Close.
+	// Regions is the shared memory of clients. The caller closes it after Close. nil: clients register none.
 	Regions *region.Registry
+	// Control loads and unloads models for clients; nil refuses that.
+	Control Control
 	// Apart says that models run in other processes, which can see Memory alone: inputs in regions
 	// are copied into Memory before the call, and outputs back after it.
 	Apart bool
@@ -82,6 +83,9 @@ func (o *Options) complete() error {
 	}
 	if o.Runner == nil {
 		o.Runner = noRunner{}
+	}
+	if o.Control == nil {
+		o.Control = noControl{}
 	}
 	for _, p := range []*memmgr.Pool{o.Memory, o.Calls} {
 		if p != nil && !p.Place().HostReadable() {
@@ -124,15 +128,11 @@ func (d *Definition) Check() error {
 				return fmt.Errorf("engine: model %s: the name %q is empty or there twice", d.Meta.Name, t.Name)
 			}
 			names[t.Name] = true
-			if _, err := t.Datatype.DType(); err != nil {
-				return fmt.Errorf("engine: model %s: %s: %w", d.Meta.Name, t.Name, err)
-			}
-			known := make([]int64, len(t.Shape))
-			for i, extent := range t.Shape {
-				if extent < -1 {
-					return fmt.Errorf("engine: model %s: %s: extent %d: want -1 or more", d.Meta.Name, t.Name, extent)
+			known := slices.Clone(t.Shape)
+			for i, extent := range known {
+				if extent == -1 {
+					known[i] = 0
 				}
-				known[i] = max(extent, 0)
 			}
 			if _, err := oip.Bytes(t.Datatype, known); err != nil {
 				return fmt.Errorf("engine: model %s: %s: %w", d.Meta.Name, t.Name, err)

@@ -79,6 +79,22 @@ func (e *Engine) Unload(name string) error {
 	return err
 }
 
+// Index describes the models, or those that are ready, in the words of the protocol's repository extension.
+func (e *Engine) Index(ready bool) []oip.Entry {
+	list := []oip.Entry{} // not nil: an empty list in JSON
+	for _, m := range e.Models() {
+		entry := oip.Entry{Name: m.def.Meta.Name, Version: m.def.Meta.Versions[0], State: "READY"}
+		if err := m.Ready(); err != nil {
+			if ready {
+				continue
+			}
+			entry.State, entry.Reason = "UNAVAILABLE", oip.As(err).Message
+		}
+		list = append(list, entry)
+	}
+	return list
+}
+
 // Control loads and unloads models on behalf of clients.
 type Control interface {
 	// Load loads a model from its file again. Errors: NotFound, NotReady for a model that cannot be
@@ -88,5 +104,13 @@ type Control interface {
 	Unload(ctx context.Context, model string) error
 }
 
-// ErrNoControl is the error for clients where they have no Control.
-var ErrNoControl = oip.Errorf(oip.Unsupported, "clients cannot load or unload models: start the server with -model-control")
+// noControl is the Control of an engine without one.
+type noControl struct{}
+
+var errNoControl = oip.Errorf(oip.Unsupported, "clients cannot load or unload models: start the server with -model-control")
+
+func (noControl) Load(context.Context, string) error   { return errNoControl }
+func (noControl) Unload(context.Context, string) error { return errNoControl }
+
+// Control returns Options.Control, or a Control that refuses all calls.
+func (e *Engine) Control() Control { return e.o.Control }

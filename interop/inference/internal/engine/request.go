@@ -2,10 +2,8 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"time"
 
-	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 	"github.com/usmbridge/usmbridge/memmgr/arena"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
@@ -28,9 +26,7 @@ type Request struct {
 	shapes  [][]int64 // of the outputs, from the function of the model
 	arrays  []*usmarray.Array
 	arena   *arena.Arena // of allocations of the model; nil if they are not charged to the request
-	stages  Stages
-	ran     bool
-	counted bool // in the model's statistics
+	counted bool         // in the model's statistics
 	ended   bool
 }
 
@@ -72,16 +68,6 @@ func (r *Request) Context() context.Context {
 	return r.ctx
 }
 
-// Stages are the times of the stages of Run; zero for stages that were not reached.
-type Stages struct {
-	Ready  time.Time // the request waits for its turn
-	Turn   time.Time // it has its turn
-	Called time.Time // the call has ended
-}
-
-// Stages returns the stages that Run has reached.
-func (r *Request) Stages() Stages { return r.stages }
-
 // Deadline returns the deadline of the request.
 func (r *Request) Deadline() time.Time { return r.deadline }
 
@@ -122,9 +108,4 @@ func (r *Request) count(ok bool) {
 	}
 	r.counted = true
 	r.model.stats.done(time.Since(r.began), ok)
-}
-
-// misuse returns the error of calls in the wrong order, which are defects of the transport.
-func misuse(what string) error {
-	return &oip.Error{Kind: oip.Internal, Message: "the server failed", Err: errors.New("engine: " + what)}
 }

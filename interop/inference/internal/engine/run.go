@@ -6,6 +6,9 @@ import (
 	"slices"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/memmgr"
@@ -18,10 +21,6 @@ import (
 // It is called once. Errors: Invalid for missing inputs, for shared memory that was removed, and for
 // a request that the model refuses; Busy, Deadline, Cancelled; Internal if the model failed.
 func (r *Request) Run() ([]Result, error) {
-	if r.ran || r.ended {
-		return nil, misuse("Run, called twice")
-	}
-	r.ran = true
 	results, err := r.run()
 	if err != nil {
 		r.count(false)
@@ -62,14 +61,15 @@ func (r *Request) run() ([]Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &r.stages
-	t.Ready = time.Now()
+	ready := time.Now()
 	if err := r.ticket.wait(r.Context()); err != nil {
 		return nil, err
 	}
-	t.Turn = time.Now()
+	turn := time.Now()
 	answer, err := r.call(args)
-	t.Called = time.Now()
+	called := time.Now()
+	r.trace("queue", ready, turn)
+	r.trace("infer", turn, called)
 	if err == nil && !m.def.Bound {
 		err = r.take(answer) // within the turn, which bounds the number of returned outputs that are not copied yet
 	} else if answer != nil {
@@ -82,21 +82,35 @@ func (r *Request) run() ([]Result, error) {
 	}
 	m.stats.update(func(s *ModelStats) {
 		s.Executions++
-		s.Last = t.Called
+		s.Last = called
 		for i := range r.inputs {
 			s.InputBytes += r.inputs[i].size
 		}
-		s.ComputeInput.add(t.Ready.Sub(began))
-		s.Queue.add(t.Turn.Sub(t.Ready))
-		s.ComputeInfer.add(t.Called.Sub(t.Turn))
+		s.ComputeInput.add(ready.Sub(began))
+		s.Queue.add(turn.Sub(ready))
+		s.ComputeInfer.add(called.Sub(turn))
 		if err == nil {
-			s.ComputeOutput.add(time.Since(t.Called))
+			s.ComputeOutput.add(time.Since(called))
 		}
 		for i := range results {
 			s.OutputBytes += results[i].size
 		}
 	})
 	return results, err
+}
+
+// trace adds a span to that of the context of the request, if there is one that is recorded.
+func (r *Request) trace(name string, from, to time.Time) {
+	span := trace.SpanFromContext(r.parent)
+	if !span.IsRecording() {
+		return
+	}
+	meta := r.model.def.Meta
+	model := attribute.String("inference.model", meta.Name)
+	span.SetAttributes(model, attribute.String("inference.version", meta.Versions[0]))
+	_, child := span.TracerProvider().Tracer("github.com/usmbridge/usmbridge/interop/inference").
+		Start(r.parent, name, trace.WithTimestamp(from), trace.WithAttributes(model))
+	child.End(trace.WithTimestamp(to))
 }
 
 // call calls the model. Memory that the model allocates meanwhile belongs to the request.

@@ -73,6 +73,29 @@ func (m *modelStats) done(took time.Duration, ok bool) {
 	})
 }
 
+// Statistics returns the counts of models in the words of Triton's extension, for JSON.
+func Statistics(models []*Model) map[string]any {
+	list := make([]any, len(models))
+	for i, m := range models {
+		list[i] = m.statistics()
+	}
+	return map[string]any{"model_stats": list}
+}
+
+func (m *Model) statistics() map[string]any {
+	s := m.Stats()
+	last := int64(0) // milliseconds since 1970
+	if !s.Last.IsZero() {
+		last = s.Last.UnixMilli()
+	}
+	return map[string]any{
+		"name": s.Name, "version": s.Version, "last_inference": last, "inference_count": s.Inferences, "execution_count": s.Executions,
+		"inference_stats": map[string]Duration{"success": s.Success, "fail": s.Fail, "queue": s.Queue, "compute_input": s.ComputeInput,
+			"compute_infer": s.ComputeInfer, "compute_output": s.ComputeOutput, "cache_hit": {}, "cache_miss": {}},
+		"batch_stats": []any{},
+	}
+}
+
 // Stats returns the counts of the model.
 func (m *Model) Stats() (s ModelStats) {
 	m.stats.update(func(current *ModelStats) { s = *current })

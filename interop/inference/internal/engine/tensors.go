@@ -5,7 +5,6 @@ import (
 
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/peercred"
-	"github.com/usmbridge/usmbridge/interop/inference/internal/region"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
@@ -26,14 +25,8 @@ func (t *tensor) inRegion() bool { return t.place.inRegion() || t.region.there()
 
 // borrow takes a part of a region that the client from may use.
 func (t *tensor) borrow(from peercred.Client, name string, offset, size uint64, write bool) error {
-	o := &t.request.model.engine.o
-	if t.inRegion() || t.request.ran {
-		return misuse("Region on a tensor that has its memory")
-	}
-	if o.Regions == nil {
-		return region.ErrNetwork
-	}
-	b, check, err := o.Regions.Acquire(from, name, offset, size, write)
+	e := t.request.model.engine
+	b, check, err := e.regions.Acquire(from, name, offset, size, write)
 	if err != nil {
 		return oip.As(err)
 	}
@@ -41,7 +34,7 @@ func (t *tensor) borrow(from peercred.Client, name string, offset, size uint64, 
 		b.Release()
 		return oip.Errorf(oip.Invalid, "offset %d of region %s: elements of %s must lie at multiples of their size", offset, oip.Quote(name), t.meta.Datatype)
 	}
-	if o.Apart {
+	if e.o.Apart {
 		t.region = place{buffer: b, check: check}
 		return nil
 	}
@@ -87,7 +80,7 @@ type Input struct {
 	full  bool // the memory has the elements
 }
 
-// Input declares an input. Fill or Region must follow. Errors: Invalid for a datatype or shape that
+// Input declares an input. Fill or Region must follow, once. Errors: Invalid for a datatype or shape that
 // the model does not accept, and for a second declaration; TooLarge.
 func (r *Request) Input(name, datatype string, shape []int64) (*Input, error) {
 	i, ok := r.model.inputs[name]
@@ -131,12 +124,9 @@ func (in *Input) Size() uint64 { return in.size }
 func (in *Input) Datatype() oip.Datatype { return in.meta.Datatype }
 
 // Fill waits for memory, charged to the tenant of the request, and calls read with memory of Size
-// bytes. An error of read is returned unchanged. Errors: Busy, TooLarge, Deadline, Cancelled, and those of the function of the model that returns
-// shapes.
+// bytes. An error of read is returned unchanged. Errors: Busy, TooLarge, Deadline, Cancelled, and those of
+// the function of the model that returns shapes.
 func (in *Input) Fill(read func(p []byte) error) error {
-	if in.full || in.inRegion() || in.request.ran {
-		return misuse("Fill on an input that has its memory")
-	}
 	if !in.place.there() {
 		if err := in.request.reserve(); err != nil {
 			return err
@@ -156,9 +146,6 @@ func (in *Input) Fill(read func(p []byte) error) error {
 // Region uses a part of a region of the client from as the input, in place. offset and size are in
 // bytes; size must be Size. Errors: those of region.Registry.Acquire, Invalid, Unsupported.
 func (in *Input) Region(from peercred.Client, name string, offset, size uint64) error {
-	if in.full {
-		return misuse("Region on an input that has its memory")
-	}
 	if size != in.size {
 		return oip.Errorf(oip.Invalid, "input %s takes %d bytes; the request gives %d of region %s", in.meta.Name, in.size, size, oip.Quote(name))
 	}
@@ -176,7 +163,7 @@ type Output struct {
 	room   uint64 // bytes of the region
 }
 
-// Output requests an output. If none is requested, Run returns all. Errors: Invalid, also for a
+// Output requests an output. If none is requested, Run returns all. Region may follow, once. Errors: Invalid, also for a
 // second request.
 func (r *Request) Output(name string) (*Output, error) {
 	i, ok := r.model.outputs[name]

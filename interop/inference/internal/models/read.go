@@ -5,10 +5,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
+	"regexp"
 	"strings"
 	"syscall"
-	"unicode"
 	"unicode/utf8"
 )
 
@@ -74,7 +73,7 @@ func Read(dir string) ([]Source, error) {
 			return nil
 		}
 		switch {
-		case !isIdentifier(name):
+		case !identifier.MatchString(name):
 			return refuse(file, "%q is not a name of a model: it must be a Python identifier", name)
 		case len(sources) == mostModels:
 			return refuse(real, "it has more than %d models", mostModels)
@@ -132,17 +131,5 @@ func checkOwner(file string, info os.FileInfo, sticky bool) error {
 	return nil
 }
 
-// keywords of Python are not names.
-var keywords = []string{"False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue",
-	"def", "del", "elif", "else", "except", "finally", "for", "from", "global", "if", "import", "in", "is", "lambda",
-	"nonlocal", "not", "or", "pass", "raise", "return", "try", "while", "with", "yield"}
-
-// isIdentifier is stricter than Python's rule, because names are part of URLs.
-func isIdentifier(s string) bool {
-	for i, c := range s {
-		if c > unicode.MaxASCII || c != '_' && !unicode.IsLetter(c) && (i == 0 || !unicode.IsDigit(c)) {
-			return false
-		}
-	}
-	return s != "" && len(s) <= 128 && !slices.Contains(keywords, s)
-}
+// identifier is stricter than Python's rule, because names are part of URLs.
+var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)

@@ -42,14 +42,9 @@ func Script(load int, directory string, sources []Source) (string, error) {
 // description is a model in the result of Describe.
 type description struct {
 	Name, Error           string
-	Inputs, Outputs       []tensor
+	Inputs, Outputs       []oip.Tensor
 	Bound, Serial, Shapes bool
 	WritesAll             bool `json:"writes_all"`
-}
-
-type tensor struct {
-	Name, Datatype string
-	Shape          []int64
 }
 
 // Definitions reads the result of Describe for the module. A model that cannot be called is a Broken
@@ -83,26 +78,9 @@ func definition(text []byte, module string, s Source) (d engine.Definition, err 
 	}
 	at := module + ":model_" + s.Name
 	d = engine.Definition{Function: at + ".infer", Bound: m.Bound, Serial: m.Serial, WritesAll: m.WritesAll,
-		Meta: oip.Model{Name: s.Name, Versions: []string{"1"}, Platform: "usmbridge_python"}}
+		Meta: oip.Model{Name: s.Name, Versions: []string{"1"}, Platform: "usmbridge_python", Inputs: m.Inputs, Outputs: m.Outputs}}
 	if m.Shapes {
 		d.Shapes = at + ".shapes"
 	}
-	if d.Meta.Inputs, err = tensors(m.Inputs); err != nil {
-		return d, fmt.Errorf("inputs: %w", err)
-	}
-	if d.Meta.Outputs, err = tensors(m.Outputs); err != nil {
-		return d, fmt.Errorf("outputs: %w", err)
-	}
 	return d, d.Check()
-}
-
-func tensors(described []tensor) (list []oip.Tensor, err error) {
-	for _, t := range described {
-		datatype, err := oip.Parse(t.Datatype)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, oip.Tensor{Name: t.Name, Datatype: datatype, Shape: append([]int64{}, t.Shape...)})
-	}
-	return list, nil
 }

@@ -1,7 +1,6 @@
 package oip
 
 import (
-	"fmt"
 	"math"
 	"math/bits"
 
@@ -29,7 +28,7 @@ const (
 	BYTES
 )
 
-// datatypes are the properties of each, by its number. The first stands for numbers that are invalid.
+// datatypes are the properties of each, by its number. 0 is not a datatype.
 var datatypes = [...]struct {
 	name  string
 	size  int
@@ -54,19 +53,11 @@ func Parse(name string) (Datatype, error) {
 	return 0, Errorf(Invalid, "datatype %s is none of the protocol's: BOOL, UINT8 to UINT64, INT8 to INT64, FP16, FP32, FP64, BF16, BYTES", Quote(name))
 }
 
-// index returns the index of the datatype in datatypes.
-func (d Datatype) index() Datatype {
-	if d > BYTES {
-		return 0
-	}
-	return d
-}
+// String returns the name of the protocol, and "invalid" for 0.
+func (d Datatype) String() string { return datatypes[d].name }
 
-// String returns the name of the protocol, and "invalid" for an invalid number.
-func (d Datatype) String() string { return datatypes[d.index()].name }
-
-// Size returns the size of one element in bytes; 0 for BYTES and for an invalid number.
-func (d Datatype) Size() int { return datatypes[d.index()].size }
+// Size returns the size of one element in bytes; 0 for BYTES.
+func (d Datatype) Size() int { return datatypes[d].size }
 
 // DType returns the type of arrays. Errors: Unsupported for BYTES, which has none.
 func (d Datatype) DType() (usmarray.DataType, error) {
@@ -77,11 +68,12 @@ func (d Datatype) DType() (usmarray.DataType, error) {
 }
 
 // MarshalText implements encoding.TextMarshaler with the name of the protocol.
-func (d Datatype) MarshalText() ([]byte, error) {
-	if d.index() == 0 {
-		return nil, fmt.Errorf("invalid datatype %d", uint8(d))
-	}
-	return []byte(d.String()), nil
+func (d Datatype) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler with the name of the protocol.
+func (d *Datatype) UnmarshalText(text []byte) (err error) {
+	*d, err = Parse(string(text))
+	return err
 }
 
 // MaxRank is the maximum number of extents of a shape.

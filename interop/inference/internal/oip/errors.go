@@ -48,26 +48,20 @@ var kinds = [...]struct {
 // Kinds is the number of kinds.
 const Kinds = len(kinds)
 
-func (k Kind) known() Kind {
-	if int(k) >= len(kinds) {
-		return Internal
-	}
-	return k
-}
-
 // HTTP returns the status of a response. 499 is not a standard status: the client is gone.
-func (k Kind) HTTP() int { return kinds[k.known()].http }
+func (k Kind) HTTP() int { return kinds[k].http }
 
 // GRPC returns the code of a status.
-func (k Kind) GRPC() codes.Code { return kinds[k.known()].grpc }
+func (k Kind) GRPC() codes.Code { return kinds[k].grpc }
 
 // String returns the name of the kind, for logs and metrics.
-func (k Kind) String() string { return kinds[k.known()].name }
+func (k Kind) String() string { return kinds[k].name }
 
 // Error is a refused or failed request. Message is for the client and contains no details of the
 // server. Err is for the log.
 type Error struct {
 	Kind       Kind
+	Status     int // of HTTP; 0: that of Kind
 	Message    string
 	RetryAfter time.Duration // when to try again; 0 if that does not help
 	Err        error

@@ -35,3 +35,11 @@ type Server struct {
 	Version    string   `json:"version"`
 	Extensions []string `json:"extensions"`
 }
+
+// Entry is a model in the index of the repository.
+type Entry struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	State   string `json:"state"`
+	Reason  string `json:"reason"`
+}

@@ -77,8 +77,8 @@ func New(o Options) *Registry {
 	return &Registry{options: o, entries: map[string]*entry{}}
 }
 
-// ErrNetwork is the error for a client of a network where keys have no prefix.
-var ErrNetwork = oip.Errorf(oip.Unsupported, "system shared memory is not served over TCP without a prefix of its keys; "+
+// errNetwork is the error for a client of a network where keys have no prefix.
+var errNetwork = oip.Errorf(oip.Unsupported, "system shared memory is not served over TCP without a prefix of its keys; "+
 	"start the service with -shm-prefix (make serve SHM=prefix), or connect through a Unix socket")
 
 // allows reports whether a client may use memory that belongs to the user owner. Clients of a Unix
@@ -98,12 +98,12 @@ func (r *Registry) visible(from peercred.Client, e *entry) bool {
 }
 
 // Register maps size bytes of shared memory, beginning at offset, for a client, under a name of
-// its choice. Errors: ErrNetwork; Invalid for invalid names and keys, for a name that is in use,
+// its choice. Errors: Unsupported for clients of a network without Options.Prefix; Invalid for invalid names and keys, for a name that is in use,
 // for memory that does not exist or is not the client's to register, and for bytes that it does
 // not have; Busy where a bound is reached; NotReady after Close.
 func (r *Registry) Register(from peercred.Client, name, key string, offset, size uint64) error {
 	if !from.Local && r.options.Prefix == "" {
-		return ErrNetwork
+		return errNetwork
 	}
 	if !isText(name) {
 		return oip.Errorf(oip.Invalid, "%s is not a name of a region: want 1 to %d bytes of UTF-8 without control characters", oip.Quote(name), maxName)

@@ -43,14 +43,14 @@ type body struct {
 	tenant  string
 	length  int64 // Content-Length
 	json    int64 // bytes of the JSON, decompressed; -1: the whole body
-	charged int64 // bytes of the JSON that are charged to the gate
+	charged int64 // bytes of the JSON that are charged to the engine's heap
 	coding  string
 	in      pacedReader
 	decoder io.Reader
 	packed  *bufio.Reader // the input of the decoder, which may end before the body does
 }
 
-// open checks the headers of a body of at most some bytes, and reads none of it. Errors: refusal, Invalid,
+// open checks the headers of a body of at most some bytes, and reads none of it. Errors: Invalid, Unsupported,
 // TooLarge.
 func (x *exchange) open(most int64) (*body, error) {
 	r, limits, tenants := x.r, &x.h.limits, &x.h.o.Tenants
@@ -133,7 +133,7 @@ func (b *body) full(p []byte) error {
 	return nil
 }
 
-// text reads the JSON. Its memory is charged to the gate first, until free.
+// text reads the JSON. Its memory is charged first, until free.
 func (b *body) text() ([]byte, error) {
 	if b.json >= 0 {
 		if err := b.charge(b.json); err != nil {
@@ -165,8 +165,11 @@ func (b *body) text() ([]byte, error) {
 }
 
 func (b *body) charge(n int64) error {
-	if err := b.x.h.gate.take(b.tenant, n, b.charged); err != nil {
-		return err
+	if b.charged+n <= spared {
+		return nil
+	}
+	if !b.x.h.o.Engine.Heap().Take(b.tenant, n) {
+		return &oip.Error{Kind: oip.Busy, Message: "too much JSON is being served", RetryAfter: time.Second}
 	}
 	b.charged += n
 	return nil
@@ -174,8 +177,10 @@ func (b *body) charge(n int64) error {
 
 // free ends the charge of the JSON, which must not be used any more. It may be called again.
 func (b *body) free() {
-	b.x.h.gate.give(b.tenant, b.charged)
-	b.charged = 0
+	if b.charged > 0 {
+		b.x.h.o.Engine.Heap().Give(b.tenant, b.charged)
+		b.charged = 0
+	}
 }
 
 // finish checks that the body ends here, and that it is complete.

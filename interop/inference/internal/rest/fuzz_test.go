@@ -28,8 +28,7 @@ func direct(t testing.TB) (*Handler, *memmgr.Pool) {
 	pool := memmgr.NewPool(memmgr.NewLimit(memmgr.Host(), 1<<22))
 	e := enginetest.New(t, engine.Options{Memory: pool, Limit: 1 << 22, Log: quiet(), Regions: regions, Timeout: time.Second},
 		enginetest.Identity(), sums(), kinds(), halves())
-	h, err := New(Options{Engine: e, Log: quiet()})
-	require.NoError(t, err)
+	h := New(Options{Engine: e, Log: quiet()})
 	h.limits.body, h.limits.json = 1<<20, 1<<18
 	return h, pool
 }

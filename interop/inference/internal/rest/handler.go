@@ -1,8 +1,8 @@
 package rest
 
 import (
+	"cmp"
 	"encoding/json"
-	"errors"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
@@ -18,9 +18,6 @@ import (
 type Options struct {
 	Engine *engine.Engine
 	Log    *slog.Logger // slog.Default()
-	// Control loads and unloads models for clients; nil refuses that.
-	Control engine.Control
-
 	// Tenants decides the tenant of a request.
 	Tenants oip.TenantRule
 
@@ -36,23 +33,18 @@ type Options struct {
 type Handler struct {
 	o      Options
 	limits limits
-	gate   gate
 	serve  http.Handler // the routes, with traces
 }
 
-// New returns a handler. Errors: invalid options.
-func New(o Options) (*Handler, error) {
-	if o.Engine == nil {
-		return nil, errors.New("rest: Options.Engine is nil")
-	}
+// New returns a handler.
+func New(o Options) *Handler {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
 	o.Tenants.Header = http.CanonicalHeaderKey(o.Tenants.Header)
 	h := &Handler{o: o, limits: defaults}
-	h.gate = gate{limits: &h.limits, by: map[string]int64{}}
 	h.serve = o.Traces.HTTP(h.routes())
-	return h, nil
+	return h
 }
 
 // ServeHTTP implements http.Handler.
@@ -125,26 +117,15 @@ func (x *exchange) done(err error) error {
 	return err
 }
 
-// refusal is an error with a status that the protocol does not define.
-type refusal struct {
-	status int
-	err    *oip.Error
-}
-
+// refuse returns an error with a status that the protocol does not define.
 func refuse(status int, kind oip.Kind, message string, cause error) error {
-	return &refusal{status, &oip.Error{Kind: kind, Message: message, Err: cause}}
+	return &oip.Error{Kind: kind, Status: status, Message: message, Err: cause}
 }
-
-func (e *refusal) Error() string { return e.err.Error() }
-func (e *refusal) Unwrap() error { return e.err }
 
 // fail responds with an error, before any other response.
 func (x *exchange) fail(err error) {
 	e := oip.As(err)
-	status, wait := e.Kind.HTTP(), e.RetryAfter
-	if r, ok := errors.AsType[*refusal](err); ok {
-		status = r.status
-	}
+	status, wait := cmp.Or(e.Status, e.Kind.HTTP()), e.RetryAfter
 	if !x.probe {
 		x.h.o.Engine.Refused(e.Kind)
 	}

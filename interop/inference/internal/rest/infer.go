@@ -50,7 +50,6 @@ func (x *exchange) infer() (err error) {
 	b.free()
 
 	results, err := request.Run()
-	x.h.o.Traces.Ran(x.r.Context(), request)
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,6 @@ import (
 
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
-	"github.com/usmbridge/usmbridge/interop/inference/internal/region"
 )
 
 // health answers a probe. KServe's client reads the body.
@@ -27,24 +26,8 @@ func (x *exchange) metadata(m *engine.Model) error { return x.marshal(m.Meta()) 
 
 func (x *exchange) config(m *engine.Model) error { return x.marshal(m.Config()) }
 
-func (x *exchange) statisticsOf(m *engine.Model) error { return x.statistics([]*engine.Model{m}) }
-
-func (x *exchange) statistics(models []*engine.Model) error {
-	list := make([]map[string]any, len(models))
-	for i, m := range models {
-		s := m.Stats()
-		last := int64(0) // milliseconds since 1970
-		if !s.Last.IsZero() {
-			last = s.Last.UnixMilli()
-		}
-		list[i] = map[string]any{
-			"name": s.Name, "version": s.Version, "last_inference": last, "inference_count": s.Inferences, "execution_count": s.Executions,
-			"inference_stats": map[string]engine.Duration{"success": s.Success, "fail": s.Fail, "queue": s.Queue, "compute_input": s.ComputeInput,
-				"compute_infer": s.ComputeInfer, "compute_output": s.ComputeOutput, "cache_hit": {}, "cache_miss": {}},
-			"batch_stats": []any{},
-		}
-	}
-	return x.marshal(map[string]any{"model_stats": list})
+func (x *exchange) statistics(m *engine.Model) error {
+	return x.marshal(engine.Statistics([]*engine.Model{m}))
 }
 
 // small reads a small JSON object to a pointer to a struct. The body may be empty.
@@ -66,55 +49,27 @@ func (x *exchange) small(to any) error {
 
 // index serves the index of the models.
 func (x *exchange) index() error {
-	type entry struct {
-		Name    string `json:"name"`
-		Version string `json:"version"`
-		State   string `json:"state"`
-		Reason  string `json:"reason"`
-	}
 	var request struct {
 		Ready bool `json:"ready"`
 	}
 	if err := x.small(&request); err != nil {
 		return err
 	}
-	list := []entry{}
-	for _, m := range x.h.o.Engine.Models() {
-		e := entry{Name: m.Meta().Name, Version: m.Meta().Versions[0], State: "READY"}
-		if err := m.Ready(); err != nil {
-			if request.Ready {
-				continue
-			}
-			e.State, e.Reason = "UNAVAILABLE", oip.As(err).Message
-		}
-		list = append(list, e)
-	}
-	return x.marshal(list)
+	return x.marshal(x.h.o.Engine.Index(request.Ready))
 }
 
 // controlModel loads or unloads a model.
 func (x *exchange) controlModel(run func(engine.Control, context.Context, string) error) error {
-	control := x.h.o.Control
-	if control == nil {
-		return engine.ErrNoControl
-	}
 	if err := x.small(&struct{}{}); err != nil {
 		return err
 	}
-	return x.done(run(control, x.r.Context(), x.r.PathValue("model")))
+	return x.done(run(x.h.o.Engine.Control(), x.r.Context(), x.r.PathValue("model")))
 }
 
 func (x *exchange) noRegions() error { return x.marshal([]any{}) }
 
 func (x *exchange) regionStatus() error {
-	name, regions := x.r.PathValue("region"), x.h.o.Engine.Regions()
-	if regions == nil && name == "" {
-		return x.noRegions()
-	}
-	if regions == nil {
-		return region.ErrNetwork
-	}
-	list, err := regions.Status(x.client(), name)
+	list, err := x.h.o.Engine.Regions().Status(x.client(), x.r.PathValue("region"))
 	if err != nil {
 		return err
 	}
@@ -122,10 +77,6 @@ func (x *exchange) regionStatus() error {
 }
 
 func (x *exchange) register() error {
-	regions := x.h.o.Engine.Regions()
-	if regions == nil {
-		return region.ErrNetwork
-	}
 	var request struct {
 		Key    *string `json:"key"`
 		Offset uint64  `json:"offset"`
@@ -137,16 +88,12 @@ func (x *exchange) register() error {
 	if request.Key == nil || request.Size == nil {
 		return oip.Errorf(oip.Invalid, `a region needs a "key" and a "byte_size"`)
 	}
-	return x.done(regions.Register(x.client(), x.r.PathValue("region"), *request.Key, request.Offset, *request.Size))
+	return x.done(x.h.o.Engine.Regions().Register(x.client(), x.r.PathValue("region"), *request.Key, request.Offset, *request.Size))
 }
 
 func (x *exchange) unregister() error {
-	regions := x.h.o.Engine.Regions()
-	if regions == nil {
-		return region.ErrNetwork
-	}
 	if err := x.small(&struct{}{}); err != nil {
 		return err
 	}
-	return x.done(regions.Unregister(x.client(), x.r.PathValue("region")))
+	return x.done(x.h.o.Engine.Regions().Unregister(x.client(), x.r.PathValue("region")))
 }

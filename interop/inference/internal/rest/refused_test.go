@@ -62,18 +62,18 @@ func TestRefusedPaths(t *testing.T) {
 		{"POST", "/v2/health/live", 405, "GET"},
 		{"GET", "/v2/repository/index", 405, "POST"},
 		{"POST", "/v2/models/nothing/infer", 404, "no model"},
-		{"POST", "/v2/models/identity/generate", 400, "not served"},
+		{"POST", "/v2/models/identity/generate", 404, "/v2"},
 		{"POST", "/v2/repository/models/identity/load", 400, "-model-control"},
 		{"POST", "/v2/repository/models/identity/unload", 400, "-model-control"},
 		{"POST", "/v2/repository/models/identity/other", 404, "/v2"},
-		{"GET", "/v2/trace/setting", 400, "trace"},
-		{"POST", "/v2/models/identity/trace/setting", 400, "trace"},
-		{"POST", "/v2/logging", 400, "operator"},
-		{"POST", "/v2/cudasharedmemory/region/a/register", 400, "not served"},
-		{"POST", "/v2/xpusharedmemory/region/a/unregister", 400, "not served"},
-		{"GET", "/v2/cudasharedmemory/region/a/status", 400, "not served"},
-		{"POST", "/v2/systemsharedmemory/region/a/register", 400, "not served"},
-		{"GET", "/v2/systemsharedmemory/region/a/status", 400, "not served"},
+		{"GET", "/v2/trace/setting", 404, "/v2"},
+		{"POST", "/v2/models/identity/trace/setting", 404, "/v2"},
+		{"POST", "/v2/logging", 404, "/v2"},
+		{"POST", "/v2/cudasharedmemory/region/a/register", 404, "/v2"},
+		{"POST", "/v2/xpusharedmemory/region/a/unregister", 404, "/v2"},
+		{"GET", "/v2/cudasharedmemory/region/a/status", 404, "/v2"},
+		{"POST", "/v2/systemsharedmemory/region/a/unregister", 404, "no region"},
+		{"GET", "/v2/systemsharedmemory/region/a/status", 404, "no region"},
 		{"POST", "/v2/systemsharedmemory/region//register", 404, "/v2"},
 		{"GET", "/v2/systemsharedmemory", 404, "/v2"},
 	} {
@@ -88,6 +88,7 @@ func TestRefusedPaths(t *testing.T) {
 	}
 	require.Equal(t, "[]", string(v.do("GET", "/v2/systemsharedmemory/status", nil).body))
 	require.Equal(t, 200, v.do("POST", "/v2/cudasharedmemory/unregister", nil).status)
+	require.Contains(t, v.do("POST", "/v2/systemsharedmemory/region/a/register", []byte(`{"key":"/a","byte_size":1}`)).message(t, 400), "not served over TCP")
 }
 
 // TestRefusedRequests checks the errors of invalid requests, and that such requests leave no state.

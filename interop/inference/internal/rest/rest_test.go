@@ -24,7 +24,6 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/enginetest"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/region"
-	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
@@ -50,11 +49,7 @@ type setup struct {
 }
 
 // inFlight returns the bytes of JSON of all requests in flight.
-func inFlight(h *Handler) int64 {
-	h.gate.mu.Lock()
-	defer h.gate.mu.Unlock()
-	return h.gate.used
-}
+func inFlight(h *Handler) int64 { return h.o.Engine.Heap().Used() }
 
 // quiet returns a logger that discards its records.
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
@@ -75,9 +70,7 @@ func serve(t testing.TB, s setup) *service {
 	s.engine.Runner, s.engine.Log, s.engine.Name, s.engine.Version = v.runner, quiet(), "test", "7"
 	v.engine = enginetest.New(t, s.engine, s.models...)
 	s.rest.Engine, s.rest.Log = v.engine, quiet()
-	var err error
-	v.handler, err = New(s.rest)
-	require.NoError(t, err)
+	v.handler = New(s.rest)
 	if s.limits != nil {
 		s.limits(&v.handler.limits)
 	}
@@ -206,9 +199,6 @@ func binaryFloats(n int) string {
 	return fmt.Sprintf(`{"inputs":[{"name":"x","shape":[%d],"datatype":"FP32","parameters":{"binary_data_size":%d}}],"parameters":{"binary_data_output":true}}`, n, 4*n)
 }
 
-func TestOptions(t *testing.T) {
-	_, err := New(Options{})
-	require.Error(t, err)
+func TestPerBytes(t *testing.T) {
 	require.Positive(t, perBytes(math.MaxInt64, 1))
-	memmgr.Flush()
 }

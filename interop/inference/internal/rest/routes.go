@@ -9,8 +9,7 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 )
 
-// routes are the paths of the protocol, as patterns of http.ServeMux. GET includes HEAD. The empty method
-// is any method.
+// routes are the paths of the protocol, as patterns of http.ServeMux. GET includes HEAD.
 var routes = []struct {
 	method, pattern string
 	serve           func(*exchange) error
@@ -21,15 +20,15 @@ var routes = []struct {
 
 	{"POST", "/v2/models/{model}/infer", (*exchange).infer},
 	{"POST", "/v2/models/{model}/versions/{version}/infer", (*exchange).infer},
-	{"GET", "/v2/models/stats", func(x *exchange) error { return x.statistics(x.h.o.Engine.Models()) }},
+	{"GET", "/v2/models/stats", func(x *exchange) error { return x.marshal(engine.Statistics(x.h.o.Engine.Models())) }},
 	{"GET", "/v2/models/{model}", ofModel((*exchange).metadata)},
 	{"GET", "/v2/models/{model}/ready", ofModel((*exchange).modelReady)},
 	{"GET", "/v2/models/{model}/config", ofModel((*exchange).config)},
-	{"GET", "/v2/models/{model}/stats", ofModel((*exchange).statisticsOf)},
+	{"GET", "/v2/models/{model}/stats", ofModel((*exchange).statistics)},
 	{"GET", "/v2/models/{model}/versions/{version}", ofModel((*exchange).metadata)},
 	{"GET", "/v2/models/{model}/versions/{version}/ready", ofModel((*exchange).modelReady)},
 	{"GET", "/v2/models/{model}/versions/{version}/config", ofModel((*exchange).config)},
-	{"GET", "/v2/models/{model}/versions/{version}/stats", ofModel((*exchange).statisticsOf)},
+	{"GET", "/v2/models/{model}/versions/{version}/stats", ofModel((*exchange).statistics)},
 
 	{"POST", "/v2/repository/index", (*exchange).index},
 	{"POST", "/v2/repository/models/{model}/load", func(x *exchange) error { return x.controlModel(engine.Control.Load) }},
@@ -40,33 +39,25 @@ var routes = []struct {
 	{"POST", "/v2/systemsharedmemory/region/{region}/register", (*exchange).register},
 	{"POST", "/v2/systemsharedmemory/unregister", (*exchange).unregister},
 	{"POST", "/v2/systemsharedmemory/region/{region}/unregister", (*exchange).unregister},
-	// There are no regions of devices. Clients begin by unregistering all of them.
+	// There are no regions of devices, but clients begin by unregistering all of them.
 	{"GET", "/v2/cudasharedmemory/status", (*exchange).noRegions},
 	{"GET", "/v2/xpusharedmemory/status", (*exchange).noRegions},
 	{"POST", "/v2/cudasharedmemory/unregister", func(x *exchange) error { return x.done(nil) }},
 	{"POST", "/v2/xpusharedmemory/unregister", func(x *exchange) error { return x.done(nil) }},
-
-	{"", "/v2/cudasharedmemory/region/{region}/{verb}", unsupported("shared memory of devices is not served; use system shared memory")},
-	{"", "/v2/xpusharedmemory/region/{region}/{verb}", unsupported("shared memory of devices is not served; use system shared memory")},
-	{"", "/v2/models/{model}/generate", unsupported("the generate extension is not served; use infer")},
-	{"", "/v2/models/{model}/generate_stream", unsupported("the generate extension is not served; use infer")},
-	{"", "/v2/models/{model}/trace/setting", unsupported("trace settings are not served")},
-	{"", "/v2/trace/setting", unsupported("trace settings are not served")},
-	{"", "/v2/logging", unsupported("log settings are not served: they are the operator's")},
 }
 
 // routes returns the handler of all paths.
 func (h *Handler) routes() http.Handler {
 	unknown := func(w http.ResponseWriter, r *http.Request) {
 		h.handle(w, r, func(*exchange) error {
-			return oip.Errorf(oip.NotFound, "unknown path; those of the protocol begin with /v2")
+			return oip.Errorf(oip.NotFound, "this path is not served; those of the protocol begin with /v2")
 		})
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/", unknown)
 	for _, route := range routes {
 		serve := func(x *exchange) error {
-			if m := x.r.Method; route.method == "" || m == route.method || m == http.MethodHead && route.method == http.MethodGet {
+			if m := x.r.Method; m == route.method || m == http.MethodHead && route.method == http.MethodGet {
 				return route.serve(x)
 			}
 			x.w.Header()["Allow"] = []string{strings.Replace(route.method, "GET", "GET, HEAD", 1)}
@@ -82,11 +73,6 @@ func (h *Handler) routes() http.Handler {
 		}
 		mux.ServeHTTP(w, r)
 	})
-}
-
-// unsupported refuses all requests of a path.
-func unsupported(message string) func(*exchange) error {
-	return func(*exchange) error { return &oip.Error{Kind: oip.Unsupported, Message: message} }
 }
 
 // ofModel adapts a function that describes a model.

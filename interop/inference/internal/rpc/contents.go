@@ -2,9 +2,7 @@ package rpc
 
 import (
 	"encoding/binary"
-	"errors"
-	"io"
-	"math"
+	"slices"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -12,57 +10,6 @@ import (
 
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 )
-
-// part is a message that arrives, or a message or list within it.
-type part struct {
-	in  *codec.Incoming
-	end int // the offset after its last byte; math.MaxInt for the message
-}
-
-func offset(in *codec.Incoming) int { return in.Size() - in.Left() }
-
-// more reports whether bytes are left. The last field that was read must not extend beyond the end.
-func (p part) more() (bool, error) {
-	at := offset(p.in)
-	if at > p.end {
-		return false, p.malformed("a field is longer than the message that it is in")
-	}
-	return at < p.end, nil
-}
-
-// field reads the next tag. The number is 0 at the end.
-func (p part) field() (protowire.Number, protowire.Type, error) {
-	if more, err := p.more(); err != nil || !more {
-		return 0, 0, err
-	}
-	num, typ, err := p.in.Field()
-	if errors.Is(err, io.EOF) {
-		if p.end == math.MaxInt {
-			return 0, 0, nil
-		}
-		err = p.malformed("it ends within a message")
-	}
-	return num, typ, err
-}
-
-// length reads the length of a field, and checks it against the end.
-func (p part) length(typ protowire.Type) (int, error) {
-	n, err := p.in.Length(typ)
-	if err == nil && n > p.end-offset(p.in) {
-		err = p.malformed("a field is longer than the message that it is in")
-	}
-	return n, err
-}
-
-// within reads the length of a field that is a message or a list.
-func (p part) within(typ protowire.Type) (part, error) {
-	n, err := p.length(typ)
-	return part{p.in, offset(p.in) + n}, err
-}
-
-func (p part) malformed(reason string) error {
-	return &codec.WireError{Offset: int64(offset(p.in)), Reason: reason}
-}
 
 // encodings are the field of InferTensorContents and the wire type of the elements of a datatype.
 var encodings = map[oip.Datatype]struct {
@@ -77,33 +24,72 @@ var encodings = map[oip.Datatype]struct {
 	oip.FP32:   {6, protowire.Fixed32Type}, oip.FP64: {7, protowire.Fixed64Type},
 }
 
-// elements decodes the typed contents of an input.
+// malformed returns the error for bytes that are not a message. n is the result of a function of package
+// protowire.
+func malformed(n int) error { return &codec.WireError{Reason: protowire.ParseError(n).Error()} }
+
+// split returns the fields of an InferInputTensor except its typed contents, and these; nil for none. (The
+// generated code would take up to eight times the bytes of the contents.)
+func split(tensor []byte) (fields, contents []byte, err error) {
+	fields = tensor
+	for at := 0; at < len(tensor); {
+		num, typ, n := protowire.ConsumeField(tensor[at:])
+		if n < 0 {
+			return nil, nil, malformed(n)
+		}
+		if num == contentsField && typ == protowire.BytesType {
+			if contents != nil {
+				return nil, nil, oip.Errorf(oip.Invalid, "an input has contents twice")
+			}
+			if len(tensor)-n > maxSmall {
+				return nil, nil, errSmall
+			}
+			_, _, tag := protowire.ConsumeTag(tensor[at:])
+			contents, _ = protowire.ConsumeBytes(tensor[at+tag:])
+			fields = slices.Concat(tensor[:at], tensor[at+n:])
+		}
+		at += n
+	}
+	return fields, contents, nil
+}
+
+// elements writes the typed contents of an input to its memory.
 type elements struct {
 	name     string
 	datatype oip.Datatype
-	memory   []byte // of the input, after the elements that were written
+	memory   []byte // after the elements that were written
 }
 
-// read decodes the contents and the rest of the input.
-func (e *elements) read(tensor part, typ protowire.Type) error {
+// write writes an InferTensorContents. Elements are packed in a list, or have a tag each.
+func (e *elements) write(contents []byte) error {
+	encoding, ok := encodings[e.datatype]
+	if !ok {
+		return oip.Errorf(oip.Invalid, "input %s: elements of %s have no field in contents; send raw_input_contents", oip.Quote(e.name), e.datatype)
+	}
 	size := len(e.memory)
-	for num := protowire.Number(contentsField); num != 0; {
-		var err error
+	for len(contents) > 0 {
+		num, typ, n := protowire.ConsumeField(contents)
+		if n < 0 {
+			return malformed(n)
+		}
+		_, _, tag := protowire.ConsumeTag(contents)
+		value := contents[tag:n]
+		contents = contents[n:]
 		switch {
-		case num < contentsField:
-			err = oip.Errorf(oip.Invalid, "input %s has contents before its name, datatype, shape or parameters; send the fields in the order of their numbers", oip.Quote(e.name))
-		case num > contentsField:
-			err = tensor.in.Skip(typ)
-		default: // Protocol Buffers merges a message that is sent in parts
-			var p part
-			if p, err = tensor.within(typ); err == nil {
-				err = e.contents(p)
-			}
+		case num > 8: // unknown
+			continue
+		case num != encoding.field:
+			return oip.Errorf(oip.Invalid, "input %s: elements of %s belong in field %d of contents, not in field %d", oip.Quote(e.name), e.datatype, encoding.field, num)
+		case typ == protowire.BytesType:
+			value, _ = protowire.ConsumeBytes(value)
+		case typ != encoding.wire:
+			return &codec.WireError{Reason: "an element of another wire type than its field's"}
 		}
-		if err == nil {
-			num, typ, err = tensor.field()
+		put := e.floats
+		if encoding.wire == protowire.VarintType {
+			put = e.integers
 		}
-		if err != nil {
+		if err := put(value); err != nil {
 			return err
 		}
 	}
@@ -113,88 +99,40 @@ func (e *elements) read(tensor part, typ protowire.Type) error {
 	return nil
 }
 
-// contents decodes an InferTensorContents. Elements are packed in a list, or have a tag each.
-func (e *elements) contents(p part) error {
-	encoding, ok := encodings[e.datatype]
-	if !ok {
-		return oip.Errorf(oip.Invalid, "input %s: elements of %s have no field in contents; send raw_input_contents", oip.Quote(e.name), e.datatype)
+// floats writes elements whose wire format is that of memory.
+func (e *elements) floats(list []byte) error {
+	if len(list)%e.datatype.Size() != 0 {
+		return &codec.WireError{Reason: "elements that end in the middle of one"}
 	}
-	for {
-		num, typ, err := p.field()
-		switch {
-		case err != nil || num == 0:
-			return err
-		case num > 8:
-			err = p.in.Skip(typ)
-		case num != encoding.field:
-			err = oip.Errorf(oip.Invalid, "input %s: elements of %s belong in field %d of contents, not in field %d", oip.Quote(e.name), e.datatype, encoding.field, num)
-		case typ == protowire.BytesType:
-			var list part
-			if list, err = p.within(typ); err == nil {
-				err = e.packed(list, encoding.wire)
-			}
-		case typ != encoding.wire:
-			err = p.malformed("an element of another wire type than its field's")
-		case typ == protowire.VarintType:
-			err = e.integer(p)
-		default:
-			err = e.floats(p, e.datatype.Size())
+	to, err := e.next(len(list))
+	copy(to, list)
+	return err
+}
+
+// integers writes elements, and checks that they are valid for the datatype.
+func (e *elements) integers(list []byte) error {
+	size := e.datatype.Size()
+	unused := 64 - 8*size
+	for len(list) > 0 {
+		v, n := protowire.ConsumeVarint(list)
+		if n < 0 {
+			return malformed(n)
 		}
+		list = list[n:]
+		to, err := e.next(size)
 		if err != nil {
 			return err
 		}
-	}
-}
-
-// packed decodes a list of elements.
-func (e *elements) packed(list part, wire protowire.Type) error {
-	if wire != protowire.VarintType {
-		return e.floats(list, list.end-offset(list.in))
-	}
-	for {
-		more, err := list.more()
-		if err == nil && more {
-			err = e.integer(list)
+		switch {
+		case e.datatype == oip.BOOL:
+			v = min(v, 1)
+		case e.datatype >= oip.INT8 && int64(v)<<unused>>unused != int64(v), e.datatype < oip.INT8 && v<<unused>>unused != v:
+			return oip.Errorf(oip.Invalid, "input %s: %d is no %s", oip.Quote(e.name), int64(v), e.datatype)
 		}
-		if err != nil || !more {
-			return err
-		}
+		var b [8]byte
+		binary.LittleEndian.PutUint64(b[:], v)
+		copy(to, b[:])
 	}
-}
-
-// floats reads n bytes of elements, whose wire format is that of memory.
-func (e *elements) floats(p part, n int) error {
-	if n%e.datatype.Size() != 0 {
-		return p.malformed("elements that end in the middle of one")
-	}
-	to, err := e.next(n)
-	if err != nil {
-		return err
-	}
-	return p.in.ReadFull(to)
-}
-
-// integer reads an element, and checks that it is valid for the datatype.
-func (e *elements) integer(p part) error {
-	v, err := p.in.Varint()
-	if err != nil {
-		return err
-	}
-	n := e.datatype.Size()
-	to, err := e.next(n)
-	if err != nil {
-		return err
-	}
-	unused := 64 - 8*n
-	switch {
-	case e.datatype == oip.BOOL:
-		v = min(v, 1)
-	case e.datatype >= oip.INT8 && int64(v)<<unused>>unused != int64(v), e.datatype < oip.INT8 && v<<unused>>unused != v:
-		return oip.Errorf(oip.Invalid, "input %s: %d is no %s", oip.Quote(e.name), int64(v), e.datatype)
-	}
-	var b [8]byte
-	binary.LittleEndian.PutUint64(b[:], v)
-	copy(to, b[:])
 	return nil
 }
 

@@ -5,21 +5,22 @@
 // # Tensors
 //
 // ModelInfer and ModelStreamInfer decode their messages while they arrive (package codec). Memory of the
-// pool for a tensor is charged to the tenant, after a wait if necessary, before a byte of the tensor is
-// read. gRPC sends outputs from the memory in which the model left them. So the order of the fields of a
-// message matters. Every Protocol Buffers library writes fields in the order of their numbers, which
-// works. A field that arrives too late (a shape after its contents, raw contents before their input) is
-// refused with an error that says so.
+// pool for a tensor is charged to the tenant, after a wait if necessary, before a byte of its raw contents
+// is read. gRPC sends outputs from the memory in which the model left them. So raw contents must be after the
+// other fields of a message. Every Protocol Buffers library writes fields in the order of their numbers,
+// which works; a field after the raw contents is refused. Typed contents are on Go's heap until their tensor
+// has memory, within the budget for JSON (engine.Engine.Heap).
 //
 // # Bounds
 //
-// Connections, in total and per client (package admission of interop/flight); calls, in total and per tenant;
-// the bytes of a message; 64 KiB for all its fields except the contents of tensors; the time until a message begins to arrive, the timeout of
-// the engine for all of it, and the time for a response to be read, which grows with its size. Before a
-// tensor has memory, at most one HTTP/2 window (512 KiB) of each call is read. A call whose peer is too slow
-// ends with DEADLINE_EXCEEDED. A peer that does not read its response loses the connection, because gRPC
-// cannot take the response back. A peer that does not answer pings loses it as well. A call ends with
-// DEADLINE_EXCEEDED at the deadline of its client, also while a model runs that cannot be interrupted.
+// Connections, in total and per client (package admission of interop/flight); calls, in total and per
+// tenant; the bytes of a message; 64 MiB for all its fields except raw contents, and 64 KiB for those except
+// typed contents; the time until a message begins to arrive, the timeout of the engine for all of it, and
+// the time for a response to be read, which grows with its size. Before a tensor has memory, at most one
+// HTTP/2 window (512 KiB) of its raw contents is read. A call whose peer is too slow ends with
+// DEADLINE_EXCEEDED. A peer that does not read its response loses the connection, because gRPC cannot take
+// the response back. A peer that does not answer pings loses it as well. A call ends with DEADLINE_EXCEEDED
+// at the deadline of its client, also while a model runs that cannot be interrupted.
 //
 // # Errors
 //

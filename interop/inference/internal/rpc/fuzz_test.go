@@ -228,8 +228,8 @@ func TestVarintsBeyondTheirList(t *testing.T) {
 	}
 }
 
-// TestDecodingAllocatesLittle checks that the elements of typed contents take no memory of Go's heap, and that
-// the small fields of a request, which do, are bounded.
+// TestDecodingAllocatesLittle checks that typed contents take their own size of Go's heap, which is charged, and
+// that the memory of the small fields of a request is bounded.
 func TestDecodingAllocatesLittle(t *testing.T) {
 	e := enginetest.New(t, engine.Options{}, triple())
 	head := []byte("\x0a\x06triple")
@@ -252,8 +252,8 @@ func TestDecodingAllocatesLittle(t *testing.T) {
 		most uint64
 		err  string
 	}{
-		"packed":     {packed, 1 << 20, ""},
-		"unpacked":   {unpacked, 1 << 20, ""},
+		"packed":     {packed, n + 1<<19, ""},
+		"unpacked":   {unpacked, 2*n + 1<<19, ""},
 		"parameters": {append(head, bytes.Repeat([]byte("\x22\x04\x0a\x02ab"), n)...), 8 << 20, "may have 65536 bytes in all"},
 		"outputs":    {append(head, bytes.Repeat([]byte("\x32\x00"), n)...), 8 << 20, "may have 65536 bytes in all"},
 		"parameters of an input": {slices.Concat(head, field(5, slices.Concat([]byte("\x0a\x01a\x12\x05INT16"), bytes.Repeat([]byte("\x22\x00"), n)))),
@@ -268,12 +268,18 @@ func TestDecodingAllocatesLittle(t *testing.T) {
 		runtime.ReadMemStats(&after)
 		q.end()
 		require.Less(t, after.TotalAlloc-before.TotalAlloc, c.most, what)
+		require.Zero(t, e.Heap().Used(), what)
 		if c.err == "" {
 			require.NoError(t, err, what)
 			continue
 		}
 		require.ErrorContains(t, err, c.err, what)
 	}
+	require.True(t, e.Heap().Take("", 192<<20-n))
+	defer e.Heap().Give("", 192<<20-n)
+	_, _, err := take(e, packed, len(packed))
+	require.Equal(t, oip.Busy, oip.As(err).Kind, "the budget is taken")
+	require.ErrorContains(t, err, "send raw_input_contents")
 }
 
 // FuzzRequest compares the reader of requests with Protocol Buffers: each request that is served

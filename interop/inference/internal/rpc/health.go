@@ -12,9 +12,10 @@ import (
 
 // health is grpc.health.v1. "" and the inference service have the readiness of the server; the name
 // of a model has that of the model.
-type health struct{ s *Server }
-
-var _ healthpb.HealthServer = health{}
+type health struct {
+	healthpb.UnimplementedHealthServer // of List
+	s                                  *Server
+}
 
 // look is the interval at which a watched service is checked.
 const look = 250 * time.Millisecond
@@ -43,19 +44,6 @@ func (h health) Check(_ context.Context, q *healthpb.HealthCheckRequest) (*healt
 		return nil, status.Error(codes.NotFound, "unknown service")
 	}
 	return &healthpb.HealthCheckResponse{Status: now}, nil
-}
-
-// List implements healthpb.HealthServer.
-func (h health) List(context.Context, *healthpb.HealthListRequest) (*healthpb.HealthListResponse, error) {
-	a := &healthpb.HealthListResponse{Statuses: map[string]*healthpb.HealthCheckResponse{}}
-	names := []string{"", serviceName}
-	for _, m := range h.s.o.Engine.Models() {
-		names = append(names, m.Meta().Name)
-	}
-	for _, name := range names {
-		a.Statuses[name] = &healthpb.HealthCheckResponse{Status: h.status(name)}
-	}
-	return a, nil
 }
 
 // Watch implements healthpb.HealthServer. It sends each change, and at the end that the server drains.

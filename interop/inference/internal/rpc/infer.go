@@ -59,7 +59,6 @@ func (e *exchange) read(in *codec.Incoming) error {
 func (e *exchange) answer(stream bool) error {
 	e.clock.timer.Stop()
 	results, err := e.run()
-	e.s.o.Traces.Ran(e.ctx, e.q.r)
 	if err != nil {
 		return err
 	}

@@ -71,53 +71,20 @@ func (s *Server) modelStatistics(_ context.Context, q *pb.ModelStatisticsRequest
 		}
 		models = []*engine.Model{m}
 	}
-	a := &pb.ModelStatisticsResponse{}
-	for _, m := range models {
-		a.ModelStats = append(a.ModelStats, statistics(m.Stats()))
-	}
-	return a, nil
-}
-
-func statistics(t engine.ModelStats) *pb.ModelStatistics {
-	duration := func(d engine.Duration) *pb.StatisticDuration { return &pb.StatisticDuration{Count: d.Count, Ns: d.NS} }
-	out := &pb.ModelStatistics{Name: t.Name, Version: t.Version, InferenceCount: t.Inferences, ExecutionCount: t.Executions,
-		InferenceStats: &pb.InferStatistics{Success: duration(t.Success), Fail: duration(t.Fail), Queue: duration(t.Queue),
-			ComputeInput: duration(t.ComputeInput), ComputeInfer: duration(t.ComputeInfer), ComputeOutput: duration(t.ComputeOutput)}}
-	if !t.Last.IsZero() {
-		out.LastInference = uint64(t.Last.UnixMilli())
-	}
-	return out
+	return fromJSON(engine.Statistics(models), new(pb.ModelStatisticsResponse))
 }
 
 func (s *Server) modelLoad(ctx context.Context, q *pb.RepositoryModelLoadRequest) (*pb.RepositoryModelLoadResponse, error) {
-	if s.o.Control == nil {
-		return nil, engine.ErrNoControl
-	}
-	return &pb.RepositoryModelLoadResponse{}, s.o.Control.Load(ctx, q.GetModelName())
+	return &pb.RepositoryModelLoadResponse{}, s.o.Engine.Control().Load(ctx, q.GetModelName())
 }
 
 func (s *Server) modelUnload(ctx context.Context, q *pb.RepositoryModelUnloadRequest) (*pb.RepositoryModelUnloadResponse, error) {
-	if s.o.Control == nil {
-		return nil, engine.ErrNoControl
-	}
-	return &pb.RepositoryModelUnloadResponse{}, s.o.Control.Unload(ctx, q.GetModelName())
+	return &pb.RepositoryModelUnloadResponse{}, s.o.Engine.Control().Unload(ctx, q.GetModelName())
 }
 
 func (s *Server) repositoryIndex(_ context.Context, q *pb.RepositoryIndexRequest) (*pb.RepositoryIndexResponse, error) {
 	if q.GetRepositoryName() != "" {
 		return nil, oip.Errorf(oip.NotFound, "there is one repository, without a name, and not %s", oip.Quote(q.GetRepositoryName()))
 	}
-	a := &pb.RepositoryIndexResponse{}
-	for _, m := range s.o.Engine.Models() {
-		meta, err := m.Meta(), m.Ready()
-		if err != nil && q.GetReady() {
-			continue
-		}
-		entry := &pb.RepositoryIndexResponse_ModelIndex{Name: meta.Name, Version: meta.Versions[0], State: "READY"}
-		if err != nil {
-			entry.State, entry.Reason = "UNAVAILABLE", oip.As(err).Message
-		}
-		a.Models = append(a.Models, entry)
-	}
-	return a, nil
+	return fromJSON(map[string]any{"models": s.o.Engine.Index(q.GetReady())}, new(pb.RepositoryIndexResponse))
 }

@@ -7,17 +7,8 @@ import (
 
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/peercred"
-	"github.com/usmbridge/usmbridge/interop/inference/internal/region"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/rpc/pb"
 )
-
-// regions returns the shared memory of clients. Errors: Unsupported if it is not served.
-func (s *Server) regions() (*region.Registry, error) {
-	if r := s.o.Engine.Regions(); r != nil {
-		return r, nil
-	}
-	return nil, region.ErrNetwork
-}
 
 // client returns the client of a call.
 func client(ctx context.Context) peercred.Client {
@@ -28,11 +19,7 @@ func client(ctx context.Context) peercred.Client {
 }
 
 func (s *Server) regionStatus(ctx context.Context, q *pb.SystemSharedMemoryStatusRequest) (*pb.SystemSharedMemoryStatusResponse, error) {
-	r, err := s.regions()
-	if err != nil {
-		return nil, err
-	}
-	list, err := r.Status(client(ctx), q.GetName())
+	list, err := s.o.Engine.Regions().Status(client(ctx), q.GetName())
 	if err != nil {
 		return nil, err
 	}
@@ -44,19 +31,12 @@ func (s *Server) regionStatus(ctx context.Context, q *pb.SystemSharedMemoryStatu
 }
 
 func (s *Server) regionRegister(ctx context.Context, q *pb.SystemSharedMemoryRegisterRequest) (*pb.SystemSharedMemoryRegisterResponse, error) {
-	r, err := s.regions()
-	if err == nil {
-		err = r.Register(client(ctx), q.GetName(), q.GetKey(), q.GetOffset(), q.GetByteSize())
-	}
-	return &pb.SystemSharedMemoryRegisterResponse{}, err
+	return &pb.SystemSharedMemoryRegisterResponse{},
+		s.o.Engine.Regions().Register(client(ctx), q.GetName(), q.GetKey(), q.GetOffset(), q.GetByteSize())
 }
 
 func (s *Server) regionUnregister(ctx context.Context, q *pb.SystemSharedMemoryUnregisterRequest) (*pb.SystemSharedMemoryUnregisterResponse, error) {
-	r, err := s.regions()
-	if err == nil {
-		err = r.Unregister(client(ctx), q.GetName())
-	}
-	return &pb.SystemSharedMemoryUnregisterResponse{}, err
+	return &pb.SystemSharedMemoryUnregisterResponse{}, s.o.Engine.Regions().Unregister(client(ctx), q.GetName())
 }
 
 func (s *Server) cudaStatus(_ context.Context, q *pb.CudaSharedMemoryStatusRequest) (*pb.CudaSharedMemoryStatusResponse, error) {

@@ -2,8 +2,9 @@ package rpc
 
 import (
 	"context"
+	"errors"
+	"io"
 	"math"
-	"slices"
 	"strconv"
 	"time"
 
@@ -20,28 +21,35 @@ import (
 // maxName is the maximum length of an id, and of the name and version of a model, in bytes.
 const maxName = 1 << 10
 
-// The fields that are decoded in place.
+// The fields that the generated code does not decode.
 const (
-	inputsField   = 5 // of ModelInferRequest
+	inputsField   = 5 // of ModelInferRequest: it decodes them without their contents
 	rawField      = 7 // of ModelInferRequest
 	contentsField = 5 // of InferInputTensor
 )
 
-// request is one ModelInferRequest, decoded while it arrives. The elements of tensors are read into memory
-// of the engine. The other fields, at most maxSmall bytes, are collected and decoded by the generated code.
+// maxTyped bounds the bytes of the fields of a request before its raw contents, with typed contents.
+const maxTyped = 64 << 20
+
+var errSmall = oip.Errorf(oip.TooLarge, "the names, shapes and parameters of a request may have %d bytes in all", maxSmall)
+
+// request is one ModelInferRequest, decoded while it arrives. Raw contents are read into memory of the
+// engine. The fields before them are collected, and decoded by the generated code. Typed contents are not:
+// they are charged to Engine.Heap, and converted when their input has memory.
 type request struct {
 	engine *engine.Engine
 	ctx    context.Context
 	tenant string
 
-	small   []byte // collected fields that are not decoded yet
-	decoded int    // bytes of the decoded ones
+	fields   []byte   // at most maxSmall
+	contents [][]byte // the typed contents of each input in fields; nil for none
+	arrived  int      // bytes of both
+	charged  int64    // of these, bytes that are charged
 
 	model, id  string
 	emptyFinal bool            // the client wants a mark on the last response
-	r          *engine.Request // nil until the name of the model is decoded
+	r          *engine.Request // nil until fields are decoded
 	pending    []pending       // inputs that wait for raw contents, in order
-	inputs     int             // inputs so far
 	raw        int             // raw contents so far
 	typed      bool            // an input had typed contents
 }
@@ -59,26 +67,31 @@ func (q *request) end() {
 	}
 }
 
+// free releases the collected fields.
+func (q *request) free() {
+	q.fields, q.contents = nil, nil
+	if q.charged > 0 {
+		q.engine.Heap().Give(q.tenant, q.charged)
+		q.charged = 0
+	}
+}
+
 // read decodes the message. Errors: *oip.Error for a request that is refused; others for bytes that are
 // not a message, and for a transport that ended.
 func (q *request) read(in *codec.Incoming) error {
-	message := part{in, math.MaxInt}
+	defer q.free()
 	for {
-		num, typ, err := q.collect(message, inputsField, rawField)
-		if err == nil {
-			err = q.decode()
-		}
+		num, typ, err := in.Field()
 		switch {
+		case errors.Is(err, io.EOF):
+			return q.complete()
 		case err != nil:
-		case num == inputsField:
-			err = q.input(message, typ)
 		case num == rawField:
-			err = q.rawContents(message, typ)
-		case len(q.pending) > 0:
-			err = oip.Errorf(oip.Invalid, "input %s has no contents: %d of the inputs have neither raw_input_contents, contents nor a shared memory region",
-				oip.Quote(q.pending[0].name), len(q.pending))
+			err = q.rawContents(in, typ)
+		case num > rawField:
+			err = in.Skip(typ)
 		default:
-			return nil
+			err = q.collect(in, num, typ)
 		}
 		if err != nil {
 			return err
@@ -86,87 +99,74 @@ func (q *request) read(in *codec.Incoming) error {
 	}
 }
 
-// collect adds the fields of a message to small, until the end of the message or one of the fields in place.
-// It returns the number of that field; 0 at the end.
-func (q *request) collect(p part, inPlace ...protowire.Number) (protowire.Number, protowire.Type, error) {
-	for {
-		num, typ, err := p.field()
-		switch {
-		case err != nil || num == 0 || slices.Contains(inPlace, num):
-			return num, typ, err
-		case num > rawField:
-			err = p.in.Skip(typ)
-		default:
-			err = q.add(p, num, typ)
-		}
-		if err != nil {
-			return 0, 0, err
-		}
+// collect reads a field before the raw contents.
+func (q *request) collect(in *codec.Incoming, num protowire.Number, typ protowire.Type) error {
+	if q.r != nil {
+		return oip.Errorf(oip.Invalid, "field %d of the request is after raw_input_contents; send the fields in the order of their numbers", num)
 	}
-}
-
-// add adds a field to small.
-func (q *request) add(p part, num protowire.Number, typ protowire.Type) (err error) {
-	n, number := 0, uint64(0)
-	if typ == protowire.VarintType {
-		number, err = p.in.Varint()
-	} else if n, err = p.length(typ); err == nil {
-		number = uint64(n)
-	}
+	n, err := in.Length(typ)
 	if err != nil {
 		return err
 	}
-	if q.decoded+len(q.small)+n > maxSmall {
-		return oip.Errorf(oip.TooLarge, "the names, shapes and parameters of a request may have %d bytes in all", maxSmall)
+	if q.arrived += n; q.arrived > maxTyped {
+		return oip.Errorf(oip.TooLarge, "the fields of a request may have %d bytes without raw_input_contents", maxTyped)
 	}
-	q.small = protowire.AppendVarint(protowire.AppendTag(q.small, num, typ), number)
-	q.small = slices.Grow(q.small, n)[:len(q.small)+n]
-	return p.in.ReadFull(q.small[len(q.small)-n:])
-}
-
-// unmarshal decodes the collected fields.
-func (q *request) unmarshal(m proto.Message) error {
-	if err := (proto.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(q.small, m); err != nil {
-		return &codec.WireError{Reason: err.Error()}
+	if q.arrived > maxSmall {
+		if !q.engine.Heap().Take(q.tenant, int64(n)) {
+			return &oip.Error{Kind: oip.Busy, Message: "too many typed contents are being served; send raw_input_contents", RetryAfter: time.Second}
+		}
+		q.charged += int64(n)
 	}
-	q.decoded += len(q.small)
-	q.small = q.small[:0]
+	value := make([]byte, n)
+	if err := in.ReadFull(value); err != nil {
+		return err
+	}
+	if num == inputsField {
+		var contents []byte
+		if value, contents, err = split(value); err != nil {
+			return err
+		}
+		q.contents = append(q.contents, contents)
+	}
+	if len(q.fields)+len(value) > maxSmall {
+		return errSmall
+	}
+	q.fields = protowire.AppendBytes(protowire.AppendTag(q.fields, num, typ), value)
 	return nil
 }
 
-// decode decodes the fields of the message that were collected since the last call. The first call admits
-// the request.
+// complete decodes the fields, and checks that each input has contents.
+func (q *request) complete() error {
+	err := q.decode()
+	if err == nil && len(q.pending) > 0 {
+		err = oip.Errorf(oip.Invalid, "input %s has no contents: %d of the inputs have neither raw_input_contents, contents nor a shared memory region",
+			oip.Quote(q.pending[0].name), len(q.pending))
+	}
+	return err
+}
+
+// decode decodes the collected fields and admits the request. Further calls do nothing.
 func (q *request) decode() error {
-	if q.r != nil && len(q.small) == 0 {
+	if q.r != nil {
 		return nil
 	}
 	var m pb.ModelInferRequest
-	if err := q.unmarshal(&m); err != nil {
-		return err
+	if err := (proto.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(q.fields, &m); err != nil {
+		return &codec.WireError{Reason: err.Error()}
 	}
-	for _, s := range []string{m.GetModelName(), m.GetModelVersion(), m.GetId()} {
-		if len(s) > maxName {
-			return oip.Errorf(oip.Invalid, "model_name, model_version and id may have at most %d bytes each", maxName)
-		}
+	if max(len(m.GetModelName()), len(m.GetModelVersion()), len(m.GetId())) > maxName {
+		return oip.Errorf(oip.Invalid, "model_name, model_version and id may have at most %d bytes each", maxName)
 	}
-	if m.GetId() != "" {
-		q.id = m.GetId()
-	}
+	q.model, q.id = m.GetModelName(), m.GetId()
 	timeout, err := q.parameters(m.GetParameters())
 	if err != nil {
 		return err
 	}
-	switch {
-	case q.r != nil && (m.GetModelName() != "" || m.GetModelVersion() != ""):
-		return oip.Errorf(oip.Invalid, "model_name or model_version is after the tensors; send the fields in the order of their numbers")
-	case q.r == nil && m.GetModelName() == "":
-		return oip.Errorf(oip.Invalid, "the request has no model_name before its tensors")
-	case q.r == nil:
-		r, err := q.engine.Begin(q.ctx, q.tenant, m.GetModelName(), m.GetModelVersion())
-		if err != nil {
-			return err
-		}
-		q.r, q.model = r, m.GetModelName()
+	if q.model == "" {
+		return oip.Errorf(oip.Invalid, "the request has no model_name before its raw_input_contents")
+	}
+	if q.r, err = q.engine.Begin(q.ctx, q.tenant, q.model, m.GetModelVersion()); err != nil {
+		return err
 	}
 	q.r.SetTimeout(timeout)
 	for _, o := range m.GetOutputs() {
@@ -174,6 +174,23 @@ func (q *request) decode() error {
 			return err
 		}
 	}
+	inputs := make([]*engine.Input, len(m.GetInputs()))
+	for i, t := range m.GetInputs() {
+		if inputs[i], err = q.input(t, q.contents[i]); err != nil {
+			return err
+		}
+	}
+	for i, contents := range q.contents { // after all inputs are known, which get memory at once
+		if contents == nil {
+			continue
+		}
+		name, in := m.GetInputs()[i].GetName(), inputs[i]
+		err := in.Fill(func(memory []byte) error { return (&elements{name, in.Datatype(), memory}).write(contents) })
+		if err != nil {
+			return err
+		}
+	}
+	q.free()
 	return nil
 }
 
@@ -214,44 +231,26 @@ func place(tensor string, m map[string]*pb.InferParameter) (region string, offse
 	return region, uint64(from), uint64(n), err
 }
 
-// input reads an InferInputTensor.
-func (q *request) input(p part, typ protowire.Type) error {
-	if q.raw > 0 {
-		return oip.Errorf(oip.Invalid, "an input is after raw_input_contents; send the fields in the order of their numbers")
-	}
-	q.inputs++
-	tensor, err := p.within(typ)
-	if err != nil {
-		return err
-	}
-	num, typ, err := q.collect(tensor, contentsField)
-	if err != nil {
-		return err
-	}
-	var m pb.ModelInferRequest_InferInputTensor
-	if err := q.unmarshal(&m); err != nil {
-		return err
-	}
+// input declares an input.
+func (q *request) input(m *pb.ModelInferRequest_InferInputTensor, contents []byte) (*engine.Input, error) {
 	region, offset, size, err := place(m.GetName(), m.GetParameters())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	in, err := q.r.Input(m.GetName(), m.GetDatatype(), m.GetShape())
 	switch {
 	case err != nil:
-		return err
-	case num == contentsField && region != "":
-		return oip.Errorf(oip.Invalid, "input %s has contents and a shared memory region", oip.Quote(m.GetName()))
-	case num == contentsField:
+		return nil, err
+	case contents != nil && region != "":
+		return nil, oip.Errorf(oip.Invalid, "input %s has contents and a shared memory region", oip.Quote(m.GetName()))
+	case contents != nil:
 		q.typed = true
-		return in.Fill(func(memory []byte) error {
-			return (&elements{name: m.GetName(), datatype: in.Datatype(), memory: memory}).read(tensor, typ)
-		})
 	case region != "":
-		return in.Region(client(q.ctx), region, offset, size)
+		return in, in.Region(client(q.ctx), region, offset, size)
+	default:
+		q.pending = append(q.pending, pending{m.GetName(), in})
 	}
-	q.pending = append(q.pending, pending{m.GetName(), in})
-	return nil
+	return in, nil
 }
 
 // output requests an output.
@@ -271,8 +270,11 @@ func (q *request) output(m *pb.ModelInferRequest_InferRequestedOutputTensor) err
 }
 
 // rawContents reads the elements of the next pending input into its memory.
-func (q *request) rawContents(p part, typ protowire.Type) error {
-	n, err := p.length(typ)
+func (q *request) rawContents(from *codec.Incoming, typ protowire.Type) error {
+	if err := q.decode(); err != nil {
+		return err
+	}
+	n, err := from.Length(typ)
 	if err != nil {
 		return err
 	}
@@ -280,12 +282,12 @@ func (q *request) rawContents(p part, typ protowire.Type) error {
 		return oip.Errorf(oip.Invalid, "an input has contents, and the request raw_input_contents: it is one or the other")
 	}
 	if len(q.pending) == 0 {
-		return oip.Errorf(oip.Invalid, "raw_input_contents %d belongs to no input: %d inputs are before it, and those in shared memory have none", q.raw, q.inputs)
+		return oip.Errorf(oip.Invalid, "raw_input_contents %d belongs to no input; inputs in shared memory have none", q.raw)
 	}
 	in := q.pending[0]
 	if uint64(n) != in.Size() {
 		return oip.Errorf(oip.Invalid, "input %s takes %d bytes, and its raw_input_contents have %d", oip.Quote(in.name), in.Size(), n)
 	}
 	q.pending = q.pending[1:]
-	return in.Fill(p.in.ReadFull)
+	return in.Fill(from.ReadFull)
 }

@@ -24,7 +24,6 @@ import (
 	"github.com/usmbridge/usmbridge/interop/flight/admission"
 	"github.com/usmbridge/usmbridge/interop/flight/codec"
 
-	"github.com/usmbridge/usmbridge/interop/inference/internal/conns"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/traces"
@@ -33,8 +32,6 @@ import (
 // Options configure a server. Only Engine is required.
 type Options struct {
 	Engine *engine.Engine
-	// Control loads and unloads models for clients; nil refuses that.
-	Control engine.Control
 	// Tenants decides the tenant of a call.
 	Tenants oip.TenantRule
 	// Traces exports the spans of inference calls; nil for none.
@@ -67,7 +64,7 @@ var defaults = limits{message: codec.DefaultMaxMessage, calls: 512, tenantCalls:
 type Server struct {
 	o       Options
 	gate    *codec.Gate
-	tenants *conns.Counter[string] // calls of each tenant
+	calls   *engine.Budget
 	grpc    *grpc.Server
 	drained context.Context // ends when Drain begins
 	drain   context.CancelFunc
@@ -83,18 +80,14 @@ const (
 	ioBuffer = 64 << 10
 )
 
-// New returns a server, which Drain or Close ends. Errors: invalid options.
-func New(o Options) (*Server, error) {
-	if o.Engine == nil {
-		return nil, errors.New("rpc: Options.Engine is nil")
-	}
+// New returns a server, which Drain or Close ends.
+func New(o Options) *Server {
 	o.limits = cmp.Or(o.limits, defaults)
 	o.Log = cmp.Or(o.Log, slog.Default())
-	s := &Server{o: o, tenants: conns.NewCounter[string](o.limits.tenantCalls), lead: maxLead}
+	s := &Server{o: o, calls: engine.NewBudget(int64(o.limits.calls), int64(o.limits.tenantCalls)), lead: maxLead}
 	// The bytes of tensors are charged to the tenant's share of the pool before they are read. With a
 	// bound on all messages together, a tenant that waits for memory would delay others.
-	s.gate = codec.NewGate(codec.Limits{MaxMessage: o.limits.message, MaxStreams: o.limits.calls, MaxHeader: maxSmall,
-		MaxInFlight: int64(o.limits.message) * int64(o.limits.calls)})
+	s.gate = codec.NewGate(codec.Limits{MaxMessage: o.limits.message, MaxInFlight: int64(o.limits.message) * int64(o.limits.calls)})
 	s.drained, s.drain = context.WithCancel(context.Background())
 	// The connection of a proxy carries calls of several tenants. A client that knows the maximum number
 	// of streams waits, instead of being refused.
@@ -116,9 +109,9 @@ func New(o Options) (*Server, error) {
 	)
 	s.grpc = grpc.NewServer(options...)
 	s.grpc.RegisterService(&description, s)
-	healthpb.RegisterHealthServer(s.grpc, health{s})
+	healthpb.RegisterHealthServer(s.grpc, health{s: s})
 	reflection.Register(s.grpc)
-	return s, nil
+	return s
 }
 
 // Serve accepts connections until the server is drained or closed, and returns nil then. It closes
@@ -159,7 +152,7 @@ func (s *Server) Close() {
 }
 
 // Calls returns the number of inference calls, streams, watches and streams of reflection.
-func (s *Server) Calls() int { return s.gate.Streams() }
+func (s *Server) Calls() int { return int(s.calls.Used()) }
 
 // admit is the interceptor of all streams: it counts the call, or refuses it. The stream of an inference becomes
 // an exchange.
@@ -170,15 +163,10 @@ func (s *Server) admit(srv any, stream grpc.ServerStream, info *grpc.StreamServe
 	if err != nil {
 		return s.status(ctx, err)
 	}
-	if !s.tenants.Enter(tenant) {
-		return s.status(ctx, &oip.Error{Kind: oip.Busy, Message: "this client has too many calls", RetryAfter: time.Second})
+	if !s.calls.Take(tenant, 1) {
+		return s.status(ctx, &oip.Error{Kind: oip.Busy, Message: "there are too many calls, in all or of this client", RetryAfter: time.Second})
 	}
-	defer s.tenants.Leave(tenant)
-	leave, err := s.gate.Enter()
-	if err != nil {
-		return s.status(ctx, &oip.Error{Kind: oip.Busy, Message: "there are too many calls", RetryAfter: time.Second})
-	}
-	defer leave()
+	defer s.calls.Give(tenant, 1)
 	clock := clockOf(ctx)
 	switch {
 	case info.FullMethod == inferMethod || info.FullMethod == streamMethod:

@@ -16,7 +16,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
 	"go.opentelemetry.io/otel/attribute"
@@ -31,7 +30,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/stats"
 
-	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 )
 
@@ -112,28 +110,6 @@ func (t *Traces) GRPC(methods ...string) []grpc.ServerOption {
 	return []grpc.ServerOption{grpc.StatsHandler(otelgrpc.NewServerHandler(otelgrpc.WithTracerProvider(t.provider),
 		otelgrpc.WithPropagators(propagation.TraceContext{}), otelgrpc.WithMeterProvider(noop.NewMeterProvider()),
 		otelgrpc.WithFilter(func(info *stats.RPCTagInfo) bool { return slices.Contains(methods, info.FullMethodName) })))}
-}
-
-// Ran adds the stages of a request that the engine ran to the span of the context.
-func (t *Traces) Ran(ctx context.Context, r *engine.Request) {
-	span := trace.SpanFromContext(ctx)
-	if t == nil || !span.IsRecording() {
-		return
-	}
-	meta := r.Model().Meta()
-	model := attribute.String("inference.model", meta.Name)
-	span.SetAttributes(model, attribute.String("inference.version", meta.Versions[0]))
-	stages := r.Stages()
-	t.stage(ctx, "queue", stages.Ready, stages.Turn, model)
-	t.stage(ctx, "infer", stages.Turn, stages.Called, model)
-}
-
-func (t *Traces) stage(ctx context.Context, name string, from, to time.Time, model attribute.KeyValue) {
-	if from.IsZero() || to.IsZero() {
-		return // the request did not reach the stage
-	}
-	_, span := t.tracer.Start(ctx, name, trace.WithTimestamp(from), trace.WithAttributes(model))
-	span.End(trace.WithTimestamp(to))
 }
 
 // Failed sets the error that the client gets as the status of the span of the context.

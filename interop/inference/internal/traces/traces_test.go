@@ -164,8 +164,7 @@ func hex(p []byte) string {
 // requests sends one valid and one invalid request over each transport.
 func requests(t *testing.T, tr *traces.Traces) {
 	e := enginetest.New(t, engine.Options{}, enginetest.Identity())
-	h, err := rest.New(rest.Options{Engine: e, Traces: tr})
-	require.NoError(t, err)
+	h := rest.New(rest.Options{Engine: e, Traces: tr})
 	web := httptest.NewServer(h)
 	defer web.Close()
 	for model, status := range map[string]int{"identity": 200, "nobody": 404} {
@@ -177,8 +176,7 @@ func requests(t *testing.T, tr *traces.Traces) {
 		a.Body.Close()
 		require.Equal(t, status, a.StatusCode)
 	}
-	s, err := rpc.New(rpc.Options{Engine: e, Traces: tr})
-	require.NoError(t, err)
+	s := rpc.New(rpc.Options{Engine: e, Traces: tr})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	go func() { _ = s.Serve(l) }()
@@ -219,7 +217,6 @@ func TestFromEnv(t *testing.T) {
 		require.NoError(t, tr.Close(t.Context()))
 	}
 	var off *traces.Traces
-	off.Ran(t.Context(), nil)
 	off.Failed(t.Context(), errors.New("x"))
 	require.Empty(t, off.GRPC())
 }

@@ -74,16 +74,16 @@ def test_repository(protocol, client):
 
 
 def test_settings_are_refused(protocol, client):
-    protocol.refuses(lambda: client.update_trace_settings(settings={"trace_level": "OFF"}), 400, "UNIMPLEMENTED")
-    protocol.refuses(lambda: client.get_trace_settings(), 400, "UNIMPLEMENTED")
-    protocol.refuses(lambda: client.update_log_settings({"log_verbose_level": 1}), 400, "UNIMPLEMENTED")
-    protocol.refuses(lambda: client.get_log_settings(), 400, "UNIMPLEMENTED")
+    protocol.refuses(lambda: client.update_trace_settings(settings={"trace_level": "OFF"}), 404, "UNIMPLEMENTED")
+    protocol.refuses(lambda: client.get_trace_settings(), 404, "UNIMPLEMENTED")
+    protocol.refuses(lambda: client.update_log_settings({"log_verbose_level": 1}), 404, "UNIMPLEMENTED")
+    protocol.refuses(lambda: client.get_log_settings(), 404, "UNIMPLEMENTED")
 
 
 def test_cuda(protocol, client):
     client.unregister_cuda_shared_memory()  # clients do this first
     assert not protocol.dict(client.get_cuda_shared_memory_status()).get("regions") if protocol.name == "grpc" else client.get_cuda_shared_memory_status() == []
-    protocol.refuses(lambda: client.register_cuda_shared_memory("r", b"aGFuZGxl", 0, 64), 400, "UNIMPLEMENTED")
+    protocol.refuses(lambda: client.register_cuda_shared_memory("r", b"aGFuZGxl", 0, 64), 404, "UNIMPLEMENTED")
 
 
 @pytest.mark.parametrize("n", SIZES)
