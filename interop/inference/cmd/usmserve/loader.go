@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"github.com/usmbridge/usmbridge/interop/inference/internal/backend"
+	builtin "github.com/usmbridge/usmbridge/interop/inference/internal/builtin"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/models"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
-	builtin "github.com/usmbridge/usmbridge/interop/inference/models"
 )
 
 // loader loads the models of an engine. It implements engine.Control.
@@ -62,12 +62,14 @@ func (l *loader) load(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, loaded.Close(ctx))
 	}
+	ready := len(loaded.Models)
 	for _, d := range loaded.Models {
 		if d.Broken != "" {
+			ready--
 			l.log.Error("a model is not served", "model", d.Meta.Name, "reason", d.Broken)
 		}
 	}
-	l.log.Info("models are loaded", "models", len(loaded.Models), "took", time.Since(began).Round(time.Millisecond))
+	l.log.Info("models are loaded", "models", len(loaded.Models), "ready", ready, "took", time.Since(began).Round(time.Millisecond))
 	if old := l.loaded.Swap(loaded); old != nil {
 		l.replaced.Go(func() {
 			late, cancel := context.WithTimeout(context.Background(), l.timeout)

@@ -425,6 +425,7 @@ func TestBrokenModel(t *testing.T) {
 		require.Contains(t, body, why)
 		require.Contains(t, r.log.String(), why)
 	}
+	require.Contains(t, r.log.String(), "models=3 ready=1")
 	status, body := r.infer("good", "x", 1)
 	require.Equal(t, http.StatusOK, status, body)
 	resp, err := http.Post("http://"+r.addr+"/v2/repository/index", "application/json", nil)

@@ -171,7 +171,6 @@ func (l *Loaded) embed(ctx context.Context, b *Backend, name, script string, sou
 
 // warm warms one model.
 func (l *Loaded) warm(model string, log *slog.Logger) error {
-	began := time.Now()
 	refused, err := l.ask(models.Warm, model)
 	if err != nil {
 		return fmt.Errorf("model %s: %w", model, err)
@@ -179,7 +178,6 @@ func (l *Loaded) warm(model string, log *slog.Logger) error {
 	if refused != nil {
 		log.Warn("the first call of a model, on zeros, failed; define warm() if the model needs other inputs", "model", model, "traceback", refused)
 	}
-	log.Info("model is warm", "model", model, "took", time.Since(began).Round(time.Millisecond))
 	return nil
 }
 

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"testing"
 
+	builtin "github.com/usmbridge/usmbridge/interop/inference/internal/builtin"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
-	builtin "github.com/usmbridge/usmbridge/interop/inference/models"
 )
 
 // BenchmarkRequests measures requests of built-in models from Begin to End, without a transport,

@@ -7,9 +7,9 @@ import (
 	"strconv"
 	"strings"
 
+	bootstrap "github.com/usmbridge/usmbridge/interop/inference/internal/bootstrap"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
-	bootstrap "github.com/usmbridge/usmbridge/interop/inference/python"
 )
 
 // Module returns the name of the Python module of a load, which are counted from 1.
