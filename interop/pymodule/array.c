@@ -232,10 +232,7 @@ static uint32_t memory_flags(const usmb_cell *cell, uint32_t extra)
 	uint32_t cellflags = atomic_load_explicit(&cell->flags, memory_order_relaxed);
 	uint32_t flags = extra & (USMB_ARR_READONLY | USMB_ARR_PADDED | USMB_ARR_MEMORY);
 	if (cellflags & USMB_CELL_READONLY) flags |= USMB_ARR_READONLY;
-	if (!cell->place)
-		flags |= USMB_ARR_HOST | USMB_ARR_READ;
-	else if (((usmb_place *)cell->place)->host_readable)
-		flags |= USMB_ARR_READ;
+	if (!cell->place || ((usmb_place *)cell->place)->host_readable) flags |= USMB_ARR_READ;
 	return flags;
 }
 

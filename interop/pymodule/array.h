@@ -13,7 +13,6 @@ enum {
 	USMB_ARR_READONLY = 1,
 	USMB_ARR_C = 2,          /* C-contiguous */
 	USMB_ARR_F = 4,          /* Fortran-contiguous */
-	USMB_ARR_HOST = 8,       /* plain host memory: the host backend or a kDLCPU import */
 	USMB_ARR_READ = 16,      /* the processor may read the memory */
 	USMB_ARR_PADDED = 32,    /* sub-byte elements, one to a byte */
 	USMB_ARR_KEEP = 64,      /* the memory may be kept for reuse (storage.h); never set in a view */

@@ -815,9 +815,7 @@ static PyObject *held_repr(PyObject *self)
 	usmb_array *read = a;
 	PyObject *host = NULL, *body = NULL;
 	usmb_where w;
-	usmb_goerr err;
 	char *text = NULL;
-	err.kind = USMB_ERR_NONE;
 	usmb_owner_drain();
 	if (usmb_py_in_child()) {
 		body = PyUnicode_FromString("...");
@@ -832,13 +830,8 @@ static PyObject *held_repr(PyObject *self)
 		if (usmb_array_wait(read) < 0) goto done;
 		usmb_dl_tensor t = {read->first,      {USMB_DL_CPU, 0},   read->ndim, read->dtype,
 		                    usmb_shape(read), usmb_strides(read), 0};
-		PyThreadState *saved = PyEval_SaveThread();
-		int r = usmb_go_text(&t, (read->flags & USMB_ARR_PADDED) != 0, 6, &text, &err);
-		PyEval_RestoreThread(saved);
-		if (r < 0) {
-			usmb_raise_go(&err);
-			goto done;
-		}
+		USMB_GO(usmb_go_text(&t, (read->flags & USMB_ARR_PADDED) != 0, &text, &err));
+		if (r < 0) goto done;
 		body = PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
 		free(text);
 	}

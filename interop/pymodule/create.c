@@ -254,18 +254,13 @@ static int has_double(const usmb_where *w)
 {
 	static int known = -1;
 	usmb_alloc_req req;
-	usmb_goerr err;
 	int plain = w->queue.form == USMB_FORM_NONE && !w->device;
 	if (w->host || usmb_py_in_child()) return 1;
 	if (plain && known >= 0) return known;
 	if (request(w, &req) < 0) return -1;
-	err.kind = USMB_ERR_NONE;
 	req.kind = 0;
-	PyThreadState *saved = PyEval_SaveThread();
-	int r = usmb_go_has_double(&req, &err);
-	PyEval_RestoreThread(saved);
-	if (r < 0) return usmb_raise_go(&err);
-	if (plain && usmb_sycl_loaded()) known = r;
+	USMB_GO(usmb_go_has_double(&req, &err));
+	if (r >= 0 && plain && usmb_sycl_loaded()) known = r;
 	return r;
 }
 
@@ -316,7 +311,6 @@ static usmb_cell *allocate(const usmb_where *w, int64_t bytes, int *wish)
 	usmb_alloc_req req;
 	usmb_goerr err;
 	usmb_cell *cell = NULL;
-	err.kind = USMB_ERR_NONE;
 	if (usmb_go_allowed() < 0) return NULL;
 	int plain = w->queue.form == USMB_FORM_NONE && (w->host || !w->device) && !w->audience && !in_arena();
 	*wish = plain ? (int)usmb_wish_of(w->kind, w->host) : -1;
@@ -327,7 +321,6 @@ static usmb_cell *allocate(const usmb_where *w, int64_t bytes, int *wish)
 		int again = err.kind == USMB_ERR_MEMORY ? room_made(bytes, attempt) : 0;
 		if (again == 0) usmb_raise_go(&err);
 		if (again != 1) return NULL;
-		err.kind = USMB_ERR_NONE;
 	}
 	if (!req.shared)
 		*wish = -1;
@@ -521,7 +514,6 @@ static PyObject *copy_held(usmb_array *src, usmb_dl_dtype dtype, const usmb_wher
 {
 	usmb_where here;
 	usmb_alloc_req req;
-	usmb_goerr err;
 	usmb_cell *cell = NULL;
 	if (!w) {
 		usmb_copy_beside(src, &here);
@@ -540,16 +532,10 @@ static PyObject *copy_held(usmb_array *src, usmb_dl_dtype dtype, const usmb_wher
 			((usmb_array *)a)->queue = Py_NewRef(src->queue);
 		return a;
 	}
-	err.kind = USMB_ERR_NONE;
 	if (usmb_go_allowed() < 0 || request(w, &req) < 0 || usmb_array_wait(src) < 0) return NULL;
 	req.padded = padded;
-	PyThreadState *saved = PyEval_SaveThread();
-	int r = usmb_go_copy(&req, src, dtype, &cell, &err);
-	PyEval_RestoreThread(saved);
-	if (r < 0) {
-		usmb_raise_go(&err);
-		return NULL;
-	}
+	USMB_GO(usmb_go_copy(&req, src, dtype, &cell, &err));
+	if (r < 0) return NULL;
 	PyObject *a = usmb_array_dense(cell, src->ndim, usmb_shape(src), dtype, 0, padded ? USMB_ARR_PADDED : 0);
 	if (a && w == &here)
 		((usmb_array *)a)->queue = src->queue && cell->place ? Py_NewRef(src->queue) : NULL;
@@ -710,20 +696,16 @@ static usmb_array *trimmed(usmb_array *src, int32_t ndim)
 int usmb_assign_array(usmb_array *dst, const usmb_region *part, usmb_array *src)
 {
 	usmb_region where = *part;
-	usmb_goerr err;
-	int r = -1;
+	int done = 0;
 	if (usmb_go_allowed() < 0 || usmb_array_begin(src) < 0) return -1;
 	usmb_array *from = trimmed(src, part->ndim);
 	usmb_array *to = (usmb_array *)usmb_array_view(dst, dst->first, dst->ndim, usmb_shape(dst), usmb_strides(dst));
 	if (from && to && usmb_array_wait(from) == 0 && usmb_array_wait(to) == 0) {
-		err.kind = USMB_ERR_NONE;
-		PyThreadState *saved = PyEval_SaveThread();
-		r = usmb_go_assign(to, &where, from, &err);
-		PyEval_RestoreThread(saved);
-		if (r < 0) usmb_raise_go(&err);
+		USMB_GO(usmb_go_assign(to, &where, from, &err));
+		done = r == 0;
 	}
 	Py_XDECREF(from);
 	Py_XDECREF(to);
 	usmb_array_unhold(src);
-	return r;
+	return done ? 0 : -1;
 }

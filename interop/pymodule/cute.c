@@ -191,7 +191,6 @@ static PyObject *mark_layout(PyObject *self, PyObject *const *args, Py_ssize_t n
 		return NULL;
 	int deduce = !v[0] || v[0] == Py_None;
 	if (!deduce && cute_int(v[0], "leading_dim", &leading) < 0) return NULL;
-	err.kind = USMB_ERR_NONE;
 	if (!(t = live(self, "mark_layout_dynamic"))) return NULL; /* __index__ can have released it */
 	if (usmb_go_cute_mark_layout(t->words, t->ob_base.ob_size, deduce, leading, &err) == 0) return Py_NewRef(self);
 	usmb_raise_go(&err);
@@ -234,7 +233,6 @@ static PyObject *mark_compact(PyObject *self, PyObject *const *args, Py_ssize_t 
 	if (cute_int(v[0], "mode", &mode) < 0) return NULL;
 	if (given && (norder = parse_order(v[1], cute_rank(t), order)) < 0) return NULL;
 	if (v[2] && cute_int(v[2], "divisibility", &divisibility) < 0) return NULL;
-	err.kind = USMB_ERR_NONE;
 	if (!(t = live(self, "mark_compact_shape_dynamic"))) return NULL;
 	if (usmb_go_cute_mark_compact(t->words, t->ob_base.ob_size, mode, given ? order : NULL, norder, divisibility,
 	                              &err) == 0)
@@ -250,7 +248,6 @@ static PyObject *text_of(cute_tensor *t, int what)
 	char buf[USMB_CUTE_TEXT_MAX];
 	int64_t n = 0;
 	usmb_goerr err;
-	err.kind = USMB_ERR_NONE;
 	if (usmb_go_cute_text(t->words, t->ob_base.ob_size, what, t->first, buf, &n, &err) == 0)
 		return PyUnicode_FromStringAndSize(buf, (Py_ssize_t)n);
 	usmb_raise_go(&err);
@@ -364,7 +361,6 @@ static int cute_tensor_register(PyObject *module)
 static int describe(usmb_dl_tensor *view, uint64_t flags, usmb_cute_options *o, cute_tensor *t)
 {
 	usmb_goerr err;
-	err.kind = USMB_ERR_NONE;
 	if (__builtin_expect(usmb_go_cute_convert(view, flags, o, t->words, t->ob_base.ob_size, &err) == 0, 1))
 		return 0;
 	return usmb_raise_go(&err);

@@ -446,14 +446,14 @@ static usmb_cell *stand_in(const usmb_dl_device *device)
 {
 	usmb_cell *cell = NULL;
 	usmb_goerr err;
-	err.kind = USMB_ERR_NONE;
 	if (usmb_go_allowed() < 0) return NULL;
 	PyThreadState *saved = PyEval_SaveThread();
 	int r = usmb_go_alloc_for(device->type, device->id, 1, &cell, &err);
 	PyEval_RestoreThread(saved);
+	if (r == 0) return cell;
 	if (err.kind == USMB_ERR_VALUE) err.kind = USMB_ERR_BUFFER; /* the device does not exist */
-	if (r < 0) usmb_raise_go(&err);
-	return r < 0 ? NULL : cell;
+	usmb_raise_go(&err);
+	return NULL;
 }
 
 usmb_cell *usmb_tensor_cell(void *managed, int versioned, usmb_dl_snapshot *s)
@@ -873,7 +873,6 @@ PyObject *usmb_from_dlpack(PyObject *module, PyObject *const *args, Py_ssize_t n
 static int allocate(usmb_dl_tensor *proto, usmb_dl_versioned **out, void *error_ctx, usmb_dl_set_error set_error)
 {
 	usmb_goerr err;
-	err.kind = USMB_ERR_NONE;
 	usmb_cell *cell = NULL;
 	void *managed = NULL;
 	usmb_dl_tensor asked = *proto;

@@ -602,7 +602,6 @@ static PyObject *import_parsed(PyObject *obj, parsed *p)
 {
 	usmb_suai_out out;
 	usmb_goerr err;
-	err.kind = USMB_ERR_NONE;
 	if (!plainly_right(p, &out) && (usmb_go_allowed() < 0 || usmb_go_suai(&p->in, &out, &err) < 0)) {
 		if (!PyErr_Occurred()) usmb_raise_go(&err);
 		return NULL;

@@ -200,12 +200,7 @@ PyObject *usmb_tuple_i64(const int64_t *v, Py_ssize_t n)
 
 int usmb_open_sycl(void)
 {
-	usmb_goerr err;
-	err.kind = USMB_ERR_NONE;
 	if (usmb_go_allowed() < 0) return -1;
-	PyThreadState *saved = PyEval_SaveThread();
-	int r = usmb_go_open(&err);
-	PyEval_RestoreThread(saved);
-	if (r < 0) usmb_raise_go(&err);
+	USMB_GO(usmb_go_open(&err));
 	return r == 1 ? 0 : -1;
 }

@@ -52,7 +52,6 @@
 	X(__module__) \
 	X(__name__) \
 	X(__qualname__) \
-	X(axes) \
 	X(__array_interface__) \
 	X(__array__) \
 	X(__array_struct__) \
@@ -77,10 +76,9 @@ int usmb_support_register(void); /* makes the strings */
 
 /* ---- errors ------------------------------------------------------------------------------ */
 
-/* The error of a Go function. kind 0: success. */
+/* The error of a Go function, which writes it only when it returns -1. */
 enum {
-	USMB_ERR_NONE = 0,
-	USMB_ERR_VALUE,
+	USMB_ERR_VALUE = 1,
 	USMB_ERR_TYPE,
 	USMB_ERR_BUFFER,
 	USMB_ERR_MEMORY,
@@ -125,6 +123,15 @@ int usmb_open_sycl(void);
 
 /* Calls a function of a module of the package; *f caches it. */
 PyObject *usmb_call_python(PyObject **f, const char *module, const char *function, PyObject *const *args, Py_ssize_t n);
+
+/* Calls a function of Go, whose last argument is &err, without the GIL. Declares err and r, the result;
+   if r is negative, *err is raised. */
+#define USMB_GO(call) \
+	usmb_goerr err; \
+	PyThreadState *saved = PyEval_SaveThread(); \
+	int r = call; \
+	PyEval_RestoreThread(saved); \
+	if (r < 0) usmb_raise_go(&err)
 
 /* ---- arguments --------------------------------------------------------------------------- */
 

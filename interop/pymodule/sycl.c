@@ -145,19 +145,11 @@ PyObject *usmb_py_devices(PyObject *m, PyObject *unused)
 {
 	usmb_device_info *list = NULL;
 	int64_t n = 0;
-	usmb_goerr err;
 	(void)m;
 	(void)unused;
-	err.kind = USMB_ERR_NONE;
 	if (usmb_go_allowed() < 0) return NULL;
-	PyThreadState *saved = PyEval_SaveThread();
-	int r = usmb_go_devices(&list, &n, &err);
-	PyEval_RestoreThread(saved);
-	if (r < 0) {
-		usmb_raise_go(&err);
-		return NULL;
-	}
-	PyObject *out = PyList_New((Py_ssize_t)n);
+	USMB_GO(usmb_go_devices(&list, &n, &err));
+	PyObject *out = r < 0 ? NULL : PyList_New((Py_ssize_t)n);
 	for (int64_t i = 0; i < n && out; i++) {
 		PyObject *d = device_for(&list[i]);
 		if (d)
@@ -746,7 +738,6 @@ int usmb_syclref_queue(const usmb_syclref *r, const char *what, void **queue)
 	usmb_goerr err;
 	*queue = r->form == USMB_FORM_QUEUE ? r->ref : NULL;
 	if (r->form != USMB_FORM_FILTER) return 0;
-	err.kind = USMB_ERR_NONE;
 	if (!usmb_sycl_loaded() && usmb_open_sycl() < 0 && PyErr_Occurred()) return -1;
 	if (usmb_go_allowed() < 0) return -1;
 	if (usmb_go_queue_of((char *)r->filter, (uint64_t)r->nfilter, queue, &err) == 0) return 0;
