@@ -25,48 +25,25 @@ int usmb_parse_device(PyObject *o, usmb_where *w)
 	return 0;
 }
 
+const usmb_where usmb_on_host = {.host = 1};
+const char *const usmb_kind_names[4] = {"", "device", "shared", "host"};
+
 static int parse_kind(PyObject *o, int *kind)
 {
-	static const char *const names[] = {"", "device", "shared", "host"};
-	char type[64];
-	if (!PyUnicode_Check(o)) {
-		usmb_raise(PyExc_TypeError, "usm_type must be \"device\", \"shared\" or \"host\", not %s",
-		           usmb_type_name(o, type, sizeof type));
-		return -1;
-	}
-	for (int i = 1; i < 4; i++)
-		if (PyUnicode_CompareWithASCIIString(o, names[i]) == 0) {
-			*kind = i;
-			return 0;
-		}
-	const char *s = PyUnicode_AsUTF8AndSize(o, NULL);
-	if (s) usmb_raise(PyExc_ValueError, "usm_type must be \"device\", \"shared\" or \"host\", not \"%s\"", s);
-	return -1;
+	int r = usmb_parse_choice(o, usmb_kind_names + 1, 3, "usm_type must be \"device\", \"shared\" or \"host\"",
+	                          kind);
+	++*kind; /* USMB_USM_DEVICE is 1 */
+	return r;
 }
 
 int usmb_parse_audience(PyObject *o, int *audience)
 {
-	char type[64];
-	*audience = USMB_AUDIENCE_NONE;
-	if (!usmb_given(o) || o == Py_False) return 0;
-	if (o == Py_True) {
-		*audience = USMB_AUDIENCE_WRITE;
-		return 0;
-	}
-	if (!PyUnicode_Check(o)) {
-		usmb_raise(PyExc_TypeError, "interprocess must be True, False or \"readonly\", not %s",
-		           usmb_type_name(o, type, sizeof type));
-		return -1;
-	}
-	if (PyUnicode_CompareWithASCIIString(o, "readonly") == 0) {
-		*audience = USMB_AUDIENCE_READ;
-		return 0;
-	}
-	const char *s = PyUnicode_AsUTF8AndSize(o, NULL);
-	if (s)
-		usmb_raise(PyExc_ValueError,
-		           "interprocess must be True (others read and write), False or \"readonly\", not \"%s\"", s);
-	return -1;
+	static const char *const names[] = {"readonly"};
+	*audience = o == Py_True ? USMB_AUDIENCE_WRITE : USMB_AUDIENCE_NONE;
+	if (!usmb_given(o) || o == Py_False || o == Py_True) return 0;
+	int r = usmb_parse_choice(o, names, 1, "interprocess must be True, False or \"readonly\"", audience);
+	*audience = USMB_AUDIENCE_READ;
+	return r;
 }
 
 int usmb_parse_where(PyObject *kind, PyObject *queue, PyObject *dev, usmb_where *w)
@@ -409,6 +386,7 @@ PyObject *usmb_new_array(const usmb_where *w, int32_t ndim, const int64_t *shape
 int usmb_parse_new(const char *func, PyObject *const *args, Py_ssize_t n, PyObject *kw, PyObject **value,
                    usmb_new_args *out)
 {
+	static const char *const orders[] = {"C", "F"};
 	/* NULL matches no keyword: only full has fill_value, as its second argument. */
 	PyObject *const names[8] = {usmb_name.shape,
 	                            value ? usmb_name.fill_value : usmb_name.dtype,
@@ -425,14 +403,7 @@ int usmb_parse_new(const char *func, PyObject *const *args, Py_ssize_t n, PyObje
 	out->ndim = usmb_parse_dims(v[0], out->shape, "shape");
 	if (out->ndim < 0) return -1;
 	out->fortran = 0;
-	if (v[6]) {
-		int text = PyUnicode_Check(v[6]);
-		out->fortran = text && PyUnicode_CompareWithASCIIString(v[6], "F") == 0;
-		if (!out->fortran && !(text && PyUnicode_CompareWithASCIIString(v[6], "C") == 0)) {
-			usmb_raise(PyExc_ValueError, "order must be \"C\" or \"F\"");
-			return -1;
-		}
-	}
+	if (v[6] && usmb_parse_choice(v[6], orders, 2, "order must be \"C\" or \"F\"", &out->fortran) < 0) return -1;
 	usmb_defaults d;
 	out->typed = usmb_given(dtype);
 	if (out->typed && usmb_parse_dtype(dtype, NULL, &out->t) < 0) return -1;
@@ -571,13 +542,8 @@ PyObject *usmb_copy_padded(usmb_array *src, const usmb_where *w)
 PyObject *usmb_copy_for(usmb_array *src, const usmb_dl_device *dev)
 {
 	usmb_place *place = usmb_array_place(src);
-	usmb_where w;
-	memset(&w, 0, sizeof w);
 	if (!dev && (!place || place->dl_error == 0)) return usmb_copy_to(src, NULL);
-	if (dev && dev->type == USMB_DL_CPU) {
-		w.host = 1;
-		return usmb_copy_to(src, &w);
-	}
+	if (dev && dev->type == USMB_DL_CPU) return usmb_copy_to(src, &usmb_on_host);
 	/* The queue of a root device is in its platform's default context. */
 	int32_t id = dev ? dev->id : place->root;
 	void *queue = NULL;
@@ -587,9 +553,8 @@ PyObject *usmb_copy_for(usmb_array *src, const usmb_dl_device *dev)
 	if (code != USMB_SYCL_OK || !queue)
 		return usmb_raise(PyExc_BufferError, "no copy on DLPack device (14, %d): %s", id,
 		                  usmb_sycl_strerror(code));
-	w.queue.form = USMB_FORM_QUEUE;
-	w.queue.ref = queue;
-	w.kind = place ? place->kind : USMB_USM_DEVICE;
+	usmb_where w = {.queue = {.form = USMB_FORM_QUEUE, .ref = queue},
+	                .kind = place ? place->kind : USMB_USM_DEVICE};
 	return usmb_copy_to(src, &w);
 }
 

@@ -19,6 +19,11 @@ typedef struct {
 	int audience;       /* USMB_AUDIENCE_*: the access of other processes */
 } usmb_where;
 
+/* The names of USMB_USM_DEVICE to USMB_USM_HOST at these indices. */
+extern const char *const usmb_kind_names[4];
+/* The place of host memory. */
+extern const usmb_where usmb_on_host;
+
 /* The values of interprocess=: None or False, True, "readonly". The numbers are those of package
    segment. */
 enum { USMB_AUDIENCE_NONE = 0, USMB_AUDIENCE_WRITE = 1, USMB_AUDIENCE_READ = 2 };

@@ -114,7 +114,7 @@ typedef struct {
 	uint32_t major, minor; /* of max_version */
 	int has_device;        /* dl_device was given */
 	int64_t device[2];     /* dl_device: type and id */
-	int copy;              /* 1 always, 0 never, 2 if needed */
+	int copy;              /* see usmb_parse_copy */
 } request;
 
 static int parse_pair(PyObject *o, const char *what, int64_t out[2])
@@ -238,17 +238,12 @@ static int parse_request(PyObject *const *args, Py_ssize_t n, PyObject *kwnames,
 	r->copy = 2;
 	if (n == 0 && !kwnames) return 0;
 	if (sort_arguments(args, n, kwnames, v) < 0) return -1;
-	if (v[0] && v[0] != Py_None) r->stream = v[0];
-	if (v[1] && v[1] != Py_None && parse_version(v[1], r) < 0) return -1;
-	if (v[2] && v[2] != Py_None) {
-		if (parse_pair(v[2], "dl_device", r->device) < 0) return -1;
-		r->has_device = 1;
-	}
-	if (v[3] && v[3] != Py_None) {
-		r->copy = PyObject_IsTrue(v[3]);
-		if (r->copy < 0) return -1;
-	}
-	return 0;
+	if (usmb_given(v[0])) r->stream = v[0];
+	if (usmb_given(v[1]) && parse_version(v[1], r) < 0) return -1;
+	r->has_device = usmb_given(v[2]);
+	if (r->has_device && parse_pair(v[2], "dl_device", r->device) < 0) return -1;
+	r->copy = usmb_parse_copy(v[3]);
+	return r->copy < 0 ? -1 : 0;
 }
 
 static int is_minus_one(PyObject *o)
@@ -817,32 +812,6 @@ PyObject *usmb_import_object(PyObject *x)
 	return info->kind == USMB_KIND_TENSOR || info->kind == USMB_KIND_DPNP_ARRAY ? note_producer(x, o) : o;
 }
 
-/* ---- device= and copy= ---------------------------------------------------------------- */
-
-/* Copies a to the place w if one was requested; takes over a. */
-static PyObject *settle_request(PyObject *a, const usmb_where *w, int has_device, int copy)
-{
-	usmb_array *src = (usmb_array *)a;
-	PyObject *r = NULL;
-	usmb_where room;
-	int there = !has_device || usmb_is_at(src, w);
-	if (there && copy != 1) {
-		r = usmb_stay(src, has_device ? w : NULL);
-		Py_DECREF(a);
-		return r;
-	}
-	if (!there && copy != 1 && w->host && src->flags & USMB_ARR_READ) {
-		r = usmb_as_host(src);
-	} else if (copy == 0) {
-		usmb_raise(PyExc_BufferError, "from_dlpack: the memory is on another device than the one asked "
-		                              "for, and copy=False forbids a copy");
-	} else {
-		r = usmb_copy_to(src, there ? usmb_near(src, w, &room) : w);
-	}
-	Py_DECREF(a);
-	return r;
-}
-
 PyObject *usmb_from_dlpack(PyObject *module, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
 	PyObject *const names[3] = {NULL, usmb_name.device, usmb_name.copy};
@@ -853,14 +822,19 @@ PyObject *usmb_from_dlpack(PyObject *module, PyObject *const *args, Py_ssize_t n
 	if (usmb_args("from_dlpack", args, n, kwnames, names, 3, 1, 1, v) < 0) return NULL;
 	usmb_where w;
 	memset(&w, 0, sizeof w);
-	int copy = 2, has_device = v[1] && v[1] != Py_None;
-	if (v[2] && v[2] != Py_None && (copy = PyObject_IsTrue(v[2])) < 0) return NULL;
+	int copy = usmb_parse_copy(v[2]), has_device = usmb_given(v[1]);
+	if (copy < 0) return NULL;
 	if (has_device && usmb_parse_device(v[1], &w) < 0) return NULL;
 	PyObject *r = NULL;
 	int far = has_device && w.host ? tensor_is_far(v[0]) : 0;
 	if (far >= 0) {
 		PyObject *a = far ? tensor_take_on_host(v[0], v[2], take_array, v[0]) : usmb_import_object(v[0]);
-		r = a && !far ? settle_request(a, &w, has_device, copy) : a;
+		if (!a || far) {
+			r = a;
+		} else {
+			r = usmb_adapt((usmb_array *)a, NULL, has_device ? &w : NULL, copy, PyExc_BufferError);
+			Py_DECREF(a);
+		}
 	}
 	usmb_where_clear(&w);
 	return r;

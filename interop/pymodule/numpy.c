@@ -48,7 +48,6 @@ static PyObject *as_integers(usmb_array *a)
    into new memory, and *fresh is set. */
 static PyObject *ndarray_of(usmb_array *a, int *fresh)
 {
-	usmb_where host;
 	/* An array that was released meanwhile refuses NumPy; a view of it does not. */
 	if (a->flags & USMB_ARR_RELEASED) {
 		PyObject *view = usmb_array_view(a, a->first, a->ndim, usmb_shape(a), usmb_strides(a));
@@ -66,9 +65,8 @@ static PyObject *ndarray_of(usmb_array *a, int *fresh)
 	}
 	PyObject *type = ml_type(a->dtype), *whole = NULL;
 	if (type && a->itembits < 8) {
-		memset(&host, 0, sizeof host);
-		host.host = *fresh = 1;
-		whole = usmb_copy_padded(a, &host);
+		*fresh = 1;
+		whole = usmb_copy_padded(a, &usmb_on_host);
 	} else if (type) {
 		whole = Py_NewRef(a);
 	}
@@ -85,16 +83,13 @@ static PyObject *ndarray_of(usmb_array *a, int *fresh)
 
 PyObject *usmb_array_asnumpy(PyObject *self, PyObject *unused)
 {
-	usmb_where host;
 	usmb_array *a = (usmb_array *)self;
 	PyObject *there = NULL;
 	int fresh;
 	(void)unused;
 	usmb_owner_drain();
 	if (!(a->flags & USMB_ARR_READ)) {
-		memset(&host, 0, sizeof host);
-		host.host = 1;
-		there = usmb_copy_to(a, &host);
+		there = usmb_copy_to(a, &usmb_on_host);
 		if (!there) return NULL;
 	}
 	PyObject *r = ndarray_of(there ? (usmb_array *)there : a, &fresh);
@@ -115,12 +110,6 @@ static PyObject *not_readable(void)
 	                                   "of this Array; a.asnumpy() is a copy on the host");
 }
 
-static int no_copy(const char *why)
-{
-	usmb_raise(PyExc_ValueError, "copy=False, but %s needs a copy; leave copy out to allow it", why);
-	return -1;
-}
-
 /* Converts r, an ndarray, to dtype, and copies it if required; takes over r. copy: 0 never, 1
    always, 2 if needed. */
 static PyObject *as_asked(PyObject *r, PyObject *dtype, int copy, int fresh)
@@ -131,7 +120,7 @@ static PyObject *as_asked(PyObject *r, PyObject *dtype, int copy, int fresh)
 	Py_XDECREF(equal);
 	Py_XDECREF(had);
 	PyObject *out = NULL;
-	if (same == 0 && (copy != 0 || no_copy("another element type") == 0))
+	if (same == 0 && (copy != 0 || usmb_no_copy(PyExc_ValueError, "another element type") == 0))
 		out = PyObject_CallMethod(r, "astype", "O", dtype);
 	else if (same == 1 && copy == 1 && !fresh)
 		out = PyObject_CallMethodObjArgs(r, usmb_name.copy, NULL);
@@ -146,13 +135,13 @@ PyObject *usmb_array_numpy(PyObject *self, PyObject *const *args, Py_ssize_t n, 
 	PyObject *const names[2] = {usmb_name.dtype, usmb_name.copy};
 	PyObject *v[2] = {NULL, NULL};
 	usmb_array *a = (usmb_array *)self;
-	int copy = 2, fresh;
+	int copy, fresh;
 	usmb_owner_drain();
-	if (usmb_args("__array__", args, n, kw, names, 2, 0, 2, v) < 0) return NULL;
-	if (usmb_given(v[1]) && (copy = PyObject_IsTrue(v[1])) < 0) return NULL;
+	if (usmb_args("__array__", args, n, kw, names, 2, 0, 2, v) < 0 || (copy = usmb_parse_copy(v[1])) < 0)
+		return NULL;
 	if (!(a->flags & USMB_ARR_READ)) return not_readable();
 	if (copy == 0 && a->itembits < 8) {
-		no_copy("a view of packed elements");
+		usmb_no_copy(PyExc_ValueError, "a view of packed elements");
 		return NULL;
 	}
 	PyObject *r = ndarray_of(a, &fresh);
