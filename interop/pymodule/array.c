@@ -37,6 +37,16 @@ usmb_array *usmb_array_raw(int32_t ndim)
 	return a;
 }
 
+usmb_array *usmb_array_laid_out(int32_t ndim, const int64_t *shape, const int64_t *strides)
+{
+	usmb_array *a = usmb_array_raw(ndim);
+	for (int32_t i = 0; a && i < ndim; i++) {
+		usmb_shape(a)[i] = shape[i];
+		usmb_strides(a)[i] = strides[i];
+	}
+	return a;
+}
+
 /* ---- cycles ---------------------------------------------------------------------- */
 
 /* Registers an array with the collector if its memory belongs to a Python object. Other arrays
@@ -270,12 +280,8 @@ PyObject *usmb_array_view_as(usmb_array *src, usmb_dl_dtype dtype, uint32_t extr
 	if (src->cell == &usmb_no_memory && !usmb_array_alive(src)) return NULL;
 	/* Creating an array can run the collector, and code that releases src. */
 	usmb_array_hold(src);
-	usmb_array *a = usmb_array_raw(ndim);
+	usmb_array *a = usmb_array_laid_out(ndim, shape, strides);
 	if (a) {
-		if (ndim > 0) {
-			memcpy(usmb_shape(a), shape, (size_t)ndim * sizeof *shape);
-			memcpy(usmb_strides(a), strides, (size_t)ndim * sizeof *strides);
-		}
 		usmb_cell_retain(src->cell);
 		usmb_array_settle(a, src->cell, first, dtype,
 		                  extra | (src->flags & (USMB_ARR_READONLY | USMB_ARR_MEMORY)));

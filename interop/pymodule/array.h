@@ -150,6 +150,8 @@ int usmb_array_clear(PyObject *self);
 /* A new array without cell, first and flags. The caller must fill them at once, with shape and
    strides, and then call usmb_array_settle. */
 usmb_array *usmb_array_raw(int32_t ndim);
+/* The same with shape and strides. */
+usmb_array *usmb_array_laid_out(int32_t ndim, const int64_t *shape, const int64_t *strides);
 /* Computes nelem, contiguity and the flags that follow from the cell; takes
    over one reference of cell. extra: USMB_ARR_READONLY | USMB_ARR_PADDED | USMB_ARR_MEMORY. */
 void usmb_array_settle(usmb_array *a, usmb_cell *cell, char *first, usmb_dl_dtype dtype, uint32_t extra);

@@ -566,7 +566,7 @@ PyObject *usmb_array_rooted(usmb_array *src, usmb_dl_dtype dtype, uint32_t extra
 	if (usmb_array_wait(src) < 0) return NULL;
 	/* The owner is a new view, because src can be released. */
 	PyObject *owner = usmb_array_view(src, src->first, src->ndim, usmb_shape(src), usmb_strides(src));
-	usmb_array *a = owner ? usmb_array_raw(ndim) : NULL;
+	usmb_array *a = owner ? usmb_array_laid_out(ndim, shape, strides) : NULL;
 	if (!a) {
 		Py_XDECREF(owner);
 		return NULL;
@@ -580,10 +580,6 @@ PyObject *usmb_array_rooted(usmb_array *src, usmb_dl_dtype dtype, uint32_t extra
 		Py_DECREF(owner);
 		Py_DECREF(a);
 		return NULL;
-	}
-	if (ndim > 0) {
-		memcpy(usmb_shape(a), shape, (size_t)ndim * sizeof *shape);
-		memcpy(usmb_strides(a), strides, (size_t)ndim * sizeof *strides);
 	}
 	usmb_array_settle(a, cell, src->first, dtype, extra | (src->flags & USMB_ARR_READONLY));
 	if (src->queue) a->queue = Py_NewRef(src->queue);

@@ -703,16 +703,12 @@ static PyObject *refuse_device(const usmb_dl_tensor *t)
 /* Makes the array of a snapshot that passed the checks and is on a supported device. */
 static PyObject *array_of(void *managed, int versioned, usmb_dl_snapshot *s)
 {
-	usmb_array *a = usmb_array_raw(s->t.ndim);
+	usmb_array *a = usmb_array_laid_out(s->t.ndim, s->shape, s->strides);
 	if (!a) return NULL;
 	usmb_cell *cell = usmb_tensor_cell(managed, versioned, s);
 	if (!cell) {
 		Py_DECREF(a);
 		return NULL;
-	}
-	for (int32_t i = 0; i < s->t.ndim; i++) {
-		usmb_shape(a)[i] = s->shape[i];
-		usmb_strides(a)[i] = s->strides[i];
 	}
 	uint32_t extra = (s->flags & USMB_DL_FLAG_READ_ONLY ? USMB_ARR_READONLY : 0) |
 	                 (s->flags & USMB_DL_FLAG_SUBBYTE_PADDED ? USMB_ARR_PADDED : 0);

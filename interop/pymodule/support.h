@@ -37,7 +37,6 @@
 	X(sycl_queue) \
 	X(filter_string) \
 	X(order) \
-	X(descr) \
 	X(name) \
 	X(isnative) \
 	X(usm_data) \
