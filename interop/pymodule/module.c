@@ -19,27 +19,11 @@ char usmb_pymod_version[64] = "0";
 
 /* ---- functions that Go answers ------------------------------------------------------------------ */
 
-PyObject *usmb_counters(usmb_go_counters *f)
-{
-	usmb_stat *list = NULL;
-	int64_t n = 0;
-	usmb_owner_drain();
-	if (usmb_go_allowed() < 0) return NULL;
-	USMB_GO(f(&list, &n, &err));
-	PyObject *dict = r < 0 ? NULL : PyDict_New();
-	for (int64_t i = 0; i < n && dict; i++) {
-		PyObject *v = PyLong_FromLongLong(list[i].value);
-		if (!v || PyDict_SetItemString(dict, list[i].name, v) < 0) Py_CLEAR(dict);
-		Py_XDECREF(v);
-	}
-	free(list);
-	return dict;
-}
-
 static PyObject *py_stats(PyObject *m, PyObject *unused)
 {
 	(void)m;
 	(void)unused;
+	usmb_owner_drain();
 	return usmb_counters(usmb_go_stats);
 }
 

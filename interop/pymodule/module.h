@@ -40,18 +40,6 @@ PyObject *usmb_py_zeros_like(PyObject *m, PyObject *const *args, Py_ssize_t n, P
 PyObject *usmb_py_ones_like(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *kw);
 PyObject *usmb_py_full_like(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *kw);
 
-/* ---- counters ---- */
-
-typedef struct {
-	char name[120];
-	int64_t value;
-} usmb_stat;
-/* A function of Go that returns counters; free the array with free. */
-typedef int usmb_go_counters(usmb_stat **out, int64_t *n, usmb_goerr *err);
-usmb_go_counters usmb_go_stats, usmb_go_share_stats;
-/* A dict of counters. */
-PyObject *usmb_counters(usmb_go_counters *f);
-
 /* ---- share ---- */
 
 /* Times are nanoseconds; a negative time means no limit. Results in *out are freed with free. Each

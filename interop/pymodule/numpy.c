@@ -150,20 +150,6 @@ PyObject *usmb_array_numpy(PyObject *self, PyObject *const *args, Py_ssize_t n, 
 
 /* ---- __array_function__ ------------------------------------------------------------- */
 
-PyObject *usmb_call_python(PyObject **f, const char *name, const char *function, PyObject *const *args, Py_ssize_t n)
-{
-	if (!*f) {
-		PyObject *module = PyImport_ImportModule(name);
-		PyObject *found = module ? PyObject_GetAttrString(module, function) : NULL;
-		Py_XDECREF(module);
-		if (!found) return NULL;
-		PyObject *old = *f; /* the import can run other threads, which can have set it */
-		*f = found;
-		Py_XDECREF(old);
-	}
-	return PyObject_Vectorcall(*f, args, (size_t)n, NULL);
-}
-
 static PyObject *call_python(PyObject **f, const char *function, PyObject *const *args, Py_ssize_t n)
 {
 	return usmb_call_python(f, "usmbridge._numpy", function, args, n);

@@ -90,9 +90,12 @@ static int begin(usmb_array *a)
 /* Makes the Array of memory that Go opened; takes over its reference. */
 static PyObject *received(const usmb_handover *h)
 {
-	PyObject *a = usmb_handover_array(h->cell, h->first, h->dtype, h->flags, h->ndim, h->shape, h->strides);
-	if (!a) usmb_cell_drop_gil(h->cell);
-	return a;
+	usmb_array *a = usmb_array_laid_out(h->ndim, h->shape, h->strides);
+	if (a)
+		usmb_array_settle(a, h->cell, (char *)h->first, h->dtype, h->flags);
+	else
+		usmb_cell_drop_gil(h->cell);
+	return (PyObject *)a;
 }
 
 /* The handle is also appended to the list before a signal can interrupt the call, so that the
@@ -324,5 +327,6 @@ PyObject *usmb_py_share_stats(PyObject *m, PyObject *unused)
 {
 	(void)m;
 	(void)unused;
+	usmb_owner_drain();
 	return usmb_counters(usmb_go_share_stats);
 }

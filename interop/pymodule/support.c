@@ -1,6 +1,7 @@
 /* support.c: names, errors, calls into Go and the reading of arguments. */
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "support.h"
@@ -235,11 +236,41 @@ PyObject *usmb_tuple_i64(const int64_t *v, Py_ssize_t n)
 	return t;
 }
 
-/* ---- SYCL -------------------------------------------------------------------------------------- */
+/* ---- calls of Go and Python ------------------------------------------------------------------ */
 
 int usmb_open_sycl(void)
 {
 	if (usmb_go_allowed() < 0) return -1;
 	USMB_GO(usmb_go_open(&err));
 	return r == 1 ? 0 : -1;
+}
+
+PyObject *usmb_counters(usmb_go_counters *f)
+{
+	usmb_stat *list = NULL;
+	int64_t n = 0;
+	if (usmb_go_allowed() < 0) return NULL;
+	USMB_GO(f(&list, &n, &err));
+	PyObject *dict = r < 0 ? NULL : PyDict_New();
+	for (int64_t i = 0; i < n && dict; i++) {
+		PyObject *v = PyLong_FromLongLong(list[i].value);
+		if (!v || PyDict_SetItemString(dict, list[i].name, v) < 0) Py_CLEAR(dict);
+		Py_XDECREF(v);
+	}
+	free(list);
+	return dict;
+}
+
+PyObject *usmb_call_python(PyObject **f, const char *name, const char *function, PyObject *const *args, Py_ssize_t n)
+{
+	if (!*f) {
+		PyObject *module = PyImport_ImportModule(name);
+		PyObject *found = module ? PyObject_GetAttrString(module, function) : NULL;
+		Py_XDECREF(module);
+		if (!found) return NULL;
+		PyObject *old = *f; /* the import can run other threads, which can have set it */
+		*f = found;
+		Py_XDECREF(old);
+	}
+	return PyObject_Vectorcall(*f, args, (size_t)n, NULL);
 }

@@ -120,6 +120,17 @@ int usmb_go_open(usmb_goerr *err);
 /* The same with the GIL dropped: 0 if SYCL is available, else -1, with or without an exception. */
 int usmb_open_sycl(void);
 
+/* A counter. */
+typedef struct {
+	char name[120];
+	int64_t value;
+} usmb_stat;
+/* A function of Go that returns counters; free the array with free. */
+typedef int usmb_go_counters(usmb_stat **out, int64_t *n, usmb_goerr *err);
+usmb_go_counters usmb_go_stats, usmb_go_share_stats;
+/* A dict of counters. */
+PyObject *usmb_counters(usmb_go_counters *f);
+
 /* Calls a function of a module of the package; *f caches it. */
 PyObject *usmb_call_python(PyObject **f, const char *module, const char *function, PyObject *const *args, Py_ssize_t n);
 
