@@ -25,6 +25,24 @@ def _with_ndarrays(o, depth=0):
     return tuple(items) if isinstance(o, tuple) else items
 
 
+def ndarray(a, dtype, copy):
+    """Returns an ndarray on the memory of an Array, or a copy of it, as Array.__array__ does."""
+    if a.typestr is not None:
+        n = numpy.asarray(a)
+    elif isinstance(a.dtype, numpy.dtype):  # of ml_dtypes, which no protocol of NumPy describes
+        n = numpy.asarray(a.view(f"uint{8 * a.itemsize}")).view(a.dtype)
+    else:
+        to = "complex64" if a.dtype.startswith("complex") else "float32"
+        raise TypeError(
+            f"NumPy has no element type {a.dtype}, and ml_dtypes is not installed or has none either; "
+            f'install a newer one, or convert: asarray(a, dtype="{to}").asnumpy()')
+    if dtype is not None and n.dtype != dtype:
+        if copy is False:
+            raise ValueError("copy=False, but another element type needs a copy; leave copy out to allow it")
+        return n.astype(dtype)
+    return n.copy() if copy else n
+
+
 def array_function(func, types, args, kwargs):
     """Calls a function of NumPy with ndarrays on the memory of the Arrays in its arguments.
 
