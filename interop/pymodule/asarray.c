@@ -872,36 +872,6 @@ PyObject *usmb_take_object(PyObject *o)
 	return r;
 }
 
-int usmb_no_copy(PyObject *error, const char *why)
-{
-	usmb_raise(error, "copy=False, but %s needs a copy; leave copy out to allow it", why);
-	return -1;
-}
-
-static PyObject *adapt_held(usmb_array *src, const usmb_dl_dtype *dtype, const usmb_where *w, int copy, PyObject *error)
-{
-	int retype = dtype && (dtype->code != src->dtype.code || dtype->bits != src->dtype.bits);
-	int there = !w || usmb_is_at(src, w);
-	usmb_where room;
-	if (!retype && copy != 1) {
-		if (there) return usmb_stay(src, w);
-		if (w->host && src->flags & USMB_ARR_READ) return usmb_as_host(src);
-	}
-	if (copy == 0) {
-		usmb_no_copy(error, retype ? "another element type" : "another place");
-		return NULL;
-	}
-	return usmb_copy_as(src, retype ? *dtype : src->dtype, there ? usmb_near(src, w, &room) : w);
-}
-
-PyObject *usmb_adapt(usmb_array *src, const usmb_dl_dtype *dtype, const usmb_where *w, int copy, PyObject *error)
-{
-	if (usmb_array_begin(src) < 0) return NULL;
-	PyObject *a = adapt_held(src, dtype, w, copy, error);
-	usmb_array_unhold(src);
-	return a;
-}
-
 /* Imports o if it has memory, else reads it as a sequence of numbers. */
 static PyObject *asarray(PyObject *o, const usmb_dl_dtype *dtype, const usmb_where *w, int copy)
 {

@@ -81,33 +81,6 @@ static int is_of_queue(usmb_place *place, void *queue)
 	return same;
 }
 
-PyObject *usmb_stay(usmb_array *a, const usmb_where *w)
-{
-	usmb_place *place = usmb_array_place(a);
-	PyObject *queue = NULL, *kept = NULL, *view = NULL;
-	if (w && usmb_queue_of(&w->queue, place, &queue) < 0) return NULL;
-	if (queue && !a->queue && !(kept = usmb_public_queue(place))) {
-		Py_DECREF(queue);
-		return NULL;
-	}
-	if (!queue || queue == a->queue || queue == kept)
-		view = Py_NewRef(a);
-	else if (usmb_array_wait(a) == 0) /* the queue that the array had is forgotten, so wait for its work here */
-		view = usmb_array_view(a, a->first, a->ndim, usmb_shape(a), usmb_strides(a));
-	if (view && view != (PyObject *)a) usmb_array_name_queue((usmb_array *)view, Py_NewRef(queue));
-	Py_XDECREF(queue);
-	Py_XDECREF(kept);
-	return view;
-}
-
-const usmb_where *usmb_near(usmb_array *a, const usmb_where *w, usmb_where *room)
-{
-	if (!w || w->queue.form != USMB_FORM_QUEUE) return NULL;
-	*room = *w;
-	if (!room->kind && a->cell->place) room->kind = usmb_array_place(a)->kind;
-	return room;
-}
-
 /* Whether new memory comes from an arena: that of the innermost call with a context on this thread.
    Asks Go once for each call. */
 static int in_arena(void)
@@ -586,10 +559,73 @@ PyObject *usmb_array_rooted(usmb_array *src, usmb_dl_dtype dtype, uint32_t extra
 	return (PyObject *)a;
 }
 
-PyObject *usmb_as_host(usmb_array *src)
+/* ---- the same elements at another place --------------------------------------------- */
+
+/* Returns an array that is at w: itself, or a view with the queue in w, which may be NULL. */
+static PyObject *stay(usmb_array *a, const usmb_where *w)
+{
+	usmb_place *place = usmb_array_place(a);
+	PyObject *queue = NULL, *kept = NULL, *view = NULL;
+	if (w && usmb_queue_of(&w->queue, place, &queue) < 0) return NULL;
+	if (queue && !a->queue && !(kept = usmb_public_queue(place))) {
+		Py_DECREF(queue);
+		return NULL;
+	}
+	if (!queue || queue == a->queue || queue == kept)
+		view = Py_NewRef(a);
+	else if (usmb_array_wait(a) == 0) /* the queue that the array had is forgotten, so wait for its work here */
+		view = usmb_array_view(a, a->first, a->ndim, usmb_shape(a), usmb_strides(a));
+	if (view && view != (PyObject *)a) usmb_array_name_queue((usmb_array *)view, Py_NewRef(queue));
+	Py_XDECREF(queue);
+	Py_XDECREF(kept);
+	return view;
+}
+
+/* The place of a copy of an array that is at w: beside it (NULL), or the same kind of memory on the queue
+   in w. room receives the place. */
+static const usmb_where *near(usmb_array *a, const usmb_where *w, usmb_where *room)
+{
+	if (!w || w->queue.form != USMB_FORM_QUEUE) return NULL;
+	*room = *w;
+	if (!room->kind && a->cell->place) room->kind = usmb_array_place(a)->kind;
+	return room;
+}
+
+/* The same memory as plain host memory; the host must be able to read it. */
+static PyObject *as_host(usmb_array *src)
 {
 	if (!src->cell->place) return Py_NewRef(src);
 	return usmb_array_rooted(src, src->dtype, src->flags, NULL, src->ndim, usmb_shape(src), usmb_strides(src));
+}
+
+int usmb_no_copy(PyObject *error, const char *why)
+{
+	usmb_raise(error, "copy=False, but %s needs a copy; leave copy out to allow it", why);
+	return -1;
+}
+
+static PyObject *adapt_held(usmb_array *src, const usmb_dl_dtype *dtype, const usmb_where *w, int copy, PyObject *error)
+{
+	int retype = dtype && (dtype->code != src->dtype.code || dtype->bits != src->dtype.bits);
+	int there = !w || usmb_is_at(src, w);
+	usmb_where room;
+	if (!retype && copy != 1) {
+		if (there) return stay(src, w);
+		if (w->host && src->flags & USMB_ARR_READ) return as_host(src);
+	}
+	if (copy == 0) {
+		usmb_no_copy(error, retype ? "another element type" : "another place");
+		return NULL;
+	}
+	return usmb_copy_as(src, retype ? *dtype : src->dtype, there ? near(src, w, &room) : w);
+}
+
+PyObject *usmb_adapt(usmb_array *src, const usmb_dl_dtype *dtype, const usmb_where *w, int copy, PyObject *error)
+{
+	if (usmb_array_begin(src) < 0) return NULL;
+	PyObject *a = adapt_held(src, dtype, w, copy, error);
+	usmb_array_unhold(src);
+	return a;
 }
 
 PyObject *usmb_array_copy(PyObject *self, PyObject *unused)
@@ -623,7 +659,7 @@ PyObject *usmb_array_to_device(PyObject *self, PyObject *const *args, Py_ssize_t
 	/* Keep the kind of memory if both places have kinds. */
 	PyObject *r;
 	if (usmb_is_at(a, &w)) {
-		r = usmb_stay(a, &w);
+		r = stay(a, &w);
 	} else {
 		if (a->cell->place && !w.host) w.kind = usmb_array_place(a)->kind;
 		r = usmb_copy_to(a, &w);

@@ -140,12 +140,6 @@ PyObject *usmb_py_asarray(PyObject *m, PyObject *const *args, Py_ssize_t n, PyOb
    TypeError if it has none of them. */
 PyObject *usmb_take_object(PyObject *o);
 
-/* Raises error for copy=False where why needs a copy; returns -1. */
-int usmb_no_copy(PyObject *error, const char *why);
-/* Returns src itself if it has the requested type and place, else a view or, unless copy is 0, a copy;
-   see usmb_parse_copy. dtype and w may be NULL: any. error is raised if copy is 0 but needed. */
-PyObject *usmb_adapt(usmb_array *src, const usmb_dl_dtype *dtype, const usmb_where *w, int copy, PyObject *error);
-
 /* Reports whether o's type has __sycl_usm_array_interface__ or __dlpack__. */
 int usmb_is_tensor(PyObject *o);
 
