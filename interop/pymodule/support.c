@@ -154,11 +154,6 @@ int usmb_parse_choice(PyObject *o, const char *const *names, int n, const char *
 	return -1;
 }
 
-int usmb_parse_copy(PyObject *o)
-{
-	return usmb_given(o) ? PyObject_IsTrue(o) : 2;
-}
-
 /* ---- shapes ------------------------------------------------------------------------------------ */
 
 int usmb_parse_dim(PyObject *o, int64_t *out, const char *what)

@@ -165,7 +165,10 @@ int usmb_parse_dim_args(PyObject *const *args, Py_ssize_t n, int64_t *out, const
    ValueError. */
 int usmb_parse_choice(PyObject *o, const char *const *names, int n, const char *rule, int *out);
 /* Reads a copy argument: 1 always, 0 never, 2 (None or NULL) if needed; -1 with an exception. */
-int usmb_parse_copy(PyObject *o);
+static inline int usmb_parse_copy(PyObject *o)
+{
+	return usmb_given(o) ? PyObject_IsTrue(o) : 2;
+}
 /* A tuple of integers. */
 PyObject *usmb_tuple_i64(const int64_t *v, Py_ssize_t n);
 
