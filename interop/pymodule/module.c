@@ -190,7 +190,7 @@ PyObject *usmb_pymod_init(void)
 {
 	if (module) return Py_NewRef(module);
 	usmb_storage_register();
-	if (usmb_support_register() < 0 || usmb_dpctl_register() < 0) return NULL;
+	if (usmb_support_register() < 0) return NULL;
 	PyObject *m = PyModule_Create2(&definition, USMB_PYTHON_ABI_VERSION);
 	if (!m) return NULL;
 	if (usmb_dtype_register(m) < 0 || usmb_array_register(m) < 0 || usmb_dlpack_register() < 0 ||
