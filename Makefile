@@ -46,16 +46,16 @@ run: python-run ## the main job: one picture through Go, dpctl and Numba [IN=pic
 	@$(BUILD) ./examples/picture
 	@$(ACTIVE) ./bin/picture -in "$$IN" -out "$${OUT:-edges.png}"
 
-serve: python-run ## the inference server [ADDR=127.0.0.1:8000] [GRPC=127.0.0.1:8001] [ADMIN=addr] [MODELS=dir] [LIMIT=bytes] [WORKERS=n] [SHM=prefix]
+serve: python-run ## the inference server [ADDR=127.0.0.1:8000] [GRPC=127.0.0.1:8001] [ADMIN=addr] [MODELS=dir] [LIMIT=bytes] [WORKERS=n] [SHM=prefix]; starts in 5 s
 	@test -x bin/usmserve || echo "building (about a minute the first time)"
 	@$(BUILD) ./interop/inference/cmd/usmserve
 	@exec $(ACTIVE) ./bin/usmserve -addr "$$ADDR" -grpc "$$GRPC" -admin "$$ADMIN" -models "$$MODELS" -limit "$$LIMIT" \
 	  -workers "$${WORKERS:-0}" -shm-prefix "$$SHM"
 
-flight: ## bin/usmflight, the Arrow Flight server for tensors
+flight: ## bin/usmflight, the Arrow Flight server for tensors; 10 s
 	$(BUILD) ./interop/flight/cmd/usmflight
 
-build: ## bin/usminfo and bin/usmpython
+build: ## bin/usminfo and bin/usmpython; 10 s
 	$(BUILD) ./interop/cmd/...
 
 python: ## .venv with the pinned packages, including those of the tests; 1 to 3 min the first time
@@ -74,7 +74,7 @@ test: python portable ## everything that CI asserts about the root module; 6 min
 	@$(TEST) $(GOTESTSUM) --format=pkgname --format-icons=text --format-hide-empty-pkg --junitfile=bin/tests.xml \
 	  --post-run-command='sh -c "test $$TESTS_TOTAL -gt $$TESTS_SKIPPED"' -- -vet=all -count=1 -timeout 20m ./...
 
-test-nested: python bin/tritonclient/requirements.txt ## the nested modules with their real clients, and all modules from outside; 4 min
+test-nested: python bin/tritonclient/requirements.txt ## the nested modules with their real clients, and all modules from outside; 3 min
 	@$(TEST) $(GO) test -vet=all -count=1 -timeout 20m $(NESTED)
 	@$(TEST) USMBRIDGE_RELEASE=1 $(GO) test -vet=off -count=1 -timeout 20m ./internal/tools/release
 
@@ -108,7 +108,7 @@ format: python
 	@bad="$$(gofmt -l $(GO_FILES))"; test -z "$$bad" || { echo "not formatted (run make fmt): $$bad"; exit 1; }
 	@$(VENV)/bin/clang-format --dry-run -Werror $(C_FILES)
 
-fmt: python ## formats Go with gofmt and C with clang-format
+fmt: python ## formats Go with gofmt and C with clang-format; 10 s
 	@gofmt -w $(GO_FILES) && $(VENV)/bin/clang-format -i $(C_FILES)
 
 lint:
@@ -121,11 +121,11 @@ analyse: ## all C, including that of Go files, with every warning and gcc's stat
 bench: python build ## usmbridge and its peers in one run, as tables; also JSON in bin/ [BENCH=regexp of Go benchmarks]; 30 min
 	@$(TEST) BENCH='$(BENCH)' internal/bench/bench.sh
 
-bench-wheel: wheel ## the Python benchmarks with the wheel in a plain python
+bench-wheel: wheel ## the Python benchmarks with the wheel in a plain python; 4 min
 	@rm -rf bin/bench-wheel && $(PIP) install --quiet --no-deps --no-index --target bin/bench-wheel dist/*.whl
 	@$(TEST) PYTHONPATH="$(CURDIR)/bin/bench-wheel" internal/bench/bench.sh wheel
 
-bench-service: python bin/tritonclient/requirements.txt bin/mlserver/requirements.txt ## the inference server against aiohttp and MLServer; also JSON in bin/ [SERVICEBENCH=flags]
+bench-service: python bin/tritonclient/requirements.txt bin/mlserver/requirements.txt ## the inference server against aiohttp and MLServer; also JSON in bin/ [SERVICEBENCH=flags]; 6 min
 	@$(BUILD) ./interop/inference/cmd/usmserve && $(GO) build -o bin/servicebench ./interop/inference/internal/bench
 	@$(TEST) ./bin/servicebench -json bin/bench-service.json $(SERVICEBENCH)
 

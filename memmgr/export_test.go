@@ -42,7 +42,10 @@ func StacksRecorded() int { return int(stackDepth.Load()) }
 // ClearPending removes the pending event of a buffer whose work is known to be complete.
 func (b Buffer) ClearPending() {
 	c := b.live("ClearPending")
-	if event := swapPending(c, 0); event != 0 {
+	c.HoldPending()
+	event := c.SwapPending(0)
+	c.LetPending()
+	if event != 0 {
 		systemEvents.ReleaseEvent(event)
 	}
 }

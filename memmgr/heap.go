@@ -21,7 +21,8 @@ type heap struct {
 	segs           []poolSegment // by segment number
 	oldest, newest int32         // segments out of use by age: number + 1, 0 for none
 	clock          uint32        // ticks of the keeper
-	idleBytes      uint64        // in idle dedicated segments
+	idle           idleSet
+	idleBytes      uint64 // in idle dedicated segments
 	count          segmentCounts
 	closed         bool // segments go back as soon as they are empty
 
@@ -243,64 +244,6 @@ func (h *heap) dissolveCold(blocks int) (more bool) {
 	return d.cold.top != 0
 }
 
-// takeIdle takes the smallest idle dedicated segment that holds the bytes, has at most
-// most bytes and is aligned; nil when there is none.
-func (h *heap) takeIdle(least, most, align uintptr) *owner.Cell {
-	if h.idleBytes == 0 {
-		return nil
-	}
-	from, to, lies := uint32(least/unit), uint32(min(most, maxSegment)/unit), uint32(align/unit)
-	block := h.AllocWhole(from, to, max(lies, 1), idleTries)
-	if block < 0 {
-		return nil
-	}
-	n := h.Segment(block)
-	c := h.segs[n].cell.Cell()
-	h.segs[n].cell = 0
-	h.unlist(n)
-	h.SetUser(block, c.Index())
-	h.idleBytes -= c.Size
-	setState(c, stateInHand)
-	return c
-}
-
-// reuseIdle takes an idle dedicated segment that wastes at most an eighth.
-func (h *heap) reuseIdle(need, align uintptr) *owner.Cell {
-	return h.takeIdle(need, need+need/8, align)
-}
-
-// openIdle makes the smallest idle dedicated segment that holds a large request an
-// ordinary one, however much larger it is, before the request is refused: the rest
-// serves other requests.
-func (h *heap) openIdle(w *want) bool {
-	if h.closed || !h.dedicated(w) {
-		return false
-	}
-	c := h.takeIdle(uintptr(w.units)*unit, maxSegment, uintptr(w.align)*unit)
-	if c == nil {
-		return false
-	}
-	block := int32(c.Block)
-	n := h.Segment(block)
-	h.Divide(n)
-	h.segs[n].dedicated = false
-	setState(c, stateFree)
-	owner.Recycle(c)
-	h.Free(block)
-	h.list(n)
-	return true
-}
-
-// retire makes a dedicated segment idle.
-func (h *heap) retire(c *owner.Cell) {
-	setState(c, stateIdle)
-	block := int32(c.Block)
-	n := h.Segment(block)
-	h.segs[n].cell = owner.LinkTo(c)
-	h.idleBytes += c.Size
-	h.freed(n, h.Free(block))
-}
-
 // dissolveUnclassed frees a block that has no size class.
 func (h *heap) dissolveUnclassed(c *owner.Cell) {
 	if blockClass(c) == ownSegment {
@@ -348,7 +291,7 @@ func (h *heap) addSegment(b Block, dedicated, untouched bool) (block int32) {
 	units := uint32(b.Size / unit)
 	var n int32
 	if dedicated {
-		block = h.AddWhole(b.Address, units)
+		block = h.AddUsed(b.Address, units)
 		n = h.Segment(block)
 	} else {
 		n, block = h.AddSegment(b.Address, units, untouched), -1
@@ -378,9 +321,12 @@ func (h *heap) dropSegment(n int32) {
 	h.unlist(n)
 	s := &h.segs[n]
 	if c := s.cell.Cell(); c != nil {
+		h.idle.remove(uint32(c.Size/unit), n)
 		h.idleBytes -= c.Size
+		block := int32(c.Block)
 		setState(c, stateFree)
 		owner.Recycle(c)
+		h.Free(block)
 	}
 	base, units := h.RemoveSegment(n)
 	b := s.block(base, uintptr(units)*unit)
@@ -397,13 +343,13 @@ func (h *heap) dropSegment(n int32) {
 }
 
 // emptyBytes returns the bytes of segments out of use: those that release could give back.
-func (h *heap) emptyBytes() uint64 { return h.Counts().EmptyUnits * unit }
+func (h *heap) emptyBytes() uint64 { return h.idleBytes + h.Counts().EmptyUnits*unit }
 
 // divided returns the bytes of all segments but the idle dedicated ones.
 func (h *heap) divided() int64 { return int64(h.count.reserved - h.idleBytes) }
 
-// freeBytes returns the bytes of free blocks, those of the depot included.
-func (h *heap) freeBytes() uint64 { return uint64(h.depot.bytes) + h.Counts().FreeUnits*unit }
+// freeBytes returns the bytes of idle segments and of free blocks, those of the depot included.
+func (h *heap) freeBytes() uint64 { return h.idleBytes + uint64(h.depot.bytes) + h.Counts().FreeUnits*unit }
 
 // release gives segments out of use back, oldest first, until at most keep bytes of
 // them are left.
@@ -426,15 +372,11 @@ func (h *heap) retain() {
 // decaySegments gives back a portion of the segments that have been out of use for so
 // many ticks, and reports whether there are more.
 func (h *heap) decaySegments(age uint32) (more bool) {
-	for range segmentPortion {
-		if !h.hasAged(age) {
-			return false
+	for n := 0; h.oldest != 0 && h.clock-h.segs[h.oldest-1].emptyTick >= age; n++ {
+		if n == segmentPortion {
+			return true
 		}
 		h.dropSegment(h.oldest - 1)
 	}
-	return h.hasAged(age)
-}
-
-func (h *heap) hasAged(age uint32) bool {
-	return h.oldest != 0 && h.clock-h.segs[h.oldest-1].emptyTick >= age
+	return false
 }

@@ -259,14 +259,6 @@ func FromForeign(p unsafe.Pointer, size uint64, o ForeignOptions) (Buffer, error
 	return Buffer{ref: c.Ref()}, nil
 }
 
-// foreignPlace returns the place of a cell that FromForeign made, nil for others.
-func foreignPlace(c *owner.Cell) *syclobj.Place {
-	if c.Home() == nil || c.Home() != foreignCells() {
-		return nil
-	}
-	return foreign.place(foreignNumber(c))
-}
-
 func (t *foreignTable) drain(c *owner.Cell) {
 	noteRelease(c)
 	queue := c.Queue()

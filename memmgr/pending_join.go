@@ -203,18 +203,14 @@ func joinPending(c *owner.Cell, rec *queueRecord, event uintptr) error {
 // count also reads the new event and queue. It returns the former event, which the caller owns.
 // addingPending is held.
 func replacePending(c *owner.Cell, rec *queueRecord, event uintptr) uintptr {
-	old := swapPending(c, event)
+	c.HoldPending()
+	old := c.SwapPending(event)
+	c.LetPending()
 	if rec != nil {
 		noteRecord(c, rec)
 	}
 	changesOf(c).Add(oneChange)
 	return old
-}
-
-func swapPending(c *owner.Cell, event uintptr) uintptr {
-	c.HoldPending()
-	defer c.LetPending()
-	return c.SwapPending(event)
 }
 
 // Pending reports whether recorded work on the memory has not finished.

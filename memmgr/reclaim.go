@@ -196,7 +196,7 @@ func (p *Pool) yield(bytes uint64) (freed uint64) {
 // room of the upstream can then be enough. p.mu is held.
 func (p *Pool) findInCaches(w *want, room uint64) (c *owner.Cell) {
 	cached, need := p.cachedBytes(), uint64(w.least)*unit
-	free := uint64(max(cached, 0)) + p.heap.Counts().FreeUnits*unit
+	free := uint64(max(cached, 0)) + p.heap.idleBytes + p.heap.Counts().FreeUnits*unit
 	if cached <= 0 || free+room < need {
 		return nil
 	}

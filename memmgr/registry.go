@@ -309,8 +309,10 @@ func placeOfCell(c *owner.Cell) *syclobj.Place {
 	if o := originOf(c); o != nil {
 		return o.goPlace
 	}
-	if p := foreignPlace(c); p != nil {
-		return p
+	if home := c.Home(); home != nil && home == foreignCells() {
+		if p := foreign.place(foreignNumber(c)); p != nil {
+			return p
+		}
 	}
 	if c.Place == 0 {
 		return syclobj.HostPlace()

@@ -38,9 +38,14 @@ func (p *Pool) considerReservations() {
 			changed = true
 		}
 	}
-	if r.of == nil && !at.Before(r.pause) {
-		x := oldest(p.waitlist.eachFirst, func(x *waiter) bool { return p.affords(x) && p.needsReservation(x, at) })
+	if (r.of == nil || r.foreign) && !at.Before(r.pause) {
+		x := oldest(p.waitlist.eachFirst, func(x *waiter) bool {
+			return (r.of == nil || x.since.Before(r.of.since)) && p.affords(x) && p.needsReservation(x, at)
+		})
 		if x != nil {
+			if r.of != nil {
+				p.endReservation()
+			}
 			p.beginReservation(x, at)
 			changed = true // there may be enough already
 		}

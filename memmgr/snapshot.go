@@ -86,9 +86,7 @@ func (p *Pool) Snapshot() *Snapshot {
 		s.Segments = append(s.Segments, SnapshotSegment{Address: base, Size: uint64(size), Dedicated: p.heap.segs[n].dedicated, Closed: p.heap.Closed(n)})
 	}, func(piece tlsf.Piece) {
 		seg := &s.Segments[len(s.Segments)-1]
-		b := snapshotBlock(seg.Address, piece)
-		b.Cached = b.Cached || piece.Free && seg.Dedicated // idle
-		seg.Blocks = append(seg.Blocks, b)
+		seg.Blocks = append(seg.Blocks, snapshotBlock(seg.Address, piece))
 	})
 	s.Waiting = p.snapshotWaits()
 	return s

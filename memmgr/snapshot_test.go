@@ -28,11 +28,16 @@ func TestSnapshotListsWaiters(t *testing.T) {
 	for i := 0; i < 28; i += 2 {
 		held[i].Release()
 	}
-	served(t, request(p, context.Background(), 1<<20)).Release() // a later request overtook it
 	var s *memmgr.Snapshot
 	require.Eventually(t, func() bool {
-		s = p.Snapshot()
-		return !s.Waiting[0].ReservedSince.IsZero()
+		if s = p.Snapshot(); !s.Waiting[0].ReservedSince.IsZero() {
+			return true
+		}
+		// A later request overtakes it, again if a reservation has ended meanwhile.
+		if later := <-request(p, context.Background(), 1<<20); later.err == nil {
+			later.b.Release()
+		}
+		return false
 	}, patience, 100*time.Microsecond)
 	w := s.Waiting[0]
 	require.EqualValues(t, 12<<20, w.Requested)

@@ -135,7 +135,7 @@ const (
 	// lanes is the number of lanes of a line. Each lane serves sizes up to four times those of
 	// the lane before, so that small requests do not queue behind large ones. Measure: service.
 	lanes = 11
-	// lookAhead is how many waiters of a lane are tried behind one that cannot be served.
+	// lookAhead is how many waiters of a lane are tried, the first included.
 	// Measure: service.
 	lookAhead = 16
 	// fragmentedTime is how long a waiter is first of its lane, with enough memory free in

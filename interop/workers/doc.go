@@ -17,11 +17,11 @@
 //
 // A worker is the program itself, started once more. No second binary is installed, and the worker
 // runs the same version of this code as its maker. Therefore main calls [Main] first, which returns
-// immediately in the program itself. In tests, TestMain calls it. The environment variable USMBRIDGE_WORKER marks a worker; Main removes
-// it. New returns an error if this program has not called Main before, because each worker would
-// then run the whole program again. For the same reason New fails during package initialization and
-// in a worker. A program that cannot call Main, such as a library in another program, sets
-// Config.Program to one that does.
+// immediately in the program itself. In tests, TestMain calls it. The environment variable
+// USMBRIDGE_WORKER marks a worker; Main removes it. New returns an error if this program has not
+// called Main before, because each worker would then run the whole program again. For the same
+// reason New fails during package initialization and in a worker. A program that cannot call Main,
+// such as a library in another program, sets Config.Program to one that does.
 //
 // A worker loads the same Python as its maker, creates the modules of Config.Modules, imports, and
 // runs the warm-up steps. Then it serves one call at a time through its own executor.Executor: one

@@ -12,7 +12,8 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/report"
 )
 
-// writeSnapshot uses a pool for a while and then writes reports about it: the snapshot as JSON, pickle, picture and table, and a profile.
+// writeSnapshot uses a pool for a while and then writes reports about it: the snapshot as JSON, pickle,
+// picture and table, and a profile.
 func writeSnapshot(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 // most is the maximum number of functions, methods and types that the common packages together may
 // export, because new users must read them. mostOfOne is the maximum for each other package.
 const (
-	most      = 800
+	most      = 650
 	mostOfOne = 45
 )
 

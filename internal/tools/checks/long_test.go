@@ -1,6 +1,7 @@
 package checks
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"regexp"
@@ -62,4 +63,28 @@ func TestLongFindsNewTargets(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, []string{"fuzz dlpack FuzzCheck"}, stages(t, "FuzzCheck$"))
 	require.Equal(t, []string{"hunt pickles", "hunt pickles sanitized"}, stages(t, "hunt pickles"))
+}
+
+// TestLongSelectsTestsThatExist checks that the patterns for go test and pytest in the script match tests.
+func TestLongSelectsTestsThatExist(t *testing.T) {
+	t.Parallel()
+	needCheckout(t)
+	script, err := os.ReadFile("long.sh")
+	require.NoError(t, err)
+	affixes := regexp.MustCompile(`^\^?(Test|test_)|\$$`)
+	for option, tests := range map[string]struct{ pattern, definition string }{
+		"go test -run": {`-run '?([^' ]+)`, `^func Test.*(%s)`},
+		"pytest -k":    {`-k '?([a-z_ ]+?)'? test_`, `^def test_.*(%s)`},
+	} {
+		patterns := regexp.MustCompile(tests.pattern).FindAllStringSubmatch(string(script), -1)
+		require.NotEmpty(t, patterns, option)
+		for _, m := range patterns {
+			for name := range strings.SplitSeq(strings.ReplaceAll(m[1], " or ", "|"), "|") {
+				name = affixes.ReplaceAllString(name, "")
+				cmd := exec.CommandContext(t.Context(), "git", "grep", "-qE", fmt.Sprintf(tests.definition, name))
+				cmd.Dir = "../../.."
+				require.NoError(t, cmd.Run(), "%s %s selects no test", option, name)
+			}
+		}
+	}
 }

@@ -4,9 +4,9 @@
 //	go run ./internal/tools/release -version v0.1.0 -sums        update go.sum of the nested modules
 //
 // The proxy has the files of a GOPROXY: for each module its go.mod and a zip of its files, as a
-// server would make them from the tags. -sums runs `go get` of the sibling modules against such a
-// proxy, which writes the hashes of modules that are not published yet. It runs in the order of
-// [order], because the hash of a module includes its own go.sum.
+// server would make them from the tags. -sums runs `go mod tidy` against such a proxy, which writes
+// the hashes of modules that are not published yet. It runs in the order of [order], because the
+// hash of a module includes its own go.sum.
 package main
 
 import (
@@ -30,6 +30,9 @@ const rootModule = "github.com/usmbridge/usmbridge"
 
 // order lists the directories of the released modules. A module requires modules before it only.
 var order = []string{".", "interop/embedpython", "interop/flight", "interop/metrics", "interop/inference"}
+
+// example is a module that is not released, but builds with the released ones.
+const example = "examples/embedded"
 
 func main() {
 	version := flag.String("version", "", "the `version` to release, such as v0.1.0")
@@ -173,41 +176,17 @@ func updateSums(version string) error {
 	if err != nil {
 		return err
 	}
-	for i, module := range order {
-		required, err := siblings(module)
-		if err != nil {
-			return err
+	for _, module := range append(order[:len(order):len(order)], example) {
+		cmd := exec.Command("go", "mod", "tidy")
+		cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = module, env, os.Stdout, os.Stderr
+		if err := cmd.Run(); err != nil {
+			return fmt.Errorf("go mod tidy in %s: %w", module, err)
 		}
-		if len(required) != 0 {
-			args := []string{"get"}
-			for _, r := range required {
-				args = append(args, r+"@"+version)
-			}
-			cmd := exec.Command("go", args...)
-			cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = module, env, os.Stdout, os.Stderr
-			if err := cmd.Run(); err != nil {
-				return fmt.Errorf("go %s in %s: %w", strings.Join(args, " "), module, err)
-			}
-		}
-		if err := writeProxy(".", filepath.Join(dir, "proxy"), version, order[i:i+1]); err != nil {
+		if err := writeProxy(".", filepath.Join(dir, "proxy"), version, []string{module}); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// siblings lists the modules of this repository that the module in a directory requires.
-func siblings(dir string) (all []string, err error) {
-	mod, err := os.ReadFile(filepath.Join(dir, "go.mod")) //nolint:gosec // A file of the repository.
-	if err != nil {
-		return nil, err
-	}
-	for line := range strings.Lines(string(mod)) {
-		if m := requireLine.FindStringSubmatch(line); m != nil {
-			all = append(all, m[1])
-		}
-	}
-	return all, nil
 }
 
 // proxyEnv returns an environment in which the go command takes modules of this repository from a

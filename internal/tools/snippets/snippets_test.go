@@ -32,7 +32,7 @@ type block struct {
 	notRun               bool
 }
 
-var fence = regexp.MustCompile("(?ms)^(<!-- not run: [^\n]+ -->\n\n?)?```([a-z]*)\n(.*?)^```$")
+var fence = regexp.MustCompile("(?ms)^(<!-- not run: [^\n]+ -->\n\n?)?( *)```([a-z]*)\n(.*?)^ *```$")
 
 // blocks returns the blocks of the pages.
 func blocks(t *testing.T) []block {
@@ -47,7 +47,8 @@ func blocks(t *testing.T) []block {
 		text, err := os.ReadFile(path)
 		require.NoError(t, err)
 		for _, m := range fence.FindAllStringSubmatch(string(text), -1) {
-			all = append(all, block{filepath.ToSlash(name), m[2], m[3], m[1] != ""})
+			code := strings.ReplaceAll("\n"+m[4], "\n"+m[2], "\n")[1:] // without the indentation of a list
+			all = append(all, block{filepath.ToSlash(name), m[3], code, m[1] != ""})
 		}
 	}
 	require.NotEmpty(t, all)

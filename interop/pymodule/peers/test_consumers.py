@@ -3,6 +3,9 @@
 docs/compatibility.md has a row for each test."""
 
 import io
+import multiprocessing.spawn
+import os
+import sys
 
 import numpy as np
 import pytest
@@ -71,6 +74,16 @@ def test_pillow(new):
     picture = Image.fromarray(grey)
     assert picture.size == (4, 3) and picture.getpixel((1, 2)) == 9 and Image.fromarray(colours).mode == "RGB"
     assert ub.asarray(picture).tolist() == grey.tolist() and ub.asarray(Image.fromarray(colours)).tolist() == colours.tolist()
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "I", "F", "I;16"])
+def test_pillow_modes(mode):
+    from PIL import Image
+
+    picture = Image.frombytes(mode, (5, 3), bytes(range(128)) * 4) if mode == "I;16" else Image.new("RGB", (5, 3), (1, 2, 3)).convert(mode)
+    want = np.asarray(picture)
+    a = ub.asarray(picture)
+    assert a.shape == want.shape and a.dtype == want.dtype and a.tolist() == want.tolist()
 
 
 def test_h5py(new, tmp_path):
@@ -151,6 +164,19 @@ def test_joblib(new, tmp_path):
     b = joblib.load(tmp_path / "a")
     assert b.tolist() == [1, 2] and b.usm_type == a.usm_type and joblib.hash(a) == joblib.hash(a)
     assert joblib.Parallel(2, prefer="threads")(joblib.delayed(float)(x) for x in a) == [1, 2]
+
+
+def test_joblib_processes(monkeypatch):
+    """Interprocess memory is shared with the processes of loky."""
+    import joblib
+
+    def fill(a):
+        a[...] = 7
+
+    monkeypatch.setattr(sys, "executable", os.fsdecode(multiprocessing.spawn.get_executable()))
+    arrays = [ub.zeros(3, interprocess=True) for _ in range(3)]
+    joblib.Parallel(2)(joblib.delayed(fill)(a) for a in arrays)
+    assert [a.tolist() for a in arrays] == [[7, 7, 7]] * 3
 
 
 def test_safetensors(new):

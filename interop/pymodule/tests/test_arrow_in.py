@@ -470,15 +470,6 @@ def test_array_protocols_precede_arrow(np, protocol):
     assert ub.asarray(picture)._pointer == picture.pixels.ctypes.data
 
 
-def test_pillow(np):
-    image = pytest.importorskip("PIL.Image")
-    for mode in ("1", "L", "LA", "P", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "I", "F", "I;16"):
-        picture = image.frombytes(mode, (5, 3), bytes(range(128)) * 4) if mode == "I;16" else image.new("RGB", (5, 3), (1, 2, 3)).convert(mode)
-        want = np.asarray(picture)
-        a = ub.asarray(picture)
-        assert a.shape == want.shape and a.dtype == want.dtype and a.tolist() == want.tolist(), mode
-
-
 def test_order_of_protocols(np):
     """The buffer protocol is tried before NumPy's protocols, and those before Arrow."""
     class WithBuffer(bytearray):

@@ -4,7 +4,7 @@ import gc
 import sys
 
 import pytest
-from conftest import run
+from conftest import peer, run
 
 import usmbridge as ub
 
@@ -13,7 +13,7 @@ KINDS = ("device", "shared", "host")
 
 def kept_queue(dpctl, device):
     """Returns the queue that dpctl keeps for a root device."""
-    manager = pytest.importorskip("dpctl._sycl_queue_manager")
+    manager = peer("dpctl._sycl_queue_manager")
     return manager.get_device_cached_queue(dpctl.SyclDevice(device.filter_string))
 
 
@@ -46,7 +46,7 @@ def test_the_queue_that_dpctl_keeps(device, dpctl):
 def test_the_queue_of_another_context(device, dpctl):
     d = dpctl.SyclDevice(device.filter_string)
     context = dpctl.SyclContext([d])
-    manager = pytest.importorskip("dpctl._sycl_queue_manager")
+    manager = peer("dpctl._sycl_queue_manager")
     kept = manager.get_device_cached_queue((context, d))
     a = ub.empty(4, usm_type="shared", sycl_queue=context)
     assert a.sycl_context == context and a.sycl_queue is kept and syclobj(a) is kept
@@ -233,8 +233,8 @@ print(a.sycl_queue is kept, b.sycl_queue is kept, b.__sycl_usm_array_interface__
 def test_initial_values_follow_work_on_reused_memory(np, dpctl, device):
     """Memory is reused on an in-order queue while its former user's work runs there: initial values are written
     behind that work."""
-    dpt = pytest.importorskip("dpnp.tensor")
-    memory = pytest.importorskip("dpctl.memory")
+    dpt = peer("dpnp.tensor")
+    memory = peer("dpctl.memory")
     q = dpctl.SyclQueue(device.filter_string, property="in_order")
     much = [memory.MemoryUSMDevice(128 << 20, queue=q) for _ in range(2)]
     sevens = memory.MemoryUSMDevice(1000, queue=q)

@@ -10,7 +10,7 @@ import threading
 import pytest
 
 import usmbridge as ub
-from conftest import live, places
+from conftest import live, peer, places
 from test_given_up import becomes, count
 
 
@@ -185,7 +185,7 @@ def test_a_compiled_function_holds_its_arguments(numba):
             pause()
         return a.min()
 
-    np = pytest.importorskip("numpy")
+    np = peer("numpy")
     wait(ub.full(4, 3.0, device="host"), np.ones(2, "int64"))  # compiles it
     a, flags = ub.full(1 << 12, 3.0, device="host"), np.zeros(2, "int64")
     got = []

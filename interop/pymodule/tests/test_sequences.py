@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-from conftest import sycl_device
+from conftest import peer, sycl_device
 
 import usmbridge as ub
 
@@ -105,7 +105,7 @@ def test_numpy_scalars_become_elements_by_the_same_rule(np):
 
 
 def test_ml_scalars(np):
-    ml = pytest.importorskip("ml_dtypes")
+    ml = peer("ml_dtypes")
     for name, values in (("bfloat16", [1.5, -2]), ("float8_e4m3fn", [0.5, 448]), ("int4", [-8, 7]), ("uint2", [3, 1]), ("float4_e2m1fn", [-6, 0.5])):
         scalars = [getattr(ml, name)(v) for v in values]
         a = ub.asarray(scalars)
@@ -241,7 +241,7 @@ def test_objects_with_numpys_own_protocols(np):
         z[...] = cls()
         assert z.tolist() == x.tolist()
     assert ub.asarray(Copying()).tolist() == [0, 1, 2]
-    ml = pytest.importorskip("ml_dtypes")
+    ml = peer("ml_dtypes")
     n = np.array([1, 2], ml.bfloat16)
     assert ub.asarray(type("N", (), {"__array__": lambda self, dtype=None, copy=None: n})()).dtype == "bfloat16"
     for bad, error in (("text", TypeError), (None, TypeError), (LookupError("mine"), LookupError)):

@@ -44,14 +44,6 @@ func (b *bins) above(level, index int) (l, s int, ok bool) {
 	return 0, 0, false
 }
 
-// binsOf returns the bins that a free block belongs to.
-func (h *Heap) binsOf(r *record) *bins {
-	if h.segments[r.segment].whole {
-		return &h.whole
-	}
-	return &h.bins
-}
-
 // insert puts a free block into its bin.
 func (h *Heap) insert(i int32) {
 	r := h.at(i)
@@ -65,7 +57,7 @@ func (h *Heap) insert(i int32) {
 		h.noteClosed(i)
 		return
 	}
-	b := h.binsOf(r)
+	b := &h.bins
 	l, s := bin(r.size)
 	head := &b.heads[l][s]
 	if *head == 0 {
@@ -98,7 +90,7 @@ func (h *Heap) remove(i int32) {
 		}
 		return
 	}
-	b := h.binsOf(r)
+	b := &h.bins
 	l, s := bin(r.size)
 	head := &b.heads[l][s]
 	if r.size < listUnits {

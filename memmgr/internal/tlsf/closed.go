@@ -3,7 +3,7 @@ package tlsf
 // Alloc takes no block of a closed segment, because its free blocks are in no bin. They still merge, so
 // that the segment becomes one large free block when its last block in use is freed.
 
-// Close closes a segment, which may be empty or in use. It ignores segments of AddWhole.
+// Close closes a segment, which may be empty or in use.
 func (h *Heap) Close(n int32) { h.setClosed(n, true) }
 
 // Open lets Alloc use a closed segment again. It ignores segments that were removed.
@@ -17,7 +17,7 @@ func (h *Heap) setClosed(n int32, closed bool) {
 		return
 	}
 	seg := &h.segments[n]
-	if seg.closed == closed || seg.units == 0 || seg.whole {
+	if seg.closed == closed || seg.units == 0 {
 		return
 	}
 	for i := seg.first; i != none; i = h.at(i).next {

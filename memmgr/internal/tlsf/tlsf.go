@@ -37,7 +37,6 @@ type segment struct {
 	next  int32 // next unused number + 1
 
 	closed bool // its free blocks are in no bin
-	whole  bool // it is one block, which is in Heap.whole while it is free
 }
 
 // Heap is a set of segments divided into blocks. The zero Heap is ready.
@@ -48,8 +47,7 @@ type Heap struct {
 	segments []segment
 	spareSeg int32 // free segment number + 1
 
-	bins   bins // free blocks of segments that are divided
-	whole  bins // free segments of AddWhole
+	bins   bins
 	counts Counts
 	wanted uint32 // set by Want
 	found  int32  // a free block of a closed segment with at least wanted units, + 1
@@ -110,11 +108,10 @@ func (h *Heap) AddSegment(base uintptr, units uint32, purged bool) int32 {
 	return n
 }
 
-// AddWhole adds address space as a segment of one block in use and returns the block. Alloc does not
-// divide the segment. When the block is free, only AllocWhole takes it.
-func (h *Heap) AddWhole(base uintptr, units uint32) int32 {
+// AddUsed adds address space as a segment of one block in use and returns the block.
+func (h *Heap) AddUsed(base uintptr, units uint32) int32 {
 	n := h.addSegment(base, units)
-	h.segments[n].used, h.segments[n].whole = 1, true
+	h.segments[n].used = 1
 	h.counts.UsedBlocks++
 	h.counts.UsedUnits += uint64(units)
 	return h.segments[n].first
@@ -197,27 +194,6 @@ func (h *Heap) skip(r *record, align uint32) uint32 {
 	at := uint64(h.segments[r.segment].base/Unit) + uint64(r.offset)
 	return uint32(-at & uint64(align-1))
 }
-
-// AllocWhole takes the smallest free segment of AddWhole that has between least and most units and
-// whose address is a multiple of align units. It tries at most tries segments that are not aligned.
-// It returns the block, or a negative number.
-func (h *Heap) AllocWhole(least, most, align uint32, tries int) int32 {
-	for i := h.whole.from(h, &record{size: least}); i != none && tries > 0; i = h.whole.after(h, i) {
-		r := h.at(i)
-		if r.size > most {
-			return none
-		}
-		if h.skip(r, align) == 0 {
-			h.take(i)
-			return i
-		}
-		tries--
-	}
-	return none
-}
-
-// Divide turns a segment of AddWhole that is in use into one that Alloc divides.
-func (h *Heap) Divide(n int32) { h.segments[n].whole = false }
 
 // take marks a free block as used.
 func (h *Heap) take(i int32) {

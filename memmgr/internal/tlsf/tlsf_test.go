@@ -12,22 +12,20 @@ import (
 func check(t require.TestingT, h *Heap) {
 	var c Counts
 	inLists := map[int32]bool{}
-	for _, b := range []*bins{&h.bins, &h.whole} {
-		for l := range b.heads {
-			for s := range b.heads[l] {
-				head := b.heads[l][s]
-				require.Equal(t, head != 0, b.sub[l]&(1<<s) != 0)
-				for _, i := range checkBin(t, h, head-1) {
-					r := h.at(i)
-					require.True(t, r.free)
-					require.Same(t, b, h.binsOf(r))
-					bl, bs := bin(r.size)
-					require.Equal(t, [2]int{l, s}, [2]int{bl, bs})
-					inLists[i] = true
-				}
+	b := &h.bins
+	for l := range b.heads {
+		for s := range b.heads[l] {
+			head := b.heads[l][s]
+			require.Equal(t, head != 0, b.sub[l]&(1<<s) != 0)
+			for _, i := range checkBin(t, h, head-1) {
+				r := h.at(i)
+				require.True(t, r.free)
+				bl, bs := bin(r.size)
+				require.Equal(t, [2]int{l, s}, [2]int{bl, bs})
+				inLists[i] = true
 			}
-			require.Equal(t, b.sub[l] != 0, b.top&(1<<l) != 0)
 		}
+		require.Equal(t, b.sub[l] != 0, b.top&(1<<l) != 0)
 	}
 	for n := range h.segments {
 		seg := &h.segments[n]
@@ -309,28 +307,16 @@ func TestAlignmentLosesNothing(t *testing.T) {
 	}
 }
 
-func TestWholeSegments(t *testing.T) {
+func TestSegmentOfOneBlock(t *testing.T) {
 	var h Heap
-	a, b := h.AddWhole(1<<30, 4096), h.AddWhole(1<<31+64*Unit, 5000)
-	check(t, &h)
-	require.False(t, h.segments[h.Segment(b)].used == 0)
-	require.True(t, h.Free(a))
-	require.True(t, h.Free(b))
+	a, b := h.AddUsed(1<<30, 4096), h.AddUsed(1<<31+64*Unit, 5000)
 	check(t, &h)
 	require.EqualValues(t, -1, h.Alloc(1, 1))
-	require.EqualValues(t, 2, h.Counts().EmptySegments)
-	require.EqualValues(t, -1, h.AllocWhole(4097, 4999, 1, 9))
-	require.EqualValues(t, -1, h.AllocWhole(4097, 5000, 128, 9), "it lies at a multiple of 64 units")
-	require.Equal(t, b, h.AllocWhole(4097, 5000, 64, 9))
-	require.EqualValues(t, -1, h.AllocWhole(1, 4096, 1, 0))
-	require.Equal(t, a, h.AllocWhole(1, 4096, 1, 1))
+	require.True(t, h.Free(a))
 	check(t, &h)
-	h.Divide(h.Segment(a))
-	h.Free(a)
-	check(t, &h)
-	require.EqualValues(t, -1, h.AllocWhole(1, 4096, 1, 9))
+	require.EqualValues(t, 1, h.Counts().EmptySegments)
 	require.GreaterOrEqual(t, h.Alloc(1, 1), int32(0))
-	h.Free(b)
+	require.True(t, h.Free(b))
 	base, units := h.RemoveSegment(h.Segment(b))
 	require.EqualValues(t, 1<<31+64*Unit, base)
 	require.EqualValues(t, 5000, units)
@@ -395,7 +381,7 @@ func anyFits(h *Heap, units, align uint32) bool {
 		at := base + p.Offset
 		skip := -at & (uintptr(align)*Unit - 1)
 		seg := &h.segments[p.Segment]
-		found = found || p.Free && !seg.closed && !seg.whole && p.Size >= uintptr(units)*Unit+skip
+		found = found || p.Free && !seg.closed && p.Size >= uintptr(units)*Unit+skip
 	})
 	return found
 }
@@ -416,7 +402,7 @@ func run(t require.TestingT, script []byte) {
 		switch {
 		case op == 0 && h.counts.Segments < 8:
 			if y%8 == 7 {
-				h.Free(h.AddWhole(base, 16+x*64+y))
+				h.Free(h.AddUsed(base, 16+x*64+y))
 			} else {
 				h.AddSegment(base, 16+x*64+y, x%2 == 0)
 			}
@@ -438,13 +424,7 @@ func run(t require.TestingT, script []byte) {
 		case op == 1:
 			for n := range h.segments {
 				if seg := &h.segments[n]; seg.units != 0 && seg.used == 0 {
-					if seg.whole && x%2 == 0 {
-						h.Take(seg.first)
-						h.Divide(int32(n))
-						h.Free(seg.first)
-					} else {
-						h.RemoveSegment(int32(n))
-					}
+					h.RemoveSegment(int32(n))
 					break
 				}
 			}
