@@ -37,16 +37,6 @@ usmb_array *usmb_array_raw(int32_t ndim)
 	return a;
 }
 
-usmb_array *usmb_array_laid_out(int32_t ndim, const int64_t *shape, const int64_t *strides)
-{
-	usmb_array *a = usmb_array_raw(ndim);
-	for (int32_t i = 0; a && i < ndim; i++) {
-		usmb_shape(a)[i] = shape[i];
-		usmb_strides(a)[i] = strides[i];
-	}
-	return a;
-}
-
 /* ---- cycles ---------------------------------------------------------------------- */
 
 /* Registers an array with the collector if its memory belongs to a Python object. Other arrays

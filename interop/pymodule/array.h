@@ -151,7 +151,16 @@ int usmb_array_clear(PyObject *self);
    strides, and then call usmb_array_settle. */
 usmb_array *usmb_array_raw(int32_t ndim);
 /* The same with shape and strides. */
-usmb_array *usmb_array_laid_out(int32_t ndim, const int64_t *shape, const int64_t *strides);
+static inline usmb_array *usmb_array_laid_out(int32_t ndim, const int64_t *shape, const int64_t *strides)
+{
+	usmb_array *a = usmb_array_raw(ndim);
+	if (!a) return NULL;
+	for (int32_t i = 0; i < ndim; i++) {
+		usmb_shape(a)[i] = shape[i];
+		usmb_strides(a)[i] = strides[i];
+	}
+	return a;
+}
 /* Computes nelem, contiguity and the flags that follow from the cell; takes
    over one reference of cell. extra: USMB_ARR_READONLY | USMB_ARR_PADDED | USMB_ARR_MEMORY. */
 void usmb_array_settle(usmb_array *a, usmb_cell *cell, char *first, usmb_dl_dtype dtype, uint32_t extra);

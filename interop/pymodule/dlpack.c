@@ -240,10 +240,12 @@ static int parse_request(PyObject *const *args, Py_ssize_t n, PyObject *kwnames,
 	if (sort_arguments(args, n, kwnames, v) < 0) return -1;
 	if (usmb_given(v[0])) r->stream = v[0];
 	if (usmb_given(v[1]) && parse_version(v[1], r) < 0) return -1;
-	r->has_device = usmb_given(v[2]);
-	if (r->has_device && parse_pair(v[2], "dl_device", r->device) < 0) return -1;
-	r->copy = usmb_parse_copy(v[3]);
-	return r->copy < 0 ? -1 : 0;
+	if (usmb_given(v[2])) {
+		if (parse_pair(v[2], "dl_device", r->device) < 0) return -1;
+		r->has_device = 1;
+	}
+	if (usmb_given(v[3]) && (r->copy = PyObject_IsTrue(v[3])) < 0) return -1;
+	return 0;
 }
 
 static int is_minus_one(PyObject *o)

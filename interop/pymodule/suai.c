@@ -227,6 +227,10 @@ static int parse_version(PyObject *dict, parsed *p)
 /* Reads an integer or any object with __index__ except text. */
 static int parse_int(PyObject *o, const char *key, int64_t *out)
 {
+	if (PyLong_CheckExact(o)) { /* saves a call */
+		*out = PyLong_AsLongLong(o);
+		return *out == -1 && PyErr_Occurred() ? -1 : 0;
+	}
 	if (!PyIndex_Check(o)) return malformed(PyExc_TypeError, key, "must hold integers", o);
 	return usmb_parse_dim(o, out, key);
 }

@@ -159,10 +159,6 @@ int usmb_parse_choice(PyObject *o, const char *const *names, int n, const char *
 int usmb_parse_dim(PyObject *o, int64_t *out, const char *what)
 {
 	char type[64];
-	if (PyLong_CheckExact(o)) {
-		*out = PyLong_AsLongLong(o);
-		return *out == -1 && PyErr_Occurred() ? -1 : 0;
-	}
 	if (!PyIndex_Check(o)) {
 		usmb_raise(PyExc_TypeError, "%s takes integers, not %s", what, usmb_type_name(o, type, sizeof type));
 		return -1;
