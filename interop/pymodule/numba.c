@@ -27,10 +27,14 @@ typedef struct {
 } hold;
 
 static PyTypeObject *hold_type;
+/* Freed holds for reuse; guarded by the GIL. */
+enum { HOLDS = 16 };
+static hold *dead[HOLDS];
+static int ndead;
 
 static PyObject *hold_of(usmb_array *a)
 {
-	hold *h = PyObject_Malloc(sizeof *h);
+	hold *h = ndead > 0 ? dead[--ndead] : PyObject_Malloc(sizeof *h);
 	if (!h) return PyErr_NoMemory();
 	PyObject_Init((PyObject *)h, hold_type);
 	h->array = (usmb_array *)Py_NewRef(a);
@@ -44,7 +48,10 @@ static void hold_dealloc(PyObject *self)
 	PyTypeObject *type = Py_TYPE(self);
 	usmb_array_unhold(h->array);
 	Py_DECREF(h->array);
-	PyObject_Free(h);
+	if (ndead < HOLDS)
+		dead[ndead++] = h;
+	else
+		PyObject_Free(h);
 	Py_DECREF(type);
 }
 
