@@ -232,10 +232,7 @@ static uint32_t memory_flags(const usmb_cell *cell, uint32_t extra)
 	uint32_t cellflags = atomic_load_explicit(&cell->flags, memory_order_relaxed);
 	uint32_t flags = extra & (USMB_ARR_READONLY | USMB_ARR_PADDED | USMB_ARR_MEMORY);
 	if (cellflags & USMB_CELL_READONLY) flags |= USMB_ARR_READONLY;
-	if (!cell->place)
-		flags |= USMB_ARR_HOST | USMB_ARR_READ;
-	else if (((usmb_place *)cell->place)->host_readable)
-		flags |= USMB_ARR_READ;
+	if (!cell->place || ((usmb_place *)cell->place)->host_readable) flags |= USMB_ARR_READ;
 	return flags;
 }
 
@@ -273,12 +270,8 @@ PyObject *usmb_array_view_as(usmb_array *src, usmb_dl_dtype dtype, uint32_t extr
 	if (src->cell == &usmb_no_memory && !usmb_array_alive(src)) return NULL;
 	/* Creating an array can run the collector, and code that releases src. */
 	usmb_array_hold(src);
-	usmb_array *a = usmb_array_raw(ndim);
+	usmb_array *a = usmb_array_laid_out(ndim, shape, strides);
 	if (a) {
-		if (ndim > 0) {
-			memcpy(usmb_shape(a), shape, (size_t)ndim * sizeof *shape);
-			memcpy(usmb_strides(a), strides, (size_t)ndim * sizeof *strides);
-		}
 		usmb_cell_retain(src->cell);
 		usmb_array_settle(a, src->cell, first, dtype,
 		                  extra | (src->flags & (USMB_ARR_READONLY | USMB_ARR_MEMORY)));

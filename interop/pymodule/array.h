@@ -13,7 +13,6 @@ enum {
 	USMB_ARR_READONLY = 1,
 	USMB_ARR_C = 2,          /* C-contiguous */
 	USMB_ARR_F = 4,          /* Fortran-contiguous */
-	USMB_ARR_HOST = 8,       /* plain host memory: the host backend or a kDLCPU import */
 	USMB_ARR_READ = 16,      /* the processor may read the memory */
 	USMB_ARR_PADDED = 32,    /* sub-byte elements, one to a byte */
 	USMB_ARR_KEEP = 64,      /* the memory may be kept for reuse (storage.h); never set in a view */
@@ -151,6 +150,17 @@ int usmb_array_clear(PyObject *self);
 /* A new array without cell, first and flags. The caller must fill them at once, with shape and
    strides, and then call usmb_array_settle. */
 usmb_array *usmb_array_raw(int32_t ndim);
+/* The same with shape and strides. */
+static inline usmb_array *usmb_array_laid_out(int32_t ndim, const int64_t *shape, const int64_t *strides)
+{
+	usmb_array *a = usmb_array_raw(ndim);
+	if (!a) return NULL;
+	for (int32_t i = 0; i < ndim; i++) {
+		usmb_shape(a)[i] = shape[i];
+		usmb_strides(a)[i] = strides[i];
+	}
+	return a;
+}
 /* Computes nelem, contiguity and the flags that follow from the cell; takes
    over one reference of cell. extra: USMB_ARR_READONLY | USMB_ARR_PADDED | USMB_ARR_MEMORY. */
 void usmb_array_settle(usmb_array *a, usmb_cell *cell, char *first, usmb_dl_dtype dtype, uint32_t extra);

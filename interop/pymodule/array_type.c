@@ -42,12 +42,9 @@ static usmb_dl_dtype readable_type(usmb_dl_dtype t)
 static usmb_array *readable(usmb_array *a)
 {
 	usmb_dl_dtype t = readable_type(a->dtype);
-	usmb_where host;
 	if (a->flags & USMB_ARR_READ && t.code == a->dtype.code && t.bits == a->itembits)
 		return usmb_array_wait(a) < 0 ? NULL : (usmb_array *)Py_NewRef(a);
-	memset(&host, 0, sizeof host);
-	host.host = 1;
-	return (usmb_array *)usmb_copy_as(a, t, &host);
+	return (usmb_array *)usmb_copy_as(a, t, &usmb_on_host);
 }
 
 static PyObject *read_int(const char *p, uint8_t bits)
@@ -197,11 +194,11 @@ static int flat_position(usmb_array *a, int64_t i, int64_t *position)
 	return 0;
 }
 
-static int position_at(usmb_array *a, const int64_t *index, Py_ssize_t n, int64_t *position)
+static int position_at(usmb_array *a, const int64_t *index, int n, int64_t *position)
 {
 	*position = 0;
 	if (n != a->ndim) {
-		usmb_raise(PyExc_ValueError, "item: %lld indices for an array of %d dimensions", (long long)n, a->ndim);
+		usmb_raise(PyExc_ValueError, "item: %d indices for an array of %d dimensions", n, a->ndim);
 		return -1;
 	}
 	for (int32_t k = 0; k < a->ndim; k++) {
@@ -222,15 +219,10 @@ static PyObject *array_item(PyObject *self, PyObject *const *args, Py_ssize_t n)
 		return usmb_raise(PyExc_ValueError,
 		                  "item() needs an index unless the array has one element; this one has %lld",
 		                  (long long)a->nelem);
-	int count = 0, flat = n == 1 && PyIndex_Check(args[0]);
-	if (n == 1) {
-		count = flat ? usmb_parse_dim(args[0], index, "item") : usmb_parse_dims(args[0], index, "item");
-		if (count < 0) return NULL;
-	} else {
-		for (; count < n && count < USMB_DL_MAX_NDIM; count++)
-			if (usmb_parse_dim(args[count], &index[count], "item") < 0) return NULL;
-	}
-	int bad = flat ? flat_position(a, index[0], &position) : position_at(a, index, n == 1 ? count : n, &position);
+	int flat = n == 1 && PyIndex_Check(args[0]);
+	int count = flat ? usmb_parse_dim(args[0], index, "item") : usmb_parse_dim_args(args, n, index, "item");
+	if (count < 0) return NULL;
+	int bad = flat ? flat_position(a, index[0], &position) : position_at(a, index, count, &position);
 	return bad ? NULL : number_of(a, position);
 }
 
@@ -239,13 +231,10 @@ static PyObject *array_item(PyObject *self, PyObject *const *args, Py_ssize_t n)
 static PyObject *array_tobytes(PyObject *self, PyObject *unused)
 {
 	usmb_array *a = (usmb_array *)self;
-	usmb_where host;
 	(void)unused;
 	usmb_owner_drain();
-	memset(&host, 0, sizeof host);
-	host.host = 1;
 	int direct = a->flags & USMB_ARR_READ && a->flags & USMB_ARR_C;
-	usmb_array *dense = direct ? (usmb_array *)Py_NewRef(a) : (usmb_array *)usmb_copy_to(a, &host);
+	usmb_array *dense = direct ? (usmb_array *)Py_NewRef(a) : (usmb_array *)usmb_copy_to(a, &usmb_on_host);
 	PyObject *r = NULL;
 	if (dense && usmb_array_wait(dense) == 0)
 		r = PyBytes_FromStringAndSize(dense->first, (Py_ssize_t)usmb_nbytes(dense));
@@ -542,82 +531,47 @@ static PyObject *array_namespace(PyObject *self, PyObject *const *args, Py_ssize
 	type result = call; \
 	usmb_array_unhold(ARRAY(self)); \
 	return result
+/* The getter of an attribute of the array a; its body follows. */
 #define GETTER(name) \
-	static PyObject *read_##name(PyObject *self); \
+	static PyObject *read_##name(usmb_array *a); \
 	static PyObject *get_##name(PyObject *self, void *closure __attribute__((unused))) \
 	{ \
-		HELD(PyObject *, NULL, read_##name(self)); \
+		HELD(PyObject *, NULL, read_##name(ARRAY(self))); \
 	} \
-	static PyObject *read_##name(PyObject *self)
+	static PyObject *read_##name(usmb_array *a __attribute__((unused)))
+/* The same for an attribute that is an expression. */
+#define ATTRIBUTE(name, expression) \
+	GETTER(name) \
+	{ \
+		return expression; \
+	}
 
-GETTER(shape)
-{
-	usmb_array *a = ARRAY(self);
-	return usmb_tuple_i64(usmb_shape(a), a->ndim);
-}
-
-GETTER(strides)
-{
-	usmb_array *a = ARRAY(self);
-	return usmb_tuple_i64(usmb_strides(a), a->ndim);
-}
-
-GETTER(dtype)
-{
-	usmb_array *a = ARRAY(self);
-	return usmb_dtype_public(a->dtype);
-}
+ATTRIBUTE(shape, usmb_tuple_i64(usmb_shape(a), a->ndim))
+ATTRIBUTE(strides, usmb_tuple_i64(usmb_strides(a), a->ndim))
+ATTRIBUTE(dtype, usmb_dtype_public(a->dtype))
 
 GETTER(typestr)
 {
-	usmb_array *a = ARRAY(self);
 	const char *s = usmb_dl_dtype_typestr(a->dtype);
 	if (!s) Py_RETURN_NONE;
 	return PyUnicode_InternFromString(s);
 }
 
-GETTER(ndim)
-{
-	usmb_array *a = ARRAY(self);
-	return PyLong_FromLong(a->ndim);
-}
-
-GETTER(size)
-{
-	usmb_array *a = ARRAY(self);
-	return PyLong_FromLongLong(a->nelem);
-}
-
-GETTER(itemsize)
-{
-	usmb_array *a = ARRAY(self);
-	return PyLong_FromLongLong(usmb_itemsize(a));
-}
-
-GETTER(nbytes)
-{
-	usmb_array *a = ARRAY(self);
-	return PyLong_FromLongLong(usmb_nbytes(a));
-}
-
-GETTER(readonly)
-{
-	usmb_array *a = ARRAY(self);
-	return PyBool_FromLong(a->flags & USMB_ARR_READONLY);
-}
+ATTRIBUTE(ndim, PyLong_FromLong(a->ndim))
+ATTRIBUTE(size, PyLong_FromLongLong(a->nelem))
+ATTRIBUTE(itemsize, PyLong_FromLongLong(usmb_itemsize(a)))
+ATTRIBUTE(nbytes, PyLong_FromLongLong(usmb_nbytes(a)))
+ATTRIBUTE(readonly, PyBool_FromLong(a->flags &USMB_ARR_READONLY))
 
 GETTER(usm_type)
 {
-	usmb_array *a = ARRAY(self);
-	static const char *const names[] = {NULL, "device", "shared", "host"};
 	usmb_place *place = usmb_array_place(a);
 	if (!place || place->kind < 1 || place->kind > 3) Py_RETURN_NONE;
-	return PyUnicode_InternFromString(names[place->kind]);
+	return PyUnicode_InternFromString(usmb_kind_names[place->kind]);
 }
 
 GETTER(interprocess)
 {
-	usmb_array *a = ARRAY(self);
 	int audience = a->flags & USMB_ARR_PEERS_READ ? USMB_AUDIENCE_READ : USMB_AUDIENCE_WRITE;
 	/* Imported memory may have been made by Go for other processes: ask Go. */
 	if (!(a->flags & USMB_ARR_INTERPROCESS)) audience = usmb_py_in_child() ? 0 : usmb_go_audience(a->cell);
@@ -625,24 +579,18 @@ GETTER(interprocess)
 	return PyBool_FromLong(audience != USMB_AUDIENCE_NONE);
 }
 
-GETTER(device)
-{
-	usmb_array *a = ARRAY(self);
-	return usmb_device_of_place(usmb_array_place(a));
-}
+ATTRIBUTE(device, usmb_device_of_place(usmb_array_place(a)))
 
 GETTER(sycl_queue)
 {
-	usmb_array *a = ARRAY(self);
 	if (!a->cell->place) Py_RETURN_NONE;
 	return a->queue ? Py_NewRef(a->queue) : usmb_public_queue(a->cell->place);
 }
 
 GETTER(sycl_device)
 {
-	usmb_array *a = ARRAY(self);
 	if (!a->cell->place) Py_RETURN_NONE;
-	PyObject *queue = get_sycl_queue(self, NULL);
+	PyObject *queue = read_sycl_queue(a);
 	PyObject *device = queue ? PyObject_GetAttrString(queue, "sycl_device") : NULL;
 	Py_XDECREF(queue);
 	return device;
@@ -650,16 +598,12 @@ GETTER(sycl_device)
 
 GETTER(sycl_context)
 {
-	usmb_array *a = ARRAY(self);
 	if (!a->cell->place) Py_RETURN_NONE;
 	return usmb_public_context(a->cell->place);
 }
 
-GETTER(pointer)
-{
-	usmb_array *a = ARRAY(self);
-	return PyLong_FromVoidPtr(a->first);
-}
+ATTRIBUTE(pointer, PyLong_FromVoidPtr(a->first))
+ATTRIBUTE(priority, PyFloat_FromDouble(1000.0)) /* dask.array compares those of tensordot's operands */
 
 static Py_ssize_t array_length(PyObject *self)
 {
@@ -789,19 +733,18 @@ static PyObject *plain_repr(usmb_array *a, PyObject *body)
 	PyObject *shape = usmb_tuple_i64(usmb_shape(a), a->ndim);
 	PyObject *dtype = usmb_dtype_object(a->dtype);
 	usmb_place *place = usmb_array_place(a);
-	static const char *const kinds[] = {"", "device", "shared", "host"};
 	PyObject *r = NULL;
 	/* Show the shape unless the brackets do. */
 	int empty = a->nelem == 0 && a->ndim > 1;
 	if (shape && dtype && body && empty && place)
 		r = PyUnicode_FromFormat("Array([], shape=%S, dtype=%U, device=%s, usm_type=%s)", shape, dtype,
-		                         place->filter, kinds[place->kind & 3]);
+		                         place->filter, usmb_kind_names[place->kind & 3]);
 	else if (shape && dtype && body && empty)
 		r = PyUnicode_FromFormat("Array([], shape=%S, dtype=%U, device=host)", shape, dtype);
 	else if (shape && dtype && place)
 		r = PyUnicode_FromFormat(body ? "Array(%V, dtype=%U, device=%s, usm_type=%s)"
 		                              : "<Array%V at memory of a fork, dtype=%U, device=%s, usm_type=%s>",
-		                         body, "", dtype, place->filter, kinds[place->kind & 3]);
+		                         body, "", dtype, place->filter, usmb_kind_names[place->kind & 3]);
 	else if (shape && dtype)
 		r = PyUnicode_FromFormat("Array(%V, dtype=%U, device=host)", body, "", dtype);
 	Py_XDECREF(shape);
@@ -814,31 +757,21 @@ static PyObject *held_repr(PyObject *self)
 	usmb_array *a = (usmb_array *)self;
 	usmb_array *read = a;
 	PyObject *host = NULL, *body = NULL;
-	usmb_where w;
-	usmb_goerr err;
 	char *text = NULL;
-	err.kind = USMB_ERR_NONE;
 	usmb_owner_drain();
 	if (usmb_py_in_child()) {
 		body = PyUnicode_FromString("...");
 	} else if ((body = usmb_numpy_text(self)) == NULL && !PyErr_Occurred()) {
-		memset(&w, 0, sizeof w);
-		w.host = 1;
 		if (!(a->flags & USMB_ARR_READ) || !usmb_array_aligned(a)) {
-			host = usmb_copy_to(a, &w);
+			host = usmb_copy_to(a, &usmb_on_host);
 			if (!host) return NULL;
 			read = (usmb_array *)host;
 		}
 		if (usmb_array_wait(read) < 0) goto done;
 		usmb_dl_tensor t = {read->first,      {USMB_DL_CPU, 0},   read->ndim, read->dtype,
 		                    usmb_shape(read), usmb_strides(read), 0};
-		PyThreadState *saved = PyEval_SaveThread();
-		int r = usmb_go_text(&t, (read->flags & USMB_ARR_PADDED) != 0, 6, &text, &err);
-		PyEval_RestoreThread(saved);
-		if (r < 0) {
-			usmb_raise_go(&err);
-			goto done;
-		}
+		USMB_GO(usmb_go_text(&t, (read->flags & USMB_ARR_PADDED) != 0, &text, &err));
+		if (r < 0) goto done;
 		body = PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
 		free(text);
 	}
@@ -900,13 +833,6 @@ static PyMemberDef members[] = {
         {"__weaklistoffset__", T_PYSSIZET, offsetof(usmb_array, weak), READONLY, NULL},
         {NULL, 0, 0, 0, NULL},
 };
-
-/* dask.array compares the priorities of the operands of tensordot. */
-GETTER(priority)
-{
-	(void)self;
-	return PyFloat_FromDouble(1000.0);
-}
 
 static PyGetSetDef getset[] = {
         {"shape", get_shape, NULL, doc_Array_shape, NULL},

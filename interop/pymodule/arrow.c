@@ -120,20 +120,13 @@ static void end_schema(PyObject *capsule)
 	free(s);
 }
 
-static void end_array(PyObject *capsule)
+/* For both structs of memory, which begin with the array. */
+static void end_memory(PyObject *capsule)
 {
-	usmb_arrow_array *a = PyCapsule_GetPointer(capsule, array_name);
+	usmb_arrow_array *a = PyCapsule_GetPointer(capsule, PyCapsule_GetName(capsule));
 	if (!a) return;
 	if (a->release) a->release(a);
 	free(a);
-}
-
-static void end_device(PyObject *capsule)
-{
-	usmb_arrow_device_array *d = PyCapsule_GetPointer(capsule, device_name);
-	if (!d) return;
-	if (d->array.release) d->array.release(&d->array);
-	free(d);
 }
 
 /* ---- schema -------------------------------------------------------------------------- */
@@ -260,8 +253,8 @@ static const char *check(usmb_array *a, int64_t *row)
 	return usmb_array_check_aligned(a) < 0 ? NULL : format;
 }
 
-static PyObject *pair(usmb_array *a, const char *format, int64_t row, void *array, const char *name,
-                      PyCapsule_Destructor end)
+/* Returns the capsules of the schema and of array, which it takes over. */
+static PyObject *pair(usmb_array *a, const char *format, int64_t row, void *array, const char *name)
 {
 	usmb_arrow_schema *s = make_schema(a, format, row);
 	PyObject *schema = s ? PyCapsule_New(s, schema_name, end_schema) : NULL;
@@ -269,19 +262,14 @@ static PyObject *pair(usmb_array *a, const char *format, int64_t row, void *arra
 		s->release(s);
 		free(s);
 	}
-	PyObject *memory = PyCapsule_New(array, name, end);
-	PyObject *both = schema && memory ? PyTuple_New(2) : NULL;
-	if (!memory) { /* both structs begin with the array */
+	PyObject *memory = PyCapsule_New(array, name, end_memory);
+	if (!memory) {
 		release_array(array);
 		free(array);
 	}
-	if (!both) {
-		Py_XDECREF(schema);
-		Py_XDECREF(memory);
-		return NULL;
-	}
-	PyTuple_SetItem(both, 0, schema);
-	PyTuple_SetItem(both, 1, memory);
+	PyObject *both = schema && memory ? PyTuple_Pack(2, schema, memory) : NULL;
+	Py_XDECREF(schema);
+	Py_XDECREF(memory);
 	return both;
 }
 
@@ -291,24 +279,6 @@ static int parse(const char *func, PyObject *const *args, Py_ssize_t n, PyObject
 	PyObject *const names[1] = {usmb_name.requested_schema};
 	PyObject *v[1] = {NULL};
 	return usmb_args(func, args, n, kwnames, names, 1, 0, 1, v);
-}
-
-static PyObject *export_host(usmb_array *a)
-{
-	int64_t row;
-	const char *format = check(a, &row);
-	if (!format) return NULL;
-	if (!(a->flags & USMB_ARR_READ))
-		return usmb_raise(PyExc_BufferError, "the host cannot read USM device memory: a consumer of "
-		                                     "__arrow_c_device_array__ can; or to_device(\"host\") first");
-	if (usmb_array_wait(a) < 0) return NULL;
-	usmb_arrow_array *out = malloc(sizeof *out);
-	if (!out) return PyErr_NoMemory();
-	if (fill_array(a, row, NULL, out) < 0) {
-		free(out);
-		return NULL;
-	}
-	return pair(a, format, row, out, array_name, end_array);
 }
 
 /* Later versions of the protocol may add arguments. The protocol says that None must be ignored. */
@@ -330,7 +300,6 @@ static int unknown_wish(PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
    work. */
 static int fill_device(usmb_array *a, int64_t row, usmb_arrow_device_array *out)
 {
-	memset(out, 0, sizeof *out);
 	out->device_id = -1;
 	out->device_type = USMB_ARROW_CPU;
 	if (a->flags & USMB_ARR_READ) return usmb_array_wait(a) < 0 ? -1 : fill_array(a, row, NULL, &out->array);
@@ -343,27 +312,31 @@ static int fill_device(usmb_array *a, int64_t row, usmb_arrow_device_array *out)
 	return fill_array(a, row, event, &out->array);
 }
 
-static PyObject *export_device(usmb_array *a)
+/* device: for __arrow_c_device_array__. A consumer of the other method reads the first member only. */
+static PyObject *export(usmb_array *a, int device)
 {
 	int64_t row;
 	const char *format = check(a, &row);
 	if (!format) return NULL;
-	usmb_arrow_device_array *out = malloc(sizeof *out);
+	if (!device && !(a->flags & USMB_ARR_READ))
+		return usmb_raise(PyExc_BufferError, "the host cannot read USM device memory: a consumer of "
+		                                     "__arrow_c_device_array__ can; or to_device(\"host\") first");
+	usmb_arrow_device_array *out = calloc(1, sizeof *out);
 	if (!out) return PyErr_NoMemory();
 	if (fill_device(a, row, out) < 0) {
 		free(out);
 		return NULL;
 	}
-	return pair(a, format, row, out, device_name, end_device);
+	return pair(a, format, row, out, device ? device_name : array_name);
 }
 
 /* Exports the array, or a copy in C order if its elements are in another order. */
-static PyObject *ordered(PyObject *self, PyObject *(*export)(usmb_array *))
+static PyObject *ordered(PyObject *self, int device)
 {
 	usmb_array *a = (usmb_array *)self;
-	if (a->flags & USMB_ARR_C) return export(a);
+	if (a->flags & USMB_ARR_C) return export(a, device);
 	PyObject *copy = usmb_copy_to(a, NULL);
-	PyObject *out = copy ? export((usmb_array *)copy) : NULL;
+	PyObject *out = copy ? export((usmb_array *)copy, device) : NULL;
 	Py_XDECREF(copy);
 	return out;
 }
@@ -371,13 +344,13 @@ static PyObject *ordered(PyObject *self, PyObject *(*export)(usmb_array *))
 PyObject *usmb_array_arrow(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
 	usmb_owner_drain();
-	return parse("__arrow_c_array__", args, n, kwnames) < 0 ? NULL : ordered(self, export_host);
+	return parse("__arrow_c_array__", args, n, kwnames) < 0 ? NULL : ordered(self, 0);
 }
 
 PyObject *usmb_array_arrow_device(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
 	usmb_owner_drain();
-	return unknown_wish(args, n, kwnames) ? NULL : ordered(self, export_device);
+	return unknown_wish(args, n, kwnames) ? NULL : ordered(self, 1);
 }
 
 /* ==== Import ================================================================================== */
@@ -474,101 +447,23 @@ static int unknown_extension(const extension *e)
 	return -1;
 }
 
-/* Reads a list of integers from a parameter object; returns its length, 0 if there is none. */
-static int integers(PyObject *parameters, const char *key, int64_t *out)
+/* Reads the shape and strides of the rows of arrow.fixed_shape_tensor from its parameters. */
+static int read_tensor(const char *parameters, column *c)
 {
-	PyObject *list = PyDict_GetItemString(parameters, key); /* borrowed */
-	if (!list || list == Py_None) return 0;
-	Py_ssize_t n = PyList_Check(list) ? PyList_Size(list) : -1;
-	if (n < 0 || n >= USMB_DL_MAX_NDIM)
-		return malformed("describe a tensor whose axes are not a list, or are too many");
-	for (Py_ssize_t i = 0; i < n; i++) {
-		PyObject *v = PyList_GetItem(list, i);
-		int over = !PyLong_Check(v) || v == Py_True || v == Py_False;
-		out[i] = over ? -1 : PyLong_AsLongLongAndOverflow(v, &over);
-		if (over || out[i] < 0) return malformed("describe a tensor with an invalid extent or axis number");
-	}
-	return (int)n;
-}
-
-/* Makes a dictionary of pairs; an error if a key is repeated. */
-static PyObject *once_each(PyObject *pairs)
-{
-	Py_ssize_t n = PyTuple_Size(pairs);
-	PyObject *d = PyDict_New();
-	for (Py_ssize_t i = 0; d && i < n; i++) {
-		PyObject *pair = PyTuple_GetItem(pairs, i); /* borrowed */
-		if (PyDict_SetItem(d, PyTuple_GetItem(pair, 0), PyTuple_GetItem(pair, 1)) < 0) Py_CLEAR(d);
-	}
-	if (d && PyDict_Size(d) != n) {
-		Py_CLEAR(d);
-		malformed("describe a tensor by parameters with a duplicate name");
-	}
-	return d;
-}
-
-/* json.loads(text, object_pairs_hook=tuple): objects become tuples, never lists. */
-static PyObject *load_json(const char *text)
-{
-	PyObject *json = PyImport_ImportModule("json");
-	PyObject *loads = json ? PyObject_GetAttrString(json, "loads") : NULL;
-	PyObject *args = loads ? Py_BuildValue("(s)", text) : NULL;
-	PyObject *how = args ? Py_BuildValue("{s:O}", "object_pairs_hook", &PyTuple_Type) : NULL;
-	PyObject *v = how ? PyObject_Call(loads, args, how) : NULL;
-	Py_XDECREF(how);
-	Py_XDECREF(args);
-	Py_XDECREF(loads);
-	Py_XDECREF(json);
-	return v;
-}
-
-static PyObject *parse_parameters(const char *text)
-{
-	PyObject *v = load_json(text), *d = NULL;
-	if (v && PyTuple_Check(v)) {
-		d = once_each(v);
-	} else if (v || PyErr_ExceptionMatches(PyExc_ValueError) ||
-	           PyErr_ExceptionMatches(PyExc_RuntimeError)) { /* RecursionError: nested too deep */
-		PyErr_Clear();
-		malformed("describe a tensor by parameters that are not a JSON object");
-	}
-	Py_XDECREF(v);
-	return d;
-}
-
-/* Reads shape and permutation of arrow.fixed_shape_tensor: axis i of a row is the stored axis
-   permutation[i]. */
-static int read_tensor(PyObject *parameters, column *c)
-{
-	int64_t shape[USMB_DL_MAX_NDIM], order[USMB_DL_MAX_NDIM], strides[USMB_DL_MAX_NDIM], size = 1, zero = 1;
-	int n = integers(parameters, "shape", shape);
-	int permuted = n < 0 ? -1 : integers(parameters, "permutation", order);
-	if (permuted < 0) return -1;
-	PyObject *given = PyDict_GetItemString(parameters, "shape"); /* borrowed */
-	if (!given || given == Py_None) return malformed("describe a tensor without a shape");
-	/* Strides are products too, without the extents of 0. */
-	for (int i = 0; i < n; i++) {
-		if (shape[i] == 0)
-			zero = 0;
-		else if (__builtin_mul_overflow(size, shape[i], &size))
-			return malformed("describe a tensor whose size overflows");
-	}
-	if (size * zero != c->size)
-		return malformed("describe a tensor whose shape does not match the size of its lists");
-	uint64_t seen = 0;
-	for (int i = 0; i < permuted; i++)
-		if (order[i] < n) seen |= UINT64_C(1) << order[i];
-	given = PyDict_GetItemString(parameters, "permutation"); /* borrowed */
-	if (given && given != Py_None && (permuted != n || seen != (UINT64_C(1) << n) - 1))
-		return malformed("describe a tensor by a permutation that does not have each axis once");
-	usmb_fill_strides(n, shape, strides, 0);
-	for (int i = 0; i < n; i++) {
-		int64_t axis = permuted ? order[i] : i;
-		c->shape[i + 1] = shape[axis];
-		c->strides[i + 1] = strides[axis];
-	}
+	static PyObject *function;
+	PyObject *args[2] = {PyBytes_FromStringAndSize(parameters, (Py_ssize_t)strlen(parameters)), NULL};
+	if (args[0]) args[1] = PyLong_FromLongLong(c->size);
+	PyObject *row = args[1] ? usmb_call_python(&function, "usmbridge._arrow", "row", args, 2) : NULL;
+	PyObject *shape, *strides; /* borrowed */
+	int n = -1;
+	if (row && PyArg_ParseTuple(row, "OO", &shape, &strides))
+		n = usmb_parse_dims(shape, &c->shape[1], "an Arrow tensor");
+	if (n >= 0 && usmb_parse_dims(strides, &c->strides[1], "an Arrow tensor") < 0) n = -1;
+	Py_XDECREF(row);
+	Py_XDECREF(args[1]);
+	Py_XDECREF(args[0]);
 	c->ndim = n + 1;
-	return 0;
+	return n < 0 ? -1 : 0;
 }
 
 /* ---- the schema ---------------------------------------------------------------------- */
@@ -630,11 +525,7 @@ static int read_schema(const usmb_arrow_schema *s, column *c)
 		return 0;
 	}
 	if (strcmp(e.name, "arrow.fixed_shape_tensor") != 0) return unknown_extension(&e);
-	PyObject *parameters = parse_parameters(e.parameters);
-	if (!parameters) return -1;
-	int r = read_tensor(parameters, c);
-	Py_DECREF(parameters);
-	return r;
+	return read_tensor(e.parameters, c);
 }
 
 /* ---- the memory ---------------------------------------------------------------------- */

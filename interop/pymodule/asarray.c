@@ -726,8 +726,7 @@ static usmb_array *next_part(PyObject *leaves, Py_ssize_t *at, const reading *r)
 /* Chooses the place of the first array in USM, else host memory. */
 static void choose_place(PyObject *leaves, usmb_where *w)
 {
-	memset(w, 0, sizeof *w);
-	w->host = 1;
+	*w = usmb_on_host;
 	for (Py_ssize_t i = 0; i < PyTuple_Size(leaves); i++) {
 		PyObject *o = PyTuple_GetItem(leaves, i);
 		if (!usmb_is_array(o) || !usmb_array_place((usmb_array *)o)) continue;
@@ -873,48 +872,17 @@ PyObject *usmb_take_object(PyObject *o)
 	return r;
 }
 
-static int no_copy(const char *why)
-{
-	usmb_raise(PyExc_ValueError, "asarray: copy=False, but %s needs a copy; leave copy out to allow it", why);
-	return -1;
-}
-
-/* Returns src itself if it has the requested type and place, else a view or a copy. */
-static PyObject *adapt_held(usmb_array *src, const usmb_dl_dtype *dtype, const usmb_where *w, int copy)
-{
-	int retype = dtype && (dtype->code != src->dtype.code || dtype->bits != src->dtype.bits);
-	int there = !w || usmb_is_at(src, w);
-	usmb_where room;
-	if (!retype && copy != 1) {
-		if (there) return usmb_stay(src, w);
-		if (w->host && src->flags & USMB_ARR_READ) return usmb_as_host(src);
-	}
-	if (copy == 0) {
-		no_copy(retype ? "another element type" : "another place");
-		return NULL;
-	}
-	return usmb_copy_as(src, retype ? *dtype : src->dtype, there ? usmb_near(src, w, &room) : w);
-}
-
-static PyObject *adapt(usmb_array *src, const usmb_dl_dtype *dtype, const usmb_where *w, int copy)
-{
-	if (usmb_array_begin(src) < 0) return NULL;
-	PyObject *a = adapt_held(src, dtype, w, copy);
-	usmb_array_unhold(src);
-	return a;
-}
-
 /* Imports o if it has memory, else reads it as a sequence of numbers. */
 static PyObject *asarray(PyObject *o, const usmb_dl_dtype *dtype, const usmb_where *w, int copy)
 {
 	PyObject *a = take(o, copy != 0, dtype != NULL), *r;
 	if (a) {
-		r = adapt((usmb_array *)a, dtype, w, copy);
+		r = usmb_adapt((usmb_array *)a, dtype, w, copy, PyExc_ValueError);
 		Py_DECREF(a);
 		return r;
 	}
 	r = PyErr_Occurred() ? NULL : from_sequence(o, dtype, w);
-	if (r && copy == 0 && no_copy("making an array of Python numbers") < 0) Py_CLEAR(r);
+	if (r && copy == 0 && usmb_no_copy(PyExc_ValueError, "making an array of Python numbers") < 0) Py_CLEAR(r);
 	return r;
 }
 
@@ -961,11 +929,10 @@ PyObject *usmb_py_asarray(PyObject *m, PyObject *const *args, Py_ssize_t n, PyOb
 	PyObject *v[5] = {NULL, NULL, NULL, NULL, NULL};
 	usmb_dl_dtype dtype;
 	usmb_where w;
-	int copy = 2;
+	int copy;
 	(void)m;
 	usmb_owner_drain();
-	if (usmb_args("asarray", args, n, kw, names, 5, 1, 1, v) < 0) return NULL;
-	if (usmb_given(v[4]) && (copy = PyObject_IsTrue(v[4])) < 0) return NULL;
+	if (usmb_args("asarray", args, n, kw, names, 5, 1, 1, v) < 0 || (copy = usmb_parse_copy(v[4])) < 0) return NULL;
 	if (usmb_given(v[1]) && usmb_parse_dtype(v[1], NULL, &dtype) < 0) return NULL;
 	PyObject *a = NULL;
 	if (usmb_parse_where(v[2], NULL, v[3], &w) == 0) {

@@ -104,14 +104,6 @@ void usmb_array_releasebuffer(PyObject *self, Py_buffer *view)
 	usmb_array_unhold((usmb_array *)self);
 }
 
-static int put(PyObject *dict, PyObject *key, PyObject *value)
-{
-	if (!value) return -1;
-	int r = PyDict_SetItem(dict, key, value);
-	Py_DECREF(value);
-	return r;
-}
-
 static PyObject *byte_strides(usmb_array *a)
 {
 	int64_t v[USMB_DL_MAX_NDIM];
@@ -136,19 +128,12 @@ PyObject *usmb_array_interface(PyObject *self, void *closure)
 		                  name ? name : "its element type");
 	}
 	if (usmb_array_wait(a) < 0) return NULL;
-	PyObject *dict = PyDict_New();
-	PyObject *pair = Py_BuildValue("(KO)", (unsigned long long)(uintptr_t)a->first,
-	                               a->flags & USMB_ARR_READONLY ? Py_True : Py_False);
-	if (dict && put(dict, usmb_name.data, pair) == 0 && put(dict, usmb_name.strides, byte_strides(a)) == 0 &&
-	    put(dict, usmb_name.shape, usmb_tuple_i64(usmb_shape(a), a->ndim)) == 0 &&
-	    put(dict, usmb_name.typestr, PyUnicode_FromString(typestr)) == 0 &&
-	    put(dict, usmb_name.descr, Py_BuildValue("[(ss)]", "", typestr)) == 0 &&
-	    put(dict, usmb_name.version, PyLong_FromLong(3)) == 0) {
-		usmb_array_show(a);
-		return dict;
-	}
-	Py_XDECREF(dict);
-	return NULL;
+	PyObject *dict = Py_BuildValue("{s(KO)sNsNsss[(ss)]si}", "data", (unsigned long long)(uintptr_t)a->first,
+	                               a->flags & USMB_ARR_READONLY ? Py_True : Py_False, "strides", byte_strides(a),
+	                               "shape", usmb_tuple_i64(usmb_shape(a), a->ndim), "typestr", typestr, "descr", "",
+	                               typestr, "version", 3);
+	if (dict) usmb_array_show(a);
+	return dict;
 }
 
 /* ---- in ------------------------------------------------------------------------------ */

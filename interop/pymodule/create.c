@@ -25,48 +25,25 @@ int usmb_parse_device(PyObject *o, usmb_where *w)
 	return 0;
 }
 
+const usmb_where usmb_on_host = {.host = 1};
+const char *const usmb_kind_names[4] = {"", "device", "shared", "host"};
+
 static int parse_kind(PyObject *o, int *kind)
 {
-	static const char *const names[] = {"", "device", "shared", "host"};
-	char type[64];
-	if (!PyUnicode_Check(o)) {
-		usmb_raise(PyExc_TypeError, "usm_type must be \"device\", \"shared\" or \"host\", not %s",
-		           usmb_type_name(o, type, sizeof type));
-		return -1;
-	}
-	for (int i = 1; i < 4; i++)
-		if (PyUnicode_CompareWithASCIIString(o, names[i]) == 0) {
-			*kind = i;
-			return 0;
-		}
-	const char *s = PyUnicode_AsUTF8AndSize(o, NULL);
-	if (s) usmb_raise(PyExc_ValueError, "usm_type must be \"device\", \"shared\" or \"host\", not \"%s\"", s);
-	return -1;
+	int r = usmb_parse_choice(o, usmb_kind_names + 1, 3, "usm_type must be \"device\", \"shared\" or \"host\"",
+	                          kind);
+	++*kind; /* USMB_USM_DEVICE is 1 */
+	return r;
 }
 
 int usmb_parse_audience(PyObject *o, int *audience)
 {
-	char type[64];
-	*audience = USMB_AUDIENCE_NONE;
-	if (!usmb_given(o) || o == Py_False) return 0;
-	if (o == Py_True) {
-		*audience = USMB_AUDIENCE_WRITE;
-		return 0;
-	}
-	if (!PyUnicode_Check(o)) {
-		usmb_raise(PyExc_TypeError, "interprocess must be True, False or \"readonly\", not %s",
-		           usmb_type_name(o, type, sizeof type));
-		return -1;
-	}
-	if (PyUnicode_CompareWithASCIIString(o, "readonly") == 0) {
-		*audience = USMB_AUDIENCE_READ;
-		return 0;
-	}
-	const char *s = PyUnicode_AsUTF8AndSize(o, NULL);
-	if (s)
-		usmb_raise(PyExc_ValueError,
-		           "interprocess must be True (others read and write), False or \"readonly\", not \"%s\"", s);
-	return -1;
+	static const char *const names[] = {"readonly"};
+	*audience = o == Py_True ? USMB_AUDIENCE_WRITE : USMB_AUDIENCE_NONE;
+	if (!usmb_given(o) || o == Py_False || o == Py_True) return 0;
+	int r = usmb_parse_choice(o, names, 1, "interprocess must be True, False or \"readonly\"", audience);
+	*audience = USMB_AUDIENCE_READ;
+	return r;
 }
 
 int usmb_parse_where(PyObject *kind, PyObject *queue, PyObject *dev, usmb_where *w)
@@ -102,33 +79,6 @@ static int is_of_queue(usmb_place *place, void *queue)
 	usmb_sycl_context_delete(context);
 	usmb_sycl_device_delete(device);
 	return same;
-}
-
-PyObject *usmb_stay(usmb_array *a, const usmb_where *w)
-{
-	usmb_place *place = usmb_array_place(a);
-	PyObject *queue = NULL, *kept = NULL, *view = NULL;
-	if (w && usmb_queue_of(&w->queue, place, &queue) < 0) return NULL;
-	if (queue && !a->queue && !(kept = usmb_public_queue(place))) {
-		Py_DECREF(queue);
-		return NULL;
-	}
-	if (!queue || queue == a->queue || queue == kept)
-		view = Py_NewRef(a);
-	else if (usmb_array_wait(a) == 0) /* the queue that the array had is forgotten, so wait for its work here */
-		view = usmb_array_view(a, a->first, a->ndim, usmb_shape(a), usmb_strides(a));
-	if (view && view != (PyObject *)a) usmb_array_name_queue((usmb_array *)view, Py_NewRef(queue));
-	Py_XDECREF(queue);
-	Py_XDECREF(kept);
-	return view;
-}
-
-const usmb_where *usmb_near(usmb_array *a, const usmb_where *w, usmb_where *room)
-{
-	if (!w || w->queue.form != USMB_FORM_QUEUE) return NULL;
-	*room = *w;
-	if (!room->kind && a->cell->place) room->kind = usmb_array_place(a)->kind;
-	return room;
 }
 
 /* Whether new memory comes from an arena: that of the innermost call with a context on this thread.
@@ -254,18 +204,13 @@ static int has_double(const usmb_where *w)
 {
 	static int known = -1;
 	usmb_alloc_req req;
-	usmb_goerr err;
 	int plain = w->queue.form == USMB_FORM_NONE && !w->device;
 	if (w->host || usmb_py_in_child()) return 1;
 	if (plain && known >= 0) return known;
 	if (request(w, &req) < 0) return -1;
-	err.kind = USMB_ERR_NONE;
 	req.kind = 0;
-	PyThreadState *saved = PyEval_SaveThread();
-	int r = usmb_go_has_double(&req, &err);
-	PyEval_RestoreThread(saved);
-	if (r < 0) return usmb_raise_go(&err);
-	if (plain && usmb_sycl_loaded()) known = r;
+	USMB_GO(usmb_go_has_double(&req, &err));
+	if (r >= 0 && plain && usmb_sycl_loaded()) known = r;
 	return r;
 }
 
@@ -316,7 +261,6 @@ static usmb_cell *allocate(const usmb_where *w, int64_t bytes, int *wish)
 	usmb_alloc_req req;
 	usmb_goerr err;
 	usmb_cell *cell = NULL;
-	err.kind = USMB_ERR_NONE;
 	if (usmb_go_allowed() < 0) return NULL;
 	int plain = w->queue.form == USMB_FORM_NONE && (w->host || !w->device) && !w->audience && !in_arena();
 	*wish = plain ? (int)usmb_wish_of(w->kind, w->host) : -1;
@@ -327,7 +271,6 @@ static usmb_cell *allocate(const usmb_where *w, int64_t bytes, int *wish)
 		int again = err.kind == USMB_ERR_MEMORY ? room_made(bytes, attempt) : 0;
 		if (again == 0) usmb_raise_go(&err);
 		if (again != 1) return NULL;
-		err.kind = USMB_ERR_NONE;
 	}
 	if (!req.shared)
 		*wish = -1;
@@ -416,6 +359,7 @@ PyObject *usmb_new_array(const usmb_where *w, int32_t ndim, const int64_t *shape
 int usmb_parse_new(const char *func, PyObject *const *args, Py_ssize_t n, PyObject *kw, PyObject **value,
                    usmb_new_args *out)
 {
+	static const char *const orders[] = {"C", "F"};
 	/* NULL matches no keyword: only full has fill_value, as its second argument. */
 	PyObject *const names[8] = {usmb_name.shape,
 	                            value ? usmb_name.fill_value : usmb_name.dtype,
@@ -432,14 +376,7 @@ int usmb_parse_new(const char *func, PyObject *const *args, Py_ssize_t n, PyObje
 	out->ndim = usmb_parse_dims(v[0], out->shape, "shape");
 	if (out->ndim < 0) return -1;
 	out->fortran = 0;
-	if (v[6]) {
-		int text = PyUnicode_Check(v[6]);
-		out->fortran = text && PyUnicode_CompareWithASCIIString(v[6], "F") == 0;
-		if (!out->fortran && !(text && PyUnicode_CompareWithASCIIString(v[6], "C") == 0)) {
-			usmb_raise(PyExc_ValueError, "order must be \"C\" or \"F\"");
-			return -1;
-		}
-	}
+	if (v[6] && usmb_parse_choice(v[6], orders, 2, "order must be \"C\" or \"F\"", &out->fortran) < 0) return -1;
 	usmb_defaults d;
 	out->typed = usmb_given(dtype);
 	if (out->typed && usmb_parse_dtype(dtype, NULL, &out->t) < 0) return -1;
@@ -521,7 +458,6 @@ static PyObject *copy_held(usmb_array *src, usmb_dl_dtype dtype, const usmb_wher
 {
 	usmb_where here;
 	usmb_alloc_req req;
-	usmb_goerr err;
 	usmb_cell *cell = NULL;
 	if (!w) {
 		usmb_copy_beside(src, &here);
@@ -540,16 +476,10 @@ static PyObject *copy_held(usmb_array *src, usmb_dl_dtype dtype, const usmb_wher
 			((usmb_array *)a)->queue = Py_NewRef(src->queue);
 		return a;
 	}
-	err.kind = USMB_ERR_NONE;
 	if (usmb_go_allowed() < 0 || request(w, &req) < 0 || usmb_array_wait(src) < 0) return NULL;
 	req.padded = padded;
-	PyThreadState *saved = PyEval_SaveThread();
-	int r = usmb_go_copy(&req, src, dtype, &cell, &err);
-	PyEval_RestoreThread(saved);
-	if (r < 0) {
-		usmb_raise_go(&err);
-		return NULL;
-	}
+	USMB_GO(usmb_go_copy(&req, src, dtype, &cell, &err));
+	if (r < 0) return NULL;
 	PyObject *a = usmb_array_dense(cell, src->ndim, usmb_shape(src), dtype, 0, padded ? USMB_ARR_PADDED : 0);
 	if (a && w == &here)
 		((usmb_array *)a)->queue = src->queue && cell->place ? Py_NewRef(src->queue) : NULL;
@@ -585,13 +515,8 @@ PyObject *usmb_copy_padded(usmb_array *src, const usmb_where *w)
 PyObject *usmb_copy_for(usmb_array *src, const usmb_dl_device *dev)
 {
 	usmb_place *place = usmb_array_place(src);
-	usmb_where w;
-	memset(&w, 0, sizeof w);
 	if (!dev && (!place || place->dl_error == 0)) return usmb_copy_to(src, NULL);
-	if (dev && dev->type == USMB_DL_CPU) {
-		w.host = 1;
-		return usmb_copy_to(src, &w);
-	}
+	if (dev && dev->type == USMB_DL_CPU) return usmb_copy_to(src, &usmb_on_host);
 	/* The queue of a root device is in its platform's default context. */
 	int32_t id = dev ? dev->id : place->root;
 	void *queue = NULL;
@@ -601,9 +526,8 @@ PyObject *usmb_copy_for(usmb_array *src, const usmb_dl_device *dev)
 	if (code != USMB_SYCL_OK || !queue)
 		return usmb_raise(PyExc_BufferError, "no copy on DLPack device (14, %d): %s", id,
 		                  usmb_sycl_strerror(code));
-	w.queue.form = USMB_FORM_QUEUE;
-	w.queue.ref = queue;
-	w.kind = place ? place->kind : USMB_USM_DEVICE;
+	usmb_where w = {.queue = {.form = USMB_FORM_QUEUE, .ref = queue},
+	                .kind = place ? place->kind : USMB_USM_DEVICE};
 	return usmb_copy_to(src, &w);
 }
 
@@ -615,7 +539,7 @@ PyObject *usmb_array_rooted(usmb_array *src, usmb_dl_dtype dtype, uint32_t extra
 	if (usmb_array_wait(src) < 0) return NULL;
 	/* The owner is a new view, because src can be released. */
 	PyObject *owner = usmb_array_view(src, src->first, src->ndim, usmb_shape(src), usmb_strides(src));
-	usmb_array *a = owner ? usmb_array_raw(ndim) : NULL;
+	usmb_array *a = owner ? usmb_array_laid_out(ndim, shape, strides) : NULL;
 	if (!a) {
 		Py_XDECREF(owner);
 		return NULL;
@@ -630,19 +554,78 @@ PyObject *usmb_array_rooted(usmb_array *src, usmb_dl_dtype dtype, uint32_t extra
 		Py_DECREF(a);
 		return NULL;
 	}
-	if (ndim > 0) {
-		memcpy(usmb_shape(a), shape, (size_t)ndim * sizeof *shape);
-		memcpy(usmb_strides(a), strides, (size_t)ndim * sizeof *strides);
-	}
 	usmb_array_settle(a, cell, src->first, dtype, extra | (src->flags & USMB_ARR_READONLY));
 	if (src->queue) a->queue = Py_NewRef(src->queue);
 	return (PyObject *)a;
 }
 
-PyObject *usmb_as_host(usmb_array *src)
+/* ---- the same elements at another place --------------------------------------------- */
+
+/* Returns an array that is at w: itself, or a view with the queue in w, which may be NULL. */
+static PyObject *stay(usmb_array *a, const usmb_where *w)
+{
+	usmb_place *place = usmb_array_place(a);
+	PyObject *queue = NULL, *kept = NULL, *view = NULL;
+	if (w && usmb_queue_of(&w->queue, place, &queue) < 0) return NULL;
+	if (queue && !a->queue && !(kept = usmb_public_queue(place))) {
+		Py_DECREF(queue);
+		return NULL;
+	}
+	if (!queue || queue == a->queue || queue == kept)
+		view = Py_NewRef(a);
+	else if (usmb_array_wait(a) == 0) /* the queue that the array had is forgotten, so wait for its work here */
+		view = usmb_array_view(a, a->first, a->ndim, usmb_shape(a), usmb_strides(a));
+	if (view && view != (PyObject *)a) usmb_array_name_queue((usmb_array *)view, Py_NewRef(queue));
+	Py_XDECREF(queue);
+	Py_XDECREF(kept);
+	return view;
+}
+
+/* The place of a copy of an array that is at w: beside it (NULL), or the same kind of memory on the queue
+   in w. room receives the place. */
+static const usmb_where *near(usmb_array *a, const usmb_where *w, usmb_where *room)
+{
+	if (!w || w->queue.form != USMB_FORM_QUEUE) return NULL;
+	*room = *w;
+	if (!room->kind && a->cell->place) room->kind = usmb_array_place(a)->kind;
+	return room;
+}
+
+/* The same memory as plain host memory; the host must be able to read it. */
+static PyObject *as_host(usmb_array *src)
 {
 	if (!src->cell->place) return Py_NewRef(src);
 	return usmb_array_rooted(src, src->dtype, src->flags, NULL, src->ndim, usmb_shape(src), usmb_strides(src));
+}
+
+int usmb_no_copy(PyObject *error, const char *why)
+{
+	usmb_raise(error, "copy=False, but %s needs a copy; leave copy out to allow it", why);
+	return -1;
+}
+
+static PyObject *adapt_held(usmb_array *src, const usmb_dl_dtype *dtype, const usmb_where *w, int copy, PyObject *error)
+{
+	int retype = dtype && (dtype->code != src->dtype.code || dtype->bits != src->dtype.bits);
+	int there = !w || usmb_is_at(src, w);
+	usmb_where room;
+	if (!retype && copy != 1) {
+		if (there) return stay(src, w);
+		if (w->host && src->flags & USMB_ARR_READ) return as_host(src);
+	}
+	if (copy == 0) {
+		usmb_no_copy(error, retype ? "another element type" : "another place");
+		return NULL;
+	}
+	return usmb_copy_as(src, retype ? *dtype : src->dtype, there ? near(src, w, &room) : w);
+}
+
+PyObject *usmb_adapt(usmb_array *src, const usmb_dl_dtype *dtype, const usmb_where *w, int copy, PyObject *error)
+{
+	if (usmb_array_begin(src) < 0) return NULL;
+	PyObject *a = adapt_held(src, dtype, w, copy, error);
+	usmb_array_unhold(src);
+	return a;
 }
 
 PyObject *usmb_array_copy(PyObject *self, PyObject *unused)
@@ -676,7 +659,7 @@ PyObject *usmb_array_to_device(PyObject *self, PyObject *const *args, Py_ssize_t
 	/* Keep the kind of memory if both places have kinds. */
 	PyObject *r;
 	if (usmb_is_at(a, &w)) {
-		r = usmb_stay(a, &w);
+		r = stay(a, &w);
 	} else {
 		if (a->cell->place && !w.host) w.kind = usmb_array_place(a)->kind;
 		r = usmb_copy_to(a, &w);
@@ -710,20 +693,16 @@ static usmb_array *trimmed(usmb_array *src, int32_t ndim)
 int usmb_assign_array(usmb_array *dst, const usmb_region *part, usmb_array *src)
 {
 	usmb_region where = *part;
-	usmb_goerr err;
-	int r = -1;
+	int done = 0;
 	if (usmb_go_allowed() < 0 || usmb_array_begin(src) < 0) return -1;
 	usmb_array *from = trimmed(src, part->ndim);
 	usmb_array *to = (usmb_array *)usmb_array_view(dst, dst->first, dst->ndim, usmb_shape(dst), usmb_strides(dst));
 	if (from && to && usmb_array_wait(from) == 0 && usmb_array_wait(to) == 0) {
-		err.kind = USMB_ERR_NONE;
-		PyThreadState *saved = PyEval_SaveThread();
-		r = usmb_go_assign(to, &where, from, &err);
-		PyEval_RestoreThread(saved);
-		if (r < 0) usmb_raise_go(&err);
+		USMB_GO(usmb_go_assign(to, &where, from, &err));
+		done = r == 0;
 	}
 	Py_XDECREF(from);
 	Py_XDECREF(to);
 	usmb_array_unhold(src);
-	return r;
+	return done ? 0 : -1;
 }

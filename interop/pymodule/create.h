@@ -19,6 +19,11 @@ typedef struct {
 	int audience;       /* USMB_AUDIENCE_*: the access of other processes */
 } usmb_where;
 
+/* The names of USMB_USM_DEVICE to USMB_USM_HOST at these indices. */
+extern const char *const usmb_kind_names[4];
+/* The place of host memory. */
+extern const usmb_where usmb_on_host;
+
 /* The values of interprocess=: None or False, True, "readonly". The numbers are those of package
    segment. */
 enum { USMB_AUDIENCE_NONE = 0, USMB_AUDIENCE_WRITE = 1, USMB_AUDIENCE_READ = 2 };
@@ -81,12 +86,6 @@ static inline int usmb_has_device(const usmb_where *w)
 /* Whether the memory of an array is at w: the same device and kind of memory, and if w has a queue,
    the queue's context. */
 int usmb_is_at(usmb_array *a, const usmb_where *w);
-/* For an array that is at w: itself, or a view with the queue in w. w may be NULL. */
-PyObject *usmb_stay(usmb_array *a, const usmb_where *w);
-/* The place of a copy of an array that is at w: beside it (NULL), or the same kind of memory on the
-   queue in w. room receives the place. */
-const usmb_where *usmb_near(usmb_array *a, const usmb_where *w, usmb_where *room);
-
 /* A request for memory. Text is borrowed and may lack a terminator. */
 typedef struct {
 	int64_t bytes;
@@ -130,8 +129,12 @@ PyObject *usmb_copy_for(usmb_array *src, const usmb_dl_device *dev);
    plain host memory. */
 PyObject *usmb_array_rooted(usmb_array *src, usmb_dl_dtype dtype, uint32_t extra, usmb_place *place, int32_t ndim,
                             const int64_t *shape, const int64_t *strides);
-/* The same memory as plain host memory; NULL with an exception if the host cannot read it. */
-PyObject *usmb_as_host(usmb_array *src);
+/* Raises error for copy=False where why needs a copy; returns -1. */
+int usmb_no_copy(PyObject *error, const char *why);
+/* Returns src itself if it has the requested type and place, else a view or, unless copy is 0, a copy;
+   see usmb_parse_copy. dtype and w may be NULL: any. error is raised if copy is 0 but needed. */
+PyObject *usmb_adapt(usmb_array *src, const usmb_dl_dtype *dtype, const usmb_where *w, int copy, PyObject *error);
+
 PyObject *usmb_array_copy(PyObject *self, PyObject *unused);
 PyObject *usmb_array_to_device(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kw);
 /* New memory with the elements of src converted to dtype, in C order; ignores bytes in the request.

@@ -189,9 +189,8 @@ static PyObject *mark_layout(PyObject *self, PyObject *const *args, Py_ssize_t n
 	if (!t) return NULL;
 	if ((n != 0 || kwnames) && usmb_args("mark_layout_dynamic", args, n, kwnames, names, 1, 0, 1, v) < 0)
 		return NULL;
-	int deduce = !v[0] || v[0] == Py_None;
+	int deduce = !usmb_given(v[0]);
 	if (!deduce && cute_int(v[0], "leading_dim", &leading) < 0) return NULL;
-	err.kind = USMB_ERR_NONE;
 	if (!(t = live(self, "mark_layout_dynamic"))) return NULL; /* __index__ can have released it */
 	if (usmb_go_cute_mark_layout(t->words, t->ob_base.ob_size, deduce, leading, &err) == 0) return Py_NewRef(self);
 	usmb_raise_go(&err);
@@ -230,11 +229,10 @@ static PyObject *mark_compact(PyObject *self, PyObject *const *args, Py_ssize_t 
 	usmb_goerr err;
 	cute_tensor *t = live_go(self, "mark_compact_shape_dynamic");
 	if (!t || usmb_args("mark_compact_shape_dynamic", args, n, kwnames, names, 3, 1, 3, v) < 0) return NULL;
-	int given = v[1] && v[1] != Py_None;
+	int given = usmb_given(v[1]);
 	if (cute_int(v[0], "mode", &mode) < 0) return NULL;
 	if (given && (norder = parse_order(v[1], cute_rank(t), order)) < 0) return NULL;
 	if (v[2] && cute_int(v[2], "divisibility", &divisibility) < 0) return NULL;
-	err.kind = USMB_ERR_NONE;
 	if (!(t = live(self, "mark_compact_shape_dynamic"))) return NULL;
 	if (usmb_go_cute_mark_compact(t->words, t->ob_base.ob_size, mode, given ? order : NULL, norder, divisibility,
 	                              &err) == 0)
@@ -250,7 +248,6 @@ static PyObject *text_of(cute_tensor *t, int what)
 	char buf[USMB_CUTE_TEXT_MAX];
 	int64_t n = 0;
 	usmb_goerr err;
-	err.kind = USMB_ERR_NONE;
 	if (usmb_go_cute_text(t->words, t->ob_base.ob_size, what, t->first, buf, &n, &err) == 0)
 		return PyUnicode_FromStringAndSize(buf, (Py_ssize_t)n);
 	usmb_raise_go(&err);
@@ -364,7 +361,6 @@ static int cute_tensor_register(PyObject *module)
 static int describe(usmb_dl_tensor *view, uint64_t flags, usmb_cute_options *o, cute_tensor *t)
 {
 	usmb_goerr err;
-	err.kind = USMB_ERR_NONE;
 	if (__builtin_expect(usmb_go_cute_convert(view, flags, o, t->words, t->ob_base.ob_size, &err) == 0, 1))
 		return 0;
 	return usmb_raise_go(&err);
@@ -466,42 +462,23 @@ static int want_bool(PyObject *o, const char *what, int *out)
 	return -1;
 }
 
-static int parse_leading(PyObject *o, int32_t *out)
-{
-	char type[64];
-	if (!PyUnicode_Check(o)) {
-		usmb_raise(PyExc_TypeError, "cute.from_dlpack: leading must be \"unique\" or \"skip_size_one\", not %s",
-		           usmb_type_name(o, type, sizeof type));
-		return -1;
-	}
-	if (PyUnicode_CompareWithASCIIString(o, "unique") == 0) {
-		*out = USMB_CUTE_LEADING_UNIQUE;
-		return 0;
-	}
-	if (PyUnicode_CompareWithASCIIString(o, "skip_size_one") == 0) {
-		*out = USMB_CUTE_LEADING_SKIP_SIZE_ONE;
-		return 0;
-	}
-	const char *s = PyUnicode_AsUTF8AndSize(o, NULL);
-	if (s)
-		usmb_raise(PyExc_ValueError,
-		           "cute.from_dlpack: leading must be \"unique\" or \"skip_size_one\", not \"%s\"", s);
-	return -1;
-}
-
 /* v: the arguments after the tensor, NULL if not given. */
 static int parse_options(PyObject **v, usmb_cute_options *o)
 {
+	static const char *const leading[] = {"unique", "skip_size_one"}; /* USMB_CUTE_LEADING_* */
 	int yes;
-	if (v[0] && v[0] != Py_None) {
+	if (usmb_given(v[0])) {
 		if (cute_int(v[0], "assumed_align", &o->align) < 0) return -1;
 		o->has_align = 1;
 	}
-	if (v[1] && v[1] != Py_None) {
+	if (usmb_given(v[1])) {
 		if (want_bool(v[1], "use_32bit_stride", &yes) < 0) return -1;
 		o->strides = yes ? USMB_CUTE_STRIDES_32 : USMB_CUTE_STRIDES_64;
 	}
-	if (v[2] && parse_leading(v[2], &o->leading) < 0) return -1;
+	if (v[2] &&
+	    usmb_parse_choice(v[2], leading, 2, "cute.from_dlpack: leading must be \"unique\" or \"skip_size_one\"",
+	                      &o->leading) < 0)
+		return -1;
 	if (v[3]) {
 		if (want_bool(v[3], "unit_strides", &yes) < 0) return -1;
 		o->unit = yes;

@@ -114,7 +114,7 @@ typedef struct {
 	uint32_t major, minor; /* of max_version */
 	int has_device;        /* dl_device was given */
 	int64_t device[2];     /* dl_device: type and id */
-	int copy;              /* 1 always, 0 never, 2 if needed */
+	int copy;              /* see usmb_parse_copy */
 } request;
 
 static int parse_pair(PyObject *o, const char *what, int64_t out[2])
@@ -238,16 +238,13 @@ static int parse_request(PyObject *const *args, Py_ssize_t n, PyObject *kwnames,
 	r->copy = 2;
 	if (n == 0 && !kwnames) return 0;
 	if (sort_arguments(args, n, kwnames, v) < 0) return -1;
-	if (v[0] && v[0] != Py_None) r->stream = v[0];
-	if (v[1] && v[1] != Py_None && parse_version(v[1], r) < 0) return -1;
-	if (v[2] && v[2] != Py_None) {
+	if (usmb_given(v[0])) r->stream = v[0];
+	if (usmb_given(v[1]) && parse_version(v[1], r) < 0) return -1;
+	if (usmb_given(v[2])) {
 		if (parse_pair(v[2], "dl_device", r->device) < 0) return -1;
 		r->has_device = 1;
 	}
-	if (v[3] && v[3] != Py_None) {
-		r->copy = PyObject_IsTrue(v[3]);
-		if (r->copy < 0) return -1;
-	}
+	if (usmb_given(v[3]) && (r->copy = PyObject_IsTrue(v[3])) < 0) return -1;
 	return 0;
 }
 
@@ -446,14 +443,14 @@ static usmb_cell *stand_in(const usmb_dl_device *device)
 {
 	usmb_cell *cell = NULL;
 	usmb_goerr err;
-	err.kind = USMB_ERR_NONE;
 	if (usmb_go_allowed() < 0) return NULL;
 	PyThreadState *saved = PyEval_SaveThread();
 	int r = usmb_go_alloc_for(device->type, device->id, 1, &cell, &err);
 	PyEval_RestoreThread(saved);
+	if (r == 0) return cell;
 	if (err.kind == USMB_ERR_VALUE) err.kind = USMB_ERR_BUFFER; /* the device does not exist */
-	if (r < 0) usmb_raise_go(&err);
-	return r < 0 ? NULL : cell;
+	usmb_raise_go(&err);
+	return NULL;
 }
 
 usmb_cell *usmb_tensor_cell(void *managed, int versioned, usmb_dl_snapshot *s)
@@ -708,16 +705,12 @@ static PyObject *refuse_device(const usmb_dl_tensor *t)
 /* Makes the array of a snapshot that passed the checks and is on a supported device. */
 static PyObject *array_of(void *managed, int versioned, usmb_dl_snapshot *s)
 {
-	usmb_array *a = usmb_array_raw(s->t.ndim);
+	usmb_array *a = usmb_array_laid_out(s->t.ndim, s->shape, s->strides);
 	if (!a) return NULL;
 	usmb_cell *cell = usmb_tensor_cell(managed, versioned, s);
 	if (!cell) {
 		Py_DECREF(a);
 		return NULL;
-	}
-	for (int32_t i = 0; i < s->t.ndim; i++) {
-		usmb_shape(a)[i] = s->shape[i];
-		usmb_strides(a)[i] = s->strides[i];
 	}
 	uint32_t extra = (s->flags & USMB_DL_FLAG_READ_ONLY ? USMB_ARR_READONLY : 0) |
 	                 (s->flags & USMB_DL_FLAG_SUBBYTE_PADDED ? USMB_ARR_PADDED : 0);
@@ -817,32 +810,6 @@ PyObject *usmb_import_object(PyObject *x)
 	return info->kind == USMB_KIND_TENSOR || info->kind == USMB_KIND_DPNP_ARRAY ? note_producer(x, o) : o;
 }
 
-/* ---- device= and copy= ---------------------------------------------------------------- */
-
-/* Copies a to the place w if one was requested; takes over a. */
-static PyObject *settle_request(PyObject *a, const usmb_where *w, int has_device, int copy)
-{
-	usmb_array *src = (usmb_array *)a;
-	PyObject *r = NULL;
-	usmb_where room;
-	int there = !has_device || usmb_is_at(src, w);
-	if (there && copy != 1) {
-		r = usmb_stay(src, has_device ? w : NULL);
-		Py_DECREF(a);
-		return r;
-	}
-	if (!there && copy != 1 && w->host && src->flags & USMB_ARR_READ) {
-		r = usmb_as_host(src);
-	} else if (copy == 0) {
-		usmb_raise(PyExc_BufferError, "from_dlpack: the memory is on another device than the one asked "
-		                              "for, and copy=False forbids a copy");
-	} else {
-		r = usmb_copy_to(src, there ? usmb_near(src, w, &room) : w);
-	}
-	Py_DECREF(a);
-	return r;
-}
-
 PyObject *usmb_from_dlpack(PyObject *module, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
 	PyObject *const names[3] = {NULL, usmb_name.device, usmb_name.copy};
@@ -853,14 +820,19 @@ PyObject *usmb_from_dlpack(PyObject *module, PyObject *const *args, Py_ssize_t n
 	if (usmb_args("from_dlpack", args, n, kwnames, names, 3, 1, 1, v) < 0) return NULL;
 	usmb_where w;
 	memset(&w, 0, sizeof w);
-	int copy = 2, has_device = v[1] && v[1] != Py_None;
-	if (v[2] && v[2] != Py_None && (copy = PyObject_IsTrue(v[2])) < 0) return NULL;
+	int copy = usmb_parse_copy(v[2]), has_device = usmb_given(v[1]);
+	if (copy < 0) return NULL;
 	if (has_device && usmb_parse_device(v[1], &w) < 0) return NULL;
 	PyObject *r = NULL;
 	int far = has_device && w.host ? tensor_is_far(v[0]) : 0;
 	if (far >= 0) {
 		PyObject *a = far ? tensor_take_on_host(v[0], v[2], take_array, v[0]) : usmb_import_object(v[0]);
-		r = a && !far ? settle_request(a, &w, has_device, copy) : a;
+		if (!a || far) {
+			r = a;
+		} else {
+			r = usmb_adapt((usmb_array *)a, NULL, has_device ? &w : NULL, copy, PyExc_BufferError);
+			Py_DECREF(a);
+		}
 	}
 	usmb_where_clear(&w);
 	return r;
@@ -873,7 +845,6 @@ PyObject *usmb_from_dlpack(PyObject *module, PyObject *const *args, Py_ssize_t n
 static int allocate(usmb_dl_tensor *proto, usmb_dl_versioned **out, void *error_ctx, usmb_dl_set_error set_error)
 {
 	usmb_goerr err;
-	err.kind = USMB_ERR_NONE;
 	usmb_cell *cell = NULL;
 	void *managed = NULL;
 	usmb_dl_tensor asked = *proto;

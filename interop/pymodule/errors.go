@@ -14,8 +14,7 @@ import (
 type kind int32
 
 const (
-	kindNone kind = iota
-	kindValue
+	kindValue kind = iota + 1
 	kindType
 	kindBuffer
 	kindMemory

@@ -68,7 +68,6 @@ PyObject *usmb_import_suai(PyObject *obj, PyObject *iface);
 /* Imports an object of dpctl.memory without reading its dictionary, with the same checks. NULL
    without an exception for other objects. */
 PyObject *usmb_import_memory(PyObject *obj);
-int usmb_suai_register(void);
 void usmb_suai_clear(void);
 
 /* The contents of a __sycl_usm_array_interface__; everything is borrowed. */

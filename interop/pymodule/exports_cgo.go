@@ -38,7 +38,7 @@ import (
 
 // These declarations compile only if the constants are equal in C.
 var _ = [1]struct{}{}[int(segment.PeersWrite)-C.USMB_AUDIENCE_WRITE|int(segment.PeersRead)-C.USMB_AUDIENCE_READ]
-var _ = [1]struct{}{}[kindNone-C.USMB_ERR_NONE|kindValue-C.USMB_ERR_VALUE|kindType-C.USMB_ERR_TYPE|
+var _ = [1]struct{}{}[kindValue-C.USMB_ERR_VALUE|kindType-C.USMB_ERR_TYPE|
 	kindBuffer-C.USMB_ERR_BUFFER|kindMemory-C.USMB_ERR_MEMORY|kindRuntime-C.USMB_ERR_RUNTIME|kindOverflow-C.USMB_ERR_OVERFLOW|
 	kindTimeout-C.USMB_ERR_TIMEOUT|kindConnection-C.USMB_ERR_CONNECTION|kindKey-C.USMB_ERR_KEY|kindReference-C.USMB_ERR_REFERENCE]
 
@@ -390,7 +390,7 @@ func fields(in *C.usmb_suai_in) []usmarray.TypeField {
 }
 
 //export usmb_go_text
-func usmb_go_text(t *C.usmb_dl_tensor, padded, prefix C.int32_t, out **C.char, e *C.usmb_goerr) (r C.int) {
+func usmb_go_text(t *C.usmb_dl_tensor, padded C.int32_t, out **C.char, e *C.usmb_goerr) (r C.int) {
 	defer guard(e, &r)
 	rt, err := openRuntime(false)
 	if err != nil {
@@ -417,7 +417,7 @@ func usmb_go_text(t *C.usmb_dl_tensor, padded, prefix C.int32_t, out **C.char, e
 		return report(e, err)
 	}
 	defer a.Release()
-	s, err := a.Format(usmarray.PrintOptions{Separator: ", ", Prefix: "Array("[:prefix]})
+	s, err := a.Format(usmarray.PrintOptions{Separator: ", ", Prefix: "Array("})
 	if err != nil {
 		return report(e, err)
 	}
@@ -447,11 +447,11 @@ func usmb_go_set_limit(bytes C.uint64_t, e *C.usmb_goerr) (r C.int) {
 //export usmb_go_stats
 func usmb_go_stats(out **C.usmb_stat, n *C.int64_t, e *C.usmb_goerr) (r C.int) {
 	defer guard(e, &r)
-	list := counters()
-	if len(list) == 0 {
-		*out, *n = nil, 0
-		return 0
-	}
+	return putCounters(counters(), out, n, e)
+}
+
+// putCounters stores a C array of counters in *out and its length in *n. list is not empty.
+func putCounters(list []counter, out **C.usmb_stat, n *C.int64_t, e *C.usmb_goerr) C.int {
 	p := (*C.usmb_stat)(C.calloc(C.size_t(len(list)), C.sizeof_usmb_stat))
 	if p == nil {
 		return reportKind(e, kindMemory, "no memory for the counters")

@@ -213,9 +213,11 @@ func usmb_go_share_end_with(pid C.int64_t, handles *C.char, n C.int64_t, e *C.us
 }
 
 //export usmb_go_share_stats
-func usmb_go_share_stats(out *C.int64_t) {
-	defer func() { _ = recover() }() // After a panic, the counters stay 0.
+func usmb_go_share_stats(out **C.usmb_stat, n *C.int64_t, e *C.usmb_goerr) (r C.int) {
+	defer guard(e, &r)
 	s := sharingStats()
-	v := unsafe.Slice((*int64)(unsafe.Pointer(out)), int(C.USMB_SHARE_STATS))
-	copy(v, []int64{int64(s.Peers), int64(s.Unopened), int64(s.Leases), int64(s.Opened), int64(s.Mapped), int64(s.MappedBytes)})
+	return putCounters([]counter{
+		{"peers", int64(s.Peers)}, {"unopened", int64(s.Unopened)}, {"leases", int64(s.Leases)},
+		{"opened", int64(s.Opened)}, {"mapped", int64(s.Mapped)}, {"mapped_bytes", int64(s.MappedBytes)},
+	}, out, n, e)
 }

@@ -60,23 +60,20 @@ PyObject *usmb_py_full(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObjec
 
 /* ---- …_like ----------------------------------------------------------------------- */
 
-/* Whether the result has Fortran order, for all values of order. */
-static int like_fortran(usmb_array *a, PyObject *order)
+enum { ORDER_C, ORDER_F, ORDER_A, ORDER_K };
+
+static int parse_order(PyObject *o, int *order)
 {
-	if (!order || PyUnicode_CompareWithASCIIString(order, "K") == 0 ||
-	    PyUnicode_CompareWithASCIIString(order, "A") == 0)
-		return a->flags & USMB_ARR_F && !(a->flags & USMB_ARR_C);
-	return PyUnicode_CompareWithASCIIString(order, "F") == 0;
+	static const char *const names[] = {"C", "F", "A", "K"};
+	*order = ORDER_K;
+	return o ? usmb_parse_choice(o, names, 4, "order must be \"C\", \"F\", \"A\" or \"K\"", order) : 0;
 }
 
-static int check_order(PyObject *order)
+/* Whether the result has Fortran order. */
+static int like_fortran(usmb_array *a, int order)
 {
-	static const char *const known[] = {"C", "F", "A", "K"};
-	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-		if (!order || (PyUnicode_Check(order) && PyUnicode_CompareWithASCIIString(order, known[i]) == 0))
-			return 0;
-	usmb_raise(PyExc_ValueError, "order must be \"C\", \"F\", \"A\" or \"K\"");
-	return -1;
+	if (order == ORDER_A || order == ORDER_K) return a->flags & USMB_ARR_F && !(a->flags & USMB_ARR_C);
+	return order == ORDER_F;
 }
 
 enum { LIKE_EMPTY, LIKE_ZEROS, LIKE_ONES, LIKE_FULL };
@@ -95,13 +92,13 @@ static PyObject *like(const char *func, int what, PyObject *const *args, Py_ssiz
 	PyObject *v[8] = {NULL}, *one = NULL, *r = NULL;
 	usmb_where w, near;
 	usmb_dl_dtype t;
-	int shift = what == LIKE_FULL ? 0 : 1, audience;
+	int shift = what == LIKE_FULL ? 0 : 1, audience, order;
 	usmb_owner_drain();
 	if (shift && n > 1)
 		return usmb_raise(PyExc_TypeError, "%s() takes 1 positional argument, %lld were given", func,
 		                  (long long)n);
-	if (usmb_args(func, args, n, kw, names, 8, shift ? 1 : 2, shift ? 1 : 2, v) < 0 || check_order(v[6]) < 0 ||
-	    usmb_parse_audience(v[7], &audience) < 0)
+	if (usmb_args(func, args, n, kw, names, 8, shift ? 1 : 2, shift ? 1 : 2, v) < 0 ||
+	    parse_order(v[6], &order) < 0 || usmb_parse_audience(v[7], &audience) < 0)
 		return NULL;
 	usmb_array *a = (usmb_array *)usmb_array_of(v[0]);
 	if (!a) return NULL;
@@ -119,8 +116,8 @@ static PyObject *like(const char *func, int what, PyObject *const *args, Py_ssiz
 		w.audience = near.audience = audience;
 		one = what == LIKE_ONES ? PyLong_FromLong(1) : NULL;
 		if (what != LIKE_ONES || one)
-			r = make(own ? &near : &w, a->ndim, usmb_shape(a), t, like_fortran(a, v[6]), what == LIKE_ZEROS,
-			         what == LIKE_FULL ? v[1] : one);
+			r = make(own ? &near : &w, a->ndim, usmb_shape(a), t, like_fortran(a, order),
+			         what == LIKE_ZEROS, what == LIKE_FULL ? v[1] : one);
 		if (r && own && a->queue && !((usmb_array *)r)->queue) ((usmb_array *)r)->queue = Py_NewRef(a->queue);
 		usmb_syclref_release(&w.queue, r != NULL && placed);
 	}

@@ -65,12 +65,8 @@ PyObject *usmb_handover_array(usmb_cell *cell, uintptr_t first, usmb_dl_dtype dt
                               const int64_t *shape, const int64_t *strides)
 {
 	usmb_owner_drain();
-	usmb_array *a = imported() ? usmb_array_raw(ndim) : NULL;
+	usmb_array *a = imported() ? usmb_array_laid_out(ndim, shape, strides) : NULL;
 	if (!a) return NULL;
-	for (int32_t i = 0; i < ndim; i++) {
-		usmb_shape(a)[i] = shape[i];
-		usmb_strides(a)[i] = strides[i];
-	}
 	usmb_array_settle(a, cell, (char *)first, dtype, flags);
 	return (PyObject *)a;
 }

@@ -233,31 +233,17 @@ static int view_strides(usmb_array *a, int32_t ndim, const int64_t *shape, int64
 	return 1;
 }
 
-static int parse_copy(PyObject *o)
-{
-	if (!o || o == Py_None) return 2;
-	return PyObject_IsTrue(o);
-}
-
 PyObject *usmb_array_reshape(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
 	usmb_array *a = (usmb_array *)self;
 	int64_t shape[USMB_DL_MAX_NDIM], strides[USMB_DL_MAX_NDIM];
 	PyObject *slots[2] = {NULL, NULL};
 	PyObject *const names[2] = {usmb_name.shape, usmb_name.copy};
-	PyObject *tuple = NULL;
 	/* reshape(2, 3) is the same as reshape((2, 3)). */
-	if (n > 1) {
-		tuple = PyTuple_New(n);
-		if (!tuple) return NULL;
-		for (Py_ssize_t i = 0; i < n; i++) PyTuple_SetItem(tuple, i, Py_NewRef(args[i]));
-		slots[0] = tuple;
-	}
-	int bad = tuple ? usmb_args("reshape", args + n, 0, kwnames, names, 2, 1, 0, slots)
-	                : usmb_args("reshape", args, n, kwnames, names, 2, 1, 1, slots);
-	int ndim = bad ? -1 : usmb_parse_dims(slots[0], shape, "reshape");
-	Py_XDECREF(tuple);
-	int copy = ndim < 0 ? -1 : parse_copy(slots[1]);
+	Py_ssize_t more = n > 1 ? n - 1 : 0;
+	if (usmb_args("reshape", args + more, n - more, kwnames, names, 2, 1, 1, slots) < 0) return NULL;
+	int ndim = more ? usmb_parse_dim_args(args, n, shape, "reshape") : usmb_parse_dims(slots[0], shape, "reshape");
+	int copy = ndim < 0 ? -1 : usmb_parse_copy(slots[1]);
 	if (copy < 0 || complete_shape(a, ndim, shape) < 0) return NULL;
 	if (copy != 1 && view_strides(a, ndim, shape, strides))
 		return usmb_array_view(a, a->first, ndim, shape, strides);
@@ -311,15 +297,9 @@ PyObject *usmb_array_transpose(PyObject *self, PyObject *const *args, Py_ssize_t
 	int64_t axes[USMB_DL_MAX_NDIM];
 	uint64_t seen = 0;
 	if (n == 0 || (n == 1 && args[0] == Py_None)) return usmb_array_T(self, NULL);
-	int count = 0;
-	if (n == 1) {
-		count = usmb_parse_dims(args[0], axes, "transpose");
-		if (count < 0) return NULL;
-	} else {
-		for (; count < n && count < USMB_DL_MAX_NDIM; count++)
-			if (usmb_parse_dim(args[count], &axes[count], "transpose") < 0) return NULL;
-	}
-	if (count != a->ndim || n > USMB_DL_MAX_NDIM)
+	int count = usmb_parse_dim_args(args, n, axes, "transpose");
+	if (count < 0) return NULL;
+	if (count != a->ndim)
 		return usmb_raise(PyExc_ValueError, "transpose: %d axes given, the array has %d", count, a->ndim);
 	for (int i = 0; i < count; i++) {
 		if (axes[i] < 0) axes[i] += a->ndim;

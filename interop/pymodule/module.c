@@ -21,29 +21,10 @@ char usmb_pymod_version[64] = "0";
 
 static PyObject *py_stats(PyObject *m, PyObject *unused)
 {
-	usmb_stat *list = NULL;
-	int64_t n = 0;
-	usmb_goerr err;
 	(void)m;
 	(void)unused;
 	usmb_owner_drain();
-	err.kind = USMB_ERR_NONE;
-	if (usmb_go_allowed() < 0) return NULL;
-	PyThreadState *saved = PyEval_SaveThread();
-	int r = usmb_go_stats(&list, &n, &err);
-	PyEval_RestoreThread(saved);
-	if (r < 0) {
-		usmb_raise_go(&err);
-		return NULL;
-	}
-	PyObject *dict = PyDict_New();
-	for (int64_t i = 0; i < n && dict; i++) {
-		PyObject *v = PyLong_FromLongLong(list[i].value);
-		if (!v || PyDict_SetItemString(dict, list[i].name, v) < 0) Py_CLEAR(dict);
-		Py_XDECREF(v);
-	}
-	free(list);
-	return dict;
+	return usmb_counters(usmb_go_stats);
 }
 
 /* The report of python -m usmbridge. Arguments: as JSON, and version, executable and prefix of
@@ -53,18 +34,11 @@ static PyObject *py_info(PyObject *m, PyObject *args)
 	int as_json = 0;
 	const char *version, *executable, *prefix;
 	char *text = NULL;
-	usmb_goerr err;
 	(void)m;
 	if (!PyArg_ParseTuple(args, "psss:_info", &as_json, &version, &executable, &prefix)) return NULL;
-	err.kind = USMB_ERR_NONE;
 	if (usmb_go_allowed() < 0) return NULL;
-	PyThreadState *saved = PyEval_SaveThread();
-	int r = usmb_go_info(as_json, (char *)version, (char *)executable, (char *)prefix, &text, &err);
-	PyEval_RestoreThread(saved);
-	if (r < 0) {
-		usmb_raise_go(&err);
-		return NULL;
-	}
+	USMB_GO(usmb_go_info(as_json, (char *)version, (char *)executable, (char *)prefix, &text, &err));
+	if (r < 0) return NULL;
 	PyObject *out = PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
 	free(text);
 	return out;
@@ -86,21 +60,13 @@ static PyObject *py_trim(PyObject *m, PyObject *unused)
 /* Sets the limit of the process's pools, for usmbridge.dask. */
 static PyObject *py_set_limit(PyObject *m, PyObject *bytes)
 {
-	usmb_goerr err;
 	(void)m;
 	usmb_owner_drain();
 	unsigned long long n = PyLong_AsUnsignedLongLong(bytes);
 	if (n == (unsigned long long)-1 && PyErr_Occurred()) return NULL;
-	err.kind = USMB_ERR_NONE;
 	if (usmb_go_allowed() < 0) return NULL;
-	PyThreadState *saved = PyEval_SaveThread();
-	int r = usmb_go_set_limit(n, &err);
-	PyEval_RestoreThread(saved);
-	if (r < 0) {
-		usmb_raise_go(&err);
-		return NULL;
-	}
-	Py_RETURN_NONE;
+	USMB_GO(usmb_go_set_limit(n, &err));
+	return r < 0 ? NULL : Py_NewRef(Py_None);
 }
 
 /* ---- the module ------------------------------------------------------------------------------------ */
@@ -192,7 +158,6 @@ static int pass_paths(const char *lines, Py_ssize_t n)
 {
 	usmb_goerr err;
 	int before = getenv(DRIVERS) != NULL;
-	err.kind = USMB_ERR_NONE;
 	int r = usmb_go_paths((char *)lines, (uint64_t)n, &err);
 	if (!before && show_drivers() < 0) return -1;
 	return r < 0 ? PyErr_WarnEx(PyExc_RuntimeWarning, err.message, 1) : 0;
@@ -225,13 +190,12 @@ PyObject *usmb_pymod_init(void)
 {
 	if (module) return Py_NewRef(module);
 	usmb_storage_register();
-	if (usmb_support_register() < 0 || usmb_dpctl_register() < 0) return NULL;
+	if (usmb_support_register() < 0) return NULL;
 	PyObject *m = PyModule_Create2(&definition, USMB_PYTHON_ABI_VERSION);
 	if (!m) return NULL;
 	if (usmb_dtype_register(m) < 0 || usmb_array_register(m) < 0 || usmb_dlpack_register() < 0 ||
-	    usmb_device_register(m) < 0 || usmb_syclref_register(m) < 0 || usmb_suai_register() < 0 ||
-	    usmb_cute_register(m) < 0 || usmb_numba_register(m) < 0 ||
-	    PyModule_AddStringConstant(m, "__version__", usmb_pymod_version) < 0) {
+	    usmb_device_register(m) < 0 || usmb_syclref_register(m) < 0 || usmb_cute_register(m) < 0 ||
+	    usmb_numba_register(m) < 0 || PyModule_AddStringConstant(m, "__version__", usmb_pymod_version) < 0) {
 		Py_DECREF(m);
 		return NULL;
 	}

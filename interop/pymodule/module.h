@@ -71,11 +71,8 @@ int usmb_go_share_close(uint64_t number, usmb_goerr *err);
 /* Revokes handles when the process pid ends, if they were not opened. handles has each handle after
    its length as a uint32_t. */
 int usmb_go_share_end_with(int64_t pid, char *handles, int64_t n, usmb_goerr *err);
-/* peers, unopened, leases, opened, mapped, mapped_bytes */
-enum { USMB_SHARE_STATS = 6 };
 /* The limits of a server: peers, leases, segments, names, queued bytes, given arrays; 0 means the default. */
 enum { USMB_SHARE_LIMITS = 6 };
-void usmb_go_share_stats(int64_t *out);
 
 /* The functions _share_* of the module. */
 PyObject *usmb_py_share_export(PyObject *m, PyObject *args);
@@ -119,21 +116,14 @@ extern char usmb_pymod_version[64];
 /* Passes sys.path, one directory a line, in which Go finds the program's dpctl. */
 int usmb_go_paths(char *lines, uint64_t n, usmb_goerr *err);
 
-/* The elements of a host-readable array in the format of NumPy; free *out with free. prefix:
-   characters before the first bracket. */
-int usmb_go_text(usmb_dl_tensor *t, int32_t padded, int32_t prefix, char **out, usmb_goerr *err);
+/* The elements of a host-readable array in the format of NumPy, for the text "Array(...)"; free *out
+   with free. */
+int usmb_go_text(usmb_dl_tensor *t, int32_t padded, char **out, usmb_goerr *err);
 
 /* Trims all pools; *bytes: the bytes freed. */
 void usmb_go_trim(uint64_t *bytes);
 /* Sets the limit for the memory of all shared pools together; 0 means none. */
 int usmb_go_set_limit(uint64_t bytes, usmb_goerr *err);
-
-/* A counter; free the array with free. */
-typedef struct {
-	char name[120];
-	int64_t value;
-} usmb_stat;
-int usmb_go_stats(usmb_stat **out, int64_t *n, usmb_goerr *err);
 
 /* The report of usminfo; free *out with free. version, executable and prefix are those of the
    running Python. */

@@ -1,6 +1,5 @@
 /* numpy.c: Array as an argument of NumPy: __array__, __array_function__, asnumpy, and the element types that
    NumPy has from ml_dtypes. */
-#include <string.h>
 
 #include "array.h"
 #include "create.h"
@@ -8,137 +7,45 @@
 #include "storage.h"
 #include "support.h"
 
+/* Calls a function of the package's module _numpy; *f caches it. */
+static PyObject *call_python(PyObject **f, const char *function, PyObject *const *args, Py_ssize_t n)
+{
+	return usmb_call_python(f, "usmbridge._numpy", function, args, n);
+}
+
 /* ---- out ------------------------------------------------------------------------ */
 
-static const char *name_of(usmb_dl_dtype t)
+/* Returns an ndarray of the elements of a. The host copies memory that it cannot read and elements that
+   share bytes; other memory is copied as copy says (see usmb_parse_copy). */
+static PyObject *ndarray_of(usmb_array *a, PyObject *dtype, int copy)
 {
-	const char *name = usmb_dl_dtype_name(t);
-	return name ? name : "this element type";
-}
-
-/* The scalar type of ml_dtypes for t, which is not a type of NumPy. */
-static PyObject *ml_type(usmb_dl_dtype t)
-{
-	const char *name = usmb_dl_dtype_name(t);
-	PyObject *ml = name ? PyImport_ImportModule("ml_dtypes") : NULL;
-	PyObject *type = ml ? PyObject_GetAttrString(ml, name) : NULL;
-	int missing = PyErr_Occurred() &&
-	              (PyErr_ExceptionMatches(PyExc_ImportError) || PyErr_ExceptionMatches(PyExc_AttributeError));
-	if (!type && (missing || !name)) {
-		PyErr_Clear();
-		usmb_raise(PyExc_TypeError,
-		           "NumPy has no element type %s, and %s; install a newer one, or convert: "
-		           "asarray(a, dtype=\"%s\").asnumpy()",
-		           name_of(t),
-		           ml ? "the ml_dtypes here has none either" : "ml_dtypes, which has, is not installed",
-		           t.code == USMB_DL_COMPLEX ? "complex64" : "float32");
+	static PyObject *function;
+	PyObject *o;
+	int fresh = 1;
+	if (a->itembits < 8) {
+		o = usmb_copy_padded(a, &usmb_on_host);
+	} else if (!(a->flags & USMB_ARR_READ)) {
+		o = usmb_copy_to(a, &usmb_on_host);
+	} else {
+		/* A view, because an array that is released meanwhile refuses NumPy. */
+		o = usmb_array_view(a, a->first, a->ndim, usmb_shape(a), usmb_strides(a));
+		fresh = 0;
 	}
-	Py_XDECREF(ml);
-	return type;
-}
-
-/* The same memory as unsigned integers of the element size. */
-static PyObject *as_integers(usmb_array *a)
-{
-	usmb_dl_dtype t = {USMB_DL_UINT, (uint8_t)a->itembits, 1};
-	return usmb_array_view_as(a, t, 0, a->first, a->ndim, usmb_shape(a), usmb_strides(a));
-}
-
-/* The ndarray on the memory of a, which the host can read. Elements that share bytes are unpacked
-   into new memory, and *fresh is set. */
-static PyObject *ndarray_of(usmb_array *a, int *fresh)
-{
-	usmb_where host;
-	/* An array that was released meanwhile refuses NumPy; a view of it does not. */
-	if (a->flags & USMB_ARR_RELEASED) {
-		PyObject *view = usmb_array_view(a, a->first, a->ndim, usmb_shape(a), usmb_strides(a));
-		PyObject *n = view ? ndarray_of((usmb_array *)view, fresh) : NULL;
-		Py_XDECREF(view);
-		return n;
-	}
-	*fresh = 0;
-	PyObject *numpy = PyImport_ImportModule("numpy"), *r = NULL;
-	if (!numpy) return NULL;
-	if (usmb_dl_dtype_typestr(a->dtype)) {
-		r = PyObject_CallMethod(numpy, "asarray", "O", a);
-		Py_DECREF(numpy);
-		return r;
-	}
-	PyObject *type = ml_type(a->dtype), *whole = NULL;
-	if (type && a->itembits < 8) {
-		memset(&host, 0, sizeof host);
-		host.host = *fresh = 1;
-		whole = usmb_copy_padded(a, &host);
-	} else if (type) {
-		whole = Py_NewRef(a);
-	}
-	PyObject *integers = whole ? as_integers((usmb_array *)whole) : NULL;
-	PyObject *raw = integers ? PyObject_CallMethod(numpy, "asarray", "O", integers) : NULL;
-	if (raw) r = PyObject_CallMethod(raw, "view", "O", type);
-	Py_XDECREF(raw);
-	Py_XDECREF(integers);
-	Py_XDECREF(whole);
-	Py_XDECREF(type);
-	Py_DECREF(numpy);
-	return r;
+	if (!o) return NULL;
+	PyObject *args[3] = {o, dtype ? dtype : Py_None,
+	                     copy == 0             ? Py_False
+	                     : copy == 1 && !fresh ? Py_True
+	                                           : Py_None};
+	PyObject *n = call_python(&function, "ndarray", args, 3);
+	Py_DECREF(o);
+	return n;
 }
 
 PyObject *usmb_array_asnumpy(PyObject *self, PyObject *unused)
 {
-	usmb_where host;
-	usmb_array *a = (usmb_array *)self;
-	PyObject *there = NULL;
-	int fresh;
 	(void)unused;
 	usmb_owner_drain();
-	if (!(a->flags & USMB_ARR_READ)) {
-		memset(&host, 0, sizeof host);
-		host.host = 1;
-		there = usmb_copy_to(a, &host);
-		if (!there) return NULL;
-	}
-	PyObject *r = ndarray_of(there ? (usmb_array *)there : a, &fresh);
-	if (r && !there && !fresh) {
-		PyObject *copy = PyObject_CallMethodObjArgs(r, usmb_name.copy, NULL);
-		Py_DECREF(r);
-		r = copy;
-	}
-	Py_XDECREF(there);
-	return r;
-}
-
-/* ---- __array__ -------------------------------------------------------------------- */
-
-static PyObject *not_readable(void)
-{
-	return usmb_raise(PyExc_TypeError, "the host cannot read USM device memory, so NumPy can have no view "
-	                                   "of this Array; a.asnumpy() is a copy on the host");
-}
-
-static int no_copy(const char *why)
-{
-	usmb_raise(PyExc_ValueError, "copy=False, but %s needs a copy; leave copy out to allow it", why);
-	return -1;
-}
-
-/* Converts r, an ndarray, to dtype, and copies it if required; takes over r. copy: 0 never, 1
-   always, 2 if needed. */
-static PyObject *as_asked(PyObject *r, PyObject *dtype, int copy, int fresh)
-{
-	PyObject *had = usmb_given(dtype) ? PyObject_GetAttr(r, usmb_name.dtype) : NULL;
-	PyObject *equal = had ? PyObject_RichCompare(had, dtype, Py_EQ) : NULL;
-	int same = !usmb_given(dtype) ? 1 : equal ? PyObject_IsTrue(equal) : -1;
-	Py_XDECREF(equal);
-	Py_XDECREF(had);
-	PyObject *out = NULL;
-	if (same == 0 && (copy != 0 || no_copy("another element type") == 0))
-		out = PyObject_CallMethod(r, "astype", "O", dtype);
-	else if (same == 1 && copy == 1 && !fresh)
-		out = PyObject_CallMethodObjArgs(r, usmb_name.copy, NULL);
-	else if (same == 1)
-		out = Py_NewRef(r);
-	Py_DECREF(r);
-	return out;
+	return ndarray_of((usmb_array *)self, NULL, 1);
 }
 
 PyObject *usmb_array_numpy(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kw)
@@ -146,38 +53,18 @@ PyObject *usmb_array_numpy(PyObject *self, PyObject *const *args, Py_ssize_t n, 
 	PyObject *const names[2] = {usmb_name.dtype, usmb_name.copy};
 	PyObject *v[2] = {NULL, NULL};
 	usmb_array *a = (usmb_array *)self;
-	int copy = 2, fresh;
+	int copy;
 	usmb_owner_drain();
-	if (usmb_args("__array__", args, n, kw, names, 2, 0, 2, v) < 0) return NULL;
-	if (usmb_given(v[1]) && (copy = PyObject_IsTrue(v[1])) < 0) return NULL;
-	if (!(a->flags & USMB_ARR_READ)) return not_readable();
+	if (usmb_args("__array__", args, n, kw, names, 2, 0, 2, v) < 0 || (copy = usmb_parse_copy(v[1])) < 0)
+		return NULL;
+	if (!(a->flags & USMB_ARR_READ))
+		return usmb_raise(PyExc_TypeError, "the host cannot read USM device memory, so NumPy can have no view "
+		                                   "of this Array; a.asnumpy() is a copy on the host");
 	if (copy == 0 && a->itembits < 8) {
-		no_copy("a view of packed elements");
+		usmb_no_copy(PyExc_ValueError, "a view of packed elements");
 		return NULL;
 	}
-	PyObject *r = ndarray_of(a, &fresh);
-	return r ? as_asked(r, v[0], copy, fresh) : NULL;
-}
-
-/* ---- __array_function__ ------------------------------------------------------------- */
-
-PyObject *usmb_call_python(PyObject **f, const char *name, const char *function, PyObject *const *args, Py_ssize_t n)
-{
-	if (!*f) {
-		PyObject *module = PyImport_ImportModule(name);
-		PyObject *found = module ? PyObject_GetAttrString(module, function) : NULL;
-		Py_XDECREF(module);
-		if (!found) return NULL;
-		PyObject *old = *f; /* the import can run other threads, which can have set it */
-		*f = found;
-		Py_XDECREF(old);
-	}
-	return PyObject_Vectorcall(*f, args, (size_t)n, NULL);
-}
-
-static PyObject *call_python(PyObject **f, const char *function, PyObject *const *args, Py_ssize_t n)
-{
-	return usmb_call_python(f, "usmbridge._numpy", function, args, n);
+	return ndarray_of(a, v[0], copy);
 }
 
 PyObject *usmb_array_ufunc(PyObject *self, PyObject *args, PyObject *kwargs)
@@ -199,27 +86,24 @@ PyObject *usmb_numpy_text(PyObject *self)
 	return text;
 }
 
-/* NumPy's dtype for t, or NULL without an exception if there is none: NumPy, or ml_dtypes for its
-   types, is not installed or is too old. */
-static PyObject *numpy_dtype(usmb_dl_dtype t)
+/* NumPy's dtype for t. If NumPy, or ml_dtypes for its types, is not installed or has no such type, it is
+   our own. */
+static PyObject *public_dtype(usmb_dl_dtype t)
 {
-	PyObject *numpy = PyImport_ImportModule("numpy");
-	PyObject *type = NULL, *dtype = NULL;
-	if (numpy && usmb_dl_dtype_typestr(t))
-		type = PyUnicode_FromString(usmb_dl_dtype_typestr(t));
-	else if (numpy)
-		type = ml_type(t);
+	const char *name = usmb_dl_dtype_name(t), *typestr = usmb_dl_dtype_typestr(t);
+	PyObject *numpy = PyImport_ImportModule("numpy"), *type = NULL, *dtype = NULL;
+	if (numpy && typestr) {
+		type = PyUnicode_FromString(typestr);
+	} else if (numpy && name) {
+		PyObject *ml = PyImport_ImportModule("ml_dtypes");
+		type = ml ? PyObject_GetAttrString(ml, name) : NULL;
+		Py_XDECREF(ml);
+	}
 	if (type) dtype = PyObject_CallMethod(numpy, "dtype", "O", type);
 	Py_XDECREF(type);
 	Py_XDECREF(numpy);
 	if (!dtype && PyErr_ExceptionMatches(PyExc_Exception)) PyErr_Clear();
-	return dtype;
-}
-
-static PyObject *public_dtype(usmb_dl_dtype t)
-{
-	PyObject *o = numpy_dtype(t);
-	return o || PyErr_Occurred() ? o : usmb_dtype_object(t);
+	return dtype || PyErr_Occurred() ? dtype : usmb_dtype_object(t);
 }
 
 PyObject *usmb_dtype_public(usmb_dl_dtype t)

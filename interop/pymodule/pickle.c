@@ -33,9 +33,7 @@ static PyObject *staged(usmb_array *a)
 		if (copy || !PyErr_ExceptionMatches(PyExc_ValueError)) return copy;
 		PyErr_Clear(); /* the device has no host USM */
 	}
-	memset(&w, 0, sizeof w);
-	w.host = 1;
-	return usmb_copy_to(a, &w);
+	return usmb_copy_to(a, &usmb_on_host);
 }
 
 /* The array if its elements are contiguous in C or Fortran order, else a copy. */
@@ -70,13 +68,12 @@ static PyObject *pickle_buffer(PyObject *bytes)
 /* The arguments of _unpickle for a. */
 static PyObject *arguments(usmb_array *a, usmb_array *row, PyObject *payload, const char *name)
 {
-	static const char *const kinds[] = {NULL, "device", "shared", "host"};
 	usmb_place *place = usmb_array_place(a);
 	PyObject *shape = usmb_tuple_i64(usmb_shape(a), a->ndim);
 	PyObject *r = NULL;
 	if (shape)
 		r = Py_BuildValue("(OsOsizzi)", payload, name, shape, row->flags & USMB_ARR_C ? "C" : "F",
-		                  (row->flags & USMB_ARR_PADDED) != 0, place ? kinds[place->kind & 3] : NULL,
+		                  (row->flags & USMB_ARR_PADDED) != 0, place ? usmb_kind_names[place->kind & 3] : NULL,
 		                  place ? place->filter : NULL, (a->flags & USMB_ARR_READONLY) != 0);
 	Py_XDECREF(shape);
 	return r;

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -114,41 +113,4 @@ func TestTrimForgetsLostConnections(t *testing.T) {
 	<-a.peer.Done()
 	trimShared()
 	require.Empty(t, sharing.connections)
-}
-
-// TestWithTimeout checks that contexts of withTimeout behave as those of package context.
-func TestWithTimeout(t *testing.T) {
-	ctx, cancel := withTimeout(int64(time.Hour))
-	at, ok := ctx.Deadline()
-	require.True(t, ok)
-	require.False(t, at.IsZero())
-	require.NoError(t, ctx.Err())
-	under, stop := context.WithCancel(ctx)
-	defer stop()
-	cancel()
-	require.ErrorIs(t, ctx.Err(), context.Canceled)
-	<-under.Done()
-	<-ctx.Done()
-	cancel()
-
-	ctx, cancel = withTimeout(int64(time.Hour))
-	cancel()
-	require.ErrorIs(t, ctx.Err(), context.Canceled, "canceled before the timer started")
-	<-ctx.Done()
-
-	ctx, cancel = withTimeout(0)
-	defer cancel()
-	require.ErrorIs(t, ctx.Err(), context.DeadlineExceeded)
-	<-ctx.Done()
-	require.ErrorIs(t, ctx.Err(), context.DeadlineExceeded)
-
-	ctx, cancel = withTimeout(int64(time.Millisecond))
-	defer cancel()
-	<-ctx.Done()
-	require.ErrorIs(t, ctx.Err(), context.DeadlineExceeded)
-
-	ctx, cancel = withTimeout(-1)
-	require.NoError(t, ctx.Err())
-	cancel()
-	<-ctx.Done()
 }

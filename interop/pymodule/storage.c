@@ -65,54 +65,50 @@ static void release_facts(usmb_cell *cell)
 	cell->place = NULL;
 }
 
-/* These functions run with the GIL held. After Python has ended, references are leaked. */
-static void end_object(usmb_cell *cell)
+/* Takes the object that a cell owns; NULL after Python has ended, when it is leaked. */
+static void *take_owned(usmb_cell *cell)
 {
-	PyObject *o = cell->ctx;
+	void *owned = cell->ctx;
 	cell->ctx = NULL;
 	release_facts(cell);
-	if (usmb_py_alive()) Py_DECREF(o);
+	return usmb_py_alive() ? owned : NULL;
+}
+
+/* These functions run with the GIL held. */
+static void end_object(usmb_cell *cell)
+{
+	PyObject *o = take_owned(cell);
+	Py_XDECREF(o);
 }
 
 static void end_buffer(usmb_cell *cell)
 {
-	Py_buffer *view = cell->ctx;
-	cell->ctx = NULL;
-	release_facts(cell);
-	if (!usmb_py_alive()) return;
-	PyBuffer_Release(view);
+	Py_buffer *view = take_owned(cell);
+	if (view) PyBuffer_Release(view);
 	free(view);
 }
 
 static void end_foreign(usmb_cell *cell)
 {
-	usmb_foreign *owned = cell->ctx;
-	cell->ctx = NULL;
-	release_facts(cell);
-	if (usmb_py_alive()) owned->end(owned);
+	usmb_foreign *owned = take_owned(cell);
+	if (owned) owned->end(owned);
 }
 
 static void end_block(usmb_cell *cell)
 {
-	free(cell->ctx);
-	cell->ctx = NULL;
-	release_facts(cell);
+	free(take_owned(cell));
 }
 
 static void end_versioned(usmb_cell *cell)
 {
-	void *managed = cell->ctx;
-	cell->ctx = NULL;
-	release_facts(cell);
-	if (usmb_py_alive()) usmb_dl_delete(managed, 1);
+	void *managed = take_owned(cell);
+	if (managed) usmb_dl_delete(managed, 1);
 }
 
 static void end_legacy(usmb_cell *cell)
 {
-	void *managed = cell->ctx;
-	cell->ctx = NULL;
-	release_facts(cell);
-	if (usmb_py_alive()) usmb_dl_delete(managed, 0);
+	void *managed = take_owned(cell);
+	if (managed) usmb_dl_delete(managed, 0);
 }
 
 /* Dead cells for the next imports. Other threads cannot reach them (GIL); each has a generation of

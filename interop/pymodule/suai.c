@@ -22,14 +22,6 @@ typedef struct {
 enum { PATTERNS = 16 };
 static pattern patterns[PATTERNS];
 static unsigned oldest;
-static PyObject *zero, *one; /* integers */
-
-int usmb_suai_register(void)
-{
-	zero = PyLong_FromLong(0);
-	one = PyLong_FromLong(1);
-	return zero && one ? 0 : -1;
-}
 
 static void clear_pattern(pattern *p)
 {
@@ -80,23 +72,12 @@ static PyObject *clean_dict(pattern *p)
 static int fill_pattern(pattern *p, usmb_array *a)
 {
 	const char *typestr = usmb_dl_dtype_typestr(a->dtype);
-	PyObject *text = PyUnicode_InternFromString(typestr);
-	PyObject *empty = PyUnicode_InternFromString("");
-	PyObject *dict = PyDict_New();
-	PyObject *field = text && empty ? PyTuple_Pack(2, empty, text) : NULL;
-	PyObject *descr = field ? list_of(field) : NULL;
-	PyObject *none = Py_None;
-	int ok =
-	        dict && descr && PyDict_SetItem(dict, usmb_name.shape, none) == 0 &&
-	        PyDict_SetItem(dict, usmb_name.typestr, text) == 0 &&
-	        PyDict_SetItem(dict, usmb_name.typedescr, descr) == 0 &&
-	        PyDict_SetItem(dict, usmb_name.data, none) == 0 && PyDict_SetItem(dict, usmb_name.strides, none) == 0 &&
-	        PyDict_SetItem(dict, usmb_name.offset, zero) == 0 &&
-	        PyDict_SetItem(dict, usmb_name.version, one) == 0 && PyDict_SetItem(dict, usmb_name.syclobj, none) == 0;
-	Py_XDECREF(text);
-	Py_XDECREF(empty);
-	if (!ok) {
-		Py_XDECREF(dict);
+	PyObject *field = Py_BuildValue("(ss)", "", typestr), *descr = field ? list_of(field) : NULL, *dict = NULL;
+	if (descr)
+		dict = Py_BuildValue("{OOOsOOOOOOOiOiOO}", usmb_name.shape, Py_None, usmb_name.typestr, typestr,
+		                     usmb_name.typedescr, descr, usmb_name.data, Py_None, usmb_name.strides, Py_None,
+		                     usmb_name.offset, 0, usmb_name.version, 1, usmb_name.syclobj, Py_None);
+	if (!dict) {
 		Py_XDECREF(field);
 		Py_XDECREF(descr);
 		return -1;
@@ -231,7 +212,6 @@ static int parse_version(PyObject *dict, parsed *p)
 	PyObject *v = item(dict, usmb_name.version, p, &bad);
 	if (bad) return -1;
 	if (!v) return malformed(PyExc_ValueError, "version", "is required and must be 1", NULL);
-	if (v == one) return 0;
 	if (!PyLong_Check(v)) return malformed(PyExc_TypeError, "version", "must be the integer 1", v);
 	int overflow;
 	long long n = PyLong_AsLongLongAndOverflow(v, &overflow);
@@ -247,16 +227,12 @@ static int parse_version(PyObject *dict, parsed *p)
 /* Reads an integer or any object with __index__ except text. */
 static int parse_int(PyObject *o, const char *key, int64_t *out)
 {
-	if (PyLong_CheckExact(o)) {
+	if (PyLong_CheckExact(o)) { /* saves a call */
 		*out = PyLong_AsLongLong(o);
 		return *out == -1 && PyErr_Occurred() ? -1 : 0;
 	}
 	if (!PyIndex_Check(o)) return malformed(PyExc_TypeError, key, "must hold integers", o);
-	PyObject *n = PyNumber_Index(o);
-	if (!n) return -1;
-	*out = PyLong_AsLongLong(n);
-	Py_DECREF(n);
-	return *out == -1 && PyErr_Occurred() ? -1 : 0;
+	return usmb_parse_dim(o, out, key);
 }
 
 /* Reads a tuple of integers; returns its length, or -1. */
@@ -570,16 +546,12 @@ static usmb_cell *new_cell(PyObject *obj, parsed *p, usmb_suai_out *out, usmb_pl
 /* Makes the array for a dictionary that passed the checks; takes over the cell. */
 static PyObject *build(parsed *p, usmb_suai_out *out, usmb_cell *cell)
 {
-	usmb_array *a = usmb_array_raw(p->in.ndim);
+	if (!p->in.strides) usmb_fill_strides(p->in.ndim, p->shape, p->strides, 0);
+	usmb_array *a = usmb_array_laid_out(p->in.ndim, p->shape, p->strides);
 	if (!a) {
 		usmb_cell_drop_gil(cell);
 		return NULL;
 	}
-	for (int32_t i = 0; i < p->in.ndim; i++) usmb_shape(a)[i] = p->shape[i];
-	if (p->in.strides)
-		for (int32_t i = 0; i < p->in.ndim; i++) usmb_strides(a)[i] = p->strides[i];
-	else
-		usmb_fill_strides(p->in.ndim, p->shape, usmb_strides(a), 0);
 	usmb_array_settle(a, cell, (char *)(uintptr_t)out->first, out->dtype, p->in.readonly ? USMB_ARR_READONLY : 0);
 	if (usmb_queue_of(&p->ref, cell->place, &a->queue) == 0) return (PyObject *)a;
 	Py_DECREF(a);
@@ -602,7 +574,6 @@ static PyObject *import_parsed(PyObject *obj, parsed *p)
 {
 	usmb_suai_out out;
 	usmb_goerr err;
-	err.kind = USMB_ERR_NONE;
 	if (!plainly_right(p, &out) && (usmb_go_allowed() < 0 || usmb_go_suai(&p->in, &out, &err) < 0)) {
 		if (!PyErr_Occurred()) usmb_raise_go(&err);
 		return NULL;

@@ -1,6 +1,7 @@
 /* support.c: names, errors, calls into Go and the reading of arguments. */
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "support.h"
@@ -136,6 +137,23 @@ int usmb_args(const char *func, PyObject *const *args, Py_ssize_t n, PyObject *k
 	return 0;
 }
 
+int usmb_parse_choice(PyObject *o, const char *const *names, int n, const char *rule, int *out)
+{
+	char type[64];
+	if (!PyUnicode_Check(o)) {
+		usmb_raise(PyExc_TypeError, "%s, not %s", rule, usmb_type_name(o, type, sizeof type));
+		return -1;
+	}
+	for (int i = 0; i < n; i++)
+		if (PyUnicode_CompareWithASCIIString(o, names[i]) == 0) {
+			*out = i;
+			return 0;
+		}
+	const char *s = PyUnicode_AsUTF8AndSize(o, NULL);
+	if (s) usmb_raise(PyExc_ValueError, "%s, not \"%s\"", rule, s);
+	return -1;
+}
+
 /* ---- shapes ------------------------------------------------------------------------------------ */
 
 int usmb_parse_dim(PyObject *o, int64_t *out, const char *what)
@@ -150,6 +168,13 @@ int usmb_parse_dim(PyObject *o, int64_t *out, const char *what)
 	*out = PyLong_AsLongLong(n);
 	Py_DECREF(n);
 	return *out == -1 && PyErr_Occurred() ? -1 : 0;
+}
+
+static int too_many(Py_ssize_t n, const char *what)
+{
+	usmb_raise(PyExc_ValueError, "%s: %lld dimensions, at most %d are possible", what, (long long)n,
+	           USMB_DL_MAX_NDIM);
+	return -1;
 }
 
 int usmb_parse_dims(PyObject *o, int64_t *out, const char *what)
@@ -172,13 +197,19 @@ int usmb_parse_dims(PyObject *o, int64_t *out, const char *what)
 	PyObject *t = PySequence_Tuple(o);
 	if (!t) return -1;
 	Py_ssize_t n = PyTuple_Size(t);
-	int bad = n > USMB_DL_MAX_NDIM;
-	if (bad)
-		usmb_raise(PyExc_ValueError, "%s: %lld dimensions, at most %d are possible", what, (long long)n,
-		           USMB_DL_MAX_NDIM);
+	int bad = n > USMB_DL_MAX_NDIM && too_many(n, what) < 0;
 	for (Py_ssize_t i = 0; i < n && !bad; i++) bad = usmb_parse_dim(PyTuple_GetItem(t, i), &out[i], what) < 0;
 	Py_DECREF(t);
 	return bad ? -1 : (int)n;
+}
+
+int usmb_parse_dim_args(PyObject *const *args, Py_ssize_t n, int64_t *out, const char *what)
+{
+	if (n == 1) return usmb_parse_dims(args[0], out, what);
+	if (n > USMB_DL_MAX_NDIM) return too_many(n, what);
+	for (Py_ssize_t i = 0; i < n; i++)
+		if (usmb_parse_dim(args[i], &out[i], what) < 0) return -1;
+	return (int)n;
 }
 
 PyObject *usmb_tuple_i64(const int64_t *v, Py_ssize_t n)
@@ -196,16 +227,41 @@ PyObject *usmb_tuple_i64(const int64_t *v, Py_ssize_t n)
 	return t;
 }
 
-/* ---- SYCL -------------------------------------------------------------------------------------- */
+/* ---- calls of Go and Python ------------------------------------------------------------------ */
 
 int usmb_open_sycl(void)
 {
-	usmb_goerr err;
-	err.kind = USMB_ERR_NONE;
 	if (usmb_go_allowed() < 0) return -1;
-	PyThreadState *saved = PyEval_SaveThread();
-	int r = usmb_go_open(&err);
-	PyEval_RestoreThread(saved);
-	if (r < 0) usmb_raise_go(&err);
+	USMB_GO(usmb_go_open(&err));
 	return r == 1 ? 0 : -1;
+}
+
+PyObject *usmb_counters(usmb_go_counters *f)
+{
+	usmb_stat *list = NULL;
+	int64_t n = 0;
+	if (usmb_go_allowed() < 0) return NULL;
+	USMB_GO(f(&list, &n, &err));
+	PyObject *dict = r < 0 ? NULL : PyDict_New();
+	for (int64_t i = 0; i < n && dict; i++) {
+		PyObject *v = PyLong_FromLongLong(list[i].value);
+		if (!v || PyDict_SetItemString(dict, list[i].name, v) < 0) Py_CLEAR(dict);
+		Py_XDECREF(v);
+	}
+	free(list);
+	return dict;
+}
+
+PyObject *usmb_call_python(PyObject **f, const char *name, const char *function, PyObject *const *args, Py_ssize_t n)
+{
+	if (!*f) {
+		PyObject *module = PyImport_ImportModule(name);
+		PyObject *found = module ? PyObject_GetAttrString(module, function) : NULL;
+		Py_XDECREF(module);
+		if (!found) return NULL;
+		PyObject *old = *f; /* the import can run other threads, which can have set it */
+		*f = found;
+		Py_XDECREF(old);
+	}
+	return PyObject_Vectorcall(*f, args, (size_t)n, NULL);
 }

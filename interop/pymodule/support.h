@@ -37,7 +37,6 @@
 	X(sycl_queue) \
 	X(filter_string) \
 	X(order) \
-	X(descr) \
 	X(name) \
 	X(isnative) \
 	X(usm_data) \
@@ -52,7 +51,6 @@
 	X(__module__) \
 	X(__name__) \
 	X(__qualname__) \
-	X(axes) \
 	X(__array_interface__) \
 	X(__array__) \
 	X(__array_struct__) \
@@ -77,10 +75,9 @@ int usmb_support_register(void); /* makes the strings */
 
 /* ---- errors ------------------------------------------------------------------------------ */
 
-/* The error of a Go function. kind 0: success. */
+/* The error of a Go function, which writes it only when it returns -1. */
 enum {
-	USMB_ERR_NONE = 0,
-	USMB_ERR_VALUE,
+	USMB_ERR_VALUE = 1,
 	USMB_ERR_TYPE,
 	USMB_ERR_BUFFER,
 	USMB_ERR_MEMORY,
@@ -123,8 +120,28 @@ int usmb_go_open(usmb_goerr *err);
 /* The same with the GIL dropped: 0 if SYCL is available, else -1, with or without an exception. */
 int usmb_open_sycl(void);
 
+/* A counter. */
+typedef struct {
+	char name[120];
+	int64_t value;
+} usmb_stat;
+/* A function of Go that returns counters; free the array with free. */
+typedef int usmb_go_counters(usmb_stat **out, int64_t *n, usmb_goerr *err);
+usmb_go_counters usmb_go_stats, usmb_go_share_stats;
+/* A dict of counters. */
+PyObject *usmb_counters(usmb_go_counters *f);
+
 /* Calls a function of a module of the package; *f caches it. */
 PyObject *usmb_call_python(PyObject **f, const char *module, const char *function, PyObject *const *args, Py_ssize_t n);
+
+/* Calls a function of Go, whose last argument is &err, without the GIL. Declares err and r, the result;
+   if r is negative, *err is raised. */
+#define USMB_GO(call) \
+	usmb_goerr err; \
+	PyThreadState *saved = PyEval_SaveThread(); \
+	int r = call; \
+	PyEval_RestoreThread(saved); \
+	if (r < 0) usmb_raise_go(&err)
 
 /* ---- arguments --------------------------------------------------------------------------- */
 
@@ -142,6 +159,16 @@ int usmb_args(const char *func, PyObject *const *args, Py_ssize_t n, PyObject *k
    returns its length or -1; usmb_parse_dim reads one integer. */
 int usmb_parse_dims(PyObject *o, int64_t *out, const char *what);
 int usmb_parse_dim(PyObject *o, int64_t *out, const char *what);
+/* The same for a call f(shape) or f(extent, extent, ...) with n arguments, at least one. */
+int usmb_parse_dim_args(PyObject *const *args, Py_ssize_t n, int64_t *out, const char *what);
+/* Reads a text that must be one of n names; *out: its index. rule says which, for the TypeError or
+   ValueError. */
+int usmb_parse_choice(PyObject *o, const char *const *names, int n, const char *rule, int *out);
+/* Reads a copy argument: 1 always, 0 never, 2 (None or NULL) if needed; -1 with an exception. */
+static inline int usmb_parse_copy(PyObject *o)
+{
+	return usmb_given(o) ? PyObject_IsTrue(o) : 2;
+}
 /* A tuple of integers. */
 PyObject *usmb_tuple_i64(const int64_t *v, Py_ssize_t n);
 

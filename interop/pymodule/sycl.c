@@ -50,39 +50,25 @@ static Py_hash_t device_hash(PyObject *self)
 	return PyObject_Hash(((device *)self)->filter);
 }
 
-#define GETTER(name) static PyObject *get_##name(PyObject *self, void *closure __attribute__((unused)))
-#define INFO(self) (&((device *)(self))->info)
+/* The getter of an attribute that is an expression of the device d. */
+#define ATTRIBUTE(name, expression) \
+	static PyObject *get_##name(PyObject *self, void *closure __attribute__((unused))) \
+	{ \
+		device *d = (device *)self; \
+		return expression; \
+	}
+ATTRIBUTE(filter_string, Py_NewRef(d->filter))
+ATTRIBUTE(name, PyUnicode_DecodeUTF8(d->info.name, (Py_ssize_t)strlen(d->info.name), "replace"))
+ATTRIBUTE(backend, PyUnicode_FromString(d->info.backend))
+ATTRIBUTE(device_type, PyUnicode_FromString(d->info.type))
+ATTRIBUTE(global_mem_size, PyLong_FromUnsignedLongLong(d->info.memory))
 
-GETTER(filter_string)
+static PyObject *get_dlpack_device(PyObject *self, void *closure __attribute__((unused)))
 {
-	return Py_NewRef(((device *)self)->filter);
-}
-GETTER(name)
-{
-	usmb_device_info *i = INFO(self);
-	return PyUnicode_DecodeUTF8(i->name, (Py_ssize_t)strlen(i->name), "replace");
-}
-GETTER(backend)
-{
-	usmb_device_info *i = INFO(self);
-	return PyUnicode_FromString(i->backend);
-}
-GETTER(device_type)
-{
-	usmb_device_info *i = INFO(self);
-	return PyUnicode_FromString(i->type);
-}
-GETTER(dlpack_device)
-{
-	usmb_device_info *i = INFO(self);
+	usmb_device_info *i = &((device *)self)->info;
 	int64_t pair[2] = {i->dl_type, i->dl_id};
 	if (!i->has_dl) Py_RETURN_NONE;
 	return usmb_tuple_i64(pair, 2);
-}
-GETTER(global_mem_size)
-{
-	usmb_device_info *i = INFO(self);
-	return PyLong_FromUnsignedLongLong(i->memory);
 }
 
 static PyGetSetDef getset[] = {
@@ -145,19 +131,11 @@ PyObject *usmb_py_devices(PyObject *m, PyObject *unused)
 {
 	usmb_device_info *list = NULL;
 	int64_t n = 0;
-	usmb_goerr err;
 	(void)m;
 	(void)unused;
-	err.kind = USMB_ERR_NONE;
 	if (usmb_go_allowed() < 0) return NULL;
-	PyThreadState *saved = PyEval_SaveThread();
-	int r = usmb_go_devices(&list, &n, &err);
-	PyEval_RestoreThread(saved);
-	if (r < 0) {
-		usmb_raise_go(&err);
-		return NULL;
-	}
-	PyObject *out = PyList_New((Py_ssize_t)n);
+	USMB_GO(usmb_go_devices(&list, &n, &err));
+	PyObject *out = r < 0 ? NULL : PyList_New((Py_ssize_t)n);
 	for (int64_t i = 0; i < n && out; i++) {
 		PyObject *d = device_for(&list[i]);
 		if (d)
@@ -302,20 +280,11 @@ int usmb_dpctl_memory(PyObject *o, uint64_t *address, uint64_t *bytes)
 
 /* ---- dpctl's classes and its queue of a device ---------------------------------------- */
 
-static PyObject *name_dpctl, *name_manager; /* interned */
-
-int usmb_dpctl_register(void)
-{
-	name_dpctl = PyUnicode_InternFromString("dpctl");
-	name_manager = PyUnicode_InternFromString("dpctl._sycl_queue_manager");
-	return name_dpctl && name_manager ? 0 : -1;
-}
-
 /* An attribute of a dpctl module; NULL without an exception if it is missing, which is possible
    while dpctl is being imported. */
-static PyObject *attribute(PyObject *module, const char *name)
+static PyObject *attribute(const char *module, const char *name)
 {
-	PyObject *m = PyImport_GetModule(module);
+	PyObject *m = loaded(module);
 	PyObject *v = m ? PyObject_GetAttrString(m, name) : NULL;
 	Py_XDECREF(m);
 	if (!v && PyErr_ExceptionMatches(PyExc_AttributeError)) PyErr_Clear();
@@ -326,14 +295,14 @@ static PyObject *attribute(PyObject *module, const char *name)
    yet. */
 static PyObject *dpctl_class(const char *name)
 {
-	return attribute(name_dpctl, name);
+	return attribute("dpctl", name);
 }
 
 /* The one queue that dpctl keeps for the context and device of a SyclQueue; NULL without an
    exception if dpctl has no such store. */
 static PyObject *dpctl_kept_queue(PyObject *queue)
 {
-	PyObject *get = attribute(name_manager, "get_device_cached_queue");
+	PyObject *get = attribute("dpctl._sycl_queue_manager", "get_device_cached_queue");
 	if (!get) return NULL;
 	PyObject *context = PyObject_GetAttrString(queue, "sycl_context");
 	PyObject *device = context ? PyObject_GetAttrString(queue, "sycl_device") : NULL;
@@ -746,7 +715,6 @@ int usmb_syclref_queue(const usmb_syclref *r, const char *what, void **queue)
 	usmb_goerr err;
 	*queue = r->form == USMB_FORM_QUEUE ? r->ref : NULL;
 	if (r->form != USMB_FORM_FILTER) return 0;
-	err.kind = USMB_ERR_NONE;
 	if (!usmb_sycl_loaded() && usmb_open_sycl() < 0 && PyErr_Occurred()) return -1;
 	if (usmb_go_allowed() < 0) return -1;
 	if (usmb_go_queue_of((char *)r->filter, (uint64_t)r->nfilter, queue, &err) == 0) return 0;

@@ -26,7 +26,6 @@ int usmb_go_devices(usmb_device_info **out, int64_t *n, usmb_goerr *err);
 
 /* ---- dpctl ---- */
 
-int usmb_dpctl_register(void);
 /* 1 if o is exactly one of dpctl.memory's types: its memory, from which its dictionary follows.
    Never an exception. */
 int usmb_dpctl_memory(PyObject *o, uint64_t *address, uint64_t *bytes);

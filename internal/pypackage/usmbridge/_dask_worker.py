@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from typing import Any
 
 from distributed import Worker, WorkerPlugin
@@ -33,22 +32,9 @@ class Plugin(WorkerPlugin):
     def __init__(self, limit: int | float | None) -> None:
         self.limit = limit
         self.settings: dict[str, Any] = {}
-        self._undo: list[Callable[[], None]] = []
 
     def setup(self, worker: Worker) -> None:
         _dask_frames.register()
-        try:
-            self._set_limit(worker)
-            self._set_metrics(worker)
-        except BaseException:
-            self.teardown(worker)
-            raise
-
-    def teardown(self, worker: Worker) -> None:
-        while self._undo:
-            self._undo.pop()()
-
-    def _set_limit(self, worker: Worker) -> None:
         whole = worker.memory_manager.memory_limit
         limit: int | None
         if self.limit is None:
@@ -58,31 +44,28 @@ class Plugin(WorkerPlugin):
         else:
             limit = self.limit or None
         self.settings["limit"] = limit
-
-        def forget() -> None:
+        try:
             with _lock:
-                _limits.pop(id(self), None)
+                _limits[id(self)] = limit
                 _apply_limits()
+            worker.metrics[NAME] = self._metric
+        except BaseException:
+            self.teardown(worker)
+            raise
 
-        self._undo.append(forget)
+    def teardown(self, worker: Worker) -> None:
+        worker.metrics.pop(NAME, None)
         with _lock:
-            _limits[id(self)] = limit
+            _limits.pop(id(self), None)
             _apply_limits()
 
-    def _set_metrics(self, worker: Worker) -> None:
-        def metric(worker: Worker) -> dict[str, Any]:
-            stats = usmbridge.stats()
-            return {
-                "allocated": stats["allocated_bytes.all.current"],
-                "reserved": stats["reserved_bytes.all.current"],
-                "limit": self.settings["limit"],
-            }
-
-        def undo() -> None:
-            worker.metrics.pop(NAME, None)
-
-        worker.metrics[NAME] = metric
-        self._undo.append(undo)
+    def _metric(self, worker: Worker) -> dict[str, Any]:
+        stats = usmbridge.stats()
+        return {
+            "allocated": stats["allocated_bytes.all.current"],
+            "reserved": stats["reserved_bytes.all.current"],
+            "limit": self.settings["limit"],
+        }
 
 
 def result(dask_worker: Worker) -> dict[str, Any]:

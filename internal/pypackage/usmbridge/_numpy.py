@@ -25,6 +25,24 @@ def _with_ndarrays(o, depth=0):
     return tuple(items) if isinstance(o, tuple) else items
 
 
+def ndarray(a, dtype, copy):
+    """Returns an ndarray on the memory of an Array, or a copy of it, as Array.__array__ does."""
+    if a.typestr is not None:
+        n = numpy.asarray(a)
+    elif isinstance(a.dtype, numpy.dtype):  # of ml_dtypes, which no protocol of NumPy describes
+        n = numpy.asarray(a.view(f"uint{8 * a.itemsize}")).view(a.dtype)
+    else:
+        to = "complex64" if a.dtype.startswith("complex") else "float32"
+        raise TypeError(
+            f"NumPy has no element type {a.dtype}, and ml_dtypes is not installed or has none either; "
+            f'install a newer one, or convert: asarray(a, dtype="{to}").asnumpy()')
+    if dtype is not None and n.dtype != dtype:
+        if copy is False:
+            raise ValueError("copy=False, but another element type needs a copy; leave copy out to allow it")
+        return n.astype(dtype)
+    return n.copy() if copy else n
+
+
 def array_function(func, types, args, kwargs):
     """Calls a function of NumPy with ndarrays on the memory of the Arrays in its arguments.
 
@@ -36,15 +54,11 @@ def array_function(func, types, args, kwargs):
     for t in types:
         if t is not Array and not (isinstance(t, type) and issubclass(t, numpy.ndarray)):
             return NotImplemented
-    positional = _with_ndarrays(args)
-    found = positional is not args
-    keywords = dict(kwargs)  # conversions can run code that changes kwargs
-    for name, value in keywords.items():
-        converted = _with_ndarrays(value)
-        if converted is not value:
-            keywords[name] = converted
-            found = True
-    return func(*positional, **keywords) if found else NotImplemented
+    names, values = list(kwargs), list(kwargs.values())  # conversions can run code that changes kwargs
+    positional, keywords = _with_ndarrays(args), _with_ndarrays(values)
+    if positional is args and keywords is values:
+        return NotImplemented
+    return func(*positional, **dict(zip(names, keywords)))
 
 
 # NumPy's functions that Python's binary operators call, with their names in array_api.
@@ -77,10 +91,8 @@ def array_ufunc(args, kwargs):
         from usmbridge import array_api
         return getattr(array_api, f"_op_{name}")(*inputs)
     if out:
-        kwargs["out"] = tuple(_with_ndarrays(x) for x in out)
-    for name, value in kwargs.items():
-        if name != "out":
-            kwargs[name] = _with_ndarrays(value)
+        kwargs["out"] = out
+    kwargs = {name: _with_ndarrays(value) for name, value in kwargs.items()}
     r = getattr(ufunc, method)(*_with_ndarrays(inputs), **kwargs)
     if len(out) == 1 and type(out[0]) is Array:
         return out[0]
