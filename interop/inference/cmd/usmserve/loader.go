@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/usmbridge/usmbridge/interop/inference/internal/backend"
-	builtin "github.com/usmbridge/usmbridge/interop/inference/internal/builtin"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/builtin"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/models"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"

@@ -18,7 +18,7 @@ import (
 
 	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/backend"
-	builtin "github.com/usmbridge/usmbridge/interop/inference/internal/builtin"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/builtin"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/models"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"testing"
 
-	builtin "github.com/usmbridge/usmbridge/interop/inference/internal/builtin"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/builtin"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
 )
 

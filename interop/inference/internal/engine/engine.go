@@ -205,5 +205,8 @@ func (e *Engine) Close(ctx context.Context) error {
 		return fmt.Errorf("engine: %d requests have not ended: %w", e.Stats().Requests, err)
 	}
 	e.accounts.close()
+	if e.o.Regions == nil {
+		e.regions.Close()
+	}
 	return nil
 }

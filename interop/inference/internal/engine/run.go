@@ -42,6 +42,9 @@ func (r *Request) logged(err error) *oip.Error {
 
 func (r *Request) run() ([]Result, error) {
 	m := r.model
+	if span := trace.SpanFromContext(r.parent); span.IsRecording() {
+		span.SetAttributes(r.modelAttribute(), attribute.String("inference.version", m.def.Meta.Versions[0]))
+	}
 	for i := range r.inputs {
 		if in := &r.inputs[i]; !in.full && !in.region.there() {
 			return nil, oip.Errorf(oip.Invalid, "input %s of model %s is missing", in.meta.Name, m.def.Meta.Name)
@@ -68,8 +71,6 @@ func (r *Request) run() ([]Result, error) {
 	turn := time.Now()
 	answer, err := r.call(args)
 	called := time.Now()
-	r.trace("queue", ready, turn)
-	r.trace("infer", turn, called)
 	if err == nil && !m.def.Bound {
 		err = r.take(answer) // within the turn, which bounds the number of returned outputs that are not copied yet
 	} else if answer != nil {
@@ -96,6 +97,8 @@ func (r *Request) run() ([]Result, error) {
 			s.OutputBytes += results[i].size
 		}
 	})
+	r.trace("queue", ready, turn)
+	r.trace("infer", turn, called)
 	return results, err
 }
 
@@ -105,12 +108,14 @@ func (r *Request) trace(name string, from, to time.Time) {
 	if !span.IsRecording() {
 		return
 	}
-	meta := r.model.def.Meta
-	model := attribute.String("inference.model", meta.Name)
-	span.SetAttributes(model, attribute.String("inference.version", meta.Versions[0]))
 	_, child := span.TracerProvider().Tracer("github.com/usmbridge/usmbridge/interop/inference").
-		Start(r.parent, name, trace.WithTimestamp(from), trace.WithAttributes(model))
+		Start(r.parent, name, trace.WithTimestamp(from), trace.WithAttributes(r.modelAttribute()))
 	child.End(trace.WithTimestamp(to))
+}
+
+// modelAttribute names the model in spans.
+func (r *Request) modelAttribute() attribute.KeyValue {
+	return attribute.String("inference.model", r.model.def.Meta.Name)
 }
 
 // call calls the model. Memory that the model allocates meanwhile belongs to the request.

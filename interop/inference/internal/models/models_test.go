@@ -61,8 +61,8 @@ func TestReadRefuses(t *testing.T) {
 		"link":              {func(t *testing.T, dir string) { require.NoError(t, os.Symlink("m.py", dir+"/n.py")) }, "n.py is refused: it is a link"},
 		"directory":         {func(t *testing.T, dir string) { require.NoError(t, os.Mkdir(dir+"/n.py", 0o700)) }, "n.py is refused: it is not a regular file"},
 		"fifo":              {func(t *testing.T, dir string) { require.NoError(t, syscall.Mkfifo(dir+"/n.py", 0o600)) }, "it is not a regular file"},
-		"name":              {func(t *testing.T, dir string) { require.NoError(t, os.WriteFile(dir+"/a-b.py", nil, 0o600)) }, "Python identifier"},
-		"other letters":     {func(t *testing.T, dir string) { require.NoError(t, os.WriteFile(dir+"/é.py", nil, 0o600)) }, "Python identifier"},
+		"name":              {func(t *testing.T, dir string) { require.NoError(t, os.WriteFile(dir+"/a-b.py", nil, 0o600)) }, "ASCII letters"},
+		"other letters":     {func(t *testing.T, dir string) { require.NoError(t, os.WriteFile(dir+"/é.py", nil, 0o600)) }, "ASCII letters"},
 		"binary":            {func(t *testing.T, dir string) { require.NoError(t, os.WriteFile(dir+"/n.py", []byte{0xff}, 0o600)) }, "UTF-8"},
 		"long": {func(t *testing.T, dir string) {
 			require.NoError(t, os.WriteFile(dir+"/n.py", make([]byte, mostBytes+1), 0o600))

@@ -74,7 +74,7 @@ func Read(dir string) ([]Source, error) {
 		}
 		switch {
 		case !identifier.MatchString(name):
-			return refuse(file, "%q is not a name of a model: it must be a Python identifier", name)
+			return refuse(file, "%q is not a name of a model: it has 1 to 128 ASCII letters, digits and _, and begins with no digit", name)
 		case len(sources) == mostModels:
 			return refuse(real, "it has more than %d models", mostModels)
 		case !info.Mode().IsRegular():

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	bootstrap "github.com/usmbridge/usmbridge/interop/inference/internal/bootstrap"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/bootstrap"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 )

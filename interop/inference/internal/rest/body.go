@@ -165,7 +165,7 @@ func (b *body) text() ([]byte, error) {
 }
 
 func (b *body) charge(n int64) error {
-	if b.charged+n <= spared {
+	if b.charged == 0 && n <= spared {
 		return nil
 	}
 	if !b.x.h.o.Engine.Heap().Take(b.tenant, n) {

@@ -8,7 +8,7 @@
 // pool for a tensor is charged to the tenant, after a wait if necessary, before a byte of its raw contents
 // is read. gRPC sends outputs from the memory in which the model left them. So raw contents must be after the
 // other fields of a message. Every Protocol Buffers library writes fields in the order of their numbers,
-// which works; a field after the raw contents is refused. Typed contents are on Go's heap until their tensor
+// which works; a field after the raw contents is refused, and so are contents of one input in two parts. Typed contents are on Go's heap until their tensor
 // has memory, within the budget for JSON (engine.Engine.Heap).
 //
 // # Bounds

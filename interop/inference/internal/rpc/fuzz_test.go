@@ -277,9 +277,38 @@ func TestDecodingAllocatesLittle(t *testing.T) {
 	}
 	require.True(t, e.Heap().Take("", 192<<20-n))
 	defer e.Heap().Give("", 192<<20-n)
-	_, _, err := take(e, packed, len(packed))
+	q, _, err := take(e, slices.Concat(head, field(3, []byte("id")), packed[len(head):]), len(packed))
 	require.Equal(t, oip.Busy, oip.As(err).Kind, "the budget is taken")
 	require.ErrorContains(t, err, "send raw_input_contents")
+	require.Equal(t, "id", q.id, "a client of a stream must know which request to send again")
+}
+
+// TestRefusalBeforeContents checks that a request for an unknown model is refused when its first input begins
+// to arrive, and that the order of the other fields is checked.
+func TestRefusalBeforeContents(t *testing.T) {
+	e := enginetest.New(t, engine.Options{}, triple())
+	field := func(num protowire.Number, text string) string {
+		return string(protowire.AppendString(protowire.AppendTag(nil, num, protowire.BytesType), text))
+	}
+	contents := field(5, "")
+	for what, c := range map[string]struct {
+		data string
+		kind oip.Kind
+		err  string
+	}{
+		"unknown model":    {field(1, "none") + "\x2a", oip.NotFound, "none"}, // the tag of an input
+		"no model":         {"\x2a", oip.Invalid, "no model_name before its inputs"},
+		"model after":      {field(5, field(1, "a")) + field(1, "triple"), oip.Invalid, "no model_name before its inputs"},
+		"second model":     {field(1, "triple") + field(5, field(1, "a")) + field(1, "triple"), oip.Invalid, "is after the inputs"},
+		"contents twice":   {field(1, "triple") + field(5, contents+contents), oip.Invalid, "contents twice"},
+		"field after raw":  {field(1, "triple") + field(5, field(1, "a")+field(2, "INT16")+"\x18\x00") + field(7, "") + field(3, "id"), oip.Invalid, "is after raw_input_contents"},
+		"large parameters": {field(1, "triple") + field(4, strings.Repeat("x", maxSmall)), oip.TooLarge, "65536 bytes in all"},
+	} {
+		_, _, err := take(e, []byte(c.data), len(c.data))
+		require.Equal(t, c.kind, oip.As(err).Kind, "%s: %v", what, err)
+		require.ErrorContains(t, err, c.err, what)
+		require.Zero(t, e.Heap().Used(), what)
+	}
 }
 
 // FuzzRequest compares the reader of requests with Protocol Buffers: each request that is served

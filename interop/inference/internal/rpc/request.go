@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -33,22 +34,25 @@ const maxTyped = 64 << 20
 
 var errSmall = oip.Errorf(oip.TooLarge, "the names, shapes and parameters of a request may have %d bytes in all", maxSmall)
 
-// request is one ModelInferRequest, decoded while it arrives. Raw contents are read into memory of the
-// engine. The fields before them are collected, and decoded by the generated code. Typed contents are not:
+// request is one ModelInferRequest, decoded while it arrives. The fields before the inputs name the model:
+// they are decoded when the first input arrives, and admit the request. Raw contents are read into memory
+// of the engine. The other fields are collected and decoded by the generated code. Typed contents are not:
 // they are charged to Engine.Heap, and converted when their input has memory.
 type request struct {
 	engine *engine.Engine
 	ctx    context.Context
 	tenant string
 
-	fields   []byte   // at most maxSmall
+	fields   []byte   // collected, and not decoded yet
+	decoded  int      // bytes of decoded fields; with fields at most maxSmall
 	contents [][]byte // the typed contents of each input in fields; nil for none
-	arrived  int      // bytes of both
+	arrived  int      // bytes of all these
 	charged  int64    // of these, bytes that are charged
 
 	model, id  string
 	emptyFinal bool            // the client wants a mark on the last response
-	r          *engine.Request // nil until fields are decoded
+	r          *engine.Request // nil until the request is admitted
+	declared   bool            // all fields before the raw contents are decoded
 	pending    []pending       // inputs that wait for raw contents, in order
 	raw        int             // raw contents so far
 	typed      bool            // an input had typed contents
@@ -101,12 +105,20 @@ func (q *request) read(in *codec.Incoming) error {
 
 // collect reads a field before the raw contents.
 func (q *request) collect(in *codec.Incoming, num protowire.Number, typ protowire.Type) error {
-	if q.r != nil {
+	if q.declared {
 		return oip.Errorf(oip.Invalid, "field %d of the request is after raw_input_contents; send the fields in the order of their numbers", num)
+	}
+	if num == inputsField && q.r == nil {
+		if _, err := q.decode(); err != nil {
+			return err
+		}
 	}
 	n, err := in.Length(typ)
 	if err != nil {
 		return err
+	}
+	if num != inputsField && q.decoded+len(q.fields)+n > maxSmall {
+		return errSmall
 	}
 	if q.arrived += n; q.arrived > maxTyped {
 		return oip.Errorf(oip.TooLarge, "the fields of a request may have %d bytes without raw_input_contents", maxTyped)
@@ -128,7 +140,7 @@ func (q *request) collect(in *codec.Incoming, num protowire.Number, typ protowir
 		}
 		q.contents = append(q.contents, contents)
 	}
-	if len(q.fields)+len(value) > maxSmall {
+	if q.decoded+len(q.fields)+len(value) > maxSmall {
 		return errSmall
 	}
 	q.fields = protowire.AppendBytes(protowire.AppendTag(q.fields, num, typ), value)
@@ -137,7 +149,7 @@ func (q *request) collect(in *codec.Incoming, num protowire.Number, typ protowir
 
 // complete decodes the fields, and checks that each input has contents.
 func (q *request) complete() error {
-	err := q.decode()
+	err := q.declare()
 	if err == nil && len(q.pending) > 0 {
 		err = oip.Errorf(oip.Invalid, "input %s has no contents: %d of the inputs have neither raw_input_contents, contents nor a shared memory region",
 			oip.Quote(q.pending[0].name), len(q.pending))
@@ -145,30 +157,46 @@ func (q *request) complete() error {
 	return err
 }
 
-// decode decodes the collected fields and admits the request. Further calls do nothing.
-func (q *request) decode() error {
-	if q.r != nil {
+// decode decodes the collected fields. The first call admits the request.
+func (q *request) decode() (*pb.ModelInferRequest, error) {
+	m := new(pb.ModelInferRequest)
+	if err := (proto.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(q.fields, m); err != nil {
+		return nil, &codec.WireError{Reason: err.Error()}
+	}
+	q.decoded, q.fields = q.decoded+len(q.fields), q.fields[:0]
+	if max(len(m.GetModelName()), len(m.GetModelVersion()), len(m.GetId())) > maxName {
+		return nil, oip.Errorf(oip.Invalid, "model_name, model_version and id may have at most %d bytes each", maxName)
+	}
+	q.id = cmp.Or(m.GetId(), q.id)
+	timeout, err := q.parameters(m.GetParameters())
+	switch {
+	case err != nil:
+		return nil, err
+	case q.r != nil && (m.GetModelName() != "" || m.GetModelVersion() != ""):
+		return nil, oip.Errorf(oip.Invalid, "model_name or model_version is after the inputs; send the fields in the order of their numbers")
+	case q.r == nil && m.GetModelName() == "":
+		return nil, oip.Errorf(oip.Invalid, "the request has no model_name before its inputs")
+	case q.r == nil:
+		q.model = m.GetModelName()
+		if q.r, err = q.engine.Begin(q.ctx, q.tenant, q.model, m.GetModelVersion()); err != nil {
+			return nil, err
+		}
+	}
+	q.r.SetTimeout(timeout)
+	return m, nil
+}
+
+// declare decodes the fields before the raw contents, declares inputs and outputs, and converts typed
+// contents. Further calls do nothing.
+func (q *request) declare() error {
+	if q.declared {
 		return nil
 	}
-	var m pb.ModelInferRequest
-	if err := (proto.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(q.fields, &m); err != nil {
-		return &codec.WireError{Reason: err.Error()}
-	}
-	if max(len(m.GetModelName()), len(m.GetModelVersion()), len(m.GetId())) > maxName {
-		return oip.Errorf(oip.Invalid, "model_name, model_version and id may have at most %d bytes each", maxName)
-	}
-	q.model, q.id = m.GetModelName(), m.GetId()
-	timeout, err := q.parameters(m.GetParameters())
+	m, err := q.decode()
 	if err != nil {
 		return err
 	}
-	if q.model == "" {
-		return oip.Errorf(oip.Invalid, "the request has no model_name before its raw_input_contents")
-	}
-	if q.r, err = q.engine.Begin(q.ctx, q.tenant, q.model, m.GetModelVersion()); err != nil {
-		return err
-	}
-	q.r.SetTimeout(timeout)
+	q.declared = true
 	for _, o := range m.GetOutputs() {
 		if err := q.output(o); err != nil {
 			return err
@@ -271,7 +299,7 @@ func (q *request) output(m *pb.ModelInferRequest_InferRequestedOutputTensor) err
 
 // rawContents reads the elements of the next pending input into its memory.
 func (q *request) rawContents(from *codec.Incoming, typ protowire.Type) error {
-	if err := q.decode(); err != nil {
+	if err := q.declare(); err != nil {
 		return err
 	}
 	n, err := from.Length(typ)

@@ -85,7 +85,7 @@ func New(o Options) *Server {
 	o.limits = cmp.Or(o.limits, defaults)
 	o.Log = cmp.Or(o.Log, slog.Default())
 	s := &Server{o: o, calls: engine.NewBudget(int64(o.limits.calls), int64(o.limits.tenantCalls)), lead: maxLead}
-	// The bytes of tensors are charged to the tenant's share of the pool before they are read. With a
+	// Raw contents are charged to the tenant's share of the pool before they are read. With a
 	// bound on all messages together, a tenant that waits for memory would delay others.
 	s.gate = codec.NewGate(codec.Limits{MaxMessage: o.limits.message, MaxInFlight: int64(o.limits.message) * int64(o.limits.calls)})
 	s.drained, s.drain = context.WithCancel(context.Background())
