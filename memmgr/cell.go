@@ -5,8 +5,7 @@ import (
 )
 
 // The meaning of some fields of an owner cell depends on the owner of the memory and on the state
-// of the block (docs/internals.md has a table). The accessors here, those of pending blocks and
-// those of magazines name these meanings.
+// of the block: docs/internals.md has a table. Accessors name the meanings.
 
 // blockClass returns the size class of a block of a pool, or noClass or ownSegment. The block is
 // not pending: see [pendingClass].

@@ -323,10 +323,9 @@ func (h *heap) dropSegment(n int32) {
 	if c := s.cell.Cell(); c != nil {
 		h.idle.remove(uint32(c.Size/unit), n)
 		h.idleBytes -= c.Size
-		block := int32(c.Block)
 		setState(c, stateFree)
+		h.Free(int32(c.Block))
 		owner.Recycle(c)
-		h.Free(block)
 	}
 	base, units := h.RemoveSegment(n)
 	b := s.block(base, uintptr(units)*unit)
@@ -349,7 +348,9 @@ func (h *heap) emptyBytes() uint64 { return h.idleBytes + h.Counts().EmptyUnits*
 func (h *heap) divided() int64 { return int64(h.count.reserved - h.idleBytes) }
 
 // freeBytes returns the bytes of idle segments and of free blocks, those of the depot included.
-func (h *heap) freeBytes() uint64 { return h.idleBytes + uint64(h.depot.bytes) + h.Counts().FreeUnits*unit }
+func (h *heap) freeBytes() uint64 {
+	return h.idleBytes + uint64(h.depot.bytes) + h.Counts().FreeUnits*unit
+}
 
 // release gives segments out of use back, oldest first, until at most keep bytes of
 // them are left.

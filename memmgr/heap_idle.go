@@ -9,7 +9,7 @@ import (
 )
 
 // idleSet contains the idle dedicated segments of a heap in sorted lists, one for each range of
-// sizes. There are 32 ranges per octave, so that adding or removing a segment moves few entries.
+// sizes, 32 per octave, so that few entries move unless many segments have one size.
 type idleSet struct {
 	lists [][]uint64 // of entries units<<32 | segment number; nil until a segment is idle
 }

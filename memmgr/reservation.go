@@ -20,9 +20,9 @@ import (
 // segments for the waiter as for one of their own, do not grow into its room, and give up segments
 // that become empty ([Pool.yield]).
 //
-// A pool reserves for one waiter at a time. Of several, its own and those of other pools, the
-// one that has waited longest wins. All pools follow this rule: the oldest waiter gets memory from each of
-// them, so that two waiters never wait for each other. A reservation in another pool expires unless the
+// A pool reserves for one waiter at a time. A waiter of another pool replaces a younger one, and an own
+// waiter a younger one of another pool. All pools follow this rule: of waiters in several pools the oldest
+// gets memory from each, so that two never wait for each other. A reservation in another pool expires unless the
 // poller renews it. Each pool accesses only its own part, and no lock spans pools.
 
 // considerReservations begins reservations for waiters while too much memory went to other requests, and

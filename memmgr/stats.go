@@ -270,8 +270,8 @@ func (p *Pool) stats() Stats {
 	s.NumStalled = int64(p.pending.ever)
 	s.NumDeviceAlloc, s.NumDeviceFree = c.deviceAllocs, c.deviceFrees
 	s.CachedBytes += p.heap.depot.bytes
-	shards := uint64(len(p.front.shards)) * uint64(unsafe.Sizeof(shard{}))
-	s.MetadataBytes = int64(p.heap.Bytes() + shards + uint64(p.heap.Counts().UsedBlocks)*owner.CellBytes)
+	tables := uintptr(len(p.front.shards))*unsafe.Sizeof(shard{}) + uintptr(len(p.heap.idle.lists))*unsafe.Sizeof([]uint64{})
+	s.MetadataBytes = int64(p.heap.Bytes() + uint64(tables) + uint64(p.heap.Counts().UsedBlocks)*owner.CellBytes)
 	return s
 }
 
