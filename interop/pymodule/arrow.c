@@ -455,10 +455,15 @@ static int read_tensor(const char *parameters, column *c)
 	if (args[0]) args[1] = PyLong_FromLongLong(c->size);
 	PyObject *row = args[1] ? usmb_call_python(&function, "usmbridge._arrow", "row", args, 2) : NULL;
 	PyObject *shape, *strides; /* borrowed */
+	int64_t s[USMB_DL_MAX_NDIM], t[USMB_DL_MAX_NDIM];
 	int n = -1;
-	if (row && PyArg_ParseTuple(row, "OO", &shape, &strides))
-		n = usmb_parse_dims(shape, &c->shape[1], "an Arrow tensor");
-	if (n >= 0 && usmb_parse_dims(strides, &c->strides[1], "an Arrow tensor") < 0) n = -1;
+	if (row && PyArg_ParseTuple(row, "OO", &shape, &strides)) n = usmb_parse_dims(shape, s, "an Arrow tensor");
+	if (n >= 0 && (usmb_parse_dims(strides, t, "an Arrow tensor") != n || n == USMB_DL_MAX_NDIM)) {
+		if (!PyErr_Occurred()) malformed("have invalid tensor parameters");
+		n = -1;
+	}
+	if (n > 0) memcpy(&c->shape[1], s, (size_t)n * sizeof *s);
+	if (n > 0) memcpy(&c->strides[1], t, (size_t)n * sizeof *t);
 	Py_XDECREF(row);
 	Py_XDECREF(args[1]);
 	Py_XDECREF(args[0]);

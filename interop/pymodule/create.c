@@ -614,7 +614,7 @@ static PyObject *adapt_held(usmb_array *src, const usmb_dl_dtype *dtype, const u
 		if (w->host && src->flags & USMB_ARR_READ) return as_host(src);
 	}
 	if (copy == 0) {
-		usmb_no_copy(error, retype ? "another element type" : "another place");
+		usmb_no_copy(error, retype ? "a change of the element type" : "memory at another place");
 		return NULL;
 	}
 	return usmb_copy_as(src, retype ? *dtype : src->dtype, there ? near(src, w, &room) : w);

@@ -40,7 +40,7 @@ static int to_text(PyObject *o, void *out)
 	char type[64];
 	text *t = out;
 	if (!PyUnicode_Check(o)) {
-		usmb_raise(PyExc_TypeError, "a path, a name and a label must be a str, not %s",
+		usmb_raise(PyExc_TypeError, "a path, name or label must be a str, not %s",
 		           usmb_type_name(o, type, sizeof type));
 		return 0;
 	}
@@ -69,17 +69,17 @@ static int to_array(PyObject *o, void *out)
 	return 0;
 }
 
-/* Common start of all entries. */
+/* Common start of the entries that call Go. */
 static int enter(void)
 {
 	usmb_owner_drain();
 	return usmb_go_allowed();
 }
 
-/* Holds an array for Go and waits for the work of other libraries on it, which Go does not know. */
+/* Holds an array, which the conversion of later arguments may have released, for Go and waits for the work of other libraries on it, which Go does not know. */
 static int begin(usmb_array *a)
 {
-	if (usmb_array_begin(a) < 0) return -1;
+	if (!usmb_array_alive(a) || usmb_array_begin(a) < 0) return -1;
 	if (usmb_array_wait(a) == 0) return 0;
 	usmb_array_unhold(a);
 	return -1;

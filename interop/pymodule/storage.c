@@ -96,7 +96,9 @@ static void end_foreign(usmb_cell *cell)
 
 static void end_block(usmb_cell *cell)
 {
-	free(take_owned(cell));
+	free(cell->ctx); /* needs no Python, so it is freed after Python's end too */
+	cell->ctx = NULL;
+	release_facts(cell);
 }
 
 static void end_versioned(usmb_cell *cell)

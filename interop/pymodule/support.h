@@ -161,7 +161,7 @@ int usmb_parse_dims(PyObject *o, int64_t *out, const char *what);
 int usmb_parse_dim(PyObject *o, int64_t *out, const char *what);
 /* The same for a call f(shape) or f(extent, extent, ...) with n arguments, at least one. */
 int usmb_parse_dim_args(PyObject *const *args, Py_ssize_t n, int64_t *out, const char *what);
-/* Reads a text that must be one of n names; *out: its index. rule says which, for the TypeError or
+/* Reads a text that must be one of n names; *out: its index. rule begins the message of the TypeError or
    ValueError. */
 int usmb_parse_choice(PyObject *o, const char *const *names, int n, const char *rule, int *out);
 /* Reads a copy argument: 1 always, 0 never, 2 (None or NULL) if needed; -1 with an exception. */

@@ -30,7 +30,6 @@
 	X(Py_ssize_t, PyObject_Size, (PyObject *)) \
 	X(PyObject *, PyObject_GetIter, (PyObject *)) \
 	X(PyObject *, PyIter_Next, (PyObject *)) \
-	X(PyObject *, PyObject_Call, (PyObject *, PyObject *, PyObject *)) \
 	X(PyObject *, PyObject_CallFunctionObjArgs, (PyObject *, ...)) \
 	X(PyObject *, PyObject_CallMethodObjArgs, (PyObject *, PyObject *, ...)) \
 	X(PyObject *, PyObject_CallFunction, (PyObject *, const char *, ...)) \

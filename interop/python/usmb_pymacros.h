@@ -23,7 +23,6 @@
 #define PyObject_Size usmb_py.PyObject_Size
 #define PyObject_GetIter usmb_py.PyObject_GetIter
 #define PyIter_Next usmb_py.PyIter_Next
-#define PyObject_Call usmb_py.PyObject_Call
 #define PyObject_CallFunctionObjArgs usmb_py.PyObject_CallFunctionObjArgs
 #define PyObject_CallMethodObjArgs usmb_py.PyObject_CallMethodObjArgs
 #define PyObject_CallFunction usmb_py.PyObject_CallFunction

@@ -56,8 +56,9 @@ class Plugin(WorkerPlugin):
     def teardown(self, worker: Worker) -> None:
         worker.metrics.pop(NAME, None)
         with _lock:
-            _limits.pop(id(self), None)
-            _apply_limits()
+            if id(self) in _limits:  # else setup failed before, and the limit may be the program's own
+                del _limits[id(self)]
+                _apply_limits()
 
     def _metric(self, worker: Worker) -> dict[str, Any]:
         stats = usmbridge.stats()

@@ -52,10 +52,12 @@ class set_default:
     __module__ = "usmbridge"
 
     def __init__(self, *, usm_type=_UNCHANGED, device=_UNCHANGED, dtype=_UNCHANGED):
-        given = dict(usm_type=usm_type, device=device, dtype=dtype)
-        self._token = _defaults.set(tuple(old if new is _UNCHANGED else new for old, new in zip(_defaults.get(), given.values())))
+        given = usm_type, device, dtype
+        self._token = _defaults.set(tuple(old if new is _UNCHANGED else new for old, new in zip(_defaults.get(), given)))
         try:
-            made = _native.empty(0, **{name: value for name, value in given.items() if value is not _UNCHANGED and value is not None})
+            if all(value is not _UNCHANGED and value is not None for value in (device, usm_type)):
+                _native.empty(0, device=device, usm_type=usm_type)
+            made = _native.empty(0)
             if not str(made.dtype).startswith(("float", "bfloat")):
                 raise ValueError(f"set_default: dtype must be a real floating-point type, not {made.dtype}")
         except BaseException:

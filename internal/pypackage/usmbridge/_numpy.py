@@ -38,7 +38,7 @@ def ndarray(a, dtype, copy):
             f'install a newer one, or convert: asarray(a, dtype="{to}").asnumpy()')
     if dtype is not None and n.dtype != dtype:
         if copy is False:
-            raise ValueError("copy=False, but another element type needs a copy; leave copy out to allow it")
+            raise ValueError("copy=False, but a change of the element type needs a copy; leave copy out to allow it")
         return n.astype(dtype)
     return n.copy() if copy else n
 

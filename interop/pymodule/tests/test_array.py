@@ -54,7 +54,7 @@ def test_attributes(device):
     ((), {}, TypeError), ((2, "float32", 1), {}, TypeError), ((-1,), {}, ValueError), (((2, -3),), {}, ValueError),
     ((1.5,), {}, TypeError), (("3",), {}, TypeError), (((1, "2"),), {}, TypeError), (((1,) * 65,), {}, ValueError),
     (((1 << 40, 1 << 40),), {}, ValueError), ((1 << 70,), {}, OverflowError), ((2, "float33"), {}, TypeError), ((2, 5), {}, TypeError),
-    ((2,), dict(usm_type="nonsense"), ValueError), ((2,), dict(usm_type=5), TypeError), ((2,), dict(order="K"), ValueError),
+    ((2,), dict(usm_type="nonsense"), ValueError), ((2,), dict(usm_type=5), TypeError), ((2,), dict(order="K"), ValueError), ((2,), dict(order=1), TypeError),
     ((2,), dict(device="no:such:thing"), ValueError), ((2,), dict(device=5), TypeError), ((2,), dict(sycl_queue=5), TypeError),
     ((2,), dict(sycl_queue="opencl:cpu:0", device="host"), ValueError), ((2,), dict(nonsense=1), TypeError),
     ((2,), dict(shape=3), TypeError), ((2,), dict(device="gpu:99"), ValueError),

@@ -180,6 +180,20 @@ def test_memory_that_cannot_be_shared():
     ub.share.serve(half).close()  # the name is free
 
 
+def test_an_array_released_by_a_later_argument(np):
+    a = ub.zeros(3, device="host", interprocess=True)
+
+    class Timeout:
+        def __float__(self):
+            a.release()
+            return 1.0
+
+    n = np.asarray(a)  # holds the memory
+    with pytest.raises(ValueError, match="released"):
+        ub.share.give("@usmbridge-test-nobody", "a", a, timeout=Timeout())
+    assert n.tolist() == [0, 0, 0]
+
+
 def test_arguments():
     for wrong in (-1, float("nan")):
         with pytest.raises(ValueError, match="timeout"):
