@@ -50,7 +50,7 @@ var routes = []struct {
 func (h *Handler) routes() http.Handler {
 	unknown := func(w http.ResponseWriter, r *http.Request) {
 		h.handle(w, r, func(*exchange) error {
-			return oip.Errorf(oip.NotFound, "this path is not served")
+			return oip.Errorf(oip.NotFound, "this path is not served; those of the protocol begin with /v2")
 		})
 	}
 	mux := http.NewServeMux()
