@@ -206,7 +206,7 @@ func (e *Engine) Close(ctx context.Context) error {
 	}
 	e.accounts.close()
 	if e.o.Regions == nil {
-		e.regions.Close()
+		return e.regions.Close()
 	}
 	return nil
 }
