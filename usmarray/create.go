@@ -44,12 +44,6 @@ func create(op string, r memmgr.Resource, dt DataType, shape []int, o options, f
 		fillCStrides(a.layout.strides, shape)
 	}
 	a.watch()
-	if m, ok := r.(memmgr.Adopter); ok {
-		if err := m.Adopt(a); err != nil { // closed concurrently
-			a.Release()
-			return nil, wrapErr(op, nil, err)
-		}
-	}
 	if fill != nil {
 		if err := fill(a); err != nil {
 			a.Release()
@@ -57,6 +51,12 @@ func create(op string, r memmgr.Resource, dt DataType, shape []int, o options, f
 		}
 	}
 	a.flags |= flags
+	if m, ok := r.(memmgr.Adopter); ok { // last, because the owner may release the array at any time
+		if err := m.Adopt(a); err != nil { // closed concurrently
+			a.Release()
+			return nil, wrapErr(op, nil, err)
+		}
+	}
 	return a, nil
 }
 
