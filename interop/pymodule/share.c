@@ -76,7 +76,8 @@ static int enter(void)
 	return usmb_go_allowed();
 }
 
-/* Holds an array, which the conversion of later arguments may have released, for Go and waits for the work of other libraries on it, which Go does not know. */
+/* Holds an array for Go, unless the conversion of later arguments released it, and waits for the work of
+   other libraries on it, which Go does not know. */
 static int begin(usmb_array *a)
 {
 	if (!usmb_array_alive(a) || usmb_array_begin(a) < 0) return -1;

@@ -58,7 +58,8 @@ type Options struct {
 	// Memory.
 	Calls      *memmgr.Pool
 	CallsLimit uint64
-	// Regions is the shared memory of clients. The caller closes it after Close. nil: a registry with the zero region.Options.
+	// Regions is the shared memory of clients. The caller closes it after Close. nil: a registry with
+	// the zero region.Options.
 	Regions *region.Registry
 	// Control loads and unloads models for clients; nil refuses that.
 	Control Control

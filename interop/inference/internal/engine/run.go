@@ -42,8 +42,10 @@ func (r *Request) logged(err error) *oip.Error {
 
 func (r *Request) run() ([]Result, error) {
 	m := r.model
-	if span := trace.SpanFromContext(r.parent); span.IsRecording() {
-		span.SetAttributes(r.modelAttribute(), attribute.String("inference.version", m.def.Meta.Versions[0]))
+	model := attribute.String("inference.model", m.def.Meta.Name)
+	span := trace.SpanFromContext(r.parent)
+	if span.IsRecording() {
+		span.SetAttributes(model, attribute.String("inference.version", m.def.Meta.Versions[0]))
 	}
 	for i := range r.inputs {
 		if in := &r.inputs[i]; !in.full && !in.region.there() {
@@ -97,25 +99,16 @@ func (r *Request) run() ([]Result, error) {
 			s.OutputBytes += results[i].size
 		}
 	})
-	r.trace("queue", ready, turn)
-	r.trace("infer", turn, called)
-	return results, err
-}
-
-// trace adds a span to that of the context of the request, if there is one that is recorded.
-func (r *Request) trace(name string, from, to time.Time) {
-	span := trace.SpanFromContext(r.parent)
-	if !span.IsRecording() {
-		return
+	if span.IsRecording() {
+		tracer := span.TracerProvider().Tracer("github.com/usmbridge/usmbridge/interop/inference")
+		stage := func(name string, from, to time.Time) {
+			_, child := tracer.Start(r.parent, name, trace.WithTimestamp(from), trace.WithAttributes(model))
+			child.End(trace.WithTimestamp(to))
+		}
+		stage("queue", ready, turn)
+		stage("infer", turn, called)
 	}
-	_, child := span.TracerProvider().Tracer("github.com/usmbridge/usmbridge/interop/inference").
-		Start(r.parent, name, trace.WithTimestamp(from), trace.WithAttributes(r.modelAttribute()))
-	child.End(trace.WithTimestamp(to))
-}
-
-// modelAttribute names the model in spans.
-func (r *Request) modelAttribute() attribute.KeyValue {
-	return attribute.String("inference.model", r.model.def.Meta.Name)
+	return results, err
 }
 
 // call calls the model. Memory that the model allocates meanwhile belongs to the request.

@@ -163,8 +163,8 @@ type Output struct {
 	room   uint64 // bytes of the region
 }
 
-// Output requests an output. If none is requested, Run returns all. Region may follow, once. Errors: Invalid, also for a
-// second request.
+// Output requests an output. If none is requested, Run returns all. Region may follow, once. Errors: Invalid,
+// also for a second request.
 func (r *Request) Output(name string) (*Output, error) {
 	i, ok := r.model.outputs[name]
 	if !ok {
