@@ -22,7 +22,7 @@ func TestFakeWaitingForTheDevice(t *testing.T) {
 	}
 	gpu, err := rt.Device("level_zero:gpu:0")
 	require.NoError(t, err)
-	q, err := rt.NewQueue(nil, gpu, 0)
+	q, err := rt.NewQueue(nil, gpu, syclobj.OutOfOrder)
 	require.NoError(t, err)
 	upstream := memmgr.USM(q, syclobj.USMDevice).(usmResource)
 	p := memmgr.NewPool(upstream, memmgr.WithLimit(12<<20))

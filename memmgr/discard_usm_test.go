@@ -67,7 +67,7 @@ func TestFakePagesOfAGPUStay(t *testing.T) {
 	}
 	gpu, err := rt.Device("level_zero:gpu:0")
 	require.NoError(t, err)
-	q, err := rt.NewQueue(nil, gpu, 0)
+	q, err := rt.NewQueue(nil, gpu, syclobj.OutOfOrder)
 	require.NoError(t, err)
 	r := memmgr.USM(q, syclobj.USMShared).(usmResource)
 	p := memmgr.NewPool(r, memmgr.WithDecay(0), memmgr.WithSegment(16<<20))

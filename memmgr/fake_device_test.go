@@ -62,7 +62,7 @@ func TestFakeEveryOrderOfCompletion(t *testing.T) {
 	gpu, err := rt.Device("level_zero:gpu:0")
 	require.NoError(t, err)
 	var queues []*syclobj.Queue
-	for _, property := range []syclobj.QueueProperty{0, 0, syclobj.InOrder} {
+	for _, property := range []syclobj.QueueProperty{syclobj.OutOfOrder, syclobj.OutOfOrder, syclobj.InOrder} {
 		q, err := rt.NewQueue(nil, gpu, property)
 		require.NoError(t, err)
 		queues = append(queues, q)
@@ -283,7 +283,7 @@ func TestFakeDefaultOfFailingQueue(t *testing.T) {
 	require.NoError(t, err)
 	ctx, err := rt.NewContext(d)
 	require.NoError(t, err)
-	own, err := rt.NewQueue(ctx, d, 0)
+	own, err := rt.NewQueue(ctx, d, syclobj.OutOfOrder)
 	require.NoError(t, err)
 	place, err := own.Place(syclobj.USMShared)
 	require.NoError(t, err)

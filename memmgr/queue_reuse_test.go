@@ -144,7 +144,7 @@ func TestFakeReuseFollowsTheQueues(t *testing.T) {
 		for i := range 4 {
 			order := syclobj.InOrder
 			if i == 3 {
-				order = 0
+				order = syclobj.OutOfOrder
 			}
 			q, err := rt.NewQueue(nil, rt.DefaultDevice(), order)
 			require.NoError(t, err)

@@ -292,7 +292,7 @@ func stage(t *testing.T, rt *syclobj.Runtime, around func(memmgr.Resource) memmg
 		device, err := rt.Device(filter)
 		require.NoError(t, err)
 		var d scheduled
-		for _, order := range []syclobj.QueueProperty{syclobj.InOrder, syclobj.InOrder, 0} {
+		for _, order := range []syclobj.QueueProperty{syclobj.InOrder, syclobj.InOrder, syclobj.OutOfOrder} {
 			q, err := rt.NewQueue(nil, device, order|syclobj.Profiling)
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, q.Close()) })

@@ -92,7 +92,7 @@ func TestPendingEventsJoin(t *testing.T) {
 	require.NoError(t, err)
 	var events []*syclobj.Event
 	for i := range 2 {
-		q, err := rt.NewQueue(nil, rt.DefaultDevice(), 0)
+		q, err := rt.NewQueue(nil, rt.DefaultDevice(), syclobj.OutOfOrder)
 		require.NoError(t, err)
 		ev, err := q.Memset(b.Data(), byte(i), 64<<20)
 		require.NoError(t, err)

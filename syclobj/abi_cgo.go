@@ -6,6 +6,7 @@ package syclobj
 #cgo CFLAGS: -std=gnu11 -Wall
 #cgo LDFLAGS: -ldl -lpthread
 #include <stdlib.h>
+#include "cpuqueues.h"
 #include "objects.h"
 #include "usmb_sycl.h"
 #include "place.h"
@@ -147,6 +148,21 @@ type rootRow struct {
 
 func tableOpen() Code { return Code(C.usmb_device_table_open()) }
 func tableClose()     { C.usmb_device_table_close() }
+
+// cpuQueues describes how queues of Intel's OpenCL driver for CPUs execute work; empty without that driver.
+func cpuQueues() string {
+	switch C.usmb_cpu_queues_set_up(0) { // set up by tableOpen
+	case C.USMB_CPU_QUEUES_IN_ORDER:
+		return "in-order"
+	case C.USMB_CPU_QUEUES_LATE:
+		return "in-order, except for queues that were created before usmbridge opened SYCL"
+	case C.USMB_CPU_QUEUES_DRIVER:
+		return "the driver's (USMBRIDGE_CPU_QUEUES=driver)"
+	case C.USMB_CPU_QUEUES_UNKNOWN:
+		return "the driver's (its table of functions is not the expected one)"
+	}
+	return ""
+}
 
 func rootAt(i int) (rootRow, bool) {
 	r := C.usmb_device_table_row(C.int32_t(i))
@@ -298,8 +314,9 @@ func (q *Queue) describe() (ctx, device ref, code Code) {
 		return nil, nil, Code(err)
 	}
 	q.hash, q.kinds = uint64(f.hash), uint32(f.kinds)
+	q.properties = OutOfOrder
 	if f.in_order != 0 {
-		q.properties |= InOrder
+		q.properties = InOrder
 	}
 	if f.profiling != 0 {
 		q.properties |= Profiling

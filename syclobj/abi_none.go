@@ -24,6 +24,7 @@ func loadLibrary(context.Context, string) (*Library, []Attempt, error) {
 
 func tableOpen() Code                                  { return ErrUnsupported }
 func tableClose()                                      {}
+func cpuQueues() string                                { return "" }
 func rootAt(int) (rootRow, bool)                       { return rootRow{}, false }
 func copyRef(refSort, ref) ref                         { return nil }
 func deleteRef(refSort, ref)                           {}

@@ -73,7 +73,7 @@ func TestOneWaiterForManyEvents(t *testing.T) {
 	}
 	rt, err := syclobj.Open()
 	require.NoError(t, err)
-	q, err := rt.NewQueue(nil, rt.DefaultDevice(), 0)
+	q, err := rt.NewQueue(nil, rt.DefaultDevice(), syclobj.OutOfOrder)
 	require.NoError(t, err)
 	m, err := q.Alloc(syclobj.USMShared, 4096, 0)
 	require.NoError(t, err)

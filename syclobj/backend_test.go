@@ -214,7 +214,7 @@ func TestHostBackend(t *testing.T) {
 	require.Zero(t, id)
 	p.Retain().Release()
 
-	q, err := rt.NewQueue(nil, d, 0)
+	q, err := rt.NewQueue(nil, d, syclobj.OutOfOrder)
 	require.NoError(t, err)
 	require.NoError(t, q.Close())
 	require.NoError(t, q.Close())

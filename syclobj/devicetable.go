@@ -36,6 +36,9 @@ func shareTable() (*deviceTable, error) {
 			return nil, err
 		}
 		process.table.Store(t)
+		if process.lib.CPUQueues == "" { // written once: users of an earlier Runtime may read it
+			process.lib.CPUQueues = cpuQueues()
+		}
 	}
 	process.runtimes++
 	return t, nil

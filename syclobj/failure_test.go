@@ -88,7 +88,7 @@ func TestOperationsFail(t *testing.T) {
 		{"DPCTLContext_CreateFromDevices", func() error { return onlyError(rt.NewContext(gpu, gpu)) }, syclobj.ErrFailed},
 		{"DPCTLDeviceVector_CreateFromArray", func() error { return onlyError(rt.NewContext(gpu, gpu)) }, syclobj.ErrFailed},
 		{"DPCTLContext_GetDevices", func() error { return onlyError(gpu.DefaultContext().Devices()) }, syclobj.ErrFailed},
-		{"DPCTLQueue_Create", func() error { return onlyError(rt.NewQueue(nil, gpu, 0)) }, syclobj.ErrFailed},
+		{"DPCTLQueue_Create", func() error { return onlyError(rt.NewQueue(nil, gpu, syclobj.OutOfOrder)) }, syclobj.ErrFailed},
 		{"DPCTLDevice_CreateSubDevicesByAffinity", func() error { return onlyError(gpu.SubDevices(syclobj.Partition{Domain: syclobj.AffinityNUMA})) }, syclobj.ErrFailed},
 		{"DPCTLDeviceVector_GetAt", func() error { return onlyError(gpu.SubDevices(syclobj.Partition{Domain: syclobj.AffinityNUMA})) }, syclobj.ErrFailed},
 		{"DPCTLDeviceVector_GetAt", func() error { return onlyError(gpu.DefaultContext().Devices()) }, syclobj.ErrFailed},
@@ -133,7 +133,7 @@ func TestPlaceFails(t *testing.T) {
 	ctx, err := rt.NewContext(rt.RootDevices()[0])
 	require.NoError(t, err)
 	defer ctx.Close()
-	q, err := rt.NewQueue(ctx, rt.RootDevices()[0], 0)
+	q, err := rt.NewQueue(ctx, rt.RootDevices()[0], syclobj.OutOfOrder)
 	require.NoError(t, err)
 	defer q.Close()
 	before := fake.Live()
@@ -206,7 +206,7 @@ func TestClosing(t *testing.T) {
 	require.NotNil(t, q.Ref(), "the other Runtime is still open")
 	for _, err := range []error{
 		onlyError(rt.Device("gpu")), onlyError(rt.RootDevice(0)), onlyError(placeOf(rt, nil, q, p, p)), onlyError(rt.NewContext(gpu)),
-		onlyError(rt.NewQueue(nil, gpu, 0)), onlyError(dlpackPlace(rt, 0, p, p)), onlyError(rt.QueueFromRef(q.Ref())), onlyError(rt.ContextFromRef(q.Ref())),
+		onlyError(rt.NewQueue(nil, gpu, syclobj.OutOfOrder)), onlyError(dlpackPlace(rt, 0, p, p)), onlyError(rt.QueueFromRef(q.Ref())), onlyError(rt.ContextFromRef(q.Ref())),
 	} {
 		require.ErrorIs(t, err, syclobj.ErrClosed)
 	}
@@ -252,7 +252,7 @@ func TestRaces(t *testing.T) {
 	tiles, err := gpu.SubDevices(syclobj.Partition{Domain: syclobj.AffinityNUMA})
 	require.NoError(t, err)
 	for range 50 {
-		q, err := rt.NewQueue(nil, tiles[0], 0)
+		q, err := rt.NewQueue(nil, tiles[0], syclobj.OutOfOrder)
 		require.NoError(t, err)
 		var all sync.WaitGroup
 		for range 4 {

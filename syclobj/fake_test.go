@@ -217,9 +217,9 @@ func TestTiles(t *testing.T) {
 	require.NoError(t, err)
 	ctx, err := rt.NewContext(tiles[0])
 	require.NoError(t, err)
-	q, err = rt.NewQueue(ctx, tiles[0], 0)
+	q, err = rt.NewQueue(ctx, tiles[0], syclobj.OutOfOrder)
 	require.NoError(t, err)
-	require.Zero(t, q.Properties())
+	require.Equal(t, syclobj.OutOfOrder, q.Properties())
 	members, err := ctx.Devices()
 	require.NoError(t, err)
 	require.Len(t, members, 1)
@@ -298,7 +298,7 @@ func TestOwnContexts(t *testing.T) {
 	defer free()
 	// Asked for by the context alone, by this queue, and by a queue of the
 	// other device of the context: always the memory's own device.
-	onA, err := rt.NewQueue(both, gpuA, 0)
+	onA, err := rt.NewQueue(both, gpuA, syclobj.OutOfOrder)
 	require.NoError(t, err)
 	defer onA.Close()
 	for _, by := range []*syclobj.Queue{nil, q, onA} {
@@ -339,9 +339,9 @@ func TestOwnContexts(t *testing.T) {
 	require.ErrorIs(t, onlyError(rt.NewContext(rt.HostQueue().Device())), syclobj.ErrArgument)
 	require.ErrorIs(t, onlyError(rt.NewContext(nil)), syclobj.ErrArgument)
 	require.ErrorIs(t, onlyError(rt.NewContext(gpuA, cpu)), syclobj.ErrFailed, "two platforms")
-	require.ErrorIs(t, onlyError(rt.NewQueue(both, cpu, 0)), syclobj.ErrFailed, "not a device of the context")
-	require.ErrorIs(t, onlyError(rt.NewQueue(nil, nil, 0)), syclobj.ErrNil)
-	require.ErrorIs(t, onlyError(rt.NewQueue(rt.HostQueue().Device().DefaultContext(), cpu, 0)), syclobj.ErrArgument)
+	require.ErrorIs(t, onlyError(rt.NewQueue(both, cpu, syclobj.OutOfOrder)), syclobj.ErrFailed, "not a device of the context")
+	require.ErrorIs(t, onlyError(rt.NewQueue(nil, nil, syclobj.OutOfOrder)), syclobj.ErrNil)
+	require.ErrorIs(t, onlyError(rt.NewQueue(rt.HostQueue().Device().DefaultContext(), cpu, syclobj.OutOfOrder)), syclobj.ErrArgument)
 }
 
 func TestRefs(t *testing.T) {
@@ -351,7 +351,7 @@ func TestRefs(t *testing.T) {
 	}
 	rt := openReal(t)
 	gpu := rt.RootDevices()[0]
-	made, err := rt.NewQueue(nil, gpu, 0)
+	made, err := rt.NewQueue(nil, gpu, syclobj.OutOfOrder)
 	require.NoError(t, err)
 	q, err := rt.QueueFromRef(made.Ref())
 	require.NoError(t, err)
@@ -389,7 +389,7 @@ func TestEventOrder(t *testing.T) {
 		return
 	}
 	rt := openReal(t)
-	q, err := rt.NewQueue(nil, rt.RootDevices()[0], 0) // out of order
+	q, err := rt.NewQueue(nil, rt.RootDevices()[0], syclobj.OutOfOrder) // out of order
 	require.NoError(t, err)
 	defer q.Close()
 	p := alloc(t, q, syclobj.USMShared, 1)
@@ -490,7 +490,7 @@ func TestPlacesAreFreedOnce(t *testing.T) {
 		ctx, err := rt.NewContext(gpu)
 		require.NoError(t, err)
 		defer ctx.Close()
-		q, err := rt.NewQueue(ctx, gpu, 0)
+		q, err := rt.NewQueue(ctx, gpu, syclobj.OutOfOrder)
 		require.NoError(t, err)
 		defer q.Close()
 		p, free, err := sycltest.ForeignAlloc(q, syclobj.USMShared, 8)

@@ -91,11 +91,11 @@ func (t DeviceType) String() string {
 // QueueProperty is a set of properties of a queue.
 type QueueProperty uint32
 
-// Properties; combine them with |. Without InOrder a queue may run independent
-// work in any order.
+// Properties; combine them with |. A queue is in-order unless OutOfOrder is requested.
 const (
-	InOrder   QueueProperty = 1 << 0 // each submission starts after the one before
-	Profiling QueueProperty = 1 << 1 // events record when they were submitted, started and ended
+	InOrder    QueueProperty = 1 << 0 // each submission starts after the one before
+	Profiling  QueueProperty = 1 << 1 // events record when they were submitted, started and ended
+	OutOfOrder QueueProperty = 1 << 2 // independent submissions may run in any order
 )
 
 // AffinityDomain selects the shared resource along which a device is split.

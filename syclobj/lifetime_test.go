@@ -28,7 +28,7 @@ func TestAfterLastRuntime(t *testing.T) {
 	require.NoError(t, err)
 	ctx, err := rt.NewContext(gpu)
 	require.NoError(t, err)
-	q, err := rt.NewQueue(ctx, gpu, 0)
+	q, err := rt.NewQueue(ctx, gpu, syclobj.OutOfOrder)
 	require.NoError(t, err)
 	p, err := q.Alloc(syclobj.USMShared, 8, 0)
 	require.NoError(t, err)
@@ -69,7 +69,7 @@ func TestLookupsWhileClosing(t *testing.T) {
 	place, err := defaultQueue(t, first.RootDevices()[1]).Place(syclobj.USMShared)
 	require.NoError(t, err)
 	defer place.Release()
-	made, err := first.NewQueue(nil, first.RootDevices()[0], 0)
+	made, err := first.NewQueue(nil, first.RootDevices()[0], syclobj.OutOfOrder)
 	require.NoError(t, err)
 	defer made.Close()
 	require.NoError(t, first.Close())
@@ -280,7 +280,7 @@ func TestFiltersRemembered(t *testing.T) {
 // TestClosedHostQueue: a closed host queue returns ErrClosed like any other.
 func TestClosedHostQueue(t *testing.T) {
 	rt := openHost(t)
-	q, err := rt.NewQueue(nil, rt.HostQueue().Device(), 0)
+	q, err := rt.NewQueue(nil, rt.HostQueue().Device(), syclobj.OutOfOrder)
 	require.NoError(t, err)
 	p, err := q.Alloc(syclobj.USMShared, 8, 0)
 	require.NoError(t, err)

@@ -118,6 +118,13 @@ static void *open_near(const char *path, const char *dir, int depth, char *err, 
 	return lib;
 }
 
+static int adopted; /* written before usmb_symbols_ready is set */
+
+int usmb_load_adopted(void)
+{
+	return adopted;
+}
+
 int usmb_load_open(const char *path, const char *dir, char *real, size_t nreal, char *err, size_t nerr)
 {
 	struct usmb_dpctl table;
@@ -135,6 +142,7 @@ int usmb_load_open(const char *path, const char *dir, char *real, size_t nreal, 
 	 * does not load it. */
 	(void)dlopen("libm.so.6", RTLD_NOW | RTLD_GLOBAL);
 	lib = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+	adopted = lib != NULL;
 	if (lib == NULL) lib = open_near(path, dir, 8, err, nerr);
 	usmb_signals_restore(&signals);
 	if (lib == NULL) return USMB_LOAD_OPEN;

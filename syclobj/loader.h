@@ -30,6 +30,9 @@ void usmb_load_path(char *dirs, size_t n);
  */
 int usmb_load_open(const char *path, const char *dir, char *real, size_t nreal, char *err, size_t nerr);
 
+/* Returns 1 if the process had loaded the library before usmb_load_open. */
+int usmb_load_adopted(void);
+
 /*
  * Loads one more library, and its dependencies from dir, for later libraries that need it by name. A
  * failure is not reported: loading those libraries fails then.

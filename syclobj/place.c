@@ -4,6 +4,8 @@
  * The table of root devices, the interned places of memory, and the check of foreign pointers that
  * finds a place.
  */
+#include "cpuqueues.h"
+#include "loader.h"
 #include "signals.h"
 #include "place.h"
 #include "symbols.h"
@@ -136,6 +138,8 @@ static int open_table(void)
 	if (!usmb_ready()) return USMB_SYCL_ENOLIB;
 	list = usmb_dp.DPCTLDeviceMgr_GetDevices(DP_ALL_BACKENDS | DP_ALL_DEVICES);
 	if (list == NULL) return USMB_SYCL_EFAILED;
+	/* Listing the devices has loaded the drivers; the first queues are created below. */
+	(void)usmb_cpu_queues_set_up(usmb_load_adopted());
 	n = usmb_dp.DPCTLDeviceVector_Size(list);
 	t = n > INT32_MAX ? NULL : calloc(1, sizeof *t + n * sizeof t->roots[0]);
 	if (t == NULL) err = USMB_SYCL_ENOMEM;

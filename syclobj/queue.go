@@ -20,8 +20,8 @@ type Queue struct {
 	places     [4]atomic.Pointer[Place] // by kind, each retained by the queue
 }
 
-// NewQueue creates a queue on the device; a nil ctx means the default context of its platform. The caller
-// closes it.
+// NewQueue creates a queue on the device; a nil ctx means the default context of its platform. The queue is
+// in-order unless the properties include OutOfOrder; both together are ErrArgument. The caller closes it.
 func (rt *Runtime) NewQueue(ctx *Context, device *Device, properties QueueProperty) (*Queue, error) {
 	const op = "Runtime.NewQueue"
 	if device == nil {
@@ -29,6 +29,9 @@ func (rt *Runtime) NewQueue(ctx *Context, device *Device, properties QueueProper
 	}
 	if err := notNil(op, rt); err != nil {
 		return nil, err
+	}
+	if properties&(InOrder|OutOfOrder) == InOrder|OutOfOrder {
+		return nil, opErr(op, ErrArgument, "InOrder and OutOfOrder exclude each other")
 	}
 	if device.host {
 		return newHostQueue(device.ctx, device), nil
@@ -54,7 +57,7 @@ func (rt *Runtime) NewQueue(ctx *Context, device *Device, properties QueueProper
 		return nil, opErr(op, ErrClosed, "%s", device)
 	}
 	defer device.h.done()
-	ref, code := queueNew(c, d, properties&InOrder != 0, properties&Profiling != 0)
+	ref, code := queueNew(c, d, properties&OutOfOrder == 0, properties&Profiling != 0)
 	if code != codeOK {
 		return nil, opErr(op, code, "on %s; is it a device of the context?", device)
 	}
@@ -105,7 +108,7 @@ func (q *Queue) Context() *Context { return q.ctx }
 // Device returns the queue's device. The queue or the Runtime owns it.
 func (q *Queue) Device() *Device { return q.device }
 
-// Properties returns the properties with which the queue was created.
+// Properties returns the properties with which the queue was created, including InOrder or OutOfOrder.
 func (q *Queue) Properties() QueueProperty { return q.properties }
 
 // IsHost reports whether this is a queue of the host backend.

@@ -21,6 +21,11 @@ type Library struct {
 	DPCTLVersion    string // from the package's metadata; empty if unknown
 	CompilerVersion string // of the DPC++ compiler that built it
 	OpenCLDrivers   string // a description of the configuration that selects the OpenCL drivers
+	// How queues on Intel's OpenCL CPU device execute their work; empty without that device. That
+	// driver's out-of-order queues hang and crash when several threads use them, so this package makes
+	// later queues of the process in-order, unless the environment has USMBRIDGE_CPU_QUEUES=driver.
+	// A queue still has the properties that were requested.
+	CPUQueues string
 }
 
 // Attempt is one place where the library was searched, a value that owns nothing.

@@ -1,9 +1,12 @@
 //go:build linux && cgo
 
+#include "cpuqueues.h"
 #include "symbols.h"
 #include "usmb_sycl.h"
 
+#include <sched.h>
 #include <string.h>
+#include <time.h>
 
 /*
  * The code of an asynchronous error, stored per thread: the library calls the handler on the waiting
@@ -111,6 +114,36 @@ int usmb_sycl_prefetch(void *queue, const void *ptr, size_t size, void **deps, s
 /* The maximum depth of the search for dependencies. */
 enum { WAIT_DEPTH = 64 };
 
+/*
+ * Waits until the event has another state than pending, without the driver's wait, where that can hang
+ * (cpuqueues.c). All events are polled, because SYCL cannot name the device of every event. The driver is called less and less often, so that long work leaves it the processor.
+ */
+static void poll_event(void *event)
+{
+	enum { YIELDS = 20, STEP = 10000, MOST = 1000000 }; /* nanoseconds */
+	struct timespec pause = {0, 0};
+	int turn;
+
+	if (!usmb_cpu_queues_poll()) return;
+	for (turn = 0;; turn++) {
+		int status = usmb_dp.DPCTLEvent_GetCommandExecutionStatus(event);
+
+		if (status == DP_EVENT_COMPLETE || status == DP_EVENT_UNKNOWN) return;
+		if (turn < YIELDS) {
+			sched_yield();
+			continue;
+		}
+		if (pause.tv_nsec < MOST) pause.tv_nsec += STEP;
+		nanosleep(&pause, NULL);
+	}
+}
+
+static void wait_one(void *event)
+{
+	poll_event(event);
+	usmb_dp.DPCTLEvent_WaitAndThrow(event);
+}
+
 /* Waits for the events that a command depends on. A command that depends on a host task may not be
  * enqueued yet. SYCL's wait then enqueues it and waits for the host task with the lock of SYCL's
  * graph held, which every submission needs. dpnp's host tasks take Python's GIL, and the thread
@@ -128,7 +161,7 @@ static void wait_dependencies(void *event, int depth)
 		if (before == NULL) continue;
 		if (!usmb_sycl_event_done(before)) {
 			wait_dependencies(before, depth + 1);
-			usmb_dp.DPCTLEvent_WaitAndThrow(before);
+			wait_one(before);
 		}
 		usmb_dp.DPCTLEvent_Delete(before);
 	}
@@ -141,7 +174,7 @@ int usmb_sycl_wait_event(void *event)
 	if (!usmb_ready()) return USMB_SYCL_ENOLIB;
 	async_code = 0;
 	wait_dependencies(event, 0);
-	usmb_dp.DPCTLEvent_WaitAndThrow(event);
+	wait_one(event);
 	if (async_code != 0) return USMB_SYCL_EASYNC;
 	/* The library discards exceptions of the wait; the status shows the failure. */
 	if (!usmb_sycl_event_done(event)) return USMB_SYCL_EFAILED;

@@ -269,7 +269,7 @@ func TestDLPackOtherContext(t *testing.T) {
 
 func TestDLPackPending(t *testing.T) {
 	rt, q := testsycl.Need(t)
-	oq, err := rt.NewQueue(nil, q.Device(), 0)
+	oq, err := rt.NewQueue(nil, q.Device(), syclobj.OutOfOrder)
 	require.NoError(t, err)
 	defer oq.Close()
 	a := own(t)(Zeros(testsycl.USM(t, q, syclobj.USMDevice), Int32, []int{1 << 20}))

@@ -110,7 +110,7 @@ func TestImportErrors(t *testing.T) {
 	defer other.Close()
 	goMemory := make([]float32, 6)
 	var released int
-	closedQ, err := rt.NewQueue(nil, q.Device(), 0)
+	closedQ, err := rt.NewQueue(nil, q.Device(), syclobj.OutOfOrder)
 	require.NoError(t, err)
 	require.NoError(t, closedQ.Close())
 	closedContext, err := rt.NewContext(q.Device())

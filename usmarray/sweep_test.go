@@ -181,7 +181,7 @@ func playDLPack(s *script) error {
 	if err != nil {
 		return err
 	}
-	consumer, err := s.queue(nil, gpu, 0)
+	consumer, err := s.queue(nil, gpu, syclobj.OutOfOrder)
 	if err != nil {
 		return err
 	}
@@ -242,7 +242,7 @@ func playNewOn(s *script) error {
 		return err
 	}
 	s.later(both.Close)
-	q, err := s.queue(both, gpu, syclobj.Profiling)
+	q, err := s.queue(both, gpu, syclobj.OutOfOrder|syclobj.Profiling)
 	if err != nil {
 		return err
 	}
@@ -269,7 +269,7 @@ func playPool(s *script) error {
 	if err != nil {
 		return err
 	}
-	other, err := s.queue(nil, gpu, 0)
+	other, err := s.queue(nil, gpu, syclobj.OutOfOrder)
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ func gpuQueue() (q *syclobj.Queue, end func() error, err error) {
 	}
 	d, err := rt.Device("level_zero:gpu:0")
 	if err == nil {
-		q, err = rt.NewQueue(nil, d, 0)
+		q, err = rt.NewQueue(nil, d, syclobj.OutOfOrder)
 	}
 	return q, func() error { return errors.Join(q.Close(), rt.Close()) }, err
 }

@@ -41,7 +41,7 @@ func onGPU(t *testing.T, n int) (*sycltest.Fake, *syclobj.Queue) {
 func gpu(t require.TestingT, rt *syclobj.Runtime, n int) *syclobj.Queue {
 	d, err := rt.Device(fmt.Sprintf("level_zero:gpu:%d", n))
 	require.NoError(t, err)
-	q, err := rt.NewQueue(nil, d, 0)
+	q, err := rt.NewQueue(nil, d, syclobj.OutOfOrder)
 	require.NoError(t, err)
 	return q
 }

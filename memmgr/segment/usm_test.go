@@ -315,7 +315,7 @@ func TestFakeMemoryCannotBeShared(t *testing.T) {
 	} {
 		d, err := rt.Device(filter)
 		require.NoError(t, err)
-		q, err := rt.NewQueue(nil, d, 0)
+		q, err := rt.NewQueue(nil, d, syclobj.OutOfOrder)
 		require.NoError(t, err)
 		for range 2 {
 			live := fake.Live().Allocations

@@ -36,7 +36,7 @@ func TestPendingOnTheFakeMachine(t *testing.T) {
 		return
 	}
 	rt, q, increment, _ := fakeMachine(t)
-	other, err := rt.NewQueue(nil, q.Device(), 0)
+	other, err := rt.NewQueue(nil, q.Device(), syclobj.OutOfOrder)
 	require.NoError(t, err)
 	defer other.Close()
 	pool := memmgr.NewPool(testsycl.USM(t, q, syclobj.USMDevice))
@@ -74,7 +74,7 @@ func TestNoEventIsLost(t *testing.T) {
 		return
 	}
 	rt, q, increment, _ := fakeMachine(t)
-	other, err := rt.NewQueue(nil, q.Device(), 0)
+	other, err := rt.NewQueue(nil, q.Device(), syclobj.OutOfOrder)
 	require.NoError(t, err)
 	defer other.Close()
 	r := testsycl.USM(t, q, syclobj.USMShared)
@@ -214,7 +214,7 @@ func sharedQueue(t *testing.T, q *syclobj.Queue) (*syclobj.Queue, error) {
 		return nil, err
 	}
 	t.Cleanup(func() { require.NoError(t, rt.Close()) })
-	other, err := rt.NewQueue(q.Context(), q.Device(), 0)
+	other, err := rt.NewQueue(q.Context(), q.Device(), syclobj.OutOfOrder)
 	if err == nil {
 		t.Cleanup(func() { require.NoError(t, other.Close()) })
 	}

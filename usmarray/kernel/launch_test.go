@@ -133,7 +133,7 @@ func TestOrder(t *testing.T) {
 	other, err := rt.NewQueue(q.Context(), q.Device(), syclobj.InOrder)
 	require.NoError(t, err)
 	defer other.Close()
-	free, err := rt.NewQueue(q.Context(), q.Device(), 0) // out of order
+	free, err := rt.NewQueue(q.Context(), q.Device(), syclobj.OutOfOrder) // out of order
 	require.NoError(t, err)
 	defer free.Close()
 	r := resource(t, q, syclobj.USMDevice)

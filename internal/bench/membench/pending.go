@@ -91,7 +91,7 @@ func (b *bench) pending() {
 		return
 	}
 	defer func() { _ = rt.Close() }()
-	for _, order := range []syclobj.QueueProperty{syclobj.InOrder, 0} {
+	for _, order := range []syclobj.QueueProperty{syclobj.InOrder, syclobj.OutOfOrder} {
 		b.pendingOnQueue(rt, order)
 	}
 }
@@ -102,7 +102,7 @@ func (b *bench) pendingOnQueue(rt *syclobj.Runtime, order syclobj.QueueProperty)
 	defer func() { _ = q.Close() }()
 	upstream := memmgr.USM(q, syclobj.USMDevice)
 	name := "out-of-order SYCL queue"
-	if order != 0 {
+	if order == syclobj.InOrder {
 		name = "in-order SYCL queue"
 	}
 	b.pendingOn(name, upstream, func(p *memmgr.Pool) func() {

@@ -67,7 +67,7 @@ func runSoak(d, pace time.Duration) error {
 	for i := range 8 {
 		properties := syclobj.InOrder
 		if i%4 == 3 {
-			properties = 0
+			properties = syclobj.OutOfOrder
 		}
 		newQueue := func() (*syclobj.Queue, error) { return rt.NewQueue(device.Context(), device.Device(), properties) }
 		workers.Go(func() { s.work(ctx, newQueue, rand.New(rand.NewPCG(uint64(i), 7))) })

@@ -33,6 +33,7 @@ type syclInfo struct {
 	DPCTLVersion    string    `json:"dpctl_version,omitempty"`
 	CompilerVersion string    `json:"compiler_version,omitempty"`
 	OpenCLDrivers   string    `json:"opencl_drivers,omitempty"`
+	CPUQueues       string    `json:"cpu_queues,omitempty"`
 	Attempts        []attempt `json:"attempts"`
 }
 
@@ -145,7 +146,7 @@ func (r *report) sycl(rt *syclobj.Runtime, explicit error) {
 	if lib := rt.Library(); lib != nil {
 		r.SYCL.Found, r.SYCL.Path, r.SYCL.Source = true, lib.Path, lib.Source
 		r.SYCL.DPCTLVersion, r.SYCL.CompilerVersion = lib.DPCTLVersion, lib.CompilerVersion
-		r.SYCL.OpenCLDrivers = lib.OpenCLDrivers
+		r.SYCL.OpenCLDrivers, r.SYCL.CPUQueues = lib.OpenCLDrivers, lib.CPUQueues
 		if len(rt.RootDevices()) == 0 {
 			r.Missing = append(r.Missing, missing{
 				"a SYCL device", "the SYCL library lists none; OpenCL drivers: " + lib.OpenCLDrivers,

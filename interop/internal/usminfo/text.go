@@ -39,6 +39,9 @@ func (s *syclInfo) print(b *bytes.Buffer) {
 		if s.OpenCLDrivers != "" {
 			fmt.Fprintf(b, "  OpenCL    drivers by %s\n", s.OpenCLDrivers)
 		}
+		if s.CPUQueues != "" {
+			fmt.Fprintf(b, "  OpenCL    queues of the CPU device: %s\n", s.CPUQueues)
+		}
 		return
 	}
 	fmt.Fprintf(b, "\nSYCL      not found; the host backend serves\n")

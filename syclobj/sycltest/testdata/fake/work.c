@@ -220,6 +220,7 @@ void DPCTLEvent_WaitAndThrow(void *h)
 	pthread_mutex_unlock(&fake_lock);
 	if (handler != NULL) handler(async_code);
 }
+
 int DPCTLEvent_GetCommandExecutionStatus(void *h)
 {
 	event *e = handle_object(EVENT, h);

@@ -1,0 +1,118 @@
+"""Device work on eight threads: nothing hangs, crashes or is wrong. USMB_THREADS_SECONDS is the time of each workload."""
+
+import os
+import subprocess
+
+import pytest
+from conftest import HOST
+
+SECONDS = float(os.environ.get("USMB_THREADS_SECONDS", "10"))
+
+# Each thread runs work(i, value) with a different value each time. A stall ends the process with the stacks.
+PROGRAM = """
+import faulthandler, itertools, threading, time
+import numpy as np
+import usmbridge as ub
+{setup}
+end = time.monotonic() + {seconds}
+failures = []
+
+{work}
+
+def loop(i):
+    try:
+        for n in itertools.count():
+            if time.monotonic() > end or failures: return
+            faulthandler.dump_traceback_later(60, exit=True)
+            work(i, n % 1000 + 1)
+    except BaseException as e:
+        failures.append(e)
+
+threads = [threading.Thread(target=loop, args=(i,)) for i in range(8)]
+for t in threads: t.start()
+for t in threads: t.join()
+if failures: raise failures[0]
+faulthandler.cancel_dump_traceback_later()
+print("done")
+"""
+
+# Two threads compute, the others export and print the result of the last computation.
+EXPORT = """
+import usmbridge.array_api as xp
+last = [ub.ones(1000, "float32") + 0]
+
+def work(i, value):
+    if i < 2:
+        b = ub.full(1000, value, "float32")
+        b = b + b
+        assert float(xp.sum(b)) == 2000 * value
+        last[0] = b
+        return
+    b = last[0]
+    for _ in range(10):
+        b.__sycl_usm_array_interface__
+    assert len(set(b[:3].tolist())) == 1 and "usm_type=shared" in str(b)
+"""
+
+# All threads compute and read by each of the protocols.
+MIX = """
+import usmbridge.array_api as xp
+
+def work(i, value):
+    b = ub.full(1000, value, "float32")
+    b = b + b
+    s = xp.sum(b)
+    b.__sycl_usm_array_interface__
+    read = np.from_dlpack(b, device="cpu") if i % 2 else np.asarray(b)
+    assert (read == 2 * value).all()
+    assert float(s) == 2000 * value
+"""
+
+# All threads call dpnp without the lock of array_api. dpnp's static initializers deadlock if several threads make its
+# first calls, so one thread makes them. A dpnp array is imported by from_dlpack, because its dictionary waits for the
+# queue inside SYCL, which deadlocks with dpnp's submissions under the GIL.
+DPNP = """
+import dpnp.tensor as dpt
+
+def work(i, value):
+    a = ub.full(1000, value, "float32")
+    t = dpt.asarray(a)
+    r = dpt.add(t, t)
+    assert (np.asarray(ub.from_dlpack(r)) == 2 * value).all()
+    assert float(ub.from_dlpack(dpt.sum(r))) == 2000 * value
+
+work(0, 1)
+"""
+
+# The same on a queue of each thread. dpctl's queues are out-of-order.
+QUEUES = """
+import dpctl
+import dpnp.tensor as dpt
+queues = [dpctl.SyclQueue() for _ in range(8)]
+
+def work(i, value):
+    a = ub.full(1000, value, "float32", sycl_queue=queues[i])
+    t = dpt.asarray(a)
+    r = dpt.add(t, t)
+    u = ub.from_dlpack(r)
+    assert u.sycl_queue == queues[i]
+    assert (np.asarray(u) == 2 * value).all()
+
+work(0, 1)
+"""
+
+
+def check(work, setup="", seconds=SECONDS):
+    program = PROGRAM.format(setup=setup, seconds=seconds, work=work)
+    p = subprocess.run([HOST, "-c", program], capture_output=True, text=True, timeout=seconds * 10 + 120)
+    assert p.returncode == 0 and p.stdout == "done\n", f"{p.returncode}\n{p.stdout}{p.stderr}"
+
+
+@pytest.mark.parametrize("work", [EXPORT, MIX, DPNP, QUEUES], ids=["export", "mix", "dpnp", "queues"])
+def test_threads(device, dpnp, work):
+    check(work, seconds=SECONDS if work is EXPORT else SECONDS * 0.4)
+
+
+def test_threads_after_dpnp(device, dpnp):
+    """Queues from before usmbridge opens SYCL keep the order of the driver. Waits poll for their events."""
+    check(EXPORT, "import dpnp; dpnp.ones(3) + 1", SECONDS * 0.4)
