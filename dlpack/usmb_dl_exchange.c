@@ -342,6 +342,19 @@ int usmb_dl_is_own(const void *managed, int versioned)
 	return ((const usmb_dl_managed *)managed)->deleter == delete_legacy;
 }
 
+void *usmb_dl_own_context(const void *managed, int versioned, usmb_drop_fn drop)
+{
+	if (!usmb_dl_is_own(managed, versioned)) return NULL;
+	if (versioned) {
+		const versioned_block *b = managed;
+
+		return b->drop == drop && b->ndim >= 0 ? b->m.ctx : NULL;
+	}
+	const legacy_block *b = managed;
+
+	return b->drop == drop && b->ndim >= 0 ? b->m.ctx : NULL;
+}
+
 void usmb_dl_delete(void *managed, int versioned)
 {
 	if (managed == NULL) return;

@@ -113,3 +113,8 @@ void usmb_dl_parts_explain(int code, const usmb_dl_parts *parts, const int64_t *
 
 	usmb_dl_explain(code, &view, buf, n);
 }
+
+void *usmb_dl_slot_owner(uintptr_t managed, int versioned, uintptr_t drop)
+{
+	return usmb_dl_own_context((const void *)managed, versioned, (usmb_drop_fn)drop);
+}

@@ -90,4 +90,7 @@ int usmb_dl_parts_check(uint64_t *out_span, const usmb_dl_parts *parts, const in
 void usmb_dl_parts_explain(int code, const usmb_dl_parts *parts, const int64_t *shape, const int64_t *strides,
                            char *buf, size_t n);
 
+/* usmb_dl_own_context for Go. */
+void *usmb_dl_slot_owner(uintptr_t managed, int versioned, uintptr_t drop);
+
 #endif

@@ -104,8 +104,15 @@ func (b Buffer) SetReadOnly() { b.live("SetReadOnly").SetFlags(owner.ReadOnly) }
 func (b Buffer) Exported() bool { return b.valid("Exported").Flags()&owner.Exported != 0 }
 
 // SetExported records that code outside of this module gets the memory. After its release
-// the memory is reused only behind a barrier on its queue.
-func (b Buffer) SetExported() { b.live("SetExported").SetFlags(owner.Exported) }
+// the memory is reused only behind barriers on its queues (SharedOn) and on the default queues of
+// its place that other libraries have seen.
+func (b Buffer) SetExported() {
+	c := b.live("SetExported")
+	c.SetFlags(owner.Exported)
+	if c.Flags()&owner.Alias != 0 {
+		c.Record().SetFlags(owner.Exported)
+	}
+}
 
 // Tag returns the tag of the request.
 func (b Buffer) Tag() string { return tagName(b.valid("Tag").Tag) }

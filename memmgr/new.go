@@ -215,6 +215,14 @@ type ForeignOptions struct {
 	// FromForeign fails. This saves two atomic operations.
 	GivePlace bool
 
+	// Queue is a queue on which the owner of the memory may have unreported work, nil for none. Later
+	// accesses and launches come after it.
+	Queue *syclobj.Queue
+	// Of is the buffer whose memory this is, if it is known: both then have one record of pending
+	// work. It is borrowed: Release or Closer ends the reference that keeps it alive. The zero
+	// Buffer means other memory.
+	Of Buffer
+
 	// Release, which may be nil, is called once, on any goroutine, after the last reference
 	// was released and pending work is complete. It must not wait for the release of
 	// another buffer.
@@ -254,9 +262,17 @@ func FromForeign(p unsafe.Pointer, size uint64, o ForeignOptions) (Buffer, error
 	if place.HostReadable() {
 		flags |= owner.HostReadable
 	}
+	if of := o.Of.ref.Cell(); of != nil {
+		c.Private = uint64(of.Record().Index())
+		flags |= owner.Alias
+	}
 	c.ResetFlags(flags)
 	noteAllocation(c)
-	return Buffer{ref: c.Ref()}, nil
+	b := Buffer{ref: c.Ref()}
+	if o.Queue != nil {
+		b.importedOn(o.Queue)
+	}
+	return b, nil
 }
 
 func (t *foreignTable) drain(c *owner.Cell) {
@@ -264,7 +280,7 @@ func (t *foreignTable) drain(c *owner.Cell) {
 	queue := c.Queue()
 	defer releaseQueue(queue) // a barrier may have to go on it first
 	r := t.take(foreignNumber(c))
-	if c.Pending() != 0 || c.Flags()&owner.Exported != 0 {
+	if c.Pending() != 0 || c.Flags()&shownFlags != 0 {
 		s := events{}
 		if r.place.Ref() != nil {
 			s.queue = placeQueue(r.place)
@@ -275,6 +291,7 @@ func (t *foreignTable) drain(c *owner.Cell) {
 			return
 		}
 	}
+	releaseQueues(takeOthers(c))
 	owner.Recycle(c)
 	r.end()
 }

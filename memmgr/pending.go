@@ -165,11 +165,7 @@ func (s *pending) dropWork(c *owner.Cell) {
 	if event := c.SwapPending(0); event != 0 {
 		s.sync.ReleaseEvent(event)
 	}
-	if q := c.Queue(); q != 0 {
-		c.SetQueue(0)
-		releaseQueue(q)
-		releaseQueues(takeFormer(c))
-	}
+	DropQueues(c)
 }
 
 // addReturned adds a block that was exported.
@@ -227,11 +223,11 @@ func (s *pending) fenceAgain() {
 // refusedBarrier stands for the event of a barrier that the runtime refused.
 const refusedBarrier = ^uintptr(0)
 
-// putBehind makes a block wait for barriers on its queue of last use and on its former queues, and
-// reports whether the runtime accepted them. barriers has an owned event for each queue that took
-// a barrier in this round, 0 if nothing is pending on the queue.
+// putBehind makes a block wait for barriers on its queue of last use and on all queues with
+// unreported work, and reports whether the runtime accepted them. barriers has an owned event for
+// each queue that took a barrier in this round, 0 if nothing is pending on the queue.
 func (s *pending) putBehind(c *owner.Cell, barriers map[uintptr]uintptr) bool {
-	for i, q := range append([]uintptr{c.Queue()}, formerQueues(c)...) {
+	for i, q := range fencesOf(c) {
 		event, submitted := barriers[q]
 		if !submitted {
 			var err error
@@ -242,12 +238,12 @@ func (s *pending) putBehind(c *owner.Cell, barriers map[uintptr]uintptr) bool {
 		}
 		// A request for the block's queue of last use may get the block immediately, so the
 		// barrier on another queue has to precede later work of this queue.
-		former := i > 0
+		other := i > 0
 		switch {
 		case event == refusedBarrier:
 			return false
-		case event == 0 || former && s.sync.EventDone(event):
-		case addEvent(s.sync, c, event, former) != nil:
+		case event == 0 || other && s.sync.EventDone(event):
+		case addEvent(s.sync, c, event, other) != nil:
 			return false
 		}
 	}
@@ -584,7 +580,7 @@ func awaitEvent(s Synchronizer, event uintptr, most time.Duration) bool {
 // The methods of Pool below connect the part pending with the other parts.
 
 // slowFree processes a dead cell that is not plain: it has pending work, a tag or a recorded
-// stack, or its memory was exported.
+// stack, or other libraries were shown its memory.
 func (p *Pool) slowFree(c *owner.Cell) {
 	if p.sleep.dropBlock(c) {
 		return
@@ -598,16 +594,16 @@ func (p *Pool) slowFree(c *owner.Cell) {
 		p.tagsOf(c).add(c.Tag, -int64(c.Size), -1)
 		c.Tag = 0
 	}
-	exported := c.Flags()&owner.Exported != 0 && p.origin.sync != nil
+	shown := c.Flags()&shownFlags != 0 && p.origin.sync != nil
 	c.ResetFlags(p.origin.flags)
-	if !exported && !p.pending.working(c) {
+	if !shown && !p.pending.working(c) {
 		p.freeNow(c)
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.account.uncount(c, blockClass(c))
-	if exported {
+	if shown {
 		p.pending.addReturned(c)
 		return
 	}

@@ -51,14 +51,14 @@ func addEvent(s Synchronizer, c *owner.Cell, event uintptr, ordered bool) error 
 // Queue returns the reference (sycl::queue*) of the queue of last use, nil if none is recorded.
 // The reference is borrowed: it is valid until the buffer is released or another queue is
 // recorded.
-func (b Buffer) Queue() unsafe.Pointer { return foreignPointer(b.live("Queue").Queue()) }
+func (b Buffer) Queue() unsafe.Pointer { return foreignPointer(b.record("Queue").Queue()) }
 
 // UsedOn records the queue of last use. If the queue is in-order, its work may reuse the memory
 // immediately after release; if the memory was exported, after a barrier on the queue. Work that is
 // pending from another queue is put before later work of this queue by a barrier. UsedOn ignores
 // queues of the host and closed queues.
 func (b Buffer) UsedOn(q *syclobj.Queue) {
-	c := b.live("UsedOn")
+	c := b.record("UsedOn")
 	rec, _ := retainQueue(q)
 	if rec == nil {
 		return
@@ -80,7 +80,7 @@ func (b Buffer) UsedOn(q *syclobj.Queue) {
 // The error is that of earlier recorded work which has failed, and which no later wait can report,
 // or syclobj.ErrClosed if q is closed. ev is recorded in any case.
 func (b Buffer) SetPending(q *syclobj.Queue, ev *syclobj.Event) error {
-	c := b.live("SetPending")
+	c := b.record("SetPending")
 	rec, closed := retainQueue(q)
 	if rec != nil {
 		defer releaseQueue(rec.ref)
@@ -215,7 +215,7 @@ func replacePending(c *owner.Cell, rec *queueRecord, event uintptr) uintptr {
 
 // Pending reports whether recorded work on the memory has not finished.
 func (b Buffer) Pending() bool {
-	event, _ := copyPending(systemEvents, b.live("Pending"))
+	event, _ := copyPending(systemEvents, b.record("Pending"))
 	if event == 0 {
 		return false
 	}
@@ -223,20 +223,53 @@ func (b Buffer) Pending() bool {
 	return !systemEvents.EventDone(event)
 }
 
-// PendingEvent returns an owned reference (sycl::event*) of the pending event for C code, nil if no
-// event is recorded.
+// PendingEvent returns an owned reference (sycl::event*) for C code of an event that completes with
+// the work for which Wait waits; nil if there is none. If the runtime cannot join the events,
+// PendingEvent waits for the other ones.
 func (b Buffer) PendingEvent() unsafe.Pointer {
-	event, _ := copyPending(systemEvents, b.live("PendingEvent"))
+	c := b.record("PendingEvent")
+	event, _ := copyPending(systemEvents, c)
+	if c.Flags()&owner.Seen == 0 || c.Place == 0 {
+		return foreignPointer(event)
+	}
+	s := events{ownQueue(c.Place)}
+	for _, q := range sharedQueues(c) {
+		last, err := s.Barrier(q)
+		switch {
+		case err != nil || last == 0:
+			continue
+		case event == 0:
+			event = last
+			continue
+		}
+		joined, err := s.Join(0, event, last)
+		if err != nil {
+			_ = s.WaitEvent(last)
+			s.ReleaseEvent(last)
+			continue
+		}
+		s.ReleaseEvents([]uintptr{event, last})
+		event = joined
+	}
 	return foreignPointer(event)
 }
 
-// Wait blocks until the work that SetPending recorded has finished, and returns its failure.
-func (b Buffer) Wait() error { return wait(context.Background(), b.live("Wait")) }
+// Wait blocks until the work that SetPending recorded has finished, and all work on the queues with
+// which other libraries were shown the memory (SharedOn). It returns the failure of the work.
+func (b Buffer) Wait() error { return wait(context.Background(), b.record("Wait")) }
 
 // WaitContext is Wait, but returns when the context ends. The work itself continues.
-func (b Buffer) WaitContext(ctx context.Context) error { return wait(ctx, b.live("WaitContext")) }
+func (b Buffer) WaitContext(ctx context.Context) error { return wait(ctx, b.record("WaitContext")) }
 
 func wait(ctx context.Context, c *owner.Cell) error {
+	err := waitRecorded(ctx, c)
+	if err != nil || c.Flags()&owner.Seen == 0 {
+		return err
+	}
+	return waitShared(ctx, c)
+}
+
+func waitRecorded(ctx context.Context, c *owner.Cell) error {
 	if c.Pending() == 0 {
 		return nil
 	}

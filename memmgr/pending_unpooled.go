@@ -17,20 +17,24 @@ type lastWork struct {
 	fences []uintptr // queues that still have to take a barrier, held; 0 is the place's own queue
 }
 
-// lastWorkOf takes the pending work of a dead cell: its event, and for exported memory a barrier on
-// each queue that it was used on, because consumers may have submitted work without reporting it.
+// lastWorkOf takes the pending work of a dead cell: its event, and for memory that other libraries were
+// shown a barrier on each queue that they may have used, because they do not report their work.
 func lastWorkOf(c *owner.Cell, s Synchronizer) (w lastWork) {
 	w = workOf(c.SwapPending(0), s)
-	w.fences = takeFormer(c)
-	if s == nil {
-		releaseQueues(w.fences)
-		w.fences = nil
+	if s == nil || c.Flags()&shownFlags == 0 {
+		releaseQueues(takeOthers(c))
+		if s != nil {
+			w.dropDone()
+		}
 		return w
 	}
-	w.retake()
-	if q := c.Queue(); c.Flags()&owner.Exported != 0 && !w.takeBarrier(q) && (q == 0 || retainQueueRef(q)) {
-		w.fences = append(w.fences, q)
+	for _, q := range fencesOf(c) {
+		if !w.takeBarrier(q) {
+			retainQueueRef(q) // except for queues of the place, which the memory's resource keeps alive
+			w.fences = append(w.fences, q)
+		}
 	}
+	releaseQueues(takeOthers(c))
 	w.dropDone()
 	return w
 }

@@ -22,11 +22,11 @@ var queues = struct {
 	mu     rankedMutex
 	byRef  map[uintptr]*queueRecord
 	byHash map[uint64][]*queueRecord
-	// Queues on which exported memory was used before its queue of last use. Importers may
-	// still have work on them without an event. Each entry counts as a user of the queue.
-	former  map[*owner.Cell][]uintptr
-	formers atomic.Int32 // cells in former
-}{byRef: map[uintptr]*queueRecord{}, byHash: map[uint64][]*queueRecord{}, former: map[*owner.Cell][]uintptr{}}
+	// Queues beside the queue of last use on which other libraries may have unreported work on
+	// memory that they have seen. Each entry counts as a user of the queue.
+	others     map[*owner.Cell][]uintptr
+	withOthers atomic.Int32 // cells in others
+}{byRef: map[uintptr]*queueRecord{}, byHash: map[uint64][]*queueRecord{}, others: map[*owner.Cell][]uintptr{}}
 
 // noteQueue records the queue of last use of a cell that no other goroutine knows yet; for
 // other cells see [moveTo]. Closed queues and queues of the host are not recorded.
@@ -67,53 +67,50 @@ func noteRecord(c *owner.Cell, rec *queueRecord) {
 	old := c.Queue()
 	rec.users++
 	c.SetQueue(rec.ref)
-	if !addFormer(c, old) {
+	// Other libraries may still have unreported work on the former queue.
+	if c.Flags()&(owner.Exported|owner.Foreign|owner.OnQueues) == 0 || !addOther(c, old) {
 		dropQueue(old)
 	}
 }
 
-// addFormer adds the queue of last use of exported memory to its former queues, and reports
-// whether it did: then the cell stays a user of the queue. queues.mu is held.
-func addFormer(c *owner.Cell, q uintptr) bool {
-	if q == 0 || c.Flags()&owner.Exported == 0 || queues.byRef[q] == nil {
+// addOther adds a queue to the other queues of a cell, and reports whether it did: then the cell
+// becomes or stays a user of the queue. queues.mu is held.
+func addOther(c *owner.Cell, q uintptr) bool {
+	others := queues.others[c]
+	if q == 0 || queues.byRef[q] == nil || slices.Contains(others, q) {
 		return false
 	}
-	former := queues.former[c]
-	if slices.Contains(former, q) {
-		return false
+	if others == nil {
+		queues.withOthers.Add(1)
 	}
-	if former == nil {
-		queues.formers.Add(1)
-	}
-	queues.former[c] = append(former, q)
+	queues.others[c] = append(others, q)
 	return true
 }
 
-// formerQueues returns the queues that exported memory was used on before its queue of last
-// use. They are valid while the caller holds the cell.
-func formerQueues(c *owner.Cell) []uintptr {
-	if queues.formers.Load() == 0 {
+// otherQueues returns the other queues of a cell. They are valid while the caller holds the cell.
+func otherQueues(c *owner.Cell) []uintptr {
+	if queues.withOthers.Load() == 0 {
 		return nil
 	}
 	queues.mu.Lock()
 	defer queues.mu.Unlock()
-	return slices.Clone(queues.former[c])
+	return slices.Clone(queues.others[c])
 }
 
-// takeFormer removes the former queues of a cell that ends and returns them. The caller ends
-// their use.
-func takeFormer(c *owner.Cell) []uintptr {
-	if queues.formers.Load() == 0 {
+// takeOthers removes the other queues of a cell that ends and returns them. The caller ends their
+// use.
+func takeOthers(c *owner.Cell) []uintptr {
+	if queues.withOthers.Load() == 0 {
 		return nil
 	}
 	queues.mu.Lock()
 	defer queues.mu.Unlock()
-	former := queues.former[c]
-	if former != nil {
-		delete(queues.former, c)
-		queues.formers.Add(-1)
+	others := queues.others[c]
+	if others != nil {
+		delete(queues.others, c)
+		queues.withOthers.Add(-1)
 	}
-	return former
+	return others
 }
 
 // findQueue returns the record of a queue, which it adds on first use. queues.mu is held.

@@ -132,10 +132,11 @@ func (s *sleep) awaitWork(g *sleepGroup, o *SleepOptions) error {
 	queues := map[uintptr]bool{}
 	for _, b := range g.blocks {
 		c := b.ref.Cell()
-		if q := c.Queue(); q != 0 || c.Flags()&owner.Exported != 0 {
-			queues[q] = true
-		}
-		for _, q := range formerQueues(c) {
+		if c.Flags()&shownFlags != 0 {
+			for _, q := range fencesOf(c) {
+				queues[q] = true
+			}
+		} else if q := c.Queue(); q != 0 {
 			queues[q] = true
 		}
 		event, err := copyPending(s.sync, c)

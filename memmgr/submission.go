@@ -63,7 +63,7 @@ func (s *Submission) Begin(q *syclobj.Queue, buffers []Buffer) []unsafe.Pointer 
 	s.cells, s.marks, s.after = s.room.cells[:0], s.room.marks[:0], s.room.after[:0]
 	s.record, _ = retainQueue(q) // a closed queue fails when the caller submits
 	for _, b := range buffers {
-		s.add(b.ref.Cell())
+		s.add(b.ref.Cell().Record())
 	}
 	return s.after
 }
@@ -77,6 +77,9 @@ func (s *Submission) add(c *owner.Cell) {
 	// Read the mark before the event: writers count after they have put the event. Thus the
 	// event read here is at least as new as the mark, and End joins all newer ones.
 	mark := changesOf(c).Load()
+	if c.Flags()&owner.Seen != 0 && c.Place != 0 {
+		s.addShared(c)
+	}
 	if s.record != nil && s.record.inOrder && c.Queue() == s.record.ref {
 		// The queue runs later work after the pending work.
 		s.marks = append(s.marks, mark|sameOrder)

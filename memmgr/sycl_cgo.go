@@ -20,6 +20,7 @@ import "C"
 import (
 	"bytes"
 	"fmt"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -120,6 +121,53 @@ func deleteQueueRef(queue uintptr) { C.usmb_sycl_queue_delete(foreignPointer(que
 
 func equalQueueRefs(a, b uintptr) bool {
 	return C.usmb_sycl_queue_equal(foreignPointer(a), foreignPointer(b)) != 0
+}
+
+// waitQueues waits for all work submitted to queues.
+func waitQueues(all []uintptr) error {
+	// C's addresses in Go's memory: nothing in it for the collector.
+	return syclError("wait for work on a buffer", C.usmb_sycl_wait_queues((*unsafe.Pointer)(unsafe.Pointer(&all[0])), C.size_t(len(all))))
+}
+
+// orderQueue makes later work of a queue start after an event, 0 for none, and after all work on other
+// queues.
+func orderQueue(queue, event uintptr, others []uintptr) error {
+	var first *unsafe.Pointer
+	if len(others) > 0 {
+		first = (*unsafe.Pointer)(unsafe.Pointer(&others[0]))
+	}
+	return syclError("order a queue after work on a buffer", C.usmb_sycl_order(foreignPointer(queue), foreignPointer(event), first, C.size_t(len(others))))
+}
+
+// ownQueue returns the queue of a place (usmb_place), borrowed; 0 for plain host memory.
+func ownQueue(place uintptr) uintptr {
+	if place == 0 {
+		return 0
+	}
+	return uintptr((*C.usmb_place)(foreignPointer(place)).queue)
+}
+
+// showOwnQueue records that other libraries were shown the queue of a place.
+func showOwnQueue(place uintptr) {
+	if place != 0 {
+		atomic.StoreInt32((*int32)(&(*C.usmb_place)(foreignPointer(place)).shown), 1)
+	}
+}
+
+// shownQueues returns the default queues of a place that other libraries have seen, borrowed: as
+// usmb_place_shown, without a call of C.
+func shownQueues(place uintptr) (all []uintptr) {
+	if place == 0 {
+		return nil
+	}
+	p := (*C.usmb_place)(foreignPointer(place))
+	if atomic.LoadInt32((*int32)(&p.shown)) != 0 {
+		all = append(all, uintptr(p.queue))
+	}
+	if other := atomic.LoadPointer((*unsafe.Pointer)(&p.other)); other != nil {
+		all = append(all, uintptr(other))
+	}
+	return all
 }
 
 // placeQueue returns the queue of a place, borrowed.

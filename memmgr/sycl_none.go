@@ -41,6 +41,12 @@ func copyEvent(uintptr) uintptr            { return 0 }
 func copyEvents(uintptr, []uintptr)        {}
 func deleteQueueRef(uintptr)               {}
 func equalQueueRefs(uintptr, uintptr) bool { return false }
+func waitQueues([]uintptr) error           { return nil }
+func ownQueue(uintptr) uintptr             { return 0 }
+func showOwnQueue(uintptr)                 {}
+func shownQueues(uintptr) []uintptr        { return nil }
+
+func orderQueue(uintptr, uintptr, []uintptr) error { return errors.ErrUnsupported }
 
 func placeQueue(*syclobj.Place) uintptr { return 0 }
 

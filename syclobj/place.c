@@ -211,6 +211,20 @@ int32_t usmb_root_of(usmb_device_table *t, void *device, int32_t *is_subdevice)
 	return root;
 }
 
+/*
+ * A place that another thread adds meanwhile reads shown after it has stored itself in places, so that one
+ * of the two threads sees the other.
+ */
+static void show_root(usmb_root *r)
+{
+	usmb_place *p;
+	int k;
+
+	if (atomic_exchange(&r->shown, 1)) return;
+	for (k = 0; k < 4; k++)
+		if ((p = atomic_load(&r->places[k])) != NULL) __atomic_store_n(&p->shown, 1, __ATOMIC_RELAXED);
+}
+
 int usmb_sycl_current_queue(int32_t device_id, void **out_queue)
 {
 	usmb_device_table *t;
@@ -222,6 +236,7 @@ int usmb_sycl_current_queue(int32_t device_id, void **out_queue)
 	if (device_id >= 0 && device_id < t->n) {
 		*out_queue = t->roots[device_id].queue;
 		err = *out_queue != NULL ? USMB_SYCL_OK : USMB_SYCL_EFAILED;
+		show_root(&t->roots[device_id]);
 	}
 	usmb_device_table_leave();
 	return err;
@@ -279,20 +294,23 @@ static int take_id(uint32_t *id)
 	return 1;
 }
 
-void usmb_place_note_consumer(usmb_place *p, void *queue)
+void usmb_place_show(usmb_place *p, void *queue)
 {
 	void *none = NULL, *own;
 
-	if (usmb_place_consumer(p) != NULL) return;
+	if (queue == p->queue || usmb_sycl_queue_equal(queue, p->queue)) {
+		__atomic_store_n(&p->shown, 1, __ATOMIC_RELAXED);
+		return;
+	}
+	if (__atomic_load_n(&p->other, __ATOMIC_ACQUIRE) != NULL) return;
 	own = usmb_sycl_queue_copy(queue);
-	if (own != NULL &&
-	    !__atomic_compare_exchange_n(&p->consumer, &none, own, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+	if (own != NULL && !__atomic_compare_exchange_n(&p->other, &none, own, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
 		usmb_sycl_queue_delete(own);
 }
 
 static void place_free(usmb_place *p)
 {
-	usmb_sycl_queue_delete(p->consumer);
+	usmb_sycl_queue_delete(p->other);
 	usmb_sycl_queue_delete(p->queue);
 	usmb_sycl_context_delete(p->context);
 	usmb_sycl_device_delete(p->device);
@@ -466,6 +484,7 @@ static int intern(usmb_device_table *t, void *ctx, void *device, int32_t kind, v
 int usmb_place_intern(usmb_device_table *t, void *ctx, void *device, int32_t kind, void *queue, usmb_place **out)
 {
 	_Atomic(usmb_place *) *slot = NULL;
+	usmb_root *root = NULL;
 	usmb_place *p, *none = NULL;
 	int32_t i;
 	int err;
@@ -476,8 +495,10 @@ int usmb_place_intern(usmb_device_table *t, void *ctx, void *device, int32_t kin
 	 */
 	for (i = 0; i < t->n && slot == NULL; i++)
 		if (usmb_dp.DPCTLDevice_AreEq(device, t->roots[i].device) &&
-		    usmb_dp.DPCTLContext_AreEq(ctx, t->roots[i].context))
-			slot = &t->roots[i].places[kind];
+		    usmb_dp.DPCTLContext_AreEq(ctx, t->roots[i].context)) {
+			root = &t->roots[i];
+			slot = &root->places[kind];
+		}
 	if (slot != NULL && (p = atomic_load(slot)) != NULL) {
 		usmb_place_retain(p);
 		*out = p;
@@ -489,6 +510,7 @@ int usmb_place_intern(usmb_device_table *t, void *ctx, void *device, int32_t kin
 	if (slot != NULL) {
 		usmb_place_retain(p);
 		if (!atomic_compare_exchange_strong(slot, &none, p)) usmb_place_release(p);
+		if (atomic_load(&root->shown)) __atomic_store_n(&p->shown, 1, __ATOMIC_RELAXED);
 	}
 	*out = p;
 	return USMB_SYCL_OK;

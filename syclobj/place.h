@@ -16,6 +16,7 @@ typedef struct usmb_root {
 	char *filter;                    /* owned: "opencl:cpu:0" */
 	uint32_t kinds;                  /* bit 1<<kind */
 	_Atomic(usmb_place *) places[4]; /* by kind, each with one reference; filled on first use */
+	_Atomic int shown;               /* the queue was shown: see usmb_place_show */
 } usmb_root;
 
 typedef struct usmb_device_table {

@@ -223,13 +223,77 @@ void usmb_sycl_events_delete(void *const *events, size_t n)
 
 int usmb_sycl_wait_queue(void *queue)
 {
-	void *event = NULL;
-	/* Use a barrier and its event, because the library's wait for a queue lets
-	 * C++ exceptions through. */
-	int err = usmb_sycl_barrier(queue, NULL, 0, &event);
+	return usmb_sycl_wait_queues(&queue, 1);
+}
 
-	if (err != USMB_SYCL_OK) return err;
-	err = usmb_sycl_wait_event(event);
-	usmb_sycl_event_delete(event);
+/* Reports whether an earlier one of the queues, or except, is the same as queue i. */
+static int is_repeated(void *const *queues, size_t i, void *except)
+{
+	size_t k;
+
+	if (except != NULL && usmb_sycl_queue_equal(queues[i], except)) return 1;
+	for (k = 0; k < i; k++)
+		if (usmb_sycl_queue_equal(queues[i], queues[k])) return 1;
+	return 0;
+}
+
+enum { BATCH = 8 };
+
+/*
+ * Submits a barrier to each queue except for repeated ones, and writes the events. Barriers are used because
+ * the library's wait for a queue lets C++ exceptions through.
+ */
+static int barriers(void *const *queues, size_t n, void *except, void **events, size_t *count)
+{
+	size_t i;
+	int err, result = USMB_SYCL_OK;
+
+	*count = 0;
+	for (i = 0; i < n; i++) {
+		if (is_repeated(queues, i, except)) continue;
+		err = usmb_sycl_barrier(queues[i], NULL, 0, &events[*count]);
+		if (err == USMB_SYCL_OK)
+			++*count;
+		else if (result == USMB_SYCL_OK)
+			result = err;
+	}
+	return result;
+}
+
+int usmb_sycl_wait_queues(void *const *queues, size_t n)
+{
+	void *events[BATCH];
+	size_t i, done, batch, count;
+	int err, result = USMB_SYCL_OK;
+
+	for (done = 0; done < n; done += batch) {
+		batch = n - done < BATCH ? n - done : BATCH;
+		err = barriers(queues + done, batch, NULL, events, &count);
+		if (result == USMB_SYCL_OK) result = err;
+		for (i = 0; i < count; i++) {
+			err = usmb_sycl_wait_event(events[i]);
+			if (result == USMB_SYCL_OK) result = err;
+			usmb_sycl_event_delete(events[i]);
+		}
+	}
+	return result;
+}
+
+int usmb_sycl_order(void *queue, void *event, void *const *others, size_t n)
+{
+	void *events[BATCH + 1];
+	size_t done = 0, batch, count;
+	int err;
+
+	do {
+		batch = n - done < BATCH ? n - done : BATCH;
+		err = barriers(others + done, batch, queue, events, &count);
+		done += batch;
+		if (event != NULL) events[count++] = event;
+		if (err == USMB_SYCL_OK && count > 0) err = usmb_sycl_barrier(queue, events, count, NULL);
+		if (event != NULL) count--;
+		event = NULL;
+		usmb_sycl_events_delete(events, count);
+	} while (err == USMB_SYCL_OK && done < n);
 	return err;
 }

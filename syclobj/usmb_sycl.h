@@ -78,7 +78,9 @@ typedef struct usmb_place {
 	uint32_t id;             /* small dense index, reused after the place was freed */
 	uint32_t kinds;          /* bit 1<<kind for each kind the device supports */
 	struct usmb_place *next; /* private: chain of the intern table */
-	void *consumer;          /* private: usmb_place_consumer */
+	void *other;             /* private: see usmb_place_show */
+	int32_t shown;           /* private: see usmb_place_show */
+	int32_t reserved32;
 } usmb_place;
 
 /*
@@ -88,15 +90,22 @@ typedef struct usmb_place {
 char *usmb_place_explain(const usmb_place *place, char *buf, size_t n);
 
 /*
- * The queue of consumers that were given memory of this place without another queue, and on which they may
- * still have unreported work; NULL before the first export. Borrowed from the place.
- * usmb_place_note_consumer copies the first queue that it is given; any thread.
+ * The default queues of a place are the queues on which other libraries may have unreported work on any
+ * memory of the place that they have seen: the place's own queue, once it was shown, and the queue that
+ * dpctl keeps for the context and device. usmb_place_show records that a queue, of these two, was shown;
+ * any thread. usmb_place_shown writes the recorded ones to out, borrowed from the place, and returns their
+ * number.
  */
-static inline void *usmb_place_consumer(const usmb_place *place)
+void usmb_place_show(usmb_place *place, void *queue);
+static inline int usmb_place_shown(const usmb_place *place, void *out[2])
 {
-	return __atomic_load_n(&place->consumer, __ATOMIC_ACQUIRE);
+	void *other = __atomic_load_n(&place->other, __ATOMIC_ACQUIRE);
+	int n = 0;
+
+	if (__atomic_load_n(&place->shown, __ATOMIC_RELAXED)) out[n++] = place->queue;
+	if (other != NULL) out[n++] = other;
+	return n;
 }
-void usmb_place_note_consumer(usmb_place *place, void *queue);
 
 /* Adds a reference. NULL is ignored. */
 void usmb_place_retain(usmb_place *place);
@@ -128,7 +137,8 @@ int usmb_sycl_place_new(void *queue, int32_t kind, usmb_place **out);
 
 /*
  * Returns the queue that this library uses for the root device at that index: the stream of DLPack's
- * current_work_stream. Borrowed; valid until the last Runtime is closed.
+ * current_work_stream. Borrowed; valid until the last Runtime is closed. The places of the device record
+ * that it was shown.
  */
 int usmb_sycl_current_queue(int32_t device_id, void **out_queue);
 
@@ -194,6 +204,16 @@ void usmb_sycl_events_delete(void *const *events, size_t n);
 
 /* Blocks until all work submitted to the queue is complete. */
 int usmb_sycl_wait_queue(void *queue);
+/*
+ * Blocks until all work submitted to n queues, none of them NULL, is complete. If several fail, the result
+ * is the first failure, but all are waited for. Queues that occur twice are waited for once.
+ */
+int usmb_sycl_wait_queues(void *const *queues, size_t n);
+/*
+ * Makes later work of queue start after an event, which may be NULL, and after all work submitted to n
+ * other queues. Queues that are equal to queue are skipped.
+ */
+int usmb_sycl_order(void *queue, void *event, void *const *others, size_t n);
 
 /*
  * Submissions. deps are borrowed event refs for which the work waits. On success *out_event is an owned

@@ -199,7 +199,7 @@ func (a *Array) export(o *ExportOptions) (dlpack.Tensor, error) {
 			return dlpack.Tensor{}, wrapErr(opDLPack, ErrExchange, err)
 		}
 	}
-	if cell.Pending() != 0 || o.OnQueue != nil {
+	if memory&(owner.Seen|owner.Alias) != 0 || cell.Pending() != 0 || o.OnQueue != nil {
 		if err := a.exportSync(o); err != nil {
 			return dlpack.Tensor{}, err
 		}
@@ -209,7 +209,7 @@ func (a *Array) export(o *ExportOptions) (dlpack.Tensor, error) {
 		return dlpack.Tensor{}, opErr(opDLPack, ErrExchange, "the first %s element begins within a byte, which DLPack cannot express; Copy first", a.dtype)
 	}
 	if memory&owner.Exported == 0 { // reading is cheaper than setting
-		cell.SetFlags(owner.Exported)
+		a.buf.SetExported()
 	}
 	var view dlpack.View // setting the fields is faster than a literal
 	view.Data = pointerAt(cell.Address + uintptr(a.layout.offset*bits/8))
@@ -279,22 +279,15 @@ func (a *Array) exportSync(o *ExportOptions) error {
 		}
 		return nil
 	}
-	if ref := a.buf.PendingEvent(); ref != nil {
-		ev := syclobj.TakeEvent(nil, ref)
-		defer ev.Close()
-		barrier, err := o.OnQueue.Barrier(ev)
-		if err != nil {
-			return wrapErr(opDLPack, ErrExchange, err)
-		}
-		_ = barrier.Close() // the barrier orders the queue; its event is not needed
+	if err := a.buf.ExportOn(o.OnQueue); err != nil {
+		return wrapErr(opDLPack, ErrExchange, err)
 	}
-	a.buf.UsedOn(o.OnQueue)
 	return nil
 }
 
-// PendingEvent returns an event that completes with the work that this library submitted on the memory,
-// for consumers that can wait for one (Arrow's sync_event, a SYCL queue). The caller closes it. It is nil
-// if nothing is pending; a nil Event is complete.
+// PendingEvent returns an event that completes with the work for which Wait waits, for consumers that can
+// wait for one (Arrow's sync_event, a SYCL queue). The caller closes it. It is nil if nothing is pending; a
+// nil Event is complete.
 func (a *Array) PendingEvent() *syclobj.Event {
 	a.hold("PendingEvent")
 	defer a.buf.Release()

@@ -4,6 +4,7 @@ import (
 	"unsafe"
 
 	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
@@ -122,6 +123,7 @@ func fromTensor(op string, t dlpack.Tensor, place *syclobj.Place, span *dlpack.S
 	if versioned {
 		closing.N = 1
 	}
+	closing.Of = ownTensor(t, place)
 	buf, err := memmgr.FromForeign(base, uint64(int(span.Hi)-lo), closing)
 	if err != nil {
 		return nil, wrapErr(op, nil, err)
@@ -136,6 +138,23 @@ func fromTensor(op string, t dlpack.Tensor, place *syclobj.Place, span *dlpack.S
 	t.Detach() // the buffer deletes the managed struct
 	a.watch()
 	return a, nil
+}
+
+// ownTensor returns the memory of a tensor that this library exported, if it is at the place; else the
+// zero Buffer. The tensor holds a reference of it.
+func ownTensor(t dlpack.Tensor, place *syclobj.Place) memmgr.Buffer {
+	if place.IsHost() {
+		return memmgr.Buffer{}
+	}
+	cell := t.OwnerContext(owner.DropFunc())
+	if cell == nil {
+		return memmgr.Buffer{}
+	}
+	buf := memmgr.WrapCell(owner.CellOf(cell))
+	if buf.Place() != place {
+		return memmgr.Buffer{}
+	}
+	return buf
 }
 
 // deleteTensor calls the deleter of a managed struct.

@@ -1,5 +1,7 @@
 package usmarray
 
+import "github.com/usmbridge/usmbridge/memmgr"
+
 // InterfaceVersion is the version of __sycl_usm_array_interface__ that this
 // package writes and reads.
 const InterfaceVersion = 1
@@ -34,6 +36,8 @@ type USMInterface struct {
 	// detects a span that extends from its allocation into a neighbouring one, which
 	// the SYCL runtime cannot detect.
 	Allocation Extent
+
+	memory memmgr.Buffer // of the exported array, which may have been released since; see own
 }
 
 // TypeField is one item of typedescr: a name, a type string, and a shape for fields that are arrays. It is

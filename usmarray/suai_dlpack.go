@@ -65,6 +65,7 @@ func tensorInterface(op string, rt *syclobj.Runtime, t dlpack.Tensor) (USMInterf
 	if err == nil {
 		var a *Array
 		if a, err = fromTensor(op, t, place, &span); err == nil {
+			a.shown(obj)
 			return a.describe(ts, obj), a, nil
 		}
 	}

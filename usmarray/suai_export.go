@@ -39,10 +39,16 @@ func (a *Array) USMInterface() (USMInterface, error) {
 	if err != nil {
 		return USMInterface{}, err
 	}
-	if cell := a.buf.Cell(); cell.Flags()&owner.Exported == 0 {
-		cell.SetFlags(owner.Exported)
-	}
+	a.shown(obj)
 	return a.describe(ts, obj), nil
+}
+
+// shown records that consumers of a dictionary may work on the memory, on the queue in it.
+func (a *Array) shown(obj SyclObj) {
+	if a.buf.Cell().Flags()&owner.Exported == 0 {
+		a.buf.SetExported()
+	}
+	a.buf.SharedOn(obj.Queue)
 }
 
 // describe fills in all fields, after pending work.
@@ -55,6 +61,7 @@ func (a *Array) describe(ts string, obj SyclObj) USMInterface {
 		ReadOnly:  a.readOnly(),
 		Version:   InterfaceVersion,
 		SyclObj:   obj,
+		memory:    a.buf,
 	}
 	if size := a.buf.Size(); size != memmgr.UnknownSize {
 		d.Allocation = Extent{Base: a.buf.Address(), Size: uintptr(size)}

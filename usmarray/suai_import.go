@@ -37,6 +37,20 @@ func FromUSMInterface(rt *syclobj.Runtime, d *USMInterface, release func()) (*Ar
 	return a, err
 }
 
+// own returns the array's memory, with a reference, if the dictionary is one of [Array.USMInterface] and
+// the memory is still alive. The user may have changed any field.
+func (d *USMInterface) own(place *syclobj.Place, s *USMSpan) (memmgr.Buffer, bool) {
+	if !d.memory.TryRetain() {
+		return memmgr.Buffer{}, false
+	}
+	base, size := d.memory.Address(), uintptr(d.memory.Size())
+	if d.memory.Place() == place && s.Lo >= base && s.Hi-base <= size {
+		return d.memory, true
+	}
+	d.memory.Release()
+	return memmgr.Buffer{}, false
+}
+
 // place asks the runtime about the memory. The result is retained.
 func (d *USMInterface) place(op string, rt *syclobj.Runtime, s *USMSpan) (*syclobj.Place, error) {
 	at, err := d.SyclObj.resolve(op, rt)
@@ -79,8 +93,20 @@ func pointerErr(op string, err error) error {
 // wrap returns the array and takes over the place on success. The buffer is exactly the span of the
 // elements: Data itself, with an offset, may point anywhere and was not checked.
 func (d *USMInterface) wrap(op string, place *syclobj.Place, s *USMSpan, release func()) (*Array, error) {
-	buf, err := memmgr.FromForeign(pointerAt(s.Lo), uint64(s.Hi-s.Lo), memmgr.ForeignOptions{Place: place, GivePlace: true, Release: release})
+	foreign := memmgr.ForeignOptions{Place: place, GivePlace: true, Queue: d.SyclObj.Queue, Release: release}
+	own, isOwn := d.own(place, s)
+	if isOwn {
+		foreign.Of = own
+		foreign.Release = func() {
+			if release != nil {
+				release()
+			}
+			own.Release()
+		}
+	}
+	buf, err := memmgr.FromForeign(pointerAt(s.Lo), uint64(s.Hi-s.Lo), foreign)
 	if err != nil {
+		own.Release()
 		return nil, wrapErr(op, nil, err)
 	}
 	flags := flagOwner

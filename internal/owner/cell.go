@@ -18,11 +18,13 @@ const (
 	Charged      uint32 = 128  // charged to the account whose number is Context
 	Lent         uint32 = 256  // allocated by address, without a handle
 	Shown        uint32 = 512  // C has had the cell
-	async        uint32 = 1024 // exported to a consumer that submits work on its own queues
+	Async        uint32 = 1024 // shown with the default queues of its place
+	OnQueues     uint32 = 2048 // shown with queues that package memmgr has recorded
+	Alias        uint32 = 4096 // a second owner of the memory of another cell: see Record
 
-	// Seen are the flags of memory on which other libraries may have devices work: it was exported or
-	// imported.
-	Seen = Exported | Foreign | async
+	// Seen are the flags of memory on which other libraries may have devices work without reporting
+	// it: it was exported, shown or imported.
+	Seen = Exported | Foreign | Async | OnQueues
 )
 
 // UnknownSize is the Size of a cell if the size of its allocation is unknown.
@@ -94,6 +96,15 @@ func (c *Cell) SetFlags(bits uint32) { c.flags.Or(bits) }
 // ResetFlags replaces all bits by a plain store. Only the maker of the cell may call it, before it
 // publishes the cell.
 func (c *Cell) ResetFlags(bits uint32) { *(*uint32)(unsafe.Pointer(&c.flags)) = bits }
+
+// Record returns the cell with the pending event and the queues of the memory: the cell itself, or for an
+// alias the cell whose index is in Private, of which the alias holds a reference.
+func (c *Cell) Record() *Cell {
+	if c.flags.Load()&Alias != 0 {
+		return At(uint32(c.Private))
+	}
+	return c
+}
 
 // Pending returns the event of the last work that was submitted on the memory, 0 for none. The cell
 // owns it.

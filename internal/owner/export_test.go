@@ -11,6 +11,3 @@ const PendingHeld = pendingHeld
 
 // Push puts a dead cell on its home list, as C does.
 var Push = push
-
-// Async is async.
-const Async = async

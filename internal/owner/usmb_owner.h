@@ -36,8 +36,14 @@ enum {
 	USMB_CELL_CHARGED = 128,     /* charged to the account whose number is ctx */
 	USMB_CELL_LENT = 256,        /* allocated by address, without a handle */
 	USMB_CELL_SHOWN = 512,       /* C has had the cell */
-	USMB_CELL_ASYNC = 1024       /* exported to a consumer that submits work on its own queues */
+	USMB_CELL_ASYNC = 1024,      /* shown with the default queues of its place */
+	USMB_CELL_ON_QUEUES = 2048,  /* shown with queues that Go has recorded */
+	USMB_CELL_ALIAS = 4096       /* a second owner of the memory of another cell, see usmb_cell_record */
 };
+
+/* The flags of memory on which other libraries may have devices work without reporting it, because it was
+ * exported, shown or imported. */
+enum { USMB_CELL_SEEN = USMB_CELL_EXPORTED | USMB_CELL_FOREIGN | USMB_CELL_ASYNC | USMB_CELL_ON_QUEUES };
 
 /* The wake-up of a reaper: an eventfd that is written only while the reaper sleeps. */
 typedef struct usmb_waker {
@@ -187,14 +193,23 @@ static inline void usmb_cell_let_pending(usmb_cell *cell)
 	atomic_fetch_and_explicit(&cell->flags, ~(uint32_t)USMB_CELL_PENDING_HELD, memory_order_release);
 }
 
-static inline uint32_t usmb_cell_index(const usmb_cell *cell)
-{
-	return (uint32_t)(cell - (const usmb_cell *)usmb_owner_control);
-}
-
 static inline usmb_cell *usmb_cell_at(uint32_t index)
 {
 	return (usmb_cell *)usmb_owner_control + index;
+}
+
+/* Returns the cell with the pending event and the queues of the memory: the cell itself, or for an alias
+ * the cell whose index is in private, of which the alias holds a reference. */
+static inline usmb_cell *usmb_cell_record(usmb_cell *cell)
+{
+	if (atomic_load_explicit(&cell->flags, memory_order_relaxed) & USMB_CELL_ALIAS)
+		return usmb_cell_at((uint32_t)cell->private);
+	return cell;
+}
+
+static inline uint32_t usmb_cell_index(const usmb_cell *cell)
+{
+	return (uint32_t)(cell - (const usmb_cell *)usmb_owner_control);
 }
 
 _Static_assert(sizeof(usmb_waker) == 8, "usmb_waker");

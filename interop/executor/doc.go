@@ -27,8 +27,8 @@
 // The caller owns it.
 //
 // dpnp and dpctl may still be writing to an argument in USM when the function returns. Call waits for
-// these writes before it returns, also after an exception. This has a cost for each writable argument
-// whose memory was exported by DLPack or the dictionary. Read-only arguments (AsReadOnly), and arguments
+// these writes before it returns, also after an exception: for all queues with which the memory was
+// exported or shown. This has a cost for each writable argument with such queues. Read-only arguments (AsReadOnly), and arguments
 // that only compiled functions, NumPy or Python code used, have none.
 //
 // With an arena (memmgr/arena) in its context, a call allocates its arrays in the arena: see package
@@ -38,9 +38,9 @@
 //
 // A slot is a goroutine that is locked to an OS thread while it is in Python. Config.Slots slots run
 // all functions except those that Config.Serial names. These run on the lane, one additional slot, one
-// call at a time. The lane is for libraries that fail under concurrent calls: dpnp on the OpenCL CPU
-// driver deadlocks when several threads make its first calls at once, and hangs or crashes when many
-// threads use one queue.
+// call at a time. The lane is for libraries that fail under concurrent calls: dpnp deadlocks when several
+// threads make its first calls at once, and can deadlock when one thread waits for a queue and another
+// one submits work.
 //
 // A slot runs calls in a row if their functions took less than 25 us the last time, and less than
 // 100 us together. If one of them takes longer nevertheless, the results so far are delivered, and the

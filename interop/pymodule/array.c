@@ -31,7 +31,7 @@ usmb_array *usmb_array_raw(int32_t ndim)
 	a->cell = NULL;
 	a->queue = NULL;
 	a->ndim = ndim;
-	a->flags = a->sharers = a->holds = a->tracked = a->shown = 0;
+	a->flags = a->sharers = a->holds = a->tracked = a->shown = a->noted = 0;
 	a->root = NULL;
 	a->weak = NULL;
 	return a;
@@ -301,43 +301,4 @@ void usmb_array_range(usmb_array *a, int64_t *lo, int64_t *hi)
 	int64_t bits = a->itembits;
 	*lo = (down * bits) >> 3; /* packed elements: down to the whole byte */
 	*hi = ((up + 1) * bits + 7) / 8;
-}
-
-/* Waits for our work first: it may have been submitted to that queue. */
-int usmb_cell_wait(usmb_cell *cell, void *queue)
-{
-	void *event = usmb_pending_copy(cell);
-	if (usmb_py_in_child()) queue = NULL;
-	if (!event && !queue) return 0;
-	PyThreadState *saved = PyEval_SaveThread();
-	int code = event ? usmb_sycl_wait_event(event) : USMB_SYCL_OK;
-	if (event) {
-		usmb_sycl_event_delete(event);
-		usmb_pending_done(cell);
-	}
-	if (code == USMB_SYCL_OK && queue) code = usmb_sycl_wait_queue(queue);
-	PyEval_RestoreThread(saved);
-	if (code == USMB_SYCL_OK) return 0;
-	usmb_raise(PyExc_RuntimeError, "waiting for pending work on the array's memory: %s", usmb_sycl_strerror(code));
-	return -1;
-}
-
-static int wait_for(usmb_array *a, void *queue)
-{
-	usmb_array_hold(a);
-	int r = usmb_cell_wait(a->cell, queue);
-	usmb_array_unhold(a);
-	return r;
-}
-
-int usmb_array_wait_known(usmb_array *a)
-{
-	return wait_for(a, a->queue ? usmb_queue_ref(a->queue) : NULL);
-}
-
-int usmb_array_wait(usmb_array *a)
-{
-	usmb_place *place = usmb_array_place(a);
-	if (a->queue) return usmb_array_wait_known(a);
-	return wait_for(a, place && usmb_cell_seen(a->cell) ? usmb_place_consumer(place) : NULL);
 }

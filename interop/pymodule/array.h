@@ -51,6 +51,7 @@ typedef struct usmb_array {
 	uint32_t holds;                    /* operations and buffers that release() waits for */
 	uint32_t tracked;                  /* known to the cycle collector */
 	uint32_t shown;                    /* 1: a consumer has the address (usmb_array_show) */
+	uint32_t noted;                    /* what the memory has recorded of the array (order.c) */
 	struct usmb_array *root; /* owned: the root of the cell's arrays; NULL if this is the root, or there is none */
 	PyObject *weak;          /* weak references, managed by CPython */
 	int64_t dims[];          /* shape[ndim], then strides[ndim] in elements */
@@ -177,30 +178,6 @@ PyObject *usmb_array_view_as(usmb_array *src, usmb_dl_dtype dtype, uint32_t extr
                              const int64_t *shape, const int64_t *strides);
 /* Fills C or Fortran order strides. */
 void usmb_fill_strides(int32_t ndim, const int64_t *shape, int64_t *strides, int fortran);
-/* Waits, with the GIL dropped, for our work pending on the memory and for the queue of the array.
-   If it has none and other libraries know the memory, waits for the queue that they were given.
-   Call it before reading or writing elements. */
-int usmb_array_wait(usmb_array *a);
-/* The same without the last wait: for exports, whose consumer is given that queue. */
-int usmb_array_wait_known(usmb_array *a);
-/* Whether other libraries may have devices work on the memory, because it was exported or imported.
-   */
-static inline int usmb_cell_seen(usmb_cell *cell)
-{
-	return atomic_load_explicit(&cell->flags, memory_order_relaxed) &
-	       (USMB_CELL_EXPORTED | USMB_CELL_ASYNC | USMB_CELL_FOREIGN);
-}
-/* Notes that consumers may have devices work on the memory in their own queues without reporting
-   it. */
-static inline void usmb_array_note_async(usmb_array *a)
-{
-	uint32_t flags = atomic_load_explicit(&a->cell->flags, memory_order_relaxed);
-	if (!(flags & (USMB_CELL_ASYNC | USMB_CELL_EXPORTED)))
-		atomic_fetch_or_explicit(&a->cell->flags, USMB_CELL_ASYNC, memory_order_relaxed);
-}
-/* Waits, with the GIL dropped, for our work pending on a cell that the caller retains, and for a
-   queue, which may be NULL. */
-int usmb_cell_wait(usmb_cell *cell, void *queue);
 /* Sets the queue of an array; takes over the reference of queue, which may be NULL. */
 void usmb_array_name_queue(usmb_array *a, PyObject *queue);
 /* Byte range [lo, hi) of the elements relative to first. */

@@ -9,6 +9,7 @@
 #include "create.h"
 #include "exchange.h"
 #include "module.h"
+#include "order.h"
 #include "storage.h"
 #include "support.h"
 #include "sycl.h"
@@ -584,6 +585,7 @@ ATTRIBUTE(device, usmb_device_of_place(usmb_array_place(a)))
 GETTER(sycl_queue)
 {
 	if (!a->cell->place) Py_RETURN_NONE;
+	if (usmb_array_seen_on_queue(a) < 0) return NULL;
 	return a->queue ? Py_NewRef(a->queue) : usmb_public_queue(a->cell->place);
 }
 
@@ -599,10 +601,16 @@ GETTER(sycl_device)
 GETTER(sycl_context)
 {
 	if (!a->cell->place) Py_RETURN_NONE;
+	if (usmb_array_seen_on_queue(a) < 0) return NULL;
 	return usmb_public_context(a->cell->place);
 }
 
-ATTRIBUTE(pointer, PyLong_FromVoidPtr(a->first))
+GETTER(pointer)
+{
+	if (usmb_array_address_shown(a) < 0) return NULL;
+	return PyLong_FromVoidPtr(a->first);
+}
+
 ATTRIBUTE(priority, PyFloat_FromDouble(1000.0)) /* dask.array compares those of tensordot's operands */
 
 static Py_ssize_t array_length(PyObject *self)

@@ -7,6 +7,7 @@
 #include "array.h"
 #include "create.h"
 #include "exchange.h"
+#include "order.h"
 #include "storage.h"
 #include "support.h"
 
@@ -218,8 +219,7 @@ static int fill_array(usmb_array *a, int64_t row, void *event, usmb_arrow_array 
 		out->children = rest->children;
 		atomic_store(&rest->shares, 2);
 	}
-	if (a->cell->place) atomic_fetch_or_explicit(&a->cell->flags, USMB_CELL_EXPORTED, memory_order_relaxed);
-	return 0;
+	return usmb_array_exported(a);
 }
 
 /* ---- the methods ------------------------------------------------------------------------ */
@@ -307,6 +307,7 @@ static int fill_device(usmb_array *a, int64_t row, usmb_arrow_device_array *out)
 	if (usmb_array_device(a, &dev) < 0) return -1;
 	out->device_id = dev.id;
 	out->device_type = USMB_ARROW_ONEAPI;
+	if (usmb_array_wait_shared(a) < 0) return -1;
 	void *event = usmb_pending_copy(a->cell);
 	out->sync_event = event;
 	return fill_array(a, row, event, &out->array);

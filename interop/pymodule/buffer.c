@@ -5,6 +5,7 @@
 
 #include "array.h"
 #include "exchange.h"
+#include "order.h"
 #include "storage.h"
 #include "support.h"
 

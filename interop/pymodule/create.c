@@ -1,6 +1,7 @@
 /* create.c: new memory and its place, copies and conversions, and writing into arrays. */
 #include <string.h>
 
+#include "order.h"
 #include "usmb_pycall.h"
 #include "array.h"
 #include "create.h"
@@ -347,10 +348,8 @@ PyObject *usmb_new_array(const usmb_where *w, int32_t ndim, const int64_t *shape
 	if (a && wish >= 0) ((usmb_array *)a)->flags |= USMB_ARR_KEEP | (uint32_t)wish << USMB_ARR_WISH;
 	if (a && usmb_queue_of(&w->queue, cell->place, &((usmb_array *)a)->queue) < 0) Py_CLEAR(a);
 	if (!a || content == USMB_ANY || bytes == 0) return a;
-	/* The memory can be reused on a queue that still runs its last user's work. */
-	int pending = atomic_load_explicit(&cell->pending, memory_order_acquire) != NULL;
-	if ((!pending || usmb_cell_wait(cell, NULL) == 0) &&
-	    (content == USMB_WRITTEN || clear_memory((usmb_array *)a, bytes) == 0))
+	/* The memory can be reused while queues still run its last users' work. */
+	if (usmb_cell_wait(cell) == 0 && (content == USMB_WRITTEN || clear_memory((usmb_array *)a, bytes) == 0))
 		return a;
 	Py_DECREF(a);
 	return NULL;

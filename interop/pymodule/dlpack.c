@@ -6,6 +6,7 @@
 #include "array.h"
 #include "create.h"
 #include "exchange.h"
+#include "order.h"
 #include "storage.h"
 #include "support.h"
 #include "sycl.h"
@@ -64,7 +65,7 @@ int usmb_array_check_aligned(usmb_array *a)
 static inline int export_array(usmb_array *a, usmb_dl_device dev, uint64_t flags, int versioned, void **out)
 {
 	usmb_dl_tensor view;
-	if (usmb_array_check_aligned(a) < 0) return -1;
+	if (usmb_array_check_aligned(a) < 0 || usmb_array_exported(a) < 0) return -1;
 	tensor_of(a, dev, &view);
 	usmb_cell_retain(a->cell);
 	int code = usmb_dl_export(&view, flags | USMB_DL_EXPORT_CHECKED, versioned, usmb_cell_drop, a->cell, out);
@@ -72,9 +73,6 @@ static inline int export_array(usmb_array *a, usmb_dl_device dev, uint64_t flags
 		usmb_cell_drop_gil(a->cell);
 		return raise_export(code, &view);
 	}
-	/* Exported USM is reused only behind a barrier, because consumers may still use it. */
-	if (a->cell->place && !(atomic_load_explicit(&a->cell->flags, memory_order_relaxed) & USMB_CELL_EXPORTED))
-		atomic_fetch_or_explicit(&a->cell->flags, USMB_CELL_EXPORTED, memory_order_relaxed);
 	return 0;
 }
 
@@ -280,37 +278,14 @@ static int parse_stream(PyObject *stream, consumer *c)
 	return -1;
 }
 
-/* Orders later work on queue behind an event and behind the work submitted to another queue. */
-static int chain(void *queue, void *event, void *other)
-{
-	void *deps[2];
-	size_t n = 0;
-	int code = USMB_SYCL_OK;
-	if (event) deps[n++] = event;
-	if (other && !usmb_sycl_queue_equal(other, queue)) {
-		code = usmb_sycl_barrier(other, NULL, 0, &deps[n]);
-		if (code == USMB_SYCL_OK) n++;
-	}
-	if (code == USMB_SYCL_OK && n > 0) code = usmb_sycl_barrier(queue, deps, n, NULL);
-	if (n > 0 && deps[n - 1] != event) usmb_sycl_event_delete(deps[n - 1]);
-	return code;
-}
-
-/* Orders the consumer behind our pending work and behind the queue of the array: on the consumer's
-   queue if it gave one, else by waiting. */
+/* Orders the consumer behind all work on the memory: on the consumer's queue if it gave one, else by
+   waiting. Without a stream the consumer works on the queue that users see for the array. */
 static int order(usmb_array *a, const consumer *c)
 {
 	if (c->unordered) return 0;
-	int waited = 0;
-	if (!c->chained) waited = usmb_array_wait_known(a);
-	if (!c->queue || waited < 0) return waited;
-	void *event = usmb_pending_copy(a->cell);
-	void *named = a->queue && !usmb_py_in_child() ? usmb_queue_ref(a->queue) : NULL;
-	/* If the work cannot be ordered, wait for it. */
-	if (c->chained && chain(c->queue, event, named) != USMB_SYCL_OK) waited = usmb_array_wait_known(a);
-	usmb_sycl_event_delete(event);
-	if (waited == 0 && a->cell->place && !usmb_py_in_child()) usmb_go_used_on(a->cell, c->queue);
-	return waited;
+	if ((c->chained ? usmb_array_order(a, c->queue) : usmb_array_wait_known(a)) < 0) return -1;
+	if (c->queue) usmb_array_seen_on(a, c->queue);
+	return 0;
 }
 
 static int raise_device(usmb_array *a, const int64_t want[2], const char *why)
@@ -453,6 +428,32 @@ static usmb_cell *stand_in(const usmb_dl_device *device)
 	return NULL;
 }
 
+/* The cell of a tensor that this library exported, retained, so that the memory has one record of pending
+   work; NULL for other tensors. The consumer may have changed the tensor. */
+static usmb_cell *own_memory(void *managed, int versioned, const usmb_dl_snapshot *s)
+{
+	usmb_cell *cell = usmb_dl_own_context(managed, versioned, usmb_cell_drop);
+	const char *first = s->span.first;
+	usmb_place *place = cell ? cell->place : NULL;
+	if (!place || place->dl_error || place->dl_id != s->t.device.id) return NULL;
+	const char *lo = first + s->span.lo, *hi = first + s->span.hi, *data = cell->data;
+	if (lo < data || hi < lo || (uint64_t)(hi - data) > cell->size) return NULL;
+	usmb_cell_retain(cell);
+	return cell;
+}
+
+/* The cell of memory that is known by another way, retained; NULL if there is none. */
+static usmb_cell *known_memory(const usmb_dl_snapshot *s, int64_t low, usmb_place *place)
+{
+	const char *first = s->span.first, *lo = first + low, *hi = first + s->span.hi;
+	usmb_cell *cell = usmb_cell_find(lo, first, lo, hi, place);
+	int readonly = (s->flags & USMB_DL_FLAG_READ_ONLY) != 0;
+	if (!cell) return NULL;
+	if (readonly || !(atomic_load_explicit(&cell->flags, memory_order_relaxed) & USMB_CELL_READONLY)) return cell;
+	usmb_cell_drop_gil(cell);
+	return NULL;
+}
+
 usmb_cell *usmb_tensor_cell(void *managed, int versioned, usmb_dl_snapshot *s)
 {
 	usmb_place *place = NULL;
@@ -464,13 +465,28 @@ usmb_cell *usmb_tensor_cell(void *managed, int versioned, usmb_dl_snapshot *s)
 		usmb_dl_delete(managed, versioned); /* the tensor is taken, as on every success */
 		return cell;
 	}
+	usmb_cell *own = usm ? own_memory(managed, versioned, s) : NULL;
+	if (own) {
+		usmb_dl_delete(managed, versioned);
+		return own;
+	}
 	if (usm && oneapi_place(s, &place) < 0) return NULL;
 	int64_t lo = usmb_dl_whole_elements(s->span.lo, s->span.itembits);
+	usmb_cell *found = usm ? known_memory(s, lo, place) : NULL;
+	if (found) {
+		usmb_place_release(place);
+		usmb_dl_delete(managed, versioned);
+		return found;
+	}
 	usmb_cell *cell = usmb_cell_of_managed(managed, versioned, (char *)s->span.first + lo,
 	                                       (uint64_t)(s->span.hi - lo), place);
 	if (!cell)
 		usmb_place_release(place);
-	else if (s->flags & USMB_DL_FLAG_READ_ONLY)
+	else if (usm && usmb_cell_index_at(cell, cell->data) < 0) {
+		cell->ctx = NULL; /* the tensor is still the caller's */
+		usmb_cell_drop_gil(cell);
+		return NULL;
+	} else if (s->flags & USMB_DL_FLAG_READ_ONLY)
 		atomic_fetch_or_explicit(&cell->flags, USMB_CELL_READONLY, memory_order_relaxed);
 	return cell;
 }
@@ -793,6 +809,7 @@ static PyObject *note_producer(PyObject *x, PyObject *o)
 	Py_XDECREF(queue);
 	PyErr_Clear();
 	usmb_array_name_queue(a, named);
+	usmb_array_imported_on_queue(a);
 	return o;
 }
 
@@ -923,7 +940,7 @@ static int borrow(void *o, usmb_dl_tensor *out)
 	int64_t lo = 0, hi;
 	if (dev.type == USMB_DL_ONEAPI) {
 		usmb_array_range(a, &lo, &hi);
-		usmb_array_note_async(a);
+		if (usmb_array_address_shown(a) < 0) return -1;
 	}
 	out->data = a->nelem == 0 && dev.type == USMB_DL_CPU ? NULL : a->first + lo;
 	out->device = dev;

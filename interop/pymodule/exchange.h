@@ -28,9 +28,6 @@ static inline uint64_t usmb_array_dlflags(const usmb_array *a)
 int usmb_dlpack_register(void); /* publishes the exchange API on the type */
 void usmb_dlpack_clear(void);
 
-/* Notes the queue that uses the memory next. */
-void usmb_go_used_on(usmb_cell *cell, void *queue);
-
 PyObject *usmb_from_dlpack(PyObject *module, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
 /* Imports x by DLPack, without a copy. */
 PyObject *usmb_import_object(PyObject *x);

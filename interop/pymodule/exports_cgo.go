@@ -518,9 +518,9 @@ func usmb_go_devices(out **C.usmb_device_info, n *C.int64_t, e *C.usmb_goerr) (r
 	return 0
 }
 
-//export usmb_go_used_on
-func usmb_go_used_on(cell *C.usmb_cell, queue unsafe.Pointer) {
-	defer func() { _ = recover() }() // The export continues without the note.
+//export usmb_go_shared_on
+func usmb_go_shared_on(cell *C.usmb_cell, queue unsafe.Pointer) {
+	defer func() { _ = recover() }() // The export continues without the record.
 	rt, err := openRuntime(false)
 	if err != nil {
 		return
@@ -530,7 +530,22 @@ func usmb_go_used_on(cell *C.usmb_cell, queue unsafe.Pointer) {
 		return
 	}
 	defer q.Close()
-	memmgr.WrapCell(owner.CellOf(unsafe.Pointer(cell))).UsedOn(q)
+	memmgr.WrapCell(owner.CellOf(unsafe.Pointer(cell))).SharedOn(q)
+}
+
+//export usmb_go_shared_queues
+func usmb_go_shared_queues(cell *C.usmb_cell, out *unsafe.Pointer, n C.size_t) C.size_t {
+	all := memmgr.WrapCell(owner.CellOf(unsafe.Pointer(cell))).SharedQueues()
+	if len(all) <= int(n) {
+		// The references are addresses in C's memory, outside of Go's.
+		copy(unsafe.Slice((*uintptr)(unsafe.Pointer(out)), n), all)
+	}
+	return C.size_t(len(all))
+}
+
+//export usmb_go_forget_queues
+func usmb_go_forget_queues(cell *C.usmb_cell) {
+	memmgr.DropQueues(owner.CellOf(unsafe.Pointer(cell)))
 }
 
 //export usmb_go_stop

@@ -14,14 +14,14 @@ import (
 // floors are the C files in order: a file uses the functions and variables of files before
 // it only.
 var floors = []string{
-	"support", "dtype", "sycl", "storage", "array", "create", "buffer", "dlpack", "suai",
+	"support", "dtype", "sycl", "storage", "array", "order", "create", "buffer", "dlpack", "suai",
 	"arrow", "numpy", "asarray", "index", "full", "pickle", "share", "cute", "numba", "handover",
 	"array_type", "module",
 }
 
 // headers are the headers in order: a header includes headers before it only.
 var headers = []string{
-	"support", "storage", "sycl", "array", "create", "exchange", "handover", "cute", "module",
+	"support", "storage", "sycl", "array", "order", "create", "exchange", "handover", "cute", "module",
 }
 
 var (

@@ -3,6 +3,7 @@
 #include "array.h"
 #include "exchange.h"
 #include "handover.h"
+#include "order.h"
 #include "storage.h"
 #include "support.h"
 #include "sycl.h"
@@ -81,13 +82,7 @@ usmb_pyret usmb_handover_to_python(usmb_cell *cell, uintptr_t first, usmb_dl_dty
 
 int usmb_handover_settle(usmb_cell *cell)
 {
-	usmb_place *place = cell->place;
-	if (!place || !usmb_cell_seen(cell)) return 0;
-	/* Making the queue object notes the queue that dpctl keeps for the memory. */
-	PyObject *queue = usmb_public_queue(place);
-	if (!queue) return -1;
-	Py_DECREF(queue);
-	return usmb_cell_wait(cell, usmb_place_consumer(place));
+	return usmb_cell_wait(cell);
 }
 
 static void describe(usmb_array *a, usmb_handover *out)
@@ -111,9 +106,7 @@ usmb_pyret usmb_handover_from_python(void *o, usmb_handover *out)
 	usmb_owner_drain();
 	usmb_array *a = imported() ? (usmb_array *)usmb_take_object(o) : NULL;
 	if (a && usmb_array_begin(a) < 0) Py_CLEAR(a);
-	/* Go handles pending events, but not the queues of other libraries. */
-	int others = a && (a->queue || (a->cell->place && usmb_place_consumer(a->cell->place)));
-	int ok = a && (!others || usmb_array_wait(a) == 0);
+	int ok = a && usmb_array_tell_go(a) == 0 && usmb_array_wait(a) == 0;
 	if (ok) describe(a, out);
 	if (a) usmb_array_unhold(a);
 	Py_XDECREF(a);

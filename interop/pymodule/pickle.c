@@ -7,6 +7,7 @@
 #include "create.h"
 #include "exchange.h"
 #include "module.h"
+#include "order.h"
 #include "storage.h"
 #include "support.h"
 

@@ -7,6 +7,7 @@
 #include "array.h"
 #include "handover.h"
 #include "module.h"
+#include "order.h"
 #include "storage.h"
 #include "support.h"
 

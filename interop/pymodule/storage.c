@@ -14,6 +14,7 @@ usmb_list *usmb_pylist;
 
 void *usmb_pending_copy(usmb_cell *cell)
 {
+	cell = usmb_cell_record(cell);
 	if (atomic_load_explicit(&cell->pending, memory_order_acquire) == NULL) return NULL;
 	usmb_cell_hold_pending(cell);
 	void *event = atomic_load_explicit(&cell->pending, memory_order_acquire);
@@ -33,6 +34,7 @@ void *usmb_pending_copy(usmb_cell *cell)
 
 void usmb_pending_done(usmb_cell *cell)
 {
+	cell = usmb_cell_record(cell);
 	usmb_cell_hold_pending(cell);
 	void *event = atomic_load_explicit(&cell->pending, memory_order_acquire);
 	if (event && usmb_sycl_event_done(event))
@@ -45,6 +47,7 @@ void usmb_pending_done(usmb_cell *cell)
 
 void usmb_pending_set(usmb_cell *cell, void *event)
 {
+	cell = usmb_cell_record(cell);
 	usmb_cell_hold_pending(cell);
 	void *old = atomic_exchange_explicit(&cell->pending, event, memory_order_acq_rel);
 	usmb_cell_let_pending(cell);
@@ -53,7 +56,20 @@ void usmb_pending_set(usmb_cell *cell, void *event)
 
 /* ---- ends ------------------------------------------------------------------------ */
 
-/* Releases the place and the pending event of a cell. */
+/* Drops the queues of a cell. */
+static void forget_queues(usmb_cell *cell)
+{
+	PyObject *first = usmb_cell_first_queue(cell);
+	int recorded = atomic_load_explicit(&cell->flags, memory_order_relaxed) & USMB_CELL_ON_QUEUES ||
+	               atomic_load_explicit(&cell->queue, memory_order_relaxed) != NULL;
+	cell->magazine = 0;
+	/* Destroying a queue calls SYCL, which a forked child must not. */
+	if (usmb_py_in_child()) return;
+	if (recorded) usmb_go_forget_queues(cell);
+	if (first && usmb_py_alive()) Py_DECREF(first);
+}
+
+/* Releases the place, the queues and the pending event of a cell. */
 static void release_facts(usmb_cell *cell)
 {
 	void *event = atomic_load_explicit(&cell->pending, memory_order_acquire);
@@ -61,6 +77,7 @@ static void release_facts(usmb_cell *cell)
 		atomic_store_explicit(&cell->pending, NULL, memory_order_relaxed);
 		usmb_sycl_event_delete(event);
 	}
+	forget_queues(cell);
 	if (cell->place) usmb_place_release(cell->place);
 	cell->place = NULL;
 }
@@ -229,6 +246,82 @@ usmb_cell *usmb_cell_known(PyObject *owner, const char *lo, const char *hi)
 	int same = cell->at_zero == end_object && cell->ctx == owner && cell->place;
 	if (same && lo >= data && lo <= hi && (uint64_t)(hi - data) <= cell->size) return cell;
 	usmb_cell_drop_gil(cell);
+	return NULL;
+}
+
+/* A hash table with open addressing, under the GIL. Entries of dead cells stay until their slot is reused
+   or the table grows. */
+typedef struct {
+	const void *address; /* NULL: free */
+	usmb_cell *cell;
+	uint32_t generation;
+} indexed;
+static struct {
+	indexed *slots;
+	size_t size, used; /* size is 0 or a power of two */
+} by_address;
+
+static int is_dead(const indexed *e)
+{
+	return usmb_cell_generation(e->cell) != e->generation || usmb_cell_count(e->cell) == 0;
+}
+
+/* The slot of an address, or the free slot where it belongs. The table has free slots. */
+static indexed *slot_of(indexed *slots, size_t size, const void *address)
+{
+	size_t at = (((uintptr_t)address >> 4) * 0x9E3779B97F4A7C15u) >> 32;
+	for (;; at++) {
+		indexed *e = &slots[at & (size - 1)];
+		if (!e->address || e->address == address) return e;
+	}
+}
+
+/* Makes room for more entries and drops those of dead cells. */
+static int grow_index(void)
+{
+	size_t live = 0, size = 64;
+	for (size_t i = 0; i < by_address.size; i++)
+		live += by_address.slots[i].address && !is_dead(&by_address.slots[i]);
+	while (size < 4 * live) size *= 2;
+	indexed *slots = calloc(size, sizeof *slots);
+	if (!slots) {
+		PyErr_NoMemory();
+		return -1;
+	}
+	by_address.used = 0;
+	for (size_t i = 0; i < by_address.size; i++) {
+		indexed *e = &by_address.slots[i];
+		if (!e->address || is_dead(e)) continue;
+		*slot_of(slots, size, e->address) = *e;
+		by_address.used++;
+	}
+	free(by_address.slots);
+	by_address.slots = slots;
+	by_address.size = size;
+	return 0;
+}
+
+int usmb_cell_index_at(usmb_cell *cell, const void *address)
+{
+	if (!address) return 0;
+	if (2 * by_address.used >= by_address.size && grow_index() < 0) return -1;
+	indexed *e = slot_of(by_address.slots, by_address.size, address);
+	by_address.used += !e->address;
+	*e = (indexed){address, cell, usmb_cell_generation(cell)};
+	return 0;
+}
+
+usmb_cell *usmb_cell_find(const void *address, const void *other, const char *lo, const char *hi, usmb_place *place)
+{
+	const void *at[2] = {address, other};
+	for (int i = 0; i < 2 && by_address.size > 0; i++) {
+		indexed *e = at[i] ? slot_of(by_address.slots, by_address.size, at[i]) : NULL;
+		if (!e || !e->address || !usmb_cell_try_retain(e->cell, e->generation)) continue;
+		usmb_cell *cell = e->cell;
+		const char *data = cell->data;
+		if (cell->place == place && lo >= data && lo <= hi && (uint64_t)(hi - data) <= cell->size) return cell;
+		usmb_cell_drop_gil(cell);
+	}
 	return NULL;
 }
 

@@ -10,6 +10,11 @@
 /* ---- storage ---- */
 
 extern usmb_list *usmb_pylist; /* drop list of the cells whose end needs Python */
+/* Whether the cell was made by storage.c, not by the memory manager of Go. */
+static inline int usmb_owned_by_python(const usmb_cell *cell)
+{
+	return cell->home == usmb_pylist;
+}
 /* A cell that owns a Python object (takes over the reference), a managed tensor or a Py_buffer;
    takes over place. NULL with MemoryError on failure. */
 usmb_cell *usmb_cell_of_object(PyObject *o, void *data, uint64_t size, usmb_place *place);
@@ -27,14 +32,27 @@ usmb_cell *usmb_cell_of_foreign(usmb_foreign *owned, void *data, uint64_t size);
    no other object can have its address meanwhile. */
 void usmb_cell_remember(usmb_cell *cell);
 usmb_cell *usmb_cell_known(PyObject *owner, const char *lo, const char *hi);
+/* The first queue object with which memory that belongs to Python was imported, borrowed from the cell, or
+   NULL; other memory has none. set takes a new reference. GIL. */
+static inline PyObject *usmb_cell_first_queue(const usmb_cell *cell)
+{
+	return usmb_owned_by_python(cell) ? (PyObject *)(uintptr_t)cell->magazine : NULL;
+}
+static inline void usmb_cell_set_first_queue(usmb_cell *cell, PyObject *queue)
+{
+	cell->magazine = (uint64_t)(uintptr_t)Py_NewRef(queue);
+}
+/* Drops the queues that Go has recorded for a cell that ends. */
+void usmb_go_forget_queues(usmb_cell *cell);
+
+/* USM by address, so that memory that returns by another object gets the same cell, with its record of
+   pending work. usmb_cell_index_at records an address at which other libraries may show the memory; -1 with
+   MemoryError. usmb_cell_find returns the cell that was recorded for one of two addresses, retained, if it
+   covers [lo, hi) at that place; NULL without an exception if there is none. GIL. */
+int usmb_cell_index_at(usmb_cell *cell, const void *address);
+usmb_cell *usmb_cell_find(const void *address, const void *other, const char *lo, const char *hi, usmb_place *place);
 /* Makes a cell that owns a block of malloc. */
 usmb_cell *usmb_cell_of_block(void *block, uint64_t size);
-/* Whether the cell was made by storage.c, not by the memory manager of Go. */
-static inline int usmb_owned_by_python(const usmb_cell *cell)
-{
-	return cell->home == usmb_pylist;
-}
-
 /* The Python object that such a cell keeps alive, borrowed; NULL if it has none. */
 PyObject *usmb_cell_object(const usmb_cell *cell);
 /* The array that reports that object to the collector, borrowed, or NULL. Each import of an object

@@ -4,6 +4,7 @@
 
 #include "array.h"
 #include "exchange.h"
+#include "order.h"
 #include "storage.h"
 #include "support.h"
 #include "sycl.h"
@@ -142,7 +143,7 @@ PyObject *usmb_array_suai(PyObject *self, void *closure)
 	(void)closure;
 	usmb_owner_drain();
 	if (suai_check(a) < 0 || usmb_array_wait_known(a) < 0) return NULL;
-	usmb_array_note_async(a);
+	if (usmb_array_address_shown(a) < 0) return NULL;
 	pattern *p = pattern_for(a);
 	PyObject *clean = p ? clean_dict(p) : NULL;
 	PyObject *dict = clean ? PyDict_Copy(clean) : NULL;
@@ -501,6 +502,12 @@ static int find_place(parsed *p, usmb_suai_out *out, usmb_place **place)
 	return -1;
 }
 
+/* Whether a cell is read-only, but memory of an import is not. */
+static int narrows(usmb_cell *cell, int readonly)
+{
+	return !readonly && atomic_load_explicit(&cell->flags, memory_order_relaxed) & USMB_CELL_READONLY;
+}
+
 /* Finds a live cell of the same owner that covers the span, retained. The runtime's answers stay
    valid while an Array holds the owner. Only the context is checked again. */
 static usmb_cell *known_cell(PyObject *obj, parsed *p, usmb_suai_out *out)
@@ -508,8 +515,7 @@ static usmb_cell *known_cell(PyObject *obj, parsed *p, usmb_suai_out *out)
 	if (p->view || out->lo == out->hi) return NULL;
 	usmb_cell *cell = usmb_cell_known(obj, (const char *)(uintptr_t)out->lo, (const char *)(uintptr_t)out->hi);
 	if (!cell) return NULL;
-	int narrower = !p->in.readonly && atomic_load_explicit(&cell->flags, memory_order_relaxed) & USMB_CELL_READONLY;
-	if (!narrower && usmb_syclref_in_context(&p->ref, cell->place)) return cell;
+	if (!narrows(cell, p->in.readonly) && usmb_syclref_in_context(&p->ref, cell->place)) return cell;
 	usmb_cell_drop_gil(cell);
 	return NULL;
 }
@@ -543,6 +549,26 @@ static usmb_cell *new_cell(PyObject *obj, parsed *p, usmb_suai_out *out, usmb_pl
 	return cell;
 }
 
+/* Finds or makes the cell for a dictionary that passed the checks; takes over place. */
+static usmb_cell *cell_at(PyObject *obj, parsed *p, usmb_suai_out *out, usmb_place *place)
+{
+	const char *lo = (const char *)(uintptr_t)out->lo, *hi = (const char *)(uintptr_t)out->hi;
+	const void *owner = p->in.owner_size == UINT64_MAX ? NULL : (const void *)(uintptr_t)p->in.owner;
+	usmb_cell *cell = usmb_cell_find(lo, owner, lo, hi, place);
+	if (cell && (p->view || narrows(cell, p->in.readonly))) {
+		usmb_cell_drop_gil(cell);
+		cell = NULL;
+	}
+	if (!cell) {
+		cell = new_cell(obj, p, out, place);
+		if (!cell || usmb_cell_index_at(cell, lo) == 0) return cell;
+		usmb_cell_drop_gil(cell);
+		return NULL;
+	}
+	usmb_place_release(place);
+	return cell;
+}
+
 /* Makes the array for a dictionary that passed the checks; takes over the cell. */
 static PyObject *build(parsed *p, usmb_suai_out *out, usmb_cell *cell)
 {
@@ -553,7 +579,8 @@ static PyObject *build(parsed *p, usmb_suai_out *out, usmb_cell *cell)
 		return NULL;
 	}
 	usmb_array_settle(a, cell, (char *)(uintptr_t)out->first, out->dtype, p->in.readonly ? USMB_ARR_READONLY : 0);
-	if (usmb_queue_of(&p->ref, cell->place, &a->queue) == 0) return (PyObject *)a;
+	if (usmb_queue_of(&p->ref, cell->place, &a->queue) == 0 && usmb_array_imported_on_queue(a) == 0)
+		return (PyObject *)a;
 	Py_DECREF(a);
 	return NULL;
 }
@@ -563,7 +590,7 @@ static PyObject *import_checked(PyObject *obj, parsed *p, usmb_suai_out *out)
 {
 	usmb_place *place;
 	usmb_cell *cell = known_cell(obj, p, out);
-	if (!cell) cell = find_place(p, out, &place) == 0 ? new_cell(obj, p, out, place) : NULL;
+	if (!cell) cell = find_place(p, out, &place) == 0 ? cell_at(obj, p, out, place) : NULL;
 	PyObject *r = cell ? build(p, out, cell) : NULL;
 	if (r) usmb_syclref_release(&p->ref, 1);
 	return r;

@@ -44,6 +44,7 @@
 	X(nbytes) \
 	X(get_array) \
 	X(_get_capsule) \
+	X(dpctl) \
 	X(__dlpack__) \
 	X(__dlpack_device__) \
 	X(__dlpack_c_exchange_api__) \

@@ -506,6 +506,19 @@ static PyObject *find_queue(usmb_place *place, int *keep)
 	return theirs;
 }
 
+int usmb_note_dpctl_queue(usmb_place *place)
+{
+	unsigned at = place->id % KEPT;
+	if (__builtin_expect(kept[at].serial == place->serial && kept[at].queue != NULL, 1)) return 0;
+	if (usmb_py_in_child()) return 0;
+	PyObject *m = PyImport_GetModule(usmb_name.dpctl);
+	if (!m) return PyErr_Occurred() ? -1 : 0;
+	Py_DECREF(m);
+	PyObject *queue = usmb_public_queue(place);
+	Py_XDECREF(queue);
+	return queue ? 0 : -1;
+}
+
 PyObject *usmb_public_queue(usmb_place *place)
 {
 	unsigned at = place->id % KEPT;
@@ -514,7 +527,7 @@ PyObject *usmb_public_queue(usmb_place *place)
 		return Py_NewRef(kept[at].queue);
 	PyObject *queue = find_queue(place, &keep);
 	void *ref = queue ? usmb_queue_ref(queue) : NULL;
-	if (ref) usmb_place_note_consumer(place, ref);
+	if (ref) usmb_place_show(place, ref);
 	if (keep) keep_at(at, place->serial, Py_NewRef(queue), usmb_sycl_context_copy(place->context));
 	return queue;
 }
@@ -722,12 +735,14 @@ int usmb_syclref_queue(const usmb_syclref *r, const char *what, void **queue)
 	return -1;
 }
 
-/* A light object without a queue of its own stands for the queue of its place, so that the array needs no
-   queue object. */
+/* A light object without a queue of its own stands for the queue of its place, and the queue that dpctl
+   keeps is the one that users see, so that the array needs no queue object. */
 int usmb_queue_of(const usmb_syclref *r, usmb_place *place, PyObject **out)
 {
 	*out = NULL;
 	if (r->form != USMB_FORM_QUEUE || !place || !r->keep) return 0;
+	unsigned at = place->id % KEPT;
+	if (kept[at].queue == r->keep && kept[at].serial == place->serial) return 0;
 	if (Py_TYPE(r->keep) == queue_type) {
 		if (((light *)r->keep)->queue) *out = Py_NewRef(r->keep);
 		return 0;

@@ -65,8 +65,10 @@ void usmb_syclref_release(usmb_syclref *r, int used);
 
 /* The queue and context that users see for memory without a queue of its own: the queue that dpctl
    keeps for the context and device, and a dpctl.SyclContext, if dpctl is loaded, else light objects
-   of sycl.c. The queue is noted as the place's consumer. */
+   of sycl.c. The place records that the queue was shown. */
 PyObject *usmb_public_queue(usmb_place *place);
+/* If dpctl is loaded, makes the place record the queue that dpctl keeps. */
+int usmb_note_dpctl_queue(usmb_place *place);
 PyObject *usmb_public_context(usmb_place *place);
 /* *out: the queue object for arrays at place with the queue in r: the SyclQueue that was given, or
    one made from the capsule. A new reference; NULL if r has no queue. */

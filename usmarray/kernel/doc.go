@@ -11,8 +11,8 @@
 // arrays, and becomes pending work of all of them: reads on the host, copies, exports and later launches
 // wait for it, and memory that is released meanwhile is kept until it completes. On an in-order queue,
 // such as a default queue, it also starts after the earlier work of the queue. Launches that share
-// arrays are ordered on all queues. Prefer in-order queues: OpenCL drivers for CPUs have been observed
-// to lose events among very many out-of-order submissions.
+// arrays are ordered on all queues, and so are launches behind the work of other libraries on queues with
+// which they have seen an array.
 //
 // Program and kernel may be closed while launches run. Both may be used from several goroutines, also
 // one kernel at the same time. Element access is not synchronized: work on other queues or goroutines

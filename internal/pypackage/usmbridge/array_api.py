@@ -10,7 +10,7 @@ use NumPy.
 The arguments are Arrays of one place and Python numbers. `usmbridge.asarray`
 imports other arrays. Creation functions also take ``usm_type``.
 
-dpnp deadlocks if several threads call it at once. The calls from here are
+dpnp can deadlock if several threads call it at once. The calls from here are
 serialized by one lock; direct calls of dpnp from other threads are not.
 
 Examples

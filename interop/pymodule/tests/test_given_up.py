@@ -115,7 +115,8 @@ CONSUMERS = {
 @pytest.mark.parametrize("kind", ["device", "shared", "host"])
 @pytest.mark.parametrize("name", CONSUMERS)
 def test_a_dictionary_keeps_the_memory(dpctl, dpnp, name, kind):
-    """A consumer of the dictionary keeps the Array alive: the memory is freed with the object, not by release()."""
+    """A consumer of the dictionary keeps the Array alive: the memory is freed with the object, not by release(). An Array
+    of the same memory has a reference of its own."""
     before = count()
     with ub.full(1000, 7.0, usm_type=kind) as a:
         consumer = CONSUMERS[name](a)
@@ -128,7 +129,7 @@ def test_a_dictionary_keeps_the_memory(dpctl, dpnp, name, kind):
     assert bytes(memory.copy_to_host()) == doubles(99.0, 1000)
     others.clear()
     a = weakref.ref(a)
-    assert a() is not None
+    assert (a() is None) == (name == "usmbridge")
     del consumer, memory
     assert a() is None and becomes(before)
 
@@ -161,7 +162,9 @@ def test_memory_is_back_when_the_object_of_a_dictionary_has_gone(device):
         a.release()
         assert allocated() == before + n
         del a
-        assert allocated() == before and ub.trim() >= n
+        assert allocated() == before
+        trimmed = 0  # the memory is reusable after a barrier on the queue that the dictionary showed
+        assert any((trimmed := trimmed + ub.trim()) >= n or time.sleep(0.01) for _ in range(1000))
 
 
 def test_views_and_tensors_do_not_delay_release(np, tvm_ffi):

@@ -1,0 +1,44 @@
+/* order.h: the order of device work on the memory of arrays. */
+#ifndef USMB_PYMODULE_ORDER_H
+#define USMB_PYMODULE_ORDER_H
+
+#include "array.h"
+
+/* Waits, with the GIL dropped, for our work pending on the memory, for the queue of the array, and for all
+   queues on which other libraries may have unreported work on the memory. Call it before reading or writing
+   elements. */
+int usmb_array_wait(usmb_array *a);
+/* The same for a cell that the caller retains. */
+int usmb_cell_wait(usmb_cell *cell);
+/* The same without the default queue that users see: for exports, whose consumers work on that queue. */
+int usmb_array_wait_known(usmb_array *a);
+/* The same without our own pending work: for exports that pass on its event. */
+int usmb_array_wait_shared(usmb_array *a);
+/* Orders later work on queue behind the work for which usmb_array_wait waits. If it cannot be ordered,
+   waits for it. */
+int usmb_array_order(usmb_array *a, void *queue);
+
+/* Records that the memory was exported to a consumer of any queue: it is reused only behind barriers. */
+int usmb_array_exported(usmb_array *a);
+/* Records that consumers have the address of the elements and may submit work on the memory, without
+   reporting it, to the queue that users see for the array. */
+int usmb_array_address_shown(usmb_array *a);
+/* The same for consumers that have the queue only. */
+int usmb_array_seen_on_queue(usmb_array *a);
+/* The same for a queue that a consumer named, which must be in the context of the memory. */
+void usmb_array_seen_on(usmb_array *a, void *queue);
+/* Records the queue, which may be NULL, of an array that was just made on a cell. Another array on the
+   same memory may have another queue. */
+int usmb_array_imported_on_queue(usmb_array *a);
+/* Makes Go know the queues of memory that belongs to Python. */
+int usmb_array_tell_go(usmb_array *a);
+
+/* ---- Go ---- */
+
+/* Records a queue (Buffer.SharedOn). */
+void usmb_go_shared_on(usmb_cell *cell, void *queue);
+/* Writes the queues that Go has recorded, except for the default queues of the place, borrowed from the
+   cell. At most n; returns their number. */
+size_t usmb_go_shared_queues(usmb_cell *cell, void **out, size_t n);
+
+#endif

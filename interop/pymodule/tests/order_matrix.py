@@ -1,0 +1,451 @@
+"""Reads memory while device work on it is pending, in one process; test_order.py runs it in processes of its own.
+
+    usmpython order_matrix.py WORLD [TEXT]
+
+WORLD says when dpctl is imported: "before" the first array, "after" arrays have shown their queues, or "during" the
+use of arrays, by the library itself. TEXT selects the combinations whose name begins with it. Each round writes another
+value, because reused memory can contain the right one by chance. The last line is JSON: by combination, the number of
+reads with a wrong value and the number of reads."""
+
+import ctypes as ct
+import itertools
+import json
+import os
+import pickle
+import sys
+
+import usmbridge as ub
+
+ROUNDS = int(os.environ.get("USMB_ORDER_ROUNDS", 3))
+KINDS = ("shared", "host", "device")
+SMALL, LARGE = 1 << 12, 1 << 18  # elements; dpnp works on LARGE for some time
+SPINS = 1 << 20  # 2 ms
+SOURCE = """
+__kernel void late(ulong address, long value, uint n, uint spins) {
+    uint x = spins + 1;
+    for (uint i = 0; i < spins; i++) { x ^= x << 13; x ^= x >> 17; x ^= x << 5; }
+    __global long *out = (__global long *)address;
+    for (uint i = 0; i < n; i++) out[i] = value + (x == 0);
+}
+"""
+
+named = {}  # queues of the user, q1 and q2, and kept, the one that dpctl keeps for the default device
+
+
+def load(shown):
+    """Imports dpctl and dpnp, and makes the queues and the kernel. early has the queues that arrays have shown
+    before, by kind."""
+    global np, dpctl, dpt, order_manager, late, kept, early, q1, q2
+    import dpctl.memory
+    import dpctl.program
+    import dpnp.tensor as dpt
+    import numpy as np
+    from dpctl.utils import SequentialOrderManager as order_manager
+
+    kept = dpt.empty(1).sycl_queue
+    early = {kind: dpctl.SyclQueue(queue._get_capsule()) if queue else kept for kind, queue in shown.items()}
+    q1, q2 = (dpctl.SyclQueue(kept.sycl_device, property="in_order") for _ in range(2))
+    named.update(kept=kept, q1=q1, q2=q2)
+    late = dpctl.program.create_program_from_source(kept, SOURCE).get_sycl_kernel("late")
+
+
+# ---- slow work ----------------------------------------------------------------------------------
+
+
+def kernel(queue, address, value, n=SMALL):
+    """Submits a kernel that writes a value late. Nothing keeps the memory alive for it."""
+    return queue.submit_async(late, [ct.c_uint64(address), ct.c_int64(value), ct.c_uint32(n), ct.c_uint32(SPINS)], [1])
+
+
+def occupy(queue):
+    """Submits work that dpnp's next work on the queue runs behind, and returns its event."""
+    event = kernel(queue, 0, 0, 0)
+    order_manager[queue].add_event_pair(event, event)
+    return event
+
+
+def add_late(t, value):
+    """Submits dpnp.tensor.add with an array: for a number, dpnp would wait for the work before."""
+    x = dpt.full(t.size, value, dtype="int64", sycl_queue=t.sycl_queue)
+    occupy(t.sycl_queue)
+    dpt.add(t, x, out=t)
+
+
+# ---- consumers ----------------------------------------------------------------------------------
+
+
+class Holder:
+    """An object with only a dictionary for elements of int64, or only a DLPack capsule."""
+
+    def __init__(self, keep, address=None, queue=None, n=SMALL):
+        self.keep = keep
+        if address is not None:
+            self.__sycl_usm_array_interface__ = dict(data=(address, False), shape=(n,), typestr="<i8", version=1, syclobj=queue)
+
+    def __dlpack__(self, **unused):
+        return self.keep
+
+    def __dlpack_device__(self):
+        return ub.devices()[0].dlpack_device
+
+
+def capsule(a, **stream):
+    return a.__dlpack__(max_version=(1, 0), **stream)
+
+
+def show(a, how, stream=None):
+    """Shows an array in one way. Returns a queue, an address, and the array or a capsule."""
+    if how == "attribute":
+        return a.sycl_queue, a._pointer, a
+    if how == "dictionary":
+        d = a.__sycl_usm_array_interface__
+        return d["syclobj"], d["data"][0], a
+    if how == "stream":
+        return stream, None, capsule(a, stream=stream)
+    return (None, None, capsule(a)) if how == "capsule" else None
+
+
+def consume(queue, address, keep):
+    """Returns a dpnp array on the memory and the queue that an array has shown."""
+    if address is None:
+        keep = dpt.from_dlpack(Holder(keep))
+        address, queue = keep.usm_data._pointer, queue or keep.sycl_queue
+    return dpt.usm_ndarray(keep.size, "int64", buffer=dpctl.memory.as_usm_memory(Holder(keep, address, queue, keep.size)))
+
+
+def write_late(a, how, value, stream=None):
+    """Shows an array to a consumer, whose kernel writes a value late. Returns the consumer's array."""
+    t = consume(*show(a, how, stream))
+    kernel(t.sycl_queue, t.usm_data._pointer, value)
+    return t
+
+
+def seen_on(queue, t):
+    """Returns the values that a consumer on a queue sees in the memory of a dpnp array."""
+    seen = dpctl.memory.MemoryUSMHost(8 * SMALL, queue=queue)
+    queue.memcpy_async(seen, t.usm_data, 8 * SMALL).wait()
+    return np.frombuffer(seen, "int64")
+
+
+def read(a):
+    return a.asnumpy() if a.usm_type == "device" else np.asarray(memoryview(a))
+
+
+def new(kind, queue=None, n=SMALL):
+    return ub.zeros(n, "int64", usm_type=kind, sycl_queue=queue)
+
+
+# ---- the rows: each is one round, and yields arrays in which every value must be v ----------------
+
+ROWS = {}
+
+
+def row(name, *args, kinds=KINDS):
+    def add(f):
+        ROWS[name] = f, args, kinds
+        return f
+
+    return add
+
+
+@row("a/out=")
+def out(kind, v):
+    a = new(kind)
+    t = dpt.from_dlpack(a)
+    add_late(t, v)
+    yield read(a)
+
+
+@row("a/mask")
+def mask(kind, v):
+    a = new(kind, n=LARGE)
+    a[every()] = v
+    yield read(a)
+
+
+@row("a/index")
+def index(kind, v):
+    a = new(kind, n=LARGE)
+    a[backwards(LARGE)] = v
+    yield read(a)
+
+
+@row("a/lost updates", kinds=("shared", "host"))
+def lost_updates(kind, v):
+    a = new(kind)
+    add_late(dpt.from_dlpack(a), -v)
+    np.asarray(a)[...] = v
+    kept.wait()
+    yield read(a)
+
+
+@row("a/queue shown before dpctl")
+def early_queue(kind, v):
+    a = new(kind)
+    t = dpt.from_dlpack(a)
+    kernel(early[kind], t.usm_data._pointer, v)
+    yield read(a)
+
+
+@row("b/DLPack, in-order queue", "in_order")
+@row("b/DLPack, out-of-order queue", [])
+def dlpack_of_named(kind, v, order):
+    a = new(kind, dpctl.SyclQueue(kept.sycl_device, property=order))
+    t = dpt.from_dlpack(a)
+    add_late(t, v)
+    yield read(a)
+
+
+def memory(kind):
+    return getattr(dpctl.memory, "MemoryUSM" + kind.capitalize())(8 * SMALL, queue=q1)
+
+
+def ours(kind):
+    a = new(kind, q1)
+    return a, ub.asarray(Holder(a, a._pointer, q2))
+
+
+def dpctls(kind):
+    m = memory(kind)
+    return ub.asarray(Holder(m, m._pointer, q1)), ub.asarray(Holder(m, m._pointer, q2))
+
+
+def one_owner(kind):
+    m = memory(kind)
+    owner = Holder(m, m._pointer, q1)
+    a = ub.asarray(owner)
+    owner.__sycl_usm_array_interface__["syclobj"] = q2
+    return a, ub.asarray(owner)
+
+
+@row("b/second Array, our memory", ours)
+@row("b/second Array, dpctl's memory", dpctls)
+@row("b/second Array, the same owner", one_owner)
+def two_arrays(kind, v, make):
+    for turn in (1, -1):
+        a, b = make(kind)[::turn]
+        t = write_late(b, "attribute", v)
+        yield read(a)
+
+
+@row("c/a.sycl_queue", "attribute", {})
+@row("c/a.sycl_queue, stream=-1", "attribute", dict(stream=-1))
+@row("c/dpnp's queue", "dpnp", {})
+@row("c/dpnp's queue, stream=-1", "dpnp", dict(stream=-1))
+@row("c/queue shown before dpctl", "early", {})
+@row("c/queue shown before dpctl, stream=-1", "early", dict(stream=-1))
+def reuse(kind, v, which, stream):
+    a = new(kind)
+    t = dpt.from_dlpack(Holder(capsule(a, **stream)))
+    queue = a.sycl_queue if which == "attribute" else early[kind] if which == "early" else t.sycl_queue
+    kernel(queue, t.usm_data._pointer, -v)
+    del a, t
+    b = ub.full(SMALL, v, "int64", usm_type=kind)
+    queue.wait()
+    yield b.asnumpy()
+
+
+@row("c/read, stream=-1")
+def read_unordered(kind, v):
+    a = new(kind)
+    t = dpt.from_dlpack(Holder(capsule(a, stream=-1)))
+    kernel(t.sycl_queue, t.usm_data._pointer, v)
+    yield read(a)
+
+
+# A consumer's kernel is pending, and another consumer takes the array.
+
+
+def again_stream(a):
+    return capsule(a, stream=q2)
+
+
+def again_capsule(a):
+    return capsule(a)
+
+
+def again_dictionary(a):
+    return a.__sycl_usm_array_interface__
+
+
+@row("d/dpctl's queue, then stream=", None, "attribute", again_stream, "q2")
+@row("d/dpctl's queue, then stream=, named", "q1", "capsule", again_stream, "q2")
+@row("e/dpctl's queue, then the dictionary, named", "q2", "capsule", again_dictionary, "q2")
+@row("k/stream=, then the dictionary", None, "stream", again_dictionary, "kept")
+@row("k/stream=, then a capsule", None, "stream", again_capsule, "kept")
+@row("k/stream=, then stream=", None, "stream", again_stream, "q2")
+@row("k/stream=, then the dictionary, named", "q2", "stream", again_dictionary, "q2")
+def next_consumer(kind, v, queue, how, again, reads_on):
+    a = new(kind, named.get(queue))
+    t = write_late(a, how, v, q1)
+    taken = again(a)
+    yield seen_on(named[reads_on], t)
+    del taken
+
+
+@row("k/read")
+def stream_read(kind, v):
+    a = new(kind)
+    t = write_late(a, "stream", v, q1)
+    yield read(a)
+
+
+# Two Arrays on one memory: a view, or an Array whose memory has returned to this library.
+
+
+def by_capsule(a):
+    return ub.from_dlpack(capsule(a))
+
+
+def by_dpnp(a):
+    return ub.asarray(dpt.from_dlpack(a))
+
+
+def by_dictionary(a):
+    return ub.asarray(Holder(a, a._pointer, kept))
+
+
+def by_step(a):
+    return a[::2]
+
+
+def by_reshape(a):
+    return a.reshape(2, -1)
+
+
+@row("views/step", by_step)
+@row("views/reshape", by_reshape)
+@row("returned/capsule", by_capsule)
+@row("returned/dpnp", by_dpnp)
+@row("returned/dictionary", by_dictionary)
+def two_names(kind, v, second):
+    for how in ("attribute", "dictionary", "capsule", "stream"):
+        for reverse in (False, True):
+            a = new(kind)
+            b = second(a)
+            if reverse:
+                a, b = b, a
+            t = write_late(a, how, v, q1)
+            yield read(b)
+
+
+@row("writes/fill", lambda a, v: a.fill(v))
+@row("writes/assign", lambda a, v: a.__setitem__(..., v))
+@row("writes/index", lambda a, v: a.__setitem__(backwards(), v))
+def write_after(kind, v, write):
+    a = new(kind)
+    t = write_late(a, "stream", -v, q1)
+    write(a, v)
+    t.sycl_queue.wait()
+    yield read(a)
+
+
+@row("share", kinds=("shared", "host"))
+def shared(kind, v):
+    a = ub.zeros(SMALL, "int64", usm_type=kind, interprocess=True)
+    t = write_late(a, "stream", v, q1)
+    yield ub.share.open(ub.share.export(a)).asnumpy()
+
+
+# ---- the matrix -----------------------------------------------------------------------------------
+
+SHOWN = ("capsule", "stream", "attribute", "dictionary", "internally")
+INSIDE = ("mask", "index")  # this library calls dpnp
+WRITERS = ("kernel", "memcpy", "add") + INSIDE
+# from_dlpack is last, because it exports the memory.
+READERS = {
+    "asarray": lambda a: np.asarray(a),
+    "memoryview": lambda a: np.asarray(memoryview(a)),
+    "asnumpy": lambda a: a.asnumpy(),
+    "pickle": lambda a: pickle.loads(pickle.dumps(a)).asnumpy(),
+    "copy": lambda a: a.copy().asnumpy(),
+    "from_dlpack": lambda a: np.from_dlpack(a, device="cpu", copy=a.usm_type == "device" or None),
+}
+FAR = ("asnumpy", "pickle", "copy", "from_dlpack")  # for device memory too
+
+
+def every(n=LARGE, queue=None):
+    return ub.ones(n, "bool", sycl_queue=queue)
+
+
+def backwards(n=SMALL, queue=None):
+    return ub.asarray(np.arange(n)[::-1], copy=True, device=queue or kept)
+
+
+class Case:
+    """An array that a writer writes again and again, and a consumer to which it was shown in one way."""
+
+    def __init__(self, kind, how, writer, queue=None):
+        self.writer, self.queue = writer, queue
+        self.a = new(kind, queue, LARGE if writer in INSIDE else SMALL)
+        self.shown = show(self.a, how, named.get("q2") or (self.a.sycl_queue if how == "stream" else None))
+        self.v = 0
+
+    def start(self):
+        """Makes the objects that need dpctl."""
+        self.t = self.shown and consume(*self.shown)
+        self.own = self.queue or kept
+        self.works_on = self.t.sycl_queue if self.t is not None and self.writer not in INSIDE else self.own
+        self.key = every(self.a.size, self.own) if self.writer == "mask" else backwards(self.a.size, self.own)
+        self.source = dpctl.memory.MemoryUSMShared(self.a.nbytes, queue=self.works_on)
+
+    def write(self, v):
+        a, t, queue, add, self.v = self.a, self.t, self.works_on, v - self.v, v
+        if self.writer == "kernel":
+            kernel(queue, t.usm_data._pointer, v, a.size)
+        elif self.writer == "memcpy":
+            self.source.copy_from_host(np.full(a.size, v).view("uint8"))
+            queue.memcpy_async(t.usm_data, self.source, a.nbytes, [occupy(queue)])
+        elif self.writer == "add":
+            add_late(t, add)
+        else:
+            a[self.key] = v
+
+
+def cases(queue=None):
+    # Capsules first: until a queue is shown, there is only the one of dpctl.
+    for how in SHOWN:
+        for writer in INSIDE if how == "internally" else WRITERS:
+            for kind in KINDS:
+                yield f"{writer}/%s/{kind}/{how}", Case(kind, how, writer, queue)
+
+
+def main():
+    world, text = sys.argv[1], "".join(sys.argv[2:])
+    used = list(cases()) if world == "during" else None
+    shown = {kind: None if world == "before" else new(kind).sycl_queue for kind in KINDS}
+    if world == "during":
+        ub.zeros(8)[ub.ones(8, "bool")] = 1  # imports dpnp
+    load(shown)
+    counts = {}
+
+    def count(name, got, v, *queues):
+        wrong, total = counts.get(name, (0, 0))
+        counts[name] = wrong + bool((got != v).any()), total + 1
+        for queue in queues:
+            queue.wait()
+
+    values = iter(range(1, 1 << 60))
+    queues = {"default": None}
+    if world != "during":
+        queues.update({"in-order": q1, "out-of-order": dpctl.SyclQueue(kept.sycl_device)})
+    for order, queue in queues.items():
+        for name, case in used or cases(queue):
+            name = name % order
+            readers = [r for r in (FAR if case.a.usm_type == "device" else READERS) if f"{name}/{r}".startswith(text)]
+            if readers:
+                case.start()
+            for r in readers:
+                for v in itertools.islice(values, ROUNDS):
+                    case.write(v)
+                    count(f"{name}/{r}", READERS[r](case.a), v, case.own, case.works_on)
+    for name, (f, args, kinds) in ROWS.items():
+        for kind in kinds:
+            for v in itertools.islice(values, ROUNDS if f"{name}/{kind}".startswith(text) else 0):
+                for got in f(kind, v, *args):
+                    count(f"{name}/{kind}", got, v, kept, q1, q2, *early.values())
+    print(json.dumps(counts))
+
+
+if __name__ == "__main__":
+    main()

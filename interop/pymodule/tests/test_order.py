@@ -1,0 +1,33 @@
+"""Order of device work: each read sees each earlier write, on all queues that the memory was shown with or exported
+for, and memory is not reused before its consumers have finished. order_matrix.py makes the combinations; it runs in one
+process for each time at which dpctl is imported, because the first queue of a process matters."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from conftest import HOST, peer, sycl_device
+
+import order_matrix
+
+# The rows of the table have names with a part before the slash, and the matrix is divided by the writer.
+PARTS = sorted({name.partition("/")[0] for name in order_matrix.ROWS}) + list(order_matrix.WRITERS)
+
+
+@pytest.fixture(scope="module", params=["before", "after", "during"])
+def counts(request):
+    """Returns by combination the number of wrong reads and of all, with dpctl imported before the first array, after
+    arrays have shown their queues, or during the use of arrays."""
+    sycl_device(), peer("dpctl"), peer("dpnp.tensor")
+    program = str(Path(order_matrix.__file__))
+    p = subprocess.run([HOST, program, request.param], capture_output=True, text=True, timeout=600)
+    assert p.returncode == 0, p.stdout + p.stderr
+    return json.loads(p.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_order(counts, part):
+    these = {name: of for name, of in counts.items() if name.startswith(part + "/")}
+    wrong = [f"{name}: {n} of {total}" for name, (n, total) in these.items() if n]
+    assert these and not wrong, f"{len(wrong)} of {len(these)} combinations read wrong values:\n" + "\n".join(wrong)
