@@ -191,10 +191,11 @@ static usmb_arrow_schema *make_schema(usmb_array *a, const char *format, int64_t
 
 static int fill_array(usmb_array *a, int64_t row, void *event, usmb_arrow_array *out)
 {
-	array_rest *rest = calloc(1, sizeof *rest);
+	int exported = usmb_array_exported(a);
+	array_rest *rest = exported == 0 ? calloc(1, sizeof *rest) : NULL;
 	if (!rest) {
 		usmb_sycl_event_delete(event);
-		PyErr_NoMemory();
+		if (exported == 0) PyErr_NoMemory();
 		return -1;
 	}
 	usmb_cell_retain(a->cell);
@@ -219,7 +220,7 @@ static int fill_array(usmb_array *a, int64_t row, void *event, usmb_arrow_array 
 		out->children = rest->children;
 		atomic_store(&rest->shares, 2);
 	}
-	return usmb_array_exported(a);
+	return 0;
 }
 
 /* ---- the methods ------------------------------------------------------------------------ */

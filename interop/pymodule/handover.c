@@ -6,7 +6,6 @@
 #include "order.h"
 #include "storage.h"
 #include "support.h"
-#include "sycl.h"
 
 /* Whether a ModuleNotFoundError is for usmbridge itself, not for a module that it imports. Does not
    use usmb_name, which is empty until the module is imported. */

@@ -53,7 +53,8 @@ int usmb_cell_index_at(usmb_cell *cell, const void *address);
 usmb_cell *usmb_cell_find(const void *address, const void *other, const char *lo, const char *hi, usmb_place *place);
 /* Makes a cell that owns a block of malloc. */
 usmb_cell *usmb_cell_of_block(void *block, uint64_t size);
-/* The Python object that such a cell keeps alive, borrowed; NULL if it has none. */
+/* The Python object that such a cell keeps alive, for the collector, borrowed; NULL if it has none, or one
+   that the collector must not clear while its buffer is in use. */
 PyObject *usmb_cell_object(const usmb_cell *cell);
 /* The array that reports that object to the collector, borrowed, or NULL. Each import of an object
    can have a root of its own. GIL. */

@@ -53,6 +53,12 @@ other_stages() {
 		long killed peers	USMBRIDGE_HUNT=1000 $go test -count=1 -timeout 60m -v -run KilledAtRandom ./interop/share
 		long killed Python processes	(export USMBRIDGE_HUNT=1; $python -k killed_at_random test_processes.py)
 		long openings	USMBRIDGE_HUNT=1 $go test -count=1 -timeout 60m -v -run Flat ./interop/share
+		dpctl before the first array	(export USMB_FIRST=dpctl; $python .)
+		arrays before dpctl	(export USMB_FIRST=array; $python .)
+		order of device work	(export USMB_ORDER_ROUNDS=50; $python test_order.py)
+		threads and out-of-order queues	$go test -count=20 -timeout 30m -v -run Threads ./usmarray/kernel
+		threads in Python	for i in {1..20}; do ($python -k 'export or after' test_many_threads.py) || exit 1; done
+		long threads in Python	(export USMB_THREADS_SECONDS=$seconds; $python test_many_threads.py)
 		long schedules of queues	USMBRIDGE_SCHEDULES=1000000 $go test -count=1 -timeout 2h -v -run 'TestFakeSchedules$' ./memmgr
 		long load of a service	$go run ./internal/bench/membench -endure 1h
 		long waits	USMBRIDGE_HUNT=$seconds $go test -count=1 -timeout 120m -v -run EveryWaiterIsServed ./memmgr

@@ -13,6 +13,17 @@ import pytest
 import old_numpy
 import usmbridge as ub
 
+# The first use of SYCL in this process and in those of run(): USMB_FIRST=dpctl creates dpctl's queue before the first
+# Array, and USMB_FIRST=array shows the queues of Arrays before dpctl is imported.
+FIRST = {
+    "": "",
+    "dpctl": "import dpctl.memory; dpctl.memory.MemoryUSMShared(8)\n",
+    "array": "for d in ub.devices():\n"
+    "    for kind in () if d.filter_string == 'host' else ('device', 'shared', 'host'):\n"
+    "        ub.empty(1, usm_type=kind, device=d).__sycl_usm_array_interface__\n",
+}[os.environ.get("USMB_FIRST", "")]
+exec(FIRST)
+
 BUILT_IN = ub.__spec__.origin == "built-in"
 # The interpreter for tests that need another process.
 HOST = os.environ.get("USMBRIDGE_TEST_HOST") or (os.readlink("/proc/self/exe") if BUILT_IN else sys.executable)
@@ -63,9 +74,9 @@ def soon(reached):
         time.sleep(0.005)
 
 
-def run(code, expect=0):
-    """Runs code in an interpreter of its own and returns its output."""
-    p = subprocess.run([HOST, "-c", "import usmbridge as ub, sys, os, gc\n" + code], capture_output=True, text=True, timeout=600)
+def run(code, expect=0, first=FIRST):
+    """Runs code in an interpreter of its own and returns its output. first="" is for code that must load dpctl itself."""
+    p = subprocess.run([HOST, "-c", "import usmbridge as ub, sys, os, gc\n" + first + code], capture_output=True, text=True, timeout=600)
     assert p.returncode == expect, p.stdout + p.stderr
     return p.stdout
 

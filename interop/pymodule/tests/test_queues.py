@@ -225,7 +225,8 @@ print(type(light).__module__, type(light).__name__)
 import dpctl, dpctl.memory
 kept = dpctl.memory.MemoryUSMShared(8).sycl_queue
 print(a.sycl_queue is kept, b.sycl_queue is kept, b.__sycl_usm_array_interface__["syclobj"] is kept)
-"""
+""",
+        first="",
     ).split()
     assert said == ["usmbridge", "SyclQueue", "True", "True", "True"]
 

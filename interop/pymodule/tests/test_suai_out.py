@@ -110,7 +110,8 @@ c = ub.empty(3, sycl_queue=q._get_capsule())
 assert c.sycl_queue == q and c.sycl_queue is c[1:].sycl_queue is c.__sycl_usm_array_interface__["syclobj"]
 assert ub.empty(3, sycl_queue=c.sycl_queue).sycl_queue is c.sycl_queue
 assert "dpctl" not in sys.modules
-"""
+""",
+        first="",
     )
 
 
