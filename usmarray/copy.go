@@ -11,7 +11,8 @@ import (
 
 // CopyFrom copies the elements of src, broadcast to the shape of a, between any two memories: plain host
 // memory and all kinds of USM, of any device and context, with any strides on both sides. Overlapping
-// memory is copied as if through a temporary. CopyFrom waits for pending work on both arrays. Two kinds of
+// memory is copied as if through a temporary. If elements of a overlap each other, as in a broadcast, it is
+// not defined which of their values remains; no other memory changes. CopyFrom waits for pending work on both arrays. Two kinds of
 // copies are left pending (see Wait): those between contiguous device memories of one context, and those
 // of one element to all of device memory. All others are complete on return.
 //

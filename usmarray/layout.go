@@ -174,15 +174,29 @@ func (l *Layout) dense(axis, step int) bool {
 	return contiguous
 }
 
-// gapless reports whether the elements, which are at least one, occupy every position of their range.
+// gapless reports whether the elements, which are at least one, occupy every position of their range once:
+// the axes longer than 1, in the order of their steps, have the steps of a contiguous layout.
 func (l *Layout) gapless() bool {
-	for i, s := range l.strides {
-		if s == 0 && l.shape[i] > 1 {
-			return false
+	left, step := 0, 1
+	for _, d := range l.shape {
+		if d > 1 {
+			left++
 		}
 	}
-	lo, hi := l.bounds()
-	return hi-lo == l.Size()
+	for ; left > 0; left-- {
+		next := 0
+		for i, d := range l.shape {
+			if s := l.strides[i]; d > 1 && (s == step || s == -step) {
+				next = d
+				break
+			}
+		}
+		if next == 0 {
+			return false
+		}
+		step *= next
+	}
+	return true
 }
 
 // position returns the index of one element from the start of the memory. A negative index counts from the
