@@ -280,6 +280,11 @@ func (t *foreignTable) drain(c *owner.Cell) {
 	queue := c.Queue()
 	defer releaseQueue(queue) // a barrier may have to go on it first
 	r := t.take(foreignNumber(c))
+	if c.Flags()&owner.Alias != 0 {
+		// The work of the alias is in the record, which Release or Closer keeps alive.
+		event, _ := copyPending(systemEvents, c.Record())
+		c.SwapPending(event)
+	}
 	if c.Pending() != 0 || c.Flags()&shownFlags != 0 {
 		s := events{}
 		if r.place.Ref() != nil {
@@ -297,11 +302,11 @@ func (t *foreignTable) drain(c *owner.Cell) {
 }
 
 func (r foreignRecord) end() {
+	defer r.place.Release() // release may panic
 	if r.release != nil {
 		r.release()
 	}
 	if r.closer != nil {
 		r.closer(r.p, r.n)
 	}
-	r.place.Release()
 }

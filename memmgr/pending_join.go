@@ -233,7 +233,9 @@ func (b Buffer) PendingEvent() unsafe.Pointer {
 		return foreignPointer(event)
 	}
 	s := events{ownQueue(c.Place)}
-	for _, q := range sharedQueues(c) {
+	all := sharedQueues(c)
+	defer releaseQueues(all)
+	for _, q := range all {
 		last, err := s.Barrier(q)
 		switch {
 		case err != nil || last == 0:

@@ -59,9 +59,13 @@ func retainQueue(q *syclobj.Queue) (*queueRecord, error) {
 // caller is a user of the queue. addingPending is held, unless no other goroutine knows the
 // cell.
 func noteRecord(c *owner.Cell, rec *queueRecord) {
-	if c.Queue() == rec.ref {
-		return
+	if c.Queue() != rec.ref {
+		endSurplus(c, changeQueue(c, rec))
 	}
+}
+
+// changeQueue is noteRecord for another queue than the last one. It returns a queue for endSurplus.
+func changeQueue(c *owner.Cell, rec *queueRecord) (surplus uintptr) {
 	queues.mu.Lock()
 	defer queues.mu.Unlock()
 	old := c.Queue()
@@ -71,13 +75,18 @@ func noteRecord(c *owner.Cell, rec *queueRecord) {
 	if c.Flags()&(owner.Exported|owner.Foreign|owner.OnQueues) == 0 || !addOther(c, old) {
 		dropQueue(old)
 	}
+	return takeSurplus(c)
 }
 
 // addOther adds a queue to the other queues of a cell, and reports whether it did: then the cell
 // becomes or stays a user of the queue. queues.mu is held.
 func addOther(c *owner.Cell, q uintptr) bool {
 	others := queues.others[c]
-	if q == 0 || queues.byRef[q] == nil || slices.Contains(others, q) {
+	if q == 0 || queues.byRef[q] == nil {
+		return false
+	}
+	if i := slices.Index(others, q); i >= 0 { // the last one was shared last
+		queues.others[c] = append(slices.Delete(others, i, i+1), q)
 		return false
 	}
 	if others == nil {
@@ -87,7 +96,8 @@ func addOther(c *owner.Cell, q uintptr) bool {
 	return true
 }
 
-// otherQueues returns the other queues of a cell. They are valid while the caller holds the cell.
+// otherQueues returns the other queues of a cell. They are valid while no other goroutine knows the
+// cell.
 func otherQueues(c *owner.Cell) []uintptr {
 	if queues.withOthers.Load() == 0 {
 		return nil

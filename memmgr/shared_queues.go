@@ -2,6 +2,8 @@ package memmgr
 
 import (
 	"context"
+	"slices"
+	"unsafe"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -26,7 +28,8 @@ func (b Buffer) record(op string) *owner.Cell { return b.live(op).Record() }
 
 // SharedOn records that other libraries may submit work on the memory to q without reporting it. Later
 // host accesses, copies, exports and launches come after the work on q, and so does the reuse of the
-// memory. SharedOn ignores queues of the host and closed queues.
+// memory. The buffer remembers the last 32 such queues; of older ones it orders the work that was
+// submitted before they were forgotten. SharedOn ignores queues of the host and closed queues.
 func (b Buffer) SharedOn(q *syclobj.Queue) {
 	c := b.record("SharedOn")
 	rec, _ := retainQueue(q)
@@ -40,10 +43,49 @@ func (b Buffer) SharedOn(q *syclobj.Queue) {
 		return
 	}
 	c.SetFlags(owner.OnQueues) // before the look at the queue of last use: see noteRecord
+	addingPending.Lock()
+	defer addingPending.Unlock()
 	queues.mu.Lock()
-	defer queues.mu.Unlock()
-	if c.Queue() != rec.ref && addOther(c, rec.ref) {
-		rec.users++
+	surplus := uintptr(0)
+	if c.Queue() != rec.ref {
+		added := addOther(c, rec.ref)
+		if added {
+			rec.users++
+		}
+		surplus = takeSurplus(c)
+	}
+	queues.mu.Unlock()
+	endSurplus(c, surplus)
+}
+
+// mostOthers bounds the other queues of a cell: each costs a barrier at every access. Of the queues that
+// a cell was shared on, the last ones are kept.
+const mostOthers = 32
+
+// takeSurplus removes the oldest of the other queues of a cell if there are too many. The caller passes
+// it to endSurplus. queues.mu is held.
+func takeSurplus(c *owner.Cell) uintptr {
+	others := queues.others[c]
+	if len(others) <= mostOthers {
+		return 0
+	}
+	queues.others[c] = slices.Clone(others[1:])
+	return others[0]
+}
+
+// endSurplus makes the work submitted to a queue so far pending work of the cell, and ends the cell's use
+// of the queue. addingPending is held.
+func endSurplus(c *owner.Cell, q uintptr) {
+	if q == 0 {
+		return
+	}
+	defer releaseQueue(q)
+	event, err := systemEvents.Barrier(q)
+	if err == nil && event != 0 {
+		err = joinPending(c, nil, event)
+	}
+	if err != nil {
+		backgroundFailed("Buffer.SharedOn", err)
 	}
 }
 
@@ -87,7 +129,9 @@ func (b Buffer) ExportOn(q *syclobj.Queue) error {
 	defer releaseQueue(rec.ref)
 	event, err := copyPending(systemEvents, c)
 	if err == nil {
-		err = orderQueue(rec.ref, event, sharedQueues(c))
+		others := sharedQueues(c)
+		err = orderQueue(rec.ref, event, others)
+		releaseQueues(others)
 	}
 	if event != 0 {
 		systemEvents.ReleaseEvent(event)
@@ -103,9 +147,18 @@ func (b Buffer) ExportOn(q *syclobj.Queue) error {
 }
 
 // SharedQueues returns the queues (sycl::queue*) on which other libraries may have unreported work on
-// the memory, except for the default queues of its place. They are borrowed: they are valid until the
-// buffer is released.
-func (b Buffer) SharedQueues() []uintptr { return recordedQueues(b.record("SharedQueues")) }
+// the memory, except for the default queues of its place. The caller deletes them.
+func (b Buffer) SharedQueues() []unsafe.Pointer {
+	all := recordedQueues(b.record("SharedQueues"))
+	defer releaseQueues(all)
+	var own []unsafe.Pointer
+	for _, q := range all {
+		if ref := copyQueueRef(q); ref != 0 {
+			own = append(own, foreignPointer(ref))
+		}
+	}
+	return own
+}
 
 // DropQueues removes the queues that are recorded for a dead owner cell of another package of this
 // module, before that package recycles the cell.
@@ -117,19 +170,25 @@ func DropQueues(c *owner.Cell) {
 	releaseQueues(takeOthers(c))
 }
 
-func recordedQueues(c *owner.Cell) []uintptr {
+// recordedQueues returns the queue of last use and the other queues of a cell on which other libraries
+// may have unreported work. The caller ends their use with releaseQueues.
+func recordedQueues(c *owner.Cell) (all []uintptr) {
 	if c.Flags()&(owner.Exported|owner.Foreign|owner.OnQueues) == 0 {
 		return nil
 	}
-	all := otherQueues(c)
-	if q := c.Queue(); q != 0 {
-		all = append(all, q)
+	queues.mu.Lock()
+	defer queues.mu.Unlock()
+	for _, q := range append(slices.Clone(queues.others[c]), c.Queue()) {
+		if r := queues.byRef[q]; r != nil {
+			r.users++
+			all = append(all, q)
+		}
 	}
 	return all
 }
 
-// sharedQueues returns all queues on which other libraries may have unreported work on the memory.
-// They are valid while the caller holds the cell.
+// sharedQueues returns all queues on which other libraries may have unreported work on the memory. The
+// caller ends their use with releaseQueues, which ignores those of the place.
 func sharedQueues(c *owner.Cell) []uintptr {
 	all := recordedQueues(c)
 	if c.Flags()&(owner.Exported|owner.Foreign|owner.Async) != 0 {
@@ -153,6 +212,7 @@ func waitShared(ctx context.Context, c *owner.Cell) error {
 	if len(all) == 0 {
 		return nil
 	}
+	defer releaseQueues(all)
 	if ctx.Done() == nil {
 		return waitQueues(all)
 	}
@@ -178,7 +238,9 @@ func waitShared(ctx context.Context, c *owner.Cell) error {
 // addShared adds events for unreported work of other libraries to the events that the work starts
 // after.
 func (s *Submission) addShared(c *owner.Cell) {
-	for _, q := range sharedQueues(c) {
+	all := sharedQueues(c)
+	defer releaseQueues(all)
+	for _, q := range all {
 		if s.record != nil && s.record.inOrder && (q == s.record.ref || equalQueueRefs(q, s.record.ref)) {
 			continue
 		}

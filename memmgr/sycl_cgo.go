@@ -117,6 +117,11 @@ func copyEvents(event uintptr, out []uintptr) {
 	C.go_event_copies(C.uintptr_t(event), (*C.uintptr_t)(unsafe.Pointer(&out[0])), C.size_t(len(out)))
 }
 
+// copyQueueRef returns an owned second reference of a queue, 0 if memory ran out.
+func copyQueueRef(queue uintptr) uintptr {
+	return uintptr(C.usmb_sycl_queue_copy(foreignPointer(queue)))
+}
+
 func deleteQueueRef(queue uintptr) { C.usmb_sycl_queue_delete(foreignPointer(queue)) }
 
 func equalQueueRefs(a, b uintptr) bool {

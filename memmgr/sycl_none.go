@@ -41,6 +41,7 @@ func copyEvent(uintptr) uintptr            { return 0 }
 func copyEvents(uintptr, []uintptr)        {}
 func deleteQueueRef(uintptr)               {}
 func equalQueueRefs(uintptr, uintptr) bool { return false }
+func copyQueueRef(uintptr) uintptr         { return 0 }
 func waitQueues([]uintptr) error           { return nil }
 func ownQueue(uintptr) uintptr             { return 0 }
 func showOwnQueue(uintptr)                 {}

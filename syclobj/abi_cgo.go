@@ -159,7 +159,7 @@ func cpuQueues() string {
 	case C.USMB_CPU_QUEUES_DRIVER:
 		return "the driver's (USMBRIDGE_CPU_QUEUES=driver)"
 	case C.USMB_CPU_QUEUES_UNKNOWN:
-		return "the driver's (its table of functions is not the expected one)"
+		return "the driver's (its table of functions has another form, or other code has changed it)"
 	}
 	return ""
 }

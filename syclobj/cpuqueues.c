@@ -37,6 +37,7 @@ enum {
 	CL_DEVICE_TYPE_CPU = 1 << 1,
 	CL_QUEUE_PROPERTIES = 0x1093,
 	CL_QUEUE_OUT_OF_ORDER = 1 << 0,
+	CL_QUEUE_ON_DEVICE = 1 << 2, /* for kernels to enqueue on; must be out-of-order */
 	/* Entries of the table. */
 	ENTRY_PLATFORM_INFO = 1,
 	ENTRY_DEVICE_INFO = 3,
@@ -67,7 +68,8 @@ static void *create_in_order(void *context, void *device, const uint64_t *proper
 		if (n == 2 * PAIRS) return create_queue(context, device, properties, error);
 		own[n] = properties[n];
 		own[n + 1] = properties[n + 1];
-		if (own[n] == CL_QUEUE_PROPERTIES) own[n + 1] &= ~(uint64_t)CL_QUEUE_OUT_OF_ORDER;
+		if (own[n] == CL_QUEUE_PROPERTIES && (own[n + 1] & CL_QUEUE_ON_DEVICE) == 0)
+			own[n + 1] &= ~(uint64_t)CL_QUEUE_OUT_OF_ORDER;
 	}
 	own[n] = 0;
 	return create_queue(context, device, own, error);

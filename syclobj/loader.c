@@ -142,7 +142,8 @@ int usmb_load_open(const char *path, const char *dir, char *real, size_t nreal, 
 	 * does not load it. */
 	(void)dlopen("libm.so.6", RTLD_NOW | RTLD_GLOBAL);
 	lib = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
-	adopted = lib != NULL;
+	/* Other libraries than dpctl's can have queues too. */
+	adopted = lib != NULL || usmb_load_find("libsycl.so", real, nreal);
 	if (lib == NULL) lib = open_near(path, dir, 8, err, nerr);
 	usmb_signals_restore(&signals);
 	if (lib == NULL) return USMB_LOAD_OPEN;

@@ -30,7 +30,7 @@ void usmb_load_path(char *dirs, size_t n);
  */
 int usmb_load_open(const char *path, const char *dir, char *real, size_t nreal, char *err, size_t nerr);
 
-/* Returns 1 if the process had loaded the library before usmb_load_open. */
+/* Returns 1 if the process had loaded the library, or SYCL, before usmb_load_open. */
 int usmb_load_adopted(void);
 
 /*

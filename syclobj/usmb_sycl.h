@@ -97,12 +97,16 @@ char *usmb_place_explain(const usmb_place *place, char *buf, size_t n);
  * number.
  */
 void usmb_place_show(usmb_place *place, void *queue);
+static inline int usmb_place_shows_own(const usmb_place *place)
+{
+	return __atomic_load_n(&place->shown, __ATOMIC_RELAXED) != 0;
+}
 static inline int usmb_place_shown(const usmb_place *place, void *out[2])
 {
 	void *other = __atomic_load_n(&place->other, __ATOMIC_ACQUIRE);
 	int n = 0;
 
-	if (__atomic_load_n(&place->shown, __ATOMIC_RELAXED)) out[n++] = place->queue;
+	if (usmb_place_shows_own(place)) out[n++] = place->queue;
 	if (other != NULL) out[n++] = other;
 	return n;
 }

@@ -98,10 +98,10 @@ func (d *USMInterface) wrap(op string, place *syclobj.Place, s *USMSpan, release
 	if isOwn {
 		foreign.Of = own
 		foreign.Release = func() {
+			defer own.Release()
 			if release != nil {
 				release()
 			}
-			own.Release()
 		}
 	}
 	buf, err := memmgr.FromForeign(pointerAt(s.Lo), uint64(s.Hi-s.Lo), foreign)

@@ -347,10 +347,12 @@ PyObject *usmb_new_array(const usmb_where *w, int32_t ndim, const int64_t *shape
 	PyObject *a = cell ? usmb_array_dense(cell, ndim, shape, dtype, fortran, memory) : NULL;
 	if (a && wish >= 0) ((usmb_array *)a)->flags |= USMB_ARR_KEEP | (uint32_t)wish << USMB_ARR_WISH;
 	if (a && usmb_queue_of(&w->queue, cell->place, &((usmb_array *)a)->queue) < 0) Py_CLEAR(a);
-	if (!a || content == USMB_ANY || bytes == 0) return a;
-	/* The memory can be reused while queues still run its last users' work. */
-	if (usmb_cell_wait(cell) == 0 && (content == USMB_WRITTEN || clear_memory((usmb_array *)a, bytes) == 0))
-		return a;
+	if (!a || bytes == 0) return a;
+	/* The memory can be reused while queues still run its last users' work. Our own pending work is ordered
+	   before new work, but work of consumers to which kept memory was shown is not. */
+	int shown = (atomic_load_explicit(&cell->flags, memory_order_relaxed) & USMB_CELL_ASYNC) != 0;
+	if (content == USMB_ANY && !shown) return a;
+	if (usmb_cell_wait(cell) == 0 && (content != USMB_ZEROS || clear_memory((usmb_array *)a, bytes) == 0)) return a;
 	Py_DECREF(a);
 	return NULL;
 }

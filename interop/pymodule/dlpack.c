@@ -284,8 +284,7 @@ static int order(usmb_array *a, const consumer *c)
 {
 	if (c->unordered) return 0;
 	if ((c->chained ? usmb_array_order(a, c->queue) : usmb_array_wait_known(a)) < 0) return -1;
-	if (c->queue) usmb_array_seen_on(a, c->queue);
-	return 0;
+	return c->queue ? usmb_array_seen_on(a, c->queue) : 0;
 }
 
 static int raise_device(usmb_array *a, const int64_t want[2], const char *why)
@@ -777,16 +776,16 @@ static PyObject *import_own(usmb_array *a)
 }
 
 /* Types with an exchange API report the queue that they work on; neither that API nor their
-   __dlpack__ waits for it. The work submitted to it so far becomes pending work of the array o. */
+   __dlpack__ waits for it. */
 static PyObject *note_stream(const usmb_dl_exchange_api *api, PyObject *o)
 {
 	usmb_array *a = (usmb_array *)o;
-	void *queue = NULL, *event = NULL;
+	void *queue = NULL;
 	usmb_dl_device dev;
 	if (!api->current_work_stream) return o;
-	if (usmb_array_device(a, &dev) == 0 && api->current_work_stream(dev.type, dev.id, &queue) == 0 && queue &&
-	    usmb_sycl_barrier(queue, NULL, 0, &event) == USMB_SYCL_OK)
-		usmb_pending_set(a->cell, event);
+	if (usmb_array_device(a, &dev) == 0 && api->current_work_stream(dev.type, dev.id, &queue) == 0 &&
+	    (!queue || usmb_array_seen_on(a, queue) == 0))
+		return o;
 	if (!PyErr_Occurred()) return o;
 	Py_DECREF(o);
 	return NULL;
@@ -798,7 +797,6 @@ static PyObject *note_producer(PyObject *x, PyObject *o)
 {
 	usmb_array *a = (usmb_array *)o;
 	usmb_syclref ref;
-	if (!usmb_owned_by_python(a->cell)) return o;
 	PyObject *queue = PyObject_GetAttr(x, usmb_name.sycl_queue), *named = NULL;
 	if (queue && usmb_syclref_get(queue, &ref, "sycl_queue") == 0) {
 		usmb_place *place = usmb_array_place(a);
@@ -809,8 +807,9 @@ static PyObject *note_producer(PyObject *x, PyObject *o)
 	Py_XDECREF(queue);
 	PyErr_Clear();
 	usmb_array_name_queue(a, named);
-	usmb_array_imported_on_queue(a);
-	return o;
+	if (usmb_array_imported_on_queue(a) == 0) return o;
+	Py_DECREF(o);
+	return NULL;
 }
 
 PyObject *usmb_import_object(PyObject *x)

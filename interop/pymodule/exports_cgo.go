@@ -519,27 +519,34 @@ func usmb_go_devices(out **C.usmb_device_info, n *C.int64_t, e *C.usmb_goerr) (r
 }
 
 //export usmb_go_shared_on
-func usmb_go_shared_on(cell *C.usmb_cell, queue unsafe.Pointer) {
-	defer func() { _ = recover() }() // The export continues without the record.
+func usmb_go_shared_on(cell *C.usmb_cell, queue unsafe.Pointer) (r C.int) {
+	r = -1
+	defer func() { _ = recover() }()
 	rt, err := openRuntime(false)
 	if err != nil {
-		return
+		return r
 	}
 	q, err := rt.QueueFromRef(queue)
 	if err != nil {
-		return
+		return r
 	}
 	defer q.Close()
 	memmgr.WrapCell(owner.CellOf(unsafe.Pointer(cell))).SharedOn(q)
+	return 0
 }
 
 //export usmb_go_shared_queues
-func usmb_go_shared_queues(cell *C.usmb_cell, out *unsafe.Pointer, n C.size_t) C.size_t {
+func usmb_go_shared_queues(cell *C.usmb_cell, out *unsafe.Pointer) C.size_t {
 	all := memmgr.WrapCell(owner.CellOf(unsafe.Pointer(cell))).SharedQueues()
-	if len(all) <= int(n) {
-		// The references are addresses in C's memory, outside of Go's.
-		copy(unsafe.Slice((*uintptr)(unsafe.Pointer(out)), n), all)
+	if len(all) == 0 {
+		return 0
 	}
+	p := C.calloc(C.size_t(len(all)), C.size_t(unsafe.Sizeof(uintptr(0))))
+	if p == nil {
+		return 0
+	}
+	copy(unsafe.Slice((*unsafe.Pointer)(p), len(all)), all)
+	*out = p
 	return C.size_t(len(all))
 }
 

@@ -23,54 +23,72 @@ static uint32_t flags_of(usmb_cell *cell)
 
 /* ---- the queues of a piece of memory ----------------------------------------------- */
 
-enum { FEW = 16 };
+enum { BORROWED = 4 }; /* the queue of the array, the first queue, and those of the place */
 
 typedef struct {
-	void *few[FEW]; /* in use unless there are more */
-	void **all;
-	size_t n;
+	void *borrowed[BORROWED]; /* in use if all is NULL */
+	void **all;               /* owned: the same, and owned references of the queues that Go has recorded */
+	size_t nborrowed, n;
 } queues;
 
-/* Appends the queues that Go has recorded. */
+static void free_queues(queues *q)
+{
+	for (size_t i = q->nborrowed; i < q->n; i++) usmb_sycl_queue_delete(q->all[i]);
+	free(q->all);
+}
+
+static void *const *list_of(const queues *q)
+{
+	return q->all ? q->all : (void *const *)q->borrowed;
+}
+
+/* Adds the queues that Go has recorded. */
 static int add_recorded(queues *q, usmb_cell *cell)
 {
-	size_t room = FEW - q->n, found = usmb_go_shared_queues(cell, q->few + q->n, room);
-	while (found > room) { /* rare: more queues than fit */
-		void **more = malloc((q->n + found) * sizeof *more);
-		if (!more) {
-			PyErr_NoMemory();
-			return -1;
-		}
-		memcpy(more, q->few, q->n * sizeof *more);
-		free(q->all == q->few ? NULL : q->all);
-		q->all = more;
-		room = found;
-		found = usmb_go_shared_queues(cell, more + q->n, room);
+	void *found = NULL;
+	size_t n = usmb_go_shared_queues(cell, &found);
+	if (n == 0) return 0;
+	void **all = malloc((q->n + n) * sizeof *all);
+	if (!all) {
+		for (size_t i = 0; i < n; i++) usmb_sycl_queue_delete(((void **)found)[i]);
+		free(found);
+		PyErr_NoMemory();
+		return -1;
 	}
-	q->n += found;
+	memcpy(all, q->borrowed, q->n * sizeof *all);
+	memcpy(all + q->n, found, n * sizeof *all);
+	free(found);
+	q->all = all;
+	q->n += n;
 	return 0;
 }
 
+static void add(queues *q, void *queue)
+{
+	if (queue) q->borrowed[q->n++] = queue;
+}
+
 /* Collects the queues with unreported work on the memory of a record; known: without the default queue
-   that users see. Free q->all if it is not q->few. */
+   that users see. Ends with free_queues. */
 static int collect(queues *q, usmb_cell *cell, PyObject *named, int known)
 {
 	usmb_place *place = cell->place;
 	uint32_t flags = flags_of(cell);
 	PyObject *first = usmb_cell_first_queue(cell);
 	void *shown[2];
-	q->all = q->few;
-	q->n = 0;
+	q->all = NULL;
+	q->n = q->nborrowed = 0;
 	if (usmb_py_in_child()) return 0;
-	if (named) q->few[q->n++] = usmb_queue_ref(named);
-	if (first && first != named) q->few[q->n++] = usmb_queue_ref(first);
-	if (!place) return 0;
-	if (flags & (USMB_CELL_EXPORTED | USMB_CELL_FOREIGN | USMB_CELL_ASYNC)) {
+	if (named) add(q, usmb_queue_ref(named));
+	if (first && first != named) add(q, usmb_queue_ref(first));
+	if (place && flags & (USMB_CELL_EXPORTED | USMB_CELL_FOREIGN | USMB_CELL_ASYNC)) {
 		int n = usmb_place_shown(place, shown);
 		/* Users see the queue of dpctl, which is the last one, or the place's own. */
 		if (known && !named) n--;
-		for (int i = 0; i < n; i++) q->few[q->n++] = shown[i];
+		for (int i = 0; i < n; i++) add(q, shown[i]);
 	}
+	q->nborrowed = q->n;
+	if (!place) return 0;
 	int recorded =
 	        flags & USMB_CELL_ON_QUEUES || (flags & (USMB_CELL_EXPORTED | USMB_CELL_FOREIGN) &&
 		                                atomic_load_explicit(&cell->queue, memory_order_relaxed) != NULL);
@@ -90,8 +108,16 @@ static int failed(int code)
 enum {
 	ALL,
 	KNOWN,  /* not the default queue that users see */
-	SHARED, /* that neither, nor our own pending work */
+	SHARED, /* not our own pending work */
 };
+
+/* Whether only the default queue that users see can have unreported work on memory that was seen. */
+static int only_default(usmb_cell *cell)
+{
+	return !(flags_of(cell) & USMB_CELL_ON_QUEUES) &&
+	       atomic_load_explicit(&cell->queue, memory_order_relaxed) == NULL && !usmb_cell_first_queue(cell) &&
+	       !usmb_place_shows_own(cell->place);
+}
 
 /* The caller holds the cell. */
 static int wait_for(usmb_cell *cell, PyObject *named, int what)
@@ -100,11 +126,11 @@ static int wait_for(usmb_cell *cell, PyObject *named, int what)
 	cell = usmb_cell_record(cell);
 	int pending = atomic_load_explicit(&cell->pending, memory_order_acquire) != NULL;
 	int seen = cell->place && flags_of(cell) & USMB_CELL_SEEN;
-	if (__builtin_expect(!pending && !seen && !named, 1)) return 0;
+	if (__builtin_expect(!pending && !named && (!seen || (what == KNOWN && only_default(cell))), 1)) return 0;
 	if (seen && usmb_note_dpctl_queue(cell->place) < 0) return -1;
-	if (collect(&q, cell, named, what != ALL) < 0) return -1;
+	if (collect(&q, cell, named, what == KNOWN) < 0) return -1;
 	void *event = what == SHARED ? NULL : usmb_pending_copy(cell);
-	if (!event && q.n == 0) return 0;
+	if (!event && q.n == 0) return 0; /* there is nothing to free */
 	PyThreadState *saved = PyEval_SaveThread();
 	/* Our work first: it may have been submitted to one of the queues. */
 	int code = event ? usmb_sycl_wait_event(event) : USMB_SYCL_OK;
@@ -112,9 +138,9 @@ static int wait_for(usmb_cell *cell, PyObject *named, int what)
 		usmb_sycl_event_delete(event);
 		usmb_pending_done(cell);
 	}
-	if (code == USMB_SYCL_OK && q.n > 0) code = usmb_sycl_wait_queues(q.all, q.n);
+	if (code == USMB_SYCL_OK && q.n > 0) code = usmb_sycl_wait_queues(list_of(&q), q.n);
 	PyEval_RestoreThread(saved);
-	if (q.all != q.few) free(q.all);
+	free_queues(&q);
 	return failed(code);
 }
 
@@ -159,11 +185,11 @@ static int order_held(usmb_array *a, void *queue)
 	if (event || q.n > 0) {
 		/* Without the GIL, because a submission can wait for a thread that takes it. */
 		PyThreadState *saved = PyEval_SaveThread();
-		code = usmb_sycl_order(queue, event, q.all, q.n);
+		code = usmb_sycl_order(queue, event, list_of(&q), q.n);
 		usmb_sycl_event_delete(event);
 		PyEval_RestoreThread(saved);
 	}
-	if (q.all != q.few) free(q.all);
+	free_queues(&q);
 	return code == USMB_SYCL_OK ? 0 : wait_for(a->cell, a->queue, ALL);
 }
 
@@ -182,28 +208,34 @@ static void set_flags(usmb_cell *cell, uint32_t flags)
 	if ((flags_of(cell) & flags) != flags) atomic_fetch_or_explicit(&cell->flags, flags, memory_order_relaxed);
 }
 
-enum { QUEUE_NOTED = 1, ADDRESS_NOTED = 2 };
-
 /* Makes imports of the address find the cell. */
 static int index_address(usmb_array *a)
 {
-	if (a->noted & ADDRESS_NOTED) return 0;
-	a->noted |= ADDRESS_NOTED;
-	return usmb_cell_index_at(a->cell, a->first);
+	if (a->noted & USMB_ADDRESS_NOTED) return 0;
+	int64_t lo, hi;
+	usmb_array_range(a, &lo, &hi);
+	if (usmb_cell_index_at(a->cell, a->first) < 0) return -1;
+	if (lo < 0 && usmb_cell_index_at(a->cell, a->first + lo) < 0) return -1;
+	a->noted |= USMB_ADDRESS_NOTED;
+	return 0;
 }
 
-int usmb_array_exported(usmb_array *a)
+int usmb_array_note_export(usmb_array *a)
 {
-	if (!a->cell->place) return 0;
 	if (index_address(a) < 0) return -1;
 	set_flags(a->cell, USMB_CELL_EXPORTED);
 	set_flags(usmb_cell_record(a->cell), USMB_CELL_EXPORTED);
-	return usmb_note_dpctl_queue(a->cell->place);
+	int known = usmb_note_dpctl_queue(a->cell->place);
+	if (known == 1) a->noted |= USMB_EXPORT_NOTED;
+	return known < 0 ? -1 : 0;
 }
 
-void usmb_array_seen_on(usmb_array *a, void *queue)
+int usmb_array_seen_on(usmb_array *a, void *queue)
 {
-	if (a->cell->place && !usmb_py_in_child()) usmb_go_shared_on(usmb_cell_record(a->cell), queue);
+	if (!a->cell->place || usmb_py_in_child()) return 0;
+	if (usmb_go_shared_on(usmb_cell_record(a->cell), queue) == 0) return 0;
+	usmb_raise(PyExc_RuntimeError, "a queue on which the memory is used could not be recorded");
+	return -1;
 }
 
 /* Without a queue of the array, users see the default queue, and usmb_public_queue records it. */
@@ -214,10 +246,10 @@ int usmb_array_seen_on_queue(usmb_array *a)
 		set_flags(usmb_cell_record(a->cell), USMB_CELL_ASYNC);
 		return 0;
 	}
-	if (a->noted & QUEUE_NOTED) return 0;
-	a->noted |= QUEUE_NOTED;
+	if (a->noted & USMB_QUEUE_NOTED) return 0;
 	usmb_cell *cell = usmb_cell_record(a->cell);
-	if (usmb_cell_first_queue(cell) != a->queue) usmb_array_seen_on(a, usmb_queue_ref(a->queue));
+	if (usmb_cell_first_queue(cell) != a->queue && usmb_array_seen_on(a, usmb_queue_ref(a->queue)) < 0) return -1;
+	a->noted |= USMB_QUEUE_NOTED;
 	return 0;
 }
 
@@ -233,10 +265,9 @@ int usmb_array_imported_on_queue(usmb_array *a)
 	usmb_cell *cell = usmb_cell_record(a->cell);
 	PyObject *first = usmb_cell_first_queue(cell);
 	if (!a->queue || first == a->queue) return 0;
-	if (usmb_owned_by_python(cell) && !first)
-		usmb_cell_set_first_queue(cell, a->queue);
-	else
-		usmb_array_seen_on(a, usmb_queue_ref(a->queue));
+	if (!usmb_owned_by_python(cell) || first || usmb_cell_in_go(cell))
+		return usmb_array_seen_on(a, usmb_queue_ref(a->queue));
+	usmb_cell_set_first_queue(cell, a->queue);
 	return 0;
 }
 
@@ -245,7 +276,7 @@ int usmb_array_tell_go(usmb_array *a)
 	usmb_cell *cell = usmb_cell_record(a->cell);
 	PyObject *first = usmb_cell_first_queue(cell);
 	if (!usmb_owned_by_python(cell)) return 0;
-	if (first) usmb_array_seen_on(a, usmb_queue_ref(first));
-	if (a->queue && a->queue != first) usmb_array_seen_on(a, usmb_queue_ref(a->queue));
-	return 0;
+	usmb_cell_set_in_go(cell);
+	if (first && usmb_array_seen_on(a, usmb_queue_ref(first)) < 0) return -1;
+	return a->queue && a->queue != first ? usmb_array_seen_on(a, usmb_queue_ref(a->queue)) : 0;
 }

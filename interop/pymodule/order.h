@@ -4,6 +4,9 @@
 
 #include "array.h"
 
+/* What the memory has recorded of an array: usmb_array.noted. */
+enum { USMB_QUEUE_NOTED = 1, USMB_ADDRESS_NOTED = 2, USMB_EXPORT_NOTED = 4 };
+
 /* Waits, with the GIL dropped, for our work pending on the memory, for the queue of the array, and for all
    queues on which other libraries may have unreported work on the memory. Call it before reading or writing
    elements. */
@@ -12,21 +15,26 @@ int usmb_array_wait(usmb_array *a);
 int usmb_cell_wait(usmb_cell *cell);
 /* The same without the default queue that users see: for exports, whose consumers work on that queue. */
 int usmb_array_wait_known(usmb_array *a);
-/* The same without our own pending work: for exports that pass on its event. */
+/* The same as usmb_array_wait without our own pending work: for exports that pass on its event. */
 int usmb_array_wait_shared(usmb_array *a);
 /* Orders later work on queue behind the work for which usmb_array_wait waits. If it cannot be ordered,
    waits for it. */
 int usmb_array_order(usmb_array *a, void *queue);
 
 /* Records that the memory was exported to a consumer of any queue: it is reused only behind barriers. */
-int usmb_array_exported(usmb_array *a);
+int usmb_array_note_export(usmb_array *a);
+static inline int usmb_array_exported(usmb_array *a)
+{
+	if (!a->cell->place || a->noted & USMB_EXPORT_NOTED) return 0;
+	return usmb_array_note_export(a);
+}
 /* Records that consumers have the address of the elements and may submit work on the memory, without
    reporting it, to the queue that users see for the array. */
 int usmb_array_address_shown(usmb_array *a);
 /* The same for consumers that have the queue only. */
 int usmb_array_seen_on_queue(usmb_array *a);
 /* The same for a queue that a consumer named, which must be in the context of the memory. */
-void usmb_array_seen_on(usmb_array *a, void *queue);
+int usmb_array_seen_on(usmb_array *a, void *queue);
 /* Records the queue, which may be NULL, of an array that was just made on a cell. Another array on the
    same memory may have another queue. */
 int usmb_array_imported_on_queue(usmb_array *a);
@@ -36,9 +44,9 @@ int usmb_array_tell_go(usmb_array *a);
 /* ---- Go ---- */
 
 /* Records a queue (Buffer.SharedOn). */
-void usmb_go_shared_on(usmb_cell *cell, void *queue);
-/* Writes the queues that Go has recorded, except for the default queues of the place, borrowed from the
-   cell. At most n; returns their number. */
-size_t usmb_go_shared_queues(usmb_cell *cell, void **out, size_t n);
+int usmb_go_shared_on(usmb_cell *cell, void *queue);
+/* Returns the number of queues that Go has recorded, without the default queues of the place, and if there
+   are any, an array of references in *out. Delete the references and free the array. */
+size_t usmb_go_shared_queues(usmb_cell *cell, void **out);
 
 #endif

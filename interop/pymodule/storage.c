@@ -77,8 +77,9 @@ static void release_facts(usmb_cell *cell)
 		atomic_store_explicit(&cell->pending, NULL, memory_order_relaxed);
 		usmb_sycl_event_delete(event);
 	}
+	if (!cell->place) return;
 	forget_queues(cell);
-	if (cell->place) usmb_place_release(cell->place);
+	usmb_place_release(cell->place);
 	cell->place = NULL;
 }
 
@@ -231,7 +232,7 @@ static int may_clear(PyObject *exporter)
 PyObject *usmb_cell_object(const usmb_cell *cell)
 {
 	if (cell->at_zero == end_object) return cell->ctx;
-	return cell->block && cell->ctx ? ((Py_buffer *)cell->ctx)->obj : NULL;
+	return cell->block & USMB_BLOCK_CLEARS && cell->ctx ? ((Py_buffer *)cell->ctx)->obj : NULL;
 }
 
 usmb_cell *usmb_cell_of_object(PyObject *o, void *data, uint64_t size, usmb_place *place)
@@ -240,9 +241,11 @@ usmb_cell *usmb_cell_of_object(PyObject *o, void *data, uint64_t size, usmb_plac
 }
 
 /* By the address of the owner, under the GIL. The entries hold no references: the generation of a
-   dead cell has changed, and a live cell has the address of its owner. */
+   dead cell has changed. An owner that the cell does not hold can end, and another object can get its
+   address; its memory then is that of the cell too, because it lies inside. */
 enum { KNOWN = 64 };
 static struct {
+	const PyObject *owner;
 	usmb_cell *cell;
 	uint32_t generation;
 } known[KNOWN];
@@ -252,21 +255,27 @@ static unsigned known_at(const void *owner)
 	return (unsigned)(((uintptr_t)owner >> 4) * 0x9E3779B97F4A7C15u >> 58) % KNOWN;
 }
 
-void usmb_cell_remember(usmb_cell *cell)
+void usmb_cell_remember(const PyObject *owner, usmb_cell *cell)
 {
-	unsigned at = known_at(cell->ctx);
+	unsigned at = known_at(owner);
+	known[at].owner = owner;
 	known[at].cell = cell;
 	known[at].generation = usmb_cell_generation(cell);
 }
 
-usmb_cell *usmb_cell_known(PyObject *owner, const char *lo, const char *hi)
+/* Whether [lo, hi) lies in the memory of a cell. */
+static int covers(const usmb_cell *cell, const char *lo, const char *hi)
+{
+	const char *data = cell->data;
+	return lo >= data && lo <= hi && (uint64_t)(hi - data) <= cell->size;
+}
+
+usmb_cell *usmb_cell_known(const PyObject *owner, const char *lo, const char *hi)
 {
 	unsigned at = known_at(owner);
 	usmb_cell *cell = known[at].cell;
-	if (!cell || !usmb_cell_try_retain(cell, known[at].generation)) return NULL;
-	const char *data = cell->data;
-	int same = cell->at_zero == end_object && cell->ctx == owner && cell->place;
-	if (same && lo >= data && lo <= hi && (uint64_t)(hi - data) <= cell->size) return cell;
+	if (known[at].owner != owner || !usmb_cell_try_retain(cell, known[at].generation)) return NULL;
+	if (cell->place && covers(cell, lo, hi)) return cell;
 	usmb_cell_drop_gil(cell);
 	return NULL;
 }
@@ -339,10 +348,8 @@ usmb_cell *usmb_cell_find(const void *address, const void *other, const char *lo
 	for (int i = 0; i < 2 && by_address.size > 0; i++) {
 		indexed *e = at[i] ? slot_of(by_address.slots, by_address.size, at[i]) : NULL;
 		if (!e || !e->address || !usmb_cell_try_retain(e->cell, e->generation)) continue;
-		usmb_cell *cell = e->cell;
-		const char *data = cell->data;
-		if (cell->place == place && lo >= data && lo <= hi && (uint64_t)(hi - data) <= cell->size) return cell;
-		usmb_cell_drop_gil(cell);
+		if (e->cell->place == place && covers(e->cell, lo, hi)) return e->cell;
+		usmb_cell_drop_gil(e->cell);
 	}
 	return NULL;
 }
@@ -355,7 +362,7 @@ usmb_cell *usmb_cell_of_managed(void *managed, int versioned, void *data, uint64
 usmb_cell *usmb_cell_of_buffer(Py_buffer *owned, void *data, uint64_t size)
 {
 	usmb_cell *cell = new_cell(owned, end_buffer, data, size, NULL);
-	if (cell && owned->obj) cell->block = (uint32_t)may_clear(owned->obj);
+	if (cell && owned->obj) cell->block = may_clear(owned->obj) ? USMB_BLOCK_CLEARS : 0;
 	return cell;
 }
 

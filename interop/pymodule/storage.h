@@ -27,11 +27,10 @@ typedef struct usmb_foreign {
 	void (*end)(struct usmb_foreign *);
 } usmb_foreign;
 usmb_cell *usmb_cell_of_foreign(usmb_foreign *owned, void *data, uint64_t size);
-/* Remembers the cell of an object, so that the next import of the same object finds it.
-   usmb_cell_known returns that cell, retained, if it covers [lo, hi). The cell holds the object, so
-   no other object can have its address meanwhile. */
-void usmb_cell_remember(usmb_cell *cell);
-usmb_cell *usmb_cell_known(PyObject *owner, const char *lo, const char *hi);
+/* Remembers the cell of an object's memory, so that the next import of the object finds it.
+   usmb_cell_known returns that cell, retained, if it covers [lo, hi). */
+void usmb_cell_remember(const PyObject *owner, usmb_cell *cell);
+usmb_cell *usmb_cell_known(const PyObject *owner, const char *lo, const char *hi);
 /* The first queue object with which memory that belongs to Python was imported, borrowed from the cell, or
    NULL; other memory has none. set takes a new reference. GIL. */
 static inline PyObject *usmb_cell_first_queue(const usmb_cell *cell)
@@ -41,6 +40,16 @@ static inline PyObject *usmb_cell_first_queue(const usmb_cell *cell)
 static inline void usmb_cell_set_first_queue(usmb_cell *cell, PyObject *queue)
 {
 	cell->magazine = (uint64_t)(uintptr_t)Py_NewRef(queue);
+}
+/* Whether Go has had memory that belongs to Python, and so must know its queues. */
+enum { USMB_BLOCK_CLEARS = 1, USMB_BLOCK_IN_GO = 2 }; /* bits of usmb_cell.block */
+static inline int usmb_cell_in_go(const usmb_cell *cell)
+{
+	return (cell->block & USMB_BLOCK_IN_GO) != 0;
+}
+static inline void usmb_cell_set_in_go(usmb_cell *cell)
+{
+	cell->block |= USMB_BLOCK_IN_GO;
 }
 /* Drops the queues that Go has recorded for a cell that ends. */
 void usmb_go_forget_queues(usmb_cell *cell);

@@ -539,7 +539,7 @@ static usmb_cell *new_cell(PyObject *obj, parsed *p, usmb_suai_out *out, usmb_pl
 		cell = usmb_cell_of_object(obj, base, bytes, place);
 		if (cell) {
 			Py_INCREF(obj);
-			usmb_cell_remember(cell);
+			usmb_cell_remember(obj, cell);
 		}
 	}
 	if (!cell)
@@ -566,6 +566,7 @@ static usmb_cell *cell_at(PyObject *obj, parsed *p, usmb_suai_out *out, usmb_pla
 		return NULL;
 	}
 	usmb_place_release(place);
+	usmb_cell_remember(obj, cell);
 	return cell;
 }
 

@@ -509,14 +509,14 @@ static PyObject *find_queue(usmb_place *place, int *keep)
 int usmb_note_dpctl_queue(usmb_place *place)
 {
 	unsigned at = place->id % KEPT;
-	if (__builtin_expect(kept[at].serial == place->serial && kept[at].queue != NULL, 1)) return 0;
+	if (__builtin_expect(kept[at].serial == place->serial && kept[at].queue != NULL, 1)) return 1;
 	if (usmb_py_in_child()) return 0;
 	PyObject *m = PyImport_GetModule(usmb_name.dpctl);
 	if (!m) return PyErr_Occurred() ? -1 : 0;
 	Py_DECREF(m);
 	PyObject *queue = usmb_public_queue(place);
 	Py_XDECREF(queue);
-	return queue ? 0 : -1;
+	return queue ? kept[at].serial == place->serial : -1;
 }
 
 PyObject *usmb_public_queue(usmb_place *place)

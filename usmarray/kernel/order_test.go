@@ -868,3 +868,33 @@ func TestDictionaryOfReleasedMemory(t *testing.T) {
 		eventuallyLive(t, buffers, bytes)
 	}
 }
+
+// TestReleaseAfterPendingWork: the function of an import of our own dictionary runs after the work on the
+// import, and one that panics leaks nothing.
+func TestReleaseAfterPendingWork(t *testing.T) {
+	s := newScene(t)
+	memmgr.Flush()
+	buffers, bytes := memmgr.LiveCount()
+	a, err := usmarray.Full(resource(t, s.rt.DefaultQueue(), syclobj.USMShared), usmarray.Int32, []int{orderElements}, 5)
+	require.NoError(t, err)
+	d, err := a.USMInterface()
+	require.NoError(t, err)
+	for range orderRounds {
+		var ev *syclobj.Event
+		released := make(chan bool, 1)
+		b, err := usmarray.FromUSMInterface(s.rt, &d, func() { released <- ev.Done() })
+		require.NoError(t, err)
+		ev, err = s.launchOn(s.queues[2].Queue, s.slow, b, kernel.Scalar(int32(5)), kernel.Scalar(uint32(spinTurns)))
+		require.NoError(t, err)
+		b.Release()
+		require.True(t, <-released, "the kernel has ended")
+	}
+	b, err := usmarray.FromUSMInterface(s.rt, &d, func() { panic("the user's") })
+	require.NoError(t, err)
+	require.PanicsWithValue(t, "the user's", b.Release)
+	a.Release()
+	for _, ev := range s.events {
+		require.NoError(t, ev.Close())
+	}
+	eventuallyLive(t, buffers, bytes)
+}

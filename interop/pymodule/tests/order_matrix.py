@@ -313,6 +313,43 @@ def by_reshape(a):
     return a.reshape(2, -1)
 
 
+@row("returned/another queue, from_dlpack", ub.from_dlpack)
+@row("returned/another queue, asarray", ub.asarray)
+def from_another_queue(kind, v, back):
+    a = new(kind)
+    t = dpt.from_dlpack(a).to_device(q1)
+    kernel(q1, t.usm_data._pointer, v)
+    yield read(back(t))
+
+
+@row("Arrow/device", kinds=("device",))
+def arrow(kind, v):
+    a = new(kind)
+    t = write_late(a, "attribute", v)
+    memory = a.__arrow_c_device_array__()  # the work is complete, or behind its event
+    yield seen_on(q2, t)
+    del memory
+
+
+@row("many/queues")
+def many_queues(kind, v):
+    a, n = new(kind), 40
+    for i in range(n):
+        t = write_late(a, "stream", v if i == n - 1 else -v, dpctl.SyclQueue(kept.sycl_device, property="in_order"))
+    yield read(a)
+
+
+@row("kept/memory")
+def kept_memory(kind, v):
+    a = new(kind)
+    kernel(a.sycl_queue, a._pointer, -v)
+    del a
+    b = ub.empty(SMALL, "int64", usm_type=kind)
+    queue = dpctl.SyclQueue(kept.sycl_device, property="in_order")
+    t = write_late(b, "stream", v, queue)
+    yield read(b)
+
+
 @row("views/step", by_step)
 @row("views/reshape", by_reshape)
 @row("returned/capsule", by_capsule)
