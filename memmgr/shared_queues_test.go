@@ -1,3 +1,5 @@
+//go:build cgo && linux
+
 package memmgr_test
 
 import (
@@ -5,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
@@ -13,8 +14,11 @@ import (
 // TestSharedQueuesAreBounded: memory that is shared on very many queues keeps some of them alive, and the
 // work on the forgotten ones is pending work.
 func TestSharedQueuesAreBounded(t *testing.T) {
-	rt, def := testsycl.Need(t)
-	pool := memmgr.NewPool(memmgr.USM(def, syclobj.USMShared))
+	rt := openSYCL(t)
+	def := rt.DefaultQueue()
+	upstream := memmgr.USM(def, syclobj.USMShared)
+	defer func() { require.NoError(t, upstream.(usmResource).Close()) }()
+	pool := memmgr.NewPool(upstream)
 	defer func() { require.NoError(t, pool.Close()) }()
 	b, err := memmgr.New(pool, memmgr.Request{Size: 1 << 20})
 	require.NoError(t, err)

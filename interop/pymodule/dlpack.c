@@ -783,9 +783,8 @@ static PyObject *note_stream(const usmb_dl_exchange_api *api, PyObject *o)
 	void *queue = NULL;
 	usmb_dl_device dev;
 	if (!api->current_work_stream) return o;
-	if (usmb_array_device(a, &dev) == 0 && api->current_work_stream(dev.type, dev.id, &queue) == 0 &&
-	    (!queue || usmb_array_seen_on(a, queue) == 0))
-		return o;
+	if (usmb_array_device(a, &dev) == 0 && api->current_work_stream(dev.type, dev.id, &queue) == 0 && queue)
+		(void)usmb_array_seen_on(a, queue);
 	if (!PyErr_Occurred()) return o;
 	Py_DECREF(o);
 	return NULL;
