@@ -247,7 +247,7 @@ static PyObject *array_tobytes(PyObject *self, PyObject *unused)
 static PyObject *of_number(usmb_array *a, const char *method, PyObject *arg)
 {
 	PyObject *v = number_of(a, 0), *r = NULL;
-	if (v && arg) r = PyObject_CallMethod(v, method, "O", arg);
+	if (v && arg) r = PyObject_CallMethod(v, method, "(O)", arg);
 	if (v && !arg) r = PyObject_CallMethod(v, method, NULL);
 	Py_XDECREF(v);
 	return r;

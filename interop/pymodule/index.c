@@ -5,6 +5,7 @@
 #include "array.h"
 #include "create.h"
 #include "exchange.h"
+#include "order.h"
 #include "module.h"
 #include "storage.h"
 #include "support.h"
@@ -132,6 +133,11 @@ static int selects(PyObject *key)
 	/* An array of another library, or a scalar of NumPy. */
 	PyObject *ndim = usmb_optional_attr(key, usmb_name.ndim);
 	int r = ndim ? PyObject_IsTrue(ndim) || !PyIndex_Check(key) : PyErr_Occurred() ? -1 : 0;
+	if (r == 0 && ndim) { /* an integer, or a boolean array of 0 dimensions */
+		PyObject *integer = PyNumber_Index(key);
+		if (!integer) r = PyErr_ExceptionMatches(PyExc_TypeError) ? (PyErr_Clear(), 1) : -1;
+		Py_XDECREF(integer);
+	}
 	Py_XDECREF(ndim);
 	return r;
 }
@@ -153,7 +159,7 @@ PyObject *usmb_array_subscript(PyObject *self, PyObject *key)
 	PyObject *args[2] = {self, key};
 	int chosen = selective(key);
 	if (chosen < 0) return NULL;
-	if (chosen) return usmb_call_python(&get, "usmbridge.array_api", "_get", args, 2);
+	if (chosen) return usmb_call_python(&get, "usmbridge._index", "_get", args, 2);
 	if (region_of(a, key, &b) < 0) return NULL;
 	int64_t bits = b.offset * a->itembits;
 	if (bits % 8 != 0)
@@ -322,11 +328,35 @@ static int writable(usmb_array *a)
 	return -1;
 }
 
+/* The value is converted as for slices, and lies beside the array. */
+static PyObject *value_beside(usmb_array *a, PyObject *value)
+{
+	usmb_array *src = (usmb_array *)usmb_array_of_value(value, a->dtype);
+	if (!src) return NULL;
+	int same = src->dtype.code == a->dtype.code && src->dtype.bits == a->dtype.bits &&
+	           src->cell->place == a->cell->place;
+	usmb_where w;
+	usmb_copy_beside(a, &w);
+	PyObject *r = same ? Py_NewRef(src) : usmb_copy_as(src, a->dtype, &w);
+	/* A view or a copy that only this assignment has. */
+	if (r && same) {
+		PyObject *view = usmb_array_view(src, src->first, src->ndim, usmb_shape(src), usmb_strides(src));
+		Py_DECREF(r);
+		r = view;
+	}
+	if (r && usmb_array_wait(src) < 0) Py_CLEAR(r);
+	if (r) usmb_array_name_queue((usmb_array *)r, a->queue ? Py_NewRef(a->queue) : NULL);
+	Py_DECREF(src);
+	return r;
+}
+
 static int assign_selected(PyObject *self, PyObject *key, PyObject *value)
 {
 	static PyObject *set;
-	PyObject *args[3] = {self, key, value};
-	PyObject *none = usmb_call_python(&set, "usmbridge.array_api", "_set", args, 3);
+	PyObject *beside = value_beside((usmb_array *)self, value);
+	PyObject *args[3] = {self, key, beside};
+	PyObject *none = beside ? usmb_call_python(&set, "usmbridge._index", "_set", args, 3) : NULL;
+	Py_XDECREF(beside);
 	Py_XDECREF(none);
 	return none ? 0 : -1;
 }

@@ -99,7 +99,7 @@ static PyObject *public_dtype(usmb_dl_dtype t)
 		type = ml ? PyObject_GetAttrString(ml, name) : NULL;
 		Py_XDECREF(ml);
 	}
-	if (type) dtype = PyObject_CallMethod(numpy, "dtype", "O", type);
+	if (type) dtype = PyObject_CallMethod(numpy, "dtype", "(O)", type);
 	Py_XDECREF(type);
 	Py_XDECREF(numpy);
 	if (!dtype && PyErr_ExceptionMatches(PyExc_Exception)) PyErr_Clear();
@@ -190,7 +190,7 @@ PyObject *usmb_numpy_view(PyObject *o)
 PyObject *usmb_numpy_asarray(PyObject *o)
 {
 	PyObject *numpy = PyImport_ImportModule("numpy");
-	PyObject *r = numpy ? PyObject_CallMethod(numpy, "asarray", "O", o) : NULL;
+	PyObject *r = numpy ? PyObject_CallMethod(numpy, "asarray", "(O)", o) : NULL;
 	Py_XDECREF(numpy);
 	return r;
 }

@@ -61,7 +61,7 @@ static PyObject *readable_bytes(usmb_array *row)
 static PyObject *pickle_buffer(PyObject *bytes)
 {
 	PyObject *pickle = PyImport_ImportModule("pickle");
-	PyObject *r = pickle ? PyObject_CallMethod(pickle, "PickleBuffer", "O", bytes) : NULL;
+	PyObject *r = pickle ? PyObject_CallMethod(pickle, "PickleBuffer", "(O)", bytes) : NULL;
 	Py_XDECREF(pickle);
 	return r;
 }

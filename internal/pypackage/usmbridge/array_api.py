@@ -389,12 +389,10 @@ fft.fftfreq, fft.rfftfreq = _frequencies("fftfreq"), _frequencies("rfftfreq")  #
 
 
 def astype(x, dtype, /, *, copy=True, device=None):
-    """astype of the array API standard, computed by dpnp or NumPy."""
+    """astype of the array API standard, with the conversion of Array.astype."""
     if type(x) is not Array:
         raise TypeError(f"astype takes an Array, not {type(x).__name__}")
-    r = x
-    if copy or x.dtype != dtype:
-        r = _run("", "astype", (x, dtype), {"copy": copy}) if x.typestr and DType(dtype) in _DTYPES["numeric"] + ("bool",) else x.astype(dtype, copy=copy)
+    r = x.astype(dtype, copy=copy) if copy or x.dtype != dtype else x
     return r if device is None else r.to_device(device)
 
 
@@ -485,9 +483,37 @@ def _operand(x, like):
     return asarray(x, usm_type=like.usm_type, device=like.sycl_queue)
 
 
+# The results of comparing an integer with a larger one, as functions of whether the array is on the left.
+_LESS = {"equal": lambda left: False, "not_equal": lambda left: True, "less": lambda left: left, "less_equal": lambda left: left,
+         "greater": lambda left: not left, "greater_equal": lambda left: not left}
+
+
+def _is_wide(x):
+    """Reports whether x is an integer of Python that no integer type has."""
+    return type(x) is int and not -(1 << 63) <= x < 1 << 64
+
+
+def _with_wide(name, a, b):
+    """Computes with an Array of USM and an integer for which _is_wide is true, as NumPy does."""
+    x, array = (a, b) if _is_wide(a) else (b, a)
+    kind = numpy.dtype(str(array.dtype)).kind
+    if kind in "fc":
+        a, b = (float(x), b) if _is_wide(a) else (a, float(x))
+        return _run("", name, (a, b), {})
+    if name in _LESS:
+        return full(array.shape, _LESS[name](array is (a if x > 0 else b)), dtype="bool", usm_type=array.usm_type, device=array.sycl_queue)
+    if name == "divide":
+        a, b = (float(x), b) if _is_wide(a) else (a, float(x))
+        return _run("", name, (a, b), {})
+    raise OverflowError(f"Python integer {x} out of bounds for {array.dtype}")
+
+
 def _operator(name):
     def operate(a, b):
-        return _run("", name, (_operand(a, b), _operand(b, a)), {})
+        a, b = _operand(a, b), _operand(b, a)
+        if _is_wide(a) and b.usm_type or _is_wide(b) and a.usm_type:
+            return _with_wide(name, a, b)
+        return _run("", name, (a, b), {})
 
     return operate
 
@@ -496,10 +522,29 @@ def _in_place(name):
     def operate(a, b):
         if a.readonly:
             raise ValueError("the array is read-only; copy() it to write")
-        _run("", name, (a, _operand(b, a)), {"out": a})
+        b = _operand(b, a)
+        if type(b) is Array and a.usm_type and b.dtype != a.dtype and _widens(name, a, b):
+            # dpnp has no such cast of its results.
+            r = _run("", name, (a, b), {})
+            if r.shape != a.shape:
+                raise ValueError(f"the result has shape {r.shape}, the array on the left {a.shape}")
+            a[...] = r
+        else:
+            _run("", name, (a, b), {"out": a})
         return a
 
     return operate
+
+
+def _widens(name, a, b):
+    """Reports whether the result of a and b has another type than a, to which NumPy casts in place."""
+    try:
+        wide = numpy.result_type(a.dtype, b.dtype)
+    except TypeError:  # a type that NumPy lacks
+        return False
+    if not numpy.can_cast(wide, a.dtype, "same_kind"):
+        raise TypeError(f"{name}: the result is {wide}, which is not cast to {a.dtype} in place")
+    return wide != a.dtype
 
 
 _OPERATORS = ("add", "subtract", "multiply", "divide", "floor_divide", "remainder", "matmul", "pow", "bitwise_left_shift", "bitwise_right_shift",
@@ -516,22 +561,6 @@ def _op_divmod(a, b):
 
 def _contains(a, x):
     return any(_op_equal(a, x)).item()  # noqa: F821
-
-
-def _key(key, a):
-    """Returns an index with Arrays beside a in the place of NumPy's arrays and of lists."""
-    keys = key if type(key) is tuple else (key,)
-    plain = (int, slice, type(None), type(...))
-    keys = tuple(k if isinstance(k, plain) and not isinstance(k, numpy.generic) else _operand(k, a) for k in keys)
-    return keys if type(key) is tuple else keys[0]
-
-
-def _get(a, key):
-    return _run("", "_get_item", (a, (_key(key, a),)), {})
-
-
-def _set(a, key, value):
-    _run("", "_set_item", (a, (_key(key, a),), _operand(value, a)), {})
 
 
 __all__ = [name for name in globals() if not name.startswith("_") and name not in ("contextlib", "gc", "sys", "threading", "types", "weakref", "numpy", "Array", "DType", "VERSIONS")]
