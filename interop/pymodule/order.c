@@ -104,7 +104,7 @@ static int failed(int code)
 	return -1;
 }
 
-/* What wait_for waits for. */
+/* The work for which wait_for waits. */
 enum {
 	ALL,
 	KNOWN,  /* not the default queue that users see */
@@ -233,7 +233,13 @@ int usmb_array_note_export(usmb_array *a)
 int usmb_array_seen_on(usmb_array *a, void *queue)
 {
 	if (!a->cell->place || usmb_py_in_child()) return 0;
-	if (usmb_go_shared_on(usmb_cell_record(a->cell), queue) == 0) return 0;
+	usmb_array_hold(a);
+	/* Without the GIL, because Go may wait for a submission of another thread, which can need the GIL. */
+	PyThreadState *saved = PyEval_SaveThread();
+	int r = usmb_go_shared_on(usmb_cell_record(a->cell), queue);
+	PyEval_RestoreThread(saved);
+	usmb_array_unhold(a);
+	if (r == 0) return 0;
 	usmb_raise(PyExc_RuntimeError, "a queue on which the memory is used could not be recorded");
 	return -1;
 }
