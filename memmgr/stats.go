@@ -31,7 +31,7 @@ type Stats struct {
 	RequestedBytes     Stat // requested sizes of buffers in use, before rounding
 
 	NumAllocRetries int64 // searches for memory after the upstream refused
-	NumOOMs         int64 // requests that failed
+	NumOOMs         int64 // requests that failed, among them those that a tenant's limit refused
 	NumStalled      int64 // blocks whose pending work had not ended after ten seconds
 	NumDeviceAlloc  int64 // segments taken from the upstream
 	NumDeviceFree   int64 // segments given back to it

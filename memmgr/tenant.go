@@ -539,18 +539,28 @@ func (t *Tenant) Stats() (s Stats) {
 
 var errTenant = errors.New("the tenant's hard limit is reached")
 
-// refuse counts a request that the hard limit refuses and returns its error.
-func (t *Tenant) refuse(w *want, cause error) *OutOfMemoryError {
+// outOfMemory gives the account of a request that the hard limit refuses.
+func (t *Tenant) outOfMemory(w *want) *OutOfMemoryError {
 	t.pool.mu.Lock()
 	bytes, blocks := t.inUse()
 	t.pool.mu.Unlock()
 	e := &OutOfMemoryError{
 		Request: w.r, Place: t.Place(), Tenant: t.name, Rounded: uint64(w.units) * unit,
-		Allocated: uint64(bytes), Limit: t.hard, Err: cause,
+		Allocated: uint64(bytes), Limit: t.hard, Err: errTenant,
 	}
 	e.Holders = biggest(t.tagged.holders(t.name, bytes, blocks))
+	return e
+}
+
+// refuse counts a request that fails for good, at the tenant and at its pool, and makes its error.
+func (t *Tenant) refuse(w *want, cause error) *OutOfMemoryError {
 	t.mu.Lock()
 	t.ooms++
 	t.mu.Unlock()
+	t.pool.mu.Lock()
+	t.pool.account.ooms++
+	t.pool.mu.Unlock()
+	e := t.outOfMemory(w)
+	e.Err = cause
 	return e
 }

@@ -432,3 +432,32 @@ func TestListTenants(t *testing.T) {
 	require.Equal(t, []*memmgr.Tenant{all[2], all[1]}, p.Tenants())
 	require.NoError(t, p.Close())
 }
+
+// A request that a tenant's limit refuses counts once, at the tenant and at its pool, also if OnOutOfMemory
+// was asked in between, or if the request waited in vain.
+func TestRefusalsOfATenantCountOnce(t *testing.T) {
+	asked := 0
+	p := memmgr.NewPool(memtest.NewSimulated(), memmgr.OnOutOfMemory(func(*memmgr.OutOfMemoryError) bool {
+		asked++
+		return true
+	}))
+	t.Cleanup(func() { require.NoError(t, p.Close()) })
+	tenant := newTenant(t, p, "small", memmgr.TenantOptions{Hard: 1 << 20})
+	b, err := memmgr.New(tenant, memmgr.Request{Size: 1 << 20})
+	require.NoError(t, err)
+	defer b.Release()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	brief, stop := context.WithTimeout(t.Context(), time.Millisecond)
+	defer stop()
+	for i, r := range []memmgr.Request{
+		{Size: 2 << 20}, // above the limit
+		{Size: 1000}, {Size: 1000, Context: ended}, {Size: 1000, Context: brief},
+	} {
+		_, err = memmgr.New(tenant, r)
+		require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
+		require.EqualValues(t, i+1, tenant.Stats().NumOOMs)
+		require.EqualValues(t, i+1, p.Stats().NumOOMs)
+	}
+	require.Positive(t, asked)
+}

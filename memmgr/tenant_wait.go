@@ -59,7 +59,7 @@ func (t *Tenant) charge(w *want) error {
 				return p.pending.unstalled.Load() != 0 && p.pending.completeSome(refusalLooks) > 0
 			},
 			func() bool { p.collectDropped(); force = ctx == nil; return true },
-			func() bool { return p.options.onOOM != nil && p.options.onOOM(t.refuse(w, errTenant)) },
+			func() bool { return p.options.onOOM != nil && p.options.onOOM(t.outOfMemory(w)) },
 		} {
 			if help() && t.tryCharge(w.amount, force) {
 				return nil
