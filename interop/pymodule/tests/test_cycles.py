@@ -52,7 +52,7 @@ for i in range({rounds}):
     if i % 20 == 19: gc.collect()
 gc.collect()
 grown = resident() - before
-assert grown < 200 * n, grown
+assert grown < 500 * n, grown  # the address sanitizer keeps 256 MiB of freed memory
 print("done")
 """
 
