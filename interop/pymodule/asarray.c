@@ -140,7 +140,7 @@ static PyObject *import_buffer(attempt *t)
 static PyObject *import_number_buffer(attempt *t)
 {
 	PyObject *a = usmb_import_buffer(t->o);
-	if (!a && usmb_clear_exception() < 0) return NULL;
+	if (!a) PyErr_Clear();
 	if (a && ((usmb_array *)a)->ndim != 0) Py_CLEAR(a);
 	return a;
 }

@@ -804,9 +804,9 @@ static PyObject *note_producer(PyObject *x, PyObject *o)
 		usmb_syclref_release(&ref, 0);
 	}
 	Py_XDECREF(queue);
-	int ended = usmb_clear_exception();
+	PyErr_Clear();
 	usmb_array_name_queue(a, named);
-	if (ended == 0 && usmb_array_imported_on_queue(a) == 0) return o;
+	if (usmb_array_imported_on_queue(a) == 0) return o;
 	Py_DECREF(o);
 	return NULL;
 }

@@ -72,8 +72,7 @@ PyObject *usmb_optional_attr(PyObject *o, PyObject *name)
 
 int usmb_clear_exception(void)
 {
-	if (PyErr_Occurred() && (!PyErr_ExceptionMatches(PyExc_Exception) || PyErr_ExceptionMatches(PyExc_MemoryError)))
-		return -1;
+	if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception)) return -1;
 	PyErr_Clear();
 	return 0;
 }

@@ -105,8 +105,8 @@ int usmb_go_allowed(void);
 /* The attribute name of o. NULL without an exception if there is none, with one if the access
    raised anything but AttributeError. */
 PyObject *usmb_optional_attr(PyObject *o, PyObject *name);
-/* Clears an instance of Exception and returns 0. MemoryError and any other exception, such as
-   KeyboardInterrupt, must end the running call: it stays set, and the result is -1. */
+/* Clears an instance of Exception and returns 0. Any other exception, such as KeyboardInterrupt,
+   must end the running call: it stays set, and the result is -1. */
 int usmb_clear_exception(void);
 /* Drops a foreign object, such as a capsule, whose deallocation may run code, and keeps the
    exception that is set. */
