@@ -28,8 +28,8 @@
 //
 // dpnp and dpctl may still be writing to an argument in USM when the function returns. Call waits for
 // these writes before it returns, also after an exception: for all queues with which the memory was
-// exported or shown. This has a cost for each writable argument with such queues. Read-only arguments (AsReadOnly), and arguments
-// that only compiled functions, NumPy or Python code used, have none.
+// exported or shown. This has a cost for each writable argument with such queues. Read-only arguments
+// (AsReadOnly), and arguments that only compiled functions, NumPy or Python code used, have none.
 //
 // With an arena (memmgr/arena) in its context, a call allocates its arrays in the arena: see package
 // pymodule, Memory of a call.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
+	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/interop/executor"
 	"github.com/usmbridge/usmbridge/interop/pymodule"
 	"github.com/usmbridge/usmbridge/interop/python"
@@ -43,20 +44,6 @@ kernel void slow(global int *x, int n, int v, uint turns) {
 	for (int i = 0; i < n; i++) x[i] = v + (s == 0);
 }
 `
-
-// newQueue returns a queue of the default context, which is closed after the test.
-func newQueue(t *testing.T, rt *syclobj.Runtime, inOrder bool) *syclobj.Queue {
-	t.Helper()
-	q := rt.DefaultQueue()
-	properties := syclobj.InOrder
-	if !inOrder {
-		properties = syclobj.OutOfOrder
-	}
-	made, err := rt.NewQueue(q.Context(), q.Device(), properties)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, made.Close()) })
-	return made
-}
 
 // TestOrderOfWork checks the order of device work in Go and in Python on the memory of arguments and results.
 func TestOrderOfWork(t *testing.T) { testOrder(t, "TestOrderOfWork", true) }
@@ -96,8 +83,8 @@ assert "dpctl" not in sys.modules`, nil)
 	require.NoError(t, err)
 	_, err = e.Call(t.Context(), "order:prepare", rt.DefaultDevice().FilterString())
 	require.NoError(t, err)
-	o := &order{rt: rt, e: e, probe: newQueue(t, rt, true)}
-	o.queues = []*syclobj.Queue{rt.DefaultQueue(), newQueue(t, rt, true), newQueue(t, rt, false)}
+	o := &order{rt: rt, e: e, probe: testsycl.NewQueue(t, rt, syclobj.InOrder)}
+	o.queues = []*syclobj.Queue{rt.DefaultQueue(), testsycl.NewQueue(t, rt, syclobj.InOrder), testsycl.NewQueue(t, rt, syclobj.OutOfOrder)}
 	program, err := rt.DefaultQueue().BuildOpenCL(slowSource, "")
 	require.NoError(t, err)
 	o.slow, err = program.Kernel("slow")

@@ -26,11 +26,8 @@ const orderModel = "../executor/testdata/order.py"
 // probeQueue returns an in-order queue of the default context without other work.
 func probeQueue(t *testing.T) *syclobj.Queue {
 	t.Helper()
-	rt, q := testsycl.Need(t)
-	probe, err := rt.NewQueue(q.Context(), q.Device(), syclobj.InOrder)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, probe.Close()) })
-	return probe
+	rt, _ := testsycl.Need(t)
+	return testsycl.NewQueue(t, rt, syclobj.InOrder)
 }
 
 // allEqual reports whether the elements have a value, and waits for nothing before it reads them.

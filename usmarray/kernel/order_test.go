@@ -48,19 +48,6 @@ kernel void gather(global const int *x, long stride, int n, global int *y) { for
 
 var orderKinds = []syclobj.USMKind{syclobj.USMDevice, syclobj.USMShared, syclobj.USMHost}
 
-// newQueue returns a queue of the default context, which is closed after the test.
-func newQueue(t testing.TB, rt *syclobj.Runtime, q *syclobj.Queue, inOrder bool) *syclobj.Queue {
-	t.Helper()
-	properties := syclobj.InOrder
-	if !inOrder {
-		properties = syclobj.OutOfOrder
-	}
-	made, err := rt.NewQueue(q.Context(), q.Device(), properties)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, made.Close()) })
-	return made
-}
-
 type namedQueue struct {
 	name string
 	*syclobj.Queue
@@ -86,8 +73,8 @@ func newScene(t *testing.T) *scene {
 	p := build(t, q, orderSource)
 	return &scene{
 		rt: rt, q: q, t: t,
-		queues: []namedQueue{{"default", q}, {"in-order", newQueue(t, rt, q, true)}, {"out-of-order", newQueue(t, rt, q, false)}},
-		probe:  newQueue(t, rt, q, true),
+		queues: []namedQueue{{"default", q}, {"in-order", testsycl.NewQueue(t, rt, syclobj.InOrder)}, {"out-of-order", testsycl.NewQueue(t, rt, syclobj.OutOfOrder)}},
+		probe:  testsycl.NewQueue(t, rt, syclobj.InOrder),
 		slow:   take(t, p, "slow"), add: take(t, p, "add"), gather: take(t, p, "gather"),
 		host: memmgr.Host(), shared: resource(t, q, syclobj.USMShared), device: resource(t, q, syclobj.USMDevice),
 	}

@@ -80,6 +80,16 @@ func Find(t testing.TB) (*syclobj.Queue, error) {
 	return nil, rt.SYCLError()
 }
 
+// NewQueue returns a queue of the default queue's context and device, which is closed after the test.
+func NewQueue(t testing.TB, rt *syclobj.Runtime, properties syclobj.QueueProperty) *syclobj.Queue {
+	t.Helper()
+	q := rt.DefaultQueue()
+	made, err := rt.NewQueue(q.Context(), q.Device(), properties)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, made.Close()) })
+	return made
+}
+
 // USM returns memory of the kind without a pool, and closes it after the test.
 func USM(t testing.TB, q *syclobj.Queue, kind syclobj.USMKind) memmgr.Resource {
 	t.Helper()
