@@ -127,8 +127,11 @@ func TestSnapshotIsOfOneMoment(t *testing.T) {
 			}
 		})
 	}
-	// A buffer that a goroutine is allocating or releasing appears in one of the two places only: at most one
-	// per goroutine.
+	defer wg.Wait() // also if an assertion fails: the pool is closed after it
+	defer stop.Store(true)
+	// The shards and the pool are locked during a snapshot. Until it needs one of them, a goroutine can complete
+	// the allocation of one buffer and begin to release another: two buffers that count as allocated may be
+	// visited while they have no owner.
 	for range 200 {
 		s := p.Snapshot()
 		active, reserved := int64(0), int64(0)
@@ -141,10 +144,9 @@ func TestSnapshotIsOfOneMoment(t *testing.T) {
 			}
 		}
 		require.Equal(t, s.Stats.ReservedBytes.Current, reserved)
-		require.InDelta(t, s.Stats.Allocation.Current, active, 3)
+		require.LessOrEqual(t, active, s.Stats.Allocation.Current)
+		require.LessOrEqual(t, s.Stats.Allocation.Current-active, int64(2*3))
 	}
-	stop.Store(true)
-	wg.Wait()
 }
 
 // A request that is refused evicts the caches only if that can serve it.
