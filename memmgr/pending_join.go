@@ -263,6 +263,17 @@ func (b Buffer) Wait() error { return wait(context.Background(), b.record("Wait"
 // WaitContext is Wait, but returns when the context ends. The work itself continues.
 func (b Buffer) WaitContext(ctx context.Context) error { return wait(ctx, b.record("WaitContext")) }
 
+// WaitForOthers is Wait for a consumer that will work on the own queue of the memory's place. It may leave
+// out unreported work on this queue, behind which the queue orders the work of the consumer.
+func (b Buffer) WaitForOthers() error {
+	c := b.record("WaitForOthers")
+	err := waitRecorded(context.Background(), c)
+	if err != nil || c.Flags()&owner.Seen == 0 || onlyOwnQueue(c) {
+		return err
+	}
+	return waitShared(context.Background(), c)
+}
+
 func wait(ctx context.Context, c *owner.Cell) error {
 	err := waitRecorded(ctx, c)
 	if err != nil || c.Flags()&owner.Seen == 0 {

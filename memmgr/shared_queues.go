@@ -14,8 +14,8 @@ import (
 //
 //   - the default queues of the place (usmb_place_show), for memory that was exported, imported or
 //     shown without another queue;
-//   - the queue of last use and the other queues of the cell (queues.others), for memory that was
-//     exported, imported or shown with a queue.
+//   - the other queues of the cell (queues.others), for memory that was shown or imported with a queue,
+//     and for imported memory its queue of last use.
 //
 // The record of an alias is that of the cell to which it refers.
 
@@ -29,33 +29,41 @@ func (b Buffer) record(op string) *owner.Cell { return b.live(op).Record() }
 // SharedOn records that other libraries may submit work on the memory to q without reporting it. Later
 // host accesses, copies, exports and launches come after the work on q, and so does the reuse of the
 // memory. The buffer remembers the last 32 such queues; of older ones it orders the work that was
-// submitted before they were forgotten. SharedOn ignores queues of the host and closed queues.
+// submitted before they were forgotten. A nil queue is the own queue of the memory's place. SharedOn ignores
+// queues of the host and closed queues.
 func (b Buffer) SharedOn(q *syclobj.Queue) {
 	c := b.record("SharedOn")
+	if q == nil {
+		sharedOnOwn(c)
+		return
+	}
 	rec, _ := retainQueue(q)
 	if rec == nil {
 		return
 	}
 	defer releaseQueue(rec.ref)
 	if own := ownQueue(c.Place); own != 0 && equalQueueRefs(own, rec.ref) {
-		showOwnQueue(c.Place)
-		c.SetFlags(owner.Async)
+		sharedOnOwn(c)
 		return
 	}
-	c.SetFlags(owner.OnQueues) // before the look at the queue of last use: see noteRecord
+	c.SetFlags(owner.OnQueues)
 	addingPending.Lock()
 	defer addingPending.Unlock()
 	queues.mu.Lock()
-	surplus := uintptr(0)
-	if c.Queue() != rec.ref {
-		added := addOther(c, rec.ref)
-		if added {
-			rec.users++
-		}
-		surplus = takeSurplus(c)
+	if addOther(c, rec.ref) {
+		rec.users++
 	}
+	surplus := takeSurplus(c)
 	queues.mu.Unlock()
 	endSurplus(c, surplus)
+}
+
+// sharedOnOwn is SharedOn for the place's own queue.
+func sharedOnOwn(c *owner.Cell) {
+	showOwnQueue(c.Place)
+	if c.Flags()&owner.Async == 0 { // reading is cheaper than setting
+		c.SetFlags(owner.Async)
+	}
 }
 
 // mostOthers bounds the other queues of a cell: each costs a barrier at every access. Of the queues that
@@ -170,19 +178,21 @@ func DropQueues(c *owner.Cell) {
 	releaseQueues(takeOthers(c))
 }
 
-// recordedQueues returns the queue of last use and the other queues of a cell on which other libraries
-// may have unreported work. The caller ends their use with releaseQueues.
+// recordedQueues returns the queues of a cell, other than those of its place, on which other libraries may
+// have unreported work. The caller ends their use with releaseQueues.
 func recordedQueues(c *owner.Cell) (all []uintptr) {
-	if c.Flags()&(owner.Exported|owner.Foreign|owner.OnQueues) == 0 {
+	if c.Flags()&(owner.Foreign|owner.OnQueues) == 0 {
 		return nil
 	}
 	queues.mu.Lock()
 	defer queues.mu.Unlock()
-	for _, q := range append(slices.Clone(queues.others[c]), c.Queue()) {
-		if r := queues.byRef[q]; r != nil {
-			r.users++
-			all = append(all, q)
-		}
+	all = slices.Clone(queues.others[c])
+	if last := c.Queue(); c.Flags()&owner.Foreign != 0 && !slices.Contains(all, last) {
+		all = append(all, last)
+	}
+	all = slices.DeleteFunc(all, func(q uintptr) bool { return queues.byRef[q] == nil })
+	for _, q := range all {
+		queues.byRef[q].users++
 	}
 	return all
 }
@@ -201,6 +211,12 @@ func sharedQueues(c *owner.Cell) []uintptr {
 // first its queue of last use, 0 for the place's own queue.
 func fencesOf(c *owner.Cell) []uintptr {
 	return append(append([]uintptr{c.Queue()}, otherQueues(c)...), shownQueues(c.Place)...)
+}
+
+// onlyOwnQueue reports whether other libraries can have unreported work on the place's own queue only.
+func onlyOwnQueue(c *owner.Cell) bool {
+	flags := c.Flags()
+	return c.Place == 0 || flags&owner.OnQueues == 0 && (flags&owner.Foreign == 0 || c.Queue() == 0) && !placeShowsOther(c.Place)
 }
 
 // waitShared waits for unreported work of other libraries, and returns the failure of the wait.

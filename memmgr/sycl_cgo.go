@@ -175,6 +175,11 @@ func shownQueues(place uintptr) (all []uintptr) {
 	return all
 }
 
+// placeShowsOther reports whether other libraries have seen another default queue of a place than its own.
+func placeShowsOther(place uintptr) bool {
+	return atomic.LoadPointer((*unsafe.Pointer)(&(*C.usmb_place)(foreignPointer(place)).other)) != nil
+}
+
 // placeQueue returns the queue of a place, borrowed.
 func placeQueue(p *syclobj.Place) uintptr {
 	if p.Ref() == nil {

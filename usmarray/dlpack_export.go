@@ -274,7 +274,7 @@ func (a *Array) exportSync(o *ExportOptions) error {
 		return nil
 	}
 	if o.OnQueue == nil || o.OnQueue.IsHost() {
-		if err := a.buf.Wait(); err != nil {
+		if err := a.buf.WaitForOthers(); err != nil {
 			return wrapErr(opDLPack, nil, err)
 		}
 		return nil

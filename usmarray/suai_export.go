@@ -32,7 +32,7 @@ func (a *Array) USMInterface() (USMInterface, error) {
 	if err != nil {
 		return USMInterface{}, wrapErr(op, ErrType, err)
 	}
-	if err := a.buf.Wait(); err != nil {
+	if err := a.buf.WaitForOthers(); err != nil {
 		return USMInterface{}, wrapErr(op, nil, err)
 	}
 	obj, err := syclObjOf(op, place)
@@ -48,7 +48,7 @@ func (a *Array) shown(obj SyclObj) {
 	if a.buf.Cell().Flags()&owner.Exported == 0 {
 		a.buf.SetExported()
 	}
-	a.buf.SharedOn(obj.Queue)
+	a.buf.SharedOn(nil)
 }
 
 // describe fills in all fields, after pending work.

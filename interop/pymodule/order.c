@@ -68,6 +68,14 @@ static void add(queues *q, void *queue)
 	if (queue) q->borrowed[q->n++] = queue;
 }
 
+/* Whether Go may have recorded queues of a record. */
+static int has_recorded(usmb_cell *cell)
+{
+	uint32_t flags = flags_of(cell);
+	return flags & USMB_CELL_ON_QUEUES ||
+	       (flags & USMB_CELL_FOREIGN && atomic_load_explicit(&cell->queue, memory_order_relaxed) != NULL);
+}
+
 /* Collects the queues with unreported work on the memory of a record; known: without the default queue
    that users see. Ends with free_queues. */
 static int collect(queues *q, usmb_cell *cell, PyObject *named, int known)
@@ -89,10 +97,7 @@ static int collect(queues *q, usmb_cell *cell, PyObject *named, int known)
 	}
 	q->nborrowed = q->n;
 	if (!place) return 0;
-	int recorded =
-	        flags & USMB_CELL_ON_QUEUES || (flags & (USMB_CELL_EXPORTED | USMB_CELL_FOREIGN) &&
-		                                atomic_load_explicit(&cell->queue, memory_order_relaxed) != NULL);
-	return recorded ? add_recorded(q, cell) : 0;
+	return has_recorded(cell) ? add_recorded(q, cell) : 0;
 }
 
 /* ---- waits ---------------------------------------------------------------------------- */
@@ -114,9 +119,7 @@ enum {
 /* Whether only the default queue that users see can have unreported work on memory that was seen. */
 static int only_default(usmb_cell *cell)
 {
-	return !(flags_of(cell) & USMB_CELL_ON_QUEUES) &&
-	       atomic_load_explicit(&cell->queue, memory_order_relaxed) == NULL && !usmb_cell_first_queue(cell) &&
-	       !usmb_place_shows_own(cell->place);
+	return !has_recorded(cell) && !usmb_cell_first_queue(cell) && !usmb_place_shows_own(cell->place);
 }
 
 /* The caller holds the cell. */

@@ -885,3 +885,54 @@ func TestReleaseAfterPendingWork(t *testing.T) {
 	}
 	eventuallyLive(t, buffers, bytes)
 }
+
+// TestExportAfterUnreportedWork checks that a dictionary and a tensor without a consumer's queue are given
+// out after the work that another library submitted to a queue on which it was shown the memory, also if that
+// is the queue of last use.
+func TestExportAfterUnreportedWork(t *testing.T) {
+	s := newScene(t)
+	exports := []struct {
+		name string
+		run  func(a *usmarray.Array) error
+	}{
+		{"dictionary", func(a *usmarray.Array) error { _, err := a.USMInterface(); return err }},
+		{"tensor", func(a *usmarray.Array) error {
+			x, err := a.DLPack()
+			if err == nil {
+				x.Release()
+			}
+			return err
+		}},
+	}
+	for _, q := range s.queues[1:] {
+		for _, lastUse := range []bool{false, true} {
+			for _, export := range exports {
+				t.Run(fmt.Sprintf("%s/%s/last use %t", q.name, export.name, lastUse), func(t *testing.T) {
+					s.t = t
+					defer s.release()
+					for range orderRounds {
+						s.value++
+						x, other := s.allocate(s.shared)(), s.allocate(s.shared)()
+						if lastUse {
+							work, err := s.launchOn(q.Queue, s.add, x, kernel.Scalar(int32(1)))
+							require.NoError(t, err)
+							require.NoError(t, work.Wait(context.Background()))
+						}
+						require.NoError(t, x.Buffer().ExportOn(q.Queue))
+						slow, err := s.launchOn(q.Queue, s.slow, other, kernel.Scalar(s.value), kernel.Scalar(uint32(spinTurns)))
+						require.NoError(t, err)
+						work, err := q.Memset(x.Pointer(), byte(s.value), uintptr(x.NBytes()), slow)
+						require.NoError(t, err)
+						s.events = append(s.events, work)
+						require.NoError(t, export.run(x))
+						got, err := s.raw(x)
+						require.NoError(t, err)
+						for _, v := range got {
+							require.Equal(t, s.value*0x01010101, v)
+						}
+					}
+				})
+			}
+		}
+	}
+}
