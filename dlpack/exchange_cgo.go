@@ -14,8 +14,6 @@ package dlpack
 #cgo nocallback usmb_dl_slot_import
 #cgo noescape usmb_dl_parts_check
 #cgo nocallback usmb_dl_parts_check
-#cgo noescape usmb_dl_slot_owner
-#cgo nocallback usmb_dl_slot_owner
 #cgo noescape usmb_dl_parts_explain
 #cgo nocallback usmb_dl_parts_explain
 */
@@ -129,13 +127,6 @@ func Import(managed unsafe.Pointer, versioned bool) (Tensor, error) {
 		return Tensor{}, s.importError(int(code))
 	}
 	return s.tensor(), nil
-}
-
-// OwnerContext returns the Ctx of the Owner that [Export] was given, if this process exported the tensor
-// with this Drop; else nil. The tensor still holds its reference of the owner. C's exports count too.
-func (t Tensor) OwnerContext(drop uintptr) unsafe.Pointer {
-	s := t.get()
-	return C.usmb_dl_slot_owner(C.uintptr_t(uintptr(s.managed)), C.int(s.versioned), C.uintptr_t(drop))
 }
 
 // Delete calls the deleter of a managed tensor that the caller owns. A nil tensor and a NULL deleter are

@@ -25,9 +25,6 @@ func Import(unsafe.Pointer, bool) (Tensor, error) { return Tensor{}, unsupported
 // Check returns errors.ErrUnsupported in this build.
 func Check(*View, Flags) (Span, error) { return Span{}, unsupported("Check") }
 
-// OwnerContext returns nil in this build, which has no tensors.
-func (t Tensor) OwnerContext(uintptr) unsafe.Pointer { return nil }
-
 // Delete does nothing in this build, which has no tensors.
 func Delete(unsafe.Pointer, bool) {}
 

@@ -23,6 +23,8 @@ func MirrorFacts() []MirrorFact {
 		{"offsetof(usmb_dl_slot, has_strides)", int64(unsafe.Offsetof(s.hasStrides))},
 		{"offsetof(usmb_dl_slot, t)", int64(unsafe.Offsetof(s.t))},
 		{"offsetof(usmb_dl_slot, own)", int64(unsafe.Offsetof(s.own))},
+		{"offsetof(usmb_dl_slot, drop)", int64(unsafe.Offsetof(s.drop))},
+		{"offsetof(usmb_dl_slot, owner)", int64(unsafe.Offsetof(s.owner))},
 		{"offsetof(usmb_dl_slot, dims)", int64(unsafe.Offsetof(s.dims))},
 		{"USMB_DL_SLOT_NDIM", slotNDim},
 		{"offsetof(usmb_dl_slot, flags)", int64(unsafe.Offsetof(s.flags))},

@@ -86,11 +86,13 @@ type slot struct {
 	t          *ctensor
 	span       Span
 	own        ctensor
+	drop       uintptr        // the Drop of an Owner, if this library exported the tensor
+	owner      unsafe.Pointer // the Ctx for drop
 	dims       [2 * slotNDim]int64
 }
 
 // slotNDim is USMB_DL_SLOT_NDIM.
-const slotNDim = 6
+const slotNDim = 5
 
 // Valid reports whether the tensor is held: neither released nor detached.
 func (t Tensor) Valid() bool {
@@ -102,6 +104,15 @@ func (t Tensor) get() *slot {
 		panic(stale("Tensor"))
 	}
 	return t.slot
+}
+
+// OwnerContext returns the Ctx of the Owner that [Export] was given, if this process exported the tensor
+// with this Drop; else nil. The tensor still holds its reference of the owner. C's exports count too.
+func (t Tensor) OwnerContext(drop uintptr) unsafe.Pointer {
+	if s := t.get(); s.drop == drop {
+		return s.owner
+	}
+	return nil
 }
 
 func stale(op string) error {

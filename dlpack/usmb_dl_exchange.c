@@ -342,17 +342,23 @@ int usmb_dl_is_own(const void *managed, int versioned)
 	return ((const usmb_dl_managed *)managed)->deleter == delete_legacy;
 }
 
+void *usmb_dl_owner(const void *managed, int versioned, usmb_drop_fn *drop)
+{
+	const versioned_block *v = managed;
+	const legacy_block *l = managed;
+
+	*drop = NULL;
+	if (!usmb_dl_is_own(managed, versioned) || (versioned ? v->ndim : l->ndim) < 0) return NULL;
+	*drop = versioned ? v->drop : l->drop;
+	return versioned ? v->m.ctx : l->m.ctx;
+}
+
 void *usmb_dl_own_context(const void *managed, int versioned, usmb_drop_fn drop)
 {
-	if (!usmb_dl_is_own(managed, versioned)) return NULL;
-	if (versioned) {
-		const versioned_block *b = managed;
+	usmb_drop_fn found;
+	void *ctx = usmb_dl_owner(managed, versioned, &found);
 
-		return b->drop == drop && b->ndim >= 0 ? b->m.ctx : NULL;
-	}
-	const legacy_block *b = managed;
-
-	return b->drop == drop && b->ndim >= 0 ? b->m.ctx : NULL;
+	return found == drop ? ctx : NULL;
 }
 
 void usmb_dl_delete(void *managed, int versioned)

@@ -56,6 +56,7 @@ int usmb_dl_slot_import(uintptr_t slot, uintptr_t managed, int versioned)
 	t->strides = dims + t->ndim;
 	if (t->ndim == 0) t->shape = t->strides = NULL;
 	s->t = t;
+	s->owner = usmb_dl_owner(s->managed, versioned, &s->drop);
 	make_live(s);
 	return USMB_DL_OK;
 }
@@ -84,6 +85,8 @@ int usmb_dl_slot_export(uintptr_t slot, const usmb_dl_parts *parts, const int64_
 	s->t = versioned ? &((usmb_dl_versioned *)managed)->t : &((usmb_dl_managed *)managed)->t;
 	s->has_strides = parts->ndim > 0;
 	if (s->span.nelem == 0) s->span.first = s->t->data;
+	s->drop = (usmb_drop_fn)drop;
+	s->owner = (void *)ctx;
 	make_live(s);
 	return USMB_DL_OK;
 }
@@ -112,9 +115,4 @@ void usmb_dl_parts_explain(int code, const usmb_dl_parts *parts, const int64_t *
 	usmb_dl_tensor view = from_parts(parts, shape, strides);
 
 	usmb_dl_explain(code, &view, buf, n);
-}
-
-void *usmb_dl_slot_owner(uintptr_t managed, int versioned, uintptr_t drop)
-{
-	return usmb_dl_own_context((const void *)managed, versioned, (usmb_drop_fn)drop);
 }

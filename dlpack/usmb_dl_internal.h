@@ -46,7 +46,7 @@ int usmb_dl_read_dims(usmb_dl_tensor *t, uint64_t flags, int64_t *shape, int64_t
  * Go mirrors this layout. The fields of an imported tensor were read once, into own; shape and strides
  * lie in dims, or in more if dims is too small. The fields of an exported tensor lie in its block.
  */
-enum { USMB_DL_SLOT_NDIM = 6 };
+enum { USMB_DL_SLOT_NDIM = 5 };
 typedef struct usmb_dl_slot {
 	_Atomic uint64_t word;               /*  0 generation<<1 | live */
 	uint32_t next;                       /*  8 Go's free list, atomic */
@@ -60,7 +60,9 @@ typedef struct usmb_dl_slot {
 	const usmb_dl_tensor *t;             /* 56 own, or in managed; its strides are never NULL */
 	usmb_dl_span span;                   /* 64 */
 	usmb_dl_tensor own;                  /* 112 */
-	int64_t dims[2 * USMB_DL_SLOT_NDIM]; /* 160 */
+	usmb_drop_fn drop;                   /* 160 of usmb_dl_owner */
+	void *owner;                         /* 168 the context for drop */
+	int64_t dims[2 * USMB_DL_SLOT_NDIM]; /* 176 */
 } usmb_dl_slot;                              /* 256 bytes */
 
 /*
@@ -90,7 +92,7 @@ int usmb_dl_parts_check(uint64_t *out_span, const usmb_dl_parts *parts, const in
 void usmb_dl_parts_explain(int code, const usmb_dl_parts *parts, const int64_t *shape, const int64_t *strides,
                            char *buf, size_t n);
 
-/* usmb_dl_own_context for Go. */
-void *usmb_dl_slot_owner(uintptr_t managed, int versioned, uintptr_t drop);
+/* As usmb_dl_own_context, for any function: *drop is the function, NULL if there is none. */
+void *usmb_dl_owner(const void *managed, int versioned, usmb_drop_fn *drop);
 
 #endif

@@ -270,7 +270,7 @@ func FromForeign(p unsafe.Pointer, size uint64, o ForeignOptions) (Buffer, error
 	noteAllocation(c)
 	b := Buffer{ref: c.Ref()}
 	if o.Queue != nil {
-		b.importedOn(o.Queue)
+		b.importedOn(o.Queue, place)
 	}
 	return b, nil
 }

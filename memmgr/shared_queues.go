@@ -33,7 +33,7 @@ func (b Buffer) record(op string) *owner.Cell { return b.live(op).Record() }
 // queues of the host and closed queues.
 func (b Buffer) SharedOn(q *syclobj.Queue) {
 	c := b.record("SharedOn")
-	if q == nil {
+	if q == nil || placeOfCell(c).HasQueue(q) {
 		sharedOnOwn(c)
 		return
 	}
@@ -42,10 +42,6 @@ func (b Buffer) SharedOn(q *syclobj.Queue) {
 		return
 	}
 	defer releaseQueue(rec.ref)
-	if own := ownQueue(c.Place); own != 0 && equalQueueRefs(own, rec.ref) {
-		sharedOnOwn(c)
-		return
-	}
 	c.SetFlags(owner.OnQueues)
 	addingPending.Lock()
 	defer addingPending.Unlock()
@@ -99,22 +95,16 @@ func endSurplus(c *owner.Cell, q uintptr) {
 
 // importedOn records that the owner of foreign memory that no other goroutine knows yet may have
 // unreported work on q. Unlike SharedOn it adds no barrier to the end of the memory.
-func (b Buffer) importedOn(q *syclobj.Queue) {
+func (b Buffer) importedOn(q *syclobj.Queue, place *syclobj.Place) {
 	c := b.ref.Cell()
-	if c.Flags()&owner.Alias != 0 {
+	switch {
+	case c.Flags()&owner.Alias != 0:
 		b.SharedOn(q)
-		return
-	}
-	rec, _ := retainQueue(q)
-	if rec == nil {
-		return
-	}
-	defer releaseQueue(rec.ref)
-	if own := ownQueue(c.Place); own != 0 && equalQueueRefs(own, rec.ref) {
+	case place.HasQueue(q):
 		showOwnQueue(c.Place)
-		return
+	default:
+		noteQueue(c, q)
 	}
-	noteRecord(c, rec)
 }
 
 // ExportOn gives the memory to a consumer that works on q: later work of q starts after all earlier

@@ -154,8 +154,12 @@ func ownQueue(place uintptr) uintptr {
 
 // showOwnQueue records that other libraries were shown the queue of a place.
 func showOwnQueue(place uintptr) {
-	if place != 0 {
-		atomic.StoreInt32((*int32)(&(*C.usmb_place)(foreignPointer(place)).shown), 1)
+	if place == 0 {
+		return
+	}
+	shown := (*int32)(&(*C.usmb_place)(foreignPointer(place)).shown)
+	if atomic.LoadInt32(shown) == 0 { // reading is cheaper than setting
+		atomic.StoreInt32(shown, 1)
 	}
 }
 

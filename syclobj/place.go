@@ -32,6 +32,8 @@ type Place struct {
 	ctxO *Context
 	devO *Device
 	qO   *Queue
+	// known is a queue that HasQueue found to be the place's own.
+	known atomic.Pointer[Queue]
 }
 
 // HostPlace returns the place of the host backend's memory, and of all other host memory: kind USMUnknown,
@@ -77,6 +79,21 @@ func (p *Place) Kind() USMKind { return p.kind }
 
 // HostReadable reports whether the host can access the memory.
 func (p *Place) HostReadable() bool { return p.ref == nil || p.kind == USMShared || p.kind == USMHost }
+
+// HasQueue reports whether q is the queue that Queue returns, through any object. It is false for closed queues.
+func (p *Place) HasQueue(q *Queue) bool {
+	if p.queue == nil || q == nil {
+		return false
+	}
+	if p.known.Load() == q {
+		return q.Ref() != nil
+	}
+	if !q.h.is(p.queue) {
+		return false
+	}
+	p.known.Store(q)
+	return true
+}
 
 // IsHost reports whether this is plain host memory, unknown to SYCL.
 func (p *Place) IsHost() bool { return p.ref == nil }

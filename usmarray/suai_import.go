@@ -51,6 +51,17 @@ func (d *USMInterface) own(place *syclobj.Place, s *USMSpan) (memmgr.Buffer, boo
 	return memmgr.Buffer{}, false
 }
 
+// releaseBoth returns the release function of an import of our own memory: it calls release, which may be nil,
+// and then drops the reference of own.
+func releaseBoth(own memmgr.Buffer, release func()) func() {
+	return func() {
+		defer own.Release()
+		if release != nil {
+			release()
+		}
+	}
+}
+
 // place asks the runtime about the memory. The result is retained.
 func (d *USMInterface) place(op string, rt *syclobj.Runtime, s *USMSpan) (*syclobj.Place, error) {
 	at, err := d.SyclObj.resolve(op, rt)
@@ -95,18 +106,15 @@ func pointerErr(op string, err error) error {
 func (d *USMInterface) wrap(op string, place *syclobj.Place, s *USMSpan, release func()) (*Array, error) {
 	foreign := memmgr.ForeignOptions{Place: place, GivePlace: true, Queue: d.SyclObj.Queue, Release: release}
 	own, isOwn := d.own(place, s)
-	if isOwn {
+	if isOwn { // the closure is in a function of its own, so that other imports do not allocate for it
 		foreign.Of = own
-		foreign.Release = func() {
-			defer own.Release()
-			if release != nil {
-				release()
-			}
-		}
+		foreign.Release = releaseBoth(own, release)
 	}
 	buf, err := memmgr.FromForeign(pointerAt(s.Lo), uint64(s.Hi-s.Lo), foreign)
 	if err != nil {
-		own.Release()
+		if isOwn {
+			own.Release()
+		}
 		return nil, wrapErr(op, nil, err)
 	}
 	flags := flagOwner
