@@ -224,8 +224,8 @@ func (b Buffer) Pending() bool {
 }
 
 // PendingEvent returns an owned reference (sycl::event*) for C code of an event that completes with
-// the work for which Wait waits; nil if there is none. If the runtime cannot join the events,
-// PendingEvent waits for the other ones.
+// the work for which Wait waits; nil if there is none. PendingEvent waits itself for work for which the
+// runtime gives no event, or no common event with the rest.
 func (b Buffer) PendingEvent() unsafe.Pointer {
 	c := b.record("PendingEvent")
 	event, _ := copyPending(systemEvents, c)
@@ -238,7 +238,10 @@ func (b Buffer) PendingEvent() unsafe.Pointer {
 	for _, q := range all {
 		last, err := s.Barrier(q)
 		switch {
-		case err != nil || last == 0:
+		case err != nil:
+			_ = waitQueues([]uintptr{q})
+			continue
+		case last == 0:
 			continue
 		case event == 0:
 			event = last

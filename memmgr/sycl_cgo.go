@@ -152,9 +152,9 @@ func ownQueue(place uintptr) uintptr {
 	return uintptr((*C.usmb_place)(foreignPointer(place)).queue)
 }
 
-// showOwnQueue records that other libraries were shown the queue of a place.
+// showOwnQueue records that other libraries were shown the queue of a place, if it has one.
 func showOwnQueue(place uintptr) {
-	if place == 0 {
+	if ownQueue(place) == 0 {
 		return
 	}
 	shown := (*int32)(&(*C.usmb_place)(foreignPointer(place)).shown)
