@@ -101,6 +101,32 @@ def work(i, value):
 work(0, 1)
 """
 
+# All threads call functions of array_api. Those whose size of the result depends on the values (nonzero, a mask,
+# unique_values) wait inside SYCL, so that without the lock of array_api this hangs within seconds.
+FUNCTIONS = """
+import random
+import usmbridge.array_api as xp
+index = np.arange(200)
+
+def work(i, value):
+    n = value % 200
+    a = ub.full(200, value, "float32")
+    b = ub.asarray(index, usm_type="shared", copy=True)
+    match random.randrange(10):
+        case 0: assert int(xp.sum(xp.astype(b < n, "int64"))) == n
+        case 1: assert xp.nonzero(b < n)[0].shape == (n,)
+        case 2: assert (np.asarray(xp.sort(b, descending=True)) == index[::-1]).all()
+        case 3: assert xp.unique_values(a).tolist() == [value]
+        case 4: assert (np.asarray(b[b < n]) == index[:n]).all()
+        case 5: assert (np.asarray(xp.take(b, b)) == index).all()
+        case 6: assert (np.asarray(xp.cumulative_sum(b)) == np.cumsum(index)).all()
+        case 7:
+            b[b > 100] = value
+            assert int(xp.max(b)) == max(value, 100)
+        case 8: assert (np.asarray(xp.concat([b, b])) == np.tile(index, 2)).all()
+        case 9: assert float(xp.mean(a)) == value and str(a)
+"""
+
 
 def check(work, setup="", seconds=SECONDS):
     program = PROGRAM.format(setup=setup, seconds=seconds, work=work)
@@ -108,7 +134,7 @@ def check(work, setup="", seconds=SECONDS):
     assert p.returncode == 0 and p.stdout == "done\n", f"{p.returncode}\n{p.stdout}{p.stderr}"
 
 
-@pytest.mark.parametrize("work", [EXPORT, MIX, DPNP, QUEUES], ids=["export", "mix", "dpnp", "queues"])
+@pytest.mark.parametrize("work", [EXPORT, MIX, DPNP, QUEUES, FUNCTIONS], ids=["export", "mix", "dpnp", "queues", "functions"])
 def test_threads(device, dpnp, work):
     check(work, seconds=SECONDS if work is EXPORT else SECONDS * 0.4)
 
