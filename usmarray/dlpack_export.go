@@ -56,7 +56,8 @@ type ExportOptions struct {
 // DLPack exports the array as an owned DLPack tensor that shares the memory: a kDLOneAPI tensor for USM in
 // the default context of its platform, kDLCPU on the host backend. The tensor holds its own reference of
 // the memory. The caller releases it, detaches it, or gives it to a consumer. DLPack waits for pending
-// work first.
+// work first, as [Array.USMInterface] does: a consumer that works on another queue than that of the memory's
+// place gives it to [Array.DLPackWith].
 //
 // The library cannot observe the consumer's work on the memory: a consumer with its own queue must finish
 // before it releases the tensor.

@@ -10,12 +10,14 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// USMInterface describes the array as a __sycl_usm_array_interface__, after waiting for pending work. Data
-// is the address of element (0, …, 0) and Offset is 0. Strides are nil if the elements are in C order. The
-// dictionary borrows: keep the array until the consumer is done.
+// USMInterface describes the array as a __sycl_usm_array_interface__. Data is the address of element
+// (0, …, 0) and Offset is 0. Strides are nil if the elements are in C order. The dictionary borrows: keep the
+// array until the consumer is done.
 //
-// SyclObj is the queue of the memory, or its context if it has no queue. Replace it if the consumer needs
-// another form: use [syclobj.Place.Context], or, for memory in the default context
+// SyclObj is the queue of the memory's place, or its context if it has no queue. USMInterface waits for
+// pending work first, but not for unreported work of other libraries on that queue: work that the consumer
+// submits to it comes after. A consumer with another queue waits for that queue first ([syclobj.Queue.Wait]).
+// Replace SyclObj if the consumer needs another form: use [syclobj.Place.Context], or, for memory in the default context
 // ([syclobj.Place.IsDefaultContext]), [syclobj.Place.FilterString].
 //
 // Errors: ErrNotUSM on the host backend, and ErrType for element types that have no type string (bfloat16
