@@ -165,6 +165,8 @@ func layoutErrors(p unsafe.Pointer) map[string]struct {
 	odd.Data = unsafe.Add(p, 2)
 	high := of(dlpack.Uint8, 4)
 	high.ByteOffset = math.MaxUint64
+	handle := at(1<<63-2, of(dlpack.Uint8, 4))
+	handle.Device = dlpack.Device{Type: dlpack.DeviceOpenCL}
 	type row = struct {
 		view dlpack.View
 		err  error
@@ -187,6 +189,9 @@ func layoutErrors(p unsafe.Pointer) map[string]struct {
 		"span in bits downward": {f32(p, dlpack.CPU, []int64{2}, []int64{-1 << 59}), dlpack.ErrStrides, "strides reach"},
 		"below address 0":       {f32(p, dlpack.CPU, []int64{2}, []int64{-1 << 57}), dlpack.ErrStrides, "strides reach"},
 		"offset past the end":   {high, dlpack.ErrOverflow, "63 bits"},
+		"offset above 2^63":     {at(1<<63, of(dlpack.Uint8, 4)), dlpack.ErrOverflow, "63 bits"},
+		"end above 2^63":        {at(1<<63-2-uint64(uintptr(p)), of(dlpack.Uint8, 4)), dlpack.ErrStrides, "strides reach"},
+		"handle's end":          {handle, dlpack.ErrStrides, "strides reach"},
 		"pointer":               {odd, dlpack.ErrAlignment, "items take 4 bytes"},
 		"byte_offset":           {at(2, of(dlpack.Float32, 2)), dlpack.ErrAlignment, "byte_offset 2"},
 		"complex128":            {at(8, of(dlpack.Complex128, 2)), dlpack.ErrAlignment, "items take 16 bytes"},

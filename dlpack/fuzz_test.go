@@ -119,19 +119,15 @@ func address(v dlpack.View, m model) error {
 		return dlpack.ErrAlignment
 	}
 	start := new(big.Int).SetUint64(v.ByteOffset)
-	top := new(big.Int).SetUint64(math.MaxUint64)
-	if v.Device.Type.IsHandle() {
-		if !fits(start) {
-			return dlpack.ErrOverflow
-		}
-	} else {
+	top := new(big.Int).SetUint64(math.MaxInt64)
+	if !v.Device.Type.IsHandle() {
 		start.Add(start, new(big.Int).SetUint64(uint64(uintptr(v.Data))))
-		if start.Cmp(top) > 0 {
-			return dlpack.ErrOverflow
-		}
-		if start.Uint64()%item != 0 {
-			return dlpack.ErrAlignment
-		}
+	}
+	if start.Cmp(top) > 0 {
+		return dlpack.ErrOverflow
+	}
+	if start.Uint64()%item != 0 {
+		return dlpack.ErrAlignment
 	}
 	if new(big.Int).Add(start, m.lo).Sign() < 0 || new(big.Int).Add(start, m.hi).Cmp(top) > 0 {
 		return dlpack.ErrStrides

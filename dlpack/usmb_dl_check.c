@@ -118,26 +118,28 @@ static int to_bytes(const extent *e, uint32_t bits, usmb_dl_span *s)
 	return USMB_DL_OK;
 }
 
+/* The end of the last element lies at most here: no process has memory above 2^63. */
+#define TOP (UINTPTR_MAX < INT64_MAX ? UINTPTR_MAX : (uint64_t)INT64_MAX)
+
 /* Checks address, offset and alignment of a tensor that has elements. */
 static int check_address(const usmb_dl_tensor *t, uint32_t bits, usmb_dl_span *s)
 {
-	uintptr_t mask = bits >= 8 ? bits / 8 - 1 : 0; /* every whole-byte width is a power of two */
-	uintptr_t data = (uintptr_t)t->data, first, end;
+	uint64_t mask = bits >= 8 ? bits / 8 - 1 : 0; /* every whole-byte width is a power of two */
+	uint64_t data = (uintptr_t)t->data, first = t->byte_offset;
+	int handle = usmb_dl_is_handle_device(t->device.type);
 
 	if (data == 0) return USMB_DL_ENULL;
-	if ((t->byte_offset & mask) != 0) return USMB_DL_EALIGN;
-	if (usmb_dl_is_handle_device(t->device.type)) {
-		/* data is a handle; only the offset can be checked. */
-		s->offset = t->byte_offset;
-		if (t->byte_offset > INT64_MAX) return USMB_DL_EOVERFLOW;
-		first = (uintptr_t)t->byte_offset;
+	if ((first & mask) != 0) return USMB_DL_EALIGN;
+	/* A handle is not an address; only the offset can be checked. */
+	if (!handle && __builtin_add_overflow(data, first, &first)) return USMB_DL_EOVERFLOW;
+	if (first > TOP) return USMB_DL_EOVERFLOW;
+	if ((first & mask) != 0) return USMB_DL_EALIGN;
+	if (handle) {
+		s->offset = first;
 	} else {
-		if (__builtin_add_overflow(data, (uintptr_t)t->byte_offset, &first)) return USMB_DL_EOVERFLOW;
-		if ((first & mask) != 0) return USMB_DL_EALIGN;
-		s->first = (void *)first;
+		s->first = (void *)(uintptr_t)first;
 	}
-	if (first < (uintptr_t)0 - (uintptr_t)s->lo || __builtin_add_overflow(first, (uintptr_t)s->hi, &end))
-		return USMB_DL_ESTRIDES;
+	if (first < (uint64_t)0 - (uint64_t)s->lo || (uint64_t)s->hi > TOP - first) return USMB_DL_ESTRIDES;
 	return USMB_DL_OK;
 }
 
