@@ -85,6 +85,36 @@ func TestExportedCopiesOutliveTheirArena(t *testing.T) {
 	require.Zero(t, a.Left())
 }
 
+// eager is a resource that releases what it adopts immediately, as an arena that ends at that moment does.
+type eager struct{ memmgr.Resource }
+
+func (eager) Adopt(x interface {
+	Release()
+	Valid() bool
+}) error {
+	x.Release()
+	return nil
+}
+
+// TestExportedCopiesAreNotAdopted: an export uses the copy that it makes until the tensor exists.
+func TestExportedCopiesAreNotAdopted(t *testing.T) {
+	if !dlpack.Supported() {
+		t.Skip("tensors need cgo")
+	}
+	x, err := usmarray.FromSlice(memmgr.Host(), []int64{4, 5}, nil)
+	require.NoError(t, err)
+	defer x.Release()
+	for _, o := range []usmarray.ExportOptions{
+		{Copy: usmarray.CopyAlways, CopyTo: eager{memmgr.Host()}},
+		{Copy: usmarray.CopyAlways, CopyTo: eager{memmgr.Host()}, Device: &dlpack.Device{Type: dlpack.DeviceCPU}},
+	} {
+		tensor, err := x.DLPackWith(o)
+		require.NoError(t, err)
+		tensor.Release()
+		require.Equal(t, 1, x.Buffer().Count())
+	}
+}
+
 // TestEndBesideReleases: other goroutines release views of an array while the arena ends.
 func TestEndBesideReleases(t *testing.T) {
 	for range 300 {

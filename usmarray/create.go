@@ -51,7 +51,7 @@ func create(op string, r memmgr.Resource, dt DataType, shape []int, o options, f
 		}
 	}
 	a.flags |= flags
-	if m, ok := r.(memmgr.Adopter); ok { // last, because the owner may release the array at any time
+	if m, ok := r.(memmgr.Adopter); ok && !o.kept { // last, because the owner may release the array at any time
 		if err := m.Adopt(a); err != nil { // closed concurrently
 			a.Release()
 			return nil, wrapErr(op, nil, err)

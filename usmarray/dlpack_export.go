@@ -106,12 +106,12 @@ func (a *Array) exportWith(o *ExportOptions) (dlpack.Tensor, error) {
 	if o.Copy == CopyNever {
 		return dlpack.Tensor{}, opErr(opDLPack, ErrExchange, "%v would have to be copied for this request, and copying is forbidden; allow it or use ToDevice", a.place)
 	}
-	b, err := a.copyInto(opDLPack, to, nil)
+	b, err := a.copyInto(opDLPack, to, []Option{func(o *options) { o.kept = true }})
 	if err != nil {
 		return dlpack.Tensor{}, err
 	}
 	b.flags |= flagCopied
-	defer b.Release() // an arena may own it as well, so the tensor gets its own reference
+	defer b.Release()
 	b.hold(opDLPack)
 	t, err := b.export(o)
 	if err != nil {

@@ -374,6 +374,7 @@ func TestConversions(t *testing.T) {
 					require.Equal(t, d.Shape, e.Shape)
 					require.Equal(t, d.Strides, e.Strides)
 					require.Equal(t, d.ReadOnly, e.ReadOnly)
+					require.True(t, owner.Buffer().Exported())
 					require.Zero(t, released.Load())
 					owner.Release()
 					eventually(t, func() bool { return released.Load() == 1 })

@@ -23,6 +23,7 @@ type options struct {
 	queue   *syclobj.Queue
 	tag     string
 	ctx     context.Context
+	kept    bool // the caller owns the array even if the resource is a memmgr.Adopter
 }
 
 // Padded stores each element of a sub-byte type in a whole byte.

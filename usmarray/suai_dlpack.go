@@ -29,10 +29,11 @@ func USMInterfaceToDLPack(rt *syclobj.Runtime, d *USMInterface, release func(), 
 	return t, err
 }
 
-// DLPackToUSMInterface converts a tensor to a dictionary of the same memory, without a copy. On success
-// owner owns the tensor, whose handles are stale: release owner when the consumer of the dictionary is
-// done. On error the tensor is unchanged and still the caller's. Errors: ErrNotUSM for a tensor on another
-// device than kDLOneAPI, ErrType for element types without a type string, and those of [FromDLPack].
+// DLPackToUSMInterface converts a tensor to a dictionary of the same memory, without a copy. If the tensor
+// is of this library, it waits for pending work. On success owner owns the tensor, whose handles are stale:
+// release owner when the consumer of the dictionary is done. On error the tensor is unchanged and still the
+// caller's. Errors: ErrNotUSM for a tensor on another device than kDLOneAPI, ErrType for element types
+// without a type string, those of [FromDLPack], and of pending work.
 func DLPackToUSMInterface(rt *syclobj.Runtime, t dlpack.Tensor) (d USMInterface, owner *Array, err error) {
 	const op = "DLPackToUSMInterface"
 	mine, ok := t.Take()
@@ -62,6 +63,9 @@ func tensorInterface(op string, rt *syclobj.Runtime, t dlpack.Tensor) (USMInterf
 		return USMInterface{}, nil, err
 	}
 	obj, err := syclObjOf(op, place)
+	if own := ownTensor(t, place); err == nil && own.Valid() {
+		err = own.Wait()
+	}
 	if err == nil {
 		var a *Array
 		if a, err = fromTensor(op, t, place, &span); err == nil {

@@ -391,6 +391,19 @@ var accesses = []access{
 		}
 		return s.raw(y)
 	}},
+	{name: "USMInterface of a tensor", do: func(s *scene, y *usmarray.Array) ([]int32, error) {
+		tensor, err := y.DLPackWith(usmarray.ExportOptions{NoSync: true})
+		if err != nil {
+			return nil, err
+		}
+		_, owner, err := usmarray.DLPackToUSMInterface(s.rt, tensor)
+		if err != nil {
+			tensor.Release()
+			return nil, err
+		}
+		defer owner.Release()
+		return s.raw(y)
+	}},
 	{name: "DLPack", do: func(s *scene, y *usmarray.Array) ([]int32, error) {
 		tensor, err := y.DLPack()
 		if err != nil {
