@@ -25,7 +25,8 @@ type Request struct {
 	// Queue is the queue that uses the memory first, nil if unknown. A pool may then
 	// reuse memory whose pending work is on the same in-order queue.
 	Queue *syclobj.Queue
-	// Tag names the purpose of the memory in statistics and reports.
+	// Tag names the purpose of the memory in statistics and reports. A process has at most 1024
+	// tags: further ones count as "other", and [Pool.Sleep] does not find them.
 	Tag string
 	// Context makes the request wait for memory until the context ends, if the resource
 	// can wait ([Pool]). If it is nil, a request that cannot be served fails immediately.

@@ -291,36 +291,54 @@ func TotalStats() Stats {
 	return total
 }
 
-// tags numbers the tags, so that the cell of a block can contain one. Tags are never removed:
-// programs use few.
+// mostTags bounds the tags that are told apart; see [Request.Tag]. Numbers of tags begin at 1.
+const (
+	mostTags = 1024
+	otherTag = mostTags + 1 // of all further tags
+)
+
+// tags numbers the tags, so that the cell of a block can contain one. Tags are never removed.
 var tags struct {
 	mu     sync.Mutex
 	number sync.Map // string to uint32
-	names  atomic.Pointer[[]string]
+	n      atomic.Uint32
+	names  [otherTag + 1]atomic.Pointer[string]
+}
+
+func init() {
+	none, other := "", "other"
+	tags.names[0].Store(&none)
+	tags.names[otherTag].Store(&other)
 }
 
 // tagNumber returns the number of a tag, 0 for "". It adds a tag that has no number.
 func tagNumber(tag string) uint32 {
-	if n := findTag(tag); n != 0 || tag == "" {
-		return n
+	if tag == "" {
+		return 0
 	}
-	tags.mu.Lock()
-	defer tags.mu.Unlock()
 	if n := findTag(tag); n != 0 {
 		return n
 	}
-	names := []string{""}
-	if old := tags.names.Load(); old != nil {
-		names = *old
+	if tags.n.Load() == mostTags {
+		return otherTag
 	}
-	n := uint32(len(names))
-	names = append(names[:len(names):len(names)], tag)
-	tags.names.Store(&names)
+	tags.mu.Lock()
+	defer tags.mu.Unlock()
+	n := findTag(tag)
+	switch {
+	case n != 0:
+		return n
+	case tags.n.Load() == mostTags:
+		return otherTag
+	}
+	n = tags.n.Add(1)
+	name := tag // a copy, so that the argument stays on the stack
+	tags.names[n].Store(&name)
 	tags.number.Store(tag, n)
 	return n
 }
 
-// findTag returns the number of a tag, 0 if no request has used it.
+// findTag returns the number of a tag, 0 if it has none.
 func findTag(tag string) uint32 {
 	n, _ := tags.number.Load(tag)
 	number, _ := n.(uint32)
@@ -328,80 +346,68 @@ func findTag(tag string) uint32 {
 }
 
 // tagName returns the tag with a number.
-func tagName(n uint32) string {
-	names := tags.names.Load()
-	if names == nil || int(n) >= len(*names) {
-		return ""
-	}
-	return (*names)[n]
-}
+func tagName(n uint32) string { return *tags.names[n].Load() }
 
 // tagUse counts blocks in use by tag. Only blocks with a tag are counted: they never take the
 // fast path. Therefore a report of the biggest holders does not have to visit the blocks.
 type tagUse struct {
-	mu    sync.Mutex
-	table atomic.Pointer[[]*tagCount] // by tag number; entry 0 is unused
+	chunks [otherTag/tagChunk + 1]atomic.Pointer[[tagChunk]tagCount] // by tag number, made at first use
 }
 
-type tagCount struct{ bytes, blocks atomic.Int64 }
+const tagChunk = 32
+
+type tagCount struct {
+	bytes, blocks atomic.Int64
+	used          atomic.Bool
+}
 
 // add adds to the counts of a tag, or subtracts from them.
 func (u *tagUse) add(tag uint32, bytes, blocks int64) {
-	c := u.of(tag)
+	chunk := &u.chunks[tag/tagChunk]
+	if chunk.Load() == nil {
+		chunk.CompareAndSwap(nil, new([tagChunk]tagCount))
+	}
+	c := &chunk.Load()[tag%tagChunk]
 	c.bytes.Add(bytes)
 	c.blocks.Add(blocks)
+	c.used.Store(true)
 }
 
-// has reports whether blocks with a tag were ever counted.
-func (u *tagUse) has(tag uint32) bool {
-	t := u.table.Load()
-	return t != nil && int(tag) < len(*t) && (*t)[tag] != nil
-}
-
-// adopt adds the tags of other, whose blocks are all free, so that has reports them.
-func (u *tagUse) adopt(other *tagUse) {
-	if t := other.table.Load(); t != nil {
-		for tag, c := range *t {
-			if c != nil {
-				u.of(uint32(tag))
+// all yields the counts of the tags that were ever counted.
+func (u *tagUse) all(yield func(tag uint32, c *tagCount) bool) {
+	for i := range u.chunks {
+		chunk := u.chunks[i].Load()
+		if chunk == nil {
+			continue
+		}
+		for j := range chunk {
+			if c := &chunk[j]; c.used.Load() && !yield(uint32(i*tagChunk+j), c) {
+				return
 			}
 		}
 	}
 }
 
-// of returns the counts of a tag, which it adds on first use.
-func (u *tagUse) of(tag uint32) *tagCount {
-	if u.has(tag) {
-		return (*u.table.Load())[tag]
+// has reports whether blocks with a tag were ever counted.
+func (u *tagUse) has(tag uint32) bool {
+	chunk := u.chunks[tag/tagChunk].Load()
+	return chunk != nil && chunk[tag%tagChunk].used.Load()
+}
+
+// adopt adds the tags of other, whose blocks are all free, so that has reports them.
+func (u *tagUse) adopt(other *tagUse) {
+	for tag := range other.all {
+		u.add(tag, 0, 0)
 	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	var table []*tagCount
-	if t := u.table.Load(); t != nil {
-		table = slices.Clone(*t)
-	}
-	if int(tag) >= len(table) {
-		table = append(table, make([]*tagCount, int(tag)+1-len(table))...)
-	}
-	if table[tag] == nil {
-		table[tag] = &tagCount{}
-		u.table.Store(&table)
-	}
-	return table[tag]
 }
 
 // holders lists the holders by tag. bytes and blocks are the totals: the remainder that no tag
 // counts is listed as memory without a tag.
 func (u *tagUse) holders(tenant string, bytes, blocks int64) (all []Holder) {
-	if t := u.table.Load(); t != nil {
-		for tag, c := range *t {
-			if c == nil {
-				continue
-			}
-			if b, n := c.bytes.Load(), c.blocks.Load(); n > 0 {
-				all = append(all, Holder{Tenant: tenant, Tag: tagName(uint32(tag)), Bytes: uint64(b), Count: uint64(n)})
-				bytes, blocks = bytes-b, blocks-n
-			}
+	for tag, c := range u.all {
+		if b, n := c.bytes.Load(), c.blocks.Load(); n > 0 {
+			all = append(all, Holder{Tenant: tenant, Tag: tagName(tag), Bytes: uint64(b), Count: uint64(n)})
+			bytes, blocks = bytes-b, blocks-n
 		}
 	}
 	if bytes > 0 && blocks > 0 {

@@ -38,7 +38,8 @@ func FortranOrder() Option { return func(o *options) { o.fortran = true } }
 // WithQueue sets the queue that will use the memory first.
 func WithQueue(q *syclobj.Queue) Option { return func(o *options) { o.queue = q } }
 
-// WithTag names the user of the memory in statistics.
+// WithTag names the user of the memory in statistics. A process has at most 1024 tags, and further ones
+// count as "other": use names of purposes, not of requests.
 func WithTag(tag string) Option { return func(o *options) { o.tag = tag } }
 
 // WithContext lets an allocation wait for free memory until the context ends, if the resource can wait

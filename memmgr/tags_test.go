@@ -1,0 +1,53 @@
+package memmgr
+
+import (
+	"runtime"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestTagsAreBounded allocates with many tags. The first have counts of their own, the rest one together, and
+// the memory for the tags does not grow with their number.
+func TestTagsAreBounded(t *testing.T) {
+	const many = 5 * mostTags
+	debugged(t, "", func() {
+		for _, owner := range []string{"pool", "tenant", "host"} {
+			p := NewPool(Host(), WithLimit(64<<20))
+			tenant, err := p.NewTenant("tenant", TenantOptions{})
+			require.NoError(t, err)
+			from := map[string]Resource{"pool": p, "tenant": tenant, "host": Host()}[owner]
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			buffers := make([]Buffer, many)
+			for i := range buffers {
+				buffers[i], err = New(from, Request{Size: 512, Tag: "tag " + strconv.Itoa(i)})
+				require.NoError(t, err)
+			}
+			runtime.ReadMemStats(&after)
+			require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(8<<20))
+			for i, b := range buffers {
+				want := "tag " + strconv.Itoa(i)
+				if i >= mostTags {
+					want = "other"
+				}
+				require.Equal(t, want, b.Tag())
+			}
+			if owner != "host" {
+				_, err = New(from, Request{Size: 128 << 20})
+				var oom *OutOfMemoryError
+				require.ErrorAs(t, err, &oom)
+				require.Equal(t, "other", oom.Holders[0].Tag)
+				require.EqualValues(t, many-mostTags, oom.Holders[0].Count)
+				_, err = p.Sleep("tag "+strconv.Itoa(mostTags), SleepOptions{})
+				require.ErrorIs(t, err, ErrRequest)
+			}
+			for _, b := range buffers {
+				b.Release()
+			}
+			require.NoError(t, tenant.Close())
+			require.NoError(t, p.Close())
+		}
+	})
+}
