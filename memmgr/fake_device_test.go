@@ -171,6 +171,47 @@ func TestFakeEveryAllocationFailure(t *testing.T) {
 	require.NoError(t, upstream.Close())
 }
 
+// A device refuses. Only pools on the same device give up idle memory, and none for a request that is larger
+// than the device.
+func TestFakeIdleMemoryOfOtherDevicesStays(t *testing.T) {
+	fake, rt := onFake(t, sycltest.TwoGPUs)
+	if fake == nil {
+		return
+	}
+	idle := func(device string, kind syclobj.USMKind, size uintptr) *memmgr.Pool {
+		d, err := rt.Device(device)
+		require.NoError(t, err)
+		q, err := d.DefaultQueue()
+		require.NoError(t, err)
+		upstream := memmgr.USM(q, kind).(usmResource)
+		p := memmgr.NewPool(upstream, memmgr.WithDecay(0))
+		t.Cleanup(func() { require.NoError(t, p.Close()); require.NoError(t, upstream.Close()) })
+		if size != 0 {
+			b, err := memmgr.New(p, memmgr.Request{Size: size})
+			require.NoError(t, err)
+			b.Release()
+		}
+		return p
+	}
+	reserved := func(p *memmgr.Pool) int64 { return p.Stats().ReservedBytes.Current }
+	pool := idle("level_zero:gpu:0", syclobj.USMDevice, 0)
+	same := idle("level_zero:gpu:0", syclobj.USMShared, 32<<20)
+	other := idle("level_zero:gpu:1", syclobj.USMDevice, 64<<20)
+	host := idle("level_zero:gpu:0", syclobj.USMHost, 64<<20)
+	d, err := rt.Device("level_zero:gpu:0")
+	require.NoError(t, err)
+	_, err = memmgr.New(pool, memmgr.Request{Size: uintptr(2 * d.Info().GlobalMemSize)})
+	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
+	require.EqualValues(t, 32<<20, reserved(same))
+	fake.Fail("DPCTLaligned_alloc_device", 1)
+	b, err := memmgr.New(pool, memmgr.Request{Size: 32 << 20})
+	require.NoError(t, err)
+	b.Release()
+	require.Zero(t, reserved(same))
+	require.EqualValues(t, 64<<20, reserved(other))
+	require.EqualValues(t, 64<<20, reserved(host))
+}
+
 func TestFakeLimitAndExhaustion(t *testing.T) {
 	fake, rt := onFake(t, sycltest.OneCPU)
 	if fake == nil {

@@ -236,19 +236,20 @@ func (p *Pool) standsBehind(w *want) (behind, yields bool) {
 	return behind, !behind && p.waitlist.n > 0 && p.yieldsFirst(w)
 }
 
-// mayWait reports whether a request has a context, and whether the limits and the device
-// could ever serve it.
+// mayWait reports whether a request has a context and could ever be served.
 func (p *Pool) mayWait(w *want) bool {
-	need := uint64(w.units) * unit
+	return w.r.Context != nil && p.couldServe(uint64(w.units)*unit)
+}
+
+// couldServe reports whether the limits and the device have so many bytes at all.
+func (p *Pool) couldServe(need uint64) bool {
 	for _, l := range p.limits {
 		if need > l.Bytes() {
 			return false
 		}
 	}
-	if d := p.deviceSized; d != nil && d.DeviceTotal() != 0 && need > d.DeviceTotal() {
-		return false
-	}
-	return w.r.Context != nil
+	d := p.deviceSized
+	return d == nil || d.DeviceTotal() == 0 || need <= d.DeviceTotal()
 }
 
 // beginGrowth lets one goroutine at a time ask the upstream. The next one first looks at

@@ -67,6 +67,7 @@ type Pool struct {
 	limits      []*Limit                  // between the pool and its memory, outermost first
 	poolBelow   bool                      // the upstream uses another pool
 	deviceSized deviceSized               // nil where the upstream does not know its device
+	device      string                    // whose memory it is: see deviceOf
 }
 
 // poolTable has the pool of each resource number, for Release. Pools with higher numbers
@@ -166,6 +167,7 @@ func NewPool(upstream Resource, options ...PoolOption) *Pool {
 	p.limits = limitsOf(p.upstream)
 	_, p.poolBelow = As[*Pool](p.upstream)
 	p.deviceSized, _ = As[deviceSized](p.upstream)
+	p.device = deviceOf(upstream.Place())
 	p.purging.to, _ = As[Discarder](p.upstream)
 	p.origin = newOrigin(upstream)
 	p.origin.sync, _ = As[Synchronizer](upstream)

@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
+	"github.com/usmbridge/usmbridge/syclobj"
 )
 
 // reclaimFor finds memory for a request that the upstream has just refused. It takes the
@@ -106,10 +108,13 @@ func (p *Pool) askLeast(w *want) (*owner.Cell, error) {
 }
 
 // reclaimOthers is step 4 of reclaim: other pools give up idle memory, those with the most
-// first. They are the pools below the limit that refused, or all pools if the device did. It
-// stops when the freed memory, the room of the limit and the idle memory of this pool are
-// enough together. It reports whether any memory went back. No lock is held.
+// first. They are the pools below the limit that refused, or on the same device if the device
+// did. It stops when the freed memory, the room of the limit and the idle memory of this pool
+// are enough together. It reports whether any memory went back. No lock is held.
 func (p *Pool) reclaimOthers(need uint64) (gave bool) {
+	if !p.couldServe(need) {
+		return false
+	}
 	tight, room := p.limitRoom()
 	if tight == nil || room >= need {
 		tight, room = nil, 0 // the device refused
@@ -122,7 +127,7 @@ func (p *Pool) reclaimOthers(need uint64) (gave bool) {
 		}
 	}
 	others, sum := p.otherPools(func(q *Pool) uint64 {
-		if tight != nil && !q.countsIn(tight.budget) {
+		if !p.competes(q, tight) {
 			return 0
 		}
 		used, _ := q.inUse()
@@ -164,9 +169,22 @@ func (p *Pool) otherPools(f func(*Pool) uint64) (all []otherPool, sum uint64) {
 	return all, sum
 }
 
-// countsIn reports whether a pool's memory counts in a budget.
-func (p *Pool) countsIn(b *sharedBudget) bool {
-	return slices.ContainsFunc(p.limits, func(l *Limit) bool { return l.budget == b })
+// competes reports whether memory that another pool gives back is available to this one: the
+// other pool is below the limit that refused, or on the same device if the device did.
+func (p *Pool) competes(q *Pool, tight *Limit) bool {
+	if tight == nil {
+		return q.device == p.device
+	}
+	return slices.ContainsFunc(q.limits, func(l *Limit) bool { return l.budget == tight.budget })
+}
+
+// deviceOf names the device whose memory a place takes. Host USM and all memory of a CPU are
+// memory of the host.
+func deviceOf(place *syclobj.Place) string {
+	if place == nil || place.Kind() == syclobj.USMHost || strings.Contains(place.FilterString(), ":cpu:") {
+		place = syclobj.HostPlace()
+	}
+	return place.FilterString()
 }
 
 // yield gives up to so many bytes back for another pool: first segments without blocks in

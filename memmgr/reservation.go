@@ -257,7 +257,7 @@ func (p *Pool) needsOthers(x *waiter) bool {
 func (p *Pool) sharers() (all []otherPool, bytes uint64) {
 	tight, _ := p.limitRoom()
 	return p.otherPools(func(q *Pool) uint64 {
-		if tight != nil && !q.countsIn(tight.budget) || tight == nil && q.Place() != p.Place() {
+		if !p.competes(q, tight) {
 			return 0
 		}
 		return uint64(max(0, q.heap.count.now.Load()))
