@@ -59,6 +59,23 @@ func TestPagesOfUSMGoBack(t *testing.T) {
 	}
 }
 
+// A device that has no memory at the first attempt to return pages is asked again.
+func TestFakeDiscardIsTriedAgain(t *testing.T) {
+	fake, rt := onFake(t, sycltest.OneCPU)
+	if fake == nil {
+		return
+	}
+	r := memmgr.USM(rt.DefaultQueue(), syclobj.USMDevice).(usmResource)
+	b, err := memmgr.New(r, memmgr.Request{Size: 64 << 10, Align: 64 << 10})
+	require.NoError(t, err)
+	fake.Fail("DPCTLaligned_alloc_device", 1)
+	require.ErrorIs(t, r.(memmgr.Discarder).Discard(b.Address(), 64<<10), syclobj.ErrAllocation)
+	err = r.(memmgr.Discarder).Discard(b.Address(), 64<<10)
+	require.ErrorIs(t, err, errors.ErrUnsupported, "the fake's memory stays resident")
+	b.Release()
+	require.NoError(t, r.Close())
+}
+
 // The pages of a GPU's memory stay, and the error explains it.
 func TestFakePagesOfAGPUStay(t *testing.T) {
 	fake, rt := onFake(t, sycltest.TwoGPUs)

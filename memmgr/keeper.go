@@ -179,8 +179,8 @@ func Flush() {
 	for _, p := range pools {
 		p.origin.list.Sync()
 	}
-	plainCells().Sync()
-	foreignCells().Sync()
+	plainCells.Sync()
+	foreignCells.Sync()
 	for _, p := range pools {
 		p.awaitAll()
 	}

@@ -170,7 +170,9 @@ type foreignTable struct {
 
 // foreignCells is the home list of the cells. The closers are foreign code; they run in the
 // goroutine that releases, or in the reaper.
-var foreignCells = sync.OnceValue(func() *owner.List { return owner.NewList(foreign.drain) })
+var foreignCells *owner.List
+
+func init() { foreignCells = owner.NewList(foreign.drain) }
 
 // add writes a record field by field: a copy of a whole record would wait for the stores
 // that built it.
@@ -247,7 +249,7 @@ func FromForeign(p unsafe.Pointer, size uint64, o ForeignOptions) (Buffer, error
 	if place == nil {
 		place, o.GivePlace = syclobj.HostPlace(), false
 	}
-	c, err := owner.New(foreignCells())
+	c, err := owner.New(foreignCells)
 	if err != nil {
 		return Buffer{}, &OutOfMemoryError{Request: Request{Size: uintptr(size)}, Place: place, Err: err}
 	}

@@ -55,8 +55,8 @@ func (p *Pool) reclaimFor(w *want, cause error) (*owner.Cell, error) {
 // before: collectDropped waits for it.
 func (p *Pool) collectDropped() {
 	emptyFronts()
-	foreignCells().Drain()
-	plainCells().Drain()
+	foreignCells.Drain()
+	plainCells.Drain()
 	p.origin.list.Sync()
 }
 

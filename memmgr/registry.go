@@ -155,7 +155,7 @@ func findOrigin(key any, object unsafe.Pointer) *origin {
 // has made meanwhile.
 func addOrigin(r Resource, key any, object unsafe.Pointer) *origin {
 	o := newOrigin(r)
-	o.list, o.key = plainCells(), key
+	o.list, o.key = plainCells, key
 	if object != nil {
 		o.object = weak.Make((*byte)(object))
 	}
@@ -309,7 +309,7 @@ func placeOfCell(c *owner.Cell) *syclobj.Place {
 	if o := originOf(c); o != nil {
 		return o.goPlace
 	}
-	if home := c.Home(); home != nil && home == foreignCells() {
+	if home := c.Home(); home != nil && home == foreignCells {
 		if p := foreign.place(foreignNumber(c)); p != nil {
 			return p
 		}
@@ -321,11 +321,12 @@ func placeOfCell(c *owner.Cell) *syclobj.Place {
 }
 
 // plainCells is the home of the cells of all resources that are not pools.
-var plainCells = sync.OnceValue(func() *owner.List {
-	return owner.NewList(func(c *owner.Cell) { originOf(c).drain(c) })
-})
+var plainCells *owner.List
 
-func init() { dropped.TakeBack = func() { plainCells().Sync() } }
+func init() {
+	plainCells = owner.NewList(func(c *owner.Cell) { originOf(c).drain(c) })
+	dropped.TakeBack = plainCells.Sync
+}
 
 // drain gives the memory of a dead cell back to its resource.
 func (o *origin) drain(c *owner.Cell) {

@@ -344,8 +344,9 @@ type usmResource struct {
 	closed atomic.Bool
 
 	pages struct { // see Discard
-		once sync.Once
-		err  error
+		mu    sync.Mutex
+		known bool
+		err   error
 	}
 }
 
@@ -425,11 +426,22 @@ func (r *usmResource) free(b Block) {
 	r.place.Release()
 }
 
+// canDiscard tries once whether pages can be returned. An attempt that failed for another
+// reason, such as the lack of memory, decides nothing.
+func (r *usmResource) canDiscard() error {
+	r.pages.mu.Lock()
+	defer r.pages.mu.Unlock()
+	if !r.pages.known {
+		r.pages.err = r.tryDiscard()
+		r.pages.known = r.pages.err == nil || errors.Is(r.pages.err, errors.ErrUnsupported)
+	}
+	return r.pages.err
+}
+
 // Discard implements [Discarder]. The first call tries it on memory of its own, because
 // SYCL does not report whether it works.
 func (r *usmResource) Discard(address, size uintptr) error {
-	r.pages.once.Do(func() { r.pages.err = r.tryDiscard() })
-	err := r.pages.err
+	err := r.canDiscard()
 	if err == nil {
 		err = discardPages(address, size)
 	}

@@ -18,7 +18,8 @@
 //
 // All functions are safe for concurrent use unless their comments say otherwise. The drop function
 // of C takes no lock and never enters Go. One reaper goroutine serves all lists. It sleeps on an
-// eventfd that is written only while it sleeps. A list whose drain function can block for long
+// eventfd that is written only while it sleeps; while the process has no descriptor for one, it looks
+// ten times a second. A list whose drain function can block for long
 // (Python's, which needs the interpreter lock) has its own goroutine ([OwnGoroutine]).
 //
 // Without cgo the package works the same, but no C code can drop references, and DropFunc returns

@@ -3,6 +3,7 @@ package owner
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // waker is usmb_waker.
@@ -22,7 +23,7 @@ func (w *waker) wake() {
 type reaper struct {
 	waker   *waker
 	lists   func() []*List
-	sleep   func()
+	sleep   func()      // waits for a signal; nil while there is no descriptor for it
 	stopped atomic.Bool // set by StopReaper
 	working sync.Mutex  // held while it drains
 }
@@ -32,6 +33,9 @@ type reaper struct {
 func newReaper(w *waker, lists func() []*List) *reaper {
 	return &reaper{waker: w, lists: lists, sleep: openWaker(w)}
 }
+
+// pollTime is the time between two looks of a reaper that cannot sleep on its waker.
+const pollTime = 100 * time.Millisecond
 
 var commonReaper = sync.OnceValue(func() *reaper {
 	r := newReaper(&ctl.waker, func() []*List {
@@ -47,6 +51,11 @@ var commonReaper = sync.OnceValue(func() *reaper {
 func (r *reaper) run() {
 	for {
 		r.drain()
+		if r.sleep == nil {
+			time.Sleep(pollTime)
+			r.sleep = openWaker(r.waker)
+			continue // armed is set after the descriptor, which C reads after armed
+		}
 		// Set armed before checking the lists: a push after the check reads armed and signals.
 		r.waker.armed.Store(1)
 		if r.idle() {

@@ -213,13 +213,13 @@ func ranOut(err error) bool {
 	return false
 }
 
-// systemMappings returns the largest number of mappings of a process. It reads it once.
-var systemMappings = sync.OnceValue(func() int {
+// systemMappings returns the largest number of mappings of a process.
+func systemMappings() int {
 	if n := systemNumber("/proc/sys/vm/max_map_count"); n > 0 {
 		return n
 	}
 	return 65530 // the kernel's default
-})
+}
 
 // systemDescriptors returns the largest number of descriptors of this process.
 func systemDescriptors() int {
@@ -230,11 +230,17 @@ func systemDescriptors() int {
 	return int(min(limit.Cur, math.MaxInt32))
 }
 
-// strictOvercommit reports whether the system does not overcommit memory. It reads the setting once.
-var strictOvercommit = sync.OnceValue(func() bool { return systemNumber("/proc/sys/vm/overcommit_memory") == 2 })
+// strictOvercommit reports whether the system does not overcommit memory.
+func strictOvercommit() bool { return systemNumber("/proc/sys/vm/overcommit_memory") == 2 }
 
-// systemNumber reads a number from a file of /proc/sys, or returns -1.
+// systemNumbers has the numbers that systemNumber has read, by file.
+var systemNumbers sync.Map
+
+// systemNumber reads a number from a file of /proc/sys, once if that succeeds. It returns -1 if it does not.
 func systemNumber(file string) int {
+	if n, ok := systemNumbers.Load(file); ok {
+		return n.(int)
+	}
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return -1
@@ -243,5 +249,6 @@ func systemNumber(file string) int {
 	if err != nil {
 		return -1
 	}
+	systemNumbers.Store(file, n)
 	return n
 }

@@ -7,7 +7,7 @@ import (
 	"net"
 	"os"
 	"strconv"
-	"sync"
+	"sync/atomic"
 )
 
 // Client is the origin of a request. The zero Client connected through a network.
@@ -24,11 +24,25 @@ func (c Client) Owns(uid uint32) bool { return c.Local && c.Known && Same(c.UID,
 // all users, the overflow id stands for every user that is not mapped and is equal to none.
 func Same(a, b uint32) bool { return a == b && (a != overflow() || mapsAll()) }
 
+// readOnce returns a function that reads a file, once if that succeeds, and returns nil if it does not.
+func readOnce(name string) func() []byte {
+	var read atomic.Pointer[[]byte]
+	return func() []byte {
+		if b := read.Load(); b != nil {
+			return *b
+		}
+		b, err := os.ReadFile(name)
+		if err == nil {
+			read.Store(&b)
+		}
+		return b
+	}
+}
+
+var overflowUID, uidMap = readOnce("/proc/sys/kernel/overflowuid"), readOnce("/proc/self/uid_map")
+
 // overflow returns the overflow id, which tmpfs and SO_PEERCRED report for users that are not mapped.
-var overflow = sync.OnceValue(func() uint32 {
-	text, _ := os.ReadFile("/proc/sys/kernel/overflowuid")
-	return parseOverflow(text)
-})
+var overflow = func() uint32 { return parseOverflow(overflowUID()) }
 
 func parseOverflow(text []byte) uint32 {
 	if n, err := strconv.ParseUint(string(bytes.TrimSpace(text)), 10, 32); err == nil {
@@ -38,10 +52,7 @@ func parseOverflow(text []byte) uint32 {
 }
 
 // mapsAll reports whether the user namespace of this process maps all users.
-var mapsAll = sync.OnceValue(func() bool {
-	text, err := os.ReadFile("/proc/self/uid_map")
-	return err == nil && coversAll(text)
-})
+var mapsAll = func() bool { return coversAll(uidMap()) }
 
 // allUsers is the number of valid user ids.
 const allUsers = 1<<32 - 1

@@ -1,6 +1,8 @@
 package peercred
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -35,4 +37,15 @@ func TestUserMap(t *testing.T) {
 	mapsAll = func() bool { return true }
 	require.True(t, Same(12345, 12345))
 	require.False(t, Same(1000, 0))
+}
+
+// A file that could not be read once is read again.
+func TestReadOnceForgetsFailures(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "file")
+	read := readOnce(name)
+	require.Nil(t, read())
+	require.NoError(t, os.WriteFile(name, []byte("1"), 0o600))
+	require.Equal(t, "1", string(read()))
+	require.NoError(t, os.WriteFile(name, []byte("2"), 0o600))
+	require.Equal(t, "1", string(read()))
 }
