@@ -202,9 +202,13 @@ func (t *foreignTable) take(n uint32) foreignRecord {
 	return r
 }
 
+// place returns the place of a record, nil if there is no such record.
 func (t *foreignTable) place(n uint32) *syclobj.Place {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if int(n) >= len(t.records) {
+		return nil
+	}
 	return t.records[n].place
 }
 
@@ -268,8 +272,8 @@ func FromForeign(p unsafe.Pointer, size uint64, o ForeignOptions) (Buffer, error
 		c.Private = uint64(of.Record().Index())
 		flags |= owner.Alias
 	}
-	c.ResetFlags(flags)
 	noteAllocation(c)
+	c.ResetFlags(flags) // last: from now on reports list the cell
 	b := Buffer{ref: c.Ref()}
 	if o.Queue != nil {
 		b.importedOn(o.Queue, place)

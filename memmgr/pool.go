@@ -396,7 +396,11 @@ func (p *Pool) Close() error {
 	p.flush()
 	p.heap.release(0)
 	var live []LiveBuffer
-	p.eachUsed(func(c *owner.Cell) { live = append(live, describe(c, int(c.Count()))) })
+	p.eachUsed(func(f owner.Facts) {
+		if b, ok := describe(f); ok {
+			live = append(live, b)
+		}
+	})
 	// Besides the buffers in use, other goroutines may be releasing some. While a segment
 	// is left, cells of its blocks return to this pool.
 	lingers := p.heap.Counts().Segments > 0

@@ -285,15 +285,18 @@ func (o *origin) removePool() {
 }
 
 // originOf returns the origin of a cell, nil for foreign memory.
-func originOf(c *owner.Cell) *origin {
-	if c.Resource >= originChunks*originChunk {
+func originOf(c *owner.Cell) *origin { return originAt(c.Resource) }
+
+// originAt returns the origin with a number, nil if there is none.
+func originAt(number uint32) *origin {
+	if number >= originChunks*originChunk {
 		return nil
 	}
-	chunk := origins.chunks[c.Resource/originChunk].Load()
+	chunk := origins.chunks[number/originChunk].Load()
 	if chunk == nil {
 		return nil
 	}
-	return chunk[c.Resource%originChunk].Load()
+	return chunk[number%originChunk].Load()
 }
 
 func resourceOfCell(c *owner.Cell) Resource {

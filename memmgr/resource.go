@@ -245,11 +245,11 @@ func newCellBuffer(r Resource, request Request) (Buffer, error) {
 	c.Address, c.Size = block.Address, uint64(block.Size)
 	c.Requested = uint64(request.Size)
 	c.Place = uintptr(o.place)
-	c.Resource = o.index
 	setUpstreamBlock(c, block)
 	c.Tag = tagNumber(request.Tag)
 	c.ResetFlags(o.flags)
 	noteAllocation(c)
+	c.Resource = o.index // last: from now on reports list the cell
 	if request.Queue != nil {
 		noteQueue(c, request.Queue)
 	}

@@ -56,13 +56,16 @@ func (e *HeldError) Error() string {
 // Unwrap returns ErrInUse.
 func (e *HeldError) Unwrap() error { return ErrInUse }
 
-func (e *HeldError) add(c *owner.Cell, reason string) {
-	e.Held++
-	if len(e.Holders) == mostHeld {
+// add adds a block, unless it was released meanwhile.
+func (e *HeldError) add(f owner.Facts, reason string) {
+	b, ok := describe(f)
+	if !ok {
 		return
 	}
-	e.Holders = append(e.Holders, describe(c, int(c.Count())))
-	e.Reasons = append(e.Reasons, reason)
+	e.Held++
+	if len(e.Holders) < mostHeld {
+		e.Holders, e.Reasons = append(e.Holders, b), append(e.Reasons, reason)
+	}
 }
 
 // Sleep returns the memory of all buffers with a tag to the system while the buffers stay at

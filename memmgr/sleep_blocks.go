@@ -80,21 +80,21 @@ func (s *sleep) fail(op string, err error) error {
 func (s *sleep) suspend(c *owner.Cell, segment int32, g *sleepGroup, o *SleepOptions, held *HeldError) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.byCell[c] != nil || c.Tag != g.tag {
+	if s.byCell[c] != nil {
 		return
 	}
-	r := c.Ref()
-	count := r.Count()
-	if count == 0 || c.Tag != g.tag {
-		return // released meanwhile
+	f := c.Look()
+	r := f.Ref
+	if f.Tag != g.tag || !r.Valid() {
+		return
 	}
 	held.Blocks++
-	if reason := holder(c, int(count), o); reason != "" {
-		held.add(c, reason)
+	if reason := holder(c, int(f.Count), o); reason != "" {
+		held.add(f, reason)
 		return
 	}
 	if !r.Suspend() {
-		held.add(c, "it was retained just now")
+		held.add(f, "it was retained just now")
 		return
 	}
 	b := &sleepingBlock{group: g, ref: r, segment: segment, address: c.Address, size: uintptr(c.Size), moving: true}

@@ -62,7 +62,8 @@ type Snapshot struct {
 	Lost     uint64 // number of older actions, which the ring has lost
 }
 
-// Snapshot returns the state of the pool, which is locked meanwhile.
+// Snapshot returns the state of the pool, which is locked meanwhile. A block that another
+// goroutine has just allocated may be shown without its tag and stack.
 func (p *Pool) Snapshot() *Snapshot {
 	emptyFronts()
 	p.origin.list.Sync()
@@ -124,13 +125,13 @@ func snapshotBlock(base uintptr, piece tlsf.Piece) SnapshotBlock {
 	if piece.Free || piece.User == 0 {
 		return b
 	}
-	c := owner.At(piece.User)
+	f := owner.At(piece.User).Look()
 	switch {
-	case c.Count() > 0:
-		b.State, b.Requested = BlockActive, c.Requested
-		b.Tag, b.Stack = tagName(c.Tag), stackOf(c.Stack)
-	case c.Flags()&owner.Queued != 0:
-		b.State, b.Requested = BlockPending, c.Requested
+	case f.Count > 0:
+		b.State, b.Requested = BlockActive, f.Requested
+		b.Tag, b.Stack = tagName(f.Tag), stackOf(f.Stack)
+	case f.Flags&owner.Queued != 0:
+		b.State, b.Requested = BlockPending, f.Requested
 	default:
 		b.Cached = true
 	}
@@ -210,54 +211,69 @@ type LiveBuffer struct {
 	Size      uint64
 	Requested uint64
 	Count     int // references
-	Place     *syclobj.Place
-	Resource  Resource // nil for foreign memory
-	Tag       string
-	Stack     Stack // place of allocation, where it was recorded
-	Foreign   bool
+	// Place describes context, device and kind. It is not retained: once the memory may have been
+	// released, only its description can be read (see [syclobj.Place]).
+	Place    *syclobj.Place
+	Resource Resource // nil for foreign memory
+	Tag      string
+	Stack    Stack // place of allocation, where it was recorded
+	Foreign  bool
 }
 
 // Live lists the memory that is referenced now, oldest cell first. It visits every owner
 // cell that was ever used: it is for reports. Memory that is allocated or released during
-// the call may or may not be in the list.
+// the call may or may not be in the list, and may be listed without its tag and stack.
 func Live() []LiveBuffer {
 	var all []LiveBuffer
-	eachLive(func(c *owner.Cell, count int) { all = append(all, describe(c, count)) })
+	eachLive(func(f owner.Facts) {
+		if b, ok := describe(f); ok {
+			all = append(all, b)
+		}
+	})
 	return all
 }
 
-// describe returns the description of the memory of a live cell.
-func describe(c *owner.Cell, count int) LiveBuffer {
-	return LiveBuffer{
-		Address: c.Address, Size: c.Size, Requested: c.Requested, Count: count, Place: placeOfCell(c),
-		Resource: resourceOfCell(c), Tag: tagName(c.Tag), Stack: stackOf(c.Stack),
-		Foreign: c.Flags()&owner.Foreign != 0,
+// describe returns the description of the memory of a cell of which the caller holds no reference. It
+// returns false if the memory was released meanwhile: then the parts may be of two pieces of memory.
+func describe(f owner.Facts) (b LiveBuffer, ok bool) {
+	b = LiveBuffer{
+		Address: f.Address, Size: f.Size, Requested: f.Requested, Count: int(f.Count),
+		Tag: tagName(f.Tag), Stack: stackOf(f.Stack), Foreign: f.Flags&owner.Foreign != 0,
 	}
+	switch {
+	case f.Resource != 0:
+		if o := originAt(f.Resource); o != nil {
+			b.Place, b.Resource = o.goPlace, o.current()
+		}
+	case f.IsOf(foreignCells):
+		b.Place = foreign.place(uint32(f.Context))
+	case f.Ref.TryRetain(): // C made the cell, and frees the place with its last reference
+		b.Place = syclobj.WrapPlace(foreignPointer(f.Place))
+		f.Ref.Cell().Release()
+	}
+	return b, f.Ref.Valid()
 }
 
 // eachLive calls f for every cell of this package's memory that has references.
-func eachLive(f func(c *owner.Cell, count int)) {
+func eachLive(f func(owner.Facts)) {
 	_, used := owner.Capacity()
 	for i := 1; i <= used; i++ {
-		c := owner.At(uint32(i))
-		r := c.Ref()
-		n := r.Count()
-		if n == 0 || (c.Resource == 0 && c.Flags()&owner.Foreign == 0) {
-			continue
+		facts := owner.At(uint32(i)).Look()
+		if facts.Count != 0 && (facts.Resource != 0 || facts.Flags&owner.Foreign != 0) {
+			f(facts)
 		}
-		f(c, int(n))
 	}
 }
 
 // eachUsed calls f for the cells of this pool that have references. It visits every block.
 // p.mu is held.
-func (p *Pool) eachUsed(f func(*owner.Cell)) {
+func (p *Pool) eachUsed(f func(owner.Facts)) {
 	p.heap.Walk(func(int32, uintptr, uintptr) {}, func(b tlsf.Piece) {
 		if b.Free || b.User == 0 {
 			return
 		}
-		if c := owner.At(b.User); c.Count() > 0 {
-			f(c)
+		if facts := owner.At(b.User).Look(); facts.Count > 0 {
+			f(facts)
 		}
 	})
 }
@@ -265,10 +281,13 @@ func (p *Pool) eachUsed(f func(*owner.Cell)) {
 // LiveCount returns the number of pieces of memory that are referenced, and the bytes of
 // those whose size is known.
 func LiveCount() (buffers int, bytes uint64) {
-	eachLive(func(c *owner.Cell, _ int) {
+	eachLive(func(f owner.Facts) {
+		if !f.Ref.Valid() {
+			return
+		}
 		buffers++
-		if c.Size != owner.UnknownSize {
-			bytes += c.Size
+		if f.Size != owner.UnknownSize {
+			bytes += f.Size
 		}
 	})
 	return buffers, bytes

@@ -137,6 +137,36 @@ func (c *Cell) Plain(flags uint32) bool {
 	return uint64(c.flags.Load()^flags)|uint64(c.Stack|c.Tag)|uint64(c.pending.Load())|uint64(c.queue.Load()) == 0
 }
 
+// Facts are the fields of a cell that reports show.
+type Facts struct {
+	Ref                           Ref // of the memory that the fields describe
+	Count, Flags                  uint32
+	Resource, Stack, Tag          uint32
+	Address, Place, Context, home uintptr
+	Size, Requested               uint64
+}
+
+// IsOf reports whether a list is the home of the cell.
+func (f *Facts) IsOf(l *List) bool { return f.home == l.address() }
+
+// Look copies the fields of a cell of which the caller holds no reference. Other goroutines may release
+// the cell and reuse it meanwhile, so the fields are of one piece of memory only if Ref is valid
+// afterwards. What a maker writes after it has published the handle may be missing even then: the tag and
+// the stack of a pool's block.
+//
+// The race detector must not check these reads: nothing orders them.
+//
+//go:norace
+func (c *Cell) Look() (f Facts) {
+	w := c.word.Load()
+	f.Ref, f.Count = Ref{cell: c, generation: uint32(w >> 32)}, uint32(w)
+	// Makers set Resource or the flags last.
+	f.Flags, f.Resource = c.flags.Load(), c.Resource
+	f.Stack, f.Tag, f.Requested = c.Stack, c.Tag, c.Requested
+	f.Address, f.Size, f.Place, f.Context, f.home = c.Address, c.Size, c.Place, c.Context, c.home
+	return f
+}
+
 // Link is the address of a cell in a chain, 0 at its end. It is an integer so that storing it needs no
 // write barrier.
 type Link uintptr

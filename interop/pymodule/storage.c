@@ -203,7 +203,7 @@ static usmb_cell *new_cell(void *ctx, void (*end)(usmb_cell *), void *data, uint
 	cell->place = place;
 	uint32_t flags = USMB_CELL_FOREIGN;
 	if (!place || place->host_readable) flags |= USMB_CELL_HOST_READABLE;
-	atomic_store_explicit(&cell->flags, flags, memory_order_relaxed);
+	atomic_store_explicit(&cell->flags, flags, memory_order_release); /* last: Go's reports list the cell now */
 	return cell;
 }
 
