@@ -346,7 +346,12 @@ func findTag(tag string) uint32 {
 }
 
 // tagName returns the tag with a number.
-func tagName(n uint32) string { return *tags.names[n].Load() }
+func tagName(n uint32) string {
+	if n > otherTag || tags.names[n].Load() == nil { // read beside a change of the cell
+		return ""
+	}
+	return *tags.names[n].Load()
+}
 
 // tagUse counts blocks in use by tag. Only blocks with a tag are counted: they never take the
 // fast path. Therefore a report of the biggest holders does not have to visit the blocks.

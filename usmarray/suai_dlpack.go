@@ -64,7 +64,7 @@ func tensorInterface(op string, rt *syclobj.Runtime, t dlpack.Tensor) (USMInterf
 	}
 	obj, err := syclObjOf(op, place)
 	if own := ownTensor(t, place); err == nil && own.Valid() {
-		err = own.Wait()
+		err = own.WaitForOthers()
 	}
 	if err == nil {
 		var a *Array
