@@ -1,6 +1,7 @@
 package syclobj
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -101,7 +102,11 @@ func newTable() (*deviceTable, error) {
 			return nil, err
 		}
 	}
-	t.chooseDefault()
+	if err := t.chooseDefault(); err != nil {
+		t.close()
+		tableClose()
+		return nil, err
+	}
 	return t, nil
 }
 
@@ -114,6 +119,9 @@ func (t *deviceTable) addRoot(index int, row rootRow) error {
 		return opErr("Open", ErrFailed, "copying device %d", index)
 	}
 	d.describe()
+	if d.info.Name == "" || d.info.Type == TypeUnknown {
+		return opErr("Open", ErrFailed, "asking %s for its name and type", d.filter)
+	}
 	d.ctx = &Context{table: t, root: index, shared: true}
 	d.ctx.h.init(copyRef(sortContext, row.context), sortContext)
 	if d.ctx.h.ref == nil {
@@ -151,20 +159,28 @@ func (t *deviceTable) addPlatform(d *Device) error {
 	return nil
 }
 
-func (t *deviceTable) chooseDefault() {
-	if ref := deviceDefault(); ref != nil {
-		t.fallback = t.rootOf(ref)
-		deleteRef(sortDevice, ref)
+// chooseDefault sets the default device: the choice of the default selector, or else the first device with
+// a queue. It returns an error if there are devices and none has a queue, because the default queue would
+// be the host's without a reason.
+func (t *deviceTable) chooseDefault() error {
+	if len(t.roots) == 0 {
+		return nil
 	}
+	ref := deviceDefault()
+	if ref == nil {
+		return opErr("Open", ErrFailed, "selecting the default device of %s", filterList(t.roots))
+	}
+	t.fallback = t.rootOf(ref)
+	deleteRef(sortDevice, ref)
 	if t.fallback != nil && t.fallback.queue != nil {
-		return
+		return nil
 	}
-	for _, d := range t.roots {
-		if d.queue != nil {
-			t.fallback = d
-			return
-		}
+	at := slices.IndexFunc(t.roots, func(d *Device) bool { return d.queue != nil })
+	if at < 0 {
+		return opErr("Open", ErrFailed, "creating a queue on %s", filterList(t.roots))
 	}
+	t.fallback = t.roots[at]
+	return nil
 }
 
 // rootOf returns the root device of a reference, or nil.

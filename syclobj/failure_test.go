@@ -2,6 +2,7 @@ package syclobj_test
 
 import (
 	"context"
+	"os"
 	"sync"
 	"testing"
 	"unsafe"
@@ -21,12 +22,17 @@ func TestOpenFails(t *testing.T) {
 	}
 	rt, err := syclobj.Open(syclobj.RequireSYCL())
 	require.NoError(t, err)
+	var whole []syclobj.DeviceInfo
+	for _, d := range rt.RootDevices() {
+		whole = append(whole, d.Info())
+	}
 	require.NoError(t, rt.Close())
 	require.Equal(t, sycltest.Objects{}, fake.Live())
 	failed := 0
 	for _, fn := range []string{
 		"DPCTLDeviceMgr_GetDevices", "DPCTLDeviceVector_GetAt", "DPCTLDeviceMgr_GetCachedContext",
 		"DPCTLDevice_Copy", "DPCTLContext_Copy", "DPCTLQueue_Copy", "DPCTLQueue_Create", "DPCTLDevice_GetPlatform", "DPCTLDevice_Create",
+		"DPCTLDeviceMgr_GetPositionInDevices", "DPCTLDevice_GetDeviceType", "DPCTLDevice_GetName", "DPCTLDevice_HasAspect",
 	} {
 		for n := 1; n <= 3; n++ {
 			fake.Fail(fn, n)
@@ -34,6 +40,11 @@ func TestOpenFails(t *testing.T) {
 			fake.Fail(fn, 0)
 			if err == nil {
 				require.NotNil(t, rt.DefaultQueue().Ref(), "operations that do not need the failed call work")
+				for i, d := range rt.RootDevices() {
+					require.Equal(t, whole[i], d.Info(), "%s, call %d", fn, n)
+					require.NotContains(t, d.FilterString(), "-1")
+					require.True(t, d.Supports(syclobj.USMShared))
+				}
 				require.NoError(t, rt.Close())
 			} else {
 				require.ErrorIs(t, err, syclobj.ErrFailed, "%s, call %d", fn, n)
@@ -137,17 +148,69 @@ func TestPlaceFails(t *testing.T) {
 	require.NoError(t, err)
 	defer q.Close()
 	before := fake.Live()
-	for _, fn := range []string{"DPCTLQueue_GetContext", "DPCTLQueue_GetDevice", "DPCTLContext_Copy", "DPCTLDevice_Copy"} {
+	for _, fn := range []string{"DPCTLQueue_GetContext", "DPCTLQueue_GetDevice", "DPCTLContext_Copy", "DPCTLDevice_Copy", "DPCTLQueue_Copy"} {
 		fake.Fail(fn, 1)
 		require.ErrorIs(t, onlyError(q.Place(syclobj.USMShared)), syclobj.ErrFailed, fn)
 		require.Equal(t, before, fake.Live(), fn)
 	}
-	// Without a queue the place supports everything except copies.
-	fake.Fail("DPCTLQueue_Copy", 1)
 	place, err := q.Place(syclobj.USMShared)
 	require.NoError(t, err)
-	require.ErrorIs(t, onlyError(place.Queue()), syclobj.ErrFailed)
-	place.Release()
+	defer place.Release()
+	_, err = place.Queue()
+	require.NoError(t, err)
+
+	// The default queue of a device too, whose places live as long as its memory.
+	fake.Fail("DPCTLQueue_Copy", 1)
+	require.ErrorIs(t, onlyError(rt.DefaultQueue().Alloc(syclobj.USMShared, 8, 0)), syclobj.ErrFailed)
+	p := alloc(t, rt.DefaultQueue(), syclobj.USMShared, 8)
+	e, err := rt.DefaultQueue().Memset(p, 0, 8)
+	require.NoError(t, err)
+	require.NoError(t, e.Wait(context.Background()))
+}
+
+// TestNoQueueAtOpen: if no queue can be created while the devices are listed, the default queue does not
+// become the host's without a word.
+func TestNoQueueAtOpen(t *testing.T) {
+	fake := sycltest.Child(t, sycltest.OneCPU)
+	if fake == nil {
+		return
+	}
+	fake.Fail("DPCTLQueue_Create", 1)
+	require.ErrorIs(t, onlyError(syclobj.Open(syclobj.RequireSYCL())), syclobj.ErrFailed)
+	require.NoError(t, os.Unsetenv(syclobj.EnvLibrary)) // it is adopted, as the process holds it
+	fake.Fail("DPCTLQueue_Create", 1)
+	rt, err := syclobj.Open()
+	require.NoError(t, err)
+	require.True(t, rt.DefaultQueue().IsHost())
+	require.ErrorIs(t, rt.SYCLError(), syclobj.ErrFailed)
+	require.ErrorContains(t, rt.SYCLError(), "creating a queue on opencl:cpu:0")
+	require.NoError(t, rt.Close())
+	require.False(t, openReal(t).DefaultQueue().IsHost(), "the next attempt succeeds")
+}
+
+// TestNoQueueOnOneDevice: a device without a queue is listed and is not the default device, and
+// RequireSYCL does not accept it.
+func TestNoQueueOnOneDevice(t *testing.T) {
+	fake := sycltest.Child(t, sycltest.TwoGPUs)
+	if fake == nil {
+		return
+	}
+	fake.Fail("DPCTLQueue_Create", 3) // of the CPU device
+	require.ErrorIs(t, onlyError(syclobj.Open(syclobj.RequireSYCL(syclobj.BackendOpenCL))), syclobj.ErrFailed)
+	fake.Fail("DPCTLQueue_Create", 1)
+	rt := openReal(t)
+	require.ErrorIs(t, onlyError(rt.RootDevices()[0].DefaultQueue()), syclobj.ErrFailed)
+	require.Same(t, rt.RootDevices()[1], rt.DefaultDevice())
+	q, err := rt.NewQueue(nil, rt.RootDevices()[0], syclobj.InOrder)
+	require.NoError(t, err)
+	defer q.Close()
+	p := alloc(t, q, syclobj.USMShared, 8)
+	place, err := dlpackPlace(rt, 0, p, p)
+	require.NoError(t, err)
+	defer place.Release()
+	placed, err := place.Queue()
+	require.NoError(t, err)
+	require.NoError(t, placed.Wait(context.Background()))
 }
 
 func TestMemoryRunsOut(t *testing.T) {

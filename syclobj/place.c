@@ -39,14 +39,20 @@ void usmb_device_table_leave(void)
 	atomic_fetch_sub_explicit(&visitors, 1, memory_order_release);
 }
 
+/* The library returns false for a failed query too. Descriptions are kept, so false is asked for twice. */
+static int has(void *device, int aspect)
+{
+	return usmb_dp.DPCTLDevice_HasAspect(device, aspect) || usmb_dp.DPCTLDevice_HasAspect(device, aspect);
+}
+
 uint32_t usmb_device_kinds(void *device)
 {
 	uint32_t kinds = 0;
 
-	if (usmb_dp.DPCTLDevice_HasAspect(device, DP_ASPECT_USM_DEVICE)) kinds |= 1u << USMB_USM_DEVICE;
-	if (usmb_dp.DPCTLDevice_HasAspect(device, DP_ASPECT_USM_SHARED)) kinds |= 1u << USMB_USM_SHARED;
-	if (usmb_dp.DPCTLDevice_HasAspect(device, DP_ASPECT_USM_HOST)) kinds |= 1u << USMB_USM_HOST;
-	if (usmb_dp.DPCTLDevice_HasAspect(device, DP_ASPECT_FP64)) kinds |= USMB_DEVICE_DOUBLE;
+	if (has(device, DP_ASPECT_USM_DEVICE)) kinds |= 1u << USMB_USM_DEVICE;
+	if (has(device, DP_ASPECT_USM_SHARED)) kinds |= 1u << USMB_USM_SHARED;
+	if (has(device, DP_ASPECT_USM_HOST)) kinds |= 1u << USMB_USM_HOST;
+	if (has(device, DP_ASPECT_FP64)) kinds |= USMB_DEVICE_DOUBLE;
 	return kinds;
 }
 
@@ -72,15 +78,18 @@ static const char *type_name(int type)
 	return "unknown";
 }
 
-static char *filter_of(void *device)
+static int filter_of(void *device, char **filter)
 {
 	int backend = usmb_dp.DPCTLDevice_GetBackend(device);
 	int type = usmb_dp.DPCTLDevice_GetDeviceType(device);
 	int position = usmb_dp.DPCTLDeviceMgr_GetPositionInDevices(device, backend | type);
 	char text[64];
 
+	/* The library reports a failure by type 0 and by a negative position. */
+	if (type == 0 || position < 0) return USMB_SYCL_EFAILED;
 	snprintf(text, sizeof text, "%s:%s:%d", backend_name(backend), type_name(type), position);
-	return strdup(text);
+	*filter = strdup(text);
+	return *filter != NULL ? USMB_SYCL_OK : USMB_SYCL_ENOMEM;
 }
 
 /* Returns the context that a queue of the device has by default. */
@@ -105,11 +114,9 @@ static int root_init(usmb_root *r, void *device)
 	r->context = default_context(device);
 	if (r->context == NULL) return USMB_SYCL_EFAILED;
 	r->kinds = usmb_device_kinds(device);
-	r->filter = filter_of(device);
-	if (r->filter == NULL) return USMB_SYCL_ENOMEM;
 	/* A device on which no queue can be created is listed too. */
 	(void)usmb_sycl_queue_new(r->context, device, 1, 0, &r->queue);
-	return USMB_SYCL_OK;
+	return filter_of(device, &r->filter);
 }
 
 static void table_free(usmb_device_table *t)
@@ -294,18 +301,20 @@ static int take_id(uint32_t *id)
 	return 1;
 }
 
-void usmb_place_show(usmb_place *p, void *queue)
+int usmb_place_show(usmb_place *p, void *queue)
 {
 	void *none = NULL, *own;
 
 	if (queue == p->queue || usmb_sycl_queue_equal(queue, p->queue)) {
 		__atomic_store_n(&p->shown, 1, __ATOMIC_RELAXED);
-		return;
+		return USMB_SYCL_OK;
 	}
-	if (__atomic_load_n(&p->other, __ATOMIC_ACQUIRE) != NULL) return;
+	if (__atomic_load_n(&p->other, __ATOMIC_ACQUIRE) != NULL) return USMB_SYCL_OK;
 	own = usmb_sycl_queue_copy(queue);
-	if (own != NULL && !__atomic_compare_exchange_n(&p->other, &none, own, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+	if (own == NULL) return USMB_SYCL_EFAILED;
+	if (!__atomic_compare_exchange_n(&p->other, &none, own, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
 		usmb_sycl_queue_delete(own);
+	return USMB_SYCL_OK;
 }
 
 static void place_free(usmb_place *p)
@@ -344,7 +353,7 @@ static void *default_context_of(void *device)
 	return def;
 }
 
-/* Reports whether ctx is the default context of the platform of device. */
+/* Reports whether ctx is the default context of the platform of device; -1 if the runtime fails. */
 static int in_default_context(usmb_device_table *t, int32_t root, void *ctx, void *device)
 {
 	void *def;
@@ -352,7 +361,7 @@ static int in_default_context(usmb_device_table *t, int32_t root, void *ctx, voi
 
 	if (root >= 0) return usmb_dp.DPCTLContext_AreEq(ctx, t->roots[root].context);
 	def = default_context_of(device);
-	if (def == NULL) return 0;
+	if (def == NULL) return -1;
 	same = usmb_dp.DPCTLContext_AreEq(ctx, def);
 	usmb_dp.DPCTLContext_Delete(def);
 	return same;
@@ -381,10 +390,11 @@ char *usmb_place_explain(const usmb_place *p, char *buf, size_t n)
 	return buf;
 }
 
-static void describe_place(usmb_device_table *t, usmb_place *p)
+static int describe_place(usmb_device_table *t, usmb_place *p)
 {
 	p->root = usmb_root_of(t, p->device, &p->is_subdevice);
 	p->default_context = in_default_context(t, p->root, p->context, p->device);
+	if (p->default_context < 0) return USMB_SYCL_EFAILED;
 	p->host_readable = p->kind == USMB_USM_SHARED || p->kind == USMB_USM_HOST;
 	p->kinds = usmb_device_kinds(p->device);
 	if (!p->default_context)
@@ -393,6 +403,7 @@ static void describe_place(usmb_device_table *t, usmb_place *p)
 		p->dl_error = USMB_SYCL_ENOINDEX;
 	p->dl_type = USMB_DLPACK_ONEAPI;
 	p->dl_id = p->root;
+	return USMB_SYCL_OK;
 }
 
 static int queue_is_on(void *queue, void *device)
@@ -411,37 +422,49 @@ static void *queue_for(usmb_device_table *t, usmb_place *p, void *given)
 	void *queue = NULL;
 
 	/* In a context of several devices the queue may be on another device. */
-	if (given != NULL && queue_is_on(given, p->device)) return usmb_sycl_queue_copy(given);
-	if (p->default_context && p->root >= 0 && !p->is_subdevice)
-		return usmb_sycl_queue_copy(t->roots[p->root].queue);
-	/* Without a queue the memory can be shared but not copied. */
+	if (given == NULL || !queue_is_on(given, p->device)) {
+		given = NULL;
+		if (p->default_context && p->root >= 0 && !p->is_subdevice) given = t->roots[p->root].queue;
+	}
+	if (given != NULL) return usmb_sycl_queue_copy(given);
 	(void)usmb_sycl_queue_new(p->context, p->device, 1, 0, &queue);
 	return queue;
+}
+
+/*
+ * Fills a zeroed place. A place is interned only if all of this succeeds, because it stays as it is while
+ * one of its allocations lives; after a failure the next call tries again.
+ */
+static int place_fill(usmb_device_table *t, usmb_place *p, void *ctx, void *device, void *queue)
+{
+	int err;
+
+	p->context = usmb_sycl_context_copy(ctx);
+	p->device = usmb_sycl_device_copy(device);
+	if (p->context == NULL || p->device == NULL) return USMB_SYCL_EFAILED;
+	err = describe_place(t, p);
+	if (err != USMB_SYCL_OK) return err;
+	p->filter = strdup(p->root >= 0 ? t->roots[p->root].filter : "");
+	if (p->filter == NULL) return USMB_SYCL_ENOMEM;
+	p->queue = queue_for(t, p, queue);
+	return p->queue != NULL ? USMB_SYCL_OK : USMB_SYCL_EFAILED;
 }
 
 static int place_make(usmb_device_table *t, void *ctx, void *device, int32_t kind, void *queue, usmb_place **out)
 {
 	usmb_place *p = calloc(1, sizeof *p);
+	int err;
 
 	if (p == NULL) return USMB_SYCL_ENOMEM;
 	usmb_gave(USMB_LIVE_PLACE, p);
 	p->refs = 1;
 	p->kind = kind;
-	p->context = usmb_sycl_context_copy(ctx);
-	p->device = usmb_sycl_device_copy(device);
-	if (p->context == NULL || p->device == NULL) {
+	err = place_fill(t, p, ctx, device, queue);
+	if (err != USMB_SYCL_OK)
 		place_free(p);
-		return USMB_SYCL_EFAILED;
-	}
-	describe_place(t, p);
-	p->filter = strdup(p->root >= 0 ? t->roots[p->root].filter : "");
-	if (p->filter == NULL) {
-		place_free(p);
-		return USMB_SYCL_ENOMEM;
-	}
-	p->queue = queue_for(t, p, queue);
-	*out = p;
-	return USMB_SYCL_OK;
+	else
+		*out = p;
+	return err;
 }
 
 /* Called with the lock held. */

@@ -206,9 +206,6 @@ func (p *Place) Queue() (*Queue, error) {
 	if p.ref == nil {
 		return hostDevice.queue, nil
 	}
-	if p.queue == nil {
-		return nil, opErr(op, ErrFailed, "no queue can be created on %s in the context of the memory", p.where())
-	}
 	ctx, err := p.Context()
 	if err != nil {
 		return nil, err

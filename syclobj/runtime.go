@@ -52,8 +52,8 @@ func WithLibrary(path string) Option { return func(o *options) { o.path = path }
 // HostOnly disables SYCL.
 func HostOnly() Option { return func(o *options) { o.off = true } }
 
-// RequireSYCL makes Open fail unless there is a SYCL device; if backends are given, a device of one of
-// them.
+// RequireSYCL makes Open fail unless there is a SYCL device with a default queue; if backends are given, a
+// device of one of them.
 func RequireSYCL(backends ...Backend) Option {
 	return func(o *options) { o.required, o.backends = true, backends }
 }
@@ -76,8 +76,8 @@ func Open(opts ...Option) (*Runtime, error) {
 }
 
 // OpenContext finds and loads the SYCL library, and lists the devices. The caller closes the Runtime. If
-// there is no library, or the library cannot list its devices, the Runtime has the host backend only, and
-// SYCLError returns the reason. OpenContext fails if an explicitly requested library cannot be used or a
+// there is no library, or the library cannot list its devices or create a queue on any of them, the Runtime
+// has the host backend only, and SYCLError returns the reason. OpenContext fails if an explicitly requested library cannot be used or a
 // requirement is not met. The search order is:
 //
 //  1. An instance that the process has already loaded. Asking for a different file is then an error.
@@ -138,8 +138,8 @@ func open(ctx context.Context, op string, opts []Option) (*Runtime, error) {
 		case explicit || o.required:
 			return nil, err
 		default:
-			rt.why = &libraryError{Path: rt.lib.Path, Version: rt.lib.DPCTLVersion, Reason: "it cannot list the devices", Err: err,
-				Advice: "repair the drivers, or set " + EnvLibrary + "=off"}
+			rt.why = &libraryError{Path: rt.lib.Path, Version: rt.lib.DPCTLVersion, Reason: "its devices cannot be used", Err: err,
+				Advice: "try again, repair the drivers, or set " + EnvLibrary + "=off"}
 			rt.lib = nil
 		}
 	} else if explicit {
@@ -159,10 +159,17 @@ func (rt *Runtime) satisfies(o options) error {
 	if rt.table == nil {
 		return &OpError{Op: "Open", Err: fmt.Errorf("SYCL is required: %w", rt.why)}
 	}
+	var unusable error
 	for _, d := range rt.table.roots {
 		if len(o.backends) == 0 || slices.Contains(o.backends, d.info.Backend) {
-			return nil
+			if d.queue != nil {
+				return nil
+			}
+			unusable = opErr("Open", ErrFailed, "creating a queue on %s", d)
 		}
+	}
+	if unusable != nil {
+		return unusable
 	}
 	if len(rt.table.roots) == 0 {
 		return opErr("Open", ErrNoDevice, "%s lists no device; for a CPU device run `pip install intel-opencl-rt` in the same environment (OpenCL drivers: %s)", rt.lib.Path, rt.lib.OpenCLDrivers)

@@ -153,6 +153,11 @@ func (r *report) sycl(rt *syclobj.Runtime, explicit error) {
 				"pip install intel-opencl-rt (a CPU device), or the driver of your GPU",
 			})
 		}
+		for _, d := range rt.RootDevices() {
+			if _, err := d.DefaultQueue(); err != nil {
+				r.Missing = append(r.Missing, missing{"a queue on " + d.FilterString(), text(err), "start the program again, or repair the driver of the device"})
+			}
+		}
 		return
 	}
 	get := "pip install dpctl intel-opencl-rt, in the environment that VIRTUAL_ENV or python3 on PATH names; or set " + syclobj.EnvLibrary

@@ -12,6 +12,7 @@ import (
 
 	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/syclobj"
+	"github.com/usmbridge/usmbridge/syclobj/sycltest"
 )
 
 func show(t *testing.T, r *report) string {
@@ -148,4 +149,27 @@ func TestPrintOfADeviceWithoutId(t *testing.T) {
 	text := show(t, r)
 	require.Contains(t, text, "has no id for it")
 	require.Contains(t, text, "no devices")
+}
+
+// TestDeviceWithoutQueue: the report names a device on which no queue could be created, and the reason if
+// there is no queue on any device.
+func TestDeviceWithoutQueue(t *testing.T) {
+	for _, c := range []struct {
+		machine sycltest.Machine
+		want    string
+	}{
+		{sycltest.TwoGPUs, "a queue on level_zero:gpu:0"},
+		{sycltest.OneCPU, "creating a queue on opencl:cpu:0"},
+	} {
+		t.Run(c.want, func(t *testing.T) {
+			fake := sycltest.Child(t, c.machine)
+			if fake == nil {
+				return
+			}
+			fake.Fail("DPCTLQueue_Create", 1)
+			r, err := gatherHere(t)
+			require.NoError(t, err)
+			require.Contains(t, show(t, r), c.want)
+		})
+	}
 }

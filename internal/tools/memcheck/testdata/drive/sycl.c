@@ -34,8 +34,8 @@ static int spans(void *ctx, void *queue, int32_t id, char *p, size_t size)
 	err = usmb_sycl_place_for(ctx, queue, p, p, &again);
 	if (err == USMB_SYCL_OK) {
 		CHECK(place == again && place->dl_id == id && place->dl_error == USMB_SYCL_OK);
-		usmb_place_show(place, queue);
-		usmb_place_show(place, place->queue);
+		err = usmb_place_show(place, queue);
+		CHECK(usmb_place_show(place, place->queue) == USMB_SYCL_OK);
 		for (size_t n = 0; n < 40; n++) { /* the text fits, or is truncated */
 			char *text = malloc(n > 0 ? n : 1);
 
