@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/syclobj/sycltest"
@@ -77,4 +78,34 @@ func TestFakeEventsWithoutACopyAreWaitedFor(t *testing.T) {
 		require.NoError(t, q.Close())
 	}
 	require.Zero(t, fake.Used(0))
+}
+
+// TestFakeKeptFailureIsReturnedOnce: a failure that Python could not pass on reaches the next wait, and the next
+// user of the memory has no part in it.
+func TestFakeKeptFailureIsReturnedOnce(t *testing.T) {
+	fake, rt := onFake(t, sycltest.OneCPU)
+	if fake == nil {
+		return
+	}
+	upstream := memmgr.USM(rt.DefaultQueue(), syclobj.USMShared)
+	p := memmgr.NewPool(upstream)
+	for _, wait := range []func(memmgr.Buffer) error{
+		memmgr.Buffer.Wait,
+		func(b memmgr.Buffer) error { return b.WaitContext(t.Context()) },
+		func(b memmgr.Buffer) error { _, err := b.Bytes(); return err },
+	} {
+		b, err := memmgr.New(p, memmgr.Request{Size: 4096})
+		require.NoError(t, err)
+		b.Cell().SetFlags(owner.Failed)
+		require.ErrorIs(t, wait(b), syclobj.ErrAsync)
+		require.NoError(t, wait(b))
+		b.Cell().SetFlags(owner.Failed)
+		b.Release()
+	}
+	b, err := memmgr.New(p, memmgr.Request{Size: 4096})
+	require.NoError(t, err)
+	require.NoError(t, b.Wait())
+	b.Release()
+	require.NoError(t, p.Close())
+	require.NoError(t, memmgr.Close(upstream))
 }

@@ -279,8 +279,11 @@ func (b Buffer) WaitForOthers() error {
 
 func wait(ctx context.Context, c *owner.Cell) error {
 	err := waitRecorded(ctx, c)
-	if err != nil || c.Flags()&owner.Seen == 0 {
+	if err != nil || c.Flags()&(owner.Seen|owner.Failed) == 0 {
 		return err
+	}
+	if c.Flags()&owner.Failed != 0 && c.TakeFailure() {
+		return &syclobj.OpError{Op: "wait for work on a buffer", Err: syclobj.ErrAsync}
 	}
 	return waitShared(ctx, c)
 }

@@ -21,6 +21,7 @@ const (
 	Async        uint32 = 1024 // shown with the default queues of its place
 	OnQueues     uint32 = 2048 // shown with queues that package memmgr has recorded
 	Alias        uint32 = 4096 // a second owner of the memory of another cell: see Record
+	Failed       uint32 = 8192 // work on the memory has failed: see TakeFailure
 
 	// Seen are the flags of memory on which other libraries may have devices work without reporting
 	// it: it was exported, shown or imported.
@@ -92,6 +93,10 @@ func (c *Cell) Flags() uint32 { return c.flags.Load() }
 
 // SetFlags sets bits and keeps the remaining ones.
 func (c *Cell) SetFlags(bits uint32) { c.flags.Or(bits) }
+
+// TakeFailure clears Failed and reports whether it was set: by a wait whose caller could not pass the
+// failure of the work on to the user.
+func (c *Cell) TakeFailure() bool { return c.flags.And(^Failed)&Failed != 0 }
 
 // ResetFlags replaces all bits by a plain store. Only the maker of the cell may call it, before it
 // publishes the cell.

@@ -38,7 +38,8 @@ enum {
 	USMB_CELL_SHOWN = 512,       /* C has had the cell */
 	USMB_CELL_ASYNC = 1024,      /* shown with the default queues of its place */
 	USMB_CELL_ON_QUEUES = 2048,  /* shown with queues that Go has recorded */
-	USMB_CELL_ALIAS = 4096       /* a second owner of the memory of another cell, see usmb_cell_record */
+	USMB_CELL_ALIAS = 4096,      /* a second owner of the memory of another cell, see usmb_cell_record */
+	USMB_CELL_FAILED = 8192 /* work on the memory has failed; the next wait returns the failure and clears this */
 };
 
 /* The flags of memory on which other libraries may have devices work without reporting it, because it was

@@ -73,7 +73,7 @@ int usmb_array_getbuffer(PyObject *self, Py_buffer *view, int flags)
 		const char *name = usmb_dl_dtype_name(a->dtype);
 		return buffer_error("the buffer protocol has no format for ", name ? name : "this element type");
 	}
-	if (usmb_array_wait(a) < 0 || !usmb_array_alive(a)) return -1;
+	if (usmb_array_wait_keeping(a) < 0 || !usmb_array_alive(a)) return -1;
 	Py_ssize_t *strides = NULL;
 	if ((flags & PyBUF_STRIDES) == PyBUF_STRIDES && a->ndim > 0) {
 		strides = PyMem_Malloc((size_t)a->ndim * sizeof *strides);

@@ -21,6 +21,11 @@ static uint32_t flags_of(usmb_cell *cell)
 	return atomic_load_explicit(&cell->flags, memory_order_relaxed);
 }
 
+static void set_flags(usmb_cell *cell, uint32_t flags)
+{
+	if ((flags_of(cell) & flags) != flags) atomic_fetch_or_explicit(&cell->flags, flags, memory_order_relaxed);
+}
+
 /* ---- the queues of a piece of memory ----------------------------------------------- */
 
 enum { BORROWED = 4 }; /* the queue of the array, the first queue, and those of the place */
@@ -114,6 +119,7 @@ enum {
 	ALL,
 	KNOWN,  /* not the default queue that users see */
 	SHARED, /* not our own pending work */
+	KEEP,   /* all; a failure stays on the memory */
 };
 
 /* Whether only the default queue that users see can have unreported work on memory that was seen. */
@@ -122,26 +128,39 @@ static int only_default(usmb_cell *cell)
 	return !has_recorded(cell) && !usmb_cell_first_queue(cell) && !usmb_place_shows_own(cell->place);
 }
 
+/* Raises the failure of work for which an earlier call has waited. */
+static int failed_before(usmb_cell *cell, int what)
+{
+	if (what != KEEP) atomic_fetch_and_explicit(&cell->flags, ~(uint32_t)USMB_CELL_FAILED, memory_order_relaxed);
+	return failed(USMB_SYCL_EASYNC);
+}
+
 /* The caller holds the cell. */
 static int wait_for(usmb_cell *cell, PyObject *named, int what)
 {
 	queues q;
 	cell = usmb_cell_record(cell);
+	if (__builtin_expect(flags_of(cell) & USMB_CELL_FAILED, 0)) return failed_before(cell, what);
 	int pending = atomic_load_explicit(&cell->pending, memory_order_acquire) != NULL;
 	int seen = cell->place && flags_of(cell) & USMB_CELL_SEEN;
 	if (__builtin_expect(!pending && !named && (!seen || (what == KNOWN && only_default(cell))), 1)) return 0;
 	if (seen && usmb_note_dpctl_queue(cell->place) < 0) return -1;
 	if (collect(&q, cell, named, what == KNOWN) < 0) return -1;
 	void *event = what == SHARED ? NULL : usmb_pending_copy(cell);
+	if (!event && flags_of(cell) & USMB_CELL_FAILED) { /* from usmb_pending_copy */
+		free_queues(&q);
+		return failed_before(cell, what);
+	}
 	if (!event && q.n == 0) return 0; /* there is nothing to free */
 	PyThreadState *saved = PyEval_SaveThread();
 	/* Our work first: it may have been submitted to one of the queues. */
 	int code = event ? usmb_sycl_wait_event(event) : USMB_SYCL_OK;
+	if (code == USMB_SYCL_OK && q.n > 0) code = usmb_sycl_wait_queues(list_of(&q), q.n);
+	if (code != USMB_SYCL_OK && what == KEEP) set_flags(cell, USMB_CELL_FAILED);
 	if (event) {
 		usmb_sycl_event_delete(event);
 		usmb_pending_done(cell);
 	}
-	if (code == USMB_SYCL_OK && q.n > 0) code = usmb_sycl_wait_queues(list_of(&q), q.n);
 	PyEval_RestoreThread(saved);
 	free_queues(&q);
 	return failed(code);
@@ -165,6 +184,11 @@ int usmb_array_wait(usmb_array *a)
 	return wait_held(a, ALL);
 }
 
+int usmb_array_wait_keeping(usmb_array *a)
+{
+	return wait_held(a, KEEP);
+}
+
 int usmb_array_wait_known(usmb_array *a)
 {
 	return wait_held(a, KNOWN);
@@ -184,14 +208,14 @@ static int order_held(usmb_array *a, void *queue)
 	if (cell->place && flags_of(cell) & USMB_CELL_SEEN && usmb_note_dpctl_queue(cell->place) < 0) return -1;
 	if (collect(&q, cell, a->queue, 0) < 0) return -1;
 	void *event = usmb_pending_copy(cell);
-	int code = USMB_SYCL_OK;
-	if (event || q.n > 0) {
+	int code = flags_of(cell) & USMB_CELL_FAILED ? USMB_SYCL_EASYNC : USMB_SYCL_OK;
+	if (code == USMB_SYCL_OK && (event || q.n > 0)) {
 		/* Without the GIL, because a submission can wait for a thread that takes it. */
 		PyThreadState *saved = PyEval_SaveThread();
 		code = usmb_sycl_order(queue, event, list_of(&q), q.n);
-		usmb_sycl_event_delete(event);
 		PyEval_RestoreThread(saved);
 	}
+	usmb_sycl_event_delete(event);
 	free_queues(&q);
 	return code == USMB_SYCL_OK ? 0 : wait_for(a->cell, a->queue, ALL);
 }
@@ -205,11 +229,6 @@ int usmb_array_order(usmb_array *a, void *queue)
 }
 
 /* ---- what consumers have seen --------------------------------------------------------- */
-
-static void set_flags(usmb_cell *cell, uint32_t flags)
-{
-	if ((flags_of(cell) & flags) != flags) atomic_fetch_or_explicit(&cell->flags, flags, memory_order_relaxed);
-}
 
 /* Makes imports of the address find the cell. */
 static int index_address(usmb_array *a)

@@ -25,7 +25,8 @@ void *usmb_pending_copy(usmb_cell *cell)
 		   event in the cell. The GIL is taken again after unlocking, because its holder may
 		   wait for the lock. */
 		if (usmb_py_holds_gil()) saved = PyEval_SaveThread();
-		usmb_sycl_wait_event(event);
+		if (usmb_sycl_wait_event(event) != USMB_SYCL_OK)
+			atomic_fetch_or_explicit(&cell->flags, USMB_CELL_FAILED, memory_order_relaxed);
 	}
 	usmb_cell_let_pending(cell);
 	if (saved) PyEval_RestoreThread(saved);
