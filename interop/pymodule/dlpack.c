@@ -406,8 +406,9 @@ static int oneapi_place(const usmb_dl_snapshot *s, usmb_place **out)
 		code = usmb_sycl_dlpack_import(s->t.device.id, lo, hi, out);
 	if (code == USMB_SYCL_OK) return 0;
 	if (PyErr_Occurred()) return -1;
-	usmb_raise(PyExc_BufferError, "from_dlpack: the tensor names memory at %p on DLPack device (14, %d): %s",
-	           s->span.first, s->t.device.id, usmb_sycl_strerror(code));
+	usmb_raise(usmb_runtime_failed(code) ? PyExc_RuntimeError : PyExc_BufferError,
+	           "from_dlpack: the tensor names memory at %p on DLPack device (14, %d): %s", s->span.first,
+	           s->t.device.id, usmb_sycl_strerror(code));
 	return -1;
 }
 

@@ -497,8 +497,11 @@ static int find_place(parsed *p, usmb_suai_out *out, usmb_place **place)
 		code = usmb_sycl_place_for(context, queue, lo, hi, place);
 	if (code == USMB_SYCL_OK) return 0;
 	if (PyErr_Occurred()) return -1;
-	usmb_raise(PyExc_ValueError, WHERE "'data' %p to %p does not agree with 'syclobj': %s", lo, hi,
-	           usmb_sycl_strerror(code));
+	const char *why = usmb_sycl_strerror(code);
+	if (usmb_runtime_failed(code))
+		usmb_raise(PyExc_RuntimeError, WHERE "asking for the place of 'data' %p to %p: %s", lo, hi, why);
+	else
+		usmb_raise(PyExc_ValueError, WHERE "'data' %p to %p does not agree with 'syclobj': %s", lo, hi, why);
 	return -1;
 }
 

@@ -363,8 +363,8 @@ static PyObject *light_capsule(PyObject *self, PyObject *unused)
 	void *ref = !own ? NULL : is_queue ? usmb_sycl_queue_copy(own) : usmb_sycl_context_copy(own);
 	(void)unused;
 	if (!ref)
-		return usmb_raise(PyExc_RuntimeError, "the SYCL runtime could not copy the %s",
-		                  is_queue ? "queue" : "context");
+		return usmb_raise(PyExc_RuntimeError, "making a capsule of the array's %s: copying it: %s",
+		                  is_queue ? "queue" : "context", usmb_sycl_strerror(USMB_SYCL_EFAILED));
 	PyObject *capsule =
 	        is_queue ? PyCapsule_New(ref, queue_name, end_queue) : PyCapsule_New(ref, context_name, end_context);
 	if (!capsule) is_queue ? usmb_sycl_queue_delete(ref) : usmb_sycl_context_delete(ref);
@@ -527,7 +527,11 @@ PyObject *usmb_public_queue(usmb_place *place)
 		return Py_NewRef(kept[at].queue);
 	PyObject *queue = find_queue(place, &keep);
 	void *ref = queue ? usmb_queue_ref(queue) : NULL;
-	if (ref) usmb_place_show(place, ref);
+	if (ref && usmb_place_show(place, ref) != USMB_SYCL_OK) {
+		Py_DECREF(queue);
+		return usmb_raise(PyExc_RuntimeError, "recording the queue of the array's memory: %s",
+		                  usmb_sycl_strerror(USMB_SYCL_EFAILED));
+	}
 	if (keep) keep_at(at, place->serial, Py_NewRef(queue), usmb_sycl_context_copy(place->context));
 	return queue;
 }

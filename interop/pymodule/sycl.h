@@ -7,6 +7,13 @@
 #include "support.h"
 #include "usmb_sycl.h"
 
+/* Whether a code reports a failure of the SYCL runtime, not an argument that it refuses. An import asks for
+   the device only of memory that is USM, so that no device is a failure there. */
+static inline int usmb_runtime_failed(int code)
+{
+	return code == USMB_SYCL_EFAILED || code == USMB_SYCL_ENOMEM || code == USMB_SYCL_ENODEVICE;
+}
+
 /* ---- device ---- */
 
 /* The Device of a place, one object for each filter string; "host" for NULL. */

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from conftest import HOST, peer, sycl_device
 
 import faults
 
+HUNT = int(os.environ.get("USMBRIDGE_HUNT", "0"))  # seconds
 
 
 START = f"""
@@ -25,7 +27,7 @@ def run(tmp_path, code, **options):
     """Runs code in a process with the library, and returns its output."""
     sycl_device(), peer("dpctl")
     environment = faults.environment(tmp_path, **options)
-    p = subprocess.run([HOST, "-c", code], capture_output=True, text=True, env=environment, timeout=600)
+    p = subprocess.run([HOST, "-c", code], capture_output=True, text=True, env=environment, timeout=600 + HUNT)
     assert p.returncode == 0, p.stdout + p.stderr
     return p.stdout
 
@@ -71,3 +73,117 @@ print(len(ways))
 def test_ways_into_numpy_keep_the_failure(tmp_path):
     peer("numpy")
     assert int(run(tmp_path, OPEN + WAYS)) > 40
+
+
+def test_first_queue_fails(tmp_path):
+    """A failure at the first use is raised, instead of host memory, and the next use works."""
+    code = """
+try:
+    print(ub.zeros(3).device)
+except RuntimeError as e:
+    assert "creating a queue on opencl" in str(e), e
+    print("raised")
+print(ub.zeros(3).usm_type)
+"""
+    assert run(tmp_path, START + code, first="DPCTLQueue_Create").split() == ["raised", "shared"]
+
+
+def test_failed_imports_name_the_failure(tmp_path):
+    code = """
+import dpctl.memory
+
+class Holder:
+    def __init__(self, m, syclobj):
+        self.__sycl_usm_array_interface__ = dict(m.__sycl_usm_array_interface__, syclobj=syclobj)
+
+def refused(function, f):
+    faults.fail(function, 1)
+    try:
+        f()
+    except RuntimeError as e:
+        assert "the SYCL library reported a failure" in str(e) or "knows no such device" in str(e), e
+        assert "agree" not in str(e), e
+    else:
+        raise AssertionError(function)
+    f()
+
+m = dpctl.memory.MemoryUSMShared(64)
+for function in "DPCTLUSM_GetPointerDevice", "DPCTLQueue_GetContext":
+    refused(function, lambda: ub.asarray(Holder(m, m.sycl_queue._get_capsule())))
+refused("DPCTLUSM_GetPointerDevice", lambda: ub.asarray(Holder(m, m.sycl_queue)))
+"""
+    run(tmp_path, OPEN + code)
+    code = """
+a = ub.zeros(3, usm_type="shared")
+for function, o in ("DPCTLQueue_Copy", a.sycl_queue), ("DPCTLContext_Copy", a.sycl_context):
+    faults.fail(function, 1)
+    try:
+        o._get_capsule()
+    except RuntimeError as e:
+        assert "copying it: the SYCL library reported a failure" in str(e), e
+    else:
+        raise AssertionError(function)
+    o._get_capsule()
+"""
+    run(tmp_path, OPEN + code)
+
+
+RANDOM = """
+import gc, pickle, random, time
+import numpy as np
+import dpctl.memory
+
+class Holder:
+    def __init__(self, m):
+        self.m, self.__sycl_usm_array_interface__ = m, m.__sycl_usm_array_interface__
+
+def exchange(r):
+    kinds = ["device", "shared", "host"]
+    a = ub.full(100, 7, "int32", usm_type=r.choice(kinds))
+    for f in r.sample(uses, 4):
+        f(a, r)
+    b = ub.zeros_like(a)
+    b[...] = a
+    assert b.asnumpy().tolist() == [7] * 100
+
+uses = [
+    lambda a, r: ub.asarray(Holder(a)),
+    lambda a, r: ub.asarray(Holder(dpctl.memory.MemoryUSMShared(64))),
+    lambda a, r: ub.from_dlpack(a),
+    lambda a, r: a.__dlpack__(),
+    lambda a, r: a.copy(),
+    lambda a, r: a.to_device("host"),
+    lambda a, r: a.astype("float32").fill(2),
+    lambda a, r: (a.sycl_queue, a.sycl_context, a.sycl_queue._get_capsule()),
+    lambda a, r: pickle.loads(pickle.dumps(a)),
+    lambda a, r: ub.zeros(r.randrange(1, 1 << 20), usm_type="shared").tolist()[:1],
+    lambda a, r: np.asarray(a) if a.usm_type != "device" else a.asnumpy(),
+    lambda a, r: str(a),
+]
+
+exchange(random.Random(0))  # one-time work
+raised, n, live, end = 0, 0, None, time.monotonic() + HUNT
+while n < 300 or time.monotonic() < end:
+    r = random.Random(n)
+    if n == 100: live = ub.stats()["live_buffers.all.current"]
+    if n % 20 == 0: faults.rate(r.choice([1000, 20000, 200000]))
+    try:
+        exchange(r)
+    except (RuntimeError, MemoryError, BufferError) as e:
+        raised += 1
+        del e
+    n += 1
+faults.rate(0)
+for n in range(10):
+    exchange(random.Random(n))
+for _ in range(5): gc.collect()
+assert raised > 20, raised
+assert ub.stats()["live_buffers.all.current"] <= live, (live, ub.stats())
+print(f"{faults.failed()} faults")
+"""
+
+
+def test_random_failures(tmp_path):
+    """Calls that fail at random raise an error, and leave nothing behind; in check-long for USMBRIDGE_HUNT seconds."""
+    peer("numpy")
+    print(run(tmp_path, OPEN + f"HUNT = {HUNT}\n" + RANDOM, seed=time.time_ns()))
