@@ -108,7 +108,7 @@ func TestErrors(t *testing.T) {
 		{"function", "models:nothing", nil, python.AttributeError, "nothing"},
 		{"name", "models", nil, python.ValueError, `"module:name"`},
 		{"argument", "models:add", []any{make(chan int)}, nil, "chan int"},
-		{"result", "models:odd", nil, nil, "[1]: "},
+		{"result", "models:odd", nil, nil, "[1]: object: not a plain value"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			v, err := e.Call(t.Context(), c.function, c.args...)

@@ -29,7 +29,11 @@ func arraysIn(v any) (any, error) {
 	case *python.Object:
 		a, err := pymodule.FromPython(v)
 		if err != nil {
-			return nil, fmt.Errorf("%v is neither a plain value nor an array: %w", v, err)
+			name, typeErr := v.Type() // not its text, which can contain the user's data
+			if typeErr != nil {
+				name = "unknown type"
+			}
+			return nil, fmt.Errorf("%s: not a plain value, and not readable as an array: %w", name, err)
 		}
 		v.Release()
 		return a, nil

@@ -48,7 +48,7 @@ func TestErrors(t *testing.T) {
 	_, err = p.Call(ctx, "models")
 	require.ErrorIs(t, err, python.ValueError)
 	_, err = p.Call(ctx, "models:thing")
-	require.ErrorContains(t, err, "neither a plain value nor an array")
+	require.ErrorContains(t, err, "object: not a plain value, and not readable as an array")
 
 	cycle := []any{nil}
 	cycle[0] = cycle

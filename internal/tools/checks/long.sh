@@ -46,7 +46,7 @@ other_stages() {
 		failing allocations and interrupts	(export USMBRIDGE_HUNT=1; $python -k 'allocations or interrupts' test_scarce.py)
 		failing calls and allocations of C	USMBRIDGE_HUNT=1 $go test -count=1 -timeout 240m -v ./internal/tools/memcheck
 		failing calls of the SYCL library	$go test -count=1 -v -run Sweep ./usmarray
-		failing driver	USMBRIDGE_HUNT=$seconds $go test -count=1 -timeout 240m -v -run DriverFails ./memmgr
+		failing driver	USMBRIDGE_HUNT=$seconds $go test -count=1 -timeout 240m -v -run DriverFails ./memmgr ./interop/executor
 		failing driver in Python	(export USMBRIDGE_HUNT=$seconds; $python test_driver_failures.py)
 		failing disks and addresses	$go test -count=1 -v -run 'DiskFull|EveryAddressLimit' ./interop/npy ./interop/safetensors ./memmgr
 		long soak from Go	USMBRIDGE_SOAK=10000000 $go test -count=1 -timeout 0 -v -run '^TestSoak$' ./interop/pymodule

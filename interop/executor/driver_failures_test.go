@@ -1,0 +1,113 @@
+//go:build cgo && linux
+
+package executor_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/internal/testenv/testfaults"
+	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
+	"github.com/usmbridge/usmbridge/interop/executor"
+	"github.com/usmbridge/usmbridge/interop/pymodule"
+	"github.com/usmbridge/usmbridge/interop/python"
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/syclobj"
+	"github.com/usmbridge/usmbridge/usmarray"
+)
+
+// onDevice is the Python code of TestDriverFails.
+const onDevice = `
+import usmbridge as ub
+def made(n):
+    a = ub.full(n, 12345, "int32", usm_type="shared")
+    a.__sycl_usm_array_interface__  # a consumer may have submitted work
+    return a
+def same(a): return [a, ub.asarray(a).copy()]
+`
+
+// TestDriverFails: while calls of the real SYCL library fail, calls into Python return right arrays or an error
+// without the elements. Afterwards all is well and nothing is left.
+func TestDriverFails(t *testing.T) {
+	faults := testfaults.Child(t, rand.Uint64())
+	if faults == nil {
+		return
+	}
+	env := testpython.Need(t, "numpy")
+	rt, err := syclobj.Open(syclobj.RequireSYCL())
+	require.NoError(t, err)
+	require.NoError(t, pymodule.Register(pymodule.SetRuntime(rt)))
+	py, err := python.Start(python.WithEnvironment(env))
+	require.NoError(t, err)
+	m, err := py.Module("on_device", onDevice)
+	require.NoError(t, err)
+	defer m.Release()
+	e, err := executor.New(py, executor.Config{Slots: 2})
+	require.NoError(t, err)
+	p := memmgr.NewPool(memmgr.USM(rt.DefaultQueue(), syclobj.USMDevice))
+
+	faults.Fail(t, "DPCTLEvent_WaitAndThrow", 1)
+	_, err = e.Call(t.Context(), "on_device:made", 10)
+	require.ErrorIs(t, err, python.RuntimeError)
+	require.ErrorContains(t, err, "work on the device failed")
+	require.ErrorContains(t, err, "usmbridge.Array")
+	require.NotContains(t, err.Error(), "12345")
+
+	seconds, _ := strconv.Atoi(os.Getenv("USMBRIDGE_HUNT"))
+	end := time.Now().Add(time.Duration(seconds) * time.Second)
+	for round := 0; round < 3 || time.Now().Before(end); round++ {
+		faults.Rate([]uint32{1000, 20000, 200000}[round%3])
+		var all sync.WaitGroup
+		for range 3 {
+			all.Go(func() {
+				for range 20 {
+					if err := exchangeOnDevice(e, p); err != nil {
+						require.NotErrorIs(t, err, errWrong)
+						require.NotContains(t, err.Error(), "12345")
+					}
+				}
+			})
+		}
+		all.Wait()
+	}
+	faults.Rate(0)
+	t.Logf("%d faults", faults.Failed())
+	require.Greater(t, faults.Failed(), uint64(20))
+	require.NoError(t, exchangeOnDevice(e, p))
+	require.NoError(t, e.Close(context.Background()))
+	require.NoError(t, p.Close())
+}
+
+var errWrong = errors.New("wrong elements")
+
+// exchangeOnDevice sends an array to Python, and checks the arrays that it receives.
+func exchangeOnDevice(e *executor.Executor, p *memmgr.Pool) error {
+	x, err := usmarray.Full(p, usmarray.Int32, []int{100}, 12345)
+	if err != nil {
+		return err
+	}
+	defer x.Release()
+	result, err := e.Call(context.Background(), "on_device:same", x)
+	if err != nil {
+		return err
+	}
+	for _, v := range result.([]any) {
+		a := v.(*usmarray.Array)
+		defer a.Release()
+		got, readErr := usmarray.ToSlice[int32](a)
+		if readErr == nil && (len(got) != 100 || slices.Min(got) != 12345 || slices.Max(got) != 12345) {
+			readErr = errWrong
+		}
+		err = errors.Join(err, readErr)
+	}
+	return err
+}
