@@ -138,7 +138,10 @@ func (e *OutOfMemoryError) Error() string {
 	if e.Err != nil {
 		fmt.Fprintf(&b, ": %v", e.Err)
 	}
-	b.WriteString("; release buffers, trim the pool, or raise the limit")
+	b.WriteString("; release buffers, trim the pool")
+	if !errors.Is(e.Err, syclobj.ErrAllocation) { // which the limit did not refuse
+		b.WriteString(", or raise the limit")
+	}
 	return b.String()
 }
 

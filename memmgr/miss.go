@@ -95,7 +95,7 @@ func (p *Pool) miss(w *want) (Buffer, error) {
 			// refused.
 			behind, yields := p.standsBehind(&k)
 			if behind {
-				c, err = p.await(&k)
+				c, err = p.await(&k, err)
 				break
 			}
 			if yields {
@@ -120,7 +120,7 @@ func (p *Pool) miss(w *want) (Buffer, error) {
 			}
 			// 7. A request with a context waits, another one fails.
 			if p.mayWait(&k) {
-				c, err = p.await(&k)
+				c, err = p.await(&k, err)
 			} else {
 				err = p.failed(&k, err)
 			}
@@ -376,7 +376,7 @@ func (p *Pool) ask(w *want, size uintptr) (*owner.Cell, error) {
 		return nil, p.closedError()
 	}
 	defer p.mu.Unlock()
-	p.reclaim.requests = vainLimit{}
+	p.reclaim.requests, p.reclaim.refused = vainLimit{}, refusals{}
 	b.Size = min(b.Size, maxSegment) &^ (unit - 1)
 	dedicated := p.heap.dedicated(w)
 	block := p.heap.addSegment(b, dedicated, !dedicated && p.purging.untouched(b.Address, b.Size))

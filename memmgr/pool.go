@@ -459,6 +459,7 @@ func (m *poolMutex) Unlock() {
 		m.rankedMutex.Lock()
 		m.returning--
 		m.returns++
+		upstreamFrees.Add(1)
 		m.returned.Broadcast()
 		m.rankedMutex.Unlock()
 	}()

@@ -2,10 +2,13 @@ package memmgr
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"math"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
@@ -231,7 +234,61 @@ type reclaim struct {
 	// Evictions of all cached blocks for requests of the pool, and for other pools. They stop
 	// every processor.
 	requests, others vainLimit
-	refused          vainLimit // questions of waiters to the upstream
+	refused          refusals
+}
+
+// refusals are those of the upstream to waiters. They ask it less and less often, because another
+// process may use the device for long.
+type refusals struct {
+	vainLimit
+	pause time.Duration // between the last two questions
+	freed uint64        // upstreamFrees at the last one
+	at    time.Time     // of the last one
+	err   error         // its reason, see deviceReason
+}
+
+// upstreamFrees counts how often pools gave segments back, and how often unified shared memory
+// was freed.
+var upstreamFrees atomic.Uint64
+
+// covers reports whether a question would be in vain again. If memory was freed since, that is
+// so only for retryTime.
+func (r *refusals) covers(need uint64, at time.Time) bool {
+	if r.freed != upstreamFrees.Load() {
+		at = at.Add(r.pause - retryTime)
+	}
+	return r.vainLimit.covers(need, 0, at)
+}
+
+// note records a refusal.
+func (r *refusals) note(need uint64, err error) {
+	freed := upstreamFrees.Load()
+	r.pause = min(2*r.pause, longRetry)
+	if r.pause == 0 || freed != r.freed {
+		r.pause = retryTime
+	}
+	r.freed, r.at, r.err = freed, time.Now(), deviceReason(err)
+	r.vainLimit.note(need, 0, r.at, r.pause)
+}
+
+// since returns the reason of a refusal since a time, or nil.
+func (r *refusals) since(at time.Time) error {
+	if r.at.Before(at) {
+		return nil
+	}
+	return r.err
+}
+
+// deviceReason returns the reason of a refusal without the figures of the resources that passed it
+// on; nil for that of a limit, and for the end of a context.
+func deviceReason(err error) error {
+	for oom := (*OutOfMemoryError)(nil); errors.As(err, &oom); {
+		err = oom.Err
+	}
+	if errors.Is(err, errLimit) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return nil
+	}
+	return err
 }
 
 // vainLimit is a recent attempt in vain.

@@ -423,6 +423,7 @@ func (r *usmResource) free(b Block) {
 		panic(misuse("Free", "%d bytes at %#x of %v: %w", b.Size, b.Address, r.place, err))
 	}
 	r.add(-1, -int64(b.Size))
+	upstreamFrees.Add(1)
 	r.place.Release()
 }
 

@@ -144,8 +144,11 @@ const (
 	// The poller polls after shortWatch and then less often, down to longWatch. Measure: service.
 	shortWatch = 100 * time.Microsecond
 	longWatch  = 5 * time.Millisecond
-	// retryTime is how often a waiter asks an upstream that seems to have room. Measure: service.
+	// A waiter asks an upstream that seems to have room again after retryTime. Measure: service.
 	retryTime = time.Millisecond
+	// longRetry is the longest time between two questions of waiters, which doubles from retryTime
+	// while the upstream refuses. Measure: service.
+	longRetry = 64 * retryTime
 	// askAgain is how often a waiter asks other pools, and an upstream whose room is unknown.
 	// Measure: service.
 	askAgain = 10 * time.Millisecond

@@ -1,6 +1,7 @@
 package memmgr
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
@@ -60,9 +61,9 @@ func (p *Pool) findNow(w *want) *owner.Cell {
 	return c
 }
 
-// await waits until a request is served or its context ends. While the request waits for
+// await waits until a request that was refused is served or its context ends. While the request waits for
 // memory, its tenant is not charged: other requests of the tenant may use that room.
-func (p *Pool) await(w *want) (*owner.Cell, error) {
+func (p *Pool) await(w *want, refusal error) (*owner.Cell, error) {
 	start := now()
 	defer func() { p.account.waits.add(now()-start, 1) }()
 	if t := w.tenant; t != nil {
@@ -82,6 +83,9 @@ func (p *Pool) await(w *want) (*owner.Cell, error) {
 		p.press(true)
 	}
 	x := p.waitlist.add(w)
+	if deviceReason(refusal) != nil {
+		p.reclaim.refused.note(p.segmentNeed(w), refusal)
+	}
 	defer p.cancelElsewhere(x)
 	p.serveWaiters() // from memory that was freed since the last search
 	p.mu.Unlock()
@@ -117,6 +121,9 @@ func (p *Pool) giveUp(x *waiter, cause error) error {
 	}
 	p.serveWaiters()
 	p.relax()
+	if refusal := p.reclaim.refused.since(x.since); refusal != nil {
+		cause = fmt.Errorf("%w; the last refusal: %w", cause, refusal)
+	}
 	return p.fail(x.w, cause)
 }
 
@@ -265,7 +272,7 @@ func (p *Pool) findFor(x *waiter) *owner.Cell {
 func (p *Pool) mayGrow(x *waiter) bool {
 	need, l := p.segmentNeed(x.w), &p.waitlist
 	tight, room := p.limitRoom()
-	if tight == nil || p.reclaim.refused.covers(need, 0, time.Now()) {
+	if tight == nil || p.reclaim.refused.covers(need, time.Now()) {
 		return false
 	}
 	if l.reserved.except(x) {
@@ -363,7 +370,7 @@ func (p *Pool) growFor(x *waiter) {
 	l := &p.waitlist
 	size, need := p.segmentFor(x.w)
 	tight, room := p.limitRoom()
-	if x.left || !p.affords(x) || tight == nil && l.reserved.takesAll(x) || p.reclaim.refused.covers(uint64(need), 0, time.Now()) {
+	if x.left || !p.affords(x) || tight == nil && l.reserved.takesAll(x) || p.reclaim.refused.covers(uint64(need), time.Now()) {
 		p.mu.Unlock()
 		return
 	}
@@ -383,7 +390,7 @@ func (p *Pool) growFor(x *waiter) {
 		p.leave(x)
 		x.fail(err)
 	default:
-		p.reclaim.refused.note(uint64(need), 0, time.Now(), retryTime)
+		p.reclaim.refused.note(uint64(need), err)
 	}
 	p.serveWaiters()
 	p.relax()

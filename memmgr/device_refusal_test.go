@@ -1,0 +1,63 @@
+//go:build cgo && linux
+
+package memmgr_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/syclobj"
+	"github.com/usmbridge/usmbridge/syclobj/sycltest"
+)
+
+// TestFakeRefusedWaiters: requests that wait for memory of a device that other memory has taken name the
+// device's refusal at the end of their context, ask it less and less often, and are served once it has memory.
+func TestFakeRefusedWaiters(t *testing.T) {
+	fake, rt := onFake(t, sycltest.Machine{{Backend: syclobj.BackendLevelZero, Name: "Fake Level Zero", Devices: []sycltest.Device{
+		{Type: syclobj.TypeGPU, Name: "small", Memory: 32 << 20},
+	}}})
+	if fake == nil {
+		return
+	}
+	const ask = "DPCTLaligned_alloc_device"
+	upstream := memmgr.USM(rt.DefaultQueue(), syclobj.USMDevice)
+	other := memmgr.USM(rt.DefaultQueue(), syclobj.USMDevice)
+	for name, options := range map[string][]memmgr.PoolOption{
+		"room below the limit": {memmgr.WithLimit(24 << 20)},
+		"without a limit":      nil,
+	} {
+		all, err := memmgr.New(other, memmgr.Request{Size: 31 << 20})
+		require.NoError(t, err)
+		p := memmgr.NewPool(upstream, options...)
+		tenant, err := p.NewTenant("tenant", memmgr.TenantOptions{})
+		require.NoError(t, err)
+		calls := fake.Calls(ask)
+		for i, from := range []memmgr.Resource{p, tenant} {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			first, second := request(from, ctx, 4<<20), request(from, ctx, 8<<20)
+			for _, c := range []chan granted{first, second} {
+				err := (<-c).err
+				require.ErrorIs(t, err, memmgr.ErrOutOfMemory, name)
+				require.ErrorIs(t, err, context.DeadlineExceeded, name)
+				require.ErrorIs(t, err, syclobj.ErrAllocation, "%s, %d", name, i)
+				require.NotContains(t, err.Error(), "raise the limit", name)
+			}
+			cancel()
+		}
+		t.Logf("%s: %d calls", name, fake.Calls(ask)-calls)
+		require.Less(t, fake.Calls(ask)-calls, 200, name)
+
+		waiting := request(p, t.Context(), 4<<20)
+		waits(t, p, 1)
+		all.Release()
+		b := served(t, waiting)
+		b.Release()
+		require.NoError(t, p.Close())
+	}
+	require.NoError(t, memmgr.Close(upstream))
+	require.NoError(t, memmgr.Close(other))
+}
