@@ -261,29 +261,28 @@ func (b Buffer) PendingEvent() unsafe.Pointer {
 
 // Wait blocks until the work that SetPending recorded has finished, and all work on the queues with
 // which other libraries were shown the memory (SharedOn). It returns the failure of the work.
-func (b Buffer) Wait() error { return wait(context.Background(), b.record("Wait")) }
+func (b Buffer) Wait() error { return wait(context.Background(), b.record("Wait"), false) }
 
 // WaitContext is Wait, but returns when the context ends. The work itself continues.
-func (b Buffer) WaitContext(ctx context.Context) error { return wait(ctx, b.record("WaitContext")) }
+func (b Buffer) WaitContext(ctx context.Context) error { return wait(ctx, b.record("WaitContext"), false) }
 
 // WaitForOthers is Wait for a consumer that will work on the own queue of the memory's place. It may leave
 // out unreported work on this queue, behind which the queue orders the work of the consumer.
 func (b Buffer) WaitForOthers() error {
-	c := b.record("WaitForOthers")
-	err := waitRecorded(context.Background(), c)
-	if err != nil || c.Flags()&owner.Seen == 0 || onlyOwnQueue(c) {
-		return err
-	}
-	return waitShared(context.Background(), c)
+	return wait(context.Background(), b.record("WaitForOthers"), true)
 }
 
-func wait(ctx context.Context, c *owner.Cell) error {
+// wait is Wait, or WaitForOthers.
+func wait(ctx context.Context, c *owner.Cell, forOthers bool) error {
 	err := waitRecorded(ctx, c)
-	if err != nil || c.Flags()&(owner.Seen|owner.Failed) == 0 {
+	flags := c.Flags()
+	switch {
+	case err != nil || flags&(owner.Seen|owner.Failed) == 0:
 		return err
-	}
-	if c.Flags()&owner.Failed != 0 && c.TakeFailure() {
+	case flags&owner.Failed != 0 && c.TakeFailure():
 		return &syclobj.OpError{Op: "wait for work on a buffer", Err: syclobj.ErrAsync}
+	case forOthers && onlyOwnQueue(c):
+		return nil
 	}
 	return waitShared(ctx, c)
 }
