@@ -15,7 +15,7 @@ import (
 )
 
 // If the library has no memory for a second reference of a pending event, the operation waits for
-// the work.
+// the work, and does not hold the lock of the event meanwhile.
 func TestFakeEventsWithoutACopyAreWaitedFor(t *testing.T) {
 	fake, rt := onFake(t, sycltest.OneCPU)
 	if fake == nil {
@@ -51,7 +51,7 @@ func TestFakeEventsWithoutACopyAreWaitedFor(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, b.SetPending(queues[0], ev))
 		copies := fake.Calls("DPCTLEvent_Copy")
-		fake.Fail("DPCTLEvent_Copy", 1)
+		fake.Fail("DPCTLEvent_Copy", -1)
 		type outcome struct {
 			err  error
 			done bool
@@ -62,6 +62,17 @@ func TestFakeEventsWithoutACopyAreWaitedFor(t *testing.T) {
 			over <- outcome{err, ev.Done()}
 		}()
 		require.Eventually(t, func() bool { return fake.Calls("DPCTLEvent_Copy") > copies }, time.Minute, time.Millisecond, c.name)
+		held := make(chan bool)
+		go func() {
+			b.Inside().HoldPending()
+			b.Inside().LetPending()
+			close(held)
+		}()
+		select {
+		case <-held:
+		case <-time.After(10 * time.Second):
+			t.Errorf("%s waits under the lock", c.name)
+		}
 		fake.ReleaseAll()
 		got := <-over
 		fake.Fail("DPCTLEvent_Copy", 0)

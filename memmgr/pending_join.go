@@ -3,6 +3,7 @@ package memmgr
 import (
 	"context"
 	"errors"
+	"time"
 	"unsafe"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
@@ -310,22 +311,36 @@ func waitRecorded(ctx context.Context, c *owner.Cell) error {
 }
 
 // copyPending returns an owned copy of the pending event, 0 if there is none. If the library cannot
-// copy the event for lack of memory, copyPending waits for the work instead and returns its failure.
-// Meanwhile the event cannot be exchanged, because the cell has the only reference.
+// copy the event for lack of memory, copyPending tries again until it can or until the work has ended,
+// and returns the failure of the work. It holds the spin bit only for the attempts: the work may need
+// Python's GIL, whose holder may spin.
 func copyPending(s Synchronizer, c *owner.Cell) (event uintptr, failed error) {
-	if c.Pending() == 0 {
-		return 0, nil
+	for c.Pending() != 0 {
+		c.HoldPending()
+		pending, ended := c.Pending(), true
+		if pending != 0 {
+			if event = s.CopyEvent(pending); event == 0 {
+				if ended = hasEnded(s, pending); ended {
+					failed = s.WaitEvent(pending) // returns immediately
+				}
+			}
+		}
+		c.LetPending()
+		if ended {
+			return event, failed
+		}
+		time.Sleep(copyPause)
 	}
-	c.HoldPending()
-	defer c.LetPending()
-	pending := c.Pending()
-	if pending == 0 {
-		return 0, nil
-	}
-	if event = s.CopyEvent(pending); event == 0 {
-		failed = s.WaitEvent(pending)
-	}
-	return event, failed
+	return 0, nil
+}
+
+// copyPause is the time between two attempts to copy an event.
+const copyPause = time.Millisecond
+
+// hasEnded reports whether an event is done or its state is unknown, as after a failure.
+func hasEnded(s Synchronizer, event uintptr) bool {
+	u, ok := s.(interface{ unknown(event uintptr) bool })
+	return s.EventDone(event) || ok && u.unknown(event)
 }
 
 // clearPending removes the pending event if it is done.

@@ -47,6 +47,13 @@ func (events) EventDone(event uintptr) bool {
 	return C.usmb_sycl_event_done(foreignPointer(event)) != 0
 }
 
+// unknown reports whether the runtime cannot tell the state of an event.
+func (events) unknown(event uintptr) bool {
+	e, state := foreignPointer(event), C.uint8_t(0)
+	C.usmb_sycl_event_states(&e, 1, &state)
+	return state == C.USMB_SYCL_EVENT_UNKNOWN
+}
+
 // EventsDone implements eventBatcher.
 func (events) EventsDone(all []uintptr, done []bool) {
 	if len(all) > 0 {

@@ -3,6 +3,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "usmb_pystate.h"
 #include "storage.h"
@@ -15,22 +16,26 @@ usmb_list *usmb_pylist;
 void *usmb_pending_copy(usmb_cell *cell)
 {
 	cell = usmb_cell_record(cell);
-	if (atomic_load_explicit(&cell->pending, memory_order_acquire) == NULL) return NULL;
-	usmb_cell_hold_pending(cell);
-	void *event = atomic_load_explicit(&cell->pending, memory_order_acquire);
-	void *copy = event ? usmb_sycl_event_copy(event) : NULL;
-	PyThreadState *saved = NULL;
-	if (event && !copy) {
-		/* No memory for a copy of the event: wait here, while the exchange lock keeps the
-		   event in the cell. The GIL is taken again after unlocking, because its holder may
-		   wait for the lock. */
-		if (usmb_py_holds_gil()) saved = PyEval_SaveThread();
-		if (usmb_sycl_wait_event(event) != USMB_SYCL_OK)
+	for (;;) {
+		uint8_t state = USMB_SYCL_EVENT_COMPLETE;
+		if (atomic_load_explicit(&cell->pending, memory_order_acquire) == NULL) return NULL;
+		usmb_cell_hold_pending(cell);
+		void *event = atomic_load_explicit(&cell->pending, memory_order_acquire);
+		void *copy = event ? usmb_sycl_event_copy(event) : NULL;
+		if (event && !copy) usmb_sycl_event_states(&event, 1, &state);
+		/* The wait returns immediately, with the failure of the work. */
+		if (event && !copy && state != USMB_SYCL_EVENT_PENDING && usmb_sycl_wait_event(event) != USMB_SYCL_OK)
 			atomic_fetch_or_explicit(&cell->flags, USMB_CELL_FAILED, memory_order_relaxed);
+		usmb_cell_let_pending(cell);
+		if (copy || state != USMB_SYCL_EVENT_PENDING) return copy;
+		/* No memory for a copy of the event: try again until there is some or the work has ended. Not
+		   under the lock, and without the GIL: the work may need the GIL, whose holder may spin for
+		   the lock. */
+		struct timespec pause = {0, 1000000};
+		PyThreadState *saved = usmb_py_holds_gil() ? PyEval_SaveThread() : NULL;
+		nanosleep(&pause, NULL);
+		if (saved) PyEval_RestoreThread(saved);
 	}
-	usmb_cell_let_pending(cell);
-	if (saved) PyEval_RestoreThread(saved);
-	return copy;
 }
 
 void usmb_pending_done(usmb_cell *cell)

@@ -166,7 +166,7 @@ func (*Fake) Calls(function string) int {
 	return int(C.go_calls(c))
 }
 
-// Fail makes the n-th call of the function from now on fail; 0 cancels this.
+// Fail makes the n-th call of the function from now on fail, or all if n is negative; 0 cancels this.
 func (*Fake) Fail(function string, n int) {
 	c := C.CString(function)
 	defer C.free(unsafe.Pointer(c))

@@ -57,7 +57,7 @@ bool fake_entry(const char *function)
 	pthread_mutex_lock(&fake_lock);
 	struct counter *c = counter_of(function);
 	c->calls++;
-	bool fail = c->fail_in > 0 && --c->fail_in == 0;
+	bool fail = c->fail_in < 0 || (c->fail_in > 0 && --c->fail_in == 0);
 	pthread_mutex_unlock(&fake_lock);
 	return fail;
 }
