@@ -7,7 +7,6 @@ package memmgr
 #include "usmb_sycl.h"
 #cgo noescape usmb_sycl_events_done
 #cgo nocallback usmb_sycl_events_done
-#cgo noescape usmb_sycl_events_delete
 
 static void go_event_copies(uintptr_t event, uintptr_t *out, size_t n) {
 	for (size_t i = 0; i < n; i++) out[i] = (uintptr_t)usmb_sycl_event_copy((void *)event);

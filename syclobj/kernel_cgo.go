@@ -24,7 +24,6 @@ static usmb_made go_kernel_launch(void *queue, void *kernel, const usmb_launch *
 	r.err = usmb_kernel_launch(queue, kernel, l, deps, n, &r.p);
 	return r;
 }
-#cgo noescape go_program_new
 #cgo noescape go_kernel_launch
 #cgo nocallback go_kernel_launch
 #cgo noescape usmb_kernel_raw_new

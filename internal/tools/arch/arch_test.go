@@ -200,6 +200,26 @@ func TestCIncludesPointDown(t *testing.T) {
 	}
 }
 
+// TestNoescapeImpliesNocallback: Go passes the address of a variable on the stack to a C function that is marked
+// as noescape. If C calls Go, the stack may grow and move, and C keeps the old address.
+func TestNoescapeImpliesNocallback(t *testing.T) {
+	mark := regexp.MustCompile(`(?m)^#cgo (noescape|nocallback) (\w+)`)
+	for path, p := range list(t) {
+		if !ours(path) {
+			continue
+		}
+		for _, name := range p.CgoFiles {
+			text, err := os.ReadFile(filepath.Join(p.Dir, name))
+			require.NoError(t, err)
+			marks := map[string][]string{}
+			for _, m := range mark.FindAllSubmatch(text, -1) {
+				marks[string(m[1])] = append(marks[string(m[1])], string(m[2]))
+			}
+			require.Subset(t, marks["nocallback"], marks["noescape"], "%s/%s", path, name)
+		}
+	}
+}
+
 // TestPythonStaysInInterop checks that the C code of the layers below interop has no names of CPython.
 func TestPythonStaysInInterop(t *testing.T) {
 	names := regexp.MustCompile(`\bPy(Object|GILState|Capsule|Err|Long|Dict|Tuple)[A-Za-z_]*\b`)
