@@ -13,6 +13,9 @@ import (
 // Buffer is a handle of reference-counted memory: a plain value of two words. Copying it
 // does not add a reference. The zero Buffer refers to no memory: Valid returns false,
 // Release does nothing, and the other methods panic. Methods are safe for concurrent use.
+//
+// Uses after the last Release are detected as long as the owner cell, which later memory reuses, was
+// not reused 2^31 times. Do not keep handles of released memory.
 type Buffer struct {
 	ref owner.Ref
 }

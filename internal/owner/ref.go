@@ -2,6 +2,11 @@ package owner
 
 // Ref is a handle of a cell: the cell and its generation when the handle was made. The zero Ref refers
 // to no cell. Copying a Ref does not retain the cell.
+//
+// A generation has 32 bits. When a cell has been reused 2^32 times, old handles are valid again for one
+// use of the cell; after 2^31 times they seem to be suspended. If a program does nothing but reuse one
+// cell, every 20 ns, this takes 43 seconds for the second and 86 for the first. Do not keep handles of
+// released memory to find out later whether it is gone.
 type Ref struct {
 	cell       *Cell
 	generation uint32

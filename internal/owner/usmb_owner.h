@@ -4,7 +4,7 @@
  * A cell counts the references to the memory and has the properties that exports of the
  * memory need. Cells live in one address range that is reserved once and never unmapped, so
  * a late read of a cell is safe. The generation of a cell changes when it is reused, which
- * makes older handles stale.
+ * makes older handles stale. It has 32 bits: after 2^32 reuses an old handle is valid again.
  *
  * Threads: every function may be called from any thread. None takes a lock, enters Go or
  * needs Python's lock. The maker of a cell writes its plain fields before it publishes the
