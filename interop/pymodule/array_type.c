@@ -407,13 +407,21 @@ static PyObject *api(PyObject **f, const char *function, PyObject *a, PyObject *
 	return usmb_call_python(f, "usmbridge.array_api", function, args, b ? 2 : 1);
 }
 
-/* Whether an operator takes o beside an Array. The scalars of NumPy have a buffer. Other objects,
-   such as pandas' series, have operators of their own for this. */
+/* Whether array_api decides about an operator with o and an Array: for numbers, sequences, and objects that
+   have memory or operators of NumPy's kind. Any other object, such as None or a string, is unrelated. */
 static int is_operand(PyObject *o)
 {
+	PyObject *const names[] = {usmb_name.__sycl_usm_array_interface__,
+	                           usmb_name.__dlpack__,
+	                           usmb_name.__array_ufunc__,
+	                           usmb_name.__array_priority__,
+	                           usmb_name.__array__,
+	                           usmb_name.__array_interface__,
+	                           usmb_name.__array_struct__};
 	if (usmb_is_array(o) || PyLong_Check(o) || PyFloat_Check(o) || PyComplex_Check(o)) return 1;
-	if (PyList_Check(o) || PyTuple_Check(o)) return 1;
-	return !PyBytes_Check(o) && (PyObject_CheckBuffer(o) || usmb_is_tensor(o));
+	if (o == Py_None || PyUnicode_Check(o) || PyBytes_Check(o)) return 0;
+	return PyType_GetFlags(Py_TYPE(o)) & Py_TPFLAGS_SEQUENCE || PyObject_CheckBuffer(o) ||
+	       usmb_type_has(o, names, sizeof names / sizeof *names);
 }
 
 /* ---- comparison ----------------------------------------------------------------- */
@@ -468,6 +476,16 @@ static PyObject *binary(PyObject **f, const char *function, PyObject *a, PyObjec
 	return is_operand(a) && is_operand(b) ? api(f, function, a, b) : Py_NewRef(Py_NotImplemented);
 }
 
+/* The same for an operator that writes to a. It never returns NotImplemented: Python would then bind a's name to
+   the result of b's operator. */
+static PyObject *in_place(PyObject **f, const char *function, PyObject *a, PyObject *b)
+{
+	char name[64];
+	if (is_operand(b)) return api(f, function, a, b);
+	return usmb_raise(PyExc_TypeError, "%s: an Array cannot be changed by an operand of type %s", function + 4,
+	                  usmb_type_name(b, name, sizeof name));
+}
+
 #define X(slot, function) \
 	static PyObject *array_##slot(PyObject *a, PyObject *b) \
 	{ \
@@ -477,7 +495,7 @@ static PyObject *binary(PyObject **f, const char *function, PyObject *a, PyObjec
 	static PyObject *array_inplace_##slot(PyObject *a, PyObject *b) \
 	{ \
 		static PyObject *f; \
-		return binary(&f, "_in_" function, a, b); \
+		return in_place(&f, "_in_" function, a, b); \
 	}
 BINARY_OPERATORS(X)
 #undef X
@@ -507,7 +525,8 @@ static PyObject *array_power(PyObject *a, PyObject *b, PyObject *modulus)
 static PyObject *array_inplace_power(PyObject *a, PyObject *b, PyObject *modulus)
 {
 	static PyObject *f;
-	return modulus == Py_None ? binary(&f, "_in_pow", a, b) : Py_NewRef(Py_NotImplemented);
+	if (modulus != Py_None) return usmb_raise(PyExc_TypeError, "pow: an Array takes no modulus");
+	return in_place(&f, "_in_pow", a, b);
 }
 
 static PyObject *array_namespace(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kw)

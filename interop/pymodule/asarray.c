@@ -850,13 +850,7 @@ static PyObject *from_numbers(PyObject *o, usmb_dl_dtype t)
 int usmb_is_tensor(PyObject *o)
 {
 	PyObject *const names[] = {usmb_name.__sycl_usm_array_interface__, usmb_name.__dlpack__};
-	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-		PyObject *v = PyObject_GetAttr((PyObject *)Py_TYPE(o), names[i]);
-		if (!v) PyErr_Clear();
-		Py_XDECREF(v);
-		if (v) return 1;
-	}
-	return 0;
+	return usmb_type_has(o, names, sizeof names / sizeof *names);
 }
 
 PyObject *usmb_take_object(PyObject *o)

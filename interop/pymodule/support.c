@@ -70,6 +70,17 @@ PyObject *usmb_optional_attr(PyObject *o, PyObject *name)
 	return v;
 }
 
+int usmb_type_has(PyObject *o, PyObject *const *names, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		PyObject *v = PyObject_GetAttr((PyObject *)Py_TYPE(o), names[i]);
+		if (!v) PyErr_Clear();
+		Py_XDECREF(v);
+		if (v) return 1;
+	}
+	return 0;
+}
+
 int usmb_clear_exception(void)
 {
 	if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception)) return -1;

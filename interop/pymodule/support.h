@@ -55,6 +55,8 @@
 	X(__array_interface__) \
 	X(__array__) \
 	X(__array_struct__) \
+	X(__array_ufunc__) \
+	X(__array_priority__) \
 	X(requested_schema) \
 	X(requires_grad) \
 	X(is_conj) \
@@ -105,6 +107,8 @@ int usmb_go_allowed(void);
 /* The attribute name of o. NULL without an exception if there is none, with one if the access
    raised anything but AttributeError. */
 PyObject *usmb_optional_attr(PyObject *o, PyObject *name);
+/* Whether the type of o has an attribute of one of n names. */
+int usmb_type_has(PyObject *o, PyObject *const *names, size_t n);
 /* Clears an instance of Exception and returns 0. Any other exception, such as KeyboardInterrupt,
    must end the running call: it stays set, and the result is -1. */
 int usmb_clear_exception(void);

@@ -126,6 +126,7 @@ typedef struct PyType_Spec {
 	PyType_Slot *slots;
 } PyType_Spec;
 
+#define Py_TPFLAGS_SEQUENCE (1UL << 5)
 #define Py_TPFLAGS_DISALLOW_INSTANTIATION (1UL << 7)
 #define Py_TPFLAGS_IMMUTABLETYPE (1UL << 8)
 #define Py_TPFLAGS_HEAPTYPE (1UL << 9)

@@ -61,21 +61,11 @@ def array_function(func, types, args, kwargs):
     return func(*positional, **dict(zip(names, keywords)))
 
 
-# NumPy's functions that Python's binary operators call, with their names in array_api.
-_OPERATORS = {getattr(numpy, name): {"power": "pow", "left_shift": "bitwise_left_shift", "right_shift": "bitwise_right_shift"}.get(name, name) for name in (
-    "add", "subtract", "multiply", "divide", "floor_divide", "remainder", "divmod", "matmul", "power", "left_shift", "right_shift", "bitwise_and", "bitwise_or",
-    "bitwise_xor", "less", "less_equal", "equal", "not_equal", "greater", "greater_equal")}
-
-
-def _has_override(x):
-    override = getattr(type(x), "__array_ufunc__", None)
-    return type(x) is not Array and override is not None and override is not numpy.ndarray.__array_ufunc__
-
-
 def array_ufunc(args, kwargs):
     """Calls a universal function of NumPy: the arguments of Array.__array_ufunc__.
 
-    NumPy's operators call it too, so that ``n + a`` is what the Array a returns.
+    NumPy's operators call it too, so that ``n + a`` is what the Array a returns. With an array of a library that has
+    its own operators, the function is called again with ndarrays in place of the Arrays.
     """
     if len(args) < 2:
         raise TypeError("__array_ufunc__ takes ufunc, method and the inputs")
@@ -84,12 +74,10 @@ def array_ufunc(args, kwargs):
     out = kwargs.get("out", ())
     if not isinstance(out, tuple):  # functions of Numba
         out = (out,)
-    if any(_has_override(x) for x in (*inputs, *out)):
-        return NotImplemented
-    name = _OPERATORS.get(ufunc)
-    if name and method == "__call__" and len(inputs) == 2 and not kwargs:
-        from usmbridge import array_api
-        return getattr(array_api, f"_op_{name}")(*inputs)
+    from usmbridge import array_api
+    operate = array_api._OF_UFUNC.get(ufunc)
+    if operate and method == "__call__" and len(inputs) == 2 and not kwargs and not any(map(array_api._is_partner, inputs)):
+        return operate(*inputs)
     if out:
         kwargs["out"] = out
     kwargs = {name: _with_ndarrays(value) for name, value in kwargs.items()}

@@ -23,6 +23,7 @@ Examples
 
 import contextlib
 import gc
+import operator
 import sys
 import threading
 import types
@@ -469,13 +470,32 @@ def asnumpy(x, /):
 # ---- operators and indexing: called by the C module ----------------------------------------------
 
 
+def _is_partner(x):
+    """Reports whether x is an array of a library that NumPy leaves the operators to, such as a masked array or one of Dask.
+
+    A type has __array_ufunc__ (NEP 13) or the older __array_priority__ for this. Arrays on USM are operands, and so
+    are arrays with __dlpack__ and without __array_ufunc__.
+    """
+    t = type(x)
+    if t is Array or t is numpy.ndarray or hasattr(t, "__sycl_usm_array_interface__"):
+        return False
+    if hasattr(t, "__array_ufunc__"):
+        if t.__array_ufunc__ is not numpy.ndarray.__array_ufunc__:
+            return True
+    elif hasattr(t, "__dlpack__"):
+        return False
+    return getattr(x, "__array_priority__", 0) > 0
+
+
 def _operand(x, like):
-    """Returns an operand beside the Array like: Arrays and numbers as they are, other arrays as Arrays.
+    """Returns an operand beside the Array like: Arrays and numbers as they are, other arrays as Arrays, None for a partner.
 
     Arrays of NumPy, sequences and buffers are copied to the memory of like.
     """
     if type(x) is Array or (isinstance(x, (int, float, complex)) and not isinstance(x, numpy.generic)):
         return x
+    if _is_partner(x):
+        return None
     if hasattr(type(x), "__sycl_usm_array_interface__"):
         return asarray(x)
     if like.usm_type is None:
@@ -508,12 +528,32 @@ def _with_wide(name, a, b):
     raise OverflowError(f"Python integer {x} out of bounds for {array.dtype}")
 
 
+# Python's operators by the names of array_api.
+_PYTHON = {
+    "add": operator.add, "subtract": operator.sub, "multiply": operator.mul, "divide": operator.truediv, "floor_divide": operator.floordiv,
+    "remainder": operator.mod, "divmod": divmod, "matmul": operator.matmul, "pow": operator.pow, "bitwise_left_shift": operator.lshift,
+    "bitwise_right_shift": operator.rshift, "bitwise_and": operator.and_, "bitwise_or": operator.or_, "bitwise_xor": operator.xor, "less": operator.lt,
+    "less_equal": operator.le, "equal": operator.eq, "not_equal": operator.ne, "greater": operator.gt, "greater_equal": operator.ge,
+}
+
+
+def _by_partner(name, a, b):
+    """Computes an operator of an Array and a partner: as NumPy does with an ndarray on the Array's memory."""
+    partner = b if type(a) is Array else a
+    if getattr(type(partner), "__array_ufunc__", _by_partner) is None:
+        return NotImplemented
+    a, b = (x if x is partner else numpy.asarray(x) for x in (a, b))
+    return _PYTHON[name](a, b)
+
+
 def _operator(name):
     def operate(a, b):
-        a, b = _operand(a, b), _operand(b, a)
-        if _is_wide(a) and b.usm_type or _is_wide(b) and a.usm_type:
-            return _with_wide(name, a, b)
-        return _run("", name, (a, b), {})
+        x, y = _operand(a, b), _operand(b, a)
+        if x is None or y is None:
+            return _by_partner(name, a, b)
+        if _is_wide(x) and y.usm_type or _is_wide(y) and x.usm_type:
+            return _with_wide(name, x, y)
+        return _run("", name, (x, y), {})
 
     return operate
 
@@ -522,15 +562,21 @@ def _in_place(name):
     def operate(a, b):
         if a.readonly:
             raise ValueError("the array is read-only; copy() it to write")
-        b = _operand(b, a)
-        if type(b) is Array and a.usm_type and b.dtype != a.dtype and _widens(name, a, b):
+        x = _operand(b, a)
+        if x is None:
+            n = numpy.asarray(a)
+            r = n.copy()
+            if getattr(numpy, _UFUNCS.get(name, name))(r, b, out=r) is not r:
+                raise TypeError(f"{name}: the result with a {type(b).__name__} is not an array that an Array can hold; use it without the assignment")
+            n[...] = r
+        elif type(x) is Array and a.usm_type and x.dtype != a.dtype and _widens(name, a, x):
             # dpnp has no such cast of its results.
-            r = _run("", name, (a, b), {})
+            r = _run("", name, (a, x), {})
             if r.shape != a.shape:
                 raise ValueError(f"the result has shape {r.shape}, the array on the left {a.shape}")
             a[...] = r
         else:
-            _run("", name, (a, b), {"out": a})
+            _run("", name, (a, x), {"out": a})
         return a
 
     return operate
@@ -547,23 +593,30 @@ def _widens(name, a, b):
     return wide != a.dtype
 
 
-_OPERATORS = ("add", "subtract", "multiply", "divide", "floor_divide", "remainder", "matmul", "pow", "bitwise_left_shift", "bitwise_right_shift",
-              "bitwise_and", "bitwise_or", "bitwise_xor", "less", "less_equal", "equal", "not_equal", "greater", "greater_equal")
-for _name in _OPERATORS:
+# The names in NumPy of operators that array_api names otherwise.
+_UFUNCS = {"pow": "power", "bitwise_left_shift": "left_shift", "bitwise_right_shift": "right_shift"}
+for _name in _PYTHON:
     globals()[f"_op_{_name}"] = _operator(_name)
     globals()[f"_in_{_name}"] = _in_place(_name)
 
 
 def _op_divmod(a, b):
-    a, b = _operand(a, b), _operand(b, a)
-    return floor_divide(a, b), remainder(a, b)  # noqa: F821
+    x, y = _operand(a, b), _operand(b, a)
+    if x is None or y is None:
+        return _by_partner("divmod", a, b)
+    return floor_divide(x, y), remainder(x, y)  # noqa: F821
+
+
+_OF_UFUNC = {getattr(numpy, _UFUNCS.get(name, name)): globals()[f"_op_{name}"] for name in _PYTHON}
 
 
 def _contains(a, x):
+    if _is_partner(x):
+        return x in numpy.asarray(a)
     return any(_op_equal(a, x)).item()  # noqa: F821
 
 
-__all__ = [name for name in globals() if not name.startswith("_") and name not in ("contextlib", "gc", "sys", "threading", "types", "weakref", "numpy", "Array", "DType", "VERSIONS")]
+__all__ = [name for name in globals() if not name.startswith("_") and name not in ("contextlib", "gc", "operator", "sys", "threading", "types", "weakref", "numpy", "Array", "DType", "VERSIONS")]
 
 
 def __dir__():

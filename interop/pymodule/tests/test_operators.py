@@ -1,10 +1,12 @@
 """Operators and indexing by arrays: computed by dpnp or NumPy, on the memory that the Array has."""
 
+import array
+import collections
 import operator
 import weakref
 
 import pytest
-from conftest import places
+from conftest import peer, places
 
 import usmbridge as ub
 
@@ -183,3 +185,177 @@ def test_operands_are_not_kept(np):
     a.release() if (a := ub.ones(1)) is not None else None
     with pytest.raises(ValueError, match="released"):
         a + 1
+
+
+def subclass(np):
+    return type("Subclass", (np.ndarray,), {})
+
+
+def quantity(np):
+    """Returns a class with the protocol of astropy's Quantity: values with a unit that a ufunc keeps."""
+
+    class Quantity(np.ndarray):
+        __array_priority__ = 10000
+
+        def __array_ufunc__(self, ufunc, method, *inputs, out=(), **kwargs):
+            if out and not all(type(o) is Quantity for o in out):
+                raise TypeError("cannot store a quantity in an array without a unit")
+            plain = [x.view(np.ndarray) if type(x) is Quantity else x for x in inputs]
+            out = {"out": tuple(o.view(np.ndarray) for o in out)} if out else {}
+            r = np.ndarray.__array_ufunc__(self.view(np.ndarray), ufunc, method, *plain, **out, **kwargs)
+            if r is NotImplemented:
+                return r
+            return tuple(np.asarray(x).view(Quantity) for x in r) if type(r) is tuple else np.asarray(r).view(Quantity)
+
+    return Quantity
+
+
+def sparse(np):
+    """Returns a class with the protocol of SciPy's sparse arrays: it has a priority, takes ndarrays only and refuses others."""
+
+    class Sparse:
+        __array_priority__ = 10.1
+        __hash__ = None
+
+        def __init__(self, dense):
+            self.dense = dense
+
+        def answer(op, turned):
+            def method(self, other):
+                if type(other) is not np.ndarray:
+                    return NotImplemented
+                return Sparse(op(other, self.dense) if turned else op(self.dense, other))
+
+            return method
+
+        for name in ("add", "mul", "matmul"):
+            locals()[f"__{name}__"] = answer(getattr(operator, name), False)
+            locals()[f"__r{name}__"] = answer(getattr(operator, name), True)
+        for name in ("eq", "ne", "lt", "gt"):
+            locals()[f"__{name}__"] = answer(getattr(operator, name), False)
+
+    return Sparse
+
+
+PARTNERS = {
+    "list": lambda np: [1, 2, 3],
+    "tuple": lambda np: (1, 2, 3),
+    "range": lambda np: range(3),
+    "deque": lambda np: collections.deque([1, 2, 3]),
+    "array.array": lambda np: array.array("i", [1, 2, 3]),
+    "ndarray": lambda np: np.array([1, 0, 3]),
+    "subclass": lambda np: np.array([1, 0, 3]).view(subclass(np)),
+    "scalar": lambda np: np.float32(2),
+    "masked": lambda np: np.ma.array([1, 2, 3], mask=[0, 1, 0]),
+    "matrix": lambda np: np.matrix([1, 2, 3]),
+    "Quantity": lambda np: np.array([1, 2, 3]).view(quantity(np)),
+    "sparse": lambda np: sparse(np)(np.array([1, 2, 3])),
+    "dask": lambda np: peer("dask.array").from_array(np.array([1, 2, 3]), chunks=2),
+}
+
+
+def outcome(np, op, x, y):
+    """Returns the type and the elements of a result, with an ndarray for an Array, or the type of the error."""
+    try:
+        r = op(x, y)
+    except Exception as e:
+        return TypeError if isinstance(e, TypeError) else type(e)
+    if isinstance(r, np.ma.MaskedArray):
+        return type(r), r.mask.tolist(), r.filled(0).tolist()
+    plain = isinstance(r, (ub.Array, np.generic)) or type(r).__name__ == "Subclass"
+    return np.ndarray if plain else type(r), (r.asnumpy() if type(r) is ub.Array else np.asarray(getattr(r, "dense", r))).tolist()
+
+
+@pytest.mark.parametrize("name", PARTNERS)
+@pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
+def test_partners(np, place, name):
+    """The result beside an Array is NumPy's beside an ndarray. Operands give an Array, arrays of other libraries one of theirs."""
+    operands = ("list", "tuple", "range", "deque", "array.array", "ndarray", "subclass", "scalar")
+    partner, n = PARTNERS[name](np), np.array([1, 2, 3])
+    a = ub.asarray(n, **place, copy=True)
+    for op in (operator.add, operator.mul, operator.eq, operator.ne, operator.lt, operator.matmul):
+        for mine, numpys in (((a, partner), (n, partner)), ((partner, a), (partner, n))):
+            want, got = outcome(np, op, *numpys), outcome(np, op, *mine)
+            if name in operands or place.get("usm_type") != "device":
+                assert got == want or isinstance(want, type) and isinstance(got, type), op
+                if name not in operands and not isinstance(want, type):
+                    assert type(op(*mine)) is type(op(*numpys))
+                elif not isinstance(want, type):
+                    assert type(op(*mine)) is ub.Array
+            else:
+                assert isinstance(got, type) and issubclass(got, TypeError) or isinstance(want, type)
+
+
+@pytest.mark.parametrize("name", PARTNERS)
+@pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
+def test_partners_in_place(np, place, name):
+    """An operator in place changes the Array as NumPy changes an ndarray, or raises and changes nothing."""
+    for op in (operator.iadd, operator.imul):
+        partner, n = PARTNERS[name](np), np.array([1.0, 2.0, 3.0])
+        a = ub.asarray(n, **place, copy=True)
+        want = n.copy()
+        try:
+            written = op(want, partner) is want
+        except Exception:
+            written = False
+        if written and (place.get("usm_type") != "device" or name not in ("masked", "matrix")):
+            assert op(a, partner) is a and a.tolist() == want.tolist()
+        else:
+            with pytest.raises((TypeError, ValueError, NotImplementedError)):
+                op(a, partner)
+            assert a.tolist() == n.tolist()
+
+
+def test_a_partner_that_takes_the_operator(np, place):
+    """A type without universal functions answers itself, with the Array (NEP 13). In place nothing else is bound to the name."""
+
+    class Own:
+        __array_ufunc__ = None
+
+        def __radd__(self, other):
+            return "radd", other
+
+        def __add__(self, other):
+            return "add", other
+
+        def __eq__(self, other):
+            return "eq", other
+
+    a, own = ub.ones(3, **place), Own()
+    assert (a + own)[1] is a and (own + a)[1] is a and (a == own)[1] is a and (own == a)[1] is a
+    for other in (own, object(), None, "text", {}):
+        before = a
+        with pytest.raises(TypeError):
+            a += other
+        assert a is before and a.tolist() == [1, 1, 1]
+    with pytest.raises(TypeError):
+        a * own
+
+
+def test_universal_functions_with_partners(np):
+    for place in places():
+        n = np.array([1.0, 2.0, 3.0])
+        a = ub.asarray(n, **place, copy=True)
+        masked, q = PARTNERS["masked"](np), PARTNERS["Quantity"](np)
+        for f in (np.add, np.hypot):
+            for partner in (masked, q):
+                for mine, numpys in (((a, partner), (n, partner)), ((partner, a), (partner, n))):
+                    if place.get("usm_type") == "device":
+                        with pytest.raises(TypeError, match="asnumpy"):
+                            f(*mine)
+                    else:
+                        assert outcome(np, f, *mine) == outcome(np, f, *numpys)
+        if place.get("usm_type") != "device":
+            assert 2 in a and masked in a
+
+
+def test_partners_on_usm(np, dpt, dpnp, place):
+    """Arrays on USM beside an Array on USM give an Array; beside plain memory the error says what to do."""
+    a = ub.asarray([1, 2, 3], **place)
+    for other in (dpt.asarray([1, 2, 3]), dpnp.asarray([1, 2, 3])):
+        for op in (operator.add, operator.eq, operator.matmul):
+            if place["device"] == "host":
+                with pytest.raises(ValueError, match="to_device"):
+                    op(a, other)
+            else:
+                assert type(op(a, other)) is ub.Array
