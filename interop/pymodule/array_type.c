@@ -408,7 +408,8 @@ static PyObject *api(PyObject **f, const char *function, PyObject *a, PyObject *
 }
 
 /* Whether array_api decides about an operator with o and an Array: for numbers, sequences, and objects that
-   have memory or operators of NumPy's kind. Any other object, such as None or a string, is unrelated. */
+   have memory or operators of NumPy's kind. Any other object, such as None or a string, is unrelated. -1 with
+   an exception. */
 static int is_operand(PyObject *o)
 {
 	PyObject *const names[] = {usmb_name.__sycl_usm_array_interface__,
@@ -420,8 +421,16 @@ static int is_operand(PyObject *o)
 	                           usmb_name.__array_struct__};
 	if (usmb_is_array(o) || PyLong_Check(o) || PyFloat_Check(o) || PyComplex_Check(o)) return 1;
 	if (o == Py_None || PyUnicode_Check(o) || PyBytes_Check(o)) return 0;
-	return PyType_GetFlags(Py_TYPE(o)) & Py_TPFLAGS_SEQUENCE || PyObject_CheckBuffer(o) ||
-	       usmb_type_has(o, names, sizeof names / sizeof *names);
+	if (PyType_GetFlags(Py_TYPE(o)) & Py_TPFLAGS_SEQUENCE || PyObject_CheckBuffer(o)) return 1;
+	return usmb_type_has(o, names, sizeof names / sizeof *names);
+}
+
+static PyObject *binary(PyObject **f, const char *function, PyObject *a, PyObject *b)
+{
+	int both = is_operand(a);
+	if (both > 0) both = is_operand(b);
+	if (both < 0) return NULL;
+	return both ? api(f, function, a, b) : Py_NewRef(Py_NotImplemented);
 }
 
 /* ---- comparison ----------------------------------------------------------------- */
@@ -431,7 +440,7 @@ static PyObject *array_richcompare(PyObject *self, PyObject *other, int op)
 	static PyObject *found[6];
 	static const char *const names[] = {"_op_less",      "_op_less_equal", "_op_equal",
 	                                    "_op_not_equal", "_op_greater",    "_op_greater_equal"};
-	return is_operand(other) ? api(&found[op], names[op], self, other) : Py_NewRef(Py_NotImplemented);
+	return binary(&found[op], names[op], self, other);
 }
 
 static Py_hash_t array_hash(PyObject *self)
@@ -443,7 +452,9 @@ static Py_hash_t array_hash(PyObject *self)
 static int array_contains(PyObject *self, PyObject *other)
 {
 	static PyObject *f;
-	PyObject *any = is_operand(other) ? api(&f, "_contains", self, other) : Py_NewRef(Py_False);
+	int operand = is_operand(other);
+	if (operand <= 0) return operand;
+	PyObject *any = api(&f, "_contains", self, other);
 	int r = any ? PyObject_IsTrue(any) : -1;
 	Py_XDECREF(any);
 	return r;
@@ -471,17 +482,14 @@ static int array_contains(PyObject *self, PyObject *other)
 	X(absolute, "abs") \
 	X(invert, "bitwise_invert")
 
-static PyObject *binary(PyObject **f, const char *function, PyObject *a, PyObject *b)
-{
-	return is_operand(a) && is_operand(b) ? api(f, function, a, b) : Py_NewRef(Py_NotImplemented);
-}
-
 /* The same for an operator that writes to a. It never returns NotImplemented: Python would then bind a's name to
    the result of b's operator. */
 static PyObject *in_place(PyObject **f, const char *function, PyObject *a, PyObject *b)
 {
 	char name[64];
-	if (is_operand(b)) return api(f, function, a, b);
+	int operand = is_operand(b);
+	if (operand < 0) return NULL;
+	if (operand) return api(f, function, a, b);
 	return usmb_raise(PyExc_TypeError, "%s: an Array cannot be changed by an operand of type %s", function + 4,
 	                  usmb_type_name(b, name, sizeof name));
 }

@@ -140,7 +140,7 @@ static PyObject *import_buffer(attempt *t)
 static PyObject *import_number_buffer(attempt *t)
 {
 	PyObject *a = usmb_import_buffer(t->o);
-	if (!a) PyErr_Clear();
+	if (!a) (void)usmb_ignore_exception();
 	if (a && ((usmb_array *)a)->ndim != 0) Py_CLEAR(a);
 	return a;
 }
@@ -242,7 +242,7 @@ static int is_plain_number(PyObject *o)
 }
 
 /* Returns the array of o by the first importer that succeeds; NULL without an exception if none
-   applies. An exception that is not an Exception, such as KeyboardInterrupt, ends the attempt. */
+   applies. MemoryError, and an exception that is not an Exception, such as KeyboardInterrupt, end the attempt. */
 static PyObject *take(PyObject *o, int may_copy, int typed)
 {
 	if (is_plain_number(o)) return NULL; /* saves the failing look-ups of attributes */
@@ -254,7 +254,8 @@ static PyObject *take(PyObject *o, int may_copy, int typed)
 		if (applies == 0) continue;
 		PyObject *a = applies > 0 ? m->import(&t) : NULL;
 		if (!a && !PyErr_Occurred()) continue;
-		if (a || applies < 0 || !PyErr_ExceptionMatches(PyExc_Exception)) {
+		if (a || applies < 0 || !PyErr_ExceptionMatches(PyExc_Exception) ||
+		    PyErr_ExceptionMatches(PyExc_MemoryError)) {
 			if (t.failed) forget_error(&t);
 			return a;
 		}

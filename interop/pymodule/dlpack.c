@@ -270,6 +270,7 @@ static int parse_stream(PyObject *stream, consumer *c)
 	if (!stream || c->unordered) return 0;
 	/* A device is not a queue: the consumer may use any queue of it. */
 	int device = usmb_is_device(stream);
+	if (device < 0) return -1;
 	int r = device ? usmb_syclref_device(stream, &c->ref, what) : usmb_syclref_get(stream, &c->ref, what);
 	if (r < 0) return -1;
 	c->chained = c->ref.form == USMB_FORM_QUEUE;
@@ -805,9 +806,9 @@ static PyObject *note_producer(PyObject *x, PyObject *o)
 		usmb_syclref_release(&ref, 0);
 	}
 	Py_XDECREF(queue);
-	PyErr_Clear();
+	int ended = usmb_ignore_exception();
 	usmb_array_name_queue(a, named);
-	if (usmb_array_imported_on_queue(a) == 0) return o;
+	if (ended == 0 && usmb_array_imported_on_queue(a) == 0) return o;
 	Py_DECREF(o);
 	return NULL;
 }

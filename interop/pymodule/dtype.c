@@ -36,8 +36,9 @@ static size_t slot_of(PyTypeObject *type)
 	return ((uintptr_t)type >> 5) * 0x9E3779B1u >> 7 & (ENTRIES - 1);
 }
 
-/* A string attribute of a type as UTF-8 in buf; empty if there is none. */
-static void attribute(PyTypeObject *type, PyObject *name, char *buf, size_t n)
+/* A string attribute of a type as UTF-8 in buf; empty if there is none. -1 with an exception that must end
+   the call: a metaclass can run code. */
+static int attribute(PyTypeObject *type, PyObject *name, char *buf, size_t n)
 {
 	buf[0] = 0;
 	PyObject *o = PyObject_GetAttr((PyObject *)type, name);
@@ -49,7 +50,7 @@ static void attribute(PyTypeObject *type, PyObject *name, char *buf, size_t n)
 		}
 	}
 	Py_XDECREF(o);
-	PyErr_Clear();
+	return usmb_clear_exception();
 }
 
 static int begins(const char *s, const char *prefix)
@@ -90,8 +91,9 @@ static int torch_kind_of(PyTypeObject *type)
 static int kind_of(PyTypeObject *type)
 {
 	char module[96], name[96];
-	attribute(type, usmb_name.__module__, module, sizeof module);
-	attribute(type, usmb_name.__qualname__, name, sizeof name);
+	if (attribute(type, usmb_name.__module__, module, sizeof module) < 0 ||
+	    attribute(type, usmb_name.__qualname__, name, sizeof name) < 0)
+		return -1;
 	if (begins(module, "dpctl")) {
 		if (begins(name, "MemoryUSM") || !strcmp(name, "_Memory")) return USMB_KIND_DPCTL_MEMORY;
 		if (!strcmp(name, "SyclQueue")) return USMB_KIND_QUEUE;
@@ -123,7 +125,7 @@ static const usmb_dl_exchange_api *api_of(PyTypeObject *type)
 	if (capsule && PyCapsule_IsValid(capsule, usmb_dl_name_exchange_api))
 		api = PyCapsule_GetPointer(capsule, usmb_dl_name_exchange_api);
 	Py_XDECREF(capsule);
-	PyErr_Clear();
+	if (usmb_clear_exception() < 0) return NULL;
 	const usmb_dl_exchange_api *found = api ? usmb_dl_exchange_find(api) : NULL;
 	return found && found->managed_tensor_from_py_object_no_sync ? found : NULL;
 }
@@ -149,7 +151,10 @@ const usmb_typeinfo *usmb_typeinfo_of(PyObject *o)
 	usmb_typeinfo *e = &cache[slot_of(type)];
 	if (__builtin_expect(e->type == type, 1)) return e;
 	if (!forget && !(forget = PyCFunction_NewEx(&forget_def, NULL, NULL))) return NULL;
-	usmb_typeinfo found = {type, NULL, api_of(type), method_of(type), kind_of(type)};
+	int kind = kind_of(type);
+	const usmb_dl_exchange_api *api = kind < 0 ? NULL : api_of(type);
+	if (PyErr_Occurred()) return NULL;
+	usmb_typeinfo found = {type, NULL, api, method_of(type), kind};
 	found.weak = PyWeakref_NewRef((PyObject *)type, forget);
 	if (!found.weak) return NULL;
 	clear_entry(e);
@@ -280,13 +285,14 @@ int usmb_parse_dtype(PyObject *o, const char *dflt, usmb_dl_dtype *out)
 
 /* ---- equality ------------------------------------------------------------------------ */
 
-/* Whether an attribute of o is the text s; an exception counts as no. */
+/* Whether an attribute of o is the text s; an exception counts as no, and stays set if it must end the
+   call. */
 static int attribute_is(PyObject *o, PyObject *name, PyObject *s)
 {
 	PyObject *v = PyObject_GetAttr(o, name);
 	int same = v && PyUnicode_Check(v) && PyUnicode_Compare(v, s) == 0;
 	Py_XDECREF(v);
-	PyErr_Clear();
+	(void)usmb_clear_exception();
 	return same;
 }
 
@@ -297,7 +303,7 @@ static int is_of_numpy(PyObject *type)
 	const char *s = module && PyUnicode_Check(module) ? PyUnicode_AsUTF8AndSize(module, NULL) : NULL;
 	int is = s && (!strcmp(s, "numpy") || !strncmp(s, "numpy.", 6) || !strcmp(s, "ml_dtypes"));
 	Py_XDECREF(module);
-	PyErr_Clear();
+	(void)usmb_clear_exception();
 	return is;
 }
 
@@ -315,7 +321,7 @@ static int equals(PyObject *self, PyObject *o)
 	}
 	if (!is_of_numpy((PyObject *)Py_TYPE(o))) return -1;
 	int is = attribute_is(o, usmb_name.name, self) && usmb_native_order(o) > 0;
-	PyErr_Clear();
+	(void)usmb_clear_exception();
 	return is;
 }
 
@@ -323,6 +329,7 @@ static PyObject *richcompare(PyObject *self, PyObject *other, int op)
 {
 	typedef PyObject *(*comparison)(PyObject *, PyObject *, int);
 	int same = (op == Py_EQ || op == Py_NE) && !PyUnicode_Check(other) ? equals(self, other) : -1;
+	if (PyErr_Occurred()) return NULL;
 	if (same >= 0) return PyBool_FromLong(same == (op == Py_EQ));
 	return ((comparison)PyType_GetSlot(&PyUnicode_Type, Py_tp_richcompare))(self, other, op);
 }

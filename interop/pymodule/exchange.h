@@ -137,7 +137,7 @@ PyObject *usmb_py_asarray(PyObject *m, PyObject *const *args, Py_ssize_t n, PyOb
    TypeError if it has none of them. */
 PyObject *usmb_take_object(PyObject *o);
 
-/* Reports whether o's type has __sycl_usm_array_interface__ or __dlpack__. */
+/* Reports whether o's type has __sycl_usm_array_interface__ or __dlpack__; -1 with an exception. */
 int usmb_is_tensor(PyObject *o);
 
 /* The element type of asarray(value), where real is the type of Python's floating-point numbers. */

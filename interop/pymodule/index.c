@@ -129,7 +129,8 @@ static int selects(PyObject *key)
 	if (PyLong_Check(key)) return PyBool_Check(key);
 	if (usmb_is_array(key)) return ((usmb_array *)key)->ndim > 0 || ((usmb_array *)key)->dtype.code == USMB_DL_BOOL;
 	if (PyList_Check(key)) return 1;
-	if (!PyObject_CheckBuffer(key) && !usmb_is_tensor(key)) return 0;
+	int tensor = PyObject_CheckBuffer(key) ? 1 : usmb_is_tensor(key);
+	if (tensor <= 0) return tensor;
 	/* An array of another library, or a scalar of NumPy. */
 	PyObject *ndim = usmb_optional_attr(key, usmb_name.ndim);
 	int r = ndim ? PyObject_IsTrue(ndim) || !PyIndex_Check(key) : PyErr_Occurred() ? -1 : 0;

@@ -102,8 +102,7 @@ static PyObject *public_dtype(usmb_dl_dtype t)
 	if (type) dtype = PyObject_CallMethod(numpy, "dtype", "(O)", type);
 	Py_XDECREF(type);
 	Py_XDECREF(numpy);
-	if (!dtype && PyErr_ExceptionMatches(PyExc_Exception)) PyErr_Clear();
-	return dtype || PyErr_Occurred() ? dtype : usmb_dtype_object(t);
+	return dtype || usmb_ignore_exception() < 0 ? dtype : usmb_dtype_object(t);
 }
 
 PyObject *usmb_dtype_public(usmb_dl_dtype t)

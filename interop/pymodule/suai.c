@@ -213,9 +213,12 @@ static int parse_version(PyObject *dict, parsed *p)
 	PyObject *v = item(dict, usmb_name.version, p, &bad);
 	if (bad) return -1;
 	if (!v) return malformed(PyExc_ValueError, "version", "is required and must be 1", NULL);
-	if (!PyLong_Check(v)) return malformed(PyExc_TypeError, "version", "must be the integer 1", v);
+	if (!PyIndex_Check(v)) return malformed(PyExc_TypeError, "version", "must be the integer 1", v);
+	PyObject *integer = PyNumber_Index(v);
+	if (!integer) return -1;
 	int overflow;
-	long long n = PyLong_AsLongLongAndOverflow(v, &overflow);
+	long long n = PyLong_AsLongLongAndOverflow(integer, &overflow);
+	Py_DECREF(integer);
 	if (n == 1 && !overflow) return 0;
 	if (overflow)
 		usmb_raise(PyExc_ValueError, WHERE "'version' must be 1, found an "
@@ -343,7 +346,7 @@ static int parse_buffer(PyObject *obj, parsed *p)
 	}
 	if (r < 0) {
 		free(view);
-		PyErr_Clear();
+		if (usmb_ignore_exception() < 0) return -1;
 		return malformed(PyExc_ValueError, "data", "is required where the object has no buffer protocol", NULL);
 	}
 	p->view = view;
@@ -366,9 +369,12 @@ static int parse_data(PyObject *obj, PyObject *dict, int kind, parsed *p)
 	if (PyTuple_Size(v) != 2)
 		return malformed(PyExc_ValueError, "data", "must have two items (pointer, read-only)", v);
 	PyObject *address = PyTuple_GetItem(v, 0), *flag = PyTuple_GetItem(v, 1);
-	if (!PyLong_Check(address))
+	if (!PyIndex_Check(address))
 		return malformed(PyExc_TypeError, "data", "must begin with an integer address", address);
-	p->in.data = PyLong_AsUnsignedLongLong(address);
+	PyObject *integer = PyNumber_Index(address);
+	if (!integer) return -1;
+	p->in.data = PyLong_AsUnsignedLongLong(integer);
+	Py_DECREF(integer);
 	if (p->in.data == UINT64_MAX && PyErr_Occurred()) {
 		PyErr_Clear();
 		usmb_raise(PyExc_OverflowError, WHERE "'data' holds a pointer outside 0..2^64-1");
@@ -383,8 +389,8 @@ static int parse_data(PyObject *obj, PyObject *dict, int kind, parsed *p)
 }
 
 /* The extent of the owner's allocation, if the owner reports it. An unexpected answer leaves it
-   unknown. */
-static void owner_extent(PyObject *obj, int kind, parsed *p)
+   unknown. -1 with an exception that must end the call. */
+static int owner_extent(PyObject *obj, int kind, parsed *p)
 {
 	PyObject *memory = NULL, *tensor = NULL, *address = NULL, *size = NULL;
 	if (kind == USMB_KIND_DPCTL_MEMORY) {
@@ -402,11 +408,12 @@ static void owner_extent(PyObject *obj, int kind, parsed *p)
 		p->in.owner_size = PyLong_AsUnsignedLongLong(size);
 		if (PyErr_Occurred()) p->in.owner_size = UINT64_MAX;
 	}
-	if (PyErr_Occurred()) PyErr_Clear();
+	int r = usmb_ignore_exception();
 	Py_XDECREF(tensor);
 	Py_XDECREF(memory);
 	Py_XDECREF(address);
 	Py_XDECREF(size);
+	return r;
 }
 
 static int parse_syclobj(PyObject *dict, parsed *p)
@@ -637,8 +644,7 @@ PyObject *usmb_import_suai(PyObject *obj, PyObject *iface)
 	if (parse_version(iface, &p) < 0 || parse_data(obj, iface, kind, &p) < 0 || parse_layout(iface, &p) < 0 ||
 	    parse_typestr(iface, &p) < 0 || parse_typedescr(iface, &p) < 0 || parse_syclobj(iface, &p) < 0)
 		goto done;
-	owner_extent(obj, kind, &p);
-	r = import_parsed(obj, &p);
+	if (owner_extent(obj, kind, &p) == 0) r = import_parsed(obj, &p);
 done:
 	free_parsed(&p);
 	return r;

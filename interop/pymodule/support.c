@@ -74,9 +74,9 @@ int usmb_type_has(PyObject *o, PyObject *const *names, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
 		PyObject *v = PyObject_GetAttr((PyObject *)Py_TYPE(o), names[i]);
-		if (!v) PyErr_Clear();
 		Py_XDECREF(v);
 		if (v) return 1;
+		if (usmb_ignore_exception() < 0) return -1;
 	}
 	return 0;
 }
@@ -86,6 +86,12 @@ int usmb_clear_exception(void)
 	if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception)) return -1;
 	PyErr_Clear();
 	return 0;
+}
+
+int usmb_ignore_exception(void)
+{
+	if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_MemoryError)) return -1;
+	return usmb_clear_exception();
 }
 
 void usmb_decref_aside(PyObject *o)

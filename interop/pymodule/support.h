@@ -107,11 +107,14 @@ int usmb_go_allowed(void);
 /* The attribute name of o. NULL without an exception if there is none, with one if the access
    raised anything but AttributeError. */
 PyObject *usmb_optional_attr(PyObject *o, PyObject *name);
-/* Whether the type of o has an attribute of one of n names. */
+/* Whether the type of o has an attribute of one of n names; -1 with an exception that must end the running
+   call. */
 int usmb_type_has(PyObject *o, PyObject *const *names, size_t n);
 /* Clears an instance of Exception and returns 0. Any other exception, such as KeyboardInterrupt,
    must end the running call: it stays set, and the result is -1. */
 int usmb_clear_exception(void);
+/* The same for a step whose failure changes the result without an error: MemoryError stays set too. */
+int usmb_ignore_exception(void);
 /* Drops a foreign object, such as a capsule, whose deallocation may run code, and keeps the
    exception that is set. */
 void usmb_decref_aside(PyObject *o);

@@ -213,15 +213,15 @@ static void learn(PyObject *o, const char *module, const char *class, const char
 }
 
 /* 1 if o is exactly a dpctl.SyclQueue or dpctl.SyclContext: which of them, and its reference,
-   borrowed from o. Never an exception. Called for every object, so known types cost a comparison of
-   pointers. */
+   borrowed from o. 0 otherwise, also with an exception that must end the call. Called for every object, so
+   known types cost a comparison of pointers. */
 static int dpctl_ref(PyObject *o, int *is_queue, void **ref)
 {
 	PyTypeObject *type = Py_TYPE(o);
 	if (!dpctl_queue.type || !dpctl_context.type) {
 		const usmb_typeinfo *info = usmb_typeinfo_of(o);
 		int kind = info ? info->kind : USMB_KIND_PLAIN;
-		PyErr_Clear();
+		if (usmb_clear_exception() < 0) return 0;
 		if (kind == USMB_KIND_QUEUE && !dpctl_queue.type)
 			learn(o, "dpctl._sycl_queue", "SyclQueue", "SyclQueue_GetQueueRef", &dpctl_queue.type,
 			      &dpctl_queue.get);
@@ -249,8 +249,7 @@ static int learn_memory(PyObject *o)
 {
 	static const char *const names[SORTS] = {"MemoryUSMDevice", "MemoryUSMShared", "MemoryUSMHost"};
 	const usmb_typeinfo *info = usmb_typeinfo_of(o);
-	PyErr_Clear();
-	if (!info || info->kind != USMB_KIND_DPCTL_MEMORY) return 0;
+	if (usmb_clear_exception() < 0 || !info || info->kind != USMB_KIND_DPCTL_MEMORY) return 0;
 	PyObject *m = loaded("dpctl.memory._memory");
 	if (m && !dpctl_memory.pointer) {
 		ref_of bytes = capi_function(m, "Memory_GetNumBytes");
@@ -645,6 +644,7 @@ int usmb_syclref_get(PyObject *o, usmb_syclref *out, const char *what)
 		out->keep = Py_NewRef(o);
 		return 0;
 	}
+	if (PyErr_Occurred()) return -1;
 	if (Py_TYPE(o) == queue_type || Py_TYPE(o) == context_type) {
 		out->form = Py_TYPE(o) == queue_type ? USMB_FORM_QUEUE : USMB_FORM_CONTEXT;
 		out->ref = light_ref(o);
@@ -695,7 +695,7 @@ int usmb_is_device(PyObject *o)
 {
 	if (device_filter(o)) return 1;
 	const usmb_typeinfo *info = usmb_typeinfo_of(o);
-	if (!info) PyErr_Clear();
+	if (usmb_clear_exception() < 0) return -1;
 	return info && (info->kind == USMB_KIND_DEVICE || info->kind == USMB_KIND_ARRAY_DEVICE);
 }
 

@@ -59,7 +59,7 @@ int usmb_syclref_get(PyObject *o, usmb_syclref *out, const char *what);
    for a sub-device. */
 int usmb_syclref_device(PyObject *o, usmb_syclref *out, const char *what);
 /* Whether o is our Device, or dpctl's or dpnp's; never an exception. */
-int usmb_is_device(PyObject *o);
+int usmb_is_device(PyObject *o); /* -1 with an exception that must end the call */
 /* *queue: the queue of r, borrowed: its own, or the default queue of the device of a filter string,
    for which SYCL is loaded if needed. NULL for a context and for the host backend. ValueError that
    begins with what if no device matches. */

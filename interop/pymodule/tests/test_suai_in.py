@@ -281,3 +281,97 @@ def test_spans_as_wide_as_the_address_space(memory, device):
         with pytest.raises(ValueError, match="span|address"):
             ub.from_usm_array_interface(Holder(memory, data=(1 << 63, False), shape=(2,), strides=((1 << 63) - 1,),
                                                offset=-(1 << 62), typestr="|i1", syclobj=syclobj))
+
+
+@pytest.mark.parametrize("integer", ["int8", "int64", "uint64"])
+def test_integers_of_numpy_as_version_and_address(memory, np, integer):
+    """Each integer of a dictionary may be any object with __index__, as the entries of the shape may."""
+    address = np.uint64(memory._pointer)
+    x = ub.from_usm_array_interface(
+        Holder(memory, shape=(2,), typestr="<f4", version=getattr(np, integer)(1), data=(address, False))
+    )
+    assert x.__sycl_usm_array_interface__["data"][0] == memory._pointer
+
+
+def test_an_index_that_fails_is_reported(memory):
+    class Bad:
+        def __index__(self):
+            raise ZeroDivisionError("bad")
+
+    for change in (dict(version=Bad()), dict(data=(Bad(), False))):
+        with pytest.raises(ZeroDivisionError):
+            ub.from_usm_array_interface(Holder(memory, **{**dict(shape=(2,), typestr="<f4", version=1), **change}))
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, MemoryError])
+def test_exceptions_that_must_end_the_call(dpt, error):
+    """An import that asks a tensor for its memory or its queue does not swallow Ctrl-C."""
+
+    class usm_ndarray:
+        __module__, __qualname__ = "dpctl.made", "usm_ndarray"
+
+        def __init__(self, attribute, protocol):
+            self.attribute, self.x = attribute, dpt.ones(4, dtype="f4")
+            if protocol == "dictionary":
+                self.__sycl_usm_array_interface__ = self.x.__sycl_usm_array_interface__
+
+        def __getattr__(self, name):
+            if name == self.attribute:
+                raise error
+            if name == "__sycl_usm_array_interface__":
+                raise AttributeError(name)
+            return getattr(self.x, name)
+
+    for attribute, protocol in (("usm_data", "dictionary"), ("sycl_queue", "DLPack")):
+        with pytest.raises(error):
+            ub.asarray(usm_ndarray(attribute, protocol))
+        ub.asarray(usm_ndarray("another", protocol))
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, MemoryError])
+def test_views_that_must_end_the_call(np, error):
+    """The failure of __array__(copy=False) is not a reason to copy."""
+
+    class Producer:
+        def __array__(self, dtype=None, copy=None):
+            if copy is False:
+                raise error
+            return np.zeros(1)
+
+    with pytest.raises(error):
+        ub.asarray(Producer())
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_classes_that_must_end_the_call(error):
+    """A metaclass runs code at each look at the class, also where any other answer is allowed."""
+
+    class Meta(type):
+        def __getattribute__(cls, name):
+            if name in raising:
+                raise error
+            return super().__getattribute__(name)
+
+    class Strange(metaclass=Meta):
+        pass
+
+    a = ub.ones(2, device="host")
+    for name, use in (("__array_priority__", lambda: a + Strange()), ("__array_ufunc__", lambda: a == Strange()), ("__dlpack__", lambda: Strange() in a),
+                      ("__module__", lambda: ub.from_dlpack(Strange())), ("__module__", lambda: ub.DType("int8") == Strange)):
+        raising = [name]
+        with pytest.raises(error):
+            use()
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="a class of Python has a buffer from Python 3.12 on")
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, MemoryError])
+def test_buffers_of_numbers_that_must_end_the_call(error):
+    class Number:
+        def __float__(self):
+            return 1.0
+
+        def __buffer__(self, flags):
+            raise error
+
+    with pytest.raises(error):
+        ub.asarray(Number())

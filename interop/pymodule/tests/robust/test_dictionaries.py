@@ -300,7 +300,9 @@ class Model:
     def version(self, x):
         if x == "absent":
             self.wrong(ValueError)
-        if is_spec(x) and x[1] == "int":
+        if is_spec(x) and x[1] == "index":
+            self.watch(x[3])
+        if is_spec(x) and x[1] in ("int", "index"):
             x = x[2]
         if is_spec(x) or not isinstance(x, int):
             self.wrong(TypeError)
@@ -315,16 +317,16 @@ class Model:
             self.wrong(ValueError)
         (_, at), flag = (pair[0] if isinstance(pair[0], tuple) and pair[0][:1] == ("address",) else ("address", "text")), pair[1]
         if is_spec(flag):
-            if at in ("negative", "huge", "text") or is_spec(at) or isinstance(at, float):
+            if at in ("negative", "huge", "text") or isinstance(at, float):
                 self.errors.update({LookupError} if flag[3] == "raise" else ())
             else:
                 self.watch(flag[3])
             flag = flag[2]
-        if at == "text" or is_spec(at) or isinstance(at, float):
+        if at == "text" or isinstance(at, float):
             self.wrong(TypeError)
         if at in ("negative", "huge"):
             self.wrong(OverflowError)
-        if at in ("null", "wild"):
+        if at in ("null", "wild") or is_spec(at):
             self.wrong(ValueError)
         return self.base + at, bool(flag)
 
