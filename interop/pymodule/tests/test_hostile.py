@@ -200,16 +200,23 @@ def test_empty_arrays_with_wild_strides(floats, memory):
         ub.from_usm_array_interface(holder(memory, shape=(0, 1 << 62), typestr="<f4"))
 
 
-def test_misaligned_interface(np, memory):
-    """SUAI requires no alignment, DLPack does."""
+def test_misaligned_interface(np, dpt, memory):
+    """Our dictionary and dpctl's require no alignment, and views can be at any byte too. DLPack and Arrow require it,
+    in both directions."""
     np.asarray(memory)[:13] = list(range(13))
-    a = ub.from_usm_array_interface(Holder(memory, data=(memory._pointer + 1, False), shape=(3,), typestr="<i4"))
-    want = np.asarray(memory)[1:13].copy().view("<i4").tolist()
-    assert a.asnumpy().tolist() == want and a.copy().asnumpy().tolist() == want and str(want[0]) in repr(a)
-    for f in (a.__dlpack__, lambda: a.__dlpack__(max_version=(1, 0)), lambda: ub.from_dlpack(a), lambda: a.__dlpack__(dl_device=(1, 0))):
-        with pytest.raises(BufferError, match="aligned"):
-            f()
-    assert ub.from_dlpack(ub.from_dlpack(a.copy())).asnumpy().tolist() == want
+    want = np.asarray(memory)[1:13].copy().view("<i4")
+    outer = Holder(memory, data=(memory._pointer + 1, False), shape=(3,), typestr="<i4")
+    for a in (ub.from_usm_array_interface(outer), ub.asarray(memory)[1:13].view("int32"), ub.asarray(dpt.asarray(outer))):
+        assert a._pointer == memory._pointer + 1 and a.asnumpy().tolist() == a.copy().asnumpy().tolist() == np.asarray(a).tolist() == want.tolist()
+        assert str(want[0]) in repr(a) and (a + 1).tolist() == (want + 1).tolist() and ub.from_usm_array_interface(a)._pointer == a._pointer
+        for f in (a.__dlpack__, lambda: a.__dlpack__(max_version=(1, 0)), lambda: ub.from_dlpack(a), lambda: a.__dlpack__(dl_device=(1, 0)), a.__arrow_c_array__):
+            with pytest.raises(BufferError, match="aligned"):
+                f()
+        assert ub.from_dlpack(ub.from_dlpack(a.copy())).asnumpy().tolist() == want.tolist()
+    with pytest.raises(BufferError, match="aligned"):
+        ub.from_dlpack(capi.Producer(memory._pointer + 1, (3,), device=ub.asarray(memory).__dlpack_device__()))
+    with pytest.raises(BufferError, match="aligned"):
+        ub.asarray(memoryview(bytes(14))[1:13].cast("b").cast("i"))
 
 
 def test_packed_elements_before_the_first(device):
