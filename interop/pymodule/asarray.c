@@ -158,6 +158,11 @@ static PyObject *import_ndarray(PyObject *n)
 	return a;
 }
 
+static PyObject *import_described(attempt *t)
+{
+	return import_ndarray(usmb_numpy_described(t->o));
+}
+
 static PyObject *import_by_numpy(attempt *t)
 {
 	return import_ndarray(usmb_numpy_asarray(t->o));
@@ -198,7 +203,7 @@ static const struct importer {
 	                      BUFFER_ERROR | VALUE_ERROR, 0},
         /* NumPy's protocols before Arrow: they have the shape of the elements. Arrow has a column of
            them, which Pillow's images pad to four bytes for each pixel. */
-        [IMPORT_ARRAY_INTERFACE] = {if_array_interface, import_by_numpy, 0, 0, 0},
+        [IMPORT_ARRAY_INTERFACE] = {if_array_interface, import_described, 0, 0, 0},
         /* __array__ may copy, so it is asked for a view, then Arrow is, and only then for a copy. */
         [IMPORT_ARRAY_VIEW] = {if_array_method, import_array_view, 0, 0, 0},
         /* After DLPack: pyarrow has __dlpack__ for each of its arrays, but it fails for tensors,

@@ -127,6 +127,8 @@ int usmb_numpy_protocol(PyObject *o);
 /* The ndarray o.__array__(copy=False), which is on the memory of o; ValueError if __array__ does
    not accept copy. */
 PyObject *usmb_numpy_view(PyObject *o);
+/* An ndarray on the memory of o, which has USMB_NUMPY_SHARES. */
+PyObject *usmb_numpy_described(PyObject *o);
 /* numpy.asarray(o), which may copy if o has __array__ only. */
 PyObject *usmb_numpy_asarray(PyObject *o);
 

@@ -186,6 +186,12 @@ PyObject *usmb_numpy_view(PyObject *o)
 	return call_python(&function, "view", &o, 1);
 }
 
+PyObject *usmb_numpy_described(PyObject *o)
+{
+	static PyObject *function;
+	return call_python(&function, "described", &o, 1);
+}
+
 PyObject *usmb_numpy_asarray(PyObject *o)
 {
 	PyObject *numpy = PyImport_ImportModule("numpy");

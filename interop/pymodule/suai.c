@@ -174,6 +174,7 @@ typedef struct {
 	Py_buffer *view;   /* owned: the object's buffer if data is missing */
 	PyObject *held[8]; /* owned: the values of the dictionary, which foreign code can clear */
 	int nheld;
+	PyObject *dict; /* borrowed; NULL: a library's, whose owner keeps the memory alive by itself */
 } parsed;
 
 #define WHERE "__sycl_usm_array_interface__: "
@@ -546,11 +547,13 @@ static usmb_cell *new_cell(PyObject *obj, parsed *p, usmb_suai_out *out, usmb_pl
 				                          memory_order_relaxed);
 		}
 	} else {
-		cell = usmb_cell_of_object(obj, base, bytes, place);
-		if (cell) {
-			Py_INCREF(obj);
+		/* A property can make the dictionary, and with it the memory. */
+		PyObject *owner = p->dict ? PyTuple_Pack(2, obj, p->dict) : Py_NewRef(obj);
+		cell = owner ? usmb_cell_of_object(owner, base, bytes, place) : NULL;
+		if (cell)
 			usmb_cell_remember(obj, cell);
-		}
+		else
+			Py_XDECREF(owner);
 	}
 	if (!cell)
 		usmb_place_release(place);
@@ -625,6 +628,7 @@ static void begin(parsed *p)
 	memset(&p->in, 0, sizeof p->in);
 	memset(&p->ref, 0, sizeof p->ref);
 	p->view = NULL;
+	p->dict = NULL;
 	p->nheld = 0;
 	p->in.owner_size = UINT64_MAX;
 }
@@ -641,6 +645,7 @@ PyObject *usmb_import_suai(PyObject *obj, PyObject *iface)
 	const usmb_typeinfo *info = usmb_typeinfo_of(obj);
 	if (!info) return NULL;
 	int kind = info->kind;
+	if (kind == USMB_KIND_PLAIN) p.dict = iface;
 	if (parse_version(iface, &p) < 0 || parse_data(obj, iface, kind, &p) < 0 || parse_layout(iface, &p) < 0 ||
 	    parse_typestr(iface, &p) < 0 || parse_typedescr(iface, &p) < 0 || parse_syclobj(iface, &p) < 0)
 		goto done;

@@ -95,6 +95,30 @@ def text(a):
     return numpy.array2string(n, separator=", ", prefix="Array(")
 
 
+class _Described:
+    """The value in which an object describes its memory, and the object.
+
+    numpy.asarray holds it. Of the object itself, it would not hold a dictionary or a capsule that a property made, with
+    which the memory may end.
+    """
+
+    def __init__(self, owner, name, description):
+        self._owner = owner
+        setattr(self, name, description)
+
+
+def described(o):
+    """Returns an ndarray on the memory that o describes by __array_struct__ or __array_interface__."""
+    for name in ("__array_struct__", "__array_interface__"):
+        description = getattr(o, name, None)
+        if description is None:
+            continue
+        if isinstance(description, dict) and not isinstance(description.get("data"), tuple):
+            break  # the memory is that of a buffer, which NumPy holds
+        return numpy.asarray(_Described(o, name, description))
+    return numpy.asarray(o)
+
+
 def view(o):
     """Returns o.__array__(copy=False), which is on the memory of o, as an ndarray.
 

@@ -1,7 +1,10 @@
 """Array as an argument of NumPy: it sees the same memory or gets an error, never other values."""
 
+import gc
+import weakref
+
 import pytest
-from conftest import sycl_device
+from conftest import peer, sycl_device
 
 import usmbridge as ub
 
@@ -97,3 +100,45 @@ def test_asnumpy_of_every_kind(np):
         for key in (slice(None), (slice(None, None, -1), slice(1, 4)), (slice(None), 2), (1, 1)):
             y = a[key].asnumpy()
             assert np.array_equal(y, x[key]) and y.dtype == x.dtype and y.flags.c_contiguous and y.flags.writeable and y.ctypes.data != a._pointer
+
+
+@pytest.mark.parametrize("name", ["__array_interface__", "__array_struct__", "__sycl_usm_array_interface__"])
+def test_memory_that_a_property_makes(np, name):
+    """A property can make the memory that its value describes: the Array keeps the last value alive."""
+    seen, make = [], np.ones
+    if "sycl" in name:
+        sycl_device()
+        make = peer("dpnp.tensor").ones
+
+    class Owner:
+        pass
+
+    def value(self):
+        memory = make(4)
+        seen.append(weakref.ref(memory))
+        described = getattr(memory, name)
+        if name != "__array_struct__":  # whose capsule holds the ndarray
+            described["keep"] = memory
+        return described
+
+    setattr(Owner, name, property(value))
+    a = ub.asarray(Owner())
+    gc.collect()
+    assert len(seen) == (1 if "sycl" in name else 2) and seen[-1]() is not None and a.tolist() == [1, 1, 1, 1]
+    view = a[1:]
+    del a
+    gc.collect()
+    assert seen[-1]() is not None and view.tolist() == [1, 1, 1]
+    del view
+    gc.collect()
+    assert seen[-1]() is None
+
+
+def test_interfaces_without_data(np):
+    """Without 'data' the memory is that of the object's buffer."""
+
+    class Owner(bytearray):
+        __array_interface__ = {"shape": (4,), "typestr": "|u1", "version": 3}
+
+    o = Owner(b"1234")
+    assert ub.asarray(o).tolist() == [49, 50, 51, 52]
