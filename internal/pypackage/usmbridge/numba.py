@@ -114,8 +114,12 @@ NumbaPickler.dispatch_table[ArrayType] = _reduce
 
 
 @imputils.lower_cast(ArrayType, types.Array)
+@imputils.lower_cast(types.Array, ArrayType)
+@imputils.lower_cast(ArrayType, ArrayType)
 def _as_array(context, builder, fromty, toty, val):
-    # Both types have the same structure, and the type system has allowed the conversion.
+    # Both types have the same structure. Numba's containers ask for conversions that the types do not allow.
+    if fromty.can_convert_to(None, toty) is None:
+        raise errors.TypingError(f"cannot use {fromty} as {toty}: the layout or the permission to write differs; copy the array first")
     return val
 
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import HOST
+from conftest import HOST, run
 
 import usmbridge as ub
 
@@ -203,6 +203,75 @@ def test_inner_functions_and_unification(np, numba, new):
     assert f(a, 2) == (10, 9, 30, 0)
     # Together with NumPy arrays, in one call.
     assert numba.njit(lambda a, n: (a + n).sum())(a, np.ones(5)) == 15
+
+
+def test_containers(np, numba, new):
+    """A container whose type is that of an Array takes computed arrays and ndarrays, and the other way round. It gives the
+    Array itself back, and ndarrays for the others."""
+    List, Dict = numba.typed.List, numba.typed.Dict
+
+    @numba.njit
+    def appended(a, first):
+        typed = List()
+        if first:
+            typed.append(a)
+            typed.append(a * 2)
+        else:
+            typed.append(a * 2)
+            typed.append(a)
+        return typed
+
+    @numba.njit
+    def stored(a):
+        d = Dict()
+        d[1] = a
+        d[2] = a + 1
+        d[1] = a * 3
+        return d
+
+    @numba.njit
+    def reflected(a):
+        x = [a]
+        x.append(a + 1)
+        x[0] = a * 2
+        y = [a * 2]
+        y.append(a)
+        return x[0][0], x[1][0], y[0][0], y[1][0]
+
+    a = new(3)
+    for n in range(3):
+        a[n] = n + 1
+    r = appended(a, True)
+    assert r[0] is a and type(r[1]) is np.ndarray and r[1].tolist() == [2, 4, 6]
+    assert [x.tolist() for x in appended(a, False)] == [[2, 4, 6], [1, 2, 3]]
+    assert {k: x.tolist() for k, x in stored(a).items()} == {1: [3, 6, 9], 2: [2, 3, 4]}
+    assert reflected(a) == (2, 2, 2, 1)
+    mixed = List()
+    mixed.append(a)
+    mixed.append(np.ones(3))
+    mixed.append(new(3))
+    mixed[2][0] = 7
+    assert [x.tolist() for x in mixed] == [[1, 2, 3], [1, 1, 1], [7, 0, 0]]
+
+
+REFUSED = """
+import warnings
+import numba
+warnings.simplefilter("ignore", numba.NumbaTypeSafetyWarning)
+a = ub.zeros(3, device="host")
+typed = numba.typed.List()
+typed.append(a)
+for other in (ub.zeros(6, device="host")[::2], a.as_readonly()):
+    try:
+        typed.append(other)
+    except numba.TypingError as e:
+        print("copy the array first" in str(e), len(typed))
+"""
+
+
+def test_containers_refuse(numba):
+    """Numba's containers ask, with a warning, for conversions to another layout and to writable arrays."""
+    assert run(REFUSED) == "True 1\nTrue 1\n"  # in another process: Numba keeps the errors and what their frames hold
 
 
 def test_parallel_vectorize_and_gufunc(np, numba, new):
