@@ -446,3 +446,31 @@ def test_executors(client):
         a = ub.asarray(range(5), dtype="int16", usm_type="shared")
         b = pool.submit(pickle.loads, pickle.dumps(a)).result(timeout=SOON)
         assert b.tolist() == a.tolist() and b.usm_type == "shared"
+
+
+def keeps_its_exception(a):
+    """Keeps a caught exception, whose frame holds the Array and itself, as tasks with a cause or a retry do."""
+    import gc
+    import os
+
+    view = a[1:]
+    try:
+        raise KeyError(view)
+    except KeyError as e:
+        kept = e  # a cycle: the exception, its traceback, this frame
+    gc.collect()
+    assert kept.args[0] is view
+    return os.getpid(), a.tolist()
+
+
+def test_tasks_that_keep_an_exception(client):
+    """A collection ends neither a worker nor the buffer that an Array came in, and finds the Arrays (gh-77894)."""
+    before = set(client.run(os.getpid).values())
+    for kind in places():
+        a = ub.asarray(list(range(100)), **where(kind))
+        for worker in workers(client):
+            here = client.scatter(a, workers=[worker], direct=False)
+            for pid, values in client.gather([client.submit(keeps_its_exception, here, workers=[worker], pure=False) for _ in range(10)]):
+                assert pid in before and values == list(range(100))
+        del here
+    assert set(client.run(os.getpid).values()) == before
