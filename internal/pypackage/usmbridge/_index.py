@@ -130,16 +130,27 @@ def _get(a, key):
     return r.copy() if r.readonly else r
 
 
+def _assign(a, key, value):
+    """Assigns by dpnp, which refuses values and indices that share memory with a before it writes."""
+    try:
+        array_api._run("", "_set_item", (a, (key,), value), {})
+    except ValueError:
+        array_api._run("", "_set_item", (a, (key,), value.copy()), {})
+
+
 def _set(a, key, value):
     """Assigns an Array of a's element type in memory beside a."""
     if not _on_host(a) and a.size and _is_mask(a, key):
-        array_api._run("", "_set_item", (a, (array_api._operand(key, a),), value), {})
+        _assign(a, array_api._operand(key, a), value)
         return
     view, first, arrays = _selection(a, key)
     if _on_host(a):
         numpy.asarray(view)[_host_key(first, arrays)] = numpy.asarray(value)
         return
     shape = view.shape[:first] + arrays[0].shape + view.shape[first + len(arrays) :]
+    extra = value.ndim - len(shape)
+    if extra > 0 and value.shape[:extra] == (1,) * extra:  # NumPy drops leading axes of one element
+        value = value.reshape(value.shape[extra:])
     numpy.broadcast_to(numpy.empty(value.shape, "V0"), shape)  # raises for a value of another shape
     if 0 not in shape:
-        array_api._run("", "_set_item", (view, (_usm_key(a, first, arrays),), value), {})
+        _assign(view, _usm_key(a, first, arrays), value)

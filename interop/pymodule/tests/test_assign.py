@@ -214,3 +214,16 @@ def test_other_libraries_write_and_are_written(np, dpt):
     x = np.zeros((2, 3))
     ub.asarray(x)[:, 1] = a[0, :2]
     assert x.tolist() == [[0, 1, 0], [0, 2, 0]]
+
+
+def test_values_that_overlap_and_leading_axes(np):
+    """By index arrays and masks too, a value may share memory with the Array, and may have more axes of one element."""
+    one = np.ones((1, 1, 2), "int64")
+    for place in places():
+        for key, value in (([1, 1], lambda a: a[1:]), (np.array([True, False, True]), lambda a: a[1:]), ([0, 1, 2], lambda a: a[::-1]),
+                           (slice(None), lambda a: a[::-1]), ([0, 1], lambda a: one), (slice(0, 2), lambda a: one)):
+            n = np.array([1, 2, 3])
+            a = ub.asarray(n, **place, copy=True)
+            a[key] = value(a)
+            n[key] = value(n)
+            assert a.tolist() == n.tolist(), (place, key)
