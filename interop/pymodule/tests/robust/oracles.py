@@ -139,10 +139,10 @@ def tensor(t, roots):
         if t["data"] == 0 or t["byte_offset"] % size:
             raise Refused(no)
         address = t["data"] + t["byte_offset"]
-        if address >= 1 << 64 or address % size:
+        if address >= 1 << 63 or address % size:
             raise Refused(no)
         lo, hi = span(shape, strides, bits)
-        if address + lo < 0 or address + hi >= 1 << 64:
+        if address + lo < 0 or address + hi >= 1 << 63:
             raise Refused(no)
     readonly = bool(flags & 1) if t["versioned"] else None
     return Facts(shape, strides, NAMES[code, t["dtype"][1]], address, readonly, bits)

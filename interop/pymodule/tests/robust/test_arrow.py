@@ -326,7 +326,7 @@ def model(e):
     if not bits and (not oracles.fits(first * width) or data + first * width >= 1 << 64):
         raise no
     address = None if bits or n == 0 else data + first * width
-    if address is not None and not width <= address < (1 << 64) - n * width:
+    if address is not None and not width <= address < (1 << 63) - n * width:
         raise no
     facts = oracles.Facts(shape, None if e["copy"] else strides, name, None if e["copy"] else address, not (e["copy"] or bits), 8 * width)
     return Want(facts, strides, first, bits)
