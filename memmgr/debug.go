@@ -118,7 +118,7 @@ func (p *Pool) poisonFresh(c *owner.Cell) {
 		return
 	}
 	if c.Flags()&owner.Poisoned != 0 {
-		c.ResetFlags(c.Flags() &^ owner.Poisoned) // other flags stay, such as Charged
+		c.ClearFlags(owner.Poisoned)
 		for i, v := range hostBytes(c.Address, uintptr(c.Size)) {
 			if v != poisonFreed {
 				panic(&CorruptionError{

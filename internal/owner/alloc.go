@@ -76,10 +76,12 @@ func popFree() *Cell {
 	head := ctl.freeHead.Load()
 	for uint32(head) != 0 {
 		c := At(uint32(head))
-		// Another thread may take the cell before the load of link. The tag in head then differs,
-		// and the exchange fails.
+		// Another thread may take the cell before the load of link, and even use its place for a list.
+		// The load is harmless: cells are always readable, and the exchange fails, because each change
+		// of head changes the tag.
 		next := (head>>32+1)<<32 | uint64(c.link.Load())
 		if ctl.freeHead.CompareAndSwap(head, next) {
+			afterC()
 			return c
 		}
 		head = ctl.freeHead.Load()

@@ -98,9 +98,12 @@ func (c *Cell) SetFlags(bits uint32) { c.flags.Or(bits) }
 // failure of the work on to the user.
 func (c *Cell) TakeFailure() bool { return c.flags.And(^Failed)&Failed != 0 }
 
-// ResetFlags replaces all bits by a plain store. Only the maker of the cell may call it, before it
-// publishes the cell.
-func (c *Cell) ResetFlags(bits uint32) { *(*uint32)(unsafe.Pointer(&c.flags)) = bits }
+// ClearFlags clears bits and keeps the remaining ones.
+func (c *Cell) ClearFlags(bits uint32) { c.flags.And(^bits) }
+
+// ResetFlags replaces all bits by a plain store. No other goroutine and no C code may change the flags
+// meanwhile: the cell is dead and the caller's, or it was not published yet. [Cell.Look] may read them.
+func (c *Cell) ResetFlags(bits uint32) { lateStoreFlags(&c.flags, bits) }
 
 // Record returns the cell with the pending event and the queues of the memory: the cell itself, or for an
 // alias the cell whose index is in Private, of which the alias holds a reference.
@@ -159,14 +162,14 @@ func (f *Facts) IsOf(l *List) bool { return f.home == l.address() }
 // afterwards. What a maker writes after it has published the handle may be missing even then: the tag and
 // the stack of a pool's block.
 //
-// The race detector must not check these reads: nothing orders them.
+// The race detector does not check these reads: nothing orders them.
 //
 //go:norace
 func (c *Cell) Look() (f Facts) {
 	w := c.word.Load()
 	f.Ref, f.Count = Ref{cell: c, generation: uint32(w >> 32)}, uint32(w)
 	// Makers set Resource or the flags last.
-	f.Flags, f.Resource = c.flags.Load(), c.Resource
+	f.Flags, f.Resource = lateFlags(&c.flags), c.Resource
 	f.Stack, f.Tag, f.Requested = c.Stack, c.Tag, c.Requested
 	f.Address, f.Size, f.Place, f.Context, f.home = c.Address, c.Size, c.Place, c.Context, c.home
 	return f
@@ -188,11 +191,11 @@ func (c *Cell) Unref() bool { return uint32(c.word.Add(^uint64(0))) == 0 }
 
 // Renew reuses a dead cell that only the caller can reach: it increments the generation, sets the
 // count to 1 and returns the new handle. It uses no locked instruction, so the caller must publish
-// the handle by a synchronizing operation.
+// the handle by a synchronizing operation. Holders of stale handles may read the word at any time: they
+// see another generation before the store and after it.
 func (c *Cell) Renew() Ref {
-	w := (*uint64)(unsafe.Pointer(&c.word))
-	generation := uint32(*w>>32) + 1
-	*w = uint64(generation)<<32 | 1
+	generation := uint32(c.word.Load()>>32) + 1
+	lateStore(&c.word, uint64(generation)<<32|1)
 	return Ref{cell: c, generation: generation}
 }
 

@@ -65,7 +65,8 @@ func NewList(drain func(*Cell), options ...Option) *List {
 	c.clear()
 	c.Retire()
 	l := &List{c: (*clist)(unsafe.Pointer(c)), drain: drain}
-	*l.c = clist{word: c.word.Load() >> 32 << 32, own: waker{fd: -1}}
+	// The fields that clear has not set. The cell's link stays: popFree may still read it.
+	l.c.own.fd = -1
 	if drain == nil {
 		l.drain = Recycle
 	}
@@ -119,16 +120,22 @@ func listOf(address uintptr) *List {
 	return (*lists.Load())[(*clist)(pointer(address)).id]
 }
 
-func (l *List) empty() bool { return l.c.head.Load() == 0 }
+// empty reports whether the list has no cells. Goroutines that still know a retired list may call it when
+// another cell has its place: Drain then finds the list closed, and drains nothing.
+func (l *List) empty() bool { return lateLoad(&l.c.head) == 0 }
 
 // Head returns the head of the list, which is 0 while the list is empty. Callers poll it without
-// following further pointers.
+// following further pointers, also after [List.Retire]: the value then has no effect, because Drain does
+// nothing.
 func (l *List) Head() *atomic.Uintptr { return &l.c.head }
 
 // Take removes and returns all cells of the list, oldest first, linked by Cell.Next, or nil. The caller
 // owns them.
 func (l *List) Take() *Cell {
 	c := (*Cell)(pointer(l.c.head.Swap(0)))
+	if c != nil {
+		afterC()
+	}
 	var oldest *Cell
 	for c != nil {
 		next := c.Next.Cell()

@@ -3,7 +3,8 @@
 #
 #   states    checks of block states and of the lock order in memmgr. They synchronize goroutines, which
 #             hides data races, so race is another run.
-#   race      Go's race detector
+#   race      Go's race detector. The owner cells are Go memory in such builds, so that it sees them
+#             (internal/owner/reserve_other.go). It does not see what C code accesses.
 #   asan      the address sanitizer, for C
 #   ubsan     the undefined behaviour sanitizer, for C
 #   cgocheck  cgocheck2, which checks each Go pointer that Go code stores
