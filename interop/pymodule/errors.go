@@ -24,12 +24,17 @@ const (
 	kindConnection
 	kindKey
 	kindReference
+	kindRaised
 )
+
+// errInterrupted is returned by calls that a signal handler of Python ended by an exception.
+var errInterrupted = errors.New("interrupted by an exception of a signal handler")
 
 var kinds = []struct {
 	target error
 	kind   kind
 }{
+	{errInterrupted, kindRaised},
 	{context.DeadlineExceeded, kindTimeout},
 	{share.ErrAddress, kindConnection},
 	{share.ErrRefused, kindConnection},

@@ -40,7 +40,8 @@ import (
 var _ = [1]struct{}{}[int(segment.PeersWrite)-C.USMB_AUDIENCE_WRITE|int(segment.PeersRead)-C.USMB_AUDIENCE_READ]
 var _ = [1]struct{}{}[kindValue-C.USMB_ERR_VALUE|kindType-C.USMB_ERR_TYPE|
 	kindBuffer-C.USMB_ERR_BUFFER|kindMemory-C.USMB_ERR_MEMORY|kindRuntime-C.USMB_ERR_RUNTIME|kindOverflow-C.USMB_ERR_OVERFLOW|
-	kindTimeout-C.USMB_ERR_TIMEOUT|kindConnection-C.USMB_ERR_CONNECTION|kindKey-C.USMB_ERR_KEY|kindReference-C.USMB_ERR_REFERENCE]
+	kindTimeout-C.USMB_ERR_TIMEOUT|kindConnection-C.USMB_ERR_CONNECTION|kindKey-C.USMB_ERR_KEY|kindReference-C.USMB_ERR_REFERENCE|
+	kindRaised-C.USMB_ERR_RAISED]
 
 // report writes an error to e and returns -1, or returns 0 if err is nil.
 func report(e *C.usmb_goerr, err error) C.int {

@@ -10,14 +10,35 @@ package pymodule
 import "C"
 
 import (
+	"context"
 	"encoding/binary"
 	"unsafe"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
+	"github.com/usmbridge/usmbridge/interop/internal/poll"
 	"github.com/usmbridge/usmbridge/interop/share"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
+
+// await calls f with a context that ends after the timeout, or when a signal handler of Python raises an
+// exception. Then await returns errInterrupted, even if f succeeded meanwhile; the caller undoes what f did.
+// saved is the thread state of the thread that Python has called, on which await and f run.
+func await(timeout C.int64_t, saved *C.PyThreadState, f func(context.Context) error) error {
+	ctx, cancel := withTimeout(int64(timeout))
+	defer cancel()
+	raised := false
+	err := f(poll.With(ctx, func() {
+		if !raised && C.usmb_py_signals(saved) < 0 {
+			raised = true
+			cancel()
+		}
+	}))
+	if raised {
+		return errInterrupted
+	}
+	return err
+}
 
 //export usmb_go_audience
 func usmb_go_audience(cell *C.usmb_cell) (r C.int) {
@@ -27,16 +48,18 @@ func usmb_go_audience(cell *C.usmb_cell) (r C.int) {
 }
 
 //export usmb_go_share_export
-func usmb_go_share_export(a *C.usmb_array, time C.int64_t, out **C.char, n *C.int64_t, e *C.usmb_goerr) (r C.int) {
+func usmb_go_share_export(a *C.usmb_array, timeout C.int64_t, saved *C.PyThreadState, out **C.char, n *C.int64_t, e *C.usmb_goerr) (r C.int) {
 	defer guard(e, &r)
 	from, err := borrowed(a)
 	if err != nil {
 		return report(e, err)
 	}
-	ctx, cancel := withTimeout(int64(time))
-	defer cancel()
-	handle, err := exportHandle(ctx, from)
-	if err == nil && handle != nil {
+	var handle []byte
+	err = await(timeout, saved, func(ctx context.Context) (err error) {
+		handle, err = exportHandle(ctx, from)
+		return err
+	})
+	if handle != nil { // also if the call was interrupted: C revokes it then
 		*out, *n = (*C.char)(C.CBytes(handle)), C.int64_t(len(handle))
 	}
 	return report(e, err)
@@ -51,41 +74,42 @@ func usmb_go_share_revoke(handle *C.char, n C.int64_t) {
 }
 
 //export usmb_go_share_open
-func usmb_go_share_open(handle *C.char, n C.int64_t, usm C.int32_t, time C.int64_t, out *C.usmb_handover, e *C.usmb_goerr) (r C.int) {
+func usmb_go_share_open(handle *C.char, n C.int64_t, usm C.int32_t, timeout C.int64_t, saved *C.PyThreadState, out *C.usmb_handover, e *C.usmb_goerr) (r C.int) {
 	defer guard(e, &r)
-	ctx, cancel := withTimeout(int64(time))
-	defer cancel()
-	a, err := openHandle(ctx, C.GoBytes(unsafe.Pointer(handle), C.int(n)), usm != 0)
-	if err != nil {
-		return report(e, err)
-	}
-	return handOver(a, out, e)
+	encoded := C.GoBytes(unsafe.Pointer(handle), C.int(n))
+	var a *usmarray.Array
+	err := await(timeout, saved, func(ctx context.Context) (err error) {
+		a, err = openHandle(ctx, encoded, usm != 0)
+		return err
+	})
+	return handOver(a, err, out, e)
 }
 
 //export usmb_go_share_attach
-func usmb_go_share_attach(address *C.char, naddress C.int64_t, name *C.char, nname, time C.int64_t, sequence *C.uint64_t, out *C.usmb_handover, e *C.usmb_goerr) (r C.int) {
+func usmb_go_share_attach(address *C.char, naddress C.int64_t, name *C.char, nname, timeout C.int64_t, saved *C.PyThreadState, sequence *C.uint64_t, out *C.usmb_handover, e *C.usmb_goerr) (r C.int) {
 	defer guard(e, &r)
-	ctx, cancel := withTimeout(int64(time))
-	defer cancel()
+	at, key := text(address, C.uint64_t(naddress)), text(name, C.uint64_t(nname))
 	var a *usmarray.Array
-	var err error
-	if sequence == nil {
-		a, err = attach(ctx, text(address, C.uint64_t(naddress)), text(name, C.uint64_t(nname)))
-	} else {
+	err := await(timeout, saved, func(ctx context.Context) (err error) {
+		if sequence == nil {
+			a, err = attach(ctx, at, key)
+			return err
+		}
 		var number uint64
-		a, number, err = waitNewer(ctx, text(address, C.uint64_t(naddress)), text(name, C.uint64_t(nname)), uint64(*sequence))
+		a, number, err = waitNewer(ctx, at, key, uint64(*sequence))
 		*sequence = C.uint64_t(number)
-	}
+		return err
+	})
+	return handOver(a, err, out, e)
+}
+
+// handOver writes the description of an array to out and releases the array, also if there is an error. C
+// owns a reference to its memory.
+func handOver(a *usmarray.Array, err error, out *C.usmb_handover, e *C.usmb_goerr) C.int {
+	defer a.Release()
 	if err != nil {
 		return report(e, err)
 	}
-	return handOver(a, out, e)
-}
-
-// handOver writes the description of an array to out and releases the array. C owns a reference
-// to its memory.
-func handOver(a *usmarray.Array, out *C.usmb_handover, e *C.usmb_goerr) C.int {
-	defer a.Release()
 	d, err := describe(a)
 	if err != nil {
 		return reportKind(e, kindBuffer, err.Error())
@@ -98,11 +122,14 @@ func handOver(a *usmarray.Array, out *C.usmb_handover, e *C.usmb_goerr) C.int {
 }
 
 //export usmb_go_share_names
-func usmb_go_share_names(address *C.char, naddress, time C.int64_t, out **C.char, n *C.int64_t, e *C.usmb_goerr) (r C.int) {
+func usmb_go_share_names(address *C.char, naddress, timeout C.int64_t, saved *C.PyThreadState, out **C.char, n *C.int64_t, e *C.usmb_goerr) (r C.int) {
 	defer guard(e, &r)
-	ctx, cancel := withTimeout(int64(time))
-	defer cancel()
-	names, err := published(ctx, text(address, C.uint64_t(naddress)))
+	at := text(address, C.uint64_t(naddress))
+	var names []string
+	err := await(timeout, saved, func(ctx context.Context) (err error) {
+		names, err = published(ctx, at)
+		return err
+	})
 	if err != nil {
 		return report(e, err)
 	}
@@ -116,13 +143,18 @@ func usmb_go_share_names(address *C.char, naddress, time C.int64_t, out **C.char
 }
 
 //export usmb_go_share_listen
-func usmb_go_share_listen(address *C.char, naddress, time C.int64_t, limits *C.int64_t, receive C.int, number *C.uint64_t, out **C.char, n *C.int64_t, e *C.usmb_goerr) (r C.int) {
+func usmb_go_share_listen(address *C.char, naddress, timeout C.int64_t, saved *C.PyThreadState, limits *C.int64_t, receive C.int, number *C.uint64_t, out **C.char, n *C.int64_t, e *C.usmb_goerr) (r C.int) {
 	defer guard(e, &r)
-	ctx, cancel := withTimeout(int64(time))
-	defer cancel()
 	bounds := [C.USMB_SHARE_LIMITS]int64(unsafe.Slice((*int64)(unsafe.Pointer(limits)), C.USMB_SHARE_LIMITS))
-	id, at, err := serve(ctx, text(address, C.uint64_t(naddress)), bounds, receive != 0)
+	path := text(address, C.uint64_t(naddress))
+	var id uint64
+	var at string
+	err := await(timeout, saved, func(ctx context.Context) (err error) {
+		id, at, err = serve(ctx, path, bounds, receive != 0)
+		return err
+	})
 	if err != nil {
+		_ = closeServer(id) // if the call was interrupted; 0 is no server
 		return report(e, err)
 	}
 	*number, *out, *n = C.uint64_t(id), C.CString(at), C.int64_t(len(at))
@@ -130,7 +162,7 @@ func usmb_go_share_listen(address *C.char, naddress, time C.int64_t, limits *C.i
 }
 
 //export usmb_go_share_publish
-func usmb_go_share_publish(number C.uint64_t, name *C.char, nname C.int64_t, a *C.usmb_array, time C.int64_t, e *C.usmb_goerr) (r C.int) {
+func usmb_go_share_publish(number C.uint64_t, name *C.char, nname C.int64_t, a *C.usmb_array, timeout C.int64_t, saved *C.PyThreadState, e *C.usmb_goerr) (r C.int) {
 	defer guard(e, &r)
 	s, err := server(uint64(number))
 	if err != nil {
@@ -140,33 +172,30 @@ func usmb_go_share_publish(number C.uint64_t, name *C.char, nname C.int64_t, a *
 	if err != nil {
 		return report(e, err)
 	}
-	ctx, cancel := withTimeout(int64(time))
-	defer cancel()
-	return report(e, s.Replace(ctx, text(name, C.uint64_t(nname)), from))
+	key := text(name, C.uint64_t(nname))
+	return report(e, await(timeout, saved, func(ctx context.Context) error { return s.Replace(ctx, key, from) }))
 }
 
 //export usmb_go_share_give
-func usmb_go_share_give(address *C.char, naddress C.int64_t, label *C.char, nlabel C.int64_t, a *C.usmb_array, time C.int64_t, e *C.usmb_goerr) (r C.int) {
+func usmb_go_share_give(address *C.char, naddress C.int64_t, label *C.char, nlabel C.int64_t, a *C.usmb_array, timeout C.int64_t, saved *C.PyThreadState, e *C.usmb_goerr) (r C.int) {
 	defer guard(e, &r)
 	from, err := borrowed(a)
 	if err != nil {
 		return report(e, err)
 	}
-	ctx, cancel := withTimeout(int64(time))
-	defer cancel()
-	return report(e, give(ctx, text(address, C.uint64_t(naddress)), text(label, C.uint64_t(nlabel)), from))
+	at, about := text(address, C.uint64_t(naddress)), text(label, C.uint64_t(nlabel))
+	return report(e, await(timeout, saved, func(ctx context.Context) error { return give(ctx, at, about, from) }))
 }
 
 //export usmb_go_share_receive
-func usmb_go_share_receive(number C.uint64_t, time C.int64_t, label **C.char, n *C.int64_t, out *C.usmb_handover, e *C.usmb_goerr) (r C.int) {
+func usmb_go_share_receive(number C.uint64_t, timeout C.int64_t, saved *C.PyThreadState, label **C.char, n *C.int64_t, out *C.usmb_handover, e *C.usmb_goerr) (r C.int) {
 	defer guard(e, &r)
-	ctx, cancel := withTimeout(int64(time))
-	defer cancel()
-	g, err := receive(ctx, uint64(number))
-	if err != nil {
-		return report(e, err)
-	}
-	if r := handOver(g.array, out, e); r < 0 {
+	var g gift
+	err := await(timeout, saved, func(ctx context.Context) (err error) {
+		g, err = receive(ctx, uint64(number))
+		return err
+	})
+	if r := handOver(g.array, err, out, e); r < 0 {
 		return r
 	}
 	*label, *n = (*C.char)(C.CBytes([]byte(g.label))), C.int64_t(len(g.label))

@@ -43,29 +43,37 @@ PyObject *usmb_py_full_like(PyObject *m, PyObject *const *args, Py_ssize_t n, Py
 /* ---- share ---- */
 
 /* Times are nanoseconds; a negative time means no limit. Results in *out are freed with free. Each
-   function returns 0, or -1 and *err, and needs no GIL. */
+   function returns 0, or -1 and *err, and needs no GIL. The functions that wait for another process handle
+   Python's signals meanwhile; saved is the thread state of the calling thread. */
 
+/* Handles signals for a thread that dropped the GIL. -1: a handler raised an exception, which is set in its
+   thread state. */
+int usmb_py_signals(PyThreadState *saved);
 /* Makes a handle of an array; *out is NULL for memory that other processes cannot map. */
-int usmb_go_share_export(usmb_array *a, int64_t time, char **out, int64_t *n, usmb_goerr *err);
+int usmb_go_share_export(usmb_array *a, int64_t time, PyThreadState *saved, char **out, int64_t *n, usmb_goerr *err);
 /* Ends a handle that was not opened. If its maker is another process, it waits for that. */
 void usmb_go_share_revoke(char *handle, int64_t n);
 /* Open a handle, or an array that a server publishes. *out has a reference for the caller. */
-int usmb_go_share_open(char *handle, int64_t n, int32_t usm, int64_t time, usmb_handover *out, usmb_goerr *err);
+int usmb_go_share_open(char *handle, int64_t n, int32_t usm, int64_t time, PyThreadState *saved, usmb_handover *out,
+                       usmb_goerr *err);
 /* With sequence, waits for an array with a number above *sequence, and stores its number. */
-int usmb_go_share_attach(char *address, int64_t naddress, char *name, int64_t nname, int64_t time, uint64_t *sequence,
-                         usmb_handover *out, usmb_goerr *err);
+int usmb_go_share_attach(char *address, int64_t naddress, char *name, int64_t nname, int64_t time, PyThreadState *saved,
+                         uint64_t *sequence, usmb_handover *out, usmb_goerr *err);
 /* The names of the arrays that a server publishes: n names, each after its length in 8 bytes. */
-int usmb_go_share_names(char *address, int64_t naddress, int64_t time, char **out, int64_t *n, usmb_goerr *err);
+int usmb_go_share_names(char *address, int64_t naddress, int64_t time, PyThreadState *saved, char **out, int64_t *n,
+                        usmb_goerr *err);
 /* Starts a server: its number, and the address on which it listens. receive: whether clients can hand arrays
    over. */
-int usmb_go_share_listen(char *address, int64_t naddress, int64_t time, int64_t *limits, int receive, uint64_t *number,
-                         char **out, int64_t *n, usmb_goerr *err);
-int usmb_go_share_publish(uint64_t number, char *name, int64_t nname, usmb_array *a, int64_t time, usmb_goerr *err);
+int usmb_go_share_listen(char *address, int64_t naddress, int64_t time, PyThreadState *saved, int64_t *limits,
+                         int receive, uint64_t *number, char **out, int64_t *n, usmb_goerr *err);
+int usmb_go_share_publish(uint64_t number, char *name, int64_t nname, usmb_array *a, int64_t time, PyThreadState *saved,
+                          usmb_goerr *err);
 /* Hands an array over to the server at an address, with a label. */
 int usmb_go_share_give(char *address, int64_t naddress, char *label, int64_t nlabel, usmb_array *a, int64_t time,
-                       usmb_goerr *err);
+                       PyThreadState *saved, usmb_goerr *err);
 /* The next array that a client of a server handed over, and its label. */
-int usmb_go_share_receive(uint64_t number, int64_t time, char **label, int64_t *n, usmb_handover *out, usmb_goerr *err);
+int usmb_go_share_receive(uint64_t number, int64_t time, PyThreadState *saved, char **label, int64_t *n,
+                          usmb_handover *out, usmb_goerr *err);
 int usmb_go_share_withdraw(uint64_t number, char *name, int64_t nname, usmb_goerr *err);
 int usmb_go_share_close(uint64_t number, usmb_goerr *err);
 /* Revokes handles when the process pid ends, if they were not opened. handles has each handle after

@@ -135,7 +135,8 @@ static int failed_before(usmb_cell *cell, int what)
 	return failed(USMB_SYCL_EASYNC);
 }
 
-/* The caller holds the cell. */
+/* The caller holds the cell. A signal cannot end the wait: SYCL has no wait with a timeout, and the memory
+   must not be touched before the work completes. */
 static int wait_for(usmb_cell *cell, PyObject *named, int what)
 {
 	queues q;

@@ -1,5 +1,5 @@
 /* share.c: arrays sent to and received from other processes. Go has the servers and the connections. No
-   function waits with the GIL held. */
+   function waits with the GIL held. The functions that wait for other processes handle signals meanwhile. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,6 +70,14 @@ static int to_array(PyObject *o, void *out)
 	return 0;
 }
 
+int usmb_py_signals(PyThreadState *saved)
+{
+	PyEval_RestoreThread(saved);
+	int r = PyErr_CheckSignals();
+	PyEval_SaveThread();
+	return r;
+}
+
 /* Common start of the entries that call Go. */
 static int enter(void)
 {
@@ -114,7 +122,7 @@ PyObject *usmb_py_share_export(PyObject *m, PyObject *args)
 	if (usmb_py_in_child() && !(a->flags & USMB_ARR_INTERPROCESS))
 		Py_RETURN_NONE; /* sent by value, which needs no Go */
 	if (enter() < 0 || begin(a) < 0) return NULL;
-	USMB_GO(usmb_go_share_export(a, ns, &handle, &n, &err));
+	USMB_GO(usmb_go_share_export(a, ns, saved, &handle, &n, &err));
 	if (r == 0) out = handle ? PyBytes_FromStringAndSize(handle, (Py_ssize_t)n) : Py_NewRef(Py_None);
 	if (out && handle && made && PyList_Append(made, out) < 0) Py_CLEAR(out);
 	if (!out && handle) usmb_go_share_revoke(handle, n); /* the caller does not get the handle */
@@ -153,7 +161,7 @@ PyObject *usmb_py_share_open(PyObject *m, PyObject *args)
 	if (!PyArg_ParseTuple(args, "O&pO&:_share_open", to_handle, &handle, &usm, to_time, &ns)) return NULL;
 	if (usmb_py_in_child()) return usmb_array_unreachable();
 	if (enter() < 0) return NULL;
-	USMB_GO(usmb_go_share_open(handle.s, handle.n, usm, ns, &h, &err));
+	USMB_GO(usmb_go_share_open(handle.s, handle.n, usm, ns, saved, &h, &err));
 	return r < 0 ? NULL : received(&h);
 }
 
@@ -166,12 +174,11 @@ PyObject *usmb_py_share_attach(PyObject *m, PyObject *args)
 	if (!PyArg_ParseTuple(args, "O&O&O&:_share_attach", to_text, &path, to_text, &name, to_time, &ns) ||
 	    enter() < 0)
 		return NULL;
-	USMB_GO(usmb_go_share_attach(path.s, path.n, name.s, name.n, ns, NULL, &h, &err));
+	USMB_GO(usmb_go_share_attach(path.s, path.n, name.s, name.n, ns, saved, NULL, &h, &err));
 	return r < 0 ? NULL : received(&h);
 }
 
-/* The result of a wait that failed: None after the timeout, so that the caller can handle signals and
-   wait again. */
+/* The result of a wait that failed: None after the timeout, for which the caller has a better message. */
 static PyObject *not_yet(const usmb_goerr *err)
 {
 	if (err->kind == USMB_ERR_TIMEOUT) Py_RETURN_NONE;
@@ -194,7 +201,7 @@ PyObject *usmb_py_share_wait(PyObject *m, PyObject *args)
 	uint64_t sequence = PyLong_AsUnsignedLongLong(number); /* format K does not check its range */
 	if (sequence == (uint64_t)-1 && PyErr_Occurred()) return NULL;
 	PyThreadState *saved = PyEval_SaveThread();
-	int r = usmb_go_share_attach(path.s, path.n, name.s, name.n, ns, &sequence, &h, &err);
+	int r = usmb_go_share_attach(path.s, path.n, name.s, name.n, ns, saved, &sequence, &h, &err);
 	PyEval_RestoreThread(saved);
 	if (r < 0) return not_yet(&err);
 	PyObject *a = received(&h);
@@ -210,7 +217,7 @@ PyObject *usmb_py_share_names(PyObject *m, PyObject *args)
 	int64_t ns, n = 0;
 	(void)m;
 	if (!PyArg_ParseTuple(args, "O&O&:_share_names", to_text, &path, to_time, &ns) || enter() < 0) return NULL;
-	USMB_GO(usmb_go_share_names(path.s, path.n, ns, &names, &n, &err));
+	USMB_GO(usmb_go_share_names(path.s, path.n, ns, saved, &names, &n, &err));
 	PyObject *list = r < 0 ? NULL : PyList_New(0);
 	const char *p = names;
 	for (int64_t i = 0; i < n && list; i++) { /* a length in 8 bytes, then the name */
@@ -240,7 +247,7 @@ PyObject *usmb_py_share_listen(PyObject *m, PyObject *args)
 	    enter() < 0)
 		return NULL;
 	for (int i = 0; i < USMB_SHARE_LIMITS; i++) limits[i] = l[i];
-	USMB_GO(usmb_go_share_listen(path.s, path.n, ns, limits, receive, &number, &where, &n, &err));
+	USMB_GO(usmb_go_share_listen(path.s, path.n, ns, saved, limits, receive, &number, &where, &n, &err));
 	PyObject *s = r < 0 ? NULL : PyUnicode_DecodeUTF8(where, (Py_ssize_t)n, "surrogateescape");
 	free(where);
 	return s ? Py_BuildValue("(KN)", (unsigned long long)number, s) : NULL;
@@ -256,7 +263,7 @@ PyObject *usmb_py_share_publish(PyObject *m, PyObject *args)
 	if (!PyArg_ParseTuple(args, "KO&O&O&:_share_publish", &number, to_text, &name, to_array, &a, to_time, &ns) ||
 	    enter() < 0 || begin(a) < 0)
 		return NULL;
-	USMB_GO(usmb_go_share_publish(number, name.s, name.n, a, ns, &err));
+	USMB_GO(usmb_go_share_publish(number, name.s, name.n, a, ns, saved, &err));
 	usmb_array_unhold(a);
 	return r < 0 ? NULL : Py_NewRef(Py_None);
 }
@@ -271,7 +278,7 @@ PyObject *usmb_py_share_give(PyObject *m, PyObject *args)
 	                      &ns) ||
 	    enter() < 0 || begin(a) < 0)
 		return NULL;
-	USMB_GO(usmb_go_share_give(path.s, path.n, label.s, label.n, a, ns, &err));
+	USMB_GO(usmb_go_share_give(path.s, path.n, label.s, label.n, a, ns, saved, &err));
 	usmb_array_unhold(a);
 	return r < 0 ? NULL : Py_NewRef(Py_None);
 }
@@ -287,7 +294,7 @@ PyObject *usmb_py_share_receive(PyObject *m, PyObject *args)
 	(void)m;
 	if (!PyArg_ParseTuple(args, "KO&:_share_receive", &number, to_time, &ns) || enter() < 0) return NULL;
 	PyThreadState *saved = PyEval_SaveThread();
-	int r = usmb_go_share_receive(number, ns, &label, &n, &h, &err);
+	int r = usmb_go_share_receive(number, ns, saved, &label, &n, &h, &err);
 	PyEval_RestoreThread(saved);
 	if (r < 0) return not_yet(&err);
 	PyObject *a = received(&h);

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/usmbridge/usmbridge/interop/internal/pidfd"
+	"github.com/usmbridge/usmbridge/interop/internal/poll"
 	"github.com/usmbridge/usmbridge/interop/share"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -237,7 +238,11 @@ func serve(ctx context.Context, address string, limits [6]int64, receive bool) (
 	if receive {
 		o.Connected = s.collect
 	}
-	if s.Server, err = share.Listen(ctx, address, o); err != nil {
+	err = poll.Do(ctx, func(ctx context.Context) error {
+		s.Server, err = share.Listen(ctx, address, o)
+		return err
+	})
+	if err != nil {
 		s.end()
 		return 0, "", err
 	}
@@ -279,19 +284,31 @@ func (s *served) collect(p *share.Peer) {
 	}
 }
 
-// receive returns the next array that a client of a server handed over.
+// receive returns the next array that a client of a server handed over. It calls the function of the context
+// (package poll) between attempts, so that no array is taken and lost when that ends the wait.
 func receive(ctx context.Context, number uint64) (gift, error) {
 	s, err := server(number)
 	if err != nil {
 		return gift{}, err
 	}
-	select {
-	case g := <-s.gifts:
-		return g, nil
-	case <-s.ended.Done():
-		return gift{}, fmt.Errorf("the server was closed: %w", share.ErrClosed)
-	case <-ctx.Done():
-		return gift{}, ctx.Err()
+	tick := time.NewTicker(poll.Interval)
+	defer tick.Stop()
+	for {
+		select {
+		case g := <-s.gifts:
+			return g, nil
+		case <-s.ended.Done():
+			return gift{}, fmt.Errorf("the server was closed: %w", share.ErrClosed)
+		case <-ctx.Done():
+			return gift{}, ctx.Err()
+		case <-tick.C:
+			if f := poll.Of(ctx); f != nil {
+				f()
+			}
+			if err := ctx.Err(); err != nil {
+				return gift{}, err
+			}
+		}
 	}
 }
 
@@ -350,18 +367,17 @@ func connect(ctx context.Context, address string, former *connection) (a *connec
 			}
 			return a, true, nil
 		}
-		select {
-		case <-a.ready:
-		case <-ctx.Done():
+		if err := poll.Closed(ctx, a.ready); err != nil {
 			release(a)
-			return nil, false, ctx.Err()
+			return nil, false, err
 		}
 		if a.err == nil && a.peer.Err() == nil {
 			return a, false, nil
 		}
 		retire(address, a)
 		release(a)
-		if a.err != nil && !errors.Is(a.err, context.DeadlineExceeded) {
+		// If the dialing call timed out or was interrupted, this call dials.
+		if a.err != nil && !errors.Is(a.err, context.DeadlineExceeded) && !errors.Is(a.err, context.Canceled) {
 			return nil, false, a.err
 		}
 	}

@@ -50,7 +50,7 @@ PyObject *usmb_goerr_exception(const usmb_goerr *e)
 
 int usmb_raise_go(const usmb_goerr *e)
 {
-	usmb_raise(usmb_goerr_exception(e), "%s", e->message);
+	if (e->kind != USMB_ERR_RAISED) usmb_raise(usmb_goerr_exception(e), "%s", e->message);
 	return -1;
 }
 

@@ -89,14 +89,15 @@ enum {
 	USMB_ERR_TIMEOUT,
 	USMB_ERR_CONNECTION,
 	USMB_ERR_KEY,
-	USMB_ERR_REFERENCE
+	USMB_ERR_REFERENCE,
+	USMB_ERR_RAISED /* an exception is set already: a signal handler of Python raised it */
 };
 typedef struct {
 	int32_t kind;       /* USMB_ERR_* */
 	char message[1020]; /* terminated */
 } usmb_goerr;
 
-/* Raises the error of a Go function; returns -1. */
+/* Raises the error of a Go function, unless its exception is set already; returns -1. */
 int usmb_raise_go(const usmb_goerr *e);
 /* The class of that exception, borrowed. */
 PyObject *usmb_goerr_exception(const usmb_goerr *e);

@@ -165,6 +165,7 @@
 	X(void, PyErr_NormalizeException, (PyObject **, PyObject **, PyObject **)) \
 	X(int, PyErr_ExceptionMatches, (PyObject *)) \
 	X(void, PyErr_WriteUnraisable, (PyObject *)) \
+	X(int, PyErr_CheckSignals, (void)) \
 	X(int, PyErr_WarnEx, (PyObject *, const char *, Py_ssize_t)) \
 	X(int, PyException_SetTraceback, (PyObject *, PyObject *)) \
 	X(PyObject *, PyException_GetTraceback, (PyObject *)) \

@@ -150,6 +150,7 @@
 #define PyErr_NormalizeException usmb_py.PyErr_NormalizeException
 #define PyErr_ExceptionMatches usmb_py.PyErr_ExceptionMatches
 #define PyErr_WriteUnraisable usmb_py.PyErr_WriteUnraisable
+#define PyErr_CheckSignals usmb_py.PyErr_CheckSignals
 #define PyErr_WarnEx usmb_py.PyErr_WarnEx
 #define PyException_SetTraceback usmb_py.PyException_SetTraceback
 #define PyException_GetTraceback usmb_py.PyException_GetTraceback

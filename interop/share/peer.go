@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/usmbridge/usmbridge/interop/internal/pidfd"
+	"github.com/usmbridge/usmbridge/interop/internal/poll"
 	"github.com/usmbridge/usmbridge/memmgr/segment"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
@@ -234,12 +235,18 @@ func (p *Peer) await(ctx context.Context, op string, expects frameKind, send fun
 	select {
 	case p.credits <- struct{}{}:
 	default:
-		select {
-		case p.credits <- struct{}{}:
-		case <-ctx.Done():
-			return answer{}, withOp(op, ctx.Err())
-		case <-p.done:
-			return answer{}, withOp(op, p.Err())
+		err := poll.Resume(ctx, func(ctx context.Context) error {
+			select {
+			case p.credits <- struct{}{}:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-p.done:
+				return p.Err()
+			}
+		})
+		if err != nil {
+			return answer{}, withOp(op, err)
 		}
 	}
 	c := calls.Get().(*call) //nolint:forcetypeassert // the pool makes nothing else
@@ -265,8 +272,10 @@ func (p *Peer) await(ctx context.Context, op string, expects frameKind, send fun
 		p.mu.Unlock()
 		// The call was answered: by fail, or before the connection ended. An answer before the end
 		// may contain an array, which the caller then owns.
-	} else {
+	} else if poll.Of(ctx) == nil {
 		p.readFor(ctx, func() bool { return len(c.answer) > 0 })
+	} else {
+		_ = poll.Resume(ctx, func(ctx context.Context) error { return p.awaitAnswer(ctx, c) }) // the select reports its error
 	}
 	select {
 	case a := <-c.answer:
@@ -291,6 +300,18 @@ func (p *Peer) await(ctx context.Context, op string, expects frameKind, send fun
 	a := <-c.answer
 	a.dispose()
 	return answer{}, withOp(op, ctx.Err())
+}
+
+// awaitAnswer waits for the answer to a call, which the caller of await takes.
+func (p *Peer) awaitAnswer(ctx context.Context, c *call) error {
+	p.readFor(ctx, func() bool { return len(c.answer) > 0 })
+	select {
+	case a := <-c.answer:
+		c.answer <- a
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // calls recycles calls and their channels. A channel carries one answer at a time.

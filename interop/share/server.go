@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/usmbridge/usmbridge/interop/internal/pidfd"
+	"github.com/usmbridge/usmbridge/interop/internal/poll"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
@@ -294,7 +295,11 @@ func connect(ctx context.Context, op, address string, n *node, receives bool) (*
 		}
 		return nil, opError(op, ErrAddress, "%q: %w", address, err)
 	}
-	p, err := greet(ctx, conn, n, receives)
+	var p *Peer
+	err = poll.Do(ctx, func(ctx context.Context) error {
+		p, err = greet(ctx, conn, n, receives)
+		return err
+	})
 	if err != nil {
 		if ctx.Err() != nil {
 			err = ctx.Err()
@@ -584,12 +589,8 @@ func (s *Server) to(ctx context.Context, op, address string) (*Peer, error) {
 			close(d.ready)
 			return d.peer, d.err
 		}
-		if !isClosed(d.ready) {
-			select {
-			case <-d.ready:
-			case <-ctx.Done():
-				return nil, withOp(op, ctx.Err())
-			}
+		if err := poll.Closed(ctx, d.ready); err != nil {
+			return nil, withOp(op, err)
 		}
 		if d.err == nil {
 			if d.peer.usable() {

@@ -12,6 +12,10 @@ A path names a socket without a file, made from the absolute path and the
 user. "unix:/path" is a socket file, "@name" an abstract name, and "" a new
 random name.
 
+A signal such as Ctrl-C interrupts every wait for another process. It cannot
+interrupt a wait for work that is pending on an array: the exception is raised
+when the work completes.
+
 Processes that multiprocessing starts do not need this module: an Array that
 multiprocessing sends arrives on the same memory. See docs/python.md.
 
@@ -30,19 +34,13 @@ Examples
 """
 
 import os
-import time
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from typing import TypeVar
+from collections.abc import Iterator, Mapping, MutableMapping
 
 from usmbridge import Array, _native
-
-_T = TypeVar("_T")
 
 __all__ = ["Server", "attach", "export", "give", "names", "open", "revoke", "serve", "stats", "wait"]
 
 _TIMEOUT = 10.0
-# Seconds between two checks for signals while a process waits.
-_SLICE = 0.5
 # The limits of a server, in the order of the C code.
 _LIMITS = ("max_peers", "max_leases", "max_segments", "max_names", "max_queued", "max_given")
 
@@ -57,17 +55,6 @@ def _limits(given: Mapping[str, int]) -> tuple[int, ...]:
         if not 0 < value < 1 << 31:
             raise ValueError(f"{name}={value}: must be from 1 to 2**31 - 1")
     return tuple(given.get(name, 0) for name in _LIMITS)
-
-
-def _until(timeout: float | None, call: Callable[[float], _T | None]) -> _T | None:
-    """Repeats a call, which takes seconds to wait, until it returns a result or the time is over. Python
-    handles signals between the calls."""
-    end = None if timeout is None else time.monotonic() + timeout
-    while True:
-        left = _SLICE if end is None else end - time.monotonic()
-        found = call(max(min(left, _SLICE), 0.0))
-        if found is not None or (end is not None and time.monotonic() >= end):
-            return found
 
 
 class Server(MutableMapping[str, Array]):
@@ -184,7 +171,7 @@ class Server(MutableMapping[str, Array]):
         number = self._open()
         if not self._receives:
             raise ValueError("the server does not receive arrays; make it with receive=True")
-        found: tuple[str, Array] | None = _until(timeout, lambda left: _native._share_receive(number, left))
+        found: tuple[str, Array] | None = _native._share_receive(number, timeout)
         if found is None:
             raise TimeoutError(f"no array was handed over within {timeout} s")
         return found
@@ -369,8 +356,7 @@ def wait(path: "str | os.PathLike[str]", name: str, after: int = 0, *, timeout: 
     >>> frame.tolist()
     [0.0, 0.0]
     """
-    address = os.fspath(path)
-    found: tuple[Array, int] | None = _until(timeout, lambda left: _native._share_wait(address, name, after, left))
+    found: tuple[Array, int] | None = _native._share_wait(os.fspath(path), name, after, timeout)
     if found is None:
         raise TimeoutError(f"no version of {name!r} after number {after} was published within {timeout} s")
     return found

@@ -3,10 +3,12 @@
 import gc
 import os
 import pathlib
+import pickle
 import signal
 import subprocess
 import threading
 import time
+from multiprocessing.reduction import ForkingPickler
 
 import procs
 import pytest
@@ -340,6 +342,59 @@ def test_wait_for_a_newer_version(other):
         del _
     with pytest.raises(ConnectionError):
         ub.share.wait(address, "frame", timeout=SOON)
+
+
+WAITS = {
+    "attach": lambda address, handle, pickled, a: ub.share.attach(address, "a", timeout=SOON).release(),
+    "names": lambda address, handle, pickled, a: ub.share.names(address, timeout=SOON),
+    "wait": lambda address, handle, pickled, a: ub.share.wait(address, "a", timeout=SOON)[0].release(),
+    "give": lambda address, handle, pickled, a: ub.share.give(address, "label", a, timeout=SOON),
+    "open": lambda address, handle, pickled, a: ub.share.open(handle, timeout=SOON).release(),
+    "unpickle": lambda address, handle, pickled, a: pickle.loads(pickled).release(),
+}
+
+
+@pytest.mark.parametrize("connected", [False, True])
+@pytest.mark.parametrize("call", WAITS.values(), ids=WAITS)
+def test_signals_interrupt_the_wait_for_a_silent_process(other, call, connected):
+    """A handler that raises ends the call. After any other handler the call goes on."""
+    other("!a = ub.zeros(2, device='host', interprocess=True)")
+    address = eval(other("globals().setdefault('s', ub.share.serve('', dict(a=a), receive=True)).address"))
+    other("!from multiprocessing.reduction import ForkingPickler")
+    calls = [(address, eval(other("ub.share.export(a)")), eval(other("bytes(ForkingPickler.dumps(a))"))) for _ in range(2)]
+    a = ub.zeros(2, device="host", interprocess=True)
+    if connected:
+        ub.share.names(address)
+        ub.share.open(eval(other("ub.share.export(a)"))).release()
+    other.stop()
+    previous = signal.signal(signal.SIGALRM, lambda *_: 1 / 0)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        with pytest.raises(ZeroDivisionError):
+            call(*calls[0], a)
+        signal.signal(signal.SIGALRM, lambda *_: other.p.send_signal(signal.SIGCONT))
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        call(*calls[1], a)
+    finally:
+        signal.signal(signal.SIGALRM, previous)
+    assert ub.share.names(address) == ["a"]
+
+
+def test_signals_interrupt_the_export_of_another_process_memory(other):
+    """Its maker makes the handle."""
+    other("!s = ub.share.serve('', dict(a=ub.zeros(2, device='host', interprocess=True)))")
+    a = ub.share.attach(eval(other("s.address")), "a")
+    other.stop()
+    previous = signal.signal(signal.SIGALRM, lambda *_: 1 / 0)
+    try:
+        for export in (ub.share.export, ForkingPickler.dumps):
+            signal.setitimer(signal.ITIMER_REAL, 0.1)
+            with pytest.raises(ZeroDivisionError):
+                export(a)
+    finally:
+        signal.signal(signal.SIGALRM, previous)
+    other.p.send_signal(signal.SIGCONT)
+    assert ub.share.open(ub.share.export(a)).tolist() == [0, 0]
 
 
 def test_handles_by_hand(other):
