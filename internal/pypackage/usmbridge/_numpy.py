@@ -5,6 +5,7 @@ import numpy
 from usmbridge import Array
 
 _MAX_DEPTH = 32  # of nested lists and tuples
+_EMPTY = numpy.empty(0).__reduce__()[2]  # the state of an ndarray without elements
 
 
 def _with_ndarrays(o, depth=0):
@@ -92,7 +93,12 @@ def array_ufunc(args, kwargs):
 def text(a):
     """Returns the elements as NumPy prints them."""
     n = a.asnumpy() if a.usm_type == "device" else numpy.asarray(a)
-    return numpy.array2string(n, separator=", ", prefix="Array(")
+    try:
+        return numpy.array2string(n, separator=", ", prefix="Array(")
+    finally:
+        # If CPython 3.11 has no memory to call a function that has closures, it never drops the arguments.
+        # NumPy's printing has such functions: make n independent of the memory.
+        n.__setstate__(_EMPTY)
 
 
 class _Described:

@@ -152,16 +152,52 @@ def usm():
         assert ub.asarray(kept, usm_type="shared").tolist() == wanted
 
 
+def everywhere(**where):
+    """The operations of the C module on new memory of a place. The operators are written in Python: CPython 3.11
+    crashes if it has no memory for the iterator of a dict."""
+    a = ub.full((4, 6), 3, "int32", **where)
+    repr(a), str(a)
+    assert a.tolist() == wanted
+    a[1:, ::2].T.copy(), a.astype("float32"), a.reshape(24)
+    a[0] = 5
+    a[1, 2:] = [1, 2, 3, 4]
+    a.fill(3)
+    a[0, 0].item(), int(a[1, 1]), a.tobytes()
+    b = pickle.loads(pickle.dumps(a, protocol=5))
+    assert b.tolist() == wanted
+    ub.from_dlpack(a), a.__dlpack__(), ub.asarray(a, dtype="int64")
+    a.to_device("host")
+    if np is not None:
+        a.asnumpy()
+        if a.usm_type != "device":
+            np.asarray(a)
+
+
+def plain_place():
+    everywhere(device="host")
+
+
+def shared_place():
+    everywhere(usm_type="shared")
+
+
+def device_place():
+    everywhere(usm_type="device")
+
+
 shared = [ub.full((4, 6), 3, "int32", usm_type="shared")] if len(ub.devices()) > 1 else []
 SCENARIOS = [make, views, values, buffers, dlpack, arrow, pickles, withdrawn, handles, served, counts, cute, usm]
 if np is not None:
     SCENARIOS.append(numpy)
+SCENARIOS.append(plain_place)
+if shared:
+    SCENARIOS += [shared_place, device_place]
 
 
 def taken(f):
     s = ub.stats()
     shared = ub.share.stats()
-    now = s["allocated_bytes.all.current"], s["allocation.all.current"], shared["opened"], shared["leases"]
+    now = s["live_buffers.all.current"], s["allocated_bytes.all.current"], s["allocation.all.current"], shared["opened"], shared["leases"]
     return now if f is handles else (*now, shared["unopened"])
 
 
@@ -212,7 +248,7 @@ class Python:
             n += max(n // 8, 1)
 
     def arm(self, n):
-        self.api.set_nomemory(n, n + 1)
+        self.api.set_nomemory(abs(n), n + 1 if n > 0 else 0)
 
     def disarm(self):
         self.api.remove_mem_hooks()
@@ -244,11 +280,17 @@ def sweep(f, way, step):
     raised, failures = 0, []
     last = way.positions(f)
     before = at_rest(f)
-    for n in range(1, last + 1, step):
+    tried = [*range(1, last + 1, step)]
+    if isinstance(way, Python) and f.__name__.endswith("_place"):
+        tried += [-n for n in tried]  # all allocations from the n-th on fail
+    for n in tried:
         what = None
         way.arm(n)
         try:
-            f()
+            try:
+                f()
+            finally:
+                way.disarm()
         except MemoryError:
             raised += 1
         except SystemError as e:
@@ -256,10 +298,7 @@ def sweep(f, way, step):
             if not str(e).startswith("error return without exception set"):
                 what = f"SystemError: {e}"
         except BaseException as e:
-            way.disarm()
             what = f"{type(e).__name__}: {e}"
-        finally:
-            way.disarm()
         what = what or settled(f, before)
         if what is None:
             try:
@@ -268,7 +307,7 @@ def sweep(f, way, step):
                 what = f"and then {type(e).__name__}: {e}"
         if what:
             failures.append([n, what])
-    return dict(name=f.__name__, tried=len(range(1, last + 1, step)), raised=raised, failures=failures)
+    return dict(name=f.__name__, tried=len(tried), raised=raised, failures=failures)
 
 
 def main():
