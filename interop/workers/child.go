@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/usmbridge/usmbridge/interop/executor"
@@ -54,15 +55,19 @@ func Main() {
 	}
 	if err := os.Unsetenv(marker); err != nil {
 		fmt.Fprintln(os.Stderr, "worker:", err)
-		os.Exit(1)
+		exit(1)
 	}
 	signal.Notify(make(chan os.Signal, 1), deaf...)
 	if err := work(); err != nil {
 		fmt.Fprintln(os.Stderr, "worker:", err)
-		os.Exit(1)
+		exit(1)
 	}
-	os.Exit(0)
+	exit(0)
 }
+
+// exit ends the process without the exit handlers of C, which os.Exit runs in builds with -race. The
+// destructors of SYCL's libraries are among them, and crash if an object of SYCL remains.
+func exit(code int) { syscall.Exit(code) }
 
 // child is the worker's side of a Pool.
 type child struct {
@@ -108,7 +113,7 @@ func work() error {
 	if err := c.start(); err != nil {
 		_ = c.fail(atFailed, 0, err) // the reader notices the end of the connection
 		c.end()
-		os.Exit(1)
+		exit(1)
 	}
 	if err := c.wire.send(atReady, 0); err != nil {
 		return err
