@@ -3,11 +3,13 @@
 package executor_test
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -162,6 +164,38 @@ func FuzzArguments(f *testing.F) {
 		}
 		require.Equal(t, name, out)
 	})
+}
+
+// readBy is an argument that only Python converts. The conversion calls the function.
+type readBy func()
+
+func (f readBy) Error() string {
+	f()
+	return "read"
+}
+
+// TestReturnAfterReading checks that Call does not return while its arguments are converted, because the
+// caller may change them afterwards.
+func TestReturnAfterReading(t *testing.T) {
+	e, _ := open(t, executor.Config{Grace: time.Millisecond})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	returned, read, early := make(chan struct{}), make(chan struct{}), false
+	go func() {
+		defer close(returned)
+		_, _ = e.Call(ctx, "models:add", readBy(func() {
+			cancel()
+			select {
+			case <-returned:
+				early = true
+			case <-time.After(200 * time.Millisecond): // a wrong Call has returned by then
+			}
+			close(read)
+		}))
+	}()
+	await(t, read)
+	require.False(t, early, "Call has returned")
+	await(t, returned)
 }
 
 // TestLargeArguments covers sizes below and above those of the preallocated memory.

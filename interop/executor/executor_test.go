@@ -327,6 +327,10 @@ func TestStuck(t *testing.T) {
 	require.Eventually(t, func() bool { return e.Stats().Stuck == 0 && e.Stats().Running == 0 }, soon, time.Millisecond)
 	works()
 	require.Equal(t, 2, e.Stats().Slots, "one, and the lane")
+	third := hold("models:hold_too") // the spare slot is available again
+	defer third()
+	require.NoError(t, e.Health())
+	works()
 }
 
 // TestLane checks that serial functions run one at a time, although they let Python switch threads and

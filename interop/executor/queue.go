@@ -241,13 +241,12 @@ func (q *queue) takeAll() (jobs []*job) {
 	return jobs
 }
 
-// putBack returns jobs that a slot has not begun to the front of the queue, in order, and wakes idle
-// slots for them. The queue takes over their references.
-func (q *queue) putBack(jobs []*job) {
-	if len(jobs) == 0 {
-		return
-	}
+// putBack records that the calls of a slot take longer than expected. It returns the jobs that the slot has
+// not begun to the front of the queue, in order, and wakes idle slots for the waiting jobs. The queue takes
+// over the references of the jobs.
+func (q *queue) putBack(s *slot, jobs []*job) {
 	q.mu.Lock()
+	q.setShort(s, false)
 	for i := len(jobs) - 1; i >= 0; i-- {
 		j := jobs[i]
 		j.queued, j.later = true, q.first
@@ -274,14 +273,6 @@ func (q *queue) wakeIdle() {
 		q.fill(s)
 		s.wake <- struct{}{} // Does not block: the channel of an idle slot is empty.
 	}
-}
-
-// long records that the calls of a slot take longer than expected. Idle slots get the waiting jobs.
-func (q *queue) long(s *slot) {
-	q.mu.Lock()
-	q.setShort(s, false)
-	q.wakeIdle()
-	q.mu.Unlock()
 }
 
 // fill gives a slot the first job. If that is quick, fill adds the quick jobs behind it, as long as
@@ -362,13 +353,14 @@ func (q *queue) leave(s *slot) bool {
 func (q *queue) noteStuck(j *job, over *sync.WaitGroup) (replace bool) {
 	q.mu.Lock()
 	var back []*job
+	var slow *slot
 	for s := range q.busy {
 		is := false
 		s.runs(func(runs *job) { is = runs == j })
 		if s.stuck || !is {
 			continue
 		}
-		back = s.takeBack()
+		slow, back = s, s.takeBack()
 		s.stuck = true
 		q.stuck++
 		q.free--
@@ -382,7 +374,9 @@ func (q *queue) noteStuck(j *job, over *sync.WaitGroup) (replace bool) {
 		break
 	}
 	q.mu.Unlock()
-	q.putBack(back)
+	if slow != nil {
+		q.putBack(slow, back)
+	}
 	return replace
 }
 

@@ -103,6 +103,37 @@ func TestRowIsTakenApart(t *testing.T) {
 	require.Zero(t, e.Stats().Waiting)
 }
 
+// TestTakenBackWakesASlot checks that an idle slot runs the calls that are taken back from a row.
+func TestTakenBackWakesASlot(t *testing.T) {
+	py, _ := start(t)
+	for arranged := false; !arranged; {
+		e, group, free := row(t, 2)
+		free[0]()
+		free[1]()
+		require.NoError(t, group.Wait())
+		require.Eventually(t, func() bool { return e.Stats().Running == 0 }, soon, time.Millisecond)
+		gate(t, "shut", 4)
+		// One slot waits for the GIL with a short call. Other short calls wait for it, while the second slot
+		// is idle. They form a row then, whose first call waits for the second.
+		err := py.With(func() error {
+			for i, call := range []func(*executor.Executor) error{calling("rows:spin", 1, 1), calling("rows:gate", 4), calling("rows:lift", 4)} {
+				group.Go(func() error { return call(e) })
+				require.Eventually(t, func() bool { s := e.Stats(); return s.Running+s.Waiting == i+1 }, soon, time.Millisecond)
+			}
+			arranged = e.Stats().Waiting == 2 // not if a short call took long before
+			return nil
+		})
+		require.NoError(t, err)
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			err = group.Wait()
+		}()
+		await(t, over)
+		require.NoError(t, err)
+	}
+}
+
 // TestRowHandsOver checks that a result is delivered while a later call of its row still runs.
 func TestRowHandsOver(t *testing.T) {
 	short := make(chan error, 1)

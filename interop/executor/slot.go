@@ -126,9 +126,8 @@ func (e *Executor) look(q *queue, s *slot) {
 		s.timer.Reset(s.again)
 	}
 	s.mu.Unlock()
-	q.putBack(back)
 	if long {
-		q.long(s)
+		q.putBack(s, back)
 	}
 	e.finish(over[:n])
 }
