@@ -27,6 +27,25 @@ func TestMacros(t *testing.T) {
 	require.Equal(t, want, string(have), "run CGO_ENABLED=0 go test ./interop/python -run TestMacros -write-macros")
 }
 
+// TestStableABI checks that the required members of the table are in the stable ABI of CPython 3.11. Tools for
+// wheels cannot check this, because the members are found with dlsym. testdata/stable_abi_3.11.txt has the
+// names of the members that Misc/stable_abi.toml of CPython 3.11 lists.
+func TestStableABI(t *testing.T) {
+	text, err := os.ReadFile("testdata/stable_abi_3.11.txt")
+	require.NoError(t, err)
+	var names []string
+	for _, list := range []string{"REQUIRED", "EXCEPTIONS", "TYPES"} {
+		names = append(names, tableNames(t, list)...)
+	}
+	source, err := os.ReadFile("usmb_pytable.c") // the structs of the singletons
+	require.NoError(t, err)
+	for _, m := range regexp.MustCompile(`X\(Py_\w+, (_Py_\w+)\)`).FindAllSubmatch(source, -1) {
+		names = append(names, string(m[1]))
+	}
+	later := []string{"PyObject_Vectorcall", "PyObject_VectorcallMethod", "PyUnicode_AsUTF8"} // exported by 3.11, stable since 3.12 and 3.13
+	require.ElementsMatch(t, append(strings.Fields(string(text)), later...), names)
+}
+
 // macros returns the text of usmb_pymacros.h.
 func macros(t *testing.T) string {
 	t.Helper()

@@ -9,7 +9,7 @@
 /*
  * Required: exported by every libpython since 3.11. They are in the stable ABI of 3.11,
  * except those after a (*). These are exported by 3.11 and entered the stable ABI later
- * (Vectorcall in 3.12, AsUTF8 in 3.13), or are documented and stable in practice.
+ * (Vectorcall in 3.12, AsUTF8 in 3.13). TestStableABI checks this.
  */
 #define USMB_PY_REQUIRED(X) \
 	/* objects */ \
