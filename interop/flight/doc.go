@@ -15,11 +15,12 @@
 // schema is one column, "tensor", of arrow.fixed_shape_tensor (package usmarrow): an array of shape
 // [n, a, b] is n rows of shape [a, b]. DoPut takes any number of batches and stores the tensor when the
 // client has sent all of them. If the schema's metadata has the number of rows ([RowsKey]), memory is
-// allocated once, otherwise for each batch. DoGet sends the tensor as it was when the call began, in
-// batches of 1 MiB or of the size that the call requests ([BatchHeader]). GetFlightInfo, GetSchema,
-// ListFlights (the criteria are a prefix) and DoAction with "free" and "stats" are supported. A service
-// adds its own actions with [ServerOptions].Actions. Any Flight client can be used; pyarrow's and
-// arrow-go's are tested. Compressed batches and nulls are refused.
+// allocated once, otherwise for each batch, and a stream with another number of rows is refused. Without
+// it, a stream that a failed producer ended too early is stored as a complete tensor. DoGet sends the
+// tensor as it was when the call began, in batches of 1 MiB or of the size that the call requests
+// ([BatchHeader]). GetFlightInfo, GetSchema, ListFlights (the criteria are a prefix) and DoAction with
+// "free" and "stats" are supported. A service adds its own actions with [ServerOptions].Actions. Any
+// Flight client can be used; pyarrow's and arrow-go's are tested. Compressed batches and nulls are refused.
 //
 // # Memory
 //

@@ -53,10 +53,23 @@ func TestGuide(t *testing.T) {
 	_, script, found := strings.Cut(string(page), "```python\n")
 	require.True(t, found)
 	script, _, _ = strings.Cut(script, "```")
-	script = strings.Replace(script, "/tmp/tensors.sock", socket, 1) + "assert (back == picture).all()\n"
+	script = strings.Replace(script, "/tmp/tensors.sock", socket, 1)
 	python := testenv.Interpreter(t, "import numpy, pyarrow.flight")
-	out, err := exec.CommandContext(t.Context(), python, "-c", script).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), python, "-c", script+"assert (back == picture).all()\n").CombinedOutput()
 	require.NoError(t, err, "%s", out)
+
+	// A producer that fails after 100 rows leaves the former tensor.
+	const write = "writer.write_batch(rows)"
+	require.Contains(t, script, write)
+	script = strings.Replace(script, write, "writer.write_batch(rows.slice(0, 100)); raise KeyError(1)", 1)
+	out, err = exec.CommandContext(t.Context(), python, "-c", script).CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(out), "KeyError: 1")
+	require.Contains(t, string(out), "100 rows, but 480 were announced")
+	former, err := server.Store().Get(ctx, "picture")
+	check(err)
+	require.Equal(t, 480, former.Shape()[0])
+	former.Release()
 
 	check(client.Close())
 	server.Close()

@@ -20,7 +20,8 @@ import (
 const Column = "tensor"
 
 // RowsKey is a key of the schema's metadata. Its value is the total number of rows, in decimal.
-// With it, the receiver allocates all memory at once and reads each batch into its final place.
+// With it, the receiver allocates all memory at once, reads each batch into its final place, and refuses
+// a stream with another number of rows. Client.Put sends it.
 const RowsKey = "usmbridge.rows"
 
 // Types of IPC messages (MessageHeader in Message.fbs).

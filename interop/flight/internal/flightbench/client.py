@@ -12,7 +12,7 @@ import pyarrow.flight as fl
 size, rounds = int(sys.argv[3]), int(sys.argv[4])
 clients = [fl.connect(at) for at in sys.argv[1:3]]
 array = pa.FixedShapeTensorArray.from_numpy_ndarray(np.full((size // 4096, 1024), 1.5, "f4"))
-batch = pa.record_batch([array], ["tensor"])
+batch = pa.record_batch([array], ["tensor"]).replace_schema_metadata({"usmbridge.rows": str(len(array))})
 
 
 def put(client):
