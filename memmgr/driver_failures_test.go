@@ -63,7 +63,7 @@ func faultyRound(t *testing.T, rt *syclobj.Runtime, faults *testfaults.Faults, r
 		all.Go(func() {
 			for range 25 {
 				q := pick(rng, first, second)
-				if err := useMemory(pick(rng, accounts...), q, uintptr(1+rng.IntN(5<<20)), rng); err != nil {
+				if err := useMemory(pick(rng, accounts...), q, uintptr(1+rng.IntN(5<<20)), rng.IntN(4) != 0, rng); err != nil {
 					requireDriverError(t, err)
 				}
 			}
@@ -72,7 +72,7 @@ func faultyRound(t *testing.T, rt *syclobj.Runtime, faults *testfaults.Faults, r
 	all.Wait()
 	faults.Rate(0)
 	for _, from := range accounts {
-		require.NoError(t, useMemory(from, second, 3<<20, rng), "after the faults")
+		require.NoError(t, useMemory(from, second, 3<<20, true, rng), "after the faults")
 	}
 	require.NoError(t, p.Close())
 	require.NoError(t, memmgr.Close(upstream))
@@ -80,12 +80,12 @@ func faultyRound(t *testing.T, rt *syclobj.Runtime, faults *testfaults.Faults, r
 	require.NoError(t, second.Close())
 }
 
-// useMemory allocates memory, and submits work on it.
-func useMemory(from memmgr.Resource, q *syclobj.Queue, size uintptr, rng *rand.Rand) error {
+// useMemory allocates memory, waiting for it or not, and submits work on it.
+func useMemory(from memmgr.Resource, q *syclobj.Queue, size uintptr, waits bool, rng *rand.Rand) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	request := memmgr.Request{Size: size, Queue: q}
-	if rng.IntN(4) != 0 {
+	if waits {
 		request.Context = ctx
 	}
 	b, err := memmgr.New(from, request)
