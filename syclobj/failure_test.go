@@ -159,6 +159,14 @@ func TestPlaceFails(t *testing.T) {
 	_, err = place.Queue()
 	require.NoError(t, err)
 
+	// The kinds of a root device are known since Open.
+	aspects := fake.Calls("DPCTLDevice_HasAspect")
+	made, err := rt.NewQueue(nil, rt.RootDevices()[1], syclobj.InOrder)
+	require.NoError(t, err)
+	alloc(t, made, syclobj.USMShared, 8)
+	require.NoError(t, made.Close())
+	require.Equal(t, aspects, fake.Calls("DPCTLDevice_HasAspect"))
+
 	// The default queue of a device too, whose places live as long as its memory.
 	fake.Fail("DPCTLQueue_Copy", 1)
 	require.ErrorIs(t, onlyError(rt.DefaultQueue().Alloc(syclobj.USMShared, 8, 0)), syclobj.ErrFailed)

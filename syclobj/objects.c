@@ -27,7 +27,7 @@ void usmb_device_describe(void *device, usmb_device_info *f)
 	f->max_alloc = f->name != NULL ? usmb_dp.DPCTLDevice_GetMaxMemAllocSize(device) : 0;
 	f->units = usmb_dp.DPCTLDevice_GetMaxComputeUnits(device);
 	f->max_subdevices = usmb_dp.DPCTLDevice_GetPartitionMaxSubDevices(device);
-	f->kinds = usmb_device_kinds(device);
+	f->kinds = usmb_kinds_of(t, device);
 	f->backend = usmb_dp.DPCTLDevice_GetBackend(device);
 	f->type = usmb_dp.DPCTLDevice_GetDeviceType(device);
 	f->root = -1;
@@ -144,6 +144,8 @@ uint64_t usmb_queue_hash(void *queue)
 
 int usmb_queue_describe(void *queue, usmb_queue_info *f)
 {
+	usmb_device_table *t;
+
 	f->context = usmb_sycl_queue_context(queue);
 	f->device = usmb_sycl_queue_device(queue);
 	if (f->context == NULL || f->device == NULL) {
@@ -152,7 +154,9 @@ int usmb_queue_describe(void *queue, usmb_queue_info *f)
 		return USMB_SYCL_EFAILED;
 	}
 	f->hash = usmb_dp.DPCTLQueue_Hash(queue);
-	f->kinds = usmb_device_kinds(f->device);
+	t = usmb_device_table_enter();
+	f->kinds = usmb_kinds_of(t, f->device);
+	if (t != NULL) usmb_device_table_leave();
 	f->in_order = usmb_dp.DPCTLQueue_IsInOrder(queue);
 	f->profiling = usmb_dp.DPCTLQueue_HasEnableProfiling(queue);
 	return USMB_SYCL_OK;

@@ -200,6 +200,13 @@ static int32_t find_root(usmb_device_table *t, void *device)
 	return -1;
 }
 
+uint32_t usmb_kinds_of(usmb_device_table *t, void *device)
+{
+	int32_t root = t != NULL ? find_root(t, device) : -1;
+
+	return root >= 0 ? t->roots[root].kinds : usmb_device_kinds(device);
+}
+
 int32_t usmb_root_of(usmb_device_table *t, void *device, int32_t *is_subdevice)
 {
 	int32_t root = find_root(t, device);
@@ -396,7 +403,7 @@ static int describe_place(usmb_device_table *t, usmb_place *p)
 	p->default_context = in_default_context(t, p->root, p->context, p->device);
 	if (p->default_context < 0) return USMB_SYCL_EFAILED;
 	p->host_readable = p->kind == USMB_USM_SHARED || p->kind == USMB_USM_HOST;
-	p->kinds = usmb_device_kinds(p->device);
+	p->kinds = usmb_kinds_of(t, p->device);
 	if (!p->default_context)
 		p->dl_error = USMB_SYCL_ENOTDEFAULT;
 	else if (p->root < 0)
@@ -622,7 +629,7 @@ int usmb_sycl_place_new(void *queue, int32_t kind, usmb_place **out)
 	ctx = usmb_dp.DPCTLQueue_GetContext(queue);
 	device = usmb_dp.DPCTLQueue_GetDevice(queue);
 	if (ctx != NULL && device != NULL) {
-		if ((usmb_device_kinds(device) >> kind & 1) == 0)
+		if ((usmb_kinds_of(t, device) >> kind & 1) == 0)
 			err = USMB_SYCL_EKIND;
 		else
 			err = usmb_place_intern(t, ctx, device, kind, queue, out);

@@ -39,6 +39,8 @@ const usmb_root *usmb_device_table_row(int32_t index);
 
 /* Returns bit 1<<kind for each USM kind that a device supports, and USMB_DEVICE_DOUBLE. */
 uint32_t usmb_device_kinds(void *device);
+/* The same, but for a root device as it was when the table, which may be NULL, was made. */
+uint32_t usmb_kinds_of(usmb_device_table *t, void *device);
 /* Returns the index of the device or of its closest ancestor among the roots, or -1. */
 int32_t usmb_root_of(usmb_device_table *t, void *device, int32_t *is_subdevice);
 
