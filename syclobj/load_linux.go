@@ -168,6 +168,11 @@ func openLibrary(source, path string) (*Library, error) {
 	C.usmb_text_free(compiler)
 	sycl, _ := findLoaded("libsycl.so")
 	lib.OpenCLDrivers = setUpOpenCL(filepath.Dir(sycl), sycl != "")
+	lib.earlier = loadedBefore(filepath.Dir(sycl))
+	if lib.earlier == "" && source == sourceLoaded {
+		lib.earlier = "other code loaded SYCL, which lists its devices once: configure the driver before (some packages, such " +
+			"as ray, list devices when they are imported), in Python by importing usmbridge first"
+	}
 	preloadOpenCL(sycl)
 	return lib, nil
 }

@@ -5,6 +5,7 @@ package syclobj
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -42,6 +43,31 @@ func setUpOpenCL(syclDir string, haveSYCL bool) string {
 		return "setting " + envICDFiles + " failed: " + err.Error()
 	}
 	return envICDFiles + "=" + driver + " (set here)"
+}
+
+// loadedBefore describes the libraries of OpenCL and of its CPU driver that the process has loaded from
+// other directories than dir, or returns "". With them the loader does not load those in dir, and the driver
+// may fail without a report. Packages such as openvino bring their own.
+func loadedBefore(dir string) string {
+	maps, err := os.ReadFile("/proc/self/maps")
+	if real, e := filepath.EvalSymlinks(dir); e == nil {
+		dir = real
+	}
+	var found []string
+	for line := range strings.Lines(string(maps)) {
+		_, path, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "/")
+		path = "/" + path
+		name := filepath.Base(path)
+		driver := strings.HasPrefix(name, "libtbb.so") || strings.HasPrefix(name, "libOpenCL.so")
+		if driver && filepath.Dir(path) != dir && !slices.Contains(found, path) {
+			found = append(found, path)
+		}
+	}
+	if err != nil || len(found) == 0 {
+		return ""
+	}
+	return "the process has loaded " + strings.Join(found, " and ") + ", which can hide the driver: open SYCL before other " +
+		"libraries, in Python by usmbridge.devices() before other imports, such as openvino"
 }
 
 func fileExists(path string) bool {

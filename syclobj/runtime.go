@@ -20,7 +20,8 @@ type Library struct {
 	Adopted         bool   // the process had already loaded it
 	DPCTLVersion    string // from the package's metadata; empty if unknown
 	CompilerVersion string // of the DPC++ compiler that built it
-	OpenCLDrivers   string // a description of the configuration that selects the OpenCL drivers
+	OpenCLDrivers   string // a description of the configuration that selects the OpenCL drivers, and of what can hide them
+	earlier         string // see loadedBefore
 	// How queues on Intel's OpenCL CPU device execute their work; empty without that device. That
 	// driver's out-of-order queues hang and crash when several threads use them, so this package makes
 	// later queues of the process in-order, unless the environment has USMBRIDGE_CPU_QUEUES=driver.
@@ -135,6 +136,11 @@ func open(ctx context.Context, op string, opts []Option) (*Runtime, error) {
 		switch {
 		case err == nil:
 			rt.table = t
+			if len(t.roots) == 0 && rt.lib.earlier != "" {
+				lib := *rt.lib
+				lib.OpenCLDrivers += "; " + lib.earlier
+				rt.lib = &lib
+			}
 		case explicit || o.required:
 			return nil, err
 		default:

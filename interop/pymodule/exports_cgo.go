@@ -242,8 +242,10 @@ func requestedQueue(req *C.usmb_alloc_req) (q *syclobj.Queue, release func(), er
 // noUSM returns the error of a request for USM without a SYCL device.
 func noUSM(rt *syclobj.Runtime, usm syclobj.USMKind) error {
 	reason := rt.SYCLError()
-	if reason == nil {
-		reason = syclobj.ErrNoDevice
+	if lib := rt.Library(); lib != nil {
+		reason = fmt.Errorf("%w: %s lists none (OpenCL drivers: %s)", syclobj.ErrNoDevice, lib.Path, lib.OpenCLDrivers)
+	} else if site := sitePackages(); site != "" {
+		reason = fmt.Errorf("%w; this Python has its packages in %s", reason, site)
 	}
 	return fmt.Errorf("usm_type=%q needs a SYCL device (omit usm_type to allocate host memory): %w", usm, reason)
 }

@@ -94,6 +94,19 @@ func libraryIn(paths []string) string {
 	return ""
 }
 
+// sitePackages returns the directory in which the running Python installs packages, or "". Programs such as
+// Jupyter run a Python that neither VIRTUAL_ENV nor PATH names.
+func sitePackages() string {
+	state.mu.Lock()
+	defer state.mu.Unlock()
+	for _, p := range state.paths {
+		if name := filepath.Base(p); name == "site-packages" || name == "dist-packages" {
+			return p
+		}
+	}
+	return ""
+}
+
 // openSYCL opens a Runtime on the library of Python's dpctl, because two libraries in one
 // process do not share their contexts. If Python has no dpctl or USMBRIDGE_SYCL is set, the
 // library is found as in other programs.

@@ -122,7 +122,11 @@ func gather(open func() (*syclobj.Runtime, error), inside *Interpreter) (*report
 		}
 		defer rt.Close()
 	}
-	r.sycl(rt, explicit)
+	environment := "that VIRTUAL_ENV or python3 on PATH names"
+	if inside != nil {
+		environment = inside.Prefix
+	}
+	r.sycl(rt, explicit, environment)
 	r.devices(rt)
 	if inside != nil {
 		r.Python = pythonInfo{Found: true, Version: inside.Version, Executable: inside.Executable, Prefix: inside.Prefix,
@@ -133,7 +137,8 @@ func gather(open func() (*syclobj.Runtime, error), inside *Interpreter) (*report
 	return r, nil
 }
 
-func (r *report) sycl(rt *syclobj.Runtime, explicit error) {
+// sycl describes the SYCL library. environment names the environment in which it can be installed.
+func (r *report) sycl(rt *syclobj.Runtime, explicit error, environment string) {
 	attempts := rt.Attempts()
 	why := rt.SYCLError()
 	if explicit != nil {
@@ -160,7 +165,7 @@ func (r *report) sycl(rt *syclobj.Runtime, explicit error) {
 		}
 		return
 	}
-	get := "pip install dpctl intel-opencl-rt, in the environment that VIRTUAL_ENV or python3 on PATH names; or set " + syclobj.EnvLibrary
+	get := "pip install dpctl intel-opencl-rt, in the environment " + environment + "; or set " + syclobj.EnvLibrary
 	if errors.Is(why, errors.ErrUnsupported) {
 		get = "SYCL works on Linux, in programs built with cgo"
 	}

@@ -1,9 +1,11 @@
 """Effects of an import on the process: the OpenCL driver is configured in any order of imports; nothing else changes."""
 
 import os
+import shutil
 import subprocess
 
-from conftest import HOST
+import pytest
+from conftest import BUILT_IN, HOST
 
 BARE = {k: v for k, v in os.environ.items() if not k.startswith("OCL_ICD_")}
 
@@ -57,10 +59,15 @@ with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     import usmbridge
 print([str(w.message) for w in caught if w.category is RuntimeWarning])
+try:
+    usmbridge.zeros(3, usm_type="shared")
+except ValueError as e:
+    print(e)
 """
     )
     if said[0] == "0":
         assert "import usmbridge first" in said[1] and "OCL_ICD_FILENAMES=" in said[1], said
+        assert "other code loaded SYCL, which lists its devices once" in said[2], said
 
 
 def test_children_inherit_the_same_signals():
@@ -117,3 +124,50 @@ def test_no_other_module_is_imported():
     """Modules that an import loads beside this package cost time in each process."""
     said = python("import sys; before = set(sys.modules)\nimport usmbridge\nprint(sorted(m for m in set(sys.modules) - before if m.partition('.')[0] not in ('usmbridge', *sys.builtin_module_names)))")
     assert said[0] == "[]"
+
+
+def test_a_library_that_hides_the_driver_is_named(device, dpctl, tmp_path):
+    """openvino, for instance, brings another libtbb."""
+    if not os.path.exists(os.path.join(os.path.dirname(dpctl.__file__), "../../../libintelocl.so")) or not shutil.which("cc"):
+        pytest.skip("needs the driver of the environment, whose libtbb another one replaces, and a C compiler")
+    other = tmp_path / "libtbb.so.12"
+    subprocess.run(["cc", "-shared", "-Wl,-soname,libtbb.so.12", "-x", "c", "/dev/null", "-o", other], check=True)
+    said = python(
+        f"""
+import ctypes
+ctypes.CDLL({str(other)!r})
+import usmbridge
+print(len(usmbridge.devices()))
+try:
+    usmbridge.zeros(3, usm_type="shared")
+except ValueError as e:
+    print(e)
+print(usmbridge._native._info(False, "", "", "").replace("\\n", " "))
+"""
+    )
+    assert said[0] == "1"
+    for text in said[1:3]:
+        assert f"has loaded {other}, which can hide the driver: open SYCL before" in text, text
+
+
+def test_advice_names_the_running_python():
+    """A kernel of Jupyter runs another Python than VIRTUAL_ENV and PATH name."""
+    if not BUILT_IN:
+        pytest.skip("the package must be found without site-packages")
+    said = python(
+        """
+import os, sys
+sys.path[:] = [p for p in sys.path if not p.endswith("-packages")] + ["/kernel/lib/python3/site-packages"]
+os.environ["VIRTUAL_ENV"] = "/nowhere"
+import usmbridge
+try:
+    usmbridge.zeros(3, usm_type="shared")
+except ValueError as e:
+    print(e)
+print(usmbridge._native._info(False, "", "", "/kernel").replace("\\n", " "))
+""",
+        PATH="/nowhere",
+        USMBRIDGE_SYCL="",
+    )
+    assert "this Python has its packages in /kernel/lib/python3/site-packages" in said[0]
+    assert "in the environment /kernel" in said[1]
