@@ -265,7 +265,9 @@ func (b Buffer) PendingEvent() unsafe.Pointer {
 func (b Buffer) Wait() error { return wait(context.Background(), b.record("Wait"), false) }
 
 // WaitContext is Wait, but returns when the context ends. The work itself continues.
-func (b Buffer) WaitContext(ctx context.Context) error { return wait(ctx, b.record("WaitContext"), false) }
+func (b Buffer) WaitContext(ctx context.Context) error {
+	return wait(ctx, b.record("WaitContext"), false)
+}
 
 // WaitForOthers is Wait for a consumer that will work on the own queue of the memory's place. It may leave
 // out unreported work on this queue, behind which the queue orders the work of the consumer.
