@@ -46,7 +46,7 @@ run: python-run ## the main job: one picture through Go, dpctl and Numba [IN=pic
 	@$(BUILD) ./examples/picture
 	@$(ACTIVE) ./bin/picture -in "$$IN" -out "$${OUT:-edges.png}"
 
-serve: python-run ## the inference server [ADDR=127.0.0.1:8000] [GRPC=127.0.0.1:8001] [ADMIN=addr] [MODELS=dir] [LIMIT=bytes] [WORKERS=n] [SHM=prefix]; starts in 5 s
+serve: python-run ## the inference server [ADDR=127.0.0.1:8000] [GRPC=127.0.0.1:8001] [ADMIN=127.0.0.1:8002] [MODELS=dir] [LIMIT=bytes] [WORKERS=n] [SHM=prefix]; starts in 5 s
 	@test -x bin/usmserve || echo "building (about a minute the first time)"
 	@$(BUILD) ./interop/inference/cmd/usmserve
 	@exec $(ACTIVE) ./bin/usmserve -addr "$$ADDR" -grpc "$$GRPC" -admin "$$ADMIN" -models "$$MODELS" -limit "$$LIMIT" \

@@ -55,11 +55,12 @@ func wire(n int, parameters, outputs string) (text, whole []byte) {
 type attacker struct {
 	t       *testing.T
 	address string
+	admin   string
 	client  http.Client
 }
 
 func (r *running) attacker() *attacker {
-	return &attacker{t: r.t, address: r.addr, client: http.Client{Timeout: time.Minute,
+	return &attacker{t: r.t, address: r.addr, admin: r.admin, client: http.Client{Timeout: time.Minute,
 		Transport: &http.Transport{DialContext: bystander.DialContext}}}
 }
 
@@ -133,7 +134,7 @@ func (a *attacker) gauge(name string) float64 {
 
 // tryGauge is like gauge but can be called from any goroutine.
 func (a *attacker) tryGauge(name string) (float64, error) {
-	resp, err := a.client.Get("http://" + a.address + "/metrics")
+	resp, err := a.client.Get("http://" + a.admin + "/metrics")
 	if err != nil {
 		return 0, err
 	}

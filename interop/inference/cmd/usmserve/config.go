@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"net/netip"
 	"os"
 	"strconv"
 	"strings"
@@ -52,7 +51,7 @@ func parse(args []string, w io.Writer) (*config, error) {
 	var limit, proxies string
 	f.StringVar(&c.addr, "addr", "", "`address` of the REST interface, host:port or unix:path (default 127.0.0.1:8000)")
 	f.StringVar(&c.grpc, "grpc", "", "`address` of gRPC, host:port, unix:path or none (default 127.0.0.1:8001)")
-	f.StringVar(&c.admin, "admin", "", "`address` of the status page, metrics and profiles, or none (default that of -addr if it is a loopback address or a Unix socket)")
+	f.StringVar(&c.admin, "admin", "", "`address` of metrics, probes and profiles, host:port, unix:path or none (default 127.0.0.1:8002)")
 	f.StringVar(&c.models, "models", "", "`directory` of model files, NAME.py each (default the built-in models)")
 	f.StringVar(&limit, "limit", "", "`bytes` of memory for tensors, such as 512Mi (default half of the memory that this process may use)")
 	f.IntVar(&c.workers, "workers", 0, "number of `processes` that run models, each with its own Python; 0 runs them in this process")
@@ -90,10 +89,7 @@ func (c *config) complete(limit string) (err error) {
 		c.grpc = "127.0.0.1:8001"
 	}
 	if c.admin == "" {
-		c.admin = none
-		if isLocal(c.addr) {
-			c.admin = c.addr
-		}
+		c.admin = "127.0.0.1:8002"
 	}
 	if c.limit, err = parseBytes(limit); err != nil {
 		return fmt.Errorf("-limit: %w", err)
@@ -118,14 +114,15 @@ func (c *config) complete(limit string) (err error) {
 		return errors.New("-tenant and -proxies need each other: only a proxy can name the tenant of a request")
 	case c.addr == none:
 		return errors.New("-addr none: the REST interface is always served")
-	case !anyPort(c.grpc) && (c.addr == c.grpc || c.grpc != none && c.grpc == c.admin):
-		return fmt.Errorf("gRPC at %s: it needs an address of its own", c.grpc)
+	case sameAddress(c.addr, c.grpc), sameAddress(c.addr, c.admin), sameAddress(c.grpc, c.admin):
+		return errors.New("-addr, -grpc and -admin need an address of their own each")
 	}
 	return nil
 }
 
-// anyPort reports whether an address has a new port each time it is opened.
-func anyPort(address string) bool { return strings.HasSuffix(address, ":0") }
+// sameAddress reports whether only one of two interfaces can be served at their addresses. Port 0 is another
+// port each time.
+func sameAddress(a, b string) bool { return a == b && a != none && !strings.HasSuffix(a, ":0") }
 
 // parseBytes reads a number of bytes, with a suffix Ki, Mi, Gi or Ti or without; "" is 0.
 func parseBytes(s string) (uint64, error) {
@@ -143,19 +140,6 @@ func parseBytes(s string) (uint64, error) {
 		return 0, fmt.Errorf("invalid number of bytes %q: want one like 1073741824 or 512Mi", s)
 	}
 	return n << shift, nil
-}
-
-// isLocal reports whether only this machine can connect to an address.
-func isLocal(address string) bool {
-	if address == none || strings.HasPrefix(address, unixPrefix) {
-		return true
-	}
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return false
-	}
-	ip, err := netip.ParseAddr(host)
-	return err == nil && ip.IsLoopback() || host == "localhost"
 }
 
 // sharesMemory reports whether any client can register shared memory: over TCP with a prefix, and

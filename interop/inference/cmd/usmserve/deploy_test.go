@@ -2,6 +2,8 @@ package main
 
 import (
 	"io"
+	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +15,19 @@ import (
 )
 
 const unitFile = "../../systemd/usmserve.service"
+
+// isLocal reports whether only this machine can connect to an address.
+func isLocal(address string) bool {
+	if address == none || strings.HasPrefix(address, unixPrefix) {
+		return true
+	}
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.IsLoopback() || host == "localhost"
+}
 
 // systemd accepts the unit file without warnings, and its flags expose nothing to a network.
 func TestUnit(t *testing.T) {

@@ -38,7 +38,7 @@ type service struct {
 	config *config
 	log    *slog.Logger
 
-	rest, grpc, admin net.Listener // nil if not served; admin also if its pages are served at rest
+	rest, grpc, admin net.Listener // nil if not served
 	backend           *backend.Backend
 	regions           *region.Registry // nil if no client can register shared memory
 	engine            *engine.Engine
@@ -115,14 +115,10 @@ func serve(ctx context.Context, c *config, out io.Writer, log *slog.Logger) (err
 // bind opens the addresses.
 func (s *service) bind() error {
 	c := s.config
-	pages := c.admin
-	if pages == c.addr {
-		pages = none
-	}
 	for _, b := range []struct {
 		listener *net.Listener
 		address  string
-	}{{&s.rest, c.addr}, {&s.grpc, c.grpc}, {&s.admin, pages}} {
+	}{{&s.rest, c.addr}, {&s.grpc, c.grpc}, {&s.admin, c.admin}} {
 		if b.address == none {
 			continue
 		}
@@ -204,27 +200,14 @@ func (s *service) start(ctx context.Context, out io.Writer) (err error) {
 	}
 	hosts := strings.Split(c.hosts, ",")
 	protocol := rest.New(rest.Options{Engine: s.engine, Log: s.log, Tenants: c.tenants, Hosts: hosts, Traces: s.traces})
-	pages := admin.New(ctx, s.engine, hosts)
-	server := protocol.Server()
-	if c.admin == c.addr {
-		server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if strings.HasPrefix(r.URL.Path, "/v2") {
-				protocol.ServeHTTP(w, r)
-			} else {
-				pages.ServeHTTP(w, r)
-			}
-		})
-	}
-	s.serveHTTP("REST", server, s.rest, conns.Limits{})
+	s.serveHTTP("REST", protocol.Server(), s.rest, conns.Limits{})
 	if s.grpc != nil {
 		server := rpc.New(rpc.Options{Engine: s.engine, Tenants: c.tenants, Log: s.log, Traces: s.traces})
 		s.runServer("gRPC", func() error { return server.Serve(s.grpc) }, server.Drain)
 		fmt.Fprintln(out, "gRPC on", shown(s.grpc))
 	}
 	if s.admin != nil {
-		server := &http.Server{Handler: pages, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
-			ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)}
-		s.serveHTTP("admin", server, s.admin, conns.Limits{Most: 64})
+		s.serveHTTP("admin", admin.Server(ctx, s.engine, hosts, s.log), s.admin, conns.Limits{Most: 64})
 		fmt.Fprintln(out, "admin on", shown(s.admin))
 	}
 	return nil

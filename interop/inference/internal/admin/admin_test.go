@@ -45,9 +45,8 @@ func TestGuard(t *testing.T) {
 		{"typed in", "GET", "localhost:8000", "/metrics", headers{"Sec-Fetch-Site": "none"}, 204},
 		{"an image of another site", "GET", "localhost:8000", "/debug/pprof/profile", headers{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "image"}, 403},
 		{"another port of this machine", "GET", "localhost:8000", "/metrics", headers{"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "cors"}, 403},
-		{"a link to the page", "GET", "localhost:8000", "/", headers{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}, 204},
 		{"a link to a profile", "GET", "localhost:8000", "/debug/pprof/profile", headers{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}, 403},
-		{"a frame", "GET", "localhost:8000", "/", headers{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"}, 403},
+		{"a frame", "GET", "localhost:8000", "/metrics", headers{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"}, 403},
 		{"an old browser", "GET", "localhost:8000", "/metrics", headers{"Origin": "https://evil.example"}, 403},
 		{"an old browser, the page", "GET", "localhost:8000", "/metrics", headers{"Origin": "http://localhost:8000"}, 204},
 		{"an origin without a host", "GET", "localhost:8000", "/metrics", headers{"Origin": "null"}, 403},
@@ -61,7 +60,6 @@ func TestGuard(t *testing.T) {
 			w := httptest.NewRecorder()
 			g.ServeHTTP(w, r)
 			require.Equal(t, c.status, w.Code, w.Body)
-			require.Contains(t, w.Header().Get("Content-Security-Policy"), "default-src 'none'")
 			require.Empty(t, w.Header().Get("Access-Control-Allow-Origin"))
 		})
 	}
@@ -71,25 +69,18 @@ func TestGuard(t *testing.T) {
 func TestPaths(t *testing.T) {
 	s := newService(t)
 	for path, kind := range map[string]string{
-		"/":        "text/plain",
 		"/metrics": "text/plain", "/livez": "text/plain", "/readyz": "text/plain",
-		"/debug/pprof/": "text/plain", "/debug/pprof/heap": "application/octet-stream", "/debug/pprof/goroutine?debug=1": "text/plain",
-		"/debug/pprof/memory": "application/octet-stream", "/debug/memory.json": "application/json",
-		"/debug/pprof/profile?seconds=1": "application/octet-stream",
+		"/debug/pprof/": "text/html", "/debug/pprof/heap": "application/octet-stream", "/debug/pprof/goroutine?debug=1": "text/plain",
+		"/debug/pprof/memory": "application/octet-stream", "/debug/pprof/profile?seconds=1": "application/octet-stream",
 	} {
-		status, body, header := s.get(t, path, nil)
+		status, body, header := s.get(t, path)
 		require.Equal(t, 200, status, "%s: %s", path, body)
 		require.Contains(t, header.Get("Content-Type"), kind, path)
 		require.Equal(t, "nosniff", header.Get("X-Content-Type-Options"), path)
 	}
-	for _, path := range []string{"/v2", "/index.html", "/debug/pprof/cmdline", "/debug/pprof/symbol", "/debug/vars", "/etc/passwd"} {
-		status, _, _ := s.get(t, path, nil)
+	for _, path := range []string{"/", "/v2", "/index.html", "/debug/memory.json", "/debug/pprof/cmdline", "/debug/pprof/symbol", "/debug/vars", "/etc/passwd"} {
+		status, _, _ := s.get(t, path)
 		require.Equal(t, 404, status, path)
-	}
-	for i, seconds := range []string{"-1", "0", "0.5", "1e9", "121", "NaN", "ten"} {
-		name := []string{"trace", "profile", "heap"}[i%3]
-		status, _, _ := s.get(t, "/debug/pprof/"+name+"?seconds="+seconds, nil)
-		require.Equal(t, 400, status, seconds)
 	}
 }
 
@@ -107,23 +98,21 @@ func TestMissingBody(t *testing.T) {
 	require.Contains(t, string(said), "HTTP/1.1 ")
 }
 
-// TestProfileEnds checks that one profile runs at a time, and that it ends with the context of the handler.
+// TestProfileEnds checks that a profile ends with the context of the server.
 func TestProfileEnds(t *testing.T) {
 	s := newService(t)
 	over := make(chan string)
 	go func() {
-		status, body := 503, ""
-		for status == 503 { // while the heap profile below is served
-			status, body, _ = s.get(t, "/debug/pprof/trace?seconds=120", nil)
+		status, body := 500, ""
+		for status == 500 { // while the short trace below runs
+			status, body, _ = s.get(t, "/debug/pprof/trace?seconds=120")
 		}
 		over <- body
 	}()
-	require.Eventually(t, func() bool {
-		status, _, header := s.get(t, "/debug/pprof/heap", nil)
-		return status == 503 && header.Get("Retry-After") != ""
+	require.Eventually(t, func() bool { // one trace runs at a time
+		status, _, _ := s.get(t, "/debug/pprof/trace?seconds=0.001")
+		return status == 500
 	}, time.Minute, time.Millisecond)
-	status, _, _ := s.get(t, "/livez", nil)
-	require.Equal(t, 200, status)
 	s.cancel()
 	require.NotEmpty(t, <-over)
 }
@@ -131,19 +120,19 @@ func TestProfileEnds(t *testing.T) {
 func TestProbes(t *testing.T) {
 	s := newService(t)
 	for _, path := range []string{"/livez", "/readyz"} {
-		status, body, _ := s.get(t, path, nil)
+		status, body, _ := s.get(t, path)
 		require.Equal(t, 200, status)
 		require.Equal(t, "ok\n", body)
 	}
 	s.runner.SetHealth(&executor.Error{Kind: executor.ErrStuck, Err: errors.New("/secret/path of ours")})
-	status, body, _ := s.get(t, "/readyz", nil)
+	status, body, _ := s.get(t, "/readyz")
 	require.Equal(t, 503, status)
 	require.NotContains(t, body, "secret")
-	status, _, _ = s.get(t, "/livez", nil)
+	status, _, _ = s.get(t, "/livez")
 	require.Equal(t, 200, status, "the runner may recover")
 	s.runner.SetHealth(nil)
 	s.engine.Drain()
-	status, body, _ = s.get(t, "/readyz", nil)
+	status, body, _ = s.get(t, "/readyz")
 	require.Equal(t, 503, status)
 	require.Contains(t, body, "shutting down")
 }
@@ -162,7 +151,7 @@ func TestMetrics(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, problems)
 
-	status, text, _ := s.get(t, "/metrics", nil)
+	status, text, _ := s.get(t, "/metrics")
 	require.Equal(t, 200, status)
 	for _, line := range []string{
 		`inference_requests_total{model="identity",outcome="success",version="1"} 3`,
@@ -202,20 +191,4 @@ func TestTenantsAreBounded(t *testing.T) {
 		require.LessOrEqual(t, count(all), 1+2*(namedTenants+1))
 	}
 	require.Len(t, c.labels, namedTenants)
-}
-
-// TestStatus checks that the status page shows the state of each part, and no secret of a client.
-func TestStatus(t *testing.T) {
-	s := newService(t)
-	require.NoError(t, s.request("10.0.0.1", "identity", 1000))
-	require.Error(t, s.request("token-of-a-client", "failing", 10))
-	_, text, _ := s.get(t, "/", nil)
-	for _, line := range []string{`(?m)^ready +yes$`, `(?m)^live +yes$`, `(?m)^tenants +2$`, `(?m)^refused: internal +1$`,
-		`(?m)^identity +1 +yes +1 +0 `, `(?m)^failing +1 +yes +0 +1 `, `(?m)^inference +\d+ +\d+ +\d+ +67108864$`, `(?m)^calls `} {
-		require.Regexp(t, line, text)
-	}
-	require.NotContains(t, text, "token-of-a-client")
-	s.runner.SetHealth(&executor.Error{Kind: executor.ErrStuck, Err: errors.New("/secret/path")})
-	_, text, _ = s.get(t, "/", nil)
-	require.Regexp(t, `(?m)^ready +no: the server is not ready$`, text)
 }

@@ -50,7 +50,9 @@ func newService(t *testing.T) *service {
 		Version: "test", Log: slog.New(slog.DiscardHandler)}, models...)
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
-	server := httptest.NewServer(New(ctx, s.engine, nil))
+	server := httptest.NewUnstartedServer(nil)
+	server.Config = Server(ctx, s.engine, nil, slog.New(slog.DiscardHandler))
+	server.Start()
 	s.url = server.URL
 	t.Cleanup(func() {
 		cancel()
@@ -83,14 +85,9 @@ func (s *service) request(tenant, model string, n int) (err error) {
 	return err
 }
 
-func (s *service) get(t *testing.T, path string, change func(*http.Request)) (status int, body string, header http.Header) {
+func (s *service) get(t *testing.T, path string) (status int, body string, header http.Header) {
 	t.Helper()
-	r, err := http.NewRequest(http.MethodGet, s.url+path, nil)
-	require.NoError(t, err)
-	if change != nil {
-		change(r)
-	}
-	answer, err := http.DefaultClient.Do(r)
+	answer, err := http.Get(s.url + path)
 	require.NoError(t, err)
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)

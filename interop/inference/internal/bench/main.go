@@ -110,12 +110,14 @@ func (b *bench) run() error {
 
 // ours starts the service; rest and grpc are its addresses.
 func (b *bench) ours(flags ...string) (s *server, rest, grpc string, err error) {
-	ports, err := freePorts(2)
+	ports, err := freePorts(3)
 	if err != nil {
 		return nil, "", "", err
 	}
-	argv := append([]string{b.service, "-addr", ports[0], "-grpc", ports[1], "-models", b.models, "-shm-prefix", sharedPrefix}, flags...)
-	s, err = start("service", "listening on", nil, argv...)
+	argv := append([]string{b.service, "-addr", ports[0], "-grpc", ports[1], "-admin", ports[2], "-models", b.models, "-shm-prefix", sharedPrefix}, flags...)
+	if s, err = start("service", "listening on", nil, argv...); err == nil {
+		s.admin = ports[2]
+	}
 	return s, ports[0], ports[1], err
 }
 

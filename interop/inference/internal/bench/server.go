@@ -18,6 +18,7 @@ import (
 // server is a process that serves, with those that it starts.
 type server struct {
 	name  string
+	admin string // the address of metrics; "" for none
 	cmd   *exec.Cmd
 	ended chan struct{}
 	said  bytes.Buffer // on its standard error; read after ended

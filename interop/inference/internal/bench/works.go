@@ -385,12 +385,12 @@ func (b *bench) cut() (err error) {
 	b.report.bound(work, "wrong answers", float64(wrong), "<=", 0)
 	b.report.bound(work, "lost requests", float64(lost+failed), "<=", 0)
 	b.report.bound(work, "resident memory at the end, to that after the first half", float64(at[1])/float64(at[0]), "<=", 1.1)
-	waits, err := metric(rest, `usmbridge_memory_wait_seconds_count`)
+	waits, err := metric(ours.admin, `usmbridge_memory_wait_seconds_count`)
 	if err != nil {
 		return err
 	}
 	fmt.Printf("  %.0f times a request waited for memory\n", waits)
-	left, err := metric(rest, "inference_requests_in_flight")
+	left, err := metric(ours.admin, "inference_requests_in_flight")
 	if err != nil {
 		return err
 	}
@@ -399,8 +399,8 @@ func (b *bench) cut() (err error) {
 }
 
 // metric returns the sum of the series of a name.
-func metric(rest, name string) (sum float64, err error) {
-	answer, err := http.Get("http://" + rest + "/metrics")
+func metric(admin, name string) (sum float64, err error) {
+	answer, err := http.Get("http://" + admin + "/metrics")
 	if err != nil {
 		return 0, err
 	}
