@@ -25,6 +25,7 @@ type config struct {
 	workers, slots    int
 	timeout, drain    time.Duration
 	drainDelay        time.Duration
+	maxConnections    int // of each address
 	modelControl      bool
 	shmPrefix         string
 	tenants           oip.TenantRule
@@ -60,6 +61,7 @@ func parse(args []string, w io.Writer) (*config, error) {
 	f.DurationVar(&c.drain, "drain", 30*time.Second, "maximum `time` for requests in flight after SIGTERM")
 	f.BoolVar(&c.modelControl, "model-control", false, "let clients load and unload models, by the protocol's repository extension")
 	f.DurationVar(&c.drainDelay, "drain-delay", 0, "`time` after SIGTERM in which requests are served but the server is not ready, so that load balancers notice")
+	f.IntVar(&c.maxConnections, "max-connections", 1024, "maximum `number` of open connections of each address; further clients wait")
 	f.StringVar(&c.shmPrefix, "shm-prefix", "", "`prefix` of the keys of shared memory that clients may register: over TCP, memory of the user of this server, and none without a prefix; over Unix sockets, memory of the client's own user")
 	f.StringVar(&c.tenants.Header, "tenant", "", "`header`, of gRPC the metadata key, in which the proxies of -proxies name the tenant of a request (default the client's address)")
 	f.StringVar(&proxies, "proxies", "", "`addresses` or prefixes of proxies, separated by commas; unix for the clients of Unix sockets")
@@ -102,6 +104,8 @@ func (c *config) complete(limit string) (err error) {
 	switch {
 	case c.workers < 0 || c.slots < 0:
 		return errors.New("-workers and -slots must not be negative")
+	case c.maxConnections < 1:
+		return errors.New("-max-connections must be at least 1")
 	case c.limit != 0 && c.limit < minLimit:
 		return fmt.Errorf("-limit %d: want at least %d bytes (%d MiB)", c.limit, uint64(minLimit), minLimit>>20)
 	case c.drainDelay < 0:

@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -21,6 +22,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
 )
@@ -244,6 +248,49 @@ func TestAddresses(t *testing.T) {
 		resp.Body.Close()
 		require.Equal(t, want, resp.StatusCode, path)
 	}
+	require.NoError(t, r.stop(), "%s", r.log)
+}
+
+// TestMaxConnections checks that idle connections that take all places of the service's addresses do not
+// stop probes at ADMIN, and that a new client is served as soon as one ends.
+func TestMaxConnections(t *testing.T) {
+	const most = 16
+	r := start(t, "-max-connections", strconv.Itoa(most), "-models", modelsDir(t, map[string]string{"same": "def infer(x): return {'y': x}"}))
+	http.DefaultClient.CloseIdleConnections()
+	var idle []net.Conn
+	for _, address := range []string{r.addr, r.grpc} {
+		for range most {
+			c, err := net.Dial("tcp", address)
+			require.NoError(t, err)
+			defer c.Close()
+			if idle = append(idle, c); address == r.addr { // only a connection with a request may be idle for long
+				_, err = io.WriteString(c, "GET /v2 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+				require.NoError(t, err)
+			}
+			_, err = c.Read(make([]byte, 1)) // of the response, or of gRPC's settings
+			require.NoError(t, err)
+		}
+	}
+	served := make(chan int)
+	go func() { status, _ := r.infer("same", "x", 1); served <- status }()
+	conn, err := grpc.NewClient(r.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	defer conn.Close()
+	checked := make(chan error)
+	go func() {
+		_, err := healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{}, grpc.WaitForReady(true))
+		checked <- err
+	}()
+	for range 10 {
+		require.Equal(t, "ok\n", r.page("/readyz"))
+	}
+	require.Empty(t, served)
+	require.NoError(t, idle[0].Close())
+	require.Equal(t, http.StatusOK, <-served)
+	require.NoError(t, idle[most].Close())
+	require.NoError(t, <-checked)
+	require.NoError(t, conn.Close())
+	http.DefaultClient.CloseIdleConnections()
 	require.NoError(t, r.stop(), "%s", r.log)
 }
 
@@ -552,6 +599,7 @@ func TestInvalidConfigurations(t *testing.T) {
 		"limit":          {[]string{"-limit", "much"}, 2, "invalid number of bytes"},
 		"small limit":    {[]string{"-limit", "1Mi"}, 2, "want at least"},
 		"negative":       {[]string{"-slots", "-1"}, 2, "must not be negative"},
+		"no connections": {[]string{"-max-connections", "0"}, 2, "at least 1"},
 		"no time":        {[]string{"-timeout", "0s"}, 2, "more than 0"},
 		"log":            {[]string{"-log", "xml"}, 2, "text or json"},
 		"one address":    {[]string{"-addr", "127.0.0.1:9", "-grpc", "127.0.0.1:9"}, 2, "address of their own"},

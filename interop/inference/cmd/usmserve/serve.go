@@ -126,7 +126,7 @@ func (s *service) bind() error {
 		if err != nil {
 			return err
 		}
-		*b.listener = l
+		*b.listener = conns.Limit(l, c.maxConnections)
 	}
 	return nil
 }
@@ -200,21 +200,21 @@ func (s *service) start(ctx context.Context, out io.Writer) (err error) {
 	}
 	hosts := strings.Split(c.hosts, ",")
 	protocol := rest.New(rest.Options{Engine: s.engine, Log: s.log, Tenants: c.tenants, Hosts: hosts, Traces: s.traces})
-	s.serveHTTP("REST", protocol.Server(), s.rest, conns.Limits{})
+	s.serveHTTP("REST", protocol.Server(), s.rest)
 	if s.grpc != nil {
 		server := rpc.New(rpc.Options{Engine: s.engine, Tenants: c.tenants, Log: s.log, Traces: s.traces})
 		s.runServer("gRPC", func() error { return server.Serve(s.grpc) }, server.Drain)
 		fmt.Fprintln(out, "gRPC on", shown(s.grpc))
 	}
 	if s.admin != nil {
-		s.serveHTTP("admin", admin.Server(ctx, s.engine, hosts, s.log), s.admin, conns.Limits{Most: 64})
+		s.serveHTTP("admin", admin.Server(ctx, s.engine, hosts, s.log), s.admin)
 		fmt.Fprintln(out, "admin on", shown(s.admin))
 	}
 	return nil
 }
 
-func (s *service) serveHTTP(name string, server *http.Server, l net.Listener, bounds conns.Limits) {
-	s.runServer(name, func() error { return rest.Serve(server, l, bounds) }, func(ctx context.Context) error {
+func (s *service) serveHTTP(name string, server *http.Server, l net.Listener) {
+	s.runServer(name, func() error { return server.Serve(l) }, func(ctx context.Context) error {
 		err := server.Shutdown(ctx)
 		if err != nil {
 			err = errors.Join(err, server.Close())

@@ -10,16 +10,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/usmbridge/usmbridge/interop/flight/admission"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/conns"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/peercred"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/peercred/peercredtest"
 )
 
-// client accepts one connection on a listener with limits, like the servers, and returns its
+// client accepts one connection on a listener with a limit, like the servers, and returns its
 // client.
 func client(t *testing.T, l net.Listener, dial func() (net.Conn, error)) peercred.Client {
 	t.Helper()
-	bounded := admission.Listen(peercred.Listen(l), admission.Limits{Connections: 4, PerClient: 4})
+	bounded := conns.Limit(peercred.Listen(l), 4)
 	defer bounded.Close()
 	c, err := dial()
 	require.NoError(t, err)

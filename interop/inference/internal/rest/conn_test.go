@@ -10,7 +10,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,7 +17,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/usmbridge/usmbridge/interop/inference/internal/conns"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/enginetest"
 )
@@ -166,87 +164,6 @@ func TestKeepAlive(t *testing.T) {
 	require.GreaterOrEqual(t, c.answer().StatusCode, 400)
 }
 
-const healthRequest = "GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
-
-// TestConnections checks that an address that has reached its connection limit can only send health
-// probes.
-func TestConnections(t *testing.T) {
-	m, began, release := enginetest.Blocking("blocking")
-	v := serve(t, setup{connections: conns.Limits{Most: 4, PerGroup: 2}, models: []*enginetest.Model{m}})
-	text := binaryFloats(1)
-	request := fmt.Sprintf("POST /v2/models/blocking/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n%s: %d\r\n\r\n%s1234", len(text)+4, headerLength, len(text), text)
-	var open []*link
-	for range 2 {
-		c := v.dial()
-		c.send(request)
-		<-began
-		open = append(open, c)
-	}
-	c := v.dial()
-	c.send("GET /v2 HTTP/1.1\r\nHost: localhost\r\n\r\n")
-	r := c.answer()
-	require.Equal(t, 503, r.StatusCode)
-	require.Equal(t, "1", r.Header.Get("Retry-After"))
-	require.True(t, r.Close)
-	c = v.dial()
-	c.send(healthRequest)
-	r = c.answer()
-	require.Equal(t, 200, r.StatusCode)
-	require.True(t, r.Close)
-	close(release)
-	for _, c := range open {
-		require.Equal(t, 200, c.answer().StatusCode)
-	}
-	require.NoError(t, open[0].Close())
-	require.Eventually(t, func() bool { return v.connect() == 200 }, 30*time.Second, 10*time.Millisecond)
-}
-
-// TestIdleConnectionsAreEvicted checks that a new connection replaces the one that has been idle for
-// the longest time if the limit is reached. Connections with a request are kept. If all have one,
-// health probes are still served.
-func TestIdleConnectionsAreEvicted(t *testing.T) {
-	m, began, release := enginetest.Blocking("blocking")
-	v := serve(t, setup{connections: conns.Limits{Most: 2, PerGroup: 3}, models: []*enginetest.Model{m}})
-	open := []*link{v.dial(), v.dial()}
-	text := binaryFloats(1)
-	request := fmt.Sprintf("POST /v2/models/blocking/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n%s: %d\r\n\r\n%s1234", len(text)+4, headerLength, len(text), text)
-	var working []*link
-	for _, idle := range open {
-		c := v.dial()
-		c.send(request)
-		<-began
-		_, err := idle.in.ReadByte()
-		require.Error(t, err, "closed by the server")
-		require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
-		working = append(working, c)
-	}
-	c := v.dial()
-	c.send(healthRequest)
-	require.Equal(t, 200, c.answer().StatusCode)
-	close(release)
-	for _, c := range working {
-		require.Equal(t, 200, c.answer().StatusCode)
-	}
-	require.Eventually(t, func() bool { return v.connect() == 200 }, 30*time.Second, 10*time.Millisecond, "the connections stay in use")
-}
-
-// connect sends a request on a new connection and returns the status, or 0 without a response.
-func (v *service) connect() int {
-	c, err := net.Dial("tcp", v.address)
-	if err != nil {
-		return 0
-	}
-	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
-	_, _ = io.WriteString(c, "GET /v2 HTTP/1.1\r\nHost: localhost\r\n\r\n")
-	r, err := http.ReadResponse(bufio.NewReader(c), nil)
-	if err != nil {
-		return 0
-	}
-	defer r.Body.Close()
-	return r.StatusCode
-}
-
 // TestUnixSocket checks that requests over a Unix socket belong to the tenant "local".
 func TestUnixSocket(t *testing.T) {
 	e := enginetest.New(t, engine.Options{}, enginetest.Identity())
@@ -255,7 +172,7 @@ func TestUnixSocket(t *testing.T) {
 	l, err := net.Listen("unix", path)
 	require.NoError(t, err)
 	server := h.Server()
-	go func() { _ = Serve(server, l, conns.Limits{Most: 2, PerGroup: 1}) }()
+	go func() { _ = server.Serve(l) }()
 	defer server.Close()
 	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", path)

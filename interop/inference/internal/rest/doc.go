@@ -27,9 +27,8 @@
 // # Bounds
 //
 // A client that sends or reads a body too slowly is disconnected. A small body of a refused request is
-// read to its end, so that the client reads the response. Serve bounds connections, in total and per
-// client (an IPv4 address, an IPv6 /64, or all loopback addresses). If a client closes its connection, or
-// its sending half, its request is cancelled.
+// read to its end, so that the client reads the response. If a client closes its connection, or its sending
+// half, its request is cancelled. The caller bounds connections (package conns).
 //
 // A web page can make a browser post to any address, also to those of this machine. Requests that change
 // something are refused if the browser reports another origin. They, and all GET and HEAD requests over

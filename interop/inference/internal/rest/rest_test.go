@@ -19,7 +19,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/usmbridge/usmbridge/interop/inference/internal/conns"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/enginetest"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
@@ -40,12 +39,11 @@ type service struct {
 
 // setup holds the options of a test that differ from the defaults.
 type setup struct {
-	engine      engine.Options
-	rest        Options
-	limits      func(*limits)
-	connections conns.Limits
-	models      []*enginetest.Model
-	noRegions   bool
+	engine    engine.Options
+	rest      Options
+	limits    func(*limits)
+	models    []*enginetest.Model
+	noRegions bool
 }
 
 // inFlight returns the bytes of JSON of all requests in flight.
@@ -78,7 +76,7 @@ func serve(t testing.TB, s setup) *service {
 	require.NoError(t, err)
 	server := v.handler.Server()
 	ended := make(chan error, 1)
-	go func() { ended <- Serve(server, l, s.connections) }()
+	go func() { ended <- server.Serve(l) }()
 	v.address = l.Addr().String()
 	v.client = &http.Client{Transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 64}}
 	t.Cleanup(func() {

@@ -13,8 +13,7 @@
 //
 // # Bounds
 //
-// Connections, in total and per client (package admission of interop/flight); calls, in total and per
-// tenant; the bytes of a message; 64 MiB for all its fields except raw contents, and 64 KiB for those except
+// Calls, in total and per tenant; the bytes of a message; 64 MiB for all its fields except raw contents, and 64 KiB for those except
 // typed contents; the time until a message begins to arrive, the timeout of the engine for all of it, and
 // the time for a response to be read, which grows with its size. Before a tensor has memory, at most one
 // HTTP/2 window (512 KiB) of its raw contents is read. A call whose peer is too slow ends with

@@ -442,38 +442,6 @@ func TestFloodByOneTenant(t *testing.T) {
 	b.drained(t)
 }
 
-// TestConnections checks that connections are bounded in total and for each address.
-func TestConnections(t *testing.T) {
-	b := newTestbed(t, engine.Options{}, func(o *Options) { o.limits.connections, o.limits.group = 8, 4 }, enginetest.Identity())
-	served(t, b, t.Context(), 1) // one
-	var peers []*rawPeer
-	for range 3 {
-		peers = append(peers, newPeer(t, b.at, 0))
-	}
-	for _, p := range peers { // the server has answered, so that the connections are accepted
-		id, err := p.call("/none/none")
-		require.NoError(t, err)
-		require.NoError(t, p.send(id, nil, true))
-		<-p.status
-	}
-	conn, err := net.Dial("tcp", b.at)
-	require.NoError(t, err)
-	_, err = conn.Read(make([]byte, 1))
-	require.Error(t, err, "one too many is closed")
-	conn.Close()
-	served(t, b, t.Context(), 1)
-	peers[0].conn.Close()
-	require.Eventually(t, func() bool {
-		c, err := net.Dial("tcp", b.at)
-		if err != nil {
-			return false
-		}
-		defer c.Close()
-		_, err = c.Read(make([]byte, 1)) // the server sends its settings first
-		return err == nil
-	}, time.Minute, 10*time.Millisecond)
-}
-
 // peerEnv makes the test binary run as a client that is stopped. Its value selects the client's
 // action.
 const peerEnv = "USMBRIDGE_RPC_TEST_PEER"

@@ -21,7 +21,6 @@ import (
 	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/status"
 
-	"github.com/usmbridge/usmbridge/interop/flight/admission"
 	"github.com/usmbridge/usmbridge/interop/flight/codec"
 
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
@@ -47,8 +46,6 @@ type limits struct {
 	message     int // bytes of a decompressed request
 	calls       int // inference calls, idle streams, health watches and reflection
 	tenantCalls int // those of one tenant
-	connections int
-	group       int // connections of one address group; Unix sockets have no such bound
 	// patience is the time until a request begins to arrive, and for a response to be read, in addition to
 	// perByte. A request that has begun to arrive has the timeout of the engine.
 	patience time.Duration
@@ -57,7 +54,7 @@ type limits struct {
 	keepalive time.Duration
 }
 
-var defaults = limits{message: codec.DefaultMaxMessage, calls: 512, tenantCalls: 256, connections: 1024, group: 512,
+var defaults = limits{message: codec.DefaultMaxMessage, calls: 512, tenantCalls: 256,
 	patience: time.Minute, keepalive: 20 * time.Second}
 
 // Server serves an engine over gRPC. Its methods may be called from any goroutine.
@@ -117,7 +114,7 @@ func New(o Options) *Server {
 // Serve accepts connections until the server is drained or closed, and returns nil then. It closes
 // the listener. Several listeners may be served.
 func (s *Server) Serve(l net.Listener) error {
-	err := s.grpc.Serve(admission.Listen(l, admission.Limits{Connections: s.o.limits.connections, PerClient: s.o.limits.group}))
+	err := s.grpc.Serve(l)
 	if errors.Is(err, grpc.ErrServerStopped) {
 		return nil
 	}
