@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/peercred"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/region"
 )
@@ -28,7 +27,6 @@ type config struct {
 	maxConnections    int // of each address
 	modelControl      bool
 	shmPrefix         string
-	tenants           oip.TenantRule
 	hosts             string
 	logFormat         string
 	debug             bool
@@ -49,7 +47,7 @@ func parse(args []string, w io.Writer) (*config, error) {
 	c := &config{}
 	f := flag.NewFlagSet("usmserve", flag.ContinueOnError)
 	f.SetOutput(w)
-	var limit, proxies string
+	var limit string
 	f.StringVar(&c.addr, "addr", "", "`address` of the REST interface, host:port or unix:path (default 127.0.0.1:8000)")
 	f.StringVar(&c.grpc, "grpc", "", "`address` of gRPC, host:port, unix:path or none (default 127.0.0.1:8001)")
 	f.StringVar(&c.admin, "admin", "", "`address` of metrics, probes and profiles, host:port, unix:path or none (default 127.0.0.1:8002)")
@@ -63,8 +61,6 @@ func parse(args []string, w io.Writer) (*config, error) {
 	f.DurationVar(&c.drainDelay, "drain-delay", 0, "`time` after SIGTERM in which requests are served but the server is not ready, so that load balancers notice")
 	f.IntVar(&c.maxConnections, "max-connections", 1024, "maximum `number` of open connections of each address; further clients wait")
 	f.StringVar(&c.shmPrefix, "shm-prefix", "", "`prefix` of the keys of shared memory that clients may register: over TCP, memory of the user of this server, and none without a prefix; over Unix sockets, memory of the client's own user")
-	f.StringVar(&c.tenants.Header, "tenant", "", "`header`, of gRPC the metadata key, in which the proxies of -proxies name the tenant of a request (default the client's address)")
-	f.StringVar(&proxies, "proxies", "", "`addresses` or prefixes of proxies, separated by commas; unix for the clients of Unix sockets")
 	f.StringVar(&c.hosts, "hosts", "", "`names` of this server, separated by commas, for the Host of GET requests over TCP and of web pages; numeric addresses and localhost are always accepted")
 	f.StringVar(&c.logFormat, "log", "text", "`format` of the log on standard error, text or json")
 	f.BoolVar(&c.debug, "debug", false, "also log errors of single connections, such as slow or invalid headers")
@@ -73,11 +69,6 @@ func parse(args []string, w io.Writer) (*config, error) {
 	}
 	if f.NArg() > 0 {
 		return nil, fmt.Errorf("unexpected argument %q; -h lists the flags", f.Arg(0))
-	}
-	if proxies != "" {
-		if err := c.tenants.ParseProxies(proxies); err != nil {
-			return nil, fmt.Errorf("-proxies: %w", err)
-		}
 	}
 	return c, c.complete(limit)
 }
@@ -114,8 +105,6 @@ func (c *config) complete(limit string) (err error) {
 		return errors.New("-timeout and -drain must be more than 0")
 	case c.logFormat != "text" && c.logFormat != "json":
 		return fmt.Errorf("-log %s: text or json", c.logFormat)
-	case (c.tenants.Header != "") != (c.tenants.Unix || len(c.tenants.Proxies) > 0):
-		return errors.New("-tenant and -proxies need each other: only a proxy can name the tenant of a request")
 	case c.addr == none:
 		return errors.New("-addr none: the REST interface is always served")
 	case sameAddress(c.addr, c.grpc), sameAddress(c.addr, c.admin), sameAddress(c.grpc, c.admin):

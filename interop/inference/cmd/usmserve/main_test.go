@@ -454,7 +454,7 @@ func TestSecondSignal(t *testing.T) {
 // busy waits until a request runs.
 func busy(t *testing.T, r *running) {
 	t.Helper()
-	running := regexp.MustCompile(`(?m)^inference_turns_taken [1-9]`)
+	running := regexp.MustCompile(`(?m)^usmbridge_runner_running\{runner="models"\} [1-9]`)
 	require.Eventually(t, func() bool { return running.MatchString(r.page("/metrics")) }, time.Minute, 10*time.Millisecond)
 }
 
@@ -606,8 +606,6 @@ func TestInvalidConfigurations(t *testing.T) {
 		"admin address":  {[]string{"-admin", "127.0.0.1:8000"}, 2, "address of their own"},
 		"no models":      {[]string{"-models", "/nonexistent"}, 1, "no such file"},
 		"writable model": {[]string{"-models", open}, 1, "good.py is refused: others can write"},
-		"tenant":         {[]string{"-tenant", "x-tenant"}, 2, "need each other"},
-		"proxies":        {[]string{"-tenant", "x-tenant", "-proxies", "example.org"}, 2, "invalid proxy"},
 		"address in use": {[]string{"-addr", "127.0.0.1:0", "-admin", none, "-grpc", taken.Addr().String()}, 1, "address already in use"},
 		"bad address":    {[]string{"-addr", "256.0.0.1:x", "-models", t.TempDir()}, 1, ""},
 	} {

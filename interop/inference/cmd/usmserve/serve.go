@@ -187,7 +187,7 @@ func (s *service) openEngine(sources []models.Source) (err error) {
 	s.engine, err = engine.New(engine.Options{Version: usmarray.Version, Models: loading,
 		Memory: b.Memory, Limit: b.Limit, Calls: b.Calls, CallsLimit: b.CallsLimit,
 		ForModels: b.ForModels, Regions: s.regions, Control: control, Apart: s.config.workers > 0,
-		Turns: b.Turns, Shared: b.Shared, Timeout: s.config.timeout, Log: s.log})
+		Timeout: s.config.timeout, Log: s.log})
 	s.models.backend, s.models.engine = b, s.engine
 	return err
 }
@@ -199,10 +199,10 @@ func (s *service) start(ctx context.Context, out io.Writer) (err error) {
 		return err
 	}
 	hosts := strings.Split(c.hosts, ",")
-	protocol := rest.New(rest.Options{Engine: s.engine, Log: s.log, Tenants: c.tenants, Hosts: hosts, Traces: s.traces})
+	protocol := rest.New(rest.Options{Engine: s.engine, Log: s.log, Hosts: hosts, Traces: s.traces})
 	s.serveHTTP("REST", protocol.Server(), s.rest)
 	if s.grpc != nil {
-		server := rpc.New(rpc.Options{Engine: s.engine, Tenants: c.tenants, Log: s.log, Traces: s.traces})
+		server := rpc.New(rpc.Options{Engine: s.engine, Log: s.log, Traces: s.traces})
 		s.runServer("gRPC", func() error { return server.Serve(s.grpc) }, server.Drain)
 		fmt.Fprintln(out, "gRPC on", shown(s.grpc))
 	}

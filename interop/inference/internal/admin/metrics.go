@@ -4,7 +4,6 @@ import (
 	"math"
 	"net/http"
 	"runtime"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,16 +15,12 @@ import (
 	"github.com/usmbridge/usmbridge/interop/metrics"
 )
 
-// namedTenants is the number of tenants with their own series while the process lives. Later tenants
-// share the series "others".
-const namedTenants = 32
-
 // serveMetrics serves the metrics of the engine, the pools, the calls of Python, the Go runtime and the
 // process.
 func serveMetrics(e *engine.Engine) http.Handler {
 	r := prometheus.NewRegistry()
 	r.MustRegister(
-		&collector{engine: e, labels: map[string]string{}},
+		collector{e},
 		// Without the old names of the memory statistics, of which two differ in _total alone, so
 		// that readers of OpenMetrics refuse the whole answer.
 		collectors.NewGoCollector(collectors.WithGoCollectorMemStatsMetricsDisabled(),
@@ -39,27 +34,21 @@ func serveMetrics(e *engine.Engine) http.Handler {
 
 // collector reads the engine at each scrape. Models and workers change when models are loaded, so it
 // does not describe its metrics in advance.
-type collector struct {
-	engine *engine.Engine
-
-	mu     sync.Mutex
-	labels map[string]string // of the tenants that have series, by name
-}
+type collector struct{ engine *engine.Engine }
 
 // Describe implements prometheus.Collector.
-func (*collector) Describe(chan<- *prometheus.Desc) {}
+func (collector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
-func (c *collector) Collect(to chan<- prometheus.Metric) {
+func (c collector) Collect(to chan<- prometheus.Metric) {
 	m, e := sink{to}, c.engine
 	server, stats := e.Server(), e.Stats()
 	m.gauge("server_info", "The server: always 1.", 1, "name", server.Name, "version", server.Version, "go", runtime.Version())
 	m.gauge("ready", "1 while requests can be expected to be served.", truth(e.Ready() == nil))
 	m.gauge("live", "0 if the server is stuck and must be restarted.", truth(e.Live() == nil))
 	m.gauge("draining", "1 while the server drains.", truth(stats.Draining))
+	m.gauge("calls_in_flight", "Calls of all transports, among them idle streams.", float64(stats.Calls))
 	m.gauge("requests_in_flight", "Requests in flight, including waiting ones.", float64(stats.Requests))
-	m.gauge("requests_waiting", "Requests that wait for a place to run.", float64(stats.Waiting))
-	m.gauge("turns_taken", "Requests that have a place to run.", float64(stats.Running))
 	for kind, n := range stats.Refused {
 		m.counter("refusals_total", "Requests that were refused or failed, by reason.", n, "kind", oip.Kind(kind).String())
 	}
@@ -73,7 +62,6 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	for _, model := range e.Models() {
 		m.model(model)
 	}
-	c.tenants(m, stats.Tenants)
 	regions, bytes, leases := e.Regions().InUse()
 	m.gauge("regions", "Registered regions of clients' shared memory.", float64(regions))
 	m.gauge("region_bytes", "Bytes of registered regions.", float64(bytes))
@@ -87,13 +75,11 @@ func (m sink) model(of *engine.Model) {
 	labels := []string{"model", s.Name, "version", s.Version}
 	with := func(name, value string) []string { return append(labels[:4:4], name, value) }
 	const requests = "Completed requests of a model, by outcome."
-	const stage = "Time that requests spent: waiting for a place, preparing inputs and memory, in the model, storing outputs."
+	const stage = "Time that requests spent: preparing inputs and memory, in the queue and in the model, storing outputs."
 	m.gauge("model_ready", "1 while the model can be called.", truth(of.Ready() == nil), labels...)
 	m.counter("requests_total", requests, s.Success.Count, with("outcome", "success")...)
 	m.counter("requests_total", requests, s.Fail.Count, with("outcome", "failure")...)
-	for name, spent := range map[string]engine.Duration{
-		"queue": s.Queue, "input": s.ComputeInput, "infer": s.ComputeInfer, "output": s.ComputeOutput,
-	} {
+	for name, spent := range map[string]engine.Duration{"input": s.ComputeInput, "infer": s.ComputeInfer, "output": s.ComputeOutput} {
 		desc, values := describe("stage_seconds_total", stage, with("stage", name))
 		m.to <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(spent.NS)/1e9, values...)
 	}
@@ -112,33 +98,6 @@ func (m sink) model(of *engine.Model) {
 	}
 	desc, values := describe("request_duration_seconds", "Time of requests from their admission to the end of the call.", labels)
 	m.to <- prometheus.MustNewConstHistogram(desc, sum, float64(s.Latency.NS)/1e9, upTo, values...)
-}
-
-// tenants sends the metrics of tenants.
-func (c *collector) tenants(m sink, all []engine.TenantStats) {
-	m.gauge("tenants", "Tenants in the table.", float64(len(all)))
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	sums := map[string]engine.TenantStats{} // by label, which several names can share
-	for _, t := range all {
-		label, ok := c.labels[t.Name]
-		switch {
-		case ok:
-		case len(c.labels) < namedTenants:
-			label = oip.TenantLabel(t.Name)
-			c.labels[t.Name] = label
-		default:
-			label = "others"
-		}
-		sum := sums[label]
-		sum.Requests += t.Requests
-		sum.Bytes += t.Bytes
-		sums[label] = sum
-	}
-	for label, t := range sums {
-		m.gauge("tenant_requests_in_flight", "Requests of a tenant in flight.", float64(t.Requests), "tenant", label)
-		m.gauge("tenant_memory_bytes", "Bytes in use by a tenant.", float64(t.Bytes), "tenant", label)
-	}
 }
 
 // sink sends metrics to a channel. Labels are pairs of a name and a value.

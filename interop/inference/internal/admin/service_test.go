@@ -63,13 +63,13 @@ func newService(t *testing.T) *service {
 }
 
 // request runs one request of n elements, like a transport.
-func (s *service) request(tenant, model string, n int) (err error) {
+func (s *service) request(model string, n int) (err error) {
 	defer func() {
 		if err != nil {
 			s.engine.Refused(oip.As(err).Kind)
 		}
 	}()
-	r, err := s.engine.Begin(context.Background(), tenant, model, "")
+	r, err := s.engine.Begin(context.Background(), model, "")
 	if err != nil {
 		return err
 	}

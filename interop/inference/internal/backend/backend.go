@@ -40,8 +40,6 @@ type Backend struct {
 	// both reach. Without SYCL, they are the host's queue and USMUnknown.
 	Queue *syclobj.Queue
 	Kind  syclobj.USMKind
-	// Turns and Shared are the values of engine.Options that keep the runner busy.
-	Turns, Shared int
 
 	options  Options
 	segments *segment.Resource   // below the pools, if workers map them
@@ -65,10 +63,7 @@ func Open(o Options) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Backend{options: o, Turns: turnsPerSlot * o.Slots, Shared: half(o.Slots)}
-	if o.Workers > 0 {
-		b.Turns, b.Shared = 2*o.Workers, half(o.Workers)
-	}
+	b := &Backend{options: o}
 	if err := b.openMemory(rt); err != nil {
 		return nil, err
 	}
@@ -83,12 +78,9 @@ func Open(o Options) (*Backend, error) {
 	return b, nil
 }
 
-// turnsPerSlot is the number of requests per slot, so that a slot runs several short calls without
-// waking another goroutine between them. (Sobel of 1 KiB, 32 clients: 7840 requests a second with 2,
-// 9405 with 4, 9985 with 8.)
-const turnsPerSlot = 4
-
-func half(n int) int { return (n + 1) / 2 }
+// queue is the number of calls that wait for a slot or a worker, and of those that wait for the slot of serial
+// models. Further requests are refused.
+const queue = 512
 
 // Loaded is the models of one load, and their runner.
 type Loaded struct {
@@ -143,7 +135,7 @@ func (l *Loaded) embed(ctx context.Context, b *Backend, name, script string, sou
 	if err != nil {
 		return nil, err
 	}
-	config := executor.Config{Slots: b.options.Slots, Wait: true, Grace: b.options.Grace}
+	config := executor.Config{Slots: b.options.Slots, Queue: queue, Grace: b.options.Grace}
 	for _, d := range definitions {
 		if d.Broken != "" {
 			continue

@@ -53,7 +53,7 @@ func openWith(t testing.TB, sources []models.Source, o backend.Options, change .
 	for _, d := range l.Models {
 		require.Empty(t, d.Broken)
 	}
-	eo := engine.Options{Runner: l.Runner, Memory: b.Memory, Models: l.Models, Limit: b.Limit, Calls: b.Calls, CallsLimit: b.CallsLimit, ForModels: b.ForModels, Turns: b.Turns, Shared: b.Shared, Apart: o.Workers > 0, Log: o.Log,
+	eo := engine.Options{Runner: l.Runner, Memory: b.Memory, Models: l.Models, Limit: b.Limit, Calls: b.Calls, CallsLimit: b.CallsLimit, ForModels: b.ForModels, Apart: o.Workers > 0, Log: o.Log,
 		Timeout: 5 * time.Minute} // time for workers to restart on a machine under load
 	for _, f := range change {
 		f(&eo)
@@ -104,7 +104,7 @@ func source(name, text string) models.Source {
 
 // call runs one request with one input of floats.
 func call(ctx context.Context, e *engine.Engine, model, input string, shape []int64, values []float32) ([]byte, error) {
-	r, err := e.Begin(ctx, "test", model, "")
+	r, err := e.Begin(ctx, model, "")
 	if err != nil {
 		return nil, err
 	}
@@ -217,7 +217,7 @@ func TestReturnedValues(t *testing.T) {
 }
 
 func tryReturned(t *testing.T, e *engine.Engine, apart bool) {
-	r, err := e.Begin(t.Context(), "test", "many", "")
+	r, err := e.Begin(t.Context(), "many", "")
 	require.NoError(t, err)
 	defer r.End()
 	a, err := r.Input("a", "INT64", []int64{3, 2})
@@ -251,7 +251,7 @@ INPUTS = {"x": ("FP32", (-1,))}
 OUTPUTS = {"y": ("FP32", (-1,))}
 `
 
-// Memory that a model allocates in a call is charged to the tenant, and memory that the model keeps
+// Memory that a model allocates in a call is charged to calls, and memory that the model keeps
 // is counted.
 func TestModelsMemory(t *testing.T) {
 	e := open(t, []models.Source{
@@ -440,7 +440,7 @@ func TestWorkerHangs(t *testing.T) {
 		source("hangs", header+"import ctypes\ndef infer(x): ctypes.PyDLL(None).pause()\ndef warm(): pass"),
 		source("good", header+"def infer(x): return {'y': x}"),
 	}, backend.Options{Workers: 1})
-	r, err := e.Begin(t.Context(), "test", "hangs", "")
+	r, err := e.Begin(t.Context(), "hangs", "")
 	require.NoError(t, err)
 	defer r.End()
 	r.SetTimeout(500 * time.Millisecond)
@@ -552,7 +552,7 @@ func TestWarmUpThatFails(t *testing.T) {
 	}
 }
 
-// TestManyRequests checks concurrent requests of several tenants, some of which are canceled.
+// TestManyRequests checks concurrent requests, some of which are canceled.
 func TestManyRequests(t *testing.T) {
 	e := open(t, []models.Source{source("plus", header+`
 def infer(x, *, outputs):
@@ -591,7 +591,7 @@ func TestModelOfTheGuide(t *testing.T) {
 	require.True(t, ok)
 	model, _, _ = strings.Cut(model, "```")
 	e := open(t, []models.Source{source("readme", model)})
-	r, err := e.Begin(t.Context(), "test", "readme", "")
+	r, err := e.Begin(t.Context(), "readme", "")
 	require.NoError(t, err)
 	defer r.End()
 	for name, values := range map[string][]float32{"x": {1, 2, 3}, "gain": {10}} {

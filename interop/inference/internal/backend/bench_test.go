@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/usmbridge/usmbridge/interop/inference/internal/builtin"
-	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
 )
 
 // BenchmarkRequests measures requests of built-in models from Begin to End, without a transport,
@@ -19,11 +18,7 @@ func BenchmarkRequests(b *testing.B) {
 		shape       []int64
 	}{{"sobel", "luminance", []int64{16, 16}}, {"sobel", "luminance", []int64{512, 512}}, {"identity", "x", []int64{256}}} {
 		b.Run(fmt.Sprintf("%s%v", model.name, model.shape), func(b *testing.B) {
-			e := open(b, builtin.Sources(), func(o *engine.Options) {
-				if *turns > 0 {
-					o.Turns = *turns
-				}
-			})
+			e := open(b, builtin.Sources())
 			b.SetParallelism(16)
 			b.ReportAllocs()
 			b.ResetTimer()
@@ -38,8 +33,5 @@ func BenchmarkRequests(b *testing.B) {
 	}
 }
 
-// Parameters of the benchmarks. 0 selects the default of the service.
-var (
-	turns = flag.Int("turns", 0, "turns of the engine's queue")
-	slots = flag.Int("slots", 0, "slots of the executor")
-)
+// slots is a parameter of the benchmarks. 0 selects the default of the service.
+var slots = flag.Int("slots", 0, "slots of the executor")

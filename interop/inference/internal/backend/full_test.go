@@ -2,7 +2,6 @@ package backend_test
 
 import (
 	"bytes"
-	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -56,7 +55,7 @@ def warm(): pass
 			var wg sync.WaitGroup
 			for i := range 64 {
 				wg.Go(func() {
-					r, err := e.Begin(t.Context(), fmt.Sprint("t", i%4), s.Name, "")
+					r, err := e.Begin(t.Context(), s.Name, "")
 					if err != nil {
 						t.Error(err)
 						return

@@ -13,7 +13,7 @@ import (
 // spawn runs the models in worker processes. It returns when one is ready.
 func (l *Loaded) spawn(ctx context.Context, o *Options, name, script string) (described any, err error) {
 	pool, err := workers.New(workers.Config{
-		Workers: o.Workers, Wait: true, Grace: o.Grace, Least: 1,
+		Workers: o.Workers, Queue: queue, Grace: o.Grace, Least: 1,
 		Modules: []workers.Module{{Name: name, Source: script}},
 		Warm:    []string{name + ":" + models.WarmAll},
 		Output:  &lines{log: o.Log},

@@ -8,9 +8,6 @@
 // Processor time is that of the whole process tree of the server during the load, from /proc. The length
 // of each response is checked, and each byte of one response in 64.
 //
-// The flood of one client is also sent to aiohttp and to a bare handler of net/http, to show which part
-// of its effect on another client is due to the machine.
-//
 // The peers are in peers/: aiohttp with the same Numba function, which gets the bare array and responds
 // with it, without a protocol; MLServer with the function as a runtime; and plain processes. Rows of
 // peers that are not installed are left out, and the reason is printed.

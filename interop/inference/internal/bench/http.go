@@ -61,12 +61,8 @@ func (c *httpClient) prepare() {
 	}
 	header := fmt.Sprintf(`{"inputs":[{"name":"%s","datatype":"FP32","shape":[%s],"parameters":{%s}}],"outputs":[{"name":"%s","parameters":{%s}}]}`,
 		in, shape, given, out, wanted)
-	tenant := ""
-	if s.Tenant != "" {
-		tenant = "X-Tenant: " + s.Tenant + "\r\n"
-	}
-	head := fmt.Sprintf("POST /v2/models/%s/infer HTTP/1.1\r\nHost: %s\r\n%sInference-Header-Content-Length: %d\r\nContent-Length: %d\r\n\r\n%s",
-		s.Model, s.Address, tenant, len(header), len(header)+len(tensor), header)
+	head := fmt.Sprintf("POST /v2/models/%s/infer HTTP/1.1\r\nHost: %s\r\nInference-Header-Content-Length: %d\r\nContent-Length: %d\r\n\r\n%s",
+		s.Model, s.Address, len(header), len(header)+len(tensor), header)
 	c.request = append([]byte(head), tensor...)
 }
 

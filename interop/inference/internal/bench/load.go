@@ -103,9 +103,6 @@ func (s *spec) one(i int, c client, r *counts, measuring, over *atomic.Bool) {
 		start := time.Now()
 		err := c.once(s.Verify || n%64 == 0)
 		took := time.Since(start)
-		if s.Pause > 0 {
-			time.Sleep(s.Pause)
-		}
 		if !measuring.Load() && err == nil {
 			continue
 		}

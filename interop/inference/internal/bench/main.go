@@ -27,13 +27,12 @@ type bench struct {
 
 func main() {
 	load := flag.Bool("load", false, "make the load that standard input describes (for this program itself)")
-	bare := flag.String("bare", "", "serve requests at this `address` that are answered at once (for this program itself)")
 	b := &bench{}
 	flag.StringVar(&b.service, "service", "bin/usmserve", "the service's `program`")
 	flag.StringVar(&b.dir, "dir", "interop/inference", "the service's source `directory`")
 	flag.StringVar(&b.peers, "aiohttp", "bin/tritonclient", "`directory` that has aiohttp")
 	flag.StringVar(&b.mlserver, "mlserver", "bin/mlserver", "`directory` that has MLServer")
-	only := flag.String("only", ".", "`regexp` of works: sobel, region, busy, cut, flood")
+	only := flag.String("only", ".", "`regexp` of works: sobel, region, busy, cut")
 	flag.IntVar(&b.rounds, "rounds", 3, "`times` that each way is run")
 	flag.DurationVar(&b.seconds, "time", 2*time.Second, "`time` of a run")
 	flag.DurationVar(&b.soak, "soak", time.Minute, "`time` of the work in which clients are cut off")
@@ -41,10 +40,6 @@ func main() {
 	flag.Parse()
 	if *load {
 		exit(generate(os.Stdin, os.Stdout))
-		return
-	}
-	if *bare != "" {
-		exit(serveBare(*bare))
 		return
 	}
 	var err error
@@ -96,7 +91,7 @@ func (b *bench) run() error {
 		name string
 		run  func() error
 	}{
-		{"sobel", b.sobel}, {"region", b.region}, {"busy", b.busy}, {"flood", b.flood}, {"cut", b.cut},
+		{"sobel", b.sobel}, {"region", b.region}, {"busy", b.busy}, {"cut", b.cut},
 	} {
 		if !b.only.MatchString(work.name) {
 			continue

@@ -16,12 +16,10 @@ type spec struct {
 	Clients  int
 	Warm     time.Duration
 	Duration time.Duration
-	Tenant   string        // sent in the header X-Tenant; "" for none
-	Region   bool          // use system shared memory
-	Cut      int           // every n-th client closes its connections in the middle of requests; 0: none
-	Retry    bool          // a refusal with Retry-After (or RESOURCE_EXHAUSTED) is not a failure
-	Verify   bool          // check each response, instead of one in 64
-	Pause    time.Duration // between the requests of a client
+	Region   bool // use system shared memory
+	Cut      int  // every n-th client closes its connections in the middle of requests; 0: none
+	Retry    bool // a refusal with Retry-After (or RESOURCE_EXHAUSTED) is not a failure
+	Verify   bool // check each response, instead of one in 64
 }
 
 // outcome is the result of a load, as JSON.
@@ -67,19 +65,6 @@ func (s *spec) fill(p []byte, client int) {
 		}
 		binary.LittleEndian.PutUint32(p[4*i:], math.Float32bits(v))
 	}
-}
-
-// edges returns the edges of an input of fill.
-func edges(p []byte, width int) []byte {
-	slope := byte(math.Float32frombits(binary.LittleEndian.Uint32(p[4:])))
-	answer := make([]byte, len(p)/4)
-	for i := range answer {
-		answer[i] = 8 * slope
-		if column := i % width; column == 0 || column == width-1 {
-			answer[i] = 4 * slope
-		}
-	}
-	return answer
 }
 
 // right reports whether a response is correct for the input of a client.

@@ -2,8 +2,6 @@ package engine_test
 
 import (
 	"context"
-	"fmt"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -20,7 +18,7 @@ import (
 // overflows, even without a memory limit.
 func TestTotalSizeOverflow(t *testing.T) {
 	e := enginetest.New(t, engine.Options{}, enginetest.Sum())
-	r, err := e.Begin(t.Context(), "a", "sum", "")
+	r, err := e.Begin(t.Context(), "sum", "")
 	require.NoError(t, err)
 	defer r.End()
 	var in *engine.Input
@@ -56,7 +54,7 @@ func TestInvalidAnswersAreReleased(t *testing.T) {
 		a, err = usmarray.FromSlice(memmgr.Host(), []int64{1}, []int{1})
 		require.NoError(t, err)
 		runner.answer = answer
-		r, err := e.Begin(t.Context(), "a", "sum", "")
+		r, err := e.Begin(t.Context(), "sum", "")
 		require.NoError(t, err)
 		for _, input := range []string{"a", "b"} {
 			in, err := r.Input(input, "INT64", []int64{1, 2})
@@ -68,37 +66,4 @@ func TestInvalidAnswersAreReleased(t *testing.T) {
 		r.End()
 		require.False(t, a.Valid(), name)
 	}
-}
-
-// TestManyTenants checks that new tenants replace idle ones in the table while requests of other
-// tenants are in flight.
-func TestManyTenants(t *testing.T) {
-	e := enginetest.New(t, engine.Options{Tenants: 16, Limit: 64 << 20}, enginetest.Identity())
-	var wg sync.WaitGroup
-	for g := range 8 {
-		wg.Go(func() {
-			for i := range 100 {
-				r, err := e.Begin(t.Context(), fmt.Sprint(g%2*(i+1), i%20), "identity", "")
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				in, err := r.Input("x", "FP32", []int64{1})
-				if err == nil {
-					err = in.Fill(floats(float32(i)))
-				}
-				if err == nil {
-					_, err = r.Run()
-				}
-				if err != nil {
-					t.Error(err)
-				}
-				if n := len(e.Stats().Tenants); n > 16 {
-					t.Errorf("%d tenants are remembered", n)
-				}
-				r.End()
-			}
-		})
-	}
-	wg.Wait()
 }

@@ -1,48 +1,31 @@
 package engine
 
-import "sync"
+import "sync/atomic"
 
-// Budget bounds what requests take of a resource, such as bytes of Go's heap: all requests together, and
-// those of each tenant, so that other tenants are served while one is slow. Its methods may be called from
-// any goroutine.
+// Budget bounds what all requests together take of a resource. Its methods may be called from any goroutine.
 type Budget struct {
-	all, tenant int64
-
-	mu       sync.Mutex
-	used     int64
-	byTenant map[string]int64 // tenants that have taken some
+	most int64
+	used atomic.Int64
 }
 
-// NewBudget returns a budget of all units, of which a tenant has at most tenant.
-func NewBudget(all, tenant int64) *Budget {
-	return &Budget{all: all, tenant: tenant, byTenant: map[string]int64{}}
-}
+// NewBudget returns a budget of some units.
+func NewBudget(most int64) *Budget { return &Budget{most: most} }
 
-// Take charges n units to a tenant, and reports whether the bounds allow it. Give ends the charge.
-func (b *Budget) Take(tenant string, n int64) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.used+n > b.all || b.byTenant[tenant]+n > b.tenant {
-		return false
+// Take charges n units, and reports whether the bound allows it. Give ends the charge.
+func (b *Budget) Take(n int64) bool {
+	for {
+		used := b.used.Load()
+		if n > b.most-used {
+			return false
+		}
+		if b.used.CompareAndSwap(used, used+n) {
+			return true
+		}
 	}
-	b.used += n
-	b.byTenant[tenant] += n
-	return true
 }
 
 // Give ends the charge of n units.
-func (b *Budget) Give(tenant string, n int64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.used -= n
-	if b.byTenant[tenant] -= n; b.byTenant[tenant] == 0 {
-		delete(b.byTenant, tenant)
-	}
-}
+func (b *Budget) Give(n int64) { b.used.Add(-n) }
 
 // Used returns the units that are taken.
-func (b *Budget) Used() int64 {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.used
-}
+func (b *Budget) Used() int64 { return b.used.Load() }

@@ -4,14 +4,11 @@
 //
 // # Requests
 //
-// Begin admits a request or refuses it immediately. Input and Output declare its tensors, Fill reads an
-// input into memory of the pool, and Run waits for the turn of the request, calls the model and returns
-// the outputs. Their bytes are valid until End, which releases everything and may be called at any
-// point. All waiting ends at the deadline of the request.
-//
-// The requests of each tenant are bounded, and how many of them run at a time. While other tenants are
-// active, a tenant runs fewer of them, so a flood of one tenant leaves processors to others. Each tenant
-// has accounts in the pools (memmgr.Tenant), and the table of tenants is bounded.
+// Enter bounds the calls of all transports. Begin admits a request or refuses it immediately. Input and
+// Output declare its tensors, Fill reads an input into memory of the pool, and Run calls the model and
+// returns the outputs. Their bytes are valid until End, which releases everything and may be called at any
+// point. All waiting, for memory and in the bounded queue of the runner, ends at the deadline of the request.
+// There is no fairness between clients: one client can take all places.
 //
 // # Memory
 //
@@ -35,6 +32,4 @@
 //
 // All errors are *oip.Error. A transport sends the error to its client and counts it with Refused, with
 // the requests that the transport itself refuses. So Stats contains each error once, by kind.
-//
-// The log and all reports contain tenants as oip.TenantLabel. Only Stats has their names.
 package engine

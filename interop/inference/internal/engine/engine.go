@@ -19,17 +19,18 @@ const retryAfter = time.Second
 
 // Engine serves models. Its methods may be called from any goroutine.
 type Engine struct {
-	o        Options
-	current  atomic.Pointer[registry]
-	accounts *accounts
-	regions  *region.Registry
-	heap     *Budget
-	health   health
-	refused  [oip.Kinds]atomic.Uint64
+	o       Options
+	current atomic.Pointer[registry]
+	regions *region.Registry
+	heap    *Budget
+	calls   *Budget
+	health  health
+	refused [oip.Kinds]atomic.Uint64
 
 	mu       sync.Mutex // guards draining; held to admit a request and to replace the models
 	draining bool
 	requests sync.WaitGroup
+	inFlight atomic.Int64 // as requests
 }
 
 // New returns an engine, which Close ends. Errors: invalid options.
@@ -37,8 +38,7 @@ func New(o Options) (*Engine, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	e := &Engine{o: o, regions: cmp.Or(o.Regions, region.New(region.Options{})), heap: NewBudget(256<<20, 192<<20)}
-	e.accounts = newAccounts(&e.o)
+	e := &Engine{o: o, regions: cmp.Or(o.Regions, region.New(region.Options{})), heap: NewBudget(256 << 20), calls: NewBudget(int64(o.MaxCalls))}
 	r, err := e.newRegistry(o.Runner, o.Models, nil)
 	if err != nil {
 		return nil, err
@@ -81,13 +81,9 @@ type Pool struct {
 	Limit uint64
 }
 
-// Pools returns Options.Memory and, if it is set, Options.Calls.
+// Pools returns Options.Memory and Options.Calls.
 func (e *Engine) Pools() []Pool {
-	pools := []Pool{{e.o.Memory, e.o.Limit}}
-	if e.o.Calls != nil {
-		pools = append(pools, Pool{e.o.Calls, e.o.CallsLimit})
-	}
-	return pools
+	return []Pool{{e.o.Memory, e.o.Limit}, {e.o.Calls, e.o.CallsLimit}}
 }
 
 // Timeout returns the maximum time of a request.
@@ -101,20 +97,17 @@ func (e *Engine) Runner() executor.Runner { return e.current.Load().runner }
 
 // Stats are the counts of an engine.
 type Stats struct {
+	Calls    int               // between Enter and Leave
 	Requests int               // between Begin and End
-	Running  int               // of these, requests that have their turn
-	Waiting  int               // of these, requests that wait for their turn
 	Refused  [oip.Kinds]uint64 // requests that were refused or failed, by oip.Kind
-	Tenants  []TenantStats
 	Draining bool
 }
 
 // Stats returns the current counts.
 func (e *Engine) Stats() Stats {
 	e.mu.Lock()
-	s := Stats{Draining: e.draining, Running: int(e.accounts.running.Load()), Waiting: int(e.accounts.waiting.Load())}
+	s := Stats{Draining: e.draining, Requests: int(e.inFlight.Load()), Calls: int(e.calls.Used())}
 	e.mu.Unlock()
-	s.Requests, s.Tenants = e.accounts.stats()
 	for kind := range e.refused {
 		s.Refused[kind] = e.refused[kind].Load()
 	}
@@ -125,10 +118,21 @@ func (e *Engine) Stats() Stats {
 // they send, because they also refuse requests that never reach Begin.
 func (e *Engine) Refused(kind oip.Kind) { e.refused[kind].Add(1) }
 
-// Begin admits a request of a tenant, or refuses it immediately; End must follow. When ctx ends, all
-// waiting ends, and a running call is interrupted. Errors: NotReady, NotFound, and Busy for too many
-// requests.
-func (e *Engine) Begin(ctx context.Context, tenant, model, version string) (*Request, error) {
+// Enter takes a place for a call of a transport; Leave ends it. A call has at most one request at a time.
+// Errors: Busy.
+func (e *Engine) Enter() error {
+	if !e.calls.Take(1) {
+		return busy("too many requests are being served", nil)
+	}
+	return nil
+}
+
+// Leave gives the place of a call back.
+func (e *Engine) Leave() { e.calls.Give(1) }
+
+// Begin admits a request, or refuses it immediately; End must follow. When ctx ends, all waiting ends, and a
+// running call is interrupted. Errors: NotReady, NotFound.
+func (e *Engine) Begin(ctx context.Context, model, version string) (*Request, error) {
 	began := time.Now()
 	if !e.health.warm.Load() {
 		if err := e.healthy(); err != nil {
@@ -139,12 +143,7 @@ func (e *Engine) Begin(ctx context.Context, tenant, model, version string) (*Req
 	if err != nil {
 		return nil, err
 	}
-	ticket, err := e.accounts.enter(tenant, m.def.Serial)
-	if err != nil {
-		e.discount(m)
-		return nil, err
-	}
-	return newRequest(ctx, m, ticket, began), nil
+	return newRequest(ctx, m, began), nil
 }
 
 // busy returns the error for a client that may try again later.
@@ -167,6 +166,7 @@ func (e *Engine) admit(name, version string) (*Model, error) {
 		return nil, err
 	}
 	e.requests.Add(1)
+	e.inFlight.Add(1)
 	m.registry.requests.Add(1)
 	return m, nil
 }
@@ -174,6 +174,7 @@ func (e *Engine) admit(name, version string) (*Model, error) {
 // discount ends the count of a request by admit.
 func (e *Engine) discount(m *Model) {
 	m.registry.requests.Done()
+	e.inFlight.Add(-1)
 	e.requests.Done()
 }
 
@@ -204,7 +205,6 @@ func (e *Engine) Close(ctx context.Context) error {
 	if err := waitFor(ctx, &e.requests); err != nil {
 		return fmt.Errorf("engine: %d requests have not ended: %w", e.Stats().Requests, err)
 	}
-	e.accounts.close()
 	if e.o.Regions == nil {
 		return e.regions.Close()
 	}

@@ -1,13 +1,11 @@
 package engine_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"math"
 	"os"
 	"path/filepath"
@@ -49,9 +47,9 @@ func kindOf(t *testing.T, err error) oip.Kind {
 }
 
 // begin starts a request and fills its input.
-func begin(t *testing.T, e *engine.Engine, tenant, model string, values ...float32) *engine.Request {
+func begin(t *testing.T, e *engine.Engine, model string, values ...float32) *engine.Request {
 	t.Helper()
-	r, err := e.Begin(t.Context(), tenant, model, "")
+	r, err := e.Begin(t.Context(), model, "")
 	require.NoError(t, err)
 	in, err := r.Input("x", "FP32", []int64{int64(len(values))})
 	require.NoError(t, err)
@@ -62,7 +60,7 @@ func begin(t *testing.T, e *engine.Engine, tenant, model string, values ...float
 
 func TestBoundOutput(t *testing.T) {
 	e := enginetest.New(t, engine.Options{Limit: 64 << 20}, enginetest.Identity())
-	r := begin(t, e, "a", "identity", 1, 2, 3)
+	r := begin(t, e, "identity", 1, 2, 3)
 	defer r.End()
 	results, err := r.Run()
 	require.NoError(t, err)
@@ -95,7 +93,7 @@ func TestReturnedOutputs(t *testing.T) {
 		{[]string{"total"}, []string{"total"}},
 		{[]string{"total", "sum"}, []string{"total", "sum"}},
 	} {
-		r, err := e.Begin(t.Context(), "a", "sum", "1")
+		r, err := e.Begin(t.Context(), "sum", "1")
 		require.NoError(t, err)
 		for _, name := range []string{"b", "a"} {
 			in, err := r.Input(name, "INT64", []int64{2, 2})
@@ -135,11 +133,11 @@ func TestReturnedOutputs(t *testing.T) {
 // allocated for it.
 func TestRefusals(t *testing.T) {
 	e := enginetest.New(t, engine.Options{Limit: 1 << 20}, enginetest.Identity(), enginetest.Sum())
-	_, err := e.Begin(t.Context(), "a", "nothing\x00", "")
+	_, err := e.Begin(t.Context(), "nothing\x00", "")
 	require.Equal(t, oip.NotFound, kindOf(t, err))
-	_, err = e.Begin(t.Context(), "a", "identity", "2")
+	_, err = e.Begin(t.Context(), "identity", "2")
 	require.Equal(t, oip.NotFound, kindOf(t, err))
-	r, err := e.Begin(t.Context(), "a", "sum", "")
+	r, err := e.Begin(t.Context(), "sum", "")
 	require.NoError(t, err)
 	defer r.End()
 	for _, c := range []struct {
@@ -181,22 +179,19 @@ func TestRefusals(t *testing.T) {
 	require.EqualValues(t, 1, m.Stats().Fail.Count)
 }
 
-// A tenant cannot take all requests. The refusal says when to try again.
-func TestQueueBounds(t *testing.T) {
-	e := enginetest.New(t, engine.Options{Requests: 3, PerTenant: 2}, enginetest.Identity())
-	a1, a2 := begin(t, e, "a", "identity", 1), begin(t, e, "a", "identity", 1)
-	defer a1.End()
-	_, err := e.Begin(t.Context(), "a", "identity", "")
+// TestMaxCalls checks that calls are bounded, and that the refusal says when to try again.
+func TestMaxCalls(t *testing.T) {
+	e := enginetest.New(t, engine.Options{MaxCalls: 2}, enginetest.Identity())
+	require.NoError(t, e.Enter())
+	require.NoError(t, e.Enter())
+	err := e.Enter()
 	require.Equal(t, oip.Busy, kindOf(t, err))
 	require.Positive(t, oip.As(err).RetryAfter)
-	b := begin(t, e, "b", "identity", 1)
-	defer b.End()
-	_, err = e.Begin(t.Context(), "c", "identity", "")
-	require.Equal(t, oip.Busy, kindOf(t, err))
-	a2.End()
-	a3 := begin(t, e, "a", "identity", 1)
-	defer a3.End()
-	require.Equal(t, 3, e.Stats().Requests)
+	e.Leave()
+	require.NoError(t, e.Enter())
+	require.Equal(t, 2, e.Stats().Calls)
+	e.Leave()
+	e.Leave()
 }
 
 // A request waits for memory until its deadline. A request that can never be served is refused
@@ -204,7 +199,7 @@ func TestQueueBounds(t *testing.T) {
 func TestMemoryBounds(t *testing.T) {
 	const limit = 32 << 20
 	e := enginetest.New(t, engine.Options{Limit: limit}, enginetest.Identity())
-	holder, err := e.Begin(t.Context(), "a", "identity", "")
+	holder, err := e.Begin(t.Context(), "identity", "")
 	require.NoError(t, err)
 	defer holder.End()
 	in, err := holder.Input("x", "FP32", []int64{limit / 16}) // the output takes the same amount
@@ -212,23 +207,23 @@ func TestMemoryBounds(t *testing.T) {
 	require.NoError(t, in.Fill(func([]byte) error { return nil }))
 
 	const more = limit / 8 / 10 * 7 // together with the output, 0.7 of the limit
-	for _, tenant := range []string{"a", "b"} {
-		r, err := e.Begin(t.Context(), tenant, "identity", "")
+	for range 2 {
+		r, err := e.Begin(t.Context(), "identity", "")
 		require.NoError(t, err)
 		r.SetTimeout(20 * time.Millisecond)
 		in, err := r.Input("x", "FP32", []int64{more})
 		require.NoError(t, err)
-		require.Equal(t, oip.Busy, kindOf(t, in.Fill(func([]byte) error { t.Error("read"); return nil })), tenant)
+		require.Equal(t, oip.Busy, kindOf(t, in.Fill(func([]byte) error { t.Error("read"); return nil })))
 		r.End()
 	}
-	r, err := e.Begin(t.Context(), "b", "identity", "")
+	r, err := e.Begin(t.Context(), "identity", "")
 	require.NoError(t, err)
 	in, err = r.Input("x", "FP32", []int64{limit / 8})
 	require.NoError(t, err)
-	require.Equal(t, oip.TooLarge, kindOf(t, in.Fill(func([]byte) error { return nil })), "more than any client may have")
+	require.Equal(t, oip.TooLarge, kindOf(t, in.Fill(func([]byte) error { return nil })), "more than a request may have")
 	r.End()
 
-	waits, err := e.Begin(t.Context(), "b", "identity", "")
+	waits, err := e.Begin(t.Context(), "identity", "")
 	require.NoError(t, err)
 	in, err = waits.Input("x", "FP32", []int64{more})
 	require.NoError(t, err)
@@ -243,11 +238,11 @@ func TestMemoryBounds(t *testing.T) {
 func TestDeadlineAndCancel(t *testing.T) {
 	m, began, release := enginetest.Blocking("blocking")
 	defer close(release)
-	e := enginetest.New(t, engine.Options{Turns: 1}, m)
-	r := begin(t, e, "a", "blocking", 1)
+	e := enginetest.New(t, engine.Options{}, m)
+	r := begin(t, e, "blocking", 1)
 	r.End()
 	run := func(ctx context.Context, timeout time.Duration) error {
-		r, err := e.Begin(ctx, "a", "blocking", "")
+		r, err := e.Begin(ctx, "blocking", "")
 		require.NoError(t, err)
 		defer r.End()
 		r.SetTimeout(timeout)
@@ -278,7 +273,7 @@ func TestDeadlineAndCancel(t *testing.T) {
 func TestFailures(t *testing.T) {
 	secret := errors.New("at 0xc0001234 in /etc/secret")
 	e := enginetest.New(t, engine.Options{}, enginetest.Failing(secret))
-	r := begin(t, e, "a", "failing", 1)
+	r := begin(t, e, "failing", 1)
 	defer r.End()
 	_, err := r.Run()
 	require.Equal(t, oip.Internal, kindOf(t, err))
@@ -287,21 +282,6 @@ func TestFailures(t *testing.T) {
 	m, err := e.Model("failing", "")
 	require.NoError(t, err)
 	require.EqualValues(t, 1, m.Stats().Fail.Count)
-}
-
-// TestNamesInTheLog checks that the log contains no tenant names, because these can be secrets.
-func TestNamesInTheLog(t *testing.T) {
-	const secret = "Bearer secret-of-a-client"
-	var log bytes.Buffer
-	e := enginetest.New(t, engine.Options{Limit: 1 << 20, Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))},
-		enginetest.Failing(errors.New("no")))
-	r := begin(t, e, secret, "failing", 1)
-	_, err := r.Run()
-	require.Equal(t, oip.Internal, kindOf(t, err))
-	r.End()
-	require.Contains(t, log.String(), oip.TenantLabel(secret))
-	require.NotContains(t, log.String(), "secret-of-a-client")
-	require.Equal(t, secret, e.Stats().Tenants[0].Name, "whoever shows it hides it")
 }
 
 // TestRefused checks that rejected requests are counted by the kind of the error.
@@ -326,7 +306,7 @@ func TestBadModels(t *testing.T) {
 		return list, nil
 	}
 	s := enginetest.New(t, engine.Options{}, e)
-	r, err := s.Begin(t.Context(), "a", "sum", "")
+	r, err := s.Begin(t.Context(), "sum", "")
 	require.NoError(t, err)
 	defer r.End()
 	for _, name := range []string{"a", "b"} {
@@ -364,7 +344,7 @@ func TestInvalidDefinitions(t *testing.T) {
 	require.ErrorContains(t, err, "two models")
 	_, err = engine.New(engine.Options{Runner: enginetest.NewRunner()})
 	require.Error(t, err)
-	_, err = engine.New(engine.Options{Runner: enginetest.NewRunner(), Memory: pool(t), Turns: -1})
+	_, err = engine.New(engine.Options{Runner: enginetest.NewRunner(), Memory: pool(t), MaxCalls: -1})
 	require.Error(t, err)
 }
 
@@ -389,7 +369,7 @@ func TestHealth(t *testing.T) {
 func TestDrain(t *testing.T) {
 	m, began, release := enginetest.Blocking("blocking")
 	e := enginetest.New(t, engine.Options{}, m)
-	r := begin(t, e, "a", "blocking", 1)
+	r := begin(t, e, "blocking", 1)
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		defer r.End()
@@ -403,46 +383,21 @@ func TestDrain(t *testing.T) {
 	cancel()
 	require.ErrorIs(t, e.Close(ctx), context.Canceled)
 	require.Equal(t, oip.NotReady, kindOf(t, e.Ready()))
-	_, err := e.Begin(t.Context(), "a", "blocking", "")
+	_, err := e.Begin(t.Context(), "blocking", "")
 	require.Equal(t, oip.NotReady, kindOf(t, err))
 	close(release)
 	require.NoError(t, e.Close(t.Context()))
 	wg.Wait()
 }
 
-// The table of tenants is bounded, and tenants with requests stay in it.
-func TestTenantsAreBounded(t *testing.T) {
-	e := enginetest.New(t, engine.Options{Tenants: 2}, enginetest.Identity())
-	a := begin(t, e, "a", "identity", 1)
-	defer a.End()
-	for _, name := range []string{"b", "c", "d", "b"} {
-		begin(t, e, name, "identity", 1).End()
-		require.LessOrEqual(t, len(e.Stats().Tenants), 2)
-	}
-	b := begin(t, e, "b", "identity", 1)
-	defer b.End()
-	for _, name := range []string{"c", "d"} {
-		r := begin(t, e, name, "identity", 1)
-		defer r.End()
-		require.ElementsMatch(t, []string{"a", "b", oip.OtherTenants}, tenants(e), "those for whom there is no place are one")
-	}
-}
-
-func tenants(e *engine.Engine) (names []string) {
-	for _, s := range e.Stats().Tenants {
-		names = append(names, s.Name)
-	}
-	return names
-}
-
 // With many clients, some of which give up, every request ends.
 func TestManyClients(t *testing.T) {
-	e := enginetest.New(t, engine.Options{Turns: 2, Limit: 32 << 20}, enginetest.Identity())
+	e := enginetest.New(t, engine.Options{Limit: 32 << 20}, enginetest.Identity())
 	var wg sync.WaitGroup
-	for g := range 16 {
+	for range 16 {
 		wg.Go(func() {
 			for i := range 100 {
-				r, err := e.Begin(context.Background(), string(rune('a'+g%4)), "identity", "")
+				r, err := e.Begin(context.Background(), "identity", "")
 				if err != nil {
 					t.Error(err)
 					return
@@ -505,7 +460,7 @@ func TestRegions(t *testing.T) {
 			require.NoError(t, floats(1, 2, 3)(data))
 			for _, fill := range []bool{false, true} {
 				clear(data[4096:])
-				r, err := e.Begin(t.Context(), "a", "identity", "")
+				r, err := e.Begin(t.Context(), "identity", "")
 				require.NoError(t, err)
 				in, err := r.Input("x", "FP32", []int64{3})
 				require.NoError(t, err)
@@ -529,7 +484,7 @@ func TestRegions(t *testing.T) {
 				require.Zero(t, data[4108])
 				r.End()
 			}
-			r, err := e.Begin(t.Context(), "a", "identity", "")
+			r, err := e.Begin(t.Context(), "identity", "")
 			require.NoError(t, err)
 			in, err := r.Input("x", "FP32", []int64{3})
 			require.NoError(t, err)
@@ -541,7 +496,7 @@ func TestRegions(t *testing.T) {
 			require.Equal(t, oip.Invalid, kindOf(t, err), "no room for the output")
 			r.End()
 
-			r, err = e.Begin(t.Context(), "a", "identity", "")
+			r, err = e.Begin(t.Context(), "identity", "")
 			require.NoError(t, err)
 			in, err = r.Input("x", "FP32", []int64{3})
 			require.NoError(t, err)
@@ -553,75 +508,4 @@ func TestRegions(t *testing.T) {
 			require.NoError(t, regions.Unregister(self, "r"))
 		})
 	}
-}
-
-// A request does not wait for the requests of another tenant.
-func TestFairShare(t *testing.T) {
-	release := make(chan struct{})
-	m := enginetest.Identity()
-	m.Infer = func(_ context.Context, in, _ []*usmarray.Array) ([]*usmarray.Array, error) {
-		if values, err := usmarray.ToSlice[float32](in[0]); err != nil || values[0] == 1 {
-			<-release
-		}
-		return nil, nil
-	}
-	e := enginetest.New(t, engine.Options{Turns: 1}, m)
-	var wg sync.WaitGroup
-	for i := range 20 {
-		r := begin(t, e, "flood", "identity", 1)
-		wg.Go(func() {
-			defer r.End()
-			if _, err := r.Run(); err != nil {
-				t.Error(err)
-			}
-		})
-		require.Eventually(t, func() bool {
-			s := e.Stats()
-			return s.Running == 1 && s.Waiting == i
-		}, 30*time.Second, 100*time.Microsecond)
-	}
-	quiet := begin(t, e, "quiet", "identity", 2)
-	_, err := quiet.Run()
-	require.NoError(t, err)
-	quiet.End()
-	require.Equal(t, 19, e.Stats().Waiting)
-	close(release)
-	wg.Wait()
-}
-
-// TestFloodWaits checks that a tenant with a running request waits with its next request while another
-// tenant is active, and that requests of the other tenant overtake it.
-func TestFloodWaits(t *testing.T) {
-	tokens := make(chan struct{})
-	m := enginetest.Identity()
-	m.Infer = func(_ context.Context, in, out []*usmarray.Array) ([]*usmarray.Array, error) {
-		if values, err := usmarray.ToSlice[float32](in[0]); err != nil || values[0] == 1 {
-			<-tokens
-		}
-		return nil, out[0].CopyFrom(in[0])
-	}
-	e := enginetest.New(t, engine.Options{Turns: 2, Shared: 1}, m)
-	var wg sync.WaitGroup
-	run := func(r *engine.Request) {
-		wg.Go(func() {
-			defer r.End()
-			if _, err := r.Run(); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	other, err := e.Begin(t.Context(), "quiet", "identity", "")
-	require.NoError(t, err)
-	other.End() // from now on, another tenant is active
-	run(begin(t, e, "flood", "identity", 1))
-	require.Eventually(t, func() bool { return e.Stats().Running == 1 }, 30*time.Second, 100*time.Microsecond)
-	run(begin(t, e, "flood", "identity", 2))
-	require.Eventually(t, func() bool { return e.Stats().Waiting == 1 }, 30*time.Second, 100*time.Microsecond)
-	quiet := begin(t, e, "quiet", "identity", 3)
-	_, err = quiet.Run()
-	require.NoError(t, err)
-	quiet.End()
-	require.Equal(t, 1, e.Stats().Waiting)
-	close(tokens)
-	wg.Wait()
 }

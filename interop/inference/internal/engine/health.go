@@ -9,6 +9,7 @@ import (
 
 	"github.com/usmbridge/usmbridge/interop/executor"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
+	"github.com/usmbridge/usmbridge/interop/python"
 )
 
 // health is the state behind Ready and Live. It detects that calls do not end: a model that holds
@@ -69,9 +70,11 @@ func (e *Engine) Live() error {
 // before Drain.
 func (e *Engine) Retire() { e.health.retired.Store(true) }
 
-// note records the end of a call: whether the model finished, or the call's context ended first.
+// note records the end of a call: whether the model finished, or the call's context ended first. A call that
+// waited in the queue until then says nothing about the running ones.
 func (h *health) note(ctx context.Context, err error) {
 	switch missed := h.missed.Load(); {
+	case errors.Is(err, python.ErrNotBegun):
 	case err != nil && ctx.Err() != nil:
 		if missed == 0 {
 			h.missed.CompareAndSwap(0, time.Now().UnixNano())

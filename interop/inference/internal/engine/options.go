@@ -45,17 +45,14 @@ type Options struct {
 	Runner executor.Runner
 	// Memory is for tensors; the host must be able to read it. The caller closes it after Close.
 	Memory *memmgr.Pool
-	// ForModels chooses the memory of arrays that models allocate in a call, by queue and kind:
-	// account, which is the account of the request's tenant in Calls, or another resource. nil: the
-	// runner chooses, and no tenant is charged.
-	ForModels func(account memmgr.Resource, q *syclobj.Queue, kind syclobj.USMKind) (memmgr.Resource, error)
-	// Limit is the capacity of Memory in bytes, 0 for none. A tenant has at most seven eighths of
-	// it, and above a quarter it is served last.
+	// ForModels chooses the memory of arrays that models allocate in a call, by queue and kind: calls, which
+	// is Calls, or another resource. nil: the runner chooses.
+	ForModels func(calls memmgr.Resource, q *syclobj.Queue, kind syclobj.USMKind) (memmgr.Resource, error)
+	// Limit is the capacity of Memory in bytes, 0 for none. A request has at most seven eighths of it.
 	Limit uint64
 	// Calls is the memory of running calls: copies of returned outputs, and allocations of models if
 	// ForModels says so. It must not be Memory, which waiting requests can fill: a call that waited
-	// for them would wait for itself. CallsLimit is its capacity in bytes, shared like Limit. nil:
-	// Memory.
+	// for them would wait for itself. CallsLimit is its capacity in bytes, used like Limit. nil: Memory.
 	Calls      *memmgr.Pool
 	CallsLimit uint64
 	// Regions is the shared memory of clients. The caller closes it after Close. nil: a registry with
@@ -67,14 +64,10 @@ type Options struct {
 	// are copied into Memory before the call, and outputs back after it.
 	Apart bool
 
-	Turns     int           // calls of one tenant at a time while it is alone; 4. Of serial models there are 2.
-	Shared    int           // calls of one tenant at a time while other tenants are active; a quarter of Turns, at least 1
-	Requests  int           // requests at a time; 1024
-	PerTenant int           // of these, requests of one tenant; half of Requests
-	Tenants   int           // tenants in the table; 1024. Clients that find no room are one tenant together.
-	Timeout   time.Duration // of a request, which may have a shorter one; 30 s
-	Patience  time.Duration // time that the runner may be stuck until Live returns an error; a minute
-	Log       *slog.Logger  // slog.Default()
+	MaxCalls int           // calls of all transports at a time, among them idle streams; 1024
+	Timeout  time.Duration // of a request, which may have a shorter one; 30 s
+	Patience time.Duration // time that the runner may be stuck until Live returns an error; a minute
+	Log      *slog.Logger  // slog.Default()
 }
 
 // complete sets defaults and checks the options.
@@ -93,20 +86,16 @@ func (o *Options) complete() error {
 			return fmt.Errorf("engine: the memory of pool %s must be readable by the host (got %s)", p.Name(), p.Place())
 		}
 	}
-	if min(o.Turns, o.Shared, o.Requests, o.PerTenant, o.Tenants) < 0 || min(o.Timeout, o.Patience) < 0 {
+	if o.MaxCalls < 0 || min(o.Timeout, o.Patience) < 0 {
 		return errors.New("engine: a bound or time in Options is negative")
 	}
 	o.Name = cmp.Or(o.Name, "usmbridge")
-	o.Turns = cmp.Or(o.Turns, 4)
-	o.Shared = cmp.Or(o.Shared, max(o.Turns/4, 1))
-	o.Requests = cmp.Or(o.Requests, 1024)
-	o.PerTenant = cmp.Or(o.PerTenant, max(o.Requests/2, 1))
-	o.Tenants = cmp.Or(o.Tenants, 1024)
+	o.MaxCalls = cmp.Or(o.MaxCalls, 1024)
 	o.Timeout = cmp.Or(o.Timeout, 30*time.Second)
 	o.Patience = cmp.Or(o.Patience, time.Minute)
 	o.Log = cmp.Or(o.Log, slog.Default())
 	if o.Calls == nil {
-		o.CallsLimit = o.Limit
+		o.Calls, o.CallsLimit = o.Memory, o.Limit
 	}
 	return nil
 }

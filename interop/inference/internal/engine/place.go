@@ -40,13 +40,13 @@ func (b *batch) add(p *place, size uint64) error {
 	return nil
 }
 
-// allocate takes the memory from a tenant of a pool with a limit. It waits until the request ends.
-func (b *batch) allocate(r *Request, from *memmgr.Tenant, limit uint64) error {
+// allocate takes the memory from a pool with a limit. It waits until the request ends.
+func (b *batch) allocate(r *Request, from *memmgr.Pool, limit uint64) error {
 	if len(b.places) == 0 {
 		return nil
 	}
-	if most := share(limit).Hard; most != 0 && b.total > most {
-		return oip.Errorf(oip.TooLarge, "the tensors of the request to model %s take %d bytes; a client may have %d", r.model.def.Meta.Name, b.total, most)
+	if most := limit - limit/8; most != 0 && b.total > most { // the pool takes memory in segments
+		return oip.Errorf(oip.TooLarge, "the tensors of the request to model %s take %d bytes; a request may have %d", r.model.def.Meta.Name, b.total, most)
 	}
 	buffer, err := memmgr.New(from, memmgr.Request{Size: uintptr(b.total), Tag: r.model.def.Meta.Name, Context: r.Context()})
 	if err != nil {
@@ -85,7 +85,7 @@ func (r *Request) reserve() error {
 			}
 		}
 	}
-	return b.allocate(r, r.ticket.memory, r.model.engine.o.Limit)
+	return b.allocate(r, r.model.engine.o.Memory, r.model.engine.o.Limit)
 }
 
 // shapeOutputs sets the shapes of bound outputs.

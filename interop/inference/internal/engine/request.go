@@ -11,7 +11,6 @@ import (
 // Request is one request of a client. Its methods must not be called concurrently.
 type Request struct {
 	model    *Model
-	ticket   ticket
 	parent   context.Context
 	began    time.Time
 	deadline time.Time
@@ -30,8 +29,8 @@ type Request struct {
 	ended   bool
 }
 
-func newRequest(ctx context.Context, m *Model, k ticket, began time.Time) *Request {
-	r := &Request{model: m, ticket: k, parent: ctx, began: began, deadline: began.Add(m.engine.o.Timeout)}
+func newRequest(ctx context.Context, m *Model, began time.Time) *Request {
+	r := &Request{model: m, parent: ctx, began: began, deadline: began.Add(m.engine.o.Timeout)}
 	r.inputs = make([]Input, len(m.def.Meta.Inputs))
 	r.outputs = make([]Output, len(m.def.Meta.Outputs))
 	r.tensors = make([]*tensor, 0, len(r.inputs)+len(r.outputs))
@@ -71,7 +70,7 @@ func (r *Request) Context() context.Context {
 // Deadline returns the deadline of the request.
 func (r *Request) Deadline() time.Time { return r.deadline }
 
-// End releases all memory, regions and bounds of the request. Memory that codec.Leases or Python
+// End releases all memory and regions of the request. Memory that codec.Leases or Python
 // hold stays valid. It may be called at any point and more than once; nothing else of the request
 // may be used afterwards.
 func (r *Request) End() {
@@ -80,7 +79,6 @@ func (r *Request) End() {
 	}
 	r.ended = true
 	r.count(false)
-	r.ticket.yield()
 	for _, a := range r.arrays {
 		a.Release()
 	}
@@ -91,13 +89,12 @@ func (r *Request) End() {
 	if r.arena != nil {
 		if left := r.arena.End(); left.Blocks > 0 {
 			r.model.stats.update(func(s *ModelStats) { s.Kept++ })
-			r.model.engine.o.Log.Debug("a model keeps memory of a request", "model", r.model.def.Meta.Name, "tenant", r.ticket.label, "left", left)
+			r.model.engine.o.Log.Debug("a model keeps memory of a request", "model", r.model.def.Meta.Name, "left", left)
 		}
 	}
 	if r.cancel != nil {
 		r.cancel()
 	}
-	r.ticket.leave()
 	r.model.engine.discount(r.model)
 }
 

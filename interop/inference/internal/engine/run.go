@@ -17,8 +17,7 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// Run waits for the turn of the request, calls the model, and returns the requested outputs in the requested order.
-// It is called once. Errors: Invalid for missing inputs, for shared memory that was removed, and for
+// Run calls the model, and returns the requested outputs in the requested order. It is called once. Errors: Invalid for missing inputs, for shared memory that was removed, and for
 // a request that the model refuses; Busy, Deadline, Cancelled; Internal if the model failed.
 func (r *Request) Run() ([]Result, error) {
 	results, err := r.run()
@@ -35,17 +34,15 @@ func (r *Request) logged(err error) *oip.Error {
 	e := r.clientError(err)
 	if e.Kind == oip.Internal && !e.Logged {
 		e.Logged = true
-		r.model.engine.o.Log.Error("a request failed", "model", r.model.def.Meta.Name, "tenant", r.ticket.label, "error", e)
+		r.model.engine.o.Log.Error("a request failed", "model", r.model.def.Meta.Name, "error", e)
 	}
 	return e
 }
 
 func (r *Request) run() ([]Result, error) {
 	m := r.model
-	model := attribute.String("inference.model", m.def.Meta.Name)
-	span := trace.SpanFromContext(r.parent)
-	if span.IsRecording() {
-		span.SetAttributes(model, attribute.String("inference.version", m.def.Meta.Versions[0]))
+	if span := trace.SpanFromContext(r.parent); span.IsRecording() {
+		span.SetAttributes(attribute.String("inference.model", m.def.Meta.Name))
 	}
 	for i := range r.inputs {
 		if in := &r.inputs[i]; !in.full && !in.region.there() {
@@ -59,7 +56,7 @@ func (r *Request) run() ([]Result, error) {
 		}
 	}
 	began := time.Now()
-	if err := r.reserve(); err != nil { // before the turn: a request that waits for memory must not have it
+	if err := r.reserve(); err != nil {
 		return nil, err
 	}
 	args, err := r.arguments()
@@ -67,18 +64,13 @@ func (r *Request) run() ([]Result, error) {
 		return nil, err
 	}
 	ready := time.Now()
-	if err := r.ticket.wait(r.Context()); err != nil {
-		return nil, err
-	}
-	turn := time.Now()
 	answer, err := r.call(args)
 	called := time.Now()
 	if err == nil && !m.def.Bound {
-		err = r.take(answer) // within the turn, which bounds the number of returned outputs that are not copied yet
+		err = r.take(answer)
 	} else if answer != nil {
 		drop(answer)
 	}
-	r.ticket.yield()
 	var results []Result
 	if err == nil {
 		results, err = r.collect()
@@ -90,8 +82,7 @@ func (r *Request) run() ([]Result, error) {
 			s.InputBytes += r.inputs[i].size
 		}
 		s.ComputeInput.add(ready.Sub(began))
-		s.Queue.add(turn.Sub(ready))
-		s.ComputeInfer.add(called.Sub(turn))
+		s.ComputeInfer.add(called.Sub(ready))
 		if err == nil {
 			s.ComputeOutput.add(time.Since(called))
 		}
@@ -99,15 +90,6 @@ func (r *Request) run() ([]Result, error) {
 			s.OutputBytes += results[i].size
 		}
 	})
-	if span.IsRecording() {
-		tracer := span.TracerProvider().Tracer("github.com/usmbridge/usmbridge/interop/inference")
-		stage := func(name string, from, to time.Time) {
-			_, child := tracer.Start(r.parent, name, trace.WithTimestamp(from), trace.WithAttributes(model))
-			child.End(trace.WithTimestamp(to))
-		}
-		stage("queue", ready, turn)
-		stage("infer", turn, called)
-	}
 	return results, err
 }
 
@@ -116,7 +98,7 @@ func (r *Request) call(args []any) (any, error) {
 	ctx, o := r.Context(), &r.model.engine.o
 	if o.ForModels != nil {
 		r.arena = arena.New(arena.Options{Name: r.model.def.Meta.Name, Choose: func(q *syclobj.Queue, kind syclobj.USMKind) (memmgr.Resource, error) {
-			return o.ForModels(r.ticket.calls, q, kind)
+			return o.ForModels(o.Calls, q, kind)
 		}})
 		ctx = arena.NewContext(ctx, r.arena)
 	}
@@ -166,10 +148,6 @@ func (r *Request) arguments() ([]any, error) {
 // no memory yet, so no other request waits for it.
 func (r *Request) askShapes() ([][]int64, error) {
 	m := r.model
-	if err := r.ticket.wait(r.Context()); err != nil {
-		return nil, err
-	}
-	defer r.ticket.yield()
 	args := make([]any, len(r.inputs))
 	for i := range r.inputs {
 		list := make([]any, len(r.inputs[i].shape))
@@ -236,7 +214,7 @@ func (r *Request) take(answer any) error {
 			}
 		}
 	}
-	if err := b.allocate(r, r.ticket.calls, r.model.engine.o.CallsLimit); err != nil {
+	if err := b.allocate(r, r.model.engine.o.Calls, r.model.engine.o.CallsLimit); err != nil {
 		return err
 	}
 	for _, o := range copies {

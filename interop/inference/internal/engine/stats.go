@@ -30,9 +30,8 @@ type ModelStats struct {
 	Last          time.Time // end of the last one, zero before
 	Success       Duration  // requests from Begin to the end of Run
 	Fail          Duration  // the same, of those that were refused after Begin, or failed
-	Queue         Duration  // waiting for a turn
 	ComputeInput  Duration  // making arrays and memory for outputs
-	ComputeInfer  Duration  // the call
+	ComputeInfer  Duration  // the call, with its wait in the queue of the runner
 	ComputeOutput Duration  // putting outputs in place
 	Latency       Histogram // of Success and Fail together
 
@@ -90,7 +89,7 @@ func (m *Model) statistics() map[string]any {
 	}
 	return map[string]any{
 		"name": s.Name, "version": s.Version, "last_inference": last, "inference_count": s.Inferences, "execution_count": s.Executions,
-		"inference_stats": map[string]Duration{"success": s.Success, "fail": s.Fail, "queue": s.Queue, "compute_input": s.ComputeInput,
+		"inference_stats": map[string]Duration{"success": s.Success, "fail": s.Fail, "queue": {Count: s.ComputeInfer.Count}, "compute_input": s.ComputeInput,
 			"compute_infer": s.ComputeInfer, "compute_output": s.ComputeOutput, "cache_hit": {}, "cache_miss": {}},
 		"batch_stats": []any{},
 	}

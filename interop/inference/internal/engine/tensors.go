@@ -123,7 +123,7 @@ func (in *Input) Size() uint64 { return in.size }
 // Datatype returns the datatype of the elements.
 func (in *Input) Datatype() oip.Datatype { return in.meta.Datatype }
 
-// Fill waits for memory, charged to the tenant of the request, and calls read with memory of Size
+// Fill waits for memory, and calls read with memory of Size
 // bytes. An error of read is returned unchanged. Errors: Busy, TooLarge, Deadline, Cancelled, and those of
 // the function of the model that returns shapes.
 func (in *Input) Fill(read func(p []byte) error) error {

@@ -40,7 +40,6 @@ func coding(name string) (coding string, ok bool) {
 // body is the body of a request, which may be compressed.
 type body struct {
 	x       *exchange
-	tenant  string
 	length  int64 // Content-Length
 	json    int64 // bytes of the JSON, decompressed; -1: the whole body
 	charged int64 // bytes of the JSON that are charged to the engine's heap
@@ -53,11 +52,7 @@ type body struct {
 // open checks the headers of a body of at most some bytes, and reads none of it. Errors: Invalid, Unsupported,
 // TooLarge.
 func (x *exchange) open(most int64) (*body, error) {
-	r, limits, tenants := x.r, &x.h.limits, &x.h.o.Tenants
-	tenant, err := tenants.Of(r.RemoteAddr, func() []string { return r.Header[tenants.Header] })
-	if err != nil {
-		return nil, err
-	}
+	r, limits := x.r, &x.h.limits
 	if r.ContentLength < 0 {
 		return nil, refuse(http.StatusLengthRequired, oip.Invalid, "the request needs a Content-Length", nil)
 	}
@@ -66,7 +61,7 @@ func (x *exchange) open(most int64) (*body, error) {
 	if !ok {
 		return nil, refuse(http.StatusUnsupportedMediaType, oip.Unsupported, "Content-Encoding "+oip.Quote(encoding)+" is not served: gzip, deflate or none", nil)
 	}
-	b := &body{x: x, tenant: tenant, coding: how, length: r.ContentLength, json: -1}
+	b := &body{x: x, coding: how, length: r.ContentLength, json: -1}
 	if text := r.Header[headerLength]; len(text) > 0 {
 		n, err := strconv.ParseUint(text[0], 10, 63)
 		if err != nil || len(text) > 1 {
@@ -168,7 +163,7 @@ func (b *body) charge(n int64) error {
 	if b.charged == 0 && n <= spared {
 		return nil
 	}
-	if !b.x.h.o.Engine.Heap().Take(b.tenant, n) {
+	if !b.x.h.o.Engine.Heap().Take(n) {
 		return &oip.Error{Kind: oip.Busy, Message: "too much JSON is being served", RetryAfter: time.Second}
 	}
 	b.charged += n
@@ -178,7 +173,7 @@ func (b *body) charge(n int64) error {
 // free ends the charge of the JSON, which must not be used any more. It may be called again.
 func (b *body) free() {
 	if b.charged > 0 {
-		b.x.h.o.Engine.Heap().Give(b.tenant, b.charged)
+		b.x.h.o.Engine.Heap().Give(b.charged)
 		b.charged = 0
 	}
 }

@@ -145,7 +145,7 @@ func TestPaceExcludesWaitForMemory(t *testing.T) {
 	const limit = 64 << 20
 	grace := 2 * time.Second
 	v := serve(t, setup{engine: engine.Options{Limit: limit}, limits: func(l *limits) { l.grace = grace }})
-	holder, err := v.engine.Begin(t.Context(), "holder", "identity", "")
+	holder, err := v.engine.Begin(t.Context(), "identity", "")
 	require.NoError(t, err)
 	defer holder.End()
 	in, err := holder.Input("x", "FP32", []int64{limit / 12})
@@ -172,8 +172,8 @@ func TestLongStrings(t *testing.T) {
 	require.Equal(t, 200, v.inference("identity", body, floats(1)).status)
 }
 
-// TestJSONLimitOfTenants checks that the JSON of one tenant is bounded, and that small JSON is always accepted.
-func TestJSONLimitOfTenants(t *testing.T) {
+// TestJSONLimit checks that the JSON of all requests is bounded, and that small JSON is always accepted.
+func TestJSONLimit(t *testing.T) {
 	v := serve(t, setup{})
 	heap := v.handler.o.Engine.Heap()
 	body := func(n int) string {
@@ -181,9 +181,9 @@ func TestJSONLimitOfTenants(t *testing.T) {
 	}
 	long := body(spared)
 	require.Greater(t, len(long), spared)
-	require.True(t, heap.Take("loopback", 192<<20-1))
+	require.True(t, heap.Take(256<<20-1))
 	require.Contains(t, v.inference("identity", long, nil).message(t, http.StatusServiceUnavailable), "JSON")
 	require.Equal(t, 200, v.inference("identity", body(1), nil).status)
-	heap.Give("loopback", 192<<20-1)
+	heap.Give(256<<20 - 1)
 	require.Equal(t, 200, v.inference("identity", long, nil).status)
 }

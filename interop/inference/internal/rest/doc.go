@@ -6,7 +6,7 @@
 //
 // The path is split before it is unescaped, so a slash in a name is part of the name. A body needs a
 // Content-Length, and lengths are checked before a byte of the body is read. JSON is charged to a budget
-// of all requests together and of each tenant (engine.Engine.Heap); small bodies are always accepted.
+// of all requests together (engine.Engine.Heap); small bodies are always accepted.
 // The datatypes and shapes give the sizes of the tensors, which are read into memory of the engine's
 // pool. Numbers in JSON are written there directly. Bodies may be compressed (gzip, deflate), with the
 // same bounds.

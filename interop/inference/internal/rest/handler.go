@@ -18,9 +18,6 @@ import (
 type Options struct {
 	Engine *engine.Engine
 	Log    *slog.Logger // slog.Default()
-	// Tenants decides the tenant of a request.
-	Tenants oip.TenantRule
-
 	// Traces exports the spans of inferences; nil for none.
 	Traces *traces.Traces
 
@@ -41,7 +38,6 @@ func New(o Options) *Handler {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	o.Tenants.Header = http.CanonicalHeaderKey(o.Tenants.Header)
 	h := &Handler{o: o, limits: defaults}
 	h.serve = o.Traces.HTTP(h.routes())
 	return h

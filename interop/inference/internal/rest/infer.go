@@ -13,11 +13,15 @@ import (
 // infer serves one inference, from the first byte of its body to the last of the response.
 func (x *exchange) infer() (err error) {
 	defer func() { x.h.o.Traces.Failed(x.r.Context(), err) }()
+	if err := x.h.o.Engine.Enter(); err != nil {
+		return err
+	}
+	defer x.h.o.Engine.Leave()
 	b, err := x.open(x.h.limits.body)
 	if err != nil {
 		return err
 	}
-	request, err := x.h.o.Engine.Begin(x.r.Context(), b.tenant, x.r.PathValue("model"), x.r.PathValue("version"))
+	request, err := x.h.o.Engine.Begin(x.r.Context(), x.r.PathValue("model"), x.r.PathValue("version"))
 	if err != nil {
 		return err
 	}

@@ -7,13 +7,9 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/netip"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 )
 
 // TestDNSRebinding checks that requests with a foreign host name are rejected. For a browser, a
@@ -92,20 +88,4 @@ func TestWebPages(t *testing.T) {
 		answer.Body.Close()
 		require.Equal(t, c.status, answer.StatusCode, "%+v", c)
 	}
-}
-
-// TestTenants checks that a proxy sets the tenant by a header, and that other clients have that of their address.
-func TestTenants(t *testing.T) {
-	v := serve(t, setup{rest: Options{Tenants: oip.TenantRule{Header: "x-tenant", Proxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}}})
-	names := func() (all []string) {
-		for _, s := range v.engine.Stats().Tenants {
-			all = append(all, s.Name)
-		}
-		return all
-	}
-	require.Equal(t, 200, v.inference("identity", binaryFloats(1), floats(1)).status)
-	require.Equal(t, []string{"loopback"}, names())
-	require.Equal(t, 200, v.inference("identity", binaryFloats(1), floats(1), "X-Tenant", "somebody").status)
-	require.ElementsMatch(t, []string{"loopback", "somebody"}, names())
-	v.inference("identity", binaryFloats(1), floats(1), "X-Tenant", strings.Repeat("x", 200)).message(t, 400)
 }

@@ -212,7 +212,7 @@ func TestInternalErrors(t *testing.T) {
 // TestBusyAndDeadline checks the responses of a full server and of requests whose time ends, and that a client can cancel.
 func TestBusyAndDeadline(t *testing.T) {
 	m, began, release := enginetest.Blocking("identity")
-	v := serve(t, setup{models: []*enginetest.Model{m}, engine: engine.Options{Turns: 1, Requests: 2, PerTenant: 2}})
+	v := serve(t, setup{models: []*enginetest.Model{m}, engine: engine.Options{MaxCalls: 2}})
 	answers := make(chan response, 2)
 	for range 2 {
 		go func() { answers <- v.inference("identity", binaryFloats(1), floats(1)) }()

@@ -275,8 +275,8 @@ func TestDecodingAllocatesLittle(t *testing.T) {
 		}
 		require.ErrorContains(t, err, c.err, what)
 	}
-	require.True(t, e.Heap().Take("", 192<<20-n))
-	defer e.Heap().Give("", 192<<20-n)
+	require.True(t, e.Heap().Take(256<<20-n))
+	defer e.Heap().Give(256<<20 - n)
 	q, _, err := take(e, slices.Concat(head, field(3, []byte("id")), packed[len(head):]), len(packed))
 	require.Equal(t, oip.Busy, oip.As(err).Kind, "the budget is taken")
 	require.ErrorContains(t, err, "send raw_input_contents")

@@ -29,7 +29,6 @@ type exchange struct {
 	grpc.ServerStream
 	s      *Server
 	ctx    context.Context
-	tenant string
 	clock  *clock
 	from   *codec.Receiver
 	leases *codec.Leases // gRPC may keep them after the call
@@ -47,7 +46,7 @@ func (e *exchange) end() {
 // lost. An error that read returns ends the call.
 func (e *exchange) read(in *codec.Incoming) error {
 	e.clock.timer.Reset(e.s.o.Engine.Timeout()) // the message may wait for memory
-	e.q = &request{engine: e.s.o.Engine, ctx: e.ctx, tenant: e.tenant}
+	e.q = &request{engine: e.s.o.Engine, ctx: e.ctx}
 	e.err = e.q.read(in)
 	if _, refused := errors.AsType[*oip.Error](e.err); e.err != nil && !refused {
 		return e.err

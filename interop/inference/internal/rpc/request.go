@@ -41,7 +41,6 @@ var errSmall = oip.Errorf(oip.TooLarge, "the names, shapes and parameters of a r
 type request struct {
 	engine *engine.Engine
 	ctx    context.Context
-	tenant string
 
 	fields   []byte   // collected, and not decoded yet
 	decoded  int      // bytes of decoded fields; with fields at most maxSmall
@@ -75,7 +74,7 @@ func (q *request) end() {
 func (q *request) free() {
 	q.fields, q.contents = nil, nil
 	if q.charged > 0 {
-		q.engine.Heap().Give(q.tenant, q.charged)
+		q.engine.Heap().Give(q.charged)
 		q.charged = 0
 	}
 }
@@ -124,7 +123,7 @@ func (q *request) collect(in *codec.Incoming, num protowire.Number, typ protowir
 		return oip.Errorf(oip.TooLarge, "the fields of a request may have %d bytes without raw_input_contents", maxTyped)
 	}
 	if q.arrived > maxSmall {
-		if !q.engine.Heap().Take(q.tenant, int64(n)) {
+		if !q.engine.Heap().Take(int64(n)) {
 			return &oip.Error{Kind: oip.Busy, Message: "too many typed contents are being served; send raw_input_contents", RetryAfter: time.Second}
 		}
 		q.charged += int64(n)
@@ -178,7 +177,7 @@ func (q *request) decode() (*pb.ModelInferRequest, error) {
 		return nil, oip.Errorf(oip.Invalid, "the request has no model_name before its inputs")
 	case q.r == nil:
 		q.model = m.GetModelName()
-		if q.r, err = q.engine.Begin(q.ctx, q.tenant, q.model, m.GetModelVersion()); err != nil {
+		if q.r, err = q.engine.Begin(q.ctx, q.model, m.GetModelVersion()); err != nil {
 			return nil, err
 		}
 	}

@@ -9,9 +9,7 @@ import (
 	"log/slog"
 	"math"
 	"net"
-	"net/netip"
 	"os"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -90,7 +88,7 @@ func (b *testbed) quiet(t testing.TB) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		pieces, _ := codec.Outstanding()
-		return pieces == 0 && b.server.Calls() == 0 && b.engine.Stats().Requests == 0 && b.engine.Heap().Used() == 0
+		return pieces == 0 && b.engine.Stats().Calls == 0 && b.engine.Stats().Requests == 0 && b.engine.Heap().Used() == 0
 	}, 2*time.Minute, time.Millisecond)
 }
 
@@ -194,7 +192,7 @@ func TestMessagesAreDecodedOnArrival(t *testing.T) {
 	_, err = b.infer(t.Context(), identity("identity", 7<<18)) // the input and the output do not fit into memory together
 	code(t, codes.InvalidArgument, err, "take 14680064 bytes")
 	var trailer metadata.MD
-	holder, err := b.engine.Begin(t.Context(), "another", "identity", "")
+	holder, err := b.engine.Begin(t.Context(), "identity", "")
 	require.NoError(t, err)
 	defer holder.End()
 	in, err := holder.Input("x", "FP32", []int64{5 << 17})
@@ -609,36 +607,28 @@ func TestPanic(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// behindProxy reads the tenants of local clients from the metadata "tenant".
-var behindProxy = oip.TenantRule{Header: "tenant", Proxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
-
-func TestTenants(t *testing.T) {
+// TestMaxCalls checks that a call beyond the bound of all calls is refused, with the time of the next try.
+func TestMaxCalls(t *testing.T) {
 	slow, began, release := enginetest.Blocking("slow")
-	b := newTestbed(t, engine.Options{}, func(o *Options) { o.Tenants, o.limits.calls, o.limits.tenantCalls = behindProxy, 4, 2 }, enginetest.Identity(), slow)
-	as := func(who string) context.Context { return metadata.AppendToOutgoingContext(t.Context(), "tenant", who) }
+	b := newTestbed(t, engine.Options{MaxCalls: 2}, nil, enginetest.Identity(), slow)
 	var calls sync.WaitGroup
 	for range 2 {
-		calls.Go(func() { _, _ = b.infer(as("greedy"), identity("slow", 1)) })
+		calls.Go(func() { _, _ = b.infer(t.Context(), identity("slow", 1)) })
+		<-began
 	}
-	<-began
-	<-began
 	var trailer metadata.MD
-	_, err := b.infer(as("greedy"), identity("identity", 1), grpc.Trailer(&trailer))
-	code(t, codes.ResourceExhausted, err, "too many calls")
+	_, err := b.infer(t.Context(), identity("identity", 1), grpc.Trailer(&trailer))
+	code(t, codes.ResourceExhausted, err, "too many requests")
 	require.NotEmpty(t, trailer["grpc-retry-pushback-ms"])
-	_, err = b.infer(as("modest"), identity("identity", 1))
-	require.NoError(t, err)
-	_, err = b.infer(t.Context(), identity("identity", 1))
-	require.NoError(t, err)
 	close(release)
 	calls.Wait()
-	_, err = b.infer(as("greedy"), identity("identity", 1))
+	_, err = b.infer(t.Context(), identity("identity", 1))
 	require.NoError(t, err)
 }
 
 // TestReflection checks that reflection lists the services, and that its streams count and end when the server drains.
 func TestReflection(t *testing.T) {
-	b := newTestbed(t, engine.Options{}, func(o *Options) { o.Tenants, o.limits.tenantCalls = behindProxy, 1 }, enginetest.Identity())
+	b := newTestbed(t, engine.Options{MaxCalls: 1}, nil, enginetest.Identity())
 	stream, err := reflectionpb.NewServerReflectionClient(b.conn).ServerReflectionInfo(t.Context())
 	require.NoError(t, err)
 	ask := func(q *reflectionpb.ServerReflectionRequest) *reflectionpb.ServerReflectionResponse {
@@ -658,24 +648,8 @@ func TestReflection(t *testing.T) {
 	one, err := reflectionpb.NewServerReflectionClient(b.conn).ServerReflectionInfo(t.Context())
 	require.NoError(t, err)
 	_, err = one.Recv()
-	require.Equal(t, codes.ResourceExhausted, status.Code(err), "this client has its call")
+	require.Equal(t, codes.ResourceExhausted, status.Code(err), "the one place is taken")
 	require.NoError(t, b.server.Drain(t.Context()), "which ends")
 	_, err = stream.Recv()
 	require.Equal(t, codes.Unavailable, status.Code(err))
-}
-
-// TestUnixSocket checks that all clients of a Unix socket are one tenant, like in REST.
-func TestUnixSocket(t *testing.T) {
-	b := newTestbed(t, engine.Options{}, nil, enginetest.Identity())
-	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
-	require.NoError(t, err)
-	go func() { _ = b.server.Serve(l) }()
-	conn, err := grpc.NewClient("unix://"+l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	require.NoError(t, err)
-	defer conn.Close()
-	err = conn.Invoke(t.Context(), inferMethod, &pb.ModelInferRequest{ModelName: "identity",
-		Inputs:           []*pb.ModelInferRequest_InferInputTensor{{Name: "x", Datatype: "FP32", Shape: []int64{1}}},
-		RawInputContents: [][]byte{make([]byte, 4)}}, new(pb.ModelInferResponse))
-	require.NoError(t, err)
-	require.Equal(t, oip.LocalTenant, b.engine.Stats().Tenants[0].Name)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"net"
 	"strings"
 	"time"
@@ -16,8 +17,6 @@ import (
 	"google.golang.org/grpc/experimental"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
-	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/status"
 
@@ -31,8 +30,6 @@ import (
 // Options configure a server. Only Engine is required.
 type Options struct {
 	Engine *engine.Engine
-	// Tenants decides the tenant of a call.
-	Tenants oip.TenantRule
 	// Traces exports the spans of inference calls; nil for none.
 	Traces *traces.Traces
 	// Log gets errors whose details clients must not see; slog.Default().
@@ -43,9 +40,8 @@ type Options struct {
 
 // limits are the bounds of a server.
 type limits struct {
-	message     int // bytes of a decompressed request
-	calls       int // inference calls, idle streams, health watches and reflection
-	tenantCalls int // those of one tenant
+	message int // bytes of a decompressed request
+	streams int // calls of one connection
 	// patience is the time until a request begins to arrive, and for a response to be read, in addition to
 	// perByte. A request that has begun to arrive has the timeout of the engine.
 	patience time.Duration
@@ -54,14 +50,13 @@ type limits struct {
 	keepalive time.Duration
 }
 
-var defaults = limits{message: codec.DefaultMaxMessage, calls: 512, tenantCalls: 256,
+var defaults = limits{message: codec.DefaultMaxMessage, streams: 256,
 	patience: time.Minute, keepalive: 20 * time.Second}
 
 // Server serves an engine over gRPC. Its methods may be called from any goroutine.
 type Server struct {
 	o       Options
 	gate    *codec.Gate
-	calls   *engine.Budget
 	grpc    *grpc.Server
 	drained context.Context // ends when Drain begins
 	drain   context.CancelFunc
@@ -81,23 +76,16 @@ const (
 func New(o Options) *Server {
 	o.limits = cmp.Or(o.limits, defaults)
 	o.Log = cmp.Or(o.Log, slog.Default())
-	s := &Server{o: o, calls: engine.NewBudget(int64(o.limits.calls), int64(o.limits.tenantCalls)), lead: maxLead}
-	// Raw contents are charged to the tenant's share of the pool before they are read. With a
-	// bound on all messages together, a tenant that waits for memory would delay others.
-	s.gate = codec.NewGate(codec.Limits{MaxMessage: o.limits.message, MaxInFlight: int64(o.limits.message) * int64(o.limits.calls)})
+	s := &Server{o: o, lead: maxLead}
+	// The pool bounds the memory of raw contents, so messages together have no bound of their own.
+	s.gate = codec.NewGate(codec.Limits{MaxMessage: o.limits.message, MaxInFlight: math.MaxInt64})
 	s.drained, s.drain = context.WithCancel(context.Background())
-	// The connection of a proxy carries calls of several tenants. A client that knows the maximum number
-	// of streams waits, instead of being refused.
-	streams := o.limits.tenantCalls
-	if o.Tenants.Header != "" {
-		streams = o.limits.calls
-	}
 	options := append(o.Traces.GRPC(inferMethod, streamMethod),
 		grpc.ForceServerCodecV2(codec.New(maxSmall)),
 		grpc.Creds(linked{insecure.NewCredentials()}), grpc.InTapHandle(s.timed), grpc.StreamInterceptor(s.admit),
 		grpc.MaxRecvMsgSize(maxSmall), grpc.MaxSendMsgSize(1<<31-1),
 		grpc.StaticStreamWindowSize(window), grpc.StaticConnWindowSize(2*window),
-		grpc.MaxConcurrentStreams(uint32(streams)),
+		grpc.MaxConcurrentStreams(uint32(o.limits.streams)), // a client that has as many waits
 		experimental.BufferPool(new(codec.Frames)),
 		grpc.ReadBufferSize(ioBuffer), grpc.WriteBufferSize(ioBuffer),
 		grpc.MaxHeaderListSize(16<<10), grpc.ConnectionTimeout(20*time.Second),
@@ -148,29 +136,22 @@ func (s *Server) Close() {
 	s.grpc.Stop()
 }
 
-// Calls returns the number of inference calls, streams, watches and streams of reflection.
-func (s *Server) Calls() int { return int(s.calls.Used()) }
-
 // admit is the interceptor of all streams: it counts the call, or refuses it. The stream of an inference becomes
 // an exchange.
 func (s *Server) admit(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) (err error) {
 	defer s.survive(&err)
 	ctx := stream.Context()
-	tenant, err := s.tenant(ctx)
-	if err != nil {
+	if err := s.o.Engine.Enter(); err != nil {
 		return s.status(ctx, err)
 	}
-	if !s.calls.Take(tenant, 1) {
-		return s.status(ctx, &oip.Error{Kind: oip.Busy, Message: "there are too many calls, in all or of this client", RetryAfter: time.Second})
-	}
-	defer s.calls.Give(tenant, 1)
+	defer s.o.Engine.Leave()
 	clock := clockOf(ctx)
 	switch {
 	case info.FullMethod == inferMethod || info.FullMethod == streamMethod:
 		// Responses are not compressed, also for clients that compress: compressed bytes would be on Go's
-		// heap, which is charged to no tenant.
+		// heap, which has no bound here.
 		_ = grpc.SetSendCompressor(ctx, "identity")
-		e := &exchange{ServerStream: stream, s: s, ctx: ctx, tenant: tenant, clock: clock, from: codec.NewReceiver(s.gate, stream),
+		e := &exchange{ServerStream: stream, s: s, ctx: ctx, clock: clock, from: codec.NewReceiver(s.gate, stream),
 			leases: new(codec.Leases), q: new(request)}
 		defer e.end()
 		err = handle(srv, e)
@@ -184,15 +165,6 @@ func (s *Server) admit(srv any, stream grpc.ServerStream, info *grpc.StreamServe
 		})()
 	}
 	return s.end(ctx, handle(srv, stream), false)
-}
-
-// tenant returns the tenant of a call.
-func (s *Server) tenant(ctx context.Context) (string, error) {
-	remote := ""
-	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
-		remote = p.Addr.String()
-	}
-	return s.o.Tenants.Of(remote, func() []string { return metadata.ValueFromIncomingContext(ctx, s.o.Tenants.Header) })
 }
 
 // status returns the gRPC status of an error of a request, and counts the error; nil stays nil.

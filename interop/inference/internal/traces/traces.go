@@ -1,6 +1,5 @@
 // Package traces exports OpenTelemetry spans of inference requests: one for each request of REST and each
-// call of gRPC, below the client's own span (traceparent), and in it one for the wait for a place (queue)
-// and one for the call of the model (infer).
+// call of gRPC, below the client's own span (traceparent).
 //
 // It is off unless the standard environment enables it: OTEL_EXPORTER_OTLP_ENDPOINT (or
 // …_TRACES_ENDPOINT), or OTEL_TRACES_EXPORTER=otlp. OTEL_SDK_DISABLED=true and
