@@ -400,15 +400,43 @@ func (r *running) page(path string) string {
 	return string(text)
 }
 
-// TestDrainDelay checks that for the time of -drain-delay the server is not ready and still serves requests.
+// TestDrainDelay checks that for the time of -drain-delay the server is not ready and still serves requests,
+// each with Connection: close, so that clients lose no request when it closes idle connections.
 func TestDrainDelay(t *testing.T) {
-	r := start(t, "-drain-delay", "1h", "-models", modelsDir(t, map[string]string{"same": "def infer(x): return {'y': x}"}))
+	r := start(t, "-drain-delay", "5s", "-models", modelsDir(t, map[string]string{"same": "def infer(x): return {'y': x}"}))
+	const request = `{"inputs":[{"name":"x","datatype":"FP32","shape":[1],"data":[1]}]}`
+	var clients sync.WaitGroup
+	began := make(chan struct{}, 8)
+	for range 8 {
+		clients.Go(func() {
+			client := &http.Client{Transport: &http.Transport{}} // with a connection of its own
+			for n := 0; ; n++ {
+				resp, err := client.Post("http://"+r.addr+"/v2/models/same/infer", "application/json", strings.NewReader(request))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_, _ = io.Copy(io.Discard, resp.Body)
+				resp.Body.Close()
+				if resp.StatusCode != http.StatusOK {
+					t.Error(resp.Status)
+				}
+				if n == 0 {
+					began <- struct{}{}
+				}
+				if resp.Close {
+					return
+				}
+			}
+		})
+	}
+	for range 8 {
+		<-began
+	}
 	require.NoError(t, r.cmd.Process.Signal(syscall.SIGTERM))
-	require.Eventually(t, func() bool { return r.get("/v2/health/ready") == http.StatusServiceUnavailable }, soon, time.Millisecond)
-	status, body := r.infer("same", "x", 1)
-	require.Equal(t, http.StatusOK, status, body)
-	require.NoError(t, r.cmd.Process.Signal(syscall.SIGTERM))
-	require.Error(t, r.wait())
+	clients.Wait()
+	require.Equal(t, http.StatusServiceUnavailable, r.get("/v2/health/ready"))
+	require.NoError(t, r.wait(), "%s", r.log)
 }
 
 // TestModelError checks that an exception of a model is logged once with its traceback, and that

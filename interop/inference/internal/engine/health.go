@@ -27,7 +27,7 @@ var errDraining = &oip.Error{Kind: oip.NotReady, Message: "the server is shuttin
 // Ready returns nil if requests can be expected to be served. Errors: NotReady while the runner
 // warms up, is stuck or makes no progress, and after Retire or Drain.
 func (e *Engine) Ready() error {
-	if e.health.retired.Load() {
+	if e.Retired() {
 		return errDraining
 	}
 	return e.healthy()
@@ -69,6 +69,9 @@ func (e *Engine) Live() error {
 // Retire makes Ready return an error. Requests are still served, so that load balancers can notice
 // before Drain.
 func (e *Engine) Retire() { e.health.retired.Store(true) }
+
+// Retired reports whether Retire or Drain was called.
+func (e *Engine) Retired() bool { return e.health.retired.Load() }
 
 // note records the end of a call: whether the model finished, or the call's context ended first. A call that
 // waited in the queue until then says nothing about the running ones.

@@ -6,6 +6,7 @@ import (
 	"compress/zlib"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"strconv"
@@ -40,35 +41,49 @@ func coding(name string) (coding string, ok bool) {
 // body is the body of a request, which may be compressed.
 type body struct {
 	x       *exchange
-	length  int64 // Content-Length
+	length  int64 // Content-Length; -1 for a body in chunks
 	json    int64 // bytes of the JSON, decompressed; -1: the whole body
 	charged int64 // bytes of the JSON that are charged to the engine's heap
 	coding  string
-	in      pacedReader
+	until   time.Time // the end of the request
+	in      received
 	decoder io.Reader
 	packed  *bufio.Reader // the input of the decoder, which may end before the body does
+}
+
+// received is the body as it was sent.
+type received struct {
+	io.Reader
+	err error // why it ended, other than io.EOF
+}
+
+// Read implements io.Reader.
+func (r *received) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	if err != nil && err != io.EOF {
+		r.err = err
+	}
+	return n, err
 }
 
 // open checks the headers of a body of at most some bytes, and reads none of it. Errors: Invalid, Unsupported,
 // TooLarge.
 func (x *exchange) open(most int64) (*body, error) {
 	r, limits := x.r, &x.h.limits
-	if r.ContentLength < 0 {
-		return nil, refuse(http.StatusLengthRequired, oip.Invalid, "the request needs a Content-Length", nil)
-	}
 	encoding := strings.Join(r.Header["Content-Encoding"], ", ")
 	how, ok := coding(encoding)
 	if !ok {
 		return nil, refuse(http.StatusUnsupportedMediaType, oip.Unsupported, "Content-Encoding "+oip.Quote(encoding)+" is not served: gzip, deflate or none", nil)
 	}
-	b := &body{x: x, coding: how, length: r.ContentLength, json: -1}
+	b := &body{x: x, coding: how, length: r.ContentLength, json: -1, until: time.Now().Add(x.h.o.Engine.Timeout()),
+		in: received{Reader: http.MaxBytesReader(x.w, r.Body, most)}}
 	if text := r.Header[headerLength]; len(text) > 0 {
 		n, err := strconv.ParseUint(text[0], 10, 63)
 		if err != nil || len(text) > 1 {
 			return nil, oip.Errorf(oip.Invalid, "%s %s is not a length in bytes", headerLength, oip.Quote(strings.Join(text, ", ")))
 		}
 		b.json = int64(n)
-		if how == "" && b.json > b.length {
+		if how == "" && b.length >= 0 && b.json > b.length {
 			return nil, oip.Errorf(oip.Invalid, "%s %d is more than the Content-Length of %d", headerLength, b.json, b.length)
 		}
 	} else if how == "" {
@@ -80,21 +95,30 @@ func (x *exchange) open(most int64) (*body, error) {
 	if b.json > limits.json {
 		return nil, oip.Errorf(oip.TooLarge, "JSON of %d bytes: at most %d are served", b.json, limits.json)
 	}
-	now := time.Now()
 	if r.Header.Get("Expect") != "" { // the first read sends "100 Continue", which the client may not read
-		_ = x.w.control.SetWriteDeadline(now.Add(limits.grace))
+		_ = x.w.control.SetWriteDeadline(time.Now().Add(limits.grace))
 	}
-	b.in = pacedReader{from: r.Body, control: x.w.control, grace: limits.grace,
-		left: limits.grace + perBytes(b.length, limits.rate), until: now.Add(x.h.o.Engine.Timeout())}
 	return b, nil
 }
 
-// afterJSON returns the number of bytes after the JSON; -1 if it is unknown because the body is compressed.
+// afterJSON returns the number of bytes after the JSON; -1 if it is unknown because the body is compressed or
+// in chunks.
 func (b *body) afterJSON() int64 {
-	if b.coding != "" {
+	if b.coding != "" || b.length < 0 {
 		return -1
 	}
 	return b.length - b.json
+}
+
+// expect sets the deadline for the next n bytes. It is called when they have memory: the client's time does not
+// run before.
+func (b *body) expect(n int64) {
+	limits := &b.x.h.limits
+	deadline := time.Now().Add(limits.grace + limits.time(n))
+	if b.until.Before(deadline) {
+		deadline = b.until
+	}
+	_ = b.x.w.control.SetReadDeadline(deadline) // an error means that the client is gone
 }
 
 // Read reads the decompressed body.
@@ -122,6 +146,7 @@ func (b *body) decompress() (io.Reader, error) {
 
 // full reads len(p) bytes of the decompressed body.
 func (b *body) full(p []byte) error {
+	b.expect(int64(len(p)))
 	if _, err := io.ReadFull(b, p); err != nil {
 		return b.clientError(err)
 	}
@@ -137,7 +162,7 @@ func (b *body) text() ([]byte, error) {
 		p := make([]byte, b.json)
 		return p, b.full(p)
 	}
-	// Compressed, and of unknown length: the memory is doubled until the body ends.
+	// Of unknown length: the memory is doubled until the body ends.
 	var p []byte
 	most := b.x.h.limits.json
 	for room := int64(4 << 10); int64(len(p)) <= most; room = min(2*room, most+1) {
@@ -145,6 +170,7 @@ func (b *body) text() ([]byte, error) {
 			return nil, err
 		}
 		p = append(make([]byte, 0, room), p...)
+		b.expect(room)
 		for len(p) < cap(p) {
 			n, err := b.Read(p[len(p):cap(p)])
 			p = p[:len(p)+n]
@@ -156,7 +182,7 @@ func (b *body) text() ([]byte, error) {
 			}
 		}
 	}
-	return nil, oip.Errorf(oip.TooLarge, "JSON of more than %d bytes, uncompressed", most)
+	return nil, oip.Errorf(oip.TooLarge, "JSON of more than %d bytes", most)
 }
 
 func (b *body) charge(n int64) error {
@@ -181,6 +207,7 @@ func (b *body) free() {
 // finish checks that the body ends here, and that it is complete.
 func (b *body) finish() error {
 	var one [1]byte
+	b.expect(1)
 	n, err := io.ReadFull(b, one[:])
 	if b.packed != nil && errors.Is(err, io.EOF) {
 		n, err = io.ReadFull(b.packed, one[:])
@@ -200,9 +227,15 @@ func (b *body) finish() error {
 func (b *body) clientError(err error) error {
 	failed := b.in.err
 	b.x.dead = b.x.dead || failed != nil
+	tooLarge, _ := errors.AsType[*http.MaxBytesError](failed)
+	_, isNet := errors.AsType[net.Error](failed)
 	switch {
 	case errors.Is(failed, os.ErrDeadlineExceeded):
 		return refuse(http.StatusRequestTimeout, oip.Deadline, "the body arrived too slowly", failed)
+	case tooLarge != nil:
+		return oip.Errorf(oip.TooLarge, "a body of more than %d bytes", tooLarge.Limit)
+	case failed != nil && !errors.Is(failed, io.ErrUnexpectedEOF) && !isNet:
+		return &oip.Error{Kind: oip.Invalid, Message: "the chunks of the body are not valid", Err: failed}
 	case failed != nil:
 		return &oip.Error{Kind: oip.Cancelled, Message: "the body was cut off", Err: failed}
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
@@ -216,12 +249,12 @@ func (b *body) clientError(err error) error {
 // drain reads the rest of the body of a refused request, if it is short and arrives soon: a client may
 // read the response only after it has sent the body.
 func (x *exchange) drain() {
-	if x.r.ContentLength <= 0 || x.r.ContentLength > maxDrained || x.r.Context().Err() != nil {
+	if x.r.ContentLength == 0 || x.r.ContentLength > maxDrained || x.r.Context().Err() != nil {
 		return
 	}
 	if x.r.Header.Get("Expect") != "" { // the client waits for "100 Continue"
 		return
 	}
 	_ = x.w.control.SetReadDeadline(time.Now().Add(min(drainTime, x.h.limits.grace)))
-	_, _ = io.Copy(io.Discard, x.r.Body) // the deadline remains, because net/http may read on
+	_, _ = io.CopyN(io.Discard, x.r.Body, maxDrained) // the deadline remains, because net/http may read on
 }

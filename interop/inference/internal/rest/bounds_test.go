@@ -107,41 +107,9 @@ func TestUnreadContinue(t *testing.T) {
 	require.Eventually(t, func() bool { return e.Stats().Requests == 0 }, 30*time.Second, time.Millisecond)
 }
 
-// deadlines is a connection that completes each operation immediately and records its deadlines.
-type deadlines struct {
-	http.ResponseWriter
-	reading, writing time.Time
-}
-
-func (d *deadlines) Write(p []byte) (int, error)         { return len(p), nil }
-func (d *deadlines) Read(p []byte) (int, error)          { return len(p), nil }
-func (d *deadlines) Close() error                        { return nil }
-func (d *deadlines) SetReadDeadline(at time.Time) error  { d.reading = at; return nil }
-func (d *deadlines) SetWriteDeadline(at time.Time) error { d.writing = at; return nil }
-
-// TestPaceExcludesServerTime checks that the time that the server needs between two reads or writes, to
-// compress, decompress or wait for memory, is not charged to the client.
-func TestPaceExcludesServerTime(t *testing.T) {
-	const work = 100 * time.Millisecond
-	c := &deadlines{}
-	control := http.NewResponseController(c)
-	w := pacedWriter{c, control, 1 << 40, work}
-	r := pacedReader{from: c, control: control, grace: work, left: work, until: time.Now().Add(time.Hour)}
-	for range 2 {
-		writing, reading := c.writing, c.reading
-		_, err := w.Write(make([]byte, 100))
-		require.NoError(t, err)
-		_, err = r.Read(make([]byte, 100))
-		require.NoError(t, err)
-		require.GreaterOrEqual(t, c.writing.Sub(writing), work)
-		require.GreaterOrEqual(t, c.reading.Sub(reading), work)
-		time.Sleep(work)
-	}
-}
-
-// TestPaceExcludesWaitForMemory checks that the time limit for a body starts when the server
+// TestWaitForMemory checks that the time limit for a body starts when the server
 // starts to read it, not while the request waits for memory.
-func TestPaceExcludesWaitForMemory(t *testing.T) {
+func TestWaitForMemory(t *testing.T) {
 	const limit = 64 << 20
 	grace := 2 * time.Second
 	v := serve(t, setup{engine: engine.Options{Limit: limit}, limits: func(l *limits) { l.grace = grace }})

@@ -78,7 +78,7 @@ func (c *link) answer() *http.Response {
 // TestSlowBodies checks that a request ends and releases its memory if its body arrives too slowly
 // or not at all.
 func TestSlowBodies(t *testing.T) {
-	v := serve(t, setup{limits: func(l *limits) { l.grace, l.rate = 3*time.Second, 1<<30 }})
+	v := serve(t, setup{limits: func(l *limits) { l.grace = 3 * time.Second }})
 	text := binaryFloats(1000)
 	head := fmt.Sprintf("POST /v2/models/identity/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n%s: %d\r\n\r\n", len(text)+4000, headerLength, len(text))
 	for what, sent := range map[string]string{"no body": head, "half the JSON": head + text[:10], "the JSON": head + text, "half the tensor": head + text + strings.Repeat("x", 2000)} {
@@ -133,7 +133,7 @@ func TestDisconnects(t *testing.T) {
 		require.Eventually(t, func() bool { return v.engine.Stats().Requests == 0 }, 30*time.Second, time.Millisecond)
 	}
 	// A client that does not read its response is disconnected, and the memory is released.
-	v = serve(t, setup{limits: func(l *limits) { l.grace, l.rate = 100*time.Millisecond, 1<<30 }})
+	v = serve(t, setup{limits: func(l *limits) { l.grace, l.perMiB = 100*time.Millisecond, time.Millisecond }})
 	const n = 16 << 20
 	c := v.dial()
 	text = binaryFloats(n)

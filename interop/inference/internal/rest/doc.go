@@ -4,8 +4,8 @@
 //
 // # Requests
 //
-// The path is split before it is unescaped, so a slash in a name is part of the name. A body needs a
-// Content-Length, and lengths are checked before a byte of the body is read. JSON is charged to a budget
+// The path is split before it is unescaped, so a slash in a name is part of the name. A body has a
+// Content-Length, which is checked before a byte is read, or is in chunks. JSON is charged to a budget
 // of all requests together (engine.Engine.Heap); small bodies are always accepted.
 // The datatypes and shapes give the sizes of the tensors, which are read into memory of the engine's
 // pool. Numbers in JSON are written there directly. Bodies may be compressed (gzip, deflate), with the
@@ -26,7 +26,7 @@
 //
 // # Bounds
 //
-// A client that sends or reads a body too slowly is disconnected. A small body of a refused request is
+// A client that sends a body or reads a response too slowly is disconnected. A small body of a refused request is
 // read to its end, so that the client reads the response. If a client closes its connection, or its sending
 // half, its request is cancelled. The caller bounds connections (package conns).
 //

@@ -50,17 +50,39 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.serve.Se
 type exchange struct {
 	h     *Handler
 	r     *http.Request
-	w     pacedWriter
+	w     *writer
 	dead  bool // the connection cannot be read any more
 	probe bool // the request is a health probe, whose errors are not counted
 }
 
+// writer writes a response. A client has limits.grace to read it, and limits.perMiB for each MiB.
+type writer struct {
+	http.ResponseWriter
+	control *http.ResponseController
+	limits  *limits
+	until   time.Time // the deadline of what was written
+}
+
+// Write implements io.Writer.
+func (w *writer) Write(p []byte) (int, error) {
+	if w.until.IsZero() {
+		w.until = time.Now().Add(w.limits.grace)
+	}
+	w.until = w.until.Add(w.limits.time(int64(len(p))))
+	_ = w.control.SetWriteDeadline(w.until) // an error means that the client is gone
+	return w.ResponseWriter.Write(p)
+}
+
 // handle serves a request.
 func (h *Handler) handle(w http.ResponseWriter, r *http.Request, serve func(*exchange) error) {
-	x := &exchange{h: h, r: r, w: pacedWriter{w, http.NewResponseController(w), h.limits.rate, h.limits.grace}}
+	x := &exchange{h: h, r: r, w: &writer{ResponseWriter: w, control: http.NewResponseController(w), limits: &h.limits}}
 	if r.ContentLength != 0 {
 		// net/http reads the rest of a body before it responds: bound the time for that.
 		_ = x.w.control.SetReadDeadline(time.Now().Add(min(drainTime, h.limits.grace/2)))
+	}
+	if h.o.Engine.Retired() {
+		// No connection is left when the server closes those that are idle, and no request is lost on one.
+		w.Header()["Connection"] = []string{"close"}
 	}
 	defer x.survive()
 	err := x.admit()

@@ -26,8 +26,7 @@ func (x *exchange) infer() (err error) {
 		return err
 	}
 	defer request.End()
-	b.in.endBy(request.Deadline())
-
+	b.until = request.Deadline()
 	defer b.free()
 	text, err := b.text()
 	if err != nil {
@@ -39,7 +38,7 @@ func (x *exchange) infer() (err error) {
 	}
 	if t := head.Params.Timeout; t > 0 {
 		request.SetTimeout(time.Duration(min(t, math.MaxInt64/1000)) * time.Microsecond)
-		b.in.endBy(request.Deadline())
+		b.until = request.Deadline()
 	}
 	if err := head.ask(request, x.client()); err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -185,13 +186,48 @@ func TestWholeFloats(t *testing.T) {
 	require.Contains(t, text, `"data":[-0.0,0.0,1.0,-2.0,100000.0,1e+06,1.6777216e+07,-0.5]`)
 }
 
-// TestChunkedBody checks that a body without Content-Length is refused.
+// TestChunkedBody checks that bodies without a Content-Length are served, with the bounds of others.
 func TestChunkedBody(t *testing.T) {
-	v := serve(t, setup{})
-	r, err := http.NewRequest("POST", "http://"+v.address+"/v2/models/identity/infer", io.MultiReader(strings.NewReader("{}")))
-	require.NoError(t, err)
-	answer, err := v.client.Do(r)
-	require.NoError(t, err)
-	defer answer.Body.Close()
-	require.Equal(t, 411, answer.StatusCode)
+	v := serve(t, setup{limits: func(l *limits) { l.body, l.grace = 1<<16, time.Second }})
+	send := func(path, text, data, coding string) response {
+		whole := []byte(text + data)
+		if coding != "" {
+			whole = compressed(t, coding, whole)
+		}
+		r, err := http.NewRequest("POST", "http://"+v.address+path, io.MultiReader(bytes.NewReader(whole))) // of unknown length
+		require.NoError(t, err)
+		if data != "" {
+			r.Header.Set(headerLength, strconv.Itoa(len(text)))
+		}
+		r.Header.Set("Content-Encoding", coding)
+		answer, err := v.client.Do(r)
+		require.NoError(t, err)
+		defer answer.Body.Close()
+		body, err := io.ReadAll(answer.Body)
+		require.NoError(t, err)
+		return response{answer.StatusCode, answer.Header, body}
+	}
+	const path = "/v2/models/identity/infer"
+	long := make([]float32, 10000)
+	long[9999] = 7
+	for _, coding := range []string{"", "gzip"} {
+		text, _ := send(path, `{"inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,2.5]}]}`+strings.Repeat(" ", 10000), "", coding).tensors(t)
+		require.Contains(t, text, `"data":[1.0,2.5]`)
+		_, data := send(path, binaryFloats(10000), string(floats(long...)), coding).tensors(t)
+		require.Equal(t, floats(long...), data)
+		require.Contains(t, send(path, binaryFloats(2), "12345678x", coding).message(t, 400), "longer")
+		require.Contains(t, send(path, binaryFloats(2), "1234567", coding).message(t, 400), "shorter")
+		require.Equal(t, 200, send("/v2/repository/index", `{"ready":true}`, "", coding).status)
+	}
+	require.Equal(t, 200, send("/v2/repository/index", "", "", "").status)
+	require.Contains(t, send(path, binaryFloats(1<<15), strings.Repeat("x", 4<<15), "").message(t, 413), "more than 65536 bytes")
+	require.Contains(t, send("/v2/repository/index", strings.Repeat(" ", maxSmall+1), "", "").message(t, 413), "more than 65536 bytes")
+	const head = "POST " + path + " HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+	for text, status := range map[string]int{"2\r\n{": 408, "2\r\n{}\r\n": 408, "2\r\n{}xx": 400, "what\r\n": 400} {
+		c := v.dial()
+		c.send(head + text)
+		r := c.answer()
+		require.Equal(t, status, r.StatusCode, "%q", text)
+		require.True(t, r.Close, "%q", text)
+	}
 }

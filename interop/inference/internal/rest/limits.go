@@ -4,13 +4,18 @@ import "time"
 
 // limits bound the bodies of requests. Tests use smaller ones.
 type limits struct {
-	body  int64         // bytes of a body as sent
-	json  int64         // bytes of the JSON of a request
-	rate  int64         // bytes per second that a client must send and read
-	grace time.Duration // added to the time for a body, in both directions
+	body int64 // bytes of a body as sent
+	json int64 // bytes of the JSON of a request
+	// A client must send or read n bytes within grace, and perMiB for each MiB.
+	grace, perMiB time.Duration
 }
 
-var defaults = limits{body: 1 << 30, json: 64 << 20, rate: 1 << 20, grace: 10 * time.Second}
+var defaults = limits{body: 1 << 30, json: 64 << 20, grace: 10 * time.Second, perMiB: time.Second}
+
+// time returns the time for n bytes without the grace.
+func (l *limits) time(n int64) time.Duration {
+	return time.Duration(min(n, 8<<30)) * l.perMiB >> 20 // the product of the maximum fits
+}
 
 // Other limits of bodies.
 const (

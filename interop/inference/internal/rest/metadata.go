@@ -41,7 +41,7 @@ func (x *exchange) small(to any) error {
 	if err == nil {
 		err = b.finish()
 	}
-	if err == nil {
+	if err == nil && len(text) > 0 {
 		_, err = decode(text, to)
 	}
 	return err

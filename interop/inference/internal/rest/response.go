@@ -64,7 +64,7 @@ func (x *exchange) reply(request *engine.Request, head *header, results []engine
 		header[contentType] = typeBinary
 		header[headerLength] = []string{strconv.FormatInt(length, 10)}
 	}
-	a.to = &x.w
+	a.to = x.w
 	var packed encoder
 	if how := x.accepted(); how != "" && (length < 0 || length+size >= leastEncoded) {
 		header["Content-Encoding"] = []string{how}

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math"
 	"net"
 	"net/http"
 	"strconv"
@@ -195,8 +194,4 @@ func floats(v ...float32) []byte {
 
 func binaryFloats(n int) string {
 	return fmt.Sprintf(`{"inputs":[{"name":"x","shape":[%d],"datatype":"FP32","parameters":{"binary_data_size":%d}}],"parameters":{"binary_data_output":true}}`, n, 4*n)
-}
-
-func TestPerBytes(t *testing.T) {
-	require.Positive(t, perBytes(math.MaxInt64, 1))
 }
