@@ -11,8 +11,7 @@ import (
 )
 
 // infer serves one inference, from the first byte of its body to the last of the response.
-func (x *exchange) infer() (err error) {
-	defer func() { x.h.o.Traces.Failed(x.r.Context(), err) }()
+func (x *exchange) infer() error {
 	if err := x.h.o.Engine.Enter(); err != nil {
 		return err
 	}

@@ -154,9 +154,7 @@ func (s *Server) admit(srv any, stream grpc.ServerStream, info *grpc.StreamServe
 		e := &exchange{ServerStream: stream, s: s, ctx: ctx, clock: clock, from: codec.NewReceiver(s.gate, stream),
 			leases: new(codec.Leases), q: new(request)}
 		defer e.end()
-		err = handle(srv, e)
-		s.o.Traces.Failed(ctx, err)
-		return err
+		return handle(srv, e)
 	case strings.HasPrefix(info.FullMethod, "/grpc.reflection."): // it may be idle, and knows nothing of draining
 		clock.timer.Stop()
 		defer context.AfterFunc(s.drained, func() {
