@@ -17,7 +17,7 @@
 // the time for a response to be read, which grows with its size. Before a tensor has memory, at most one
 // HTTP/2 window (512 KiB) of its raw contents is read. A call whose peer is too slow ends with
 // DEADLINE_EXCEEDED. A peer that does not read its response loses the connection, because gRPC cannot take
-// the response back. A peer that does not answer pings loses it as well. A call ends with DEADLINE_EXCEEDED
+// the response back. A peer that does not answer pings, or makes no call for five minutes, loses it as well. A call ends with DEADLINE_EXCEEDED
 // at the deadline of its client, also while a model runs that cannot be interrupted.
 //
 // # Errors

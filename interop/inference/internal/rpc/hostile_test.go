@@ -409,6 +409,22 @@ func TestStatusAtDeadline(t *testing.T) {
 	}
 }
 
+// TestIdleConnections checks that a connection without calls is closed, so that a waiting client gets its place,
+// and one with an idle stream is not.
+func TestIdleConnections(t *testing.T) {
+	b := newTestbed(t, engine.Options{}, func(o *Options) { o.limits.idle = 300 * time.Millisecond }, enginetest.Identity())
+	s, err := b.conn.NewStream(t.Context(), &description.Streams[1], streamMethod, grpc.WaitForReady(true))
+	require.NoError(t, err)
+	idle := newPeer(t, b.at, 0)
+	select {
+	case <-idle.ended:
+	case <-time.After(time.Minute):
+		t.Fatal("the connection is still open")
+	}
+	require.NoError(t, s.SendMsg(identity("identity", 1)))
+	require.NoError(t, s.RecvMsg(new(pb.ModelStreamInferResponse)))
+}
+
 // peerEnv makes the test binary run as a client that is stopped. Its value selects the client's
 // action.
 const peerEnv = "USMBRIDGE_RPC_TEST_PEER"

@@ -48,10 +48,11 @@ type limits struct {
 	// keepalive is the time of silence on a connection after which the server sends a ping. The peer has half of
 	// that time to answer.
 	keepalive time.Duration
+	idle      time.Duration // after which a connection without calls is closed
 }
 
 var defaults = limits{message: codec.DefaultMaxMessage, streams: 256,
-	patience: time.Minute, keepalive: 20 * time.Second}
+	patience: time.Minute, keepalive: 20 * time.Second, idle: 5 * time.Minute}
 
 // Server serves an engine over gRPC. Its methods may be called from any goroutine.
 type Server struct {
@@ -89,7 +90,8 @@ func New(o Options) *Server {
 		experimental.BufferPool(new(codec.Frames)),
 		grpc.ReadBufferSize(ioBuffer), grpc.WriteBufferSize(ioBuffer),
 		grpc.MaxHeaderListSize(16<<10), grpc.ConnectionTimeout(20*time.Second),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: o.limits.keepalive, Timeout: o.limits.keepalive / 2}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: o.limits.idle,
+			Time: o.limits.keepalive, Timeout: o.limits.keepalive / 2}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 	)
 	s.grpc = grpc.NewServer(options...)
