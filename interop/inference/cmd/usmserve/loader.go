@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -26,7 +27,8 @@ type loader struct {
 	log       *slog.Logger
 	timeout   time.Duration // until requests of replaced models have ended
 
-	mu       sync.Mutex // held while models are loaded or unloaded
+	mu       sync.Mutex      // held while models are loaded or unloaded
+	sources  []models.Source // of loaded
 	loaded   atomic.Pointer[backend.Loaded]
 	replaced sync.WaitGroup // models that were replaced and have not ended
 	restarts map[int]int    // of each worker, as logged
@@ -44,9 +46,10 @@ func (l *loader) read() (directory string, sources []models.Source, err error) {
 	return directory, sources, err
 }
 
-// load loads all models from their files, because models can import each other. The current models end
-// when their requests have ended.
-func (l *loader) load(ctx context.Context) error {
+// load loads all models from their files or, if one is not "", the model of that name: the others are imported
+// again from the text that they had, because models can import each other. The current models end when their
+// requests have ended.
+func (l *loader) load(ctx context.Context, one string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	began := time.Now()
@@ -54,19 +57,25 @@ func (l *loader) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if one != "" {
+		if sources, err = l.replace(sources, one); err != nil {
+			return err
+		}
+	}
 	loaded, err := l.backend.Load(ctx, directory, sources)
 	if err != nil {
 		return err
 	}
-	ended, err := l.engine.SetModels(loaded.Runner, loaded.Models)
+	ended, err := l.engine.SetModels(loaded.Runner, loaded.Models, one)
 	if err != nil {
 		return errors.Join(err, loaded.Close(ctx))
 	}
+	l.sources = sources
 	ready := len(loaded.Models)
 	for _, d := range loaded.Models {
 		if d.Broken != "" {
 			ready--
-			l.log.Error("a model is not served", "model", d.Meta.Name, "reason", d.Broken)
+			l.log.Error("a model is not served", "model", d.Meta.Name, "reason", d.Detail)
 		}
 	}
 	l.log.Info("models are loaded", "models", len(loaded.Models), "ready", ready, "took", time.Since(began).Round(time.Millisecond))
@@ -82,19 +91,32 @@ func (l *loader) load(ctx context.Context) error {
 	return nil
 }
 
-// reload is load for a server that has models: it logs the error.
-func (l *loader) reload(ctx context.Context) error {
-	err := l.load(ctx)
-	if err != nil {
-		l.log.Error("cannot reload the models; the current ones are served", "error", err)
+// replace returns the current sources with that of one model from its file. Errors: NotFound.
+func (l *loader) replace(files []models.Source, one string) ([]models.Source, error) {
+	named := func(s models.Source) bool { return s.Name == one }
+	from := slices.IndexFunc(files, named)
+	if from < 0 {
+		return nil, oip.Errorf(oip.NotFound, "no model is called %s", oip.Quote(one))
 	}
-	return err
+	sources := slices.DeleteFunc(slices.Clone(l.sources), named)
+	at, _ := slices.BinarySearchFunc(sources, one, func(s models.Source, name string) int { return strings.Compare(s.Name, name) })
+	return slices.Insert(sources, at, files[from]), nil
+}
+
+// reload is load for a server that has models: it logs the error. Errors, for clients: NotFound, NotReady.
+func (l *loader) reload(ctx context.Context, one string) error {
+	err := l.load(ctx, one)
+	if _, unknown := errors.AsType[*oip.Error](err); err == nil || unknown {
+		return err
+	}
+	l.log.Error("cannot reload the models; the current ones are served", "error", err)
+	return oip.Errorf(oip.NotReady, "the models could not be loaded; the log of the server has the reason")
 }
 
 // Load implements engine.Control.
 func (l *loader) Load(ctx context.Context, model string) error {
-	if l.reload(ctx) != nil {
-		return oip.Errorf(oip.NotReady, "the models could not be loaded; the log of the server has the reason")
+	if err := l.reload(ctx, model); err != nil {
+		return err
 	}
 	m, err := l.engine.Model(model, "")
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -235,11 +236,11 @@ func TestAddresses(t *testing.T) {
 	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	}}}
-	for url, want := range map[string]int{"http://service/v2": 200, "http://service/metrics": 404} {
-		resp, err := client.Get(url)
+	for page, want := range map[string]int{"http://service/v2": 200, "http://service/metrics": 404} {
+		resp, err := client.Get(page)
 		require.NoError(t, err)
 		resp.Body.Close()
-		require.Equal(t, want, resp.StatusCode, url)
+		require.Equal(t, want, resp.StatusCode, page)
 	}
 	client.CloseIdleConnections()
 	for path, want := range map[string]int{"/v2": 404, "/metrics": 200} {
@@ -486,23 +487,39 @@ func busy(t *testing.T, r *running) {
 	require.Eventually(t, func() bool { return running.MatchString(r.page("/metrics")) }, time.Minute, 10*time.Millisecond)
 }
 
-// TestBrokenModel checks that a broken model is not ready and reports the reason, while the other
-// models are served and the server is ready.
+// TestBrokenModel checks that a broken or badly named file is not ready and has a reason, while the other models
+// are served and the server is ready, also after a reload. The texts of exceptions are in the log only.
 func TestBrokenModel(t *testing.T) {
-	r := start(t, "-models", modelsDir(t, map[string]string{"good": "def infer(x): return {'y': x}", "bad": "def infer(y): pass",
-		"cold": "def infer(x): return {'y': x}\ndef warm(): raise OSError('no weights')"}))
-	require.Equal(t, http.StatusOK, r.get("/v2/health/ready"))
-	require.Equal(t, http.StatusOK, r.get("/v2/models/good/ready"))
-	for model, why := range map[string]string{"bad": "infer does not take INPUTS: missing a required argument: 'y'", "cold": "OSError: no weights"} {
-		require.Equal(t, http.StatusServiceUnavailable, r.get("/v2/models/"+model+"/ready"))
-		status, body := r.infer(model, "x", 1)
-		require.Equal(t, http.StatusServiceUnavailable, status)
-		require.Contains(t, body, why)
-		require.Contains(t, r.log.String(), why)
+	good := "def infer(x): return {'y': x}"
+	dir := modelsDir(t, map[string]string{"good": good, "good-1.5": good, "a b": good, "bad": "def infer(y): pass",
+		"raises": "raise OSError('no file')", "cold": good + "\ndef warm(): raise OSError('no weights')"})
+	r := start(t, "-models", dir)
+	check := func(models map[string]string) {
+		t.Helper()
+		require.Equal(t, http.StatusOK, r.get("/v2/health/ready"))
+		for model, why := range models {
+			status, body := r.infer(url.PathEscape(model), "x", 1)
+			if why == "" {
+				require.Equal(t, http.StatusOK, status, body)
+				require.Equal(t, http.StatusOK, r.get("/v2/models/"+model+"/ready"))
+				continue
+			}
+			require.Equal(t, http.StatusServiceUnavailable, status)
+			require.Contains(t, body, "model "+model+" is not ready: "+why)
+			require.Equal(t, http.StatusServiceUnavailable, r.get("/v2/models/"+url.PathEscape(model)+"/ready"))
+		}
 	}
-	require.Contains(t, r.log.String(), "models=3 ready=1")
-	status, body := r.infer("good", "x", 1)
-	require.Equal(t, http.StatusOK, status, body)
+	models := map[string]string{"good": "", "good-1.5": "", "a b": "its name is not valid", "bad": "infer does not take INPUTS: missing a required argument: 'y'",
+		"raises": `it cannot be imported"}`, "cold": `warm() failed"}`}
+	check(models)
+	for _, text := range []string{"OSError: no weights", "OSError: no file", "models=6 ready=2"} {
+		require.Contains(t, r.log.String(), text)
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "good.py"), []byte{0xff}, 0o600))
+	require.NoError(t, r.cmd.Process.Signal(syscall.SIGHUP))
+	require.Eventually(t, func() bool { return r.get("/v2/models/good/ready") == http.StatusServiceUnavailable }, soon, 10*time.Millisecond)
+	models["good"] = "its file is not UTF-8"
+	check(models)
 	resp, err := http.Post("http://"+r.addr+"/v2/repository/index", "application/json", nil)
 	require.NoError(t, err)
 	defer resp.Body.Close()
@@ -546,7 +563,7 @@ func TestHealthWhileLoading(t *testing.T) {
 	require.NoError(t, r.stop(), "%s", r.log)
 }
 
-// TestReload checks that SIGHUP and the repository extension reload the models, and that a request
+// TestReload checks that SIGHUP loads all models and the repository extension the named one, and that a request
 // in flight finishes on the model that it began with.
 func TestReload(t *testing.T) {
 	for _, workers := range []string{"0", "2"} { // with two workers, a request can reach the old ones
@@ -557,13 +574,15 @@ func TestReload(t *testing.T) {
 			}
 			dir := modelsDir(t, nil)
 			write := func(value string) {
-				require.NoError(t, os.WriteFile(filepath.Join(dir, "m.py"), []byte(model(value)), 0o600))
+				for _, name := range []string{"m.py", "n.py"} {
+					require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(model(value)), 0o600))
+				}
 			}
 			write("1")
 			r := start(t, "-models", dir, "-workers", workers, "-model-control")
-			answers := func(value string) func() bool {
+			answers := func(value string, of ...string) func() bool {
 				return func() bool {
-					status, body := r.infer("m", "x", 1)
+					status, body := r.infer(append(of, "m")[0], "x", 1)
 					return status == http.StatusOK && strings.Contains(body, `"data":[`+value+`.0]`)
 				}
 			}
@@ -577,23 +596,36 @@ func TestReload(t *testing.T) {
 			require.NoError(t, os.WriteFile(waits, nil, 0o600))
 			require.Contains(t, <-inFlight, `"data":[1.0]`)
 
-			post := func(path string) int {
-				resp, err := http.Post("http://"+r.addr+path, "application/json", strings.NewReader("{}"))
+			post := func(path string, body ...string) int {
+				resp, err := http.Post("http://"+r.addr+path, "application/json", strings.NewReader(append(body, "{}")[0]))
 				require.NoError(t, err)
 				resp.Body.Close()
 				return resp.StatusCode
 			}
-			require.Equal(t, http.StatusOK, post("/v2/repository/models/m/unload"))
+			const m, n = "/v2/repository/models/m", "/v2/repository/models/n"
+			require.Equal(t, http.StatusOK, post(m+"/unload"))
 			status, body := r.infer("m", "x", 1)
 			require.Equal(t, http.StatusServiceUnavailable, status)
 			require.Contains(t, body, "unloaded")
+			require.True(t, answers("2", "n")())
 			write("3")
-			require.Equal(t, http.StatusOK, post("/v2/repository/models/m/load"))
-			require.True(t, answers("3")())
+			require.Equal(t, http.StatusOK, post(n+"/load"))
+			require.True(t, answers("3", "n")())
+			require.Equal(t, http.StatusServiceUnavailable, r.get("/v2/models/m/ready"), "it stays unloaded")
+			write("4")
+			require.Equal(t, http.StatusOK, post(m+"/load"))
+			require.True(t, answers("4")())
+			require.True(t, answers("3", "n")(), "it was not loaded again")
+			for _, parameter := range []string{"config", "file:1/model.py"} {
+				require.Equal(t, http.StatusBadRequest, post(n+"/load", `{"parameters":{"`+parameter+`":"x"}}`))
+			}
+			require.True(t, answers("3", "n")())
+			require.Equal(t, http.StatusOK, post(n+"/load", `{"parameters":{"unknown":"x"}}`))
+			require.True(t, answers("4", "n")())
 			require.Equal(t, http.StatusNotFound, post("/v2/repository/models/none/load"))
 			require.NoError(t, os.Chmod(filepath.Join(dir, "m.py"), 0o666))
-			require.Equal(t, http.StatusServiceUnavailable, post("/v2/repository/models/m/load"))
-			require.True(t, answers("3")(), "the old models are served")
+			require.Equal(t, http.StatusServiceUnavailable, post(m+"/load"))
+			require.True(t, answers("4")(), "the old models are served")
 			require.NoError(t, r.stop(), "%s", r.log)
 			require.Contains(t, r.log.String(), "no memory is in use at the end")
 		})

@@ -79,7 +79,7 @@ func serve(ctx context.Context, c *config, out io.Writer, log *slog.Logger) (err
 		s.models.logRestarts()
 		return s.engine.Live()
 	})
-	if err := s.models.load(ctx); err != nil {
+	if err := s.models.load(ctx, ""); err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -97,7 +97,7 @@ func serve(ctx context.Context, c *config, out io.Writer, log *slog.Logger) (err
 		case err := <-s.failed:
 			return err
 		case <-reload:
-			_ = s.models.reload(ctx) // logs the error
+			_ = s.models.reload(ctx, "") // logs the error
 		}
 	}
 	if c.drainDelay > 0 {

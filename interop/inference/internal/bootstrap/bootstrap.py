@@ -244,7 +244,7 @@ def load(sources, directory, package):
             if file.startswith(directory + "/") and not name.startswith("usmbridge_models"):
                 del sys.modules[name]
         importlib.invalidate_caches()
-    for name, file, text in sources:
+    for i, (name, file, text) in enumerate(sources):
         qualified = f"{package}.{name}"
         module = types.ModuleType(qualified)
         module.__file__, module.__package__ = file, package
@@ -254,28 +254,29 @@ def load(sources, directory, package):
             exec(compile(text, file, "exec", dont_inherit=True), module.__dict__)
             model = _define(name, module)
         except ModelError as error:
-            model = types.SimpleNamespace(name=name, error=str(error))
+            model = types.SimpleNamespace(name=name, error=str(error), detail="")
         except (Exception, SystemExit):
-            model = types.SimpleNamespace(name=name, error=traceback.format_exc())
+            model = types.SimpleNamespace(name=name, error="it cannot be imported", detail=traceback.format_exc())
         _models[name] = model
-        globals()[f"model_{name}"] = model
+        globals()[f"model_{i}"] = model  # the name need not be an identifier
 
 
 def forget():
     """Removes the models, for a later load."""
     for name in [name for name in sys.modules if name == _package.__name__ or name.startswith(_package.__name__ + ".")]:
         del sys.modules[name]
-    for name in _models:
-        globals().pop(f"model_{name}", None)
+    for i in range(len(_models)):
+        globals().pop(f"model_{i}", None)
     _models.clear()
 
 
 def describe():
-    """Describes the models as JSON. error is the reason why a model cannot be called."""
+    """Describes the models as JSON. error is the reason why a model cannot be called, for clients, and
+    detail a traceback for the log."""
     described = []
     for model in _models.values():
         if model.error is not None:
-            described.append({"name": model.name, "error": model.error})
+            described.append({"name": model.name, "error": model.error, "detail": model.detail})
             continue
         fields = {field: getattr(model, field) for field in ("name", "bound", "serial", "writes_all")}
         for field in ("inputs", "outputs"):
@@ -293,7 +294,7 @@ def warm(name):
     try:
         return model.warm()
     except (Exception, SystemExit):
-        model.error = "warm() failed:\n" + traceback.format_exc()
+        model.error, model.detail = "warm() failed", traceback.format_exc()
         return None
 
 

@@ -39,7 +39,7 @@ func New(o Options) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{o: o, regions: cmp.Or(o.Regions, region.New(region.Options{})), heap: NewBudget(256 << 20), calls: NewBudget(int64(o.MaxCalls))}
-	r, err := e.newRegistry(o.Runner, o.Models, nil)
+	r, err := e.newRegistry(o.Runner, o.Models, &registry{}, "")
 	if err != nil {
 		return nil, err
 	}

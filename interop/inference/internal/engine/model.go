@@ -71,18 +71,17 @@ func (m *Model) Ready() error {
 	return m.engine.Ready()
 }
 
-// broken returns the error of a model that cannot be called, and nil for other models. Clients get the
-// last line of the reason, which may be a traceback.
+// broken returns the error of a model that cannot be called, and nil for other models.
 func (m *Model) broken() error {
-	reason := strings.TrimSpace(m.def.Broken)
+	reason := m.def.Broken
 	if m.unloaded.Load() {
 		reason = "it was unloaded"
 	}
 	if reason == "" {
 		return nil
 	}
-	return &oip.Error{Kind: oip.NotReady, Message: fmt.Sprintf("model %s is not ready: %s", m.def.Meta.Name, clip(reason[strings.LastIndexByte(reason, '\n')+1:])),
-		RetryAfter: retryAfter}
+	return &oip.Error{Kind: oip.NotReady, RetryAfter: retryAfter,
+		Message: fmt.Sprintf("model %s is not ready: %s", m.def.Meta.Name, clip(reason))}
 }
 
 // Config returns the configuration of the model in the words of Triton's extension, for JSON.

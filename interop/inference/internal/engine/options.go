@@ -31,9 +31,9 @@ type Definition struct {
 	// WritesAll promises that a Bound model writes every element of its outputs. Without it their
 	// memory is cleared before the call.
 	WritesAll bool
-	// Broken is the reason why the model cannot be called; "" if it can. Of a broken model only the
-	// name is used.
-	Broken string
+	// Broken is the reason why the model cannot be called, for clients; "" if it can. Of a broken model only
+	// the name is used. Detail is the same for the log: it may be a traceback.
+	Broken, Detail string
 }
 
 // Options configure an Engine. Zero values are defaults.

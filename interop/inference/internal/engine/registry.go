@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/usmbridge/usmbridge/interop/executor"
@@ -29,8 +30,8 @@ func (noRunner) Stats() executor.Stats         { return executor.Stats{} }
 func (noRunner) Close(context.Context) error   { return nil }
 
 // newRegistry makes the models of definitions. A model continues the statistics of the model of the
-// same name in old, which may be nil.
-func (e *Engine) newRegistry(runner executor.Runner, definitions []Definition, old *registry) (*registry, error) {
+// same name in old. If one is not "", all other models that were unloaded in old stay so.
+func (e *Engine) newRegistry(runner executor.Runner, definitions []Definition, old *registry, one string) (*registry, error) {
 	r := &registry{runner: runner, byName: map[string]*Model{}}
 	for _, d := range definitions {
 		m, err := newModel(e, r, d)
@@ -40,8 +41,9 @@ func (e *Engine) newRegistry(runner executor.Runner, definitions []Definition, o
 		if r.byName[d.Meta.Name] != nil {
 			return nil, fmt.Errorf("engine: two models are called %s", d.Meta.Name)
 		}
-		if old != nil && old.byName[d.Meta.Name] != nil {
-			m.stats = old.byName[d.Meta.Name].stats
+		if before := old.byName[d.Meta.Name]; before != nil {
+			m.stats = before.stats
+			m.unloaded.Store(before.unloaded.Load() && one != "" && one != d.Meta.Name)
 		}
 		r.models = append(r.models, m)
 		r.byName[d.Meta.Name] = m
@@ -49,14 +51,15 @@ func (e *Engine) newRegistry(runner executor.Runner, definitions []Definition, o
 	return r, nil
 }
 
-// SetModels replaces all models. Requests in flight finish on the models that they began with, and
+// SetModels replaces all models. If one is not "", it is the only one that clients load: the others stay
+// unloaded if they were. Requests in flight finish on the models that they began with, and
 // ended waits for them: then the old runner can be closed. Errors: invalid definitions, and then
 // nothing has changed; ended returns the error of its context.
-func (e *Engine) SetModels(runner executor.Runner, definitions []Definition) (ended func(context.Context) error, err error) {
+func (e *Engine) SetModels(runner executor.Runner, definitions []Definition, one string) (ended func(context.Context) error, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	old := e.current.Load()
-	next, err := e.newRegistry(runner, definitions, old)
+	next, err := e.newRegistry(runner, definitions, old, one)
 	if err != nil {
 		return nil, err
 	}
@@ -97,8 +100,8 @@ func (e *Engine) Index(ready bool) []oip.Entry {
 
 // Control loads and unloads models on behalf of clients.
 type Control interface {
-	// Load loads a model from its file again. Errors: NotFound, NotReady for a model that cannot be
-	// served.
+	// Load loads a model from its file again, and no other. Errors: NotFound, NotReady for a model that cannot
+	// be served.
 	Load(ctx context.Context, model string) error
 	// Unload makes a model unavailable. Errors: NotFound.
 	Unload(ctx context.Context, model string) error
@@ -111,6 +114,18 @@ var errNoControl = oip.Errorf(oip.Unsupported, "clients cannot load or unload mo
 
 func (noControl) Load(context.Context, string) error   { return errNoControl }
 func (noControl) Unload(context.Context, string) error { return errNoControl }
+
+// Load loads a model for a client by Options.Control. parameters are the names of the request's parameters.
+// Errors: Unsupported without a Control, and for parameters that give the model another configuration or
+// other files; those of Control.Load.
+func (e *Engine) Load(ctx context.Context, model string, parameters []string) error {
+	for _, name := range parameters {
+		if name == "config" || strings.HasPrefix(name, "file:") {
+			return oip.Errorf(oip.Unsupported, "the parameter %s of load is not supported: a model is loaded from its file", oip.Quote(name))
+		}
+	}
+	return e.o.Control.Load(ctx, model)
+}
 
 // Control returns Options.Control, or a Control that refuses all calls.
 func (e *Engine) Control() Control { return e.o.Control }

@@ -59,14 +59,6 @@ func TestReadRefuses(t *testing.T) {
 		}, "_h.py is refused: others can write"},
 		"link to a package": {func(t *testing.T, dir string) { require.NoError(t, os.Symlink("/tmp", dir+"/package")) }, "package is refused: it is a link"},
 		"link":              {func(t *testing.T, dir string) { require.NoError(t, os.Symlink("m.py", dir+"/n.py")) }, "n.py is refused: it is a link"},
-		"directory":         {func(t *testing.T, dir string) { require.NoError(t, os.Mkdir(dir+"/n.py", 0o700)) }, "n.py is refused: it is not a regular file"},
-		"fifo":              {func(t *testing.T, dir string) { require.NoError(t, syscall.Mkfifo(dir+"/n.py", 0o600)) }, "it is not a regular file"},
-		"name":              {func(t *testing.T, dir string) { require.NoError(t, os.WriteFile(dir+"/a-b.py", nil, 0o600)) }, "ASCII letters"},
-		"other letters":     {func(t *testing.T, dir string) { require.NoError(t, os.WriteFile(dir+"/é.py", nil, 0o600)) }, "ASCII letters"},
-		"binary":            {func(t *testing.T, dir string) { require.NoError(t, os.WriteFile(dir+"/n.py", []byte{0xff}, 0o600)) }, "UTF-8"},
-		"long": {func(t *testing.T, dir string) {
-			require.NoError(t, os.WriteFile(dir+"/n.py", make([]byte, mostBytes+1), 0o600))
-		}, "longer than"},
 		"file for a directory": {func(t *testing.T, dir string) {
 			require.NoError(t, os.RemoveAll(dir))
 			require.NoError(t, os.WriteFile(dir, nil, 0o600))
@@ -84,13 +76,43 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
-func TestIdentifiers(t *testing.T) {
-	for _, good := range []string{"a", "A1", "_x", "sobel_3"} {
-		require.True(t, identifier.MatchString(good), good)
+// TestProblems checks that a file that cannot be a model is a source with a reason, and does not stop others.
+func TestProblems(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name string, text []byte) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
 	}
-	for _, bad := range []string{"", "1a", "a.b", "a b", "a/b", "..", "a\n", "ñ", "a\x00", strings.Repeat("a", 129)} {
-		require.False(t, identifier.MatchString(bad), bad)
+	write("m.py", []byte("x = 1"))
+	for _, name := range []string{"1", "a.b", "resnet-50_v1.5"} {
+		write(name+".py", nil)
 	}
+	require.NoError(t, os.Mkdir(dir+"/directory.py", 0o700))
+	require.NoError(t, syscall.Mkfifo(dir+"/fifo.py", 0o600))
+	write("a b.py", nil)
+	write("é.py", nil)
+	write("\xff.py", nil)
+	write("-.py", nil)
+	write(strings.Repeat("a", 129)+".py", nil)
+	write("binary.py", []byte{0xff})
+	write("long.py", make([]byte, mostBytes+1))
+	got, err := Read(dir)
+	require.NoError(t, err)
+	problems := map[string]string{}
+	for _, s := range got {
+		problems[s.Name] = s.Problem
+	}
+	const name = "its name is not valid"
+	require.Len(t, problems, 13)
+	for model, want := range map[string]string{"m": "", "1": "", "a.b": "", "resnet-50_v1.5": "", "directory": "not a regular file", "fifo": "not a regular file",
+		"a b": name, `\u00e9`: name, `\xff`: name, "-": name, strings.Repeat("a", 129): name, "binary": "not UTF-8", "long": "longer than"} {
+		require.Contains(t, problems, model)
+		require.Contains(t, problems[model], want)
+		require.Equal(t, want == "", problems[model] == "", model)
+	}
+	d, err := Definitions("[]", "module", []Source{{Name: "a b", File: "a b.py", Problem: "bad"}})
+	require.NoError(t, err)
+	require.Equal(t, "bad", d[0].Broken)
+	require.Equal(t, "a b.py: bad", d[0].Detail)
 }
 
 // An invalid description makes its model a broken one.
@@ -108,7 +130,7 @@ func TestDefinitionsRefuse(t *testing.T) {
 	}
 	d, err := Definitions(describe([]any{good()}), "module", sources)
 	require.NoError(t, err)
-	require.Equal(t, "module:model_m.infer", d[0].Function)
+	require.Equal(t, "module:model_0.infer", d[0].Function)
 	require.Empty(t, d[0].Broken)
 	for _, bad := range []any{nil, "x", 1, "", describe(nil), describe("x"), describe([]any{}), describe([]any{good(), good()})} {
 		_, err := Definitions(bad, "module", sources)
@@ -126,7 +148,9 @@ func TestDefinitionsRefuse(t *testing.T) {
 			m[key] = v
 			d, err := Definitions(describe([]any{m}), "module", sources)
 			require.NoError(t, err)
-			require.Contains(t, d[0].Broken, "m.py is refused: ", "%s: %v", key, v)
+			require.NotEmpty(t, d[0].Broken, "%s: %v", key, v)
+			require.NotContains(t, d[0].Broken, "m.py", "%s: %v", key, v)
+			require.Contains(t, d[0].Detail, "m.py: ", "%s: %v", key, v)
 		}
 	}
 }

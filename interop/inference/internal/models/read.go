@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"unicode/utf8"
@@ -16,6 +17,8 @@ type Source struct {
 	Name string
 	File string // where it was read from, for tracebacks
 	Text string
+	// Problem is the reason why the file cannot be a model, for clients; "" if it can.
+	Problem string
 }
 
 const (
@@ -34,9 +37,9 @@ func refuse(file, format string, args ...any) error {
 
 // Read reads the models of a directory, NAME.py each, in the order of their names. A user who can
 // write to them can run any code here. So the directory, its parents and the files must belong to
-// this user or root and must not be writable by others, and files must be regular ones. Names that
-// begin with a dot or an underscore, and names without the suffix .py, are ignored. Errors:
-// ErrRefused with file and reason, and those of the system.
+// this user or root and must not be writable by others, and there are no links. Names that begin with a dot or
+// an underscore, and names without the suffix .py, are ignored. Another file that cannot be a model is a
+// source with a Problem. Errors: ErrRefused with file and reason, and those of the system.
 func Read(dir string) ([]Source, error) {
 	real, err := filepath.Abs(dir)
 	if err == nil {
@@ -72,24 +75,10 @@ func Read(dir string) ([]Source, error) {
 		if !isModel || filepath.Dir(file) != real || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") {
 			return nil
 		}
-		switch {
-		case !identifier.MatchString(name):
-			return refuse(file, "%q is not a name of a model: it has 1 to 128 ASCII letters, digits and _, and begins with no digit", name)
-		case len(sources) == mostModels:
+		if len(sources) == mostModels {
 			return refuse(real, "it has more than %d models", mostModels)
-		case !info.Mode().IsRegular():
-			return refuse(file, "it is not a regular file")
-		case info.Size() > mostBytes:
-			return refuse(file, "it is longer than %d bytes", mostBytes)
 		}
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return fmt.Errorf("models: %w", err)
-		}
-		if !utf8.Valid(text) {
-			return refuse(file, "it is not UTF-8")
-		}
-		sources = append(sources, Source{name, file, string(text)})
+		sources = append(sources, read(name, file, info))
 		return nil
 	})
 	if err == nil && len(sources) == 0 {
@@ -99,6 +88,30 @@ func Read(dir string) ([]Source, error) {
 		return nil, err
 	}
 	return sources, nil
+}
+
+// read reads the file of a model.
+func read(name, file string, info os.FileInfo) Source {
+	s := Source{Name: name, File: file}
+	switch {
+	case !validName.MatchString(name):
+		s.Name = strings.Trim(strconv.QuoteToASCII(name), `"`)
+		s.Problem = "its name is not valid: want 1 to 128 ASCII letters, digits, and _ - or . after the first of them"
+	case !info.Mode().IsRegular():
+		s.Problem = "it is not a regular file"
+	case info.Size() > mostBytes:
+		s.Problem = fmt.Sprintf("its file is longer than %d bytes", mostBytes)
+	default:
+		text, err := os.ReadFile(file)
+		switch {
+		case err != nil:
+			s.Problem = "its file cannot be read"
+		case !utf8.Valid(text):
+			s.Problem = "its file is not UTF-8"
+		}
+		s.Text = string(text)
+	}
+	return s
 }
 
 // checkDirectories checks a directory and its parents: a user who can write to one of them can
@@ -131,5 +144,5 @@ func checkOwner(file string, info os.FileInfo, sticky bool) error {
 	return nil
 }
 
-// identifier is stricter than Python's rule, because names are part of URLs.
-var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
+// validName matches names that can be a part of a URL.
+var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$`)

@@ -1,8 +1,8 @@
 package models
 
 import (
+	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -26,9 +26,11 @@ const (
 // Script returns the source of the Python module of a load: bootstrap.py, which loads and calls models,
 // with the models. directory is that of the models; "" for built-in ones.
 func Script(load int, directory string, sources []Source) (string, error) {
-	list := make([][3]string, len(sources))
-	for i, s := range sources {
-		list[i] = [3]string{s.Name, s.File, s.Text}
+	list := [][3]string{}
+	for _, s := range sources {
+		if s.Problem == "" {
+			list = append(list, [3]string{s.Name, s.File, s.Text})
+		}
 	}
 	text, err := json.Marshal(list)
 	if err != nil {
@@ -41,46 +43,56 @@ func Script(load int, directory string, sources []Source) (string, error) {
 
 // description is a model in the result of Describe.
 type description struct {
-	Name, Error           string
+	Name, Error, Detail   string
 	Inputs, Outputs       []oip.Tensor
 	Bound, Serial, Shapes bool
 	WritesAll             bool `json:"writes_all"`
 }
 
-// Definitions reads the result of Describe for the module. A model that cannot be called is a Broken
-// definition. Errors: a description that is not of these sources.
+// Definitions reads the result of Describe for the module, which has the sources without a Problem. A model that
+// cannot be called is a Broken definition. Errors: a description that is not of these sources.
 func Definitions(described any, module string, sources []Source) ([]engine.Definition, error) {
 	text, _ := described.(string)
 	var list []json.RawMessage
-	if err := json.Unmarshal([]byte(text), &list); err != nil || len(list) != len(sources) {
-		return nil, fmt.Errorf("models: invalid description of %d models: %.100q", len(sources), text)
-	}
-	definitions := make([]engine.Definition, len(sources))
-	for i, text := range list {
-		d, err := definition(text, module, sources[i])
-		if err != nil {
-			d = engine.Definition{Meta: oip.Model{Name: sources[i].Name}, Broken: refuse(sources[i].File, "%v", err).Error()}
+	err := json.Unmarshal([]byte(text), &list)
+	definitions, next := make([]engine.Definition, len(sources)), 0
+	for i, s := range sources {
+		d := engine.Definition{Broken: s.Problem}
+		if s.Problem == "" && next < len(list) {
+			d = definition(list[next], fmt.Sprintf("%s:model_%d", module, next), s.Name)
+		}
+		if s.Problem == "" {
+			next++
+		}
+		if d.Broken != "" {
+			d = engine.Definition{Broken: d.Broken, Detail: s.File + ": " + cmp.Or(d.Detail, d.Broken), Meta: oip.Model{Name: s.Name}}
 		}
 		definitions[i] = d
+	}
+	if err != nil || next != len(list) {
+		return nil, fmt.Errorf("models: invalid description of %d models: %.100q", next, text)
 	}
 	return definitions, nil
 }
 
-func definition(text []byte, module string, s Source) (d engine.Definition, err error) {
+// definition reads one description, of the model with a name at a Python object.
+func definition(text []byte, at, name string) (d engine.Definition) {
 	var m description
 	switch err := json.Unmarshal(text, &m); {
 	case err != nil:
-		return d, fmt.Errorf("invalid description: %w", err)
-	case m.Name != s.Name:
-		return d, fmt.Errorf("invalid description: it is of model %q", m.Name)
+		return engine.Definition{Broken: "its declaration is not valid", Detail: err.Error()}
 	case m.Error != "":
-		return d, errors.New(strings.TrimSpace(m.Error))
+		return engine.Definition{Broken: m.Error, Detail: strings.TrimSpace(m.Detail)}
+	case m.Name != name:
+		return engine.Definition{Broken: "its description is of another model", Detail: m.Name}
 	}
-	at := module + ":model_" + s.Name
 	d = engine.Definition{Function: at + ".infer", Bound: m.Bound, Serial: m.Serial, WritesAll: m.WritesAll,
-		Meta: oip.Model{Name: s.Name, Versions: []string{"1"}, Platform: "usmbridge_python", Inputs: m.Inputs, Outputs: m.Outputs}}
+		Meta: oip.Model{Name: name, Versions: []string{"1"}, Platform: "usmbridge_python", Inputs: m.Inputs, Outputs: m.Outputs}}
 	if m.Shapes {
 		d.Shapes = at + ".shapes"
 	}
-	return d, d.Check()
+	if err := d.Check(); err != nil {
+		d.Broken = strings.TrimPrefix(err.Error(), "engine: model "+name+": ")
+	}
+	return d
 }

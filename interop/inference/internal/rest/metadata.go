@@ -1,8 +1,9 @@
 package rest
 
 import (
-	"context"
+	"maps"
 	"net/http"
+	"slices"
 
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
@@ -58,12 +59,21 @@ func (x *exchange) index() error {
 	return x.marshal(x.h.o.Engine.Index(request.Ready))
 }
 
-// controlModel loads or unloads a model.
-func (x *exchange) controlModel(run func(engine.Control, context.Context, string) error) error {
+func (x *exchange) load() error {
+	var request struct {
+		Parameters map[string]raw `json:"parameters"`
+	}
+	if err := x.small(&request); err != nil {
+		return err
+	}
+	return x.done(x.h.o.Engine.Load(x.r.Context(), x.r.PathValue("model"), slices.Collect(maps.Keys(request.Parameters))))
+}
+
+func (x *exchange) unload() error {
 	if err := x.small(&struct{}{}); err != nil {
 		return err
 	}
-	return x.done(run(x.h.o.Engine.Control(), x.r.Context(), x.r.PathValue("model")))
+	return x.done(x.h.o.Engine.Control().Unload(x.r.Context(), x.r.PathValue("model")))
 }
 
 func (x *exchange) noRegions() error { return x.marshal([]any{}) }

@@ -31,8 +31,8 @@ var routes = []struct {
 	{"GET", "/v2/models/{model}/versions/{version}/stats", ofModel((*exchange).statistics)},
 
 	{"POST", "/v2/repository/index", (*exchange).index},
-	{"POST", "/v2/repository/models/{model}/load", func(x *exchange) error { return x.controlModel(engine.Control.Load) }},
-	{"POST", "/v2/repository/models/{model}/unload", func(x *exchange) error { return x.controlModel(engine.Control.Unload) }},
+	{"POST", "/v2/repository/models/{model}/load", (*exchange).load},
+	{"POST", "/v2/repository/models/{model}/unload", (*exchange).unload},
 
 	{"GET", "/v2/systemsharedmemory/status", (*exchange).regionStatus},
 	{"GET", "/v2/systemsharedmemory/region/{region}/status", (*exchange).regionStatus},

@@ -71,6 +71,8 @@ def test_repository(protocol, client):
     assert {"identity"} <= {m["name"] for m in models if m["state"] == "READY"}
     assert "-model-control" in protocol.refuses(lambda: client.load_model("identity"), 400, "UNIMPLEMENTED")
     assert "-model-control" in protocol.refuses(lambda: client.unload_model("identity"), 400, "UNIMPLEMENTED")
+    for parameters in {"config": "{}"}, {"config": "{}", "files": {"file:1/model.py": b"x"}}:
+        assert "of load is not supported" in protocol.refuses(lambda: client.load_model("identity", **parameters), 400, "UNIMPLEMENTED")
 
 
 def test_settings_are_refused(protocol, client):
