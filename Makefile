@@ -125,9 +125,9 @@ bench-wheel: wheel ## the Python benchmarks with the wheel in a plain python; 4 
 	@rm -rf bin/bench-wheel && $(PIP) install --quiet --no-deps --no-index --target bin/bench-wheel dist/*.whl
 	@$(TEST) PYTHONPATH="$(CURDIR)/bin/bench-wheel" internal/bench/bench.sh wheel
 
-bench-service: python bin/tritonclient/requirements.txt bin/mlserver/requirements.txt ## the inference server against aiohttp and MLServer; also JSON in bin/ [SERVICEBENCH=flags]; 6 min
+bench-service: python bin/tritonclient/requirements.txt ## the inference server against aiohttp and plain processes [SERVICEBENCH=flags]; 2 min
 	@$(BUILD) ./interop/inference/cmd/usmserve && $(GO) build -o bin/servicebench ./interop/inference/internal/bench
-	@$(TEST) ./bin/servicebench -json bin/bench-service.json $(SERVICEBENCH)
+	@$(TEST) ./bin/servicebench $(SERVICEBENCH)
 
 wheel: bin/wheel/requirements.txt ## the Python package as a wheel in dist/: for old systems, built twice and audited; 2 min
 	@rm -rf dist && PYTHONPATH=$(CURDIR)/bin/wheel $(GO) run ./internal/tools/wheel -out dist -zig "$(VENV)/bin/python" -reproduce

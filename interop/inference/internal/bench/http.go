@@ -9,7 +9,7 @@ import (
 	"net"
 	"os"
 	"strconv"
-	"strings"
+	"syscall"
 	"time"
 )
 
@@ -17,71 +17,67 @@ import (
 type httpClient struct {
 	s       *spec
 	number  int
-	request []byte // all of it
-	input   []byte // its part with the tensor
-	conn    net.Conn
+	request []byte
+	input   []byte
+	conn    net.Conn // nil: to be opened
 	in      *bufio.Reader
 	body    []byte
-	regions []*shared // of the input and the output
+	regions []region // of the input and the output
 }
 
 func dialHTTP(s *spec, number int) (client, error) {
-	c := &httpClient{s: s, number: number, body: make([]byte, s.output()+64<<10)}
-	c.input = make([]byte, s.input())
-	s.fill(c.input, number)
-	if s.Region {
+	c := &httpClient{s: s, number: number, input: s.data(number), body: make([]byte, s.output()+64<<10)}
+	if s.protocol == "bare" {
+		c.request = append(fmt.Appendf(nil, "POST /sobel/%d/%d HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n\r\n", s.height, s.width, s.address, len(c.input)), c.input...)
+		return c, nil
+	}
+	given, wanted, tensor := fmt.Sprintf(`"binary_data_size":%d`, len(c.input)), `"binary_data":true`, c.input
+	if s.region {
 		if err := c.register(); err != nil {
 			return nil, err
 		}
+		const parameters = `"shared_memory_region":"%s","shared_memory_byte_size":%d`
+		given, wanted, tensor = fmt.Sprintf(parameters, c.regions[0].name, s.input()), fmt.Sprintf(parameters, c.regions[1].name, s.output()), nil
 	}
-	c.prepare()
-	return c, nil
-}
-
-// prepare makes the bytes of the request.
-func (c *httpClient) prepare() {
-	s := c.s
-	if s.Protocol == "bare" {
-		head := fmt.Sprintf("POST /sobel/%d/%d HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n\r\n", s.Height, s.Width, s.Address, len(c.input))
-		c.request = append([]byte(head), c.input...)
-		return
-	}
-	in, out := "x", "y"
-	if s.Model == "sobel" {
-		in, out = "luminance", "edges"
-	}
-	shape := strconv.Itoa(s.Height)
-	if s.Width > 0 {
-		shape += "," + strconv.Itoa(s.Width)
-	}
-	given, wanted, tensor := fmt.Sprintf(`"binary_data_size":%d`, len(c.input)), `"binary_data":true`, c.input
-	if s.Region {
-		region := `"shared_memory_region":"%s","shared_memory_byte_size":%d`
-		given, wanted, tensor = fmt.Sprintf(region, c.regions[0].name, s.input()), fmt.Sprintf(region, c.regions[1].name, s.output()), nil
+	in, out := s.names()
+	shape := strconv.Itoa(s.height)
+	if s.width > 0 {
+		shape += "," + strconv.Itoa(s.width)
 	}
 	header := fmt.Sprintf(`{"inputs":[{"name":"%s","datatype":"FP32","shape":[%s],"parameters":{%s}}],"outputs":[{"name":"%s","parameters":{%s}}]}`,
 		in, shape, given, out, wanted)
-	head := fmt.Sprintf("POST /v2/models/%s/infer HTTP/1.1\r\nHost: %s\r\nInference-Header-Content-Length: %d\r\nContent-Length: %d\r\n\r\n%s",
-		s.Model, s.Address, len(header), len(header)+len(tensor), header)
-	c.request = append([]byte(head), tensor...)
+	c.request = append(fmt.Appendf(nil, "POST /v2/models/%s/infer HTTP/1.1\r\nHost: %s\r\nInference-Header-Content-Length: %d\r\nContent-Length: %d\r\n\r\n%s",
+		s.model, s.address, len(header), len(header)+len(tensor), header), tensor...)
+	return c, nil
 }
 
 // sharedPrefix begins the keys of the clients' shared memory, which the service admits.
 const sharedPrefix = "usmbridge-bench-"
 
+// region is shared memory under a name in /dev/shm.
+type region struct {
+	name string
+	data []byte
+}
+
 // register creates memory for input and output and registers it with the server.
 func (c *httpClient) register() error {
-	for _, part := range []struct {
-		name string
-		size int
-	}{{"in", c.s.input()}, {"out", c.s.output()}} {
-		m, err := newShared(fmt.Sprintf(sharedPrefix+"%d-%d-%s", os.Getpid(), c.number, part.name), part.size)
+	for i, size := range []int{c.s.input(), c.s.output()} {
+		name := fmt.Sprintf("%s%d-%d-%d", sharedPrefix, os.Getpid(), c.number, i)
+		f, err := os.OpenFile("/dev/shm/"+name, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 		if err != nil {
 			return err
 		}
-		c.regions = append(c.regions, m)
-		body := fmt.Sprintf(`{"key":"/%s","offset":0,"byte_size":%d}`, m.name, part.size)
-		if err := c.post("/v2/systemsharedmemory/region/"+m.name+"/register", body); err != nil {
+		defer f.Close()
+		if err := f.Truncate(int64(size)); err != nil {
+			return err
+		}
+		data, err := syscall.Mmap(int(f.Fd()), 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+		if err != nil {
+			return err
+		}
+		c.regions = append(c.regions, region{name, data})
+		if err := c.post(name+"/register", fmt.Sprintf(`{"key":"/%s","offset":0,"byte_size":%d}`, name, size)); err != nil {
 			return err
 		}
 	}
@@ -89,152 +85,80 @@ func (c *httpClient) register() error {
 	return nil
 }
 
-// post makes a small request and wants no more than that it succeeds.
+// post makes a small request that concerns a region.
 func (c *httpClient) post(path, body string) error {
-	c.request = fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n\r\n%s", path, c.s.Address, len(body), body)
+	c.request = fmt.Appendf(nil, "POST /v2/systemsharedmemory/region/%s HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n\r\n%s", path, c.s.address, len(body), body)
 	_, err := c.exchange()
 	return err
 }
 
-func (c *httpClient) open() error {
-	if c.conn != nil {
-		return nil
+// exchange sends the request and returns the body of the response, valid until the next.
+func (c *httpClient) exchange() (body []byte, err error) {
+	if c.conn == nil {
+		if c.conn, err = net.DialTimeout("tcp", c.s.address, 10*time.Second); err != nil {
+			return nil, err
+		}
+		c.in = bufio.NewReaderSize(c.conn, 64<<10)
 	}
-	conn, err := c.s.connect()
-	if err != nil {
-		return err
-	}
-	c.conn = conn
-	if c.in == nil {
-		c.in = bufio.NewReaderSize(conn, 64<<10)
-	} else {
-		c.in.Reset(conn)
-	}
-	return nil
-}
-
-func (c *httpClient) drop() {
-	if c.conn != nil {
-		c.conn.Close()
-		c.conn = nil
-	}
-}
-
-// exchange sends the request and returns the body of the answer, valid until the next.
-func (c *httpClient) exchange() ([]byte, error) {
-	if err := c.open(); err != nil {
-		return nil, err
-	}
+	defer func() {
+		if err != nil {
+			c.conn.Close()
+			c.conn = nil
+		}
+	}()
 	_ = c.conn.SetDeadline(time.Now().Add(time.Minute))
-	sent := make(chan error, 1)
-	if len(c.request) > 128<<10 {
-		// The server may refuse the request before it has read all of it.
-		conn := c.conn
-		go func() { _, err := conn.Write(c.request); sent <- err }()
-	} else {
-		_, err := c.conn.Write(c.request)
-		sent <- err
-	}
-	status, body, closes, err := c.answer()
-	if err != nil || closes {
-		c.drop()
-	}
-	if writeErr := <-sent; writeErr != nil {
-		c.drop()
-	}
-	if err != nil {
+	if _, err := c.conn.Write(c.request); err != nil {
 		return nil, err
 	}
-	switch {
-	case status == 200:
-		return body, nil
-	case status == 503 || status == 504:
-		return nil, fmt.Errorf("%w: %s", errRefused, body)
-	}
-	return nil, &refusedError{fmt.Sprintf("%d: %s", status, body)}
-}
-
-var errAnswer = errors.New("the answer is no HTTP with a length")
-
-// answer reads one response.
-func (c *httpClient) answer() (status int, body []byte, closes bool, err error) {
-	length := -1
-	for first := true; ; first = false {
+	status, length := "", -1
+	for {
 		line, err := c.in.ReadSlice('\n')
 		if err != nil {
-			return 0, nil, true, err
+			return nil, err
 		}
-		line = bytes.TrimRight(line, "\r\n")
-		if first {
-			if len(line) < 12 {
-				return 0, nil, true, errAnswer
-			}
-			if status, err = strconv.Atoi(string(line[9:12])); err != nil {
-				return 0, nil, true, errAnswer
-			}
-			continue
-		}
-		if len(line) == 0 {
+		if line = bytes.TrimSpace(line); len(line) == 0 {
 			break
 		}
-		if name, value, ok := strings.Cut(string(line), ":"); ok {
-			switch strings.ToLower(name) {
-			case "content-length":
-				if length, err = strconv.Atoi(strings.TrimSpace(value)); err != nil {
-					return 0, nil, true, errAnswer
-				}
-			case "connection":
-				closes = strings.EqualFold(strings.TrimSpace(value), "close")
+		if status == "" {
+			status = string(line)
+		} else if name, value, _ := bytes.Cut(line, []byte(": ")); bytes.EqualFold(name, []byte("Content-Length")) {
+			if length, err = strconv.Atoi(string(value)); err != nil {
+				return nil, err
 			}
 		}
 	}
 	if length < 0 || length > len(c.body) {
-		return 0, nil, true, errAnswer
+		return nil, errors.New("the response has no valid Content-Length")
 	}
-	_, err = io.ReadFull(c.in, c.body[:length])
-	return status, c.body[:length], closes, err
+	if _, err := io.ReadFull(c.in, c.body[:length]); err != nil {
+		return nil, err
+	}
+	if status != "HTTP/1.1 200 OK" {
+		return nil, fmt.Errorf("%s: %s", status, c.body[:length])
+	}
+	return c.body[:length], nil
 }
 
 func (c *httpClient) once(verify bool) error {
 	body, err := c.exchange()
-	if err != nil {
-		return err
-	}
-	tensor := body
 	switch {
-	case c.s.Region:
-		tensor = c.regions[1].data
-	case c.s.Protocol == "v2":
-		if len(body) < c.s.output() {
-			return errWrong
-		}
-		tensor = body[len(body)-c.s.output():]
-	}
-	if len(tensor) != c.s.output() || verify && !c.s.right(tensor, c.input, c.number) {
-		return errWrong
-	}
-	return nil
-}
-
-// cut sends part of a request, or all and does not wait, and closes the connection.
-func (c *httpClient) cut() error {
-	if err := c.open(); err != nil {
+	case err != nil:
 		return err
+	case c.s.region:
+		body = c.regions[1].data
+	case c.s.protocol == "v2":
+		body = body[max(0, len(body)-c.s.output()):]
 	}
-	defer c.drop()
-	_ = c.conn.SetDeadline(time.Now().Add(10 * time.Second))
-	part := len(c.request)
-	if time.Now().UnixNano()&64 != 0 {
-		part = part/2 + 1
-	}
-	_, err := c.conn.Write(c.request[:part])
-	return err
+	return c.s.check(body, c.input, c.number, verify)
 }
 
 func (c *httpClient) close() {
-	for _, m := range c.regions {
-		_ = c.post("/v2/systemsharedmemory/region/"+m.name+"/unregister", "{}")
-		m.remove()
+	for _, r := range c.regions {
+		_ = c.post(r.name+"/unregister", "{}")
+		_ = os.Remove("/dev/shm/" + r.name)
+		_ = syscall.Munmap(r.data)
 	}
-	c.drop()
+	if c.conn != nil {
+		c.conn.Close()
+	}
 }

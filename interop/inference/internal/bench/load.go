@@ -1,168 +1,151 @@
 package main
 
 import (
-	"encoding/json"
+	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"os"
-	"runtime/debug"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// errRefused is a refusal that allows a retry.
-var errRefused = errors.New("refused")
+// spec describes a load.
+type spec struct {
+	protocol      string // "v2" (REST with binary tensors), "bare" (the array as the body), "grpc"
+	address       string // host:port
+	model         string // "sobel", or a model with an input x and an output y
+	height, width int    // width 0: a vector of height elements
+	clients       int
+	region        bool // use system shared memory
+}
 
-// errWrong reports a response with wrong contents.
+func (s spec) to(protocol, address string) spec {
+	s.protocol, s.address = protocol, address
+	return s
+}
+
+func (s *spec) elements() int { return s.height * max(s.width, 1) }
+
+func (s *spec) input() int { return 4 * s.elements() }
+
+func (s *spec) output() int {
+	if s.model == "sobel" {
+		return s.elements()
+	}
+	return s.input()
+}
+
+// names returns the names of the input and the output.
+func (s *spec) names() (in, out string) {
+	if s.model == "sobel" {
+		return "luminance", "edges"
+	}
+	return "x", "y"
+}
+
+// data returns the input of a client: a slope from left to right with its own gradient, or its own numbers.
+func (s *spec) data(client int) []byte {
+	var p []byte
+	for i := range s.elements() {
+		v := float32(client + i%1000)
+		if s.model == "sobel" {
+			v = float32(client%7+1) * float32(i%s.width)
+		}
+		p = binary.LittleEndian.AppendUint32(p, math.Float32bits(v))
+	}
+	return p
+}
+
 var errWrong = errors.New("wrong response")
 
-// refusedError is any other refusal.
-type refusedError struct{ text string }
-
-func (e *refusedError) Error() string { return e.text }
+// check returns an error for a response with a wrong length or, if each byte is verified, wrong contents.
+func (s *spec) check(p, input []byte, client int, verify bool) error {
+	right := len(p) == s.output()
+	switch {
+	case !right || !verify:
+	case s.model == "identity":
+		right = string(p) == string(input)
+	case s.model == "sobel":
+		inner, edge := byte(8*(client%7+1)), byte(4*(client%7+1))
+		for i, v := range p {
+			column := i % s.width
+			right = right && v == map[bool]byte{true: edge, false: inner}[column == 0 || column == s.width-1]
+		}
+	}
+	if !right {
+		return errWrong
+	}
+	return nil
+}
 
 // client sends one request after the other.
 type client interface {
 	// once sends a request. verify checks each byte of the response.
 	once(verify bool) error
-	// cut begins a request and closes the connection.
-	cut() error
 	close()
 }
 
-// generate is the process that makes the load: a spec in, "begin" when it has warmed up, an
-// outcome out.
-func generate(in io.Reader, out io.Writer) error {
-	debug.SetGCPercent(800) // the load shares the processors with the servers
-	var s spec
-	if err := json.NewDecoder(in).Decode(&s); err != nil {
-		return err
-	}
-	o, err := s.run(func() { fmt.Fprintln(out, `"begin"`) })
-	if err != nil {
-		return err
-	}
-	return json.NewEncoder(out).Encode(o)
-}
-
 func (s *spec) dial(i int) (client, error) {
-	if s.Protocol == "grpc" {
+	if s.protocol == "grpc" {
 		return dialGRPC(s, i)
 	}
 	return dialHTTP(s, i)
 }
 
-// counts are one client's.
-type counts struct {
-	outcome
-	times []time.Duration
-}
-
-func (s *spec) run(begin func()) (*outcome, error) {
-	clients := make([]client, s.Clients)
-	for i := range clients {
+// against runs a load against a server: a warm-up, and the measured time.
+func (s *spec) against(v *server, d time.Duration) (*measured, error) {
+	var all []client
+	for i := range s.clients {
 		c, err := s.dial(i)
 		if err != nil {
 			return nil, err
 		}
 		defer c.close()
-		clients[i] = c
+		all = append(all, c)
 	}
+	m := &measured{}
+	var mu sync.Mutex // guards m and times
+	var times []time.Duration
 	var measuring, over atomic.Bool
-	results := make([]counts, s.Clients)
 	var wg sync.WaitGroup
-	for i, c := range clients {
-		wg.Go(func() { s.one(i, c, &results[i], &measuring, &over) })
+	for _, c := range all {
+		wg.Go(func() {
+			var own []time.Duration
+			for n := 0; !over.Load(); n++ {
+				start := time.Now()
+				err := c.once(n%64 == 0)
+				if err == nil && measuring.Load() {
+					own = append(own, time.Since(start))
+				}
+				if err != nil {
+					mu.Lock()
+					m.failed++
+					m.problem = err.Error()
+					mu.Unlock()
+					time.Sleep(time.Millisecond)
+				}
+			}
+			mu.Lock()
+			times = append(times, own...)
+			mu.Unlock()
+		})
 	}
-	time.Sleep(s.Warm)
-	begin()
-	start := time.Now()
+	time.Sleep(500 * time.Millisecond)
+	before, start := v.cpu(), time.Now()
 	measuring.Store(true)
-	time.Sleep(s.Duration)
+	time.Sleep(d)
 	measuring.Store(false)
-	took := time.Since(start)
+	took, used := time.Since(start), v.cpu()-before
 	over.Store(true)
 	wg.Wait()
-	return gather(results, took), nil
-}
-
-// one is one client's work. Requests that end in the measured time count.
-func (s *spec) one(i int, c client, r *counts, measuring, over *atomic.Bool) {
-	cuts := s.Cut > 0 && i%s.Cut == s.Cut-1
-	for n := 0; !over.Load(); n++ {
-		if cuts && n%2 == 0 {
-			if c.cut() == nil {
-				r.Cut++
-			}
-			continue
-		}
-		start := time.Now()
-		err := c.once(s.Verify || n%64 == 0)
-		took := time.Since(start)
-		if !measuring.Load() && err == nil {
-			continue
-		}
-		var refused *refusedError
-		switch {
-		case err == nil:
-			r.Served++
-			r.times = append(r.times, took)
-			continue
-		case s.Retry && errors.Is(err, errRefused):
-			r.Refused++
-			time.Sleep(time.Millisecond)
-			continue
-		case errors.Is(err, errWrong):
-			r.Wrong++
-		case errors.As(err, &refused) || errors.Is(err, errRefused):
-			r.Failed++
-		default:
-			r.Lost++
-		}
-		if r.Error == "" {
-			r.Error = err.Error()
-		}
-		time.Sleep(time.Millisecond)
-	}
-}
-
-func gather(results []counts, took time.Duration) *outcome {
-	o := &outcome{Took: took}
-	var times []time.Duration
-	for i := range results {
-		r := &results[i]
-		o.Served += r.Served
-		o.Refused += r.Refused
-		o.Failed += r.Failed
-		o.Wrong += r.Wrong
-		o.Lost += r.Lost
-		o.Cut += r.Cut
-		if o.Error == "" {
-			o.Error = r.Error
-		}
-		times = append(times, r.times...)
+	if len(times) == 0 {
+		return nil, fmt.Errorf("no request succeeded: %s", m.problem)
 	}
 	slices.Sort(times)
-	if n := len(times); n > 0 {
-		o.P50, o.P99, o.Max = times[n/2], times[min(n*99/100, n-1)], times[n-1]
-	}
-	return o
+	n := len(times)
+	m.rate, m.cpu = float64(n)/took.Seconds(), used.Seconds()/float64(n)
+	m.p50, m.p99 = times[n/2].Seconds(), times[n*99/100].Seconds()
+	return m, nil
 }
-
-// connect opens a connection to the server.
-func (s *spec) connect() (net.Conn, error) {
-
-	return net.DialTimeout("tcp", s.Address, 10*time.Second)
-}
-
-// shared is memory under a name in /dev/shm.
-type shared struct {
-	name string
-	data []byte
-}
-
-func (s *shared) remove() { _ = os.Remove("/dev/shm/" + s.name) }

@@ -1,88 +1,66 @@
 package main
 
 import (
-	"errors"
 	"flag"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime/debug"
 	"time"
 )
 
 // bench is one run.
 type bench struct {
-	service  string // the program
-	dir      string // of this package's sources
-	models   string // a directory of the built-in models and those of the bench
-	python   string // the interpreter with Numba
-	peers    string // a directory with aiohttp, "" for none
-	mlserver string // one with MLServer, "" for none
-	only     *regexp.Regexp
-	rounds   int
-	seconds  time.Duration
-	soak     time.Duration
-	report   report
+	service string // the program
+	dir     string // of the sources of the module
+	models  string // a directory with the models of the bench
+	python  string // the interpreter with Numba
+	peers   string // a directory with aiohttp
+	rounds  int
+	seconds time.Duration
 }
 
 func main() {
-	load := flag.Bool("load", false, "make the load that standard input describes (for this program itself)")
-	b := &bench{}
+	b := &bench{python: "python3"}
 	flag.StringVar(&b.service, "service", "bin/usmserve", "the service's `program`")
 	flag.StringVar(&b.dir, "dir", "interop/inference", "the service's source `directory`")
 	flag.StringVar(&b.peers, "aiohttp", "bin/tritonclient", "`directory` that has aiohttp")
-	flag.StringVar(&b.mlserver, "mlserver", "bin/mlserver", "`directory` that has MLServer")
-	only := flag.String("only", ".", "`regexp` of works: sobel, region, busy, cut")
+	only := flag.String("only", ".", "`regexp` of works: sobel, region, busy")
 	flag.IntVar(&b.rounds, "rounds", 3, "`times` that each way is run")
 	flag.DurationVar(&b.seconds, "time", 2*time.Second, "`time` of a run")
-	flag.DurationVar(&b.soak, "soak", time.Minute, "`time` of the work in which clients are cut off")
-	to := flag.String("json", "", "`file` for the results")
 	flag.Parse()
-	if *load {
-		exit(generate(os.Stdin, os.Stdout))
-		return
+	if venv := os.Getenv("VIRTUAL_ENV"); venv != "" {
+		b.python = filepath.Join(venv, "bin", "python")
 	}
-	var err error
-	if b.only, err = regexp.Compile(*only); err != nil {
-		exit(err)
-	}
-	exit(errors.Join(b.run(), b.report.write(*to)))
-}
-
-func exit(err error) {
-	if err != nil {
+	debug.SetGCPercent(800) // the load shares the processors with the servers
+	if err := b.run(*only); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func (b *bench) run() error {
-	if venv := os.Getenv("VIRTUAL_ENV"); venv != "" {
-		b.python = filepath.Join(venv, "bin", "python")
-	} else {
-		b.python = "python3"
+func (b *bench) run(only string) error {
+	wanted, err := regexp.Compile(only)
+	if err != nil {
+		return err
 	}
-	for _, dir := range []*string{&b.peers, &b.mlserver} {
-		if _, err := os.Stat(*dir); err != nil {
-			*dir = ""
-		}
-	}
-	var err error
 	if b.models, err = os.MkdirTemp("", "bench-models"); err != nil {
 		return err
 	}
 	defer os.RemoveAll(b.models)
-	for _, from := range []string{"models", "internal/bench/models"} {
-		files, err := filepath.Glob(filepath.Join(b.dir, from, "*.py"))
+	for _, from := range []string{"builtin", "bench/models"} {
+		files, err := filepath.Glob(filepath.Join(b.dir, "internal", from, "*.py"))
 		if err != nil {
 			return err
 		}
 		for _, path := range files {
 			text, err := os.ReadFile(path)
-			if err != nil {
-				return err
+			if err == nil {
+				err = os.WriteFile(filepath.Join(b.models, filepath.Base(path)), text, 0o600)
 			}
-			if err := os.WriteFile(filepath.Join(b.models, filepath.Base(path)), text, 0o600); err != nil {
+			if err != nil {
 				return err
 			}
 		}
@@ -90,14 +68,11 @@ func (b *bench) run() error {
 	for _, work := range []struct {
 		name string
 		run  func() error
-	}{
-		{"sobel", b.sobel}, {"region", b.region}, {"busy", b.busy}, {"cut", b.cut},
-	} {
-		if !b.only.MatchString(work.name) {
-			continue
-		}
-		if err := work.run(); err != nil {
-			return fmt.Errorf("%s: %w", work.name, err)
+	}{{"sobel", b.sobel}, {"region", b.region}, {"busy", b.busy}} {
+		if wanted.MatchString(work.name) {
+			if err := work.run(); err != nil {
+				return fmt.Errorf("%s: %w", work.name, err)
+			}
 		}
 	}
 	return nil
@@ -105,20 +80,18 @@ func (b *bench) run() error {
 
 // ours starts the service; rest and grpc are its addresses.
 func (b *bench) ours(flags ...string) (s *server, rest, grpc string, err error) {
-	ports, err := freePorts(3)
+	ports, err := freePorts(2)
 	if err != nil {
 		return nil, "", "", err
 	}
-	argv := append([]string{b.service, "-addr", ports[0], "-grpc", ports[1], "-admin", ports[2], "-models", b.models, "-shm-prefix", sharedPrefix}, flags...)
-	if s, err = start("service", "listening on", nil, argv...); err == nil {
-		s.admin = ports[2]
-	}
+	argv := append([]string{b.service, "-addr", ports[0], "-grpc", ports[1], "-admin", "none", "-models", b.models, "-shm-prefix", sharedPrefix}, flags...)
+	s, err = start("service", "listening on", nil, argv...)
 	return s, ports[0], ports[1], err
 }
 
-// aiohttp starts the peer, nil where it is not installed.
+// aiohttp starts the peer; nil if it is not installed.
 func (b *bench) aiohttp() (*server, string, error) {
-	if b.peers == "" {
+	if _, err := os.Stat(filepath.Join(b.peers, "aiohttp")); err != nil {
 		fmt.Println("not comparing with aiohttp: it is not installed; make bench-service installs it")
 		return nil, "", nil
 	}
@@ -126,7 +99,7 @@ func (b *bench) aiohttp() (*server, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	_, port, _ := cutLast(ports[0])
+	_, port, _ := net.SplitHostPort(ports[0])
 	s, err := start("aiohttp", "listening", []string{"PYTHONPATH=" + b.peers}, b.python, filepath.Join(b.dir, "internal/bench/peers/aiohttp_sobel.py"), port)
 	return s, ports[0], err
 }

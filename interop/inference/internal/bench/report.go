@@ -1,80 +1,79 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"text/tabwriter"
 	"time"
 )
 
-// row is one line of the result, for JSON.
-type row struct {
-	Work   string  `json:"work"`
-	Way    string  `json:"way"`
-	Rate   float64 `json:"requests_per_second"`
-	CPU    float64 `json:"cpu_seconds_per_request"`
-	P50    float64 `json:"p50_seconds"`
-	P99    float64 `json:"p99_seconds"`
-	Failed int     `json:"failed"`
+// measured is one run of a load against a server.
+type measured struct {
+	rate, cpu, p50, p99 float64 // requests a second, and seconds
+	failed              int
+	problem             string // the last failure
 }
 
-// verdict is a bound and the measured value.
-type verdict struct {
-	Work  string  `json:"work"`
-	What  string  `json:"what"`
-	Found float64 `json:"found"`
-	Sign  string  `json:"sign"` // ">=" or "<="
-	Bound float64 `json:"bound"`
-	Met   bool    `json:"met"`
+func rate(m *measured) float64 { return m.rate }
+func cpu(m *measured) float64  { return m.cpu }
+func p50(m *measured) float64  { return m.p50 }
+func p99(m *measured) float64  { return m.p99 }
+
+// way is a server with a load.
+type way struct {
+	name   string
+	server *server
+	spec   spec
+	runs   []*measured
 }
 
-// report collects and prints.
-type report struct {
-	Rows     []row     `json:"rows"`
-	Verdicts []verdict `json:"bounds"`
+// inTurn runs all ways in turn, n times.
+func inTurn(ways []*way, n int, d time.Duration) error {
+	for range n {
+		for _, w := range ways {
+			m, err := w.spec.against(w.server, d)
+			if err != nil {
+				return fmt.Errorf("%s: %w", w.name, err)
+			}
+			w.runs = append(w.runs, m)
+		}
+	}
+	return nil
 }
 
-func micro(seconds float64) string {
-	return time.Duration(seconds * 1e9).Round(time.Microsecond).String()
+func (w *way) median(of func(*measured) float64) float64 {
+	var values []float64
+	for _, m := range w.runs {
+		values = append(values, of(m))
+	}
+	slices.Sort(values)
+	return values[len(values)/2]
 }
 
 // table prints the ways of a work.
-func (r *report) table(work string, ways []*way) {
+func table(work string, ways []*way) {
 	fmt.Printf("\n%s\n", work)
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "way\trequests/s\tCPU a request\tmedian\t99 %\tfailed\t")
-	for _, x := range ways {
-		failed, first := x.runs.trouble()
-		fmt.Fprintf(w, "%s\t%.0f\t%s\t%s\t%s\t%d\t\n", x.name, x.runs.rate(), micro(x.runs.cpu()), micro(x.runs.p50()), micro(x.runs.p99()), failed)
-		if failed > 0 {
-			fmt.Printf("%s: %s\n", x.name, first)
+	t := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "way\trequests/s\tCPU a request\tmedian\t99 %\tfailed\t")
+	micro := func(seconds float64) time.Duration { return time.Duration(seconds * 1e9).Round(time.Microsecond) }
+	for _, w := range ways {
+		failed := 0
+		for _, m := range w.runs {
+			if failed += m.failed; m.failed > 0 {
+				fmt.Printf("%s: %s\n", w.name, m.problem)
+			}
 		}
-		r.Rows = append(r.Rows, row{work, x.name, x.runs.rate(), x.runs.cpu(), x.runs.p50(), x.runs.p99(), failed})
+		fmt.Fprintf(t, "%s\t%.0f\t%v\t%v\t%v\t%d\t\n", w.name, w.median(rate), micro(w.median(cpu)), micro(w.median(p50)), micro(w.median(p99)), failed)
 	}
-	_ = w.Flush()
+	_ = t.Flush()
 }
 
-func (r *report) bound(work, what string, found float64, sign string, bound float64) {
-	met := found >= bound
-	if sign == "<=" {
-		met = found <= bound
+// bound prints a measured value and its bound.
+func bound(what string, found float64, sign string, limit float64) {
+	result := "MISSED"
+	if sign == ">=" && found >= limit || sign == "<=" && found <= limit {
+		result = "met"
 	}
-	result := "met"
-	if !met {
-		result = "MISSED"
-	}
-	fmt.Printf("  %-62s %8.2f  bound %s %.2f  %s\n", what, found, sign, bound, result)
-	r.Verdicts = append(r.Verdicts, verdict{work, what, found, sign, bound, met})
-}
-
-func (r *report) write(path string) error {
-	if path == "" {
-		return nil
-	}
-	text, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(path, append(text, '\n'), 0o600)
+	fmt.Printf("  %-62s %8.2f  bound %s %.2f  %s\n", what, found, sign, limit, result)
 }

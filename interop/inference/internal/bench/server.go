@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -18,7 +17,6 @@ import (
 // server is a process that serves, with those that it starts.
 type server struct {
 	name  string
-	admin string // the address of metrics; "" for none
 	cmd   *exec.Cmd
 	ended chan struct{}
 	said  bytes.Buffer // on its standard error; read after ended
@@ -83,16 +81,6 @@ func tail(s string) string {
 	return strings.TrimSpace(s)
 }
 
-// wait waits until an address can be connected to.
-func wait(address string) error {
-	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-		if c, err := net.Dial("tcp", address); err == nil {
-			return c.Close()
-		}
-	}
-	return errors.New(address + ": no process listens after two minutes")
-}
-
 // freePorts returns free ports of this machine.
 func freePorts(n int) ([]string, error) {
 	var all []string
@@ -107,20 +95,11 @@ func freePorts(n int) ([]string, error) {
 	return all, nil
 }
 
-// tree has the resources that a process and its descendants have used.
-type tree struct {
-	cpu      time.Duration // of running processes, and of ended ones that they have waited for
-	resident int64         // bytes; memory that processes share counts for each
-}
-
-// usage reads /proc.
-func (s *server) usage() tree {
+// cpu returns the processor time of the process and its descendants, and of ended ones that they have waited
+// for, from /proc.
+func (s *server) cpu() (sum time.Duration) {
 	const ticks = 100 // USER_HZ of Linux
-	type process struct {
-		parent int
-		tree
-	}
-	all := map[int]process{}
+	parents, used := map[int]int{}, map[int]time.Duration{}
 	paths, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, path := range paths {
 		text, err := os.ReadFile(path)
@@ -130,16 +109,14 @@ func (s *server) usage() tree {
 		// The name, in parentheses, may contain anything.
 		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-		number := func(i int) (n int64) { n, _ = strconv.ParseInt(fields[i-3], 10, 64); return n }
-		used := number(14) + number(15) + number(16) + number(17)
-		all[pid] = process{int(number(4)), tree{time.Duration(used) * time.Second / ticks, number(24) * int64(os.Getpagesize())}}
+		number := func(i int) (n int) { n, _ = strconv.Atoi(fields[i-3]); return n }
+		parents[pid] = number(4)
+		used[pid] = time.Duration(number(14)+number(15)+number(16)+number(17)) * time.Second / ticks
 	}
-	var sum tree
-	for pid, p := range all {
-		for up, hops := pid, 0; up > 1 && hops < 100; up, hops = all[up].parent, hops+1 {
+	for pid := range used {
+		for up, hops := pid, 0; up > 1 && hops < 100; up, hops = parents[up], hops+1 {
 			if up == s.cmd.Process.Pid {
-				sum.cpu += p.cpu
-				sum.resident += p.resident
+				sum += used[pid]
 				break
 			}
 		}
