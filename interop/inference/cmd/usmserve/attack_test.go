@@ -425,38 +425,3 @@ func residentKiB(r *running) (kib int) {
 	_, _ = fmt.Sscan(rest, &kib)
 	return kib
 }
-
-// A web page in a browser, which can post to any address, registers nothing and runs nothing.
-func TestAttackFromBrowser(t *testing.T) {
-	r := start(t, "-shm-prefix", "usmbridge-attack-", "-models", modelsDir(t, map[string]string{"same": same}))
-	_, port, err := net.SplitHostPort(r.addr)
-	require.NoError(t, err)
-	for _, c := range []struct {
-		host, origin, site string
-		status             int
-	}{
-		{r.addr, "https://elsewhere.example", "cross-site", 403},
-		{r.addr, "https://elsewhere.example", "", 403},
-		{r.addr, "null", "", 403},
-		{"rebound.example:" + port, "http://rebound.example:" + port, "", 403},
-		{"rebound.example:" + port, "http://rebound.example:" + port, "same-origin", 403},
-		{"localhost:" + port, "http://localhost:" + port, "same-origin", 404},
-		{r.addr, "http://" + r.addr, "same-origin", 404},
-		{"service.example", "", "", 404},
-	} {
-		q, err := http.NewRequest("POST", "http://"+r.addr+"/v2/systemsharedmemory/region/r/unregister", nil)
-		require.NoError(t, err)
-		q.Host = c.host
-		if c.origin != "" {
-			q.Header.Set("Origin", c.origin)
-		}
-		if c.site != "" {
-			q.Header.Set("Sec-Fetch-Site", c.site)
-		}
-		resp, err := http.DefaultClient.Do(q)
-		require.NoError(t, err)
-		resp.Body.Close()
-		require.Equal(t, c.status, resp.StatusCode, "%+v", c)
-	}
-	require.NoError(t, r.stop(), "%s", r.log)
-}

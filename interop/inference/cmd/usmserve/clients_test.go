@@ -7,11 +7,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
-	healthpb "google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/status"
 
 	"github.com/usmbridge/usmbridge/interop/inference/internal/clienttest"
 )
@@ -66,32 +61,4 @@ func TestKServe(t *testing.T) {
 	clients(t, r, "kserve", "test_clients.py")
 	require.NoError(t, r.stop(), "%s", r.log)
 	require.Contains(t, r.log.String(), "no memory is in use at the end")
-}
-
-// TestHealth checks the standard gRPC health protocol with the client of grpc-go.
-func TestHealth(t *testing.T) {
-	r := start(t)
-	conn, err := grpc.NewClient(r.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	require.NoError(t, err)
-	defer conn.Close()
-	health := healthpb.NewHealthClient(conn)
-	for _, service := range []string{"", "inference.GRPCInferenceService", "identity", "sobel"} {
-		a, err := health.Check(t.Context(), &healthpb.HealthCheckRequest{Service: service}, grpc.WaitForReady(true))
-		require.NoError(t, err)
-		require.Equal(t, healthpb.HealthCheckResponse_SERVING, a.GetStatus(), service)
-	}
-	_, err = health.Check(t.Context(), &healthpb.HealthCheckRequest{Service: "none"})
-	require.Equal(t, codes.NotFound, status.Code(err))
-	watch, err := health.Watch(t.Context(), &healthpb.HealthCheckRequest{})
-	require.NoError(t, err)
-	a, err := watch.Recv()
-	require.NoError(t, err)
-	require.Equal(t, healthpb.HealthCheckResponse_SERVING, a.GetStatus())
-	require.NoError(t, r.stop(), "%s", r.log)
-	a, err = watch.Recv()
-	if err == nil { // the new status can arrive before the connection is closed
-		require.Equal(t, healthpb.HealthCheckResponse_NOT_SERVING, a.GetStatus())
-		_, err = watch.Recv()
-	}
-	require.Error(t, err)
 }

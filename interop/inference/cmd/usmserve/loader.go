@@ -27,7 +27,7 @@ type loader struct {
 	log       *slog.Logger
 	timeout   time.Duration // until requests of replaced models have ended
 
-	mu       sync.Mutex      // held while models are loaded or unloaded
+	mu       sync.Mutex      // held while models are loaded
 	sources  []models.Source // of loaded
 	loaded   atomic.Pointer[backend.Loaded]
 	replaced sync.WaitGroup // models that were replaced and have not ended
@@ -123,13 +123,6 @@ func (l *loader) Load(ctx context.Context, model string) error {
 		return err
 	}
 	return m.Ready()
-}
-
-// Unload implements engine.Control.
-func (l *loader) Unload(_ context.Context, model string) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.engine.Unload(model)
 }
 
 // logRestarts logs the workers that were restarted since the last call. It is not called concurrently.

@@ -58,7 +58,7 @@ type Options struct {
 	// Regions is the shared memory of clients. The caller closes it after Close. nil: a registry with
 	// the zero region.Options.
 	Regions *region.Registry
-	// Control loads and unloads models for clients; nil refuses that.
+	// Control loads models for clients; nil refuses that, and to unload them.
 	Control Control
 	// Apart says that models run in other processes, which can see Memory alone: inputs in regions
 	// are copied into Memory before the call, and outputs back after it.
@@ -77,9 +77,6 @@ func (o *Options) complete() error {
 	}
 	if o.Runner == nil {
 		o.Runner = noRunner{}
-	}
-	if o.Control == nil {
-		o.Control = noControl{}
 	}
 	for _, p := range []*memmgr.Pool{o.Memory, o.Calls} {
 		if p != nil && !p.Place().HostReadable() {

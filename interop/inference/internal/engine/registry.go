@@ -72,16 +72,6 @@ func (e *Engine) SetModels(runner executor.Runner, definitions []Definition, one
 	}, nil
 }
 
-// Unload makes a model unavailable until the next SetModels. Requests in flight finish. Errors:
-// NotFound.
-func (e *Engine) Unload(name string) error {
-	m, err := e.Model(name, "")
-	if err == nil {
-		m.unloaded.Store(true)
-	}
-	return err
-}
-
 // Index describes the models, or those that are ready, in the words of the protocol's repository extension.
 func (e *Engine) Index(ready bool) []oip.Entry {
 	list := []oip.Entry{} // not nil: an empty list in JSON
@@ -98,22 +88,14 @@ func (e *Engine) Index(ready bool) []oip.Entry {
 	return list
 }
 
-// Control loads and unloads models on behalf of clients.
+// Control loads models on behalf of clients.
 type Control interface {
 	// Load loads a model from its file again, and no other. Errors: NotFound, NotReady for a model that cannot
 	// be served.
 	Load(ctx context.Context, model string) error
-	// Unload makes a model unavailable. Errors: NotFound.
-	Unload(ctx context.Context, model string) error
 }
 
-// noControl is the Control of an engine without one.
-type noControl struct{}
-
 var errNoControl = oip.Errorf(oip.Unsupported, "clients cannot load or unload models: start the server with -model-control")
-
-func (noControl) Load(context.Context, string) error   { return errNoControl }
-func (noControl) Unload(context.Context, string) error { return errNoControl }
 
 // Load loads a model for a client by Options.Control. parameters are the names of the request's parameters.
 // Errors: Unsupported without a Control, and for parameters that give the model another configuration or
@@ -124,8 +106,23 @@ func (e *Engine) Load(ctx context.Context, model string, parameters []string) er
 			return oip.Errorf(oip.Unsupported, "the parameter %s of load is not supported: a model is loaded from its file", oip.Quote(name))
 		}
 	}
+	if e.o.Control == nil {
+		return errNoControl
+	}
 	return e.o.Control.Load(ctx, model)
 }
 
-// Control returns Options.Control, or a Control that refuses all calls.
-func (e *Engine) Control() Control { return e.o.Control }
+// Unload makes a model unavailable for a client. Requests in flight finish. Errors: NotFound, Unsupported without a
+// Control.
+func (e *Engine) Unload(model string) error {
+	if e.o.Control == nil {
+		return errNoControl
+	}
+	e.mu.Lock() // not while SetModels looks which models are unloaded
+	defer e.mu.Unlock()
+	m, err := e.Model(model, "")
+	if err == nil {
+		m.unloaded.Store(true)
+	}
+	return err
+}

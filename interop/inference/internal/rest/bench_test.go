@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"strconv"
 	"testing"
 
@@ -73,37 +72,4 @@ func skipResponse(in *bufio.Reader) error {
 			}
 		}
 	}
-}
-
-// BenchmarkNetHTTP measures net/http for the same bytes with a handler that echoes.
-func BenchmarkNetHTTP(b *testing.B) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(b, err)
-	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		p := make([]byte, r.ContentLength)
-		_, _ = io.ReadFull(r.Body, p)
-		w.Header()["Content-Length"] = []string{strconv.Itoa(len(p))}
-		_, _ = w.Write(p)
-	})}
-	go func() { _ = server.Serve(l) }()
-	defer server.Close()
-	request := append([]byte("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1024\r\n\r\n"), make([]byte, 1024)...)
-	b.ReportAllocs()
-	b.SetParallelism(16)
-	b.RunParallel(func(pb *testing.PB) {
-		c, err := net.Dial("tcp", l.Addr().String())
-		require.NoError(b, err)
-		defer c.Close()
-		in := bufio.NewReader(c)
-		for pb.Next() {
-			if _, err := c.Write(request); err != nil {
-				b.Error(err)
-				return
-			}
-			if err := skipResponse(in); err != nil {
-				b.Error(err)
-				return
-			}
-		}
-	})
 }

@@ -1,9 +1,7 @@
 package rest
 
 import (
-	"bufio"
 	"compress/gzip"
-	"compress/zlib"
 	"errors"
 	"io"
 	"net"
@@ -19,23 +17,11 @@ import (
 // headerLength is the header with the length of the JSON, if binary tensors follow.
 const headerLength = "Inference-Header-Content-Length"
 
-// The codings of compressed bodies.
-const (
-	gzipped  = "gzip"
-	deflated = "deflate" // the format of zlib (RFC 9110)
-)
-
-// coding returns the coding of that name, "" for none.
-func coding(name string) (coding string, ok bool) {
-	switch strings.ToLower(strings.TrimSpace(name)) {
-	case "", "identity":
-		return "", true
-	case gzipped, "x-gzip":
-		return gzipped, true
-	case deflated:
-		return deflated, true
-	}
-	return "", false
+// coding reports whether the coding of that name is gzip, and whether it is gzip or none.
+func coding(name string) (zipped, ok bool) {
+	name = strings.ToLower(strings.TrimSpace(name))
+	zipped = name == "gzip" || name == "x-gzip"
+	return zipped, zipped || name == "" || name == "identity"
 }
 
 // body is the body of a request, which may be compressed.
@@ -44,11 +30,10 @@ type body struct {
 	length  int64 // Content-Length; -1 for a body in chunks
 	json    int64 // bytes of the JSON, decompressed; -1: the whole body
 	charged int64 // bytes of the JSON that are charged to the engine's heap
-	coding  string
+	zipped  bool
 	until   time.Time // the end of the request
 	in      received
-	decoder io.Reader
-	packed  *bufio.Reader // the input of the decoder, which may end before the body does
+	decoder io.Reader // of zipped; nil before the first byte
 }
 
 // received is the body as it was sent.
@@ -71,11 +56,11 @@ func (r *received) Read(p []byte) (int, error) {
 func (x *exchange) open(most int64) (*body, error) {
 	r, limits := x.r, &x.h.limits
 	encoding := strings.Join(r.Header["Content-Encoding"], ", ")
-	how, ok := coding(encoding)
+	zipped, ok := coding(encoding)
 	if !ok {
-		return nil, refuse(http.StatusUnsupportedMediaType, oip.Unsupported, "Content-Encoding "+oip.Quote(encoding)+" is not served: gzip, deflate or none", nil)
+		return nil, refuse(http.StatusUnsupportedMediaType, oip.Unsupported, "Content-Encoding "+oip.Quote(encoding)+" is not served: gzip or none", nil)
 	}
-	b := &body{x: x, coding: how, length: r.ContentLength, json: -1, until: time.Now().Add(x.h.o.Engine.Timeout()),
+	b := &body{x: x, zipped: zipped, length: r.ContentLength, json: -1, until: time.Now().Add(x.h.o.Engine.Timeout()),
 		in: received{Reader: http.MaxBytesReader(x.w, r.Body, most)}}
 	if text := r.Header[headerLength]; len(text) > 0 {
 		n, err := strconv.ParseUint(text[0], 10, 63)
@@ -83,10 +68,10 @@ func (x *exchange) open(most int64) (*body, error) {
 			return nil, oip.Errorf(oip.Invalid, "%s %s is not a length in bytes", headerLength, oip.Quote(strings.Join(text, ", ")))
 		}
 		b.json = int64(n)
-		if how == "" && b.length >= 0 && b.json > b.length {
+		if !zipped && b.length >= 0 && b.json > b.length {
 			return nil, oip.Errorf(oip.Invalid, "%s %d is more than the Content-Length of %d", headerLength, b.json, b.length)
 		}
-	} else if how == "" {
+	} else if !zipped {
 		b.json = b.length
 	}
 	if b.length > most {
@@ -104,7 +89,7 @@ func (x *exchange) open(most int64) (*body, error) {
 // afterJSON returns the number of bytes after the JSON; -1 if it is unknown because the body is compressed or
 // in chunks.
 func (b *body) afterJSON() int64 {
-	if b.coding != "" || b.length < 0 {
+	if b.zipped || b.length < 0 {
 		return -1
 	}
 	return b.length - b.json
@@ -122,26 +107,16 @@ func (b *body) expect(n int64) {
 }
 
 // Read reads the decompressed body.
-func (b *body) Read(p []byte) (int, error) {
+func (b *body) Read(p []byte) (n int, err error) {
+	if !b.zipped {
+		return b.in.Read(p)
+	}
 	if b.decoder == nil {
-		decoder, err := b.decompress()
-		if err != nil {
+		if b.decoder, err = gzip.NewReader(&b.in); err != nil {
 			return 0, err
 		}
-		b.decoder = decoder
 	}
 	return b.decoder.Read(p)
-}
-
-func (b *body) decompress() (io.Reader, error) {
-	switch b.coding {
-	case gzipped:
-		return gzip.NewReader(&b.in)
-	case deflated:
-		b.packed = bufio.NewReader(&b.in) // zlib would hide the unread bytes of its own reader
-		return zlib.NewReader(b.packed)
-	}
-	return &b.in, nil
 }
 
 // full reads len(p) bytes of the decompressed body.
@@ -209,9 +184,6 @@ func (b *body) finish() error {
 	var one [1]byte
 	b.expect(1)
 	n, err := io.ReadFull(b, one[:])
-	if b.packed != nil && errors.Is(err, io.EOF) {
-		n, err = io.ReadFull(b.packed, one[:])
-	}
 	if n > 0 {
 		return oip.Errorf(oip.Invalid, "the body is longer than its JSON and tensors")
 	}
@@ -240,7 +212,7 @@ func (b *body) clientError(err error) error {
 		return &oip.Error{Kind: oip.Cancelled, Message: "the body was cut off", Err: failed}
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return &oip.Error{Kind: oip.Invalid, Message: "the body is shorter than its JSON and tensors", Err: err}
-	case errors.Is(err, gzip.ErrHeader), errors.Is(err, zlib.ErrHeader), errors.Is(err, zlib.ErrDictionary):
+	case errors.Is(err, gzip.ErrHeader):
 		return &oip.Error{Kind: oip.Invalid, Message: "the body is not compressed as its Content-Encoding says", Err: err}
 	}
 	return &oip.Error{Kind: oip.Invalid, Message: "the compressed body is corrupt", Err: err}

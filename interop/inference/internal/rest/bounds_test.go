@@ -49,28 +49,26 @@ func TestMissingBodies(t *testing.T) {
 func TestEndOfCompressedBodies(t *testing.T) {
 	v := serve(t, setup{limits: func(l *limits) { l.grace = time.Second }})
 	text := binaryFloats(1)
-	for _, how := range []string{"gzip", "deflate"} {
-		whole := string(compressed(t, how, append([]byte(text), floats(1)...)))
-		head := func(more int) string {
-			return fmt.Sprintf("POST /v2/models/identity/infer HTTP/1.1\r\nHost: x\r\nContent-Encoding: %s\r\nContent-Length: %d\r\n%s: %d\r\n\r\n",
-				how, len(whole)+more, headerLength, len(text))
-		}
-		t.Run(how+", extra bytes", func(t *testing.T) {
-			t.Parallel()
-			for _, more := range []int{1, 100, 10000} {
-				c := v.dial()
-				c.send(head(more) + whole + strings.Repeat("x", more))
-				require.Equal(t, 400, c.answer().StatusCode)
-			}
-		})
-		t.Run(how+", missing bytes", func(t *testing.T) {
-			t.Parallel()
-			c := v.dial()
-			c.send(head(100) + whole)
-			require.Equal(t, 408, c.answer().StatusCode)
-			require.Eventually(t, func() bool { return v.engine.Stats().Requests == 0 }, 30*time.Second, time.Millisecond)
-		})
+	whole := string(compressed(t, append([]byte(text), floats(1)...)))
+	head := func(more int) string {
+		return fmt.Sprintf("POST /v2/models/identity/infer HTTP/1.1\r\nHost: x\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n%s: %d\r\n\r\n",
+			len(whole)+more, headerLength, len(text))
 	}
+	t.Run("extra bytes", func(t *testing.T) {
+		t.Parallel()
+		for _, more := range []int{1, 100, 10000} {
+			c := v.dial()
+			c.send(head(more) + whole + strings.Repeat("x", more))
+			require.Equal(t, 400, c.answer().StatusCode)
+		}
+	})
+	t.Run("missing bytes", func(t *testing.T) {
+		t.Parallel()
+		c := v.dial()
+		c.send(head(100) + whole)
+		require.Equal(t, 408, c.answer().StatusCode)
+		require.Eventually(t, func() bool { return v.engine.Stats().Requests == 0 }, 30*time.Second, time.Millisecond)
+	})
 }
 
 // TestUnreadContinue checks that a client that sends Expect: 100-continue and does not

@@ -8,11 +8,11 @@
 // Content-Length, which is checked before a byte is read, or is in chunks. JSON is charged to a budget
 // of all requests together (engine.Engine.Heap); small bodies are always accepted.
 // The datatypes and shapes give the sizes of the tensors, which are read into memory of the engine's
-// pool. Numbers in JSON are written there directly. Bodies may be compressed (gzip, deflate), with the
+// pool. Numbers in JSON are written there directly. Bodies may be compressed (gzip), with the
 // same bounds.
 //
 // A response is written from the memory of the results. It is compressed if the client accepts exactly
-// one coding, gzip or deflate. HTTP libraries send lists of codings by default, which do not ask for a
+// one coding, gzip. HTTP libraries send lists of codings by default, which do not ask for a
 // slower response.
 //
 // # Details that the protocol leaves open

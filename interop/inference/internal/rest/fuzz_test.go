@@ -73,8 +73,7 @@ func FuzzInfer(f *testing.F) {
 	add(3, `{"inputs":[{"name":"a","shape":[1],"datatype":"FP16","parameters":{"binary_data_size":2}},{"name":"b","shape":[1],"datatype":"BF16","parameters":{"binary_data_size":2}}],"parameters":{"binary_data_output":true}}`, "aabb", 0)
 	add(0, `{"inputs":[{"name":"x","shape":[9223372036854775807],"datatype":"FP32","parameters":{"binary_data_size":9223372036854775807}}]}`, "", 0)
 	add(0, `{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","parameters":{"shared_memory_region":"r","shared_memory_byte_size":4,"shared_memory_offset":18446744073709551615}}]}`, "", 0)
-	f.Add(uint8(0), compressed(f, "gzip", []byte(binaryFloats(1)+"1234")), strconv.Itoa(len(binaryFloats(1))), uint8(1))
-	f.Add(uint8(0), compressed(f, "deflate", []byte(binaryFloats(1)+"1234")), strconv.Itoa(len(binaryFloats(1))), uint8(2))
+	f.Add(uint8(0), compressed(f, []byte(binaryFloats(1)+"1234")), strconv.Itoa(len(binaryFloats(1))), uint8(1))
 	f.Add(uint8(0), []byte("{}"), "-1", uint8(0))
 	f.Add(uint8(0), []byte("{}"), "", uint8(3))
 	names := []string{"identity", "sum", "kinds", "halves"}
@@ -83,7 +82,7 @@ func FuzzInfer(f *testing.F) {
 		if length != "" {
 			r.Header[headerLength] = []string{length}
 		}
-		if name := []string{"", "gzip", "deflate", "other"}[encoding&3]; name != "" {
+		if name := []string{"", "gzip", "identity", "other"}[encoding&3]; name != "" {
 			r.Header.Set("Content-Encoding", name)
 		}
 		if name := []string{"", "gzip", "deflate"}[encoding>>2%3]; name != "" {

@@ -73,7 +73,7 @@ func (x *exchange) unload() error {
 	if err := x.small(&struct{}{}); err != nil {
 		return err
 	}
-	return x.done(x.h.o.Engine.Control().Unload(x.r.Context(), x.r.PathValue("model")))
+	return x.done(x.h.o.Engine.Unload(x.r.PathValue("model")))
 }
 
 func (x *exchange) noRegions() error { return x.marshal([]any{}) }

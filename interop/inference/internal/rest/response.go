@@ -2,7 +2,6 @@ package rest
 
 import (
 	"compress/gzip"
-	"compress/zlib"
 	"io"
 	"net/http"
 	"strconv"
@@ -65,12 +64,12 @@ func (x *exchange) reply(request *engine.Request, head *header, results []engine
 		header[headerLength] = []string{strconv.FormatInt(length, 10)}
 	}
 	a.to = x.w
-	var packed encoder
-	if how := x.accepted(); how != "" && (length < 0 || length+size >= leastEncoded) {
-		header["Content-Encoding"] = []string{how}
+	var packed *gzip.Writer
+	if x.zips() && (length < 0 || length+size >= leastEncoded) {
+		header["Content-Encoding"] = []string{"gzip"}
 		header["Vary"] = []string{"Accept-Encoding"}
-		packed = encoders[how].Get().(encoder)
-		defer func() { packed.Reset(nil); encoders[how].Put(packed) }()
+		packed = encoders.Get().(*gzip.Writer)
+		defer func() { packed.Reset(nil); encoders.Put(packed) }()
 		packed.Reset(a.to)
 		a.to = packed
 	} else if length >= 0 {
@@ -92,24 +91,17 @@ func (x *exchange) reply(request *engine.Request, head *header, results []engine
 	}
 }
 
-// encoder compresses a response.
-type encoder interface {
-	io.WriteCloser
-	Reset(to io.Writer)
-}
-
 // encoders are reused, because each takes almost 1 MiB.
-var encoders = map[string]*sync.Pool{
-	gzipped:  {New: func() any { w, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed); return w }},
-	deflated: {New: func() any { w, _ := zlib.NewWriterLevel(nil, zlib.BestSpeed); return w }},
-}
+var encoders = sync.Pool{New: func() any { w, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed); return w }}
 
-// accepted returns the coding in Accept-Encoding if the header contains exactly one.
-func (x *exchange) accepted() (how string) {
-	if values := x.r.Header["Accept-Encoding"]; len(values) == 1 {
-		how, _ = coding(values[0])
+// zips reports whether Accept-Encoding contains exactly one coding, gzip.
+func (x *exchange) zips() bool {
+	values := x.r.Header["Accept-Encoding"]
+	if len(values) != 1 {
+		return false
 	}
-	return how
+	zipped, _ := coding(values[0])
+	return zipped
 }
 
 // write sends bytes, unless an earlier write has failed.

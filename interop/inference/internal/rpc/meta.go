@@ -96,8 +96,8 @@ func loadParameters(fields []byte) (names []string) {
 	return names
 }
 
-func (s *Server) modelUnload(ctx context.Context, q *pb.RepositoryModelUnloadRequest) (*pb.RepositoryModelUnloadResponse, error) {
-	return &pb.RepositoryModelUnloadResponse{}, s.o.Engine.Control().Unload(ctx, q.GetModelName())
+func (s *Server) modelUnload(_ context.Context, q *pb.RepositoryModelUnloadRequest) (*pb.RepositoryModelUnloadResponse, error) {
+	return &pb.RepositoryModelUnloadResponse{}, s.o.Engine.Unload(q.GetModelName())
 }
 
 func (s *Server) repositoryIndex(_ context.Context, q *pb.RepositoryIndexRequest) (*pb.RepositoryIndexResponse, error) {

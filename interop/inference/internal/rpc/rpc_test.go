@@ -163,9 +163,6 @@ func TestInfer(t *testing.T) {
 		a, err = b.infer(t.Context(), q, grpc.UseCompressor(gzip.Name))
 		require.NoError(t, err)
 		require1(t, q, a)
-		a, err = b.infer(t.Context(), q, grpc.UseCompressor("deflate"))
-		require.NoError(t, err)
-		require1(t, q, a)
 	}
 	// Two inputs with typed contents and two outputs, in another order than in the model.
 	q := &pb.ModelInferRequest{ModelName: "sum", ModelVersion: "1",

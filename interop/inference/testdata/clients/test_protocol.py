@@ -123,14 +123,13 @@ def test_json_floats():
         assert all(type(v) is float for v in answer.get_output("y")["data"])
 
 
-@pytest.mark.parametrize("algorithm", ["gzip", "deflate"])
 @pytest.mark.parametrize("n", [0, 10, 1_000_000])
-def test_compressed(protocol, client, algorithm, n):
+def test_compressed(protocol, client, n):
     x = numbers(n)
     options = (
-        {"compression_algorithm": algorithm}
+        {"compression_algorithm": "gzip"}
         if protocol.name == "grpc"
-        else {"request_compression_algorithm": algorithm, "response_compression_algorithm": algorithm}
+        else {"request_compression_algorithm": "gzip", "response_compression_algorithm": "gzip"}
     )
     answer = client.infer("identity", [protocol.input("x", x)], **options)
     assert numpy.array_equal(answer.as_numpy("y"), x)
