@@ -187,7 +187,7 @@ func (s *service) openEngine(sources []models.Source) (err error) {
 	s.engine, err = engine.New(engine.Options{Version: usmarray.Version, Models: loading,
 		Memory: b.Memory, Limit: b.Limit, Calls: b.Calls, CallsLimit: b.CallsLimit,
 		ForModels: b.ForModels, Regions: s.regions, Control: control, Apart: s.config.workers > 0,
-		Timeout: s.config.timeout, Log: s.log})
+		Returning: b.Returning, Timeout: s.config.timeout, Log: s.log})
 	s.models.backend, s.models.engine = b, s.engine
 	return err
 }

@@ -40,6 +40,8 @@ type Backend struct {
 	// both reach. Without SYCL, they are the host's queue and USMUnknown.
 	Queue *syclobj.Queue
 	Kind  syclobj.USMKind
+	// Returning is the value of engine.Options that keeps the runner busy.
+	Returning int
 
 	options  Options
 	segments *segment.Resource   // below the pools, if workers map them
@@ -63,7 +65,7 @@ func Open(o Options) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Backend{options: o}
+	b := &Backend{options: o, Returning: 4 * max(o.Slots, o.Workers)} // a slot makes several short calls in a row
 	if err := b.openMemory(rt); err != nil {
 		return nil, err
 	}

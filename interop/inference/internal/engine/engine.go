@@ -24,8 +24,10 @@ type Engine struct {
 	regions *region.Registry
 	heap    *Budget
 	calls   *Budget
-	health  health
-	refused [oip.Kinds]atomic.Uint64
+	// returning has a place for each call of a model that returns its outputs; the second is for serial models.
+	returning [2]chan struct{}
+	health    health
+	refused   [oip.Kinds]atomic.Uint64
 
 	mu       sync.Mutex // guards draining; held to admit a request and to replace the models
 	draining bool
@@ -39,6 +41,9 @@ func New(o Options) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{o: o, regions: cmp.Or(o.Regions, region.New(region.Options{})), heap: NewBudget(256 << 20), calls: NewBudget(int64(o.MaxCalls))}
+	for i := range e.returning {
+		e.returning[i] = make(chan struct{}, o.Returning)
+	}
 	r, err := e.newRegistry(o.Runner, o.Models, &registry{}, "")
 	if err != nil {
 		return nil, err

@@ -64,10 +64,14 @@ type Options struct {
 	// are copied into Memory before the call, and outputs back after it.
 	Apart bool
 
-	MaxCalls int           // calls of all transports at a time, among them idle streams; 1024
-	Timeout  time.Duration // of a request, which may have a shorter one; 30 s
-	Patience time.Duration // time that the runner may be stuck until Live returns an error; a minute
-	Log      *slog.Logger  // slog.Default()
+	// Returning bounds the calls at a time of models that return their outputs, and of serial ones among them:
+	// their outputs take memory of Calls until they are copied, so that calls without a bound could wait for
+	// each other. 8.
+	Returning int
+	MaxCalls  int           // calls of all transports at a time, among them idle streams; 1024
+	Timeout   time.Duration // of a request, which may have a shorter one; 30 s
+	Patience  time.Duration // time that the runner may be stuck until Live returns an error; a minute
+	Log       *slog.Logger  // slog.Default()
 }
 
 // complete sets defaults and checks the options.
@@ -83,11 +87,12 @@ func (o *Options) complete() error {
 			return fmt.Errorf("engine: the memory of pool %s must be readable by the host (got %s)", p.Name(), p.Place())
 		}
 	}
-	if o.MaxCalls < 0 || min(o.Timeout, o.Patience) < 0 {
+	if min(o.MaxCalls, o.Returning) < 0 || min(o.Timeout, o.Patience) < 0 {
 		return errors.New("engine: a bound or time in Options is negative")
 	}
 	o.Name = cmp.Or(o.Name, "usmbridge")
 	o.MaxCalls = cmp.Or(o.MaxCalls, 1024)
+	o.Returning = cmp.Or(o.Returning, 8)
 	o.Timeout = cmp.Or(o.Timeout, 30*time.Second)
 	o.Patience = cmp.Or(o.Patience, time.Minute)
 	o.Log = cmp.Or(o.Log, slog.Default())

@@ -17,8 +17,9 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// Run calls the model, and returns the requested outputs in the requested order. It is called once. Errors: Invalid for missing inputs, for shared memory that was removed, and for
-// a request that the model refuses; Busy, Deadline, Cancelled; Internal if the model failed.
+// Run calls the model, and returns the requested outputs in the requested order. It is called once. Errors:
+// Invalid for missing inputs, for shared memory that was removed, and for a request that the model refuses;
+// Busy, Deadline, Cancelled; Internal if the model failed.
 func (r *Request) Run() ([]Result, error) {
 	results, err := r.run()
 	if err != nil {
@@ -64,12 +65,9 @@ func (r *Request) run() ([]Result, error) {
 		return nil, err
 	}
 	ready := time.Now()
-	answer, err := r.call(args)
-	called := time.Now()
-	if err == nil && !m.def.Bound {
-		err = r.take(answer)
-	} else if answer != nil {
-		drop(answer)
+	called, err := r.call(args)
+	if called.IsZero() {
+		return nil, err
 	}
 	var results []Result
 	if err == nil {
@@ -93,9 +91,23 @@ func (r *Request) run() ([]Result, error) {
 	return results, err
 }
 
-// call calls the model. Memory that the model allocates meanwhile belongs to the request.
-func (r *Request) call(args []any) (any, error) {
-	ctx, o := r.Context(), &r.model.engine.o
+// call calls the model and takes its outputs. It returns the end of the call, zero without a call. Memory that the
+// model allocates meanwhile belongs to the request.
+func (r *Request) call(args []any) (ended time.Time, err error) {
+	e, ctx := r.model.engine, r.Context()
+	o := &e.o
+	if !r.model.def.Bound {
+		places := e.returning[0]
+		if r.model.def.Serial {
+			places = e.returning[1]
+		}
+		select {
+		case places <- struct{}{}:
+		case <-ctx.Done():
+			return ended, ctx.Err()
+		}
+		defer func() { <-places }()
+	}
 	if o.ForModels != nil {
 		r.arena = arena.New(arena.Options{Name: r.model.def.Meta.Name, Choose: func(q *syclobj.Queue, kind syclobj.USMKind) (memmgr.Resource, error) {
 			return o.ForModels(o.Calls, q, kind)
@@ -103,8 +115,14 @@ func (r *Request) call(args []any) (any, error) {
 		ctx = arena.NewContext(ctx, r.arena)
 	}
 	answer, err := r.model.registry.runner.Call(ctx, r.model.def.Function, args...)
-	r.model.engine.health.note(ctx, err)
-	return answer, err
+	e.health.note(ctx, err)
+	ended = time.Now()
+	if err == nil && !r.model.def.Bound {
+		err = r.take(answer)
+	} else if answer != nil {
+		drop(answer)
+	}
+	return ended, err
 }
 
 // arguments returns the arrays of the inputs and, if the model is Bound, of the outputs. The memory of
