@@ -99,8 +99,9 @@ func (l *loader) replace(files []models.Source, one string) ([]models.Source, er
 		return nil, oip.Errorf(oip.NotFound, "no model is called %s", oip.Quote(one))
 	}
 	sources := slices.DeleteFunc(slices.Clone(l.sources), named)
-	at, _ := slices.BinarySearchFunc(sources, one, func(s models.Source, name string) int { return strings.Compare(s.Name, name) })
-	return slices.Insert(sources, at, files[from]), nil
+	sources = append(sources, files[from])
+	slices.SortFunc(sources, func(a, b models.Source) int { return strings.Compare(a.File, b.File) }) // as read
+	return sources, nil
 }
 
 // reload is load for a server that has models: it logs the error. Errors, for clients: NotFound, NotReady.

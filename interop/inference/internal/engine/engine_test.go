@@ -284,6 +284,16 @@ func TestFailures(t *testing.T) {
 	require.EqualValues(t, 1, m.Stats().Fail.Count)
 }
 
+// TestFullQueue checks that a request that finds the queue of the runner full may be tried again.
+func TestFullQueue(t *testing.T) {
+	e := enginetest.New(t, engine.Options{}, enginetest.Failing(&executor.Error{Kind: executor.ErrFull}))
+	r := begin(t, e, "failing", 1)
+	defer r.End()
+	_, err := r.Run()
+	require.Equal(t, oip.Busy, kindOf(t, err))
+	require.Positive(t, oip.As(err).RetryAfter)
+}
+
 // TestRefused checks that rejected requests are counted by the kind of the error.
 func TestRefused(t *testing.T) {
 	e := enginetest.New(t, engine.Options{}, enginetest.Identity())
