@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -334,37 +333,6 @@ func TestAbortedCalls(t *testing.T) {
 	}()
 	served(t, b, t.Context(), 100)
 	require.NoError(t, <-aborted)
-	b.drained(t)
-}
-
-// TestCancelledCalls checks that calls and streams that the client of grpc-go cancels at any time
-// leave no state.
-func TestCancelledCalls(t *testing.T) {
-	b := newTestbed(t, engine.Options{}, nil, enginetest.Identity())
-	rng := rand.New(rand.NewPCG(1, 2))
-	var calls sync.WaitGroup
-	gate := make(chan struct{}, 8)
-	for i := range 400 {
-		after := time.Duration(rng.IntN(4000)) * time.Microsecond
-		gate <- struct{}{}
-		calls.Go(func() {
-			defer func() { <-gate }()
-			ctx, cancel := context.WithTimeout(t.Context(), after)
-			defer cancel()
-			if i%2 == 0 {
-				_, _ = b.infer(ctx, identity("identity", 300_000))
-				return
-			}
-			s, err := b.conn.NewStream(ctx, &description.Streams[1], streamMethod)
-			for range 3 {
-				if err != nil || s.SendMsg(identity("identity", 100_000)) != nil || s.RecvMsg(new(pb.ModelStreamInferResponse)) != nil {
-					return
-				}
-			}
-		})
-	}
-	calls.Wait()
-	served(t, b, t.Context(), 20)
 	b.drained(t)
 }
 
