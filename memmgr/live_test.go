@@ -19,7 +19,7 @@ import (
 // Live lists memory while imports and memory of other resources use the same cells by turns. Each entry is of one
 // piece of memory.
 func TestLiveBesideReuseOfCells(t *testing.T) {
-	const rounds = 200
+	const rounds = 40
 	var memory [8]byte
 	sims := []memmgr.Resource{memtest.NewSimulated(), memtest.NewSimulated()}
 	pool := memmgr.NewPool(memtest.NewSimulated())
