@@ -138,19 +138,23 @@ def _assign(a, key, value):
         array_api._run("", "_set_item", (a, (key,), value.copy()), {})
 
 
+def _without_leading(value, ndim):
+    """Returns a value for so many axes: as NumPy, without leading axes of one element beyond them."""
+    extra = value.ndim - ndim
+    return value.reshape(value.shape[extra:]) if extra > 0 and value.shape[:extra] == (1,) * extra else value
+
+
 def _set(a, key, value):
     """Assigns an Array of a's element type in memory beside a."""
     if not _on_host(a) and a.size and _is_mask(a, key):
-        _assign(a, array_api._operand(key, a), value)
+        _assign(a, array_api._operand(key, a), _without_leading(value, a.ndim - key.ndim + 1))
         return
     view, first, arrays = _selection(a, key)
     if _on_host(a):
         numpy.asarray(view)[_host_key(first, arrays)] = numpy.asarray(value)
         return
     shape = view.shape[:first] + arrays[0].shape + view.shape[first + len(arrays) :]
-    extra = value.ndim - len(shape)
-    if extra > 0 and value.shape[:extra] == (1,) * extra:  # NumPy drops leading axes of one element
-        value = value.reshape(value.shape[extra:])
+    value = _without_leading(value, len(shape))
     numpy.broadcast_to(numpy.empty(value.shape, "V0"), shape)  # raises for a value of another shape
     if 0 not in shape:
         _assign(view, _usm_key(a, first, arrays), value)

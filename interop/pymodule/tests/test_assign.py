@@ -227,3 +227,7 @@ def test_values_that_overlap_and_leading_axes(np):
             a[key] = value(a)
             n[key] = value(n)
             assert a.tolist() == n.tolist(), (place, key)
+        rows, mask = np.zeros((3, 2), "int64"), np.array([True, False, True])
+        a = ub.asarray(rows, **place, copy=True)
+        a[mask] = rows[mask] = np.array([[[1], [2]]])
+        assert a.tolist() == rows.tolist(), place

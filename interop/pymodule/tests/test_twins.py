@@ -159,10 +159,12 @@ class Twins:
             with pytest.raises((IndexError, OverflowError)):  # the latter for the value
                 x[key] = mine
             return
-        if not selected.ndim and self.np.ndim(numpys):
-            return  # NumPy refuses arrays of one element for a single element
+        if self.np.ndim(numpys) > selected.ndim:
+            return  # NumPy drops leading axes of one element for some keys and refuses them for others
         if selected.size:
-            self.both(lambda: x.__setitem__(key, mine), lambda: n.__setitem__(key, numpys))
+            before = n.copy()
+            if self.both(lambda: x.__setitem__(key, mine), lambda: n.__setitem__(key, numpys)) is None:
+                n[...] = before  # NumPy has written the first elements of a list before it raises
         else:  # the rules for values where nothing is selected differ in NumPy from key to key
             with contextlib.suppress(ValueError, TypeError, OverflowError):
                 x[key] = mine
