@@ -308,11 +308,12 @@ func (t *foreignTable) drain(c *owner.Cell) {
 }
 
 func (r foreignRecord) end() {
-	defer r.place.Release() // release may panic
+	// Deferred, because release may panic.
+	defer r.place.Release()
+	if r.closer != nil {
+		defer r.closer(r.p, r.n)
+	}
 	if r.release != nil {
 		r.release()
-	}
-	if r.closer != nil {
-		r.closer(r.p, r.n)
 	}
 }

@@ -97,11 +97,14 @@ func endSurplus(c *owner.Cell, q uintptr) {
 // unreported work on q. Unlike SharedOn it adds no barrier to the end of the memory.
 func (b Buffer) importedOn(q *syclobj.Queue, place *syclobj.Place) {
 	c := b.ref.Cell()
-	switch {
-	case c.Flags()&owner.Alias != 0:
-		b.SharedOn(q)
-	case place.HasQueue(q):
+	alias := c.Flags()&owner.Alias != 0
+	switch own := place.HasQueue(q); {
+	case own && alias:
+		sharedOnOwn(c.Record())
+	case own:
 		showOwnQueue(c.Place)
+	case alias:
+		b.SharedOn(q)
 	default:
 		noteQueue(c, q)
 	}

@@ -2,7 +2,9 @@ package usmarray
 
 import (
 	"errors"
+	"unsafe"
 
+	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
@@ -51,16 +53,8 @@ func (d *USMInterface) own(place *syclobj.Place, s *USMSpan) (memmgr.Buffer, boo
 	return memmgr.Buffer{}, false
 }
 
-// releaseBoth returns the release function of an import of our own memory: it calls release, which may be nil,
-// and then drops the reference of own.
-func releaseBoth(own memmgr.Buffer, release func()) func() {
-	return func() {
-		defer own.Release()
-		if release != nil {
-			release()
-		}
-	}
-}
+// dropOwn is the Closer of an import of our own memory.
+func dropOwn(cell unsafe.Pointer, _ uintptr) { memmgr.WrapCell(owner.CellOf(cell)).Release() }
 
 // place asks the runtime about the memory. The result is retained.
 func (d *USMInterface) place(op string, rt *syclobj.Runtime, s *USMSpan) (*syclobj.Place, error) {
@@ -106,9 +100,8 @@ func pointerErr(op string, err error) error {
 func (d *USMInterface) wrap(op string, place *syclobj.Place, s *USMSpan, release func()) (*Array, error) {
 	foreign := memmgr.ForeignOptions{Place: place, GivePlace: true, Queue: d.SyclObj.Queue, Release: release}
 	own, isOwn := d.own(place, s)
-	if isOwn { // the closure is in a function of its own, so that other imports do not allocate for it
-		foreign.Of = own
-		foreign.Release = releaseBoth(own, release)
+	if isOwn {
+		foreign.Of, foreign.Closer, foreign.P = own, dropOwn, own.Cell().Pointer()
 	}
 	buf, err := memmgr.FromForeign(pointerAt(s.Lo), uint64(s.Hi-s.Lo), foreign)
 	if err != nil {
