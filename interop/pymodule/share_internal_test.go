@@ -27,7 +27,9 @@ func sharingServer(t *testing.T) *share.Server {
 			require.NoError(t, rt.Close())
 		})
 	}
-	s, err := share.Listen(context.Background(), "", share.Options{})
+	// Connections that end count until the server has noticed. A quarter of the limit is more than all
+	// connections of a test.
+	s, err := share.Listen(context.Background(), "", share.Options{MaxPeers: 4096})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, s.Close())
