@@ -21,6 +21,7 @@ import (
 // opening is the result of a process that opened SYCL in an artificial environment.
 type opening struct {
 	Path, Source, Version, Drivers string
+	Queues                         string // Library.CPUQueues
 	Attempts                       []string
 	Error                          string
 	NoSYCL                         bool
@@ -64,6 +65,7 @@ func report(file string) error {
 		defer rt.Close()
 		if lib := rt.Library(); lib != nil {
 			o.Path, o.Source, o.Version, o.Drivers = lib.Path, lib.Source, lib.DPCTLVersion, lib.OpenCLDrivers
+			o.Queues = lib.CPUQueues
 		}
 		for _, a := range rt.Attempts() {
 			o.Attempts = append(o.Attempts, attemptLine(a))

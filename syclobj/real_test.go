@@ -42,6 +42,17 @@ func TestRealMachine(t *testing.T) {
 	}
 }
 
+// TestRealCPUQueues: a process makes the queues of Intel's OpenCL CPU driver in-order, unless it is told not to.
+func TestRealCPUQueues(t *testing.T) {
+	path := openReal(t).Library().Path
+	if o := openIn(t, envOption+"="+path); o.Queues == "" {
+		t.Skip("there is no OpenCL CPU driver of Intel")
+	} else {
+		require.Equal(t, "in-order", o.Queues)
+	}
+	require.Equal(t, "the driver's (USMBRIDGE_CPU_QUEUES=driver)", openIn(t, envOption+"="+path, "USMBRIDGE_CPU_QUEUES=driver").Queues)
+}
+
 // TestRealOwnContext: a new context is not the default one, even over the same device, so that DLPack is
 // refused and only that context knows the memory.
 func TestRealOwnContext(t *testing.T) {
