@@ -171,10 +171,16 @@ func DropQueues(c *owner.Cell) {
 	releaseQueues(takeOthers(c))
 }
 
+// hasRecorded reports whether recordedQueues may return queues of a cell.
+func hasRecorded(c *owner.Cell) bool {
+	flags := c.Flags()
+	return flags&owner.OnQueues != 0 || flags&owner.Foreign != 0 && c.Queue() != 0
+}
+
 // recordedQueues returns the queues of a cell, other than those of its place, on which other libraries may
 // have unreported work. The caller ends their use with releaseQueues.
 func recordedQueues(c *owner.Cell) (all []uintptr) {
-	if c.Flags()&(owner.Foreign|owner.OnQueues) == 0 {
+	if !hasRecorded(c) {
 		return nil
 	}
 	queues.mu.Lock()
@@ -208,15 +214,11 @@ func fencesOf(c *owner.Cell) []uintptr {
 
 // onlyOwnQueue reports whether other libraries can have unreported work on the place's own queue only.
 func onlyOwnQueue(c *owner.Cell) bool {
-	flags := c.Flags()
-	return c.Place == 0 || flags&owner.OnQueues == 0 && (flags&owner.Foreign == 0 || c.Queue() == 0) && !placeShowsOther(c.Place)
+	return !hasRecorded(c) && !placeShowsOther(c.Place)
 }
 
 // waitShared waits for unreported work of other libraries, and returns the failure of the wait.
 func waitShared(ctx context.Context, c *owner.Cell) error {
-	if c.Flags()&owner.Seen == 0 || c.Place == 0 {
-		return nil
-	}
 	all := sharedQueues(c)
 	if len(all) == 0 {
 		return nil

@@ -187,7 +187,7 @@ func shownQueues(place uintptr) (all []uintptr) {
 
 // placeShowsOther reports whether other libraries have seen another default queue of a place than its own.
 func placeShowsOther(place uintptr) bool {
-	return atomic.LoadPointer((*unsafe.Pointer)(&(*C.usmb_place)(foreignPointer(place)).other)) != nil
+	return place != 0 && atomic.LoadPointer((*unsafe.Pointer)(&(*C.usmb_place)(foreignPointer(place)).other)) != nil
 }
 
 // placeQueue returns the queue of a place, borrowed.
