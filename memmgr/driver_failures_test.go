@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"os"
 	"strconv"
 	"sync"
 	"testing"
@@ -28,13 +27,8 @@ func TestDriverFailsAtRandom(t *testing.T) {
 	}
 	rt, err := syclobj.Open(syclobj.RequireSYCL())
 	require.NoError(t, err)
-	goOn := func(round uint64) bool { return round < 3 }
-	if seconds, err := strconv.Atoi(os.Getenv(huntSeconds)); err == nil {
-		end := time.Now().Add(time.Duration(seconds) * time.Second)
-		goOn = func(uint64) bool { return time.Now().Before(end) }
-	}
-	for round := uint64(0); goOn(round); round++ {
-		faultyRound(t, rt, faults, round)
+	for round := range testfaults.Rounds() {
+		faultyRound(t, rt, faults, uint64(round))
 	}
 	t.Logf("%d faults", faults.Failed())
 	require.NotZero(t, faults.Failed())

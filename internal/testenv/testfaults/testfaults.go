@@ -8,15 +8,18 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"iter"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/usmbridge/usmbridge/internal/testenv"
@@ -28,6 +31,16 @@ const (
 	envControl = "USMBRIDGE_FAULTS"
 	envTest    = "USMBRIDGE_FAULTS_TEST"
 )
+
+// Rounds yields the numbers of the rounds of a test: three, or more until USMBRIDGE_HUNT seconds have passed.
+func Rounds() iter.Seq[int] {
+	seconds, _ := strconv.Atoi(os.Getenv("USMBRIDGE_HUNT"))
+	return func(yield func(int) bool) {
+		end := time.Now().Add(time.Duration(seconds) * time.Second)
+		for round := 0; (round < 3 || time.Now().Before(end)) && yield(round); round++ {
+		}
+	}
+}
 
 // The layout of the control file: struct control of testdata/faults.c.
 const (
