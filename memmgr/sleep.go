@@ -73,9 +73,9 @@ func (e *HeldError) add(f owner.Facts, reason string) {
 // [Discarder]. It returns the number of bytes that were freed. The options determine whether the
 // contents are saved. [Pool.Wake] brings the memory back.
 //
-// If no buffer of the pool has ever had the tag, Sleep returns an [*OpError] of kind ErrRequest;
-// so it does for a tag that counts as "other" ([Request.Tag]). If no buffer with the tag is awake, it does nothing. It returns a [*HeldError] if a buffer with
-// the tag has a second reference (a view, an array in an operation, a tensor), was exported, or
+// If no buffer of the pool has ever had the tag, or if the tag counts as "other" ([Request.Tag]),
+// Sleep returns an [*OpError] of kind ErrRequest. If no buffer with the tag is awake, it does
+// nothing. It returns a [*HeldError] if a buffer with the tag has a second reference (a view, an array in an operation, a tensor), was exported, or
 // was allocated as a [Block] (through another resource); and an [*OpError] of kind ErrInUse if
 // work is pending and there is no context to wait with. After an error all memory is awake and
 // intact.

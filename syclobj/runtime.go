@@ -78,8 +78,8 @@ func Open(opts ...Option) (*Runtime, error) {
 
 // OpenContext finds and loads the SYCL library, and lists the devices. The caller closes the Runtime. If
 // there is no library, or the library cannot list its devices or create a queue on any of them, the Runtime
-// has the host backend only, and SYCLError returns the reason. OpenContext fails if an explicitly requested library cannot be used or a
-// requirement is not met. The search order is:
+// has the host backend only, and SYCLError returns the reason. OpenContext fails if an explicitly requested
+// library cannot be used or a requirement is not met. The search order is:
 //
 //  1. An instance that the process has already loaded. Asking for a different file is then an error.
 //  2. [WithLibrary], or the environment variable USMBRIDGE_SYCL: the path of the file or of its

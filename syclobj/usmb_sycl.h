@@ -93,8 +93,8 @@ char *usmb_place_explain(const usmb_place *place, char *buf, size_t n);
  * The default queues of a place are the queues on which other libraries may have unreported work on any
  * memory of the place that they have seen: the place's own queue, once it was shown, and the queue that
  * dpctl keeps for the context and device. usmb_place_show records that a queue, of these two, was shown,
- * on any thread; EFAILED if it could not. usmb_place_shown writes the recorded ones to out, borrowed from the place, and returns their
- * number.
+ * on any thread; EFAILED if it could not. usmb_place_shown writes the recorded ones to out, borrowed from
+ * the place, and returns their number.
  */
 int usmb_place_show(usmb_place *place, void *queue);
 static inline int usmb_place_shows_own(const usmb_place *place)
