@@ -455,41 +455,56 @@ static usmb_cell *known_memory(const usmb_dl_snapshot *s, int64_t low, usmb_plac
 	return NULL;
 }
 
-usmb_cell *usmb_tensor_cell(void *managed, int versioned, usmb_dl_snapshot *s)
+/* A new cell that owns the tensor. */
+static usmb_cell *managed_cell(void *managed, int versioned, const usmb_dl_snapshot *s, usmb_place *place)
 {
-	usmb_place *place = NULL;
-	int usm = s->t.device.type == USMB_DL_ONEAPI;
-	if (usm && s->span.nelem == 0 && !s->span.first) {
-		usmb_cell *cell = stand_in(&s->t.device);
-		if (!cell) return NULL;
-		s->span.first = cell->data;
-		usmb_dl_delete(managed, versioned); /* the tensor is taken, as on every success */
-		return cell;
-	}
-	usmb_cell *own = usm ? own_memory(managed, versioned, s) : NULL;
-	if (own) {
-		usmb_dl_delete(managed, versioned);
-		return own;
-	}
-	if (usm && oneapi_place(s, &place) < 0) return NULL;
 	int64_t lo = usmb_dl_whole_elements(s->span.lo, s->span.itembits);
-	usmb_cell *found = usm ? known_memory(s, lo, place) : NULL;
-	if (found) {
-		usmb_place_release(place);
-		usmb_dl_delete(managed, versioned);
-		return found;
-	}
 	usmb_cell *cell = usmb_cell_of_managed(managed, versioned, (char *)s->span.first + lo,
 	                                       (uint64_t)(s->span.hi - lo), place);
-	if (!cell)
+	if (cell && s->flags & USMB_DL_FLAG_READ_ONLY)
+		atomic_fetch_or_explicit(&cell->flags, USMB_CELL_READONLY, memory_order_relaxed);
+	return cell;
+}
+
+/* The cell of a tensor in USM. If the memory has one already, the tensor is deleted. */
+static usmb_cell *usm_cell(void *managed, int versioned, usmb_dl_snapshot *s)
+{
+	usmb_place *place;
+	usmb_cell *cell;
+	if (s->span.nelem == 0 && !s->span.first) {
+		cell = stand_in(&s->t.device);
+		if (!cell) return NULL;
+		s->span.first = cell->data;
+		usmb_dl_delete(managed, versioned);
+		return cell;
+	}
+	cell = own_memory(managed, versioned, s);
+	if (cell) {
+		usmb_dl_delete(managed, versioned);
+		return cell;
+	}
+	if (oneapi_place(s, &place) < 0) return NULL;
+	cell = known_memory(s, usmb_dl_whole_elements(s->span.lo, s->span.itembits), place);
+	if (cell) {
 		usmb_place_release(place);
-	else if (usm && usmb_cell_index_at(cell, cell->data) < 0) {
+		usmb_dl_delete(managed, versioned);
+		return cell;
+	}
+	cell = managed_cell(managed, versioned, s, place);
+	if (!cell) {
+		usmb_place_release(place);
+	} else if (usmb_cell_index_at(cell, cell->data) < 0) {
 		cell->ctx = NULL; /* the tensor is still the caller's */
 		usmb_cell_drop_gil(cell);
 		return NULL;
-	} else if (s->flags & USMB_DL_FLAG_READ_ONLY)
-		atomic_fetch_or_explicit(&cell->flags, USMB_CELL_READONLY, memory_order_relaxed);
+	}
 	return cell;
+}
+
+usmb_cell *usmb_tensor_cell(void *managed, int versioned, usmb_dl_snapshot *s)
+{
+	return s->t.device.type == USMB_DL_ONEAPI ? usm_cell(managed, versioned, s)
+	                                          : managed_cell(managed, versioned, s, NULL);
 }
 
 /* ---- capsules -------------------------------------------------------------------- */

@@ -208,14 +208,22 @@ static int malformed(PyObject *kind, const char *key, const char *rule, PyObject
 	return -1;
 }
 
+/* The integer that o, which may have __index__, stands for; a new reference. */
+static PyObject *integer_of(PyObject *o, const char *key, const char *rule)
+{
+	if (PyLong_CheckExact(o)) return Py_NewRef(o); /* saves two calls */
+	if (PyIndex_Check(o)) return PyNumber_Index(o);
+	malformed(PyExc_TypeError, key, rule, o);
+	return NULL;
+}
+
 static int parse_version(PyObject *dict, parsed *p)
 {
 	int bad = 0;
 	PyObject *v = item(dict, usmb_name.version, p, &bad);
 	if (bad) return -1;
 	if (!v) return malformed(PyExc_ValueError, "version", "is required and must be 1", NULL);
-	if (!PyIndex_Check(v)) return malformed(PyExc_TypeError, "version", "must be the integer 1", v);
-	PyObject *integer = PyNumber_Index(v);
+	PyObject *integer = integer_of(v, "version", "must be the integer 1");
 	if (!integer) return -1;
 	int overflow;
 	long long n = PyLong_AsLongLongAndOverflow(integer, &overflow);
@@ -370,9 +378,7 @@ static int parse_data(PyObject *obj, PyObject *dict, int kind, parsed *p)
 	if (PyTuple_Size(v) != 2)
 		return malformed(PyExc_ValueError, "data", "must have two items (pointer, read-only)", v);
 	PyObject *address = PyTuple_GetItem(v, 0), *flag = PyTuple_GetItem(v, 1);
-	if (!PyIndex_Check(address))
-		return malformed(PyExc_TypeError, "data", "must begin with an integer address", address);
-	PyObject *integer = PyNumber_Index(address);
+	PyObject *integer = integer_of(address, "data", "must begin with an integer address");
 	if (!integer) return -1;
 	p->in.data = PyLong_AsUnsignedLongLong(integer);
 	Py_DECREF(integer);
@@ -401,6 +407,8 @@ static int owner_extent(PyObject *obj, int kind, parsed *p)
 	} else if (kind == USMB_KIND_DPNP_ARRAY) {
 		tensor = PyObject_CallMethodObjArgs(obj, usmb_name.get_array, NULL);
 		memory = tensor ? PyObject_GetAttr(tensor, usmb_name.usm_data) : NULL;
+	} else {
+		return 0;
 	}
 	if (memory) address = PyObject_GetAttr(memory, usmb_name._pointer);
 	if (address) size = PyObject_GetAttr(memory, usmb_name.nbytes);

@@ -213,7 +213,7 @@ static void learn(PyObject *o, const char *module, const char *class, const char
 }
 
 /* 1 if o is exactly a dpctl.SyclQueue or dpctl.SyclContext: which of them, and its reference,
-   borrowed from o. 0 otherwise, also with an exception that must end the call. Called for every object, so
+   borrowed from o. 0 otherwise; -1 with an exception that must end the call. Called for every object, so
    known types cost a comparison of pointers. */
 static int dpctl_ref(PyObject *o, int *is_queue, void **ref)
 {
@@ -221,7 +221,7 @@ static int dpctl_ref(PyObject *o, int *is_queue, void **ref)
 	if (!dpctl_queue.type || !dpctl_context.type) {
 		const usmb_typeinfo *info = usmb_typeinfo_of(o);
 		int kind = info ? info->kind : USMB_KIND_PLAIN;
-		if (usmb_clear_exception() < 0) return 0;
+		if (!info && usmb_clear_exception() < 0) return -1;
 		if (kind == USMB_KIND_QUEUE && !dpctl_queue.type)
 			learn(o, "dpctl._sycl_queue", "SyclQueue", "SyclQueue_GetQueueRef", &dpctl_queue.type,
 			      &dpctl_queue.get);
@@ -567,7 +567,7 @@ void *usmb_queue_ref(PyObject *queue)
 	void *ref = NULL;
 	int is_queue;
 	if (Py_TYPE(queue) == queue_type) return light_ref(queue);
-	return dpctl_ref(queue, &is_queue, &ref) ? ref : NULL;
+	return dpctl_ref(queue, &is_queue, &ref) > 0 ? ref : NULL;
 }
 
 int usmb_syclref_register(PyObject *module)
@@ -637,14 +637,14 @@ int usmb_syclref_get(PyObject *o, usmb_syclref *out, const char *what)
 {
 	char type[64];
 	memset(out, 0, sizeof *out);
-	int is_queue;
-	if (dpctl_ref(o, &is_queue, &out->ref)) {
+	int is_queue, found = dpctl_ref(o, &is_queue, &out->ref);
+	if (found < 0) return -1;
+	if (found) {
 		out->form = is_queue ? USMB_FORM_QUEUE : USMB_FORM_CONTEXT;
 		out->context = is_queue ? NULL : out->ref;
 		out->keep = Py_NewRef(o);
 		return 0;
 	}
-	if (PyErr_Occurred()) return -1;
 	if (Py_TYPE(o) == queue_type || Py_TYPE(o) == context_type) {
 		out->form = Py_TYPE(o) == queue_type ? USMB_FORM_QUEUE : USMB_FORM_CONTEXT;
 		out->ref = light_ref(o);
