@@ -51,15 +51,6 @@ void usmb_pending_done(usmb_cell *cell)
 	usmb_sycl_event_delete(event);
 }
 
-void usmb_pending_set(usmb_cell *cell, void *event)
-{
-	cell = usmb_cell_record(cell);
-	usmb_cell_hold_pending(cell);
-	void *old = atomic_exchange_explicit(&cell->pending, event, memory_order_acq_rel);
-	usmb_cell_let_pending(cell);
-	usmb_sycl_event_delete(old);
-}
-
 /* ---- ends ------------------------------------------------------------------------ */
 
 /* Drops the queues of a cell. */

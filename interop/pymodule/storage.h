@@ -78,12 +78,9 @@ static inline void usmb_cell_set_root(usmb_cell *cell, void *root)
 
 /* The pending work of a cell. copy returns an owned copy of its event; NULL if there is none, or if
    memory ran out and the function waited for the work instead, with the GIL dropped: USMB_CELL_FAILED is
-   then set if the work failed. done removes
-   the event once it is complete. set replaces the event and takes over the new one. No GIL needed.
-   */
+   then set if the work failed. done removes the event once it is complete. No GIL needed. */
 void *usmb_pending_copy(usmb_cell *cell);
 void usmb_pending_done(usmb_cell *cell);
-void usmb_pending_set(usmb_cell *cell, void *event);
 void usmb_storage_register(void);
 /* Frees the cells that are stashed for the next imports. */
 void usmb_owner_clear(void);

@@ -105,12 +105,19 @@ func skipReason(out string) string {
 	return ""
 }
 
-func inChild(t *testing.T) *Fake {
+// Attach returns the controls of the machine of this process, which was started with the variables of Environment.
+func Attach(t *testing.T) *Fake {
 	t.Helper()
 	f, err := attach(os.Getenv(syclobj.EnvLibrary))
 	if err != nil {
 		t.Fatalf("attaching to the fake SYCL library: %v", err)
 	}
+	return f
+}
+
+func inChild(t *testing.T) *Fake {
+	t.Helper()
+	f := Attach(t)
 	t.Cleanup(func() {
 		if live := f.Live(); live != (Objects{}) && !t.Failed() {
 			t.Errorf("the fake SYCL library still holds %+v", live)

@@ -89,6 +89,7 @@ print(ub.zeros(3).usm_type)
 
 
 def test_failed_imports_name_the_failure(tmp_path):
+    peer("dpnp.tensor")
     code = """
 import dpctl.memory
 
@@ -111,6 +112,12 @@ m = dpctl.memory.MemoryUSMShared(64)
 for function in "DPCTLUSM_GetPointerDevice", "DPCTLQueue_GetContext":
     refused(function, lambda: ub.asarray(Holder(m, m.sycl_queue._get_capsule())))
 refused("DPCTLUSM_GetPointerDevice", lambda: ub.asarray(Holder(m, m.sycl_queue)))
+
+import dpnp.tensor
+t = dpnp.tensor.ones(3)
+capsule = t.__dlpack__()
+for o in t, capsule:  # a capsule stays with its owner after a failure
+    refused("DPCTLUSM_GetPointerDevice", lambda: ub.from_dlpack(o))
 """
     run(tmp_path, OPEN + code)
     code = """
