@@ -126,10 +126,12 @@ func TestCloseDoesNotWaitForTheCompiler(t *testing.T) {
 	m := &made{}
 	m.parts.Store(2)
 	running, finish := make(chan struct{}), make(chan struct{})
-	go m.describing.Do(func() { // the compiler runs
+	go func() { // the compiler runs
+		m.describing.Lock()
+		defer m.describing.Unlock()
 		close(running)
 		<-finish
-	})
+	}()
 	<-running
 	defer close(finish)
 	m.drop()

@@ -42,6 +42,12 @@ kernel void all(global const float *a, constant int *b, local uchar *c, int d, f
 kernel void none(void) {}`, "")
 	require.NoError(t, err)
 	defer p.Close()
+	p.Undescribed(func() { // a failure of OpenCL is not kept
+		k, err := p.Kernel("all")
+		require.NoError(t, err)
+		defer k.Close()
+		require.Equal(t, "a parameter that the driver does not describe", k.Params()[0].String())
+	})
 	k, err := p.Kernel("all")
 	require.NoError(t, err)
 	defer k.Close()

@@ -26,8 +26,9 @@ type made struct {
 	info    DeviceInfo
 	limits  workLimits
 
-	describing sync.Once
+	describing sync.Mutex
 	described  map[string][]KernelParam // nil if there is no description
+	final      bool                     // described need not be read again
 
 	// Counts the Program and its Kernels; the last one closes context and device. describing does not
 	// guard it, so that Close does not wait for a running compiler.
@@ -219,32 +220,40 @@ func (p *Program) Kernel(name string) (*Kernel, error) {
 	return k, nil
 }
 
-// describeKernels returns the kernels of the program and their parameters, read once.
+// describeKernels returns the kernels of the program and their parameters. They are read once, unless OpenCL
+// fails to describe them.
 func (m *made) describeKernels() map[string][]KernelParam {
-	m.describing.Do(func() {
-		m.described = m.describeByOpenCL()
-		if m.il {
-			m.described = mergeParams(m.described, spirvKernels(m.text))
-		}
-	})
+	m.describing.Lock()
+	defer m.describing.Unlock()
+	if m.final {
+		return m.described
+	}
+	m.described, m.final = m.describeByOpenCL()
+	if m.il {
+		m.described = mergeParams(m.described, spirvKernels(m.text))
+	}
 	return m.described
 }
 
-// describeByOpenCL returns the driver's description, nil if there is none.
-func (m *made) describeByOpenCL() map[string][]KernelParam {
+// describeByOpenCL returns the driver's description, nil if there is none, and whether a later attempt would
+// have the same result.
+func (m *made) describeByOpenCL() (described map[string][]KernelParam, final bool) {
 	if m.info.Backend != BackendOpenCL {
-		return nil
+		return nil, true
 	}
 	c := clBuild(m, " -cl-kernel-arg-info")
 	defer c.free()
 	if c.result() != clBuilt {
-		return nil
+		return nil, c.result() == clRefused && c.code() == clBuildFailure
 	}
-	described := map[string][]KernelParam{}
+	described = map[string][]KernelParam{}
 	for _, name := range c.kernels() {
 		described[name] = c.params(name)
+		if c.code() != 0 {
+			return nil, false
+		}
 	}
-	return described
+	return described, true
 }
 
 // noKernel returns the reason why the library returned no kernel.
@@ -272,6 +281,9 @@ const (
 	clNoDevice
 	clFailed
 )
+
+// clBuildFailure is CL_BUILD_PROGRAM_FAILURE: the compiler refuses the text.
+const clBuildFailure = -11
 
 // cutLog converts the stored part of a log of total bytes to text: it replaces invalid UTF-8, and a cut
 // log ends with a whole line and a note.

@@ -12,7 +12,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sync"
 	"syscall"
 )
 
@@ -85,14 +84,14 @@ func check(path string) (needed []string, err error) {
 
 // program returns the ELF header of the running program; nil if it cannot be read, so that only dlopen
 // checks the machine.
-var program = sync.OnceValue(func() *elf.FileHeader {
+func program() *elf.FileHeader {
 	f, err := elf.Open("/proc/self/exe")
 	if err != nil {
 		return nil
 	}
 	defer f.Close()
 	return &f.FileHeader
-})
+}
 
 // reason returns the operating system's error without the path.
 func reason(err error) error {
