@@ -10,7 +10,8 @@ import (
 type deviceTable struct {
 	platforms []*Platform
 	roots     []*Device // in the runtime's order: the index is the DLPack device id
-	fallback  *Device   // the choice of the default selector
+	fallback  *Device   // the choice of the default selector, or its replacement
+	replaced  error     // why fallback is a replacement; nil if it is the choice
 	closed    atomic.Bool
 	filters   sync.Map // filter string seen before -> *Device
 	seen      atomic.Int32
@@ -170,10 +171,16 @@ func (t *deviceTable) chooseDefault() error {
 	if ref == nil {
 		return opErr("Open", ErrFailed, "selecting the default device of %s", filterList(t.roots))
 	}
-	t.fallback = t.rootOf(ref)
+	chosen := t.rootOf(ref)
 	deleteRef(sortDevice, ref)
-	if t.fallback != nil && t.fallback.queue != nil {
+	if chosen != nil && chosen.queue != nil {
+		t.fallback = chosen
 		return nil
+	}
+	if chosen != nil {
+		t.replaced = opErr("Open", ErrFailed, "creating a queue on %s, the choice of the default selector", chosen)
+	} else {
+		t.replaced = opErr("Open", ErrFailed, "finding the choice of the default selector among %s", filterList(t.roots))
 	}
 	at := slices.IndexFunc(t.roots, func(d *Device) bool { return d.queue != nil })
 	if at < 0 {

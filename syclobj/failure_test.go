@@ -205,8 +205,16 @@ func TestNoQueueOnOneDevice(t *testing.T) {
 	}
 	fake.Fail("DPCTLQueue_Create", 3) // of the CPU device
 	require.ErrorIs(t, onlyError(syclobj.Open(syclobj.RequireSYCL(syclobj.BackendOpenCL))), syclobj.ErrFailed)
+	for _, backends := range [][]syclobj.Backend{nil, {syclobj.BackendOpenCL}} { // the default device would be another
+		fake.Fail("DPCTLQueue_Create", 1)
+		err := onlyError(syclobj.Open(syclobj.RequireSYCL(backends...)))
+		require.ErrorIs(t, err, syclobj.ErrFailed)
+		require.ErrorContains(t, err, "the choice of the default selector")
+	}
 	fake.Fail("DPCTLQueue_Create", 1)
-	rt := openReal(t)
+	rt, err := syclobj.Open()
+	require.NoError(t, err)
+	defer rt.Close()
 	require.ErrorIs(t, onlyError(rt.RootDevices()[0].DefaultQueue()), syclobj.ErrFailed)
 	require.Same(t, rt.RootDevices()[1], rt.DefaultDevice())
 	q, err := rt.NewQueue(nil, rt.RootDevices()[0], syclobj.InOrder)

@@ -54,7 +54,7 @@ func WithLibrary(path string) Option { return func(o *options) { o.path = path }
 func HostOnly() Option { return func(o *options) { o.off = true } }
 
 // RequireSYCL makes Open fail unless there is a SYCL device with a default queue; if backends are given, a
-// device of one of them.
+// device of one of them. Open also fails if it could not create a queue on the choice of the default selector.
 func RequireSYCL(backends ...Backend) Option {
 	return func(o *options) { o.required, o.backends = true, backends }
 }
@@ -165,6 +165,9 @@ func (rt *Runtime) satisfies(o options) error {
 	if rt.table == nil {
 		return &OpError{Op: "Open", Err: fmt.Errorf("SYCL is required: %w", rt.why)}
 	}
+	if rt.table.replaced != nil {
+		return rt.table.replaced
+	}
 	var unusable error
 	for _, d := range rt.table.roots {
 		if len(o.backends) == 0 || slices.Contains(o.backends, d.info.Backend) {
@@ -229,7 +232,8 @@ func (rt *Runtime) Devices() []*Device { return append(rt.RootDevices(), rt.host
 func (rt *Runtime) HostQueue() *Queue { return rt.host.queue }
 
 // DefaultDevice returns the choice of SYCL's default selector (which ONEAPI_DEVICE_SELECTOR influences),
-// or the host device if there is no SYCL device.
+// or the host device if there is no SYCL device. If no queue could be created on that choice, it is the first
+// device that has one, unless the Runtime was opened with [RequireSYCL].
 func (rt *Runtime) DefaultDevice() *Device {
 	if rt.table != nil && rt.table.fallback != nil {
 		return rt.table.fallback
