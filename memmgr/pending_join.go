@@ -230,9 +230,6 @@ func (b Buffer) Pending() bool {
 func (b Buffer) PendingEvent() unsafe.Pointer {
 	c := b.record("PendingEvent")
 	event, _ := copyPending(systemEvents, c)
-	if c.Flags()&owner.Seen == 0 || c.Place == 0 {
-		return foreignPointer(event)
-	}
 	s := events{ownQueue(c.Place)}
 	all := sharedQueues(c)
 	defer releaseQueues(all)
