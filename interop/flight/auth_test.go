@@ -7,13 +7,10 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"io"
 	"math/big"
 	"net"
 	"os"
 	"path/filepath"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -123,79 +120,6 @@ func TestTLS(t *testing.T) {
 		dial(t, Location{"grpc+tcp", at.Address}.String(), ClientOptions{Token: "x"}),
 	} {
 		require.Equal(t, codes.Unavailable, status.Code(c.Put(t.Context(), "y", a)))
-	}
-}
-
-// Connections on which no call carries a token are closed, so that they do not keep the places of
-// clients that have one. A client that has shown its token stays connected.
-func TestConnectionsWithoutToken(t *testing.T) {
-	cert, roots := certificate(t)
-	for _, encrypted := range []*tls.Config{nil, {Certificates: []tls.Certificate{cert}}} {
-		_, at := serve(t, ServerOptions{Memory: newPool(t), Tokens: []string{"x"}, TLS: encrypted, MaxConnections: 8, firstCall: time.Second},
-			Location{"grpc+tcp", "127.0.0.1:0"})
-		raw := func() net.Conn {
-			c, err := net.Dial("tcp", at.Address)
-			require.NoError(t, err)
-			t.Cleanup(func() { c.Close() })
-			require.NoError(t, c.SetDeadline(time.Now().Add(30*time.Second)))
-			return c
-		}
-		o := ClientOptions{Token: "x"}
-		if encrypted != nil {
-			o.TLS = &tls.Config{RootCAs: roots}
-		}
-		client := dial(t, at.String(), o)
-		a := numbers(t, newPool(t), 10)
-		require.Eventually(t, func() bool { return client.Put(t.Context(), "x", a) == nil }, 30*time.Second, 10*time.Millisecond)
-		a.Release()
-		o.Token = "y"
-		stranger := dial(t, at.String(), o)
-		require.Equal(t, codes.Unauthenticated, status.Code(stranger.Free(t.Context(), "x")))
-		_, err := io.Copy(io.Discard, raw())
-		require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "the server closes it")
-		untilIdle(t, stranger)
-		require.Equal(t, connectivity.Ready, client.conn.GetState())
-		_, err = client.Info(t.Context(), "x")
-		require.NoError(t, err)
-	}
-}
-
-// A client with a token is served while clients without one hold the share of their common address and
-// connect again as soon as the server closes a connection. Later connections do not displace the
-// client.
-func TestTokenBesideClientsWithout(t *testing.T) {
-	var wait sync.WaitGroup
-	t.Cleanup(wait.Wait)
-	_, at := serve(t, ServerOptions{Memory: newPool(t), Tokens: []string{"x"}, MaxConnections: 64}, Location{"grpc+tcp", "127.0.0.1:0"})
-	var greeted atomic.Int64 // connections on which gRPC sent its settings
-	for range 20 {
-		wait.Go(func() {
-			for t.Context().Err() == nil {
-				c, err := net.Dial("tcp", at.Address)
-				if err != nil {
-					continue
-				}
-				stop := context.AfterFunc(t.Context(), func() { c.Close() })
-				if _, err := c.Read(make([]byte, 1)); err == nil {
-					greeted.Add(1)
-					_, _ = io.Copy(io.Discard, c)
-				}
-				stop()
-				c.Close()
-			}
-		})
-	}
-	more := func(n int64) {
-		n += greeted.Load()
-		require.Eventually(t, func() bool { return greeted.Load() >= n }, time.Minute, time.Millisecond)
-	}
-	more(64 / 4)
-	client := dial(t, at.String(), ClientOptions{Token: "x"})
-	require.Eventually(t, func() bool { _, err := client.List(t.Context(), ""); return err == nil }, time.Minute, 10*time.Millisecond)
-	for range 3 {
-		more(64)
-		_, err := client.List(t.Context(), "")
-		require.NoError(t, err)
 	}
 }
 

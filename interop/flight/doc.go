@@ -46,8 +46,7 @@
 //
 // If the server has tokens, each call must carry one as "authorization: Bearer TOKEN". Without TLS, a
 // server with tokens listens only on local addresses, and a client sends its token only to local
-// addresses. If the connection limit is reached, a server with tokens closes the oldest connection on
-// which no call has carried a valid token ([ServerOptions].Tokens).
+// addresses.
 //
 // The server probes a silent peer, such as a stopped process, after [ServerOptions].Keepalive (20 s). It
 // disconnects the peer if there is no answer within half that time. A call whose peer answers probes but

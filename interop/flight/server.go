@@ -37,9 +37,8 @@ type ServerOptions struct {
 	MaxTensor int64
 	// MaxTensors limits the number of tensors; 65536.
 	MaxTensors int
-	// MaxConnections bounds connections; 1024. At most a quarter of them belong to one client:
-	// an IPv4 address, the /64 of an IPv6 address, or all loopback addresses. Unix sockets have
-	// no such share.
+	// MaxConnections bounds connections; 1024. Further clients wait until one is closed. Connections
+	// without calls are closed after 5 minutes.
 	MaxConnections int
 	// Batch is the number of bytes of a tensor in one message, unless the client requests another
 	// size (BatchHeader); 1 MiB. A client that reads a whole message before it uses it, as pyarrow does,
@@ -59,14 +58,12 @@ type ServerOptions struct {
 	Actions map[string]ActionFunc
 	// TLS encrypts connections. With nil they are not encrypted.
 	TLS *tls.Config
-	// Tokens are the valid tokens. Without tokens every call is accepted. A connection on which no call
-	// has carried a valid token within 20 s is closed. If MaxConnections is reached, the oldest such
-	// connection is closed for a new one, so a client should make a call as soon as it is connected.
-	// Connections on which a call has carried a valid token are never closed for new ones.
+	// Tokens are the valid tokens. Without tokens every call is accepted.
+	// Clients without a token can still hold connections: put a proxy in front of a server that
+	// strangers can reach.
 	Tokens []string
 
-	firstCall time.Duration // that time
-	idle      time.Duration // after which a connection without calls is closed; 5 min
+	idle time.Duration // after which a connection without calls is closed; 5 min
 }
 
 // ActionFunc answers a DoAction. Body and answer are bytes of at most 1 MiB, in a form that service and
@@ -107,20 +104,16 @@ func NewServer(o ServerOptions) (*Server, error) {
 		return nil, named("NewServer", "", err)
 	}
 	o.MaxTensor = cmp.Or(o.MaxTensor, math.MaxInt64)
-	o.MaxConnections = cmp.Or(o.MaxConnections, 1024)
+	o.MaxConnections = max(cmp.Or(o.MaxConnections, 1024), 1)
 	o.Batch = cmp.Or(o.Batch, 1<<20)
 	o.MemoryWait = cmp.Or(o.MemoryWait, 2*time.Second)
 	o.Stall = cmp.Or(o.Stall, time.Minute)
 	o.Keepalive = max(cmp.Or(o.Keepalive, 20*time.Second), time.Second)
 	o.idle = cmp.Or(o.idle, 5*time.Minute)
-	if len(o.Tokens) == 0 {
-		o.firstCall = 0
-	} else {
-		o.firstCall = cmp.Or(o.firstCall, 20*time.Second)
-	}
 	s := &Server{o: o, store: newStore(o.Memory, o.MaxTensors), gate: codec.NewGate(o.Limits), guard: newGuard(o.Tokens), stage: st}
 	options := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(codec.New(o.Limits.MaxHeader)),
+		grpc.StreamInterceptor(s.admit),
 		grpc.MaxRecvMsgSize(1 << 20), // of requests; tensors have bounds of their own
 		grpc.StaticStreamWindowSize(window), grpc.StaticConnWindowSize(connWindow),
 		grpc.MaxConcurrentStreams(uint32(s.gate.Limits().MaxStreams)),
@@ -137,7 +130,7 @@ func NewServer(o ServerOptions) (*Server, error) {
 		options = append(options, grpc.ReadBufferSize(ioBuffer))
 	}
 	s.grpc = grpc.NewServer(options...)
-	gen.RegisterFlightServiceServer(admission.Registrar(s.grpc, o.Stall, s.enter), s)
+	s.grpc.RegisterService(streamed(gen.FlightService_ServiceDesc), s)
 	return s, nil
 }
 
@@ -160,8 +153,7 @@ func (s *Server) Listen(l Location) (net.Listener, Location, error) {
 	if err != nil {
 		return nil, l, named("Listen", "", err)
 	}
-	limits := admission.Limits{Connections: s.o.MaxConnections, PerClient: max(s.o.MaxConnections/4, 1), FirstCall: s.o.firstCall}
-	return admission.Listen(wideListener{ln}, limits), l.located(ln), nil
+	return admission.Limit(wideListener{ln}, s.o.MaxConnections), l.located(ln), nil
 }
 
 // Serve accepts connections until the server is drained or closed, and then returns nil. It closes the
@@ -199,14 +191,6 @@ func (s *Server) Close() {
 	s.grpc.Stop()
 	s.work.Wait()
 	s.store.Clear()
-}
-
-func (s *Server) enter(ctx context.Context) (func(), error) {
-	if err := s.guard.check(ctx); err != nil {
-		return nil, err
-	}
-	admission.Confirm(ctx)
-	return s.gate.Enter()
 }
 
 // watched runs f. It returns an error if no byte moved for ServerOptions.Stall; the call then ends, which

@@ -1,7 +1,0 @@
-//go:build !linux
-
-package admission
-
-import "net"
-
-func accepted(c *counted) net.Conn { return c }
