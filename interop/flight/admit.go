@@ -6,8 +6,19 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 )
+
+// health is the service grpc.health.v1 with the call Check. It does not read the request, so that a client
+// without a token cannot make the server hold one; all services have the same state.
+var health = grpc.ServiceDesc{
+	ServiceName: healthpb.Health_ServiceDesc.ServiceName,
+	HandlerType: (*any)(nil),
+	Streams: []grpc.StreamDesc{{StreamName: "Check", ServerStreams: true, Handler: func(_ any, stream grpc.ServerStream) error {
+		return stream.SendMsg(&healthpb.HealthCheckResponse{Status: healthpb.HealthCheckResponse_SERVING})
+	}}},
+}
 
 // streamed returns the description of a service with its unary calls as streams, which clients cannot
 // distinguish. gRPC reads the message of a unary call before it calls an interceptor. (InTapHandle is called
@@ -29,8 +40,11 @@ func streamed(d grpc.ServiceDesc) *grpc.ServiceDesc {
 }
 
 // admit is the interceptor of all calls. It checks the token and the number of calls before anything of the
-// request is read.
+// request is read. Health checks need no token, and a server with its largest number of calls answers them.
 func (s *Server) admit(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+	if info.FullMethod == healthpb.Health_Check_FullMethodName {
+		return handle(srv, stream)
+	}
 	if err := s.guard.check(stream.Context()); err != nil {
 		return err
 	}

@@ -15,8 +15,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 )
@@ -121,6 +123,29 @@ func TestTLS(t *testing.T) {
 	} {
 		require.Equal(t, codes.Unavailable, status.Code(c.Put(t.Context(), "y", a)))
 	}
+}
+
+// Health checks are answered without a token, and while the server has its largest number of calls. All
+// other calls of the service need a token.
+func TestHealth(t *testing.T) {
+	b := newTestbed(t, func(o *ServerOptions) { o.Tokens, o.Limits.MaxStreams = []string{"x"}, 1 })
+	client := dial(t, b.at.String(), ClientOptions{Token: "x"})
+	put, err := client.rpc.DoPut(client.context(t.Context()))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return b.server.Stats().Streams == 1 }, time.Minute, time.Millisecond)
+	_, err = dial(t, b.at.String(), ClientOptions{Token: "x"}).List(t.Context(), "") // on a connection of its own
+	require.Equal(t, codes.ResourceExhausted, status.Code(err))
+
+	health := healthpb.NewHealthClient(b.client.conn)
+	answer, err := health.Check(t.Context(), &healthpb.HealthCheckRequest{Service: "any"})
+	require.NoError(t, err)
+	require.Equal(t, healthpb.HealthCheckResponse_SERVING, answer.GetStatus())
+	silent, err := b.client.conn.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true}, healthpb.Health_Check_FullMethodName)
+	require.NoError(t, err)
+	require.NoError(t, silent.RecvMsg(answer), "the request is not read")
+	_, err = health.List(t.Context(), &healthpb.HealthListRequest{})
+	require.Equal(t, codes.Unimplemented, status.Code(err))
+	require.NoError(t, put.CloseSend())
 }
 
 // A connection without calls is closed. A client connects again for its next call.

@@ -46,7 +46,7 @@
 //
 // If the server has tokens, each call must carry one as "authorization: Bearer TOKEN". Without TLS, a
 // server with tokens listens only on local addresses, and a client sends its token only to local
-// addresses.
+// addresses. The service grpc.health.v1 (Check) needs no token.
 //
 // The server probes a silent peer, such as a stopped process, after [ServerOptions].Keepalive (20 s). It
 // disconnects the peer if there is no answer within half that time. A call whose peer answers probes but

@@ -58,7 +58,7 @@ type ServerOptions struct {
 	Actions map[string]ActionFunc
 	// TLS encrypts connections. With nil they are not encrypted.
 	TLS *tls.Config
-	// Tokens are the valid tokens. Without tokens every call is accepted.
+	// Tokens are the valid tokens. Without tokens every call is accepted. Health checks need no token.
 	// Clients without a token can still hold connections: put a proxy in front of a server that
 	// strangers can reach.
 	Tokens []string
@@ -131,6 +131,7 @@ func NewServer(o ServerOptions) (*Server, error) {
 	}
 	s.grpc = grpc.NewServer(options...)
 	s.grpc.RegisterService(streamed(gen.FlightService_ServiceDesc), s)
+	s.grpc.RegisterService(&health, s)
 	return s, nil
 }
 
