@@ -64,7 +64,7 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 	f.Uint64Var(&s.limit, "limit", 0, "`BYTES` of memory for all tensors, including those being received; 0 for no limit")
 	f.IntVar(&s.tensors, "max-tensors", 1<<16, "maximum `NUMBER` of tensors")
 	f.BoolVar(&s.insecure, "insecure", false, "permit an address that other machines can reach without TLS and tokens: every client that can connect reads, replaces and frees all tensors")
-	f.StringVar(&s.cert, "tls-cert", "", "`FILE` with the certificate, PEM")
+	f.StringVar(&s.cert, "tls-cert", "", "`FILE` with the certificate, PEM; it and its key are read again when they change")
 	f.StringVar(&s.key, "tls-key", "", "`FILE` with the key of the certificate, PEM")
 	f.StringVar(&s.tokens, "token-file", "", "`FILE` with the tokens that permit calls, one per line; without TLS only for Unix sockets and loopback addresses")
 	f.StringVar(&s.memory, "memory", "plain", "memory of the tensors: plain, or the shared, host or device memory of the default SYCL device")
@@ -102,11 +102,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	o := flight.ServerOptions{Limits: codec.Limits{MaxMessage: s.message}, Batch: s.batch, MaxTensors: s.tensors}
 	if s.cert != "" {
-		pair, err := tls.LoadX509KeyPair(s.cert, s.key)
-		if err != nil {
+		c := &certificate{files: [2]string{s.cert, s.key}, stderr: stderr}
+		if _, err := c.get(nil); err != nil {
 			return err
 		}
-		o.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+		o.TLS = &tls.Config{GetCertificate: c.get, MinVersion: tls.VersionTLS12}
 	}
 	if s.tokens != "" {
 		if o.Tokens, err = flight.ReadTokens(s.tokens); err != nil {
