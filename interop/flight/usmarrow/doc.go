@@ -28,9 +28,4 @@
 // access is not synchronized. ToArrow refuses device memory: copy it to host USM first
 // (Array.ToDevice), as package flight does piece by piece. To exchange a column with C in the
 // same process, pass the arrow.Array to package arrow/cdata of arrow-go.
-//
-// # Arrow's own buffers
-//
-// [Allocator] is an Arrow allocator on a memmgr resource, so that Arrow's allocations count
-// in the same limits and profiles.
 package usmarrow

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -16,7 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/interop/flight/internal/arraytest"
-	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
@@ -348,28 +346,4 @@ func TestAmbiguousParameters(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []int{2, 3}, got.(*TensorType).Shape())
 	require.Nil(t, got.(*TensorType).Permutation())
-}
-
-// Arrow's buffers are allocated from the pool and limited by it.
-func TestAllocator(t *testing.T) {
-	p := arraytest.NewPool(t, memmgr.WithLimit(4<<20))
-	a := NewAllocator(p, "arrow")
-	column := build(t, a, arrow.PrimitiveTypes.Int32, 1000, 1)
-	require.Positive(t, a.Live())
-	require.GreaterOrEqual(t, p.Stats().RequestedBytes.Current, int64(4000))
-	require.Zero(t, uintptr(unsafe.Pointer(unsafe.SliceData(column.Data().Buffers()[1].Bytes())))%64)
-	column.Release()
-	require.Zero(t, a.Live())
-	b := a.Allocate(100)
-	copy(b, "hello")
-	b = a.Reallocate(50, b)
-	b = a.Reallocate(100_000, b)
-	require.Equal(t, "hello", string(b[:5]))
-	require.Equal(t, 1, a.Live())
-	a.Free(b)
-	a.Free([]byte("not ours"))
-	a.Free(a.Allocate(0))
-	require.Zero(t, a.Live())
-	defer func() { require.ErrorIs(t, recover().(error), memmgr.ErrOutOfMemory) }()
-	a.Allocate(64 << 20)
 }
