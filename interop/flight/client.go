@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"math"
 	"net"
 	"strconv"
 	"time"
@@ -209,8 +210,7 @@ func (c *Client) Stats(ctx context.Context) (s Stats, err error) {
 }
 
 // Get receives a tensor into memory of a resource. It allocates all memory before the first byte is
-// received, and waits for it until ctx ends. It follows the endpoints that the server names for the
-// tensor, and sends its token there. The caller releases the array.
+// received, and waits for it until ctx ends. The caller releases the array.
 func (c *Client) Get(ctx context.Context, name string, r memmgr.Resource) (*usmarray.Array, error) {
 	f, err := c.Info(ctx, name)
 	if err != nil {
@@ -218,6 +218,40 @@ func (c *Client) Get(ctx context.Context, name string, r memmgr.Resource) (*usma
 	}
 	a, err := c.fetch(ctx, f, r)
 	return a, c.failed("Get", name, err)
+}
+
+// fetch receives the tensor that f describes into memory of r. The caller releases the array.
+func (c *Client) fetch(ctx context.Context, f *flight.FlightInfo, r memmgr.Resource) (*usmarray.Array, error) {
+	if n := len(f.GetEndpoint()); n != 1 {
+		return nil, malformed("a tensor at %d endpoints, want one; read each with arrow-go's client", n)
+	}
+	schema, typ, err := streamedSchema(f.GetSchema())
+	if err != nil {
+		return nil, err
+	}
+	t := newTensor(schema, typ)
+	defer t.release()
+	st, err := stageFor(r.Place())
+	if err != nil {
+		return nil, err
+	}
+	b := &builder{tensor: t, from: r, ctx: ctx, wait: forever, want: -1, stage: st, limit: math.MaxInt64}
+	if n := f.GetTotalRecords(); n >= 0 {
+		if n > math.MaxInt64/int64(t.width) {
+			return nil, malformed("%d rows of %d bytes", n, t.width)
+		}
+		b.want = int(n)
+		if err := b.reserve(b.want); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.receive(ctx, f.GetEndpoint()[0].GetTicket(), b); err != nil {
+		return nil, err
+	}
+	if err := b.done(); err != nil {
+		return nil, err
+	}
+	return t.array(ctx, r)
 }
 
 // forever is the wait for memory of a client whose context has no deadline.

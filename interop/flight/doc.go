@@ -67,8 +67,8 @@
 // # Several servers
 //
 // Servers do not communicate with each other: they neither replicate nor distribute tensors. For that, use
-// an engine such as Dask, with package usmbridge.dask on its workers. [Client.Get] reads the endpoints
-// of the tensor's FlightInfo in order. For each endpoint it tries the locations in order.
+// an engine such as Dask, with package usmbridge.dask on its workers. [Client.Get] reads from its own server
+// only, and refuses a tensor with several endpoints.
 //
 // # Thread safety
 //

@@ -3,12 +3,14 @@ package flight
 import (
 	"context"
 	"fmt"
+	"math"
 	"net"
 	"path/filepath"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/apache/arrow-go/v18/arrow/flight"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -279,4 +281,33 @@ func TestLocations(t *testing.T) {
 	again, err := Location{"grpc+unix", path}.Listen()
 	require.NoError(t, err)
 	again.Close()
+}
+
+// Get refuses descriptions of other servers that do not fit the tensor, and those with several endpoints.
+func TestInvalidDescriptions(t *testing.T) {
+	b := newTestbed(t, nil)
+	a := numbers(t, b.mine, 10, 3)
+	defer a.Release()
+	require.NoError(t, b.client.Put(t.Context(), "x", a))
+	for _, change := range []func(*flight.FlightInfo){
+		func(f *flight.FlightInfo) { f.TotalRecords = 11 },
+		func(f *flight.FlightInfo) { f.TotalRecords = 9 },
+		func(f *flight.FlightInfo) { f.TotalRecords = math.MaxInt64 },
+		func(f *flight.FlightInfo) { f.Schema = []byte("no schema") },
+		func(f *flight.FlightInfo) { f.Endpoint = nil },
+		func(f *flight.FlightInfo) { f.Endpoint = append(f.Endpoint, f.Endpoint...) },
+	} {
+		f, err := b.client.Info(t.Context(), "x")
+		require.NoError(t, err)
+		change(f)
+		_, err = b.client.fetch(t.Context(), f, b.mine)
+		require.ErrorIs(t, err, ErrStream)
+	}
+	f, err := b.client.Info(t.Context(), "x")
+	require.NoError(t, err)
+	f.TotalRecords = -1
+	got, err := b.client.fetch(t.Context(), f, b.mine)
+	require.NoError(t, err)
+	same(t, a, got)
+	got.Release()
 }
