@@ -4,18 +4,22 @@
 //
 //	flightbench [-size 67108864] [-rounds 7]
 //
-// If the Python of VIRTUAL_ENV, or python3, has pyarrow, it also compares package flight with a Flight server in
-// Python, both with pyarrow's client.
+// Then pyarrow.py compares package flight with a Flight server in Python. The Python of
+// VIRTUAL_ENV, or /usr/bin/python3, must have pyarrow.
 package main
 
 import (
+	"cmp"
 	"context"
+	_ "embed" // for the Python program
 	"errors"
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"syscall"
 	"text/tabwriter"
 	"time"
@@ -70,11 +74,18 @@ func run(size, rounds int) (err error) {
 		return err
 	}
 	go func() { _ = server.Serve(l) }()
-	if err := golang(dir, at, a, pool, rounds); err != nil {
-		return err
-	}
-	fmt.Println()
-	return pyarrow(dir, at, size, rounds)
+	return errors.Join(golang(dir, at, a, pool, rounds), pyarrow(dir, at, size, rounds))
+}
+
+//go:embed pyarrow.py
+var program string
+
+func pyarrow(dir string, at flight.Location, size, rounds int) error {
+	exe := filepath.Join(cmp.Or(os.Getenv("VIRTUAL_ENV"), "/usr"), "bin", "python3")
+	theirs := flight.Location{Scheme: "grpc+unix", Address: filepath.Join(dir, "python")}
+	cmd := exec.Command(exe, "-c", program, at.String(), theirs.String(), strconv.Itoa(size), strconv.Itoa(rounds))
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	return cmd.Run()
 }
 
 // golang compares the ways in Go.
@@ -111,19 +122,17 @@ func golang(dir string, at flight.Location, a *usmarray.Array, pool memmgr.Resou
 	if err := measure(ways, rounds); err != nil {
 		return err
 	}
-	wall := func(i int) float64 { return median(ways[i].wall).Seconds() }
-	cpu := func(i int) float64 { return median(ways[i].cpu).Seconds() }
 	fmt.Printf("%d MiB over a unix socket, both ends in one process, medians of %d\n\n", a.NBytes()>>20, rounds)
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "way\ttime\tCPU\tplain/time\tCPU/plain")
-	for i, x := range ways {
-		fmt.Fprintf(w, "%s\t%.1f ms\t%.1f ms\t%.2f\t%.2f\n", x.name, 1e3*wall(i), 1e3*cpu(i), wall(0)/wall(i), cpu(i)/cpu(0))
+	for _, x := range ways {
+		fmt.Fprintf(w, "%s\t%.1f ms\tCPU %.1f ms\n", x.name, 1e3*median(x.wall), 1e3*median(x.cpu))
 	}
 	fmt.Fprintln(w)
 	for i := 1; i <= 2; i++ {
-		bound(w, ways[i].name+", speed of the plain socket's", wall(0)/wall(i), ">=", 0.5)
-		bound(w, ways[i].name+", CPU of the plain socket's", cpu(i)/cpu(0), "<=", 2.2)
-		bound(w, ways[i].name+", CPU of arrow-go's", cpu(i)/cpu(i+2), "<=", 0.5)
+		cpu, name := median(ways[i].cpu), ways[i].name
+		bound(w, name+", speed of the plain socket's", median(ways[0].wall)/median(ways[i].wall), ">=", 0.5)
+		bound(w, name+", CPU of the plain socket's", cpu/median(ways[0].cpu), "<=", 2.2)
+		bound(w, name+", CPU of arrow-go's", cpu/median(ways[i+2].cpu), "<=", 0.5)
 	}
 	return w.Flush()
 }
@@ -161,7 +170,7 @@ func processorTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-func median(d []time.Duration) time.Duration {
-	d = slices.Sorted(slices.Values(d))
-	return d[len(d)/2]
+// median returns a number of seconds.
+func median(d []time.Duration) float64 {
+	return slices.Sorted(slices.Values(d))[len(d)/2].Seconds()
 }

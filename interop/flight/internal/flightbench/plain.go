@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/binary"
 	"io"
 	"net"
 
@@ -9,7 +8,7 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// plain sends a length and the bytes, and waits for one byte. The receiver allocates from the pool.
+// plain sends the bytes through a socket and waits for one byte. The receiver allocates from the pool.
 type plain struct {
 	l    net.Listener
 	c    net.Conn
@@ -26,28 +25,17 @@ func newPlain(path string, a *usmarray.Array, pool memmgr.Resource) (*plain, err
 		return nil, err
 	}
 	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer c.Close()
-				for receivePlain(c, pool) == nil {
-				}
-			}()
+		c, err := l.Accept()
+		for err == nil {
+			err = receivePlain(c, pool, a.NBytes())
 		}
 	}()
 	c, err := net.Dial("unix", path)
 	return &plain{l, c, data[:a.NBytes()]}, err
 }
 
-func receivePlain(c net.Conn, pool memmgr.Resource) error {
-	var n [8]byte
-	if _, err := io.ReadFull(c, n[:]); err != nil {
-		return err
-	}
-	b, err := memmgr.New(pool, memmgr.Request{Size: uintptr(binary.LittleEndian.Uint64(n[:]))})
+func receivePlain(c net.Conn, pool memmgr.Resource, n int) error {
+	b, err := memmgr.New(pool, memmgr.Request{Size: uintptr(n)})
 	if err != nil {
 		return err
 	}
@@ -56,23 +44,18 @@ func receivePlain(c net.Conn, pool memmgr.Resource) error {
 	if err != nil {
 		return err
 	}
-	if _, err := io.ReadFull(c, data[:binary.LittleEndian.Uint64(n[:])]); err != nil {
+	if _, err := io.ReadFull(c, data[:n]); err != nil {
 		return err
 	}
-	_, err = c.Write(n[:1])
+	_, err = c.Write(data[:1])
 	return err
 }
 
 func (p *plain) put() error {
-	var n [8]byte
-	binary.LittleEndian.PutUint64(n[:], uint64(len(p.data)))
-	if _, err := p.c.Write(n[:]); err != nil {
-		return err
-	}
 	if _, err := p.c.Write(p.data); err != nil {
 		return err
 	}
-	_, err := io.ReadFull(p.c, n[:1])
+	_, err := io.ReadFull(p.c, make([]byte, 1))
 	return err
 }
 

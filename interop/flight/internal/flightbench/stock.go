@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"io"
 	"net"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -62,15 +61,8 @@ func (s *stock) close() {
 // keep copies the data of a reader to memory of the pool.
 func (s *stock) keep(r *flight.Reader) error {
 	defer r.Release()
-	for {
-		record, err := r.Read()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		a, err := usmarrow.FromArrow(record.Column(0))
+	for r.Next() {
+		a, err := usmarrow.FromArrow(r.RecordBatch().Column(0))
 		if err != nil {
 			return err
 		}
@@ -81,6 +73,7 @@ func (s *stock) keep(r *flight.Reader) error {
 		}
 		kept.Release()
 	}
+	return r.Err()
 }
 
 // DoPut implements flight.FlightServer.
@@ -89,10 +82,7 @@ func (s *stock) DoPut(stream flight.FlightService_DoPutServer) error {
 	if err != nil {
 		return err
 	}
-	if err := s.keep(r); err != nil {
-		return err
-	}
-	return stream.Send(&flight.PutResult{})
+	return errors.Join(s.keep(r), stream.Send(&flight.PutResult{}))
 }
 
 // DoGet implements flight.FlightServer.
@@ -111,13 +101,7 @@ func (s *stock) put() error {
 	if err := errors.Join(w.Write(s.record), w.Close(), stream.CloseSend()); err != nil {
 		return err
 	}
-	if _, err := stream.Recv(); err != nil {
-		return err
-	}
 	_, err = stream.Recv()
-	if errors.Is(err, io.EOF) {
-		return nil
-	}
 	return err
 }
 
