@@ -143,14 +143,14 @@ func usmb_go_share_names(address *C.char, naddress, timeout C.int64_t, saved *C.
 }
 
 //export usmb_go_share_listen
-func usmb_go_share_listen(address *C.char, naddress, timeout C.int64_t, saved *C.PyThreadState, limits *C.int64_t, receive C.int, number *C.uint64_t, out **C.char, n *C.int64_t, e *C.usmb_goerr) (r C.int) {
+func usmb_go_share_listen(address *C.char, naddress, timeout C.int64_t, saved *C.PyThreadState, limits *C.int64_t, number *C.uint64_t, out **C.char, n *C.int64_t, e *C.usmb_goerr) (r C.int) {
 	defer guard(e, &r)
 	bounds := [C.USMB_SHARE_LIMITS]int64(unsafe.Slice((*int64)(unsafe.Pointer(limits)), C.USMB_SHARE_LIMITS))
 	path := text(address, C.uint64_t(naddress))
 	var id uint64
 	var at string
 	err := await(timeout, saved, func(ctx context.Context) (err error) {
-		id, at, err = serve(ctx, path, bounds, receive != 0)
+		id, at, err = serve(ctx, path, bounds)
 		return err
 	})
 	if err != nil {
@@ -174,32 +174,6 @@ func usmb_go_share_publish(number C.uint64_t, name *C.char, nname C.int64_t, a *
 	}
 	key := text(name, C.uint64_t(nname))
 	return report(e, await(timeout, saved, func(ctx context.Context) error { return s.Replace(ctx, key, from) }))
-}
-
-//export usmb_go_share_give
-func usmb_go_share_give(address *C.char, naddress C.int64_t, label *C.char, nlabel C.int64_t, a *C.usmb_array, timeout C.int64_t, saved *C.PyThreadState, e *C.usmb_goerr) (r C.int) {
-	defer guard(e, &r)
-	from, err := borrowed(a)
-	if err != nil {
-		return report(e, err)
-	}
-	at, about := text(address, C.uint64_t(naddress)), text(label, C.uint64_t(nlabel))
-	return report(e, await(timeout, saved, func(ctx context.Context) error { return give(ctx, at, about, from) }))
-}
-
-//export usmb_go_share_receive
-func usmb_go_share_receive(number C.uint64_t, timeout C.int64_t, saved *C.PyThreadState, label **C.char, n *C.int64_t, out *C.usmb_handover, e *C.usmb_goerr) (r C.int) {
-	defer guard(e, &r)
-	var g gift
-	err := await(timeout, saved, func(ctx context.Context) (err error) {
-		g, err = receive(ctx, uint64(number))
-		return err
-	})
-	if r := handOver(g.array, err, out, e); r < 0 {
-		return r
-	}
-	*label, *n = (*C.char)(C.CBytes([]byte(g.label))), C.int64_t(len(g.label))
-	return 0
 }
 
 //export usmb_go_share_withdraw

@@ -95,8 +95,6 @@ static PyMethodDef functions[] = {
         {"_share_names", USMB_PY_CFUNC(usmb_py_share_names), METH_VARARGS, NULL},
         {"_share_listen", USMB_PY_CFUNC(usmb_py_share_listen), METH_VARARGS, NULL},
         {"_share_publish", USMB_PY_CFUNC(usmb_py_share_publish), METH_VARARGS, NULL},
-        {"_share_give", USMB_PY_CFUNC(usmb_py_share_give), METH_VARARGS, NULL},
-        {"_share_receive", USMB_PY_CFUNC(usmb_py_share_receive), METH_VARARGS, NULL},
         {"_share_withdraw", USMB_PY_CFUNC(usmb_py_share_withdraw), METH_VARARGS, NULL},
         {"_share_close", USMB_PY_CFUNC(usmb_py_share_close), METH_VARARGS, NULL},
         {"_share_end_with", USMB_PY_CFUNC(usmb_py_share_end_with), METH_VARARGS, NULL},

@@ -62,25 +62,18 @@ int usmb_go_share_attach(char *address, int64_t naddress, char *name, int64_t nn
 /* The names of the arrays that a server publishes: n names, each after its length in 8 bytes. */
 int usmb_go_share_names(char *address, int64_t naddress, int64_t time, PyThreadState *saved, char **out, int64_t *n,
                         usmb_goerr *err);
-/* Starts a server: its number, and the address on which it listens. receive: whether clients can hand arrays
-   over. */
+/* Starts a server: its number, and the address on which it listens. */
 int usmb_go_share_listen(char *address, int64_t naddress, int64_t time, PyThreadState *saved, int64_t *limits,
-                         int receive, uint64_t *number, char **out, int64_t *n, usmb_goerr *err);
+                         uint64_t *number, char **out, int64_t *n, usmb_goerr *err);
 int usmb_go_share_publish(uint64_t number, char *name, int64_t nname, usmb_array *a, int64_t time, PyThreadState *saved,
                           usmb_goerr *err);
-/* Hands an array over to the server at an address, with a label. */
-int usmb_go_share_give(char *address, int64_t naddress, char *label, int64_t nlabel, usmb_array *a, int64_t time,
-                       PyThreadState *saved, usmb_goerr *err);
-/* The next array that a client of a server handed over, and its label. */
-int usmb_go_share_receive(uint64_t number, int64_t time, PyThreadState *saved, char **label, int64_t *n,
-                          usmb_handover *out, usmb_goerr *err);
 int usmb_go_share_withdraw(uint64_t number, char *name, int64_t nname, usmb_goerr *err);
 int usmb_go_share_close(uint64_t number, usmb_goerr *err);
 /* Revokes handles when the process pid ends, if they were not opened. handles has each handle after
    its length as a uint32_t. */
 int usmb_go_share_end_with(int64_t pid, char *handles, int64_t n, usmb_goerr *err);
-/* The limits of a server: peers, leases, segments, names, queued bytes, given arrays; 0 means the default. */
-enum { USMB_SHARE_LIMITS = 6 };
+/* The limits of a server: peers, leases, segments, names, queued bytes; 0 means the default. */
+enum { USMB_SHARE_LIMITS = 5 };
 
 /* The functions _share_* of the module. */
 PyObject *usmb_py_share_export(PyObject *m, PyObject *args);
@@ -91,8 +84,6 @@ PyObject *usmb_py_share_wait(PyObject *m, PyObject *args);
 PyObject *usmb_py_share_names(PyObject *m, PyObject *args);
 PyObject *usmb_py_share_listen(PyObject *m, PyObject *args);
 PyObject *usmb_py_share_publish(PyObject *m, PyObject *args);
-PyObject *usmb_py_share_give(PyObject *m, PyObject *args);
-PyObject *usmb_py_share_receive(PyObject *m, PyObject *args);
 PyObject *usmb_py_share_withdraw(PyObject *m, PyObject *args);
 PyObject *usmb_py_share_close(PyObject *m, PyObject *args);
 PyObject *usmb_py_share_end_with(PyObject *m, PyObject *args);

@@ -239,15 +239,14 @@ PyObject *usmb_py_share_listen(PyObject *m, PyObject *args)
 	int64_t ns, n = 0;
 	long long l[USMB_SHARE_LIMITS];
 	int64_t limits[USMB_SHARE_LIMITS];
-	int receive;
 	uint64_t number = 0;
 	(void)m;
-	if (!PyArg_ParseTuple(args, "O&O&(LLLLLL)p:_share_listen", to_text, &path, to_time, &ns, &l[0], &l[1], &l[2],
-	                      &l[3], &l[4], &l[5], &receive) ||
+	if (!PyArg_ParseTuple(args, "O&O&(LLLLL):_share_listen", to_text, &path, to_time, &ns, &l[0], &l[1], &l[2],
+	                      &l[3], &l[4]) ||
 	    enter() < 0)
 		return NULL;
 	for (int i = 0; i < USMB_SHARE_LIMITS; i++) limits[i] = l[i];
-	USMB_GO(usmb_go_share_listen(path.s, path.n, ns, saved, limits, receive, &number, &where, &n, &err));
+	USMB_GO(usmb_go_share_listen(path.s, path.n, ns, saved, limits, &number, &where, &n, &err));
 	PyObject *s = r < 0 ? NULL : PyUnicode_DecodeUTF8(where, (Py_ssize_t)n, "surrogateescape");
 	free(where);
 	return s ? Py_BuildValue("(KN)", (unsigned long long)number, s) : NULL;
@@ -266,41 +265,6 @@ PyObject *usmb_py_share_publish(PyObject *m, PyObject *args)
 	USMB_GO(usmb_go_share_publish(number, name.s, name.n, a, ns, saved, &err));
 	usmb_array_unhold(a);
 	return r < 0 ? NULL : Py_NewRef(Py_None);
-}
-
-PyObject *usmb_py_share_give(PyObject *m, PyObject *args)
-{
-	text path, label;
-	usmb_array *a;
-	int64_t ns;
-	(void)m;
-	if (!PyArg_ParseTuple(args, "O&O&O&O&:_share_give", to_text, &path, to_text, &label, to_array, &a, to_time,
-	                      &ns) ||
-	    enter() < 0 || begin(a) < 0)
-		return NULL;
-	USMB_GO(usmb_go_share_give(path.s, path.n, label.s, label.n, a, ns, saved, &err));
-	usmb_array_unhold(a);
-	return r < 0 ? NULL : Py_NewRef(Py_None);
-}
-
-/* Returns a label and an array. */
-PyObject *usmb_py_share_receive(PyObject *m, PyObject *args)
-{
-	unsigned long long number;
-	char *label = NULL;
-	int64_t ns, n = 0;
-	usmb_handover h;
-	usmb_goerr err;
-	(void)m;
-	if (!PyArg_ParseTuple(args, "KO&:_share_receive", &number, to_time, &ns) || enter() < 0) return NULL;
-	PyThreadState *saved = PyEval_SaveThread();
-	int r = usmb_go_share_receive(number, ns, saved, &label, &n, &h, &err);
-	PyEval_RestoreThread(saved);
-	if (r < 0) return not_yet(&err);
-	PyObject *a = received(&h);
-	PyObject *s = a ? PyUnicode_DecodeUTF8(label, (Py_ssize_t)n, "surrogateescape") : NULL;
-	free(label);
-	return a ? Py_BuildValue("(NN)", s, a) : NULL; /* drops a if s is NULL */
 }
 
 PyObject *usmb_py_share_withdraw(PyObject *m, PyObject *args)

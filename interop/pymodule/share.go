@@ -25,26 +25,12 @@ const handleTime = 10 * time.Minute
 // does not load SYCL.
 var sharing struct {
 	mu          sync.Mutex
-	plain       *share.Server          // makes handles, and opens handles of host memory
-	usm         *share.Server          // opens handles of USM
-	served      map[uint64]*served     // servers of share.serve, by number
-	last        uint64                 // the last number in served
-	connections map[string]*connection // connections of share.attach, by address
-	closed      bool                   // set by stopSharing
-}
-
-// served is a server of share.serve.
-type served struct {
-	*share.Server
-	gifts chan gift       // arrays that clients handed over, if the server receives
-	ended context.Context // canceled when the server is closed
-	end   context.CancelFunc
-}
-
-// gift is an array that a client handed over, with its label.
-type gift struct {
-	label string
-	array *usmarray.Array
+	plain       *share.Server            // makes handles, and opens handles of host memory
+	usm         *share.Server            // opens handles of USM
+	served      map[uint64]*share.Server // servers of share.serve, by number
+	last        uint64                   // the last number in served
+	connections map[string]*connection   // connections of share.attach, by address
+	closed      bool                     // set by stopSharing
 }
 
 // connection is a connection to the server at an address. Its users are counted. After it was
@@ -119,7 +105,7 @@ func allServers() []*share.Server {
 		}
 	}
 	for _, s := range sharing.served {
-		all = append(all, s.Server)
+		all = append(all, s)
 	}
 	return all
 }
@@ -223,27 +209,21 @@ func makerOf(h share.Handle) *share.Server {
 	return nil
 }
 
-// serve starts a server. It returns its number and its address. limits are those of USMB_SHARE_LIMITS. If
-// receive is set, clients can hand arrays over.
-func serve(ctx context.Context, address string, limits [6]int64, receive bool) (number uint64, at string, err error) {
-	o, err := optionsFor(receive)
+// serve starts a server. It returns its number and its address. limits are those of USMB_SHARE_LIMITS.
+func serve(ctx context.Context, address string, limits [5]int64) (number uint64, at string, err error) {
+	o, err := optionsFor(false)
 	if err != nil {
 		return 0, "", err
 	}
-	for i, limit := range []*int{&o.MaxPeers, &o.MaxLeases, &o.MaxSegments, &o.MaxNames, &o.MaxQueued, &o.MaxGiven} {
+	for i, limit := range []*int{&o.MaxPeers, &o.MaxLeases, &o.MaxSegments, &o.MaxNames, &o.MaxQueued} {
 		*limit = int(limits[i])
 	}
-	s := &served{gifts: make(chan gift)}
-	s.ended, s.end = context.WithCancel(context.Background())
-	if receive {
-		o.Connected = s.collect
-	}
+	var s *share.Server
 	err = poll.Do(ctx, func(ctx context.Context) error {
-		s.Server, err = share.Listen(ctx, address, o)
+		s, err = share.Listen(ctx, address, o)
 		return err
 	})
 	if err != nil {
-		s.end()
 		return 0, "", err
 	}
 	sharing.mu.Lock()
@@ -253,78 +233,15 @@ func serve(ctx context.Context, address string, limits [6]int64, receive bool) (
 	}
 	defer sharing.mu.Unlock()
 	if sharing.served == nil {
-		sharing.served = map[uint64]*served{}
+		sharing.served = map[uint64]*share.Server{}
 	}
 	sharing.last++
 	sharing.served[sharing.last] = s
 	return sharing.last, s.Address(), nil
 }
 
-// Close closes the server and releases the arrays that were not received.
-func (s *served) Close() error {
-	s.end()
-	return s.Server.Close()
-}
-
-// collect passes the arrays that a client hands over to receive, until the connection or the server ends.
-// It holds one of them at a time; MaxGiven bounds those that wait behind it.
-func (s *served) collect(p *share.Peer) {
-	defer func() { _ = p.Close() }() // its failure has no caller
-	for {
-		label, a, err := p.Receive(s.ended)
-		if err != nil {
-			return
-		}
-		select {
-		case s.gifts <- gift{label, a}:
-		case <-s.ended.Done():
-			a.Release()
-			return
-		}
-	}
-}
-
-// receive returns the next array that a client of a server handed over. It calls the function of the context
-// (package poll) between attempts, so that no array is taken and lost when that ends the wait.
-func receive(ctx context.Context, number uint64) (gift, error) {
-	s, err := server(number)
-	if err != nil {
-		return gift{}, err
-	}
-	tick := time.NewTicker(poll.Interval)
-	defer tick.Stop()
-	for {
-		select {
-		case g := <-s.gifts:
-			return g, nil
-		case <-s.ended.Done():
-			return gift{}, fmt.Errorf("the server was closed: %w", share.ErrClosed)
-		case <-ctx.Done():
-			return gift{}, ctx.Err()
-		case <-tick.C:
-			if f := poll.Of(ctx); f != nil {
-				f()
-			}
-			if err := ctx.Err(); err != nil {
-				return gift{}, err
-			}
-		}
-	}
-}
-
-// give hands an array over to the server at an address. It tries another connection if the server of the
-// first one was closed before it took the array, or if an older connection turns out to be closed. No
-// server gets the array twice.
-func give(ctx context.Context, address, label string, array *usmarray.Array) error {
-	return onConnection(ctx, address, func(p *share.Peer) error {
-		return p.Give(ctx, label, array)
-	}, func(p *share.Peer, isNew bool, err error) bool {
-		return errors.Is(err, share.ErrClosed) && (p.Err() == nil || !isNew)
-	})
-}
-
 // server returns the server with a number.
-func server(number uint64) (*served, error) {
+func server(number uint64) (*share.Server, error) {
 	sharing.mu.Lock()
 	defer sharing.mu.Unlock()
 	if s := sharing.served[number]; s != nil {

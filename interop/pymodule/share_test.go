@@ -5,6 +5,8 @@ package pymodule_test
 import (
 	"bufio"
 	"context"
+	"encoding/hex"
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -22,19 +24,19 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// thePeer is a Python program that attaches the array of this test, changes an element, hands an array over,
-// publishes an array of its own, and adds 1 to an array that it receives.
+// thePeer is a Python program that attaches the array of this test, changes an element, sends a handle of an
+// array, publishes an array of its own, and adds 1 to an array whose handle it reads.
 const thePeer = `
 import sys, usmbridge as ub
 a = ub.share.attach(sys.argv[1], "go")
 print(a.tolist(), a.readonly, a.interprocess, a.strides, flush=True)
 a[0, 1] = 42
-ub.share.give(sys.argv[1], "from Python", ub.full(2, 5, "int16", device="host", interprocess=True))
-with ub.share.serve("", {"own": ub.full(3, 7, "int32", device="host", interprocess="readonly")}, receive=True) as server:
+with ub.share.serve("", {"own": ub.full(3, 7, "int32", device="host", interprocess="readonly")}) as server:
     print(server.address, ub.share.names(sys.argv[1]), flush=True)
-    label, given = server.receive()
-    print(label, given.tolist(), flush=True)
-    given[0] = given[0].item() + 1
+    print(ub.share.export(ub.full(2, 5, "int16", device="host", interprocess=True)).hex(), flush=True)
+    sent = ub.share.open(bytes.fromhex(sys.stdin.readline()))
+    print(sent.tolist(), flush=True)
+    sent[0] = sent[0].item() + 1
     sys.stdin.readline()
 `
 
@@ -49,8 +51,7 @@ func TestGoAndPython(t *testing.T) {
 	pool := memmgr.NewPool(memory)
 	a, err := usmarray.FromSlice(pool, []int32{1, 2, 3, 4, 5, 6}, []int{2, 3})
 	require.NoError(t, err)
-	peers := make(chan *share.Peer, 1)
-	server, err := share.Listen(ctx, "", share.Options{Connected: func(p *share.Peer) { peers <- p }})
+	server, err := share.Listen(ctx, "", share.Options{})
 	require.NoError(t, err)
 	require.NoError(t, server.Publish(ctx, "go", a))
 
@@ -71,31 +72,36 @@ func TestGoAndPython(t *testing.T) {
 	x, err := a.At(0, 1)
 	require.NoError(t, err)
 	require.Equal(t, int32(42), x)
-	giver := <-peers
-	label, given, err := giver.Receive(ctx)
+	require.True(t, lines.Scan())
+	encoded, err := hex.DecodeString(lines.Text())
 	require.NoError(t, err)
-	fives, err := usmarray.ToSlice[int16](given)
+	handle, err := share.ParseHandle(encoded)
 	require.NoError(t, err)
-	require.Equal(t, "from Python", label)
+	received, err := server.Open(ctx, handle)
+	require.NoError(t, err)
+	fives, err := usmarray.ToSlice[int16](received)
+	require.NoError(t, err)
 	require.Equal(t, []int16{5, 5}, fives)
-	given.Release()
-	require.NoError(t, giver.Close())
+	received.Release()
 
 	peer, err := share.Dial(ctx, address, share.Options{})
 	require.NoError(t, err)
 	b, err := peer.Attach(ctx, "own")
 	require.NoError(t, err)
-	gift, err := usmarray.FromSlice(pool, []int64{10, 20}, []int{2})
+	sent, err := usmarray.FromSlice(pool, []int64{10, 20}, []int{2})
 	require.NoError(t, err)
-	require.NoError(t, peer.Give(ctx, "from Go", gift))
+	handle, err = server.Export(ctx, sent, share.ExportOptions{})
+	require.NoError(t, err)
+	_, err = fmt.Fprintf(in, "%x\n", handle.Bytes())
+	require.NoError(t, err)
 	require.True(t, lines.Scan())
-	require.Equal(t, "from Go [10, 20]", lines.Text())
+	require.Equal(t, "[10, 20]", lines.Text())
 	require.NoError(t, in.Close())
 	require.NoError(t, cmd.Wait())
-	tens, err := usmarray.ToSlice[int64](gift)
+	tens, err := usmarray.ToSlice[int64](sent)
 	require.NoError(t, err)
 	require.Equal(t, []int64{11, 20}, tens)
-	gift.Release()
+	sent.Release()
 	v, err := usmarray.ToSlice[int32](b) // the process that made it has ended
 	require.NoError(t, err)
 	require.Equal(t, []int32{7, 7, 7}, v)

@@ -117,8 +117,6 @@ func (p *Peer) frame(f frame) error {
 			return err
 		}
 		return p.addSegment(&held{facts: facts, handle: handle})
-	case frameGive:
-		return p.handleGive(f)
 	case frameOpen:
 		h, err := ParseHandle(f.payload)
 		if err != nil {
@@ -175,15 +173,12 @@ func (p *Peer) frame(f frame) error {
 // answered handles the answer to a call of this process.
 func (p *Peer) answered(f frame) error {
 	switch f.kind {
-	case frameTaken, frameRefused, frameOpened, frameNewer, frameListed, framePassed:
+	case frameRefused, frameOpened, frameNewer, frameListed, framePassed:
 		if err := p.expected(f); err != nil {
 			return err
 		}
 	}
 	switch f.kind {
-	case frameTaken:
-		p.answerTo(f.call, answer{})
-		return nil
 	case frameRefused:
 		refusal, err := readRefusal(f.payload)
 		if err == nil {

@@ -14,10 +14,8 @@
 //	frame, err := peer.Attach(ctx, "frame")
 //	defer frame.Release()
 //
-// There are two more ways to open an array in another process. [Server.Export] makes a [Handle], which can
-// be sent over any channel and opened once ([Peer.Open], [Server.Open]). [Peer.Give] hands an array over
-// to the process at the other end of a connection, which calls [Peer.Receive]. The opened array is an
-// ordinary usmarray.Array. Views, strides and offsets are kept, and read-only arrays stay read-only.
+// [Server.Export] makes a [Handle], which can be sent over any channel and opened once ([Peer.Open],
+// [Server.Open]). The opened array is an ordinary usmarray.Array. Views, strides and offsets are kept, and read-only arrays stay read-only.
 //
 // # Memory
 //
@@ -37,7 +35,7 @@
 //
 // The process that allocated the memory is its maker. Each array that another process opens has a lease. A
 // lease holds references of the buffer in the maker, so that the memory is neither freed nor put to sleep
-// (memmgr.Pool.Sleep returns a HeldError). A lease begins with Export, Give or Attach. It ends
+// (memmgr.Pool.Sleep returns a HeldError). A lease begins with Export or Attach. It ends
 //
 //   - when the last reference of the opened array is released. This is reported in the background, usually
 //     within a few milliseconds;
@@ -51,7 +49,7 @@
 //
 // If the maker ends first, opened arrays stay valid. As long as the maker lives, it makes the handles for
 // processes that pass its arrays on ([Server.Export]), so that no lease depends on a process in between.
-// After its end, each process that has an array open can export, give and publish it itself. Forked
+// After its end, each process that has an array open can export and publish it itself. Forked
 // children do not inherit the mappings: the addresses of opened arrays are unmapped there.
 //
 // # Versions
@@ -63,7 +61,7 @@
 //
 // # Order
 //
-// Publish, Export, Give and Attach wait for work that is pending on the array. Therefore all earlier writes
+// Publish, Export and Attach wait for work that is pending on the array. Therefore all earlier writes
 // are visible to the process that opens it. [ExportOptions].NoWait moves the wait to the opening. Writes of
 // a process before it releases an array are visible to the maker after the end of the lease; the release
 // waits for work on the queues of that process. While several processes have an array open, only their own
@@ -75,7 +73,7 @@
 // descriptors, one more for each segment of the other process, and a 16 KiB buffer. If handles are opened
 // on it, it also uses a page of memory and a descriptor: the maker offers handles on that page, and the
 // other process opens them there without a message. A goroutine that waits for an answer reads the socket
-// itself, so that a hand-over wakes one goroutine on each side.
+// itself, so that a round trip wakes one goroutine on each side.
 //
 // # Errors
 //

@@ -87,8 +87,7 @@ func roleRelay(string) error {
 	return nil
 }
 
-// roleLiar hands over an array to the server at the address, in a segment whose ID is read from its
-// input.
+// roleLiar lends an array to the server at the address, in a segment whose ID is read from its input.
 func roleLiar(address string) error {
 	c, err := net.Dial("unixpacket", address)
 	if err != nil {
@@ -106,10 +105,10 @@ func roleLiar(address string) error {
 	if err != nil {
 		return err
 	}
-	if err := give(c.(*net.UnixConn), id); err != nil { //nolint:forcetypeassert // of that network
+	fmt.Println("ready")
+	if err := lend(c.(*net.UnixConn), id); err != nil { //nolint:forcetypeassert // of that network
 		return err
 	}
-	fmt.Println("given")
 	nextLine()
 	return nil
 }
@@ -266,7 +265,7 @@ func TestPassedOnReadOnlyAfterItsMakerEnded(t *testing.T) {
 	}
 }
 
-// TestHolderLendsAfterTheMakerEnded checks that a holder can give and publish an array whose maker
+// TestHolderLendsAfterTheMakerEnded checks that a holder can publish an array whose maker
 // has ended, and can restrict a handle of it to one process.
 func TestHolderLendsAfterTheMakerEnded(t *testing.T) {
 	ctx := background(t)
@@ -281,9 +280,6 @@ func TestHolderLendsAfterTheMakerEnded(t *testing.T) {
 	require.NoError(t, holder.Publish(ctx, "a", a))
 	attached, err := p.Attach(ctx, "a")
 	require.NoError(t, err)
-	require.NoError(t, there.Give(ctx, "given", a))
-	_, given, err := p.Receive(ctx)
-	require.NoError(t, err)
 	h, err := holder.Export(ctx, a, share.ExportOptions{To: there, NoWait: true})
 	require.NoError(t, err)
 	_, err = other.Open(ctx, h)
@@ -294,8 +290,8 @@ func TestHolderLendsAfterTheMakerEnded(t *testing.T) {
 	require.NoError(t, holder.Withdraw("a"))
 	buffer := a.Buffer()
 	a.Release()
-	require.NoError(t, given.Fill(float32(3)))
-	for _, x := range []*usmarray.Array{attached, given, opened} {
+	require.NoError(t, attached.Fill(float32(3)))
+	for _, x := range []*usmarray.Array{attached, opened} {
 		require.Equal(t, []float32{3, 3, 3, 3, 3, 3}, values(t, x))
 		x.Release()
 	}
@@ -315,9 +311,9 @@ func TestPassedOnUnderAnotherID(t *testing.T) {
 	h := export(t, holder, own)
 	liar := start(t, "liar", holder.Address())
 	liar.say(fmt.Sprintf("%x", h.Bytes()[8+16+1+len(h.Maker()):][:16]))
-	liar.expect("given")
+	liar.expect("ready")
 	p := <-peers
-	_, a, err := p.Receive(ctx)
+	a, err := p.Attach(ctx, "a")
 	require.NoError(t, err)
 	liar.kill()
 	<-p.Done()
@@ -342,10 +338,12 @@ func TestNotPassedOnWhileTheMakerLives(t *testing.T) {
 	peers := make(chan *share.Peer, 1)
 	holder := listen(t, share.Options{Connected: func(p *share.Peer) { peers <- p }})
 	r := rogue(t, holder, true)
-	require.NoError(t, give(r, make([]byte, 16)))
 	p := <-peers
-	_, a, err := p.Receive(ctx)
+	lent := make(chan error, 1)
+	go func() { lent <- lend(r, make([]byte, 16)) }()
+	a, err := p.Attach(ctx, "a")
 	require.NoError(t, err)
+	require.NoError(t, <-lent)
 	require.NoError(t, r.Close())
 	<-p.Done()
 	_, err = holder.Export(ctx, a, share.ExportOptions{})
@@ -355,8 +353,12 @@ func TestNotPassedOnWhileTheMakerLives(t *testing.T) {
 	a.Release()
 }
 
-// give hands over an array of six elements in a segment with the given ID.
-func give(to *net.UnixConn, id []byte) error {
+// lend answers the next request with an array of six elements in a segment with the given ID.
+func lend(to *net.UnixConn, id []byte) error {
+	request := make([]byte, 1<<14)
+	if _, err := to.Read(request); err != nil {
+		return err
+	}
 	r, err := segment.NewHost(segment.PeersWrite)
 	if err != nil {
 		return err
@@ -380,7 +382,7 @@ func give(to *net.UnixConn, id []byte) error {
 	if _, _, err = to.WriteMsgUnix(frameOf(3, 0, facts), syscall.UnixRights(int(file.Fd())), nil); err != nil {
 		return err
 	}
-	d := append([]byte{0}, facts...)            // without a label
+	d := append([]byte(nil), facts...)
 	for _, n := range []uint64{offset, 24, 1} { // the last is the lease
 		d = binary.LittleEndian.AppendUint64(d, n)
 	}
@@ -388,6 +390,6 @@ func give(to *net.UnixConn, id []byte) error {
 	for _, n := range []uint64{0, 6, 1} {                                         // offset, extent, stride
 		d = binary.LittleEndian.AppendUint64(d, n)
 	}
-	_, err = to.Write(frameOf(4, 1, d))
+	_, err = to.Write(frameOf(8, binary.LittleEndian.Uint64(request[8:]), d))
 	return err
 }

@@ -3,9 +3,6 @@ package share
 // Break ends a connection as if this process had died.
 func Break(p *Peer) { p.fail(opError("connection", ErrDied, "by a test")) }
 
-// Waiting reports whether a call waits for an answer or a gift.
-func Waiting(p *Peer) bool { return p.hasWaiters() }
-
 // ProtocolVersion is the version in a greeting.
 const ProtocolVersion = protocolVersion
 

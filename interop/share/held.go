@@ -77,8 +77,8 @@ func (p *Peer) addSegment(h *held) (err error) {
 		err = fmt.Errorf("segment %v changed", id)
 	case old != nil:
 		old.asked, old.forgotten = false, false
-	case len(p.calls) == 0 && p.noGifts() != nil:
-		declined = p.noGifts()
+	case len(p.calls) == 0:
+		declined = opError("Open", ErrRefused, "no call of this process waits for an array in the segment")
 	case len(p.held) >= p.node.options.MaxSegments:
 		declined = opError("Open", ErrLimit, "%d segments of %v are open in this process, the maximum; raise Options.MaxSegments", len(p.held), p.credentials)
 	case h.file != nil && heldFiles.Add(1) > maxHeld():

@@ -41,51 +41,43 @@ func TestLentMemoryStaysAwake(t *testing.T) {
 	// in between.
 	for _, test := range []struct {
 		name string
-		lend func(t *testing.T, s *share.Server, p, there *share.Peer, a *usmarray.Array) (opened *usmarray.Array, end func())
+		lend func(t *testing.T, s *share.Server, p *share.Peer, a *usmarray.Array) (opened *usmarray.Array, end func())
 	}{
-		{"Unopened", func(t *testing.T, s *share.Server, _, _ *share.Peer, a *usmarray.Array) (*usmarray.Array, func()) {
+		{"Unopened", func(t *testing.T, s *share.Server, _ *share.Peer, a *usmarray.Array) (*usmarray.Array, func()) {
 			h, err := s.Export(background(t), a, share.ExportOptions{})
 			require.NoError(t, err)
 			return nil, func() { require.True(t, s.Revoke(h)) }
 		}},
-		{"NoWait", func(t *testing.T, s *share.Server, _, _ *share.Peer, a *usmarray.Array) (*usmarray.Array, func()) {
+		{"NoWait", func(t *testing.T, s *share.Server, _ *share.Peer, a *usmarray.Array) (*usmarray.Array, func()) {
 			h, err := s.Export(background(t), a, share.ExportOptions{NoWait: true})
 			require.NoError(t, err)
 			return nil, func() { require.True(t, s.Revoke(h)) }
 		}},
-		{"Opened", func(t *testing.T, s *share.Server, p, _ *share.Peer, a *usmarray.Array) (*usmarray.Array, func()) {
+		{"Opened", func(t *testing.T, s *share.Server, p *share.Peer, a *usmarray.Array) (*usmarray.Array, func()) {
 			h, err := s.Export(background(t), a, share.ExportOptions{})
 			require.NoError(t, err)
 			b, err := p.Open(background(t), h)
 			require.NoError(t, err)
 			return b, b.Release
 		}},
-		{"Given", func(t *testing.T, _ *share.Server, p, there *share.Peer, a *usmarray.Array) (*usmarray.Array, func()) {
-			require.NoError(t, there.Give(background(t), "", a))
-			_, b, err := p.Receive(background(t))
-			require.NoError(t, err)
-			return b, b.Release
-		}},
-		{"Attached", func(t *testing.T, s *share.Server, p, _ *share.Peer, a *usmarray.Array) (*usmarray.Array, func()) {
+		{"Attached", func(t *testing.T, s *share.Server, p *share.Peer, a *usmarray.Array) (*usmarray.Array, func()) {
 			require.NoError(t, s.Publish(background(t), "a", a))
 			b, err := p.Attach(background(t), "a")
 			require.NoError(t, err)
 			require.NoError(t, s.Withdraw("a"))
 			return b, b.Release
 		}},
-		{"Published", func(t *testing.T, s *share.Server, _, _ *share.Peer, a *usmarray.Array) (*usmarray.Array, func()) {
+		{"Published", func(t *testing.T, s *share.Server, _ *share.Peer, a *usmarray.Array) (*usmarray.Array, func()) {
 			require.NoError(t, s.Publish(background(t), "a", a))
 			return nil, func() { require.NoError(t, s.Withdraw("a")) }
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			pool := newPool(t, segment.PeersWrite)
-			peers := make(chan *share.Peer, 1)
-			s := listen(t, share.Options{Connected: func(p *share.Peer) { peers <- p }})
+			s := listen(t, share.Options{})
 			p := dial(t, s, share.Options{})
-			there := <-peers
 			a := sevens(t, pool, tag)
-			opened, end := test.lend(t, s, p, there, a)
+			opened, end := test.lend(t, s, p, a)
 			a.Release()
 			for _, o := range []memmgr.SleepOptions{{}, {Returned: true}} {
 				_, err := pool.Sleep(tag, o)
@@ -176,7 +168,6 @@ func TestClosingPeersAreLentNothing(t *testing.T) {
 
 	_, err = s.Export(background(t), a, share.ExportOptions{To: there})
 	require.ErrorIs(t, err, share.ErrClosed)
-	require.ErrorIs(t, there.Give(background(t), "", a), share.ErrClosed)
 	_, err = p.Attach(background(t), "a")
 	require.ErrorIs(t, err, share.ErrClosed)
 	_, err = p.Open(background(t), before)

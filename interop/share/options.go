@@ -32,9 +32,8 @@ type Options struct {
 	// the namespace has an ID for every user. Your own Admit should refuse it too. Admit is called before
 	// anything is read from the process, on up to 64 goroutines at once.
 	Admit func(Credentials) error
-	// Connected is called for each process that connects to a server, on a new goroutine. It can call
-	// [Peer.Give] and [Peer.Receive], and closes the Peer when it is done. If Connected is nil, the server
-	// accepts no handed-over arrays (ErrRefused).
+	// Connected is called for each process that connects to a server, on a new goroutine. It can name the
+	// Peer in [ExportOptions].To, and closes the Peer when it is done.
 	Connected func(*Peer)
 	// Queue is the queue in whose context USM of other processes is mapped. If it is nil, such arrays
 	// cannot be opened (ErrNotShared), except with AsHost. The server or peer borrows the queue.
@@ -49,9 +48,9 @@ type Options struct {
 	AsHost bool
 
 	// CopyInto is the resource into which this process copies arrays that other processes cannot map:
-	// memory outside of segments, memory of another process ([Peer.Give] and [Server.Publish] cannot ask
-	// its maker for a handle), and memory of a driver whose maker has ended. Such arrays are copied when
-	// they are exported, handed over or published. Later writes of one process are not visible to the
+	// memory outside of segments, memory of another process ([Server.Publish] cannot ask its maker for a
+	// handle), and memory of a driver whose maker has ended. Such arrays are copied when they are exported
+	// or published. Later writes of one process are not visible to the
 	// other. The resource allocates memory of package segment, for example through a pool. The server or
 	// peer borrows it. If it is nil, such arrays are refused (ErrNotShared).
 	CopyInto memmgr.Resource
@@ -70,7 +69,6 @@ type Options struct {
 	MaxUnopened int // handles of this process that are not opened, in total; 65,536. Other processes together may pass on half of them, and each one a 16th
 	MaxLeases   int // arrays of this process that a peer holds, and of a peer that this process holds; 65,536
 	MaxSegments int // segments of this process that a peer knows, each a descriptor there, and the reverse; 1,024
-	MaxGiven    int // arrays that a peer handed over and that were not received ([Peer.Receive]); 1,024
 	MaxNames    int // arrays that a server publishes, and names that Peer.Names lists; 4,096
 	MaxQueued   int // bytes that wait for a peer that does not read; 1 MiB. Beyond it the peer is disconnected
 }
@@ -84,7 +82,6 @@ func (o Options) filled() Options {
 		{&o.MaxUnopened, 65536},
 		{&o.MaxLeases, 65536},
 		{&o.MaxSegments, 1024},
-		{&o.MaxGiven, 1024},
 		{&o.MaxNames, 4096},
 		{&o.MaxQueued, 1 << 20},
 	} {
@@ -115,10 +112,10 @@ func (o *Options) admits(c Credentials) error {
 	return nil
 }
 
-// ExportOptions are options of [Server.Export] and [Peer.Give].
+// ExportOptions are options of [Server.Export].
 type ExportOptions struct {
 	// NoWait makes Export return without waiting for work that is pending on the array. Opening the handle
-	// then waits for the work. [Peer.Give] always waits.
+	// then waits for the work.
 	NoWait bool
 	// To is the only process that may open the handle. The handle ends with that process.
 	To *Peer

@@ -149,9 +149,6 @@ func (p *Peer) pass(f frame) error {
 // of that process.
 func (n *node) passFor(p *Peer, d *description) (Handle, error) {
 	const op = "Export"
-	if n.maker == "" {
-		return Handle{}, opError(op, ErrNotShared, "the array's maker is not a server, so that the array cannot be passed on; share it from a process that called Listen")
-	}
 	l, err := n.leases.secondLease(op, p, d)
 	if err != nil {
 		return Handle{}, err

@@ -99,23 +99,18 @@ func TestReceivedArrayIsPassedOn(t *testing.T) {
 	opened.Release()
 }
 
-// TestReceivedArrayIsNotGiven checks that Give and Publish reject a received array, because the
+// TestReceivedArrayIsNotPublished checks that Publish rejects an array of another process, because the
 // lease would depend on the process in the middle, and that the error names the alternative.
-func TestReceivedArrayIsNotGiven(t *testing.T) {
+func TestReceivedArrayIsNotPublished(t *testing.T) {
 	pool := newPool(t, segment.PeersWrite)
 	maker := listen(t, share.Options{})
 	ctx := background(t)
 	publish(t, maker, pool, "a", 6, 4)
 	a, err := dial(t, maker, share.Options{}).Attach(ctx, "a")
 	require.NoError(t, err)
-	given := make(chan *share.Peer, 1)
-	other := listen(t, share.Options{Connected: func(p *share.Peer) { given <- p }})
-	q := dial(t, other, share.Options{})
-	err = q.Give(ctx, "x", a)
+	err = listen(t, share.Options{}).Publish(ctx, "x", a)
 	require.ErrorIs(t, err, share.ErrNotShared)
 	require.ErrorContains(t, err, "use Server.Export to get a handle from that process")
-	require.ErrorIs(t, other.Publish(ctx, "x", a), share.ErrNotShared)
-	require.NoError(t, (<-given).Close())
 	a.Release()
 }
 
@@ -190,9 +185,8 @@ func TestCopyInto(t *testing.T) {
 	require.ErrorIs(t, err, share.ErrNotShared)
 	require.ErrorContains(t, err, "Options.CopyInto")
 
-	gifts := make(chan *share.Peer, 1)
-	s := listen(t, share.Options{CopyInto: pool, Connected: func(p *share.Peer) { gifts <- p }})
-	p := dial(t, s, share.Options{CopyInto: pool})
+	s := listen(t, share.Options{CopyInto: pool})
+	p := dial(t, s, share.Options{})
 	check := func(a *usmarray.Array, err error) {
 		t.Helper()
 		require.NoError(t, err)
@@ -209,10 +203,6 @@ func TestCopyInto(t *testing.T) {
 	h, err := s.Export(ctx, x, share.ExportOptions{})
 	require.NoError(t, err)
 	check(p.Open(ctx, h))
-	there := <-gifts
-	require.NoError(t, p.Give(ctx, "x", x))
-	_, a, err := there.Receive(ctx)
-	check(a, err)
 	require.NoError(t, s.Publish(ctx, "x", x))
 	check(p.Attach(ctx, "x"))
 
@@ -225,7 +215,6 @@ func TestCopyInto(t *testing.T) {
 	require.NoError(t, s.Publish(ctx, "y", received))
 	received.Release()
 	check(p.Attach(ctx, "y"))
-	require.NoError(t, there.Close())
 	v, err := usmarray.ToSlice[float32](y)
 	require.NoError(t, err)
 	require.EqualValues(t, 5, v[5], "the source was changed")

@@ -14,8 +14,7 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// Peer is a connection with one other process. Each side can open arrays of the other side and hand
-// over its own. All methods may be called from any goroutine. A call that waits takes a context; it also
+// Peer is a connection with one other process. Each side can open arrays of the other side. All methods may be called from any goroutine. A call that waits takes a context; it also
 // ends when the connection ends.
 type Peer struct {
 	node        *node
@@ -24,7 +23,6 @@ type Peer struct {
 	credentials Credentials
 	address     string // of the socket that this process dialled, as the listener named it; "" if the other process dialled
 	closeLink   func() // closes link; called once
-	receives    bool   // this process accepts arrays that are handed over
 
 	// Guarded by the mutex of the node's leases.
 	leases leaseList // leases of this process's memory that the other process holds
@@ -58,23 +56,20 @@ type Peer struct {
 	declined    map[segment.ID]error  // segments of the other process that were refused, and the reasons
 	opened      int                   // number of open arrays in held
 	claims      *claims               // the board of the other process, or nil
-	inbox       []gift
-	waiting     chan struct{} // closed when a gift arrives; nil if no goroutine waits
-	waiters     int           // number of goroutines that wait on waiting
-	ended       []uint64      // leases of the other process that have ended here and are not reported yet
-	marked      []*opened     // arrays marked as released on the board; the maker may not have seen the mark yet
-	reported    uint64        // number of ended leases that were reported in messages
-	reporting   bool          // reportTimer runs
-	idleReports int           // number of times that the timer fired since the last lease ended
+	ended       []uint64              // leases of the other process that have ended here and are not reported yet
+	marked      []*opened             // arrays marked as released on the board; the maker may not have seen the mark yet
+	reported    uint64                // number of ended leases that were reported in messages
+	reporting   bool                  // reportTimer runs
+	idleReports int                   // number of times that the timer fired since the last lease ended
 	reportTimer *time.Timer
 }
 
 // maxCalls is the maximum number of pending calls of one side.
 const maxCalls = 128
 
-func newPeer(n *node, l *link, w *pidfd.Process, c Credentials, receives bool, closeLink func()) *Peer {
+func newPeer(n *node, l *link, w *pidfd.Process, c Credentials, closeLink func()) *Peer {
 	p := &Peer{
-		node: n, link: l, watch: w, credentials: c, receives: receives, closeLink: closeLink, credits: make(chan struct{}, maxCalls),
+		node: n, link: l, watch: w, credentials: c, closeLink: closeLink, credits: make(chan struct{}, maxCalls),
 		reading: make(chan struct{}, 1), resume: make(chan struct{}, 1), buffer: make([]byte, maxDatagram),
 		done: make(chan struct{}), calls: map[uint64]*call{},
 		sent: map[segment.ID]memory{}, held: map[segment.ID]*held{}, declined: map[segment.ID]error{},
@@ -88,7 +83,6 @@ func newPeer(n *node, l *link, w *pidfd.Process, c Credentials, receives bool, c
 type call struct {
 	answer    chan answer
 	expects   frameKind // kind of the answer; a refusal answers any call
-	given     uint64    // serial of the lease that ends if the call is refused, or 0
 	abandoned bool
 }
 
@@ -113,7 +107,7 @@ func (a *answer) dispose() {
 // socket; ErrLimit if the server has no place left, or if the kernel is still releasing descriptors that 64
 // former servers sent on connections of this process (kernels before Linux 6.16).
 func Dial(ctx context.Context, address string, o Options) (*Peer, error) {
-	return connect(ctx, "Dial", address, newNode(o), true)
+	return connect(ctx, "Dial", address, newNode(o))
 }
 
 // Credentials returns the credentials of the other process.
@@ -279,7 +273,6 @@ func (p *Peer) await(ctx context.Context, op string, expects frameKind, send fun
 	}
 	select {
 	case a := <-c.answer:
-		c.given = 0
 		calls.Put(c)
 		if a.err != nil {
 			a.err = withOp(op, a.err)
@@ -329,20 +322,13 @@ func (p *Peer) over() error {
 }
 
 // Close ends the use of the connection by this process. New calls fail, and pending calls of WaitNewer
-// end. Arrays that were handed over and not received are released. Handles that only this peer may open
-// become stale. Opened arrays stay valid: the connection stays open to report their release, until the
-// last one is released on either side. Close does not wait and may be called again.
+// end. Handles that only this peer may open become stale. Opened arrays stay valid: the connection stays
+// open to report their release, until the last one is released on either side. Close does not wait and may
+// be called again.
 func (p *Peer) Close() error {
 	p.mu.Lock()
 	p.closing = true
-	gifts := p.inbox
-	p.inbox = nil
-	p.wake()
 	p.mu.Unlock()
-	p.interrupt()
-	for _, g := range gifts {
-		g.array.Release()
-	}
 	p.node.leases.endUnopened(p)
 	p.cancelWaits()
 	p.endIfIdle()
@@ -381,7 +367,6 @@ func (p *Peer) fail(err error) {
 	unmap := p.takeIdle()
 	page := p.dropClaims()
 	watchOn := p.exiting && p.opened > 0
-	p.wake()
 	close(p.done)
 	p.mu.Unlock()
 	p.end()
@@ -435,11 +420,8 @@ func (p *Peer) answerTo(id uint64, a answer) {
 	}
 	delete(p.calls, id)
 	<-p.credits
-	abandoned, given, closing := c.abandoned, c.given, p.closing
+	abandoned, closing := c.abandoned, p.closing
 	p.mu.Unlock()
-	if given != 0 && a.err != nil {
-		p.node.leases.end(p, []uint64{given})
-	}
 	if abandoned {
 		a.dispose()
 	} else {
@@ -467,13 +449,6 @@ func (p *Peer) guard() {
 		}
 		p.mu.Unlock()
 	}()
-}
-
-// hasGifts reports whether handed-over arrays wait to be received.
-func (p *Peer) hasGifts() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.inbox) > 0
 }
 
 // addStats adds the counts of this connection to s.

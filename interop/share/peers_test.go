@@ -3,7 +3,6 @@
 package share_test
 
 import (
-	"context"
 	"net"
 	"os"
 	"syscall"
@@ -13,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/interop/share"
-	"github.com/usmbridge/usmbridge/memmgr/segment"
 )
 
 // facts returns the payload of a segment frame: a zero ID and 4096 bytes that peers can write.
@@ -126,50 +124,6 @@ func TestOutOfDescriptors(t *testing.T) {
 	require.Equal(t, []*share.Peer{there}, s.Peers())
 }
 
-// TestOpenerRejectsGifts checks that gifts on a connection that Server.Open dialed are rejected.
-// Such connections are not passed to Options.Connected, so that the gifts would have no receiver.
-func TestOpenerRejectsGifts(t *testing.T) {
-	pool := newPool(t, segment.PeersWrite)
-	peers := make(chan *share.Peer, 1)
-	from := listen(t, share.Options{Connected: func(p *share.Peer) { peers <- p }})
-	x := counting(t, pool, 4)
-	h, err := from.Export(background(t), x, share.ExportOptions{})
-	require.NoError(t, err)
-	s := listen(t, share.Options{Connected: func(*share.Peer) {}})
-	a, err := s.Open(background(t), h)
-	require.NoError(t, err)
-	err = (<-peers).Give(background(t), "x", x)
-	require.ErrorIs(t, err, share.ErrRefused)
-	a.Release()
-}
-
-// TestCloseReleasesUnreceivedGifts checks that Close releases the gifts that were not received,
-// including those of connections that are closed already.
-func TestCloseReleasesUnreceivedGifts(t *testing.T) {
-	pool := newPool(t, segment.PeersWrite)
-	x := counting(t, pool, 4)
-	peers := make(chan *share.Peer, 1)
-	s, err := share.Listen(background(t), "", share.Options{Connected: func(p *share.Peer) { peers <- p }})
-	require.NoError(t, err)
-	p, err := share.Dial(background(t), s.Address(), share.Options{})
-	require.NoError(t, err)
-	there := <-peers
-	require.NoError(t, p.Give(background(t), "x", x))
-	r := rogue(t, s, true) // a closed connection without gifts
-	_, err = r.Write(frameOf(99, 0, nil))
-	require.NoError(t, err)
-	cutOff(t, r)
-	<-peers
-	share.Break(p)
-	<-there.Done()
-	eventually(t, func() bool { return s.Stats().Peers == 0 }, "the connection is still open")
-	require.Equal(t, 1, there.Stats().Opened, "the gift can still be received")
-	require.NoError(t, s.Close())
-	eventually(t, func() bool { return there.Stats().Opened == 0 && there.Stats().Mapped == 0 }, "it stays")
-	_, _, err = there.Receive(background(t))
-	require.ErrorIs(t, err, share.ErrClosed)
-}
-
 // TestDialDeadServer checks that Dial does not wait for a dead server whose child process still
 // holds the listening socket.
 func TestDialDeadServer(t *testing.T) {
@@ -188,26 +142,4 @@ func TestDialDeadServer(t *testing.T) {
 	require.ErrorIs(t, err, share.ErrDied)
 	_, err = share.Listen(background(t), address, share.Options{})
 	require.ErrorIs(t, err, syscall.EADDRINUSE)
-}
-
-// TestCanceledReceiveStopsWaiting checks that a canceled Receive no longer counts as a waiting
-// receiver.
-func TestCanceledReceiveStopsWaiting(t *testing.T) {
-	s := listen(t, share.Options{})
-	p := dial(t, s, share.Options{})
-	for range 3 {
-		ctx, cancel := context.WithCancel(context.Background())
-		ended := make(chan error, 2)
-		for range 2 {
-			go func() {
-				_, _, err := p.Receive(ctx)
-				ended <- err
-			}()
-		}
-		eventually(t, func() bool { return share.Waiting(p) }, "no call waits")
-		cancel()
-		require.ErrorIs(t, <-ended, context.Canceled)
-		require.ErrorIs(t, <-ended, context.Canceled)
-		require.False(t, share.Waiting(p))
-	}
 }

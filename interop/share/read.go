@@ -9,8 +9,7 @@ import (
 )
 
 // One goroutine at a time reads from the other process. Usually this is the connection's own goroutine.
-// A goroutine that waits for an answer, or for a handed-over array, reads itself if no other goroutine
-// reads, so that a round trip wakes only one goroutine on each side. To make that possible, the
+// A goroutine that waits for an answer reads itself if no other goroutine reads, so that a round trip wakes only one goroutine on each side. To make that possible, the
 // connection's own goroutine stops reading for a moment after it delivered the only awaited message, and
 // stays so as long as waiting goroutines read again within that time.
 
@@ -81,11 +80,11 @@ func (p *Peer) readFor(ctx context.Context, ready func() bool) {
 // interrupt makes the reading goroutine check its condition again.
 func (p *Peer) interrupt() { p.link.interrupt() }
 
-// hasWaiters reports whether a goroutine waits for an answer or for a handed-over array.
+// hasWaiters reports whether a goroutine waits for an answer.
 func (p *Peer) hasWaiters() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.calls) > 0 || p.waiting != nil
+	return len(p.calls) > 0
 }
 
 // readOne reads and handles one datagram. It never waits for the other process: answers are queued.

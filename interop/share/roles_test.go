@@ -24,18 +24,15 @@ import (
 
 // roles are the programs of second processes, by name.
 var roles = map[string]func(address string) error{
-	"attach":  roleAttach,
-	"receive": roleReceive,
-	"forker":  roleForker,
-	"random":  roleRandom,
-	"serve":   roleServe,
-	"write":   roleWrite,
-	"acked":   roleAcked,
-	"echo":    roleEcho,
-	"holder":  roleHolder,
-	"locker":  roleLocker,
-	"middle":  roleMiddle,
-	"wait":    roleWait,
+	"attach": roleAttach,
+	"forker": roleForker,
+	"random": roleRandom,
+	"serve":  roleServe,
+	"write":  roleWrite,
+	"holder": roleHolder,
+	"locker": roleLocker,
+	"middle": roleMiddle,
+	"wait":   roleWait,
 }
 
 // roleWait waits for a name that is not published.
@@ -99,54 +96,6 @@ func roleAttach(address string) error {
 	}
 }
 
-// roleReceive receives arrays, prints their descriptions and releases them. It keeps arrays with
-// the label "keep".
-func roleReceive(address string) error {
-	ctx := context.Background()
-	p, err := share.Dial(ctx, address, share.Options{})
-	if err != nil {
-		return err
-	}
-	fmt.Println("ready")
-	for {
-		label, a, err := p.Receive(ctx)
-		if errors.Is(err, share.ErrClosed) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		v, err := usmarray.ToSlice[float32](a)
-		if err != nil {
-			return err
-		}
-		fmt.Println(label, a.Layout(), a.ReadOnly(), v)
-		if label != "keep" {
-			a.Release()
-		}
-	}
-}
-
-// roleAcked receives and releases arrays without output.
-func roleAcked(address string) error {
-	ctx := context.Background()
-	p, err := share.Dial(ctx, address, share.Options{})
-	if err != nil {
-		return err
-	}
-	fmt.Println("ready")
-	for {
-		_, a, err := p.Receive(ctx)
-		if errors.Is(err, share.ErrClosed) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		a.Release()
-	}
-}
-
 // roleForker opens "a", starts a child that inherits all its descriptors including its socket,
 // prints the child's process ID, and waits to be killed.
 func roleForker(address string) error {
@@ -182,18 +131,13 @@ func roleForker(address string) error {
 	select {}
 }
 
-// roleRandom attaches, receives, gives, keeps and releases arrays at random until it is killed.
+// roleRandom attaches, waits for, keeps and releases arrays at random until it is killed.
 func roleRandom(address string) error {
 	ctx := context.Background()
 	p, err := share.Dial(ctx, address, share.Options{Idle: 5 * time.Millisecond})
 	if err != nil {
 		return err
 	}
-	r, err := segment.NewHost(segment.PeersWrite)
-	if err != nil {
-		return err
-	}
-	pool := memmgr.NewPool(r)
 	fmt.Println("ready")
 	var kept []*usmarray.Array
 	for {
@@ -202,15 +146,13 @@ func roleRandom(address string) error {
 		case 0, 1:
 			a, err = p.Attach(ctx, "a")
 		case 2:
+			a, _, err = p.WaitNewer(ctx, "a", 0)
+		case 3:
 			soonest, cancel := context.WithTimeout(ctx, time.Millisecond)
-			_, a, err = p.Receive(soonest)
+			_, _, err = p.WaitNewer(soonest, "b", 0)
 			cancel()
 			if errors.Is(err, context.DeadlineExceeded) {
 				continue
-			}
-		case 3:
-			if a, err = usmarray.New(pool, usmarray.Float32, []int{1 + rand.IntN(5000)}); err == nil {
-				err = p.Give(ctx, "mine", a)
 			}
 		}
 		if err != nil {

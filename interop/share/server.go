@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -30,9 +29,8 @@ type Server struct {
 
 	unadmitted chan struct{} // counts connections for maxUnadmitted
 
-	mu     sync.Mutex
-	peers  map[string]*dialled // connections to other makers, by their addresses
-	parted map[*Peer]struct{}  // ended connections with handed-over arrays that were not received
+	mu    sync.Mutex
+	peers map[string]*dialled // connections to other makers, by their addresses
 }
 
 // Listen starts a server. The address is one of
@@ -70,7 +68,7 @@ func Listen(ctx context.Context, address string, o Options) (*Server, error) {
 	}
 	s := &Server{
 		node: newNode(o), listener: l, address: name, unadmitted: make(chan struct{}, maxUnadmitted),
-		peers: map[string]*dialled{}, parted: map[*Peer]struct{}{},
+		peers: map[string]*dialled{},
 	}
 	if file != "" {
 		s.address = fileScheme + file
@@ -131,26 +129,6 @@ func (s *Server) welcome(conn *net.UnixConn) {
 		go f(p)
 	}
 	p.read()
-	s.keepParted(p)
-}
-
-// keepParted records a connection that has ended but still has arrays that were not received. Server.Close
-// releases them.
-func (s *Server) keepParted(p *Peer) {
-	s.mu.Lock()
-	for old := range s.parted {
-		if !old.hasGifts() {
-			delete(s.parted, old)
-		}
-	}
-	closed := s.stopped.Err() != nil
-	if !closed && p.hasGifts() {
-		s.parted[p] = struct{}{}
-	}
-	s.mu.Unlock()
-	if closed {
-		_ = p.Close() // never fails
-	}
 }
 
 // admit decides whether the process that connected is served, and exchanges greetings with it. The
@@ -182,7 +160,7 @@ func (s *Server) admit(conn *net.UnixConn) (*Peer, error) {
 	if err != nil {
 		return nil, turnAway(l, opError("connect", ErrRefused, "%v: its end cannot be detected: %w", c, err), leavePlace)
 	}
-	p := newPeer(n, l, w, c, n.options.Connected != nil, func() { l.close(leavePlace) })
+	p := newPeer(n, l, w, c, func() { l.close(leavePlace) })
 	if err = s.greet(conn, p); err != nil {
 		refuse(l, err)
 		p.fail(err)
@@ -272,9 +250,8 @@ func readGreeting(l *link) error {
 	return nil
 }
 
-// connect dials a server for a node. receives states whether the connection accepts arrays that are handed
-// over.
-func connect(ctx context.Context, op, address string, n *node, receives bool) (*Peer, error) {
+// connect dials a server for a node.
+func connect(ctx context.Context, op, address string, n *node) (*Peer, error) {
 	if address == "" {
 		return nil, opError(op, ErrAddress, "the address is empty; Server.Address returns the address of a server")
 	}
@@ -297,7 +274,7 @@ func connect(ctx context.Context, op, address string, n *node, receives bool) (*
 	}
 	var p *Peer
 	err = poll.Do(ctx, func(ctx context.Context) error {
-		p, err = greet(ctx, conn, n, receives)
+		p, err = greet(ctx, conn, n)
 		return err
 	})
 	if err != nil {
@@ -340,7 +317,7 @@ func (l *link) release() {
 }
 
 // greet checks the credentials of the listening process and exchanges greetings with it.
-func greet(ctx context.Context, conn *net.UnixConn, n *node, receives bool) (*Peer, error) {
+func greet(ctx context.Context, conn *net.UnixConn, n *node) (*Peer, error) {
 	l, err := newLink(conn)
 	if err != nil {
 		_ = conn.Close()
@@ -364,7 +341,7 @@ func greet(ctx context.Context, conn *net.UnixConn, n *node, receives bool) (*Pe
 		l.release()
 		return nil, err
 	}
-	p := newPeer(n, l, w, c, receives, l.release)
+	p := newPeer(n, l, w, c, l.release)
 	p.address = conn.RemoteAddr().String() // from the kernel, because the caller may have used a link to the socket file
 	p.guard()
 	if err = l.takeDescriptors(); err == nil {
@@ -465,9 +442,8 @@ func (s *Server) Withdraw(name string) error {
 // caller keeps its own reference of the array.
 //
 // If the array, or the array that it is a part of, was opened from another process, Export asks that
-// process, the maker, for the handle. This takes a round trip, and o must be the zero value. It fails with
-// ErrNotShared if the maker is not a server. If the maker has ended, this server lends the array as if it
-// had made it. While the maker is exiting, which can take seconds, and if only the connection to it has
+// process, the maker, for the handle. This takes a round trip, and o must be the zero value. If the maker
+// has ended, this server lends the array as if it had made it. While the maker is exiting, which can take seconds, and if only the connection to it has
 // ended, Export fails with ErrClosed: the maker may still use the memory. Other arrays that other processes
 // cannot map are copied if Options.CopyInto is set.
 //
@@ -577,7 +553,7 @@ func (s *Server) to(ctx context.Context, op, address string) (*Peer, error) {
 		}
 		s.mu.Unlock()
 		if mine {
-			d.peer, d.err = connect(ctx, op, address, s.node, false)
+			d.peer, d.err = connect(ctx, op, address, s.node)
 			if d.err != nil {
 				s.dropDialled(address, d)
 			} else {
@@ -641,11 +617,7 @@ func (s *Server) Close() error {
 	for _, w := range waits {
 		_ = w.peer.refuse(w.call, opError("WaitNewer", ErrClosed, "the server was closed")) // if it fails, that connection has ended
 	}
-	s.mu.Lock()
-	all := slices.Collect(maps.Keys(s.parted))
-	clear(s.parted)
-	s.mu.Unlock()
-	for _, p := range append(all, s.node.allPeers()...) {
+	for _, p := range s.node.allPeers() {
 		_ = p.Close() // never fails
 	}
 	return nil

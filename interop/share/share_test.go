@@ -126,35 +126,6 @@ func TestPeersRead(t *testing.T) {
 	o.finish()
 }
 
-// TestGive checks that Give returns after the receiver has opened the array, and that the death of
-// the receiver ends its leases.
-func TestGive(t *testing.T) {
-	pool := newPool(t, segment.PeersWrite)
-	peers := make(chan *share.Peer, 1)
-	s := listen(t, share.Options{Connected: func(p *share.Peer) { peers <- p }})
-	o := start(t, "receive", s.Address())
-	o.expect("ready")
-	p := <-peers
-	require.Equal(t, o.cmd.Process.Pid, p.Credentials().PID)
-	a := counting(t, pool, 2, 2)
-	for i := range 3 {
-		require.NoError(t, p.Give(background(t), fmt.Sprint("n", i), a))
-		o.expect(fmt.Sprintf("n%d (2,2):(2,1) false [0 1 2 3]", i))
-	}
-	require.NoError(t, p.Give(background(t), "keep", a))
-	o.expect("keep (2,2):(2,1) false [0 1 2 3]")
-	eventually(t, func() bool { return s.Stats().Leases == 1 }, "three leases have not ended")
-	require.Equal(t, 1, s.Stats().Known, "the segment was sent more than once")
-	a.Release()
-	require.EqualValues(t, 1, pool.Stats().Allocation.Current)
-	o.kill()
-	eventually(t, func() bool { return pool.Stats().Allocation.Current == 0 }, "the dead process's lease stays")
-	<-p.Done()
-	require.ErrorIs(t, p.Err(), share.ErrDied)
-	require.ErrorIs(t, p.Give(background(t), "late", counting(t, pool, 1)), share.ErrClosed)
-	require.NoError(t, p.Close())
-}
-
 // TestExportersDeath checks that opened arrays stay valid after the process that exported them was
 // killed, and that no further handle of it can be opened.
 func TestExportersDeath(t *testing.T) {
@@ -553,34 +524,11 @@ func TestLimits(t *testing.T) {
 			}
 		})
 	}
-	t.Run("Given", func(t *testing.T) {
-		peers := make(chan *share.Peer, 1)
-		s := listen(t, share.Options{Connected: func(p *share.Peer) { peers <- p }, MaxGiven: 2})
-		p := dial(t, s, share.Options{MaxGiven: 1})
-		there := <-peers
-		defer func() { require.NoError(t, there.Close()) }()
-		a := counting(t, pool, 1)
-		for range 2 {
-			require.NoError(t, p.Give(ctx, "", a))
-		}
-		require.ErrorIs(t, p.Give(ctx, "", a), share.ErrLimit)
-		_, b, err := there.Receive(ctx)
-		require.NoError(t, err)
-		b.Release()
-		require.NoError(t, p.Give(ctx, "", a))
-		require.ErrorIs(t, p.Give(ctx, strings.Repeat("x", 256), a), share.ErrLimit)
-	})
 	t.Run("Peers", func(t *testing.T) {
 		s := listen(t, share.Options{MaxPeers: 1})
 		dial(t, s, share.Options{})
 		_, err := share.Dial(ctx, s.Address(), share.Options{})
 		require.ErrorIs(t, err, share.ErrLimit)
-	})
-	t.Run("NoReceiver", func(t *testing.T) {
-		s := listen(t, share.Options{})
-		p := dial(t, s, share.Options{})
-		require.ErrorIs(t, p.Give(ctx, "", counting(t, pool, 1)), share.ErrRefused)
-		require.Zero(t, p.Stats().Leases)
 	})
 }
 
@@ -608,8 +556,6 @@ func TestClose(t *testing.T) {
 	require.Equal(t, float32(3), x)
 	require.NoError(t, p.Close())
 	_, err = p.Attach(ctx, "a")
-	require.ErrorIs(t, err, share.ErrClosed)
-	_, _, err = p.Receive(ctx)
 	require.ErrorIs(t, err, share.ErrClosed)
 	select {
 	case <-p.Done():
@@ -671,9 +617,7 @@ func TestContextCancelsCalls(t *testing.T) {
 			require.ErrorIs(t, err, context.Canceled)
 		}
 	}
-	_, _, err := p.Receive(ended)
-	require.ErrorIs(t, err, context.Canceled)
-	_, err = share.Dial(ended, s.Address(), share.Options{})
+	_, err := share.Dial(ended, s.Address(), share.Options{})
 	require.ErrorIs(t, err, context.Canceled)
 	eventually(t, func() bool { return s.Stats().Leases == 0 }, "the lease of a canceled call stays")
 	a, err := p.Attach(background(t), "a")
@@ -681,31 +625,27 @@ func TestContextCancelsCalls(t *testing.T) {
 	a.Release()
 }
 
-// TestTrimDuringGive checks that a segment can be unmapped while the other process hands over arrays in it.
+// TestTrimDuringAttach checks that a segment can be unmapped while the other process answers with arrays in it.
 // The answer to the request to forget a segment must precede the segment's next descriptor.
-func TestTrimDuringGive(t *testing.T) {
-	peers := make(chan *share.Peer, 1)
-	s := listen(t, share.Options{Connected: func(p *share.Peer) { peers <- p }})
+func TestTrimDuringAttach(t *testing.T) {
+	pool := newPool(t, segment.PeersWrite)
+	s := listen(t, share.Options{})
 	p := dial(t, s, share.Options{})
-	a := counting(t, newPool(t, segment.PeersWrite), 3)
-	defer a.Release()
-	giver := <-peers
-	const n, givers = 20000, 2
+	publish(t, s, pool, "a", 3)
+	const n, callers = 20000, 2
 	var wait sync.WaitGroup
-	for range givers {
+	for range callers {
 		wait.Go(func() {
-			for range n / givers {
-				if giver.Give(background(t), "", a) != nil {
-					return // Receive returns the error of the connection
+			for range n / callers {
+				a, err := p.Attach(background(t), "a")
+				if err != nil {
+					t.Error(err)
+					return
 				}
+				a.Release()
+				p.Trim()
 			}
 		})
-	}
-	for range n {
-		_, b, err := p.Receive(background(t))
-		require.NoError(t, err)
-		b.Release()
-		p.Trim()
 	}
 	wait.Wait()
 }

@@ -26,7 +26,7 @@ const (
 	maxFrames    = 8        // in a datagram
 	frameHeader  = 16       // bytes
 	maxText      = 1 << 10  // bytes of an error's text
-	maxName      = 255      // bytes of a name or a label
+	maxName      = 255      // bytes of a name
 	maxAddress   = 108      // bytes of sun_path
 	releaseBatch = 512      // ended leases that one frame reports
 
@@ -36,27 +36,27 @@ const (
 type frameKind uint8
 
 const (
-	frameHello     frameKind = iota + 1 // first frame of both processes: magic u32, version u32
-	frameRefused                        // answer: kind u8, text
-	frameSegment                        // before the first frame with an array in the segment; with its descriptor: segment
-	frameGive                           // maker to receiver: label, description; answered by frameTaken
-	frameTaken                          // answer: no payload
-	frameOpen                           // receiver to maker: a handle; answered by frameOpened
-	frameAttach                         // receiver to maker: a name; answered by frameOpened
-	frameOpened                         // answer: description
-	frameNames                          // receiver to maker: the list begins after this name; answered by frameListed
-	frameListed                         // answer: names
-	frameReleased                       // receiver to maker: serials u64 of ended leases
-	frameForget                         // receiver to maker: ID of a segment that it will unmap; answered by frameForgotten
-	frameForgotten                      // maker to receiver: ID of a segment that will be sent again before its next use
-	frameGone                           // maker to receiver: ID of a segment that was freed
-	framePass                           // receiver to maker: description with the serial of its lease; answered by framePassed
-	framePassed                         // answer: a handle
-	frameDriver                         // instead of frameSegment, for memory of a driver: segment, the driver's handle
-	frameBoard                          // maker to a process that opened a handle, once; with the descriptor of the board: its number u64
-	frameWait                           // receiver to maker: sequence number u64, name; answered by frameNewer
-	frameNewer                          // answer: sequence number u64, description
-	frameCancel                         // receiver to maker: cancels the frameWait with this call number
+	frameHello   frameKind = iota + 1 // first frame of both processes: magic u32, version u32
+	frameRefused                      // answer: kind u8, text
+	frameSegment                      // before the first frame with an array in the segment; with its descriptor: segment
+	_                                 // 4 and 5 are not used
+	_
+	frameOpen      // receiver to maker: a handle; answered by frameOpened
+	frameAttach    // receiver to maker: a name; answered by frameOpened
+	frameOpened    // answer: description
+	frameNames     // receiver to maker: the list begins after this name; answered by frameListed
+	frameListed    // answer: names
+	frameReleased  // receiver to maker: serials u64 of ended leases
+	frameForget    // receiver to maker: ID of a segment that it will unmap; answered by frameForgotten
+	frameForgotten // maker to receiver: ID of a segment that will be sent again before its next use
+	frameGone      // maker to receiver: ID of a segment that was freed
+	framePass      // receiver to maker: description with the serial of its lease; answered by framePassed
+	framePassed    // answer: a handle
+	frameDriver    // instead of frameSegment, for memory of a driver: segment, the driver's handle
+	frameBoard     // maker to a process that opened a handle, once; with the descriptor of the board: its number u64
+	frameWait      // receiver to maker: sequence number u64, name; answered by frameNewer
+	frameNewer     // answer: sequence number u64, description
+	frameCancel    // receiver to maker: cancels the frameWait with this call number
 	lastFrame      = frameCancel
 )
 
@@ -64,8 +64,6 @@ const (
 // answer any request.
 func (k frameKind) answer() frameKind {
 	switch k {
-	case frameGive:
-		return frameTaken
 	case frameOpen, frameAttach:
 		return frameOpened
 	case frameNames:
@@ -333,17 +331,6 @@ func appendText(b []byte, s string) []byte {
 }
 
 func (r *wireReader) text() string { return string(r.bytes(uint64(r.u8()))) }
-
-// readGive reads the payload of frameGive.
-func readGive(b []byte) (label string, d description, err error) {
-	r := wireReader{b: b}
-	label = r.text()
-	d, err = r.description()
-	if err == nil {
-		err = r.end("an array that is handed over")
-	}
-	return label, d, err
-}
 
 func readName(b []byte) (string, error) {
 	r := wireReader{b: b}

@@ -130,7 +130,7 @@ func FuzzParseHandle(f *testing.F) {
 func FuzzDatagram(f *testing.F) {
 	d := sample(f, []int{3}, nil, 0)
 	b := appendFrame(nil, frameSegment, 0, func(b []byte) []byte { return appendSegment(b, &d.segment) })
-	f.Add(appendFrame(b, frameGive, 9, func(b []byte) []byte { return appendDescription(appendText(b, "label"), &d) }))
+	f.Add(appendFrame(b, frameOpened, 9, func(b []byte) []byte { return appendDescription(b, &d) }))
 	driven := d.segment
 	driven.kind, driven.audience = syclobj.USMDevice, segment.PeersWrite
 	f.Add(appendFrame(nil, frameDriver, 0, func(b []byte) []byte { return append(appendSegment(b, &driven), "handle"...) }))
@@ -170,9 +170,6 @@ func take(t *testing.T, f frame) {
 	if d, err := readDescription(f.payload); err == nil {
 		require.Equal(t, f.payload, appendDescription(nil, &d))
 		require.LessOrEqual(t, d.offset+d.size, d.segment.size)
-	}
-	if label, d, err := readGive(f.payload); err == nil {
-		require.Equal(t, f.payload, appendDescription(appendText(nil, label), &d))
 	}
 	_, _ = ParseHandle(f.payload)
 	_, _ = readName(f.payload)

@@ -38,11 +38,11 @@ from collections.abc import Iterator, Mapping, MutableMapping
 
 from usmbridge import Array, _native
 
-__all__ = ["Server", "attach", "export", "give", "names", "open", "revoke", "serve", "stats", "wait"]
+__all__ = ["Server", "attach", "export", "names", "open", "revoke", "serve", "stats", "wait"]
 
 _TIMEOUT = 10.0
 # The limits of a server, in the order of the C code.
-_LIMITS = ("max_peers", "max_leases", "max_segments", "max_names", "max_queued", "max_given")
+_LIMITS = ("max_peers", "max_leases", "max_segments", "max_names", "max_queued")
 
 
 def _limits(given: Mapping[str, int]) -> tuple[int, ...]:
@@ -67,7 +67,7 @@ class Server(MutableMapping[str, Array]):
 
     Parameters
     ----------
-    path, arrays, timeout, receive, **limits
+    path, arrays, timeout, **limits
         As in `serve`.
 
     Examples
@@ -85,15 +85,13 @@ class Server(MutableMapping[str, Array]):
         path: "str | os.PathLike[str]",
         arrays: Mapping[str, Array] | None = None,
         timeout: float | None = _TIMEOUT,
-        receive: bool = False,
         **limits: int,
     ) -> None:
         self._number: int | None = None
         self._arrays: dict[str, Array] = {}
         self._timeout = timeout
-        self._receives = receive
         self._address: str
-        self._number, self._address = _native._share_listen(os.fspath(path), timeout, _limits(limits), receive)
+        self._number, self._address = _native._share_listen(os.fspath(path), timeout, _limits(limits))
         try:
             for name, array in (arrays or {}).items():
                 self[name] = array
@@ -133,54 +131,10 @@ class Server(MutableMapping[str, Array]):
     def __len__(self) -> int:
         return len(self._arrays)
 
-    def receive(self, *, timeout: float | None = None) -> tuple[str, Array]:
-        """Return the next array that a client handed over, on the same memory.
-
-        The arrays of one client arrive in the order of its calls of `give`.
-        The server must have been made with ``receive=True``.
-
-        Parameters
-        ----------
-        timeout : float, optional
-            Seconds to wait; None waits forever. A signal can interrupt the
-            wait.
-
-        Returns
-        -------
-        tuple of (str, Array)
-            The label that the client gave, and the array, as in `attach`.
-
-        Raises
-        ------
-        ConnectionError
-            If the server is closed meanwhile.
-        TimeoutError
-            If no array is handed over in time.
-        ValueError
-            If the server is closed, or does not receive.
-
-        Examples
-        --------
-        >>> import usmbridge as ub
-        >>> with ub.share.serve("", receive=True) as server:
-        ...     ub.share.give(server.address, "result", ub.ones(2, device="host", interprocess=True))
-        ...     label, array = server.receive()
-        >>> label, array.tolist()
-        ('result', [1.0, 1.0])
-        """
-        number = self._open()
-        if not self._receives:
-            raise ValueError("the server does not receive arrays; make it with receive=True")
-        found: tuple[str, Array] | None = _native._share_receive(number, timeout)
-        if found is None:
-            raise TimeoutError(f"no array was handed over within {timeout} s")
-        return found
-
     def close(self) -> None:
         """Stop the server; calling it again does nothing.
 
-        Attached arrays stay valid. Arrays that were handed over and not
-        received are released.
+        Attached arrays stay valid.
 
         Examples
         --------
@@ -218,7 +172,6 @@ def serve(
     arrays: Mapping[str, Array] | None = None,
     *,
     timeout: float | None = _TIMEOUT,
-    receive: bool = False,
     **limits: int,
 ) -> Server:
     """Publish arrays under names until the server is closed.
@@ -234,15 +187,11 @@ def serve(
         only prevents accidents.
     timeout : float, optional
         Seconds to wait for pending work on an array; None waits forever.
-    receive : bool, optional
-        Whether clients can hand arrays over with `give`.
     **limits : int, optional
         `max_peers`: connections (256). `max_leases`: arrays that one process
         holds (65536). `max_segments`: segments that one process knows (1024).
         `max_names`: published names (4096). `max_queued`: bytes that wait for
         a process that does not read, which is disconnected beyond it (1 MiB).
-        `max_given`: arrays that one process handed over and that were not
-        received (1024).
 
     Returns
     -------
@@ -268,7 +217,7 @@ def serve(
     ...     ub.share.names(server.address)
     ['a']
     """
-    return Server(path, arrays, timeout, receive, **limits)
+    return Server(path, arrays, timeout, **limits)
 
 
 def attach(path: "str | os.PathLike[str]", name: str, *, timeout: float | None = _TIMEOUT) -> Array:
@@ -360,50 +309,6 @@ def wait(path: "str | os.PathLike[str]", name: str, after: int = 0, *, timeout: 
     if found is None:
         raise TimeoutError(f"no version of {name!r} after number {after} was published within {timeout} s")
     return found
-
-
-def give(path: "str | os.PathLike[str]", label: str, array: Array, *, timeout: float | None = _TIMEOUT) -> None:
-    """Hand an array over to a server, on the same memory.
-
-    When the call returns, the array is open in the other process and waits
-    for its `Server.receive`. The caller can release its own Array. Memory
-    that another process made cannot be handed over: use `export`.
-
-    Parameters
-    ----------
-    path : str or os.PathLike
-        The address of the server, which was made with ``receive=True``. A Go
-        server has share.Options.Connected set.
-    label : str
-        A text for the receiver, at most 255 bytes.
-    array : Array
-        An array of interprocess memory.
-    timeout : float, optional
-        Seconds to wait for pending work on the array and for an answer; None
-        waits forever. After a TimeoutError the array may have arrived.
-
-    Raises
-    ------
-    BufferError
-        If the array is not interprocess memory of this process, or the
-        server cannot map it.
-    ConnectionError
-        If no process serves at the address, or the server does not receive.
-    RuntimeError
-        If the server has reached `max_given`, and in a forked child process.
-    TimeoutError
-        If there is no answer in time.
-
-    Examples
-    --------
-    >>> import usmbridge as ub
-    >>> with ub.share.serve("", receive=True) as server:
-    ...     for i in range(2):
-    ...         ub.share.give(server.address, f"part {i}", ub.full(3, i, device="host", interprocess=True))
-    ...     [server.receive()[0] for _ in range(2)]
-    ['part 0', 'part 1']
-    """
-    _native._share_give(os.fspath(path), label, array, timeout)
 
 
 def export(array: Array, *, timeout: float | None = _TIMEOUT) -> bytes:

@@ -192,7 +192,7 @@ def test_an_array_released_by_a_later_argument(np):
 
     n = np.asarray(a)  # holds the memory
     with pytest.raises(ValueError, match="released"):
-        ub.share.give("@usmbridge-test-nobody", "a", a, timeout=Timeout())
+        ub.share.export(a, timeout=Timeout())
     assert n.tolist() == [0, 0, 0]
 
 
@@ -348,7 +348,6 @@ WAITS = {
     "attach": lambda address, handle, pickled, a: ub.share.attach(address, "a", timeout=SOON).release(),
     "names": lambda address, handle, pickled, a: ub.share.names(address, timeout=SOON),
     "wait": lambda address, handle, pickled, a: ub.share.wait(address, "a", timeout=SOON)[0].release(),
-    "give": lambda address, handle, pickled, a: ub.share.give(address, "label", a, timeout=SOON),
     "open": lambda address, handle, pickled, a: ub.share.open(handle, timeout=SOON).release(),
     "unpickle": lambda address, handle, pickled, a: pickle.loads(pickled).release(),
 }
@@ -359,7 +358,7 @@ WAITS = {
 def test_signals_interrupt_the_wait_for_a_silent_process(other, call, connected):
     """A handler that raises ends the call. After any other handler the call goes on."""
     other("!a = ub.zeros(2, device='host', interprocess=True)")
-    address = eval(other("globals().setdefault('s', ub.share.serve('', dict(a=a), receive=True)).address"))
+    address = eval(other("globals().setdefault('s', ub.share.serve('', dict(a=a))).address"))
     other("!from multiprocessing.reduction import ForkingPickler")
     calls = [(address, eval(other("ub.share.export(a)")), eval(other("bytes(ForkingPickler.dumps(a))"))) for _ in range(2)]
     a = ub.zeros(2, device="host", interprocess=True)
@@ -423,91 +422,22 @@ def test_limits_of_a_server():
             ub.share.serve("", **bad)
 
 
-def test_give_and_receive(other):
-    """Arrays arrive in order, with their labels, on the same memory; the receiver keeps them when the giver is killed."""
-    with ub.share.serve("", receive=True) as server:
+def test_a_new_server_at_an_address():
+    """The connection to the former server is replaced."""
+    with ub.share.serve("") as server:
         address = server.address
-        assert other("!a = ub.full(3, 1, 'int32', device='host', interprocess=True)") == "None"
-        assert other(f"!ub.share.give({address!r}, 'first', a); ub.share.give({address!r}, 'part', a[1:])") == "None"
-        label, first = server.receive(timeout=SOON)
-        assert (label, first.tolist(), first.readonly) == ("first", [1, 1, 1], False)
-        first[1] = 5
-        assert other("a.tolist()") == "[1, 5, 1]"
-        with pytest.raises(BufferError):  # memory that another process made
-            ub.share.give(address, "passed on", first)
-        label, part = server.receive()
-        assert (label, part.tolist()) == ("part", [5, 1])
-        assert other(f"!ub.share.give({address!r}, '', a.as_readonly())") == "None"
-        other.end()  # an array that was not received yet stays valid too
-        label, last = server.receive(timeout=SOON)
-        assert (label, last.tolist(), last.readonly, first.tolist()) == ("", [1, 5, 1], True, [1, 5, 1])
-        with pytest.raises(TimeoutError, match="no array was handed over"):
-            server.receive(timeout=0)
-        del first, part, last
+        assert ub.share.names(address) == []
+    with ub.share.serve(address, {"a": ub.zeros(3, device="host", interprocess=True)}):
+        assert ub.share.names(address) == ["a"]
 
 
-def test_given_usm_is_usm(other, dpt):
-    assert other("!s = ub.share.serve('', receive=True)") == "None"
-    address = eval(other("s.address"))
+def test_exported_usm_is_usm(other, dpt):
     for kind in ("device", "shared", "host"):
         a = ub.ones(100, "float32", usm_type=kind, interprocess=True)
-        ub.share.give(address, kind, a)
-        assert other("!label, x = s.receive()") == "None" and other("label") == repr(kind)
+        assert other(f"!x = ub.share.open({ub.share.export(a)!r})") == "None"
         assert eval(other("describe(x)")) == procs.describe(a)
         assert other("!add_one(x); x = None") == "None" and a[:2].tolist() == [2, 2]
         del a
-
-
-def test_givers_are_refused(other):
-    a = ub.zeros(3, device="host", interprocess=True)
-    with ub.share.serve("", {"a": a}) as server:
-        with pytest.raises(ConnectionError):
-            ub.share.give(server.address, "a", a)
-        with pytest.raises(ValueError, match="receive=True"):
-            server.receive()
-    with pytest.raises(ConnectionError):
-        ub.share.give(server.address, "a", a)
-    with ub.share.serve("", receive=True, max_given=1) as server:
-        # One array is on its way to receive, and one waits behind it.
-        refused = None
-        for _ in range(3):
-            try:
-                ub.share.give(server.address, "a", a)
-            except RuntimeError as e:
-                refused = e
-        assert "MaxGiven" in str(refused)
-        with pytest.raises(BufferError):
-            ub.share.give(server.address, "plain", ub.zeros(3, device="host"))
-        for wrong in ((b"label", a), ("label", None), ("label", bytearray(3))):
-            with pytest.raises(TypeError):
-                ub.share.give(server.address, *wrong)
-        with pytest.raises(RuntimeError, match="label"):
-            ub.share.give(server.address, "x" * 300, a)
-        server.receive()
-        path = server.address
-    server = ub.share.serve(path, receive=True)  # a new server at the address; the connection to the old one is replaced
-    ub.share.give(path, "again", a)
-    label, _ = server.receive(timeout=SOON)
-    assert label == "again"
-    del _
-    waiting = threading.Timer(0.05, server.close)
-    waiting.start()
-    with pytest.raises(ConnectionError):
-        server.receive()
-    waiting.join()
-    with pytest.raises(ValueError, match="closed"):
-        server.receive()
-
-
-def test_a_signal_interrupts_receive():
-    previous = signal.signal(signal.SIGALRM, lambda *_: 1 / 0)
-    try:
-        with ub.share.serve("", receive=True) as server:
-            signal.setitimer(signal.ITIMER_REAL, 0.05)
-            with pytest.raises(ZeroDivisionError):
-                server.receive()
-    finally:
-        signal.signal(signal.SIGALRM, previous)
 
 
 def test_revoked_handles():
