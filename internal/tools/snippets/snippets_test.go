@@ -128,7 +128,7 @@ func TestGoFragments(t *testing.T) {
 }
 
 func TestPython(t *testing.T) {
-	env := testpython.Need(t, "numpy", "dpnp", "numba")
+	env := testpython.Need(t, "numpy", "dpnp", "numba", "distributed")
 	host := testenv.Build(t, filepath.Join(testenv.Root(), "interop", "cmd", "usmpython"))
 	scripts := map[string]string{}
 	for _, b := range blocks(t) {
