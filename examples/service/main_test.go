@@ -1,3 +1,5 @@
+//go:build cgo && linux
+
 package main
 
 import (
@@ -8,22 +10,39 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
+	"github.com/usmbridge/usmbridge/interop/workers"
 )
 
-// The service scales values, refuses invalid requests, exports metrics and ends without a leak.
+func TestMain(m *testing.M) {
+	workers.Main()
+	os.Exit(m.Run())
+}
+
+// The service scales values in its own process, in workers, and in workers without SYCL. It refuses invalid
+// requests, exports metrics and ends without a leak.
 func TestService(t *testing.T) {
-	testpython.Need(t, "numpy")
+	testpython.Need(t, "numpy", "numba")
+	t.Run("process", func(t *testing.T) { testService(t, 0) })
+	t.Run("workers", func(t *testing.T) { testService(t, 2) })
+	t.Run("workers without SYCL", func(t *testing.T) {
+		t.Setenv("USMBRIDGE_SYCL", "off")
+		testService(t, 1)
+	})
+}
+
+func testService(t *testing.T, processes int) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ready, ended := make(chan net.Addr, 1), make(chan error, 1)
 	go func() {
-		ended <- run(ctx, "127.0.0.1:0", 1<<20, time.Minute, func(a net.Addr) { ready <- a })
+		ended <- run(ctx, options{"127.0.0.1:0", 1 << 20, time.Minute, processes}, func(a net.Addr) { ready <- a })
 	}()
 	var url string
 	select {
@@ -32,8 +51,8 @@ func TestService(t *testing.T) {
 	case err := <-ended:
 		t.Fatal(err)
 	}
-	post := func(body []byte) (int, []byte) {
-		resp, err := http.Post(url+"/scale", "application/octet-stream", bytes.NewReader(body))
+	post := func(path string, body []byte) (int, []byte) {
+		resp, err := http.Post(url+path, "application/octet-stream", bytes.NewReader(body))
 		require.NoError(t, err)
 		defer resp.Body.Close()
 		text, err := io.ReadAll(resp.Body)
@@ -42,26 +61,34 @@ func TestService(t *testing.T) {
 	}
 	in, err := binary.Append(nil, binary.NativeEndian, []float32{3, 5, 4})
 	require.NoError(t, err)
-	status, out := post(in)
-	require.Equal(t, http.StatusOK, status, "%s", out)
-	got := make([]float32, 3)
-	_, err = binary.Decode(out, binary.NativeEndian, got)
-	require.NoError(t, err)
-	require.Equal(t, []float32{0, 1, 0.5}, got)
+	for _, path := range []string{"/scale", "/scale-on-device"} {
+		status, out := post(path, in)
+		require.Equal(t, http.StatusOK, status, "%s", out)
+		got := make([]float32, 3)
+		_, err = binary.Decode(out, binary.NativeEndian, got)
+		require.NoError(t, err)
+		require.Equal(t, []float32{0, 1, 0.5}, got)
+	}
 	for _, bad := range [][]byte{nil, make([]byte, 3), make([]byte, 1<<20)} {
-		status, _ := post(bad)
+		status, _ := post("/scale", bad)
 		require.Equal(t, http.StatusBadRequest, status)
 	}
-	resp, err := http.Get(url + "/debug/vars")
+	resp, err := http.Get(url + "/ready")
 	require.NoError(t, err)
-	defer resp.Body.Close()
-	var vars struct {
-		Calls          struct{ Calls int }
-		AllocatedBytes int `json:"allocated_bytes"`
-	}
-	require.NoError(t, json.NewDecoder(resp.Body).Decode(&vars))
-	require.Equal(t, 1, vars.Calls.Calls)
-	require.Zero(t, vars.AllocatedBytes)
+	require.NoError(t, resp.Body.Close())
+	require.Equal(t, http.StatusOK, resp.StatusCode)
+	require.Eventually(t, func() bool { // a worker reports the release of arrays soon after its answer
+		resp, err := http.Get(url + "/debug/vars")
+		require.NoError(t, err)
+		defer resp.Body.Close()
+		var vars struct {
+			Calls          struct{ Calls int }
+			AllocatedBytes int `json:"allocated_bytes"`
+		}
+		require.NoError(t, json.NewDecoder(resp.Body).Decode(&vars))
+		require.Equal(t, 2, vars.Calls.Calls)
+		return vars.AllocatedBytes == 0
+	}, time.Minute, time.Millisecond)
 	cancel()
 	require.NoError(t, <-ended, "a buffer that was not released is an error of the pool")
 }
