@@ -5,16 +5,17 @@
 // # Tensors
 //
 // ModelInfer and ModelStreamInfer decode their messages while they arrive (package codec). A tensor gets
-// memory of the pool, after a wait if necessary, before a byte of its raw contents is read. gRPC sends outputs from the memory in which the model left them. So raw contents must be after the
-// other fields of a message. Every Protocol Buffers library writes fields in the order of their numbers,
-// which works; a field after the raw contents is refused, and so are contents of one input in two parts. Typed contents are on Go's heap until their tensor
-// has memory, within the budget for JSON (engine.Engine.Heap).
+// memory of the pool, after a wait if necessary, before a byte of its raw contents is read. gRPC sends outputs
+// from the memory in which the model left them. So raw contents must be after the other fields of a message.
+// Every Protocol Buffers library writes fields in the order of their numbers, which works; a field after the
+// raw contents is refused. Typed contents are for small tensors: they are on Go's heap until their tensor has
+// memory.
 //
 // # Bounds
 //
-// Calls, with those of REST (engine.Engine.Enter), and per connection; the bytes of a message; 64 MiB for all its fields except raw contents, and 64 KiB for those except
-// typed contents; the time until a message begins to arrive, the timeout of the engine for all of it, and
-// the time for a response to be read, which grows with its size. Before a tensor has memory, at most one
+// Calls, with those of REST (engine.Engine.Enter), and per connection; the bytes of a message; 64 KiB for all its
+// fields except raw contents; the time until a message begins to arrive, the timeout of the engine for all of
+// it, and the time for a response to be read, which grows with its size. Before a tensor has memory, at most one
 // HTTP/2 window (512 KiB) of its raw contents is read. A call whose peer is too slow ends with
 // DEADLINE_EXCEEDED. A peer that does not read its response loses the connection, because gRPC cannot take
 // the response back. A peer that does not answer pings, or makes no call for five minutes, loses it as well. A call ends with DEADLINE_EXCEEDED

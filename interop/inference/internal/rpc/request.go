@@ -22,31 +22,21 @@ import (
 // maxName is the maximum length of an id, and of the name and version of a model, in bytes.
 const maxName = 1 << 10
 
-// The fields that the generated code does not decode.
+// Fields of ModelInferRequest.
 const (
-	inputsField   = 5 // of ModelInferRequest: it decodes them without their contents
-	rawField      = 7 // of ModelInferRequest
-	contentsField = 5 // of InferInputTensor
+	inputsField = 5
+	rawField    = 7
 )
-
-// maxTyped bounds the bytes of the fields of a request before its raw contents, with typed contents.
-const maxTyped = 64 << 20
-
-var errSmall = oip.Errorf(oip.TooLarge, "the names, shapes and parameters of a request may have %d bytes in all", maxSmall)
 
 // request is one ModelInferRequest, decoded while it arrives. The fields before the inputs name the model:
 // they are decoded when the first input arrives, and admit the request. Raw contents are read into memory
-// of the engine. The other fields are collected and decoded by the generated code. Typed contents are not:
-// they are charged to Engine.Heap, and converted when their input has memory.
+// of the engine. The other fields are collected and decoded by the generated code.
 type request struct {
 	engine *engine.Engine
 	ctx    context.Context
 
-	fields   []byte   // collected, and not decoded yet
-	decoded  int      // bytes of decoded fields; with fields at most maxSmall
-	contents [][]byte // the typed contents of each input in fields; nil for none
-	arrived  int      // bytes of all these
-	charged  int64    // of these, bytes that are charged
+	fields  []byte // collected, and not decoded yet
+	decoded int    // bytes of decoded fields; with fields at most maxSmall
 
 	model, id  string
 	emptyFinal bool            // the client wants a mark on the last response
@@ -70,19 +60,9 @@ func (q *request) end() {
 	}
 }
 
-// free releases the collected fields.
-func (q *request) free() {
-	q.fields, q.contents = nil, nil
-	if q.charged > 0 {
-		q.engine.Heap().Give(q.charged)
-		q.charged = 0
-	}
-}
-
 // read decodes the message. Errors: *oip.Error for a request that is refused; others for bytes that are
 // not a message, and for a transport that ended.
 func (q *request) read(in *codec.Incoming) error {
-	defer q.free()
 	for {
 		num, typ, err := in.Field()
 		switch {
@@ -116,31 +96,12 @@ func (q *request) collect(in *codec.Incoming, num protowire.Number, typ protowir
 	if err != nil {
 		return err
 	}
-	if num != inputsField && q.decoded+len(q.fields)+n > maxSmall {
-		return errSmall
-	}
-	if q.arrived += n; q.arrived > maxTyped {
-		return oip.Errorf(oip.TooLarge, "the fields of a request may have %d bytes without raw_input_contents", maxTyped)
-	}
-	if q.arrived > maxSmall {
-		if !q.engine.Heap().Take(int64(n)) {
-			return &oip.Error{Kind: oip.Busy, Message: "too many typed contents are being served; send raw_input_contents", RetryAfter: time.Second}
-		}
-		q.charged += int64(n)
+	if q.decoded+len(q.fields)+n > maxSmall {
+		return oip.Errorf(oip.TooLarge, "the fields of a request without raw_input_contents may have %d bytes in all", maxSmall)
 	}
 	value := make([]byte, n)
 	if err := in.ReadFull(value); err != nil {
 		return err
-	}
-	if num == inputsField {
-		var contents []byte
-		if value, contents, err = split(value); err != nil {
-			return err
-		}
-		q.contents = append(q.contents, contents)
-	}
-	if q.decoded+len(q.fields)+len(value) > maxSmall {
-		return errSmall
 	}
 	q.fields = protowire.AppendBytes(protowire.AppendTag(q.fields, num, typ), value)
 	return nil
@@ -203,21 +164,20 @@ func (q *request) declare() error {
 	}
 	inputs := make([]*engine.Input, len(m.GetInputs()))
 	for i, t := range m.GetInputs() {
-		if inputs[i], err = q.input(t, q.contents[i]); err != nil {
+		if inputs[i], err = q.input(t); err != nil {
 			return err
 		}
 	}
-	for i, contents := range q.contents { // after all inputs are known, which get memory at once
-		if contents == nil {
+	for i, t := range m.GetInputs() { // after all inputs are known, which get memory at once
+		if t.GetContents() == nil {
 			continue
 		}
-		name, in := m.GetInputs()[i].GetName(), inputs[i]
-		err := in.Fill(func(memory []byte) error { return (&elements{name, in.Datatype(), memory}).write(contents) })
+		in := inputs[i]
+		err := in.Fill(func(memory []byte) error { return write(memory, t.GetName(), t.GetContents(), in.Datatype()) })
 		if err != nil {
 			return err
 		}
 	}
-	q.free()
 	return nil
 }
 
@@ -259,7 +219,7 @@ func place(tensor string, m map[string]*pb.InferParameter) (region string, offse
 }
 
 // input declares an input.
-func (q *request) input(m *pb.ModelInferRequest_InferInputTensor, contents []byte) (*engine.Input, error) {
+func (q *request) input(m *pb.ModelInferRequest_InferInputTensor) (*engine.Input, error) {
 	region, offset, size, err := place(m.GetName(), m.GetParameters())
 	if err != nil {
 		return nil, err
@@ -268,9 +228,9 @@ func (q *request) input(m *pb.ModelInferRequest_InferInputTensor, contents []byt
 	switch {
 	case err != nil:
 		return nil, err
-	case contents != nil && region != "":
+	case m.GetContents() != nil && region != "":
 		return nil, oip.Errorf(oip.Invalid, "input %s has contents and a shared memory region", oip.Quote(m.GetName()))
-	case contents != nil:
+	case m.GetContents() != nil:
 		q.typed = true
 	case region != "":
 		return in, in.Region(client(q.ctx), region, offset, size)
