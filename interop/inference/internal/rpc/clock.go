@@ -16,7 +16,6 @@ import (
 var (
 	errSlow     = oip.Errorf(oip.Deadline, "the peer sent its request, or read the response, too slowly")
 	errDraining = &oip.Error{Kind: oip.NotReady, Message: "the server is shutting down", RetryAfter: time.Second}
-	errExpired  = oip.Errorf(oip.Deadline, "the request's time is over")
 )
 
 // clock ends a call whose peer takes too long to send a request or to read a response. Waits inside gRPC's
@@ -36,25 +35,15 @@ func clockOf(ctx context.Context) *clock {
 
 // timed is called for each call before its handler, because gRPC waits for the message of a unary call
 // before it calls the handler. The message must arrive within limits.patience. Streams of requests may be idle.
-//
-// A call ends a little before the deadline that its client has set. At the deadline itself gRPC's transport
-// resets the stream with the code CANCEL, which a client reports as CANCELLED if its own clock is behind.
 func (s *Server) timed(transport context.Context, info *tap.Info) (context.Context, error) {
-	ctx, stop := transport, func() {}
-	if deadline, ok := ctx.Deadline(); ok {
-		ctx, stop = context.WithDeadlineCause(ctx, deadline.Add(-min(time.Until(deadline)/4, s.lead)), errExpired)
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
+	ctx, cancel := context.WithCancelCause(transport)
 	c := &clock{cancel, time.AfterFunc(s.o.limits.patience, func() { cancel(errSlow) })}
 	if info.FullMethodName == streamMethod {
 		c.timer.Stop()
 	}
-	context.AfterFunc(transport, func() { c.timer.Stop(); stop() })
+	context.AfterFunc(transport, func() { c.timer.Stop() })
 	return context.WithValue(ctx, clockKey{}, c), nil
 }
-
-// maxLead is the longest time by which a call ends before its deadline.
-const maxLead = 20 * time.Millisecond
 
 // perByte is the time that a peer has to read a byte of a response, in addition to limits.patience.
 const perByte = time.Second >> 20

@@ -18,8 +18,7 @@
 // it, and the time for a response to be read, which grows with its size. Before a tensor has memory, at most one
 // HTTP/2 window (512 KiB) of its raw contents is read. A call whose peer is too slow ends with
 // DEADLINE_EXCEEDED. A peer that does not read its response loses the connection, because gRPC cannot take
-// the response back. A peer that does not answer pings, or makes no call for five minutes, loses it as well. A call ends with DEADLINE_EXCEEDED
-// at the deadline of its client, also while a model runs that cannot be interrupted.
+// the response back. A peer that does not answer pings, or makes no call for five minutes, loses it as well.
 //
 // # Errors
 //
@@ -30,7 +29,6 @@
 //
 // # Dependencies on internals of gRPC
 //
-// The package uses gRPC's transport like package codec, also to send the status of a call while its
-// handler still runs. It uses the experimental tap handle, which gives a call a context that can
-// end before the handler returns.
+// The package uses gRPC's transport like package codec, and the experimental tap handle, which gives a call a
+// context that can end before the handler returns.
 package rpc

@@ -46,7 +46,7 @@ func (h health) Check(_ context.Context, q *healthpb.HealthCheckRequest) (*healt
 	return &healthpb.HealthCheckResponse{Status: now}, nil
 }
 
-// Watch implements healthpb.HealthServer. It sends each change, and at the end that the server drains.
+// Watch implements healthpb.HealthServer. It sends each change.
 func (h health) Watch(q *healthpb.HealthCheckRequest, stream grpc.ServerStreamingServer[healthpb.HealthCheckResponse]) error {
 	clockOf(stream.Context()).timer.Stop()
 	tick := time.NewTicker(look)
@@ -61,15 +61,8 @@ func (h health) Watch(q *healthpb.HealthCheckRequest, stream grpc.ServerStreamin
 		}
 		select {
 		case <-tick.C:
-			if h.s.drained.Err() == nil {
-				continue
-			}
 		case <-stream.Context().Done():
-			return status.FromContextError(stream.Context().Err()).Err()
-		case <-h.s.drained.Done():
-		}
-		if last != healthpb.HealthCheckResponse_SERVING {
-			return status.Error(codes.Unavailable, "the server is shutting down")
+			return stream.Context().Err()
 		}
 	}
 }

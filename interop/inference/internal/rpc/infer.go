@@ -8,13 +8,10 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/status"
 
 	"github.com/usmbridge/usmbridge/interop/flight/codec"
 
-	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/rpc/pb"
 )
@@ -57,7 +54,7 @@ func (e *exchange) read(in *codec.Incoming) error {
 // answer runs the request that was read and sends its outputs.
 func (e *exchange) answer(stream bool) error {
 	e.clock.timer.Stop()
-	results, err := e.run()
+	results, err := e.q.r.Run()
 	if err != nil {
 		return err
 	}
@@ -75,31 +72,6 @@ func (e *exchange) answer(stream bool) error {
 	}
 	e.clock.timer.Stop()
 	return nil
-}
-
-// run runs the request. At the deadline of the call it sends the call's status, because a model that cannot
-// be interrupted may continue to run. The results are not used then.
-func (e *exchange) run() ([]engine.Result, error) {
-	if _, limited := e.ctx.Deadline(); !limited {
-		return e.q.r.Run()
-	}
-	stop := context.AfterFunc(e.ctx, func() {
-		if errors.Is(e.ctx.Err(), context.DeadlineExceeded) {
-			finish(e.ctx, codes.DeadlineExceeded, errExpired.Message)
-		}
-	})
-	results, err := e.q.r.Run()
-	if !stop() && err == nil {
-		err = e.ctx.Err()
-	}
-	return results, err
-}
-
-// finish sends the status of a call whose handler still runs. Later messages and statuses are dropped.
-func finish(ctx context.Context, code codes.Code, message string) {
-	if stream, ok := grpc.ServerTransportStreamFromContext(ctx).(interface{ WriteStatus(*status.Status) error }); ok {
-		_ = stream.WriteStatus(status.New(code, message))
-	}
 }
 
 // sent is an error of sending, after which nothing more can be sent.

@@ -61,7 +61,6 @@ type Server struct {
 	grpc    *grpc.Server
 	drained context.Context // ends when Drain begins
 	drain   context.CancelFunc
-	lead    time.Duration // maxLead, except in tests
 }
 
 const (
@@ -77,7 +76,7 @@ const (
 func New(o Options) *Server {
 	o.limits = cmp.Or(o.limits, defaults)
 	o.Log = cmp.Or(o.Log, slog.Default())
-	s := &Server{o: o, lead: maxLead}
+	s := &Server{o: o}
 	// The pool bounds the memory of raw contents, so messages together have no bound of their own.
 	s.gate = codec.NewGate(codec.Limits{MaxMessage: o.limits.message, MaxInFlight: math.MaxInt64})
 	s.drained, s.drain = context.WithCancel(context.Background())
@@ -148,8 +147,7 @@ func (s *Server) admit(srv any, stream grpc.ServerStream, info *grpc.StreamServe
 	}
 	defer s.o.Engine.Leave()
 	clock := clockOf(ctx)
-	switch {
-	case info.FullMethod == inferMethod || info.FullMethod == streamMethod:
+	if info.FullMethod == inferMethod || info.FullMethod == streamMethod {
 		// Responses are not compressed, also for clients that compress: compressed bytes would be on Go's
 		// heap, which has no bound here.
 		_ = grpc.SetSendCompressor(ctx, "identity")
@@ -157,13 +155,11 @@ func (s *Server) admit(srv any, stream grpc.ServerStream, info *grpc.StreamServe
 			leases: new(codec.Leases), q: new(request)}
 		defer e.end()
 		return handle(srv, e)
-	case strings.HasPrefix(info.FullMethod, "/grpc.reflection."): // it may be idle, and knows nothing of draining
-		clock.timer.Stop()
-		defer context.AfterFunc(s.drained, func() {
-			finish(ctx, codes.Unavailable, errDraining.Message) // gRPC's own status would be CANCELLED
-			clock.cancel(errDraining)
-		})()
 	}
+	if strings.HasPrefix(info.FullMethod, "/grpc.reflection.") {
+		clock.timer.Stop() // it may be idle
+	}
+	defer context.AfterFunc(s.drained, func() { clock.cancel(errDraining) })()
 	return s.end(ctx, handle(srv, stream), false)
 }
 
@@ -198,10 +194,6 @@ func (s *Server) clientError(ctx context.Context, err error) (*oip.Error, codes.
 		} else if e.Kind == oip.Internal {
 			s.o.Log.Error("a call failed", "error", err)
 		}
-	}
-	// At the deadline, gRPC's transport or the client may cancel the call before the server ends it.
-	if deadline, ok := ctx.Deadline(); ok && e.Kind == oip.Cancelled && !time.Now().Before(deadline) {
-		e, code = errExpired, codes.OK
 	}
 	if code == codes.OK {
 		code = e.Kind.GRPC()
