@@ -55,7 +55,7 @@ func New(o Options) (*Engine, error) {
 // Server returns the description of the server.
 func (e *Engine) Server() oip.Server {
 	s := oip.Server{Name: e.o.Name, Version: e.o.Version,
-		Extensions: []string{"binary_tensor_data", "model_repository", "model_configuration", "statistics"}}
+		Extensions: []string{"binary_tensor_data", "model_repository", "statistics"}}
 	if e.o.Regions != nil {
 		s.Extensions = append(s.Extensions, "system_shared_memory")
 	}

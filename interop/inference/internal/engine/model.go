@@ -84,26 +84,6 @@ func (m *Model) broken() error {
 		Message: fmt.Sprintf("model %s is not ready: %s", m.def.Meta.Name, clip(reason))}
 }
 
-// Config returns the configuration of the model in the words of Triton's extension, for JSON.
-func (m *Model) Config() map[string]any {
-	tensors := func(list []oip.Tensor) []map[string]any {
-		out := make([]map[string]any, len(list))
-		for i, t := range list {
-			name := "TYPE_" + t.Datatype.String()
-			if t.Datatype == oip.BYTES {
-				name = "TYPE_STRING"
-			}
-			out[i] = map[string]any{"name": t.Name, "data_type": name, "dims": append([]int64{}, t.Shape...)}
-		}
-		return out
-	}
-	return map[string]any{
-		"name": m.def.Meta.Name, "platform": m.def.Meta.Platform, "backend": "python",
-		"version_policy": map[string]any{"latest": map[string]any{"num_versions": 1}},
-		"max_batch_size": 0, "input": tensors(m.def.Meta.Inputs), "output": tensors(m.def.Meta.Outputs),
-	}
-}
-
 // shapeOf applies the rule for the shape of an output.
 func (m *Model) shapeOf(output int, inputs []Input) []int64 {
 	meta := &m.def.Meta.Outputs[output]

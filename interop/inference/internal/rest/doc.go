@@ -1,6 +1,6 @@
 // Package rest serves an engine by the Open Inference Protocol, version 2, over HTTP/1: server
 // and model metadata, health and inference, and Triton's extensions for binary tensors, system shared
-// memory, model configuration, statistics and the model repository.
+// memory, statistics and the model repository.
 //
 // # Requests
 //

@@ -25,8 +25,6 @@ func (x *exchange) modelReady(m *engine.Model) error {
 
 func (x *exchange) metadata(m *engine.Model) error { return x.marshal(m.Meta()) }
 
-func (x *exchange) config(m *engine.Model) error { return x.marshal(m.Config()) }
-
 func (x *exchange) statistics(m *engine.Model) error {
 	return x.marshal(engine.Statistics([]*engine.Model{m}))
 }

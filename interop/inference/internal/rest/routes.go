@@ -23,11 +23,9 @@ var routes = []struct {
 	{"GET", "/v2/models/stats", func(x *exchange) error { return x.marshal(engine.Statistics(x.h.o.Engine.Models())) }},
 	{"GET", "/v2/models/{model}", ofModel((*exchange).metadata)},
 	{"GET", "/v2/models/{model}/ready", ofModel((*exchange).modelReady)},
-	{"GET", "/v2/models/{model}/config", ofModel((*exchange).config)},
 	{"GET", "/v2/models/{model}/stats", ofModel((*exchange).statistics)},
 	{"GET", "/v2/models/{model}/versions/{version}", ofModel((*exchange).metadata)},
 	{"GET", "/v2/models/{model}/versions/{version}/ready", ofModel((*exchange).modelReady)},
-	{"GET", "/v2/models/{model}/versions/{version}/config", ofModel((*exchange).config)},
 	{"GET", "/v2/models/{model}/versions/{version}/stats", ofModel((*exchange).statistics)},
 
 	{"POST", "/v2/repository/index", (*exchange).index},
@@ -41,9 +39,7 @@ var routes = []struct {
 	{"POST", "/v2/systemsharedmemory/region/{region}/unregister", (*exchange).unregister},
 	// There are no regions of devices, but clients begin by unregistering all of them.
 	{"GET", "/v2/cudasharedmemory/status", (*exchange).noRegions},
-	{"GET", "/v2/xpusharedmemory/status", (*exchange).noRegions},
 	{"POST", "/v2/cudasharedmemory/unregister", func(x *exchange) error { return x.done(nil) }},
-	{"POST", "/v2/xpusharedmemory/unregister", func(x *exchange) error { return x.done(nil) }},
 }
 
 // routes returns the handler of all paths.

@@ -1,5 +1,5 @@
 // Package rpc serves an engine over gRPC: GRPCInferenceService of the Open Inference Protocol (package
-// pb) with Triton's extensions for streams, statistics, configuration, the model repository and system
+// pb) with Triton's extensions for streams, statistics, the model repository and system
 // shared memory, and grpc.health.v1 and reflection.
 //
 // # Tensors

@@ -55,14 +55,6 @@ func (s *Server) modelMetadata(_ context.Context, q *pb.ModelMetadataRequest) (*
 	return fromJSON(m.Meta(), new(pb.ModelMetadataResponse))
 }
 
-func (s *Server) modelConfig(_ context.Context, q *pb.ModelConfigRequest) (*pb.ModelConfigResponse, error) {
-	m, err := s.o.Engine.Model(q.GetName(), q.GetVersion())
-	if err != nil {
-		return nil, err
-	}
-	return fromJSON(map[string]any{"config": m.Config()}, new(pb.ModelConfigResponse))
-}
-
 func (s *Server) modelStatistics(_ context.Context, q *pb.ModelStatisticsRequest) (*pb.ModelStatisticsResponse, error) {
 	models := s.o.Engine.Models()
 	if q.GetName() != "" {

@@ -5,7 +5,6 @@ import (
 
 	"google.golang.org/grpc/peer"
 
-	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/peercred"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/rpc/pb"
 )
@@ -39,18 +38,12 @@ func (s *Server) regionUnregister(ctx context.Context, q *pb.SystemSharedMemoryU
 	return &pb.SystemSharedMemoryUnregisterResponse{}, s.o.Engine.Regions().Unregister(client(ctx), q.GetName())
 }
 
-func (s *Server) cudaStatus(_ context.Context, q *pb.CudaSharedMemoryStatusRequest) (*pb.CudaSharedMemoryStatusResponse, error) {
-	return &pb.CudaSharedMemoryStatusResponse{}, noCuda(q.GetName())
+// There are no regions of CUDA, but clients begin by unregistering all of them.
+
+func (s *Server) cudaStatus(context.Context, *pb.CudaSharedMemoryStatusRequest) (*pb.CudaSharedMemoryStatusResponse, error) {
+	return &pb.CudaSharedMemoryStatusResponse{}, nil
 }
 
-// cudaUnregister of all regions succeeds, as there are none: clients begin with it.
-func (s *Server) cudaUnregister(_ context.Context, q *pb.CudaSharedMemoryUnregisterRequest) (*pb.CudaSharedMemoryUnregisterResponse, error) {
-	return &pb.CudaSharedMemoryUnregisterResponse{}, noCuda(q.GetName())
-}
-
-func noCuda(name string) error {
-	if name == "" {
-		return nil
-	}
-	return oip.Errorf(oip.NotFound, "no CUDA region %s is registered: there is no CUDA here", oip.Quote(name))
+func (s *Server) cudaUnregister(context.Context, *pb.CudaSharedMemoryUnregisterRequest) (*pb.CudaSharedMemoryUnregisterResponse, error) {
+	return &pb.CudaSharedMemoryUnregisterResponse{}, nil
 }

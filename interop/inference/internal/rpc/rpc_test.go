@@ -444,10 +444,6 @@ func TestDescribes(t *testing.T) {
 	require.Equal(t, "b", meta.GetInputs()[1].GetName())
 	require.Equal(t, []int64{-1, 2}, meta.GetInputs()[1].GetShape())
 	require.Equal(t, "FP64", meta.GetOutputs()[1].GetDatatype())
-	config, err := ask[pb.ModelConfigResponse](t, b, "ModelConfig", &pb.ModelConfigRequest{Name: "sum"})
-	require.NoError(t, err)
-	require.Equal(t, pb.DataType_TYPE_INT64, config.GetConfig().GetInput()[0].GetDataType())
-	require.Equal(t, "python", config.GetConfig().GetBackend())
 	_, err = b.infer(t.Context(), identity("identity", 3))
 	require.NoError(t, err)
 	stats, err := ask[pb.ModelStatisticsResponse](t, b, "ModelStatistics", &pb.ModelStatisticsRequest{})
@@ -467,15 +463,14 @@ func TestDescribes(t *testing.T) {
 	_, err = ask[pb.CudaSharedMemoryUnregisterResponse](t, b, "CudaSharedMemoryUnregister", &pb.CudaSharedMemoryUnregisterRequest{})
 	require.NoError(t, err)
 	for name, q := range map[string]any{
-		"ModelMetadata": &pb.ModelMetadataRequest{Name: "none"}, "ModelConfig": &pb.ModelConfigRequest{Name: "sum", Version: "9"},
+		"ModelMetadata":   &pb.ModelMetadataRequest{Name: "sum", Version: "9"},
 		"ModelStatistics": &pb.ModelStatisticsRequest{Name: "none"}, "RepositoryIndex": &pb.RepositoryIndexRequest{RepositoryName: "none"},
-		"CudaSharedMemoryStatus":   &pb.CudaSharedMemoryStatusRequest{Name: "none"},
 		"SystemSharedMemoryStatus": &pb.SystemSharedMemoryStatusRequest{Name: "none"}, "SystemSharedMemoryUnregister": &pb.SystemSharedMemoryUnregisterRequest{Name: "none"},
 	} {
 		_, err := ask[pb.ServerLiveResponse](t, b, name, q)
 		code(t, codes.NotFound, err)
 	}
-	for _, name := range []string{"RepositoryModelLoad", "RepositoryModelUnload", "SystemSharedMemoryRegister", "CudaSharedMemoryRegister", "TraceSetting", "LogSettings"} {
+	for _, name := range []string{"RepositoryModelLoad", "RepositoryModelUnload", "SystemSharedMemoryRegister", "CudaSharedMemoryRegister", "ModelConfig", "TraceSetting", "LogSettings"} {
 		_, err := ask[pb.ServerLiveResponse](t, b, name, &pb.ServerLiveRequest{})
 		code(t, codes.Unimplemented, err)
 	}

@@ -32,7 +32,6 @@ var description = grpc.ServiceDesc{
 		method("ModelReady", (*Server).modelReady),
 		method("ServerMetadata", (*Server).serverMetadata),
 		method("ModelMetadata", (*Server).modelMetadata),
-		method("ModelConfig", (*Server).modelConfig),
 		method("ModelStatistics", (*Server).modelStatistics),
 		method("RepositoryIndex", (*Server).repositoryIndex),
 		method("RepositoryModelLoad", (*Server).modelLoad),

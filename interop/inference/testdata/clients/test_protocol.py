@@ -34,21 +34,12 @@ def test_ready_of_nothing(protocol, client):
 def test_metadata(protocol, client):
     server = protocol.dict(client.get_server_metadata())
     assert server["name"] and server["version"]
-    assert {"binary_tensor_data", "system_shared_memory", "statistics", "model_configuration"} <= set(server["extensions"])
+    assert {"binary_tensor_data", "system_shared_memory", "statistics"} <= set(server["extensions"])
     model = protocol.dict(client.get_model_metadata("identity"))
     assert model["name"] == "identity" and model["versions"] == ["1"]
     (x,) = model["inputs"]
     assert (x["name"], x["datatype"], [int(n) for n in x["shape"]]) == ("x", "FP32", [-1])
     protocol.refuses(lambda: client.get_model_metadata("none"), 404, "NOT_FOUND")
-
-
-def test_config(protocol, client):
-    config = protocol.dict(client.get_model_config("identity"))
-    config = config.get("config", config)
-    assert config["name"] == "identity"
-    assert config["input"][0]["data_type"] == "TYPE_FP32" and [int(n) for n in config["input"][0]["dims"]] == [-1]
-    assert config["output"][0]["name"] == "y"
-    protocol.refuses(lambda: client.get_model_config("identity", "7"), 404, "NOT_FOUND")
 
 
 def test_statistics(protocol, client):
