@@ -19,7 +19,7 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 )
 
-// loader loads the models of an engine. It implements engine.Control.
+// loader loads the models of an engine.
 type loader struct {
 	directory string // "" for the built-in models
 	backend   *backend.Backend
@@ -114,8 +114,8 @@ func (l *loader) reload(ctx context.Context, one string) error {
 	return oip.Errorf(oip.NotReady, "the models could not be loaded; the log of the server has the reason")
 }
 
-// Load implements engine.Control.
-func (l *loader) Load(ctx context.Context, model string) error {
+// loadOne is Options.Load of the engine.
+func (l *loader) loadOne(ctx context.Context, model string) error {
 	if err := l.reload(ctx, model); err != nil {
 		return err
 	}

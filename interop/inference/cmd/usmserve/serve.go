@@ -179,14 +179,14 @@ func (s *service) openEngine(sources []models.Source) (err error) {
 	for _, source := range sources {
 		loading = append(loading, engine.Definition{Meta: oip.Model{Name: source.Name}, Broken: "it is being loaded"})
 	}
-	var control engine.Control
+	var load func(context.Context, string) error // for clients
 	if s.config.modelControl {
-		control = s.models
+		load = s.models.loadOne
 	}
 	b := s.backend
 	s.engine, err = engine.New(engine.Options{Version: usmarray.Version, Models: loading,
 		Memory: b.Memory, Limit: b.Limit, Calls: b.Calls, CallsLimit: b.CallsLimit,
-		ForModels: b.ForModels, Regions: s.regions, Control: control, Apart: s.config.workers > 0,
+		ForModels: b.ForModels, Regions: s.regions, Load: load, Apart: s.config.workers > 0,
 		Returning: b.Returning, Timeout: s.config.timeout, Log: s.log})
 	s.models.backend, s.models.engine = b, s.engine
 	return err

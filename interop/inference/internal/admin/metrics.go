@@ -86,18 +86,8 @@ func (m sink) model(of *engine.Model) {
 	m.counter("executions_total", "Calls of the model.", s.Executions, labels...)
 	m.counter("input_bytes_total", "Bytes of inputs.", s.InputBytes, labels...)
 	m.counter("output_bytes_total", "Bytes of outputs.", s.OutputBytes, labels...)
-	m.counter("output_copied_bytes_total", "Bytes of outputs that were copied because the model returned them.", s.CopiedSize, labels...)
-	m.counter("outputs_copied_total", "Outputs that were copied because the model returned them.", s.CopiedOutputs, labels...)
 	m.counter("memory_kept_requests_total", "Requests of whose memory the model kept a part.", s.Kept, labels...)
-	upTo, sum := map[float64]uint64{}, uint64(0)
-	for i, n := range s.Latency.Counts {
-		sum += n
-		if i < len(engine.LatencyBounds) {
-			upTo[engine.LatencyBounds[i]] = sum
-		}
-	}
-	desc, values := describe("request_duration_seconds", "Time of requests from their admission to the end of the call.", labels)
-	m.to <- prometheus.MustNewConstHistogram(desc, sum, float64(s.Latency.NS)/1e9, upTo, values...)
+	of.Latency().Collect(m.to)
 }
 
 // sink sends metrics to a channel. Labels are pairs of a name and a value.

@@ -189,8 +189,6 @@ func tryBuiltIn(t *testing.T, e *engine.Engine) {
 		}
 	}
 	for _, m := range e.Models() {
-		require.True(t, m.Bound())
-		require.Zero(t, m.Stats().CopiedOutputs)
 		require.EqualValues(t, 5, m.Stats().Inferences)
 	}
 }
@@ -211,12 +209,12 @@ def infer(a, b):
 func TestReturnedValues(t *testing.T) {
 	for _, n := range []int{0, 1} {
 		t.Run(fmt.Sprint(n, " workers"), func(t *testing.T) {
-			tryReturned(t, openWith(t, []models.Source{many}, backend.Options{Workers: n}), n > 0)
+			tryReturned(t, openWith(t, []models.Source{many}, backend.Options{Workers: n}))
 		})
 	}
 }
 
-func tryReturned(t *testing.T, e *engine.Engine, apart bool) {
+func tryReturned(t *testing.T, e *engine.Engine) {
 	r, err := e.Begin(t.Context(), "many", "")
 	require.NoError(t, err)
 	defer r.End()
@@ -237,13 +235,6 @@ func tryReturned(t *testing.T, e *engine.Engine, apart bool) {
 		math.Float64frombits(binary.LittleEndian.Uint64(results[1].Bytes()[16:]))})
 	require.Equal(t, []byte{1}, results[2].Bytes())
 	require.Equal(t, []byte{7, 7, 7, 7, 7}, results[3].Bytes())
-	m, err := e.Model("many", "")
-	require.NoError(t, err)
-	if !apart {
-		// A returned input is sent in place. An array that the model allocated during the call is
-		// also sent in place if it lies in memory for tensors.
-		require.LessOrEqual(t, m.Stats().CopiedOutputs, uint64(3))
-	}
 }
 
 const header = `

@@ -103,20 +103,3 @@ func TestOutputsAreCleared(t *testing.T) {
 		}
 	}
 }
-
-// An array that a model keeps is copied, because the model may write to it again.
-func TestReturnedArrayThatIsKept(t *testing.T) {
-	e := open(t, []models.Source{
-		source("keeps", header+"import usmbridge\nkept = []\ndef infer(x):\n    y = usmbridge.zeros(x.size, dtype='float32', usm_type=x.usm_type)\n    kept[:] = [y] * (x.size > 1)\n    return {'y': y}\ndef warm(): pass"),
-		source("gives", header+"import usmbridge\ndef infer(x):\n    return {'y': usmbridge.zeros(x.size, dtype='float32', usm_type=x.usm_type)}\ndef warm(): pass"),
-	})
-	for name, copied := range map[string]uint64{"keeps": 1, "gives": 0} {
-		_, err := call(t.Context(), e, name, "x", []int64{3}, nil)
-		require.NoError(t, err)
-		m, err := e.Model(name, "")
-		require.NoError(t, err)
-		require.Equal(t, copied, m.Stats().CopiedOutputs, name)
-		_, err = call(t.Context(), e, name, "x", []int64{1}, nil) // the model keeps no array after this call
-		require.NoError(t, err)
-	}
-}

@@ -16,9 +16,7 @@
 // A model with bound outputs writes them into the memory from which they are sent, or into a region;
 // nothing is copied. That memory is cleared first, unless the model writes every element. Returned
 // outputs are copied once: memory that a slow client has not fetched must count against the limit, and
-// the model may write again to an array that it keeps. Two kinds of returned arrays are sent without a
-// copy: an input in memory of the pool, and an array that the model allocated in this call, contiguous,
-// readable by the host, and without another reference.
+// the model may write again to an array that it keeps.
 //
 // A request takes all memory for its known tensors at once, in its first Fill or in Run. No request
 // waits for memory while it holds a part of it. Models in other processes get copies of regions, and

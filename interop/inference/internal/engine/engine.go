@@ -22,8 +22,7 @@ type Engine struct {
 	o       Options
 	current atomic.Pointer[registry]
 	regions *region.Registry
-	heap    *Budget
-	calls   *Budget
+	calls   atomic.Int64 // between Enter and Leave
 	// returning has a place for each call of a model that returns its outputs; the second is for serial models.
 	returning [2]chan struct{}
 	health    health
@@ -35,12 +34,10 @@ type Engine struct {
 	inFlight atomic.Int64 // as requests
 }
 
-// New returns an engine, which Close ends. Errors: invalid options.
+// New returns an engine, which Close ends. Errors: invalid definitions.
 func New(o Options) (*Engine, error) {
-	if err := o.complete(); err != nil {
-		return nil, err
-	}
-	e := &Engine{o: o, regions: cmp.Or(o.Regions, region.New(region.Options{})), heap: NewBudget(256 << 20), calls: NewBudget(int64(o.MaxCalls))}
+	o.complete()
+	e := &Engine{o: o, regions: cmp.Or(o.Regions, region.New(region.Options{}))}
 	for i := range e.returning {
 		e.returning[i] = make(chan struct{}, o.Returning)
 	}
@@ -94,9 +91,6 @@ func (e *Engine) Pools() []Pool {
 // Timeout returns the maximum time of a request.
 func (e *Engine) Timeout() time.Duration { return e.o.Timeout }
 
-// Heap returns the budget for the bytes of Go's heap that the JSON and the typed contents of requests take.
-func (e *Engine) Heap() *Budget { return e.heap }
-
 // Runner returns the runner of the models.
 func (e *Engine) Runner() executor.Runner { return e.current.Load().runner }
 
@@ -111,7 +105,7 @@ type Stats struct {
 // Stats returns the current counts.
 func (e *Engine) Stats() Stats {
 	e.mu.Lock()
-	s := Stats{Draining: e.draining, Requests: int(e.inFlight.Load()), Calls: int(e.calls.Used())}
+	s := Stats{Draining: e.draining, Requests: int(e.inFlight.Load()), Calls: int(e.calls.Load())}
 	e.mu.Unlock()
 	for kind := range e.refused {
 		s.Refused[kind] = e.refused[kind].Load()
@@ -126,14 +120,15 @@ func (e *Engine) Refused(kind oip.Kind) { e.refused[kind].Add(1) }
 // Enter takes a place for a call of a transport; Leave ends it. A call has at most one request at a time.
 // Errors: Busy.
 func (e *Engine) Enter() error {
-	if !e.calls.Take(1) {
+	if e.calls.Add(1) > int64(e.o.MaxCalls) {
+		e.calls.Add(-1)
 		return busy("too many requests are being served", nil)
 	}
 	return nil
 }
 
 // Leave gives the place of a call back.
-func (e *Engine) Leave() { e.calls.Give(1) }
+func (e *Engine) Leave() { e.calls.Add(-1) }
 
 // Begin admits a request, or refuses it immediately; End must follow. When ctx ends, all waiting ends, and a
 // running call is interrupted. Errors: NotReady, NotFound.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -23,13 +24,8 @@ type Model struct {
 }
 
 func newModel(e *Engine, r *registry, d Definition) (*Model, error) {
-	if err := d.Check(); err != nil {
-		return nil, err
-	}
-	if len(d.Meta.Versions) == 0 {
-		d.Meta.Versions = []string{"1"}
-	}
-	m := &Model{engine: e, registry: r, def: d, stats: new(modelStats), inputs: map[string]int{}, outputs: map[string]int{}}
+	d.Meta.Versions = []string{"1"}
+	m := &Model{engine: e, registry: r, def: d, stats: newStats(d.Meta.Name), inputs: map[string]int{}, outputs: map[string]int{}}
 	if d.Broken != "" {
 		m.def.Meta.Inputs, m.def.Meta.Outputs = []oip.Tensor{}, []oip.Tensor{}
 		return m, nil
@@ -42,26 +38,33 @@ func newModel(e *Engine, r *registry, d Definition) (*Model, error) {
 		from, err := extentsFrom(d.Meta.Inputs, &t)
 		if err != nil {
 			from = -1 // not used: Shapes or the returned arrays have the shapes
+			if d.Bound && d.Shapes == "" {
+				return nil, err
+			}
 		}
 		m.from = append(m.from, from)
 	}
-	for _, tensors := range [][]oip.Tensor{d.Meta.Inputs, d.Meta.Outputs} {
-		for _, t := range tensors {
-			dt, err := t.Datatype.DType()
-			if err != nil {
-				return nil, err
+	for _, t := range slices.Concat(d.Meta.Inputs, d.Meta.Outputs) {
+		smallest := slices.Clone(t.Shape)
+		for i, extent := range smallest {
+			if extent == -1 {
+				smallest[i] = 0
 			}
-			m.types = append(m.types, dt)
 		}
+		if _, err := oip.Bytes(t.Datatype, smallest); err != nil {
+			return nil, fmt.Errorf("%s: %w", t.Name, err)
+		}
+		dt, err := t.Datatype.DType()
+		if err != nil {
+			return nil, err
+		}
+		m.types = append(m.types, dt)
 	}
 	return m, nil
 }
 
 // Meta returns the description of the model. It must not be changed.
 func (m *Model) Meta() oip.Model { return m.def.Meta }
-
-// Bound reports whether the model writes into the memory of its outputs.
-func (m *Model) Bound() bool { return m.def.Bound }
 
 // Ready returns nil if the model can be called. Errors: NotReady.
 func (m *Model) Ready() error {

@@ -2,7 +2,7 @@ package engine
 
 import (
 	"cmp"
-	"errors"
+	"context"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -58,8 +58,9 @@ type Options struct {
 	// Regions is the shared memory of clients. The caller closes it after Close. nil: a registry with
 	// the zero region.Options.
 	Regions *region.Registry
-	// Control loads models for clients; nil refuses that, and to unload them.
-	Control Control
+	// Load loads a model for a client from its file again, and no other. Errors: NotFound, NotReady for a model that
+	// cannot be served. nil: clients can neither load nor unload models.
+	Load func(ctx context.Context, model string) error
 	// Apart says that models run in other processes, which can see Memory alone: inputs in regions
 	// are copied into Memory before the call, and outputs back after it.
 	Apart bool
@@ -74,21 +75,10 @@ type Options struct {
 	Log       *slog.Logger  // slog.Default()
 }
 
-// complete sets defaults and checks the options.
-func (o *Options) complete() error {
-	if o.Memory == nil {
-		return errors.New("engine: Options.Memory is nil")
-	}
+// complete sets defaults.
+func (o *Options) complete() {
 	if o.Runner == nil {
 		o.Runner = noRunner{}
-	}
-	for _, p := range []*memmgr.Pool{o.Memory, o.Calls} {
-		if p != nil && !p.Place().HostReadable() {
-			return fmt.Errorf("engine: the memory of pool %s must be readable by the host (got %s)", p.Name(), p.Place())
-		}
-	}
-	if min(o.MaxCalls, o.Returning) < 0 || min(o.Timeout, o.Patience) < 0 {
-		return errors.New("engine: a bound or time in Options is negative")
 	}
 	o.Name = cmp.Or(o.Name, "usmbridge")
 	o.MaxCalls = cmp.Or(o.MaxCalls, 1024)
@@ -99,47 +89,12 @@ func (o *Options) complete() error {
 	if o.Calls == nil {
 		o.Calls, o.CallsLimit = o.Memory, o.Limit
 	}
-	return nil
 }
 
 // Check returns an error for an invalid definition.
 func (d *Definition) Check() error {
-	if d.Broken != "" && d.Meta.Name != "" {
-		return nil
-	}
-	if d.Meta.Name == "" || d.Function == "" {
-		return fmt.Errorf("engine: model %q has no name or no function", d.Meta.Name)
-	}
-	if len(d.Meta.Inputs) == 0 || len(d.Meta.Outputs) == 0 {
-		return fmt.Errorf("engine: model %s: it needs an input and an output", d.Meta.Name)
-	}
-	for _, tensors := range [][]oip.Tensor{d.Meta.Inputs, d.Meta.Outputs} {
-		names := map[string]bool{}
-		for _, t := range tensors {
-			if t.Name == "" || names[t.Name] {
-				return fmt.Errorf("engine: model %s: the name %q is empty or there twice", d.Meta.Name, t.Name)
-			}
-			names[t.Name] = true
-			known := slices.Clone(t.Shape)
-			for i, extent := range known {
-				if extent == -1 {
-					known[i] = 0
-				}
-			}
-			if _, err := oip.Bytes(t.Datatype, known); err != nil {
-				return fmt.Errorf("engine: model %s: %s: %w", d.Meta.Name, t.Name, err)
-			}
-		}
-	}
-	if !d.Bound || d.Shapes != "" {
-		return nil
-	}
-	for i := range d.Meta.Outputs {
-		if _, err := extentsFrom(d.Meta.Inputs, &d.Meta.Outputs[i]); err != nil {
-			return fmt.Errorf("engine: model %s: %w", d.Meta.Name, err)
-		}
-	}
-	return nil
+	_, err := newModel(nil, nil, *d)
+	return err
 }
 
 // free returns the number of free extents of a shape.

@@ -19,8 +19,6 @@ func (p *place) there() bool { return p.buffer.Valid() }
 
 func (p *place) inRegion() bool { return p.check != nil }
 
-func (p *place) address() uintptr { return p.buffer.Address() + uintptr(p.offset) }
-
 // apart is the alignment of tensors in one buffer, a multiple of the size of any element.
 const apart = 256
 

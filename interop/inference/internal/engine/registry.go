@@ -36,10 +36,7 @@ func (e *Engine) newRegistry(runner executor.Runner, definitions []Definition, o
 	for _, d := range definitions {
 		m, err := newModel(e, r, d)
 		if err != nil {
-			return nil, err
-		}
-		if r.byName[d.Meta.Name] != nil {
-			return nil, fmt.Errorf("engine: two models are called %s", d.Meta.Name)
+			return nil, fmt.Errorf("engine: model %s: %w", d.Meta.Name, err)
 		}
 		if before := old.byName[d.Meta.Name]; before != nil {
 			m.stats = before.stats
@@ -88,34 +85,27 @@ func (e *Engine) Index(ready bool) []oip.Entry {
 	return list
 }
 
-// Control loads models on behalf of clients.
-type Control interface {
-	// Load loads a model from its file again, and no other. Errors: NotFound, NotReady for a model that cannot
-	// be served.
-	Load(ctx context.Context, model string) error
-}
-
 var errNoControl = oip.Errorf(oip.Unsupported, "clients cannot load or unload models: start the server with -model-control")
 
-// Load loads a model for a client by Options.Control. parameters are the names of the request's parameters.
-// Errors: Unsupported without a Control, and for parameters that give the model another configuration or
-// other files; those of Control.Load.
+// Load loads a model for a client by Options.Load. parameters are the names of the request's parameters.
+// Errors: Unsupported without it, and for parameters that give the model another configuration or
+// other files; those of Options.Load.
 func (e *Engine) Load(ctx context.Context, model string, parameters []string) error {
 	for _, name := range parameters {
 		if name == "config" || strings.HasPrefix(name, "file:") {
 			return oip.Errorf(oip.Unsupported, "the parameter %s of load is not supported: a model is loaded from its file", oip.Quote(name))
 		}
 	}
-	if e.o.Control == nil {
+	if e.o.Load == nil {
 		return errNoControl
 	}
-	return e.o.Control.Load(ctx, model)
+	return e.o.Load(ctx, model)
 }
 
-// Unload makes a model unavailable for a client. Requests in flight finish. Errors: NotFound, Unsupported without a
-// Control.
+// Unload makes a model unavailable for a client. Requests in flight finish. Errors: NotFound, Unsupported without
+// Options.Load.
 func (e *Engine) Unload(model string) error {
-	if e.o.Control == nil {
+	if e.o.Load == nil {
 		return errNoControl
 	}
 	e.mu.Lock() // not while SetModels looks which models are unloaded

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/usmbridge/usmbridge/memmgr/arena"
-	"github.com/usmbridge/usmbridge/usmarray"
 )
 
 // Request is one request of a client. Its methods must not be called concurrently.
@@ -18,12 +17,11 @@ type Request struct {
 	ctx    context.Context // made by Context
 	cancel context.CancelFunc
 
-	inputs  []Input   // in the order of the model
-	outputs []Output  // likewise
-	tensors []*tensor // of inputs and outputs
-	wanted  []*Output // in the requested order
-	shapes  [][]int64 // of the outputs, from the function of the model
-	arrays  []*usmarray.Array
+	inputs  []Input      // in the order of the model
+	outputs []Output     // likewise
+	tensors []*tensor    // of inputs and outputs
+	wanted  []*Output    // in the requested order
+	shapes  [][]int64    // of the outputs, from the function of the model
 	arena   *arena.Arena // of allocations of the model; nil if they are not charged to the request
 	counted bool         // in the model's statistics
 	ended   bool
@@ -79,10 +77,6 @@ func (r *Request) End() {
 	}
 	r.ended = true
 	r.count(false)
-	for _, a := range r.arrays {
-		a.Release()
-	}
-	r.arrays = nil
 	for _, t := range r.tensors {
 		t.release()
 	}

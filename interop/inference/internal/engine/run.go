@@ -192,41 +192,38 @@ func (r *Request) askShapes() ([][]int64, error) {
 	return shapes, nil
 }
 
-// take copies the returned outputs to their places, or sends them from where they are.
+// take copies the returned outputs that the client wants: their memory must count against the limit until a slow
+// client has fetched them, and the model may write again to an array that it keeps.
 func (r *Request) take(answer any) error {
+	defer drop(answer)
 	list, ok := answer.([]any)
 	if !ok || len(list) != len(r.outputs) {
-		drop(answer)
 		return r.badModel(fmt.Errorf("invalid result (got %T, want a list of %d arrays)", answer, len(r.outputs)))
 	}
-	for i := range list {
-		a, ok := list[i].(*usmarray.Array)
-		if !ok {
-			drop(answer)
-			return r.badModel(fmt.Errorf("output %s: invalid value (got %T, want an array)", r.outputs[i].meta.Name, list[i]))
-		}
-		r.arrays = append(r.arrays, a) // which End releases
-		list[i] = nil
-	}
-	// Release inputs that are not outputs, so that no request waits for memory while it holds memory that
-	// other requests wait for.
-	for i := range r.inputs {
-		if in := &r.inputs[i]; !in.place.inRegion() && !slices.ContainsFunc(r.arrays, in.is) {
+	for i := range r.inputs { // others may wait for their memory
+		if in := &r.inputs[i]; !in.place.inRegion() {
 			in.place.release()
 		}
 	}
 	var b batch
-	var copies []*Output
-	for _, o := range r.wanted {
-		inPlace, err := r.placeOutput(o, r.arrays[o.index])
-		if err != nil {
+	arrays := make([]*usmarray.Array, len(r.wanted))
+	for i, o := range r.wanted {
+		a, ok := list[o.index].(*usmarray.Array)
+		if !ok {
+			return r.badModel(fmt.Errorf("output %s: invalid value (got %T, want an array)", o.meta.Name, list[o.index]))
+		}
+		arrays[i] = a
+		shape := make([]int64, a.NDim())
+		for axis, extent := range a.Shape() {
+			shape[axis] = int64(extent)
+		}
+		if a.DataType() != o.dtype || !o.meta.Fits(shape) {
+			return r.badModel(fmt.Errorf("output %s is %v of %v and is declared as %v of %v", o.meta.Name, a.DataType(), shape, o.dtype, o.meta.Shape))
+		}
+		if err := o.setShape(shape); err != nil {
 			return err
 		}
-		if inPlace {
-			continue
-		}
-		copies = append(copies, o)
-		if !o.place.there() {
+		if !o.place.inRegion() {
 			if err := b.add(&o.place, o.size); err != nil {
 				return err
 			}
@@ -235,68 +232,18 @@ func (r *Request) take(answer any) error {
 	if err := b.allocate(r, r.model.engine.o.Calls, r.model.engine.o.CallsLimit); err != nil {
 		return err
 	}
-	for _, o := range copies {
-		if err := r.copyOne(o, r.arrays[o.index]); err != nil {
+	for i, o := range r.wanted {
+		to, err := o.array()
+		if err == nil {
+			err = to.CopyFrom(arrays[i])
+		}
+		if err == nil {
+			err = to.Wait()
+		}
+		if err != nil {
 			return err
 		}
 	}
-	return nil
-}
-
-// placeOutput checks a returned output. inPlace reports whether it can be sent from its memory: it
-// is an input, or memory of the request without another reference.
-func (r *Request) placeOutput(o *Output, a *usmarray.Array) (inPlace bool, err error) {
-	shape := make([]int64, a.NDim())
-	for i, extent := range a.Shape() {
-		shape[i] = int64(extent)
-	}
-	if a.DataType() != o.dtype || !o.meta.Fits(shape) {
-		return false, r.badModel(fmt.Errorf("output %s is %v of %v and is declared as %v of %v", o.meta.Name, a.DataType(), shape, o.dtype, o.meta.Shape))
-	}
-	if err := o.setShape(shape); err != nil || o.place.inRegion() {
-		return false, err
-	}
-	if i := slices.IndexFunc(r.inputs, func(in Input) bool { return in.is(a) }); i >= 0 {
-		from := &r.inputs[i].place
-		o.place = place{buffer: from.buffer.Retain(), offset: from.offset}
-		return true, nil
-	}
-	if !r.exclusive(a) {
-		return false, nil
-	}
-	if err := a.Wait(); err != nil {
-		return false, err
-	}
-	b := a.Buffer()
-	r.arena.Keep(b) // the transport may send it after the end of the request
-	o.place = place{buffer: b.Retain(), offset: uint64(uintptr(a.Pointer()) - b.Address())}
-	return true, nil
-}
-
-// exclusive reports whether an array is memory that the model allocated in this call, in the form in
-// which results are sent, without another reference. The model may write again to an array that it
-// keeps.
-func (r *Request) exclusive(a *usmarray.Array) bool {
-	if r.arena == nil || a.NBytes() == 0 || !a.IsC() || !a.Place().HostReadable() {
-		return false
-	}
-	b := a.Buffer()
-	m, ok := b.Resource().(*arena.Memory)
-	return ok && m.Arena() == r.arena && b.Count() == 1
-}
-
-func (r *Request) copyOne(o *Output, a *usmarray.Array) error {
-	to, err := o.array()
-	if err != nil {
-		return err
-	}
-	if err := to.CopyFrom(a); err != nil {
-		return err
-	}
-	if err := to.Wait(); err != nil {
-		return err
-	}
-	r.model.stats.update(func(s *ModelStats) { s.CopiedOutputs++; s.CopiedSize += o.size })
 	return nil
 }
 

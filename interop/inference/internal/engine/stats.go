@@ -1,9 +1,10 @@
 package engine
 
 import (
-	"slices"
 	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Duration counts an activity and its total time.
@@ -12,32 +13,19 @@ type Duration struct {
 	NS    uint64 `json:"ns"`
 }
 
-// LatencyBounds are the upper bounds of the buckets of a Histogram, in seconds. A last bucket has no
-// bound.
-var LatencyBounds = [...]float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
-
-// Histogram counts requests by their time from Begin to the end of Run.
-type Histogram struct {
-	Counts [len(LatencyBounds) + 1]uint64 // of each bucket alone
-	NS     uint64                         // of all together
-}
-
 // ModelStats are the counts of one model, in the words of Triton's statistics extension.
 type ModelStats struct {
-	Name, Version string
-	Inferences    uint64    // requests that were served
-	Executions    uint64    // calls of the model
-	Last          time.Time // end of the last one, zero before
-	Success       Duration  // requests from Begin to the end of Run
-	Fail          Duration  // the same, of those that were refused after Begin, or failed
-	ComputeInput  Duration  // making arrays and memory for outputs
-	ComputeInfer  Duration  // the call, with its wait in the queue of the runner
-	ComputeOutput Duration  // putting outputs in place
-	Latency       Histogram // of Success and Fail together
-
-	InputBytes, OutputBytes   uint64
-	CopiedOutputs, CopiedSize uint64 // outputs that were copied because the model returned them, and their bytes
-	Kept                      uint64 // requests of whose memory the model kept something
+	Name, Version           string
+	Inferences              uint64    // requests that were served
+	Executions              uint64    // calls of the model
+	Last                    time.Time // end of the last one, zero before
+	Success                 Duration  // requests from Begin to the end of Run
+	Fail                    Duration  // the same, of those that were refused after Begin, or failed
+	ComputeInput            Duration  // making arrays and memory for outputs
+	ComputeInfer            Duration  // the call, with its wait in the queue of the runner
+	ComputeOutput           Duration  // putting outputs in place
+	InputBytes, OutputBytes uint64
+	Kept                    uint64 // requests of whose memory the model kept something
 }
 
 func (d *Duration) add(t time.Duration) {
@@ -45,11 +33,18 @@ func (d *Duration) add(t time.Duration) {
 	d.NS += uint64(max(t, 0))
 }
 
-// modelStats are the counts of a model for concurrent use. Name, Version, Inferences and Latency.NS are
-// set by Stats.
+// modelStats are the counts of a model for concurrent use. Name, Version and Inferences are set by Stats.
 type modelStats struct {
-	mu sync.Mutex
-	s  ModelStats
+	mu      sync.Mutex
+	s       ModelStats
+	latency prometheus.Histogram // of Success and Fail together
+}
+
+func newStats(model string) *modelStats {
+	return &modelStats{latency: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "inference_request_duration_seconds",
+		Help:        "Time of requests from their admission to the end of the call.",
+		ConstLabels: prometheus.Labels{"model": model, "version": "1"},
+		Buckets:     []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}})}
 }
 
 // update calls f with the counts.
@@ -61,14 +56,13 @@ func (m *modelStats) update(f func(s *ModelStats)) {
 
 // done counts a request.
 func (m *modelStats) done(took time.Duration, ok bool) {
-	bucket, _ := slices.BinarySearch(LatencyBounds[:], took.Seconds())
+	m.latency.Observe(took.Seconds())
 	m.update(func(s *ModelStats) {
 		if ok {
 			s.Success.add(took)
 		} else {
 			s.Fail.add(took)
 		}
-		s.Latency.Counts[bucket]++
 	})
 }
 
@@ -100,6 +94,8 @@ func (m *Model) Stats() (s ModelStats) {
 	m.stats.update(func(current *ModelStats) { s = *current })
 	s.Name, s.Version = m.def.Meta.Name, m.def.Meta.Versions[0]
 	s.Inferences = s.Success.Count
-	s.Latency.NS = s.Success.NS + s.Fail.NS
 	return s
 }
+
+// Latency is the metric of the time of requests.
+func (m *Model) Latency() prometheus.Collector { return m.stats.latency }

@@ -112,11 +112,6 @@ func (r *Request) Input(name, datatype string, shape []int64) (*Input, error) {
 	return in, nil
 }
 
-// is reports whether the elements of an array are those of the input, in memory of the pool.
-func (in *Input) is(a *usmarray.Array) bool {
-	return in.place.there() && !in.place.inRegion() && in.place.address() == uintptr(a.Pointer()) && in.size == uint64(a.NBytes()) && a.IsC()
-}
-
 // Size returns the size of the input in bytes.
 func (in *Input) Size() uint64 { return in.size }
 

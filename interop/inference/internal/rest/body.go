@@ -29,7 +29,7 @@ type body struct {
 	x       *exchange
 	length  int64 // Content-Length; -1 for a body in chunks
 	json    int64 // bytes of the JSON, decompressed; -1: the whole body
-	charged int64 // bytes of the JSON that are charged to the engine's heap
+	charged int64 // bytes of the JSON that are taken from the budget
 	zipped  bool
 	until   time.Time // the end of the request
 	in      received
@@ -164,7 +164,7 @@ func (b *body) charge(n int64) error {
 	if b.charged == 0 && n <= spared {
 		return nil
 	}
-	if !b.x.h.o.Engine.Heap().Take(n) {
+	if !b.x.h.heap.TryAcquire(n) {
 		return &oip.Error{Kind: oip.Busy, Message: "too much JSON is being served", RetryAfter: time.Second}
 	}
 	b.charged += n
@@ -174,7 +174,7 @@ func (b *body) charge(n int64) error {
 // free ends the charge of the JSON, which must not be used any more. It may be called again.
 func (b *body) free() {
 	if b.charged > 0 {
-		b.x.h.o.Engine.Heap().Give(b.charged)
+		b.x.h.heap.Release(b.charged)
 		b.charged = 0
 	}
 }

@@ -141,15 +141,14 @@ func TestLongStrings(t *testing.T) {
 // TestJSONLimit checks that the JSON of all requests is bounded, and that small JSON is always accepted.
 func TestJSONLimit(t *testing.T) {
 	v := serve(t, setup{})
-	heap := v.handler.o.Engine.Heap()
 	body := func(n int) string {
 		return fmt.Sprintf(`{"inputs":[{"name":"x","shape":[%d],"datatype":"FP32","data":[0%s]}]}`, n, strings.Repeat(",0", n-1))
 	}
 	long := body(spared)
 	require.Greater(t, len(long), spared)
-	require.True(t, heap.Take(256<<20-1))
+	require.True(t, v.handler.heap.TryAcquire(maxJSON-1))
 	require.Contains(t, v.inference("identity", long, nil).message(t, http.StatusServiceUnavailable), "JSON")
 	require.Equal(t, 200, v.inference("identity", body(1), nil).status)
-	heap.Give(256<<20 - 1)
+	v.handler.heap.Release(maxJSON - 1)
 	require.Equal(t, 200, v.inference("identity", long, nil).status)
 }

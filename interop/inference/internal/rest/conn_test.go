@@ -25,21 +25,20 @@ import (
 func TestGate(t *testing.T) {
 	m, began, release := enginetest.Blocking("identity")
 	v := serve(t, setup{models: []*enginetest.Model{m, enginetest.Sum()}, limits: func(l *limits) { l.json, l.grace = 1<<16, time.Minute }})
-	heap := v.engine.Heap()
-	require.True(t, heap.Take(256<<20-1<<16))
-	taken := inFlight(v.handler)
+	const free = 1 << 16
+	require.True(t, v.handler.heap.TryAcquire(maxJSON-free))
 	c := v.dial()
 	text := binaryFloats(1)
 	half := strings.Repeat(" ", 40000)
 	c.send(fmt.Sprintf("POST /v2/models/identity/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n%s: %d\r\n\r\n%s", len(half)+len(text)+4, headerLength, len(half)+len(text), half))
-	require.Eventually(t, func() bool { return inFlight(v.handler) > taken }, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return !uncharged(v.handler, free) }, 30*time.Second, time.Millisecond)
 	r := v.do("POST", "/v2/models/sum/infer", []byte(half))
 	require.Contains(t, r.message(t, 503), "JSON")
 	require.Equal(t, "1", r.header.Get("Retry-After"))
 	c.send(text + string(floats(1)))
 	<-began
-	require.Equal(t, taken, inFlight(v.handler), "the JSON is gone before the model runs")
-	heap.Give(256<<20 - 1<<16)
+	require.True(t, uncharged(v.handler, free), "the JSON is gone before the model runs")
+	v.handler.heap.Release(maxJSON - free)
 	close(release)
 	require.Equal(t, 200, c.answer().StatusCode)
 }

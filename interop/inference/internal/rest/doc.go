@@ -6,7 +6,7 @@
 //
 // The path is split before it is unescaped, so a slash in a name is part of the name. A body has a
 // Content-Length, which is checked before a byte is read, or is in chunks. JSON is charged to a budget
-// of all requests together (engine.Engine.Heap); small bodies are always accepted.
+// of all requests together; small bodies are always accepted.
 // The datatypes and shapes give the sizes of the tensors, which are read into memory of the engine's
 // pool. Numbers in JSON are written there directly. Bodies may be compressed (gzip), with the
 // same bounds.

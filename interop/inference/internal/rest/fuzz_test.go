@@ -49,7 +49,7 @@ func checked(t testing.TB, h *Handler, pool *memmgr.Pool, r *http.Request) *http
 	if w.Code >= 500 && w.Code != 503 && w.Code != 504 {
 		t.Fatalf("%s %s: %d %s", r.Method, r.URL, w.Code, w.Body)
 	}
-	require.Zero(t, inFlight(h))
+	require.True(t, uncharged(h, maxJSON))
 	require.Zero(t, h.o.Engine.Stats().Requests)
 	require.Zero(t, pool.Stats().AllocatedBytes.Current)
 	if w.Code != 200 {

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/traces"
@@ -30,7 +32,8 @@ type Options struct {
 type Handler struct {
 	o      Options
 	limits limits
-	serve  http.Handler // the routes, with traces
+	heap   *semaphore.Weighted // bytes of JSON of all requests
+	serve  http.Handler        // the routes, with traces
 }
 
 // New returns a handler.
@@ -38,7 +41,7 @@ func New(o Options) *Handler {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	h := &Handler{o: o, limits: defaults}
+	h := &Handler{o: o, limits: defaults, heap: semaphore.NewWeighted(maxJSON)}
 	h.serve = o.Traces.HTTP(h.routes())
 	return h
 }

@@ -19,6 +19,7 @@ func (l *limits) time(n int64) time.Duration {
 
 // Other limits of bodies.
 const (
+	maxJSON      = 256 << 20       // bytes of the JSON of all requests together
 	maxSmall     = 64 << 10        // bytes of a body that has no tensors
 	maxDrained   = 4 << 20         // bytes of the body of a refused request that are read
 	drainTime    = 2 * time.Second // for these bytes
