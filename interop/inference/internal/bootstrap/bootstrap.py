@@ -229,9 +229,10 @@ def _define(name, module):
 
 
 def load(sources, directory, package):
-    """Makes a module of each (name, file, text) in a package of its own, so that a model called
-    numpy does not hide NumPy. Models import helper modules of the directory by name, after
-    installed packages, or relative to the package. describe() reports models that fail."""
+    """Makes a module of each (name, file, text, problem) in a package of its own, so that a model
+    called numpy does not hide NumPy. Models import helper modules of the directory by name, after
+    installed packages, or relative to the package. describe() reports models that fail, and those
+    with a problem, which are not run."""
     global _package
     _package = types.ModuleType(package)
     _package.__path__ = [directory] if directory else []
@@ -244,13 +245,15 @@ def load(sources, directory, package):
             if file.startswith(directory + "/") and not name.startswith("usmbridge_models"):
                 del sys.modules[name]
         importlib.invalidate_caches()
-    for i, (name, file, text) in enumerate(sources):
+    for i, (name, file, text, problem) in enumerate(sources):
         qualified = f"{package}.{name}"
         module = types.ModuleType(qualified)
         module.__file__, module.__package__ = file, package
         linecache.cache[file] = (len(text), None, text.splitlines(True), file)
         sys.modules[qualified] = module
         try:
+            if problem:
+                raise ModelError(problem)
             exec(compile(text, file, "exec", dont_inherit=True), module.__dict__)
             model = _define(name, module)
         except ModelError as error:

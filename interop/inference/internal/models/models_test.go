@@ -1,7 +1,6 @@
 package models
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -109,48 +108,31 @@ func TestProblems(t *testing.T) {
 		require.Contains(t, problems[model], want)
 		require.Equal(t, want == "", problems[model] == "", model)
 	}
-	d, err := Definitions("[]", "module", []Source{{Name: "a b", File: "a b.py", Problem: "bad"}})
-	require.NoError(t, err)
-	require.Equal(t, "bad", d[0].Broken)
-	require.Equal(t, "a b.py: bad", d[0].Detail)
 }
 
-// An invalid description makes its model a broken one.
-func TestDefinitionsRefuse(t *testing.T) {
+// TestDefinitions checks that a model that cannot be called is a broken one.
+func TestDefinitions(t *testing.T) {
 	sources := []Source{{Name: "m", File: "m.py"}}
-	type fields = map[string]any
-	good := func() fields {
-		return fields{"name": "m", "inputs": []any{fields{"name": "x", "datatype": "FP32", "shape": []any{-1}}},
-			"outputs": []any{fields{"name": "y", "datatype": "FP32", "shape": []any{-1}}}}
-	}
-	describe := func(v any) string {
-		text, err := json.Marshal(v)
-		require.NoError(t, err)
-		return string(text)
-	}
-	d, err := Definitions(describe([]any{good()}), "module", sources)
+	const x, y = `"inputs":[{"name":"x","datatype":"FP32","shape":[-1]}]`, `"outputs":[{"name":"y","datatype":"FP32","shape":[-1]}]`
+	d, err := Definitions("[{"+x+","+y+`,"shapes":true}]`, "module", sources)
 	require.NoError(t, err)
 	require.Equal(t, "module:model_0.infer", d[0].Function)
+	require.Equal(t, "module:model_0.shapes", d[0].Shapes)
 	require.Empty(t, d[0].Broken)
-	for _, bad := range []any{nil, "x", 1, "", describe(nil), describe("x"), describe([]any{}), describe([]any{good(), good()})} {
+	for _, bad := range []any{nil, "x", 1, "", `"x"`, "[]", "[{},{}]"} {
 		_, err := Definitions(bad, "module", sources)
 		require.Error(t, err)
 	}
-	for key, values := range map[string][]any{
-		"name":  {"n", nil},
-		"error": {"broken"},
-		"inputs": {nil, []any{}, []any{nil}, []any{"x"}, []any{fields{"name": "x"}}, []any{fields{"name": "x", "datatype": 1}},
-			[]any{fields{"name": "x", "datatype": "FP32", "shape": []any{"a"}}}, []any{fields{"name": "", "datatype": "FP32", "shape": []any{}}}},
-		"outputs": {nil, []any{fields{"name": "y", "datatype": "BYTES", "shape": []any{-1}}}},
+	for text, want := range map[string]string{
+		`{"error":"broken","detail":"line 1"}`: "line 1",
+		`{"error":"broken"}`:                   "broken",
+		"{" + x + `,"outputs":[{"name":"y","datatype":"BYTES","shape":[-1]}]}`:                "BYTES",
+		"{" + x + `,"bound":true,"outputs":[{"name":"y","datatype":"FP32","shape":[-1,-1]}]}`: "free extents",
 	} {
-		for _, v := range values {
-			m := good()
-			m[key] = v
-			d, err := Definitions(describe([]any{m}), "module", sources)
-			require.NoError(t, err)
-			require.NotEmpty(t, d[0].Broken, "%s: %v", key, v)
-			require.NotContains(t, d[0].Broken, "m.py", "%s: %v", key, v)
-			require.Contains(t, d[0].Detail, "m.py: ", "%s: %v", key, v)
-		}
+		d, err := Definitions("["+text+"]", "module", sources)
+		require.NoError(t, err)
+		require.NotEmpty(t, d[0].Broken, text)
+		require.Contains(t, d[0].Detail, "m.py: ")
+		require.Contains(t, d[0].Detail, want)
 	}
 }

@@ -108,8 +108,9 @@ func read(name, file string, info os.FileInfo) Source {
 			s.Problem = "its file cannot be read"
 		case !utf8.Valid(text):
 			s.Problem = "its file is not UTF-8"
+		default:
+			s.Text = string(text)
 		}
-		s.Text = string(text)
 	}
 	return s
 }

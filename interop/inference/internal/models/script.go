@@ -26,11 +26,9 @@ const (
 // Script returns the source of the Python module of a load: bootstrap.py, which loads and calls models,
 // with the models. directory is that of the models; "" for built-in ones.
 func Script(load int, directory string, sources []Source) (string, error) {
-	list := [][3]string{}
-	for _, s := range sources {
-		if s.Problem == "" {
-			list = append(list, [3]string{s.Name, s.File, s.Text})
-		}
+	list := make([][4]string, len(sources))
+	for i, s := range sources {
+		list[i] = [4]string{s.Name, s.File, s.Text, s.Problem}
 	}
 	text, err := json.Marshal(list)
 	if err != nil {
@@ -43,56 +41,35 @@ func Script(load int, directory string, sources []Source) (string, error) {
 
 // description is a model in the result of Describe.
 type description struct {
-	Name, Error, Detail   string
+	Error, Detail         string
 	Inputs, Outputs       []oip.Tensor
 	Bound, Serial, Shapes bool
 	WritesAll             bool `json:"writes_all"`
 }
 
-// Definitions reads the result of Describe for the module, which has the sources without a Problem. A model that
-// cannot be called is a Broken definition. Errors: a description that is not of these sources.
+// Definitions reads the result of Describe for the module of the sources. A model that cannot be called is a Broken
+// definition. Errors: a description that is not of these sources.
 func Definitions(described any, module string, sources []Source) ([]engine.Definition, error) {
 	text, _ := described.(string)
-	var list []json.RawMessage
-	err := json.Unmarshal([]byte(text), &list)
-	definitions, next := make([]engine.Definition, len(sources)), 0
-	for i, s := range sources {
-		d := engine.Definition{Broken: s.Problem}
-		if s.Problem == "" && next < len(list) {
-			d = definition(list[next], fmt.Sprintf("%s:model_%d", module, next), s.Name)
+	var list []description
+	if err := json.Unmarshal([]byte(text), &list); err != nil || len(list) != len(sources) {
+		return nil, fmt.Errorf("models: invalid description of %d models: %.100q", len(sources), text)
+	}
+	definitions := make([]engine.Definition, len(sources))
+	for i, m := range list {
+		name, at := sources[i].Name, fmt.Sprintf("%s:model_%d", module, i)
+		d := engine.Definition{Function: at + ".infer", Bound: m.Bound, Serial: m.Serial, WritesAll: m.WritesAll,
+			Meta: oip.Model{Name: name, Platform: "usmbridge_python", Inputs: m.Inputs, Outputs: m.Outputs}}
+		if m.Shapes {
+			d.Shapes = at + ".shapes"
 		}
-		if s.Problem == "" {
-			next++
+		if err := d.Check(); err != nil && m.Error == "" {
+			m.Error = err.Error()
 		}
-		if d.Broken != "" {
-			d = engine.Definition{Broken: d.Broken, Detail: s.File + ": " + cmp.Or(d.Detail, d.Broken), Meta: oip.Model{Name: s.Name}}
+		if m.Error != "" {
+			d = engine.Definition{Broken: m.Error, Detail: sources[i].File + ": " + cmp.Or(strings.TrimSpace(m.Detail), m.Error), Meta: oip.Model{Name: name}}
 		}
 		definitions[i] = d
 	}
-	if err != nil || next != len(list) {
-		return nil, fmt.Errorf("models: invalid description of %d models: %.100q", next, text)
-	}
 	return definitions, nil
-}
-
-// definition reads one description, of the model with a name at a Python object.
-func definition(text []byte, at, name string) (d engine.Definition) {
-	var m description
-	switch err := json.Unmarshal(text, &m); {
-	case err != nil:
-		return engine.Definition{Broken: "its declaration is not valid", Detail: err.Error()}
-	case m.Error != "":
-		return engine.Definition{Broken: m.Error, Detail: strings.TrimSpace(m.Detail)}
-	case m.Name != name:
-		return engine.Definition{Broken: "its description is of another model", Detail: m.Name}
-	}
-	d = engine.Definition{Function: at + ".infer", Bound: m.Bound, Serial: m.Serial, WritesAll: m.WritesAll,
-		Meta: oip.Model{Name: name, Versions: []string{"1"}, Platform: "usmbridge_python", Inputs: m.Inputs, Outputs: m.Outputs}}
-	if m.Shapes {
-		d.Shapes = at + ".shapes"
-	}
-	if err := d.Check(); err != nil {
-		d.Broken = strings.TrimPrefix(err.Error(), "engine: model "+name+": ")
-	}
-	return d
 }
