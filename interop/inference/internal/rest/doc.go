@@ -17,10 +17,11 @@
 //
 // # Details that the protocol leaves open
 //
-//   - unknown members and parameters, and "priority", are ignored; duplicate members are refused
+//   - unknown members and parameters, and "priority", are ignored; of duplicate members, the last one counts
 //   - null means that a member is absent
-//   - JSON data is a flat list, or nested lists exactly as the shape says; NaN, Infinity and -Infinity
-//     are read and written like Python's encoder does; FP16 and BF16 are binary only
+//   - JSON data is a list of the elements in C order, which may be nested; only the number of elements is
+//     checked, as in Triton. NaN, Infinity and -Infinity are read and written like Python's encoder does; FP16
+//     and BF16 are binary only
 //   - sequences and classification are refused
 //   - an error has the nearest status of HTTP; Triton mostly uses 400
 //

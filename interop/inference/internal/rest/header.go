@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"math"
-	"reflect"
 	"slices"
 
 	"github.com/go-json-experiment/json"
@@ -96,43 +95,20 @@ func (l *list[T]) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 }
 
 // decode reads a JSON value, which may refer to the text. special reports that scan replaced literals in
-// the text. Errors: Invalid.
+// the text. Of members with the same name, the last one counts. Errors: Invalid.
 func decode(text []byte, to any) (special bool, err error) {
-	if bytes.Count(text, []byte(":")) > maxMembers {
-		return false, oip.Errorf(oip.Invalid, "the JSON of the request has too many members: at most %d are accepted", maxMembers)
+	special = scan(text)
+	err = json.Unmarshal(text, to, jsontext.AllowDuplicateNames(true)) // names need no memory then
+	if _, own := errors.AsType[*oip.Error](err); err == nil || own {
+		return special, err
 	}
-	special, deep := scan(text)
-	if deep {
-		return false, oip.Errorf(oip.Invalid, "the JSON of the request is nested too deep: at most %d levels are accepted", maxDepth)
-	}
-	if err := json.Unmarshal(text, to); err != nil {
-		return false, invalid(err, len(text))
-	}
-	return special, nil
-}
-
-// wanted names the JSON for a type of Go.
-var wanted = map[reflect.Kind]string{reflect.Bool: "true or false", reflect.String: "a string", reflect.Slice: "an array",
-	reflect.Struct: "an object", reflect.Int64: "an integer of 64 bits", reflect.Uint64: "an integer of 0 or more"}
-
-// invalid returns the error for the client of one of package json.
-func invalid(err error, length int) error {
-	if e, ok := errors.AsType[*oip.Error](err); ok {
-		return e
-	}
-	at, problem, where := int64(length), "unexpected end", jsontext.Pointer("")
+	at, problem := int64(len(text)), "unexpected end"
 	if e, ok := errors.AsType[*jsontext.SyntacticError](err); ok && !errors.Is(err, io.ErrUnexpectedEOF) {
-		at, problem, where = e.ByteOffset, e.Err.Error(), e.JSONPointer
+		at, problem = e.ByteOffset, e.Err.Error()
 	} else if e, ok := errors.AsType[*json.SemanticError](err); ok {
-		at, problem, where = e.ByteOffset, "want another type", e.JSONPointer
-		if e.GoType != nil && wanted[e.GoType.Kind()] != "" {
-			problem = "want " + wanted[e.GoType.Kind()]
-		}
+		at, problem = e.ByteOffset, "a value of another type was expected for "+oip.Quote(string(e.JSONPointer))
 	}
-	if where != "" {
-		problem += " in " + oip.Quote(string(where))
-	}
-	return oip.Errorf(oip.Invalid, "invalid JSON in the request at byte %d: %s", at, problem)
+	return false, oip.Errorf(oip.Invalid, "invalid JSON in the request at byte %d: %s", at, problem)
 }
 
 // nonFinite are the literals that Python's json module and the clients of Triton write and accept, and
@@ -146,14 +122,11 @@ var nonFinite = [...]struct {
 	{"-Infinity", `"-Infini"`, math.Inf(-1)},
 }
 
-// scan replaces the literals outside of strings, and reports whether there was one, and whether the text is
-// nested deeper than maxDepth.
-func scan(text []byte) (special, deep bool) {
-	if !bytes.Contains(text, []byte("NaN")) && !bytes.Contains(text, []byte("Infinity")) &&
-		bytes.Count(text, []byte("["))+bytes.Count(text, []byte("{")) <= maxDepth {
-		return false, false
+// scan replaces the literals outside of strings, and reports whether there was one.
+func scan(text []byte) (special bool) {
+	if !bytes.Contains(text, []byte("NaN")) && !bytes.Contains(text, []byte("Infinity")) {
+		return false
 	}
-	depth := 0
 	for i := 0; i < len(text); i++ {
 		switch text[i] {
 		case '"': // to the end of the string
@@ -162,12 +135,6 @@ func scan(text []byte) (special, deep bool) {
 					i++
 				}
 			}
-		case '[', '{':
-			if depth++; depth > maxDepth {
-				return special, true
-			}
-		case ']', '}':
-			depth--
 		case 'N', 'I', '-':
 			for _, n := range nonFinite {
 				if bytes.HasPrefix(text[i:], []byte(n.literal)) {
@@ -178,7 +145,7 @@ func scan(text []byte) (special, deep bool) {
 			}
 		}
 	}
-	return special, false
+	return special
 }
 
 // parse reads the JSON of an inference request. Errors: Invalid, Unsupported.

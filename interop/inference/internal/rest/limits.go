@@ -29,10 +29,8 @@ const (
 
 // Limits of the JSON of a request. They bound the memory that a short text can take in Go.
 const (
-	maxList    = 256     // inputs, outputs, and extents of a shape
-	maxMembers = 8 << 10 // members of all objects together
-	maxDepth   = 64
-	maxID      = 4 << 10 // bytes of the id, as written
+	maxList = 256     // inputs, outputs, and extents of a shape
+	maxID   = 4 << 10 // bytes of the id, as written
 
 	// spared is the size up to which JSON is not charged, in bytes: connections are bounded, and large bodies
 	// must not keep out small ones.

@@ -96,67 +96,41 @@ func float[T float32 | float64]() codec {
 var ends = [256]bool{',': true, ']': true, ' ': true, '\t': true, '\n': true, '\r': true}
 
 // fill writes the elements of the input, from its JSON, to p, which has the size of the datatype and shape.
-// The data is a flat list, or nested lists as the shape says. The depth of the first element decides which.
-// Errors: Invalid, Unsupported.
+// Nested lists are read as one list. Errors: Invalid, Unsupported.
 func (in *input) fill(p []byte, d oip.Datatype, special bool) error {
 	if jsonless(d) {
 		return oip.Errorf(oip.Unsupported, "input %s: %s has no JSON form; send it as binary data", oip.Quote(in.Name), d)
 	}
-	data, shape := in.Data.text, in.Shape // data is valid JSON
-	at, element := 0, 0
+	data := in.Data.text // valid JSON
+	at, element, parse, size := 0, 0, codecs[d].parse, d.Size()
 	bad := func(format string, args ...any) error {
 		return oip.Errorf(oip.Invalid, "input %s: element %d, at byte %d of the JSON: %s", oip.Quote(in.Name), element, in.Data.at+at, fmt.Sprintf(format, args...))
 	}
 	if data[0] != '[' {
 		return bad("the data is not a list")
 	}
-	parse, size, empty := codecs[d].parse, d.Size(), len(p) == 0
-	deepest, depth, leaf := max(len(shape), 1), 0, 0 // leaf: the depth of the elements, 0 if it is unknown
-	var counts [oip.MaxRank + 2]int64                // elements of the open lists, by depth
 	for at < len(data) {
 		switch data[at] {
-		case ' ', '\t', '\n', '\r', ',':
+		case ' ', '\t', '\n', '\r', ',', '[', ']':
 			at++
-		case '[':
-			if depth++; depth > deepest {
-				return bad("lists nested %d deep, for shape %v", depth, shape)
-			}
-			counts[depth] = 0
-			at++
-		case ']':
-			if !empty && (counts[depth] == 0 || deepest > 1 && leaf == deepest && counts[depth] != shape[depth-1]) {
-				return bad("a list of %d elements does not fit shape %v", counts[depth], shape)
-			}
-			depth--
-			counts[depth]++
-			at++
-		default:
-			if leaf == 0 {
-				if leaf = depth; leaf != 1 && leaf != deepest {
-					return bad("lists nested %d deep, for shape %v: want a flat list, or one nested as the shape says", depth, shape)
-				}
-			}
-			if depth != leaf {
-				return bad("lists of different depth")
-			}
-			if len(p) == 0 {
-				return bad("more elements than shape %v has", shape)
-			}
-			end := at + 1
-			for !ends[data[end]] { // the list ends after the element
-				end++
-			}
-			token := unsafe.String(&data[at], end-at)
-			if token[0] == '"' && !special || !parse(p[:size], token) {
-				return bad("%.40s is not a valid %s", token, d)
-			}
-			p, at = p[size:], end
-			element++
-			counts[depth]++
+			continue
 		}
+		if len(p) == 0 {
+			return bad("more elements than shape %v has", in.Shape)
+		}
+		end := at + 1
+		for !ends[data[end]] { // the list ends after the element
+			end++
+		}
+		token := unsafe.String(&data[at], end-at)
+		if token[0] == '"' && !special || !parse(p[:size], token) {
+			return bad("%.40s is not a valid %s", token, d)
+		}
+		p, at = p[size:], end
+		element++
 	}
 	if len(p) != 0 {
-		return bad("fewer elements than shape %v has", shape)
+		return bad("fewer elements than shape %v has", in.Shape)
 	}
 	return nil
 }
