@@ -75,9 +75,7 @@ func (c *conn) ReadOnReady(size int, pool mem.BufferPool) (buf *[]byte, n int, e
 	var failed error
 	err = raw.Read(func(fd uintptr) bool {
 		buf = pool.Get(size)
-		for failed = syscall.EINTR; errors.Is(failed, syscall.EINTR); {
-			n, failed = syscall.Read(int(fd), *buf)
-		}
+		n, failed = syscall.Read(int(fd), *buf)
 		if failed != nil || n == 0 {
 			pool.Put(buf)
 			buf, n = nil, 0

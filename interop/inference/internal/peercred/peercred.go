@@ -7,7 +7,7 @@ import (
 	"net"
 	"os"
 	"strconv"
-	"sync/atomic"
+	"sync"
 )
 
 // Client is the origin of a request. The zero Client connected through a network.
@@ -24,35 +24,20 @@ func (c Client) Owns(uid uint32) bool { return c.Local && c.Known && Same(c.UID,
 // all users, the overflow id stands for every user that is not mapped and is equal to none.
 func Same(a, b uint32) bool { return a == b && (a != overflow() || mapsAll()) }
 
-// readOnce returns a function that reads a file, once if that succeeds, and returns nil if it does not.
-func readOnce(name string) func() []byte {
-	var read atomic.Pointer[[]byte]
-	return func() []byte {
-		if b := read.Load(); b != nil {
-			return *b
-		}
-		b, err := os.ReadFile(name)
-		if err == nil {
-			read.Store(&b)
-		}
-		return b
-	}
-}
-
-var overflowUID, uidMap = readOnce("/proc/sys/kernel/overflowuid"), readOnce("/proc/self/uid_map")
-
 // overflow returns the overflow id, which tmpfs and SO_PEERCRED report for users that are not mapped.
-var overflow = func() uint32 { return parseOverflow(overflowUID()) }
-
-func parseOverflow(text []byte) uint32 {
+var overflow = sync.OnceValue(func() uint32 {
+	text, _ := os.ReadFile("/proc/sys/kernel/overflowuid")
 	if n, err := strconv.ParseUint(string(bytes.TrimSpace(text)), 10, 32); err == nil {
 		return uint32(n)
 	}
 	return 65534 // the kernel's default
-}
+})
 
 // mapsAll reports whether the user namespace of this process maps all users.
-var mapsAll = func() bool { return coversAll(uidMap()) }
+var mapsAll = sync.OnceValue(func() bool {
+	text, _ := os.ReadFile("/proc/self/uid_map")
+	return coversAll(text)
+})
 
 // allUsers is the number of valid user ids.
 const allUsers = 1<<32 - 1

@@ -1,8 +1,6 @@
 package peercred
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -24,9 +22,6 @@ func TestUserMap(t *testing.T) {
 	} {
 		require.Equal(t, want, coversAll([]byte(text)), "%q", text)
 	}
-	for text, want := range map[string]uint32{"65534\n": 65534, "12345\n": 12345, "": 65534, "x": 65534, "4294967296\n": 65534} {
-		require.Equal(t, want, parseOverflow([]byte(text)), "%q", text)
-	}
 	all, id := mapsAll, overflow
 	defer func() { mapsAll, overflow = all, id }()
 	overflow = func() uint32 { return 12345 }
@@ -37,15 +32,4 @@ func TestUserMap(t *testing.T) {
 	mapsAll = func() bool { return true }
 	require.True(t, Same(12345, 12345))
 	require.False(t, Same(1000, 0))
-}
-
-// A file that could not be read once is read again.
-func TestReadOnceForgetsFailures(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "file")
-	read := readOnce(name)
-	require.Nil(t, read())
-	require.NoError(t, os.WriteFile(name, []byte("1"), 0o600))
-	require.Equal(t, "1", string(read()))
-	require.NoError(t, os.WriteFile(name, []byte("2"), 0o600))
-	require.Equal(t, "1", string(read()))
 }
