@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -47,12 +48,14 @@ func parse(args []string, w io.Writer) (*config, error) {
 	c := &config{}
 	f := flag.NewFlagSet("usmserve", flag.ContinueOnError)
 	f.SetOutput(w)
-	var limit string
 	f.StringVar(&c.addr, "addr", "", "`address` of the REST interface, host:port or unix:path (default 127.0.0.1:8000)")
 	f.StringVar(&c.grpc, "grpc", "", "`address` of gRPC, host:port, unix:path or none (default 127.0.0.1:8001)")
 	f.StringVar(&c.admin, "admin", "", "`address` of metrics, probes and profiles, host:port, unix:path or none (default 127.0.0.1:8002)")
 	f.StringVar(&c.models, "models", "", "`directory` of model files, NAME.py each (default the built-in models)")
-	f.StringVar(&limit, "limit", "", "`bytes` of memory for tensors, such as 512Mi (default half of the memory that this process may use)")
+	f.Func("limit", "`bytes` of memory for tensors, such as 512Mi (default half of the memory that this process may use)", func(s string) (err error) {
+		c.limit, err = parseBytes(s)
+		return err
+	})
 	f.IntVar(&c.workers, "workers", 0, "number of `processes` that run models, each with its own Python; 0 runs them in this process")
 	f.IntVar(&c.slots, "slots", 0, "number of `calls` of models at a time in this process, in addition to one of serial models (default 2)")
 	f.DurationVar(&c.timeout, "timeout", 30*time.Second, "maximum `time` of a request, of the arrival of a gRPC message, and of a call of a model")
@@ -70,23 +73,14 @@ func parse(args []string, w io.Writer) (*config, error) {
 	if f.NArg() > 0 {
 		return nil, fmt.Errorf("unexpected argument %q; -h lists the flags", f.Arg(0))
 	}
-	return c, c.complete(limit)
+	return c, c.complete()
 }
 
 // complete sets defaults and checks the configuration.
-func (c *config) complete(limit string) (err error) {
-	if c.addr == "" {
-		c.addr = "127.0.0.1:8000"
-	}
-	if c.grpc == "" {
-		c.grpc = "127.0.0.1:8001"
-	}
-	if c.admin == "" {
-		c.admin = "127.0.0.1:8002"
-	}
-	if c.limit, err = parseBytes(limit); err != nil {
-		return fmt.Errorf("-limit: %w", err)
-	}
+func (c *config) complete() (err error) {
+	c.addr = cmp.Or(c.addr, "127.0.0.1:8000")
+	c.grpc = cmp.Or(c.grpc, "127.0.0.1:8001")
+	c.admin = cmp.Or(c.admin, "127.0.0.1:8002")
 	if c.shmPrefix != "" {
 		if c.shmPrefix, err = region.CheckPrefix(c.shmPrefix); err != nil {
 			return fmt.Errorf("-shm-prefix: %w", err)
@@ -107,15 +101,9 @@ func (c *config) complete(limit string) (err error) {
 		return fmt.Errorf("-log %s: text or json", c.logFormat)
 	case c.addr == none:
 		return errors.New("-addr none: the REST interface is always served")
-	case sameAddress(c.addr, c.grpc), sameAddress(c.addr, c.admin), sameAddress(c.grpc, c.admin):
-		return errors.New("-addr, -grpc and -admin need an address of their own each")
 	}
 	return nil
 }
-
-// sameAddress reports whether only one of two interfaces can be served at their addresses. Port 0 is another
-// port each time.
-func sameAddress(a, b string) bool { return a == b && a != none && !strings.HasSuffix(a, ":0") }
 
 // parseBytes reads a number of bytes, with a suffix Ki, Mi, Gi or Ti or without; "" is 0.
 func parseBytes(s string) (uint64, error) {
@@ -148,12 +136,6 @@ func (c *config) logger(w io.Writer) *slog.Logger {
 		o.Level = slog.LevelDebug
 	}
 	if c.logFormat == "json" {
-		o.ReplaceAttr = func(_ []string, a slog.Attr) slog.Attr {
-			if a.Value.Kind() == slog.KindDuration {
-				return slog.String(a.Key, a.Value.String()) // with its unit
-			}
-			return a
-		}
 		return slog.New(slog.NewJSONHandler(w, o))
 	}
 	return slog.New(slog.NewTextHandler(w, o))

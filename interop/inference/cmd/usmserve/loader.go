@@ -3,13 +3,11 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/usmbridge/usmbridge/interop/inference/internal/backend"
@@ -29,9 +27,8 @@ type loader struct {
 
 	mu       sync.Mutex      // held while models are loaded
 	sources  []models.Source // of loaded
-	loaded   atomic.Pointer[backend.Loaded]
-	replaced sync.WaitGroup // models that were replaced and have not ended
-	restarts map[int]int    // of each worker, as logged
+	loaded   *backend.Loaded // nil before the first load
+	replaced sync.WaitGroup  // models that were replaced and have not ended
 }
 
 // read reads the files of the models. directory is an absolute path, or "" for the built-in models.
@@ -79,7 +76,8 @@ func (l *loader) load(ctx context.Context, one string) error {
 		}
 	}
 	l.log.Info("models are loaded", "models", len(loaded.Models), "ready", ready, "took", time.Since(began).Round(time.Millisecond))
-	if old := l.loaded.Swap(loaded); old != nil {
+	old := l.loaded
+	if l.loaded = loaded; old != nil {
 		l.replaced.Go(func() {
 			late, cancel := context.WithTimeout(context.Background(), l.timeout)
 			defer cancel()
@@ -126,29 +124,13 @@ func (l *loader) loadOne(ctx context.Context, model string) error {
 	return m.Ready()
 }
 
-// logRestarts logs the workers that were restarted since the last call. It is not called concurrently.
-func (l *loader) logRestarts() {
-	loaded := l.loaded.Load()
-	if loaded == nil || loaded.Workers == nil {
-		return
-	}
-	if l.restarts == nil {
-		l.restarts = map[int]int{}
-	}
-	for _, w := range loaded.Workers.Workers() {
-		if w.Restarts > l.restarts[w.Index] {
-			death, _, _ := strings.Cut(fmt.Sprint(w.Last), "\n") // the rest is the output of the worker
-			l.log.Warn("a worker was restarted", "worker", w.Index, "restarts", w.Restarts, "reason", death)
-		}
-		l.restarts[w.Index] = w.Restarts
-	}
-}
-
 // close ends all models.
 func (l *loader) close(ctx context.Context) error {
 	l.replaced.Wait()
-	if loaded := l.loaded.Load(); loaded != nil {
-		return loaded.Close(ctx)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.loaded != nil {
+		return l.loaded.Close(ctx)
 	}
 	return nil
 }

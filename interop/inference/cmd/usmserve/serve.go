@@ -22,7 +22,6 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/backend"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/conns"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
-	"github.com/usmbridge/usmbridge/interop/inference/internal/models"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/region"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/rest"
@@ -60,25 +59,17 @@ func serve(ctx context.Context, c *config, out io.Writer, log *slog.Logger) (err
 		cancel() // ends profiles, too
 		err = errors.Join(err, s.end())
 	}()
-	// Invalid files and addresses in use are reported at once, before Python starts.
-	_, sources, err := s.models.read()
-	if err != nil {
-		return err
-	}
 	for _, step := range []func() error{
 		s.bind,
 		s.openMemory,
-		func() error { return s.openEngine(sources) },
+		s.openEngine,
 		func() error { return s.start(background, out) }, // serves health; models are not ready yet
 	} {
 		if err := step(); err != nil {
 			return err
 		}
 	}
-	go watch(background, log, func() error {
-		s.models.logRestarts()
-		return s.engine.Live()
-	})
+	go watch(background, log, s.engine.Live)
 	if err := s.models.load(ctx, ""); err != nil {
 		if ctx.Err() != nil {
 			return nil
@@ -173,21 +164,17 @@ func addProcessors(slots int) {
 	}
 }
 
-// openEngine makes the engine. Its models are known by name and not loaded yet.
-func (s *service) openEngine(sources []models.Source) (err error) {
-	var loading []engine.Definition
-	for _, source := range sources {
-		loading = append(loading, engine.Definition{Meta: oip.Model{Name: source.Name}, Broken: "it is being loaded"})
-	}
+// openEngine makes the engine. Its models are not loaded yet.
+func (s *service) openEngine() (err error) {
 	var load func(context.Context, string) error // for clients
 	if s.config.modelControl {
 		load = s.models.loadOne
 	}
 	b := s.backend
-	s.engine, err = engine.New(engine.Options{Version: usmarray.Version, Models: loading,
-		Memory: b.Memory, Limit: b.Limit, Calls: b.Calls, CallsLimit: b.CallsLimit,
+	s.engine, err = engine.New(engine.Options{Version: usmarray.Version,
+		Memory: b.Memory.Pool, Limit: b.Memory.Limit, Calls: b.Calls, Results: b.Results,
 		ForModels: b.ForModels, Regions: s.regions, Load: load, Apart: s.config.workers > 0,
-		Returning: b.Returning, Timeout: s.config.timeout, Log: s.log})
+		Timeout: s.config.timeout, Log: s.log})
 	s.models.backend, s.models.engine = b, s.engine
 	return err
 }
@@ -277,9 +264,6 @@ func (s *service) end() error {
 	}
 	if s.regions != nil {
 		errs = append(errs, named("regions", s.regions.Close()))
-		if regions, bytes, leases := s.regions.InUse(); regions > 0 || leases > 0 {
-			errs = append(errs, fmt.Errorf("regions: %d regions of %d bytes and %d leases are in use at the end", regions, bytes, leases))
-		}
 	}
 	if s.backend != nil {
 		errs = append(errs, named("models", s.closeBackend(drained, ended)))

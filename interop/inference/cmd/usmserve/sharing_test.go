@@ -154,6 +154,7 @@ func TestSparseSharedMemory(t *testing.T) {
 	require.Equal(t, 200, code, body)
 	code, body = register(part)
 	require.Equal(t, 200, code, body)
-	require.EqualValues(t, 64<<20, part+a.gauge(`inference_memory_limit_bytes{pool="tensors"}`)+a.gauge(`inference_memory_limit_bytes{pool="calls"}`))
+	require.EqualValues(t, 64<<20, part+a.gauge(`inference_memory_limit_bytes{pool="tensors"}`)+a.gauge(`inference_memory_limit_bytes{pool="calls"}`)+
+		a.gauge(`inference_memory_limit_bytes{pool="results"}`))
 	require.NoError(t, r.stop(), "%s", r.log)
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/models"
 	"github.com/usmbridge/usmbridge/interop/python"
-	"github.com/usmbridge/usmbridge/interop/workers"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/segment"
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -32,16 +31,13 @@ type Options struct {
 
 // Backend is the memory of an engine and the processes that run models.
 type Backend struct {
-	// Memory is for the tensors of requests, and Calls, a quarter of Options.Limit, for what calls
-	// allocate: see engine.Options.
-	Memory, Calls     *memmgr.Pool
-	Limit, CallsLimit uint64
+	// Memory is for the tensors of requests. Calls and Results, an eighth of Options.Limit each, are for what calls
+	// allocate, and for copies of what they return: see engine.Options.
+	Memory, Calls, Results engine.Pool
 	// Queue and Kind are those of the memory: shared USM of the default device, which host and device
 	// both reach. Without SYCL, they are the host's queue and USMUnknown.
 	Queue *syclobj.Queue
 	Kind  syclobj.USMKind
-	// Returning is the value of engine.Options that keeps the runner busy.
-	Returning int
 
 	options  Options
 	segments *segment.Resource   // below the pools, if workers map them
@@ -65,7 +61,7 @@ func Open(o Options) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Backend{options: o, Returning: 4 * max(o.Slots, o.Workers)} // a slot makes several short calls in a row
+	b := &Backend{options: o}
 	if err := b.openMemory(rt); err != nil {
 		return nil, err
 	}
@@ -88,8 +84,6 @@ const queue = 512
 type Loaded struct {
 	Runner executor.Runner
 	Models []engine.Definition
-	// Workers are the processes that run the models; nil if this process does.
-	Workers *workers.Pool
 
 	module *python.Object
 }
@@ -137,15 +131,12 @@ func (l *Loaded) embed(ctx context.Context, b *Backend, name, script string, sou
 	if err != nil {
 		return nil, err
 	}
-	config := executor.Config{Slots: b.options.Slots, Queue: queue, Grace: b.options.Grace}
+	config := executor.Config{Slots: b.options.Slots, Queue: queue, Grace: b.options.Grace,
+		Steps: []executor.Step{{Name: "models", Serial: true, Run: func(context.Context, *python.Interpreter) error {
+			_, err := l.ask(models.WarmAll)
+			return err
+		}}}}
 	for _, d := range definitions {
-		if d.Broken != "" {
-			continue
-		}
-		model := d.Meta.Name
-		config.Steps = append(config.Steps, executor.Step{Name: model, Serial: d.Serial, Run: func(context.Context, *python.Interpreter) error {
-			return l.warm(model, b.options.Log)
-		}})
 		for _, function := range []string{d.Function, d.Shapes} {
 			if d.Serial && function != "" {
 				config.Serial = append(config.Serial, function)
@@ -161,18 +152,6 @@ func (l *Loaded) embed(ctx context.Context, b *Backend, name, script string, sou
 		return nil, err
 	}
 	return l.ask(models.Describe)
-}
-
-// warm warms one model.
-func (l *Loaded) warm(model string, log *slog.Logger) error {
-	refused, err := l.ask(models.Warm, model)
-	if err != nil {
-		return fmt.Errorf("model %s: %w", model, err)
-	}
-	if refused != nil {
-		log.Warn("the first call of a model, on zeros, failed; define warm() if the model needs other inputs", "model", model, "traceback", refused)
-	}
-	return nil
 }
 
 // ask calls a function of the module that has the models.
@@ -213,7 +192,7 @@ func explain(err error) error {
 // memory is still in use: a model may have kept arrays.
 func (b *Backend) Close() error {
 	memmgr.Flush()
-	err := errors.Join(b.Memory.Close(), b.Calls.Close())
+	err := errors.Join(b.Memory.Close(), b.Calls.Close(), b.Results.Close())
 	if b.segments != nil {
 		err = errors.Join(err, b.segments.Close())
 	}

@@ -53,7 +53,7 @@ func openWith(t testing.TB, sources []models.Source, o backend.Options, change .
 	for _, d := range l.Models {
 		require.Empty(t, d.Broken)
 	}
-	eo := engine.Options{Runner: l.Runner, Memory: b.Memory, Models: l.Models, Limit: b.Limit, Calls: b.Calls, CallsLimit: b.CallsLimit, ForModels: b.ForModels, Returning: b.Returning, Apart: o.Workers > 0, Log: o.Log,
+	eo := engine.Options{Runner: l.Runner, Memory: b.Memory.Pool, Models: l.Models, Limit: b.Memory.Limit, Calls: b.Calls, Results: b.Results, ForModels: b.ForModels, Apart: o.Workers > 0, Log: o.Log,
 		Timeout: 5 * time.Minute} // time for workers to restart on a machine under load
 	for _, f := range change {
 		f(&eo)

@@ -3,6 +3,7 @@ package backend
 import (
 	"fmt"
 
+	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/segment"
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -19,10 +20,11 @@ func (b *Backend) openMemory(rt *syclobj.Runtime) error {
 		return err
 	}
 	limit := b.options.Limit
-	b.CallsLimit = max(limit/4, 1)
-	b.Limit = max(limit-min(b.CallsLimit+b.options.Regions, limit), 1)
-	b.Memory = memmgr.NewPool(memmgr.NewLimit(from, b.Limit), memmgr.WithName("tensors"))
-	b.Calls = memmgr.NewPool(memmgr.NewLimit(from, b.CallsLimit), memmgr.WithName("calls"))
+	pool := func(name string, bytes uint64) engine.Pool {
+		return engine.Pool{Pool: memmgr.NewPool(memmgr.NewLimit(from, bytes), memmgr.WithName(name)), Limit: bytes}
+	}
+	b.Memory = pool("tensors", max(limit-limit/4-min(b.options.Regions, limit/2), 1))
+	b.Calls, b.Results = pool("calls", max(limit/8, 1)), pool("results", max(limit/8, 1))
 	memmgr.SetDefaultLimit(max(limit/2, 1))
 	return nil
 }

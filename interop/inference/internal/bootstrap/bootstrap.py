@@ -288,23 +288,17 @@ def describe():
     return json.dumps(described)
 
 
-def warm(name):
-    """Warms a model. If its own warm() raises, the model cannot be called. A model without warm() is
-    called on zeros, which it may refuse: the result is the traceback then."""
-    model = _models[name]
-    if model.error is not None:
-        return None
-    try:
-        return model.warm()
-    except (Exception, SystemExit):
-        model.error, model.detail = "warm() failed", traceback.format_exc()
-        return None
-
-
 def warm_all():
-    """Warms all models, and prints which of them refused zeros."""
-    for name in _models:
-        refused = warm(name)
+    """Warms all models. If its own warm() raises, a model cannot be called. A model without warm() is
+    called on zeros. If it refuses them, the traceback is printed."""
+    for name, model in _models.items():
+        if model.error is not None:
+            continue
+        try:
+            refused = model.warm()
+        except (Exception, SystemExit):
+            model.error, model.detail = "warm() failed", traceback.format_exc()
+            continue
         if refused:
             print(f"model {name}: the first call, on zeros, failed; define warm() if the model needs other inputs", file=sys.stderr)
             print(refused, file=sys.stderr, end="", flush=True)

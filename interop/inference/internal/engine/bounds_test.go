@@ -3,7 +3,6 @@ package engine_test
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -67,45 +66,4 @@ func TestInvalidAnswersAreReleased(t *testing.T) {
 		r.End()
 		require.False(t, a.Valid(), name)
 	}
-}
-
-// TestReturning checks that the calls of a model that returns its outputs are bounded, that a waiting request ends
-// at its deadline, and that models that write their outputs do not wait.
-func TestReturning(t *testing.T) {
-	sum := enginetest.Sum()
-	began, release := make(chan struct{}), make(chan struct{})
-	infer := sum.Infer
-	sum.Infer = func(ctx context.Context, in, out []*usmarray.Array) ([]*usmarray.Array, error) {
-		began <- struct{}{}
-		<-release
-		return infer(ctx, in, out)
-	}
-	e := enginetest.New(t, engine.Options{Returning: 1}, sum, enginetest.Identity())
-	run := func(timeout time.Duration) error {
-		r, err := e.Begin(t.Context(), "sum", "")
-		require.NoError(t, err)
-		defer r.End()
-		r.SetTimeout(timeout)
-		for _, name := range []string{"a", "b"} {
-			in, err := r.Input(name, "INT64", []int64{1, 2})
-			require.NoError(t, err)
-			if err := in.Fill(func(p []byte) error { clear(p); return nil }); err != nil {
-				return err
-			}
-		}
-		_, err = r.Run()
-		return err
-	}
-	first := make(chan error)
-	go func() { first <- run(0) }()
-	<-began
-	require.Equal(t, oip.Deadline, kindOf(t, run(50*time.Millisecond)))
-	r := begin(t, e, "identity", 1)
-	_, err := r.Run()
-	require.NoError(t, err)
-	r.End()
-	close(release)
-	require.NoError(t, <-first)
-	go func() { <-began }()
-	require.NoError(t, run(0))
 }

@@ -22,9 +22,10 @@
 // waits for memory while it holds a part of it. Models in other processes get copies of regions, and
 // their outputs are copied there.
 //
-// Running calls have a pool of their own, Options.Calls, for memory that they need before they can end:
-// allocations of models, and copies of returned outputs. Waiting requests can fill the first pool, but
-// they cannot take the memory of calls, so calls end and free the memory for which the others wait.
+// Allocations of running calls have a pool of their own, Options.Calls, and copies of returned outputs another one,
+// Options.Results. Waiting requests can fill the first pool, but they cannot take the memory of calls, and ended calls
+// cannot take that of results: so a request that holds memory of one pool waits only for later ones, and results
+// wait for nothing but their clients.
 //
 // # Errors
 //

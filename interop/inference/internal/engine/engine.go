@@ -11,7 +11,6 @@ import (
 	"github.com/usmbridge/usmbridge/interop/executor"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/region"
-	"github.com/usmbridge/usmbridge/memmgr"
 )
 
 // retryAfter is the time after which a client that was refused for lack of room may try again.
@@ -23,10 +22,8 @@ type Engine struct {
 	current atomic.Pointer[registry]
 	regions *region.Registry
 	calls   atomic.Int64 // between Enter and Leave
-	// returning has a place for each call of a model that returns its outputs; the second is for serial models.
-	returning [2]chan struct{}
-	health    health
-	refused   [oip.Kinds]atomic.Uint64
+	health  health
+	refused [oip.Kinds]atomic.Uint64
 
 	mu       sync.Mutex // guards draining; held to admit a request and to replace the models
 	draining bool
@@ -38,9 +35,6 @@ type Engine struct {
 func New(o Options) (*Engine, error) {
 	o.complete()
 	e := &Engine{o: o, regions: cmp.Or(o.Regions, region.New(region.Options{}))}
-	for i := range e.returning {
-		e.returning[i] = make(chan struct{}, o.Returning)
-	}
 	r, err := e.newRegistry(o.Runner, o.Models, &registry{}, "")
 	if err != nil {
 		return nil, err
@@ -77,16 +71,8 @@ func (e *Engine) Model(name, version string) (*Model, error) {
 // Regions returns the shared memory of clients.
 func (e *Engine) Regions() *region.Registry { return e.regions }
 
-// Pool is a pool of the engine with its limit in bytes, 0 for no limit.
-type Pool struct {
-	*memmgr.Pool
-	Limit uint64
-}
-
-// Pools returns Options.Memory and Options.Calls.
-func (e *Engine) Pools() []Pool {
-	return []Pool{{e.o.Memory, e.o.Limit}, {e.o.Calls, e.o.CallsLimit}}
-}
+// Pools returns Options.Memory, Options.Calls and Options.Results.
+func (e *Engine) Pools() []Pool { return []Pool{{e.o.Memory, e.o.Limit}, e.o.Calls, e.o.Results} }
 
 // Timeout returns the maximum time of a request.
 func (e *Engine) Timeout() time.Duration { return e.o.Timeout }

@@ -36,6 +36,12 @@ type Definition struct {
 	Broken, Detail string
 }
 
+// Pool is a pool with its limit in bytes, 0 for no limit.
+type Pool struct {
+	*memmgr.Pool
+	Limit uint64
+}
+
 // Options configure an Engine. Zero values are defaults.
 type Options struct {
 	Name, Version string // of the server, in its metadata
@@ -50,11 +56,10 @@ type Options struct {
 	ForModels func(calls memmgr.Resource, q *syclobj.Queue, kind syclobj.USMKind) (memmgr.Resource, error)
 	// Limit is the capacity of Memory in bytes, 0 for none. A request has at most seven eighths of it.
 	Limit uint64
-	// Calls is the memory of running calls: copies of returned outputs, and allocations of models if
-	// ForModels says so. It must not be Memory, which waiting requests can fill: a call that waited
-	// for them would wait for itself. CallsLimit is its capacity in bytes, used like Limit. nil: Memory.
-	Calls      *memmgr.Pool
-	CallsLimit uint64
+	// Calls is what ForModels gets for the allocations of calls, and Results is for copies of returned outputs. A call
+	// holds the first while it waits for the second, and waiting requests can fill Memory: one pool for two of them
+	// would let requests wait for each other. nil: Memory.
+	Calls, Results Pool
 	// Regions is the shared memory of clients. The caller closes it after Close. nil: a registry with
 	// the zero region.Options.
 	Regions *region.Registry
@@ -65,14 +70,10 @@ type Options struct {
 	// are copied into Memory before the call, and outputs back after it.
 	Apart bool
 
-	// Returning bounds the calls at a time of models that return their outputs, and of serial ones among them:
-	// their outputs take memory of Calls until they are copied, so that calls without a bound could wait for
-	// each other. 8.
-	Returning int
-	MaxCalls  int           // calls of all transports at a time, among them idle streams; 1024
-	Timeout   time.Duration // of a request, which may have a shorter one; 30 s
-	Patience  time.Duration // time that the runner may be stuck until Live returns an error; a minute
-	Log       *slog.Logger  // slog.Default()
+	MaxCalls int           // calls of all transports at a time, among them idle streams; 1024
+	Timeout  time.Duration // of a request, which may have a shorter one; 30 s
+	Patience time.Duration // time that the runner may be stuck until Live returns an error; a minute
+	Log      *slog.Logger  // slog.Default()
 }
 
 // complete sets defaults.
@@ -82,13 +83,11 @@ func (o *Options) complete() {
 	}
 	o.Name = cmp.Or(o.Name, "usmbridge")
 	o.MaxCalls = cmp.Or(o.MaxCalls, 1024)
-	o.Returning = cmp.Or(o.Returning, 8)
 	o.Timeout = cmp.Or(o.Timeout, 30*time.Second)
 	o.Patience = cmp.Or(o.Patience, time.Minute)
 	o.Log = cmp.Or(o.Log, slog.Default())
-	if o.Calls == nil {
-		o.Calls, o.CallsLimit = o.Memory, o.Limit
-	}
+	memory := Pool{o.Memory, o.Limit}
+	o.Calls, o.Results = cmp.Or(o.Calls, memory), cmp.Or(o.Results, memory)
 }
 
 // Check returns an error for an invalid definition.

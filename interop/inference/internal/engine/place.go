@@ -38,15 +38,15 @@ func (b *batch) add(p *place, size uint64) error {
 	return nil
 }
 
-// allocate takes the memory from a pool with a limit. It waits until the request ends.
-func (b *batch) allocate(r *Request, from *memmgr.Pool, limit uint64) error {
+// allocate takes the memory from a pool. It waits until the request ends.
+func (b *batch) allocate(r *Request, from Pool) error {
 	if len(b.places) == 0 {
 		return nil
 	}
-	if most := limit - limit/8; most != 0 && b.total > most { // the pool takes memory in segments
+	if most := from.Limit - from.Limit/8; most != 0 && b.total > most { // the pool takes memory in segments
 		return oip.Errorf(oip.TooLarge, "the tensors of the request to model %s take %d bytes; a request may have %d", r.model.def.Meta.Name, b.total, most)
 	}
-	buffer, err := memmgr.New(from, memmgr.Request{Size: uintptr(b.total), Tag: r.model.def.Meta.Name, Context: r.Context()})
+	buffer, err := memmgr.New(from.Pool, memmgr.Request{Size: uintptr(b.total), Tag: r.model.def.Meta.Name, Context: r.Context()})
 	if err != nil {
 		return r.clientError(err)
 	}
@@ -83,7 +83,7 @@ func (r *Request) reserve() error {
 			}
 		}
 	}
-	return b.allocate(r, r.model.engine.o.Memory, r.model.engine.o.Limit)
+	return b.allocate(r, Pool{r.model.engine.o.Memory, r.model.engine.o.Limit})
 }
 
 // shapeOutputs sets the shapes of bound outputs.

@@ -66,9 +66,6 @@ func (r *Request) run() ([]Result, error) {
 	}
 	ready := time.Now()
 	called, err := r.call(args)
-	if called.IsZero() {
-		return nil, err
-	}
 	var results []Result
 	if err == nil {
 		results, err = r.collect()
@@ -91,26 +88,14 @@ func (r *Request) run() ([]Result, error) {
 	return results, err
 }
 
-// call calls the model and takes its outputs. It returns the end of the call, zero without a call. Memory that the
-// model allocates meanwhile belongs to the request.
+// call calls the model and takes its outputs. It returns the end of the call. Memory that the model allocates
+// meanwhile belongs to the request.
 func (r *Request) call(args []any) (ended time.Time, err error) {
 	e, ctx := r.model.engine, r.Context()
 	o := &e.o
-	if !r.model.def.Bound {
-		places := e.returning[0]
-		if r.model.def.Serial {
-			places = e.returning[1]
-		}
-		select {
-		case places <- struct{}{}:
-		case <-ctx.Done():
-			return ended, ctx.Err()
-		}
-		defer func() { <-places }()
-	}
 	if o.ForModels != nil {
 		r.arena = arena.New(arena.Options{Name: r.model.def.Meta.Name, Choose: func(q *syclobj.Queue, kind syclobj.USMKind) (memmgr.Resource, error) {
-			return o.ForModels(o.Calls, q, kind)
+			return o.ForModels(o.Calls.Pool, q, kind)
 		}})
 		ctx = arena.NewContext(ctx, r.arena)
 	}
@@ -229,7 +214,7 @@ func (r *Request) take(answer any) error {
 			}
 		}
 	}
-	if err := b.allocate(r, r.model.engine.o.Calls, r.model.engine.o.CallsLimit); err != nil {
+	if err := b.allocate(r, r.model.engine.o.Results); err != nil {
 		return err
 	}
 	for i, o := range r.wanted {

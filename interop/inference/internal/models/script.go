@@ -18,8 +18,7 @@ func Module(load int) string { return fmt.Sprintf("usmbridge_serve_%d", load) }
 // Functions of that module.
 const (
 	Describe = "describe" // returns the argument of Definitions
-	Warm     = "warm"     // warms a model; returns the traceback, or None, of a first call on zeros
-	WarmAll  = "warm_all" // warms all models, and prints these tracebacks
+	WarmAll  = "warm_all" // warms all models
 	Forget   = "forget"   // removes the models
 )
 

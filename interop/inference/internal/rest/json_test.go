@@ -324,39 +324,3 @@ func TestHeader(t *testing.T) {
 	zero = header{}
 	require.NoError(t, zero.parse([]byte(request(`,"parameters":{"sequence_id":""}`))))
 }
-
-// BenchmarkHeader measures the parsing of the JSON of a small binary request.
-func BenchmarkHeader(b *testing.B) {
-	text := []byte(`{"inputs":[{"name":"luminance","shape":[16,16],"datatype":"FP32","parameters":{"binary_data_size":1024}}],"outputs":[{"name":"edges","parameters":{"binary_data":true}}]}`)
-	b.ReportAllocs()
-	for b.Loop() {
-		var h header
-		if err := h.parse(text); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-// BenchmarkData measures the conversion of JSON numbers to FP32.
-func BenchmarkData(b *testing.B) {
-	for _, n := range []int64{1 << 8, 1 << 16} {
-		b.Run(strconv.FormatInt(4*n>>10, 10)+"KiB", func(b *testing.B) {
-			var s strings.Builder
-			for i := range n {
-				fmt.Fprintf(&s, ",%g", float32(i)*0.37)
-			}
-			text := fmt.Appendf(nil, `{"inputs":[{"name":"x","datatype":"FP32","shape":[%d],"data":[%s]}]}`, n, s.String()[1:])
-			p := make([]byte, 4*n)
-			b.SetBytes(int64(len(text)))
-			for b.Loop() {
-				var h header
-				if err := h.parse(text); err != nil {
-					b.Fatal(err)
-				}
-				if err := h.Inputs[0].fill(p, oip.FP32, h.special); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}

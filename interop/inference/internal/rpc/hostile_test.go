@@ -1,18 +1,13 @@
 package rpc
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/binary"
-	"fmt"
 	"io"
 	"net"
-	"os"
-	"os/exec"
 	"strconv"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -21,7 +16,6 @@ import (
 	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -343,58 +337,4 @@ func TestIdleConnections(t *testing.T) {
 	}
 	require.NoError(t, s.SendMsg(identity("identity", 1)))
 	require.NoError(t, s.RecvMsg(new(pb.ModelStreamInferResponse)))
-}
-
-// peerEnv makes the test binary run as a client that is stopped. Its value selects the client's
-// action.
-const peerEnv = "USMBRIDGE_RPC_TEST_PEER"
-
-// stoppedPeer runs that client. It prints a line in the middle of its call and stays there.
-func stoppedPeer(do, at string) int {
-	conn, err := grpc.NewClient(at, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithStaticStreamWindowSize(64<<10), grpc.WithStaticConnWindowSize(64<<10))
-	if err != nil {
-		fmt.Println(err)
-		return 1
-	}
-	s, err := conn.NewStream(context.Background(), &description.Streams[1], streamMethod)
-	if err == nil {
-		switch do {
-		case "answer": // the response is not read
-			err = s.SendMsg(identity("identity", 1<<20))
-		case "request": // the request is never completed
-			if err = s.SendMsg(identity("identity", 1)); err == nil {
-				err = s.RecvMsg(new(pb.ModelStreamInferResponse))
-			}
-		}
-	}
-	if err != nil {
-		fmt.Println(err)
-		return 1
-	}
-	fmt.Println("READY")
-	select {} // the test kills this process
-}
-
-// TestStoppedClients checks that a stopped client, which does not answer pings, is disconnected.
-func TestStoppedClients(t *testing.T) {
-	b := newTestbed(t, engine.Options{}, func(o *Options) { o.limits.keepalive, o.limits.patience = time.Second, time.Hour }, enginetest.Identity())
-	for _, do := range []string{"answer", "request"} {
-		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), peerEnv+"="+do, peerEnv+"_AT="+b.at)
-		out, err := cmd.StdoutPipe()
-		require.NoError(t, err)
-		require.NoError(t, cmd.Start())
-		t.Cleanup(func() {
-			_ = cmd.Process.Kill() // SIGKILL also ends a stopped process
-			_ = cmd.Wait()
-		})
-		line, err := bufio.NewReader(out).ReadString('\n')
-		require.NoError(t, err)
-		require.Equal(t, "READY\n", line)
-		require.Eventually(t, func() bool { return b.engine.Stats().Calls == 1 }, time.Minute, time.Millisecond)
-		require.NoError(t, cmd.Process.Signal(syscall.SIGSTOP))
-		served(t, b, t.Context(), 20)
-		b.drained(t)
-	}
 }

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"math"
 	"net"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -36,12 +35,7 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/rpc/pb"
 )
 
-func TestMain(m *testing.M) {
-	if do := os.Getenv(peerEnv); do != "" {
-		os.Exit(stoppedPeer(do, os.Getenv(peerEnv+"_AT")))
-	}
-	memtest.Main(m)
-}
+func TestMain(m *testing.M) { memtest.Main(m) }
 
 // testbed is a server with an engine, and a client that uses the generated gRPC messages.
 type testbed struct {
