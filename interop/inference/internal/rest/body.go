@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"compress/flate"
 	"compress/gzip"
 	"errors"
 	"io"
@@ -32,23 +33,8 @@ type body struct {
 	charged int64 // bytes of the JSON that are taken from the budget
 	zipped  bool
 	until   time.Time // the end of the request
-	in      received
+	in      io.Reader // the body as it was sent
 	decoder io.Reader // of zipped; nil before the first byte
-}
-
-// received is the body as it was sent.
-type received struct {
-	io.Reader
-	err error // why it ended, other than io.EOF
-}
-
-// Read implements io.Reader.
-func (r *received) Read(p []byte) (int, error) {
-	n, err := r.Reader.Read(p)
-	if err != nil && err != io.EOF {
-		r.err = err
-	}
-	return n, err
 }
 
 // open checks the headers of a body of at most some bytes, and reads none of it. Errors: Invalid, Unsupported,
@@ -61,7 +47,7 @@ func (x *exchange) open(most int64) (*body, error) {
 		return nil, refuse(http.StatusUnsupportedMediaType, oip.Unsupported, "Content-Encoding "+oip.Quote(encoding)+" is not served: gzip or none", nil)
 	}
 	b := &body{x: x, zipped: zipped, length: r.ContentLength, json: -1, until: time.Now().Add(x.h.o.Engine.Timeout()),
-		in: received{Reader: http.MaxBytesReader(x.w, r.Body, most)}}
+		in: http.MaxBytesReader(x.w, r.Body, most)}
 	if text := r.Header[headerLength]; len(text) > 0 {
 		n, err := strconv.ParseUint(text[0], 10, 63)
 		if err != nil || len(text) > 1 {
@@ -112,7 +98,7 @@ func (b *body) Read(p []byte) (n int, err error) {
 		return b.in.Read(p)
 	}
 	if b.decoder == nil {
-		if b.decoder, err = gzip.NewReader(&b.in); err != nil {
+		if b.decoder, err = gzip.NewReader(b.in); err != nil {
 			return 0, err
 		}
 	}
@@ -197,25 +183,27 @@ func (b *body) finish() error {
 
 // clientError returns the error for the client of a body that was not read to its end.
 func (b *body) clientError(err error) error {
-	failed := b.in.err
-	b.x.dead = b.x.dead || failed != nil
-	tooLarge, _ := errors.AsType[*http.MaxBytesError](failed)
-	_, isNet := errors.AsType[net.Error](failed)
+	tooLarge, _ := errors.AsType[*http.MaxBytesError](err)
+	_, corrupt := errors.AsType[flate.CorruptInputError](err)
+	_, isNet := errors.AsType[net.Error](err)
 	switch {
-	case errors.Is(failed, os.ErrDeadlineExceeded):
-		return refuse(http.StatusRequestTimeout, oip.Deadline, "the body arrived too slowly", failed)
-	case tooLarge != nil:
-		return oip.Errorf(oip.TooLarge, "a body of more than %d bytes", tooLarge.Limit)
-	case failed != nil && !errors.Is(failed, io.ErrUnexpectedEOF) && !isNet:
-		return &oip.Error{Kind: oip.Invalid, Message: "the chunks of the body are not valid", Err: failed}
-	case failed != nil:
-		return &oip.Error{Kind: oip.Cancelled, Message: "the body was cut off", Err: failed}
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return &oip.Error{Kind: oip.Invalid, Message: "the body is shorter than its JSON and tensors", Err: err}
 	case errors.Is(err, gzip.ErrHeader):
 		return &oip.Error{Kind: oip.Invalid, Message: "the body is not compressed as its Content-Encoding says", Err: err}
+	case corrupt, errors.Is(err, gzip.ErrChecksum):
+		return &oip.Error{Kind: oip.Invalid, Message: "the compressed body is corrupt", Err: err}
 	}
-	return &oip.Error{Kind: oip.Invalid, Message: "the compressed body is corrupt", Err: err}
+	b.x.dead = true
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return refuse(http.StatusRequestTimeout, oip.Deadline, "the body arrived too slowly", err)
+	case tooLarge != nil:
+		return oip.Errorf(oip.TooLarge, "a body of more than %d bytes", tooLarge.Limit)
+	case isNet:
+		return &oip.Error{Kind: oip.Cancelled, Message: "the body was cut off", Err: err}
+	}
+	return &oip.Error{Kind: oip.Invalid, Message: "the chunks of the body are not valid", Err: err}
 }
 
 // drain reads the rest of the body of a refused request, if it is short and arrives soon: a client may
