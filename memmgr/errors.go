@@ -99,6 +99,9 @@ type OutOfMemoryError struct {
 func (e *OutOfMemoryError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "memmgr: out of memory: asked for %s", bytesText(uint64(e.Request.Size)))
+	if e.Request.Align > DefaultAlign {
+		fmt.Fprintf(&b, " aligned to %d bytes", e.Request.Align)
+	}
 	if e.Request.Tag != "" {
 		fmt.Fprintf(&b, " for %q", e.Request.Tag)
 	}

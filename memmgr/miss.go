@@ -360,7 +360,8 @@ func limitsOf(r Resource) (all []*Limit) {
 
 func (p *Pool) ask(w *want, size uintptr) (*owner.Cell, error) {
 	start := time.Now()
-	r := Request{Size: size, Align: max(unit, uintptr(w.align)*unit), Tag: "pool segment"}
+	// Whole pages can be returned, and hold blocks of every alignment up to a page without loss.
+	r := Request{Size: size, Align: max(pageSize, uintptr(w.align)*unit), Tag: "pool segment"}
 	if !p.poolBelow { // a pool would wait, and block the growth of this one
 		r.Context = w.r.Context
 	}

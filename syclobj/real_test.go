@@ -105,8 +105,8 @@ func TestRealPointers(t *testing.T) {
 	require.NoError(t, syclobj.Free(host))
 }
 
-// TestRealLargeAlignment: an alignment that the driver does not support is an error. OpenCL takes it in 32
-// bits and silently uses the low bits of a larger number.
+// TestRealLargeAlignment: memory has the requested alignment, or the allocation fails because a block of that
+// size does. OpenCL takes an alignment in 32 bits and silently uses the low bits of a larger number.
 func TestRealLargeAlignment(t *testing.T) {
 	q := openReal(t).DefaultQueue()
 	for kind := syclobj.USMDevice; kind <= syclobj.USMHost; kind++ {

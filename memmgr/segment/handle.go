@@ -19,7 +19,7 @@ func tryHandles(usm memmgr.Resource) error {
 	if err := handleSupport(usm.Place()); err != nil {
 		return err
 	}
-	r, err := newRegion(usm, devicePage, devicePage)
+	r, err := newHandleRegion(usm, devicePage, devicePage)
 	if err != nil {
 		return err
 	}
@@ -28,6 +28,19 @@ func tryHandles(usm memmgr.Resource) error {
 		return cannot("making a handle of %d bytes of %v: %v", devicePage, usm.Place(), err)
 	}
 	return nil
+}
+
+// newHandleRegion allocates device memory that is shared by a handle. A handle is that of the driver's whole
+// block, so the memory must be a block of its own: a padded one begins and ends inside pages of the device,
+// and a peer could access other allocations in these pages.
+func newHandleRegion(usm memmgr.Resource, size, align uintptr) (region, error) {
+	r, err := newRegion(usm, size, align)
+	if err == nil && isPadded(r.base) {
+		r.end()
+		return region{}, cannot("the driver does not align %d bytes of %v to %d bytes, so peers could access other memory",
+			size, usm.Place(), align)
+	}
+	return r, err
 }
 
 // checkHandle validates the fields before they are passed to the driver.

@@ -34,6 +34,9 @@ func handleSupport(place *syclobj.Place) error {
 	return cannot("the device of %v lacks the aspect ext_oneapi_ipc_memory", place)
 }
 
+// isPadded reports whether an allocation of USM is a part of a larger block of the driver.
+func isPadded(base uintptr) bool { return C.usmb_sycl_is_padded(pointer(base)) != 0 }
+
 // handleOf has the driver make the handle of an allocation.
 func handleOf(place *syclobj.Place, base uintptr) ([]byte, error) {
 	var buffer [maxHandle]byte

@@ -6,6 +6,8 @@ import "github.com/usmbridge/usmbridge/syclobj"
 
 func handleSupport(*syclobj.Place) error { return cannot("built without SYCL") }
 
+func isPadded(uintptr) bool { return false }
+
 func handleOf(*syclobj.Place, uintptr) ([]byte, error) { return nil, cannot("built without SYCL") }
 
 func openHandle(*syclobj.Place, []byte, uintptr) (uintptr, error) {

@@ -59,6 +59,27 @@ func TestFakePoolOverHandles(t *testing.T) {
 	}, memtest.Options{})
 }
 
+// TestFakePaddedMemoryHasNoHandle: a handle lets peers access the driver's whole block, which must not share
+// pages with other allocations.
+func TestFakePaddedMemoryHasNoHandle(t *testing.T) {
+	fake := sycltest.Child(t, sycltest.Machine{{Backend: syclobj.BackendLevelZero, Name: "Fake Level Zero", Devices: []sycltest.Device{
+		{Type: syclobj.TypeGPU, Name: "Fake GPU A", Memory: 4 << 30, IPC: true, Align: 512},
+	}}})
+	if fake == nil {
+		return
+	}
+	nothingStays(t)
+	rt, err := syclobj.Open()
+	require.NoError(t, err)
+	q := gpu(t, rt, 0)
+	_, err = segment.NewUSM(q, syclobj.USMDevice, segment.PeersWrite)
+	require.ErrorIs(t, err, errors.ErrUnsupported)
+	require.ErrorContains(t, err, "does not align 2097152 bytes of")
+	require.NoError(t, q.Close())
+	require.NoError(t, rt.Close())
+	require.Zero(t, fake.Used(0))
+}
+
 func init() {
 	peers["handle reader"] = func(k talk) {
 		t := faultTest{}

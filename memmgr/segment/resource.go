@@ -164,7 +164,7 @@ func (r *Resource) newSegment(size, align uintptr) (s *record, err error) {
 	s = &record{audience: r.audience, of: r, fd: -1}
 	_, _ = rand.Read(s.id[:]) // never fails
 	if r.handles {
-		s.region, err = newRegion(r.usm, size, align)
+		s.region, err = newHandleRegion(r.usm, size, align)
 		return s, err
 	}
 	fd, err := createFile(size)

@@ -20,7 +20,8 @@ import (
 //
 // On other devices memory of kind device can be shared with [PeersWrite] if the SYCL library has
 // handles (DPCTLIPCMem_GetHandle, in releases of dpctl after 0.22) and the device supports them.
-// Segments are then multiples of 2 MiB, so that they share no page with other allocations.
+// Segments are then multiples of 2 MiB and aligned to as much, so that they share no page with other
+// allocations; a driver that does not align so cannot share.
 //
 // If neither works, NewUSM fails with errors.ErrUnsupported and the reason. New segments have
 // undefined content. The queue may be closed after the call.

@@ -21,6 +21,7 @@ package sycltest
 
 import (
 	"fmt"
+	"math/bits"
 	"strings"
 
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -47,6 +48,10 @@ type Device struct {
 	IPC    bool              // whether its device memory can be opened by other processes
 
 	NoDouble bool // whether it lacks double precision
+
+	// Align, a power of two, is the alignment of its memory in bytes: it refuses larger ones, and no
+	// address is aligned to more. 0 means that it grants every alignment.
+	Align uint32
 }
 
 // Common machines.
@@ -88,6 +93,9 @@ func (m Machine) text() string {
 			}
 			if d.NoDouble {
 				kinds |= 1 << 9 // FAKE_NO_DOUBLE
+			}
+			if d.Align != 0 {
+				kinds |= uint32(bits.TrailingZeros32(d.Align)) << 16 // FAKE_ALIGN
 			}
 			memory, units := d.Memory, d.Units
 			if memory == 0 {

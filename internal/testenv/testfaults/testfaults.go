@@ -42,6 +42,14 @@ func Rounds() iter.Seq[int] {
 	}
 }
 
+// Unaligned has the variables, for Child, of drivers that do not align memory as requested: one ignores
+// alignments of more than 64 bytes, as PoCL does above 128, one refuses them, and CUDA's refuses some.
+var Unaligned = map[string][]string{
+	"ignored": {"USMBRIDGE_FAULTS_SHIFT=64"},
+	"refused": {"USMBRIDGE_FAULTS_SHIFT=64", "USMBRIDGE_FAULTS_ALIGN=64"},
+	"pages":   {"USMBRIDGE_FAULTS_SHIFT=512", "USMBRIDGE_FAULTS_ALIGN=512"},
+}
+
 // The layout of the control file: struct control of testdata/faults.c.
 const (
 	rowBytes   = 64

@@ -4,7 +4,9 @@
  *
  * USMBRIDGE_FAULTS_LIBRARY is the path of the real library, and USMBRIDGE_FAULTS that of a file of zeros,
  * at least sizeof(struct control) bytes, through which the test controls this library. The first call of the
- * function that USMBRIDGE_FAULTS_FIRST names fails.
+ * function that USMBRIDGE_FAULTS_FIRST names fails. With USMBRIDGE_FAULTS_SHIFT, a power of two, no block is
+ * aligned to more bytes than that, and larger alignments are ignored. USMBRIDGE_FAULTS_ALIGN is the largest
+ * alignment that is not refused.
  */
 #define _GNU_SOURCE
 #include "symbols.h"
@@ -56,7 +58,57 @@ __asm__(".text\n"
 USMB_DPCTL_FUNCTIONS(X)
 #undef X
 
+/*
+ * Allocations of a driver that does not align as requested. Its blocks lie shift bytes past the real ones,
+ * which are aligned to more.
+ */
+static size_t shift, most;
+#define SHIFTED(name) \
+	static void *(*real_##name)(size_t, size_t, void *); \
+	static void *shifted_##name(size_t align, size_t size, void *queue) \
+	{ \
+		char *p; \
+		if (most != 0 && align > most) return NULL; \
+		p = real_##name(align > 2 * shift ? align : 2 * shift, size + shift, queue); \
+		return p != NULL ? p + shift : NULL; \
+	}
+SHIFTED(DPCTLaligned_alloc_device)
+SHIFTED(DPCTLaligned_alloc_shared)
+SHIFTED(DPCTLaligned_alloc_host)
+static void (*real_DPCTLfree_with_context)(void *, void *);
+static void shifted_DPCTLfree_with_context(void *p, void *context)
+{
+	real_DPCTLfree_with_context((char *)p - shift, context);
+}
+
+static size_t number_of(const char *variable)
+{
+	const char *text = getenv(variable);
+
+	return text != NULL ? strtoul(text, NULL, 0) : 0;
+}
+
+static void shift_blocks(void)
+{
+	shift = number_of("USMBRIDGE_FAULTS_SHIFT");
+	most = number_of("USMBRIDGE_FAULTS_ALIGN");
+	if (shift == 0 && most == 0) return;
+#define REPLACE(name) \
+	real_##name = fault_##name.real; \
+	fault_##name.real = shifted_##name;
+	REPLACE(DPCTLaligned_alloc_device)
+	REPLACE(DPCTLaligned_alloc_shared)
+	REPLACE(DPCTLaligned_alloc_host)
+	REPLACE(DPCTLfree_with_context)
+}
+
 static usmb_async_handler *_Atomic handler; /* of the queues, which all have the same */
+
+static int is_allocation(struct fault *f)
+{
+	return f == &fault_DPCTLaligned_alloc_device || f == &fault_DPCTLaligned_alloc_shared ||
+	       f == &fault_DPCTLaligned_alloc_host;
+}
 
 static int is_chosen(struct fault *f)
 {
@@ -70,11 +122,16 @@ static int is_chosen(struct fault *f)
 	return (x >> 32) % 1000000 < atomic_load_explicit(&control->rate, memory_order_relaxed);
 }
 
-/* saved: the function, r9, r8, rcx, rdx, rsi, rdi. Returns whether the call fails. */
+/*
+ * saved: the function, r9, r8, rcx, rdx, rsi, rdi. Returns whether the call fails. An allocation without an
+ * alignment after one that failed is a part of the same request, and fails as well.
+ */
 __attribute__((visibility("hidden"), used)) int faults_decide(struct fault *f, void **saved)
 {
-	int chosen = is_chosen(f);
+	static _Thread_local struct fault *failed;
+	int again = f == failed && saved[6] == NULL, chosen = again || is_chosen(f);
 
+	if (is_allocation(f)) failed = chosen ? f : NULL;
 	if (f == &fault_DPCTLQueue_Create) atomic_store(&handler, (usmb_async_handler *)saved[4]);
 	if (!chosen) return 0;
 	atomic_fetch_add(&control->failed, 1);
@@ -134,4 +191,5 @@ __attribute__((constructor)) static void load(void)
 	describe(&fault_##name, #ret, #name);
 	USMB_DPCTL_FUNCTIONS(X)
 #undef X
+	shift_blocks();
 }

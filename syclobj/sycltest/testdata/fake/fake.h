@@ -18,8 +18,11 @@ enum sort { PLATFORM, DEVICE, CONTEXT, QUEUE, EVENT, SELECTOR, VECTOR, TEXT, USM
 
 enum { MAX_PLATFORMS = 8, MAX_ROOTS = 32, MAX_TILES = 8, MAX_CONTEXT = 16, MAX_DEPS = 64 };
 
-/* Bits in the kinds of a device: it can share device memory with other processes; it has no double precision. */
-enum { FAKE_IPC = 8, FAKE_NO_DOUBLE = 9 };
+/*
+ * Bits in the kinds of a device: it can share device memory with other processes; it has no double precision.
+ * From FAKE_ALIGN on: the binary logarithm of the largest alignment of its memory, or 0.
+ */
+enum { FAKE_IPC = 8, FAKE_NO_DOUBLE = 9, FAKE_ALIGN = 16 };
 
 typedef void handler_fn(int code);
 
@@ -35,6 +38,7 @@ typedef struct device {
 	struct device *parent;
 	int type;
 	uint64_t mem, used;
+	size_t align; /* the largest alignment, or 0 */
 	uint32_t units, ntiles, kinds;
 	struct device *tiles[MAX_TILES];
 } device;

@@ -130,6 +130,7 @@ static device *device_new(platform *p, device *parent, int type, uint64_t mem, u
 	device *d = keep(sizeof *d);
 
 	*d = (device){.platform = p, .parent = parent, .type = type, .mem = mem, .units = units, .kinds = kinds};
+	if (kinds >> FAKE_ALIGN != 0) d->align = (size_t)1 << (kinds >> FAKE_ALIGN);
 	snprintf(d->name, sizeof d->name, "%.63s", name);
 	return d;
 }

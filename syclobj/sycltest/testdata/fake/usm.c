@@ -52,22 +52,39 @@ static bool map_file(block *b)
 	return b->base != MAP_FAILED && b->backing != MAP_FAILED;
 }
 
+static size_t larger(size_t a, size_t b)
+{
+	return a > b ? a : b;
+}
+
 static bool map(block *b, size_t align)
 {
-	size_t page = (size_t)sysconf(_SC_PAGESIZE), slack = align > page ? align : page;
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), odd = b->dev->align, slack = larger(larger(align, page), 2 * odd);
 
 	b->fd = memfd_create("fake usm", MFD_CLOEXEC);
-	b->mapped = ((b->size + page - 1) & ~(page - 1)) + slack;
+	b->mapped = ((b->size + page - 1) & ~(page - 1)) + slack + odd;
 	if (b->fd < 0 || ftruncate(b->fd, (off_t)b->mapped) != 0 || !map_file(b)) return false;
 	/* Only memory that other processes can open needs the file. */
 	if (b->kind != KIND_DEVICE || (b->dev->kinds >> FAKE_IPC & 1) == 0) {
 		close(b->fd);
 		b->fd = -1;
 	}
-	b->shift = -(size_t)b->base & (slack - 1);
+	b->shift = (-(size_t)b->base & (slack - 1)) + odd; /* an odd multiple of the device's alignment */
 	b->user = b->base + b->shift;
 	b->backing += b->shift;
 	return true;
+}
+
+/*
+ * Returns whether a call fails on demand. An attempt without an alignment after a failed one is a part of
+ * the same request, and fails as well: the device has no memory.
+ */
+static bool refuses(const char *name, size_t align)
+{
+	static _Thread_local bool refused;
+
+	refused = (align == 0 && refused) || fake_entry(name);
+	return refused;
 }
 
 static void *alloc(const char *name, int kind, size_t align, size_t size, void *h)
@@ -75,7 +92,8 @@ static void *alloc(const char *name, int kind, size_t align, size_t size, void *
 	queue *q = handle_object(QUEUE, h);
 	block *b;
 
-	if (fake_entry(name) || size == 0 || (align & (align - 1)) != 0) return NULL;
+	if (refuses(name, align) || size == 0 || (align & (align - 1)) != 0) return NULL;
+	if (q->dev->align != 0 && align > q->dev->align) return NULL;
 	if ((q->dev->kinds >> kind & 1) == 0) {
 		if (kind == KIND_HOST)
 			fake_die("host memory on a device without it: the real library throws through C");
