@@ -231,6 +231,7 @@ func (b Buffer) PendingEvent() unsafe.Pointer {
 	c := b.record("PendingEvent")
 	event, _ := copyPending(systemEvents, c)
 	s := events{ownQueue(c.Place)}
+	_ = awaitCUDA(c)
 	all := sharedQueues(c)
 	defer releaseQueues(all)
 	for _, q := range all {

@@ -17,6 +17,9 @@ import (
 //   - the other queues of the cell (queues.others), for memory that was shown or imported with a queue,
 //     and for imported memory its queue of last use.
 //
+// Libraries of CUDA work on streams, for which SYCL has no events: awaitCUDA waits for all of them where the
+// order of work on the queues is made.
+//
 // The record of an alias is that of the cell to which it refers.
 
 // shownFlags are the flags of memory that was given to other libraries.
@@ -130,6 +133,9 @@ func (b Buffer) ExportOn(q *syclobj.Queue) error {
 	defer releaseQueue(rec.ref)
 	event, err := copyPending(systemEvents, c)
 	if err == nil {
+		err = awaitCUDA(c)
+	}
+	if err == nil {
 		others := sharedQueues(c)
 		err = orderQueue(rec.ref, event, others)
 		releaseQueues(others)
@@ -206,19 +212,32 @@ func sharedQueues(c *owner.Cell) []uintptr {
 	return all
 }
 
+// awaitCUDA waits for unreported work of libraries of CUDA on the memory. It may be called with locks held:
+// this work does not need them.
+func awaitCUDA(c *owner.Cell) error {
+	if c.Flags()&(owner.Exported|owner.Foreign|owner.Async) == 0 {
+		return nil
+	}
+	return waitCUDA(c.Place)
+}
+
 // fencesOf returns the queues that have to take a barrier before seen memory of a dead cell is reused:
-// first its queue of last use, 0 for the place's own queue.
+// first its queue of last use, 0 for the place's own queue. It waits for work of CUDA.
 func fencesOf(c *owner.Cell) []uintptr {
+	_ = waitCUDA(c.Place) // a failure of that work is reported to its library
 	return append(append([]uintptr{c.Queue()}, otherQueues(c)...), shownQueues(c.Place)...)
 }
 
 // onlyOwnQueue reports whether other libraries can have unreported work on the place's own queue only.
 func onlyOwnQueue(c *owner.Cell) bool {
-	return !hasRecorded(c) && !placeShowsOther(c.Place)
+	return !hasRecorded(c) && !placeShowsOther(c.Place) && !shownToCUDA(c.Place)
 }
 
 // waitShared waits for unreported work of other libraries, and returns the failure of the wait.
 func waitShared(ctx context.Context, c *owner.Cell) error {
+	if err := awaitCUDA(c); err != nil {
+		return err
+	}
 	all := sharedQueues(c)
 	if len(all) == 0 {
 		return nil
@@ -249,6 +268,7 @@ func waitShared(ctx context.Context, c *owner.Cell) error {
 // addShared adds events for unreported work of other libraries to the events that the work starts
 // after.
 func (s *Submission) addShared(c *owner.Cell) {
+	s.failed = both(s.failed, awaitCUDA(c))
 	all := sharedQueues(c)
 	defer releaseQueues(all)
 	for _, q := range all {

@@ -185,6 +185,19 @@ func shownQueues(place uintptr) (all []uintptr) {
 	return all
 }
 
+// shownToCUDA reports whether libraries of CUDA may have unreported work on memory of a place.
+func shownToCUDA(place uintptr) bool {
+	return place != 0 && atomic.LoadInt32((*int32)(&(*C.usmb_place)(foreignPointer(place)).cuda)) != 0
+}
+
+// waitCUDA waits for all work of CUDA on the device of such a place. No event of SYCL completes with it.
+func waitCUDA(place uintptr) error {
+	if !shownToCUDA(place) {
+		return nil
+	}
+	return syclError("wait for work of CUDA on a buffer", C.usmb_cuda_wait((*C.usmb_place)(foreignPointer(place)), 0))
+}
+
 // placeShowsOther reports whether other libraries have seen another default queue of a place than its own.
 func placeShowsOther(place uintptr) bool {
 	return place != 0 && atomic.LoadPointer((*unsafe.Pointer)(&(*C.usmb_place)(foreignPointer(place)).other)) != nil

@@ -46,6 +46,8 @@ func waitQueues([]uintptr) error           { return nil }
 func ownQueue(uintptr) uintptr             { return 0 }
 func showOwnQueue(uintptr)                 {}
 func shownQueues(uintptr) []uintptr        { return nil }
+func shownToCUDA(uintptr) bool             { return false }
+func waitCUDA(uintptr) error               { return nil }
 func placeShowsOther(uintptr) bool         { return false }
 
 func orderQueue(uintptr, uintptr, []uintptr) error { return errors.ErrUnsupported }

@@ -121,7 +121,8 @@ var _ = map[bool]string{
 		ErrNoHostMemory == C.USMB_SYCL_ENOMEM && ErrAllocation == C.USMB_SYCL_EALLOC && ErrNotUSM == C.USMB_SYCL_ENOTUSM &&
 		ErrOverrun == C.USMB_SYCL_EOVERRUN && ErrNoDevice == C.USMB_SYCL_ENODEVICE && ErrDeviceID == C.USMB_SYCL_EDEVICEID &&
 		ErrNotDefault == C.USMB_SYCL_ENOTDEFAULT && ErrNoIndex == C.USMB_SYCL_ENOINDEX && ErrUnsupportedUSM == C.USMB_SYCL_EKIND &&
-		ErrFailed == C.USMB_SYCL_EFAILED && ErrAsync == C.USMB_SYCL_EASYNC && ErrAsync+1 == C.USMB_SYCL_NERRORS: "codes",
+		ErrFailed == C.USMB_SYCL_EFAILED && ErrAsync == C.USMB_SYCL_EASYNC && ErrNoCUDA == C.USMB_SYCL_ENOCUDA &&
+		ErrNoCUDA+1 == C.USMB_SYCL_NERRORS: "codes",
 }
 
 var _ = map[bool]string{

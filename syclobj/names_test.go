@@ -12,7 +12,7 @@ import (
 
 // TestCodesHaveOneText: Go and C have the same text for every result that both have.
 func TestCodesHaveOneText(t *testing.T) {
-	for code := syclobj.Code(0); code <= syclobj.ErrAsync; code++ {
+	for code := syclobj.Code(0); code <= syclobj.ErrNoCUDA; code++ {
 		require.NotContains(t, code.Error(), "unknown", "%d", code)
 		require.Equal(t, code.Error(), sycltest.CodeText(code), "%d", code)
 	}

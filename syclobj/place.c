@@ -160,6 +160,7 @@ static int open_table(void)
 		if (t != NULL) table_free(t);
 		return err;
 	}
+	usmb_cuda_count(t);
 	atomic_store(&root_table, t);
 	return USMB_SYCL_OK;
 }
@@ -180,6 +181,7 @@ void usmb_device_table_close(void)
 	usmb_device_table *t = atomic_exchange(&root_table, NULL);
 
 	if (t == NULL) return;
+	usmb_cuda_count(NULL);
 	while (atomic_load(&visitors) != 0) sched_yield();
 	table_free(t);
 }

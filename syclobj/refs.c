@@ -85,6 +85,10 @@ const char *usmb_sycl_strerror(int code)
 	case USMB_SYCL_EFAILED:
 		return "the SYCL library reported a failure: set DPCTL_VERBOSITY=error to see its reason on stderr";
 	case USMB_SYCL_EASYNC: return "work on the device failed after its submission";
+	case USMB_SYCL_ENOCUDA:
+		return "this needs memory of a device of SYCL's CUDA backend, which the adapter "
+		       "libur_adapter_cuda.so.0 in "
+		       "a folder of UR_ADAPTERS_SEARCH_PATH brings (docs/gpu.md)";
 	}
 	return "unknown error code";
 }

@@ -47,6 +47,7 @@ enum {
 	USMB_SYCL_EKIND,       /* the device does not support that kind of USM */
 	USMB_SYCL_EFAILED,     /* the library reported a failure */
 	USMB_SYCL_EASYNC,      /* work failed after its submission */
+	USMB_SYCL_ENOCUDA,     /* the memory is not of SYCL's CUDA backend, or no device of it is there */
 	USMB_SYCL_NERRORS
 };
 
@@ -80,7 +81,7 @@ typedef struct usmb_place {
 	struct usmb_place *next; /* private: chain of the intern table */
 	void *other;             /* private: see usmb_place_show */
 	int32_t shown;           /* private: see usmb_place_show */
-	int32_t reserved32;
+	int32_t cuda;            /* private: see usmb_cuda_show */
 } usmb_place;
 
 /*
@@ -132,6 +133,46 @@ int usmb_sycl_dlpack_import(int32_t device_id, const void *lo, const void *hi, u
  * < lo), ENOLIB.
  */
 int usmb_sycl_place_for(void *ctx, void *queue_or_null, const void *lo, const void *hi, usmb_place **out);
+
+/*
+ * USM of SYCL's CUDA backend is CUDA memory. usmb_cuda_show prepares memory of a place for libraries of CUDA:
+ * *out is CUDA's number of the device, its ordinal, which may differ from the positions in SYCL's lists. The
+ * driver is asked for the device of address, which is in memory of the place, unless it is known. From then
+ * on usmb_cuda_shown returns 1, and other work on memory of the place comes after usmb_cuda_wait. ENOCUDA for
+ * places on other backends; ENOTUSM, EFAILED.
+ */
+int usmb_cuda_show(usmb_place *place, const void *address, int32_t *out);
+static inline int usmb_cuda_shown(const usmb_place *place)
+{
+	return place != NULL && __atomic_load_n(&place->cuda, __ATOMIC_RELAXED) != 0;
+}
+static inline int usmb_place_is_cuda(const usmb_place *place)
+{
+	const char *f = place->filter;
+
+	return f[0] == 'c' && f[1] == 'u' && f[2] == 'd' && f[3] == 'a' && f[4] == ':';
+}
+/*
+ * Blocks until a stream of CUDA on the device of the place is idle: a CUstream, 1 and 2 for the default
+ * streams, 0 for all streams of the device. Returns immediately if usmb_cuda_show was not called. EASYNC if
+ * the wait returns an error of the work.
+ */
+int usmb_cuda_wait(const usmb_place *place, uintptr_t stream);
+/* The number of devices of the CUDA backend that the open Runtime has. */
+extern int32_t usmb_cuda_devices;
+static inline int usmb_cuda_present(void)
+{
+	return __atomic_load_n(&usmb_cuda_devices, __ATOMIC_RELAXED) != 0;
+}
+/* Finds the root device with that ordinal, any of the CUDA backend for -1. ENOCUDA, EDEVICEID, EALLOC. */
+int usmb_cuda_root(int32_t ordinal, int32_t *root);
+/*
+ * Returns the place of memory [lo, hi) of the CUDA device with that ordinal, -1 for the device of lo, which
+ * another library allocated with CUDA. Such memory is known to the runtime: it reports the kind. The place is
+ * prepared as by usmb_cuda_show, and *out is retained. ENOCUDA without a device of the CUDA backend;
+ * EDEVICEID if the runtime has not that device, or lo is not on it; ENOTUSM, EOVERRUN, EFAILED.
+ */
+int usmb_cuda_import(int32_t ordinal, const void *lo, const void *hi, usmb_place **out);
 
 /*
  * Returns the place of memory that will be allocated on queue with this kind. *out is retained. EKIND if

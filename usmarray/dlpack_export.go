@@ -41,6 +41,13 @@ type ExportOptions struct {
 	// of device memory it is a copy. Another device is a copy
 	// in the memory of the CopyTo resource. Nil means the memory's own device.
 	Device *dlpack.Device
+	// CUDA requests the device under which libraries of CUDA know memory of SYCL's
+	// CUDA backend, after waiting for pending work: kDLCUDA for device and shared
+	// USM, with CUDA's number of the device, which may differ from the positions in
+	// SYCL's lists, and (kDLCUDAHost, 0) for host USM. Device may name it instead,
+	// or kDLCUDAManaged for shared USM. From then on, host accesses, copies and the
+	// reuse of the memory come after all work of CUDA on the device.
+	CUDA bool
 	// Copy forces or forbids a copy. Only the tensor refers to a copy, and
 	// IS_COPIED is set. A copy of USM is in the same kind of memory of the default
 	// context of its device, from memmgr.Default, unless CopyTo says otherwise.
@@ -76,7 +83,7 @@ func (a *Array) DLPack() (dlpack.Tensor, error) {
 var defaultExport = ExportOptions{MaxVersion: dlpack.CurrentVersion}
 
 // DLPackWith is DLPack with a consumer's requests. Errors: ErrExchange, also for read-only memory as a
-// legacy tensor, for devices other than kDLCPU and kDLOneAPI, and for other requests that cannot be met.
+// legacy tensor, for devices other than kDLCPU, kDLOneAPI and CUDA's, and for other requests that cannot be met.
 func (a *Array) DLPackWith(o ExportOptions) (dlpack.Tensor, error) {
 	if o.MaxVersion == (dlpack.Version{}) {
 		o.MaxVersion = dlpack.CurrentVersion
@@ -126,7 +133,12 @@ func (a *Array) exportWith(o *ExportOptions) (dlpack.Tensor, error) {
 // reports whether the memory is exported as kDLCPU.
 func (a *Array) copyTarget(o *ExportOptions) (to memmgr.Resource, asCPU bool, err error) {
 	place := a.place
-	if o.Device == nil {
+	if o.forCUDA() {
+		if _, err := a.exportCUDA(o); err != nil {
+			return nil, false, err
+		}
+	}
+	if o.Device == nil || isCUDA(*o.Device) {
 		if o.Copy != CopyAlways {
 			return nil, false, nil
 		}
@@ -153,7 +165,7 @@ func (a *Array) copyTarget(o *ExportOptions) (to memmgr.Resource, asCPU bool, er
 		to, err = a.sameMemory(o)
 		return to, false, err
 	}
-	return nil, false, opErr(opDLPack, ErrExchange, "%v is requested; this library exports (kDLCPU, 0) and kDLOneAPI", *o.Device)
+	return nil, false, opErr(opDLPack, ErrExchange, "%v is requested; this library exports (kDLCPU, 0), kDLOneAPI and devices of CUDA", *o.Device)
 }
 
 // sameMemory returns the resource for a copy in memory of the same kind and device, in the default
@@ -238,6 +250,9 @@ func (a *Array) exportDevice(o *ExportOptions) (dlpack.Device, error) {
 		}
 		return dlpack.CPU, nil
 	}
+	if o.forCUDA() {
+		return a.exportCUDA(o)
+	}
 	typ, id, err := place.DLPackDevice()
 	if err != nil {
 		return dlpack.Device{}, opErr(opDLPack, ErrExchange, "%w; request a copy (CopyAlways), which is made in the default context", err)
@@ -272,6 +287,12 @@ func (a *Array) exportFlags(memory uint32) dlpack.Flags {
 // exportSync waits for pending work, or orders the consumer's queue after it.
 func (a *Array) exportSync(o *ExportOptions) error {
 	if o.NoSync {
+		return nil
+	}
+	if o.forCUDA() { // its consumer works on no queue
+		if err := a.buf.Wait(); err != nil {
+			return wrapErr(opDLPack, nil, err)
+		}
 		return nil
 	}
 	if o.OnQueue == nil || o.OnQueue.IsHost() {

@@ -7,6 +7,7 @@ import (
 	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
+	"github.com/usmbridge/usmbridge/usmarray/internal/cuda"
 )
 
 // FromDLPack returns an array of a tensor's memory, without a copy. On success the array owns the tensor
@@ -17,6 +18,8 @@ import (
 // kDLCPU becomes an array of the host backend. kDLOneAPI follows dpctl's rules: the device id is the index
 // of a root device, the first and the last byte are USM of one kind in the default context of its
 // platform, and the array is on the device that the runtime returns for the pointer. READ_ONLY is kept.
+// kDLCUDA and kDLCUDAManaged need a device of SYCL's CUDA backend, which knows memory of other libraries:
+// FromDLPack waits for all work of CUDA on the device, because a tensor does not name its stream.
 //
 // Errors: ErrExchange, for other device types, a device index out of range, pointers that are not such
 // memory, and spans that leave their allocation.
@@ -69,20 +72,24 @@ func importPlace(op string, rt *syclobj.Runtime, d dlpack.Device, span *dlpack.S
 	switch d.Type {
 	case dlpack.DeviceCPU:
 		return syclobj.HostPlace(), nil
-	case dlpack.DeviceOneAPI:
+	case dlpack.DeviceOneAPI, dlpack.DeviceCUDA, dlpack.DeviceCUDAManaged:
 	default:
-		return nil, opErr(op, ErrExchange, "the tensor is on %v; this library imports kDLCPU and kDLOneAPI, so copy it there first", d)
+		return nil, opErr(op, ErrExchange, "the tensor is on %v; this library imports kDLCPU, kDLOneAPI, kDLCUDA and kDLCUDAManaged, so copy it there first", d)
 	}
 	if rt == nil {
-		return nil, opErr(op, ErrExchange, "the Runtime is nil; kDLOneAPI memory needs one from syclobj.Open")
+		return nil, opErr(op, ErrExchange, "the Runtime is nil; %v memory needs one from syclobj.Open", d.Type)
 	}
 	if span.First == nil {
-		return nil, opErr(op, ErrExchange, "a kDLOneAPI tensor with a null pointer; even one without elements needs USM memory")
+		return nil, opErr(op, ErrExchange, "a %v tensor with a null pointer; even one without elements needs USM memory", d.Type)
 	}
 	first := uintptr(span.First)
-	place, err := rt.DLPackPlace(d.ID, first+uintptr(span.Lo), first+uintptr(span.Hi))
+	find := rt.DLPackPlace
+	if isCUDA(d) {
+		find = cuda.Place
+	}
+	place, err := find(d.ID, first+uintptr(span.Lo), first+uintptr(span.Hi))
 	if err != nil {
-		return nil, wrapErr(op, ErrExchange, err)
+		return nil, opErr(op, ErrExchange, "the tensor is on %v: %w", d, err)
 	}
 	return place, nil
 }

@@ -1,0 +1,127 @@
+//go:build linux && cgo
+
+package usmarray
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/internal/testenv/testcuda"
+	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/syclobj"
+)
+
+// cudaQueues returns the default queues of the CUDA devices, in CUDA's order.
+func cudaQueues(t *testing.T) (all []*syclobj.Queue) {
+	for _, d := range testsycl.Runtime(t).RootDevices() {
+		if d.Info().Backend == syclobj.BackendCUDA {
+			q, err := d.DefaultQueue()
+			require.NoError(t, err)
+			all = append(all, q)
+		}
+	}
+	return all
+}
+
+// onCUDA returns an array of 64 bytes with a value.
+func onCUDA(t *testing.T, q *syclobj.Queue, kind syclobj.USMKind, value byte) *Array {
+	t.Helper()
+	r, err := memmgr.Default(q, kind)
+	require.NoError(t, err)
+	a, err := Full(r, Uint8, []int{64}, value)
+	require.NoError(t, err)
+	return a
+}
+
+func TestCUDAExport(t *testing.T) {
+	if !testcuda.Child(t) {
+		return
+	}
+	for ordinal, q := range cudaQueues(t) {
+		for kind, wants := range map[syclobj.USMKind][]dlpack.Device{
+			syclobj.USMDevice: {{Type: dlpack.DeviceCUDA, ID: int32(ordinal)}},
+			syclobj.USMShared: {{Type: dlpack.DeviceCUDA, ID: int32(ordinal)}, {Type: dlpack.DeviceCUDAManaged, ID: int32(ordinal)}},
+			syclobj.USMHost:   {{Type: dlpack.DeviceCUDAHost}},
+		} {
+			a := onCUDA(t, q, kind, 1)
+			first, err := a.DLPackWith(ExportOptions{CUDA: true})
+			require.NoError(t, err)
+			require.Equal(t, wants[0], first.Device())
+			first.Release()
+			for _, want := range wants {
+				tensor, err := a.DLPackWith(ExportOptions{Device: &want})
+				require.NoError(t, err, "%v", want)
+				require.Equal(t, want, tensor.Device())
+				copied, err := a.DLPackWith(ExportOptions{Device: &want, Copy: CopyAlways})
+				require.NoError(t, err, "%v", want)
+				require.Equal(t, want, copied.Device())
+				require.NotEqual(t, tensor.Data(), copied.Data())
+				copied.Release()
+				if want.Type == dlpack.DeviceCUDAHost {
+					tensor.Release()
+					continue
+				}
+				b, err := FromDLPack(testsycl.Runtime(t), tensor)
+				require.NoError(t, err)
+				require.Equal(t, a.Place(), b.Place())
+				require.Equal(t, a.Buffer().Cell().Address, b.Buffer().Cell().Address)
+				b.Release()
+			}
+			other := dlpack.Device{Type: wants[0].Type, ID: 7}
+			_, err = a.DLPackWith(ExportOptions{Device: &other})
+			require.ErrorIs(t, err, ErrExchange)
+			a.Release()
+		}
+	}
+}
+
+// TestCUDAOrder: reads and the reuse of memory come after work of CUDA that no queue of SYCL knows.
+func TestCUDAOrder(t *testing.T) {
+	if !testcuda.Child(t) {
+		return
+	}
+	q := cudaQueues(t)[0]
+	for _, kind := range []syclobj.USMKind{syclobj.USMDevice, syclobj.USMShared} {
+		a := onCUDA(t, q, kind, 1)
+		tensor, err := a.DLPackWith(ExportOptions{CUDA: true})
+		require.NoError(t, err)
+		ordinal := int(tensor.Device().ID)
+		address := a.Buffer().Cell().Address
+		testcuda.Later(t, ordinal, address, 9, 64)
+		data, err := ToSlice[byte](a)
+		require.NoError(t, err)
+		require.EqualValues(t, 9, data[0], "%v: a read before the work", kind)
+		testcuda.Later(t, ordinal, address, 8, 64)
+		tensor.Release()
+		a.Release()
+		b := onCUDA(t, q, kind, 5)
+		for n := 0; b.Buffer().Cell().Address != address; n++ {
+			require.Less(t, n, 1000, "the memory was not reused")
+			defer b.Release()
+			b = onCUDA(t, q, kind, 5)
+		}
+		data, err = ToSlice[byte](b)
+		require.NoError(t, err)
+		require.NotContains(t, data, byte(8), "%v: reused before the end of the work", kind)
+		b.Release()
+	}
+}
+
+func TestCUDAElsewhere(t *testing.T) {
+	for _, b := range backends(t) {
+		if b.r.Place().FilterString()[:4] == "cuda" {
+			continue
+		}
+		a, err := Zeros(b.r, Uint8, []int{4})
+		require.NoError(t, err)
+		for _, o := range []ExportOptions{{CUDA: true}, {Device: &dlpack.Device{Type: dlpack.DeviceCUDA}}, {Device: &dlpack.Device{Type: dlpack.DeviceCUDAHost}}, {CUDA: true, Copy: CopyAlways}} {
+			_, err = a.DLPackWith(o)
+			require.ErrorIs(t, err, syclobj.ErrNoCUDA)
+			require.ErrorIs(t, err, ErrExchange)
+		}
+		a.Release()
+	}
+}
