@@ -634,7 +634,10 @@ GETTER(sycl_context)
 
 GETTER(pointer)
 {
+	usmb_dl_device unused;
 	if (usmb_array_address_shown(a) < 0) return NULL;
+	/* A consumer that has the address alone may be of CUDA. */
+	if (a->cell->place && usmb_place_is_cuda(a->cell->place)) (void)usmb_array_cuda_device(a, &unused);
 	return PyLong_FromVoidPtr(a->first);
 }
 
@@ -719,6 +722,8 @@ ALIVE_TWO(usmb_array_T, void *)
 ALIVE_TWO(usmb_array_mT, void *)
 ALIVE_TWO(usmb_array_suai, void *)
 ALIVE_TWO(usmb_array_interface, void *)
+ALIVE_TWO(usmb_array_cuda, void *)
+ALIVE_TWO(usmb_array_cuda_interface, void *)
 ALIVE_TWO(usmb_array_subscript, PyObject *)
 ALIVE_TWO(usmb_array_reduce, PyObject *)
 ALIVE_ONE(array_int)
@@ -891,6 +896,8 @@ static PyGetSetDef getset[] = {
         {"_pointer", get_pointer, NULL, doc_Array__pointer, NULL},
         {"__sycl_usm_array_interface__", alive_usmb_array_suai, NULL, doc_Array___sycl_usm_array_interface__, NULL},
         {"__array_interface__", alive_usmb_array_interface, NULL, doc_Array___array_interface__, NULL},
+        {"cuda", alive_usmb_array_cuda, NULL, doc_Array_cuda, NULL},
+        {"__cuda_array_interface__", alive_usmb_array_cuda_interface, NULL, doc_Array___cuda_array_interface__, NULL},
         {NULL, NULL, NULL, NULL, NULL},
 };
 

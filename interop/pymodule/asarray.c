@@ -19,6 +19,7 @@ enum {
 	IMPORT_DLPACK,
 	IMPORT_BUFFER,
 	IMPORT_NUMBER_BUFFER,
+	IMPORT_CUDA_INTERFACE,
 	IMPORT_ML_DTYPES,
 	IMPORT_ARRAY_INTERFACE,
 	IMPORT_ARRAY_VIEW,
@@ -73,6 +74,13 @@ static int if_buffer(attempt *t)
 static int if_number_buffer(attempt *t)
 {
 	return !t->typed && PyObject_CheckBuffer(t->o) && is_number(t->o);
+}
+
+static int if_cuda_interface(attempt *t)
+{
+	PyObject *const names[1] = {usmb_name.__cuda_array_interface__};
+	if (PyList_Check(t->o) || PyTuple_Check(t->o)) return 0;
+	return usmb_type_has(t->o, names, 1);
 }
 
 static int if_failed(attempt *t)
@@ -145,6 +153,11 @@ static PyObject *import_number_buffer(attempt *t)
 	return a;
 }
 
+static PyObject *import_cuda_interface(attempt *t)
+{
+	return usmb_import_cuda_interface(t->o);
+}
+
 static PyObject *import_ml_dtypes(attempt *t)
 {
 	return usmb_import_ml(t->o);
@@ -198,6 +211,7 @@ static const struct importer {
         /* After DLPack: NumPy before 2.1 cannot export read-only arrays by it. */
         [IMPORT_BUFFER] = {if_buffer, import_buffer, BIT(IMPORT_DLPACK), BUFFER_ERROR, BIT(IMPORT_DLPACK)},
         [IMPORT_NUMBER_BUFFER] = {if_number_buffer, import_number_buffer, 0, 0, 0},
+        [IMPORT_CUDA_INTERFACE] = {if_cuda_interface, import_cuda_interface, 0, 0, 0},
         /* ndarrays of ml_dtypes element types, which no protocol of NumPy can describe. */
         [IMPORT_ML_DTYPES] = {if_failed, import_ml_dtypes, BIT(IMPORT_DLPACK) | BIT(IMPORT_BUFFER),
 	                      BUFFER_ERROR | VALUE_ERROR, 0},
@@ -205,7 +219,8 @@ static const struct importer {
            them, which Pillow's images pad to four bytes for each pixel. */
         [IMPORT_ARRAY_INTERFACE] = {if_array_interface, import_described, 0, 0, 0},
         /* __array__ may copy, so it is asked for a view, then Arrow is, and only then for a copy. */
-        [IMPORT_ARRAY_VIEW] = {if_array_method, import_array_view, 0, 0, 0},
+        [IMPORT_ARRAY_VIEW] = {if_array_method, import_array_view, BIT(IMPORT_CUDA_INTERFACE), BUFFER_ERROR,
+	                       BIT(IMPORT_CUDA_INTERFACE)},
         /* After DLPack: pyarrow has __dlpack__ for each of its arrays, but it fails for tensors,
            slices with nulls before them, and booleans. */
         [IMPORT_ARROW] = {if_arrow, import_arrow, BIT(IMPORT_DLPACK), ANY_ERROR & ~OTHER_ERROR, 0},

@@ -246,6 +246,12 @@ static int parse_request(PyObject *const *args, Py_ssize_t n, PyObject *kwnames,
 	return 0;
 }
 
+/* Whether a device type is one of CUDA. */
+static int is_cuda(int64_t type)
+{
+	return type == USMB_DL_CUDA || type == USMB_DL_CUDA_HOST || type == USMB_DL_CUDA_MANAGED;
+}
+
 static int is_minus_one(PyObject *o)
 {
 	if (!PyLong_Check(o)) return 0;
@@ -279,6 +285,35 @@ static int parse_stream(PyObject *stream, consumer *c)
 	return -1;
 }
 
+/* Reads a stream of CUDA. The host waits for all work on the memory, so that any stream may use it, and it
+   only matters whether the consumer asks for that. */
+static int parse_cuda_stream(PyObject *stream, int64_t type, consumer *c)
+{
+	static const char what[] = "__dlpack__: stream";
+	char name[64];
+	int overflow;
+	memset(c, 0, sizeof *c);
+	if (!stream) return 0;
+	if (!PyLong_Check(stream)) {
+		usmb_raise(PyExc_TypeError, "%s must be an integer or None for memory of CUDA, not %s", what,
+		           usmb_type_name(stream, name, sizeof name));
+		return -1;
+	}
+	long long v = PyLong_AsLongLongAndOverflow(stream, &overflow);
+	c->unordered = v == -1 && !overflow;
+	if (type == USMB_DL_CUDA_HOST)
+		usmb_raise(PyExc_ValueError, "%s must be None for kDLCUDAHost (3)", what);
+	else if (v == 0)
+		usmb_raise(PyExc_ValueError,
+		           "%s must not be 0, which is ambiguous: 1 is the legacy default stream, 2 the per-thread one",
+		           what);
+	else if (overflow || v < -1)
+		usmb_raise(PyExc_ValueError, "%s must be -1, 1, 2 or the address of a stream", what);
+	else
+		return 0;
+	return -1;
+}
+
 /* Orders the consumer behind all work on the memory: on the consumer's queue if it gave one, else by
    waiting. Without a stream the consumer works on the queue that users see for the array. */
 static int order(usmb_array *a, const consumer *c)
@@ -298,6 +333,24 @@ static int raise_device(usmb_array *a, const int64_t want[2], const char *why)
 	return -1;
 }
 
+/* The same as choose for a device of CUDA. */
+static int choose_cuda(usmb_array *a, request *r, usmb_dl_device *dev, PyObject **src, int *copied)
+{
+	char why[128];
+	usmb_place *place = usmb_array_place(a);
+	int code = usmb_array_cuda_device(a, dev);
+	if (code != USMB_SYCL_OK) return raise_device(a, r->device, usmb_sycl_strerror(code));
+	if (r->device[0] == USMB_DL_CUDA_MANAGED && place->kind == USMB_USM_SHARED) dev->type = USMB_DL_CUDA_MANAGED;
+	if (dev->type != r->device[0] || dev->id != r->device[1]) {
+		snprintf(why, sizeof why, "this memory can be asked for as (%d, %d); to_device() copies it", dev->type,
+		         dev->id);
+		return raise_device(a, r->device, why);
+	}
+	*copied = r->copy == 1;
+	*src = *copied ? usmb_copy_to(a, NULL) : Py_NewRef(a);
+	return *src ? 0 : -1;
+}
+
 /* Chooses the array to export for a request, and its device. *src is a new reference; *copied:
    whether it is a copy. */
 static int choose(usmb_array *a, request *r, usmb_dl_device *dev, PyObject **src, int *copied)
@@ -314,10 +367,12 @@ static int choose(usmb_array *a, request *r, usmb_dl_device *dev, PyObject **src
 	}
 	usmb_place *place = usmb_array_place(a);
 	int64_t type = r->device[0], id = r->device[1];
+	if (is_cuda(type)) return choose_cuda(a, r, dev, src, copied);
 	int cpu = type == USMB_DL_CPU && id == 0; /* id 0 is the only CPU, as in NumPy */
 	int here = place ? place->dl_error == 0 && type == place->dl_type && id == place->dl_id : cpu;
 	if (!cpu && (type != USMB_DL_ONEAPI || id < 0 || id > INT32_MAX))
-		return raise_device(a, r->device, "only (1, 0) and (14, root device index) can be asked for");
+		return raise_device(a, r->device,
+		                    "only (1, 0), (14, root device index) and devices of CUDA can be asked for");
 	dev->type = (int32_t)type;
 	dev->id = (int32_t)id;
 	if (r->copy != 1 && (here || (cpu && a->flags & USMB_ARR_READ))) {
@@ -335,8 +390,8 @@ static PyObject *export_request(usmb_array *a, request *r)
 	usmb_dl_device dev;
 	consumer c;
 	PyObject *src = NULL, *capsule = NULL;
-	int copied, versioned;
-	if (parse_stream(r->stream, &c) < 0) return NULL;
+	int copied, versioned, cuda = r->has_device && is_cuda(r->device[0]);
+	if ((cuda ? parse_cuda_stream(r->stream, r->device[0], &c) : parse_stream(r->stream, &c)) < 0) return NULL;
 	if (choose(a, r, &dev, &src, &copied) < 0) goto done;
 	uint64_t flags = usmb_array_dlflags((usmb_array *)src) | (copied ? USMB_DL_FLAG_IS_COPIED : 0);
 	int code = usmb_dl_negotiate(r->has_max, r->major, r->minor, flags, &versioned);
@@ -347,8 +402,8 @@ static PyObject *export_request(usmb_array *a, request *r)
 		goto done;
 	}
 	if (!copied) {
-		/* A consumer of USM on the host has no stream: it reads at once. */
-		int reads = dev.type == USMB_DL_CPU && a->cell->place;
+		/* A consumer of USM on the host has no stream: it reads at once. One of CUDA has no queue. */
+		int reads = (dev.type == USMB_DL_CPU && a->cell->place) || (cuda && !c.unordered);
 		if ((reads ? usmb_array_wait(a) : order(a, &c)) < 0) goto done;
 	}
 	capsule = capsule_of((usmb_array *)src, dev, flags, versioned);
@@ -370,6 +425,20 @@ PyObject *usmb_array_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t n,
 	if (parse_request(args, n, kwnames, &r) < 0) return NULL;
 	if (plain && !r.has_device && r.copy != 1 && !r.stream)
 		return capsule_of(a, cpu, 0, r.has_max && r.major >= USMB_DL_MAJOR);
+	return export_request(a, &r);
+}
+
+PyObject *usmb_array_dlpack_on(usmb_array *a, usmb_dl_device device, PyObject *const *args, Py_ssize_t n,
+                               PyObject *kwnames)
+{
+	request r;
+	usmb_owner_drain();
+	if (parse_request(args, n, kwnames, &r) < 0) return NULL;
+	if (!r.has_device) {
+		r.has_device = 1;
+		r.device[0] = device.type;
+		r.device[1] = device.id;
+	}
 	return export_request(a, &r);
 }
 
@@ -395,6 +464,9 @@ PyObject *usmb_array_dlpack_device(PyObject *self, PyObject *unused)
 static PyObject *our_version; /* (1, 3) */
 static PyObject *kw_version;  /* ("max_version",) */
 static PyObject *kw_full;     /* ("max_version", "dl_device", "copy") */
+static PyObject *kw_stream;   /* ("stream", "max_version"), and one without max_version */
+static PyObject *kw_stream_only;
+static PyObject *legacy_stream; /* 1 */
 
 /* ---- owners ---------------------------------------------------------------------- */
 
@@ -413,9 +485,15 @@ static int oneapi_place(const usmb_dl_snapshot *s, usmb_place **out)
 	return -1;
 }
 
+static int cuda_place(const usmb_dl_snapshot *s, usmb_place **out)
+{
+	const char *first = s->span.first;
+	return usmb_cuda_place(s->t.device.id, first + s->span.lo, first + s->span.hi, out);
+}
+
 /* Memory for a tensor without elements and without an address on a SYCL device, because consumers
    of USM need an address. */
-static usmb_cell *stand_in(const usmb_dl_device *device)
+usmb_cell *usmb_dlpack_stand_in(const usmb_dl_device *device)
 {
 	usmb_cell *cell = NULL;
 	usmb_goerr err;
@@ -436,7 +514,10 @@ static usmb_cell *own_memory(void *managed, int versioned, const usmb_dl_snapsho
 	usmb_cell *cell = usmb_dl_own_context(managed, versioned, usmb_cell_drop);
 	const char *first = s->span.first;
 	usmb_place *place = cell ? cell->place : NULL;
-	if (!place || place->dl_error || place->dl_id != s->t.device.id) return NULL;
+	if (!place) return NULL;
+	if (is_cuda(s->t.device.type) ? place->cuda - 1 != s->t.device.id
+	                              : place->dl_error || place->dl_id != s->t.device.id)
+		return NULL;
 	const char *lo = first + s->span.lo, *hi = first + s->span.hi, *data = cell->data;
 	if (lo < data || hi < lo || (uint64_t)(hi - data) > cell->size) return NULL;
 	usmb_cell_retain(cell);
@@ -471,8 +552,9 @@ static usmb_cell *usm_cell(void *managed, int versioned, usmb_dl_snapshot *s)
 {
 	usmb_place *place;
 	usmb_cell *cell;
-	if (s->span.nelem == 0 && !s->span.first) {
-		cell = stand_in(&s->t.device);
+	int cuda = is_cuda(s->t.device.type);
+	if (s->span.nelem == 0 && (cuda || !s->span.first)) {
+		cell = cuda ? usmb_cuda_stand_in(s->t.device.id) : usmb_dlpack_stand_in(&s->t.device);
 		if (!cell) return NULL;
 		s->span.first = cell->data;
 		usmb_dl_delete(managed, versioned);
@@ -483,7 +565,7 @@ static usmb_cell *usm_cell(void *managed, int versioned, usmb_dl_snapshot *s)
 		usmb_dl_delete(managed, versioned);
 		return cell;
 	}
-	if (oneapi_place(s, &place) < 0) return NULL;
+	if ((cuda ? cuda_place(s, &place) : oneapi_place(s, &place)) < 0) return NULL;
 	cell = known_memory(s, usmb_dl_whole_elements(s->span.lo, s->span.itembits), place);
 	if (cell) {
 		usmb_place_release(place);
@@ -503,8 +585,8 @@ static usmb_cell *usm_cell(void *managed, int versioned, usmb_dl_snapshot *s)
 
 usmb_cell *usmb_tensor_cell(void *managed, int versioned, usmb_dl_snapshot *s)
 {
-	return s->t.device.type == USMB_DL_ONEAPI ? usm_cell(managed, versioned, s)
-	                                          : managed_cell(managed, versioned, s, NULL);
+	return s->t.device.type != USMB_DL_CPU ? usm_cell(managed, versioned, s)
+	                                       : managed_cell(managed, versioned, s, NULL);
 }
 
 /* ---- capsules -------------------------------------------------------------------- */
@@ -689,22 +771,28 @@ PyObject *usmb_tensor_take(PyObject *x, usmb_take_fn take, void *ctx)
 
 /* ---- far memory ---------------------------------------------------------------------- */
 
-/* Any device counts whose memory cannot be imported, also an invalid one. */
-static int tensor_is_far(PyObject *x)
+/* The type of the device of a tensor, USMB_DL_CPU if it does not report one; -1 with an exception. */
+static int64_t device_type_of(PyObject *x)
 {
-	if (PyCapsule_CheckExact(x)) return 0;
+	if (PyCapsule_CheckExact(x)) return USMB_DL_CPU;
 	PyObject *pair = PyObject_CallMethodObjArgs(x, usmb_name.__dlpack_device__, NULL);
 	if (!pair) {
 		if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return -1;
 		PyErr_Clear();
-		return 0;
+		return USMB_DL_CPU;
 	}
 	PyObject *first = PySequence_GetItem(pair, 0);
 	Py_DECREF(pair);
 	int64_t type = first ? PyLong_AsLongLong(first) : -1;
 	Py_XDECREF(first);
-	if (type == -1 && PyErr_Occurred()) return -1;
-	return type != USMB_DL_CPU && type != USMB_DL_ONEAPI;
+	return type == -1 && !PyErr_Occurred() ? -2 : type;
+}
+
+/* Any device counts whose memory is not SYCL's or the host's, also an invalid one. */
+static int tensor_is_far(PyObject *x)
+{
+	int64_t type = device_type_of(x);
+	return type == -1 ? -1 : type != USMB_DL_CPU && type != USMB_DL_ONEAPI;
 }
 
 /* For memory that only its owner can reach: the owner copies it to the host. */
@@ -729,8 +817,8 @@ static PyObject *refuse_device(const usmb_dl_tensor *t)
 {
 	const char *name = usmb_dl_device_name(t->device.type);
 	return usmb_raise(PyExc_BufferError,
-	                  "from_dlpack: the tensor is on device (%d, %d)%s%s; only kDLCPU (1) and kDLOneAPI (14) can "
-	                  "be imported without a copy: ask its owner for a copy on the host",
+	                  "from_dlpack: the tensor is on device (%d, %d)%s%s; only kDLCPU (1), kDLOneAPI (14) and "
+	                  "memory of CUDA (2, 13) can be imported without a copy: ask its owner for a copy on the host",
 	                  t->device.type, t->device.id, name ? " " : "", name ? name : "");
 }
 
@@ -771,7 +859,8 @@ static PyObject *import_from(void *managed, int versioned, PyObject *o)
 	int code = usmb_dl_read_managed(managed, versioned, &s);
 	if (__builtin_expect(code == USMB_DL_OK, 1)) {
 		if (!versioned && !writable_legacy(managed, o)) s.flags |= USMB_DL_FLAG_READ_ONLY;
-		int known = s.t.device.type == USMB_DL_CPU || s.t.device.type == USMB_DL_ONEAPI;
+		int known = s.t.device.type == USMB_DL_CPU || s.t.device.type == USMB_DL_ONEAPI ||
+		            s.t.device.type == USMB_DL_CUDA || s.t.device.type == USMB_DL_CUDA_MANAGED;
 		return known ? array_of(managed, versioned, &s) : refuse_device(&s.t);
 	}
 	return usmb_raise(PyExc_BufferError, "from_dlpack: %s", usmb_dl_explain_snapshot(code, &s, text, sizeof text));
@@ -828,11 +917,37 @@ static PyObject *note_producer(PyObject *x, PyObject *o)
 	return NULL;
 }
 
+/* Imports a tensor of CUDA. Its producer orders its work before the legacy default stream, for which the
+   host waits. PyTorch orders nothing unless it is given a stream, and neither does its exchange API. */
+static PyObject *import_cuda(PyObject *x)
+{
+	const usmb_typeinfo *info = usmb_typeinfo_of(x);
+	if (!info || (is_torch(info) && check_negated(x) == -2)) return NULL;
+	PyObject *args[4] = {NULL, x, legacy_stream, our_version};
+	size_t n = 1 | PY_VECTORCALL_ARGUMENTS_OFFSET;
+	PyObject *capsule = PyObject_VectorcallMethod(usmb_name.__dlpack__, args + 1, n, kw_stream);
+	if (!capsule && PyErr_ExceptionMatches(PyExc_TypeError)) {
+		PyErr_Clear();
+		capsule = PyObject_VectorcallMethod(usmb_name.__dlpack__, args + 1, n, kw_stream_only);
+	}
+	if (!capsule) return NULL;
+	PyObject *a = done_with(capsule, tensor_take_capsule(capsule, 1, take_array, x));
+	if (a && ((usmb_array *)a)->cell->place) usmb_cuda_arrived((usmb_array *)a, 1);
+	return a;
+}
+
 PyObject *usmb_import_object(PyObject *x)
 {
 	if (usmb_is_array(x)) return import_own((usmb_array *)x);
+	if (__builtin_expect(usmb_cuda_present(), 0)) {
+		int64_t type = device_type_of(x);
+		if (type == -1 && usmb_clear_exception() < 0) return NULL; /* __dlpack__ raises the others */
+		if (type == USMB_DL_CUDA || type == USMB_DL_CUDA_MANAGED) return import_cuda(x);
+	}
 	PyObject *o = usmb_tensor_take(x, take_array, x);
 	if (!o || !((usmb_array *)o)->cell->place || PyCapsule_CheckExact(x)) return o;
+	/* A stream of CUDA is not a queue. Every access waits for all of them. */
+	if (usmb_cuda_shown(usmb_array_place((usmb_array *)o))) return o;
 	const usmb_typeinfo *info = usmb_typeinfo_of(x);
 	if (!info) {
 		Py_DECREF(o);
@@ -989,7 +1104,10 @@ int usmb_dlpack_register(void)
 	our_version = usmb_tuple_i64(v, 2);
 	kw_version = PyTuple_Pack(1, usmb_name.max_version);
 	kw_full = PyTuple_Pack(3, usmb_name.max_version, usmb_name.dl_device, usmb_name.copy);
-	if (!our_version || !kw_version || !kw_full) return -1;
+	kw_stream = PyTuple_Pack(2, usmb_name.stream, usmb_name.max_version);
+	kw_stream_only = PyTuple_Pack(1, usmb_name.stream);
+	legacy_stream = PyLong_FromLong(1);
+	if (!our_version || !kw_version || !kw_full || !kw_stream || !kw_stream_only || !legacy_stream) return -1;
 	PyObject *capsule = PyCapsule_New(&api, usmb_dl_name_exchange_api, NULL);
 	if (!capsule) return -1;
 	int r = PyObject_SetAttr((PyObject *)usmb_array_type, usmb_name.__dlpack_c_exchange_api__, capsule);

@@ -16,7 +16,9 @@ static const char doc_Array___dlpack__[] =
 	"stream : optional\n"
 	"    The consumer's queue, in one of the forms of `sycl_queue` in `empty`. A\n"
 	"    barrier orders the consumer's work behind work on the memory. With None\n"
-	"    the call waits for that work; with -1 it does nothing.\n"
+	"    the call waits for that work; with -1 it does nothing. For a device of\n"
+	"    CUDA: an integer, 1 (the legacy default stream, as None), 2 or the address\n"
+	"    of a stream, before whose work the call waits, or -1.\n"
 	"max_version : tuple of two int, optional\n"
 	"    The newest DLPack version that the consumer reads. If the major version\n"
 	"    is 1 or more, the capsule is versioned, otherwise it has the legacy\n"
@@ -24,7 +26,9 @@ static const char doc_Array___dlpack__[] =
 	"dl_device : tuple of two int, optional\n"
 	"    The device that the tensor must be on: (1, 0) for the CPU, or (14, root\n"
 	"    device index). Host and shared USM are exported as CPU memory without a\n"
-	"    copy.\n"
+	"    copy. On SYCL's CUDA backend also (2, CUDA's number of the device) for\n"
+	"    device and shared USM, (13, that number) for shared and (3, 0) for host\n"
+	"    USM.\n"
 	"copy : {None, False, True}, optional\n"
 	"    None copies only if `dl_device` needs it, True always copies, False\n"
 	"    never does.\n"
@@ -894,6 +898,39 @@ static const char doc_Array___array_interface__[] =
 	">>> import usmbridge as ub\n"
 	">>> ub.zeros(3, device=\"host\").__array_interface__[\"shape\"]\n"
 	"(3,)";
+
+static const char doc_Array_cuda[] =
+	"View of the array for libraries of CUDA, on SYCL's CUDA backend.\n"
+	"\n"
+	"Its `__dlpack_device__` and `__dlpack__` describe the memory as that of CUDA,\n"
+	"so that ``torch.from_dlpack(a.cuda)``, ``cupy.from_dlpack(a.cuda)`` and\n"
+	"``jax.dlpack.from_dlpack(a.cuda)`` share it. AttributeError on other backends.";
+
+static const char doc_Array___cuda_array_interface__[] =
+	"Dictionary of the CUDA array interface, version 3.\n"
+	"\n"
+	"For device and shared USM on SYCL's CUDA backend; otherwise AttributeError, as\n"
+	"for element types without a type string. Reading it waits for work on the\n"
+	"memory, so its stream is None. The consumer must finish its work before it\n"
+	"drops the array.";
+
+static const char doc_CUDAView[] =
+	"View of an Array for libraries of CUDA: the attribute `cuda` of Array.";
+
+static const char doc_CUDAView___dlpack__[] =
+	"__dlpack__($self, /, *, stream=None, max_version=None, dl_device=None, copy=None)\n"
+	"--\n"
+	"\n"
+	"Return a DLPack capsule of the array as memory of CUDA.\n"
+	"\n"
+	"The same as `Array.__dlpack__` with `dl_device` set to the device of the view.";
+
+static const char doc_CUDAView___dlpack_device__[] =
+	"__dlpack_device__($self, /)\n"
+	"--\n"
+	"\n"
+	"Return the DLPack device: (2, CUDA's number of the device) for device and\n"
+	"shared USM, (3, 0) for host USM.";
 
 static const char doc_Array[] =
 	"A typed, strided view of reference-counted memory.\n"

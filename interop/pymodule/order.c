@@ -6,7 +6,8 @@
    - the default queues of the place (usmb_place_show), for memory that was exported, imported or shown
      without another queue;
    - queues that the memory was shown, imported or exported with. Go records them (memmgr/shared_queues.go),
-     except for the first queue of memory that belongs to Python: its cell owns the queue object. */
+     except for the first queue of memory that belongs to Python: its cell owns the queue object.
+   Libraries of CUDA work on streams, which are no queues of SYCL: usmb_cuda_wait waits for all of them. */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -125,7 +126,15 @@ enum {
 /* Whether only the default queue that users see can have unreported work on memory that was seen. */
 static int only_default(usmb_cell *cell)
 {
-	return !has_recorded(cell) && !usmb_cell_first_queue(cell) && !usmb_place_shows_own(cell->place);
+	return !has_recorded(cell) && !usmb_cell_first_queue(cell) && !usmb_place_shows_own(cell->place) &&
+	       !usmb_cuda_shown(cell->place);
+}
+
+/* Whether libraries of CUDA may have work on the memory, of which SYCL's queues know nothing. */
+static int has_cuda(usmb_cell *cell)
+{
+	return usmb_cuda_shown(cell->place) &&
+	       flags_of(cell) & (USMB_CELL_EXPORTED | USMB_CELL_FOREIGN | USMB_CELL_ASYNC) && !usmb_py_in_child();
 }
 
 /* Raises the failure of work for which an earlier call has waited. */
@@ -152,10 +161,12 @@ static int wait_for(usmb_cell *cell, PyObject *named, int what)
 		free_queues(&q);
 		return failed_before(cell, what);
 	}
-	if (!event && q.n == 0) return 0; /* there is nothing to free */
+	int cuda = has_cuda(cell);
+	if (!event && q.n == 0 && !cuda) return 0; /* there is nothing to free */
 	PyThreadState *saved = PyEval_SaveThread();
 	/* Our work first: it may have been submitted to one of the queues. */
 	int code = event ? usmb_sycl_wait_event(event) : USMB_SYCL_OK;
+	if (code == USMB_SYCL_OK && cuda) code = usmb_cuda_wait(cell->place, 0);
 	if (code == USMB_SYCL_OK && q.n > 0) code = usmb_sycl_wait_queues(list_of(&q), q.n);
 	if (code != USMB_SYCL_OK && what == KEEP) set_flags(cell, USMB_CELL_FAILED);
 	if (event) {
@@ -210,10 +221,12 @@ static int order_held(usmb_array *a, void *queue)
 	if (collect(&q, cell, a->queue, 0) < 0) return -1;
 	void *event = usmb_pending_copy(cell);
 	int code = flags_of(cell) & USMB_CELL_FAILED ? USMB_SYCL_EASYNC : USMB_SYCL_OK;
-	if (code == USMB_SYCL_OK && (event || q.n > 0)) {
+	int cuda = has_cuda(cell);
+	if (code == USMB_SYCL_OK && (event || q.n > 0 || cuda)) {
 		/* Without the GIL, because a submission can wait for a thread that takes it. */
 		PyThreadState *saved = PyEval_SaveThread();
-		code = usmb_sycl_order(queue, event, list_of(&q), q.n);
+		if (cuda) code = usmb_cuda_wait(cell->place, 0);
+		if (code == USMB_SYCL_OK) code = usmb_sycl_order(queue, event, list_of(&q), q.n);
 		PyEval_RestoreThread(saved);
 	}
 	usmb_sycl_event_delete(event);

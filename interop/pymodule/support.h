@@ -53,6 +53,7 @@
 	X(__name__) \
 	X(__qualname__) \
 	X(__array_interface__) \
+	X(__cuda_array_interface__) \
 	X(__array__) \
 	X(__array_struct__) \
 	X(__array_ufunc__) \

@@ -146,6 +146,10 @@ class Array:
     def __sycl_usm_array_interface__(self) -> dict[str, Any]: ...
     @property
     def __array_interface__(self) -> dict[str, Any]: ...
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]: ...  # AttributeError unless on SYCL's CUDA backend
+    @property
+    def cuda(self) -> Any: ...  # the same
     def __dlpack__(
         self,
         *,

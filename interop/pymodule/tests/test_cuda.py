@@ -1,0 +1,437 @@
+"""Arrays and libraries of CUDA: kDLCUDA, the attribute cuda, and __cuda_array_interface__.
+
+The tests need a CUDA device in SYCL's list. On a machine without one, test_simulated runs this file on two devices of a
+simulated driver, if USMBRIDGE_UR_ADAPTERS names the folder of SYCL's CUDA adapter. No library of CUDA is needed: classes
+here behave as those of PyTorch 2.11, CuPy 14 and JAX 0.11 were seen to do.
+"""
+
+import ctypes as ct
+import gc
+import os
+import pathlib
+import subprocess
+import weakref
+
+import numpy as np
+import pytest
+
+import capi
+import usmbridge as ub
+from conftest import HOST
+
+
+@pytest.fixture
+def cuda():
+    """The CUDA devices, in CUDA's order."""
+    found = [d for d in ub.devices() if d.filter_string.startswith("cuda:")]
+    if not found:
+        pytest.skip("no CUDA device")
+    return found
+
+
+@pytest.fixture
+def later():
+    """Makes work of a library of CUDA pending on a stream: it fills bytes of an array with a value."""
+    driver = ct.CDLL("libcuda.so.1")
+    if not hasattr(driver, "fakecuda_later"):
+        pytest.skip("the driver of CUDA is not the simulated one")
+
+    def f(ordinal, a, value, stream=0x77):
+        address = ct.c_ulonglong(a if isinstance(a, int) else a._pointer)
+        assert driver.fakecuda_later(ordinal, ct.c_void_p(stream), address, value, ct.c_size_t(64)) == 0
+
+    return f
+
+
+def make(device, kind, value=1):
+    return ub.full((64,), value, dtype="u1", device=device, usm_type=kind)
+
+
+def host(a):
+    return ub.asarray(a, device="host").tolist()
+
+
+class Torch:
+    """Takes tensors as torch.from_dlpack does."""
+
+    def __init__(self, x):
+        kind, ordinal = x.__dlpack_device__()
+        if kind != 2:
+            raise BufferError("Unsupported device_type")
+        self.capsule = x.__dlpack__(max_version=(1, 0), stream=1)
+
+
+class CuPy:
+    def __init__(self, x):
+        kind, ordinal = x.__dlpack_device__()
+        if kind not in (2, 13):
+            raise TypeError("Unsupported array type")
+        self.capsule = x.__dlpack__(stream=1, max_version=(1, 0), copy=None)
+
+
+class JAX:
+    def __init__(self, x):
+        kind, ordinal = x.__dlpack_device__()
+        if kind != 2:
+            raise TypeError
+        self.capsule = x.__dlpack__(stream=0x7F0000001000)
+
+
+class Producer:
+    """Gives the memory of an Array as a library of CUDA does. Old ones take no max_version."""
+
+    def __init__(self, a, device=None, old=False):
+        self.a, self.device, self.old, self.asked = a, device or a.cuda.__dlpack_device__(), old, []
+
+    def __dlpack_device__(self):
+        return self.device
+
+    def __dlpack__(self, **kw):
+        self.asked.append(kw)
+        if self.old and set(kw) - {"stream"}:
+            raise TypeError("unexpected keyword")
+        return self.a.__dlpack__(**{"dl_device": self.device, **kw})
+
+
+class Described:
+    def __init__(self, d):
+        self.d = d
+
+    @property
+    def __cuda_array_interface__(self):
+        return self.d
+
+
+# ---- without a CUDA device -----------------------------------------------------------
+
+
+def elsewhere():
+    return [ub.zeros(3, device=d) for d in ub.devices() if not d.filter_string.startswith("cuda:")]
+
+
+def test_absent_elsewhere():
+    for a in elsewhere():
+        for name in ("cuda", "__cuda_array_interface__"):
+            assert not hasattr(a, name)
+            with pytest.raises(AttributeError, match="libur_adapter_cuda.so.0.*docs/gpu.md"):
+                getattr(a, name)
+
+
+@pytest.mark.parametrize("dl_device", [(2, 0), (3, 0), (13, 0)])
+def test_export_elsewhere(dl_device):
+    for a in elsewhere():
+        for kw in ({}, {"copy": True}, {"copy": False}):
+            with pytest.raises(BufferError, match="CUDA backend"):
+                a.__dlpack__(dl_device=dl_device, **kw)
+
+
+@pytest.mark.parametrize("dl_device, stream, error", [
+    ((2, 0), 0, ValueError), ((2, 0), -2, ValueError), ((2, 0), 1 << 70, ValueError), ((2, 0), "1", TypeError),
+    ((2, 0), 1.0, TypeError), ((13, 0), 0, ValueError), ((3, 0), 1, ValueError), ((3, 0), -1, ValueError),
+])
+def test_invalid_streams(dl_device, stream, error):
+    with pytest.raises(error, match="stream"):
+        ub.zeros(3, device="host").__dlpack__(dl_device=dl_device, stream=stream)
+
+
+def test_imports_say_what_is_missing():
+    if any(d.filter_string.startswith("cuda:") for d in ub.devices()):
+        pytest.skip("there is a CUDA device")
+    x = np.arange(4.0)
+    for device in (2, 13):
+        p = capi.Producer(x.ctypes.data, (4,), dtype=(2, 64, 1), device=(device, 0))
+        for o in (p, p.capsule()):
+            with pytest.raises(BufferError, match=r"kDLCUDA.*libur_adapter_cuda"):
+                ub.from_dlpack(o)
+        assert not p.deleted
+    d = {"shape": (4,), "typestr": "<f8", "data": (x.ctypes.data, False), "version": 3}
+    with pytest.raises(BufferError, match="libur_adapter_cuda"):
+        ub.asarray(Described(d))
+
+    class Copies(Described):
+        def __array__(self, dtype=None, copy=None):
+            return x
+
+    assert ub.asarray(Copies(d)).tolist() == [0, 1, 2, 3]
+
+
+# ---- exports -------------------------------------------------------------------------
+
+
+def test_devices(cuda):
+    for ordinal, d in enumerate(cuda):
+        for kind, wants in (("device", [(2, ordinal)]), ("shared", [(2, ordinal), (13, ordinal)]), ("host", [(3, 0)])):
+            a = make(d, kind)
+            assert a.cuda.__dlpack_device__() == wants[0]
+            assert a.__dlpack_device__() == d.dlpack_device and a.__dlpack_device__()[0] == 14
+            for want in wants:
+                for copy in (None, False, True):
+                    m = capi.tensor(c := a.__dlpack__(dl_device=want, max_version=(1, 3), copy=copy))
+                    assert (m.t.device_type, m.t.device_id, m.flags) == (*want, 2 if copy else 0)
+                    assert (m.t.data == a._pointer) == (not copy)
+                    del c
+            for other in {(2, 0), (2, 1), (2, 9), (3, 0), (3, 1), (13, 0), (13, 1)} - set(wants):
+                with pytest.raises(BufferError, match=r"can be asked for as"):
+                    a.__dlpack__(dl_device=other)
+
+
+def test_consumers(cuda):
+    a, s, h = (make(cuda[-1], kind) for kind in ("device", "shared", "host"))
+    for consumer, name in ((Torch, capi.VERSIONED), (CuPy, capi.VERSIONED), (JAX, capi.LEGACY)):
+        for x in (a, s):
+            c = consumer(x.cuda).capsule
+            assert capi.name(c) == name and capi.tensor(c).t.data == x._pointer
+            with pytest.raises((BufferError, TypeError)):
+                consumer(x)
+        with pytest.raises((BufferError, TypeError)):
+            consumer(h.cuda)
+    assert not hasattr(a.cuda, "__dlpack_c_exchange_api__")
+    assert capi.tensor(a.cuda.__dlpack__(dl_device=(14, a.__dlpack_device__()[1]), max_version=(1, 0))).t.device_type == 14
+
+
+def test_streams(cuda):
+    a = make(cuda[0], "device")
+    for stream in (None, -1, 1, 2, 0x1000, np.int64(1).item()):
+        assert capi.name(a.cuda.__dlpack__(stream=stream)) == capi.LEGACY
+    for stream, error in ((0, ValueError), (-2, ValueError), (a.sycl_queue, TypeError)):
+        with pytest.raises(error, match="stream"):
+            a.cuda.__dlpack__(stream=stream)
+    with pytest.raises(ValueError, match="None for kDLCUDAHost"):
+        make(cuda[0], "host").cuda.__dlpack__(stream=1)
+
+
+def test_readonly(cuda):
+    a = make(cuda[0], "device").as_readonly()
+    assert capi.tensor(a.cuda.__dlpack__(max_version=(1, 0))).flags == 1
+    with pytest.raises(BufferError, match="read-only"):
+        a.cuda.__dlpack__(stream=1)
+    assert a.__cuda_array_interface__["data"] == (a._pointer, True)
+
+
+def test_view_keeps_the_array(cuda):
+    a = make(cuda[0], "device")
+    v = a.cuda
+    del a
+    gc.collect()
+    assert capi.tensor(v.__dlpack__()).t.data
+    b = make(cuda[0], "device")
+    v = b.cuda
+    b.release()
+    with pytest.raises(ValueError):
+        v.__dlpack__()
+
+
+def test_interface(cuda):
+    for kind in ("device", "shared"):
+        a = ub.full((4, 6), 2, dtype="<f4", device=cuda[-1], usm_type=kind)
+        assert a.__cuda_array_interface__ == {
+            "shape": (4, 6), "typestr": "<f4", "strides": None, "data": (a._pointer, False), "version": 3, "stream": None}
+        b = a[::2, ::-1]
+        d = b.__cuda_array_interface__
+        assert (d["shape"], d["strides"], d["data"][0]) == ((2, 6), (48, -4), a._pointer + 20)
+        assert ub.empty((0, 3), device=cuda[-1], usm_type=kind).__cuda_array_interface__["data"][0] == 0
+    for bad in (make(cuda[0], "host"), ub.empty(3, "bfloat16", device=cuda[0], usm_type="device")):
+        with pytest.raises(AttributeError, match="__cuda_array_interface__"):
+            bad.__cuda_array_interface__
+
+
+# ---- imports -------------------------------------------------------------------------
+
+
+def test_import(cuda):
+    for ordinal, d in enumerate(cuda):
+        for kind, types in (("device", [2]), ("shared", [2, 13])):
+            a = make(d, kind, 3)
+            for device_type in types:
+                for old in (False, True):
+                    p = Producer(a, (device_type, ordinal), old)
+                    for b in (ub.from_dlpack(p), ub.asarray(p)):
+                        assert (b.device, b.usm_type, b._pointer) == (d, kind, a._pointer)
+                        assert b.__dlpack_device__() == a.__dlpack_device__() and host(b) == [3] * 64
+                    assert all(kw["stream"] == 1 for kw in p.asked)
+                b = ub.from_dlpack(a.__dlpack__(dl_device=(device_type, ordinal)))
+                assert b._pointer == a._pointer and b.device == d
+            assert ub.from_dlpack(Producer(a), device="host").tolist() == [3] * 64
+            empty = ub.from_dlpack(Producer(ub.empty((0, 3), device=d, usm_type=kind)))
+            assert empty.shape == (0, 3) and empty.device == d
+            empty = ub.from_dlpack(capi.Producer(0x1000, (0,), dtype=(1, 8, 1), device=(2, ordinal)))
+            assert empty.shape == (0,) and empty.device == d
+
+
+def test_import_refusals(cuda):
+    a = make(cuda[0], "device")
+    x = np.arange(64, dtype="u1")
+    for pointer, device in ((x.ctypes.data, (2, 0)), (a._pointer, (2, len(cuda))), (x.ctypes.data, (13, 0))):
+        p = capi.Producer(pointer, (64,), dtype=(1, 8, 1), device=device)
+        for o in (p, p.capsule()):
+            with pytest.raises(BufferError, match="cannot be imported"):
+                ub.from_dlpack(o)
+        assert not p.deleted
+    with pytest.raises(BufferError, match="copy"):
+        ub.from_dlpack(capi.Producer(x.ctypes.data, (16,), device=(3, 0)))
+
+
+def test_import_interface(cuda):
+    for kind in ("device", "shared"):
+        a = ub.full((4, 6), 2, dtype="<f4", device=cuda[-1], usm_type=kind)
+        b = ub.asarray(Described(a.__cuda_array_interface__))
+        assert (b.device, b.usm_type, b._pointer, b.readonly) == (a.device, kind, a._pointer, False)
+        a[0, 5] = 7
+        assert ub.asarray(Described(a[::2, ::-1].__cuda_array_interface__), device="host").tolist()[0][0] == 7
+        d = a.__cuda_array_interface__
+        for version in ({"version": 2, "stream": None}, {"stream": 1}, {"stream": 2}, {"data": (a._pointer, True)}):
+            c = ub.asarray(Described({**d, **version}))
+            assert c._pointer == a._pointer and c.readonly == ("data" in version)
+        d.pop("stream")
+        assert host(ub.asarray(Described(d))[1]) == [2] * 6
+        for bad, error in (
+            ({"stream": 0}, ValueError), ({"stream": "1"}, ValueError), ({"mask": b}, BufferError), ({"shape": 4}, ValueError),
+            ({"shape": (1 << 60,)}, BufferError), ({"strides": (3, 4)}, ValueError), ({"strides": (4,)}, ValueError),
+            ({"data": (5, False)}, BufferError), ({"data": 5}, ValueError), ({"data": (None, False)}, ValueError),
+            ({"data": (-1, False)}, ValueError), ({"typestr": ">f4"}, TypeError), ({"typestr": None}, ValueError),
+        ):
+            with pytest.raises(error):
+                ub.asarray(Described({**d, **bad}))
+    with pytest.raises(TypeError):
+        ub.asarray(Described(3))
+    assert ub.asarray(Described({"shape": (0,), "typestr": "<f4", "data": (0, False), "version": 3})).shape == (0,)
+
+
+def test_import_keeps_the_owner(cuda, dpctl):
+    memory = dpctl.memory.MemoryUSMDevice(64, queue=dpctl.SyclQueue(cuda[0].filter_string))
+    memory.copy_from_host(bytes([4]) * 64)
+    o, gone = Described({"shape": (8,), "typestr": "|u1", "data": (memory._pointer + 8, False), "version": 2}), []
+    weakref.finalize(o, gone.append, memory)
+    del memory
+    b = ub.asarray(o)
+    del o
+    gc.collect()
+    assert not gone and host(b) == [4] * 8 and b.device == cuda[0]
+    del b
+    gc.collect()
+    assert gone
+
+
+def test_exchange_api(cuda):
+    """No stream of CUDA goes where a queue of SYCL is expected, nor the reverse."""
+    api, out = capi.exchange(ub.Array), ct.c_void_p(1)
+    for device_type in (2, 3, 13):
+        assert capi.STREAM(api.stream)(device_type, 0, ct.byref(out)) == 0 and out.value is None
+    a = make(cuda[0], "device")
+
+    class Tensor(capi.TorchFlags):
+        """Has an exchange API, as torch.Tensor has; it does not order work, so it is not used for memory of CUDA."""
+
+        __dlpack_device__ = staticmethod(a.cuda.__dlpack_device__)
+        asked = []
+
+        def __dlpack__(self, **kw):
+            self.asked.append(kw)
+            return a.cuda.__dlpack__(**kw)
+
+    def fail(*_):
+        raise AssertionError
+
+    functions = capi.FROM_PY(fail), capi.STREAM(fail)
+    own = capi.ExchangeAPI(1, 3, None, None, ct.cast(functions[0], ct.c_void_p), None, None, ct.cast(functions[1], ct.c_void_p))
+    Tensor.__dlpack_c_exchange_api__ = capi.table(own)
+    with capi.as_torch(Tensor):
+        assert ub.from_dlpack(Tensor())._pointer == a._pointer
+        assert ub.asarray(Tensor())._pointer == a._pointer
+    assert [kw["stream"] for kw in Tensor.asked] == [1, 1]
+
+
+# ---- order ---------------------------------------------------------------------------
+
+
+def shown(a):
+    """Shows the memory to libraries of CUDA in each way, and yields the consumer's object."""
+    yield a.cuda.__dlpack__(stream=1)
+    yield a.__cuda_array_interface__
+    yield a.cuda.__dlpack__(stream=-1)
+
+
+@pytest.mark.parametrize("kind", ["device", "shared"])
+def test_reads_come_after_work(cuda, later, kind):
+    ordinal = len(cuda) - 1
+    for n in range(3):
+        a = make(cuda[ordinal], kind)
+        keep = next(c for i, c in enumerate(shown(a)) if i == n)
+        later(ordinal, a, 9)
+        assert host(a)[0] == 9
+        later(ordinal, a, 8)
+        assert a[3:].copy().tolist()[0] == 8
+        if kind == "shared":
+            later(ordinal, a, 7)
+            assert np.asarray(a)[0] == 7
+        later(ordinal, a, 6)
+        a[1] = 5  # a copy to the device comes after that work too
+        assert host(a)[:3] == [6, 5, 6]
+        later(ordinal, a, 4)
+        a.__dlpack__()  # so do exports to libraries of SYCL
+        assert host(a)[0] == 4
+        del keep
+
+
+def test_address_only(cuda, later):
+    """Work of a consumer that has the address alone."""
+    a = make(cuda[0], "device")
+    later(0, a, 9)
+    assert host(a)[0] == 9
+
+
+@pytest.mark.parametrize("kind", ["device", "shared"])
+def test_reuse_comes_after_work(cuda, later, kind):
+    for n in range(2):
+        a = make(cuda[0], kind)
+        keep = next(c for i, c in enumerate(shown(a)) if i == n)
+        address = a._pointer
+        later(0, a, 8)
+        del keep, a
+        gc.collect()
+        others = []
+        for _ in range(1000):
+            others.append(make(cuda[0], kind, 5))
+            if others[-1]._pointer == address:
+                break
+        else:
+            pytest.fail("the memory was not reused")
+        assert host(others[-1]) == [5] * 64
+
+
+def test_imported_memory(cuda, later):
+    a = make(cuda[0], "device")
+    p = Producer(a)
+    later(0, a, 9, stream=1)
+    b = ub.from_dlpack(p)
+    later(0, a, 8)
+    assert host(b)[0] == 8
+    later(0, a, 7, stream=5)
+    c = ub.asarray(Described({**a.__cuda_array_interface__, "stream": 5}))
+    assert host(c)[0] == 7
+
+
+# ---- simulated devices ---------------------------------------------------------------
+
+
+def test_simulated(tmp_path):
+    adapters = os.environ.get("USMBRIDGE_UR_ADAPTERS")
+    if any(d.filter_string.startswith("cuda:") for d in ub.devices()):
+        return  # the tests above have run on these devices
+    if not adapters:
+        pytest.skip("no CUDA device, and USMBRIDGE_UR_ADAPTERS names no folder with libur_adapter_cuda.so.0")
+    assert "USMBRIDGE_CUDA_TEST" not in os.environ, "SYCL lists no CUDA device"
+    root = pathlib.Path(__file__).parents[3]
+    path = [os.environ["VIRTUAL_ENV"] + "/lib"] if "VIRTUAL_ENV" in os.environ else []
+    if not os.path.exists("/dev/nvidiactl"):
+        for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
+            source = root / "internal/testenv/testcuda/testdata/fakecuda.c"
+            subprocess.run([*os.environ.get("CC", "cc").split(), "-std=gnu11", "-shared", "-fPIC", "-O1", f"-Wl,-soname,{name}",
+                            "-o", tmp_path / name, source, "-lpthread"], check=True)
+        path.insert(0, str(tmp_path))
+    env = {**os.environ, "UR_ADAPTERS_SEARCH_PATH": adapters, "USMBRIDGE_CUDA_TEST": "1",
+           "LD_LIBRARY_PATH": ":".join(path + [os.environ.get("LD_LIBRARY_PATH", "")]).rstrip(":")}
+    p = subprocess.run([HOST, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", __file__], env=env, capture_output=True,
+                       text=True, cwd=pathlib.Path(__file__).parent, timeout=600)
+    assert p.returncode == 0, p.stdout + p.stderr
+    print(p.stdout)
