@@ -1,6 +1,6 @@
 //go:build linux && cgo
 
-// Package testcuda runs tests on CUDA devices: those of the machine, or two that testdata/fakecuda.c simulates
+// Package testcuda runs tests on CUDA devices: those of the machine, or two that testdata/cuda.c simulates
 // for the real CUDA adapter of SYCL. Only tests import it.
 package testcuda
 
@@ -9,12 +9,12 @@ package testcuda
 #include <stddef.h>
 #include <stdint.h>
 
-// The arguments are those of fakecuda_later.
+// The arguments are those of simulated_later.
 static int later(int device, uintptr_t stream, uintptr_t to, int value, size_t n)
 {
 	void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
 	int (*f)(int, void *, unsigned long long, int, size_t) = NULL;
-	if (driver) *(void **)&f = dlsym(driver, "fakecuda_later");
+	if (driver) *(void **)&f = dlsym(driver, "simulated_later");
 	return f ? f(device, (void *)stream, to, value, n) : -1;
 }
 */
@@ -91,9 +91,9 @@ func driver(t *testing.T) string {
 	if len(compiler) == 0 {
 		compiler = []string{"cc"}
 	}
-	source := filepath.Join(testenv.Root(), "internal", "testenv", "testcuda", "testdata", "fakecuda.c")
-	for _, name := range []string{"libcuda.so.1", "libnvidia-ml.so.1"} {
-		args := append(compiler[1:], "-std=gnu11", "-O1", "-shared", "-fPIC", "-Wl,-soname,"+name, "-o", filepath.Join(dir, name), source, "-lpthread")
+	sources := filepath.Join(testenv.Root(), "internal", "testenv", "testcuda", "testdata")
+	for name, source := range map[string]string{"libcuda.so.1": "cuda.c", "libnvidia-ml.so.1": "nvml.c"} {
+		args := append(compiler[1:], "-std=gnu11", "-O1", "-shared", "-fPIC", "-Wl,-soname,"+name, "-o", filepath.Join(dir, name), filepath.Join(sources, source), "-lpthread")
 		if out, err := exec.Command(compiler[0], args...).CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v\n%s", compiler[0], err, out)
 		}
@@ -101,11 +101,11 @@ func driver(t *testing.T) string {
 	return dir
 }
 
-// Later makes work of another library pending on a stream of a simulated device: it fills n bytes when something
-// waits for the stream or the device. It skips the test on a real device.
+// Later makes work of another library pending on a stream of a simulated device: it fills n bytes after 20 ms.
+// It skips the test on a real device.
 func Later(t *testing.T, device int, address uintptr, value byte, n int) {
 	t.Helper()
-	const stream = 0x5000
+	const stream = 0x50
 	if C.later(C.int(device), stream, C.uintptr_t(address), C.int(value), C.size_t(n)) != 0 {
 		t.Skip("the driver of CUDA is not the simulated one")
 	}

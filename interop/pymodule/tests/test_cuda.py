@@ -33,12 +33,12 @@ def cuda():
 def later():
     """Makes work of a library of CUDA pending on a stream: it fills bytes of an array with a value."""
     driver = ct.CDLL("libcuda.so.1")
-    if not hasattr(driver, "fakecuda_later"):
+    if not hasattr(driver, "simulated_later"):
         pytest.skip("the driver of CUDA is not the simulated one")
 
     def f(ordinal, a, value, stream=0x77):
         address = ct.c_ulonglong(a if isinstance(a, int) else a._pointer)
-        assert driver.fakecuda_later(ordinal, ct.c_void_p(stream), address, value, ct.c_size_t(64)) == 0
+        assert driver.simulated_later(ordinal, ct.c_void_p(stream), address, value, ct.c_size_t(64)) == 0
 
     return f
 
@@ -424,8 +424,8 @@ def test_simulated(tmp_path):
     root = pathlib.Path(__file__).parents[3]
     path = [os.environ["VIRTUAL_ENV"] + "/lib"] if "VIRTUAL_ENV" in os.environ else []
     if not os.path.exists("/dev/nvidiactl"):
-        for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
-            source = root / "internal/testenv/testcuda/testdata/fakecuda.c"
+        for name, source in ("libcuda.so.1", "cuda.c"), ("libnvidia-ml.so.1", "nvml.c"):
+            source = root / "internal/testenv/testcuda/testdata" / source
             subprocess.run([*os.environ.get("CC", "cc").split(), "-std=gnu11", "-shared", "-fPIC", "-O1", f"-Wl,-soname,{name}",
                             "-o", tmp_path / name, source, "-lpthread"], check=True)
         path.insert(0, str(tmp_path))

@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# Runs the tests on more devices than this machine has by itself: test-devices.sh DIRECTORY [RUN...]. The runs are
+#
+#	parts       sub-devices of Intel's CPU device
+#	pocl        PoCL alone
+#	platforms   PoCL with two devices, and Intel's
+#	cuda        one simulated CUDA device
+#	cudas       two of them, beside Intel's
+#
+# Without names all runs are done. Those of PoCL need the Debian packages that pocl.sh fetches; those of CUDA need
+# USMBRIDGE_UR_ADAPTERS, the directory of SYCL's CUDA adapter (docs/gpu.md). Runs that are not possible are named with
+# the reason. The exit status is 1 if a test failed, or if no run was possible.
+set -uo pipefail
+dir=$(realpath -m "$1")
+shift
+runs=("$@")
+[ $# -gt 0 ] || runs=(parts pocl platforms cuda cudas)
+cd "$(dirname "$0")/../../.."
+mkdir -p "$dir"
+"${GO:-go}" build -o "$dir/usmpython" ./interop/cmd/usmpython || exit 1
+done_=() failed=() skipped=()
+
+# suites SELECTOR [PYTEST ARGUMENTS] runs the Go tests on the first device of the selector and the Python tests.
+suites() {
+	local status=0
+	ONEAPI_DEVICE_SELECTOR=$1 "${GO:-go}" test -count=1 -timeout 15m ./syclobj ./memmgr/... ./usmarray/... || status=1
+	(cd interop/pymodule/tests && ONEAPI_DEVICE_SELECTOR=$1 "$dir/usmpython" -m pytest -q -rs -p no:cacheprovider "${@:2}") || status=1
+	return "$status"
+}
+
+# pairs SELECTOR runs the tests of all pairs of devices.
+pairs() {
+	(cd interop/pymodule/tests && ONEAPI_DEVICE_SELECTOR=$1 "$dir/usmpython" -m pytest -q -rs -p no:cacheprovider test_device_pairs.py)
+}
+
+# simulated builds the simulated CUDA driver and selects it.
+simulated() {
+	[ -f "${USMBRIDGE_UR_ADAPTERS:-}/libur_adapter_cuda.so.0" ] || return 3
+	mkdir -p "$dir/driver"
+	"${CC:-cc}" -shared -fPIC -O1 -Wl,-soname,libcuda.so.1 -o "$dir/driver/libcuda.so.1" internal/testenv/testcuda/testdata/cuda.c -lpthread &&
+		"${CC:-cc}" -shared -fPIC -O1 -Wl,-soname,libnvidia-ml.so.1 -o "$dir/driver/libnvidia-ml.so.1" internal/testenv/testcuda/testdata/nvml.c || return 1
+	export LD_LIBRARY_PATH=$dir/driver:$VIRTUAL_ENV/lib UR_ADAPTERS_SEARCH_PATH=$USMBRIDGE_UR_ADAPTERS
+	export SIMULATED_CUDA_DEVICES=$1
+}
+
+# run NAME does one run in a shell of its own; 3 means that it is not possible.
+run() (
+	case $1 in
+	parts) pairs 'opencl:cpu' ;;
+	pocl) . internal/tools/checks/pocl.sh "$dir/pocl" || return 3; suites 'opencl:cpu' ;;
+	platforms) . internal/tools/checks/pocl.sh "$dir/pocl" || return 3; export POCL_DEVICES="cpu cpu"; pairs 'opencl:cpu' ;;
+	cuda) simulated 1 || return; suites 'cuda:gpu' ;;
+	cudas) simulated 2 || return; pairs 'opencl:cpu;cuda:gpu' ;;
+	*) echo "test-devices: unknown run $1" >&2; return 1 ;;
+	esac
+)
+
+for name in "${runs[@]}"; do
+	echo "== $name"
+	run "$name"
+	case $? in
+	0) done_+=("$name") ;;
+	3) skipped+=("$name"); echo "not possible here: see the head of $0" ;;
+	*) failed+=("$name") ;;
+	esac
+done
+echo "passed: ${done_[*]:-none}; failed: ${failed[*]:-none}; not possible: ${skipped[*]:-none}"
+[ "${#failed[@]}" -eq 0 ] && [ "${#done_[@]}" -gt 0 ]
