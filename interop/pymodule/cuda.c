@@ -1,6 +1,5 @@
 /* cuda.c: arrays on SYCL's CUDA backend for libraries of CUDA: the attribute cuda, and
    __cuda_array_interface__ of Array and of other objects. DLPack's part is in dlpack.c. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "docstrings.h"
@@ -10,17 +9,6 @@
 #include "storage.h"
 #include "support.h"
 #include "sycl.h"
-
-int usmb_array_cuda_device(usmb_array *a, usmb_dl_device *out)
-{
-	usmb_place *place = usmb_array_place(a);
-	int32_t ordinal = 0;
-	int code = place ? usmb_cuda_show(place, a->cell->data, &ordinal) : USMB_SYCL_ENOCUDA;
-	if (code != USMB_SYCL_OK) return code;
-	*out = place->kind == USMB_USM_HOST ? (usmb_dl_device){USMB_DL_CUDA_HOST, 0}
-	                                    : (usmb_dl_device){USMB_DL_CUDA, ordinal};
-	return USMB_SYCL_OK;
-}
 
 static PyObject *no_attribute(usmb_array *a, const char *name, int code)
 {
@@ -292,55 +280,4 @@ PyObject *usmb_import_cuda_interface(PyObject *obj)
 	PyObject *a = dict ? import(obj, dict) : NULL;
 	Py_XDECREF(dict);
 	return a;
-}
-
-/* ---- imports ----------------------------------------------------------------------- */
-
-static int refused(int code, int32_t ordinal, const void *address)
-{
-	if (PyErr_Occurred()) return -1;
-	const char *why = code == USMB_SYCL_EDEVICEID
-	                          ? "SYCL's CUDA backend does not have that device, or the memory is "
-	                            "not on it"
-	                          : usmb_sycl_strerror(code);
-	PyObject *kind = usmb_runtime_failed(code) ? PyExc_RuntimeError : PyExc_BufferError;
-	if (ordinal < 0)
-		usmb_raise(kind, "memory of CUDA at %p cannot be imported: %s", address, why);
-	else
-		usmb_raise(kind,
-		           "memory of CUDA at %p on DLPack device kDLCUDA (2, %d) cannot be imported: %s; or ask its "
-		           "owner "
-		           "for a copy on the host",
-		           address, ordinal, why);
-	return -1;
-}
-
-int usmb_cuda_place(int32_t ordinal, const char *lo, const char *hi, usmb_place **out)
-{
-	int code = usmb_cuda_import(ordinal, lo, hi, out);
-	if (code == USMB_SYCL_ENOLIB)
-		code = usmb_open_sycl() == 0 ? usmb_cuda_import(ordinal, lo, hi, out) : USMB_SYCL_ENOCUDA;
-	return code == USMB_SYCL_OK ? 0 : refused(code, ordinal, lo);
-}
-
-usmb_cell *usmb_cuda_stand_in(int32_t ordinal)
-{
-	usmb_dl_device device = {USMB_DL_ONEAPI, 0};
-	int code = usmb_cuda_root(ordinal, &device.id);
-	if (code == USMB_SYCL_ENOLIB)
-		code = usmb_open_sycl() == 0 ? usmb_cuda_root(ordinal, &device.id) : USMB_SYCL_ENOCUDA;
-	if (code == USMB_SYCL_OK) return usmb_dlpack_stand_in(&device);
-	(void)refused(code, ordinal, NULL);
-	return NULL;
-}
-
-void usmb_cuda_arrived(usmb_array *a, uintptr_t stream)
-{
-	usmb_place *place = usmb_array_place(a);
-	usmb_array_hold(a);
-	PyThreadState *saved = PyEval_SaveThread();
-	int code = usmb_cuda_wait(place, stream);
-	PyEval_RestoreThread(saved);
-	if (code != USMB_SYCL_OK) atomic_fetch_or_explicit(&a->cell->flags, USMB_CELL_FAILED, memory_order_relaxed);
-	usmb_array_unhold(a);
 }

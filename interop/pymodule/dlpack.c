@@ -34,6 +34,17 @@ int usmb_array_device(usmb_array *a, usmb_dl_device *out)
 	return -1;
 }
 
+int usmb_array_cuda_device(usmb_array *a, usmb_dl_device *out)
+{
+	usmb_place *place = usmb_array_place(a);
+	int32_t ordinal = 0;
+	int code = place ? usmb_cuda_show(place, a->cell->data, &ordinal) : USMB_SYCL_ENOCUDA;
+	if (code != USMB_SYCL_OK) return code;
+	*out = place->kind == USMB_USM_HOST ? (usmb_dl_device){USMB_DL_CUDA_HOST, 0}
+	                                    : (usmb_dl_device){USMB_DL_CUDA, ordinal};
+	return USMB_SYCL_OK;
+}
+
 static int raise_export(int code, usmb_dl_tensor *view)
 {
 	char text[512];
@@ -485,6 +496,34 @@ static int oneapi_place(const usmb_dl_snapshot *s, usmb_place **out)
 	return -1;
 }
 
+/* Raises the reason why memory of CUDA cannot be imported. */
+static int raise_cuda(int code, int32_t ordinal, const void *address)
+{
+	if (PyErr_Occurred()) return -1;
+	const char *why = code == USMB_SYCL_EDEVICEID
+	                          ? "SYCL's CUDA backend does not have that device, or the memory is "
+	                            "not on it"
+	                          : usmb_sycl_strerror(code);
+	PyObject *kind = usmb_runtime_failed(code) ? PyExc_RuntimeError : PyExc_BufferError;
+	if (ordinal < 0)
+		usmb_raise(kind, "memory of CUDA at %p cannot be imported: %s", address, why);
+	else
+		usmb_raise(kind,
+		           "memory of CUDA at %p on DLPack device kDLCUDA (2, %d) cannot be imported: %s; or ask its "
+		           "owner "
+		           "for a copy on the host",
+		           address, ordinal, why);
+	return -1;
+}
+
+int usmb_cuda_place(int32_t ordinal, const char *lo, const char *hi, usmb_place **out)
+{
+	int code = usmb_cuda_import(ordinal, lo, hi, out);
+	if (code == USMB_SYCL_ENOLIB)
+		code = usmb_open_sycl() == 0 ? usmb_cuda_import(ordinal, lo, hi, out) : USMB_SYCL_ENOCUDA;
+	return code == USMB_SYCL_OK ? 0 : raise_cuda(code, ordinal, lo);
+}
+
 static int cuda_place(const usmb_dl_snapshot *s, usmb_place **out)
 {
 	const char *first = s->span.first;
@@ -493,7 +532,7 @@ static int cuda_place(const usmb_dl_snapshot *s, usmb_place **out)
 
 /* Memory for a tensor without elements and without an address on a SYCL device, because consumers
    of USM need an address. */
-usmb_cell *usmb_dlpack_stand_in(const usmb_dl_device *device)
+static usmb_cell *stand_in(const usmb_dl_device *device)
 {
 	usmb_cell *cell = NULL;
 	usmb_goerr err;
@@ -504,6 +543,17 @@ usmb_cell *usmb_dlpack_stand_in(const usmb_dl_device *device)
 	if (r == 0) return cell;
 	if (err.kind == USMB_ERR_VALUE) err.kind = USMB_ERR_BUFFER; /* the device does not exist */
 	usmb_raise_go(&err);
+	return NULL;
+}
+
+usmb_cell *usmb_cuda_stand_in(int32_t ordinal)
+{
+	usmb_dl_device device = {USMB_DL_ONEAPI, 0};
+	int code = usmb_cuda_root(ordinal, &device.id);
+	if (code == USMB_SYCL_ENOLIB)
+		code = usmb_open_sycl() == 0 ? usmb_cuda_root(ordinal, &device.id) : USMB_SYCL_ENOCUDA;
+	if (code == USMB_SYCL_OK) return stand_in(&device);
+	(void)raise_cuda(code, ordinal, NULL);
 	return NULL;
 }
 
@@ -554,7 +604,7 @@ static usmb_cell *usm_cell(void *managed, int versioned, usmb_dl_snapshot *s)
 	usmb_cell *cell;
 	int cuda = is_cuda(s->t.device.type);
 	if (s->span.nelem == 0 && (cuda || !s->span.first)) {
-		cell = cuda ? usmb_cuda_stand_in(s->t.device.id) : usmb_dlpack_stand_in(&s->t.device);
+		cell = cuda ? usmb_cuda_stand_in(s->t.device.id) : stand_in(&s->t.device);
 		if (!cell) return NULL;
 		s->span.first = cell->data;
 		usmb_dl_delete(managed, versioned);
@@ -915,6 +965,17 @@ static PyObject *note_producer(PyObject *x, PyObject *o)
 	if (ended == 0 && usmb_array_imported_on_queue(a) == 0) return o;
 	Py_DECREF(o);
 	return NULL;
+}
+
+void usmb_cuda_arrived(usmb_array *a, uintptr_t stream)
+{
+	usmb_place *place = usmb_array_place(a);
+	usmb_array_hold(a);
+	PyThreadState *saved = PyEval_SaveThread();
+	int code = usmb_cuda_wait(place, stream);
+	PyEval_RestoreThread(saved);
+	if (code != USMB_SYCL_OK) atomic_fetch_or_explicit(&a->cell->flags, USMB_CELL_FAILED, memory_order_relaxed);
+	usmb_array_unhold(a);
 }
 
 /* Imports a tensor of CUDA. Its producer orders its work before the legacy default stream, for which the

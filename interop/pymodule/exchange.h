@@ -48,16 +48,6 @@ PyObject *usmb_tensor_take(PyObject *x, usmb_take_fn take, void *ctx);
    drop the GIL. */
 usmb_cell *usmb_tensor_cell(void *managed, int versioned, usmb_dl_snapshot *s);
 
-/* Memory for a tensor without elements on a device, kDLCPU or kDLOneAPI. */
-usmb_cell *usmb_dlpack_stand_in(const usmb_dl_device *device);
-/* Allocates memory for a DLPack device; device memory for kDLOneAPI. */
-int usmb_go_alloc_for(int32_t device_type, int32_t device_id, int64_t bytes, usmb_cell **out, usmb_goerr *err);
-
-/* ---- cuda ---- */
-
-PyObject *usmb_array_cuda(PyObject *self, void *closure);           /* cuda */
-PyObject *usmb_array_cuda_interface(PyObject *self, void *closure); /* __cuda_array_interface__ */
-int usmb_cuda_register(void);
 /* The device under which libraries of CUDA know the array: kDLCUDA with CUDA's ordinal, or (kDLCUDAHost, 0)
    for host USM. Returns USMB_SYCL_OK, or the reason why it has none. From then on all accesses to exported
    memory of the same place wait for CUDA (usmb_cuda_show). */
@@ -69,6 +59,14 @@ usmb_cell *usmb_cuda_stand_in(int32_t ordinal);
 /* Waits for the stream on which the owner of an imported array has work, 0 for all streams, with the GIL
    dropped. A failure stays on the memory: the next wait raises it. */
 void usmb_cuda_arrived(usmb_array *a, uintptr_t stream);
+/* Allocates memory for a DLPack device; device memory for kDLOneAPI. */
+int usmb_go_alloc_for(int32_t device_type, int32_t device_id, int64_t bytes, usmb_cell **out, usmb_goerr *err);
+
+/* ---- cuda ---- */
+
+PyObject *usmb_array_cuda(PyObject *self, void *closure);           /* cuda */
+PyObject *usmb_array_cuda_interface(PyObject *self, void *closure); /* __cuda_array_interface__ */
+int usmb_cuda_register(void);
 /* An array on the memory of __cuda_array_interface__, without a copy; NULL without an exception if obj has
    none. */
 PyObject *usmb_import_cuda_interface(PyObject *obj);
