@@ -63,7 +63,7 @@ def _selection(a, key):
             basic.append(k)
             axis += k is not None
             continue
-        if isinstance(k, int):
+        if isinstance(k, int) or k.ndim == 0 and k.dtype.kind != "b":  # checked even if nothing is selected
             k = _checked(numpy.asarray(k), a.shape[axis], axis)
         if k.dtype.kind != "b":
             found, width = [k], 1

@@ -569,6 +569,8 @@ def _in_place(name):
             if getattr(numpy, _UFUNCS.get(name, name))(r, b, out=r) is not r:
                 raise TypeError(f"{name}: the result with a {type(b).__name__} is not an array that an Array can hold; use it without the assignment")
             n[...] = r
+        elif name == "divide" and a.usm_type and str(a.dtype).startswith(("bool", "int", "uint")):
+            raise TypeError(f"divide: the result is floating-point, which is not cast to {a.dtype} in place")
         elif type(x) is Array and a.usm_type and x.dtype != a.dtype and _widens(name, a, x):
             # dpnp has no such cast of its results.
             r = _run("", name, (a, x), {})

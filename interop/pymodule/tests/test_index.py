@@ -17,7 +17,7 @@ def draw_key(np, rng, shape):
     for _ in range(rng.randint(1, len(shape) + 1)):
         d = shape[axis] if axis < len(shape) else 1
         top = max(d - 1, 0)
-        what = rng.choice(["int", "slice", "None", "...", "list", "array", "two", "mask", "bool", "empty", "beyond"])
+        what = rng.choice(["int", "slice", "None", "...", "list", "array", "two", "mask", "bool", "empty", "scalar", "beyond"])
         axis += what not in ("None", "...", "bool")
         if what == "int":
             keys.append(rng.randint(-d, d - 1) if d else 0)
@@ -32,6 +32,8 @@ def draw_key(np, rng, shape):
         elif what == "array":
             dtype = rng.choice(["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"])
             keys.append(np.array([rng.randint(0 if dtype[0] == "u" else -d, top) for _ in range(2)], dtype) if d else np.zeros(0, dtype))
+        elif what == "scalar":
+            keys.append(rng.choice([np.int8, np.int64, lambda n: np.array(n, "int16"), lambda n: n])(rng.choice([-d - 1, -1, 0, d])))
         elif what == "two":
             keys.append(np.array([[rng.randint(0, top)], [0]]))
         elif what == "mask":
@@ -128,6 +130,12 @@ def test_in_place_with_wider_types(np, dpnp):
         a = ub.asarray([1, 2], dtype="int32", **where)
         with pytest.raises(TypeError):
             a += ub.asarray([0.5, 1.5], **where)
+        for dtype in ("bool", "int8", "uint32", "int64"):  # their quotients are floating-point
+            b = a.astype(dtype)
+            for other in (2, 2.0, True, [2, 4], np.int8(2), np.array([2, 4], "int16"), np.array([2, 4], dtype)):
+                with pytest.raises(TypeError):
+                    b /= other
+            assert b.tolist() == a.astype(dtype).tolist()
         assert a.tolist() == [1, 2]
 
 

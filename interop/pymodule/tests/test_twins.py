@@ -15,7 +15,7 @@ STEPS = int(os.environ.get("USMBRIDGE_TWINS", 200))
 DTYPES = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64", "complex64", "complex128"]
 BINARY = [operator.add, operator.sub, operator.mul, operator.lt, operator.eq, operator.ne, operator.ge, operator.and_, operator.or_, operator.xor,
           operator.truediv]
-IN_PLACE = [operator.iadd, operator.isub, operator.imul, operator.iand, operator.ior, operator.ixor]
+IN_PLACE = [operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.iand, operator.ior, operator.ixor]
 UNARY = [operator.neg, operator.pos, abs, operator.invert]
 MOST = 16  # arrays at once
 
