@@ -51,7 +51,7 @@ typedef struct usmb_array {
 	uint32_t holds;                    /* operations and buffers that release() waits for */
 	uint32_t tracked;                  /* known to the cycle collector */
 	uint32_t shown;                    /* 1: a consumer has the address (usmb_array_show) */
-	uint32_t noted;                    /* what the memory has recorded of the array (order.h) */
+	uint32_t noted;                    /* the facts that its memory has recorded (order.h) */
 	struct usmb_array *root; /* owned: the root of the cell's arrays; NULL if this is the root, or there is none */
 	PyObject *weak;          /* weak references, managed by CPython */
 	int64_t dims[];          /* shape[ndim], then strides[ndim] in elements */

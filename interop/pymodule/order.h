@@ -4,7 +4,7 @@
 
 #include "array.h"
 
-/* What the memory has recorded of an array: usmb_array.noted. */
+/* The facts about an array that its memory has recorded: usmb_array.noted. */
 enum { USMB_QUEUE_NOTED = 1, USMB_ADDRESS_NOTED = 2, USMB_EXPORT_NOTED = 4 };
 
 /* Waits, with the GIL dropped, for our work pending on the memory, for the queue of the array, and for all

@@ -58,8 +58,8 @@ int usmb_syclref_get(PyObject *o, usmb_syclref *out, const char *what);
    dpnp's Device become form QUEUE. TypeError that begins with what for anything else, ValueError
    for a sub-device. */
 int usmb_syclref_device(PyObject *o, usmb_syclref *out, const char *what);
-/* Whether o is our Device, or dpctl's or dpnp's; never an exception. */
-int usmb_is_device(PyObject *o); /* -1 with an exception that must end the call */
+/* Whether o is our Device, or dpctl's or dpnp's; -1 with an exception that must end the call. */
+int usmb_is_device(PyObject *o);
 /* *queue: the queue of r, borrowed: its own, or the default queue of the device of a filter string,
    for which SYCL is loaded if needed. NULL for a context and for the host backend. ValueError that
    begins with what if no device matches. */
@@ -75,7 +75,7 @@ void usmb_syclref_release(usmb_syclref *r, int used);
    of sycl.c. The place records that the queue was shown. */
 PyObject *usmb_public_queue(usmb_place *place);
 /* If dpctl is loaded, makes the place record the queue that dpctl keeps. Returns 1 if the place has it, 0
-   if dpctl is not loaded. */
+   if dpctl is not loaded, -1 with an exception. */
 int usmb_note_dpctl_queue(usmb_place *place);
 PyObject *usmb_public_context(usmb_place *place);
 /* *out: the queue object for arrays at place with the queue in r: the SyclQueue that was given, or
