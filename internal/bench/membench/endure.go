@@ -113,7 +113,7 @@ func (s *serviceLoad) watchResident(d time.Duration) (least []int64) {
 		low := int64(math.MaxInt64)
 		for range looks {
 			time.Sleep(d / (endureFractions * looks))
-			low = min(low, resident())
+			low = min(low, int64(residentSet()))
 		}
 		least = append(least, low)
 		if d >= time.Minute {

@@ -74,9 +74,6 @@ func main() {
 	only := flag.String("work", "", "regular expression of the works to run: one, two, sycl, random, batch, umf, larson, handover, million, heap, rmm, fragmentation, pending, refusal, tenant, service, rounds, off")
 	service := flag.Duration("service", 8*time.Second, "duration of the work \"service\"; its bound is for 60s")
 	profile := flag.String("cpuprofile", "", "file to write a CPU profile to")
-	snapshot := flag.String("snapshot", "", "only write an example of a pool's snapshot, picture and profile to this directory")
-	soaking := flag.Duration("soak", 0, "only fill and check memory on the SYCL device, for this long")
-	pace := flag.Duration("pace", 0, "pause of each worker of -soak between two operations")
 	enduring := flag.Duration("endure", 0, "run only the load of a service on host memory for this long; exits with 1 if memory grows or is still in use at the end")
 	turns := flag.Bool("turns", false, "run one turn of the work \"off\" for each line of the standard input")
 	flag.Parse()
@@ -86,14 +83,6 @@ func main() {
 	}
 	if *enduring > 0 {
 		exitOn(runEndure(*enduring, true))
-		return
-	}
-	if *soaking > 0 {
-		exitOn(runSoak(*soaking, *pace))
-		return
-	}
-	if *snapshot != "" {
-		exitOn(writeSnapshot(*snapshot))
 		return
 	}
 	lib, err := openUMF()

@@ -1,63 +1,54 @@
-//go:build cgo && linux
-
-package main
+package report_test
 
 import (
+	"flag"
 	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/memtest"
 	"github.com/usmbridge/usmbridge/memmgr/report"
 )
 
-// writeSnapshot uses a pool for a while and then writes reports about it: the snapshot as JSON, pickle,
-// picture and table, and a profile.
-func writeSnapshot(dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
+var pictureDir = flag.String("picture", "", "write the reports of TestPicture to this `directory`")
+
+// TestPicture writes all reports of a pool that was used for a while. docs/memory.md shows the picture.
+func TestPicture(t *testing.T) {
+	dir := *pictureDir
+	if dir == "" {
+		dir = t.TempDir()
 	}
-	memmgr.RecordStacks(16)
-	defer memmgr.RecordStacks(0)
-	p := memmgr.NewPool(newAddresses(), memmgr.WithName("demonstration"), memmgr.WithTrace(4000), memmgr.WithLarge(8<<20))
-	live := demonstrate(p)
+	p := memmgr.NewPool(memtest.NewSimulated(), memmgr.WithName("demonstration"), memmgr.WithTrace(4000), memmgr.WithLarge(8<<20))
+	live := demonstrate(t, p)
 	s := p.Snapshot()
 	for name, write := range map[string]func(io.Writer, *memmgr.Snapshot) error{
 		"snapshot.json": report.WriteJSON, "snapshot.pickle": report.WritePickle, "snapshot.svg": report.WriteSVG,
 		"snapshot.txt":  report.WriteTable,
 		"profile.pb.gz": func(w io.Writer, _ *memmgr.Snapshot) error { return report.WriteProfile(w) },
 	} {
-		if err := writeFile(filepath.Join(dir, name), func(w io.Writer) error { return write(w, s) }); err != nil {
-			return err
-		}
+		f, err := os.Create(filepath.Join(dir, name))
+		require.NoError(t, err)
+		require.NoError(t, write(f, s))
+		require.NoError(t, f.Close())
 	}
 	for _, b := range live {
 		b.Release()
 	}
-	return p.Close()
-}
-
-func writeFile(path string, write func(io.Writer) error) error {
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	if err := write(f); err != nil {
-		_ = f.Close() // the first error counts
-		return err
-	}
-	return f.Close()
+	require.NoError(t, p.Close())
 }
 
 // demonstrate allocates and releases like a program with weights, a cache and short-lived buffers.
-func demonstrate(p memmgr.Resource) (live []memmgr.Buffer) {
+func demonstrate(t *testing.T, p memmgr.Resource) (live []memmgr.Buffer) {
+	t.Helper()
 	rng := rand.New(rand.NewPCG(8, 8))
 	must := func(r memmgr.Resource, size int, tag string) memmgr.Buffer {
 		b, err := memmgr.New(r, memmgr.Request{Size: uintptr(size), Tag: tag})
-		if err != nil {
-			panic(err)
-		}
+		require.NoError(t, err)
 		return b
 	}
 	for range 12 {
