@@ -696,6 +696,14 @@ func TestGuide(t *testing.T) {
 			require.Regexp(t, `(?m)^  -`+name[1]+`( |$)`, help.String())
 		}
 	}
+	// The command lines of the container and of KServe's runtime.
+	var command []string
+	for _, line := range regexp.MustCompile(`(?m)(?:^ENTRYPOINT \["usmserve", | args: \[)(.*)\]$`).FindAllStringSubmatch(string(text), -1) {
+		command = append(command, strings.Split(strings.ReplaceAll(line[1], `"`, ""), ", ")...)
+	}
+	c, err := parse(command, io.Discard)
+	require.NoError(t, err)
+	require.Equal(t, []string{"0.0.0.0:8000", "0.0.0.0:8001", "0.0.0.0:8002", "/mnt/models"}, []string{c.addr, c.grpc, c.admin, c.models})
 
 	r := start(t, "-workers", "1", "-shm-prefix", "usmbridge-guide-", "-models", modelsDir(t, map[string]string{"same": "def infer(x): return {'y': x}"}))
 	status, body := r.infer("same", "x", 1)
