@@ -123,17 +123,7 @@ def _writer(infer, inputs, outputs):
             if named.get(name) is not array:
                 raise ModelError(f"outputs[{name!r}] was replaced: it is an array to be written")
 
-    if len(inputs) != 1 or len(outputs) != 1:
-        return call
-    first, only = inputs[0], outputs[0]
-
-    def call_one(given, wanted):
-        named = {only: wanted}
-        infer(**{first: given, "outputs": named})
-        if named.get(only) is not wanted:
-            raise ModelError(f"outputs[{only!r}] was replaced: it is an array to be written")
-
-    return call_one
+    return call
 
 
 def _returner(infer, inputs, outputs, dtypes):

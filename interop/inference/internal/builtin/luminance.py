@@ -2,7 +2,6 @@
 device of the picture, or by NumPy without SYCL."""
 
 import ctypes
-import threading
 
 import numpy
 
@@ -29,19 +28,14 @@ try:
 except ImportError:
     dpctl = None
 
-_kernels = {}  # by queue
-_lock = threading.Lock()
+_kernels = {}  # by queue; calls of this model run one at a time
 
 
 def _kernel(queue):
-    with _lock:
-        kernel = _kernels.get(queue)
-        if kernel is None:
-            program = dpctl.program.create_program_from_source(queue, _KERNEL)
-            if len(_kernels) > 8:
-                _kernels.clear()
-            kernel = _kernels[queue] = program.get_sycl_kernel("luminance")
-        return kernel
+    if queue not in _kernels:
+        program = dpctl.program.create_program_from_source(queue, _KERNEL)
+        _kernels[queue] = program.get_sycl_kernel("luminance")
+    return _kernels[queue]
 
 
 def infer(picture, *, outputs):

@@ -21,12 +21,6 @@ type Source struct {
 	Problem string
 }
 
-const (
-	mostModels = 256
-	mostBytes  = 4 << 20 // of one file
-	maxEntries = 10000   // in the directory and below
-)
-
 // ErrRefused is returned for a file or directory that must not be run.
 var ErrRefused = errors.New("refused")
 
@@ -51,15 +45,11 @@ func Read(dir string) ([]Source, error) {
 	if err := checkDirectories(real); err != nil {
 		return nil, err
 	}
-	n := 0
 	var sources []Source
 	// Check all files below the directory, because models import helper modules from it.
 	err = filepath.WalkDir(real, func(file string, entry os.DirEntry, err error) error {
 		if err != nil {
 			return fmt.Errorf("models: %w", err)
-		}
-		if n++; n > maxEntries {
-			return refuse(real, "it has more than %d files and directories", maxEntries)
 		}
 		info, err := entry.Info()
 		if err != nil {
@@ -74,9 +64,6 @@ func Read(dir string) ([]Source, error) {
 		name, isModel := strings.CutSuffix(entry.Name(), ".py")
 		if !isModel || filepath.Dir(file) != real || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") {
 			return nil
-		}
-		if len(sources) == mostModels {
-			return refuse(real, "it has more than %d models", mostModels)
 		}
 		sources = append(sources, read(name, file, info))
 		return nil
@@ -99,8 +86,6 @@ func read(name, file string, info os.FileInfo) Source {
 		s.Problem = "its name is not valid: want 1 to 128 ASCII letters, digits, and _ - or . after the first of them"
 	case !info.Mode().IsRegular():
 		s.Problem = "it is not a regular file"
-	case info.Size() > mostBytes:
-		s.Problem = fmt.Sprintf("its file is longer than %d bytes", mostBytes)
 	default:
 		text, err := os.ReadFile(file)
 		switch {

@@ -17,12 +17,10 @@ import (
 
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
 	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
-	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/metric/noop"
 	"go.opentelemetry.io/otel/propagation"
-	"go.opentelemetry.io/otel/sdk/resource"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/stats"
@@ -55,12 +53,7 @@ func FromEnv(ctx context.Context, env func(string) string) (*Traces, error) {
 	if err != nil {
 		return nil, fmt.Errorf("traces: %w", err)
 	}
-	own := resource.NewSchemaless(attribute.String("service.name", cmp.Or(env("OTEL_SERVICE_NAME"), "usmbridge")))
-	about, err := resource.Merge(resource.Default(), own)
-	if err != nil {
-		about = own
-	}
-	return &Traces{sdk.NewTracerProvider(sdk.WithBatcher(exporter), sdk.WithResource(about))}, nil
+	return &Traces{sdk.NewTracerProvider(sdk.WithBatcher(exporter))}, nil
 }
 
 // Close exports the remaining spans, until the context ends.

@@ -30,9 +30,8 @@ import (
 
 // spans is a collector that records the spans that it receives over HTTP.
 type spans struct {
-	mu      sync.Mutex
-	all     []*telemetry.Span
-	service string
+	mu  sync.Mutex
+	all []*telemetry.Span
 }
 
 // ServeHTTP implements http.Handler.
@@ -46,11 +45,6 @@ func (s *spans) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range q.GetResourceSpans() {
-		for _, a := range r.GetResource().GetAttributes() {
-			if a.GetKey() == "service.name" {
-				s.service = a.GetValue().GetStringValue()
-			}
-		}
 		for _, scope := range r.GetScopeSpans() {
 			s.all = append(s.all, scope.GetSpans()...)
 		}
@@ -88,7 +82,6 @@ func TestSpans(t *testing.T) {
 	require.NoError(t, err)
 	requests(t, tr)
 	require.NoError(t, tr.Close(t.Context()))
-	require.Equal(t, "usmbridge", got.service)
 	for _, name := range []string{restName, grpcName} {
 		all := got.named(name)
 		require.Len(t, all, 2, name)
