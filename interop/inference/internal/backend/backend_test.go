@@ -38,7 +38,7 @@ const limit = 64 << 20
 // open serves sources with the real Python. The test is skipped without Python.
 func open(t testing.TB, sources []models.Source, change ...func(*engine.Options)) *engine.Engine {
 	t.Helper()
-	return openWith(t, sources, backend.Options{Slots: *slots}, change...)
+	return openWith(t, sources, backend.Options{}, change...)
 }
 
 func openWith(t testing.TB, sources []models.Source, o backend.Options, change ...func(*engine.Options)) *engine.Engine {
@@ -545,36 +545,6 @@ func TestWarmUpThatFails(t *testing.T) {
 		require.Contains(t, got[0].Detail, "OSError: no weights")
 		require.Empty(t, got[1].Broken)
 	}
-}
-
-// TestManyRequests checks concurrent requests, some of which are canceled.
-func TestManyRequests(t *testing.T) {
-	e := open(t, []models.Source{source("plus", header+`
-def infer(x, *, outputs):
-    memoryview(outputs["y"])[:] = memoryview(x)
-`)})
-	var wg sync.WaitGroup
-	for g := range 8 {
-		wg.Go(func() {
-			for i := range 100 {
-				ctx, cancel := context.WithCancel(t.Context())
-				if i%3 == 0 {
-					time.AfterFunc(time.Duration(i)*10*time.Microsecond, cancel)
-				}
-				values := make([]float32, 1+(i*331)%2000)
-				values[0] = float32(g)
-				got, err := call(ctx, e, "plus", "x", []int64{int64(len(values))}, values)
-				switch {
-				case err != nil && (i%3 != 0 || oip.As(err).Kind != oip.Cancelled):
-					t.Error(err)
-				case err == nil && floatsOf(got)[0] != float32(g):
-					t.Error("the numbers of another request")
-				}
-				cancel()
-			}
-		})
-	}
-	wg.Wait()
 }
 
 // TestModelOfTheGuide checks that the model of docs/serving.md works.

@@ -289,15 +289,6 @@ func TestFullQueue(t *testing.T) {
 	require.Positive(t, oip.As(err).RetryAfter)
 }
 
-// TestRefused checks that rejected requests are counted by the kind of the error.
-func TestRefused(t *testing.T) {
-	e := enginetest.New(t, engine.Options{}, enginetest.Identity())
-	for _, kind := range []oip.Kind{oip.Busy, oip.Internal, oip.Busy, oip.InUse, oip.Internal} {
-		e.Refused(kind)
-	}
-	require.Equal(t, [oip.Kinds]uint64{oip.Busy: 2, oip.Internal: 2, oip.InUse: 1}, e.Stats().Refused)
-}
-
 // Returned values are checked against the declaration of the model.
 func TestBadModels(t *testing.T) {
 	e := enginetest.Sum()

@@ -5,19 +5,16 @@ package rest
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/enginetest"
 )
 
@@ -159,24 +156,4 @@ func TestKeepAlive(t *testing.T) {
 	}
 	c.send("GET * HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	require.GreaterOrEqual(t, c.answer().StatusCode, 400)
-}
-
-// TestUnixSocket checks that requests over a Unix socket are served.
-func TestUnixSocket(t *testing.T) {
-	e := enginetest.New(t, engine.Options{}, enginetest.Identity())
-	h := New(Options{Engine: e, Log: quiet()})
-	path := filepath.Join(t.TempDir(), "s")
-	l, err := net.Listen("unix", path)
-	require.NoError(t, err)
-	server := h.Server()
-	go func() { _ = server.Serve(l) }()
-	defer server.Close()
-	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", path)
-	}}}
-	defer client.CloseIdleConnections()
-	r, err := client.Post("http://x/v2/models/identity/infer", "application/json", strings.NewReader(`{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[1]}]}`))
-	require.NoError(t, err)
-	defer r.Body.Close()
-	require.Equal(t, 200, r.StatusCode)
 }

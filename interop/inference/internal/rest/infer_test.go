@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -164,16 +163,6 @@ func TestDatatypes(t *testing.T) {
 	require.Empty(t, data)
 	text, _ = v.inference("identity", `{"inputs":[{"name":"x","shape":[0],"datatype":"FP32","data":[]}]}`, nil).tensors(t)
 	require.Contains(t, text, `"shape":[0],"data":[]`)
-}
-
-// TestWholeFloats checks that floats without a fraction are written with one. Most clients read a
-// JSON number without fraction and exponent as an integer, which has no -0.
-func TestWholeFloats(t *testing.T) {
-	v := serve(t, setup{})
-	values := floats(float32(math.Copysign(0, -1)), 0, 1, -2, 100000, 1e6, 16777216, -0.5)
-	r := v.inference("identity", strings.ReplaceAll(binaryFloats(8), "true", "false"), values)
-	text, _ := r.tensors(t)
-	require.Contains(t, text, `"data":[-0.0,0.0,1.0,-2.0,100000.0,1e+06,1.6777216e+07,-0.5]`)
 }
 
 // TestChunkedBody checks that bodies without a Content-Length are served, with the bounds of others.

@@ -65,24 +65,6 @@ func TestNonFiniteLiterals(t *testing.T) {
 	require.Equal(t, oip.Invalid, oip.As(err).Kind)
 }
 
-// TestStrings checks escapes of strings, in both directions.
-func TestStrings(t *testing.T) {
-	for in, want := range map[string]string{
-		`"abc"`: "abc", `"\"\\\/\b\f\n\r\t"`: "\"\\/\b\f\n\r\t", `"\u00e9é"`: "éé", `"\ud83d\ude00"`: "😀", `""`: "",
-	} {
-		var got string
-		_, err := decode([]byte(in), &got)
-		require.NoError(t, err)
-		require.Equal(t, want, got)
-		var back string
-		require.NoError(t, json.Unmarshal(appendString(nil, got), &back))
-		require.Equal(t, got, back)
-	}
-	var back string
-	require.NoError(t, json.Unmarshal(appendString(nil, "\xff\x00\x1f\x7f</script>"), &back))
-	require.Equal(t, "\ufffd\x00\x1f\x7f</script>", back)
-}
-
 // fill parses the data of an input, as part of a request, into memory.
 func fill(t testing.TB, d oip.Datatype, shape []int64, data string) ([]byte, error) {
 	n, err := oip.Bytes(d, shape)
@@ -98,23 +80,6 @@ func fill(t testing.TB, d oip.Datatype, shape []int64, data string) ([]byte, err
 		return p, oip.Errorf(oip.Invalid, "no data")
 	}
 	return p, h.Inputs[0].fill(p, d, h.special)
-}
-
-// TestInteger checks that integers outside of 64 bits and other types are refused.
-func TestInteger(t *testing.T) {
-	for in, want := range map[string]int64{
-		"0": 0, "-0": 0, "7": 7, "9223372036854775807": math.MaxInt64, "-9223372036854775808": math.MinInt64, " 12": 12,
-	} {
-		var got int64
-		_, err := decode([]byte(in), &got)
-		require.NoError(t, err, in)
-		require.Equal(t, want, got)
-	}
-	for _, in := range []string{"", "-", "1.0", "1e2", "9223372036854775808", "-9223372036854775809", "18446744073709551616", "99999999999999999999999", "x", "01", `"1"`} {
-		var got int64
-		_, err := decode([]byte(in), &got)
-		require.Equal(t, oip.Invalid, oip.As(err).Kind, in)
-	}
 }
 
 // TestElementErrors checks that the error of an element names the tensor, the element and the position in the request.

@@ -7,12 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/usmbridge/usmbridge/interop/inference/internal/enginetest"
-	"github.com/usmbridge/usmbridge/interop/inference/internal/peercred"
 )
 
 // TestSharedMemory checks that requests read inputs from and write outputs to a client's shared
@@ -71,26 +68,4 @@ func TestSharedMemory(t *testing.T) {
 	ok("POST", at+"/region/out/unregister", "")
 	ok("POST", at+"/unregister", "{}")
 	require.Equal(t, "[]", string(ok("GET", at+"/status", "")))
-}
-
-// TestSharedMemoryInUse checks that a region in use cannot be unregistered.
-func TestSharedMemoryInUse(t *testing.T) {
-	m, began, release := enginetest.Blocking("identity")
-	v := serve(t, setup{models: []*enginetest.Model{m}})
-	f, err := os.CreateTemp("/dev/shm", "usmbridge-rest-")
-	require.NoError(t, err)
-	defer func() { _, _ = os.Remove(f.Name()), f.Close() }()
-	require.NoError(t, f.Truncate(64))
-	key := filepath.Base(f.Name())
-	require.NoError(t, v.regions.Register(peercred.Client{}, "r", key, 0, 64))
-	answers := make(chan response, 1)
-	go func() {
-		answers <- v.inference("identity", `{"inputs":[{"name":"x","shape":[3],"datatype":"FP32","parameters":{"shared_memory_region":"r","shared_memory_byte_size":12}}]}`, nil)
-	}()
-	<-began
-	require.Contains(t, v.do("POST", "/v2/systemsharedmemory/region/r/unregister", nil).message(t, 409), "in use")
-	v.do("POST", "/v2/systemsharedmemory/unregister", nil).message(t, 409)
-	close(release)
-	require.Equal(t, 200, (<-answers).status)
-	require.Eventually(t, func() bool { return v.do("POST", "/v2/systemsharedmemory/region/r/unregister", nil).status == 200 }, 30*time.Second, time.Millisecond)
 }
