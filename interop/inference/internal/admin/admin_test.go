@@ -2,11 +2,8 @@ package admin
 
 import (
 	"errors"
-	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
 	"time"
 
@@ -69,20 +66,6 @@ func TestPaths(t *testing.T) {
 		status, _, _ := s.get(t, path)
 		require.Equal(t, 404, status, path)
 	}
-}
-
-// TestMissingBody checks that a request body that never arrives does not keep the connection open.
-func TestMissingBody(t *testing.T) {
-	s := newService(t)
-	c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
-	require.NoError(t, err)
-	defer c.Close()
-	require.NoError(t, c.SetDeadline(time.Now().Add(time.Minute)))
-	_, err = io.WriteString(c, "GET /livez HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n")
-	require.NoError(t, err)
-	said, err := io.ReadAll(c)
-	require.NoError(t, err, "the server closes the connection")
-	require.Contains(t, string(said), "HTTP/1.1 ")
 }
 
 // TestProfileEnds checks that a profile ends with the context of the server.

@@ -537,16 +537,6 @@ def infer(x):
 	require.Equal(t, []float32{1}, floatsOf(got))
 }
 
-// A model whose warm() raises is broken.
-func TestWarmUpThatFails(t *testing.T) {
-	for _, n := range []int{0, 1} {
-		got := load(t, n, "", source("cold", header+"def infer(x): pass\ndef warm(): raise OSError('no weights')"), source("good", header+"def infer(x): return {'y': x}"))
-		require.Equal(t, "warm() failed", got[0].Broken)
-		require.Contains(t, got[0].Detail, "OSError: no weights")
-		require.Empty(t, got[1].Broken)
-	}
-}
-
 // TestModelOfTheGuide checks that the model of docs/serving.md works.
 func TestModelOfTheGuide(t *testing.T) {
 	needNumba(t)

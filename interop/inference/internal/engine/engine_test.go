@@ -174,21 +174,6 @@ func TestRefusals(t *testing.T) {
 	require.EqualValues(t, 1, m.Stats().Fail.Count)
 }
 
-// TestMaxCalls checks that calls are bounded, and that the refusal says when to try again.
-func TestMaxCalls(t *testing.T) {
-	e := enginetest.New(t, engine.Options{MaxCalls: 2}, enginetest.Identity())
-	require.NoError(t, e.Enter())
-	require.NoError(t, e.Enter())
-	err := e.Enter()
-	require.Equal(t, oip.Busy, kindOf(t, err))
-	require.Positive(t, oip.As(err).RetryAfter)
-	e.Leave()
-	require.NoError(t, e.Enter())
-	require.Equal(t, 2, e.Stats().Calls)
-	e.Leave()
-	e.Leave()
-}
-
 // A request waits for memory until its deadline. A request that can never be served is refused
 // immediately.
 func TestMemoryBounds(t *testing.T) {

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
 )
 
 // TestSharedMemory checks that requests read inputs from and write outputs to a client's shared
