@@ -1,7 +1,6 @@
 package rpc
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -19,24 +18,16 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/rpc/pb"
 )
 
-// maxName is the maximum length of an id, and of the name and version of a model, in bytes.
-const maxName = 1 << 10
+// rawField is the number of raw_input_contents in a ModelInferRequest.
+const rawField = 7
 
-// Fields of ModelInferRequest.
-const (
-	inputsField = 5
-	rawField    = 7
-)
-
-// request is one ModelInferRequest, decoded while it arrives. The fields before the inputs name the model:
-// they are decoded when the first input arrives, and admit the request. Raw contents are read into memory
-// of the engine. The other fields are collected and decoded by the generated code.
+// request is one ModelInferRequest, decoded while it arrives. The fields before the raw contents are collected,
+// decoded by the generated code, and admit the request. Raw contents are read into memory of the engine.
 type request struct {
 	engine *engine.Engine
 	ctx    context.Context
 
-	fields  []byte // collected, and not decoded yet
-	decoded int    // bytes of decoded fields; with fields at most maxSmall
+	fields []byte // collected; at most maxSmall
 
 	model, id  string
 	emptyFinal bool            // the client wants a mark on the last response
@@ -87,16 +78,11 @@ func (q *request) collect(in *codec.Incoming, num protowire.Number, typ protowir
 	if q.declared {
 		return oip.Errorf(oip.Invalid, "field %d of the request is after raw_input_contents; send the fields in the order of their numbers", num)
 	}
-	if num == inputsField && q.r == nil {
-		if _, err := q.decode(); err != nil {
-			return err
-		}
-	}
 	n, err := in.Length(typ)
 	if err != nil {
 		return err
 	}
-	if q.decoded+len(q.fields)+n > maxSmall {
+	if len(q.fields)+n > maxSmall {
 		return oip.Errorf(oip.TooLarge, "the fields of a request without raw_input_contents may have %d bytes in all", maxSmall)
 	}
 	value := make([]byte, n)
@@ -117,46 +103,29 @@ func (q *request) complete() error {
 	return err
 }
 
-// decode decodes the collected fields. The first call admits the request.
-func (q *request) decode() (*pb.ModelInferRequest, error) {
-	m := new(pb.ModelInferRequest)
-	if err := (proto.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(q.fields, m); err != nil {
-		return nil, &codec.WireError{Reason: err.Error()}
-	}
-	q.decoded, q.fields = q.decoded+len(q.fields), q.fields[:0]
-	if max(len(m.GetModelName()), len(m.GetModelVersion()), len(m.GetId())) > maxName {
-		return nil, oip.Errorf(oip.Invalid, "model_name, model_version and id may have at most %d bytes each", maxName)
-	}
-	q.id = cmp.Or(m.GetId(), q.id)
-	timeout, err := q.parameters(m.GetParameters())
-	switch {
-	case err != nil:
-		return nil, err
-	case q.r != nil && (m.GetModelName() != "" || m.GetModelVersion() != ""):
-		return nil, oip.Errorf(oip.Invalid, "model_name or model_version is after the inputs; send the fields in the order of their numbers")
-	case q.r == nil && m.GetModelName() == "":
-		return nil, oip.Errorf(oip.Invalid, "the request has no model_name before its inputs")
-	case q.r == nil:
-		q.model = m.GetModelName()
-		if q.r, err = q.engine.Begin(q.ctx, q.model, m.GetModelVersion()); err != nil {
-			return nil, err
-		}
-	}
-	q.r.SetTimeout(timeout)
-	return m, nil
-}
-
-// declare decodes the fields before the raw contents, declares inputs and outputs, and converts typed
+// declare decodes the collected fields, admits the request, declares its inputs and outputs, and converts typed
 // contents. Further calls do nothing.
 func (q *request) declare() error {
 	if q.declared {
 		return nil
 	}
-	m, err := q.decode()
+	q.declared = true
+	m := new(pb.ModelInferRequest)
+	if err := (proto.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(q.fields, m); err != nil {
+		return &codec.WireError{Reason: err.Error()}
+	}
+	q.fields, q.model, q.id = nil, m.GetModelName(), m.GetId()
+	timeout, err := q.parameters(m.GetParameters())
 	if err != nil {
 		return err
 	}
-	q.declared = true
+	if q.model == "" {
+		return oip.Errorf(oip.Invalid, "the request has no model_name before its raw_input_contents")
+	}
+	if q.r, err = q.engine.Begin(q.ctx, q.model, m.GetModelVersion()); err != nil {
+		return err
+	}
+	q.r.SetTimeout(timeout)
 	for _, o := range m.GetOutputs() {
 		if err := q.output(o); err != nil {
 			return err
@@ -189,7 +158,7 @@ func (q *request) parameters(m map[string]*pb.InferParameter) (time.Duration, er
 			return 0, oip.Errorf(oip.Unsupported, "sequences are not supported: models keep no state between requests")
 		}
 	}
-	q.emptyFinal = q.emptyFinal || m["triton_enable_empty_final_response"].GetBoolParam()
+	q.emptyFinal = m["triton_enable_empty_final_response"].GetBoolParam()
 	micros := integer(m["timeout"])
 	if text := m["timeout"].GetStringParam(); text != "" {
 		var err error

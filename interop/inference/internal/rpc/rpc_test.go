@@ -324,7 +324,6 @@ func TestRefused(t *testing.T) {
 		{"overflow", &q{ModelName: "identity", Inputs: x(math.MaxInt64)}, codes.InvalidArgument, "can be counted"},
 		{"unknown output", &q{ModelName: "identity", Inputs: x(1), Outputs: []*out{{Name: "z"}}, RawInputContents: [][]byte{floats(1)}}, codes.InvalidArgument, "no output"},
 		{"output twice", &q{ModelName: "identity", Inputs: x(1), Outputs: []*out{{Name: "y"}, {Name: "y"}}}, codes.InvalidArgument, "twice"},
-		{"long name", &q{ModelName: string(make([]byte, maxName+1))}, codes.InvalidArgument, "at most 1024"},
 		{"not UTF-8", &q{ModelName: "identity", Id: "\xff"}, codes.Internal, "UTF-8"}, // of the client's own library
 		{"timeout", &q{ModelName: "identity", Parameters: text("soon")}, codes.InvalidArgument, "timeout"},
 		{"negative timeout", &q{ModelName: "identity", Parameters: text("-1")}, codes.InvalidArgument, "timeout"},
