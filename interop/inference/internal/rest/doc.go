@@ -20,7 +20,7 @@
 //   - unknown members and parameters, and "priority", are ignored; of duplicate members, the last one counts
 //   - null means that a member is absent
 //   - JSON data is a list of the elements in C order, which may be nested; only the number of elements is
-//     checked, as in Triton. NaN, Infinity and -Infinity are read and written like Python's encoder does; FP16
+//     checked, as in Triton. NaN, Infinity and -Infinity are written like Python's encoder does, and not read; FP16
 //     and BF16 are binary only
 //   - sequences and classification are refused
 //   - an error has the nearest status of HTTP; Triton mostly uses 400

@@ -89,7 +89,7 @@ func FuzzInfer(f *testing.F) {
 			r.Header.Set("Accept-Encoding", name)
 		}
 		w := checked(t, h, pool, r)
-		if w.Code != 200 || strings.Contains(string(body), "NaN") || strings.Contains(w.Body.String(), "NaN") || strings.Contains(w.Body.String(), "Infinity") {
+		if w.Code != 200 || strings.Contains(w.Body.String(), "NaN") || strings.Contains(w.Body.String(), "Infinity") {
 			return
 		}
 		text := plain(t, response{200, w.Header(), w.Body.Bytes()})

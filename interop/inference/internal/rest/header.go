@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"math"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -19,8 +18,6 @@ type header struct {
 	Params  params       `json:"parameters"`
 	Inputs  list[input]  `json:"inputs"`
 	Outputs list[output] `json:"outputs"`
-
-	special bool // scan replaced literals
 }
 
 // input is a tensor of the request.
@@ -93,13 +90,12 @@ func (l *list[T]) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	return err
 }
 
-// decode reads a JSON value, which may refer to the text. special reports that scan replaced literals in
-// the text. Of members with the same name, the last one counts. Errors: Invalid.
-func decode(text []byte, to any) (special bool, err error) {
-	special = scan(text)
-	err = json.Unmarshal(text, to, jsontext.AllowDuplicateNames(true)) // names need no memory then
+// decode reads a JSON value, which may refer to the text. Of members with the same name, the last one counts.
+// Errors: Invalid.
+func decode(text []byte, to any) error {
+	err := json.Unmarshal(text, to, jsontext.AllowDuplicateNames(true)) // names need no memory then
 	if _, own := errors.AsType[*oip.Error](err); err == nil || own {
-		return special, err
+		return err
 	}
 	at, problem := int64(len(text)), "unexpected end"
 	if e, ok := errors.AsType[*jsontext.SyntacticError](err); ok && !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -107,49 +103,12 @@ func decode(text []byte, to any) (special bool, err error) {
 	} else if e, ok := errors.AsType[*json.SemanticError](err); ok {
 		at, problem = e.ByteOffset, "a value of another type was expected for "+oip.Quote(string(e.JSONPointer))
 	}
-	return false, oip.Errorf(oip.Invalid, "invalid JSON in the request at byte %d: %s", at, problem)
-}
-
-// nonFinite are the literals that Python's json module and the clients of Triton write and accept, and
-// jsontext refuses. scan replaces each by a string of the same length.
-var nonFinite = [...]struct {
-	literal, quoted string
-	value           float64
-}{
-	{"NaN", `"N"`, math.NaN()},
-	{"Infinity", `"Infini"`, math.Inf(1)},
-	{"-Infinity", `"-Infini"`, math.Inf(-1)},
-}
-
-// scan replaces the literals outside of strings, and reports whether there was one.
-func scan(text []byte) (special bool) {
-	if !bytes.Contains(text, []byte("NaN")) && !bytes.Contains(text, []byte("Infinity")) {
-		return false
-	}
-	for i := 0; i < len(text); i++ {
-		switch text[i] {
-		case '"': // to the end of the string
-			for i++; i < len(text) && text[i] != '"'; i++ {
-				if text[i] == '\\' {
-					i++
-				}
-			}
-		case 'N', 'I', '-':
-			for _, n := range nonFinite {
-				if bytes.HasPrefix(text[i:], []byte(n.literal)) {
-					i += copy(text[i:], n.quoted) - 1
-					special = true
-					break
-				}
-			}
-		}
-	}
-	return special
+	return oip.Errorf(oip.Invalid, "invalid JSON in the request at byte %d: %s", at, problem)
 }
 
 // parse reads the JSON of an inference request. Errors: Invalid, Unsupported.
-func (h *header) parse(text []byte) (err error) {
-	if h.special, err = decode(text, h); err != nil {
+func (h *header) parse(text []byte) error {
+	if err := decode(text, h); err != nil {
 		return err
 	}
 	if h.Inputs == nil {

@@ -117,7 +117,7 @@ func (h *header) give(request *engine.Request, from peercred.Client, b *body) (e
 		case in.Params.Size != nil:
 			err = in.tensor.Fill(b.full)
 		default:
-			err = in.tensor.Fill(func(p []byte) error { return in.fill(p, in.tensor.Datatype(), h.special) })
+			err = in.tensor.Fill(func(p []byte) error { return in.fill(p, in.tensor.Datatype()) })
 		}
 		if err != nil {
 			return err

@@ -41,7 +41,7 @@ func (x *exchange) small(to any) error {
 		err = b.finish()
 	}
 	if err == nil && len(text) > 0 {
-		_, err = decode(text, to)
+		err = decode(text, to)
 	}
 	return err
 }

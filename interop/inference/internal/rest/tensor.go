@@ -76,14 +76,6 @@ func float[T float32 | float64]() codec {
 	bits := int(8 * unsafe.Sizeof(T(0)))
 	return codec{
 		parse: func(p []byte, token string) bool {
-			if token[0] == '"' {
-				for _, n := range nonFinite {
-					if token == n.quoted {
-						*element[T](p) = T(n.value)
-						return true
-					}
-				}
-			}
 			v, err := strconv.ParseFloat(token, bits) // JSON has no "inf"
 			*element[T](p) = T(v)
 			return err == nil
@@ -97,7 +89,7 @@ var ends = [256]bool{',': true, ']': true, ' ': true, '\t': true, '\n': true, '\
 
 // fill writes the elements of the input, from its JSON, to p, which has the size of the datatype and shape.
 // Nested lists are read as one list. Errors: Invalid, Unsupported.
-func (in *input) fill(p []byte, d oip.Datatype, special bool) error {
+func (in *input) fill(p []byte, d oip.Datatype) error {
 	if jsonless(d) {
 		return oip.Errorf(oip.Unsupported, "input %s: %s has no JSON form; send it as binary data", oip.Quote(in.Name), d)
 	}
@@ -123,7 +115,7 @@ func (in *input) fill(p []byte, d oip.Datatype, special bool) error {
 			end++
 		}
 		token := unsafe.String(&data[at], end-at)
-		if token[0] == '"' && !special || !parse(p[:size], token) {
+		if !parse(p[:size], token) {
 			return bad("%.40s is not a valid %s", token, d)
 		}
 		p, at = p[size:], end
@@ -136,7 +128,7 @@ func (in *input) fill(p []byte, d oip.Datatype, special bool) error {
 }
 
 // appendElements appends elements as JSON, separated by commas, as Python's encoder writes them:
-// NaN and Infinity are literals, and a float always has a fraction or an exponent.
+// NaN and Infinity are literals, which are not JSON, and a float always has a fraction or an exponent.
 func appendElements(b []byte, d oip.Datatype, p []byte) []byte {
 	write, size := codecs[d].append, d.Size()
 	for i := 0; i < len(p); i += size {
