@@ -20,15 +20,15 @@ import (
 // localhost.
 func Server(ctx context.Context, e *engine.Engine, names []string, log *slog.Logger) *http.Server {
 	mux := http.NewServeMux()
-	mux.Handle("/metrics", serveMetrics(e))
-	mux.HandleFunc("/livez", probe(e.Live))
-	mux.HandleFunc("/readyz", probe(e.Ready))
+	mux.Handle("GET /metrics", serveMetrics(e))
+	mux.HandleFunc("GET /livez", probe(e.Live))
+	mux.HandleFunc("GET /readyz", probe(e.Ready))
 	// Not the command line, which may contain secrets.
-	mux.HandleFunc("/debug/pprof/", pprof.Index)
-	mux.Handle("/debug/pprof/cmdline", http.NotFoundHandler())
-	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	mux.HandleFunc("/debug/pprof/memory", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.Handle("GET /debug/pprof/cmdline", http.NotFoundHandler())
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	mux.HandleFunc("GET /debug/pprof/memory", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/octet-stream")
 		_ = report.WriteProfile(w) // fails only if the client is gone
 	})
@@ -63,9 +63,6 @@ func guard(next http.Handler, names []string) http.Handler {
 		defer cancel()
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		switch {
-		case r.Method != http.MethodGet && r.Method != http.MethodHead:
-			w.Header().Set("Allow", "GET, HEAD")
-			http.Error(w, "unsupported method: use GET or HEAD", http.StatusMethodNotAllowed)
 		case !hosts.Known(r.Host, names):
 			http.Error(w, "unknown host name: use a numeric address or localhost, or start the server with the name in -hosts",
 				http.StatusMisdirectedRequest)

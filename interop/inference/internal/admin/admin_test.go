@@ -29,8 +29,7 @@ func TestGuard(t *testing.T) {
 		{"the operator's name", "GET", "Inference.example:9000", "/metrics", nil, 204},
 		{"a name that was rebound", "GET", "evil.example:8000", "/", nil, 421},
 		{"no name", "GET", "", "/", nil, 421},
-		{"posting", "POST", "localhost", "/metrics", nil, 405},
-		{"asking leave", "OPTIONS", "localhost", "/metrics", headers{"Origin": "https://evil.example"}, 405},
+		{"asking leave", "OPTIONS", "localhost", "/metrics", headers{"Origin": "https://evil.example"}, 403},
 		{"the page itself", "GET", "localhost:8000", "/metrics", headers{"Sec-Fetch-Site": "same-origin"}, 204},
 		{"an image of another site", "GET", "localhost:8000", "/debug/pprof/profile", headers{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "image"}, 403},
 		{"an old browser", "GET", "localhost:8000", "/metrics", headers{"Origin": "https://evil.example"}, 403},
@@ -66,6 +65,10 @@ func TestPaths(t *testing.T) {
 		status, _, _ := s.get(t, path)
 		require.Equal(t, 404, status, path)
 	}
+	answer, err := http.Post(s.url+"/metrics", "", nil)
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	require.Equal(t, 405, answer.StatusCode)
 }
 
 // TestProfileEnds checks that a profile ends with the context of the server.
