@@ -39,7 +39,7 @@ type service struct {
 
 	rest, grpc, admin net.Listener // nil if not served
 	backend           *backend.Backend
-	regions           *region.Registry // nil if no client can register shared memory
+	regions           *region.Registry
 	engine            *engine.Engine
 	models            *loader
 	traces            *traces.Traces
@@ -144,13 +144,11 @@ func (s *service) openMemory() (err error) {
 		return err
 	}
 	s.log.Info("memory is open", "place", s.backend.Memory.Place().String(), "limit", limit, "source", source)
-	if c.sharesMemory() {
-		regions := region.Options{Prefix: c.shmPrefix, MaxBytes: o.Regions}
-		if !s.backend.Queue.IsHost() {
-			regions.Queue, regions.Kind = s.backend.Queue, s.backend.Kind
-		}
-		s.regions = region.New(regions)
+	regions := region.Options{Prefix: c.shmPrefix, MaxBytes: o.Regions}
+	if !s.backend.Queue.IsHost() {
+		regions.Queue, regions.Kind = s.backend.Queue, s.backend.Kind
 	}
+	s.regions = region.New(regions)
 	return nil
 }
 

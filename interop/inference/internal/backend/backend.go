@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,7 +27,7 @@ type Options struct {
 	Slots   int    // calls of models at a time, in addition to one of serial models; DefaultSlots
 	Workers int    // processes that run models instead of this one; 0 for none
 	Grace   time.Duration
-	Log     *slog.Logger // slog.Default()
+	Log     *slog.Logger
 }
 
 // Backend is the memory of an engine and the processes that run models.
@@ -48,15 +49,7 @@ type Backend struct {
 // Open allocates the memory and starts Python. There is one Backend in a process at a time. Errors: no
 // Python.
 func Open(o Options) (*Backend, error) {
-	if o.Log == nil {
-		o.Log = slog.Default()
-	}
-	if o.Slots <= 0 {
-		o.Slots = DefaultSlots
-	}
-	if o.Limit == 0 {
-		return nil, errors.New("backend: Options.Limit is 0")
-	}
+	o.Slots = cmp.Or(o.Slots, DefaultSlots)
 	rt, err := openRuntime()
 	if err != nil {
 		return nil, err

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -20,7 +19,6 @@ const retryAfter = time.Second
 type Engine struct {
 	o       Options
 	current atomic.Pointer[registry]
-	regions *region.Registry
 	calls   atomic.Int64 // between Enter and Leave
 	health  health
 	refused [oip.Kinds]atomic.Uint64
@@ -34,7 +32,7 @@ type Engine struct {
 // New returns an engine, which Close ends. Errors: invalid definitions.
 func New(o Options) (*Engine, error) {
 	o.complete()
-	e := &Engine{o: o, regions: cmp.Or(o.Regions, region.New(region.Options{}))}
+	e := &Engine{o: o}
 	r, err := e.newRegistry(o.Runner, o.Models, &registry{}, "")
 	if err != nil {
 		return nil, err
@@ -45,12 +43,8 @@ func New(o Options) (*Engine, error) {
 
 // Server returns the description of the server.
 func (e *Engine) Server() oip.Server {
-	s := oip.Server{Name: e.o.Name, Version: e.o.Version,
-		Extensions: []string{"binary_tensor_data", "model_repository", "statistics"}}
-	if e.o.Regions != nil {
-		s.Extensions = append(s.Extensions, "system_shared_memory")
-	}
-	return s
+	return oip.Server{Name: e.o.Name, Version: e.o.Version,
+		Extensions: []string{"binary_tensor_data", "model_repository", "statistics", "system_shared_memory"}}
 }
 
 // Models returns the models, in the order of their definitions. The list does not change.
@@ -69,7 +63,7 @@ func (e *Engine) Model(name, version string) (*Model, error) {
 }
 
 // Regions returns the shared memory of clients.
-func (e *Engine) Regions() *region.Registry { return e.regions }
+func (e *Engine) Regions() *region.Registry { return e.o.Regions }
 
 // Pools returns Options.Memory, Options.Calls and Options.Results.
 func (e *Engine) Pools() []Pool { return []Pool{{e.o.Memory, e.o.Limit}, e.o.Calls, e.o.Results} }
@@ -190,9 +184,6 @@ func (e *Engine) Close(ctx context.Context) error {
 	e.Drain()
 	if err := waitFor(ctx, &e.requests); err != nil {
 		return fmt.Errorf("engine: %d requests have not ended: %w", e.Stats().Requests, err)
-	}
-	if e.o.Regions == nil {
-		return e.regions.Close()
 	}
 	return nil
 }

@@ -60,8 +60,7 @@ type Options struct {
 	// holds the first while it waits for the second, and waiting requests can fill Memory: one pool for two of them
 	// would let requests wait for each other. nil: Memory.
 	Calls, Results Pool
-	// Regions is the shared memory of clients. The caller closes it after Close. nil: a registry with
-	// the zero region.Options.
+	// Regions is the shared memory of clients. The caller closes it after Close.
 	Regions *region.Registry
 	// Load loads a model for a client from its file again, and no other. Errors: NotFound, NotReady for a model that
 	// cannot be served. nil: clients can neither load nor unload models.

@@ -26,7 +26,7 @@ func (t *tensor) inRegion() bool { return t.place.inRegion() || t.region.there()
 // borrow takes a part of a region that the client from may use.
 func (t *tensor) borrow(from peercred.Client, name string, offset, size uint64, write bool) error {
 	e := t.request.model.engine
-	b, check, err := e.regions.Acquire(from, name, offset, size, write)
+	b, check, err := e.o.Regions.Acquire(from, name, offset, size, write)
 	if err != nil {
 		return oip.As(err)
 	}

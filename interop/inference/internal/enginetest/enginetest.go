@@ -15,6 +15,7 @@ import (
 	"github.com/usmbridge/usmbridge/interop/executor"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/region"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
@@ -136,6 +137,9 @@ func New(t testing.TB, o engine.Options, models ...*Model) *engine.Engine {
 		}
 		pool = memmgr.NewPool(from, memmgr.WithName(t.Name()))
 		o.Memory = pool
+	}
+	if o.Regions == nil {
+		o.Regions = region.New(region.Options{})
 	}
 	e, err := engine.New(o)
 	require.NoError(t, err)
