@@ -19,6 +19,11 @@ static usmb_ptr go_place_for(uintptr_t ctx, uintptr_t queue, uintptr_t lo, uintp
 	int err = usmb_sycl_place_for((void *)ctx, (void *)queue, (void *)lo, (void *)hi, &p);
 	return (usmb_ptr){p, err};
 }
+static usmb_ptr go_place_in(uintptr_t ctx, uintptr_t queue, uintptr_t lo, uintptr_t hi) {
+	usmb_place *p = NULL;
+	int err = usmb_sycl_place_in((void *)ctx, (void *)queue, (void *)lo, (void *)hi, &p);
+	return (usmb_ptr){p, err};
+}
 static usmb_ptr go_dlpack_import(int32_t id, uintptr_t lo, uintptr_t hi) {
 	usmb_place *p = NULL;
 	int err = usmb_sycl_dlpack_import(id, (void *)lo, (void *)hi, &p);
@@ -92,6 +97,7 @@ static usmb_ptr go_device_select(const char *filter) {
 #cgo noescape go_fill
 #cgo noescape go_prefetch
 #cgo nocallback go_place_for
+#cgo nocallback go_place_in
 #cgo nocallback go_dlpack_import
 #cgo nocallback go_place_new
 #cgo nocallback go_alloc
@@ -381,6 +387,12 @@ func placeNew(q ref, kind USMKind) (unsafe.Pointer, Code) {
 func placeFor(ctx, q ref, lo, hi uintptr) (unsafe.Pointer, Code) {
 	// References passed as integers skip cgo's check for Go pointers.
 	r := C.go_place_for(C.uintptr_t(uintptr(ctx)), C.uintptr_t(uintptr(q)), C.uintptr_t(lo), C.uintptr_t(hi))
+	return r.p, Code(r.err)
+}
+
+// placeIn is placeFor for a queue that is known to be of the context.
+func placeIn(ctx, q ref, lo, hi uintptr) (unsafe.Pointer, Code) {
+	r := C.go_place_in(C.uintptr_t(uintptr(ctx)), C.uintptr_t(uintptr(q)), C.uintptr_t(lo), C.uintptr_t(hi))
 	return r.p, Code(r.err)
 }
 

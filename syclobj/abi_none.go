@@ -58,6 +58,8 @@ func usmAlloc(ref, uint32, USMKind, uintptr, uintptr) (unsafe.Pointer, Code) {
 
 func placeFor(_, _ ref, _, _ uintptr) (unsafe.Pointer, Code) { return nil, ErrUnsupported }
 
+func placeIn(_, _ ref, _, _ uintptr) (unsafe.Pointer, Code) { return nil, ErrUnsupported }
+
 func placeForDLPack(int32, uintptr, uintptr) (unsafe.Pointer, Code) {
 	return nil, ErrUnsupported
 }

@@ -114,16 +114,20 @@ func TestPlacesOfTwoGPUs(t *testing.T) {
 			require.NoError(t, err)
 			imported, err := dlpackPlace(rt, int32(i), p, unsafe.Add(p, n))
 			require.NoError(t, err)
+			require.Same(t, want, got)
+			require.Same(t, want, imported)
 			if kind != syclobj.USMHost { // the runtime may return any device of the context for host memory
-				require.Same(t, want, got)
 				require.Same(t, want, fromContext)
-				require.Same(t, want, imported)
 			}
 			require.Equal(t, kind, got.Kind())
 			require.Equal(t, kind != syclobj.USMDevice, got.HostReadable())
 			for _, place := range []*syclobj.Place{want, got, fromContext, imported} {
 				place.Release()
 			}
+			both, err := placeOf(rt, q.Context(), q, p, unsafe.Add(p, n))
+			require.NoError(t, err)
+			require.Same(t, want, both)
+			both.Release()
 			require.ErrorIs(t, onlyError(placeOf(rt, nil, q, p, unsafe.Add(p, n+1))), syclobj.ErrOverrun)
 			require.ErrorIs(t, onlyError(placeOf(rt, nil, q, unsafe.Add(p, -1), unsafe.Add(p, n))), syclobj.ErrNotUSM)
 			require.ErrorIs(t, onlyError(placeOf(rt, nil, q, unsafe.Add(p, 1), p)), syclobj.ErrArgument, "hi below lo")

@@ -551,31 +551,45 @@ int usmb_place_intern(usmb_device_table *t, void *ctx, void *device, int32_t kin
 /* The library declares its pointer functions without const. */
 #define PTR(p) ((void *)(uintptr_t)(p))
 
-/*
- * Checks a foreign span [lo, hi): the kind of lo in ctx, the kind of hi-1 (if hi > lo + 1) and the device
- * of lo, owned, in this order. If hi == lo, it checks one address.
- */
-static int check(void *ctx, const void *lo, const void *hi, int32_t *kind, void **device)
+/* Checks a foreign span [lo, hi): the kind of lo in ctx and of hi-1 (if hi > lo + 1), in this order. */
+static int check(void *ctx, const void *lo, const void *hi, int32_t *kind)
 {
 	const char *last = (const char *)hi - 1;
-	int first = usmb_dp.DPCTLUSM_GetPointerType(PTR(lo), ctx);
 
-	if (first < USMB_USM_DEVICE || first > USMB_USM_HOST) return USMB_SYCL_ENOTUSM;
-	if (last > (const char *)lo && usmb_dp.DPCTLUSM_GetPointerType(PTR(last), ctx) != first)
+	*kind = usmb_dp.DPCTLUSM_GetPointerType(PTR(lo), ctx);
+	if (*kind < USMB_USM_DEVICE || *kind > USMB_USM_HOST) return USMB_SYCL_ENOTUSM;
+	if (last > (const char *)lo && usmb_dp.DPCTLUSM_GetPointerType(PTR(last), ctx) != *kind)
 		return USMB_SYCL_EOVERRUN;
-	*device = usmb_gave(USMB_LIVE_DEVICE, usmb_dp.DPCTLUSM_GetPointerDevice(PTR(lo), ctx));
-	if (*device == NULL) return USMB_SYCL_ENODEVICE;
-	*kind = first;
 	return USMB_SYCL_OK;
 }
 
-static int place_of(usmb_device_table *t, void *ctx, void *queue, const void *lo, const void *hi, usmb_place **out)
+/*
+ * A device that an exchange names: that of the queue, or device; both may be NULL. SYCL reports the first
+ * device of the context for host USM, so the named device decides there. Other memory has one device, which
+ * can be a part of the named one.
+ */
+typedef struct naming {
+	void *queue, *device;
+} naming;
+
+static void *owned_device(void *ctx, int32_t kind, const void *lo, naming n)
 {
-	void *device = NULL;
-	int32_t kind = USMB_USM_UNKNOWN;
-	int err = check(ctx, lo, hi, &kind, &device);
+	if (kind == USMB_USM_HOST && n.queue != NULL) return usmb_sycl_queue_device(n.queue);
+	if (kind == USMB_USM_HOST && n.device != NULL) return usmb_sycl_device_copy(n.device);
+	return usmb_gave(USMB_LIVE_DEVICE, usmb_dp.DPCTLUSM_GetPointerDevice(PTR(lo), ctx));
+}
+
+/* queue, if not NULL, becomes the queue of a new place. */
+static int place_of(usmb_device_table *t, void *ctx, void *queue, naming n, const void *lo, const void *hi,
+                    usmb_place **out)
+{
+	int32_t kind;
+	int err = check(ctx, lo, hi, &kind);
+	void *device;
 
 	if (err != USMB_SYCL_OK) return err;
+	device = owned_device(ctx, kind, lo, n);
+	if (device == NULL) return USMB_SYCL_ENODEVICE;
 	err = usmb_place_intern(t, ctx, device, kind, queue, out);
 	usmb_sycl_device_delete(device);
 	return err;
@@ -590,7 +604,25 @@ int usmb_sycl_dlpack_import(int32_t device_id, const void *lo, const void *hi, u
 	if (hi < lo) return USMB_SYCL_EARG;
 	t = usmb_device_table_enter();
 	if (t == NULL) return USMB_SYCL_ENOLIB;
-	if (device_id >= 0 && device_id < t->n) err = place_of(t, t->roots[device_id].context, NULL, lo, hi, out);
+	if (device_id >= 0 && device_id < t->n) {
+		usmb_root *root = &t->roots[device_id];
+
+		err = place_of(t, root->context, NULL, (naming){.device = root->device}, lo, hi, out);
+	}
+	usmb_device_table_leave();
+	return err;
+}
+
+int usmb_sycl_place_in(void *ctx, void *queue, const void *lo, const void *hi, usmb_place **out)
+{
+	usmb_device_table *t;
+	int err;
+
+	if (ctx == NULL || lo == NULL || out == NULL) return USMB_SYCL_ENULL;
+	if (hi < lo) return USMB_SYCL_EARG;
+	t = usmb_device_table_enter();
+	if (t == NULL) return USMB_SYCL_ENOLIB;
+	err = place_of(t, ctx, NULL, (naming){.queue = queue}, lo, hi, out);
 	usmb_device_table_leave();
 	return err;
 }
@@ -612,7 +644,8 @@ int usmb_sycl_place_for(void *ctx, void *queue, const void *lo, const void *hi, 
 		else if (ctx != NULL && !usmb_dp.DPCTLContext_AreEq(ctx, of_queue))
 			err = USMB_SYCL_EARG;
 	}
-	if (err == USMB_SYCL_OK) err = place_of(t, ctx != NULL ? ctx : of_queue, queue, lo, hi, out);
+	if (err == USMB_SYCL_OK)
+		err = place_of(t, ctx != NULL ? ctx : of_queue, queue, (naming){.queue = queue}, lo, hi, out);
 	if (of_queue != NULL) usmb_dp.DPCTLContext_Delete(of_queue);
 	usmb_device_table_leave();
 	return err;

@@ -239,7 +239,8 @@ func (p *Place) Queue() (*Queue, error) {
 // PlaceOf returns the place of the foreign memory [lo, hi), retained. The context or the queue may be nil;
 // if both are given, the queue must be of that context. One C call asks the runtime for the kind of the
 // first byte, which must be USM of the context (ErrNotUSM), for the kind of the last byte, which must be
-// the same (ErrOverrun), and for the device. If hi == lo, it checks one address.
+// the same (ErrOverrun), and for the device. If hi == lo, it checks one address. Host USM, for which SYCL
+// reports the first device of the context, is of the queue's device, if there is a queue.
 //
 // The addresses are integers because they have not been checked: the garbage collector may crash on an
 // invalid pointer.
@@ -265,7 +266,11 @@ func (rt *Runtime) PlaceOf(ctx *Context, q *Queue, lo, hi uintptr) (*Place, erro
 		defer q.h.done()
 		qr = r
 	}
-	p, code := placeFor(c, qr, lo, hi)
+	ask := placeFor
+	if ctx != nil && q != nil && q.ctx == ctx {
+		ask = placeIn
+	}
+	p, code := ask(c, qr, lo, hi)
 	if code != codeOK {
 		return nil, spanErr(op, code, lo, hi)
 	}
@@ -273,8 +278,8 @@ func (rt *Runtime) PlaceOf(ctx *Context, q *Queue, lo, hi uintptr) (*Place, erro
 }
 
 // DLPackPlace is PlaceOf by the rules for importing kDLOneAPI memory: id must be the index of a root
-// device, and the memory must be USM of the default context of its platform. The place has the device that
-// the runtime returns for the address.
+// device, and the memory must be USM of the default context of its platform. The place of host USM has that
+// device. Other places have the device that the runtime returns for the address.
 func (rt *Runtime) DLPackPlace(id int32, lo, hi uintptr) (*Place, error) {
 	const op = "Runtime.DLPackPlace"
 	if err := rt.needSYCL(op); err != nil {

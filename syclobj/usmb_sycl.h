@@ -119,20 +119,27 @@ void usmb_place_release(usmb_place *place);
 
 /*
  * Imports kDLOneAPI memory: device_id must be the index of a root device, and the span must be USM of the
- * default context of its platform. The place has the device that the runtime returns for the pointer,
- * which may be another root device of the platform or a sub-device. *out is retained. EDEVICEID, then the
- * errors of usmb_sycl_place_for.
+ * default context of its platform. The place of host USM has that root device. Other places have the device
+ * that the runtime returns for the pointer, which may be another root device of the platform or a sub-device.
+ * *out is retained. EDEVICEID, then the errors of usmb_sycl_place_for.
  */
 int usmb_sycl_dlpack_import(int32_t device_id, const void *lo, const void *hi, usmb_place **out);
 
 /*
  * Returns the place of the foreign memory [lo, hi). The context or the queue may be NULL; if both are
  * given, the queue must be of that context (EARG). Asks for the kind of lo in the context (ENOTUSM), of
- * hi-1 (EOVERRUN) and for the device of lo (ENODEVICE), in this order; if hi == lo, it checks one address.
- * A queue on the memory's device becomes the queue of a new place. *out is retained. Also ENULL, EARG (hi
- * < lo), ENOLIB.
+ * hi-1 (EOVERRUN) and for the device (ENODEVICE), in this order; if hi == lo, it checks one address. The
+ * device is that of lo; for host USM, where SYCL reports the first device of the context, it is the queue's,
+ * if there is one. A queue on the memory's device becomes the queue of a new place. *out is retained. Also
+ * ENULL, EARG (hi < lo), ENOLIB.
  */
 int usmb_sycl_place_for(void *ctx, void *queue_or_null, const void *lo, const void *hi, usmb_place **out);
+
+/*
+ * The same for a queue that the caller knows to be of the context. The queue does not become that of a new
+ * place.
+ */
+int usmb_sycl_place_in(void *ctx, void *queue_or_null, const void *lo, const void *hi, usmb_place **out);
 
 /*
  * USM of SYCL's CUDA backend is CUDA memory. usmb_cuda_show prepares memory of a place for libraries of CUDA:

@@ -67,9 +67,9 @@ func (d *USMInterface) place(op string, rt *syclobj.Runtime, s *USMSpan) (*syclo
 		return nil, keyErr(op, "syclobj", "the host backend has no SYCL context and its memory is not USM; exchange it by DLPack")
 	}
 	if q != nil && q.Ref() != nil && q.Context().IsDefault() {
-		// The queue is not needed: memory in a default context is copied
+		// The queue only names the device of host USM: memory in a default context is copied
 		// by its device's default queue. Passing the context saves a call in C.
-		ctx, q = q.Context(), nil
+		ctx = q.Context()
 	}
 	if rt == nil {
 		return nil, nilRuntime(op)

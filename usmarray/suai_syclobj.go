@@ -19,7 +19,7 @@ type SyclObj struct {
 	Queue *syclobj.Queue
 }
 
-// resolved is the context or queue of a syclobj, borrowed.
+// resolved is the context or queue of a syclobj, borrowed: both for a filter string.
 type resolved struct {
 	context *syclobj.Context
 	queue   *syclobj.Queue
@@ -69,7 +69,8 @@ func resolveFilter(op string, rt *syclobj.Runtime, filter string) (resolved, err
 	if err != nil {
 		return resolved{}, &OpError{Op: op, Key: "syclobj", Kind: ErrInterface, Err: err}
 	}
-	r := resolved{context: d.DefaultContext(), device: d}
+	q, _ := d.DefaultQueue() // nil if the device has none
+	r := resolved{context: d.DefaultContext(), queue: q, device: d}
 	lastFilter.Store(&filterHit{rt, filter, r})
 	return r, nil
 }

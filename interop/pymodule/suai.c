@@ -496,21 +496,22 @@ static int countable(const parsed *p, const usmb_suai_out *out)
 	return 1;
 }
 
-/* Checks the span with the SYCL runtime before accessing it: the first byte in the given context,
-   then the device, then the last byte. */
+/* Checks the span with the SYCL runtime before accessing it: the first byte in the given context, the last
+   byte, then the device. */
 static int find_place(parsed *p, usmb_suai_out *out, usmb_place **place)
 {
 	void *lo = (void *)(uintptr_t)out->lo, *hi = (void *)(uintptr_t)out->hi;
 	void *context = usmb_syclref_context(&p->ref), *queue = NULL;
-	if (!context && usmb_syclref_queue(&p->ref, WHERE "'syclobj'", &queue) < 0) return -1;
+	if (usmb_syclref_queue(&p->ref, WHERE "'syclobj'", &queue) < 0) return -1;
 	if (!context && !queue) {
 		usmb_raise(PyExc_ValueError,
 		           WHERE "'syclobj' names the host backend, which has no unified shared memory");
 		return -1;
 	}
-	int code = usmb_sycl_place_for(context, queue, lo, hi, place);
-	if (code == USMB_SYCL_ENOLIB && usmb_open_sycl() == 0)
-		code = usmb_sycl_place_for(context, queue, lo, hi, place);
+	int (*ask)(void *, void *, const void *, const void *, usmb_place **) =
+	        context ? usmb_sycl_place_in : usmb_sycl_place_for;
+	int code = ask(context, queue, lo, hi, place);
+	if (code == USMB_SYCL_ENOLIB && usmb_open_sycl() == 0) code = ask(context, queue, lo, hi, place);
 	if (code == USMB_SYCL_OK) return 0;
 	if (PyErr_Occurred()) return -1;
 	const char *why = usmb_sycl_strerror(code);
@@ -528,13 +529,13 @@ static int narrows(usmb_cell *cell, int readonly)
 }
 
 /* Finds a live cell of the same owner that covers the span, retained. The runtime's answers stay
-   valid while an Array holds the owner. Only the context is checked again. */
+   valid while an Array holds the owner. Only the context, and the device of host USM, are checked again. */
 static usmb_cell *known_cell(PyObject *obj, parsed *p, usmb_suai_out *out)
 {
 	if (p->view || out->lo == out->hi) return NULL;
 	usmb_cell *cell = usmb_cell_known(obj, (const char *)(uintptr_t)out->lo, (const char *)(uintptr_t)out->hi);
 	if (!cell) return NULL;
-	if (!narrows(cell, p->in.readonly) && usmb_syclref_in_context(&p->ref, cell->place)) return cell;
+	if (!narrows(cell, p->in.readonly) && usmb_syclref_of_place(&p->ref, cell->place)) return cell;
 	usmb_cell_drop_gil(cell);
 	return NULL;
 }

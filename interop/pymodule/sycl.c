@@ -543,17 +543,33 @@ void *usmb_syclref_context(const usmb_syclref *r)
 	return NULL;
 }
 
+/* Whether r is the queue that dpctl keeps for the context and device of place. */
+static int is_kept(const usmb_syclref *r, usmb_place *place)
+{
+	unsigned at = place->id % KEPT;
+	return kept[at].queue == r->keep && kept[at].serial == place->serial;
+}
+
 int usmb_syclref_in_context(const usmb_syclref *r, usmb_place *place)
 {
 	if (r->form == USMB_FORM_CONTEXT) return usmb_sycl_context_equal(r->ref, place->context);
 	if (r->form == USMB_FORM_FILTER)
 		return place->default_context && !place->is_subdevice && (size_t)r->nfilter == strlen(place->filter) &&
 		       !memcmp(r->filter, place->filter, (size_t)r->nfilter);
-	unsigned at = place->id % KEPT;
-	if (kept[at].queue == r->keep && kept[at].serial == place->serial) return 1;
+	if (is_kept(r, place)) return 1;
 	void *context = usmb_sycl_queue_context(r->ref);
 	int same = context && usmb_sycl_context_equal(context, place->context);
 	usmb_sycl_context_delete(context);
+	return same;
+}
+
+int usmb_syclref_of_place(const usmb_syclref *r, usmb_place *place)
+{
+	if (!usmb_syclref_in_context(r, place)) return 0;
+	if (place->kind != USMB_USM_HOST || r->form != USMB_FORM_QUEUE || is_kept(r, place)) return 1;
+	void *device = usmb_sycl_queue_device(r->ref);
+	int same = usmb_sycl_device_equal(device, place->device);
+	usmb_sycl_device_delete(device);
 	return same;
 }
 
@@ -745,8 +761,7 @@ int usmb_queue_of(const usmb_syclref *r, usmb_place *place, PyObject **out)
 {
 	*out = NULL;
 	if (r->form != USMB_FORM_QUEUE || !place || !r->keep) return 0;
-	unsigned at = place->id % KEPT;
-	if (kept[at].queue == r->keep && kept[at].serial == place->serial) return 0;
+	if (is_kept(r, place)) return 0;
 	if (Py_TYPE(r->keep) == queue_type) {
 		if (((light *)r->keep)->queue) *out = Py_NewRef(r->keep);
 		return 0;

@@ -83,6 +83,8 @@ PyObject *usmb_public_context(usmb_place *place);
 int usmb_queue_of(const usmb_syclref *r, usmb_place *place, PyObject **out);
 /* Whether r, a queue, a context or a filter string, is in the context of place. */
 int usmb_syclref_in_context(const usmb_syclref *r, usmb_place *place);
+/* The same, and if place has host USM and r is a queue, whether the queue is on the device of place. */
+int usmb_syclref_of_place(const usmb_syclref *r, usmb_place *place);
 /* The sycl::queue of such an object, borrowed. */
 void *usmb_queue_ref(PyObject *queue);
 void usmb_syclref_clear(void);

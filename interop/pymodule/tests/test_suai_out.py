@@ -160,10 +160,10 @@ def test_any_queue_and_context(device, dpctl):
                 q = both if not isinstance(q, dpctl.SyclContext) else q
             a = ub.zeros((2, 3), "int32", usm_type=kind, sycl_queue=q)
             assert a.sycl_context == context and a.device == device and a.asnumpy().tolist() == [[0] * 3] * 2
-            if device_of is not None and kind != "host":
-                assert a.sycl_device == device_of
             h = type("H", (), {"__sycl_usm_array_interface__": a.__sycl_usm_array_interface__, "a": a})()
             b = ub.from_usm_array_interface(h)
+            if device_of is not None:
+                assert a.sycl_device == device_of and b.sycl_device == device_of
             assert b._pointer == a._pointer and b.sycl_context == context and b.usm_type == kind
             assert dpctl.memory.as_usm_memory(a)._pointer == a._pointer
             assert a.__dlpack_device__() == device.dlpack_device
