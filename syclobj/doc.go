@@ -41,7 +41,8 @@
 //
 // [Queue.BuildOpenCL] and [Queue.BuildSPIRV] compile a [Program] for the device and context of a queue.
 // [Program.Kernel] returns a [Kernel], and [Kernel.Submit] launches it with addresses and numbers.
-// Package usmarray/kernel launches kernels with arrays. The host backend has no kernels.
+// Package usmarray/kernel launches kernels with arrays. Devices of the OpenCL backend take both, those of
+// Level Zero SPIR-V only. The host backend, CUDA and HIP have no kernels.
 //
 // # Errors
 //

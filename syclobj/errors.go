@@ -50,7 +50,7 @@ var codeTexts = map[Code]string{
 	ErrDeviceID:       "no root device has that DLPack device index",
 	ErrNotDefault:     "the memory is not in the default context of its platform, which DLPack's kDLOneAPI requires: copy it, or use __sycl_usm_array_interface__",
 	ErrNoIndex:        "the device is not among the runtime's root devices, so DLPack has no index for it",
-	ErrUnsupportedUSM: "the device does not support this kind of unified shared memory: use another kind",
+	ErrUnsupportedUSM: "the device does not support this kind of unified shared memory: use a kind that usminfo lists for it, or another device",
 	ErrFailed:         "the SYCL library reported a failure: set DPCTL_VERBOSITY=error to see its reason on stderr",
 	ErrAsync:          "work on the device failed after its submission",
 	ErrNoCUDA:         "this needs memory of a device of SYCL's CUDA backend, which the adapter libur_adapter_cuda.so.0 in a folder of UR_ADAPTERS_SEARCH_PATH brings (docs/gpu.md)",

@@ -247,6 +247,7 @@ func TestMemoryRunsOut(t *testing.T) {
 	for _, kind := range []syclobj.USMKind{syclobj.USMHost, syclobj.USMShared} {
 		require.ErrorIs(t, onlyError(small.Alloc(kind, 1, 0)), syclobj.ErrUnsupportedUSM)
 		require.ErrorIs(t, onlyError(small.Place(kind)), syclobj.ErrUnsupportedUSM)
+		require.ErrorContains(t, onlyError(small.Place(kind)), "or another device")
 		_, _, err := sycltest.ForeignAlloc(small, kind, 1)
 		require.ErrorIs(t, err, syclobj.ErrUnsupportedUSM, "from C as well")
 	}

@@ -137,17 +137,21 @@ func TestKernelsFail(t *testing.T) {
 	require.Equal(t, before, fake.Live())
 }
 
-// Programs of OpenCL C are for OpenCL; SPIR-V is for every backend.
-func TestProgramsOnLevelZero(t *testing.T) {
-	if sycltest.Child(t, sycltest.TwoGPUs) == nil {
+// Programs of OpenCL C are for OpenCL, and SPIR-V is for Level Zero as well; CUDA has neither.
+func TestProgramsOfBackends(t *testing.T) {
+	cuda := sycltest.Platform{Backend: syclobj.BackendCUDA, Name: "Fake CUDA", Devices: []sycltest.Device{{Type: syclobj.TypeGPU, Name: "Fake GPU C"}}}
+	if sycltest.Child(t, append(sycltest.TwoGPUs[:1:1], cuda)) == nil {
 		return
 	}
 	rt := openReal(t)
-	q := defaultQueue(t, rt.RootDevices()[0])
-	_, err := q.BuildOpenCL(fakeKernels, "")
-	require.ErrorIs(t, err, errors.ErrUnsupported)
-	require.ErrorContains(t, err, "BuildSPIRV")
+	q, other := defaultQueue(t, rt.RootDevices()[0]), defaultQueue(t, rt.RootDevices()[2])
 	module := append([]byte{3, 2, 35, 7, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0}, instruction(fakeKernels)...)
+	for _, err := range []error{
+		onlyError(q.BuildOpenCL(fakeKernels, "")), onlyError(other.BuildOpenCL(fakeKernels, "")), onlyError(other.BuildSPIRV(module, "")),
+	} {
+		require.ErrorIs(t, err, errors.ErrUnsupported)
+		require.ErrorContains(t, err, "SPIR-V an opencl or level_zero device")
+	}
 	p, err := q.BuildSPIRV(module, "")
 	require.NoError(t, err)
 	defer p.Close()

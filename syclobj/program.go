@@ -52,7 +52,7 @@ const logBytes = 64 << 10
 //
 // Errors: *BuildError, with the compiler's log if it refused the text (the library does not report it, so
 // OpenCL builds the program again); ErrArgument for a NUL in text or options; errors.ErrUnsupported on the
-// host backend, and for devices of other backends than OpenCL, for which the library compiles SPIR-V only.
+// host backend and on devices of other backends than OpenCL.
 func (q *Queue) BuildOpenCL(text, options string) (*Program, error) {
 	const op = "Queue.BuildOpenCL"
 	if strings.IndexByte(text, 0) >= 0 {
@@ -62,7 +62,7 @@ func (q *Queue) BuildOpenCL(text, options string) (*Program, error) {
 }
 
 // BuildSPIRV is BuildOpenCL for a SPIR-V module of OpenCL's kernel environment, which is copied. Level
-// Zero devices are supported too, without their compiler's log. The module is trusted as far as the driver
+// Zero devices are supported too, without their compiler's log. The CUDA and HIP backends take neither. The module is trusted as far as the driver
 // trusts it: only its frame is checked, so that a truncated file is ErrArgument. If the driver does not
 // describe the parameters, launches are checked against the declarations in the module: the kind of
 // memory, or the size of values.
@@ -89,8 +89,9 @@ func (q *Queue) buildProgram(op string, m *made) (*Program, error) {
 		return nil, opErr(op, ErrArgument, "the options have a NUL")
 	}
 	m.where, m.info = q.device.FilterString(), q.device.Info()
-	if b := m.info.Backend; !m.il && b != BackendOpenCL {
-		return nil, &OpError{Op: op, Kind: errors.ErrUnsupported, Err: fmt.Errorf("on a device of %v, for which the library compiles SPIR-V only: use BuildSPIRV", b)}
+	if b := m.info.Backend; b != BackendOpenCL && (!m.il || b != BackendLevelZero) {
+		return nil, &OpError{Op: op, Kind: errors.ErrUnsupported, Err: fmt.Errorf(
+			"on %s; OpenCL C needs an opencl device, SPIR-V an opencl or level_zero device, and other backends take neither", m.where)}
 	}
 	if err := m.keep(op, q); err != nil {
 		return nil, err

@@ -81,7 +81,9 @@ const char *usmb_sycl_strerror(int code)
 		       "copy it, or use __sycl_usm_array_interface__";
 	case USMB_SYCL_ENOINDEX:
 		return "the device is not among the runtime's root devices, so DLPack has no index for it";
-	case USMB_SYCL_EKIND: return "the device does not support this kind of unified shared memory: use another kind";
+	case USMB_SYCL_EKIND:
+		return "the device does not support this kind of unified shared memory: use a kind that usminfo lists "
+		       "for it, or another device";
 	case USMB_SYCL_EFAILED:
 		return "the SYCL library reported a failure: set DPCTL_VERBOSITY=error to see its reason on stderr";
 	case USMB_SYCL_EASYNC: return "work on the device failed after its submission";

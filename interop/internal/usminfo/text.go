@@ -90,10 +90,13 @@ func (d device) print(b *bytes.Buffer) {
 	default:
 		line("DLPack", fmt.Sprintf("(%d, %d) kDLOneAPI", d.DLPack[0], d.DLPack[1]))
 	}
-	if len(d.USMKinds) > 0 {
+	switch {
+	case len(d.USMKinds) > 0:
 		line("USM", strings.Join(d.USMKinds, ", "))
-	} else {
+	case d.Type == "host":
 		line("USM", "none: plain host memory")
+	default:
+		line("USM", "none: the device cannot have Arrays; use another one")
 	}
 }
 

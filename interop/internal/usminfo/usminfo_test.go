@@ -151,6 +151,20 @@ func TestPrintOfADeviceWithoutId(t *testing.T) {
 	require.Contains(t, text, "no devices")
 }
 
+// TestDeviceWithoutUSM: the memory of a device without USM is not described as that of the host backend.
+func TestDeviceWithoutUSM(t *testing.T) {
+	if sycltest.Child(t, sycltest.Machine{{Backend: syclobj.BackendOpenCL, Name: "Old OpenCL", Devices: []sycltest.Device{
+		{Type: syclobj.TypeGPU, Name: "Old GPU", Lacks: []syclobj.USMKind{syclobj.USMDevice, syclobj.USMShared, syclobj.USMHost}},
+	}}}) == nil {
+		return
+	}
+	r, err := gatherHere(t)
+	require.NoError(t, err)
+	text := show(t, r)
+	require.Equal(t, 1, strings.Count(text, "none: the device cannot have Arrays"), text)
+	require.Equal(t, 1, strings.Count(text, "none: plain host memory"), text)
+}
+
 // TestDeviceWithoutQueue: the report names a device on which no queue could be created, and the reason if
 // there is no queue on any device.
 func TestDeviceWithoutQueue(t *testing.T) {
