@@ -55,9 +55,9 @@ func forget(p unsafe.Pointer) (allocation, bool) {
 // Alloc allocates size bytes (one byte for size 0, so that the address is never nil) aligned to align
 // bytes, a power of two, or 0 for DefaultAlign. On a host queue the kind is ignored and the memory is
 // zeroed; SYCL memory is not initialized. The caller frees it with Free; it outlives the queue and the
-// Runtime. If the driver does not align the memory, Alloc allocates align bytes more and returns an aligned
-// address inside. Errors: ErrAllocation if out of memory, ErrUnsupportedUSM if the device does not support
-// the kind.
+// Runtime. If the driver does not align the memory, Alloc allocates align bytes more, at most 64 MiB, and
+// returns an aligned address inside. Errors: ErrAllocation if out of memory or if the driver does not align
+// to more, ErrUnsupportedUSM if the device does not support the kind.
 func (q *Queue) Alloc(kind USMKind, size, align uintptr) (unsafe.Pointer, error) {
 	const op = "Queue.Alloc"
 	if err := q.usable(op); err != nil {

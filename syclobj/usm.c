@@ -147,11 +147,14 @@ static int is_aligned(const void *p, size_t align)
 	return ((uintptr_t)p & (align - 1)) == 0;
 }
 
+/* The largest alignment for which memory is padded, so that a rare one does not take most of a device. */
+#define MOST_PADDING ((size_t)64 << 20)
+
 static int alloc_padded(void *queue, int32_t kind, size_t size, size_t align, void **out)
 {
 	char *base, *p;
 
-	if (size > PTRDIFF_MAX - align) return USMB_SYCL_EALLOC;
+	if (align > MOST_PADDING || size > PTRDIFF_MAX - align) return USMB_SYCL_EALLOC;
 	base = driver_alloc(queue, kind, size + align, 0); /* 0 is the driver's own alignment */
 	if (base == NULL) return USMB_SYCL_EALLOC;
 	p = base + (-(uintptr_t)base & (align - 1));

@@ -198,7 +198,7 @@ int usmb_sycl_current_queue(int32_t device_id, void **out_queue);
  * Allocates size bytes (at least 1), aligned to align (a power of two, 0 for USMB_SYCL_DEFAULT_ALIGN), as
  * memory of kind on queue. kinds is usmb_sycl_queue_kinds(queue), obtained once per queue: the library
  * ends the process if a device does not support the kind, so it is checked first. If the driver does not
- * align the memory, it is an aligned part of a block of size + align bytes.
+ * align the memory, it is an aligned part of a block of size + align bytes; an align above 64 MiB fails then.
  */
 int usmb_sycl_alloc(void *queue, uint32_t kinds, int32_t kind, size_t size, size_t align, void **out);
 /* Frees what usmb_sycl_alloc gave: the exact address, with its context. */
