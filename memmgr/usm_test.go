@@ -160,14 +160,15 @@ func TestQueueOrderedReuseOnTheDevice(t *testing.T) {
 	upstream := memmgr.USM(q, syclobj.USMDevice).(usmResource)
 	p := memmgr.NewPool(upstream, memmgr.WithLarge(1<<30))
 	const size = 128 << 20
-	reusedAtOnce, keptApart := false, false
-	for start, rounds := time.Now(), 0; rounds < 20 || !(keptApart && reusedAtOnce) && time.Since(start) < time.Minute; rounds++ {
+	reusedAtOnce, keptApart, asynchronous := false, false, false
+	for start, rounds := time.Now(), 0; rounds < 20 || asynchronous && !(keptApart && reusedAtOnce) && time.Since(start) < time.Minute; rounds++ {
 		src, err := memmgr.New(p, memmgr.Request{Size: size, Queue: q})
 		require.NoError(t, err)
 		dst, err := memmgr.New(p, memmgr.Request{Size: size, Queue: q})
 		require.NoError(t, err)
 		ev, err := q.Memcpy(dst.Data(), src.Data(), size)
 		require.NoError(t, err)
+		asynchronous = asynchronous || !ev.Done()
 		require.NoError(t, dst.SetPending(q, ev))
 		address := dst.Address()
 		dst.Release()
@@ -190,10 +191,13 @@ func TestQueueOrderedReuseOnTheDevice(t *testing.T) {
 		}
 		require.NoError(t, ev.Close())
 	}
-	require.True(t, keptApart, "no copy was long enough to see another queue wait")
-	require.True(t, reusedAtOnce, "no copy was long enough to see its own queue reuse the memory")
 	require.NoError(t, p.Close())
 	require.NoError(t, upstream.Close())
+	if !asynchronous {
+		t.Skipf("copies on %s are complete when their submission returns", q.Device())
+	}
+	require.True(t, keptApart, "no copy was long enough to see another queue wait")
+	require.True(t, reusedAtOnce, "no copy was long enough to see its own queue reuse the memory")
 }
 
 func TestExportedUSMReturnsThroughThePool(t *testing.T) {

@@ -97,3 +97,23 @@ func USM(t testing.TB, q *syclobj.Queue, kind syclobj.USMKind) memmgr.Resource {
 	t.Cleanup(func() { require.NoError(t, memmgr.Close(r)) })
 	return r
 }
+
+// SeparateContexts reports whether memory of another context of the queue's device is not memory of the queue's
+// context. The contexts of a CUDA device share its memory.
+func SeparateContexts(t testing.TB, rt *syclobj.Runtime, q *syclobj.Queue) bool {
+	t.Helper()
+	other, err := rt.NewContext(q.Device())
+	require.NoError(t, err)
+	oq, err := rt.NewQueue(other, q.Device(), syclobj.InOrder)
+	require.NoError(t, err)
+	p, err := oq.Alloc(syclobj.USMShared, 64, 0)
+	require.NoError(t, err)
+	place, err := rt.PlaceOf(q.Context(), nil, uintptr(p), uintptr(p)+64)
+	if err == nil {
+		place.Release()
+	}
+	require.NoError(t, syclobj.Free(p))
+	require.NoError(t, oq.Close())
+	require.NoError(t, other.Close())
+	return err != nil
+}

@@ -60,7 +60,7 @@ USMB_DPCTL_FUNCTIONS(X)
 
 /*
  * Allocations of a driver that does not align as requested. Its blocks lie shift bytes past the real ones,
- * which are aligned to more.
+ * which are aligned to more, unless the real driver refuses that.
  */
 static size_t shift, most;
 #define SHIFTED(name) \
@@ -70,6 +70,7 @@ static size_t shift, most;
 		char *p; \
 		if (most != 0 && align > most) return NULL; \
 		p = real_##name(align > 2 * shift ? align : 2 * shift, size + shift, queue); \
+		if (p == NULL) p = real_##name(0, size + shift, queue); \
 		return p != NULL ? p + shift : NULL; \
 	}
 SHIFTED(DPCTLaligned_alloc_device)
