@@ -15,7 +15,7 @@
 #include <string.h>
 
 /* Constants and signatures of cuda.h. Each function returns 0 on success. */
-enum { CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9 };
+enum { CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9, CU_EVENT_DISABLE_TIMING = 2 };
 
 static struct {
 	int (*cuPointerGetAttribute)(void *value, int attribute, unsigned long long address);
@@ -26,10 +26,15 @@ static struct {
 	int (*cuCtxSetCurrent)(void *context);
 	int (*cuCtxSynchronize)(void);
 	int (*cuStreamSynchronize)(void *stream);
+	int (*cuStreamWaitEvent)(void *stream, void *event, unsigned flags);
+	int (*cuEventCreate)(void **event, unsigned flags);
+	int (*cuEventDestroy_v2)(void *event);
 } cu;
+static int (*cuCtxRecordEvent)(void *context, void *event); /* since CUDA 12.5, or NULL */
 static const char *const names[] = {
         "cuPointerGetAttribute", "cuDeviceGet",     "cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRelease_v2",
         "cuCtxGetCurrent",       "cuCtxSetCurrent", "cuCtxSynchronize",         "cuStreamSynchronize",
+        "cuStreamWaitEvent",     "cuEventCreate",   "cuEventDestroy_v2",
 };
 _Static_assert(sizeof cu == sizeof names, "one name for each function");
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -48,6 +53,7 @@ static int find_driver(void)
 	if (i < sizeof names / sizeof *names) return USMB_SYCL_ENOCUDA;
 	pthread_mutex_lock(&lock);
 	memcpy(&cu, found, sizeof cu);
+	*(void **)&cuCtxRecordEvent = dlsym(library, "cuCtxRecordEvent");
 	atomic_store_explicit(&loaded, 1, memory_order_release);
 	pthread_mutex_unlock(&lock);
 	return USMB_SYCL_OK;
@@ -88,7 +94,8 @@ int usmb_cuda_show(usmb_place *place, const void *address, int32_t *out)
 	return err;
 }
 
-int usmb_cuda_wait(const usmb_place *place, uintptr_t stream)
+/* Calls work with the device's context. */
+static int in_context(const usmb_place *place, int (*work)(void *context, void *stream), uintptr_t stream)
 {
 	int32_t ordinal = __atomic_load_n(&place->cuda, __ATOMIC_ACQUIRE) - 1;
 	void *before = NULL, *context = NULL;
@@ -99,10 +106,40 @@ int usmb_cuda_wait(const usmb_place *place, uintptr_t stream)
 		return USMB_SYCL_EFAILED;
 	(void)cu.cuCtxGetCurrent(&before);
 	failed = cu.cuCtxSetCurrent(context);
-	if (failed == 0) failed = stream != 0 ? cu.cuStreamSynchronize((void *)stream) : cu.cuCtxSynchronize();
+	if (failed == 0) failed = work(context, (void *)stream);
 	(void)cu.cuCtxSetCurrent(before);
 	(void)cu.cuDevicePrimaryCtxRelease_v2(device);
 	return failed != 0 ? USMB_SYCL_EASYNC : USMB_SYCL_OK;
+}
+
+static int wait_for(void *context, void *stream)
+{
+	(void)context;
+	return stream != NULL ? cu.cuStreamSynchronize(stream) : cu.cuCtxSynchronize();
+}
+
+int usmb_cuda_wait(const usmb_place *place, uintptr_t stream)
+{
+	return in_context(place, wait_for, stream);
+}
+
+static int order(void *context, void *stream)
+{
+	void *event;
+	int failed;
+
+	if (cuCtxRecordEvent == NULL) return cu.cuCtxSynchronize();
+	failed = cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
+	if (failed != 0) return failed;
+	failed = cuCtxRecordEvent(context, event);
+	if (failed == 0) failed = cu.cuStreamWaitEvent(stream, event, 0);
+	(void)cu.cuEventDestroy_v2(event); /* the driver keeps it until the stream has waited */
+	return failed;
+}
+
+int usmb_cuda_order(const usmb_place *place, uintptr_t stream)
+{
+	return in_context(place, order, stream);
 }
 
 static int is_cuda(const usmb_root *root)

@@ -165,6 +165,11 @@ static inline int usmb_place_is_cuda(const usmb_place *place)
  * the wait returns an error of the work.
  */
 int usmb_cuda_wait(const usmb_place *place, uintptr_t stream);
+/*
+ * Orders later work on a stream, 1 and 2 for the default streams, behind all work on the device of the place. The
+ * host does not wait, except with drivers before CUDA 12.5. The same results.
+ */
+int usmb_cuda_order(const usmb_place *place, uintptr_t stream);
 /* The number of devices of the CUDA backend that the open Runtime has. */
 extern int32_t usmb_cuda_devices;
 static inline int usmb_cuda_present(void)

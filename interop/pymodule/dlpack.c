@@ -274,9 +274,10 @@ static int is_minus_one(PyObject *o)
    work to order. */
 typedef struct {
 	usmb_syclref ref;
-	void *queue;   /* the consumer's queue, or NULL */
-	int chained;   /* the consumer's work is ordered on queue; otherwise the host waits */
-	int unordered; /* stream=-1: the consumer asks for no ordering */
+	void *queue;    /* the consumer's queue, or NULL */
+	int chained;    /* the consumer's work is ordered on queue; otherwise the host waits */
+	int unordered;  /* stream=-1: the consumer asks for no ordering */
+	uintptr_t cuda; /* the default stream of CUDA on which the consumer works, or 0 */
 } consumer;
 
 static int parse_stream(PyObject *stream, consumer *c)
@@ -296,8 +297,7 @@ static int parse_stream(PyObject *stream, consumer *c)
 	return -1;
 }
 
-/* Reads a stream of CUDA. The host waits for all work on the memory, so that any stream may use it, and it
-   only matters whether the consumer asks for that. */
+/* Reads a stream of CUDA. */
 static int parse_cuda_stream(PyObject *stream, int64_t type, consumer *c)
 {
 	static const char what[] = "__dlpack__: stream";
@@ -312,6 +312,8 @@ static int parse_cuda_stream(PyObject *stream, int64_t type, consumer *c)
 	}
 	long long v = PyLong_AsLongLongAndOverflow(stream, &overflow);
 	c->unordered = v == -1 && !overflow;
+	/* The driver crashes on an invalid address of a stream: for others the host waits. */
+	c->cuda = !overflow && (v == 1 || v == 2) ? (uintptr_t)v : 0;
 	if (type == USMB_DL_CUDA_HOST)
 		usmb_raise(PyExc_ValueError, "%s must be None for kDLCUDAHost (3)", what);
 	else if (v == 0)
@@ -415,7 +417,7 @@ static PyObject *export_request(usmb_array *a, request *r)
 	if (!copied) {
 		/* A consumer of USM on the host has no stream: it reads at once. One of CUDA has no queue. */
 		int reads = (dev.type == USMB_DL_CPU && a->cell->place) || (cuda && !c.unordered);
-		if ((reads ? usmb_array_wait(a) : order(a, &c)) < 0) goto done;
+		if ((reads ? usmb_array_wait_for_stream(a, c.cuda) : order(a, &c)) < 0) goto done;
 	}
 	capsule = capsule_of((usmb_array *)src, dev, flags, versioned);
 done:

@@ -144,9 +144,10 @@ static int failed_before(usmb_cell *cell, int what)
 	return failed(USMB_SYCL_EASYNC);
 }
 
-/* The caller holds the cell. A signal cannot end the wait: SYCL has no wait with a timeout, and the memory
-   must not be touched before the work completes. */
-static int wait_for(usmb_cell *cell, PyObject *named, int what)
+/* The caller holds the cell. Work of libraries of CUDA is ordered before a stream of CUDA if it is not 0. A signal
+   cannot end the wait: SYCL has no wait with a timeout, and the memory must not be touched before the work
+   completes. */
+static int wait_for(usmb_cell *cell, PyObject *named, int what, uintptr_t stream)
 {
 	queues q;
 	cell = usmb_cell_record(cell);
@@ -166,7 +167,8 @@ static int wait_for(usmb_cell *cell, PyObject *named, int what)
 	PyThreadState *saved = PyEval_SaveThread();
 	/* Our work first: it may have been submitted to one of the queues. */
 	int code = event ? usmb_sycl_wait_event(event) : USMB_SYCL_OK;
-	if (code == USMB_SYCL_OK && cuda) code = usmb_cuda_wait(cell->place, 0);
+	if (code == USMB_SYCL_OK && cuda)
+		code = stream ? usmb_cuda_order(cell->place, stream) : usmb_cuda_wait(cell->place, 0);
 	if (code == USMB_SYCL_OK && q.n > 0) code = usmb_sycl_wait_queues(list_of(&q), q.n);
 	if (code != USMB_SYCL_OK && what == KEEP) set_flags(cell, USMB_CELL_FAILED);
 	if (event) {
@@ -180,35 +182,40 @@ static int wait_for(usmb_cell *cell, PyObject *named, int what)
 
 int usmb_cell_wait(usmb_cell *cell)
 {
-	return wait_for(cell, NULL, ALL);
+	return wait_for(cell, NULL, ALL, 0);
 }
 
-static int wait_held(usmb_array *a, int what)
+static int wait_held(usmb_array *a, int what, uintptr_t stream)
 {
 	usmb_array_hold(a);
-	int r = wait_for(a->cell, a->queue, what);
+	int r = wait_for(a->cell, a->queue, what, stream);
 	usmb_array_unhold(a);
 	return r;
 }
 
 int usmb_array_wait(usmb_array *a)
 {
-	return wait_held(a, ALL);
+	return wait_held(a, ALL, 0);
+}
+
+int usmb_array_wait_for_stream(usmb_array *a, uintptr_t stream)
+{
+	return wait_held(a, ALL, stream);
 }
 
 int usmb_array_wait_keeping(usmb_array *a)
 {
-	return wait_held(a, KEEP);
+	return wait_held(a, KEEP, 0);
 }
 
 int usmb_array_wait_known(usmb_array *a)
 {
-	return wait_held(a, KNOWN);
+	return wait_held(a, KNOWN, 0);
 }
 
 int usmb_array_wait_shared(usmb_array *a)
 {
-	return wait_held(a, SHARED);
+	return wait_held(a, SHARED, 0);
 }
 
 /* ---- order ---------------------------------------------------------------------------- */
@@ -231,7 +238,7 @@ static int order_held(usmb_array *a, void *queue)
 	}
 	usmb_sycl_event_delete(event);
 	free_queues(&q);
-	return code == USMB_SYCL_OK ? 0 : wait_for(a->cell, a->queue, ALL);
+	return code == USMB_SYCL_OK ? 0 : wait_for(a->cell, a->queue, ALL, 0);
 }
 
 int usmb_array_order(usmb_array *a, void *queue)

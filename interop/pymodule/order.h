@@ -11,7 +11,9 @@ enum { USMB_QUEUE_NOTED = 1, USMB_ADDRESS_NOTED = 2, USMB_EXPORT_NOTED = 4 };
    queues on which other libraries may have unreported work on the memory. Call it before reading or writing
    elements. */
 int usmb_array_wait(usmb_array *a);
-/* The same for callers whose exception the consumer may discard, as NumPy does that of the buffer protocol: a
+/* The same for a consumer on a stream of CUDA: it, instead of the host, waits for the work of libraries of CUDA. */
+int usmb_array_wait_for_stream(usmb_array *a, uintptr_t stream);
+/* The same as usmb_array_wait for callers whose exception the consumer may discard, as NumPy does that of the buffer protocol: a
    failure stays on the memory, and the next wait raises it again. */
 int usmb_array_wait_keeping(usmb_array *a);
 /* The same as usmb_array_wait for a cell that the caller retains. */

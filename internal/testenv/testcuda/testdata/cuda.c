@@ -68,6 +68,7 @@ struct event {
 struct context {
 	int device;
 	struct stream legacy, perThread; // perThread is one stream, which all threads share here
+	struct stream all;               // waits for all streams; its events are those of the context
 	struct stream *streams;
 	struct stream small[smallHandles];
 };
@@ -104,6 +105,7 @@ __attribute__((constructor)) static void init(void)
 		contexts[d].device = d;
 		initStream(&contexts[d].legacy, d, 0);
 		initStream(&contexts[d].perThread, d, 0);
+		initStream(&contexts[d].all, d, nonBlocking);
 		contexts[d].streams = &contexts[d].perThread;
 		for (int i = 3; i < smallHandles; i++) {
 			struct stream *small = &contexts[d].small[i];
@@ -192,14 +194,15 @@ static struct stream *streamOf(void *handle)
 static size_t dependencies(struct stream *s, struct position at, struct position **out)
 {
 	struct context *c = &contexts[s->device];
-	size_t n = 0, count = 2;
+	size_t n = 0, count = 3;
 	pthread_mutex_lock(&mu);
 	for (struct stream *o = c->streams; o; o = o->next) count++;
 	struct position *all = calloc(count, sizeof *all);
 	if (all && at.stream) all[n++] = at;
-	if (all && s == &c->legacy) {
+	if (all && (s == &c->legacy || s == &c->all)) {
 		for (struct stream *o = c->streams; o; o = o->next)
-			if (!o->nonBlocking) all[n++] = lastOf(o);
+			if (!o->nonBlocking || s == &c->all) all[n++] = lastOf(o);
+		if (s == &c->all) all[n++] = lastOf(&c->legacy);
 	} else if (all && !s->nonBlocking) {
 		all[n++] = lastOf(&c->legacy);
 	}
@@ -433,6 +436,7 @@ int cuEventRecord(struct event *e, void *stream)
 	if (!status) e->at = lastOf(streamOf(stream));
 	return status;
 }
+int cuCtxRecordEvent(struct context *c, struct event *e) { return cuEventRecord(e, &c->all); }
 int cuEventQuery(struct event *e) { return isDone(e->at) ? success : notReady; }
 int cuEventSynchronize(struct event *e) { return waitFor(e->at), success; }
 int cuEventElapsedTime_v2(float *out, struct event *a, struct event *b)
