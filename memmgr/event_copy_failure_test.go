@@ -3,6 +3,7 @@
 package memmgr_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 )
 
 // If the library has no memory for a second reference of a pending event, the operation waits for
-// the work, and does not hold the lock of the event meanwhile.
+// the work, and does not hold the lock of the event meanwhile. If the work fails, it or the next wait returns this.
 func TestFakeEventsWithoutACopyAreWaitedFor(t *testing.T) {
 	fake, rt := onFake(t, sycltest.OneCPU)
 	if fake == nil {
@@ -28,25 +29,18 @@ func TestFakeEventsWithoutACopyAreWaitedFor(t *testing.T) {
 		queues = append(queues, q)
 	}
 	upstream := memmgr.USM(queues[0], syclobj.USMShared).(usmResource)
-	for _, c := range []struct {
+	type use struct {
 		name string
 		do   func(memmgr.Buffer) error
-	}{
-		{"Wait", memmgr.Buffer.Wait},
-		{"WaitContext", func(b memmgr.Buffer) error { return b.WaitContext(t.Context()) }},
-		{"Bytes", func(b memmgr.Buffer) error { _, err := b.Bytes(); return err }},
-		{"UsedOn", func(b memmgr.Buffer) error { b.UsedOn(queues[1]); return nil }},
-		{"PendingEvent", func(b memmgr.Buffer) error { b.PendingEvent(); return nil }},
-		{"Pending", func(b memmgr.Buffer) error { b.Pending(); return nil }},
-		{"Submission", func(b memmgr.Buffer) error {
-			var s memmgr.Submission
-			s.Begin(queues[1], []memmgr.Buffer{b})
-			return s.End(nil)
-		}},
-	} {
+	}
+	check := func(c use, code int) {
+		t.Helper()
 		b, err := memmgr.New(upstream, memmgr.Request{Size: 4096})
 		require.NoError(t, err)
 		fake.Hold(true)
+		if code != 0 {
+			fake.AsyncError(1, code)
+		}
 		ev, err := queues[0].Memset(b.Data(), 1, 4096)
 		require.NoError(t, err)
 		require.NoError(t, b.SetPending(queues[0], ev))
@@ -77,11 +71,31 @@ func TestFakeEventsWithoutACopyAreWaitedFor(t *testing.T) {
 		got := <-over
 		fake.Fail("DPCTLEvent_Copy", 0)
 		fake.Hold(false)
-		require.NoError(t, got.err, c.name)
-		require.True(t, got.done, "%s went on while work was pending", c.name)
-		require.NoError(t, b.Wait())
+		if err := errors.Join(got.err, b.Wait()); code != 0 {
+			require.ErrorIs(t, err, syclobj.ErrAsync, c.name)
+		} else {
+			require.NoError(t, err, c.name)
+			require.True(t, got.done, "%s went on while work was pending", c.name)
+		}
+		require.NoError(t, b.Wait(), c.name)
 		require.NoError(t, ev.Close())
 		b.Release()
+	}
+	for _, c := range []use{
+		{"Wait", memmgr.Buffer.Wait},
+		{"WaitContext", func(b memmgr.Buffer) error { return b.WaitContext(t.Context()) }},
+		{"Bytes", func(b memmgr.Buffer) error { _, err := b.Bytes(); return err }},
+		{"UsedOn", func(b memmgr.Buffer) error { b.UsedOn(queues[1]); return nil }},
+		{"PendingEvent", func(b memmgr.Buffer) error { b.PendingEvent(); return nil }},
+		{"Pending", func(b memmgr.Buffer) error { b.Pending(); return nil }},
+		{"Submission", func(b memmgr.Buffer) error {
+			var s memmgr.Submission
+			s.Begin(queues[1], []memmgr.Buffer{b})
+			return s.End(nil)
+		}},
+	} {
+		check(c, 0)
+		check(c, -5)
 	}
 	memmgr.Flush()
 	require.NoError(t, upstream.Close())

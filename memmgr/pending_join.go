@@ -135,7 +135,7 @@ func moveTo(c *owner.Cell, rec *queueRecord) {
 	if c.Queue() == rec.ref {
 		return
 	}
-	event, _ := copyPending(systemEvents, c)
+	event := pendingEvent(c)
 	if event == 0 {
 		noteRecord(c, rec)
 		return
@@ -149,7 +149,7 @@ func moveTo(c *owner.Cell, rec *queueRecord) {
 			}
 			return
 		}
-		_ = systemEvents.WaitEvent(event)
+		keepFailure(c, systemEvents.WaitEvent(event))
 	}
 	noteRecord(c, rec)
 }
@@ -216,7 +216,7 @@ func replacePending(c *owner.Cell, rec *queueRecord, event uintptr) uintptr {
 
 // Pending reports whether recorded work on the memory has not finished.
 func (b Buffer) Pending() bool {
-	event, _ := copyPending(systemEvents, b.record("Pending"))
+	event := pendingEvent(b.record("Pending"))
 	if event == 0 {
 		return false
 	}
@@ -226,10 +226,10 @@ func (b Buffer) Pending() bool {
 
 // PendingEvent returns an owned reference (sycl::event*) for C code of an event that completes with
 // the work for which Wait waits; nil if there is none. PendingEvent waits itself for work for which the
-// runtime gives no event, or no common event with the rest.
+// runtime gives no event, or no common event with the rest. The next Wait returns the failure of such work.
 func (b Buffer) PendingEvent() unsafe.Pointer {
 	c := b.record("PendingEvent")
-	event, _ := copyPending(systemEvents, c)
+	event := pendingEvent(c)
 	s := events{ownQueue(c.Place)}
 	_ = awaitCUDA(c)
 	all := sharedQueues(c)
@@ -238,7 +238,7 @@ func (b Buffer) PendingEvent() unsafe.Pointer {
 		last, err := s.Barrier(q)
 		switch {
 		case err != nil:
-			_ = waitQueues([]uintptr{q})
+			keepFailure(c, waitQueues([]uintptr{q}))
 			continue
 		case last == 0:
 			continue
@@ -248,7 +248,7 @@ func (b Buffer) PendingEvent() unsafe.Pointer {
 		}
 		joined, err := s.Join(0, event, last)
 		if err != nil {
-			_ = s.WaitEvent(last)
+			keepFailure(c, s.WaitEvent(last))
 			s.ReleaseEvent(last)
 			continue
 		}
@@ -332,6 +332,20 @@ func copyPending(s Synchronizer, c *owner.Cell) (event uintptr, failed error) {
 		time.Sleep(copyPause)
 	}
 	return 0, nil
+}
+
+// pendingEvent is copyPending for callers that cannot return a failure. It stays on the memory.
+func pendingEvent(c *owner.Cell) uintptr {
+	event, failed := copyPending(systemEvents, c)
+	keepFailure(c, failed)
+	return event
+}
+
+// keepFailure makes the next wait for the memory of a cell return a failure of work.
+func keepFailure(c *owner.Cell, failed error) {
+	if failed != nil {
+		c.SetFlags(owner.Failed)
+	}
 }
 
 // copyPause is the time between two attempts to copy an event.

@@ -27,7 +27,7 @@ type Submission struct {
 	after  []unsafe.Pointer
 	copies []uintptr // of the event of the work, one for each cell
 	spent  []uintptr // events to release at the end
-	failed error     // from work that Begin had to wait for
+	failed error     // of barriers on the queues of other libraries
 	record *queueRecord
 	room   struct {
 		cells  [32]*owner.Cell
@@ -86,11 +86,9 @@ func (s *Submission) add(c *owner.Cell) {
 		return
 	}
 	s.marks = append(s.marks, mark)
-	event, failed := copyPending(systemEvents, c)
-	if event != 0 {
+	if event := pendingEvent(c); event != 0 {
 		s.after = append(s.after, foreignPointer(event))
 	}
-	s.failed = both(s.failed, failed)
 }
 
 // End records the event (sycl::event*) of the submitted work in the buffers and takes
