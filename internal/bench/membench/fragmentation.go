@@ -16,8 +16,8 @@ import (
 )
 
 // This file measures fragmentation. 2 GiB of blocks of 256 B to 4 MiB are in use, with a log-uniform distribution of
-// sizes. Random blocks are replaced; then half are freed, then all but a tenth. One byte is
-// written to each page of each block, so that the resident memory is measured, not the address space.
+// sizes. Random blocks are replaced; then half are freed. One byte is written to each page of each block, so that the
+// resident memory is measured, not the address space.
 const (
 	fragmentationLive  = 2 << 30
 	fragmentationTurns = 1000000
@@ -30,21 +30,28 @@ type fragmentationUser interface {
 	// replace frees the block of a slot and, unless the size is 0, allocates another one. It
 	// returns the address.
 	replace(slot int, size uint32) unsafe.Pointer
-	// note receives the requested bytes in each of the three states.
-	note(state string, bound float64, requested uint64)
-	// end is called when all slots are empty.
-	end()
+	// resident returns the bytes in memory.
+	resident() float64
 }
 
 func (b *bench) fragmentation() {
-	if b.quick {
-		return
-	}
-	b.fragment(newPoolFragments(b))
-	b.fragment(newMallocFragments(b))
+	ours := &poolFragments{p: hostPool(), live: make([]memmgr.Buffer, fragmentationSlots)}
+	pool, trimmed := b.fragment(ours, func() { ours.p.Trim(0) })
+	closePool(ours.p)
+	// Without this, malloc could use free memory of earlier works, which would not be counted.
+	mallocTrim()
+	debug.FreeOSMemory()
+	theirs := &mallocFragments{s: newSlots(fragmentationSlots), before: residentSet()}
+	malloc, afterTrim := b.fragment(theirs, mallocTrim)
+	theirs.s.free()
+	b.add(result{
+		Work: "resident to requested, half of 2 GiB freed, trimmed", Ours: trimmed, Peer: malloc, Name: "malloc", Unit: "",
+		Ratio: trimmed, Bound: 1.3, Note: fmt.Sprintf("before Trim %.3g; malloc after malloc_trim %.3g", pool, afterTrim),
+	})
 }
 
-func (b *bench) fragment(user fragmentationUser) {
+// fragment returns the resident memory to the requested bytes after half was freed, before and after trim.
+func (b *bench) fragment(user fragmentationUser, trim func()) (before, after float64) {
 	// malloc keeps an arena for each thread.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -83,30 +90,23 @@ func (b *bench) fragment(user fragmentationUser) {
 			add()
 		}
 	}
-	user.note("full", 1.2, requested)
+	trim()
 	for all := len(live); len(live) > all/2; {
 		drop()
 	}
-	user.note("half freed", 1.3, requested)
-	for half := len(live); len(live) > half/5; {
-		drop()
-	}
-	user.note("a tenth left", 2, requested)
+	before = user.resident() / float64(requested)
+	trim()
+	after = user.resident() / float64(requested)
 	for len(live) > 0 {
 		drop()
 	}
-	user.end()
+	return before, after
 }
 
 // poolFragments is our pool.
 type poolFragments struct {
-	b    *bench
 	p    *memmgr.Pool
 	live []memmgr.Buffer
-}
-
-func newPoolFragments(b *bench) *poolFragments {
-	return &poolFragments{b: b, p: hostPool(), live: make([]memmgr.Buffer, fragmentationSlots)}
 }
 
 func (f *poolFragments) replace(slot int, size uint32) unsafe.Pointer {
@@ -123,36 +123,16 @@ func (f *poolFragments) replace(slot int, size uint32) unsafe.Pointer {
 	return buffer.Data()
 }
 
-func (f *poolFragments) note(state string, bound float64, requested uint64) {
-	name := "fragmentation, " + state + ": "
-	if state == "full" {
-		f.add(name+"reserved to requested", 0, float64(f.p.Stats().ReservedBytes.Current), requested)
-	}
-	f.p.Trim(0)
-	reserved := 0.0
-	if state == "full" {
-		reserved = bound
-	}
-	f.add(name+"reserved to requested after Trim", reserved, float64(f.p.Stats().ReservedBytes.Current), requested)
-	f.add(name+"resident to requested after Trim", bound, float64(residentOf(f.p.Snapshot())), requested)
-}
-
-func (f *poolFragments) end() { closePool(f.p) }
-
-func (f *poolFragments) add(work string, bound, bytes float64, requested uint64) {
-	f.b.add(result{Work: work, Ours: bytes / (1 << 20), Unit: "MiB", Ratio: bytes / float64(requested), Bound: bound})
-}
-
-// residentOf sums the pages of a pool's segments that are in memory.
-func residentOf(s *memmgr.Snapshot) (bytes uint64) {
-	for _, segment := range s.Segments {
+// resident sums the pages of the pool's segments that are in memory.
+func (f *poolFragments) resident() (bytes float64) {
+	for _, segment := range f.p.Snapshot().Segments {
 		states := make([]byte, segment.Size/fragmentationPage)
 		_, _, errno := syscall.Syscall(syscall.SYS_MINCORE, segment.Address, uintptr(segment.Size), uintptr(unsafe.Pointer(&states[0])))
 		if errno != 0 {
 			exitOn(errno)
 		}
 		for _, state := range states {
-			bytes += uint64(state&1) * fragmentationPage
+			bytes += float64(state&1) * fragmentationPage
 		}
 	}
 	return bytes
@@ -160,16 +140,8 @@ func residentOf(s *memmgr.Snapshot) (bytes uint64) {
 
 // mallocFragments is malloc. Its memory is the growth of the resident memory of the process.
 type mallocFragments struct {
-	b      *bench
 	s      slots
 	before uint64
-}
-
-func newMallocFragments(b *bench) *mallocFragments {
-	// Without this, malloc could use free memory of earlier works, which would not be counted.
-	mallocTrim()
-	debug.FreeOSMemory()
-	return &mallocFragments{b: b, s: newSlots(fragmentationSlots), before: residentSet()}
 }
 
 func (f *mallocFragments) replace(slot int, size uint32) unsafe.Pointer {
@@ -183,17 +155,7 @@ func (f *mallocFragments) replace(slot int, size uint32) unsafe.Pointer {
 	return at[slot]
 }
 
-func (f *mallocFragments) note(state string, _ float64, requested uint64) {
-	for _, when := range []string{"", " after malloc_trim"} {
-		if when != "" {
-			mallocTrim()
-		}
-		bytes := float64(residentSet()) - float64(f.before)
-		f.b.add(result{Work: "  malloc, " + state + ": resident to requested" + when, Ours: bytes / (1 << 20), Unit: "MiB", Ratio: bytes / float64(requested)})
-	}
-}
-
-func (f *mallocFragments) end() { f.s.free() }
+func (f *mallocFragments) resident() float64 { return float64(residentSet()) - float64(f.before) }
 
 // residentSet is the resident memory of the process in bytes.
 func residentSet() uint64 {

@@ -2,7 +2,6 @@
 #include "loops.h"
 #include "usmb_sycl.h"
 
-#include <malloc.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -46,20 +45,12 @@ int64_t usmb_bench_one_size(usmb_umf_pool *p, size_t size, size_t rounds)
 
 typedef struct job {
 	usmb_umf_pool *p;
-	size_t size, rounds, n;
 	void **slots;
 	const uint32_t *where, *sizes;
+	size_t n;
 	int64_t ns;
 	pthread_barrier_t *start;
 } job;
-
-static void *one_size(void *arg)
-{
-	job *j = arg;
-	pthread_barrier_wait(j->start);
-	j->ns = usmb_bench_one_size(j->p, j->size, j->rounds);
-	return NULL;
-}
 
 static void *replace(void *arg)
 {
@@ -67,32 +58,6 @@ static void *replace(void *arg)
 	pthread_barrier_wait(j->start);
 	j->ns = usmb_bench_replace(j->p, j->slots, j->where, j->sizes, j->n);
 	return NULL;
-}
-
-/* Runs the jobs at once and returns the time of the slowest. */
-static int64_t together(job *jobs, int threads, void *(*work)(void *))
-{
-	pthread_t t[16];
-	pthread_barrier_t start;
-	pthread_barrier_init(&start, NULL, (unsigned)threads);
-	for (int i = 0; i < threads; i++) {
-		jobs[i].start = &start;
-		if (pthread_create(&t[i], NULL, work, &jobs[i]) != 0) abort();
-	}
-	int64_t longest = 0;
-	for (int i = 0; i < threads; i++) {
-		pthread_join(t[i], NULL);
-		if (jobs[i].ns > longest) longest = jobs[i].ns;
-	}
-	pthread_barrier_destroy(&start);
-	return longest;
-}
-
-int64_t usmb_bench_one_size_threads(usmb_umf_pool *p, size_t size, size_t rounds, int threads)
-{
-	job jobs[16] = {0};
-	for (int i = 0; i < threads; i++) jobs[i] = (job){.p = p, .size = size, .rounds = rounds};
-	return together(jobs, threads, one_size);
 }
 
 int64_t usmb_bench_replace(usmb_umf_pool *p, void **slots, const uint32_t *where, const uint32_t *sizes, size_t n)
@@ -111,9 +76,20 @@ int64_t usmb_bench_replace_threads(usmb_umf_pool *p, void **slots, size_t nslots
                                    const uint32_t *sizes, size_t n, int threads)
 {
 	job jobs[16] = {0};
-	for (int i = 0; i < threads; i++)
-		jobs[i] = (job){.p = p, .slots = slots + nslots * (size_t)i, .where = where, .sizes = sizes, .n = n};
-	return together(jobs, threads, replace);
+	pthread_t t[16];
+	pthread_barrier_t start;
+	int64_t longest = 0;
+	pthread_barrier_init(&start, NULL, (unsigned)threads);
+	for (int i = 0; i < threads; i++) {
+		jobs[i] = (job){p, slots + nslots * (size_t)i, where, sizes, n, 0, &start};
+		if (pthread_create(&t[i], NULL, replace, &jobs[i]) != 0) abort();
+	}
+	for (int i = 0; i < threads; i++) {
+		pthread_join(t[i], NULL);
+		if (jobs[i].ns > longest) longest = jobs[i].ns;
+	}
+	pthread_barrier_destroy(&start);
+	return longest;
 }
 
 void usmb_bench_clear(usmb_umf_pool *p, void **slots, size_t n)
@@ -143,10 +119,8 @@ int64_t usmb_bench_batch(usmb_umf_pool *p, size_t size, size_t count, size_t rou
 	return ns;
 }
 
-int64_t usmb_bench_script(usmb_umf_pool *p, void **slots, const uint32_t *which, const uint64_t *sizes, size_t n,
-                          uint64_t *peak)
+int64_t usmb_bench_script(usmb_umf_pool *p, void **slots, const uint32_t *which, const uint64_t *sizes, size_t n)
 {
-	uint64_t most = 0;
 	int64_t start = now();
 	for (size_t i = 0; i < n; i++) {
 		if (sizes[i] > 0) {
@@ -155,15 +129,8 @@ int64_t usmb_bench_script(usmb_umf_pool *p, void **slots, const uint32_t *which,
 			put(p, slots[which[i]]);
 			slots[which[i]] = NULL;
 		}
-		if (peak != NULL) {
-			struct mallinfo2 m = mallinfo2();
-			uint64_t held = m.arena + m.hblkhd;
-			if (held > most) most = held;
-		}
 	}
-	int64_t ns = now() - start;
-	if (peak != NULL) *peak = most;
-	return ns;
+	return now() - start;
 }
 
 enum { BATCH = 100, RING = 64 };

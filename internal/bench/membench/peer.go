@@ -34,10 +34,6 @@ func (p peer) oneSize(size uintptr, rounds int) int64 {
 	return int64(C.usmb_bench_one_size(p.handle(), C.size_t(size), C.size_t(rounds)))
 }
 
-func (p peer) oneSizeThreads(size uintptr, rounds, threads int) int64 {
-	return int64(C.usmb_bench_one_size_threads(p.handle(), C.size_t(size), C.size_t(rounds), C.int(threads)))
-}
-
 // slots is an array of pointers in C memory.
 type slots struct {
 	at *unsafe.Pointer
@@ -69,9 +65,9 @@ func (p peer) batch(size uintptr, count, rounds int) int64 {
 	return int64(C.usmb_bench_batch(p.handle(), C.size_t(size), C.size_t(count), C.size_t(rounds)))
 }
 
-func (p peer) script(s slots, which []uint32, sizes []uint64, peak *uint64) int64 {
+func (p peer) script(s slots, which []uint32, sizes []uint64) int64 {
 	return int64(C.usmb_bench_script(p.handle(), s.at, u32(which),
-		(*C.uint64_t)(unsafe.Pointer(unsafe.SliceData(sizes))), C.size_t(len(which)), (*C.uint64_t)(unsafe.Pointer(peak))))
+		(*C.uint64_t)(unsafe.Pointer(unsafe.SliceData(sizes))), C.size_t(len(which))))
 }
 
 func (p peer) handover(size uintptr, batches int) int64 {

@@ -68,11 +68,8 @@ func (l *umfLibrary) newDisjoint(p disjointParams) (*umfPool, error) {
 	return &umfPool{pool}, nil
 }
 
-// provided returns the bytes that an address-only pool has from its provider, their peak, and the
-// number of its requests.
-func (p *umfPool) provided() (now, peak, calls int64) {
-	return int64(p.pool.bytes), int64(p.pool.peak), int64(p.pool.calls)
-}
+// peak returns the largest number of bytes that an address-only pool had from its provider.
+func (p *umfPool) peak() int64 { return int64(p.pool.peak) }
 
 // close destroys the pool. No block may be in use.
 func (p *umfPool) close() error {

@@ -34,7 +34,7 @@ typedef struct usmb_umf_pool {
 	void *pool, *provider;
 	usmb_umf *lib;
 	/* Counts of the counting provider, which returns addresses without memory. */
-	_Atomic int64_t bytes, peak, calls;
+	_Atomic int64_t bytes, peak;
 	_Atomic uint64_t next;
 } usmb_umf_pool;
 

@@ -14,7 +14,7 @@ import (
 
 // This file has our part of each work.
 
-func oneSize(p *memmgr.Pool, size uintptr, rounds int) int64 {
+func oneSize(p memmgr.Resource, size uintptr, rounds int) int64 {
 	start := time.Now()
 	for range rounds {
 		b, err := memmgr.New(p, memmgr.Request{Size: size})
@@ -49,10 +49,6 @@ func together(n int, work func(g int)) int64 {
 	}
 	done.Wait()
 	return longest.Load()
-}
-
-func oneSizeParallel(p *memmgr.Pool, size uintptr, rounds, goroutines int) int64 {
-	return together(goroutines, func(int) { oneSize(p, size, rounds) })
 }
 
 func replace(p *memmgr.Pool, live []memmgr.Buffer, where, sizes []uint32) int64 {

@@ -63,7 +63,7 @@ other_stages() {
 		threads in Python	for i in {1..20}; do ($python -k 'export or after' test_many_threads.py) || exit 1; done
 		long threads in Python	(export USMB_THREADS_SECONDS=$seconds; $python test_many_threads.py)
 		long schedules of queues	USMBRIDGE_SCHEDULES=1000000 $go test -count=1 -timeout 2h -v -run 'TestFakeSchedules$' ./memmgr
-		long load of a service	$go run ./internal/bench/membench -endure 1h
+		long load of a service	USMBRIDGE_HUNT=3600 $go test -count=1 -timeout 2h -v -run Endure ./memmgr
 		long waits	USMBRIDGE_HUNT=$seconds $go test -count=1 -timeout 120m -v -run EveryWaiterIsServed ./memmgr
 		tests address sanitizer	make sanitize-asan ALL=1
 		tests cgocheck2	make sanitize-cgocheck ALL=1

@@ -1,19 +1,22 @@
-//go:build cgo && linux
-
-package main
+package memmgr_test
 
 import (
 	"context"
 	"fmt"
+	"math/bits"
 	"math/rand/v2"
+	"os"
 	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
+	"testing"
 	"time"
 	"unsafe"
 
 	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/syclobj"
 )
 
 const (
@@ -36,10 +39,8 @@ type serviceLoad struct {
 	waits   int64
 	touch   bool // write to the memory
 
-	// The following fields are used only if watched is set, to explain blocked requests.
 	watched  bool
-	holding  [serviceWorkers][4]holding
-	released releases
+	released releases // if watched
 }
 
 // blocking is an allocation of a worker that is in progress.
@@ -51,33 +52,82 @@ type blocking struct {
 
 var serviceOrder atomic.Int64
 
-func newServiceLoad(limit, hard uint64) *serviceLoad {
-	s := &serviceLoad{limit: int64(limit), hard: int64(hard), watched: limit != 0 && limit < 1<<34}
-	options := []memmgr.PoolOption{memmgr.WithDecay(0)}
-	if limit != 0 {
-		options = append(options, memmgr.WithLimit(limit))
-	}
-	s.pool = memmgr.NewPool(newAddresses(), options...)
+// newServiceLoad makes a load with limits that requests reach often. All tenants have the same weight and no
+// soft limit. Otherwise some would wait by design while there is room.
+func newServiceLoad(upstream memmgr.Resource) *serviceLoad {
+	s := &serviceLoad{limit: 256 << 20, hard: 80 << 20}
+	s.pool = memmgr.NewPool(upstream, memmgr.WithName("service"), memmgr.WithDecay(0), memmgr.WithLimit(uint64(s.limit)))
 	for i := range s.tenants {
-		s.tenants[i] = s.pool
-		// All tenants have the same weight and no soft limit. Otherwise some would wait by design
-		// while there is room.
-		if hard != 0 {
-			tenant, err := s.pool.NewTenant(string(rune('a'+i)), memmgr.TenantOptions{Hard: hard})
-			exitOn(err)
-			s.tenants[i] = tenant
-		}
+		tenant, err := s.pool.NewTenant(string(rune('a'+i)), memmgr.TenantOptions{Hard: uint64(s.hard)})
+		must(err)
+		s.tenants[i] = tenant
 	}
 	return s
 }
 
+// must stops the process: the load runs on many goroutines.
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// BenchmarkService runs a mixed load for eight seconds, or the time in USMBRIDGE_HUNT in seconds, and reports how
+// long requests were blocked although there was room: in all, and beyond the time until a place for the request
+// could have been free. docs/benchmarks.md has the values of a minute, with the bound of 50 ms.
+func BenchmarkService(b *testing.B) {
+	memmgr.RecordStacks(0)
+	for b.Loop() {
+		s := newServiceLoad(new(addressOnly))
+		s.watched = true
+		seen := s.run(huntTime(b, 8*time.Second))
+		s.close()
+		for name, d := range map[string]time.Duration{
+			"blocked-ms": seen.blocked, "beyond-ms": seen.beyond, "noop-ms": seen.noop, "awake-ms": seen.awake, "unready-ms": seen.ready,
+		} {
+			b.ReportMetric(float64(d)/1e6, name)
+		}
+		b.ReportMetric(float64(s.served.Load()), "requests")
+	}
+}
+
+// huntTime returns the time of a load: that of USMBRIDGE_HUNT, or a default.
+func huntTime(t testing.TB, d time.Duration) time.Duration {
+	text := os.Getenv("USMBRIDGE_HUNT")
+	if text == "" {
+		return d
+	}
+	seconds, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal("USMBRIDGE_HUNT: ", err)
+	}
+	return time.Duration(seconds) * time.Second
+}
+
+// addressOnly is an upstream that returns addresses without memory. Its calls are cheap, so a measurement shows
+// the cost of the pool.
+type addressOnly struct{ used atomic.Uintptr }
+
+// AddressOnly tells the pool that the addresses must not be read or written.
+func (*addressOnly) AddressOnly() bool { return true }
+
+func (*addressOnly) Place() *syclobj.Place { return syclobj.HostPlace() }
+
+func (a *addressOnly) Allocate(r memmgr.Request) (memmgr.Block, error) {
+	size, align := max(r.Size, 1), max(r.Alignment(), 4096)
+	at := (1<<(bits.UintSize-20) + a.used.Add(size+align) - size) &^ (align - 1) // a range that the process does not use
+	return memmgr.Block{Address: at, Size: size, Requested: r.Size, Align: r.Alignment()}, nil
+}
+
+func (*addressOnly) Free(memmgr.Block) {}
+
 func (s *serviceLoad) close() {
 	for _, r := range s.tenants {
 		if t, ok := r.(*memmgr.Tenant); ok {
-			exitOn(t.Close())
+			must(t.Close())
 		}
 	}
-	closePool(s.pool)
+	must(s.pool.Close())
 }
 
 // brackets are the results of watch.
@@ -88,16 +138,6 @@ type brackets struct {
 	size    int64         // bytes of the request with the longest time awake
 	ready   time.Duration // longest time in which a request did not return although none waited in the pool
 	beyond  time.Duration // longest time blocked after the earliest place was free
-	account []string      // explains the request with the longest time awake
-	worst   []string      // explains the request with the longest time beyond
-}
-
-// report adds a heading to an account.
-func (*brackets) report(which string, lines []string) []string {
-	if lines == nil {
-		return nil
-	}
-	return append([]string{"service, " + which + ":"}, lines...)
 }
 
 // run runs the load for a time.
@@ -136,22 +176,18 @@ func (s *serviceLoad) work(g int, stop *atomic.Bool) {
 				mem := unsafe.Slice((*byte)(b.Data()), b.Size())
 				mem[0], mem[len(mem)-1] = byte(g), byte(g)
 			}
-			if s.watched {
-				s.holding[g][n].take(b)
-			}
 			n++
 		}
 		runtime.Gosched() // other workers run while the buffers are in use
-		for k, b := range held[:n] {
+		for _, b := range held[:n] {
 			if s.touch {
 				mem := unsafe.Slice((*byte)(b.Data()), b.Size())
 				if mem[0] != byte(g) || mem[len(mem)-1] != byte(g) {
-					exitOn(fmt.Errorf("%d bytes at %#x are in use by two requests", b.Size(), b.Address()))
+					must(fmt.Errorf("%d bytes at %#x are in use by two requests", b.Size(), b.Address()))
 				}
 			}
 			if s.watched {
 				s.released.note(b)
-				s.holding[g][k].address.Store(0)
 			}
 			s.inUse[i].Add(-int64(b.Size()))
 			b.Release()
@@ -172,17 +208,13 @@ func serviceSize(rng *rand.Rand) uintptr {
 
 func (s *serviceLoad) allocate(g, i int, ctx context.Context, size uintptr) (memmgr.Buffer, error) {
 	x := &s.waiting[g]
-	if s.limit != 0 {
-		x.order.Store(serviceOrder.Add(1))
-		x.size.Store(int64(size))
-	}
+	x.order.Store(serviceOrder.Add(1))
+	x.size.Store(int64(size))
 	b, err := memmgr.New(s.tenants[i], memmgr.Request{Size: size, Context: ctx})
 	if err == nil {
 		s.inUse[i].Add(int64(b.Size()))
 	}
-	if s.limit != 0 {
-		x.size.Store(0)
-	}
+	x.size.Store(0)
 	return b, err
 }
 
@@ -202,7 +234,6 @@ func (s *serviceLoad) watch(stop *atomic.Bool) (seen brackets) {
 	var blocked, awake [serviceWorkers]time.Duration
 	var was [serviceWorkers]int64
 	var inquiries [serviceWorkers]*inquiry
-	var longest time.Duration
 	end := func(g int) {
 		q := inquiries[g]
 		inquiries[g] = nil
@@ -210,13 +241,7 @@ func (s *serviceLoad) watch(stop *atomic.Bool) (seen brackets) {
 			seen.beyond = max(seen.beyond, awake[g])
 			return
 		}
-		f := q.end(s)
-		if f.beyond > seen.beyond {
-			seen.beyond, seen.worst = f.beyond, f.lines
-		}
-		if awake[g] > longest {
-			longest, seen.account = awake[g], f.lines
-		}
+		seen.beyond = max(seen.beyond, q.end(s))
 	}
 	last := time.Now()
 	for !stop.Load() {
@@ -249,9 +274,9 @@ func (s *serviceLoad) watch(stop *atomic.Bool) (seen brackets) {
 				seen.awake, seen.size = awake[g], size
 			}
 			if q := inquiries[g]; q != nil {
-				q.step(s, at, counts)
+				q.step(at, counts)
 			} else if awake[g] > suspicious {
-				inquiries[g] = s.inquire(g, size, awake[g])
+				inquiries[g] = s.inquire(size, awake[g])
 			}
 		}
 	}
