@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"slices"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -47,7 +48,7 @@ type params struct {
 	RegionSize   *uint64 `json:"shared_memory_byte_size"`
 	Timeout      uint64  `json:"timeout"` // microseconds
 	Classes      uint64  `json:"classification"`
-	Sequence     any     `json:"sequence_id"`
+	Sequence     raw     `json:"sequence_id"` // not decoded: a long value would take much memory
 	Start        bool    `json:"sequence_start"`
 	End          bool    `json:"sequence_end"`
 }
@@ -155,6 +156,9 @@ func (in *input) check() error {
 	return in.Params.check("input", in.Name)
 }
 
+// noSequence are the values of "sequence_id" that mean no sequence.
+var noSequence = []string{"", `""`, "0", "false"}
+
 // check checks the parameters of the request or of a tensor.
 func (p *params) check(what, name string) error {
 	fail := func(kind oip.Kind, problem string) error {
@@ -166,13 +170,14 @@ func (p *params) check(what, name string) error {
 	switch {
 	case p.Classes != 0:
 		return fail(oip.Unsupported, "classification is not supported; request the tensor")
-	case p.Start, p.End, p.Sequence != nil && p.Sequence != "" && p.Sequence != 0.0 && p.Sequence != false:
+	case p.Start, p.End, !slices.Contains(noSequence, string(p.Sequence.text)):
 		return fail(oip.Unsupported, "sequences are not supported: models keep no state between requests")
 	case (p.Region != "") != (p.RegionSize != nil), p.Region == "" && p.Offset != 0:
 		return fail(oip.Invalid, `"shared_memory_region" and "shared_memory_byte_size" need each other`)
 	case p.Region != "" && p.Binary != nil && *p.Binary:
 		return fail(oip.Invalid, `"binary_data" and shared memory exclude each other`)
 	}
+	p.Sequence.text = nil // the text is freed before the response
 	return nil
 }
 

@@ -219,6 +219,7 @@ func TestHeader(t *testing.T) {
 		{request(`,"parameters":{"sequence_id":7}`), "sequences are not supported"},
 		{request(`,"parameters":{"sequence_start":true}`), "sequences are not supported"},
 		{request(`,"parameters":{"sequence_id":"s"}`), "sequences are not supported"},
+		{request(`,"parameters":{"sequence_id":[{}]}`), "sequences are not supported"},
 		{request(`,"outputs":[{}]`), `no "name"`},
 		{request(`,"outputs":[{"name":"y","parameters":{"classification":3}}]`), "classification is not supported"},
 		{request(`,"outputs":[{"name":"y","parameters":{"binary_data":true,"shared_memory_region":"r","shared_memory_byte_size":4}}]`), "exclude each other"},
@@ -234,6 +235,7 @@ func TestHeader(t *testing.T) {
 	}
 	var zero header
 	require.NoError(t, zero.parse([]byte(request(`,"parameters":{"sequence_id":0,"sequence_start":false,"sequence_end":false}`))))
+	require.Nil(t, zero.Params.Sequence.text, "it would keep the text while the model runs")
 	zero = header{}
 	require.NoError(t, zero.parse([]byte(request(`,"parameters":{"sequence_id":""}`))))
 }
