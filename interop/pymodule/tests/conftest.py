@@ -99,6 +99,14 @@ def dpctl(device):
 
 
 @pytest.fixture
+def separate(device, dpctl):
+    """Whether pointers of another context are refused. The contexts of a CUDA device share its memory."""
+    other = dpctl.SyclContext([dpctl.SyclDevice(device.filter_string)])
+    memory = dpctl.memory.MemoryUSMDevice(64, queue=dpctl.SyclQueue(other, dpctl.SyclDevice(device.filter_string)))
+    return memory.get_usm_type(dpctl.SyclQueue(device.filter_string).sycl_context) not in ("device", "shared", "host")
+
+
+@pytest.fixture
 def dpt(device):
     return peer("dpnp.tensor")
 

@@ -168,7 +168,9 @@ def test_oneapi_refused(device, memory):
     assert p.deleted == 1
 
 
-def test_another_context(device, dpctl):
+def test_another_context(device, dpctl, separate):
+    if not separate:
+        pytest.skip("the contexts of the device share its memory")
     d = dpctl.SyclDevice(device.filter_string)
     q = dpctl.SyclQueue(dpctl.SyclContext([d]), d)
     a = ub.empty(16, sycl_queue=q)

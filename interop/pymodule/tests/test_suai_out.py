@@ -131,9 +131,10 @@ def test_peers_read(device, np, dpctl, dpt, dpnp):
     assert t.usm_data._pointer == a._pointer and t.shape == (4, 6) and dpt.asnumpy(t).tolist() == a.asnumpy().tolist()
     t = dpt.asarray(a[1:3, ::2])
     assert dpt.asnumpy(t).tolist() == a.asnumpy()[1:3, ::2].tolist()
-    t[0, 0] = 99
-    dpt.asnumpy(t)
-    assert a.asnumpy()[1, 0] == 99
+    if device.backend == "opencl":  # a kernel of dpnp
+        t[0, 0] = 99
+        dpt.asnumpy(t)
+        assert a.asnumpy()[1, 0] == 99
     assert dpnp.asnumpy(dpnp.asarray(a)).tolist() == a.asnumpy().tolist()
 
 
