@@ -103,6 +103,7 @@ func TestCUDAOrder(t *testing.T) {
 			defer b.Release()
 			b = onCUDA(t, q, kind, 5)
 		}
+		testcuda.Finish()
 		data, err = ToSlice[byte](b)
 		require.NoError(t, err)
 		require.NotContains(t, data, byte(8), "%v: reused before the end of the work", kind)

@@ -17,6 +17,14 @@ static int later(int device, uintptr_t stream, uintptr_t to, int value, size_t n
 	if (driver) *(void **)&f = dlsym(driver, "simulated_later");
 	return f ? f(device, (void *)stream, to, value, n) : -1;
 }
+
+static void finish(void)
+{
+	void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+	int (*f)(void) = NULL;
+	if (driver) *(void **)&f = dlsym(driver, "simulated_finish");
+	if (f) f();
+}
 */
 import "C"
 
@@ -110,3 +118,6 @@ func Later(t *testing.T, device int, address uintptr, value byte, n int) {
 		t.Skip("the driver of CUDA is not the simulated one")
 	}
 }
+
+// Finish waits for all work of Later.
+func Finish() { C.finish() }

@@ -31,7 +31,7 @@ def cuda():
 
 @pytest.fixture
 def later():
-    """Makes work of a library of CUDA pending on a stream: it fills bytes of an array with a value."""
+    """Makes work of a library of CUDA pending on a stream: it fills bytes of an array with a value after 20 ms."""
     driver = ct.CDLL("libcuda.so.1")
     if not hasattr(driver, "simulated_later"):
         pytest.skip("the driver of CUDA is not the simulated one")
@@ -40,6 +40,7 @@ def later():
         address = ct.c_ulonglong(a if isinstance(a, int) else a._pointer)
         assert driver.simulated_later(ordinal, ct.c_void_p(stream), address, value, ct.c_size_t(64)) == 0
 
+    f.finish = driver.simulated_finish  # waits for all work
     return f
 
 
@@ -396,6 +397,7 @@ def test_reuse_comes_after_work(cuda, later, kind):
                 break
         else:
             pytest.fail("the memory was not reused")
+        later.finish()
         assert host(others[-1]) == [5] * 64
 
 

@@ -371,6 +371,13 @@ int simulated_later(int device, void *stream, address to, int value, size_t n)
 	return status;
 }
 
+// simulated_finish waits for all work.
+int simulated_finish(void)
+{
+	for (int d = 0; d < maxDevices; d++) synchronizeDevice(&contexts[d]);
+	return success;
+}
+
 // The functions below have the prototypes of cuda.h, which is not needed to build this file. They take parameters that
 // they do not use.
 #pragma GCC diagnostic ignored "-Wunused-parameter"
