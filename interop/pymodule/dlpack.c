@@ -346,14 +346,12 @@ static int raise_device(usmb_array *a, const int64_t want[2], const char *why)
 	return -1;
 }
 
-/* The same as choose for a device of CUDA. */
+/* The same as choose for a device of CUDA; *dev is that of the array. */
 static int choose_cuda(usmb_array *a, request *r, usmb_dl_device *dev, PyObject **src, int *copied)
 {
 	char why[128];
-	usmb_place *place = usmb_array_place(a);
-	int code = usmb_array_cuda_device(a, dev);
-	if (code != USMB_SYCL_OK) return raise_device(a, r->device, usmb_sycl_strerror(code));
-	if (r->device[0] == USMB_DL_CUDA_MANAGED && place->kind == USMB_USM_SHARED) dev->type = USMB_DL_CUDA_MANAGED;
+	if (r->device[0] == USMB_DL_CUDA_MANAGED && usmb_array_place(a)->kind == USMB_USM_SHARED)
+		dev->type = USMB_DL_CUDA_MANAGED;
 	if (dev->type != r->device[0] || dev->id != r->device[1]) {
 		snprintf(why, sizeof why, "this memory can be asked for as (%d, %d); to_device() copies it", dev->type,
 		         dev->id);
@@ -404,10 +402,15 @@ static PyObject *export_request(usmb_array *a, request *r)
 	consumer c;
 	PyObject *src = NULL, *capsule = NULL;
 	int copied, versioned, cuda = r->has_device && is_cuda(r->device[0]);
+	int code = cuda ? usmb_array_cuda_device(a, &dev) : USMB_SYCL_OK;
+	if (code != USMB_SYCL_OK) {
+		(void)raise_device(a, r->device, usmb_sycl_strerror(code));
+		return NULL;
+	}
 	if ((cuda ? parse_cuda_stream(r->stream, r->device[0], &c) : parse_stream(r->stream, &c)) < 0) return NULL;
 	if (choose(a, r, &dev, &src, &copied) < 0) goto done;
 	uint64_t flags = usmb_array_dlflags((usmb_array *)src) | (copied ? USMB_DL_FLAG_IS_COPIED : 0);
-	int code = usmb_dl_negotiate(r->has_max, r->major, r->minor, flags, &versioned);
+	code = usmb_dl_negotiate(r->has_max, r->major, r->minor, flags, &versioned);
 	if (code != USMB_DL_OK) {
 		usmb_dl_tensor view;
 		tensor_of(a, dev, &view);

@@ -167,9 +167,12 @@ static int wait_for(usmb_cell *cell, PyObject *named, int what, uintptr_t stream
 	PyThreadState *saved = PyEval_SaveThread();
 	/* Our work first: it may have been submitted to one of the queues. */
 	int code = event ? usmb_sycl_wait_event(event) : USMB_SYCL_OK;
-	if (code == USMB_SYCL_OK && cuda)
+	if (code == USMB_SYCL_OK && cuda) {
+		/* The streams of the device include those of SYCL's queues. A barrier on a queue takes 40 us. */
 		code = stream ? usmb_cuda_order(cell->place, stream) : usmb_cuda_wait(cell->place, 0);
-	if (code == USMB_SYCL_OK && q.n > 0) code = usmb_sycl_wait_queues(list_of(&q), q.n);
+	} else if (code == USMB_SYCL_OK && q.n > 0) {
+		code = usmb_sycl_wait_queues(list_of(&q), q.n);
+	}
 	if (code != USMB_SYCL_OK && what == KEEP) set_flags(cell, USMB_CELL_FAILED);
 	if (event) {
 		usmb_sycl_event_delete(event);
