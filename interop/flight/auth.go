@@ -1,8 +1,6 @@
 package flight
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -23,9 +21,8 @@ func ReadTokens(path string) ([]string, error) {
 		return nil, err
 	}
 	var tokens []string
-	for s := bufio.NewScanner(bytes.NewReader(b)); s.Scan(); {
-		line := strings.TrimSpace(s.Text())
-		if line != "" && !strings.HasPrefix(line, "#") {
+	for line := range strings.Lines(string(b)) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
 			tokens = append(tokens, line)
 		}
 	}

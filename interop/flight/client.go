@@ -84,9 +84,6 @@ func Dial(location string, o ClientOptions) (*Client, error) {
 	return &Client{o: o, location: l, conn: conn, rpc: flight.NewClientFromConn(conn, nil)}, nil
 }
 
-// Location returns the location of the server.
-func (c *Client) Location() Location { return c.location }
-
 // Close ends all calls and closes the connection.
 func (c *Client) Close() error { return c.conn.Close() }
 

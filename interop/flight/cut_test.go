@@ -2,13 +2,14 @@ package flight
 
 import (
 	"fmt"
+	"io"
+	"net"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/usmbridge/usmbridge/interop/flight/internal/cuttest"
 )
 
 // If the connection of a put or a get breaks at any point, the former tensor stays unchanged, no
@@ -25,29 +26,29 @@ func TestCutAtEveryStage(t *testing.T) {
 	mine := b.mine.Stats().RequestedBytes.Current
 	stages := []int64{0, 9, 40, 150, 400, 900, 5000, 70_000, 1 << 20, 5 << 20, 20 << 20}
 	for i, n := range append(stages, stages...) {
-		cut := &cuttest.Cutter{To: b.at.Address, Up: n, Down: -1}
+		cut := &cutter{to: b.at.Address, up: n, down: -1}
 		if i >= len(stages) {
-			cut.Up, cut.Down = -1, n
+			cut.up, cut.down = -1, n
 		}
-		t.Run(fmt.Sprintf("up %d down %d", cut.Up, cut.Down), func(t *testing.T) {
+		t.Run(fmt.Sprintf("up %d down %d", cut.up, cut.down), func(t *testing.T) {
 			at := Location{"grpc+unix", filepath.Join(t.TempDir(), "p")}
 			l, err := at.Listen()
 			require.NoError(t, err)
-			cut.Start(l)
+			cut.start(l)
 			c := dial(t, at.String(), ClientOptions{})
 			put := c.Put(t.Context(), "x", next)
 			got, get := c.Get(t.Context(), "big", b.mine)
 			if get == nil {
 				got.Release()
 			}
-			if cut.Up >= 0 {
+			if cut.up >= 0 {
 				require.Error(t, put)
 			} else {
 				require.Error(t, get)
 			}
 			require.NoError(t, c.Close())
 			l.Close()
-			cut.Wait()
+			cut.wait.Wait()
 			if put == nil { // the reply arrived, so the new tensor is stored
 				require.NoError(t, b.client.Put(t.Context(), "x", former))
 			}
@@ -62,4 +63,42 @@ func TestCutAtEveryStage(t *testing.T) {
 			now.Release()
 		})
 	}
+}
+
+// cutter forwards connections to a Unix socket. After a number of bytes in one direction it closes
+// both ends, as the kernel does for a killed process.
+type cutter struct {
+	to       string // path of the Unix socket
+	up, down int64  // bytes to the server and from it before the cut; negative: no limit
+
+	wait sync.WaitGroup
+}
+
+// start forwards the connections of the listener until it is closed.
+func (c *cutter) start(l net.Listener) { c.wait.Go(func() { c.serve(l) }) }
+
+func (c *cutter) serve(l net.Listener) {
+	for {
+		from, err := l.Accept()
+		if err != nil {
+			return
+		}
+		to, err := net.Dial("unix", c.to)
+		if err != nil {
+			from.Close()
+			continue
+		}
+		c.wait.Go(func() { pass(to, from, c.up) })
+		c.wait.Go(func() { pass(from, to, c.down) })
+	}
+}
+
+func pass(dst, src net.Conn, n int64) {
+	if n < 0 {
+		_, _ = io.Copy(dst, src)
+	} else {
+		_, _ = io.CopyN(dst, src, n)
+	}
+	dst.Close()
+	src.Close()
 }

@@ -2,6 +2,7 @@ package codec
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sync/semaphore"
@@ -64,12 +65,7 @@ func (g *Gate) Enter() (leave func(), err error) {
 		g.streams.Add(-1)
 		return nil, &LimitError{What: "streams at a time", Asked: n, Limit: int64(g.limits.MaxStreams)}
 	}
-	var left atomic.Bool
-	return func() {
-		if !left.Swap(true) {
-			g.streams.Add(-1)
-		}
-	}, nil
+	return sync.OnceFunc(func() { g.streams.Add(-1) }), nil
 }
 
 // charge reserves the bytes of a message before they are read. It waits until enough bytes are

@@ -55,21 +55,17 @@ func run(size, rounds int) (err error) {
 	defer os.RemoveAll(dir)
 	pool := memmgr.NewPool(memmgr.Host(), memmgr.WithDecay(0)) // keeps its pages, like the other ways
 	defer func() { err = errors.Join(err, pool.Close()) }()
-	a, err := usmarray.New(pool, usmarray.Float32, []int{size / 4096, 1024})
+	a, err := usmarray.Full(pool, usmarray.Float32, []int{size / 4096, 1024}, float32(1.5))
 	if err != nil {
 		return err
 	}
 	defer a.Release()
-	if err := a.Fill(float32(1.5)); err != nil {
-		return err
-	}
-	at := flight.Location{Scheme: "grpc+unix", Address: filepath.Join(dir, "ours")}
 	server, err := flight.NewServer(flight.ServerOptions{Memory: pool})
 	if err != nil {
 		return err
 	}
 	defer server.Close()
-	l, at, err := server.Listen(at)
+	l, at, err := server.Listen(flight.Location{Scheme: "grpc+unix", Address: filepath.Join(dir, "ours")})
 	if err != nil {
 		return err
 	}
@@ -82,8 +78,7 @@ var program string
 
 func pyarrow(dir string, at flight.Location, size, rounds int) error {
 	exe := filepath.Join(cmp.Or(os.Getenv("VIRTUAL_ENV"), "/usr"), "bin", "python3")
-	theirs := flight.Location{Scheme: "grpc+unix", Address: filepath.Join(dir, "python")}
-	cmd := exec.Command(exe, "-c", program, at.String(), theirs.String(), strconv.Itoa(size), strconv.Itoa(rounds))
+	cmd := exec.Command(exe, "-c", program, at.String(), "grpc+unix://"+filepath.Join(dir, "python"), strconv.Itoa(size), strconv.Itoa(rounds))
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	return cmd.Run()
 }
@@ -105,12 +100,11 @@ func golang(dir string, at flight.Location, a *usmarray.Array, pool memmgr.Resou
 		return err
 	}
 	defer stock.close()
-	ctx := context.Background()
 	ways := []*way{
 		{name: "plain socket", once: plain.put},
-		{name: "flight put", once: func() error { return c.Put(ctx, "x", a) }},
+		{name: "flight put", once: func() error { return c.Put(context.Background(), "x", a) }},
 		{name: "flight get", once: func() error {
-			got, err := c.Get(ctx, "x", pool)
+			got, err := c.Get(context.Background(), "x", pool)
 			if err == nil {
 				got.Release()
 			}
