@@ -89,7 +89,9 @@ func TestRealPointers(t *testing.T) {
 	q := rt.DefaultQueue()
 	for kind := syclobj.USMDevice; kind <= syclobj.USMHost; kind++ {
 		const n = 1000
-		p := alloc(t, q, kind, n)
+		p, err := q.Alloc(kind, n, 64) // which each driver grants, without padding
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, syclobj.Free(p)) })
 		place, err := placeOf(rt, q.Context(), nil, p, unsafe.Add(p, n))
 		require.NoError(t, err)
 		require.Equal(t, kind, place.Kind())

@@ -3,6 +3,7 @@ package usmarray
 import (
 	"math"
 	"runtime"
+	"strings"
 	"testing"
 	"unsafe"
 
@@ -100,6 +101,18 @@ func TestResolveAllocatesNothing(t *testing.T) {
 	}))
 }
 
+// needExactEnd skips the test if the driver's block is larger than the array's memory, because the driver does not
+// align.
+func needExactEnd(t *testing.T, rt *syclobj.Runtime, q *syclobj.Queue, a *Array) {
+	lo := uintptr(a.Pointer())
+	for _, span := range [][2]uintptr{{lo - 1, lo}, {lo, lo + uintptr(a.NBytes()) + 1}} {
+		if place, err := rt.PlaceOf(q.Context(), nil, span[0], span[1]); err == nil {
+			place.Release()
+			t.Skip("the driver's block is larger than the array")
+		}
+	}
+}
+
 // TestImportErrors tests the errors that depend on the device.
 func TestImportErrors(t *testing.T) {
 	rt, q := testsycl.Need(t)
@@ -143,6 +156,9 @@ func TestImportErrors(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			if c.name == "other context" && !testsycl.SeparateContexts(t, rt, q) {
 				t.Skipf("the contexts of %s share its memory", q.Device())
+			}
+			if strings.HasPrefix(c.name, "overrun") {
+				needExactEnd(t, rt, q, a)
 			}
 			d := good
 			c.edit(&d)
