@@ -102,6 +102,11 @@ static int compare(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+/* gcc's analyser does not see that the tree has the entry. */
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wanalyzer-malloc-leak"
+#endif
 static int add_padded(void *address, void *base)
 {
 	struct padded *new = malloc(sizeof *new);
@@ -116,6 +121,9 @@ static int add_padded(void *address, void *base)
 	if (node == NULL) free(new);
 	return node != NULL;
 }
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
 
 /* Returns the base of the driver's block for the address of an allocation. Removes it from the tree if asked. */
 static void *base_of(void *address, int removed)
