@@ -108,14 +108,10 @@ func (h *heap) carve(w *want) *owner.Cell {
 }
 
 // carveAny is carve as the last resort, after the caches were emptied: it takes any
-// free block that holds the request, without rounding to the size class and without
-// the bound on the search for an aligned place.
+// free block that holds the request, of a segment of any size, without rounding to the
+// size class and without the bound on the search for an aligned place.
 func (h *heap) carveAny(w *want) *owner.Cell {
-	i := h.Alloc(w.least, w.align)
-	if i < 0 && w.align > 1 {
-		i = h.AllocLying(w.least, w.align, -1)
-	}
-	return h.cellOf(i, w.leastClass())
+	return h.cellOf(h.AllocAny(w.least, w.align), w.leastClass())
 }
 
 // cellOf gives a block that was just taken its cell. It returns nil for a negative

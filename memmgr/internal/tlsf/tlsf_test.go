@@ -12,20 +12,8 @@ import (
 func check(t require.TestingT, h *Heap) {
 	var c Counts
 	inLists := map[int32]bool{}
-	b := &h.bins
-	for l := range b.heads {
-		for s := range b.heads[l] {
-			head := b.heads[l][s]
-			require.Equal(t, head != 0, b.sub[l]&(1<<s) != 0)
-			for _, i := range checkBin(t, h, head-1) {
-				r := h.at(i)
-				require.True(t, r.free)
-				bl, bs := bin(r.size)
-				require.Equal(t, [2]int{l, s}, [2]int{bl, bs})
-				inLists[i] = true
-			}
-		}
-		require.Equal(t, b.sub[l] != 0, b.top&(1<<l) != 0)
+	for tier := range h.tiers {
+		checkBins(t, h, tier, inLists)
 	}
 	for n := range h.segments {
 		seg := &h.segments[n]
@@ -67,6 +55,26 @@ func check(t require.TestingT, h *Heap) {
 }
 
 // checkBin compares the links of a bin and returns its records.
+// checkBins checks the bins of a tier and adds their blocks to all.
+func checkBins(t require.TestingT, h *Heap, tier int, all map[int32]bool) {
+	b := h.tiers[tier]
+	for l := range b.heads {
+		for s := range b.heads[l] {
+			head := b.heads[l][s]
+			require.Equal(t, head != 0, b.sub[l]&(1<<s) != 0)
+			for _, i := range checkBin(t, h, head-1) {
+				r := h.at(i)
+				require.True(t, r.free)
+				require.EqualValues(t, tier, h.segments[r.segment].tier)
+				bl, bs := bin(r.size)
+				require.Equal(t, [2]int{l, s}, [2]int{bl, bs})
+				all[i] = true
+			}
+		}
+		require.Equal(t, b.sub[l] != 0, b.top&(1<<l) != 0)
+	}
+}
+
 func checkBin(t require.TestingT, h *Heap, root int32) (all []int32) {
 	if root == none {
 		return nil
@@ -168,13 +176,13 @@ func TestAnAlignedPlaceIsFound(t *testing.T) {
 	h.AddSegment(0x1000*Unit, 40000, false)
 	var holes []int32
 	for range 300 {
-		for h.skip(h.at(h.find(1)), 64) != 1 {
+		for h.skip(h.at(h.find(1, 0)), 64) != 1 {
 			h.Alloc(1, 1)
 		}
 		holes = append(holes, h.Alloc(64, 1))
 		h.Alloc(1, 1)
 	}
-	for h.skip(h.at(h.find(1)), 64) != 0 {
+	for h.skip(h.at(h.find(1, 0)), 64) != 0 {
 		h.Alloc(1, 1)
 	}
 	last := h.Alloc(64, 1)
@@ -185,11 +193,11 @@ func TestAnAlignedPlaceIsFound(t *testing.T) {
 	}
 	at := h.Address(last)
 	require.EqualValues(t, -1, h.Alloc(64, 64), "looks at some only")
-	i := h.AllocLying(64, 64, -1)
+	i := h.AllocAny(64, 64)
 	require.GreaterOrEqual(t, i, int32(0))
 	require.Equal(t, at, h.Address(i))
 	check(t, &h)
-	require.EqualValues(t, -1, h.AllocLying(64, 64, -1))
+	require.EqualValues(t, -1, h.AllocAny(64, 64))
 }
 
 func TestPurgedBlocksStayPurgedUntilTheyMerge(t *testing.T) {
@@ -260,7 +268,7 @@ func TestTreesStayFlat(t *testing.T) {
 		return 1 + max(depth(h.at(i).a), depth(h.at(i).b))
 	}
 	l, s := bin(40)
-	require.Less(t, depth(h.bins.heads[l][s]-1), 60, "of 2 log2(n) = 33 on average")
+	require.Less(t, depth(h.tiers[0].heads[l][s]-1), 60, "of 2 log2(n) = 33 on average")
 }
 
 func TestFreeSpaceMergesToWholeSegments(t *testing.T) {
@@ -320,6 +328,32 @@ func TestSegmentOfOneBlock(t *testing.T) {
 	base, units := h.RemoveSegment(h.Segment(b))
 	require.EqualValues(t, 1<<31+64*Unit, base)
 	require.EqualValues(t, 5000, units)
+	check(t, &h)
+}
+
+// A segment above Shared serves only requests that are not much smaller, so that it becomes empty again.
+func TestSmallBlocksStayOutOfLargeSegments(t *testing.T) {
+	h := Heap{Shared: 1024}
+	segments := map[int32]uint32{}
+	for i, units := range []uint32{1024, 1025, 2048, 2049, 1 << 20} {
+		segments[h.AddSegment(1<<40*uintptr(i+1), units, false)] = units
+	}
+	for _, units := range []uint32{1, 31, 32, 63, 64, 127, 128, 512, 1 << 15, 1 << 16} {
+		for {
+			i := h.Alloc(units, 1)
+			if i < 0 {
+				break
+			}
+			size := segments[h.Segment(i)]
+			require.True(t, size <= 1024 || size <= units*pinPart, "%d units in a segment of %d", units, size)
+		}
+		check(t, &h)
+	}
+	full := h.Counts().FreeUnits
+	require.EqualValues(t, -1, h.Alloc(1, 1))
+	i := h.AllocAny(1, 1)
+	require.GreaterOrEqual(t, i, int32(0), "any segment serves a request that would fail")
+	require.Equal(t, full-1, h.Counts().FreeUnits)
 	check(t, &h)
 }
 
@@ -389,6 +423,9 @@ func anyFits(h *Heap, units, align uint32) bool {
 // run plays a script: bytes choose allocations, frees and segments.
 func run(t require.TestingT, script []byte) {
 	var h Heap
+	if len(script)%2 == 1 {
+		h.Shared = 2048
+	}
 	type live struct {
 		block int32
 		lo    uintptr
@@ -432,8 +469,10 @@ func run(t require.TestingT, script []byte) {
 			units, align := 1+x*y%300, uint32(1)<<(y%6)
 			fits := anyFits(&h, units, align)
 			i := h.Alloc(units, align)
-			if i < 0 && align > 1 {
-				i = h.AllocLying(units, align, -1)
+			if i >= 0 {
+				require.LessOrEqual(t, int(h.segments[h.Segment(i)].tier), h.tier(units))
+			} else {
+				i = h.AllocAny(units, align)
 			}
 			require.Equal(t, fits, i >= 0, "%d units aligned to %d", units, align)
 			if i < 0 {
