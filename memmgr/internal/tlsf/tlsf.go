@@ -106,27 +106,9 @@ func (h *Heap) dropRecord(i int32) {
 }
 
 // AddSegment adds address space as a segment of one free block and returns the segment's number. base
-// must be a multiple of Unit. purged means that its pages have no memory yet.
-func (h *Heap) AddSegment(base uintptr, units uint32, purged bool) int32 {
-	n := h.addSegment(base, units)
-	h.counts.EmptySegments++
-	h.counts.EmptyUnits += uint64(units)
-	first := h.segments[n].first
-	h.at(first).purged = purged
-	h.insert(first)
-	return n
-}
-
-// AddUsed adds address space as a segment of one block in use and returns the block.
-func (h *Heap) AddUsed(base uintptr, units uint32) int32 {
-	n := h.addSegment(base, units)
-	h.segments[n].used = 1
-	h.counts.UsedBlocks++
-	h.counts.UsedUnits += uint64(units)
-	return h.segments[n].first
-}
-
-func (h *Heap) addSegment(base uintptr, units uint32) int32 {
+// must be a multiple of Unit. The segment serves requests of least units even if it is so large that
+// its tier would not. purged means that its pages have no memory yet.
+func (h *Heap) AddSegment(base uintptr, units, least uint32, purged bool) int32 {
 	if base%Unit != 0 || units == 0 {
 		panic(fmt.Sprintf("tlsf: invalid segment of %d units at %#x", units, base))
 	}
@@ -137,18 +119,25 @@ func (h *Heap) addSegment(base uintptr, units uint32) int32 {
 		n = int32(len(h.segments))
 		h.segments = append(h.segments, segment{})
 	}
-	i := h.newRecord()
-	*h.at(i) = record{size: units, prev: none, next: none, segment: n}
-	h.segments[n] = segment{base: base, units: units, first: i}
+	tier := 0
 	if h.Shared != 0 {
-		h.segments[n].tier = uint8(bits.Len32((units - 1) / h.Shared))
+		tier = min(bits.Len32((units-1)/h.Shared), h.tier(least))
 	}
-	for int(h.segments[n].tier) >= len(h.tiers) {
+	for tier >= len(h.tiers) {
 		h.tiers = append(h.tiers, &bins{})
 	}
+	first := h.newRecord()
+	*h.at(first) = record{size: units, prev: none, next: none, segment: n, purged: purged}
+	h.segments[n] = segment{base: base, units: units, first: first, tier: uint8(tier)}
 	h.counts.Segments++
+	h.counts.EmptySegments++
+	h.counts.EmptyUnits += uint64(units)
+	h.insert(first)
 	return n
 }
+
+// Any reports whether a segment serves requests of any size: it is in tier 0.
+func (h *Heap) Any(n int32) bool { return h.segments[n].tier == 0 }
 
 // pinPart is the largest ratio of a segment above Heap.Shared to a block in it.
 const pinPart = 32

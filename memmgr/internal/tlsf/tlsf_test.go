@@ -121,8 +121,8 @@ func TestBinsAreOrderedAndTight(t *testing.T) {
 func TestBestFitInTheLowestPlace(t *testing.T) {
 	for _, units := range []uint32{3, 40, 1000} {
 		var h Heap
-		h.AddSegment(1<<30, 1<<16, false)
-		h.AddSegment(1<<20, 1<<16, false)
+		h.AddSegment(1<<30, 1<<16, 1, false)
+		h.AddSegment(1<<20, 1<<16, 1, false)
 		// Holes of one size in both segments, kept apart by blocks in use.
 		var holes []int32
 		for range 20 {
@@ -153,7 +153,7 @@ func TestBestFitInTheLowestPlace(t *testing.T) {
 func TestABlockThatFitsIsFound(t *testing.T) {
 	// Every size from 1024 to 1055 units lies in one bin, the one that fits last.
 	var h Heap
-	h.AddSegment(1<<30, 34000, false)
+	h.AddSegment(1<<30, 34000, 1, false)
 	var holes []int32
 	for size := uint32(1024); size <= 1055; size++ {
 		holes = append(holes, h.Alloc(size, 1))
@@ -173,7 +173,7 @@ func TestABlockThatFitsIsFound(t *testing.T) {
 func TestAnAlignedPlaceIsFound(t *testing.T) {
 	// Of many holes that are too small for any alignment the last lies well.
 	var h Heap
-	h.AddSegment(0x1000*Unit, 40000, false)
+	h.AddSegment(0x1000*Unit, 40000, 1, false)
 	var holes []int32
 	for range 300 {
 		for h.skip(h.at(h.find(1, 0)), 64) != 1 {
@@ -202,7 +202,7 @@ func TestAnAlignedPlaceIsFound(t *testing.T) {
 
 func TestPurgedBlocksStayPurgedUntilTheyMerge(t *testing.T) {
 	var h Heap
-	h.AddSegment(1<<30, 1000, false)
+	h.AddSegment(1<<30, 1000, 1, false)
 	a, b, c := h.Alloc(100, 1), h.Alloc(100, 1), h.Alloc(100, 1)
 	h.Alloc(1, 1)
 	dirty := func(age uint32) (all []int32) {
@@ -251,7 +251,7 @@ func TestTreesStayFlat(t *testing.T) {
 	// A tree without balance would become a list if blocks are added in the order
 	// of their addresses.
 	var h Heap
-	h.AddSegment(1<<30, 1<<24, false)
+	h.AddSegment(1<<30, 1<<24, 1, false)
 	var all []int32
 	for range 100000 {
 		all = append(all, h.Alloc(40, 1))
@@ -273,7 +273,7 @@ func TestTreesStayFlat(t *testing.T) {
 
 func TestFreeSpaceMergesToWholeSegments(t *testing.T) {
 	var h Heap
-	n := h.AddSegment(1<<20, 1000, false)
+	n := h.AddSegment(1<<20, 1000, 1, false)
 	var all []int32
 	for {
 		i := h.Alloc(7, 1)
@@ -302,7 +302,7 @@ func TestFreeSpaceMergesToWholeSegments(t *testing.T) {
 
 func TestAlignmentLosesNothing(t *testing.T) {
 	var h Heap
-	h.AddSegment(3*Unit, 1<<16, false)
+	h.AddSegment(3*Unit, 1<<16, 1, false)
 	for align := uint32(1); align <= 1<<14; align *= 2 {
 		i := h.Alloc(5, align)
 		require.GreaterOrEqual(t, i, int32(0))
@@ -315,28 +315,12 @@ func TestAlignmentLosesNothing(t *testing.T) {
 	}
 }
 
-func TestSegmentOfOneBlock(t *testing.T) {
-	var h Heap
-	a, b := h.AddUsed(1<<30, 4096), h.AddUsed(1<<31+64*Unit, 5000)
-	check(t, &h)
-	require.EqualValues(t, -1, h.Alloc(1, 1))
-	require.True(t, h.Free(a))
-	check(t, &h)
-	require.EqualValues(t, 1, h.Counts().EmptySegments)
-	require.GreaterOrEqual(t, h.Alloc(1, 1), int32(0))
-	require.True(t, h.Free(b))
-	base, units := h.RemoveSegment(h.Segment(b))
-	require.EqualValues(t, 1<<31+64*Unit, base)
-	require.EqualValues(t, 5000, units)
-	check(t, &h)
-}
-
 // A segment above Shared serves only requests that are not much smaller, so that it becomes empty again.
 func TestSmallBlocksStayOutOfLargeSegments(t *testing.T) {
 	h := Heap{Shared: 1024}
 	segments := map[int32]uint32{}
 	for i, units := range []uint32{1024, 1025, 2048, 2049, 1 << 20} {
-		segments[h.AddSegment(1<<40*uintptr(i+1), units, false)] = units
+		segments[h.AddSegment(1<<40*uintptr(i+1), units, units, false)] = units
 	}
 	for _, units := range []uint32{1, 31, 32, 63, 64, 127, 128, 512, 1 << 15, 1 << 16} {
 		for {
@@ -362,7 +346,7 @@ func TestSmallBlocksStayOutOfLargeSegments(t *testing.T) {
 func TestAClosedSegmentBecomesWhole(t *testing.T) {
 	for _, align := range []uint32{1, 64} {
 		var h Heap
-		n := h.AddSegment(1<<30, 1024, false)
+		n := h.AddSegment(1<<30, 1024, 1, false)
 		var all []int32
 		for range 16 {
 			all = append(all, h.Alloc(64, 1))
@@ -401,7 +385,7 @@ func TestAClosedSegmentBecomesWhole(t *testing.T) {
 		h.RemoveSegment(n)
 		check(t, &h)
 		h.Open(n) // of a number that no segment has
-		require.Equal(t, n, h.AddSegment(1<<30, 1024, false))
+		require.Equal(t, n, h.AddSegment(1<<30, 1024, 1, false))
 		require.GreaterOrEqual(t, h.Alloc(1, 1), int32(0), "a new segment is open")
 		check(t, &h)
 	}
@@ -438,11 +422,7 @@ func run(t require.TestingT, script []byte) {
 		op, x, y := script[k]%8, uint32(script[k+1]), uint32(script[k+2])
 		switch {
 		case op == 0 && h.counts.Segments < 8:
-			if y%8 == 7 {
-				h.Free(h.AddUsed(base, 16+x*64+y))
-			} else {
-				h.AddSegment(base, 16+x*64+y, x%2 == 0)
-			}
+			h.AddSegment(base, 16+x*64+y, 16+y*64, x%2 == 0)
 			base += 1 << 24
 		case op == 1 && y%4 != 0:
 			n := int32(y/4) % max(h.SegmentNumbers(), 1)
@@ -531,7 +511,7 @@ func FuzzHeap(f *testing.F) {
 
 func BenchmarkAllocFree(b *testing.B) {
 	var h Heap
-	h.AddSegment(1<<30, 1<<22, false)
+	h.AddSegment(1<<30, 1<<22, 1, false)
 	rng := rand.New(rand.NewPCG(1, 1))
 	var slots [1000]int32
 	for i := range slots {
