@@ -309,10 +309,19 @@ func (p *Pool) segmentFor(w *want) (size, need uintptr) {
 	need = uintptr(p.segmentNeed(w))
 	// A new segment has the alignment of the request, so none of it is lost. The bound
 	// keeps segments so small that they become empty again.
-	growth := min(uintptr(p.heap.count.reserved)/growthPart, mostGrowth)
+	reserved := int64(p.heap.count.reserved)
+	growth := min(uintptr(reserved)/growthPart, mostGrowth)
+	if reserved-p.account.bytes.now.Load() > reserved/4 {
+		growth /= 2 // much is free, but in pieces: the next request may fit again
+	}
 	size = max(need, p.options.minSegment, growth)
 	// A multiple of the request, so that equal requests leave no rest.
-	size = (roundUp(size, 64<<10) + need - 1) / need * need
+	size = roundUp(size, 64<<10)
+	if several := size / need * need; several > need && several >= p.options.minSegment {
+		size = several
+	} else {
+		size = (size + need - 1) / need * need
+	}
 	return min(size, maxSegment/need*need), need
 }
 
