@@ -14,17 +14,20 @@ import (
 // Pool allocates from large segments of one upstream, which it divides and reuses.
 //
 // Each processor has a cache of free blocks by size class. Behind the caches, a best-fit
-// heap over the segments splits and merges blocks of all sizes. All bookkeeping is in Go memory: the pool never accesses the memory that it
-// manages.
+// heap over the segments splits and merges blocks of all sizes. All bookkeeping is in Go
+// memory: the pool never accesses the memory that it manages.
 //
 // Memory that is released while device work is pending may be reused at once by a request
 // for the same in-order queue ([Request.Queue]), and by other requests when the work is
 // done. Memory that was exported is reused after a barrier on each queue that it was used on.
 //
-// A block exceeds its request by at most 12.5 % below 32 KiB and 1.6 % above. Idle memory returns
-// to the upstream by age ([WithDecay]), above the marks of [WithRetention], by [Pool.Trim], and
-// before a request fails: in whole segments, and, if the upstream is a [Discarder], in whole pages
-// of segments in use. The heap fills the lowest segment that fits, so that segments become empty.
+// The size of a block is a multiple of 256 bytes, at least 256 in host memory and 512 in unified
+// shared memory. Above 2 KiB it exceeds the request by at most 12.5 %, above 32 KiB by at most 1.6 %.
+//
+// Idle memory returns to the upstream by age ([WithDecay]), above the marks of [WithRetention], by
+// [Pool.Trim], before the pool grows if it can pay for the new segment, and before a request fails:
+// in whole segments, and, if the upstream is a [Discarder], in whole pages of segments in use. The
+// heap fills the lowest segment that fits, so that segments become empty.
 //
 // A Pool is a [Resource]; [New] on it allocates nothing on the Go heap. It is safe for
 // concurrent use.
