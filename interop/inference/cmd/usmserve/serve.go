@@ -18,9 +18,9 @@ import (
 
 	"github.com/coreos/go-systemd/v22/daemon"
 
+	"github.com/usmbridge/usmbridge/interop/flight/admission"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/admin"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/backend"
-	"github.com/usmbridge/usmbridge/interop/inference/internal/conns"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/region"
@@ -117,7 +117,7 @@ func (s *service) bind() error {
 		if err != nil {
 			return err
 		}
-		*b.listener = conns.Limit(l, c.maxConnections)
+		*b.listener = admission.Limit(l, c.maxConnections)
 	}
 	return nil
 }

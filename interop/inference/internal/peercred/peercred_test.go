@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/usmbridge/usmbridge/interop/inference/internal/conns"
+	"github.com/usmbridge/usmbridge/interop/flight/admission"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/peercred"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/peercred/peercredtest"
 )
@@ -19,7 +19,7 @@ import (
 // client.
 func client(t *testing.T, l net.Listener, dial func() (net.Conn, error)) peercred.Client {
 	t.Helper()
-	bounded := conns.Limit(peercred.Listen(l), 4)
+	bounded := admission.Limit(peercred.Listen(l), 4)
 	defer bounded.Close()
 	c, err := dial()
 	require.NoError(t, err)

@@ -29,7 +29,7 @@
 //
 // A client that sends a body or reads a response too slowly is disconnected. A small body of a refused request is
 // read to its end, so that the client reads the response. If a client closes its connection, or its sending
-// half, its request is cancelled. The caller bounds connections (package conns).
+// half, its request is cancelled. The caller bounds connections (package admission).
 //
 // A web page can make a browser post to any address, also to those of this machine. Requests that change
 // something are refused if the browser reports another origin. They, and all GET and HEAD requests over
