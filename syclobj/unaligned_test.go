@@ -26,7 +26,7 @@ func TestUnalignedDriver(t *testing.T) {
 				useAligned(t, q, kind)
 			}
 			require.Zero(t, syclobj.LiveObjects().Allocations)
-			_, err := q.Alloc(syclobj.USMShared, 1<<40, 1<<21)
+			_, err := q.Alloc(syclobj.USMDevice, 1<<40, 1<<21)
 			require.ErrorIs(t, err, syclobj.ErrAllocation)
 			require.ErrorContains(t, err, "aligned to 2097152")
 		})
