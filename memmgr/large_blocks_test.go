@@ -186,6 +186,16 @@ func TestIdleSegmentsPayForALargerOne(t *testing.T) {
 	p.Free(last)
 }
 
+// The first segment of a large request has its size, also if that is no multiple of anything.
+func TestOneLargeRequestReservesItsSize(t *testing.T) {
+	for _, size := range []uintptr{2<<20 + 1, 10_000_000, 40_000_000, 64<<20 + 4096, 300_000_001} {
+		_, p := simulatedPool(t)
+		b := mustAllocate(t, p, size)
+		require.Less(t, p.Stats().ReservedBytes.Current, int64(size+4096))
+		p.Free(b)
+	}
+}
+
 // Small blocks that are allocated beside large ones and stay in use do not keep their segments.
 func TestSmallBlocksDoNotKeepLargeSegments(t *testing.T) {
 	const age = 4

@@ -314,9 +314,8 @@ func (p *Pool) segmentFor(w *want) (size, need uintptr) {
 	if reserved-p.account.bytes.now.Load() > reserved/4 {
 		growth /= 2 // much is free, but in pieces: the next request may fit again
 	}
-	size = max(need, p.options.minSegment, growth)
+	size = max(need, roundUp(max(p.options.minSegment, growth), 64<<10))
 	// A multiple of the request, so that equal requests leave no rest.
-	size = roundUp(size, 64<<10)
 	if several := size / need * need; several > need && several >= p.options.minSegment {
 		size = several
 	} else {
