@@ -15,6 +15,7 @@ SERVICEBENCH ?=
 PYTHONS      ?=
 VERSIONS     ?=
 GPUPYTHON    ?= python3
+RUNS         ?=
 
 # Go builds these once and keeps them in its cache.
 GOTESTSUM := $(GO) run gotest.tools/gotestsum@v1.13.0
@@ -34,7 +35,7 @@ TEST    := env -u USMBRIDGE_SYCL $(ACTIVE) GO="$(GO)" USMBRIDGE_REQUIRE_PYTHON=1
 	$(if $(filter x86_64,$(shell uname -m)),USMBRIDGE_REQUIRE_SYCL=1 USMBRIDGE_REQUIRE_PEERS=1)
 
 .DEFAULT_GOAL := help
-.PHONY: help run serve flight build python python-run wheel clean test test-nested test-pythons test-versions test-peers test-gpu \
+.PHONY: help run serve flight build python python-run wheel clean test test-nested test-pythons test-versions test-peers test-devices test-gpu \
 	check check-long fuzz format fmt lint analyse portable bench bench-service bench-wheel
 
 help: ## list the targets; times are of two cores with warm caches
@@ -87,6 +88,9 @@ test-versions: build ## both protocols with each dpctl from 0.17 to 0.22 and Num
 
 test-peers: python build bin/jax/requirements.txt bin/consumers/requirements.txt ## the peers' own tests with usmbridge; JAX, and libraries that take arrays; 2 min
 	@$(TEST) $(CHECKS)/test-peers.sh
+
+test-devices: python ## the tests on PoCL, sub-devices and simulated CUDA devices [RUNS="parts pocl platforms cuda cudas" USMBRIDGE_UR_ADAPTERS=dir]; 20 min
+	@$(TEST) $(CHECKS)/test-devices.sh bin/devices $(RUNS)
 
 test-gpu: python ## checks and figures on this machine's NVIDIA GPU; bin/gpu/run.sh repeats them on another one [USMBRIDGE_UR_ADAPTERS=dir]; 5 min
 	@$(GO) run ./internal/tools/wheel -out bin/gpu-wheel

@@ -20,13 +20,21 @@ mkdir -p "$dir"
 "${GO:-go}" build -o "$dir/usmpython" ./interop/cmd/usmpython || exit 1
 done_=() failed=() skipped=()
 
-# suites SELECTOR [PYTEST ARGUMENTS] runs the Go tests on the first device of the selector and the Python tests.
+# suites SELECTOR SKIP runs the Go tests, except for those that SKIP matches, and the Python tests of exchange and of
+# the order of work, on the first device of the selector.
 suites() {
 	local status=0
-	ONEAPI_DEVICE_SELECTOR=$1 "${GO:-go}" test -count=1 -timeout 15m ./syclobj ./memmgr/... ./usmarray/... || status=1
-	(cd interop/pymodule/tests && ONEAPI_DEVICE_SELECTOR=$1 "$dir/usmpython" -m pytest -q -rs -p no:cacheprovider "${@:2}") || status=1
+	ONEAPI_DEVICE_SELECTOR=$1 "${GO:-go}" test -count=1 -timeout 15m -skip "$2" ./syclobj ./memmgr/... ./usmarray/... || status=1
+	(cd interop/pymodule/tests && ONEAPI_DEVICE_SELECTOR=$1 "$dir/usmpython" -m pytest -q -rs -p no:cacheprovider \
+		test_exchange.py test_dlpack_*.py test_suai_*.py test_cuda.py test_device_pairs.py) || status=1
 	return "$status"
 }
+
+# Faults of PoCL: a kernel called all becomes _cl_all, and it crashes when one thread frees USM that is beside memory
+# which another thread uses.
+pocl_faults='TestKernelParams|TestUSMResource/.*/(Concurrent|OtherGoroutine)'
+# The simulated driver reports no times of events.
+cuda_missing='TestRealOwnContext'
 
 # pairs SELECTOR runs the tests of all pairs of devices.
 pairs() {
@@ -47,9 +55,9 @@ simulated() {
 run() (
 	case $1 in
 	parts) pairs 'opencl:cpu' ;;
-	pocl) . internal/tools/checks/pocl.sh "$dir/pocl" || return 3; suites 'opencl:cpu' ;;
+	pocl) . internal/tools/checks/pocl.sh "$dir/pocl" || return 3; suites 'opencl:cpu' "$pocl_faults" ;;
 	platforms) . internal/tools/checks/pocl.sh "$dir/pocl" || return 3; export POCL_DEVICES="cpu cpu"; pairs 'opencl:cpu' ;;
-	cuda) simulated 1 || return; suites 'cuda:gpu' ;;
+	cuda) simulated 1 || return; suites 'cuda:gpu' "$cuda_missing" ;;
 	cudas) simulated 2 || return; pairs 'opencl:cpu;cuda:gpu' ;;
 	*) echo "test-devices: unknown run $1" >&2; return 1 ;;
 	esac
