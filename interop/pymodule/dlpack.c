@@ -1005,15 +1005,17 @@ static PyObject *import_cuda(PyObject *x)
 PyObject *usmb_import_object(PyObject *x)
 {
 	if (usmb_is_array(x)) return import_own((usmb_array *)x);
-	if (__builtin_expect(usmb_cuda_present(), 0)) {
+	int present = usmb_cuda_present();
+	if (__builtin_expect(present, 0)) {
 		int64_t type = device_type_of(x);
 		if (type == -1 && usmb_clear_exception() < 0) return NULL; /* __dlpack__ raises the others */
 		if (type == USMB_DL_CUDA || type == USMB_DL_CUDA_MANAGED) return import_cuda(x);
 	}
 	PyObject *o = usmb_tensor_take(x, take_array, x);
 	if (!o || !((usmb_array *)o)->cell->place || PyCapsule_CheckExact(x)) return o;
-	/* A stream of CUDA is not a queue. Every access waits for all of them. */
-	if (usmb_cuda_shown(usmb_array_place((usmb_array *)o))) return o;
+	/* A tensor of CUDA whose import opened SYCL: it has a stream, not a queue, and every access waits for all
+	   streams. */
+	if (!present && usmb_cuda_shown(usmb_array_place((usmb_array *)o))) return o;
 	const usmb_typeinfo *info = usmb_typeinfo_of(x);
 	if (!info) {
 		Py_DECREF(o);

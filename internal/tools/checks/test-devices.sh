@@ -20,11 +20,11 @@ mkdir -p "$dir"
 "${GO:-go}" build -o "$dir/usmpython" ./interop/cmd/usmpython || exit 1
 done_=() failed=() skipped=()
 
-# suites SELECTOR SKIP runs the Go tests, except for those that SKIP matches, and the Python tests of exchange and of
+# suites SELECTOR SKIP PACKAGE... runs the Go tests, except for those that SKIP matches, and the Python tests of exchange and of
 # the order of work, on the first device of the selector.
 suites() {
 	local status=0
-	ONEAPI_DEVICE_SELECTOR=$1 "${GO:-go}" test -count=1 -timeout 15m -skip "$2" ./syclobj ./memmgr/... ./usmarray/... || status=1
+	ONEAPI_DEVICE_SELECTOR=$1 "${GO:-go}" test -count=1 -timeout 15m -skip "$2" ./syclobj ./memmgr/... ./usmarray "${@:3}" || status=1
 	(cd interop/pymodule/tests && ONEAPI_DEVICE_SELECTOR=$1 "$dir/usmpython" -m pytest -q -rs -p no:cacheprovider \
 		test_exchange.py test_dlpack_*.py test_suai_*.py test_cuda.py test_device_pairs.py) || status=1
 	return "$status"
@@ -55,7 +55,7 @@ simulated() {
 run() (
 	case $1 in
 	parts) pairs 'opencl:cpu' ;;
-	pocl) . internal/tools/checks/pocl.sh "$dir/pocl" || return 3; suites 'opencl:cpu' "$pocl_faults" ;;
+	pocl) . internal/tools/checks/pocl.sh "$dir/pocl" || return 3; suites 'opencl:cpu' "$pocl_faults" ./usmarray/kernel ;;
 	platforms) . internal/tools/checks/pocl.sh "$dir/pocl" || return 3; export POCL_DEVICES="cpu cpu"; pairs 'opencl:cpu' ;;
 	cuda) simulated 1 || return; suites 'cuda:gpu' "$cuda_missing" ;;
 	cudas) simulated 2 || return; pairs 'opencl:cpu;cuda:gpu' ;;
