@@ -55,8 +55,8 @@ simulated() {
 run() (
 	case $1 in
 	parts) pairs 'opencl:cpu' ;;
-	pocl) . internal/tools/checks/pocl.sh "$dir/pocl" || return 3; suites 'opencl:cpu' "$pocl_faults" ./usmarray/kernel ;;
-	platforms) . internal/tools/checks/pocl.sh "$dir/pocl" || return 3; export POCL_DEVICES="cpu cpu"; pairs 'opencl:cpu' ;;
+	pocl) unset USMBRIDGE_UR_ADAPTERS; . internal/tools/checks/pocl.sh "$dir/pocl" || return 3; suites 'opencl:cpu' "$pocl_faults" ./usmarray/kernel ;;
+	platforms) unset USMBRIDGE_UR_ADAPTERS; . internal/tools/checks/pocl.sh "$dir/pocl" || return 3; export POCL_DEVICES="cpu cpu"; pairs 'opencl:cpu' ;;
 	cuda) simulated 1 || return; suites 'cuda:gpu' "$cuda_missing" ;;
 	cudas) simulated 2 || return; pairs 'opencl:cpu;cuda:gpu' ;;
 	*) echo "test-devices: unknown run $1" >&2; return 1 ;;
