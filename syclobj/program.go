@@ -62,10 +62,10 @@ func (q *Queue) BuildOpenCL(text, options string) (*Program, error) {
 }
 
 // BuildSPIRV is BuildOpenCL for a SPIR-V module of OpenCL's kernel environment, which is copied. Level
-// Zero devices are supported too, without their compiler's log. The CUDA and HIP backends take neither. The module is trusted as far as the driver
-// trusts it: only its frame is checked, so that a truncated file is ErrArgument. If the driver does not
-// describe the parameters, launches are checked against the declarations in the module: the kind of
-// memory, or the size of values.
+// Zero devices are supported too, without their compiler's log. The CUDA and HIP backends take neither. The
+// module is trusted as far as the driver trusts it: only its frame is checked, so that a truncated file is
+// ErrArgument. If the driver does not describe the parameters, launches are checked against the declarations
+// in the module: the kind of memory, or the size of values.
 func (q *Queue) BuildSPIRV(module []byte, options string) (*Program, error) {
 	const op = "Queue.BuildSPIRV"
 	if err := q.usable(op); err != nil {
