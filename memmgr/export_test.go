@@ -36,6 +36,12 @@ func HoldQueues() (let func()) {
 	return queues.mu.Unlock
 }
 
+// HoldGrowth lets no request ask the upstream until the returned function is called.
+func (p *Pool) HoldGrowth() (let func()) {
+	p.growing <- struct{}{}
+	return p.endGrowth
+}
+
 // StacksRecorded returns the depth of the stacks that are recorded.
 func StacksRecorded() int { return int(stackDepth.Load()) }
 

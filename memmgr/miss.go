@@ -16,6 +16,9 @@ var errNoRoom error = &OutOfMemoryError{Err: errLimit}
 
 var errSoft = errors.New("the tenant has more than its soft limit, and other requests wait")
 
+// errOvertakes ends extend when other requests began to wait meanwhile. Callers never see it.
+var errOvertakes = errors.New("other requests wait")
+
 // maxSegment is the largest segment in bytes: 31 bits number its units, and on 32-bit
 // systems it is at most half of the address space.
 const maxSegment uintptr = min(1<<31*unit, math.MaxUint/2+1)
@@ -90,10 +93,13 @@ func (p *Pool) miss(w *want) (Buffer, error) {
 		since, stands = now(), 1
 		var err error
 		k := *w // a copy on the Go heap: only a request that gets here may have to wait
-		for again := false; ; again = true {
+		for told := false; ; {
 			// 3. A request that must not overtake waiters queues behind them, or is
-			// refused.
+			// refused. One that could only stand in line for the upstream waits too.
+			p.mu.Lock()
 			behind, yields := p.standsBehind(&k)
+			behind = behind || p.growthIsVain(&k)
+			p.mu.Unlock()
 			if behind {
 				c, err = p.await(&k, err)
 				break
@@ -103,7 +109,10 @@ func (p *Pool) miss(w *want) (Buffer, error) {
 				break
 			}
 			// 4. The caches of all shards, and a new segment.
-			if c, err = p.extend(&k); err != nil && ranOut(err) && !ended(k.r.Context) {
+			if c, err = p.extend(&k); err == errOvertakes {
+				continue
+			}
+			if err != nil && ranOut(err) && !ended(k.r.Context) {
 				// 5. Everything that can be reclaimed.
 				c, err = p.reclaimFor(&k, err)
 			}
@@ -115,8 +124,11 @@ func (p *Pool) miss(w *want) (Buffer, error) {
 				break
 			}
 			// 6. The callback, once.
-			if !again && p.options.onOOM != nil && p.options.onOOM(p.refuse(&k, err)) {
-				continue
+			if !told && p.options.onOOM != nil {
+				told = true
+				if p.options.onOOM(p.refuse(&k, err)) {
+					continue
+				}
 			}
 			// 7. A request with a context waits, another one fails.
 			if p.mayWait(&k) {
@@ -224,16 +236,22 @@ func (p *Pool) restock(w *want) (m magazine) {
 }
 
 // standsBehind reports whether a request must queue behind waiters, and whether it is
-// refused because it cannot queue while waiters have precedence.
+// refused because it cannot queue while waiters have precedence. p.mu is held.
 func (p *Pool) standsBehind(w *want) (behind, yields bool) {
-	if w.r.Context == nil && w.tenant == nil {
-		return false, false
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	// During a reservation only the waiters ask the upstream.
 	behind = p.waitsBehind(w) || w.r.Context != nil && p.waitlist.reserved.of != nil
 	return behind, !behind && p.waitlist.n > 0 && p.yieldsFirst(w)
+}
+
+// growthIsVain reports whether a request with a context has nothing to gain from asking the
+// upstream: another one is asking it, and the limits have no room for this one. In the queue of
+// [Pool.beginGrowth] it would not see memory that is freed. p.mu is held.
+func (p *Pool) growthIsVain(w *want) bool {
+	if w.r.Context == nil || len(p.growing) == 0 {
+		return false
+	}
+	tight, room := p.limitRoom()
+	return tight != nil && room < p.segmentNeed(w) && p.couldServe(uint64(w.units)*unit)
 }
 
 // mayWait reports whether a request has a context and could ever be served.
@@ -279,14 +297,20 @@ func ended(ctx context.Context) bool { return ctx != nil && ctx.Err() != nil }
 func (p *Pool) endGrowth() { <-p.growing }
 
 // extend serves a request from memory that was freed meanwhile, from the cached blocks, or
-// from a new segment.
+// from a new segment. Many requests may queue in [Pool.beginGrowth] meanwhile. Each looks at the
+// waiters again: otherwise these requests would pass freed blocks on among themselves, and a
+// large waiter would get none.
 func (p *Pool) extend(w *want) (*owner.Cell, error) {
 	if err := p.beginGrowth(w.r.Context); err != nil {
 		return nil, err
 	}
 	defer p.endGrowth()
 	p.mu.Lock()
-	c := p.find(w) // another goroutine may have got a segment meanwhile
+	if behind, yields := p.standsBehind(w); behind || yields {
+		p.mu.Unlock()
+		return nil, errOvertakes
+	}
+	c := p.findNow(w) // another goroutine may have got a segment meanwhile
 	if c == nil && !p.heap.dedicated(w) {
 		c = p.findInCaches(w, 0)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -275,6 +276,58 @@ func TestSmallRequestsDoNotStarveLargeOnes(t *testing.T) {
 		}
 		stop()
 	}
+}
+
+// Small requests that queue to ask the upstream, and leave the queue with a block that was freed meanwhile,
+// count among those that a large one let pass: in the end they wait behind it.
+func TestSmallRequestsBeforeTheUpstreamDoNotStarveLargeOnes(t *testing.T) {
+	p := memmgr.NewPool(memtest.NewSimulated(memtest.Capacity(8 << 20)))
+	held := make([]memmgr.Buffer, 8)
+	for i := range held {
+		held[i] = mustNew(t, p, 1<<20)
+	}
+	large := request(p, context.Background(), 4<<20)
+	waits(t, p, 1)
+	behind := func() bool { return p.Stats().NumWaiting == 2 }
+	var small chan granted
+	for round := 0; !behind(); round++ {
+		require.Less(t, round, 1000, "small requests were served first")
+		letGrow := p.HoldGrowth()
+		small = request(p, context.Background(), 1<<20)
+		require.Eventually(t, func() bool { return behind() || strings.Contains(goroutines(), ").extend(") }, patience, 100*time.Microsecond)
+		held[0].Release()
+		letGrow()
+		require.Eventually(t, func() bool { return behind() || len(small) == 1 }, patience, 100*time.Microsecond)
+		if len(small) == 1 {
+			held[0] = served(t, small)
+		}
+	}
+	for i := range held[1:] {
+		held[1+i].Release()
+	}
+	served(t, large).Release()
+	served(t, small).Release()
+	require.NoError(t, p.Close())
+}
+
+// A request that finds the limit full waits for memory of the pool, not for the upstream, which another
+// request asks.
+func TestFullLimitBesideASlowUpstream(t *testing.T) {
+	u := &slowUpstream{Simulated: memtest.NewSimulated(), during: func() {}}
+	p := memmgr.NewPool(memmgr.NewLimit(u, 8<<20))
+	held := mustNew(t, p, 6<<20)
+	asked, answer := make(chan struct{}), make(chan struct{})
+	u.during = func() { close(asked); <-answer }
+	slow := request(p, context.Background(), 2<<20)
+	<-asked
+	c := request(p, context.Background(), 4<<20)
+	waits(t, p, 1)
+	held.Release()
+	served(t, c).Release()
+	close(answer)
+	served(t, slow).Release()
+	require.NoError(t, p.Close())
+	returned(t, u.Simulated)
 }
 
 // A large request that cannot be served does not stop small ones.
