@@ -28,10 +28,10 @@ func TestTheLastBlockThatFitsIsFound(t *testing.T) {
 	again.Release()
 }
 
-// TestALargeRequestIsServedFromTheMiddleOfASegment checks the same for a request that would get a
-// dedicated segment.
+// TestALargeRequestIsServedFromTheMiddleOfASegment checks the same for an aligned request without a
+// size class.
 func TestALargeRequestIsServedFromTheMiddleOfASegment(t *testing.T) {
-	p := memmgr.NewPool(memmgr.Host(), memmgr.WithLimit(8<<20), memmgr.WithSegment(8<<20), memmgr.WithLarge(4<<20), memmgr.WithDecay(0))
+	p := memmgr.NewPool(memmgr.Host(), memmgr.WithLimit(8<<20), memmgr.WithSegment(8<<20), memmgr.WithDecay(0))
 	defer func() { require.NoError(t, p.Close()) }()
 	small, err := memmgr.New(p, memmgr.Request{Size: 100})
 	require.NoError(t, err)

@@ -7,8 +7,8 @@ import (
 // The meaning of some fields of an owner cell depends on the owner of the memory and on the state
 // of the block: docs/internals.md has a table. Accessors name the meanings.
 
-// blockClass returns the size class of a block of a pool, or noClass or ownSegment. The block is
-// not pending: see [pendingClass].
+// blockClass returns the size class of a block of a pool, or noClass. The block is not
+// pending: see [pendingClass].
 func blockClass(c *owner.Cell) int {
 	checkNotPending(c)
 	return int(c.Private)
@@ -57,7 +57,6 @@ const (
 	stateReturned                   // exported memory that waits for a barrier
 	statePending                    // its device work has not finished
 	stateStalled                    // as pending, for longer than stallTime
-	stateIdle                       // a dedicated segment out of use
 )
 
 // lockRank is the place of a lock in the lock order: a goroutine that holds a lock acquires only

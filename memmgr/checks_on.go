@@ -15,17 +15,16 @@ import (
 // legal lists the transitions between the states of a block.
 var legal = [...][]blockState{
 	stateFree:     {stateInHand},
-	stateInHand:   {stateInUse, stateCached, statePending, stateIdle, stateFree},
-	stateInUse:    {stateCached, stateReturned, statePending, stateIdle, stateAsleep, stateFree},
+	stateInHand:   {stateInUse, stateCached, statePending, stateFree},
+	stateInUse:    {stateCached, stateReturned, statePending, stateAsleep, stateFree},
 	stateAsleep:   {stateInUse},
 	stateCached:   {stateInUse, stateInHand, stateFree},
-	stateReturned: {statePending, stateCached, stateIdle, stateFree},
+	stateReturned: {statePending, stateCached, stateFree},
 	statePending:  {stateStalled, stateInHand},
 	stateStalled:  {stateInHand},
-	stateIdle:     {stateInHand, stateFree},
 }
 
-var stateNames = [...]string{"free", "in hand", "in use", "asleep", "cached", "returned", "pending", "stalled", "idle"}
+var stateNames = [...]string{"free", "in hand", "in use", "asleep", "cached", "returned", "pending", "stalled"}
 
 func (s blockState) String() string { return stateNames[s] }
 

@@ -69,7 +69,7 @@ func TestFakeEveryOrderOfCompletion(t *testing.T) {
 	}
 	upstream := memmgr.USM(queues[0], syclobj.USMDevice).(usmResource)
 	permutations(4, func(order []int) {
-		p := memmgr.NewPool(upstream, memmgr.WithLarge(64<<20))
+		p := memmgr.NewPool(upstream)
 		fake.Hold(true)
 		addresses := make([]uintptr, len(order))
 		events := make([]*syclobj.Event, len(order))

@@ -19,7 +19,6 @@ const (
 	coarseClasses = denseUnits + 4*8    // below 32 KiB
 	numClasses    = coarseClasses + 384 // 6 octaves of 64
 	noClass       = numClasses          // for larger or specially aligned blocks, which are not cached
-	ownSegment    = numClasses + 1      // for blocks with a segment of their own
 )
 
 // classOf returns the class of the smallest blocks that hold that many units.
@@ -121,6 +120,9 @@ func (b *cacheBudget) takeShare(bytes int64) int64 {
 	}
 	return granted
 }
+
+// taken returns the bytes that are taken, at least those of all cached blocks.
+func (b *cacheBudget) taken() int64 { return b.bound.Load() - b.left.Load() }
 
 // give returns bytes that were taken.
 func (b *cacheBudget) give(bytes int64) {

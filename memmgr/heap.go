@@ -10,8 +10,9 @@ import (
 )
 
 // heap is the part of a pool that holds memory from the upstream: segments, the blocks
-// that they are divided into, and the depot. Requests of at least large bytes get a
-// dedicated segment, which stays idle for reuse when its block is freed.
+// that they are divided into, and the depot. Segments of up to [mostGrowth] bytes serve
+// requests of any size, larger ones only requests that are not much smaller (see
+// [tlsf.Heap]).
 //
 // Lock: Pool.mu guards every field but count.now; each method requires it.
 type heap struct {
@@ -21,15 +22,13 @@ type heap struct {
 	segs           []poolSegment // by segment number
 	oldest, newest int32         // segments out of use by age: number + 1, 0 for none
 	clock          uint32        // ticks of the keeper
-	idle           idleSet
-	idleBytes      uint64 // in idle dedicated segments
+	emptyLarge     uint64        // bytes of those that serve only large requests
 	count          segmentCounts
 	closed         bool // segments go back as soon as they are empty
 
 	origin    *origin
 	mu        *poolMutex // takes the segments that go back
 	trace     *traceRing
-	large     uintptr
 	high, low uint64 // see WithRetention
 	emptied   func() // called when the last segment of a closed heap goes back
 }
@@ -38,12 +37,10 @@ type heap struct {
 type poolSegment struct {
 	cookie       uint64
 	requested    uintptr
-	older, newer int32      // neighbours in the list by age: number + 1
-	cell         owner.Link // of an idle dedicated segment
-	emptyTick    uint32     // clock when the segment went out of use
-	align        uint8      // its logarithm
-	dedicated    bool
-	listed       bool // in the list by age
+	older, newer int32  // neighbours in the list by age: number + 1
+	emptyTick    uint32 // clock when the segment went out of use
+	align        uint8  // its logarithm
+	listed       bool   // in the list by age
 }
 
 // block returns the segment as the upstream's block.
@@ -94,28 +91,16 @@ func (h *heap) noteSplit() {
 	h.count.splitBytesPeak = max(h.count.splitBytesPeak, bytes)
 }
 
-// dedicated reports whether a request gets a dedicated segment.
-func (h *heap) dedicated(w *want) bool {
-	return w.class == noClass && uintptr(w.units)*unit >= h.large
-}
-
 // carve takes a block out of a segment; nil when none fits.
 func (h *heap) carve(w *want) *owner.Cell {
-	if h.dedicated(w) {
-		return nil
-	}
 	return h.cellOf(h.Alloc(w.units, w.align), w.class)
 }
 
 // carveAny is carve as the last resort, after the caches were emptied: it takes any
-// free block that holds the request, without rounding to the size class and without
-// the bound on the search for an aligned place.
+// free block that holds the request, of a segment of any size, without rounding to the
+// size class and without the bound on the search for an aligned place.
 func (h *heap) carveAny(w *want) *owner.Cell {
-	i := h.Alloc(w.least, w.align)
-	if i < 0 && w.align > 1 {
-		i = h.AllocLying(w.least, w.align, -1)
-	}
-	return h.cellOf(i, w.leastClass())
+	return h.cellOf(h.AllocAny(w.least, w.align), w.leastClass())
 }
 
 // cellOf gives a block that was just taken its cell. It returns nil for a negative
@@ -244,15 +229,6 @@ func (h *heap) dissolveCold(blocks int) (more bool) {
 	return d.cold.top != 0
 }
 
-// dissolveUnclassed frees a block that has no size class.
-func (h *heap) dissolveUnclassed(c *owner.Cell) {
-	if blockClass(c) == ownSegment {
-		h.retire(c)
-		return
-	}
-	h.toHeap(c)
-}
-
 // list appends an empty segment to the list by age.
 func (h *heap) list(n int32) {
 	s := &h.segs[n]
@@ -264,6 +240,11 @@ func (h *heap) list(n int32) {
 		h.oldest = n + 1
 	}
 	h.newest = n + 1
+	if !h.Any(n) {
+		_, size := h.SegmentBase(n)
+		h.emptyLarge += uint64(size)
+	}
+	h.depot.budget.follow(h.divided())
 }
 
 // unlist takes a segment out of that list if it is there.
@@ -283,36 +264,30 @@ func (h *heap) unlist(n int32) {
 	} else {
 		h.newest = s.older
 	}
+	if !h.Any(n) {
+		_, size := h.SegmentBase(n)
+		h.emptyLarge -= uint64(size)
+	}
+	h.depot.budget.follow(h.divided())
+	h.depot.budget.raise()
 }
 
-// addSegment takes over memory of the upstream. untouched reports that no page of it
-// is resident. The result is the block of a dedicated segment.
-func (h *heap) addSegment(b Block, dedicated, untouched bool) (block int32) {
-	units := uint32(b.Size / unit)
-	var n int32
-	if dedicated {
-		block = h.AddUsed(b.Address, units)
-		n = h.Segment(block)
-	} else {
-		n, block = h.AddSegment(b.Address, units, untouched), -1
-	}
+// addSegment takes over memory of the upstream for a request of so many units. untouched
+// reports that no page of it is resident.
+func (h *heap) addSegment(b Block, units uint32, untouched bool) {
+	h.count.added(uint64(b.Size))
+	n := h.AddSegment(b.Address, uint32(b.Size/unit), units, untouched)
 	for int(n) >= len(h.segs) {
 		h.segs = append(h.segs, poolSegment{})
 	}
 	h.segs[n] = poolSegment{
 		cookie: b.Cookie, requested: b.Requested,
-		align: uint8(bits.TrailingZeros64(uint64(b.Align))), dedicated: dedicated,
+		align: uint8(bits.TrailingZeros64(uint64(b.Align))),
 	}
-	if !dedicated {
-		h.list(n)
-	}
-	h.count.added(uint64(b.Size))
-	h.depot.budget.follow(h.divided())
-	h.depot.budget.raise()
+	h.list(n)
 	if h.trace != nil {
 		h.trace.addSegment(traceSegmentAlloc, b)
 	}
-	return block
 }
 
 // dropSegment hands an empty segment to the upstream, which gets it when Pool.mu is
@@ -320,13 +295,6 @@ func (h *heap) addSegment(b Block, dedicated, untouched bool) (block int32) {
 func (h *heap) dropSegment(n int32) {
 	h.unlist(n)
 	s := &h.segs[n]
-	if c := s.cell.Cell(); c != nil {
-		h.idle.remove(uint32(c.Size/unit), n)
-		h.idleBytes -= c.Size
-		setState(c, stateFree)
-		h.Free(int32(c.Block))
-		owner.Recycle(c)
-	}
 	base, units := h.RemoveSegment(n)
 	b := s.block(base, uintptr(units)*unit)
 	*s = poolSegment{}
@@ -342,15 +310,13 @@ func (h *heap) dropSegment(n int32) {
 }
 
 // emptyBytes returns the bytes of segments out of use: those that release could give back.
-func (h *heap) emptyBytes() uint64 { return h.idleBytes + h.Counts().EmptyUnits*unit }
+func (h *heap) emptyBytes() uint64 { return h.Counts().EmptyUnits * unit }
 
-// divided returns the bytes of all segments but the idle dedicated ones.
-func (h *heap) divided() int64 { return int64(h.count.reserved - h.idleBytes) }
+// divided returns the bytes of the segments that are in use or could serve any request.
+func (h *heap) divided() int64 { return int64(h.count.reserved - h.emptyLarge) }
 
-// freeBytes returns the bytes of idle segments and of free blocks, those of the depot included.
-func (h *heap) freeBytes() uint64 {
-	return h.idleBytes + uint64(h.depot.bytes) + h.Counts().FreeUnits*unit
-}
+// freeBytes returns the bytes of free blocks, those of the depot included.
+func (h *heap) freeBytes() uint64 { return uint64(h.depot.bytes) + h.Counts().FreeUnits*unit }
 
 // release gives segments out of use back, oldest first, until at most keep bytes of
 // them are left.
@@ -360,6 +326,14 @@ func (h *heap) release(keep uint64) (freed uint64) {
 		h.dropSegment(h.oldest - 1)
 	}
 	return before - h.emptyBytes()
+}
+
+// pay gives the oldest segments out of use back before a new one of so many bytes, if they
+// have as many together. So a pool does not grow beside memory that no request can use.
+func (h *heap) pay(bytes uint64) {
+	if empty := h.emptyBytes(); empty >= bytes {
+		h.release(empty - bytes)
+	}
 }
 
 // retain gives the oldest segments out of use back while there are more bytes of them

@@ -3,7 +3,6 @@ package memmgr_test
 import (
 	"errors"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -40,76 +39,7 @@ func TestLargeBlocksStayIdleForReuse(t *testing.T) {
 	require.EqualValues(t, len(held)*20<<20, s.ReservedBytes.Current)
 }
 
-// A large request gets the smallest idle segment that holds it and wastes at most an eighth, or a new
-// one.
-func TestLargeBlocksFitBest(t *testing.T) {
-	_, p := simulatedPool(t, memmgr.WithDecay(0))
-	rng := rand.New(rand.NewPCG(8, 1))
-	idle := map[uintptr]uintptr{}
-	var out []memmgr.Block
-	most := 0
-	var ages []uintptr // addresses of freed segments, the oldest first; some are in use again
-	for step := range 5000 {
-		most = max(most, len(idle))
-		if step%1500 == 1499 { // the oldest half goes back
-			half, kept := uint64(0), uint64(0)
-			for _, size := range idle {
-				half += uint64(size) / 2
-			}
-			p.Trim(half)
-			for i, address := range slices.Backward(ages) {
-				if size, ok := idle[address]; ok && !slices.Contains(ages[i+1:], address) {
-					if kept += uint64(size); kept > half {
-						delete(idle, address)
-					}
-				}
-			}
-		}
-		if len(out) > 0 && rng.IntN(2) == 0 {
-			k := rng.IntN(len(out))
-			b := out[k]
-			out[k] = out[len(out)-1]
-			out = out[:len(out)-1]
-			idle[b.Address] = b.Size
-			ages = append(ages, b.Address)
-			p.Free(b)
-			continue
-		}
-		size := uintptr(16<<20 + rng.IntN(200)*(320<<10))
-		align := uintptr(256)
-		if rng.IntN(4) == 0 {
-			align = 1 << (20 + rng.IntN(3))
-		}
-		best := uintptr(0)
-		for address, has := range idle {
-			if has < size || has-size > size/8 || address%align != 0 {
-				continue
-			}
-			if best == 0 || has < best {
-				best = has
-			}
-		}
-		before := p.Stats().NumDeviceAlloc
-		b, err := p.Allocate(memmgr.Request{Size: size, Align: align})
-		require.NoError(t, err)
-		if best != 0 {
-			require.Equal(t, best, b.Size)
-			require.Contains(t, idle, b.Address)
-			require.Equal(t, before, p.Stats().NumDeviceAlloc)
-			delete(idle, b.Address)
-		} else {
-			require.Equal(t, before+1, p.Stats().NumDeviceAlloc)
-		}
-		out = append(out, b)
-	}
-	require.Greater(t, most, 100, "the script was meant to keep many")
-	for _, b := range out {
-		p.Free(b)
-	}
-}
-
-// Above the high mark the oldest idle segments are freed, down to the low mark, dedicated and ordinary
-// ones alike.
+// Above the high mark the oldest idle segments are freed, down to the low mark.
 func TestRetentionGivesTheOldestBack(t *testing.T) {
 	sim, p := simulatedPool(t, memmgr.WithDecay(0), memmgr.WithRetention(200<<20, 100<<20), memmgr.WithCache(0))
 	large := func(mib uintptr) memmgr.Block { return mustAllocate(t, p, mib<<20) }
@@ -136,9 +66,8 @@ func TestRetentionGivesTheOldestBack(t *testing.T) {
 	require.LessOrEqual(t, after, int64(100<<20))
 }
 
-// Before a large request is refused, it is served from an idle segment that is much larger. The rest
-// of the segment serves other requests.
-func TestRefusalOpensAnIdleSegment(t *testing.T) {
+// A segment of one large block serves several blocks once that is free.
+func TestALargeSegmentIsDivided(t *testing.T) {
 	_, p := simulatedPool(t, memmgr.WithLimit(100<<20), memmgr.WithDecay(0))
 	p.Free(mustAllocate(t, p, 100<<20))
 	a := mustAllocate(t, p, 40<<20)
@@ -237,4 +166,60 @@ func TestMemoryReturnedDuringARefusal(t *testing.T) {
 	})
 	p.Free(mustAllocate(t, p, 60<<20))
 	require.NoError(t, p.Close())
+}
+
+// A buffer that grows by copies does not leave the smaller ones behind: idle segments that could pay for a
+// larger one go back before it is allocated.
+func TestIdleSegmentsPayForALargerOne(t *testing.T) {
+	sim, p := simulatedPool(t, memmgr.WithDecay(0))
+	var last memmgr.Block
+	for mib := uintptr(16); mib <= 196; mib += 3 {
+		next := mustAllocate(t, p, mib<<20)
+		if last.Size != 0 {
+			p.Free(last)
+		}
+		last = next
+	}
+	require.Less(t, p.Stats().ReservedBytes.Peak, int64(1.5*(196+193)*(1<<20)))
+	_, held := sim.InUse()
+	require.EqualValues(t, p.Stats().ReservedBytes.Current, held)
+	p.Free(last)
+}
+
+// The first segment of a large request has its size, also if that is no multiple of anything.
+func TestOneLargeRequestReservesItsSize(t *testing.T) {
+	for _, size := range []uintptr{2<<20 + 1, 10_000_000, 40_000_000, 64<<20 + 4096, 300_000_001} {
+		_, p := simulatedPool(t)
+		b := mustAllocate(t, p, size)
+		require.Less(t, p.Stats().ReservedBytes.Current, int64(size+4096))
+		p.Free(b)
+	}
+}
+
+// Small blocks that are allocated beside large ones and stay in use do not keep their segments.
+func TestSmallBlocksDoNotKeepLargeSegments(t *testing.T) {
+	const age = 4
+	_, p := decaying(t, age)
+	rng := rand.New(rand.NewPCG(3, 3))
+	var small, large []memmgr.Block
+	for bytes := 0; bytes < 50<<20; {
+		if len(large) < 20 {
+			large = append(large, mustAllocate(t, p, uintptr(32<<20+rng.IntN(63<<20))))
+		}
+		for range 5 {
+			n := 1024 + rng.IntN(1<<20)
+			small = append(small, mustAllocate(t, p, uintptr(n)))
+			bytes += n
+		}
+	}
+	for _, b := range large {
+		p.Free(b)
+	}
+	for range 2 * age {
+		p.Tick()
+	}
+	require.LessOrEqual(t, p.Stats().ReservedBytes.Current, int64(100<<20))
+	for _, b := range small {
+		p.Free(b)
+	}
 }

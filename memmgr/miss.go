@@ -81,7 +81,7 @@ func (p *Pool) miss(w *want) (Buffer, error) {
 		}
 	}
 	// 2. Memory that the pool has at hand, unless the request must queue: a pending block of
-	// the same queue, completed blocks, the depot, an idle segment, the heap.
+	// the same queue, completed blocks, the depot, the heap.
 	since, stands := p.lockTimed()
 	if p.closed {
 		p.mu.Unlock()
@@ -196,15 +196,12 @@ func (p *Pool) find(w *want) *owner.Cell {
 	return p.findFree(w)
 }
 
-// findFree takes a free block: of the depot, an idle segment, or the heap. p.mu is
-// held.
+// findFree takes a free block, of the depot or the heap. p.mu is held.
 func (p *Pool) findFree(w *want) *owner.Cell {
 	if w.class != noClass {
 		if c := p.heap.depot.popBlock(w.class); c != nil {
 			return c
 		}
-	} else if p.heap.dedicated(w) {
-		return p.heap.reuseIdle(uintptr(w.units)*unit, uintptr(w.align)*unit)
 	}
 	if w.units > coarseUnits {
 		p.gather(w.units)
@@ -311,10 +308,13 @@ func (p *Pool) extend(w *want) (*owner.Cell, error) {
 		return nil, errOvertakes
 	}
 	c := p.findNow(w) // another goroutine may have got a segment meanwhile
-	if c == nil && !p.heap.dedicated(w) {
+	if c == nil {
 		c = p.findInCaches(w, 0)
 	}
 	size, need := p.segmentFor(w)
+	if c == nil && p.waitlist.reserved.of == nil { // else empty segments may be reserved
+		p.heap.pay(uint64(size))
+	}
 	w.returns = p.mu.returns
 	p.mu.Unlock()
 	if c != nil {
@@ -327,18 +327,24 @@ func (p *Pool) extend(w *want) (*owner.Cell, error) {
 func (p *Pool) segmentNeed(w *want) uint64 { return uint64(roundUp(uintptr(w.units)*unit, 4096)) }
 
 // segmentFor returns the size of the next segment, and the least that serves
-// the request. p.mu is held.
+// the request. The segment has at most mostGrowth or WithSegment bytes more than the
+// request. p.mu is held.
 func (p *Pool) segmentFor(w *want) (size, need uintptr) {
 	need = uintptr(p.segmentNeed(w))
-	if p.heap.dedicated(w) {
-		return need, need
-	}
 	// A new segment has the alignment of the request, so none of it is lost. The bound
 	// keeps segments so small that they become empty again.
-	growth := min(uintptr(p.heap.count.reserved)/growthPart, 2*p.options.large)
-	size = max(need, p.options.minSegment, growth)
+	reserved := int64(p.heap.count.reserved)
+	growth := min(uintptr(reserved)/growthPart, mostGrowth)
+	if reserved-p.account.bytes.now.Load() > reserved/4 {
+		growth /= 2 // much is free, but in pieces: the next request may fit again
+	}
+	size = max(need, roundUp(max(p.options.minSegment, growth), 64<<10))
 	// A multiple of the request, so that equal requests leave no rest.
-	size = (roundUp(size, 64<<10) + need - 1) / need * need
+	if several := size / need * need; several > need && several >= p.options.minSegment {
+		size = several
+	} else {
+		size = (size + need - 1) / need * need
+	}
 	return min(size, maxSegment/need*need), need
 }
 
@@ -403,17 +409,8 @@ func (p *Pool) ask(w *want, size uintptr) (*owner.Cell, error) {
 	defer p.mu.Unlock()
 	p.reclaim.requests, p.reclaim.refused = vainLimit{}, refusals{}
 	b.Size = min(b.Size, maxSegment) &^ (unit - 1)
-	dedicated := p.heap.dedicated(w)
-	block := p.heap.addSegment(b, dedicated, !dedicated && p.purging.untouched(b.Address, b.Size))
-	var c *owner.Cell
-	if block < 0 {
-		c = p.find(w)
-	} else {
-		n := p.heap.Segment(block)
-		if c = p.heap.cellOf(block, ownSegment); c == nil {
-			p.heap.dropSegment(n)
-		}
-	}
+	p.heap.addSegment(b, w.units, p.purging.untouched(b.Address, b.Size))
+	c := p.find(w)
 	if c == nil {
 		return nil, p.outOfMemory(w, owner.ErrNoMemory) // no cell is left
 	}

@@ -28,16 +28,6 @@ func New(r Resource, request Request) (Buffer, error) {
 		p.origin.list.Drain()
 	}
 	if request.Size > maxClassUnits*unit || request.Align > unit || request.Align&(request.Align-1) != 0 || (request.Queue != nil && p.pending.unstalled.Load() != 0) {
-		if request.Size >= p.options.large {
-			if c := p.newLarge(request.Size, request.Align); c != nil {
-				setState(c, stateInUse)
-				ref := c.Renew()
-				if request.Tag != "" || request.Queue != nil || stackDepth.Load() != 0 {
-					p.annotate(c, request.Tag, request.Queue)
-				}
-				return Buffer{ref: ref}, nil
-			}
-		}
 		return p.slowBuffer(request)
 	}
 	k := classOf(max((request.Size+unit-1)/unit, p.minUnits))
@@ -113,36 +103,6 @@ func poolOf(c *owner.Cell) *Pool {
 		return poolTable[i].Load()
 	}
 	return nil
-}
-
-// newLarge is the fast path of a large request: an idle segment, if the pool is not
-// locked and no request waits; else nil. One request in many takes the slow path, which
-// times it.
-func (p *Pool) newLarge(size, align uintptr) *owner.Cell {
-	if size > maxSegment || align > unit || align&(align-1) != 0 ||
-		p.watched || p.pending.unstalled.Load() != 0 || !p.mu.TryLock() {
-		return nil
-	}
-	defer p.mu.Unlock()
-	timed := p.account.sample()
-	if timed || p.closed || p.waitlist.n != 0 || p.waitlist.reserved.of != nil {
-		return nil
-	}
-	c := p.heap.reuseIdle(roundUp(size, unit), unit)
-	if c != nil {
-		p.account.count(c, ownSegment, size)
-		c.Requested = uint64(size)
-	}
-	return c
-}
-
-// freeLarge frees a large block whose cell has nothing recorded on it.
-func (p *Pool) freeLarge(c *owner.Cell) {
-	p.mu.Lock()
-	p.account.uncount(c, ownSegment)
-	p.heap.retire(c)
-	p.serveWaiters()
-	p.mu.Unlock()
 }
 
 // UnknownSize is the size of foreign memory whose size is not known.

@@ -621,7 +621,7 @@ func (p *Pool) freeNow(c *owner.Cell) {
 	}
 	p.mu.Lock()
 	p.account.uncount(c, k)
-	p.heap.dissolveUnclassed(c)
+	p.heap.toHeap(c)
 	p.serveWaiters()
 	p.mu.Unlock()
 }
@@ -634,7 +634,7 @@ func (p *Pool) complete(c *owner.Cell) {
 		p.heap.cache(c, k)
 		return
 	}
-	p.heap.dissolveUnclassed(c)
+	p.heap.toHeap(c)
 }
 
 // endUse ends the user's part in a block whose work is done.
@@ -656,11 +656,7 @@ func (p *Pool) sameQueue(w *want) *owner.Cell {
 	if queue == 0 || !p.sync.SameOrder(queue, queue) {
 		return nil
 	}
-	class := w.class
-	if p.heap.dedicated(w) {
-		class = ownSegment
-	}
-	c := p.pending.takeFor(queue, class, uint64(w.units)*unit, uintptr(w.align)*unit)
+	c := p.pending.takeFor(queue, w.class, uint64(w.units)*unit, uintptr(w.align)*unit)
 	if c != nil {
 		p.uncharge(c)
 		c.ResetFlags(p.origin.flags)

@@ -14,18 +14,20 @@ import (
 // Pool allocates from large segments of one upstream, which it divides and reuses.
 //
 // Each processor has a cache of free blocks by size class. Behind the caches, a best-fit
-// heap over the segments splits and merges blocks. The largest requests get segments of
-// their own. All bookkeeping is in Go memory: the pool never accesses the memory that it
-// manages.
+// heap over the segments splits and merges blocks of all sizes. All bookkeeping is in Go
+// memory: the pool never accesses the memory that it manages.
 //
 // Memory that is released while device work is pending may be reused at once by a request
 // for the same in-order queue ([Request.Queue]), and by other requests when the work is
 // done. Memory that was exported is reused after a barrier on each queue that it was used on.
 //
-// A block exceeds its request by at most 12.5 % below 32 KiB and 1.6 % above. Idle memory returns
-// to the upstream by age ([WithDecay]), above the marks of [WithRetention], by [Pool.Trim], and
-// before a request fails: in whole segments, and, if the upstream is a [Discarder], in whole pages
-// of segments in use. The heap fills the lowest segment that fits, so that segments become empty.
+// The size of a block is a multiple of 256 bytes, at least 256 in host memory and 512 in unified
+// shared memory. Above 2 KiB it exceeds the request by at most 12.5 %, above 32 KiB by at most 1.6 %.
+//
+// Idle memory returns to the upstream by age ([WithDecay]), above the marks of [WithRetention], by
+// [Pool.Trim], before the pool grows if it can pay for the new segment, and before a request fails:
+// in whole segments, and, if the upstream is a [Discarder], in whole pages of segments in use. The
+// heap fills the lowest segment that fits, so that segments become empty.
 //
 // A Pool is a [Resource]; [New] on it allocates nothing on the Go heap. It is safe for
 // concurrent use.
@@ -80,7 +82,6 @@ type PoolOption func(*poolOptions)
 type poolOptions struct {
 	name       string
 	minSegment uintptr
-	large      uintptr
 	cache      int64
 	high, low  uint64 // bytes out of use
 	decay      time.Duration
@@ -94,10 +95,6 @@ func WithName(name string) PoolOption { return func(o *poolOptions) { o.name = n
 
 // WithSegment sets the least size of a segment in bytes; the default is 2 MiB.
 func WithSegment(bytes uintptr) PoolOption { return func(o *poolOptions) { o.minSegment = bytes } }
-
-// WithLarge sets the size in bytes from which a request gets a segment of its own; the
-// default is 16 MiB.
-func WithLarge(bytes uintptr) PoolOption { return func(o *poolOptions) { o.large = bytes } }
 
 // WithCache bounds the bytes of free blocks that the pool caches by size class, for all
 // processors together; 0 caches nothing. Each processor may exceed the bound by the one
@@ -142,7 +139,7 @@ type deviceSized interface{ DeviceTotal() uint64 }
 func NewPool(upstream Resource, options ...PoolOption) *Pool {
 	upstream = present(upstream)
 	o := poolOptions{
-		minSegment: defaultSegment, large: defaultLarge, cache: defaultCache, decay: defaultDecay,
+		minSegment: defaultSegment, cache: defaultCache, decay: defaultDecay,
 		high: math.MaxUint64,
 	}
 	for _, option := range options {
@@ -182,7 +179,8 @@ func NewPool(upstream Resource, options ...PoolOption) *Pool {
 	p.origin.resource = p
 	p.origin.list = owner.NewList(p.freeCell)
 	p.heap.origin, p.heap.mu, p.heap.trace, p.heap.emptied = p.origin, &p.mu, p.trace, p.last
-	p.heap.large, p.heap.high, p.heap.low = o.large, o.high, o.low
+	p.heap.high, p.heap.low = o.high, o.low
+	p.heap.Shared = uint32(max(mostGrowth, o.minSegment) / unit)
 	p.heap.depot.budget = &p.front.budget
 	p.purging.heap = &p.heap
 	p.home = p.origin.list.Head()
@@ -235,10 +233,12 @@ func (p *Pool) freeCell(c *owner.Cell) {
 		}
 	case k < numClasses:
 		p.cache(c, k)
-	case k == ownSegment:
-		p.freeLarge(c)
 	default:
-		p.slowFree(c)
+		p.mu.Lock()
+		p.account.uncount(c, k)
+		p.heap.toHeap(c)
+		p.serveWaiters()
+		p.mu.Unlock()
 	}
 }
 

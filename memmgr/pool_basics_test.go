@@ -433,3 +433,21 @@ func TestErrorsAreTyped(t *testing.T) {
 	require.False(t, errors.Is(err, memmgr.ErrRequest))
 	require.True(t, strings.HasPrefix(err.Error(), "memmgr: "))
 }
+
+// Blocks exceed their requests by no more than the documentation of Pool says.
+func TestBlocksExceedRequestsByLittle(t *testing.T) {
+	_, p := simulatedPool(t)
+	for size := uintptr(1); size < 4<<20; size += 1 + size/97 {
+		b := mustAllocate(t, p, size)
+		require.Zero(t, b.Size%256)
+		most := (size + 255) / 256 * 256
+		switch {
+		case size > 32<<10:
+			most = size + size/62 // 1.6 %
+		case size > 2<<10:
+			most = size + size/8
+		}
+		require.LessOrEqual(t, b.Size, most, "%d bytes", size)
+		p.Free(b)
+	}
+}

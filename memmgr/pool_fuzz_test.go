@@ -68,9 +68,6 @@ func newPoolModel(t *testing.T, options uint8) *poolModel {
 		o = append(o, memmgr.WithCache(0))
 	}
 	if options&4 != 0 {
-		o = append(o, memmgr.WithLarge(32<<10))
-	}
-	if options&8 != 0 {
 		o = append(o, memmgr.WithRetention(1<<20, 1<<18))
 	}
 	return &poolModel{t: t, pool: memmgr.NewPool(memmgr.Host(), o...)}

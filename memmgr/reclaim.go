@@ -83,11 +83,8 @@ func (p *Pool) reclaimOwn(w *want) (c *owner.Cell, released bool) {
 	if c == nil {
 		c = p.findInCaches(w, room)
 	}
-	// c. A block of any size, and then an idle dedicated segment of any size.
+	// c. A block of any size in any segment.
 	if c == nil {
-		c = p.heap.carveAny(w)
-	}
-	if c == nil && p.heap.openIdle(w) {
 		c = p.heap.carveAny(w)
 	}
 	// d. Segments out of use, to the upstream.
@@ -217,7 +214,7 @@ func (p *Pool) yield(bytes uint64) (freed uint64) {
 // room of the upstream can then be enough. p.mu is held.
 func (p *Pool) findInCaches(w *want, room uint64) (c *owner.Cell) {
 	cached, need := p.cachedBytes(), uint64(w.least)*unit
-	free := uint64(max(cached, 0)) + p.heap.idleBytes + p.heap.Counts().FreeUnits*unit
+	free := uint64(max(cached, 0)) + p.heap.Counts().FreeUnits*unit
 	if cached <= 0 || free+room < need {
 		return nil
 	}
@@ -371,10 +368,16 @@ func (p *Pool) trimSegments(keep uint64) (freed uint64) {
 // beside them, so that larger blocks would be cut up instead. The other processors do the
 // same. p.mu is held.
 func (p *Pool) gather(units uint32) {
+	most := max(gatherBytes, int64(p.heap.count.reserved)/gatherShare)
+	if p.front.budget.taken() <= most/int64(len(p.front.shards)) {
+		return
+	}
 	if fit := p.heap.BestFit(units); fit != 0 && fit-units <= units/gatherFit {
 		return
 	}
-	most := max(gatherBytes, int64(p.heap.count.reserved)/gatherShare)
+	if int64(p.heap.count.reserved)-p.account.bytes.now.Load() < int64(units)*unit {
+		return // all unused memory together is too little
+	}
 	if p.heap.depot.bytes > most {
 		for k := coarseClasses; k < numClasses; k++ {
 			p.heap.flushClass(k)
@@ -433,7 +436,6 @@ func (p *Pool) heapTick() uint32 { return p.decayTicks()>>15 + 1 }
 // setBound updates the bound on cached bytes. If more is cached, it evicts blocks until the
 // bound holds. p.mu is held.
 func (p *Pool) setBound() {
-	p.front.budget.follow(p.heap.divided())
 	if !p.front.budget.set() {
 		return
 	}

@@ -11,7 +11,7 @@ import (
 // piece, so that a large request might wait without end. Therefore the pool closes the
 // segments with the fewest blocks in use, as many as the request needs: they serve only the
 // waiter and become empty, while other requests are served from the rest. Room below the
-// limit and idle segments are reserved too. If no memory is freed for a while, or after
+// limit is reserved too. If no memory is freed for a while, or after
 // mostReserve, the reservation ends, and then all waiters are served for a time.
 //
 // Reserving in other pools. Pools can share a limit or a device, and a waiter may need more of it than
@@ -124,7 +124,7 @@ func (p *Pool) beginReservation(x *waiter, at time.Time) {
 	}
 }
 
-// closeSegments closes ordinary segments, those with the smallest part in use first, until the reservation
+// closeSegments closes segments, those with the smallest part in use first, until the reservation
 // has need bytes, of which room are available outside the segments. It returns the bytes of the
 // reservation in the pool. p.mu is held.
 func (p *Pool) closeSegments(room, need uint64) (has uint64) {
@@ -134,7 +134,7 @@ func (p *Pool) closeSegments(room, need uint64) (has uint64) {
 	}
 	parts := map[int32]float64{} // in use, of the segments that may be closed
 	for n := range p.heap.SegmentNumbers() {
-		if used, units := p.heap.Used(n); units != 0 && !p.heap.segs[n].dedicated && !p.heap.Closed(n) {
+		if used, units := p.heap.Used(n); units != 0 && !p.heap.Closed(n) {
 			parts[n] = float64(used) / float64(units)
 		}
 	}
@@ -153,8 +153,7 @@ func (p *Pool) closeSegments(room, need uint64) (has uint64) {
 
 // reservedBytes returns the bytes that the pool has for its reservation once all blocks in closed
 // segments are freed. p.mu is held.
-func (p *Pool) reservedBytes() uint64 {
-	has := p.heap.idleBytes
+func (p *Pool) reservedBytes() (has uint64) {
 	for _, n := range p.waitlist.reserved.closed {
 		if p.heap.Closed(n) { // else the segment went back, and the number may be another's
 			_, size := p.heap.SegmentBase(n)

@@ -32,11 +32,10 @@ type SnapshotBlock struct {
 
 // SnapshotSegment is a segment and its blocks in order of address.
 type SnapshotSegment struct {
-	Address   uintptr
-	Size      uint64
-	Dedicated bool // it is one block
-	Closed    bool // gives nothing out until it is empty: it is reserved for a waiter (SnapshotWait)
-	Blocks    []SnapshotBlock
+	Address uintptr
+	Size    uint64
+	Closed  bool // gives nothing out until it is empty: it is reserved for a waiter (SnapshotWait)
+	Blocks  []SnapshotBlock
 }
 
 // SnapshotWait is a request that waits for memory.
@@ -84,7 +83,7 @@ func (p *Pool) Snapshot() *Snapshot {
 		s.Trace, s.Lost = p.trace.list()
 	}
 	p.heap.Walk(func(n int32, base, size uintptr) {
-		s.Segments = append(s.Segments, SnapshotSegment{Address: base, Size: uint64(size), Dedicated: p.heap.segs[n].dedicated, Closed: p.heap.Closed(n)})
+		s.Segments = append(s.Segments, SnapshotSegment{Address: base, Size: uint64(size), Closed: p.heap.Closed(n)})
 	}, func(piece tlsf.Piece) {
 		seg := &s.Segments[len(s.Segments)-1]
 		seg.Blocks = append(seg.Blocks, snapshotBlock(seg.Address, piece))

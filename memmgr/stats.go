@@ -149,7 +149,7 @@ type account struct {
 	tagged tagUse // by tag, without the tenants' blocks
 
 	// Pool.mu guards the following. They count only requests that no shard served.
-	allocs, frees          [numClasses + 2]uint64 // by class
+	allocs, frees          [numClasses + 1]uint64 // by class
 	large, unlarge         uint64                 // bytes of blocks without a class, allocated and freed
 	requested, unrequested uint64                 // requested bytes, allocated and freed
 	locked                 uint64                 // requests that found Pool.mu free
@@ -270,7 +270,7 @@ func (p *Pool) stats() Stats {
 	s.NumStalled = int64(p.pending.ever)
 	s.NumDeviceAlloc, s.NumDeviceFree = c.deviceAllocs, c.deviceFrees
 	s.CachedBytes += p.heap.depot.bytes
-	tables := uintptr(len(p.front.shards))*unsafe.Sizeof(shard{}) + uintptr(len(p.heap.idle.lists))*unsafe.Sizeof([]uint64{})
+	tables := uintptr(len(p.front.shards)) * unsafe.Sizeof(shard{})
 	s.MetadataBytes = int64(p.heap.Bytes() + uint64(tables) + uint64(p.heap.Counts().UsedBlocks)*owner.CellBytes)
 	return s
 }

@@ -15,9 +15,9 @@ const (
 	// The next segment has one in growthPart of the reserved bytes. A sixteenth
 	// wastes at most 1.09 times the peak, doubling 1.96 times. Measure: fragmentation.
 	growthPart = 16
-	// defaultLarge is the size in bytes from which a request gets a dedicated segment: a call
-	// of the upstream costs little compared with the use of such a block. Measure: rmm.
-	defaultLarge = 16 << 20
+	// A segment has at most mostGrowth bytes more than its request, so that it becomes empty again.
+	// Segments above it serve no small requests. Measure: traces.
+	mostGrowth = 32 << 20
 	// defaultDecay is how long memory stays idle before it goes back. It is longer than the
 	// pause between two requests to a service. Measure: service, rounds.
 	defaultDecay = 10 * time.Second
@@ -58,9 +58,6 @@ const (
 
 // Heap.
 const (
-	// idleTries is how many idle dedicated segments are tried for an alignment that not all
-	// segments have. Measure: TestLargeBlocksFitBest.
-	idleTries = 256
 	// segmentPortion segments or coldPortion blocks are freed under one hold of Pool.mu, so
 	// that requests get the lock in between. Measure: pending (its longest pause).
 	segmentPortion = 32

@@ -158,7 +158,7 @@ func TestQueueOrderedReuseOnTheDevice(t *testing.T) {
 	require.NoError(t, err)
 	defer other.Close()
 	upstream := memmgr.USM(q, syclobj.USMDevice).(usmResource)
-	p := memmgr.NewPool(upstream, memmgr.WithLarge(1<<30))
+	p := memmgr.NewPool(upstream)
 	const size = 128 << 20
 	reusedAtOnce, keptApart, asynchronous := false, false, false
 	for start, rounds := time.Now(), 0; rounds < 20 || asynchronous && !(keptApart && reusedAtOnce) && time.Since(start) < time.Minute; rounds++ {

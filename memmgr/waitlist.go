@@ -37,9 +37,6 @@ func (p *Pool) waitsBehind(w *want) bool {
 	if w.r.Context == nil || l.n == 0 && l.reserved.of == nil {
 		return false
 	}
-	if l.reserved.of != nil && p.heap.dedicated(w) {
-		return true // idle dedicated segments are part of the reservation
-	}
 	return l.lineOf(w).lanes[laneOf(w)].first != nil || p.yieldsFirst(w)
 }
 
@@ -246,9 +243,6 @@ func (p *Pool) findFor(x *waiter) *owner.Cell {
 	if p.heap.freeBytes() < uint64(w.least)*unit {
 		return nil
 	}
-	if l.reserved.except(x) && p.heap.dedicated(w) {
-		return p.heap.carveAny(w) // idle dedicated segments are part of the reservation
-	}
 	if c := p.findFree(w); c != nil {
 		return c
 	}
@@ -257,13 +251,7 @@ func (p *Pool) findFor(x *waiter) *owner.Cell {
 			return c
 		}
 	}
-	if c := p.heap.carveAny(w); c != nil {
-		return c
-	}
-	if (l.idle || l.reserved.of == x) && p.heap.openIdle(w) {
-		return p.heap.carveAny(w)
-	}
-	return nil
+	return p.heap.carveAny(w)
 }
 
 // mayGrow reports whether the limits have room for a waiter, with the memory that the pool could
@@ -336,9 +324,7 @@ func (p *Pool) poll(x *waiter) (ask bool) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.waitlist.idle = true
 	p.serveWaiters()
-	p.waitlist.idle = false
 	p.considerReservations()
 	if tight, _ := p.limitRoom(); due && tight == nil {
 		p.waitlist.eachFirst(askBlindly)

@@ -18,7 +18,6 @@ type waitlist struct {
 	served  uint64      // bytes handed out while requests waited, ever
 	virtual uint64      // of the line served last; a new line starts there
 	serving bool        // serveWaiters is running
-	idle    bool        // idle dedicated segments may be divided, because the poller serves
 
 	poller *waiter
 	asked  time.Time // when the poller last asked other pools

@@ -23,7 +23,7 @@ func TestPicture(t *testing.T) {
 	if dir == "" {
 		dir = t.TempDir()
 	}
-	p := memmgr.NewPool(memtest.NewSimulated(), memmgr.WithName("demonstration"), memmgr.WithTrace(4000), memmgr.WithLarge(8<<20))
+	p := memmgr.NewPool(memtest.NewSimulated(), memmgr.WithName("demonstration"), memmgr.WithTrace(4000))
 	live := demonstrate(t, p)
 	s := p.Snapshot()
 	for name, write := range map[string]func(io.Writer, *memmgr.Snapshot) error{

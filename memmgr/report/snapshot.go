@@ -71,8 +71,8 @@ func segmentTree(s *memmgr.Snapshot, seg *memmgr.SnapshotSegment) []field {
 			{"state", string(b.State)}, {"frames", framesTree(b.Stack, b.Tag)},
 		})
 	}
-	kind := "small"
-	if seg.Dedicated {
+	kind := "small" // PyTorch's segments for small blocks have up to 2 MiB
+	if seg.Size > 2<<20 {
 		kind = "large"
 	}
 	return []field{

@@ -62,7 +62,7 @@ type bench struct {
 func main() {
 	out := flag.String("json", "", "file to write the results to, as JSON")
 	rounds := flag.Int("rounds", 41, "turns of each work; the best counts")
-	only := flag.String("work", "", "regular expression of the works to run: one, sycl, random, batch, larson, handover, million, rmm, rounds, fragmentation, refusal, tenant, off")
+	only := flag.String("work", "", "regular expression of the works to run: one, sycl, random, batch, larson, handover, million, rmm, rounds, fragmentation, refusal, tenant, traces, off")
 	turns := flag.Bool("turns", false, "run one turn of the work \"off\" for each line of the standard input")
 	flag.Parse()
 	if *turns {

@@ -21,7 +21,8 @@ func (b *bench) run() {
 	}{
 		{"one", b.oneSize}, {"sycl", b.rawSYCL}, {"random", b.randomSizes}, {"batch", b.batches}, {"larson", b.larson},
 		{"handover", b.handover}, {"million", b.millionLive}, {"rmm", b.randomAllocations}, {"rounds", b.largeRounds},
-		{"fragmentation", b.fragmentation}, {"refusal", b.refusals}, {"tenant", b.tenants}, {"off", b.off},
+		{"fragmentation", b.fragmentation}, {"refusal", b.refusals}, {"tenant", b.tenants}, {"traces", b.traces},
+		{"off", b.off},
 	} {
 		if b.only == nil || b.only.MatchString(work.name) {
 			work.run()

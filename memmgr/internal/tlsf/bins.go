@@ -12,7 +12,7 @@ const (
 	listUnits = 16
 )
 
-// bins contains the free blocks. There is one bin for each size up to 31 units, and 32 bins per octave
+// bins contains the free blocks of one tier. There is one bin for each size up to 31 units, and 32 bins per octave
 // above. Bins from listUnits on are trees ordered by size, segment and offset. The best fit, and
 // among equals the one in the segment with the lowest number, is found in time logarithmic in the
 // blocks of one bin. The trees are treaps whose priorities are hashes of the record numbers, so a
@@ -44,6 +44,12 @@ func (b *bins) above(level, index int) (l, s int, ok bool) {
 	return 0, 0, false
 }
 
+// binsOf returns the bins for the free blocks of a segment.
+func (h *Heap) binsOf(segment int32) *bins { return h.tiers[h.segments[segment].tier] }
+
+// upTo returns the bins of the tiers up to top.
+func (h *Heap) upTo(top int) []*bins { return h.tiers[:min(top+1, len(h.tiers))] }
+
 // insert puts a free block into its bin.
 func (h *Heap) insert(i int32) {
 	r := h.at(i)
@@ -57,7 +63,7 @@ func (h *Heap) insert(i int32) {
 		h.noteClosed(i)
 		return
 	}
-	b := &h.bins
+	b := h.binsOf(r.segment)
 	l, s := bin(r.size)
 	head := &b.heads[l][s]
 	if *head == 0 {
@@ -90,7 +96,7 @@ func (h *Heap) remove(i int32) {
 		}
 		return
 	}
-	b := &h.bins
+	b := h.binsOf(r.segment)
 	l, s := bin(r.size)
 	head := &b.heads[l][s]
 	if r.size < listUnits {
@@ -263,18 +269,33 @@ func (b *bins) after(h *Heap, i int32) int32 {
 	return none
 }
 
-// find returns the best fit, or none: the smallest free block of at least units, and among equals the
-// first in the order of the bin.
-func (h *Heap) find(units uint32) int32 { return h.bins.from(h, &record{size: units}) }
+// find returns the best fit in the tiers up to top, or none: the smallest free block of at least units, and
+// among equals the first in the order of the bin, of the lowest tier.
+func (h *Heap) find(units uint32, top int) int32 {
+	found, key := none, record{size: units}
+	for _, b := range h.upTo(top) {
+		if i := b.from(h, &key); i != none && (found == none || h.at(i).size < h.at(found).size) {
+			found = i
+		}
+	}
+	return found
+}
 
-// Largest returns the bytes of the largest free block that Alloc can use.
-func (h *Heap) Largest() uintptr {
-	if h.bins.top == 0 {
+// Largest returns the bytes of the largest free block of open segments.
+func (h *Heap) Largest() (bytes uintptr) {
+	for _, b := range h.tiers {
+		bytes = max(bytes, b.largest(h))
+	}
+	return bytes
+}
+
+func (b *bins) largest(h *Heap) uintptr {
+	if b.top == 0 {
 		return 0
 	}
-	l := 31 - bits.LeadingZeros32(h.bins.top)
-	s := 31 - bits.LeadingZeros32(h.bins.sub[l])
-	i := h.bins.heads[l][s] - 1
+	l := 31 - bits.LeadingZeros32(b.top)
+	s := 31 - bits.LeadingZeros32(b.sub[l])
+	i := b.heads[l][s] - 1
 	if h.at(i).size >= listUnits {
 		for h.at(i).b != none {
 			i = h.at(i).b
@@ -283,9 +304,10 @@ func (h *Heap) Largest() uintptr {
 	return uintptr(h.at(i).size) * Unit
 }
 
-// BestFit returns the units of the smallest free block of at least so many, 0 if there is none.
+// BestFit returns the units of the smallest free block of at least so many that Alloc can use, 0 if there is
+// none.
 func (h *Heap) BestFit(units uint32) uint32 {
-	if i := h.find(units); i != none {
+	if i := h.find(units, h.tier(units)); i != none {
 		return h.at(i).size
 	}
 	return 0

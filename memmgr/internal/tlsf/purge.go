@@ -6,22 +6,28 @@ const purgeUnits = 16
 // dirty reports whether a free block may contain whole pages that were not purged.
 func (r *record) dirty() bool { return !r.purged && r.size >= purgeUnits }
 
-// Cursor is a position in the order of the free blocks. It stays valid while they change. The zero
+// Cursor is a position in the order of the free blocks, tier by tier. It stays valid while they change. The zero
 // Cursor is the beginning.
 type Cursor struct {
-	at record // the key of the next block
+	tier int
+	at   record // the key of the next block
 }
 
 // NextDirty advances the cursor by at most tries free blocks. It returns the first of them that was not
 // purged, has been free for at least age ticks, and is in a segment with blocks in use, or a negative
 // number. ended reports that the cursor is at the end.
 func (h *Heap) NextDirty(c *Cursor, age uint32, tries int) (block int32, ended bool) {
-	c.at.size = max(c.at.size, purgeUnits)
-	for ; tries > 0; tries-- {
-		i := h.bins.from(h, &c.at)
-		if i == none {
+	for tries > 0 {
+		if c.tier >= len(h.tiers) {
 			return none, true
 		}
+		c.at.size = max(c.at.size, purgeUnits)
+		i := h.tiers[c.tier].from(h, &c.at)
+		if i == none {
+			*c = Cursor{tier: c.tier + 1}
+			continue
+		}
+		tries--
 		r := h.at(i)
 		c.at = record{size: r.size, segment: r.segment, offset: r.offset + 1}
 		if !r.purged && h.segments[r.segment].used > 0 && age <= uint32(uint16(h.Tick)-r.tick) {

@@ -2,6 +2,8 @@ package tlsf
 
 import (
 	"fmt"
+	"math"
+	"math/bits"
 )
 
 // Unit is the granule in bytes. The address and the size of every block are multiples of it.
@@ -36,7 +38,8 @@ type segment struct {
 	used  int32 // blocks in use
 	next  int32 // next unused number + 1
 
-	closed bool // its free blocks are in no bin
+	tier   uint8 // see Heap.Shared
+	closed bool  // its free blocks are in no bin
 }
 
 // Heap is a set of segments divided into blocks. The zero Heap is ready.
@@ -47,11 +50,17 @@ type Heap struct {
 	segments []segment
 	spareSeg int32 // free segment number + 1
 
-	bins   bins
+	tiers  []*bins // of the free blocks of each tier
 	counts Counts
 	wanted uint32 // set by Want
 	found  int32  // a free block of a closed segment with at least wanted units, + 1
 	most   uint32 // upper bound of the free blocks of closed segments, in units
+
+	// Shared is the size in units up to which segments serve all requests: tier 0. Segments of up to
+	// Shared<<t units are in tier t and serve only requests of at least (Shared<<t)/pinPart units, so that
+	// small blocks do not keep large segments in use. 0 means that all segments are in tier 0. Set it before
+	// the first segment is added.
+	Shared uint32
 
 	// Tick is the caller's clock. Freed blocks record its low bits, for NextDirty.
 	Tick uint32
@@ -97,27 +106,9 @@ func (h *Heap) dropRecord(i int32) {
 }
 
 // AddSegment adds address space as a segment of one free block and returns the segment's number. base
-// must be a multiple of Unit. purged means that its pages have no memory yet.
-func (h *Heap) AddSegment(base uintptr, units uint32, purged bool) int32 {
-	n := h.addSegment(base, units)
-	h.counts.EmptySegments++
-	h.counts.EmptyUnits += uint64(units)
-	first := h.segments[n].first
-	h.at(first).purged = purged
-	h.insert(first)
-	return n
-}
-
-// AddUsed adds address space as a segment of one block in use and returns the block.
-func (h *Heap) AddUsed(base uintptr, units uint32) int32 {
-	n := h.addSegment(base, units)
-	h.segments[n].used = 1
-	h.counts.UsedBlocks++
-	h.counts.UsedUnits += uint64(units)
-	return h.segments[n].first
-}
-
-func (h *Heap) addSegment(base uintptr, units uint32) int32 {
+// must be a multiple of Unit. The segment serves requests of least units even if it is so large that
+// its tier would not. purged means that its pages have no memory yet.
+func (h *Heap) AddSegment(base uintptr, units, least uint32, purged bool) int32 {
 	if base%Unit != 0 || units == 0 {
 		panic(fmt.Sprintf("tlsf: invalid segment of %d units at %#x", units, base))
 	}
@@ -128,49 +119,69 @@ func (h *Heap) addSegment(base uintptr, units uint32) int32 {
 		n = int32(len(h.segments))
 		h.segments = append(h.segments, segment{})
 	}
-	i := h.newRecord()
-	*h.at(i) = record{size: units, prev: none, next: none, segment: n}
-	h.segments[n] = segment{base: base, units: units, first: i}
+	tier := 0
+	if h.Shared != 0 {
+		tier = min(bits.Len32((units-1)/h.Shared), h.tier(least))
+	}
+	for tier >= len(h.tiers) {
+		h.tiers = append(h.tiers, &bins{})
+	}
+	first := h.newRecord()
+	*h.at(first) = record{size: units, prev: none, next: none, segment: n, purged: purged}
+	h.segments[n] = segment{base: base, units: units, first: first, tier: uint8(tier)}
 	h.counts.Segments++
+	h.counts.EmptySegments++
+	h.counts.EmptyUnits += uint64(units)
+	h.insert(first)
 	return n
 }
 
+// Any reports whether a segment serves requests of any size: it is in tier 0.
+func (h *Heap) Any(n int32) bool { return h.segments[n].tier == 0 }
+
+// pinPart is the largest ratio of a segment above Heap.Shared to a block in it.
+const pinPart = 32
+
+// tier returns the highest tier that serves a request.
+func (h *Heap) tier(units uint32) int {
+	return max(bits.Len32(units/max(h.Shared/pinPart, 1))-1, 0)
+}
+
+// alignTries is how many free blocks Alloc tries that fit only at their own address.
+const alignTries = 64
+
 // Alloc takes a block of at least 1 unit. Its address is a multiple of align units, a power of two. It
-// returns the block, or a negative number if no free block fits.
+// returns the block, or a negative number if no free block fits that the tiers allow.
 func (h *Heap) Alloc(units, align uint32) int32 {
-	if units == 0 {
-		units = 1
-	}
-	if align > 1 {
-		return h.allocAligned(units, align)
-	}
-	i := h.find(units)
-	if i == none {
-		return none
-	}
-	h.take(i)
-	h.cut(i, units)
-	return i
+	return h.alloc(max(units, 1), align, h.tier(units), alignTries)
 }
 
-func (h *Heap) allocAligned(units, align uint32) int32 {
-	i := none
-	if units <= ^uint32(0)-align {
-		i = h.find(units + align - 1)
-	}
-	if i == none {
-		return h.AllocLying(units, align, 64)
-	}
-	return h.takeAligned(i, units, align)
+// AllocAny is Alloc for a request that would fail: it takes a block of any tier, and tries all that may fit.
+func (h *Heap) AllocAny(units, align uint32) int32 {
+	return h.alloc(max(units, 1), align, len(h.tiers), -1)
 }
 
-// AllocLying takes an aligned block from a free block that is not large enough for every address but
-// fits at its own. It tries at most limit free blocks, or all of them if limit is negative.
-func (h *Heap) AllocLying(units, align uint32, limit int) int32 {
-	for i := h.find(units); i != none && limit != 0; i = h.bins.after(h, i) {
-		limit--
-		if r := h.at(i); uint64(r.size) >= uint64(units)+uint64(h.skip(r, align)) {
+func (h *Heap) alloc(units, align uint32, top, tries int) int32 {
+	if align <= 1 {
+		i := h.find(units, top)
+		if i != none {
+			h.take(i)
+			h.cut(i, units)
+		}
+		return i
+	}
+	if units <= math.MaxUint32-align {
+		if i := h.find(units+align-1, top); i != none {
 			return h.takeAligned(i, units, align)
+		}
+	}
+	// A free block that is not large enough for every address may fit at its own.
+	for _, b := range h.upTo(top) {
+		for i := b.from(h, &record{size: units}); i != none && tries != 0; i = b.after(h, i) {
+			tries--
+			if r := h.at(i); uint64(r.size) >= uint64(units)+uint64(h.skip(r, align)) {
+				return h.takeAligned(i, units, align)
+			}
 		}
 	}
 	return none

@@ -12,20 +12,8 @@ import (
 func check(t require.TestingT, h *Heap) {
 	var c Counts
 	inLists := map[int32]bool{}
-	b := &h.bins
-	for l := range b.heads {
-		for s := range b.heads[l] {
-			head := b.heads[l][s]
-			require.Equal(t, head != 0, b.sub[l]&(1<<s) != 0)
-			for _, i := range checkBin(t, h, head-1) {
-				r := h.at(i)
-				require.True(t, r.free)
-				bl, bs := bin(r.size)
-				require.Equal(t, [2]int{l, s}, [2]int{bl, bs})
-				inLists[i] = true
-			}
-		}
-		require.Equal(t, b.sub[l] != 0, b.top&(1<<l) != 0)
+	for tier := range h.tiers {
+		checkBins(t, h, tier, inLists)
 	}
 	for n := range h.segments {
 		seg := &h.segments[n]
@@ -67,6 +55,26 @@ func check(t require.TestingT, h *Heap) {
 }
 
 // checkBin compares the links of a bin and returns its records.
+// checkBins checks the bins of a tier and adds their blocks to all.
+func checkBins(t require.TestingT, h *Heap, tier int, all map[int32]bool) {
+	b := h.tiers[tier]
+	for l := range b.heads {
+		for s := range b.heads[l] {
+			head := b.heads[l][s]
+			require.Equal(t, head != 0, b.sub[l]&(1<<s) != 0)
+			for _, i := range checkBin(t, h, head-1) {
+				r := h.at(i)
+				require.True(t, r.free)
+				require.EqualValues(t, tier, h.segments[r.segment].tier)
+				bl, bs := bin(r.size)
+				require.Equal(t, [2]int{l, s}, [2]int{bl, bs})
+				all[i] = true
+			}
+		}
+		require.Equal(t, b.sub[l] != 0, b.top&(1<<l) != 0)
+	}
+}
+
 func checkBin(t require.TestingT, h *Heap, root int32) (all []int32) {
 	if root == none {
 		return nil
@@ -113,8 +121,8 @@ func TestBinsAreOrderedAndTight(t *testing.T) {
 func TestBestFitInTheLowestPlace(t *testing.T) {
 	for _, units := range []uint32{3, 40, 1000} {
 		var h Heap
-		h.AddSegment(1<<30, 1<<16, false)
-		h.AddSegment(1<<20, 1<<16, false)
+		h.AddSegment(1<<30, 1<<16, 1, false)
+		h.AddSegment(1<<20, 1<<16, 1, false)
 		// Holes of one size in both segments, kept apart by blocks in use.
 		var holes []int32
 		for range 20 {
@@ -145,7 +153,7 @@ func TestBestFitInTheLowestPlace(t *testing.T) {
 func TestABlockThatFitsIsFound(t *testing.T) {
 	// Every size from 1024 to 1055 units lies in one bin, the one that fits last.
 	var h Heap
-	h.AddSegment(1<<30, 34000, false)
+	h.AddSegment(1<<30, 34000, 1, false)
 	var holes []int32
 	for size := uint32(1024); size <= 1055; size++ {
 		holes = append(holes, h.Alloc(size, 1))
@@ -165,16 +173,16 @@ func TestABlockThatFitsIsFound(t *testing.T) {
 func TestAnAlignedPlaceIsFound(t *testing.T) {
 	// Of many holes that are too small for any alignment the last lies well.
 	var h Heap
-	h.AddSegment(0x1000*Unit, 40000, false)
+	h.AddSegment(0x1000*Unit, 40000, 1, false)
 	var holes []int32
 	for range 300 {
-		for h.skip(h.at(h.find(1)), 64) != 1 {
+		for h.skip(h.at(h.find(1, 0)), 64) != 1 {
 			h.Alloc(1, 1)
 		}
 		holes = append(holes, h.Alloc(64, 1))
 		h.Alloc(1, 1)
 	}
-	for h.skip(h.at(h.find(1)), 64) != 0 {
+	for h.skip(h.at(h.find(1, 0)), 64) != 0 {
 		h.Alloc(1, 1)
 	}
 	last := h.Alloc(64, 1)
@@ -185,16 +193,16 @@ func TestAnAlignedPlaceIsFound(t *testing.T) {
 	}
 	at := h.Address(last)
 	require.EqualValues(t, -1, h.Alloc(64, 64), "looks at some only")
-	i := h.AllocLying(64, 64, -1)
+	i := h.AllocAny(64, 64)
 	require.GreaterOrEqual(t, i, int32(0))
 	require.Equal(t, at, h.Address(i))
 	check(t, &h)
-	require.EqualValues(t, -1, h.AllocLying(64, 64, -1))
+	require.EqualValues(t, -1, h.AllocAny(64, 64))
 }
 
 func TestPurgedBlocksStayPurgedUntilTheyMerge(t *testing.T) {
 	var h Heap
-	h.AddSegment(1<<30, 1000, false)
+	h.AddSegment(1<<30, 1000, 1, false)
 	a, b, c := h.Alloc(100, 1), h.Alloc(100, 1), h.Alloc(100, 1)
 	h.Alloc(1, 1)
 	dirty := func(age uint32) (all []int32) {
@@ -243,7 +251,7 @@ func TestTreesStayFlat(t *testing.T) {
 	// A tree without balance would become a list if blocks are added in the order
 	// of their addresses.
 	var h Heap
-	h.AddSegment(1<<30, 1<<24, false)
+	h.AddSegment(1<<30, 1<<24, 1, false)
 	var all []int32
 	for range 100000 {
 		all = append(all, h.Alloc(40, 1))
@@ -260,12 +268,12 @@ func TestTreesStayFlat(t *testing.T) {
 		return 1 + max(depth(h.at(i).a), depth(h.at(i).b))
 	}
 	l, s := bin(40)
-	require.Less(t, depth(h.bins.heads[l][s]-1), 60, "of 2 log2(n) = 33 on average")
+	require.Less(t, depth(h.tiers[0].heads[l][s]-1), 60, "of 2 log2(n) = 33 on average")
 }
 
 func TestFreeSpaceMergesToWholeSegments(t *testing.T) {
 	var h Heap
-	n := h.AddSegment(1<<20, 1000, false)
+	n := h.AddSegment(1<<20, 1000, 1, false)
 	var all []int32
 	for {
 		i := h.Alloc(7, 1)
@@ -294,7 +302,7 @@ func TestFreeSpaceMergesToWholeSegments(t *testing.T) {
 
 func TestAlignmentLosesNothing(t *testing.T) {
 	var h Heap
-	h.AddSegment(3*Unit, 1<<16, false)
+	h.AddSegment(3*Unit, 1<<16, 1, false)
 	for align := uint32(1); align <= 1<<14; align *= 2 {
 		i := h.Alloc(5, align)
 		require.GreaterOrEqual(t, i, int32(0))
@@ -307,19 +315,29 @@ func TestAlignmentLosesNothing(t *testing.T) {
 	}
 }
 
-func TestSegmentOfOneBlock(t *testing.T) {
-	var h Heap
-	a, b := h.AddUsed(1<<30, 4096), h.AddUsed(1<<31+64*Unit, 5000)
-	check(t, &h)
+// A segment above Shared serves only requests that are not much smaller, so that it becomes empty again.
+func TestSmallBlocksStayOutOfLargeSegments(t *testing.T) {
+	h := Heap{Shared: 1024}
+	segments := map[int32]uint32{}
+	for i, units := range []uint32{1024, 1025, 2048, 2049, 1 << 20} {
+		segments[h.AddSegment(1<<40*uintptr(i+1), units, units, false)] = units
+	}
+	for _, units := range []uint32{1, 31, 32, 63, 64, 127, 128, 512, 1 << 15, 1 << 16} {
+		for {
+			i := h.Alloc(units, 1)
+			if i < 0 {
+				break
+			}
+			size := segments[h.Segment(i)]
+			require.True(t, size <= 1024 || size <= units*pinPart, "%d units in a segment of %d", units, size)
+		}
+		check(t, &h)
+	}
+	full := h.Counts().FreeUnits
 	require.EqualValues(t, -1, h.Alloc(1, 1))
-	require.True(t, h.Free(a))
-	check(t, &h)
-	require.EqualValues(t, 1, h.Counts().EmptySegments)
-	require.GreaterOrEqual(t, h.Alloc(1, 1), int32(0))
-	require.True(t, h.Free(b))
-	base, units := h.RemoveSegment(h.Segment(b))
-	require.EqualValues(t, 1<<31+64*Unit, base)
-	require.EqualValues(t, 5000, units)
+	i := h.AllocAny(1, 1)
+	require.GreaterOrEqual(t, i, int32(0), "any segment serves a request that would fail")
+	require.Equal(t, full-1, h.Counts().FreeUnits)
 	check(t, &h)
 }
 
@@ -328,7 +346,7 @@ func TestSegmentOfOneBlock(t *testing.T) {
 func TestAClosedSegmentBecomesWhole(t *testing.T) {
 	for _, align := range []uint32{1, 64} {
 		var h Heap
-		n := h.AddSegment(1<<30, 1024, false)
+		n := h.AddSegment(1<<30, 1024, 1, false)
 		var all []int32
 		for range 16 {
 			all = append(all, h.Alloc(64, 1))
@@ -367,7 +385,7 @@ func TestAClosedSegmentBecomesWhole(t *testing.T) {
 		h.RemoveSegment(n)
 		check(t, &h)
 		h.Open(n) // of a number that no segment has
-		require.Equal(t, n, h.AddSegment(1<<30, 1024, false))
+		require.Equal(t, n, h.AddSegment(1<<30, 1024, 1, false))
 		require.GreaterOrEqual(t, h.Alloc(1, 1), int32(0), "a new segment is open")
 		check(t, &h)
 	}
@@ -389,6 +407,9 @@ func anyFits(h *Heap, units, align uint32) bool {
 // run plays a script: bytes choose allocations, frees and segments.
 func run(t require.TestingT, script []byte) {
 	var h Heap
+	if len(script)%2 == 1 {
+		h.Shared = 2048
+	}
 	type live struct {
 		block int32
 		lo    uintptr
@@ -401,11 +422,7 @@ func run(t require.TestingT, script []byte) {
 		op, x, y := script[k]%8, uint32(script[k+1]), uint32(script[k+2])
 		switch {
 		case op == 0 && h.counts.Segments < 8:
-			if y%8 == 7 {
-				h.Free(h.AddUsed(base, 16+x*64+y))
-			} else {
-				h.AddSegment(base, 16+x*64+y, x%2 == 0)
-			}
+			h.AddSegment(base, 16+x*64+y, 16+y*64, x%2 == 0)
 			base += 1 << 24
 		case op == 1 && y%4 != 0:
 			n := int32(y/4) % max(h.SegmentNumbers(), 1)
@@ -432,8 +449,10 @@ func run(t require.TestingT, script []byte) {
 			units, align := 1+x*y%300, uint32(1)<<(y%6)
 			fits := anyFits(&h, units, align)
 			i := h.Alloc(units, align)
-			if i < 0 && align > 1 {
-				i = h.AllocLying(units, align, -1)
+			if i >= 0 {
+				require.LessOrEqual(t, int(h.segments[h.Segment(i)].tier), h.tier(units))
+			} else {
+				i = h.AllocAny(units, align)
 			}
 			require.Equal(t, fits, i >= 0, "%d units aligned to %d", units, align)
 			if i < 0 {
@@ -492,7 +511,7 @@ func FuzzHeap(f *testing.F) {
 
 func BenchmarkAllocFree(b *testing.B) {
 	var h Heap
-	h.AddSegment(1<<30, 1<<22, false)
+	h.AddSegment(1<<30, 1<<22, 1, false)
 	rng := rand.New(rand.NewPCG(1, 1))
 	var slots [1000]int32
 	for i := range slots {
