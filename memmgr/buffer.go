@@ -27,26 +27,16 @@ func WrapCell(c *owner.Cell) Buffer { return Buffer{ref: c.Ref()} }
 // Cell returns the owner cell, for exchange with C by the packages of this module. A
 // reference that C will drop must be added with Retain first.
 func (b Buffer) Cell() *owner.Cell {
-	c := b.live("Cell")
-	if c.Tag != 0 { // memory without a tag does not sleep
-		c.SetFlags(owner.Shown)
-	}
-	return c
+	return b.live("Cell")
 }
 
-// Valid reports whether the memory is alive, awake or asleep.
-func (b Buffer) Valid() bool { return !b.ref.Gone() }
+// Valid reports whether the memory is alive.
+func (b Buffer) Valid() bool { return b.ref.Valid() }
 
 // Count returns the number of references, 0 after the last release.
-func (b Buffer) Count() int {
-	n := b.ref.Count()
-	if n == 0 && !b.ref.Gone() {
-		n = 1 // asleep, or it woke up between the two reads
-	}
-	return int(n)
-}
+func (b Buffer) Count() int { return int(b.ref.Count()) }
 
-// live returns the cell of memory that is referenced and awake, or panics.
+// live returns the cell of memory that is referenced, or panics.
 func (b Buffer) live(op string) *owner.Cell {
 	if !b.ref.Valid() {
 		panic(b.stale(op))
@@ -54,10 +44,10 @@ func (b Buffer) live(op string) *owner.Cell {
 	return b.ref.Cell()
 }
 
-// valid returns the cell of memory that is referenced, awake or asleep, or panics. It is
-// for methods that do not touch the memory.
-func (b Buffer) valid(op string) *owner.Cell {
-	if !b.Valid() {
+// use adds a reference for an operation on the memory, which the operation ends with Release, so that a
+// Release at the same time does not free the memory.
+func (b Buffer) use(op string) *owner.Cell {
+	if !b.ref.TryRetain() {
 		panic(b.stale(op))
 	}
 	return b.ref.Cell()
@@ -80,31 +70,31 @@ func (b Buffer) TryRetain() bool { return b.ref.TryRetain() }
 func (b Buffer) Data() unsafe.Pointer { return b.live("Data").Data() }
 
 // Address is Data as an integer.
-func (b Buffer) Address() uintptr { return b.valid("Address").Address }
+func (b Buffer) Address() uintptr { return b.live("Address").Address }
 
 // Size returns the usable size in bytes, at least Requested.
-func (b Buffer) Size() uint64 { return b.valid("Size").Size }
+func (b Buffer) Size() uint64 { return b.live("Size").Size }
 
 // Requested returns the size of the request in bytes.
-func (b Buffer) Requested() uint64 { return b.valid("Requested").Requested }
+func (b Buffer) Requested() uint64 { return b.live("Requested").Requested }
 
 // Place returns context, device and kind of the memory. It is valid as long as the buffer;
 // the caller retains it to use it longer.
-func (b Buffer) Place() *syclobj.Place { return placeOfCell(b.valid("Place")) }
+func (b Buffer) Place() *syclobj.Place { return placeOfCell(b.live("Place")) }
 
 // HostReadable reports whether the host may read and write the memory.
 func (b Buffer) HostReadable() bool {
-	return b.valid("HostReadable").Flags()&owner.HostReadable != 0
+	return b.live("HostReadable").Flags()&owner.HostReadable != 0
 }
 
 // ReadOnly reports whether writes through this package are refused.
-func (b Buffer) ReadOnly() bool { return b.valid("ReadOnly").Flags()&owner.ReadOnly != 0 }
+func (b Buffer) ReadOnly() bool { return b.live("ReadOnly").Flags()&owner.ReadOnly != 0 }
 
 // SetReadOnly makes this package refuse writes to the memory through any of its handles.
 func (b Buffer) SetReadOnly() { b.live("SetReadOnly").SetFlags(owner.ReadOnly) }
 
 // Exported reports whether SetExported was called.
-func (b Buffer) Exported() bool { return b.valid("Exported").Flags()&owner.Exported != 0 }
+func (b Buffer) Exported() bool { return b.live("Exported").Flags()&owner.Exported != 0 }
 
 // SetExported records that code outside of this module gets the memory. After its release
 // the memory is reused only behind barriers on its queues (SharedOn) and on the default queues of
@@ -118,20 +108,17 @@ func (b Buffer) SetExported() {
 }
 
 // Tag returns the tag of the request.
-func (b Buffer) Tag() string { return tagName(b.valid("Tag").Tag) }
+func (b Buffer) Tag() string { return tagName(b.live("Tag").Tag) }
 
 // Resource returns the resource that the memory belongs to, nil for foreign
 // memory.
-func (b Buffer) Resource() Resource { return resourceOfCell(b.valid("Resource")) }
+func (b Buffer) Resource() Resource { return resourceOfCell(b.live("Resource")) }
 
 // Bytes waits for pending work and returns the memory as a slice. It does not copy: the
 // slice is valid as long as the buffer. It fails with an [*OpError] of kind
 // ErrNotHostReadable for device memory and ErrRange for memory of unknown size.
 func (b Buffer) Bytes() ([]byte, error) {
 	const op = "Buffer.Bytes"
-	if err := b.awake(op); err != nil {
-		return nil, err
-	}
 	c := b.live("Bytes")
 	if c.Flags()&owner.HostReadable == 0 {
 		return nil, accessError(op, c, ErrNotHostReadable, nil)
@@ -145,15 +132,12 @@ func (b Buffer) Bytes() ([]byte, error) {
 	return unsafe.Slice((*byte)(c.Data()), c.Size), nil
 }
 
-// stale returns the panic value for an operation on memory that is released or asleep.
+// stale returns the panic value for an operation on memory that is released.
 func (b Buffer) stale(op string) *UseError {
 	op = "Buffer." + op
 	c := b.ref.Cell()
 	if c == nil {
 		return misuse(op, "the zero Buffer has no memory")
-	}
-	if !b.ref.Gone() { // asleep, or it woke up since
-		return misuse(op, "%w; Pool.Wake brings it back", ErrAsleep)
 	}
 	problem := "the last reference was released; Retain one for as long as the memory is used"
 	if c.Count() != 0 {
@@ -213,10 +197,7 @@ func CopyOut[T Scalar](b Buffer, offset int, dst []T) error {
 
 // copySlice copies a slice into a buffer or out of it.
 func copySlice[T Scalar](op string, b Buffer, offset int, s []T, in bool) error {
-	c, err := b.use(op)
-	if err != nil {
-		return err
-	}
+	c := b.use(op)
 	defer b.Release()
 	if in && c.Flags()&owner.ReadOnly != 0 {
 		return accessError(op, c, ErrReadOnly, nil)
@@ -254,15 +235,9 @@ func copySlice[T Scalar](op string, b Buffer, offset int, s []T, in bool) error 
 // them host-readable.
 func CopyBuffer(dst Buffer, dstOffset uint64, src Buffer, srcOffset, n uint64) error {
 	const op = "CopyBuffer"
-	d, err := dst.use(op)
-	if err != nil {
-		return err
-	}
+	d := dst.use(op)
 	defer dst.Release()
-	s, err := src.use(op)
-	if err != nil {
-		return err
-	}
+	s := src.use(op)
 	defer src.Release()
 	if d.Flags()&owner.ReadOnly != 0 {
 		return accessError(op, d, ErrReadOnly, nil)

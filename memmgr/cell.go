@@ -52,7 +52,6 @@ const (
 	stateFree     blockState = iota // in the heap, without a cell
 	stateInHand                     // held by one goroutine, on its way to another state
 	stateInUse                      // buffers or C refer to it
-	stateAsleep                     // in use; the handles are stale until it wakes
 	stateCached                     // in a magazine of a shard or of the depot
 	stateReturned                   // exported memory that waits for a barrier
 	statePending                    // its device work has not finished
@@ -64,24 +63,20 @@ const (
 type lockRank uint8
 
 const (
-	rankSleep         lockRank = iota + 1 // sleep.turn
-	rankPurging                           // purging.mu
+	rankPurging       lockRank = iota + 1 // purging.mu
 	rankSweeping                          // pending.sweeping
 	rankGrowing                           // Pool.growing, a channel: checked, not held
 	rankPendingChange                     // addingPending
 	rankPool                              // Pool.mu
 	rankTenant                            // Tenant.mu
-	rankSleepTables                       // sleep.mu
 	rankLeaf                              // keeper.mu, queues.mu
 )
 
 // rankLocks gives the locks of a new pool their ranks.
 func rankLocks(p *Pool) {
-	setRank(&p.sleep.turn, rankSleep)
 	setRank(&p.purging.mu, rankPurging)
 	setRank(&p.pending.sweeping, rankSweeping)
 	setRank(&p.mu.rankedMutex, rankPool)
-	setRank(&p.sleep.mu, rankSleepTables)
 }
 
 func init() {

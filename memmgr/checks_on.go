@@ -16,15 +16,14 @@ import (
 var legal = [...][]blockState{
 	stateFree:     {stateInHand},
 	stateInHand:   {stateInUse, stateCached, statePending, stateFree},
-	stateInUse:    {stateCached, stateReturned, statePending, stateAsleep, stateFree},
-	stateAsleep:   {stateInUse},
+	stateInUse:    {stateCached, stateReturned, statePending, stateFree},
 	stateCached:   {stateInUse, stateInHand, stateFree},
 	stateReturned: {statePending, stateCached, stateFree},
 	statePending:  {stateStalled, stateInHand},
 	stateStalled:  {stateInHand},
 }
 
-var stateNames = [...]string{"free", "in hand", "in use", "asleep", "cached", "returned", "pending", "stalled"}
+var stateNames = [...]string{"free", "in hand", "in use", "cached", "returned", "pending", "stalled"}
 
 func (s blockState) String() string { return stateNames[s] }
 

@@ -27,14 +27,10 @@ var (
 	ErrClosed = errors.New("resource is closed")
 	// ErrReleased: the memory was released, or was not allocated here ([UseError]).
 	ErrReleased = errors.New("memory is not in use")
-	// ErrAsleep: [Pool.Sleep] put the memory to sleep.
-	ErrAsleep = errors.New("memory is asleep")
-	// ErrInUse: memory to be put to sleep is in use ([HeldError]).
-	ErrInUse = errors.New("memory is in use")
 )
 
-// OpError is the error of a failed operation. Other types are [OutOfMemoryError],
-// [LeakError] and [HeldError], and the panic values [UseError] and [CorruptionError].
+// OpError is the error of a failed operation. Other types are [OutOfMemoryError]
+// and [LeakError], and the panic values [UseError] and [CorruptionError].
 type OpError struct {
 	Op    string         // the operation, such as "Buffer.Bytes"
 	Place *syclobj.Place // of the memory, nil where it does not matter
@@ -152,7 +148,7 @@ func (e *OutOfMemoryError) Error() string {
 func (e *OutOfMemoryError) Unwrap() []error { return kindAndCause(ErrOutOfMemory, e.Err) }
 
 // UseError is the value of the panic on use of a buffer after its release, and on a free of
-// a block that is not in use. It matches ErrReleased, or ErrAsleep for memory asleep.
+// a block that is not in use. It matches ErrReleased.
 type UseError struct {
 	Op        string // the method that was called, such as "Buffer.Data"
 	Err       error  // the problem and a hint
@@ -172,13 +168,8 @@ func (e *UseError) Error() string {
 	return s
 }
 
-// Unwrap returns ErrReleased and Err, or an error that matches ErrAsleep.
-func (e *UseError) Unwrap() []error {
-	if errors.Is(e.Err, ErrAsleep) {
-		return []error{e.Err}
-	}
-	return kindAndCause(ErrReleased, e.Err)
-}
+// Unwrap returns ErrReleased and Err.
+func (e *UseError) Unwrap() []error { return kindAndCause(ErrReleased, e.Err) }
 
 // misuse returns the value of a panic.
 func misuse(op, format string, args ...any) *UseError {

@@ -63,7 +63,7 @@ func New(r Resource, request Request) (Buffer, error) {
 func (b Buffer) Release() {
 	// The second half repeats [Pool.cache], for the reason that New is one function.
 	if last, ok := b.ref.TryUnref(); !last {
-		if !ok && !b.releaseAsleep() && debug.Stacks {
+		if !ok && debug.Stacks {
 			b.releasedAgain()
 		}
 		return

@@ -16,7 +16,7 @@ import (
 )
 
 // parts are the types of the named parts of a Pool.
-var parts = []string{"front", "heap", "pending", "account", "waitlist", "reclaim", "sleep"}
+var parts = []string{"front", "heap", "pending", "account", "waitlist", "reclaim"}
 
 // shared are types that parts hand to each other, and descriptions that all parts read.
 var shared = []string{"magazine", "magazineStack", "origin", "cacheBudget", "poolMutex", "want", "change"}

@@ -582,9 +582,6 @@ func awaitEvent(s Synchronizer, event uintptr, most time.Duration) bool {
 // slowFree processes a dead cell that is not plain: it has pending work, a tag or a recorded
 // stack, or other libraries were shown its memory.
 func (p *Pool) slowFree(c *owner.Cell) {
-	if p.sleep.dropBlock(c) {
-		return
-	}
 	noteRelease(c)
 	p.noteGiven(c)
 	if p.trace != nil {

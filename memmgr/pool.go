@@ -58,7 +58,6 @@ type Pool struct {
 	leaked  bool // closed while blocks were in use
 
 	purging purging
-	sleep   sleep
 
 	growing chan struct{} // a semaphore: its holder asks the upstream for a segment
 
@@ -175,7 +174,6 @@ func NewPool(upstream Resource, options ...PoolOption) *Pool {
 	if p.sync == nil {
 		p.sync = systemEvents
 	}
-	p.sleep.init(p.origin, p.purging.to, p.sync)
 	p.origin.resource = p
 	p.origin.list = owner.NewList(p.freeCell)
 	p.heap.origin, p.heap.mu, p.heap.trace, p.heap.emptied = p.origin, &p.mu, p.trace, p.last

@@ -2,7 +2,6 @@ package memmgr_test
 
 import (
 	"bytes"
-	"context"
 	"math"
 	"testing"
 	"unsafe"
@@ -12,7 +11,7 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
-// FuzzPool runs scripts of allocations, references, releases, sleep, export and trimming on a pool with a
+// FuzzPool runs scripts of allocations, references, releases, export and trimming on a pool with a
 // limit, and on a model of the pool: a list of the blocks in use with their contents. Blocks in use are
 // disjoint, aligned and unchanged, the counters agree with the model, requests that must fit succeed, and
 // impossible ones fail.
@@ -44,9 +43,6 @@ type held struct {
 	size   int
 	refs   int
 	seed   byte
-	tag    string
-	asleep bool
-	lost   bool // its contents, in a sleep that keeps none
 	shown  bool // exported
 }
 
@@ -79,10 +75,6 @@ func (m *poolModel) step(op, x, y byte) {
 		m.allocate(x, y)
 	case 2, 3:
 		m.release(x)
-	case 4:
-		m.sleep(x, y)
-	case 5:
-		m.wake(x)
 	case 6:
 		m.retain(x)
 	case 7:
@@ -90,7 +82,7 @@ func (m *poolModel) step(op, x, y byte) {
 	case 8:
 		m.misuse(x)
 	case 9:
-		if h := m.pick(x); h != nil && !h.asleep {
+		if h := m.pick(x); h != nil {
 			h.buffer.SetExported()
 			h.shown = true
 		}
@@ -141,7 +133,7 @@ func (m *poolModel) allocate(x, y byte) {
 	}
 	require.LessOrEqual(m.t, m.requested()+int64(size), int64(fuzzLimit), "given beyond the limit")
 	m.seed++
-	h := &held{buffer: b, at: b.Address(), size: int(size), refs: 1, seed: m.seed, tag: tag}
+	h := &held{buffer: b, at: b.Address(), size: int(size), refs: 1, seed: m.seed}
 	require.Zero(m.t, h.at%asked, "alignment %d", asked)
 	require.EqualValues(m.t, size, b.Requested())
 	require.GreaterOrEqual(m.t, b.Size(), uint64(size))
@@ -181,9 +173,6 @@ func (h *held) fill() {
 }
 
 func (m *poolModel) intact(h *held) {
-	if h.lost || h.asleep {
-		return
-	}
 	b, wrong := h.memory(), -1
 	h.places(func(i int) {
 		if b[i] != h.value(i) {
@@ -205,7 +194,7 @@ func (m *poolModel) release(x byte) {
 		return
 	}
 	require.False(m.t, h.buffer.Valid())
-	m.drop(h) // asleep or not: both end
+	m.drop(h)
 }
 
 func (m *poolModel) drop(h *held) {
@@ -219,7 +208,7 @@ func (m *poolModel) drop(h *held) {
 }
 
 func (m *poolModel) retain(x byte) {
-	if h := m.pick(x); h != nil && !h.asleep && h.refs < 5 {
+	if h := m.pick(x); h != nil && h.refs < 5 {
 		require.True(m.t, h.buffer.TryRetain())
 		h.refs++
 		require.Equal(m.t, h.refs, h.buffer.Count())
@@ -239,53 +228,6 @@ func (m *poolModel) misuse(x byte) {
 	b.Release() // nothing
 }
 
-func (m *poolModel) sleep(x, y byte) {
-	tag := string(rune('a' + x%3))
-	o := memmgr.SleepOptions{Returned: y&2 != 0, Context: context.Background()}
-	if y&1 != 0 {
-		o.Into = memmgr.Host()
-	}
-	_, err := m.pool.Sleep(tag, o)
-	refused := false
-	for _, h := range m.held {
-		if h.tag == tag && !h.asleep && h.size > 0 && (h.refs > 1 || h.shown && !o.Returned) {
-			refused = true
-		}
-	}
-	if refused {
-		require.Error(m.t, err, "memory with other references fell asleep")
-		return
-	}
-	if err != nil {
-		return
-	}
-	for _, h := range m.held {
-		if h.tag != tag || h.asleep {
-			continue
-		}
-		if h.asleep = h.buffer.Asleep(); h.asleep {
-			h.lost = h.lost || o.Into == nil
-			require.Panics(m.t, func() { h.buffer.Data() })
-		}
-	}
-}
-
-func (m *poolModel) wake(x byte) {
-	tag := string(rune('a' + x%3))
-	err := m.pool.Wake(tag)
-	for _, h := range m.held {
-		if h.tag == tag && h.asleep {
-			require.NoError(m.t, err)
-			h.asleep = false
-			require.False(m.t, h.buffer.Asleep())
-			if h.lost { // the pages are zero or unchanged: write them again
-				h.fill()
-				h.lost = false
-			}
-		}
-	}
-}
-
 // check compares the counters and the memory with the model.
 func (m *poolModel) check() {
 	s := m.pool.Stats()
@@ -294,9 +236,7 @@ func (m *poolModel) check() {
 	require.GreaterOrEqual(m.t, s.AllocatedBytes.Current, s.RequestedBytes.Current)
 	require.LessOrEqual(m.t, s.ReservedBytes.Current, int64(fuzzLimit))
 	for _, h := range m.held {
-		if !h.asleep {
-			require.Equal(m.t, h.at, h.buffer.Address())
-		}
+		require.Equal(m.t, h.at, h.buffer.Address())
 		if m.steps%8 == 0 {
 			m.intact(h)
 		}
@@ -304,9 +244,6 @@ func (m *poolModel) check() {
 }
 
 func (m *poolModel) end() {
-	for _, tag := range []string{"a", "b", "c"} {
-		m.wake(tag[0] - 'a')
-	}
 	m.steps = 0 // all is looked at
 	m.check()
 	for len(m.held) > 0 {

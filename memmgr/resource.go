@@ -26,7 +26,7 @@ type Request struct {
 	// reuse memory whose pending work is on the same in-order queue.
 	Queue *syclobj.Queue
 	// Tag names the purpose of the memory in statistics and reports. A process has at most 1024
-	// tags: further ones count as "other", and [Pool.Sleep] does not find them.
+	// tags: further ones count as "other".
 	Tag string
 	// Context makes the request wait for memory until the context ends, if the resource
 	// can wait ([Pool]). If it is nil, a request that cannot be served fails immediately.

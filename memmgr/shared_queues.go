@@ -3,6 +3,7 @@ package memmgr
 import (
 	"context"
 	"slices"
+	"time"
 	"unsafe"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
@@ -25,8 +26,8 @@ import (
 // shownFlags are the flags of memory that was given to other libraries.
 const shownFlags = owner.Exported | owner.Async | owner.OnQueues
 
-// record returns the cell with the pending event and the queues of memory that is referenced and
-// awake, or panics.
+// record returns the cell with the pending event and the queues of memory that is referenced,
+// or panics.
 func (b Buffer) record(op string) *owner.Cell { return b.live(op).Record() }
 
 // SharedOn records that other libraries may submit work on the memory to q without reporting it. Later
@@ -263,6 +264,25 @@ func waitShared(ctx context.Context, c *owner.Cell) error {
 		}
 	}
 	return nil
+}
+
+// awaitAndRelease waits until an event is done or the context ends, and releases the event. It
+// returns the failure of the work. 0 is no event.
+func awaitAndRelease(ctx context.Context, s Synchronizer, event uintptr) error {
+	if event == 0 {
+		return nil
+	}
+	defer s.ReleaseEvent(event)
+	for pause := shortPoll; !s.EventDone(event); pause = min(2*pause, longPoll) {
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		case <-timer.C:
+		}
+	}
+	return s.WaitEvent(event)
 }
 
 // addShared adds events for unreported work of other libraries to the events that the work starts

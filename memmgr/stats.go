@@ -393,19 +393,6 @@ func (u *tagUse) all(yield func(tag uint32, c *tagCount) bool) {
 	}
 }
 
-// has reports whether blocks with a tag were ever counted.
-func (u *tagUse) has(tag uint32) bool {
-	chunk := u.chunks[tag/tagChunk].Load()
-	return chunk != nil && chunk[tag%tagChunk].used.Load()
-}
-
-// adopt adds the tags of other, whose blocks are all free, so that has reports them.
-func (u *tagUse) adopt(other *tagUse) {
-	for tag := range other.all {
-		u.add(tag, 0, 0)
-	}
-}
-
 // holders lists the holders by tag. bytes and blocks are the totals: the remainder that no tag
 // counts is listed as memory without a tag.
 func (u *tagUse) holders(tenant string, bytes, blocks int64) (all []Holder) {

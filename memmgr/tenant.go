@@ -136,9 +136,6 @@ func (p *Pool) addTenant(t *Tenant) {
 		t.number = uint32(len(all))
 		all = append(all, nil)
 	}
-	if gone := all[t.number]; gone != nil {
-		p.account.tagged.adopt(&gone.tagged)
-	}
 	all[t.number] = t
 	p.tenants.Store(&all)
 	p.front.stopShards()

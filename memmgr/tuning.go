@@ -179,20 +179,13 @@ const (
 	looseShare = 8
 )
 
-// Sleep, statistics and reports.
+// Statistics and reports.
 const (
-	// sleepGrace bounds the wait for work without a context: a barrier takes a moment even if
-	// nothing is pending. Measure: nothing; it is a deadline.
-	sleepGrace = 10 * time.Millisecond
-	// storeChunk is the number of bytes that Sleep and Wake transfer at a time. Measure: the
-	// duration of Sleep of a large tag.
-	storeChunk = 4 << 20
 	// One in latencySample requests that find Pool.mu free and a block is timed, because reading
 	// the clock twice costs a tenth of such a request. Measure: BenchmarkPoolReplace.
 	latencySample = 64
-	// mostHeld and mostHolders are the maximum lengths of lists in errors: enough to find the
-	// cause, and short enough to read.
-	mostHeld    = 16
+	// mostHolders is the maximum length of the list in an error: enough to find the cause, and
+	// short enough to read.
 	mostHolders = 8
 	// debugStackDepth is how many frames the word "stacks" of DebugEnv records.
 	debugStackDepth = 16

@@ -2,7 +2,6 @@ package usmarray
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/usmbridge/usmbridge/memmgr"
 )
@@ -32,8 +31,7 @@ func (a *Array) Retain() *Array {
 func (a *Array) Valid() bool { return a != nil && a.state.Load() == 0 && a.buf.Valid() }
 
 // UseError is the value of a panic on the use of an invalid array: it was released, its memory has lost
-// its last owner, or it is nil or zero. It matches memmgr.ErrReleased; if the memory is asleep
-// (memmgr.Pool.Sleep), it matches memmgr.ErrAsleep instead.
+// its last owner, or it is nil or zero. It matches memmgr.ErrReleased.
 type UseError struct {
 	Op  string // the method that was called
 	Err error  // the problem and a hint
@@ -42,19 +40,13 @@ type UseError struct {
 // Error returns "usmarray: Array.Op: Err".
 func (e *UseError) Error() string { return "usmarray: Array." + e.Op + ": " + e.Err.Error() }
 
-// Unwrap returns memmgr.ErrReleased (unless the memory is asleep) and Err.
-func (e *UseError) Unwrap() []error {
-	if errors.Is(e.Err, memmgr.ErrAsleep) {
-		return []error{e.Err}
-	}
-	return []error{memmgr.ErrReleased, e.Err}
-}
+// Unwrap returns memmgr.ErrReleased and Err.
+func (e *UseError) Unwrap() []error { return []error{memmgr.ErrReleased, e.Err} }
 
 var (
 	errNil       = errors.New("the array is nil")
 	errZero      = errors.New("the zero Array has no memory; make one with New, Zeros or FromSlice")
 	errReleased  = errors.New("the array was released")
-	errAsleep    = fmt.Errorf("%w; call Pool.Wake first", memmgr.ErrAsleep)
 	errOwnerless = errors.New("the memory's last owner was released; use Retain to keep the memory of a view")
 )
 
@@ -92,8 +84,6 @@ func (a *Array) useError(op string) *UseError {
 		return &UseError{op, errReleased}
 	case a.dtype.Bits == 0:
 		return &UseError{op, errZero}
-	case a.buf.Asleep() || a.buf.Valid(): // valid: it was woken just now
-		return &UseError{op, errAsleep}
 	}
 	return &UseError{op, errOwnerless}
 }

@@ -17,7 +17,6 @@ const (
 	Poisoned     uint32 = 64   // free, and filled with a pattern that detects writes
 	Charged      uint32 = 128  // charged to the account whose number is Context
 	Lent         uint32 = 256  // allocated by address, without a handle
-	Shown        uint32 = 512  // C has had the cell
 	Async        uint32 = 1024 // shown with the default queues of its place
 	OnQueues     uint32 = 2048 // shown with queues that package memmgr has recorded
 	Alias        uint32 = 4096 // a second owner of the memory of another cell: see Record

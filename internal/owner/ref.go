@@ -4,8 +4,7 @@ package owner
 // to no cell. Copying a Ref does not retain the cell.
 //
 // A generation has 32 bits. When a cell has been reused 2^32 times, old handles are valid again for one
-// use of the cell; after 2^31 times they seem to be suspended. If a program does nothing but reuse one
-// cell, every 20 ns, this takes 43 seconds for the second and 86 for the first. Do not keep handles of
+// use of the cell. If a program does nothing but reuse one cell, every 20 ns, this takes 86 seconds. Do not keep handles of
 // released memory to find out later whether it is gone.
 type Ref struct {
 	cell       *Cell
@@ -73,43 +72,4 @@ func (r Ref) TryUnref() (last, ok bool) {
 			return uint32(w) == 1, true
 		}
 	}
-}
-
-// suspended is the bit of the generation that is inverted while a cell is suspended. All handles are
-// stale then, and can still detect the reason.
-const suspended = uint64(1) << 63
-
-// Suspend makes all handles of the cell stale until Resume, if this handle is valid and the count is
-// 1. It reports whether it did. C must hold no reference.
-func (r Ref) Suspend() bool {
-	if r.cell == nil {
-		return false
-	}
-	w := uint64(r.generation)<<32 | 1
-	return r.cell.word.CompareAndSwap(w, w^suspended)
-}
-
-// Resume ends Suspend of the same handle. It reports whether the cell was suspended.
-func (r Ref) Resume() bool {
-	if r.cell == nil {
-		return false
-	}
-	w := uint64(r.generation)<<32 | 1
-	return r.cell.word.CompareAndSwap(w^suspended, w)
-}
-
-// Suspended reports whether the handle is stale because its cell is suspended.
-func (r Ref) Suspended() bool {
-	return r.cell != nil && r.cell.word.Load() == (uint64(r.generation)<<32|1)^suspended
-}
-
-// Gone reports whether the handle is stale for good. It reads the cell once. Separate calls of Valid and
-// Suspended could both return false for a cell that changes between the two states.
-func (r Ref) Gone() bool {
-	if r.cell == nil {
-		return true
-	}
-	w := r.cell.word.Load()
-	alive := uint32(w>>32) == r.generation && uint32(w) != 0
-	return !alive && w != (uint64(r.generation)<<32|1)^suspended
 }

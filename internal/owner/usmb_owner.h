@@ -35,7 +35,6 @@ enum {
 	USMB_CELL_POISONED = 64,     /* free, and filled with a pattern that detects writes */
 	USMB_CELL_CHARGED = 128,     /* charged to the account whose number is ctx */
 	USMB_CELL_LENT = 256,        /* allocated by address, without a handle */
-	USMB_CELL_SHOWN = 512,       /* C has had the cell */
 	USMB_CELL_ASYNC = 1024,      /* shown with the default queues of its place */
 	USMB_CELL_ON_QUEUES = 2048,  /* shown with queues that Go has recorded */
 	USMB_CELL_ALIAS = 4096,      /* a second owner of the memory of another cell, see usmb_cell_record */

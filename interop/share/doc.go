@@ -34,8 +34,7 @@
 // # Ownership
 //
 // The process that allocated the memory is its maker. Each array that another process opens has a lease. A
-// lease holds references of the buffer in the maker, so that the memory is neither freed nor put to sleep
-// (memmgr.Pool.Sleep returns a HeldError). A lease begins with Export or Attach. It ends
+// lease holds a reference of the buffer in the maker. It begins with Export or Attach. It ends
 //
 //   - when the last reference of the opened array is released. This is reported in the background, usually
 //     within a few milliseconds;

@@ -9,9 +9,8 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// lease keeps memory of this process allocated for a handle or for another process. It holds two
-// references of the buffer, because the pool can put memory with a single reference to sleep
-// (memmgr.Pool.Sleep).
+// lease keeps memory of this process allocated for a handle or for another process. It holds a reference
+// of the buffer.
 type lease struct {
 	d       description
 	memory  memory
@@ -33,27 +32,18 @@ type lease struct {
 	among [3]struct{ next, former *lease } // links of the lists, see leaseList
 }
 
-// release releases the references of the lease. The caller has taken it out of the table, and holds no
-// lock.
+// release releases the memory. The caller has taken the lease out of the table, and holds no lock.
 func (l *lease) release() {
 	if l.pending != nil {
 		l.pending.Release()
 	}
 	l.buffer.Release()
-	l.buffer.Release()
 }
 
-// retainTwice takes the two references of a lease. It fails, and takes none, if the memory is freed or
-// asleep.
-func retainTwice(op string, b memmgr.Buffer) error {
+// retain takes the reference of a lease. It fails if the memory was freed.
+func retain(op string, b memmgr.Buffer) error {
 	if b.TryRetain() {
-		if b.TryRetain() {
-			return nil
-		}
-		b.Release()
-	}
-	if b.Asleep() {
-		return opError(op, ErrNotShared, "the array's memory is asleep; wake it with Pool.Wake: %w", memmgr.ErrAsleep)
+		return nil
 	}
 	return opError(op, ErrNotShared, "the array's memory was freed: %w", memmgr.ErrReleased)
 }

@@ -32,10 +32,9 @@ func sevens(t *testing.T, p *memmgr.Pool, tag string) *usmarray.Array {
 	return a
 }
 
-// TestLentMemoryStaysAwake checks that Pool.Sleep leaves memory of leases, handles and published
-// names in place after its owner has released the array, and that the memory is freed when the last
-// of them ends.
-func TestLentMemoryStaysAwake(t *testing.T) {
+// TestLentMemoryStays checks that memory of leases, handles and published names stays after its owner has
+// released the array, and that it is freed when the last of them ends.
+func TestLentMemoryStays(t *testing.T) {
 	const tag = "weights"
 	// lend makes an array available to the peer, and end takes it back. The test releases the array
 	// in between.
@@ -79,12 +78,7 @@ func TestLentMemoryStaysAwake(t *testing.T) {
 			a := sevens(t, pool, tag)
 			opened, end := test.lend(t, s, p, a)
 			a.Release()
-			for _, o := range []memmgr.SleepOptions{{}, {Returned: true}} {
-				_, err := pool.Sleep(tag, o)
-				var held *memmgr.HeldError
-				require.ErrorAs(t, err, &held)
-				require.Equal(t, 1, held.Held)
-			}
+			require.EqualValues(t, 1, pool.Stats().Allocation.Current)
 			if test.name == "Published" {
 				b, err := p.Attach(background(t), "a")
 				require.NoError(t, err)
@@ -110,25 +104,6 @@ func TestLentMemoryStaysAwake(t *testing.T) {
 		defer own.Release()
 		require.Equal(t, 2, own.Buffer().Count(), "the references of the created and of the opened array")
 	})
-}
-
-// TestSleepingMemoryIsNotLent checks that sleeping memory cannot be exported or published until it
-// is woken.
-func TestSleepingMemoryIsNotLent(t *testing.T) {
-	const tag = "weights"
-	pool := newPool(t, segment.PeersWrite)
-	s := listen(t, share.Options{})
-	a := sevens(t, pool, tag)
-	_, err := pool.Sleep(tag, memmgr.SleepOptions{})
-	require.NoError(t, err)
-	_, err = s.Export(background(t), a, share.ExportOptions{})
-	require.ErrorIs(t, err, share.ErrNotShared)
-	require.ErrorIs(t, err, memmgr.ErrAsleep)
-	require.ErrorIs(t, s.Publish(background(t), "a", a), memmgr.ErrAsleep)
-	require.NoError(t, pool.Wake(tag))
-	h, err := s.Export(background(t), a, share.ExportOptions{})
-	require.NoError(t, err)
-	require.True(t, s.Revoke(h))
 }
 
 // TestSurplusReleaseOfPublishedArray checks that a surplus release of a published array makes Attach fail with

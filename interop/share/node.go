@@ -197,14 +197,14 @@ func (n *node) copied(ctx context.Context, op string, a *usmarray.Array) (*usmar
 	return c, nil
 }
 
-// newLease makes a lease of an array's buffer, with its two references. The caller adds it to the table.
+// newLease makes a lease of an array's buffer. The caller adds it to the table.
 // newLease waits for work that is pending on the array, unless o.NoWait leaves that to the opening.
 func newLease(ctx context.Context, op string, a *usmarray.Array, o ExportOptions) (*lease, error) {
 	if a == nil || !a.Valid() {
 		return nil, opError(op, ErrNotShared, "the array is nil or was released")
 	}
 	l := &lease{holder: o.To, pid: o.PID, buffer: a.Buffer()}
-	if err := retainTwice(op, l.buffer); err != nil {
+	if err := retain(op, l.buffer); err != nil {
 		return nil, err
 	}
 	if err := l.describe(op, a); err != nil {

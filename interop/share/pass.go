@@ -185,7 +185,7 @@ func (t *leaseTable) secondLease(op string, p *Peer, d *description) (*lease, er
 	case d.segment != open.d.segment || d.offset != open.d.offset || d.size != open.d.size:
 		return nil, opError(op, ErrHandle, "the array is not in the memory that lease %d covers", d.serial)
 	}
-	if err := retainTwice(op, open.buffer); err != nil {
+	if err := retain(op, open.buffer); err != nil {
 		return nil, err
 	}
 	l := &lease{d: *d, memory: open.memory, buffer: open.buffer, asker: p.process()}

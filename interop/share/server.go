@@ -370,20 +370,13 @@ func greet(ctx context.Context, conn *net.UnixConn, n *node) (*Peer, error) {
 // published is an array that every admitted process may attach.
 type published struct {
 	array    *usmarray.Array
-	buffer   memmgr.Buffer // a second reference, so that the pool does not put the memory to sleep
+	buffer   memmgr.Buffer // of the array, which holds the reference
 	sequence uint64        // number of the version
-}
-
-// release releases both references.
-func (p *published) release() {
-	p.array.Release()
-	p.buffer.Release()
 }
 
 // Publish publishes an array under a name of 1 to 255 bytes. Admitted processes can attach it
 // ([Peer.Attach]) until it is withdrawn ([Server.Withdraw]) or the server is closed. The server retains the
-// array until then, and its pool does not put the memory to sleep (memmgr.Pool.Sleep). The caller keeps its
-// own reference.
+// array until then. The caller keeps its own reference.
 //
 // Publish waits for work that is pending on the array. Attach waits for work that was submitted after that.
 // Each published version has a sequence number, for [Peer.WaitNewer]. If other processes cannot map the
@@ -414,9 +407,9 @@ func (s *Server) publish(ctx context.Context, op, name string, a *usmarray.Array
 	}
 	old, waits, err := s.node.publish(op, name, p, replace)
 	if err != nil {
-		p.release()
+		p.array.Release()
 	} else if old != nil {
-		old.release()
+		old.array.Release()
 	}
 	for _, w := range waits {
 		_ = s.node.answer(w) // if it fails, that connection has ended
@@ -431,13 +424,12 @@ func (s *Server) Withdraw(name string) error {
 	if p == nil {
 		return opError("Withdraw", ErrName, "no array is published as %q", name)
 	}
-	p.release()
+	p.array.Release()
 	return nil
 }
 
 // Export makes a handle of an array. One process can open the handle once. A lease begins with Export. It
-// keeps the memory allocated, and the pool does not put it to sleep (memmgr.Pool.Sleep). If the handle is
-// not opened, the lease ends after Options.Unopened, by [Server.Revoke], when the server is closed, or when
+// keeps the memory allocated. If the handle is not opened, the lease ends after Options.Unopened, by [Server.Revoke], when the server is closed, or when
 // the process o.To ends. If the handle is opened, the lease ends when the opened array is released. The
 // caller keeps its own reference of the array.
 //
@@ -447,7 +439,7 @@ func (s *Server) Withdraw(name string) error {
 // ended, Export fails with ErrClosed: the maker may still use the memory. Other arrays that other processes
 // cannot map are copied if Options.CopyInto is set.
 //
-// Errors: ErrNotShared if the memory is outside of segments or asleep; ErrRefused if o.To belongs to
+// Errors: ErrNotShared if the memory is outside of segments; ErrRefused if o.To belongs to
 // another server; ErrLimit; ErrClosed, also if o.To was closed.
 func (s *Server) Export(ctx context.Context, a *usmarray.Array, o ExportOptions) (Handle, error) {
 	const op = "Export"
@@ -526,7 +518,6 @@ func (s *Server) openOwn(ctx context.Context, h Handle) (*usmarray.Array, error)
 		l.release()
 		return nil, withOp(op, err)
 	}
-	l.buffer.Release() // the second reference
 	return a, nil
 }
 
@@ -612,7 +603,7 @@ func (s *Server) Close() error {
 	s.listener.close()
 	published, waits := s.node.close()
 	for _, p := range published {
-		p.release()
+		p.array.Release()
 	}
 	for _, w := range waits {
 		_ = w.peer.refuse(w.call, opError("WaitNewer", ErrClosed, "the server was closed")) // if it fails, that connection has ended
@@ -660,11 +651,10 @@ func (n *node) borrow(op, name string) (a *usmarray.Array, sequence uint64, err 
 	if p == nil {
 		return nil, 0, opError(op, ErrName, "no array is published as %q", strings.ToValidUTF8(name, "?"))
 	}
-	if err := retainTwice(op, p.buffer); err != nil {
+	if err := retain(op, p.buffer); err != nil {
 		return nil, 0, err
 	}
 	a = p.array.Retain()
-	p.buffer.Release()
 	p.buffer.Release()
 	return a, p.sequence, nil
 }

@@ -610,30 +610,3 @@ func TestThreeProcessesCountOnce(t *testing.T) {
 		require.NoError(t, p.end())
 	}
 }
-
-// Memory of a pool sleeps and wakes with its contents, unless a peer holds part of it.
-func TestSharedMemorySleeps(t *testing.T) {
-	nothingStays(t)
-	p := memmgr.NewPool(newHost(t, segment.PeersWrite), memmgr.WithDecay(0))
-	defer func() { require.NoError(t, p.Close()) }()
-	b, err := memmgr.New(p, memmgr.Request{Size: 4 << 20, Tag: "asleep"})
-	require.NoError(t, err)
-	defer b.Release()
-	data := bytes.Repeat([]byte("a page of memory"), 4<<16)
-	require.NoError(t, memmgr.CopyIn(b, 0, data))
-	_, _, f := fileOf(t, b)
-
-	lease := b.Retain() // the loan to a peer has its own reference
-	_, err = p.Sleep("asleep", memmgr.SleepOptions{Into: memmgr.Host()})
-	require.ErrorIs(t, err, memmgr.ErrInUse)
-	lease.Release()
-
-	full := blocksOf(t, f)
-	_, err = p.Sleep("asleep", memmgr.SleepOptions{Into: memmgr.Host()})
-	require.NoError(t, err)
-	require.LessOrEqual(t, blocksOf(t, f), full-3<<20)
-	require.NoError(t, p.Wake("asleep"))
-	got := make([]byte, len(data))
-	require.NoError(t, memmgr.CopyOut(b, 0, got))
-	require.True(t, bytes.Equal(data, got))
-}
