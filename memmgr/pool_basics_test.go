@@ -344,6 +344,40 @@ func TestStatsFollowABufferThroughItsLife(t *testing.T) {
 	require.EqualValues(t, 1024+11<<20, s.AllocatedBytes.Peak)
 }
 
+// ResetPeaks sets every peak to the current value, those of tenants too.
+func TestResetPeaks(t *testing.T) {
+	_, p := simulatedPool(t)
+	tenant := newTenant(t, p, "a", memmgr.TenantOptions{})
+	kept, other := mustNew(t, p, 1<<20), mustNew(t, tenant, 2<<20)
+	for _, size := range []uintptr{100, 1 << 20, 40 << 20} {
+		b, c := mustNew(t, p, size), mustNew(t, tenant, size)
+		tenant.Stats() // notes the tenant's peak
+		b.Release()
+		c.Release()
+	}
+	p.Trim(0)
+	peaked := 0
+	for _, s := range allStats(p.Stats()) {
+		if s.Peak > s.Current {
+			peaked++
+		}
+	}
+	require.Greater(t, peaked, 6)
+	require.Greater(t, tenant.Stats().ActiveBytes.Peak, tenant.Stats().ActiveBytes.Current)
+	p.ResetPeaks()
+	for _, s := range append(allStats(p.Stats()), tenant.Stats().ActiveBytes) {
+		require.Equal(t, s.Current, s.Peak)
+	}
+	mustNew(t, p, 1<<20).Release()
+	require.Greater(t, p.Stats().AllocatedBytes.Peak, p.Stats().AllocatedBytes.Current)
+	kept.Release()
+	other.Release()
+}
+
+func allStats(s memmgr.Stats) []memmgr.Stat {
+	return []memmgr.Stat{s.Allocation, s.Segment, s.Active, s.InactiveSplit, s.AllocatedBytes, s.ReservedBytes, s.ActiveBytes, s.InactiveSplitBytes, s.RequestedBytes}
+}
+
 // Statistics that shards count are exact when some goroutines allocate and others free.
 func TestStatsAreExactUnderConcurrency(t *testing.T) {
 	_, p := simulatedPool(t, memmgr.WithCache(1<<20))

@@ -275,6 +275,30 @@ func (p *Pool) stats() Stats {
 	return s
 }
 
+// ResetPeaks sets the peaks of the pool and of its tenants to the current values, as PyTorch's
+// reset_peak_memory_stats does. It is safe to call while other goroutines allocate.
+func (p *Pool) ResetPeaks() {
+	p.origin.list.Sync()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.front.stopShards()
+	defer p.front.resumeShards()
+	p.stats() // publishes what the shards counted
+	a, c := &p.account, &p.heap.count
+	for _, g := range []*gauge{&a.bytes, &a.blocks, &a.asked} {
+		g.peak.Store(g.now.Load())
+	}
+	a.active.peak.Store(0) // Stats raises these two
+	a.activeBlocks.peak.Store(0)
+	c.segmentsPeak, c.reservedPeak = c.segments, c.reserved
+	c.splitPeak, c.splitBytesPeak = p.heap.split()
+	p.eachTenant(func(t *Tenant) {
+		t.mu.Lock()
+		t.peak = 0 // Stats raises it
+		t.mu.Unlock()
+	})
+}
+
 // newStat returns the Stat with these sums and with a peak that was seen before.
 func newStat(allocated, freed uint64, peak int64) Stat {
 	current := int64(allocated - freed)

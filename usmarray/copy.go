@@ -167,22 +167,6 @@ func CopyFromSlice[T Element](a *Array, data []T) error {
 	return copyEnds(op, a.end(), e)
 }
 
-// CopyToSlice copies the elements of an array in any memory, in C order, to a Go slice. Errors: ErrType,
-// and ErrLayout if the lengths differ.
-func CopyToSlice[T Element](data []T, a *Array) error {
-	const op = "CopyToSlice"
-	a.hold(op)
-	defer a.buf.Release()
-	e, err := sliceEnd(op, a, data)
-	if err != nil || len(data) == 0 {
-		return err
-	}
-	if err := a.buf.Wait(); err != nil {
-		return wrapErr(op, nil, err)
-	}
-	return copyEnds(op, e, a.end())
-}
-
 // longest is a number of bytes that no slice can have: half of a 47-bit address space, or of a 32-bit one.
 const longest = min(1<<46, math.MaxInt)
 
@@ -190,12 +174,27 @@ const longest = min(1<<46, math.MaxInt)
 // and ErrLayout for packed elements and for a view (such as a broadcast) with more elements than a slice
 // can have.
 func ToSlice[T Element](a *Array) ([]T, error) {
-	a.check("ToSlice")
+	const op = "ToSlice"
+	a.hold(op)
+	defer a.buf.Release()
 	if a.NBytes() >= longest {
-		return nil, opErr("ToSlice", ErrLayout, "the view has %d bytes of elements, more than a slice can have; use smaller views", a.NBytes())
+		return nil, opErr(op, ErrLayout, "the view has %d bytes of elements, more than a slice can have; use smaller views", a.NBytes())
 	}
 	data := make([]T, a.Size())
-	return data, CopyToSlice(data, a)
+	e, err := sliceEnd(op, a, data)
+	if err != nil {
+		return nil, err
+	}
+	if len(data) == 0 {
+		return data, nil
+	}
+	if err := a.buf.Wait(); err != nil {
+		return nil, wrapErr(op, nil, err)
+	}
+	if err := copyEnds(op, e, a.end()); err != nil {
+		return nil, err
+	}
+	return data, nil
 }
 
 // sliceEnd describes Go memory with the shape of an array.

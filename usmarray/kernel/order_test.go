@@ -281,10 +281,6 @@ type access struct {
 
 var accesses = []access{
 	{name: "ToSlice", do: func(_ *scene, y *usmarray.Array) ([]int32, error) { return usmarray.ToSlice[int32](y) }},
-	{name: "CopyToSlice", do: func(_ *scene, y *usmarray.Array) ([]int32, error) {
-		data := make([]int32, y.Size())
-		return data, usmarray.CopyToSlice(data, y)
-	}},
 	{name: "Slice", host: true, dense: true, do: func(_ *scene, y *usmarray.Array) ([]int32, error) {
 		data, err := usmarray.Slice[int32](y)
 		return append([]int32(nil), data...), err
