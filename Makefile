@@ -81,6 +81,7 @@ test-nested: python bin/tritonclient/requirements.txt ## the nested modules with
 	@$(TEST) USMBRIDGE_RELEASE=1 $(GO) test -vet=off -count=1 -timeout 20m ./internal/tools/release
 
 test-pythons: wheel ## the Python tests with the wheel, on each Python 3.11 to 3.14 that is installed [PYTHONS="13 14" ARGS=pytest's]; 5 min for each
+	@USMBRIDGE_WHEEL_PYTHON="$(CURDIR)/bin/wheel/bin/python" $(GO) test -count=1 -run FindFaults ./internal/tools/wheel
 	@GO="$(GO)" PYTHONS="$(PYTHONS)" $(CHECKS)/test-pythons.sh dist/*.whl bin/pythons $(ARGS)
 
 test-versions: build ## both protocols with each dpctl from 0.17 to 0.22 and NumPy from 1.26: the table of docs/compatibility.md [VERSIONS="dpctl-0.18 ..."]; 5 min for each
@@ -93,7 +94,7 @@ test-devices: python ## the tests on PoCL, sub-devices and simulated CUDA device
 	@$(TEST) $(CHECKS)/test-devices.sh bin/devices $(RUNS)
 
 test-gpu: python ## checks and figures on this machine's NVIDIA GPU; bin/gpu/run.sh repeats them on another one [USMBRIDGE_UR_ADAPTERS=dir]; 5 min
-	@$(GO) run ./internal/tools/wheel -out bin/gpu-wheel
+	@rm -rf bin/gpu-wheel && $(PIP) wheel --quiet --no-deps --no-index --no-build-isolation --wheel-dir bin/gpu-wheel internal/pypackage
 	@$(TEST) internal/gpu/pack.sh bin/gpu bin/gpu-wheel/*.whl
 	@PYTHON="$(GPUPYTHON)" bin/gpu/run.sh
 
@@ -131,7 +132,7 @@ analyse: ## all C, including that of Go files, with every warning and gcc's stat
 bench: python build ## usmbridge and its peers in one run, as tables; also JSON in bin/ [BENCH=regexp of Go benchmarks]; 30 min
 	@$(TEST) BENCH='$(BENCH)' internal/bench/bench.sh
 
-bench-wheel: wheel ## the Python benchmarks with the wheel in a plain python; 4 min
+bench-wheel: python wheel ## the Python benchmarks with the wheel in a plain python; 4 min
 	@rm -rf bin/bench-wheel && $(PIP) install --quiet --no-deps --no-index --target bin/bench-wheel dist/*.whl
 	@$(TEST) PYTHONPATH="$(CURDIR)/bin/bench-wheel" internal/bench/bench.sh wheel
 
@@ -139,10 +140,9 @@ bench-service: python bin/tritonclient/requirements.txt ## the inference server 
 	@$(BUILD) ./interop/inference/cmd/usmserve && $(GO) build -o bin/servicebench ./interop/inference/internal/bench
 	@$(TEST) ./bin/servicebench $(SERVICEBENCH)
 
-wheel: bin/wheel/requirements.txt ## the Python package as a wheel in dist/: for old systems, built twice and audited; 2 min
-	@rm -rf dist && PYTHONPATH=$(CURDIR)/bin/wheel $(GO) run ./internal/tools/wheel -out dist -zig "$(VENV)/bin/python" -reproduce
-	@PYTHONPATH=$(CURDIR)/bin/wheel $(VENV)/bin/python -m auditwheel show dist/*.whl
-	@PYTHONPATH=$(CURDIR)/bin/wheel $(VENV)/bin/python -m abi3audit --strict --summary dist/*.whl
+wheel: ## the Python package as a wheel in dist/: for old systems, built twice and audited; 2 min
+	@$(GO) run ./internal/tools/setup -dir "$(CURDIR)/bin/wheel" wheel
+	@GO="$(GO)" internal/tools/wheel/wheel.sh bin/wheel/bin/python dist
 
 clean: ## removes all that was built, including .venv
 	rm -rf bin dist .venv edges.png

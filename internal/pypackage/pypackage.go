@@ -1,6 +1,6 @@
-// Package pypackage embeds the Python sources of the package usmbridge and the metadata of its
-// distribution. The wheel is built from them. In a program that embeds Python, importer.py imports
-// them from the program.
+// Package pypackage embeds the Python sources of the package usmbridge. In a program that embeds Python,
+// importer.py imports them from the program. The wheel is built from the same files by hatchling, as
+// pyproject.toml and hatch_build.py describe.
 package pypackage
 
 import (
@@ -20,7 +20,7 @@ const (
 // daskEntry is a separate module, so that Dask can load its entry point without the package.
 const daskEntry = "_usmbridge_dask.py"
 
-//go:embed README.md importer.py resources.py _usmbridge_dask.py usmbridge/*.py usmbridge/*.pyi usmbridge/py.typed
+//go:embed importer.py resources.py _usmbridge_dask.py usmbridge/*.py usmbridge/*.pyi usmbridge/py.typed
 var sources embed.FS
 
 // File is a file of the package. Name is the path below site-packages, with slashes.
@@ -60,42 +60,15 @@ func text(name string) string {
 	return string(data)
 }
 
-// metadata follows version 2.4 of the core metadata specification.
+// metadata describes the built-in package. It has the lines of the wheel's metadata that name the package and
+// describe its use. pyproject.toml is the source of the wheel's; a test of package wheel compares them.
 const metadata = `Metadata-Version: 2.4
 Name: usmbridge
 Version: %s
 Summary: SYCL unified shared memory shared without copies, by __sycl_usm_array_interface__ and DLPack
 License-Expression: Apache-2.0
-License-File: LICENSE
-Keywords: SYCL,USM,DLPack,zero-copy,dpctl,Numba
-Classifier: Development Status :: 4 - Beta
-Classifier: Intended Audience :: Developers
-Classifier: Intended Audience :: Science/Research
-Classifier: Operating System :: POSIX :: Linux
-Classifier: Programming Language :: C
-Classifier: Programming Language :: Python :: 3
-Classifier: Programming Language :: Python :: 3 :: Only
-Classifier: Programming Language :: Python :: 3.11
-Classifier: Programming Language :: Python :: 3.12
-Classifier: Programming Language :: Python :: 3.13
-Classifier: Programming Language :: Python :: 3.14
-Classifier: Programming Language :: Python :: Implementation :: CPython
-Classifier: Topic :: Scientific/Engineering
-Classifier: Typing :: Typed
 Requires-Python: >=3.11
 Project-URL: Homepage, https://github.com/usmbridge/usmbridge
-Project-URL: Source, https://github.com/usmbridge/usmbridge
-Project-URL: Documentation, https://github.com/usmbridge/usmbridge/blob/main/docs/python.md
-Project-URL: Changelog, https://github.com/usmbridge/usmbridge/blob/main/CHANGELOG.md
-Project-URL: Issues, https://github.com/usmbridge/usmbridge/issues
-Provides-Extra: sycl
-Requires-Dist: dpctl>=0.17; extra == "sycl"
-Requires-Dist: intel-opencl-rt; extra == "sycl"
-Provides-Extra: numba
-Requires-Dist: numba>=0.60; extra == "numba"
-Provides-Extra: dask
-Requires-Dist: distributed>=2025.1; extra == "dask"
-Description-Content-Type: text/markdown
 `
 
 // entryPoints: Numba calls init of the numba_extensions when it compiles for the
@@ -107,11 +80,10 @@ usmbridge = _usmbridge_dask:register
 init = usmbridge:numba.init
 `
 
-// Metadata returns METADATA, with README.md as its description, entry_points.txt and top_level.txt of the
-// distribution.
+// Metadata returns METADATA, entry_points.txt and top_level.txt of the built-in package.
 func Metadata(version string) []File {
 	return []File{
-		{"METADATA", fmt.Sprintf(metadata, version) + "\n" + text("README.md")},
+		{"METADATA", fmt.Sprintf(metadata, version)},
 		{"entry_points.txt", entryPoints},
 		{"top_level.txt", "_usmbridge_dask\nusmbridge\n"},
 	}

@@ -108,10 +108,12 @@ func writeModule(root, proxy, version, dir string, files []string) error {
 		if !ok || slices.ContainsFunc(nested, func(n string) bool { return strings.HasPrefix(n, prefix) && strings.HasPrefix(name, n) }) {
 			continue
 		}
-		text, err := os.ReadFile(filepath.Join(root, name)) //nolint:gosec // A file of the repository.
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // deleted, and not committed
+		file := filepath.Join(root, name)
+		info, err := os.Lstat(file)
+		if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
+			continue // deleted and not committed, or a symbolic link, which the go command leaves out
 		}
+		text, err := os.ReadFile(file) //nolint:gosec // A file of the repository.
 		if err != nil {
 			return err
 		}

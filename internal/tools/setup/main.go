@@ -1,11 +1,11 @@
-// Command setup makes the Python environment of the main job and of the tests: a virtual environment with
-// packages that are pinned by version and hash. Run it in the root of the repository.
+// Command setup makes a Python environment with packages that are pinned by version and hash. Run it in the root
+// of the repository.
 //
-//	go run ./internal/tools/setup [-dir .venv] run|test
+//	go run ./internal/tools/setup [-dir .venv] run|test|wheel
 //
-// "run" installs requirements-run.txt, which the main job needs (dpctl, the OpenCL driver for the CPU,
-// Numba). "test" also installs requirements-test.txt, the peers of the tests. If the packages are
-// installed already, the program checks this in a few milliseconds and prints nothing.
+// "run" installs requirements-run.txt, which the main job needs. "test" also installs requirements-test.txt. "wheel"
+// installs requirements-wheel.txt only. If the packages are installed already, the program checks this in a few
+// milliseconds and prints nothing.
 //
 // The environment uses USMBRIDGE_PYTHON, or the first suitable interpreter of python3, python3.14, ... python3.11
 // on PATH. Suitable are CPython 3.11 to 3.14 with a shared libpython. Without one, set-up uses the CPython
@@ -14,9 +14,7 @@ package main
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -24,7 +22,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 
 	"github.com/usmbridge/usmbridge/interop/python"
@@ -33,18 +30,15 @@ import (
 // newest is the last minor version of Python for which the pinned packages have wheels.
 const newest = 14
 
-// sets lists the sets of packages. requirements-SET.txt includes the files of the sets before it.
-var sets = []string{"run", "test"}
+// sets has the sets of packages. Each lists itself and, before it, the sets whose requirements files
+// requirements-SET.txt includes.
+var sets = map[string][]string{"run": {"run"}, "test": {"run", "test"}, "wheel": {"wheel"}}
 
 func main() {
 	dir := flag.String("dir", ".venv", "the `directory` of the environment")
-	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: setup [-dir .venv] run|test")
-		flag.PrintDefaults()
-	}
 	flag.Parse()
-	if flag.NArg() != 1 || !slices.Contains(sets, flag.Arg(0)) {
-		flag.Usage()
+	if flag.NArg() != 1 || sets[flag.Arg(0)] == nil {
+		fmt.Fprintln(os.Stderr, "usage: setup [-dir .venv] run|test|wheel")
 		os.Exit(2)
 	}
 	path, err := filepath.Abs(*dir)
@@ -78,20 +72,24 @@ func setUp(v *venv, lists, set string) error {
 	if err := v.install(list); err != nil {
 		return err
 	}
-	return v.record(hashes)
+	text, err := json.Marshal(hashes)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(v.stampFile(), text, 0o644)
 }
 
 // hashesOf returns a hash for the set, and for each set that it includes, of the requirements files.
 func hashesOf(lists, set string) (map[string]string, error) {
 	hashes := map[string]string{}
 	sum := sha256.New()
-	for _, name := range sets[:slices.Index(sets, set)+1] {
+	for _, name := range sets[set] {
 		text, err := os.ReadFile(filepath.Join(lists, "requirements-"+name+".txt"))
 		if err != nil {
 			return nil, fmt.Errorf("reading the list of packages: %w; run set-up in the root of the repository", err)
 		}
 		sum.Write(text)
-		hashes[name] = hex.EncodeToString(sum.Sum(nil))
+		hashes[name] = fmt.Sprintf("%x", sum.Sum(nil))
 	}
 	return hashes, nil
 }
@@ -110,31 +108,11 @@ func (v *venv) say(format string, args ...any) {
 func (v *venv) python() string    { return filepath.Join(v.dir, "bin", "python") }
 func (v *venv) stampFile() string { return filepath.Join(v.dir, "usmbridge.json") }
 
-// stamp is the file that set-up writes when it has installed a set of packages.
-type stamp struct {
-	Hashes map[string]string `json:"hashes"` // of the requirements files of each installed set
-}
-
-// installed returns the hashes of the installed sets.
-func (v *venv) installed() map[string]string {
-	var s stamp
-	text, err := os.ReadFile(v.stampFile())
-	if err != nil || json.Unmarshal(text, &s) != nil {
-		return nil
-	}
-	return s.Hashes
-}
-
-func (v *venv) record(hashes map[string]string) error {
-	text, err := json.Marshal(stamp{hashes})
-	if err != nil {
-		return err
-	}
-	// Rename replaces the file in one step.
-	if err := os.WriteFile(v.stampFile()+".new", append(text, '\n'), 0o644); err != nil {
-		return fmt.Errorf("recording the installed packages: %w", err)
-	}
-	return os.Rename(v.stampFile()+".new", v.stampFile())
+// installed returns the hashes of the installed sets, or nil if the environment has no stamp.
+func (v *venv) installed() (hashes map[string]string) {
+	text, _ := os.ReadFile(v.stampFile())
+	_ = json.Unmarshal(text, &hashes)
+	return hashes
 }
 
 // hasPip reports whether the interpreter of the environment runs and finds pip. After a change of the
@@ -250,21 +228,15 @@ func (v *venv) fetch() (embedded, error) {
 // usePip adds the pip of the Go module to the environment, for a Python without ensurepip: the Python of that
 // module, and those of some distributions.
 func (v *venv) usePip() error {
-	found, err := v.fetch()
-	if err != nil {
-		return err
-	}
 	env, err := python.Inspect(v.python())
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(env.SitePackages, "pip.pth"), []byte(found.Pip+"\n"), 0o644); err != nil {
-		return fmt.Errorf("adding pip: %w", err)
+	found, err := v.fetch()
+	if err != nil {
+		return err
 	}
-	if !v.hasPip() {
-		return errors.New("adding pip: the environment does not find it in " + found.Pip)
-	}
-	return nil
+	return os.WriteFile(filepath.Join(env.SitePackages, "pip.pth"), []byte(found.Pip+"\n"), 0o644)
 }
 
 // install installs the packages of a requirements file. pip refuses each file whose hash is not in the list.
@@ -272,7 +244,7 @@ func (v *venv) install(list string) error {
 	err := v.run(v.out, "-m", "pip", "install", "--require-hashes", "--no-deps", "--only-binary=:all:", "--no-input",
 		"--disable-pip-version-check", "--progress-bar=off", "--requirement", list)
 	if err != nil {
-		return fmt.Errorf("pip install: %w, see above; set-up downloads from PyPI and needs 4 GB of disk for the tests: "+
+		return fmt.Errorf("pip install: %w, see above; set-up downloads from PyPI, and the tests need 4 GB of disk: "+
 			"check the network, the disk, and pip's configuration (PIP_INDEX_URL, HTTPS_PROXY)", err)
 	}
 	if err := v.run(v.out, "-m", "pip", "check"); err != nil {

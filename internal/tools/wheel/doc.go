@@ -1,9 +1,5 @@
-// Command wheel builds the Python package usmbridge as a wheel,
-// dist/usmbridge-VERSION-cp311-abi3-PLATFORM.whl. The wheel has the Python sources and a shared library with the Go
-// code, for the stable ABI of CPython 3.11. PLATFORM names the oldest glibc that the library needs. The command
-// needs Go and a C compiler, and no Python.
-//
-//	go run ./internal/tools/wheel [-out dist] [-zig python] [-reproduce]
-//
-// With -zig, the C compiler of the Python package ziglang compiles for glibc 2.28. Every library is audited.
-package main
+// Package wheel builds the wheel for distribution: dist/usmbridge-VERSION-cp311-abi3-PLATFORM.whl, with the Python
+// sources and a shared library with the Go code, for the stable ABI of CPython 3.11. internal/pypackage is the Python
+// project, which any front end of PEP 517 builds. wheel.sh builds it with the C compiler zig for glibc 2.28, checks it
+// with auditwheel and abi3audit, and builds it again to compare. Package extension is the library.
+package wheel

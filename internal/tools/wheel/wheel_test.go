@@ -1,150 +1,149 @@
-package main
+package wheel
 
 import (
-	"archive/zip"
-	"encoding/csv"
-	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/pypackage"
 	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-func TestGlibcVersion(t *testing.T) {
-	for text, want := range map[string]glibc{"GLIBC_2.34": {2, 34}, "GLIBC_2.2.5": {2, 2}, "GLIBC_2.117": {2, 117}} {
-		found, ok := glibcVersion(text)
-		require.True(t, ok, text)
-		require.Equal(t, want, found)
-	}
-	for _, text := range []string{"", "GLIBC_PRIVATE", "GLIBC_", "GLIBCXX_3.4", "OPENSSL_3.0.0"} {
-		_, ok := glibcVersion(text)
-		require.False(t, ok, text)
-	}
-}
+// library is C code of a library that the checks accept.
+const library = "int PyInit__native(void) { return 0; }"
 
-func TestPlatformTag(t *testing.T) {
-	for _, test := range []struct {
-		found findings
-		want  string
-	}{
-		{findings{machine: "x86_64", needs: glibc{2, 2}}, "manylinux_2_17_x86_64"},
-		{findings{machine: "x86_64", needs: glibc{2, 18}}, "manylinux_2_24_x86_64"},
-		{findings{machine: "aarch64", needs: glibc{2, 28}}, "manylinux_2_28_aarch64"},
-		{findings{machine: "x86_64", needs: glibc{2, 99}}, "manylinux_2_99_x86_64"},
-		{findings{machine: "x86_64", needs: glibc{2, 17}, foreign: "libfoo.so.1"}, "linux_x86_64"},
-	} {
-		require.Equal(t, test.want, test.found.platform())
-	}
-}
-
-// TestAuditRefuses audits libraries that Python cannot load or that depend on the machine or the Python.
-func TestAuditRefuses(t *testing.T) {
+// TestChecksFindFaults checks that wheel.sh accepts a library and refuses one with each fault.
+func TestChecksFindFaults(t *testing.T) {
 	cc, err := exec.LookPath("cc")
 	if err != nil {
 		t.Skip("no C compiler: ", err)
 	}
-	compile := func(code string, args ...string) string {
-		dir := t.TempDir()
-		require.NoError(t, os.WriteFile(filepath.Join(dir, "x.c"), []byte(code), 0o644))
-		args = append(args, "-shared", "-fPIC", "-o", filepath.Join(dir, "x.so"), filepath.Join(dir, "x.c"))
-		out, err := exec.Command(cc, args...).CombinedOutput()
-		require.NoErrorf(t, err, "%s", out)
-		return filepath.Join(dir, "x.so")
-	}
-	_, err = audit(compile("int something(void) { return 0; }"))
-	require.ErrorContains(t, err, "does not export PyInit__native")
-	_, err = audit(compile("int PyLong_AsLong(void *); int PyInit__native(void) { return PyLong_AsLong(0); }"))
-	require.ErrorContains(t, err, "links to the symbol PyLong_AsLong of CPython")
-	_, err = audit(compile("int PyInit__native(void) { return 0; }", "-g"))
-	require.ErrorContains(t, err, "names directories of the machine")
-	found, err := audit(compile("int PyInit__native(void) { return 0; }"))
-	require.NoError(t, err)
-	require.Empty(t, found.foreign)
-}
-
-// TestPackingIsReproducible checks that equal libraries give equal wheels at different times.
-func TestPackingIsReproducible(t *testing.T) {
 	dir := t.TempDir()
-	library := filepath.Join(dir, "library")
-	require.NoError(t, os.WriteFile(library, []byte("code"), 0o600))
-	w := wheel{version: "1.2.3", tag: "cp311-abi3-any", license: []byte("text")}
-	var files [2][]byte
-	for i := range files {
-		path, err := w.write(filepath.Join(dir, "dist"), library)
-		require.NoError(t, err)
-		files[i], err = os.ReadFile(path)
-		require.NoError(t, err)
-		require.NoError(t, os.Chtimes(library, time.Unix(0, 0), time.Unix(0, 0)))
+	compile := func(name, code string, args ...string) string {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path+".c", []byte(code), 0o600))
+		out, err := exec.Command(cc, append([]string{"-shared", "-fPIC", "-o", path, path + ".c"}, args...)...).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		return path
 	}
-	require.Equal(t, files[0], files[1])
+	python := compile("libpython3.11.so", "")
+	for _, test := range []struct{ path, problem string }{
+		{compile("good.so", library), ""},
+		{compile("linked.so", library, "-Wl,--no-as-needed", python), "links to libpython"},
+		{compile("debug.so", library, "-g"), "has debug information"},
+		{compile("symbols.so", "int PyLong_AsLong(void *); int PyInit__native(void) { return PyLong_AsLong(0); }"), "PyLong_AsLong"},
+		{compile("nothing.so", "int something(void) { return 0; }"), "does not export PyInit__native"},
+	} {
+		out, err := exec.Command("./wheel.sh", "-check", test.path).CombinedOutput()
+		require.Equal(t, test.problem != "", err != nil, "%s: %s", test.path, out)
+		require.Contains(t, string(out), test.problem)
+	}
 }
 
-// TestCopySources checks that the second build reads the sources and no results of earlier builds.
-func TestCopySources(t *testing.T) {
-	from, to := t.TempDir(), filepath.Join(t.TempDir(), "copied")
-	for _, name := range []string{"go.mod", "a/b.go", "a/bin/c.go", "bin/tool", "dist/old.whl", ".venv/x.py", "a/.cache/y"} {
-		path := filepath.Join(from, name)
-		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		require.NoError(t, os.WriteFile(path, []byte(name), 0o600))
+// TestBuildFindsFaults builds wheels of a small library, which stands for the Go code. The packages are those of
+// `make wheel`; `make test-pythons` runs this test.
+func TestBuildFindsFaults(t *testing.T) {
+	python := os.Getenv("USMBRIDGE_WHEEL_PYTHON")
+	if python == "" {
+		t.Skip("needs the packages of make wheel; make test-pythons sets USMBRIDGE_WHEEL_PYTHON")
 	}
-	require.NoError(t, copySources(to, from))
-	var found []string
-	require.NoError(t, filepath.WalkDir(to, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() {
-			name, _ := filepath.Rel(to, path)
-			found = append(found, name)
-		}
-		return err
-	}))
-	require.Equal(t, []string{"a/b.go", "a/bin/c.go", "go.mod"}, found)
+	dir := t.TempDir()
+	source, command, foreign := filepath.Join(dir, "library.c"), filepath.Join(dir, "go"), filepath.Join(dir, "libforeign.so")
+	out, err := exec.Command("cc", "-shared", "-o", foreign, "-Wl,-soname,libforeign.so", "-x", "c", os.DevNull).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	// The argument after -o is the path of the library.
+	require.NoError(t, os.WriteFile(command, []byte("#!/bin/sh\nwhile [ \"$1\" != -o ]; do shift; done\n"+
+		"cc -shared -fPIC -DTIME=$(date +%s%N) -o \"$2\" "+source+" $LINK\n"), 0o700))
+	for name, test := range map[string]struct{ code, link, problem string }{
+		"none":                  {library, "", ""},
+		"the time of the build": {library + " long built = TIME;", "", "two builds of the same sources differ"},
+		"a newer glibc":         {library + " int stat(const char *, void *); int f(void) { return stat(0, 0); }", "", "too-recent versioned symbols"},
+		"another library":       {library, "-Wl,--no-as-needed " + foreign, "libforeign.so"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.NoError(t, os.WriteFile(source, []byte(test.code), 0o600))
+			dist := filepath.Join(dir, "dist")
+			cmd := exec.Command("./wheel.sh", python, dist)
+			cmd.Env = append(os.Environ(), "GO="+command, "LINK="+test.link)
+			out, err := cmd.CombinedOutput()
+			require.Equal(t, test.problem != "", err != nil, "%s", out)
+			require.Contains(t, string(out), test.problem)
+			if err == nil {
+				wheels, err := filepath.Glob(dist + "/usmbridge-" + usmarray.Version + "-cp311-abi3-manylinux*.whl")
+				require.NoError(t, err)
+				require.Len(t, wheels, 1)
+			}
+		})
+	}
 }
 
 // sample lists the Python tests that run with the wheel. `make test-pythons` runs all of them, with each Python.
 var sample = []string{"test_package.py", "test_array.py", "test_dlpack_export.py", "test_dlpack_import.py", "test_exchange.py", "test_suai_in.py", "test_suai_out.py", "test_interprocess.py", "test_processes.py", "test_share.py"}
 
-// TestWheel builds the wheel, checks its files, and runs a sample of the Python tests with it in an unmodified
-// Python.
+// TestWheel builds the wheel with pip, checks it, and runs a sample of the Python tests with it in an unmodified Python.
 func TestWheel(t *testing.T) {
 	if runtime.GOOS != "linux" || os.Getenv("CGO_ENABLED") == "0" {
 		t.Skip("the module needs Linux and cgo")
 	}
+	exe := testenv.Interpreter(t, "import pip, venv, hatchling, pytest, hypothesis, numpy")
+	run := func(env []string, name string, args ...string) string {
+		t.Helper()
+		cmd := exec.Command(name, args...)
+		cmd.Env, cmd.Dir = env, t.TempDir()
+		out, err := cmd.CombinedOutput()
+		require.NoErrorf(t, err, "%s", out)
+		return string(out)
+	}
+	path := func(name string) string { return filepath.Join(testenv.Root(), name) }
 	dist, site := t.TempDir(), t.TempDir()
-	path, err := build(options{out: dist, root: "../../.."})
+	run(nil, exe, "-m", "pip", "wheel", "--no-index", "--no-build-isolation", "--wheel-dir", dist, path("internal/pypackage"))
+	wheels, err := filepath.Glob(filepath.Join(dist, "usmbridge-"+usmarray.Version+"-cp311-abi3-linux_*.whl"))
 	require.NoError(t, err)
-	require.Regexp(t, `/usmbridge-[0-9.]+-cp311-abi3-(manylinux_2_\d+|linux)_(x86_64|aarch64)\.whl$`, path)
-	unpack(t, path, site)
-	t.Run("fresh environment", func(t *testing.T) { freshEnvironment(t, path) })
-	exe := testenv.Interpreter(t, "import pytest, hypothesis, numpy")
+	require.Len(t, wheels, 1)
+	run(nil, exe, "-m", "zipfile", "-e", wheels[0], site)
+	run(nil, path("internal/tools/wheel/wheel.sh"), "-check", filepath.Join(site, "usmbridge", "_native.abi3.so"))
+	t.Run("contents", func(t *testing.T) {
+		info := filepath.Join(site, "usmbridge-"+usmarray.Version+".dist-info")
+		require.FileExists(t, filepath.Join(info, "licenses", "LICENSE"))
+		for _, f := range pypackage.Sources() {
+			text, err := os.ReadFile(filepath.Join(site, f.Name))
+			require.NoError(t, err)
+			require.Equal(t, f.Data, string(text))
+		}
+		for _, f := range pypackage.Metadata(usmarray.Version)[:2] {
+			text, err := os.ReadFile(filepath.Join(info, f.Name))
+			require.NoError(t, err)
+			for line := range strings.Lines(f.Data) {
+				require.True(t, strings.Contains(string(text), line) || strings.HasPrefix(line, "Metadata-Version:"), "%s: %s", f.Name, line)
+			}
+		}
+	})
+	t.Run("fresh environment", func(t *testing.T) {
+		venv := t.TempDir()
+		run(nil, exe, "-m", "venv", "--without-pip", venv)
+		fresh, empty := filepath.Join(venv, "bin", "python"), []string{"PATH=" + t.TempDir()}
+		run(nil, exe, "-m", "pip", "--python", fresh, "install", "--no-index", "--no-deps", "--disable-pip-version-check", wheels[0])
+		require.Equal(t, usmarray.Version+" host\n", run(empty, fresh, "-c", sampleProgram))
+		require.Contains(t, run(empty, fresh, "-m", "usmbridge"), "not found; the host backend serves")
+		require.Contains(t, run(empty, fresh, "-c", "import importlib.metadata as m; print(m.entry_points(group='numba_extensions'))"), "usmbridge:numba.init")
+	})
 	t.Run("free-threaded", func(t *testing.T) { refusesFreeThreads(t, exe, site) })
 
-	tests, err := filepath.Abs("../../../interop/pymodule/tests")
-	require.NoError(t, err)
-	// These tests take 45 s. How the package was built makes no difference to them, and the tests of package
-	// pymodule run them.
+	// The tests that are left out take 45 s. How the package was built makes no difference to them, and the tests of
+	// package pymodule run them.
 	args := []string{"-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "not stubs and not killed_at_random"}
 	for _, name := range sample {
-		args = append(args, filepath.Join(tests, name))
+		args = append(args, path("interop/pymodule/tests/"+name))
 	}
-	cmd := exec.Command(exe, args...)
-	cmd.Dir = dist
 	// Without VIRTUAL_ENV, the module finds SYCL beside the running Python.
-	for _, e := range os.Environ() {
-		if !strings.HasPrefix(e, "VIRTUAL_ENV=") {
-			cmd.Env = append(cmd.Env, e)
-		}
-	}
-	cmd.Env = append(cmd.Env, "PYTHONPATH="+site, "USMBRIDGE_TEST_HOST="+exe, "PYTHONDONTWRITEBYTECODE=1")
-	out, err := cmd.CombinedOutput()
-	require.NoErrorf(t, err, "%s", out)
+	env := append(os.Environ(), "PYTHONPATH="+site, "USMBRIDGE_TEST_HOST="+exe, "PYTHONDONTWRITEBYTECODE=1", "VIRTUAL_ENV=")
+	run(env, exe, args...)
 }
 
 const sampleProgram = `
@@ -154,31 +153,6 @@ assert memoryview(a).tolist() == [[1, 2, 3], [4, 5, 6]] and ub.from_dlpack(a.T).
 assert ub.__file__.startswith(sys.prefix), ub.__file__
 print(ub.__version__, ub.devices()[-1].filter_string)
 `
-
-// freshEnvironment installs the wheel into a new environment without Go, SYCL or other packages, and uses it.
-func freshEnvironment(t *testing.T, path string) {
-	exe := testenv.Interpreter(t, "import pytest, hypothesis, numpy")
-	if out, err := exec.Command(exe, "-m", "pip", "--version").CombinedOutput(); err != nil {
-		testenv.Missing(t, exe+" has no pip: "+strings.TrimSpace(string(out)), testenv.Peers)
-	}
-	venv := t.TempDir()
-	if out, err := exec.Command(exe, "-m", "venv", "--without-pip", venv).CombinedOutput(); err != nil {
-		t.Skipf("%s cannot create environments: %s", exe, out)
-	}
-	fresh := filepath.Join(venv, "bin", "python")
-	out, err := exec.Command(exe, "-m", "pip", "--python", fresh, "install", "--no-index", "--no-deps", "--disable-pip-version-check", path).CombinedOutput()
-	require.NoErrorf(t, err, "%s", out)
-	run := func(args ...string) string {
-		cmd := exec.Command(fresh, args...)
-		cmd.Env, cmd.Dir = []string{"PATH=" + t.TempDir()}, venv
-		out, err := cmd.CombinedOutput()
-		require.NoErrorf(t, err, "%s", out)
-		return string(out)
-	}
-	require.Equal(t, usmarray.Version+" host\n", run("-c", sampleProgram))
-	require.Contains(t, run("-m", "usmbridge"), "not found; the host backend serves")
-	require.Contains(t, run("-c", "import importlib.metadata as m; print(m.entry_points(group='numba_extensions'))"), "usmbridge:numba.init")
-}
 
 // refusesFreeThreads loads the library into a process with a symbol that only free-threaded builds of CPython have.
 // Their objects have another layout, so the library must not use any.
@@ -199,34 +173,4 @@ func refusesFreeThreads(t *testing.T, exe, site string) {
 	require.ErrorAs(t, err, &exit, "%s", out)
 	require.Equal(t, 1, exit.ExitCode(), "%s", out)
 	require.Contains(t, string(out), "ImportError: usmbridge: this Python has no stable ABI of CPython 3.11 or newer, like free-threaded builds")
-}
-
-// unpack extracts the wheel into a directory and checks RECORD.
-func unpack(t *testing.T, path, site string) {
-	t.Helper()
-	z, err := zip.OpenReader(path)
-	require.NoError(t, err)
-	defer z.Close()
-	names := map[string]bool{}
-	for _, f := range z.File {
-		names[f.Name] = true
-		r, err := f.Open()
-		require.NoError(t, err)
-		data, err := io.ReadAll(r)
-		require.NoError(t, err)
-		require.NoError(t, r.Close())
-		dst := filepath.Join(site, filepath.FromSlash(f.Name))
-		require.NoError(t, os.MkdirAll(filepath.Dir(dst), 0o755))
-		require.NoError(t, os.WriteFile(dst, data, f.Mode()))
-		if !strings.HasSuffix(f.Name, "RECORD") {
-			continue
-		}
-		rows, err := csv.NewReader(strings.NewReader(string(data))).ReadAll()
-		require.NoError(t, err)
-		listed := map[string]bool{}
-		for _, row := range rows {
-			listed[row[0]] = true
-		}
-		require.Equal(t, names, listed, "RECORD lists every member")
-	}
 }

@@ -1,7 +1,7 @@
 //go:build cgo && linux
 
 // Command extension is the Python extension module usmbridge._native as a shared library
-// (go build -buildmode=c-shared). internal/tools/wheel packs it.
+// (go build -buildmode=c-shared). internal/pypackage/hatch_build.py builds it.
 package main
 
 /*
