@@ -77,36 +77,35 @@ func list(t *testing.T) map[string]goPackage {
 	}
 }
 
-// layerOf returns the layer of a package of this module.
-func layerOf(path string) (layer, bool) {
+// layerOf returns the layer of a package of this module. Other packages have none.
+func layerOf(path string) (best layer) {
 	rel := strings.TrimPrefix(path, module+"/")
-	best, ok := layer{}, false
 	for _, l := range layers {
 		if (rel == l.path || strings.HasPrefix(rel, l.path+"/")) && len(l.path) > len(best.path) {
-			best, ok = l, true
+			best = l
 		}
 	}
-	return best, ok
+	return best
 }
 
 func ours(path string) bool { return strings.HasPrefix(path, module+"/") }
 
+// mayUse reports whether packages of layer l may use those of the layer other.
+func (l layer) mayUse(other string) bool { return l.path == other || slices.Contains(l.uses, other) }
+
 func TestImportsPointDown(t *testing.T) {
+	require.False(t, layerOf(module+"/memmgr/arena").mayUse("usmarray"))
+	require.False(t, layerOf(module+"/dlpack/cute").mayUse("syclobj"))
 	seen := map[string]bool{}
 	for path, p := range list(t) {
 		if !ours(path) {
 			continue
 		}
-		l, ok := layerOf(path)
-		require.True(t, ok, "%s lies in no layer; add it to the table or move it", path)
+		l := layerOf(path)
+		require.NotEmpty(t, l.path, "%s lies in no layer; add it to the table or move it", path)
 		seen[l.path] = true
 		for _, dep := range p.Deps {
-			if !ours(dep) {
-				continue
-			}
-			d, _ := layerOf(dep)
-			require.True(t, d.path == l.path || slices.Contains(l.uses, d.path),
-				"%s (layer %s) depends on %s (layer %s)", path, l.path, dep, d.path)
+			require.True(t, !ours(dep) || l.mayUse(layerOf(dep).path), "%s (layer %s) depends on %s", path, l.path, dep)
 		}
 	}
 	for _, l := range layers {
@@ -133,32 +132,37 @@ func TestLibraryPullsInFewModules(t *testing.T) {
 // TestNestedModulesAvoidInternal checks that nested modules import no internal package of the root module: these
 // change without notice, and the modules may have different versions.
 func TestNestedModulesAvoidInternal(t *testing.T) {
-	root := "../../.."
+	nested, err := filepath.Glob("../../../*/*/go.mod")
+	require.NoError(t, err)
+	if len(nested) == 0 {
+		t.Skip("the nested modules are not here, as in the module cache")
+	}
 	imports := regexp.MustCompile(`"` + module + `/internal/[^"]*"`)
-	nested := 0
-	require.NoError(t, filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
-		if err != nil || !d.IsDir() || path == root {
-			return err
-		}
-		if strings.HasPrefix(d.Name(), ".") && d.Name() != ".." {
-			return filepath.SkipDir
-		}
-		if _, err := os.Stat(filepath.Join(path, "go.mod")); err != nil {
-			return nil //nolint:nilerr // A directory of the module itself.
-		}
-		nested++
-		return filepath.WalkDir(path, func(file string, d os.DirEntry, err error) error {
+	for _, mod := range nested {
+		require.NoError(t, filepath.WalkDir(filepath.Dir(mod), func(file string, _ os.DirEntry, err error) error {
 			ofTests := strings.HasSuffix(file, "_test.go") || strings.HasSuffix(filepath.Dir(file), "test")
 			if err != nil || !strings.HasSuffix(file, ".go") || ofTests {
 				return err
 			}
 			text, err := os.ReadFile(file)
-			require.NoError(t, err)
 			require.Empty(t, string(imports.Find(text)), "%s is part of a nested module", file)
-			return nil
-		})
-	}))
-	require.NotZero(t, nested)
+			return err
+		}))
+	}
+}
+
+// eachFile calls check with the text of each Go file and C file of this module, without tests.
+func eachFile(t *testing.T, check func(p goPackage, name, text string)) {
+	t.Helper()
+	for path, p := range list(t) {
+		for _, name := range slices.Concat(p.GoFiles, p.CgoFiles, p.CFiles, p.HFiles) {
+			if ours(path) {
+				text, err := os.ReadFile(filepath.Join(p.Dir, name))
+				require.NoError(t, err)
+				check(p, path+"/"+name, string(text))
+			}
+		}
+	}
 }
 
 var includes = regexp.MustCompile(`(?m)^[ \t]*#[ \t]*include[ \t]+(["<])([^">]+)[">]`)
@@ -167,71 +171,80 @@ var includes = regexp.MustCompile(`(?m)^[ \t]*#[ \t]*include[ \t]+(["<])([^">]+)
 var foreign = regexp.MustCompile(`(?i)python\.h|dpctl|sycl/|CL/|dlpack/dlpack\.h|level_zero|umf`)
 
 func TestCIncludesPointDown(t *testing.T) {
-	packages := list(t)
+	require.Regexp(t, foreign, includes.FindStringSubmatch("# include <Python.h>")[2])
 	home := map[string]string{} // header -> layer
-	for path, p := range packages {
-		if ours(path) {
-			l, _ := layerOf(path)
-			for _, h := range p.HFiles {
+	for path, p := range list(t) {
+		for _, h := range p.HFiles {
+			if ours(path) {
 				require.NotContains(t, home, h, "two headers of one name: the include path would decide between them")
-				home[h] = l.path
+				home[h] = layerOf(path).path
 			}
 		}
 	}
-	for path, p := range packages {
-		if !ours(path) {
-			continue
-		}
-		l, _ := layerOf(path)
-		for _, name := range slices.Concat(p.CFiles, p.HFiles, p.CgoFiles) {
-			text, err := os.ReadFile(filepath.Join(p.Dir, name))
-			require.NoError(t, err)
-			for _, m := range includes.FindAllSubmatch(text, -1) {
-				header := filepath.Base(string(m[2]))
-				to, isOurs := home[header]
-				if quoted := string(m[1]) == `"`; !quoted || !isOurs {
-					require.False(t, foreign.Match(m[2]), "%s/%s includes a foreign header: %s", path, name, m[2])
-					continue
-				}
-				require.True(t, to == l.path || slices.Contains(l.uses, to),
-					"%s/%s includes %s of layer %s", path, name, header, to)
+	eachFile(t, func(p goPackage, name, text string) {
+		for _, m := range includes.FindAllStringSubmatch(text, -1) {
+			if to, isOurs := home[filepath.Base(m[2])]; isOurs && m[1] == `"` {
+				require.True(t, layerOf(p.ImportPath).mayUse(to), "%s includes %s of layer %s", name, m[2], to)
+			} else {
+				require.NotRegexp(t, foreign, m[2], "%s includes a foreign header", name)
 			}
 		}
-	}
+	})
 }
 
 // TestNoescapeImpliesNocallback: Go passes the address of a variable on the stack to a C function that is marked
 // as noescape. If C calls Go, the stack may grow and move, and C keeps the old address.
 func TestNoescapeImpliesNocallback(t *testing.T) {
 	mark := regexp.MustCompile(`(?m)^#cgo (noescape|nocallback) (\w+)`)
-	for path, p := range list(t) {
-		if !ours(path) {
-			continue
+	eachFile(t, func(_ goPackage, name, text string) {
+		marks := map[string][]string{}
+		for _, m := range mark.FindAllStringSubmatch(text, -1) {
+			marks[m[1]] = append(marks[m[1]], m[2])
 		}
-		for _, name := range p.CgoFiles {
-			text, err := os.ReadFile(filepath.Join(p.Dir, name))
-			require.NoError(t, err)
-			marks := map[string][]string{}
-			for _, m := range mark.FindAllSubmatch(text, -1) {
-				marks[string(m[1])] = append(marks[string(m[1])], string(m[2]))
-			}
-			require.Subset(t, marks["nocallback"], marks["noescape"], "%s/%s", path, name)
-		}
-	}
+		require.Subset(t, marks["nocallback"], marks["noescape"], name)
+	})
 }
 
 // TestPythonStaysInInterop checks that the C code of the layers below interop has no names of CPython.
 func TestPythonStaysInInterop(t *testing.T) {
 	names := regexp.MustCompile(`\bPy(Object|GILState|Capsule|Err|Long|Dict|Tuple)[A-Za-z_]*\b`)
 	comment := regexp.MustCompile(`(?s)/\*.*?\*/|//[^\n]*`)
-	for path, p := range list(t) {
-		if l, ok := layerOf(path); !ours(path) || !ok || slices.Contains([]string{"interop", "internal/tools", "examples"}, l.path) {
-			continue
+	eachFile(t, func(p goPackage, name, text string) {
+		above := slices.Contains([]string{"interop", "internal/tools", "examples"}, layerOf(p.ImportPath).path)
+		if !above && !strings.HasSuffix(name, ".go") {
+			require.NotRegexp(t, names, comment.ReplaceAllString(text, ""), name)
 		}
-		for _, name := range slices.Concat(p.CFiles, p.HFiles) {
-			text, err := os.ReadFile(filepath.Join(p.Dir, name))
-			require.NoError(t, err)
-			require.Empty(t, string(names.Find(comment.ReplaceAll(text, nil))), "%s/%s", path, name)
+	})
+}
+
+// TestNoPanicIsAString checks that the value of a panic is an error. Internal packages may panic with
+// a string.
+func TestNoPanicIsAString(t *testing.T) {
+	call := regexp.MustCompile("\\bpanic\\((\"|`|fmt\\.Sprint)")
+	require.Regexp(t, call, `panic("closed")`)
+	eachFile(t, func(p goPackage, name, text string) {
+		if p.Name != "main" && !strings.Contains(name, "/internal/") && !strings.HasSuffix(p.ImportPath, "test") {
+			require.NotRegexp(t, call, text, "%s: make the value an error", name)
+		}
+	})
+}
+
+// TestPagesNameExistingFiles checks that the files and directories named by CONTRIBUTING.md, README.md and
+// docs/architecture.md exist.
+func TestPagesNameExistingFiles(t *testing.T) {
+	root := filepath.Join("..", "..", "..")
+	file := regexp.MustCompile("[`(]((?:dlpack|examples|internal|interop|memmgr|syclobj|usmarray)/[a-z0-9_./-]*[a-z0-9_])[`)]")
+	if _, err := os.Stat(filepath.Join(root, "interop", "flight")); err != nil {
+		t.Skip("the nested modules are not here, as in the module cache")
+	}
+	for _, page := range []string{"CONTRIBUTING.md", "README.md", "docs/architecture.md"} {
+		text, err := os.ReadFile(filepath.Join(root, page))
+		require.NoError(t, err)
+		names := file.FindAllStringSubmatch(string(text), -1)
+		require.NotEmpty(t, names)
+		for _, m := range names {
+			_, err := os.Stat(filepath.Join(root, m[1]))
+			require.NoError(t, err, "%s names it", page)
 		}
 	}
 }

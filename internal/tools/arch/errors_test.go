@@ -2,11 +2,7 @@ package arch
 
 import (
 	"errors"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"path"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -72,46 +68,4 @@ func TestErrorsShareAShape(t *testing.T) {
 		require.ErrorIs(t, e, problem)
 		require.Regexp(t, `^(memmgr|usmarray|python): .*Do: problem`, e.Error())
 	}
-}
-
-// TestNoPanicIsAString checks that the value of a panic is an error. Internal packages may panic with
-// a string.
-func TestNoPanicIsAString(t *testing.T) {
-	seen := 0
-	for name, p := range list(t) {
-		if !ours(name) || p.Name == "main" || strings.Contains(name, "/internal/") || strings.HasSuffix(name, "test") {
-			continue
-		}
-		for _, name := range append(p.GoFiles, p.CgoFiles...) {
-			set := token.NewFileSet()
-			f, err := parser.ParseFile(set, filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
-			require.NoError(t, err)
-			ast.Inspect(f, func(n ast.Node) bool {
-				call, ok := n.(*ast.CallExpr)
-				if !ok {
-					return true
-				}
-				if id, ok := call.Fun.(*ast.Ident); ok && id.Name == "panic" {
-					seen++
-					require.False(t, isText(call.Args[0]), "%s: a panic with a string; make it an error", set.Position(call.Pos()))
-				}
-				return true
-			})
-		}
-	}
-	require.Greater(t, seen, 10)
-}
-
-// isText reports whether an expression is a string, as far as its syntax shows.
-func isText(e ast.Expr) bool {
-	switch x := e.(type) {
-	case *ast.BasicLit:
-		return x.Kind == token.STRING
-	case *ast.BinaryExpr:
-		return isText(x.X) || isText(x.Y)
-	case *ast.CallExpr:
-		f, ok := x.Fun.(*ast.SelectorExpr)
-		return ok && strings.HasPrefix(f.Sel.Name, "Sprint")
-	}
-	return false
 }
