@@ -81,7 +81,7 @@ test-nested: python bin/tritonclient/requirements.txt ## the nested modules with
 	@$(TEST) USMBRIDGE_RELEASE=1 $(GO) test -vet=off -count=1 -timeout 20m ./internal/tools/release
 
 test-pythons: wheel ## the Python tests with the wheel, on each Python 3.11 to 3.14 that is installed [PYTHONS="13 14" ARGS=pytest's]; 5 min for each
-	@USMBRIDGE_WHEEL_PYTHON="$(CURDIR)/bin/wheel/bin/python" $(GO) test -count=1 -run FindFaults ./internal/tools/wheel
+	@USMBRIDGE_WHEEL_PYTHON="$(CURDIR)/bin/wheel/bin/python" $(GO) test -count=1 -run FindsFaults ./internal/tools/wheel
 	@GO="$(GO)" PYTHONS="$(PYTHONS)" $(CHECKS)/test-pythons.sh dist/*.whl bin/pythons $(ARGS)
 
 test-versions: build ## both protocols with each dpctl from 0.17 to 0.22 and NumPy from 1.26: the table of docs/compatibility.md [VERSIONS="dpctl-0.18 ..."]; 5 min for each

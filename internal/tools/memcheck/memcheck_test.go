@@ -3,6 +3,7 @@
 package memcheck
 
 import (
+	"cmp"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -31,10 +32,7 @@ func build(t *testing.T, flags ...string) string {
 	t.Helper()
 	root, err := filepath.Abs("../../..")
 	require.NoError(t, err)
-	compiler := append(strings.Fields(os.Getenv("CC")), "cc")
-	if len(compiler) > 1 {
-		compiler = compiler[:len(compiler)-1]
-	}
+	compiler := strings.Fields(cmp.Or(os.Getenv("CC"), "cc"))
 	if _, err := exec.LookPath(compiler[0]); err != nil {
 		t.Skipf("no C compiler: %v", err)
 	}

@@ -1,6 +1,7 @@
 package wheel
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,27 +19,28 @@ import (
 // library is C code of a library that the checks accept.
 const library = "int PyInit__native(void) { return 0; }"
 
-// TestChecksFindFaults checks that wheel.sh accepts a library and refuses one with each fault.
-func TestChecksFindFaults(t *testing.T) {
-	cc, err := exec.LookPath("cc")
-	if err != nil {
+// compile compiles a library and returns its path.
+func compile(t *testing.T, name, code string, args ...string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	require.NoError(t, os.WriteFile(path+".c", []byte(code), 0o600))
+	out, err := exec.Command("cc", append([]string{"-shared", "-fPIC", "-o", path, path + ".c"}, args...)...).CombinedOutput()
+	if errors.Is(err, exec.ErrNotFound) {
 		t.Skip("no C compiler: ", err)
 	}
-	dir := t.TempDir()
-	compile := func(name, code string, args ...string) string {
-		path := filepath.Join(dir, name)
-		require.NoError(t, os.WriteFile(path+".c", []byte(code), 0o600))
-		out, err := exec.Command(cc, append([]string{"-shared", "-fPIC", "-o", path, path + ".c"}, args...)...).CombinedOutput()
-		require.NoError(t, err, "%s", out)
-		return path
-	}
-	python := compile("libpython3.11.so", "")
+	require.NoError(t, err, "%s", out)
+	return path
+}
+
+// TestChecksFindFaults checks that wheel.sh accepts a library and refuses one with each fault.
+func TestChecksFindFaults(t *testing.T) {
+	python := compile(t, "libpython3.11.so", "")
 	for _, test := range []struct{ path, problem string }{
-		{compile("good.so", library), ""},
-		{compile("linked.so", library, "-Wl,--no-as-needed", python), "links to libpython"},
-		{compile("debug.so", library, "-g"), "has debug information"},
-		{compile("symbols.so", "int PyLong_AsLong(void *); int PyInit__native(void) { return PyLong_AsLong(0); }"), "PyLong_AsLong"},
-		{compile("nothing.so", "int something(void) { return 0; }"), "does not export PyInit__native"},
+		{compile(t, "good.so", library), ""},
+		{compile(t, "linked.so", library, "-Wl,--no-as-needed", python), "links to libpython"},
+		{compile(t, "debug.so", library, "-g"), "has debug information"},
+		{compile(t, "symbols.so", "int PyLong_AsLong(void *); int PyInit__native(void) { return PyLong_AsLong(0); }"), "PyLong_AsLong"},
+		{compile(t, "nothing.so", "int something(void) { return 0; }"), "does not export PyInit__native"},
 	} {
 		out, err := exec.Command("./wheel.sh", "-check", test.path).CombinedOutput()
 		require.Equal(t, test.problem != "", err != nil, "%s: %s", test.path, out)
@@ -54,9 +56,8 @@ func TestBuildFindsFaults(t *testing.T) {
 		t.Skip("needs the packages of make wheel; make test-pythons sets USMBRIDGE_WHEEL_PYTHON")
 	}
 	dir := t.TempDir()
-	source, command, foreign := filepath.Join(dir, "library.c"), filepath.Join(dir, "go"), filepath.Join(dir, "libforeign.so")
-	out, err := exec.Command("cc", "-shared", "-o", foreign, "-Wl,-soname,libforeign.so", "-x", "c", os.DevNull).CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	source, command := filepath.Join(dir, "library.c"), filepath.Join(dir, "go")
+	foreign := compile(t, "libforeign.so", "", "-Wl,-soname,libforeign.so")
 	// The argument after -o is the path of the library.
 	require.NoError(t, os.WriteFile(command, []byte("#!/bin/sh\nwhile [ \"$1\" != -o ]; do shift; done\n"+
 		"cc -shared -fPIC -DTIME=$(date +%s%N) -o \"$2\" "+source+" $LINK\n"), 0o700))
@@ -133,7 +134,16 @@ func TestWheel(t *testing.T) {
 		require.Contains(t, run(empty, fresh, "-m", "usmbridge"), "not found; the host backend serves")
 		require.Contains(t, run(empty, fresh, "-c", "import importlib.metadata as m; print(m.entry_points(group='numba_extensions'))"), "usmbridge:numba.init")
 	})
-	t.Run("free-threaded", func(t *testing.T) { refusesFreeThreads(t, exe, site) })
+	t.Run("free-threaded", func(t *testing.T) {
+		// Only free-threaded builds of CPython have this symbol. Their objects have another layout.
+		mark := compile(t, "mark.so", "void _Py_MergeZeroLocalRefcount(void *o) { (void)o; }")
+		cmd := exec.Command(exe, "-c", "import usmbridge")
+		cmd.Dir, cmd.Env = t.TempDir(), append(os.Environ(), "PYTHONPATH="+site, "LD_PRELOAD="+mark, "PYTHONDONTWRITEBYTECODE=1")
+		out, err := cmd.CombinedOutput()
+		require.Error(t, err)
+		require.Equal(t, 1, cmd.ProcessState.ExitCode(), "%s", out)
+		require.Contains(t, string(out), "ImportError: usmbridge: this Python has no stable ABI of CPython 3.11 or newer, like free-threaded builds")
+	})
 
 	// The tests that are left out take 45 s. How the package was built makes no difference to them, and the tests of
 	// package pymodule run them.
@@ -153,24 +163,3 @@ assert memoryview(a).tolist() == [[1, 2, 3], [4, 5, 6]] and ub.from_dlpack(a.T).
 assert ub.__file__.startswith(sys.prefix), ub.__file__
 print(ub.__version__, ub.devices()[-1].filter_string)
 `
-
-// refusesFreeThreads loads the library into a process with a symbol that only free-threaded builds of CPython have.
-// Their objects have another layout, so the library must not use any.
-func refusesFreeThreads(t *testing.T, exe, site string) {
-	cc, err := exec.LookPath("cc")
-	if err != nil {
-		t.Skip("no C compiler: ", err)
-	}
-	dir := t.TempDir()
-	source, mark := filepath.Join(dir, "mark.c"), filepath.Join(dir, "mark.so")
-	require.NoError(t, os.WriteFile(source, []byte("void _Py_MergeZeroLocalRefcount(void *o) { (void)o; }"), 0o600))
-	out, err := exec.Command(cc, "-shared", "-fPIC", "-o", mark, source).CombinedOutput()
-	require.NoErrorf(t, err, "%s", out)
-	cmd := exec.Command(exe, "-c", "import usmbridge")
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), "PYTHONPATH="+site, "LD_PRELOAD="+mark, "PYTHONDONTWRITEBYTECODE=1")
-	out, err = cmd.CombinedOutput()
-	var exit *exec.ExitError
-	require.ErrorAs(t, err, &exit, "%s", out)
-	require.Equal(t, 1, exit.ExitCode(), "%s", out)
-	require.Contains(t, string(out), "ImportError: usmbridge: this Python has no stable ABI of CPython 3.11 or newer, like free-threaded builds")
-}
