@@ -1,6 +1,7 @@
 package main
 
 import (
+	"archive/zip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +18,20 @@ func TestCheckRequirements(t *testing.T) {
 	require.NoError(t, check("require github.com/usmbridge/usmbridge v0.1.0\nrequire example.com/m v1.2.3"))
 	require.ErrorContains(t, check("require github.com/usmbridge/usmbridge v0.0.0"), "requires github.com/usmbridge/usmbridge v0.0.0, want v0.1.0")
 	require.ErrorContains(t, check("replace github.com/usmbridge/usmbridge => ../.."), "put it into go.work")
+}
+
+// TestLinksAreLeftOut checks that the module has no symbolic links, as the go command makes it: otherwise -sums would
+// write hashes that no published module has.
+func TestLinksAreLeftOut(t *testing.T) {
+	tree, proxy := t.TempDir(), t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(tree, "go.mod"), []byte("module m\n"), 0o600))
+	require.NoError(t, os.Symlink("go.mod", filepath.Join(tree, "link")))
+	require.NoError(t, writeModule(tree, proxy, "v0.1.0", ".", []string{"deleted", "go.mod", "link"}))
+	z, err := zip.OpenReader(filepath.Join(proxy, rootModule, "@v", "v0.1.0.zip"))
+	require.NoError(t, err)
+	defer z.Close()
+	require.Len(t, z.File, 1)
+	require.Equal(t, rootModule+"@v0.1.0/go.mod", z.File[0].Name)
 }
 
 // user is a program in a module outside the repository.

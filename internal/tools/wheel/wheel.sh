@@ -44,7 +44,7 @@ export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-1577836800} # auditwheel would use
 export CC="$python -m ziglang cc -target $(uname -m)-linux-gnu.$glibc"
 build . "$work/first"
 mkdir "$work/copy"
-tar --exclude=./bin --exclude=./dist --exclude='./.*' --exclude-caches -c . | tar -x -C "$work/copy"
+tar --exclude=./bin --exclude=./dist --exclude='./.*' -c . | tar -x -C "$work/copy"
 GOCACHE=$work/cache build "$work/copy" "$work/second"
 cmp "$work"/first/dist/*.whl "$work"/second/dist/*.whl || { echo "wheel: two builds of the same sources differ" >&2 && exit 1; }
 "$python" -m abi3audit --strict --summary "$work"/first/dist/*.whl
