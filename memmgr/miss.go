@@ -109,7 +109,7 @@ func (p *Pool) miss(w *want) (Buffer, error) {
 				break
 			}
 			// 4. The caches of all shards, and a new segment.
-			if c, err = p.extend(&k); err == errOvertakes {
+			if c, err = p.extend(&k); errors.Is(err, errOvertakes) {
 				continue
 			}
 			if err != nil && ranOut(err) && !ended(k.r.Context) {
