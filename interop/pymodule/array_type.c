@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "docstrings.h"
 #include "array.h"
 #include "create.h"
 #include "exchange.h"
@@ -834,38 +833,35 @@ static PyObject *array_repr(PyObject *self)
 /* ---- the type ------------------------------------------------------------------ */
 
 static PyMethodDef methods[] = {
-        {"__dlpack__", USMB_PY_CFUNC(alive_usmb_array_dlpack), METH_FASTCALL | METH_KEYWORDS, doc_Array___dlpack__},
-        {"__dlpack_device__", USMB_PY_CFUNC(alive_usmb_array_dlpack_device), METH_NOARGS, doc_Array___dlpack_device__},
-        {"__arrow_c_array__", USMB_PY_CFUNC(alive_usmb_array_arrow), METH_FASTCALL | METH_KEYWORDS,
-	 doc_Array___arrow_c_array__},
-        {"__arrow_c_device_array__", USMB_PY_CFUNC(alive_usmb_array_arrow_device), METH_FASTCALL | METH_KEYWORDS,
-	 doc_Array___arrow_c_device_array__},
-        {"reshape", USMB_PY_CFUNC(alive_usmb_array_reshape), METH_FASTCALL | METH_KEYWORDS, doc_Array_reshape},
-        {"transpose", USMB_PY_CFUNC(alive_usmb_array_transpose), METH_FASTCALL, doc_Array_transpose},
-        {"copy", USMB_PY_CFUNC(alive_usmb_array_copy), METH_NOARGS, doc_Array_copy},
-        {"to_device", USMB_PY_CFUNC(alive_usmb_array_to_device), METH_FASTCALL | METH_KEYWORDS, doc_Array_to_device},
-        {"asnumpy", USMB_PY_CFUNC(alive_usmb_array_asnumpy), METH_NOARGS, doc_Array_asnumpy},
-        {"astype", USMB_PY_CFUNC(alive_array_astype), METH_FASTCALL | METH_KEYWORDS, doc_Array_astype},
-        {"view", USMB_PY_CFUNC(alive_array_retype), METH_FASTCALL | METH_KEYWORDS, doc_Array_view},
-        {"as_readonly", USMB_PY_CFUNC(alive_array_as_readonly), METH_NOARGS, doc_Array_as_readonly},
-        {"fill", USMB_PY_CFUNC(alive_usmb_array_fill), METH_O, doc_Array_fill},
-        {"item", USMB_PY_CFUNC(alive_array_item), METH_FASTCALL, doc_Array_item},
-        {"tolist", USMB_PY_CFUNC(alive_array_tolist), METH_NOARGS, doc_Array_tolist},
-        {"tobytes", USMB_PY_CFUNC(alive_array_tobytes), METH_NOARGS, doc_Array_tobytes},
-        {"__format__", USMB_PY_CFUNC(alive_array_format), METH_O, doc_Array___format__},
-        {"__round__", USMB_PY_CFUNC(alive_array_round), METH_FASTCALL, doc_Array___round__},
-        {"__array_namespace__", USMB_PY_CFUNC(array_namespace), METH_FASTCALL | METH_KEYWORDS,
-	 doc_Array___array_namespace__},
-        {"__array_ufunc__", USMB_PY_CFUNC(usmb_array_ufunc), METH_VARARGS | METH_KEYWORDS, doc_Array___array_ufunc__},
-        {"__complex__", USMB_PY_CFUNC(alive_array_complex), METH_NOARGS, doc_Array___complex__},
-        {"__array__", USMB_PY_CFUNC(alive_usmb_array_numpy), METH_FASTCALL | METH_KEYWORDS, doc_Array___array__},
-        {"__array_function__", USMB_PY_CFUNC(alive_usmb_array_function), METH_FASTCALL, doc_Array___array_function__},
-        {"__copy__", USMB_PY_CFUNC(alive_usmb_array_copy), METH_NOARGS, doc_Array___copy__},
-        {"__deepcopy__", USMB_PY_CFUNC(alive_usmb_array_copy), METH_O, doc_Array___deepcopy__},
-        {"__reduce_ex__", USMB_PY_CFUNC(alive_usmb_array_reduce), METH_O, doc_Array___reduce_ex__},
-        {"release", USMB_PY_CFUNC(array_release), METH_NOARGS, doc_Array_release},
-        {"__enter__", USMB_PY_CFUNC(array_enter), METH_NOARGS, doc_Array___enter__},
-        {"__exit__", USMB_PY_CFUNC(array_exit), METH_FASTCALL, doc_Array___exit__},
+        {"__dlpack__", USMB_PY_CFUNC(alive_usmb_array_dlpack), METH_FASTCALL | METH_KEYWORDS, NULL},
+        {"__dlpack_device__", USMB_PY_CFUNC(alive_usmb_array_dlpack_device), METH_NOARGS, NULL},
+        {"__arrow_c_array__", USMB_PY_CFUNC(alive_usmb_array_arrow), METH_FASTCALL | METH_KEYWORDS, NULL},
+        {"__arrow_c_device_array__", USMB_PY_CFUNC(alive_usmb_array_arrow_device), METH_FASTCALL | METH_KEYWORDS, NULL},
+        {"reshape", USMB_PY_CFUNC(alive_usmb_array_reshape), METH_FASTCALL | METH_KEYWORDS, NULL},
+        {"transpose", USMB_PY_CFUNC(alive_usmb_array_transpose), METH_FASTCALL, NULL},
+        {"copy", USMB_PY_CFUNC(alive_usmb_array_copy), METH_NOARGS, NULL},
+        {"to_device", USMB_PY_CFUNC(alive_usmb_array_to_device), METH_FASTCALL | METH_KEYWORDS, NULL},
+        {"asnumpy", USMB_PY_CFUNC(alive_usmb_array_asnumpy), METH_NOARGS, NULL},
+        {"astype", USMB_PY_CFUNC(alive_array_astype), METH_FASTCALL | METH_KEYWORDS, NULL},
+        {"view", USMB_PY_CFUNC(alive_array_retype), METH_FASTCALL | METH_KEYWORDS, NULL},
+        {"as_readonly", USMB_PY_CFUNC(alive_array_as_readonly), METH_NOARGS, NULL},
+        {"fill", USMB_PY_CFUNC(alive_usmb_array_fill), METH_O, NULL},
+        {"item", USMB_PY_CFUNC(alive_array_item), METH_FASTCALL, NULL},
+        {"tolist", USMB_PY_CFUNC(alive_array_tolist), METH_NOARGS, NULL},
+        {"tobytes", USMB_PY_CFUNC(alive_array_tobytes), METH_NOARGS, NULL},
+        {"__format__", USMB_PY_CFUNC(alive_array_format), METH_O, NULL},
+        {"__round__", USMB_PY_CFUNC(alive_array_round), METH_FASTCALL, NULL},
+        {"__array_namespace__", USMB_PY_CFUNC(array_namespace), METH_FASTCALL | METH_KEYWORDS, NULL},
+        {"__array_ufunc__", USMB_PY_CFUNC(usmb_array_ufunc), METH_VARARGS | METH_KEYWORDS, NULL},
+        {"__complex__", USMB_PY_CFUNC(alive_array_complex), METH_NOARGS, NULL},
+        {"__array__", USMB_PY_CFUNC(alive_usmb_array_numpy), METH_FASTCALL | METH_KEYWORDS, NULL},
+        {"__array_function__", USMB_PY_CFUNC(alive_usmb_array_function), METH_FASTCALL, NULL},
+        {"__copy__", USMB_PY_CFUNC(alive_usmb_array_copy), METH_NOARGS, NULL},
+        {"__deepcopy__", USMB_PY_CFUNC(alive_usmb_array_copy), METH_O, NULL},
+        {"__reduce_ex__", USMB_PY_CFUNC(alive_usmb_array_reduce), METH_O, NULL},
+        {"release", USMB_PY_CFUNC(array_release), METH_NOARGS, NULL},
+        {"__enter__", USMB_PY_CFUNC(array_enter), METH_NOARGS, NULL},
+        {"__exit__", USMB_PY_CFUNC(array_exit), METH_FASTCALL, NULL},
         {NULL, NULL, 0, NULL},
 };
 
@@ -875,29 +871,29 @@ static PyMemberDef members[] = {
 };
 
 static PyGetSetDef getset[] = {
-        {"shape", get_shape, NULL, doc_Array_shape, NULL},
-        {"strides", get_strides, NULL, doc_Array_strides, NULL},
-        {"dtype", get_dtype, NULL, doc_Array_dtype, NULL},
-        {"typestr", get_typestr, NULL, doc_Array_typestr, NULL},
-        {"ndim", get_ndim, NULL, doc_Array_ndim, NULL},
-        {"size", get_size, NULL, doc_Array_size, NULL},
-        {"itemsize", get_itemsize, NULL, doc_Array_itemsize, NULL},
-        {"nbytes", get_nbytes, NULL, doc_Array_nbytes, NULL},
-        {"usm_type", get_usm_type, NULL, doc_Array_usm_type, NULL},
-        {"interprocess", get_interprocess, NULL, doc_Array_interprocess, NULL},
-        {"device", get_device, NULL, doc_Array_device, NULL},
-        {"sycl_queue", get_sycl_queue, NULL, doc_Array_sycl_queue, NULL},
-        {"sycl_context", get_sycl_context, NULL, doc_Array_sycl_context, NULL},
-        {"sycl_device", get_sycl_device, NULL, doc_Array_sycl_device, NULL},
-        {"readonly", get_readonly, NULL, doc_Array_readonly, NULL},
-        {"T", alive_usmb_array_T, NULL, doc_Array_T, NULL},
-        {"__array_priority__", get_priority, NULL, doc_Array___array_priority__, NULL},
-        {"mT", alive_usmb_array_mT, NULL, doc_Array_mT, NULL},
-        {"_pointer", get_pointer, NULL, doc_Array__pointer, NULL},
-        {"__sycl_usm_array_interface__", alive_usmb_array_suai, NULL, doc_Array___sycl_usm_array_interface__, NULL},
-        {"__array_interface__", alive_usmb_array_interface, NULL, doc_Array___array_interface__, NULL},
-        {"cuda", alive_usmb_array_cuda, NULL, doc_Array_cuda, NULL},
-        {"__cuda_array_interface__", alive_usmb_array_cuda_interface, NULL, doc_Array___cuda_array_interface__, NULL},
+        {"shape", get_shape, NULL, NULL, NULL},
+        {"strides", get_strides, NULL, NULL, NULL},
+        {"dtype", get_dtype, NULL, NULL, NULL},
+        {"typestr", get_typestr, NULL, NULL, NULL},
+        {"ndim", get_ndim, NULL, NULL, NULL},
+        {"size", get_size, NULL, NULL, NULL},
+        {"itemsize", get_itemsize, NULL, NULL, NULL},
+        {"nbytes", get_nbytes, NULL, NULL, NULL},
+        {"usm_type", get_usm_type, NULL, NULL, NULL},
+        {"interprocess", get_interprocess, NULL, NULL, NULL},
+        {"device", get_device, NULL, NULL, NULL},
+        {"sycl_queue", get_sycl_queue, NULL, NULL, NULL},
+        {"sycl_context", get_sycl_context, NULL, NULL, NULL},
+        {"sycl_device", get_sycl_device, NULL, NULL, NULL},
+        {"readonly", get_readonly, NULL, NULL, NULL},
+        {"T", alive_usmb_array_T, NULL, NULL, NULL},
+        {"__array_priority__", get_priority, NULL, NULL, NULL},
+        {"mT", alive_usmb_array_mT, NULL, NULL, NULL},
+        {"_pointer", get_pointer, NULL, NULL, NULL},
+        {"__sycl_usm_array_interface__", alive_usmb_array_suai, NULL, NULL, NULL},
+        {"__array_interface__", alive_usmb_array_interface, NULL, NULL, NULL},
+        {"cuda", alive_usmb_array_cuda, NULL, NULL, NULL},
+        {"__cuda_array_interface__", alive_usmb_array_cuda_interface, NULL, NULL, NULL},
         {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -909,7 +905,7 @@ static PyType_Slot slots[] = {
         {Py_tp_repr, array_repr},
         {Py_tp_richcompare, array_richcompare},
         {Py_tp_hash, array_hash},
-        {Py_tp_doc, (void *)doc_Array},
+        {Py_tp_doc, NULL},
         {Py_tp_methods, methods},
         {Py_tp_getset, getset},
         {Py_mp_length, array_length},
@@ -948,7 +944,7 @@ static PyType_Spec spec = {
 
 int usmb_array_register(PyObject *module)
 {
-	usmb_array_type = (PyTypeObject *)PyType_FromSpec(&spec);
+	usmb_array_type = usmb_new_type(&spec, NULL);
 	if (!usmb_array_type) return -1;
 	return PyModule_AddObjectRef(module, "Array", (PyObject *)usmb_array_type);
 }

@@ -2,7 +2,6 @@
    __cuda_array_interface__ of Array and of other objects. DLPack's part is in dlpack.c. */
 #include <string.h>
 
-#include "docstrings.h"
 #include "array.h"
 #include "exchange.h"
 #include "order.h"
@@ -89,13 +88,14 @@ static void view_dealloc(PyObject *self)
 }
 
 static PyMethodDef view_methods[] = {
-        {"__dlpack__", USMB_PY_CFUNC(view_dlpack), METH_FASTCALL | METH_KEYWORDS, doc_CUDAView___dlpack__},
-        {"__dlpack_device__", USMB_PY_CFUNC(view_dlpack_device), METH_NOARGS, doc_CUDAView___dlpack_device__},
+        {"__dlpack__", USMB_PY_CFUNC(view_dlpack), METH_FASTCALL | METH_KEYWORDS, NULL},
+        {"__dlpack_device__", USMB_PY_CFUNC(view_dlpack_device), METH_NOARGS, NULL},
         {NULL, NULL, 0, NULL},
 };
 static PyType_Slot view_slots[] = {
-        {Py_tp_dealloc, view_dealloc},     {Py_tp_traverse, view_traverse}, {Py_tp_clear, view_clear},
-        {Py_tp_doc, (void *)doc_CUDAView}, {Py_tp_methods, view_methods},   {0, NULL},
+        {Py_tp_dealloc, view_dealloc}, {Py_tp_traverse, view_traverse},
+        {Py_tp_clear, view_clear},     {Py_tp_doc, NULL},
+        {Py_tp_methods, view_methods}, {0, NULL},
 };
 static PyType_Spec view_spec = {"usmbridge._native.CUDAView", sizeof(view), 0,
                                 Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
@@ -103,7 +103,7 @@ static PyType_Spec view_spec = {"usmbridge._native.CUDAView", sizeof(view), 0,
 
 int usmb_cuda_register(void)
 {
-	view_type = (PyTypeObject *)PyType_FromSpec(&view_spec);
+	view_type = usmb_new_type(&view_spec, NULL);
 	return view_type ? 0 : -1;
 }
 

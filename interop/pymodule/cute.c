@@ -1,7 +1,6 @@
 /* cute.c: the submodule usmbridge.cute: from_dlpack and the type Tensor. */
 #include <string.h>
 
-#include "docstrings.h"
 #include "array.h"
 #include "cute.h"
 #include "exchange.h"
@@ -304,34 +303,32 @@ static PyObject *get_released(PyObject *self, void *closure)
 /* ---- the type --------------------------------------------------------------------------------- */
 
 static PyMethodDef methods[] = {
-        {"mark_layout_dynamic", USMB_PY_CFUNC(mark_layout), METH_FASTCALL | METH_KEYWORDS,
-	 doc_cute_Tensor_mark_layout_dynamic},
-        {"mark_compact_shape_dynamic", USMB_PY_CFUNC(mark_compact), METH_FASTCALL | METH_KEYWORDS,
-	 doc_cute_Tensor_mark_compact_shape_dynamic},
-        {"clone", USMB_PY_CFUNC(tensor_clone), METH_NOARGS, doc_cute_Tensor_clone},
-        {"release", USMB_PY_CFUNC(tensor_release), METH_NOARGS, doc_cute_Tensor_release},
-        {"__enter__", USMB_PY_CFUNC(tensor_enter), METH_NOARGS, doc_cute_Tensor___enter__},
-        {"__exit__", USMB_PY_CFUNC(tensor_exit), METH_FASTCALL, doc_cute_Tensor___exit__},
+        {"mark_layout_dynamic", USMB_PY_CFUNC(mark_layout), METH_FASTCALL | METH_KEYWORDS, NULL},
+        {"mark_compact_shape_dynamic", USMB_PY_CFUNC(mark_compact), METH_FASTCALL | METH_KEYWORDS, NULL},
+        {"clone", USMB_PY_CFUNC(tensor_clone), METH_NOARGS, NULL},
+        {"release", USMB_PY_CFUNC(tensor_release), METH_NOARGS, NULL},
+        {"__enter__", USMB_PY_CFUNC(tensor_enter), METH_NOARGS, NULL},
+        {"__exit__", USMB_PY_CFUNC(tensor_exit), METH_FASTCALL, NULL},
         {NULL, NULL, 0, NULL},
 };
 
 static PyGetSetDef getset[] = {
-        {"shape", get_shape, NULL, doc_cute_Tensor_shape, NULL},
-        {"stride", get_stride, NULL, doc_cute_Tensor_stride, NULL},
-        {"memspace", get_memspace, NULL, doc_cute_Tensor_memspace, NULL},
-        {"element_type", get_element_type, NULL, doc_cute_Tensor_element_type, NULL},
-        {"layout", get_layout, NULL, doc_cute_Tensor_layout, NULL},
-        {"key", get_key, NULL, doc_cute_Tensor_key, NULL},
-        {"assumed_align", get_assumed_align, NULL, doc_cute_Tensor_assumed_align, NULL},
-        {"data_ptr", get_data_ptr, NULL, doc_cute_Tensor_data_ptr, NULL},
-        {"dynamic_shapes_mask", get_dynamic_shapes_mask, NULL, doc_cute_Tensor_dynamic_shapes_mask, NULL},
-        {"dynamic_strides_mask", get_dynamic_strides_mask, NULL, doc_cute_Tensor_dynamic_strides_mask, NULL},
-        {"released", get_released, NULL, doc_cute_Tensor_released, NULL},
+        {"shape", get_shape, NULL, NULL, NULL},
+        {"stride", get_stride, NULL, NULL, NULL},
+        {"memspace", get_memspace, NULL, NULL, NULL},
+        {"element_type", get_element_type, NULL, NULL, NULL},
+        {"layout", get_layout, NULL, NULL, NULL},
+        {"key", get_key, NULL, NULL, NULL},
+        {"assumed_align", get_assumed_align, NULL, NULL, NULL},
+        {"data_ptr", get_data_ptr, NULL, NULL, NULL},
+        {"dynamic_shapes_mask", get_dynamic_shapes_mask, NULL, NULL, NULL},
+        {"dynamic_strides_mask", get_dynamic_strides_mask, NULL, NULL, NULL},
+        {"released", get_released, NULL, NULL, NULL},
         {NULL, NULL, NULL, NULL, NULL},
 };
 
 static PyType_Slot slots[] = {
-        {Py_tp_dealloc, tensor_dealloc}, {Py_tp_repr, tensor_str}, {Py_tp_doc, (void *)doc_cute_Tensor},
+        {Py_tp_dealloc, tensor_dealloc}, {Py_tp_repr, tensor_str}, {Py_tp_doc, NULL},
         {Py_tp_methods, methods},        {Py_tp_getset, getset},   {0, NULL},
 };
 
@@ -349,7 +346,7 @@ static int cute_tensor_register(PyObject *module)
 	if (!(name.n = PyUnicode_InternFromString(#n))) return -1;
 	NAMES(X)
 #undef X
-	cute_type = (PyTypeObject *)PyType_FromSpec(&spec);
+	cute_type = usmb_new_type(&spec, NULL);
 	if (!cute_type) return -1;
 	return PyModule_AddObjectRef(module, "Tensor", (PyObject *)cute_type);
 }
@@ -526,18 +523,19 @@ static PyObject *py_from_dlpack_dynamic(PyObject *m, PyObject *const *args, Py_s
 /* ---- the submodule ---------------------------------------------------------------- */
 
 static PyMethodDef functions[] = {
-        {"from_dlpack", USMB_PY_CFUNC(py_from_dlpack), METH_FASTCALL | METH_KEYWORDS, doc_cute_from_dlpack},
-        {"from_dlpack_dynamic", USMB_PY_CFUNC(py_from_dlpack_dynamic), METH_FASTCALL | METH_KEYWORDS,
-	 doc_cute_from_dlpack_dynamic},
+        {"from_dlpack", USMB_PY_CFUNC(py_from_dlpack), METH_FASTCALL | METH_KEYWORDS, NULL},
+        {"from_dlpack_dynamic", USMB_PY_CFUNC(py_from_dlpack_dynamic), METH_FASTCALL | METH_KEYWORDS, NULL},
         {NULL, NULL, 0, NULL},
 };
 
 static PyModuleDef definition = {
-        PyModuleDef_HEAD_INIT, "usmbridge.cute", doc_cute, -1, functions, NULL, NULL, NULL, NULL,
+        PyModuleDef_HEAD_INIT, "usmbridge.cute", NULL, -1, functions, NULL, NULL, NULL, NULL,
 };
 
 int usmb_cute_register(PyObject *module)
 {
+	definition.m_doc = usmb_doc("cute", "");
+	usmb_document("cute", functions);
 	PyObject *m = PyModule_Create2(&definition, USMB_PYTHON_ABI_VERSION);
 	if (!m) return -1;
 	/* The import system looks in sys.modules before it asks the parent for a path, which this

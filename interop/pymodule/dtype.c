@@ -2,7 +2,6 @@
    objects. */
 #include <string.h>
 
-#include "docstrings.h"
 #include "support.h"
 
 /* ==== Types of other libraries ================================================================ */
@@ -407,13 +406,13 @@ static PyObject *reduce(PyObject *self, PyObject *unused)
 }
 
 static PyMethodDef methods[] = {
-        {"__reduce__", USMB_PY_CFUNC(reduce), METH_NOARGS, doc_DType___reduce__},
+        {"__reduce__", USMB_PY_CFUNC(reduce), METH_NOARGS, NULL},
         {NULL, NULL, 0, NULL},
 };
 
 static PyGetSetDef getset[] = {
-        {"name", get_name, NULL, doc_DType_name, NULL},
-        {"itemsize", get_itemsize, NULL, doc_DType_itemsize, NULL},
+        {"name", get_name, NULL, NULL, NULL},
+        {"itemsize", get_itemsize, NULL, NULL, NULL},
         {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -421,7 +420,7 @@ static PyType_Slot slots[] = {
         {Py_tp_richcompare, richcompare},
         {Py_tp_hash, hash},
         {Py_tp_new, new_dtype},
-        {Py_tp_doc, (void *)doc_DType},
+        {Py_tp_doc, NULL},
         {Py_tp_getset, getset},
         {Py_tp_methods, methods},
         {0, NULL},
@@ -433,7 +432,7 @@ static PyType_Spec spec = {"usmbridge.DType", 0, 0, Py_TPFLAGS_DEFAULT, slots};
 int usmb_dtype_register(PyObject *module)
 {
 	PyObject *bases = PyTuple_Pack(1, &PyUnicode_Type);
-	dtype_type = bases ? (PyTypeObject *)PyType_FromSpecWithBases(&spec, bases) : NULL;
+	dtype_type = bases ? usmb_new_type(&spec, bases) : NULL;
 	Py_XDECREF(bases);
 	return dtype_type ? PyModule_AddObjectRef(module, "DType", (PyObject *)dtype_type) : -1;
 }

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "docstrings.h"
 #include "create.h"
 #include "cute.h"
 #include "exchange.h"
@@ -72,21 +71,21 @@ static PyObject *py_set_limit(PyObject *m, PyObject *bytes)
 /* ---- the module ------------------------------------------------------------------------------------ */
 
 static PyMethodDef functions[] = {
-        {"devices", USMB_PY_CFUNC(usmb_py_devices), METH_NOARGS, doc_devices},
-        {"empty", USMB_PY_CFUNC(usmb_py_empty), METH_FASTCALL | METH_KEYWORDS, doc_empty},
-        {"zeros", USMB_PY_CFUNC(usmb_py_zeros), METH_FASTCALL | METH_KEYWORDS, doc_zeros},
-        {"ones", USMB_PY_CFUNC(usmb_py_ones), METH_FASTCALL | METH_KEYWORDS, doc_ones},
-        {"full", USMB_PY_CFUNC(usmb_py_full), METH_FASTCALL | METH_KEYWORDS, doc_full},
-        {"empty_like", USMB_PY_CFUNC(usmb_py_empty_like), METH_FASTCALL | METH_KEYWORDS, doc_empty_like},
-        {"zeros_like", USMB_PY_CFUNC(usmb_py_zeros_like), METH_FASTCALL | METH_KEYWORDS, doc_zeros_like},
-        {"ones_like", USMB_PY_CFUNC(usmb_py_ones_like), METH_FASTCALL | METH_KEYWORDS, doc_ones_like},
-        {"full_like", USMB_PY_CFUNC(usmb_py_full_like), METH_FASTCALL | METH_KEYWORDS, doc_full_like},
-        {"asarray", USMB_PY_CFUNC(usmb_py_asarray), METH_FASTCALL | METH_KEYWORDS, doc_asarray},
-        {"from_dlpack", USMB_PY_CFUNC(usmb_from_dlpack), METH_FASTCALL | METH_KEYWORDS, doc_from_dlpack},
-        {"from_usm_array_interface", USMB_PY_CFUNC(usmb_from_suai), METH_O, doc_from_usm_array_interface},
-        {"_unpickle", USMB_PY_CFUNC(usmb_py_unpickle), METH_FASTCALL, doc__unpickle},
-        {"stats", USMB_PY_CFUNC(py_stats), METH_NOARGS, doc_stats},
-        {"trim", USMB_PY_CFUNC(py_trim), METH_NOARGS, doc_trim},
+        {"devices", USMB_PY_CFUNC(usmb_py_devices), METH_NOARGS, NULL},
+        {"empty", USMB_PY_CFUNC(usmb_py_empty), METH_FASTCALL | METH_KEYWORDS, NULL},
+        {"zeros", USMB_PY_CFUNC(usmb_py_zeros), METH_FASTCALL | METH_KEYWORDS, NULL},
+        {"ones", USMB_PY_CFUNC(usmb_py_ones), METH_FASTCALL | METH_KEYWORDS, NULL},
+        {"full", USMB_PY_CFUNC(usmb_py_full), METH_FASTCALL | METH_KEYWORDS, NULL},
+        {"empty_like", USMB_PY_CFUNC(usmb_py_empty_like), METH_FASTCALL | METH_KEYWORDS, NULL},
+        {"zeros_like", USMB_PY_CFUNC(usmb_py_zeros_like), METH_FASTCALL | METH_KEYWORDS, NULL},
+        {"ones_like", USMB_PY_CFUNC(usmb_py_ones_like), METH_FASTCALL | METH_KEYWORDS, NULL},
+        {"full_like", USMB_PY_CFUNC(usmb_py_full_like), METH_FASTCALL | METH_KEYWORDS, NULL},
+        {"asarray", USMB_PY_CFUNC(usmb_py_asarray), METH_FASTCALL | METH_KEYWORDS, NULL},
+        {"from_dlpack", USMB_PY_CFUNC(usmb_from_dlpack), METH_FASTCALL | METH_KEYWORDS, NULL},
+        {"from_usm_array_interface", USMB_PY_CFUNC(usmb_from_suai), METH_O, NULL},
+        {"_unpickle", USMB_PY_CFUNC(usmb_py_unpickle), METH_FASTCALL, NULL},
+        {"stats", USMB_PY_CFUNC(py_stats), METH_NOARGS, NULL},
+        {"trim", USMB_PY_CFUNC(py_trim), METH_NOARGS, NULL},
         {"_share_export", USMB_PY_CFUNC(usmb_py_share_export), METH_VARARGS, NULL},
         {"_share_revoke", USMB_PY_CFUNC(usmb_py_share_revoke), METH_O, NULL},
         {"_share_open", USMB_PY_CFUNC(usmb_py_share_open), METH_VARARGS, NULL},
@@ -99,9 +98,9 @@ static PyMethodDef functions[] = {
         {"_share_close", USMB_PY_CFUNC(usmb_py_share_close), METH_VARARGS, NULL},
         {"_share_end_with", USMB_PY_CFUNC(usmb_py_share_end_with), METH_VARARGS, NULL},
         {"_share_stats", USMB_PY_CFUNC(usmb_py_share_stats), METH_NOARGS, NULL},
-        {"_defaults_from", USMB_PY_CFUNC(usmb_py_defaults_from), METH_O, doc__defaults_from},
-        {"_set_limit", USMB_PY_CFUNC(py_set_limit), METH_O, doc__set_limit},
-        {"_set_make_room", USMB_PY_CFUNC(usmb_py_set_make_room), METH_O, doc__set_make_room},
+        {"_defaults_from", USMB_PY_CFUNC(usmb_py_defaults_from), METH_O, NULL},
+        {"_set_limit", USMB_PY_CFUNC(py_set_limit), METH_O, NULL},
+        {"_set_make_room", USMB_PY_CFUNC(usmb_py_set_make_room), METH_O, NULL},
         {"_info", USMB_PY_CFUNC(py_info), METH_VARARGS, NULL},
         {NULL, NULL, 0, NULL},
 };
@@ -110,7 +109,15 @@ static PyMethodDef functions[] = {
    usmbridge._native. Size 0: a second import, also in another interpreter, calls the init function
    again. */
 static PyModuleDef definition = {
-        PyModuleDef_HEAD_INIT, "usmbridge", doc_module, 0, functions, NULL, NULL, NULL, NULL,
+        PyModuleDef_HEAD_INIT,
+        "usmbridge",
+        "C part of the package usmbridge, which has its documentation.",
+        0,
+        functions,
+        NULL,
+        NULL,
+        NULL,
+        NULL,
 };
 
 /* Runs before Python ends: frees the caches, then stops Go's drainer of Python's list, with the GIL
@@ -189,6 +196,7 @@ PyObject *usmb_pymod_init(void)
 	if (module) return Py_NewRef(module);
 	usmb_storage_register();
 	if (usmb_support_register() < 0) return NULL;
+	usmb_document("", functions);
 	PyObject *m = PyModule_Create2(&definition, USMB_PYTHON_ABI_VERSION);
 	if (!m) return NULL;
 	if (usmb_dtype_register(m) < 0 || usmb_array_register(m) < 0 || usmb_dlpack_register() < 0 ||

@@ -19,7 +19,9 @@ static void *usmb_package_init_address(void) { return (void *)usmb_package_init;
 import "C"
 
 import (
+	_ "embed"
 	"fmt"
+	"strings"
 	"sync"
 	"unsafe"
 
@@ -40,8 +42,27 @@ func newPythonList() *owner.List {
 	version := usmarray.Version
 	C.usmb_pymod_settle((*C.usmb_list)(l.Pointer()),
 		(*C.char)(unsafe.Pointer(unsafe.StringData(version))), C.size_t(len(version)))
+	C.usmb_docs_set((*C.char)(C.CBytes(documentation())))
 	memmgr.AddCache(func() { C.usmb_kept_clear() })
 	return l
+}
+
+//go:embed docstrings.txt
+var docstrings string
+
+// documentation returns docstrings in the form that usmb_docs_set takes.
+func documentation() []byte {
+	b := make([]byte, 0, len(docstrings)+len(docstrings)/8)
+	for _, entry := range strings.Split(docstrings, "\n=== ")[1:] {
+		title, text, _ := strings.Cut(entry, "\n")
+		name, parameters, callable := strings.Cut(title, "(")
+		b = append(append(b, name...), 0)
+		if callable { // the form of a signature in C
+			b = append(b, name[strings.LastIndexByte(name, '.')+1:]+"("+parameters+"\n--\n\n"...)
+		}
+		b = append(append(b, strings.TrimSuffix(text, "\n")...), 0)
+	}
+	return append(b, 0)
 }
 
 // drainPython releases Python owners. After the end of Python they are leaked.

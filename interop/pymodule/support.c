@@ -17,6 +17,67 @@ int usmb_support_register(void)
 	return 0;
 }
 
+/* ---- docstrings -------------------------------------------------------------------------- */
+
+enum { MAX_DOCS = 256 };
+static struct {
+	const char *name, *text;
+} docs[MAX_DOCS];
+static int n_docs, next_doc; /* next_doc is where the next search begins */
+
+void usmb_docs_set(const char *texts)
+{
+	for (n_docs = 0; *texts && n_docs < MAX_DOCS; n_docs++) {
+		docs[n_docs].name = texts;
+		docs[n_docs].text = texts += strlen(texts) + 1;
+		texts += strlen(texts) + 1;
+	}
+}
+
+/* Whether key is "owner.name", or the one of the two that is not empty. */
+static int is_key(const char *key, const char *owner, const char *name)
+{
+	size_t n = strlen(owner);
+	if (strncmp(key, owner, n) != 0) return 0;
+	key += n;
+	if (n && *name && *key++ != '.') return 0;
+	return strcmp(key, name) == 0;
+}
+
+const char *usmb_doc(const char *owner, const char *name)
+{
+	for (int i = 0; i < n_docs; i++) {
+		int at = (next_doc + i) % n_docs;
+		if (!is_key(docs[at].name, owner, name)) continue;
+		next_doc = at + 1;
+		return docs[at].text;
+	}
+	return NULL;
+}
+
+void usmb_document(const char *owner, PyMethodDef *functions)
+{
+	for (; functions->ml_name; functions++) {
+		const char *doc = usmb_doc(owner, functions->ml_name);
+		if (doc) functions->ml_doc = doc;
+	}
+}
+
+PyTypeObject *usmb_new_type(PyType_Spec *spec, PyObject *bases)
+{
+	const char *owner = spec->name + strlen("usmbridge.");
+	for (PyType_Slot *s = spec->slots; s->slot; s++) {
+		if (s->slot == Py_tp_doc) s->pfunc = (void *)usmb_doc(owner, "");
+		if (s->slot == Py_tp_methods) usmb_document(owner, s->pfunc);
+		if (s->slot != Py_tp_getset) continue;
+		for (PyGetSetDef *g = s->pfunc; g->name; g++) {
+			const char *doc = usmb_doc(owner, g->name);
+			if (doc) g->doc = doc;
+		}
+	}
+	return (PyTypeObject *)PyType_FromSpecWithBases(spec, bases);
+}
+
 /* ---- errors ------------------------------------------------------------------------------ */
 
 PyObject *usmb_raise(PyObject *kind, const char *format, ...)

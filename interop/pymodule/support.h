@@ -77,6 +77,18 @@ extern struct usmb_names usmb_name;
 
 int usmb_support_register(void); /* makes the strings */
 
+/* ---- docstrings -------------------------------------------------------------------------- */
+
+/* Sets the texts of docstrings.txt, which are kept: the name and the text of each, both terminated, and an
+   empty name at the end. */
+void usmb_docs_set(const char *texts);
+/* The text of "owner.name", or of the one of the two that is not empty; NULL if there is none. */
+const char *usmb_doc(const char *owner, const char *name);
+/* Sets the texts of a module's functions or a type's methods. */
+void usmb_document(const char *owner, PyMethodDef *functions);
+/* Makes a type of the package with the texts of it, its methods and its attributes. bases may be NULL. */
+PyTypeObject *usmb_new_type(PyType_Spec *spec, PyObject *bases);
+
 /* ---- errors ------------------------------------------------------------------------------ */
 
 /* The error of a Go function, which writes it only when it returns -1. */

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "docstrings.h"
 #include "support.h"
 #include "sycl.h"
 
@@ -72,26 +71,30 @@ static PyObject *get_dlpack_device(PyObject *self, void *closure __attribute__((
 }
 
 static PyGetSetDef getset[] = {
-        {"filter_string", get_filter_string, NULL, doc_Device_filter_string, NULL},
-        {"name", get_name, NULL, doc_Device_name, NULL},
-        {"backend", get_backend, NULL, doc_Device_backend, NULL},
-        {"device_type", get_device_type, NULL, doc_Device_device_type, NULL},
-        {"dlpack_device", get_dlpack_device, NULL, doc_Device_dlpack_device, NULL},
-        {"global_mem_size", get_global_mem_size, NULL, doc_Device_global_mem_size, NULL},
+        {"filter_string", get_filter_string, NULL, NULL, NULL},
+        {"name", get_name, NULL, NULL, NULL},
+        {"backend", get_backend, NULL, NULL, NULL},
+        {"device_type", get_device_type, NULL, NULL, NULL},
+        {"dlpack_device", get_dlpack_device, NULL, NULL, NULL},
+        {"global_mem_size", get_global_mem_size, NULL, NULL, NULL},
         {NULL, NULL, NULL, NULL, NULL},
 };
 static PyType_Slot slots[] = {
-        {Py_tp_dealloc, device_dealloc}, {Py_tp_repr, device_repr},
-        {Py_tp_str, device_str},         {Py_tp_richcompare, device_compare},
-        {Py_tp_hash, device_hash},       {Py_tp_getset, getset},
-        {Py_tp_doc, (void *)doc_Device}, {0, NULL},
+        {Py_tp_dealloc, device_dealloc},
+        {Py_tp_repr, device_repr},
+        {Py_tp_str, device_str},
+        {Py_tp_richcompare, device_compare},
+        {Py_tp_hash, device_hash},
+        {Py_tp_getset, getset},
+        {Py_tp_doc, NULL},
+        {0, NULL},
 };
 static PyType_Spec spec = {"usmbridge.Device", sizeof(device), 0,
                            Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
 
 int usmb_device_register(PyObject *module)
 {
-	device_type = (PyTypeObject *)PyType_FromSpec(&spec);
+	device_type = usmb_new_type(&spec, NULL);
 	by_filter = PyDict_New();
 	if (!device_type || !by_filter) return -1;
 	return PyModule_AddObjectRef(module, "Device", (PyObject *)device_type);
@@ -416,26 +419,26 @@ static PyObject *light_device(PyObject *self, void *closure)
 }
 
 static PyMethodDef light_methods[] = {
-        {"_get_capsule", USMB_PY_CFUNC(light_capsule), METH_NOARGS, doc_light__get_capsule},
+        {"_get_capsule", USMB_PY_CFUNC(light_capsule), METH_NOARGS, NULL},
         {NULL, NULL, 0, NULL},
 };
 static PyGetSetDef light_getset[] = {
-        {"sycl_context", light_context, NULL, doc_light_sycl_context, NULL},
-        {"sycl_device", light_device, NULL, doc_light_sycl_device, NULL},
+        {"sycl_context", light_context, NULL, NULL, NULL},
+        {"sycl_device", light_device, NULL, NULL, NULL},
         {NULL, NULL, NULL, NULL, NULL},
 };
 
-#define LIGHT_SLOTS(d) \
+#define LIGHT_SLOTS \
 	{ \
 		{Py_tp_dealloc, light_dealloc}, {Py_tp_repr, light_repr}, {Py_tp_richcompare, light_compare}, \
 		        {Py_tp_hash, light_hash}, {Py_tp_methods, light_methods}, {Py_tp_getset, light_getset}, \
-		        {Py_tp_doc, (void *)(d)}, \
+		        {Py_tp_doc, NULL}, \
 		{ \
 			0, NULL \
 		} \
 	}
-static PyType_Slot queue_slots[] = LIGHT_SLOTS(doc_SyclQueue);
-static PyType_Slot context_slots[] = LIGHT_SLOTS(doc_SyclContext);
+static PyType_Slot queue_slots[] = LIGHT_SLOTS;
+static PyType_Slot context_slots[] = LIGHT_SLOTS;
 static PyType_Spec queue_spec = {"usmbridge.SyclQueue", sizeof(light), 0,
                                  Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, queue_slots};
 static PyType_Spec context_spec = {"usmbridge.SyclContext", sizeof(light), 0,
@@ -588,8 +591,8 @@ void *usmb_queue_ref(PyObject *queue)
 
 int usmb_syclref_register(PyObject *module)
 {
-	queue_type = (PyTypeObject *)PyType_FromSpec(&queue_spec);
-	context_type = queue_type ? (PyTypeObject *)PyType_FromSpec(&context_spec) : NULL;
+	queue_type = usmb_new_type(&queue_spec, NULL);
+	context_type = queue_type ? usmb_new_type(&context_spec, NULL) : NULL;
 	if (!context_type) return -1;
 	if (PyModule_AddObjectRef(module, "SyclQueue", (PyObject *)queue_type) < 0) return -1;
 	return PyModule_AddObjectRef(module, "SyclContext", (PyObject *)context_type);
