@@ -68,6 +68,14 @@ static PyObject *py_set_limit(PyObject *m, PyObject *bytes)
 	return r < 0 ? NULL : Py_NewRef(Py_None);
 }
 
+/* Whether this process is a fork of one that used the module. */
+static PyObject *py_in_child(PyObject *m, PyObject *unused)
+{
+	(void)m;
+	(void)unused;
+	return PyBool_FromLong(usmb_py_in_child());
+}
+
 /* ---- the module ------------------------------------------------------------------------------------ */
 
 static PyMethodDef functions[] = {
@@ -84,6 +92,10 @@ static PyMethodDef functions[] = {
         {"from_dlpack", USMB_PY_CFUNC(usmb_from_dlpack), METH_FASTCALL | METH_KEYWORDS, NULL},
         {"from_usm_array_interface", USMB_PY_CFUNC(usmb_from_suai), METH_O, NULL},
         {"_unpickle", USMB_PY_CFUNC(usmb_py_unpickle), METH_FASTCALL, NULL},
+        {"_bytes_of", USMB_PY_CFUNC(usmb_py_bytes_of), METH_O, NULL},
+        {"_of_buffer", USMB_PY_CFUNC(usmb_py_of_buffer), METH_O, NULL},
+        {"_of_bytes", USMB_PY_CFUNC(usmb_py_of_bytes), METH_VARARGS, NULL},
+        {"_in_child", USMB_PY_CFUNC(py_in_child), METH_NOARGS, NULL},
         {"stats", USMB_PY_CFUNC(py_stats), METH_NOARGS, NULL},
         {"trim", USMB_PY_CFUNC(py_trim), METH_NOARGS, NULL},
         {"_share_export", USMB_PY_CFUNC(usmb_py_share_export), METH_VARARGS, NULL},

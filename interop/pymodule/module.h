@@ -30,6 +30,9 @@ PyObject *usmb_array_fill(PyObject *self, PyObject *value);
 
 PyObject *usmb_array_reduce(PyObject *self, PyObject *protocol); /* __reduce_ex__ */
 PyObject *usmb_py_unpickle(PyObject *m, PyObject *const *args, Py_ssize_t n);
+PyObject *usmb_py_bytes_of(PyObject *m, PyObject *o);
+PyObject *usmb_py_of_buffer(PyObject *m, PyObject *o);
+PyObject *usmb_py_of_bytes(PyObject *m, PyObject *args);
 
 /* ---- full ---- */
 

@@ -102,6 +102,29 @@ def test_packed_elements_begin_where_they_can():
         assert same(a, b) and b.copy().tolist() == a.tolist() and (b._pointer == wide[at:]._pointer) == (at % 3 == 0)
 
 
+def test_in_a_forked_child():
+    """Neither Go nor SYCL can be called there. The first pickle is made and read in the child."""
+    for where in places():
+        if where.get("usm_type") != "device":
+            code = f"""
+import os, pickle
+import usmbridge as ub
+a = ub.asarray([1, 2], **{ {k: str(v) for k, v in where.items()} })
+a.tolist()
+pid = os.fork()
+if pid == 0:
+    for protocol in range(6):
+        b = pickle.loads(pickle.dumps(a, protocol))
+        assert b.tolist() == [1, 2] and not b.readonly
+    buffers = []
+    assert pickle.loads(pickle.dumps(a, 5, buffer_callback=buffers.append), buffers=buffers).tolist() == [1, 2]
+    os._exit(0)
+assert os.waitpid(pid, 0)[1] == 0
+"""
+            p = subprocess.run([HOST, "-c", code], capture_output=True, text=True, timeout=600)
+            assert p.returncode == 0, (where, p.stderr)
+
+
 def test_in_another_process(tmp_path):
     """In another process: on the same device if it exists, otherwise an error."""
     device = sycl_device()
@@ -123,6 +146,24 @@ for name in sys.argv[1:]:
         usm, host = p.stdout.splitlines()
         assert host == "[1, 2, 3] None host False"
         assert usm == f"[1, 2, 3] device {device.filter_string} False" if not sycl else "SYCL is switched off" in usm
+
+
+# Pickles that earlier releases made of asarray([[1, 2], [3, 4]], dtype="int16", device="host").T.
+OLD = [
+    b"cusmbridge\n_unpickle\np0\n(c_codecs\nencode\np1\n(V\x01\\u0000\x02\\u0000\x03\\u0000\x04\\u0000\np2\nVlatin1\np3\ntp4\nRp5\nVint16\np6\n(I2\nI2\ntp7\nVF\np8\nI0\nNNI0\ntp9\nRp10\n.",
+    b"\x80\x02cusmbridge\n_unpickle\nq\x00(c_codecs\nencode\nq\x01X\x08\x00\x00\x00\x01\x00\x02\x00\x03\x00\x04\x00q\x02X\x06\x00\x00\x00latin1q\x03\x86q\x04Rq\x05X\x05\x00\x00\x00int16q\x06"
+    b"K\x02K\x02\x86q\x07X\x01\x00\x00\x00Fq\x08K\x00NNK\x00tq\tRq\n.",
+    b"\x80\x05\x95J\x00\x00\x00\x00\x00\x00\x00\x8c\tusmbridge\x94\x8c\t_unpickle\x94\x93\x94(\x96\x08\x00\x00\x00\x00\x00\x00\x00\x01\x00\x02\x00\x03\x00\x04\x00\x94\x8c\x05int16\x94"
+    b"K\x02K\x02\x86\x94\x8c\x01F\x94K\x00NNK\x00t\x94R\x94.",
+]
+
+
+def test_pickles_of_earlier_releases():
+    a = ub.asarray([[1, 2], [3, 4]], dtype="int16", device="host").T
+    for protocol, data in zip((0, 2, 5), OLD):
+        b = pickle.loads(data)
+        assert same(a, b) and b.strides == (1, 2)
+        assert pickle.dumps(a, protocol) == data
 
 
 def test_hostile_recipes():

@@ -1,0 +1,63 @@
+"""Pickles of Arrays. The C module imports this file when it needs it.
+
+A pickle has the bytes, their layout and their place. With protocol 5 the bytes are a buffer, which may
+travel beside the pickle; it is the array's own memory if the host can read that.
+"""
+
+from pickle import PickleBuffer
+
+from usmbridge import _native, asarray, empty_like
+
+
+def _staged(a, padded):
+    """Returns a copy that the host can read.
+
+    It is in host USM of the same context, to which the device copies directly. It is in plain memory if the
+    device has no host USM.
+    """
+    if a.usm_type is not None and not padded:
+        try:
+            copy = empty_like(a, usm_type="host", order="C")
+        except ValueError:
+            pass
+        else:
+            copy[...] = a
+            return copy
+    return asarray(a, device="host", copy=True)
+
+
+def reduce(a, protocol):
+    data, name, order, padded, kind, device = _native._bytes_of(a)
+    if name is None:
+        raise TypeError("an element type without a name cannot be pickled")
+    if data is None:
+        data, _, order, padded, *_ = _native._bytes_of(_staged(a, padded))
+    if protocol < 5:
+        payload = data.tobytes()
+    else:
+        try:
+            payload = PickleBuffer(data)
+        except BufferError:  # the host cannot read the memory
+            payload = PickleBuffer(_staged(data, False))
+    return _native._unpickle, (payload, name, a.shape, order, padded, kind, device, int(a.readonly))
+
+
+def unpickle(buffer, dtype, shape, order, padded, usm_type, device, readonly, /):
+    layout = dtype, shape, order == "F", bool(padded), bool(readonly)
+    if usm_type is None and device is not None:
+        raise ValueError("_unpickle: a device without usm_type")
+    a = _native._of_buffer(buffer)
+    made = _native._of_bytes(a, *layout)
+    child = _native._in_child()
+    if child or usm_type is None:
+        usm_type, device = None, "host"
+    # Elements may not be able to start at the address. bytes objects are immutable, so a writable array needs a copy.
+    if made is not None and (layout[-1] or not isinstance(buffer, bytes)):
+        if usm_type is None and a.usm_type is None:
+            return made
+        there = asarray(a, usm_type=usm_type, device=device)
+    elif child:  # Go and SYCL cannot be called there, so the copy is in Python's memory
+        there = asarray(bytearray(buffer))
+    else:
+        there = asarray(a, usm_type=usm_type, device=device, copy=True)
+    return made if there is a else _native._of_bytes(there, *layout)
