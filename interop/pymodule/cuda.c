@@ -18,93 +18,18 @@ static PyObject *no_attribute(usmb_array *a, const char *name, int code)
 
 /* ---- the attribute cuda ----------------------------------------------------------- */
 
-/* An array as libraries of CUDA see it. It has no C exchange API, by which they would see kDLOneAPI. */
-typedef struct {
-	PyObject_HEAD usmb_array *array; /* owned; NULL after the collector has cleared the view */
-	usmb_dl_device device;
-} view;
-
-static PyTypeObject *view_type;
-
 PyObject *usmb_array_cuda(PyObject *self, void *closure)
 {
-	usmb_array *a = (usmb_array *)self;
+	static PyObject *type;
 	usmb_dl_device device;
 	(void)closure;
-	int code = usmb_array_cuda_device(a, &device);
-	if (code != USMB_SYCL_OK) return no_attribute(a, "cuda", code);
-	view *v = (view *)PyType_GenericAlloc(view_type, 0);
-	if (!v) return NULL;
-	v->array = (usmb_array *)Py_NewRef(self);
-	v->device = device;
-	return (PyObject *)v;
-}
-
-/* The array of a view, held; NULL with ValueError if it was released. */
-static usmb_array *array_of(PyObject *self)
-{
-	usmb_array *a = ((view *)self)->array;
-	if (!a) usmb_array_released();
-	if (!a || !usmb_array_alive(a)) return NULL;
-	usmb_array_hold(a);
-	return a;
-}
-
-static PyObject *view_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
-{
-	usmb_array *a = array_of(self);
-	if (!a) return NULL;
-	PyObject *capsule = usmb_array_dlpack_on(a, ((view *)self)->device, args, n, kwnames);
-	usmb_array_unhold(a);
-	return capsule;
-}
-
-static PyObject *view_dlpack_device(PyObject *self, PyObject *unused)
-{
-	int64_t pair[2] = {((view *)self)->device.type, ((view *)self)->device.id};
-	(void)unused;
-	return usmb_tuple_i64(pair, 2);
-}
-
-static int view_traverse(PyObject *self, int (*visit)(PyObject *, void *), void *arg)
-{
-	int r = visit((PyObject *)Py_TYPE(self), arg);
-	return r || !((view *)self)->array ? r : visit((PyObject *)((view *)self)->array, arg);
-}
-
-static int view_clear(PyObject *self)
-{
-	Py_CLEAR(((view *)self)->array);
-	return 0;
-}
-
-static void view_dealloc(PyObject *self)
-{
-	PyTypeObject *type = Py_TYPE(self);
-	PyObject_GC_UnTrack(self);
-	Py_XDECREF(((view *)self)->array);
-	PyObject_GC_Del(self);
-	Py_DECREF(type);
-}
-
-static PyMethodDef view_methods[] = {
-        {"__dlpack__", USMB_PY_CFUNC(view_dlpack), METH_FASTCALL | METH_KEYWORDS, NULL},
-        {"__dlpack_device__", USMB_PY_CFUNC(view_dlpack_device), METH_NOARGS, NULL},
-        {NULL, NULL, 0, NULL},
-};
-static PyType_Slot view_slots[] = {
-        {Py_tp_dealloc, view_dealloc}, {Py_tp_traverse, view_traverse},
-        {Py_tp_clear, view_clear},     {Py_tp_doc, NULL},
-        {Py_tp_methods, view_methods}, {0, NULL},
-};
-static PyType_Spec view_spec = {"usmbridge._native.CUDAView", sizeof(view), 0,
-                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-                                view_slots};
-
-int usmb_cuda_register(void)
-{
-	view_type = usmb_new_type(&view_spec, NULL);
-	return view_type ? 0 : -1;
+	int code = usmb_array_cuda_device((usmb_array *)self, &device);
+	if (code != USMB_SYCL_OK) return no_attribute((usmb_array *)self, "cuda", code);
+	int64_t pair[2] = {device.type, device.id};
+	PyObject *args[] = {self, usmb_tuple_i64(pair, 2)};
+	PyObject *view = args[1] ? usmb_call_python(&type, "usmbridge._cuda", "CUDAView", args, 2) : NULL;
+	Py_XDECREF(args[1]);
+	return view;
 }
 
 /* ---- __cuda_array_interface__ of Array -------------------------------------------- */

@@ -444,20 +444,6 @@ PyObject *usmb_array_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t n,
 	return export_request(a, &r);
 }
 
-PyObject *usmb_array_dlpack_on(usmb_array *a, usmb_dl_device device, PyObject *const *args, Py_ssize_t n,
-                               PyObject *kwnames)
-{
-	request r;
-	usmb_owner_drain();
-	if (parse_request(args, n, kwnames, &r) < 0) return NULL;
-	if (!r.has_device) {
-		r.has_device = 1;
-		r.device[0] = device.type;
-		r.device[1] = device.id;
-	}
-	return export_request(a, &r);
-}
-
 /* Memory outside its platform's default context reports its root device here. __dlpack__ then
    refuses it with a message that offers a copy, so that consumers which ask for the device first
    see that message. */

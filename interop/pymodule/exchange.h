@@ -15,9 +15,6 @@
 
 PyObject *usmb_array_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
 PyObject *usmb_array_dlpack_device(PyObject *self, PyObject *unused);
-/* The same as __dlpack__ for consumers that have asked for the device of a view: the default of dl_device. */
-PyObject *usmb_array_dlpack_on(usmb_array *a, usmb_dl_device device, PyObject *const *args, Py_ssize_t n,
-                               PyObject *kwnames);
 /* The DLPack device of the array; -1 with BufferError if it has none. */
 int usmb_array_device(usmb_array *a, usmb_dl_device *out);
 /* 0 if the elements are aligned as DLPack requires, else -1 with BufferError. */
@@ -66,7 +63,6 @@ int usmb_go_alloc_for(int32_t device_type, int32_t device_id, int64_t bytes, usm
 
 PyObject *usmb_array_cuda(PyObject *self, void *closure);           /* cuda */
 PyObject *usmb_array_cuda_interface(PyObject *self, void *closure); /* __cuda_array_interface__ */
-int usmb_cuda_register(void);
 /* An array on the memory of __cuda_array_interface__, without a copy; NULL without an exception if obj has
    none. */
 PyObject *usmb_import_cuda_interface(PyObject *obj);

@@ -212,9 +212,8 @@ PyObject *usmb_pymod_init(void)
 	PyObject *m = PyModule_Create2(&definition, USMB_PYTHON_ABI_VERSION);
 	if (!m) return NULL;
 	if (usmb_dtype_register(m) < 0 || usmb_array_register(m) < 0 || usmb_dlpack_register() < 0 ||
-	    usmb_cuda_register() < 0 || usmb_device_register(m) < 0 || usmb_syclref_register(m) < 0 ||
-	    usmb_cute_register(m) < 0 || usmb_numba_register(m) < 0 ||
-	    PyModule_AddStringConstant(m, "__version__", usmb_pymod_version) < 0) {
+	    usmb_device_register(m) < 0 || usmb_syclref_register(m) < 0 || usmb_cute_register(m) < 0 ||
+	    usmb_numba_register(m) < 0 || PyModule_AddStringConstant(m, "__version__", usmb_pymod_version) < 0) {
 		Py_DECREF(m);
 		return NULL;
 	}
