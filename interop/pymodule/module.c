@@ -76,6 +76,28 @@ static PyObject *py_in_child(PyObject *m, PyObject *unused)
 	return PyBool_FromLong(usmb_py_in_child());
 }
 
+/* _set_paths(lines): passes sys.path to Go, which sets the variable of the OpenCL drivers. Returns its value if
+   it was not set before, else None. Warns if that is too late, because SYCL will find no device and does not
+   report why. */
+static PyObject *py_set_paths(PyObject *m, PyObject *lines)
+{
+	static const char drivers[] = "OCL_ICD_FILENAMES";
+	static int done;
+	usmb_goerr err;
+	char *s;
+	Py_ssize_t n;
+	(void)m;
+	if (PyBytes_AsStringAndSize(lines, &s, &n) < 0) return NULL;
+	if (done || usmb_py_in_child()) Py_RETURN_NONE;
+	done = 1;
+	int before = getenv(drivers) != NULL;
+	int r = usmb_go_paths(s, (uint64_t)n, &err);
+	if (r < 0 && PyErr_WarnEx(PyExc_RuntimeWarning, err.message, 1) < 0) return NULL;
+	const char *set = before ? NULL : getenv(drivers);
+	if (!set) Py_RETURN_NONE;
+	return PyUnicode_DecodeFSDefault(set);
+}
+
 /* ---- the module ------------------------------------------------------------------------------------ */
 
 static PyMethodDef functions[] = {
@@ -113,6 +135,7 @@ static PyMethodDef functions[] = {
         {"_defaults_from", USMB_PY_CFUNC(usmb_py_defaults_from), METH_O, NULL},
         {"_set_limit", USMB_PY_CFUNC(py_set_limit), METH_O, NULL},
         {"_set_make_room", USMB_PY_CFUNC(usmb_py_set_make_room), METH_O, NULL},
+        {"_set_paths", USMB_PY_CFUNC(py_set_paths), METH_O, NULL},
         {"_info", USMB_PY_CFUNC(py_info), METH_VARARGS, NULL},
         {NULL, NULL, 0, NULL},
 };
@@ -151,56 +174,6 @@ static void at_exit(void)
 	usmb_owner_clear();
 }
 
-#define DRIVERS "OCL_ICD_FILENAMES"
-
-/* Sets the variable in os.environ, which Python read at its start. */
-static int show_drivers(void)
-{
-	const char *set = getenv(DRIVERS);
-	PyObject *os = set ? PyImport_ImportModule("os") : NULL;
-	PyObject *environ = os ? PyObject_GetAttrString(os, "environ") : NULL;
-	PyObject *key = environ ? PyUnicode_FromString(DRIVERS) : NULL;
-	PyObject *value = key ? PyUnicode_DecodeFSDefault(set) : NULL;
-	int r = value ? PyObject_SetItem(environ, key, value) : set ? -1 : 0;
-	Py_XDECREF(value);
-	Py_XDECREF(key);
-	Py_XDECREF(environ);
-	Py_XDECREF(os);
-	return r;
-}
-
-/* Passes sys.path to Go, which sets the drivers' variable. Warns if that is too late, because SYCL
-   will find no device and does not report why. */
-static int pass_paths(const char *lines, Py_ssize_t n)
-{
-	usmb_goerr err;
-	int before = getenv(DRIVERS) != NULL;
-	int r = usmb_go_paths((char *)lines, (uint64_t)n, &err);
-	if (!before && show_drivers() < 0) return -1;
-	return r < 0 ? PyErr_WarnEx(PyExc_RuntimeWarning, err.message, 1) : 0;
-}
-
-/* Collects sys.path for Go; ignores entries that are not text. */
-static int pass_sys_path(void)
-{
-	PyObject *path = PySys_GetObject("path"); /* borrowed */
-	PyObject *newline = PyUnicode_FromString("\n"), *text = NULL;
-	PyObject *clean = PyList_New(0);
-	Py_ssize_t length, n = path && PyList_Check(path) ? PyList_Size(path) : 0;
-	for (Py_ssize_t i = 0; clean && i < n; i++) {
-		PyObject *entry = PyList_GetItem(path, i);
-		if (PyUnicode_Check(entry)) PyList_Append(clean, entry);
-	}
-	if (clean && newline) text = PyUnicode_Join(newline, clean);
-	const char *s = text ? PyUnicode_AsUTF8AndSize(text, &length) : NULL;
-	PyErr_Clear();
-	int r = s && !usmb_py_in_child() ? pass_paths(s, length) : 0;
-	Py_XDECREF(text);
-	Py_XDECREF(clean);
-	Py_XDECREF(newline);
-	return r;
-}
-
 static PyObject *module; /* one for each process, as its types are */
 
 PyObject *usmb_pymod_init(void)
@@ -225,10 +198,6 @@ PyObject *usmb_pymod_init(void)
 		return NULL;
 	}
 	usmb_py_at_exit(at_exit);
-	if (pass_sys_path() < 0) {
-		Py_DECREF(m);
-		return NULL;
-	}
 	module = Py_NewRef(m);
 	return m;
 }

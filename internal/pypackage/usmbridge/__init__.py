@@ -38,6 +38,11 @@ from usmbridge import _native, _watch  # noqa: E402
 from usmbridge._native import *  # noqa: E402, F403
 from usmbridge._native import __version__, _info, _set_limit, _set_make_room, _share_open, _unpickle  # noqa: E402, F401
 
+# Go finds the program's dpctl in sys.path. It sets the variable of dpctl's OpenCL driver, which os.environ has read before.
+_drivers = _native._set_paths("\n".join(p for p in _sys.path if isinstance(p, str)).encode(errors="surrogateescape"))
+if _drivers:
+    __import__("os").environ["OCL_ICD_FILENAMES"] = _drivers
+
 __all__ = sorted([name for name in vars(_native) if not name.startswith("_")] + ["set_default"])
 
 # Numba loads its extensions when it first compiles, which is after it has determined the types

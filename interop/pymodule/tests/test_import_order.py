@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 
 import pytest
 from conftest import BUILT_IN, HOST
@@ -28,6 +29,14 @@ print(here == (subprocess.run(["printenv", "OCL_ICD_FILENAMES"], capture_output=
 """
         )
         assert said[:2] == ["True True", "True"], (first, said)
+
+
+def test_a_path_that_is_not_text(device, dpctl):
+    """A folder whose name is not UTF-8 does not hide the other folders of sys.path, in which Go finds dpctl."""
+    code = "import sys, os; sys.path[:0] = ['/no\\udcff', None, 5]; import usmbridge; print(os.environ.get('OCL_ICD_FILENAMES'), len(usmbridge.devices()))"
+    env = {"VIRTUAL_ENV": "", "PATH": "/usr/bin:/bin"}  # Go finds dpctl by sys.path alone
+    path = os.pathsep.join(sys.path)
+    assert python(code, PYTHONPATH=path, **env) == python(code.replace("/no\\udcff", "/no"), PYTHONPATH=path, **env)
 
 
 def test_a_configured_driver_stays(device):
