@@ -137,10 +137,7 @@ static PyObject *array_float(PyObject *self)
 
 static PyObject *as_complex(PyObject *v)
 {
-	double re = PyComplex_RealAsDouble(v);
-	if (re == -1.0 && PyErr_Occurred()) return NULL;
-	double im = PyComplex_ImagAsDouble(v);
-	return im == -1.0 && PyErr_Occurred() ? NULL : PyComplex_FromDoubles(re, im);
+	return PyObject_CallFunctionObjArgs((PyObject *)&PyComplex_Type, v, NULL);
 }
 
 static PyObject *array_complex(PyObject *self, PyObject *unused)
@@ -245,9 +242,8 @@ static PyObject *array_tobytes(PyObject *self, PyObject *unused)
 /* Calls a method of the number in an array of 0 dimensions. */
 static PyObject *of_number(usmb_array *a, const char *method, PyObject *arg)
 {
-	PyObject *v = number_of(a, 0), *r = NULL;
-	if (v && arg) r = PyObject_CallMethod(v, method, "(O)", arg);
-	if (v && !arg) r = PyObject_CallMethod(v, method, NULL);
+	PyObject *v = number_of(a, 0);
+	PyObject *r = v ? PyObject_CallMethod(v, method, arg ? "(O)" : NULL, arg) : NULL;
 	Py_XDECREF(v);
 	return r;
 }
@@ -769,23 +765,17 @@ static PyObject *array_exit(PyObject *self, PyObject *const *args, Py_ssize_t n)
 
 static PyObject *plain_repr(usmb_array *a, PyObject *body)
 {
-	PyObject *shape = usmb_tuple_i64(usmb_shape(a), a->ndim);
-	PyObject *dtype = usmb_dtype_object(a->dtype);
 	usmb_place *place = usmb_array_place(a);
-	PyObject *r = NULL;
+	const char *device = place ? place->filter : "host", *comma = place ? ", usm_type=" : "";
+	const char *kind = place ? usmb_kind_names[place->kind & 3] : "";
+	PyObject *shape = usmb_tuple_i64(usmb_shape(a), a->ndim);
+	PyObject *dtype = usmb_dtype_object(a->dtype), *r = NULL;
 	/* Show the shape unless the brackets do. */
-	int empty = a->nelem == 0 && a->ndim > 1;
-	if (shape && dtype && body && empty && place)
-		r = PyUnicode_FromFormat("Array([], shape=%S, dtype=%U, device=%s, usm_type=%s)", shape, dtype,
-		                         place->filter, usmb_kind_names[place->kind & 3]);
-	else if (shape && dtype && body && empty)
-		r = PyUnicode_FromFormat("Array([], shape=%S, dtype=%U, device=host)", shape, dtype);
-	else if (shape && dtype && place)
-		r = PyUnicode_FromFormat(body ? "Array(%V, dtype=%U, device=%s, usm_type=%s)"
-		                              : "<Array%V at memory of a fork, dtype=%U, device=%s, usm_type=%s>",
-		                         body, "", dtype, place->filter, usmb_kind_names[place->kind & 3]);
+	if (shape && dtype && a->nelem == 0 && a->ndim > 1)
+		r = PyUnicode_FromFormat("Array([], shape=%S, dtype=%U, device=%s%s%s)", shape, dtype, device, comma,
+		                         kind);
 	else if (shape && dtype)
-		r = PyUnicode_FromFormat("Array(%V, dtype=%U, device=host)", body, "", dtype);
+		r = PyUnicode_FromFormat("Array(%U, dtype=%U, device=%s%s%s)", body, dtype, device, comma, kind);
 	Py_XDECREF(shape);
 	Py_XDECREF(dtype);
 	return r;
