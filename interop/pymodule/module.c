@@ -124,7 +124,6 @@ static PyMethodDef functions[] = {
         {"_share_revoke", USMB_PY_CFUNC(usmb_py_share_revoke), METH_O, NULL},
         {"_share_open", USMB_PY_CFUNC(usmb_py_share_open), METH_VARARGS, NULL},
         {"_share_attach", USMB_PY_CFUNC(usmb_py_share_attach), METH_VARARGS, NULL},
-        {"_share_wait", USMB_PY_CFUNC(usmb_py_share_wait), METH_VARARGS, NULL},
         {"_share_names", USMB_PY_CFUNC(usmb_py_share_names), METH_VARARGS, NULL},
         {"_share_listen", USMB_PY_CFUNC(usmb_py_share_listen), METH_VARARGS, NULL},
         {"_share_publish", USMB_PY_CFUNC(usmb_py_share_publish), METH_VARARGS, NULL},

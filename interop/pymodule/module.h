@@ -83,7 +83,6 @@ PyObject *usmb_py_share_export(PyObject *m, PyObject *args);
 PyObject *usmb_py_share_revoke(PyObject *m, PyObject *bytes);
 PyObject *usmb_py_share_open(PyObject *m, PyObject *args);
 PyObject *usmb_py_share_attach(PyObject *m, PyObject *args);
-PyObject *usmb_py_share_wait(PyObject *m, PyObject *args);
 PyObject *usmb_py_share_names(PyObject *m, PyObject *args);
 PyObject *usmb_py_share_listen(PyObject *m, PyObject *args);
 PyObject *usmb_py_share_publish(PyObject *m, PyObject *args);

@@ -165,46 +165,22 @@ PyObject *usmb_py_share_open(PyObject *m, PyObject *args)
 	return r < 0 ? NULL : received(&h);
 }
 
+/* With a number as the last argument, waits for an array with a higher one. Returns the array and its number. */
 PyObject *usmb_py_share_attach(PyObject *m, PyObject *args)
 {
+	PyObject *after = NULL;
 	text path, name;
 	int64_t ns;
+	uint64_t sequence = 0;
 	usmb_handover h;
 	(void)m;
-	if (!PyArg_ParseTuple(args, "O&O&O&:_share_attach", to_text, &path, to_text, &name, to_time, &ns) ||
+	if (!PyArg_ParseTuple(args, "O&O&O&|O:_share_attach", to_text, &path, to_text, &name, to_time, &ns, &after) ||
 	    enter() < 0)
 		return NULL;
-	USMB_GO(usmb_go_share_attach(path.s, path.n, name.s, name.n, ns, saved, NULL, &h, &err));
-	return r < 0 ? NULL : received(&h);
-}
-
-/* The result of a wait that failed: None after the timeout, for which the caller has a better message. */
-static PyObject *not_yet(const usmb_goerr *err)
-{
-	if (err->kind == USMB_ERR_TIMEOUT) Py_RETURN_NONE;
-	usmb_raise_go(err);
-	return NULL;
-}
-
-/* Waits for an array with a number above the given one. Returns the array and its number. */
-PyObject *usmb_py_share_wait(PyObject *m, PyObject *args)
-{
-	PyObject *number;
-	text path, name;
-	int64_t ns;
-	usmb_handover h;
-	usmb_goerr err;
-	(void)m;
-	if (!PyArg_ParseTuple(args, "O&O&OO&:_share_wait", to_text, &path, to_text, &name, &number, to_time, &ns) ||
-	    enter() < 0)
-		return NULL;
-	uint64_t sequence = PyLong_AsUnsignedLongLong(number); /* format K does not check its range */
+	if (after) sequence = PyLong_AsUnsignedLongLong(after); /* format K does not check its range */
 	if (sequence == (uint64_t)-1 && PyErr_Occurred()) return NULL;
-	PyThreadState *saved = PyEval_SaveThread();
-	int r = usmb_go_share_attach(path.s, path.n, name.s, name.n, ns, saved, &sequence, &h, &err);
-	PyEval_RestoreThread(saved);
-	if (r < 0) return not_yet(&err);
-	PyObject *a = received(&h);
+	USMB_GO(usmb_go_share_attach(path.s, path.n, name.s, name.n, ns, saved, after ? &sequence : NULL, &h, &err));
+	PyObject *a = r < 0 ? NULL : received(&h);
 	return a ? Py_BuildValue("(NK)", a, (unsigned long long)sequence) : NULL;
 }
 

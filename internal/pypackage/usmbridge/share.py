@@ -258,7 +258,7 @@ def attach(path: "str | os.PathLike[str]", name: str, *, timeout: float | None =
     >>> b.tolist(), b.interprocess
     ([1.0, 1.0], 'readonly')
     """
-    array: Array = _native._share_attach(os.fspath(path), name, timeout)
+    array: Array = _native._share_attach(os.fspath(path), name, timeout)[0]
     return array
 
 
@@ -305,9 +305,10 @@ def wait(path: "str | os.PathLike[str]", name: str, after: int = 0, *, timeout: 
     >>> frame.tolist()
     [0.0, 0.0]
     """
-    found: tuple[Array, int] | None = _native._share_wait(os.fspath(path), name, after, timeout)
-    if found is None:
-        raise TimeoutError(f"no version of {name!r} after number {after} was published within {timeout} s")
+    try:
+        found: tuple[Array, int] = _native._share_attach(os.fspath(path), name, timeout, after)
+    except TimeoutError:
+        raise TimeoutError(f"no version of {name!r} after number {after} was published within {timeout} s") from None
     return found
 
 
