@@ -934,7 +934,7 @@ static PyType_Spec spec = {
 
 int usmb_array_register(PyObject *module)
 {
-	usmb_array_type = usmb_new_type(&spec, NULL);
+	usmb_array_type = usmb_new_type(&spec);
 	if (!usmb_array_type) return -1;
 	return PyModule_AddObjectRef(module, "Array", (PyObject *)usmb_array_type);
 }

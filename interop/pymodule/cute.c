@@ -346,7 +346,7 @@ static int cute_tensor_register(PyObject *module)
 	if (!(name.n = PyUnicode_InternFromString(#n))) return -1;
 	NAMES(X)
 #undef X
-	cute_type = usmb_new_type(&spec, NULL);
+	cute_type = usmb_new_type(&spec);
 	if (!cute_type) return -1;
 	return PyModule_AddObjectRef(module, "Tensor", (PyObject *)cute_type);
 }

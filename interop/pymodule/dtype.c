@@ -168,8 +168,6 @@ void usmb_typeinfo_clear(void)
 
 /* ==== Element types =========================================================================== */
 
-static PyTypeObject *dtype_type;
-
 /* ---- names of element types --------------------------------------------------------- */
 
 /* The sizes of C's long and of a pointer. */
@@ -282,74 +280,15 @@ int usmb_parse_dtype(PyObject *o, const char *dflt, usmb_dl_dtype *out)
 	return r;
 }
 
-/* ---- equality ------------------------------------------------------------------------ */
+/* ---- objects ------------------------------------------------------------------------- */
 
-/* Whether an attribute of o is the text s; an exception counts as no, and stays set if it must end the
-   call. */
-static int attribute_is(PyObject *o, PyObject *name, PyObject *s)
-{
-	PyObject *v = PyObject_GetAttr(o, name);
-	int same = v && PyUnicode_Check(v) && PyUnicode_Compare(v, s) == 0;
-	Py_XDECREF(v);
-	(void)usmb_clear_exception();
-	return same;
-}
-
-/* Whether a type belongs to NumPy or ml_dtypes. */
-static int is_of_numpy(PyObject *type)
-{
-	PyObject *module = PyObject_GetAttr(type, usmb_name.__module__);
-	const char *s = module && PyUnicode_Check(module) ? PyUnicode_AsUTF8AndSize(module, NULL) : NULL;
-	int is = s && (!strcmp(s, "numpy") || !strncmp(s, "numpy.", 6) || !strcmp(s, "ml_dtypes"));
-	Py_XDECREF(module);
-	(void)usmb_clear_exception();
-	return is;
-}
-
-/* 1 if o is NumPy's scalar type or dtype of that name, 0 if it is another one, -1 if it is neither. */
-static int equals(PyObject *self, PyObject *o)
-{
-	if (PyType_Check(o)) {
-		if (!is_of_numpy(o)) return -1;
-		if (attribute_is(o, usmb_name.__name__, self)) return 1;
-		PyObject *older = PyUnicode_FromString("bool_"); /* NumPy 1's bool */
-		int is = older && attribute_is(o, usmb_name.__name__, older) &&
-		         PyUnicode_CompareWithASCIIString(self, "bool") == 0;
-		Py_XDECREF(older);
-		return is;
-	}
-	if (!is_of_numpy((PyObject *)Py_TYPE(o))) return -1;
-	int is = attribute_is(o, usmb_name.name, self) && usmb_native_order(o) > 0;
-	(void)usmb_clear_exception();
-	return is;
-}
-
-static PyObject *richcompare(PyObject *self, PyObject *other, int op)
-{
-	typedef PyObject *(*comparison)(PyObject *, PyObject *, int);
-	int same = (op == Py_EQ || op == Py_NE) && !PyUnicode_Check(other) ? equals(self, other) : -1;
-	if (PyErr_Occurred()) return NULL;
-	if (same >= 0) return PyBool_FromLong(same == (op == Py_EQ));
-	return ((comparison)PyType_GetSlot(&PyUnicode_Type, Py_tp_richcompare))(self, other, op);
-}
-
-static Py_hash_t hash(PyObject *self)
-{
-	typedef Py_hash_t (*hashing)(PyObject *);
-	return ((hashing)PyType_GetSlot(&PyUnicode_Type, Py_tp_hash))(self);
-}
-
-/* ---- the type ------------------------------------------------------------------------- */
-
+/* A DType. The class is in Python. */
 static PyObject *make(usmb_dl_dtype t)
 {
-	typedef PyObject *(*making)(PyTypeObject *, PyObject *, PyObject *);
+	static PyObject *f;
 	const char *name = usmb_dl_dtype_name(t);
 	PyObject *text = name ? PyUnicode_FromString(name) : PyUnicode_FromFormat("code%dbits%d", t.code, t.bits);
-	PyObject *args = text ? PyTuple_Pack(1, text) : NULL;
-	PyObject *o = NULL;
-	if (args) o = ((making)PyType_GetSlot(&PyUnicode_Type, Py_tp_new))(dtype_type, args, NULL);
-	Py_XDECREF(args);
+	PyObject *o = text ? usmb_call_python(&f, "usmbridge._dtype", "named", &text, 1) : NULL;
 	Py_XDECREF(text);
 	return o;
 }
@@ -372,67 +311,9 @@ PyObject *usmb_dtype_object(usmb_dl_dtype t)
 	return usmb_dtype_cached(made, t, make);
 }
 
-static PyObject *new_dtype(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+PyObject *usmb_py_dtype_of(PyObject *m, PyObject *o)
 {
 	usmb_dl_dtype t;
-	(void)type;
-	if (PyTuple_Size(args) != 1 || (kwargs && PyDict_Size(kwargs) > 0) || PyTuple_GetItem(args, 0) == Py_None)
-		return usmb_raise(PyExc_TypeError, "DType takes one name, type string or NumPy dtype");
-	return usmb_parse_dtype(PyTuple_GetItem(args, 0), NULL, &t) < 0 ? NULL : usmb_dtype_object(t);
-}
-
-static PyObject *get_name(PyObject *self, void *closure)
-{
-	(void)closure;
-	const char *s = PyUnicode_AsUTF8AndSize(self, NULL);
-	return s ? PyUnicode_InternFromString(s) : NULL;
-}
-
-static PyObject *get_itemsize(PyObject *self, void *closure)
-{
-	usmb_dl_dtype t;
-	(void)closure;
-	if (usmb_parse_dtype(self, NULL, &t) < 0) return NULL;
-	return PyLong_FromLong(t.bits >= 8 ? t.bits / 8 : 1);
-}
-
-static PyObject *reduce(PyObject *self, PyObject *unused)
-{
-	(void)unused;
-	PyObject *name = get_name(self, NULL);
-	PyObject *r = name ? Py_BuildValue("(O(O))", (PyObject *)dtype_type, name) : NULL;
-	Py_XDECREF(name);
-	return r;
-}
-
-static PyMethodDef methods[] = {
-        {"__reduce__", USMB_PY_CFUNC(reduce), METH_NOARGS, NULL},
-        {NULL, NULL, 0, NULL},
-};
-
-static PyGetSetDef getset[] = {
-        {"name", get_name, NULL, NULL, NULL},
-        {"itemsize", get_itemsize, NULL, NULL, NULL},
-        {NULL, NULL, NULL, NULL, NULL},
-};
-
-static PyType_Slot slots[] = {
-        {Py_tp_richcompare, richcompare},
-        {Py_tp_hash, hash},
-        {Py_tp_new, new_dtype},
-        {Py_tp_doc, NULL},
-        {Py_tp_getset, getset},
-        {Py_tp_methods, methods},
-        {0, NULL},
-};
-
-/* Sizes of 0 are inherited from str. */
-static PyType_Spec spec = {"usmbridge.DType", 0, 0, Py_TPFLAGS_DEFAULT, slots};
-
-int usmb_dtype_register(PyObject *module)
-{
-	PyObject *bases = PyTuple_Pack(1, &PyUnicode_Type);
-	dtype_type = bases ? usmb_new_type(&spec, bases) : NULL;
-	Py_XDECREF(bases);
-	return dtype_type ? PyModule_AddObjectRef(module, "DType", (PyObject *)dtype_type) : -1;
+	(void)m;
+	return usmb_parse_dtype(o, NULL, &t) < 0 ? NULL : usmb_dtype_object(t);
 }

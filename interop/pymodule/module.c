@@ -114,6 +114,7 @@ static PyMethodDef functions[] = {
         {"from_dlpack", USMB_PY_CFUNC(usmb_from_dlpack), METH_FASTCALL | METH_KEYWORDS, NULL},
         {"from_usm_array_interface", USMB_PY_CFUNC(usmb_from_suai), METH_O, NULL},
         {"_unpickle", USMB_PY_CFUNC(usmb_py_unpickle), METH_FASTCALL, NULL},
+        {"_dtype_of", USMB_PY_CFUNC(usmb_py_dtype_of), METH_O, NULL},
         {"_bytes_of", USMB_PY_CFUNC(usmb_py_bytes_of), METH_O, NULL},
         {"_of_buffer", USMB_PY_CFUNC(usmb_py_of_buffer), METH_O, NULL},
         {"_of_bytes", USMB_PY_CFUNC(usmb_py_of_bytes), METH_VARARGS, NULL},
@@ -183,9 +184,9 @@ PyObject *usmb_pymod_init(void)
 	usmb_document("", functions);
 	PyObject *m = PyModule_Create2(&definition, USMB_PYTHON_ABI_VERSION);
 	if (!m) return NULL;
-	if (usmb_dtype_register(m) < 0 || usmb_array_register(m) < 0 || usmb_dlpack_register() < 0 ||
-	    usmb_device_register(m) < 0 || usmb_syclref_register(m) < 0 || usmb_cute_register(m) < 0 ||
-	    usmb_numba_register(m) < 0 || PyModule_AddStringConstant(m, "__version__", usmb_pymod_version) < 0) {
+	if (usmb_array_register(m) < 0 || usmb_dlpack_register() < 0 || usmb_device_register(m) < 0 ||
+	    usmb_syclref_register(m) < 0 || usmb_cute_register(m) < 0 || usmb_numba_register(m) < 0 ||
+	    PyModule_AddStringConstant(m, "__version__", usmb_pymod_version) < 0) {
 		Py_DECREF(m);
 		return NULL;
 	}

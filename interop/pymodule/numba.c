@@ -146,7 +146,7 @@ static int add_address(PyObject *module, const char *name, void *address)
 
 int usmb_numba_register(PyObject *module)
 {
-	hold_type = usmb_new_type(&hold_spec, NULL);
+	hold_type = usmb_new_type(&hold_spec);
 	if (!hold_type) return -1;
 	if (add_address(module, "_numba_take", (void *)(uintptr_t)numba_take) < 0) return -1;
 	return add_address(module, "_numba_box", (void *)(uintptr_t)numba_box);

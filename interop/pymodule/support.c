@@ -63,7 +63,7 @@ void usmb_document(const char *owner, PyMethodDef *functions)
 	}
 }
 
-PyTypeObject *usmb_new_type(PyType_Spec *spec, PyObject *bases)
+PyTypeObject *usmb_new_type(PyType_Spec *spec)
 {
 	const char *owner = spec->name + strlen("usmbridge.");
 	for (PyType_Slot *s = spec->slots; s->slot; s++) {
@@ -75,7 +75,7 @@ PyTypeObject *usmb_new_type(PyType_Spec *spec, PyObject *bases)
 			if (doc) g->doc = doc;
 		}
 	}
-	return (PyTypeObject *)PyType_FromSpecWithBases(spec, bases);
+	return (PyTypeObject *)PyType_FromSpec(spec);
 }
 
 /* ---- errors ------------------------------------------------------------------------------ */

@@ -86,8 +86,8 @@ void usmb_docs_set(const char *texts);
 const char *usmb_doc(const char *owner, const char *name);
 /* Sets the texts of a module's functions or a type's methods. */
 void usmb_document(const char *owner, PyMethodDef *functions);
-/* Makes a type of the package with the texts of it, its methods and its attributes. bases may be NULL. */
-PyTypeObject *usmb_new_type(PyType_Spec *spec, PyObject *bases);
+/* Makes a type of the package with the texts of it, its methods and its attributes. */
+PyTypeObject *usmb_new_type(PyType_Spec *spec);
 
 /* ---- errors ------------------------------------------------------------------------------ */
 
@@ -217,7 +217,8 @@ int usmb_parse_dtype(PyObject *o, const char *dflt, usmb_dl_dtype *out);
 /* Reports whether o, such as a NumPy dtype, has this machine's byte order or none: 1 or 0, -1
    with an exception. */
 int usmb_native_order(PyObject *o);
-int usmb_dtype_register(PyObject *module);
+/* _dtype_of(object): the DType that a dtype argument names. */
+PyObject *usmb_py_dtype_of(PyObject *m, PyObject *o);
 
 /* ---- typeinfo ---- */
 

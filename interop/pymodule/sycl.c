@@ -94,7 +94,7 @@ static PyType_Spec spec = {"usmbridge.Device", sizeof(device), 0,
 
 int usmb_device_register(PyObject *module)
 {
-	device_type = usmb_new_type(&spec, NULL);
+	device_type = usmb_new_type(&spec);
 	by_filter = PyDict_New();
 	if (!device_type || !by_filter) return -1;
 	return PyModule_AddObjectRef(module, "Device", (PyObject *)device_type);
@@ -591,8 +591,8 @@ void *usmb_queue_ref(PyObject *queue)
 
 int usmb_syclref_register(PyObject *module)
 {
-	queue_type = usmb_new_type(&queue_spec, NULL);
-	context_type = queue_type ? usmb_new_type(&context_spec, NULL) : NULL;
+	queue_type = usmb_new_type(&queue_spec);
+	context_type = queue_type ? usmb_new_type(&context_spec) : NULL;
 	if (!context_type) return -1;
 	if (PyModule_AddObjectRef(module, "SyclQueue", (PyObject *)queue_type) < 0) return -1;
 	return PyModule_AddObjectRef(module, "SyclContext", (PyObject *)context_type);

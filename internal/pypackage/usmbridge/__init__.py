@@ -43,7 +43,7 @@ _drivers = _native._set_paths("\n".join(p for p in _sys.path if isinstance(p, st
 if _drivers:
     __import__("os").environ["OCL_ICD_FILENAMES"] = _drivers
 
-__all__ = sorted([name for name in vars(_native) if not name.startswith("_")] + ["set_default"])
+__all__ = sorted([name for name in vars(_native) if not name.startswith("_")] + ["DType", "set_default"])
 
 # Numba loads its extensions when it first compiles, which is after it has determined the types
 # of that call's arguments. Arrays have to be registered before that.
@@ -71,6 +71,9 @@ def __getattr__(name):
         from usmbridge._defaults import set_default
         globals()[name] = set_default
         return set_default
+    if name == "DType":  # the class that the C module uses, which is one for each process
+        globals()[name] = type(_native._dtype_of("bool"))
+        return globals()[name]
     if name in ("share", "array_api") or (name == "numba" and "numba" in _sys.modules):
         full = f"usmbridge.{name}"
         __import__(full)
