@@ -57,7 +57,6 @@
 	X(unsigned long, PyType_GetFlags, (PyTypeObject *)) \
 	X(int, PyType_IsSubtype, (PyTypeObject *, PyTypeObject *)) \
 	X(PyObject *, PyType_FromSpec, (PyType_Spec *)) \
-	X(PyObject *, PyType_FromSpecWithBases, (PyType_Spec *, PyObject *)) \
 	X(PyObject *, PyType_FromModuleAndSpec, (PyObject *, PyType_Spec *, PyObject *)) \
 	X(PyObject *, PyType_GenericAlloc, (PyTypeObject *, Py_ssize_t)) \
 	X(void *, PyType_GetSlot, (PyTypeObject *, int)) \
@@ -76,7 +75,6 @@
 	X(PyObject *, Py_CompileString, (const char *, const char *, int)) \
 	X(PyObject *, PyEval_EvalCode, (PyObject *, PyObject *, PyObject *)) \
 	X(PyObject *, PyEval_GetBuiltins, (void)) \
-	X(PyObject *, PySys_GetObject, (const char *)) \
 	X(int, PySys_SetObject, (const char *, PyObject *)) \
 	/* numbers */ \
 	X(PyObject *, PyLong_FromLong, (long)) \
@@ -118,7 +116,6 @@
 	X(PyObject *, PyUnicode_Join, (PyObject *, PyObject *)) \
 	X(PyObject *, PyBytes_FromStringAndSize, (const char *, Py_ssize_t)) \
 	X(int, PyBytes_AsStringAndSize, (PyObject *, char **, Py_ssize_t *)) \
-	X(PyObject *, PyByteArray_FromObject, (PyObject *)) \
 	X(char *, PyByteArray_AsString, (PyObject *)) \
 	X(Py_ssize_t, PyByteArray_Size, (PyObject *)) \
 	/* containers */ \

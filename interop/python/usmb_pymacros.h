@@ -48,7 +48,6 @@
 #define PyType_GetFlags usmb_py.PyType_GetFlags
 #define PyType_IsSubtype usmb_py.PyType_IsSubtype
 #define PyType_FromSpec usmb_py.PyType_FromSpec
-#define PyType_FromSpecWithBases usmb_py.PyType_FromSpecWithBases
 #define PyType_FromModuleAndSpec usmb_py.PyType_FromModuleAndSpec
 #define PyType_GenericAlloc usmb_py.PyType_GenericAlloc
 #define PyType_GetSlot usmb_py.PyType_GetSlot
@@ -67,7 +66,6 @@
 #define Py_CompileString usmb_py.Py_CompileString
 #define PyEval_EvalCode usmb_py.PyEval_EvalCode
 #define PyEval_GetBuiltins usmb_py.PyEval_GetBuiltins
-#define PySys_GetObject usmb_py.PySys_GetObject
 #define PySys_SetObject usmb_py.PySys_SetObject
 #define PyLong_FromLong usmb_py.PyLong_FromLong
 #define PyLong_FromLongLong usmb_py.PyLong_FromLongLong
@@ -106,7 +104,6 @@
 #define PyUnicode_Join usmb_py.PyUnicode_Join
 #define PyBytes_FromStringAndSize usmb_py.PyBytes_FromStringAndSize
 #define PyBytes_AsStringAndSize usmb_py.PyBytes_AsStringAndSize
-#define PyByteArray_FromObject usmb_py.PyByteArray_FromObject
 #define PyByteArray_AsString usmb_py.PyByteArray_AsString
 #define PyByteArray_Size usmb_py.PyByteArray_Size
 #define PyTuple_New usmb_py.PyTuple_New
