@@ -91,7 +91,7 @@ test-peers: python build bin/jax/requirements.txt bin/consumers/requirements.txt
 	@$(TEST) $(CHECKS)/test-peers.sh
 
 test-devices: python ## the tests on PoCL, sub-devices and simulated CUDA devices [RUNS="parts pocl platforms cuda cudas" USMBRIDGE_UR_ADAPTERS=dir]; 20 min
-	@$(TEST) $(CHECKS)/test-devices.sh bin/devices $(RUNS)
+	@GOTESTSUM="$(GOTESTSUM)" $(TEST) $(CHECKS)/test-devices.sh bin/devices $(RUNS)
 
 test-gpu: python ## checks and figures on this machine's NVIDIA GPU; bin/gpu/run.sh repeats them on another one [USMBRIDGE_UR_ADAPTERS=dir]; 5 min
 	@rm -rf bin/gpu-wheel && $(PIP) wheel --quiet --no-deps --no-index --no-build-isolation --wheel-dir bin/gpu-wheel internal/pypackage

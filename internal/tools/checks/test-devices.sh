@@ -9,7 +9,8 @@
 #
 # Without names all runs are done. Those of PoCL need the Debian packages that pocl.sh fetches; those of CUDA need
 # USMBRIDGE_UR_ADAPTERS, the directory of SYCL's CUDA adapter (docs/gpu.md). Runs that are not possible are named with
-# the reason. The exit status is 1 if a test failed, or if no run was possible.
+# the reason. The end of the output has the devices, the numbers of tests and the skipped ones of each run. The exit
+# status is 1 if a test failed, or if no run was possible.
 set -uo pipefail
 dir=$(realpath -m "$1")
 shift
@@ -24,22 +25,24 @@ done_=() failed=() skipped=()
 # the order of work, on the first device of the selector.
 suites() {
 	local status=0
-	ONEAPI_DEVICE_SELECTOR=$1 "${GO:-go}" test -count=1 -timeout 15m -skip "$2" ./syclobj ./memmgr/... ./usmarray "${@:3}" || status=1
-	(cd interop/pymodule/tests && ONEAPI_DEVICE_SELECTOR=$1 "$dir/usmpython" -m pytest -q -rs -p no:cacheprovider \
-		test_exchange.py test_dlpack_*.py test_suai_*.py test_cuda.py test_device_pairs.py) || status=1
+	ONEAPI_DEVICE_SELECTOR=$1 $GOTESTSUM --format=pkgname --format-icons=text \
+		--format-hide-empty-pkg -- -count=1 -timeout 15m -skip "$2" ./syclobj ./memmgr/... ./usmarray "${@:3}" || status=1
+	pytests "$1" test_exchange.py test_dlpack_*.py test_suai_*.py test_cuda.py test_device_pairs.py || status=1
 	return "$status"
 }
 
-# Faults of PoCL: a kernel called all becomes _cl_all, and it crashes when one thread frees USM that is beside memory
-# which another thread uses (TestUnalignedDriver has the same tests).
-pocl_faults='TestKernelParams|TestUnalignedDriver|TestUSMResource/.*/(Concurrent|OtherGoroutine)'
+# pytests SELECTOR FILE... runs Python tests.
+pytests() (
+	cd interop/pymodule/tests && export ONEAPI_DEVICE_SELECTOR=$1 || return
+	"$dir/usmpython" -c 'import usmbridge; print("devices:", *(f"{d.filter_string} ({d.name})" for d in usmbridge.devices()))'
+	"$dir/usmpython" -m pytest -q -rs -p no:cacheprovider "${@:2}"
+)
+
+# Faults of PoCL: a kernel called all becomes _cl_all, and it crashes when one thread frees USM while another thread frees
+# USM or submits work (TestUnalignedDriver has the same tests).
+pocl_faults='TestKernelParams|TestUnalignedDriver|TestUSMResource/.*/(Concurrent|OtherGoroutine|DropInC)'
 # The simulated driver reports no times of events.
 cuda_missing='TestRealOwnContext'
-
-# pairs SELECTOR runs the tests of all pairs of devices.
-pairs() {
-	(cd interop/pymodule/tests && ONEAPI_DEVICE_SELECTOR=$1 "$dir/usmpython" -m pytest -q -rs -p no:cacheprovider test_device_pairs.py)
-}
 
 # simulated builds the simulated CUDA driver and selects it.
 simulated() {
@@ -51,26 +54,31 @@ simulated() {
 	export SIMULATED_CUDA_DEVICES=$1
 }
 
-# run NAME does one run in a shell of its own; 3 means that it is not possible.
+# run NAME does one run in a shell of its own; 3 means that it is not possible. All of them set LD_LIBRARY_PATH: SYCL's
+# adapter for OpenCL alone does not find the libraries beside it.
 run() (
 	case $1 in
-	parts) pairs 'opencl:cpu' ;;
+	parts) export LD_LIBRARY_PATH=$VIRTUAL_ENV/lib; pytests 'opencl:cpu' test_device_pairs.py ;;
 	pocl) unset USMBRIDGE_UR_ADAPTERS; . internal/tools/checks/pocl.sh "$dir/pocl" || return 3; suites 'opencl:cpu' "$pocl_faults" ./usmarray/kernel ;;
-	platforms) unset USMBRIDGE_UR_ADAPTERS; . internal/tools/checks/pocl.sh "$dir/pocl" || return 3; export POCL_DEVICES="cpu cpu"; pairs 'opencl:cpu' ;;
+	platforms) unset USMBRIDGE_UR_ADAPTERS; . internal/tools/checks/pocl.sh "$dir/pocl" || return 3; export POCL_DEVICES="cpu cpu"; pytests 'opencl:cpu' test_device_pairs.py ;;
 	cuda) simulated 1 || return; suites 'cuda:gpu' "$cuda_missing" ;;
-	cudas) simulated 2 || return; pairs 'opencl:cpu;cuda:gpu' ;;
+	cudas) simulated 2 || return; pytests 'opencl:cpu;cuda:gpu' test_device_pairs.py ;;
 	*) echo "test-devices: unknown run $1" >&2; return 1 ;;
 	esac
 )
 
 for name in "${runs[@]}"; do
 	echo "== $name"
-	run "$name"
-	case $? in
+	run "$name" 2>&1 | tee "$dir/$name.log"
+	case ${PIPESTATUS[0]} in
 	0) done_+=("$name") ;;
 	3) skipped+=("$name"); echo "not possible here: see the head of $0" ;;
 	*) failed+=("$name") ;;
 	esac
+done
+for name in "${runs[@]}"; do
+	echo "== $name: devices, tests, and skipped tests with reasons"
+	sed -n '/^=== Skipped/,/^DONE/p; /^devices:/p; /^DONE/p; /^SKIPPED/p; /^[0-9].* in [0-9.]*s/p' "$dir/$name.log" | uniq
 done
 echo "passed: ${done_[*]:-none}; failed: ${failed[*]:-none}; not possible: ${skipped[*]:-none}"
 [ "${#failed[@]}" -eq 0 ] && [ "${#done_[@]}" -gt 0 ]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import usmbridge as ub
-from conftest import peer
+from conftest import peer, sycl_device
 
 dpctl = peer("dpctl")
 memory = peer("dpctl.memory")
@@ -75,6 +75,11 @@ def skip_if_the_driver_errs(array, queue):
     """PoCL names the first device of a context as the device of each pointer in it."""
     if memory.as_usm_memory(Dictionary(array, queue.sycl_context)).sycl_device != queue.sycl_device:
         pytest.skip("the driver reports another device for the pointer")
+
+
+def test_there_is_a_device():
+    """Without one, the tests below have no parameters and would be skipped."""
+    sycl_device()
 
 
 @pytest.mark.parametrize("kind", KINDS)
