@@ -93,8 +93,10 @@ func (b Buffer) ReadOnly() bool { return b.live("ReadOnly").Flags()&owner.ReadOn
 // SetReadOnly makes this package refuse writes to the memory through any of its handles.
 func (b Buffer) SetReadOnly() { b.live("SetReadOnly").SetFlags(owner.ReadOnly) }
 
-// Exported reports whether SetExported was called.
-func (b Buffer) Exported() bool { return b.live("Exported").Flags()&owner.Exported != 0 }
+// Exported reports whether SetExported was called, or the memory was exported to a library of CUDA.
+func (b Buffer) Exported() bool {
+	return b.live("Exported").Flags()&(owner.Exported|owner.CUDA) != 0
+}
 
 // SetExported records that code outside of this module gets the memory. After its release
 // the memory is reused only behind barriers on its queues (SharedOn) and on the default queues of

@@ -72,7 +72,7 @@ func changeQueue(c *owner.Cell, rec *queueRecord) (surplus uintptr) {
 	rec.users++
 	c.SetQueue(rec.ref)
 	// Other libraries may still have unreported work on the former queue.
-	if c.Flags()&(owner.Exported|owner.Foreign|owner.OnQueues) == 0 || !addOther(c, old) {
+	if c.Flags()&(owner.Exported|owner.Foreign|owner.OnQueues|owner.CUDA) == 0 || !addOther(c, old) {
 		dropQueue(old)
 	}
 	return takeSurplus(c)

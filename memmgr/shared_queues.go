@@ -24,7 +24,10 @@ import (
 // The record of an alias is that of the cell to which it refers.
 
 // shownFlags are the flags of memory that was given to other libraries.
-const shownFlags = owner.Exported | owner.Async | owner.OnQueues
+const shownFlags = owner.Exported | owner.Async | owner.OnQueues | owner.CUDA
+
+// onDefault are the flags of memory on which other libraries may use the default queues of its place.
+const onDefault = owner.Exported | owner.Foreign | owner.Async
 
 // record returns the cell with the pending event and the queues of memory that is referenced,
 // or panics.
@@ -207,7 +210,7 @@ func recordedQueues(c *owner.Cell) (all []uintptr) {
 // caller ends their use with releaseQueues, which ignores those of the place.
 func sharedQueues(c *owner.Cell) []uintptr {
 	all := recordedQueues(c)
-	if c.Flags()&(owner.Exported|owner.Foreign|owner.Async) != 0 {
+	if c.Flags()&onDefault != 0 {
 		all = append(all, shownQueues(c.Place)...)
 	}
 	return all
@@ -216,7 +219,7 @@ func sharedQueues(c *owner.Cell) []uintptr {
 // awaitCUDA waits for unreported work of libraries of CUDA on the memory. It may be called with locks held:
 // this work does not need them.
 func awaitCUDA(c *owner.Cell) error {
-	if c.Flags()&(owner.Exported|owner.Foreign|owner.Async) == 0 {
+	if c.Flags()&(onDefault|owner.CUDA) == 0 {
 		return nil
 	}
 	return waitCUDA(c.Place)

@@ -221,7 +221,10 @@ func (a *Array) export(o *ExportOptions) (dlpack.Tensor, error) {
 	if a.layout.offset*bits%8 != 0 {
 		return dlpack.Tensor{}, opErr(opDLPack, ErrExchange, "the first %s element begins within a byte, which DLPack cannot express; Copy first", a.dtype)
 	}
-	if memory&owner.Exported == 0 { // reading is cheaper than setting
+	if isCUDA(device) {
+		cell.SetFlags(owner.CUDA)
+		cell.Record().SetFlags(owner.CUDA)
+	} else if memory&owner.Exported == 0 { // reading is cheaper than setting
 		a.buf.SetExported()
 	}
 	var view dlpack.View // setting the fields is faster than a literal

@@ -8,23 +8,24 @@ import (
 
 // Bits of a cell's flags; USMB_CELL_* in usmb_owner.h.
 const (
-	ReadOnly     uint32 = 1    // writes through this owner are refused
-	Exported     uint32 = 2    // was exported by an exchange protocol
-	HostReadable uint32 = 4    // the host can read the memory
-	Foreign      uint32 = 8    // memory of another library
-	Queued       uint32 = 16   // freed, with work still pending
-	pendingHeld  uint32 = 32   // lock of pending
-	Poisoned     uint32 = 64   // free, and filled with a pattern that detects writes
-	Charged      uint32 = 128  // charged to the account whose number is Context
-	Lent         uint32 = 256  // allocated by address, without a handle
-	Async        uint32 = 1024 // shown with the default queues of its place
-	OnQueues     uint32 = 2048 // shown with queues that package memmgr has recorded
-	Alias        uint32 = 4096 // a second owner of the memory of another cell: see Record
-	Failed       uint32 = 8192 // work on the memory has failed: see TakeFailure
+	ReadOnly     uint32 = 1     // writes through this owner are refused
+	Exported     uint32 = 2     // was exported by an exchange protocol
+	HostReadable uint32 = 4     // the host can read the memory
+	Foreign      uint32 = 8     // memory of another library
+	Queued       uint32 = 16    // freed, with work still pending
+	pendingHeld  uint32 = 32    // lock of pending
+	Poisoned     uint32 = 64    // free, and filled with a pattern that detects writes
+	Charged      uint32 = 128   // charged to the account whose number is Context
+	Lent         uint32 = 256   // allocated by address, without a handle
+	Async        uint32 = 1024  // shown with the default queues of its place
+	OnQueues     uint32 = 2048  // shown with queues that package memmgr has recorded
+	Alias        uint32 = 4096  // a second owner of the memory of another cell: see Record
+	Failed       uint32 = 8192  // work on the memory has failed: see TakeFailure
+	CUDA         uint32 = 16384 // was exported to a library of CUDA, which does not use SYCL's queues
 
 	// Seen are the flags of memory on which other libraries may have devices work without reporting
 	// it: it was exported, shown or imported.
-	Seen = Exported | Foreign | Async | OnQueues
+	Seen = Exported | Foreign | Async | OnQueues | CUDA
 )
 
 // UnknownSize is the Size of a cell if the size of its allocation is unknown.

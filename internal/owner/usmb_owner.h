@@ -38,12 +38,15 @@ enum {
 	USMB_CELL_ASYNC = 1024,      /* shown with the default queues of its place */
 	USMB_CELL_ON_QUEUES = 2048,  /* shown with queues that Go has recorded */
 	USMB_CELL_ALIAS = 4096,      /* a second owner of the memory of another cell, see usmb_cell_record */
-	USMB_CELL_FAILED = 8192 /* work on the memory has failed; the next wait returns the failure and clears this */
+	USMB_CELL_FAILED = 8192, /* work on the memory has failed; the next wait returns the failure and clears this */
+	USMB_CELL_CUDA = 16384   /* was exported to a library of CUDA, which does not use SYCL's queues */
 };
 
 /* The flags of memory on which other libraries may have devices work without reporting it, because it was
  * exported, shown or imported. */
-enum { USMB_CELL_SEEN = USMB_CELL_EXPORTED | USMB_CELL_FOREIGN | USMB_CELL_ASYNC | USMB_CELL_ON_QUEUES };
+enum {
+	USMB_CELL_SEEN = USMB_CELL_EXPORTED | USMB_CELL_FOREIGN | USMB_CELL_ASYNC | USMB_CELL_ON_QUEUES | USMB_CELL_CUDA
+};
 
 /* The wake-up of a reaper: an eventfd that is written only while the reaper sleeps. */
 typedef struct usmb_waker {

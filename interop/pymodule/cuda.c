@@ -57,7 +57,7 @@ PyObject *usmb_array_cuda_interface(PyObject *self, void *closure)
 		return usmb_raise(PyExc_AttributeError, "this Array has no %s: %s", name,
 		                  typestr ? "it is for device and shared USM; its memory is host USM"
 		                          : "the interface has no type string for its element type");
-	if (usmb_array_wait(a) < 0 || usmb_array_exported(a) < 0) return NULL;
+	if (usmb_array_wait(a) < 0 || usmb_array_note_cuda(a) < 0) return NULL;
 	PyObject *shape = usmb_tuple_i64(usmb_shape(a), a->ndim), *strides = byte_strides(a), *dict = NULL;
 	if (shape && strides)
 		dict = Py_BuildValue("{sOsssOs(KO)sisO}", "shape", shape, "typestr", typestr, "strides", strides,

@@ -72,11 +72,17 @@ int usmb_array_check_aligned(usmb_array *a)
 	return raise_export(USMB_DL_EALIGN, &view);
 }
 
+static int is_cuda(int64_t type)
+{
+	return type == USMB_DL_CUDA || type == USMB_DL_CUDA_HOST || type == USMB_DL_CUDA_MANAGED;
+}
+
 /* Makes a managed tensor of the array on device dev; -1 with BufferError or MemoryError. */
 static inline int export_array(usmb_array *a, usmb_dl_device dev, uint64_t flags, int versioned, void **out)
 {
 	usmb_dl_tensor view;
-	if (usmb_array_check_aligned(a) < 0 || usmb_array_exported(a) < 0) return -1;
+	if (usmb_array_check_aligned(a) < 0) return -1;
+	if ((is_cuda(dev.type) ? usmb_array_note_cuda(a) : usmb_array_exported(a)) < 0) return -1;
 	tensor_of(a, dev, &view);
 	usmb_cell_retain(a->cell);
 	int code = usmb_dl_export(&view, flags | USMB_DL_EXPORT_CHECKED, versioned, usmb_cell_drop, a->cell, out);
@@ -258,11 +264,6 @@ static int parse_request(PyObject *const *args, Py_ssize_t n, PyObject *kwnames,
 }
 
 /* Whether a device type is one of CUDA. */
-static int is_cuda(int64_t type)
-{
-	return type == USMB_DL_CUDA || type == USMB_DL_CUDA_HOST || type == USMB_DL_CUDA_MANAGED;
-}
-
 static int is_minus_one(PyObject *o)
 {
 	if (!PyLong_Check(o)) return 0;

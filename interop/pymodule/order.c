@@ -7,7 +7,8 @@
      without another queue;
    - queues that the memory was shown, imported or exported with. Go records them (memmgr/shared_queues.go),
      except for the first queue of memory that belongs to Python: its cell owns the queue object.
-   Libraries of CUDA work on streams, which are no queues of SYCL: usmb_cuda_wait waits for all of them. */
+   Libraries of CUDA work on streams, which are no queues of SYCL: usmb_cuda_wait waits for all of them. It does not
+   replace the waits for the queues, because SYCL holds work back behind host tasks. */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +29,9 @@ static void set_flags(usmb_cell *cell, uint32_t flags)
 }
 
 /* ---- the queues of a piece of memory ----------------------------------------------- */
+
+/* The flags of memory on which other libraries may use the default queues of its place. */
+enum { ON_DEFAULT = USMB_CELL_EXPORTED | USMB_CELL_FOREIGN | USMB_CELL_ASYNC };
 
 enum { BORROWED = 4 }; /* the queue of the array, the first queue, and those of the place */
 
@@ -95,7 +99,7 @@ static int collect(queues *q, usmb_cell *cell, PyObject *named, int known)
 	if (usmb_py_in_child()) return 0;
 	if (named) add(q, usmb_queue_ref(named));
 	if (first && first != named) add(q, usmb_queue_ref(first));
-	if (place && flags & (USMB_CELL_EXPORTED | USMB_CELL_FOREIGN | USMB_CELL_ASYNC)) {
+	if (place && flags & ON_DEFAULT) {
 		int n = usmb_place_shown(place, shown);
 		/* Users see the queue of dpctl, which is the last one, or the place's own. */
 		if (known && !named) n--;
@@ -133,8 +137,7 @@ static int only_default(usmb_cell *cell)
 /* Whether libraries of CUDA may have work on the memory, of which SYCL's queues know nothing. */
 static int has_cuda(usmb_cell *cell)
 {
-	return usmb_cuda_shown(cell->place) &&
-	       flags_of(cell) & (USMB_CELL_EXPORTED | USMB_CELL_FOREIGN | USMB_CELL_ASYNC) && !usmb_py_in_child();
+	return usmb_cuda_shown(cell->place) && flags_of(cell) & (ON_DEFAULT | USMB_CELL_CUDA) && !usmb_py_in_child();
 }
 
 /* Raises the failure of work for which an earlier call has waited. */
@@ -167,12 +170,9 @@ static int wait_for(usmb_cell *cell, PyObject *named, int what, uintptr_t stream
 	PyThreadState *saved = PyEval_SaveThread();
 	/* Our work first: it may have been submitted to one of the queues. */
 	int code = event ? usmb_sycl_wait_event(event) : USMB_SYCL_OK;
-	if (code == USMB_SYCL_OK && cuda) {
-		/* The streams of the device include those of SYCL's queues. A barrier on a queue takes 40 us. */
+	if (code == USMB_SYCL_OK && q.n > 0) code = usmb_sycl_wait_queues(list_of(&q), q.n);
+	if (code == USMB_SYCL_OK && cuda)
 		code = stream ? usmb_cuda_order(cell->place, stream) : usmb_cuda_wait(cell->place, 0);
-	} else if (code == USMB_SYCL_OK && q.n > 0) {
-		code = usmb_sycl_wait_queues(list_of(&q), q.n);
-	}
 	if (code != USMB_SYCL_OK && what == KEEP) set_flags(cell, USMB_CELL_FAILED);
 	if (event) {
 		usmb_sycl_event_delete(event);
@@ -274,6 +274,14 @@ int usmb_array_note_export(usmb_array *a)
 	int known = usmb_note_dpctl_queue(a->cell->place);
 	if (known == 1) a->noted |= USMB_EXPORT_NOTED;
 	return known < 0 ? -1 : 0;
+}
+
+int usmb_array_note_cuda(usmb_array *a)
+{
+	if (index_address(a) < 0) return -1;
+	set_flags(a->cell, USMB_CELL_CUDA);
+	set_flags(usmb_cell_record(a->cell), USMB_CELL_CUDA);
+	return 0;
 }
 
 int usmb_array_seen_on(usmb_array *a, void *queue)

@@ -33,6 +33,8 @@ static inline int usmb_array_exported(usmb_array *a)
 	if (!a->cell->place || a->noted & USMB_EXPORT_NOTED) return 0;
 	return usmb_array_note_export(a);
 }
+/* The same for consumers of CUDA, which use no queue. */
+int usmb_array_note_cuda(usmb_array *a);
 /* Records that consumers have the address of the elements and may submit work on the memory, without
    reporting it, to the queue that users see for the array. */
 int usmb_array_address_shown(usmb_array *a);

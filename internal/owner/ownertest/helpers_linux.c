@@ -144,7 +144,8 @@ usmb_test_layout usmb_test_offsets(void)
 		            offsetof(usmb_control, cell_bytes), sizeof(usmb_control)},
 	        .flags = {USMB_CELL_READONLY, USMB_CELL_EXPORTED, USMB_CELL_HOST_READABLE, USMB_CELL_FOREIGN,
 		          USMB_CELL_QUEUED, USMB_CELL_PENDING_HELD, USMB_CELL_POISONED, USMB_CELL_CHARGED,
-		          USMB_CELL_LENT, USMB_CELL_ASYNC, USMB_CELL_ON_QUEUES, USMB_CELL_ALIAS, USMB_CELL_FAILED},
+		          USMB_CELL_LENT, USMB_CELL_ASYNC, USMB_CELL_ON_QUEUES, USMB_CELL_ALIAS, USMB_CELL_FAILED,
+		          USMB_CELL_CUDA},
 	        .layout = USMB_OWNER_LAYOUT,
 	};
 	return l;

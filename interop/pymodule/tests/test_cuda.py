@@ -10,6 +10,7 @@ import gc
 import os
 import pathlib
 import subprocess
+import types
 import weakref
 
 import numpy as np
@@ -365,6 +366,26 @@ def test_reads_come_after_work(cuda, later, kind):
         later(ordinal, a, 4)
         a.__dlpack__()  # so do exports to libraries of SYCL
         assert host(a)[0] == 4
+        del keep
+
+
+def test_reads_come_after_work_behind_host_tasks(cuda, dpctl):
+    """SYCL submits such work to CUDA only when the task has ended."""
+    queue = dpctl.SyclQueue(cuda[0].filter_string)
+    for n in range(10):
+        new, memory, other = (dpctl.memory.MemoryUSMShared(64, queue=queue) for _ in range(3))
+        new.copy_from_host(bytes([9]) * 64)
+        memory.copy_from_host(bytes(64))
+        d = {**memory.__sycl_usm_array_interface__, "shape": (64,), "typestr": "|u1", "strides": None, "offset": 0}
+        a = ub.asarray(types.SimpleNamespace(__sycl_usm_array_interface__=d))
+        keep = a.cuda.__dlpack__(stream=-1, max_version=(1, 0))
+        event = queue.memcpy_async(other, new, 64)
+        for _ in range(20):
+            event = queue.memcpy_async(other, new, 64, [event])
+        task = queue._submit_keep_args_alive((new, other), [event])
+        last = queue.memcpy_async(memory, new, 64, [task])
+        assert np.asarray(a)[0] == 9
+        last.wait()
         del keep
 
 
