@@ -18,7 +18,9 @@ import (
 //
 // Exported blocks are added through returned: their consumers may have submitted work without
 // reporting it. The block is pending as soon as each queue that it was used on has taken a barrier.
-// A block whose barrier a queue refused is in refused until the next tick.
+// A block whose barrier a queue refused is in refused until the next tick. If the place was shown to
+// libraries of CUDA, a block is in onCUDA before, until the work of CUDA is over that was submitted before
+// cuda was recorded. Nothing here waits for that work with mu held.
 //
 // mu is the lock of the pool and guards all fields, except for unstalled, which is read without
 // it. Methods that release it for moments say so. sweeping precedes mu.
@@ -41,8 +43,11 @@ type pending struct {
 	bytes     uint64       // and their bytes
 
 	returned      []*owner.Cell
+	onCUDA        []*owner.Cell
 	refused       []*owner.Cell
-	returnedBytes uint64 // of both
+	returnedBytes uint64 // of the three
+	cuda          cudaWork
+	cudaStamp     uint64 // of cuda
 
 	batch    eventBatch
 	spent    []uintptr   // events of completed blocks, to be released without mu
@@ -56,7 +61,7 @@ func (s *pending) init(mu sync.Locker, events Synchronizer, o *origin, name stri
 
 // waiting returns the number of blocks whose release waits for device work, and their bytes.
 func (s *pending) waiting() (blocks, bytes uint64) {
-	return uint64(s.n + len(s.returned) + len(s.refused)), s.bytes + s.returnedBytes
+	return uint64(s.n + len(s.returned) + len(s.onCUDA) + len(s.refused)), s.bytes + s.returnedBytes
 }
 
 // eventBatch has the arguments of one call of eventsDone. It is a field of the part because C
@@ -180,16 +185,36 @@ func (s *pending) addReturned(c *owner.Cell) {
 	}
 }
 
-// fence submits one barrier to each queue that a returned block was used on, and makes the blocks
-// wait for it beside their own events. If a queue refuses the barrier, the end of the consumers'
-// work cannot be observed: the block waits for the next tick, which tries again.
+// fence makes the returned blocks pending. Those of a place that was shown to libraries of CUDA first wait
+// for the work of CUDA, one batch at a time.
 func (s *pending) fence() {
+	if !s.cuda.over() {
+		return
+	}
+	s.putAllBehind(&s.onCUDA, false)
 	if len(s.returned) == 0 {
 		return
 	}
+	var err error
+	if s.cuda, err = recordCUDA(s.returned[0].Place); err == nil && !s.cuda.over() {
+		s.onCUDA, s.returned = s.returned, s.onCUDA
+		s.cudaStamp = s.next()
+		return
+	}
+	s.putAllBehind(&s.returned, err != nil)
+}
+
+// putAllBehind submits one barrier to each queue that a block of the list was used on, and makes the
+// blocks wait for it beside their own events. It empties the list. If a queue refuses the barrier, or the
+// driver the record of the work of CUDA, the end of the consumers' work cannot be observed: the block waits
+// for the next tick, which tries again.
+func (s *pending) putAllBehind(list *[]*owner.Cell, refused bool) {
+	if len(*list) == 0 {
+		return
+	}
 	barriers := map[uintptr]uintptr{} // by queue
-	for _, c := range s.returned {
-		if !s.putBehind(c, barriers) {
+	for _, c := range *list {
+		if refused || !s.putBehind(c, barriers) {
 			s.refused = append(s.refused, c)
 			continue
 		}
@@ -206,9 +231,9 @@ func (s *pending) fence() {
 		}
 	}
 	// Last: a request that reads 0 does not wait for mu, and finds none of these blocks.
-	s.unstalled.Add(-int32(len(s.returned)))
-	clear(s.returned)
-	s.returned = s.returned[:0]
+	s.unstalled.Add(-int32(len(*list)))
+	clear(*list)
+	*list = (*list)[:0]
 }
 
 // fenceAgain is fence, with the blocks whose barriers were refused.
@@ -446,8 +471,13 @@ func (s *pending) awaitNext(stalled bool, most time.Duration) awaited {
 	}
 	c := next()
 	if c == nil {
+		waits := !stalled && len(s.onCUDA) > 0 && !s.isLate(s.cudaStamp)
 		s.mu.Unlock()
-		return nothingPending
+		if !waits {
+			return nothingPending
+		}
+		time.Sleep(min(most, shortPoll))
+		return workPending
 	}
 	stamp, event := pendingStamp(c), s.sync.CopyEvent(c.Pending())
 	s.mu.Unlock()

@@ -231,7 +231,7 @@ func (b Buffer) PendingEvent() unsafe.Pointer {
 	c := b.record("PendingEvent")
 	event := pendingEvent(c)
 	s := events{ownQueue(c.Place)}
-	_ = awaitCUDA(c)
+	_ = awaitCUDA(context.Background(), c)
 	all := sharedQueues(c)
 	defer releaseQueues(all)
 	for _, q := range all {

@@ -15,10 +15,13 @@ type lastWork struct {
 	sync   Synchronizer
 	events []uintptr // owned
 	fences []uintptr // queues that still have to take a barrier, held; 0 is the place's own queue
+	cuda   cudaWork
+	place  uintptr // the place whose work of CUDA still has to be recorded; 0: none
 }
 
 // lastWorkOf takes the pending work of a dead cell: its event, and for memory that other libraries were
-// shown a barrier on each queue that they may have used, because they do not report their work.
+// shown a barrier on each queue that they may have used and the work of CUDA, because they do not report their
+// work.
 func lastWorkOf(c *owner.Cell, s Synchronizer) (w lastWork) {
 	w = workOf(c.SwapPending(0), s)
 	if s == nil || c.Flags()&shownFlags == 0 {
@@ -28,6 +31,7 @@ func lastWorkOf(c *owner.Cell, s Synchronizer) (w lastWork) {
 		}
 		return w
 	}
+	w.recordCUDA(c.Place)
 	for _, q := range fencesOf(c) {
 		if !w.takeBarrier(q) {
 			retainQueueRef(q) // except for queues of the place, which the memory's resource keeps alive
@@ -68,8 +72,20 @@ func (w *lastWork) takeBarrier(queue uintptr) bool {
 	return true
 }
 
+// recordCUDA records the work of CUDA on a place, or stores the place if the driver refuses it.
+func (w *lastWork) recordCUDA(place uintptr) {
+	var err error
+	if w.cuda, err = recordCUDA(place); err != nil {
+		w.place = place
+	}
+}
+
 // retake submits the barriers that are left.
 func (w *lastWork) retake() {
+	if place := w.place; place != 0 {
+		w.place = 0
+		w.recordCUDA(place)
+	}
 	w.fences = slices.DeleteFunc(w.fences, func(q uintptr) bool {
 		taken := w.takeBarrier(q)
 		if taken {
@@ -90,11 +106,11 @@ func (w *lastWork) dropDone() {
 	})
 }
 
-// fenced reports whether a queue still has to take a barrier.
-func (w *lastWork) fenced() bool { return len(w.fences) > 0 }
+// fenced reports whether a queue still has to take a barrier, or the work of CUDA has to be recorded.
+func (w *lastWork) fenced() bool { return len(w.fences) > 0 || w.place != 0 }
 
 // over reports whether all work has finished.
-func (w *lastWork) over() bool { return !w.fenced() && len(w.events) == 0 }
+func (w *lastWork) over() bool { return !w.fenced() && len(w.events) == 0 && w.cuda.over() }
 
 // unpooledFree is memory that is in no pool and was released with work pending.
 type unpooledFree struct {
@@ -255,15 +271,15 @@ func (k *keeperState) awaitNext(stalled bool, most time.Duration) awaited {
 		return nothingPending
 	}
 	n, s := len(k.waiting), d.work.sync
-	over := len(d.work.events) == 0 // another goroutine has waited for them
+	over := len(d.work.events) == 0 && d.work.cuda.over() // another goroutine has waited for them
 	event, mine := uintptr(0), uintptr(0)
-	if !over {
+	if len(d.work.events) > 0 {
 		event = d.work.events[0]
 		mine = s.CopyEvent(event)
 	}
 	k.mu.Unlock()
 	if !over {
-		if mine == 0 { // no memory for a copy: poll
+		if mine == 0 { // work of CUDA, or no memory for a copy: poll
 			time.Sleep(min(most, longPoll))
 		}
 		over = awaitEvent(s, mine, most)

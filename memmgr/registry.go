@@ -340,7 +340,7 @@ func (o *origin) drain(c *owner.Cell) {
 	releaseQueue(c.Queue())
 	owner.Recycle(c)
 	switch {
-	case work.fenced() || len(work.events) > 1:
+	case work.fenced() || len(work.events) > 1 || !work.cuda.over():
 		later := block // only this copy is on the Go heap
 		keeper.after(work, func() { o.free(later) })
 		return

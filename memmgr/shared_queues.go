@@ -18,8 +18,10 @@ import (
 //   - the other queues of the cell (queues.others), for memory that was shown or imported with a queue,
 //     and for imported memory its queue of last use.
 //
-// Libraries of CUDA work on streams, for which SYCL has no events: awaitCUDA waits for all of them where the
-// order of work on the queues is made.
+// Libraries of CUDA work on streams, for which SYCL has no events. Beside the work of the queues there is
+// cudaWork, that of all streams of a device. Waits and submissions wait for it (awaitCUDA). Releases of memory
+// record it, and the memory is freed or reused when it is over. It does not replace barriers on the queues, because
+// SYCL holds work back behind host tasks.
 //
 // The record of an alias is that of the cell to which it refers.
 
@@ -137,7 +139,7 @@ func (b Buffer) ExportOn(q *syclobj.Queue) error {
 	defer releaseQueue(rec.ref)
 	event, err := copyPending(systemEvents, c)
 	if err == nil {
-		err = awaitCUDA(c)
+		err = awaitCUDA(context.Background(), c)
 	}
 	if err == nil {
 		others := sharedQueues(c)
@@ -216,19 +218,26 @@ func sharedQueues(c *owner.Cell) []uintptr {
 	return all
 }
 
-// awaitCUDA waits for unreported work of libraries of CUDA on the memory. It may be called with locks held:
-// this work does not need them.
-func awaitCUDA(c *owner.Cell) error {
+// awaitCUDA waits for unreported work of libraries of CUDA on the memory. It must not be called with locks held:
+// this work may contain functions on the host that need them.
+func awaitCUDA(ctx context.Context, c *owner.Cell) error {
 	if c.Flags()&(onDefault|owner.CUDA) == 0 {
 		return nil
 	}
-	return waitCUDA(c.Place)
+	if ctx.Done() == nil {
+		return waitCUDA(c.Place)
+	}
+	w, err := recordCUDA(c.Place)
+	if err == nil {
+		err = poll(ctx, w.over)
+	}
+	w.drop()
+	return err
 }
 
 // fencesOf returns the queues that have to take a barrier before seen memory of a dead cell is reused:
-// first its queue of last use, 0 for the place's own queue. It waits for work of CUDA.
+// first its queue of last use, 0 for the place's own queue.
 func fencesOf(c *owner.Cell) []uintptr {
-	_ = waitCUDA(c.Place) // a failure of that work is reported to its library
 	return append(append([]uintptr{c.Queue()}, otherQueues(c)...), shownQueues(c.Place)...)
 }
 
@@ -239,7 +248,7 @@ func onlyOwnQueue(c *owner.Cell) bool {
 
 // waitShared waits for unreported work of other libraries, and returns the failure of the wait.
 func waitShared(ctx context.Context, c *owner.Cell) error {
-	if err := awaitCUDA(c); err != nil {
+	if err := awaitCUDA(ctx, c); err != nil {
 		return err
 	}
 	all := sharedQueues(c)
@@ -276,7 +285,15 @@ func awaitAndRelease(ctx context.Context, s Synchronizer, event uintptr) error {
 		return nil
 	}
 	defer s.ReleaseEvent(event)
-	for pause := shortPoll; !s.EventDone(event); pause = min(2*pause, longPoll) {
+	if err := poll(ctx, func() bool { return s.EventDone(event) }); err != nil {
+		return err
+	}
+	return s.WaitEvent(event)
+}
+
+// poll waits until over returns true or the context ends.
+func poll(ctx context.Context, over func() bool) error {
+	for pause := shortPoll; !over(); pause = min(2*pause, longPoll) {
 		timer := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
@@ -285,13 +302,13 @@ func awaitAndRelease(ctx context.Context, s Synchronizer, event uintptr) error {
 		case <-timer.C:
 		}
 	}
-	return s.WaitEvent(event)
+	return nil
 }
 
 // addShared adds events for unreported work of other libraries to the events that the work starts
 // after.
 func (s *Submission) addShared(c *owner.Cell) {
-	s.failed = both(s.failed, awaitCUDA(c))
+	s.failed = both(s.failed, awaitCUDA(context.Background(), c))
 	all := sharedQueues(c)
 	defer releaseQueues(all)
 	for _, q := range all {

@@ -190,7 +190,48 @@ func shownToCUDA(place uintptr) bool {
 	return place != 0 && atomic.LoadInt32((*int32)(&(*C.usmb_place)(foreignPointer(place)).cuda)) != 0
 }
 
-// waitCUDA waits for all work of CUDA on the device of such a place. No event of SYCL completes with it.
+// cudaWork is the work of CUDA on the device of a place up to one moment. No event of SYCL completes with it.
+// The zero value is no work. The owner keeps the place alive.
+type cudaWork struct {
+	place *C.usmb_place
+	event unsafe.Pointer // owned
+}
+
+// recordCUDA returns the work of CUDA on the device of a place that may have been shown to libraries of CUDA.
+// Only old drivers make it wait. An error means that the driver cannot record the work now.
+func recordCUDA(place uintptr) (w cudaWork, err error) {
+	if !shownToCUDA(place) {
+		return w, nil
+	}
+	w.place = (*C.usmb_place)(foreignPointer(place))
+	var event unsafe.Pointer
+	err = syclError("record work of CUDA on a buffer", C.usmb_cuda_record(w.place, &event))
+	w.event = event
+	return w, err
+}
+
+// over reports whether the work has completed or failed, and then releases its event.
+func (w *cudaWork) over() bool {
+	if w.event == nil {
+		return true
+	}
+	if C.usmb_cuda_event_done(w.place, w.event) == 0 {
+		return false
+	}
+	C.usmb_cuda_event_delete(w.place, w.event)
+	w.event = nil
+	return true
+}
+
+// drop releases the event of work that may not be over.
+func (w *cudaWork) drop() {
+	if w.event != nil {
+		C.usmb_cuda_event_delete(w.place, w.event)
+		w.event = nil
+	}
+}
+
+// waitCUDA waits for all work of CUDA on the device of such a place.
 func waitCUDA(place uintptr) error {
 	if !shownToCUDA(place) {
 		return nil

@@ -37,6 +37,12 @@ func (events) CopyEvent(uintptr) uintptr { return 0 }
 // ReleaseEvents implements eventBatcher.
 func (events) ReleaseEvents([]uintptr) {}
 
+// cudaWork is no work.
+type cudaWork struct{}
+
+func (cudaWork) over() bool { return true }
+func (cudaWork) drop()      {}
+
 func copyEvent(uintptr) uintptr            { return 0 }
 func copyEvents(uintptr, []uintptr)        {}
 func deleteQueueRef(uintptr)               {}
@@ -48,6 +54,7 @@ func showOwnQueue(uintptr)                 {}
 func shownQueues(uintptr) []uintptr        { return nil }
 func shownToCUDA(uintptr) bool             { return false }
 func waitCUDA(uintptr) error               { return nil }
+func recordCUDA(uintptr) (cudaWork, error) { return cudaWork{}, nil }
 func placeShowsOther(uintptr) bool         { return false }
 
 func orderQueue(uintptr, uintptr, []uintptr) error { return errors.ErrUnsupported }

@@ -15,7 +15,7 @@
 #include <string.h>
 
 /* Constants and signatures of cuda.h. Each function returns 0 on success. */
-enum { CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9, CU_EVENT_DISABLE_TIMING = 2 };
+enum { CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9, CU_EVENT_DISABLE_TIMING = 2, CUDA_ERROR_NOT_READY = 600 };
 
 static struct {
 	int (*cuPointerGetAttribute)(void *value, int attribute, unsigned long long address);
@@ -28,13 +28,23 @@ static struct {
 	int (*cuStreamSynchronize)(void *stream);
 	int (*cuStreamWaitEvent)(void *stream, void *event, unsigned flags);
 	int (*cuEventCreate)(void **event, unsigned flags);
+	int (*cuEventQuery)(void *event);
 	int (*cuEventDestroy_v2)(void *event);
 } cu;
 static int (*cuCtxRecordEvent)(void *context, void *event); /* since CUDA 12.5, or NULL */
 static const char *const names[] = {
-        "cuPointerGetAttribute", "cuDeviceGet",     "cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRelease_v2",
-        "cuCtxGetCurrent",       "cuCtxSetCurrent", "cuCtxSynchronize",         "cuStreamSynchronize",
-        "cuStreamWaitEvent",     "cuEventCreate",   "cuEventDestroy_v2",
+        "cuPointerGetAttribute",
+        "cuDeviceGet",
+        "cuDevicePrimaryCtxRetain",
+        "cuDevicePrimaryCtxRelease_v2",
+        "cuCtxGetCurrent",
+        "cuCtxSetCurrent",
+        "cuCtxSynchronize",
+        "cuStreamSynchronize",
+        "cuStreamWaitEvent",
+        "cuEventCreate",
+        "cuEventQuery",
+        "cuEventDestroy_v2",
 };
 _Static_assert(sizeof cu == sizeof names, "one name for each function");
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -94,8 +104,8 @@ int usmb_cuda_show(usmb_place *place, const void *address, int32_t *out)
 	return err;
 }
 
-/* Calls work with the device's context. */
-static int in_context(const usmb_place *place, int (*work)(void *context, void *stream), uintptr_t stream)
+/* Calls work with the device's context and an argument. */
+static int in_context(const usmb_place *place, int (*work)(void *context, void *argument), void *argument)
 {
 	int32_t ordinal = __atomic_load_n(&place->cuda, __ATOMIC_ACQUIRE) - 1;
 	void *before = NULL, *context = NULL;
@@ -106,7 +116,7 @@ static int in_context(const usmb_place *place, int (*work)(void *context, void *
 		return USMB_SYCL_EFAILED;
 	(void)cu.cuCtxGetCurrent(&before);
 	failed = cu.cuCtxSetCurrent(context);
-	if (failed == 0) failed = work(context, (void *)stream);
+	if (failed == 0) failed = work(context, argument);
 	(void)cu.cuCtxSetCurrent(before);
 	(void)cu.cuDevicePrimaryCtxRelease_v2(device);
 	return failed != 0 ? USMB_SYCL_EASYNC : USMB_SYCL_OK;
@@ -120,26 +130,65 @@ static int wait_for(void *context, void *stream)
 
 int usmb_cuda_wait(const usmb_place *place, uintptr_t stream)
 {
-	return in_context(place, wait_for, stream);
+	return in_context(place, wait_for, PTR(stream));
+}
+
+static int destroy(void *context, void *event)
+{
+	(void)context;
+	return cu.cuEventDestroy_v2(event);
+}
+
+static int record(void *context, void *out)
+{
+	void **event = out;
+	int failed;
+
+	if (cuCtxRecordEvent == NULL) return cu.cuCtxSynchronize();
+	failed = cu.cuEventCreate(event, CU_EVENT_DISABLE_TIMING);
+	if (failed == 0) failed = cuCtxRecordEvent(context, *event);
+	if (failed == 0 || *event == NULL) return failed;
+	(void)destroy(context, *event);
+	*event = NULL;
+	return failed;
+}
+
+int usmb_cuda_record(const usmb_place *place, void **out_event)
+{
+	*out_event = NULL;
+	return in_context(place, record, out_event);
+}
+
+static int query(void *context, void *event)
+{
+	(void)context;
+	return cu.cuEventQuery(event) == CUDA_ERROR_NOT_READY;
+}
+
+int usmb_cuda_event_done(const usmb_place *place, void *event)
+{
+	return in_context(place, query, event) == USMB_SYCL_OK;
+}
+
+void usmb_cuda_event_delete(const usmb_place *place, void *event)
+{
+	(void)in_context(place, destroy, event);
 }
 
 static int order(void *context, void *stream)
 {
-	void *event;
-	int failed;
+	void *event = NULL;
+	int failed = record(context, &event);
 
-	if (cuCtxRecordEvent == NULL) return cu.cuCtxSynchronize();
-	failed = cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
-	if (failed != 0) return failed;
-	failed = cuCtxRecordEvent(context, event);
-	if (failed == 0) failed = cu.cuStreamWaitEvent(stream, event, 0);
-	(void)cu.cuEventDestroy_v2(event); /* the driver keeps it until the stream has waited */
+	if (event == NULL) return failed;
+	failed = cu.cuStreamWaitEvent(stream, event, 0);
+	(void)destroy(context, event); /* the driver keeps it until the stream has waited */
 	return failed;
 }
 
 int usmb_cuda_order(const usmb_place *place, uintptr_t stream)
 {
-	return in_context(place, order, stream);
+	return in_context(place, order, PTR(stream));
 }
 
 static int is_cuda(const usmb_root *root)

@@ -145,8 +145,9 @@ int usmb_sycl_place_in(void *ctx, void *queue_or_null, const void *lo, const voi
  * USM of SYCL's CUDA backend is CUDA memory. usmb_cuda_show prepares memory of a place for libraries of CUDA:
  * *out is CUDA's number of the device, its ordinal, which may differ from the positions in SYCL's lists. The
  * driver is asked for the device of address, which is in memory of the place, unless it is known. From then
- * on usmb_cuda_shown returns 1, and other work on memory of the place comes after usmb_cuda_wait. ENOCUDA for
- * places on other backends; ENOTUSM, EFAILED.
+ * on usmb_cuda_shown returns 1, and other work on memory of the place comes after usmb_cuda_wait. Exports to
+ * consumers of SYCL do not call it: these use queues of SYCL, not streams. ENOCUDA for places on other backends;
+ * ENOTUSM, EFAILED.
  */
 int usmb_cuda_show(usmb_place *place, const void *address, int32_t *out);
 static inline int usmb_cuda_shown(const usmb_place *place)
@@ -170,6 +171,14 @@ int usmb_cuda_wait(const usmb_place *place, uintptr_t stream);
  * host does not wait, except with drivers before CUDA 12.5. The same results.
  */
 int usmb_cuda_order(const usmb_place *place, uintptr_t stream);
+/*
+ * Records an event of all work on the device of the place, without a wait except with drivers before CUDA 12.5.
+ * *out_event is NULL if there is nothing to wait for. EASYNC if the driver refuses it, as during the capture of a
+ * graph. usmb_cuda_event_done returns 1 when the work has completed or failed. No event is an event of SYCL.
+ */
+int usmb_cuda_record(const usmb_place *place, void **out_event);
+int usmb_cuda_event_done(const usmb_place *place, void *event);
+void usmb_cuda_event_delete(const usmb_place *place, void *event);
 /* The number of devices of the CUDA backend that the open Runtime has. */
 extern int32_t usmb_cuda_devices;
 static inline int usmb_cuda_present(void)

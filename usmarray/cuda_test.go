@@ -3,7 +3,10 @@
 package usmarray
 
 import (
+	"context"
+	"io"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -97,18 +100,68 @@ func TestCUDAOrder(t *testing.T) {
 		testcuda.Later(t, ordinal, address, 8, 64)
 		tensor.Release()
 		a.Release()
-		b := onCUDA(t, q, kind, 5)
-		for n := 0; b.Buffer().Cell().Address != address; n++ {
-			require.Less(t, n, 1000, "the memory was not reused")
-			defer b.Release()
-			b = onCUDA(t, q, kind, 5)
-		}
+		b := reused(t, q, kind, address)
 		testcuda.Finish()
 		data, err = ToSlice[byte](b)
 		require.NoError(t, err)
 		require.NotContains(t, data, byte(8), "%v: reused before the end of the work", kind)
 		b.Release()
 	}
+}
+
+// reused allocates arrays until one has the memory at an address, which waits for work.
+func reused(t *testing.T, q *syclobj.Queue, kind syclobj.USMKind, address uintptr) (b *Array) {
+	require.Eventually(t, func() bool {
+		b = onCUDA(t, q, kind, 5)
+		if b.Buffer().Cell().Address == address {
+			return true
+		}
+		t.Cleanup(b.Release)
+		return false
+	}, time.Minute, time.Millisecond, "the memory was not reused")
+	return b
+}
+
+// TestCUDAHeld: work of CUDA that does not end delays the memory that it may use and nothing else.
+func TestCUDAHeld(t *testing.T) {
+	if !testcuda.Child(t) {
+		return
+	}
+	q := cudaQueues(t)[0]
+	pool, err := memmgr.Default(q, syclobj.USMDevice)
+	require.NoError(t, err)
+	unpooled := memmgr.USM(q, syclobj.USMDevice)
+	defer func() { require.NoError(t, unpooled.(io.Closer).Close()) }()
+	end := testcuda.Hold(t, 0)
+	defer end()
+	var addresses []uintptr
+	for range 40 { // more than the pool collects for one barrier
+		for _, r := range []memmgr.Resource{pool, unpooled} {
+			a, err := New(r, Uint8, []int{64})
+			require.NoError(t, err)
+			tensor, err := a.DLPackWith(ExportOptions{CUDA: true})
+			require.NoError(t, err)
+			addresses = append(addresses, a.Buffer().Cell().Address)
+			tensor.Release()
+			a.Release()
+		}
+	}
+	a, err := New(pool, Uint8, []int{64})
+	require.NoError(t, err)
+	require.NotContains(t, addresses, a.Buffer().Cell().Address)
+	tensor, err := a.DLPackWith(ExportOptions{CUDA: true})
+	require.NoError(t, err)
+	tensor.Release()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, a.Buffer().WaitContext(ctx), context.Canceled)
+	end()
+	require.NoError(t, a.Buffer().WaitContext(t.Context()))
+	a.Release()
+	memmgr.Flush()
+	blocks, _ := unpooled.(interface{ InUse() (int64, int64) }).InUse()
+	require.Zero(t, blocks)
+	reused(t, q, syclobj.USMDevice, addresses[0]).Release()
 }
 
 func TestCUDAElsewhere(t *testing.T) {

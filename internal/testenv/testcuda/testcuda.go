@@ -18,6 +18,14 @@ static int later(int device, uintptr_t stream, uintptr_t to, int value, size_t n
 	return f ? f(device, (void *)stream, to, value, n) : -1;
 }
 
+static int hold(int device, uintptr_t stream, int on)
+{
+	void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+	int (*f)(int, void *, int) = NULL;
+	if (driver) *(void **)&f = dlsym(driver, "simulated_hold");
+	return f ? f(device, (void *)stream, on) : -1;
+}
+
 static void finish(void)
 {
 	void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
@@ -113,10 +121,21 @@ func driver(t *testing.T) string {
 // It skips the test on a real device.
 func Later(t *testing.T, device int, address uintptr, value byte, n int) {
 	t.Helper()
-	const stream = 0x50
 	if C.later(C.int(device), stream, C.uintptr_t(address), C.int(value), C.size_t(n)) != 0 {
 		t.Skip("the driver of CUDA is not the simulated one")
 	}
+}
+
+const stream = 0x50 // of other libraries
+
+// Hold makes work of another library pending on a simulated device that ends when the result is called. It skips
+// the test on a real device.
+func Hold(t *testing.T, device int) (end func()) {
+	t.Helper()
+	if C.hold(C.int(device), stream, 1) != 0 {
+		t.Skip("the driver of CUDA is not the simulated one")
+	}
+	return func() { C.hold(C.int(device), stream, 0) }
 }
 
 // Finish waits for all work of Later.

@@ -371,6 +371,32 @@ int simulated_later(int device, void *stream, address to, int value, size_t n)
 	return status;
 }
 
+static pthread_cond_t letGo = PTHREAD_COND_INITIALIZER;
+static bool held; // guarded by mu
+
+static void runHeld(const struct operation *o)
+{
+	(void)o;
+	pthread_mutex_lock(&mu);
+	while (held) pthread_cond_wait(&letGo, &mu);
+	pthread_mutex_unlock(&mu);
+}
+
+// simulated_hold adds work to a stream of a device that ends when a later call has hold false.
+int simulated_hold(int device, void *stream, int hold)
+{
+	pthread_mutex_lock(&mu);
+	held = hold;
+	pthread_cond_broadcast(&letGo);
+	pthread_mutex_unlock(&mu);
+	if (!hold) return success;
+	struct context *before = current;
+	current = &contexts[device];
+	int status = submit(stream, (struct operation){.run = runHeld}, none);
+	current = before;
+	return status;
+}
+
 // simulated_finish waits for all work.
 int simulated_finish(void)
 {
