@@ -347,24 +347,22 @@ static int raise_device(usmb_array *a, const int64_t want[2], const char *why)
 	return -1;
 }
 
-/* The same as choose for a device of CUDA; *dev is that of the array. */
-static int choose_cuda(usmb_array *a, request *r, usmb_dl_device *dev, PyObject **src, int *copied)
+/* *dev is the requested device of CUDA; -1 with BufferError if the array is not on it. */
+static int requested_cuda(usmb_array *a, const request *r, usmb_dl_device *dev)
 {
 	char why[128];
+	int code = usmb_array_cuda_device(a, dev);
+	if (code != USMB_SYCL_OK) return raise_device(a, r->device, usmb_sycl_strerror(code));
 	if (r->device[0] == USMB_DL_CUDA_MANAGED && usmb_array_place(a)->kind == USMB_USM_SHARED)
 		dev->type = USMB_DL_CUDA_MANAGED;
-	if (dev->type != r->device[0] || dev->id != r->device[1]) {
-		snprintf(why, sizeof why, "this memory can be asked for as (%d, %d); to_device() copies it", dev->type,
-		         dev->id);
-		return raise_device(a, r->device, why);
-	}
-	*copied = r->copy == 1;
-	*src = *copied ? usmb_copy_to(a, NULL) : Py_NewRef(a);
-	return *src ? 0 : -1;
+	if (dev->type == r->device[0] && dev->id == r->device[1]) return 0;
+	snprintf(why, sizeof why, "this memory can be asked for as (%d, %d); to_device() copies it", dev->type,
+	         dev->id);
+	return raise_device(a, r->device, why);
 }
 
-/* Chooses the array to export for a request, and its device. *src is a new reference; *copied:
-   whether it is a copy. */
+/* Chooses the array to export for a request, and its device, which for CUDA is known already. *src is a new
+   reference; *copied: whether it is a copy. */
 static int choose(usmb_array *a, request *r, usmb_dl_device *dev, PyObject **src, int *copied)
 {
 	*copied = 0;
@@ -379,7 +377,11 @@ static int choose(usmb_array *a, request *r, usmb_dl_device *dev, PyObject **src
 	}
 	usmb_place *place = usmb_array_place(a);
 	int64_t type = r->device[0], id = r->device[1];
-	if (is_cuda(type)) return choose_cuda(a, r, dev, src, copied);
+	if (is_cuda(type)) {
+		*copied = r->copy == 1;
+		*src = *copied ? usmb_copy_to(a, NULL) : Py_NewRef(a);
+		return *src ? 0 : -1;
+	}
 	int cpu = type == USMB_DL_CPU && id == 0; /* id 0 is the only CPU, as in NumPy */
 	int here = place ? place->dl_error == 0 && type == place->dl_type && id == place->dl_id : cpu;
 	if (!cpu && (type != USMB_DL_ONEAPI || id < 0 || id > INT32_MAX))
@@ -403,15 +405,11 @@ static PyObject *export_request(usmb_array *a, request *r)
 	consumer c;
 	PyObject *src = NULL, *capsule = NULL;
 	int copied, versioned, cuda = r->has_device && is_cuda(r->device[0]);
-	int code = cuda ? usmb_array_cuda_device(a, &dev) : USMB_SYCL_OK;
-	if (code != USMB_SYCL_OK) {
-		(void)raise_device(a, r->device, usmb_sycl_strerror(code));
-		return NULL;
-	}
+	if (cuda && requested_cuda(a, r, &dev) < 0) return NULL;
 	if ((cuda ? parse_cuda_stream(r->stream, r->device[0], &c) : parse_stream(r->stream, &c)) < 0) return NULL;
 	if (choose(a, r, &dev, &src, &copied) < 0) goto done;
 	uint64_t flags = usmb_array_dlflags((usmb_array *)src) | (copied ? USMB_DL_FLAG_IS_COPIED : 0);
-	code = usmb_dl_negotiate(r->has_max, r->major, r->minor, flags, &versioned);
+	int code = usmb_dl_negotiate(r->has_max, r->major, r->minor, flags, &versioned);
 	if (code != USMB_DL_OK) {
 		usmb_dl_tensor view;
 		tensor_of(a, dev, &view);

@@ -58,7 +58,7 @@ struct stream {
 	struct operation *first, *last;
 	uint64_t submitted, done;
 	int device;
-	bool nonBlocking, started;
+	bool nonBlocking, started, destroyed;
 };
 
 struct event {
@@ -162,9 +162,10 @@ static void *work(void *argument)
 	struct stream *s = argument;
 	for (;;) {
 		pthread_mutex_lock(&s->mu);
-		while (!s->first) pthread_cond_wait(&s->changed, &s->mu);
+		while (!s->first && !s->destroyed) pthread_cond_wait(&s->changed, &s->mu);
 		struct operation *o = s->first;
 		pthread_mutex_unlock(&s->mu);
+		if (!o) return NULL;
 		for (size_t i = 0; i < o->waits; i++) waitFor(o->wait[i]);
 		pause_us(o->delay);
 		if (o->run) o->run(o);
@@ -224,7 +225,12 @@ static int submit(void *handle, struct operation o, struct position at)
 	pthread_mutex_lock(&s->mu);
 	if (!s->started) {
 		pthread_t thread;
-		if (pthread_create(&thread, NULL, work, s)) {
+		pthread_attr_t small; // hunts limit the address space, and a queue of SYCL has dozens of streams
+		pthread_attr_init(&small);
+		pthread_attr_setstacksize(&small, 64 << 10);
+		int failed = pthread_create(&thread, &small, work, s);
+		pthread_attr_destroy(&small);
+		if (failed) {
 			pthread_mutex_unlock(&s->mu);
 			free(copy->wait);
 			free(copy);
@@ -490,7 +496,15 @@ int cuStreamCreateWithPriority(struct stream **out, unsigned flags, int priority
 	return *out = s, success;
 }
 int cuStreamCreate(struct stream **out, unsigned flags) { return cuStreamCreateWithPriority(out, flags, 0); }
-int cuStreamDestroy_v2(struct stream *s) { return s ? success : invalidValue; }
+int cuStreamDestroy_v2(struct stream *s)
+{
+	if (!s) return invalidValue;
+	pthread_mutex_lock(&s->mu);
+	s->destroyed = true; // the thread ends after the work of the stream
+	pthread_cond_broadcast(&s->changed);
+	pthread_mutex_unlock(&s->mu);
+	return success;
+}
 int cuStreamQuery(void *stream) { return isDone(lastOf(streamOf(stream))) ? success : notReady; }
 int cuStreamSynchronize(void *stream)
 {

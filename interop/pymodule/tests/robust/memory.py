@@ -110,6 +110,15 @@ def dl_device(place):
     return (1, 0) if place == "window" else sycl().dlpack_device
 
 
+@functools.cache
+def cuda_devices(place):
+    """Returns the DLPack devices under which libraries of CUDA know the memory of a place."""
+    if place == "window" or not sycl().filter_string.startswith("cuda:"):
+        return []
+    device = ub.asarray(usm(place)).cuda.__dlpack_device__()
+    return [device, (13, device[1])] if place == "shared" else [device]
+
+
 def settled():
     """Enters the module, which releases deferred owners."""
     for _ in range(3):

@@ -50,7 +50,7 @@ def example(r):
             "stream": lambda: r.choice([None, None, -1, -1, ("make", "queue", None, None), ("make", "capsule", None, None), ("make", "object", None, None),
                                         0, 1, -2, 1 << 70, 1.0, "cpu", "", b"x"]),
             "max_version": lambda: r.choice([None, (1, 0), (1, 3), (2, 0), (0, 8), pair(r), pair(r)]),
-            "dl_device": lambda: r.choice([None, (1, 0), (14, 0), pair(r), (2, 0), (14, 99), (1, 5), (14, -1), (1, -1)]),
+            "dl_device": lambda: r.choice([None, (1, 0), (14, 0), pair(r), (2, 0), (3, 0), (13, 0), (14, 99), (1, 5), (14, -1), (1, -1)]),
             "copy": lambda: r.choice([None, True, False, False, 1, 0, "", ("make", "truth", r.randrange(2), r.choice([None, "collect", "raise"]))]),
         }[key]()
     return e
@@ -99,6 +99,15 @@ def read_pair(x, errors):
     return None if None in got else got
 
 
+def cuda_stream(stream, device, errors):
+    if stream is None:
+        return
+    if not isinstance(stream, int):
+        errors.add(TypeError)
+    elif device[0] == 3 or not (stream == -1 or 0 < stream < 1 << 63):
+        errors.add(ValueError)
+
+
 def model(e):
     """Returns (errors, doubtful, versioned, device, copied). doubtful: an error for the stream can be missing, because
     the stream is not read if nothing is pending."""
@@ -119,7 +128,10 @@ def model(e):
     stream = k.get("stream")
     queue = isinstance(stream, tuple)
     doubtful = False
-    if queue and stream[1] == "object":
+    cuda = device in memory.cuda_devices(e["place"])
+    if cuda:
+        cuda_stream(stream, device, errors)
+    elif queue and stream[1] == "object":
         errors.add(TypeError)
     elif stream not in (None, -1) and not queue:
         errors.update((TypeError, ValueError) if isinstance(stream, str) else (TypeError,))
@@ -128,7 +140,7 @@ def model(e):
     to = here
     if device is not None:
         to = device
-        if to != here:
+        if to != here and not cuda:
             if to not in ((1, 0), (14, 0)):
                 errors.add(BufferError)
             elif not (to == (1, 0) and usable):
@@ -178,6 +190,8 @@ def test_exports(e):
         oracles.equal(first == a._pointer, not copied, "the same memory", e)
     else:
         oracles.equal(bool(t.data), to[0] == 14, "data of an empty tensor", e)
+    if to[0] == 3:
+        return
     b = ub.from_dlpack(c)
     oracles.equal((b.shape, str(b.dtype)), (a.shape, str(a.dtype)), "back", e)
     if a.size and e["sort"] not in ("packed", "padded", "bfloat16"):
