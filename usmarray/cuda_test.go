@@ -17,18 +17,6 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// cudaQueues returns the default queues of the CUDA devices, in CUDA's order.
-func cudaQueues(t *testing.T) (all []*syclobj.Queue) {
-	for _, d := range testsycl.Runtime(t).RootDevices() {
-		if d.Info().Backend == syclobj.BackendCUDA {
-			q, err := d.DefaultQueue()
-			require.NoError(t, err)
-			all = append(all, q)
-		}
-	}
-	return all
-}
-
 // onCUDA returns an array of 64 bytes with a value.
 func onCUDA(t *testing.T, q *syclobj.Queue, kind syclobj.USMKind, value byte) *Array {
 	t.Helper()
@@ -40,10 +28,7 @@ func onCUDA(t *testing.T, q *syclobj.Queue, kind syclobj.USMKind, value byte) *A
 }
 
 func TestCUDAExport(t *testing.T) {
-	if !testcuda.Child(t) {
-		return
-	}
-	for ordinal, q := range cudaQueues(t) {
+	for ordinal, q := range testcuda.Queues(t) {
 		for kind, wants := range map[syclobj.USMKind][]dlpack.Device{
 			syclobj.USMDevice: {{Type: dlpack.DeviceCUDA, ID: int32(ordinal)}},
 			syclobj.USMShared: {{Type: dlpack.DeviceCUDA, ID: int32(ordinal)}, {Type: dlpack.DeviceCUDAManaged, ID: int32(ordinal)}},
@@ -83,10 +68,7 @@ func TestCUDAExport(t *testing.T) {
 
 // TestCUDAOrder: reads and the reuse of memory come after work of CUDA that no queue of SYCL knows.
 func TestCUDAOrder(t *testing.T) {
-	if !testcuda.Child(t) {
-		return
-	}
-	q := cudaQueues(t)[0]
+	q := testcuda.Queues(t)[0]
 	for _, kind := range []syclobj.USMKind{syclobj.USMDevice, syclobj.USMShared} {
 		a := onCUDA(t, q, kind, 1)
 		tensor, err := a.DLPackWith(ExportOptions{CUDA: true})
@@ -124,10 +106,7 @@ func reused(t *testing.T, q *syclobj.Queue, kind syclobj.USMKind, address uintpt
 
 // TestCUDAHeld: work of CUDA that does not end delays the memory that it may use and nothing else.
 func TestCUDAHeld(t *testing.T) {
-	if !testcuda.Child(t) {
-		return
-	}
-	q := cudaQueues(t)[0]
+	q := testcuda.Queues(t)[0]
 	pool, err := memmgr.Default(q, syclobj.USMDevice)
 	require.NoError(t, err)
 	unpooled := memmgr.USM(q, syclobj.USMDevice)

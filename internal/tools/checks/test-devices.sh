@@ -27,15 +27,15 @@ suites() {
 	local status=0
 	ONEAPI_DEVICE_SELECTOR=$1 $GOTESTSUM --format=pkgname --format-icons=text \
 		--format-hide-empty-pkg -- -count=1 -timeout 15m -skip "$2" ./syclobj ./memmgr/... ./usmarray "${@:3}" || status=1
-	pytests "$1" test_exchange.py test_dlpack_*.py test_suai_*.py test_cuda.py test_device_pairs.py || status=1
+	pytests "$1" test_exchange.py 'test_dlpack_*.py' 'test_suai_*.py' test_cuda.py test_device_pairs.py || status=1
 	return "$status"
 }
 
-# pytests SELECTOR FILE... runs Python tests.
+# pytests SELECTOR PATTERN... runs Python tests.
 pytests() (
 	cd interop/pymodule/tests && export ONEAPI_DEVICE_SELECTOR=$1 || return
 	"$dir/usmpython" -c 'import usmbridge; print("devices:", *(f"{d.filter_string} ({d.name})" for d in usmbridge.devices()))'
-	"$dir/usmpython" -m pytest -q -rs -p no:cacheprovider "${@:2}"
+	"$dir/usmpython" -m pytest -q -rs -p no:cacheprovider ${@:2}
 )
 
 # Faults of PoCL: a kernel called all becomes _cl_all, and it crashes when one thread frees USM while another thread frees
@@ -59,10 +59,16 @@ simulated() {
 run() (
 	case $1 in
 	parts) export LD_LIBRARY_PATH=$VIRTUAL_ENV/lib; pytests 'opencl:cpu' test_device_pairs.py ;;
-	pocl) unset USMBRIDGE_UR_ADAPTERS; . internal/tools/checks/pocl.sh "$dir/pocl" || return 3; suites 'opencl:cpu' "$pocl_faults" ./usmarray/kernel ;;
-	platforms) unset USMBRIDGE_UR_ADAPTERS; . internal/tools/checks/pocl.sh "$dir/pocl" || return 3; export POCL_DEVICES="cpu cpu"; pytests 'opencl:cpu' test_device_pairs.py ;;
+	pocl) . internal/tools/checks/pocl.sh "$dir/pocl" || return 3; OCL_ICD_FILENAMES=${OCL_ICD_FILENAMES%%:*}; suites 'opencl:cpu' "$pocl_faults" ./usmarray/kernel ;;
+	platforms) . internal/tools/checks/pocl.sh "$dir/pocl" || return 3; export POCL_DEVICES="cpu cpu"; pytests 'opencl:cpu' test_device_pairs.py ;;
 	cuda) simulated 1 || return; suites 'cuda:gpu' "$cuda_missing" ;;
-	cudas) simulated 2 || return; pytests 'opencl:cpu;cuda:gpu' test_device_pairs.py ;;
+	cudas)
+		simulated 2 || return
+		local status=0
+		ONEAPI_DEVICE_SELECTOR='opencl:cpu;cuda:gpu' $GOTESTSUM --format=pkgname --format-icons=text -- -count=1 -run CUDA ./usmarray || status=1
+		pytests 'opencl:cpu;cuda:gpu' test_device_pairs.py test_cuda.py || status=1
+		return "$status"
+		;;
 	*) echo "test-devices: unknown run $1" >&2; return 1 ;;
 	esac
 )
