@@ -25,10 +25,26 @@ done_=() failed=() skipped=()
 # the order of work, on the first device of the selector.
 suites() {
 	local status=0
-	ONEAPI_DEVICE_SELECTOR=$1 $GOTESTSUM --format=pkgname --format-icons=text \
-		--format-hide-empty-pkg -- -count=1 -timeout 15m -skip "$2" ./syclobj ./memmgr/... ./usmarray "${@:3}" || status=1
+	gotests "$1" -skip "$2" ./syclobj ./memmgr/... ./usmarray "${@:3}" || status=1
 	pytests "$1" test_exchange.py 'test_dlpack_*.py' 'test_suai_*.py' test_cuda.py test_device_pairs.py || status=1
 	return "$status"
+}
+
+# gotests SELECTOR FLAG VALUE PACKAGE... runs Go tests. Packages in which the driver crashed run again, at most twice: see
+# crash.
+gotests() {
+	local selector=$1 options=("${@:2:2}") log=$dir/go.log crashed
+	shift 3
+	for try in 1 2 3; do
+		ONEAPI_DEVICE_SELECTOR=$selector $GOTESTSUM --format=pkgname --format-icons=text --format-hide-empty-pkg -- \
+			-count=1 -timeout 15m "${options[@]}" "$@" 2>&1 | tee "$log"
+		[ "${PIPESTATUS[0]}" -ne 0 ] || return 0
+		[ -n "${crash:-}" ] && grep -q "$crash" "$log" || return 1
+		read -ra crashed <<<"$(sed -n 's/^FAIL  \([a-z/]*\) .*/.\/\1/p' "$log" | tr '\n' ' ')"
+		[ "${#crashed[@]}" -gt 0 ] && [ "$try" -lt 3 ] || return 1
+		set -- "${crashed[@]}"
+		echo "DRIVER CRASHED, again: $*"
+	done
 }
 
 # pytests SELECTOR PATTERN... runs Python tests.
@@ -41,6 +57,9 @@ pytests() (
 # Faults of PoCL: a kernel called all becomes _cl_all, and it crashes when one thread frees USM while another thread frees
 # USM or submits work (TestUnalignedDriver has the same tests).
 pocl_faults='TestKernelParams|TestUnalignedDriver|TestUSMResource/.*/(Concurrent|OtherGoroutine|DropInC)'
+# The background frees of all other tests can meet a use of USM too, which is rare: these packages run again. PoCL frees
+# memory before it removes it from its set of pointers, and reads the set without a lock.
+pocl_crash='pocl_raw_ptr_set_insert\|^SIGSEGV'
 # The simulated driver reports no times of events.
 cuda_missing='TestRealOwnContext'
 
@@ -59,13 +78,21 @@ simulated() {
 run() (
 	case $1 in
 	parts) export LD_LIBRARY_PATH=$VIRTUAL_ENV/lib; pytests 'opencl:cpu' test_device_pairs.py ;;
-	pocl) . internal/tools/checks/pocl.sh "$dir/pocl" || return 3; OCL_ICD_FILENAMES=${OCL_ICD_FILENAMES%%:*}; suites 'opencl:cpu' "$pocl_faults" ./usmarray/kernel ;;
-	platforms) . internal/tools/checks/pocl.sh "$dir/pocl" || return 3; export POCL_DEVICES="cpu cpu"; pytests 'opencl:cpu' test_device_pairs.py ;;
+	pocl)
+		. internal/tools/checks/pocl.sh "$dir/pocl" || return 3
+		OCL_ICD_FILENAMES=${OCL_ICD_FILENAMES%%:*}
+		crash=$pocl_crash suites 'opencl:cpu' "$pocl_faults" ./usmarray/kernel
+		;;
+	platforms)
+		. internal/tools/checks/pocl.sh "$dir/pocl" || return 3
+		export POCL_DEVICES="cpu cpu"
+		pytests 'opencl:cpu' test_device_pairs.py test_interprocess.py test_queues.py::test_host_reads_wait_for_the_queue
+		;;
 	cuda) simulated 1 || return; suites 'cuda:gpu' "$cuda_missing" ;;
 	cudas)
 		simulated 2 || return
 		local status=0
-		ONEAPI_DEVICE_SELECTOR='opencl:cpu;cuda:gpu' $GOTESTSUM --format=pkgname --format-icons=text -- -count=1 -run CUDA ./usmarray || status=1
+		gotests 'opencl:cpu;cuda:gpu' -run CUDA ./usmarray || status=1
 		pytests 'opencl:cpu;cuda:gpu' test_device_pairs.py test_cuda.py || status=1
 		return "$status"
 		;;
@@ -84,7 +111,7 @@ for name in "${runs[@]}"; do
 done
 for name in "${runs[@]}"; do
 	echo "== $name: devices, tests, and skipped tests with reasons"
-	sed -n '/^=== Skipped/,/^DONE/p; /^devices:/p; /^DONE/p; /^SKIPPED/p; /^[0-9].* in [0-9.]*s/p' "$dir/$name.log" | uniq
+	sed -n '/^=== Skipped/,/^DONE/p; /^devices:/p; /^DONE/p; /^DRIVER/p; /^SKIPPED/p; /^[0-9].* in [0-9.]*s/p' "$dir/$name.log" | uniq
 done
 echo "passed: ${done_[*]:-none}; failed: ${failed[*]:-none}; not possible: ${skipped[*]:-none}"
 [ "${#failed[@]}" -eq 0 ] && [ "${#done_[@]}" -gt 0 ]
