@@ -212,14 +212,10 @@ func recordCUDA(place uintptr) (w cudaWork, err error) {
 
 // over reports whether the work has completed or failed, and then releases its event.
 func (w *cudaWork) over() bool {
-	if w.event == nil {
-		return true
-	}
-	if C.usmb_cuda_event_done(w.place, w.event) == 0 {
+	if w.event != nil && C.usmb_cuda_event_done(w.place, w.event) == 0 {
 		return false
 	}
-	C.usmb_cuda_event_delete(w.place, w.event)
-	w.event = nil
+	w.drop()
 	return true
 }
 
