@@ -4,10 +4,14 @@ package pymodule_test
 
 import (
 	"encoding/xml"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -38,40 +42,87 @@ type report struct {
 	Text    string `xml:",chardata"`
 }
 
-// pythonTestsEnv is the environment variable with the files of tests/ to run; if it is empty, all are run. Words that
-// begin with a dash are options of pytest.
+// pythonTestsEnv is the environment variable with the files of tests/ to run, as patterns; if it has none, all are run.
+// A pattern after a "!" leaves files out.
 const pythonTestsEnv = "USMBRIDGE_PYTESTS"
+
+// pythonTests returns the selected files, in order.
+func pythonTests(t *testing.T) []string {
+	var files, without []string
+	find := func(pattern string) []string {
+		names, err := filepath.Glob(filepath.Join("tests", pattern))
+		require.NoError(t, err)
+		require.NotEmptyf(t, names, "no Python tests match %s", pattern)
+		return names
+	}
+	for _, word := range strings.Fields(os.Getenv(pythonTestsEnv)) {
+		if pattern, out := strings.CutPrefix(word, "!"); out {
+			without = append(without, find(pattern)...)
+		} else {
+			files = append(files, find(word)...)
+		}
+	}
+	if len(files) == 0 {
+		files = append(find("test_*.py"), find("robust/test_*.py")...)
+	}
+	slices.Sort(files)
+	return slices.DeleteFunc(slices.Compact(files), func(name string) bool { return slices.Contains(without, name) })
+}
+
+// pythonProcesses is the number of processes among which the Python tests are divided. Much of their time they wait for
+// other processes.
+const pythonProcesses = 2
 
 // TestPython runs the Python tests and reports each as a subtest.
 func TestPython(t *testing.T) {
 	env := testpython.Need(t, "pytest", "hypothesis") // the tests import them
-	host := buildHost(t)
-	results := filepath.Join(t.TempDir(), "results.xml")
-	args := []string{"-m", "pytest", "-q", "-p", "no:cacheprovider", "--junitxml=" + results}
-	files := 0
-	for _, word := range strings.Fields(os.Getenv(pythonTestsEnv)) {
-		if strings.HasPrefix(word, "-") {
-			args = append(args, word)
-			continue
-		}
-		args = append(args, filepath.Join("tests", word))
-		files++
+	host, dir := buildHost(t), t.TempDir()
+	files := pythonTests(t)
+	shares := make([]pythonShare, min(pythonProcesses, len(files)))
+	for i, file := range files {
+		share := &shares[i%len(shares)]
+		share.files = append(share.files, file)
 	}
-	if files == 0 {
-		args = append(args, "tests")
+	var running sync.WaitGroup
+	for i := range shares {
+		running.Go(func() { shares[i].run(host, env.Executable, filepath.Join(dir, strconv.Itoa(i)+".xml")) })
 	}
+	running.Wait()
+	for i := range shares {
+		shares[i].report(t)
+	}
+}
+
+// pythonShare is the share of one process of the Python tests.
+type pythonShare struct {
+	files []string
+	cases []testCase
+	out   []byte
+	err   error
+}
+
+// run runs pytest, which writes the results to a file.
+func (s *pythonShare) run(host, python, results string) {
+	args := append([]string{"-m", "pytest", "-q", "-p", "no:cacheprovider", "--junitxml=" + results}, s.files...)
 	cmd := exec.Command(host, args...)
-	cmd.Env = append(os.Environ(), "USMBRIDGE_PYTHON="+env.Executable, "USMBRIDGE_TEST_HOST="+host, "PYTHONDONTWRITEBYTECODE=1")
-	out, runErr := cmd.CombinedOutput()
+	cmd.Env = append(os.Environ(), "USMBRIDGE_PYTHON="+python, "USMBRIDGE_TEST_HOST="+host, "PYTHONDONTWRITEBYTECODE=1")
+	s.out, s.err = cmd.CombinedOutput()
 	raw, err := os.ReadFile(results)
-	require.NoErrorf(t, err, "pytest left no results:\n%s", out)
+	if err != nil {
+		s.err = errors.Join(s.err, err)
+		return
+	}
 	var suites struct {
 		Cases []testCase `xml:"testsuite>testcase"`
 	}
-	require.NoError(t, xml.Unmarshal(raw, &suites))
-	require.NotEmptyf(t, suites.Cases, "pytest ran no test:\n%s", out)
+	s.err = errors.Join(s.err, xml.Unmarshal(raw, &suites))
+	s.cases = suites.Cases
+}
+
+// report reports each test as a subtest.
+func (s *pythonShare) report(t *testing.T) {
 	failed := false
-	for _, c := range suites.Cases {
+	for _, c := range s.cases {
 		t.Run(strings.TrimPrefix(c.Class, "tests.")+"/"+c.Name, func(t *testing.T) {
 			switch {
 			case c.Failure != nil:
@@ -85,7 +136,7 @@ func TestPython(t *testing.T) {
 			}
 		})
 	}
-	if runErr != nil && !failed {
-		t.Fatalf("pytest: %v\n%s", runErr, out)
+	if s.err != nil && !failed {
+		t.Errorf("pytest: %v\n%s", s.err, s.out)
 	}
 }
