@@ -10,8 +10,9 @@
 #   cgocheck  cgocheck2, which checks each Go pointer that Go code stores
 #   clobber   a garbage collector that runs all the time and overwrites the memory that it frees
 #
-# With ALL=1, asan and cgocheck run all packages, not only those with C code, and race, asan and cgocheck run
-# all Python tests. The other Python tests run mostly code of peers, or enter Go rarely.
+# asan leaves out Python tests that run mostly code of peers, and cgocheck has those that enter Go most. race has those
+# with several threads or processes: it finds nothing in calls from one thread, and no access of C code. With ALL=1,
+# asan and cgocheck run all packages, not only those with C code, and all three run all Python tests.
 #
 # Intel's OpenCL driver for the CPU rarely loses an operation, and waiting for it then never ends. If each
 # package that fails has reached its time limit in a wait of the SYCL library, these packages run again,
@@ -23,22 +24,27 @@ all=$("$go" list ./... | grep -v '/internal/tools/')
 # Packages with C code, or that pass memory to C.
 with_c='./dlpack ./dlpack/internal/... ./memmgr/... ./internal/bench/... ./syclobj/... ./usmarray/... ./interop/python/... ./interop/pymodule ./interop/share'
 python= flags=(-vet=off -timeout 25m)
+# A sanitizer needs each path once, so tests that repeat work do so less often.
 if [ -z "${ALL:-}" ]; then
-	python=$(printf '!test_%s.py ' numba package dask_array dask_cluster dask_everywhere dask_frames)
+	export USMB_ORDER_ROUNDS=1 USMB_THREADS_SECONDS=2
 else
 	with_c=$all
 fi
 case ${1:-} in
 states)
-	packages=./memmgr/... python=
+	packages=./memmgr/...
 	flags+=(-tags usmb_checks)
 	;;
 race)
 	packages=$all
+	python=$(printf 'test_%s.py ' array_api cute_life defaults exchange given_up hostile interprocess lifetime many_threads \
+		peers processes queues release released_meanwhile scarce share)
+	python+=$(printf ' robust/test_%s.py' handles lives meanwhile threads)
 	flags+=(-race)
 	;;
 asan)
 	packages=$with_c
+	python=$(printf '!test_%s.py ' numba package dask_array dask_cluster dask_everywhere dask_frames)
 	# Python, SYCL and OpenCL keep memory until the process ends, so leaks are not checked here; the tests
 	# count the objects of this module. The sanitizer's dlopen hides the caller, so OpenCL's loader must be
 	# on the library path, and the sanitizer needs the C++ library from the start.
@@ -47,18 +53,18 @@ asan)
 	flags+=(-asan -exec "env ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0 LD_LIBRARY_PATH=$VIRTUAL_ENV/lib LD_PRELOAD=$cpp")
 	;;
 ubsan)
-	packages=$all python=
+	packages=$all
 	# Undefined behaviour, including signed overflow and pointer arithmetic, ends the program.
 	sanitizer='-fsanitize=undefined -fno-sanitize-recover=undefined'
 	export CGO_CFLAGS="-g -O1 $sanitizer" CGO_LDFLAGS="$sanitizer" UBSAN_OPTIONS=print_stacktrace=1
 	;;
 cgocheck)
 	packages=$with_c
-	[ -n "${ALL:-}" ] || python=$(printf 'test_%s.py ' array lifetime share suai_in suai_out queues interprocess cute_life)
+	python=$(printf 'test_%s.py ' array lifetime share suai_in suai_out queues interprocess cute_life)
 	export GOEXPERIMENT=cgocheck2
 	;;
 clobber)
-	packages='./dlpack ./internal/owner ./syclobj ./usmarray/kernel ./interop/python' python=
+	packages='./dlpack ./internal/owner ./syclobj ./usmarray/kernel ./interop/python'
 	export GOGC=1 GODEBUG=clobberfree=1
 	flags+=(-count=1)
 	;;
@@ -67,7 +73,7 @@ clobber)
 	exit 2
 	;;
 esac
-[ -z "$python" ] || export USMBRIDGE_PYTESTS=$python
+[ -n "${ALL:-}" ] || export USMBRIDGE_PYTESTS=$python
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
