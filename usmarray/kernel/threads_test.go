@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	threadsTime = 10 * time.Second
+	threadsTime = 4 * time.Second
 	stallTime   = 30 * time.Second // a round takes milliseconds
 )
 

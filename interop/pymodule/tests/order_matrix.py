@@ -16,7 +16,7 @@ import sys
 
 import usmbridge as ub
 
-ROUNDS = int(os.environ.get("USMB_ORDER_ROUNDS", 3))
+ROUNDS = int(os.environ.get("USMB_ORDER_ROUNDS", 2))
 KINDS = ("shared", "host", "device")
 SMALL, LARGE = 1 << 12, 1 << 18  # elements; dpnp works on LARGE for some time
 SPINS = 1 << 20  # 2 ms

@@ -64,5 +64,5 @@ def test_exceptions_that_are_kept(name):
             peer(module)
     if name in ("dictionary", "dpctl memory"):
         sycl_device()
-    p = subprocess.run([HOST, "-c", PROGRAM.format(way=WAYS[name], rounds=2000)], capture_output=True, text=True, timeout=300)
+    p = subprocess.run([HOST, "-c", PROGRAM.format(way=WAYS[name], rounds=1000)], capture_output=True, text=True, timeout=300)
     assert p.returncode == 0 and p.stdout == "done\n" and not p.stderr, p.stdout + p.stderr

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 from conftest import HOST
 
-SECONDS = float(os.environ.get("USMB_THREADS_SECONDS", "10"))
+SECONDS = float(os.environ.get("USMB_THREADS_SECONDS", "4"))
 
 # Each thread runs work(i, value) with a different value each time. A stall ends the process with the stacks.
 PROGRAM = """

@@ -5,6 +5,7 @@ change the result; other changes may end the operation with an error. Nothing is
 import functools
 import gc
 import importlib
+import operator
 import sys
 import threading
 
@@ -375,22 +376,37 @@ class Export(Hand):
         return ub.from_dlpack(self.a.__dlpack__(max_version=version, stream=None, copy=Truth(m, 1))).tolist()
 
 
-class Operators(Hand):
+class Equal(Hand):
+    operator = operator.eq
+
     def run(self):
         m = self.moment
         other = watched(m, "robust.Other", {"__array__": lambda s, dtype=None, copy=None: (m(), np().zeros(3))[1]})
-        seen = []
-        for f in (lambda: self.kept == other, lambda: self.kept + other, lambda: other * self.kept, lambda: other in self.kept, lambda: self.kept < other):
-            try:
-                f()
-            except TypeError as e:
-                seen.append(type(e).__name__)
-        return seen
+        try:
+            return type(self).operator(self.kept, other)
+        except TypeError as e:
+            return type(e).__name__
+
+
+class Less(Equal):
+    operator = operator.lt
+
+
+class Add(Equal):
+    operator = operator.add
+
+
+class Multiply(Equal):
+    operator = staticmethod(lambda a, b: b * a)
+
+
+class Contains(Equal):
+    operator = operator.contains
 
 
 ENTRIES = {c.__name__: c for c in [
     Set, SetArrays, SetObject, Fill, FillTyped, Full, Like, LikeElsewhere, Asarray, Numbers, Stacked, Sequence, ArrayOnly, InterfaceOnly, Astype, Retype, Item, ItemFlat, Shapes, Transpose, Subscript,
-    Reduce, Unpickle, UnpickleOwn, Ndarray, Function, Export, Operators, *([ToDevice, Device, DnpDevice] if memory.sycl() else [])]}
+    Reduce, Unpickle, UnpickleOwn, Ndarray, Function, Export, Equal, Less, Add, Multiply, Contains, *([ToDevice, Device, DnpDevice] if memory.sycl() else [])]}
 PLACES = {"host": {"device": "host"}} | ({"device": {"usm_type": "device"}, "shared": {"usm_type": "shared"}} if memory.sycl() else {})
 
 
