@@ -118,38 +118,44 @@ def workers(client):
     return found
 
 
+def arrays_arrive(client, kinds):
+    """Checks that Arrays of every type and layout go from worker to worker, to the client and back."""
+    one, two = workers(client)
+    for kind in kinds:
+        want = facts(samples(kind, DTYPES))
+        made = client.submit(samples, kind, DTYPES, workers=[one], pure=False)
+        assert client.submit(there, made, workers=[two], pure=False).result() == (two, want), kind
+        got = made.result()
+        assert facts(got) == want, kind
+        back = client.scatter(got, workers=[two])
+        assert client.submit(facts, back, workers=[one], pure=False).result() == want, kind
+        del made, got, back
+
+
+def allocations(client, kind):
+    """Returns the number of allocations of 8 MiB that a worker makes for an Array of that size from the other one."""
+    one, two = workers(client)
+
+    def allocated():
+        return ub.stats()["requested_bytes.all.allocated"]
+
+    made = client.submit(lambda: ub.ones(8 << 20, "uint8", **where(kind)), workers=[one], pure=False)
+    distributed.wait(made)
+    before = client.run(allocated, workers=[two])[two]
+    assert client.submit(lambda a: a[-1].item(), made, workers=[two], pure=False).result() == 1
+    return (client.run(allocated, workers=[two])[two] - before) >> 23
+
+
 def test_worker_to_worker(client):
     from usmbridge import dask
 
     settings = dask.setup(client, limit=0)
     assert set(settings) == set(workers(client)) and all(v == {"limit": None} for v in settings.values())
-    one, two = workers(client)
-    for kind in places():
-        made = client.submit(samples, kind, DTYPES, workers=[one], pure=False)
-        assert client.submit(there, made, workers=[two], pure=False).result() == (two, facts(samples(kind, DTYPES)))
-        got = made.result()  # and to the client
-        assert facts(got) == facts(samples(kind, DTYPES))
-        back = client.scatter(got, workers=[two])
-        assert client.submit(facts, back, workers=[one], pure=False).result() == facts(samples(kind, DTYPES))
-        del made, got, back
+    arrays_arrive(client, places())
 
 
 def test_received_with_one_allocation(client):
-    one, two = workers(client)
-
-    def one_array(kind):
-        return ub.ones(8 << 20, "uint8", **where(kind))
-
-    def allocated():
-        return ub.stats()["requested_bytes.all.allocated"]
-
-    for kind, times in (("shared", 1), ("host", 1), ("device", 1), (None, 0)):
-        made = client.submit(one_array, kind, workers=[one], pure=False)
-        distributed.wait(made)
-        before = client.run(allocated, workers=[two])[two]
-        assert client.submit(lambda a: a[-1].item(), made, workers=[two], pure=False).result() == 1
-        assert (client.run(allocated, workers=[two])[two] - before) >> 23 == times, kind
-        del made
+    assert [allocations(client, kind) for kind in ("shared", "host", "device", None)] == [1, 1, 1, 0]
 
 
 def test_metrics_of_a_worker(client):
@@ -335,8 +341,8 @@ def test_all_tasks_wait():
         assert 0 in results and set(results) <= {0, 96 << 20}, results
 
 
-def test_values_of_a_killed_worker_are_computed_again(client):
-    """Results are right, and only the lost values are computed again."""
+def survives_a_killed_worker(client, kind):
+    """Checks that results are right, and that only the lost values are computed again."""
     one, two = workers(client)
     pids = client.run(os.getpid)
     runs = distributed.Queue("runs", client=client)
@@ -345,12 +351,10 @@ def test_values_of_a_killed_worker_are_computed_again(client):
         import distributed
 
         distributed.Queue("runs").put(i)
-        return ub.full(1 << 20, i + 1, "int32", usm_type="shared")
+        return ub.full(1 << 20, i + 1, "int32", **where(kind))
 
     def total(*parts):
-        import numpy as np
-
-        return sum(int(np.asarray(p).sum()) for p in parts)
+        return sum(int(p.asnumpy().sum()) for p in parts)
 
     made = [client.submit(part, i, workers=[one, two][i % 2], allow_other_workers=True, pure=False) for i in range(8)]
     distributed.wait(made)
@@ -364,6 +368,10 @@ def test_values_of_a_killed_worker_are_computed_again(client):
     runs.close()
     del made
     client.wait_for_workers(2, timeout=SOON)
+
+
+def test_values_of_a_killed_worker_are_computed_again(client):
+    survives_a_killed_worker(client, "shared")
 
 
 def test_adaptive_scaling():
