@@ -19,7 +19,7 @@ LACKING = {
         test_released_meanwhile::test_results_of_compiled_functions_keep_the_memory test_retype::test_as_readonly
         test_sequences::test_a_leaf_is_read_once test_buffers::test_buffers_out
         test_dlpack_import::test_legacy_tensors_are_read_only test_peers::test_numpy_both_ways
-        test_rows::test_numpy_imports
+        test_dlpack_export::test_numpy_imports
         """,
     KEYWORDS: """
         test_dlpack_export::test_usm_as_cpu test_dlpack_export::test_device_memory_as_cpu

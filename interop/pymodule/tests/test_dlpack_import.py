@@ -330,3 +330,26 @@ def test_asarray_uses_the_buffer_of_read_only_arrays(np):
         ub.from_dlpack(o)
     with pytest.raises(BufferError, match="byte order"):  # the buffer fails too: the error of DLPack is raised
         ub.asarray(np.arange(3, dtype=">i4"))
+
+
+def test_layouts_of_dpnp(device, dpt, np):
+    """dpnp looks up the lowest address and honours byte_offset; both directions, strides of either sign."""
+    x = dpt.reshape(dpt.arange(60, dtype="int32"), (3, 4, 5))
+    x.sycl_queue.wait()
+    for key in (..., 1, np.s_[::-1], np.s_[:, ::-2], np.s_[:, ::2], np.s_[1:3, 2:4], np.s_[::-1, 3], np.s_[..., -1], np.s_[:0], np.s_[1:2, :, 3:4]):
+        a, want = ub.from_dlpack(x)[key], dpt.asnumpy(x)[key]
+        assert np.array_equal(a.asnumpy(), want) and np.array_equal(dpt.asnumpy(dpt.from_dlpack(a)), want)
+        m, b = capi.tensor(x[key].__dlpack__(max_version=(1, 0))), ub.from_dlpack(x[key])
+        assert b.shape == want.shape and (a.size == 0 or (b._pointer, b.strides) == (a._pointer, a.strides) and b._pointer == m.t.data + m.t.byte_offset)
+    y = ub.from_dlpack(dpt.permute_dims(x, (2, 0, 1)))
+    assert (y.shape, y.strides) == ((5, 3, 4), (1, 20, 5))
+
+
+def test_0d_of_dpnp_is_read_only(device, dpt):
+    """dpnp flags 0-d exports as read-only. The flag is kept; exports of Array do not have it."""
+    x = dpt.asarray(5.0)
+    x.sycl_queue.wait()
+    a = ub.from_dlpack(x)
+    assert a.shape == () and a.asnumpy() == 5.0
+    assert a.readonly == bool(capi.tensor(x.__dlpack__(max_version=(1, 0))).flags & 1)
+    assert dpt.from_dlpack(ub.zeros(())).flags.writable

@@ -40,17 +40,27 @@ def test_six_forms(memory, dpctl, device):
         assert (a._pointer, a.shape, a.dtype, a.usm_type, a.device) == (memory._pointer, (256,), "uint8", "shared", device)
         b = ub.empty(3, sycl_queue=form if not str(type(form)).count("PyCapsule") else q._get_capsule())
         assert b.device == device
-    for cap, used in ((forms[3], b"used_SyclQueueRef"), (forms[4], b"used_SyclContextRef")):
-        assert capi.name(cap) == used
-        with pytest.raises(ValueError, match="consumed"):
-            ub.from_usm_array_interface(Holder(memory, syclobj=cap))
 
 
-def test_capsule_stays_on_failure(memory, dpctl):
-    cap = dpctl.SyclQueue()._get_capsule()
-    with pytest.raises(ValueError):
-        ub.from_usm_array_interface(Holder(memory, syclobj=cap, shape=(257,)))
-    assert capi.name(cap) == b"SyclQueueRef"
+def test_capsules_are_renamed_when_used_and_only_then(memory, device, dpctl):
+    q = dpctl.SyclQueue(device.filter_string)
+    for make, used in ((q._get_capsule, b"used_SyclQueueRef"), (q.sycl_context._get_capsule, b"used_SyclContextRef")):
+        for take in (lambda c: ub.from_usm_array_interface(Holder(memory, syclobj=c)), lambda c: ub.empty(3, sycl_queue=c)):
+            c = make()
+            before = capi.name(c)
+            a = take(c)
+            assert capi.name(c) == used and before != used
+            with pytest.raises(ValueError, match="consumed"):
+                take(c)
+            del c
+            assert a.sycl_queue.sycl_context == q.sycl_context
+        c = make()
+        with pytest.raises(ValueError):
+            ub.from_usm_array_interface(Holder(memory, shape=(-1,), syclobj=c))
+        assert capi.name(c) == before
+        with pytest.raises((ValueError, MemoryError)):
+            ub.empty(1 << 50, sycl_queue=c)
+        assert capi.name(c) == before
 
 
 def test_meaning_of_read_only(memory, dpt):
@@ -69,9 +79,9 @@ def test_meaning_of_read_only(memory, dpt):
 
 def test_types(memory):
     for typestr, dtype in [("<f4", "float32"), ("|i4", "int32"), ("|f8", "float64"), ("=i2", "int16"), ("|b1", "bool"),
-                           ("<c8", "complex64"), ("<c16", "complex128"), ("<f2", "float16"), ("|u1", "uint8"), ("<u8", "uint64")]:
+                           ("<c8", "complex64"), ("|c16", "complex128"), ("<f2", "float16"), ("<u1", "uint8"), ("=b1", "bool"), ("<u8", "uint64")]:
         a = ub.from_usm_array_interface(Holder(memory, typestr=typestr, shape=(2, 2)))
-        assert a.dtype == dtype
+        assert a.dtype == dtype and a.__sycl_usm_array_interface__["typestr"][0] == ("|" if a.itemsize == 1 else "<")
 
 
 def test_layouts(memory, np):
@@ -200,8 +210,9 @@ def test_pointers_that_are_not_usm(memory, dpctl, device, np, separate):
     q = dpctl.SyclQueue(device.filter_string)
     # dpctl ends the process if a context has ordinary memory
     for syclobj in (q, q.sycl_context, device.filter_string, q._get_capsule(), q.sycl_context._get_capsule(), Provider(q)):
-        with pytest.raises(ValueError, match="unified shared memory"):
-            ub.from_usm_array_interface(Holder(memory, data=(x.ctypes.data, False), syclobj=syclobj))
+        for pointer in (x.ctypes.data, 4096, (1 << 47) - 4096):
+            with pytest.raises(ValueError, match="unified shared memory"):
+                ub.from_usm_array_interface(Holder(memory, data=(pointer, False), syclobj=syclobj))
     if not separate:
         return
     d = dpctl.SyclDevice(device.filter_string)

@@ -173,3 +173,15 @@ def test_any_queue_and_context(device, dpctl):
             c = ub.from_dlpack(a.__dlpack__(copy=True, max_version=(1, 0)))
             assert c.__dlpack_device__() == device.dlpack_device and c.usm_type == kind
             assert a.to_device(device).__dlpack_device__() == device.dlpack_device
+
+
+def test_every_view_for_dpctl_and_dpnp(device, dpctl, dpt, np):
+    a = ub.asarray(np.arange(48, dtype="float32").reshape(4, 6, 2), usm_type="shared")
+    for key in ((), 1, (slice(None), 2), (slice(1, 3), slice(None, None, 2)), (0, 0, 0), (Ellipsis, slice(1, 2)), slice(0, 0)):
+        v = a[key]
+        t = dpt.asarray(v)
+        assert t.shape == v.shape and np.array_equal(dpt.asnumpy(t), a.asnumpy()[key])
+        if v.size:
+            assert t.__sycl_usm_array_interface__["data"][0] + t.itemsize * t.__sycl_usm_array_interface__.get("offset", 0) == v._pointer
+            back = ub.from_usm_array_interface(t)
+            assert (back._pointer, back.shape) == (v._pointer, v.shape)
