@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import usmbridge as ub
 
-SIZE = 512
+SIZE = 640  # room for three axes of 4 elements with strides of 4: 37 elements of 16 bytes
 KINDS = ("device", "shared", "host")
 DTYPES = ("uint8", "int16", "float32", "float64", "complex128")
 
