@@ -69,23 +69,20 @@ func pythonTests(t *testing.T) []string {
 	return slices.DeleteFunc(slices.Compact(files), func(name string) bool { return slices.Contains(without, name) })
 }
 
-// pythonProcesses is the number of processes among which the Python tests are divided. Much of their time they wait for
-// other processes.
+// pythonProcesses is the number of processes that run the Python tests. Each takes the next file that no other one has
+// (tests/conftest.py). Much of their time they wait for processes of their own.
 const pythonProcesses = 2
 
 // TestPython runs the Python tests and reports each as a subtest.
 func TestPython(t *testing.T) {
 	env := testpython.Need(t, "pytest", "hypothesis") // the tests import them
 	host, dir := buildHost(t), t.TempDir()
-	files := pythonTests(t)
+	files, claims := pythonTests(t), t.TempDir()
 	shares := make([]pythonShare, min(pythonProcesses, len(files)))
-	for i, file := range files {
-		share := &shares[i%len(shares)]
-		share.files = append(share.files, file)
-	}
 	var running sync.WaitGroup
 	for i := range shares {
-		running.Go(func() { shares[i].run(host, env.Executable, filepath.Join(dir, strconv.Itoa(i)+".xml")) })
+		results := filepath.Join(dir, strconv.Itoa(i)+".xml")
+		running.Go(func() { shares[i].run(files, results, host, "USMBRIDGE_PYTHON="+env.Executable, "USMB_CLAIMS="+claims) })
 	}
 	running.Wait()
 	for i := range shares {
@@ -95,17 +92,16 @@ func TestPython(t *testing.T) {
 
 // pythonShare is the share of one process of the Python tests.
 type pythonShare struct {
-	files []string
 	cases []testCase
 	out   []byte
 	err   error
 }
 
 // run runs pytest, which writes the results to a file.
-func (s *pythonShare) run(host, python, results string) {
-	args := append([]string{"-m", "pytest", "-q", "-p", "no:cacheprovider", "--junitxml=" + results}, s.files...)
+func (s *pythonShare) run(files []string, results, host string, env ...string) {
+	args := append([]string{"-m", "pytest", "-q", "-p", "no:cacheprovider", "--junitxml=" + results}, files...)
 	cmd := exec.Command(host, args...)
-	cmd.Env = append(os.Environ(), "USMBRIDGE_PYTHON="+python, "USMBRIDGE_TEST_HOST="+host, "PYTHONDONTWRITEBYTECODE=1")
+	cmd.Env = append(append(os.Environ(), "USMBRIDGE_TEST_HOST="+host, "PYTHONDONTWRITEBYTECODE=1"), env...)
 	s.out, s.err = cmd.CombinedOutput()
 	raw, err := os.ReadFile(results)
 	if err != nil {
