@@ -253,7 +253,6 @@
 	X(PyFloat_Type) \
 	X(PyLong_Type) \
 	X(PySlice_Type) \
-	X(PyTuple_Type) \
-	X(PyUnicode_Type)
+	X(PyTuple_Type)
 
 #endif /* USMB_PYFUNCS_H */

@@ -207,6 +207,5 @@
 #define PyLong_Type (*usmb_py.PyLong_Type)
 #define PySlice_Type (*usmb_py.PySlice_Type)
 #define PyTuple_Type (*usmb_py.PyTuple_Type)
-#define PyUnicode_Type (*usmb_py.PyUnicode_Type)
 
 #endif /* USMB_PYMACROS_H */

@@ -56,8 +56,14 @@ def claimed(path):
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_runtest_protocol(item):
-    return True if CLAIMS and not claimed(item.path) else None
+def pytest_runtest_protocol(item, nextitem):
+    if not CLAIMS:
+        return None
+    if not claimed(item.path):
+        return True
+    if nextitem and nextitem.path != item.path:  # pytest must not keep what is set up for a file of another process
+        return item.ihook.pytest_runtest_protocol(item=item, nextitem=None)
+    return None
 
 
 def peer(name):
