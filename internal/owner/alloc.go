@@ -155,6 +155,7 @@ func Recycle(c *Cell) {
 	for {
 		head := ctl.freeHead.Load()
 		c.link.Store(uint32(head))
+		beforeC()
 		if ctl.freeHead.CompareAndSwap(head, (head>>32+1)<<32|index) {
 			return
 		}

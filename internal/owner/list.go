@@ -245,6 +245,7 @@ func push(c *Cell) {
 	for {
 		head := l.head.Load()
 		c.Next = Link(head)
+		beforeC()
 		if l.head.CompareAndSwap(head, uintptr(unsafe.Pointer(c))) {
 			break
 		}

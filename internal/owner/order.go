@@ -10,9 +10,11 @@ import (
 // The functions of this file are the accesses that nothing orders. In builds with the race detector they
 // are hidden from it: see order_race.go. Each caller says why the access is harmless.
 
-// afterC orders the caller, who got a cell from C, after the earlier users of the cell. C's atomic
-// operations do that anyway; the race detector does not see them.
-func afterC() {}
+// A caller of beforeC is about to put a cell on a list from which C may take it, and a caller of afterC got
+// a cell that C may have had: it comes after the earlier users of the cell. C's atomic operations order
+// them anyway; the race detector does not see those.
+func beforeC() {}
+func afterC()  {}
 
 func lateLoad(head *atomic.Uintptr) uintptr { return head.Load() }
 

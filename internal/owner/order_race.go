@@ -10,11 +10,15 @@ import (
 	"unsafe"
 )
 
-// The race detector does not see C's atomic operations, but a call of C releases one variable of the
-// runtime, and its return acquires it. A call that is still running may have taken the cell from the list
-// of free cells, on which a goroutine has put it before.
+// handed orders goroutines that put cells on lists before those that get cells.
+var handed atomic.Uint32
+
+func beforeC() { handed.Add(1) }
+
+// A call of C releases one variable of the runtime, and its return acquires it: that orders this goroutine
+// after calls of C that have used the cell.
 func afterC() {
-	ctl.freeHead.Load()
+	handed.Load()
 	C.usmb_owner_forked()
 }
 

@@ -3,6 +3,7 @@
 package owner_test
 
 import (
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,6 +14,39 @@ import (
 	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/internal/owner/ownertest"
 )
+
+// A cell that Go puts on a list, and that a call of C takes and recycles which began before, has the accesses of
+// its next user after those of the former one: the race detector reports nothing.
+func TestCellsThatARunningCallOfCRecycles(t *testing.T) {
+	const n = 100
+	l := owner.NewList(nil, owner.Batch(func(*owner.List) {}))
+	cells := map[*owner.Cell]bool{}
+	for range n {
+		c, err := owner.New(l)
+		require.NoError(t, err)
+		c.AtZero = ownertest.CountZero()
+		cells[c] = true
+	}
+	go ownertest.RunList(l, n)
+	time.Sleep(10 * time.Millisecond) // let the call begin
+	go func() {
+		for c := range cells {
+			c.Requested = 1
+			c.Release()
+		}
+	}()
+	var others []*owner.Cell
+	for found := false; !found; {
+		c, err := owner.New(nil)
+		require.NoError(t, err)
+		others = append(others, c)
+		found = cells[c]
+		runtime.Gosched()
+	}
+	for _, c := range others {
+		c.Release()
+	}
+}
 
 func TestHeaderAndMirrorAgree(t *testing.T) {
 	h := ownertest.HeaderLayout()

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -56,6 +57,11 @@ int64_t usmb_test_zero_sum(void)
 void *usmb_test_count_zero(void)
 {
 	return (void *)count_zero;
+}
+
+void usmb_test_run_list(usmb_list *list, size_t n)
+{
+	for (size_t done = 0; done < n; sched_yield()) done += usmb_list_run(list, NULL);
 }
 
 /* Makes, retains and drops cells in random order, 64 at a time. */

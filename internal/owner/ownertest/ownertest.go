@@ -81,6 +81,11 @@ func CountZero() uintptr { return uintptr(C.usmb_test_count_zero()) }
 // ZeroSum returns the sum of the contexts of the cells that CountZero finished.
 func ZeroSum() int64 { return int64(C.usmb_test_zero_sum()) }
 
+// RunList disposes of n cells of the list with functions at zero, in one call of C.
+func RunList(l *owner.List, n int) {
+	C.usmb_test_run_list((*C.usmb_list)(l.Pointer()), C.size_t(n))
+}
+
 // NewCell makes a cell in C.
 func NewCell(l *owner.List) *owner.Cell {
 	return owner.CellOf(unsafe.Pointer(C.usmb_cell_new((*C.usmb_list)(l.Pointer()))))
