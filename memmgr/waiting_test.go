@@ -269,9 +269,11 @@ func TestSmallRequestsDoNotStarveLargeOnes(t *testing.T) {
 	for _, large := range []uintptr{6 << 20, 28 << 20} {
 		limit := large + 2<<20
 		_, p := simulatedPool(t, memmgr.WithLimit(uint64(limit)))
-		_, stop := keepBusy(t, p, 32*int(limit>>20), 1<<20)
+		n := 8 * int(limit>>20)
+		rounds, stop := keepBusy(t, p, n, 1<<20)
 		for range 3 {
-			require.Eventually(t, func() bool { return p.Stats().NumWaiting > int64(limit>>20) }, patience, time.Millisecond)
+			from := rounds.Load()
+			require.Eventually(t, func() bool { return rounds.Load() > from+int64(10*n) }, patience, time.Millisecond)
 			served(t, request(p, context.Background(), large)).Release()
 		}
 		stop()
