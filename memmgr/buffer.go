@@ -26,9 +26,7 @@ func WrapCell(c *owner.Cell) Buffer { return Buffer{ref: c.Ref()} }
 
 // Cell returns the owner cell, for exchange with C by the packages of this module. A
 // reference that C will drop must be added with Retain first.
-func (b Buffer) Cell() *owner.Cell {
-	return b.live("Cell")
-}
+func (b Buffer) Cell() *owner.Cell { return b.live("Cell") }
 
 // Valid reports whether the memory is alive.
 func (b Buffer) Valid() bool { return b.ref.Valid() }

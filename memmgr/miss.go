@@ -244,11 +244,11 @@ func (p *Pool) standsBehind(w *want) (behind, yields bool) {
 // upstream: another one is asking it, and the limits have no room for this one. In the queue of
 // [Pool.beginGrowth] it would not see memory that is freed. p.mu is held.
 func (p *Pool) growthIsVain(w *want) bool {
-	if w.r.Context == nil || len(p.growing) == 0 {
+	if len(p.growing) == 0 || !p.mayWait(w) {
 		return false
 	}
 	tight, room := p.limitRoom()
-	return tight != nil && room < p.segmentNeed(w) && p.couldServe(uint64(w.units)*unit)
+	return tight != nil && room < p.segmentNeed(w)
 }
 
 // mayWait reports whether a request has a context and could ever be served.

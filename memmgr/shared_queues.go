@@ -271,7 +271,7 @@ func waitShared(ctx context.Context, c *owner.Cell) error {
 	for len(events) > 0 {
 		event := events[len(events)-1]
 		events = events[:len(events)-1]
-		if err := awaitAndRelease(ctx, systemEvents, event); err != nil {
+		if err := awaitAndRelease(ctx, event); err != nil {
 			return err
 		}
 	}
@@ -280,15 +280,15 @@ func waitShared(ctx context.Context, c *owner.Cell) error {
 
 // awaitAndRelease waits until an event is done or the context ends, and releases the event. It
 // returns the failure of the work. 0 is no event.
-func awaitAndRelease(ctx context.Context, s Synchronizer, event uintptr) error {
+func awaitAndRelease(ctx context.Context, event uintptr) error {
 	if event == 0 {
 		return nil
 	}
-	defer s.ReleaseEvent(event)
-	if err := poll(ctx, func() bool { return s.EventDone(event) }); err != nil {
+	defer systemEvents.ReleaseEvent(event)
+	if err := poll(ctx, func() bool { return systemEvents.EventDone(event) }); err != nil {
 		return err
 	}
-	return s.WaitEvent(event)
+	return systemEvents.WaitEvent(event)
 }
 
 // poll waits until over returns true or the context ends.

@@ -207,14 +207,21 @@ func (a *account) uncount(c *owner.Cell, k int) {
 // Stats returns the counters. Current values are exact at the time of the call, and so is
 // the peak of reserved bytes. The peaks of allocated and active bytes may be up to 4 MiB
 // for each processor too low, and the latter are updated only by calls of Stats.
-func (p *Pool) Stats() Stats {
+func (p *Pool) Stats() (s Stats) {
+	p.stopped(func() { s = p.stats() })
+	return s
+}
+
+// stopped frees the blocks that C has dropped, and calls f while p.mu is held and the shards are
+// stopped.
+func (p *Pool) stopped(f func()) {
 	emptyFronts()
-	p.origin.list.Sync() // free the blocks that C has dropped
+	p.origin.list.Sync()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.front.stopShards()
 	defer p.front.resumeShards()
-	return p.stats()
+	f()
 }
 
 // stats is Stats while p.mu is held and the shards are stopped.
@@ -277,12 +284,9 @@ func (p *Pool) stats() Stats {
 
 // ResetPeaks sets the peaks of the pool and of its tenants to the current values, as PyTorch's
 // reset_peak_memory_stats does. It is safe to call while other goroutines allocate.
-func (p *Pool) ResetPeaks() {
-	p.origin.list.Sync()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.front.stopShards()
-	defer p.front.resumeShards()
+func (p *Pool) ResetPeaks() { p.stopped(p.resetPeaks) }
+
+func (p *Pool) resetPeaks() {
 	p.stats() // publishes what the shards counted
 	a, c := &p.account, &p.heap.count
 	for _, g := range []*gauge{&a.bytes, &a.blocks, &a.asked} {
@@ -387,7 +391,6 @@ const tagChunk = 32
 
 type tagCount struct {
 	bytes, blocks atomic.Int64
-	used          atomic.Bool
 }
 
 // add adds to the counts of a tag, or subtracts from them.
@@ -399,10 +402,9 @@ func (u *tagUse) add(tag uint32, bytes, blocks int64) {
 	c := &chunk.Load()[tag%tagChunk]
 	c.bytes.Add(bytes)
 	c.blocks.Add(blocks)
-	c.used.Store(true)
 }
 
-// all yields the counts of the tags that were ever counted.
+// all yields the counts of all tags, also of some that have no blocks.
 func (u *tagUse) all(yield func(tag uint32, c *tagCount) bool) {
 	for i := range u.chunks {
 		chunk := u.chunks[i].Load()
@@ -410,7 +412,7 @@ func (u *tagUse) all(yield func(tag uint32, c *tagCount) bool) {
 			continue
 		}
 		for j := range chunk {
-			if c := &chunk[j]; c.used.Load() && !yield(uint32(i*tagChunk+j), c) {
+			if !yield(uint32(i*tagChunk+j), &chunk[j]) {
 				return
 			}
 		}

@@ -4,8 +4,8 @@ package owner
 // to no cell. Copying a Ref does not retain the cell.
 //
 // A generation has 32 bits. When a cell has been reused 2^32 times, old handles are valid again for one
-// use of the cell. If a program does nothing but reuse one cell, every 20 ns, this takes 86 seconds. Do not keep handles of
-// released memory to find out later whether it is gone.
+// use of the cell. If a program does nothing but reuse one cell, every 20 ns, this takes 86 seconds. Do not
+// keep handles of released memory to find out later whether it is gone.
 type Ref struct {
 	cell       *Cell
 	generation uint32

@@ -67,7 +67,7 @@ typedef struct provider_ops {
 	int (*get_recommended_page_size)(void *provider, size_t size, size_t *page);
 	int (*get_min_page_size)(void *provider, const void *p, size_t *page);
 	int (*get_name)(void *provider, const char **name);
-	void *optional[16]; /* purge, merge, split, ipc, ctl: not implemented */
+	void *optional[16]; /* purge, merge, split, ipc, ctl: NULL */
 } provider_ops;
 
 static int counting_initialize(const void *params, void **provider)

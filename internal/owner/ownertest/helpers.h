@@ -20,8 +20,9 @@ int usmb_test_drop_on_threads(usmb_cell **cells, size_t n, int threads);
 size_t usmb_test_churn(usmb_list *list, size_t n, int threads);
 /* An at_zero that adds the cell's ctx to a sum, and the sum. */
 void *usmb_test_count_zero(void);
-void usmb_test_run_list(usmb_list *list, size_t n);
 int64_t usmb_test_zero_sum(void);
+/* Finishes n cells with an at_zero as they are pushed on the list. */
+void usmb_test_run_list(usmb_list *list, size_t n);
 /* Forks; the child drops the cell and uses lists. 0 when all went well there. */
 int usmb_test_drop_in_fork(usmb_cell *cell);
 
