@@ -207,7 +207,8 @@ func (a *account) uncount(c *owner.Cell, k int) {
 // Stats returns the counters. Current values are exact at the time of the call, and so is
 // the peak of reserved bytes. The peaks of allocated and active bytes may be up to 4 MiB
 // for each processor too low, and the latter are updated only by calls of Stats.
-func (p *Pool) Stats() (s Stats) {
+func (p *Pool) Stats() Stats {
+	var s Stats
 	p.stopped(func() { s = p.stats() })
 	return s
 }
