@@ -17,16 +17,8 @@ import (
 // Uses after the last Release are detected as long as the owner cell, which later memory reuses, was
 // not reused 2^31 times. Do not keep handles of released memory.
 type Buffer struct {
-	ref owner.Ref
+	ref owner.Ref // internal/cells reads and writes it
 }
-
-// WrapCell returns the handle of memory whose owner cell came from C or from another
-// package of this module. It adds no reference and takes none over.
-func WrapCell(c *owner.Cell) Buffer { return Buffer{ref: c.Ref()} }
-
-// Cell returns the owner cell, for exchange with C by the packages of this module. A
-// reference that C will drop must be added with Retain first.
-func (b Buffer) Cell() *owner.Cell { return b.live("Cell") }
 
 // Valid reports whether the memory is alive.
 func (b Buffer) Valid() bool { return b.ref.Valid() }

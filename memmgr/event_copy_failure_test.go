@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/cells"
 	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -121,10 +122,10 @@ func TestFakeKeptFailureIsReturnedOnce(t *testing.T) {
 	} {
 		b, err := memmgr.New(p, memmgr.Request{Size: 4096})
 		require.NoError(t, err)
-		b.Cell().SetFlags(owner.Failed)
+		cells.Of(b).SetFlags(owner.Failed)
 		require.ErrorIs(t, wait(b), syclobj.ErrAsync)
 		require.NoError(t, wait(b))
-		b.Cell().SetFlags(owner.Failed)
+		cells.Of(b).SetFlags(owner.Failed)
 		b.Release()
 	}
 	b, err := memmgr.New(p, memmgr.Request{Size: 4096})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/cells"
 	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/internal/owner/ownertest"
 	"github.com/usmbridge/usmbridge/memmgr"
@@ -19,7 +20,7 @@ func TestForkedChildLeavesThePoolAlone(t *testing.T) {
 	p := newHostPool(t)
 	b, err := memmgr.New(p, memmgr.Request{Size: 1000})
 	require.NoError(t, err)
-	require.Zero(t, ownertest.DropInFork(b.Cell()))
+	require.Zero(t, ownertest.DropInFork(cells.Of(b)))
 	memmgr.Flush()
 	require.Equal(t, 1, b.Count())
 	require.EqualValues(t, 1, p.Stats().Allocation.Current)
@@ -33,16 +34,16 @@ func TestCThreadsFreeWhileGoroutinesAllocate(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		for range 20 {
-			var cells []*owner.Cell
+			var dropped []*owner.Cell
 			for i := range 1000 {
 				b, err := memmgr.New(p, memmgr.Request{Size: uintptr(i)})
 				if err != nil {
 					done <- err
 					return
 				}
-				cells = append(cells, b.Cell())
+				dropped = append(dropped, cells.Of(b))
 			}
-			if err := ownertest.DropOnThreads(cells, 4); err != nil {
+			if err := ownertest.DropOnThreads(dropped, 4); err != nil {
 				done <- err
 				return
 			}
@@ -66,13 +67,13 @@ func TestExitWithEverythingOpen(t *testing.T) {
 	const env = "USMBRIDGE_TEST_EXIT"
 	if os.Getenv(env) != "" {
 		p := memmgr.NewPool(memmgr.Host())
-		var cells []*owner.Cell
+		var dropped []*owner.Cell
 		for range 1000 {
 			b, err := memmgr.New(p, memmgr.Request{Size: 5000})
 			require.NoError(t, err)
-			cells = append(cells, b.Cell())
+			dropped = append(dropped, cells.Of(b))
 		}
-		require.NoError(t, ownertest.DropOnThreads(cells[:500], 2))
+		require.NoError(t, ownertest.DropOnThreads(dropped[:500], 2))
 		os.Exit(7)
 	}
 	cmd := exec.Command(os.Args[0], "-test.run=^TestExitWithEverythingOpen$")

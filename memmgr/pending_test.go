@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/cells"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
 )
@@ -241,7 +242,7 @@ func TestRefusedBarriersKeepMemoryOfNoPool(t *testing.T) {
 		var own uintptr
 		if pending {
 			own = sim.Submit(3)
-			b.Cell().SwapPending(sim.CopyEvent(own))
+			cells.Of(b).SwapPending(sim.CopyEvent(own))
 		}
 		b.SetExported()
 		b.Release()

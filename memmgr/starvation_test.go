@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/cells"
 	"github.com/usmbridge/usmbridge/internal/owner/ownertest"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
@@ -163,7 +164,7 @@ func (h *hunt) request(rng *rand.Rand) bool {
 	h.use(rng)
 	switch rng.IntN(5) {
 	case 0:
-		ownertest.Drop(b.Cell()) // as C does
+		ownertest.Drop(cells.Of(b)) // as C does
 	case 1:
 		h.late.Go(b.Release)
 	case 2:

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/internal/cells"
 	"github.com/usmbridge/usmbridge/internal/testenv/testcuda"
 	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/memmgr"
@@ -55,7 +56,7 @@ func TestCUDAExport(t *testing.T) {
 				b, err := FromDLPack(testsycl.Runtime(t), tensor)
 				require.NoError(t, err)
 				require.Equal(t, a.Place(), b.Place())
-				require.Equal(t, a.Buffer().Cell().Address, b.Buffer().Cell().Address)
+				require.Equal(t, cells.Of(a.Buffer()).Address, cells.Of(b.Buffer()).Address)
 				b.Release()
 			}
 			other := dlpack.Device{Type: wants[0].Type, ID: 7}
@@ -74,7 +75,7 @@ func TestCUDAOrder(t *testing.T) {
 		tensor, err := a.DLPackWith(ExportOptions{CUDA: true})
 		require.NoError(t, err)
 		ordinal := int(tensor.Device().ID)
-		address := a.Buffer().Cell().Address
+		address := cells.Of(a.Buffer()).Address
 		testcuda.Later(t, ordinal, address, 9, 64)
 		data, err := ToSlice[byte](a)
 		require.NoError(t, err)
@@ -95,7 +96,7 @@ func TestCUDAOrder(t *testing.T) {
 func reused(t *testing.T, q *syclobj.Queue, kind syclobj.USMKind, address uintptr) (b *Array) {
 	require.Eventually(t, func() bool {
 		b = onCUDA(t, q, kind, 5)
-		if b.Buffer().Cell().Address == address {
+		if cells.Of(b.Buffer()).Address == address {
 			return true
 		}
 		t.Cleanup(b.Release)
@@ -120,14 +121,14 @@ func TestCUDAHeld(t *testing.T) {
 			require.NoError(t, err)
 			tensor, err := a.DLPackWith(ExportOptions{CUDA: true})
 			require.NoError(t, err)
-			addresses = append(addresses, a.Buffer().Cell().Address)
+			addresses = append(addresses, cells.Of(a.Buffer()).Address)
 			tensor.Release()
 			a.Release()
 		}
 	}
 	a, err := New(pool, Uint8, []int{64})
 	require.NoError(t, err)
-	require.NotContains(t, addresses, a.Buffer().Cell().Address)
+	require.NotContains(t, addresses, cells.Of(a.Buffer()).Address)
 	tensor, err := a.DLPackWith(ExportOptions{CUDA: true})
 	require.NoError(t, err)
 	tensor.Release()

@@ -4,6 +4,7 @@ import (
 	"unsafe"
 
 	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/internal/cells"
 	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -199,7 +200,7 @@ func (a *Array) export(o *ExportOptions) (dlpack.Tensor, error) {
 	if err != nil {
 		return dlpack.Tensor{}, err
 	}
-	cell := a.buf.Cell()
+	cell := cells.Of(a.buf)
 	memory := cell.Flags()
 	flags := a.exportFlags(memory)
 	versioned := true

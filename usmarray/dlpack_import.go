@@ -4,6 +4,7 @@ import (
 	"unsafe"
 
 	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/internal/cells"
 	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -157,7 +158,7 @@ func ownTensor(t dlpack.Tensor, place *syclobj.Place) memmgr.Buffer {
 	if cell == nil {
 		return memmgr.Buffer{}
 	}
-	buf := memmgr.WrapCell(owner.CellOf(cell))
+	buf := cells.Buffer(owner.CellOf(cell))
 	if buf.Place() != place {
 		return memmgr.Buffer{}
 	}

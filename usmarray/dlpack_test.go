@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/internal/cells"
 	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/memmgr"
@@ -294,7 +295,7 @@ func foreign(t *testing.T, v dlpack.View, flags dlpack.Flags, versioned bool) (d
 	released := new(atomic.Int32)
 	buf, err := memmgr.FromForeign(nil, 0, memmgr.ForeignOptions{Release: func() { released.Add(1) }})
 	require.NoError(t, err)
-	x, err := dlpack.Export(&v, flags, versioned, dlpack.Owner{Drop: owner.DropFunc(), Ctx: buf.Cell().Pointer()})
+	x, err := dlpack.Export(&v, flags, versioned, dlpack.Owner{Drop: owner.DropFunc(), Ctx: cells.Of(buf).Pointer()})
 	require.NoError(t, err)
 	return x, released
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/usmbridge/usmbridge/internal/cells"
 	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -47,7 +48,7 @@ func (a *Array) USMInterface() (USMInterface, error) {
 
 // shown records that consumers of a dictionary may work on the memory, on the queue in it.
 func (a *Array) shown(obj SyclObj) {
-	if a.buf.Cell().Flags()&owner.Exported == 0 {
+	if cells.Of(a.buf).Flags()&owner.Exported == 0 {
 		a.buf.SetExported()
 	}
 	a.buf.SharedOn(nil)

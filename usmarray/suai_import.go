@@ -4,6 +4,7 @@ import (
 	"errors"
 	"unsafe"
 
+	"github.com/usmbridge/usmbridge/internal/cells"
 	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -54,7 +55,7 @@ func (d *USMInterface) own(place *syclobj.Place, s *USMSpan) (memmgr.Buffer, boo
 }
 
 // dropOwn is the Closer of an import of our own memory.
-func dropOwn(cell unsafe.Pointer, _ uintptr) { memmgr.WrapCell(owner.CellOf(cell)).Release() }
+func dropOwn(cell unsafe.Pointer, _ uintptr) { cells.Buffer(owner.CellOf(cell)).Release() }
 
 // place asks the runtime about the memory. The result is retained.
 func (d *USMInterface) place(op string, rt *syclobj.Runtime, s *USMSpan) (*syclobj.Place, error) {
@@ -101,7 +102,7 @@ func (d *USMInterface) wrap(op string, place *syclobj.Place, s *USMSpan, release
 	foreign := memmgr.ForeignOptions{Place: place, GivePlace: true, Queue: d.SyclObj.Queue, Release: release}
 	own, isOwn := d.own(place, s)
 	if isOwn {
-		foreign.Of, foreign.Closer, foreign.P = own, dropOwn, own.Cell().Pointer()
+		foreign.Of, foreign.Closer, foreign.P = own, dropOwn, cells.Of(own).Pointer()
 	}
 	buf, err := memmgr.FromForeign(pointerAt(s.Lo), uint64(s.Hi-s.Lo), foreign)
 	if err != nil {

@@ -24,6 +24,7 @@ import (
 	"go.uber.org/multierr"
 
 	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/internal/cells"
 	"github.com/usmbridge/usmbridge/internal/diag"
 	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/interop/internal/calling"
@@ -121,7 +122,7 @@ func usmb_go_alloc(req *C.usmb_alloc_req, out **C.usmb_cell, e *C.usmb_goerr) (r
 		if err != nil {
 			return report(e, err)
 		}
-		*out = (*C.usmb_cell)(buf.Cell().Pointer())
+		*out = (*C.usmb_cell)(cells.Of(buf).Pointer())
 		return 0
 	}
 	if req.arena == 0 && ownPool(q, requestedKind(q, req)) {
@@ -151,7 +152,7 @@ func usmb_go_is_at(req *C.usmb_alloc_req, cell *C.usmb_cell, e *C.usmb_goerr) (r
 	if err != nil {
 		return report(e, err)
 	}
-	if there.Place() == memmgr.WrapCell(owner.CellOf(unsafe.Pointer(cell))).Place() {
+	if there.Place() == cells.Buffer(owner.CellOf(unsafe.Pointer(cell))).Place() {
 		return 1
 	}
 	return 0
@@ -204,7 +205,7 @@ func usmb_go_copy(req *C.usmb_alloc_req, src *C.usmb_array, dtype C.usmb_dl_dtyp
 		return report(e, err)
 	}
 	defer a.Release() // C gets another reference, because an arena may own the array too.
-	*out = (*C.usmb_cell)(a.Buffer().Retain().Cell().Pointer())
+	*out = (*C.usmb_cell)(cells.Of(a.Buffer().Retain()).Pointer())
 	return 0
 }
 
@@ -218,7 +219,7 @@ func allocate(q *syclobj.Queue, usm syclobj.USMKind, bytes int64, inArena bool, 
 	if err != nil {
 		return report(e, err)
 	}
-	*out = (*C.usmb_cell)(buf.Cell().Pointer())
+	*out = (*C.usmb_cell)(cells.Of(buf).Pointer())
 	return 0
 }
 
@@ -534,13 +535,13 @@ func usmb_go_shared_on(cell *C.usmb_cell, queue unsafe.Pointer) (r C.int) {
 		return r
 	}
 	defer q.Close()
-	memmgr.WrapCell(owner.CellOf(unsafe.Pointer(cell))).SharedOn(q)
+	cells.Buffer(owner.CellOf(unsafe.Pointer(cell))).SharedOn(q)
 	return 0
 }
 
 //export usmb_go_shared_queues
 func usmb_go_shared_queues(cell *C.usmb_cell, out *unsafe.Pointer) C.size_t {
-	all := memmgr.WrapCell(owner.CellOf(unsafe.Pointer(cell))).SharedQueues()
+	all := cells.Buffer(owner.CellOf(unsafe.Pointer(cell))).SharedQueues()
 	if len(all) == 0 {
 		return 0
 	}
@@ -601,5 +602,5 @@ func borrowedPart(a *C.usmb_array, part *C.usmb_region) (*usmarray.Array, error)
 	if err != nil {
 		return nil, err
 	}
-	return usmarray.WrapBuffer(memmgr.WrapCell(owner.CellOf(unsafe.Pointer(a.cell))), whole.DataType(), layout, optionsOf(a.flags)...)
+	return usmarray.WrapBuffer(cells.Buffer(owner.CellOf(unsafe.Pointer(a.cell))), whole.DataType(), layout, optionsOf(a.flags)...)
 }

@@ -14,10 +14,10 @@ import (
 	"encoding/binary"
 	"unsafe"
 
+	"github.com/usmbridge/usmbridge/internal/cells"
 	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/interop/internal/poll"
 	"github.com/usmbridge/usmbridge/interop/share"
-	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
@@ -43,7 +43,7 @@ func await(timeout C.int64_t, saved *C.PyThreadState, f func(context.Context) er
 //export usmb_go_audience
 func usmb_go_audience(cell *C.usmb_cell) (r C.int) {
 	defer func() { _ = recover() }() // Freed memory has no audience.
-	audience, _ := share.AudienceOf(memmgr.WrapCell(owner.CellOf(unsafe.Pointer(cell))))
+	audience, _ := share.AudienceOf(cells.Buffer(owner.CellOf(unsafe.Pointer(cell))))
 	return C.int(audience)
 }
 
@@ -114,7 +114,7 @@ func handOver(a *usmarray.Array, err error, out *C.usmb_handover, e *C.usmb_goer
 	if err != nil {
 		return reportKind(e, kindBuffer, err.Error())
 	}
-	out.cell, out.first = (*C.usmb_cell)(a.Buffer().Cell().Pointer()), C.uintptr_t(d.First)
+	out.cell, out.first = (*C.usmb_cell)(cells.Of(a.Buffer()).Pointer()), C.uintptr_t(d.First)
 	out.dtype, out.flags, out.ndim = cType(a.DataType()), C.uint32_t(d.Flags), C.int32_t(len(d.Shape))
 	copy(ints(&out.shape[0], out.ndim), d.Shape)
 	copy(ints(&out.strides[0], out.ndim), d.Strides)

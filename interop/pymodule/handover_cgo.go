@@ -15,6 +15,7 @@ import (
 	"unsafe"
 
 	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/internal/cells"
 	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/interop/internal/calling"
 	"github.com/usmbridge/usmbridge/interop/python"
@@ -37,7 +38,7 @@ func ToPython(a *usmarray.Array) (*python.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := C.usmb_handover_to_python((*C.usmb_cell)(a.Buffer().Cell().Pointer()), C.uintptr_t(d.First),
+	r := C.usmb_handover_to_python((*C.usmb_cell)(cells.Of(a.Buffer()).Pointer()), C.uintptr_t(d.First),
 		*(*C.usmb_dl_dtype)(unsafe.Pointer(&d.DataType)), C.uint32_t(d.Flags), C.int32_t(len(d.Shape)), cInts(d.Shape), cInts(d.Strides))
 	o, err := python.FromResult(unsafe.Pointer(&r))
 	if err != nil {
@@ -71,7 +72,7 @@ func describe(a *usmarray.Array) (d calling.Array, err error) {
 	t := cType(dt)
 	buf.Retain()
 	return calling.Array{
-		Cell: uintptr(buf.Cell().Pointer()), First: uintptr(a.Pointer()),
+		Cell: uintptr(cells.Of(buf).Pointer()), First: uintptr(a.Pointer()),
 		DataType: *(*uint32)(unsafe.Pointer(&t)), Flags: uint32(flags), Shape: shape, Strides: strides,
 	}, nil
 }
@@ -115,7 +116,7 @@ func FromPython(o *python.Object) (*usmarray.Array, error) {
 		cell.Release()
 		return nil, err
 	}
-	a, err := usmarray.FromBuffer(memmgr.WrapCell(cell), typeOf(h.dtype), layout, optionsOf(h.flags)...)
+	a, err := usmarray.FromBuffer(cells.Buffer(cell), typeOf(h.dtype), layout, optionsOf(h.flags)...)
 	if err != nil {
 		cell.Release()
 	}
@@ -136,7 +137,7 @@ func borrowed(a *C.usmb_array) (*usmarray.Array, error) {
 	if err != nil {
 		return nil, err
 	}
-	return usmarray.WrapBuffer(memmgr.WrapCell(cell), typeOf(a.dtype), layout, optionsOf(a.flags)...)
+	return usmarray.WrapBuffer(cells.Buffer(cell), typeOf(a.dtype), layout, optionsOf(a.flags)...)
 }
 
 // layoutOf returns a layout whose offset is in elements from the start of the memory.

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/usmbridge/usmbridge/internal/cells"
 	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/internal/userid"
 	"github.com/usmbridge/usmbridge/memmgr"
@@ -235,7 +236,7 @@ func synchronize(ctx context.Context, a *usmarray.Array) error {
 
 // isSeen reports whether other libraries have access to the memory, and may have submitted work on it, or
 // whether a failure of work on it has not been returned yet.
-func isSeen(b memmgr.Buffer) bool { return b.Cell().Flags()&(owner.Seen|owner.Failed) != 0 }
+func isSeen(b memmgr.Buffer) bool { return cells.Of(b).Flags()&(owner.Seen|owner.Failed) != 0 }
 
 // describe sets the memory and the description of the lease.
 func (l *lease) describe(op string, a *usmarray.Array) error {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/cells"
 	"github.com/usmbridge/usmbridge/internal/owner/ownertest"
 	"github.com/usmbridge/usmbridge/memmgr/arena"
 )
@@ -18,10 +19,10 @@ func TestMemoryDroppedInCIsFreed(t *testing.T) {
 	m := a.Over(newPool(t))
 	for range 500 {
 		b := allocate(t, m, 1000, "")
-		ownertest.Drop(b.Cell())
+		ownertest.Drop(cells.Of(b))
 	}
 	b := allocate(t, m, 1000, "")
-	ownertest.Drop(b.Cell())
+	ownertest.Drop(cells.Of(b))
 	require.Eventually(t, func() bool { return a.Left().Blocks == 0 }, time.Minute, time.Millisecond)
 	require.Zero(t, a.End())
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/cells"
 	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/internal/owner/ownertest"
 	"github.com/usmbridge/usmbridge/memmgr"
@@ -14,13 +15,13 @@ import (
 
 // testDropInC drops references on C threads. The memory must be freed without another allocation.
 func testDropInC(t *testing.T, r memmgr.Resource, _ Options) {
-	var cells []*owner.Cell
+	var dropped []*owner.Cell
 	for i := range 500 {
 		b := allocate(t, r, uintptr(i*10), 0)
 		if i%2 == 0 {
 			b.SetExported()
 		}
-		cells = append(cells, b.Cell())
+		dropped = append(dropped, cells.Of(b))
 	}
-	require.NoError(t, ownertest.DropOnThreads(cells, 3))
+	require.NoError(t, ownertest.DropOnThreads(dropped, 3))
 }

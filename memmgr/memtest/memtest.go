@@ -25,6 +25,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/cells"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/report"
 )
@@ -204,7 +205,7 @@ func testFacts(t *testing.T, r memmgr.Resource, o Options) {
 	require.False(t, b.Pending())
 	require.NoError(t, b.Wait())
 	require.False(t, b.ReadOnly())
-	c := memmgr.WrapCell(b.Cell())
+	c := cells.Buffer(cells.Of(b))
 	require.Equal(t, b, c)
 	c.Retain()
 	require.Equal(t, 2, b.Count())

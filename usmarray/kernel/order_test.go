@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/internal/cells"
 	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -685,7 +686,7 @@ func TestOneRecord(t *testing.T) {
 					a := s.allocate(m)()
 					x, y := share.make(s, a)
 					require.Same(t, a.Place(), y.Place())
-					if x.Buffer().Cell().Record() != y.Buffer().Cell().Record() || a.Buffer().Cell().Record() != y.Buffer().Cell().Record() {
+					if cells.Of(x.Buffer()).Record() != cells.Of(y.Buffer()).Record() || cells.Of(a.Buffer()).Record() != cells.Of(y.Buffer()).Record() {
 						different++
 					}
 					if backwards {

@@ -30,14 +30,15 @@ var layers = []layer{
 	{"syclobj", []string{"internal"}},
 	{"dlpack", nil},
 	{"internal", nil},
-	{"memmgr", []string{"internal", "internal/owner", "syclobj"}},
-	{"usmarray", []string{"memmgr", "internal/owner", "internal", "syclobj", "dlpack"}},
-	{"interop/internal/transfer/transfertest", []string{"usmarray", "memmgr", "internal/owner", "internal", "internal/testenv", "syclobj", "dlpack"}},
-	{"internal/testenv", []string{"interop", "usmarray", "memmgr", "internal/owner", "internal", "syclobj", "dlpack"}}, // in no other list: for tests
-	{"interop", []string{"usmarray", "memmgr", "internal/owner", "internal", "syclobj", "dlpack"}},
-	{"internal/bench", []string{"memmgr", "internal/owner", "internal", "syclobj"}},
-	{"internal/tools", []string{"interop", "usmarray", "memmgr", "internal/owner", "internal", "syclobj", "dlpack"}},
-	{"examples", []string{"interop", "usmarray", "memmgr", "internal/owner", "internal", "syclobj", "dlpack"}},
+	{"memmgr", []string{"internal", "internal/owner", "internal/cells", "syclobj"}}, // cells: for its tests
+	{"internal/cells", []string{"memmgr", "internal/owner", "internal", "syclobj"}},
+	{"usmarray", []string{"memmgr", "internal/cells", "internal/owner", "internal", "syclobj", "dlpack"}},
+	{"interop/internal/transfer/transfertest", []string{"usmarray", "memmgr", "internal/cells", "internal/owner", "internal", "internal/testenv", "syclobj", "dlpack"}},
+	{"internal/testenv", []string{"interop", "usmarray", "memmgr", "internal/cells", "internal/owner", "internal", "syclobj", "dlpack"}}, // in no other list: for tests
+	{"interop", []string{"usmarray", "memmgr", "internal/cells", "internal/owner", "internal", "syclobj", "dlpack"}},
+	{"internal/bench", []string{"memmgr", "internal/cells", "internal/owner", "internal", "syclobj"}},
+	{"internal/tools", []string{"interop", "usmarray", "memmgr", "internal/cells", "internal/owner", "internal", "syclobj", "dlpack"}},
+	{"examples", []string{"interop", "usmarray", "memmgr", "internal/cells", "internal/owner", "internal", "syclobj", "dlpack"}},
 }
 
 // modules lists the external modules that packages other than tests may use.
