@@ -30,6 +30,7 @@ type Request struct {
 	Tag string
 	// Context makes the request wait for memory until the context ends, if the resource
 	// can wait ([Pool]). If it is nil, a request that cannot be served fails immediately.
+	// [Waiting] sets it for callers that make no Request themselves.
 	//
 	// The request waits for room under the limits, for device work to complete, or for idle
 	// memory of other pools. Among requests of similar size the oldest is served first. A large
@@ -195,6 +196,43 @@ func FreeAfter(b Block, s Synchronizer, free func(Block)) {
 	keeper.after(work, func() { free(later) })
 }
 
+// Waiting returns a resource over r whose requests wait for memory until the context ends: its
+// requests have [Request.Context] set, unless they have one of their own. Buffers belong to r.
+func Waiting(ctx context.Context, r Resource) Resource {
+	w := waiting{present(r), ctx}
+	if a, ok := w.Resource.(Adopter); ok {
+		return &waitingAdopter{w, a}
+	}
+	return &w
+}
+
+type waiting struct {
+	Resource
+	ctx context.Context
+}
+
+// waitingAdopter is waiting over an Adopter.
+type waitingAdopter struct {
+	waiting
+	Adopter
+}
+
+// Upstream returns the resource that waits.
+func (w *waiting) Upstream() Resource { return w.Resource }
+
+// Allocate implements [Resource].
+func (w *waiting) Allocate(r Request) (Block, error) { return w.Resource.Allocate(w.with(r)) }
+
+// newWaiting is [New] on the resource that waits.
+func (w *waiting) newWaiting(r Request) (Buffer, error) { return New(w.Resource, w.with(r)) }
+
+func (w *waiting) with(r Request) Request {
+	if r.Context == nil {
+		r.Context = w.ctx
+	}
+	return r
+}
+
 // present returns the resource, or one that refuses every request if it is missing.
 func present(r Resource) Resource {
 	if missing(r) {
@@ -228,6 +266,9 @@ func (noResource) Place() *syclobj.Place { return nil }
 
 // newCellBuffer allocates a block of a resource that is not a pool and makes its cell.
 func newCellBuffer(r Resource, request Request) (Buffer, error) {
+	if w, ok := r.(interface{ newWaiting(Request) (Buffer, error) }); ok {
+		return w.newWaiting(request)
+	}
 	o, err := retainOrigin(&r)
 	if err != nil {
 		return Buffer{}, err

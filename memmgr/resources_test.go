@@ -1,6 +1,7 @@
 package memmgr_test
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -35,6 +36,7 @@ func TestEveryResource(t *testing.T) {
 		{"LimitsOverPool", func(t testing.TB) memmgr.Resource {
 			return memmgr.NewLimit(memmgr.NewLimit(pool(t), 1<<31), 1<<30)
 		}, false},
+		{"WaitingForPool", func(t testing.TB) memmgr.Resource { return memmgr.Waiting(context.Background(), pool(t)) }, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			memtest.Run(t, c.make, memtest.Options{AddressOnly: c.addressOnly})
@@ -67,4 +69,29 @@ func TestAbilitiesAreFoundThroughWrappers(t *testing.T) {
 	require.Same(t, p, trimmer.(*memmgr.Pool))
 	_, ok = memmgr.As[*memmgr.Tenant](r)
 	require.False(t, ok)
+}
+
+// Waiting sets the context of requests that have none, and leaves buffers to the resource below.
+func TestWaiting(t *testing.T) {
+	p := newHostPool(t, memmgr.WithLimit(2<<20))
+	held := mustAllocate(t, p, 2<<20)
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	for name, wait := range map[string]func() error{
+		"New":      func() error { _, err := memmgr.New(memmgr.Waiting(ended, p), memmgr.Request{Size: 1}); return err },
+		"Allocate": func() error { _, err := memmgr.Waiting(ended, p).Allocate(memmgr.Request{Size: 1}); return err },
+		"own context": func() error {
+			_, err := memmgr.New(memmgr.Waiting(context.Background(), p), memmgr.Request{Size: 1, Context: ended})
+			return err
+		},
+	} {
+		require.ErrorIs(t, wait(), context.Canceled, name)
+	}
+	p.Free(held)
+	b, err := memmgr.New(memmgr.Waiting(ended, p), memmgr.Request{Size: 1})
+	require.NoError(t, err)
+	require.Same(t, p, b.Resource())
+	b.Release()
+	_, err = memmgr.New(memmgr.Waiting(ended, nil), memmgr.Request{Size: 1})
+	require.ErrorIs(t, err, memmgr.ErrRequest)
 }

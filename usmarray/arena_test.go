@@ -1,6 +1,7 @@
 package usmarray_test
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -57,6 +58,14 @@ func TestArraysEndWithTheirArena(t *testing.T) {
 
 	_, err = usmarray.New(m, usmarray.Float32, []int{1})
 	require.ErrorIs(t, err, memmgr.ErrClosed)
+}
+
+func TestWaitingArraysEndWithTheirArena(t *testing.T) {
+	a := arena.New(arena.Options{})
+	x, err := usmarray.Zeros(memmgr.Waiting(context.Background(), a.Over(memmgr.Host())), usmarray.Float32, []int{3})
+	require.NoError(t, err)
+	require.Zero(t, a.End())
+	require.False(t, x.Valid())
 }
 
 // TestExportedCopiesOutliveTheirArena: a copy that an export makes in an arena's memory belongs to the

@@ -46,13 +46,13 @@ func TestCreateWaitsWithAContext(t *testing.T) {
 	require.ErrorIs(t, err, memmgr.ErrOutOfMemory, "without a context no request waits")
 	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 	defer cancel()
-	_, err = Zeros(p, Uint8, []int{2 << 20}, WithContext(ctx))
+	_, err = Zeros(memmgr.Waiting(ctx, p), Uint8, []int{2 << 20})
 	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		a, err := New(p, Uint8, []int{2 << 20}, WithContext(context.Background()))
+		a, err := New(memmgr.Waiting(context.Background(), p), Uint8, []int{2 << 20})
 		if err != nil {
 			t.Error(err)
 			return

@@ -8,7 +8,8 @@ import (
 )
 
 // New allocates an array from a resource; the elements are not initialized. The caller owns it and calls
-// Release, unless the resource is a memmgr.Adopter such as an arena's memory, which then releases it.
+// Release, unless the resource is a memmgr.Adopter such as an arena's memory, which then releases it. If
+// there is no room, it fails immediately; over memmgr.Waiting it waits.
 // Errors: ErrLayout for an invalid shape, ErrType for a type with lanes, and the resource's own
 // (memmgr.ErrOutOfMemory).
 func New(r memmgr.Resource, dt DataType, shape []int, opts ...Option) (*Array, error) {
@@ -31,7 +32,7 @@ func create(op string, r memmgr.Resource, dt DataType, shape []int, o options, f
 	if !ok {
 		return nil, opErr(op, ErrLayout, "shape %s of %s takes more bytes than can be addressed", tuple(shape), dt)
 	}
-	buf, err := memmgr.New(r, memmgr.Request{Size: uintptr(size), Queue: o.queue, Tag: o.tag, Context: o.ctx})
+	buf, err := memmgr.New(r, memmgr.Request{Size: uintptr(size), Queue: o.queue, Tag: o.tag})
 	if err != nil {
 		return nil, wrapErr(op, nil, err)
 	}

@@ -1,8 +1,6 @@
 package usmarray
 
 import (
-	"context"
-
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
@@ -22,7 +20,6 @@ type options struct {
 	fortran bool
 	queue   *syclobj.Queue
 	tag     string
-	ctx     context.Context
 	kept    bool // the caller owns the array even if the resource is a memmgr.Adopter
 }
 
@@ -41,10 +38,6 @@ func WithQueue(q *syclobj.Queue) Option { return func(o *options) { o.queue = q 
 // WithTag names the user of the memory in statistics. A process has at most 1024 tags, and further ones
 // count as "other": use names of purposes, not of requests.
 func WithTag(tag string) Option { return func(o *options) { o.tag = tag } }
-
-// WithContext lets an allocation wait for free memory until the context ends, if the resource can wait
-// (memmgr.Pool). Without it, an allocation fails immediately if there is no room.
-func WithContext(ctx context.Context) Option { return func(o *options) { o.ctx = ctx } }
 
 // with returns o with more options applied. It allocates only if there are any.
 func (o options) with(opts []Option) options {
@@ -72,8 +65,8 @@ func (o *options) flags(dt DataType) (f arrayFlags) {
 
 // checkMemoryGiven refuses options that only an allocation can apply.
 func (o *options) checkMemoryGiven(op string) error {
-	if o.fortran || o.queue != nil || o.tag != "" || o.ctx != nil {
-		return opErr(op, memmgr.ErrRequest, "FortranOrder, WithQueue, WithTag and WithContext apply to new memory; omit them for existing memory")
+	if o.fortran || o.queue != nil || o.tag != "" {
+		return opErr(op, memmgr.ErrRequest, "FortranOrder, WithQueue and WithTag apply to new memory; omit them for existing memory")
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package usmarray
 
 import (
-	"context"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -36,7 +35,7 @@ func TestReadOnlyOption(t *testing.T) {
 func TestOptionsOfExistingMemory(t *testing.T) {
 	a := own(t)(Zeros(memmgr.Host(), Int32, []int{2}))
 	layout := mustLayout(t, []int{2}, nil, 0)
-	for _, o := range []Option{FortranOrder(), WithTag("tag"), WithContext(context.Background())} {
+	for _, o := range []Option{FortranOrder(), WithTag("tag")} {
 		_, err := FromBuffer(a.Buffer(), Int32, layout, o)
 		require.ErrorIs(t, err, memmgr.ErrRequest)
 		require.ErrorContains(t, err, "usmarray: FromBuffer: ")

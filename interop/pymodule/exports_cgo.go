@@ -196,11 +196,11 @@ func usmb_go_copy(req *C.usmb_alloc_req, src *C.usmb_array, dtype C.usmb_dl_dtyp
 	if err != nil {
 		return report(e, err)
 	}
-	m, err := memoryOn(q, requestedKind(q, req), req.arena != 0)
+	to, err := memoryOn(q, requestedKind(q, req), req.arena != 0)
 	if err != nil {
 		return report(e, err)
 	}
-	a, err := m.copyOf(from, q, typeOf(dtype), req.padded != 0)
+	a, err := copyOf(to, from, q, typeOf(dtype), req.padded != 0)
 	if err != nil {
 		return report(e, err)
 	}
@@ -211,11 +211,11 @@ func usmb_go_copy(req *C.usmb_alloc_req, src *C.usmb_array, dtype C.usmb_dl_dtyp
 
 // allocate stores the cell of a new buffer in *out.
 func allocate(q *syclobj.Queue, usm syclobj.USMKind, bytes int64, inArena bool, out **C.usmb_cell, e *C.usmb_goerr) C.int {
-	m, err := memoryOn(q, usm, inArena)
+	r, err := memoryOn(q, usm, inArena)
 	if err != nil {
 		return report(e, err)
 	}
-	buf, err := m.allocate(q, uintptr(bytes))
+	buf, err := memmgr.New(r, memmgr.Request{Size: uintptr(bytes), Queue: q, Tag: tag})
 	if err != nil {
 		return report(e, err)
 	}

@@ -1,7 +1,6 @@
 package pymodule
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -256,43 +255,37 @@ func counters() []counter {
 // tag marks Python's arrays in statistics.
 const tag = "python"
 
-// memory is the source of memory for new arrays.
-type memory struct {
-	from memmgr.Resource
-	wait context.Context // bounds the wait for memory; nil: do not wait
-}
-
-// memoryOn returns the source for a queue and a kind of USM. If inArena is set and the context
+// memoryOn returns the resource for a queue and a kind of USM. If inArena is set and the context
 // of the call on this thread carries an arena, memory comes from that arena, and allocations
 // wait until that context ends.
-func memoryOn(q *syclobj.Queue, usm syclobj.USMKind, inArena bool) (m memory, err error) {
-	if inArena {
-		ctx := calling.Context()
-		if a := arena.FromContext(ctx); a != nil {
-			if ctx.Done() != nil {
-				m.wait = ctx
-			}
-			m.from, err = a.Resource(q, kindOn(q, usm), arena.Chooser(resourceFunc()))
-			return m, err
-		}
+func memoryOn(q *syclobj.Queue, usm syclobj.USMKind, inArena bool) (memmgr.Resource, error) {
+	if !inArena {
+		return resourceOn(q, usm)
 	}
-	m.from, err = resourceOn(q, usm)
-	return m, err
-}
-
-func (m memory) allocate(q *syclobj.Queue, bytes uintptr) (memmgr.Buffer, error) {
-	return memmgr.New(m.from, memmgr.Request{Size: bytes, Queue: q, Tag: tag, Context: m.wait})
+	ctx := calling.Context()
+	a := arena.FromContext(ctx)
+	if a == nil {
+		return resourceOn(q, usm)
+	}
+	r, err := a.Resource(q, kindOn(q, usm), arena.Chooser(resourceFunc()))
+	switch {
+	case err != nil:
+		return nil, err
+	case ctx.Done() == nil:
+		return r, nil
+	}
+	return memmgr.Waiting(ctx, r), nil
 }
 
 // copyOf returns a copy of an array in C order, converted to an element type. With padded,
 // each sub-byte element takes a byte. The copy is complete on return, because src may be
 // memory that its owner frees then.
-func (m memory) copyOf(src *usmarray.Array, q *syclobj.Queue, dt usmarray.DataType, padded bool) (*usmarray.Array, error) {
-	opts := []usmarray.Option{usmarray.WithQueue(q), usmarray.WithTag(tag), usmarray.WithContext(m.wait)}
+func copyOf(r memmgr.Resource, src *usmarray.Array, q *syclobj.Queue, dt usmarray.DataType, padded bool) (*usmarray.Array, error) {
+	opts := []usmarray.Option{usmarray.WithQueue(q), usmarray.WithTag(tag)}
 	if padded {
 		opts = append(opts, usmarray.Padded())
 	}
-	a, err := usmarray.New(m.from, dt, src.Shape(), opts...)
+	a, err := usmarray.New(r, dt, src.Shape(), opts...)
 	if err != nil {
 		return nil, err
 	}

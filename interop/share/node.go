@@ -191,7 +191,7 @@ func (n *node) copied(ctx context.Context, op string, a *usmarray.Array) (*usmar
 	if err := a.Synchronize(ctx); err != nil {
 		return nil, withOp(op, err)
 	}
-	c, err := a.Copy(n.options.CopyInto, usmarray.WithContext(ctx))
+	c, err := a.Copy(memmgr.Waiting(ctx, n.options.CopyInto))
 	if err != nil {
 		return nil, &OpError{Op: op, Kind: ErrNotShared, Err: fmt.Errorf("copying it into Options.CopyInto: %w", err)}
 	}

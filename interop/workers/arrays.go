@@ -114,12 +114,11 @@ func byValue(err error) bool {
 // copied copies an array into memory of the same kind if other processes can map that kind, and
 // otherwise into host memory.
 func (l *lender) copied(ctx context.Context, a *usmarray.Array) (*usmarray.Array, error) {
-	options := []usmarray.Option{usmarray.WithContext(ctx), usmarray.WithTag("workers")}
 	r, err := l.like(a.Place())
 	if err != nil {
 		return nil, err
 	}
-	return a.Copy(r, options...)
+	return a.Copy(memmgr.Waiting(ctx, r), usmarray.WithTag("workers"))
 }
 
 func (l *lender) like(p *syclobj.Place) (*memmgr.Pool, error) {
