@@ -86,33 +86,24 @@ func TestForeignMemoryIsReleasedOnce(t *testing.T) {
 	require.ErrorIs(t, err, memmgr.ErrRequest)
 }
 
-// A closer receives its arguments once. A record that is reused contains nothing of its former
-// use.
-func TestForeignMemoryWithACloser(t *testing.T) {
+// A record that is reused contains nothing of its former use.
+func TestRecordsOfForeignMemoryAreReused(t *testing.T) {
 	memory := make([]int32, 4)
 	p := unsafe.Pointer(&memory[0])
-	var calls []uintptr
-	closerCalled = func(q unsafe.Pointer, n uintptr) {
-		require.Equal(t, p, q)
-		calls = append(calls, n)
-	}
-	for n := range uintptr(3) {
-		b, err := memmgr.FromForeign(p, 16, memmgr.ForeignOptions{Closer: callCloser, P: p, N: n})
+	var calls []int
+	for n := range 3 {
+		b, err := memmgr.FromForeign(p, 16, memmgr.ForeignOptions{Release: func() { calls = append(calls, n) }})
 		require.NoError(t, err)
 		b.Retain().Release()
-		require.Len(t, calls, int(n))
+		require.Len(t, calls, n)
 		b.Release()
 		plain, err := memmgr.FromForeign(p, 16, memmgr.ForeignOptions{})
 		require.NoError(t, err)
 		plain.Release()
-		require.Len(t, calls, int(n)+1)
+		require.Len(t, calls, n+1)
 	}
-	require.Equal(t, []uintptr{0, 1, 2}, calls)
-	_, err := memmgr.FromForeign(nil, 4, memmgr.ForeignOptions{Closer: callCloser})
+	require.Equal(t, []int{0, 1, 2}, calls)
+	_, err := memmgr.FromForeign(nil, 4, memmgr.ForeignOptions{Release: func() { calls = nil }})
 	require.ErrorIs(t, err, memmgr.ErrRequest)
 	require.Len(t, calls, 3, "on error nothing was taken")
 }
-
-var closerCalled func(unsafe.Pointer, uintptr)
-
-func callCloser(p unsafe.Pointer, n uintptr) { closerCalled(p, n) }

@@ -116,9 +116,6 @@ type foreignRecord struct {
 	memory  unsafe.Pointer // keeps Go memory reachable and off the stack
 	place   *syclobj.Place
 	release func()
-	closer  func(p unsafe.Pointer, n uintptr)
-	p       unsafe.Pointer
-	n       uintptr
 	next    uint32 // free record, while this one is free
 }
 
@@ -136,7 +133,7 @@ func init() { foreignCells = owner.NewList(foreign.drain) }
 
 // add writes a record field by field: a copy of a whole record would wait for the stores
 // that built it.
-func (t *foreignTable) add(memory unsafe.Pointer, place *syclobj.Place, o *ForeignOptions) uint32 {
+func (t *foreignTable) add(memory unsafe.Pointer, place *syclobj.Place, release func()) uint32 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n := t.free
@@ -146,10 +143,7 @@ func (t *foreignTable) add(memory unsafe.Pointer, place *syclobj.Place, o *Forei
 	}
 	r := &t.records[n]
 	t.free = r.next
-	r.memory, r.place, r.release = memory, place, o.Release
-	if o.Closer != nil {
-		r.closer, r.p, r.n = o.Closer, o.P, o.N
-	}
+	r.memory, r.place, r.release = memory, place, release
 	return n
 }
 
@@ -177,27 +171,19 @@ type ForeignOptions struct {
 	// Place is context, device and kind of the memory, nil for host memory. The buffer
 	// retains it.
 	Place *syclobj.Place
-	// GivePlace makes the buffer take over the caller's reference of Place instead, unless
-	// FromForeign fails. This saves two atomic operations.
-	GivePlace bool
 
 	// Queue is a queue on which the owner of the memory may have unreported work, nil for none. Later
 	// accesses and launches come after it.
 	Queue *syclobj.Queue
 	// Of is the buffer whose memory this is, if it is known: both then have one record of pending
-	// work. It is borrowed: Release or Closer ends the reference that keeps it alive. The zero
-	// Buffer means other memory.
+	// work. It is borrowed: Release ends the reference that keeps it alive. The zero Buffer means
+	// other memory.
 	Of Buffer
 
 	// Release, which may be nil, is called once, on any goroutine, after the last reference
 	// was released and pending work is complete. It must not wait for the release of
 	// another buffer.
 	Release func()
-	// Closer, which may be nil, is called with P and N after Release. It serves callers
-	// with many such buffers, because it needs no closure.
-	Closer func(p unsafe.Pointer, n uintptr)
-	P      unsafe.Pointer
-	N      uintptr
 }
 
 // FromForeign makes a buffer of foreign memory: size bytes at p, or [UnknownSize]. The caller
@@ -211,7 +197,7 @@ func FromForeign(p unsafe.Pointer, size uint64, o ForeignOptions) (Buffer, error
 	}
 	place := o.Place
 	if place == nil {
-		place, o.GivePlace = syclobj.HostPlace(), false
+		place = syclobj.HostPlace()
 	}
 	c, err := owner.New(foreignCells)
 	if err != nil {
@@ -220,10 +206,8 @@ func FromForeign(p unsafe.Pointer, size uint64, o ForeignOptions) (Buffer, error
 	c.Address, c.Size = uintptr(p), size
 	c.Requested = size
 	c.Place = uintptr(place.Ref())
-	setForeignNumber(c, foreign.add(p, place, &o))
-	if !o.GivePlace {
-		place.Retain()
-	}
+	setForeignNumber(c, foreign.add(p, place, o.Release))
+	place.Retain()
 	flags := owner.Foreign
 	if place.HostReadable() {
 		flags |= owner.HostReadable
@@ -247,7 +231,7 @@ func (t *foreignTable) drain(c *owner.Cell) {
 	defer releaseQueue(queue) // a barrier may have to go on it first
 	r := t.take(foreignNumber(c))
 	if c.Flags()&owner.Alias != 0 {
-		// The work of the alias is in the record, which Release or Closer keeps alive.
+		// The work of the alias is in the record, which Release keeps alive.
 		event, _ := copyPending(systemEvents, c.Record())
 		c.SwapPending(event)
 	}
@@ -270,9 +254,6 @@ func (t *foreignTable) drain(c *owner.Cell) {
 func (r foreignRecord) end() {
 	// Deferred, because release may panic.
 	defer r.place.Release()
-	if r.closer != nil {
-		defer r.closer(r.p, r.n)
-	}
 	if r.release != nil {
 		r.release()
 	}

@@ -55,17 +55,13 @@ func fromTaken(op string, rt *syclobj.Runtime, t dlpack.Tensor, xpu bool) (*Arra
 	if err != nil {
 		return nil, err
 	}
+	defer place.Release()
 	if xpu {
-		err = checkXPU(op, place)
+		if err := checkXPU(op, place); err != nil {
+			return nil, err
+		}
 	}
-	var a *Array
-	if err == nil {
-		a, err = fromTensor(op, t, place, &span)
-	}
-	if err != nil {
-		place.Release()
-	}
-	return a, err
+	return fromTensor(op, t, place, &span)
 }
 
 // importPlace returns the place of a tensor's memory, retained.
@@ -105,7 +101,7 @@ func wholeElements(lo, bits int) int {
 	return lo
 }
 
-// fromTensor returns the array of a tensor, and takes over tensor and place on success. The buffer is the span of the
+// fromTensor returns the array of a tensor, and takes over the tensor on success. The buffer is the span of the
 // elements, starting at a whole element.
 func fromTensor(op string, t dlpack.Tensor, place *syclobj.Place, span *dlpack.Span) (*Array, error) {
 	dt := t.DataType()
@@ -127,12 +123,9 @@ func fromTensor(op string, t dlpack.Tensor, place *syclobj.Place, span *dlpack.S
 		base = pointerAt(uintptr(span.First) + uintptr(lo))
 	}
 	managed, versioned := t.Managed()
-	closing := memmgr.ForeignOptions{Place: place, GivePlace: true, Closer: deleteTensor, P: managed}
-	if versioned {
-		closing.N = 1
-	}
-	closing.Of = ownTensor(t, place)
-	buf, err := memmgr.FromForeign(base, uint64(int(span.Hi)-lo), closing)
+	buf, err := memmgr.FromForeign(base, uint64(int(span.Hi)-lo), memmgr.ForeignOptions{
+		Place: place, Of: ownTensor(t, place), Release: func() { dlpack.Delete(managed, versioned) },
+	})
 	if err != nil {
 		return nil, wrapErr(op, nil, err)
 	}
@@ -164,9 +157,6 @@ func ownTensor(t dlpack.Tensor, place *syclobj.Place) memmgr.Buffer {
 	}
 	return buf
 }
-
-// deleteTensor calls the deleter of a managed struct.
-func deleteTensor(managed unsafe.Pointer, versioned uintptr) { dlpack.Delete(managed, versioned != 0) }
 
 // checkXPU checks the rules of the xpu protocol.
 func checkXPU(op string, place *syclobj.Place) error {

@@ -62,17 +62,20 @@ func tensorInterface(op string, rt *syclobj.Runtime, t dlpack.Tensor) (USMInterf
 	if err != nil {
 		return USMInterface{}, nil, err
 	}
+	defer place.Release()
 	obj, err := syclObjOf(op, place)
-	if own := ownTensor(t, place); err == nil && own.Valid() {
-		err = own.WaitForOthers()
+	if err != nil {
+		return USMInterface{}, nil, err
 	}
-	if err == nil {
-		var a *Array
-		if a, err = fromTensor(op, t, place, &span); err == nil {
-			a.shown(obj)
-			return a.describe(ts, obj), a, nil
+	if own := ownTensor(t, place); own.Valid() {
+		if err := own.WaitForOthers(); err != nil {
+			return USMInterface{}, nil, err
 		}
 	}
-	place.Release()
-	return USMInterface{}, nil, err
+	a, err := fromTensor(op, t, place, &span)
+	if err != nil {
+		return USMInterface{}, nil, err
+	}
+	a.shown(obj)
+	return a.describe(ts, obj), a, nil
 }

@@ -2,10 +2,7 @@ package usmarray
 
 import (
 	"errors"
-	"unsafe"
 
-	"github.com/usmbridge/usmbridge/internal/cells"
-	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
@@ -33,11 +30,8 @@ func FromUSMInterface(rt *syclobj.Runtime, d *USMInterface, release func()) (*Ar
 	if err != nil {
 		return nil, err
 	}
-	a, err := d.wrap(op, place, &s, release)
-	if err != nil {
-		place.Release()
-	}
-	return a, err
+	defer place.Release()
+	return d.wrap(op, place, &s, release)
 }
 
 // own returns the array's memory, with a reference, if the dictionary is one of [Array.USMInterface] and
@@ -53,9 +47,6 @@ func (d *USMInterface) own(place *syclobj.Place, s *USMSpan) (memmgr.Buffer, boo
 	d.memory.Release()
 	return memmgr.Buffer{}, false
 }
-
-// dropOwn is the Closer of an import of our own memory.
-func dropOwn(cell unsafe.Pointer, _ uintptr) { cells.Buffer(owner.CellOf(cell)).Release() }
 
 // place asks the runtime about the memory. The result is retained.
 func (d *USMInterface) place(op string, rt *syclobj.Runtime, s *USMSpan) (*syclobj.Place, error) {
@@ -96,13 +87,18 @@ func pointerErr(op string, err error) error {
 	return &OpError{Op: op, Key: "data", Kind: kind, Err: err}
 }
 
-// wrap returns the array and takes over the place on success. The buffer is exactly the span of the
+// wrap returns the array. The buffer is exactly the span of the
 // elements: Data itself, with an offset, may point anywhere and was not checked.
 func (d *USMInterface) wrap(op string, place *syclobj.Place, s *USMSpan, release func()) (*Array, error) {
-	foreign := memmgr.ForeignOptions{Place: place, GivePlace: true, Queue: d.SyclObj.Queue, Release: release}
+	foreign := memmgr.ForeignOptions{Place: place, Queue: d.SyclObj.Queue, Release: release}
 	own, isOwn := d.own(place, s)
 	if isOwn {
-		foreign.Of, foreign.Closer, foreign.P = own, dropOwn, cells.Of(own).Pointer()
+		foreign.Of, foreign.Release = own, func() {
+			defer own.Release()
+			if release != nil {
+				release()
+			}
+		}
 	}
 	buf, err := memmgr.FromForeign(pointerAt(s.Lo), uint64(s.Hi-s.Lo), foreign)
 	if err != nil {

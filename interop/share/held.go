@@ -154,9 +154,7 @@ func (p *Peer) openArray(d *description) (*usmarray.Array, error) {
 // o.held.arrays, which keeps m mapped. If arrayOf fails, it ends the lease. Any goroutine may call it.
 func (p *Peer) arrayOf(o *opened, m *segment.Mapping, d *description) (*usmarray.Array, error) {
 	const op = "Open"
-	buffer, err := memmgr.FromForeign(unsafe.Add(m.Data(), d.offset), d.size, memmgr.ForeignOptions{
-		Place: m.Place(), Closer: endOpened, P: unsafe.Pointer(o),
-	})
+	buffer, err := memmgr.FromForeign(unsafe.Add(m.Data(), d.offset), d.size, memmgr.ForeignOptions{Place: m.Place(), Release: o.end})
 	if err != nil {
 		o.end()
 		return nil, withOp(op, err)
@@ -195,9 +193,7 @@ func kindOfMapping(err error) error {
 	return ErrNotShared
 }
 
-// endOpened is the closer of the buffers of opened arrays. It may run on any thread.
-func endOpened(p unsafe.Pointer, _ uintptr) { (*opened)(p).end() }
-
+// end ends the lease. It may run on any thread.
 func (o *opened) end() {
 	p := o.peer
 	if o.buffer != (memmgr.Buffer{}) {
