@@ -129,24 +129,49 @@ func (l Layout) bounds() (lo, hi int) {
 // span returns bounds, and whether both ends, and the distance along each axis in either direction, fit an
 // int. Strides of axes of length 1, and of empty layouts, are ignored.
 func (l Layout) span() (lo, hi int, ok bool) {
-	if slices.Contains(l.shape, 0) {
-		return l.offset, l.offset, true
-	}
-	lo, hi = l.offset, l.offset
-	for i, d := range l.shape {
-		ext, good := mulInt(d-1, l.strides[i])
-		good = good && ext != minInt
-		if good && ext < 0 {
-			lo, good = addInt(lo, ext)
-		} else if good {
-			hi, good = addInt(hi, ext)
+	e, ok := extentOf(l.shape, l.strides, l.offset)
+	return e.lo, e.hi, ok
+}
+
+// extent is the number of elements of a layout, the half-open range [lo, hi) of their positions, and whether
+// they are contiguous in row-major order.
+type extent struct {
+	lo, hi, size int
+	isC          bool
+}
+
+// extentOf walks the dimensions once, with exact arithmetic. Without strides the elements are in row-major
+// order. ok is false if a number does not fit an int, or a length is negative. An empty layout is contiguous
+// and spans nothing; its other lengths must be possible.
+func extentOf(shape, strides []int, offset int) (e extent, ok bool) {
+	e = extent{lo: offset, hi: offset, size: 1, isC: true}
+	empty, fits, reachable := false, true, true
+	for i := len(shape) - 1; i >= 0; i-- {
+		n, stride := shape[i], e.size
+		if n <= 0 {
+			empty, fits = true, fits && n == 0
+			continue
 		}
-		if !good {
-			return 0, 0, false
+		if strides != nil {
+			stride = strides[i]
+			e.isC = e.isC && (stride == e.size || n == 1)
 		}
+		reach, good := mulInt(n-1, stride)
+		end := &e.hi
+		if reach < 0 {
+			end = &e.lo
+		}
+		var sum, product bool
+		*end, sum = addInt(*end, reach)
+		e.size, product = mulInt(e.size, n)
+		fits, reachable = fits && product, reachable && good && reach != minInt && sum
 	}
-	hi, ok = addInt(hi, 1)
-	return lo, hi, ok
+	if empty {
+		return extent{lo: offset, hi: offset, isC: true}, fits
+	}
+	var last bool
+	e.hi, last = addInt(e.hi, 1)
+	return e, fits && reachable && last
 }
 
 // isC reports whether the elements are contiguous in row-major order. As in NumPy, axes of length 1 do not

@@ -82,40 +82,13 @@ func (d *USMInterface) check(s *USMSpan) (err error) {
 	return d.checkAllocation(op, s)
 }
 
-// elements walks the dimensions once, with exact arithmetic. It sets the number and contiguity of the
-// elements and returns their positions [lo, hi) relative to Data. ok is false if a number does not fit an
-// int, including the other extents of an empty array.
+// elements sets the number and contiguity of the elements and returns their positions [lo, hi) relative to
+// Data. ok is false if a number, or the size in bytes, does not fit an int.
 func (d *USMInterface) elements(s *USMSpan) (lo, hi int, ok bool) {
-	lo, hi = d.Offset, d.Offset
-	count, empty, dense, fits, reachable := 1, false, true, true, true
-	for i := len(d.Shape) - 1; i >= 0; i-- {
-		n, stride := d.Shape[i], count
-		if n <= 0 {
-			empty, fits = true, fits && n == 0
-			continue
-		}
-		if d.Strides != nil {
-			stride = d.Strides[i]
-			dense = dense && (stride == count || n == 1)
-		}
-		reach, good := mulInt(n-1, stride)
-		end := &hi
-		if reach < 0 {
-			end = &lo
-		}
-		var sum, product bool
-		*end, sum = addInt(*end, reach)
-		count, product = mulInt(count, n)
-		fits, reachable = fits && product, reachable && good && sum
-	}
-	if empty {
-		s.Elements, s.IsC = 0, true
-		return d.Offset, d.Offset, fits
-	}
-	_, ok = mulInt(count, s.DataType.Size())
-	hi, last := addInt(hi, 1)
-	s.Elements, s.IsC = count, dense
-	return lo, hi, fits && reachable && ok && last
+	e, ok := extentOf(d.Shape, d.Strides, d.Offset)
+	s.Elements, s.IsC = e.size, e.isC
+	_, fits := mulInt(e.size, s.DataType.Size())
+	return e.lo, e.hi, ok && fits
 }
 
 // tooLarge returns the error of a failed elements.
