@@ -328,11 +328,12 @@ func (h *heap) release(keep uint64) (freed uint64) {
 	return before - h.emptyBytes()
 }
 
-// pay gives the oldest segments out of use back before a new one of so many bytes, if they
-// have as many together. So a pool does not grow beside memory that no request can use.
-func (h *heap) pay(bytes uint64) {
-	if empty := h.emptyBytes(); empty >= bytes {
-		h.release(empty - bytes)
+// pay gives the oldest segments out of use back before a new one of so many bytes, if they have at
+// least the bytes of the request together. So a pool does not grow beside memory that no request can
+// use.
+func (h *heap) pay(bytes, need uint64) {
+	if empty := h.emptyBytes(); empty >= need {
+		h.release(empty - min(empty, bytes))
 	}
 }
 

@@ -223,3 +223,29 @@ func TestSmallBlocksDoNotKeepLargeSegments(t *testing.T) {
 		p.Free(b)
 	}
 }
+
+// While enough memory for a large request is free, but in pieces, its segment has room for further
+// requests. Otherwise it has the size of the request.
+func TestOnlyVaryingSizesGetLargerSegments(t *testing.T) {
+	_, p := simulatedPool(t, memmgr.WithDecay(0))
+	reserved := func() int64 { return p.Stats().ReservedBytes.Current }
+	var held []memmgr.Block
+	for range 5 {
+		held = append(held, mustAllocate(t, p, 1<<30))
+	}
+	require.EqualValues(t, 5<<30, reserved())
+	for i := range 2 { // leave two pieces of 400 MiB
+		p.Free(held[i])
+		held[i] = mustAllocate(t, p, 624<<20)
+	}
+	require.EqualValues(t, 5<<30, reserved())
+	held = append(held, mustAllocate(t, p, 900<<20))
+	require.EqualValues(t, 5<<30+900<<20, reserved(), "more than the pieces together")
+	before := reserved()
+	held = append(held, mustAllocate(t, p, 800<<20))
+	require.Greater(t, reserved(), before+800<<20)
+	require.LessOrEqual(t, reserved(), before+832<<20)
+	for _, b := range held {
+		p.Free(b)
+	}
+}

@@ -313,7 +313,7 @@ func (p *Pool) extend(w *want) (*owner.Cell, error) {
 	}
 	size, need := p.segmentFor(w)
 	if c == nil && p.waitlist.reserved.of == nil { // else empty segments may be reserved
-		p.heap.pay(uint64(size))
+		p.heap.pay(uint64(size), uint64(need))
 	}
 	w.returns = p.mu.returns
 	p.mu.Unlock()
@@ -338,14 +338,20 @@ func (p *Pool) segmentFor(w *want) (size, need uintptr) {
 	if reserved-p.account.bytes.now.Load() > reserved/4 {
 		growth /= 2 // much is free, but in pieces: the next request may fit again
 	}
-	size = max(need, roundUp(max(p.options.minSegment, growth), 64<<10))
-	// A multiple of the request, so that equal requests leave no rest.
-	if several := size / need * need; several > need && several >= p.options.minSegment {
-		size = several
-	} else {
-		size = (size + need - 1) / need * need
+	growth = roundUp(max(p.options.minSegment, growth), 64<<10)
+	if need <= growth {
+		// A multiple of the request, so that equal requests leave no rest.
+		if size = growth / need * need; size < p.options.minSegment {
+			size += need
+		}
+		return min(size, maxSegment/need*need), need
 	}
-	return min(size, maxSegment/need*need), need
+	// Sizes vary if enough is free, but in pieces: the segment gets room for further requests.
+	// Otherwise it has the size of the request, so that a few large buffers reserve no more.
+	if _, split := p.heap.split(); split >= int64(need) {
+		return min(need+growth, maxSegment), need
+	}
+	return need, need
 }
 
 // grow asks the upstream for a segment. After a refusal it asks for half as much, down to
