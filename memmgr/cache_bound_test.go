@@ -89,7 +89,7 @@ func TestCacheBoundHoldsUnderLoad(t *testing.T) {
 
 // While a request waits, every freed block is available to any request.
 func TestPressedPoolCachesNoBlock(t *testing.T) {
-	_, p := simulatedPool(t, memmgr.WithDecay(0))
+	_, p := simulatedPool(t, memmgr.WithDecay(0), memmgr.WithCache(1<<30))
 	var all []memmgr.Block
 	for i := range 1000 {
 		all = append(all, mustAllocate(t, p, uintptr(1+i*1000)))

@@ -118,27 +118,24 @@ func TestLargeSegmentsDecayByAge(t *testing.T) {
 	require.Zero(t, bytes)
 }
 
-// The default bound leaves a sixth of the reserved memory to all classes, and falls when most of
-// the memory is in use.
-func TestDefaultBoundFollowsTheState(t *testing.T) {
+// The default bound is proportional to the memory of segments in use, and is at least 32 MiB.
+func TestDefaultBoundIsProportional(t *testing.T) {
 	_, p := decaying(t, 8)
+	fillClass(t, p, 1<<20, 20<<20)
+	require.EqualValues(t, 20<<20, p.Stats().CachedBytes, "a small pool caches everything")
 	fillClass(t, p, 1<<20, 500<<20)
 	s := p.Stats()
-	require.Greater(t, s.CachedBytes, s.ReservedBytes.Current/2)
-	require.LessOrEqual(t, s.CachedBytes, s.ReservedBytes.Current*5/6)
+	require.Greater(t, s.CachedBytes, s.ReservedBytes.Current*3/4)
+	require.LessOrEqual(t, s.CachedBytes, s.ReservedBytes.Current*15/16)
 	large := mustAllocate(t, p, 4000<<20)
-	p.Tick()
-	s = p.Stats()
-	require.LessOrEqual(t, s.CachedBytes, int64(80<<20), "most is in use")
-	require.NotZero(t, s.CachedBytes)
 	fillClass(t, p, 1<<20, 500<<20)
-	require.LessOrEqual(t, p.Stats().CachedBytes, int64(80<<20))
+	s = p.Stats()
+	require.GreaterOrEqual(t, s.CachedBytes, int64(500<<20))
 	p.Free(large)
-	p.Tick()
 	fillClass(t, p, 1<<20, 500<<20)
 	s = p.Stats()
-	require.Greater(t, s.CachedBytes, (s.ReservedBytes.Current-4000<<20)/2, "an idle large segment does not count")
-	require.LessOrEqual(t, s.CachedBytes, (s.ReservedBytes.Current-4000<<20)*5/6)
+	require.Greater(t, s.CachedBytes, (s.ReservedBytes.Current-4000<<20)*3/4, "an idle segment does not count")
+	require.LessOrEqual(t, s.CachedBytes, (s.ReservedBytes.Current-4000<<20)*15/16)
 }
 
 // A decay time of more ticks than the counter holds is still a long time: nothing is freed.

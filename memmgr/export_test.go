@@ -16,7 +16,7 @@ func (p *Pool) Press(on bool) {
 }
 
 // BudgetLeft returns the unused bytes of the cache bound.
-func (p *Pool) BudgetLeft() int64 { return p.front.budget.left.Load() }
+func (p *Pool) BudgetLeft() int64 { return p.front.budget.free.Load() }
 
 // Inside returns the cell, as Cell does, but does not mark it as shown to C.
 func (b Buffer) Inside() *owner.Cell { return b.ref.Cell() }

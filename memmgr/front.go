@@ -173,18 +173,22 @@ func (f *front) empty(s *shard, out *magazineStack) {
 	s.setLow()
 }
 
-// takeSpare takes a block from the spare magazine of the caller's bin. It returns nil if that is empty too.
-func (f *front) takeSpare(k int, requested uintptr) *owner.Cell {
+// take takes a block from the caller's shard for a request that the fast path did not try. It
+// returns nil if the bin is empty.
+func (f *front) take(k int, requested uintptr) *owner.Cell {
 	s := f.enter()
 	if s == nil {
 		return nil
 	}
 	defer s.leave()
-	if !s.reload(k) {
-		return nil
+	c := s.take(k)
+	if c == nil {
+		c = s.takeSpare(k)
 	}
-	s.countTake(k, uint64(requested))
-	return s.take(k)
+	if c != nil {
+		s.countTake(k, uint64(requested))
+	}
+	return c
 }
 
 // stock puts a magazine, with its bytes of the budget, into the bin of the caller's
@@ -195,8 +199,7 @@ func (f *front) stock(m magazine, k int) (back magazine) {
 		return m
 	}
 	back = s.stock(k, m)
-	// A shard that takes more than it gives back would hoard the bytes.
-	f.lower(s, s.slack()-m.bytes(k)-peakStep)
+	f.lower(s, peakStep)
 	s.leave()
 	return back
 }
@@ -219,82 +222,45 @@ func (f *front) takeLarge(most int64) (out magazineStack) {
 	return out
 }
 
-// lower takes bytes of a shard's limit back. The shard is stopped, or the caller's.
-func (f *front) lower(s *shard, bytes int64) {
-	if bytes <= 0 {
-		return
+// lower gives the unused bytes of a shard's limit back, except for so many: a shard that takes more than it
+// gives back would hoard them. The shard is stopped, or the caller's.
+func (f *front) lower(s *shard, keep int64) {
+	if unused := s.limit - s.cached() - keep; unused > 0 {
+		s.limit -= unused
+		f.budget.give(unused)
 	}
-	s.limit -= bytes
-	f.budget.give(bytes)
 	s.setLow()
 }
 
-// fit keeps a shard within its limit after a put: it raises the limit while the budget
-// allows it, and then takes blocks off for the heap. The shard is the caller's.
+// fit keeps a shard within its limit after a put into the bin of class k: it raises the limit while the
+// budget allows it, and otherwise takes blocks out for the heap. The shard is the caller's.
 func (f *front) fit(s *shard, k int) (surplus magazineStack) {
-	if s.pressed {
-		s.evictOne(k, &surplus)
-		s.evictOne(k, &surplus)
-		s.setLow()
-		return surplus
-	}
-	over := s.cached() - s.limit
-	if over <= 0 {
-		return surplus
-	}
-	if more := f.budget.takeShare(over); more != 0 {
-		s.limit += more
-	} else {
-		// More than needed, because it takes time to look for classes to evict.
-		s.evict(k, over+s.limit/16, &surplus)
-	}
-	s.setLow()
-	return surplus
-}
-
-// lowerAll takes the unused parts of all limits back. Pool.mu is held.
-func (f *front) lowerAll() {
-	f.stopShards()
-	defer f.resumeShards()
-	for s := range f.allShards() {
-		f.lower(s, s.slack())
-	}
-}
-
-// evictMissing takes blocks off all shards until the budget is not exceeded any more.
-// Pool.mu is held.
-func (f *front) evictMissing() (surplus magazineStack) {
-	f.stopShards()
-	defer f.resumeShards()
-	others := len(f.shards)
-	for s := range f.allShards() {
-		// Each shard gives its share of the bytes that are still missing.
-		missing := -f.budget.left.Load()
-		if missing <= 0 {
-			break
+	if over := s.cached() - s.limit; over > 0 {
+		var more int64
+		if !s.pressed {
+			// The share of the rest is small, so that each processor gets one.
+			more = f.budget.take(over, min(f.budget.free.Load()/8, peakStep))
 		}
-		s.evict(numClasses-1, missing/int64(others)+1, &surplus)
-		others--
-		f.lower(s, s.slack())
+		if s.limit += more; more == 0 {
+			// More than needed, because it takes time to look for classes to evict.
+			s.evict(k, over+s.limit/16, &surplus)
+		}
 	}
+	f.lower(s, peakStep)
 	return surplus
 }
 
 // age removes the blocks that were not needed during the last calls: all blocks of a bin that was not used,
-// and otherwise its spare magazine if that did not change. Their bytes still count in the budget. When the
-// budget is low, half of each unused limit returns to it. Pool.mu is held.
+// and otherwise its spare magazine if that did not change. Their bytes still count in the budget. Unused bytes
+// of the limits return to it. Pool.mu is held.
 func (f *front) age() (cold magazineStack) {
-	short := f.budget.left.Load() < f.budget.bound.Load()/8
 	f.stopShards()
 	defer f.resumeShards()
 	for s := range f.allShards() {
 		if s.cached() > 0 {
 			s.age(&cold)
 		}
-		if short {
-			f.lower(s, s.slack()-s.slack()/2)
-		}
-		s.setLow()
+		f.lower(s, 0)
 	}
 	return cold
 }

@@ -80,87 +80,58 @@ var magazineSize = func() (table [numClasses]uint32) {
 // cacheBudget bounds the bytes of the free blocks that a pool caches by class: in the
 // bins of all shards, in the depot, and on the way between the two. The bytes of a block are taken from the
 // budget before the block is cached, and move with it. Therefore the bound holds at all times, except
-// for the one block that a free puts into a bin before it checks the limit.
+// for the one block that a free puts into a bin before it checks the limit, and for blocks that were cached
+// before the bound fell.
 //
-// Lock: none; the fields are atomic.
+// Lock: the free bytes are atomic; Pool.mu guards the bound.
 type cacheBudget struct {
-	left  atomic.Int64 // bytes not taken; negative after the bound fell
-	bound atomic.Int64
-
-	fixed   int64         // the bound by WithCache, or defaultCache
-	divided atomic.Int64  // bytes of segments that are divided
-	inUse   *atomic.Int64 // bytes that users hold, as far as they are published
+	free  atomic.Int64 // bytes not taken; negative after the bound fell
+	bound int64
+	fixed bool // the bound is that of WithCache
 }
 
-// defaultCache is the value of fixed for the bound that follows the state of the pool.
+// defaultCache stands for the bound that is proportional to the memory in use.
 const defaultCache = -1
+
+// init sets the bound to that of WithCache, or to the default one of an empty pool.
+func (b *cacheBudget) init(bytes int64) {
+	b.resize(0)
+	if bytes != defaultCache {
+		b.fixed, b.bound = true, bytes
+		b.free.Store(bytes)
+	}
+}
+
+// resize makes the default bound proportional to the bytes of the segments in use. Pool.mu is held.
+func (b *cacheBudget) resize(used int64) {
+	if b.fixed {
+		return
+	}
+	bound := max(leastCache, used-used/sharedPart)
+	b.give(bound - b.bound)
+	b.bound = bound
+}
 
 // take grants at least least bytes and up to more in addition, or nothing.
 func (b *cacheBudget) take(least, more int64) int64 {
 	for {
-		left := b.left.Load()
-		if left < least || least <= 0 {
+		free := b.free.Load()
+		if free < least || least <= 0 {
 			return 0
 		}
-		grant := min(left, least+max(more, 0))
-		if b.left.CompareAndSwap(left, left-grant) {
+		grant := min(free, least+max(more, 0))
+		if b.free.CompareAndSwap(free, free-grant) {
 			return grant
 		}
 	}
 }
 
-// takeShare grants these bytes and a share of the rest, if the bound or the state of the pool allows it. The
-// share is small, so that each processor gets one.
-func (b *cacheBudget) takeShare(bytes int64) int64 {
-	share := func() int64 { return min(b.left.Load()/8, peakStep) }
-	granted := b.take(bytes, share())
-	if granted == 0 && b.fixed == defaultCache {
-		b.raise()
-		granted = b.take(bytes, share())
-	}
-	return granted
-}
-
-// taken returns the bytes that are taken, at least those of all cached blocks.
-func (b *cacheBudget) taken() int64 { return b.bound.Load() - b.left.Load() }
+// taken returns the bytes that are taken, at least those of all cached blocks. Pool.mu is held.
+func (b *cacheBudget) taken() int64 { return b.bound - b.free.Load() }
 
 // give returns bytes that were taken.
 func (b *cacheBudget) give(bytes int64) {
 	if bytes != 0 {
-		b.left.Add(bytes)
+		b.free.Add(bytes)
 	}
-}
-
-// wanted returns the bound by the options or, without one, by the state of the pool.
-func (b *cacheBudget) wanted() int64 {
-	if b.fixed != defaultCache {
-		return b.fixed
-	}
-	all := b.divided.Load()
-	free := all - b.inUse.Load()
-	return max(leastCache, all/leastCachePart, free-all/sharedPart)
-}
-
-// follow records the bytes of the segments that are divided.
-func (b *cacheBudget) follow(bytes int64) { b.divided.Store(bytes) }
-
-// raise raises the bound if the state of the pool allows it.
-func (b *cacheBudget) raise() {
-	for wanted := b.wanted(); ; {
-		bound := b.bound.Load()
-		if wanted <= bound {
-			return
-		}
-		if b.bound.CompareAndSwap(bound, wanted) {
-			b.give(wanted - bound)
-			return
-		}
-	}
-}
-
-// set updates the bound. It reports whether more than that is cached.
-func (b *cacheBudget) set() (exceeded bool) {
-	wanted := b.wanted()
-	b.give(wanted - b.bound.Swap(wanted))
-	return b.left.Load() < 0
 }

@@ -44,10 +44,9 @@ type shard struct {
 	askedSent int64        // asked less unasked, as published
 	limit     int64        // bytes that the bins may hold, taken from the budget
 	pressed   bool         // the bins hold nothing: a request waits for memory
-	hand      uint16       // the class that evict visits next
+	hand      int          // the class that evict visits next
 	rooms     []tenantRoom // by the number of the tenant
 	bins      [numClasses]bin
-	visited   [numClasses]uint32 // uses of each bin at the last visit of evict
 	looked    [numClasses]binLook
 	_         [128]byte
 }
@@ -62,9 +61,6 @@ type binLook struct {
 
 // cached returns the bytes in the bins: bytes moved in less bytes held by users.
 func (s *shard) cached() int64 { return s.stocked - s.sent - s.change().bytes }
-
-// slack returns the bytes of the limit that are not used.
-func (s *shard) slack() int64 { return max(s.limit-s.cached(), 0) }
 
 // claimFenced takes the shard on a system without a barrier for other processors: it uses a fence of
 // its own. Like [front.claim], it returns nil while the shard is stopped.
@@ -128,16 +124,12 @@ func (s *shard) countPut(k int, c *owner.Cell) {
 // put adds a block.
 func (s *shard) put(k int, c *owner.Cell) { s.bins[k].push(c) }
 
-// reload makes the spare magazine the one in use when that is empty. It reports
-// whether there is a block to take.
-func (s *shard) reload(k int) bool {
+// takeSpare is take when the magazine in use is empty: it puts the spare one in its place.
+func (s *shard) takeSpare(k int) *owner.Cell {
 	f := &s.bins[k]
-	if f.n != 0 || f.spareN == 0 {
-		return f.n != 0
-	}
 	f.magazine = magazine{f.spare, f.spareN}
 	f.spare, f.spareN = 0, 0
-	return true
+	return s.take(k)
 }
 
 // stock makes m the magazine in use and adds its bytes, which the caller took from the budget, to
@@ -200,41 +192,17 @@ func (s *shard) evictOne(k int, to *magazineStack) (bytes int64) {
 }
 
 // evict moves magazines of at least that many bytes to out. It visits the classes in turn, like the hand
-// of a clock. First it visits a few classes and evicts those that were not used since the last visit,
-// then it evicts the growing class, and then any class.
-func (s *shard) evict(growing int, bytes int64, out *magazineStack) {
-	for range coldTries {
-		if bytes <= 0 {
-			return
-		}
-		k := s.nextClass()
-		f := &s.bins[k]
-		if f.blocks() == 0 {
-			continue
-		}
-		if used := f.uses(); used != s.visited[k] {
-			s.visited[k] = used
-			continue
-		}
-		bytes -= s.evictOne(k, out)
-	}
-	for range 2 { // the spare magazine and the one in use
-		if bytes > 0 {
-			bytes -= s.evictOne(growing, out)
-		}
+// of a clock. A shard without a limit caches only the block of class k that was put last.
+func (s *shard) evict(k int, bytes int64, out *magazineStack) {
+	if s.limit == 0 {
+		s.hand = k
 	}
 	for tries := numClasses; tries > 0 && bytes > 0; tries-- {
-		k := s.nextClass()
-		for s.bins[k].blocks() != 0 && bytes > 0 {
-			bytes -= s.evictOne(k, out)
+		for s.bins[s.hand].blocks() != 0 && bytes > 0 {
+			bytes -= s.evictOne(s.hand, out)
 		}
+		s.hand = (s.hand + 1) % numClasses
 	}
-}
-
-func (s *shard) nextClass() int {
-	k := s.hand
-	s.hand = (k + 1) % numClasses
-	return int(k)
 }
 
 // age is the part of [front.age] for one stopped shard.

@@ -22,7 +22,6 @@ type heap struct {
 	segs           []poolSegment // by segment number
 	oldest, newest int32         // segments out of use by age: number + 1, 0 for none
 	clock          uint32        // ticks of the keeper
-	emptyLarge     uint64        // bytes of those that serve only large requests
 	count          segmentCounts
 	closed         bool // segments go back as soon as they are empty
 
@@ -240,11 +239,7 @@ func (h *heap) list(n int32) {
 		h.oldest = n + 1
 	}
 	h.newest = n + 1
-	if !h.Any(n) {
-		_, size := h.SegmentBase(n)
-		h.emptyLarge += uint64(size)
-	}
-	h.depot.budget.follow(h.divided())
+	h.resizeCaches()
 }
 
 // unlist takes a segment out of that list if it is there.
@@ -264,12 +259,7 @@ func (h *heap) unlist(n int32) {
 	} else {
 		h.newest = s.older
 	}
-	if !h.Any(n) {
-		_, size := h.SegmentBase(n)
-		h.emptyLarge -= uint64(size)
-	}
-	h.depot.budget.follow(h.divided())
-	h.depot.budget.raise()
+	h.resizeCaches()
 }
 
 // addSegment takes over memory of the upstream for a request of so many units. untouched
@@ -299,7 +289,6 @@ func (h *heap) dropSegment(n int32) {
 	b := s.block(base, uintptr(units)*unit)
 	*s = poolSegment{}
 	h.count.dropped(uint64(b.Size))
-	h.depot.budget.follow(h.divided())
 	if h.trace != nil {
 		h.trace.addSegment(traceSegmentFree, b)
 	}
@@ -312,8 +301,8 @@ func (h *heap) dropSegment(n int32) {
 // emptyBytes returns the bytes of segments out of use: those that release could give back.
 func (h *heap) emptyBytes() uint64 { return h.Counts().EmptyUnits * unit }
 
-// divided returns the bytes of the segments that are in use or could serve any request.
-func (h *heap) divided() int64 { return int64(h.count.reserved - h.emptyLarge) }
+// resizeCaches has the bound on cached bytes follow the bytes of segments in use.
+func (h *heap) resizeCaches() { h.depot.budget.resize(int64(h.count.reserved - h.emptyBytes())) }
 
 // freeBytes returns the bytes of free blocks, those of the depot included.
 func (h *heap) freeBytes() uint64 { return uint64(h.depot.bytes) + h.Counts().FreeUnits*unit }

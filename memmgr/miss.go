@@ -74,13 +74,7 @@ func (p *Pool) slowBuffer(request Request) (Buffer, error) {
 // miss gives a request a block that the fast path did not find. It takes the steps
 // below in this order.
 func (p *Pool) miss(w *want) (Buffer, error) {
-	// 1. The other magazine of the bin.
-	if w.class != noClass && (w.r.Queue == nil || p.pending.unstalled.Load() == 0) {
-		if c := p.front.takeSpare(w.class, w.r.Size); c != nil {
-			return p.handOver(c, w), nil
-		}
-	}
-	// 2. Memory that the pool has at hand, unless the request must queue: a pending block of
+	// 1. Memory that the pool has at hand, unless the request must queue: a pending block of
 	// the same queue, completed blocks, the depot, the heap.
 	since, stands := p.lockTimed()
 	if p.closed {
@@ -94,7 +88,7 @@ func (p *Pool) miss(w *want) (Buffer, error) {
 		var err error
 		k := *w // a copy on the Go heap: only a request that gets here may have to wait
 		for told := false; ; {
-			// 3. A request that must not overtake waiters queues behind them, or is
+			// 2. A request that must not overtake waiters queues behind them, or is
 			// refused. One that could only stand in line for the upstream waits too.
 			p.mu.Lock()
 			behind, yields := p.standsBehind(&k)
@@ -108,12 +102,12 @@ func (p *Pool) miss(w *want) (Buffer, error) {
 				err = p.failed(&k, errSoft)
 				break
 			}
-			// 4. The caches of all shards, and a new segment.
+			// 3. The caches of all shards, and a new segment.
 			if c, err = p.extend(&k); errors.Is(err, errOvertakes) {
 				continue
 			}
 			if err != nil && ranOut(err) && !ended(k.r.Context) {
-				// 5. Everything that can be reclaimed.
+				// 4. Everything that can be reclaimed.
 				c, err = p.reclaimFor(&k, err)
 			}
 			if err == nil || !ranOut(err) {
@@ -123,14 +117,14 @@ func (p *Pool) miss(w *want) (Buffer, error) {
 				err = p.failed(&k, k.r.Context.Err())
 				break
 			}
-			// 6. The callback, once.
+			// 5. The callback, once.
 			if !told && p.options.onOOM != nil {
 				told = true
 				if p.options.onOOM(p.refuse(&k, err)) {
 					continue
 				}
 			}
-			// 7. A request with a context waits, another one fails.
+			// 6. A request with a context waits, another one fails.
 			if p.mayWait(&k) {
 				c, err = p.await(&k, err)
 			} else {
@@ -145,7 +139,7 @@ func (p *Pool) miss(w *want) (Buffer, error) {
 		}
 		p.mu.Lock()
 	}
-	// 8. A magazine for the shard, so that the next requests need no lock.
+	// 7. A magazine for the shard, so that the next requests need no lock.
 	p.heap.noteSplit()
 	p.account.count(c, blockClass(c), w.r.Size)
 	stock := p.restock(w)

@@ -40,8 +40,10 @@ func New(r Resource, request Request) (Buffer, error) {
 	}
 	c := s.take(k)
 	if c == nil {
-		s.leave()
-		return p.slowBuffer(request)
+		if c = s.takeSpare(k); c == nil {
+			s.leave()
+			return p.slowBuffer(request)
+		}
 	}
 	s.countTake(k, uint64(request.Size))
 	due := s.delta > peakStep<<deltaShift

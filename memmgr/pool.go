@@ -99,10 +99,8 @@ func WithSegment(bytes uintptr) PoolOption { return func(o *poolOptions) { o.min
 // processors together; 0 caches nothing. Each processor may exceed the bound by the one
 // block that it is freeing.
 //
-// The default bound follows the pool's state and is updated four times a second, and when
-// the pool grows: the bytes that are not in use less a sixth of all bytes of the pool, and
-// at least 32 MiB and a 64th of all bytes. A larger bound can make a pool that is mostly in
-// use grow, because cached blocks do not merge.
+// The default bound is fifteen sixteenths of the bytes of segments in use, and at least 32 MiB.
+// A pool evicts its cached blocks before it takes a segment that they could save.
 func WithCache(bytes int64) PoolOption { return func(o *poolOptions) { o.cache = max(bytes, 0) } }
 
 // WithDecay sets how long memory stays idle before it goes back to the upstream; the
@@ -150,8 +148,7 @@ func NewPool(upstream Resource, options ...PoolOption) *Pool {
 		p.upstream = NewLimit(upstream, o.limit)
 	}
 	p.front.init()
-	p.front.budget.fixed, p.front.budget.inUse = o.cache, &p.account.bytes.now
-	p.front.budget.set()
+	p.front.budget.init(o.cache)
 	if place := upstream.Place(); place == nil || place.IsHost() {
 		p.minUnits = 1
 	}

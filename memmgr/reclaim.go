@@ -410,7 +410,6 @@ func (p *Pool) tick() (ended bool) {
 	if p.heap.count.reserved == 0 {
 		return false
 	}
-	p.setBound()
 	if p.options.decay <= 0 {
 		return false
 	}
@@ -432,21 +431,6 @@ func (p *Pool) decayTicks() uint32 {
 
 // heapTick is how many ticks the heap counts as one: its counter has 16 bits.
 func (p *Pool) heapTick() uint32 { return p.decayTicks()>>15 + 1 }
-
-// setBound updates the bound on cached bytes. If more is cached, it evicts blocks until the
-// bound holds. p.mu is held.
-func (p *Pool) setBound() {
-	if !p.front.budget.set() {
-		return
-	}
-	p.front.lowerAll()
-	for tries := numClasses; tries > 0 && p.front.budget.left.Load() < 0; tries-- {
-		p.heap.yieldDepot()
-	}
-	if p.front.budget.left.Load() < 0 {
-		p.heap.dissolveStack(p.front.evictMissing())
-	}
-}
 
 // decayCaches makes cold the blocks that were not needed for that many ticks. p.mu is held.
 func (p *Pool) decayCaches(age uint32) {

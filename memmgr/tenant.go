@@ -212,8 +212,10 @@ func (t *Tenant) newBuffer(request Request) (Buffer, error) {
 	}
 	c := s.take(k)
 	if c == nil {
-		s.leave()
-		return t.slowBuffer(request)
+		if c = s.takeSpare(k); c == nil {
+			s.leave()
+			return t.slowBuffer(request)
+		}
 	}
 	room.credit -= size
 	room.take(size, uint64(request.Size))
@@ -295,17 +297,23 @@ func (t *Tenant) slowBuffer(request Request) (Buffer, error) {
 	if err := t.charge(&w); err != nil {
 		return Buffer{}, err
 	}
+	var c *owner.Cell
 	if w.class != noClass {
 		t.refill(amount)
+		if request.Queue == nil || p.pending.unstalled.Load() == 0 {
+			c = p.front.take(w.class, request.Size)
+		}
 	}
-	b, err := p.miss(&w)
-	if err != nil {
+	var b Buffer
+	if c != nil {
+		b = p.handOver(c, &w)
+	} else if b, err = p.miss(&w); err != nil {
 		if !w.owes {
 			t.discharge(amount)
 		}
 		return Buffer{}, err
 	}
-	c := b.ref.Cell()
+	c = b.ref.Cell()
 	got := p.amount(c.Requested, blockClass(c))
 	t.mu.Lock()
 	t.central.take(got, c.Requested)

@@ -37,7 +37,7 @@ const (
 	// peakStep is how many bytes of changes a shard may have unpublished. The peak of
 	// allocated bytes is exact to this much for each processor. Measure: two.
 	peakStep = 4 << 20
-	// coldTries is how many classes an eviction looks at for blocks that were not used lately.
+	// coldTries is how many classes of the depot a free looks at for a magazine to evict.
 	// Measure: random, BenchmarkPoolReplace.
 	coldTries = 64
 	// looks is how often within the time of WithDecay each bin is looked at for unused blocks.
@@ -47,13 +47,11 @@ const (
 
 // Cache budget: the bound on cached blocks if WithCache does not set it.
 const (
-	// The bound leaves one in sharedPart of the divided bytes to requests of any class,
-	// because cached blocks do not merge. Measure: fragmentation, random.
-	sharedPart = 6
-	// The bound is at least leastCache bytes, and one in leastCachePart of the divided bytes.
-	// Measure: random, larson.
-	leastCache     = 32 << 20
-	leastCachePart = 64
+	// The bound leaves one in sharedPart of the bytes of segments in use to requests of any class,
+	// because cached blocks do not merge. Measure: fragmentation, batch.
+	sharedPart = 16
+	// The bound is at least leastCache bytes. Measure: random, larson.
+	leastCache = 32 << 20
 )
 
 // Heap.
