@@ -230,7 +230,7 @@ func (p *Pool) restock(w *want) (m magazine) {
 // refused because it cannot queue while waiters have precedence. p.mu is held.
 func (p *Pool) standsBehind(w *want) (behind, yields bool) {
 	// During a reservation only the waiters ask the upstream.
-	behind = p.waitsBehind(w) || w.r.Context != nil && p.waitlist.reserved.of != nil
+	behind = p.waitsBehind(w) || p.waitlist.reserved.of != nil && p.mayWait(w)
 	return behind, !behind && p.waitlist.n > 0 && p.yieldsFirst(w)
 }
 

@@ -33,22 +33,21 @@ import (
 func (p *Pool) considerReservations() {
 	r, at := &p.waitlist.reserved, time.Now()
 	changed := false
+	var next *waiter // the one that has been the first of its line for longest
 	for _, line := range p.waitlist.lines {
-		if p.considerTenant(line, at) {
-			changed = true
+		changed = p.considerTenant(line, at) || changed
+		x := line.first
+		if (next == nil || x.first.Before(next.first)) && (r.of == nil || r.foreign && x.since.Before(r.of.since)) &&
+			!at.Before(r.pause) && p.affords(x) && p.needsReservation(x, at) {
+			next = x
 		}
 	}
-	if (r.of == nil || r.foreign) && !at.Before(r.pause) {
-		x := oldest(p.waitlist.eachFirst, func(x *waiter) bool {
-			return (r.of == nil || x.since.Before(r.of.since)) && p.affords(x) && p.needsReservation(x, at)
-		})
-		if x != nil {
-			if r.of != nil {
-				p.endReservation()
-			}
-			p.beginReservation(x, at)
-			changed = true // there may be enough already
+	if next != nil {
+		if r.of != nil {
+			p.endReservation()
 		}
+		p.beginReservation(next, at)
+		changed = true // there may be enough already
 	}
 	if changed {
 		p.serveWaiters()
@@ -73,10 +72,7 @@ func (p *Pool) considerTenant(line *waitLine, at time.Time) (ended bool) {
 			return true
 		}
 	case at.After(r.pause):
-		x := oldest(line.eachFirst, func(x *waiter) bool {
-			return t.roomFor(x) < uint64(x.w.amount) && t.granted-x.charged >= x.patience()
-		})
-		if x != nil {
+		if x := line.first; t.roomFor(x) < uint64(x.w.amount) && t.granted-x.charged >= x.patience() {
 			t.reserve(x, at)
 		}
 	}
@@ -84,7 +80,7 @@ func (p *Pool) considerTenant(line *waitLine, at time.Time) (ended bool) {
 }
 
 // needsReservation reports whether too much memory went to other requests while the waiter was first of
-// its lane, or enough is free but in pieces, or the waiter needs memory of other pools. p.mu is held.
+// its line, or enough is free but in pieces, or the waiter needs memory of other pools. p.mu is held.
 func (p *Pool) needsReservation(x *waiter, at time.Time) bool {
 	l := &p.waitlist
 	if l.served-x.served >= x.patience() {

@@ -33,7 +33,7 @@ type Request struct {
 	// [Waiting] sets it for callers that make no Request themselves.
 	//
 	// The request waits for room under the limits, for device work to complete, or for idle
-	// memory of other pools. Among requests of similar size the oldest is served first. A large
+	// memory of other pools. Of those that can be served the oldest is first. A large
 	// request does not stop small ones, and small ones do not starve it: after a while the pool
 	// reserves segments for it. A request that no limit could ever allow fails immediately.
 	Context context.Context

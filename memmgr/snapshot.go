@@ -56,7 +56,7 @@ type Snapshot struct {
 	Taken    time.Time
 	Stats    Stats
 	Segments []SnapshotSegment
-	Waiting  []SnapshotWait // those of one tenant and range of sizes in order of arrival
+	Waiting  []SnapshotWait // those of one tenant in order of arrival
 	Trace    []TraceEntry
 	Lost     uint64 // number of older actions, which the ring has lost
 }
@@ -96,17 +96,15 @@ func (p *Pool) Snapshot() *Snapshot {
 func (p *Pool) snapshotWaits() (all []SnapshotWait) {
 	l := &p.waitlist
 	for _, line := range l.lines {
-		for lane := range line.lanes {
-			for x := line.lanes[lane].first; x != nil; x = x.next {
-				wait := SnapshotWait{Requested: uint64(x.w.r.Size), Since: x.since, Reservations: x.attempts}
-				if t := x.w.tenant; t != nil {
-					wait.Tenant = t.name
-				}
-				if l.reserved.of == x {
-					wait.ReservedSince = l.reserved.since
-				}
-				all = append(all, wait)
+		for x := line.first; x != nil; x = x.next {
+			wait := SnapshotWait{Requested: uint64(x.w.r.Size), Since: x.since, Reservations: x.attempts}
+			if t := x.w.tenant; t != nil {
+				wait.Tenant = t.name
 			}
+			if l.reserved.of == x {
+				wait.ReservedSince = l.reserved.since
+			}
+			all = append(all, wait)
 		}
 	}
 	p.eachTenant(func(t *Tenant) {

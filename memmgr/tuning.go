@@ -127,13 +127,10 @@ const (
 
 // Waitlist.
 const (
-	// lanes is the number of lanes of a line. Each lane serves sizes up to four times those of
-	// the lane before, so that small requests do not queue behind large ones. Measure: service.
-	lanes = 11
-	// lookAhead is how many waiters of a lane are tried, the first included.
+	// lookAhead is how many waiters of a line are tried, the first included, besides the smallest.
 	// Measure: service.
 	lookAhead = 16
-	// fragmentedTime is how long a waiter is first of its lane, with enough memory free in
+	// fragmentedTime is how long a waiter is first of its line, with enough memory free in
 	// pieces, before it gets a reservation. Measure: service (longest time blocked).
 	fragmentedTime = 5 * time.Millisecond
 	// The poller polls after shortWatch and then less often, down to longWatch. Measure: service.
@@ -161,7 +158,7 @@ const (
 	// remoteTime is how long a reservation in another pool lasts that is not renewed.
 	// Measure: service.
 	remoteTime = 3 * askAgain
-	// shareTime is how long a waiter that wants more than its pool has is first of its lane
+	// shareTime is how long a waiter that wants more than its pool has is first of its line
 	// before other pools reserve for it. Measure: service.
 	shareTime = 2 * askAgain
 )

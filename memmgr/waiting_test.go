@@ -118,7 +118,16 @@ func TestHopelessRequestsDoNotWait(t *testing.T) {
 	_, err = memmgr.New(l, memmgr.Request{Size: 4 << 20, Context: over})
 	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
 	require.ErrorIs(t, err, context.Canceled)
+	waiter := request(l, context.Background(), 4<<20)
+	waits(t, l, 1)
+	select {
+	case hopeless := <-request(l, context.Background(), 5<<20):
+		require.ErrorIs(t, hopeless.err, memmgr.ErrOutOfMemory, "although another request waits")
+	case <-time.After(patience):
+		require.Fail(t, "a request waits that can never be served")
+	}
 	held.Release()
+	served(t, waiter).Release()
 	require.NoError(t, l.Close())
 	require.NoError(t, p.Close())
 }

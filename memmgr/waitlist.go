@@ -10,14 +10,13 @@ import (
 // Waiting for memory. A request with a context that cannot be served waits in its pool
 // until it is served or its context ends.
 //
-// Waiters stand in lines: one of the pool and one of each tenant. A line has a lane for each
-// range of sizes, and each lane is first come, first served. When memory is freed, the
-// pool tries the lines in the order of their weighted service ([waitLine.virtual]), the lanes
-// of a line in turn, and in a lane the oldest waiter and the next few behind it. So a large
-// request that cannot be served does not block small ones.
+// Waiters stand in lines: one of the pool and one of each tenant. Each line is first come, first
+// served. When memory is freed, the pool tries the lines in the order of their weighted service
+// ([waitLine.virtual]), and in a line the oldest waiter, the next few behind it and the smallest
+// request. So a large request that cannot be served does not block small ones.
 //
 // Small requests could take all freed memory. Therefore the pool reserves memory
-// for a waiter that is first of its lane when more than [waiter.patience] went to other
+// for a waiter that is first of its line when more than [waiter.patience] went to other
 // requests, or when enough is free for it in pieces; see reservation.go.
 //
 // A request without a context never waits, and other requests do not wait for it: it takes
@@ -33,11 +32,10 @@ import (
 
 // waitsBehind reports whether a new request must queue before it is tried. p.mu is held.
 func (p *Pool) waitsBehind(w *want) bool {
-	l := &p.waitlist
-	if w.r.Context == nil || l.n == 0 && l.reserved.of == nil {
+	if p.waitlist.n == 0 || !p.mayWait(w) {
 		return false
 	}
-	return l.lineOf(w).lanes[laneOf(w)].first != nil || p.yieldsFirst(w)
+	return p.waitlist.lineOf(w).n > 0 || p.yieldsFirst(w)
 }
 
 // yieldsFirst reports whether a request is served after all waiters of other accounts, because
@@ -178,25 +176,18 @@ func (p *Pool) relax() {
 func (p *Pool) serveNext() bool {
 	p.waitlist.sort()
 	for _, line := range p.waitlist.lines {
-		for range lanes {
-			line.turn = (line.turn + 1) % lanes
-			if p.serveLane(line.lanes[line.turn].first) {
-				return true
-			}
+		if p.serveLine(line) {
+			return true
 		}
 	}
 	return false
 }
 
-// serveLane tries the first waiter of a lane and the next few. If the upstream may have room
-// for one of them, and no waiter before it is about to ask, that one is woken to ask. p.mu is
-// held.
-func (p *Pool) serveLane(first *waiter) bool {
-	x, mayAsk := first, true
-	for range lookAhead {
-		if x == nil {
-			return false
-		}
+// serveLine serves one waiter of a line and reports whether it could. If the upstream may have
+// room for one, and no waiter before it is about to ask, that one is woken to ask. p.mu is held.
+func (p *Pool) serveLine(line *waitLine) bool {
+	mayAsk := true
+	for x := range line.candidates() {
 		if p.serveOne(x) {
 			return true
 		}
@@ -204,7 +195,6 @@ func (p *Pool) serveLane(first *waiter) bool {
 			p.considerGrowth(x)
 		}
 		mayAsk = mayAsk && !x.asks
-		x = x.next
 	}
 	return false
 }
@@ -313,7 +303,9 @@ func (p *Pool) poll(x *waiter) (ask bool) {
 	if at := time.Now(); at.Sub(p.waitlist.asked) >= askAgain {
 		p.waitlist.asked, due = at, true
 	}
-	p.waitlist.eachFirst(func(first *waiter) { need = max(need, p.segmentNeed(first.w)) })
+	for _, line := range p.waitlist.lines {
+		need = max(need, p.segmentNeed(line.first.w))
+	}
 	p.mu.Unlock()
 	if due {
 		p.reserveElsewhere()
@@ -327,23 +319,13 @@ func (p *Pool) poll(x *waiter) (ask bool) {
 	p.serveWaiters()
 	p.considerReservations()
 	if tight, _ := p.limitRoom(); due && tight == nil {
-		p.waitlist.eachFirst(askBlindly)
+		for _, line := range p.waitlist.lines { // of unknown room: the smallest may fit where the first does not
+			line.first.askUpstream()
+			line.smallest.askUpstream()
+		}
 	}
 	ask, x.asks = x.asks && !x.left, false
 	return ask
-}
-
-// askBlindly wakes the first waiter of a lane to ask an upstream with unknown room, and of
-// the next few the one with the smallest request: it may fit where the first does not.
-func askBlindly(first *waiter) {
-	least, x := first, first.next
-	for i := 1; i < lookAhead && x != nil; i, x = i+1, x.next {
-		if x.w.units < least.w.units {
-			least = x
-		}
-	}
-	first.askUpstream()
-	least.askUpstream()
 }
 
 // growFor asks the upstream on behalf of a waiter. The segment serves other waiters too.
@@ -404,11 +386,9 @@ func (p *Pool) endWaits() {
 
 // endLine ends all waits of a line. p.mu is held.
 func (p *Pool) endLine(line *waitLine, cause error) {
-	for lane := range line.lanes {
-		for x := line.lanes[lane].first; x != nil; x = line.lanes[lane].first {
-			p.leave(x)
-			x.fail(cause)
-		}
+	for x := line.first; x != nil; x = line.first {
+		p.leave(x)
+		x.fail(cause)
 	}
 	p.relax()
 }

@@ -2,7 +2,7 @@ package memmgr
 
 import (
 	"cmp"
-	"math/bits"
+	"iter"
 	"slices"
 	"time"
 
@@ -31,7 +31,6 @@ type waitlist struct {
 type waiter struct {
 	w          *want
 	line       *waitLine // nil for a waiter for room below the hard limit
-	lane       int
 	next, prev *waiter
 	cell       *owner.Cell   // the block that the waiter was granted
 	err        error         // why the wait ended without a block
@@ -41,7 +40,7 @@ type waiter struct {
 	asks       bool          // it is to ask the upstream
 
 	since     time.Time // when the wait began
-	first     time.Time // when it became the first of its lane; zero before
+	first     time.Time // when it became the first of its line; zero before
 	served    uint64    // waitlist.served at that time
 	charged   uint64    // Tenant.granted at that time
 	attempts  int       // reservations that it had
@@ -124,16 +123,51 @@ func (r *reservation) takesAll(x *waiter) bool {
 
 // waitLine holds the waiters for memory of one account.
 type waitLine struct {
-	lanes   [lanes]struct{ first, last *waiter }
-	n       int
-	turn    int  // the lane served last
-	over    bool // the tenant is above its soft limit
-	weight  uint64
-	virtual uint64  // bytes served divided by weight: the line with the least is next
-	tenant  *Tenant // nil for the pool's own
+	first, last *waiter // in the order of arrival
+	smallest    *waiter // the first of those with the smallest request
+	n           int
+	over        bool // the tenant is above its soft limit
+	weight      uint64
+	virtual     uint64  // bytes served divided by weight: the line with the least is next
+	tenant      *Tenant // nil for the pool's own
 }
 
-func laneOf(w *want) int { return min(bits.Len32(w.units-1)/2, lanes-1) }
+// candidates iterates over the waiters that freed memory may serve: the first ones, [lookAhead] in
+// all, and the one with the smallest request, so that many large requests do not stop a small one.
+func (l *waitLine) candidates() iter.Seq[*waiter] {
+	return func(yield func(*waiter) bool) {
+		x, smallest := l.first, l.smallest
+		for range lookAhead {
+			if x == nil || !yield(x) {
+				return
+			}
+			if x == smallest {
+				smallest = nil
+			}
+			x = x.next
+		}
+		if smallest != nil {
+			yield(smallest)
+		}
+	}
+}
+
+// findSmallest finds the smallest request after that of a waiter which leaves the line.
+func (l *waitLine) findSmallest(leaves *waiter) {
+	l.smallest = nil
+	// Those before it are larger than it, and those behind are not smaller.
+	for x := leaves.next; x != nil; x = x.next {
+		if x.w.units == leaves.w.units {
+			l.smallest = x
+			return
+		}
+	}
+	for x := l.first; x != nil; x = x.next {
+		if x != leaves && (l.smallest == nil || x.w.units < l.smallest.w.units) {
+			l.smallest = x
+		}
+	}
+}
 
 // lineOf returns the line of a request's account.
 func (l *waitlist) lineOf(w *want) *waitLine {
@@ -143,11 +177,11 @@ func (l *waitlist) lineOf(w *want) *waitLine {
 	return &l.own
 }
 
-// add puts a request at the end of its lane.
+// add puts a request at the end of its line.
 func (l *waitlist) add(w *want) *waiter {
 	x := newWaiter(w)
 	line := l.lineOf(w)
-	x.line, x.lane = line, laneOf(w)
+	x.line = line
 	if line.n == 0 {
 		// A line does not make up for the time when it had no waiters.
 		line.virtual = max(line.virtual, l.virtual)
@@ -155,21 +189,23 @@ func (l *waitlist) add(w *want) *waiter {
 	}
 	l.n++
 	line.n++
-	lane := &line.lanes[x.lane]
-	if x.prev = lane.last; x.prev == nil {
-		lane.first = x
+	if x.prev = line.last; x.prev == nil {
+		line.first = x
 		l.becameFirst(x)
 	} else {
 		x.prev.next = x
 	}
-	lane.last = x
+	line.last = x
+	if line.smallest == nil || w.units < line.smallest.w.units {
+		line.smallest = x
+	}
 	if l.poller == nil {
 		l.poller = x
 	}
 	return x
 }
 
-// becameFirst notes that a waiter became the first of its lane.
+// becameFirst notes that a waiter became the first of its line.
 func (l *waitlist) becameFirst(x *waiter) {
 	x.first, x.served = time.Now(), l.served
 	if t := x.line.tenant; t != nil {
@@ -179,20 +215,22 @@ func (l *waitlist) becameFirst(x *waiter) {
 	}
 }
 
-// remove takes a waiter out of its lane. If it was the poller, another waiter becomes it.
+// remove takes a waiter out of its line. If it was the poller, another waiter becomes it.
 // The caller ends its reservations.
 func (l *waitlist) remove(x *waiter) {
 	line := x.line
-	lane := &line.lanes[x.lane]
+	if line.smallest == x {
+		line.findSmallest(x)
+	}
 	if x.prev != nil {
 		x.prev.next = x.next
-	} else if lane.first = x.next; x.next != nil {
+	} else if line.first = x.next; x.next != nil {
 		l.becameFirst(x.next)
 	}
 	if x.next != nil {
 		x.next.prev = x.prev
 	} else {
-		lane.last = x.prev
+		line.last = x.prev
 	}
 	x.left = true
 	l.n--
@@ -201,8 +239,8 @@ func (l *waitlist) remove(x *waiter) {
 	}
 	if l.poller == x {
 		l.poller = nil
-		l.eachFirst(func(first *waiter) { l.poller = first })
-		if l.poller != nil {
+		if len(l.lines) > 0 {
+			l.poller = l.lines[0].first
 			l.poller.signal()
 		}
 	}
@@ -213,32 +251,6 @@ func (l *waitlist) count(line *waitLine, bytes uint64) {
 	l.served += bytes
 	line.virtual += bytes << 16 / max(line.weight, 1)
 	l.virtual = max(l.virtual, line.virtual)
-}
-
-// eachFirst calls f for the first waiter of each lane.
-func (l *waitlist) eachFirst(f func(*waiter)) {
-	for _, line := range l.lines {
-		line.eachFirst(f)
-	}
-}
-
-func (l *waitLine) eachFirst(f func(*waiter)) {
-	for lane := range l.lanes {
-		if x := l.lanes[lane].first; x != nil {
-			f(x)
-		}
-	}
-}
-
-// oldest returns the waiter that has been the first of its lane for longest, of those that
-// each passes to its argument and for which f returns true.
-func oldest(each func(func(*waiter)), f func(*waiter) bool) (oldest *waiter) {
-	each(func(x *waiter) {
-		if (oldest == nil || x.first.Before(oldest.first)) && f(x) {
-			oldest = x
-		}
-	})
-	return oldest
 }
 
 // sort orders the lines: those of tenants above their soft limit last, and then by the
