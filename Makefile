@@ -36,7 +36,7 @@ TEST    := env -u USMBRIDGE_SYCL $(ACTIVE) GO="$(GO)" USMBRIDGE_REQUIRE_PYTHON=1
 
 .DEFAULT_GOAL := help
 .PHONY: help run serve flight build python python-run wheel clean test test-nested test-pythons test-versions test-peers test-devices test-gpu \
-	check check-long fuzz format fmt lint analyse portable bench bench-service bench-wheel
+	check check-long fuzz format fmt lint analyse portable bench bench-service bench-wheel docs
 
 help: ## list the targets; times are of two cores with warm caches
 	@echo "usmbridge: SYCL unified shared memory for Go, seen from Python without a copy"; echo
@@ -143,6 +143,10 @@ bench-service: python bin/tritonclient/requirements.txt ## the inference server 
 wheel: ## the Python package as a wheel in dist/: for old systems, built twice and audited; 2 min
 	@$(GO) run ./internal/tools/setup -dir "$(CURDIR)/bin/wheel" wheel
 	@GO="$(GO)" internal/tools/wheel/wheel.sh bin/wheel/bin/python dist
+
+docs: bin/mkdocs/requirements.txt ## the documentation site in bin/site, from README.md, docs and the stubs; 10 s
+	@NO_MKDOCS_2_WARNING=1 PYTHONPATH="$(CURDIR)/bin/mkdocs" $(VENV)/bin/python -m mkdocs build --quiet -f internal/tools/site/mkdocs.yml
+	@echo "bin/site/index.html"
 
 clean: ## removes all that was built, including .venv
 	rm -rf bin dist .venv edges.png

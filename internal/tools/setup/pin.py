@@ -16,8 +16,7 @@ import re
 import sys
 import urllib.request
 
-from packaging.utils import canonicalize_name, parse_wheel_filename
-from packaging.version import Version
+from packaging.utils import canonicalize_name, canonicalize_version
 
 INDEX = os.environ.get("PIP_INDEX_URL", "https://pypi.org/simple").rstrip("/")
 
@@ -33,7 +32,8 @@ def files(name):
 def pinned(entry):
     """Returns the entry of a requirements file with the hashes of its release."""
     wheels = [f for f in files(canonicalize_name(entry[1])) if f["filename"].endswith(".whl")]
-    hashes = [f["hashes"]["sha256"] for f in wheels if parse_wheel_filename(f["filename"])[1] == Version(entry[2])]
+    version = canonicalize_version(entry[2])
+    hashes = [f["hashes"]["sha256"] for f in wheels if canonicalize_version(f["filename"].split("-")[1]) == version]
     if not hashes:
         raise SystemExit(f"{entry[1]}=={entry[2]}: the index has no wheel of this version")
     return " \\\n    ".join([entry[0], *(f"--hash=sha256:{h}" for h in sorted(hashes))])

@@ -1,0 +1,79 @@
+package snippets
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/internal/testenv"
+)
+
+var (
+	fenced  = regexp.MustCompile("(?ms)^ *```.*?^ *```$")
+	heading = regexp.MustCompile(`(?m)^#+ (.+)$`)
+	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	noSlug  = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
+)
+
+// anchors returns the anchors that GitHub and MkDocs make of the headings of a page.
+func anchors(text string) map[string]bool {
+	all := map[string]bool{}
+	for _, m := range heading.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
+		all[strings.ReplaceAll(noSlug.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-")] = true
+	}
+	return all
+}
+
+// badLinks returns the links of a page to files and headings that do not exist.
+func badLinks(path, text string) (bad []string) {
+	for _, m := range link.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
+		file, anchor, _ := strings.Cut(m[1], "#")
+		if strings.Contains(file, "://") {
+			continue
+		}
+		target := text
+		if file != "" {
+			file = filepath.Join(filepath.Dir(path), file)
+			data, err := os.ReadFile(file)
+			if info, statErr := os.Stat(file); err != nil && (statErr != nil || !info.IsDir()) {
+				bad = append(bad, m[1])
+				continue
+			}
+			target = string(data)
+		}
+		if anchor != "" && !anchors(target)[anchor] {
+			bad = append(bad, m[1])
+		}
+	}
+	return bad
+}
+
+func TestLinks(t *testing.T) {
+	list := exec.Command("git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md")
+	list.Dir = testenv.Root()
+	out, err := list.Output()
+	if err != nil {
+		t.Skip("the files are listed by git, and this is not a checkout: ", err)
+	}
+	pages := strings.Fields(string(out))
+	require.Contains(t, pages, "README.md")
+	for _, page := range pages {
+		path := filepath.Join(testenv.Root(), page)
+		text, err := os.ReadFile(path)
+		if err == nil { // a deleted file is still in the index
+			require.Empty(t, badLinks(path, string(text)), page)
+		}
+	}
+}
+
+func TestLinksFindsFaults(t *testing.T) {
+	page := filepath.Join(testenv.Root(), "docs", "page.md")
+	text := "# A `b` heading\n[1](#a-b-heading) [2](memory.md) [3](https://x.y/#z) [4](../docs)\n```\n[5](no.md)\n```\n"
+	require.Empty(t, badLinks(page, text))
+	require.Equal(t, []string{"#missing", "no.md", "memory.md#missing"}, badLinks(page, text+"[](#missing) [](no.md) [](memory.md#missing)"))
+}
