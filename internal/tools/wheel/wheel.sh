@@ -42,9 +42,11 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-1577836800} # auditwheel would use the time of the build
 export CC="$python -m ziglang cc -target $(uname -m)-linux-gnu.$glibc"
+echo "wheel: building for glibc $glibc with zig (1 of 2, about a minute)"
 build . "$work/first"
 mkdir "$work/copy"
 tar --exclude=./bin --exclude=./dist --exclude='./.*' -c . | tar -x -C "$work/copy"
+echo "wheel: building again with an empty cache, to compare (2 of 2, one to two minutes)"
 GOCACHE=$work/cache build "$work/copy" "$work/second"
 cmp "$work"/first/dist/*.whl "$work"/second/dist/*.whl || { echo "wheel: two builds of the same sources differ" >&2 && exit 1; }
 "$python" -m abi3audit --strict --summary "$work"/first/dist/*.whl
