@@ -3,6 +3,8 @@ package memmgr
 import (
 	"errors"
 	"math"
+	"slices"
+	"sync"
 	"sync/atomic"
 
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -21,7 +23,50 @@ type Limit struct {
 
 // sharedBudget is the budget of a limit, and of all pools above it. The pools of [Default]
 // share one.
-type sharedBudget struct{ limit, used atomic.Uint64 }
+//
+// While requests of a pool wait for room, waits has its waitlist. The other pools of the budget read
+// waiting on their slow path: they count the bytes that they serve, and wake the waiters when they have
+// memory for them.
+type sharedBudget struct {
+	limit, used atomic.Uint64
+	served      atomic.Uint64 // bytes that pools handed out while requests of other pools waited
+	waiting     atomic.Int32  // length of waits
+	mu          sync.Mutex    // a leaf in the lock order
+	waits       []*waitlist
+}
+
+// setWaiting adds the waitlist of a pool, or removes it. b may be nil.
+func (b *sharedBudget) setWaiting(l *waitlist, waits bool) {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.waits = slices.DeleteFunc(b.waits, func(other *waitlist) bool { return other == l })
+	if waits {
+		b.waits = append(b.waits, l)
+	}
+	b.waiting.Store(int32(len(b.waits)))
+}
+
+// waitsFor reports whether requests of another pool than that of l wait for room.
+func (b *sharedBudget) waitsFor(l *waitlist) bool {
+	n := b.waiting.Load()
+	return n > 1 || n == 1 && l.budget != b
+}
+
+// offer wakes the waiters of other pools than that of l for which the room and so many more bytes are
+// enough. l may be nil.
+func (b *sharedBudget) offer(l *waitlist, bytes uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, other := range b.waits {
+		if other != l && bytes+b.room() >= other.least.Load() {
+			other.offered.Store(true)
+			other.signalPoller()
+		}
+	}
+}
 
 // unlimited is the limit of a budget without a bound.
 const unlimited = math.MaxUint64
@@ -95,4 +140,9 @@ func (l *Limit) reserve(r *Request) error {
 	}
 }
 
-func (l *Limit) giveBack(n uint64) { l.budget.used.Add(-n) }
+func (l *Limit) giveBack(n uint64) {
+	l.budget.used.Add(-n)
+	if l.budget.waiting.Load() != 0 {
+		l.budget.offer(nil, 0)
+	}
+}

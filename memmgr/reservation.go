@@ -86,8 +86,9 @@ func (p *Pool) needsReservation(x *waiter, at time.Time) bool {
 	if l.served-x.served >= x.patience() {
 		return true
 	}
-	if at.Sub(x.first) >= shareTime && p.needsOthers(x) {
-		return true // the bytes that other pools served meanwhile are unknown
+	// The bytes that pools served on their fast path, or that are not below the limit, are unknown.
+	if (l.servedByOthers()-x.others >= x.patience() || at.Sub(x.first) >= shareTime) && p.needsOthers(x) {
+		return true
 	}
 	free := p.heap.freeBytes() + p.roomBelowLimit()
 	return free >= uint64(x.w.least)*unit && at.Sub(x.first) >= fragmentedTime && l.served > x.served

@@ -141,8 +141,8 @@ const (
 	// longRetry is the longest time between two questions of waiters, which doubles from retryTime
 	// while the upstream refuses. Measure: service.
 	longRetry = 64 * retryTime
-	// askAgain is how often a waiter asks other pools, and an upstream whose room is unknown.
-	// Measure: service.
+	// askAgain is how often a waiter asks an upstream whose room is unknown, and other pools if they do
+	// not signal before that they have memory. Measure: service.
 	askAgain = 10 * time.Millisecond
 	// A reservation lasts while memory is freed within reserveTime, within twice that at each
 	// further attempt up to longReserve, and mostReserve in all. Measure: service, tenant.
@@ -159,7 +159,7 @@ const (
 	// Measure: service.
 	remoteTime = 3 * askAgain
 	// shareTime is how long a waiter that wants more than its pool has is first of its line
-	// before other pools reserve for it. Measure: service.
+	// before other pools reserve for it, if it is unknown how much they served meanwhile. Measure: service.
 	shareTime = 2 * askAgain
 )
 

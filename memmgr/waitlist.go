@@ -1,6 +1,7 @@
 package memmgr
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -50,10 +51,22 @@ func (p *Pool) findNow(w *want) *owner.Cell {
 		return nil
 	}
 	c := p.find(w)
-	if c != nil && p.waitlist.n > 0 {
-		p.waitlist.served += c.Size
+	if c != nil {
+		p.countServed(c.Size)
 	}
 	return c
+}
+
+// countServed counts bytes that a request got while others wait. p.mu is held.
+func (p *Pool) countServed(bytes uint64) {
+	if p.waitlist.n > 0 {
+		p.waitlist.served += bytes
+	}
+	for _, l := range p.limits {
+		if l.budget.waitsFor(&p.waitlist) {
+			l.budget.served.Add(bytes)
+		}
+	}
 }
 
 // await waits until a request that was refused is served or its context ends. While the request waits for
@@ -139,6 +152,7 @@ func (p *Pool) grant(x *waiter, c *owner.Cell) bool {
 		p.putBack(c)
 		return false
 	}
+	p.countServed(c.Size)
 	p.waitlist.count(x.line, c.Size)
 	x.cell = c
 	p.leave(x)
@@ -146,10 +160,35 @@ func (p *Pool) grant(x *waiter, c *owner.Cell) bool {
 	return true
 }
 
-// serveWaiters serves waiters from freed memory. p.mu is held.
+// serveWaiters serves waiters from freed memory, and offers the rest to other pools. p.mu is held.
 func (p *Pool) serveWaiters() {
 	if p.waitlist.n != 0 {
 		p.serveLines()
+	}
+	p.helpOthers()
+}
+
+// helpOthers presses the pool while requests of other pools wait for room of a limit that bounds it too,
+// and offers its empty segments to them. p.mu is held.
+func (p *Pool) helpOthers() {
+	l := &p.waitlist
+	waits := false
+	for _, limit := range p.limits {
+		if !limit.budget.waitsFor(l) {
+			continue
+		}
+		waits = true
+		if empty := p.heap.emptyBytes(); empty != 0 {
+			limit.budget.offer(l, empty)
+		}
+	}
+	switch {
+	case waits && !p.closed:
+		l.helps = true
+		p.press(true)
+	case l.helps && !waits:
+		l.helps = false
+		p.relax()
 	}
 }
 
@@ -165,9 +204,10 @@ func (p *Pool) serveLines() {
 	p.relax()
 }
 
-// relax ends the pressure when no request waits and nothing is reserved. p.mu is held.
+// relax ends the pressure when no request waits, here or in a pool that this one helps, and nothing is
+// reserved. p.mu is held.
 func (p *Pool) relax() {
-	if p.waitlist.n == 0 && p.waitlist.reserved.of == nil && p.front.pressed && !p.closed {
+	if l := &p.waitlist; l.n == 0 && l.reserved.of == nil && !l.helps && p.front.pressed && !p.closed {
 		p.press(false)
 	}
 }
@@ -263,7 +303,7 @@ func (p *Pool) mayGrow(x *waiter) bool {
 // is the poller. It reports whether that served a request.
 func (p *Pool) attend(x *waiter) (progress bool) {
 	p.mu.Lock()
-	asks, polls, left, before := x.asks, p.waitlist.poller == x, x.left, p.waitlist.n
+	asks, polls, left, before := x.asks, p.waitlist.poller.Load() == x, x.left, p.waitlist.n
 	x.asks = false
 	p.mu.Unlock()
 	if left {
@@ -284,8 +324,11 @@ func (p *Pool) attend(x *waiter) (progress bool) {
 func (p *Pool) sleepOf(x *waiter, interval time.Duration) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.waitlist.poller != x {
+	if p.waitlist.poller.Load() != x {
 		return time.Hour
+	}
+	if p.waitlist.asked.IsZero() {
+		return shortWatch
 	}
 	if r := &p.waitlist.reserved; r.of != nil { // other waiters are served as soon as it expires
 		interval = min(interval, max(time.Until(r.until), shortWatch))
@@ -297,29 +340,40 @@ func (p *Pool) sleepOf(x *waiter, interval time.Duration) time.Duration {
 func (p *Pool) poll(x *waiter) (ask bool) {
 	p.origin.list.Drain()
 	p.pending.completeSome(refusalLooks)
-	due := false
-	need := p.segmentNeed(x.w)
+	l, at := &p.waitlist, time.Now()
+	tight, _ := p.limitRoom()
+	var most, least uint64
 	p.mu.Lock()
-	if at := time.Now(); at.Sub(p.waitlist.asked) >= askAgain {
-		p.waitlist.asked, due = at, true
+	if l.n > 0 && tight != nil {
+		l.waitFor(tight.budget)
 	}
-	for _, line := range p.waitlist.lines {
-		need = max(need, p.segmentNeed(line.first.w))
+	sinceAsked := at.Sub(l.asked)
+	asksOthers := sinceAsked >= askAgain || sinceAsked >= shortWatch && l.offered.Swap(false)
+	if asksOthers {
+		l.asked = at
+	}
+	for _, line := range l.lines {
+		for _, y := range []*waiter{line.first, line.smallest} {
+			if need := p.segmentNeed(y.w); p.affords(y) {
+				most = max(most, need)
+				least = min(cmp.Or(least, need), need)
+			}
+		}
 	}
 	p.mu.Unlock()
-	if due {
+	if asksOthers && most != 0 {
 		p.reserveElsewhere()
 		p.collectDropped()
-		if !p.reclaimOthers(need) {
-			p.reclaimOthers(p.segmentNeed(x.w)) // may be enough for this waiter
+		if !p.reclaimOthers(most) && least != most {
+			p.reclaimOthers(least)
 		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.serveWaiters()
 	p.considerReservations()
-	if tight, _ := p.limitRoom(); due && tight == nil {
-		for _, line := range p.waitlist.lines { // of unknown room: the smallest may fit where the first does not
+	if asksOthers && tight == nil {
+		for _, line := range l.lines { // of unknown room: the smallest may fit where the first does not
 			line.first.askUpstream()
 			line.smallest.askUpstream()
 		}

@@ -3,14 +3,16 @@ package memmgr
 import (
 	"cmp"
 	"iter"
+	"math"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
 )
 
 // waitlist is the part of a pool that holds the requests that wait for memory, and the
-// reservation for one of them. Pool.mu guards it.
+// reservation for one of them. Pool.mu guards it; the atomic fields are read or set by other pools.
 type waitlist struct {
 	n       int         // waiters
 	lines   []*waitLine // those with waiters
@@ -19,9 +21,14 @@ type waitlist struct {
 	virtual uint64      // of the line served last; a new line starts there
 	serving bool        // serveWaiters is running
 
-	poller *waiter
+	poller atomic.Pointer[waiter]
 	asked  time.Time // when the poller last asked other pools
 	others uint64    // bytes that pools with the same limit or device had at that time
+
+	budget  *sharedBudget // for whose room requests wait, nil for none
+	least   atomic.Uint64 // bytes of the smallest of these requests
+	offered atomic.Bool   // other pools have memory for one of them
+	helps   bool          // the pool is pressed because requests of other pools wait
 
 	reserved reservation
 }
@@ -43,6 +50,7 @@ type waiter struct {
 	first     time.Time // when it became the first of its line; zero before
 	served    uint64    // waitlist.served at that time
 	charged   uint64    // Tenant.granted at that time
+	others    uint64    // sharedBudget.served at that time, or when the waitlist entered the budget
 	attempts  int       // reservations that it had
 	elsewhere bool      // other pools reserve for it as well
 }
@@ -199,15 +207,51 @@ func (l *waitlist) add(w *want) *waiter {
 	if line.smallest == nil || w.units < line.smallest.w.units {
 		line.smallest = x
 	}
-	if l.poller == nil {
-		l.poller = x
-	}
+	l.poller.CompareAndSwap(nil, x)
+	l.setLeast()
 	return x
+}
+
+// setLeast updates least.
+func (l *waitlist) setLeast() {
+	least := uint64(math.MaxUint64)
+	for _, line := range l.lines {
+		least = min(least, uint64(line.smallest.w.units)*unit)
+	}
+	l.least.Store(least)
+}
+
+// waitFor enters the budget of a limit, and leaves the one before; nil is none.
+func (l *waitlist) waitFor(b *sharedBudget) {
+	if l.budget == b {
+		return
+	}
+	l.budget.setWaiting(l, false)
+	l.budget = b
+	b.setWaiting(l, true)
+	for _, line := range l.lines {
+		line.first.others = l.servedByOthers()
+	}
+}
+
+// servedByOthers returns the bytes that other pools below the same limit served while requests waited.
+func (l *waitlist) servedByOthers() uint64 {
+	if l.budget == nil {
+		return 0
+	}
+	return l.budget.served.Load()
+}
+
+// signalPoller wakes the poller, also from another pool.
+func (l *waitlist) signalPoller() {
+	if x := l.poller.Load(); x != nil {
+		x.signal()
+	}
 }
 
 // becameFirst notes that a waiter became the first of its line.
 func (l *waitlist) becameFirst(x *waiter) {
-	x.first, x.served = time.Now(), l.served
+	x.first, x.served, x.others = time.Now(), l.served, l.servedByOthers()
 	if t := x.line.tenant; t != nil {
 		t.mu.Lock()
 		x.charged = t.granted
@@ -237,18 +281,19 @@ func (l *waitlist) remove(x *waiter) {
 	if line.n--; line.n == 0 {
 		l.lines = slices.DeleteFunc(l.lines, func(other *waitLine) bool { return other == line })
 	}
-	if l.poller == x {
-		l.poller = nil
-		if len(l.lines) > 0 {
-			l.poller = l.lines[0].first
-			l.poller.signal()
-		}
+	l.setLeast()
+	switch {
+	case l.n == 0:
+		l.poller.Store(nil)
+		l.waitFor(nil)
+	case l.poller.Load() == x:
+		l.poller.Store(l.lines[0].first)
+		l.signalPoller()
 	}
 }
 
-// count adds the bytes of a block to those that were served.
+// count adds the bytes of a block to those that a line was served.
 func (l *waitlist) count(line *waitLine, bytes uint64) {
-	l.served += bytes
 	line.virtual += bytes << 16 / max(line.weight, 1)
 	l.virtual = max(l.virtual, line.virtual)
 }

@@ -1,0 +1,73 @@
+package memmgr_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+)
+
+// A request that needs memory of another pool below the same limit is served as soon as one that needs memory of
+// its own pool, although the other pool uses all of it again and again: about when all blocks that are in use at
+// its beginning were released, once. In virtual time.
+func TestAnotherPoolBelowTheLimitGivesUpMemorySoon(t *testing.T) {
+	const limit, hold = 64 << 20, time.Millisecond
+	for _, c := range []struct{ busy, small, large uintptr }{ // busy are the bytes of all requests to the other pool
+		{100 << 20, 256 << 10, 4 << 20}, {100 << 20, 256 << 10, 24 << 20},
+		{100 << 20, 1 << 20, 4 << 20}, {100 << 20, 1 << 20, 24 << 20},
+		{100 << 20, 3 << 20, 4 << 20}, {100 << 20, 3 << 20, 24 << 20},
+		{48 << 20, 3 << 20, 20 << 20},
+	} {
+		t.Run(fmt.Sprintf("%d KiB beside %d MiB in %d KiB", c.large>>10, c.busy>>20, c.small>>10), func(t *testing.T) {
+			memmgr.WithoutKeeper(func() {
+				synctest.Test(t, func(t *testing.T) {
+					l := memmgr.NewLimit(new(addressOnly), limit)
+					a, b := memmgr.NewPool(l, memmgr.WithDecay(0)), memmgr.NewPool(l, memmgr.WithDecay(0))
+					var stop atomic.Bool
+					var workers sync.WaitGroup
+					for g := range c.busy / c.small {
+						workers.Go(func() {
+							rng := rand.New(rand.NewPCG(uint64(g), 1))
+							for !stop.Load() {
+								x := mustWait(b, c.small)
+								time.Sleep(time.Duration(rng.Int64N(int64(2 * hold))))
+								x.Release()
+							}
+						})
+					}
+					time.Sleep(50 * hold)
+					longest := time.Duration(0)
+					for range 10 {
+						from := time.Now()
+						x := mustWait(a, c.large)
+						longest = max(longest, time.Since(from))
+						time.Sleep(hold)
+						x.Release()
+						time.Sleep(20 * hold)
+					}
+					stop.Store(true)
+					workers.Wait()
+					require.NoError(t, a.Close())
+					require.NoError(t, b.Close())
+					t.Log("longest wait: ", longest)
+					require.LessOrEqual(t, longest, 5*hold)
+				})
+			})
+		})
+	}
+}
+
+// mustWait allocates memory, and waits for it.
+func mustWait(r memmgr.Resource, size uintptr) memmgr.Buffer {
+	b, err := memmgr.New(r, memmgr.Request{Size: size, Context: context.Background()})
+	must(err)
+	return b
+}
