@@ -167,9 +167,9 @@ func (h *heap) dissolveStack(s magazineStack) bool {
 	return any
 }
 
-// cache puts a block into the depot, or frees it when the depot may not hold more.
+// cache puts a block into the depot, or frees it when it has no class or the depot may not hold more.
 func (h *heap) cache(c *owner.Cell, k int) {
-	if !h.depot.put(c, k) {
+	if k >= noClass || !h.depot.put(c, k) {
 		h.toHeap(c)
 	}
 }

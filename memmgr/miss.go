@@ -62,11 +62,14 @@ func (p *Pool) wantFor(r *Request) (want, error) {
 	return w, nil
 }
 
-// slowBuffer serves a request that the fast path did not.
-func (p *Pool) slowBuffer(request Request) (Buffer, error) {
+// slowBuffer serves a request that the fast path did not. t is the tenant to charge, nil for none.
+func (p *Pool) slowBuffer(request Request, t *Tenant) (Buffer, error) {
 	w, err := p.wantFor(&request)
 	if err != nil {
 		return Buffer{}, err
+	}
+	if t != nil {
+		return t.miss(&w)
 	}
 	return p.miss(&w)
 }

@@ -28,21 +28,21 @@ func New(r Resource, request Request) (Buffer, error) {
 		p.origin.list.Drain()
 	}
 	if request.Size > maxClassUnits*unit || request.Align > unit || request.Align&(request.Align-1) != 0 || (request.Queue != nil && p.pending.unstalled.Load() != 0) {
-		return p.slowBuffer(request)
+		return p.slowBuffer(request, nil)
 	}
 	k := classOf(max((request.Size+unit-1)/unit, p.minUnits))
 	id := pin.Pin()
 	s := p.front.claim(id)
 	if s == nil {
 		if s = p.front.claimOther(id); s == nil {
-			return p.slowBuffer(request)
+			return p.slowBuffer(request, nil)
 		}
 	}
 	c := s.take(k)
 	if c == nil {
 		if c = s.takeSpare(k); c == nil {
 			s.leave()
-			return p.slowBuffer(request)
+			return p.slowBuffer(request, nil)
 		}
 	}
 	s.countTake(k, uint64(request.Size))

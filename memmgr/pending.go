@@ -624,7 +624,8 @@ func (p *Pool) slowFree(c *owner.Cell) {
 	shown := c.Flags()&shownFlags != 0 && p.origin.sync != nil
 	c.ResetFlags(p.origin.flags)
 	if !shown && !p.pending.working(c) {
-		p.freeNow(c)
+		p.endUse(c)
+		p.cache(c, blockClass(c))
 		return
 	}
 	p.mu.Lock()
@@ -638,30 +639,11 @@ func (p *Pool) slowFree(c *owner.Cell) {
 	p.serveWaiters() // a request for the same queue may take it
 }
 
-// freeNow makes a block without pending work reusable and counts the free.
-func (p *Pool) freeNow(c *owner.Cell) {
-	p.endUse(c)
-	k := blockClass(c)
-	if k < noClass {
-		p.cache(c, k)
-		return
-	}
-	p.mu.Lock()
-	p.account.uncount(c, k)
-	p.heap.toHeap(c)
-	p.serveWaiters()
-	p.mu.Unlock()
-}
-
 // complete makes a block reusable whose free was counted before. p.mu is held.
 func (p *Pool) complete(c *owner.Cell) {
 	c.ResetFlags(p.origin.flags)
 	p.endUse(c)
-	if k := blockClass(c); k < noClass {
-		p.heap.cache(c, k)
-		return
-	}
-	p.heap.toHeap(c)
+	p.heap.cache(c, blockClass(c))
 }
 
 // endUse ends the user's part in a block whose work is done.

@@ -221,20 +221,11 @@ func (p *Pool) annotate(c *owner.Cell, tag string, q *syclobj.Queue) {
 // freeCell frees the block of a cell without references. The home list calls it, and Release
 // where its fast path does not apply.
 func (p *Pool) freeCell(c *owner.Cell) {
-	switch k := blockClass(c); {
-	case p.watched || !c.Plain(p.flags):
-		if !p.freeCharged(c) {
-			p.slowFree(c)
-		}
-	case k < numClasses:
-		p.cache(c, k)
-	default:
-		p.mu.Lock()
-		p.account.uncount(c, k)
-		p.heap.toHeap(c)
-		p.serveWaiters()
-		p.mu.Unlock()
+	if p.watched || !c.Plain(p.flags) && !c.Plain(p.flags|owner.Charged) {
+		p.slowFree(c)
+		return
 	}
+	p.cache(c, blockClass(c))
 }
 
 // afterPut does the parts of a free that are rarely needed: it publishes counts, evicts
@@ -266,11 +257,20 @@ func (p *Pool) afterPut(s *shard, k int) {
 	p.serveWaiters()
 }
 
-// cache puts a reusable block into the front, or into the depot if the caller's processor
-// has no shard.
+// cache puts a reusable block into the front. A block without a class, or of a processor
+// without a shard, goes to the depot or the heap. The bytes of a tenant's block become credit of
+// the tenant on the shard.
 func (p *Pool) cache(c *owner.Cell, k int) {
-	s := p.front.enter()
-	if s == nil {
+	var s *shard
+	if k < noClass {
+		s = p.front.enter()
+	}
+	number := chargedTenant(c)
+	switch {
+	case s == nil && number != 0:
+		p.slowFree(c)
+		return
+	case s == nil:
 		p.mu.Lock()
 		p.account.uncount(c, k)
 		p.heap.cache(c, k)
@@ -278,13 +278,22 @@ func (p *Pool) cache(c *owner.Cell, k int) {
 		p.mu.Unlock()
 		return
 	}
+	surplus := int64(0)
+	if number != 0 {
+		c.ResetFlags(p.flags)
+		setChargedTenant(c, 0)
+		surplus = s.rooms[number].giveCredit(classBytes[k], c.Requested)
+	}
 	s.put(k, c)
 	s.countPut(k, c)
 	if s.needsWork(k) {
 		p.afterPut(s, k)
-		return
+	} else {
+		s.leave()
 	}
-	s.leave()
+	if surplus != 0 && p.tenant(number).discharge(surplus) {
+		p.serveTenant()
+	}
 }
 
 // publishShard publishes the counts of the caller's shard if they are due.

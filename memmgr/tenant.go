@@ -82,6 +82,17 @@ func (a *tenantCounts) give(bytes int64, asked uint64) {
 	a.unasked += asked
 }
 
+// giveCredit counts the release of a block, whose bytes become credit. It returns the bytes that
+// are to go back to the tenant.
+func (r *tenantRoom) giveCredit(bytes int64, asked uint64) (surplus int64) {
+	r.give(bytes, asked)
+	if r.credit += bytes; r.credit > r.most {
+		surplus = r.credit - r.most/2
+		r.credit -= surplus
+	}
+	return surplus
+}
+
 // NewTenant opens a tenant of the pool. Reports and errors show its name, which must
 // differ from those of the pool's other open tenants. The caller closes the tenant after
 // use; then its name may be used again, even while some of its memory is in use. Errors:
@@ -194,27 +205,27 @@ func (t *Tenant) newBuffer(request Request) (Buffer, error) {
 		p.origin.list.Drain()
 	}
 	if request.Size > maxClassUnits*unit || request.Align > unit || request.Align&(request.Align-1) != 0 || request.Queue != nil {
-		return t.slowBuffer(request)
+		return p.slowBuffer(request, t)
 	}
 	k := classOf(max((request.Size+unit-1)/unit, p.minUnits))
 	id := pin.Pin()
 	s := p.front.claim(id)
 	if s == nil {
 		if s = p.front.claimOther(id); s == nil {
-			return t.slowBuffer(request)
+			return p.slowBuffer(request, t)
 		}
 	}
 	size := classBytes[k]
 	room := &s.rooms[t.number]
 	if room.credit < size {
 		s.leave()
-		return t.slowBuffer(request)
+		return p.slowBuffer(request, t)
 	}
 	c := s.take(k)
 	if c == nil {
 		if c = s.takeSpare(k); c == nil {
 			s.leave()
-			return t.slowBuffer(request)
+			return p.slowBuffer(request, t)
 		}
 	}
 	room.credit -= size
@@ -238,44 +249,6 @@ func (t *Tenant) mark(c *owner.Cell) {
 	c.ResetFlags(t.pool.flags | owner.Charged | c.Flags()&owner.Poisoned) // poisonFresh reads Poisoned
 }
 
-// freeCharged is the fast path of a free for a tenant's block. It reports whether it freed
-// the block.
-func (p *Pool) freeCharged(c *owner.Cell) bool {
-	k := uint(blockClass(c))
-	if k >= numClasses || p.watched || !c.Plain(p.flags|owner.Charged) {
-		return false
-	}
-	id := pin.Pin()
-	s := p.front.claim(id)
-	if s == nil {
-		if s = p.front.claimOther(id); s == nil {
-			return false
-		}
-	}
-	number := chargedTenant(c)
-	c.ResetFlags(p.flags)
-	setChargedTenant(c, 0)
-	s.put(int(k), c)
-	s.countPut(int(k), c)
-	room, back := &s.rooms[number], int64(0)
-	room.give(classBytes[k], c.Requested)
-	if room.credit += classBytes[k]; room.credit > room.most {
-		back = room.credit - room.most/2
-		room.credit -= back
-	}
-	if s.needsWork(int(k)) {
-		p.afterPut(s, int(k))
-	} else {
-		s.leave()
-	}
-	if back != 0 {
-		if t := p.tenant(number); t.discharge(back) {
-			p.serveTenant()
-		}
-	}
-	return true
-}
-
 // amount returns the bytes that a block of a class counts for.
 func (p *Pool) amount(requested uint64, class int) int64 {
 	if class < noClass {
@@ -284,30 +257,25 @@ func (p *Pool) amount(requested uint64, class int) int64 {
 	return int64(max((requested+unit-1)/unit, uint64(p.minUnits)) * unit)
 }
 
-// slowBuffer charges the tenant and then has the pool serve the request. It waits for room
-// below the hard limit if the request has a context.
-func (t *Tenant) slowBuffer(request Request) (Buffer, error) {
+// miss charges the tenant and then has the pool serve the request. It waits for room below the
+// hard limit if the request has a context.
+func (t *Tenant) miss(w *want) (b Buffer, err error) {
 	p := t.pool
-	w, err := p.wantFor(&request)
-	if err != nil {
-		return Buffer{}, err
-	}
-	amount := p.amount(uint64(request.Size), w.class)
+	amount := p.amount(uint64(w.r.Size), w.class)
 	w.tenant, w.amount = t, amount
-	if err := t.charge(&w); err != nil {
+	if err := t.charge(w); err != nil {
 		return Buffer{}, err
 	}
 	var c *owner.Cell
 	if w.class != noClass {
 		t.refill(amount)
-		if request.Queue == nil || p.pending.unstalled.Load() == 0 {
-			c = p.front.take(w.class, request.Size)
+		if w.r.Queue == nil || p.pending.unstalled.Load() == 0 {
+			c = p.front.take(w.class, w.r.Size)
 		}
 	}
-	var b Buffer
 	if c != nil {
-		b = p.handOver(c, &w)
-	} else if b, err = p.miss(&w); err != nil {
+		b = p.handOver(c, w)
+	} else if b, err = p.miss(w); err != nil {
 		if !w.owes {
 			t.discharge(amount)
 		}

@@ -33,10 +33,8 @@ func (t *Tenant) add(amount int64) {
 	t.granted += uint64(amount)
 }
 
-// charge charges the account for a request. Above the hard limit it collects the credit of
-// the processors, blocks whose device work is done, and memory that C dropped, and calls
-// OnOutOfMemory. Then a request with a context waits, and another one fails. A request
-// without a context is not refused because of a reservation.
+// charge charges the account for a request. If no room can be found below the hard limit, a
+// request with a context waits, and another one fails.
 func (t *Tenant) charge(w *want) error {
 	if uint64(w.amount) > t.hard {
 		return t.refuse(w, errTenant)
@@ -48,31 +46,33 @@ func (t *Tenant) charge(w *want) error {
 	if closed {
 		return t.closedError()
 	}
-	p := t.pool
-	if !behind {
-		force := false
-		for _, help := range []func() bool{
-			func() bool { return true },
-			t.tighten,
-			func() bool {
-				p.origin.list.Drain()
-				return p.pending.unstalled.Load() != 0 && p.pending.completeSome(refusalLooks) > 0
-			},
-			func() bool { p.collectDropped(); force = ctx == nil; return true },
-			func() bool { return p.options.onOOM != nil && p.options.onOOM(t.outOfMemory(w)) },
-		} {
-			if help() && t.tryCharge(w.amount, force) {
-				return nil
-			}
-		}
-	}
 	switch {
+	case !behind && t.findRoom(w):
+		return nil
 	case ctx == nil:
 		return t.refuse(w, errTenant)
 	case ctx.Err() != nil:
 		return t.refuse(w, ctx.Err())
 	}
-	return t.await(w)
+	waits := *w // a copy on the Go heap
+	return t.await(&waits)
+}
+
+// findRoom charges the account for a request if there is room, or if it finds some: credit of the processors,
+// blocks whose device work is done, memory that C dropped, and what OnOutOfMemory releases. A request without
+// a context is not refused because of a reservation.
+func (t *Tenant) findRoom(w *want) bool {
+	p, force := t.pool, w.r.Context == nil
+	if t.tryCharge(w.amount, false) || t.tighten() && t.tryCharge(w.amount, false) {
+		return true
+	}
+	p.origin.list.Drain()
+	if p.pending.unstalled.Load() != 0 && p.pending.completeSome(refusalLooks) > 0 && t.tryCharge(w.amount, false) {
+		return true
+	}
+	p.collectDropped()
+	return t.tryCharge(w.amount, force) ||
+		p.options.onOOM != nil && p.options.onOOM(t.outOfMemory(w)) && t.tryCharge(w.amount, force)
 }
 
 // await waits for room below the hard limit, first come, first served. If the first request
