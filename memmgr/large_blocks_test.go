@@ -224,8 +224,8 @@ func TestSmallBlocksDoNotKeepLargeSegments(t *testing.T) {
 	}
 }
 
-// While enough memory for a large request is free, but in pieces, its segment has room for further
-// requests. Otherwise it has the size of the request.
+// If a pool was in use by as much before, and enough memory for a large request is free, but in pieces, its
+// segment has room for further requests. Otherwise it has the size of the request.
 func TestOnlyVaryingSizesGetLargerSegments(t *testing.T) {
 	_, p := simulatedPool(t, memmgr.WithDecay(0))
 	reserved := func() int64 { return p.Stats().ReservedBytes.Current }
@@ -234,17 +234,22 @@ func TestOnlyVaryingSizesGetLargerSegments(t *testing.T) {
 		held = append(held, mustAllocate(t, p, 1<<30))
 	}
 	require.EqualValues(t, 5<<30, reserved())
-	for i := range 2 { // leave two pieces of 400 MiB
+	shrink := func(i int) { // leaves a piece of 400 MiB
 		p.Free(held[i])
 		held[i] = mustAllocate(t, p, 624<<20)
 	}
-	require.EqualValues(t, 5<<30, reserved())
+	shrink(0)
+	shrink(1)
 	held = append(held, mustAllocate(t, p, 900<<20))
 	require.EqualValues(t, 5<<30+900<<20, reserved(), "more than the pieces together")
+	held = append(held, mustAllocate(t, p, 401<<20))
+	require.EqualValues(t, 5<<30+1301<<20, reserved(), "more is in use than before")
+	shrink(2)
+	shrink(3)
 	before := reserved()
-	held = append(held, mustAllocate(t, p, 800<<20))
-	require.Greater(t, reserved(), before+800<<20)
-	require.LessOrEqual(t, reserved(), before+832<<20)
+	held = append(held, mustAllocate(t, p, 401<<20))
+	require.Greater(t, reserved(), before)
+	require.LessOrEqual(t, reserved(), before+433<<20)
 	for _, b := range held {
 		p.Free(b)
 	}

@@ -343,9 +343,11 @@ func (p *Pool) segmentFor(w *want) (size, need uintptr) {
 		}
 		return min(size, maxSegment/need*need), need
 	}
-	// Sizes vary if enough is free, but in pieces: the segment gets room for further requests.
-	// Otherwise it has the size of the request, so that a few large buffers reserve no more.
-	if _, split := p.heap.split(); split >= int64(need) {
+	// If the pool was in use by as much before, and enough is free in pieces, sizes vary: the segment
+	// gets room for further requests. Otherwise it has the size of the request, so that a few large
+	// buffers reserve no more.
+	use := &p.account.bytes
+	if _, split := p.heap.split(); split >= int64(need) && use.now.Load()+int64(need) <= use.peak.Load() {
 		return min(need+growth, maxSegment), need
 	}
 	return need, need
