@@ -39,6 +39,12 @@ usmb_array *usmb_array_raw(int32_t ndim)
 
 /* ---- cycles ---------------------------------------------------------------------- */
 
+static void join_root(usmb_array *a, usmb_array *root)
+{
+	root->sharers++;
+	a->root = (usmb_array *)Py_NewRef(root);
+}
+
 /* Registers an array with the collector if its memory belongs to a Python object. Other arrays
    cannot be in a cycle. */
 static void track(usmb_array *a)
@@ -46,8 +52,7 @@ static void track(usmb_array *a)
 	if (!usmb_owned_by_python(a->cell) || !usmb_cell_object(a->cell)) return;
 	usmb_array *root = usmb_cell_root(a->cell);
 	if (root) {
-		root->sharers++;
-		a->root = (usmb_array *)Py_NewRef(root);
+		join_root(a, root);
 	} else {
 		usmb_cell_set_root(a->cell, a);
 		a->sharers = 1;
@@ -276,6 +281,7 @@ PyObject *usmb_array_view_as(usmb_array *src, usmb_dl_dtype dtype, uint32_t extr
 		usmb_array_settle(a, src->cell, first, dtype,
 		                  extra | (src->flags & (USMB_ARR_READONLY | USMB_ARR_MEMORY)));
 		if (src->queue) a->queue = Py_NewRef(src->queue);
+		if (!a->tracked) join_root(a, src->root ? src->root : src);
 	}
 	usmb_array_unhold(src);
 	return (PyObject *)a;
@@ -284,6 +290,13 @@ PyObject *usmb_array_view_as(usmb_array *src, usmb_dl_dtype dtype, uint32_t extr
 PyObject *usmb_array_view(usmb_array *src, char *first, int32_t ndim, const int64_t *shape, const int64_t *strides)
 {
 	return usmb_array_view_as(src, src->dtype, src->flags, first, ndim, shape, strides);
+}
+
+PyObject *usmb_array_alone(usmb_array *a)
+{
+	usmb_array *view = (usmb_array *)usmb_array_view(a, a->first, a->ndim, usmb_shape(a), usmb_strides(a));
+	if (view && !view->tracked) leave_root(view);
+	return (PyObject *)view;
 }
 
 void usmb_array_range(usmb_array *a, int64_t *lo, int64_t *hi)

@@ -37,7 +37,8 @@ enum {
    Memory that belongs to a Python object can be in a cycle with its arrays. The first array on a
    cell is the root of the others: they own a reference of the root, and the root counts the arrays
    that share the cell. So the collector sees the object through the root alone, and only while the
-   cell has no other holders than arrays. */
+   cell has no other holders than arrays. A view of other memory owns a reference of the array that it
+   is a view of: the attribute base. */
 typedef struct usmb_array {
 	PyObject_VAR_HEAD usmb_cell *cell; /* owner of the memory; never NULL */
 	PyObject *queue;                   /* owned: the queue that the caller gave, or NULL */
@@ -52,7 +53,7 @@ typedef struct usmb_array {
 	uint32_t tracked;                  /* known to the cycle collector */
 	uint32_t shown;                    /* 1: a consumer has the address (usmb_array_show) */
 	uint32_t noted;                    /* the facts that its memory has recorded (order.h) */
-	struct usmb_array *root; /* owned: the root of the cell's arrays; NULL if this is the root, or there is none */
+	struct usmb_array *root; /* owned: the root of the cell's arrays, or the base of a view; NULL in that array */
 	PyObject *weak;          /* weak references, managed by CPython */
 	int64_t dims[];          /* shape[ndim], then strides[ndim] in elements */
 } usmb_array;
@@ -172,7 +173,9 @@ void usmb_array_settle_as(usmb_array *a, usmb_cell *cell, usmb_dl_dtype dtype, u
 uint32_t usmb_item_bits(usmb_dl_dtype dtype, uint32_t flags);
 /* A view on src's cell with the layout given (copied); first is an address. */
 PyObject *usmb_array_view(usmb_array *src, char *first, int32_t ndim, const int64_t *shape, const int64_t *strides);
-/* The same with another element type. extra: USMB_ARR_PADDED, and USMB_ARR_READONLY for a read-only
+/* A view of all elements that does not keep src itself: it has no base. */
+PyObject *usmb_array_alone(usmb_array *src);
+/* usmb_array_view with another element type. extra: USMB_ARR_PADDED, and USMB_ARR_READONLY for a read-only
    view. */
 PyObject *usmb_array_view_as(usmb_array *src, usmb_dl_dtype dtype, uint32_t extra, char *first, int32_t ndim,
                              const int64_t *shape, const int64_t *strides);

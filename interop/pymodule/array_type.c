@@ -223,7 +223,7 @@ static PyObject *array_item(PyObject *self, PyObject *const *args, Py_ssize_t n)
 	return bad ? NULL : number_of(a, position);
 }
 
-/* ---- tobytes, format() and round() ------------------------------------------------ */
+/* ---- tobytes and format() --------------------------------------------------------- */
 
 static PyObject *array_tobytes(PyObject *self, PyObject *unused)
 {
@@ -239,35 +239,18 @@ static PyObject *array_tobytes(PyObject *self, PyObject *unused)
 	return r;
 }
 
-/* Calls a method of the number in an array of 0 dimensions. */
-static PyObject *of_number(usmb_array *a, const char *method, PyObject *arg)
-{
-	PyObject *v = number_of(a, 0);
-	PyObject *r = v ? PyObject_CallMethod(v, method, arg ? "(O)" : NULL, arg) : NULL;
-	Py_XDECREF(v);
-	return r;
-}
-
 static PyObject *array_format(PyObject *self, PyObject *spec)
 {
-	if (((usmb_array *)self)->ndim == 0) return of_number((usmb_array *)self, "__format__", spec);
+	if (((usmb_array *)self)->ndim == 0) {
+		PyObject *v = number_of((usmb_array *)self, 0);
+		PyObject *r = v ? PyObject_CallMethod(v, "__format__", "(O)", spec) : NULL;
+		Py_XDECREF(v);
+		return r;
+	}
 	if (PyUnicode_Check(spec) && PyUnicode_GetLength(spec) == 0) return PyObject_Str(self);
 	return usmb_raise(PyExc_TypeError,
 	                  "format() takes a format of numbers for an array of 0 dimensions, this one has %d; index it",
 	                  ((usmb_array *)self)->ndim);
-}
-
-static PyObject *array_round(PyObject *self, PyObject *const *args, Py_ssize_t n)
-{
-	if (n > 1)
-		return usmb_raise(PyExc_TypeError, "round() takes at most 1 more argument, %lld were given",
-		                  (long long)n);
-	if (((usmb_array *)self)->ndim == 0) return of_number((usmb_array *)self, "__round__", n ? args[0] : NULL);
-	return usmb_raise(
-	        PyExc_TypeError,
-	        "round() takes an array of 0 dimensions, this one has %d; usmbridge.array_api.round rounds each "
-	        "element",
-	        ((usmb_array *)self)->ndim);
 }
 
 /* ---- tolist -------------------------------------------------------------------- */
@@ -585,6 +568,10 @@ ATTRIBUTE(size, PyLong_FromLongLong(a->nelem))
 ATTRIBUTE(itemsize, PyLong_FromLongLong(usmb_itemsize(a)))
 ATTRIBUTE(nbytes, PyLong_FromLongLong(usmb_nbytes(a)))
 ATTRIBUTE(readonly, PyBool_FromLong(a->flags &USMB_ARR_READONLY))
+/* The flags that usmbridge._methods shows, and 8: the elements are aligned. */
+ATTRIBUTE(flags, PyLong_FromLong((a->flags & 7) | usmb_array_aligned(a) << 3))
+ATTRIBUTE(alone, usmb_array_alone(a)) /* for memory of dpnp that array_api keeps while the array lives */
+ATTRIBUTE(base, Py_NewRef(a->root ? (PyObject *)a->root : Py_None))
 
 GETTER(usm_type)
 {
@@ -702,7 +689,6 @@ ALIVE_FAST_KW(array_retype)
 ALIVE_FAST_KW(usmb_array_numpy)
 ALIVE_FAST(usmb_array_transpose)
 ALIVE_FAST(array_item)
-ALIVE_FAST(array_round)
 ALIVE_FAST(usmb_array_function)
 ALIVE_TWO(usmb_array_dlpack_device, PyObject *)
 ALIVE_TWO(usmb_array_copy, PyObject *)
@@ -714,7 +700,6 @@ ALIVE_TWO(array_tobytes, PyObject *)
 ALIVE_TWO(array_format, PyObject *)
 ALIVE_TWO(array_complex, PyObject *)
 ALIVE_TWO(usmb_array_T, void *)
-ALIVE_TWO(usmb_array_mT, void *)
 ALIVE_TWO(usmb_array_suai, void *)
 ALIVE_TWO(usmb_array_interface, void *)
 ALIVE_TWO(usmb_array_cuda, void *)
@@ -840,7 +825,6 @@ static PyMethodDef methods[] = {
         {"tolist", USMB_PY_CFUNC(alive_array_tolist), METH_NOARGS, NULL},
         {"tobytes", USMB_PY_CFUNC(alive_array_tobytes), METH_NOARGS, NULL},
         {"__format__", USMB_PY_CFUNC(alive_array_format), METH_O, NULL},
-        {"__round__", USMB_PY_CFUNC(alive_array_round), METH_FASTCALL, NULL},
         {"__array_namespace__", USMB_PY_CFUNC(array_namespace), METH_FASTCALL | METH_KEYWORDS, NULL},
         {"__array_ufunc__", USMB_PY_CFUNC(usmb_array_ufunc), METH_VARARGS | METH_KEYWORDS, NULL},
         {"__complex__", USMB_PY_CFUNC(alive_array_complex), METH_NOARGS, NULL},
@@ -876,9 +860,11 @@ static PyGetSetDef getset[] = {
         {"sycl_context", get_sycl_context, NULL, NULL, NULL},
         {"sycl_device", get_sycl_device, NULL, NULL, NULL},
         {"readonly", get_readonly, NULL, NULL, NULL},
+        {"_flags", get_flags, NULL, NULL, NULL},
+        {"_alone", get_alone, NULL, NULL, NULL},
+        {"base", get_base, NULL, NULL, NULL},
         {"T", alive_usmb_array_T, NULL, NULL, NULL},
         {"__array_priority__", get_priority, NULL, NULL, NULL},
-        {"mT", alive_usmb_array_mT, NULL, NULL, NULL},
         {"_pointer", get_pointer, NULL, NULL, NULL},
         {"__sycl_usm_array_interface__", alive_usmb_array_suai, NULL, NULL, NULL},
         {"__array_interface__", alive_usmb_array_interface, NULL, NULL, NULL},

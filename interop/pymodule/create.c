@@ -539,7 +539,7 @@ PyObject *usmb_array_rooted(usmb_array *src, usmb_dl_dtype dtype, uint32_t extra
 	/* The new cell does not have the pending work of this one. */
 	if (usmb_array_wait(src) < 0) return NULL;
 	/* The owner is a new view, because src can be released. */
-	PyObject *owner = usmb_array_view(src, src->first, src->ndim, usmb_shape(src), usmb_strides(src));
+	PyObject *owner = usmb_array_alone(src);
 	usmb_array *a = owner ? usmb_array_laid_out(ndim, shape, strides) : NULL;
 	if (!a) {
 		Py_XDECREF(owner);

@@ -285,19 +285,6 @@ PyObject *usmb_array_T(PyObject *self, void *closure)
 	return permuted(a, axes);
 }
 
-PyObject *usmb_array_mT(PyObject *self, void *closure)
-{
-	usmb_array *a = (usmb_array *)self;
-	int64_t axes[USMB_DL_MAX_NDIM];
-	(void)closure;
-	if (a->ndim < 2)
-		return usmb_raise(PyExc_ValueError, "mT: a matrix has two dimensions, the array has %d", a->ndim);
-	for (int32_t i = 0; i < a->ndim; i++) axes[i] = i;
-	axes[a->ndim - 1] = a->ndim - 2;
-	axes[a->ndim - 2] = a->ndim - 1;
-	return permuted(a, axes);
-}
-
 PyObject *usmb_array_transpose(PyObject *self, PyObject *const *args, Py_ssize_t n)
 {
 	usmb_array *a = (usmb_array *)self;

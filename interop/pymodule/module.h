@@ -18,7 +18,6 @@ PyObject *usmb_array_subscript(PyObject *self, PyObject *key);
 PyObject *usmb_array_reshape(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
 PyObject *usmb_array_transpose(PyObject *self, PyObject *const *args, Py_ssize_t n);
 PyObject *usmb_array_T(PyObject *self, void *closure);
-PyObject *usmb_array_mT(PyObject *self, void *closure);
 
 /* ---- assign ---- */
 

@@ -28,7 +28,7 @@ static PyObject *ndarray_of(usmb_array *a, PyObject *dtype, int copy)
 		o = usmb_copy_to(a, &usmb_on_host);
 	} else {
 		/* A view, because an array that is released meanwhile refuses NumPy. */
-		o = usmb_array_view(a, a->first, a->ndim, usmb_shape(a), usmb_strides(a));
+		o = usmb_array_alone(a);
 		fresh = 0;
 	}
 	if (!o) return NULL;

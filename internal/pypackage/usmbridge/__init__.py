@@ -43,7 +43,34 @@ _drivers = _native._set_paths("\n".join(p for p in _sys.path if isinstance(p, st
 if _drivers:
     __import__("os").environ["OCL_ICD_FILENAMES"] = _drivers
 
-__all__ = sorted([name for name in vars(_native) if not name.startswith("_")] + ["DType", "set_default"])
+# The functions and methods that usmbridge._methods defines.
+_FUNCTIONS = ("arange", "array", "concat", "eye", "linspace", "stack")
+_METHODS = """__round__ all any argmax argmin argsort clip conj cumprod cumsum diagonal dot flags flatten imag mT max mean min nonzero prod
+ravel real repeat round searchsorted sort squeeze std sum swapaxes take var"""
+
+
+class _Lazy:
+    """A method or attribute of Array before the first use of any. The use loads usmbridge._methods, which replaces all."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def load(self):
+        __import__("usmbridge._methods")
+        return self.name
+
+    def __get__(self, a, cls):
+        return getattr(cls if a is None else a, self.load())
+
+    def __set__(self, a, value):
+        setattr(a, self.load(), value)
+
+
+if "sum" not in vars(_native.Array):
+    for _name in _METHODS.split():
+        setattr(_native.Array, _name, _Lazy(_name))
+
+__all__ = sorted([name for name in vars(_native) if not name.startswith("_")] + ["DType", "set_default", *_FUNCTIONS])
 
 # Numba loads its extensions when it first compiles, which is after it has determined the types
 # of that call's arguments. Arrays have to be registered before that.
@@ -64,18 +91,30 @@ _watch.when_imported("joblib.externals.loky.backend.reduction", "usmbridge._proc
 _watch.when_imported("loky.backend.reduction", "usmbridge._processes:loky")
 
 
+_SUBMODULES = ("array_api", "dask", "numba", "share")
+
+
 def __getattr__(name):
-    # Numba's entry point is usmbridge:numba.init, so that it imports the package before the
-    # submodule: see _watch.bring.
     if name == "set_default":
-        from usmbridge._defaults import set_default
-        globals()[name] = set_default
-        return set_default
-    if name == "DType":  # the class that the C module uses, which is one for each process
-        globals()[name] = type(_native._dtype_of("bool"))
-        return globals()[name]
-    if name in ("share", "array_api") or (name == "numba" and "numba" in _sys.modules):
-        full = f"usmbridge.{name}"
-        __import__(full)
-        return _sys.modules[full]
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from usmbridge._defaults import set_default as found
+    elif name == "DType":  # the class that the C module uses, which is one for each process
+        found = type(_native._dtype_of("bool"))
+    elif name in _FUNCTIONS:
+        from usmbridge import _methods
+        found = _methods.FUNCTIONS[name]
+    elif name in _SUBMODULES:
+        # Numba's entry point is usmbridge:numba.init, so that it imports the package before the
+        # submodule: see _watch.bring.
+        try:
+            __import__(f"usmbridge.{name}")
+        except ModuleNotFoundError as e:
+            raise AttributeError(f"usmbridge.{name} needs another package: {e}") from e
+        return _sys.modules[f"usmbridge.{name}"]
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = found
+    return found
+
+
+def __dir__():
+    return sorted({*globals(), *__all__, *_SUBMODULES})

@@ -6,9 +6,8 @@ the array, and arrays of integers for neighbouring axes of the view. The arrays
 of a key are read on the host; a mask of the first axes alone is not.
 """
 
-import numpy
-
 from . import Array, array_api, asarray, empty
+from ._need import numpy
 
 
 def _index_array(k):

@@ -1,8 +1,7 @@
 """NumPy's array protocols where Python suffices. The C module imports this file when it needs it."""
 
-import numpy
-
 from usmbridge import Array
+from usmbridge._need import numpy
 
 _MAX_DEPTH = 32  # of nested lists and tuples
 _EMPTY = numpy.empty(0).__reduce__()[2]  # the state of an ndarray without elements

@@ -29,9 +29,8 @@ import threading
 import types
 import weakref
 
-import numpy
-
 from usmbridge import Array, DType, asarray, devices, empty, empty_like, from_dlpack, full, full_like, ones, ones_like, zeros, zeros_like
+from usmbridge._need import numpy
 
 __array_api_version__ = "2024.12"
 VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
@@ -200,7 +199,7 @@ def _usm(a):
         return found[0]
     # dpnp.tensor does not import negative strides.
     turn = tuple([slice(None, None, -1 if step < 0 else 1) for step in a.strides])
-    made = _dpnp.tensor.asarray(a[turn])[turn]
+    made = _dpnp.tensor.asarray(a._alone[turn])[turn]
     if not gc.is_tracked(a):  # Arrays on memory of Python objects are tracked
         _remember(a, made)
     return made

@@ -13,6 +13,8 @@ import pytest
 
 from conftest import HOST, peer, sycl_device
 
+import usmbridge as ub
+
 # The modules with public names, and the module that each of them needs.
 MODULES = {
     "usmbridge": (),
@@ -44,6 +46,7 @@ def members(cls, path):
 
 def documented(module):
     """Pairs of the dotted name and the object, for all public names of a module."""
+    ub.Array.sum  # defines the methods of _methods
     yield module.__name__, module
     for name in getattr(module, "__all__", [n for n in vars(module) if not n.startswith("_")]):
         item, path = getattr(module, name), f"{module.__name__}.{name}"

@@ -146,6 +146,19 @@ n = np.asarray(a)
 t = ub.cute.from_dlpack(a).mark_layout_dynamic()
 key: str = t.key
 ub.zeros(3, usm_type="fast")  # type: ignore[arg-type]
+
+def scale(x: ub.Array, k: float) -> ub.Array:
+    return x * k
+
+def standardize(x: ub.Array) -> ub.Array:
+    y = (1 - x) ** 2 // -x
+    y += x
+    return (y - y.mean(axis=0, keepdims=True)) / y.std(0, ddof=1).clip(min=1e-9)
+
+chosen: ub.Array = a[a > 2]
+equal: ub.Array = a == b
+parts: tuple[ub.Array, ub.Array] = divmod(a, 2)
+grid: ub.Array = ub.stack([ub.arange(3), ub.linspace(0, 1, 3), ub.eye(3)[0]]).real
 """
 
 
