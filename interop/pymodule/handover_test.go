@@ -278,11 +278,13 @@ func TestFromPython(t *testing.T) {
 	require.Equal(t, "True", text(t, eval(t, py, "b._pointer == x.__array_interface__['data'][0]", python.Vars{"b": back, "x": x})))
 	back.Release()
 
-	ro := eval(t, py, "b'abc'", nil)
-	r, err := pymodule.FromPython(ro)
-	require.NoError(t, err)
-	require.True(t, r.ReadOnly())
-	r.Release()
+	// By the buffer protocol and by DLPack. The memory itself is read-only, and not only this Array.
+	for _, ro := range []string{"b'abc'", "np.broadcast_to(np.arange(3), (2, 3))"} {
+		r, err := pymodule.FromPython(eval(t, py, ro, python.Vars{"np": np}))
+		require.NoError(t, err)
+		require.True(t, r.ReadOnly() && r.Buffer().ReadOnly(), ro)
+		r.Release()
+	}
 
 	_, err = pymodule.FromPython(eval(t, py, "5", nil))
 	require.ErrorIs(t, err, python.TypeError)
