@@ -1,7 +1,6 @@
 """The buffer protocol and __array_interface__, exported and imported."""
 
 import array
-import ctypes as ct
 import gc
 import hashlib
 import io
@@ -25,15 +24,6 @@ def test_memoryview(device):
         assert bytes(a) == bytes(m)
         with pytest.raises(TypeError):
             memoryview(a[:, ::2]).cast("B")
-
-
-def test_the_view_keeps_the_memory(device):
-    m = memoryview(ub.zeros(4, "uint8", usm_type="shared"))
-    gc.collect()
-    ub.zeros(4, "uint8", usm_type="shared")
-    m[0] = 1
-    assert m.tolist() == [1, 0, 0, 0]
-    m.release()
 
 
 def test_refused(device, np):
@@ -91,49 +81,3 @@ def test_in(np):
     del v
     gc.collect()
     assert sys.getrefcount(b) == n
-
-
-def test_in_refused(np):
-    class NoDLPack(np.ndarray):
-        __dlpack__ = property()
-
-    for bad in (np.array(["a"]), np.array([object()]), np.arange(3).astype(">i4"), np.zeros(2, "i4,f4"), np.zeros(2, "M8[s]")):
-        with pytest.raises((TypeError, BufferError, ValueError)):
-            ub.asarray(bad.view(NoDLPack))
-    x = np.zeros(4, dtype=np.dtype({"names": ["a"], "formats": ["i4"], "offsets": [0], "itemsize": 6}))["a"]
-    with pytest.raises(BufferError, match="multiple"):
-        ub.asarray(x.view(NoDLPack))
-
-
-def test_buffer_requests(device):
-    """Each flag of PEP 3118, on layouts that have and do not have the requested property."""
-
-    class Buffer(ct.Structure):
-        _fields_ = [("buf", ct.c_void_p), ("obj", ct.c_void_p), ("len", ct.c_ssize_t), ("itemsize", ct.c_ssize_t), ("readonly", ct.c_int),
-                    ("ndim", ct.c_int), ("format", ct.c_char_p), ("shape", ct.c_void_p), ("strides", ct.c_void_p),
-                    ("suboffsets", ct.c_void_p), ("internal", ct.c_void_p)]
-
-    get = ct.pythonapi.PyObject_GetBuffer
-    get.argtypes = [ct.py_object, ct.POINTER(Buffer), ct.c_int]
-    release = ct.pythonapi.PyBuffer_Release
-    release.argtypes = [ct.POINTER(Buffer)]
-    WRITABLE, FORMAT, ND, STRIDES, C, F, ANY, INDIRECT = 1, 4, 8, 0x18, 0x38, 0x58, 0x98, 0x118
-    a = ub.zeros((3, 4), "float32", device="host")
-    arrays = {"c": a, "f": a.T, "none": a[::2, ::2], "both": a[0]}
-    fits = {0: {"c", "both"}, ND: {"c", "both"}, STRIDES: set(arrays), C: {"c", "both"}, F: {"f", "both"}, ANY: {"c", "f", "both"}, INDIRECT: set(arrays)}
-    for flags, ok in fits.items():
-        for name, x in arrays.items():
-            for extra in (0, FORMAT, WRITABLE, FORMAT | WRITABLE):
-                b = Buffer()
-                if name not in ok:
-                    with pytest.raises(BufferError):
-                        get(x, ct.byref(b), flags | extra)
-                    assert not b.obj
-                    continue
-                assert get(x, ct.byref(b), flags | extra) == 0
-                assert (b.buf, b.len, b.itemsize, b.readonly) == (x._pointer, x.nbytes, 4, 0)
-                assert b.format == (b"f" if extra & FORMAT else None)
-                assert bool(b.shape) == bool(flags & ND) and bool(b.strides) == (flags & STRIDES == STRIDES) and not b.suboffsets
-                release(ct.byref(b))
-    with pytest.raises(BufferError, match="device"):
-        memoryview(ub.zeros(3, usm_type="device"))

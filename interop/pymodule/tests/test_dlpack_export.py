@@ -65,19 +65,6 @@ def test_devices_are_reported_as_asked_for():
             a.__dlpack__(dl_device=dl_device)
 
 
-def test_every_mix_of_keywords(device, dpctl):
-    q = dpctl.SyclQueue()
-    for a in (ub.zeros(3, device="host"), ub.zeros(3, usm_type="shared")):
-        for stream in ({}, dict(stream=None), dict(stream=-1), dict(stream=q), dict(stream=q._get_capsule())):
-            for version in ({}, dict(max_version=None), dict(max_version=(1, 0))):
-                for dev in ({}, dict(dl_device=None), dict(dl_device=a.__dlpack_device__()), dict(dl_device=(1, 0))):
-                    for copy in ({}, dict(copy=None), dict(copy=False), dict(copy=True)):
-                        if "stream" in stream and not isinstance(stream["stream"], (type(None), int, type(q))):
-                            stream = dict(stream=q._get_capsule())  # one use each
-                        c = a.__dlpack__(**stream, **version, **dev, **copy)
-                        assert capi.name(c) in (capi.VERSIONED, capi.LEGACY)
-
-
 @pytest.mark.parametrize("stream", [0, 7, object(), 1.5, (1, 2)])
 @pytest.mark.parametrize("kw", [{}, dict(copy=True), dict(dl_device=(1, 0))])
 def test_bad_stream(device, stream, kw):
@@ -118,14 +105,6 @@ def test_read_only(np):
     m, c = struct(a, copy=True)
     assert m.flags == 2 and m.t.data != a._pointer
     assert not a.copy().readonly
-
-
-def test_copy_flag(device):
-    for a in (ub.zeros(3, device="host"), ub.zeros(3), ub.zeros(3, usm_type="host")):
-        m, c = struct(a, copy=True)
-        assert m.flags == 2 and m.t.data != a._pointer and (m.t.device_type, m.t.device_id) == a.__dlpack_device__()
-        m, c = struct(a, copy=False)
-        assert m.flags == 0 and m.t.data == a._pointer
 
 
 def test_usm_as_cpu(np, device):

@@ -177,35 +177,6 @@ def test_another_context(device, dpctl, separate):
     refused(data=a._pointer, device=device.dlpack_device)
 
 
-def test_null_strides_and_deleter(np, memory):
-    p = capi.Producer(memory, (2, 3), strides=None)
-    assert ub.from_dlpack(p).strides == (3, 1)
-    a = ub.from_dlpack(capi.Producer(memory, (2, 3), deleter=False))
-    assert values(a) == [[0, 1, 2], [3, 4, 5]]
-
-
-def test_byte_offset(np, memory):
-    a = ub.from_dlpack(capi.Producer(memory, (2,), byte_offset=12))
-    assert a._pointer == memory + 12 and values(a) == [3, 4]
-    a = ub.from_dlpack(capi.Producer(memory, (3,), strides=(-2,), byte_offset=16))
-    assert values(a) == [4, 2, 0]
-
-
-def test_layouts(np, memory):
-    a = ub.from_dlpack(capi.Producer(memory, (2, 3), strides=(1, 2)))
-    assert values(a) == [[0, 2, 4], [1, 3, 5]] and a.strides == (1, 2)
-    a = ub.from_dlpack(capi.Producer(memory, (3, 2), strides=(0, 1)))
-    assert values(a) == [[0, 1]] * 3 and a.strides == (0, 1)
-    a = ub.from_dlpack(capi.Producer(memory, (1, 4), strides=(77, 1)))
-    assert a.strides == (77, 1)
-    a = ub.from_dlpack(capi.Producer(memory, ()))
-    assert a.shape == () and values(a) == 0.0
-    a = ub.from_dlpack(capi.Producer(memory, (1,) * 64))
-    assert a.ndim == 64
-    a = ub.from_dlpack(capi.Producer(0, (3, 0)))
-    assert a.size == 0 and a.shape == (3, 0)
-
-
 def test_oneapi_size_0(device):
     for data in (0, ub.empty(4)._pointer * 0):
         p = capi.Producer(data, (0, 3), device=device.dlpack_device)
