@@ -103,9 +103,7 @@ func standardHeader(t *testing.T) string {
 	for _, e := range testenv.Environments() {
 		pattern := filepath.Join(e, "lib", "python3*", "site-packages", "tvm_ffi", "include", "dlpack", "dlpack.h")
 		if found, _ := filepath.Glob(pattern); len(found) > 0 {
-			path, err := filepath.Abs(found[0])
-			require.NoError(t, err)
-			return path
+			return testenv.Must(filepath.Abs(found[0]))(t)
 		}
 	}
 	testenv.Missing(t, "no dlpack.h: neither VIRTUAL_ENV nor .venv has the wheel apache-tvm-ffi", testenv.Peers)
@@ -133,12 +131,10 @@ func evaluate(t *testing.T, header string, expressions []string) []int64 {
 	require.NoError(t, os.WriteFile(file, source.Bytes(), 0o600))
 	out, err := exec.Command(cc[0], append(cc[1:], "-o", program, file)...).CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	out, err = exec.Command(program).Output()
-	require.NoError(t, err)
+	out = testenv.Must(exec.Command(program).Output())(t)
 	var values []int64
 	for _, line := range strings.Fields(string(out)) {
-		v, err := strconv.ParseInt(line, 10, 64)
-		require.NoError(t, err)
+		v := testenv.Must(strconv.ParseInt(line, 10, 64))(t)
 		values = append(values, v)
 	}
 	require.Len(t, values, len(expressions))
@@ -165,15 +161,13 @@ func TestStandardHeader(t *testing.T) {
 
 // TestOwnHeader compares the constants of this package with usmb_dlpack.h.
 func TestOwnHeader(t *testing.T) {
-	header, err := filepath.Abs("usmb_dlpack.h")
-	require.NoError(t, err)
+	header := testenv.Must(filepath.Abs("usmb_dlpack.h"))(t)
 	compareFacts(t, header, func(f abiFact) string { return f.ours })
 }
 
 // TestMirroredStructs compares the layout of structs that Go mirrors with C's.
 func TestMirroredStructs(t *testing.T) {
-	header, err := filepath.Abs("usmb_dl_internal.h")
-	require.NoError(t, err)
+	header := testenv.Must(filepath.Abs("usmb_dl_internal.h"))(t)
 	var expressions []string
 	var want []int64
 	for _, f := range dlpack.MirrorFacts() {
@@ -187,8 +181,7 @@ func TestMirroredStructs(t *testing.T) {
 
 // TestNoValueMissing: every enumerator and flag of dlpack.h is in the list of facts.
 func TestNoValueMissing(t *testing.T) {
-	text, err := os.ReadFile(standardHeader(t))
-	require.NoError(t, err)
+	text := testenv.Must(os.ReadFile(standardHeader(t)))(t)
 	known := map[string]bool{}
 	for _, f := range valueFacts() {
 		known[f.standard] = true

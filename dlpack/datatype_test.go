@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/internal/testenv"
 )
 
 func TestNamesRoundTrip(t *testing.T) {
@@ -27,9 +28,7 @@ func TestNamesRoundTrip(t *testing.T) {
 		require.Equal(t, name, d.String())
 		require.False(t, seen[name], "%s twice", name)
 		seen[name] = true
-		back, err := dlpack.ParseName(name)
-		require.NoError(t, err)
-		require.Equal(t, d, back)
+		require.Equal(t, d, testenv.Must(dlpack.ParseName(name))(t))
 		require.NoError(t, d.Check())
 	}
 }
@@ -52,9 +51,7 @@ func TestTypeStrings(t *testing.T) {
 		dlpack.Float16: "<f2", dlpack.Float32: "<f4", dlpack.Float64: "<f8",
 		dlpack.Complex64: "<c8", dlpack.Complex128: "<c16",
 	} {
-		got, err := d.TypeString()
-		require.NoError(t, err)
-		require.Equal(t, want, got)
+		require.Equal(t, want, testenv.Must(d.TypeString())(t))
 		for _, sign := range []string{"<", "=", "|", ""} {
 			back, err := dlpack.ParseTypeString(sign + want[1:])
 			require.NoError(t, err, sign+want[1:])
@@ -62,9 +59,7 @@ func TestTypeStrings(t *testing.T) {
 		}
 	}
 	// The order of one byte does not matter.
-	d, err := dlpack.ParseTypeString(">u1")
-	require.NoError(t, err)
-	require.Equal(t, dlpack.Uint8, d)
+	require.Equal(t, dlpack.Uint8, testenv.Must(dlpack.ParseTypeString(">u1"))(t))
 }
 
 func TestTypeStringErrors(t *testing.T) {
@@ -84,10 +79,8 @@ func TestTypeStringErrors(t *testing.T) {
 			require.ErrorContains(t, err, d.Name())
 		}
 	}
-	_, err := dlpack.ParseName("<f4")
-	require.ErrorContains(t, err, `write "float32"`)
-	_, err = dlpack.ParseName("double")
-	require.ErrorIs(t, err, dlpack.ErrDataType)
+	require.ErrorContains(t, testenv.ErrorOf(dlpack.ParseName("<f4")), `write "float32"`)
+	require.ErrorIs(t, testenv.ErrorOf(dlpack.ParseName("double")), dlpack.ErrDataType)
 }
 
 func TestDataTypeCheck(t *testing.T) {
@@ -125,14 +118,11 @@ func TestByteSize(t *testing.T) {
 		{dlpack.Uint8, math.MaxInt64 / 8, true, math.MaxInt64 / 8}, {dlpack.Int1, math.MaxInt64, false, 1 << 60},
 		{dlpack.DataType{Code: dlpack.CodeFloat, Bits: 32, Lanes: 4}, 2, false, 32},
 	} {
-		got, err := c.d.ByteSize(c.n, c.padded)
-		require.NoError(t, err)
+		got := testenv.Must(c.d.ByteSize(c.n, c.padded))(t)
 		require.Equal(t, c.want, got, "%s %d", c.d, c.n)
 	}
-	_, err := dlpack.Float32.ByteSize(math.MaxInt64/32+1, false)
-	require.ErrorIs(t, err, dlpack.ErrOverflow)
-	_, err = dlpack.Float32.ByteSize(-1, false)
-	require.ErrorIs(t, err, dlpack.ErrShape)
+	require.ErrorIs(t, testenv.ErrorOf(dlpack.Float32.ByteSize(math.MaxInt64/32+1, false)), dlpack.ErrOverflow)
+	require.ErrorIs(t, testenv.ErrorOf(dlpack.Float32.ByteSize(-1, false)), dlpack.ErrShape)
 	require.Equal(t, 1, dlpack.Float6E2M3FN.Size())
 	require.Equal(t, 16, dlpack.Complex128.Size())
 	require.Equal(t, 6, dlpack.Float6E2M3FN.StorageBits(false))
@@ -173,8 +163,7 @@ func TestGoTypes(t *testing.T) {
 // goldenFloats returns values as computed by ml_dtypes 0.6 and NumPy.
 func goldenFloats(t *testing.T) map[string]string {
 	t.Helper()
-	text, err := os.ReadFile("testdata/float_values.json")
-	require.NoError(t, err)
+	text := testenv.Must(os.ReadFile("testdata/float_values.json"))(t)
 	var golden map[string]string
 	require.NoError(t, json.Unmarshal(text, &golden))
 	return golden
@@ -206,8 +195,7 @@ func TestNarrowFloats(t *testing.T) {
 		"float4_e2m1fn":      func(b uint8) float32 { return dlpack.F4E2M1FN(b).Float32() },
 	}
 	for name, method := range methods {
-		d, err := dlpack.ParseName(name)
-		require.NoError(t, err)
+		d := testenv.Must(dlpack.ParseName(name))(t)
 		values := strings.Fields(golden[name])
 		require.Len(t, values, 1<<d.Bits, name)
 		for i, want := range values {
@@ -226,8 +214,7 @@ func TestHalfFloats(t *testing.T) {
 	for _, pair := range strings.Split(golden["bfloat16_rounding"], ",") {
 		var from uint32
 		var to uint16
-		_, err := fmt.Sscanf(pair, "%x %x", &from, &to)
-		require.NoError(t, err)
+		require.NoError(t, testenv.ErrorOf(fmt.Sscanf(pair, "%x %x", &from, &to)))
 		v := float64(math.Float32frombits(from))
 		got := dlpack.BF16(dlpack.BFloat16.FloatFormat().Encode(v))
 		if math.IsNaN(v) {
@@ -327,8 +314,7 @@ func FuzzParseTypeString(f *testing.F) {
 			return
 		}
 		require.Equal(t, want, d, "%q", s)
-		back, err := d.TypeString()
-		require.NoError(t, err)
+		back := testenv.Must(d.TypeString())(t)
 		require.Equal(t, back[1:], strings.TrimLeft(s, "<=|>!"))
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/usmbridge/usmbridge/dlpack"
 	"github.com/usmbridge/usmbridge/dlpack/internal/cpeer"
+	"github.com/usmbridge/usmbridge/internal/testenv"
 )
 
 // TestDeletedTwice: a consumer that deletes twice is wrong, but the owner keeps its other references and
@@ -25,17 +26,14 @@ func TestDeletedTwice(t *testing.T) {
 
 	for _, versioned := range []bool{true, false} {
 		before := owner.Drops()
-		tensor, err := exportView(view, 0, versioned, owner.DLPack())
-		require.NoError(t, err)
+		tensor := testenv.Must(exportView(view, 0, versioned, owner.DLPack()))(t)
 		block, _ := tensor.Detach()
 		dlpack.Delete(block, versioned)
 		dlpack.Delete(block, versioned)
 		require.Equal(t, before+1, owner.Drops(), "the owner lost one reference")
 
-		first, err := exportView(view, 0, versioned, owner.DLPack())
-		require.NoError(t, err)
-		second, err := exportView(view, 0, versioned, owner.DLPack())
-		require.NoError(t, err)
+		first := testenv.Must(exportView(view, 0, versioned, owner.DLPack()))(t)
+		second := testenv.Must(exportView(view, 0, versioned, owner.DLPack()))(t)
 		one, _ := first.Managed()
 		other, _ := second.Managed()
 		require.NotEqual(t, one, other)

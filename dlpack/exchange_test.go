@@ -13,6 +13,7 @@ import (
 
 	"github.com/usmbridge/usmbridge/dlpack"
 	"github.com/usmbridge/usmbridge/dlpack/internal/cpeer"
+	"github.com/usmbridge/usmbridge/internal/testenv"
 )
 
 // memory returns C memory for a test, aligned to 16 bytes.
@@ -39,8 +40,7 @@ func checkView(v dlpack.View, flags dlpack.Flags) (dlpack.Span, error) {
 // exported returns an exported tensor as a consumer in C reads it.
 func exported(t *testing.T, v dlpack.View, flags dlpack.Flags, versioned bool) cpeer.Fields {
 	t.Helper()
-	tensor, err := exportView(v, flags, versioned, dlpack.Owner{})
-	require.NoError(t, err)
+	tensor := testenv.Must(exportView(v, flags, versioned, dlpack.Owner{}))(t)
 	defer tensor.Release()
 	return cpeer.Look(tensor.Managed())
 }
@@ -98,9 +98,8 @@ func TestExportByteOffset(t *testing.T) {
 			require.Equal(t, c.data, f.Data)
 			require.Equal(t, c.offset, f.ByteOffset)
 			// All forms have the same first element after the import.
-			back, err := checkView(dlpack.View{Data: f.Data, Device: f.Device, DataType: f.DataType, Shape: f.Shape,
-				Strides: f.Strides, ByteOffset: f.ByteOffset}, 0)
-			require.NoError(t, err)
+			back := testenv.Must(checkView(dlpack.View{Data: f.Data, Device: f.Device, DataType: f.DataType, Shape: f.Shape,
+				Strides: f.Strides, ByteOffset: f.ByteOffset}, 0))(t)
 			if !f.Device.Type.IsHandle() {
 				require.Equal(t, unsafe.Add(c.view.Data, c.view.ByteOffset), back.First)
 			} else {
@@ -142,11 +141,9 @@ func TestExportOfNoElements(t *testing.T) {
 		f = exported(t, f32(p, dlpack.OneAPI(0), []int64{5, 0, 1 << 40, 3}, wild), 0, versioned)
 		require.Equal(t, p, f.Data)
 		require.Equal(t, wild, f.Strides)
-		_, err := exportView(f32(nil, dlpack.OneAPI(0), []int64{0}, nil), 0, versioned, dlpack.Owner{})
-		require.ErrorIs(t, err, dlpack.ErrNull)
+		require.ErrorIs(t, testenv.ErrorOf(exportView(f32(nil, dlpack.OneAPI(0), []int64{0}, nil), 0, versioned, dlpack.Owner{})), dlpack.ErrNull)
 	}
-	tensor, err := exportView(f32(p, dlpack.CPU, []int64{0}, nil), 0, true, dlpack.Owner{})
-	require.NoError(t, err)
+	tensor := testenv.Must(exportView(f32(p, dlpack.CPU, []int64{0}, nil), 0, true, dlpack.Owner{}))(t)
 	require.Nil(t, tensor.Data(), "as a consumer sees it")
 	tensor.Release()
 }
@@ -246,14 +243,11 @@ func TestExportErrors(t *testing.T) {
 		_, err := exportView(c.view, c.flags, c.versioned, owner.DLPack())
 		require.ErrorIs(t, err, c.err)
 	}
-	_, err := dlpack.Export(nil, 0, true, owner.DLPack())
-	require.ErrorIs(t, err, dlpack.ErrNull)
-	_, err = dlpack.Check(nil, 0)
-	require.ErrorIs(t, err, dlpack.ErrNull)
+	require.ErrorIs(t, testenv.ErrorOf(dlpack.Export(nil, 0, true, owner.DLPack())), dlpack.ErrNull)
+	require.ErrorIs(t, testenv.ErrorOf(dlpack.Check(nil, 0)), dlpack.ErrNull)
 	require.Zero(t, owner.Drops())
 	// Padding does not apply to whole bytes, so the legacy struct is sufficient.
-	tensor, err := exportView(f32(p, dlpack.CPU, []int64{2}, nil), dlpack.SubBytePadded, false, owner.DLPack())
-	require.NoError(t, err)
+	tensor := testenv.Must(exportView(f32(p, dlpack.CPU, []int64{2}, nil), dlpack.SubBytePadded, false, owner.DLPack()))(t)
 	tensor.Release()
 	require.Equal(t, int64(1), owner.Drops())
 }
@@ -317,10 +311,8 @@ func TestImportErrors(t *testing.T) {
 			}
 		})
 	}
-	_, err := dlpack.Import(nil, true)
-	require.ErrorIs(t, err, dlpack.ErrNull)
-	_, err = dlpack.Import(nil, false)
-	require.ErrorIs(t, err, dlpack.ErrNull)
+	require.ErrorIs(t, testenv.ErrorOf(dlpack.Import(nil, true)), dlpack.ErrNull)
+	require.ErrorIs(t, testenv.ErrorOf(dlpack.Import(nil, false)), dlpack.ErrNull)
 	for _, bare := range []bool{false, true} {
 		message, _, _, _, _, _ := cpeer.Snapshot(nil, true, bare)
 		require.Contains(t, message, "no memory behind the tensor")
@@ -363,8 +355,7 @@ func TestImport(t *testing.T) {
 				before := cpeer.Deleted()
 				f := fields(c.view)
 				f.Legacy, f.Version.Minor, f.Flags = legacy, 7, dlpack.ReadOnly|1<<40
-				tensor, err := dlpack.Import(cpeer.Produce(f), !legacy)
-				require.NoError(t, err)
+				tensor := testenv.Must(dlpack.Import(cpeer.Produce(f), !legacy))(t)
 				span := tensor.Span()
 				require.Equal(t, c.c, span.CContiguous())
 				require.Equal(t, c.f, span.FContiguous())
@@ -398,8 +389,7 @@ func TestImportPadded(t *testing.T) {
 	p := memory(t, 64)
 	f := fields(dlpack.View{Data: p, Device: dlpack.CPU, DataType: dlpack.Float4E2M1FN, Shape: []int64{3}})
 	f.Flags = dlpack.SubBytePadded
-	tensor, err := dlpack.Import(cpeer.Produce(f), true)
-	require.NoError(t, err)
+	tensor := testenv.Must(dlpack.Import(cpeer.Produce(f), true))(t)
 	defer tensor.Release()
 	require.Equal(t, uint32(8), tensor.Span().ItemBits)
 	require.Equal(t, int64(3), tensor.Span().Hi)
@@ -412,8 +402,7 @@ func TestImportWithoutDeleter(t *testing.T) {
 		f.Legacy, f.NoDeleter = legacy, true
 		managed := cpeer.Produce(f)
 		before := cpeer.Deleted()
-		tensor, err := dlpack.Import(managed, !legacy)
-		require.NoError(t, err)
+		tensor := testenv.Must(dlpack.Import(managed, !legacy))(t)
 		tensor.Release()
 		require.Equal(t, before, cpeer.Deleted())
 		cpeer.FreeUndeleted(managed, !legacy)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/usmbridge/usmbridge/dlpack"
 	"github.com/usmbridge/usmbridge/dlpack/internal/cpeer"
+	"github.com/usmbridge/usmbridge/internal/testenv"
 )
 
 // model is the expected result of usmb_dl_check, computed slowly with unbounded numbers: an error or a
@@ -150,8 +151,7 @@ func requireModel(t *testing.T, v dlpack.View, flags dlpack.Flags) {
 	require.Equal(t, want.err == nil, message == "")
 	if want.err != nil {
 		dlpack.Delete(managed, true)
-		_, err = exportView(v, flags&7, true, dlpack.Owner{})
-		require.Error(t, err)
+		require.Error(t, testenv.ErrorOf(exportView(v, flags&7, true, dlpack.Owner{})))
 		return
 	}
 	defer imported.Release()
@@ -176,8 +176,7 @@ func requireSameOut(t *testing.T, v dlpack.View, flags dlpack.Flags, want dlpack
 		require.True(t, ok, "%v of %+v", err, v)
 		return
 	}
-	back, err := dlpack.Import(out.Detach())
-	require.NoError(t, err)
+	back := testenv.Must(dlpack.Import(out.Detach()))(t)
 	defer back.Release()
 	got := back.Span()
 	if want.Count == 0 {
@@ -249,8 +248,7 @@ func FuzzCheck(f *testing.F) {
 			}
 		}
 		if ndim > dlpack.MaxNDim {
-			_, err := checkView(v, 0)
-			require.ErrorIs(t, err, dlpack.ErrShape)
+			require.ErrorIs(t, testenv.ErrorOf(checkView(v, 0)), dlpack.ErrShape)
 			return
 		}
 		requireModel(t, v, dlpack.Flags(flags))
@@ -266,8 +264,7 @@ func TestSpanByWalking(t *testing.T) {
 			for _, b := range values {
 				for _, shape := range [][]int64{{1, 1}, {2, 3}, {3, 1}} {
 					v := dlpack.View{Data: p, Device: dlpack.CPU, DataType: bits, Shape: shape, Strides: []int64{a, b}}
-					got, err := checkView(v, 0)
-					require.NoError(t, err)
+					got := testenv.Must(checkView(v, 0))(t)
 					width := int64(bits.BitSize())
 					lo, hi := int64(0), int64(0)
 					for i := range shape[0] {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/usmbridge/usmbridge/dlpack"
 	"github.com/usmbridge/usmbridge/dlpack/internal/cpeer"
+	"github.com/usmbridge/usmbridge/internal/testenv"
 )
 
 // TestDroppedOnce: each way to end a tensor drops its owner once.
@@ -27,8 +28,7 @@ func TestDroppedOnce(t *testing.T) {
 		"a foreign thread": func(t *testing.T, x dlpack.Tensor) { require.True(t, cpeer.DeleteOnThread(x.Detach())) },
 		"a consumer in C":  func(t *testing.T, x dlpack.Tensor) { require.Zero(t, cpeer.Sum(x.Detach())) },
 		"imported again": func(t *testing.T, x dlpack.Tensor) {
-			y, err := dlpack.Import(x.Detach())
-			require.NoError(t, err)
+			y := testenv.Must(dlpack.Import(x.Detach()))(t)
 			require.False(t, x.Valid())
 			y.Release()
 			x.Release()
@@ -44,8 +44,7 @@ func TestDroppedOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, versioned := range []bool{true, false} {
 				owner := cpeer.NewOwner()
-				x, err := exportView(f32(p, dlpack.CPU, []int64{2, 2}, nil), 0, versioned, owner.DLPack())
-				require.NoError(t, err)
+				x := testenv.Must(exportView(f32(p, dlpack.CPU, []int64{2, 2}, nil), 0, versioned, owner.DLPack()))(t)
 				require.Zero(t, owner.Drops())
 				end(t, x)
 				require.Equal(t, int64(1), owner.Drops())
@@ -58,11 +57,9 @@ func TestDroppedOnce(t *testing.T) {
 
 func TestUseAfterRelease(t *testing.T) {
 	p := memory(t, 64)
-	stale, err := exportView(f32(p, dlpack.CPU, []int64{2}, nil), 0, true, dlpack.Owner{})
-	require.NoError(t, err)
+	stale := testenv.Must(exportView(f32(p, dlpack.CPU, []int64{2}, nil), 0, true, dlpack.Owner{}))(t)
 	stale.Release()
-	next, err := exportView(f32(p, dlpack.CPU, []int64{3}, nil), 0, true, dlpack.Owner{})
-	require.NoError(t, err)
+	next := testenv.Must(exportView(f32(p, dlpack.CPU, []int64{3}, nil), 0, true, dlpack.Owner{}))(t)
 	defer next.Release()
 	stale.Release() // must not end the tensor that reuses the slot
 	require.True(t, next.Valid())
@@ -87,8 +84,7 @@ func TestLive(t *testing.T) {
 	before := dlpack.Live()
 	var all []dlpack.Tensor
 	for range 1500 { // more than two slabs
-		x, err := exportView(f32(p, dlpack.CPU, []int64{2}, nil), 0, true, dlpack.Owner{})
-		require.NoError(t, err)
+		x := testenv.Must(exportView(f32(p, dlpack.CPU, []int64{2}, nil), 0, true, dlpack.Owner{}))(t)
 		all = append(all, x)
 	}
 	require.Equal(t, before+1500, dlpack.Live())
@@ -134,8 +130,7 @@ func TestDeleteInForkedChild(t *testing.T) {
 	p := memory(t, 64)
 	for _, versioned := range []bool{true, false} {
 		owner := cpeer.NewOwner()
-		x, err := exportView(f32(p, dlpack.CPU, []int64{2, 2}, nil), 0, versioned, owner.DLPack())
-		require.NoError(t, err)
+		x := testenv.Must(exportView(f32(p, dlpack.CPU, []int64{2, 2}, nil), 0, versioned, owner.DLPack()))(t)
 		managed, versioned := x.Managed()
 		require.Zero(t, cpeer.DeleteInChild(managed, versioned, owner))
 		require.Zero(t, owner.Drops())

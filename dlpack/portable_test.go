@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/internal/testenv"
 )
 
 // TestUnsupportedBuild: in builds without the exchange, its functions return errors.ErrUnsupported.
@@ -15,12 +16,9 @@ func TestUnsupportedBuild(t *testing.T) {
 	if dlpack.Supported() {
 		t.Skip("this build exchanges tensors; run with CGO_ENABLED=0")
 	}
-	_, err := dlpack.Export(&dlpack.View{}, 0, true, dlpack.Owner{})
-	require.ErrorIs(t, err, errors.ErrUnsupported)
-	_, err = dlpack.Import(nil, true)
-	require.ErrorIs(t, err, errors.ErrUnsupported)
-	_, err = dlpack.Check(&dlpack.View{}, 0)
-	require.ErrorIs(t, err, errors.ErrUnsupported)
+	require.ErrorIs(t, testenv.ErrorOf(dlpack.Export(&dlpack.View{}, 0, true, dlpack.Owner{})), errors.ErrUnsupported)
+	require.ErrorIs(t, testenv.ErrorOf(dlpack.Import(nil, true)), errors.ErrUnsupported)
+	require.ErrorIs(t, testenv.ErrorOf(dlpack.Check(&dlpack.View{}, 0)), errors.ErrUnsupported)
 	dlpack.Delete(nil, true)
 	require.False(t, dlpack.Tensor{}.Valid())
 	dlpack.Tensor{}.Release()

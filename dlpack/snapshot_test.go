@@ -10,6 +10,7 @@ import (
 
 	"github.com/usmbridge/usmbridge/dlpack"
 	"github.com/usmbridge/usmbridge/dlpack/internal/cpeer"
+	"github.com/usmbridge/usmbridge/internal/testenv"
 )
 
 // TestImportedTensorStands: changes of the producer's struct after the import have no effect.
@@ -19,10 +20,8 @@ func TestImportedTensorStands(t *testing.T) {
 		f := fields(f32(p, dlpack.CPU, []int64{2, 3}, []int64{3, 1}))
 		f.Legacy = !versioned
 		managed := cpeer.Produce(f)
-		x, err := dlpack.Import(managed, versioned)
-		require.NoError(t, err)
-		elements, err := dlpack.Elements[float32](x)
-		require.NoError(t, err)
+		x := testenv.Must(dlpack.Import(managed, versioned))(t)
+		elements := testenv.Must(dlpack.Elements[float32](x))(t)
 		cpeer.Overwrite(managed, versioned, cpeer.Fields{NDim: 60, ByteOffset: 1 << 40, DataType: dlpack.Float64,
 			Shape: []int64{1 << 40, 1 << 20}, Strides: []int64{1 << 50, -7}})
 
@@ -36,9 +35,7 @@ func TestImportedTensorStands(t *testing.T) {
 		require.Zero(t, offset)
 		requirePanicIs(t, dlpack.ErrIndex, func() { elements.At(2, 0) })
 		require.Len(t, slices.Collect(elements.All()), 6)
-		s, err := dlpack.Slice[float32](x)
-		require.NoError(t, err)
-		require.Len(t, s, 6)
+		require.Len(t, testenv.Must(dlpack.Slice[float32](x))(t), 6)
 		x.Release()
 	}
 }
@@ -83,8 +80,7 @@ func TestImportManyDimensions(t *testing.T) {
 			shape[ndim-1] = 4
 		}
 		for range 3 { // the slot is reused
-			x, err := dlpack.Import(cpeer.Produce(fields(f32(p, dlpack.CPU, shape, nil))), true)
-			require.NoError(t, err)
+			x := testenv.Must(dlpack.Import(cpeer.Produce(fields(f32(p, dlpack.CPU, shape, nil))), true))(t)
 			require.Equal(t, ndim, len(x.Shape()))
 			require.True(t, slices.Equal(shape, x.Shape()))
 			require.Len(t, x.Strides(), ndim)

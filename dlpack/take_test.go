@@ -9,6 +9,7 @@ import (
 
 	"github.com/usmbridge/usmbridge/dlpack"
 	"github.com/usmbridge/usmbridge/dlpack/internal/cpeer"
+	"github.com/usmbridge/usmbridge/internal/testenv"
 )
 
 // TestTake: of a claimed tensor only the claimed handle is valid, and a second Take undoes the claim.
@@ -16,8 +17,7 @@ func TestTake(t *testing.T) {
 	counter := cpeer.NewOwner()
 	defer counter.Free()
 	view := dlpack.View{Data: memory(t, 64), Device: dlpack.CPU, DataType: dlpack.Float32, Shape: []int64{16}}
-	x, err := exportView(view, 0, true, counter.DLPack())
-	require.NoError(t, err)
+	x := testenv.Must(exportView(view, 0, true, counter.DLPack()))(t)
 	mine, ok := x.Take()
 	require.True(t, ok)
 	require.False(t, x.Valid())
@@ -43,8 +43,7 @@ func TestTake(t *testing.T) {
 	require.False(t, ok)
 
 	// All handles of the former tensor are invalid for the next tensor of the slot.
-	y, err := exportView(view, 0, true, dlpack.Owner{})
-	require.NoError(t, err)
+	y := testenv.Must(exportView(view, 0, true, dlpack.Owner{}))(t)
 	require.False(t, x.Valid() || mine.Valid() || back.Valid())
 	y.Release()
 	require.Equal(t, int64(1), counter.Drops())

@@ -11,12 +11,12 @@ import (
 
 	"github.com/usmbridge/usmbridge/dlpack"
 	"github.com/usmbridge/usmbridge/dlpack/internal/cpeer"
+	"github.com/usmbridge/usmbridge/internal/testenv"
 )
 
 func export(t *testing.T, v dlpack.View, flags dlpack.Flags) dlpack.Tensor {
 	t.Helper()
-	x, err := exportView(v, flags, true, dlpack.Owner{})
-	require.NoError(t, err)
+	x := testenv.Must(exportView(v, flags, true, dlpack.Owner{}))(t)
 	t.Cleanup(x.Release)
 	return x
 }
@@ -38,28 +38,21 @@ func requirePanicIs(t *testing.T, want error, misuse func()) {
 func TestSlice(t *testing.T) {
 	p := memory(t, 64)
 	x := export(t, f32(p, dlpack.CPU, []int64{2, 3}, nil), 0)
-	s, err := dlpack.Slice[float32](x)
-	require.NoError(t, err)
+	s := testenv.Must(dlpack.Slice[float32](x))(t)
 	require.Len(t, s, 6)
 	require.Equal(t, p, unsafe.Pointer(&s[0]), "no copy")
 	s[5] = 2.5
 	require.Equal(t, float32(2.5), *(*float32)(unsafe.Add(p, 20)))
-	empty, err := dlpack.Slice[float32](export(t, f32(p, dlpack.CPU, []int64{0}, nil), 0))
-	require.NoError(t, err)
-	require.Empty(t, empty)
+	require.Empty(t, testenv.Must(dlpack.Slice[float32](export(t, f32(p, dlpack.CPU, []int64{0}, nil), 0)))(t))
 
-	_, err = dlpack.Slice[float64](x)
+	_, err := dlpack.Slice[float64](x)
 	require.ErrorIs(t, err, dlpack.ErrDataType)
 	require.ErrorContains(t, err, "float32, not float64: ask for float32")
-	_, err = dlpack.Slice[float32](export(t, f32(p, dlpack.CPU, []int64{2, 3}, []int64{1, 2}), 0))
-	require.ErrorIs(t, err, dlpack.ErrLayout)
-	_, err = dlpack.Slice[float32](export(t, f32(p, dlpack.OneAPI(0), []int64{2}, nil), 0))
-	require.ErrorIs(t, err, dlpack.ErrDevice)
+	require.ErrorIs(t, testenv.ErrorOf(dlpack.Slice[float32](export(t, f32(p, dlpack.CPU, []int64{2, 3}, []int64{1, 2}), 0))), dlpack.ErrLayout)
+	require.ErrorIs(t, testenv.ErrorOf(dlpack.Slice[float32](export(t, f32(p, dlpack.OneAPI(0), []int64{2}, nil), 0))), dlpack.ErrDevice)
 	readOnly := export(t, f32(p, dlpack.CPU, []int64{6}, nil), dlpack.ReadOnly)
-	_, err = dlpack.Slice[float32](readOnly)
-	require.ErrorIs(t, err, dlpack.ErrReadOnly)
-	s, err = dlpack.ReadOnlySlice[float32](readOnly)
-	require.NoError(t, err)
+	require.ErrorIs(t, testenv.ErrorOf(dlpack.Slice[float32](readOnly)), dlpack.ErrReadOnly)
+	s = testenv.Must(dlpack.ReadOnlySlice[float32](readOnly))(t)
 	require.Equal(t, float32(2.5), s[5])
 }
 
@@ -69,13 +62,10 @@ func TestSubByteSlice(t *testing.T) {
 	_, err := dlpack.Slice[dlpack.F4E2M1FN](export(t, v, 0))
 	require.ErrorIs(t, err, dlpack.ErrLayout)
 	require.ErrorContains(t, err, "packed")
-	padded, err := dlpack.Slice[dlpack.F4E2M1FN](export(t, v, dlpack.SubBytePadded))
-	require.NoError(t, err)
-	require.Len(t, padded, 3)
+	require.Len(t, testenv.Must(dlpack.Slice[dlpack.F4E2M1FN](export(t, v, dlpack.SubBytePadded)))(t), 3)
 
 	copy(unsafe.Slice((*byte)(p), 2), []byte{0x21, 0x0f})
-	raw, err := dlpack.Bytes(export(t, v, 0))
-	require.NoError(t, err)
+	raw := testenv.Must(dlpack.Bytes(export(t, v, 0)))(t)
 	require.Equal(t, []byte{0x21, 0x0f}, raw)
 	values := make([]byte, 3)
 	require.NoError(t, dlpack.UnpackBits(values, raw, 0, 4))
@@ -86,13 +76,9 @@ func TestSubByteSlice(t *testing.T) {
 
 func TestBytes(t *testing.T) {
 	p := memory(t, 64)
-	b, err := dlpack.Bytes(export(t, f32(p, dlpack.CPU, []int64{2, 3}, []int64{1, 2}), 0))
-	require.NoError(t, err)
-	require.Len(t, b, 24)
-	_, err = dlpack.Bytes(export(t, f32(p, dlpack.CPU, []int64{2, 3}, []int64{4, 1}), 0))
-	require.ErrorIs(t, err, dlpack.ErrLayout)
-	_, err = dlpack.Bytes(export(t, f32(p, dlpack.OneAPI(0), []int64{2}, nil), 0))
-	require.ErrorIs(t, err, dlpack.ErrDevice)
+	require.Len(t, testenv.Must(dlpack.Bytes(export(t, f32(p, dlpack.CPU, []int64{2, 3}, []int64{1, 2}), 0)))(t), 24)
+	require.ErrorIs(t, testenv.ErrorOf(dlpack.Bytes(export(t, f32(p, dlpack.CPU, []int64{2, 3}, []int64{4, 1}), 0))), dlpack.ErrLayout)
+	require.ErrorIs(t, testenv.ErrorOf(dlpack.Bytes(export(t, f32(p, dlpack.OneAPI(0), []int64{2}, nil), 0))), dlpack.ErrDevice)
 }
 
 func TestElements(t *testing.T) {
@@ -103,8 +89,7 @@ func TestElements(t *testing.T) {
 	}
 	v := dlpack.View{Data: unsafe.Add(p, 4*5), Device: dlpack.CPU, DataType: dlpack.Int32,
 		Shape: []int64{2, 3}, Strides: []int64{6, -2}}
-	e, err := dlpack.Elements[int32](export(t, v, 0))
-	require.NoError(t, err)
+	e := testenv.Must(dlpack.Elements[int32](export(t, v, 0)))(t)
 	require.Equal(t, []int32{5, 3, 1, 11, 9, 7}, slices.Collect(e.All()))
 	require.Equal(t, int32(9), e.At(1, 1))
 	e.Set(-1, 1, 2)
@@ -115,39 +100,31 @@ func TestElements(t *testing.T) {
 	for _, bad := range [][]int64{{}, {1}, {2, 0}, {0, -1}, {0, 3}, {0, 0, 0}} {
 		requirePanicIs(t, dlpack.ErrIndex, func() { e.At(bad...) })
 	}
-	zero, err := dlpack.Elements[int32](export(t, dlpack.View{Data: p, Device: dlpack.CPU, DataType: dlpack.Int32}, 0))
-	require.NoError(t, err)
+	zero := testenv.Must(dlpack.Elements[int32](export(t, dlpack.View{Data: p, Device: dlpack.CPU, DataType: dlpack.Int32}, 0)))(t)
 	require.Equal(t, []int32{0}, slices.Collect(zero.All()))
 	require.Equal(t, int32(0), zero.At())
-	none, err := dlpack.Elements[int32](export(t, dlpack.View{Device: dlpack.CPU, DataType: dlpack.Int32, Shape: []int64{2, 0}}, 0))
-	require.NoError(t, err)
+	none := testenv.Must(dlpack.Elements[int32](export(t, dlpack.View{Device: dlpack.CPU, DataType: dlpack.Int32, Shape: []int64{2, 0}}, 0)))(t)
 	require.Empty(t, slices.Collect(none.All()))
 	var nothing dlpack.Strided[int32]
 	requirePanicIs(t, dlpack.ErrIndex, func() { nothing.At() })
 	require.Empty(t, slices.Collect(nothing.All()))
-	readOnly, err := dlpack.Elements[int32](export(t, v, dlpack.ReadOnly))
-	require.NoError(t, err)
+	readOnly := testenv.Must(dlpack.Elements[int32](export(t, v, dlpack.ReadOnly)))(t)
 	require.Equal(t, int32(5), readOnly.At(0, 0))
 	requirePanicIs(t, dlpack.ErrReadOnly, func() { readOnly.Set(1, 0, 0) })
-	_, err = dlpack.Elements[uint32](export(t, v, 0))
-	require.ErrorIs(t, err, dlpack.ErrDataType)
+	require.ErrorIs(t, testenv.ErrorOf(dlpack.Elements[uint32](export(t, v, 0))), dlpack.ErrDataType)
 }
 
 // TestSliceOfNothing: the address of an empty tensor may be invalid, so it must not become a Go pointer.
 func TestSliceOfNothing(t *testing.T) {
 	p := memory(t, 16)
-	tensor, err := dlpack.Import(cpeer.Produce(fields(f32(unsafe.Add(p, 1), dlpack.CPU, []int64{0, 2}, nil))), true)
-	require.NoError(t, err)
+	tensor := testenv.Must(dlpack.Import(cpeer.Produce(fields(f32(unsafe.Add(p, 1), dlpack.CPU, []int64{0, 2}, nil))), true))(t)
 	defer tensor.Release()
-	s, err := dlpack.Slice[float32](tensor)
-	require.NoError(t, err)
+	s := testenv.Must(dlpack.Slice[float32](tensor))(t)
 	require.Empty(t, s)
 	require.Nil(t, unsafe.SliceData(s))
-	raw, err := dlpack.Bytes(tensor)
-	require.NoError(t, err)
+	raw := testenv.Must(dlpack.Bytes(tensor))(t)
 	require.Empty(t, raw)
 	require.Nil(t, unsafe.SliceData(raw))
-	e, err := dlpack.Elements[float32](tensor)
-	require.NoError(t, err)
+	e := testenv.Must(dlpack.Elements[float32](tensor))(t)
 	require.Empty(t, slices.Collect(e.All()))
 }

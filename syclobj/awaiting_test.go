@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/syclobj/sycltest"
 )
@@ -23,16 +24,13 @@ func TestGivenUpWaitsLeaveNothing(t *testing.T) {
 	if fake == nil {
 		return
 	}
-	rt, err := syclobj.Open()
-	require.NoError(t, err)
+	rt := testenv.Must(syclobj.Open())(t)
 	q := rt.DefaultQueue()
-	m, err := q.Alloc(syclobj.USMShared, 4096, 0)
-	require.NoError(t, err)
+	m := testenv.Must(q.Alloc(syclobj.USMShared, 4096, 0))(t)
 	fake.Hold(true)
 	var events []*syclobj.Event
 	for i := range 10 {
-		e, err := q.Memset(m, byte(i), 1)
-		require.NoError(t, err)
+		e := testenv.Must(q.Memset(m, byte(i), 1))(t)
 		events = append(events, e)
 	}
 	before := syclobj.LiveObjects()
@@ -71,20 +69,16 @@ func TestOneWaiterForManyEvents(t *testing.T) {
 	if fake == nil {
 		return
 	}
-	rt, err := syclobj.Open()
-	require.NoError(t, err)
-	q, err := rt.NewQueue(nil, rt.DefaultDevice(), syclobj.OutOfOrder)
-	require.NoError(t, err)
-	m, err := q.Alloc(syclobj.USMShared, 4096, 0)
-	require.NoError(t, err)
+	rt := testenv.Must(syclobj.Open())(t)
+	q := testenv.Must(rt.NewQueue(nil, rt.DefaultDevice(), syclobj.OutOfOrder))(t)
+	m := testenv.Must(q.Alloc(syclobj.USMShared, 4096, 0))(t)
 	fake.Hold(true)
 	const n = 300
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	ended := make([]chan error, n)
 	for i := range ended {
-		e, err := q.Memset(m, byte(i), 1)
-		require.NoError(t, err)
+		e := testenv.Must(q.Memset(m, byte(i), 1))(t)
 		ended[i] = make(chan error, 1)
 		go func() {
 			ended[i] <- e.Wait(ctx)

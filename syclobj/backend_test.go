@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/syclobj/sycltest"
 )
@@ -31,8 +32,7 @@ func conform(t *testing.T, q *syclobj.Queue, kind syclobj.USMKind) {
 	const n = 4096
 	ctx := context.Background()
 	alloc := func(size, align uintptr) unsafe.Pointer {
-		p, err := q.Alloc(kind, size, align)
-		require.NoError(t, err)
+		p := testenv.Must(q.Alloc(kind, size, align))(t)
 		require.NotNil(t, p)
 		t.Cleanup(func() { require.NoError(t, syclobj.Free(p)) })
 		if align == 0 {
@@ -74,15 +74,13 @@ func conform(t *testing.T, q *syclobj.Queue, kind syclobj.USMKind) {
 		}
 	})
 	t.Run("memcpy after an event", func(t *testing.T) {
-		set, err := q.Memset(a, 7, n)
-		require.NoError(t, err)
+		set := testenv.Must(q.Memset(a, 7, n))(t)
 		done(q.Memcpy(b, a, n, set, nil))
 		require.NoError(t, set.Close())
 		require.Equal(t, bytes.Repeat([]byte{7}, n), read(b, n))
 	})
 	t.Run("dependencies of all submissions", func(t *testing.T) {
-		e, err := q.Memset(a, 1, n)
-		require.NoError(t, err)
+		e := testenv.Must(q.Memset(a, 1, n))(t)
 		done(q.Memset(a, 2, n, e))
 		done(q.Fill(b, []byte{3}, n, e))
 		done(q.Prefetch(a, n, e))
@@ -108,24 +106,19 @@ func conform(t *testing.T, q *syclobj.Queue, kind syclobj.USMKind) {
 	})
 	t.Run("bad input", func(t *testing.T) { refuse(t, q, kind, a) })
 	t.Run("place", func(t *testing.T) {
-		p, err := q.Place(kind)
-		require.NoError(t, err)
+		p := testenv.Must(q.Place(kind))(t)
 		defer p.Release()
-		again, err := q.Place(kind)
-		require.NoError(t, err)
+		again := testenv.Must(q.Place(kind))(t)
 		defer again.Release()
 		require.Same(t, p, again)
 		require.Same(t, p, syclobj.WrapPlace(p.Ref()))
 		require.Equal(t, q.Device().FilterString(), p.FilterString())
 		require.True(t, p.IsDefaultContext())
-		pq, err := p.Queue()
-		require.NoError(t, err)
+		pq := testenv.Must(p.Queue())(t)
 		require.True(t, pq.Equal(q))
-		d, err := p.Device()
-		require.NoError(t, err)
+		d := testenv.Must(p.Device())(t)
 		require.True(t, d.Equal(q.Device()))
-		c, err := p.Context()
-		require.NoError(t, err)
+		c := testenv.Must(p.Context())(t)
 		require.True(t, c.Equal(q.Context()))
 	})
 }
@@ -133,39 +126,27 @@ func conform(t *testing.T, q *syclobj.Queue, kind syclobj.USMKind) {
 // refuse checks that bad input is an error and does not reach the library.
 func refuse(t *testing.T, q *syclobj.Queue, kind syclobj.USMKind, p unsafe.Pointer) {
 	for _, align := range []uintptr{3, 24, ^uintptr(0)} {
-		_, err := q.Alloc(kind, 1, align)
-		require.ErrorIs(t, err, syclobj.ErrArgument)
+		require.ErrorIs(t, testenv.ErrorOf(q.Alloc(kind, 1, align)), syclobj.ErrArgument)
 	}
-	_, err := q.Alloc(kind, ^uintptr(0), 0)
-	require.ErrorIs(t, err, syclobj.ErrAllocation)
-	_, err = q.Alloc(kind, 1<<60, 0)
-	require.ErrorIs(t, err, syclobj.ErrAllocation)
+	require.ErrorIs(t, testenv.ErrorOf(q.Alloc(kind, ^uintptr(0), 0)), syclobj.ErrAllocation)
+	require.ErrorIs(t, testenv.ErrorOf(q.Alloc(kind, 1<<60, 0)), syclobj.ErrAllocation)
 	require.ErrorIs(t, syclobj.Free(nil), syclobj.ErrNotAllocated)
 	require.ErrorIs(t, syclobj.Free(unsafe.Add(p, 64)), syclobj.ErrNotAllocated, "the middle of an allocation")
 
-	once, err := q.Alloc(kind, 1, 0)
-	require.NoError(t, err)
+	once := testenv.Must(q.Alloc(kind, 1, 0))(t)
 	require.NoError(t, syclobj.Free(once))
 	require.ErrorIs(t, syclobj.Free(once), syclobj.ErrNotAllocated, "twice")
 
-	_, err = q.Memcpy(p, nil, 1)
-	require.ErrorIs(t, err, syclobj.ErrNil)
-	_, err = q.Memcpy(nil, p, 1)
-	require.ErrorIs(t, err, syclobj.ErrNil)
-	_, err = q.Memset(nil, 0, 1)
-	require.ErrorIs(t, err, syclobj.ErrNil)
-	_, err = q.Memset(p, 0, ^uintptr(0))
-	require.ErrorIs(t, err, syclobj.ErrArgument)
-	_, err = q.Prefetch(nil, 1)
-	require.ErrorIs(t, err, syclobj.ErrNil)
+	require.ErrorIs(t, testenv.ErrorOf(q.Memcpy(p, nil, 1)), syclobj.ErrNil)
+	require.ErrorIs(t, testenv.ErrorOf(q.Memcpy(nil, p, 1)), syclobj.ErrNil)
+	require.ErrorIs(t, testenv.ErrorOf(q.Memset(nil, 0, 1)), syclobj.ErrNil)
+	require.ErrorIs(t, testenv.ErrorOf(q.Memset(p, 0, ^uintptr(0))), syclobj.ErrArgument)
+	require.ErrorIs(t, testenv.ErrorOf(q.Prefetch(nil, 1)), syclobj.ErrNil)
 	for _, width := range []int{0, 3, 5, 17, 32} {
-		_, err = q.Fill(p, make([]byte, width), 1)
-		require.ErrorIs(t, err, syclobj.ErrArgument, "width %d", width)
+		require.ErrorIs(t, testenv.ErrorOf(q.Fill(p, make([]byte, width), 1)), syclobj.ErrArgument, "width %d", width)
 	}
-	_, err = q.Fill(unsafe.Add(p, 1), make([]byte, 4), 1)
-	require.ErrorIs(t, err, syclobj.ErrArgument, "unaligned")
-	_, err = q.Fill(p, make([]byte, 16), ^uintptr(0)/8)
-	require.ErrorIs(t, err, syclobj.ErrArgument, "overflow")
+	require.ErrorIs(t, testenv.ErrorOf(q.Fill(unsafe.Add(p, 1), make([]byte, 4), 1)), syclobj.ErrArgument, "unaligned")
+	require.ErrorIs(t, testenv.ErrorOf(q.Fill(p, make([]byte, 16), ^uintptr(0)/8)), syclobj.ErrArgument, "overflow")
 }
 
 func TestHostBackend(t *testing.T) {
@@ -178,31 +159,24 @@ func TestHostBackend(t *testing.T) {
 	require.Same(t, rt.HostQueue().Device(), rt.DefaultDevice())
 	require.Same(t, rt.HostQueue(), rt.DefaultQueue())
 
-	d, err := rt.Device("host")
-	require.NoError(t, err)
+	d := testenv.Must(rt.Device("host"))(t)
 	require.Same(t, rt.HostQueue().Device(), d)
 	require.Equal(t, "host", d.FilterString())
 	require.Equal(t, "host", d.Platform().Info().Name)
 	require.Equal(t, []*syclobj.Platform{d.Platform()}, rt.Platforms())
 	require.Equal(t, syclobj.BackendHost, d.Info().Backend)
 	require.True(t, d.Info().HasDouble)
-	id, err := d.DLPackID()
-	require.NoError(t, err)
+	id := testenv.Must(d.DLPackID())(t)
 	require.Zero(t, id)
 	require.True(t, d.Supports(syclobj.USMDevice))
 	require.Nil(t, d.Parent())
 	require.Nil(t, d.Ref())
-	_, err = d.SubDevices(syclobj.Partition{Units: 1})
-	require.ErrorIs(t, err, syclobj.ErrArgument)
+	require.ErrorIs(t, testenv.ErrorOf(d.SubDevices(syclobj.Partition{Units: 1})), syclobj.ErrArgument)
 
-	_, err = rt.Device("opencl:cpu:0")
-	require.ErrorIs(t, err, syclobj.ErrNoSYCL)
-	_, err = rt.RootDevice(0)
-	require.ErrorIs(t, err, syclobj.ErrNoSYCL)
-	_, err = rt.NewContext(d)
-	require.ErrorIs(t, err, syclobj.ErrNoSYCL)
-	_, err = dlpackPlace(rt, 0, unsafe.Pointer(t), unsafe.Pointer(t))
-	require.ErrorIs(t, err, syclobj.ErrNoSYCL)
+	require.ErrorIs(t, testenv.ErrorOf(rt.Device("opencl:cpu:0")), syclobj.ErrNoSYCL)
+	require.ErrorIs(t, testenv.ErrorOf(rt.RootDevice(0)), syclobj.ErrNoSYCL)
+	require.ErrorIs(t, testenv.ErrorOf(rt.NewContext(d)), syclobj.ErrNoSYCL)
+	require.ErrorIs(t, testenv.ErrorOf(dlpackPlace(rt, 0, unsafe.Pointer(t), unsafe.Pointer(t))), syclobj.ErrNoSYCL)
 
 	p := syclobj.HostPlace()
 	require.Equal(t, syclobj.USMUnknown, p.Kind())
@@ -214,8 +188,7 @@ func TestHostBackend(t *testing.T) {
 	require.Zero(t, id)
 	p.Retain().Release()
 
-	q, err := rt.NewQueue(nil, d, syclobj.OutOfOrder)
-	require.NoError(t, err)
+	q := testenv.Must(rt.NewQueue(nil, d, syclobj.OutOfOrder))(t)
 	require.NoError(t, q.Close())
 	require.NoError(t, q.Close())
 	require.Equal(t, d, q.Device())
@@ -223,8 +196,7 @@ func TestHostBackend(t *testing.T) {
 
 func TestHostMemoryIsZero(t *testing.T) {
 	q := openHost(t).HostQueue()
-	p, err := q.Alloc(syclobj.USMUnknown, 10000, 1<<16)
-	require.NoError(t, err)
+	p := testenv.Must(q.Alloc(syclobj.USMUnknown, 10000, 1<<16))(t)
 	require.Equal(t, make([]byte, 10000), unsafe.Slice((*byte)(p), 10000))
 	require.NoError(t, syclobj.Free(p))
 }
@@ -236,6 +208,5 @@ func TestNilEventIsComplete(t *testing.T) {
 	require.NoError(t, e.Close())
 	require.Nil(t, e.Ref())
 	require.True(t, e.Copy().Done())
-	_, err := e.Times()
-	require.ErrorIs(t, err, syclobj.ErrArgument)
+	require.ErrorIs(t, testenv.ErrorOf(e.Times()), syclobj.ErrArgument)
 }

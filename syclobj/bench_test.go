@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/syclobj/sycltest"
 )
@@ -19,8 +20,7 @@ func BenchmarkPointerCheck(b *testing.B) {
 	rt := openReal(b)
 	q := rt.DefaultQueue()
 	const n = 1 << 20
-	p, err := q.Alloc(syclobj.USMDevice, n, 0)
-	require.NoError(b, err)
+	p := testenv.Must(q.Alloc(syclobj.USMDevice, n, 0))(b)
 	defer func() { require.NoError(b, syclobj.Free(p)) }()
 	end := unsafe.Add(p, n)
 	ctx := q.Context()
@@ -80,8 +80,7 @@ func BenchmarkAlloc(b *testing.B) {
 // barrier.
 func BenchmarkSubmit(b *testing.B) {
 	q := openReal(b).DefaultQueue()
-	p, err := q.Alloc(syclobj.USMDevice, 4096, 0)
-	require.NoError(b, err)
+	p := testenv.Must(q.Alloc(syclobj.USMDevice, 4096, 0))(b)
 	defer func() { require.NoError(b, syclobj.Free(p)) }()
 	ctx := context.Background()
 	for name, submit := range map[string]func() (*syclobj.Event, error){

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/syclobj/sycltest"
 )
@@ -20,8 +21,7 @@ func TestOpenFails(t *testing.T) {
 	if fake == nil {
 		return
 	}
-	rt, err := syclobj.Open(syclobj.RequireSYCL())
-	require.NoError(t, err)
+	rt := testenv.Must(syclobj.Open(syclobj.RequireSYCL()))(t)
 	var whole []syclobj.DeviceInfo
 	for _, d := range rt.RootDevices() {
 		whole = append(whole, d.Info())
@@ -66,8 +66,7 @@ func TestOperationsFail(t *testing.T) {
 	gpu := rt.RootDevices()[0]
 	q := defaultQueue(t, gpu)
 	p := alloc(t, q, syclobj.USMShared, 64)
-	e, err := q.Barrier()
-	require.NoError(t, err)
+	e := testenv.Must(q.Barrier())(t)
 	copied := e.Copy() // two events that are complete but not known to be
 	defer e.Close()
 	defer copied.Close()
@@ -117,18 +116,15 @@ func TestOperationsFail(t *testing.T) {
 		require.Equal(t, before, fake.Live(), "%s left something", c.function)
 	}
 	fake.AsyncError(1, -5)
-	e2, err := q.Memset(p, 0, 8)
-	require.NoError(t, err)
+	e2 := testenv.Must(q.Memset(p, 0, 8))(t)
 	require.ErrorIs(t, e2.Wait(context.Background()), syclobj.ErrAsync)
 	fake.AsyncError(1, -5)
-	e2, err = q.Memset(p, 0, 8)
-	require.NoError(t, err)
+	e2 = testenv.Must(q.Memset(p, 0, 8))(t)
 	fake.Fail("DPCTLEvent_GetCommandExecutionStatus", 1) // so that it must be waited for
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	require.ErrorIs(t, e2.Wait(ctx), syclobj.ErrAsync, "on a waiter too")
-	e2, err = q.Memset(p, 0, 8)
-	require.NoError(t, err)
+	e2 = testenv.Must(q.Memset(p, 0, 8))(t)
 	fake.Fail("DPCTLEvent_GetCommandExecutionStatus", 1)
 	require.ErrorIs(t, e2.Wait(context.Background()), syclobj.ErrFailed, "waited for and still not complete")
 	require.NoError(t, e2.Close())
@@ -141,11 +137,9 @@ func TestPlaceFails(t *testing.T) {
 		return
 	}
 	rt := openReal(t)
-	ctx, err := rt.NewContext(rt.RootDevices()[0])
-	require.NoError(t, err)
+	ctx := testenv.Must(rt.NewContext(rt.RootDevices()[0]))(t)
 	defer ctx.Close()
-	q, err := rt.NewQueue(ctx, rt.RootDevices()[0], syclobj.OutOfOrder)
-	require.NoError(t, err)
+	q := testenv.Must(rt.NewQueue(ctx, rt.RootDevices()[0], syclobj.OutOfOrder))(t)
 	defer q.Close()
 	before := fake.Live()
 	for _, fn := range []string{"DPCTLQueue_GetContext", "DPCTLQueue_GetDevice", "DPCTLContext_Copy", "DPCTLDevice_Copy", "DPCTLQueue_Copy"} {
@@ -153,16 +147,14 @@ func TestPlaceFails(t *testing.T) {
 		require.ErrorIs(t, onlyError(q.Place(syclobj.USMShared)), syclobj.ErrFailed, fn)
 		require.Equal(t, before, fake.Live(), fn)
 	}
-	place, err := q.Place(syclobj.USMShared)
-	require.NoError(t, err)
+	place := testenv.Must(q.Place(syclobj.USMShared))(t)
 	defer place.Release()
-	_, err = place.Queue()
+	_, err := place.Queue()
 	require.NoError(t, err)
 
 	// The kinds of a root device are known since Open.
 	aspects := fake.Calls("DPCTLDevice_HasAspect")
-	made, err := rt.NewQueue(nil, rt.RootDevices()[1], syclobj.InOrder)
-	require.NoError(t, err)
+	made := testenv.Must(rt.NewQueue(nil, rt.RootDevices()[1], syclobj.InOrder))(t)
 	alloc(t, made, syclobj.USMShared, 8)
 	require.NoError(t, made.Close())
 	require.Equal(t, aspects, fake.Calls("DPCTLDevice_HasAspect"))
@@ -171,8 +163,7 @@ func TestPlaceFails(t *testing.T) {
 	fake.Fail("DPCTLQueue_Copy", 1)
 	require.ErrorIs(t, onlyError(rt.DefaultQueue().Alloc(syclobj.USMShared, 8, 0)), syclobj.ErrFailed)
 	p := alloc(t, rt.DefaultQueue(), syclobj.USMShared, 8)
-	e, err := rt.DefaultQueue().Memset(p, 0, 8)
-	require.NoError(t, err)
+	e := testenv.Must(rt.DefaultQueue().Memset(p, 0, 8))(t)
 	require.NoError(t, e.Wait(context.Background()))
 }
 
@@ -187,8 +178,7 @@ func TestNoQueueAtOpen(t *testing.T) {
 	require.ErrorIs(t, onlyError(syclobj.Open(syclobj.RequireSYCL())), syclobj.ErrFailed)
 	require.NoError(t, os.Unsetenv(syclobj.EnvLibrary)) // it is adopted, as the process holds it
 	fake.Fail("DPCTLQueue_Create", 1)
-	rt, err := syclobj.Open()
-	require.NoError(t, err)
+	rt := testenv.Must(syclobj.Open())(t)
 	require.True(t, rt.DefaultQueue().IsHost())
 	require.ErrorIs(t, rt.SYCLError(), syclobj.ErrFailed)
 	require.ErrorContains(t, rt.SYCLError(), "creating a queue on opencl:cpu:0")
@@ -212,20 +202,16 @@ func TestNoQueueOnOneDevice(t *testing.T) {
 		require.ErrorContains(t, err, "the choice of the default selector")
 	}
 	fake.Fail("DPCTLQueue_Create", 1)
-	rt, err := syclobj.Open()
-	require.NoError(t, err)
+	rt := testenv.Must(syclobj.Open())(t)
 	defer rt.Close()
 	require.ErrorIs(t, onlyError(rt.RootDevices()[0].DefaultQueue()), syclobj.ErrFailed)
 	require.Same(t, rt.RootDevices()[1], rt.DefaultDevice())
-	q, err := rt.NewQueue(nil, rt.RootDevices()[0], syclobj.InOrder)
-	require.NoError(t, err)
+	q := testenv.Must(rt.NewQueue(nil, rt.RootDevices()[0], syclobj.InOrder))(t)
 	defer q.Close()
 	p := alloc(t, q, syclobj.USMShared, 8)
-	place, err := dlpackPlace(rt, 0, p, p)
-	require.NoError(t, err)
+	place := testenv.Must(dlpackPlace(rt, 0, p, p))(t)
 	defer place.Release()
-	placed, err := place.Queue()
-	require.NoError(t, err)
+	placed := testenv.Must(place.Queue())(t)
 	require.NoError(t, placed.Wait(context.Background()))
 }
 
@@ -253,8 +239,7 @@ func TestMemoryRunsOut(t *testing.T) {
 	}
 	require.ErrorIs(t, onlyError(small.Alloc(syclobj.USMUnknown, 1, 0)), syclobj.ErrArgument)
 	require.ErrorIs(t, onlyError(small.Alloc(99, 1, 0)), syclobj.ErrArgument)
-	all, err := small.Alloc(syclobj.USMDevice, 1<<20, 0)
-	require.NoError(t, err)
+	all := testenv.Must(small.Alloc(syclobj.USMDevice, 1<<20, 0))(t)
 	require.EqualValues(t, 1<<20, fake.Used(0))
 	require.ErrorIs(t, onlyError(small.Alloc(syclobj.USMDevice, 1, 0)), syclobj.ErrAllocation)
 	require.NoError(t, syclobj.Free(all))
@@ -267,21 +252,17 @@ func TestClosing(t *testing.T) {
 	if fake == nil {
 		return
 	}
-	rt, err := syclobj.Open(syclobj.RequireSYCL())
-	require.NoError(t, err)
+	rt := testenv.Must(syclobj.Open(syclobj.RequireSYCL()))(t)
 	gpu := rt.RootDevices()[0]
 	q := defaultQueue(t, gpu)
-	p, err := q.Alloc(syclobj.USMDevice, 64, 0)
-	require.NoError(t, err)
-	place, err := q.Place(syclobj.USMDevice)
-	require.NoError(t, err)
+	p := testenv.Must(q.Alloc(syclobj.USMDevice, 64, 0))(t)
+	place := testenv.Must(q.Place(syclobj.USMDevice))(t)
 	require.NoError(t, gpu.Close())
 	require.NoError(t, q.Close())
 	require.NoError(t, gpu.DefaultContext().Close())
 	require.NotNil(t, q.Ref(), "closing an object of the Runtime does nothing")
 
-	second, err := syclobj.Open()
-	require.NoError(t, err)
+	second := testenv.Must(syclobj.Open())(t)
 	require.NoError(t, rt.Close())
 	require.NotNil(t, q.Ref(), "the other Runtime is still open")
 	for _, err := range []error{
@@ -302,16 +283,11 @@ func TestClosing(t *testing.T) {
 	require.False(t, gpu.Equal(rt.HostQueue().Device()))
 
 	// The memory and its place are valid for another Runtime too.
-	third, err := syclobj.Open()
-	require.NoError(t, err)
-	found, err := dlpackPlace(third, 0, p, p)
-	require.NoError(t, err)
+	third := testenv.Must(syclobj.Open())(t)
+	found := testenv.Must(dlpackPlace(third, 0, p, p))(t)
 	require.Same(t, place, found)
-	d, err := place.Device()
-	require.NoError(t, err)
-	require.Same(t, third.RootDevices()[0], d)
-	pq, err := place.Queue()
-	require.NoError(t, err)
+	require.Same(t, third.RootDevices()[0], testenv.Must(place.Device())(t))
+	pq := testenv.Must(place.Queue())(t)
 	require.NoError(t, pq.Wait(context.Background()))
 	found.Release()
 	require.NoError(t, third.Close())
@@ -329,11 +305,9 @@ func TestRaces(t *testing.T) {
 	}
 	rt := openReal(t)
 	gpu := rt.RootDevices()[0]
-	tiles, err := gpu.SubDevices(syclobj.Partition{Domain: syclobj.AffinityNUMA})
-	require.NoError(t, err)
+	tiles := testenv.Must(gpu.SubDevices(syclobj.Partition{Domain: syclobj.AffinityNUMA}))(t)
 	for range 50 {
-		q, err := rt.NewQueue(nil, tiles[0], syclobj.OutOfOrder)
-		require.NoError(t, err)
+		q := testenv.Must(rt.NewQueue(nil, tiles[0], syclobj.OutOfOrder))(t)
 		var all sync.WaitGroup
 		for range 4 {
 			all.Go(func() {
@@ -346,8 +320,7 @@ func TestRaces(t *testing.T) {
 					if e, err := q.Memset(p, 1, 100); err == nil {
 						require.NoError(t, e.Wait(context.Background()))
 					}
-					place, err := dlpackPlace(rt, 0, p, unsafe.Add(p, 100))
-					require.NoError(t, err)
+					place := testenv.Must(dlpackPlace(rt, 0, p, unsafe.Add(p, 100)))(t)
 					require.Equal(t, "shared memory on a part of "+gpu.FilterString(), place.String())
 					place.Release()
 					require.NoError(t, syclobj.Free(p))
@@ -356,8 +329,7 @@ func TestRaces(t *testing.T) {
 		}
 		all.Go(func() { require.NoError(t, q.Close()) })
 		all.Go(func() {
-			other, err := syclobj.Open()
-			require.NoError(t, err)
+			other := testenv.Must(syclobj.Open())(t)
 			require.NoError(t, other.Close())
 		})
 		all.Wait()
@@ -371,8 +343,7 @@ func TestNoDevices(t *testing.T) {
 	if sycltest.Child(t, sycltest.NoDevice) == nil {
 		return
 	}
-	rt, err := syclobj.Open()
-	require.NoError(t, err)
+	rt := testenv.Must(syclobj.Open())(t)
 	defer rt.Close()
 	require.True(t, rt.HasSYCL())
 	require.NoError(t, rt.SYCLError())
@@ -380,7 +351,7 @@ func TestNoDevices(t *testing.T) {
 	require.Same(t, rt.HostQueue().Device(), rt.DefaultDevice())
 	require.Same(t, rt.HostQueue(), rt.DefaultQueue())
 	require.ErrorContains(t, onlyError(rt.Device("gpu")), "no SYCL devices")
-	_, err = syclobj.Open(syclobj.RequireSYCL())
+	_, err := syclobj.Open(syclobj.RequireSYCL())
 	require.ErrorIs(t, err, syclobj.ErrNoDevice)
 	require.ErrorContains(t, err, "pip install intel-opencl-rt")
 }
@@ -390,10 +361,8 @@ func TestIdenticalNumbersAmongTypes(t *testing.T) {
 		return
 	}
 	rt := openReal(t)
-	d, err := rt.Device("level_zero:gpu:0")
-	require.NoError(t, err)
-	id, err := d.DLPackID()
-	require.NoError(t, err)
+	d := testenv.Must(rt.Device("level_zero:gpu:0"))(t)
+	id := testenv.Must(d.DLPackID())(t)
 	require.EqualValues(t, 1, id, "the index counts all root devices, the filter's number those that match")
 	require.Equal(t, "level_zero:gpu:0", d.FilterString())
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/syclobj/sycltest"
 )
@@ -18,17 +19,14 @@ import (
 // alloc allocates and frees at the end of the test.
 func alloc(t *testing.T, q *syclobj.Queue, kind syclobj.USMKind, size uintptr) unsafe.Pointer {
 	t.Helper()
-	p, err := q.Alloc(kind, size, 0)
-	require.NoError(t, err)
+	p := testenv.Must(q.Alloc(kind, size, 0))(t)
 	t.Cleanup(func() { require.NoError(t, syclobj.Free(p)) })
 	return p
 }
 
 func defaultQueue(t *testing.T, d *syclobj.Device) *syclobj.Queue {
 	t.Helper()
-	q, err := d.DefaultQueue()
-	require.NoError(t, err)
-	return q
+	return testenv.Must(d.DefaultQueue())(t)
 }
 
 // onlyError drops the first result of a call that must fail.
@@ -44,16 +42,11 @@ func TestMachineOfTwoGPUs(t *testing.T) {
 	for i, want := range []string{"level_zero:gpu:0", "level_zero:gpu:1", "opencl:cpu:0"} {
 		d := devices[i]
 		require.Equal(t, want, d.FilterString())
-		id, err := d.DLPackID()
-		require.NoError(t, err)
+		id := testenv.Must(d.DLPackID())(t)
 		require.EqualValues(t, i, id)
-		byID, err := rt.RootDevice(id)
-		require.NoError(t, err)
-		require.Same(t, d, byID)
+		require.Same(t, d, testenv.Must(rt.RootDevice(id))(t))
 		for range 2 { // the second time from the cache
-			found, err := rt.Device(want)
-			require.NoError(t, err)
-			require.Same(t, d, found)
+			require.Same(t, d, testenv.Must(rt.Device(want))(t))
 		}
 		require.False(t, d.IsSubDevice())
 		require.Nil(t, d.Parent())
@@ -83,8 +76,7 @@ func TestMachineOfTwoGPUs(t *testing.T) {
 	require.ErrorIs(t, onlyError(rt.RootDevice(3)), syclobj.ErrDeviceID)
 	require.ErrorIs(t, onlyError(rt.RootDevice(-1)), syclobj.ErrDeviceID)
 	require.ErrorIs(t, onlyError(syclobj.Open(syclobj.RequireSYCL(syclobj.BackendCUDA))), syclobj.ErrNoDevice)
-	other, err := syclobj.Open(syclobj.RequireSYCL(syclobj.BackendLevelZero))
-	require.NoError(t, err)
+	other := testenv.Must(syclobj.Open(syclobj.RequireSYCL(syclobj.BackendLevelZero)))(t)
 	require.Same(t, a, other.RootDevices()[0], "Runtimes share the devices")
 	require.NoError(t, other.Close())
 	require.NoError(t, other.Close())
@@ -101,19 +93,15 @@ func TestPlacesOfTwoGPUs(t *testing.T) {
 		for kind := syclobj.USMDevice; kind <= syclobj.USMHost; kind++ {
 			q := defaultQueue(t, d)
 			p := alloc(t, q, kind, n)
-			want, err := q.Place(kind)
-			require.NoError(t, err)
+			want := testenv.Must(q.Place(kind))(t)
 			typ, id, err := want.DLPackDevice()
 			require.NoError(t, err)
 			require.EqualValues(t, 14, typ)
 			require.EqualValues(t, i, id)
 
-			got, err := placeOf(rt, nil, q, p, unsafe.Add(p, n))
-			require.NoError(t, err)
-			fromContext, err := placeOf(rt, q.Context(), nil, p, unsafe.Add(p, n))
-			require.NoError(t, err)
-			imported, err := dlpackPlace(rt, int32(i), p, unsafe.Add(p, n))
-			require.NoError(t, err)
+			got := testenv.Must(placeOf(rt, nil, q, p, unsafe.Add(p, n)))(t)
+			fromContext := testenv.Must(placeOf(rt, q.Context(), nil, p, unsafe.Add(p, n)))(t)
+			imported := testenv.Must(dlpackPlace(rt, int32(i), p, unsafe.Add(p, n)))(t)
 			require.Same(t, want, got)
 			require.Same(t, want, imported)
 			if kind != syclobj.USMHost { // the runtime may return any device of the context for host memory
@@ -124,8 +112,7 @@ func TestPlacesOfTwoGPUs(t *testing.T) {
 			for _, place := range []*syclobj.Place{want, got, fromContext, imported} {
 				place.Release()
 			}
-			both, err := placeOf(rt, q.Context(), q, p, unsafe.Add(p, n))
-			require.NoError(t, err)
+			both := testenv.Must(placeOf(rt, q.Context(), q, p, unsafe.Add(p, n)))(t)
 			require.Same(t, want, both)
 			both.Release()
 			require.ErrorIs(t, onlyError(placeOf(rt, nil, q, p, unsafe.Add(p, n+1))), syclobj.ErrOverrun)
@@ -136,8 +123,7 @@ func TestPlacesOfTwoGPUs(t *testing.T) {
 	// The id of the first GPU with memory of the second: both have one default context, and the runtime
 	// returns the right device.
 	p := alloc(t, defaultQueue(t, gpuB), syclobj.USMDevice, n)
-	place, err := dlpackPlace(rt, 0, p, unsafe.Add(p, n))
-	require.NoError(t, err)
+	place := testenv.Must(dlpackPlace(rt, 0, p, unsafe.Add(p, n)))(t)
 	_, id, err := place.DLPackDevice()
 	require.NoError(t, err)
 	require.EqualValues(t, 1, id)
@@ -161,8 +147,7 @@ func TestTiles(t *testing.T) {
 	}
 	rt := openReal(t)
 	gpu := rt.RootDevices()[1]
-	tiles, err := gpu.SubDevices(syclobj.Partition{Domain: syclobj.AffinityNextPartitionable})
-	require.NoError(t, err)
+	tiles := testenv.Must(gpu.SubDevices(syclobj.Partition{Domain: syclobj.AffinityNextPartitionable}))(t)
 	require.Len(t, tiles, 2)
 	tile := tiles[1]
 	require.True(t, tile.IsSubDevice())
@@ -170,38 +155,30 @@ func TestTiles(t *testing.T) {
 	require.Same(t, gpu, tile.Root())
 	require.Equal(t, "level_zero:gpu:1", tile.FilterString())
 	require.EqualValues(t, 256, tile.Info().ComputeUnits)
-	id, err := tile.DLPackID()
-	require.NoError(t, err)
+	id := testenv.Must(tile.DLPackID())(t)
 	require.EqualValues(t, 1, id)
 	require.ErrorIs(t, onlyError(tile.DefaultQueue()), syclobj.ErrFailed)
-	again, err := gpu.SubDevices(syclobj.Partition{Domain: syclobj.AffinityNextPartitionable})
-	require.NoError(t, err)
+	again := testenv.Must(gpu.SubDevices(syclobj.Partition{Domain: syclobj.AffinityNextPartitionable}))(t)
 	require.True(t, tile.Equal(again[1]))
 	require.False(t, tile.Equal(again[0]))
 	require.False(t, tile.Equal(gpu))
 
 	// In the default context of the platform: exported under the parent.
-	q, err := rt.NewQueue(nil, tile, syclobj.InOrder)
-	require.NoError(t, err)
+	q := testenv.Must(rt.NewQueue(nil, tile, syclobj.InOrder))(t)
 	require.True(t, q.Context().IsDefault())
 	require.True(t, q.Device().Equal(tile))
-	p, err := q.Alloc(syclobj.USMDevice, 64, 0)
-	require.NoError(t, err)
-	place, err := dlpackPlace(rt, 1, p, unsafe.Add(p, 64))
-	require.NoError(t, err)
+	p := testenv.Must(q.Alloc(syclobj.USMDevice, 64, 0))(t)
+	place := testenv.Must(dlpackPlace(rt, 1, p, unsafe.Add(p, 64)))(t)
 	require.Contains(t, place.String(), "a part of "+gpu.FilterString())
 	typ, id, err := place.DLPackDevice()
 	require.NoError(t, err)
 	require.EqualValues(t, 14, typ)
 	require.EqualValues(t, 1, id)
-	own, err := place.Queue()
-	require.NoError(t, err)
+	own := testenv.Must(place.Queue())(t)
 	require.True(t, own.Device().Equal(tile))
-	e, err := own.Memset(p, 1, 64)
-	require.NoError(t, err)
+	e := testenv.Must(own.Memset(p, 1, 64))(t)
 	require.NoError(t, e.Wait(context.Background()))
-	fromOwn, err := own.Place(syclobj.USMDevice)
-	require.NoError(t, err)
+	fromOwn := testenv.Must(own.Place(syclobj.USMDevice))(t)
 	require.Same(t, place, fromOwn)
 	fromOwn.Release()
 	place.Release()
@@ -217,20 +194,15 @@ func TestTiles(t *testing.T) {
 	require.NoError(t, syclobj.Free(p))
 
 	// DLPack refuses memory in a separate context of the tile.
-	tiles, err = gpu.SubDevices(syclobj.Partition{Domain: syclobj.AffinityNUMA})
-	require.NoError(t, err)
-	ctx, err := rt.NewContext(tiles[0])
-	require.NoError(t, err)
-	q, err = rt.NewQueue(ctx, tiles[0], syclobj.OutOfOrder)
-	require.NoError(t, err)
+	tiles = testenv.Must(gpu.SubDevices(syclobj.Partition{Domain: syclobj.AffinityNUMA}))(t)
+	ctx := testenv.Must(rt.NewContext(tiles[0]))(t)
+	q = testenv.Must(rt.NewQueue(ctx, tiles[0], syclobj.OutOfOrder))(t)
 	require.Equal(t, syclobj.OutOfOrder, q.Properties())
-	members, err := ctx.Devices()
-	require.NoError(t, err)
+	members := testenv.Must(ctx.Devices())(t)
 	require.Len(t, members, 1)
 	require.True(t, members[0].Equal(tiles[0]))
 	require.NoError(t, members[0].Close())
-	place, err = q.Place(syclobj.USMShared)
-	require.NoError(t, err)
+	place = testenv.Must(q.Place(syclobj.USMShared))(t)
 	require.ErrorIs(t, third(place.DLPackDevice()), syclobj.ErrNotDefault)
 	require.False(t, place.IsDefaultContext())
 	place.Release()
@@ -249,11 +221,9 @@ func TestPartitions(t *testing.T) {
 	}
 	rt := openReal(t)
 	cpu := rt.RootDevices()[0]
-	halves, err := cpu.SubDevices(syclobj.Partition{Units: 4})
-	require.NoError(t, err)
+	halves := testenv.Must(cpu.SubDevices(syclobj.Partition{Units: 4}))(t)
 	require.Len(t, halves, 2)
-	uneven, err := cpu.SubDevices(syclobj.Partition{Counts: []int{1, 2, 5}})
-	require.NoError(t, err)
+	uneven := testenv.Must(cpu.SubDevices(syclobj.Partition{Counts: []int{1, 2, 5}}))(t)
 	require.Len(t, uneven, 3)
 	require.EqualValues(t, 5, uneven[2].Info().ComputeUnits)
 	quarter, err := halves[0].SubDevices(syclobj.Partition{Units: 2})
@@ -284,17 +254,13 @@ func TestOwnContexts(t *testing.T) {
 	}
 	rt := openReal(t)
 	gpuA, gpuB, cpu := rt.RootDevices()[0], rt.RootDevices()[1], rt.RootDevices()[2]
-	both, err := rt.NewContext(gpuA, gpuB)
-	require.NoError(t, err)
+	both := testenv.Must(rt.NewContext(gpuA, gpuB))(t)
 	defer both.Close()
 	require.False(t, both.IsDefault())
 	require.False(t, both.Equal(gpuA.DefaultContext()), "the same devices, another context")
-	members, err := both.Devices()
-	require.NoError(t, err)
-	require.Equal(t, []*syclobj.Device{gpuA, gpuB}, members)
+	require.Equal(t, []*syclobj.Device{gpuA, gpuB}, testenv.Must(both.Devices())(t))
 
-	q, err := rt.NewQueue(both, gpuB, syclobj.InOrder|syclobj.Profiling)
-	require.NoError(t, err)
+	q := testenv.Must(rt.NewQueue(both, gpuB, syclobj.InOrder|syclobj.Profiling))(t)
 	defer q.Close()
 	require.Equal(t, syclobj.InOrder|syclobj.Profiling, q.Properties())
 	p, free, err := sycltest.ForeignAlloc(q, syclobj.USMDevice, 100)
@@ -302,22 +268,16 @@ func TestOwnContexts(t *testing.T) {
 	defer free()
 	// Asked for by the context alone, by this queue, and by a queue of the
 	// other device of the context: always the memory's own device.
-	onA, err := rt.NewQueue(both, gpuA, syclobj.OutOfOrder)
-	require.NoError(t, err)
+	onA := testenv.Must(rt.NewQueue(both, gpuA, syclobj.OutOfOrder))(t)
 	defer onA.Close()
 	for _, by := range []*syclobj.Queue{nil, q, onA} {
-		place, err := placeOf(rt, both, by, p, unsafe.Add(p, 100))
-		require.NoError(t, err)
-		d, err := place.Device()
-		require.NoError(t, err)
-		require.Same(t, gpuB, d)
-		pq, err := place.Queue()
-		require.NoError(t, err)
+		place := testenv.Must(placeOf(rt, both, by, p, unsafe.Add(p, 100)))(t)
+		require.Same(t, gpuB, testenv.Must(place.Device())(t))
+		pq := testenv.Must(place.Queue())(t)
 		require.Same(t, gpuB, pq.Device())
 		require.Equal(t, by == q, pq.Equal(q), "the given queue, if it is the device's")
 		require.False(t, pq.Equal(onA))
-		c, err := place.Context()
-		require.NoError(t, err)
+		c := testenv.Must(place.Context())(t)
 		require.True(t, c.Equal(both))
 		place.Release()
 		err = third(place.DLPackDevice()) // a fact, which outlives the place
@@ -328,10 +288,8 @@ func TestOwnContexts(t *testing.T) {
 	}
 	require.ErrorIs(t, onlyError(dlpackPlace(rt, 1, p, unsafe.Add(p, 100))), syclobj.ErrNotUSM, "the default context does not know it")
 
-	e, err := q.Memset(p, 1, 100)
-	require.NoError(t, err)
-	times, err := e.Times()
-	require.NoError(t, err)
+	e := testenv.Must(q.Memset(p, 1, 100))(t)
+	times := testenv.Must(e.Times())(t)
 	require.Greater(t, times.Started, times.Submitted)
 	require.Greater(t, times.Ended, times.Started)
 	require.NoError(t, e.Wait(context.Background()))
@@ -355,10 +313,8 @@ func TestRefs(t *testing.T) {
 	}
 	rt := openReal(t)
 	gpu := rt.RootDevices()[0]
-	made, err := rt.NewQueue(nil, gpu, syclobj.OutOfOrder)
-	require.NoError(t, err)
-	q, err := rt.QueueFromRef(made.Ref())
-	require.NoError(t, err)
+	made := testenv.Must(rt.NewQueue(nil, gpu, syclobj.OutOfOrder))(t)
+	q := testenv.Must(rt.QueueFromRef(made.Ref()))(t)
 	require.True(t, q.Equal(made))
 	require.Equal(t, made.Hash(), q.Hash())
 	require.NotEqual(t, made.Ref(), q.Ref(), "a copy of its own")
@@ -370,8 +326,7 @@ func TestRefs(t *testing.T) {
 	require.NoError(t, q.Close())
 	require.Nil(t, q.Ref())
 
-	c, err := rt.ContextFromRef(gpu.DefaultContext().Ref())
-	require.NoError(t, err)
+	c := testenv.Must(rt.ContextFromRef(gpu.DefaultContext().Ref()))(t)
 	require.True(t, c.IsDefault())
 	require.True(t, c.Equal(gpu.DefaultContext()))
 	require.NoError(t, c.Close())
@@ -400,10 +355,8 @@ func TestEventOrder(t *testing.T) {
 	b := unsafe.Slice((*byte)(p), 1)
 
 	fake.Hold(true)
-	one, err := q.Memset(p, 1, 1)
-	require.NoError(t, err)
-	two, err := q.Memset(p, 2, 1, one)
-	require.NoError(t, err)
+	one := testenv.Must(q.Memset(p, 1, 1))(t)
+	two := testenv.Must(q.Memset(p, 2, 1, one))(t)
 	require.False(t, one.Done())
 	fake.Release(1) // the barrier in front of two, which waits for one
 	fake.Release(2)
@@ -416,8 +369,7 @@ func TestEventOrder(t *testing.T) {
 	require.EqualValues(t, 2, b[0])
 
 	// Many waits run at once, on one goroutine of the package; one is cancelled.
-	slow, err := q.Memset(p, 3, 1)
-	require.NoError(t, err)
+	slow := testenv.Must(q.Memset(p, 3, 1))(t)
 	copied := slow.Copy()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancelled := make(chan error)
@@ -450,8 +402,7 @@ func TestEventOrder(t *testing.T) {
 	require.Eventually(t, func() bool { return syclobj.LiveObjects().Waiters == 0 }, time.Minute, time.Millisecond)
 
 	// The wait for a queue can be cancelled too.
-	held, err := q.Memset(p, 4, 1)
-	require.NoError(t, err)
+	held := testenv.Must(q.Memset(p, 4, 1))(t)
 	short, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 	defer cancel()
 	require.ErrorIs(t, q.Wait(short), context.DeadlineExceeded)
@@ -471,8 +422,7 @@ func TestHostQueueWaitsForSYCL(t *testing.T) {
 	q := rt.DefaultQueue()
 	p := alloc(t, q, syclobj.USMShared, 4)
 	fake.Hold(true)
-	e, err := q.Memset(p, 9, 4)
-	require.NoError(t, err)
+	e := testenv.Must(q.Memset(p, 9, 4))(t)
 	go func() {
 		time.Sleep(10 * time.Millisecond)
 		fake.ReleaseAll()
@@ -491,11 +441,9 @@ func TestPlacesAreFreedOnce(t *testing.T) {
 	rt := openReal(t)
 	var all sync.WaitGroup
 	for _, gpu := range rt.RootDevices()[:2] {
-		ctx, err := rt.NewContext(gpu)
-		require.NoError(t, err)
+		ctx := testenv.Must(rt.NewContext(gpu))(t)
 		defer ctx.Close()
-		q, err := rt.NewQueue(ctx, gpu, syclobj.OutOfOrder)
-		require.NoError(t, err)
+		q := testenv.Must(rt.NewQueue(ctx, gpu, syclobj.OutOfOrder))(t)
 		defer q.Close()
 		p, free, err := sycltest.ForeignAlloc(q, syclobj.USMShared, 8)
 		require.NoError(t, err)
@@ -505,8 +453,7 @@ func TestPlacesAreFreedOnce(t *testing.T) {
 		}
 		all.Go(func() {
 			for range 1000 {
-				place, err := placeOf(rt, ctx, nil, p, unsafe.Add(p, 8))
-				require.NoError(t, err)
+				place := testenv.Must(placeOf(rt, ctx, nil, p, unsafe.Add(p, 8)))(t)
 				require.Equal(t, gpu.FilterString(), place.FilterString())
 				require.Same(t, place, syclobj.WrapPlace(place.Ref()))
 				place.Release()
@@ -523,8 +470,7 @@ func TestClosingUnderC(t *testing.T) {
 	if sycltest.Child(t, sycltest.TwoGPUs) == nil {
 		return
 	}
-	rt, err := syclobj.Open()
-	require.NoError(t, err)
+	rt := testenv.Must(syclobj.Open())(t)
 	p, free, err := sycltest.ForeignAlloc(rt.DefaultQueue(), syclobj.USMShared, 8)
 	require.NoError(t, err)
 	require.NoError(t, rt.Close())
@@ -547,8 +493,7 @@ func TestClosingUnderC(t *testing.T) {
 		})
 	}
 	for i := 0; i < 300 || seen.Load() == 0 || unseen.Load() == 0; i++ {
-		rt, err := syclobj.Open()
-		require.NoError(t, err)
+		rt := testenv.Must(syclobj.Open())(t)
 		require.NoError(t, rt.Close())
 	}
 	stop.Store(true)
@@ -567,8 +512,7 @@ func TestForeign(t *testing.T) {
 	require.ErrorIs(t, syclobj.Free(p), syclobj.ErrNotAllocated)
 	free()
 
-	made, err := q.Barrier()
-	require.NoError(t, err)
+	made := testenv.Must(q.Barrier())(t)
 	taken := syclobj.TakeEvent(nil, made.Ref()) // made is not used any more
 	require.NoError(t, taken.Wait(context.Background()))
 	require.Nil(t, taken.Ref())
@@ -581,13 +525,11 @@ func TestEventFromRefCopies(t *testing.T) {
 		return
 	}
 	rt := openReal(t)
-	theirs, err := rt.DefaultQueue().Barrier()
-	require.NoError(t, err)
-	ours, err := rt.EventFromRef(theirs.Ref())
-	require.NoError(t, err)
+	theirs := testenv.Must(rt.DefaultQueue().Barrier())(t)
+	ours := testenv.Must(rt.EventFromRef(theirs.Ref()))(t)
 	require.NoError(t, theirs.Close())
 	require.NoError(t, ours.Wait(context.Background()))
 	require.NoError(t, ours.Close())
-	_, err = rt.EventFromRef(nil)
+	_, err := rt.EventFromRef(nil)
 	require.ErrorIs(t, err, syclobj.ErrNil)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/syclobj/sycltest"
 )
@@ -46,19 +47,16 @@ func TestBuildErrorHasTheLog(t *testing.T) {
 
 func TestKernelParams(t *testing.T) {
 	q := openCompiler(t)
-	p, err := q.BuildOpenCL(`typedef struct { int a, b; } pair;
+	p := testenv.Must(q.BuildOpenCL(`typedef struct { int a, b; } pair;
 kernel void all(global const float *a, constant int *b, local uchar *c, int d, float4 e, pair f, double g) {}
-kernel void none(void) {}`, "")
-	require.NoError(t, err)
+kernel void none(void) {}`, ""))(t)
 	defer p.Close()
 	p.Undescribed(func() { // a failure of OpenCL is not kept
-		k, err := p.Kernel("all")
-		require.NoError(t, err)
+		k := testenv.Must(p.Kernel("all"))(t)
 		defer k.Close()
 		require.Equal(t, "a parameter that the driver does not describe", k.Params()[0].String())
 	})
-	k, err := p.Kernel("all")
-	require.NoError(t, err)
+	k := testenv.Must(p.Kernel("all"))(t)
 	defer k.Close()
 	require.Equal(t, "all", k.Name())
 	var declarations []string
@@ -66,19 +64,16 @@ kernel void none(void) {}`, "")
 		declarations = append(declarations, param.String())
 	}
 	require.Equal(t, []string{"global const float* a", "constant const int* b", "local uchar* c", "int d", "float4 e", "pair f", "double g"}, declarations)
-	none, err := p.Kernel("none")
-	require.NoError(t, err)
+	none := testenv.Must(p.Kernel("none"))(t)
 	defer none.Close()
 	require.Empty(t, none.Params())
-	_, err = p.Kernel("nil")
+	_, err := p.Kernel("nil")
 	require.ErrorIs(t, err, syclobj.ErrArgument)
 	require.ErrorContains(t, err, "its kernels are all, none")
 	for _, name := range []string{"", "a\x00b"} {
-		_, err = p.Kernel(name)
-		require.ErrorIs(t, err, syclobj.ErrArgument)
+		require.ErrorIs(t, testenv.ErrorOf(p.Kernel(name)), syclobj.ErrArgument)
 	}
-	event, err := none.Submit(q, []int{1}, nil, nil, nil)
-	require.NoError(t, err)
+	event := testenv.Must(none.Submit(q, []int{1}, nil, nil, nil))(t)
 	require.NoError(t, syclobj.TakeEvent(nil, event).Wait(t.Context()))
 }
 
@@ -104,8 +99,7 @@ func TestKernelsFail(t *testing.T) {
 		return
 	}
 	rt := openReal(t)
-	cpu, err := rt.Device("opencl:cpu:0")
-	require.NoError(t, err)
+	cpu := testenv.Must(rt.Device("opencl:cpu:0"))(t)
 	q := defaultQueue(t, cpu)
 	m := alloc(t, q, syclobj.USMShared, 64)
 	whole := func() error {
@@ -139,7 +133,7 @@ func TestKernelsFail(t *testing.T) {
 	fake.Fail("DPCTLDevice_GetMaxWorkItemSizes3d", 1)
 	require.NoError(t, whole(), "without limits of the runtime, only the driver checks the range")
 
-	_, err = q.BuildOpenCL("#error", "")
+	_, err := q.BuildOpenCL("#error", "")
 	var e *syclobj.BuildError
 	require.ErrorAs(t, err, &e)
 	require.ErrorContains(t, err, "the process has no OpenCL loader")
@@ -161,20 +155,17 @@ func TestProgramsOfBackends(t *testing.T) {
 		require.ErrorIs(t, err, errors.ErrUnsupported)
 		require.ErrorContains(t, err, "SPIR-V an opencl or level_zero device")
 	}
-	p, err := q.BuildSPIRV(module, "")
-	require.NoError(t, err)
+	p := testenv.Must(q.BuildSPIRV(module, ""))(t)
 	defer p.Close()
-	k, err := p.Kernel("copy")
-	require.NoError(t, err)
+	k := testenv.Must(p.Kernel("copy"))(t)
 	defer k.Close()
 	require.Len(t, k.Params(), 2)
 	require.Equal(t, "a parameter that the driver does not describe", k.Params()[0].String())
-	_, err = p.Kernel("nothing")
-	require.ErrorIs(t, err, syclobj.ErrFailed)
+	require.ErrorIs(t, testenv.ErrorOf(p.Kernel("nothing")), syclobj.ErrFailed)
 
 	// A launch on another device is refused, even if the devices are equal.
 	gpu := defaultQueue(t, rt.RootDevices()[1])
-	_, err = k.Submit(gpu, []int{1}, nil, make([]syclobj.KernelArg, 2), nil)
+	_, err := k.Submit(gpu, []int{1}, nil, make([]syclobj.KernelArg, 2), nil)
 	require.ErrorIs(t, err, syclobj.ErrArgument)
 	require.ErrorContains(t, err, "level_zero:gpu:0")
 }
@@ -191,10 +182,8 @@ func instruction(text string) []byte {
 // TestKernelFromManyGoroutines launches a kernel from many goroutines and closes it meanwhile.
 func TestKernelFromManyGoroutines(t *testing.T) {
 	q := openCompiler(t)
-	p, err := q.BuildOpenCL("kernel void put(global int *x, int at, int v) { x[at] = v; }", "")
-	require.NoError(t, err)
-	k, err := p.Kernel("put")
-	require.NoError(t, err)
+	p := testenv.Must(q.BuildOpenCL("kernel void put(global int *x, int at, int v) { x[at] = v; }", ""))(t)
+	k := testenv.Must(p.Kernel("put"))(t)
 	require.NoError(t, p.Close())
 	m := alloc(t, q, syclobj.USMShared, 4*16*64)
 	x := unsafe.Slice((*int32)(m), 16*64)
@@ -219,6 +208,5 @@ func TestKernelFromManyGoroutines(t *testing.T) {
 	}
 	require.NoError(t, k.Close())
 	require.NoError(t, k.Close())
-	_, err = k.Submit(q, []int{1}, nil, nil, nil)
-	require.ErrorIs(t, err, syclobj.ErrClosed)
+	require.ErrorIs(t, testenv.ErrorOf(k.Submit(q, []int{1}, nil, nil, nil)), syclobj.ErrClosed)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/syclobj/sycltest"
 )
@@ -21,21 +22,15 @@ func TestAfterLastRuntime(t *testing.T) {
 	if sycltest.Child(t, sycltest.TwoGPUs) == nil {
 		return
 	}
-	rt, err := syclobj.Open(syclobj.RequireSYCL())
-	require.NoError(t, err)
+	rt := testenv.Must(syclobj.Open(syclobj.RequireSYCL()))(t)
 	gpu := rt.RootDevices()[0]
-	tiles, err := gpu.SubDevices(syclobj.Partition{Domain: syclobj.AffinityNUMA})
-	require.NoError(t, err)
-	ctx, err := rt.NewContext(gpu)
-	require.NoError(t, err)
-	q, err := rt.NewQueue(ctx, gpu, syclobj.OutOfOrder)
-	require.NoError(t, err)
-	p, err := q.Alloc(syclobj.USMShared, 8, 0)
-	require.NoError(t, err)
+	tiles := testenv.Must(gpu.SubDevices(syclobj.Partition{Domain: syclobj.AffinityNUMA}))(t)
+	ctx := testenv.Must(rt.NewContext(gpu))(t)
+	q := testenv.Must(rt.NewQueue(ctx, gpu, syclobj.OutOfOrder))(t)
+	p := testenv.Must(q.Alloc(syclobj.USMShared, 8, 0))(t)
 	require.NoError(t, rt.Close())
 
-	e, err := q.Memset(p, 7, 8)
-	require.NoError(t, err)
+	e := testenv.Must(q.Memset(p, 7, 8))(t)
 	require.NoError(t, e.Wait(context.Background()))
 	require.EqualValues(t, 7, *(*byte)(p))
 	for what, err := range map[string]error{
@@ -63,14 +58,11 @@ func TestLookupsWhileClosing(t *testing.T) {
 		return
 	}
 	first := openReal(t)
-	ctx, err := first.NewContext(first.RootDevices()[1])
-	require.NoError(t, err)
+	ctx := testenv.Must(first.NewContext(first.RootDevices()[1]))(t)
 	defer ctx.Close()
-	place, err := defaultQueue(t, first.RootDevices()[1]).Place(syclobj.USMShared)
-	require.NoError(t, err)
+	place := testenv.Must(defaultQueue(t, first.RootDevices()[1]).Place(syclobj.USMShared))(t)
 	defer place.Release()
-	made, err := first.NewQueue(nil, first.RootDevices()[0], syclobj.OutOfOrder)
-	require.NoError(t, err)
+	made := testenv.Must(first.NewQueue(nil, first.RootDevices()[0], syclobj.OutOfOrder))(t)
 	defer made.Close()
 	require.NoError(t, first.Close())
 	closed := func(err error) {
@@ -79,8 +71,7 @@ func TestLookupsWhileClosing(t *testing.T) {
 		}
 	}
 	for i := range 300 {
-		rt, err := syclobj.Open()
-		require.NoError(t, err)
+		rt := testenv.Must(syclobj.Open())(t)
 		var all sync.WaitGroup
 		for _, look := range []func() error{
 			func() error { return onlyError(rt.Device(fmt.Sprintf("level_zero:gpu:%d,cpu", i%2))) },
@@ -118,8 +109,7 @@ func TestOpenWithBrokenDrivers(t *testing.T) {
 	}
 	require.NoError(t, os.Unsetenv(syclobj.EnvLibrary)) // it is adopted, as the process holds it
 	fake.Fail("DPCTLDeviceMgr_GetDevices", 1)
-	rt, err := syclobj.Open()
-	require.NoError(t, err)
+	rt := testenv.Must(syclobj.Open())(t)
 	require.False(t, rt.HasSYCL())
 	require.Nil(t, rt.Library())
 	require.ErrorIs(t, rt.SYCLError(), syclobj.ErrNoSYCL)
@@ -147,12 +137,9 @@ func TestEventFailureStays(t *testing.T) {
 	defer cancel()
 	failing := func(q *syclobj.Queue) *syclobj.Event {
 		fake.AsyncError(1, -5)
-		e, err := q.Memset(p, 0, 8)
-		require.NoError(t, err)
-		return e
+		return testenv.Must(q.Memset(p, 0, 8))(t)
 	}
-	profiled, err := rt.NewQueue(nil, q.Device(), syclobj.Profiling)
-	require.NoError(t, err)
+	profiled := testenv.Must(rt.NewQueue(nil, q.Device(), syclobj.Profiling))(t)
 	defer profiled.Close()
 	for name, first := range map[string]func(*syclobj.Event) error{
 		"waited for":              func(e *syclobj.Event) error { return e.Wait(background) },
@@ -208,14 +195,13 @@ func TestClosedEvent(t *testing.T) {
 	q := rt.DefaultQueue()
 	p := alloc(t, q, syclobj.USMShared, 8)
 	fake.Hold(true)
-	e, err := q.Memset(p, 1, 8)
-	require.NoError(t, err)
+	e := testenv.Must(q.Memset(p, 1, 8))(t)
 	require.NoError(t, e.Close())
 	require.True(t, e.Done(), "nothing left to ask")
 	require.Nil(t, e.Ref())
 	require.ErrorIs(t, e.Wait(context.Background()), syclobj.ErrClosed)
 	require.ErrorIs(t, e.Copy().Wait(context.Background()), syclobj.ErrClosed)
-	err = onlyError(q.Memset(p, 2, 8, nil, e))
+	err := onlyError(q.Memset(p, 2, 8, nil, e))
 	require.ErrorIs(t, err, syclobj.ErrClosed)
 	require.ErrorContains(t, err, "dependency 1")
 	require.ErrorIs(t, onlyError(rt.HostQueue().Barrier(e)), syclobj.ErrClosed)
@@ -224,13 +210,11 @@ func TestClosedEvent(t *testing.T) {
 	require.NoError(t, q.Wait(context.Background()))
 
 	// An event that was closed after it was known to be complete is ignored like nil.
-	e, err = q.Memset(p, 3, 8)
-	require.NoError(t, err)
+	e = testenv.Must(q.Memset(p, 3, 8))(t)
 	require.NoError(t, e.Wait(context.Background()))
 	require.NoError(t, e.Close())
 	require.NoError(t, e.Wait(context.Background()))
-	after, err := q.Barrier(e)
-	require.NoError(t, err)
+	after := testenv.Must(q.Barrier(e))(t)
 	require.NoError(t, after.Close())
 }
 
@@ -243,8 +227,7 @@ func TestEventCopyFails(t *testing.T) {
 	q := openReal(t).DefaultQueue()
 	p := alloc(t, q, syclobj.USMShared, 8)
 	fake.Hold(true)
-	e, err := q.Memset(p, 9, 8)
-	require.NoError(t, err)
+	e := testenv.Must(q.Memset(p, 9, 8))(t)
 	fake.Fail("DPCTLEvent_Copy", 1)
 	time.AfterFunc(10*time.Millisecond, fake.ReleaseAll)
 	copied := e.Copy()
@@ -280,10 +263,8 @@ func TestFiltersRemembered(t *testing.T) {
 // TestClosedHostQueue: a closed host queue returns ErrClosed like any other.
 func TestClosedHostQueue(t *testing.T) {
 	rt := openHost(t)
-	q, err := rt.NewQueue(nil, rt.HostQueue().Device(), syclobj.OutOfOrder)
-	require.NoError(t, err)
-	p, err := q.Alloc(syclobj.USMShared, 8, 0)
-	require.NoError(t, err)
+	q := testenv.Must(rt.NewQueue(nil, rt.HostQueue().Device(), syclobj.OutOfOrder))(t)
+	p := testenv.Must(q.Alloc(syclobj.USMShared, 8, 0))(t)
 	require.NoError(t, q.Close())
 	require.NoError(t, q.Close())
 	for _, err := range []error{

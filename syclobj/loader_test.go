@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/syclobj/sycltest"
 )
@@ -108,8 +109,7 @@ func openFrom(t *testing.T, dir string, env ...string) opening {
 	// A process that blocks must be reported as a failure.
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	self, err := os.Executable()
-	require.NoError(t, err)
+	self := testenv.Must(os.Executable())(t)
 	cmd := exec.CommandContext(ctx, self)
 	cmd.Dir = dir
 	for _, kv := range os.Environ() {
@@ -152,8 +152,7 @@ func install(t *testing.T, root, version string) string {
 
 func copyFile(t *testing.T, from, to string) {
 	t.Helper()
-	text, err := os.ReadFile(from)
-	require.NoError(t, err)
+	text := testenv.Must(os.ReadFile(from))(t)
 	require.NoError(t, os.WriteFile(to, text, 0o700))
 }
 
@@ -259,9 +258,7 @@ func TestSearchOrder(t *testing.T) {
 			t.Setenv(name, "")
 		}
 		for _, where := range []string{"", ".", "../" + filepath.Base(dir)} {
-			description, err := syclobj.ConfigureOpenCL(where)
-			require.NoError(t, err)
-			require.Empty(t, os.Getenv("OCL_ICD_FILENAMES"), "%q: %s", where, description)
+			require.Empty(t, os.Getenv("OCL_ICD_FILENAMES"), "%q: %s", where, testenv.Must(syclobj.ConfigureOpenCL(where))(t))
 		}
 	})
 	t.Run("nowhere", func(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
@@ -24,12 +25,9 @@ func TestRealMachine(t *testing.T) {
 	attempts := rt.Attempts()
 	require.NoError(t, attempts[len(attempts)-1].Err)
 	for i, d := range rt.RootDevices() {
-		found, err := rt.Device(d.FilterString())
-		require.NoError(t, err)
+		found := testenv.Must(rt.Device(d.FilterString()))(t)
 		require.Same(t, d, found)
-		id, err := d.DLPackID()
-		require.NoError(t, err)
-		require.EqualValues(t, i, id)
+		require.EqualValues(t, i, testenv.Must(d.DLPackID())(t))
 		require.NotEmpty(t, d.Info().Name)
 		require.NotEmpty(t, d.Info().Vendor)
 		require.NotEmpty(t, d.Info().DriverVersion)
@@ -58,26 +56,21 @@ func TestRealCPUQueues(t *testing.T) {
 func TestRealOwnContext(t *testing.T) {
 	rt := openReal(t)
 	d := rt.DefaultDevice()
-	ctx, err := rt.NewContext(d)
-	require.NoError(t, err)
+	ctx := testenv.Must(rt.NewContext(d))(t)
 	defer ctx.Close()
 	require.False(t, ctx.Equal(d.DefaultContext()))
-	q, err := rt.NewQueue(ctx, d, syclobj.Profiling)
-	require.NoError(t, err)
+	q := testenv.Must(rt.NewQueue(ctx, d, syclobj.Profiling))(t)
 	defer q.Close()
 	p := alloc(t, q, syclobj.USMShared, 256)
-	place, err := placeOf(rt, ctx, nil, p, unsafe.Add(p, 256))
-	require.NoError(t, err)
+	place := testenv.Must(placeOf(rt, ctx, nil, p, unsafe.Add(p, 256)))(t)
 	defer place.Release()
 	require.ErrorIs(t, third(place.DLPackDevice()), syclobj.ErrNotDefault)
 	if d.Info().Backend != syclobj.BackendCUDA { // whose contexts share the memory of a device
 		require.ErrorIs(t, onlyError(dlpackPlace(rt, 0, p, unsafe.Add(p, 256))), syclobj.ErrNotUSM)
 	}
 
-	e, err := q.Memset(p, 1, 256)
-	require.NoError(t, err)
-	times, err := e.Times()
-	require.NoError(t, err)
+	e := testenv.Must(q.Memset(p, 1, 256))(t)
+	times := testenv.Must(e.Times())(t)
 	require.GreaterOrEqual(t, times.Ended, times.Started)
 	require.NoError(t, e.Close())
 }
@@ -92,20 +85,15 @@ func TestRealPointers(t *testing.T) {
 		p, err := q.Alloc(kind, n, 64) // which each driver grants, without padding
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, syclobj.Free(p)) })
-		place, err := placeOf(rt, q.Context(), nil, p, unsafe.Add(p, n))
-		require.NoError(t, err)
+		place := testenv.Must(placeOf(rt, q.Context(), nil, p, unsafe.Add(p, n)))(t)
 		require.Equal(t, kind, place.Kind())
 		place.Release()
-		_, err = placeOf(rt, q.Context(), nil, p, unsafe.Add(p, n+1))
-		require.ErrorIs(t, err, syclobj.ErrOverrun)
+		require.ErrorIs(t, testenv.ErrorOf(placeOf(rt, q.Context(), nil, p, unsafe.Add(p, n+1))), syclobj.ErrOverrun)
 	}
 	goMemory := make([]byte, 64)
-	_, err := dlpackPlace(rt, 0, unsafe.Pointer(&goMemory[0]), unsafe.Pointer(&goMemory[32]))
-	require.ErrorIs(t, err, syclobj.ErrNotUSM)
-	host, err := rt.HostQueue().Alloc(syclobj.USMUnknown, 64, 0)
-	require.NoError(t, err)
-	_, err = placeOf(rt, nil, q, host, unsafe.Add(host, 64))
-	require.ErrorIs(t, err, syclobj.ErrNotUSM)
+	require.ErrorIs(t, testenv.ErrorOf(dlpackPlace(rt, 0, unsafe.Pointer(&goMemory[0]), unsafe.Pointer(&goMemory[32]))), syclobj.ErrNotUSM)
+	host := testenv.Must(rt.HostQueue().Alloc(syclobj.USMUnknown, 64, 0))(t)
+	require.ErrorIs(t, testenv.ErrorOf(placeOf(rt, nil, q, host, unsafe.Add(host, 64))), syclobj.ErrNotUSM)
 	require.NoError(t, syclobj.Free(host))
 }
 
@@ -131,8 +119,7 @@ func TestRealLargeAlignment(t *testing.T) {
 func TestRealReopen(t *testing.T) {
 	openReal(t)
 	for range 3 {
-		rt, err := syclobj.Open(syclobj.RequireSYCL())
-		require.NoError(t, err)
+		rt := testenv.Must(syclobj.Open(syclobj.RequireSYCL()))(t)
 		require.Equal(t, "already loaded", rt.Attempts()[0].Source)
 		require.NoError(t, rt.DefaultQueue().Wait(context.Background()))
 		require.NoError(t, rt.Close())
@@ -146,8 +133,7 @@ func TestRealReopen(t *testing.T) {
 func TestRealKeepsGoPanics(t *testing.T) {
 	q := openReal(t).DefaultQueue()
 	p := alloc(t, q, syclobj.USMShared, 64)
-	e, err := q.Fill(p, make([]byte, 16), 4)
-	require.NoError(t, err)
+	e := testenv.Must(q.Fill(p, make([]byte, 16), 4))(t)
 	require.NoError(t, e.Wait(context.Background()))
 	require.Panics(t, func() {
 		var nothing *[1 << 20]byte
@@ -202,8 +188,7 @@ SAME(6, next_partitionable);
 	require.EqualValues(t, 6, syclobj.AffinityNextPartitionable)
 	require.EqualValues(t, 1<<18, syclobj.BackendOpenCL)
 	require.EqualValues(t, 1<<4, syclobj.TypeGPU)
-	header, err := os.ReadFile(filepath.Join(include, "dpctl_sycl_enum_types.h"))
-	require.NoError(t, err)
+	header := testenv.Must(os.ReadFile(filepath.Join(include, "dpctl_sycl_enum_types.h")))(t)
 	if strings.Contains(string(header), "DPCTL_HIP") { // not yet in 0.17
 		source += "SAME(1 << 19, DPCTL_HIP);\n"
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/arena"
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -21,21 +22,15 @@ func TestArraysEndWithTheirArena(t *testing.T) {
 	}
 	a := arena.New(arena.Options{Name: "request"})
 	m := a.Over(memmgr.Host())
-	zeros, err := usmarray.Zeros(m, usmarray.Float32, []int{10})
-	require.NoError(t, err)
-	filled, err := usmarray.FromSlice(m, []int32{1, 2, 3}, nil)
-	require.NoError(t, err)
+	zeros := testenv.Must(usmarray.Zeros(m, usmarray.Float32, []int{10}))(t)
+	filled := testenv.Must(usmarray.FromSlice(m, []int32{1, 2, 3}, nil))(t)
 	filled.Release() // before the end; the arena does not release it again
-	kept, err := usmarray.FromSlice(m, []float64{1, 2}, nil)
-	require.NoError(t, err)
+	kept := testenv.Must(usmarray.FromSlice(m, []float64{1, 2}, nil))(t)
 	require.True(t, a.Keep(kept))
-	shared, err := usmarray.FromSlice(m, []uint8{7}, nil, usmarray.WithTag("shared"))
-	require.NoError(t, err)
+	shared := testenv.Must(usmarray.FromSlice(m, []uint8{7}, nil, usmarray.WithTag("shared")))(t)
 	held := shared.Retain()
-	exported, err := usmarray.FromSlice(m, []uint8{8, 9}, nil, usmarray.WithTag("exported"))
-	require.NoError(t, err)
-	tensor, err := exported.DLPack()
-	require.NoError(t, err)
+	exported := testenv.Must(usmarray.FromSlice(m, []uint8{8, 9}, nil, usmarray.WithTag("exported")))(t)
+	tensor := testenv.Must(exported.DLPack())(t)
 
 	left := a.End()
 	require.Equal(t, []memmgr.Holder{{Tenant: "request", Tag: "exported", Bytes: 2, Count: 1}, {Tenant: "request", Tag: "shared", Bytes: 1, Count: 1}}, left.ByTag)
@@ -44,26 +39,20 @@ func TestArraysEndWithTheirArena(t *testing.T) {
 		gone.Release()
 	}
 	require.Panics(t, func() { zeros.Shape(); zeros.Buffer().Data() })
-	got, err := usmarray.Slice[float64](kept)
-	require.NoError(t, err)
-	require.Equal(t, []float64{1, 2}, got)
+	require.Equal(t, []float64{1, 2}, testenv.Must(usmarray.Slice[float64](kept))(t))
 	kept.Release()
-	bytes, err := usmarray.Slice[uint8](held)
-	require.NoError(t, err)
-	require.Equal(t, []uint8{7}, bytes)
+	require.Equal(t, []uint8{7}, testenv.Must(usmarray.Slice[uint8](held))(t))
 	held.Release()
 	require.Equal(t, 1, a.Left().Blocks)
 	tensor.Release()
 	require.Zero(t, a.Left())
 
-	_, err = usmarray.New(m, usmarray.Float32, []int{1})
-	require.ErrorIs(t, err, memmgr.ErrClosed)
+	require.ErrorIs(t, testenv.ErrorOf(usmarray.New(m, usmarray.Float32, []int{1})), memmgr.ErrClosed)
 }
 
 func TestWaitingArraysEndWithTheirArena(t *testing.T) {
 	a := arena.New(arena.Options{})
-	x, err := usmarray.Zeros(memmgr.Waiting(context.Background(), a.Over(memmgr.Host())), usmarray.Float32, []int{3})
-	require.NoError(t, err)
+	x := testenv.Must(usmarray.Zeros(memmgr.Waiting(context.Background(), a.Over(memmgr.Host())), usmarray.Float32, []int{3}))(t)
 	require.Zero(t, a.End())
 	require.False(t, x.Valid())
 }
@@ -75,21 +64,15 @@ func TestExportedCopiesOutliveTheirArena(t *testing.T) {
 		t.Skip("tensors need cgo")
 	}
 	a := arena.New(arena.Options{})
-	x, err := usmarray.FromSlice(memmgr.Host(), []int64{4, 5}, nil)
-	require.NoError(t, err)
+	x := testenv.Must(usmarray.FromSlice(memmgr.Host(), []int64{4, 5}, nil))(t)
 	defer x.Release()
 	cpu := dlpack.CPU
-	tensor, err := x.DLPackWith(usmarray.ExportOptions{Copy: usmarray.CopyAlways, Device: &cpu, CopyTo: a.Over(memmgr.Host())})
-	require.NoError(t, err)
+	tensor := testenv.Must(x.DLPackWith(usmarray.ExportOptions{Copy: usmarray.CopyAlways, Device: &cpu, CopyTo: a.Over(memmgr.Host())}))(t)
 	require.Equal(t, 1, a.End().Blocks)
-	rt, err := syclobj.Open(syclobj.HostOnly())
-	require.NoError(t, err)
+	rt := testenv.Must(syclobj.Open(syclobj.HostOnly()))(t)
 	defer func() { require.NoError(t, rt.Close()) }()
-	back, err := usmarray.FromDLPack(rt, tensor)
-	require.NoError(t, err)
-	got, err := usmarray.Slice[int64](back)
-	require.NoError(t, err)
-	require.Equal(t, []int64{4, 5}, got)
+	back := testenv.Must(usmarray.FromDLPack(rt, tensor))(t)
+	require.Equal(t, []int64{4, 5}, testenv.Must(usmarray.Slice[int64](back))(t))
 	back.Release()
 	require.Zero(t, a.Left())
 }
@@ -110,15 +93,13 @@ func TestExportedCopiesAreNotAdopted(t *testing.T) {
 	if !dlpack.Supported() {
 		t.Skip("tensors need cgo")
 	}
-	x, err := usmarray.FromSlice(memmgr.Host(), []int64{4, 5}, nil)
-	require.NoError(t, err)
+	x := testenv.Must(usmarray.FromSlice(memmgr.Host(), []int64{4, 5}, nil))(t)
 	defer x.Release()
 	for _, o := range []usmarray.ExportOptions{
 		{Copy: usmarray.CopyAlways, CopyTo: eager{memmgr.Host()}},
 		{Copy: usmarray.CopyAlways, CopyTo: eager{memmgr.Host()}, Device: &dlpack.Device{Type: dlpack.DeviceCPU}},
 	} {
-		tensor, err := x.DLPackWith(o)
-		require.NoError(t, err)
+		tensor := testenv.Must(x.DLPackWith(o))(t)
 		tensor.Release()
 		require.Equal(t, 1, x.Buffer().Count())
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
@@ -24,7 +25,7 @@ func TestCreate(t *testing.T) {
 			require.Equal(t, "[[-7 -7]\n [-7 -7]]", f.String())
 			require.True(t, f.IsF())
 			r := own(t)(Arange[complex64](b.r, 1+1i, 2-1i, 3))
-			require.Equal(t, []complex64{1 + 1i, 3, 5 - 1i}, must[[]complex64](t)(ToSlice[complex64](r)))
+			require.Equal(t, []complex64{1 + 1i, 3, 5 - 1i}, testenv.Must(ToSlice[complex64](r))(t))
 			s := own(t)(FromSlice(b.r, []float64{1, 2.5, 3, 4, 5, 6}, []int{2, 3}))
 			require.Equal(t, "[[1.  2.5 3. ]\n [4.  5.  6. ]]", s.String())
 			e := own(t)(Zeros(b.r, Uint8, []int{0, 5}))
@@ -32,7 +33,7 @@ func TestCreate(t *testing.T) {
 			require.NoError(t, e.Fill(3))
 			c := own(t)(Full(b.r, Bool, nil, true))
 			require.Equal(t, "True", c.String())
-			require.Equal(t, true, must[any](t)(c.At()))
+			require.Equal(t, true, testenv.Must(c.At())(t))
 		})
 	}
 }
@@ -40,13 +41,11 @@ func TestCreate(t *testing.T) {
 // TestCreateWaitsWithAContext: with a context, an allocation waits for memory until the context ends.
 func TestCreateWaitsWithAContext(t *testing.T) {
 	p := memmgr.NewPool(memmgr.Host(), memmgr.WithLimit(4<<20))
-	held, err := New(p, Uint8, []int{3 << 20})
-	require.NoError(t, err)
-	_, err = New(p, Uint8, []int{2 << 20})
-	require.ErrorIs(t, err, memmgr.ErrOutOfMemory, "without a context no request waits")
+	held := testenv.Must(New(p, Uint8, []int{3 << 20}))(t)
+	require.ErrorIs(t, testenv.ErrorOf(New(p, Uint8, []int{2 << 20})), memmgr.ErrOutOfMemory, "without a context no request waits")
 	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 	defer cancel()
-	_, err = Zeros(memmgr.Waiting(ctx, p), Uint8, []int{2 << 20})
+	_, err := Zeros(memmgr.Waiting(ctx, p), Uint8, []int{2 << 20})
 	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	done := make(chan struct{})
@@ -67,25 +66,17 @@ func TestCreateWaitsWithAContext(t *testing.T) {
 
 func TestCreateErrors(t *testing.T) {
 	r := memmgr.Host()
-	_, err := New(r, Float32, []int{-1})
-	require.ErrorIs(t, err, ErrLayout)
-	_, err = New(r, Float64, []int{maxInt / 4})
+	require.ErrorIs(t, testenv.ErrorOf(New(r, Float32, []int{-1})), ErrLayout)
+	_, err := New(r, Float64, []int{maxInt / 4})
 	require.ErrorIs(t, err, ErrLayout)
 	require.ErrorContains(t, err, "more bytes")
-	_, err = New(r, DataType{Code: dlpack.CodeFloat, Bits: 32, Lanes: 4}, []int{2})
-	require.ErrorIs(t, err, ErrType)
-	_, err = New(r, Float32, []int{1 << 50})
-	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
-	_, err = FromSlice(r, []int32{1, 2}, []int{3})
-	require.ErrorIs(t, err, ErrLayout)
-	_, err = Arange[int32](r, 0, 1, -1)
-	require.ErrorIs(t, err, ErrLayout)
-	_, err = Arange[bool](r, false, true, 2)
-	require.ErrorIs(t, err, ErrType)
-	_, err = Arange[int32](r, 0, 1, 1<<50)
-	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
-	_, err = Arange[int32](r, 0, 1, maxInt)
-	require.ErrorIs(t, err, ErrLayout)
+	require.ErrorIs(t, testenv.ErrorOf(New(r, DataType{Code: dlpack.CodeFloat, Bits: 32, Lanes: 4}, []int{2})), ErrType)
+	require.ErrorIs(t, testenv.ErrorOf(New(r, Float32, []int{1 << 50})), memmgr.ErrOutOfMemory)
+	require.ErrorIs(t, testenv.ErrorOf(FromSlice(r, []int32{1, 2}, []int{3})), ErrLayout)
+	require.ErrorIs(t, testenv.ErrorOf(Arange[int32](r, 0, 1, -1)), ErrLayout)
+	require.ErrorIs(t, testenv.ErrorOf(Arange[bool](r, false, true, 2)), ErrType)
+	require.ErrorIs(t, testenv.ErrorOf(Arange[int32](r, 0, 1, 1<<50)), memmgr.ErrOutOfMemory)
+	require.ErrorIs(t, testenv.ErrorOf(Arange[int32](r, 0, 1, maxInt)), ErrLayout)
 	_, err = Full(r, Uint8, []int{1}, 256)
 	require.ErrorIs(t, err, ErrType)
 	var oe *OpError
@@ -94,10 +85,8 @@ func TestCreateErrors(t *testing.T) {
 }
 
 func TestOwnership(t *testing.T) {
-	a, err := FromSlice(memmgr.Host(), []int32{1, 2, 3, 4}, nil)
-	require.NoError(t, err)
-	v, err := a.Index(IndexFrom(2))
-	require.NoError(t, err)
+	a := testenv.Must(FromSlice(memmgr.Host(), []int32{1, 2, 3, 4}, nil))(t)
+	v := testenv.Must(a.Index(IndexFrom(2)))(t)
 	require.False(t, owns(v))
 	k := v.Retain()
 	require.True(t, owns(k))
@@ -110,8 +99,7 @@ func TestOwnership(t *testing.T) {
 	v.Release() // borrowed: drops no reference
 	require.True(t, k.Valid())
 	require.Equal(t, "[3 4]", k.String())
-	w, err := k.Transpose()
-	require.NoError(t, err)
+	w := testenv.Must(k.Transpose())(t)
 	k.Release()
 	require.False(t, w.Valid())
 	require.Equal(t, "<released array>", w.String())
@@ -122,18 +110,18 @@ func TestViewsShareMemory(t *testing.T) {
 	for _, b := range backends(t) {
 		t.Run(b.name, func(t *testing.T) {
 			a := own(t)(Arange[int32](b.r, 0, 1, 24))
-			m := must[*Array](t)(a.Reshape(2, 3, 4))
-			v := must[*Array](t)(m.Index(IndexAt(1), All.By(-1), IndexRange(1, 3)))
+			m := testenv.Must(a.Reshape(2, 3, 4))(t)
+			v := testenv.Must(m.Index(IndexAt(1), All.By(-1), IndexRange(1, 3)))(t)
 			require.Equal(t, "[[21 22]\n [17 18]\n [13 14]]", v.String())
 			require.NoError(t, v.SetAt(-5, 0, -1))
-			require.Equal(t, int32(-5), must[any](t)(a.At(22)))
+			require.Equal(t, int32(-5), testenv.Must(a.At(22))(t))
 			require.Equal(t, addressOf(a)+21*4, addressOf(v))
 			require.NoError(t, v.Fill(9))
-			require.Equal(t, "[12  9  9 15 16  9  9 19 20  9  9 23]", must[*Array](t)(a.Index(IndexFrom(12))).String())
-			tr := must[*Array](t)(m.Transpose(2, 0, 1))
+			require.Equal(t, "[12  9  9 15 16  9  9 19 20  9  9 23]", testenv.Must(a.Index(IndexFrom(12)))(t).String())
+			tr := testenv.Must(m.Transpose(2, 0, 1))(t)
 			require.Equal(t, []int{4, 2, 3}, tr.Shape())
 			require.Equal(t, []int{1, 12, 4}, tr.Strides())
-			bc := must[*Array](t)(must[*Array](t)(a.Index(IndexTo(3))).Broadcast(2, 3))
+			bc := testenv.Must(testenv.Must(a.Index(IndexTo(3)))(t).Broadcast(2, 3))(t)
 			require.Equal(t, "[[0 1 2]\n [0 1 2]]", bc.String())
 			require.ErrorIs(t, bc.Fill(1), ErrReadOnly)
 		})
@@ -143,7 +131,7 @@ func TestViewsShareMemory(t *testing.T) {
 func TestReadOnly(t *testing.T) {
 	a := own(t)(Zeros(memmgr.Host(), Float32, []int{4}))
 	ro := a.AsReadOnly()
-	v := must[*Array](t)(ro.Index(IndexFrom(1)))
+	v := testenv.Must(ro.Index(IndexFrom(1)))(t)
 	for _, x := range []*Array{ro, v, v.Retain()} {
 		require.True(t, x.ReadOnly())
 		require.ErrorIs(t, x.Fill(1), ErrReadOnly)
@@ -166,24 +154,21 @@ func TestSliceAndView(t *testing.T) {
 		t.Run(b.name, func(t *testing.T) {
 			a := own(t)(FromSlice(b.r, []float32{1, 2, 3, 4}, []int{2, 2}))
 			if b.name == "device" {
-				_, err := Slice[float32](a)
-				require.ErrorIs(t, err, ErrNotHostReadable)
+				require.ErrorIs(t, testenv.ErrorOf(Slice[float32](a)), ErrNotHostReadable)
 				return
 			}
-			s := must[[]float32](t)(Slice[float32](a))
+			s := testenv.Must(Slice[float32](a))(t)
 			require.Equal(t, []float32{1, 2, 3, 4}, s)
 			s[3] = 8
-			require.Equal(t, float32(8), must[any](t)(a.At(1, 1)))
-			_, err := Slice[int32](a)
-			require.ErrorIs(t, err, ErrType)
-			_, err = Slice[float32](must[*Array](t)(a.Transpose()))
-			require.ErrorIs(t, err, ErrLayout)
+			require.Equal(t, float32(8), testenv.Must(a.At(1, 1))(t))
+			require.ErrorIs(t, testenv.ErrorOf(Slice[int32](a)), ErrType)
+			require.ErrorIs(t, testenv.ErrorOf(Slice[float32](testenv.Must(a.Transpose())(t))), ErrLayout)
 			boom := errors.New("boom")
 			require.Equal(t, boom, View(a, func(v []float32) error {
 				v[0] = 5
 				return boom
 			}))
-			require.Equal(t, float32(5), must[any](t)(a.At(0, 0)))
+			require.Equal(t, float32(5), testenv.Must(a.At(0, 0))(t))
 		})
 	}
 }
@@ -207,7 +192,7 @@ func TestAtSetAt(t *testing.T) {
 				if dt == dlpack.Float8E8M0FNU && want == 0 {
 					want = math.Ldexp(1, -127) // the type has no zero
 				}
-				e, _, err := elementOf(must[any](t)(a.At(i)))
+				e, _, err := elementOf(testenv.Must(a.At(i))(t))
 				require.NoError(t, err)
 				got := e.re + float64(int64(e.bits)) // one of the two is 0
 				want *= float64(one)
@@ -221,8 +206,7 @@ func TestAtSetAt(t *testing.T) {
 	}
 	require.NoError(t, a.SetAt(complex(255, 0), 0))
 	require.ErrorIs(t, a.SetAt(1, 2), ErrIndex)
-	_, err := a.At(0, 0)
-	require.ErrorIs(t, err, ErrLayout)
+	require.ErrorIs(t, testenv.ErrorOf(a.At(0, 0)), ErrLayout)
 	bo := own(t)(Zeros(r, Bool, []int{2}))
 	require.NoError(t, bo.SetAt(1.0, 0))
 	require.ErrorIs(t, bo.SetAt(2, 0), ErrType)
@@ -240,12 +224,10 @@ func TestOddIntegers(t *testing.T) {
 		{Code: dlpack.CodeUInt, Bits: 24, Lanes: 1},
 		{Code: dlpack.CodeInt, Bits: 63, Lanes: 1},
 	} {
-		_, err := New(memmgr.Host(), dt, []int{8})
-		require.ErrorIs(t, err, ErrType, "%v", dt)
+		require.ErrorIs(t, testenv.ErrorOf(New(memmgr.Host(), dt, []int{8})), ErrType, "%v", dt)
 	}
 	for bits := uint8(1); bits <= 64; bits *= 2 {
-		a, err := New(memmgr.Host(), DataType{Code: dlpack.CodeInt, Bits: bits, Lanes: 1}, []int{8})
-		require.NoError(t, err)
+		a := testenv.Must(New(memmgr.Host(), DataType{Code: dlpack.CodeInt, Bits: bits, Lanes: 1}, []int{8}))(t)
 		a.Release()
 	}
 }

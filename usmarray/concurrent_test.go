@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -19,10 +20,8 @@ func TestConcurrentHolders(t *testing.T) {
 	rt := testsycl.Runtime(t)
 	var released atomic.Int32
 	base := own(t)(Arange[int32](memmgr.Host(), 0, 1, 64))
-	buf, err := memmgr.FromForeign(base.Pointer(), 256, memmgr.ForeignOptions{Release: func() { released.Add(1) }})
-	require.NoError(t, err)
-	a, err := FromBuffer(buf, Int32, mustLayout(t, []int{8, 8}, nil, 0))
-	require.NoError(t, err)
+	buf := testenv.Must(memmgr.FromForeign(base.Pointer(), 256, memmgr.ForeignOptions{Release: func() { released.Add(1) }}))(t)
+	a := testenv.Must(FromBuffer(buf, Int32, mustLayout(t, []int{8, 8}, nil, 0)))(t)
 	var wg sync.WaitGroup
 	for g := range 8 {
 		mine := a.Retain()
@@ -70,8 +69,7 @@ func exchange(t *testing.T, a *Array, rt *syclobj.Runtime) {
 }
 
 func TestFromBuffer(t *testing.T) {
-	buf, err := memmgr.New(memmgr.Host(), memmgr.Request{Size: 4096})
-	require.NoError(t, err)
+	buf := testenv.Must(memmgr.New(memmgr.Host(), memmgr.Request{Size: 4096}))(t)
 	defer buf.Release()
 	for _, c := range []struct {
 		l    Layout
@@ -96,9 +94,8 @@ func TestFromBuffer(t *testing.T) {
 		require.NoError(t, err, c.l)
 		require.False(t, owns(a))
 	}
-	_, err = WrapBuffer(buf, dlpack.Float4E2M1FN, mustLayout(t, []int{4097}, nil, 0), Padded())
+	_, err := WrapBuffer(buf, dlpack.Float4E2M1FN, mustLayout(t, []int{4097}, nil, 0), Padded())
 	require.ErrorIs(t, err, ErrLayout)
-	ro, err := WrapBuffer(buf, Float32, mustLayout(t, []int{4}, nil, 0), ReadOnly())
-	require.NoError(t, err)
+	ro := testenv.Must(WrapBuffer(buf, Float32, mustLayout(t, []int{4}, nil, 0), ReadOnly()))(t)
 	require.ErrorIs(t, ro.Fill(1), ErrReadOnly)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/memmgr"
 )
@@ -21,8 +22,7 @@ func elements(t testing.TB, a *Array) []any {
 	out := make([]any, 0, a.Size())
 	index := make([]int, a.NDim())
 	for range a.Size() {
-		v, err := a.At(index...)
-		require.NoError(t, err)
+		v := testenv.Must(a.At(index...))(t)
 		out = append(out, v)
 		for k := len(index) - 1; k >= 0; k-- {
 			if index[k]++; index[k] < a.Shape()[k] {
@@ -38,25 +38,25 @@ func elements(t testing.TB, a *Array) []any {
 func shuffled(t testing.TB, r *rand.Rand, mem memmgr.Resource) *Array {
 	t.Helper()
 	base := own(t)(Arange[int32](mem, int32(r.IntN(1000)), 1, 16*6*20))
-	m := must[*Array](t)(base.Reshape(16, 6, 20))
+	m := testenv.Must(base.Reshape(16, 6, 20))(t)
 	switch r.IntN(5) {
 	case 0:
-		return must[*Array](t)(m.Index(IndexRange(0, 4), IndexRange(0, 3), IndexRange(0, 5)))
+		return testenv.Must(m.Index(IndexRange(0, 4), IndexRange(0, 3), IndexRange(0, 5)))(t)
 	case 1:
-		return must[*Array](t)(m.Index(All.By(-4), All.By(2), IndexRange(18, 8).By(-2)))
+		return testenv.Must(m.Index(All.By(-4), All.By(2), IndexRange(18, 8).By(-2)))(t)
 	case 2:
-		f := must[*Array](t)(must[*Array](t)(base.Index(IndexTo(60))).Reshape(5, 3, 4))
-		return must[*Array](t)(f.Transpose())
+		f := testenv.Must(testenv.Must(base.Index(IndexTo(60)))(t).Reshape(5, 3, 4))(t)
+		return testenv.Must(f.Transpose())(t)
 	case 3:
-		return must[*Array](t)(must[*Array](t)(base.Index(IndexRange(7, 67))).Reshape(4, 3, 5))
+		return testenv.Must(testenv.Must(base.Index(IndexRange(7, 67)))(t).Reshape(4, 3, 5))(t)
 	}
-	return must[*Array](t)(must[*Array](t)(m.Index(IndexRange(3, 7), IndexAt(0), IndexRange(5, 20).By(3))).Index(All, NewAxis, All.By(-1))).repeat(t, 3)
+	return testenv.Must(testenv.Must(m.Index(IndexRange(3, 7), IndexAt(0), IndexRange(5, 20).By(3)))(t).Index(All, NewAxis, All.By(-1)))(t).repeat(t, 3)
 }
 
 // repeat broadcasts the middle axis and makes the result writable storage.
 func (a *Array) repeat(t testing.TB, n int) *Array {
 	t.Helper()
-	b := must[*Array](t)(a.Broadcast(4, n, 5))
+	b := testenv.Must(a.Broadcast(4, n, 5))(t)
 	return own(t)(b.Copy(memmgr.Host()))
 }
 
@@ -75,7 +75,7 @@ func TestCopyBetweenAllMemories(t *testing.T) {
 					require.Equal(t, want, elements(t, dst))
 					c := own(t)(src.Copy(to.r))
 					require.Equal(t, want, elements(t, c))
-					require.Equal(t, want, anys(must[[]int32](t)(ToSlice[int32](c))))
+					require.Equal(t, want, anys(testenv.Must(ToSlice[int32](c))(t)))
 				}
 			})
 		}
@@ -97,9 +97,9 @@ func TestCopyLeavesGapsAlone(t *testing.T) {
 		for _, n := range []int{10, 4000} {
 			t.Run(fmt.Sprint(b.name, n), func(t *testing.T) {
 				a := own(t)(Arange[int64](b.r, 0, 1, 2*n))
-				even := must[*Array](t)(a.Index(All.By(2)))
+				even := testenv.Must(a.Index(All.By(2)))(t)
 				require.NoError(t, even.CopyFrom(own(t)(Full(memmgr.Host(), Int64, []int{n}, -1))))
-				got := must[[]int64](t)(ToSlice[int64](a))
+				got := testenv.Must(ToSlice[int64](a))(t)
 				for i, v := range got {
 					want := int64(-1)
 					if i%2 == 1 {
@@ -107,8 +107,8 @@ func TestCopyLeavesGapsAlone(t *testing.T) {
 					}
 					require.Equal(t, want, v)
 				}
-				require.NoError(t, must[*Array](t)(a.Index(IndexFrom(1).By(2))).Fill(7))
-				got = must[[]int64](t)(ToSlice[int64](a))
+				require.NoError(t, testenv.Must(a.Index(IndexFrom(1).By(2)))(t).Fill(7))
+				got = testenv.Must(ToSlice[int64](a))(t)
 				require.Equal(t, []int64{-1, 7, -1, 7}, got[:4])
 				require.Equal(t, int64(7), got[2*n-1])
 			})
@@ -120,12 +120,12 @@ func TestCopyOverlap(t *testing.T) {
 	for _, b := range backends(t) {
 		t.Run(b.name, func(t *testing.T) {
 			a := own(t)(Arange[int32](b.r, 0, 1, 10))
-			require.NoError(t, must[*Array](t)(a.Index(IndexFrom(1))).CopyFrom(must[*Array](t)(a.Index(IndexTo(-1)))))
+			require.NoError(t, testenv.Must(a.Index(IndexFrom(1)))(t).CopyFrom(testenv.Must(a.Index(IndexTo(-1)))(t)))
 			require.Equal(t, "[0 0 1 2 3 4 5 6 7 8]", a.String())
-			require.NoError(t, a.CopyFrom(must[*Array](t)(a.Index(All.By(-1)))))
+			require.NoError(t, a.CopyFrom(testenv.Must(a.Index(All.By(-1)))(t)))
 			require.Equal(t, "[8 7 6 5 4 3 2 1 0 0]", a.String())
-			m := must[*Array](t)(must[*Array](t)(a.Index(IndexTo(9))).Reshape(3, 3))
-			require.NoError(t, m.CopyFrom(must[*Array](t)(m.Transpose())))
+			m := testenv.Must(testenv.Must(a.Index(IndexTo(9)))(t).Reshape(3, 3))(t)
+			require.NoError(t, m.CopyFrom(testenv.Must(m.Transpose())(t)))
 			require.Equal(t, "[[8 5 2]\n [7 4 1]\n [6 3 0]]", m.String())
 		})
 	}
@@ -137,22 +137,17 @@ func TestCopyBroadcastsAndErrors(t *testing.T) {
 	require.Equal(t, "[[1. 2. 3.]\n [1. 2. 3.]]", a.String())
 	require.ErrorIs(t, a.CopyFrom(own(t)(Zeros(memmgr.Host(), Float32, []int{2}))), ErrLayout)
 	require.ErrorIs(t, a.CopyFrom(own(t)(Zeros(memmgr.Host(), Float64, []int{3}))), ErrType)
-	_, err := ToSlice[int32](a)
-	require.ErrorIs(t, err, ErrType)
+	require.ErrorIs(t, testenv.ErrorOf(ToSlice[int32](a)), ErrType)
 }
 
 // TestMoreElementsThanMemory: a broadcast view may have more elements than memory has bytes.
 func TestMoreElementsThanMemory(t *testing.T) {
 	one := own(t)(FromSlice(memmgr.Host(), []float32{7}, nil))
-	_, err := one.Broadcast(1<<31, 1<<31)
-	require.ErrorIs(t, err, ErrLayout)
+	require.ErrorIs(t, testenv.ErrorOf(one.Broadcast(1<<31, 1<<31)), ErrLayout)
 	many := own(t)(one.Broadcast(1<<31, 1<<20))
 	require.Equal(t, 1<<53, many.NBytes())
-	_, err = ToSlice[float32](many)
-	require.ErrorIs(t, err, ErrLayout)
-	last, err := many.At(1<<31-1, -1)
-	require.NoError(t, err)
-	require.EqualValues(t, 7, last)
+	require.ErrorIs(t, testenv.ErrorOf(ToSlice[float32](many)), ErrLayout)
+	require.EqualValues(t, 7, testenv.Must(many.At(1<<31-1, -1))(t))
 }
 
 func TestToDevice(t *testing.T) {
@@ -184,15 +179,15 @@ func TestPackedCopies(t *testing.T) {
 					require.NoError(t, p.SetAt(c.value(e), i/7, i%7))
 				}
 				want := elements(t, p)
-				qt := must[*Array](t)(q.Transpose())
+				qt := testenv.Must(q.Transpose())(t)
 				require.NoError(t, qt.CopyFrom(p))
 				require.Equal(t, want, elements(t, qt), dt)
-				v := must[*Array](t)(p.Index(All.By(-1), IndexFrom(1).By(2)))
+				v := testenv.Must(p.Index(All.By(-1), IndexFrom(1).By(2)))(t)
 				cp := own(t)(v.Copy(memmgr.Host()))
 				require.Equal(t, elements(t, v), elements(t, cp))
 				require.NoError(t, v.Fill(0))
-				require.Equal(t, want[0], must[any](t)(p.At(0, 0)))
-				require.Equal(t, c.value(element{}), must[any](t)(p.At(2, 5)))
+				require.Equal(t, want[0], testenv.Must(p.At(0, 0))(t))
+				require.Equal(t, c.value(element{}), testenv.Must(p.At(2, 5))(t))
 			}
 		})
 	}
@@ -204,7 +199,7 @@ func TestAsType(t *testing.T) {
 	require.Equal(t, "[ -1   0   2 127 127   0]", own(t)(f.AsType(h, Int8)).String())
 	require.Equal(t, "[ True False  True  True  True  True]", own(t)(f.AsType(h, Bool)).String())
 	require.Equal(t, "[-1.90e+00  0.00e+00  2.50e+00  3.00e+02  6.55e+04       nan]",
-		must[string](t)(own(t)(f.AsType(h, Float16)).Format(PrintOptions{Precision: 4})))
+		testenv.Must(own(t)(f.AsType(h, Float16)).Format(PrintOptions{Precision: 4}))(t))
 	c := own(t)(FromSlice(h, []complex128{1 + 2i, -3}, nil))
 	_, err := c.AsType(h, Float32)
 	require.ErrorIs(t, err, ErrType)
@@ -217,7 +212,7 @@ func TestAsType(t *testing.T) {
 		d := own(t)(f.AsType(b.r, Bfloat16))
 		require.Equal(t, "[-1.90e+00  0.00e+00  2.50e+00  3.00e+02  6.55e+04       nan]", d.String(), b.name)
 		g := own(t)(d.AsType(b.r, Float32))
-		require.Equal(t, float32(2.5), must[any](t)(g.At(2)))
+		require.Equal(t, float32(2.5), testenv.Must(g.At(2))(t))
 	}
 }
 
@@ -229,14 +224,14 @@ func TestBroadcastRowsOfAllSizes(t *testing.T) {
 		for _, n := range []int{1, 2, 3, 5, 4096/size - 1, 4096 / size, 4096/size + 1, 3*4096/size + 7} {
 			a := own(t)(Zeros(memmgr.Host(), dt, []int{n + 2}))
 			one := own(t)(Zeros(memmgr.Host(), dt, []int{1}))
-			raw := must[[]byte](t)(one.Buffer().Bytes())
+			raw := testenv.Must(one.Buffer().Bytes())(t)
 			for i := range size {
 				raw[i] = byte(i + 1)
 			}
-			require.NoError(t, must[*Array](t)(a.Index(IndexRange(1, n+1))).CopyFrom(one))
+			require.NoError(t, testenv.Must(a.Index(IndexRange(1, n+1)))(t).CopyFrom(one))
 			beside := make([]byte, size)
 			want := bytes.Join([][]byte{beside, bytes.Repeat(raw[:size], n), beside}, nil)
-			require.Equal(t, want, must[[]byte](t)(a.Buffer().Bytes())[:len(want)], "%v x %d", dt, n)
+			require.Equal(t, want, testenv.Must(a.Buffer().Bytes())(t)[:len(want)], "%v x %d", dt, n)
 		}
 	}
 }
@@ -248,16 +243,14 @@ func TestZerosOfMemoryThatWasUsed(t *testing.T) {
 	for _, n := range []int{1, 999, 1 << 20} {
 		again := 0
 		for range 20 {
-			used, err := Full(pool, Uint8, []int{n}, 7)
-			require.NoError(t, err)
+			used := testenv.Must(Full(pool, Uint8, []int{n}, 7))(t)
 			at := used.base()
 			used.Release()
-			zeros, err := Zeros(pool, Uint8, []int{n})
-			require.NoError(t, err)
+			zeros := testenv.Must(Zeros(pool, Uint8, []int{n}))(t)
 			if zeros.base() == at {
 				again++
 			}
-			for _, v := range must[[]uint8](t)(Slice[uint8](zeros)) {
+			for _, v := range testenv.Must(Slice[uint8](zeros))(t) {
 				if v != 0 {
 					t.Fatalf("%d bytes: %d is left over", n, v)
 				}

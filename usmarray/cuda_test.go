@@ -12,6 +12,7 @@ import (
 
 	"github.com/usmbridge/usmbridge/dlpack"
 	"github.com/usmbridge/usmbridge/internal/cells"
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/internal/testenv/testcuda"
 	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/memmgr"
@@ -21,11 +22,8 @@ import (
 // onCUDA returns an array of 64 bytes with a value.
 func onCUDA(t *testing.T, q *syclobj.Queue, kind syclobj.USMKind, value byte) *Array {
 	t.Helper()
-	r, err := memmgr.Default(q, kind)
-	require.NoError(t, err)
-	a, err := Full(r, Uint8, []int{64}, value)
-	require.NoError(t, err)
-	return a
+	r := testenv.Must(memmgr.Default(q, kind))(t)
+	return testenv.Must(Full(r, Uint8, []int{64}, value))(t)
 }
 
 func TestCUDAExport(t *testing.T) {
@@ -36,8 +34,7 @@ func TestCUDAExport(t *testing.T) {
 			syclobj.USMHost:   {{Type: dlpack.DeviceCUDAHost}},
 		} {
 			a := onCUDA(t, q, kind, 1)
-			first, err := a.DLPackWith(ExportOptions{CUDA: true})
-			require.NoError(t, err)
+			first := testenv.Must(a.DLPackWith(ExportOptions{CUDA: true}))(t)
 			require.Equal(t, wants[0], first.Device())
 			first.Release()
 			for _, want := range wants {
@@ -53,15 +50,13 @@ func TestCUDAExport(t *testing.T) {
 					tensor.Release()
 					continue
 				}
-				b, err := FromDLPack(testsycl.Runtime(t), tensor)
-				require.NoError(t, err)
+				b := testenv.Must(FromDLPack(testsycl.Runtime(t), tensor))(t)
 				require.Equal(t, a.Place(), b.Place())
 				require.Equal(t, cells.Of(a.Buffer()).Address, cells.Of(b.Buffer()).Address)
 				b.Release()
 			}
 			other := dlpack.Device{Type: wants[0].Type, ID: 7}
-			_, err = a.DLPackWith(ExportOptions{Device: &other})
-			require.ErrorIs(t, err, ErrExchange)
+			require.ErrorIs(t, testenv.ErrorOf(a.DLPackWith(ExportOptions{Device: &other})), ErrExchange)
 			a.Release()
 		}
 	}
@@ -72,21 +67,18 @@ func TestCUDAOrder(t *testing.T) {
 	q := testcuda.Queues(t)[0]
 	for _, kind := range []syclobj.USMKind{syclobj.USMDevice, syclobj.USMShared} {
 		a := onCUDA(t, q, kind, 1)
-		tensor, err := a.DLPackWith(ExportOptions{CUDA: true})
-		require.NoError(t, err)
+		tensor := testenv.Must(a.DLPackWith(ExportOptions{CUDA: true}))(t)
 		ordinal := int(tensor.Device().ID)
 		address := cells.Of(a.Buffer()).Address
 		testcuda.Later(t, ordinal, address, 9, 64)
-		data, err := ToSlice[byte](a)
-		require.NoError(t, err)
+		data := testenv.Must(ToSlice[byte](a))(t)
 		require.EqualValues(t, 9, data[0], "%v: a read before the work", kind)
 		testcuda.Later(t, ordinal, address, 8, 64)
 		tensor.Release()
 		a.Release()
 		b := reused(t, q, kind, address)
 		testcuda.Finish()
-		data, err = ToSlice[byte](b)
-		require.NoError(t, err)
+		data = testenv.Must(ToSlice[byte](b))(t)
 		require.NotContains(t, data, byte(8), "%v: reused before the end of the work", kind)
 		b.Release()
 	}
@@ -108,8 +100,7 @@ func reused(t *testing.T, q *syclobj.Queue, kind syclobj.USMKind, address uintpt
 // TestCUDAHeld: work of CUDA that does not end delays the memory that it may use and nothing else.
 func TestCUDAHeld(t *testing.T) {
 	q := testcuda.Queues(t)[0]
-	pool, err := memmgr.Default(q, syclobj.USMDevice)
-	require.NoError(t, err)
+	pool := testenv.Must(memmgr.Default(q, syclobj.USMDevice))(t)
 	unpooled := memmgr.USM(q, syclobj.USMDevice)
 	defer func() { require.NoError(t, unpooled.(io.Closer).Close()) }()
 	end := testcuda.Hold(t, 0)
@@ -117,20 +108,16 @@ func TestCUDAHeld(t *testing.T) {
 	var addresses []uintptr
 	for range 40 { // more than the pool collects for one barrier
 		for _, r := range []memmgr.Resource{pool, unpooled} {
-			a, err := New(r, Uint8, []int{64})
-			require.NoError(t, err)
-			tensor, err := a.DLPackWith(ExportOptions{CUDA: true})
-			require.NoError(t, err)
+			a := testenv.Must(New(r, Uint8, []int{64}))(t)
+			tensor := testenv.Must(a.DLPackWith(ExportOptions{CUDA: true}))(t)
 			addresses = append(addresses, cells.Of(a.Buffer()).Address)
 			tensor.Release()
 			a.Release()
 		}
 	}
-	a, err := New(pool, Uint8, []int{64})
-	require.NoError(t, err)
+	a := testenv.Must(New(pool, Uint8, []int{64}))(t)
 	require.NotContains(t, addresses, cells.Of(a.Buffer()).Address)
-	tensor, err := a.DLPackWith(ExportOptions{CUDA: true})
-	require.NoError(t, err)
+	tensor := testenv.Must(a.DLPackWith(ExportOptions{CUDA: true}))(t)
 	tensor.Release()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -149,10 +136,9 @@ func TestCUDAElsewhere(t *testing.T) {
 		if b.r.Place().FilterString()[:4] == "cuda" {
 			continue
 		}
-		a, err := Zeros(b.r, Uint8, []int{4})
-		require.NoError(t, err)
+		a := testenv.Must(Zeros(b.r, Uint8, []int{4}))(t)
 		for _, o := range []ExportOptions{{CUDA: true}, {Device: &dlpack.Device{Type: dlpack.DeviceCUDA}}, {Device: &dlpack.Device{Type: dlpack.DeviceCUDAHost}}, {CUDA: true, Copy: CopyAlways}} {
-			_, err = a.DLPackWith(o)
+			_, err := a.DLPackWith(o)
 			require.ErrorIs(t, err, syclobj.ErrNoCUDA)
 			require.ErrorIs(t, err, ErrExchange)
 		}

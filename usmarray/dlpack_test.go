@@ -15,6 +15,7 @@ import (
 	"github.com/usmbridge/usmbridge/dlpack"
 	"github.com/usmbridge/usmbridge/internal/cells"
 	"github.com/usmbridge/usmbridge/internal/owner"
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -46,8 +47,7 @@ func TestDLPackRoundTrip(t *testing.T) {
 					require.Equal(t, before+1, v.Buffer().Count())
 					require.Equal(t, !legacy, isVersioned(x))
 					requireTensor(t, x, v)
-					w, err := FromDLPack(rt, x)
-					require.NoError(t, err)
+					w := testenv.Must(FromDLPack(rt, x))(t)
 					require.Equal(t, v.Shape(), w.Shape())
 					require.Equal(t, v.Strides(), w.Strides())
 					require.Equal(t, v.ReadOnly(), w.ReadOnly())
@@ -79,18 +79,13 @@ func TestDLPackPackedBackwards(t *testing.T) {
 			}
 			for start := 4; start < 21; start += 4 {
 				for stop := range start {
-					v, err := a.Index(IndexRange(start, stop).By(-1))
-					require.NoError(t, err)
-					x, err := v.DLPack()
-					require.NoError(t, err)
+					v := testenv.Must(a.Index(IndexRange(start, stop).By(-1)))(t)
+					x := testenv.Must(v.DLPack())(t)
 					w, err := FromDLPack(rt, x)
 					require.NoErrorf(t, err, "%v from %d to %d", dt, start, stop)
 					for i := range v.Size() {
-						want, err := v.At(i)
-						require.NoError(t, err)
-						got, err := w.At(i)
-						require.NoError(t, err)
-						require.Equal(t, want, got)
+						want := testenv.Must(v.At(i))(t)
+						require.Equal(t, want, testenv.Must(w.At(i))(t))
 					}
 					w.Release()
 				}
@@ -146,14 +141,14 @@ func requireTensor(t *testing.T, x dlpack.Tensor, v *Array) {
 		want = dlpack.OneAPI(0)
 	}
 	require.Equal(t, want, x.Device())
-	require.Equal(t, want, must[dlpack.Device](t)(v.DLDevice()))
+	require.Equal(t, want, testenv.Must(v.DLDevice())(t))
 }
 
 func TestDLPackVersions(t *testing.T) {
 	needDLPack(t)
 	a := own(t)(Zeros(memmgr.Host(), Float32, []int{2}))
 	for v, versioned := range map[dlpack.Version]bool{{Major: 1}: true, {Major: 1, Minor: 9}: true, {Major: 2}: true, {Major: 0, Minor: 8}: false} {
-		x := must[dlpack.Tensor](t)(a.DLPackWith(ExportOptions{MaxVersion: v}))
+		x := testenv.Must(a.DLPackWith(ExportOptions{MaxVersion: v}))(t)
 		require.Equal(t, versioned, isVersioned(x), v)
 		x.Release()
 	}
@@ -169,8 +164,7 @@ func TestDLPackDevicesAndCopies(t *testing.T) {
 			r := testsycl.USM(t, q, k)
 			a := own(t)(Zeros(r, Int32, []int{2, 3}))
 			require.NoError(t, a.Fill(7)) // left pending on device memory
-			cpu, err := a.DLPackWith(ExportOptions{Device: on(dlpack.CPU)})
-			require.NoError(t, err)
+			cpu := testenv.Must(a.DLPackWith(ExportOptions{Device: on(dlpack.CPU)}))(t)
 			require.Equal(t, dlpack.CPU, cpu.Device())
 			same := uintptr(cpu.Data()) == addressOf(a)
 			require.Equal(t, k == syclobj.USMShared || k == syclobj.USMHost, same)
@@ -186,16 +180,16 @@ func TestDLPackDevicesAndCopies(t *testing.T) {
 				require.NoError(t, err)
 				never.Release()
 			}
-			c := must[dlpack.Tensor](t)(a.DLPackWith(ExportOptions{Device: on(dlpack.CPU), Copy: CopyAlways}))
+			c := testenv.Must(a.DLPackWith(ExportOptions{Device: on(dlpack.CPU), Copy: CopyAlways}))(t)
 			require.NotEqual(t, addressOf(a), uintptr(c.Data()))
 			require.NotZero(t, c.Flags()&dlpack.IsCopied)
 			c.Release()
 
-			own1 := must[dlpack.Tensor](t)(a.DLPackWith(ExportOptions{Device: on(dlpack.OneAPI(0))}))
+			own1 := testenv.Must(a.DLPackWith(ExportOptions{Device: on(dlpack.OneAPI(0))}))(t)
 			require.Equal(t, addressOf(a), uintptr(own1.Data()))
 			require.Zero(t, own1.Flags())
 			own1.Release()
-			cp := must[dlpack.Tensor](t)(a.DLPackWith(ExportOptions{Copy: CopyAlways}))
+			cp := testenv.Must(a.DLPackWith(ExportOptions{Copy: CopyAlways}))(t)
 			require.Equal(t, dlpack.OneAPI(0), cp.Device())
 			require.Equal(t, dlpack.IsCopied, cp.Flags())
 			b := own(t)(FromDLPack(rt, cp))
@@ -205,16 +199,14 @@ func TestDLPackDevicesAndCopies(t *testing.T) {
 			_, err = a.DLPackWith(ExportOptions{Device: on(dlpack.OneAPI(99))})
 			require.ErrorIs(t, err, ErrExchange)
 			require.ErrorContains(t, err, "CopyTo")
-			_, err = a.DLPackWith(ExportOptions{Device: on(dlpack.Device{Type: dlpack.DeviceROCM})})
-			require.ErrorContains(t, err, "kDLROCM")
+			require.ErrorContains(t, testenv.ErrorOf(a.DLPackWith(ExportOptions{Device: on(dlpack.Device{Type: dlpack.DeviceROCM})})), "kDLROCM")
 		})
 	}
 	h := own(t)(Arange[int32](memmgr.Host(), 0, 1, 5))
-	_, err := h.DLPackWith(ExportOptions{Device: on(dlpack.OneAPI(0))})
-	require.ErrorIs(t, err, ErrExchange)
-	_, err = h.DLPackWith(ExportOptions{Device: on(dlpack.Device{Type: dlpack.DeviceCPU, ID: 1})})
+	require.ErrorIs(t, testenv.ErrorOf(h.DLPackWith(ExportOptions{Device: on(dlpack.OneAPI(0))})), ErrExchange)
+	_, err := h.DLPackWith(ExportOptions{Device: on(dlpack.Device{Type: dlpack.DeviceCPU, ID: 1})})
 	require.ErrorIs(t, err, ErrExchange, "there is one CPU, as for NumPy and for Python's __dlpack__")
-	x := must[dlpack.Tensor](t)(h.DLPackWith(ExportOptions{Device: on(dlpack.OneAPI(0)), CopyTo: testsycl.USM(t, q, syclobj.USMShared)}))
+	x := testenv.Must(h.DLPackWith(ExportOptions{Device: on(dlpack.OneAPI(0)), CopyTo: testsycl.USM(t, q, syclobj.USMShared)}))(t)
 	require.Equal(t, dlpack.OneAPI(0), x.Device())
 	require.Equal(t, "[0 1 2 3 4]", own(t)(FromDLPack(rt, x)).String())
 }
@@ -239,7 +231,7 @@ func TestDLPackCopyToElsewhere(t *testing.T) {
 				x.Release()
 			}
 		}
-		x := must[dlpack.Tensor](t)(a.DLPackWith(ExportOptions{Device: on(dlpack.CPU), Copy: CopyAlways, CopyTo: testsycl.USM(t, q, syclobj.USMShared)}))
+		x := testenv.Must(a.DLPackWith(ExportOptions{Device: on(dlpack.CPU), Copy: CopyAlways, CopyTo: testsycl.USM(t, q, syclobj.USMShared)}))(t)
 		require.Equal(t, dlpack.CPU, x.Device())
 		require.Equal(t, "[0 1 2 3 4]", own(t)(FromDLPack(rt, x)).String())
 	}
@@ -254,12 +246,12 @@ func TestDLPackOtherContext(t *testing.T) {
 	require.ErrorIs(t, err, syclobj.ErrNotDefault)
 	require.ErrorContains(t, err, "CopyAlways")
 	inside := own(t)(Zeros(testsycl.USM(t, q, syclobj.USMShared), Int32, nil))
-	require.Equal(t, must[dlpack.Device](t)(inside.DLDevice()), must[dlpack.Device](t)(a.DLDevice()), "so that a consumer can ask for a copy")
-	x := must[dlpack.Tensor](t)(a.DLPackWith(ExportOptions{Copy: CopyAlways}))
+	require.Equal(t, testenv.Must(inside.DLDevice())(t), testenv.Must(a.DLDevice())(t), "so that a consumer can ask for a copy")
+	x := testenv.Must(a.DLPackWith(ExportOptions{Copy: CopyAlways}))(t)
 	b := own(t)(FromDLPack(rt, x))
 	require.True(t, b.Place().IsDefaultContext())
 	require.Equal(t, "[0 1 2 3]", b.String())
-	cpu := must[dlpack.Tensor](t)(a.DLPackWith(ExportOptions{Device: on(dlpack.CPU)}))
+	cpu := testenv.Must(a.DLPackWith(ExportOptions{Device: on(dlpack.CPU)}))(t)
 	require.Equal(t, addressOf(a), uintptr(cpu.Data()), "shown as kDLCPU whatever its context")
 	cpu.Release()
 	d := own(t)(a.Copy(testsycl.USM(t, q, syclobj.USMDevice)))
@@ -270,20 +262,19 @@ func TestDLPackOtherContext(t *testing.T) {
 
 func TestDLPackPending(t *testing.T) {
 	rt, q := testsycl.Need(t)
-	oq, err := rt.NewQueue(nil, q.Device(), syclobj.OutOfOrder)
-	require.NoError(t, err)
+	oq := testenv.Must(rt.NewQueue(nil, q.Device(), syclobj.OutOfOrder))(t)
 	defer oq.Close()
 	a := own(t)(Zeros(testsycl.USM(t, q, syclobj.USMDevice), Int32, []int{1 << 20}))
 	require.NoError(t, a.Fill(3))
 	ev := a.PendingEvent()
-	x := must[dlpack.Tensor](t)(a.DLPackWith(ExportOptions{OnQueue: oq}))
+	x := testenv.Must(a.DLPackWith(ExportOptions{OnQueue: oq}))(t)
 	x.Release()
-	x = must[dlpack.Tensor](t)(a.DLPackWith(ExportOptions{NoSync: true}))
+	x = testenv.Must(a.DLPackWith(ExportOptions{NoSync: true}))(t)
 	x.Release()
 	require.NoError(t, ev.Wait(context.Background()))
 	require.NoError(t, a.Synchronize(context.Background()))
 	require.NoError(t, a.PendingEvent().Wait(context.Background()), "of a barrier on the consumer's queue")
-	require.Equal(t, int32(3), must[any](t)(a.At(1<<20-1)))
+	require.Equal(t, int32(3), testenv.Must(a.At(1<<20-1))(t))
 	done, cancel := context.WithCancel(context.Background())
 	cancel()
 	require.ErrorIs(t, a.Synchronize(done), context.Canceled)
@@ -293,10 +284,8 @@ func TestDLPackPending(t *testing.T) {
 func foreign(t *testing.T, v dlpack.View, flags dlpack.Flags, versioned bool) (dlpack.Tensor, *atomic.Int32) {
 	t.Helper()
 	released := new(atomic.Int32)
-	buf, err := memmgr.FromForeign(nil, 0, memmgr.ForeignOptions{Release: func() { released.Add(1) }})
-	require.NoError(t, err)
-	x, err := dlpack.Export(&v, flags, versioned, dlpack.Owner{Drop: owner.DropFunc(), Ctx: cells.Of(buf).Pointer()})
-	require.NoError(t, err)
+	buf := testenv.Must(memmgr.FromForeign(nil, 0, memmgr.ForeignOptions{Release: func() { released.Add(1) }}))(t)
+	x := testenv.Must(dlpack.Export(&v, flags, versioned, dlpack.Owner{Drop: owner.DropFunc(), Ctx: cells.Of(buf).Pointer()}))(t)
 	return x, released
 }
 
@@ -329,8 +318,7 @@ func TestFromDLPackErrors(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.view.Device.ID < 0 {
-				_, err := dlpack.Export(&c.view, 0, true, dlpack.Owner{})
-				require.ErrorIs(t, err, dlpack.ErrDevice) // dlpack refuses such a tensor before
+				require.ErrorIs(t, testenv.ErrorOf(dlpack.Export(&c.view, 0, true, dlpack.Owner{})), dlpack.ErrDevice) // dlpack refuses such a tensor before
 				return
 			}
 			if c.name == "other context" && !testsycl.SeparateContexts(t, rt, q) {
@@ -350,11 +338,10 @@ func TestFromDLPackErrors(t *testing.T) {
 		})
 	}
 	x, _ := foreign(t, view(p, dlpack.CPU), 0, true)
-	b, err := FromDLPack(rt, x)
-	require.NoError(t, err)
+	b := testenv.Must(FromDLPack(rt, x))(t)
 	require.Equal(t, uintptr(p), addressOf(b))
 	b.Release()
-	_, err = FromDLPack(rt, x)
+	_, err := FromDLPack(rt, x)
 	require.ErrorIs(t, err, ErrExchange)
 	require.ErrorContains(t, err, "taken over")
 }
@@ -371,9 +358,8 @@ func TestConversions(t *testing.T) {
 						v = v.AsReadOnly()
 					}
 					var released atomic.Int32
-					d := must[USMInterface](t)(v.USMInterface())
-					x, err := USMInterfaceToDLPack(rt, &d, func() { released.Add(1) }, ExportOptions{})
-					require.NoError(t, err)
+					d := testenv.Must(v.USMInterface())(t)
+					x := testenv.Must(USMInterfaceToDLPack(rt, &d, func() { released.Add(1) }, ExportOptions{}))(t)
 					requireTensor(t, x, v)
 					e, owner, err := DLPackToUSMInterface(rt, x)
 					require.NoError(t, err)
@@ -391,28 +377,27 @@ func TestConversions(t *testing.T) {
 	}
 	// If one protocol cannot describe the memory, the object of the other is unchanged.
 	b := own(t)(Zeros(testsycl.USM(t, q, syclobj.USMShared), Bfloat16, []int{2}))
-	x := must[dlpack.Tensor](t)(b.DLPack())
+	x := testenv.Must(b.DLPack())(t)
 	_, _, err := DLPackToUSMInterface(rt, x)
 	require.ErrorIs(t, err, ErrType)
 	require.True(t, x.Valid())
 	x.Release()
 	h := own(t)(Zeros(memmgr.Host(), Float32, []int{2}))
-	x = must[dlpack.Tensor](t)(h.DLPack())
+	x = testenv.Must(h.DLPack())(t)
 	_, _, err = DLPackToUSMInterface(rt, x)
 	require.ErrorIs(t, err, ErrNotUSM)
 	x.Release()
 	var released atomic.Int32
 	f := own(t)(Zeros(testsycl.USM(t, q, syclobj.USMShared), Float32, []int{2}))
-	d := must[USMInterface](t)(f.USMInterface())
-	_, err = USMInterfaceToDLPack(rt, &d, func() { released.Add(1) }, ExportOptions{XPU: true})
-	require.ErrorIs(t, err, ErrExchange)
+	d := testenv.Must(f.USMInterface())(t)
+	require.ErrorIs(t, testenv.ErrorOf(USMInterfaceToDLPack(rt, &d, func() { released.Add(1) }, ExportOptions{XPU: true})), ErrExchange)
 	require.Zero(t, released.Load())
 }
 
 func TestXPUProfile(t *testing.T) {
 	rt, q := testsycl.Need(t)
 	dev := own(t)(Arange[float32](testsycl.USM(t, q, syclobj.USMDevice), 0, 1, 4))
-	x := must[dlpack.Tensor](t)(dev.DLPackWith(ExportOptions{XPU: true}))
+	x := testenv.Must(dev.DLPackWith(ExportOptions{XPU: true}))(t)
 	b := own(t)(FromXPU(rt, x))
 	require.NoError(t, b.Synchronize(context.Background()))
 	require.Equal(t, "[0. 1. 2. 3.]", b.String())
@@ -421,8 +406,7 @@ func TestXPUProfile(t *testing.T) {
 		own(t)(Zeros(testsycl.USM(t, q, syclobj.USMHost), Float32, []int{1})),
 		own(t)(Zeros(memmgr.Host(), Float32, []int{1})),
 	} {
-		_, err := a.DLPackWith(ExportOptions{XPU: true})
-		require.ErrorIs(t, err, ErrExchange)
+		require.ErrorIs(t, testenv.ErrorOf(a.DLPackWith(ExportOptions{XPU: true})), ErrExchange)
 	}
 }
 
@@ -449,7 +433,7 @@ func TestDLPackTypes(t *testing.T) {
 		}
 	}
 	p := own(t)(Zeros(memmgr.Host(), dlpack.Float4E2M1FN, []int{8}))
-	v := must[*Array](t)(p.Index(IndexFrom(1)))
+	v := testenv.Must(p.Index(IndexFrom(1)))(t)
 	_, err := v.DLPack()
 	require.ErrorIs(t, err, ErrExchange)
 	require.ErrorContains(t, err, "within a byte")

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -61,7 +62,7 @@ func TestRefusals(t *testing.T) {
 	a := own(t)(Zeros(r, Float32, []int{2, 3}))
 	ro := a.AsReadOnly()
 	bits := own(t)(Zeros(r, dlpack.Float4E2M1FN, []int{4}))
-	odd := must[*Array](t)(bits.Index(IndexFrom(1)))
+	odd := testenv.Must(bits.Index(IndexFrom(1)))(t)
 	narrow := own(t)(Zeros(r, Float32, []int{2}))
 	marked := own(t)(Zeros(r, Float32, []int{2}))
 	marked.Buffer().SetReadOnly()
@@ -94,7 +95,7 @@ func TestRefusals(t *testing.T) {
 		{"Fill read-only memory", list(ErrReadOnly), func() error { return marked.Fill(1) }},
 		{"View read-only", list(ErrReadOnly), func() error { return View(ro, func([]float32) error { return nil }) }},
 		{"Slice type", list(ErrType), func() error { _, err := Slice[int32](a); return err }},
-		{"Slice layout", list(ErrLayout), func() error { _, err := Slice[float32](must[*Array](t)(a.Transpose())); return err }},
+		{"Slice layout", list(ErrLayout), func() error { _, err := Slice[float32](testenv.Must(a.Transpose())(t)); return err }},
 		{"CopyFrom type", list(ErrType), func() error { return a.CopyFrom(bits) }},
 		{"CopyFrom shape", list(ErrLayout), func() error { return narrow.CopyFrom(a) }},
 		{"CopyFromSlice type", list(ErrType), func() error { return CopyFromSlice(a, make([]int8, 6)) }},
@@ -148,11 +149,11 @@ func TestRefusalsOfDevices(t *testing.T) {
 	requireKinds(t, err, ErrOutOfMemory)
 
 	host := own(t)(Zeros(memmgr.Host(), Float32, []int{3}))
-	d := must[USMInterface](t)(device.USMInterface())
+	d := testenv.Must(device.USMInterface())(t)
 	d.Data, d.Allocation = addressOf(host), Extent{}
 	_, err = FromUSMInterface(rt, &d, nil)
 	requireKinds(t, err, ErrNotUSM)
-	d = must[USMInterface](t)(device.USMInterface())
+	d = testenv.Must(device.USMInterface())(t)
 	d.SyclObj = SyclObj{Filter: "opencl:gpu:99"}
 	_, err = FromUSMInterface(rt, &d, nil)
 	requireKinds(t, err, ErrInterface)
@@ -161,8 +162,7 @@ func TestRefusalsOfDevices(t *testing.T) {
 	_, err = other.DLPack()
 	requireKinds(t, err, ErrExchange, syclobj.ErrNotDefault)
 	oneAPI := dlpack.View{Data: host.Pointer(), Device: dlpack.Device{Type: dlpack.DeviceOneAPI}, DataType: Float32, Shape: []int64{2}}
-	tensor, err := dlpack.Export(&oneAPI, 0, true, dlpack.Owner{})
-	require.NoError(t, err)
+	tensor := testenv.Must(dlpack.Export(&oneAPI, 0, true, dlpack.Owner{}))(t)
 	defer tensor.Release()
 	_, err = FromDLPack(rt, tensor)
 	requireKinds(t, err, ErrExchange, ErrNotUSM)

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/internal/testenv"
 )
 
 // model describes an array by the positions of its elements in C order: the simple counterpart of a Layout.
@@ -115,8 +117,7 @@ func FuzzLayout(f *testing.F) {
 		for i := range shape {
 			shape[i] = r.IntN(5)
 		}
-		l, err := NewLayout(shape, nil, r.IntN(3))
-		require.NoError(t, err)
+		l := testenv.Must(NewLayout(shape, nil, r.IntN(3)))(t)
 		m := modelOf(&l)
 		lo, hi := l.bounds()
 		for range steps%6 + 1 {
@@ -150,8 +151,7 @@ func step(t *testing.T, r *rand.Rand, l Layout, m model) (Layout, model) {
 		if len(axes) == 0 {
 			return l, m
 		}
-		out, err := l.transpose(axes...)
-		require.NoError(t, err)
+		out := testenv.Must(l.transpose(axes...))(t)
 		shape := make([]int, len(axes))
 		for i, a := range axes {
 			shape[i] = m.shape[a]
@@ -166,16 +166,14 @@ func step(t *testing.T, r *rand.Rand, l Layout, m model) (Layout, model) {
 	case 1:
 		return reshapeStep(t, r, l, m)
 	case 2:
-		out, err := l.broadcast(append([]int{1 + r.IntN(2)}, l.shape...)...)
-		require.NoError(t, err)
+		out := testenv.Must(l.broadcast(append([]int{1 + r.IntN(2)}, l.shape...)...))(t)
 		return out, build(out.Shape(), func(index []int) int { return m.at(index[1:]) })
 	}
 	items := make([]Index, l.NDim())
 	for i, d := range l.shape {
 		items[i] = randomItem(r, d)
 	}
-	out, err := l.index(items...)
-	require.NoError(t, err)
+	out := testenv.Must(l.index(items...))(t)
 	return out, m.index(items)
 }
 

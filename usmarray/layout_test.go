@@ -4,13 +4,13 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/internal/testenv"
 )
 
 func mustLayout(t testing.TB, shape, strides []int, offset int) Layout {
 	t.Helper()
-	l, err := NewLayout(shape, strides, offset)
-	require.NoError(t, err)
-	return l
+	return testenv.Must(NewLayout(shape, strides, offset))(t)
 }
 
 func TestNewLayout(t *testing.T) {
@@ -120,23 +120,19 @@ func TestIndexViews(t *testing.T) {
 		{[]Index{All.By(maxInt)}, "(1,5,6):(30,6,1)+7"},
 		{[]Index{All.By(minInt)}, "(1,5,6):(30,6,1)+97"},
 	} {
-		got, err := l.index(c.items...)
-		require.NoError(t, err)
+		got := testenv.Must(l.index(c.items...))(t)
 		require.Equal(t, c.want, got.String(), "%v", c.items)
 	}
 }
 
 func TestTranspose(t *testing.T) {
 	l := mustLayout(t, []int{2, 3, 4}, nil, 1)
-	r, err := l.transpose()
-	require.NoError(t, err)
+	r := testenv.Must(l.transpose())(t)
 	require.Equal(t, "(4,3,2):(1,4,12)+1", r.String())
-	r, err = l.transpose(1, -1, 0)
-	require.NoError(t, err)
+	r = testenv.Must(l.transpose(1, -1, 0))(t)
 	require.Equal(t, "(3,4,2):(4,1,12)+1", r.String())
 	for _, axes := range [][]int{{0, 1}, {0, 0, 1}, {0, 1, 3}, {0, 1, -4}} {
-		_, err = l.transpose(axes...)
-		require.ErrorIs(t, err, ErrLayout)
+		require.ErrorIs(t, testenv.ErrorOf(l.transpose(axes...)), ErrLayout)
 	}
 }
 
@@ -176,22 +172,16 @@ func TestReshape(t *testing.T) {
 
 func TestBroadcast(t *testing.T) {
 	l := mustLayout(t, []int{3, 1}, nil, 2)
-	got, err := l.broadcast(2, 3, 4)
-	require.NoError(t, err)
+	got := testenv.Must(l.broadcast(2, 3, 4))(t)
 	require.Equal(t, "(2,3,4):(0,1,0)+2", got.String())
 	for _, to := range [][]int{{3}, {2, 4}, {-1, 3, 1}, {maxInt, 3, 4}} {
-		_, err = l.broadcast(to...)
-		require.ErrorIs(t, err, ErrLayout)
+		require.ErrorIs(t, testenv.ErrorOf(l.broadcast(to...)), ErrLayout)
 	}
 }
 
 func TestPosition(t *testing.T) {
 	l := mustLayout(t, []int{2, 3}, []int{-3, 1}, 10)
-	p, err := l.position("At", []int{1, -1})
-	require.NoError(t, err)
-	require.Equal(t, 9, p)
-	_, err = l.position("At", []int{1})
-	require.ErrorIs(t, err, ErrLayout)
-	_, err = l.position("At", []int{2, 0})
-	require.ErrorIs(t, err, ErrIndex)
+	require.Equal(t, 9, testenv.Must(l.position("At", []int{1, -1}))(t))
+	require.ErrorIs(t, testenv.ErrorOf(l.position("At", []int{1})), ErrLayout)
+	require.ErrorIs(t, testenv.ErrorOf(l.position("At", []int{2, 0})), ErrIndex)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
@@ -28,8 +29,7 @@ func TestLeakedArrays(t *testing.T) {
 	}
 	forgetArray(t)
 	for range 100 {
-		a, err := New(memmgr.Host(), Float64, []int{7})
-		require.NoError(t, err)
+		a := testenv.Must(New(memmgr.Host(), Float64, []int{7}))(t)
 		second := a.Retain()
 		a.Release()
 		second.Release()
@@ -50,8 +50,7 @@ func TestLeakedArrays(t *testing.T) {
 
 //go:noinline
 func forgetArray(t *testing.T) {
-	a, err := New(memmgr.Host(), Float32, []int{3, 5})
-	require.NoError(t, err)
+	a := testenv.Must(New(memmgr.Host(), Float32, []int{3, 5}))(t)
 	require.True(t, a.Valid())
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -18,25 +19,21 @@ import (
 // machine opens a runtime on the fake machine of a child process.
 func machine(t *testing.T) *syclobj.Runtime {
 	t.Helper()
-	rt, err := syclobj.Open(syclobj.RequireSYCL())
-	require.NoError(t, err)
+	rt := testenv.Must(syclobj.Open(syclobj.RequireSYCL()))(t)
 	t.Cleanup(func() { require.NoError(t, rt.Close()) })
 	return rt
 }
 
 func queueOn(t *testing.T, rt *syclobj.Runtime, ctx *syclobj.Context, d *syclobj.Device) *syclobj.Queue {
 	t.Helper()
-	q, err := rt.NewQueue(ctx, d, syclobj.InOrder)
-	require.NoError(t, err)
+	q := testenv.Must(rt.NewQueue(ctx, d, syclobj.InOrder))(t)
 	t.Cleanup(func() { require.NoError(t, q.Close()) })
 	return q
 }
 
 func device(t *testing.T, rt *syclobj.Runtime, filter string) *syclobj.Device {
 	t.Helper()
-	d, err := rt.Device(filter)
-	require.NoError(t, err)
-	return d
+	return testenv.Must(rt.Device(filter))(t)
 }
 
 var usmKinds = []syclobj.USMKind{syclobj.USMDevice, syclobj.USMShared, syclobj.USMHost}
@@ -55,7 +52,7 @@ func TestMachineSecondGPU(t *testing.T) {
 		for _, k := range usmKinds {
 			a := own(t)(Arange[int32](testsycl.USM(t, q, k), 0, 1, 24))
 			for _, v := range views(t, a) {
-				x := must[dlpack.Tensor](t)(v.DLPack())
+				x := testenv.Must(v.DLPack())(t)
 				require.Equal(t, dlpack.OneAPI(int32(id)), x.Device())
 				b := own(t)(FromDLPack(rt, x))
 				if k == syclobj.USMHost && id == 1 {
@@ -64,7 +61,7 @@ func TestMachineSecondGPU(t *testing.T) {
 				require.Same(t, v.Place(), b.Place())
 				require.Equal(t, elements(t, v), elements(t, b))
 				for _, form := range []syclForm{filterForm, contextForm, queueForm} {
-					dict := must[USMInterface](t)(interfaceAs(v, form))
+					dict := testenv.Must(interfaceAs(v, form))(t)
 					if form == filterForm {
 						require.Equal(t, filter, dict.SyclObj.Filter)
 					}
@@ -90,13 +87,11 @@ func TestMachineWrongDevice(t *testing.T) {
 	rt := machine(t)
 	gpu, cpu := device(t, rt, "gpu:1"), device(t, rt, "cpu")
 	a := own(t)(Arange[int32](testsycl.USM(t, queueOn(t, rt, nil, gpu), syclobj.USMDevice), 0, 1, 4))
-	d := must[USMInterface](t)(a.USMInterface())
+	d := testenv.Must(a.USMInterface())(t)
 	d.SyclObj = SyclObj{Filter: "opencl:cpu:0"}
-	_, err := FromUSMInterface(rt, &d, nil)
-	require.ErrorIs(t, err, ErrNotUSM)
+	require.ErrorIs(t, testenv.ErrorOf(FromUSMInterface(rt, &d, nil)), ErrNotUSM)
 	d.SyclObj = SyclObj{Context: cpu.DefaultContext()}
-	_, err = FromUSMInterface(rt, &d, nil)
-	require.ErrorIs(t, err, ErrNotUSM)
+	require.ErrorIs(t, testenv.ErrorOf(FromUSMInterface(rt, &d, nil)), ErrNotUSM)
 	// The other GPU shares the context: the pointer decides the device.
 	d.SyclObj = SyclObj{Filter: "level_zero:gpu:0"}
 	b := own(t)(FromUSMInterface(rt, &d, nil))
@@ -106,8 +101,7 @@ func TestMachineWrongDevice(t *testing.T) {
 		ok   bool
 		want error
 	}{{0, true, nil}, {1, true, nil}, {2, false, syclobj.ErrNotUSM}, {3, false, syclobj.ErrDeviceID}} {
-		x, err := dlpack.Export(&dlpack.View{Data: a.Pointer(), Device: dlpack.OneAPI(c.id), DataType: Int32, Shape: []int64{4}}, 0, true, dlpack.Owner{})
-		require.NoError(t, err)
+		x := testenv.Must(dlpack.Export(&dlpack.View{Data: a.Pointer(), Device: dlpack.OneAPI(c.id), DataType: Int32, Shape: []int64{4}}, 0, true, dlpack.Owner{}))(t)
 		b, err := FromDLPack(rt, x)
 		if !c.ok {
 			require.ErrorIs(t, err, ErrExchange)
@@ -117,7 +111,7 @@ func TestMachineWrongDevice(t *testing.T) {
 		}
 		require.NoError(t, err)
 		require.Same(t, a.Place(), b.Place())
-		require.Equal(t, dlpack.OneAPI(1), must[dlpack.Device](t)(b.DLDevice()))
+		require.Equal(t, dlpack.OneAPI(1), testenv.Must(b.DLDevice())(t))
 		b.Release()
 	}
 }
@@ -130,21 +124,20 @@ func TestMachineTile(t *testing.T) {
 	}
 	rt := machine(t)
 	gpu := device(t, rt, "gpu:1")
-	tiles, err := gpu.SubDevices(syclobj.Partition{Domain: syclobj.AffinityNextPartitionable})
-	require.NoError(t, err)
+	tiles := testenv.Must(gpu.SubDevices(syclobj.Partition{Domain: syclobj.AffinityNextPartitionable}))(t)
 	for _, tile := range tiles {
 		t.Cleanup(func() { require.NoError(t, tile.Close()) })
 	}
 	q := queueOn(t, rt, gpu.DefaultContext(), tiles[1])
 	for _, k := range usmKinds {
 		a := own(t)(Arange[float32](testsycl.USM(t, q, k), 0, 1, 6))
-		require.True(t, must[*syclobj.Device](t)(a.Place().Device()).IsSubDevice())
-		x := must[dlpack.Tensor](t)(a.DLPack())
+		require.True(t, testenv.Must(a.Place().Device())(t).IsSubDevice())
+		x := testenv.Must(a.DLPack())(t)
 		require.Equal(t, dlpack.OneAPI(1), x.Device())
 		b := own(t)(FromDLPack(rt, x))
 		require.Equal(t, "[0. 1. 2. 3. 4. 5.]", b.String())
 		for _, form := range []syclForm{defaultForm, filterForm, contextForm, queueForm} {
-			d := must[USMInterface](t)(interfaceAs(a, form))
+			d := testenv.Must(interfaceAs(a, form))(t)
 			c := own(t)(FromUSMInterface(rt, &d, nil))
 			require.Equal(t, addressOf(a), addressOf(c))
 		}
@@ -163,27 +156,24 @@ func TestMachineContextOfTwo(t *testing.T) {
 		require.NoError(t, memmgr.CloseDefaults())
 	})
 	a, b := device(t, rt, "gpu:0"), device(t, rt, "gpu:1")
-	both, err := rt.NewContext(a, b)
-	require.NoError(t, err)
+	both := testenv.Must(rt.NewContext(a, b))(t)
 	t.Cleanup(func() { require.NoError(t, both.Close()) })
 	for _, d := range []*syclobj.Device{a, b} {
 		q := queueOn(t, rt, both, d)
 		arr := own(t)(Arange[int64](testsycl.USM(t, q, syclobj.USMDevice), 0, 1, 5))
 		for _, obj := range []SyclObj{{Context: both}, {Queue: q}, {Queue: queueOn(t, rt, both, a)}} {
-			dict := must[USMInterface](t)(arr.USMInterface())
+			dict := testenv.Must(arr.USMInterface())(t)
 			dict.SyclObj = obj
 			c := own(t)(FromUSMInterface(rt, &dict, nil))
 			require.Same(t, arr.Place(), c.Place())
-			dev, err := c.Place().Device()
-			require.NoError(t, err)
+			dev := testenv.Must(c.Place().Device())(t)
 			require.True(t, dev.Equal(d))
 		}
 		_, err := arr.DLPack()
 		require.ErrorIs(t, err, ErrExchange)
 		require.ErrorIs(t, err, syclobj.ErrNotDefault)
-		x := must[dlpack.Tensor](t)(arr.DLPackWith(ExportOptions{Copy: CopyAlways}))
-		id, err := d.DLPackID()
-		require.NoError(t, err)
+		x := testenv.Must(arr.DLPackWith(ExportOptions{Copy: CopyAlways}))(t)
+		id := testenv.Must(d.DLPackID())(t)
 		require.Equal(t, dlpack.OneAPI(id), x.Device())
 		require.Equal(t, "[0 1 2 3 4]", own(t)(FromDLPack(rt, x)).String())
 	}
@@ -197,8 +187,7 @@ func TestMachineCopies(t *testing.T) {
 	}
 	rt := machine(t)
 	gpu := device(t, rt, "gpu:0")
-	ctx, err := rt.NewContext(gpu)
-	require.NoError(t, err)
+	ctx := testenv.Must(rt.NewContext(gpu))(t)
 	t.Cleanup(func() { require.NoError(t, ctx.Close()) })
 	all := []backend{{"host", memmgr.Host()}}
 	for _, q := range []*syclobj.Queue{
@@ -211,16 +200,16 @@ func TestMachineCopies(t *testing.T) {
 	}
 	for _, from := range all {
 		src := own(t)(Arange[int16](from.r, 0, 1, 60))
-		m := must[*Array](t)(src.Reshape(6, 10))
-		strided := must[*Array](t)(m.Index(All.By(-2), IndexRange(1, 9).By(3)))
+		m := testenv.Must(src.Reshape(6, 10))(t)
+		strided := testenv.Must(m.Index(All.By(-2), IndexRange(1, 9).By(3)))(t)
 		for _, to := range all {
 			dst := own(t)(Zeros(to.r, Int16, []int{6, 10}))
 			require.NoError(t, dst.CopyFrom(m), "%s to %s", from.name, to.name)
 			require.Equal(t, elements(t, m), elements(t, dst))
-			v := must[*Array](t)(dst.Index(IndexRange(0, 3), IndexTo(6).By(2)))
+			v := testenv.Must(dst.Index(IndexRange(0, 3), IndexTo(6).By(2)))(t)
 			require.NoError(t, v.CopyFrom(strided))
 			require.Equal(t, elements(t, strided), elements(t, v), "%s to %s", from.name, to.name)
-			require.Equal(t, int16(1), must[any](t)(dst.At(0, 1)), "gaps stay")
+			require.Equal(t, int16(1), testenv.Must(dst.At(0, 1))(t), "gaps stay")
 		}
 	}
 }
@@ -240,11 +229,11 @@ func TestMachinePending(t *testing.T) {
 	require.NoError(t, a.Fill(5))
 	t.Cleanup(func() { fake.Hold(false); fake.ReleaseAll() })
 	require.True(t, a.Buffer().Pending())
-	x := must[dlpack.Tensor](t)(a.DLPackWith(ExportOptions{NoSync: true}))
+	x := testenv.Must(a.DLPackWith(ExportOptions{NoSync: true}))(t)
 	require.True(t, a.Buffer().Pending())
 	x.Release()
 	barriers := fake.Calls("DPCTLQueue_SubmitBarrierForEvents")
-	x = must[dlpack.Tensor](t)(a.DLPackWith(ExportOptions{OnQueue: consumer}))
+	x = testenv.Must(a.DLPackWith(ExportOptions{OnQueue: consumer}))(t)
 	require.Greater(t, fake.Calls("DPCTLQueue_SubmitBarrierForEvents"), barriers, "one by the export; memmgr may add its own for the new queue")
 	require.True(t, a.Buffer().Pending(), "the host did not wait")
 	x.Release()
@@ -256,7 +245,7 @@ func TestMachinePending(t *testing.T) {
 	fake.Hold(false)
 	fake.ReleaseAll()
 	require.NoError(t, ev.Wait(context.Background()))
-	d := must[USMInterface](t)(a.USMInterface())
+	d := testenv.Must(a.USMInterface())(t)
 	require.False(t, a.Buffer().Pending())
 	require.Equal(t, "[5 5 5 5 5 5 5 5 5 5 5 5 5 5 5 5]", own(t)(FromUSMInterface(rt, &d, nil)).String())
 }
@@ -270,20 +259,18 @@ func TestMachineXPU(t *testing.T) {
 	all := XPUDevices(rt)
 	require.Len(t, all, 2)
 	for n, d := range all {
-		id, err := d.DLPackID()
-		require.NoError(t, err)
+		id := testenv.Must(d.DLPackID())(t)
 		require.Equal(t, int32(n+1), id, "the CPU comes first in the runtime's list")
 	}
 
 	gpu := device(t, rt, "gpu:1")
 	q := queueOn(t, rt, nil, gpu)
 	a := own(t)(Arange[float32](testsycl.USM(t, q, syclobj.USMDevice), 0, 1, 4))
-	x := must[dlpack.Tensor](t)(a.DLPackWith(ExportOptions{XPU: true}))
+	x := testenv.Must(a.DLPackWith(ExportOptions{XPU: true}))(t)
 	require.Equal(t, dlpack.OneAPI(2), x.Device())
 	b := own(t)(FromXPU(rt, x))
 	require.NoError(t, b.Synchronize(context.Background()))
-	ctx, err := rt.NewContext(gpu)
-	require.NoError(t, err)
+	ctx := testenv.Must(rt.NewContext(gpu))(t)
 	t.Cleanup(func() { require.NoError(t, ctx.Close()) })
 	for name, c := range map[string]*Array{
 		"shared": own(t)(Zeros(testsycl.USM(t, q, syclobj.USMShared), Float32, []int{1})),
@@ -291,8 +278,7 @@ func TestMachineXPU(t *testing.T) {
 		"plain":  own(t)(Zeros(memmgr.Host(), Float32, []int{1})),
 		"own":    own(t)(Zeros(testsycl.USM(t, queueOn(t, rt, ctx, gpu), syclobj.USMDevice), Float32, []int{1})),
 	} {
-		_, err := c.DLPackWith(ExportOptions{XPU: true})
-		require.ErrorIs(t, err, ErrExchange, name)
+		require.ErrorIs(t, testenv.ErrorOf(c.DLPackWith(ExportOptions{XPU: true})), ErrExchange, name)
 	}
 }
 
@@ -305,16 +291,14 @@ func TestMachineFailures(t *testing.T) {
 	rt := machine(t)
 	q := queueOn(t, rt, nil, device(t, rt, "gpu:1"))
 	a := own(t)(Arange[int32](testsycl.USM(t, q, syclobj.USMShared), 0, 1, 4))
-	d := must[USMInterface](t)(interfaceAs(a, contextForm))
+	d := testenv.Must(interfaceAs(a, contextForm))(t)
 	released := false
 	fake.Fail("DPCTLUSM_GetPointerDevice", 1)
-	_, err := FromUSMInterface(rt, &d, func() { released = true })
-	require.Error(t, err)
+	require.Error(t, testenv.ErrorOf(FromUSMInterface(rt, &d, func() { released = true })))
 	require.False(t, released)
-	x := must[dlpack.Tensor](t)(a.DLPack())
+	x := testenv.Must(a.DLPack())(t)
 	fake.Fail("DPCTLUSM_GetPointerDevice", 1)
-	_, err = FromDLPack(rt, x)
-	require.ErrorIs(t, err, ErrExchange)
+	require.ErrorIs(t, testenv.ErrorOf(FromDLPack(rt, x)), ErrExchange)
 	require.True(t, x.Valid())
 	x.Release()
 	require.Equal(t, int32(3), *(*int32)(unsafe.Add(a.Pointer(), 12)))
@@ -332,16 +316,13 @@ func TestMachineNewOn(t *testing.T) {
 		require.NoError(t, memmgr.CloseDefaults())
 	})
 	a, b := device(t, rt, "gpu:0"), device(t, rt, "gpu:1")
-	tiles, err := b.SubDevices(syclobj.Partition{Domain: syclobj.AffinityNextPartitionable})
-	require.NoError(t, err)
+	tiles := testenv.Must(b.SubDevices(syclobj.Partition{Domain: syclobj.AffinityNextPartitionable}))(t)
 	for _, tile := range tiles {
 		t.Cleanup(func() { require.NoError(t, tile.Close()) })
 	}
-	both, err := rt.NewContext(a, b)
-	require.NoError(t, err)
+	both := testenv.Must(rt.NewContext(a, b))(t)
 	t.Cleanup(func() { require.NoError(t, both.Close()) })
-	profiling, err := rt.NewQueue(both, b, syclobj.Profiling)
-	require.NoError(t, err)
+	profiling := testenv.Must(rt.NewQueue(both, b, syclobj.Profiling))(t)
 	t.Cleanup(func() { require.NoError(t, profiling.Close()) })
 	onTile := queueOn(t, rt, b.DefaultContext(), tiles[0])
 	for name, c := range map[string]struct {
@@ -360,8 +341,7 @@ func TestMachineNewOn(t *testing.T) {
 		for _, k := range usmKinds {
 			x, err := newOn(rt, obj, k, Int32, []int{4})
 			require.NoError(t, err, name)
-			dev, err := x.Place().Device()
-			require.NoError(t, err)
+			dev := testenv.Must(x.Place().Device())(t)
 			require.True(t, dev.Equal(c.dev), "%s: %v, want %v", name, dev, c.dev)
 			require.NoError(t, x.Fill(3))
 			require.Equal(t, "[3 3 3 3]", x.String())
@@ -371,10 +351,8 @@ func TestMachineNewOn(t *testing.T) {
 			x.Release()
 		}
 	}
-	_, err = newOn(rt, SyclObj{}, syclobj.USMShared, Int32, nil)
-	require.ErrorIs(t, err, ErrInterface)
-	_, err = newOn(rt, SyclObj{Filter: "cuda"}, syclobj.USMShared, Int32, nil)
-	require.ErrorIs(t, err, syclobj.ErrNoDevice)
+	require.ErrorIs(t, testenv.ErrorOf(newOn(rt, SyclObj{}, syclobj.USMShared, Int32, nil)), ErrInterface)
+	require.ErrorIs(t, testenv.ErrorOf(newOn(rt, SyclObj{Filter: "cuda"}, syclobj.USMShared, Int32, nil)), syclobj.ErrNoDevice)
 }
 
 // TestZerosAfterWorkOfTheFormerUser: memory that is reused on a queue with unfinished work of its former
@@ -389,10 +367,10 @@ func TestZerosAfterWorkOfTheFormerUser(t *testing.T) {
 	q := queueOn(t, rt, nil, d) // not the one that the memory is copied on
 	for _, k := range usmKinds {
 		pool := memmgr.NewPool(testsycl.USM(t, q, k))
-		x := must[*Array](t)(New(pool, Int32, []int{16}, WithQueue(q)))
+		x := testenv.Must(New(pool, Int32, []int{16}, WithQueue(q)))(t)
 		at := x.Pointer()
 		fake.Hold(true)
-		ev := must[*syclobj.Event](t)(q.Memset(at, 7, 64))
+		ev := testenv.Must(q.Memset(at, 7, 64))(t)
 		require.NoError(t, x.Buffer().SetPending(q, ev))
 		require.NoError(t, ev.Close())
 		x.Release()
@@ -416,7 +394,7 @@ func TestZerosAfterWorkOfTheFormerUser(t *testing.T) {
 			y = <-made
 		}
 		require.Equal(t, at, y.Pointer(), "the memory was not reused")
-		require.Equal(t, make([]int32, 16), must[[]int32](t)(ToSlice[int32](y)), "%v memory", k)
+		require.Equal(t, make([]int32, 16), testenv.Must(ToSlice[int32](y))(t), "%v memory", k)
 		y.Release()
 		require.NoError(t, pool.Close())
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -17,11 +18,9 @@ func TestMain(m *testing.M) { testsycl.Main(m) }
 // not the default one.
 func otherQueue(t testing.TB, rt *syclobj.Runtime, q *syclobj.Queue) *syclobj.Queue {
 	t.Helper()
-	ctx, err := rt.NewContext(q.Device())
-	require.NoError(t, err)
+	ctx := testenv.Must(rt.NewContext(q.Device()))(t)
 	t.Cleanup(func() { require.NoError(t, ctx.Close()) })
-	other, err := rt.NewQueue(ctx, q.Device(), syclobj.InOrder)
-	require.NoError(t, err)
+	other := testenv.Must(rt.NewQueue(ctx, q.Device(), syclobj.InOrder))(t)
 	t.Cleanup(func() { require.NoError(t, other.Close()) })
 	return other
 }
@@ -55,14 +54,6 @@ func own(t testing.TB) func(a *Array, err error) *Array {
 		require.NoError(t, err)
 		t.Cleanup(a.Release)
 		return a
-	}
-}
-
-func must[T any](t testing.TB) func(v T, err error) T {
-	return func(v T, err error) T {
-		t.Helper()
-		require.NoError(t, err)
-		return v
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/memmgr"
 )
@@ -47,8 +48,7 @@ func callAll(a *Array) map[string]any {
 // TestInvalidArrays: descriptions of a released, nil or zero array do not panic; everything else panics
 // with a *UseError.
 func TestInvalidArrays(t *testing.T) {
-	released, err := Zeros(memmgr.Host(), Float32, []int{2, 3})
-	require.NoError(t, err)
+	released := testenv.Must(Zeros(memmgr.Host(), Float32, []int{2, 3}))(t)
 	view := released.AsReadOnly()
 	released.Release()
 	never := map[string]bool{"Release": true, "Valid": true, "String": true, "GoString": true}
@@ -132,25 +132,21 @@ func TestNilArguments(t *testing.T) {
 		_, _, err := QueueOn(nil, form)
 		require.ErrorIs(t, err, ErrInterface, "%v", form)
 		d := USMInterface{Shape: []int{1}, TypeStr: "<f4", Data: 4096, Version: 1, SyclObj: form}
-		_, err = FromUSMInterface(nil, &d, nil)
-		require.ErrorIs(t, err, ErrInterface, "%v", form)
+		require.ErrorIs(t, testenv.ErrorOf(FromUSMInterface(nil, &d, nil)), ErrInterface, "%v", form)
 	}
-	_, err := FromUSMInterface(testsycl.Runtime(t), nil, nil)
-	require.ErrorIs(t, err, ErrInterface)
+	require.ErrorIs(t, testenv.ErrorOf(FromUSMInterface(testsycl.Runtime(t), nil, nil)), ErrInterface)
 	require.Empty(t, XPUDevices(nil))
 	if !dlpack.Supported() {
 		return
 	}
 	// A tensor of plain memory needs no runtime; one of SYCL's does.
-	tensor, err := a.DLPack()
-	require.NoError(t, err)
+	tensor := testenv.Must(a.DLPack())(t)
 	b := own(t)(FromDLPack(nil, tensor))
 	require.Equal(t, a.Pointer(), b.Pointer())
 	oneAPI := dlpack.View{Data: a.Pointer(), Device: dlpack.Device{Type: dlpack.DeviceOneAPI}, DataType: Float32, Shape: []int64{2}}
-	tensor, err = dlpack.Export(&oneAPI, 0, true, dlpack.Owner{})
-	require.NoError(t, err)
+	tensor = testenv.Must(dlpack.Export(&oneAPI, 0, true, dlpack.Owner{}))(t)
 	defer tensor.Release()
-	_, err = FromDLPack(nil, tensor)
+	_, err := FromDLPack(nil, tensor)
 	require.ErrorIs(t, err, ErrExchange)
 	require.ErrorContains(t, err, "Runtime is nil")
 	require.True(t, tensor.Valid())
@@ -174,16 +170,14 @@ func TestReleaseDuringOperation(t *testing.T) {
 		"AsType":   func(a *Array, r memmgr.Resource) (*Array, error) { return a.AsType(r, Int64) },
 		"ToDevice": func(a *Array, r memmgr.Resource) (*Array, error) { return a.Copy(r, FortranOrder()) },
 	} {
-		a, err := Arange[int32](memmgr.Host(), 0, 1, 5)
-		require.NoError(t, err)
+		a := testenv.Must(Arange[int32](memmgr.Host(), 0, 1, 5))(t)
 		b, err := op(a, releasing{memmgr.Host(), a})
 		require.NoError(t, err, name)
 		require.Equal(t, "[0 1 2 3 4]", b.String(), name)
 		require.False(t, a.Valid())
 		b.Release()
 	}
-	a, err := Zeros(memmgr.Host(), Float32, []int{3})
-	require.NoError(t, err)
+	a := testenv.Must(Zeros(memmgr.Host(), Float32, []int{3}))(t)
 	require.NoError(t, View(a, func(v []float32) error {
 		a.Release()
 		v[0] = 1 // the memory is valid until the function returns
@@ -220,8 +214,7 @@ func TestUseRacingWithRelease(t *testing.T) {
 	for name, use := range uses {
 		t.Run(name, func(t *testing.T) {
 			for range 3000 {
-				a, err := New(memmgr.Host(), Int32, []int{4})
-				require.NoError(t, err)
+				a := testenv.Must(New(memmgr.Host(), Int32, []int{4}))(t)
 				var wg sync.WaitGroup
 				start := make(chan struct{})
 				wg.Go(func() {
@@ -229,6 +222,7 @@ func TestUseRacingWithRelease(t *testing.T) {
 					a.Release()
 				})
 				close(start)
+				var err error
 				value := misuse(func() { err = use(a) })
 				wg.Wait()
 				require.NoError(t, err)

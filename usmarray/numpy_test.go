@@ -54,17 +54,15 @@ func numpyStrings(t testing.TB, cases []numpyCase) [][2]string {
 	for i := range cases {
 		cases[i].Encoded = base64.StdEncoding.EncodeToString(cases[i].Data)
 	}
-	f, err := os.CreateTemp(t.TempDir(), "cases")
-	require.NoError(t, err)
+	f := testenv.Must(os.CreateTemp(t.TempDir(), "cases"))(t)
 	defer f.Close()
 	require.NoError(t, json.NewEncoder(f).Encode(cases))
-	_, err = f.Seek(0, 0)
+	_, err := f.Seek(0, 0)
 	require.NoError(t, err)
 	cmd := exec.Command(py, "-c", numpyScript)
 	cmd.Stdin = f
 	cmd.Stderr = os.Stderr
-	text, err := cmd.Output()
-	require.NoError(t, err)
+	text := testenv.Must(cmd.Output())(t)
 	var out [][2]string
 	require.NoError(t, json.Unmarshal(text, &out))
 	require.Len(t, out, len(cases))
@@ -74,8 +72,7 @@ func numpyStrings(t testing.TB, cases []numpyCase) [][2]string {
 // render prints a case with this package.
 func (c *numpyCase) render(t testing.TB, opts PrintOptions) string {
 	t.Helper()
-	dt, err := parseTypeStr(c.DType)
-	require.NoError(t, err)
+	dt := testenv.Must(parseTypeStr(c.DType))(t)
 	l := mustLayout(t, c.Shape, c.Strides, c.Offset)
 	cd := newCodec(dt)
 	size := dt.Size()

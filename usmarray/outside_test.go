@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -115,21 +116,20 @@ func checkWrite(t *testing.T, mem, from memmgr.Resource, dt DataType, padded boo
 	for i := range before {
 		before[i] = byte(r.Uint32())
 	}
-	whole := must[*Array](t)(New(mem, Uint8, []int{size}))
+	whole := testenv.Must(New(mem, Uint8, []int{size}))(t)
 	defer whole.Release()
 	require.NoError(t, CopyFromSlice(whole, before))
 	var opts []Option
 	if padded {
 		opts = append(opts, Padded())
 	}
-	a, err := WrapBuffer(whole.Buffer(), dt, l, opts...)
-	require.NoError(t, err)
-	src := must[*Array](t)(Full(from, Float32, l.Shape(), 1))
+	a := testenv.Must(WrapBuffer(whole.Buffer(), dt, l, opts...))(t)
+	src := testenv.Must(Full(from, Float32, l.Shape(), 1))(t)
 	defer src.Release()
 	if err := write(a, src); err != nil {
 		t.Fatalf("%v %v %v: %v", dt, l.Shape(), l.Strides(), err)
 	}
-	after := must[[]byte](t)(ToSlice[byte](whole))
+	after := testenv.Must(ToSlice[byte](whole))(t)
 	mask := touched(&l, bits, size)
 	for i := range after {
 		if (after[i]^before[i])&^mask[i] != 0 {

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -20,7 +21,7 @@ func TestFromDLPackTakesOnce(t *testing.T) {
 	needDLPack(t)
 	rt := testsycl.Runtime(t)
 	a := own(t)(Zeros(memmgr.Host(), Float32, []int{4}))
-	x := must[dlpack.Tensor](t)(a.DLPack())
+	x := testenv.Must(a.DLPack())(t)
 	b := own(t)(FromDLPack(rt, x))
 	require.False(t, x.Valid(), "the array owns the tensor")
 	_, err := FromDLPack(rt, x)
@@ -28,7 +29,7 @@ func TestFromDLPackTakesOnce(t *testing.T) {
 	require.ErrorContains(t, err, "taken over")
 	x.Release() // no effect: it was taken over
 	require.Equal(t, 2, a.Buffer().Count())
-	require.Equal(t, float32(0), must[any](t)(b.At(3)))
+	require.Equal(t, float32(0), testenv.Must(b.At(3))(t))
 }
 
 // TestFromDLPackRace: if several goroutines take over one tensor, one succeeds, and the owner is released
@@ -38,7 +39,7 @@ func TestFromDLPackRace(t *testing.T) {
 	rt := testsycl.Runtime(t)
 	a := own(t)(Zeros(memmgr.Host(), Float32, []int{4}))
 	for range 200 {
-		x := must[dlpack.Tensor](t)(a.DLPack())
+		x := testenv.Must(a.DLPack())(t)
 		var wg sync.WaitGroup
 		var won atomic.Int32
 		for range 3 {
@@ -63,10 +64,10 @@ func TestCopiedIsForTheConsumerAlone(t *testing.T) {
 	needDLPack(t)
 	a := own(t)(Zeros(memmgr.Host(), Float32, []int{4}))
 	c := own(t)(a.Copy(memmgr.Host()))
-	x := must[dlpack.Tensor](t)(c.DLPack())
+	x := testenv.Must(c.DLPack())(t)
 	require.Zero(t, x.Flags()&dlpack.IsCopied)
 	x.Release()
-	x = must[dlpack.Tensor](t)(c.DLPackWith(ExportOptions{Copy: CopyAlways}))
+	x = testenv.Must(c.DLPackWith(ExportOptions{Copy: CopyAlways}))(t)
 	require.Equal(t, dlpack.IsCopied, x.Flags())
 	require.NotEqual(t, addressOf(c), uintptr(x.Data()))
 	x.Release()
@@ -76,14 +77,13 @@ func TestCopiedIsForTheConsumerAlone(t *testing.T) {
 func TestInterfaceOfUnknownSize(t *testing.T) {
 	rt, q := testsycl.Need(t)
 	a := own(t)(Arange[float32](testsycl.USM(t, q, syclobj.USMShared), 0, 1, 4))
-	buf, err := memmgr.FromForeign(a.Pointer(), memmgr.UnknownSize, memmgr.ForeignOptions{Place: a.Place()})
-	require.NoError(t, err)
+	buf := testenv.Must(memmgr.FromForeign(a.Pointer(), memmgr.UnknownSize, memmgr.ForeignOptions{Place: a.Place()}))(t)
 	b := own(t)(FromBuffer(buf, Float32, mustLayout(t, []int{4}, nil, 0)))
-	d := must[USMInterface](t)(b.USMInterface())
+	d := testenv.Must(b.USMInterface())(t)
 	require.Zero(t, d.Allocation)
 	c := own(t)(FromUSMInterface(rt, &d, nil))
 	require.Equal(t, "[0. 1. 2. 3.]", c.String())
-	require.Equal(t, "[0. 1. 2. 3.]", own(t)(FromDLPack(rt, must[dlpack.Tensor](t)(b.DLPack()))).String())
+	require.Equal(t, "[0. 1. 2. 3.]", own(t)(FromDLPack(rt, testenv.Must(b.DLPack())(t))).String())
 }
 
 // TestExchangeOfNewEmpty: arrays without elements have an address too.
@@ -92,10 +92,10 @@ func TestExchangeOfNewEmpty(t *testing.T) {
 	for _, k := range []syclobj.USMKind{syclobj.USMDevice, syclobj.USMShared, syclobj.USMHost} {
 		for _, shape := range [][]int{{0}, {3, 0, 2}} {
 			a := own(t)(Zeros(testsycl.USM(t, q, k), Float32, shape))
-			d := must[USMInterface](t)(a.USMInterface())
+			d := testenv.Must(a.USMInterface())(t)
 			require.NotZero(t, d.Data)
 			require.Equal(t, shape, own(t)(FromUSMInterface(rt, &d, nil)).Shape())
-			x := must[dlpack.Tensor](t)(a.DLPack())
+			x := testenv.Must(a.DLPack())(t)
 			require.NotNil(t, x.Data())
 			require.Equal(t, shape, own(t)(FromDLPack(rt, x)).Shape())
 		}
@@ -108,11 +108,10 @@ func TestCopyPackedThroughTwoBuffers(t *testing.T) {
 	for i := range 16 {
 		require.NoError(t, base.SetAt(i, i))
 	}
-	buf, err := memmgr.FromForeign(base.Pointer(), 8, memmgr.ForeignOptions{})
-	require.NoError(t, err)
+	buf := testenv.Must(memmgr.FromForeign(base.Pointer(), 8, memmgr.ForeignOptions{}))(t)
 	other := own(t)(FromBuffer(buf, dlpack.Uint4, mustLayout(t, []int{16}, nil, 0)))
-	dst := must[*Array](t)(base.Index(IndexFrom(1)))
-	src := must[*Array](t)(other.Index(IndexTo(15)))
+	dst := testenv.Must(base.Index(IndexFrom(1)))(t)
+	src := testenv.Must(other.Index(IndexTo(15)))(t)
 	require.NoError(t, dst.CopyFrom(src))
 	require.Equal(t, "[ 0  0  1  2  3  4  5  6  7  8  9 10 11 12 13 14]", base.String())
 }
@@ -120,8 +119,7 @@ func TestCopyPackedThroughTwoBuffers(t *testing.T) {
 // TestBadSyclObjNeverPanics: an invalid syclobj is an error, and printing the dictionary does not panic.
 func TestBadSyclObjNeverPanics(t *testing.T) {
 	rt := testsycl.Runtime(t)
-	q, err := syclobj.HostPlace().Queue()
-	require.NoError(t, err)
+	q := testenv.Must(syclobj.HostPlace().Queue())(t)
 	for name, obj := range map[string]SyclObj{
 		"missing":            {},
 		"nil context":        {Context: nil},
@@ -151,14 +149,12 @@ func TestReleaseInAnyOrder(t *testing.T) {
 	a := own(t)(Arange[int32](testsycl.USM(t, q, syclobj.USMShared), 0, 1, 8))
 	for _, order := range permutations(5) {
 		var released atomic.Int32
-		d := must[USMInterface](t)(a.USMInterface())
-		b, err := FromUSMInterface(rt, &d, func() { released.Add(1) })
-		require.NoError(t, err)
-		view := must[*Array](t)(b.Index(IndexFrom(3)))
-		tensor := must[dlpack.Tensor](t)(view.DLPack())
-		c, err := FromDLPack(rt, must[dlpack.Tensor](t)(view.DLPackWith(ExportOptions{Legacy: true})))
-		require.NoError(t, err)
-		e, keeper, err := DLPackToUSMInterface(rt, must[dlpack.Tensor](t)(c.DLPack()))
+		d := testenv.Must(a.USMInterface())(t)
+		b := testenv.Must(FromUSMInterface(rt, &d, func() { released.Add(1) }))(t)
+		view := testenv.Must(b.Index(IndexFrom(3)))(t)
+		tensor := testenv.Must(view.DLPack())(t)
+		c := testenv.Must(FromDLPack(rt, testenv.Must(view.DLPackWith(ExportOptions{Legacy: true}))(t)))(t)
+		e, keeper, err := DLPackToUSMInterface(rt, testenv.Must(c.DLPack())(t))
 		require.NoError(t, err)
 		require.Equal(t, addressOf(view), e.Data)
 		holders := []func(){b.Release, view.Retain().Release, tensor.Release, c.Release, keeper.Release}
@@ -188,10 +184,9 @@ func permutations(n int) [][]int {
 func TestFromDLPackOfOldProducers(t *testing.T) {
 	needDLPack(t)
 	rt := testsycl.Runtime(t)
-	buf, err := memmgr.New(memmgr.Host(), memmgr.Request{Size: 256})
-	require.NoError(t, err)
+	buf := testenv.Must(memmgr.New(memmgr.Host(), memmgr.Request{Size: 256}))(t)
 	t.Cleanup(buf.Release) // after the array below
-	raw := must[[]byte](t)(buf.Bytes())
+	raw := testenv.Must(buf.Bytes())(t)
 	clear(raw)
 	le := binary.LittleEndian
 	le.PutUint64(raw[0:], uint64(buf.Address()+128)) // data
@@ -205,7 +200,7 @@ func TestFromDLPackOfOldProducers(t *testing.T) {
 	for i := range 8 {
 		le.PutUint16(raw[128+2*i:], uint16(10+i))
 	}
-	x := must[dlpack.Tensor](t)(dlpack.Import(buf.Data(), false))
+	x := testenv.Must(dlpack.Import(buf.Data(), false))(t)
 	_, _, hasStrides := producerTensor(x)
 	require.False(t, hasStrides)
 	b := own(t)(FromDLPack(rt, x))
@@ -224,7 +219,7 @@ func TestExchangeOfManyDimensions(t *testing.T) {
 			shape[n/2] = 3
 		}
 		a := own(t)(Full(memmgr.Host(), Int16, shape, 7))
-		b := own(t)(FromDLPack(rt, must[dlpack.Tensor](t)(a.DLPack())))
+		b := own(t)(FromDLPack(rt, testenv.Must(a.DLPack())(t)))
 		require.Equal(t, a.Shape(), b.Shape())
 		require.Equal(t, a.Strides(), b.Strides())
 		require.Equal(t, elements(t, a), elements(t, b))

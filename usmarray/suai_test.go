@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -117,17 +118,14 @@ func needExactEnd(t *testing.T, rt *syclobj.Runtime, q *syclobj.Queue, a *Array)
 func TestImportErrors(t *testing.T) {
 	rt, q := testsycl.Need(t)
 	a := own(t)(Arange[float32](testsycl.USM(t, q, syclobj.USMShared), 0, 1, 6))
-	good := must[USMInterface](t)(a.USMInterface())
-	other, err := rt.NewContext(q.Device())
-	require.NoError(t, err)
+	good := testenv.Must(a.USMInterface())(t)
+	other := testenv.Must(rt.NewContext(q.Device()))(t)
 	defer other.Close()
 	goMemory := make([]float32, 6)
 	var released int
-	closedQ, err := rt.NewQueue(nil, q.Device(), syclobj.OutOfOrder)
-	require.NoError(t, err)
+	closedQ := testenv.Must(rt.NewQueue(nil, q.Device(), syclobj.OutOfOrder))(t)
 	require.NoError(t, closedQ.Close())
-	closedContext, err := rt.NewContext(q.Device())
-	require.NoError(t, err)
+	closedContext := testenv.Must(rt.NewContext(q.Device()))(t)
 	require.NoError(t, closedContext.Close())
 	for _, c := range []struct {
 		name string
@@ -172,29 +170,27 @@ func TestImportErrors(t *testing.T) {
 	}
 	require.Zero(t, released, "a failed import leaves the owner alone")
 	runtime.KeepAlive(goMemory)
-	_, err = FromUSMInterface(openHostOnly(t), &good, nil)
-	require.ErrorIs(t, err, syclobj.ErrNoSYCL)
+	require.ErrorIs(t, testenv.ErrorOf(FromUSMInterface(openHostOnly(t), &good, nil)), syclobj.ErrNoSYCL)
 }
 
 func openHostOnly(t testing.TB) *syclobj.Runtime {
-	rt, err := syclobj.Open(syclobj.HostOnly())
-	require.NoError(t, err)
+	rt := testenv.Must(syclobj.Open(syclobj.HostOnly()))(t)
 	t.Cleanup(func() { require.NoError(t, rt.Close()) })
 	return rt
 }
 
 // views returns the layouts for tests of exchange.
 func views(t testing.TB, a *Array) map[string]*Array {
-	m := must[*Array](t)(a.Reshape(4, 6))
-	get := func(items ...Index) *Array { return must[*Array](t)(m.Index(items...)) }
+	m := testenv.Must(a.Reshape(4, 6))(t)
+	get := func(items ...Index) *Array { return testenv.Must(m.Index(items...))(t) }
 	return map[string]*Array{
 		"whole":           m,
 		"offset":          get(IndexFrom(1)),
 		"columns":         get(All, IndexRange(1, 5).By(2)),
 		"reversed":        get(All.By(-1), All.By(-1)),
 		"reversed middle": get(IndexRange(2, 0).By(-1), IndexRange(4, 1).By(-2)),
-		"transposed":      must[*Array](t)(m.Transpose()),
-		"broadcast":       must[*Array](t)(get(IndexAt(1), NewAxis).Broadcast(3, 6)),
+		"transposed":      testenv.Must(m.Transpose())(t),
+		"broadcast":       testenv.Must(get(IndexAt(1), NewAxis).Broadcast(3, 6))(t),
 		"size-1 axes":     get(IndexRange(1, 2), NewAxis, IndexRange(2, 3).By(5)),
 		"scalar":          get(IndexAt(2), IndexAt(3)),
 		"empty":           get(IndexRange(2, 2)),
@@ -241,16 +237,14 @@ func TestInterfaceRoundTrip(t *testing.T) {
 		for name, v := range views(t, a) {
 			t.Run(k.String()+" "+name, func(t *testing.T) {
 				for _, form := range forms {
-					d, err := interfaceAs(v, form)
-					require.NoError(t, err)
+					d := testenv.Must(interfaceAs(v, form))(t)
 					require.Equal(t, v.IsC(), d.Strides == nil)
 					require.Equal(t, v.ReadOnly(), d.ReadOnly)
 					require.Zero(t, d.Offset)
 					require.Equal(t, addressOf(v), d.Data)
 					released := 0
 					owner := v.Retain()
-					b, err := FromUSMInterface(rt, &d, func() { released++; owner.Release() })
-					require.NoError(t, err)
+					b := testenv.Must(FromUSMInterface(rt, &d, func() { released++; owner.Release() }))(t)
 					require.Equal(t, addressOf(v), addressOf(b))
 					require.Equal(t, v.Shape(), b.Shape())
 					if d.Strides != nil {
@@ -274,7 +268,7 @@ func TestInterfaceRoundTrip(t *testing.T) {
 func TestInterfaceOfOddAddresses(t *testing.T) {
 	rt, q := testsycl.Need(t)
 	a := own(t)(Arange[int32](testsycl.USM(t, q, syclobj.USMShared), 0, 1, 24))
-	d := must[USMInterface](t)(a.USMInterface())
+	d := testenv.Must(a.USMInterface())(t)
 	// The start of the memory with an offset, and negative strides from it.
 	d.Shape, d.Strides, d.Offset = []int{3, 4}, []int{-8, -2}, 23
 	b := own(t)(FromUSMInterface(rt, &d, nil))
@@ -299,22 +293,20 @@ func TestInterfaceOfOddAddresses(t *testing.T) {
 
 func TestInterfaceErrorsOut(t *testing.T) {
 	h := own(t)(Zeros(memmgr.Host(), Float32, []int{2}))
-	_, err := h.USMInterface()
-	require.ErrorIs(t, err, ErrNotUSM)
+	require.ErrorIs(t, testenv.ErrorOf(h.USMInterface()), ErrNotUSM)
 	rt, q := testsycl.Need(t)
 	b := own(t)(Zeros(testsycl.USM(t, q, syclobj.USMShared), Bfloat16, []int{2}))
-	_, err = b.USMInterface()
+	_, err := b.USMInterface()
 	require.ErrorIs(t, err, ErrType)
 	require.ErrorContains(t, err, "DLPack")
 	oq := otherQueue(t, rt, q)
 	a := own(t)(Arange[float32](testsycl.USM(t, oq, syclobj.USMShared), 0, 1, 4))
-	d := must[USMInterface](t)(interfaceAs(a, filterForm))
+	d := testenv.Must(interfaceAs(a, filterForm))(t)
 	if testsycl.SeparateContexts(t, rt, q) {
-		_, err = FromUSMInterface(rt, &d, nil)
-		require.ErrorIs(t, err, ErrNotUSM, "the filter string names the default context")
+		require.ErrorIs(t, testenv.ErrorOf(FromUSMInterface(rt, &d, nil)), ErrNotUSM, "the filter string names the default context")
 	}
 	for _, form := range []syclForm{defaultForm, contextForm, queueForm} {
-		d = must[USMInterface](t)(interfaceAs(a, form))
+		d = testenv.Must(interfaceAs(a, form))(t)
 		c := own(t)(FromUSMInterface(rt, &d, nil))
 		require.Equal(t, "[0. 1. 2. 3.]", c.String())
 		require.False(t, c.Place().IsDefaultContext())
@@ -325,7 +317,7 @@ func TestInterfaceReadOnly(t *testing.T) {
 	rt, q := testsycl.Need(t)
 	a := own(t)(Zeros(testsycl.USM(t, q, syclobj.USMShared), Float32, []int{2}))
 	for _, readOnly := range []bool{false, true} {
-		d := must[USMInterface](t)(a.USMInterface())
+		d := testenv.Must(a.USMInterface())(t)
 		d.ReadOnly = readOnly
 		require.Equal(t, readOnly, own(t)(FromUSMInterface(rt, &d, nil)).ReadOnly())
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/syclobj/sycltest"
@@ -357,11 +358,9 @@ func playTiles(s *script) error {
 // functionsOf lists the library's functions.
 func functionsOf(t *testing.T, path string) (names []string) {
 	t.Helper()
-	f, err := elf.Open(path)
-	require.NoError(t, err)
+	f := testenv.Must(elf.Open(path))(t)
 	defer f.Close()
-	symbols, err := f.DynamicSymbols()
-	require.NoError(t, err)
+	symbols := testenv.Must(f.DynamicSymbols())(t)
 	for _, s := range symbols {
 		// DPCTLUSM_GetPointerType cannot fail: it returns the kind of memory. A block that it
 		// reports as unknown is not passed to the library's free, which would crash. It

@@ -11,21 +11,20 @@ import (
 
 	"github.com/usmbridge/usmbridge/dlpack"
 	"github.com/usmbridge/usmbridge/dlpack/internal/cpeer"
+	"github.com/usmbridge/usmbridge/internal/testenv"
 )
 
 // exported returns a DLPack tensor of C memory, and its owner, which counts dropped references.
 func exported(t testing.TB, flags dlpack.Flags, dt dlpack.DataType, shape, strides []int64) (dlpack.Tensor, cpeer.Owner) {
-	page, err := syscall.Mmap(-1, 0, 1<<16, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
-	require.NoError(t, err)
+	page := testenv.Must(syscall.Mmap(-1, 0, 1<<16, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE))(t)
 	owner := cpeer.NewOwner()
 	t.Cleanup(func() {
 		require.NoError(t, syscall.Munmap(page))
 		owner.Free()
 	})
-	x, err := dlpack.Export(&dlpack.View{
+	x := testenv.Must(dlpack.Export(&dlpack.View{
 		Data: unsafe.Pointer(&page[0]), Shape: shape, Strides: strides, DataType: dt, Device: dlpack.CPU,
-	}, flags, true, owner.DLPack())
-	require.NoError(t, err)
+	}, flags, true, owner.DLPack()))(t)
 	return x, owner
 }
 
@@ -38,23 +37,19 @@ func requireDeleted(t *testing.T, want int64, owner cpeer.Owner) {
 func TestFromDLPack(t *testing.T) {
 	x, deleted := exported(t, 0, dlpack.Float32, []int64{30, 20}, nil)
 	data := x.Data()
-	c, err := FromDLPack(x, Options{AssumedAlign: 4096})
-	require.NoError(t, err)
-	got, err := c.Data()
-	require.NoError(t, err)
+	c := testenv.Must(FromDLPack(x, Options{AssumedAlign: 4096}))(t)
+	got := testenv.Must(c.Data())(t)
 	require.Equal(t, data, got, "nothing is copied")
 	require.Equal(t, "(30,20):(20,1)", c.Layout())
 	requireDeleted(t, 0, deleted)
 	require.False(t, x.Valid())
 	x.Release() // like a deferred Release; does nothing, because c owns it
 	requireDeleted(t, 0, deleted)
-	_, err = FromDLPack(x, Options{})
-	require.ErrorIs(t, err, ErrReleased)
+	require.ErrorIs(t, testenv.ErrorOf(FromDLPack(x, Options{})), ErrReleased)
 	c.Release()
 	requireDeleted(t, 1, deleted)
 
-	_, err = FromDLPack(x, Options{})
-	require.ErrorIs(t, err, ErrReleased)
+	require.ErrorIs(t, testenv.ErrorOf(FromDLPack(x, Options{})), ErrReleased)
 }
 
 // TestFailureLeavesTensor: after any failure the caller still owns the tensor.
@@ -73,8 +68,7 @@ func TestFailureLeavesTensor(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			x, deleted := exported(t, c.flags, c.dt, c.shape, c.strides)
-			_, err := FromDLPack(x, c.options)
-			require.ErrorIs(t, err, c.kind)
+			require.ErrorIs(t, testenv.ErrorOf(FromDLPack(x, c.options)), c.kind)
 			require.True(t, x.Valid())
 			requireDeleted(t, 0, deleted)
 			x.Release()
@@ -89,8 +83,7 @@ func TestSixtyFourModes(t *testing.T) {
 		shape[i] = 1 + int64(i)/60
 	}
 	x, deleted := exported(t, 0, dlpack.Float16, shape, nil)
-	c, err := FromDLPack(x, Options{Leading: LeadingSkipSizeOne})
-	require.NoError(t, err)
+	c := testenv.Must(FromDLPack(x, Options{Leading: LeadingSkipSizeOne}))(t)
 	require.NoError(t, c.MarkLayoutDynamic(Deduce))
 	require.Equal(t, shape, ptr(c.Spec()).Shape())
 	require.Regexp(t, `^\(\?(,\?){63}\):\((\?,){63}1\)$`, c.Layout())

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/internal/testenv"
 )
 
 // markDeduced is the mark of the implicit conversion.
@@ -26,8 +27,7 @@ func TestKeyStrings(t *testing.T) {
 		{Options{Strides: Strides32, MemSpace: GMem}, markDeduced, "Float32@gmem align=4 o (?,?):(?{i32},1)"},
 		{Options{Strides: Strides32}, func(s *Spec) error { return s.MarkCompactShapeDynamic(1, nil, 4) }, "Float32@generic align=4 o (32,?{div=4}):(?{i32 div=4},1)"},
 	} {
-		s, err := NewSpec(v, c.options)
-		require.NoError(t, err)
+		s := testenv.Must(NewSpec(v, c.options))(t)
 		if c.mark != nil {
 			require.NoError(t, c.mark(&s))
 		}
@@ -41,8 +41,7 @@ func TestKeyContents(t *testing.T) {
 	key := func(change func(*dlpack.View, *Options), marks ...func(*Spec) error) Key {
 		v, o := base, Options{}
 		change(&v, &o)
-		s, err := NewSpec(v, o)
-		require.NoError(t, err)
+		s := testenv.Must(NewSpec(v, o))(t)
 		for _, mark := range marks {
 			require.NoError(t, mark(&s))
 		}
@@ -89,8 +88,7 @@ func TestKeysAndStringsAgree(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	byText, byKey := map[string]Key{}, map[Key]string{}
 	for range 20000 {
-		s, err := NewSpec(randomView(r), Options{Strides: StrideWidth(r.IntN(3)), Leading: LeadingSkipSizeOne})
-		require.NoError(t, err)
+		s := testenv.Must(NewSpec(randomView(r), Options{Strides: StrideWidth(r.IntN(3)), Leading: LeadingSkipSizeOne}))(t)
 		if randomMark(r, &s) != nil && r.IntN(2) == 0 {
 			continue
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/internal/testenv"
 )
 
 func TestElementTypes(t *testing.T) {
@@ -85,11 +86,9 @@ func TestMemSpace(t *testing.T) {
 	for device, want := range map[int32]string{1: "generic", 2: "gmem", 3: "generic", 10: "gmem", 11: "generic", 13: "gmem", 14: "gmem"} {
 		v := dlpack.View{DataType: float32Type}
 		v.Device.Type += dlpack.DeviceType(device)
-		s, err := NewSpec(v, Options{})
-		require.NoError(t, err)
+		s := testenv.Must(NewSpec(v, Options{}))(t)
 		require.Equal(t, want, s.MemSpace().String(), "device type %d", device)
-		s, err = NewSpec(v, Options{MemSpace: Generic})
-		require.NoError(t, err)
+		s = testenv.Must(NewSpec(v, Options{MemSpace: Generic}))(t)
 		require.Equal(t, Generic, s.MemSpace(), "the option overrides the device")
 	}
 	require.Equal(t, "by device", MemSpaceByDevice.String())
@@ -200,9 +199,7 @@ func requireWords(t *testing.T, s Spec) {
 	t.Helper()
 	words := s.AppendWords(nil)
 	require.Len(t, words, WordCount(s.Rank()))
-	back, err := SpecFromWords(words)
-	require.NoError(t, err)
-	require.Equal(t, s, back)
+	require.Equal(t, s, testenv.Must(SpecFromWords(words))(t))
 }
 
 func TestRefusedWords(t *testing.T) {

@@ -11,13 +11,13 @@ import (
 
 	"github.com/usmbridge/usmbridge/dlpack"
 	"github.com/usmbridge/usmbridge/dlpack/internal/cpeer"
+	"github.com/usmbridge/usmbridge/internal/testenv"
 )
 
 // owning returns a tensor of C memory and its owner, which counts releases.
 func owning(t testing.TB, shape ...int64) (*Tensor, cpeer.Owner) {
 	x, owner := exported(t, 0, dlpack.Float32, shape, nil)
-	c, err := FromDLPack(x, Options{})
-	require.NoError(t, err)
+	c := testenv.Must(FromDLPack(x, Options{}))(t)
 	return c, owner
 }
 
@@ -31,8 +31,7 @@ func TestTensorFacts(t *testing.T) {
 	require.Equal(t, "generic", s.MemSpace().String())
 	require.Equal(t, "Float32", s.ElementType().String())
 	require.EqualValues(t, 4, s.align)
-	data, err := c.Data()
-	require.NoError(t, err)
+	data := testenv.Must(c.Data())(t)
 	require.Regexp(t, `^Tensor<0x[0-9a-f]{16}@generic o \(30,20\):\(20,1\)>$`, c.String())
 	require.Equal(t, c.String(), ptr(c.Spec()).TensorString(data))
 	require.NoError(t, c.MarkCompactShapeDynamic(0, nil, 5))
@@ -46,15 +45,11 @@ func TestTensorFacts(t *testing.T) {
 func TestByteOffset(t *testing.T) {
 	memory := make([]float32, 16)
 	v := dlpack.View{Data: unsafe.Pointer(&memory[0]), ByteOffset: 8, Shape: []int64{4}, DataType: dlpack.Float32, Device: dlpack.CPU}
-	c, err := Wrap(v, Options{})
-	require.NoError(t, err)
+	c := testenv.Must(Wrap(v, Options{}))(t)
 	defer c.Release()
-	data, err := c.Data()
-	require.NoError(t, err)
-	require.Equal(t, unsafe.Pointer(&memory[2]), data)
+	require.Equal(t, unsafe.Pointer(&memory[2]), testenv.Must(c.Data())(t))
 	v.ByteOffset = 6
-	_, err = Wrap(v, Options{})
-	require.ErrorIs(t, err, ErrAlignment)
+	require.ErrorIs(t, testenv.ErrorOf(Wrap(v, Options{})), ErrAlignment)
 }
 
 func TestUseAfterRelease(t *testing.T) {
@@ -65,9 +60,8 @@ func TestUseAfterRelease(t *testing.T) {
 
 	require.ErrorIs(t, c.MarkLayoutDynamic(Deduce), ErrReleased)
 	require.ErrorIs(t, c.MarkCompactShapeDynamic(0, nil, 1), ErrReleased)
-	_, err := c.Data()
-	require.ErrorIs(t, err, ErrReleased)
-	_, err = c.Clone()
+	require.ErrorIs(t, testenv.ErrorOf(c.Data()), ErrReleased)
+	_, err := c.Clone()
 	require.ErrorIs(t, err, ErrReleased)
 	require.Equal(t, "Tensor<released>", c.String())
 	for name, use := range map[string]func(){
@@ -90,8 +84,7 @@ func TestUseAfterRelease(t *testing.T) {
 func TestCloneKeepsSource(t *testing.T) {
 	for _, shape := range [][]int64{{4, 6}, wideView(12).Shape} {
 		a, owner := owning(t, shape...)
-		b, err := a.Clone()
-		require.NoError(t, err)
+		b := testenv.Must(a.Clone())(t)
 		before := a.Layout()
 		require.NoError(t, b.MarkLayoutDynamic(-1))
 		require.Equal(t, before, a.Layout(), "marks of a clone are its own")
@@ -124,10 +117,8 @@ func TestCloneAndReleaseTogether(t *testing.T) {
 }
 
 func TestWrapRefuses(t *testing.T) {
-	_, err := Wrap(dlpack.View{DataType: dlpack.Complex64}, Options{})
-	require.ErrorIs(t, err, ErrElementType)
-	_, err = FromDLPack(dlpack.Tensor{}, Options{})
-	require.ErrorIs(t, err, ErrReleased)
+	require.ErrorIs(t, testenv.ErrorOf(Wrap(dlpack.View{DataType: dlpack.Complex64}, Options{})), ErrElementType)
+	require.ErrorIs(t, testenv.ErrorOf(FromDLPack(dlpack.Tensor{}, Options{})), ErrReleased)
 }
 
 // TestReuse: a tensor that reuses the Spec of a released one has none of its contents.
@@ -135,10 +126,8 @@ func TestReuse(t *testing.T) {
 	for range 100 {
 		for _, rank := range []int{64, 9, 3, 12, 0, 8} {
 			v := wideView(rank)
-			fresh, err := NewSpec(v, Options{})
-			require.NoError(t, err)
-			c, err := Wrap(v, Options{})
-			require.NoError(t, err)
+			fresh := testenv.Must(NewSpec(v, Options{}))(t)
+			c := testenv.Must(Wrap(v, Options{}))(t)
 			require.Equal(t, fresh.AppendWords(nil), c.spec.AppendWords(nil))
 			require.Equal(t, fresh.Key(), c.Key())
 			if rank > 0 {

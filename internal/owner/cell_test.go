@@ -5,11 +5,12 @@ import (
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/internal/testenv"
 )
 
 func TestCellStartsWithOneReference(t *testing.T) {
-	c, err := New(nil)
-	require.NoError(t, err)
+	c := testenv.Must(New(nil))(t)
 	r := c.Ref()
 	require.True(t, r.Valid())
 	require.EqualValues(t, 1, r.Count())
@@ -26,8 +27,7 @@ func TestCellStartsWithOneReference(t *testing.T) {
 }
 
 func TestStaleHandleIsRefused(t *testing.T) {
-	c, err := New(nil)
-	require.NoError(t, err)
+	c := testenv.Must(New(nil))(t)
 	stale := c.Ref()
 	c.Release()
 	for _, r := range []Ref{stale, {}} {
@@ -40,12 +40,10 @@ func TestStaleHandleIsRefused(t *testing.T) {
 }
 
 func TestPlaceIsReusedWithANewGeneration(t *testing.T) {
-	a, err := New(nil)
-	require.NoError(t, err)
+	a := testenv.Must(New(nil))(t)
 	old := a.Ref()
 	a.Release()
-	b, err := New(nil)
-	require.NoError(t, err)
+	b := testenv.Must(New(nil))(t)
 	require.Same(t, a, b, "the free cells are a stack")
 	require.False(t, old.Valid())
 	require.False(t, old.TryRetain())
@@ -58,8 +56,7 @@ func TestPlaceIsReusedWithANewGeneration(t *testing.T) {
 func TestRenewKeepsTheCellAndInvalidatesHandles(t *testing.T) {
 	var kept *Cell
 	l := NewList(func(c *Cell) { kept = c })
-	c, err := New(l)
-	require.NoError(t, err)
+	c := testenv.Must(New(l))(t)
 	old := c.Ref()
 	c.Release()
 	require.Same(t, c, kept)
@@ -75,8 +72,7 @@ func TestRenewKeepsTheCellAndInvalidatesHandles(t *testing.T) {
 }
 
 func TestFactsOfACell(t *testing.T) {
-	c, err := New(nil)
-	require.NoError(t, err)
+	c := testenv.Must(New(nil))(t)
 	defer c.Release()
 	memory := make([]byte, 16)
 	c.Address, c.Size = uintptr(unsafe.Pointer(&memory[0])), 16

@@ -7,14 +7,15 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/internal/testenv"
 )
 
 func TestGoReleaseDrainsInTheCaller(t *testing.T) {
 	n := 0
 	l := NewList(func(c *Cell) { n++; Recycle(c) })
 	for i := range 10 {
-		c, err := New(l)
-		require.NoError(t, err)
+		c := testenv.Must(New(l))(t)
 		c.Release()
 		require.Equal(t, i+1, n)
 	}
@@ -25,8 +26,7 @@ func TestPushedCellsComeOutOldestFirst(t *testing.T) {
 	l.Close() // keeps the reaper's hands off
 	var want []*Cell
 	for range 5 {
-		c, err := New(l)
-		require.NoError(t, err)
+		c := testenv.Must(New(l))(t)
 		require.True(t, c.Unref())
 		Push(c)
 		want = append(want, c)
@@ -49,8 +49,7 @@ func TestReaperDrainsCellsThatCDropped(t *testing.T) {
 		l := NewList(func(c *Cell) { n.Add(1); Recycle(c) }, options...)
 		n.Store(0)
 		for i := range 100 {
-			c, err := New(l)
-			require.NoError(t, err)
+			c := testenv.Must(New(l))(t)
 			require.True(t, c.Unref())
 			Push(c)
 			if i%10 == 0 {
@@ -67,11 +66,9 @@ func TestOwnGoroutineDoesNotDelayOtherLists(t *testing.T) {
 	ls := NewList(func(c *Cell) { <-gate; slow.Add(1); Recycle(c) }, OwnGoroutine())
 	lq := NewList(func(c *Cell) { quick.Add(1); Recycle(c) })
 	for range 10 {
-		c, err := New(ls)
-		require.NoError(t, err)
+		c := testenv.Must(New(ls))(t)
 		c.Release() // pushed: the caller must not block
-		c, err = New(lq)
-		require.NoError(t, err)
+		c = testenv.Must(New(lq))(t)
 		require.True(t, c.Unref())
 		Push(c)
 	}
@@ -93,8 +90,7 @@ func TestBatchTakesTheChainItself(t *testing.T) {
 		}
 	}))
 	for range 50 {
-		c, err := New(l)
-		require.NoError(t, err)
+		c := testenv.Must(New(l))(t)
 		c.Release()
 	}
 	l.Sync()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/internal/owner/ownertest"
+	"github.com/usmbridge/usmbridge/internal/testenv"
 )
 
 // A cell that Go puts on a list, and that a call of C takes and recycles which began before, has the accesses of
@@ -22,8 +23,7 @@ func TestCellsThatARunningCallOfCRecycles(t *testing.T) {
 	l := owner.NewList(nil, owner.Batch(func(*owner.List) {}))
 	cells := map[*owner.Cell]bool{}
 	for range n {
-		c, err := owner.New(l)
-		require.NoError(t, err)
+		c := testenv.Must(owner.New(l))(t)
 		c.AtZero = ownertest.CountZero()
 		cells[c] = true
 	}
@@ -37,8 +37,7 @@ func TestCellsThatARunningCallOfCRecycles(t *testing.T) {
 	}()
 	var others []*owner.Cell
 	for found := false; !found; {
-		c, err := owner.New(nil)
-		require.NoError(t, err)
+		c := testenv.Must(owner.New(nil))(t)
 		others = append(others, c)
 		found = cells[c]
 		runtime.Gosched()
@@ -66,8 +65,7 @@ func TestDropOnCThreadsReturnsByTheReaper(t *testing.T) {
 	l := owner.NewList(func(c *owner.Cell) { drained.Add(1); owner.Recycle(c) })
 	cells := make([]*owner.Cell, n)
 	for i := range cells {
-		c, err := owner.New(l)
-		require.NoError(t, err)
+		c := testenv.Must(owner.New(l))(t)
 		cells[i] = c
 	}
 	require.NoError(t, ownertest.DropOnThreads(cells, 4))
@@ -125,8 +123,7 @@ func TestChurnFromBothLanguages(t *testing.T) {
 func TestForkedChildDropsWithoutGo(t *testing.T) {
 	var drained atomic.Int64
 	l := owner.NewList(func(c *owner.Cell) { drained.Add(1); owner.Recycle(c) })
-	c, err := owner.New(l)
-	require.NoError(t, err)
+	c := testenv.Must(owner.New(l))(t)
 	require.Zero(t, ownertest.DropInFork(c))
 	l.Sync()
 	require.Zero(t, drained.Load(), "the child's drop is the child's own")
@@ -164,8 +161,7 @@ func TestSameCellsOnThreadsAndGoroutines(t *testing.T) {
 	for round := range rounds {
 		cells, refs := make([]*owner.Cell, n), make([]owner.Ref, n)
 		for i := range cells {
-			c, err := owner.New(l)
-			require.NoError(t, err)
+			c := testenv.Must(owner.New(l))(t)
 			cells[i], refs[i] = c, c.Ref()
 		}
 		var goroutines sync.WaitGroup

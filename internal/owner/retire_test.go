@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
+	"github.com/usmbridge/usmbridge/internal/testenv"
 )
 
 // A list that is retired during a drain keeps its place until the drain ends, because the drain still reads it.
@@ -18,8 +19,7 @@ func TestRetiredListKeepsItsPlaceWhileItIsDrained(t *testing.T) {
 		owner.Recycle(c)
 	})
 	place := l.Pointer()
-	c, err := owner.New(l)
-	require.NoError(t, err)
+	c := testenv.Must(owner.New(l))(t)
 	require.True(t, c.Unref())
 	owner.Push(c)
 	go func() {
@@ -31,8 +31,7 @@ func TestRetiredListKeepsItsPlaceWhileItIsDrained(t *testing.T) {
 	var made []*owner.Cell
 	fill := func() (reused bool) {
 		for range 64 {
-			c, err := owner.New(nil)
-			require.NoError(t, err)
+			c := testenv.Must(owner.New(nil))(t)
 			made = append(made, c)
 			reused = reused || c.Pointer() == place
 		}

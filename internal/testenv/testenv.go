@@ -1,5 +1,6 @@
 // Package testenv describes the machine to tests: the tree of the project, a Python with given packages, and
-// whether a missing requirement skips a test or fails it. Only tests import it.
+// whether a missing requirement skips a test or fails it. Must and ErrorOf are for the results of calls. Only tests
+// import it.
 //
 // Package testsycl below it opens the SYCL device of the tests, and package testpython finds the Python that
 // they embed. Both import packages of the module. This package does not, so that the tests of every package
@@ -123,3 +124,17 @@ func Build(t testing.TB, source string, flags ...string) string {
 	}
 	return filepath.Join(dir, programs[0].Name())
 }
+
+// Must returns the value of a call, or ends the test with its error: a := testenv.Must(f())(t).
+func Must[T any](v T, err error) func(t testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// ErrorOf returns the error of a call that returns a value too.
+func ErrorOf[T any](_ T, err error) error { return err }

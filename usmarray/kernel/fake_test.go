@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -21,8 +22,7 @@ const fakeSource = "kernel void increment(global int *x) kernel void copy(global
 // fakeMachine opens the fake machine of a child process, with two kernels on a queue.
 func fakeMachine(t *testing.T) (rt *syclobj.Runtime, q *syclobj.Queue, increment, many *syclobj.Kernel) {
 	t.Helper()
-	rt, err := syclobj.Open(syclobj.RequireSYCL())
-	require.NoError(t, err)
+	rt = testenv.Must(syclobj.Open(syclobj.RequireSYCL()))(t)
 	t.Cleanup(func() { require.NoError(t, rt.Close()) })
 	q = rt.DefaultQueue()
 	p := build(t, q, fakeSource)
@@ -36,11 +36,10 @@ func TestPendingOnTheFakeMachine(t *testing.T) {
 		return
 	}
 	rt, q, increment, _ := fakeMachine(t)
-	other, err := rt.NewQueue(nil, q.Device(), syclobj.OutOfOrder)
-	require.NoError(t, err)
+	other := testenv.Must(rt.NewQueue(nil, q.Device(), syclobj.OutOfOrder))(t)
 	defer other.Close()
 	pool := memmgr.NewPool(testsycl.USM(t, q, syclobj.USMDevice))
-	x := must[*usmarray.Array](t)(usmarray.Zeros(pool, usmarray.Int32, []int{16}))
+	x := testenv.Must(usmarray.Zeros(pool, usmarray.Int32, []int{16}))(t)
 	require.NoError(t, x.Wait())
 
 	fake.Hold(true)
@@ -58,7 +57,7 @@ func TestPendingOnTheFakeMachine(t *testing.T) {
 	require.NoError(t, kernel.Launch(q, increment, kernel.Over(16), kernel.ReadWrite(x)))
 	address := x.Pointer()
 	x.Release()
-	y := must[*usmarray.Array](t)(usmarray.New(testsycl.USM(t, q, syclobj.USMDevice), usmarray.Int32, []int{16}))
+	y := testenv.Must(usmarray.New(testsycl.USM(t, q, syclobj.USMDevice), usmarray.Int32, []int{16}))(t)
 	require.NotEqual(t, address, y.Pointer())
 	y.Release()
 	fake.Hold(false)
@@ -74,11 +73,10 @@ func TestNoEventIsLost(t *testing.T) {
 		return
 	}
 	rt, q, increment, _ := fakeMachine(t)
-	other, err := rt.NewQueue(nil, q.Device(), syclobj.OutOfOrder)
-	require.NoError(t, err)
+	other := testenv.Must(rt.NewQueue(nil, q.Device(), syclobj.OutOfOrder))(t)
 	defer other.Close()
 	r := testsycl.USM(t, q, syclobj.USMShared)
-	x := must[*usmarray.Array](t)(usmarray.Zeros(r, usmarray.Int32, []int{1}))
+	x := testenv.Must(usmarray.Zeros(r, usmarray.Int32, []int{1}))(t)
 	defer x.Release()
 	for range 200 {
 		fake.Hold(true)
@@ -95,7 +93,7 @@ func TestNoEventIsLost(t *testing.T) {
 	}
 	// On two queues without an order between them an increment may be lost, but none may be
 	// pending after the wait.
-	require.NotZero(t, must[any](t)(x.At(0)))
+	require.NotZero(t, testenv.Must(x.At(0))(t))
 }
 
 // TestFailuresOnTheFakeMachine: after any failed call no object remains, and the array is unchanged.
@@ -105,10 +103,9 @@ func TestFailuresOnTheFakeMachine(t *testing.T) {
 		return
 	}
 	rt, q, increment, many := fakeMachine(t)
-	other, err := rt.NewQueue(nil, q.Device(), syclobj.InOrder)
-	require.NoError(t, err)
+	other := testenv.Must(rt.NewQueue(nil, q.Device(), syclobj.InOrder))(t)
 	defer other.Close()
-	x := must[*usmarray.Array](t)(usmarray.Zeros(testsycl.USM(t, q, syclobj.USMShared), usmarray.Int32, []int{16}))
+	x := testenv.Must(usmarray.Zeros(testsycl.USM(t, q, syclobj.USMShared), usmarray.Int32, []int{16}))(t)
 	defer x.Release()
 	launch := func(r kernel.Range) error { return kernel.Launch(q, increment, r, kernel.ReadWrite(x)) }
 	require.NoError(t, launch(kernel.Over(16)))
@@ -151,7 +148,7 @@ func TestFailuresOnTheFakeMachine(t *testing.T) {
 	// queue; on the same queue the library reports it at the next wait.
 	fake.AsyncError(1, 7)
 	require.NoError(t, launch(kernel.Over(16)))
-	err = kernel.Launch(other, increment, kernel.Over(16), kernel.ReadWrite(x))
+	err := kernel.Launch(other, increment, kernel.Over(16), kernel.ReadWrite(x))
 	require.ErrorIs(t, err, syclobj.ErrAsync)
 	require.ErrorContains(t, err, "earlier work on an array failed")
 	require.NoError(t, x.Wait(), "the second launch was submitted and worked")
@@ -176,14 +173,13 @@ func TestManyArrays(t *testing.T) {
 	var arrays []*usmarray.Array
 	for i := range 50 {
 		text += fmt.Sprintf(", global int *x%d", i)
-		x := must[*usmarray.Array](t)(usmarray.Zeros(r, usmarray.Int32, []int{1}))
+		x := testenv.Must(usmarray.Zeros(r, usmarray.Int32, []int{1}))(t)
 		defer x.Release()
 		arrays = append(arrays, x)
 		args = append(args, kernel.ReadWrite(x))
 	}
 	wide := take(t, build(t, q, text+")"), "wide")
-	free, err := sharedQueue(t, q)
-	require.NoError(t, err)
+	free := testenv.Must(sharedQueue(t, q))(t)
 	fake.Hold(true)
 	for _, on := range []*syclobj.Queue{q, free} {
 		require.NoError(t, kernel.Launch(on, wide, kernel.Over(1), args...))
@@ -202,8 +198,7 @@ func TestManyArrays(t *testing.T) {
 		tooMany += fmt.Sprintf(", int y%d", i)
 	}
 	p := build(t, q, tooMany+")")
-	_, err = p.Kernel("wide")
-	require.ErrorIs(t, err, syclobj.ErrArgument)
+	require.ErrorIs(t, testenv.ErrorOf(p.Kernel("wide")), syclobj.ErrArgument)
 }
 
 // sharedQueue returns an out-of-order queue on the context and device of q.

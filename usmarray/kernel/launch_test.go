@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -49,8 +50,7 @@ func TestLaunchOnEveryKind(t *testing.T) {
 			x := own(t)(usmarray.Arange[float32](r, 0, 1, 1000))
 			y := own(t)(usmarray.New(r, usmarray.Float32, []int{1000}))
 			require.NoError(t, kernel.Launch(q, k, kernel.Over(1000), kernel.Read(x), kernel.ReadWrite(y), kernel.Scalar(float32(0.5))))
-			got, err := usmarray.ToSlice[float32](y)
-			require.NoError(t, err)
+			got := testenv.Must(usmarray.ToSlice[float32](y))(t)
 			for i, v := range got {
 				require.Equal(t, float32(i)/2, v)
 			}
@@ -72,8 +72,7 @@ func TestDimensions(t *testing.T) {
 			over = over.By(c.group...)
 		}
 		require.NoError(t, kernel.Launch(q, k, over, kernel.ReadWrite(x)))
-		got, err := usmarray.ToSlice[int32](x)
-		require.NoError(t, err)
+		got := testenv.Must(usmarray.ToSlice[int32](x))(t)
 		padded := append([]int{1, 1, 1}[len(c.shape):], c.shape...)
 		for at, v := range got {
 			i, j, l := at%padded[2], at/padded[2]%padded[1], at/padded[2]/padded[1]
@@ -89,9 +88,7 @@ func TestEveryScalarType(t *testing.T) {
 	require.NoError(t, kernel.Launch(q, k, kernel.Over(1), kernel.ReadWrite(x),
 		kernel.Scalar(int8(-1)), kernel.Scalar(uint8(255)), kernel.Scalar(int16(-2)), kernel.Scalar(uint16(65535)), kernel.Scalar(int32(-3)),
 		kernel.Scalar(uint32(math.MaxUint32)), kernel.Scalar(int64(math.MinInt64)), kernel.Scalar(uint64(math.MaxInt64)), kernel.Scalar(float32(2.5))))
-	got, err := usmarray.Slice[int64](x)
-	require.NoError(t, err)
-	require.Equal(t, []int64{-1, 255, -2, 65535, -3, math.MaxUint32, math.MinInt64, math.MaxInt64, 5}, got)
+	require.Equal(t, []int64{-1, 255, -2, 65535, -3, math.MaxUint32, math.MinInt64, math.MaxInt64, 5}, testenv.Must(usmarray.Slice[int64](x))(t))
 
 	type celsius float32 // a type of the user's own
 	y := own(t)(usmarray.FromSlice(resource(t, q, syclobj.USMShared), []float32{1, 2}, nil))
@@ -130,8 +127,7 @@ func TestLocalMemoryVectorsAndConstants(t *testing.T) {
 func TestOrder(t *testing.T) {
 	rt, q := testsycl.Need(t)
 	k := take(t, build(t, q, source), "add")
-	other, err := rt.NewQueue(q.Context(), q.Device(), syclobj.InOrder)
-	require.NoError(t, err)
+	other := testenv.Must(rt.NewQueue(q.Context(), q.Device(), syclobj.InOrder))(t)
 	defer other.Close()
 	free, err := rt.NewQueue(q.Context(), q.Device(), syclobj.OutOfOrder) // out of order
 	require.NoError(t, err)
@@ -144,8 +140,7 @@ func TestOrder(t *testing.T) {
 			on := []*syclobj.Queue{q, other, free}[i%3]
 			require.NoError(t, kernel.Launch(on, k, kernel.Over(x.Size()), kernel.ReadWrite(x), kernel.Scalar(int32(1<<i))))
 		}
-		got, err := usmarray.ToSlice[int32](x)
-		require.NoError(t, err)
+		got := testenv.Must(usmarray.ToSlice[int32](x))(t)
 		for _, v := range got {
 			require.Equal(t, int32(round+1<<12-1), v)
 		}
@@ -159,16 +154,13 @@ func TestReleaseDuringALaunch(t *testing.T) {
 	p := build(t, q, source)
 	spin := take(t, p, "spin")
 	pool := memmgr.NewPool(testsycl.USM(t, q, syclobj.USMShared))
-	x, err := usmarray.Zeros(pool, usmarray.Int32, []int{1024})
-	require.NoError(t, err)
-	e, err := kernel.Start(q, spin, kernel.Over(1), kernel.ReadWrite(x), kernel.Scalar(int32(1<<27)))
-	require.NoError(t, err)
+	x := testenv.Must(usmarray.Zeros(pool, usmarray.Int32, []int{1024}))(t)
+	e := testenv.Must(kernel.Start(q, spin, kernel.Over(1), kernel.ReadWrite(x), kernel.Scalar(int32(1<<27))))(t)
 	// On a busy machine the kernel may be complete already.
 	require.True(t, x.Buffer().Pending() || e.Done(), "the array does not wait for the kernel")
 	address := x.Pointer()
 	x.Release()
-	y, err := usmarray.New(pool, usmarray.Int32, []int{1024})
-	require.NoError(t, err)
+	y := testenv.Must(usmarray.New(pool, usmarray.Int32, []int{1024}))(t)
 	if y.Pointer() == address {
 		require.True(t, e.Done() || y.Buffer().Pending(), "the block was given out again without the kernel's event")
 	}
@@ -179,34 +171,22 @@ func TestReleaseDuringALaunch(t *testing.T) {
 
 func TestStartGivesAnEvent(t *testing.T) {
 	rt, q := testsycl.Need(t)
-	timed, err := rt.NewQueue(nil, q.Device(), syclobj.InOrder|syclobj.Profiling)
-	require.NoError(t, err)
+	timed := testenv.Must(rt.NewQueue(nil, q.Device(), syclobj.InOrder|syclobj.Profiling))(t)
 	defer timed.Close()
 	k := take(t, build(t, timed, source), "add")
 	x := own(t)(usmarray.Zeros(resource(t, timed, syclobj.USMShared), usmarray.Int32, []int{64}))
-	e, err := kernel.Start(timed, k, kernel.Over(64), kernel.ReadWrite(x), kernel.Scalar(int32(1)))
-	require.NoError(t, err)
+	e := testenv.Must(kernel.Start(timed, k, kernel.Over(64), kernel.ReadWrite(x), kernel.Scalar(int32(1))))(t)
 	require.NoError(t, e.Wait(t.Context()))
-	times, err := e.Times()
-	require.NoError(t, err)
+	times := testenv.Must(e.Times())(t)
 	require.LessOrEqual(t, times.Started, times.Ended)
 	require.NoError(t, e.Close())
 
-	e, err = kernel.Start(timed, k, kernel.Over(4, 0), kernel.ReadWrite(x), kernel.Scalar(int32(1)))
-	require.NoError(t, err)
+	e = testenv.Must(kernel.Start(timed, k, kernel.Over(4, 0), kernel.ReadWrite(x), kernel.Scalar(int32(1))))(t)
 	require.True(t, e.Done(), "nothing to run")
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.NoError(t, e.Wait(ended))
-	require.Equal(t, int32(1), must[any](t)(x.At(63)))
-}
-
-func must[T any](t testing.TB) func(T, error) T {
-	return func(v T, err error) T {
-		t.Helper()
-		require.NoError(t, err)
-		return v
-	}
+	require.Equal(t, int32(1), testenv.Must(x.At(63))(t))
 }
 
 // TestManyGoroutines launches one kernel from many goroutines, each with its own array and number:
@@ -250,11 +230,9 @@ func TestManyGoroutines(t *testing.T) {
 // returns ErrClosed.
 func TestCloseDuringLaunches(t *testing.T) {
 	_, q := testsycl.Need(t)
-	p, err := q.BuildOpenCL(source, "")
-	require.NoError(t, err)
+	p := testenv.Must(q.BuildOpenCL(source, ""))(t)
 	for range 8 {
-		k, err := p.Kernel("add")
-		require.NoError(t, err)
+		k := testenv.Must(p.Kernel("add"))(t)
 		x := own(t)(usmarray.Zeros(resource(t, q, syclobj.USMShared), usmarray.Int32, []int{8}))
 		var group sync.WaitGroup
 		for range 4 {
@@ -271,16 +249,14 @@ func TestCloseDuringLaunches(t *testing.T) {
 		require.NoError(t, x.Wait())
 		require.ErrorIs(t, kernel.Launch(q, k, kernel.Over(8), kernel.ReadWrite(x), kernel.Scalar(int32(1))), syclobj.ErrClosed)
 	}
-	k, err := p.Kernel("add")
-	require.NoError(t, err)
+	k := testenv.Must(p.Kernel("add"))(t)
 	defer k.Close()
 	require.NoError(t, p.Close())
 	require.NoError(t, p.Close())
-	_, err = p.Kernel("add")
-	require.ErrorIs(t, err, syclobj.ErrClosed)
+	require.ErrorIs(t, testenv.ErrorOf(p.Kernel("add")), syclobj.ErrClosed)
 	x := own(t)(usmarray.Zeros(resource(t, q, syclobj.USMShared), usmarray.Int32, []int{8}))
 	require.NoError(t, kernel.Launch(q, k, kernel.Over(8), kernel.ReadWrite(x), kernel.Scalar(int32(3))), "a kernel outlives its program")
-	require.Equal(t, int32(3), must[any](t)(x.At(7)))
+	require.Equal(t, int32(3), testenv.Must(x.At(7))(t))
 }
 
 func TestLaunchAllocatesNothing(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -16,8 +17,7 @@ func TestMain(m *testing.M) { testsycl.Main(m) }
 // build compiles OpenCL C and closes the program after the test.
 func build(t testing.TB, q *syclobj.Queue, text string) *syclobj.Program {
 	t.Helper()
-	p, err := q.BuildOpenCL(text, "")
-	require.NoError(t, err)
+	p := testenv.Must(q.BuildOpenCL(text, ""))(t)
 	t.Cleanup(func() { require.NoError(t, p.Close()) })
 	return p
 }
@@ -25,8 +25,7 @@ func build(t testing.TB, q *syclobj.Queue, text string) *syclobj.Program {
 // take returns a kernel and closes it after the test.
 func take(t testing.TB, p *syclobj.Program, name string) *syclobj.Kernel {
 	t.Helper()
-	k, err := p.Kernel(name)
-	require.NoError(t, err)
+	k := testenv.Must(p.Kernel(name))(t)
 	t.Cleanup(func() { require.NoError(t, k.Close()) })
 	return k
 }
@@ -34,9 +33,7 @@ func take(t testing.TB, p *syclobj.Program, name string) *syclobj.Kernel {
 // resource returns the default pool of a kind on a queue.
 func resource(t testing.TB, q *syclobj.Queue, kind syclobj.USMKind) memmgr.Resource {
 	t.Helper()
-	r, err := memmgr.Default(q, kind)
-	require.NoError(t, err)
-	return r
+	return testenv.Must(memmgr.Default(q, kind))(t)
 }
 
 // own releases an array after the test.

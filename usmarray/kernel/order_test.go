@@ -15,6 +15,7 @@ import (
 
 	"github.com/usmbridge/usmbridge/dlpack"
 	"github.com/usmbridge/usmbridge/internal/cells"
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -725,13 +726,11 @@ func TestImportOutlivesItsArray(t *testing.T) {
 					s.value += 7
 					a := s.allocate(r)()
 					b := s.fromDLPack(a.DLPack())
-					_, err := s.launchOn(q.Queue, s.slow, b, kernel.Scalar(s.value), kernel.Scalar(uint32(spinTurns)))
-					require.NoError(t, err)
+					require.NoError(t, testenv.ErrorOf(s.launchOn(q.Queue, s.slow, b, kernel.Scalar(s.value), kernel.Scalar(uint32(spinTurns)))))
 					s.release()
 					next := s.own(usmarray.Full(r, usmarray.Int32, []int{orderElements}, s.value+added))
 					require.NoError(t, q.Wait(context.Background()))
-					got, err := usmarray.ToSlice[int32](next)
-					require.NoError(t, err)
+					got := testenv.Must(usmarray.ToSlice[int32](next))(t)
 					for _, v := range got {
 						if v != s.value+added {
 							wrong++
@@ -768,10 +767,8 @@ func TestReleaseOfOwnDictionary(t *testing.T) {
 				s.t = t
 				memmgr.Flush()
 				buffers, bytes := memmgr.LiveCount()
-				a, err := usmarray.Full(m, usmarray.Int32, []int{orderElements}, 5)
-				require.NoError(t, err)
-				d, err := a.USMInterface()
-				require.NoError(t, err)
+				a := testenv.Must(usmarray.Full(m, usmarray.Int32, []int{orderElements}, 5))(t)
+				d := testenv.Must(a.USMInterface())(t)
 				calls := make([]atomic.Int32, c.imports)
 				var imports []*usmarray.Array
 				for i := range c.imports {
@@ -780,13 +777,11 @@ func TestReleaseOfOwnDictionary(t *testing.T) {
 						owner := a.Retain()
 						release = func() { calls[i].Add(1); owner.Release() }
 					}
-					b, err := usmarray.FromUSMInterface(s.rt, &d, release)
-					require.NoError(t, err)
+					b := testenv.Must(usmarray.FromUSMInterface(s.rt, &d, release))(t)
 					imports = append(imports, b)
 				}
 				if c.pending {
-					_, err := s.launchOn(s.queues[2].Queue, s.slow, imports[0], kernel.Scalar(int32(5)), kernel.Scalar(uint32(spinTurns)))
-					require.NoError(t, err)
+					require.NoError(t, testenv.ErrorOf(s.launchOn(s.queues[2].Queue, s.slow, imports[0], kernel.Scalar(int32(5)), kernel.Scalar(uint32(spinTurns)))))
 				}
 				if c.ownerFirst {
 					a.Release()
@@ -795,8 +790,7 @@ func TestReleaseOfOwnDictionary(t *testing.T) {
 					last := b.Retain()
 					b.Release()
 					if !c.pending { // the read waits for the kernel
-						got, err := usmarray.ToSlice[int32](last)
-						require.NoError(t, err)
+						got := testenv.Must(usmarray.ToSlice[int32](last))(t)
 						require.Equal(t, int32(5), got[0], "import %d", i)
 					}
 					last.Release()
@@ -827,11 +821,9 @@ func TestFailedImportOfOwnDictionary(t *testing.T) {
 	s := newScene(t)
 	buffers, bytes := memmgr.LiveCount()
 	a := s.own(usmarray.Zeros(s.shared, usmarray.Int32, []int{orderElements}))
-	d, err := a.USMInterface()
-	require.NoError(t, err)
+	d := testenv.Must(a.USMInterface())(t)
 	d.Shape = []int{orderElements + 1<<20} // beyond the allocation, which the dictionary declares
-	_, err = usmarray.FromUSMInterface(s.rt, &d, func() { t.Error("called") })
-	require.Error(t, err)
+	require.Error(t, testenv.ErrorOf(usmarray.FromUSMInterface(s.rt, &d, func() { t.Error("called") })))
 	require.Equal(t, 1, a.Buffer().Count())
 	s.release()
 	eventuallyLive(t, buffers, bytes)
@@ -845,10 +837,8 @@ func TestDictionaryOfReleasedMemory(t *testing.T) {
 		memmgr.Flush()
 		buffers, bytes := memmgr.LiveCount()
 		r := resource(t, s.q, kind)
-		a, err := usmarray.Zeros(r, usmarray.Int32, []int{orderElements})
-		require.NoError(t, err)
-		d, err := a.USMInterface()
-		require.NoError(t, err)
+		a := testenv.Must(usmarray.Zeros(r, usmarray.Int32, []int{orderElements}))(t)
+		d := testenv.Must(a.USMInterface())(t)
 		a.Release()
 		memmgr.Flush()
 		b, err := usmarray.FromUSMInterface(s.rt, &d, nil) // it may be refused
@@ -859,9 +849,7 @@ func TestDictionaryOfReleasedMemory(t *testing.T) {
 		}
 		memmgr.Flush()
 		require.Equal(t, 1, next.Buffer().Count())
-		v, err := next.At(0)
-		require.NoError(t, err)
-		require.Equal(t, int32(9), v)
+		require.Equal(t, int32(9), testenv.Must(next.At(0))(t))
 		next.Release()
 		eventuallyLive(t, buffers, bytes)
 	}
@@ -873,22 +861,17 @@ func TestReleaseAfterPendingWork(t *testing.T) {
 	s := newScene(t)
 	memmgr.Flush()
 	buffers, bytes := memmgr.LiveCount()
-	a, err := usmarray.Full(resource(t, s.rt.DefaultQueue(), syclobj.USMShared), usmarray.Int32, []int{orderElements}, 5)
-	require.NoError(t, err)
-	d, err := a.USMInterface()
-	require.NoError(t, err)
+	a := testenv.Must(usmarray.Full(resource(t, s.rt.DefaultQueue(), syclobj.USMShared), usmarray.Int32, []int{orderElements}, 5))(t)
+	d := testenv.Must(a.USMInterface())(t)
 	for range orderRounds {
 		var ev *syclobj.Event
 		released := make(chan bool, 1)
-		b, err := usmarray.FromUSMInterface(s.rt, &d, func() { released <- ev.Done() })
-		require.NoError(t, err)
-		ev, err = s.launchOn(s.queues[2].Queue, s.slow, b, kernel.Scalar(int32(5)), kernel.Scalar(uint32(spinTurns)))
-		require.NoError(t, err)
+		b := testenv.Must(usmarray.FromUSMInterface(s.rt, &d, func() { released <- ev.Done() }))(t)
+		ev = testenv.Must(s.launchOn(s.queues[2].Queue, s.slow, b, kernel.Scalar(int32(5)), kernel.Scalar(uint32(spinTurns))))(t)
 		b.Release()
 		require.True(t, <-released, "the kernel has ended")
 	}
-	b, err := usmarray.FromUSMInterface(s.rt, &d, func() { panic("the user's") })
-	require.NoError(t, err)
+	b := testenv.Must(usmarray.FromUSMInterface(s.rt, &d, func() { panic("the user's") }))(t)
 	require.PanicsWithValue(t, "the user's", b.Release)
 	a.Release()
 	for _, ev := range s.events {
@@ -925,19 +908,15 @@ func TestExportAfterUnreportedWork(t *testing.T) {
 						s.value++
 						x, other := s.allocate(s.shared)(), s.allocate(s.shared)()
 						if lastUse {
-							work, err := s.launchOn(q.Queue, s.add, x, kernel.Scalar(int32(1)))
-							require.NoError(t, err)
+							work := testenv.Must(s.launchOn(q.Queue, s.add, x, kernel.Scalar(int32(1))))(t)
 							require.NoError(t, work.Wait(context.Background()))
 						}
 						require.NoError(t, x.Buffer().ExportOn(q.Queue))
-						slow, err := s.launchOn(q.Queue, s.slow, other, kernel.Scalar(s.value), kernel.Scalar(uint32(spinTurns)))
-						require.NoError(t, err)
-						work, err := q.Memset(x.Pointer(), byte(s.value), uintptr(x.NBytes()), slow)
-						require.NoError(t, err)
+						slow := testenv.Must(s.launchOn(q.Queue, s.slow, other, kernel.Scalar(s.value), kernel.Scalar(uint32(spinTurns))))(t)
+						work := testenv.Must(q.Memset(x.Pointer(), byte(s.value), uintptr(x.NBytes()), slow))(t)
 						s.events = append(s.events, work)
 						require.NoError(t, export.run(x))
-						got, err := s.raw(x)
-						require.NoError(t, err)
+						got := testenv.Must(s.raw(x))(t)
 						for _, v := range got {
 							require.Equal(t, s.value*0x01010101, v)
 						}

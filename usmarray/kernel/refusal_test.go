@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -23,17 +24,15 @@ func TestRefusals(t *testing.T) {
 	x := own(t)(usmarray.Zeros(r, usmarray.Float32, []int{8, 4}))
 	n := own(t)(usmarray.Zeros(r, usmarray.Int32, []int{8}))
 	fixed := x.AsReadOnly()
-	gaps := must[*usmarray.Array](t)(x.Index(usmarray.All, usmarray.IndexFrom(0).By(2)))
+	gaps := testenv.Must(x.Index(usmarray.All, usmarray.IndexFrom(0).By(2)))(t)
 	host := own(t)(usmarray.Zeros(memmgr.Host(), usmarray.Float32, []int{32}))
 	f := kernel.Scalar(float32(1))
-	ctx, err := rt.NewContext(q.Device())
-	require.NoError(t, err)
+	ctx := testenv.Must(rt.NewContext(q.Device()))(t)
 	defer ctx.Close()
-	elsewhere, err := rt.NewQueue(ctx, q.Device(), syclobj.InOrder)
-	require.NoError(t, err)
+	elsewhere := testenv.Must(rt.NewQueue(ctx, q.Device(), syclobj.InOrder))(t)
 	defer elsewhere.Close()
 	far := testsycl.USM(t, elsewhere, syclobj.USMShared)
-	foreign := must[*usmarray.Array](t)(usmarray.Zeros(far, usmarray.Float32, []int{32}))
+	foreign := testenv.Must(usmarray.Zeros(far, usmarray.Float32, []int{32}))(t)
 	defer foreign.Release()
 
 	over := kernel.Over(32)
@@ -95,10 +94,10 @@ func TestRefusals(t *testing.T) {
 		})
 	}
 
-	require.NoError(t, kernel.Launch(q, column, kernel.Over(3), kernel.ReadWrite(must[*usmarray.Array](t)(n.Index(usmarray.IndexFrom(1).By(3)))).Strided(), kernel.Scalar(int64(3))))
+	require.NoError(t, kernel.Launch(q, column, kernel.Over(3), kernel.ReadWrite(testenv.Must(n.Index(usmarray.IndexFrom(1).By(3)))(t)).Strided(), kernel.Scalar(int64(3))))
 	require.Equal(t, "[0 7 0 0 7 0 0 7]", n.String(), "a kernel that gets the strides may have gaps")
 
-	err = kernel.Launch(elsewhere, scale, over, kernel.Read(foreign), kernel.ReadWrite(foreign), f)
+	err := kernel.Launch(elsewhere, scale, over, kernel.Read(foreign), kernel.ReadWrite(foreign), f)
 	require.ErrorIs(t, err, syclobj.ErrArgument)
 	require.ErrorContains(t, err, "build it for this queue")
 	err = kernel.Launch(nil, scale, over)
@@ -113,7 +112,7 @@ func TestReleasedArray(t *testing.T) {
 	k := take(t, build(t, q, source), "scale")
 	r := resource(t, q, syclobj.USMShared)
 	x := own(t)(usmarray.Zeros(r, usmarray.Float32, []int{8}))
-	gone := must[*usmarray.Array](t)(usmarray.Zeros(r, usmarray.Float32, []int{8}))
+	gone := testenv.Must(usmarray.Zeros(r, usmarray.Float32, []int{8}))(t)
 	gone.Release()
 	func() {
 		defer func() {
@@ -129,14 +128,12 @@ func TestReleasedArray(t *testing.T) {
 }
 
 func TestHostBackend(t *testing.T) {
-	rt, err := syclobj.Open(syclobj.HostOnly())
-	require.NoError(t, err)
+	rt := testenv.Must(syclobj.Open(syclobj.HostOnly()))(t)
 	defer rt.Close()
 	q := rt.DefaultQueue()
-	_, err = q.BuildOpenCL(source, "")
+	_, err := q.BuildOpenCL(source, "")
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 	require.ErrorContains(t, err, "host backend")
-	_, err = q.BuildSPIRV(emptyModule(), "")
-	require.ErrorIs(t, err, errors.ErrUnsupported)
+	require.ErrorIs(t, testenv.ErrorOf(q.BuildSPIRV(emptyModule(), "")), errors.ErrUnsupported)
 	require.ErrorIs(t, kernel.Launch(q, &syclobj.Kernel{}, kernel.Over(1)), errors.ErrUnsupported)
 }

@@ -100,8 +100,7 @@ func addModule() []byte {
 
 func TestSPIRV(t *testing.T) {
 	_, q := testsycl.Need(t)
-	p, err := q.BuildSPIRV(addModule(), "")
-	require.NoError(t, err)
+	p := testenv.Must(q.BuildSPIRV(addModule(), ""))(t)
 	defer p.Close()
 	k := take(t, p, "add")
 	require.Len(t, k.Params(), 2)
@@ -109,7 +108,7 @@ func TestSPIRV(t *testing.T) {
 	require.NoError(t, kernel.Launch(q, k, kernel.Over(8), kernel.ReadWrite(x), kernel.Scalar(int32(5))))
 	require.Equal(t, "[ 5  6  7  8  9 10 11 12]", x.String())
 
-	err = kernel.Launch(q, k, kernel.Over(8), kernel.ReadWrite(x), kernel.Scalar(float64(5)))
+	err := kernel.Launch(q, k, kernel.Over(8), kernel.ReadWrite(x), kernel.Scalar(float64(5)))
 	require.ErrorIs(t, err, syclobj.ErrArgument, "the module says what it takes, where the driver does not")
 	require.ErrorContains(t, err, "a value of 4 bytes")
 	err = kernel.Launch(q, k, kernel.Over(8), kernel.Scalar(int64(1)), kernel.Scalar(int32(5)))
@@ -117,31 +116,25 @@ func TestSPIRV(t *testing.T) {
 	err = kernel.Launch(q, k, kernel.Over(8), kernel.ReadWrite(x), kernel.ReadWrite(x))
 	require.ErrorIs(t, err, syclobj.ErrArgument)
 	require.Equal(t, []string{"global", "private"}, []string{k.Params()[0].Address, k.Params()[1].Address})
-	_, err = p.Kernel("sub")
-	require.ErrorContains(t, err, "no kernel sub; its kernels are add")
-	_, err = q.BuildSPIRV(addModule()[:92], "")
-	require.ErrorIs(t, err, syclobj.ErrArgument)
+	require.ErrorContains(t, testenv.ErrorOf(p.Kernel("sub")), "no kernel sub; its kernels are add")
+	require.ErrorIs(t, testenv.ErrorOf(q.BuildSPIRV(addModule()[:92], "")), syclobj.ErrArgument)
 }
 
 // TestSPIRVOfACompiler uses a module of dpctl's own tests, if its package contains them.
 func TestSPIRVOfACompiler(t *testing.T) {
 	_, q := testsycl.Need(t)
-	found, err := filepath.Glob(filepath.Join(os.Getenv("VIRTUAL_ENV"), "lib", "python3*", "site-packages", "dpctl", "tests", "input_files", "multi_kernel.spv"))
-	require.NoError(t, err)
+	found := testenv.Must(filepath.Glob(filepath.Join(os.Getenv("VIRTUAL_ENV"), "lib", "python3*", "site-packages", "dpctl", "tests", "input_files", "multi_kernel.spv")))(t)
 	if len(found) == 0 {
 		testenv.Missing(t, "dpctl has no multi_kernel.spv", testenv.Peers)
 	}
-	module, err := os.ReadFile(found[0])
-	require.NoError(t, err)
-	p, err := q.BuildSPIRV(module, "")
-	require.NoError(t, err)
+	module := testenv.Must(os.ReadFile(found[0]))(t)
+	p := testenv.Must(q.BuildSPIRV(module, ""))(t)
 	defer p.Close()
 	k := take(t, p, "add") // kernel void add(global int *a, global int *b, global int *c)
 	r := resource(t, q, syclobj.USMShared)
 	a, b, c := own(t)(usmarray.Arange[int32](r, 0, 1, 16)), own(t)(usmarray.Arange[int32](r, 0, 10, 16)), own(t)(usmarray.Zeros(r, usmarray.Int32, []int{16}))
 	require.NoError(t, kernel.Launch(q, k, kernel.Over(16), kernel.ReadWrite(a), kernel.ReadWrite(b), kernel.ReadWrite(c)))
-	got, err := usmarray.ToSlice[int32](c)
-	require.NoError(t, err)
+	got := testenv.Must(usmarray.ToSlice[int32](c))(t)
 	for i, v := range got {
 		require.Equal(t, int32(11*i), v)
 	}
