@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/executor"
 	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/memmgr"
@@ -72,16 +73,14 @@ def hold(begun, n):
 func service(t *testing.T, c executor.Config) (*executor.Executor, memmgr.Resource) {
 	t.Helper()
 	py, _ := start(t)
-	m, err := py.Module("requests", requests)
-	require.NoError(t, err)
+	m := testenv.Must(py.Module("requests", requests))(t)
 	defer m.Release()
-	used, err := py.New(func(ctx context.Context) int64 {
+	used := testenv.Must(py.New(func(ctx context.Context) int64 {
 		if a := arena.FromContext(ctx); a != nil {
 			return int64(a.Used())
 		}
 		return -1
-	})
-	require.NoError(t, err)
+	}))(t)
 	defer used.Release()
 	require.NoError(t, m.SetAttr("used", used))
 	return open(t, c)
@@ -99,18 +98,14 @@ func TestRequestsMemoryEndsWithIt(t *testing.T) {
 	e, r := service(t, executor.Config{})
 	a := arena.New(arena.Options{Name: "request", Limit: 1 << 20})
 	ctx := arena.NewContext(t.Context(), a)
-	out, err := e.Call(ctx, "requests:make", 1000)
-	require.NoError(t, err)
+	out := testenv.Must(e.Call(ctx, "requests:make", 1000))(t)
 	y := out.(*usmarray.Array)
 	require.EqualValues(t, 1000, a.Used(), "the result; the other array is gone")
 	require.IsType(t, (*arena.Memory)(nil), y.Buffer().Resource())
 	require.NoError(t, a.Own(y), "the caller owns results, and may give them to the arena")
-	_, err = e.Call(ctx, "requests:churn", 200000, 1000)
-	require.NoError(t, err, "released memory makes room again")
-	x, err := usmarray.Zeros(a.Over(r), usmarray.Int32, []int{100})
-	require.NoError(t, err)
-	out, err = e.Call(ctx, "requests:copies", x)
-	require.NoError(t, err)
+	require.NoError(t, testenv.ErrorOf(e.Call(ctx, "requests:churn", 200000, 1000)), "released memory makes room again")
+	x := testenv.Must(usmarray.Zeros(a.Over(r), usmarray.Int32, []int{100}))(t)
+	out = testenv.Must(e.Call(ctx, "requests:copies", x))(t)
 	sum, used := out.(python.Tuple)[0].(int64), out.(python.Tuple)[1].(int64)
 	require.EqualValues(t, sum+400+1000, used, "every one of the copies is the arena's")
 	require.Zero(t, a.End())
@@ -118,8 +113,7 @@ func TestRequestsMemoryEndsWithIt(t *testing.T) {
 	require.False(t, x.Valid())
 
 	// Without an arena in the context, the memory comes from the default resource.
-	out, err = e.Call(t.Context(), "requests:make", 1000)
-	require.NoError(t, err)
+	out = testenv.Must(e.Call(t.Context(), "requests:make", 1000))(t)
 	require.Equal(t, r, out.(*usmarray.Array).Buffer().Resource())
 	out.(*usmarray.Array).Release()
 }
@@ -130,36 +124,31 @@ func TestRequestsAreBounded(t *testing.T) {
 	e, r := service(t, executor.Config{})
 	pool, ok := memmgr.As[*memmgr.Pool](r)
 	require.True(t, ok)
-	tenant, err := pool.NewTenant("client", memmgr.TenantOptions{Hard: 1 << 20})
-	require.NoError(t, err)
+	tenant := testenv.Must(pool.NewTenant("client", memmgr.TenantOptions{Hard: 1 << 20}))(t)
 	defer func() {
 		require.Eventually(t, func() bool { return tenant.Stats().Allocation.Current == 0 }, soon, time.Millisecond)
 		require.NoError(t, tenant.Close())
 	}()
 	a := arena.New(arena.Options{Name: "request", Limit: 100000, Choose: func(*syclobj.Queue, syclobj.USMKind) (memmgr.Resource, error) { return tenant, nil }})
 	ctx := arena.NewContext(t.Context(), a)
-	out, err := e.Call(ctx, "requests:make", 30000)
-	require.NoError(t, err)
+	out := testenv.Must(e.Call(ctx, "requests:make", 30000))(t)
 	require.EqualValues(t, 30000, a.Used())
 	require.EqualValues(t, 1, tenant.Stats().Allocation.Current)
-	_, err = e.Call(ctx, "requests:make", 50000)
+	_, err := e.Call(ctx, "requests:make", 50000)
 	require.ErrorIs(t, err, python.MemoryError)
 	require.ErrorContains(t, err, "the arena's limit is reached")
 	require.ErrorContains(t, err, `by tenant "request"`)
 	out.(*usmarray.Array).Release()
-	out, err = e.Call(ctx, "requests:make", 50000)
-	require.NoError(t, err)
+	out = testenv.Must(e.Call(ctx, "requests:make", 50000))(t)
 	out.(*usmarray.Array).Release()
 	ended(t, a)
 	// Memory that another thread releases leaves the arena's count before it returns to the tenant.
 	require.Eventually(t, func() bool { return tenant.Stats().Allocation.Current == 0 }, soon, time.Millisecond)
-	_, err = e.Call(ctx, "requests:make", 1)
-	require.ErrorContains(t, err, "has ended", "a call after the end")
+	require.ErrorContains(t, testenv.ErrorOf(e.Call(ctx, "requests:make", 1)), "has ended", "a call after the end")
 
 	// An allocation waits for the limit of the tenant until the context of the request ends.
 	big := arena.New(arena.Options{Choose: func(*syclobj.Queue, syclobj.USMKind) (memmgr.Resource, error) { return tenant, nil }})
-	held, err := memmgr.New(big.Over(tenant), memmgr.Request{Size: 600 << 10})
-	require.NoError(t, err)
+	held := testenv.Must(memmgr.New(big.Over(tenant), memmgr.Request{Size: 600 << 10}))(t)
 	short, cancel := context.WithTimeout(arena.NewContext(t.Context(), big), 20*time.Millisecond)
 	_, err = e.Call(short, "requests:make", 600<<10)
 	cancel()
@@ -167,8 +156,7 @@ func TestRequestsAreBounded(t *testing.T) {
 	long, cancel := context.WithTimeout(arena.NewContext(t.Context(), big), soon)
 	defer cancel()
 	time.AfterFunc(20*time.Millisecond, held.Release)
-	_, err = e.Call(long, "requests:churn", 600<<10, 1)
-	require.NoError(t, err)
+	require.NoError(t, testenv.ErrorOf(e.Call(long, "requests:churn", 600<<10, 1)))
 	ended(t, big)
 }
 
@@ -179,32 +167,27 @@ func TestReportsMemoryKeptByPython(t *testing.T) {
 	before, _ := arena.Outstanding()
 	a := arena.New(arena.Options{Name: "request"})
 	ctx := arena.NewContext(t.Context(), a)
-	_, err := e.Call(ctx, "requests:keep", 5000)
-	require.NoError(t, err)
+	require.NoError(t, testenv.ErrorOf(e.Call(ctx, "requests:keep", 5000)))
 	left := a.End()
 	require.Equal(t, []memmgr.Holder{{Tenant: "request", Tag: "python", Bytes: 5000, Count: 1}}, left.ByTag)
 	now, _ := arena.Outstanding()
 	require.Equal(t, before+1, now)
-	out, err := e.Call(t.Context(), "requests:last")
-	require.NoError(t, err)
+	out := testenv.Must(e.Call(t.Context(), "requests:last"))(t)
 	kept := out.(*usmarray.Array)
 	require.NoError(t, kept.Fill(7), "it is memory still")
 	kept.Release()
-	_, err = e.Call(t.Context(), "requests:drop")
-	require.NoError(t, err)
+	require.NoError(t, testenv.ErrorOf(e.Call(t.Context(), "requests:drop")))
 	require.Eventually(t, func() bool { return a.Left().Blocks == 0 }, soon, time.Millisecond)
 	now, _ = arena.Outstanding()
 	require.Equal(t, before, now)
 
 	// Results of the caller are not reported.
 	b := arena.New(arena.Options{})
-	out, err = e.Call(arena.NewContext(t.Context(), b), "requests:make", 100)
-	require.NoError(t, err)
+	out = testenv.Must(e.Call(arena.NewContext(t.Context(), b), "requests:make", 100))(t)
 	answer := out.(*usmarray.Array)
 	require.False(t, b.Keep(answer), "it was always the caller's")
 	require.Zero(t, b.End())
-	got, err := usmarray.Slice[uint8](answer)
-	require.NoError(t, err)
+	got := testenv.Must(usmarray.Slice[uint8](answer))(t)
 	require.EqualValues(t, 3, got[99])
 	answer.Release()
 }
@@ -240,8 +223,7 @@ func TestCancelledCallsLeaveNothing(t *testing.T) {
 func TestNestedCallsAndThreads(t *testing.T) {
 	e, _ := service(t, executor.Config{})
 	py, _ := start(t)
-	make, err := py.Eval("__import__('requests').make", nil)
-	require.NoError(t, err)
+	make := testenv.Must(py.Eval("__import__('requests').make", nil))(t)
 	defer make.Release()
 	outer, inner := arena.New(arena.Options{Name: "outer"}), arena.New(arena.Options{Name: "inner"})
 	for _, c := range []struct {
@@ -254,7 +236,7 @@ func TestNestedCallsAndThreads(t *testing.T) {
 		{"none", func(ctx context.Context) context.Context { return arena.NewContext(ctx, nil) }, 1000, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			call, err := py.New(func(ctx context.Context) (int64, error) {
+			call := testenv.Must(py.New(func(ctx context.Context) (int64, error) {
 				o, err := make.CallContext(c.ctx(ctx), 100)
 				if err != nil {
 					return 0, err
@@ -264,17 +246,13 @@ func TestNestedCallsAndThreads(t *testing.T) {
 					return 0, fmt.Errorf("outer has %d", got)
 				}
 				return int64(inner.Used()), nil
-			})
-			require.NoError(t, err)
+			}))(t)
 			defer call.Release()
-			out, err := e.Call(arena.NewContext(t.Context(), outer), "requests:nested", call, 500)
-			require.NoError(t, err)
+			out := testenv.Must(e.Call(arena.NewContext(t.Context(), outer), "requests:nested", call, 500))(t)
 			require.Equal(t, python.Tuple{c.inner, int64(1000)}, out)
 		})
 	}
-	out, err := e.Call(arena.NewContext(t.Context(), outer), "requests:in_thread", 300)
-	require.NoError(t, err)
-	require.Equal(t, python.Tuple{int64(0), int64(300)}, out)
+	require.Equal(t, python.Tuple{int64(0), int64(300)}, testenv.Must(e.Call(arena.NewContext(t.Context(), outer), "requests:in_thread", 300))(t))
 	ended(t, outer)
 	ended(t, inner)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/executor"
 	"github.com/usmbridge/usmbridge/interop/pymodule"
 	"github.com/usmbridge/usmbridge/interop/python"
@@ -134,31 +135,25 @@ func FuzzArguments(f *testing.F) {
 		f.Add([]byte(seed), "a name\x00", true)
 	}
 	py, r := start(f)
-	m, err := py.Module("compared", compare)
-	require.NoError(f, err)
+	m := testenv.Must(py.Module("compared", compare))(f)
 	f.Cleanup(m.Release)
-	e, err := executor.New(py, executor.Config{})
-	require.NoError(f, err)
+	e := testenv.Must(executor.New(py, executor.Config{}))(f)
 	f.Cleanup(func() { require.NoError(f, e.Close(f.Context())) })
-	array, err := usmarray.FromSlice(r, []int16{1, 2, 3, 4, 5, 6}, []int{2, 3})
-	require.NoError(f, err)
+	array := testenv.Must(usmarray.FromSlice(r, []int16{1, 2, 3, 4, 5, 6}, []int{2, 3}))(f)
 	f.Cleanup(array.Release)
-	object, err := pymodule.ToPython(array)
-	require.NoError(f, err)
+	object := testenv.Must(pymodule.ToPython(array))(f)
 	f.Cleanup(object.Release)
 	f.Fuzz(func(t *testing.T, data []byte, name string, strange bool) {
 		v := &values{data: data, array: array, object: object, strange: strange}
 		name = strings.ToValidUTF8(name, "?")
 		ours, theirs := v.next(6)
-		want, err := py.New(theirs)
-		require.NoError(t, err)
+		want := testenv.Must(py.New(theirs))(t)
 		defer want.Release()
 		named := python.Kwargs{}
 		if name != "" && name != "a" && name != "b" {
 			named[name] = ours
 		}
-		out, err := e.Call(t.Context(), "compared:same", ours, want, named)
-		require.NoError(t, err)
+		out := testenv.Must(e.Call(t.Context(), "compared:same", ours, want, named))(t)
 		if len(named) == 0 {
 			name = ""
 		}
@@ -202,15 +197,14 @@ func TestReturnAfterReading(t *testing.T) {
 func TestLargeArguments(t *testing.T) {
 	e, r := open(t, executor.Config{})
 	py, _ := start(t)
-	m, err := py.Module("compared", compare+`
+	m := testenv.Must(py.Module("compared", compare+`
 def count(*args, **named): return len(args), len(named), sum(args) + sum(named.values())
 def length(x): return len(x)
 def depth(x):
     n = 0
     while x: x, n = x[0], n + 1
     return n
-`)
-	require.NoError(t, err)
+`))(t)
 	defer m.Release()
 	for _, n := range []int{0, 1, 15, 16, 17, 100, 5000} {
 		args, named, sum := make([]any, n), python.Kwargs{}, 0
@@ -219,18 +213,14 @@ def depth(x):
 			named[fmt.Sprintf("n%d", i)] = i
 			sum += i
 		}
-		out, err := e.Call(t.Context(), "compared:count", args...)
-		require.NoError(t, err)
+		out := testenv.Must(e.Call(t.Context(), "compared:count", args...))(t)
 		require.Equal(t, python.Tuple{int64(n), int64(0), int64(sum)}, out)
-		out, err = e.Call(t.Context(), "compared:count", append(args, named)...)
-		require.NoError(t, err)
+		out = testenv.Must(e.Call(t.Context(), "compared:count", append(args, named)...))(t)
 		require.Equal(t, python.Tuple{int64(n), int64(n), int64(2 * sum)}, out)
 	}
 	for _, n := range []int{7, 8, 9, 4095, 4096, 4097, 1 << 20} {
 		for _, v := range []any{strings.Repeat("x", n), make([]byte, n), make([]any, n), make([]float32, n)} {
-			out, err := e.Call(t.Context(), "compared:length", v)
-			require.NoError(t, err)
-			require.EqualValues(t, n, out)
+			require.EqualValues(t, n, testenv.Must(e.Call(t.Context(), "compared:length", v))(t))
 		}
 	}
 	for _, n := range []int{1, 31, 32, 33, 200} {
@@ -238,26 +228,19 @@ def depth(x):
 		for range n {
 			v = []any{v}
 		}
-		out, err := e.Call(t.Context(), "compared:depth", v)
-		require.NoError(t, err)
-		require.EqualValues(t, n, out)
+		require.EqualValues(t, n, testenv.Must(e.Call(t.Context(), "compared:depth", v))(t))
 	}
 	var arrays []*usmarray.Array
 	for i := range 40 {
-		a, err := usmarray.Full(r, usmarray.Int64, []int{1 + i}, i)
-		require.NoError(t, err)
+		a := testenv.Must(usmarray.Full(r, usmarray.Int64, []int{1 + i}, i))(t)
 		defer a.Release()
 		arrays = append(arrays, a)
 	}
-	out, err := e.Call(t.Context(), "compared:length", arrays)
-	require.NoError(t, err)
+	out := testenv.Must(e.Call(t.Context(), "compared:length", arrays))(t)
 	require.EqualValues(t, 40, out)
 	// Refused arguments leave no memory behind, wherever the refused value is.
-	_, err = e.Call(t.Context(), "compared:length", arrays, map[string]any{"a": arrays[0], "b": make(chan int)})
-	require.ErrorContains(t, err, "chan int")
-	_, err = e.Call(t.Context(), "compared:length", arrays, "one too many")
-	require.ErrorIs(t, err, python.TypeError)
-	out, err = e.Call(t.Context(), "compared:count", 1, python.Kwargs{"x": 2, "y": 3, "z": 4})
-	require.NoError(t, err)
+	require.ErrorContains(t, testenv.ErrorOf(e.Call(t.Context(), "compared:length", arrays, map[string]any{"a": arrays[0], "b": make(chan int)})), "chan int")
+	require.ErrorIs(t, testenv.ErrorOf(e.Call(t.Context(), "compared:length", arrays, "one too many")), python.TypeError)
+	out = testenv.Must(e.Call(t.Context(), "compared:count", 1, python.Kwargs{"x": 2, "y": 3, "z": 4}))(t)
 	require.Equal(t, python.Tuple{int64(1), int64(3), int64(10)}, out)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
 	"github.com/usmbridge/usmbridge/interop/executor"
 	"github.com/usmbridge/usmbridge/interop/pymodule"
@@ -40,11 +41,9 @@ def energy(x):
 func BenchmarkNumbaCalls(b *testing.B) {
 	testpython.Need(b, "numpy", "numba")
 	py, r := start(b)
-	m, err := py.Module("numbamodel", numbaModel)
-	require.NoError(b, err)
+	m := testenv.Must(py.Module("numbamodel", numbaModel))(b)
 	defer m.Release()
-	f, err := m.Attr("energy")
-	require.NoError(b, err)
+	f := testenv.Must(m.Attr("energy"))(b)
 	defer f.Release()
 	for _, size := range []struct {
 		name     string
@@ -57,8 +56,7 @@ func BenchmarkNumbaCalls(b *testing.B) {
 func arrays(b *testing.B, r memmgr.Resource, n int) []*usmarray.Array {
 	list := make([]*usmarray.Array, clients)
 	for i := range list {
-		a, err := usmarray.Full(r, usmarray.Float32, []int{n}, 1.0)
-		require.NoError(b, err)
+		a := testenv.Must(usmarray.Full(r, usmarray.Float32, []int{n}, 1.0))(b)
 		b.Cleanup(a.Release)
 		list[i] = a
 	}
@@ -88,8 +86,7 @@ func compareCalls(b *testing.B, py *python.Interpreter, f *python.Object, arrays
 		name   string
 		config executor.Config
 	}{{"1slot", executor.Config{}}, {"2slots", executor.Config{Slots: 2}}} {
-		e, err := executor.New(py, c.config)
-		require.NoError(b, err)
+		e := testenv.Must(executor.New(py, c.config))(b)
 		defer func() { require.NoError(b, e.Close(context.Background())) }()
 		ways = append(ways, struct {
 			name string

@@ -33,9 +33,8 @@ func TestWritesAreDone(t *testing.T) {
 		testenv.Missing(t, fmt.Sprint("no SYCL device: ", err), testenv.SYCL)
 	}
 	require.NoError(t, pymodule.Register(pymodule.SetRuntime(rt)))
-	py, err := python.Start(python.WithEnvironment(env))
-	require.NoError(t, err)
-	m, err := py.Module("usm", `
+	py := testenv.Must(python.Start(python.WithEnvironment(env)))(t)
+	m := testenv.Must(py.Module("usm", `
 import dpnp
 def sines(x, *, outputs, n):
     a = dpnp.from_dlpack(x)
@@ -47,27 +46,21 @@ def by_dictionary(x, *, outputs, n):
     y = dpnp.tensor.asarray(outputs["y"][0])
     for _ in range(n): dpnp.tensor.multiply(a, 2, out=y); dpnp.tensor.sin(y, out=y)
     dpnp.tensor.multiply(a, 3, out=y)
-`)
-	require.NoError(t, err)
+`))(t)
 	m.Release()
-	e, err := executor.New(py, executor.Config{})
-	require.NoError(t, err)
+	e := testenv.Must(executor.New(py, executor.Config{}))(t)
 	for _, kind := range []syclobj.USMKind{syclobj.USMShared, syclobj.USMHost, syclobj.USMDevice} {
 		t.Run(kind.String(), func(t *testing.T) {
-			r, err := memmgr.Default(rt.DefaultQueue(), kind)
-			require.NoError(t, err)
+			r := testenv.Must(memmgr.Default(rt.DefaultQueue(), kind))(t)
 			const n = 1 << 20
-			x, err := usmarray.Full(r, usmarray.Float32, []int{n}, 2)
-			require.NoError(t, err)
+			x := testenv.Must(usmarray.Full(r, usmarray.Float32, []int{n}, 2))(t)
 			defer x.Release()
 			for i := range 10 {
-				y, err := usmarray.Zeros(r, usmarray.Float32, []int{n})
-				require.NoError(t, err)
+				y := testenv.Must(usmarray.Zeros(r, usmarray.Float32, []int{n}))(t)
 				function := []string{"usm:sines", "usm:by_dictionary"}[i%2]
 				_, err = e.Call(t.Context(), function, x, python.Kwargs{"outputs": map[string]any{"y": []any{y}}, "n": 20})
 				require.NoError(t, err)
-				got, err := usmarray.ToSlice[float32](y)
-				require.NoError(t, err)
+				got := testenv.Must(usmarray.ToSlice[float32](y))(t)
 				require.Equal(t, []float32{6, 6}, []float32{got[0], got[n-1]}, "time %d", i)
 				y.Release()
 			}

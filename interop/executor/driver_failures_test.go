@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/internal/testenv/testfaults"
 	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
 	"github.com/usmbridge/usmbridge/interop/executor"
@@ -40,20 +41,16 @@ func TestDriverFails(t *testing.T) {
 		return
 	}
 	env := testpython.Need(t, "numpy")
-	rt, err := syclobj.Open(syclobj.RequireSYCL())
-	require.NoError(t, err)
+	rt := testenv.Must(syclobj.Open(syclobj.RequireSYCL()))(t)
 	require.NoError(t, pymodule.Register(pymodule.SetRuntime(rt)))
-	py, err := python.Start(python.WithEnvironment(env))
-	require.NoError(t, err)
-	m, err := py.Module("on_device", onDevice)
-	require.NoError(t, err)
+	py := testenv.Must(python.Start(python.WithEnvironment(env)))(t)
+	m := testenv.Must(py.Module("on_device", onDevice))(t)
 	defer m.Release()
-	e, err := executor.New(py, executor.Config{Slots: 2})
-	require.NoError(t, err)
+	e := testenv.Must(executor.New(py, executor.Config{Slots: 2}))(t)
 	p := memmgr.NewPool(memmgr.USM(rt.DefaultQueue(), syclobj.USMDevice))
 
 	faults.Fail(t, "DPCTLEvent_WaitAndThrow", 1)
-	_, err = e.Call(t.Context(), "on_device:made", 10)
+	_, err := e.Call(t.Context(), "on_device:made", 10)
 	require.ErrorIs(t, err, python.RuntimeError)
 	require.ErrorContains(t, err, "work on the device failed")
 	require.ErrorContains(t, err, "usmbridge.Array")

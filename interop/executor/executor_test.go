@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/executor"
 	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/usmarray"
@@ -26,8 +27,7 @@ func begun(t *testing.T) (*python.Object, <-chan struct{}) {
 	t.Helper()
 	py, _ := start(t)
 	c := make(chan struct{})
-	o, err := py.New(func(python.Args) (any, error) { close(c); return nil, nil })
-	require.NoError(t, err)
+	o := testenv.Must(py.New(func(python.Args) (any, error) { close(c); return nil, nil }))(t)
 	t.Cleanup(o.Release)
 	return o, c
 }
@@ -36,12 +36,10 @@ func begun(t *testing.T) (*python.Object, <-chan struct{}) {
 func object(t *testing.T, expression, method string) (*python.Object, func()) {
 	t.Helper()
 	py, _ := start(t)
-	o, err := py.Eval(expression, nil)
-	require.NoError(t, err)
+	o := testenv.Must(py.Eval(expression, nil))(t)
 	t.Cleanup(o.Release)
 	return o, func() {
-		r, err := o.Method(method)
-		require.NoError(t, err)
+		r := testenv.Must(o.Method(method))(t)
 		r.Release()
 	}
 }
@@ -65,28 +63,21 @@ func TestCalls(t *testing.T) {
 	e, r := open(t, executor.Config{Slots: 2})
 	require.NoError(t, e.Ready(t.Context()))
 	require.NoError(t, e.Health())
-	v, err := e.Call(t.Context(), "models:add", 2, python.Kwargs{"b": 40})
-	require.NoError(t, err)
+	v := testenv.Must(e.Call(t.Context(), "models:add", 2, python.Kwargs{"b": 40}))(t)
 	require.Equal(t, int64(42), v)
-	v, err = e.Call(t.Context(), "models:Group.Inner.f")
-	require.NoError(t, err)
+	v = testenv.Must(e.Call(t.Context(), "models:Group.Inner.f"))(t)
 	require.Equal(t, "inner", v)
 
 	// Arrays as arguments and as results, also inside containers.
-	x, err := usmarray.FromSlice(r, []float64{1, 2, 3}, []int{3})
-	require.NoError(t, err)
+	x := testenv.Must(usmarray.FromSlice(r, []float64{1, 2, 3}, []int{3}))(t)
 	defer x.Release()
-	v, err = e.Call(t.Context(), "models:double", x)
-	require.NoError(t, err)
+	v = testenv.Must(e.Call(t.Context(), "models:double", x))(t)
 	require.Nil(t, v)
-	v, err = e.Call(t.Context(), "models:doubled", python.Kwargs{"x": x, "note": []any{"n", x}})
-	require.NoError(t, err)
+	v = testenv.Must(e.Call(t.Context(), "models:doubled", python.Kwargs{"x": x, "note": []any{"n", x}}))(t)
 	out := v.(map[string]any)
 	for name, want := range map[string][]float64{"y": {4, 8, 12}, "same": {2, 4, 6}} {
 		a := out[name].(*usmarray.Array)
-		got, err := usmarray.ToSlice[float64](a)
-		require.NoError(t, err)
-		require.Equal(t, want, got)
+		require.Equal(t, want, testenv.Must(usmarray.ToSlice[float64](a))(t))
 		require.Equal(t, name == "same", a.Pointer() == x.Pointer())
 		a.Release()
 	}
@@ -123,15 +114,12 @@ func TestErrors(t *testing.T) {
 		})
 	}
 	// A panic of Go code fails this call only.
-	x, err := usmarray.FromSlice(r, []float64{1}, []int{1})
-	require.NoError(t, err)
+	x := testenv.Must(usmarray.FromSlice(r, []float64{1}, []int{1}))(t)
 	x.Release()
-	_, err = e.Call(t.Context(), "models:double", x)
+	_, err := e.Call(t.Context(), "models:double", x)
 	var p *python.PanicError
 	require.ErrorAs(t, err, &p)
-	v, err := e.Call(t.Context(), "models:add", 1)
-	require.NoError(t, err)
-	require.Equal(t, int64(2), v)
+	require.Equal(t, int64(2), testenv.Must(e.Call(t.Context(), "models:add", 1))(t))
 	require.Equal(t, uint64(7), e.Stats().Failed)
 	require.Equal(t, uint64(8), e.Stats().Calls)
 }
@@ -145,13 +133,10 @@ func TestCyclicArguments(t *testing.T) {
 	dict := map[string]any{"list": list}
 	dict["a"], dict["b"] = dict, dict
 	for _, v := range []any{list, dict, python.Tuple(list)} {
-		_, err := e.Call(t.Context(), "models:add", v)
-		require.ErrorIs(t, err, python.ErrCycle)
+		require.ErrorIs(t, testenv.ErrorOf(e.Call(t.Context(), "models:add", v)), python.ErrCycle)
 	}
 	twice := []any{int64(1)}
-	v, err := e.Call(t.Context(), "models:add", []any{}, []any{twice, twice, []any{}})
-	require.NoError(t, err)
-	require.Equal(t, []any{twice, twice, []any{}}, v)
+	require.Equal(t, []any{twice, twice, []any{}}, testenv.Must(e.Call(t.Context(), "models:add", []any{}, []any{twice, twice, []any{}}))(t))
 }
 
 // TestHandedOver checks that a result does not wait for the end of the next call, even if earlier calls
@@ -159,8 +144,7 @@ func TestCyclicArguments(t *testing.T) {
 func TestHandedOver(t *testing.T) {
 	e, _ := open(t, executor.Config{Queue: 8})
 	py, _ := start(t)
-	nothing, err := py.Eval("lambda: None", nil)
-	require.NoError(t, err)
+	nothing := testenv.Must(py.Eval("lambda: None", nil))(t)
 	defer nothing.Release()
 	quick, set := event(t)
 	set()
@@ -187,8 +171,7 @@ func TestHandedOver(t *testing.T) {
 		end()
 		require.NoError(t, group.Wait())
 		for range 4 { // until its calls count as short again
-			_, err := e.Call(t.Context(), "models:wait", nothing, quick)
-			require.NoError(t, err)
+			require.NoError(t, testenv.ErrorOf(e.Call(t.Context(), "models:wait", nothing, quick)))
 		}
 	}
 }
@@ -200,11 +183,9 @@ func TestConfig(t *testing.T) {
 		"a name in Serial is empty":      {Serial: []string{""}},
 		`step 1 of Steps, "import", has`: {Steps: []executor.Step{{Name: "import"}}},
 	} {
-		_, err := executor.New(py, c)
-		require.ErrorContains(t, err, name)
+		require.ErrorContains(t, testenv.ErrorOf(executor.New(py, c)), name)
 	}
-	_, err := executor.New(nil, executor.Config{})
-	require.ErrorIs(t, err, python.ErrNotStarted)
+	require.ErrorIs(t, testenv.ErrorOf(executor.New(nil, executor.Config{})), python.ErrNotStarted)
 }
 
 // TestInterrupt checks that the end of a context ends a waiting and a running call, that the error
@@ -231,10 +212,8 @@ func TestInterrupt(t *testing.T) {
 	require.Equal(t, 0, e.Stats().Waiting, "its place is free")
 	cancel()
 	require.NoError(t, group.Wait())
-	_, err = e.Call(ctx, "models:add", 1)
-	require.ErrorIs(t, err, python.ErrNotBegun)
-	_, err = e.Call(t.Context(), "models:add", 1)
-	require.NoError(t, err)
+	require.ErrorIs(t, testenv.ErrorOf(e.Call(ctx, "models:add", 1)), python.ErrNotBegun)
+	require.NoError(t, testenv.ErrorOf(e.Call(t.Context(), "models:add", 1)))
 	s := e.Stats()
 	require.Equal(t, uint64(1), s.Interrupted)
 	require.Equal(t, uint64(2), s.NotBegun)
@@ -294,15 +273,12 @@ func TestStuck(t *testing.T) {
 		return release
 	}
 	works := func() {
-		_, err := e.Call(t.Context(), "models:add", 1)
-		require.NoError(t, err)
+		require.NoError(t, testenv.ErrorOf(e.Call(t.Context(), "models:add", 1)))
 		require.NoError(t, e.Health())
 	}
 	py, _ := start(t)
-	m, err := py.Import("models")
-	require.NoError(t, err)
-	same, err := m.Attr("hold")
-	require.NoError(t, err)
+	m := testenv.Must(py.Import("models"))(t)
+	same := testenv.Must(m.Attr("hold"))(t)
 	require.NoError(t, m.SetAttr("hold_too", same))
 	same.Release()
 	m.Release()
@@ -320,8 +296,7 @@ func TestStuck(t *testing.T) {
 	works()
 	lane := hold("models:hold") // the lane is never replaced
 	require.ErrorIs(t, e.Health(), executor.ErrStuck)
-	_, err = e.Call(t.Context(), "models:add", 1)
-	require.NoError(t, err, "the slots work on")
+	require.NoError(t, testenv.ErrorOf(e.Call(t.Context(), "models:add", 1)), "the slots work on")
 	first()
 	lane()
 	require.Eventually(t, func() bool { return e.Stats().Stuck == 0 && e.Stats().Running == 0 }, soon, time.Millisecond)
@@ -371,15 +346,13 @@ func TestWarmUp(t *testing.T) {
 	defer cancel()
 	require.ErrorIs(t, e.Ready(ctx), executor.ErrWarming)
 	for _, function := range []string{"models:add", "models:thread"} {
-		_, err := e.Call(ctx, function, 1)
-		require.ErrorIs(t, err, python.ErrNotBegun, "calls wait for the warm-up")
+		require.ErrorIs(t, testenv.ErrorOf(e.Call(ctx, function, 1)), python.ErrNotBegun, "calls wait for the warm-up")
 	}
 	close(gate)
 	require.NoError(t, e.Ready(t.Context()))
 	require.Equal(t, 3, e.Stats().WarmDone)
 	require.NoError(t, e.Health())
-	_, err := e.Call(t.Context(), "models:thread")
-	require.NoError(t, err)
+	require.NoError(t, testenv.ErrorOf(e.Call(t.Context(), "models:thread")))
 }
 
 // TestWarm checks that Modules are created first and that the functions of Warm run in order, also those that
@@ -400,20 +373,16 @@ def result(): return list(seen)
 	})
 	require.NoError(t, e.Ready(t.Context()))
 	require.Equal(t, 3, e.Stats().WarmDone)
-	seen, err := e.Call(t.Context(), "warm_models:result")
-	require.NoError(t, err)
-	require.Equal(t, []any{"first", "second"}, seen)
+	require.Equal(t, []any{"first", "second"}, testenv.Must(e.Call(t.Context(), "warm_models:result"))(t))
 
 	py, _ := start(t)
 	for text, c := range map[string]executor.Config{
 		"names no function":               {Warm: []string{"warm_models"}},
 		"a module of Modules has no name": {Modules: []executor.Module{{Source: source}}},
 	} {
-		_, err := executor.New(py, c)
-		require.ErrorContains(t, err, text)
+		require.ErrorContains(t, testenv.ErrorOf(executor.New(py, c)), text)
 	}
-	failing, err := executor.New(py, executor.Config{Warm: []string{"warm_models:nothing"}})
-	require.NoError(t, err)
+	failing := testenv.Must(executor.New(py, executor.Config{Warm: []string{"warm_models:nothing"}}))(t)
 	require.ErrorContains(t, failing.Ready(t.Context()), "step 1, warm_models:nothing")
 	require.NoError(t, failing.Close(t.Context()))
 }
@@ -436,8 +405,7 @@ func TestWarmUpFails(t *testing.T) {
 				require.ErrorContains(t, err, c.says)
 			}
 			for _, function := range []string{"models:add", "models:fail"} {
-				_, err := e.Call(t.Context(), function, 1)
-				require.ErrorContains(t, err, c.says)
+				require.ErrorContains(t, testenv.ErrorOf(e.Call(t.Context(), function, 1)), c.says)
 			}
 		})
 	}
@@ -457,8 +425,7 @@ func TestClose(t *testing.T) {
 	closed := make(chan error, 1)
 	go func() { closed <- e.Close(t.Context()) }()
 	require.Eventually(t, func() bool { return errors.Is(e.Health(), executor.ErrClosed) }, soon, time.Millisecond)
-	_, err := e.Call(t.Context(), "models:add", 1)
-	require.ErrorIs(t, err, executor.ErrClosed)
+	require.ErrorIs(t, testenv.ErrorOf(e.Call(t.Context(), "models:add", 1)), executor.ErrClosed)
 	set()
 	require.NoError(t, <-closed)
 	require.NoError(t, group.Wait())
@@ -499,7 +466,7 @@ func TestSlowImport(t *testing.T) {
 	py, _ := start(t)
 	began, running := begun(t)
 	ev, set := event(t)
-	out, err := py.Run(`
+	out := testenv.Must(py.Run(`
 import sys, importlib.abc, importlib.machinery
 class Slow(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(self, name, path, target=None):
@@ -510,12 +477,10 @@ class Slow(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         event.wait()
         module.f = lambda *a: None
 sys.meta_path.insert(0, Slow())
-`, python.Vars{"begun": began, "event": ev})
-	require.NoError(t, err)
+`, python.Vars{"begun": began, "event": ev}))(t)
 	require.Empty(t, out)
 	defer func() {
-		_, err := py.Run("import sys\ndel sys.meta_path[0], sys.modules['slow_module']", nil)
-		require.NoError(t, err)
+		require.NoError(t, testenv.ErrorOf(py.Run("import sys\ndel sys.meta_path[0], sys.modules['slow_module']", nil)))
 	}()
 	args := map[string]int{"a": 1}
 	for i := range 1000 {

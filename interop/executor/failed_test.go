@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/executor"
 	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/memmgr"
@@ -46,8 +47,7 @@ def result(x, f): return Odd(x)
 func TestFailedCallsKeepNothing(t *testing.T) {
 	e, r := open(t, executor.Config{})
 	py, _ := start(t)
-	m, err := py.Module("failing", failing)
-	require.NoError(t, err)
+	m := testenv.Must(py.Module("failing", failing))(t)
 	defer m.Release()
 	const size = 1 << 20
 	errOwn := errors.New("an error of Go's")
@@ -67,8 +67,7 @@ func TestFailedCallsKeepNothing(t *testing.T) {
 	} {
 		t.Run(c.function, func(t *testing.T) {
 			limit := memmgr.NewLimit(r, size)
-			x, err := usmarray.Zeros(limit, usmarray.Uint8, []int{size})
-			require.NoError(t, err)
+			x := testenv.Must(usmarray.Zeros(limit, usmarray.Uint8, []int{size}))(t)
 			defer x.Release()
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
@@ -76,7 +75,7 @@ func TestFailedCallsKeepNothing(t *testing.T) {
 			if c.f != nil {
 				f = func() error { return c.f(cancel) }
 			}
-			_, err = e.Call(ctx, "failing:"+c.function, x, f)
+			_, err := e.Call(ctx, "failing:"+c.function, x, f)
 			require.ErrorIs(t, err, c.is)
 			if c.function == "stopped" {
 				require.ErrorIs(t, err, python.ValueError)

@@ -97,8 +97,7 @@ func start(t testing.TB) (*python.Interpreter, memmgr.Resource) {
 		testenv.Missing(t, embedded.missing, testenv.Python, testenv.Peers)
 	}
 	require.NoError(t, embedded.err)
-	r, err := memmgr.Default(embedded.rt.HostQueue(), syclobj.USMUnknown)
-	require.NoError(t, err)
+	r := testenv.Must(memmgr.Default(embedded.rt.HostQueue(), syclobj.USMUnknown))(t)
 	return embedded.py, r
 }
 
@@ -109,8 +108,7 @@ func open(t testing.TB, c executor.Config) (*executor.Executor, memmgr.Resource)
 	py, r := start(t)
 	objects, _ := python.ObjectCounts()
 	buffers, _ := memmgr.LiveCount()
-	e, err := executor.New(py, c)
-	require.NoError(t, err)
+	e := testenv.Must(executor.New(py, c))(t)
 	t.Cleanup(func() {
 		require.NoError(t, e.Close(context.Background())) // t.Context has ended here
 		require.Eventually(t, func() bool {

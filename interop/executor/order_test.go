@@ -62,11 +62,9 @@ func testOrder(t *testing.T, name string, dpctlFirst bool) {
 		testenv.Missing(t, fmt.Sprint("no SYCL device: ", err), testenv.SYCL)
 	}
 	require.NoError(t, pymodule.Register(pymodule.SetRuntime(rt)))
-	py, err := python.Start(python.WithEnvironment(env))
-	require.NoError(t, err)
+	py := testenv.Must(python.Start(python.WithEnvironment(env)))(t)
 	if dpctlFirst {
-		o, err := py.Import("dpctl")
-		require.NoError(t, err)
+		o := testenv.Must(py.Import("dpctl"))(t)
 		o.Release()
 	} else {
 		_, err = py.Run(`
@@ -77,16 +75,12 @@ for kind in ("device", "shared", "host"):
 assert "dpctl" not in sys.modules`, nil)
 		require.NoError(t, err)
 	}
-	source, err := os.ReadFile("testdata/order.py")
-	require.NoError(t, err)
-	e, err := executor.New(py, executor.Config{Modules: []executor.Module{{Name: "order", Source: string(source)}}})
-	require.NoError(t, err)
-	_, err = e.Call(t.Context(), "order:prepare", rt.DefaultDevice().FilterString())
-	require.NoError(t, err)
+	source := testenv.Must(os.ReadFile("testdata/order.py"))(t)
+	e := testenv.Must(executor.New(py, executor.Config{Modules: []executor.Module{{Name: "order", Source: string(source)}}}))(t)
+	require.NoError(t, testenv.ErrorOf(e.Call(t.Context(), "order:prepare", rt.DefaultDevice().FilterString())))
 	o := &order{rt: rt, e: e, probe: testsycl.NewQueue(t, rt, syclobj.InOrder)}
 	o.queues = []*syclobj.Queue{rt.DefaultQueue(), testsycl.NewQueue(t, rt, syclobj.InOrder), testsycl.NewQueue(t, rt, syclobj.OutOfOrder)}
-	program, err := rt.DefaultQueue().BuildOpenCL(slowSource, "")
-	require.NoError(t, err)
+	program := testenv.Must(rt.DefaultQueue().BuildOpenCL(slowSource, ""))(t)
 	o.slow, err = program.Kernel("slow")
 	require.NoError(t, err)
 	t.Run("results", o.testResults)
@@ -111,10 +105,8 @@ type order struct {
 
 // array returns an array without pending work.
 func (o *order) array(t *testing.T, kind syclobj.USMKind) *usmarray.Array {
-	r, err := memmgr.Default(o.rt.DefaultQueue(), kind)
-	require.NoError(t, err)
-	a, err := usmarray.Full(r, usmarray.Int32, []int{orderElements}, -1)
-	require.NoError(t, err)
+	r := testenv.Must(memmgr.Default(o.rt.DefaultQueue(), kind))(t)
+	a := testenv.Must(usmarray.Full(r, usmarray.Int32, []int{orderElements}, -1))(t)
 	require.NoError(t, a.Wait())
 	o.value += 7
 	return a
@@ -166,8 +158,7 @@ var orderKinds = []syclobj.USMKind{syclobj.USMDevice, syclobj.USMShared, syclobj
 func (o *order) testResults(t *testing.T) {
 	reads := map[string]func(t *testing.T, a *usmarray.Array) bool{
 		"ToSlice": func(t *testing.T, a *usmarray.Array) bool {
-			values, err := usmarray.ToSlice[int32](a)
-			require.NoError(t, err)
+			values := testenv.Must(usmarray.ToSlice[int32](a))(t)
 			return o.right(values)
 		},
 		"Wait": func(t *testing.T, a *usmarray.Array) bool {
@@ -175,11 +166,9 @@ func (o *order) testResults(t *testing.T) {
 			return o.raw(t, a)
 		},
 		"call": func(t *testing.T, a *usmarray.Array) bool {
-			out, err := o.e.Call(t.Context(), "order:itself", a)
-			require.NoError(t, err)
+			out := testenv.Must(o.e.Call(t.Context(), "order:itself", a))(t)
 			defer out.(*usmarray.Array).Release()
-			values, err := usmarray.ToSlice[int32](out.(*usmarray.Array))
-			require.NoError(t, err)
+			values := testenv.Must(usmarray.ToSlice[int32](out.(*usmarray.Array)))(t)
 			return o.right(values)
 		},
 	}
@@ -190,17 +179,15 @@ func (o *order) testResults(t *testing.T) {
 					rounds(t, fmt.Sprintf("%s/%v/%s/%s", function, kind, direction, read), func(t *testing.T, i int) bool {
 						x := o.array(t, kind)
 						defer x.Release()
-						out, err := o.e.Call(t.Context(), "order:"+function, x)
-						require.NoError(t, err)
+						out := testenv.Must(o.e.Call(t.Context(), "order:"+function, x))(t)
 						y := out.(*usmarray.Array)
 						defer y.Release()
 						require.Equal(t, x.Pointer(), y.Pointer())
 						if reverse == 1 {
 							x, y = y, x
 						}
-						work, err := kernel.Start(o.queues[i], o.slow, kernel.Over(1), kernel.ReadWrite(x),
-							kernel.Scalar(int32(orderElements)), kernel.Scalar(o.value), kernel.Scalar(uint32(spinTurns)))
-						require.NoError(t, err)
+						work := testenv.Must(kernel.Start(o.queues[i], o.slow, kernel.Over(1), kernel.ReadWrite(x),
+							kernel.Scalar(int32(orderElements)), kernel.Scalar(o.value), kernel.Scalar(uint32(spinTurns))))(t)
 						right := reads[read](t, y)
 						require.NoError(t, work.Wait(context.Background()))
 						return right
@@ -269,6 +256,5 @@ func (o *order) testCalls(t *testing.T) {
 
 // finish ends the work of the round and drops the objects that it kept.
 func (o *order) finish(t *testing.T) {
-	_, err := o.e.Call(t.Context(), "order:finish")
-	require.NoError(t, err)
+	require.NoError(t, testenv.ErrorOf(o.e.Call(t.Context(), "order:finish")))
 }

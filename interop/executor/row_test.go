@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/executor"
 	"github.com/usmbridge/usmbridge/interop/python"
 )
@@ -42,8 +43,7 @@ def spin(n, x):
 func row(t *testing.T, slots int, calls ...func(*executor.Executor) error) (*executor.Executor, *errgroup.Group, []func()) {
 	t.Helper()
 	py, _ := start(t)
-	m, err := py.Module("rows", rows)
-	require.NoError(t, err)
+	m := testenv.Must(py.Module("rows", rows))(t)
 	t.Cleanup(m.Release)
 	e, _ := open(t, executor.Config{Slots: slots})
 	ctx := context.Background()
@@ -52,7 +52,7 @@ func row(t *testing.T, slots int, calls ...func(*executor.Executor) error) (*exe
 			function string
 			args     []any
 		}{{"gate", []any{0}}, {"spin", []any{0, 0}}, {"inc", nil}, {"shut", []any{0}}, {"lift", []any{0}}} {
-			_, err = e.Call(ctx, "rows:"+c.function, c.args...)
+			_, err := e.Call(ctx, "rows:"+c.function, c.args...)
 			require.NoError(t, err)
 		}
 	}
@@ -83,11 +83,9 @@ func calling(function string, args ...any) func(*executor.Executor) error {
 func gate(t *testing.T, action string, n int) {
 	t.Helper()
 	py, _ := start(t)
-	m, err := py.Import("rows")
-	require.NoError(t, err)
+	m := testenv.Must(py.Import("rows"))(t)
 	defer m.Release()
-	r, err := m.Method(action, n)
-	require.NoError(t, err)
+	r := testenv.Must(m.Method(action, n))(t)
 	r.Release()
 }
 
@@ -171,8 +169,7 @@ func TestRowIsLeft(t *testing.T) {
 		}
 		return nil
 	}, calling("rows:spin", 1, 1))
-	m, err := py.Import("rows")
-	require.NoError(t, err)
+	m := testenv.Must(py.Import("rows"))(t)
 	defer m.Release()
 	gate(t, "shut", 3)
 	free[0]()
@@ -181,12 +178,9 @@ func TestRowIsLeft(t *testing.T) {
 	await(t, left)
 	gate(t, "lift", 3)
 	require.NoError(t, group.Wait())
-	o, err := m.Attr("count")
-	require.NoError(t, err)
+	o := testenv.Must(m.Attr("count"))(t)
 	defer o.Release()
-	n, err := o.Int()
-	require.NoError(t, err)
-	require.EqualValues(t, 20, n)
+	require.EqualValues(t, 20, testenv.Must(o.Int())(t))
 }
 
 // When the context of Close ends, Close refuses the calls in rows that have not begun.
@@ -199,8 +193,7 @@ func TestRowIsClosed(t *testing.T) {
 	}
 	began := make(chan struct{})
 	py, _ := start(t)
-	f, err := py.New(func() { close(began) })
-	require.NoError(t, err)
+	f := testenv.Must(py.New(func() { close(began) }))(t)
 	defer f.Release()
 	e, group, free := row(t, 1, func(e *executor.Executor) error {
 		_, err := e.Call(context.Background(), "models:forever", f)
@@ -224,8 +217,7 @@ func TestRowsUnderCancellation(t *testing.T) {
 	for _, slots := range []int{1, 3} {
 		t.Run(fmt.Sprint(slots), func(t *testing.T) {
 			py, _ := start(t)
-			m, err := py.Module("rows", rows)
-			require.NoError(t, err)
+			m := testenv.Must(py.Module("rows", rows))(t)
 			defer m.Release()
 			e, _ := open(t, executor.Config{Slots: slots, Queue: 100})
 			var group errgroup.Group
@@ -259,9 +251,7 @@ func TestRowsUnderCancellation(t *testing.T) {
 			require.NoError(t, group.Wait())
 			require.EqualValues(t, 16*300, ended.Load()+wanted.Load())
 			t.Logf("%d calls gave their results, %d ended with their contexts", wanted.Load(), ended.Load())
-			v, err := e.Call(t.Context(), "rows:spin", 1, 7)
-			require.NoError(t, err)
-			require.Equal(t, int64(7), v)
+			require.Equal(t, int64(7), testenv.Must(e.Call(t.Context(), "rows:spin", 1, 7))(t))
 		})
 	}
 }
@@ -285,8 +275,7 @@ func TestRowThatIsClosed(t *testing.T) {
 		}
 		return nil
 	})...)
-	other, err := executor.New(py, executor.Config{})
-	require.NoError(t, err)
+	other := testenv.Must(executor.New(py, executor.Config{}))(t)
 	gate(t, "shut", 9)
 	free[0]()
 	for range cap(short) { // Then the last call of the row runs.

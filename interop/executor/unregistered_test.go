@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
 	"github.com/usmbridge/usmbridge/interop/executor"
 	"github.com/usmbridge/usmbridge/interop/python"
@@ -31,19 +32,14 @@ func TestUnregistered(t *testing.T) {
 		require.Contains(t, string(out), "result [2 4 6]")
 		return
 	}
-	py, err := python.Start()
-	require.NoError(t, err)
-	m, err := py.Module("models", models)
-	require.NoError(t, err)
+	py := testenv.Must(python.Start())(t)
+	m := testenv.Must(py.Module("models", models))(t)
 	defer m.Release()
-	e, err := executor.New(py, executor.Config{})
-	require.NoError(t, err)
+	e := testenv.Must(executor.New(py, executor.Config{}))(t)
 	defer func() { require.NoError(t, e.Close(context.Background())) }()
-	x, err := usmarray.FromSlice(memmgr.Host(), []int32{1, 2, 3}, []int{3})
-	require.NoError(t, err)
+	x := testenv.Must(usmarray.FromSlice(memmgr.Host(), []int32{1, 2, 3}, []int{3}))(t)
 	defer x.Release()
-	out, err := e.Call(context.Background(), "models:doubled", x)
-	require.NoError(t, err)
+	out := testenv.Must(e.Call(context.Background(), "models:doubled", x))(t)
 	result := out.(map[string]any)
 	fmt.Println("result", result["y"])
 	result["y"].(*usmarray.Array).Release()

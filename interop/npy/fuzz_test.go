@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/npy"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/usmarray"
@@ -26,27 +27,22 @@ func FuzzHeader(f *testing.F) {
 		h := file.Header()
 		require.LessOrEqual(t, h.DataOffset+h.NBytes, int64(len(b)))
 		ctx := context.Background()
-		a, err := file.Read(ctx, memmgr.Host(), npy.ReadOptions{Readers: 1})
-		require.NoError(t, err)
+		a := testenv.Must(file.Read(ctx, memmgr.Host(), npy.ReadOptions{Readers: 1}))(t)
 		defer a.Release()
 		require.Equal(t, h.Shape, a.Shape())
 		require.EqualValues(t, h.NBytes, a.NBytes())
 		var again bytes.Buffer
 		require.NoError(t, npy.Write(ctx, &again, a))
-		second, err := npy.NewFile(bytes.NewReader(again.Bytes()), int64(again.Len()))
-		require.NoError(t, err)
+		second := testenv.Must(npy.NewFile(bytes.NewReader(again.Bytes()), int64(again.Len())))(t)
 		require.Equal(t, h.Shape, second.Header().Shape)
 		require.Equal(t, h.DataType, second.Header().DataType)
-		c, err := second.Read(ctx, memmgr.Host(), npy.ReadOptions{Readers: 1})
-		require.NoError(t, err)
+		c := testenv.Must(second.Read(ctx, memmgr.Host(), npy.ReadOptions{Readers: 1}))(t)
 		defer c.Release()
 		require.Equal(t, content(t, a), content(t, c))
 		if len(h.Shape) > 0 && h.Shape[0] > 1 {
-			row, err := file.ReadRows(ctx, memmgr.Host(), 1, 2, npy.ReadOptions{Readers: 1})
-			require.NoError(t, err)
+			row := testenv.Must(file.ReadRows(ctx, memmgr.Host(), 1, 2, npy.ReadOptions{Readers: 1}))(t)
 			defer row.Release()
-			want, err := a.Index(usmarray.IndexRange(1, 2))
-			require.NoError(t, err)
+			want := testenv.Must(a.Index(usmarray.IndexRange(1, 2)))(t)
 			require.Equal(t, content(t, want), content(t, row))
 		}
 	})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/npy"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/usmarray"
@@ -62,8 +63,7 @@ type numpyCase struct {
 func TestReadsWhatNumPyWrites(t *testing.T) {
 	dir := t.TempDir()
 	runPython(t, dir, save)
-	text, err := os.ReadFile(filepath.Join(dir, "cases.json"))
-	require.NoError(t, err)
+	text := testenv.Must(os.ReadFile(filepath.Join(dir, "cases.json")))(t)
 	var cases []numpyCase
 	require.NoError(t, json.Unmarshal(text, &cases))
 	require.Greater(t, len(cases), 300)
@@ -74,8 +74,7 @@ func TestReadsWhatNumPyWrites(t *testing.T) {
 				continue // all of them once, and of each other memory enough
 			}
 			path := filepath.Join(dir, c.Name)
-			want, err := os.ReadFile(path + ".raw")
-			require.NoError(t, err)
+			want := testenv.Must(os.ReadFile(path + ".raw"))(t)
 			f, err := npy.Open(path)
 			require.NoError(t, err, "%+v", c)
 			h := f.Header()
@@ -106,16 +105,13 @@ func shards(t *testing.T, f *npy.File, r memmgr.Resource, whole *usmarray.Array)
 	t.Helper()
 	ctx := context.Background()
 	if whole.NDim() == 0 {
-		_, err := f.ReadRows(ctx, r, 0, 0, npy.ReadOptions{})
-		require.ErrorIs(t, err, usmarray.ErrIndex)
+		require.ErrorIs(t, testenv.ErrorOf(f.ReadRows(ctx, r, 0, 0, npy.ReadOptions{})), usmarray.ErrIndex)
 		return
 	}
 	n := whole.Shape()[0]
 	for _, rows := range [][2]int{{0, n}, {0, n / 2}, {n / 3, n}, {n / 2, n / 2}, {n / 4, min(n/4+1, n)}} {
-		a, err := f.ReadRows(ctx, r, rows[0], rows[1], npy.ReadOptions{Readers: 2})
-		require.NoError(t, err)
-		part, err := whole.Index(usmarray.IndexRange(rows[0], rows[1]))
-		require.NoError(t, err)
+		a := testenv.Must(f.ReadRows(ctx, r, rows[0], rows[1], npy.ReadOptions{Readers: 2}))(t)
+		part := testenv.Must(whole.Index(usmarray.IndexRange(rows[0], rows[1])))(t)
 		require.Equal(t, part.Shape(), a.Shape())
 		require.True(t, string(content(t, part)) == string(content(t, a)), "rows %v of %v", rows, whole.Shape())
 		require.NoError(t, f.ReadRowsInto(ctx, a, rows[0], rows[1], npy.ReadOptions{}))
@@ -123,8 +119,7 @@ func shards(t *testing.T, f *npy.File, r memmgr.Resource, whole *usmarray.Array)
 		a.Release()
 	}
 	for _, rows := range [][2]int{{-1, 0}, {0, n + 1}, {1, 0}} {
-		_, err := f.ReadRows(ctx, r, rows[0], rows[1], npy.ReadOptions{})
-		require.ErrorIs(t, err, usmarray.ErrIndex)
+		require.ErrorIs(t, testenv.ErrorOf(f.ReadRows(ctx, r, rows[0], rows[1], npy.ReadOptions{})), usmarray.ErrIndex)
 	}
 }
 
@@ -144,8 +139,7 @@ func TestWritesWhatNumPyWrites(t *testing.T) {
 				path := filepath.Join(dir, name)
 				require.NoError(t, npy.Save(ctx, path, a, npy.WriteOptions{Writers: 2, InPlace: len(names)%8 != 0}))
 				require.NoError(t, os.WriteFile(path+".raw", content(t, a), 0o600))
-				stream, err := os.Create(path + ".stream")
-				require.NoError(t, err)
+				stream := testenv.Must(os.Create(path + ".stream"))(t)
 				require.NoError(t, npy.Write(ctx, stream, a))
 				require.NoError(t, stream.Close())
 				b := own(t)(npy.Load(ctx, path, r, npy.ReadOptions{}))
@@ -153,8 +147,7 @@ func TestWritesWhatNumPyWrites(t *testing.T) {
 			}
 		}
 	})
-	text, err := json.Marshal(names)
-	require.NoError(t, err)
+	text := testenv.Must(json.Marshal(names))(t)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "names.json"), text, 0o600))
 	runPython(t, dir, `
 import json, numpy as np
@@ -178,9 +171,7 @@ func layouts(t *testing.T, r memmgr.Resource, dt usmarray.DataType) []*usmarray.
 		}
 		steps := own(t)(usmarray.Arange[int64](memmgr.Host(), 0, 1, n))
 		flat := own(t)(steps.AsType(r, dt))
-		a, err := flat.Reshape(shape...)
-		require.NoError(t, err)
-		return a
+		return testenv.Must(flat.Reshape(shape...))(t)
 	}
 	view := func(a *usmarray.Array, err error) *usmarray.Array {
 		t.Helper()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/internal/transfer/transfertest"
 	"github.com/usmbridge/usmbridge/interop/npy"
 	"github.com/usmbridge/usmbridge/memmgr"
@@ -139,16 +140,14 @@ func TestTruncatedAtEveryByte(t *testing.T) {
 		require.ErrorIs(t, err, npy.ErrFormat, "%d bytes", n)
 		require.ErrorIs(t, err, io.ErrUnexpectedEOF, "%d bytes", n)
 	}
-	_, err := open(append(whole, "something else"...))
-	require.NoError(t, err)
+	require.NoError(t, testenv.ErrorOf(open(append(whole, "something else"...))))
 	for _, b := range [][]byte{[]byte("PK\x03\x04 is a .npz"), append([]byte("\x93NUMPY\x04\x00"), whole[8:]...), append([]byte("\x93NUMPY\x01\x01"), whole[8:]...)} {
 		_, err := open(b)
 		require.ErrorIs(t, err, npy.ErrFormat)
 		require.NotErrorIs(t, err, io.ErrUnexpectedEOF)
 	}
 	// No memory is allocated for a header of 4 GiB.
-	_, err = open(append([]byte("\x93NUMPY\x02\x00\xff\xff\xff\xff"), whole...))
-	require.ErrorIs(t, err, npy.ErrFormat)
+	require.ErrorIs(t, testenv.ErrorOf(open(append([]byte("\x93NUMPY\x02\x00\xff\xff\xff\xff"), whole...))), npy.ErrFormat)
 }
 
 // TestNothingIsAllocatedForALie checks that a file with fewer bytes than its header requires is refused before the
@@ -176,21 +175,16 @@ func TestNotAFile(t *testing.T) {
 	a := own(t)(usmarray.Zeros(memmgr.Host(), usmarray.Int8, []int{3}))
 	paths := append(specialFiles(t, dir), dir)
 	for _, path := range paths {
-		_, err := npy.Open(path)
-		require.ErrorIs(t, err, npy.ErrNotRegular, path)
-		_, err = npy.Load(ctx, path, memmgr.Host(), npy.ReadOptions{})
-		require.ErrorIs(t, err, npy.ErrNotRegular, path)
+		require.ErrorIs(t, testenv.ErrorOf(npy.Open(path)), npy.ErrNotRegular, path)
+		require.ErrorIs(t, testenv.ErrorOf(npy.Load(ctx, path, memmgr.Host(), npy.ReadOptions{})), npy.ErrNotRegular, path)
 		for _, inPlace := range []bool{false, true} {
 			require.ErrorIs(t, npy.Save(ctx, path, a, npy.WriteOptions{InPlace: inPlace}), npy.ErrNotRegular, path)
 		}
 	}
-	_, err := npy.Open(filepath.Join(dir, "none"))
-	require.ErrorIs(t, err, fs.ErrNotExist)
+	require.ErrorIs(t, testenv.ErrorOf(npy.Open(filepath.Join(dir, "none"))), fs.ErrNotExist)
 	require.ErrorIs(t, npy.Save(ctx, filepath.Join(dir, "none", "a.npy"), a, npy.WriteOptions{}), fs.ErrNotExist)
-	_, err = npy.NewFile(nil, 3)
-	require.Error(t, err)
-	_, err = npy.NewFile(bytes.NewReader(nil), -3)
-	require.Error(t, err)
+	require.Error(t, testenv.ErrorOf(npy.NewFile(nil, 3)))
+	require.Error(t, testenv.ErrorOf(npy.NewFile(bytes.NewReader(nil), -3)))
 }
 
 // large returns a file of several pieces, and the length of its header.
@@ -235,13 +229,11 @@ func TestFailingReaders(t *testing.T) {
 				}
 			}
 		}
-		f, err := npy.NewFile(&transfertest.Failing{ReaderAt: bytes.NewReader(whole), From: int64(start + 1), Fail: func([]byte, int64) (int, error) { panic(errDisk) }}, int64(len(whole)))
-		require.NoError(t, err)
+		f := testenv.Must(npy.NewFile(&transfertest.Failing{ReaderAt: bytes.NewReader(whole), From: int64(start + 1), Fail: func([]byte, int64) (int, error) { panic(errDisk) }}, int64(len(whole))))(t)
 		for _, readers := range []int{1, 4} {
 			require.PanicsWithValue(t, errDisk, func() { _, _ = f.Read(ctx, r, npy.ReadOptions{Readers: readers}) })
 		}
-		f, err = npy.NewFile(&transfertest.Failing{ReaderAt: bytes.NewReader(whole), From: int64(start + 1), Fail: func([]byte, int64) (int, error) { runtime.Goexit(); return 0, nil }}, int64(len(whole)))
-		require.NoError(t, err)
+		f = testenv.Must(npy.NewFile(&transfertest.Failing{ReaderAt: bytes.NewReader(whole), From: int64(start + 1), Fail: func([]byte, int64) (int, error) { runtime.Goexit(); return 0, nil }}, int64(len(whole))))(t)
 		for _, readers := range []int{1, 4} {
 			ended := make(chan error) // an error where another goroutine than the caller's ended
 			go func() {
@@ -263,10 +255,9 @@ func TestShrinks(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.npy")
 	for _, left := range []int{0, start, start + 1, len(whole) - 1} {
 		require.NoError(t, os.WriteFile(path, whole, 0o600))
-		f, err := npy.Open(path)
-		require.NoError(t, err)
+		f := testenv.Must(npy.Open(path))(t)
 		require.NoError(t, os.Truncate(path, int64(left)))
-		_, err = f.Read(context.Background(), newPool(t, memmgr.Host()), npy.ReadOptions{})
+		_, err := f.Read(context.Background(), newPool(t, memmgr.Host()), npy.ReadOptions{})
 		require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 		require.ErrorContains(t, err, path)
 		require.NoError(t, f.Close())
@@ -289,13 +280,10 @@ func TestCancelledInTheMiddle(t *testing.T) {
 					}
 					return src.ReaderAt.ReadAt(p, pos)
 				}
-				f, err := npy.NewFile(src, int64(len(whole)))
-				require.NoError(t, err)
-				_, err = f.Read(ctx, r, npy.ReadOptions{Readers: readers})
-				require.ErrorIs(t, err, context.Canceled)
+				f := testenv.Must(npy.NewFile(src, int64(len(whole))))(t)
+				require.ErrorIs(t, testenv.ErrorOf(f.Read(ctx, r, npy.ReadOptions{Readers: readers})), context.Canceled)
 				require.LessOrEqual(t, calls, 1, "it reads on")
-				_, err = f.Read(ctx, r, npy.ReadOptions{Readers: readers})
-				require.ErrorIs(t, err, context.Canceled)
+				require.ErrorIs(t, testenv.ErrorOf(f.Read(ctx, r, npy.ReadOptions{Readers: readers})), context.Canceled)
 			}
 		}
 	})
@@ -305,18 +293,15 @@ func TestCancelledInTheMiddle(t *testing.T) {
 // otherwise.
 func TestLimits(t *testing.T) {
 	whole, _ := large(t)
-	f, err := open(whole)
-	require.NoError(t, err)
+	f := testenv.Must(open(whole))(t)
 	pool := newPool(t, memmgr.Host(), memmgr.WithLimit(8<<20))
-	first, err := f.Read(context.Background(), pool, npy.ReadOptions{})
-	require.NoError(t, err)
-	_, err = f.Read(context.Background(), pool, npy.ReadOptions{})
+	first := testenv.Must(f.Read(context.Background(), pool, npy.ReadOptions{}))(t)
+	_, err := f.Read(context.Background(), pool, npy.ReadOptions{})
 	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
 	require.ErrorIs(t, err, usmarray.ErrOutOfMemory)
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
-	_, err = f.Read(ctx, pool, npy.ReadOptions{})
-	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorIs(t, testenv.ErrorOf(f.Read(ctx, pool, npy.ReadOptions{})), context.DeadlineExceeded)
 
 	ctx, cancel = context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -332,16 +317,13 @@ func TestLimits(t *testing.T) {
 	first.Release()
 	require.NoError(t, <-second)
 
-	_, err = f.Read(context.Background(), memmgr.NewLimit(memmgr.Host(), 1<<20), npy.ReadOptions{})
-	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
-	_, err = f.Read(context.Background(), nil, npy.ReadOptions{})
-	require.ErrorIs(t, err, memmgr.ErrRequest)
+	require.ErrorIs(t, testenv.ErrorOf(f.Read(context.Background(), memmgr.NewLimit(memmgr.Host(), 1<<20), npy.ReadOptions{})), memmgr.ErrOutOfMemory)
+	require.ErrorIs(t, testenv.ErrorOf(f.Read(context.Background(), nil, npy.ReadOptions{})), memmgr.ErrRequest)
 }
 
 func TestReadIntoWants(t *testing.T) {
 	ctx := context.Background()
-	f, err := open(saved(t))
-	require.NoError(t, err)
+	f := testenv.Must(open(saved(t)))(t)
 	fits := own(t)(usmarray.Zeros(memmgr.Host(), usmarray.Float32, []int{2, 3}))
 	require.NoError(t, f.ReadInto(ctx, fits, npy.ReadOptions{}))
 	require.Equal(t, "[[1. 2. 3.]\n [4. 5. 6.]]", fits.String())
@@ -349,8 +331,7 @@ func TestReadIntoWants(t *testing.T) {
 	require.ErrorIs(t, f.ReadInto(ctx, other, npy.ReadOptions{}), usmarray.ErrType)
 	other = own(t)(usmarray.Zeros(memmgr.Host(), usmarray.Float32, []int{3, 2}))
 	require.ErrorIs(t, f.ReadInto(ctx, other, npy.ReadOptions{}), usmarray.ErrLayout)
-	turned, err := other.Transpose()
-	require.NoError(t, err)
+	turned := testenv.Must(other.Transpose())(t)
 	require.ErrorIs(t, f.ReadInto(ctx, turned, npy.ReadOptions{}), usmarray.ErrLayout)
 	require.ErrorIs(t, f.ReadInto(ctx, fits.AsReadOnly(), npy.ReadOptions{}), usmarray.ErrReadOnly)
 	part, err := own(t)(usmarray.Zeros(memmgr.Host(), usmarray.Float32, []int{4, 3})).Index(usmarray.IndexRange(2, 3))
@@ -363,11 +344,9 @@ func TestReadIntoWants(t *testing.T) {
 func TestClosed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.npy")
 	require.NoError(t, os.WriteFile(path, saved(t), 0o600))
-	f, err := npy.Open(path)
-	require.NoError(t, err)
+	f := testenv.Must(npy.Open(path))(t)
 	require.NoError(t, f.Close())
 	require.NoError(t, f.Close())
-	_, err = f.Read(context.Background(), memmgr.Host(), npy.ReadOptions{})
-	require.ErrorIs(t, err, fs.ErrClosed)
+	require.ErrorIs(t, testenv.ErrorOf(f.Read(context.Background(), memmgr.Host(), npy.ReadOptions{})), fs.ErrClosed)
 	require.Equal(t, []int{2, 3}, f.Header().Shape)
 }

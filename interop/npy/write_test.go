@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/internal/transfer/transfertest"
 	"github.com/usmbridge/usmbridge/interop/npy"
 	"github.com/usmbridge/usmbridge/memmgr"
@@ -42,21 +43,17 @@ func TestReplaces(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, []byte("the old one"), 0o640))
 	require.NoError(t, os.Chmod(path, 0o604))
 	require.NoError(t, os.Symlink("a.npy", link))
-	before, err := os.Open(path)
-	require.NoError(t, err)
+	before := testenv.Must(os.Open(path))(t)
 	defer before.Close()
 	a := own(t)(usmarray.Arange[int32](memmgr.Host(), 0, 1, 9))
 	require.NoError(t, npy.Save(ctx, link, a, npy.WriteOptions{}))
-	text, err := io.ReadAll(before)
-	require.NoError(t, err)
+	text := testenv.Must(io.ReadAll(before))(t)
 	require.Equal(t, "the old one", string(text))
 	b := own(t)(npy.Load(ctx, path, memmgr.Host(), npy.ReadOptions{}))
 	require.Equal(t, a.String(), b.String())
-	info, err := os.Stat(path)
-	require.NoError(t, err)
+	info := testenv.Must(os.Stat(path))(t)
 	require.Equal(t, fs.FileMode(0o604), info.Mode().Perm())
-	info, err = os.Lstat(link)
-	require.NoError(t, err)
+	info = testenv.Must(os.Lstat(link))(t)
 	require.NotZero(t, info.Mode()&fs.ModeSymlink)
 	require.Equal(t, []string{"a.npy", "link.npy"}, list(t, dir))
 }

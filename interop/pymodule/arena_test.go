@@ -22,16 +22,14 @@ import (
 // memory of the arena, for each kind of memory and each function that creates arrays.
 func TestArenasHaveAllKindsOfMemory(t *testing.T) {
 	py, rt := start(t)
-	m, err := py.Module("arenas", `
+	m := testenv.Must(py.Module("arenas", `
 import usmbridge
 def make(**where):
     x = usmbridge.zeros(1000, "float32", **where)
     return [x, x.copy(), x.astype("float64"), x[::2].copy(), usmbridge.ones_like(x), x.to_device("host"), x.T]
-`)
-	require.NoError(t, err)
+`))(t)
 	defer m.Release()
-	f, err := m.Attr("make")
-	require.NoError(t, err)
+	f := testenv.Must(m.Attr("make"))(t)
 	defer f.Release()
 	where := []python.Kwargs{{"device": "host"}}
 	if rt.HasSYCL() && !rt.DefaultQueue().IsHost() {
@@ -46,13 +44,10 @@ def make(**where):
 		a := arena.New(arena.Options{Name: "request"})
 		o, err := f.CallContext(arena.NewContext(t.Context(), a), w)
 		require.NoError(t, err, "%v", w)
-		n, err := o.Len()
-		require.NoError(t, err)
+		n := testenv.Must(o.Len())(t)
 		for i := range n {
-			item, err := o.Item(i)
-			require.NoError(t, err)
-			x, err := pymodule.FromPython(item)
-			require.NoError(t, err)
+			item := testenv.Must(o.Item(i))(t)
+			x := testenv.Must(pymodule.FromPython(item))(t)
 			mine, ok := x.Buffer().Resource().(*arena.Memory)
 			require.True(t, ok, "%v: array %d is of %T", w, i, x.Buffer().Resource())
 			require.Same(t, a, mine.Arena())
@@ -69,18 +64,16 @@ def make(**where):
 // TestArenaWithoutResource checks that Python raises the error of Options.Choose, and that later calls work.
 func TestArenaWithoutResource(t *testing.T) {
 	py, _ := start(t)
-	f, err := py.Eval("lambda: __import__('usmbridge').empty(10, device='host')", nil)
-	require.NoError(t, err)
+	f := testenv.Must(py.Eval("lambda: __import__('usmbridge').empty(10, device='host')", nil))(t)
 	defer f.Release()
 	a := arena.New(arena.Options{Choose: func(*syclobj.Queue, syclobj.USMKind) (r memmgr.Resource, err error) {
 		return nil, errors.New("no tenant")
 	}})
 	defer a.End()
-	_, err = f.CallContext(arena.NewContext(t.Context(), a))
+	_, err := f.CallContext(arena.NewContext(t.Context(), a))
 	require.ErrorIs(t, err, python.RuntimeError)
 	require.ErrorContains(t, err, "no tenant")
-	o, err := f.CallContext(t.Context())
-	require.NoError(t, err)
+	o := testenv.Must(f.CallContext(t.Context()))(t)
 	o.Release()
 }
 
@@ -101,9 +94,8 @@ func (n needing) Allocate(r memmgr.Request) (memmgr.Block, error) {
 // waits for memory, because another Python thread may have to free that memory.
 func TestExchangeAllocatorWaitsWithoutTheGIL(t *testing.T) {
 	py, rt := start(t)
-	tests, err := filepath.Abs("tests")
-	require.NoError(t, err)
-	out, err := py.Run(`
+	tests := testenv.Must(filepath.Abs("tests"))(t)
+	out := testenv.Must(py.Run(`
 import sys
 sys.path.insert(0, tests)
 import ctypes as ct, capi, usmbridge
@@ -116,12 +108,10 @@ def allocate():
     def set_error(ctx, kind, message): errors.append(message.decode())
     if capi.ALLOCATE(api.allocate)(ct.byref(p.m.t), ct.byref(out), None, set_error) < 0: return errors
     capi.delete(out.value)
-`, python.Vars{"tests": tests}, "allocate")
-	require.NoError(t, err)
+`, python.Vars{"tests": tests}, "allocate"))(t)
 	f := out["allocate"].(*python.Object)
 	defer f.Release()
-	host, err := memmgr.Default(rt.HostQueue(), syclobj.USMUnknown)
-	require.NoError(t, err)
+	host := testenv.Must(memmgr.Default(rt.HostQueue(), syclobj.USMUnknown))(t)
 	a := arena.New(arena.Options{Choose: func(*syclobj.Queue, syclobj.USMKind) (memmgr.Resource, error) {
 		return needing{host, func() error {
 			done := make(chan error, 1)
@@ -135,8 +125,7 @@ def allocate():
 		}}, nil
 	}})
 	defer a.End()
-	o, err := f.CallContext(arena.NewContext(t.Context(), a))
-	require.NoError(t, err)
+	o := testenv.Must(f.CallContext(arena.NewContext(t.Context(), a)))(t)
 	defer o.Release()
 	require.True(t, o.IsNone(), "%v", o)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/pymodule"
 	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/memmgr"
@@ -32,18 +33,15 @@ func TestFakeEventsWithoutACopyAreWaitedForByPython(t *testing.T) {
 		"x.__sycl_usm_array_interface__", "x.__dlpack__()", "x.__dlpack__(stream=x.sycl_queue)", "x.__arrow_c_device_array__()",
 	} {
 		for _, code := range []int{0, -5} {
-			a, err := usmarray.Zeros(memmgr.USM(q, syclobj.USMDevice), dlpack.Uint8, []int{4096})
-			require.NoError(t, err)
+			a := testenv.Must(usmarray.Zeros(memmgr.USM(q, syclobj.USMDevice), dlpack.Uint8, []int{4096}))(t)
 			require.NoError(t, a.Wait())
-			x, err := pymodule.ToPython(a)
-			require.NoError(t, err)
+			x := testenv.Must(pymodule.ToPython(a))(t)
 
 			fake.Hold(true)
 			if code != 0 {
 				fake.AsyncError(1, code)
 			}
-			ev, err := q.Memset(a.Buffer().Data(), 1, 4096)
-			require.NoError(t, err)
+			ev := testenv.Must(q.Memset(a.Buffer().Data(), 1, 4096))(t)
 			require.NoError(t, a.Buffer().SetPending(q, ev))
 			fake.Hold(false)
 			ev.Close()
@@ -61,8 +59,7 @@ func TestFakeEventsWithoutACopyAreWaitedForByPython(t *testing.T) {
 				}()
 			}
 			require.Eventually(t, func() bool { return fake.Calls("DPCTLEvent_Copy") > copies+5 }, time.Minute, time.Millisecond, "%s waits under the lock", export)
-			_, err = py.Run("pass", nil)
-			require.NoError(t, err)
+			require.NoError(t, testenv.ErrorOf(py.Run("pass", nil)))
 			require.Empty(t, results, export)
 			fake.ReleaseAll()
 			failures := []string{<-results, <-results}

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
 	"github.com/usmbridge/usmbridge/interop/pymodule"
 	"github.com/usmbridge/usmbridge/interop/python"
@@ -29,8 +30,7 @@ func TestFirstCallsOfCompiledFunctions(t *testing.T) {
 	}
 	if name := os.Getenv(firstCallEnv); name != "" {
 		require.NoError(t, pymodule.Register())
-		py, err := python.Start()
-		require.NoError(t, err)
+		py := testenv.Must(python.Start())(t)
 		cases[name](t, py)
 		return
 	}
@@ -71,7 +71,7 @@ def pause(prefix, until):
 // firstCallsAtOnce calls the function on several threads while one of them imports the package.
 func firstCallsAtOnce(t *testing.T, py *python.Interpreter) {
 	const threads = 4
-	out, err := py.Run(pauseImports+`
+	out := testenv.Must(py.Run(pauseImports+`
 import numba
 total, done = numba.njit(lambda a: a.shape[0] + a.sum()), []
 
@@ -81,8 +81,7 @@ def call(a):
     finally:
         done.append(a)
 
-pause("usmbridge.", lambda: len(done) + waiting() >= threads - 1)`, python.Vars{"threads": threads}, "call")
-	require.NoError(t, err)
+pause("usmbridge.", lambda: len(done) + waiting() >= threads - 1)`, python.Vars{"threads": threads}, "call"))(t)
 	call := out["call"].(*python.Object)
 	var calls sync.WaitGroup
 	for range threads {
@@ -94,7 +93,7 @@ pause("usmbridge.", lambda: len(done) + waiting() >= threads - 1)`, python.Vars{
 // firstCallDuringImport imports the package while another thread imports Numba. It calls a ufunc, which types its
 // arguments without loading Numba's entry points first.
 func firstCallDuringImport(t *testing.T, py *python.Interpreter) {
-	out, err := py.Run(pauseImports+`
+	out := testenv.Must(py.Run(pauseImports+`
 def imported():
     ours = sys.modules.get("usmbridge")
     return ours is not None and not getattr(ours.__spec__, "_initializing", False)
@@ -108,15 +107,14 @@ def call(a):
 
 thread = threading.Thread(target=__import__, args=["numba"])
 thread.start()
-paused.wait()`, nil, "call")
-	require.NoError(t, err)
+paused.wait()`, nil, "call"))(t)
 	assertTotal(t, out["call"].(*python.Object))
 }
 
 // firstCallDuringCompilation imports the package while another thread compiles the first function of the process,
 // for which Numba loads the package's entry point.
 func firstCallDuringCompilation(t *testing.T, py *python.Interpreter) {
-	out, err := py.Run(pauseImports+`
+	out := testenv.Must(py.Run(pauseImports+`
 import numba
 call = numba.njit(lambda a: a.shape[0] + a.sum())
 thread = threading.Thread(target=numba.njit(lambda: 0))
@@ -126,8 +124,7 @@ def compiling():
         thread.start()
     return waiting() or not thread.is_alive()
 
-pause("usmbridge.", compiling)`, nil, "call")
-	require.NoError(t, err)
+pause("usmbridge.", compiling)`, nil, "call"))(t)
 	assertTotal(t, out["call"].(*python.Object))
 }
 

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/internal/testenv"
 )
 
 // floors are the C files in order: a file uses the functions and variables of files before
@@ -41,8 +43,7 @@ type source struct {
 
 func read(t *testing.T, path string) source {
 	t.Helper()
-	raw, err := os.ReadFile(path)
-	require.NoError(t, err)
+	raw := testenv.Must(os.ReadFile(path))(t)
 	text := comments.ReplaceAllString(string(raw), "")
 	var s source
 	for _, m := range includes.FindAllStringSubmatch(text, -1) {
@@ -64,8 +65,7 @@ func read(t *testing.T, path string) source {
 // names returns the base names of the files that match pattern, without their extension.
 func names(t *testing.T, pattern string) []string {
 	t.Helper()
-	paths, err := filepath.Glob(pattern)
-	require.NoError(t, err)
+	paths := testenv.Must(filepath.Glob(pattern))(t)
 	for i, p := range paths {
 		paths[i] = strings.TrimSuffix(p, filepath.Ext(p))
 	}

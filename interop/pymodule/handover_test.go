@@ -72,17 +72,14 @@ func balanced(t testing.TB) {
 
 func eval(t *testing.T, py *python.Interpreter, expr string, vars python.Vars) *python.Object {
 	t.Helper()
-	o, err := py.Eval(expr, vars)
-	require.NoError(t, err)
+	o := testenv.Must(py.Eval(expr, vars))(t)
 	t.Cleanup(o.Release)
 	return o
 }
 
 func text(t *testing.T, o *python.Object) string {
 	t.Helper()
-	s, err := o.Str()
-	require.NoError(t, err)
-	return s
+	return testenv.Must(o.Str())(t)
 }
 
 // TestExamples runs the examples with the embedded Python and checks their output.
@@ -100,20 +97,17 @@ func TestSlicesAreShown(t *testing.T) {
 	for i := range numbers {
 		numbers[i] = float64(i)
 	}
-	a, err := usmarray.FromPinnedSlice(numbers, nil)
-	require.NoError(t, err)
-	x, err := pymodule.ToPython(a)
-	require.NoError(t, err)
+	a := testenv.Must(usmarray.FromPinnedSlice(numbers, nil))(t)
+	x := testenv.Must(pymodule.ToPython(a))(t)
 	a.Release()
-	out, err := py.Run(`
+	out := testenv.Must(py.Run(`
 import numpy
 m = memoryview(x)
 described = (m.format, m.nbytes, m.readonly)
 n = numpy.frombuffer(m, dtype=float)
 at, total = n.ctypes.data, float(n.sum())
 n[7] = 0.5
-del n, m`, python.Vars{"x": x}, "described", "at", "total")
-	require.NoError(t, err)
+del n, m`, python.Vars{"x": x}, "described", "at", "total"))(t)
 	require.Equal(t, python.Tuple{"d", int64(8_000_000), false}, out["described"])
 	require.EqualValues(t, uintptr(unsafe.Pointer(&numbers[0])), out["at"], "no copy")
 	require.EqualValues(t, 499999500000, out["total"])
@@ -123,24 +117,17 @@ del n, m`, python.Vars{"x": x}, "described", "at", "total")
 
 func TestToPython(t *testing.T) {
 	py, rt := start(t)
-	host, err := memmgr.Default(rt.HostQueue(), syclobj.USMUnknown)
-	require.NoError(t, err)
-	a, err := usmarray.FromSlice(host, []float32{0, 1, 2, 3, 4, 5}, []int{2, 3})
-	require.NoError(t, err)
-	o, err := pymodule.ToPython(a)
-	require.NoError(t, err)
-	v, err := a.Transpose()
-	require.NoError(t, err)
-	w, err := pymodule.ToPython(v.AsReadOnly())
-	require.NoError(t, err)
+	host := testenv.Must(memmgr.Default(rt.HostQueue(), syclobj.USMUnknown))(t)
+	a := testenv.Must(usmarray.FromSlice(host, []float32{0, 1, 2, 3, 4, 5}, []int{2, 3}))(t)
+	o := testenv.Must(pymodule.ToPython(a))(t)
+	v := testenv.Must(a.Transpose())(t)
+	w := testenv.Must(pymodule.ToPython(v.AsReadOnly()))(t)
 	address := uintptr(a.Pointer())
 	a.Release()
 	vars := python.Vars{"o": o, "w": w, "np": eval(t, py, "__import__('numpy')", nil)}
 	require.Equal(t, "[[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]", text(t, eval(t, py, "np.from_dlpack(o).tolist()", vars)))
 	require.Equal(t, "True", text(t, eval(t, py, "w.readonly and w.shape == (3, 2) and w.strides == (1, 3) and not o.readonly", vars)))
-	p, err := eval(t, py, "np.asarray(o).ctypes.data", vars).Int()
-	require.NoError(t, err)
-	require.Equal(t, int64(address), p)
+	require.Equal(t, int64(address), testenv.Must(eval(t, py, "np.asarray(o).ctypes.data", vars).Int())(t))
 	o.Release()
 	w.Release()
 }
@@ -149,15 +136,12 @@ func TestToPython(t *testing.T) {
 // deallocated, even after Go and Python have released their arrays.
 func TestDictionaryKeepsGoMemory(t *testing.T) {
 	py, rt := start(t)
-	host, err := memmgr.Default(rt.HostQueue(), syclobj.USMUnknown)
-	require.NoError(t, err)
+	host := testenv.Must(memmgr.Default(rt.HostQueue(), syclobj.USMUnknown))(t)
 	before, _ := memmgr.LiveCount()
-	a, err := usmarray.FromSlice(host, []float32{0, 1, 2, 3}, []int{4})
-	require.NoError(t, err)
-	x, err := pymodule.ToPython(a)
-	require.NoError(t, err)
+	a := testenv.Must(usmarray.FromSlice(host, []float32{0, 1, 2, 3}, []int{4}))(t)
+	x := testenv.Must(pymodule.ToPython(a))(t)
 	a.Release()
-	out, err := py.Run(`
+	out := testenv.Must(py.Run(`
 import numpy, types
 y = numpy.asarray(types.SimpleNamespace(keep=x, __array_interface__=x.__array_interface__))
 x.release()
@@ -166,8 +150,7 @@ seen = y.tolist()
 try:
     x.shape
 except ValueError as e:
-    closed = "released" in str(e)`, python.Vars{"x": x}, "y", "seen", "closed")
-	require.NoError(t, err)
+    closed = "released" in str(e)`, python.Vars{"x": x}, "y", "seen", "closed"))(t)
 	require.Equal(t, []any{5.0, 1.0, 2.0, 3.0}, out["seen"])
 	require.Equal(t, true, out["closed"])
 	x.Release()
@@ -181,10 +164,8 @@ except ValueError as e:
 // module named usmbridge.
 func TestHandOverGoesByNoName(t *testing.T) {
 	py, rt := start(t)
-	host, err := memmgr.Default(rt.HostQueue(), syclobj.USMUnknown)
-	require.NoError(t, err)
-	a, err := usmarray.FromSlice(host, []float32{0, 1}, []int{2})
-	require.NoError(t, err)
+	host := testenv.Must(memmgr.Default(rt.HostQueue(), syclobj.USMUnknown))(t)
+	a := testenv.Must(usmarray.FromSlice(host, []float32{0, 1}, []int{2}))(t)
 	defer a.Release()
 	o, err := pymodule.ToPython(a) // imports the package if necessary
 	require.NoError(t, err)
@@ -193,11 +174,9 @@ func TestHandOverGoesByNoName(t *testing.T) {
 	vars["mine"] = eval(t, py, "sys.modules['usmbridge']", vars)
 	eval(t, py, "sys.modules.update(usmbridge=None)", vars)
 	defer eval(t, py, "sys.modules.update(usmbridge=mine)", vars)
-	p, err := pymodule.ToPython(a)
-	require.NoError(t, err)
+	p := testenv.Must(pymodule.ToPython(a))(t)
 	defer p.Release()
-	b, err := pymodule.FromPython(p)
-	require.NoError(t, err)
+	b := testenv.Must(pymodule.FromPython(p))(t)
 	require.Equal(t, a.Pointer(), b.Pointer())
 	b.Release()
 }
@@ -206,16 +185,12 @@ func TestHandOverGoesByNoName(t *testing.T) {
 // Python without work.
 func BenchmarkHandOver(b *testing.B) {
 	py, rt := start(b)
-	host, err := memmgr.Default(rt.HostQueue(), syclobj.USMUnknown)
-	require.NoError(b, err)
-	a, err := usmarray.FromSlice(host, []float32{0, 1, 2, 3, 4, 5}, []int{2, 3})
-	require.NoError(b, err)
+	host := testenv.Must(memmgr.Default(rt.HostQueue(), syclobj.USMUnknown))(b)
+	a := testenv.Must(usmarray.FromSlice(host, []float32{0, 1, 2, 3, 4, 5}, []int{2, 3}))(b)
 	defer a.Release()
-	o, err := pymodule.ToPython(a)
-	require.NoError(b, err)
+	o := testenv.Must(pymodule.ToPython(a))(b)
 	defer o.Release()
-	np, err := py.Eval("__import__('numpy').zeros((2, 3))", nil)
-	require.NoError(b, err)
+	np := testenv.Must(py.Eval("__import__('numpy').zeros((2, 3))", nil))(b)
 	defer np.Release()
 	b.Run("entry", func(b *testing.B) {
 		for b.Loop() {
@@ -264,30 +239,25 @@ func TestFromPython(t *testing.T) {
 	py, _ := start(t)
 	np := eval(t, py, "__import__('numpy')", nil)
 	x := eval(t, py, "np.arange(6, dtype='int32').reshape(2, 3)[:, ::-1]", python.Vars{"np": np})
-	a, err := pymodule.FromPython(x)
-	require.NoError(t, err)
+	a := testenv.Must(pymodule.FromPython(x))(t)
 	require.Equal(t, []int{2, 3}, a.Shape())
 	require.Equal(t, []int{3, -1}, a.Strides())
 	require.Equal(t, "[[2 1 0]\n [5 4 3]]", a.String())
-	p, err := eval(t, py, "x.__array_interface__['data'][0]", python.Vars{"x": x}).Int()
-	require.NoError(t, err)
+	p := testenv.Must(eval(t, py, "x.__array_interface__['data'][0]", python.Vars{"x": x}).Int())(t)
 	require.Equal(t, uintptr(p), uintptr(a.Pointer()))
 
-	back, err := pymodule.ToPython(a)
-	require.NoError(t, err)
+	back := testenv.Must(pymodule.ToPython(a))(t)
 	require.Equal(t, "True", text(t, eval(t, py, "b._pointer == x.__array_interface__['data'][0]", python.Vars{"b": back, "x": x})))
 	back.Release()
 
 	// By the buffer protocol and by DLPack. The memory itself is read-only, and not only this Array.
 	for _, ro := range []string{"b'abc'", "np.broadcast_to(np.arange(3), (2, 3))"} {
-		r, err := pymodule.FromPython(eval(t, py, ro, python.Vars{"np": np}))
-		require.NoError(t, err)
+		r := testenv.Must(pymodule.FromPython(eval(t, py, ro, python.Vars{"np": np})))(t)
 		require.True(t, r.ReadOnly() && r.Buffer().ReadOnly(), ro)
 		r.Release()
 	}
 
-	_, err = pymodule.FromPython(eval(t, py, "5", nil))
-	require.ErrorIs(t, err, python.TypeError)
+	require.ErrorIs(t, testenv.ErrorOf(pymodule.FromPython(eval(t, py, "5", nil))), python.TypeError)
 	// Any goroutine, without the GIL.
 	done := make(chan struct{})
 	go func() { a.Release(); close(done) }()
@@ -301,8 +271,7 @@ func TestOwnersEndWithoutPython(t *testing.T) {
 	x := eval(t, py, "bytearray(64)", nil)
 	var all []*usmarray.Array
 	for range 100 {
-		a, err := pymodule.FromPython(x)
-		require.NoError(t, err)
+		a := testenv.Must(pymodule.FromPython(x))(t)
 		all = append(all, a)
 	}
 	for _, a := range all {
@@ -325,14 +294,10 @@ func TestUSM(t *testing.T) {
 		testenv.Missing(t, "no SYCL device", testenv.SYCL)
 	}
 	for _, kind := range []syclobj.USMKind{syclobj.USMDevice, syclobj.USMShared, syclobj.USMHost} {
-		r, err := memmgr.Default(rt.DefaultQueue(), kind)
-		require.NoError(t, err)
-		a, err := usmarray.FromSlice(r, []int64{1, 2, 3, 4}, []int{2, 2})
-		require.NoError(t, err)
-		o, err := pymodule.ToPython(a)
-		require.NoError(t, err)
-		b, err := pymodule.FromPython(o)
-		require.NoError(t, err)
+		r := testenv.Must(memmgr.Default(rt.DefaultQueue(), kind))(t)
+		a := testenv.Must(usmarray.FromSlice(r, []int64{1, 2, 3, 4}, []int{2, 2}))(t)
+		o := testenv.Must(pymodule.ToPython(a))(t)
+		b := testenv.Must(pymodule.FromPython(o))(t)
 		require.Equal(t, uintptr(a.Pointer()), uintptr(b.Pointer()))
 		require.Equal(t, kind, b.Place().Kind())
 		require.Equal(t, "[[1 2]\n [3 4]]", b.String())
@@ -341,8 +306,7 @@ func TestUSM(t *testing.T) {
 		b.Release()
 		o.Release()
 	}
-	_, err := py.Run("import usmbridge as ub\na = ub.empty(3, usm_type='shared')\ndel a", nil)
-	require.NoError(t, err)
+	require.NoError(t, testenv.ErrorOf(py.Run("import usmbridge as ub\na = ub.empty(3, usm_type='shared')\ndel a", nil)))
 	embedded.mu.Lock()
 	defer embedded.mu.Unlock()
 	require.Contains(t, embedded.used, rt.DefaultDevice().FilterString()+" shared")
@@ -350,8 +314,7 @@ func TestUSM(t *testing.T) {
 
 func TestConcurrent(t *testing.T) {
 	py, rt := start(t)
-	host, err := memmgr.Default(rt.HostQueue(), syclobj.USMUnknown)
-	require.NoError(t, err)
+	host := testenv.Must(memmgr.Default(rt.HostQueue(), syclobj.USMUnknown))(t)
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Add(1)
@@ -386,8 +349,7 @@ func TestConcurrent(t *testing.T) {
 func TestRegisterTwice(t *testing.T) {
 	start(t)
 	require.NoError(t, pymodule.Register())
-	other, err := syclobj.Open(syclobj.HostOnly())
-	require.NoError(t, err)
+	other := testenv.Must(syclobj.Open(syclobj.HostOnly()))(t)
 	defer other.Close()
 	require.ErrorIs(t, pymodule.Register(pymodule.SetRuntime(other)), pymodule.ErrRegistered)
 	require.NotEqual(t, unsafe.Pointer(nil), pymodule.InitFunc())

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
 	"github.com/usmbridge/usmbridge/interop/pymodule"
 	"github.com/usmbridge/usmbridge/interop/python"
@@ -35,11 +36,9 @@ func TestKeptMemoryIsFreeToGo(t *testing.T) {
 }
 
 func keptMemory(t *testing.T) {
-	rt, err := syclobj.Open()
-	require.NoError(t, err)
+	rt := testenv.Must(syclobj.Open())(t)
 	require.NoError(t, pymodule.Register(pymodule.SetRuntime(rt)))
-	py, err := python.Start()
-	require.NoError(t, err)
+	py := testenv.Must(python.Start())(t)
 	hold := func(names ...string) {
 		_, err := py.Run(`
 import usmbridge
@@ -50,8 +49,7 @@ del a, b`, nil, names...)
 		require.NoError(t, err)
 	}
 	hold()
-	pool, err := memmgr.Default(rt.HostQueue(), syclobj.USMUnknown)
-	require.NoError(t, err)
+	pool := testenv.Must(memmgr.Default(rt.HostQueue(), syclobj.USMUnknown))(t)
 	for range 3 {
 		s := pool.Stats()
 		require.Zero(t, s.AllocatedBytes.Current)
@@ -82,7 +80,7 @@ del a, b`, nil, names...)
 			}
 		}
 	})
-	_, err = py.Run(`
+	_, err := py.Run(`
 import usmbridge
 for n in list(range(1, 70)) * 40:
     many = [usmbridge.empty(64 * n, "uint8", device="host") for _ in range(3)]

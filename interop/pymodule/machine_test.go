@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
 	"github.com/usmbridge/usmbridge/interop/pymodule"
 	"github.com/usmbridge/usmbridge/interop/python"
@@ -39,10 +40,8 @@ func runOn(t *testing.T, code string, machine sycltest.Machine) {
 		return
 	}
 	require.NoError(t, pymodule.Register())
-	py, err := python.Start()
-	require.NoError(t, err)
-	_, err = py.Run(code, nil)
-	require.NoError(t, err)
+	py := testenv.Must(python.Start())(t)
+	require.NoError(t, testenv.ErrorOf(py.Run(code, nil)))
 }
 
 // TestWithoutDoublePrecision checks the default element types of a device that has no double precision.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/share"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
@@ -19,8 +20,7 @@ import (
 func sharingServer(t *testing.T) *share.Server {
 	t.Helper()
 	if state.rt == nil {
-		rt, err := syclobj.Open(syclobj.HostOnly())
-		require.NoError(t, err)
+		rt := testenv.Must(syclobj.Open(syclobj.HostOnly()))(t)
 		state.rt = rt
 		t.Cleanup(func() {
 			state.rt = nil
@@ -29,8 +29,7 @@ func sharingServer(t *testing.T) *share.Server {
 	}
 	// Connections that end count until the server has noticed. A quarter of the limit is more than all
 	// connections of a test.
-	s, err := share.Listen(context.Background(), "", share.Options{MaxPeers: 4096})
-	require.NoError(t, err)
+	s := testenv.Must(share.Listen(context.Background(), "", share.Options{MaxPeers: 4096}))(t)
 	t.Cleanup(func() {
 		require.NoError(t, s.Close())
 		trimShared()
@@ -89,20 +88,17 @@ func TestConnectionIsReplacedOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, isNew)
 	require.NotSame(t, one, two)
-	_, err = one.peer.Names(ctx)
-	require.NoError(t, err, "a used connection was closed")
+	require.NoError(t, testenv.ErrorOf(one.peer.Names(ctx)), "a used connection was closed")
 	three, isNew, err := connect(ctx, s.Address(), one)
 	require.NoError(t, err)
 	require.False(t, isNew)
 	require.Same(t, two, three)
 	release(two)
 	trimShared()
-	_, err = three.peer.Names(ctx)
-	require.NoError(t, err, "a used connection was closed")
+	require.NoError(t, testenv.ErrorOf(three.peer.Names(ctx)), "a used connection was closed")
 	release(one)
 	release(three)
-	_, err = one.peer.Names(ctx)
-	require.ErrorIs(t, err, share.ErrClosed)
+	require.ErrorIs(t, testenv.ErrorOf(one.peer.Names(ctx)), share.ErrClosed)
 }
 
 // TestTrimForgetsLostConnections checks that trimming removes the connection of a closed server.

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
 	"github.com/usmbridge/usmbridge/interop/pymodule"
 	"github.com/usmbridge/usmbridge/interop/python"
@@ -177,10 +178,8 @@ func (s *soakers) leftovers() leftovers {
 // residentBytes returns the resident memory of the process, after Go has returned its free memory.
 func residentBytes(t *testing.T) int {
 	debug.FreeOSMemory()
-	text, err := os.ReadFile("/proc/self/statm")
-	require.NoError(t, err)
-	pages, err := strconv.Atoi(strings.Fields(string(text))[1])
-	require.NoError(t, err)
+	text := testenv.Must(os.ReadFile("/proc/self/statm"))(t)
+	pages := testenv.Must(strconv.Atoi(strings.Fields(string(text))[1]))(t)
 	return pages * os.Getpagesize()
 }
 
@@ -235,8 +234,7 @@ func (s *soakers) soak(t *testing.T, direction string, kinds []exchange, count i
 func TestSoak(t *testing.T) {
 	count := 100000
 	if text := os.Getenv(soakEnv); text != "" {
-		n, err := strconv.Atoi(text)
-		require.NoError(t, err)
+		n := testenv.Must(strconv.Atoi(text))(t)
 		count = n
 	}
 	if asan() {
@@ -266,8 +264,7 @@ func asan() bool { return strings.Contains(fmt.Sprint(hostFlags), "-asan") }
 func soaking(t *testing.T, py *python.Interpreter, rt *syclobj.Runtime) *soakers {
 	s := &soakers{rt: rt, slice: make([]float32, 24)}
 	array := func(r memmgr.Resource) *usmarray.Array {
-		a, err := usmarray.Zeros(r, usmarray.Float32, []int{4, 6})
-		require.NoError(t, err)
+		a := testenv.Must(usmarray.Zeros(r, usmarray.Float32, []int{4, 6}))(t)
 		t.Cleanup(a.Release)
 		return a
 	}
@@ -278,9 +275,9 @@ func soaking(t *testing.T, py *python.Interpreter, rt *syclobj.Runtime) *soakers
 		s.dict, err = s.usm.USMInterface()
 		require.NoError(t, err)
 	}
-	segments, err := segment.NewHost(segment.PeersWrite)
-	require.NoError(t, err)
+	segments := testenv.Must(segment.NewHost(segment.PeersWrite))(t)
 	s.lent = array(memmgr.NewPool(segments))
+	var err error
 	s.server, err = share.Listen(t.Context(), "", share.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.server.Close()) })

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
 	"github.com/usmbridge/usmbridge/interop/pymodule"
 	"github.com/usmbridge/usmbridge/interop/python"
@@ -48,12 +49,9 @@ func TestUnregistered(t *testing.T) {
 
 // handOver passes an array to Python, runs code, and gets the array back.
 func handOver(t *testing.T, code string) (string, error) {
-	py, err := python.Start()
-	require.NoError(t, err)
-	_, err = py.Run("import numpy\n"+code, nil)
-	require.NoError(t, err)
-	a, err := usmarray.FromSlice(memmgr.Host(), []int32{1, 2, 3}, []int{3})
-	require.NoError(t, err)
+	py := testenv.Must(python.Start())(t)
+	require.NoError(t, testenv.ErrorOf(py.Run("import numpy\n"+code, nil)))
+	a := testenv.Must(usmarray.FromSlice(memmgr.Host(), []int32{1, 2, 3}, []int{3}))(t)
 	defer a.Release()
 	x, err := pymodule.ToPython(a)
 	if err != nil {

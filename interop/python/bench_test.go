@@ -5,8 +5,7 @@ package python_test
 import (
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/python"
 )
 
@@ -17,12 +16,9 @@ func BenchmarkPython(b *testing.B) {
 	if err != nil {
 		b.Skipf("no Python to embed: %v", err)
 	}
-	py, err := python.Start(python.WithEnvironment(env))
-	require.NoError(b, err)
-	f, err := py.Eval("lambda x: x", nil)
-	require.NoError(b, err)
-	back, err := py.New(func(a python.Args) (any, error) { return nil, nil })
-	require.NoError(b, err)
+	py := testenv.Must(python.Start(python.WithEnvironment(env)))(b)
+	f := testenv.Must(py.Eval("lambda x: x", nil))(b)
+	back := testenv.Must(py.New(func(a python.Args) (any, error) { return nil, nil }))(b)
 	operations := map[string]func(){
 		"int":      func() { o, _ := py.New(1 << 40); o.Release() },
 		"call":     func() { o, _ := f.Call(1); o.Release() },

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/interop/python/internal/testmod"
 )
@@ -34,12 +35,10 @@ func testCallbacks(t *testing.T, py *python.Interpreter) {
 		return x + y, err
 	}))
 	defer f.Release()
-	out, err := py.Run("r = f(40, y=2); n = f.__name__; d = f.__doc__", python.Vars{"f": f}, "r", "n", "d")
-	require.NoError(t, err)
+	out := testenv.Must(py.Run("r = f(40, y=2); n = f.__name__; d = f.__doc__", python.Vars{"f": f}, "r", "n", "d"))(t)
 	require.Equal(t, map[string]any{"r": int64(42), "n": "add", "d": "adds two"}, out)
 	require.Panics(t, func() { _, _ = kept.Int() }, "arguments end with the call")
-	_, err = f.Call("x", python.Kwargs{"y": 1})
-	require.ErrorIs(t, err, python.TypeError)
+	require.ErrorIs(t, testenv.ErrorOf(f.Call("x", python.Kwargs{"y": 1})), python.TypeError)
 
 	// An owned Object as the result is released. A result that cannot be converted is an error.
 	id := ok[*python.Object](t)(py.New(func(a python.Args) (any, error) { return a.Positional[0].Retain() }))
@@ -56,20 +55,19 @@ func testCallbacks(t *testing.T, py *python.Interpreter) {
 	same.Release()
 	bad := ok[*python.Object](t)(py.Func("bad", "", func(python.Args) (any, error) { return make(chan int), nil }))
 	defer bad.Release()
-	_, err = bad.Call()
+	_, err := bad.Call()
 	require.ErrorIs(t, err, python.TypeError)
 	require.ErrorContains(t, err, "result of bad")
 
 	// Calls from Python threads, and recursion through both languages.
-	out, err = py.Run(`
+	out = testenv.Must(py.Run(`
 import threading
 results = []
 threads = [threading.Thread(target=lambda i=i: results.append(f(i, y=i))) for i in range(8)]
 for th in threads: th.start()
 for th in threads: th.join()
 results.sort()
-`, python.Vars{"f": f}, "results")
-	require.NoError(t, err)
+`, python.Vars{"f": f}, "results"))(t)
 	require.Len(t, out["results"], 8)
 	var fact *python.Object
 	fact = ok[*python.Object](t)(py.Func("fact", "", func(a python.Args) (any, error) {
@@ -95,20 +93,17 @@ func testCapsules(t *testing.T, py *python.Interpreter) {
 	word := new(int64)
 	c := ok[*python.Object](t)(py.Capsule(unsafe.Pointer(word), "usmbridge.test"))
 	require.Equal(t, unsafe.Pointer(word), ok[unsafe.Pointer](t)(c.CapsulePointer("usmbridge.test")))
-	_, err := c.CapsulePointer("other")
-	require.ErrorIs(t, err, python.ValueError)
+	require.ErrorIs(t, testenv.ErrorOf(c.CapsulePointer("other")), python.ValueError)
 	require.Equal(t, "PyCapsule", ok[string](t)(c.Type()))
 	c.Release()
-	_, err = py.Capsule(nil, "usmbridge.test")
-	require.ErrorIs(t, err, python.ValueError)
+	require.ErrorIs(t, testenv.ErrorOf(py.Capsule(nil, "usmbridge.test")), python.ValueError)
 	n := ok[*python.Object](t)(py.New(1))
-	_, err = n.CapsulePointer("x")
-	require.ErrorIs(t, err, python.ValueError)
+	require.ErrorIs(t, testenv.ErrorOf(n.CapsulePointer("x")), python.ValueError)
 	n.Release()
 }
 
 func testBuiltinModule(t *testing.T, py *python.Interpreter) {
-	out, err := py.Run(`
+	out := testenv.Must(py.Run(`
 import usmb_testmod, gc, weakref
 v = usmb_testmod.Vector(5)
 total, size, raw = v.sum(), v.size, memoryview(v).nbytes
@@ -121,13 +116,11 @@ import sys
 leak = sys.getrefcount(usmb_testmod.Vector)
 for i in range(1000): usmb_testmod.Vector(1)
 leak = sys.getrefcount(usmb_testmod.Vector) - leak
-`, nil, "total", "size", "raw", "text", "fixed", "leak")
-	require.NoError(t, err)
+`, nil, "total", "size", "raw", "text", "fixed", "leak"))(t)
 	require.Equal(t, map[string]any{"total": 10.0, "size": int64(5), "raw": int64(40),
 		"text": "sum takes no arguments (1 given)", "fixed": true, "leak": int64(0)}, out)
 	before := testmod.Drains()
-	_, err = py.Run("import usmb_testmod\nusmb_testmod.kick()\nx = [i for i in range(1000)]", nil)
-	require.NoError(t, err)
+	require.NoError(t, testenv.ErrorOf(py.Run("import usmb_testmod\nusmb_testmod.kick()\nx = [i for i in range(1000)]", nil)))
 	require.NoError(t, py.With(func() error { return nil }))
 	require.Greater(t, testmod.Drains(), before)
 	n := testmod.Drains()
@@ -224,7 +217,7 @@ func testWithoutGIL(t *testing.T, py *python.Interpreter) {
 func testFork(t *testing.T, py *python.Interpreter) {
 	f := ok[*python.Object](t)(py.New(func(python.Args) (any, error) { return 1, nil }))
 	defer f.Release()
-	out, err := py.Run(`
+	out := testenv.Must(py.Run(`
 import os, warnings
 warnings.simplefilter("ignore", DeprecationWarning)  # 3.12: fork in a process of many threads
 pid = os.fork()
@@ -239,8 +232,7 @@ if pid == 0:
     os._exit(1)
 status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 parent = f()
-`, python.Vars{"f": f}, "status", "parent")
-	require.NoError(t, err)
+`, python.Vars{"f": f}, "status", "parent"))(t)
 	require.Equal(t, map[string]any{"status": int64(42), "parent": int64(1)}, out)
 }
 
@@ -268,7 +260,7 @@ func testTypedFuncs(t *testing.T, py *python.Interpreter) {
 		"wrong":  func() error { return errMine },
 		"none":   (func(int) int)(nil),
 	}
-	out, err := py.Run(`
+	out := testenv.Must(py.Run(`
 import threading
 r = [half(8), join("-", "a", "b"), join("-"), swap(1, 2), nobody(), who(), none, half.__name__ != ""]
 x = object()
@@ -282,8 +274,7 @@ for th in threads: th.start()
 for th in threads: th.join()
 late = sorted(r[-4:])
 r = r[:-4]
-`, vars, "r", "errors", "late")
-	require.NoError(t, err)
+`, vars, "r", "errors", "late"))(t)
 	require.Equal(t, []any{int64(4), "a-b", "", python.Tuple{2.0, 1.0}, nil, "", nil, true, true}, out["r"])
 	require.Equal(t, []any{int64(0), int64(1), int64(2), int64(3)}, out["late"], "on threads of Python")
 	for i, says := range []string{"RuntimeError: code 3", "TypeError: ", "TypeError: ", "TypeError: argument 1", "TypeError: ",
@@ -291,12 +282,11 @@ r = r[:-4]
 		require.Contains(t, out["errors"].([]any)[i], says)
 	}
 	// A Go error keeps its type on its way through Python.
-	_, err = py.Run("half(3)", python.Vars{"half": vars["half"]})
+	_, err := py.Run("half(3)", python.Vars{"half": vars["half"]})
 	var mine *myError
 	require.ErrorAs(t, err, &mine)
 	require.Equal(t, 3, mine.code)
-	_, err = py.Run("wrong()", python.Vars{"wrong": vars["wrong"]})
-	require.ErrorIs(t, err, errMine)
+	require.ErrorIs(t, testenv.ErrorOf(py.Run("wrong()", python.Vars{"wrong": vars["wrong"]})), errMine)
 	// A context as the first parameter is that of the call.
 	f := ok[*python.Object](t)(py.Eval("lambda f: f()", nil))
 	defer f.Release()
@@ -338,8 +328,7 @@ func generic[T any](v T) T { return v }
 // testGenericNames checks the Python name of a generic function.
 func testGenericNames(t *testing.T, py *python.Interpreter) {
 	for _, f := range []any{generic[int], generic[map[string]int]} {
-		out, err := py.Run("n = f.__name__", python.Vars{"f": f}, "n")
-		require.NoError(t, err)
+		out := testenv.Must(py.Run("n = f.__name__", python.Vars{"f": f}, "n"))(t)
 		require.Equal(t, "generic", out["n"])
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/python"
 )
 
@@ -67,8 +68,7 @@ func testCallContext(t *testing.T, py *python.Interpreter) {
 	_, err := spin.CallContext(ctx, "x")
 	require.ErrorIs(t, err, python.TypeError)
 	require.NotErrorIs(t, err, python.ErrNotStopped)
-	_, err = spin.CallContext(ctx, make(chan int))
-	require.ErrorContains(t, err, "chan int")
+	require.ErrorContains(t, testenv.ErrorOf(spin.CallContext(ctx, make(chan int))), "chan int")
 	cancel(reason)
 	r = ok[*python.Object](t)(spin.CallContext(context.Background(), 10))
 	r.Release()
@@ -332,8 +332,7 @@ def caught(begun, cleanup):
 				defer stop()
 				_, _ = wait.CallContext(inner, 0.05)
 			}))
-			_, err := outer.CallContext(ctx, begun, cleanup)
-			require.ErrorIs(t, err, python.ErrNotStopped)
+			require.ErrorIs(t, testenv.ErrorOf(outer.CallContext(ctx, begun, cleanup)), python.ErrNotStopped)
 			times := get("times")
 			require.Equal(t, int64(1), ok[int64](t)(times.Int()))
 			times.Release()
@@ -352,11 +351,9 @@ func testLateInterrupts(t *testing.T, py *python.Interpreter) {
 	spin := ok[*python.Object](t)(m.Attr("spin"))
 	defer spin.Release()
 	// With a short switch interval, more interrupts arrive while calls run.
-	_, err := py.Run("import sys; sys.setswitchinterval(2e-5)", nil)
-	require.NoError(t, err)
+	require.NoError(t, testenv.ErrorOf(py.Run("import sys; sys.setswitchinterval(2e-5)", nil)))
 	defer func() {
-		_, err := py.Run("import sys; sys.setswitchinterval(0.005)", nil)
-		require.NoError(t, err)
+		require.NoError(t, testenv.ErrorOf(py.Run("import sys; sys.setswitchinterval(0.005)", nil)))
 	}()
 	const rounds = 500
 	var mu sync.Mutex

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/python"
 )
 
@@ -80,36 +81,27 @@ func testConvertErrors(t *testing.T, py *python.Interpreter) {
 		var c *python.ConversionError
 		require.ErrorAs(t, err, &c, "%T", v)
 	}
-	_, err := py.New("\xff")
-	require.ErrorIs(t, err, python.ValueError, "invalid UTF-8 is not a UnicodeDecodeError")
-	_, err = py.New(map[any]any{1: 1, "x": []any{make(chan int)}})
-	require.ErrorContains(t, err, "chan int")
+	require.ErrorIs(t, testenv.ErrorOf(py.New("\xff")), python.ValueError, "invalid UTF-8 is not a UnicodeDecodeError")
+	require.ErrorContains(t, testenv.ErrorOf(py.New(map[any]any{1: 1, "x": []any{make(chan int)}})), "chan int")
 
 	o := ok[*python.Object](t)(py.Eval(`{(1, 2): object()}`, nil))
 	defer o.Release()
-	_, err = o.Value()
-	require.ErrorContains(t, err, "a dict to a Go map")
+	require.ErrorContains(t, testenv.ErrorOf(o.Value()), "a dict to a Go map")
 	s := ok[*python.Object](t)(py.Eval(`"\ud800"`, nil))
 	defer s.Release()
-	_, err = s.Text()
-	require.ErrorIs(t, err, python.Exception("UnicodeEncodeError"))
+	require.ErrorIs(t, testenv.ErrorOf(s.Text()), python.Exception("UnicodeEncodeError"))
 	require.Equal(t, `'\ud800'`, s.String())
-	_, err = s.Bytes()
-	require.ErrorContains(t, err, "Python str to []byte")
-	_, err = s.Int()
-	require.ErrorIs(t, err, python.TypeError)
+	require.ErrorContains(t, testenv.ErrorOf(s.Bytes()), "Python str to []byte")
+	require.ErrorIs(t, testenv.ErrorOf(s.Int()), python.TypeError)
 	big := ok[*python.Object](t)(py.Eval("2**64", nil))
 	defer big.Release()
-	_, err = big.Int()
-	require.ErrorIs(t, err, python.OverflowError)
+	require.ErrorIs(t, testenv.ErrorOf(big.Int()), python.OverflowError)
 	f := ok[*python.Object](t)(py.Eval("1.5", nil))
 	defer f.Release()
-	_, err = f.Int()
-	require.ErrorIs(t, err, python.TypeError, "a float is not an index")
+	require.ErrorIs(t, testenv.ErrorOf(f.Int()), python.TypeError, "a float is not an index")
 	require.InDelta(t, 1.5, ok[float64](t)(f.Float()), 0)
 	require.InDelta(t, 18446744073709551616.0, ok[float64](t)(big.Float()), 0)
-	_, err = s.Float()
-	require.Error(t, err)
+	require.Error(t, testenv.ErrorOf(s.Float()))
 }
 
 func testAs(t *testing.T, py *python.Interpreter) {
@@ -146,11 +138,9 @@ func testAs(t *testing.T, py *python.Interpreter) {
 	check(g, err, (*int)(nil))
 	h, err := python.As[any](eval("[None]"))
 	check(h, err, []any{nil})
-	i, err := python.As[*big.Int](eval("2**70"))
-	require.NoError(t, err)
+	i := testenv.Must(python.As[*big.Int](eval("2**70")))(t)
 	require.Equal(t, "1180591620717411303424", i.String())
-	o, err := python.As[*python.Object](eval("object"))
-	require.NoError(t, err)
+	o := testenv.Must(python.As[*python.Object](eval("object")))(t)
 	o.Release()
 	m, err := python.As[map[int]bool](eval("{1: True}"))
 	check(m, err, map[int]bool{1: true})
@@ -184,8 +174,7 @@ func testObjects(t *testing.T, py *python.Interpreter) {
 	require.Equal(t, 2, ok[int](t)(b.Len()))
 	require.Equal(t, "list", ok[string](t)(b.Type()))
 	ok[*python.Object](t)(ns.Method("__delattr__", "a")).Release()
-	_, err := ns.Attr("a")
-	require.ErrorIs(t, err, python.AttributeError)
+	require.ErrorIs(t, testenv.ErrorOf(ns.Attr("a")), python.AttributeError)
 
 	require.NoError(t, b.SetItem(0, "x"))
 	first := ok[*python.Object](t)(b.Item(0))
@@ -193,7 +182,7 @@ func testObjects(t *testing.T, py *python.Interpreter) {
 	require.Equal(t, "x", ok[string](t)(first.Str()))
 	first.Release()
 	ok[*python.Object](t)(b.Method("__delitem__", 1)).Release()
-	_, err = b.Item(1)
+	_, err := b.Item(1)
 	require.ErrorIs(t, err, python.IndexError)
 	require.ErrorIs(t, err, python.LookupError, "a base class does not match")
 	require.NotErrorIs(t, err, python.KeyError)
@@ -214,8 +203,7 @@ func testObjects(t *testing.T, py *python.Interpreter) {
 	(*python.Object)(nil).Release()
 	bad := ok[*python.Object](t)(py.Eval("type('Bad', (), {'__repr__': lambda s: 1/0, '__len__': lambda s: 1/0})()", nil))
 	defer bad.Release()
-	_, err = bad.Len()
-	require.ErrorIs(t, err, python.Exception("ZeroDivisionError"))
+	require.ErrorIs(t, testenv.ErrorOf(bad.Len()), python.Exception("ZeroDivisionError"))
 	require.Contains(t, bad.String(), "ZeroDivisionError")
 }
 
@@ -246,30 +234,21 @@ func testMisuse(t *testing.T, py *python.Interpreter, released *python.Object) {
 	}
 	require.PanicsWithError(t, "python: Object.Retain: the *Object is nil", func() { _, _ = python.As[*python.Object](nil) })
 	require.False(t, python.Held(), "the panic left the GIL held")
-	_, err := py.Func("f", "", nil)
-	require.ErrorContains(t, err, "Func f")
+	require.ErrorContains(t, testenv.ErrorOf(py.Func("f", "", nil)), "Func f")
 }
 
 // testNilInterpreter runs before Start, while Current returns nil.
 func testNilInterpreter(t *testing.T) {
 	py := python.Current()
 	require.Nil(t, py)
-	_, err := py.New(1)
-	require.ErrorIs(t, err, python.ErrNotStarted)
-	_, err = new(python.Interpreter).New(1)
-	require.ErrorIs(t, err, python.ErrNotStarted)
-	_, err = py.Import("sys")
-	require.ErrorIs(t, err, python.ErrNotStarted)
-	_, err = py.Eval("1", nil)
-	require.ErrorIs(t, err, python.ErrNotStarted)
-	_, err = py.Run("x = 1", nil)
-	require.ErrorIs(t, err, python.ErrNotStarted)
-	_, err = py.Module("m", "")
-	require.ErrorIs(t, err, python.ErrNotStarted)
-	_, err = py.Capsule(unsafe.Pointer(t), "t")
-	require.ErrorIs(t, err, python.ErrNotStarted)
-	_, err = py.Func("f", "", func(python.Args) (any, error) { return nil, nil })
-	require.ErrorIs(t, err, python.ErrNotStarted)
+	require.ErrorIs(t, testenv.ErrorOf(py.New(1)), python.ErrNotStarted)
+	require.ErrorIs(t, testenv.ErrorOf(new(python.Interpreter).New(1)), python.ErrNotStarted)
+	require.ErrorIs(t, testenv.ErrorOf(py.Import("sys")), python.ErrNotStarted)
+	require.ErrorIs(t, testenv.ErrorOf(py.Eval("1", nil)), python.ErrNotStarted)
+	require.ErrorIs(t, testenv.ErrorOf(py.Run("x = 1", nil)), python.ErrNotStarted)
+	require.ErrorIs(t, testenv.ErrorOf(py.Module("m", "")), python.ErrNotStarted)
+	require.ErrorIs(t, testenv.ErrorOf(py.Capsule(unsafe.Pointer(t), "t")), python.ErrNotStarted)
+	require.ErrorIs(t, testenv.ErrorOf(py.Func("f", "", func(python.Args) (any, error) { return nil, nil })), python.ErrNotStarted)
 	require.ErrorIs(t, py.Flush(), python.ErrNotStarted)
 	require.ErrorIs(t, py.Close(), python.ErrNotStarted)
 	require.ErrorIs(t, py.With(func() error { return nil }), python.ErrNotStarted)
@@ -301,14 +280,10 @@ func testCalls(t *testing.T, py *python.Interpreter) {
 	r := ok[*python.Object](t)(s.Method("split", python.Kwargs{"sep": ","}))
 	require.Equal(t, "['a', 'b']", r.String())
 	r.Release()
-	_, err := s.Method("nope")
-	require.ErrorIs(t, err, python.AttributeError)
-	_, err = s.Call()
-	require.ErrorIs(t, err, python.TypeError)
-	_, err = f.Call(1, make(chan int))
-	require.ErrorContains(t, err, "argument 2")
-	_, err = f.Call(python.Kwargs{"k": make(chan int)})
-	require.ErrorContains(t, err, "argument k")
+	require.ErrorIs(t, testenv.ErrorOf(s.Method("nope")), python.AttributeError)
+	require.ErrorIs(t, testenv.ErrorOf(s.Call()), python.TypeError)
+	require.ErrorContains(t, testenv.ErrorOf(f.Call(1, make(chan int))), "argument 2")
+	require.ErrorContains(t, testenv.ErrorOf(f.Call(python.Kwargs{"k": make(chan int)})), "argument k")
 }
 
 func testIteration(t *testing.T, py *python.Interpreter) {
@@ -361,8 +336,7 @@ func testFailedAs(t *testing.T, py *python.Interpreter) {
 		now, _ := python.ObjectCounts()
 		require.LessOrEqual(t, now, objects, expr) // less if Go collected Objects of earlier tests
 	}
-	_, err := py.New(struct{ A int }{})
-	require.ErrorContains(t, err, "pass a map of its fields")
+	require.ErrorContains(t, testenv.ErrorOf(py.New(struct{ A int }{})), "pass a map of its fields")
 }
 
 // testCyclesToGo checks that the conversion of a Python value that contains itself fails with
@@ -387,10 +361,8 @@ func testCyclesToGo(t *testing.T, py *python.Interpreter) {
 			require.ErrorIs(t, err, python.ErrCycle)
 			var conversion *python.ConversionError
 			require.ErrorAs(t, err, &conversion)
-			_, err = python.As[[]any](v)
-			require.ErrorIs(t, err, python.ErrCycle)
-			_, err = python.As[*big.Int](v)
-			require.ErrorIs(t, err, python.ErrCycle)
+			require.ErrorIs(t, testenv.ErrorOf(python.As[[]any](v)), python.ErrCycle)
+			require.ErrorIs(t, testenv.ErrorOf(python.As[*big.Int](v)), python.ErrCycle)
 		})
 	}
 	twice := ok[*python.Object](t)(py.Eval("[a, a, {'x': a}]", python.Vars{"a": []int{1}}))
@@ -443,10 +415,8 @@ func testCyclesToPython(t *testing.T, py *python.Interpreter) {
 			_, err = f.Call(1, c.value)
 			require.ErrorIs(t, err, python.ErrCycle)
 			require.ErrorContains(t, err, "argument 2")
-			_, err = f.Call(python.Kwargs{"k": c.value})
-			require.ErrorIs(t, err, python.ErrCycle)
-			_, err = py.Run("x = v", python.Vars{"v": c.value})
-			require.ErrorIs(t, err, python.ErrCycle)
+			require.ErrorIs(t, testenv.ErrorOf(f.Call(python.Kwargs{"k": c.value})), python.ErrCycle)
+			require.ErrorIs(t, testenv.ErrorOf(py.Run("x = v", python.Vars{"v": c.value})), python.ErrCycle)
 			require.ErrorIs(t, f.SetAttr("x", c.value), python.ErrCycle)
 		})
 	}
@@ -473,17 +443,13 @@ func testDepth(t *testing.T, py *python.Interpreter) {
 	require.ErrorIs(t, err, python.ErrTooDeep)
 	require.ErrorContains(t, err, "1000")
 	require.Less(t, len(err.Error()), 300, "the path is not shortened")
-	_, err = py.New(nest(100_000))
-	require.ErrorIs(t, err, python.ErrTooDeep)
+	require.ErrorIs(t, testenv.ErrorOf(py.New(nest(100_000))), python.ErrTooDeep)
 	deep := ok[*python.Object](t)(py.Eval("__import__('functools').reduce(lambda a, _: [a], range(n), None)", python.Vars{"n": 100_000}))
 	defer deep.Release()
-	_, err = deep.Value()
-	require.ErrorIs(t, err, python.ErrTooDeep)
+	require.ErrorIs(t, testenv.ErrorOf(deep.Value()), python.ErrTooDeep)
 
-	_, err = py.New(map[string]any{"k": []any{1, make(chan int)}})
-	require.ErrorContains(t, err, `value["k"][1]: `)
-	_, err = py.Run(`v = {"k": [1, {(1, 2): 3}]}`, nil, "v")
-	require.ErrorContains(t, err, `variable v: value["k"][1].key(0): `)
+	require.ErrorContains(t, testenv.ErrorOf(py.New(map[string]any{"k": []any{1, make(chan int)}})), `value["k"][1]: `)
+	require.ErrorContains(t, testenv.ErrorOf(py.Run(`v = {"k": [1, {(1, 2): 3}]}`, nil, "v")), `variable v: value["k"][1].key(0): `)
 }
 
 // testLongInts checks integers whose decimal text would exceed Python's limit of digits.

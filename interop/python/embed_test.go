@@ -104,10 +104,8 @@ func TestInChild(t *testing.T) {
 	require.NoError(t, python.RegisterModule(testmod.Name, testmod.Init()))
 	require.NoError(t, python.RegisterModule(testmod.Name, testmod.Init()), "the same registration again is a conflict")
 
-	env, err := python.Inspect(exe)
-	require.NoError(t, err)
-	py, err := python.Start(python.WithEnvironment(env), python.WithArgs("prog", "x"))
-	require.NoError(t, err)
+	env := testenv.Must(python.Inspect(exe))(t)
+	py := testenv.Must(python.Start(python.WithEnvironment(env), python.WithArgs("prog", "x")))(t)
 	for _, c := range []struct {
 		name string
 		f    func(*testing.T, *python.Interpreter)
@@ -158,15 +156,13 @@ func ok[T any](t *testing.T) func(T, error) T {
 
 func testStart(t *testing.T, py *python.Interpreter) {
 	require.Same(t, py, python.Current())
-	again, err := python.Start()
-	require.NoError(t, err)
+	again := testenv.Must(python.Start())(t)
 	require.Same(t, py, again)
 	env := py.Environment()
-	again, err = python.Start(python.WithEnvironment(&env), python.WithArgs("prog", "y"))
-	require.NoError(t, err)
+	again = testenv.Must(python.Start(python.WithEnvironment(&env), python.WithArgs("prog", "y")))(t)
 	require.Same(t, py, again)
 	env.Prefix = "/elsewhere"
-	_, err = python.Start(python.WithEnvironment(&env))
+	_, err := python.Start(python.WithEnvironment(&env))
 	require.ErrorIs(t, err, python.ErrConflict)
 	require.ErrorContains(t, err, "/elsewhere")
 	require.ErrorIs(t, python.RegisterModule("late", testmod.Init()), python.ErrConflict)
@@ -178,15 +174,14 @@ func testStart(t *testing.T, py *python.Interpreter) {
 }
 
 func testEnvironment(t *testing.T, py *python.Interpreter) {
-	out, err := py.Run(`
+	out := testenv.Must(py.Run(`
 import sys, signal
 r = dict(prefix=sys.prefix, base=sys.base_prefix, exe=sys.executable, argv=sys.argv,
          version=sys.version_info[:3], fs=sys.getfilesystemencoding(), path=sys.path,
          sigint=signal.getsignal(signal.SIGINT), name=__name__)
 import sysconfig
 r["purelib"] = sysconfig.get_path("purelib")
-`, nil, "r")
-	require.NoError(t, err)
+`, nil, "r"))(t)
 	r, env := out["r"].(map[string]any), py.Environment()
 	require.Equal(t, env.Prefix, r["prefix"])
 	require.Equal(t, env.BasePrefix, r["base"])
@@ -201,23 +196,18 @@ r["purelib"] = sysconfig.get_path("purelib")
 }
 
 func testRun(t *testing.T, py *python.Interpreter) {
-	out, err := py.Run("y = x + 1\nz = [y]", python.Vars{"x": 1}, "y", "z")
-	require.NoError(t, err)
+	out := testenv.Must(py.Run("y = x + 1\nz = [y]", python.Vars{"x": 1}, "y", "z"))(t)
 	require.Equal(t, map[string]any{"y": int64(2), "z": []any{int64(2)}}, out)
-	_, err = py.Run("x = object()", nil, "x", "missing")
+	_, err := py.Run("x = object()", nil, "x", "missing")
 	require.ErrorIs(t, err, python.KeyError)
 	require.ErrorContains(t, err, "missing")
-	_, err = py.Run("if", nil)
-	require.ErrorIs(t, err, python.SyntaxError)
-	_, err = py.Run("", python.Vars{"c": make(chan int)})
-	require.ErrorContains(t, err, "chan int")
+	require.ErrorIs(t, testenv.ErrorOf(py.Run("if", nil)), python.SyntaxError)
+	require.ErrorContains(t, testenv.ErrorOf(py.Run("", python.Vars{"c": make(chan int)})), "chan int")
 	v := ok[*python.Object](t)(py.Eval("a * 2", python.Vars{"a": "ab"}))
 	require.Equal(t, "abab", ok[string](t)(v.Text()))
 	v.Release()
-	_, err = py.Eval("x = 1", nil)
-	require.ErrorIs(t, err, python.SyntaxError)
-	_, err = py.Import("no_such_module")
-	require.ErrorIs(t, err, python.ModuleNotFoundError)
+	require.ErrorIs(t, testenv.ErrorOf(py.Eval("x = 1", nil)), python.SyntaxError)
+	require.ErrorIs(t, testenv.ErrorOf(py.Import("no_such_module")), python.ModuleNotFoundError)
 	none := ok[*python.Object](t)(py.New(nil))
 	require.True(t, none.IsNone())
 	none.Release()
@@ -235,12 +225,9 @@ func testModule(t *testing.T, py *python.Interpreter) {
 	require.Contains(t, e.Traceback, `File "<go module gomod>", line 2, in f`)
 	require.Contains(t, e.Traceback, "return 10 / x", "the traceback lacks the source line")
 
-	_, err = py.Module("gobad", "1/0")
-	require.ErrorIs(t, err, python.Exception("ZeroDivisionError"))
-	_, err = py.Import("gobad")
-	require.ErrorIs(t, err, python.ModuleNotFoundError)
-	_, err = py.Module("gomod", "1/0")
-	require.Error(t, err)
+	require.ErrorIs(t, testenv.ErrorOf(py.Module("gobad", "1/0")), python.Exception("ZeroDivisionError"))
+	require.ErrorIs(t, testenv.ErrorOf(py.Import("gobad")), python.ModuleNotFoundError)
+	require.Error(t, testenv.ErrorOf(py.Module("gomod", "1/0")))
 	kept := ok[*python.Object](t)(py.Import("gomod"))
 	require.Equal(t, m.Pointer(), kept.Pointer(), "a failed replacement removed the old module")
 	kept.Release()
@@ -261,9 +248,7 @@ func testNumpy(t *testing.T, py *python.Interpreter) {
 	defer sum.Release()
 	list := ok[*python.Object](t)(sum.Method("tolist"))
 	defer list.Release()
-	v, err := python.As[[]float64](list)
-	require.NoError(t, err)
-	require.Equal(t, []float64{3, 5, 7}, v)
+	require.Equal(t, []float64{3, 5, 7}, testenv.Must(python.As[[]float64](list))(t))
 	_, err = m.Method("sum", python.Kwargs{"axis": 5})
 	require.ErrorIs(t, err, python.Exception("numpy.exceptions.AxisError"))
 	require.ErrorIs(t, err, python.ValueError)
@@ -296,10 +281,8 @@ func TestStartErrors(t *testing.T) {
 	require.ErrorContains(t, err, notLib)
 	pipe := filepath.Join(t.TempDir(), "libpython3.11.so")
 	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
-	_, err = python.Start(python.WithEnvironment(&python.Environment{Library: pipe}))
-	require.ErrorContains(t, err, pipe+": it is a named pipe")
-	_, err = python.Start(python.WithEnvironment(&python.Environment{Executable: "/x"}))
-	require.ErrorIs(t, err, python.ErrNoLibrary)
+	require.ErrorContains(t, testenv.ErrorOf(python.Start(python.WithEnvironment(&python.Environment{Library: pipe}))), pipe+": it is a named pipe")
+	require.ErrorIs(t, testenv.ErrorOf(python.Start(python.WithEnvironment(&python.Environment{Executable: "/x"}))), python.ErrNoLibrary)
 	require.Nil(t, python.Current())
 
 	// Libraries without the symbols of CPython, and of a free-threaded build.
@@ -347,12 +330,9 @@ func TestStartAgainInChild(t *testing.T) {
 	if exe == "" {
 		t.Skip("run by TestStartAgain in a new process")
 	}
-	env, err := python.Inspect(exe)
-	require.NoError(t, err)
-	_, err = python.Start(python.WithEnvironment(env), python.WithArgs("\xff"))
-	require.Error(t, err)
-	py, err := python.Start(python.WithEnvironment(env), python.WithArgs("prog"))
-	require.NoError(t, err)
+	env := testenv.Must(python.Inspect(exe))(t)
+	require.Error(t, testenv.ErrorOf(python.Start(python.WithEnvironment(env), python.WithArgs("\xff"))))
+	py := testenv.Must(python.Start(python.WithEnvironment(env), python.WithArgs("prog")))(t)
 	require.False(t, py.Adopted())
 	require.NoError(t, py.Close())
 	require.ErrorIs(t, py.Flush(), python.ErrGone)

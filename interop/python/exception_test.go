@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/python"
 )
 
@@ -40,14 +41,10 @@ except Mine as e:
 	require.Equal(t, "__go__.Mine", ok[string](t)(cause.Type()))
 	cause.Release()
 
-	_, err = py.Run("raise KeyError", nil)
-	require.EqualError(t, err, "python: KeyError")
-	_, err = py.Run("class E(Exception):\n def __str__(self): raise TypeError\nraise E", nil)
-	require.ErrorContains(t, err, "str() of the exception failed")
-	_, err = py.Run("import json\njson.loads('{')", nil)
-	require.ErrorIs(t, err, python.Exception("json.decoder.JSONDecodeError"))
-	_, err = py.Run("raise SystemExit(3)", nil)
-	require.ErrorIs(t, err, python.SystemExit, "a SystemExit is not returned as an error")
+	require.EqualError(t, testenv.ErrorOf(py.Run("raise KeyError", nil)), "python: KeyError")
+	require.ErrorContains(t, testenv.ErrorOf(py.Run("class E(Exception):\n def __str__(self): raise TypeError\nraise E", nil)), "str() of the exception failed")
+	require.ErrorIs(t, testenv.ErrorOf(py.Run("import json\njson.loads('{')", nil)), python.Exception("json.decoder.JSONDecodeError"))
+	require.ErrorIs(t, testenv.ErrorOf(py.Run("raise SystemExit(3)", nil)), python.SystemExit, "a SystemExit is not returned as an error")
 }
 
 type ownError struct{ n int }
@@ -86,11 +83,10 @@ func testGoErrors(t *testing.T, py *python.Interpreter) {
 		{errors.New("not \xff UTF-8"), python.RuntimeError},
 	} {
 		raise = c.err
-		out, err := py.Run("try:\n  f()\nexcept Exception as e:\n  name = type(e).__name__; text = str(e)", python.Vars{"f": f}, "name", "text")
-		require.NoError(t, err)
+		out := testenv.Must(py.Run("try:\n  f()\nexcept Exception as e:\n  name = type(e).__name__; text = str(e)", python.Vars{"f": f}, "name", "text"))(t)
 		require.Equal(t, string(c.class), out["name"], "%v", c.err)
 		require.Equal(t, strings.ToValidUTF8(c.err.Error(), "�"), out["text"])
-		_, err = py.Run("f()", python.Vars{"f": f})
+		_, err := py.Run("f()", python.Vars{"f": f})
 		require.ErrorIs(t, err, c.err, "the Go error is lost in Python")
 		require.ErrorIs(t, err, c.class)
 	}
@@ -112,14 +108,13 @@ func testGoErrors(t *testing.T, py *python.Interpreter) {
 		return nil, fmt.Errorf("in Go: %w", err)
 	}))
 	defer wrapping.Release()
-	out, err := py.Run(`
+	out := testenv.Must(py.Run(`
 exc = KeyError("k")
 try: through(exc)
 except KeyError as e: same = e is exc
 try: wrapping(exc)
 except KeyError as e: cause = e.__cause__ is exc; text = str(e.args[0])
-`, python.Vars{"through": through, "wrapping": wrapping}, "same", "cause", "text")
-	require.NoError(t, err)
+`, python.Vars{"through": through, "wrapping": wrapping}, "same", "cause", "text"))(t)
 	require.Equal(t, map[string]any{"same": true, "cause": true, "text": "in Go: python: KeyError: 'k'"}, out)
 
 	exc := ok[*python.Object](t)(py.New(fmt.Errorf("%w: as a value", python.ValueError)))
@@ -217,12 +212,11 @@ def alive(): return sum(r() is not None for r in made), len(made)
 // enclosing Python code is handling, although they are the context of its exception.
 func testHandledExceptionsStay(t *testing.T, py *python.Interpreter) {
 	f := ok[*python.Object](t)(py.Func("fails", "", func(python.Args) (any, error) {
-		_, err := py.Run("raise KeyError", nil)
-		require.ErrorIs(t, err, python.KeyError)
+		require.ErrorIs(t, testenv.ErrorOf(py.Run("raise KeyError", nil)), python.KeyError)
 		return nil, nil
 	}))
 	defer f.Release()
-	out, err := py.Run(`
+	out := testenv.Must(py.Run(`
 def local():
     word = "here"
     raise ValueError
@@ -233,12 +227,11 @@ except ValueError as outer:
         f()
         obj = inner.obj
     word = outer.__traceback__.tb_next.tb_frame.f_locals.get("word")
-`, python.Vars{"f": f}, "obj", "word")
-	require.NoError(t, err)
+`, python.Vars{"f": f}, "obj", "word"))(t)
 	require.Equal(t, map[string]any{"obj": "text", "word": "here"}, out)
 
 	// A suspended generator that caught the cause of the error can continue.
-	out, err = py.Run(`
+	out = testenv.Must(py.Run(`
 def connection():
     n = 0
     while True:
@@ -254,13 +247,11 @@ def read():
     n = next(numbers)
     if n < 0: raise ValueError from failed[-1]
     return n
-`, nil, "read")
-	require.NoError(t, err)
+`, nil, "read"))(t)
 	read := out["read"].(*python.Object)
 	defer read.Release()
 	for range 3 {
-		_, err := read.Call()
-		require.ErrorIs(t, err, python.ValueError)
+		require.ErrorIs(t, testenv.ErrorOf(read.Call()), python.ValueError)
 		answer := ok[*python.Object](t)(read.Call())
 		require.Positive(t, ok[int](t)(python.As[int](answer)))
 		answer.Release()

@@ -81,8 +81,7 @@ func TestFindOrder(t *testing.T) {
 	path := os.Getenv("PATH")
 
 	find := func() *python.Environment {
-		env, err := python.Find()
-		require.NoError(t, err)
+		env := testenv.Must(python.Find())(t)
 		require.Equal(t, lib, env.Library)
 		require.Equal(t, python.Version{Major: 3, Minor: 12, Micro: 4}, env.Version)
 		return env
@@ -108,8 +107,7 @@ func TestFindOrder(t *testing.T) {
 	require.ErrorIs(t, err, python.ErrNotFound)
 	require.ErrorContains(t, err, "no python3 on PATH")
 	t.Setenv(python.EnvVar, "off")
-	_, err = python.Find()
-	require.ErrorContains(t, err, `"off"`)
+	require.ErrorContains(t, testenv.ErrorOf(python.Find()), `"off"`)
 	t.Setenv("PATH", path)
 }
 
@@ -141,8 +139,7 @@ func TestFindNothingInTheWorkingDirectory(t *testing.T) {
 	for _, env := range pythons {
 		for _, path := range []string{"", ".", ":/nonexistent", "/nonexistent:", "./."} {
 			t.Setenv("PYTHONPATH", path)
-			found, err := python.Inspect(env.Executable)
-			require.NoError(t, err)
+			found := testenv.Must(python.Inspect(env.Executable))(t)
 			require.Equal(t, env.Library, found.Library)
 			require.NoFileExists(t, ran, "%s, PYTHONPATH=%s", env.Executable, path)
 		}
@@ -155,18 +152,15 @@ func TestFindNothingInTheWorkingDirectory(t *testing.T) {
 	} {
 		t.Setenv(python.EnvVar, c.variable)
 		t.Setenv("PATH", c.path)
-		env, err := python.Find()
-		require.NoError(t, err)
+		env := testenv.Must(python.Find())(t)
 		require.Equal(t, lib, env.Library, "a relative path was used")
 		require.NoFileExists(t, ran)
 	}
 	t.Setenv("PATH", "python3/bin")
 	t.Setenv(python.EnvVar, "")
-	_, err := python.Find()
-	require.ErrorIs(t, err, python.ErrNotFound)
+	require.ErrorIs(t, testenv.ErrorOf(python.Find()), python.ErrNotFound)
 	t.Setenv(python.EnvVar, "./python3")
-	_, err = python.Find()
-	require.NoError(t, err)
+	require.NoError(t, testenv.ErrorOf(python.Find()))
 	require.FileExists(t, ran, "the interpreter in the working directory was not run")
 }
 
@@ -182,8 +176,7 @@ func TestCAPI(t *testing.T) {
 	compared := 0
 	ours := layout(t, cc)
 	for _, env := range pythons(t) {
-		out, err := exec.Command(env.Executable, "-c", "import sysconfig; print(sysconfig.get_path('include'), end='')").Output()
-		require.NoError(t, err)
+		out := testenv.Must(exec.Command(env.Executable, "-c", "import sysconfig; print(sysconfig.get_path('include'), end='')").Output())(t)
 		include := string(out)
 		if _, err := os.Stat(filepath.Join(include, "Python.h")); err != nil {
 			t.Logf("%s %s has no headers", env.Executable, env.Version)
@@ -210,7 +203,6 @@ func layout(t *testing.T, cc string, flags ...string) string {
 	args := append(flags, "-I.", "-o", bin, "testdata/layout.c")
 	out, err := exec.Command(cc, args...).CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	out, err = exec.Command(bin).Output()
-	require.NoError(t, err)
+	out = testenv.Must(exec.Command(bin).Output())(t)
 	return string(out)
 }

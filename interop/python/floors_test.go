@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/internal/testenv"
 )
 
 // floors lists the C files of this package in order. A file includes, and therefore calls,
@@ -29,16 +31,14 @@ var floors = []string{
 }
 
 func TestCFilesIncludeOnlyLowerOnes(t *testing.T) {
-	files, err := filepath.Glob("*.[ch]")
-	require.NoError(t, err)
+	files := testenv.Must(filepath.Glob("*.[ch]"))(t)
 	require.NotEmpty(t, files)
 	include := regexp.MustCompile(`(?m)^#include "(.+)\.h"`)
 	for _, file := range files {
 		name := strings.TrimSuffix(file, filepath.Ext(file))
 		floor := slices.Index(floors, name)
 		require.NotEqual(t, -1, floor, "%s has no floor", file)
-		text, err := os.ReadFile(file)
-		require.NoError(t, err)
+		text := testenv.Must(os.ReadFile(file))(t)
 		for _, m := range include.FindAllStringSubmatch(string(text), -1) {
 			below := slices.Index(floors, m[1])
 			require.NotEqual(t, -1, below, "%s includes %s.h", file, m[1])
@@ -54,15 +54,13 @@ func TestCFilesIncludeOnlyLowerOnes(t *testing.T) {
 func TestTableHasNoUnusedRows(t *testing.T) {
 	used := map[string]bool{}
 	for _, pattern := range []string{"*.[ch]", "../pymodule/*.[ch]", "../internal/calls/*.[ch]", "internal/testmod/*.c", "*.go"} {
-		files, err := filepath.Glob(pattern)
-		require.NoError(t, err)
+		files := testenv.Must(filepath.Glob(pattern))(t)
 		for _, file := range files {
 			switch file {
 			case "usmb_pyfuncs.h", "usmb_pymacros.h", "usmb_pytable.c":
 				continue
 			}
-			text, err := os.ReadFile(file)
-			require.NoError(t, err)
+			text := testenv.Must(os.ReadFile(file))(t)
 			code := regexp.MustCompile(`(?s)/\*.*?\*/|//[^\n]*`).ReplaceAllString(string(text), "")
 			for _, name := range regexp.MustCompile(`\b_?Py\w+`).FindAllString(code, -1) {
 				used[name] = true

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/interop/python/internal/testmod"
 )
@@ -77,8 +78,7 @@ named = Named()
 	defer named.Release()
 	for _, name := range []any{5, bytes.Repeat([]byte{0x9c, 0x41, 0x41, 0x41}, 64), nil} {
 		ok[*python.Object](t)(m.Method("name_it", name)).Release()
-		_, err = named.Type()
-		require.ErrorIs(t, err, python.TypeError)
+		require.ErrorIs(t, testenv.ErrorOf(named.Type()), python.TypeError)
 		_, err = m.Method("fail")
 		var e *python.Error
 		require.ErrorAs(t, err, &e)
@@ -121,8 +121,7 @@ class Mover:
 	movers := make([]unsafe.Pointer, 300)
 	for i := range movers {
 		o := ok[*python.Object](t)(m.Method("Mover"))
-		p, err := python.NewReference(o)
-		require.NoError(t, err)
+		p := testenv.Must(python.NewReference(o))(t)
 		o.Release()
 		movers[i] = p
 	}
@@ -159,12 +158,9 @@ class Mover:
 
 // testNULs checks that source text with a NUL is an error.
 func testNULs(t *testing.T, py *python.Interpreter) {
-	_, err := py.Eval("1\x00+1", nil)
-	require.ErrorIs(t, err, python.ValueError)
-	_, err = py.Run("x = 1\x00\n", nil, "x")
-	require.ErrorIs(t, err, python.ValueError)
-	_, err = py.Module("nul", "x = 1\n\x00")
-	require.ErrorIs(t, err, python.ValueError)
+	require.ErrorIs(t, testenv.ErrorOf(py.Eval("1\x00+1", nil)), python.ValueError)
+	require.ErrorIs(t, testenv.ErrorOf(py.Run("x = 1\x00\n", nil, "x")), python.ValueError)
+	require.ErrorIs(t, testenv.ErrorOf(py.Module("nul", "x = 1\n\x00")), python.ValueError)
 }
 
 func testNarrowFloats(t *testing.T, py *python.Interpreter) {

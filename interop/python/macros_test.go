@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/internal/testenv"
 )
 
 var writeMacros = flag.Bool("write-macros", false, "write usmb_pymacros.h")
@@ -22,8 +24,7 @@ func TestMacros(t *testing.T) {
 	if *writeMacros {
 		require.NoError(t, os.WriteFile(path, []byte(want), 0o666))
 	}
-	have, err := os.ReadFile(path)
-	require.NoError(t, err)
+	have := testenv.Must(os.ReadFile(path))(t)
 	require.Equal(t, want, string(have), "run CGO_ENABLED=0 go test ./interop/python -run TestMacros -write-macros")
 }
 
@@ -31,8 +32,7 @@ func TestMacros(t *testing.T) {
 // wheels cannot check this, because the members are found with dlsym. testdata/stable_abi_3.11.txt has the
 // names of the members that Misc/stable_abi.toml of CPython 3.11 lists.
 func TestStableABI(t *testing.T) {
-	text, err := os.ReadFile("testdata/stable_abi_3.11.txt")
-	require.NoError(t, err)
+	text := testenv.Must(os.ReadFile("testdata/stable_abi_3.11.txt"))(t)
 	var names []string
 	for _, list := range []string{"REQUIRED", "EXCEPTIONS", "TYPES"} {
 		names = append(names, tableNames(t, list)...)
@@ -76,8 +76,7 @@ func macros(t *testing.T) string {
 // tableNames returns the names in the list USMB_PY_<list> of usmb_pyfuncs.h.
 func tableNames(t *testing.T, list string) []string {
 	t.Helper()
-	text, err := os.ReadFile("usmb_pyfuncs.h")
-	require.NoError(t, err)
+	text := testenv.Must(os.ReadFile("usmb_pyfuncs.h"))(t)
 	_, rows, found := strings.Cut(string(text), "#define USMB_PY_"+list+"(X)")
 	require.True(t, found, list)
 	rows, _, _ = strings.Cut(rows, "\n\n")

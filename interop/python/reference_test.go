@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/interop/python/internal/testmod"
 )
@@ -51,17 +52,14 @@ func testReferences(t *testing.T, py *python.Interpreter) {
 		{"attr", func(o *python.Object) {
 			require.NoError(t, o.SetAttr("x", 1))
 			ok[*python.Object](t)(o.Attr("x")).Release()
-			_, err := o.Attr("y")
-			require.Error(t, err)
+			require.Error(t, testenv.ErrorOf(o.Attr("y")))
 		}},
 		{"call", func(o *python.Object) {
 			f := ok[*python.Object](t)(py.Eval("lambda *a, **k: (a, k)", nil))
 			defer f.Release()
 			ok[*python.Object](t)(f.Call(o, o, python.Kwargs{"k": o})).Release()
-			_, err := o.Call(o)
-			require.Error(t, err)
-			_, err = o.Method("no", o)
-			require.Error(t, err)
+			require.Error(t, testenv.ErrorOf(o.Call(o)))
+			require.Error(t, testenv.ErrorOf(o.Method("no", o)))
 		}},
 		{"value", func(o *python.Object) {
 			l := ok[*python.Object](t)(py.New(map[string]any{"a": []any{o, python.Tuple{o}}}))
@@ -74,20 +72,15 @@ func testReferences(t *testing.T, py *python.Interpreter) {
 		{"as fails", func(o *python.Object) {
 			l := ok[*python.Object](t)(py.New([]any{o, o}))
 			defer l.Release()
-			_, err := python.As[[]int](l)
-			require.Error(t, err)
+			require.Error(t, testenv.ErrorOf(python.As[[]int](l)))
 		}},
 		{"run", func(o *python.Object) {
-			_, err := py.Run("y = x", python.Vars{"x": o}, "missing")
-			require.Error(t, err)
-			_, err = py.Run("raise ValueError(1)", python.Vars{"x": o})
-			require.Error(t, err)
+			require.Error(t, testenv.ErrorOf(py.Run("y = x", python.Vars{"x": o}, "missing")))
+			require.Error(t, testenv.ErrorOf(py.Run("raise ValueError(1)", python.Vars{"x": o})))
 		}},
 		{"bad list", func(o *python.Object) {
-			_, err := py.New([]any{o, make(chan int)})
-			require.Error(t, err)
-			_, err = py.New(map[string]any{"a": o, "b": make(chan int)})
-			require.Error(t, err)
+			require.Error(t, testenv.ErrorOf(py.New([]any{o, make(chan int)})))
+			require.Error(t, testenv.ErrorOf(py.New(map[string]any{"a": o, "b": make(chan int)})))
 		}},
 		{"callback", func(o *python.Object) {
 			f := ok[*python.Object](t)(py.New(func(a python.Args) (any, error) {
@@ -163,20 +156,15 @@ func testClose(t *testing.T, py *python.Interpreter) {
 	spare := ok[unsafe.Pointer](t)(python.NewReference(o))
 	require.NoError(t, py.Close())
 	require.NoError(t, py.Close())
-	text, err := os.ReadFile(file)
-	require.NoError(t, err)
+	text := testenv.Must(os.ReadFile(file))(t)
 	require.Equal(t, "ran", string(text))
 	require.Equal(t, 1, testmod.Exits())
 	require.False(t, python.Alive())
-	_, err = py.Import("sys")
-	require.ErrorIs(t, err, python.ErrGone)
-	_, err = o.Str()
-	require.ErrorIs(t, err, python.ErrGone)
-	_, err = py.New(1)
-	require.ErrorIs(t, err, python.ErrGone)
+	require.ErrorIs(t, testenv.ErrorOf(py.Import("sys")), python.ErrGone)
+	require.ErrorIs(t, testenv.ErrorOf(o.Str()), python.ErrGone)
+	require.ErrorIs(t, testenv.ErrorOf(py.New(1)), python.ErrGone)
 	require.ErrorIs(t, py.With(func() error { return nil }), python.ErrGone)
-	_, err = python.Start()
-	require.ErrorIs(t, err, python.ErrGone)
+	require.ErrorIs(t, testenv.ErrorOf(python.Start()), python.ErrGone)
 	o.Release() // leaks the reference
 	python.Raise(io.EOF)
 	testmod.DropOnThread(spare)
@@ -206,8 +194,7 @@ func testThreadState(t *testing.T, py *python.Interpreter) {
 	for range threads {
 		require.NoError(t, <-errs)
 	}
-	_, err := local.Attr("x")
-	require.ErrorIs(t, err, python.AttributeError, "this thread sees the object of another thread")
+	require.ErrorIs(t, testenv.ErrorOf(local.Attr("x")), python.AttributeError, "this thread sees the object of another thread")
 	close(hold)
 	group.Wait()
 	// Two of the threads may keep their objects: the main thread of the process never ends,

@@ -82,13 +82,10 @@ func plainRead(b *testing.B, f *os.File, to []byte, readers int) {
 // rss returns a field of /proc/self/status in KiB.
 func rss(b *testing.B, key string) int64 {
 	b.Helper()
-	text, err := os.ReadFile("/proc/self/status")
-	require.NoError(b, err)
+	text := testenv.Must(os.ReadFile("/proc/self/status"))(b)
 	for line := range strings.Lines(string(text)) {
 		if rest, ok := strings.CutPrefix(line, key+":"); ok {
-			n, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-			require.NoError(b, err)
-			return n
+			return testenv.Must(strconv.ParseInt(strings.Fields(rest)[0], 10, 64))(b)
 		}
 	}
 	b.Fatal("no ", key)
@@ -131,16 +128,12 @@ func contest(rounds int, runs ...func()) []float64 {
 func BenchmarkReadPlain(b *testing.B) {
 	path := benchFile(b)
 	ctx := context.Background()
-	file, err := os.Open(path)
-	require.NoError(b, err)
+	file := testenv.Must(os.Open(path))(b)
 	defer file.Close()
-	f, err := safetensors.Open(path)
-	require.NoError(b, err)
+	f := testenv.Must(safetensors.Open(path))(b)
 	defer f.Close()
-	info, err := file.Stat()
-	require.NoError(b, err)
-	plain, err := syscall.Mmap(-1, 0, int(info.Size()), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
-	require.NoError(b, err)
+	info := testenv.Must(file.Stat())(b)
+	plain := testenv.Must(syscall.Mmap(-1, 0, int(info.Size()), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE))(b)
 	defer func() { require.NoError(b, syscall.Munmap(plain)) }()
 	plainRead(b, file, plain, benchReaders)
 	o := safetensors.ReadOptions{Readers: benchReaders}
@@ -153,8 +146,7 @@ func BenchmarkReadPlain(b *testing.B) {
 		{"usm-device", func() *memmgr.Pool { return transfertest.USM(b, syclobj.USMDevice) }},
 	} {
 		b.Run(memory.name, func(b *testing.B) {
-			arrays, err := f.ReadAll(ctx, memory.pool(), o)
-			require.NoError(b, err)
+			arrays := testenv.Must(f.ReadAll(ctx, memory.pool(), o))(b)
 			defer func() {
 				for _, a := range arrays {
 					a.Release()
@@ -200,10 +192,8 @@ func BenchmarkLoad(b *testing.B) {
 	pool := transfertest.USM(b, syclobj.USMDevice) // which configures OpenCL, for the peer too
 	cmd := exec.Command(testenv.Interpreter(b, "import safetensors.numpy, dpnp"), "-c", peerLoads, path)
 	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	require.NoError(b, err)
-	out, err := cmd.StdoutPipe()
-	require.NoError(b, err)
+	in := testenv.Must(cmd.StdinPipe())(b)
+	out := testenv.Must(cmd.StdoutPipe())(b)
 	require.NoError(b, cmd.Start())
 	defer func() {
 		require.NoError(b, in.Close())
@@ -211,21 +201,16 @@ func BenchmarkLoad(b *testing.B) {
 	}()
 	lines := bufio.NewScanner(out)
 	peer := func() float64 {
-		_, err := io.WriteString(in, "load\n")
-		require.NoError(b, err)
+		require.NoError(b, testenv.ErrorOf(io.WriteString(in, "load\n")))
 		require.True(b, lines.Scan(), "the peer ended")
-		s, err := strconv.ParseFloat(lines.Text(), 64)
-		require.NoError(b, err)
-		return s
+		return testenv.Must(strconv.ParseFloat(lines.Text(), 64))(b)
 	}
 	ctx := context.Background()
 	ours := func() float64 {
 		start := time.Now()
-		f, err := safetensors.Open(path)
-		require.NoError(b, err)
+		f := testenv.Must(safetensors.Open(path))(b)
 		defer f.Close()
-		arrays, err := f.ReadAll(ctx, pool, safetensors.ReadOptions{Readers: benchReaders})
-		require.NoError(b, err)
+		arrays := testenv.Must(f.ReadAll(ctx, pool, safetensors.ReadOptions{Readers: benchReaders}))(b)
 		s := time.Since(start).Seconds()
 		for _, a := range arrays {
 			a.Release()

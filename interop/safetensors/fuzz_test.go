@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/safetensors"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/usmarray"
@@ -46,13 +47,11 @@ func FuzzHeader(f *testing.F) {
 		require.LessOrEqual(t, total, int64(len(b)))
 		var again bytes.Buffer
 		require.NoError(t, safetensors.Write(ctx, &again, tensors, safetensors.WriteOptions{Metadata: file.Metadata()}))
-		second, err := safetensors.NewFile(bytes.NewReader(again.Bytes()), int64(again.Len()))
-		require.NoError(t, err)
+		second := testenv.Must(safetensors.NewFile(bytes.NewReader(again.Bytes()), int64(again.Len())))(t)
 		require.Len(t, second.Tensors(), len(tensors))
 		require.Equal(t, file.Metadata(), second.Metadata())
 		for name, a := range tensors {
-			c, err := second.Read(ctx, name, memmgr.Host(), safetensors.ReadOptions{Readers: 1})
-			require.NoError(t, err)
+			c := testenv.Must(second.Read(ctx, name, memmgr.Host(), safetensors.ReadOptions{Readers: 1}))(t)
 			require.Equal(t, a.DataType(), c.DataType())
 			require.Equal(t, content(t, a), content(t, c))
 			c.Release()

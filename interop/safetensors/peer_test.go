@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/safetensors"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/usmarray"
@@ -51,27 +52,23 @@ json.dump(described, open("all.json", "w"))
 func TestReadsWhatThePeerWrites(t *testing.T) {
 	dir := t.TempDir()
 	runPython(t, dir, save)
-	text, err := os.ReadFile(filepath.Join(dir, "all.json"))
-	require.NoError(t, err)
+	text := testenv.Must(os.ReadFile(filepath.Join(dir, "all.json")))(t)
 	var described map[string]struct {
 		Type  string
 		Shape []int
 	}
 	require.NoError(t, json.Unmarshal(text, &described))
 	require.Greater(t, len(described), 90)
-	f, err := safetensors.Open(filepath.Join(dir, "all.safetensors"))
-	require.NoError(t, err)
+	f := testenv.Must(safetensors.Open(filepath.Join(dir, "all.safetensors")))(t)
 	defer f.Close()
 	require.Equal(t, map[string]string{"origin": "the peer", "é": "ü\u2028"}, f.Metadata())
 	require.Len(t, f.Tensors(), len(described))
 	ctx := context.Background()
 	everyMemory(t, func(t *testing.T, r memmgr.Resource) {
-		all, err := f.ReadAll(ctx, r, safetensors.ReadOptions{Readers: 3, Tag: "test"})
-		require.NoError(t, err)
+		all := testenv.Must(f.ReadAll(ctx, r, safetensors.ReadOptions{Readers: 3, Tag: "test"}))(t)
 		require.Len(t, all, len(described))
 		for name, d := range described {
-			want, err := os.ReadFile(filepath.Join(dir, name+".raw"))
-			require.NoError(t, err)
+			want := testenv.Must(os.ReadFile(filepath.Join(dir, name+".raw")))(t)
 			info, ok := f.Tensor(name)
 			require.True(t, ok)
 			require.Equal(t, d.Type, info.TypeName)
@@ -98,18 +95,15 @@ func shards(t *testing.T, f *safetensors.File, name string, r memmgr.Resource, w
 	t.Helper()
 	ctx, n := context.Background(), whole.Shape()[0]
 	for _, rows := range [][2]int{{0, n}, {0, n / 2}, {n / 2, n}, {n / 2, n / 2}} {
-		a, err := f.ReadRows(ctx, name, r, rows[0], rows[1], safetensors.ReadOptions{})
-		require.NoError(t, err)
-		part, err := whole.Index(usmarray.IndexRange(rows[0], rows[1]))
-		require.NoError(t, err)
+		a := testenv.Must(f.ReadRows(ctx, name, r, rows[0], rows[1], safetensors.ReadOptions{}))(t)
+		part := testenv.Must(whole.Index(usmarray.IndexRange(rows[0], rows[1])))(t)
 		require.Equal(t, part.Shape(), a.Shape())
 		require.True(t, string(content(t, part)) == string(content(t, a)), "rows %v of %s", rows, name)
 		require.NoError(t, f.ReadRowsInto(ctx, name, a, rows[0], rows[1], safetensors.ReadOptions{}))
 		require.True(t, string(content(t, part)) == string(content(t, a)), "rows %v of %s", rows, name)
 		a.Release()
 	}
-	_, err := f.ReadRows(ctx, name, r, 0, n+1, safetensors.ReadOptions{})
-	require.ErrorIs(t, err, usmarray.ErrIndex)
+	require.ErrorIs(t, testenv.ErrorOf(f.ReadRows(ctx, name, r, 0, n+1, safetensors.ReadOptions{})), usmarray.ErrIndex)
 }
 
 // TestWritesWhatThePeerWrites checks that the reference implementation reads our files, from each kind of memory and
@@ -139,20 +133,16 @@ func TestWritesWhatThePeerWrites(t *testing.T) {
 			if dt.IsSubByte() {
 				continue
 			}
-			turned, err := a.Transpose()
-			require.NoError(t, err)
-			part, err := a.Index(usmarray.All.By(-1), usmarray.IndexRange(1, 4))
-			require.NoError(t, err)
+			turned := testenv.Must(a.Transpose())(t)
+			part := testenv.Must(a.Index(usmarray.All.By(-1), usmarray.IndexRange(1, 4)))(t)
 			tensors[name+" turned"], tensors[name+" \"part\""] = turned, part
 		}
 		require.Len(t, tensors, 22+2*19)
 		tensors["scalar"] = own(t)(usmarray.Full(r, usmarray.Float64, nil, 3.5))
 		tensors["empty"] = own(t)(usmarray.New(r, usmarray.Int32, []int{2, 0}))
 		large := own(t)(own(t)(usmarray.Arange[float32](memmgr.Host(), 0, 1, 700*900)).Copy(r))
-		square, err := large.Reshape(700, 900)
-		require.NoError(t, err)
-		turned, err := square.Transpose()
-		require.NoError(t, err)
+		square := testenv.Must(large.Reshape(700, 900))(t)
+		turned := testenv.Must(square.Transpose())(t)
 		tensors["large"], tensors["large turned"] = square, turned
 		path := filepath.Join(dir, fmt.Sprintf("%d.safetensors", count))
 		o := safetensors.WriteOptions{Metadata: map[string]string{"<format>": "pt & 'é'"}, Writers: 3, InPlace: count%2 == 1}
@@ -160,11 +150,9 @@ func TestWritesWhatThePeerWrites(t *testing.T) {
 		require.NoError(t, safetensors.Save(ctx, path, tensors, o))
 		var stream bytes.Buffer
 		require.NoError(t, safetensors.Write(ctx, &stream, tensors, o))
-		file, err := os.ReadFile(path)
-		require.NoError(t, err)
+		file := testenv.Must(os.ReadFile(path))(t)
 		require.True(t, bytes.Equal(file, stream.Bytes()))
-		f, err := safetensors.Open(path)
-		require.NoError(t, err)
+		f := testenv.Must(safetensors.Open(path))(t)
 		defer f.Close()
 		for name, a := range tensors {
 			b := own(t)(f.Read(ctx, name, r, safetensors.ReadOptions{}))
@@ -211,18 +199,15 @@ for i in range(4):
 `)
 	// The files have the same bytes, except for types that the peer can read but not write.
 	for i := range count {
-		theirs, err := safetensors.Open(filepath.Join(dir, fmt.Sprintf("%d.theirs", i)))
-		require.NoError(t, err)
+		theirs := testenv.Must(safetensors.Open(filepath.Join(dir, fmt.Sprintf("%d.theirs", i))))(t)
 		defer theirs.Close()
-		all, err := theirs.ReadAll(ctx, memmgr.Host(), safetensors.ReadOptions{})
-		require.NoError(t, err)
+		all := testenv.Must(theirs.ReadAll(ctx, memmgr.Host(), safetensors.ReadOptions{}))(t)
 		var again bytes.Buffer
 		require.NoError(t, safetensors.Write(ctx, &again, all, safetensors.WriteOptions{Metadata: theirs.Metadata()}))
 		for _, a := range all {
 			a.Release()
 		}
-		want, err := os.ReadFile(filepath.Join(dir, fmt.Sprintf("%d.theirs", i)))
-		require.NoError(t, err)
+		want := testenv.Must(os.ReadFile(filepath.Join(dir, fmt.Sprintf("%d.theirs", i))))(t)
 		n := binary.LittleEndian.Uint64(want) + 8
 		require.Equal(t, string(want[:n]), string(again.Bytes()[:min(n, uint64(again.Len()))]))
 		require.True(t, bytes.Equal(want, again.Bytes()))
@@ -248,8 +233,7 @@ func TestRefusesWhatThePeerRefuses(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), file(c.header, c.data), 0o600))
 		verdicts[name] = c.want == nil || c.peerReads
 	}
-	text, err := json.Marshal(verdicts)
-	require.NoError(t, err)
+	text := testenv.Must(json.Marshal(verdicts))(t)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "verdicts.json"), text, 0o600))
 	runPython(t, dir, `
 import json

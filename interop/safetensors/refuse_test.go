@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/internal/transfer/transfertest"
 	"github.com/usmbridge/usmbridge/interop/safetensors"
 	"github.com/usmbridge/usmbridge/memmgr"
@@ -121,8 +122,7 @@ func TestSkippedValueTakesNoMemoryOfItsOwn(t *testing.T) {
 	of := func(inner string) float64 {
 		b := file(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"more":[`+inner+`0]}}`, 1)
 		return testing.AllocsPerRun(3, func() {
-			_, err := open(b)
-			require.NoError(t, err)
+			require.NoError(t, testenv.ErrorOf(open(b)))
 		})
 	}
 	const n = 10_000
@@ -146,38 +146,31 @@ func TestHeaders(t *testing.T) {
 	_, err := open(binary.LittleEndian.AppendUint64(nil, 100_000_001))
 	require.ErrorIs(t, err, safetensors.ErrFormat)
 	require.NotErrorIs(t, err, io.ErrUnexpectedEOF)
-	_, err = open(binary.LittleEndian.AppendUint64(nil, 1<<63))
-	require.ErrorIs(t, err, safetensors.ErrFormat)
+	require.ErrorIs(t, testenv.ErrorOf(open(binary.LittleEndian.AppendUint64(nil, 1<<63))), safetensors.ErrFormat)
 }
 
 // TestUnknownType checks that a file with a tensor of an unknown type can be read, except for that tensor.
 func TestUnknownType(t *testing.T) {
-	f, err := open(file(`{"a":{"dtype":"F128","shape":[1],"data_offsets":[0,16]},"b":{"dtype":"U8","shape":[1],"data_offsets":[16,17]}}`, 17))
-	require.NoError(t, err)
+	f := testenv.Must(open(file(`{"a":{"dtype":"F128","shape":[1],"data_offsets":[0,16]},"b":{"dtype":"U8","shape":[1],"data_offsets":[16,17]}}`, 17)))(t)
 	info, ok := f.Tensor("a")
 	require.True(t, ok)
 	require.Equal(t, usmarray.DataType{}, info.DataType)
 	require.Equal(t, "F128", info.TypeName)
 	ctx := context.Background()
-	_, err = f.Read(ctx, "a", memmgr.Host(), safetensors.ReadOptions{})
+	_, err := f.Read(ctx, "a", memmgr.Host(), safetensors.ReadOptions{})
 	require.ErrorIs(t, err, usmarray.ErrType)
 	require.ErrorContains(t, err, `tensor "a"`)
-	_, err = f.ReadAll(ctx, memmgr.Host(), safetensors.ReadOptions{})
-	require.ErrorIs(t, err, usmarray.ErrType)
-	all, err := f.ReadAll(ctx, memmgr.Host(), safetensors.ReadOptions{}, "b", "b")
-	require.NoError(t, err)
+	require.ErrorIs(t, testenv.ErrorOf(f.ReadAll(ctx, memmgr.Host(), safetensors.ReadOptions{})), usmarray.ErrType)
+	all := testenv.Must(f.ReadAll(ctx, memmgr.Host(), safetensors.ReadOptions{}, "b", "b"))(t)
 	require.Len(t, all, 1)
 	all["b"].Release()
 }
 
 func TestNames(t *testing.T) {
 	ctx := context.Background()
-	f, err := open(saved(t))
-	require.NoError(t, err)
-	_, err = f.Read(ctx, "none", memmgr.Host(), safetensors.ReadOptions{})
-	require.ErrorIs(t, err, safetensors.ErrName)
-	_, err = f.ReadAll(ctx, memmgr.Host(), safetensors.ReadOptions{}, "a", "none")
-	require.ErrorIs(t, err, safetensors.ErrName)
+	f := testenv.Must(open(saved(t)))(t)
+	require.ErrorIs(t, testenv.ErrorOf(f.Read(ctx, "none", memmgr.Host(), safetensors.ReadOptions{})), safetensors.ErrName)
+	require.ErrorIs(t, testenv.ErrorOf(f.ReadAll(ctx, memmgr.Host(), safetensors.ReadOptions{}, "a", "none")), safetensors.ErrName)
 	_, ok := f.Tensor("none")
 	require.False(t, ok)
 	a := own(t)(usmarray.Zeros(memmgr.Host(), usmarray.Float32, []int{2, 3}))
@@ -212,20 +205,16 @@ func TestTruncatedAtEveryByte(t *testing.T) {
 		require.ErrorIs(t, err, safetensors.ErrFormat, "%d bytes", n)
 		require.ErrorIs(t, err, io.ErrUnexpectedEOF, "%d bytes", n)
 	}
-	_, err := open(append(whole, 0))
-	require.ErrorIs(t, err, safetensors.ErrFormat)
+	require.ErrorIs(t, testenv.ErrorOf(open(append(whole, 0))), safetensors.ErrFormat)
 }
 
 func TestNotAFile(t *testing.T) {
 	dir := t.TempDir()
 	a := own(t)(usmarray.Zeros(memmgr.Host(), usmarray.Int8, []int{3}))
-	_, err := safetensors.Open(dir)
-	require.ErrorIs(t, err, safetensors.ErrNotRegular)
+	require.ErrorIs(t, testenv.ErrorOf(safetensors.Open(dir)), safetensors.ErrNotRegular)
 	require.ErrorIs(t, safetensors.Save(context.Background(), dir, map[string]*usmarray.Array{"a": a}, safetensors.WriteOptions{}), safetensors.ErrNotRegular)
-	_, err = safetensors.Open(filepath.Join(dir, "none"))
-	require.ErrorIs(t, err, fs.ErrNotExist)
-	_, err = safetensors.NewFile(nil, 3)
-	require.Error(t, err)
+	require.ErrorIs(t, testenv.ErrorOf(safetensors.Open(filepath.Join(dir, "none"))), fs.ErrNotExist)
+	require.Error(t, testenv.ErrorOf(safetensors.NewFile(nil, 3)))
 	require.Empty(t, list(t, dir))
 }
 
@@ -250,9 +239,8 @@ func TestFailingReaders(t *testing.T) {
 		for _, from := range []int{start, start + 1<<20 + 1, start + 4<<20, len(whole) - 1} {
 			for _, readers := range []int{1, 4} {
 				for _, want := range []error{errDisk, io.EOF} {
-					f, err := safetensors.NewFile(&transfertest.Failing{ReaderAt: bytes.NewReader(whole), From: int64(from),
-						Fail: func([]byte, int64) (int, error) { return 0, want }}, int64(len(whole)))
-					require.NoError(t, err)
+					f := testenv.Must(safetensors.NewFile(&transfertest.Failing{ReaderAt: bytes.NewReader(whole), From: int64(from),
+						Fail: func([]byte, int64) (int, error) { return 0, want }}, int64(len(whole))))(t)
 					all, err := f.ReadAll(context.Background(), r, safetensors.ReadOptions{Readers: readers})
 					require.Nil(t, all)
 					if errors.Is(want, io.EOF) {
@@ -261,9 +249,8 @@ func TestFailingReaders(t *testing.T) {
 					require.ErrorIs(t, err, want)
 				}
 				ctx, cancel := context.WithCancel(context.Background())
-				f, err := safetensors.NewFile(&transfertest.Failing{ReaderAt: bytes.NewReader(whole), From: int64(from),
-					Fail: func(p []byte, at int64) (int, error) { cancel(); return bytes.NewReader(whole).ReadAt(p, at) }}, int64(len(whole)))
-				require.NoError(t, err)
+				f := testenv.Must(safetensors.NewFile(&transfertest.Failing{ReaderAt: bytes.NewReader(whole), From: int64(from),
+					Fail: func(p []byte, at int64) (int, error) { cancel(); return bytes.NewReader(whole).ReadAt(p, at) }}, int64(len(whole))))(t)
 				all, err := f.ReadAll(ctx, r, safetensors.ReadOptions{Readers: readers})
 				if err == nil { // the last piece was the one
 					require.Greater(t, from, start+8<<20)
@@ -282,10 +269,9 @@ func TestFailingReaders(t *testing.T) {
 // TestLimit checks that ReadAll leaves no memory if the limit allows only some of the tensors.
 func TestLimit(t *testing.T) {
 	whole, _ := large(t)
-	f, err := open(whole)
-	require.NoError(t, err)
+	f := testenv.Must(open(whole))(t)
 	pool := newPool(t, memmgr.Host(), memmgr.WithLimit(8<<20))
-	_, err = f.ReadAll(context.Background(), pool, safetensors.ReadOptions{})
+	_, err := f.ReadAll(context.Background(), pool, safetensors.ReadOptions{})
 	require.ErrorIs(t, err, usmarray.ErrOutOfMemory)
 	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
 	own(t)(f.Read(context.Background(), "2", pool, safetensors.ReadOptions{}))
@@ -297,15 +283,13 @@ func TestShrinks(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.safetensors")
 	for _, left := range []int{0, start, len(whole) - 1} {
 		require.NoError(t, os.WriteFile(path, whole, 0o600))
-		f, err := safetensors.Open(path)
-		require.NoError(t, err)
+		f := testenv.Must(safetensors.Open(path))(t)
 		require.NoError(t, os.Truncate(path, int64(left)))
-		_, err = f.ReadAll(context.Background(), newPool(t, memmgr.Host()), safetensors.ReadOptions{})
+		_, err := f.ReadAll(context.Background(), newPool(t, memmgr.Host()), safetensors.ReadOptions{})
 		require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 		require.ErrorContains(t, err, path)
 		require.NoError(t, f.Close())
-		_, err = f.Read(context.Background(), "0", memmgr.Host(), safetensors.ReadOptions{})
-		require.ErrorIs(t, err, fs.ErrClosed)
+		require.ErrorIs(t, testenv.ErrorOf(f.Read(context.Background(), "0", memmgr.Host(), safetensors.ReadOptions{})), fs.ErrClosed)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/share"
 )
 
@@ -19,8 +20,7 @@ import (
 // the address.
 func maker(t *testing.T, says func(kind byte, call uint64) []byte) string {
 	t.Helper()
-	l, err := net.Listen("unixpacket", abstractName())
-	require.NoError(t, err)
+	l := testenv.Must(net.Listen("unixpacket", abstractName()))(t)
 	t.Cleanup(func() { _ = l.Close() })
 	go func() {
 		c, err := l.Accept()
@@ -67,10 +67,9 @@ func TestNameListingIsBounded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var asked atomic.Int32
-			p, err := share.Dial(background(t), maker(t, func(_ byte, call uint64) []byte {
+			p := testenv.Must(share.Dial(background(t), maker(t, func(_ byte, call uint64) []byte {
 				return frameOf(10, call, says(int(asked.Add(1))-1))
-			}), share.Options{})
-			require.NoError(t, err)
+			}), share.Options{}))(t)
 			names, err := p.Names(background(t))
 			require.ErrorIs(t, err, share.ErrProtocol)
 			require.Empty(t, names)
@@ -79,10 +78,9 @@ func TestNameListingIsBounded(t *testing.T) {
 		})
 	}
 	var asked atomic.Int32
-	p, err := share.Dial(background(t), maker(t, func(_ byte, call uint64) []byte {
+	p := testenv.Must(share.Dial(background(t), maker(t, func(_ byte, call uint64) []byte {
 		return frameOf(10, call, listOf(fmt.Sprintf("%09d", asked.Add(1))))
-	}), share.Options{MaxNames: 50})
-	require.NoError(t, err)
+	}), share.Options{MaxNames: 50}))(t)
 	names, err := p.Names(background(t))
 	require.ErrorIs(t, err, share.ErrLimit)
 	require.Empty(t, names)
@@ -122,8 +120,7 @@ func TestAnswersMatchCalls(t *testing.T) {
 				asked.Add(1)
 				return frameOf(c.kind, call+c.off, nil)
 			})
-			p, err := share.Dial(background(t), address, share.Options{})
-			require.NoError(t, err)
+			p := testenv.Must(share.Dial(background(t), address, share.Options{}))(t)
 			require.ErrorIs(t, c.ask(background(t), p), share.ErrProtocol)
 			<-p.Done()
 			require.ErrorIs(t, p.Err(), share.ErrProtocol)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/share"
 	"github.com/usmbridge/usmbridge/memmgr/segment"
 	"github.com/usmbridge/usmbridge/usmarray"
@@ -52,9 +53,7 @@ func init() {
 
 func export(t testing.TB, s *share.Server, a *usmarray.Array) share.Handle {
 	t.Helper()
-	h, err := s.Export(background(t), a, share.ExportOptions{})
-	require.NoError(t, err)
-	return h
+	return testenv.Must(s.Export(background(t), a, share.ExportOptions{}))(t)
 }
 
 // opener returns a connection that has mapped the segment of a for writing and has received a
@@ -82,8 +81,7 @@ func openInTime(t testing.TB, s *share.Server, p *share.Peer, a *usmarray.Array)
 
 func stale(t testing.TB, p *share.Peer, h share.Handle) {
 	t.Helper()
-	_, err := p.Open(background(t), h)
-	require.ErrorIs(t, err, share.ErrStale)
+	require.ErrorIs(t, testenv.ErrorOf(p.Open(background(t), h)), share.ErrStale)
 }
 
 // TestOpenFromBoard checks that a handle offered on the board is opened without a request to its
@@ -95,22 +93,17 @@ func TestOpenFromBoard(t *testing.T) {
 	q := dial(t, s, share.Options{})
 	p := opener(t, s, a)
 	asked := share.Calls(p)
-	view, err := a.Index(usmarray.IndexRange(3, 0).By(-2), usmarray.IndexAt(2))
-	require.NoError(t, err)
+	view := testenv.Must(a.Index(usmarray.IndexRange(3, 0).By(-2), usmarray.IndexAt(2)))(t)
 	h, whole := export(t, s, view), export(t, s, a)
-	b, err := p.Open(background(t), h)
-	require.NoError(t, err)
+	b := testenv.Must(p.Open(background(t), h))(t)
 	require.Equal(t, asked, share.Calls(p), "the maker received a request")
 	require.Equal(t, view.Layout(), b.Layout())
-	v, err := usmarray.ToSlice[float32](b)
-	require.NoError(t, err)
-	require.Equal(t, []float32{20, 8}, v)
+	require.Equal(t, []float32{20, 8}, testenv.Must(usmarray.ToSlice[float32](b))(t))
 	require.Equal(t, 1, s.Stats().Leases)
 	require.Equal(t, 1, s.Stats().Unopened)
 	stale(t, p, h)
 	stale(t, q, h)
-	_, err = s.Open(background(t), h)
-	require.ErrorIs(t, err, share.ErrStale)
+	require.ErrorIs(t, testenv.ErrorOf(s.Open(background(t), h)), share.ErrStale)
 	require.False(t, s.Revoke(h))
 
 	c, err := q.Open(background(t), whole)
@@ -139,8 +132,7 @@ func TestOpenByRequest(t *testing.T) {
 		}, func() *usmarray.Array { return a }},
 		"another segment": {nil, func() *usmarray.Array { return counting(t, newPool(t, segment.PeersWrite), 3) }},
 		"another opener": {func(*share.Peer) {
-			b, err := opener(t, s, a).Open(background(t), export(t, s, a))
-			require.NoError(t, err)
+			b := testenv.Must(opener(t, s, a).Open(background(t), export(t, s, a)))(t)
 			b.Release()
 		}, func() *usmarray.Array { return a }},
 	} {
@@ -150,8 +142,7 @@ func TestOpenByRequest(t *testing.T) {
 				c.before(p)
 			}
 			asked := share.Calls(p)
-			b, err := p.Open(background(t), export(t, s, c.export()))
-			require.NoError(t, err)
+			b := testenv.Must(p.Open(background(t), export(t, s, c.export())))(t)
 			require.Greater(t, share.Calls(p), asked)
 			b.Release()
 		})
@@ -197,14 +188,10 @@ func TestOfferLifetime(t *testing.T) {
 		s := listen(t, share.Options{})
 		p := opener(t, s, a)
 		h, other := export(t, s, a), export(t, s, a)
-		b, err := p.Open(background(t), h)
-		require.NoError(t, err)
+		b := testenv.Must(p.Open(background(t), h))(t)
 		require.NoError(t, p.Close())
-		_, err = p.Open(background(t), other)
-		require.ErrorIs(t, err, share.ErrClosed)
-		v, err := usmarray.ToSlice[float32](b)
-		require.NoError(t, err)
-		require.Equal(t, []float32{0, 1, 2}, v)
+		require.ErrorIs(t, testenv.ErrorOf(p.Open(background(t), other)), share.ErrClosed)
+		require.Equal(t, []float32{0, 1, 2}, testenv.Must(usmarray.ToSlice[float32](b))(t))
 		require.Equal(t, 1, s.Stats().Leases)
 		b.Release()
 		require.True(t, s.Revoke(other))
@@ -213,12 +200,10 @@ func TestOfferLifetime(t *testing.T) {
 		s := listen(t, share.Options{})
 		p := opener(t, s, a)
 		h, other := export(t, s, a), export(t, s, a)
-		b, err := p.Open(background(t), h)
-		require.NoError(t, err)
+		b := testenv.Must(p.Open(background(t), h))(t)
 		share.Break(p)
 		eventually(t, func() bool { return s.Stats().Leases == 0 && s.Stats().Peers == 0 }, "a lease stays")
-		_, err = p.Open(background(t), other)
-		require.ErrorIs(t, err, share.ErrDied)
+		require.ErrorIs(t, testenv.ErrorOf(p.Open(background(t), other)), share.ErrDied)
 		b.Release()
 		c, err := dial(t, s, share.Options{}).Open(background(t), other)
 		require.NoError(t, err, "the handle was not restricted to the lost connection")
@@ -228,11 +213,9 @@ func TestOfferLifetime(t *testing.T) {
 		s := listen(t, share.Options{})
 		p := opener(t, s, a)
 		h, other := export(t, s, a), export(t, s, a)
-		b, err := p.Open(background(t), h)
-		require.NoError(t, err)
+		b := testenv.Must(p.Open(background(t), h))(t)
 		require.NoError(t, s.Close())
-		_, err = p.Open(background(t), other)
-		require.Error(t, err)
+		require.Error(t, testenv.ErrorOf(p.Open(background(t), other)))
 		require.Equal(t, 1, s.Stats().Leases, "open arrays keep their lease")
 		b.Release()
 		eventually(t, func() bool { return s.Stats() == share.Stats{} }, "the server keeps state")
@@ -303,8 +286,7 @@ func TestReleaseIsReadFromBoard(t *testing.T) {
 	reported := share.Reported(p)
 	for range 100 {
 		h := export(t, s, a)
-		b, err := p.Open(background(t), h)
-		require.NoError(t, err)
+		b := testenv.Must(p.Open(background(t), h))(t)
 		require.Equal(t, 1, s.Stats().Leases) // the maker has found the array open: its release is reported
 		b.Release()
 		eventually(t, func() bool { return s.Stats().Leases == 0 }, "a lease stays")
@@ -312,8 +294,7 @@ func TestReleaseIsReadFromBoard(t *testing.T) {
 	require.EqualValues(t, 100, share.Reported(p)-reported)
 	for range 100 {
 		h := export(t, s, a)
-		b, err := p.Open(background(t), h)
-		require.NoError(t, err)
+		b := testenv.Must(p.Open(background(t), h))(t)
 		b.Release()
 		require.False(t, s.Revoke(h), "it was opened")
 		// If the maker looked at the board before the release, the release is reported.
@@ -332,8 +313,7 @@ func TestReleaseOnTheBoardIsReported(t *testing.T) {
 	used := pool.Stats().Allocation.Current
 	b := counting(t, pool, 1000)
 	h := export(t, s, b)
-	c, err := p.Open(background(t), h)
-	require.NoError(t, err)
+	c := testenv.Must(p.Open(background(t), h))(t)
 	b.Release()
 	c.Release()
 	eventually(t, func() bool { return pool.Stats().Allocation.Current == used }, "the memory does not return")
@@ -348,8 +328,7 @@ func TestConcurrentReleaseAndBoardReads(t *testing.T) {
 	p := opener(t, s, a)
 	for range 300 {
 		h := export(t, s, a)
-		b, err := p.Open(background(t), h)
-		require.NoError(t, err)
+		b := testenv.Must(p.Open(background(t), h))(t)
 		var group sync.WaitGroup
 		group.Go(b.Release)
 		group.Go(func() { require.False(t, s.Revoke(h)) })
@@ -357,9 +336,7 @@ func TestConcurrentReleaseAndBoardReads(t *testing.T) {
 		group.Wait()
 	}
 	eventually(t, func() bool { return s.Stats().Leases == 0 && p.Stats().Opened == 0 }, "a lease stays")
-	v, err := usmarray.ToSlice[float32](a)
-	require.NoError(t, err)
-	require.Equal(t, []float32{0, 1, 2}, v)
+	require.Equal(t, []float32{0, 1, 2}, testenv.Must(usmarray.ToSlice[float32](a))(t))
 }
 
 // TestOfferedByProcessID checks that a handle is offered to the process with ExportOptions.PID,
@@ -375,10 +352,8 @@ func TestOfferedByProcessID(t *testing.T) {
 	o.expect("1")
 	for _, pid := range []int{os.Getpid(), 0} {
 		asked := share.Calls(p)
-		h, err := s.Export(background(t), a, share.ExportOptions{PID: pid})
-		require.NoError(t, err)
-		b, err := p.Open(background(t), h)
-		require.NoError(t, err)
+		h := testenv.Must(s.Export(background(t), a, share.ExportOptions{PID: pid}))(t)
+		b := testenv.Must(p.Open(background(t), h))(t)
 		b.Release()
 		require.Equal(t, pid == 0, share.Calls(p) > asked)
 	}
@@ -397,8 +372,7 @@ func TestBoardIsFull(t *testing.T) {
 		}
 		asked := share.Calls(p)
 		for _, h := range all {
-			b, err := p.Open(background(t), h)
-			require.NoError(t, err)
+			b := testenv.Must(p.Open(background(t), h))(t)
 			b.Release()
 		}
 		require.EqualValues(t, 100, share.Calls(p)-asked)
@@ -414,13 +388,11 @@ func TestOffersCountAsLeases(t *testing.T) {
 	p := opener(t, s, a)
 	var kept []*usmarray.Array
 	for range 5 {
-		b, err := p.Open(background(t), export(t, s, a))
-		require.NoError(t, err)
+		b := testenv.Must(p.Open(background(t), export(t, s, a)))(t)
 		kept = append(kept, b)
 	}
 	h := export(t, s, a)
-	_, err := p.Open(background(t), h)
-	require.ErrorIs(t, err, share.ErrLimit)
+	require.ErrorIs(t, testenv.ErrorOf(p.Open(background(t), h)), share.ErrLimit)
 	for _, b := range kept {
 		b.Release()
 	}

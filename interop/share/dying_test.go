@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/share"
 )
 
@@ -37,10 +38,10 @@ func delayEnd(t *testing.T, o *other) (complete func()) {
 	t.Helper()
 	const ptraceSeize = 0x4206
 	pid := o.cmd.Process.Pid
-	threads, err := os.ReadDir("/proc/" + strconv.Itoa(pid) + "/task")
-	require.NoError(t, err)
+	threads := testenv.Must(os.ReadDir("/proc/" + strconv.Itoa(pid) + "/task"))(t)
 	tid := 0
 	for _, thread := range threads {
+		var err error
 		if tid, err = strconv.Atoi(thread.Name()); err == nil && tid != pid {
 			break
 		}
@@ -81,8 +82,7 @@ func TestPassedOnAfterALongExit(t *testing.T) {
 	holder, last := listen(t, share.Options{}), listen(t, share.Options{})
 	before := descriptors(t)
 	maker := start(t, "maker", "")
-	a, err := holder.Open(ctx, from(t, maker, ""))
-	require.NoError(t, err)
+	a := testenv.Must(holder.Open(ctx, from(t, maker, "")))(t)
 	defer func() {
 		if a.Valid() {
 			a.Release()
@@ -93,7 +93,7 @@ func TestPassedOnAfterALongExit(t *testing.T) {
 	<-p.Done()
 	require.ErrorIs(t, p.Err(), share.ErrClosed)
 	require.NotErrorIs(t, p.Err(), share.ErrDied)
-	_, err = holder.Export(ctx, a, share.ExportOptions{})
+	_, err := holder.Export(ctx, a, share.ExportOptions{})
 	require.ErrorIs(t, err, share.ErrClosed)
 	require.ErrorIs(t, holder.Publish(ctx, "a", a), share.ErrNotShared)
 
@@ -104,8 +104,7 @@ func TestPassedOnAfterALongExit(t *testing.T) {
 		return err == nil
 	}, "the array of an ended maker is not passed on")
 	require.ErrorIs(t, p.Err(), share.ErrDied)
-	b, err := last.Open(ctx, h)
-	require.NoError(t, err)
+	b := testenv.Must(last.Open(ctx, h))(t)
 	require.NoError(t, b.Fill(float32(7)))
 	require.Equal(t, []float32{7, 7, 7, 7, 7, 7}, values(t, a))
 	b.Release()
@@ -123,8 +122,7 @@ func TestExitingMakerIsForgotten(t *testing.T) {
 	holder := listen(t, share.Options{})
 	maker := start(t, "maker", "")
 	before := descriptors(t)
-	a, err := holder.Open(background(t), from(t, maker, ""))
-	require.NoError(t, err)
+	a := testenv.Must(holder.Open(background(t), from(t, maker, "")))(t)
 	p := holder.Peers()[0]
 	complete := delayEnd(t, maker)
 	<-p.Done()

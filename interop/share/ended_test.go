@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/share"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/segment"
@@ -117,19 +118,15 @@ func roleLiar(address string) error {
 func from(t *testing.T, o *other, line string) share.Handle {
 	t.Helper()
 	o.say(line)
-	b, err := hex.DecodeString(o.line())
-	require.NoError(t, err)
-	h, err := share.ParseHandle(b)
-	require.NoError(t, err)
-	return h
+	b := testenv.Must(hex.DecodeString(o.line()))(t)
+	return testenv.Must(share.ParseHandle(b))(t)
 }
 
 // orphan opens an array at a server and then kills the process that made it.
 func orphan(t *testing.T, s *share.Server, audience string) *usmarray.Array {
 	t.Helper()
 	maker := start(t, "maker", audience)
-	a, err := s.Open(background(t), from(t, maker, ""))
-	require.NoError(t, err)
+	a := testenv.Must(s.Open(background(t), from(t, maker, "")))(t)
 	t.Cleanup(func() {
 		if a.Valid() {
 			a.Release()
@@ -147,9 +144,7 @@ func isOpen(b memmgr.Buffer) bool {
 
 func values(t *testing.T, a *usmarray.Array) []float32 {
 	t.Helper()
-	v, err := usmarray.ToSlice[float32](a)
-	require.NoError(t, err)
-	return v
+	return testenv.Must(usmarray.ToSlice[float32](a))(t)
 }
 
 // TestPassedOnAfterItsMakerEnded checks that a holder can export an array after the array's maker
@@ -159,17 +154,13 @@ func TestPassedOnAfterItsMakerEnded(t *testing.T) {
 	ctx := background(t)
 	holder, last := listen(t, share.Options{}), listen(t, share.Options{})
 	a := orphan(t, holder, "")
-	part, err := a.Index(usmarray.IndexRange(0, 2), usmarray.IndexRange(0, 3).By(2))
-	require.NoError(t, err)
-	h, err := holder.Export(ctx, part, share.ExportOptions{})
-	require.NoError(t, err)
+	part := testenv.Must(a.Index(usmarray.IndexRange(0, 2), usmarray.IndexRange(0, 3).By(2)))(t)
+	h := testenv.Must(holder.Export(ctx, part, share.ExportOptions{}))(t)
 	require.Equal(t, holder.Address(), h.Maker())
 	require.Equal(t, part.Layout().String(), h.Layout().String())
 
-	b, err := last.Open(ctx, h)
-	require.NoError(t, err)
-	_, err = last.Open(ctx, h)
-	require.ErrorIs(t, err, share.ErrStale, "the handle was opened twice")
+	b := testenv.Must(last.Open(ctx, h))(t)
+	require.ErrorIs(t, testenv.ErrorOf(last.Open(ctx, h)), share.ErrStale, "the handle was opened twice")
 	require.NotEqual(t, part.Pointer(), b.Pointer(), "not a second mapping")
 	require.Equal(t, []float32{0, 2, 3, 5}, values(t, b))
 	require.NoError(t, b.Fill(float32(9)))
@@ -180,20 +171,16 @@ func TestPassedOnAfterItsMakerEnded(t *testing.T) {
 
 	middle := start(t, "middle", "")
 	middle.expect("ready")
-	h, err = holder.Export(ctx, a, share.ExportOptions{})
-	require.NoError(t, err)
+	h = testenv.Must(holder.Export(ctx, a, share.ExportOptions{}))(t)
 	passed := from(t, middle, fmt.Sprintf("%x", h.Bytes()))
 	require.Equal(t, holder.Address(), passed.Maker(), "the handle does not name the holder as its maker")
-	c, err := last.Open(ctx, passed)
-	require.NoError(t, err)
+	c := testenv.Must(last.Open(ctx, passed))(t)
 	require.Equal(t, 3, holder.Stats().Leases)
 	middle.kill()
 	eventually(t, func() bool { return holder.Stats().Leases == 2 }, "the lease of a killed process stays")
 
-	h, err = holder.Export(ctx, part, share.ExportOptions{})
-	require.NoError(t, err)
-	own, err := holder.Open(ctx, h)
-	require.NoError(t, err)
+	h = testenv.Must(holder.Export(ctx, part, share.ExportOptions{}))(t)
+	own := testenv.Must(holder.Open(ctx, h))(t)
 	require.Equal(t, part.Pointer(), own.Pointer(), "the maker of a handle opens its own memory")
 	own.Release()
 	buffer := a.Buffer()
@@ -218,14 +205,11 @@ func TestPassedOnAfterEachHolderEnded(t *testing.T) {
 	second.say(fmt.Sprintf("%x", from(t, first, "").Bytes()))
 	second.expect("opened")
 	first.kill()
-	a, err := last.Open(background(t), from(t, second, ""))
-	require.NoError(t, err)
+	a := testenv.Must(last.Open(background(t), from(t, second, "")))(t)
 	second.kill()
 	require.NoError(t, a.Fill(float32(7)))
-	h, err := last.Export(background(t), a, share.ExportOptions{})
-	require.NoError(t, err)
-	b, err := last.Open(background(t), h)
-	require.NoError(t, err)
+	h := testenv.Must(last.Export(background(t), a, share.ExportOptions{}))(t)
+	b := testenv.Must(last.Open(background(t), h))(t)
 	require.Equal(t, []float32{7, 7, 7, 7, 7, 7}, values(t, b))
 	a.Release()
 	b.Release()
@@ -242,14 +226,11 @@ func TestPassedOnReadOnlyAfterItsMakerEnded(t *testing.T) {
 		forReading: func(a *usmarray.Array) *usmarray.Array { return a },
 	} {
 		a := orphan(t, holder, audience)
-		h, err := holder.Export(ctx, view(a), share.ExportOptions{})
-		require.NoError(t, err)
+		h := testenv.Must(holder.Export(ctx, view(a), share.ExportOptions{}))(t)
 		require.True(t, h.ReadOnly())
-		b, err := last.Open(ctx, h)
-		require.NoError(t, err)
+		b := testenv.Must(last.Open(ctx, h))(t)
 		require.True(t, b.ReadOnly())
-		passed, err := last.Export(ctx, b, share.ExportOptions{})
-		require.NoError(t, err)
+		passed := testenv.Must(last.Export(ctx, b, share.ExportOptions{}))(t)
 		require.True(t, passed.ReadOnly())
 		require.True(t, holder.Revoke(passed))
 		if audience == forReading { // Export has already found that the maker ended
@@ -278,14 +259,10 @@ func TestHolderLendsAfterTheMakerEnded(t *testing.T) {
 	a := orphan(t, holder, "")
 	eventually(t, func() bool { return holder.Stats().Peers == 2 }, "the maker's end is not noticed")
 	require.NoError(t, holder.Publish(ctx, "a", a))
-	attached, err := p.Attach(ctx, "a")
-	require.NoError(t, err)
-	h, err := holder.Export(ctx, a, share.ExportOptions{To: there, NoWait: true})
-	require.NoError(t, err)
-	_, err = other.Open(ctx, h)
-	require.ErrorIs(t, err, share.ErrStale, "the handle is for another process")
-	opened, err := p.Open(ctx, h)
-	require.NoError(t, err)
+	attached := testenv.Must(p.Attach(ctx, "a"))(t)
+	h := testenv.Must(holder.Export(ctx, a, share.ExportOptions{To: there, NoWait: true}))(t)
+	require.ErrorIs(t, testenv.ErrorOf(other.Open(ctx, h)), share.ErrStale, "the handle is for another process")
+	opened := testenv.Must(p.Open(ctx, h))(t)
 	require.Equal(t, 1, p.Stats().Mapped, "more than one mapping")
 	require.NoError(t, holder.Withdraw("a"))
 	buffer := a.Buffer()
@@ -313,14 +290,11 @@ func TestPassedOnUnderAnotherID(t *testing.T) {
 	liar.say(fmt.Sprintf("%x", h.Bytes()[8+16+1+len(h.Maker()):][:16]))
 	liar.expect("ready")
 	p := <-peers
-	a, err := p.Attach(ctx, "a")
-	require.NoError(t, err)
+	a := testenv.Must(p.Attach(ctx, "a"))(t)
 	liar.kill()
 	<-p.Done()
-	first, err := last.Open(ctx, h)
-	require.NoError(t, err)
-	second, err := last.Open(ctx, export(t, holder, a))
-	require.NoError(t, err)
+	first := testenv.Must(last.Open(ctx, h))(t)
+	second := testenv.Must(last.Open(ctx, export(t, holder, a)))(t)
 	require.NoError(t, second.Fill(float32(7)))
 	require.Equal(t, []float32{0, 1, 2, 3, 4, 5}, values(t, first))
 	require.Equal(t, []float32{7, 7, 7, 7, 7, 7}, values(t, a))
@@ -341,12 +315,11 @@ func TestNotPassedOnWhileTheMakerLives(t *testing.T) {
 	p := <-peers
 	lent := make(chan error, 1)
 	go func() { lent <- lend(r, make([]byte, 16)) }()
-	a, err := p.Attach(ctx, "a")
-	require.NoError(t, err)
+	a := testenv.Must(p.Attach(ctx, "a"))(t)
 	require.NoError(t, <-lent)
 	require.NoError(t, r.Close())
 	<-p.Done()
-	_, err = holder.Export(ctx, a, share.ExportOptions{})
+	_, err := holder.Export(ctx, a, share.ExportOptions{})
 	require.ErrorIs(t, err, share.ErrClosed)
 	require.NotErrorIs(t, err, share.ErrDied)
 	require.ErrorIs(t, holder.Publish(ctx, "a", a), share.ErrNotShared)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/share"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/segment"
@@ -83,20 +84,17 @@ func TestFakeDriversHandles(t *testing.T) {
 	q, end, err := gpuQueue()
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, end()) })
-	r, err := segment.NewUSM(q, syclobj.USMDevice, segment.PeersWrite)
-	require.NoError(t, err)
+	r := testenv.Must(segment.NewUSM(q, syclobj.USMDevice, segment.PeersWrite))(t)
 	pool := memmgr.NewPool(r)
 	ctx := background(t)
 	s := listen(t, share.Options{})
-	a, err := usmarray.FromSlice(pool, []float32{1, 2, 3, 4, 5, 6}, []int{2, 3})
-	require.NoError(t, err)
+	a := testenv.Must(usmarray.FromSlice(pool, []float32{1, 2, 3, 4, 5, 6}, []int{2, 3}))(t)
 	require.NoError(t, s.Publish(ctx, "a", a))
 
 	o := start(t, "gpu", s.Address())
 	o.expect("device memory on level_zero:gpu:0 [1 2 3 4 5 6]")
 	o.expect("doubled")
-	v, err := usmarray.ToSlice[float32](a)
-	require.NoError(t, err)
+	v := testenv.Must(usmarray.ToSlice[float32](a))(t)
 	require.Equal(t, []float32{2, 4, 6, 8, 10, 12}, v)
 	require.Equal(t, share.Stats{Peers: 1, Leases: 1, Known: 1}, s.Stats())
 	o.say("")
@@ -107,20 +105,15 @@ func TestFakeDriversHandles(t *testing.T) {
 	eventually(t, func() bool { return s.Stats().Leases == 0 }, "the lease of a killed process stays")
 
 	p := dial(t, s, share.Options{Queue: q})
-	b, err := p.Attach(ctx, "a")
-	require.NoError(t, err)
+	b := testenv.Must(p.Attach(ctx, "a"))(t)
 	require.False(t, b.ReadOnly())
-	part, err := a.Index(usmarray.IndexAt(1))
-	require.NoError(t, err)
-	h, err := s.Export(ctx, part.AsReadOnly(), share.ExportOptions{})
-	require.NoError(t, err)
-	c, err := p.Open(ctx, h)
-	require.NoError(t, err)
+	part := testenv.Must(a.Index(usmarray.IndexAt(1)))(t)
+	h := testenv.Must(s.Export(ctx, part.AsReadOnly(), share.ExportOptions{}))(t)
+	c := testenv.Must(p.Open(ctx, h))(t)
 	require.True(t, c.ReadOnly())
 	require.Equal(t, 1, p.Stats().Mapped, "one mapping for both")
 	require.EqualValues(t, 2<<20, p.Stats().MappedBytes, "the whole segment, and nothing beside it")
-	v, err = usmarray.ToSlice[float32](c)
-	require.NoError(t, err)
+	v = testenv.Must(usmarray.ToSlice[float32](c))(t)
 	require.Len(t, v, 3)
 	on, err := s.Export(ctx, c, share.ExportOptions{}) // the maker creates another handle
 	require.NoError(t, err)
@@ -142,8 +135,7 @@ func TestFakeDriversHandles(t *testing.T) {
 	_, err = p.Attach(ctx, "a")
 	require.ErrorIs(t, err, share.ErrNotShared)
 	require.ErrorIs(t, err, syclobj.ErrFailed)
-	b, err = p.Attach(ctx, "a")
-	require.NoError(t, err)
+	b = testenv.Must(p.Attach(ctx, "a"))(t)
 	b.Release()
 	hangUp(t, p)
 
@@ -195,10 +187,8 @@ func TestFakeDriversMemoryAfterItsMakerEnded(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, end()) })
 	ctx := background(t)
 	o := start(t, "gpu-maker", "")
-	p, err := share.Dial(ctx, o.line(), share.Options{Queue: q})
-	require.NoError(t, err)
-	a, err := p.Attach(ctx, "a")
-	require.NoError(t, err)
+	p := testenv.Must(share.Dial(ctx, o.line(), share.Options{Queue: q}))(t)
+	a := testenv.Must(p.Attach(ctx, "a"))(t)
 	t.Cleanup(a.Release)
 	o.kill()
 	eventually(t, func() bool { return errors.Is(p.Err(), share.ErrDied) }, "the maker's end is not noticed")
@@ -218,8 +208,7 @@ func TestFakeDriversMemoryAfterItsMakerEnded(t *testing.T) {
 		require.Equal(t, []float32{1, 2, 3}, values(t, b))
 		b.Release()
 	}
-	h, err := s.Export(ctx, a, share.ExportOptions{})
-	require.NoError(t, err)
+	h := testenv.Must(s.Export(ctx, a, share.ExportOptions{}))(t)
 	check(to.Open(ctx, h))
 	require.NoError(t, s.Publish(ctx, "b", a))
 	check(to.Attach(ctx, "b"))

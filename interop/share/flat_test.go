@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/share"
 	"github.com/usmbridge/usmbridge/memmgr/segment"
 )
@@ -28,10 +29,8 @@ func measure(t *testing.T) (f footprint) {
 	runtime.GC() // the second collection empties sync.Pool caches
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	text, err := os.ReadFile("/proc/self/maps")
-	require.NoError(t, err)
-	ours, err := mappings()
-	require.NoError(t, err)
+	text := testenv.Must(os.ReadFile("/proc/self/maps"))(t)
+	ours := testenv.Must(mappings())(t)
 	return footprint{m.HeapAlloc, owner.Bytes(), strings.Count(string(text), "\n"), descriptors(t), ours}
 }
 

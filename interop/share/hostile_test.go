@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/share"
 )
 
@@ -129,20 +130,18 @@ func lingeringFor(t testing.TB, seconds int32) (fd int, release func()) {
 	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
 		return errors.Join(c.Control(func(fd uintptr) { err = small(int(fd)) }), err)
 	}}
-	l, err := config.Listen(context.Background(), "tcp4", "127.0.0.1:0")
-	require.NoError(t, err)
+	l := testenv.Must(config.Listen(context.Background(), "tcp4", "127.0.0.1:0"))(t)
 	defer func() { require.NoError(t, l.Close()) }()
-	fd, err = syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
-	require.NoError(t, err)
+	fd = testenv.Must(syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0))(t)
 	require.NoError(t, small(fd))
 	at, ok := l.Addr().(*net.TCPAddr)
 	require.True(t, ok)
 	require.NoError(t, syscall.Connect(fd, &syscall.SockaddrInet4{Port: at.Port, Addr: [4]byte{127, 0, 0, 1}}))
-	end, err := l.Accept()
-	require.NoError(t, err)
+	end := testenv.Must(l.Accept())(t)
 	t.Cleanup(func() { _ = end.Close() })
 	require.NoError(t, syscall.SetsockoptLinger(fd, syscall.SOL_SOCKET, syscall.SO_LINGER, &syscall.Linger{Onoff: 1, Linger: seconds}))
 	require.NoError(t, syscall.SetNonblock(fd, true))
+	var err error
 	for err == nil {
 		_, err = syscall.Write(fd, make([]byte, 1<<16))
 	}
@@ -189,8 +188,7 @@ func pass(t testing.TB, c *net.UnixConn, b []byte, fds ...int) error {
 func onKernels(t *testing.T, f func(t *testing.T, guarded bool)) {
 	t.Helper()
 	t.Run("this kernel", func(t *testing.T) {
-		fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_SEQPACKET|syscall.SOCK_CLOEXEC, 0)
-		require.NoError(t, err)
+		fd := testenv.Must(syscall.Socket(syscall.AF_UNIX, syscall.SOCK_SEQPACKET|syscall.SOCK_CLOEXEC, 0))(t)
 		defer func() { require.NoError(t, syscall.Close(fd)) }()
 		const soPassRights = 83
 		if errors.Is(syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, soPassRights, 0), syscall.ENOPROTOOPT) {
@@ -215,12 +213,11 @@ func TestRefusedProcessesOccupyFewThreads(t *testing.T) {
 		over := make(chan struct{}, connections)
 		var releases []func()
 		for range connections {
-			c, err := net.Dial("unixpacket", address)
-			require.NoError(t, err)
+			c := testenv.Must(net.Dial("unixpacket", address))(t)
 			t.Cleanup(func() { _ = c.Close() })
 			fd, release := lingeringFor(t, 600)
 			releases = append(releases, release)
-			err = pass(t, c.(*net.UnixConn), []byte("x"), fd)
+			err := pass(t, c.(*net.UnixConn), []byte("x"), fd)
 			if guarded {
 				require.ErrorIs(t, err, syscall.EPERM)
 			} else {
@@ -259,11 +256,9 @@ func TestRefusedProcessesOccupyFewThreads(t *testing.T) {
 		}
 		require.True(t, await(connections, soon), "a connection that was refused stays")
 		o.say("")
-		threads, err := strconv.Atoi(o.line())
-		require.NoError(t, err)
+		threads := testenv.Must(strconv.Atoi(o.line()))(t)
 		require.Less(t, threads, share.MaxUnadmitted+40)
-		_, err = share.Dial(background(t), address, share.Options{})
-		require.ErrorIs(t, err, share.ErrRefused, "the server no longer answers")
+		require.ErrorIs(t, testenv.ErrorOf(share.Dial(background(t), address, share.Options{})), share.ErrRefused, "the server no longer answers")
 		o.finish()
 	})
 }
@@ -273,16 +268,14 @@ func TestRefusedProcessesOccupyFewThreads(t *testing.T) {
 // repeatedly.
 func TestDialIsNotDelayedByTheListener(t *testing.T) {
 	onKernels(t, func(t *testing.T, guarded bool) {
-		l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: abstractName(), Net: "unixpacket"})
-		require.NoError(t, err)
+		l := testenv.Must(net.ListenUnix("unixpacket", &net.UnixAddr{Name: abstractName(), Net: "unixpacket"}))(t)
 		withoutSignals(t)
 		o := start(t, "refused", l.Addr().String())
 		squat := func() (release func()) {
-			c, err := l.AcceptUnix()
-			require.NoError(t, err)
+			c := testenv.Must(l.AcceptUnix())(t)
 			t.Cleanup(func() { _ = c.Close() })
 			fd, release := lingeringFor(t, 600)
-			err = pass(t, c, []byte("x"), fd)
+			err := pass(t, c, []byte("x"), fd)
 			if guarded {
 				require.ErrorIs(t, err, syscall.EPERM)
 			} else {
@@ -324,8 +317,7 @@ func TestDescriptorsBeforeTheGreeting(t *testing.T) {
 		o := start(t, "serve", "")
 		address := o.line()
 		open := func() (*net.UnixConn, int) {
-			c, err := net.Dial("unixpacket", address)
-			require.NoError(t, err)
+			c := testenv.Must(net.Dial("unixpacket", address))(t)
 			t.Cleanup(func() { _ = c.Close() })
 			require.NoError(t, c.SetDeadline(time.Now().Add(soon)))
 			fd, release := lingeringFor(t, 600)
@@ -338,21 +330,16 @@ func TestDescriptorsBeforeTheGreeting(t *testing.T) {
 		o.whileStopped(func() { err = pass(t, c, greetingFrame(), fd) })
 		if guarded {
 			require.ErrorIs(t, err, syscall.EPERM)
-			_, err = c.Write(greetingFrame())
-			require.NoError(t, err)
-			_, err = c.Read(b)
-			require.NoError(t, err)
+			require.NoError(t, testenv.ErrorOf(c.Write(greetingFrame())))
+			require.NoError(t, testenv.ErrorOf(c.Read(b)))
 			require.EqualValues(t, 1, b[0], "a greeting")
-			f, err := os.Open(os.DevNull)
-			require.NoError(t, err)
-			fd, err = syscall.Dup(int(f.Fd()))
-			require.NoError(t, err)
+			f := testenv.Must(os.Open(os.DevNull))(t)
+			fd = testenv.Must(syscall.Dup(int(f.Fd())))(t)
 			require.NoError(t, f.Close())
 			require.NoError(t, pass(t, c, frameOf(7, 1, []byte("\x01a")), fd), "descriptors are allowed after the greeting")
 		} else {
 			require.NoError(t, err)
-			n, err := c.Read(b)
-			require.NoError(t, err)
+			n := testenv.Must(c.Read(b))(t)
 			require.EqualValues(t, 2, b[0], "a refusal")
 			require.Contains(t, string(b[:n]), "a descriptor")
 		}
@@ -382,8 +369,7 @@ func TestOneProcessLeavesConnectionsToOthers(t *testing.T) {
 			} else {
 				o.expect(strconv.Itoa(crowdedPeers / 4))
 			}
-			p, err := share.Dial(background(t), s.Address(), share.Options{})
-			require.NoError(t, err)
+			p := testenv.Must(share.Dial(background(t), s.Address(), share.Options{}))(t)
 			hangUp(t, p)
 			o.finish()
 		})
@@ -396,13 +382,10 @@ func TestSurplusDescriptorsLeaveTheSchedulerAlone(t *testing.T) {
 	t.Setenv("GOMAXPROCS", "1")
 	o := start(t, "serve", "")
 	address := o.line()
-	c, err := net.Dial("unixpacket", address)
-	require.NoError(t, err)
+	c := testenv.Must(net.Dial("unixpacket", address))(t)
 	t.Cleanup(func() { _ = c.Close() })
-	_, err = c.Write(greetingFrame())
-	require.NoError(t, err)
-	_, err = c.Read(make([]byte, 1<<14))
-	require.NoError(t, err)
+	require.NoError(t, testenv.ErrorOf(c.Write(greetingFrame())))
+	require.NoError(t, testenv.ErrorOf(c.Read(make([]byte, 1<<14))))
 	var fds []int
 	var releases []func()
 	for range 8 {
@@ -413,14 +396,13 @@ func TestSurplusDescriptorsLeaveTheSchedulerAlone(t *testing.T) {
 	for range 3 {
 		p, err := share.Dial(background(t), address, share.Options{})
 		require.NoError(t, err, "other connections are not served")
-		a, err := p.Attach(background(t), "a")
-		require.NoError(t, err)
+		a := testenv.Must(p.Attach(background(t), "a"))(t)
 		a.Release()
 		hangUp(t, p)
 	}
 	// A thread that holds a processor is interrupted by a signal after 10 ms, which ends the sleep.
-	raw, err := c.(*net.UnixConn).SyscallConn()
-	require.NoError(t, err)
+	raw := testenv.Must(c.(*net.UnixConn).SyscallConn())(t)
+	var err error
 	require.NoError(t, raw.Control(func(fd uintptr) {
 		_, _, err = syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
 	}))
@@ -436,15 +418,13 @@ func TestSurplusDescriptorsLeaveTheSchedulerAlone(t *testing.T) {
 // namespace. The kernel reports the same overflow user ID for all such users, and a process that
 // runs under this ID itself must not take them for its own user.
 func TestUnmappedUserIsRejected(t *testing.T) {
-	text, err := os.ReadFile("/proc/sys/kernel/overflowuid")
-	require.NoError(t, err)
-	overflow, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	require.NoError(t, err)
+	text := testenv.Must(os.ReadFile("/proc/sys/kernel/overflowuid"))(t)
+	overflow := testenv.Must(strconv.Atoi(strings.TrimSpace(string(text))))(t)
 	o := startAs(t, "serve", "", &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: overflow, HostID: os.Geteuid(), Size: 1}},
 	})
-	_, err = share.Dial(background(t), o.line(), share.Options{})
+	_, err := share.Dial(background(t), o.line(), share.Options{})
 	require.ErrorIs(t, err, share.ErrRefused)
 	require.ErrorContains(t, err, "user namespace")
 	o.finish()

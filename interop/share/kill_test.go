@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/share"
 	"github.com/usmbridge/usmbridge/memmgr/segment"
 	"github.com/usmbridge/usmbridge/usmarray"
@@ -70,8 +71,7 @@ func TestMakersKilledAtRandom(t *testing.T) {
 	before := 0
 	for i := range kills(t) {
 		o := start(t, "serve", "")
-		p, err := share.Dial(background(t), o.line(), share.Options{})
-		require.NoError(t, err)
+		p := testenv.Must(share.Dial(background(t), o.line(), share.Options{}))(t)
 		time.AfterFunc(time.Duration(rand.IntN(int(10*time.Millisecond))), func() { _ = o.cmd.Process.Kill() })
 		var kept []*usmarray.Array
 		for {
@@ -84,9 +84,7 @@ func TestMakersKilledAtRandom(t *testing.T) {
 		}
 		<-p.Done()
 		for _, a := range kept {
-			v, err := usmarray.ToSlice[float32](a)
-			require.NoError(t, err)
-			require.Equal(t, []float32{0, 1, 2, 3, 4, 5}, v)
+			require.Equal(t, []float32{0, 1, 2, 3, 4, 5}, testenv.Must(usmarray.ToSlice[float32](a))(t))
 			a.Release()
 		}
 		require.NoError(t, p.Close())

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/share"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/segment"
@@ -17,15 +18,11 @@ import (
 func sevens(t *testing.T, p *memmgr.Pool, tag string) *usmarray.Array {
 	t.Helper()
 	const n = 1 << 16
-	b, err := memmgr.New(p, memmgr.Request{Size: 4 * n, Tag: tag})
-	require.NoError(t, err)
-	layout, err := usmarray.NewLayout([]int{n}, nil, 0)
-	require.NoError(t, err)
-	a, err := usmarray.FromBuffer(b, usmarray.Float32, layout)
-	require.NoError(t, err)
+	b := testenv.Must(memmgr.New(p, memmgr.Request{Size: 4 * n, Tag: tag}))(t)
+	layout := testenv.Must(usmarray.NewLayout([]int{n}, nil, 0))(t)
+	a := testenv.Must(usmarray.FromBuffer(b, usmarray.Float32, layout))(t)
 	t.Cleanup(a.Release)
-	values, err := usmarray.Slice[float32](a)
-	require.NoError(t, err)
+	values := testenv.Must(usmarray.Slice[float32](a))(t)
 	for i := range values {
 		values[i] = 7
 	}
@@ -43,26 +40,21 @@ func TestLentMemoryStays(t *testing.T) {
 		lend func(t *testing.T, s *share.Server, p *share.Peer, a *usmarray.Array) (opened *usmarray.Array, end func())
 	}{
 		{"Unopened", func(t *testing.T, s *share.Server, _ *share.Peer, a *usmarray.Array) (*usmarray.Array, func()) {
-			h, err := s.Export(background(t), a, share.ExportOptions{})
-			require.NoError(t, err)
+			h := testenv.Must(s.Export(background(t), a, share.ExportOptions{}))(t)
 			return nil, func() { require.True(t, s.Revoke(h)) }
 		}},
 		{"NoWait", func(t *testing.T, s *share.Server, _ *share.Peer, a *usmarray.Array) (*usmarray.Array, func()) {
-			h, err := s.Export(background(t), a, share.ExportOptions{NoWait: true})
-			require.NoError(t, err)
+			h := testenv.Must(s.Export(background(t), a, share.ExportOptions{NoWait: true}))(t)
 			return nil, func() { require.True(t, s.Revoke(h)) }
 		}},
 		{"Opened", func(t *testing.T, s *share.Server, p *share.Peer, a *usmarray.Array) (*usmarray.Array, func()) {
-			h, err := s.Export(background(t), a, share.ExportOptions{})
-			require.NoError(t, err)
-			b, err := p.Open(background(t), h)
-			require.NoError(t, err)
+			h := testenv.Must(s.Export(background(t), a, share.ExportOptions{}))(t)
+			b := testenv.Must(p.Open(background(t), h))(t)
 			return b, b.Release
 		}},
 		{"Attached", func(t *testing.T, s *share.Server, p *share.Peer, a *usmarray.Array) (*usmarray.Array, func()) {
 			require.NoError(t, s.Publish(background(t), "a", a))
-			b, err := p.Attach(background(t), "a")
-			require.NoError(t, err)
+			b := testenv.Must(p.Attach(background(t), "a"))(t)
 			require.NoError(t, s.Withdraw("a"))
 			return b, b.Release
 		}},
@@ -80,13 +72,11 @@ func TestLentMemoryStays(t *testing.T) {
 			a.Release()
 			require.EqualValues(t, 1, pool.Stats().Allocation.Current)
 			if test.name == "Published" {
-				b, err := p.Attach(background(t), "a")
-				require.NoError(t, err)
+				b := testenv.Must(p.Attach(background(t), "a"))(t)
 				b.Release()
 			}
 			if opened != nil {
-				values, err := usmarray.Slice[float32](opened)
-				require.NoError(t, err)
+				values := testenv.Must(usmarray.Slice[float32](opened))(t)
 				require.Equal(t, float32(7), values[0])
 				require.Equal(t, float32(7), values[len(values)-1])
 			}
@@ -97,10 +87,8 @@ func TestLentMemoryStays(t *testing.T) {
 	t.Run("TakenBack", func(t *testing.T) {
 		pool := newPool(t, segment.PeersWrite)
 		s := listen(t, share.Options{})
-		h, err := s.Export(background(t), sevens(t, pool, tag), share.ExportOptions{})
-		require.NoError(t, err)
-		own, err := s.Open(background(t), h)
-		require.NoError(t, err)
+		h := testenv.Must(s.Export(background(t), sevens(t, pool, tag), share.ExportOptions{}))(t)
+		own := testenv.Must(s.Open(background(t), h))(t)
 		defer own.Release()
 		require.Equal(t, 2, own.Buffer().Count(), "the references of the created and of the opened array")
 	})
@@ -119,10 +107,8 @@ func TestSurplusReleaseOfPublishedArray(t *testing.T) {
 	for b.Valid() {
 		b.Release()
 	}
-	_, err := p.Attach(background(t), "a")
-	require.ErrorIs(t, err, share.ErrNotShared)
-	other, err := p.Attach(background(t), "b")
-	require.NoError(t, err)
+	require.ErrorIs(t, testenv.ErrorOf(p.Attach(background(t), "a")), share.ErrNotShared)
+	other := testenv.Must(p.Attach(background(t), "b"))(t)
 	other.Release()
 }
 
@@ -135,18 +121,13 @@ func TestClosingPeersAreLentNothing(t *testing.T) {
 	a := publish(t, s, pool, "a", 3)
 	p := dial(t, s, share.Options{})
 	there := <-peers
-	before, err := s.Export(background(t), a, share.ExportOptions{})
-	require.NoError(t, err)
-	first, err := p.Attach(background(t), "a")
-	require.NoError(t, err)
+	before := testenv.Must(s.Export(background(t), a, share.ExportOptions{}))(t)
+	first := testenv.Must(p.Attach(background(t), "a"))(t)
 	require.NoError(t, there.Close())
 
-	_, err = s.Export(background(t), a, share.ExportOptions{To: there})
-	require.ErrorIs(t, err, share.ErrClosed)
-	_, err = p.Attach(background(t), "a")
-	require.ErrorIs(t, err, share.ErrClosed)
-	_, err = p.Open(background(t), before)
-	require.ErrorIs(t, err, share.ErrClosed)
+	require.ErrorIs(t, testenv.ErrorOf(s.Export(background(t), a, share.ExportOptions{To: there})), share.ErrClosed)
+	require.ErrorIs(t, testenv.ErrorOf(p.Attach(background(t), "a")), share.ErrClosed)
+	require.ErrorIs(t, testenv.ErrorOf(p.Open(background(t), before)), share.ErrClosed)
 	require.True(t, s.Revoke(before), "the handle is not valid for other connections")
 	require.Equal(t, 1, there.Stats().Leases)
 
@@ -162,11 +143,8 @@ func TestServerOpensAfterClose(t *testing.T) {
 	maker, opener := listen(t, share.Options{}), listen(t, share.Options{})
 	a := counting(t, pool, 5)
 	open := func() *usmarray.Array {
-		h, err := maker.Export(background(t), a, share.ExportOptions{})
-		require.NoError(t, err)
-		b, err := opener.Open(background(t), h)
-		require.NoError(t, err)
-		return b
+		h := testenv.Must(maker.Export(background(t), a, share.ExportOptions{}))(t)
+		return testenv.Must(opener.Open(background(t), h))(t)
 	}
 	first := open()
 	old := opener.Peers()[0]
@@ -180,9 +158,7 @@ func TestServerOpensAfterClose(t *testing.T) {
 	second.Release()
 	third.Release()
 	require.NoError(t, opener.Close())
-	h, err := maker.Export(background(t), a, share.ExportOptions{})
-	require.NoError(t, err)
-	_, err = opener.Open(background(t), h)
-	require.ErrorIs(t, err, share.ErrClosed)
+	h := testenv.Must(maker.Export(background(t), a, share.ExportOptions{}))(t)
+	require.ErrorIs(t, testenv.ErrorOf(opener.Open(background(t), h)), share.ErrClosed)
 	require.True(t, maker.Revoke(h))
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/share"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
@@ -72,11 +73,9 @@ func startAs(t testing.TB, role, address string, attributes *syscall.SysProcAttr
 	cmd.SysProcAttr = attributes
 	cmd.Env = append(os.Environ(), roleEnv+"="+role, addressEnv+"="+address)
 	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	require.NoError(t, err)
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	err = cmd.Start()
+	in := testenv.Must(cmd.StdinPipe())(t)
+	out := testenv.Must(cmd.StdoutPipe())(t)
+	err := cmd.Start()
 	if attributes != nil && err != nil {
 		t.Skipf("the system does not start such a process: %v", err)
 	}
@@ -164,8 +163,7 @@ func abstractName() string {
 // returned.
 func newPool(t testing.TB, a segment.Audience) *memmgr.Pool {
 	t.Helper()
-	r, err := segment.NewHost(a)
-	require.NoError(t, err)
+	r := testenv.Must(segment.NewHost(a))(t)
 	p := memmgr.NewPool(r)
 	t.Cleanup(func() {
 		eventually(t, func() bool { return p.Stats().Allocation.Current == 0 }, "memory did not come back")
@@ -178,8 +176,7 @@ func newPool(t testing.TB, a segment.Audience) *memmgr.Pool {
 // listen starts a server, closes it when the test ends, and requires that no state is left then.
 func listen(t testing.TB, o share.Options) *share.Server {
 	t.Helper()
-	s, err := share.Listen(background(t), "", o)
-	require.NoError(t, err)
+	s := testenv.Must(share.Listen(background(t), "", o))(t)
 	t.Cleanup(func() {
 		require.NoError(t, s.Close())
 		eventually(t, func() bool { return s.Stats() == share.Stats{} }, "the server left something")
@@ -189,8 +186,7 @@ func listen(t testing.TB, o share.Options) *share.Server {
 
 func dial(t testing.TB, s *share.Server, o share.Options) *share.Peer {
 	t.Helper()
-	p, err := share.Dial(background(t), s.Address(), o)
-	require.NoError(t, err)
+	p := testenv.Must(share.Dial(background(t), s.Address(), o))(t)
 	t.Cleanup(func() { hangUp(t, p) })
 	return p
 }
@@ -224,8 +220,7 @@ func counting(t testing.TB, r memmgr.Resource, shape ...int) *usmarray.Array {
 	for i := range data {
 		data[i] = float32(i)
 	}
-	a, err := usmarray.FromSlice(r, data, shape)
-	require.NoError(t, err)
+	a := testenv.Must(usmarray.FromSlice(r, data, shape))(t)
 	t.Cleanup(a.Release)
 	return a
 }
@@ -249,7 +244,6 @@ func nothingMapped(t testing.TB) {
 // descriptors returns the number of open files of this process.
 func descriptors(t testing.TB) int {
 	t.Helper()
-	all, err := os.ReadDir("/proc/self/fd")
-	require.NoError(t, err)
+	all := testenv.Must(os.ReadDir("/proc/self/fd"))(t)
 	return len(all)
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/internal/testenv"
 )
 
 // TestClockRunsForNewLease checks that the clock keeps running if a lease begins after onTick has
@@ -51,10 +53,8 @@ func TestClockRunsForNewLease(t *testing.T) {
 // is ended by this side, for example because pending work of an opening failed.
 func TestClosingPeerEndsWithLocallyEndedLease(t *testing.T) {
 	peers := make(chan *Peer, 1)
-	s, err := Listen(context.Background(), "", Options{Connected: func(p *Peer) { peers <- p }})
-	require.NoError(t, err)
-	p, err := Dial(context.Background(), s.Address(), Options{})
-	require.NoError(t, err)
+	s := testenv.Must(Listen(context.Background(), "", Options{Connected: func(p *Peer) { peers <- p }}))(t)
+	p := testenv.Must(Dial(context.Background(), s.Address(), Options{}))(t)
 	there := <-peers
 	l := &lease{holder: there}
 	require.NoError(t, s.node.leases.add("Open", l, &s.node.options, nil))
@@ -77,8 +77,7 @@ func TestEnding(t *testing.T) {
 	require.False(t, ending(os.Getpid()))
 	require.False(t, ending(0))
 	child := exec.Command("cat")
-	in, err := child.StdinPipe()
-	require.NoError(t, err)
+	in := testenv.Must(child.StdinPipe())(t)
 	require.NoError(t, child.Start())
 	require.False(t, ending(child.Process.Pid))
 	require.NoError(t, in.Close())

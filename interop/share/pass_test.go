@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/share"
 	"github.com/usmbridge/usmbridge/memmgr/segment"
 	"github.com/usmbridge/usmbridge/usmarray"
@@ -18,11 +19,8 @@ import (
 // handOver exports an array from one server and opens the handle at the other.
 func handOver(t *testing.T, from, to *share.Server, a *usmarray.Array) *usmarray.Array {
 	t.Helper()
-	h, err := from.Export(background(t), a, share.ExportOptions{})
-	require.NoError(t, err)
-	b, err := to.Open(background(t), h)
-	require.NoError(t, err)
-	return b
+	h := testenv.Must(from.Export(background(t), a, share.ExportOptions{}))(t)
+	return testenv.Must(to.Open(background(t), h))(t)
 }
 
 // TestPassedOn checks that an opened array can be exported again: to a third process, whose lease
@@ -32,8 +30,7 @@ func TestPassedOn(t *testing.T) {
 	maker, between, third := listen(t, share.Options{}), listen(t, share.Options{}), listen(t, share.Options{})
 	a := counting(t, pool, 4, 6)
 	b := handOver(t, maker, between, a)
-	part, err := b.Index(usmarray.IndexRange(0, 4), usmarray.IndexRange(1, 6).By(2))
-	require.NoError(t, err)
+	part := testenv.Must(b.Index(usmarray.IndexRange(0, 4), usmarray.IndexRange(1, 6).By(2)))(t)
 
 	c := handOver(t, between, third, part)
 	require.Equal(t, part.Layout(), c.Layout())
@@ -50,9 +47,7 @@ func TestPassedOn(t *testing.T) {
 	b.Release() // the view borrowed
 	require.NoError(t, between.Close())
 	eventually(t, func() bool { return maker.Stats().Leases == 1 }, "the lease in the middle does not end")
-	v, err := usmarray.ToSlice[float32](c)
-	require.NoError(t, err)
-	require.Equal(t, []float32{1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23}, v)
+	require.Equal(t, []float32{1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23}, testenv.Must(usmarray.ToSlice[float32](c))(t))
 	buffer := c.Buffer()
 	c.Release()
 	_, ok = share.AudienceOf(buffer)
@@ -86,17 +81,14 @@ func TestPassOnRejectedByMaker(t *testing.T) {
 	maker := listen(t, share.Options{MaxUnopened: 32, Unopened: time.Hour})
 	b := handOver(t, maker, server, a)
 	for range 2 {
-		_, err := server.Export(background(t), b, share.ExportOptions{})
-		require.NoError(t, err)
+		require.NoError(t, testenv.ErrorOf(server.Export(background(t), b, share.ExportOptions{})))
 	}
-	_, err := server.Export(background(t), b, share.ExportOptions{})
-	require.ErrorIs(t, err, share.ErrLimit)
+	require.ErrorIs(t, testenv.ErrorOf(server.Export(background(t), b, share.ExportOptions{})), share.ErrLimit)
 	h, err := maker.Export(background(t), a, share.ExportOptions{})
 	require.NoError(t, err, "no room for other exports")
 	require.True(t, maker.Revoke(h))
 	require.NoError(t, maker.Close())
-	_, err = server.Export(background(t), b, share.ExportOptions{})
-	require.ErrorIs(t, err, share.ErrClosed)
+	require.ErrorIs(t, testenv.ErrorOf(server.Export(background(t), b, share.ExportOptions{})), share.ErrClosed)
 	b.Release()
 }
 
@@ -109,8 +101,7 @@ func TestPassingOnLeavesRoom(t *testing.T) {
 	a := counting(t, pool, 6)
 	passed := 0
 	for range 5 { // the same process, each time with a new connection
-		middle, err := share.Listen(background(t), "", share.Options{})
-		require.NoError(t, err)
+		middle := testenv.Must(share.Listen(background(t), "", share.Options{}))(t)
 		b := handOver(t, maker, middle, a)
 		for range 2 {
 			if _, err := middle.Export(background(t), b, share.ExportOptions{}); err == nil {
@@ -130,10 +121,8 @@ func TestPassingOnLeavesRoom(t *testing.T) {
 		o.expect("ready")
 		for range most / 16 {
 			o.say(fmt.Sprintf("%x", export(t, maker, a).Bytes()))
-			b, err := hex.DecodeString(o.line())
-			require.NoError(t, err)
-			last, err = share.ParseHandle(b)
-			require.NoError(t, err)
+			b := testenv.Must(hex.DecodeString(o.line()))(t)
+			last = testenv.Must(share.ParseHandle(b))(t)
 			passed++
 		}
 		o.kill()
@@ -150,16 +139,13 @@ func TestPassingOnLeavesRoom(t *testing.T) {
 	for i := range own {
 		own[i] = export(t, maker, a)
 	}
-	_, err := maker.Export(background(t), a, share.ExportOptions{})
-	require.ErrorIs(t, err, share.ErrLimit)
+	require.ErrorIs(t, testenv.ErrorOf(maker.Export(background(t), a, share.ExportOptions{})), share.ErrLimit)
 	for _, h := range own {
 		require.True(t, maker.Revoke(h))
 	}
 	end := listen(t, share.Options{})
-	opened, err := end.Open(background(t), last)
-	require.NoError(t, err)
-	_, err = end.Export(background(t), opened, share.ExportOptions{})
-	require.ErrorIs(t, err, share.ErrLimit, "this process had its part")
+	opened := testenv.Must(end.Open(background(t), last))(t)
+	require.ErrorIs(t, testenv.ErrorOf(end.Export(background(t), opened, share.ExportOptions{})), share.ErrLimit, "this process had its part")
 	opened.Release()
 	o = start(t, "middle", "")
 	o.expect("ready")
@@ -175,20 +161,16 @@ func TestPassOnRequiresAnOpenLease(t *testing.T) {
 	a := counting(t, pool, 6)
 	b := handOver(t, maker, other, a)
 	defer b.Release()
-	h, err := maker.Export(background(t), a, share.ExportOptions{})
-	require.NoError(t, err)
+	h := testenv.Must(maker.Export(background(t), a, share.ExportOptions{}))(t)
 	described := h.Bytes()[8+16+1+len(h.Maker()):] // a lease that is not open
 	described = described[:len(described)-8-2]     // without the place on the board
 	r := rogue(t, maker, true)
-	_, err = r.Write(frameOf(15, 7, described))
-	require.NoError(t, err)
+	require.NoError(t, testenv.ErrorOf(r.Write(frameOf(15, 7, described))))
 	answer := make([]byte, 1<<14)
-	n, err := r.Read(answer)
-	require.NoError(t, err)
+	n := testenv.Must(r.Read(answer))(t)
 	require.Equal(t, byte(2), answer[0], "refused")
 	require.Contains(t, string(answer[:n]), "has ended")
-	_, err = r.Write(frameOf(15, 8, described[:len(described)-1]))
-	require.NoError(t, err)
+	require.NoError(t, testenv.ErrorOf(r.Write(frameOf(15, 8, described[:len(described)-1]))))
 	cutOff(t, r)
 	require.True(t, maker.Revoke(h))
 }
@@ -199,13 +181,11 @@ func TestReplace(t *testing.T) {
 	s := listen(t, share.Options{MaxNames: 1})
 	p := dial(t, s, share.Options{})
 	require.NoError(t, s.Replace(background(t), "a", counting(t, pool, 3)))
-	first, err := p.Attach(background(t), "a")
-	require.NoError(t, err)
+	first := testenv.Must(p.Attach(background(t), "a"))(t)
 	require.ErrorIs(t, s.Publish(background(t), "a", counting(t, pool, 5)), share.ErrName)
 	require.NoError(t, s.Replace(background(t), "a", counting(t, pool, 5)))
 	require.ErrorIs(t, s.Replace(background(t), "b", counting(t, pool, 5)), share.ErrLimit)
-	second, err := p.Attach(background(t), "a")
-	require.NoError(t, err)
+	second := testenv.Must(p.Attach(background(t), "a"))(t)
 	require.Equal(t, []int{3, 5}, append(first.Shape(), second.Shape()...))
 	first.Release()
 	second.Release()

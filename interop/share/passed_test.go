@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/share"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/segment"
@@ -64,22 +65,17 @@ func TestReceivedArrayIsPassedOn(t *testing.T) {
 	middle := start(t, "middle", "")
 	middle.expect("ready")
 	pass := func() share.Handle {
-		h, err := maker.Export(ctx, x, share.ExportOptions{})
-		require.NoError(t, err)
+		h := testenv.Must(maker.Export(ctx, x, share.ExportOptions{}))(t)
 		middle.say(fmt.Sprintf("%x", h.Bytes()))
-		b, err := hex.DecodeString(middle.line())
-		require.NoError(t, err)
-		on, err := share.ParseHandle(b)
-		require.NoError(t, err)
+		b := testenv.Must(hex.DecodeString(middle.line()))(t)
+		on := testenv.Must(share.ParseHandle(b))(t)
 		require.Equal(t, maker.Address(), on.Maker())
 		require.NotEqual(t, h.Bytes(), on.Bytes())
 		return on
 	}
 	first, second, own := pass(), pass(), pass()
-	opened, err := last.Open(ctx, first)
-	require.NoError(t, err)
-	_, err = last.Open(ctx, first)
-	require.ErrorIs(t, err, share.ErrStale, "the handle was opened twice")
+	opened := testenv.Must(last.Open(ctx, first))(t)
+	require.ErrorIs(t, testenv.ErrorOf(last.Open(ctx, first)), share.ErrStale, "the handle was opened twice")
 	back, err := maker.Open(ctx, own) // the maker opens its own memory
 	require.NoError(t, err)
 	require.Equal(t, x.Pointer(), back.Pointer())
@@ -89,11 +85,9 @@ func TestReceivedArrayIsPassedOn(t *testing.T) {
 	require.NoError(t, usmarray.CopyFromSlice(opened, []float32{
 		9, 8, 7, 6, 5, 9, 8, 7, 6, 5, 9, 8, 7, 6, 5, 9, 8, 7, 6, 5,
 	}))
-	v, err := usmarray.ToSlice[float32](x)
-	require.NoError(t, err)
+	v := testenv.Must(usmarray.ToSlice[float32](x))(t)
 	require.EqualValues(t, 9, v[0])
-	again, err := last.Open(ctx, second)
-	require.NoError(t, err)
+	again := testenv.Must(last.Open(ctx, second))(t)
 	require.Equal(t, x.Layout().String(), again.Layout().String())
 	again.Release()
 	opened.Release()
@@ -106,9 +100,8 @@ func TestReceivedArrayIsNotPublished(t *testing.T) {
 	maker := listen(t, share.Options{})
 	ctx := background(t)
 	publish(t, maker, pool, "a", 6, 4)
-	a, err := dial(t, maker, share.Options{}).Attach(ctx, "a")
-	require.NoError(t, err)
-	err = listen(t, share.Options{}).Publish(ctx, "x", a)
+	a := testenv.Must(dial(t, maker, share.Options{}).Attach(ctx, "a"))(t)
+	err := listen(t, share.Options{}).Publish(ctx, "x", a)
 	require.ErrorIs(t, err, share.ErrNotShared)
 	require.ErrorContains(t, err, "use Server.Export to get a handle from that process")
 	a.Release()
@@ -127,12 +120,10 @@ func TestOnlyHoldersPassOn(t *testing.T) {
 		SetReadDeadline(time.Time) error
 	}, frame []byte,
 	) (kind byte, payload []byte) {
-		_, err := c.Write(frame)
-		require.NoError(t, err)
+		require.NoError(t, testenv.ErrorOf(c.Write(frame)))
 		require.NoError(t, c.SetReadDeadline(time.Now().Add(soon)))
 		b := make([]byte, 1<<14)
-		n, err := c.Read(b)
-		require.NoError(t, err)
+		n := testenv.Must(c.Read(b))(t)
 		for b = b[:n]; ; {
 			size := 16 + binary.LittleEndian.Uint32(b[4:])
 			if int(size) == len(b) {
@@ -152,8 +143,7 @@ func TestOnlyHoldersPassOn(t *testing.T) {
 	}
 	kind, handle := ask(t, holder, frameOf(15, 2, change(flags, 0))) // to write
 	require.EqualValues(t, 16, kind)
-	h, err := share.ParseHandle(handle)
-	require.NoError(t, err)
+	h := testenv.Must(share.ParseHandle(handle))(t)
 	require.True(t, h.ReadOnly())
 	require.True(t, s.Revoke(h))
 	for name, d := range map[string][]byte{
@@ -191,17 +181,14 @@ func TestCopyInto(t *testing.T) {
 		t.Helper()
 		require.NoError(t, err)
 		require.Equal(t, x.Layout().String(), a.Layout().String())
-		v, err := usmarray.ToSlice[float32](a)
-		require.NoError(t, err)
+		v := testenv.Must(usmarray.ToSlice[float32](a))(t)
 		require.Equal(t, []float32{0, 1, 2, 3, 4, 5}, v)
 		require.NoError(t, a.Fill(float32(9)))
-		v, err = usmarray.ToSlice[float32](x)
-		require.NoError(t, err)
+		v = testenv.Must(usmarray.ToSlice[float32](x))(t)
 		require.EqualValues(t, 5, v[5], "the source was changed")
 		a.Release()
 	}
-	h, err := s.Export(ctx, x, share.ExportOptions{})
-	require.NoError(t, err)
+	h := testenv.Must(s.Export(ctx, x, share.ExportOptions{}))(t)
 	check(p.Open(ctx, h))
 	require.NoError(t, s.Publish(ctx, "x", x))
 	check(p.Attach(ctx, "x"))
@@ -210,13 +197,11 @@ func TestCopyInto(t *testing.T) {
 	y := counting(t, pool, 3, 2)
 	require.NoError(t, refuses.Publish(ctx, "y", y))
 	q := dial(t, refuses, share.Options{})
-	received, err := q.Attach(ctx, "y")
-	require.NoError(t, err)
+	received := testenv.Must(q.Attach(ctx, "y"))(t)
 	require.NoError(t, s.Publish(ctx, "y", received))
 	received.Release()
 	check(p.Attach(ctx, "y"))
-	v, err := usmarray.ToSlice[float32](y)
-	require.NoError(t, err)
+	v := testenv.Must(usmarray.ToSlice[float32](y))(t)
 	require.EqualValues(t, 5, v[5], "the source was changed")
 	plain := listen(t, share.Options{CopyInto: memmgr.Host()})
 	require.ErrorIs(t, plain.Publish(ctx, "x", x), share.ErrNotShared)
@@ -240,8 +225,7 @@ func (r refusing) Allocate(memmgr.Request) (memmgr.Block, error) { return memmgr
 func liar(t *testing.T, s *share.Server, change func(maker string, handle []byte) []byte) (address string) {
 	t.Helper()
 	address = abstractName()
-	l, err := net.Listen("unixpacket", address)
-	require.NoError(t, err)
+	l := testenv.Must(net.Listen("unixpacket", address))(t)
 	t.Cleanup(func() { _ = l.Close() })
 	there := rogue(t, s, false)
 	go func() {
@@ -325,10 +309,8 @@ func TestMakerReturnsAnotherHandle(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			address := liar(t, s, c.change)
-			p, err := share.Dial(background(t), address, share.Options{})
-			require.NoError(t, err)
-			a, err := p.Attach(background(t), "a")
-			require.NoError(t, err)
+			p := testenv.Must(share.Dial(background(t), address, share.Options{}))(t)
+			a := testenv.Must(p.Attach(background(t), "a"))(t)
 			h, err := next.Export(background(t), a, share.ExportOptions{})
 			if c.wrong == "" {
 				require.NoError(t, err)
@@ -353,16 +335,12 @@ func TestPassedOnByAnotherName(t *testing.T) {
 	directory := t.TempDir()
 	require.NoError(t, os.Mkdir(directory+"/a", 0o700))
 	require.NoError(t, os.Symlink("a", directory+"/b"))
-	s, err := share.Listen(background(t), "unix:"+directory+"/a/s", share.Options{})
-	require.NoError(t, err)
+	s := testenv.Must(share.Listen(background(t), "unix:"+directory+"/a/s", share.Options{}))(t)
 	defer func() { require.NoError(t, s.Close()) }()
 	publish(t, s, newPool(t, segment.PeersWrite), "a", 3)
-	p, err := share.Dial(background(t), "unix:"+directory+"/b/s", share.Options{})
-	require.NoError(t, err)
-	a, err := p.Attach(background(t), "a")
-	require.NoError(t, err)
-	h, err := listen(t, share.Options{}).Export(background(t), a, share.ExportOptions{})
-	require.NoError(t, err)
+	p := testenv.Must(share.Dial(background(t), "unix:"+directory+"/b/s", share.Options{}))(t)
+	a := testenv.Must(p.Attach(background(t), "a"))(t)
+	h := testenv.Must(listen(t, share.Options{}).Export(background(t), a, share.ExportOptions{}))(t)
 	require.True(t, s.Revoke(h))
 	a.Release()
 	hangUp(t, p)

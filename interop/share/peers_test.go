@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/share"
 )
 
@@ -33,19 +34,17 @@ func cutOff(t *testing.T, c *net.UnixConn) {
 // lingering returns a socket whose close takes a second, because its other end reads nothing.
 func lingering(t *testing.T) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	l := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer func() { require.NoError(t, l.Close()) }()
-	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
-	require.NoError(t, err)
+	fd := testenv.Must(syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0))(t)
 	at, ok := l.Addr().(*net.TCPAddr)
 	require.True(t, ok)
 	require.NoError(t, syscall.Connect(fd, &syscall.SockaddrInet4{Port: at.Port, Addr: [4]byte{127, 0, 0, 1}}))
-	end, err := l.Accept()
-	require.NoError(t, err)
+	end := testenv.Must(l.Accept())(t)
 	t.Cleanup(func() { require.NoError(t, end.Close()) })
 	require.NoError(t, syscall.SetsockoptLinger(fd, syscall.SOL_SOCKET, syscall.SO_LINGER, &syscall.Linger{Onoff: 1, Linger: 1}))
 	require.NoError(t, syscall.SetNonblock(fd, true))
+	var err error
 	for err == nil {
 		_, err = syscall.Write(fd, make([]byte, 1<<16))
 	}
@@ -70,8 +69,8 @@ func TestForeignDescriptors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := rogue(t, s, true)
 			dropped := make(chan error, 1)
-			fd, err := open()
-			require.NoError(t, err)
+			fd := testenv.Must(open())(t)
+			var err error
 			_, _, err = r.WriteMsgUnix(frameOf(3, 0, facts()), syscall.UnixRights(fd), nil)
 			require.NoError(t, err)
 			// The server then holds the last reference.
@@ -92,8 +91,7 @@ func TestOutOfDescriptors(t *testing.T) {
 	s := listen(t, share.Options{})
 	r := rogue(t, s, true)
 	there := s.Peers()[0]
-	f, err := os.Open(os.DevNull)
-	require.NoError(t, err)
+	f := testenv.Must(os.Open(os.DevNull))(t)
 	defer func() { require.NoError(t, f.Close()) }()
 	var old syscall.Rlimit
 	require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &old))
@@ -138,8 +136,6 @@ func TestDialDeadServer(t *testing.T) {
 	_, err := o.cmd.Process.Wait() // keeps the child's standard input open until the test ends
 	require.NoError(t, err)
 	require.ErrorIs(t, <-answered, share.ErrDied)
-	_, err = share.Dial(background(t), address, share.Options{})
-	require.ErrorIs(t, err, share.ErrDied)
-	_, err = share.Listen(background(t), address, share.Options{})
-	require.ErrorIs(t, err, syscall.EADDRINUSE)
+	require.ErrorIs(t, testenv.ErrorOf(share.Dial(background(t), address, share.Options{})), share.ErrDied)
+	require.ErrorIs(t, testenv.ErrorOf(share.Listen(background(t), address, share.Options{})), syscall.EADDRINUSE)
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/share"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/segment"
@@ -36,9 +37,7 @@ func TestAttach(t *testing.T) {
 	require.Equal(t, 1, s.Stats().Leases)
 	o.say("write")
 	o.expect("done")
-	v, err := usmarray.ToSlice[float32](a)
-	require.NoError(t, err)
-	require.Equal(t, []float32{1, 2, 3, 4, 5, 6}, v)
+	require.Equal(t, []float32{1, 2, 3, 4, 5, 6}, testenv.Must(usmarray.ToSlice[float32](a))(t))
 
 	require.NoError(t, s.Withdraw("a"))
 	a.Release()
@@ -69,31 +68,22 @@ func TestViews(t *testing.T) {
 		"read-only": func() (*usmarray.Array, error) { return a.AsReadOnly(), nil },
 	} {
 		t.Run(name, func(t *testing.T) {
-			v, err := view()
-			require.NoError(t, err)
-			h, err := s.Export(background(t), v, share.ExportOptions{})
-			require.NoError(t, err)
-			h, err = share.ParseHandle(h.Bytes())
-			require.NoError(t, err)
+			v := testenv.Must(view())(t)
+			h := testenv.Must(s.Export(background(t), v, share.ExportOptions{}))(t)
+			h = testenv.Must(share.ParseHandle(h.Bytes()))(t)
 			require.Equal(t, v.ReadOnly(), h.ReadOnly())
-			got, err := p.Open(background(t), h)
-			require.NoError(t, err)
+			got := testenv.Must(p.Open(background(t), h))(t)
 			defer got.Release()
 			require.Equal(t, v.Layout(), got.Layout())
 			require.Equal(t, v.Layout(), h.Layout())
 			require.Equal(t, v.ReadOnly(), got.ReadOnly())
 			require.Equal(t, v.DataType(), got.DataType())
-			want, err := usmarray.ToSlice[float32](v)
-			require.NoError(t, err)
-			there, err := usmarray.ToSlice[float32](got)
-			require.NoError(t, err)
-			require.Equal(t, want, there)
+			want := testenv.Must(usmarray.ToSlice[float32](v))(t)
+			require.Equal(t, want, testenv.Must(usmarray.ToSlice[float32](got))(t))
 			require.NotEqual(t, v.Buffer().Address(), got.Buffer().Address(), "not a second mapping")
 			if !v.ReadOnly() && v.NDim() == 2 && v.Size() > 0 {
 				require.NoError(t, got.SetAt(float32(-1), 0, 0))
-				x, err := v.At(0, 0)
-				require.NoError(t, err)
-				require.Equal(t, float32(-1), x)
+				require.Equal(t, float32(-1), testenv.Must(v.At(0, 0))(t))
 				require.NoError(t, got.SetAt(want[0], 0, 0))
 			}
 			if v.ReadOnly() {
@@ -116,9 +106,7 @@ func TestPeersRead(t *testing.T) {
 	w.expect("fault: true")
 	w.kill()
 	eventually(t, func() bool { return s.Stats().Leases == 1 }, "the offender's lease stays")
-	x, err := a.At(0)
-	require.NoError(t, err)
-	require.Equal(t, float32(7), x)
+	require.Equal(t, float32(7), testenv.Must(a.At(0))(t))
 	o.say("go on")
 	o.expect("done")
 	o.say("release")
@@ -132,38 +120,27 @@ func TestExportersDeath(t *testing.T) {
 	before := descriptors(t)
 	o := start(t, "serve", "")
 	address := o.line()
-	p, err := share.Dial(background(t), address, share.Options{})
-	require.NoError(t, err)
-	a, err := p.Attach(background(t), "a")
-	require.NoError(t, err)
+	p := testenv.Must(share.Dial(background(t), address, share.Options{}))(t)
+	a := testenv.Must(p.Attach(background(t), "a"))(t)
 	o.say("handle")
-	b, err := hex.DecodeString(o.line())
-	require.NoError(t, err)
-	h, err := share.ParseHandle(b)
-	require.NoError(t, err)
+	b := testenv.Must(hex.DecodeString(o.line()))(t)
+	h := testenv.Must(share.ParseHandle(b))(t)
 	require.Equal(t, address, h.Maker())
-	view, err := p.Open(background(t), h)
-	require.NoError(t, err)
+	view := testenv.Must(p.Open(background(t), h))(t)
 	o.say("handle")
-	b, err = hex.DecodeString(o.line())
-	require.NoError(t, err)
-	late, err := share.ParseHandle(b)
-	require.NoError(t, err)
+	b = testenv.Must(hex.DecodeString(o.line()))(t)
+	late := testenv.Must(share.ParseHandle(b))(t)
 
 	o.kill()
 	<-p.Done()
 	require.ErrorIs(t, p.Err(), share.ErrDied)
 	for _, x := range []*usmarray.Array{a, view} {
-		v, err := usmarray.ToSlice[float32](x)
-		require.NoError(t, err)
-		require.Equal(t, []float32{0, 1, 2, 3, 4, 5}, v)
+		require.Equal(t, []float32{0, 1, 2, 3, 4, 5}, testenv.Must(usmarray.ToSlice[float32](x))(t))
 		require.NoError(t, x.SetAt(float32(9), 0, 0))
 		require.NoError(t, x.SetAt(float32(0), 0, 0))
 	}
-	_, err = p.Open(background(t), late)
-	require.ErrorIs(t, err, share.ErrDied)
-	_, err = share.Dial(background(t), address, share.Options{})
-	require.ErrorIs(t, err, share.ErrAddress)
+	require.ErrorIs(t, testenv.ErrorOf(p.Open(background(t), late)), share.ErrDied)
+	require.ErrorIs(t, testenv.ErrorOf(share.Dial(background(t), address, share.Options{})), share.ErrAddress)
 	require.Equal(t, 1, p.Stats().Mapped)
 	a.Release()
 	view.Release()
@@ -179,8 +156,7 @@ func TestForkedChildKeepsSocket(t *testing.T) {
 	s := listen(t, share.Options{})
 	a := publish(t, s, pool, "a", 1000)
 	o := start(t, "forker", s.Address())
-	child, err := strconv.Atoi(o.line())
-	require.NoError(t, err)
+	child := testenv.Must(strconv.Atoi(o.line()))(t)
 	defer func() { _ = syscall.Kill(child, syscall.SIGKILL) }()
 	require.NoError(t, s.Withdraw("a"))
 	a.Release()
@@ -188,8 +164,7 @@ func TestForkedChildKeepsSocket(t *testing.T) {
 	o.kill()
 	eventually(t, func() bool { return pool.Stats().Allocation.Current == 0 }, "the dead process's lease stays")
 	require.NoError(t, syscall.Kill(child, 0), "the child process has ended")
-	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", child))
-	require.NoError(t, err)
+	maps := testenv.Must(os.ReadFile(fmt.Sprintf("/proc/%d/maps", child)))(t)
 	require.NotContains(t, string(maps), "memfd:usmbridge")
 }
 
@@ -201,19 +176,15 @@ func TestHandleValidity(t *testing.T) {
 	p, q := dial(t, s, share.Options{}), dial(t, s, share.Options{})
 	a := counting(t, pool, 3)
 	export := func(o share.ExportOptions) share.Handle {
-		h, err := s.Export(background(t), a, o)
-		require.NoError(t, err)
-		return h
+		return testenv.Must(s.Export(background(t), a, o))(t)
 	}
 	stale := func(p *share.Peer, h share.Handle) {
 		t.Helper()
-		_, err := p.Open(background(t), h)
-		require.ErrorIs(t, err, share.ErrStale)
+		require.ErrorIs(t, testenv.ErrorOf(p.Open(background(t), h)), share.ErrStale)
 	}
 	t.Run("Replayed", func(t *testing.T) {
 		h := export(share.ExportOptions{})
-		b, err := p.Open(background(t), h)
-		require.NoError(t, err)
+		b := testenv.Must(p.Open(background(t), h))(t)
 		stale(p, h)
 		stale(q, h)
 		b.Release()
@@ -269,13 +240,10 @@ func TestHandleValidity(t *testing.T) {
 		defer s.Revoke(h)
 		b := h.Bytes()
 		for i := range b {
-			_, err := share.ParseHandle(b[:i])
-			require.ErrorIs(t, err, share.ErrHandle)
+			require.ErrorIs(t, testenv.ErrorOf(share.ParseHandle(b[:i])), share.ErrHandle)
 		}
-		_, err := share.ParseHandle(append(b, 0))
-		require.ErrorIs(t, err, share.ErrHandle)
-		_, err = share.ParseHandle(make([]byte, share.MaxHandle+1))
-		require.ErrorIs(t, err, share.ErrHandle)
+		require.ErrorIs(t, testenv.ErrorOf(share.ParseHandle(append(b, 0))), share.ErrHandle)
+		require.ErrorIs(t, testenv.ErrorOf(share.ParseHandle(make([]byte, share.MaxHandle+1))), share.ErrHandle)
 	})
 	t.Run("ForOne", func(t *testing.T) {
 		var to *share.Peer
@@ -295,25 +263,19 @@ func TestHandleValidity(t *testing.T) {
 			}
 		}
 		require.Equal(t, 1, opened)
-		_, err := s.Open(background(t), h)
-		require.ErrorIs(t, err, share.ErrStale)
-		_, err = s.Export(background(t), a, share.ExportOptions{To: p})
-		require.ErrorIs(t, err, share.ErrRefused, "the wrong end of the connection")
+		require.ErrorIs(t, testenv.ErrorOf(s.Open(background(t), h)), share.ErrStale)
+		require.ErrorIs(t, testenv.ErrorOf(s.Export(background(t), a, share.ExportOptions{To: p})), share.ErrRefused, "the wrong end of the connection")
 	})
 	t.Run("Own", func(t *testing.T) {
 		h := export(share.ExportOptions{})
-		b, err := s.Open(background(t), h)
-		require.NoError(t, err)
+		b := testenv.Must(s.Open(background(t), h))(t)
 		require.Equal(t, a.Pointer(), b.Pointer())
 		b.Release()
-		_, err = s.Open(background(t), h)
-		require.ErrorIs(t, err, share.ErrStale)
+		require.ErrorIs(t, testenv.ErrorOf(s.Open(background(t), h)), share.ErrStale)
 	})
 	t.Run("Zero", func(t *testing.T) {
-		_, err := s.Open(background(t), share.Handle{})
-		require.ErrorIs(t, err, share.ErrHandle)
-		_, err = p.Open(background(t), share.Handle{})
-		require.ErrorIs(t, err, share.ErrHandle)
+		require.ErrorIs(t, testenv.ErrorOf(s.Open(background(t), share.Handle{})), share.ErrHandle)
+		require.ErrorIs(t, testenv.ErrorOf(p.Open(background(t), share.Handle{})), share.ErrHandle)
 	})
 	t.Run("Secret", func(t *testing.T) {
 		h := export(share.ExportOptions{})
@@ -336,15 +298,13 @@ func TestUnopenedHandleExpires(t *testing.T) {
 	p := dial(t, s, share.Options{})
 	a := counting(t, pool, 3)
 	made := time.Now()
-	h, err := s.Export(background(t), a, share.ExportOptions{})
-	require.NoError(t, err)
+	h := testenv.Must(s.Export(background(t), a, share.ExportOptions{}))(t)
 	a.Release()
 	if held := pool.Stats().Allocation.Current; time.Since(made) < unopened { // otherwise the handle may have expired already
 		require.EqualValues(t, 1, held)
 	}
 	eventually(t, func() bool { return pool.Stats().Allocation.Current == 0 }, "the unopened lease stays")
-	_, err = p.Open(background(t), h)
-	require.ErrorIs(t, err, share.ErrStale)
+	require.ErrorIs(t, testenv.ErrorOf(p.Open(background(t), h)), share.ErrStale)
 }
 
 // TestServerOpens checks that a server connects to the maker of a handle and reuses that connection
@@ -354,29 +314,21 @@ func TestServerOpens(t *testing.T) {
 	maker, opener := listen(t, share.Options{}), listen(t, share.Options{})
 	a := counting(t, pool, 5)
 	for range 3 {
-		h, err := maker.Export(background(t), a, share.ExportOptions{})
-		require.NoError(t, err)
-		b, err := opener.Open(background(t), h)
-		require.NoError(t, err)
-		x, err := b.At(4)
-		require.NoError(t, err)
-		require.Equal(t, float32(4), x)
+		h := testenv.Must(maker.Export(background(t), a, share.ExportOptions{}))(t)
+		b := testenv.Must(opener.Open(background(t), h))(t)
+		require.Equal(t, float32(4), testenv.Must(b.At(4))(t))
 		b.Release()
 	}
 	require.Len(t, maker.Peers(), 1)
 	require.NoError(t, maker.Close())
-	h, err := share.ParseHandle(exportElsewhere(t, a))
-	require.NoError(t, err)
-	_, err = opener.Open(background(t), h)
-	require.ErrorIs(t, err, share.ErrAddress)
+	h := testenv.Must(share.ParseHandle(exportElsewhere(t, a)))(t)
+	require.ErrorIs(t, testenv.ErrorOf(opener.Open(background(t), h)), share.ErrAddress)
 }
 
 // exportElsewhere returns a handle whose maker is closed.
 func exportElsewhere(t *testing.T, a *usmarray.Array) []byte {
-	s, err := share.Listen(background(t), "", share.Options{})
-	require.NoError(t, err)
-	h, err := s.Export(background(t), a, share.ExportOptions{})
-	require.NoError(t, err)
+	s := testenv.Must(share.Listen(background(t), "", share.Options{}))(t)
+	h := testenv.Must(s.Export(background(t), a, share.ExportOptions{}))(t)
 	require.NoError(t, s.Close())
 	return h.Bytes()
 }
@@ -386,24 +338,20 @@ func exportElsewhere(t *testing.T, a *usmarray.Array) []byte {
 func TestNotShared(t *testing.T) {
 	s := listen(t, share.Options{})
 	a := counting(t, memmgr.Host(), 3)
-	_, err := s.Export(background(t), a, share.ExportOptions{})
-	require.ErrorIs(t, err, share.ErrNotShared)
+	require.ErrorIs(t, testenv.ErrorOf(s.Export(background(t), a, share.ExportOptions{})), share.ErrNotShared)
 	require.ErrorIs(t, s.Publish(background(t), "a", a), share.ErrNotShared)
-	_, err = s.Export(background(t), nil, share.ExportOptions{})
-	require.ErrorIs(t, err, share.ErrNotShared)
+	require.ErrorIs(t, testenv.ErrorOf(s.Export(background(t), nil, share.ExportOptions{})), share.ErrNotShared)
 	pool := newPool(t, segment.PeersWrite)
 	b := counting(t, pool, 1)
 	b.Release()
-	_, err = s.Export(background(t), b, share.ExportOptions{})
-	require.ErrorIs(t, err, share.ErrNotShared)
+	require.ErrorIs(t, testenv.ErrorOf(s.Export(background(t), b, share.ExportOptions{})), share.ErrNotShared)
 }
 
 func TestNames(t *testing.T) {
 	pool := newPool(t, segment.PeersWrite)
 	s := listen(t, share.Options{MaxNames: 300})
 	p := dial(t, s, share.Options{})
-	names, err := p.Names(background(t))
-	require.NoError(t, err)
+	names := testenv.Must(p.Names(background(t)))(t)
 	require.Empty(t, names)
 	a := counting(t, pool, 1)
 	var want []string
@@ -413,18 +361,15 @@ func TestNames(t *testing.T) {
 		require.NoError(t, s.Publish(background(t), name, a))
 	}
 	require.ErrorIs(t, s.Publish(background(t), "more", a), share.ErrLimit)
-	names, err = p.Names(background(t))
-	require.NoError(t, err)
+	names = testenv.Must(p.Names(background(t)))(t)
 	require.Equal(t, want, names)
 	require.ErrorIs(t, s.Publish(background(t), "", a), share.ErrName)
 	require.ErrorIs(t, s.Publish(background(t), strings.Repeat("x", 256), a), share.ErrName)
 	require.ErrorIs(t, s.Publish(background(t), want[7], a), share.ErrName)
 	require.NoError(t, s.Withdraw(want[7]))
 	require.ErrorIs(t, s.Withdraw(want[7]), share.ErrName)
-	_, err = p.Attach(background(t), want[7])
-	require.ErrorIs(t, err, share.ErrName)
-	_, err = p.Attach(background(t), strings.Repeat("x", 256))
-	require.ErrorIs(t, err, share.ErrName)
+	require.ErrorIs(t, testenv.ErrorOf(p.Attach(background(t), want[7])), share.ErrName)
+	require.ErrorIs(t, testenv.ErrorOf(p.Attach(background(t), strings.Repeat("x", 256))), share.ErrName)
 }
 
 // TestAdmission checks that a client whose process Admit rejects receives the reason, and that a
@@ -457,38 +402,30 @@ func TestLimits(t *testing.T) {
 		publish(t, s, pool, "a", 1)
 		p, q := dial(t, s, share.Options{}), dial(t, s, share.Options{})
 		for range 2 {
-			a, err := p.Attach(ctx, "a")
-			require.NoError(t, err)
+			a := testenv.Must(p.Attach(ctx, "a"))(t)
 			defer a.Release()
 		}
-		_, err := p.Attach(ctx, "a")
-		require.ErrorIs(t, err, share.ErrLimit)
-		a, err := q.Attach(ctx, "a")
-		require.NoError(t, err)
+		require.ErrorIs(t, testenv.ErrorOf(p.Attach(ctx, "a")), share.ErrLimit)
+		a := testenv.Must(q.Attach(ctx, "a"))(t)
 		a.Release()
 	})
 	t.Run("LeasesHere", func(t *testing.T) {
 		s := listen(t, share.Options{})
 		publish(t, s, pool, "a", 1)
 		p := dial(t, s, share.Options{MaxLeases: 1})
-		a, err := p.Attach(ctx, "a")
-		require.NoError(t, err)
-		_, err = p.Attach(ctx, "a")
-		require.ErrorIs(t, err, share.ErrLimit)
+		a := testenv.Must(p.Attach(ctx, "a"))(t)
+		require.ErrorIs(t, testenv.ErrorOf(p.Attach(ctx, "a")), share.ErrLimit)
 		a.Release()
-		a, err = p.Attach(ctx, "a")
-		require.NoError(t, err)
+		a = testenv.Must(p.Attach(ctx, "a"))(t)
 		a.Release()
 	})
 	t.Run("Unopened", func(t *testing.T) {
 		s := listen(t, share.Options{MaxUnopened: 2})
 		a := counting(t, pool, 1)
 		for range 2 {
-			_, err := s.Export(ctx, a, share.ExportOptions{})
-			require.NoError(t, err)
+			require.NoError(t, testenv.ErrorOf(s.Export(ctx, a, share.ExportOptions{})))
 		}
-		_, err := s.Export(ctx, a, share.ExportOptions{})
-		require.ErrorIs(t, err, share.ErrLimit)
+		require.ErrorIs(t, testenv.ErrorOf(s.Export(ctx, a, share.ExportOptions{})), share.ErrLimit)
 	})
 	for name, o := range map[string][2]share.Options{
 		"Segments":     {{MaxSegments: 2}, {}},
@@ -502,8 +439,7 @@ func TestLimits(t *testing.T) {
 			defer func() { require.NoError(t, r.Close()) }()
 			var open []*usmarray.Array
 			for i := range 3 {
-				h, err := s.Export(ctx, publish(t, s, r, fmt.Sprint(i), 8), share.ExportOptions{})
-				require.NoError(t, err)
+				h := testenv.Must(s.Export(ctx, publish(t, s, r, fmt.Sprint(i), 8), share.ExportOptions{}))(t)
 				a, err := p.Open(ctx, h)
 				if i == 2 {
 					require.ErrorIs(t, err, share.ErrLimit)
@@ -527,8 +463,7 @@ func TestLimits(t *testing.T) {
 	t.Run("Peers", func(t *testing.T) {
 		s := listen(t, share.Options{MaxPeers: 1})
 		dial(t, s, share.Options{})
-		_, err := share.Dial(ctx, s.Address(), share.Options{})
-		require.ErrorIs(t, err, share.ErrLimit)
+		require.ErrorIs(t, testenv.ErrorOf(share.Dial(ctx, s.Address(), share.Options{})), share.ErrLimit)
 	})
 }
 
@@ -539,24 +474,18 @@ func TestClose(t *testing.T) {
 	s := listen(t, share.Options{})
 	publish(t, s, pool, "a", 4)
 	p := dial(t, s, share.Options{})
-	a, err := p.Attach(ctx, "a")
-	require.NoError(t, err)
+	a := testenv.Must(p.Attach(ctx, "a"))(t)
 	h, err := s.Export(ctx, a, share.ExportOptions{})
 	require.NoError(t, err, "the maker exports an array that was opened from it")
 	require.True(t, s.Revoke(h))
 	require.NoError(t, s.Close())
 	require.NoError(t, s.Close())
-	_, err = p.Attach(ctx, "a")
-	require.ErrorIs(t, err, share.ErrName)
-	_, err = share.Dial(ctx, s.Address(), share.Options{})
-	require.ErrorIs(t, err, share.ErrAddress)
+	require.ErrorIs(t, testenv.ErrorOf(p.Attach(ctx, "a")), share.ErrName)
+	require.ErrorIs(t, testenv.ErrorOf(share.Dial(ctx, s.Address(), share.Options{})), share.ErrAddress)
 	require.Equal(t, 1, s.Stats().Leases)
-	x, err := a.At(3)
-	require.NoError(t, err)
-	require.Equal(t, float32(3), x)
+	require.Equal(t, float32(3), testenv.Must(a.At(3))(t))
 	require.NoError(t, p.Close())
-	_, err = p.Attach(ctx, "a")
-	require.ErrorIs(t, err, share.ErrClosed)
+	require.ErrorIs(t, testenv.ErrorOf(p.Attach(ctx, "a")), share.ErrClosed)
 	select {
 	case <-p.Done():
 		t.Fatal("the connection is needed for the array that is open")
@@ -577,19 +506,16 @@ func TestIdleMemory(t *testing.T) {
 	publish(t, s, pool, "a", 4)
 	p := dial(t, s, share.Options{Idle: 20 * time.Millisecond})
 	for range 3 {
-		a, err := p.Attach(ctx, "a")
-		require.NoError(t, err)
+		a := testenv.Must(p.Attach(ctx, "a"))(t)
 		require.Equal(t, 1, p.Stats().Mapped)
 		require.NoError(t, a.SetAt(float32(1), 0))
 		a.Release()
 		eventually(t, func() bool { return p.Stats().Mapped == 0 }, "idle memory stays mapped")
 	}
 	patient := dial(t, s, share.Options{Idle: time.Hour})
-	r, err := segment.NewHost(segment.PeersWrite)
-	require.NoError(t, err)
+	r := testenv.Must(segment.NewHost(segment.PeersWrite))(t)
 	b := publish(t, s, r, "b", 4)
-	a, err := patient.Attach(ctx, "b")
-	require.NoError(t, err)
+	a := testenv.Must(patient.Attach(ctx, "b"))(t)
 	a.Release()
 	eventually(t, func() bool { return s.Stats().Leases == 0 }, "the lease stays")
 	require.Equal(t, 1, patient.Stats().Mapped)
@@ -617,11 +543,9 @@ func TestContextCancelsCalls(t *testing.T) {
 			require.ErrorIs(t, err, context.Canceled)
 		}
 	}
-	_, err := share.Dial(ended, s.Address(), share.Options{})
-	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorIs(t, testenv.ErrorOf(share.Dial(ended, s.Address(), share.Options{})), context.Canceled)
 	eventually(t, func() bool { return s.Stats().Leases == 0 }, "the lease of a canceled call stays")
-	a, err := p.Attach(background(t), "a")
-	require.NoError(t, err)
+	a := testenv.Must(p.Attach(background(t), "a"))(t)
 	a.Release()
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/share"
 	"github.com/usmbridge/usmbridge/memmgr/segment"
 )
@@ -25,28 +26,20 @@ import (
 func TestPathAddressCreatesNoFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "arrays")
 	for _, address := range []string{path, path + strings.Repeat("/deep", 40), abstractName()} {
-		s, err := share.Listen(background(t), address, share.Options{})
-		require.NoError(t, err)
-		_, err = os.Lstat(path)
-		require.ErrorIs(t, err, os.ErrNotExist)
-		p, err := share.Dial(background(t), address, share.Options{})
-		require.NoError(t, err)
+		s := testenv.Must(share.Listen(background(t), address, share.Options{}))(t)
+		require.ErrorIs(t, testenv.ErrorOf(os.Lstat(path)), os.ErrNotExist)
+		p := testenv.Must(share.Dial(background(t), address, share.Options{}))(t)
 		hangUp(t, p)
-		p, err = share.Dial(background(t), s.Address(), share.Options{})
-		require.NoError(t, err)
+		p = testenv.Must(share.Dial(background(t), s.Address(), share.Options{}))(t)
 		hangUp(t, p)
-		_, err = share.Listen(background(t), address, share.Options{})
-		require.ErrorIs(t, err, share.ErrAddress)
+		require.ErrorIs(t, testenv.ErrorOf(share.Listen(background(t), address, share.Options{})), share.ErrAddress)
 		require.NoError(t, s.Close())
-		_, err = share.Dial(background(t), address, share.Options{})
-		require.ErrorIs(t, err, share.ErrAddress)
+		require.ErrorIs(t, testenv.ErrorOf(share.Dial(background(t), address, share.Options{})), share.ErrAddress)
 	}
 	for _, address := range []string{"@", "@" + strings.Repeat("x", 200), "unix:/" + strings.Repeat("x", 200), "@a\x00b"} {
-		_, err := share.Listen(background(t), address, share.Options{})
-		require.ErrorIs(t, err, share.ErrAddress, "%q", address)
+		require.ErrorIs(t, testenv.ErrorOf(share.Listen(background(t), address, share.Options{})), share.ErrAddress, "%q", address)
 	}
-	_, err := share.Dial(background(t), "", share.Options{})
-	require.ErrorIs(t, err, share.ErrAddress)
+	require.ErrorIs(t, testenv.ErrorOf(share.Dial(background(t), "", share.Options{})), share.ErrAddress)
 }
 
 // TestSocketFile checks that Close removes the socket file, and that the next Listen replaces the
@@ -55,24 +48,18 @@ func TestSocketFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	address := "unix:" + path
 	listenThere := func() (*share.Server, error) { return share.Listen(background(t), address, share.Options{}) }
-	s, err := listenThere()
-	require.NoError(t, err)
+	s := testenv.Must(listenThere())(t)
 	require.Equal(t, address, s.Address())
-	_, err = listenThere()
-	require.ErrorIs(t, err, share.ErrAddress, "another server listens at the address")
-	p, err := share.Dial(background(t), address, share.Options{})
-	require.NoError(t, err)
+	require.ErrorIs(t, testenv.ErrorOf(listenThere()), share.ErrAddress, "another server listens at the address")
+	p := testenv.Must(share.Dial(background(t), address, share.Options{}))(t)
 	hangUp(t, p)
 	require.NoError(t, s.Close())
-	_, err = os.Lstat(path)
-	require.ErrorIs(t, err, os.ErrNotExist)
+	require.ErrorIs(t, testenv.ErrorOf(os.Lstat(path)), os.ErrNotExist)
 
-	dead, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
-	require.NoError(t, err)
+	dead := testenv.Must(net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"}))(t)
 	dead.SetUnlinkOnClose(false)
 	require.NoError(t, dead.Close())
-	_, err = share.Dial(background(t), address, share.Options{})
-	require.ErrorIs(t, err, share.ErrAddress)
+	require.ErrorIs(t, testenv.ErrorOf(share.Dial(background(t), address, share.Options{})), share.ErrAddress)
 	var group sync.WaitGroup
 	servers := make(chan *share.Server, 8)
 	for range 8 { // exactly one of them succeeds
@@ -85,17 +72,14 @@ func TestSocketFile(t *testing.T) {
 	group.Wait()
 	require.Len(t, servers, 1)
 	s = <-servers
-	p, err = share.Dial(background(t), address, share.Options{})
-	require.NoError(t, err)
+	p = testenv.Must(share.Dial(background(t), address, share.Options{}))(t)
 	hangUp(t, p)
 
 	require.NoError(t, os.Remove(path))
 	require.NoError(t, os.WriteFile(path, []byte("mine"), 0o600))
 	require.NoError(t, s.Close())
-	_, err = listenThere()
-	require.ErrorIs(t, err, share.ErrAddress)
-	text, err := os.ReadFile(path)
-	require.NoError(t, err)
+	require.ErrorIs(t, testenv.ErrorOf(listenThere()), share.ErrAddress)
+	text := testenv.Must(os.ReadFile(path))(t)
 	require.Equal(t, "mine", string(text), "a file that is not the server's socket was removed")
 }
 
@@ -111,13 +95,10 @@ func TestSocketFileWhoseDirectoryIsLocked(t *testing.T) {
 	}
 	o := start(t, "locker", dir)
 	o.expect("locked")
-	s, err := listenThere(background(t))
-	require.NoError(t, err)
+	s := testenv.Must(listenThere(background(t)))(t)
 	require.NoError(t, s.Close())
 	o.finish()
-	left, err := os.ReadDir(dir)
-	require.NoError(t, err)
-	require.Empty(t, left)
+	require.Empty(t, testenv.Must(os.ReadDir(dir))(t))
 
 	lock := path + ".lock"
 	require.NoError(t, os.WriteFile(lock, nil, 0o600))
@@ -125,8 +106,7 @@ func TestSocketFileWhoseDirectoryIsLocked(t *testing.T) {
 	o.expect("locked")
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
-	_, err = listenThere(ctx)
-	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorIs(t, testenv.ErrorOf(listenThere(ctx)), context.DeadlineExceeded)
 	waits := make(chan error, 1)
 	go func() {
 		s, err := listenThere(background(t))
@@ -152,10 +132,8 @@ func TestSocketFileWhoseDirectoryIsLocked(t *testing.T) {
 		"a pipe":      func() error { return syscall.Mkfifo(lock, 0o600) },
 	} {
 		require.NoError(t, put())
-		_, err = listenThere(background(t))
-		require.ErrorIs(t, err, share.ErrAddress, name)
-		_, err = os.Lstat(path)
-		require.ErrorIs(t, err, os.ErrNotExist, name)
+		require.ErrorIs(t, testenv.ErrorOf(listenThere(background(t))), share.ErrAddress, name)
+		require.ErrorIs(t, testenv.ErrorOf(os.Lstat(path)), os.ErrNotExist, name)
 		require.NoError(t, os.Remove(lock))
 	}
 }
@@ -163,16 +141,14 @@ func TestSocketFileWhoseDirectoryIsLocked(t *testing.T) {
 // rogue returns a raw connection, on which the test can violate the protocol.
 func rogue(t *testing.T, s *share.Server, greets bool) *net.UnixConn {
 	t.Helper()
-	c, err := net.Dial("unixpacket", s.Address())
-	require.NoError(t, err)
+	c := testenv.Must(net.Dial("unixpacket", s.Address()))(t)
 	t.Cleanup(func() { _ = c.Close() })
 	if greets {
-		_, err = c.Write(frameOf(1, 0, binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(nil, 0x314d5355), share.ProtocolVersion)))
+		_, err := c.Write(frameOf(1, 0, binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(nil, 0x314d5355), share.ProtocolVersion)))
 		require.NoError(t, err)
 		b := make([]byte, 100)
 		require.NoError(t, c.SetReadDeadline(time.Now().Add(soon)))
-		_, err = c.Read(b)
-		require.NoError(t, err)
+		require.NoError(t, testenv.ErrorOf(c.Read(b)))
 		eventually(t, func() bool { return s.Stats().Peers > 0 }, "not connected")
 	}
 	return c.(*net.UnixConn)
@@ -192,8 +168,7 @@ func TestProtocolViolations(t *testing.T) {
 	s := listen(t, share.Options{})
 	publish(t, s, pool, "a", 3)
 	good := dial(t, s, share.Options{})
-	f, err := os.Open(os.DevNull)
-	require.NoError(t, err)
+	f := testenv.Must(os.Open(os.DevNull))(t)
 	defer func() { require.NoError(t, f.Close()) }()
 	attach := func(call uint64) []byte { return frameOf(7, call, []byte("\x01a")) }
 	many := []byte{}
@@ -250,8 +225,7 @@ func TestProtocolViolations(t *testing.T) {
 			eventually(t, func() bool { return s.Stats().Peers == 1 && descriptors(t) <= before }, "something stays")
 		})
 	}
-	a, err := good.Attach(background(t), "a")
-	require.NoError(t, err)
+	a := testenv.Must(good.Attach(background(t), "a"))(t)
 	a.Release()
 }
 
@@ -272,10 +246,8 @@ func TestStuckPeers(t *testing.T) {
 			break
 		}
 		if i%256 == 0 {
-			p, err := share.Dial(background(t), s.Address(), share.Options{})
-			require.NoError(t, err)
-			a, err := p.Attach(background(t), "a")
-			require.NoError(t, err)
+			p := testenv.Must(share.Dial(background(t), s.Address(), share.Options{}))(t)
+			a := testenv.Must(p.Attach(background(t), "a"))(t)
 			a.Release()
 			require.NoError(t, p.Close())
 		}
@@ -289,18 +261,15 @@ func TestForgedHandles(t *testing.T) {
 	pool := newPool(t, segment.PeersWrite)
 	s := listen(t, share.Options{})
 	a := counting(t, pool, 3)
-	h, err := s.Export(background(t), a, share.ExportOptions{})
-	require.NoError(t, err)
+	h := testenv.Must(s.Export(background(t), a, share.ExportOptions{}))(t)
 	r := rogue(t, s, true)
 	b := h.Bytes()
 	for i := range 200 {
 		forged := append([]byte(nil), b...)
 		binary.LittleEndian.PutUint64(forged[8:], uint64(i)) // the secret
-		_, err := r.Write(frameOf(6, uint64(i), forged))
-		require.NoError(t, err)
+		require.NoError(t, testenv.ErrorOf(r.Write(frameOf(6, uint64(i), forged))))
 		reply := make([]byte, 1<<14)
-		n, err := r.Read(reply)
-		require.NoError(t, err)
+		n := testenv.Must(r.Read(reply))(t)
 		require.EqualValues(t, 2, reply[0], "refused")
 		require.EqualValues(t, 1, reply[16], "as stale")
 		require.Contains(t, string(reply[17:n]), "stale")
@@ -309,6 +278,5 @@ func TestForgedHandles(t *testing.T) {
 	c, err := p.Open(background(t), h)
 	require.NoError(t, err, "guesses do not use it up")
 	c.Release()
-	_, err = s.Open(context.Background(), h)
-	require.ErrorIs(t, err, share.ErrStale)
+	require.ErrorIs(t, testenv.ErrorOf(s.Open(context.Background(), h)), share.ErrStale)
 }

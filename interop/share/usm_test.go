@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/interop/share"
 	"github.com/usmbridge/usmbridge/memmgr"
@@ -34,8 +35,7 @@ func TestUSM(t *testing.T) {
 				require.NoError(t, r.Close())
 			}()
 			s := listen(t, share.Options{})
-			a, err := usmarray.Zeros(pool, usmarray.Float32, []int{1 << 20})
-			require.NoError(t, err)
+			a := testenv.Must(usmarray.Zeros(pool, usmarray.Float32, []int{1 << 20}))(t)
 			defer a.Release()
 			onQueue := dial(t, s, share.Options{Queue: q})
 			asHost := dial(t, s, share.Options{AsHost: true})
@@ -44,8 +44,7 @@ func TestUSM(t *testing.T) {
 				value := float32(i + 1)
 				for _, p := range []*share.Peer{onQueue, asHost, neither} {
 					require.NoError(t, a.Fill(value)) // on device memory, the fill is pending
-					h, err := s.Export(ctx, a, share.ExportOptions{NoWait: noWait})
-					require.NoError(t, err)
+					h := testenv.Must(s.Export(ctx, a, share.ExportOptions{NoWait: noWait}))(t)
 					b, err := p.Open(ctx, h)
 					if p == neither {
 						require.ErrorIs(t, err, share.ErrNotShared)
@@ -56,14 +55,12 @@ func TestUSM(t *testing.T) {
 					if p == onQueue {
 						require.Equal(t, kind, b.Place().Kind())
 					}
-					got, err := usmarray.ToSlice[float32](b)
-					require.NoError(t, err)
+					got := testenv.Must(usmarray.ToSlice[float32](b))(t)
 					require.Equal(t, value, got[0])
 					require.Equal(t, value, got[1<<20-1])
 					require.NoError(t, b.Fill(value+10))
 					require.NoError(t, b.Wait())
-					mine, err := usmarray.ToSlice[float32](a)
-					require.NoError(t, err)
+					mine := testenv.Must(usmarray.ToSlice[float32](a))(t)
 					require.Equal(t, value+10, mine[12345])
 					b.Release()
 				}

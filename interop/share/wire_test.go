@@ -10,14 +10,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr/segment"
 	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
 func sample(t testing.TB, shape, strides []int, offset int) description {
-	l, err := usmarray.NewLayout(shape, strides, offset)
-	require.NoError(t, err)
+	l := testenv.Must(usmarray.NewLayout(shape, strides, offset))(t)
 	return description{
 		segment: segmentFacts{id: segment.ID{1, 2, 3}, size: 1 << 20, audience: segment.PeersRead, kind: syclobj.USMShared},
 		offset:  4096, size: 8192, serial: 77, dtype: usmarray.Bfloat16, readOnly: true, padded: true, layout: l,
@@ -39,20 +39,14 @@ func TestDescriptionRoundTrip(t *testing.T) {
 	} {
 		b := appendDescription(nil, &d)
 		require.LessOrEqual(t, len(b), maxDescription)
-		got, err := readDescription(b)
-		require.NoError(t, err)
-		require.Equal(t, d, got)
+		require.Equal(t, d, testenv.Must(readDescription(b))(t))
 		for n := range b {
-			_, err := readDescription(b[:n])
-			require.Error(t, err, "%d of %d bytes", n, len(b))
+			require.Error(t, testenv.ErrorOf(readDescription(b[:n])), "%d of %d bytes", n, len(b))
 		}
-		_, err = readDescription(append(b, 0))
-		require.Error(t, err)
+		require.Error(t, testenv.ErrorOf(readDescription(append(b, 0))))
 		h := makeHandle("@x", &d, place{7, 8})
 		require.LessOrEqual(t, len(h.encoded), MaxHandle)
-		again, err := ParseHandle(h.Bytes())
-		require.NoError(t, err)
-		require.Equal(t, h, again)
+		require.Equal(t, h, testenv.Must(ParseHandle(h.Bytes()))(t))
 		require.NotEqual(t, h.encoded, makeHandle("@x", &d, place{7, 8}).encoded, "each has a secret of its own")
 	}
 }
@@ -71,8 +65,7 @@ func TestInvalidDescriptions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := sample(t, []int{2}, nil, 0)
 			spoil(&d)
-			_, err := readDescription(appendDescription(nil, &d))
-			require.Error(t, err)
+			require.Error(t, testenv.ErrorOf(readDescription(appendDescription(nil, &d))))
 		})
 	}
 	d := sample(t, []int{2}, nil, 0)
@@ -80,8 +73,7 @@ func TestInvalidDescriptions(t *testing.T) {
 	for at, bad := range map[int]byte{24: 0xff, 50: 0xff, 55: usmarray.MaxDims + 1, 64 + 7: 0x80} {
 		c := bytes.Clone(b)
 		c[at] = bad
-		_, err := readDescription(c)
-		require.Error(t, err, "byte %d", at)
+		require.Error(t, testenv.ErrorOf(readDescription(c)), "byte %d", at)
 	}
 }
 
@@ -89,20 +81,16 @@ func TestInvalidDescriptions(t *testing.T) {
 // bounded.
 func TestRefusalRoundTrip(t *testing.T) {
 	for _, kind := range kindNumbers[1:] {
-		refusal, err := readRefusal(appendRefusal(nil, fmt.Errorf("why: %w", kind)))
-		require.NoError(t, err)
+		refusal := testenv.Must(readRefusal(appendRefusal(nil, fmt.Errorf("why: %w", kind))))(t)
 		require.ErrorIs(t, refusal, kind)
 		require.ErrorContains(t, refusal, "why")
 	}
-	refusal, err := readRefusal(appendRefusal(nil, errors.New(strings.Repeat("x", 1<<20))))
-	require.NoError(t, err)
+	refusal := testenv.Must(readRefusal(appendRefusal(nil, errors.New(strings.Repeat("x", 1<<20)))))(t)
 	require.Less(t, len(refusal.Error()), 2*maxText)
 	for _, b := range [][]byte{nil, make([]byte, maxText+2)} {
-		_, err := readRefusal(b)
-		require.Error(t, err)
+		require.Error(t, testenv.ErrorOf(readRefusal(b)))
 	}
-	refusal, err = readRefusal([]byte{250, 'x'})
-	require.NoError(t, err)
+	refusal = testenv.Must(readRefusal([]byte{250, 'x'}))(t)
 	require.Error(t, refusal)
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
 	"github.com/usmbridge/usmbridge/interop/executor"
 	"github.com/usmbridge/usmbridge/interop/pymodule"
@@ -57,10 +58,8 @@ for line in sys.stdin:
     print("done", flush=True)
 `)
 	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	require.NoError(b, err)
-	out, err := cmd.StdoutPipe()
-	require.NoError(b, err)
+	in := testenv.Must(cmd.StdinPipe())(b)
+	out := testenv.Must(cmd.StdoutPipe())(b)
 	require.NoError(b, cmd.Start())
 	b.Cleanup(func() {
 		_ = in.Close()
@@ -87,8 +86,7 @@ func BenchmarkBusy(b *testing.B) {
 	module := []workers.Module{{Name: "work", Source: work}}
 	p := open(b, workers.Config{Workers: 2, Least: 2, Modules: module})
 	e := embedded(b)
-	v, err := p.Call(b.Context(), "work:steps")
-	require.NoError(b, err)
+	v := testenv.Must(p.Call(b.Context(), "work:steps"))(b)
 	n := int(v.(int64))
 	processes := []*plain{startPlain(b, env), startPlain(b, env)}
 	sides := []struct {
@@ -165,8 +163,7 @@ func embedded(b testing.TB) *executor.Executor {
 		}
 	})
 	require.NoError(b, interpreter.err)
-	e, err := executor.New(interpreter.py, executor.Config{Slots: 2})
-	require.NoError(b, err)
+	e := testenv.Must(executor.New(interpreter.py, executor.Config{Slots: 2}))(b)
 	b.Cleanup(func() { require.NoError(b, e.Close(context.Background())) })
 	return e
 }
@@ -213,15 +210,13 @@ func BenchmarkSmallCall(b *testing.B) {
 // roundTrip returns a function that sends 64 bytes to another process and reads them back.
 func roundTrip(b *testing.B) func() {
 	b.Helper()
-	l, err := net.Listen("unix", fmt.Sprintf("@usmbridge-workers-bench-%d", os.Getpid()))
-	require.NoError(b, err)
+	l := testenv.Must(net.Listen("unix", fmt.Sprintf("@usmbridge-workers-bench-%d", os.Getpid())))(b)
 	defer l.Close()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), roleEnv+"=echo", addressEnv+"="+l.Addr().String())
 	cmd.Stderr = os.Stderr
 	require.NoError(b, cmd.Start())
-	c, err := l.Accept()
-	require.NoError(b, err)
+	c := testenv.Must(l.Accept())(b)
 	b.Cleanup(func() {
 		_ = c.Close()
 		_ = cmd.Wait()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/executor"
 	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/interop/workers"
@@ -80,8 +81,7 @@ def frames(n=0):
 		require.NotErrorIs(t, err, workers.ErrDied)
 	}
 	require.Equal(t, before, p.Workers()[0].PID)
-	v, err = p.Call(ctx, "long:arrays", 3)
-	require.NoError(t, err)
+	v = testenv.Must(p.Call(ctx, "long:arrays", 3))(t)
 	releaseAll(v)
 }
 
@@ -146,17 +146,14 @@ func (s stalled) Write(b []byte) (int, error) {
 func TestOutputStalls(t *testing.T) {
 	out := make(stalled)
 	defer close(out) // only at the end of the test
-	p, err := workers.New(configured(t, workers.Config{Output: out, Restarts: 100, Window: time.Millisecond}))
-	require.NoError(t, err)
+	p := testenv.Must(workers.New(configured(t, workers.Config{Output: out, Restarts: 100, Window: time.Millisecond})))(t)
 	ctx := limited(t)
 	require.NoError(t, p.Ready(ctx))
-	_, err = p.Call(ctx, "models:exit_at_once", 3)
+	_, err := p.Call(ctx, "models:exit_at_once", 3)
 	require.ErrorIs(t, err, workers.ErrDied)
 	var d *workers.Death
 	require.ErrorAs(t, err, &d)
 	require.Contains(t, d.LastOutput, "about to leave")
-	v, err := p.Call(ctx, "models:add", 1)
-	require.NoError(t, err)
-	require.Equal(t, int64(2), v)
+	require.Equal(t, int64(2), testenv.Must(p.Call(ctx, "models:add", 1))(t))
 	require.NoError(t, p.Close(ctx))
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/executor"
 	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/interop/workers"
@@ -39,16 +40,11 @@ func TestErrors(t *testing.T) {
 	require.Equal(t, "models:fail", ee.Op)
 	require.Equal(t, "workers: models:fail: python: KeyError: 'no such model'", err.Error())
 
-	_, err = p.Call(ctx, "models:fail_own")
-	require.ErrorIs(t, err, python.ValueError)
-	_, err = p.Call(ctx, "models:absent")
-	require.ErrorIs(t, err, python.AttributeError)
-	_, err = p.Call(ctx, "nowhere:f")
-	require.ErrorIs(t, err, python.ModuleNotFoundError)
-	_, err = p.Call(ctx, "models")
-	require.ErrorIs(t, err, python.ValueError)
-	_, err = p.Call(ctx, "models:thing")
-	require.ErrorContains(t, err, "object: not a plain value, and not readable as an array")
+	require.ErrorIs(t, testenv.ErrorOf(p.Call(ctx, "models:fail_own")), python.ValueError)
+	require.ErrorIs(t, testenv.ErrorOf(p.Call(ctx, "models:absent")), python.AttributeError)
+	require.ErrorIs(t, testenv.ErrorOf(p.Call(ctx, "nowhere:f")), python.ModuleNotFoundError)
+	require.ErrorIs(t, testenv.ErrorOf(p.Call(ctx, "models")), python.ValueError)
+	require.ErrorContains(t, testenv.ErrorOf(p.Call(ctx, "models:thing")), "object: not a plain value, and not readable as an array")
 
 	cycle := []any{nil}
 	cycle[0] = cycle
@@ -65,13 +61,9 @@ func TestErrors(t *testing.T) {
 func TestTooLong(t *testing.T) {
 	p := open(t, workers.Config{MaxMessage: 1 << 20, Modules: []workers.Module{{Name: "long", Source: "def f(n): return bytes(n)"}}})
 	ctx := limited(t)
-	_, err := p.Call(ctx, "models:same", make([]byte, 1<<20))
-	require.ErrorIs(t, err, workers.ErrTooLong)
-	_, err = p.Call(ctx, "long:f", 1<<20)
-	require.ErrorIs(t, err, workers.ErrTooLong)
-	v, err := p.Call(ctx, "long:f", 1<<20-100)
-	require.NoError(t, err)
-	require.Len(t, v, 1<<20-100)
+	require.ErrorIs(t, testenv.ErrorOf(p.Call(ctx, "models:same", make([]byte, 1<<20))), workers.ErrTooLong)
+	require.ErrorIs(t, testenv.ErrorOf(p.Call(ctx, "long:f", 1<<20)), workers.ErrTooLong)
+	require.Len(t, testenv.Must(p.Call(ctx, "long:f", 1<<20-100))(t), 1<<20-100)
 	require.Zero(t, p.Workers()[0].Restarts)
 }
 
@@ -148,8 +140,7 @@ func TestCancelled(t *testing.T) {
 			require.ErrorIs(t, err, context.Canceled)
 			require.ErrorIs(t, err, cause)
 			require.EqualValues(t, 1, p.Stats().Interrupted)
-			v, err := p.Call(limited(t), "models:pid")
-			require.NoError(t, err)
+			v := testenv.Must(p.Call(limited(t), "models:pid"))(t)
 			if c.kind == executor.ErrStuck {
 				require.NotEqual(t, int64(before), v)
 			} else {
@@ -229,16 +220,14 @@ func TestQueue(t *testing.T) {
 	require.Equal(t, "models:until", p.Workers()[0].Function)
 	require.NoError(t, end.SetAt(uint8(1), 0))
 	require.NoError(t, <-first)
-	_, err = p.Call(short, "models:pid")
-	require.ErrorIs(t, err, python.ErrNotBegun)
+	require.ErrorIs(t, testenv.ErrorOf(p.Call(short, "models:pid")), python.ErrNotBegun)
 }
 
 // TestKilledFromOutside kills a worker at random times. Only its own call may fail.
 func TestKilledFromOutside(t *testing.T) {
 	p := open(t, workers.Config{Workers: 2, Restarts: 1000, Window: time.Millisecond})
 	shared := memory(t, segment.PeersWrite)
-	kept, err := p.Call(limited(t), "models:own", 4)
-	require.NoError(t, err)
+	kept := testenv.Must(p.Call(limited(t), "models:own", 4))(t)
 	defer kept.(*usmarray.Array).Release()
 	x := shared.floats(1, 2, 3)
 	for range 20 {
@@ -263,8 +252,7 @@ func TestKilledFromOutside(t *testing.T) {
 		err := <-killed
 		require.ErrorIs(t, err, workers.ErrDied)
 		require.ErrorContains(t, err, "signal: killed")
-		_, err = p.Call(ctx, "models:add", 1)
-		require.NoError(t, err)
+		require.NoError(t, testenv.ErrorOf(p.Call(ctx, "models:add", 1)))
 		begun.Release()
 		end.Release()
 	}
@@ -296,8 +284,7 @@ func TestRestartsAreBounded(t *testing.T) {
 				require.ErrorIs(t, err, python.ImportError)
 			}
 			require.ErrorIs(t, <-waiting, workers.ErrRestarts)
-			_, err = p.Call(limited(t), "models:pid")
-			require.ErrorIs(t, err, workers.ErrRestarts)
+			require.ErrorIs(t, testenv.ErrorOf(p.Call(limited(t), "models:pid")), workers.ErrRestarts)
 			require.ErrorIs(t, p.Health(), workers.ErrRestarts)
 			for _, w := range p.Workers() {
 				require.Equal(t, 1, w.Restarts)
@@ -364,11 +351,10 @@ func TestClose(t *testing.T) {
 	closed := make(chan error, 1)
 	go func() { closed <- p.Close(ctx) }()
 	eventually(t, func() bool { return errors.Is(p.Health(), executor.ErrClosed) }, "it is not closed")
-	_, err := p.Call(limited(t), "models:pid")
-	require.ErrorIs(t, err, executor.ErrClosed)
+	require.ErrorIs(t, testenv.ErrorOf(p.Call(limited(t), "models:pid")), executor.ErrClosed)
 	cancel()
 	require.ErrorIs(t, <-waiting, executor.ErrClosed)
-	err = <-running
+	err := <-running
 	require.ErrorIs(t, err, python.ErrInterrupted)
 	require.ErrorIs(t, err, executor.ErrClosed)
 	require.NoError(t, <-closed)
@@ -396,13 +382,11 @@ func TestCloseKills(t *testing.T) {
 // memory can be reused.
 func TestUnstartedCallRevokesArguments(t *testing.T) {
 	p := open(t, workers.Config{})
-	r, err := segment.NewHost(segment.PeersWrite)
-	require.NoError(t, err)
+	r := testenv.Must(segment.NewHost(segment.PeersWrite))(t)
 	pool := memmgr.NewPool(r)
-	x, err := usmarray.Zeros(pool, usmarray.Uint8, []int{10})
-	require.NoError(t, err)
+	x := testenv.Must(usmarray.Zeros(pool, usmarray.Uint8, []int{10}))(t)
 	for _, function := range []string{"models:absent", "models:fail", "models:exit_at_once", "models:nothing"} {
-		_, err = p.Call(limited(t), function, x)
+		_, err := p.Call(limited(t), function, x)
 		require.Equal(t, function == "models:nothing", err == nil)
 	}
 	x.Release()
@@ -421,8 +405,7 @@ def cause(x):
     try: x.absent
     except AttributeError as e: raise RuntimeError("wrapped") from e
 `}}})
-	r, err := segment.NewHost(segment.PeersWrite)
-	require.NoError(t, err)
+	r := testenv.Must(segment.NewHost(segment.PeersWrite))(t)
 	pool := memmgr.NewPool(r)
 	const size = 1 << 20
 	limit := memmgr.NewLimit(pool, size)
@@ -430,10 +413,11 @@ def cause(x):
 	for _, function := range []string{"attribute", "value", "cause"} {
 		var x *usmarray.Array
 		eventually(t, func() bool {
+			var err error
 			x, err = usmarray.Zeros(limit, usmarray.Uint8, []int{size})
 			return err == nil
 		}, "the call before keeps its argument")
-		_, err = p.Call(limited(t), "failing:"+function, x)
+		_, err := p.Call(limited(t), "failing:"+function, x)
 		var pe *python.Error
 		require.ErrorAs(t, err, &pe)
 		kept = append(kept, err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
 	"github.com/usmbridge/usmbridge/interop/workers"
 	"github.com/usmbridge/usmbridge/memmgr"
@@ -155,8 +156,7 @@ func open(t testing.TB, c workers.Config) *workers.Pool {
 
 func opening(t testing.TB, c workers.Config) *workers.Pool {
 	t.Helper()
-	p, err := workers.New(configured(t, c))
-	require.NoError(t, err)
+	p := testenv.Must(workers.New(configured(t, c)))(t)
 	t.Cleanup(func() {
 		require.NoError(t, p.Close(context.Background()))
 		for _, w := range p.Workers() {
@@ -185,8 +185,7 @@ func eventually(t testing.TB, what func() bool, message string) {
 // memory returns a resource of memory that workers can map.
 func memory(t testing.TB, a segment.Audience) *testMemory {
 	t.Helper()
-	r, err := segment.Default(nil, syclobj.USMUnknown, a)
-	require.NoError(t, err)
+	r := testenv.Must(segment.Default(nil, syclobj.USMUnknown, a))(t)
 	return &testMemory{t, r}
 }
 
@@ -222,7 +221,5 @@ func floatsOf(t testing.TB, v any) []float32 {
 	t.Helper()
 	a, ok := v.(*usmarray.Array)
 	require.True(t, ok, "%T", v)
-	s, err := usmarray.ToSlice[float32](a)
-	require.NoError(t, err)
-	return s
+	return testenv.Must(usmarray.ToSlice[float32](a))(t)
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
 	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/interop/workers"
@@ -80,8 +81,7 @@ func TestMakerKilled(t *testing.T) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), roleEnv+"=maker", pythonEnv+"="+env.Executable)
 	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
+	out := testenv.Must(cmd.StdoutPipe())(t)
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
@@ -125,13 +125,11 @@ def descriptors():
 def child():
     return subprocess.Popen(["sleep", "100000"]).pid
 `}}})
-	v, err := p.Call(limited(t), "starting:descriptors")
-	require.NoError(t, err)
+	v := testenv.Must(p.Call(limited(t), "starting:descriptors"))(t)
 	require.NotContains(t, v, "socket:")
 	require.NotContains(t, v, "memfd:")
 	require.Contains(t, v, "False")
-	v, err = p.Call(limited(t), "starting:child")
-	require.NoError(t, err)
+	v = testenv.Must(p.Call(limited(t), "starting:child"))(t)
 	pid := int(v.(int64))
 	require.False(t, ended(pid))
 	require.NoError(t, syscall.Kill(p.Workers()[0].PID, syscall.SIGKILL))
@@ -144,8 +142,6 @@ func TestWorkersIgnoreSignals(t *testing.T) {
 	before := p.Workers()[0].PID
 	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
 		require.NoError(t, syscall.Kill(before, s))
-		v, err := p.Call(limited(t), "models:pid")
-		require.NoError(t, err)
-		require.EqualValues(t, before, v)
+		require.EqualValues(t, before, testenv.Must(p.Call(limited(t), "models:pid"))(t))
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
 	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/interop/python"
@@ -52,8 +53,7 @@ func allEqual(t *testing.T, probe *syclobj.Queue, a *usmarray.Array, want int32)
 func TestOrderOfWork(t *testing.T) {
 	const orderRounds, elements = 3, 64
 	testpython.Need(t, "dpctl", "dpnp")
-	source, err := os.ReadFile(orderModel)
-	require.NoError(t, err)
+	source := testenv.Must(os.ReadFile(orderModel))(t)
 	probe := probeQueue(t)
 	q := testsycl.Queue(t)
 	value := int32(0)
@@ -79,14 +79,11 @@ def show(a):
 				if err != nil {
 					continue
 				}
-				a, err := usmarray.Zeros(r, usmarray.Int32, []int{elements})
-				require.NoError(t, err)
-				_, err = p.Call(limited(t), "first:show", a)
-				require.NoError(t, err)
+				a := testenv.Must(usmarray.Zeros(r, usmarray.Int32, []int{elements}))(t)
+				require.NoError(t, testenv.ErrorOf(p.Call(limited(t), "first:show", a)))
 				a.Release()
 			}
-			_, err := p.Call(limited(t), "order:prepare", q.Device().FilterString())
-			require.NoError(t, err)
+			require.NoError(t, testenv.ErrorOf(p.Call(limited(t), "order:prepare", q.Device().FilterString())))
 			for _, c := range []struct {
 				function string
 				queues   []string
@@ -123,8 +120,7 @@ def show(a):
 							wrong := 0
 							for range orderRounds {
 								value += 7
-								a, err := usmarray.Full(r, usmarray.Int32, []int{elements}, -1)
-								require.NoError(t, err)
+								a := testenv.Must(usmarray.Full(r, usmarray.Int32, []int{elements}, -1))(t)
 								require.NoError(t, a.Wait())
 								out, err := p.Call(limited(t), "order:"+c.function, a, queue, value)
 								if c.fails {
@@ -141,8 +137,7 @@ def show(a):
 								if !right {
 									wrong++
 								}
-								_, err = p.Call(limited(t), "order:finish")
-								require.NoError(t, err)
+								require.NoError(t, testenv.ErrorOf(p.Call(limited(t), "order:finish")))
 								a.Release()
 							}
 							eventually(t, func() bool {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
 	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/interop/python"
@@ -48,25 +49,20 @@ func TestUSM(t *testing.T) {
 			}
 			in, out := p.Traffic()
 			ctx := limited(t)
-			x, err := usmarray.Full(r, usmarray.Float32, []int{1000}, 2)
-			require.NoError(t, err)
+			x := testenv.Must(usmarray.Full(r, usmarray.Float32, []int{1000}, 2))(t)
 			defer x.Release()
-			y, err := usmarray.Zeros(r, usmarray.Float32, []int{1000})
-			require.NoError(t, err)
+			y := testenv.Must(usmarray.Zeros(r, usmarray.Float32, []int{1000}))(t)
 			defer y.Release()
-			v, err := p.Call(ctx, "usm:kind", x.AsReadOnly())
-			require.NoError(t, err)
+			v := testenv.Must(p.Call(ctx, "usm:kind", x.AsReadOnly()))(t)
 			require.Equal(t, []any{kind.String(), true, true}, v)
-			v, err = p.Call(ctx, "usm:tripled", x, python.Kwargs{"outputs": map[string]any{"y": y}})
-			require.NoError(t, err)
+			v = testenv.Must(p.Call(ctx, "usm:tripled", x, python.Kwargs{"outputs": map[string]any{"y": y}}))(t)
 			require.Equal(t, kind.String(), v)
 			require.Equal(t, float32(6), floatsOf(t, y)[999])
 			nowIn, nowOut := p.Traffic()
 			require.Equal(t, workers.Traffic{Handles: in.Handles + 3}, nowIn)
 			require.Equal(t, out, nowOut)
 
-			v, err = p.Call(ctx, "usm:made", x)
-			require.NoError(t, err)
+			v = testenv.Must(p.Call(ctx, "usm:made", x))(t)
 			require.Equal(t, float32(3), floatsOf(t, v)[999])
 			require.Equal(t, kind, v.(*usmarray.Array).Place().Kind())
 			v.(*usmarray.Array).Release()
@@ -75,21 +71,17 @@ func TestUSM(t *testing.T) {
 		})
 	}
 	_, before := p.Traffic()
-	v, err := p.Call(limited(t), "usm:own", 3)
-	require.NoError(t, err)
+	v := testenv.Must(p.Call(limited(t), "usm:own", 3))(t)
 	require.Equal(t, []float32{7, 7, 7}, floatsOf(t, v))
 	_, after := p.Traffic()
 	require.Equal(t, before.Copies, after.Copies, "new arrays travel by handle")
 	require.Equal(t, syclobj.USMShared, v.(*usmarray.Array).Place().Kind())
 	v.(*usmarray.Array).Release()
 
-	private, err := memmgr.Default(q, syclobj.USMShared)
-	require.NoError(t, err)
-	x, err := usmarray.Full(private, usmarray.Float32, []int{10}, 1)
-	require.NoError(t, err)
+	private := testenv.Must(memmgr.Default(q, syclobj.USMShared))(t)
+	x := testenv.Must(usmarray.Full(private, usmarray.Float32, []int{10}, 1))(t)
 	defer x.Release()
-	v, err = p.Call(limited(t), "usm:kind", x)
-	require.NoError(t, err)
+	v = testenv.Must(p.Call(limited(t), "usm:kind", x))(t)
 	require.Equal(t, []any{"shared", true, "readonly"}, v, "by value, and USM all the same")
 
 	// The worker has SYCL objects of dpnp that nothing deletes. Its end must not depend on them.

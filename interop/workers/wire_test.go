@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/executor"
 	"github.com/usmbridge/usmbridge/interop/internal/values"
 	"github.com/usmbridge/usmbridge/interop/python"
@@ -42,8 +43,7 @@ func encoded(t testing.TB, v any) []byte {
 func TestValues(t *testing.T) {
 	for _, v := range samples() {
 		d := decoder{b: encoded(t, v)}
-		got, err := d.result()
-		require.NoError(t, err)
+		got := testenv.Must(d.result())(t)
 		require.Equal(t, fmt.Sprintf("%T %v", v, v), fmt.Sprintf("%T %v", got, got))
 		for n := range len(encoded(t, v)) {
 			d := decoder{b: encoded(t, v)[:n]}
@@ -61,9 +61,7 @@ func TestValues(t *testing.T) {
 		[2]int{1, 2}: []any{int64(1), int64(2)}, &x: "x", (*string)(nil): nil,
 	} {
 		d := decoder{b: encoded(t, v)}
-		got, err := d.result()
-		require.NoError(t, err)
-		require.Equal(t, want, got)
+		require.Equal(t, want, testenv.Must(d.result())(t))
 	}
 }
 
@@ -116,21 +114,18 @@ func forged() map[string][]byte {
 // TestForgedValues checks that the decoder refuses addresses, and lengths without data before it allocates memory
 // for them.
 func TestForgedValues(t *testing.T) {
-	a, err := usmarray.FromPinnedSlice([]int32{1}, []int{1})
-	require.NoError(t, err)
+	a := testenv.Must(usmarray.FromPinnedSlice([]int32{1}, []int{1}))(t)
 	defer a.Release()
 	for name, b := range forged() {
 		d := decoder{b: b}
-		_, err := d.result()
-		require.ErrorIs(t, err, ErrMessage, name)
+		require.ErrorIs(t, testenv.ErrorOf(d.result()), ErrMessage, name)
 		// The same as an argument of a call, and after a table with an array.
 		d = decoder{b: append(words(word(values.Text, 1), 'f', word(values.Int, 0), 1, word(values.Int, 0), 0), b...)}
-		_, _, err = d.call()
+		_, _, err := d.call()
 		require.ErrorIs(t, err, ErrMessage, name)
 		if name != "an array" {
 			d = decoder{b: b, arrays: []*usmarray.Array{a}}
-			_, err = d.result()
-			require.ErrorIs(t, err, ErrMessage, name)
+			require.ErrorIs(t, testenv.ErrorOf(d.result()), ErrMessage, name)
 		}
 	}
 }
@@ -151,8 +146,7 @@ func FuzzValue(f *testing.F) {
 	}
 	var arrays []*usmarray.Array
 	for i := range 3 {
-		a, err := usmarray.FromPinnedSlice([]int32{int32(i)}, []int{1})
-		require.NoError(f, err)
+		a := testenv.Must(usmarray.FromPinnedSlice([]int32{int32(i)}, []int{1}))(f)
 		f.Cleanup(a.Release)
 		arrays = append(arrays, a)
 	}
@@ -166,8 +160,7 @@ func FuzzValue(f *testing.F) {
 		e := newEncoder(math.MaxInt)
 		require.NoError(t, e.Encode(v))
 		d = decoder{b: e.bytes(), arrays: e.arrays}
-		again, err := d.result()
-		require.NoError(t, err)
+		again := testenv.Must(d.result())(t)
 		require.Equal(t, rendered(reflect.ValueOf(v)), rendered(reflect.ValueOf(again)))
 	})
 }
@@ -217,9 +210,7 @@ func TestSmallLargeIntegers(t *testing.T) {
 		require.ErrorIs(t, err, ErrMessage, "%q is %v", b, v)
 	}
 	d := decoder{b: text("-10000000000000000")}
-	v, err := d.result()
-	require.NoError(t, err)
-	require.Equal(t, new(big.Int).Lsh(big.NewInt(-1), 64), v)
+	require.Equal(t, new(big.Int).Lsh(big.NewInt(-1), 64), testenv.Must(d.result())(t))
 }
 
 func FuzzCall(f *testing.F) {
@@ -274,18 +265,14 @@ func FuzzMessage(f *testing.F) {
 // TestAnnouncedLength checks that memory for a message is allocated as its bytes arrive.
 func TestAnnouncedLength(t *testing.T) {
 	var buf []byte
-	_, err := readMessage(bytes.NewReader(frame(toCall, 1, maxMessage, []byte("abc"))), &buf, maxMessage)
-	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+	require.ErrorIs(t, testenv.ErrorOf(readMessage(bytes.NewReader(frame(toCall, 1, maxMessage, []byte("abc"))), &buf, maxMessage)), io.ErrUnexpectedEOF)
 	require.LessOrEqual(t, cap(buf), most)
-	_, err = readMessage(bytes.NewReader(frame(toCall, 1, maxMessage+1, nil)), &buf, maxMessage)
-	require.ErrorIs(t, err, ErrMessage)
+	require.ErrorIs(t, testenv.ErrorOf(readMessage(bytes.NewReader(frame(toCall, 1, maxMessage+1, nil)), &buf, maxMessage)), ErrMessage)
 	long := bytes.Repeat([]byte("0123456789"), 1<<19)
 	in := bytes.NewReader(append(frame(toCall, 1, uint32(len(long)), long), frame(toCancel, 2, 1, []byte("x"))...))
-	m, err := readMessage(in, &buf, maxMessage)
-	require.NoError(t, err)
+	m := testenv.Must(readMessage(in, &buf, maxMessage))(t)
 	require.Equal(t, long, m.payload)
-	m, err = readMessage(in, &buf, maxMessage)
-	require.NoError(t, err)
+	m = testenv.Must(readMessage(in, &buf, maxMessage))(t)
 	require.Equal(t, message{toCancel, 2, []byte("x")}, m)
 	require.LessOrEqual(t, cap(buf), most, "the memory of a long message is not kept")
 }
@@ -324,8 +311,7 @@ func TestFailures(t *testing.T) {
 	kinds := []error{python.ErrInterrupted, python.ErrNotBegun, python.ErrNotStopped, python.KeyError, python.LookupError, python.ValueError,
 		python.ErrCycle, python.ErrTooDeep, ErrTooLong}
 	for _, before := range failures() {
-		b, err := json.Marshal(describe(before))
-		require.NoError(t, err)
+		b := testenv.Must(json.Marshal(describe(before)))(t)
 		var f failure
 		require.NoError(t, parseJSON(message{payload: b}, &f))
 		after := f.err(io.EOF)

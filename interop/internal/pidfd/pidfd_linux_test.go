@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/internal/pidfd"
 )
 
@@ -24,11 +25,9 @@ func TestMain(m *testing.M) {
 func TestWait(t *testing.T) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "USMBRIDGE_TEST_PIDFD=1")
-	in, err := cmd.StdinPipe()
-	require.NoError(t, err)
+	in := testenv.Must(cmd.StdinPipe())(t)
 	require.NoError(t, cmd.Start())
-	p, err := pidfd.Open(cmd.Process.Pid)
-	require.NoError(t, err)
+	p := testenv.Must(pidfd.Open(cmd.Process.Pid))(t)
 	require.ErrorIs(t, p.WaitUntil(time.Now().Add(10*time.Millisecond)), os.ErrDeadlineExceeded)
 	done := make(chan error, 1)
 	go func() { done <- p.WaitUntil(time.Now().Add(time.Minute)) }()
@@ -39,18 +38,15 @@ func TestWait(t *testing.T) {
 	p.Close()
 	p.Close()
 	require.Error(t, p.Wait())
-	_, err = pidfd.Open(cmd.Process.Pid)
-	require.ErrorIs(t, err, syscall.ESRCH)
+	require.ErrorIs(t, testenv.ErrorOf(pidfd.Open(cmd.Process.Pid)), syscall.ESRCH)
 }
 
 // TestClose checks that Close ends a wait.
 func TestClose(t *testing.T) {
-	p, err := pidfd.Open(os.Getpid())
-	require.NoError(t, err)
+	p := testenv.Must(pidfd.Open(os.Getpid()))(t)
 	done := make(chan error, 1)
 	go func() { done <- p.Wait() }()
 	p.Close()
 	require.Error(t, <-done)
-	_, err = pidfd.Open(0)
-	require.ErrorIs(t, err, syscall.ESRCH)
+	require.ErrorIs(t, testenv.ErrorOf(pidfd.Open(0)), syscall.ESRCH)
 }

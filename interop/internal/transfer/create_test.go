@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/internal/testenv"
 )
 
 // TestReplacedFileStaysPrivate checks that only the owner can read the temporary file, and that the new file
@@ -23,17 +25,15 @@ func TestReplacedFileStaysPrivate(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, []byte("old"), 0o600))
 		require.NoError(t, os.Chmod(path, mode))
 		err := Create(context.Background(), path, false, func(f *os.File) error {
-			info, err := os.Stat(f.Name())
-			require.NoError(t, err)
+			info := testenv.Must(os.Stat(f.Name()))(t)
 			require.NotEqual(t, path, f.Name())
 			require.Zero(t, info.Mode().Perm()&0o077&^mode, "of %v, while the file is %v", mode, info.Mode())
 			require.Zero(t, info.Mode().Perm()&0o077)
-			_, err = f.WriteString("new")
+			_, err := f.WriteString("new")
 			return err
 		})
 		require.NoError(t, err)
-		info, err := os.Stat(path)
-		require.NoError(t, err)
+		info := testenv.Must(os.Stat(path))(t)
 		require.Equal(t, mode, info.Mode().Perm())
 	}
 }
@@ -62,8 +62,7 @@ func TestLinksToNothingYet(t *testing.T) {
 			}
 			require.ErrorIs(t, Create(context.Background(), path, inPlace, func(*os.File) error { return broken }), broken)
 			stays()
-			_, err := os.Lstat(target)
-			require.ErrorIs(t, err, fs.ErrNotExist, link)
+			require.ErrorIs(t, testenv.ErrorOf(os.Lstat(target)), fs.ErrNotExist, link)
 			require.NoError(t, Create(context.Background(), path, inPlace, func(f *os.File) error {
 				_, err := f.WriteString(link)
 				return err

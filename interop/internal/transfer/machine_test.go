@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/syclobj/sycltest"
@@ -24,12 +25,9 @@ var gpus = sycltest.Machine{{Backend: syclobj.BackendLevelZero, Name: "Fake Leve
 // deviceMemory returns a pool of device memory. After the test it must be empty.
 func deviceMemory(t *testing.T, filter string) *memmgr.Pool {
 	t.Helper()
-	rt, err := syclobj.Open(syclobj.RequireSYCL())
-	require.NoError(t, err)
-	d, err := rt.Device(filter)
-	require.NoError(t, err)
-	q, err := d.DefaultQueue()
-	require.NoError(t, err)
+	rt := testenv.Must(syclobj.Open(syclobj.RequireSYCL()))(t)
+	d := testenv.Must(rt.Device(filter))(t)
+	q := testenv.Must(d.DefaultQueue())(t)
 	upstream := memmgr.USM(q, syclobj.USMDevice)
 	pool := memmgr.NewPool(upstream)
 	t.Cleanup(func() {
@@ -47,8 +45,7 @@ func deviceMemory(t *testing.T, filter string) *memmgr.Pool {
 func bytesFile(t *testing.T, n int) ([]byte, *Source, []Wish) {
 	t.Helper()
 	file := noise(n)
-	src, err := FromReaderAt(bytes.NewReader(file), int64(n))
-	require.NoError(t, err)
+	src := testenv.Must(FromReaderAt(bytes.NewReader(file), int64(n)))(t)
 	return file, src, []Wish{{&Elements{DataType: usmarray.Uint8, Shape: []int{n}}, Whole}}
 }
 
@@ -62,11 +59,9 @@ func TestMachineDeviceMemory(t *testing.T) {
 		t.Run(filter, func(t *testing.T) {
 			pool := deviceMemory(t, filter)
 			file, src, wishes := bytesFile(t, 14<<20+7)
-			arrays, err := ReadNew(context.Background(), src, wishes, pool, Options{Workers: 4})
-			require.NoError(t, err)
+			arrays := testenv.Must(ReadNew(context.Background(), src, wishes, pool, Options{Workers: 4}))(t)
 			defer arrays[0].Release()
-			c, err := NewContent(arrays[0], false, 0)
-			require.NoError(t, err)
+			c := testenv.Must(NewContent(arrays[0], false, 0))(t)
 			var out bytes.Buffer
 			require.NoError(t, c.WriteTo(context.Background(), &out))
 			require.True(t, bytes.Equal(file, out.Bytes()))
@@ -94,19 +89,16 @@ func TestMachineFailures(t *testing.T) {
 	}
 	pool := deviceMemory(t, "gpu:0")
 	_, src, wishes := bytesFile(t, 5<<20)
-	whole, err := ReadNew(context.Background(), src, wishes, pool, Options{})
-	require.NoError(t, err)
+	whole := testenv.Must(ReadNew(context.Background(), src, wishes, pool, Options{}))(t)
 	defer whole[0].Release()
-	c, err := NewContent(whole[0], false, 0)
-	require.NoError(t, err)
+	c := testenv.Must(NewContent(whole[0], false, 0))(t)
 	for n := 1; n <= 5; n++ {
 		for name, fail := range map[string]func(){
 			"refused": func() { fake.Fail("DPCTLQueue_Memcpy", n) },
 			"later":   func() { fake.AsyncError(n, 1) },
 		} {
 			fail()
-			_, err := ReadNew(context.Background(), src, wishes, pool, Options{Workers: 2})
-			require.Error(t, err, "read, %s, %d", name, n)
+			require.Error(t, testenv.ErrorOf(ReadNew(context.Background(), src, wishes, pool, Options{Workers: 2})), "read, %s, %d", name, n)
 			fail()
 			require.Error(t, c.WriteTo(context.Background(), &bytes.Buffer{}), "write, %s, %d", name, n)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
 	"github.com/usmbridge/usmbridge/usmarray"
@@ -71,14 +72,12 @@ func TestRowsOfFortranOrder(t *testing.T) {
 	} {
 		file := noise(c.rows * c.columns)
 		var read atomic.Int64
-		src, err := FromReaderAt(readerAt(func(p []byte, at int64) (int, error) {
+		src := testenv.Must(FromReaderAt(readerAt(func(p []byte, at int64) (int, error) {
 			read.Add(int64(len(p)))
 			return bytes.NewReader(file).ReadAt(p, at)
-		}), int64(len(file)))
-		require.NoError(t, err)
+		}), int64(len(file))))(t)
 		e := &Elements{DataType: usmarray.Uint8, Shape: []int{c.rows, c.columns}, Fortran: true}
-		arrays, err := ReadNew(context.Background(), src, []Wish{{e, Rows{Lo: c.lo, Hi: c.hi}}}, memmgr.Host(), Options{Workers: 2})
-		require.NoError(t, err)
+		arrays := testenv.Must(ReadNew(context.Background(), src, []Wish{{e, Rows{Lo: c.lo, Hi: c.hi}}}, memmgr.Host(), Options{Workers: 2}))(t)
 		b, err := arrays[0].Buffer().Bytes()
 		require.NoError(t, err)
 		n := c.hi - c.lo
@@ -94,21 +93,17 @@ func TestRowsOfFortranOrder(t *testing.T) {
 // otherwise.
 func TestPackedRows(t *testing.T) {
 	e := &Elements{DataType: usmarray.DataType{Code: 17, Bits: 4, Lanes: 1}, Shape: []int{5, 3}}
-	src, err := FromReaderAt(bytes.NewReader(noise(8)), 8)
-	require.NoError(t, err)
+	src := testenv.Must(FromReaderAt(bytes.NewReader(noise(8)), 8))(t)
 	for _, r := range []Rows{{Lo: 2, Hi: 5}, {Lo: 0, Hi: 3}, {Lo: 4, Hi: 5}, {Lo: 3, Hi: 3}} {
-		arrays, err := ReadNew(context.Background(), src, []Wish{{e, r}}, memmgr.Host(), Options{})
-		require.NoError(t, err)
-		whole, err := ReadNew(context.Background(), src, []Wish{{e, Whole}}, memmgr.Host(), Options{})
-		require.NoError(t, err)
+		arrays := testenv.Must(ReadNew(context.Background(), src, []Wish{{e, r}}, memmgr.Host(), Options{}))(t)
+		whole := testenv.Must(ReadNew(context.Background(), src, []Wish{{e, Whole}}, memmgr.Host(), Options{}))(t)
 		part, err := whole[0].Index(usmarray.IndexRange(r.Lo, r.Hi))
 		require.NoError(t, err)
 		require.Equal(t, part.String(), arrays[0].String())
 		arrays[0].Release()
 		whole[0].Release()
 	}
-	_, err = ReadNew(context.Background(), src, []Wish{{e, Rows{Lo: 1, Hi: 5}}}, memmgr.Host(), Options{})
-	require.ErrorIs(t, err, usmarray.ErrLayout)
+	require.ErrorIs(t, testenv.ErrorOf(ReadNew(context.Background(), src, []Wish{{e, Rows{Lo: 1, Hi: 5}}}, memmgr.Host(), Options{})), usmarray.ErrLayout)
 }
 
 // TestMemoryThatTheKernelCannotReach checks that reads and writes that fail with EFAULT are repeated with other
@@ -116,25 +111,22 @@ func TestPackedRows(t *testing.T) {
 func TestMemoryThatTheKernelCannotReach(t *testing.T) {
 	file := noise(3<<20 + 5)
 	var refused atomic.Int64
-	src, err := FromReaderAt(readerAt(func(p []byte, at int64) (int, error) {
+	src := testenv.Must(FromReaderAt(readerAt(func(p []byte, at int64) (int, error) {
 		if len(p) > scratchBytes {
 			refused.Add(1)
 			return 0, &os.PathError{Op: "read", Path: "x", Err: errFault}
 		}
 		return bytes.NewReader(file).ReadAt(p, at)
-	}), int64(len(file)))
-	require.NoError(t, err)
+	}), int64(len(file))))(t)
 	e := &Elements{DataType: usmarray.Uint8, Shape: []int{len(file)}}
-	arrays, err := ReadNew(context.Background(), src, []Wish{{e, Whole}}, memmgr.Host(), Options{Workers: 2})
-	require.NoError(t, err)
+	arrays := testenv.Must(ReadNew(context.Background(), src, []Wish{{e, Whole}}, memmgr.Host(), Options{Workers: 2}))(t)
 	defer arrays[0].Release()
 	require.EqualValues(t, 3, refused.Load())
 	b, err := arrays[0].Buffer().Bytes()
 	require.NoError(t, err)
 	require.True(t, bytes.Equal(file, b[:len(file)]))
 
-	c, err := NewContent(arrays[0], true, 0)
-	require.NoError(t, err)
+	c := testenv.Must(NewContent(arrays[0], true, 0))(t)
 	memory := &b[0]
 	w := &picky{refuse: func(p []byte) bool { return &p[0] == memory }}
 	require.NoError(t, c.WriteTo(context.Background(), w))
@@ -171,15 +163,12 @@ func TestSwap(t *testing.T) {
 // TestByteOrderOfContent checks that contiguous and strided elements are written in foreign byte order, and that
 // the array is not changed.
 func TestByteOrderOfContent(t *testing.T) {
-	a, err := usmarray.FromSlice(memmgr.Host(), []uint16{0x0102, 0x0304, 0x0506, 0x0708}, []int{2, 2})
-	require.NoError(t, err)
+	a := testenv.Must(usmarray.FromSlice(memmgr.Host(), []uint16{0x0102, 0x0304, 0x0506, 0x0708}, []int{2, 2}))(t)
 	defer a.Release()
-	turned, err := a.Transpose()
-	require.NoError(t, err)
+	turned := testenv.Must(a.Transpose())(t)
 	want := map[*usmarray.Array][]byte{a: {1, 2, 3, 4, 5, 6, 7, 8}, turned: {1, 2, 5, 6, 3, 4, 7, 8}}
 	for x, b := range want {
-		c, err := NewContent(x, false, SwapFor(true, 2))
-		require.NoError(t, err)
+		c := testenv.Must(NewContent(x, false, SwapFor(true, 2)))(t)
 		if bigEndian {
 			t.Skip("the requested byte order is the native one")
 		}
@@ -193,11 +182,9 @@ func TestByteOrderOfContent(t *testing.T) {
 // TestWriterAtFailures checks that after an error at any position all goroutines end and the error is
 // returned.
 func TestWriterAtFailures(t *testing.T) {
-	a, err := usmarray.Zeros(memmgr.Host(), usmarray.Uint8, []int{4<<20 + 1})
-	require.NoError(t, err)
+	a := testenv.Must(usmarray.Zeros(memmgr.Host(), usmarray.Uint8, []int{4<<20 + 1}))(t)
 	defer a.Release()
-	c, err := NewContent(a, false, 0)
-	require.NoError(t, err)
+	c := testenv.Must(NewContent(a, false, 0))(t)
 	broken := errors.New("broken")
 	for _, from := range []int64{0, 5, 1 << 20, 4 << 20} {
 		for _, workers := range []int{1, 3} {
@@ -231,9 +218,7 @@ func TestCreateLeavesNothing(t *testing.T) {
 		require.PanicsWithValue(t, broken, func() { _ = Create(ctx, path, inPlace, func(*os.File) error { panic(broken) }) })
 	}
 	require.ErrorIs(t, Create(ctx, path, false, func(*os.File) error { cancel(); return nil }), context.Canceled)
-	left, err := os.ReadDir(dir)
-	require.NoError(t, err)
-	require.Empty(t, left)
+	require.Empty(t, testenv.Must(os.ReadDir(dir))(t))
 }
 
 func TestWorkers(t *testing.T) {
@@ -266,21 +251,15 @@ func packedRows(t *testing.T, r memmgr.Resource) {
 		{type6, Rows{Lo: 0, Hi: 1}, []byte{0xE1, 0xFF, 0xFF}},
 		{type6, Rows{Lo: 0, Hi: 3}, []byte{0x21, 0x43, 0xFD}},
 	} {
-		src, err := FromReaderAt(bytes.NewReader([]byte{0x21, 0x43, 0x65}), 3)
-		require.NoError(t, err)
+		src := testenv.Must(FromReaderAt(bytes.NewReader([]byte{0x21, 0x43, 0x65}), 3))(t)
 		e := &Elements{DataType: c.dtype, Shape: []int{4}}
 		raw := &Elements{DataType: usmarray.Uint8, Shape: []int{3}}
-		ones, err := FromReaderAt(bytes.NewReader([]byte{0xFF, 0xFF, 0xFF}), 3)
-		require.NoError(t, err)
-		arrays, err := ReadNew(context.Background(), ones, []Wish{{raw, Whole}}, r, Options{})
-		require.NoError(t, err)
-		l, err := usmarray.NewLayout([]int{c.rows.Hi - c.rows.Lo}, nil, 0)
-		require.NoError(t, err)
-		view, err := usmarray.WrapBuffer(arrays[0].Buffer(), c.dtype, l)
-		require.NoError(t, err)
+		ones := testenv.Must(FromReaderAt(bytes.NewReader([]byte{0xFF, 0xFF, 0xFF}), 3))(t)
+		arrays := testenv.Must(ReadNew(context.Background(), ones, []Wish{{raw, Whole}}, r, Options{}))(t)
+		l := testenv.Must(usmarray.NewLayout([]int{c.rows.Hi - c.rows.Lo}, nil, 0))(t)
+		view := testenv.Must(usmarray.WrapBuffer(arrays[0].Buffer(), c.dtype, l))(t)
 		require.NoError(t, ReadInto(context.Background(), src, Wish{e, c.rows}, view, 1))
-		content, err := NewContent(arrays[0], false, 0)
-		require.NoError(t, err)
+		content := testenv.Must(NewContent(arrays[0], false, 0))(t)
 		var got bytes.Buffer
 		require.NoError(t, content.WriteTo(context.Background(), &got))
 		require.Equal(t, c.want, got.Bytes(), "%v %v", c.dtype, c.rows)
@@ -292,20 +271,17 @@ func packedRows(t *testing.T, r memmgr.Resource) {
 // TestReadNewDoesNotWaitForItself checks that only the first allocation waits for memory.
 func TestReadNewDoesNotWaitForItself(t *testing.T) {
 	pool := memmgr.NewPool(memmgr.Host(), memmgr.WithLimit(4<<20))
-	src, err := FromReaderAt(bytes.NewReader(noise(6<<20)), 6<<20)
-	require.NoError(t, err)
+	src := testenv.Must(FromReaderAt(bytes.NewReader(noise(6<<20)), 6<<20))(t)
 	e := &Elements{DataType: usmarray.Uint8, Shape: []int{3 << 20}}
 	none := &Elements{DataType: usmarray.Uint8, Shape: []int{0}}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	_, err = ReadNew(ctx, src, []Wish{{e, Whole}, {e, Whole}}, pool, Options{})
-	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
+	require.ErrorIs(t, testenv.ErrorOf(ReadNew(ctx, src, []Wish{{e, Whole}, {e, Whole}}, pool, Options{})), memmgr.ErrOutOfMemory)
 	require.NoError(t, ctx.Err(), "the call waited")
 	require.Zero(t, pool.Stats().AllocatedBytes.Current, "all memory was released")
 
 	// The call waits for memory that other code holds.
-	other, err := memmgr.New(pool, memmgr.Request{Size: 3 << 20})
-	require.NoError(t, err)
+	other := testenv.Must(memmgr.New(pool, memmgr.Request{Size: 3 << 20}))(t)
 	ended := make(chan error, 1)
 	go func() {
 		arrays, err := ReadNew(ctx, src, []Wish{{none, Whole}, {e, Whole}}, pool, Options{})
@@ -324,26 +300,20 @@ func TestReadNewDoesNotWaitForItself(t *testing.T) {
 func TestRingIsContentWithLess(t *testing.T) {
 	memmgr.SetDefaultLimit(4 << 20)
 	defer memmgr.SetDefaultLimit(0)
-	a, err := usmarray.New(memmgr.Host(), usmarray.Uint8, []int{1 << 12, 3 << 12})
-	require.NoError(t, err)
+	a := testenv.Must(usmarray.New(memmgr.Host(), usmarray.Uint8, []int{1 << 12, 3 << 12}))(t)
 	defer a.Release()
-	b, err := a.Buffer().Bytes()
-	require.NoError(t, err)
+	b := testenv.Must(a.Buffer().Bytes())(t)
 	copy(b, noise(len(b)))
-	turned, err := a.Transpose()
-	require.NoError(t, err)
+	turned := testenv.Must(a.Transpose())(t)
 	defer turned.Release()
-	c, err := NewContent(turned, false, 0)
-	require.NoError(t, err)
+	c := testenv.Must(NewContent(turned, false, 0))(t)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	var want bytes.Buffer
 	require.NoError(t, c.WriteTo(ctx, &want))
-	f, err := os.Create(filepath.Join(t.TempDir(), "file"))
-	require.NoError(t, err)
+	f := testenv.Must(os.Create(filepath.Join(t.TempDir(), "file")))(t)
 	defer f.Close()
 	require.NoError(t, c.WriteAt(ctx, f, 0, 8))
-	got, err := os.ReadFile(f.Name())
-	require.NoError(t, err)
+	got := testenv.Must(os.ReadFile(f.Name()))(t)
 	require.True(t, bytes.Equal(want.Bytes(), got))
 }

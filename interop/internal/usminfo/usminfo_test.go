@@ -34,15 +34,13 @@ func gatherHere(t *testing.T) (*report, error) {
 }
 
 func TestInsideAPython(t *testing.T) {
-	r, err := gather(func() (*syclobj.Runtime, error) { return syclobj.Open(syclobj.HostOnly()) },
-		&Interpreter{Version: "3.12.1", Executable: "/env/bin/python", Prefix: "/env"})
-	require.NoError(t, err)
+	r := testenv.Must(gather(func() (*syclobj.Runtime, error) { return syclobj.Open(syclobj.HostOnly()) },
+		&Interpreter{Version: "3.12.1", Executable: "/env/bin/python", Prefix: "/env"}))(t)
 	require.Contains(t, show(t, r), "Python    3.12.1\n  program   /env/bin/python (from this process)\n\n")
 }
 
 func TestWithWhatIsHere(t *testing.T) {
-	r, err := gatherHere(t)
-	require.NoError(t, err)
+	r := testenv.Must(gatherHere(t))(t)
 	text := show(t, r)
 	host := r.Platforms[len(r.Platforms)-1].Devices[0]
 	require.Equal(t, "host", host.FilterString)
@@ -69,10 +67,8 @@ func TestWithWhatIsHere(t *testing.T) {
 func TestJSONHasAllFieldsWhateverIsFound(t *testing.T) {
 	t.Setenv(syclobj.EnvLibrary, "off")
 	t.Setenv("USMBRIDGE_PYTHON", "off")
-	r, err := gatherHere(t)
-	require.NoError(t, err)
-	text, err := json.Marshal(r)
-	require.NoError(t, err)
+	r := testenv.Must(gatherHere(t))(t)
+	text := testenv.Must(json.Marshal(r))(t)
 	var back map[string]any
 	require.NoError(t, json.Unmarshal(text, &back))
 	for _, key := range []string{"version", "go", "system", "sycl", "python", "platforms", "default_device", "missing"} {
@@ -88,8 +84,7 @@ func TestMissingThingsAreNamedWithTheRemedy(t *testing.T) {
 	t.Setenv("USMBRIDGE_PYTHON", "")
 	t.Setenv("VIRTUAL_ENV", "")
 	t.Setenv("PATH", t.TempDir())
-	r, err := gatherHere(t)
-	require.NoError(t, err)
+	r := testenv.Must(gatherHere(t))(t)
 	text := show(t, r)
 	if !r.SYCL.Found { // The loader can find a library without these variables.
 		require.Contains(t, text, "not found; the host backend serves")
@@ -103,8 +98,7 @@ func TestNamedLibraryThatIsNone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "libDPCTLSyclInterface.so")
 	require.NoError(t, os.WriteFile(path, []byte("text"), 0o644))
 	t.Setenv(syclobj.EnvLibrary, path)
-	r, err := gatherHere(t)
-	require.NoError(t, err)
+	r := testenv.Must(gatherHere(t))(t)
 	if r.SYCL.Found {
 		t.Skip("this process has a SYCL library already, and keeps it")
 	}
@@ -158,8 +152,7 @@ func TestDeviceWithoutUSM(t *testing.T) {
 	}}}) == nil {
 		return
 	}
-	r, err := gatherHere(t)
-	require.NoError(t, err)
+	r := testenv.Must(gatherHere(t))(t)
 	text := show(t, r)
 	require.Equal(t, 1, strings.Count(text, "none: the device cannot have Arrays"), text)
 	require.Equal(t, 1, strings.Count(text, "none: plain host memory"), text)
@@ -181,8 +174,7 @@ func TestDeviceWithoutQueue(t *testing.T) {
 				return
 			}
 			fake.Fail("DPCTLQueue_Create", 1)
-			r, err := gatherHere(t)
-			require.NoError(t, err)
+			r := testenv.Must(gatherHere(t))(t)
 			require.Contains(t, show(t, r), c.want)
 		})
 	}
