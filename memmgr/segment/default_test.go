@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/segment"
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -27,14 +28,12 @@ func TestDefault(t *testing.T) {
 	write, read := hostDefault(t, segment.PeersWrite), hostDefault(t, segment.PeersRead)
 	require.Same(t, write, hostDefault(t, segment.PeersWrite))
 	require.NotSame(t, write, read)
-	plain, err := memmgr.Default(nil, syclobj.USMUnknown)
-	require.NoError(t, err)
+	plain := testenv.Must(memmgr.Default(nil, syclobj.USMUnknown))(t)
 	require.NotContains(t, []*memmgr.Pool{write, read}, plain)
 	require.Subset(t, memmgr.Pools(), []*memmgr.Pool{write, read, plain})
 
 	for _, r := range []*memmgr.Pool{write, read} {
-		b, err := memmgr.New(r, memmgr.Request{Size: 1000})
-		require.NoError(t, err)
+		b := testenv.Must(memmgr.New(r, memmgr.Request{Size: 1000}))(t)
 		s, _, ok := segment.Find(b.Address(), b.Size())
 		require.True(t, ok)
 		require.Equal(t, r == write, s.Audience() == segment.PeersWrite)
@@ -43,8 +42,7 @@ func TestDefault(t *testing.T) {
 	require.NoError(t, memmgr.CloseDefaults())
 	require.NotSame(t, write, hostDefault(t, segment.PeersWrite))
 
-	_, err = segment.Default(nil, syclobj.USMUnknown, 0)
-	require.ErrorIs(t, err, segment.ErrAudience)
+	require.ErrorIs(t, testenv.ErrorOf(segment.Default(nil, syclobj.USMUnknown, 0)), segment.ErrAudience)
 }
 
 // The limit of the shared pools counts segments too.
@@ -53,10 +51,8 @@ func TestDefaultLimit(t *testing.T) {
 	r := hostDefault(t, segment.PeersRead)
 	memmgr.SetDefaultLimit(1 << 20)
 	defer memmgr.SetDefaultLimit(0)
-	_, err := memmgr.New(r, memmgr.Request{Size: 64 << 20})
-	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
+	require.ErrorIs(t, testenv.ErrorOf(memmgr.New(r, memmgr.Request{Size: 64 << 20})), memmgr.ErrOutOfMemory)
 	memmgr.SetDefaultLimit(0)
-	b, err := memmgr.New(r, memmgr.Request{Size: 64 << 20})
-	require.NoError(t, err)
+	b := testenv.Must(memmgr.New(r, memmgr.Request{Size: 64 << 20}))(t)
 	b.Release()
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/internal/seccomp"
 	"github.com/usmbridge/usmbridge/memmgr/segment"
@@ -47,8 +48,7 @@ func noMemoryFiles(t faultTest) {
 func noNoexec(t faultTest) {
 	refuse(t, uint32(segment.SysMemfdCreate), 1, seccomp.HasBit, 8, syscall.EINVAL)
 	r := hostOf(t, segment.PeersWrite)
-	b, err := r.Allocate(memmgr.Request{Size: 1})
-	require.NoError(t, err)
+	b := testenv.Must(r.Allocate(memmgr.Request{Size: 1}))(t)
 	r.Free(b)
 }
 
@@ -58,8 +58,7 @@ func noFutureWrite(t faultTest) {
 	require.True(t, t.unsupported(err))
 	require.ErrorContains(t, err, "F_SEAL_FUTURE_WRITE")
 	r := hostOf(t, segment.PeersWrite)
-	b, err := r.Allocate(memmgr.Request{Size: 1})
-	require.NoError(t, err)
+	b := testenv.Must(r.Allocate(memmgr.Request{Size: 1}))(t)
 	r.Free(b)
 }
 
@@ -67,22 +66,18 @@ func noSeals(t faultTest) {
 	r := hostOf(t, segment.PeersRead)
 	refuse(t, syscall.SYS_FCNTL, 1, seccomp.Equals, 1033, syscall.EPERM)
 	refused(t, r, 1, syscall.EPERM)
-	_, err := segment.NewHost(segment.PeersWrite)
-	require.ErrorIs(t, err, syscall.EPERM)
+	require.ErrorIs(t, testenv.ErrorOf(segment.NewHost(segment.PeersWrite)), syscall.EPERM)
 }
 
 func noMapping(t faultTest) {
 	r := hostOf(t, segment.PeersWrite)
-	b, err := r.Allocate(memmgr.Request{Size: 1})
-	require.NoError(t, err)
+	b := testenv.Must(r.Allocate(memmgr.Request{Size: 1}))(t)
 	s, _, _ := segment.Find(b.Address, 1)
-	f, err := s.File()
-	require.NoError(t, err)
+	f := testenv.Must(s.File())(t)
 	refuse(t, syscall.SYS_MMAP, 3, seccomp.Equals, syscall.MAP_SHARED|syscall.MAP_FIXED, syscall.ENOMEM)
 	refused(t, r, 1, memmgr.ErrOutOfMemory, syscall.ENOMEM)
 	before := holding(t)
-	_, err = segment.Map(attachment(s, f))
-	require.ErrorIs(t, err, syscall.ENOMEM)
+	require.ErrorIs(t, testenv.ErrorOf(segment.Map(attachment(s, f))), syscall.ENOMEM)
 	require.Equal(t, before, holding(t))
 	f.Close()
 	r.Free(b)
@@ -90,15 +85,12 @@ func noMapping(t faultTest) {
 
 func noAdvice(t faultTest) {
 	r := hostOf(t, segment.PeersWrite)
-	b, err := r.Allocate(memmgr.Request{Size: 1})
-	require.NoError(t, err)
+	b := testenv.Must(r.Allocate(memmgr.Request{Size: 1}))(t)
 	s, _, _ := segment.Find(b.Address, 1)
-	f, err := s.File()
-	require.NoError(t, err)
+	f := testenv.Must(s.File())(t)
 	refuse(t, syscall.SYS_MADVISE, 2, seccomp.Equals, syscall.MADV_DONTFORK, syscall.EINVAL)
 	before := holding(t)
-	_, err = segment.Map(attachment(s, f))
-	require.ErrorIs(t, err, syscall.EINVAL)
+	require.ErrorIs(t, testenv.ErrorOf(segment.Map(attachment(s, f))), syscall.EINVAL)
 	require.Equal(t, before, holding(t))
 	f.Close()
 	r.Free(b)
@@ -107,8 +99,7 @@ func noAdvice(t faultTest) {
 // Memory that cannot be unmapped stays mapped, is reported, and stays counted.
 func noUnmapping(t faultTest) {
 	r := hostOf(t, segment.PeersWrite)
-	b, err := r.Allocate(memmgr.Request{Size: 11 << 12})
-	require.NoError(t, err)
+	b := testenv.Must(r.Allocate(memmgr.Request{Size: 11 << 12}))(t)
 	_, before := segment.InUse()
 	maps := holding(t).mappings
 	refuse(t, syscall.SYS_MUNMAP, 1, seccomp.Equals, 11<<12, syscall.ENOMEM)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/segment"
 )
@@ -35,8 +36,7 @@ func TestMapChecksBeforeItMaps(t *testing.T) {
 	const size, fixed, future, write = 8 << 10, 1 | 2 | 4, 0x10, 8
 	file := func(path string, flags int) func(*testing.T) *os.File {
 		return func(t *testing.T) *os.File {
-			f, err := os.OpenFile(path, flags, 0o600)
-			require.NoError(t, err)
+			f := testenv.Must(os.OpenFile(path, flags, 0o600))(t)
 			t.Cleanup(func() { f.Close() })
 			return f
 		}
@@ -120,8 +120,7 @@ func closed(f func(*testing.T) *os.File) func(*testing.T) *os.File {
 // readable opens a file again for reading.
 func readable(f func(*testing.T) *os.File) func(*testing.T) *os.File {
 	return func(t *testing.T) *os.File {
-		again, err := os.Open(filepath.Join("/proc/self/fd", fdText(f(t))))
-		require.NoError(t, err)
+		again := testenv.Must(os.Open(filepath.Join("/proc/self/fd", fdText(f(t)))))(t)
 		t.Cleanup(func() { again.Close() })
 		return again
 	}
@@ -211,9 +210,7 @@ func refused(t faultTest, r memmgr.Resource, size uintptr, reasons ...error) {
 }
 
 func hostOf(t faultTest, a segment.Audience) *segment.Resource {
-	r, err := segment.NewHost(a)
-	require.NoError(t, err)
-	return r
+	return testenv.Must(segment.NewHost(a))(t)
 }
 
 func limit(t faultTest, what int, n uint64) (back func()) {
@@ -225,13 +222,12 @@ func limit(t faultTest, what int, n uint64) (back func()) {
 
 func noDescriptors(t faultTest) {
 	r := hostOf(t, segment.PeersWrite)
-	b, err := r.Allocate(memmgr.Request{Size: 1})
-	require.NoError(t, err)
+	b := testenv.Must(r.Allocate(memmgr.Request{Size: 1}))(t)
 	s, _, _ := segment.Find(b.Address, 1)
 	p := memmgr.NewPool(r)
 	back := limit(t, syscall.RLIMIT_NOFILE, 3)
 	_, full := syscall.Dup(0)
-	_, err = s.File()
+	_, err := s.File()
 	_, again := r.Allocate(memmgr.Request{Size: 100})
 	_, pooled := p.Allocate(memmgr.Request{Size: 100})
 	_, fresh := segment.NewHost(segment.PeersWrite)
@@ -242,26 +238,22 @@ func noDescriptors(t faultTest) {
 	require.ErrorIs(t, pooled, memmgr.ErrOutOfMemory)
 	require.ErrorIs(t, fresh, syscall.EMFILE)
 	r.Free(b)
-	b, err = p.Allocate(memmgr.Request{Size: 100})
-	require.NoError(t, err)
+	b = testenv.Must(p.Allocate(memmgr.Request{Size: 100}))(t)
 	p.Free(b)
 	require.NoError(t, p.Close())
 }
 
 // mapped returns the number of mapped bytes of this process.
 func mapped(t faultTest) uint64 {
-	text, err := os.ReadFile("/proc/self/statm")
-	require.NoError(t, err)
+	text := testenv.Must(os.ReadFile("/proc/self/statm"))(t)
 	var pages uint64
-	_, err = fmt.Sscan(string(text), &pages)
-	require.NoError(t, err)
+	require.NoError(t, testenv.ErrorOf(fmt.Sscan(string(text), &pages)))
 	return pages * uint64(os.Getpagesize())
 }
 
 func noAddresses(t faultTest) {
 	r := hostOf(t, segment.PeersWrite)
-	b, err := r.Allocate(memmgr.Request{Size: 1 << 20})
-	require.NoError(t, err)
+	b := testenv.Must(r.Allocate(memmgr.Request{Size: 1 << 20}))(t)
 	// The limit is above the existing mappings, which are many TiB under a sanitizer and still grow.
 	back := limit(t, syscall.RLIMIT_AS, mapped(t)+1<<40)
 	refused(t, r, 2<<40, memmgr.ErrOutOfMemory, syscall.ENOMEM)
@@ -274,8 +266,7 @@ func fileLimit(t faultTest) {
 	r := hostOf(t, segment.PeersWrite)
 	back := limit(t, 1, 1<<20) // RLIMIT_FSIZE
 	refused(t, r, 2<<20, memmgr.ErrOutOfMemory, syscall.EFBIG)
-	b, err := r.Allocate(memmgr.Request{Size: 1 << 20})
-	require.NoError(t, err)
+	b := testenv.Must(r.Allocate(memmgr.Request{Size: 1 << 20}))(t)
 	r.Free(b)
 	back()
 }

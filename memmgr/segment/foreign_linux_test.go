@@ -38,8 +38,7 @@ func named(t testing.TB, size int) (name string, f *os.File) {
 		require.NoError(t, os.Remove(f.Name()))
 		require.NoError(t, f.Close())
 	})
-	_, err = f.Write(pattern(size))
-	require.NoError(t, err)
+	require.NoError(t, testenv.ErrorOf(f.Write(pattern(size))))
 	return filepath.Base(f.Name()), f
 }
 
@@ -57,8 +56,7 @@ func taken(t testing.TB, f segment.Foreign) *segment.Mapping {
 	if !guard.Supported {
 		f.Copy, f.ReadOnly = true, true
 	}
-	m, err := segment.MapForeign(f)
-	require.NoError(t, err)
+	m := testenv.Must(segment.MapForeign(f))(t)
 	t.Cleanup(func() { require.NoError(t, m.Close()) })
 	return m
 }
@@ -67,8 +65,7 @@ func taken(t testing.TB, f segment.Foreign) *segment.Mapping {
 func live(t testing.TB, f segment.Foreign) *segment.Mapping {
 	t.Helper()
 	if !guard.Supported {
-		_, err := segment.MapForeign(f)
-		require.ErrorIs(t, err, errors.ErrUnsupported)
+		require.ErrorIs(t, testenv.ErrorOf(segment.MapForeign(f)), errors.ErrUnsupported)
 		t.Skip("no guard in this build")
 	}
 	return taken(t, f)
@@ -96,14 +93,11 @@ func TestForeignParts(t *testing.T) {
 			n, err := m.ReadAt(got, 0)
 			require.ErrorIs(t, err, io.EOF)
 			require.Equal(t, want[part.offset:part.offset+part.size], got[:n])
-			n, err = m.ReadAt(got[:1], int64(part.size-1))
-			require.NoError(t, err)
+			n = testenv.Must(m.ReadAt(got[:1], int64(part.size-1)))(t)
 			require.Equal(t, 1, n)
 			require.Equal(t, want[part.offset+part.size-1], got[0])
-			_, err = m.ReadAt(got, int64(part.size))
-			require.ErrorIs(t, err, io.EOF)
-			_, err = m.ReadAt(got, -1)
-			require.ErrorIs(t, err, memmgr.ErrRequest)
+			require.ErrorIs(t, testenv.ErrorOf(m.ReadAt(got, int64(part.size))), io.EOF)
+			require.ErrorIs(t, testenv.ErrorOf(m.ReadAt(got, -1)), memmgr.ErrRequest)
 		}
 	}
 }
@@ -121,24 +115,19 @@ func TestForeignIsShared(t *testing.T) {
 	copy(shown(m)[500:], "from here")
 	require.Equal(t, "from here", string(shown(again)[:9]))
 	got := make([]byte, 9)
-	_, err := f.ReadAt(got, 4500)
-	require.NoError(t, err)
+	require.NoError(t, testenv.ErrorOf(f.ReadAt(got, 4500)))
 	require.Equal(t, "from here", string(got))
-	_, err = f.WriteAt([]byte("and there"), 4500)
-	require.NoError(t, err)
+	require.NoError(t, testenv.ErrorOf(f.WriteAt([]byte("and there"), 4500)))
 	require.Equal(t, "and there", string(shown(m)[500:509]))
 	require.Equal(t, pattern(5000)[4000:], shown(copied))
-	_, err = copied.ReadAt(got, 500)
-	require.NoError(t, err)
+	require.NoError(t, testenv.ErrorOf(copied.ReadAt(got, 500)))
 	require.Equal(t, pattern(5000)[4500:4509], got, "ReadAt asks the copy")
-	_, err = m.ReadAt(got, 500)
-	require.NoError(t, err)
+	require.NoError(t, testenv.ErrorOf(m.ReadAt(got, 500)))
 	require.Equal(t, "and there", string(got), "ReadAt asks the file")
 	require.NoError(t, m.Close())
 	require.NoError(t, m.Close())
 	require.ErrorIs(t, m.Err(), memmgr.ErrClosed)
-	_, err = m.ReadAt(got, 0)
-	require.ErrorIs(t, err, memmgr.ErrClosed)
+	require.ErrorIs(t, testenv.ErrorOf(m.ReadAt(got, 0)), memmgr.ErrClosed)
 	require.Equal(t, "and there", string(shown(again)[:9]), "the other mapping stays")
 }
 
@@ -150,8 +139,7 @@ func TestForeignChecksBeforeItMaps(t *testing.T) {
 	require.NoError(t, os.Symlink(f.Name(), "/dev/shm/"+link))
 	require.NoError(t, os.Mkdir("/dev/shm/"+dir, 0o700))
 	require.NoError(t, syscall.Mkfifo("/dev/shm/"+pipe, 0o600))
-	l, err := net.Listen("unix", "/dev/shm/"+socket)
-	require.NoError(t, err)
+	l := testenv.Must(net.Listen("unix", "/dev/shm/"+socket))(t)
 	t.Cleanup(func() {
 		require.NoError(t, l.Close())
 		for _, n := range []string{link, dir, pipe} {
@@ -159,8 +147,7 @@ func TestForeignChecksBeforeItMaps(t *testing.T) {
 		}
 	})
 	file := func(path string, flags int) *os.File {
-		o, err := os.OpenFile(path, flags, 0o600)
-		require.NoError(t, err)
+		o := testenv.Must(os.OpenFile(path, flags, 0o600))(t)
 		t.Cleanup(func() { _ = o.Close() })
 		return o
 	}
@@ -242,8 +229,7 @@ func TestForeignChecksBeforeItMaps(t *testing.T) {
 
 // openFiles lists the open descriptors of shared memory in this process.
 func openFiles(t testing.TB) (n int) {
-	links, err := filepath.Glob("/proc/self/fd/*")
-	require.NoError(t, err)
+	links := testenv.Must(filepath.Glob("/proc/self/fd/*"))(t)
 	for _, link := range links {
 		if to, err := os.Readlink(link); err == nil && strings.HasPrefix(to, "/dev/shm/usmbridge-test-") {
 			n++
@@ -275,8 +261,7 @@ func TestForeignIsCutOffWhileItIsRead(t *testing.T) {
 	m := live(t, segment.Foreign{Name: name, Size: pages * 4096})
 	whole := live(t, segment.Foreign{Name: name, Size: 2 * 4096, ReadOnly: true}) // the part that is not truncated
 	p := startPeer(t, "cutter")
-	_, err := fmt.Fprintln(p.in, name)
-	require.NoError(t, err)
+	require.NoError(t, testenv.ErrorOf(fmt.Fprintln(p.in, name)))
 	started, done := make(chan struct{}), make(chan int)
 	go func() {
 		b := shown(m)
@@ -332,8 +317,7 @@ func TestForeignIsCutOffAndNotTouched(t *testing.T) {
 	require.ErrorContains(t, m.Err(), "4191 of 4192 bytes")
 	require.NoError(t, f.Truncate(10))
 	require.ErrorContains(t, m.Err(), "0 of 4192 bytes")
-	_, err := segment.MapForeign(segment.Foreign{Name: name, Offset: 4000, Size: 4192, ReadOnly: true, Copy: true})
-	require.ErrorIs(t, err, segment.ErrSize)
+	require.ErrorIs(t, testenv.ErrorOf(segment.MapForeign(segment.Foreign{Name: name, Offset: 4000, Size: 4192, ReadOnly: true, Copy: true})), segment.ErrSize)
 }
 
 // A copy is private memory: it has no descriptor, and changes of the other memory do not affect it.
@@ -343,15 +327,13 @@ func TestForeignCopy(t *testing.T) {
 	name, f := named(t, size)
 	mappings, descriptors := segment.InUse()
 	files := openFiles(t)
-	m, err := segment.MapForeign(segment.Foreign{Name: name, Offset: 5, Size: size - 5, ReadOnly: true, Copy: true})
-	require.NoError(t, err)
+	m := testenv.Must(segment.MapForeign(segment.Foreign{Name: name, Offset: 5, Size: size - 5, ReadOnly: true, Copy: true}))(t)
 	mappingsNow, descriptorsNow := segment.InUse()
 	require.Equal(t, mappings+1, mappingsNow)
 	require.Equal(t, descriptors, descriptorsNow)
 	require.Equal(t, files, openFiles(t))
 	require.Contains(t, mappingFlags(t, uintptr(m.Data())&^4095), " dc ", "a mapping is absent in forked children")
-	_, err = f.WriteAt([]byte("changed"), 5)
-	require.NoError(t, err)
+	require.NoError(t, testenv.ErrorOf(f.WriteAt([]byte("changed"), 5)))
 	require.NoError(t, f.Truncate(0))
 	got := make([]byte, size)
 	n, err := m.ReadAt(got, 0)
@@ -361,8 +343,7 @@ func TestForeignCopy(t *testing.T) {
 	require.NoError(t, m.Err())
 	require.NoError(t, m.Close())
 	require.ErrorIs(t, m.Err(), memmgr.ErrClosed)
-	_, err = m.ReadAt(got, 0)
-	require.ErrorIs(t, err, memmgr.ErrClosed)
+	require.ErrorIs(t, testenv.ErrorOf(m.ReadAt(got, 0)), memmgr.ErrClosed)
 }
 
 // A mapping that is closed during reads stays until these reads end. Later reads fail.
@@ -384,8 +365,7 @@ func TestReadAtWhileItIsClosed(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			for range 6 {
-				m, err := open()
-				require.NoError(t, err)
+				m := testenv.Must(open())(t)
 				require.NoError(t, m.Err())
 				reads := make(chan struct{}, 8)
 				over := make(chan error, 8)
@@ -410,8 +390,7 @@ func TestReadAtWhileItIsClosed(t *testing.T) {
 					require.ErrorIs(t, <-over, memmgr.ErrClosed)
 				}
 				require.ErrorIs(t, m.Err(), memmgr.ErrClosed)
-				_, err = m.ReadAt(make([]byte, 1), size)
-				require.ErrorIs(t, err, memmgr.ErrClosed)
+				require.ErrorIs(t, testenv.ErrorOf(m.ReadAt(make([]byte, 1), size)), memmgr.ErrClosed)
 			}
 		})
 	}
@@ -421,21 +400,17 @@ func TestReadAtWhileItIsClosed(t *testing.T) {
 func TestForeignThatIsSealed(t *testing.T) {
 	nothingStays(t)
 	f := memoryFile(t, 8192, 1|2|4, 0)
-	m, err := segment.MapForeign(segment.Foreign{File: f, Offset: 5000, Size: 100})
-	require.NoError(t, err)
+	m := testenv.Must(segment.MapForeign(segment.Foreign{File: f, Offset: 5000, Size: 100}))(t)
 	copy(shown(m), "sealed")
 	got := make([]byte, 6)
-	_, err = f.ReadAt(got, 5000)
-	require.NoError(t, err)
+	require.NoError(t, testenv.ErrorOf(f.ReadAt(got, 5000)))
 	require.Equal(t, "sealed", string(got))
 	require.NoError(t, m.Err())
 	require.NoError(t, m.Close())
 
-	m, err = segment.Map(segment.Attachment{File: f, Size: 8192, Audience: segment.PeersWrite})
-	require.NoError(t, err)
+	m = testenv.Must(segment.Map(segment.Attachment{File: f, Size: 8192, Audience: segment.PeersWrite}))(t)
 	require.NoError(t, m.Err())
-	n, err := m.ReadAt(got, 5000)
-	require.NoError(t, err)
+	n := testenv.Must(m.ReadAt(got, 5000))(t)
 	require.Equal(t, "sealed", string(got[:n]))
 	require.NoError(t, m.Close())
 }
@@ -484,8 +459,7 @@ func TestForeignBuffer(t *testing.T) {
 	nothingStays(t)
 	name, _ := named(t, 100)
 	m := taken(t, segment.Foreign{Name: name, Size: 100})
-	b, err := memmgr.FromForeign(m.Data(), m.Size(), memmgr.ForeignOptions{Place: m.Place(), Release: func() { _ = m.Close() }})
-	require.NoError(t, err)
+	b := testenv.Must(memmgr.FromForeign(m.Data(), m.Size(), memmgr.ForeignOptions{Place: m.Place(), Release: func() { _ = m.Close() }}))(t)
 	other := b.Retain()
 	b.Release()
 	got := make([]byte, 100)
@@ -521,10 +495,8 @@ m.close()
 m.unlink()
 `)
 	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	require.NoError(t, err)
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
+	in := testenv.Must(cmd.StdinPipe())(t)
+	out := testenv.Must(cmd.StdoutPipe())(t)
 	require.NoError(t, cmd.Start())
 	lines := bufio.NewScanner(out)
 	hear := func() string {
@@ -533,16 +505,14 @@ m.unlink()
 	}
 	var name string
 	var size uint64
-	_, err = fmt.Sscan(hear(), &name, &size)
-	require.NoError(t, err)
+	require.NoError(t, testenv.ErrorOf(fmt.Sscan(hear(), &name, &size)))
 	require.GreaterOrEqual(t, size, uint64(20000))
 	m := taken(t, segment.Foreign{Name: name, Size: size})
 	require.Equal(t, "python", string(shown(m)[:6]))
 	if !m.ReadOnly() {
 		copy(shown(m)[6:], "go")
 	}
-	_, err = io.WriteString(in, "\n")
-	require.NoError(t, err)
+	require.NoError(t, testenv.ErrorOf(io.WriteString(in, "\n")))
 	if said := hear(); guard.Supported {
 		require.Equal(t, "go", said)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/segment"
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -34,8 +35,7 @@ func TestForeignUSM(t *testing.T) {
 			require.Equal(t, pattern(pages * 4096)[100:], got)
 			require.NoError(t, q.Write(m.Data(), []byte("by the queue")))
 			text := make([]byte, 12)
-			_, err := f.ReadAt(text, 100)
-			require.NoError(t, err)
+			require.NoError(t, testenv.ErrorOf(f.ReadAt(text, 100)))
 			require.Equal(t, "by the queue", string(text))
 			require.NoError(t, m.Err())
 
@@ -50,8 +50,7 @@ func TestForeignUSM(t *testing.T) {
 			require.NoError(t, m.Close())
 		})
 	}
-	b, err := memmgr.New(memmgr.USM(q, syclobj.USMShared), memmgr.Request{Size: pages * 4096})
-	require.NoError(t, err)
+	b := testenv.Must(memmgr.New(memmgr.USM(q, syclobj.USMShared), memmgr.Request{Size: pages * 4096}))(t)
 	b.Release()
 }
 
@@ -60,15 +59,11 @@ func init() {
 	// memory from Go without a call of Err in between.
 	peers["driver comes later"] = func(k talk) {
 		t := faultTest{}
-		m, err := segment.MapForeign(segment.Foreign{Name: k.hear(), Size: 8192})
-		require.NoError(t, err)
-		rt, err := syclobj.Open()
-		require.NoError(t, err)
+		m := testenv.Must(segment.MapForeign(segment.Foreign{Name: k.hear(), Size: 8192}))(t)
+		rt := testenv.Must(syclobj.Open())(t)
 		q := rt.DefaultQueue()
-		b, err := memmgr.New(memmgr.USM(q, syclobj.USMShared), memmgr.Request{Size: 1 << 20})
-		require.NoError(t, err)
-		e, err := q.Fill(b.Data(), []byte{9}, 1<<20)
-		require.NoError(t, err)
+		b := testenv.Must(memmgr.New(memmgr.USM(q, syclobj.USMShared), memmgr.Request{Size: 1 << 20}))(t)
+		e := testenv.Must(q.Fill(b.Data(), []byte{9}, 1<<20))(t)
 		require.NoError(t, e.Wait(context.Background()))
 		e.Close()
 		fmt.Println("computed")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
 	"github.com/usmbridge/usmbridge/memmgr/segment"
@@ -30,20 +31,16 @@ func onGPU(t *testing.T, n int) (*sycltest.Fake, *syclobj.Queue) {
 	if fake == nil {
 		return nil, nil
 	}
-	rt, err := syclobj.Open()
-	require.NoError(t, err)
+	rt := testenv.Must(syclobj.Open())(t)
 	t.Cleanup(func() { require.NoError(t, rt.Close()) })
 	q := gpu(t, rt, n)
 	t.Cleanup(func() { require.NoError(t, q.Close()) })
 	return fake, q
 }
 
-func gpu(t require.TestingT, rt *syclobj.Runtime, n int) *syclobj.Queue {
-	d, err := rt.Device(fmt.Sprintf("level_zero:gpu:%d", n))
-	require.NoError(t, err)
-	q, err := rt.NewQueue(nil, d, syclobj.OutOfOrder)
-	require.NoError(t, err)
-	return q
+func gpu(t testing.TB, rt *syclobj.Runtime, n int) *syclobj.Queue {
+	d := testenv.Must(rt.Device(fmt.Sprintf("level_zero:gpu:%d", n)))(t)
+	return testenv.Must(rt.NewQueue(nil, d, syclobj.OutOfOrder))(t)
 }
 
 func TestFakePoolOverHandles(t *testing.T) {
@@ -69,10 +66,9 @@ func TestFakePaddedMemoryHasNoHandle(t *testing.T) {
 		return
 	}
 	nothingStays(t)
-	rt, err := syclobj.Open()
-	require.NoError(t, err)
+	rt := testenv.Must(syclobj.Open())(t)
 	q := gpu(t, rt, 0)
-	_, err = segment.NewUSM(q, syclobj.USMDevice, segment.PeersWrite)
+	_, err := segment.NewUSM(q, syclobj.USMDevice, segment.PeersWrite)
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 	require.ErrorContains(t, err, "does not align 2097152 bytes of")
 	require.NoError(t, q.Close())
@@ -90,11 +86,9 @@ func init() {
 		var err error
 		a.Handle, err = hex.DecodeString(handle)
 		require.NoError(t, err)
-		rt, err := syclobj.Open()
-		require.NoError(t, err)
+		rt := testenv.Must(syclobj.Open())(t)
 		a.Queue, a.Kind, a.Audience = gpu(t, rt, 0), syclobj.USMDevice, segment.PeersWrite
-		m, err := segment.Map(a)
-		require.NoError(t, err)
+		m := testenv.Must(segment.Map(a))(t)
 		at := unsafe.Add(m.Data(), offset)
 		got := make([]byte, 4)
 		require.NoError(t, a.Queue.Read(got, at))
@@ -131,14 +125,10 @@ func TestFakeHandleInAnotherProcess(t *testing.T) {
 	require.True(t, ok)
 	require.Zero(t, s.Size()%(2<<20), "a peer sees whole pages")
 	require.Zero(t, (b.Address()-uintptr(offset))%(2<<20))
-	_, err := s.File()
-	require.ErrorIs(t, err, errors.ErrUnsupported)
+	require.ErrorIs(t, testenv.ErrorOf(s.File()), errors.ErrUnsupported)
 	require.ErrorIs(t, r.Discard(b.Address()&^4095, 4096), errors.ErrUnsupported)
-	handle, err := s.Handle()
-	require.NoError(t, err)
-	again, err := s.Handle()
-	require.NoError(t, err)
-	require.Equal(t, handle, again)
+	handle := testenv.Must(s.Handle())(t)
+	require.Equal(t, handle, testenv.Must(s.Handle())(t))
 	require.Equal(t, 2, fake.Calls("DPCTLIPCMem_GetHandle"), "the trial's, and one for the segment")
 
 	other := startPeer(t, "handle reader")
@@ -181,10 +171,8 @@ func TestFakeHandlesThatAreRefused(t *testing.T) {
 	b := newBuffer(t, r, 100)
 	s, _, _ := segment.Find(b.Address(), 1)
 	fake.Fail("DPCTLIPCMem_GetHandle", 1)
-	_, err = s.Handle()
-	require.ErrorIs(t, err, syclobj.ErrFailed)
-	handle, err := s.Handle()
-	require.NoError(t, err)
+	require.ErrorIs(t, testenv.ErrorOf(s.Handle()), syclobj.ErrFailed)
+	handle := testenv.Must(s.Handle())(t)
 
 	good := segment.Attachment{Handle: handle, Size: s.Size(), Audience: segment.PeersWrite, Queue: q, Kind: syclobj.USMDevice}
 	for name, c := range map[string]struct {
@@ -219,23 +207,19 @@ func TestFakeHandlesThatAreRefused(t *testing.T) {
 	// With MaxMappings 1, a second mapping is refused.
 	one := good
 	one.MaxMappings = 1
-	m, err := segment.Map(one)
-	require.NoError(t, err)
+	m := testenv.Must(segment.Map(one))(t)
 	require.True(t, m.Place().Kind() == syclobj.USMDevice && !m.ReadOnly())
-	_, err = segment.Map(one)
-	require.ErrorIs(t, err, segment.ErrLimit)
+	require.ErrorIs(t, testenv.ErrorOf(segment.Map(one)), segment.ErrLimit)
 	require.NoError(t, m.Close())
 
 	b.Release()
-	_, err = s.Handle()
-	require.ErrorIs(t, err, memmgr.ErrClosed)
+	require.ErrorIs(t, testenv.ErrorOf(s.Handle()), memmgr.ErrClosed)
 	_, err = segment.Segment{}.Handle()
 	require.ErrorIs(t, err, memmgr.ErrClosed)
 	host := newBuffer(t, newHost(t, segment.PeersWrite), 1)
 	defer host.Release()
 	s, _, _ = segment.Find(host.Address(), 1)
-	_, err = s.Handle()
-	require.ErrorIs(t, err, errors.ErrUnsupported)
+	require.ErrorIs(t, testenv.ErrorOf(s.Handle()), errors.ErrUnsupported)
 }
 
 // TestFakeHandlesAreInspected checks that memory from a handle is checked before use: both ends, each 2 MiB between
@@ -250,22 +234,18 @@ func TestFakeHandlesAreInspected(t *testing.T) {
 	defer b.Release()
 	s, _, _ := segment.Find(b.Address(), 1)
 	require.EqualValues(t, 8<<20, s.Size())
-	handle, err := s.Handle()
-	require.NoError(t, err)
+	handle := testenv.Must(s.Handle())(t)
 	a := segment.Attachment{Handle: handle, Size: s.Size(), Audience: segment.PeersWrite, Queue: q, Kind: syclobj.USMDevice}
 	live := fake.Live()
 	for n, want := range []error{syclobj.ErrNotUSM, segment.ErrSize, segment.ErrSize, segment.ErrSize, segment.ErrSize} {
 		fake.Fail("DPCTLUSM_GetPointerType", n+1)
-		_, err := segment.Map(a)
-		require.ErrorIs(t, err, want, "check %d", n+1)
+		require.ErrorIs(t, testenv.ErrorOf(segment.Map(a)), want, "check %d", n+1)
 		require.Equal(t, live, fake.Live())
 	}
 	fake.Fail("DPCTLUSM_GetPointerDevice", 1)
-	_, err = segment.Map(a)
-	require.ErrorIs(t, err, syclobj.ErrNoDevice)
+	require.ErrorIs(t, testenv.ErrorOf(segment.Map(a)), syclobj.ErrNoDevice)
 	require.Equal(t, live, fake.Live())
-	m, err := segment.Map(a)
-	require.NoError(t, err)
+	m := testenv.Must(segment.Map(a))(t)
 	require.NoError(t, m.Close())
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/segment"
 )
@@ -58,10 +59,8 @@ func startPeer(t testing.TB, name string, files ...*os.File) *peer {
 	cmd.Env = append(os.Environ(), peerEnv+"="+name)
 	cmd.Stderr = os.Stderr
 	cmd.ExtraFiles = files
-	in, err := cmd.StdinPipe()
-	require.NoError(t, err)
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
+	in := testenv.Must(cmd.StdinPipe())(t)
+	out := testenv.Must(cmd.StdoutPipe())(t)
 	require.NoError(t, cmd.Start())
 	p := &peer{t, cmd, in, bufio.NewScanner(out)}
 	return p
@@ -94,15 +93,13 @@ type held struct {
 }
 
 func holding(t testing.TB) (h held) {
-	links, err := filepath.Glob("/proc/self/fd/*")
-	require.NoError(t, err)
+	links := testenv.Must(filepath.Glob("/proc/self/fd/*"))(t)
 	for _, link := range links {
 		if to, err := os.Readlink(link); err == nil && strings.HasPrefix(to, "/memfd:usmbridge") {
 			h.files++
 		}
 	}
-	text, err := os.ReadFile("/proc/self/maps")
-	require.NoError(t, err)
+	text := testenv.Must(os.ReadFile("/proc/self/maps"))(t)
 	h.maps = strings.Count(string(text), "/memfd:usmbridge")
 	h.mappings, h.descriptors = segment.InUse()
 	return h

@@ -15,30 +15,27 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
 	"github.com/usmbridge/usmbridge/memmgr/segment"
 )
 
 func newHost(t testing.TB, a segment.Audience, o ...segment.Option) *segment.Resource {
-	r, err := segment.NewHost(a, o...)
-	require.NoError(t, err)
+	r := testenv.Must(segment.NewHost(a, o...))(t)
 	t.Cleanup(func() { require.NoError(t, r.Close()) })
 	return r
 }
 
 func newBuffer(t testing.TB, r memmgr.Resource, size uintptr) memmgr.Buffer {
-	b, err := memmgr.New(r, memmgr.Request{Size: size})
-	require.NoError(t, err)
-	return b
+	return testenv.Must(memmgr.New(r, memmgr.Request{Size: size}))(t)
 }
 
 // fileOf returns a descriptor of the segment of a buffer, closed with the test.
 func fileOf(t testing.TB, b memmgr.Buffer) (s segment.Segment, offset uint64, f *os.File) {
 	s, offset, ok := segment.Find(b.Address(), b.Size())
 	require.True(t, ok)
-	f, err := s.File()
-	require.NoError(t, err)
+	f = testenv.Must(s.File())(t)
 	t.Cleanup(func() { f.Close() })
 	return s, offset, f
 }
@@ -110,8 +107,7 @@ func TestSegmentThatIsGone(t *testing.T) {
 	b.Release()
 	_, _, ok := segment.Find(address, 1)
 	require.False(t, ok)
-	_, err := s.File()
-	require.ErrorIs(t, err, memmgr.ErrClosed)
+	require.ErrorIs(t, testenv.ErrorOf(s.File()), memmgr.ErrClosed)
 	require.EqualValues(t, 8192, s.Size())
 
 	m, err := segment.Map(attachment(s, f)) // a descriptor is sufficient to map the memory
@@ -122,8 +118,7 @@ func TestSegmentThatIsGone(t *testing.T) {
 	require.NoError(t, f.Close())
 
 	var none segment.Segment
-	_, err = none.File()
-	require.ErrorIs(t, err, memmgr.ErrClosed)
+	require.ErrorIs(t, testenv.ErrorOf(none.File()), memmgr.ErrClosed)
 	require.Zero(t, none.Size())
 	require.Zero(t, none.ID())
 	require.Zero(t, none.Audience())
@@ -133,8 +128,7 @@ func TestSegmentThatIsGone(t *testing.T) {
 func TestWrongFreePanics(t *testing.T) {
 	nothingStays(t)
 	r, other := newHost(t, segment.PeersWrite), newHost(t, segment.PeersWrite)
-	b, err := r.Allocate(memmgr.Request{Size: 10})
-	require.NoError(t, err)
+	b := testenv.Must(r.Allocate(memmgr.Request{Size: 10}))(t)
 	wrong := func(r *segment.Resource, b memmgr.Block) {
 		defer func() {
 			err, ok := recover().(*memmgr.UseError)
@@ -154,8 +148,7 @@ func TestClosedResource(t *testing.T) {
 	r := newHost(t, segment.PeersWrite)
 	b := newBuffer(t, r, 10)
 	require.NoError(t, r.Close())
-	_, err := r.Allocate(memmgr.Request{Size: 10})
-	require.ErrorIs(t, err, memmgr.ErrClosed)
+	require.ErrorIs(t, testenv.ErrorOf(r.Allocate(memmgr.Request{Size: 10})), memmgr.ErrClosed)
 	require.NoError(t, memmgr.CopyIn(b, 0, []byte("still here")))
 	b.Release()
 }
@@ -347,8 +340,7 @@ func TestSealsHoldAgainstAPeer(t *testing.T) {
 
 func TestMemoryOutlivesItsMaker(t *testing.T) {
 	nothingStays(t)
-	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_SEQPACKET|syscall.SOCK_CLOEXEC, 0)
-	require.NoError(t, err)
+	pair := testenv.Must(syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_SEQPACKET|syscall.SOCK_CLOEXEC, 0))(t)
 	defer syscall.Close(pair[0])
 	theirs := os.NewFile(uintptr(pair[1]), "socket")
 	other := startPeer(t, "exporter", theirs)
@@ -359,14 +351,11 @@ func TestMemoryOutlivesItsMaker(t *testing.T) {
 	rights := make([]byte, syscall.CmsgSpace(4))
 	_, n, _, _, err := syscall.Recvmsg(pair[0], nil, rights, syscall.MSG_CMSG_CLOEXEC)
 	require.NoError(t, err)
-	messages, err := syscall.ParseSocketControlMessage(rights[:n])
-	require.NoError(t, err)
-	fds, err := syscall.ParseUnixRights(&messages[0])
-	require.NoError(t, err)
+	messages := testenv.Must(syscall.ParseSocketControlMessage(rights[:n]))(t)
+	fds := testenv.Must(syscall.ParseUnixRights(&messages[0]))(t)
 	f := os.NewFile(uintptr(fds[0]), "segment")
 	defer f.Close()
-	m, err := segment.Map(segment.Attachment{File: f, Size: 1 << 20, Audience: segment.PeersRead, ReadOnly: true})
-	require.NoError(t, err)
+	m := testenv.Must(segment.Map(segment.Attachment{File: f, Size: 1 << 20, Audience: segment.PeersRead, ReadOnly: true}))(t)
 	require.Equal(t, bytes.Repeat([]byte("last will"), 1000), bytesOf(m)[:9000])
 	require.True(t, m.ReadOnly())
 	require.True(t, m.Place().IsHost())
@@ -380,8 +369,7 @@ func TestReceivedMappingsAreNotForked(t *testing.T) {
 	b := newBuffer(t, newHost(t, segment.PeersWrite), 4096)
 	defer b.Release()
 	s, _, f := fileOf(t, b)
-	m, err := segment.Map(attachment(s, f))
-	require.NoError(t, err)
+	m := testenv.Must(segment.Map(attachment(s, f)))(t)
 	defer m.Close()
 	require.Contains(t, mappingFlags(t, uintptr(m.Data())), " dc ")
 	require.NotContains(t, mappingFlags(t, b.Address()), " dc ")
@@ -389,8 +377,7 @@ func TestReceivedMappingsAreNotForked(t *testing.T) {
 
 // mappingFlags returns the kernel's flags of the mapping at an address.
 func mappingFlags(t *testing.T, address uintptr) string {
-	text, err := os.ReadFile("/proc/self/smaps")
-	require.NoError(t, err)
+	text := testenv.Must(os.ReadFile("/proc/self/smaps"))(t)
 	_, rest, ok := strings.Cut(string(text), fmt.Sprintf("\n%x-", address))
 	require.True(t, ok)
 	_, rest, ok = strings.Cut(rest, "VmFlags:")
@@ -479,8 +466,7 @@ func TestBounds(t *testing.T) {
 				s, _, f := fileOf(t, held[0])
 				a := attachment(s, f)
 				a.MaxMappings = mappings + 3
-				_, err = segment.Map(a)
-				require.ErrorIs(t, err, segment.ErrLimit)
+				require.ErrorIs(t, testenv.ErrorOf(segment.Map(a)), segment.ErrLimit)
 			}
 			for _, b := range held {
 				b.Release()
@@ -570,8 +556,7 @@ func TestOpenAndCloseIsFlat(t *testing.T) {
 // proportional returns the share of a process in the segments that it maps, in bytes: a page that n processes map counts
 // a n-th in each.
 func proportional(t testing.TB, pid string) (bytes int) {
-	text, err := os.ReadFile("/proc/" + pid + "/smaps")
-	require.NoError(t, err)
+	text := testenv.Must(os.ReadFile("/proc/" + pid + "/smaps"))(t)
 	ours := false
 	for line := range strings.Lines(string(text)) {
 		ours = ours || strings.Contains(line, "/memfd:usmbridge")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr/segment"
 )
 
@@ -24,10 +25,8 @@ func init() {
 // In a user namespace the kernel reports one user id for all users that have none there. A process
 // that has this id itself does not take their shared memory for its own.
 func TestForeignOfUsersThatAreNotMapped(t *testing.T) {
-	text, err := os.ReadFile("/proc/sys/kernel/overflowuid")
-	require.NoError(t, err)
-	overflow, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	require.NoError(t, err)
+	text := testenv.Must(os.ReadFile("/proc/sys/kernel/overflowuid"))(t)
+	overflow := testenv.Must(strconv.Atoi(strings.TrimSpace(string(text))))(t)
 	name, _ := named(t, 1)
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), peerEnv+"=mapper")

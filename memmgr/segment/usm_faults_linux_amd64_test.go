@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/internal/seccomp"
 	"github.com/usmbridge/usmbridge/memmgr/segment"
@@ -18,19 +19,14 @@ func init() { peers["lost USM"] = func(talk) { lostUSM(faultTest{}) } }
 
 // lostUSM frees shared USM while anonymous memory cannot be mapped over addresses.
 func lostUSM(t faultTest) {
-	rt, err := syclobj.Open()
-	require.NoError(t, err)
-	r, err := segment.NewUSM(rt.DefaultQueue(), syclobj.USMShared, segment.PeersWrite)
-	require.NoError(t, err)
-	b, err := r.Allocate(memmgr.Request{Size: 10000})
-	require.NoError(t, err)
+	rt := testenv.Must(syclobj.Open())(t)
+	r := testenv.Must(segment.NewUSM(rt.DefaultQueue(), syclobj.USMShared, segment.PeersWrite))(t)
+	b := testenv.Must(r.Allocate(memmgr.Request{Size: 10000}))(t)
 	s, _, _ := segment.Find(b.Address, 1)
-	f, err := s.File()
-	require.NoError(t, err)
+	f := testenv.Must(s.File())(t)
 	a := attachment(s, f)
 	a.Queue, a.Kind = rt.DefaultQueue(), syclobj.USMDevice
-	m, err := segment.Map(a)
-	require.NoError(t, err)
+	m := testenv.Must(segment.Map(a))(t)
 	f.Close()
 
 	const putBack = syscall.MAP_PRIVATE | syscall.MAP_ANON | syscall.MAP_FIXED | syscall.MAP_NORESERVE

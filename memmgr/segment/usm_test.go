@@ -27,8 +27,7 @@ var kinds = []syclobj.USMKind{syclobj.USMDevice, syclobj.USMShared, syclobj.USMH
 // onOpenCLCPU opens a runtime whose default device's memory can be shared, or skips the test.
 func onOpenCLCPU(t testing.TB) *syclobj.Runtime {
 	t.Helper()
-	rt, err := syclobj.Open()
-	require.NoError(t, err)
+	rt := testenv.Must(syclobj.Open())(t)
 	t.Cleanup(func() { require.NoError(t, rt.Close()) })
 	if !rt.HasSYCL() {
 		testenv.Missing(t, rt.SYCLError(), testenv.SYCL)
@@ -40,8 +39,7 @@ func onOpenCLCPU(t testing.TB) *syclobj.Runtime {
 }
 
 func newUSM(t testing.TB, q *syclobj.Queue, kind syclobj.USMKind, a segment.Audience, o ...segment.Option) *segment.Resource {
-	r, err := segment.NewUSM(q, kind, a, o...)
-	require.NoError(t, err)
+	r := testenv.Must(segment.NewUSM(q, kind, a, o...))(t)
 	t.Cleanup(func() { require.NoError(t, r.Close()) })
 	return r
 }
@@ -76,8 +74,7 @@ func TestSegmentsAreUSM(t *testing.T) {
 			q := rt.DefaultQueue()
 			r := newUSM(t, q, kind, segment.PeersRead)
 			for _, size := range []uintptr{1, 4097, 1 << 20, 64 << 20, 1 << 30} {
-				b, err := memmgr.New(r, memmgr.Request{Size: size, Align: 64 << 10})
-				require.NoError(t, err)
+				b := testenv.Must(memmgr.New(r, memmgr.Request{Size: size, Align: 64 << 10}))(t)
 				require.Zero(t, b.Address()%(64<<10))
 				s, offset, ok := segment.Find(b.Address(), b.Size())
 				require.True(t, ok)
@@ -85,8 +82,7 @@ func TestSegmentsAreUSM(t *testing.T) {
 				require.Same(t, b.Place(), s.Place())
 				require.Equal(t, kind, s.Place().Kind())
 				for _, at := range []uintptr{0, uintptr(s.Size()) / 2, uintptr(s.Size()) - 1} {
-					found, err := rt.PlaceOf(q.Context(), q, b.Address()+at, b.Address()+at+1)
-					require.NoError(t, err)
+					found := testenv.Must(rt.PlaceOf(q.Context(), q, b.Address()+at, b.Address()+at+1))(t)
 					require.Equal(t, kind, found.Kind())
 					found.Release()
 				}
@@ -107,8 +103,7 @@ func TestAnotherProcessAndUSM(t *testing.T) {
 			defer func() { require.NoError(t, p.Close()) }()
 			b := newBuffer(t, p, 4096)
 			defer b.Release()
-			e, err := q.Memset(b.Data(), 'q', 4096)
-			require.NoError(t, err)
+			e := testenv.Must(q.Memset(b.Data(), 'q', 4096))(t)
 			require.NoError(t, e.Wait(context.Background()))
 			s, offset, f := fileOf(t, b)
 			other := startPeer(t, "reader", f)
@@ -232,12 +227,10 @@ func TestManySegmentsInUSM(t *testing.T) {
 	r := newUSM(t, rt.DefaultQueue(), syclobj.USMShared, segment.PeersWrite, segment.WithMaxMappings(2*n))
 	var held []memmgr.Block
 	for range n {
-		b, err := r.Allocate(memmgr.Request{Size: 1})
-		require.NoError(t, err)
+		b := testenv.Must(r.Allocate(memmgr.Request{Size: 1}))(t)
 		held = append(held, b)
 	}
-	_, err := r.Allocate(memmgr.Request{Size: 1})
-	require.ErrorIs(t, err, segment.ErrLimit)
+	require.ErrorIs(t, testenv.ErrorOf(r.Allocate(memmgr.Request{Size: 1})), segment.ErrLimit)
 	for i, b := range held {
 		_, offset, ok := segment.Find(b.Address+uintptr(i), 1)
 		require.True(t, ok)
@@ -281,8 +274,7 @@ func TestOpenAndCloseOfUSMIsFlat(t *testing.T) {
 
 // mappings returns the number of mappings of the process.
 func mappings(t testing.TB) int {
-	text, err := os.ReadFile("/proc/self/maps")
-	require.NoError(t, err)
+	text := testenv.Must(os.ReadFile("/proc/self/maps"))(t)
 	return bytes.Count(text, []byte("\n"))
 }
 
@@ -306,17 +298,15 @@ func TestFakeMemoryCannotBeShared(t *testing.T) {
 		return
 	}
 	nothingStays(t)
-	rt, err := syclobj.Open()
-	require.NoError(t, err)
+	rt := testenv.Must(syclobj.Open())(t)
 	defer rt.Close()
 	for filter, reason := range map[string]string{
 		"level_zero:gpu:0": "only that of an OpenCL CPU device is",
 		"opencl:cpu:0":     "have different bytes",
 	} {
-		d, err := rt.Device(filter)
-		require.NoError(t, err)
-		q, err := rt.NewQueue(nil, d, syclobj.OutOfOrder)
-		require.NoError(t, err)
+		d := testenv.Must(rt.Device(filter))(t)
+		q := testenv.Must(rt.NewQueue(nil, d, syclobj.OutOfOrder))(t)
+		var err error
 		for range 2 {
 			live := fake.Live().Allocations
 			_, err = segment.NewUSM(q, syclobj.USMShared, segment.PeersWrite)
@@ -337,35 +327,28 @@ func TestFakeTrialIsMadeOnce(t *testing.T) {
 		return
 	}
 	nothingStays(t)
-	rt, err := syclobj.Open()
-	require.NoError(t, err)
+	rt := testenv.Must(syclobj.Open())(t)
 	defer rt.Close()
 	q := rt.DefaultQueue()
 	fake.Fail("DPCTLaligned_alloc_shared", 1)
-	_, err = segment.NewUSM(q, syclobj.USMShared, segment.PeersWrite)
+	_, err := segment.NewUSM(q, syclobj.USMShared, segment.PeersWrite)
 	require.Error(t, err)
 	require.NotErrorIs(t, err, errors.ErrUnsupported)
 	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
 	for range 3 {
-		_, err = segment.NewUSM(q, syclobj.USMShared, segment.PeersWrite)
-		require.ErrorIs(t, err, errors.ErrUnsupported)
+		require.ErrorIs(t, testenv.ErrorOf(segment.NewUSM(q, syclobj.USMShared, segment.PeersWrite)), errors.ErrUnsupported)
 	}
 	require.Equal(t, 2, fake.Calls("DPCTLaligned_alloc_shared"))
-	_, err = segment.NewUSM(q, syclobj.USMDevice, segment.PeersWrite)
-	require.ErrorIs(t, err, errors.ErrUnsupported)
+	require.ErrorIs(t, testenv.ErrorOf(segment.NewUSM(q, syclobj.USMDevice, segment.PeersWrite)), errors.ErrUnsupported)
 	require.Equal(t, 1, fake.Calls("DPCTLaligned_alloc_device"))
 }
 
 func TestUSMOfNoQueue(t *testing.T) {
-	_, err := segment.NewUSM(nil, syclobj.USMShared, segment.PeersWrite)
-	require.ErrorIs(t, err, memmgr.ErrRequest)
-	rt, err := syclobj.Open(syclobj.HostOnly())
-	require.NoError(t, err)
-	r, err := segment.NewUSM(rt.HostQueue(), syclobj.USMShared, segment.PeersRead)
-	require.NoError(t, err)
+	require.ErrorIs(t, testenv.ErrorOf(segment.NewUSM(nil, syclobj.USMShared, segment.PeersWrite)), memmgr.ErrRequest)
+	rt := testenv.Must(syclobj.Open(syclobj.HostOnly()))(t)
+	r := testenv.Must(segment.NewUSM(rt.HostQueue(), syclobj.USMShared, segment.PeersRead))(t)
 	require.True(t, r.Place().IsHost())
 	require.Equal(t, segment.PeersRead, r.Audience())
 	require.NoError(t, r.Close())
-	_, err = segment.NewUSM(rt.HostQueue(), syclobj.USMShared, 0)
-	require.ErrorIs(t, err, segment.ErrAudience)
+	require.ErrorIs(t, testenv.ErrorOf(segment.NewUSM(rt.HostQueue(), syclobj.USMShared, 0)), segment.ErrAudience)
 }
