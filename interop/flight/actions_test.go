@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/usmbridge/usmbridge/internal/testenv"
 )
 
 // An action of the service receives the client's bytes, and its error becomes a gRPC status. It cannot
@@ -32,8 +34,7 @@ func TestActions(t *testing.T) {
 	_, at := serve(t, o, Location{"grpc+unix", filepath.Join(t.TempDir(), "s")})
 	c := dial(t, at.String(), ClientOptions{})
 	for range 2 {
-		b, err := c.Action(t.Context(), "echo", []byte("this"))
-		require.NoError(t, err)
+		b := testenv.Must(c.Action(t.Context(), "echo", []byte("this")))(t)
 		require.Equal(t, "got this", string(b))
 	}
 	for kind, want := range map[string]codes.Code{
@@ -43,9 +44,8 @@ func TestActions(t *testing.T) {
 		require.Equal(t, want, status.Code(err), kind)
 		require.Nil(t, b)
 	}
-	_, err := c.Action(t.Context(), "fail", nil)
-	require.ErrorContains(t, err, "mine")
-	_, err = c.Action(t.Context(), "echo", make([]byte, 2<<20))
+	require.ErrorContains(t, testenv.ErrorOf(c.Action(t.Context(), "fail", nil)), "mine")
+	_, err := c.Action(t.Context(), "echo", make([]byte, 2<<20))
 	require.Equal(t, codes.ResourceExhausted, status.Code(err))
 	ctx, cancel := context.WithCancel(t.Context())
 	asked := make(chan error, 1)
@@ -57,18 +57,15 @@ func TestActions(t *testing.T) {
 	cancel()
 	require.Error(t, <-asked)
 	require.ErrorIs(t, <-stopped, context.Canceled)
-	b, err := c.Action(t.Context(), ActionStats, nil)
-	require.NoError(t, err)
+	b := testenv.Must(c.Action(t.Context(), ActionStats, nil))(t)
 	require.Contains(t, string(b), `"tensors":0`)
 
-	stream, err := c.rpc.ListActions(t.Context(), &flight.Empty{})
-	require.NoError(t, err)
+	stream := testenv.Must(c.rpc.ListActions(t.Context(), &flight.Empty{}))(t)
 	var types []string
 	require.NoError(t, each(stream.Recv, func(a *flight.ActionType) { types = append(types, a.GetType()) }))
 	require.Equal(t, []string{"echo", "fail", "free", "long", "none", "stats", "wait"}, types)
 
 	for _, bad := range []map[string]ActionFunc{{ActionFree: o.Actions["echo"]}, {"mine": nil}} {
-		_, err := NewServer(ServerOptions{Memory: newPool(t), Actions: bad})
-		require.ErrorContains(t, err, "Actions")
+		require.ErrorContains(t, testenv.ErrorOf(NewServer(ServerOptions{Memory: newPool(t), Actions: bad})), "Actions")
 	}
 }

@@ -21,21 +21,20 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	"github.com/usmbridge/usmbridge/internal/testenv"
 )
 
 // certificate returns a TLS certificate for 127.0.0.1 and a pool that trusts it.
 func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
+	key := testenv.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	require.NoError(t, err)
-	parsed, err := x509.ParseCertificate(der)
-	require.NoError(t, err)
+	der := testenv.Must(x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key))(t)
+	parsed := testenv.Must(x509.ParseCertificate(der))(t)
 	roots := x509.NewCertPool()
 	roots.AddCert(parsed)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, roots
@@ -50,10 +49,10 @@ func TestTokens(t *testing.T) {
 		c := dial(t, b.at.String(), ClientOptions{Token: token})
 		for call, err := range map[string]error{
 			"put": c.Put(t.Context(), "x", a), "free": c.Free(t.Context(), "x"),
-			"info":  second(c.Info(t.Context(), "x")),
-			"list":  second(c.List(t.Context(), "")),
-			"stats": second(c.Stats(t.Context())),
-			"get":   second(c.Get(t.Context(), "x", b.mine)),
+			"info":  testenv.ErrorOf(c.Info(t.Context(), "x")),
+			"list":  testenv.ErrorOf(c.List(t.Context(), "")),
+			"stats": testenv.ErrorOf(c.Stats(t.Context())),
+			"get":   testenv.ErrorOf(c.Get(t.Context(), "x", b.mine)),
 		} {
 			require.Equal(t, codes.Unauthenticated, status.Code(err), "%s with %q: %v", call, token, err)
 			require.NotContains(t, err.Error(), "alpha")
@@ -64,19 +63,15 @@ func TestTokens(t *testing.T) {
 		require.NoError(t, c.Put(t.Context(), "x", a))
 	}
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Basic alpha", "authorization", "bearer  beta ")
-	_, err := b.client.Info(ctx, "x")
-	require.NoError(t, err, "letter case and spaces of the scheme are ignored; one valid token of several is sufficient")
+	require.NoError(t, testenv.ErrorOf(b.client.Info(ctx, "x")), "letter case and spaces of the scheme are ignored; one valid token of several is sufficient")
 }
-
-func second[T any](_ T, err error) error { return err }
 
 // Tokens are never sent without encryption to another machine.
 func TestTokensNeedTLS(t *testing.T) {
-	s, err := NewServer(ServerOptions{Memory: newPool(t), Tokens: []string{"x"}})
-	require.NoError(t, err)
+	s := testenv.Must(NewServer(ServerOptions{Memory: newPool(t), Tokens: []string{"x"}}))(t)
 	defer s.Close()
 	for _, address := range []string{"0.0.0.0:0", ":0", "[::]:0"} {
-		_, _, err = s.Listen(Location{"grpc+tcp", address})
+		_, _, err := s.Listen(Location{"grpc+tcp", address})
 		require.ErrorIs(t, err, ErrInsecure)
 	}
 	l, at, err := s.Listen(Location{"grpc+tcp", "127.0.0.1:0"})
@@ -85,22 +80,17 @@ func TestTokensNeedTLS(t *testing.T) {
 	l.Close()
 	_, _, err = s.Listen(Location{"grpc+tls", "127.0.0.1:0"})
 	require.ErrorContains(t, err, "certificate")
-	_, err = Dial("grpc+tcp://192.0.2.1:1", ClientOptions{Token: "x"})
-	require.ErrorIs(t, err, ErrInsecure)
-	c, err := Dial("grpc+tls://192.0.2.1:1", ClientOptions{Token: "x"})
-	require.NoError(t, err)
+	require.ErrorIs(t, testenv.ErrorOf(Dial("grpc+tcp://192.0.2.1:1", ClientOptions{Token: "x"})), ErrInsecure)
+	c := testenv.Must(Dial("grpc+tls://192.0.2.1:1", ClientOptions{Token: "x"}))(t)
 	require.NoError(t, c.Close())
 
 	path := filepath.Join(t.TempDir(), "tokens")
 	require.NoError(t, os.WriteFile(path, []byte("# ours\n\n one \r\ntwo\n"), 0o600))
-	tokens, err := ReadTokens(path)
-	require.NoError(t, err)
+	tokens := testenv.Must(ReadTokens(path))(t)
 	require.Equal(t, []string{"one", "two"}, tokens)
 	require.NoError(t, os.WriteFile(path, []byte("# none\n"), 0o600))
-	_, err = ReadTokens(path)
-	require.ErrorContains(t, err, "has no tokens")
-	_, err = ReadTokens(path + "x")
-	require.ErrorIs(t, err, os.ErrNotExist)
+	require.ErrorContains(t, testenv.ErrorOf(ReadTokens(path)), "has no tokens")
+	require.ErrorIs(t, testenv.ErrorOf(ReadTokens(path+"x")), os.ErrNotExist)
 }
 
 // A server with a certificate accepts only TLS connections.
@@ -113,8 +103,7 @@ func TestTLS(t *testing.T) {
 	defer a.Release()
 	c := dial(t, at.String(), ClientOptions{Token: "x", TLS: &tls.Config{RootCAs: roots}})
 	require.NoError(t, c.Put(t.Context(), "x", a))
-	got, err := c.Get(t.Context(), "x", mine)
-	require.NoError(t, err)
+	got := testenv.Must(c.Get(t.Context(), "x", mine))(t)
 	same(t, a, got)
 	got.Release()
 	for _, c := range []*Client{
@@ -130,18 +119,15 @@ func TestTLS(t *testing.T) {
 func TestHealth(t *testing.T) {
 	b := newTestbed(t, func(o *ServerOptions) { o.Tokens, o.Limits.MaxStreams = []string{"x"}, 1 })
 	client := dial(t, b.at.String(), ClientOptions{Token: "x"})
-	put, err := client.rpc.DoPut(client.context(t.Context()))
-	require.NoError(t, err)
+	put := testenv.Must(client.rpc.DoPut(client.context(t.Context())))(t)
 	require.Eventually(t, func() bool { return b.server.Stats().Streams == 1 }, time.Minute, time.Millisecond)
-	_, err = dial(t, b.at.String(), ClientOptions{Token: "x"}).List(t.Context(), "") // on a connection of its own
+	_, err := dial(t, b.at.String(), ClientOptions{Token: "x"}).List(t.Context(), "") // on a connection of its own
 	require.Equal(t, codes.ResourceExhausted, status.Code(err))
 
 	health := healthpb.NewHealthClient(b.client.conn)
-	answer, err := health.Check(t.Context(), &healthpb.HealthCheckRequest{Service: "any"})
-	require.NoError(t, err)
+	answer := testenv.Must(health.Check(t.Context(), &healthpb.HealthCheckRequest{Service: "any"}))(t)
 	require.Equal(t, healthpb.HealthCheckResponse_SERVING, answer.GetStatus())
-	silent, err := b.client.conn.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true}, healthpb.Health_Check_FullMethodName)
-	require.NoError(t, err)
+	silent := testenv.Must(b.client.conn.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true}, healthpb.Health_Check_FullMethodName))(t)
 	require.NoError(t, silent.RecvMsg(answer), "the request is not read")
 	_, err = health.List(t.Context(), &healthpb.HealthListRequest{})
 	require.Equal(t, codes.Unimplemented, status.Code(err))
@@ -153,8 +139,7 @@ func TestIdleConnections(t *testing.T) {
 	_, at := serve(t, ServerOptions{Memory: newPool(t), idle: 100 * time.Millisecond}, Location{"grpc+unix", filepath.Join(t.TempDir(), "s")})
 	c := dial(t, at.String(), ClientOptions{})
 	for range 3 {
-		_, err := c.List(t.Context(), "")
-		require.NoError(t, err)
+		require.NoError(t, testenv.ErrorOf(c.List(t.Context(), "")))
 		untilIdle(t, c)
 	}
 }

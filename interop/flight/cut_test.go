@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/internal/testenv"
 )
 
 // If the connection of a put or a get breaks at any point, the former tensor stays unchanged, no
@@ -32,8 +34,7 @@ func TestCutAtEveryStage(t *testing.T) {
 		}
 		t.Run(fmt.Sprintf("up %d down %d", cut.up, cut.down), func(t *testing.T) {
 			at := Location{"grpc+unix", filepath.Join(t.TempDir(), "p")}
-			l, err := at.Listen()
-			require.NoError(t, err)
+			l := testenv.Must(at.Listen())(t)
 			cut.start(l)
 			c := dial(t, at.String(), ClientOptions{})
 			put := c.Put(t.Context(), "x", next)
@@ -57,8 +58,7 @@ func TestCutAtEveryStage(t *testing.T) {
 				return b.server.Stats().Streams == 0 && b.pool.Stats().RequestedBytes.Current == kept && b.mine.Stats().RequestedBytes.Current == mine
 			}, time.Minute, time.Millisecond)
 			require.Equal(t, []string{"big", "x"}, b.server.Store().Names(""))
-			now, err := b.client.Get(t.Context(), "x", b.mine)
-			require.NoError(t, err)
+			now := testenv.Must(b.client.Get(t.Context(), "x", b.mine))(t)
 			same(t, former, now)
 			now.Release()
 		})

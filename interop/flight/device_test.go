@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -20,8 +21,7 @@ func TestUSM(t *testing.T) {
 		upstream := memmgr.USM(q, kind)
 		pool := memmgr.NewPool(upstream)
 		plain := newPool(t)
-		s, err := NewServer(ServerOptions{Memory: pool})
-		require.NoError(t, err)
+		s := testenv.Must(NewServer(ServerOptions{Memory: pool}))(t)
 		l, at, err := s.Listen(Location{"grpc+unix", filepath.Join(t.TempDir(), "s")})
 		require.NoError(t, err)
 		served := make(chan error)
@@ -29,27 +29,22 @@ func TestUSM(t *testing.T) {
 		c := dial(t, at.String(), ClientOptions{})
 		for _, shape := range [][]int{{3}, {1000, 7}, {100_000, 33}, {3, 2 << 20}, {0, 4}} {
 			from := numbers(t, plain, shape...)
-			there, err := from.Copy(pool)
-			require.NoError(t, err)
+			there := testenv.Must(from.Copy(pool))(t)
 			require.NoError(t, c.Put(t.Context(), "x", there))
 			there.Release()
-			host, err := c.Get(t.Context(), "x", plain)
-			require.NoError(t, err)
+			host := testenv.Must(c.Get(t.Context(), "x", plain))(t)
 			same(t, from, host)
 			host.Release()
-			back, err := c.Get(t.Context(), "x", pool)
-			require.NoError(t, err)
+			back := testenv.Must(c.Get(t.Context(), "x", pool))(t)
 			require.Equal(t, kind == syclobj.USMShared, back.Place().HostReadable())
 			same(t, from, back)
 			back.Release()
-			local, err := s.Store().Get(t.Context(), "x")
-			require.NoError(t, err)
+			local := testenv.Must(s.Store().Get(t.Context(), "x"))(t)
 			same(t, from, local)
 			local.Release()
 			from.Release()
 		}
-		a, err := usmarray.Zeros(pool, usmarray.Float32, []int{4, 4})
-		require.NoError(t, err)
+		a := testenv.Must(usmarray.Zeros(pool, usmarray.Float32, []int{4, 4}))(t)
 		require.NoError(t, s.Store().Put("own", a))
 		a.Release()
 		require.NoError(t, c.Free(t.Context(), "own"))

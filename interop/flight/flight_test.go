@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/interop/flight/codec"
 	"github.com/usmbridge/usmbridge/memmgr"
@@ -59,8 +60,7 @@ func newTestbed(t *testing.T, change func(*ServerOptions)) *testbed {
 
 func serve(t *testing.T, o ServerOptions, at Location) (*Server, Location) {
 	t.Helper()
-	s, err := NewServer(o)
-	require.NoError(t, err)
+	s := testenv.Must(NewServer(o))(t)
 	l, at, err := s.Listen(at)
 	require.NoError(t, err)
 	var wait sync.WaitGroup
@@ -77,8 +77,7 @@ func serve(t *testing.T, o ServerOptions, at Location) (*Server, Location) {
 
 func dial(t *testing.T, location string, o ClientOptions) *Client {
 	t.Helper()
-	c, err := Dial(location, o)
-	require.NoError(t, err)
+	c := testenv.Must(Dial(location, o))(t)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -100,19 +99,15 @@ func numbers(t *testing.T, r memmgr.Resource, shape ...int) *usmarray.Array {
 	for i := range data {
 		data[i] = float32(i%100_003) * 0.5
 	}
-	a, err := usmarray.FromSlice(r, data, shape)
-	require.NoError(t, err)
-	return a
+	return testenv.Must(usmarray.FromSlice(r, data, shape))(t)
 }
 
 func same(t *testing.T, want, got *usmarray.Array) {
 	t.Helper()
 	require.Equal(t, want.Shape(), got.Shape())
 	require.Equal(t, want.DataType(), got.DataType())
-	w, err := usmarray.ToSlice[float32](want)
-	require.NoError(t, err)
-	g, err := usmarray.ToSlice[float32](got)
-	require.NoError(t, err)
+	w := testenv.Must(usmarray.ToSlice[float32](want))(t)
+	g := testenv.Must(usmarray.ToSlice[float32](got))(t)
 	require.True(t, equal(w, g), "elements differ")
 }
 
@@ -135,27 +130,21 @@ func TestPutAndGet(t *testing.T) {
 		name := fmt.Sprintf("t%d", i)
 		a := numbers(t, b.mine, shape...)
 		require.NoError(t, b.client.Put(t.Context(), name, a))
-		got, err := b.client.Get(t.Context(), name, b.mine)
-		require.NoError(t, err)
+		got := testenv.Must(b.client.Get(t.Context(), name, b.mine))(t)
 		same(t, a, got)
 		require.Zero(t, got.Buffer().Address()%256)
 		got.Release()
-		local, err := b.server.Store().Get(t.Context(), name)
-		require.NoError(t, err)
+		local := testenv.Must(b.server.Store().Get(t.Context(), name))(t)
 		same(t, a, local)
 		local.Release()
 		a.Release()
 	}
-	infos, err := b.client.List(t.Context(), "")
-	require.NoError(t, err)
-	require.Len(t, infos, 9)
-	some, err := b.client.List(t.Context(), "t5")
-	require.NoError(t, err)
+	require.Len(t, testenv.Must(b.client.List(t.Context(), ""))(t), 9)
+	some := testenv.Must(b.client.List(t.Context(), "t5"))(t)
 	require.Len(t, some, 1)
 	require.EqualValues(t, 480, some[0].GetTotalRecords())
 	require.EqualValues(t, 480*640*3*4, some[0].GetTotalBytes())
-	stats, err := b.client.Stats(t.Context())
-	require.NoError(t, err)
+	stats := testenv.Must(b.client.Stats(t.Context()))(t)
 	require.Equal(t, 9, stats.Tensors)
 	require.Positive(t, stats.Memory["requested_bytes.all.current"])
 	for i := range 9 {
@@ -171,20 +160,16 @@ func TestViews(t *testing.T) {
 	b := newTestbed(t, nil)
 	a := numbers(t, b.mine, 6, 4, 5, 3)
 	defer a.Release()
-	turned, err := a.Transpose(0, 3, 1, 2)
-	require.NoError(t, err)
-	part, err := turned.Index(usmarray.IndexRange(1, 4))
-	require.NoError(t, err)
+	turned := testenv.Must(a.Transpose(0, 3, 1, 2))(t)
+	part := testenv.Must(turned.Index(usmarray.IndexRange(1, 4)))(t)
 	require.NoError(t, b.client.Put(t.Context(), "part", part))
-	got, err := b.client.Get(t.Context(), "part", b.mine)
-	require.NoError(t, err)
+	got := testenv.Must(b.client.Get(t.Context(), "part", b.mine))(t)
 	defer got.Release()
 	same(t, part, got)
 	require.Equal(t, part.Strides(), got.Strides())
 
-	every, err := a.Index(usmarray.All.By(2))
-	require.NoError(t, err)
-	err = b.client.Put(t.Context(), "every", every)
+	every := testenv.Must(a.Index(usmarray.All.By(2)))(t)
+	err := b.client.Put(t.Context(), "every", every)
 	require.ErrorContains(t, err, "Copy the array first")
 	waitReleased(t)
 }
@@ -195,12 +180,10 @@ func TestPublish(t *testing.T) {
 	a := numbers(t, b.pool, 100, 1000)
 	require.NoError(t, b.server.Store().Put("own", a))
 	require.Equal(t, 2, a.Buffer().Count())
-	got, err := b.client.Get(t.Context(), "own", b.mine)
-	require.NoError(t, err)
+	got := testenv.Must(b.client.Get(t.Context(), "own", b.mine))(t)
 	same(t, a, got)
 	got.Release()
-	local, err := b.server.Store().Get(t.Context(), "own")
-	require.NoError(t, err)
+	local := testenv.Must(b.server.Store().Get(t.Context(), "own"))(t)
 	require.Equal(t, a.Pointer(), local.Pointer())
 	local.Release()
 	require.NoError(t, b.server.Store().Free("own"))
@@ -234,8 +217,7 @@ func TestReplaceDuringGet(t *testing.T) {
 		})
 	}
 	wait.Wait()
-	got, err := b.client.Get(t.Context(), "x", b.mine)
-	require.NoError(t, err)
+	got := testenv.Must(b.client.Get(t.Context(), "x", b.mine))(t)
 	same(t, old, got)
 	got.Release()
 }
@@ -250,16 +232,13 @@ func TestPathsThatLookLikeURLs(t *testing.T) {
 
 func TestLocations(t *testing.T) {
 	for _, s := range []string{"grpc+tcp://127.0.0.1:0", "grpc+tls://host:1", "grpc+unix:///tmp/x"} {
-		l, err := ParseLocation(s)
-		require.NoError(t, err)
+		l := testenv.Must(ParseLocation(s))(t)
 		require.Equal(t, s, l.String())
 	}
-	l, err := ParseLocation("grpc://[::1]:9/")
-	require.NoError(t, err)
+	l := testenv.Must(ParseLocation("grpc://[::1]:9/"))(t)
 	require.Equal(t, "grpc+tcp://[::1]:9", l.String())
 	for _, s := range []string{"", "host:1", "http://host:1", "grpc+tcp://host", "grpc+unix://relative", "grpc+unix:", "grpc+tcp:///x"} {
-		_, err := ParseLocation(s)
-		require.Error(t, err, s)
+		require.Error(t, testenv.ErrorOf(ParseLocation(s)), s)
 	}
 	require.True(t, Location{"grpc+tcp", "127.0.0.2:1"}.private())
 	require.True(t, Location{"grpc+tcp", "[::1]:1"}.private())
@@ -272,9 +251,8 @@ func TestLocations(t *testing.T) {
 	require.True(t, Location{"grpc+tls", "127.0.0.1:1"}.Local())
 
 	path := filepath.Join(t.TempDir(), "left")
-	left, err := net.Listen("unix", path)
-	require.NoError(t, err)
-	_, err = Location{"grpc+unix", path}.Listen()
+	left := testenv.Must(net.Listen("unix", path))(t)
+	_, err := Location{"grpc+unix", path}.Listen()
 	require.Error(t, err, "the path of an active listener")
 	left.(*net.UnixListener).SetUnlinkOnClose(false)
 	left.Close()
@@ -297,17 +275,13 @@ func TestInvalidDescriptions(t *testing.T) {
 		func(f *flight.FlightInfo) { f.Endpoint = nil },
 		func(f *flight.FlightInfo) { f.Endpoint = append(f.Endpoint, f.Endpoint...) },
 	} {
-		f, err := b.client.Info(t.Context(), "x")
-		require.NoError(t, err)
+		f := testenv.Must(b.client.Info(t.Context(), "x"))(t)
 		change(f)
-		_, err = b.client.fetch(t.Context(), f, b.mine)
-		require.ErrorIs(t, err, ErrStream)
+		require.ErrorIs(t, testenv.ErrorOf(b.client.fetch(t.Context(), f, b.mine)), ErrStream)
 	}
-	f, err := b.client.Info(t.Context(), "x")
-	require.NoError(t, err)
+	f := testenv.Must(b.client.Info(t.Context(), "x"))(t)
 	f.TotalRecords = -1
-	got, err := b.client.fetch(t.Context(), f, b.mine)
-	require.NoError(t, err)
+	got := testenv.Must(b.client.fetch(t.Context(), f, b.mine))(t)
 	same(t, a, got)
 	got.Release()
 }

@@ -19,14 +19,14 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/flight/codec"
 	"github.com/usmbridge/usmbridge/interop/flight/usmarrow"
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
 func seeds(f *testing.F) (schema, batch []byte) {
-	typ, err := usmarrow.NewTensorType(arrow.PrimitiveTypes.Float32, []int{2}, usmarrow.TensorOptions{})
-	require.NoError(f, err)
+	typ := testenv.Must(usmarrow.NewTensorType(arrow.PrimitiveTypes.Float32, []int{2}, usmarrow.TensorOptions{}))(f)
 	s := schemaOf(typ, map[string]string{RowsKey: "3"})
 	values := make([]byte, 24)
 	b, _, err := batchHeader(s, typ, 3, values)
@@ -72,8 +72,7 @@ func FuzzPut(f *testing.F) {
 	f.Add([]byte(whole.Materialize()), []byte(whole.Materialize()))
 	f.Add(appendBytes(nil, 3, []byte("x")), appendBytes(nil, fieldBody, []byte("x")))
 	pool := memmgr.NewPool(memmgr.Host(), memmgr.WithLimit(8<<20))
-	typ, err := usmarrow.NewTensorType(arrow.PrimitiveTypes.Float32, []int{2}, usmarrow.TensorOptions{})
-	require.NoError(f, err)
+	typ := testenv.Must(usmarrow.NewTensorType(arrow.PrimitiveTypes.Float32, []int{2}, usmarrow.TensorOptions{}))(f)
 	c := codec.New(4096)
 	f.Fuzz(func(t *testing.T, first, second []byte) {
 		b := &builder{tensor: newTensor(schemaOf(typ, nil), typ), from: pool, ctx: t.Context(), wait: time.Millisecond, want: -1, limit: 1 << 20}
@@ -113,8 +112,7 @@ func (m *firstMessage) Receive(in *codec.Incoming) (err error) {
 // FuzzFirstMessage receives an arbitrary descriptor and schema. The result is a valid name and a
 // number of rows within the limit, or an error of the right kind. No memory is allocated.
 func FuzzFirstMessage(f *testing.F) {
-	typ, err := usmarrow.NewTensorType(arrow.PrimitiveTypes.Float32, []int{2}, usmarrow.TensorOptions{})
-	require.NoError(f, err)
+	typ := testenv.Must(usmarrow.NewTensorType(arrow.PrimitiveTypes.Float32, []int{2}, usmarrow.TensorOptions{}))(f)
 	for _, name := range []string{"x", "a b", " a", "a/b", "é", "\x80", "", "\u202e", strings.Repeat("x", MaxName), strings.Repeat("é", MaxName)} {
 		for _, rows := range []string{"3", "-1", "1048577", "99999999999999999999", "+3", "x"} {
 			d, err := proto.Marshal(&flight.FlightDescriptor{Type: flight.DescriptorPATH, Path: []string{name}})
@@ -186,9 +184,7 @@ func FuzzLocation(f *testing.F) {
 			require.Error(t, dialed)
 			return
 		}
-		again, err := ParseLocation(l.String())
-		require.NoError(t, err)
-		require.Equal(t, l, again)
+		require.Equal(t, l, testenv.Must(ParseLocation(l.String()))(t))
 		switch l.Scheme {
 		case "grpc+unix":
 			require.True(t, strings.HasPrefix(l.Address, "/"), l)

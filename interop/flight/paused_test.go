@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
@@ -35,26 +36,20 @@ func TestPausedPeer(t *testing.T) {
 	at := os.Getenv(peerEnv + "_AT")
 	pool := memmgr.NewPool(memmgr.Host())
 	if do == "serve" {
-		s, err := NewServer(ServerOptions{Memory: pool})
-		require.NoError(t, err)
-		where, err := ParseLocation(at)
-		require.NoError(t, err)
+		s := testenv.Must(NewServer(ServerOptions{Memory: pool}))(t)
+		where := testenv.Must(ParseLocation(at))(t)
 		l, _, err := s.Listen(where)
 		require.NoError(t, err)
 		go func() { _ = s.Serve(l) }()
 	} else {
-		c, err := Dial(at, ClientOptions{})
-		require.NoError(t, err)
+		c := testenv.Must(Dial(at, ClientOptions{}))(t)
 		switch do {
 		case "get":
-			s, err := c.rpc.DoGet(context.Background(), &flight.Ticket{Ticket: []byte("big")})
-			require.NoError(t, err)
-			_, err = s.Recv()
-			require.NoError(t, err)
+			s := testenv.Must(c.rpc.DoGet(context.Background(), &flight.Ticket{Ticket: []byte("big")}))(t)
+			require.NoError(t, testenv.ErrorOf(s.Recv()))
 		case "put":
 			_, schema := floats(t, map[string]string{RowsKey: "100000"})
-			s, err := c.rpc.DoPut(context.Background())
-			require.NoError(t, err)
+			s := testenv.Must(c.rpc.DoPut(context.Background()))(t)
 			require.NoError(t, s.SendMsg(&data{descriptor: path("half"), header: schemaHeader(schema)}))
 			require.NoError(t, s.SendMsg(batchOf(t, 1000)))
 		}
@@ -68,8 +63,7 @@ func peer(t *testing.T, do, at string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestPausedPeer$", "-test.timeout=10m")
 	cmd.Env = append(os.Environ(), peerEnv+"="+do, peerEnv+"_AT="+at)
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
+	out := testenv.Must(cmd.StdoutPipe())(t)
 	cmd.Stderr = os.Stderr
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {
@@ -108,8 +102,7 @@ func TestStoppedClient(t *testing.T) {
 			for i := range 5 {
 				name := strconv.Itoa(i)
 				require.NoError(t, b.client.Put(t.Context(), name, small))
-				got, err := b.client.Get(t.Context(), name, b.mine)
-				require.NoError(t, err)
+				got := testenv.Must(b.client.Get(t.Context(), name, b.mine))(t)
 				same(t, small, got)
 				got.Release()
 				require.NoError(t, b.client.Free(t.Context(), name))
@@ -144,7 +137,7 @@ func TestStoppedServer(t *testing.T) {
 	require.True(t, state.Stopped(), "%#x", state)
 	for op, call := range map[string]func(ctx context.Context) error{
 		"put": func(ctx context.Context) error { return c.Put(ctx, "big", big) },
-		"get": func(ctx context.Context) error { return second(c.Get(ctx, "big", mine)) },
+		"get": func(ctx context.Context) error { return testenv.ErrorOf(c.Get(ctx, "big", mine)) },
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		err := call(ctx)

@@ -57,15 +57,11 @@ func TestPyarrow(t *testing.T) {
 		out := python(t, "testdata/pyarrow_peer.py", args...)
 		require.Contains(t, out, "done")
 		require.Contains(t, out, "alignment 0\n")
-		got, err := client.Get(t.Context(), "part", b.mine)
-		require.NoError(t, err)
+		got := testenv.Must(client.Get(t.Context(), "part", b.mine))(t)
 		require.Equal(t, []int{2, 2, 3}, got.Shape())
-		v, err := got.At(1, 1, 2)
-		require.NoError(t, err)
-		require.EqualValues(t, 17, v)
+		require.EqualValues(t, 17, testenv.Must(got.At(1, 1, 2))(t))
 		got.Release()
-		got, err = client.Get(t.Context(), "named", b.mine)
-		require.NoError(t, err)
+		got = testenv.Must(client.Get(t.Context(), "named", b.mine))(t)
 		require.Equal(t, []int{4, 3, 2}, got.Shape())
 		require.Equal(t, []int{6, 1, 3}, got.Strides())
 		got.Release()
@@ -75,21 +71,18 @@ func TestPyarrow(t *testing.T) {
 // arrow-go's own client, without package codec, reads and writes tensors.
 func TestStockClient(t *testing.T) {
 	b := newTestbed(t, nil)
-	conn, err := grpc.NewClient("unix://"+b.at.Address, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(1<<30)))
-	require.NoError(t, err)
+	conn := testenv.Must(grpc.NewClient("unix://"+b.at.Address, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(1<<30))))(t)
 	defer conn.Close()
 	c := flight.NewClientFromConn(conn, nil)
 	a := numbers(t, b.mine, 1000, 30, 40)
 	defer a.Release()
-	column, err := usmarrow.ToArrow(a)
-	require.NoError(t, err)
+	column := testenv.Must(usmarrow.ToArrow(a))(t)
 	schema := arrow.NewSchema([]arrow.Field{{Name: Column, Type: column.DataType()}}, nil)
 	record := array.NewRecordBatch(schema, []arrow.Array{column}, int64(column.Len()))
 	column.Release()
 
-	put, err := c.DoPut(t.Context())
-	require.NoError(t, err)
+	put := testenv.Must(c.DoPut(t.Context()))(t)
 	w := flight.NewRecordWriter(put, ipc.WithSchema(schema))
 	w.SetFlightDescriptor(&flight.FlightDescriptor{Type: flight.DescriptorPATH, Path: []string{"stock"}})
 	for _, cut := range [][2]int64{{0, 300}, {300, 301}, {301, 301}, {301, 1000}} {
@@ -100,21 +93,16 @@ func TestStockClient(t *testing.T) {
 	record.Release()
 	require.NoError(t, w.Close())
 	require.NoError(t, put.CloseSend())
-	answer, err := put.Recv()
-	require.NoError(t, err)
+	answer := testenv.Must(put.Recv())(t)
 	require.JSONEq(t, `{"rows":1000,"bytes":4800000}`, string(answer.AppMetadata))
-	_, err = put.Recv()
-	require.ErrorIs(t, err, io.EOF)
+	require.ErrorIs(t, testenv.ErrorOf(put.Recv()), io.EOF)
 
-	got, err := b.client.Get(t.Context(), "stock", b.mine)
-	require.NoError(t, err)
+	got := testenv.Must(b.client.Get(t.Context(), "stock", b.mine))(t)
 	same(t, a, got)
 	got.Release()
 
-	get, err := c.DoGet(t.Context(), &flight.Ticket{Ticket: []byte("stock")})
-	require.NoError(t, err)
-	r, err := flight.NewRecordReader(get)
-	require.NoError(t, err)
+	get := testenv.Must(c.DoGet(t.Context(), &flight.Ticket{Ticket: []byte("stock")}))(t)
+	r := testenv.Must(flight.NewRecordReader(get))(t)
 	defer r.Release()
 	rows := 0
 	for {
@@ -123,13 +111,9 @@ func TestStockClient(t *testing.T) {
 			break
 		}
 		require.NoError(t, err)
-		part, err := usmarrow.FromArrow(record.Column(0))
-		require.NoError(t, err)
-		v, err := part.At(0, 0, 1)
-		require.NoError(t, err)
-		want, err := a.At(rows, 0, 1)
-		require.NoError(t, err)
-		require.Equal(t, want, v)
+		part := testenv.Must(usmarrow.FromArrow(record.Column(0)))(t)
+		v := testenv.Must(part.At(0, 0, 1))(t)
+		require.Equal(t, testenv.Must(a.At(rows, 0, 1))(t), v)
 		rows += part.Shape()[0]
 		part.Release()
 	}

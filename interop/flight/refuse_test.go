@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/flight/codec"
 	"github.com/usmbridge/usmbridge/interop/flight/usmarrow"
 	"github.com/usmbridge/usmbridge/memmgr"
@@ -32,16 +33,14 @@ func path(names ...string) *flight.FlightDescriptor {
 // bytesOf returns the encoded message.
 func bytesOf(t *testing.T, d *data) raw {
 	t.Helper()
-	b, err := d.Buffers()
-	require.NoError(t, err)
+	b := testenv.Must(d.Buffers())(t)
 	return b.Materialize()
 }
 
 // floats returns the type of tensors with two float32 elements, and its schema.
 func floats(t *testing.T, md map[string]string) (*usmarrow.TensorType, *arrow.Schema) {
 	t.Helper()
-	typ, err := usmarrow.NewTensorType(arrow.PrimitiveTypes.Float32, []int{2}, usmarrow.TensorOptions{})
-	require.NoError(t, err)
+	typ := testenv.Must(usmarrow.NewTensorType(arrow.PrimitiveTypes.Float32, []int{2}, usmarrow.TensorOptions{}))(t)
 	return typ, schemaOf(typ, md)
 }
 
@@ -160,8 +159,7 @@ func TestRefusals(t *testing.T) {
 	require.Equal(t, exhausted, status.Code(err), "%v", err)
 	require.ErrorContains(t, err, "tensors in the store")
 	require.NoError(t, b.client.Free(t.Context(), "y"))
-	hog, err := memmgr.New(b.pool, memmgr.Request{Size: 50 << 20})
-	require.NoError(t, err)
+	hog := testenv.Must(memmgr.New(b.pool, memmgr.Request{Size: 50 << 20}))(t)
 	err = b.exchange(t.Context(), large[:7]...)
 	require.Equal(t, exhausted, status.Code(err), "%v", err)
 	require.ErrorContains(t, err, "out of memory")
@@ -169,8 +167,7 @@ func TestRefusals(t *testing.T) {
 
 	require.Equal(t, []string{"x"}, b.server.Store().Names(""))
 	require.Equal(t, held, b.pool.Stats().RequestedBytes.Current)
-	got, err := b.client.Get(t.Context(), "x", b.mine)
-	require.NoError(t, err)
+	got := testenv.Must(b.client.Get(t.Context(), "x", b.mine))(t)
 	same(t, former, got)
 	got.Release()
 
@@ -180,8 +177,7 @@ func TestRefusals(t *testing.T) {
 	require.Equal(t, invalid, status.Code(err))
 	_, err = b.client.Action(t.Context(), "other", nil)
 	require.Equal(t, codes.Unimplemented, status.Code(err))
-	s, err := b.client.rpc.DoGet(metadata.AppendToOutgoingContext(t.Context(), BatchHeader, "x"), &flight.Ticket{Ticket: []byte("x")})
-	require.NoError(t, err)
+	s := testenv.Must(b.client.rpc.DoGet(metadata.AppendToOutgoingContext(t.Context(), BatchHeader, "x"), &flight.Ticket{Ticket: []byte("x")}))(t)
 	_, err = s.Recv()
 	require.Equal(t, invalid, status.Code(err), "%v", err)
 }
@@ -189,9 +185,7 @@ func TestRefusals(t *testing.T) {
 // A batch is refused if its header declares nulls.
 func TestNullsAreRefused(t *testing.T) {
 	header := batchOf(t, 10).header
-	b, err := parseBatch(header, 2, 4)
-	require.NoError(t, err)
-	require.Equal(t, batch{rows: 10, body: 80, offset: 0}, b)
+	require.Equal(t, batch{rows: 10, body: 80, offset: 0}, testenv.Must(parseBatch(header, 2, 4))(t))
 	_, record, _, err := message(header)
 	require.NoError(t, err)
 	nodes, _ := vector(record, 1)
@@ -205,14 +199,13 @@ func TestNullsAreRefused(t *testing.T) {
 func TestStall(t *testing.T) {
 	b := newTestbed(t, func(o *ServerOptions) { o.Stall = 100 * time.Millisecond })
 	_, plain := floats(t, nil)
-	s, err := b.client.rpc.DoPut(t.Context())
-	require.NoError(t, err)
+	s := testenv.Must(b.client.rpc.DoPut(t.Context()))(t)
 	for _, m := range []*data{{descriptor: path("x"), header: schemaHeader(plain)}, batchOf(t, 1000)} {
 		if s.SendMsg(m) != nil {
 			break // the call has already stalled on a slow machine; Recv returns the error
 		}
 	}
-	_, err = s.Recv()
+	_, err := s.Recv()
 	require.Equal(t, codes.DeadlineExceeded, status.Code(err), "%v", err)
 	require.ErrorContains(t, err, "no byte moved")
 
@@ -220,8 +213,7 @@ func TestStall(t *testing.T) {
 	require.NoError(t, b.server.Store().Put("big", a)) // stored directly: a put could exceed the stall time on a slow machine
 	a.Release()
 	ctx, cancel := context.WithCancel(t.Context())
-	g, err := b.client.rpc.DoGet(ctx, &flight.Ticket{Ticket: []byte("big")})
-	require.NoError(t, err)
+	g := testenv.Must(b.client.rpc.DoGet(ctx, &flight.Ticket{Ticket: []byte("big")}))(t)
 	_, err = g.Recv() // the call has begun
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return b.server.Stats().Streams == 0 }, time.Minute, time.Millisecond)

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
@@ -24,13 +25,11 @@ func TestSilentCalls(t *testing.T) {
 		o.Actions = map[string]ActionFunc{"echo": func(_ context.Context, body []byte) ([]byte, error) { return body, nil }}
 	})
 	for _, method := range []string{"DoGet", "ListFlights", "DoAction", "ListActions"} {
-		s, err := b.client.conn.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true}, "/arrow.flight.protocol.FlightService/"+method)
-		require.NoError(t, err)
+		s := testenv.Must(b.client.conn.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true}, "/arrow.flight.protocol.FlightService/"+method))(t)
 		require.Error(t, s.RecvMsg(new(flight.Result)), method) // the header was sent, but no message
 		require.Eventually(t, func() bool { return b.server.Stats().Streams == 0 }, 30*time.Second, time.Millisecond, method)
 	}
-	answer, err := b.client.Action(t.Context(), "echo", []byte("this"))
-	require.NoError(t, err)
+	answer := testenv.Must(b.client.Action(t.Context(), "echo", []byte("this")))(t)
 	require.Equal(t, "this", string(answer))
 }
 
@@ -41,9 +40,8 @@ func TestMissingRequests(t *testing.T) {
 		b := newTestbed(t, func(o *ServerOptions) { o.Tokens, o.Stall = tokens, 300*time.Millisecond })
 		for _, method := range []string{"GetFlightInfo", "GetSchema", "ListFlights"} {
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-			s, err := b.client.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, "/arrow.flight.protocol.FlightService/"+method)
-			require.NoError(t, err)
-			err = s.RecvMsg(new(flight.Result))
+			s := testenv.Must(b.client.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, "/arrow.flight.protocol.FlightService/"+method))(t)
+			err := s.RecvMsg(new(flight.Result))
 			require.NoError(t, ctx.Err(), "the server ends the call: %s", method)
 			if tokens != nil {
 				require.Equal(t, codes.Unauthenticated, status.Code(err), method)
@@ -64,14 +62,10 @@ func TestListThatIsNotRead(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	s, err := b.client.rpc.ListFlights(ctx, &flight.Criteria{})
-	require.NoError(t, err)
-	_, err = s.Recv()
-	require.NoError(t, err)
+	s := testenv.Must(b.client.rpc.ListFlights(ctx, &flight.Criteria{}))(t)
+	require.NoError(t, testenv.ErrorOf(s.Recv()))
 	require.Eventually(t, func() bool { return b.server.Stats().Streams == 0 }, 30*time.Second, time.Millisecond)
-	all, err := b.client.List(t.Context(), "")
-	require.NoError(t, err)
-	require.Len(t, all, 10000)
+	require.Len(t, testenv.Must(b.client.List(t.Context(), ""))(t), 10000)
 }
 
 // A get in many small messages counts as progress, although small messages have no leases.
@@ -81,8 +75,7 @@ func TestManySmallMessages(t *testing.T) {
 	defer a.Release()
 	require.NoError(t, b.client.Put(t.Context(), "x", a))
 	small := dial(t, b.at.String(), ClientOptions{Batch: 4})
-	got, err := small.Get(t.Context(), "x", b.mine)
-	require.NoError(t, err)
+	got := testenv.Must(small.Get(t.Context(), "x", b.mine))(t)
 	same(t, a, got)
 	got.Release()
 }

@@ -13,6 +13,7 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
@@ -22,8 +23,7 @@ func busyPool(t *testing.T, name string) {
 	p := memmgr.NewPool(memmgr.Host(), memmgr.WithName(name))
 	var held []memmgr.Buffer
 	for range 3 {
-		b, err := memmgr.New(p, memmgr.Request{Size: 1000})
-		require.NoError(t, err)
+		b := testenv.Must(memmgr.New(p, memmgr.Request{Size: 1000}))(t)
 		held = append(held, b)
 	}
 	held[0].Release()
@@ -55,9 +55,7 @@ usmbridge_memory_allocations_total{place="host memory",pool="two"} 6
 usmbridge_memory_requested_bytes{place="host memory",pool="one"} 2000
 usmbridge_memory_requested_bytes{place="host memory",pool="two"} 4000
 `), "usmbridge_memory_buffers", "usmbridge_memory_allocations_total", "usmbridge_memory_requested_bytes"))
-	problems, err := testutil.GatherAndLint(reg)
-	require.NoError(t, err)
-	require.Empty(t, problems)
+	require.Empty(t, testenv.Must(testutil.GatherAndLint(reg))(t))
 }
 
 // The page for Prometheus contains the histograms.
@@ -77,8 +75,7 @@ func TestOpenTelemetry(t *testing.T) {
 	busyPool(t, "one")
 	reader := sdk.NewManualReader()
 	provider := sdk.NewMeterProvider(sdk.WithReader(reader))
-	registration, err := Observe(provider.Meter("usmbridge"))
-	require.NoError(t, err)
+	registration := testenv.Must(Observe(provider.Meter("usmbridge")))(t)
 	var data metricdata.ResourceMetrics
 	require.NoError(t, reader.Collect(context.Background(), &data))
 	found := map[string]int64{}

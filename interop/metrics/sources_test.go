@@ -13,6 +13,7 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
 	"github.com/usmbridge/usmbridge/interop/executor"
 	"github.com/usmbridge/usmbridge/interop/workers"
@@ -28,15 +29,11 @@ func TestMain(m *testing.M) {
 func TestTenants(t *testing.T) {
 	for range 2 {
 		p := memmgr.NewPool(memmgr.Host(), memmgr.WithName("shared"))
-		tenant, err := p.NewTenant("a", memmgr.TenantOptions{Hard: 1 << 20})
-		require.NoError(t, err)
-		closed, err := p.NewTenant("closed", memmgr.TenantOptions{})
-		require.NoError(t, err)
+		tenant := testenv.Must(p.NewTenant("a", memmgr.TenantOptions{Hard: 1 << 20}))(t)
+		closed := testenv.Must(p.NewTenant("closed", memmgr.TenantOptions{}))(t)
 		require.NoError(t, closed.Close())
-		b, err := memmgr.New(tenant, memmgr.Request{Size: 1000})
-		require.NoError(t, err)
-		_, err = memmgr.New(tenant, memmgr.Request{Size: 2 << 20})
-		require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
+		b := testenv.Must(memmgr.New(tenant, memmgr.Request{Size: 1000}))(t)
+		require.ErrorIs(t, testenv.ErrorOf(memmgr.New(tenant, memmgr.Request{Size: 2 << 20})), memmgr.ErrOutOfMemory)
 		t.Cleanup(func() {
 			b.Release()
 			require.NoError(t, tenant.Close())
@@ -53,9 +50,7 @@ usmbridge_tenant_memory_requested_bytes{place="host memory",pool="shared",tenant
 # TYPE usmbridge_tenant_refusals_total counter
 usmbridge_tenant_refusals_total{place="host memory",pool="shared",tenant="a"} 2
 `), "usmbridge_tenant_memory_requested_bytes", "usmbridge_tenant_refusals_total"))
-	problems, err := testutil.GatherAndLint(reg)
-	require.NoError(t, err)
-	require.Empty(t, problems)
+	require.Empty(t, testenv.Must(testutil.GatherAndLint(reg))(t))
 }
 
 // fakeRunner is a runner with fixed counters.
@@ -80,8 +75,7 @@ usmbridge_runner_oldest_seconds{runner="models"} 1.5
 
 	reader := sdk.NewManualReader()
 	provider := sdk.NewMeterProvider(sdk.WithReader(reader))
-	registration, err := Observe(provider.Meter("usmbridge"), Runner("models", fakeRunner{}))
-	require.NoError(t, err)
+	registration := testenv.Must(Observe(provider.Meter("usmbridge"), Runner("models", fakeRunner{})))(t)
 	var data metricdata.ResourceMetrics
 	require.NoError(t, reader.Collect(context.Background(), &data))
 	found := map[string]float64{}
@@ -110,13 +104,11 @@ usmbridge_runner_oldest_seconds{runner="models"} 1.5
 // A pool of workers also exports the state of each worker and the arrays that it sent.
 func TestWorkers(t *testing.T) {
 	testpython.Need(t)
-	pool, err := workers.New(workers.Config{Modules: []workers.Module{{Name: "models", Source: "def add(x): return x + 1"}}})
-	require.NoError(t, err)
+	pool := testenv.Must(workers.New(workers.Config{Modules: []workers.Module{{Name: "models", Source: "def add(x): return x + 1"}}}))(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	require.NoError(t, pool.Ready(ctx))
-	_, err = pool.Call(ctx, "models:add", 1)
-	require.NoError(t, err)
+	require.NoError(t, testenv.ErrorOf(pool.Call(ctx, "models:add", 1)))
 	reg := prometheus.NewPedanticRegistry()
 	require.NoError(t, reg.Register(NewCollector(Runner("models", pool))))
 	require.NoError(t, testutil.GatherAndCompare(reg, strings.NewReader(`
@@ -131,8 +123,6 @@ usmbridge_worker_calls_total{runner="models",worker="0"} 1
 # TYPE usmbridge_worker_ready gauge
 usmbridge_worker_ready{runner="models",worker="0"} 1
 `), "usmbridge_worker_calls_total", "usmbridge_worker_ready", "usmbridge_worker_arrays_by_handle_total"))
-	problems, err := testutil.GatherAndLint(reg)
-	require.NoError(t, err)
-	require.Empty(t, problems)
+	require.Empty(t, testenv.Must(testutil.GatherAndLint(reg))(t))
 	require.NoError(t, pool.Close(ctx))
 }

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
 )
@@ -127,8 +128,7 @@ func newTestbed(t *testing.T, limits Limits, options ...memmgr.PoolOption) *test
 		{StreamName: "echo", ClientStreams: true, ServerStreams: true, Handler: func(_ any, s grpc.ServerStream) error { return b.echo(s) }},
 	}}, b)
 	path := filepath.Join(t.TempDir(), "s")
-	l, err := net.Listen("unix", path)
-	require.NoError(t, err)
+	l := testenv.Must(net.Listen("unix", path))(t)
 	b.wg.Go(func() { _ = b.server.Serve(countedListener{l, &b.read}) })
 	b.conn = dial(t, "unix:"+path)
 	t.Cleanup(func() {
@@ -145,9 +145,8 @@ func newTestbed(t *testing.T, limits Limits, options ...memmgr.PoolOption) *test
 
 func dial(t *testing.T, target string) *grpc.ClientConn {
 	t.Helper()
-	c, err := grpc.NewClient(target, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDisableRetry(),
-		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(New(0)), grpc.MaxCallRecvMsgSize(1<<30)))
-	require.NoError(t, err)
+	c := testenv.Must(grpc.NewClient(target, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDisableRetry(),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(New(0)), grpc.MaxCallRecvMsgSize(1<<30))))(t)
 	return c
 }
 
@@ -189,17 +188,13 @@ func (b *testbed) echo(s grpc.ServerStream) (err error) {
 
 func (b *testbed) stream(t *testing.T, ctx context.Context) grpc.ClientStream {
 	t.Helper()
-	s, err := b.conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, "/test/echo", grpc.WaitForReady(true))
-	require.NoError(t, err)
-	return s
+	return testenv.Must(b.conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, "/test/echo", grpc.WaitForReady(true)))(t)
 }
 
 func (b *testbed) filled(t *testing.T, n int) memmgr.Buffer {
 	t.Helper()
-	buffer, err := memmgr.New(b.pool, memmgr.Request{Size: uintptr(n)})
-	require.NoError(t, err)
-	data, err := buffer.Bytes()
-	require.NoError(t, err)
+	buffer := testenv.Must(memmgr.New(b.pool, memmgr.Request{Size: uintptr(n)}))(t)
+	data := testenv.Must(buffer.Bytes())(t)
 	for i := range data[:n] {
 		data[i] = byte(i * 7 >> 3)
 	}
@@ -218,10 +213,8 @@ func TestRoundTrip(t *testing.T) {
 			require.NoError(t, s.SendMsg(&blob{leases: &leases, buffer: out, n: n}))
 			in := receivedBlob{pool: b.pool}
 			require.NoError(t, s.RecvMsg(&in))
-			want, err := out.Bytes()
-			require.NoError(t, err)
-			got, err := in.buffer.Bytes()
-			require.NoError(t, err)
+			want := testenv.Must(out.Bytes())(t)
+			got := testenv.Must(in.buffer.Bytes())(t)
 			require.Equal(t, want[:n], got[:in.n])
 			in.buffer.Release()
 		}
@@ -312,10 +305,8 @@ func TestLimits(t *testing.T) {
 func TestDroppedBuffers(t *testing.T) {
 	pool := memmgr.NewPool(memmgr.Host())
 	defer func() { require.NoError(t, pool.Close()) }()
-	buffer, err := memmgr.New(pool, memmgr.Request{Size: 1 << 20})
-	require.NoError(t, err)
-	data, err := buffer.Bytes()
-	require.NoError(t, err)
+	buffer := testenv.Must(memmgr.New(pool, memmgr.Request{Size: 1 << 20}))(t)
+	data := testenv.Must(buffer.Bytes())(t)
 	leases := new(Leases)
 	var forgotten []mem.Buffer
 	for range 3 {
@@ -343,11 +334,9 @@ func TestDroppedBuffers(t *testing.T) {
 func TestWaitBelow(t *testing.T) {
 	pool := memmgr.NewPool(memmgr.Host())
 	defer func() { require.NoError(t, pool.Close()) }()
-	buffer, err := memmgr.New(pool, memmgr.Request{Size: 4096})
-	require.NoError(t, err)
+	buffer := testenv.Must(memmgr.New(pool, memmgr.Request{Size: 4096}))(t)
 	defer buffer.Release()
-	data, err := buffer.Bytes()
-	require.NoError(t, err)
+	data := testenv.Must(buffer.Bytes())(t)
 	var leases Leases
 	a, b := leases.Memory(buffer, data), leases.Memory(buffer, data)
 	require.NoError(t, leases.WaitBelow(t.Context(), 3))

@@ -14,6 +14,8 @@ import (
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/encoding/gzip"
 	"google.golang.org/grpc/status"
+
+	"github.com/usmbridge/usmbridge/internal/testenv"
 )
 
 // compressed sends n gzip-compressed bytes to the echo server and checks the reply.
@@ -24,17 +26,14 @@ func compressed(t *testing.T, b *testbed, n int) error {
 	out := b.filled(t, n)
 	defer out.Release()
 	var leases Leases
-	s, err := b.conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, "/test/echo",
-		grpc.WaitForReady(true), grpc.UseCompressor(gzip.Name))
-	require.NoError(t, err)
+	s := testenv.Must(b.conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, "/test/echo",
+		grpc.WaitForReady(true), grpc.UseCompressor(gzip.Name)))(t)
 	_ = s.SendMsg(&blob{leases: &leases, buffer: out, n: n})
 	in := receivedBlob{pool: b.pool}
-	err = s.RecvMsg(&in)
+	err := s.RecvMsg(&in)
 	if err == nil {
-		want, err := out.Bytes()
-		require.NoError(t, err)
-		got, err := in.buffer.Bytes()
-		require.NoError(t, err)
+		want := testenv.Must(out.Bytes())(t)
+		got := testenv.Must(in.buffer.Bytes())(t)
 		require.True(t, bytes.Equal(want[:n], got[:in.n]))
 	}
 	in.buffer.Release()
@@ -71,10 +70,8 @@ func unpack(data []byte, limit int) (fields int, err error) {
 func gzipped(t testing.TB, data []byte) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	w, err := encoding.GetCompressor(gzip.Name).Compress(&out)
-	require.NoError(t, err)
-	_, err = w.Write(data)
-	require.NoError(t, err)
+	w := testenv.Must(encoding.GetCompressor(gzip.Name).Compress(&out))(t)
+	require.NoError(t, testenv.ErrorOf(w.Write(data)))
 	require.NoError(t, w.Close())
 	return out.Bytes()
 }
@@ -124,8 +121,7 @@ func TestBytesAfterCompressedData(t *testing.T) {
 	var b bytes.Buffer
 	w, err := deflate{}.Compress(&b)
 	require.NoError(t, err)
-	_, err = w.Write([]byte("\x08\x01"))
-	require.NoError(t, err)
+	require.NoError(t, testenv.ErrorOf(w.Write([]byte("\x08\x01"))))
 	require.NoError(t, w.Close())
 	read := func(data string) error {
 		p := &packed{with: deflate{}, from: incoming([]byte(data), 1000, 0)}

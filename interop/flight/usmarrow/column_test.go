@@ -11,6 +11,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
@@ -35,8 +36,7 @@ func bytesOf(n int) *memory.Buffer { return memory.NewBufferBytes(make([]byte, n
 func TestInconsistentColumns(t *testing.T) {
 	i4, f4 := arrow.PrimitiveTypes.Int32, arrow.PrimitiveTypes.Float32
 	list := arrow.FixedSizeListOf(3, i4)
-	tensor, err := NewTensorType(i4, []int{3}, TensorOptions{})
-	require.NoError(t, err)
+	tensor := testenv.Must(NewTensorType(i4, []int{3}, TensorOptions{}))(t)
 	values := func(typ arrow.DataType, n, offset, bytes int) arrow.ArrayData {
 		return array.NewData(typ, n, []*memory.Buffer{nil, bytesOf(bytes)}, nil, 0, offset)
 	}
@@ -85,8 +85,7 @@ func TestInconsistentColumns(t *testing.T) {
 			require.Nil(t, d.Buffers(), "the column's memory has another reference")
 		})
 	}
-	_, err = FromArrow(nil)
-	require.ErrorIs(t, err, ErrMalformed)
+	require.ErrorIs(t, testenv.ErrorOf(FromArrow(nil)), ErrMalformed)
 }
 
 // arrow-go can itself produce such a column, from received data or a faulty program.
@@ -95,8 +94,7 @@ func TestListsLongerThanTheirElements(t *testing.T) {
 	lists := array.NewData(arrow.FixedSizeListOf(2, arrow.PrimitiveTypes.Int32), 1000, []*memory.Buffer{nil}, []arrow.ArrayData{values}, 0, 0)
 	column := array.MakeFromData(lists)
 	defer column.Release()
-	_, err := FromArrow(column)
-	require.ErrorIs(t, err, ErrMalformed)
+	require.ErrorIs(t, testenv.ErrorOf(FromArrow(column)), ErrMalformed)
 }
 
 // A slice without nulls of a column with nulls is accepted. Arrow leaves the null count of a slice
@@ -114,16 +112,12 @@ func TestSlicesWithoutTheirNulls(t *testing.T) {
 	defer column.Release()
 	part := array.NewSlice(column, 10, 40)
 	defer part.Release()
-	a, err := FromArrow(part)
-	require.NoError(t, err)
+	a := testenv.Must(FromArrow(part))(t)
 	defer a.Release()
-	got, err := usmarray.ToSlice[int32](a)
-	require.NoError(t, err)
-	require.Equal(t, numbers[10:], got)
+	require.Equal(t, numbers[10:], testenv.Must(usmarray.ToSlice[int32](a))(t))
 	with := array.NewSlice(column, 9, 40)
 	defer with.Release()
-	_, err = FromArrow(with)
-	require.ErrorIs(t, err, ErrNulls)
+	require.ErrorIs(t, testenv.ErrorOf(FromArrow(with)), ErrNulls)
 }
 
 // FuzzFromArrow converts columns with arbitrary lengths, offsets and null counts. The result is an

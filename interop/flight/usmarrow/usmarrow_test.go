@@ -14,6 +14,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
 	"github.com/usmbridge/usmbridge/usmarray"
@@ -40,9 +41,7 @@ func numbers(t *testing.T, r memmgr.Resource, shape ...int) *usmarray.Array {
 	for i := range data {
 		data[i] = float32(i)
 	}
-	a, err := usmarray.FromSlice(r, data, shape)
-	require.NoError(t, err)
-	return a
+	return testenv.Must(usmarray.FromSlice(r, data, shape))(t)
 }
 
 // An array, its column, and an array made from that column share one memory, which stays valid
@@ -51,23 +50,18 @@ func TestRoundTrip(t *testing.T) {
 	p := newPool(t)
 	for _, shape := range [][]int{{5}, {4, 3}, {2, 3, 4}, {1, 1, 1}, {0}, {0, 2}, {7, 1}} {
 		a := numbers(t, p, shape...)
-		want, err := usmarray.ToSlice[float32](a)
-		require.NoError(t, err)
-		column, err := ToArrow(a)
-		require.NoError(t, err)
+		want := testenv.Must(usmarray.ToSlice[float32](a))(t)
+		column := testenv.Must(ToArrow(a))(t)
 		require.Equal(t, shape[0], column.Len())
 		require.Equal(t, TensorName, column.DataType().(arrow.ExtensionType).ExtensionName())
 		require.Equal(t, shape[1:], append([]int{}, column.ExtensionType().(*TensorType).Shape()...))
 		address := a.Pointer()
 		a.Release()
-		b, err := FromArrow(column)
-		require.NoError(t, err)
+		b := testenv.Must(FromArrow(column))(t)
 		column.Release()
 		require.Equal(t, shape, b.Shape())
 		require.True(t, b.ReadOnly())
-		got, err := usmarray.ToSlice[float32](b)
-		require.NoError(t, err)
-		require.Equal(t, want, got)
+		require.Equal(t, want, testenv.Must(usmarray.ToSlice[float32](b))(t))
 		if b.Size() > 0 {
 			require.Equal(t, address, b.Pointer())
 		}
@@ -80,63 +74,46 @@ func TestPermutation(t *testing.T) {
 	p := newPool(t)
 	a := numbers(t, p, 2, 3, 4, 5)
 	defer a.Release()
-	view, err := a.Transpose(0, 3, 1, 2)
-	require.NoError(t, err)
-	column, err := ToArrow(view)
-	require.NoError(t, err)
+	view := testenv.Must(a.Transpose(0, 3, 1, 2))(t)
+	column := testenv.Must(ToArrow(view))(t)
 	defer column.Release()
 	typ := column.ExtensionType().(*TensorType)
 	require.Equal(t, []int{3, 4, 5}, typ.Shape())
 	require.Equal(t, []int{2, 0, 1}, typ.Permutation())
 	require.JSONEq(t, `{"shape":[3,4,5],"permutation":[2,0,1]}`, typ.Serialize())
-	b, err := FromArrow(column)
-	require.NoError(t, err)
+	b := testenv.Must(FromArrow(column))(t)
 	defer b.Release()
 	require.Equal(t, view.Shape(), b.Shape())
 	require.Equal(t, view.Strides(), b.Strides())
 	require.Equal(t, view.Pointer(), b.Pointer())
 
-	rows, err := a.Transpose(1, 0, 2, 3)
-	require.NoError(t, err)
-	_, err = ToArrow(rows)
-	require.ErrorIs(t, err, ErrLayout)
-	every, err := a.Index(usmarray.All, usmarray.All, usmarray.All, usmarray.All.By(2))
-	require.NoError(t, err)
-	_, err = ToArrow(every)
-	require.ErrorIs(t, err, ErrLayout)
-	backwards, err := a.Index(usmarray.All.By(-1))
-	require.NoError(t, err)
-	_, err = ToArrow(backwards)
-	require.ErrorIs(t, err, ErrLayout)
+	rows := testenv.Must(a.Transpose(1, 0, 2, 3))(t)
+	require.ErrorIs(t, testenv.ErrorOf(ToArrow(rows)), ErrLayout)
+	every := testenv.Must(a.Index(usmarray.All, usmarray.All, usmarray.All, usmarray.All.By(2)))(t)
+	require.ErrorIs(t, testenv.ErrorOf(ToArrow(every)), ErrLayout)
+	backwards := testenv.Must(a.Index(usmarray.All.By(-1)))(t)
+	require.ErrorIs(t, testenv.ErrorOf(ToArrow(backwards)), ErrLayout)
 }
 
 func TestElementTypes(t *testing.T) {
 	p := newPool(t)
 	for _, pair := range types {
-		theirs, err := ArrowType(pair.ours)
-		require.NoError(t, err)
-		ours, err := DataType(theirs)
-		require.NoError(t, err)
+		theirs := testenv.Must(ArrowType(pair.ours))(t)
+		ours := testenv.Must(DataType(theirs))(t)
 		require.Equal(t, pair.ours, ours)
 		require.Equal(t, pair.ours.Bits, uint8(theirs.BitWidth()))
 	}
 	for _, dt := range []usmarray.DataType{usmarray.Bool, usmarray.Complex64, usmarray.Bfloat16} {
-		a, err := usmarray.Zeros(p, dt, []int{2})
-		require.NoError(t, err)
-		_, err = ToArrow(a)
-		require.ErrorIs(t, err, ErrType)
+		a := testenv.Must(usmarray.Zeros(p, dt, []int{2}))(t)
+		require.ErrorIs(t, testenv.ErrorOf(ToArrow(a)), ErrType)
 		a.Release()
 	}
-	empty, err := usmarray.Zeros(p, usmarray.Float32, []int{3, 0})
-	require.NoError(t, err)
+	empty := testenv.Must(usmarray.Zeros(p, usmarray.Float32, []int{3, 0}))(t)
 	defer empty.Release()
-	_, err = ToArrow(empty)
-	require.ErrorIs(t, err, ErrType)
-	scalar, err := usmarray.Zeros(p, usmarray.Float32, nil)
-	require.NoError(t, err)
+	require.ErrorIs(t, testenv.ErrorOf(ToArrow(empty)), ErrType)
+	scalar := testenv.Must(usmarray.Zeros(p, usmarray.Float32, nil))(t)
 	defer scalar.Release()
-	_, err = ToArrow(scalar)
-	require.ErrorIs(t, err, ErrLayout)
+	require.ErrorIs(t, testenv.ErrorOf(ToArrow(scalar)), ErrLayout)
 }
 
 // Columns built by Arrow: plain values, lists, and slices of both.
@@ -152,11 +129,9 @@ func TestColumnsOfArrow(t *testing.T) {
 			column := build(t, checked, make.typ, 10, make.width)
 			part := array.NewSlice(column, 2, 6)
 			column.Release()
-			a, err := FromArrow(part)
-			require.NoError(t, err)
+			a := testenv.Must(FromArrow(part))(t)
 			part.Release()
-			got, err := usmarray.ToSlice[int32](a)
-			require.NoError(t, err)
+			got := testenv.Must(usmarray.ToSlice[int32](a))(t)
 			require.Len(t, got, 4*make.width)
 			require.EqualValues(t, 2*make.width, got[0])
 			a.Release()
@@ -168,16 +143,14 @@ func TestColumnsOfArrow(t *testing.T) {
 		b.AppendValues([]int32{1, 2}, []bool{true, false})
 		column := b.NewArray()
 		defer column.Release()
-		_, err := FromArrow(column)
-		require.ErrorIs(t, err, ErrNulls)
+		require.ErrorIs(t, testenv.ErrorOf(FromArrow(column)), ErrNulls)
 		list := array.NewFixedSizeListBuilder(memory.DefaultAllocator, 2, arrow.PrimitiveTypes.Int32)
 		defer list.Release()
 		list.Append(true)
 		list.ValueBuilder().(*array.Int32Builder).AppendValues([]int32{1, 2}, []bool{true, false})
 		lists := list.NewArray()
 		defer lists.Release()
-		_, err = FromArrow(lists)
-		require.ErrorIs(t, err, ErrNulls)
+		require.ErrorIs(t, testenv.ErrorOf(FromArrow(lists)), ErrNulls)
 	})
 	t.Run("text", func(t *testing.T) {
 		b := array.NewStringBuilder(memory.DefaultAllocator)
@@ -185,8 +158,7 @@ func TestColumnsOfArrow(t *testing.T) {
 		b.Append("no")
 		column := b.NewArray()
 		defer column.Release()
-		_, err := FromArrow(column)
-		require.ErrorIs(t, err, ErrType)
+		require.ErrorIs(t, testenv.ErrorOf(FromArrow(column)), ErrType)
 	})
 }
 
@@ -209,16 +181,13 @@ func build(t *testing.T, mem memory.Allocator, typ arrow.DataType, rows, width i
 
 // The type survives serialization. Invalid parameters return ErrType.
 func TestTensorType(t *testing.T) {
-	typ, err := NewTensorType(arrow.PrimitiveTypes.Float64, []int{2, 3}, TensorOptions{DimNames: []string{"h", "w"}, Permutation: []int{1, 0}})
-	require.NoError(t, err)
+	typ := testenv.Must(NewTensorType(arrow.PrimitiveTypes.Float64, []int{2, 3}, TensorOptions{DimNames: []string{"h", "w"}, Permutation: []int{1, 0}}))(t)
 	schema := arrow.NewSchema([]arrow.Field{{Name: "x", Type: typ}}, nil)
 	payload := ipc.GetSchemaPayload(schema, memory.DefaultAllocator)
 	payload.Release()
-	back, err := new(TensorType).Deserialize(typ.StorageType(), typ.Serialize())
-	require.NoError(t, err)
+	back := testenv.Must(new(TensorType).Deserialize(typ.StorageType(), typ.Serialize()))(t)
 	require.True(t, arrow.TypeEqual(typ, back))
-	plain, err := NewTensorType(arrow.PrimitiveTypes.Float64, []int{2, 3}, TensorOptions{DimNames: []string{"h", "w"}})
-	require.NoError(t, err)
+	plain := testenv.Must(NewTensorType(arrow.PrimitiveTypes.Float64, []int{2, 3}, TensorOptions{DimNames: []string{"h", "w"}}))(t)
 	require.False(t, arrow.TypeEqual(typ, plain))
 	require.NotNil(t, arrow.GetExtensionType(TensorName))
 
@@ -233,8 +202,7 @@ func TestTensorType(t *testing.T) {
 		{list, `{"shape":[2,3],"permutation":[1,2]}`}, {list, `{"shape":[2,3],"dim_names":["a"]}`},
 		{list, `{"shape":[2147483648,2147483648,2]}`}, {list, `{"shape":["6"]}`},
 	} {
-		_, err := new(TensorType).Deserialize(c.storage, c.data)
-		require.ErrorIs(t, err, ErrType, c.data)
+		require.ErrorIs(t, testenv.ErrorOf(new(TensorType).Deserialize(c.storage, c.data)), ErrType, c.data)
 	}
 }
 
@@ -351,8 +319,7 @@ func FuzzTensorType(f *testing.F) {
 		tensor := got.(*TensorType)
 		require.Equal(t, [2][]int{shape, permutation}, [2][]int{tensor.Shape(), tensor.Permutation()}, data)
 		require.Equal(t, names, tensor.DimNames(), data)
-		again, err := new(TensorType).Deserialize(got.StorageType(), got.Serialize())
-		require.NoError(t, err)
+		again := testenv.Must(new(TensorType).Deserialize(got.StorageType(), got.Serialize()))(t)
 		require.True(t, arrow.TypeEqual(got, again))
 	})
 }
@@ -363,11 +330,9 @@ func TestAmbiguousParameters(t *testing.T) {
 	for _, s := range []string{
 		`{"SHAPE":[6]}`, `{"shape":[3,2],"shape":[2,3]}`, `{"shape":[3,2],"permutation":[null,1]}`, `{"shape":[6],"dim_names":[null]}`, `{"shape":[6]} {}`,
 	} {
-		_, err := new(TensorType).Deserialize(arrow.FixedSizeListOf(6, arrow.PrimitiveTypes.Int8), s)
-		require.ErrorIs(t, err, ErrType, s)
+		require.ErrorIs(t, testenv.ErrorOf(new(TensorType).Deserialize(arrow.FixedSizeListOf(6, arrow.PrimitiveTypes.Int8), s)), ErrType, s)
 	}
-	got, err := new(TensorType).Deserialize(arrow.FixedSizeListOf(6, arrow.PrimitiveTypes.Int8), `{"shape":[2,3],"SHAPE":[3,2],"Permutation":[1,0]}`)
-	require.NoError(t, err)
+	got := testenv.Must(new(TensorType).Deserialize(arrow.FixedSizeListOf(6, arrow.PrimitiveTypes.Int8), `{"shape":[2,3],"SHAPE":[3,2],"Permutation":[1,0]}`))(t)
 	require.Equal(t, []int{2, 3}, got.(*TensorType).Shape())
 	require.Nil(t, got.(*TensorType).Permutation())
 }

@@ -20,19 +20,17 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/flight"
 )
 
 // newCertificate returns a certificate for 127.0.0.1 with a serial number, and its key, in PEM.
 func newCertificate(t *testing.T, serial int64) (cert, key []byte) {
 	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
+	private := testenv.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{SerialNumber: big.NewInt(serial), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
-	require.NoError(t, err)
-	b, err := x509.MarshalPKCS8PrivateKey(private)
-	require.NoError(t, err)
+	der := testenv.Must(x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private))(t)
+	b := testenv.Must(x509.MarshalPKCS8PrivateKey(private))(t)
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: b})
 }
 
@@ -61,13 +59,10 @@ func TestCertificateIsReadAgain(t *testing.T) {
 	go func() {
 		ended <- run(ctx, []string{"-listen", "grpc+tcp://127.0.0.1:0", "-tls-cert", files[0], "-tls-key", files[1], "-insecure"}, printed, logged)
 	}()
-	line, err := bufio.NewReader(stdout).ReadString('\n')
-	require.NoError(t, err)
-	at, err := flight.ParseLocation(strings.TrimSpace(strings.TrimPrefix(line, "listening on ")))
-	require.NoError(t, err)
+	line := testenv.Must(bufio.NewReader(stdout).ReadString('\n'))(t)
+	at := testenv.Must(flight.ParseLocation(strings.TrimSpace(strings.TrimPrefix(line, "listening on "))))(t)
 	serial := func() int64 {
-		c, err := tls.Dial("tcp", at.Address, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
-		require.NoError(t, err)
+		c := testenv.Must(tls.Dial("tcp", at.Address, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}))(t)
 		defer c.Close()
 		return c.ConnectionState().PeerCertificates[0].SerialNumber.Int64()
 	}

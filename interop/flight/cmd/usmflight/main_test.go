@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/flight"
 	"github.com/usmbridge/usmbridge/interop/flight/codec"
 	"github.com/usmbridge/usmbridge/memmgr"
@@ -36,12 +37,10 @@ func start(t *testing.T, args ...string) (*exec.Cmd, string) {
 	cmd := exec.Command(os.Args[0], args...)
 	cmd.Env = append(os.Environ(), "USMFLIGHT_MAIN=1")
 	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
+	out := testenv.Must(cmd.StdoutPipe())(t)
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
-	line, err := bufio.NewReader(out).ReadString('\n')
-	require.NoError(t, err)
+	line := testenv.Must(bufio.NewReader(out).ReadString('\n'))(t)
 	at, ok := strings.CutPrefix(strings.TrimSpace(line), "listening on ")
 	require.True(t, ok, line)
 	return cmd, at
@@ -55,21 +54,15 @@ func TestProgram(t *testing.T) {
 	for _, listen := range []string{"grpc+tcp://127.0.0.1:0", "grpc+unix://" + filepath.Join(t.TempDir(), "s")} {
 		cmd, at := start(t, "-listen", listen, "-limit", "33554432", "-max-tensors", "1", "-token-file", tokens)
 		pool := memmgr.NewPool(memmgr.Host())
-		c, err := flight.Dial(at, flight.ClientOptions{Token: "word"})
-		require.NoError(t, err)
-		a, err := usmarray.Full(pool, usmarray.Float64, []int{1000, 100}, 2.5)
-		require.NoError(t, err)
+		c := testenv.Must(flight.Dial(at, flight.ClientOptions{Token: "word"}))(t)
+		a := testenv.Must(usmarray.Full(pool, usmarray.Float64, []int{1000, 100}, 2.5))(t)
 		require.NoError(t, c.Put(t.Context(), "x", a))
 		require.ErrorContains(t, c.Put(t.Context(), "z", a), "limit reached")
-		large, err := usmarray.New(pool, usmarray.Float64, []int{1000, 10_000})
-		require.NoError(t, err)
+		large := testenv.Must(usmarray.New(pool, usmarray.Float64, []int{1000, 10_000}))(t)
 		require.ErrorContains(t, c.Put(t.Context(), "x", large), "limit 32 MiB")
 		large.Release()
-		got, err := c.Get(t.Context(), "x", pool)
-		require.NoError(t, err)
-		v, err := got.At(999, 99)
-		require.NoError(t, err)
-		require.Equal(t, 2.5, v)
+		got := testenv.Must(c.Get(t.Context(), "x", pool))(t)
+		require.Equal(t, 2.5, testenv.Must(got.At(999, 99))(t))
 		got.Release()
 		a.Release()
 		require.NoError(t, c.Close())
@@ -112,14 +105,11 @@ func TestArguments(t *testing.T) {
 // With -insecure the program serves an address that other machines can reach, to every client.
 func TestInsecure(t *testing.T) {
 	cmd, at := start(t, "-listen", "grpc+tcp://0.0.0.0:0", "-insecure")
-	location, err := flight.ParseLocation(at)
-	require.NoError(t, err)
+	location := testenv.Must(flight.ParseLocation(at))(t)
 	_, port, err := net.SplitHostPort(location.Address)
 	require.NoError(t, err)
-	c, err := flight.Dial("grpc+tcp://127.0.0.1:"+port, flight.ClientOptions{})
-	require.NoError(t, err)
-	_, err = c.Stats(t.Context())
-	require.NoError(t, err)
+	c := testenv.Must(flight.Dial("grpc+tcp://127.0.0.1:"+port, flight.ClientOptions{}))(t)
+	require.NoError(t, testenv.ErrorOf(c.Stats(t.Context())))
 	require.NoError(t, c.Close())
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 	require.NoError(t, cmd.Wait())
