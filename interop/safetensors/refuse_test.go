@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -232,7 +231,8 @@ func large(t testing.TB) ([]byte, int) {
 	return b.Bytes(), int(binary.LittleEndian.Uint64(b.Bytes())) + 8
 }
 
-// TestFailingReaders checks that ReadAll returns no arrays and leaves no memory if the reader fails at any position.
+// TestFailingReaders checks that ReadAll returns no arrays and leaves no memory if the reader fails in any tensor. Package npy has
+// the other failures of the reading code that both share.
 func TestFailingReaders(t *testing.T) {
 	whole, start := large(t)
 	everyMemory(t, func(t *testing.T, r memmgr.Resource) {
@@ -248,19 +248,6 @@ func TestFailingReaders(t *testing.T) {
 					}
 					require.ErrorIs(t, err, want)
 				}
-				ctx, cancel := context.WithCancel(context.Background())
-				f := testenv.Must(safetensors.NewFile(&transfertest.Failing{ReaderAt: bytes.NewReader(whole), From: int64(from),
-					Fail: func(p []byte, at int64) (int, error) { cancel(); return bytes.NewReader(whole).ReadAt(p, at) }}, int64(len(whole))))(t)
-				all, err := f.ReadAll(ctx, r, safetensors.ReadOptions{Readers: readers})
-				if err == nil { // the last piece was the one
-					require.Greater(t, from, start+8<<20)
-				} else {
-					require.ErrorIs(t, err, context.Canceled)
-				}
-				for _, a := range all {
-					a.Release()
-				}
-				cancel()
 			}
 		}
 	})
@@ -275,22 +262,6 @@ func TestLimit(t *testing.T) {
 	require.ErrorIs(t, err, usmarray.ErrOutOfMemory)
 	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
 	own(t)(f.Read(context.Background(), "2", pool, safetensors.ReadOptions{}))
-}
-
-// TestShrinks checks the error of a file that is truncated between Open and Read.
-func TestShrinks(t *testing.T) {
-	whole, start := large(t)
-	path := filepath.Join(t.TempDir(), "a.safetensors")
-	for _, left := range []int{0, start, len(whole) - 1} {
-		require.NoError(t, os.WriteFile(path, whole, 0o600))
-		f := testenv.Must(safetensors.Open(path))(t)
-		require.NoError(t, os.Truncate(path, int64(left)))
-		_, err := f.ReadAll(context.Background(), newPool(t, memmgr.Host()), safetensors.ReadOptions{})
-		require.ErrorIs(t, err, io.ErrUnexpectedEOF)
-		require.ErrorContains(t, err, path)
-		require.NoError(t, f.Close())
-		require.ErrorIs(t, testenv.ErrorOf(f.Read(context.Background(), "0", memmgr.Host(), safetensors.ReadOptions{})), fs.ErrClosed)
-	}
 }
 
 type writerFunc func(p []byte) (int, error)
