@@ -22,6 +22,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/internal/testenv"
 )
 
 // same is a model that copies its input to its output in the caller's memory.
@@ -214,15 +216,13 @@ func attackTruncation(t *testing.T, workers string) {
 	}
 	for round := range 30 {
 		require.NoError(t, f.Truncate(8*n))
-		_, err := f.WriteAt(ramp, 0)
-		require.NoError(t, err)
+		require.NoError(t, testenv.ErrorOf(f.WriteAt(ramp, 0)))
 		status, body := a.post("/v2/systemsharedmemory/region/r/register", register)
 		require.Equal(t, 200, status, body)
 		before := served.Load()
 		require.Eventually(t, func() bool { return served.Load() > before+4 }, time.Minute, time.Millisecond, "requests on complete memory are served")
 		got := make([]byte, 4*n)
-		_, err = f.ReadAt(got, 4*n)
-		require.NoError(t, err)
+		require.NoError(t, testenv.ErrorOf(f.ReadAt(got, 4*n)))
 		require.True(t, bytes.Equal(ramp, got), "the response is correct")
 		require.NoError(t, f.Truncate(int64(rand.IntN(8*n))))
 		before = refused.Load()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/clienttest"
 )
 
@@ -26,12 +27,10 @@ func clients(t *testing.T, r *running, dir string, tests ...string) {
 func ownModels(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	files, err := filepath.Glob(filepath.Join("..", "..", "testdata", "models", "*.py"))
-	require.NoError(t, err)
+	files := testenv.Must(filepath.Glob(filepath.Join("..", "..", "testdata", "models", "*.py")))(t)
 	require.NotEmpty(t, files)
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		require.NoError(t, err)
+		text := testenv.Must(os.ReadFile(file))(t)
 		require.NoError(t, os.WriteFile(filepath.Join(dir, filepath.Base(file)), text, 0o600))
 	}
 	return dir

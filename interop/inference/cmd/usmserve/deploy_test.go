@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/internal/testenv"
 )
 
 const unitFile = "../../systemd/usmserve.service"
@@ -31,12 +33,10 @@ func isLocal(address string) bool {
 
 // systemd accepts the unit file without warnings, and its flags expose nothing to a network.
 func TestUnit(t *testing.T) {
-	text, err := os.ReadFile(unitFile)
-	require.NoError(t, err)
+	text := testenv.Must(os.ReadFile(unitFile))(t)
 	start := regexp.MustCompile(`(?m)^ExecStart=(\S+) (.*)$`).FindStringSubmatch(string(text))
 	require.NotNil(t, start)
-	c, err := parse(strings.Fields(start[2]), io.Discard)
-	require.NoError(t, err)
+	c := testenv.Must(parse(strings.Fields(start[2]), io.Discard))(t)
 	require.True(t, isLocal(c.addr) && isLocal(c.grpc) && isLocal(c.admin), "nothing is open to a network unless the operator says so")
 	require.False(t, c.sharesMemory())
 

@@ -27,6 +27,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
 )
 
@@ -103,15 +104,13 @@ func launch(t *testing.T, args ...string) *running { return launchWith(t, nil, a
 func launchWith(t *testing.T, log *os.File, args ...string) *running {
 	t.Helper()
 	testpython.Need(t)
-	path, err := program()
-	require.NoError(t, err)
+	path := testenv.Must(program())(t)
 	r := &running{t: t, log: &lockedBuffer{}, out: &lockedBuffer{}, over: make(chan error, 1), ready: make(chan struct{})}
 	r.cmd = exec.Command(path, append([]string{"-addr", "127.0.0.1:0", "-grpc", "127.0.0.1:0", "-admin", "127.0.0.1:0", "-limit", "256Mi"}, args...)...)
 	if r.cmd.Stderr = r.log; log != nil {
 		r.cmd.Stderr = log
 	}
-	out, err := r.cmd.StdoutPipe()
-	require.NoError(t, err)
+	out := testenv.Must(r.cmd.StdoutPipe())(t)
 	require.NoError(t, r.cmd.Start())
 	go func() {
 		for s := bufio.NewScanner(out); s.Scan(); {
@@ -210,13 +209,11 @@ func TestService(t *testing.T) {
 	require.Equal(t, http.StatusOK, status, body)
 	require.Contains(t, body, `"data":[1.0,2.5]`)
 	for path, want := range map[string]int{"/": 404, "/metrics": 404, "/v2": 200, "/v2/health/ready": 200, "/v2/health/live": 200, "/v3": 404} {
-		resp, err := http.Get("http://" + r.addr + path)
-		require.NoError(t, err)
+		resp := testenv.Must(http.Get("http://" + r.addr + path))(t)
 		resp.Body.Close()
 		require.Equal(t, want, resp.StatusCode, path)
 	}
-	conn, err := net.Dial("tcp", r.grpc)
-	require.NoError(t, err)
+	conn := testenv.Must(net.Dial("tcp", r.grpc))(t)
 	conn.Close()
 	require.NoError(t, r.stop(), "%s", r.log)
 	require.Contains(t, r.log.String(), "no memory is in use at the end")
@@ -225,8 +222,7 @@ func TestService(t *testing.T) {
 // TestAddresses checks that REST can use a Unix socket, and that ADMIN serves only its own paths.
 func TestAddresses(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "rest")
-	stale, err := net.Listen("unix", socket)
-	require.NoError(t, err)
+	stale := testenv.Must(net.Listen("unix", socket))(t)
 	stale.(*net.UnixListener).SetUnlinkOnClose(false)
 	stale.Close()
 	r := start(t, "-addr", "unix:"+socket, "-grpc", "none", "-admin", "127.0.0.1:0",
@@ -237,15 +233,13 @@ func TestAddresses(t *testing.T) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	}}}
 	for page, want := range map[string]int{"http://service/v2": 200, "http://service/metrics": 404} {
-		resp, err := client.Get(page)
-		require.NoError(t, err)
+		resp := testenv.Must(client.Get(page))(t)
 		resp.Body.Close()
 		require.Equal(t, want, resp.StatusCode, page)
 	}
 	client.CloseIdleConnections()
 	for path, want := range map[string]int{"/v2": 404, "/metrics": 200} {
-		resp, err := http.Get("http://" + r.admin + path)
-		require.NoError(t, err)
+		resp := testenv.Must(http.Get("http://" + r.admin + path))(t)
 		resp.Body.Close()
 		require.Equal(t, want, resp.StatusCode, path)
 	}
@@ -261,21 +255,18 @@ func TestMaxConnections(t *testing.T) {
 	var idle []net.Conn
 	for _, address := range []string{r.addr, r.grpc} {
 		for range most {
-			c, err := net.Dial("tcp", address)
-			require.NoError(t, err)
+			c := testenv.Must(net.Dial("tcp", address))(t)
 			defer c.Close()
 			if idle = append(idle, c); address == r.addr { // only a connection with a request may be idle for long
-				_, err = io.WriteString(c, "GET /v2 HTTP/1.1\r\nHost: localhost\r\n\r\n")
-				require.NoError(t, err)
+				require.NoError(t, testenv.ErrorOf(io.WriteString(c, "GET /v2 HTTP/1.1\r\nHost: localhost\r\n\r\n")))
 			}
-			_, err = c.Read(make([]byte, 1)) // of the response, or of gRPC's settings
+			_, err := c.Read(make([]byte, 1)) // of the response, or of gRPC's settings
 			require.NoError(t, err)
 		}
 	}
 	served := make(chan int)
 	go func() { status, _ := r.infer("same", "x", 1); served <- status }()
-	conn, err := grpc.NewClient(r.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	require.NoError(t, err)
+	conn := testenv.Must(grpc.NewClient(r.grpc, grpc.WithTransportCredentials(insecure.NewCredentials())))(t)
 	defer conn.Close()
 	checked := make(chan error)
 	go func() {
@@ -521,11 +512,9 @@ func TestBrokenModel(t *testing.T) {
 	require.Eventually(t, func() bool { return r.get("/v2/models/good/ready") == http.StatusServiceUnavailable }, soon, 10*time.Millisecond)
 	models["good"] = "its file is not UTF-8"
 	check(models)
-	resp, err := http.Post("http://"+r.addr+"/v2/repository/index", "application/json", nil)
-	require.NoError(t, err)
+	resp := testenv.Must(http.Post("http://"+r.addr+"/v2/repository/index", "application/json", nil))(t)
 	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	require.NoError(t, err)
+	text := testenv.Must(io.ReadAll(resp.Body))(t)
 	require.Contains(t, string(text), `{"name":"bad","version":"1","state":"UNAVAILABLE","reason":"model bad is not ready: `)
 	require.NoError(t, r.stop(), "%s", r.log)
 }
@@ -534,8 +523,7 @@ func TestBrokenModel(t *testing.T) {
 func TestHealthWhileLoading(t *testing.T) {
 	dir := modelsDir(t, map[string]string{"slow": "import time, os\nwhile not os.path.exists('GO'): time.sleep(0.001)\ndef infer(x): return {'y': x}"})
 	file := filepath.Join(t.TempDir(), "go")
-	text, err := os.ReadFile(filepath.Join(dir, "slow.py"))
-	require.NoError(t, err)
+	text := testenv.Must(os.ReadFile(filepath.Join(dir, "slow.py")))(t)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "slow.py"), bytes.ReplaceAll(text, []byte("GO"), []byte(file)), 0o600))
 	socket := filepath.Join(t.TempDir(), "s")
 	r := launch(t, "-addr", "unix:"+socket, "-models", dir)
@@ -596,8 +584,7 @@ func TestReload(t *testing.T) {
 			require.Contains(t, <-inFlight, `"data":[1.0]`)
 
 			post := func(path string, body ...string) int {
-				resp, err := http.Post("http://"+r.addr+path, "application/json", strings.NewReader(append(body, "{}")[0]))
-				require.NoError(t, err)
+				resp := testenv.Must(http.Post("http://"+r.addr+path, "application/json", strings.NewReader(append(body, "{}")[0])))(t)
 				resp.Body.Close()
 				return resp.StatusCode
 			}
@@ -634,8 +621,7 @@ func TestReload(t *testing.T) {
 // TestInvalidConfigurations checks the error on standard error and the exit status for invalid
 // configurations.
 func TestInvalidConfigurations(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	taken := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer taken.Close()
 	open := modelsDir(t, map[string]string{"good": "def infer(x): return {'y': x}"})
 	require.NoError(t, os.Chmod(filepath.Join(open, "good.py"), 0o666))
@@ -659,12 +645,11 @@ func TestInvalidConfigurations(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			testpython.Need(t)
-			path, err := program()
-			require.NoError(t, err)
+			path := testenv.Must(program())(t)
 			var problems bytes.Buffer
 			cmd := exec.Command(path, c.args...)
 			cmd.Stderr = &problems
-			err = cmd.Run()
+			err := cmd.Run()
 			var exit *exec.ExitError
 			require.ErrorAs(t, err, &exit)
 			require.Equal(t, c.status, exit.ExitCode(), "%s", &problems)
@@ -676,11 +661,9 @@ func TestInvalidConfigurations(t *testing.T) {
 
 // TestGuide checks that docs/serving.md names flags and metrics that exist, and all metrics of the server.
 func TestGuide(t *testing.T) {
-	text, err := os.ReadFile("../../../../docs/serving.md")
-	require.NoError(t, err)
+	text := testenv.Must(os.ReadFile("../../../../docs/serving.md"))(t)
 	var help bytes.Buffer
-	_, err = parse([]string{"-h"}, &help)
-	require.ErrorIs(t, err, flag.ErrHelp)
+	require.ErrorIs(t, testenv.ErrorOf(parse([]string{"-h"}, &help)), flag.ErrHelp)
 	flags := regexp.MustCompile("`-([a-z-]+)`").FindAllStringSubmatch(string(text), -1)
 	require.NotEmpty(t, flags)
 	for _, name := range flags {
@@ -693,8 +676,7 @@ func TestGuide(t *testing.T) {
 	for _, line := range regexp.MustCompile(`(?m)(?:^ENTRYPOINT \["usmserve", | args: \[)(.*)\]$`).FindAllStringSubmatch(string(text), -1) {
 		command = append(command, strings.Split(strings.ReplaceAll(line[1], `"`, ""), ", ")...)
 	}
-	c, err := parse(command, io.Discard)
-	require.NoError(t, err)
+	c := testenv.Must(parse(command, io.Discard))(t)
 	require.Equal(t, []string{"0.0.0.0:8000", "0.0.0.0:8001", "0.0.0.0:8002", "/mnt/models"}, []string{c.addr, c.grpc, c.admin, c.models})
 
 	r := start(t, "-workers", "1", "-shm-prefix", "usmbridge-guide-", "-models", modelsDir(t, map[string]string{"same": "def infer(x): return {'y': x}"}))
@@ -726,8 +708,7 @@ func TestConfig(t *testing.T) {
 		require.Equal(t, n, got, text)
 	}
 	for _, text := range []string{"0", "-1", "1.5", "1KB", "x", "9223372036854775807Ti", "5Pi", "Mi"} {
-		_, err := parseBytes(text)
-		require.Error(t, err, text)
+		require.Error(t, testenv.ErrorOf(parseBytes(text)), text)
 	}
 	for _, c := range []struct {
 		args   []string
@@ -746,11 +727,9 @@ func TestConfig(t *testing.T) {
 		require.Equal(t, c.shares, got.sharesMemory(), c.args)
 		require.Equal(t, c.admin, got.admin, c.args)
 	}
-	got, err := parse([]string{"-shm-prefix", "/a-"}, io.Discard)
-	require.NoError(t, err)
+	got := testenv.Must(parse([]string{"-shm-prefix", "/a-"}, io.Discard))(t)
 	require.Equal(t, "a-", got.shmPrefix)
-	_, err = parse([]string{"-shm-prefix", "sem."}, io.Discard)
-	require.ErrorContains(t, err, "-shm-prefix")
+	require.ErrorContains(t, testenv.ErrorOf(parse([]string{"-shm-prefix", "sem."}, io.Discard)), "-shm-prefix")
 }
 
 // TestServiceWithWorkers checks that workers serve requests, and that a worker that dies is replaced, which

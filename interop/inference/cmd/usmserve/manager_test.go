@@ -14,14 +14,15 @@ import (
 
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/internal/testenv"
 )
 
 // serviceManager listens for notifications like systemd, with a watchdog period of 2 ms.
 func serviceManager(t *testing.T) func() string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "notify")
-	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: name, Net: "unixgram"})
-	require.NoError(t, err)
+	c := testenv.Must(net.ListenUnixgram("unixgram", &net.UnixAddr{Name: name, Net: "unixgram"}))(t)
 	t.Cleanup(func() { c.Close() })
 	require.NoError(t, c.SetDeadline(time.Now().Add(soon)))
 	t.Setenv("NOTIFY_SOCKET", name)
@@ -29,8 +30,7 @@ func serviceManager(t *testing.T) func() string {
 	t.Setenv("WATCHDOG_PID", strconv.Itoa(os.Getpid()))
 	return func() string {
 		p := make([]byte, 4096)
-		n, err := c.Read(p)
-		require.NoError(t, err)
+		n := testenv.Must(c.Read(p))(t)
 		return string(p[:n])
 	}
 }

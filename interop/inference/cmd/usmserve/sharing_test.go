@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/peercred/peercredtest"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/rpc/pb"
 )
@@ -34,14 +35,13 @@ func TestSharedMemoryOverTCP(t *testing.T) {
 	key, _ := shared(t, 4096)
 	models := modelsDir(t, map[string]string{"same": same})
 	r := start(t, "-models", models)
-	conn, err := grpc.NewClient(r.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	require.NoError(t, err)
+	conn := testenv.Must(grpc.NewClient(r.grpc, grpc.WithTransportCredentials(insecure.NewCredentials())))(t)
 	defer conn.Close()
 	code, body := r.attacker().post("/v2/systemsharedmemory/region/r/register", `{"key":"`+key+`","byte_size":4096}`)
 	require.Equal(t, 400, code, body)
 	require.Contains(t, body, "-shm-prefix")
 	checkRefusal(t, body)
-	err = registerRPC(t, conn, "g", key, 4096)
+	err := registerRPC(t, conn, "g", key, 4096)
 	require.Equal(t, codes.Unimplemented, status.Code(err), "%v", err)
 	require.Contains(t, err.Error(), "-shm-prefix")
 	require.NoError(t, r.stop(), "%s", r.log)
@@ -75,9 +75,8 @@ func TestSharedMemoryOverUnixSocket(t *testing.T) {
 		return a.post(path, body)
 	}
 	dial := func(uid int) *grpc.ClientConn {
-		conn, err := grpc.NewClient("passthrough:///localhost", grpc.WithTransportCredentials(insecure.NewCredentials()),
-			grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) { return peercredtest.Dial(uid, rpc) }))
-		require.NoError(t, err)
+		conn := testenv.Must(grpc.NewClient("passthrough:///localhost", grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) { return peercredtest.Dial(uid, rpc) })))(t)
 		t.Cleanup(func() { conn.Close() })
 		return conn
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/backend"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/builtin"
@@ -58,8 +59,7 @@ func openWith(t testing.TB, sources []models.Source, o backend.Options, change .
 	for _, f := range change {
 		f(&eo)
 	}
-	e, err := engine.New(eo)
-	require.NoError(t, err)
+	e := testenv.Must(engine.New(eo))(t)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 		defer cancel()
@@ -167,21 +167,18 @@ func tryBuiltIn(t *testing.T, e *engine.Engine) {
 		for i := range grey {
 			grey[i] = float32((i * 7919) % 256)
 		}
-		edges, err := call(t.Context(), e, "sobel", "luminance", shape, grey)
-		require.NoError(t, err)
+		edges := testenv.Must(call(t.Context(), e, "sobel", "luminance", shape, grey))(t)
 		want := sobelInGo(grey, h, w)
 		for i := range want {
 			require.InDelta(t, want[i], edges[i], 1, "%v at %d", size, i) // fused multiply-adds round once less
 		}
-		same, err := call(t.Context(), e, "identity", "x", []int64{int64(h * w)}, grey)
-		require.NoError(t, err)
+		same := testenv.Must(call(t.Context(), e, "identity", "x", []int64{int64(h * w)}, grey))(t)
 		require.Equal(t, grey, floatsOf(same))
 		rgb := make([]float32, 3*h*w)
 		for i := range rgb {
 			rgb[i] = float32((i * 104729) % 256)
 		}
-		luminance, err := call(t.Context(), e, "luminance", "picture", append(shape, 3), rgb)
-		require.NoError(t, err)
+		luminance := testenv.Must(call(t.Context(), e, "luminance", "picture", append(shape, 3), rgb))(t)
 		got := floatsOf(luminance)
 		require.Len(t, got, h*w)
 		for i := range got {
@@ -215,17 +212,13 @@ func TestReturnedValues(t *testing.T) {
 }
 
 func tryReturned(t *testing.T, e *engine.Engine) {
-	r, err := e.Begin(t.Context(), "many", "")
-	require.NoError(t, err)
+	r := testenv.Must(e.Begin(t.Context(), "many", ""))(t)
 	defer r.End()
-	a, err := r.Input("a", "INT64", []int64{3, 2})
-	require.NoError(t, err)
+	a := testenv.Must(r.Input("a", "INT64", []int64{3, 2}))(t)
 	require.NoError(t, a.Fill(func(p []byte) error { p[40] = 9; return nil }))
-	b, err := r.Input("b", "FP32", []int64{1})
-	require.NoError(t, err)
+	b := testenv.Must(r.Input("b", "FP32", []int64{1}))(t)
 	require.NoError(t, b.Fill(func(p []byte) error { binary.LittleEndian.PutUint32(p, math.Float32bits(4)); return nil }))
-	results, err := r.Run()
-	require.NoError(t, err)
+	results := testenv.Must(r.Run())(t)
 	require.Len(t, results, 4)
 	require.Equal(t, []int64{3, 2}, results[0].Shape)
 	require.EqualValues(t, 9, results[0].Bytes()[40])
@@ -249,9 +242,9 @@ func TestModelsMemory(t *testing.T) {
 		source("takes", header+"import usmbridge\ndef infer(x):\n    y = usmbridge.empty(x.size, 'float32', usm_type=x.usm_type)\n    y.fill(3)\n    return {'y': y}"),
 		source("keeps", header+"import usmbridge\nkept = []\ndef infer(x):\n    kept[:] = [usmbridge.empty(1000, 'float32', usm_type=x.usm_type)] * (x.size > 1)\n    return {'y': x}\ndef warm(): pass"),
 	})
-	got, err := call(t.Context(), e, "takes", "x", []int64{3}, []float32{1, 2, 3})
-	require.NoError(t, err)
+	got := testenv.Must(call(t.Context(), e, "takes", "x", []int64{3}, []float32{1, 2, 3}))(t)
 	require.Equal(t, []float32{3, 3, 3}, floatsOf(got))
+	var err error
 	for wait := 2 * time.Second; ; wait *= 2 {
 		short, cancel := context.WithTimeout(t.Context(), wait)
 		_, err = call(short, e, "takes", "x", []int64{limit / 8}, nil) // and as much for the model
@@ -262,14 +255,11 @@ func TestModelsMemory(t *testing.T) {
 	}
 	require.Equal(t, oip.Busy, oip.As(err).Kind, "more than calls may have: %v", err)
 	for range 3 {
-		_, err = call(t.Context(), e, "keeps", "x", []int64{3}, []float32{1, 2, 3})
-		require.NoError(t, err)
+		require.NoError(t, testenv.ErrorOf(call(t.Context(), e, "keeps", "x", []int64{3}, []float32{1, 2, 3})))
 	}
-	_, err = call(t.Context(), e, "keeps", "x", []int64{1}, []float32{1})
-	require.NoError(t, err)
+	require.NoError(t, testenv.ErrorOf(call(t.Context(), e, "keeps", "x", []int64{1}, []float32{1})))
 	for name, kept := range map[string]uint64{"takes": 0, "keeps": 3} {
-		m, err := e.Model(name, "")
-		require.NoError(t, err)
+		m := testenv.Must(e.Model(name, ""))(t)
 		require.Equal(t, kept, m.Stats().Kept, name)
 	}
 }
@@ -341,8 +331,7 @@ func TestModelThatHangs(t *testing.T) {
 		_, err := call(t.Context(), e, "good", "x", []int64{2}, []float32{1, 2})
 		return err == nil
 	}, 30*time.Second, time.Millisecond)
-	_, err = call(t.Context(), e, "hangs", "x", []int64{1}, []float32{1})
-	require.NoError(t, err)
+	require.NoError(t, testenv.ErrorOf(call(t.Context(), e, "hangs", "x", []int64{1}, []float32{1})))
 }
 
 // TestOutputShapes checks output shapes that the model computes in output_shapes, including invalid
@@ -361,11 +350,10 @@ def infer(x, *, outputs):
 		source("negative", header+"def output_shapes(x): return {'y': (-1,)}\ndef infer(x, *, outputs): pass\ndef warm(): pass"),
 		source("huge", header+"def output_shapes(x): return {'y': (1 << 61,)}\ndef infer(x, *, outputs): pass\ndef warm(): pass"),
 	})
-	got, err := call(t.Context(), e, "halves", "x", []int64{5}, []float32{1, 2, 3, 4, 5})
-	require.NoError(t, err)
+	got := testenv.Must(call(t.Context(), e, "halves", "x", []int64{5}, []float32{1, 2, 3, 4, 5}))(t)
 	require.Equal(t, []float32{1, 3}, floatsOf(got))
 	for name, kind := range map[string]oip.Kind{"wrong": oip.Internal, "negative": oip.Internal, "huge": oip.TooLarge} {
-		_, err = call(t.Context(), e, name, "x", []int64{1}, []float32{1})
+		_, err := call(t.Context(), e, name, "x", []int64{1}, []float32{1})
 		require.Equal(t, kind, oip.As(err).Kind, name)
 	}
 }
@@ -431,18 +419,16 @@ func TestWorkerHangs(t *testing.T) {
 		source("hangs", header+"import ctypes\ndef infer(x): ctypes.PyDLL(None).pause()\ndef warm(): pass"),
 		source("good", header+"def infer(x): return {'y': x}"),
 	}, backend.Options{Workers: 1})
-	r, err := e.Begin(t.Context(), "hangs", "")
-	require.NoError(t, err)
+	r := testenv.Must(e.Begin(t.Context(), "hangs", ""))(t)
 	defer r.End()
 	r.SetTimeout(500 * time.Millisecond)
-	in, err := r.Input("x", "FP32", []int64{1})
-	require.NoError(t, err)
+	in := testenv.Must(r.Input("x", "FP32", []int64{1}))(t)
+	var err error
 	if err = in.Fill(func(p []byte) error { clear(p); return nil }); err == nil { // in time
 		_, err = r.Run()
 	}
 	require.Equal(t, oip.Deadline, oip.As(err).Kind)
-	_, err = call(t.Context(), e, "good", "x", []int64{1}, []float32{1})
-	require.NoError(t, err)
+	require.NoError(t, testenv.ErrorOf(call(t.Context(), e, "good", "x", []int64{1}, []float32{1})))
 }
 
 // A model that cannot be served is broken, with its file and the reason.
@@ -493,10 +479,8 @@ func TestBadModelFiles(t *testing.T) {
 func load(t *testing.T, workers int, directory string, sources ...models.Source) []engine.Definition {
 	t.Helper()
 	testpython.Need(t)
-	b, err := backend.Open(backend.Options{Limit: limit, Workers: workers, Log: slog.New(slog.DiscardHandler)})
-	require.NoError(t, err)
-	l, err := b.Load(t.Context(), directory, sources)
-	require.NoError(t, err)
+	b := testenv.Must(backend.Open(backend.Options{Limit: limit, Workers: workers, Log: slog.New(slog.DiscardHandler)}))(t)
+	l := testenv.Must(b.Load(t.Context(), directory, sources))(t)
 	require.NoError(t, l.Close(t.Context()))
 	require.NoError(t, b.Close())
 	return l.Models
@@ -532,26 +516,22 @@ def warm():
 def infer(x):
     return {"y": json.loads("[%d]" % warmed)}
 `)})
-	got, err := call(t.Context(), e, "json", "x", []int64{1}, []float32{1})
-	require.NoError(t, err)
+	got := testenv.Must(call(t.Context(), e, "json", "x", []int64{1}, []float32{1}))(t)
 	require.Equal(t, []float32{1}, floatsOf(got))
 }
 
 // TestModelOfTheGuide checks that the model of docs/serving.md works.
 func TestModelOfTheGuide(t *testing.T) {
 	needNumba(t)
-	text, err := os.ReadFile("../../../../docs/serving.md")
-	require.NoError(t, err)
+	text := testenv.Must(os.ReadFile("../../../../docs/serving.md"))(t)
 	_, model, ok := strings.Cut(string(text), "```python\n")
 	require.True(t, ok)
 	model, _, _ = strings.Cut(model, "```")
 	e := open(t, []models.Source{source("readme", model)})
-	r, err := e.Begin(t.Context(), "readme", "")
-	require.NoError(t, err)
+	r := testenv.Must(e.Begin(t.Context(), "readme", ""))(t)
 	defer r.End()
 	for name, values := range map[string][]float32{"x": {1, 2, 3}, "gain": {10}} {
-		in, err := r.Input(name, "FP32", []int64{int64(len(values))})
-		require.NoError(t, err)
+		in := testenv.Must(r.Input(name, "FP32", []int64{int64(len(values))}))(t)
 		require.NoError(t, in.Fill(func(p []byte) error {
 			for i, v := range values {
 				binary.LittleEndian.PutUint32(p[4*i:], math.Float32bits(v))
@@ -559,7 +539,6 @@ func TestModelOfTheGuide(t *testing.T) {
 			return nil
 		}))
 	}
-	results, err := r.Run()
-	require.NoError(t, err)
+	results := testenv.Must(r.Run())(t)
 	require.Equal(t, []float32{10, 20, 30}, floatsOf(results[0].Bytes()))
 }

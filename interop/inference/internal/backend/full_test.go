@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/models"
 )
@@ -92,10 +93,8 @@ func TestOutputsAreCleared(t *testing.T) {
 	}
 	for range 8 {
 		for _, name := range []string{"writes", "tells"} {
-			_, err := call(t.Context(), e, name, "x", []int64{int64(len(secret))}, secret)
-			require.NoError(t, err)
-			got, err := call(t.Context(), e, name, "x", []int64{int64(len(secret))}, make([]float32, len(secret)))
-			require.NoError(t, err)
+			require.NoError(t, testenv.ErrorOf(call(t.Context(), e, name, "x", []int64{int64(len(secret))}, secret)))
+			got := testenv.Must(call(t.Context(), e, name, "x", []int64{int64(len(secret))}, make([]float32, len(secret))))(t)
 			require.True(t, bytes.Equal(make([]byte, 4*len(secret)), got), name)
 		}
 	}

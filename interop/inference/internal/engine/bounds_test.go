@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/enginetest"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
@@ -18,11 +19,11 @@ import (
 // overflows, even without a memory limit.
 func TestTotalSizeOverflow(t *testing.T) {
 	e := enginetest.New(t, engine.Options{}, enginetest.Sum())
-	r, err := e.Begin(t.Context(), "sum", "")
-	require.NoError(t, err)
+	r := testenv.Must(e.Begin(t.Context(), "sum", ""))(t)
 	defer r.End()
 	var in *engine.Input
 	for _, name := range []string{"a", "b"} {
+		var err error
 		in, err = r.Input(name, "INT64", []int64{1<<59 - 1, 2}) // 16 bytes less than 2^63 each
 		require.NoError(t, err)
 	}
@@ -51,14 +52,11 @@ func TestInvalidAnswersAreReleased(t *testing.T) {
 		"keys":  func() any { return map[any]any{1: python.Tuple{a}} },
 	} {
 		var err error
-		a, err = usmarray.FromSlice(memmgr.Host(), []int64{1}, []int{1})
-		require.NoError(t, err)
+		a = testenv.Must(usmarray.FromSlice(memmgr.Host(), []int64{1}, []int{1}))(t)
 		runner.answer = answer
-		r, err := e.Begin(t.Context(), "sum", "")
-		require.NoError(t, err)
+		r := testenv.Must(e.Begin(t.Context(), "sum", ""))(t)
 		for _, input := range []string{"a", "b"} {
-			in, err := r.Input(input, "INT64", []int64{1, 2})
-			require.NoError(t, err)
+			in := testenv.Must(r.Input(input, "INT64", []int64{1, 2}))(t)
 			require.NoError(t, in.Fill(func([]byte) error { return nil }))
 		}
 		_, err = r.Run()

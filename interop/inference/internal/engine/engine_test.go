@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/executor"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/enginetest"
@@ -49,10 +50,8 @@ func kindOf(t *testing.T, err error) oip.Kind {
 // begin starts a request and fills its input.
 func begin(t *testing.T, e *engine.Engine, model string, values ...float32) *engine.Request {
 	t.Helper()
-	r, err := e.Begin(t.Context(), model, "")
-	require.NoError(t, err)
-	in, err := r.Input("x", "FP32", []int64{int64(len(values))})
-	require.NoError(t, err)
+	r := testenv.Must(e.Begin(t.Context(), model, ""))(t)
+	in := testenv.Must(r.Input("x", "FP32", []int64{int64(len(values))}))(t)
 	require.EqualValues(t, 4*len(values), in.Size())
 	require.NoError(t, in.Fill(floats(values...)))
 	return r
@@ -62,8 +61,7 @@ func TestBoundOutput(t *testing.T) {
 	e := enginetest.New(t, engine.Options{Limit: 64 << 20}, enginetest.Identity())
 	r := begin(t, e, "identity", 1, 2, 3)
 	defer r.End()
-	results, err := r.Run()
-	require.NoError(t, err)
+	results := testenv.Must(r.Run())(t)
 	require.Len(t, results, 1)
 	require.Equal(t, "y", results[0].Name)
 	require.Equal(t, oip.FP32, results[0].Datatype)
@@ -71,8 +69,7 @@ func TestBoundOutput(t *testing.T) {
 	require.EqualValues(t, 12, results[0].Size())
 	require.Equal(t, float32(3), math.Float32frombits(binary.LittleEndian.Uint32(results[0].Bytes()[8:])))
 	require.False(t, results[0].InRegion)
-	m, err := e.Model("identity", "1")
-	require.NoError(t, err)
+	m := testenv.Must(e.Model("identity", "1"))(t)
 	s := m.Stats()
 	require.EqualValues(t, 1, s.Inferences)
 	require.EqualValues(t, 12, s.InputBytes)
@@ -91,11 +88,9 @@ func TestReturnedOutputs(t *testing.T) {
 		{[]string{"total"}, []string{"total"}},
 		{[]string{"total", "sum"}, []string{"total", "sum"}},
 	} {
-		r, err := e.Begin(t.Context(), "sum", "1")
-		require.NoError(t, err)
+		r := testenv.Must(e.Begin(t.Context(), "sum", "1"))(t)
 		for _, name := range []string{"b", "a"} {
-			in, err := r.Input(name, "INT64", []int64{2, 2})
-			require.NoError(t, err)
+			in := testenv.Must(r.Input(name, "INT64", []int64{2, 2}))(t)
 			require.NoError(t, in.Fill(func(p []byte) error {
 				for i := range 4 {
 					binary.LittleEndian.PutUint64(p[8*i:], uint64(i))
@@ -104,11 +99,9 @@ func TestReturnedOutputs(t *testing.T) {
 			}))
 		}
 		for _, name := range c.ask {
-			_, err := r.Output(name)
-			require.NoError(t, err)
+			require.NoError(t, testenv.ErrorOf(r.Output(name)))
 		}
-		results, err := r.Run()
-		require.NoError(t, err)
+		results := testenv.Must(r.Run())(t)
 		require.Len(t, results, len(c.get))
 		for i, name := range c.get {
 			require.Equal(t, name, results[i].Name)
@@ -132,8 +125,7 @@ func TestRefusals(t *testing.T) {
 	require.Equal(t, oip.NotFound, kindOf(t, err))
 	_, err = e.Begin(t.Context(), "identity", "2")
 	require.Equal(t, oip.NotFound, kindOf(t, err))
-	r, err := e.Begin(t.Context(), "sum", "")
-	require.NoError(t, err)
+	r := testenv.Must(e.Begin(t.Context(), "sum", ""))(t)
 	defer r.End()
 	for _, c := range []struct {
 		name, datatype string
@@ -153,24 +145,21 @@ func TestRefusals(t *testing.T) {
 		_, err := r.Input(c.name, c.datatype, c.shape)
 		require.Equal(t, c.kind, kindOf(t, err), "%+v", c)
 	}
-	in, err := r.Input("a", "INT64", []int64{1, 2})
-	require.NoError(t, err)
+	in := testenv.Must(r.Input("a", "INT64", []int64{1, 2}))(t)
 	_, err = r.Input("a", "INT64", []int64{1, 2})
 	require.Equal(t, oip.Invalid, kindOf(t, err))
 	require.Equal(t, oip.NotFound, kindOf(t, in.Region(self, "r", 0, 16)))
 	require.Equal(t, oip.Invalid, kindOf(t, in.Region(self, "r", 0, 17)))
 	_, err = r.Output("x")
 	require.Equal(t, oip.Invalid, kindOf(t, err))
-	_, err = r.Output("sum")
-	require.NoError(t, err)
+	require.NoError(t, testenv.ErrorOf(r.Output("sum")))
 	_, err = r.Output("sum")
 	require.Equal(t, oip.Invalid, kindOf(t, err))
 	require.ErrorIs(t, in.Fill(func([]byte) error { return io.ErrUnexpectedEOF }), io.ErrUnexpectedEOF)
 	_, err = r.Run()
 	require.Equal(t, oip.Invalid, kindOf(t, err), "not all inputs are there")
 	r.End()
-	m, err := e.Model("sum", "")
-	require.NoError(t, err)
+	m := testenv.Must(e.Model("sum", ""))(t)
 	require.EqualValues(t, 1, m.Stats().Fail.Count)
 }
 
@@ -179,8 +168,7 @@ func TestRefusals(t *testing.T) {
 func TestMemoryBounds(t *testing.T) {
 	const limit = 32 << 20
 	e := enginetest.New(t, engine.Options{Limit: limit}, enginetest.Identity())
-	holder, err := e.Begin(t.Context(), "identity", "")
-	require.NoError(t, err)
+	holder := testenv.Must(e.Begin(t.Context(), "identity", ""))(t)
 	defer holder.End()
 	in, err := holder.Input("x", "FP32", []int64{limit / 16}) // the output takes the same amount
 	require.NoError(t, err)
@@ -188,25 +176,19 @@ func TestMemoryBounds(t *testing.T) {
 
 	const more = limit / 8 / 10 * 7 // together with the output, 0.7 of the limit
 	for range 2 {
-		r, err := e.Begin(t.Context(), "identity", "")
-		require.NoError(t, err)
+		r := testenv.Must(e.Begin(t.Context(), "identity", ""))(t)
 		r.SetTimeout(20 * time.Millisecond)
-		in, err := r.Input("x", "FP32", []int64{more})
-		require.NoError(t, err)
+		in := testenv.Must(r.Input("x", "FP32", []int64{more}))(t)
 		require.Equal(t, oip.Busy, kindOf(t, in.Fill(func([]byte) error { t.Error("read"); return nil })))
 		r.End()
 	}
-	r, err := e.Begin(t.Context(), "identity", "")
-	require.NoError(t, err)
-	in, err = r.Input("x", "FP32", []int64{limit / 8})
-	require.NoError(t, err)
+	r := testenv.Must(e.Begin(t.Context(), "identity", ""))(t)
+	in = testenv.Must(r.Input("x", "FP32", []int64{limit / 8}))(t)
 	require.Equal(t, oip.TooLarge, kindOf(t, in.Fill(func([]byte) error { return nil })), "more than a request may have")
 	r.End()
 
-	waits, err := e.Begin(t.Context(), "identity", "")
-	require.NoError(t, err)
-	in, err = waits.Input("x", "FP32", []int64{more})
-	require.NoError(t, err)
+	waits := testenv.Must(e.Begin(t.Context(), "identity", ""))(t)
+	in = testenv.Must(waits.Input("x", "FP32", []int64{more}))(t)
 	filled := make(chan error)
 	go func() { filled <- in.Fill(func([]byte) error { return nil }) }()
 	holder.End()
@@ -222,12 +204,11 @@ func TestDeadlineAndCancel(t *testing.T) {
 	r := begin(t, e, "blocking", 1)
 	r.End()
 	run := func(ctx context.Context, timeout time.Duration) error {
-		r, err := e.Begin(ctx, "blocking", "")
-		require.NoError(t, err)
+		r := testenv.Must(e.Begin(ctx, "blocking", ""))(t)
 		defer r.End()
 		r.SetTimeout(timeout)
-		in, err := r.Input("x", "FP32", []int64{1})
-		require.NoError(t, err)
+		in := testenv.Must(r.Input("x", "FP32", []int64{1}))(t)
+		var err error
 		if err = in.Fill(floats(1)); err == nil {
 			_, err = r.Run()
 		}
@@ -259,8 +240,7 @@ func TestFailures(t *testing.T) {
 	require.Equal(t, oip.Internal, kindOf(t, err))
 	require.NotContains(t, oip.As(err).Message, "secret")
 	require.ErrorIs(t, err, secret)
-	m, err := e.Model("failing", "")
-	require.NoError(t, err)
+	m := testenv.Must(e.Model("failing", ""))(t)
 	require.EqualValues(t, 1, m.Stats().Fail.Count)
 }
 
@@ -287,15 +267,13 @@ func TestBadModels(t *testing.T) {
 		return list, nil
 	}
 	s := enginetest.New(t, engine.Options{}, e)
-	r, err := s.Begin(t.Context(), "sum", "")
-	require.NoError(t, err)
+	r := testenv.Must(s.Begin(t.Context(), "sum", ""))(t)
 	defer r.End()
 	for _, name := range []string{"a", "b"} {
-		in, err := r.Input(name, "INT64", []int64{1, 2})
-		require.NoError(t, err)
+		in := testenv.Must(r.Input(name, "INT64", []int64{1, 2}))(t)
 		require.NoError(t, in.Fill(func(p []byte) error { clear(p); return nil }))
 	}
-	_, err = r.Run()
+	_, err := r.Run()
 	require.Equal(t, oip.Internal, kindOf(t, err))
 	require.Contains(t, err.Error(), "is declared as")
 	require.NotContains(t, oip.As(err).Message, "declared")
@@ -313,8 +291,7 @@ func TestInvalidDefinitions(t *testing.T) {
 		{Meta: oip.Model{Name: "m", Inputs: tensor("x", oip.FP32, 1<<40, 1<<40), Outputs: y}, Function: "m:f"},
 		{Meta: oip.Model{Name: "m", Inputs: x, Outputs: tensor("y", oip.FP32, -1, -1)}, Function: "m:f", Bound: true},
 	} {
-		_, err := engine.New(engine.Options{Runner: enginetest.NewRunner(), Memory: pool(t), Models: []engine.Definition{d}})
-		require.Error(t, err, "%+v", d)
+		require.Error(t, testenv.ErrorOf(engine.New(engine.Options{Runner: enginetest.NewRunner(), Memory: pool(t), Models: []engine.Definition{d}})), "%+v", d)
 	}
 }
 
@@ -408,8 +385,7 @@ func shm(t *testing.T, size int) (key string, data []byte) {
 	defer f.Close()
 	t.Cleanup(func() { os.Remove(f.Name()) })
 	require.NoError(t, f.Truncate(int64(size)))
-	data, err = syscall.Mmap(int(f.Fd()), 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
-	require.NoError(t, err)
+	data = testenv.Must(syscall.Mmap(int(f.Fd()), 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED))(t)
 	t.Cleanup(func() { require.NoError(t, syscall.Munmap(data)) })
 	return filepath.Base(f.Name()), data
 }
@@ -430,10 +406,8 @@ func TestRegions(t *testing.T) {
 			require.NoError(t, floats(1, 2, 3)(data))
 			for _, fill := range []bool{false, true} {
 				clear(data[4096:])
-				r, err := e.Begin(t.Context(), "identity", "")
-				require.NoError(t, err)
-				in, err := r.Input("x", "FP32", []int64{3})
-				require.NoError(t, err)
+				r := testenv.Must(e.Begin(t.Context(), "identity", ""))(t)
+				in := testenv.Must(r.Input("x", "FP32", []int64{3}))(t)
 				if fill { // Fill also reserves memory for the output
 					require.NoError(t, in.Fill(floats(1, 2, 3)))
 				} else {
@@ -443,33 +417,26 @@ func TestRegions(t *testing.T) {
 					require.Equal(t, oip.Invalid, kindOf(t, in.Region(self, "r", 8184, 12)), "beyond its end")
 					require.NoError(t, in.Region(self, "r", 0, 12))
 				}
-				out, err := r.Output("y")
-				require.NoError(t, err)
+				out := testenv.Must(r.Output("y"))(t)
 				require.NoError(t, out.Region(self, "r", 4096, 100))
 				require.Equal(t, oip.InUse, kindOf(t, regions.Unregister(self, "r")))
-				results, err := r.Run()
-				require.NoError(t, err)
+				results := testenv.Must(r.Run())(t)
 				require.True(t, results[0].InRegion)
 				require.Equal(t, data[:12], data[4096:4108])
 				require.Zero(t, data[4108])
 				r.End()
 			}
-			r, err := e.Begin(t.Context(), "identity", "")
-			require.NoError(t, err)
-			in, err := r.Input("x", "FP32", []int64{3})
-			require.NoError(t, err)
+			r := testenv.Must(e.Begin(t.Context(), "identity", ""))(t)
+			in := testenv.Must(r.Input("x", "FP32", []int64{3}))(t)
 			require.NoError(t, in.Region(self, "r", 0, 12))
-			out, err := r.Output("y")
-			require.NoError(t, err)
+			out := testenv.Must(r.Output("y"))(t)
 			require.NoError(t, out.Region(self, "r", 4096, 8))
-			_, err = r.Run()
+			_, err := r.Run()
 			require.Equal(t, oip.Invalid, kindOf(t, err), "no room for the output")
 			r.End()
 
-			r, err = e.Begin(t.Context(), "identity", "")
-			require.NoError(t, err)
-			in, err = r.Input("x", "FP32", []int64{3})
-			require.NoError(t, err)
+			r = testenv.Must(e.Begin(t.Context(), "identity", ""))(t)
+			in = testenv.Must(r.Input("x", "FP32", []int64{3}))(t)
 			require.NoError(t, in.Region(self, "r", 4096, 12))
 			require.NoError(t, os.Truncate("/dev/shm/"+key, 0))
 			_, err = r.Run()

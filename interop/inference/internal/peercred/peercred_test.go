@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/flight/admission"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/peercred"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/peercred/peercredtest"
@@ -21,19 +22,16 @@ func client(t *testing.T, l net.Listener, dial func() (net.Conn, error)) peercre
 	t.Helper()
 	bounded := admission.Limit(peercred.Listen(l), 4)
 	defer bounded.Close()
-	c, err := dial()
-	require.NoError(t, err)
+	c := testenv.Must(dial())(t)
 	defer c.Close()
-	accepted, err := bounded.Accept()
-	require.NoError(t, err)
+	accepted := testenv.Must(bounded.Accept())(t)
 	defer accepted.Close()
 	return peercred.Of(accepted.RemoteAddr())
 }
 
 func TestOwnUser(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
-	l, err := net.Listen("unix", path)
-	require.NoError(t, err)
+	l := testenv.Must(net.Listen("unix", path))(t)
 	got := client(t, l, func() (net.Conn, error) { return net.Dial("unix", path) })
 	require.Equal(t, peercred.Client{Local: true, Known: true, UID: uint32(os.Geteuid())}, got)
 	require.True(t, got.Owns(uint32(os.Geteuid())))
@@ -42,8 +40,7 @@ func TestOwnUser(t *testing.T) {
 
 func TestAnotherUser(t *testing.T) {
 	path := peercredtest.Socket(t)
-	l, err := net.Listen("unix", path)
-	require.NoError(t, err)
+	l := testenv.Must(net.Listen("unix", path))(t)
 	require.NoError(t, os.Chmod(path, 0o666))
 	got := client(t, l, func() (net.Conn, error) { return peercredtest.Dial(12345, path) })
 	require.Equal(t, peercred.Client{Local: true, Known: true, UID: 12345}, got)
@@ -53,16 +50,13 @@ func TestAnotherUser(t *testing.T) {
 // TestNameOfTheClientIsNotUsed checks that the name of a client's socket is ignored. The name can
 // look like the address of another client.
 func TestNameOfTheClientIsNotUsed(t *testing.T) {
-	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
-	require.NoError(t, err)
+	l := testenv.Must(net.Listen("unix", filepath.Join(t.TempDir(), "s")))(t)
 	bounded := peercred.Listen(l)
 	defer bounded.Close()
 	name := filepath.Join(t.TempDir(), "10.0.0.1:80")
-	c, err := net.DialUnix("unix", &net.UnixAddr{Name: name, Net: "unix"}, l.Addr().(*net.UnixAddr))
-	require.NoError(t, err)
+	c := testenv.Must(net.DialUnix("unix", &net.UnixAddr{Name: name, Net: "unix"}, l.Addr().(*net.UnixAddr)))(t)
 	defer c.Close()
-	accepted, err := bounded.Accept()
-	require.NoError(t, err)
+	accepted := testenv.Must(bounded.Accept())(t)
 	defer accepted.Close()
 	require.Equal(t, "@", accepted.RemoteAddr().String())
 }
@@ -70,8 +64,7 @@ func TestNameOfTheClientIsNotUsed(t *testing.T) {
 // TestUnknownUser checks that a network client owns no memory, and neither does a client of a Unix
 // socket whose listener does not read credentials.
 func TestUnknownUser(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	l := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	got := client(t, l, func() (net.Conn, error) { return net.Dial("tcp", l.Addr().String()) })
 	require.Zero(t, got)
 	require.False(t, got.Owns(0))

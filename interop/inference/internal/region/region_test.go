@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/peercred"
@@ -44,8 +45,7 @@ func shared(t testing.TB, size int) (key string, f *os.File) {
 		require.NoError(t, os.Remove(f.Name()))
 		require.NoError(t, f.Close())
 	})
-	_, err = f.Write(pattern(size))
-	require.NoError(t, err)
+	require.NoError(t, testenv.ErrorOf(f.Write(pattern(size))))
 	return filepath.Base(f.Name()), f
 }
 
@@ -85,9 +85,7 @@ func kind(err error) oip.Kind {
 
 func bytesOf(t testing.TB, l memmgr.Buffer) []byte {
 	t.Helper()
-	b, err := l.Bytes()
-	require.NoError(t, err)
-	return b
+	return testenv.Must(l.Bytes())(t)
 }
 
 // A region is exactly the range of the client's memory, and both sides see the same bytes.
@@ -106,8 +104,7 @@ func TestRegionIsShared(t *testing.T) {
 	copy(bytesOf(t, w), "here")
 	require.Equal(t, "here", string(bytesOf(t, l)[:4]))
 	got := make([]byte, 4)
-	_, err = f.ReadAt(got, 150)
-	require.NoError(t, err)
+	require.NoError(t, testenv.ErrorOf(f.ReadAt(got, 150)))
 	require.Equal(t, "here", string(got))
 	require.NoError(t, check())
 	require.Equal(t, oip.InUse, kind(r.Unregister(self, "a")))
@@ -127,24 +124,19 @@ func TestRegionIsShared(t *testing.T) {
 func TestStatus(t *testing.T) {
 	key, _ := shared(t, 100)
 	r := registry(t, Options{})
-	all, err := r.Status(self, "")
-	require.NoError(t, err)
+	all := testenv.Must(r.Status(self, ""))(t)
 	require.NotNil(t, all)
 	require.Empty(t, all)
 	for _, name := range []string{"b", "a", "ä/b c"} {
 		require.NoError(t, r.Register(self, name, "/"+key, 1, 2))
 	}
-	all, err = r.Status(self, "")
-	require.NoError(t, err)
+	all = testenv.Must(r.Status(self, ""))(t)
 	require.Equal(t, []Info{{"a", "/" + key, 1, 2}, {"b", "/" + key, 1, 2}, {"ä/b c", "/" + key, 1, 2}}, all)
-	one, err := r.Status(self, "b")
-	require.NoError(t, err)
-	require.Equal(t, []Info{{"b", "/" + key, 1, 2}}, one)
-	_, err = r.Status(self, "c")
+	require.Equal(t, []Info{{"b", "/" + key, 1, 2}}, testenv.Must(r.Status(self, "b"))(t))
+	_, err := r.Status(self, "c")
 	require.Equal(t, oip.NotFound, kind(err))
 	require.NoError(t, r.Unregister(self, ""))
-	all, err = r.Status(self, "")
-	require.NoError(t, err)
+	all = testenv.Must(r.Status(self, ""))(t)
 	require.Empty(t, all)
 }
 
@@ -243,15 +235,11 @@ func TestLocalClients(t *testing.T) {
 		require.Equal(t, oip.NotFound, kind(err))
 		_, err = r.Status(c, "n")
 		require.Equal(t, oip.NotFound, kind(err))
-		all, err := r.Status(c, "")
-		require.NoError(t, err)
-		require.Empty(t, all)
+		require.Empty(t, testenv.Must(r.Status(c, ""))(t))
 		require.Equal(t, oip.NotFound, kind(r.Unregister(c, "n")))
 		require.NoError(t, r.Unregister(c, ""))
 	}
-	all, err := r.Status(self, "")
-	require.NoError(t, err)
-	require.Len(t, all, 1)
+	require.Len(t, testenv.Must(r.Status(self, ""))(t), 1)
 	if os.Geteuid() != 0 {
 		return
 	}
@@ -259,7 +247,7 @@ func TestLocalClients(t *testing.T) {
 	require.NoError(t, f.Chown(12345, 12345))
 	require.Equal(t, oip.Invalid, kind(r.Register(self, "m", key, 0, 1)))
 	require.NoError(t, r.Register(stranger, "m", key, 0, 100))
-	_, _, err = r.Acquire(self, "m", 0, 1, false)
+	_, _, err := r.Acquire(self, "m", 0, 1, false)
 	require.Equal(t, oip.NotFound, kind(err))
 	l, _, err := r.Acquire(stranger, "m", 0, 1, true)
 	require.NoError(t, err)
@@ -306,13 +294,10 @@ func TestPrefix(t *testing.T) {
 		require.Equal(t, oip.Invalid, kind(whole.Register(c, "n", key, 0, 1)), "nothing after the prefix")
 	}
 	for prefix, want := range map[string]string{"a": "a", "/a.b-": "a.b-", "...": "..."} {
-		got, err := CheckPrefix(prefix)
-		require.NoError(t, err)
-		require.Equal(t, want, got)
+		require.Equal(t, want, testenv.Must(CheckPrefix(prefix))(t))
 	}
 	for _, prefix := range []string{"", "/", "//", "//a", ".", "..", "a/", "a/..", "sem.", "sem.a", "\x00", "\xff", strings.Repeat("x", maxName)} {
-		_, err := CheckPrefix(prefix)
-		require.Error(t, err, "%q", prefix)
+		require.Error(t, testenv.ErrorOf(CheckPrefix(prefix)), "%q", prefix)
 	}
 }
 
@@ -399,9 +384,7 @@ func TestRetainedBufferKeepsMapping(t *testing.T) {
 	require.Equal(t, oip.NotReady, kind(r.Register(self, "m", key, 0, 1)))
 	_, _, err = r.Acquire(self, "n", 0, 1, false)
 	require.Equal(t, oip.NotReady, kind(err))
-	b, err := kept.Bytes()
-	require.NoError(t, err)
-	require.Equal(t, pattern(5000)[1:101], b)
+	require.Equal(t, pattern(5000)[1:101], testenv.Must(kept.Bytes())(t))
 	kept.Release()
 	memmgr.Flush()
 	after, _ := segment.InUse()
@@ -469,8 +452,7 @@ func TestUSM(t *testing.T) {
 	if want == syclobj.USMShared {
 		require.NoError(t, q.Write(l.Data(), []byte("by the queue")))
 		got := make([]byte, 12)
-		_, err = f.ReadAt(got, 6)
-		require.NoError(t, err)
+		require.NoError(t, testenv.ErrorOf(f.ReadAt(got, 6)))
 		require.Equal(t, "by the queue", string(got))
 	}
 	l.Release()

@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/enginetest"
 )
@@ -38,8 +39,7 @@ func TestMissingBodies(t *testing.T) {
 			c := v.dial()
 			c.send(head)
 			c.answer() // within one minute
-			_, err := c.in.ReadByte()
-			require.Error(t, err, "the connection is still open")
+			require.Error(t, testenv.ErrorOf(c.in.ReadByte()), "the connection is still open")
 		})
 	}
 }
@@ -88,8 +88,7 @@ func TestUnreadContinue(t *testing.T) {
 		len(text)+4, headerLength, len(text), text)
 	var ended sync.WaitGroup
 	for range 8 {
-		c, err := net.Dial("unix", path)
-		require.NoError(t, err)
+		c := testenv.Must(net.Dial("unix", path))(t)
 		defer c.Close()
 		require.NoError(t, c.SetDeadline(time.Now().Add(time.Minute)))
 		ended.Go(func() {
@@ -111,11 +110,9 @@ func TestWaitForMemory(t *testing.T) {
 	const limit = 64 << 20
 	grace := 2 * time.Second
 	v := serve(t, setup{engine: engine.Options{Limit: limit}, limits: func(l *limits) { l.grace = grace }})
-	holder, err := v.engine.Begin(t.Context(), "identity", "")
-	require.NoError(t, err)
+	holder := testenv.Must(v.engine.Begin(t.Context(), "identity", ""))(t)
 	defer holder.End()
-	in, err := holder.Input("x", "FP32", []int64{limit / 12})
-	require.NoError(t, err)
+	in := testenv.Must(holder.Input("x", "FP32", []int64{limit / 12}))(t)
 	require.NoError(t, in.Fill(func(p []byte) error { return nil })) // the output takes the same amount
 	const n = limit / 16
 	text := binaryFloats(n)

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/internal/testenv"
 )
 
 // TestInfer checks that all encodings of inputs and outputs give the same elements.
@@ -83,8 +85,7 @@ func TestInfer(t *testing.T) {
 func compressed(t testing.TB, p []byte) []byte {
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
-	_, err := w.Write(p)
-	require.NoError(t, err)
+	require.NoError(t, testenv.ErrorOf(w.Write(p)))
 	require.NoError(t, w.Close())
 	return b.Bytes()
 }
@@ -94,11 +95,8 @@ func plain(t testing.TB, r response) []byte {
 	if r.header.Get("Content-Encoding") == "" {
 		return r.body
 	}
-	from, err := gzip.NewReader(bytes.NewReader(r.body))
-	require.NoError(t, err)
-	b, err := io.ReadAll(from)
-	require.NoError(t, err)
-	return b
+	from := testenv.Must(gzip.NewReader(bytes.NewReader(r.body)))(t)
+	return testenv.Must(io.ReadAll(from))(t)
 }
 
 // TestLargeTensors checks that large tensors are transferred completely, as binary data and as JSON, compressed if
@@ -111,8 +109,7 @@ func TestLargeTensors(t *testing.T) {
 		values[i] = float32(i%1000) / 7
 	}
 	data := floats(values...)
-	list, err := json.Marshal(values)
-	require.NoError(t, err)
+	list := testenv.Must(json.Marshal(values))(t)
 	for _, out := range []string{"true", "false"} {
 		for _, accept := range []string{"", "gzip", "deflate"} {
 			for _, in := range []string{"binary", "json"} {
@@ -179,11 +176,9 @@ func TestChunkedBody(t *testing.T) {
 			r.Header.Set(headerLength, strconv.Itoa(len(text)))
 		}
 		r.Header.Set("Content-Encoding", coding)
-		answer, err := v.client.Do(r)
-		require.NoError(t, err)
+		answer := testenv.Must(v.client.Do(r))(t)
 		defer answer.Body.Close()
-		body, err := io.ReadAll(answer.Body)
-		require.NoError(t, err)
+		body := testenv.Must(io.ReadAll(answer.Body))(t)
 		return response{answer.StatusCode, answer.Header, body}
 	}
 	const path = "/v2/models/identity/infer"

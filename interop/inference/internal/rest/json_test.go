@@ -11,16 +11,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 )
 
 // fill parses the data of an input, as part of a request, into memory.
 func fill(t testing.TB, d oip.Datatype, shape []int64, data string) ([]byte, error) {
-	n, err := oip.Bytes(d, shape)
-	require.NoError(t, err)
+	n := testenv.Must(oip.Bytes(d, shape))(t)
 	p := make([]byte, n)
-	extents, err := json.Marshal(shape)
-	require.NoError(t, err)
+	extents := testenv.Must(json.Marshal(shape))(t)
 	var h header
 	if err := h.parse(fmt.Appendf(nil, `{"inputs":[{"name":"x","datatype":"%s","shape":%s,"data":%s}]}`, d, extents, data)); err != nil {
 		return p, err
@@ -42,8 +41,7 @@ func TestElementErrors(t *testing.T) {
 
 // TestFloatRounding checks that a number is rounded to FP32 once, without an intermediate FP64.
 func TestFloatRounding(t *testing.T) {
-	p, err := fill(t, oip.FP32, []int64{1}, "[1.00000017881393432617187499]")
-	require.NoError(t, err)
+	p := testenv.Must(fill(t, oip.FP32, []int64{1}, "[1.00000017881393432617187499]"))(t)
 	require.Equal(t, float32(1.00000017881393432617187499), math.Float32frombits(binary.NativeEndian.Uint32(p)))
 }
 
@@ -76,23 +74,18 @@ func TestElements(t *testing.T) {
 			require.Equal(t, oip.Invalid, oip.As(err).Kind, "%s %s", c.d, bad)
 		}
 	}
-	p, err := fill(t, oip.INT8, []int64{1}, "[-0]")
-	require.NoError(t, err)
+	p := testenv.Must(fill(t, oip.INT8, []int64{1}, "[-0]"))(t)
 	require.Equal(t, []byte{0}, p)
-	p, err = fill(t, oip.UINT8, []int64{1}, "[-0]")
-	require.NoError(t, err)
+	p = testenv.Must(fill(t, oip.UINT8, []int64{1}, "[-0]"))(t)
 	require.Equal(t, []byte{0}, p)
-	nan, err := binary.Append(nil, binary.NativeEndian, []float64{math.NaN(), math.Inf(1), math.Inf(-1)})
-	require.NoError(t, err)
+	nan := testenv.Must(binary.Append(nil, binary.NativeEndian, []float64{math.NaN(), math.Inf(1), math.Inf(-1)}))(t)
 	require.Equal(t, "NaN,Infinity,-Infinity", string(appendElements(nil, oip.FP64, nan)))
 	for _, d := range []oip.Datatype{oip.FP16, oip.BF16} {
 		_, err := fill(t, d, []int64{1}, "[1]")
 		require.Equal(t, oip.Unsupported, oip.As(err).Kind)
 	}
-	long, err := fill(t, oip.FP64, []int64{1}, "["+strings.Repeat("1", 300)+"."+strings.Repeat("3", 1<<20)+"]")
-	require.NoError(t, err)
-	want, err := strconv.ParseFloat(strings.Repeat("1", 300), 64)
-	require.NoError(t, err)
+	long := testenv.Must(fill(t, oip.FP64, []int64{1}, "["+strings.Repeat("1", 300)+"."+strings.Repeat("3", 1<<20)+"]"))(t)
+	want := testenv.Must(strconv.ParseFloat(strings.Repeat("1", 300), 64))(t)
 	require.InEpsilon(t, want, math.Float64frombits(binary.NativeEndian.Uint64(long)), 1e-12)
 }
 

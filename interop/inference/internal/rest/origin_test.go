@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/internal/testenv"
 )
 
 // TestDNSRebinding checks that requests with a foreign host name are rejected. For a browser, a
@@ -23,13 +25,10 @@ func TestDNSRebinding(t *testing.T) {
 	} {
 		for _, method := range []string{"GET", "HEAD"} {
 			for _, path := range []string{"/v2", "/v2/health/ready", "/v2/models/stats", "/v2/systemsharedmemory/status"} {
-				r, err := http.NewRequest(method, "http://"+v.address+path, nil)
-				require.NoError(t, err)
+				r := testenv.Must(http.NewRequest(method, "http://"+v.address+path, nil))(t)
 				r.Host = host
-				answer, err := v.client.Do(r)
-				require.NoError(t, err)
-				body, err := io.ReadAll(answer.Body)
-				require.NoError(t, err)
+				answer := testenv.Must(v.client.Do(r))(t)
+				body := testenv.Must(io.ReadAll(answer.Body))(t)
 				answer.Body.Close()
 				require.Equal(t, want, answer.StatusCode, "%s %s of %s", method, path, host)
 				if want == 403 && method == "GET" {
@@ -41,10 +40,8 @@ func TestDNSRebinding(t *testing.T) {
 	c, err := net.Dial("tcp", v.address) // not a browser
 	require.NoError(t, err)
 	defer c.Close()
-	_, err = io.WriteString(c, "GET /v2/health/ready HTTP/1.0\r\n\r\n")
-	require.NoError(t, err)
-	answer, err := http.ReadResponse(bufio.NewReader(c), nil)
-	require.NoError(t, err)
+	require.NoError(t, testenv.ErrorOf(io.WriteString(c, "GET /v2/health/ready HTTP/1.0\r\n\r\n")))
+	answer := testenv.Must(http.ReadResponse(bufio.NewReader(c), nil))(t)
 	answer.Body.Close()
 	require.Equal(t, 200, answer.StatusCode, "without a Host")
 }
@@ -74,8 +71,7 @@ func TestWebPages(t *testing.T) {
 		{"DELETE", "", "https://elsewhere.example", "", 403},
 		{"GET", "", "https://elsewhere.example", "cross-site", 405},
 	} {
-		r, err := http.NewRequest(c.method, "http://"+v.address+"/v2/repository/index", nil)
-		require.NoError(t, err)
+		r := testenv.Must(http.NewRequest(c.method, "http://"+v.address+"/v2/repository/index", nil))(t)
 		r.Host = c.host
 		if c.origin != "" {
 			r.Header.Set("Origin", c.origin)
@@ -83,8 +79,7 @@ func TestWebPages(t *testing.T) {
 		if c.site != "" {
 			r.Header.Set("Sec-Fetch-Site", c.site)
 		}
-		answer, err := v.client.Do(r)
-		require.NoError(t, err)
+		answer := testenv.Must(v.client.Do(r))(t)
 		answer.Body.Close()
 		require.Equal(t, c.status, answer.StatusCode, "%+v", c)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/enginetest"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
@@ -209,12 +210,10 @@ func TestBusyAndDeadline(t *testing.T) {
 	require.Contains(t, v.inference("identity", text, floats(1)).message(t, 504), "time")
 	text = strings.Replace(binaryFloats(1), `{"binary_data_output":true}`, `{"timeout":9223372036854775807}`, 1)
 	ctx, cancel := context.WithCancel(context.Background())
-	q, err := http.NewRequestWithContext(ctx, "POST", "http://"+v.address+"/v2/models/identity/infer", strings.NewReader(text+string(floats(1))))
-	require.NoError(t, err)
+	q := testenv.Must(http.NewRequestWithContext(ctx, "POST", "http://"+v.address+"/v2/models/identity/infer", strings.NewReader(text+string(floats(1)))))(t)
 	q.Header.Set(headerLength, strconv.Itoa(len(text)))
 	time.AfterFunc(50*time.Millisecond, cancel)
-	_, err = v.client.Do(q)
-	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorIs(t, testenv.ErrorOf(v.client.Do(q)), context.Canceled)
 	require.Eventually(t, func() bool { return v.engine.Stats().Requests == 0 }, 30*time.Second, time.Millisecond)
 }
 

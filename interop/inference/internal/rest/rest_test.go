@@ -18,6 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/enginetest"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
@@ -77,8 +78,7 @@ func serve(t testing.TB, s setup) *service {
 	if s.limits != nil {
 		s.limits(&v.handler.limits)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	l := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	server := v.handler.Server()
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(l) }()
@@ -184,8 +184,7 @@ func (r response) tensors(t testing.TB) (text string, data []byte) {
 	t.Helper()
 	require.Equal(t, 200, r.status, "%s", r.body)
 	if length := r.header.Get(headerLength); length != "" {
-		n, err := strconv.Atoi(length)
-		require.NoError(t, err)
+		n := testenv.Must(strconv.Atoi(length))(t)
 		require.Equal(t, "application/octet-stream", r.header.Get("Content-Type"))
 		return string(r.body[:n]), r.body[n:]
 	}

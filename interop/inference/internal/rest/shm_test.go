@@ -9,17 +9,17 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/internal/testenv"
 )
 
 // TestSharedMemory checks that requests read inputs from and write outputs to a client's shared
 // memory, and that the response names the region.
 func TestSharedMemory(t *testing.T) {
 	v := serve(t, setup{})
-	f, err := os.CreateTemp("/dev/shm", "usmbridge-rest-")
-	require.NoError(t, err)
+	f := testenv.Must(os.CreateTemp("/dev/shm", "usmbridge-rest-"))(t)
 	defer func() { _, _ = os.Remove(f.Name()), f.Close() }()
-	_, err = f.Write(append(floats(1, 2, 3, 4), make([]byte, 16)...))
-	require.NoError(t, err)
+	require.NoError(t, testenv.ErrorOf(f.Write(append(floats(1, 2, 3, 4), make([]byte, 16)...))))
 	key := filepath.Base(f.Name())
 	ok := func(method, path, body string) []byte {
 		r := v.do(method, path, []byte(body))
@@ -40,8 +40,7 @@ func TestSharedMemory(t *testing.T) {
 	require.JSONEq(t, `{"model_name":"identity","model_version":"1","outputs":[{"name":"y","datatype":"FP32","shape":[3],
 		"parameters":{"shared_memory_region":"out","shared_memory_byte_size":12,"shared_memory_offset":4}}]}`, got)
 	b := make([]byte, 32)
-	_, err = f.ReadAt(b, 0)
-	require.NoError(t, err)
+	require.NoError(t, testenv.ErrorOf(f.ReadAt(b, 0)))
 	require.Equal(t, floats(1, 2, 3, 4, 0, 2, 3, 4), b)
 
 	for _, c := range []struct {

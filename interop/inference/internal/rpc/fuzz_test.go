@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/flight/codec"
 
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
@@ -215,8 +216,7 @@ func FuzzRequest(f *testing.F) {
 			"x": {ParameterChoice: &pb.InferParameter_DoubleParam{DoubleParam: 1}}, "s": {ParameterChoice: &pb.InferParameter_StringParam{StringParam: "1"}}}},
 	}
 	for _, q := range seeds {
-		data, err := proto.Marshal(q)
-		require.NoError(f, err)
+		data := testenv.Must(proto.Marshal(q))(f)
 		f.Add(data, uint8(3))
 		f.Add(append(data, 0x42, 1, 7), uint8(200)) // an unknown field
 	}
@@ -240,8 +240,7 @@ func FuzzRequest(f *testing.F) {
 			q.Parameters = nil // the timeout did not expire
 			in, sensible := oracle(e, q)
 			require.True(t, sensible, "served: %v", q)
-			m, err := e.Model(q.GetModelName(), "")
-			require.NoError(t, err)
+			m := testenv.Must(e.Model(q.GetModelName(), ""))(t)
 			for i, out := range m.Meta().Outputs { // the n-th is a copy of the n-th input
 				if data, asked := got[out.Name]; asked {
 					require.Equal(t, in[m.Meta().Inputs[i].Name], data, out.Name)
@@ -268,13 +267,11 @@ func FuzzResponse(f *testing.F) {
 	f.Add("é\x00", uint16(inlined/4+1), true, false)
 	f.Fuzz(func(t *testing.T, id string, n uint16, stream, final bool) {
 		q := identity("identity", int(n))
-		data, err := proto.Marshal(q)
-		require.NoError(t, err)
+		data := testenv.Must(proto.Marshal(q))(t)
 		r := &request{engine: e, ctx: context.Background()}
 		defer r.end()
 		require.NoError(t, codec.New(0).Unmarshal(mem.BufferSlice{mem.SliceBuffer(data)}, receivable(r.read)))
-		results, err := r.r.Run()
-		require.NoError(t, err)
+		results := testenv.Must(r.r.Run())(t)
 		r.id, r.emptyFinal = id, final
 		out, err := newResponse(r, results, stream, new(codec.Leases)).Buffers()
 		if err != nil {

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/enginetest"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/rpc/pb"
@@ -42,13 +43,11 @@ type rawPeer struct {
 // newPeer connects to the server. window is the flow-control window of each stream.
 func newPeer(t *testing.T, at string, window uint32) *rawPeer {
 	t.Helper()
-	conn, err := net.Dial("tcp", at)
-	require.NoError(t, err)
+	conn := testenv.Must(net.Dial("tcp", at))(t)
 	p := &rawPeer{t: t, conn: conn, frames: http2.NewFramer(conn, conn), next: 1, ended: make(chan struct{}), status: make(chan string, 1000)}
 	p.encoder = hpack.NewEncoder(&p.headers)
 	p.frames.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
-	_, err = io.WriteString(conn, http2.ClientPreface)
-	require.NoError(t, err)
+	require.NoError(t, testenv.ErrorOf(io.WriteString(conn, http2.ClientPreface)))
 	require.NoError(t, p.frames.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: window}))
 	go p.read()
 	t.Cleanup(func() {
@@ -130,8 +129,7 @@ func (p *rawPeer) reset(id uint32) error {
 // message encodes a request with gRPC's prefix.
 func message(t *testing.T, q proto.Message) []byte {
 	t.Helper()
-	b, err := proto.Marshal(q)
-	require.NoError(t, err)
+	b := testenv.Must(proto.Marshal(q))(t)
 	return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(b))), b...)
 }
 
@@ -164,11 +162,9 @@ func TestWaitingDoesNotCountAsSlowness(t *testing.T) {
 	const limit = 8 << 20
 	patience := 2 * time.Second
 	b := newTestbed(t, engine.Options{Limit: limit}, func(o *Options) { o.limits.patience = patience }, enginetest.Identity())
-	holder, err := b.engine.Begin(t.Context(), "identity", "")
-	require.NoError(t, err)
+	holder := testenv.Must(b.engine.Begin(t.Context(), "identity", ""))(t)
 	defer holder.End()
-	in, err := holder.Input("x", "FP32", []int64{limit / 10})
-	require.NoError(t, err)
+	in := testenv.Must(holder.Input("x", "FP32", []int64{limit / 10}))(t)
 	require.NoError(t, in.Fill(func([]byte) error { return nil })) // the output takes the same amount
 	q := identity("identity", limit/40)
 	var calls sync.WaitGroup
@@ -192,19 +188,16 @@ func TestMissingRequests(t *testing.T) {
 	b := newTestbed(t, engine.Options{}, func(o *Options) { o.limits.patience = 300 * time.Millisecond }, enginetest.Identity())
 	for _, method := range []string{"/" + serviceName + "/ServerLive", "/" + serviceName + "/SystemSharedMemoryRegister", "/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"} {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-		s, err := b.conn.NewStream(ctx, new(grpc.StreamDesc), method)
-		require.NoError(t, err)
-		err = s.RecvMsg(new(pb.ServerLiveResponse))
+		s := testenv.Must(b.conn.NewStream(ctx, new(grpc.StreamDesc), method))(t)
+		err := s.RecvMsg(new(pb.ServerLiveResponse))
 		require.Error(t, err, method)
 		require.NoError(t, ctx.Err(), "the server ends it: %s", method)
 		cancel()
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	watch, err := healthpb.NewHealthClient(b.conn).Watch(ctx, &healthpb.HealthCheckRequest{})
-	require.NoError(t, err)
-	_, err = watch.Recv()
-	require.NoError(t, err)
+	watch := testenv.Must(healthpb.NewHealthClient(b.conn).Watch(ctx, &healthpb.HealthCheckRequest{}))(t)
+	require.NoError(t, testenv.ErrorOf(watch.Recv()))
 	require.Equal(t, 1, b.engine.Stats().Calls)
 	served(t, b, t.Context(), 1)
 	time.Sleep(600 * time.Millisecond) // twice the patience
@@ -224,14 +217,12 @@ func TestHalfMessages(t *testing.T) {
 			if n < 5 && method == streamMethod {
 				continue // a stream may be idle
 			}
-			id, err := p.call(method)
-			require.NoError(t, err)
+			id := testenv.Must(p.call(method))(t)
 			require.NoError(t, p.send(id, whole[:n], false))
 			open++
 		}
 		// A compressed message that announces a small size but can expand to a large one.
-		id, err := p.call(method, hpack.HeaderField{Name: "grpc-encoding", Value: "gzip"})
-		require.NoError(t, err)
+		id := testenv.Must(p.call(method, hpack.HeaderField{Name: "grpc-encoding", Value: "gzip"}))(t)
 		require.NoError(t, p.send(id, []byte("\x01\x00\x00\x10\x00\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"), false))
 		open++
 		served(t, b, t.Context(), 20)
@@ -245,8 +236,7 @@ func TestHalfMessages(t *testing.T) {
 		}
 		// The peer ends the stream before the announced number of bytes.
 		for _, n := range cuts {
-			id, err := p.call(method)
-			require.NoError(t, err)
+			id := testenv.Must(p.call(method))(t)
 			require.NoError(t, p.send(id, whole[:n], true))
 		}
 		fine := 0
@@ -327,8 +317,7 @@ func TestAbortedCalls(t *testing.T) {
 // and one with an idle stream is not.
 func TestIdleConnections(t *testing.T) {
 	b := newTestbed(t, engine.Options{}, func(o *Options) { o.limits.idle = 300 * time.Millisecond }, enginetest.Identity())
-	s, err := b.conn.NewStream(t.Context(), &description.Streams[1], streamMethod, grpc.WaitForReady(true))
-	require.NoError(t, err)
+	s := testenv.Must(b.conn.NewStream(t.Context(), &description.Streams[1], streamMethod, grpc.WaitForReady(true)))(t)
 	idle := newPeer(t, b.at, 0)
 	select {
 	case <-idle.ended:

@@ -23,6 +23,7 @@ import (
 	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/executor"
 	"github.com/usmbridge/usmbridge/interop/flight/codec"
 	"github.com/usmbridge/usmbridge/memmgr"
@@ -62,8 +63,7 @@ func newTestbed(t testing.TB, eo engine.Options, change func(*Options), models .
 		change(&o)
 	}
 	b.server = New(o)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	l := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	b.at = l.Addr().String()
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = b.server.Serve(l) })
@@ -88,9 +88,8 @@ func (b *testbed) quiet(t testing.TB) {
 
 func (b *testbed) dial(t testing.TB, options ...grpc.DialOption) *grpc.ClientConn {
 	t.Helper()
-	conn, err := grpc.NewClient(b.at, append([]grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDisableRetry(),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(1<<30), grpc.MaxCallSendMsgSize(1<<30))}, options...)...)
-	require.NoError(t, err)
+	conn := testenv.Must(grpc.NewClient(b.at, append([]grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDisableRetry(),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(1<<30), grpc.MaxCallSendMsgSize(1<<30))}, options...)...))(t)
 	return conn
 }
 
@@ -151,11 +150,9 @@ func TestInfer(t *testing.T) {
 	b := newTestbed(t, engine.Options{}, nil, enginetest.Identity(), enginetest.Sum())
 	for _, n := range []int{0, 1, inlined / 4, inlined/4 + 1, leased/4 - 1, leased / 4, leased/4 + 1, 5 << 20} {
 		q := identity("identity", n)
-		a, err := b.infer(t.Context(), q)
-		require.NoError(t, err)
+		a := testenv.Must(b.infer(t.Context(), q))(t)
 		require1(t, q, a)
-		a, err = b.infer(t.Context(), q, grpc.UseCompressor(gzip.Name))
-		require.NoError(t, err)
+		a = testenv.Must(b.infer(t.Context(), q, grpc.UseCompressor(gzip.Name)))(t)
 		require1(t, q, a)
 	}
 	// Two inputs with typed contents and two outputs, in another order than in the model.
@@ -164,8 +161,7 @@ func TestInfer(t *testing.T) {
 			{Name: "b", Datatype: "INT64", Shape: []int64{1, 2}, Contents: &pb.InferTensorContents{Int64Contents: []int64{3, -4}}},
 			{Name: "a", Datatype: "INT64", Shape: []int64{1, 2}, Contents: &pb.InferTensorContents{Int64Contents: []int64{10, 20}}}},
 		Outputs: []*pb.ModelInferRequest_InferRequestedOutputTensor{{Name: "total"}, {Name: "sum"}}}
-	a, err := b.infer(t.Context(), q)
-	require.NoError(t, err)
+	a := testenv.Must(b.infer(t.Context(), q))(t)
 	require.Equal(t, "total", a.GetOutputs()[0].GetName())
 	require.Empty(t, a.GetOutputs()[0].GetShape())
 	require.Equal(t, 29.0, math.Float64frombits(binary.LittleEndian.Uint64(a.GetRawOutputContents()[0])))
@@ -176,18 +172,15 @@ func TestInfer(t *testing.T) {
 // TestMessagesAreDecodedOnArrival checks that messages are decoded while they arrive.
 func TestMessagesAreDecodedOnArrival(t *testing.T) {
 	b := newTestbed(t, engine.Options{Limit: 8 << 20, Timeout: 5 * time.Minute}, nil, enginetest.Identity())
-	_, err := b.infer(t.Context(), identity("identity", 1<<19), grpc.UseCompressor(gzip.Name))
-	require.NoError(t, err)
-	_, err = b.infer(t.Context(), identity("identity", 3<<20))
+	require.NoError(t, testenv.ErrorOf(b.infer(t.Context(), identity("identity", 1<<19), grpc.UseCompressor(gzip.Name))))
+	_, err := b.infer(t.Context(), identity("identity", 3<<20))
 	code(t, codes.InvalidArgument, err, "all tensors together")
 	_, err = b.infer(t.Context(), identity("identity", 7<<18)) // the input and the output do not fit into memory together
 	code(t, codes.InvalidArgument, err, "take 14680064 bytes")
 	var trailer metadata.MD
-	holder, err := b.engine.Begin(t.Context(), "identity", "")
-	require.NoError(t, err)
+	holder := testenv.Must(b.engine.Begin(t.Context(), "identity", ""))(t)
 	defer holder.End()
-	in, err := holder.Input("x", "FP32", []int64{5 << 17})
-	require.NoError(t, err)
+	in := testenv.Must(holder.Input("x", "FP32", []int64{5 << 17}))(t)
 	require.NoError(t, in.Fill(func([]byte) error { return nil }))
 	q := identity("identity", 5<<17)
 	q.Parameters = map[string]*pb.InferParameter{"timeout": {ParameterChoice: &pb.InferParameter_Int64Param{Int64Param: 200_000}}}
@@ -244,8 +237,7 @@ func TestContents(t *testing.T) {
 		q.Inputs = append(q.Inputs, &pb.ModelInferRequest_InferInputTensor{Name: c.d.String(), Datatype: c.d.String(), Shape: []int64{2}, Contents: c.c})
 	}
 	b := newTestbed(t, engine.Options{}, nil, m, every2())
-	a, err := b.infer(t.Context(), q)
-	require.NoError(t, err)
+	a := testenv.Must(b.infer(t.Context(), q))(t)
 	for i, c := range cases {
 		require.Equal(t, c.want, a.GetRawOutputContents()[i], c.d)
 	}
@@ -349,8 +341,7 @@ func TestRefused(t *testing.T) {
 // A stream answers in order, also with errors, and continues.
 func TestStream(t *testing.T) {
 	b := newTestbed(t, engine.Options{}, nil, enginetest.Identity())
-	s, err := b.conn.NewStream(t.Context(), &description.Streams[1], streamMethod, grpc.WaitForReady(true))
-	require.NoError(t, err)
+	s := testenv.Must(b.conn.NewStream(t.Context(), &description.Streams[1], streamMethod, grpc.WaitForReady(true)))(t)
 	const n = 50
 	var sending sync.WaitGroup
 	sending.Go(func() {
@@ -392,8 +383,7 @@ func TestRefusalsAreCounted(t *testing.T) {
 	var want [oip.Kinds]uint64
 	refuse := func(q *pb.ModelInferRequest, kind oip.Kind) {
 		t.Helper()
-		_, err := b.infer(t.Context(), q)
-		require.Error(t, err)
+		require.Error(t, testenv.ErrorOf(b.infer(t.Context(), q)))
 		want[kind]++
 		require.Equal(t, want, b.engine.Stats().Refused)
 	}
@@ -404,8 +394,7 @@ func TestRefusalsAreCounted(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	s, err := b.conn.NewStream(ctx, &description.Streams[1], streamMethod, grpc.WaitForReady(true))
-	require.NoError(t, err)
+	s := testenv.Must(b.conn.NewStream(ctx, &description.Streams[1], streamMethod, grpc.WaitForReady(true)))(t)
 	for _, model := range []string{"identity", "none", "identity"} {
 		require.NoError(t, s.SendMsg(identity(model, 1)))
 		a := new(pb.ModelStreamInferResponse)
@@ -418,43 +407,33 @@ func TestRefusalsAreCounted(t *testing.T) {
 	}
 	cancel() // while it waits
 	b.quiet(t)
-	_, err = b.infer(t.Context(), identity("identity", 1))
-	require.NoError(t, err)
+	require.NoError(t, testenv.ErrorOf(b.infer(t.Context(), identity("identity", 1))))
 	require.Equal(t, want, b.engine.Stats().Refused)
 }
 
 func TestDescribes(t *testing.T) {
 	b := newTestbed(t, engine.Options{Name: "a name", Version: "7"}, nil, enginetest.Identity(), enginetest.Sum())
-	live, err := ask[pb.ServerLiveResponse](t, b, "ServerLive", &pb.ServerLiveRequest{})
-	require.NoError(t, err)
+	live := testenv.Must(ask[pb.ServerLiveResponse](t, b, "ServerLive", &pb.ServerLiveRequest{}))(t)
 	require.True(t, live.GetLive())
-	server, err := ask[pb.ServerMetadataResponse](t, b, "ServerMetadata", &pb.ServerMetadataRequest{})
-	require.NoError(t, err)
+	server := testenv.Must(ask[pb.ServerMetadataResponse](t, b, "ServerMetadata", &pb.ServerMetadataRequest{}))(t)
 	require.Equal(t, "a name", server.GetName())
 	require.Contains(t, server.GetExtensions(), "statistics")
-	meta, err := ask[pb.ModelMetadataResponse](t, b, "ModelMetadata", &pb.ModelMetadataRequest{Name: "sum", Version: "1"})
-	require.NoError(t, err)
+	meta := testenv.Must(ask[pb.ModelMetadataResponse](t, b, "ModelMetadata", &pb.ModelMetadataRequest{Name: "sum", Version: "1"}))(t)
 	require.Equal(t, "b", meta.GetInputs()[1].GetName())
 	require.Equal(t, []int64{-1, 2}, meta.GetInputs()[1].GetShape())
 	require.Equal(t, "FP64", meta.GetOutputs()[1].GetDatatype())
-	_, err = b.infer(t.Context(), identity("identity", 3))
-	require.NoError(t, err)
-	stats, err := ask[pb.ModelStatisticsResponse](t, b, "ModelStatistics", &pb.ModelStatisticsRequest{})
-	require.NoError(t, err)
+	require.NoError(t, testenv.ErrorOf(b.infer(t.Context(), identity("identity", 3))))
+	stats := testenv.Must(ask[pb.ModelStatisticsResponse](t, b, "ModelStatistics", &pb.ModelStatisticsRequest{}))(t)
 	require.Len(t, stats.GetModelStats(), 2)
 	require.EqualValues(t, 1, stats.GetModelStats()[0].GetInferenceCount())
 	require.NotZero(t, stats.GetModelStats()[0].GetLastInference())
 	require.NotZero(t, stats.GetModelStats()[0].GetInferenceStats().GetSuccess().GetNs())
-	stats, err = ask[pb.ModelStatisticsResponse](t, b, "ModelStatistics", &pb.ModelStatisticsRequest{Name: "sum"})
-	require.NoError(t, err)
+	stats = testenv.Must(ask[pb.ModelStatisticsResponse](t, b, "ModelStatistics", &pb.ModelStatisticsRequest{Name: "sum"}))(t)
 	require.Len(t, stats.GetModelStats(), 1)
-	index, err := ask[pb.RepositoryIndexResponse](t, b, "RepositoryIndex", &pb.RepositoryIndexRequest{Ready: true})
-	require.NoError(t, err)
+	index := testenv.Must(ask[pb.RepositoryIndexResponse](t, b, "RepositoryIndex", &pb.RepositoryIndexRequest{Ready: true}))(t)
 	require.Equal(t, "READY", index.GetModels()[1].GetState())
-	_, err = ask[pb.CudaSharedMemoryStatusResponse](t, b, "CudaSharedMemoryStatus", &pb.CudaSharedMemoryStatusRequest{})
-	require.NoError(t, err)
-	_, err = ask[pb.CudaSharedMemoryUnregisterResponse](t, b, "CudaSharedMemoryUnregister", &pb.CudaSharedMemoryUnregisterRequest{})
-	require.NoError(t, err)
+	require.NoError(t, testenv.ErrorOf(ask[pb.CudaSharedMemoryStatusResponse](t, b, "CudaSharedMemoryStatus", &pb.CudaSharedMemoryStatusRequest{})))
+	require.NoError(t, testenv.ErrorOf(ask[pb.CudaSharedMemoryUnregisterResponse](t, b, "CudaSharedMemoryUnregister", &pb.CudaSharedMemoryUnregisterRequest{})))
 	for name, q := range map[string]any{
 		"ModelMetadata":   &pb.ModelMetadataRequest{Name: "sum", Version: "9"},
 		"ModelStatistics": &pb.ModelStatisticsRequest{Name: "none"}, "RepositoryIndex": &pb.RepositoryIndexRequest{RepositoryName: "none"},
@@ -474,37 +453,30 @@ func TestHealth(t *testing.T) {
 	b := newTestbed(t, engine.Options{}, nil, enginetest.Identity())
 	h := healthpb.NewHealthClient(b.conn)
 	check := func(service string) healthpb.HealthCheckResponse_ServingStatus {
-		a, err := h.Check(t.Context(), &healthpb.HealthCheckRequest{Service: service}, grpc.WaitForReady(true))
-		require.NoError(t, err)
+		a := testenv.Must(h.Check(t.Context(), &healthpb.HealthCheckRequest{Service: service}, grpc.WaitForReady(true)))(t)
 		return a.GetStatus()
 	}
-	watch, err := h.Watch(t.Context(), &healthpb.HealthCheckRequest{Service: "identity"})
-	require.NoError(t, err)
+	watch := testenv.Must(h.Watch(t.Context(), &healthpb.HealthCheckRequest{Service: "identity"}))(t)
 	next := func() healthpb.HealthCheckResponse_ServingStatus {
-		a, err := watch.Recv()
-		require.NoError(t, err)
+		a := testenv.Must(watch.Recv())(t)
 		return a.GetStatus()
 	}
 	require.Equal(t, healthpb.HealthCheckResponse_SERVING, next())
 	for _, service := range []string{"", serviceName, "identity"} {
 		require.Equal(t, healthpb.HealthCheckResponse_SERVING, check(service))
 	}
-	_, err = h.Check(t.Context(), &healthpb.HealthCheckRequest{Service: "none"})
+	_, err := h.Check(t.Context(), &healthpb.HealthCheckRequest{Service: "none"})
 	code(t, codes.NotFound, err)
-	unknown, err := h.Watch(t.Context(), &healthpb.HealthCheckRequest{Service: "none"})
-	require.NoError(t, err)
-	a, err := unknown.Recv()
-	require.NoError(t, err)
+	unknown := testenv.Must(h.Watch(t.Context(), &healthpb.HealthCheckRequest{Service: "none"}))(t)
+	a := testenv.Must(unknown.Recv())(t)
 	require.Equal(t, healthpb.HealthCheckResponse_SERVICE_UNKNOWN, a.GetStatus())
 
 	b.runner.SetHealth(&executor.Error{Kind: executor.ErrWarming})
 	require.Equal(t, healthpb.HealthCheckResponse_NOT_SERVING, check("identity"))
 	require.Equal(t, healthpb.HealthCheckResponse_NOT_SERVING, next())
-	ready, err := ask[pb.ServerReadyResponse](t, b, "ServerReady", &pb.ServerReadyRequest{})
-	require.NoError(t, err)
+	ready := testenv.Must(ask[pb.ServerReadyResponse](t, b, "ServerReady", &pb.ServerReadyRequest{}))(t)
 	require.False(t, ready.GetReady())
-	index, err := ask[pb.RepositoryIndexResponse](t, b, "RepositoryIndex", &pb.RepositoryIndexRequest{})
-	require.NoError(t, err)
+	index := testenv.Must(ask[pb.RepositoryIndexResponse](t, b, "RepositoryIndex", &pb.RepositoryIndexRequest{}))(t)
 	require.Equal(t, "UNAVAILABLE", index.GetModels()[0].GetState())
 	b.runner.SetHealth(nil)
 	require.Equal(t, healthpb.HealthCheckResponse_SERVING, next())
@@ -527,8 +499,7 @@ func TestDrain(t *testing.T) {
 	calls.Go(func() {
 		answer, ended = b.infer(t.Context(), identity("slow", 5000))
 	})
-	s, err := b.conn.NewStream(t.Context(), &description.Streams[1], streamMethod, grpc.WaitForReady(true))
-	require.NoError(t, err)
+	s := testenv.Must(b.conn.NewStream(t.Context(), &description.Streams[1], streamMethod, grpc.WaitForReady(true)))(t)
 	require.NoError(t, s.SendMsg(identity("identity", 1)))
 	require.NoError(t, s.RecvMsg(new(pb.ModelStreamInferResponse)))
 	<-began
@@ -587,8 +558,7 @@ func TestPanic(t *testing.T) {
 	require.Contains(t, log.String(), "a defect")
 	b.quiet(t)
 	require.Equal(t, [oip.Kinds]uint64{oip.Internal: 1}, b.engine.Stats().Refused)
-	_, err = b.infer(t.Context(), identity("identity", 5000))
-	require.NoError(t, err)
+	require.NoError(t, testenv.ErrorOf(b.infer(t.Context(), identity("identity", 5000))))
 }
 
 // TestMaxCalls checks that a call beyond the bound of all calls is refused, with the time of the next try.
@@ -606,20 +576,16 @@ func TestMaxCalls(t *testing.T) {
 	require.NotEmpty(t, trailer["grpc-retry-pushback-ms"])
 	close(release)
 	calls.Wait()
-	_, err = b.infer(t.Context(), identity("identity", 1))
-	require.NoError(t, err)
+	require.NoError(t, testenv.ErrorOf(b.infer(t.Context(), identity("identity", 1))))
 }
 
 // TestReflection checks that reflection lists the services, and that its streams count and end when the server drains.
 func TestReflection(t *testing.T) {
 	b := newTestbed(t, engine.Options{MaxCalls: 1}, nil, enginetest.Identity())
-	stream, err := reflectionpb.NewServerReflectionClient(b.conn).ServerReflectionInfo(t.Context())
-	require.NoError(t, err)
+	stream := testenv.Must(reflectionpb.NewServerReflectionClient(b.conn).ServerReflectionInfo(t.Context()))(t)
 	ask := func(q *reflectionpb.ServerReflectionRequest) *reflectionpb.ServerReflectionResponse {
 		require.NoError(t, stream.Send(q))
-		a, err := stream.Recv()
-		require.NoError(t, err)
-		return a
+		return testenv.Must(stream.Recv())(t)
 	}
 	var names []string
 	for _, s := range ask(&reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{}}).GetListServicesResponse().GetService() {
@@ -629,11 +595,9 @@ func TestReflection(t *testing.T) {
 	a := ask(&reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_FileContainingSymbol{FileContainingSymbol: serviceName + ".ModelInfer"}})
 	require.NotEmpty(t, a.GetFileDescriptorResponse().GetFileDescriptorProto())
 
-	one, err := reflectionpb.NewServerReflectionClient(b.conn).ServerReflectionInfo(t.Context())
-	require.NoError(t, err)
-	_, err = one.Recv()
+	one := testenv.Must(reflectionpb.NewServerReflectionClient(b.conn).ServerReflectionInfo(t.Context()))(t)
+	_, err := one.Recv()
 	require.Equal(t, codes.ResourceExhausted, status.Code(err), "the one place is taken")
 	require.NoError(t, b.server.Drain(t.Context()), "which ends")
-	_, err = stream.Recv()
-	require.Error(t, err)
+	require.Error(t, testenv.ErrorOf(stream.Recv()))
 }
