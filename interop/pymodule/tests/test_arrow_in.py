@@ -354,14 +354,11 @@ def test_unaligned_values():
     assert ub.asarray(a, copy=True).tolist() == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("answer", [None, (), (1, 2), (1,), [1, 2], "ab"])
-def test_results_other_than_two_capsules(answer):
-    class Liar:
-        def __arrow_c_array__(self, requested_schema=None):
-            return answer
-
-    with pytest.raises(TypeError, match="__arrow_c_array__ (returned|did not return)"):
-        ub.asarray(Liar())
+def test_results_other_than_two_capsules():
+    right = pa.array([1]).__arrow_c_array__()
+    for answer in (None, (), (1, 2), (1,), [1, 2], "ab", list(right), (*right, None), right[::-1]):
+        with pytest.raises(TypeError, match="__arrow_c_array__ (returned|did not return)"):
+            ub.asarray(type("Liar", (), {"__arrow_c_array__": lambda self, requested_schema=None: answer})())
 
 
 def test_a_producer_that_raises():

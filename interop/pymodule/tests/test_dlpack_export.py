@@ -312,6 +312,7 @@ def test_read_only_crosses_the_protocols(device, dpctl, dpt):
         assert memoryview(v).readonly and not dpt.asarray(v).flags.writable
         with pytest.raises(BufferError, match="read-only"):
             v.__dlpack__()
+    assert not ub.from_dlpack(capi.Producer(shared._pointer, (4,), device=device.dlpack_device)).readonly
     b = ub.from_usm_array_interface(Holder(shared, data=(shared._pointer, True)))
     assert struct(b)[0].flags == 1 and struct(b, dl_device=(1, 0))[0].flags == 1
 
