@@ -118,7 +118,7 @@ func TestLargeSegmentsDecayByAge(t *testing.T) {
 	require.Zero(t, bytes)
 }
 
-// The default bound is proportional to the memory of segments in use, and is at least 32 MiB.
+// The default bound is proportional to the memory of the pool, and is at least 32 MiB.
 func TestDefaultBoundIsProportional(t *testing.T) {
 	_, p := decaying(t, 8)
 	fillClass(t, p, 1<<20, 20<<20)

@@ -90,7 +90,7 @@ type cacheBudget struct {
 	fixed bool // the bound is that of WithCache
 }
 
-// defaultCache stands for the bound that is proportional to the memory in use.
+// defaultCache stands for the bound that is proportional to the memory of the pool.
 const defaultCache = -1
 
 // init sets the bound to that of WithCache, or to the default one of an empty pool.
@@ -102,12 +102,12 @@ func (b *cacheBudget) init(bytes int64) {
 	}
 }
 
-// resize makes the default bound proportional to the bytes of the segments in use. Pool.mu is held.
-func (b *cacheBudget) resize(used int64) {
+// resize makes the default bound proportional to the bytes of segments. Pool.mu is held.
+func (b *cacheBudget) resize(segments int64) {
 	if b.fixed {
 		return
 	}
-	bound := max(leastCache, used-used/sharedPart)
+	bound := max(leastCache, segments-segments/sharedPart)
 	b.give(bound - b.bound)
 	b.bound = bound
 }

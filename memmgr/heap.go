@@ -22,6 +22,7 @@ type heap struct {
 	segs           []poolSegment // by segment number
 	oldest, newest int32         // segments out of use by age: number + 1, 0 for none
 	clock          uint32        // ticks of the keeper
+	emptyLarge     uint64        // bytes of those that serve only large requests
 	count          segmentCounts
 	closed         bool // segments go back as soon as they are empty
 
@@ -239,7 +240,11 @@ func (h *heap) list(n int32) {
 		h.oldest = n + 1
 	}
 	h.newest = n + 1
-	h.resizeCaches()
+	if !h.Any(n) {
+		_, size := h.SegmentBase(n)
+		h.emptyLarge += uint64(size)
+		h.boundCaches()
+	}
 }
 
 // unlist takes a segment out of that list if it is there.
@@ -259,7 +264,11 @@ func (h *heap) unlist(n int32) {
 	} else {
 		h.newest = s.older
 	}
-	h.resizeCaches()
+	if !h.Any(n) {
+		_, size := h.SegmentBase(n)
+		h.emptyLarge -= uint64(size)
+		h.boundCaches()
+	}
 }
 
 // addSegment takes over memory of the upstream for a request of so many units. untouched
@@ -275,6 +284,7 @@ func (h *heap) addSegment(b Block, units uint32, untouched bool) {
 		align: uint8(bits.TrailingZeros64(uint64(b.Align))),
 	}
 	h.list(n)
+	h.boundCaches()
 	if h.trace != nil {
 		h.trace.addSegment(traceSegmentAlloc, b)
 	}
@@ -289,6 +299,7 @@ func (h *heap) dropSegment(n int32) {
 	b := s.block(base, uintptr(units)*unit)
 	*s = poolSegment{}
 	h.count.dropped(uint64(b.Size))
+	h.boundCaches()
 	if h.trace != nil {
 		h.trace.addSegment(traceSegmentFree, b)
 	}
@@ -301,8 +312,9 @@ func (h *heap) dropSegment(n int32) {
 // emptyBytes returns the bytes of segments out of use: those that release could give back.
 func (h *heap) emptyBytes() uint64 { return h.Counts().EmptyUnits * unit }
 
-// resizeCaches has the bound on cached bytes follow the bytes of segments in use.
-func (h *heap) resizeCaches() { h.depot.budget.resize(int64(h.count.reserved - h.emptyBytes())) }
+// boundCaches sets the default bound on cached bytes by those of the segments that are in use or
+// could serve any request.
+func (h *heap) boundCaches() { h.depot.budget.resize(int64(h.count.reserved - h.emptyLarge)) }
 
 // freeBytes returns the bytes of free blocks, those of the depot included.
 func (h *heap) freeBytes() uint64 { return uint64(h.depot.bytes) + h.Counts().FreeUnits*unit }

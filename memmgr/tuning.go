@@ -47,7 +47,7 @@ const (
 
 // Cache budget: the bound on cached blocks if WithCache does not set it.
 const (
-	// The bound leaves one in sharedPart of the bytes of segments in use to requests of any class,
+	// The bound leaves one in sharedPart of the bytes of segments to requests of any class,
 	// because cached blocks do not merge. Measure: fragmentation, batch.
 	sharedPart = 16
 	// The bound is at least leastCache bytes. Measure: random, larson.

@@ -136,6 +136,9 @@ func (h *Heap) AddSegment(base uintptr, units, least uint32, purged bool) int32 
 	return n
 }
 
+// Any reports whether a segment serves requests of any size: it is in tier 0.
+func (h *Heap) Any(n int32) bool { return h.segments[n].tier == 0 }
+
 // pinPart is the largest ratio of a segment above Heap.Shared to a block in it.
 const pinPart = 32
 
