@@ -3,52 +3,10 @@
 package memmgr
 
 import (
-	"os"
-	"regexp"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/usmbridge/usmbridge/internal/owner"
 )
-
-func TestChecksRejectIllegalTransitions(t *testing.T) {
-	c, err := owner.New(nil)
-	require.NoError(t, err)
-	defer owner.Recycle(c)
-	setState(c, stateInHand)
-	setState(c, stateInUse)
-	setState(c, stateCached)
-	require.PanicsWithValue(t, `memmgr: block at 0x0: illegal transition from "cached" to "cached"`,
-		func() { setState(c, stateCached) })
-	setState(c, stateFree)
-	require.Panics(t, func() { setState(c, stateInUse) })
-	setState(c, stateCached)
-	setState(c, stateFree)
-}
-
-// TestDiagramShowsTheLegalTransitions compares the diagram of docs/internals.md with the table that is checked.
-func TestDiagramShowsTheLegalTransitions(t *testing.T) {
-	page, err := os.ReadFile("../docs/internals.md")
-	require.NoError(t, err)
-	arrow := regexp.MustCompile(`(?m)^([A-Z ]{8}) -- [A-Za-z, ]+ ?-*> ([A-Z ]+[A-Z])`)
-	shown := map[string][]string{}
-	from := ""
-	for _, m := range arrow.FindAllStringSubmatch(string(page), -1) {
-		if state := strings.TrimSpace(m[1]); state != "" {
-			from = strings.ToLower(state)
-		}
-		shown[from] = append(shown[from], strings.ToLower(m[2]))
-	}
-	for from, to := range legal {
-		var names []string
-		for _, state := range to {
-			names = append(names, state.String())
-		}
-		require.ElementsMatch(t, names, shown[blockState(from).String()], "transitions from %q", blockState(from))
-	}
-}
 
 // A block that is freed twice is found at the second free, whichever way both went.
 func TestChecksFindASecondFree(t *testing.T) {

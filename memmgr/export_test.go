@@ -3,6 +3,7 @@ package memmgr
 import (
 	"github.com/usmbridge/usmbridge/internal/diag"
 	"github.com/usmbridge/usmbridge/internal/owner"
+	"github.com/usmbridge/usmbridge/memmgr/internal/block"
 )
 
 // Tick runs one tick of the keeper for the pool.
@@ -16,7 +17,7 @@ func (p *Pool) Press(on bool) {
 }
 
 // BudgetLeft returns the unused bytes of the cache bound.
-func (p *Pool) BudgetLeft() int64 { return p.front.budget.free.Load() }
+func (p *Pool) BudgetLeft() int64 { return p.front.Budget.Left() }
 
 // Inside returns the cell, as Cell does, but does not mark it as shown to C.
 func (b Buffer) Inside() *owner.Cell { return b.ref.Cell() }
@@ -121,7 +122,7 @@ func OriginsOf(r Resource) (n int) {
 }
 
 // Shards returns the number of shards of the pool.
-func Shards(p *Pool) int { return len(p.front.shards) }
+func Shards(p *Pool) int { return p.front.Len() }
 
 // PoolReserves reports whether the pool reserves memory for a waiter.
 func PoolReserves(p *Pool) bool {
@@ -167,7 +168,7 @@ func WithoutKeeper(f func()) {
 	old := keeper
 	defer func() { keeper = old }()
 	keeper = newKeeper()
-	setRank(&keeper.mu, rankLeaf)
+	block.SetRank(&keeper.mu, block.RankLeaf)
 	keeper.stopped = true
 	f()
 }

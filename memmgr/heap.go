@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
+	"github.com/usmbridge/usmbridge/memmgr/internal/block"
+	"github.com/usmbridge/usmbridge/memmgr/internal/front"
 	"github.com/usmbridge/usmbridge/memmgr/internal/tlsf"
 )
 
@@ -17,7 +19,7 @@ import (
 // Lock: Pool.mu guards every field but count.now; each method requires it.
 type heap struct {
 	tlsf.Heap
-	depot depot
+	depot front.Depot
 
 	segs           []poolSegment // by segment number
 	oldest, newest int32         // segments out of use by age: number + 1, 0 for none
@@ -103,37 +105,37 @@ func (h *heap) carveAny(w *want) *owner.Cell {
 	return h.cellOf(h.AllocAny(w.least, w.align), w.leastClass())
 }
 
-// cellOf gives a block that was just taken its cell. It returns nil for a negative
-// block, and when there are no more cells.
-func (h *heap) cellOf(block int32, class int) *owner.Cell {
-	if block < 0 {
+// cellOf gives block n, which was just taken, its cell. It returns nil for a negative
+// number, and when there are no more cells.
+func (h *heap) cellOf(n int32, class int) *owner.Cell {
+	if n < 0 {
 		return nil
 	}
 	c, err := owner.New(h.origin.list)
 	if err != nil {
-		h.Free(block)
+		h.Free(n)
 		return nil
 	}
 	c.Unref() // no user has it yet
-	c.Address, c.Size = h.Address(block), uint64(h.Size(block))
+	c.Address, c.Size = h.Address(n), uint64(h.Size(n))
 	c.Place = uintptr(h.origin.place)
 	c.Resource = h.origin.index
-	c.Block = uint32(block)
-	setBlockClass(c, class)
+	c.Block = uint32(n)
+	block.SetClass(c, class)
 	c.ResetFlags(h.origin.flags)
-	h.SetUser(block, c.Index())
-	h.unlist(h.Segment(block))
-	setState(c, stateInHand)
+	h.SetUser(n, c.Index())
+	h.unlist(h.Segment(n))
+	block.SetState(c, block.InHand)
 	return c
 }
 
 // toHeap frees a block; it merges with its neighbours.
 func (h *heap) toHeap(c *owner.Cell) {
-	block := int32(c.Block)
-	setState(c, stateFree)
+	n := int32(c.Block)
+	block.SetState(c, block.Free)
 	owner.Recycle(c)
-	seg := h.Segment(block)
-	h.freed(seg, h.Free(block))
+	seg := h.Segment(n)
+	h.freed(seg, h.Free(n))
 }
 
 // freed records that a block of a segment was freed, and whether the segment is
@@ -151,8 +153,8 @@ func (h *heap) freed(seg int32, empty bool) {
 }
 
 // dissolve frees the blocks of a magazine.
-func (h *heap) dissolve(m magazine) {
-	for c := m.head.Cell(); c != nil; {
+func (h *heap) dissolve(m block.Magazine) {
+	for c := m.Head.Cell(); c != nil; {
 		next := c.Next.Cell()
 		h.toHeap(c)
 		c = next
@@ -160,25 +162,25 @@ func (h *heap) dissolve(m magazine) {
 }
 
 // dissolveStack frees the blocks of many magazines, and reports whether there were any.
-func (h *heap) dissolveStack(s magazineStack) bool {
-	any := s.top != 0
-	for s.top != 0 {
-		h.dissolve(s.pop())
+func (h *heap) dissolveStack(s block.Stack) bool {
+	any := !s.Empty()
+	for !s.Empty() {
+		h.dissolve(s.Pop())
 	}
 	return any
 }
 
 // cache puts a block into the depot, or frees it when it has no class or the depot may not hold more.
 func (h *heap) cache(c *owner.Cell, k int) {
-	if k >= noClass || !h.depot.put(c, k) {
+	if k >= block.NoClass || !h.depot.Put(c, k) {
 		h.toHeap(c)
 	}
 }
 
 // spill puts a magazine, whose bytes of the cache budget are taken, into the depot,
 // or frees its blocks while nothing is cached.
-func (h *heap) spill(m magazine, k int) {
-	if m.n != 0 && !h.depot.push(m, k) {
+func (h *heap) spill(m block.Magazine, k int) {
+	if m.N != 0 && !h.depot.Push(m, k) {
 		h.dissolve(m)
 	}
 }
@@ -186,47 +188,31 @@ func (h *heap) spill(m magazine, k int) {
 // flush frees all blocks of the depot.
 func (h *heap) flush() {
 	h.dissolveCold(math.MaxInt)
-	for k := 0; k < numClasses && h.depot.bytes != 0; k++ {
+	for k := 0; k < block.NumClasses && h.depot.Bytes() != 0; k++ {
 		h.flushClass(k)
 	}
 }
 
 func (h *heap) flushClass(k int) {
-	for m := h.depot.pop(k); m.n != 0; m = h.depot.pop(k) {
+	for m := h.depot.Pop(k); m.N != 0; m = h.depot.Pop(k) {
 		h.dissolve(m)
-		h.depot.budget.give(m.bytes(k))
+		h.depot.Budget.Give(m.Bytes(k))
 	}
 }
 
 // yieldDepot frees about one magazine of the depot, so that a shard finds room in the
 // cache budget: blocks in use have precedence over blocks that lie in the depot.
-func (h *heap) yieldDepot() {
-	if h.depot.bytes == 0 {
-		return
-	}
-	if h.depot.cold.top != 0 {
-		h.dissolveCold(1)
-		return
-	}
-	if m, k := h.depot.next(); m.n != 0 {
-		h.dissolve(m)
-		h.depot.budget.give(m.bytes(k))
-	}
-}
+func (h *heap) yieldDepot() { h.dissolve(h.depot.Evict()) }
 
 // dissolveCold frees about so many blocks of the cold magazines, and reports whether
 // some are left.
 func (h *heap) dissolveCold(blocks int) (more bool) {
-	d := &h.depot
-	for blocks > 0 && d.cold.top != 0 {
-		m := d.cold.pop()
-		size := m.bytes(blockClass(m.head.Cell()))
-		blocks -= int(m.n)
+	for blocks > 0 && h.depot.HasCold() {
+		m := h.depot.PopCold()
+		blocks -= int(m.N)
 		h.dissolve(m)
-		d.bytes -= size
-		d.budget.give(size)
 	}
-	return d.cold.top != 0
+	return h.depot.HasCold()
 }
 
 // list appends an empty segment to the list by age.
@@ -314,10 +300,10 @@ func (h *heap) emptyBytes() uint64 { return h.Counts().EmptyUnits * unit }
 
 // boundCaches sets the default bound on cached bytes by those of the segments that are in use or
 // could serve any request.
-func (h *heap) boundCaches() { h.depot.budget.resize(int64(h.count.reserved - h.emptyLarge)) }
+func (h *heap) boundCaches() { h.depot.Budget.Resize(int64(h.count.reserved - h.emptyLarge)) }
 
 // freeBytes returns the bytes of free blocks, those of the depot included.
-func (h *heap) freeBytes() uint64 { return uint64(h.depot.bytes) + h.Counts().FreeUnits*unit }
+func (h *heap) freeBytes() uint64 { return uint64(h.depot.Bytes()) + h.Counts().FreeUnits*unit }
 
 // release gives segments out of use back, oldest first, until at most keep bytes of
 // them are left.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"sync/atomic"
 
+	"github.com/usmbridge/usmbridge/memmgr/internal/block"
 	"github.com/usmbridge/usmbridge/memmgr/internal/tlsf"
 )
 
@@ -15,7 +16,7 @@ type purging struct {
 
 	// mu is held while free blocks are out of the heap, without Pool.mu. A goroutine that
 	// must see every free block acquires it before Pool.mu.
-	mu     rankedMutex
+	mu     block.Mutex
 	to     Discarder     // nil: the memory has no pages
 	off    atomic.Bool   // the upstream refused: it has none after all
 	cursor tlsf.Cursor   // of the decay; guarded by mu

@@ -8,6 +8,7 @@ import (
 
 	"github.com/usmbridge/usmbridge/internal/diag"
 	"github.com/usmbridge/usmbridge/internal/owner"
+	"github.com/usmbridge/usmbridge/memmgr/internal/block"
 	"github.com/usmbridge/usmbridge/memmgr/internal/shared"
 )
 
@@ -16,7 +17,7 @@ import (
 var keeper = newKeeper()
 
 type keeperState struct {
-	mu      rankedMutex
+	mu      block.Mutex
 	pools   []*Pool // open
 	closing []*Pool // closed, but some of their memory is in use or pending
 	unpooled

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
+	"github.com/usmbridge/usmbridge/memmgr/internal/block"
 )
 
 var errTooLarge = errors.New("larger than any memory this pool could manage")
@@ -18,6 +19,9 @@ var errSoft = errors.New("the tenant has more than its soft limit, and other req
 
 // errOvertakes ends extend when other requests began to wait meanwhile. Callers never see it.
 var errOvertakes = errors.New("other requests wait")
+
+// unit is the unit of sizes in the heap, in bytes.
+const unit = block.Unit
 
 // maxSegment is the largest segment in bytes: 31 bits number its units, and on 32-bit
 // systems it is at most half of the address space.
@@ -42,7 +46,7 @@ func (w *want) leastClass() int {
 	if w.least == w.units {
 		return w.class
 	}
-	return noClass
+	return block.NoClass
 }
 
 // wantFor checks a request and puts it in the pool's terms.
@@ -54,10 +58,10 @@ func (p *Pool) wantFor(r *Request) (want, error) {
 	if units > maxSegment/unit || r.Alignment() > maxSegment {
 		return want{}, &OutOfMemoryError{Request: *r, Place: p.Place(), Rounded: uint64(units) * unit, Err: errTooLarge}
 	}
-	w := want{r: *r, class: noClass, units: uint32(units), least: uint32(units), align: uint32(max(r.Alignment()/unit, 1))}
-	if units <= maxClassUnits && w.align == 1 {
-		w.class = classOf(units)
-		w.units = classUnits[w.class]
+	w := want{r: *r, class: block.NoClass, units: uint32(units), least: uint32(units), align: uint32(max(r.Alignment()/unit, 1))}
+	if units <= block.MaxClassUnits && w.align == 1 {
+		w.class = block.ClassFor(units)
+		w.units = block.ClassUnits[w.class]
 	}
 	return w, nil
 }
@@ -144,11 +148,11 @@ func (p *Pool) miss(w *want) (Buffer, error) {
 	}
 	// 7. A magazine for the shard, so that the next requests need no lock.
 	p.heap.noteSplit()
-	p.account.count(c, blockClass(c), w.r.Size)
+	p.account.count(c, block.Class(c), w.r.Size)
 	stock := p.restock(w)
 	p.mu.Unlock()
-	if stock.n != 0 {
-		if back := p.front.stock(stock, w.class); back.n != 0 {
+	if stock.N != 0 {
+		if back := p.front.Stock(stock, w.class); back.N != 0 {
 			p.mu.Lock()
 			p.heap.spill(back, w.class)
 			p.mu.Unlock()
@@ -167,7 +171,7 @@ func (p *Pool) handOver(c *owner.Cell, w *want) Buffer {
 	if w.tenant != nil {
 		w.tenant.mark(c)
 	}
-	setState(c, stateInUse)
+	block.SetState(c, block.InUse)
 	b := Buffer{ref: c.Renew()}
 	p.annotate(c, w.r.Tag, w.r.Queue)
 	return b
@@ -195,12 +199,12 @@ func (p *Pool) find(w *want) *owner.Cell {
 
 // findFree takes a free block, of the depot or the heap. p.mu is held.
 func (p *Pool) findFree(w *want) *owner.Cell {
-	if w.class != noClass {
-		if c := p.heap.depot.popBlock(w.class); c != nil {
+	if w.class != block.NoClass {
+		if c := p.heap.depot.PopBlock(w.class); c != nil {
 			return c
 		}
 	}
-	if w.units > coarseUnits {
+	if w.units > block.CoarseUnits {
 		p.gather(w.units)
 	}
 	return p.heap.carve(w)
@@ -208,24 +212,24 @@ func (p *Pool) findFree(w *want) *owner.Cell {
 
 // restock takes a magazine for the front, with its bytes of the budget: one of the
 // depot, or a few blocks that it cuts out of the heap. p.mu is held.
-func (p *Pool) restock(w *want) (m magazine) {
-	if w.class == noClass || p.front.pressed {
+func (p *Pool) restock(w *want) (m block.Magazine) {
+	if w.class == block.NoClass || p.front.Pressed() {
 		return m
 	}
-	if m = p.heap.depot.pop(w.class); m.n != 0 {
+	if m = p.heap.depot.Pop(w.class); m.N != 0 {
 		return m
 	}
-	size := classBytes[w.class]
+	size := block.ClassBytes[w.class]
 	most := min(batchBlocks, max(1, batchBytes/size)) - 1
-	granted := p.front.budget.take(min(size, size*most), size*(most-1))
+	granted := p.front.Budget.Take(min(size, size*most), size*(most-1))
 	for n := granted / size; n > 0; n-- {
 		c := p.heap.carve(w)
 		if c == nil {
 			break
 		}
-		m.push(c)
+		m.Push(c)
 	}
-	p.front.budget.give(granted - m.bytes(w.class))
+	p.front.Budget.Give(granted - m.Bytes(w.class))
 	return m
 }
 
@@ -267,7 +271,7 @@ func (p *Pool) couldServe(need uint64) bool {
 // beginGrowth lets one goroutine at a time ask the upstream. The next one first looks at
 // the memory that the one before it got.
 func (p *Pool) beginGrowth(ctx context.Context) error {
-	checkRank(rankGrowing)
+	block.CheckRank(block.RankGrowing)
 	if ctx == nil {
 		p.growing <- struct{}{}
 		return nil
@@ -430,7 +434,7 @@ func ranOut(err error) bool {
 // inUse estimates the bytes and blocks that users hold, without stopping the shards. It
 // is exact while no goroutine allocates or frees.
 func (p *Pool) inUse() (bytes, blocks int64) {
-	bytes, blocks = p.front.unpublished()
+	bytes, blocks = p.front.Unpublished()
 	return bytes + p.account.bytes.now.Load(), blocks + p.account.blocks.now.Load()
 }
 

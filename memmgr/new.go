@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
+	"github.com/usmbridge/usmbridge/memmgr/internal/block"
 	"github.com/usmbridge/usmbridge/memmgr/internal/pin"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
@@ -27,31 +28,31 @@ func New(r Resource, request Request) (Buffer, error) {
 	if p.home.Load() != 0 {
 		p.origin.list.Drain()
 	}
-	if request.Size > maxClassUnits*unit || request.Align > unit || request.Align&(request.Align-1) != 0 || (request.Queue != nil && p.pending.unstalled.Load() != 0) {
+	if request.Size > block.MaxClassUnits*unit || request.Align > unit || request.Align&(request.Align-1) != 0 || (request.Queue != nil && p.pending.unstalled.Load() != 0) {
 		return p.slowBuffer(request, nil)
 	}
-	k := classOf(max((request.Size+unit-1)/unit, p.minUnits))
+	k := block.ClassFor(max((request.Size+unit-1)/unit, p.minUnits))
 	id := pin.Pin()
-	s := p.front.claim(id)
+	s := p.front.Claim(id)
 	if s == nil {
-		if s = p.front.claimOther(id); s == nil {
+		if s = p.front.ClaimOther(id); s == nil {
 			return p.slowBuffer(request, nil)
 		}
 	}
-	c := s.take(k)
+	c := s.Take(k)
 	if c == nil {
-		if c = s.takeSpare(k); c == nil {
-			s.leave()
+		if c = s.TakeSpare(k); c == nil {
+			s.Leave()
 			return p.slowBuffer(request, nil)
 		}
 	}
-	s.countTake(k, uint64(request.Size))
-	due := s.delta > peakStep<<deltaShift
-	s.leave()
+	s.CountTake(k, uint64(request.Size))
+	publish := s.Grew()
+	s.Leave()
 	c.Requested = uint64(request.Size)
-	setState(c, stateInUse)
+	block.SetState(c, block.InUse)
 	ref := c.Renew()
-	if due || request.Tag != "" || request.Queue != nil || p.watched || stackDepth.Load() != 0 {
+	if publish || request.Tag != "" || request.Queue != nil || p.watched || stackDepth.Load() != 0 {
 		p.annotate(c, request.Tag, request.Queue)
 	}
 	return Buffer{ref: ref}, nil
@@ -76,26 +77,26 @@ func (b Buffer) Release() {
 		c.Finish()
 		return
 	}
-	k := uint(blockClass(c))
-	if !c.Plain(p.flags) || k >= numClasses || p.watched {
+	k := uint(block.Class(c))
+	if !c.Plain(p.flags) || k >= block.NumClasses || p.watched {
 		p.freeCell(c)
 		return
 	}
 	id := pin.Pin()
-	s := p.front.claim(id)
+	s := p.front.Claim(id)
 	if s == nil {
-		if s = p.front.claimOther(id); s == nil {
+		if s = p.front.ClaimOther(id); s == nil {
 			p.cache(c, int(k))
 			return
 		}
 	}
-	s.put(int(k), c)
-	s.countPut(int(k), c)
-	if s.needsWork(int(k)) {
+	s.Put(int(k), c)
+	s.CountPut(int(k), c)
+	if s.NeedsWork(int(k)) {
 		p.afterPut(s, int(k))
 		return
 	}
-	s.leave()
+	s.Leave()
 }
 
 // poolOf returns the pool of a cell, nil if its resource is not a pool or has a number

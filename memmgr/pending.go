@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
+	"github.com/usmbridge/usmbridge/memmgr/internal/block"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
@@ -51,7 +52,7 @@ type pending struct {
 
 	batch    eventBatch
 	spent    []uintptr   // events of completed blocks, to be released without mu
-	sweeping rankedMutex // held by completeAll: each queue has one position for it
+	sweeping block.Mutex // held by completeAll: each queue has one position for it
 }
 
 func (s *pending) init(mu sync.Locker, events Synchronizer, o *origin, name string) {
@@ -108,7 +109,7 @@ func (s *pending) working(c *owner.Cell) bool {
 
 // add adds a block.
 func (s *pending) add(c *owner.Cell) {
-	setState(c, statePending)
+	block.SetState(c, block.Pending)
 	c.SetFlags(owner.Queued)
 	s.push(c, s.next(), s.sync.SameOrder)
 	s.n++
@@ -118,7 +119,7 @@ func (s *pending) add(c *owner.Cell) {
 
 // remove removes a block.
 func (s *pending) remove(c *owner.Cell) {
-	setState(c, stateInHand)
+	block.SetState(c, block.InHand)
 	if !hasStalled(c) {
 		s.unstalled.Add(-1)
 	}
@@ -141,7 +142,7 @@ func (s *pending) update(c *owner.Cell, over bool) {
 	case over:
 		s.finish(c)
 	case !hasStalled(c):
-		setState(c, stateStalled)
+		block.SetState(c, block.Stalled)
 		s.setStalled(c)
 		s.ever++
 		s.unstalled.Add(-1)
@@ -156,7 +157,7 @@ func (s *pending) takeFor(queue uintptr, class int, size uint64, align uintptr) 
 	for tries := sameQueueTries; at != 0 && tries > 0; tries-- {
 		c := owner.At(at)
 		at = classLinks(c).behind()
-		if class >= noClass && (c.Size < size || c.Size-size > size/8 || c.Address%align != 0) {
+		if class >= block.NoClass && (c.Size < size || c.Size-size > size/8 || c.Address%align != 0) {
 			continue
 		}
 		s.remove(c)
@@ -175,7 +176,7 @@ func (s *pending) dropWork(c *owner.Cell) {
 
 // addReturned adds a block that was exported.
 func (s *pending) addReturned(c *owner.Cell) {
-	setState(c, stateReturned)
+	block.SetState(c, block.Returned)
 	c.SetFlags(owner.Queued)
 	s.returned = append(s.returned, c)
 	s.returnedBytes += c.Size
@@ -625,12 +626,12 @@ func (p *Pool) slowFree(c *owner.Cell) {
 	c.ResetFlags(p.origin.flags)
 	if !shown && !p.pending.working(c) {
 		p.endUse(c)
-		p.cache(c, blockClass(c))
+		p.cache(c, block.Class(c))
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.account.uncount(c, blockClass(c))
+	p.account.uncount(c, block.Class(c))
 	if shown {
 		p.pending.addReturned(c)
 		return
@@ -643,7 +644,7 @@ func (p *Pool) slowFree(c *owner.Cell) {
 func (p *Pool) complete(c *owner.Cell) {
 	c.ResetFlags(p.origin.flags)
 	p.endUse(c)
-	p.heap.cache(c, blockClass(c))
+	p.heap.cache(c, block.Class(c))
 }
 
 // endUse ends the user's part in a block whose work is done.

@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
+	"github.com/usmbridge/usmbridge/memmgr/internal/block"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
@@ -122,7 +123,7 @@ func both(a, b error) error {
 // If the queue of a cell is in-order, the pending event precedes later work of that queue:
 // [Submission.Begin] relies on this and returns no event then. Therefore [replacePending] stores the
 // event before the queue.
-var addingPending rankedMutex
+var addingPending block.Mutex
 
 // moveTo makes a queue, which the caller holds, the queue of last use, and puts the pending event
 // before later work of it. If the runtime refuses the barrier, moveTo waits for the event.

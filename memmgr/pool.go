@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
+	"github.com/usmbridge/usmbridge/memmgr/internal/block"
+	"github.com/usmbridge/usmbridge/memmgr/internal/front"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
@@ -36,7 +38,7 @@ import (
 type Pool struct {
 	// Fields that the fast path reads.
 	home     *atomic.Uintptr // head of the list of cells that were freed elsewhere
-	front    front
+	front    front.Front
 	minUnits uintptr
 	trace    *traceRing
 	flags    uint32 // of every cell
@@ -137,7 +139,7 @@ type deviceSized interface{ DeviceTotal() uint64 }
 func NewPool(upstream Resource, options ...PoolOption) *Pool {
 	upstream = present(upstream)
 	o := poolOptions{
-		minSegment: defaultSegment, cache: defaultCache, decay: defaultDecay,
+		minSegment: defaultSegment, cache: front.DefaultCache, decay: defaultDecay,
 		high: math.MaxUint64,
 	}
 	for _, option := range options {
@@ -148,8 +150,7 @@ func NewPool(upstream Resource, options ...PoolOption) *Pool {
 	if o.limit != 0 {
 		p.upstream = NewLimit(upstream, o.limit)
 	}
-	p.front.init()
-	p.front.budget.init(o.cache)
+	p.front.Init(o.cache)
 	if place := upstream.Place(); place == nil || place.IsHost() {
 		p.minUnits = 1
 	}
@@ -177,7 +178,7 @@ func NewPool(upstream Resource, options ...PoolOption) *Pool {
 	p.heap.origin, p.heap.mu, p.heap.trace, p.heap.emptied = p.origin, &p.mu, p.trace, p.last
 	p.heap.high, p.heap.low = o.high, o.low
 	p.heap.Shared = uint32(max(mostGrowth, o.minSegment) / unit)
-	p.heap.depot.budget = &p.front.budget
+	p.heap.depot.Budget = &p.front.Budget
 	p.purging.heap = &p.heap
 	p.home = p.origin.list.Head()
 	origins.add(p.origin, true)
@@ -226,27 +227,18 @@ func (p *Pool) freeCell(c *owner.Cell) {
 		p.slowFree(c)
 		return
 	}
-	p.cache(c, blockClass(c))
+	p.cache(c, block.Class(c))
 }
 
 // afterPut does the parts of a free that are rarely needed: it publishes counts, evicts
 // blocks above the shard's bound, and moves a full magazine to the depot. It leaves the
 // shard.
-func (p *Pool) afterPut(s *shard, k int) {
-	var c change
-	if s.isDue() {
-		c = s.takeChange()
-	}
-	surplus := p.front.fit(s, k)
-	var full magazine
-	if s.bins[k].n >= magazineSize[k] {
-		full = s.unstock(k)
-	}
-	s.leave()
-	if c != (change{}) {
+func (p *Pool) afterPut(s *front.Shard, k int) {
+	c, full, surplus := p.front.AfterPut(s, k)
+	if c != (front.Change{}) {
 		p.account.publish(c)
 	}
-	if full.n == 0 && surplus.top == 0 {
+	if full.N == 0 && surplus.Empty() {
 		return
 	}
 	p.mu.Lock()
@@ -262,11 +254,11 @@ func (p *Pool) afterPut(s *shard, k int) {
 // without a shard, goes to the depot or the heap. The bytes of a tenant's block become credit of
 // the tenant on the shard.
 func (p *Pool) cache(c *owner.Cell, k int) {
-	var s *shard
-	if k < noClass {
-		s = p.front.enter()
+	var s *front.Shard
+	if k < block.NoClass {
+		s = p.front.Enter()
 	}
-	number := chargedTenant(c)
+	number := block.Tenant(c)
 	switch {
 	case s == nil && number != 0:
 		p.slowFree(c)
@@ -282,33 +274,24 @@ func (p *Pool) cache(c *owner.Cell, k int) {
 	surplus := int64(0)
 	if number != 0 {
 		c.ResetFlags(p.flags)
-		setChargedTenant(c, 0)
-		surplus = s.rooms[number].giveCredit(classBytes[k], c.Requested)
+		block.SetTenant(c, 0)
+		surplus = s.Shares[number].GiveCredit(block.ClassBytes[k], c.Requested)
 	}
-	s.put(k, c)
-	s.countPut(k, c)
-	if s.needsWork(k) {
+	s.Put(k, c)
+	s.CountPut(k, c)
+	if s.NeedsWork(k) {
 		p.afterPut(s, k)
 	} else {
-		s.leave()
+		s.Leave()
 	}
 	if surplus != 0 && p.tenant(number).discharge(surplus) {
 		p.serveTenant()
 	}
 }
 
-// publishShard publishes the counts of the caller's shard if they are due.
+// publishShard publishes the counts of the caller's shard if there is enough.
 func (p *Pool) publishShard() {
-	s := p.front.enter()
-	if s == nil {
-		return // the goroutine that stopped the shards publishes, or a later call
-	}
-	var c change
-	if s.isDue() {
-		c = s.takeChange()
-	}
-	s.leave()
-	if c != (change{}) {
+	if c := p.front.TakeChange(); c != (front.Change{}) {
 		p.account.publish(c)
 	}
 }
@@ -396,7 +379,8 @@ func (p *Pool) Close() error {
 		p.mu.Unlock()
 		return nil
 	}
-	p.closed, p.front.closed, p.heap.closed, p.heap.depot.off = true, true, true, true
+	p.closed, p.heap.closed, p.heap.depot.Off = true, true, true
+	p.front.Close()
 	p.endWaits()
 	p.flush()
 	p.heap.release(0)
@@ -434,7 +418,7 @@ func (p *Pool) last() {
 // poolMutex is the lock of a pool. Segments that are dropped while it is held are freed
 // by Unlock after the lock is released, because the upstream may be slow.
 type poolMutex struct {
-	rankedMutex
+	block.Mutex
 	upstream  Resource
 	dropped   []Block   // the next Unlock frees them
 	returning int       // goroutines that are freeing segments
@@ -444,7 +428,7 @@ type poolMutex struct {
 
 func (m *poolMutex) init(upstream Resource) {
 	m.upstream = upstream
-	m.returned.L = &m.rankedMutex
+	m.returned.L = &m.Mutex
 }
 
 // drop has the next Unlock free a segment. The lock is held.
@@ -453,20 +437,20 @@ func (m *poolMutex) drop(b Block) { m.dropped = append(m.dropped, b) }
 // Unlock releases the lock and then frees the dropped segments.
 func (m *poolMutex) Unlock() {
 	if len(m.dropped) == 0 {
-		m.rankedMutex.Unlock()
+		m.Mutex.Unlock()
 		return
 	}
 	dropped := m.dropped
 	m.dropped = nil
 	m.returning++
-	m.rankedMutex.Unlock()
+	m.Mutex.Unlock()
 	defer func() {
-		m.rankedMutex.Lock()
+		m.Mutex.Lock()
 		m.returning--
 		m.returns++
 		upstreamFrees.Add(1)
 		m.returned.Broadcast()
-		m.rankedMutex.Unlock()
+		m.Mutex.Unlock()
 	}()
 	freeEach(m.upstream, dropped)
 }

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
+	"github.com/usmbridge/usmbridge/memmgr/internal/block"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
@@ -19,7 +20,7 @@ type queueRecord struct {
 }
 
 var queues = struct {
-	mu     rankedMutex
+	mu     block.Mutex
 	byRef  map[uintptr]*queueRecord
 	byHash map[uint64][]*queueRecord
 	// Queues beside the queue of last use on which other libraries may have unreported work on

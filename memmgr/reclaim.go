@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
+	"github.com/usmbridge/usmbridge/memmgr/internal/block"
+	"github.com/usmbridge/usmbridge/memmgr/internal/front"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
@@ -321,11 +323,11 @@ func (p *Pool) evictAll(l *vainLimit, need, free uint64, pause time.Duration, us
 
 // cachedBytes estimates the bytes that front and depot cache, without stopping the
 // shards. p.mu is held.
-func (p *Pool) cachedBytes() int64 { return p.heap.depot.bytes + p.front.cached() }
+func (p *Pool) cachedBytes() int64 { return p.heap.depot.Bytes() + p.front.Cached() }
 
 // flush frees every block that front and depot cache. p.mu is held.
 func (p *Pool) flush() {
-	p.heap.dissolveStack(p.front.drain())
+	p.heap.dissolveStack(p.front.Drain())
 	p.heap.flush()
 }
 
@@ -333,11 +335,11 @@ func (p *Pool) flush() {
 // memory. Then nothing is cached: each freed block goes to the heap at once, and
 // [Pool.serveWaiters] is called. p.mu is held.
 func (p *Pool) press(on bool) {
-	if p.front.pressed == on {
+	if p.front.Pressed() == on {
 		return
 	}
-	p.heap.depot.off = on || p.closed
-	p.heap.dissolveStack(p.front.press(on))
+	p.heap.depot.Off = on || p.closed
+	p.heap.dissolveStack(p.front.Press(on))
 	p.heap.flush()
 }
 
@@ -362,14 +364,14 @@ func (p *Pool) trimSegments(keep uint64) (freed uint64) {
 	return p.heap.release(keep)
 }
 
-// gather evicts the cached blocks above coarseUnits of the caller's processor and of the
+// gather evicts the cached blocks above block.CoarseUnits of the caller's processor and of the
 // depot, if a block of so many units would have to be cut out of a larger one and they are
 // more than a bound. Cached blocks serve only their size and do not merge with the free memory
 // beside them, so that larger blocks would be cut up instead. The other processors do the
 // same. p.mu is held.
 func (p *Pool) gather(units uint32) {
 	most := max(gatherBytes, int64(p.heap.count.reserved)/gatherShare)
-	if p.front.budget.taken() <= most/int64(len(p.front.shards)) {
+	if p.front.Budget.Taken() <= most/int64(p.front.Len()) {
 		return
 	}
 	if fit := p.heap.BestFit(units); fit != 0 && fit-units <= units/gatherFit {
@@ -378,12 +380,12 @@ func (p *Pool) gather(units uint32) {
 	if int64(p.heap.count.reserved)-p.account.bytes.now.Load() < int64(units)*unit {
 		return // all unused memory together is too little
 	}
-	if p.heap.depot.bytes > most {
-		for k := coarseClasses; k < numClasses; k++ {
+	if p.heap.depot.Bytes() > most {
+		for k := block.CoarseClasses; k < block.NumClasses; k++ {
 			p.heap.flushClass(k)
 		}
 	}
-	p.heap.dissolveStack(p.front.takeLarge(most))
+	p.heap.dissolveStack(p.front.TakeLarge(most))
 }
 
 // tick collects blocks whose device work is done, and returns memory that has been idle for
@@ -436,10 +438,10 @@ func (p *Pool) heapTick() uint32 { return p.decayTicks()>>15 + 1 }
 func (p *Pool) decayCaches(age uint32) {
 	h := &p.heap
 	if h.clock%age == 0 {
-		h.depot.age()
+		h.depot.Age()
 	}
-	if h.clock%max(1, age/looks) == 0 && p.front.cached() > 0 {
-		h.depot.addColdStack(p.front.age())
+	if h.clock%max(1, age/front.AgesPerDecay) == 0 && p.front.Cached() > 0 {
+		h.depot.AddCold(p.front.Age())
 	}
 }
 

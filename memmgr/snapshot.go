@@ -75,8 +75,8 @@ func (p *Pool) Snapshot() *Snapshot {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.front.stopShards()
-	defer p.front.resumeShards()
+	p.front.Stop()
+	defer p.front.Resume()
 	s.Taken, s.Stats = time.Now(), p.stats()
 	if p.trace != nil {
 		p.trace.put(TraceEntry{Action: traceSnapshot})

@@ -5,9 +5,10 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"unsafe"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
+	"github.com/usmbridge/usmbridge/memmgr/internal/block"
+	"github.com/usmbridge/usmbridge/memmgr/internal/front"
 )
 
 // Stat is one quantity over time. The field names are PyTorch's.
@@ -135,7 +136,7 @@ func (g *gauge) raise(seen int64) {
 
 // account is the part of a pool that counts the memory in use and times requests.
 // A request that a shard serves is counted in the shard, and published here when the
-// shard's counts have changed by [peakStep]; other requests are counted here.
+// shard's counts have changed by 4 MiB; other requests are counted here.
 type account struct {
 	// Gauges may be changed and read without a lock.
 	bytes, blocks, asked gauge // in use: bytes of blocks, blocks, requested bytes
@@ -149,19 +150,19 @@ type account struct {
 	tagged tagUse // by tag, without the tenants' blocks
 
 	// Pool.mu guards the following. They count only requests that no shard served.
-	allocs, frees          [numClasses + 1]uint64 // by class
-	large, unlarge         uint64                 // bytes of blocks without a class, allocated and freed
-	requested, unrequested uint64                 // requested bytes, allocated and freed
-	locked                 uint64                 // requests that found Pool.mu free
-	unpublished            change                 // not yet in blocks and asked
+	allocs, frees          [block.NumClasses + 1]uint64 // by class
+	large, unlarge         uint64                       // bytes of blocks without a class, allocated and freed
+	requested, unrequested uint64                       // requested bytes, allocated and freed
+	locked                 uint64                       // requests that found Pool.mu free
+	unpublished            front.Change                 // not yet in blocks and asked
 	retries, ooms          int64
 }
 
 // publish adds a change to the gauges.
-func (a *account) publish(c change) {
-	a.bytes.add(c.bytes)
-	a.blocks.add(c.blocks)
-	a.asked.add(c.asked)
+func (a *account) publish(c front.Change) {
+	a.bytes.add(c.Bytes)
+	a.blocks.add(c.Blocks)
+	a.asked.add(c.Asked)
 }
 
 // publishOne is publish for one block. It updates at once only the gauge of bytes and the
@@ -169,26 +170,26 @@ func (a *account) publish(c change) {
 func (a *account) publishOne(bytes, blocks, asked int64) {
 	o := &a.unpublished
 	a.bytes.add(bytes)
-	o.blocks += blocks
-	o.asked += asked
+	o.Blocks += blocks
+	o.Asked += asked
 	if blocks > 0 {
-		a.blocks.raise(a.blocks.now.Load() + o.blocks)
-		a.asked.raise(a.asked.now.Load() + o.asked)
+		a.blocks.raise(a.blocks.now.Load() + o.Blocks)
+		a.asked.raise(a.asked.now.Load() + o.Asked)
 	}
 }
 
 // publishRest adds the changes that publishOne left. Pool.mu is held.
 func (a *account) publishRest() {
-	a.blocks.add(a.unpublished.blocks)
-	a.asked.add(a.unpublished.asked)
-	a.unpublished = change{}
+	a.blocks.add(a.unpublished.Blocks)
+	a.asked.add(a.unpublished.Asked)
+	a.unpublished = front.Change{}
 }
 
 // count counts a block of class k that goes to a user. Pool.mu is held.
 func (a *account) count(c *owner.Cell, k int, requested uintptr) {
 	a.allocs[k]++
 	a.requested += uint64(requested)
-	if k >= noClass {
+	if k >= block.NoClass {
 		a.large += c.Size
 	}
 	a.publishOne(int64(c.Size), 1, int64(requested))
@@ -198,7 +199,7 @@ func (a *account) count(c *owner.Cell, k int, requested uintptr) {
 func (a *account) uncount(c *owner.Cell, k int) {
 	a.frees[k]++
 	a.unrequested += c.Requested
-	if k >= noClass {
+	if k >= block.NoClass {
 		a.unlarge += c.Size
 	}
 	a.publishOne(-int64(c.Size), -1, -int64(c.Requested))
@@ -220,8 +221,8 @@ func (p *Pool) stopped(f func()) {
 	p.origin.list.Sync()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.front.stopShards()
-	defer p.front.resumeShards()
+	p.front.Stop()
+	defer p.front.Resume()
 	f()
 }
 
@@ -232,14 +233,14 @@ func (p *Pool) stats() Stats {
 	var s Stats
 	allocs, frees := a.allocs, a.frees
 	asked, unasked := a.requested, a.unrequested
-	for sh := range p.front.allShards() {
-		s.CachedBytes += sh.cached()
-		a.publish(sh.takeChange())
-		asked += sh.asked
-		unasked += sh.unasked
-		for k := range sh.bins {
-			allocs[k] += sh.bins[k].allocs()
-			frees[k] += sh.bins[k].frees
+	for sh := range p.front.Shards() {
+		s.CachedBytes += sh.Cached()
+		a.publish(sh.TakeChange())
+		got, released := sh.Requested()
+		asked, unasked = asked+got, unasked+released
+		for k := range block.NumClasses {
+			got, released := sh.Uses(k)
+			allocs[k], frees[k] = allocs[k]+got, frees[k]+released
 		}
 	}
 	bytesIn, bytesOut := a.large, a.unlarge
@@ -247,9 +248,9 @@ func (p *Pool) stats() Stats {
 	for k := range allocs {
 		blocksIn += allocs[k]
 		blocksOut += frees[k]
-		if k < numClasses {
-			bytesIn += allocs[k] * uint64(classUnits[k]) * unit
-			bytesOut += frees[k] * uint64(classUnits[k]) * unit
+		if k < block.NumClasses {
+			bytesIn += allocs[k] * uint64(block.ClassUnits[k]) * unit
+			bytesOut += frees[k] * uint64(block.ClassUnits[k]) * unit
 		}
 	}
 	s.Allocation = newStat(blocksIn, blocksOut, a.blocks.peak.Load())
@@ -277,9 +278,8 @@ func (p *Pool) stats() Stats {
 	s.NumAllocRetries, s.NumOOMs = a.retries, a.ooms
 	s.NumStalled = int64(p.pending.ever)
 	s.NumDeviceAlloc, s.NumDeviceFree = c.deviceAllocs, c.deviceFrees
-	s.CachedBytes += p.heap.depot.bytes
-	tables := uintptr(len(p.front.shards)) * unsafe.Sizeof(shard{})
-	s.MetadataBytes = int64(p.heap.Bytes() + uint64(tables) + uint64(p.heap.Counts().UsedBlocks)*owner.CellBytes)
+	s.CachedBytes += p.heap.depot.Bytes()
+	s.MetadataBytes = int64(p.heap.Bytes() + uint64(p.front.Bytes()) + uint64(p.heap.Counts().UsedBlocks)*owner.CellBytes)
 	return s
 }
 

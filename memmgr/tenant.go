@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
+	"github.com/usmbridge/usmbridge/memmgr/internal/block"
+	"github.com/usmbridge/usmbridge/memmgr/internal/front"
 	"github.com/usmbridge/usmbridge/memmgr/internal/pin"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
@@ -39,58 +41,18 @@ type Tenant struct {
 	line   waitLine
 	tagged tagUse
 
-	mu       rankedMutex // after the pool's
+	mu       block.Mutex // after the pool's
 	charged  uint64      // bytes in use, and the credit of all shards
 	tight    bool        // no shard has credit, and none gets any
 	epoch    uint32      // how often the credit was collected
 	closed   bool
-	central  tenantCounts // of requests that no room counted
+	central  front.Usage // of requests that no room counted
 	ooms     int64
 	peak     int64
 	waiting  int         // requests that wait for memory; they are not charged meanwhile
 	granted  uint64      // bytes charged since the tenant was opened
 	queue    []*waiter   // requests that wait for room below the hard limit, in order of arrival
 	reserved reservation // of room, for the first of the queue or for a waiter for memory
-}
-
-// tenantRoom is the part of a tenant's account on one shard. Only the goroutine that
-// holds the shard changes it.
-type tenantRoom struct {
-	credit int64 // bytes that the shard may hand out; Tenant.charged includes them
-	most   int64 // above this credit, half of it goes back to the tenant
-	epoch  uint32
-	tenantCounts
-	_ [64]byte
-}
-
-// tenantCounts are totals since the tenant was opened.
-type tenantCounts struct {
-	allocs, frees  uint64
-	taken, given   uint64 // bytes of blocks
-	asked, unasked uint64 // the same in requested bytes
-}
-
-func (a *tenantCounts) take(bytes int64, asked uint64) {
-	a.allocs++
-	a.taken += uint64(bytes)
-	a.asked += asked
-}
-
-func (a *tenantCounts) give(bytes int64, asked uint64) {
-	a.frees++
-	a.given += uint64(bytes)
-	a.unasked += asked
-}
-
-// giveCredit counts the release of a block, whose bytes become credit. It returns the bytes that
-// are to go back to the tenant.
-func (r *tenantRoom) giveCredit(bytes int64, asked uint64) (surplus int64) {
-	r.give(bytes, asked)
-	if r.credit += bytes; r.credit > r.most {
-		surplus = r.credit - r.most/2
-		r.credit -= surplus
-	}
-	return surplus
 }
 
 // NewTenant opens a tenant of the pool. Reports and errors show its name, which must
@@ -112,7 +74,7 @@ func (p *Pool) NewTenant(name string, o TenantOptions) (*Tenant, error) {
 	if t.hard == 0 {
 		t.hard = math.MaxUint64
 	}
-	setRank(&t.mu, rankTenant)
+	block.SetRank(&t.mu, block.RankTenant)
 	t.line.tenant, t.line.weight = t, t.weight
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -124,7 +86,7 @@ func (p *Pool) NewTenant(name string, o TenantOptions) (*Tenant, error) {
 	if taken {
 		return nil, opError("Pool.NewTenant", ErrRequest, "the pool has an open tenant %q; close it first, or choose another name", name)
 	}
-	t.step = int64(min(maxCredit, t.hard/creditShare/uint64(len(p.front.shards))))
+	t.step = int64(min(maxCredit, t.hard/creditShare/uint64(p.front.Len())))
 	p.addTenant(t)
 	return t, nil
 }
@@ -149,13 +111,13 @@ func (p *Pool) addTenant(t *Tenant) {
 	}
 	all[t.number] = t
 	p.tenants.Store(&all)
-	p.front.stopShards()
-	defer p.front.resumeShards()
-	for s := range p.front.allShards() {
-		for int(t.number) >= len(s.rooms) {
-			s.rooms = append(s.rooms, tenantRoom{})
+	p.front.Stop()
+	defer p.front.Resume()
+	for s := range p.front.Shards() {
+		for int(t.number) >= len(s.Shares) {
+			s.Shares = append(s.Shares, front.Share{})
 		}
-		s.rooms[t.number] = tenantRoom{}
+		s.Shares[t.number] = front.Share{}
 	}
 }
 
@@ -204,40 +166,40 @@ func (t *Tenant) newBuffer(request Request) (Buffer, error) {
 	if p.home.Load() != 0 {
 		p.origin.list.Drain()
 	}
-	if request.Size > maxClassUnits*unit || request.Align > unit || request.Align&(request.Align-1) != 0 || request.Queue != nil {
+	if request.Size > block.MaxClassUnits*unit || request.Align > unit || request.Align&(request.Align-1) != 0 || request.Queue != nil {
 		return p.slowBuffer(request, t)
 	}
-	k := classOf(max((request.Size+unit-1)/unit, p.minUnits))
+	k := block.ClassFor(max((request.Size+unit-1)/unit, p.minUnits))
 	id := pin.Pin()
-	s := p.front.claim(id)
+	s := p.front.Claim(id)
 	if s == nil {
-		if s = p.front.claimOther(id); s == nil {
+		if s = p.front.ClaimOther(id); s == nil {
 			return p.slowBuffer(request, t)
 		}
 	}
-	size := classBytes[k]
-	room := &s.rooms[t.number]
-	if room.credit < size {
-		s.leave()
+	size := block.ClassBytes[k]
+	share := &s.Shares[t.number]
+	if share.Credit < size {
+		s.Leave()
 		return p.slowBuffer(request, t)
 	}
-	c := s.take(k)
+	c := s.Take(k)
 	if c == nil {
-		if c = s.takeSpare(k); c == nil {
-			s.leave()
+		if c = s.TakeSpare(k); c == nil {
+			s.Leave()
 			return p.slowBuffer(request, t)
 		}
 	}
-	room.credit -= size
-	room.take(size, uint64(request.Size))
-	s.countTake(k, uint64(request.Size))
-	due := s.delta > peakStep<<deltaShift
-	s.leave()
+	share.Credit -= size
+	share.Take(size, uint64(request.Size))
+	s.CountTake(k, uint64(request.Size))
+	publish := s.Grew()
+	s.Leave()
 	c.Requested = uint64(request.Size)
 	t.mark(c)
-	setState(c, stateInUse)
+	block.SetState(c, block.InUse)
 	ref := c.Renew()
-	if due || request.Tag != "" || p.watched || stackDepth.Load() != 0 {
+	if publish || request.Tag != "" || p.watched || stackDepth.Load() != 0 {
 		p.annotate(c, request.Tag, nil)
 	}
 	return Buffer{ref: ref}, nil
@@ -245,14 +207,14 @@ func (t *Tenant) newBuffer(request Request) (Buffer, error) {
 
 // mark charges a cell to the tenant. No other goroutine knows the cell yet.
 func (t *Tenant) mark(c *owner.Cell) {
-	setChargedTenant(c, uintptr(t.number))
+	block.SetTenant(c, uintptr(t.number))
 	c.ResetFlags(t.pool.flags | owner.Charged | c.Flags()&owner.Poisoned) // poisonFresh reads Poisoned
 }
 
 // amount returns the bytes that a block of a class counts for.
 func (p *Pool) amount(requested uint64, class int) int64 {
-	if class < noClass {
-		return classBytes[class]
+	if class < block.NoClass {
+		return block.ClassBytes[class]
 	}
 	return int64(max((requested+unit-1)/unit, uint64(p.minUnits)) * unit)
 }
@@ -267,10 +229,10 @@ func (t *Tenant) miss(w *want) (b Buffer, err error) {
 		return Buffer{}, err
 	}
 	var c *owner.Cell
-	if w.class != noClass {
+	if w.class != block.NoClass {
 		t.refill(amount)
 		if w.r.Queue == nil || p.pending.unstalled.Load() == 0 {
-			c = p.front.take(w.class, w.r.Size)
+			c = p.front.Take(w.class, w.r.Size)
 		}
 	}
 	if c != nil {
@@ -282,9 +244,9 @@ func (t *Tenant) miss(w *want) (b Buffer, err error) {
 		return Buffer{}, err
 	}
 	c = b.ref.Cell()
-	got := p.amount(c.Requested, blockClass(c))
+	got := p.amount(c.Requested, block.Class(c))
 	t.mu.Lock()
-	t.central.take(got, c.Requested)
+	t.central.Take(got, c.Requested)
 	t.mu.Unlock()
 	if got != amount {
 		t.discharge(amount - got)
@@ -303,13 +265,13 @@ func (t *Tenant) refill(size int64) {
 	t.charged += uint64(step)
 	epoch := t.epoch
 	t.mu.Unlock()
-	if s := t.pool.front.enter(); s != nil {
-		if room := &s.rooms[t.number]; room.epoch == epoch && room.credit < step {
-			room.credit += step
-			room.most = 4 * step
+	if s := t.pool.front.Enter(); s != nil {
+		if share := &s.Shares[t.number]; share.Epoch == epoch && share.Credit < step {
+			share.Credit += step
+			share.Most = 4 * step
 			step = 0
 		}
-		s.leave()
+		s.Leave()
 	}
 	if step != 0 {
 		t.discharge(step)
@@ -340,13 +302,13 @@ func (t *Tenant) tighten() bool {
 	t.tight = true
 	t.epoch++
 	t.mu.Unlock()
-	p.front.stopShards()
-	defer p.front.resumeShards()
+	p.front.Stop()
+	defer p.front.Resume()
 	credit := int64(0)
-	for s := range p.front.allShards() {
-		room := &s.rooms[t.number]
-		credit += room.credit
-		room.credit, room.most, room.epoch = 0, -1, t.epoch
+	for s := range p.front.Shards() {
+		share := &s.Shares[t.number]
+		credit += share.Credit
+		share.Credit, share.Most, share.Epoch = 0, -1, t.epoch
 	}
 	t.mu.Lock()
 	t.charged -= uint64(credit)
@@ -376,7 +338,7 @@ func (t *Tenant) roomChanged() {
 
 // tenantOf returns the tenant that is charged with a block, nil for none.
 func (p *Pool) tenantOf(c *owner.Cell) *Tenant {
-	if number := chargedTenant(c); number != 0 {
+	if number := block.Tenant(c); number != 0 {
 		return p.tenant(number)
 	}
 	return nil
@@ -385,8 +347,8 @@ func (p *Pool) tenantOf(c *owner.Cell) *Tenant {
 // uncharge subtracts a block from its tenant's account when its device work is done.
 func (p *Pool) uncharge(c *owner.Cell) {
 	if t := p.tenantOf(c); t != nil {
-		setChargedTenant(c, 0)
-		t.discharge(p.amount(c.Requested, blockClass(c)))
+		block.SetTenant(c, 0)
+		t.discharge(p.amount(c.Requested, block.Class(c)))
 	}
 }
 
@@ -394,7 +356,7 @@ func (p *Pool) uncharge(c *owner.Cell) {
 func (p *Pool) noteGiven(c *owner.Cell) {
 	if t := p.tenantOf(c); t != nil {
 		t.mu.Lock()
-		t.central.give(p.amount(c.Requested, blockClass(c)), c.Requested)
+		t.central.Give(p.amount(c.Requested, block.Class(c)), c.Requested)
 		t.mu.Unlock()
 	}
 }
@@ -412,25 +374,13 @@ func (p *Pool) tagsOf(c *owner.Cell) *tagUse {
 func (t *Tenant) inUse() (bytes, blocks int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	bytes, blocks = int64(t.charged), int64(t.central.allocs-t.central.frees)
-	for s := range t.pool.front.allShards() {
-		credit, n := s.glanceAt(t.number)
+	bytes, blocks = int64(t.charged), int64(t.central.Allocs-t.central.Frees)
+	for s := range t.pool.front.Shards() {
+		credit, n := s.ShareOf(t.number)
 		bytes, blocks = bytes-credit, blocks+n
 	}
 	t.peak = max(t.peak, bytes)
 	return max(bytes, 0), max(blocks, 0)
-}
-
-// glanceAt reads a tenant's room while another goroutine may be changing it.
-//
-//go:norace
-func (s *shard) glanceAt(number uint32) (credit, blocks int64) {
-	if !pin.Fast {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-	}
-	room := &s.rooms[number]
-	return room.credit, int64(room.allocs - room.frees)
 }
 
 // overSoft reports whether the tenant uses more than its soft limit. t may be nil. Pool.mu is
@@ -489,23 +439,23 @@ func (t *Tenant) Stats() (s Stats) {
 	p := t.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.front.stopShards()
-	defer p.front.resumeShards()
+	p.front.Stop()
+	defer p.front.Resume()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	sum, bytes := t.central, int64(t.charged)
-	for s := range p.front.allShards() {
-		r := &s.rooms[t.number]
-		bytes -= r.credit
-		sum.allocs, sum.frees = sum.allocs+r.allocs, sum.frees+r.frees
-		sum.taken, sum.given = sum.taken+r.taken, sum.given+r.given
-		sum.asked, sum.unasked = sum.asked+r.asked, sum.unasked+r.unasked
+	for s := range p.front.Shards() {
+		r := &s.Shares[t.number]
+		bytes -= r.Credit
+		sum.Allocs, sum.Frees = sum.Allocs+r.Allocs, sum.Frees+r.Frees
+		sum.Taken, sum.Given = sum.Taken+r.Taken, sum.Given+r.Given
+		sum.Asked, sum.Unasked = sum.Asked+r.Asked, sum.Unasked+r.Unasked
 	}
 	t.peak = max(t.peak, bytes)
-	s.Allocation = newStat(sum.allocs, sum.frees, 0)
-	s.AllocatedBytes = newStat(sum.taken, sum.given, 0)
-	s.RequestedBytes = newStat(sum.asked, sum.unasked, 0)
-	s.ActiveBytes = newStat(sum.taken, sum.taken-uint64(bytes), t.peak)
+	s.Allocation = newStat(sum.Allocs, sum.Frees, 0)
+	s.AllocatedBytes = newStat(sum.Taken, sum.Given, 0)
+	s.RequestedBytes = newStat(sum.Asked, sum.Unasked, 0)
+	s.ActiveBytes = newStat(sum.Taken, sum.Taken-uint64(bytes), t.peak)
 	s.NumOOMs, s.NumWaiting = t.ooms, int64(len(t.queue)+t.line.n)
 	return s
 }

@@ -5,7 +5,7 @@ import "time"
 // This file holds the constants that decide how fast the memory manager is and how much it
 // keeps. Each one states its unit, its reason, and the measurement to repeat when it changes: a work of
 // membench (the argument of -work), or a benchmark or test of this package. Constants that
-// describe the layout of data stand beside the data.
+// describe the layout of data stand beside the data, and those of the caches in internal/front.
 
 // Defaults of the options.
 const (
@@ -25,33 +25,9 @@ const (
 
 // Front: the caches of the processors.
 const (
-	// A magazine has magazineBytes, but at least leastMagazine and at most mostMagazine blocks.
-	// Larger magazines mean fewer visits to the depot and more cached bytes. Measure: larson,
-	// handover, fragmentation.
-	magazineBytes = 16 << 20
-	leastMagazine = 4
-	mostMagazine  = 128
 	// A miss cuts batchBytes of blocks of its class, at most batchBlocks. Measure: batch, random.
 	batchBytes  = 128 << 10
 	batchBlocks = 64
-	// peakStep is how many bytes of changes a shard may have unpublished. The peak of
-	// allocated bytes is exact to this much for each processor. Measure: two.
-	peakStep = 4 << 20
-	// coldTries is how many classes of the depot a free looks at for a magazine to evict.
-	// Measure: random, BenchmarkPoolReplace.
-	coldTries = 64
-	// looks is how often within the time of WithDecay each bin is looked at for unused blocks.
-	// A look stops the shards. Measure: TestSurplusOfAClassInUseDecays, two.
-	looks = 4
-)
-
-// Cache budget: the bound on cached blocks if WithCache does not set it.
-const (
-	// The bound leaves one in sharedPart of the bytes of segments to requests of any class,
-	// because cached blocks do not merge. Measure: fragmentation, batch.
-	sharedPart = 16
-	// The bound is at least leastCache bytes. Measure: random, larson.
-	leastCache = 32 << 20
 )
 
 // Heap.
@@ -76,7 +52,7 @@ const (
 	// Measure: refusal, service.
 	futileTime = time.Millisecond
 	barrenTime = 10 * time.Millisecond
-	// A request for a block above coarseUnits that fits no free block up to one in gatherFit
+	// A request for a block above block.CoarseUnits that fits no free block up to one in gatherFit
 	// larger evicts cached blocks of such sizes, if these are more than gatherBytes and one in
 	// gatherShare of the reserved bytes. Measure: service, fragmentation.
 	gatherFit   = 16

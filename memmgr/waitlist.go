@@ -207,7 +207,7 @@ func (p *Pool) serveLines() {
 // relax ends the pressure when no request waits, here or in a pool that this one helps, and nothing is
 // reserved. p.mu is held.
 func (p *Pool) relax() {
-	if l := &p.waitlist; l.n == 0 && l.reserved.of == nil && !l.helps && p.front.pressed && !p.closed {
+	if l := &p.waitlist; l.n == 0 && l.reserved.of == nil && !l.helps && p.front.Pressed() && !p.closed {
 		p.press(false)
 	}
 }

@@ -1,6 +1,6 @@
 //go:build usmb_checks
 
-package memmgr
+package block
 
 import (
 	"fmt"
@@ -13,31 +13,31 @@ import (
 )
 
 // legal lists the transitions between the states of a block.
-var legal = [...][]blockState{
-	stateFree:     {stateInHand},
-	stateInHand:   {stateInUse, stateCached, statePending, stateFree},
-	stateInUse:    {stateCached, stateReturned, statePending, stateFree},
-	stateCached:   {stateInUse, stateInHand, stateFree},
-	stateReturned: {statePending, stateCached, stateFree},
-	statePending:  {stateStalled, stateInHand},
-	stateStalled:  {stateInHand},
+var legal = [...][]State{
+	Free:     {InHand},
+	InHand:   {InUse, Cached, Pending, Free},
+	InUse:    {Cached, Returned, Pending, Free},
+	Cached:   {InUse, InHand, Free},
+	Returned: {Pending, Cached, Free},
+	Pending:  {Stalled, InHand},
+	Stalled:  {InHand},
 }
 
 var stateNames = [...]string{"free", "in hand", "in use", "cached", "returned", "pending", "stalled"}
 
-func (s blockState) String() string { return stateNames[s] }
+func (s State) String() string { return stateNames[s] }
 
 // cellStates has the state of each cell's block by the number of the cell, in chunks that are
 // allocated when a cell of them is used for the first time.
 var cellStates [1 << 13]atomic.Pointer[[1 << 13]atomic.Uint32]
 
-// setState notes that a block changes its state. It panics on a transition that does not exist.
-func setState(c *owner.Cell, to blockState) {
+// SetState notes that a block changes its state. It panics on a transition that does not exist.
+func SetState(c *owner.Cell, to State) {
 	chunk := &cellStates[c.Index()>>13]
 	if chunk.Load() == nil {
 		chunk.CompareAndSwap(nil, new([1 << 13]atomic.Uint32))
 	}
-	from := blockState(chunk.Load()[c.Index()&(1<<13-1)].Swap(uint32(to)))
+	from := State(chunk.Load()[c.Index()&(1<<13-1)].Swap(uint32(to)))
 	for _, next := range legal[from] {
 		if next == to {
 			return
@@ -52,29 +52,30 @@ func checkNotPending(c *owner.Cell) {
 	if chunk == nil {
 		return
 	}
-	if s := blockState(chunk[c.Index()&(1<<13-1)].Load()); s == statePending || s == stateStalled {
+	if s := State(chunk[c.Index()&(1<<13-1)].Load()); s == Pending || s == Stalled {
 		panic(fmt.Sprintf("memmgr: block at %#x: the state %q has no size class in this field", c.Address, s))
 	}
 }
 
-// rankedMutex is a mutex that panics when a goroutine acquires it while it holds a mutex of the
+// Mutex is a mutex that panics when a goroutine acquires it while it holds a mutex of the
 // same or of a higher rank.
-type rankedMutex struct {
+type Mutex struct {
 	sync.Mutex
-	rank lockRank // 0: not checked
+	rank Rank // 0: not checked
 }
 
-func setRank(m *rankedMutex, rank lockRank) { m.rank = rank }
+// SetRank gives a mutex its rank. Without one it is not checked.
+func SetRank(m *Mutex, rank Rank) { m.rank = rank }
 
-func (m *rankedMutex) Lock() {
+func (m *Mutex) Lock() {
 	if m.rank != 0 {
-		checkRank(m.rank)
+		CheckRank(m.rank)
 	}
 	m.Mutex.Lock()
 	m.note()
 }
 
-func (m *rankedMutex) TryLock() bool {
+func (m *Mutex) TryLock() bool {
 	locked := m.Mutex.TryLock()
 	if locked {
 		m.note()
@@ -82,7 +83,7 @@ func (m *rankedMutex) TryLock() bool {
 	return locked
 }
 
-func (m *rankedMutex) Unlock() {
+func (m *Mutex) Unlock() {
 	m.note()
 	m.Mutex.Unlock()
 }
@@ -95,7 +96,7 @@ var heldRanks = struct {
 }{of: map[uintptr]uint32{}}
 
 // note changes whether the goroutine holds the lock.
-func (m *rankedMutex) note() {
+func (m *Mutex) note() {
 	if m.rank == 0 {
 		return
 	}
@@ -107,8 +108,8 @@ func (m *rankedMutex) note() {
 	}
 }
 
-// checkRank panics when the goroutine holds a lock of this rank or of a higher one.
-func checkRank(rank lockRank) {
+// CheckRank panics when the goroutine holds a lock of this rank or of a higher one.
+func CheckRank(rank Rank) {
 	heldRanks.Lock()
 	held := heldRanks.of[pin.Goroutine()]
 	heldRanks.Unlock()
