@@ -61,8 +61,7 @@ func (b *sharedBudget) offer(l *waitlist, bytes uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, other := range b.waits {
-		if other != l && bytes+b.room() >= other.least.Load() {
-			other.offered.Store(true)
+		if other != l && bytes+b.room() >= other.least.Load() && !other.offered.Swap(true) {
 			other.signalPoller()
 		}
 	}

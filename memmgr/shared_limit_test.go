@@ -65,6 +65,32 @@ func TestAnotherPoolBelowTheLimitGivesUpMemorySoon(t *testing.T) {
 	}
 }
 
+// Pools that wait for each other's memory do not keep each other awake: time goes on while they wait.
+func TestPoolsThatWaitForEachOtherSleep(t *testing.T) {
+	memmgr.WithoutKeeper(func() {
+		synctest.Test(t, func(t *testing.T) {
+			l := memmgr.NewLimit(new(addressOnly), 32<<20)
+			pools := []*memmgr.Pool{memmgr.NewPool(l), memmgr.NewPool(l), memmgr.NewPool(l)}
+			end := time.Now().Add(300 * time.Millisecond)
+			var workers sync.WaitGroup
+			for g := range 48 {
+				workers.Go(func() {
+					rng := rand.New(rand.NewPCG(uint64(g), 2))
+					for time.Now().Before(end) {
+						x := mustWait(pools[rng.IntN(len(pools))], uintptr(1+rng.IntN(4096<<rng.IntN(13))))
+						time.Sleep(time.Duration(rng.Int64N(int64(2 * time.Millisecond))))
+						x.Release()
+					}
+				})
+			}
+			workers.Wait()
+			for _, p := range pools {
+				require.NoError(t, p.Close())
+			}
+		})
+	})
+}
+
 // mustWait allocates memory, and waits for it.
 func mustWait(r memmgr.Resource, size uintptr) memmgr.Buffer {
 	b, err := memmgr.New(r, memmgr.Request{Size: size, Context: context.Background()})

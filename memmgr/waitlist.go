@@ -178,7 +178,7 @@ func (p *Pool) helpOthers() {
 			continue
 		}
 		waits = true
-		if empty := p.heap.emptyBytes(); empty != 0 {
+		if empty := p.heap.emptyBytes(); empty != 0 && (l.reserved.of == nil || l.reserved.foreign) {
 			limit.budget.offer(l, empty)
 		}
 	}
