@@ -155,6 +155,7 @@ func (p *Pool) miss(w *want) (Buffer, error) {
 		if back := p.front.Stock(stock, w.class); back.N != 0 {
 			p.mu.Lock()
 			p.heap.spill(back, w.class)
+			p.serveWaiters() // that began to wait meanwhile
 			p.mu.Unlock()
 		}
 	}

@@ -52,6 +52,15 @@ func (p *Pool) reclaimFor(w *want, cause error) (*owner.Cell, error) {
 			return c, err
 		}
 	}
+	// 5. Memory that was freed while the upstream was asked.
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c = p.find(w); c == nil {
+		c = p.heap.carveAny(w)
+	}
+	if c != nil {
+		return c, nil
+	}
 	return nil, cause
 }
 

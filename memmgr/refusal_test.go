@@ -380,3 +380,20 @@ func (f *failsAt) Free(b memmgr.Block) {
 	}
 	f.Simulated.Free(b)
 }
+
+// Memory that is released while the upstream is asked for the last time serves the request.
+func TestMemoryFreedBeforeARefusal(t *testing.T) {
+	u := &slowUpstream{Simulated: memtest.NewSimulated(memtest.Capacity(12 << 20)), during: func() {}}
+	p := memmgr.NewPool(u)
+	idle, held := mustNew(t, p, 4<<20), mustNew(t, p, 8<<20)
+	idle.Release()
+	asked := 0
+	u.during = func() {
+		if asked++; asked == 2 { // after the idle segment went back, which is too little
+			held.Release()
+		}
+	}
+	mustNew(t, p, 6<<20).Release()
+	require.Equal(t, 2, asked)
+	require.NoError(t, p.Close())
+}
