@@ -22,7 +22,7 @@ GOTESTSUM := $(GO) run gotest.tools/gotestsum@v1.13.0
 LINT      := $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 # Modules with a go.mod of their own. go.work includes them.
-NESTED := $(patsubst %,./%/...,interop/embedpython interop/metrics interop/flight interop/inference examples/embedded)
+NESTED := $(patsubst %,./%/...,interop/embedpython interop/metrics interop/pressure interop/flight interop/inference examples/embedded)
 
 CHECKS  := internal/tools/checks
 SETUP    = test -f "$(VENV)/usmbridge.json" || echo "setup: building the set-up program"; $(GO) run ./internal/tools/setup -dir "$(VENV)"

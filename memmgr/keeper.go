@@ -171,6 +171,14 @@ func stopBackground() {
 // Pools lists the open pools, oldest first.
 func Pools() []*Pool { return keeper.open() }
 
+// TrimAll returns the idle memory of all open pools to the system, as [Pool.Trim] does, and the number of bytes.
+func TrimAll() (freed uint64) {
+	for _, p := range slices.Backward(keeper.open()) { // pools above other pools first
+		freed += p.Trim(0)
+	}
+	return freed
+}
+
 // Flush waits until memory that was released with work pending, and memory that
 // C dropped, is back in its resources and pools. It does not wait for memory whose work has
 // been pending for ten seconds. For tests, reports and orderly ends.

@@ -95,3 +95,21 @@ func TestWaiting(t *testing.T) {
 	_, err = memmgr.New(memmgr.Waiting(ended, nil), memmgr.Request{Size: 1})
 	require.ErrorIs(t, err, memmgr.ErrRequest)
 }
+
+// TrimAll trims a pool above another one first.
+func TestTrimAll(t *testing.T) {
+	below := newHostPool(t, memmgr.WithDecay(0))
+	above := memmgr.NewPool(below, memmgr.WithDecay(0))
+	defer func() { require.NoError(t, above.Close()) }()
+	other := newHostPool(t, memmgr.WithDecay(0))
+	for _, p := range []*memmgr.Pool{above, other} {
+		b, err := memmgr.New(p, memmgr.Request{Size: 5 << 20})
+		require.NoError(t, err)
+		b.Release()
+	}
+	reserved := below.Stats().ReservedBytes.Current + other.Stats().ReservedBytes.Current
+	require.GreaterOrEqual(t, memmgr.TrimAll(), uint64(reserved))
+	for _, p := range []*memmgr.Pool{above, below, other} {
+		require.Zero(t, p.Stats().ReservedBytes.Current)
+	}
+}

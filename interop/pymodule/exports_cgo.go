@@ -436,9 +436,7 @@ func int64s(p *C.int64_t, n C.int32_t) []int64 {
 //export usmb_go_trim
 func usmb_go_trim(bytes *C.uint64_t) {
 	defer func() { _ = recover() }() // After a panic, the bytes trimmed so far are returned.
-	for _, p := range memmgr.Pools() {
-		*bytes += C.uint64_t(p.Trim(0))
-	}
+	*bytes += C.uint64_t(memmgr.TrimAll())
 	*bytes += C.uint64_t(trimShared())
 }
 

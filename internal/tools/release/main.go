@@ -29,7 +29,7 @@ import (
 const rootModule = "github.com/usmbridge/usmbridge"
 
 // order lists the directories of the released modules. A module requires modules before it only.
-var order = []string{".", "interop/embedpython", "interop/flight", "interop/metrics", "interop/inference"}
+var order = []string{".", "interop/embedpython", "interop/flight", "interop/metrics", "interop/pressure", "interop/inference"}
 
 // example is a module that is not released, but builds with the released ones.
 const example = "examples/embedded"

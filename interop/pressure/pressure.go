@@ -1,0 +1,113 @@
+// Package pressure trims the pools of memmgr before the process reaches the memory limit of its container.
+//
+// Pools keep idle memory for reuse, and the kernel counts it as memory of the control group: at the limit it
+// kills the process although its pools could give memory back. One call in main prevents that:
+//
+//	if err := pressure.Watch(ctx, pressure.Options{PoolLimit: 0.7}); err != nil {
+//		log.Print(err) // no limit, for example
+//	}
+//
+// The watch is a loop that looks at the group 20 times a second, so a process that takes the memory between
+// Options.At and the limit faster than that can still be killed. The bound that always holds for pools is
+// Options.PoolLimit. Linux only; elsewhere Watch returns an error.
+package pressure
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
+
+	"github.com/usmbridge/usmbridge/memmgr"
+)
+
+// Options of [Watch]. The zero value trims from four fifths of the limit.
+type Options struct {
+	// Limit is the bytes that the process may use; 0 means the limit of its control groups.
+	Limit uint64
+	// At is the used part of the limit from which idle memory is trimmed; 0 means 0.8. Files in the page
+	// cache that the kernel can drop do not count as used.
+	At float64
+	// PoolLimit is the part of the limit that the default pools may hold together
+	// (memmgr.SetDefaultLimit); 0 leaves their limit as it is.
+	PoolLimit float64
+}
+
+const (
+	period = 50 * time.Millisecond
+	// After a trim that freed less than one part in vainPart of the limit, the next one waits for vainPause.
+	vainPart  = 100
+	vainPause = time.Second
+	// stalled is the percentage of the last ten seconds, in which tasks waited for memory, from which idle memory
+	// is trimmed: a group with memory.high is slowed down below its limit.
+	stalled = 10
+)
+
+// Watch sets the limit of the default pools, and starts a goroutine that trims all pools when the memory in
+// use comes near the limit, or when the kernel reports that the group waits for memory. The goroutine ends
+// with the context. Watch fails if there is no limit or the use of memory cannot be read; the error wraps
+// memlimit.ErrNoLimit or the reason of the system.
+func Watch(ctx context.Context, o Options) error {
+	w, err := newWatch(o, "/proc/self/mountinfo", "/proc/self/cgroup")
+	if err != nil {
+		return fmt.Errorf("pressure: Watch: %w", err)
+	}
+	if o.PoolLimit > 0 {
+		memmgr.SetDefaultLimit(max(1, uint64(o.PoolLimit*float64(w.limit))))
+	}
+	go w.run(ctx)
+	return nil
+}
+
+type watch struct {
+	group group
+	limit uint64
+	at    uint64
+	trim  func() (freed uint64)
+	next  time.Time // no trim before
+}
+
+func newWatch(o Options, mountinfo, cgroups string) (*watch, error) {
+	if o.At == 0 {
+		o.At = 0.8
+	}
+	if o.At < 0 || o.At > 1 || o.PoolLimit < 0 {
+		return nil, fmt.Errorf("At is %v and PoolLimit %v; both are parts of the limit", o.At, o.PoolLimit)
+	}
+	limit := o.Limit
+	if limit == 0 {
+		var err error
+		if limit, err = memlimit.FromCgroup(); err != nil {
+			return nil, fmt.Errorf("the limit of the control group: %w; set Options.Limit", err)
+		}
+	}
+	g, err := findGroup(mountinfo, cgroups, limit)
+	if err != nil {
+		return nil, err
+	}
+	return &watch{group: g, limit: limit, at: uint64(o.At * float64(limit)), trim: memmgr.TrimAll}, nil
+}
+
+func (w *watch) run(ctx context.Context) {
+	tick := time.NewTicker(period)
+	defer tick.Stop()
+	for {
+		select {
+		case now := <-tick.C:
+			w.look(now)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// look trims if the group is near its limit or waits for memory.
+func (w *watch) look(now time.Time) {
+	if now.Before(w.next) || !w.group.uses(w.at) && w.group.stalls() < stalled {
+		return
+	}
+	if w.trim() < w.limit/vainPart {
+		w.next = now.Add(vainPause)
+	}
+}
