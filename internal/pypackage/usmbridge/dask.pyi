@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from distributed import Client
-
 __all__ = ["setup"]
 
-# With an asynchronous client it returns an awaitable.
-def setup(client: Client | None = None, *, limit: int | float | str | None = None) -> Any: ...
+# client is a distributed.Client: importing its type would make type checkers read all of distributed. With an
+# asynchronous client setup returns an awaitable.
+def setup(client: Any = None, *, limit: int | float | str | None = None) -> Any: ...
