@@ -25,7 +25,7 @@ enum {
 	IMPORT_ARRAY_VIEW,
 	IMPORT_ARROW,
 	IMPORT_ARROW_UNCOPIED,
-	IMPORT_ARRAY_COPY,
+	IMPORT_COPIED,
 	N_IMPORTERS
 };
 #define BIT(importer) (1u << (importer))
@@ -110,9 +110,10 @@ static int if_arrow(attempt *t)
 	return t->failed & BIT(IMPORT_DLPACK) || !(is_number(t->o) || PyList_Check(t->o) || PyTuple_Check(t->o));
 }
 
-static int if_array_copy(attempt *t)
+/* An exception of another class is the producer's own refusal, except where __array__ was asked for a view. */
+static int if_copied(attempt *t)
 {
-	return t->failed && t->may_copy;
+	return t->failed & BIT(IMPORT_ARRAY_VIEW) || (t->failed && t->errors != OTHER_ERROR);
 }
 
 static PyObject *import_array(attempt *t)
@@ -163,27 +164,32 @@ static PyObject *import_ml_dtypes(attempt *t)
 	return usmb_import_ml(t->o);
 }
 
-/* The array of an ndarray that NumPy made of another object, or NULL; takes over n. */
-static PyObject *import_ndarray(PyObject *n)
+/* The array of the ndarray that a function of _numpy makes of the object. NULL without an exception if the
+   function does not apply. */
+static PyObject *import_ndarray(attempt *t, PyObject **f, const char *function, int may_copy)
 {
-	PyObject *a = n ? take(n, 0, 0) : NULL;
+	PyObject *n = usmb_numpy_made(f, function, t->o, t->may_copy);
+	PyObject *a = n && n != Py_None ? take(n, may_copy, 0) : NULL;
 	Py_XDECREF(n);
 	return a;
 }
 
 static PyObject *import_described(attempt *t)
 {
-	return import_ndarray(usmb_numpy_described(t->o));
+	static PyObject *f;
+	return import_ndarray(t, &f, "described", t->may_copy);
 }
 
-static PyObject *import_by_numpy(attempt *t)
+static PyObject *import_copied(attempt *t)
 {
-	return import_ndarray(usmb_numpy_asarray(t->o));
+	static PyObject *f;
+	return import_ndarray(t, &f, "copied", 0);
 }
 
 static PyObject *import_array_view(attempt *t)
 {
-	return import_ndarray(usmb_numpy_view(t->o));
+	static PyObject *f;
+	return import_ndarray(t, &f, "view", 0);
 }
 
 static PyObject *import_arrow(attempt *t)
@@ -226,7 +232,9 @@ static const struct importer {
         [IMPORT_ARROW] = {if_arrow, import_arrow, BIT(IMPORT_DLPACK), ANY_ERROR & ~OTHER_ERROR, 0},
         [IMPORT_ARROW_UNCOPIED] = {if_arrow, import_arrow_uncopied, BIT(IMPORT_ARRAY_VIEW), ANY_ERROR,
 	                           BIT(IMPORT_ARRAY_VIEW)},
-        [IMPORT_ARRAY_COPY] = {if_array_copy, import_by_numpy, BIT(IMPORT_ARRAY_VIEW), ANY_ERROR, 0},
+        /* A copy of what NumPy reads and no importer shares: unaligned elements, odd strides, another byte
+           order, and the elements of an __array__ that cannot give a view. */
+        [IMPORT_COPIED] = {if_copied, import_copied, ~0u, ANY_ERROR, 0},
 };
 
 static void forget_error(attempt *t)

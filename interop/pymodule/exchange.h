@@ -143,13 +143,9 @@ enum {
 /* The array protocol of NumPy that o has; USMB_NUMPY_NONE also if NumPy cannot be imported. -1 with
    an exception. */
 int usmb_numpy_protocol(PyObject *o);
-/* The ndarray o.__array__(copy=False), which is on the memory of o; ValueError if __array__ does
-   not accept copy. */
-PyObject *usmb_numpy_view(PyObject *o);
-/* An ndarray on the memory of o, which has USMB_NUMPY_SHARES. */
-PyObject *usmb_numpy_described(PyObject *o);
-/* numpy.asarray(o), which may copy if o has __array__ only. */
-PyObject *usmb_numpy_asarray(PyObject *o);
+/* The ndarray that a function of _numpy.py makes of o, or None; *f caches the function. NULL without an exception
+   if NumPy cannot be imported. */
+PyObject *usmb_numpy_made(PyObject **f, const char *function, PyObject *o, int may_copy);
 
 /* ---- asarray ---- */
 

@@ -180,22 +180,8 @@ int usmb_numpy_protocol(PyObject *o)
 	return USMB_NUMPY_NONE;
 }
 
-PyObject *usmb_numpy_view(PyObject *o)
+PyObject *usmb_numpy_made(PyObject **f, const char *function, PyObject *o, int may_copy)
 {
-	static PyObject *function;
-	return call_python(&function, "view", &o, 1);
-}
-
-PyObject *usmb_numpy_described(PyObject *o)
-{
-	static PyObject *function;
-	return call_python(&function, "described", &o, 1);
-}
-
-PyObject *usmb_numpy_asarray(PyObject *o)
-{
-	PyObject *numpy = PyImport_ImportModule("numpy");
-	PyObject *r = numpy ? PyObject_CallMethod(numpy, "asarray", "(O)", o) : NULL;
-	Py_XDECREF(numpy);
-	return r;
+	PyObject *args[2] = {o, may_copy ? Py_True : Py_False};
+	return have_numpy() > 0 ? call_python(f, function, args, 2) : NULL;
 }

@@ -1,6 +1,6 @@
 """NumPy's array protocols where Python suffices. The C module imports this file when it needs it."""
 
-from usmbridge import Array
+from usmbridge import Array, DType
 from usmbridge._need import numpy
 
 _MAX_DEPTH = 32  # of nested lists and tuples
@@ -112,7 +112,7 @@ class _Described:
         setattr(self, name, description)
 
 
-def described(o):
+def described(o, may_copy):
     """Returns an ndarray on the memory that o describes by __array_struct__ or __array_interface__."""
     for name in ("__array_struct__", "__array_interface__"):
         description = getattr(o, name, None)
@@ -124,7 +124,7 @@ def described(o):
     return numpy.asarray(o)
 
 
-def view(o):
+def view(o, may_copy):
     """Returns o.__array__(copy=False), which is on the memory of o, as an ndarray.
 
     An __array__ without the parameter copy may copy. Its TypeError becomes the ValueError that
@@ -139,3 +139,55 @@ def view(o):
     if not isinstance(a, numpy.ndarray):
         raise ValueError(f"asarray: __array__ returned a {type(a).__name__}, not a numpy.ndarray")
     return numpy.asarray(a)  # the elements of a subclass, such as a masked array, can have other meanings
+
+
+# What converts an array of elements that Arrays do not have, by the kind of its dtype.
+_REMEDIES = {
+    "O": 'x.astype("float64") converts objects that are numbers',
+    "M": 'x.astype("int64") has the counts since 1970 in its unit',
+    "m": 'x.astype("int64") has the counts in its unit',
+    "f": 'x.astype("float64") rounds them',
+    "c": 'x.astype("complex128") rounds them',
+    "V": 'take one field, as in x["name"], or x.view(dtype) with a dtype of numbers',
+}
+_OF_TEXT = 'x.astype("float64") reads numbers, and numpy.unique(x, return_inverse=True)[1] numbers the values'
+
+
+def _whole_strides(n):
+    return not any(step % n.itemsize for step, extent in zip(n.strides, n.shape) if extent > 1)
+
+
+def copied(o, may_copy):
+    """Returns a copy of an array whose memory cannot be shared, in this machine's byte order and with whole strides.
+
+    The result is None if o is not an array that NumPy reads.
+    """
+    given = isinstance(o, numpy.ndarray)
+    if given:
+        n = numpy.asarray(o)  # a subclass without its methods
+    elif hasattr(type(o), "__dlpack__"):  # its owner has refused
+        return None
+    elif hasattr(o, "__array__"):
+        if not may_copy:
+            return None
+        n = numpy.asarray(o)
+    else:
+        try:
+            n = numpy.asarray(memoryview(o))
+        except (TypeError, ValueError, BufferError, NotImplementedError):  # no buffer, or not one of numbers
+            return None
+    native = n.dtype if n.dtype.isnative else n.dtype.newbyteorder("=")
+    try:
+        DType(native)
+    except TypeError:
+        if not given and not hasattr(o, "__array__"):
+            return None
+        remedy = _OF_TEXT if n.dtype.kind in "SUT" else _REMEDIES.get(n.dtype.kind, "convert them by x.astype(dtype)")
+        raise TypeError(f"asarray: an Array has no elements of dtype {n.dtype}; {remedy}") from None
+    whole = _whole_strides(n)
+    if not may_copy:
+        why = "in another byte order" if not n.dtype.isnative else "at unaligned addresses" if whole else "at strides that are not multiples of their size"
+        raise ValueError(f"asarray: {n.dtype} elements {why} cannot be shared; usmbridge.asarray(x) without copy=False copies them")
+    if not given and n.dtype.isnative and n.flags.aligned and whole:
+        return n
+    return n.astype(native, order="K", copy=True)

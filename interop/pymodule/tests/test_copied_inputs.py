@@ -1,0 +1,207 @@
+"""Arrays whose elements cannot be shared as they lie: asarray, operators and assignments copy them, as NumPy reads them."""
+
+import ctypes
+
+import pytest
+from conftest import peer, places
+
+import usmbridge as ub
+
+DTYPES = ["?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16"]
+
+
+def unaligned(np, n):
+    """Returns n with its first element at an odd address."""
+    raw = np.empty(n.nbytes + 1, "u1")
+    x = np.ndarray(n.shape, n.dtype, buffer=raw, offset=1)
+    x[...] = n
+    return x
+
+
+def field(np, n):
+    """Returns n as a field of records with an odd size."""
+    records = np.zeros(n.shape, [("before", "u1"), ("x", n.dtype), ("after", "u2")])
+    records["x"] = n
+    return records["x"]
+
+
+def padded(np, n):
+    """Returns n with strides that are not multiples of the item size, the elements aligned where the type permits it."""
+    step = n.itemsize + max(n.itemsize // 2, 1)
+    x = np.ndarray(n.shape, n.dtype, buffer=np.empty(n.size * step + n.itemsize, "u1"), strides=tuple(s // n.itemsize * step for s in n.strides))
+    x[...] = n
+    return x
+
+
+def swapped(np, n):
+    return n.astype(n.dtype.newbyteorder(">"))
+
+
+FORMS = {"unaligned": unaligned, "field": field, "padded": padded, "swapped": swapped, "swapped field": lambda np, n: field(np, swapped(np, n))}
+
+
+def test_against_numpy(np):
+    hypothesis, given = peer("hypothesis"), peer("hypothesis.strategies")
+
+    @hypothesis.settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(hypothesis.HealthCheck))
+    @hypothesis.given(given.sampled_from(sorted(FORMS)), given.sampled_from(DTYPES), given.lists(given.integers(0, 4), max_size=3), given.booleans(),
+                      given.booleans(), given.integers(0, 2**32 - 1))
+    def check(form, dtype, shape, turned, fortran, seed):
+        n = np.random.default_rng(seed).integers(0, 2 if dtype == "?" else 100, shape).astype(dtype)
+        x = FORMS[form](np, np.array(n, order="F" if fortran else "C"))
+        if turned:
+            x, n = x.T[..., ::-1] if x.ndim else x, n.T[..., ::-1] if n.ndim else n
+        a = ub.asarray(x)
+        assert a.shape == n.shape and a.dtype == n.dtype and a.tolist() == n.tolist()
+        copy = ub.asarray(x, copy=True)
+        assert copy.tolist() == n.tolist() and not copy.readonly
+        assert ub.asarray(memoryview(x) if dtype != "f2" and x.ndim else x).tolist() == n.tolist()
+        assert ub.full(n.shape, x, dtype="complex128").tolist() == n.astype("c16").tolist()
+        assert ub.asarray([x, x]).tolist() == [n.tolist()] * 2
+
+    check()
+
+
+@pytest.mark.parametrize("form", [form for form in FORMS if form != "field"])
+def test_rules_of_copy(np, form):
+    x = FORMS[form](np, np.arange(6.0).reshape(2, 3))
+    for source in (x, x.view(np.matrix), memoryview(x)):
+        with pytest.raises(ValueError, match="float64 elements at|f8 elements in another byte order"):
+            ub.asarray(source, copy=False)
+        a, b = ub.asarray(source), ub.asarray(source, copy=True)
+        a[0, 0] = b[0, 0] = 9
+        assert x[0, 0] == 0 and not a.readonly and not b.readonly
+    assert ub.asarray(x, copy=None, dtype="float32").dtype == "float32"
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_where_values_are_read(np, device, form):
+    n = np.arange(1.0, 7).reshape(2, 3)
+    x = FORMS[form](np, n)
+    for place in places():
+        a = ub.asarray(n, **place, copy=True)
+        assert ub.asarray(x, **place).tolist() == n.tolist()
+        assert (a + x).tolist() == (x + a).tolist() == (n + n).tolist() and (a == x).tolist() == (n == n).tolist() and (a < x[0]).tolist() == (n < n[0]).tolist()
+        a[:] = x * 2
+        assert a.tolist() == (2 * n).tolist()
+        a[:, 1:] = x[:, 1:]
+        a[0] = x[1]
+        a += x
+        assert a.tolist() == [(n[1] + n[0]).tolist(), [n[1, 0] * 3, *(2 * n[1, 1:])]]
+        assert ub.full((2, 3), x, **place).tolist() == n.tolist() and ub.full_like(a, x[0]).tolist() == [n[0].tolist()] * 2
+        a.fill(FORMS[form](np, n[0, 1]))
+        assert a.tolist() == [[2.0] * 3] * 2
+
+
+def test_sources(np, tmp_path):
+    """Where such arrays come from."""
+    text = tmp_path / "x.csv"
+    text.write_text("a,e,c\n1,2.5,3\n4,5.5,6\n")
+    assert ub.asarray(np.genfromtxt(text, delimiter=",", names=True, dtype="u1,f8,i4")["e"]).tolist() == [2.5, 5.5]
+    raw = bytes(3) + np.arange(4, dtype="f8").tobytes()
+    assert ub.asarray(np.frombuffer(raw, "f8", offset=3)).tolist() == [0, 1, 2, 3]
+    assert ub.asarray(memoryview(raw)[3:].cast("d")).tolist() == [0, 1, 2, 3]
+    records = np.rec.array([(1, 2.5), (4, 5.5)], dtype="u1,f8")
+    assert ub.asarray(records.f1).tolist() == [2.5, 5.5]
+    rows = np.arange(9.0).reshape(3, 3)
+    complex_rows = np.ndarray((3,), "c16", buffer=rows, strides=(24,))
+    assert ub.asarray(complex_rows).tolist() == [1j, 3 + 4j, 6 + 7j]
+    assert ub.asarray((ctypes.c_int32.__ctype_be__ * 3)(1, 2, 3)).tolist() == [1, 2, 3]
+
+    class Described:
+        __array_interface__ = {**np.arange(3, dtype=">i2").__array_interface__, "data": np.arange(3, dtype=">i2").tobytes()}
+
+    class Old:
+        def __array__(self, dtype=None):
+            return np.arange(3, dtype=">f4")
+
+    assert ub.asarray(Described()).tolist() == ub.asarray(Old()).tolist() == [0, 1, 2]
+    for o in (Described(), Old()):
+        with pytest.raises(ValueError):
+            ub.asarray(o, copy=False)
+
+
+REFUSED = {
+    "object": ([1, None], object, 'x.astype("float64")'),
+    "<U1": (["a", "b"], None, "numpy.unique"),
+    "|S1": ([b"a"], None, "numpy.unique"),
+    "datetime64[D]": (["2020-01-01"], "M8[D]", 'x.astype("int64")'),
+    "timedelta64[s]": ([3], "m8[s]", 'x.astype("int64")'),
+    ">M8[s]": ([3], ">M8[s]", 'x.astype("int64")'),
+    "longdouble": ([1], "g", 'x.astype("float64")'),
+    "clongdouble": ([1], "G", 'x.astype("complex128")'),
+    "[('a', 'u1'), ('b', '<f8')]": ([(1, 2)], [("a", "u1"), ("b", "f8")], 'x["name"]'),
+    "|V3": ([b"abc"], "V3", "x.view"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_elements_that_arrays_lack(np, name):
+    values, dtype, remedy = REFUSED[name]
+    x = np.array(values, dtype)
+    a = ub.zeros(x.shape, device="host")
+
+    class Series:
+        def __array__(self, dtype=None, copy=None):
+            return x
+
+    for use in (lambda: ub.asarray(x), lambda: ub.asarray(x, copy=False), lambda: ub.asarray(x, copy=True), lambda: ub.asarray(x.view(np.matrix)),
+                lambda: ub.asarray(Series()), lambda: a + x, lambda: a == x, lambda: ub.full(x.shape, x), lambda: a.__setitem__(slice(None), x)):
+        with pytest.raises(TypeError) as e:
+            use()
+        assert f"no elements of dtype {x.dtype};" in str(e.value) and remedy in str(e.value) and "DLPack" not in str(e.value)
+
+
+def test_refusals_of_owners_stand(np):
+    """What an owner refuses is not copied behind its back."""
+
+    class Owner:
+        def __init__(self, error):
+            self.error = error
+
+        def __dlpack__(self, **kw):
+            raise self.error
+
+        def __dlpack_device__(self):
+            return (1, 0)
+
+        def __array__(self, dtype=None, copy=None):
+            raise AssertionError("not asked for")
+
+    class Refuses(np.ndarray):
+        def __dlpack__(self, **kw):
+            raise RuntimeError("no export")
+
+    for error in (BufferError("it requires a gradient"), RuntimeError("no export")):
+        with pytest.raises(type(error), match=str(error)):
+            ub.asarray(Owner(error))
+    with pytest.raises(RuntimeError, match="no export"):
+        ub.asarray(np.arange(3).view(Refuses))
+
+
+def test_tables(np):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"a": np.array([1, 2], "u1"), "e": [2.5, 3.5]})
+    assert ub.asarray(frame.to_records(index=False)["e"]).tolist() == [2.5, 3.5]
+    assert ub.asarray(pd.Series(np.arange(3, dtype=">f8"))).tolist() == [0, 1, 2]
+    for column in (pd.Series(["a", "b"]), pd.Series(["a", "b"], dtype=object), pd.Series([pd.Timestamp(0)])):
+        with pytest.raises(TypeError, match="no elements of dtype"):
+            ub.asarray(column)
+
+
+def test_files(np, tmp_path):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "x.h5", "w") as f:
+        f["x"] = np.rec.array([(1, 2.5), (4, 5.5)], dtype=[("a", "u1"), ("e", "f8")])
+        f["big"] = np.arange(3, dtype=">i4")
+        assert ub.asarray(f["x"][...]["e"]).tolist() == [2.5, 5.5] and ub.asarray(f["big"][...]).tolist() == [0, 1, 2] == ub.asarray(f["big"]).tolist()
+
+
+def test_fits(np, tmp_path):
+    fits = pytest.importorskip("astropy.io.fits")
+    table = fits.BinTableHDU.from_columns([fits.Column("a", "B", array=np.array([1, 2])), fits.Column("e", "D", array=np.array([2.5, 3.5]))])
+    table.writeto(tmp_path / "x.fits")
+    with fits.open(tmp_path / "x.fits") as f:
+        assert ub.asarray(f[1].data["e"]).tolist() == [2.5, 3.5]
+    fits.writeto(tmp_path / "y.fits", np.arange(6.0).reshape(2, 3))
+    assert ub.asarray(fits.getdata(tmp_path / "y.fits")).tolist() == [[0, 1, 2], [3, 4, 5]]
