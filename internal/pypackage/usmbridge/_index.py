@@ -102,6 +102,11 @@ def _is_mask(a, key):
     return key.dtype == "bool" and 0 < key.ndim <= a.ndim and key.shape == a.shape[: key.ndim]
 
 
+def _mask_beside(key, a):
+    """Returns the mask of _is_mask as an Array in the USM of a. Arrays of other queues stay there."""
+    return array_api._beside(key, a) if type(key) is not Array or key.usm_type is None else key
+
+
 def _on_host(a):
     return a.usm_type is None or not array_api._by_dpnp(a)
 
@@ -111,12 +116,12 @@ def _host_key(first, arrays):
 
 
 def _usm_key(a, first, arrays):
-    return (slice(None),) * first + tuple(asarray(x, usm_type=a.usm_type, device=a.sycl_queue) for x in arrays)
+    return (slice(None),) * first + tuple(array_api._beside(x, a) for x in arrays)
 
 
 def _get(a, key):
     if not _on_host(a) and a.size and _is_mask(a, key):
-        r = array_api._run("", "_get_item", (a, (array_api._operand(key, a),)), {})
+        r = array_api._run("", "_get_item", (a, (_mask_beside(key, a),)), {})
     else:
         view, first, arrays = _selection(a, key)
         if _on_host(a) or not arrays[0].size or not view.size:
@@ -146,7 +151,7 @@ def _without_leading(value, ndim):
 def _set(a, key, value):
     """Assigns an Array of a's element type in memory beside a."""
     if not _on_host(a) and a.size and _is_mask(a, key):
-        _assign(a, array_api._operand(key, a), _without_leading(value, a.ndim - key.ndim + 1))
+        _assign(a, _mask_beside(key, a), _without_leading(value, a.ndim - key.ndim + 1))
         return
     view, first, arrays = _selection(a, key)
     if _on_host(a):

@@ -43,6 +43,11 @@ def ndarray(a, dtype, copy):
     return n.copy() if copy else n
 
 
+# The functions of NumPy with a parameter "like", which an Array can be. Their result is an ndarray, as that of the others.
+_WITH_LIKE = ("array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray", "require", "empty", "ones", "zeros", "full", "identity", "eye",
+              "tri", "arange", "fromfunction", "frombuffer", "fromiter", "fromstring", "fromfile", "loadtxt", "genfromtxt")
+
+
 def array_function(func, types, args, kwargs):
     """Calls a function of NumPy with ndarrays on the memory of the Arrays in its arguments.
 
@@ -56,7 +61,7 @@ def array_function(func, types, args, kwargs):
             return NotImplemented
     names, values = list(kwargs), list(kwargs.values())  # conversions can run code that changes kwargs
     positional, keywords = _with_ndarrays(args), _with_ndarrays(values)
-    if positional is args and keywords is values:
+    if positional is args and keywords is values and func.__name__ not in _WITH_LIKE:
         return NotImplemented
     return func(*positional, **dict(zip(names, keywords)))
 
@@ -64,8 +69,9 @@ def array_function(func, types, args, kwargs):
 def array_ufunc(args, kwargs):
     """Calls a universal function of NumPy: the arguments of Array.__array_ufunc__.
 
-    NumPy's operators call it too, so that ``n + a`` is what the Array a returns. With an array of a library that has
-    its own operators, the function is called again with ndarrays in place of the Arrays.
+    The result is an Array: of the function of array_api that NumPy has too, so that ``n + a`` is what the Array a
+    returns, else of NumPy's result. Arrays in ``out`` are written to. With an array of a library that has its own
+    operators, the function is called again with ndarrays in place of the Arrays, and returns what that library does.
     """
     if len(args) < 2:
         raise TypeError("__array_ufunc__ takes ufunc, method and the inputs")
@@ -75,18 +81,30 @@ def array_ufunc(args, kwargs):
     if not isinstance(out, tuple):  # functions of Numba
         out = (out,)
     from usmbridge import array_api
+    partner = any(map(array_api._is_partner, inputs))
     operate = array_api._OF_UFUNC.get(ufunc)
-    if operate and method == "__call__" and len(inputs) == 2 and not kwargs and not any(map(array_api._is_partner, inputs)):
+    if operate and method == "__call__" and not kwargs and not partner:
         return operate(*inputs)
     if out:
         kwargs["out"] = out
     kwargs = {name: _with_ndarrays(value) for name, value in kwargs.items()}
     r = getattr(ufunc, method)(*_with_ndarrays(inputs), **kwargs)
+    if not partner:
+        like = next((x for x in inputs if type(x) is Array), None)
+        r = _as_arrays(r, like, array_api) if like is not None and not out else r
     if len(out) == 1 and type(out[0]) is Array:
         return out[0]
     if isinstance(r, tuple) and len(r) == len(out):
         return tuple(o if type(o) is Array else x for o, x in zip(out, r))
     return r
+
+
+def _as_arrays(r, like, array_api):
+    """Returns a result of NumPy as Arrays beside an Array, or unchanged if Arrays have no such elements."""
+    try:
+        return array_api._wrapped(r, like if like.usm_type else None)
+    except TypeError:
+        return r
 
 
 def text(a):

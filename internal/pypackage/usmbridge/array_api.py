@@ -7,8 +7,10 @@ that the host can read, and the result is copied to USM of the same kind and
 queue. Views stay views, and functions that the standard defines for data types
 use NumPy.
 
-The arguments are Arrays of one place and Python numbers. `usmbridge.asarray`
-imports other arrays. Creation functions also take ``usm_type``.
+The arguments are Arrays of one place and Python numbers. Arrays of plain memory
+without axes combine with Arrays in USM. `usmbridge.asarray` imports other
+arrays. Functions that create arrays put them in the default place, and also
+take ``usm_type``; `asarray` copies arrays of plain memory there.
 
 dpnp can deadlock if several threads call it at once. The calls from here are
 serialized by one lock; direct calls of dpnp from other threads are not.
@@ -29,7 +31,8 @@ import threading
 import types
 import weakref
 
-from usmbridge import Array, DType, asarray, devices, empty, empty_like, from_dlpack, full, full_like, ones, ones_like, zeros, zeros_like
+from usmbridge import Array, DType, devices, empty, empty_like, from_dlpack, full, full_like, ones, ones_like, zeros, zeros_like
+from usmbridge import asarray as _asarray
 from usmbridge._need import numpy
 
 __array_api_version__ = "2024.12"
@@ -257,8 +260,8 @@ def _wrapped(r, place):
     elif not hasattr(r, "__dlpack__"):
         return r
     if place is not None:
-        return asarray(r, usm_type=place.usm_type, device=place.sycl_queue, copy=True)
-    a = asarray(r)
+        return _asarray(r, usm_type=place.usm_type, device=place.sycl_queue, copy=True)
+    a = _asarray(r)
     if not isinstance(r, numpy.ndarray):
         r = r if type(r) is _dpnp.tensor.usm_ndarray else r.get_array()
         if r.usm_data.reference_obj is None:
@@ -277,11 +280,56 @@ def _call(place, module, name, args, kwargs):
         return _wrapped(_function(usm, module, name)(*args, **kwargs), place if copied else None)
 
 
+def _beside(x, like):
+    """Returns an Array, or the Array of another array, in memory of the kind and queue of an Array in USM."""
+    return _asarray(x, usm_type=like.usm_type, device=like.sycl_queue)
+
+
+def _in_usm(args):
+    """Returns an Array in USM among args, in lists and tuples too; None if there is none."""
+    for x in args:
+        if type(x) in (list, tuple):
+            x = _in_usm(x)
+        if type(x) is Array and x.usm_type is not None:
+            return x
+    return None
+
+
+def _moved(args, kwargs):
+    """Returns args and kwargs with copies of the Arrays in plain memory that have no axes, beside an Array in USM.
+
+    The Array out stays. Returns None if there is nothing to move.
+    """
+    like, moved = _in_usm((args, *kwargs.values())), False
+
+    def move(x):
+        nonlocal moved
+        if x.ndim or x.usm_type is not None:
+            return x
+        moved = True
+        return _beside(x, like)
+
+    if like is None:
+        return None
+    args = _native(args, move)
+    kwargs = {k: x if k == "out" else _native(x, move) for k, x in kwargs.items()}
+    return (args, kwargs) if moved else None
+
+
 def _run(module, name, args, kwargs):
     """Calls a function of the library that computes for the memory of the arguments."""
-    place = _find(args)
-    if kwargs:
-        place = _find(kwargs.values(), place)
+    moved = None
+    try:
+        place = _find(args)
+        if kwargs:
+            place = _find(kwargs.values(), place)
+    except ValueError:
+        moved = _moved(args, kwargs)
+        if moved is None:
+            raise
+    if moved is not None:
+        args, kwargs = moved
+        place = _find((args, *kwargs.values()))
     if place is None:
         raise TypeError(f"{name}: no argument is an Array; usmbridge.asarray(x) makes one")
     return _call(place, module, name, args, kwargs)
@@ -347,6 +395,10 @@ def _real(dtype, device, usm_type):
     return dtype if dtype is not None else empty(0, device=device, usm_type=usm_type).dtype
 
 
+def _numbers(*values):
+    return [x.item() if type(x) is Array else x for x in values]
+
+
 def _any_complex(values):
     return True in [isinstance(v, complex) for v in values]
 
@@ -357,10 +409,34 @@ def _all_integers(values):
 
 def arange(start, /, stop=None, step=1, *, dtype=None, device=None, usm_type=None):
     """arange of the array API standard, computed by dpnp or NumPy."""
-    args = (start, stop, step) if stop is not None else (0, start, step)
+    args = _numbers(start, stop, step) if stop is not None else _numbers(0, start, step)
     if dtype is None:
         dtype = numpy.dtype("int64") if _all_integers(args) else _real(None, device, usm_type)
     return _create("", "arange", args, {}, dtype, device, usm_type)
+
+
+def _of_arrays(o):
+    """Reports whether o is an Array, or a list or tuple with one in it."""
+    return type(o) is Array or isinstance(o, (list, tuple)) and True in map(_of_arrays, o)
+
+
+def asarray(obj, /, *, dtype=None, device=None, copy=None, usm_type=None):
+    """asarray of the array API standard: as usmbridge.asarray, but by default in the place of new arrays.
+
+    Arrays, lists of Arrays and arrays in USM keep their place. Without ``device`` and ``usm_type``, all else is copied
+    to the default place if that is in USM, and shared if it is plain memory.
+    """
+    if device is not None or usm_type is not None or _of_arrays(obj):
+        return _asarray(obj, dtype=dtype, device=device, copy=copy, usm_type=usm_type)
+    place = empty(0)
+    if place.usm_type is None:
+        return _asarray(obj, dtype=dtype, copy=copy)
+    a = _asarray(obj, dtype=dtype, copy=False if copy is False else None)
+    if a.usm_type is not None:  # numbers, which are new there, or USM of the object
+        return a.copy() if copy and hasattr(obj, "__dlpack__") else a
+    if copy is False:
+        raise ValueError("asarray: copy=False, but new arrays are in USM and the object is not; leave it out, or share its memory by usmbridge.asarray(x) or from_dlpack(x)")
+    return _beside(a, place)
 
 
 def eye(n_rows, n_cols=None, /, *, k=0, dtype=None, device=None, usm_type=None):
@@ -370,6 +446,7 @@ def eye(n_rows, n_cols=None, /, *, k=0, dtype=None, device=None, usm_type=None):
 
 def linspace(start, stop, /, num, *, dtype=None, device=None, endpoint=True, usm_type=None):
     """linspace of the array API standard, computed by dpnp or NumPy."""
+    start, stop = _numbers(start, stop)
     if dtype is None:
         dtype = None if _any_complex((start, stop)) else _real(None, device, usm_type)
     return _create("", "linspace", (start, stop, num), {"endpoint": endpoint}, dtype, device, usm_type)
@@ -496,10 +573,8 @@ def _operand(x, like):
     if _is_partner(x):
         return None
     if hasattr(type(x), "__sycl_usm_array_interface__"):
-        return asarray(x)
-    if like.usm_type is None:
-        return asarray(x, device="host")
-    return asarray(x, usm_type=like.usm_type, device=like.sycl_queue)
+        return _asarray(x)
+    return _asarray(x, device="host") if like.usm_type is None else _beside(x, like)
 
 
 # The results of comparing an integer with a larger one, as functions of whether the array is on the left.
@@ -608,7 +683,19 @@ def _op_divmod(a, b):
     return floor_divide(x, y), remainder(x, y)  # noqa: F821
 
 
-_OF_UFUNC = {getattr(numpy, _UFUNCS.get(name, name)): globals()[f"_op_{name}"] for name in _PYTHON}
+def _on_operands(function):
+    """Returns a function that takes an array of another library beside an Array, as operators do."""
+
+    def operate(*inputs):
+        like = inputs[0] if type(inputs[0]) is Array else inputs[-1]
+        return function(*[_operand(x, like) for x in inputs])
+
+    return operate
+
+
+# The universal functions of NumPy that are functions of this namespace, and the functions that compute them for Arrays.
+_OF_UFUNC = {u: _on_operands(globals()[name]) for name, u in vars(numpy).items() if isinstance(u, numpy.ufunc) and name in globals()}
+_OF_UFUNC.update((getattr(numpy, _UFUNCS.get(name, name)), globals()[f"_op_{name}"]) for name in _PYTHON)
 
 
 def _contains(a, x):

@@ -49,7 +49,7 @@ def test_universal_functions(np, device):
         a, n = ub.zeros(3, **place), np.arange(3.0)
         assert np.add(n, 1, out=a) is a and a.tolist() == [1, 2, 3]
         assert np.modf(a + 0.5, out=(None, a))[1] is a and a.tolist() == [1, 2, 3]
-        assert type(np.sqrt(a)) is np.ndarray and np.add.reduce(a) == 6 and np.add.accumulate(a, out=a) is a and a.tolist() == [1, 3, 6]
+        assert np.sqrt(a * a).tolist() == [1, 2, 3] and np.add.reduce(a).item() == 6 and np.add.accumulate(a, out=a) is a and a.tolist() == [1, 3, 6]
         r = np.add(n, a)
         assert type(r) is ub.Array and r.usm_type == a.usm_type and r.tolist() == [1, 4, 8]
         np.multiply(a, 2, out=n, where=a > ub.asarray(2, **place))
@@ -63,4 +63,4 @@ def test_universal_functions(np, device):
 
     assert np.add(ub.zeros(2), Other()) == "other"
     with pytest.raises(TypeError, match="asnumpy"):
-        np.sin(ub.zeros(3, usm_type="device"))
+        np.spacing(ub.zeros(3, usm_type="device"))
