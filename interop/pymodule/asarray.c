@@ -116,14 +116,20 @@ static int if_copied(attempt *t)
 	return t->failed & BIT(IMPORT_ARRAY_VIEW) || (t->failed && t->errors != OTHER_ERROR);
 }
 
+#define IMPORT_BY(name, f) \
+	static PyObject *import_##name(attempt *t) \
+	{ \
+		return f(t->o); \
+	}
+IMPORT_BY(dpctl_memory, usmb_import_memory)
+IMPORT_BY(dlpack, usmb_import_object)
+IMPORT_BY(buffer, usmb_import_buffer)
+IMPORT_BY(cuda_interface, usmb_import_cuda_interface)
+IMPORT_BY(ml_dtypes, usmb_import_ml)
+
 static PyObject *import_array(attempt *t)
 {
 	return usmb_array_alive((usmb_array *)t->o) ? Py_NewRef(t->o) : NULL;
-}
-
-static PyObject *import_dpctl_memory(attempt *t)
-{
-	return usmb_import_memory(t->o);
 }
 
 static PyObject *import_suai(attempt *t)
@@ -132,16 +138,6 @@ static PyObject *import_suai(attempt *t)
 	PyObject *a = dict ? usmb_import_suai(t->o, dict) : NULL;
 	Py_XDECREF(dict);
 	return a;
-}
-
-static PyObject *import_dlpack(attempt *t)
-{
-	return usmb_import_object(t->o);
-}
-
-static PyObject *import_buffer(attempt *t)
-{
-	return usmb_import_buffer(t->o);
 }
 
 /* The value of a number is in its buffer only if that has no axes: NumPy's datetime64 has a buffer
@@ -154,16 +150,6 @@ static PyObject *import_number_buffer(attempt *t)
 	return a;
 }
 
-static PyObject *import_cuda_interface(attempt *t)
-{
-	return usmb_import_cuda_interface(t->o);
-}
-
-static PyObject *import_ml_dtypes(attempt *t)
-{
-	return usmb_import_ml(t->o);
-}
-
 /* The array of the ndarray that a function of _numpy makes of the object. NULL without an exception if the
    function does not apply. */
 static PyObject *import_ndarray(attempt *t, PyObject **f, const char *function, int may_copy)
@@ -174,23 +160,15 @@ static PyObject *import_ndarray(attempt *t, PyObject **f, const char *function, 
 	return a;
 }
 
-static PyObject *import_described(attempt *t)
-{
-	static PyObject *f;
-	return import_ndarray(t, &f, "described", t->may_copy);
-}
-
-static PyObject *import_copied(attempt *t)
-{
-	static PyObject *f;
-	return import_ndarray(t, &f, "copied", 0);
-}
-
-static PyObject *import_array_view(attempt *t)
-{
-	static PyObject *f;
-	return import_ndarray(t, &f, "view", 0);
-}
+#define IMPORT_NDARRAY(name, may_copy) \
+	static PyObject *import_##name(attempt *t) \
+	{ \
+		static PyObject *f; \
+		return import_ndarray(t, &f, #name, may_copy); \
+	}
+IMPORT_NDARRAY(described, t->may_copy)
+IMPORT_NDARRAY(view, 0)
+IMPORT_NDARRAY(copied, 0)
 
 static PyObject *import_arrow(attempt *t)
 {
@@ -225,7 +203,7 @@ static const struct importer {
            them, which Pillow's images pad to four bytes for each pixel. */
         [IMPORT_ARRAY_INTERFACE] = {if_array_interface, import_described, 0, 0, 0},
         /* __array__ may copy, so it is asked for a view, then Arrow is, and only then for a copy. */
-        [IMPORT_ARRAY_VIEW] = {if_array_method, import_array_view, BIT(IMPORT_CUDA_INTERFACE), BUFFER_ERROR,
+        [IMPORT_ARRAY_VIEW] = {if_array_method, import_view, BIT(IMPORT_CUDA_INTERFACE), BUFFER_ERROR,
 	                       BIT(IMPORT_CUDA_INTERFACE)},
         /* After DLPack: pyarrow has __dlpack__ for each of its arrays, but it fails for tensors,
            slices with nulls before them, and booleans. */
@@ -416,14 +394,10 @@ static int own_type(PyObject *o, usmb_dl_dtype *t)
 		r = -1;
 		if (PyErr_ExceptionMatches(PyExc_TypeError)) {
 			PyErr_Clear();
-			PyObject *text = PyObject_Str(dtype);
-			const char *s = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
-			if (s)
-				usmb_raise(PyExc_TypeError,
-				           "asarray: %s is a number of type \"%s\", which arrays do not support; "
-				           "convert it first by its method astype",
-				           usmb_type_name(o, name, sizeof name), s);
-			Py_XDECREF(text);
+			PyErr_Format(PyExc_TypeError,
+			             "asarray: %s is a number of type \"%S\", which arrays do not support; "
+			             "convert it first by its method astype",
+			             usmb_type_name(o, name, sizeof name), dtype);
 		}
 	}
 	Py_DECREF(dtype);
@@ -895,10 +869,31 @@ PyObject *usmb_take_object(PyObject *o)
 	return r;
 }
 
+static const char *shown_lo = (const char *)UINTPTR_MAX, *shown_hi; /* of all USM that had a buffer */
+
+void usmb_array_has_buffer(const usmb_array *a)
+{
+	const char *lo = a->cell->data;
+	if (lo < shown_lo) shown_lo = lo;
+	if (lo + a->cell->size > shown_hi) shown_hi = lo + a->cell->size;
+}
+
+/* Takes over a, an array of plain memory made of o, and returns an Array in USM if o is a view of one. */
+static PyObject *in_usm(PyObject *a, PyObject *o)
+{
+	static PyObject *f;
+	PyObject *args[2] = {a, o};
+	PyObject *r = usmb_call_python(&f, "usmbridge._origin", "in_usm", args, 2);
+	Py_DECREF(a);
+	return r;
+}
+
 /* Imports o if it has memory, else reads it as a sequence of numbers. */
 static PyObject *asarray(PyObject *o, const usmb_dl_dtype *dtype, const usmb_where *w, int copy)
 {
 	PyObject *a = take(o, copy != 0, dtype != NULL), *r;
+	const char *at = a && !usmb_array_place((usmb_array *)a) && !(w && w->host) ? ((usmb_array *)a)->first : NULL;
+	if (at >= shown_lo && at < shown_hi) a = in_usm(a, o);
 	if (a) {
 		r = usmb_adapt((usmb_array *)a, dtype, w, copy, PyExc_ValueError);
 		Py_DECREF(a);

@@ -74,6 +74,7 @@ int usmb_array_getbuffer(PyObject *self, Py_buffer *view, int flags)
 		return buffer_error("the buffer protocol has no format for ", name ? name : "this element type");
 	}
 	if (usmb_array_wait_keeping(a) < 0 || !usmb_array_alive(a)) return -1;
+	if (a->cell->place) usmb_array_has_buffer(a);
 	Py_ssize_t *strides = NULL;
 	if ((flags & PyBUF_STRIDES) == PyBUF_STRIDES && a->ndim > 0) {
 		strides = PyMem_Malloc((size_t)a->ndim * sizeof *strides);

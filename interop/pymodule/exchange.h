@@ -150,6 +150,8 @@ PyObject *usmb_numpy_made(PyObject **f, const char *function, PyObject *o, int m
 /* ---- asarray ---- */
 
 PyObject *usmb_py_asarray(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *kw);
+/* Notes that an Array in USM gave its buffer: asarray looks for the Array behind a view in that range. */
+void usmb_array_has_buffer(const usmb_array *a);
 /* Imports o by SUAI, DLPack, its buffer, NumPy's array protocols or Arrow, never by a copy;
    TypeError if it has none of them. */
 PyObject *usmb_take_object(PyObject *o);
