@@ -274,26 +274,40 @@ static PyObject *pair(usmb_array *a, const char *format, int64_t row, void *arra
 	return both;
 }
 
-/* A producer may ignore requested_schema; the consumer then converts. */
+/* How booleans are exported by a requested schema. Other wishes are ignored: the consumer then converts. */
+enum { AS_BITS, AS_BOOL8, AS_INT8 };
+static int wanted(PyObject *wish)
+{
+	const usmb_arrow_schema *s = NULL;
+	if (wish && PyCapsule_IsValid(wish, schema_name)) s = PyCapsule_GetPointer(wish, schema_name);
+	if (!s || !s->release || !s->format || strcmp(s->format, "c") != 0) return AS_BITS;
+	return s->metadata ? AS_BOOL8 : AS_INT8;
+}
+
+/* Reads the arguments; returns wanted(), or -1 with an exception. */
 static int parse(const char *func, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
 	PyObject *const names[1] = {usmb_name.requested_schema};
 	PyObject *v[1] = {NULL};
-	return usmb_args(func, args, n, kwnames, names, 1, 0, 1, v);
+	return usmb_args(func, args, n, kwnames, names, 1, 0, 1, v) < 0 ? -1 : wanted(v[0]);
 }
 
-/* Later versions of the protocol may add arguments. The protocol says that None must be ignored. */
-static int unknown_wish(PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
+/* The same. Later versions of the protocol may add arguments. The protocol says that None must be ignored. */
+static int parse_device(PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
+	PyObject *wish = NULL;
 	Py_ssize_t keywords = kwnames ? PyTuple_Size(kwnames) : 0;
-	if (n > 1) return parse("__arrow_c_device_array__", args, n, NULL) < 0;
 	for (Py_ssize_t i = 0; i < keywords; i++) {
 		PyObject *key = PyTuple_GetItem(kwnames, i);
-		if (PyUnicode_Compare(key, usmb_name.requested_schema) == 0 || !usmb_given(args[n + i])) continue;
-		usmb_raise(PyExc_NotImplementedError, "__arrow_c_device_array__: an unknown argument is not None");
-		return 1;
+		if (PyUnicode_Compare(key, usmb_name.requested_schema) == 0) {
+			wish = args[n + i];
+		} else if (usmb_given(args[n + i])) {
+			usmb_raise(PyExc_NotImplementedError,
+			           "__arrow_c_device_array__: an unknown argument is not None");
+			return -1;
+		}
 	}
-	return 0;
+	return wish ? wanted(wish) : parse("__arrow_c_device_array__", args, n, NULL);
 }
 
 /* Memory that the host can read is exported as CPU memory after waiting for work, because most
@@ -316,11 +330,12 @@ static int fill_device(usmb_array *a, int64_t row, usmb_arrow_device_array *out)
 	return fill_array(a, row, event, &out->array);
 }
 
-/* device: for __arrow_c_device_array__. A consumer of the other method reads the first member only. */
-static PyObject *export(usmb_array *a, int device)
+/* device: for __arrow_c_device_array__. A consumer of the other method reads the first member only. format NULL: that
+   of the elements. */
+static PyObject *export(usmb_array *a, int device, const char *format)
 {
-	int64_t row;
-	const char *format = check(a, &row);
+	int64_t row = 1;
+	if (!format) format = check(a, &row);
 	if (!format) return NULL;
 	if (!device && !(a->flags & USMB_ARR_READ))
 		return usmb_raise(PyExc_BufferError, "the host cannot read USM device memory: a consumer of "
@@ -334,27 +349,40 @@ static PyObject *export(usmb_array *a, int device)
 	return pair(a, format, row, out, device ? device_name : array_name);
 }
 
-/* Exports the array, or a copy in C order if its elements are in another order. */
-static PyObject *ordered(PyObject *self, int device)
+/* Exports the array, or a copy: in C order if its elements are in another order, and of booleans as bits, which
+   few consumers do without. Booleans of device memory stay bytes. form: the result of parse. */
+static PyObject *ordered(PyObject *self, int device, int form)
 {
 	usmb_array *a = (usmb_array *)self;
-	if (a->flags & USMB_ARR_C) return export(a, device);
-	PyObject *copy = usmb_copy_to(a, NULL);
-	PyObject *out = copy ? export((usmb_array *)copy, device) : NULL;
-	Py_XDECREF(copy);
+	const int boolean = a->dtype.code == USMB_DL_BOOL && a->ndim == 1;
+	const int packed = boolean && a->flags & USMB_ARR_READ && form == AS_BITS;
+	PyObject *made = NULL, *out = NULL;
+	if (form < 0) return NULL;
+	if (boolean && form == AS_INT8) {
+		const usmb_dl_dtype byte = {USMB_DL_INT, 8, 1};
+		made = usmb_array_view_as(a, byte, a->flags, a->first, 1, usmb_shape(a), usmb_strides(a));
+		if (made) out = ordered(made, device, AS_BITS);
+	} else if (packed) {
+		made = usmb_copy_as(a, (usmb_dl_dtype){USMB_DL_UINT, 1, 1}, &usmb_on_host);
+		if (made) out = export((usmb_array *)made, device, "b");
+	} else {
+		made = a->flags & USMB_ARR_C ? Py_NewRef(self) : usmb_copy_to(a, NULL);
+		if (made) out = export((usmb_array *)made, device, NULL);
+	}
+	Py_XDECREF(made);
 	return out;
 }
 
 PyObject *usmb_array_arrow(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
 	usmb_owner_drain();
-	return parse("__arrow_c_array__", args, n, kwnames) < 0 ? NULL : ordered(self, 0);
+	return ordered(self, 0, parse("__arrow_c_array__", args, n, kwnames));
 }
 
 PyObject *usmb_array_arrow_device(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
 	usmb_owner_drain();
-	return unknown_wish(args, n, kwnames) ? NULL : ordered(self, 1);
+	return ordered(self, 1, parse_device(args, n, kwnames));
 }
 
 /* ==== Import ================================================================================== */

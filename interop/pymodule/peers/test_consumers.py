@@ -249,3 +249,34 @@ def test_scipy(new, name):
         pytest.xfail("it creates arrays without device=, which are in USM")
     r = SCIPY[name](scipy, *map(new, values))
     assert type(r) is ub.Array and np.allclose(r.asnumpy(), SCIPY[name](scipy, *values))
+
+
+def test_pandas_rows(new):
+    import pandas as pd
+
+    v, m, i = new([1.0, 2.0, 1.0]), new([True, False, True]), new([2, 0])
+    s, frame = pd.Series([1.0, 2.0, 3.0]), pd.DataFrame({"x": [1.0, 2.0, 1.0], "y": [4, 5, 6]})
+    assert s.iloc[i].tolist() == s[i].tolist() == s.take(i).tolist() == [3, 1] and frame.iloc[i].shape == (2, 2)
+    assert s.where(m).isna().tolist() == [False, True, False] and s.searchsorted(v).tolist() == [0, 1, 0]
+    assert pd.Index(v).tolist() == pd.array(v).tolist() == [1, 2, 1] and pd.crosstab(v, v).shape == (2, 2) and frame.assign(z=v).shape == (3, 3)
+    for error, use in {
+        KeyError: [lambda x: frame[x], lambda x: s[x], lambda x: frame.loc[x]],
+        TypeError: [lambda x: frame.groupby(x).sum(), lambda x: pd.unique(x), lambda x: pd.factorize(x)],
+    }.items():
+        for f in use:
+            with pytest.raises(error):
+                f(m)
+            f(np.asarray(m))
+    assert frame.set_index(np.asarray(v)).index.tolist() == [1, 2, 1] and pd.Categorical(np.asarray(v)).categories.tolist() == [1, 2]
+
+
+def test_polars_rows(new):
+    import polars as pl
+
+    v, m, rows = new([1.0, 2.0, 1.0]), new([True, False, True]), new([[1.0, 2.0], [3.0, 4.0]])
+    frame = pl.DataFrame({"x": [1, 2, 3]})
+    assert pl.Series(m).dtype == pl.Boolean and frame.filter(pl.Series(m))["x"].to_list() == [1, 3] and pl.Series(rows).len() == 2
+    assert pl.DataFrame(np.asarray(rows)).shape == (2, 2) and frame.with_columns(z=pl.Series(v)).shape == (3, 2)
+    for f in (lambda: pl.DataFrame(rows), lambda: frame.filter(m), lambda: frame.with_columns(z=v)):
+        with pytest.raises((TypeError, pl.exceptions.SchemaError)):
+            f()

@@ -113,8 +113,12 @@ def test_round_trip():
         del a
         assert b.tolist() == np.arange(b.size).reshape(shape).tolist()
     bools = ub.asarray(np.array([True, False, True]), device="host")
-    back = ub.asarray(Only(bools))
-    assert (str(back.dtype), back._pointer, back.tolist()) == ("bool", bools._pointer, [True, False, True])
+    v = pa.Array._import_from_c_capsule(*bools.__arrow_c_array__(pa.bool8().__arrow_c_schema__()))
+    for shared in (v, Only(v)):
+        back = ub.asarray(shared)
+        assert (str(back.dtype), back._pointer, back.tolist()) == ("bool", bools._pointer, [True, False, True])
+    back = ub.asarray(Only(bools))  # a copy by bits
+    assert (str(back.dtype), back.tolist(), back.readonly) == ("bool", [True, False, True], False)
 
 
 def test_copy_dtype_and_place():
