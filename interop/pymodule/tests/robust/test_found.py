@@ -18,6 +18,8 @@ FOUND = [
     ("dlpack", {"tensor": {**TENSOR, "data": 0, "device": (14, 1), "shape": (0,)}, "via": "object", "end": "del"}),
     # complex numbers of integers
     ("exporters", {**BUFFER, "format": b"ZB", "itemsize": 8, "len": 16}),
+    # single bytes have no order
+    ("exporters", {**BUFFER, "format": b"!b", "itemsize": 1, "len": 2}),
     # a negative number of axes
     ("exporters", {**BUFFER, "ndim": -1}),
     # names that continue after a NUL
