@@ -43,3 +43,31 @@ func TestALargeRequestIsServedFromTheMiddleOfASegment(t *testing.T) {
 		b.Release()
 	}
 }
+
+// TestAnAlignedRequestGetsItsNewSegment checks that a request is served from the segment that was allocated for
+// it, although more free blocks come before it in the order of the search than the search tries.
+func TestAnAlignedRequestGetsItsNewSegment(t *testing.T) {
+	const mib = 1 << 20
+	sim, p := simulatedPool(t, memmgr.WithDecay(0))
+	first, err := sim.Allocate(memmgr.Request{Size: mib / 2}) // so that no segment has an aligned address
+	require.NoError(t, err)
+	defer sim.Free(first)
+	var held, pieces []memmgr.Block
+	for range 72 {
+		p.Free(mustAllocate(t, p, 40*mib))
+		pieces = append(pieces, mustAllocate(t, p, 36*mib))
+		held = append(held, mustAllocate(t, p, 4*mib))
+	}
+	for _, b := range pieces {
+		p.Free(b)
+	}
+	b, err := p.Allocate(memmgr.Request{Size: 33 * mib, Align: 64 * mib})
+	require.NoError(t, err)
+	require.Zero(t, b.Address%(64*mib))
+	s := p.Stats()
+	require.EqualValues(t, 73, s.NumDeviceAlloc)
+	require.Zero(t, s.NumAllocRetries)
+	for _, b := range append(held, b) {
+		p.Free(b)
+	}
+}

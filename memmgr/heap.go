@@ -111,12 +111,11 @@ func (h *heap) cellOf(n int32, class int) *owner.Cell {
 	if n < 0 {
 		return nil
 	}
-	c, err := owner.New(h.origin.list)
+	c, err := owner.NewDead(h.origin.list)
 	if err != nil {
 		h.Free(n)
 		return nil
 	}
-	c.Unref() // no user has it yet
 	c.Address, c.Size = h.Address(n), uint64(h.Size(n))
 	c.Place = uintptr(h.origin.place)
 	c.Resource = h.origin.index
@@ -257,11 +256,11 @@ func (h *heap) unlist(n int32) {
 	}
 }
 
-// addSegment takes over memory of the upstream for a request of so many units. untouched
-// reports that no page of it is resident.
-func (h *heap) addSegment(b Block, units uint32, untouched bool) {
+// addSegment takes over memory of the upstream for a request of so many units, and returns the
+// number of the segment. untouched reports that no page of it is resident.
+func (h *heap) addSegment(b Block, units uint32, untouched bool) (n int32) {
 	h.count.added(uint64(b.Size))
-	n := h.AddSegment(b.Address, uint32(b.Size/unit), units, untouched)
+	n = h.AddSegment(b.Address, uint32(b.Size/unit), units, untouched)
 	for int(n) >= len(h.segs) {
 		h.segs = append(h.segs, poolSegment{})
 	}
@@ -274,6 +273,7 @@ func (h *heap) addSegment(b Block, units uint32, untouched bool) {
 	if h.trace != nil {
 		h.trace.addSegment(traceSegmentAlloc, b)
 	}
+	return n
 }
 
 // dropSegment hands an empty segment to the upstream, which gets it when Pool.mu is

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"time"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/memmgr/internal/block"
@@ -50,26 +49,27 @@ func (w *want) leastClass() int {
 }
 
 // wantFor checks a request and puts it in the pool's terms.
-func (p *Pool) wantFor(r *Request) (want, error) {
+func (p *Pool) wantFor(w *want, r *Request) error {
 	if err := r.Check(); err != nil {
-		return want{}, err
+		return err
 	}
 	units := max((r.Size+unit-1)/unit, p.minUnits)
 	if units > maxSegment/unit || r.Alignment() > maxSegment {
-		return want{}, &OutOfMemoryError{Request: *r, Place: p.Place(), Rounded: uint64(units) * unit, Err: errTooLarge}
+		return &OutOfMemoryError{Request: *r, Place: p.Place(), Rounded: uint64(units) * unit, Err: errTooLarge}
 	}
-	w := want{r: *r, class: block.NoClass, units: uint32(units), least: uint32(units), align: uint32(max(r.Alignment()/unit, 1))}
+	w.r, w.class = *r, block.NoClass
+	w.units, w.least, w.align = uint32(units), uint32(units), uint32(max(r.Alignment()/unit, 1))
 	if units <= block.MaxClassUnits && w.align == 1 {
 		w.class = block.ClassFor(units)
 		w.units = block.ClassUnits[w.class]
 	}
-	return w, nil
+	return nil
 }
 
 // slowBuffer serves a request that the fast path did not. t is the tenant to charge, nil for none.
 func (p *Pool) slowBuffer(request Request, t *Tenant) (Buffer, error) {
-	w, err := p.wantFor(&request)
-	if err != nil {
+	var w want
+	if err := p.wantFor(&w, &request); err != nil {
 		return Buffer{}, err
 	}
 	if t != nil {
@@ -90,57 +90,53 @@ func (p *Pool) miss(w *want) (Buffer, error) {
 	}
 	c := p.findNow(w)
 	if c == nil {
-		p.mu.Unlock()
 		since, stands = now(), 1
 		var err error
-		k := *w // a copy on the Go heap: only a request that gets here may have to wait
-		for told := false; ; {
+		for told := false; ; p.mu.Lock() {
 			// 2. A request that must not overtake waiters queues behind them, or is
 			// refused. One that could only stand in line for the upstream waits too.
-			p.mu.Lock()
-			behind, yields := p.standsBehind(&k)
-			behind = behind || p.growthIsVain(&k)
-			p.mu.Unlock()
-			if behind {
-				c, err = p.await(&k, err)
+			behind, yields := p.standsBehind(w)
+			if behind || p.growthIsVain(w) {
+				p.mu.Unlock()
+				c, err = p.wait(w, err)
 				break
 			}
 			if yields {
-				err = p.failed(&k, errSoft)
+				err = p.fail(w, errSoft)
+				p.mu.Unlock()
 				break
 			}
 			// 3. The caches of all shards, and a new segment.
-			if c, err = p.extend(&k); errors.Is(err, errOvertakes) {
+			if c, err = p.extend(w); errors.Is(err, errOvertakes) {
 				continue
 			}
-			if err != nil && ranOut(err) && !ended(k.r.Context) {
+			if err != nil && ranOut(err) && !ended(w.r.Context) {
 				// 4. Everything that can be reclaimed.
-				c, err = p.reclaimFor(&k, err)
+				c, err = p.reclaimFor(w, err)
 			}
 			if err == nil || !ranOut(err) {
 				break
 			}
-			if ended(k.r.Context) {
-				err = p.failed(&k, k.r.Context.Err())
+			if ended(w.r.Context) {
+				err = p.failed(w, w.r.Context.Err())
 				break
 			}
 			// 5. The callback, once.
 			if !told && p.options.onOOM != nil {
 				told = true
-				if p.options.onOOM(p.refuse(&k, err)) {
+				if p.options.onOOM(p.refuse(w, err)) {
 					continue
 				}
 			}
 			// 6. A request with a context waits, another one fails.
-			if p.mayWait(&k) {
-				c, err = p.await(&k, err)
+			if p.mayWait(w) {
+				c, err = p.wait(w, err)
 			} else {
-				err = p.failed(&k, err)
+				err = p.failed(w, err)
 			}
 			break
 		}
 		if err != nil {
-			w.owes = k.owes
 			p.account.slow.add(now()-since, stands)
 			return Buffer{}, err
 		}
@@ -166,6 +162,14 @@ func (p *Pool) miss(w *want) (Buffer, error) {
 	return b, nil
 }
 
+// wait is await with a copy of w, because only a request that waits needs a want on the Go heap.
+func (p *Pool) wait(w *want, refusal error) (*owner.Cell, error) {
+	k := *w
+	c, err := p.await(&k, refusal)
+	w.owes = k.owes
+	return c, err
+}
+
 // handOver makes a block the buffer of a request.
 func (p *Pool) handOver(c *owner.Cell, w *want) Buffer {
 	c.Requested = uint64(w.r.Size)
@@ -174,7 +178,9 @@ func (p *Pool) handOver(c *owner.Cell, w *want) Buffer {
 	}
 	block.SetState(c, block.InUse)
 	b := Buffer{ref: c.Renew()}
-	p.annotate(c, w.r.Tag, w.r.Queue)
+	if w.r.Tag != "" || w.r.Queue != nil || p.watched || stackDepth.Load() != 0 {
+		p.annotate(c, w.r.Tag, w.r.Queue)
+	}
 	return b
 }
 
@@ -220,8 +226,9 @@ func (p *Pool) restock(w *want) (m block.Magazine) {
 	if m = p.heap.depot.Pop(w.class); m.N != 0 {
 		return m
 	}
+	// As many blocks as the class had misses before: a size that does not recur gets none.
 	size := block.ClassBytes[w.class]
-	most := min(batchBlocks, max(1, batchBytes/size)) - 1
+	most := min(batchBlocks, max(1, batchBytes/size), int64(p.account.allocs[w.class])) - 1
 	granted := p.front.Budget.Take(min(size, size*most), size*(most-1))
 	for n := granted / size; n > 0; n-- {
 		c := p.heap.carve(w)
@@ -298,18 +305,24 @@ func (p *Pool) endGrowth() { <-p.growing }
 // extend serves a request from memory that was freed meanwhile, from the cached blocks, or
 // from a new segment. Many requests may queue in [Pool.beginGrowth] meanwhile. Each looks at the
 // waiters again: otherwise these requests would pass freed blocks on among themselves, and a
-// large waiter would get none.
-func (p *Pool) extend(w *want) (*owner.Cell, error) {
-	if err := p.beginGrowth(w.r.Context); err != nil {
-		return nil, err
+// large waiter would get none. p.mu is held, and released on return.
+func (p *Pool) extend(w *want) (c *owner.Cell, err error) {
+	select {
+	case p.growing <- struct{}{}: // without waiting, so the order of the locks does not matter
+	default:
+		p.mu.Unlock()
+		if err := p.beginGrowth(w.r.Context); err != nil {
+			return nil, err
+		}
+		p.mu.Lock()
+		if behind, yields := p.standsBehind(w); behind || yields {
+			p.mu.Unlock()
+			p.endGrowth()
+			return nil, errOvertakes
+		}
+		c = p.findNow(w) // another goroutine may have got a segment meanwhile
 	}
 	defer p.endGrowth()
-	p.mu.Lock()
-	if behind, yields := p.standsBehind(w); behind || yields {
-		p.mu.Unlock()
-		return nil, errOvertakes
-	}
-	c := p.findNow(w) // another goroutine may have got a segment meanwhile
 	if c == nil {
 		c = p.findInCaches(w, 0)
 	}
@@ -399,14 +412,14 @@ func limitsOf(r Resource) (all []*Limit) {
 }
 
 func (p *Pool) ask(w *want, size uintptr) (*owner.Cell, error) {
-	start := time.Now()
+	start := now()
 	// Whole pages can be returned, and hold blocks of every alignment up to a page without loss.
 	r := Request{Size: size, Align: max(pageSize, uintptr(w.align)*unit), Tag: "pool segment"}
 	if !p.poolBelow { // a pool would wait, and block the growth of this one
 		r.Context = w.r.Context
 	}
 	b, err := p.upstream.Allocate(r)
-	p.account.upstreamCalls.add(time.Since(start), 1)
+	p.account.upstreamCalls.add(now()-start, 1)
 	if err != nil {
 		return nil, err
 	}
@@ -419,8 +432,8 @@ func (p *Pool) ask(w *want, size uintptr) (*owner.Cell, error) {
 	defer p.mu.Unlock()
 	p.reclaim.requests, p.reclaim.refused = vainLimit{}, refusals{}
 	b.Size = min(b.Size, maxSegment) &^ (unit - 1)
-	p.heap.addSegment(b, w.units, p.purging.untouched(b.Address, b.Size))
-	c := p.find(w)
+	n := p.heap.addSegment(b, w.units, p.purging.untouched(b.Address, b.Size))
+	c := p.heap.cellOf(p.heap.AllocIn(n, w.units, w.align), w.class)
 	if c == nil {
 		return nil, p.outOfMemory(w, owner.ErrNoMemory) // no cell is left
 	}

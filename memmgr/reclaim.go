@@ -380,7 +380,7 @@ func (p *Pool) trimSegments(keep uint64) (freed uint64) {
 // same. p.mu is held.
 func (p *Pool) gather(units uint32) {
 	most := max(gatherBytes, int64(p.heap.count.reserved)/gatherShare)
-	if p.front.Budget.Taken() <= most/int64(p.front.Len()) {
+	if p.front.Budget.Taken()*int64(p.front.Len()) <= most {
 		return
 	}
 	if fit := p.heap.BestFit(units); fit != 0 && fit-units <= units/gatherFit {

@@ -19,9 +19,9 @@ func TestOldestWaiterGetsTheReservation(t *testing.T) {
 			require.NoError(t, err)
 			defer held.Release()
 			waiting := func(size uintptr) *want {
-				w, err := p.wantFor(&Request{Size: size, Context: context.Background()})
-				require.NoError(t, err)
-				return &w
+				w := new(want)
+				require.NoError(t, p.wantFor(w, &Request{Size: size, Context: context.Background()}))
+				return w
 			}
 			foreign := newWaiter(waiting(8 << 20))
 			foreign.elsewhere = true

@@ -155,6 +155,7 @@ type account struct {
 	requested, unrequested uint64                       // requested bytes, allocated and freed
 	locked                 uint64                       // requests that found Pool.mu free
 	unpublished            front.Change                 // not yet in blocks and asked
+	peakBlocks, peakAsked  int64                        // peaks that are not yet in blocks and asked
 	retries, ooms          int64
 }
 
@@ -165,21 +166,24 @@ func (a *account) publish(c front.Change) {
 	a.asked.add(c.Asked)
 }
 
-// publishOne is publish for one block. It updates at once only the gauge of bytes and the
-// peaks; publishRest does the rest. Pool.mu is held.
+// publishOne is publish for one block. It updates at once only the gauge of bytes;
+// publishRest does the rest. Pool.mu is held.
 func (a *account) publishOne(bytes, blocks, asked int64) {
 	o := &a.unpublished
 	a.bytes.add(bytes)
 	o.Blocks += blocks
 	o.Asked += asked
 	if blocks > 0 {
-		a.blocks.raise(a.blocks.now.Load() + o.Blocks)
-		a.asked.raise(a.asked.now.Load() + o.Asked)
+		a.peakBlocks = max(a.peakBlocks, a.blocks.now.Load()+o.Blocks)
+		a.peakAsked = max(a.peakAsked, a.asked.now.Load()+o.Asked)
 	}
 }
 
 // publishRest adds the changes that publishOne left. Pool.mu is held.
 func (a *account) publishRest() {
+	a.blocks.raise(a.peakBlocks)
+	a.asked.raise(a.peakAsked)
+	a.peakBlocks, a.peakAsked = 0, 0
 	a.blocks.add(a.unpublished.Blocks)
 	a.asked.add(a.unpublished.Asked)
 	a.unpublished = front.Change{}

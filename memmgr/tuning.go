@@ -25,7 +25,8 @@ const (
 
 // Front: the caches of the processors.
 const (
-	// A miss cuts batchBytes of blocks of its class, at most batchBlocks. Measure: batch, random.
+	// A miss cuts batchBytes of blocks of its class, at most batchBlocks, and at most one for each
+	// miss of the class before. Measure: batch, random, rmm.
 	batchBytes  = 128 << 10
 	batchBlocks = 64
 )

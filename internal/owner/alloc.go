@@ -125,13 +125,21 @@ func rawCell() *Cell {
 // New returns a cell with count 1, unknown size and all other fields zero. home is the list that drains
 // it; nil for none. It fails with [ErrNoMemory].
 func New(home *List) (*Cell, error) {
+	c, err := NewDead(home)
+	if err == nil {
+		c.word.Store(c.word.Load()>>32<<32 | 1)
+	}
+	return c, err
+}
+
+// NewDead is New without the reference. [Cell.Renew] makes one.
+func NewDead(home *List) (*Cell, error) {
 	c := rawCell()
 	if c == nil {
 		return nil, ErrNoMemory
 	}
 	c.clear()
 	c.home = home.address()
-	c.word.Store(c.word.Load()>>32<<32 | 1)
 	return c, nil
 }
 

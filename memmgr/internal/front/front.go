@@ -164,7 +164,8 @@ func (f *Front) Press(on bool) (out block.Stack) {
 	f.pressed = on
 	for s := range f.Shards() {
 		for k := 0; k < block.NumClasses && s.Cached() != 0; k++ {
-			for s.evictOne(k, &out) != 0 {
+			for s.bins[k].blocks() != 0 {
+				s.evictOne(k, &out)
 			}
 		}
 		f.Budget.Give(s.limit)
@@ -238,7 +239,8 @@ func (f *Front) TakeLarge(most int64) (out block.Stack) {
 	}
 	if s.Cached() > most/int64(len(f.shards)) {
 		for k := block.CoarseClasses; k < block.NumClasses; k++ {
-			for s.evictOne(k, &out) != 0 {
+			for s.bins[k].blocks() != 0 {
+				s.evictOne(k, &out)
 			}
 		}
 		s.setLow()

@@ -161,6 +161,15 @@ func (h *Heap) AllocAny(units, align uint32) int32 {
 	return h.alloc(max(units, 1), align, len(h.tiers), -1)
 }
 
+// AllocIn is Alloc from a segment without blocks in use.
+func (h *Heap) AllocIn(n int32, units, align uint32) int32 {
+	i := h.segments[n].first
+	if r := h.at(i); !r.free || uint64(r.size) < uint64(units)+uint64(h.skip(r, align)) {
+		return none
+	}
+	return h.takeAligned(i, units, align)
+}
+
 func (h *Heap) alloc(units, align uint32, top, tries int) int32 {
 	if align <= 1 {
 		i := h.find(units, top)

@@ -300,6 +300,25 @@ func TestFreeSpaceMergesToWholeSegments(t *testing.T) {
 	require.Panics(t, func() { h.Free(all[0]) })
 }
 
+func TestAllocInTakesTheBeginning(t *testing.T) {
+	var h Heap
+	h.AddSegment(1<<20, 10, 1, false)
+	n := h.AddSegment(1<<30+4*Unit, 100, 1, false)
+	require.Negative(t, h.AllocIn(n, 101, 1))
+	require.Negative(t, h.AllocIn(n, 97, 8))
+	for _, align := range []uint32{1, 8} {
+		i := h.AllocIn(n, 10, align)
+		require.Equal(t, n, h.Segment(i))
+		require.EqualValues(t, 1<<30+8*Unit-4*Unit*uintptr(align%2), h.Address(i))
+		check(t, &h)
+		require.True(t, h.Free(i))
+	}
+	i := h.AllocIn(n, 100, 4)
+	require.GreaterOrEqual(t, i, int32(0))
+	require.Negative(t, h.AllocIn(n, 1, 1))
+	check(t, &h)
+}
+
 func TestAlignmentLosesNothing(t *testing.T) {
 	var h Heap
 	h.AddSegment(3*Unit, 1<<16, 1, false)
