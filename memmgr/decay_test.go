@@ -155,3 +155,94 @@ func TestLongDecay(t *testing.T) {
 		require.NoError(t, p.Close())
 	}
 }
+
+// All idle memory is back at the upstream after the time of WithDecay, and at most after one and a half
+// times that and two ticks, wherever it was: in the cache of a processor, in the depot or in the heap.
+func TestIdleMemoryIsBackInTime(t *testing.T) {
+	for _, age := range []int{1, 2, 3, 5, 8, 15, 40} {
+		for phase := range min(age, 10) {
+			sim, p := decaying(t, age, memmgr.WithCache(256<<20))
+			for range phase {
+				p.Tick()
+			}
+			fillClass(t, p, 5<<20, 80<<20)
+			fillClass(t, p, 300<<10, 40<<20)
+			fillClass(t, p, 1000, 1<<20)
+			s := p.Stats()
+			require.NotZero(t, s.CachedBytes)
+			require.Greater(t, s.ReservedBytes.Current, s.CachedBytes)
+			_, all := sim.InUse()
+			ticks := 0
+			for reserved := all; reserved > 0 && ticks <= 4*age+8; ticks++ {
+				p.Tick()
+				_, reserved = sim.InUse()
+				if ticks+1 < age {
+					require.Equal(t, all, reserved, "after %d of %d ticks", ticks+1, age)
+				}
+			}
+			require.LessOrEqual(t, float64(ticks), 1.5*float64(age)+2, "ticks until all was back, of %d", age)
+		}
+	}
+}
+
+// The same holds if the memory goes idle little by little, so that the bound on cached blocks falls and evicts
+// some of them while others decay.
+func TestMemoryThatGoesIdleByAndByIsBackInTime(t *testing.T) {
+	const age = 40
+	sim, p := decaying(t, age)
+	for i := range 2 * age {
+		p.Tick()
+		fillClass(t, p, uintptr(100+10*(i%age))<<10, 40<<20)
+	}
+	ticks := 0
+	for reserved := int64(1); reserved > 0 && ticks <= 4*age; ticks++ {
+		p.Tick()
+		_, reserved = sim.InUse()
+	}
+	require.LessOrEqual(t, ticks, age*3/2+2)
+	require.NoError(t, p.Close())
+}
+
+// The same holds for the pages of free blocks in segments that are in use.
+func TestIdlePagesAreBackInTime(t *testing.T) {
+	const age, size = 8, 300 << 10
+	before := runtime.GOMAXPROCS(1)
+	defer runtime.GOMAXPROCS(before)
+	p := newHostPool(t, memmgr.WithDecay(age*memmgr.TickTime), memmgr.WithCache(256<<20))
+	p.Untended()
+	var freed []memmgr.Buffer
+	for i := range 200 {
+		b, err := memmgr.New(p, memmgr.Request{Size: size})
+		require.NoError(t, err)
+		data, err := b.Bytes()
+		require.NoError(t, err)
+		for at := 0; at < len(data); at += 4096 {
+			data[at] = 1
+		}
+		if i%3 == 0 {
+			defer b.Release()
+		} else {
+			freed = append(freed, b)
+		}
+	}
+	var at []uintptr
+	for _, b := range freed {
+		at = append(at, b.Address())
+		b.Release()
+	}
+	resident := func() (n uintptr) {
+		for _, a := range at {
+			n += memmgr.ResidentBytes((a+4095)&^4095, size&^4095-4096)
+		}
+		return n
+	}
+	if resident() == 0 {
+		t.Skip("the system does not report which pages are resident")
+	}
+	ticks := 0
+	for ; ticks < 4*age && resident() > 0; ticks++ {
+		p.Tick()
+	}
+	require.GreaterOrEqual(t, ticks, age)
+	require.LessOrEqual(t, ticks, age*3/2+2)
+}

@@ -24,7 +24,9 @@ type heap struct {
 	segs           []poolSegment // by segment number
 	oldest, newest int32         // segments out of use by age: number + 1, 0 for none
 	clock          uint32        // ticks of the keeper
-	emptyLarge     uint64        // bytes of those that serve only large requests
+	idleSince      uint32        // tick since which the blocks that are being freed are idle
+	decay          decay
+	emptyLarge     uint64 // bytes of those that serve only large requests
 	count          segmentCounts
 	closed         bool // segments go back as soon as they are empty
 
@@ -40,7 +42,7 @@ type poolSegment struct {
 	cookie       uint64
 	requested    uintptr
 	older, newer int32  // neighbours in the list by age: number + 1
-	emptyTick    uint32 // clock when the segment went out of use
+	idleSince    uint32 // tick since which the blocks that were freed are idle
 	align        uint8  // its logarithm
 	listed       bool   // in the list by age
 }
@@ -134,7 +136,25 @@ func (h *heap) toHeap(c *owner.Cell) {
 	block.SetState(c, block.Free)
 	owner.Recycle(c)
 	seg := h.Segment(n)
+	if s := &h.segs[seg]; int32(h.idleSince-s.idleSince) > 0 {
+		s.idleSince = h.idleSince
+	}
 	h.freed(seg, h.Free(n))
+}
+
+// setClock sets the clock and what follows from it.
+func (h *heap) setClock(tick uint32) {
+	h.clock = tick
+	h.depot.Tick = tick + h.decay.span - tick%h.decay.span
+	h.setIdle(0)
+}
+
+// setIdle sets since when the blocks are idle that are freed from now on; 0 means the present.
+func (h *heap) setIdle(since uint32) {
+	if since == 0 || int32(since-h.clock) > 0 {
+		since = h.clock
+	}
+	h.idleSince, h.Tick = since, since/h.decay.purgeTick
 }
 
 // freed records that a block of a segment was freed, and whether the segment is
@@ -151,13 +171,15 @@ func (h *heap) freed(seg int32, empty bool) {
 	h.retain()
 }
 
-// dissolve frees the blocks of a magazine.
+// dissolve frees the blocks of a magazine. They keep the tick since which they are idle.
 func (h *heap) dissolve(m block.Magazine) {
+	h.setIdle(m.Since)
 	for c := m.Head.Cell(); c != nil; {
 		next := c.Next.Cell()
 		h.toHeap(c)
 		c = next
 	}
+	h.setIdle(0)
 }
 
 // dissolveStack frees the blocks of many magazines, and reports whether there were any.
@@ -214,17 +236,24 @@ func (h *heap) dissolveCold(blocks int) (more bool) {
 	return h.depot.HasCold()
 }
 
-// list appends an empty segment to the list by age.
+// list puts an empty segment into the list by age.
 func (h *heap) list(n int32) {
 	s := &h.segs[n]
-	s.emptyTick, s.listed = h.clock, true
+	s.listed = true
 	s.older, s.newer = h.newest, 0
-	if h.newest != 0 {
-		h.segs[h.newest-1].newer = n + 1
+	for s.older != 0 && int32(h.segs[s.older-1].idleSince-s.idleSince) > 0 {
+		s.older, s.newer = h.segs[s.older-1].older, s.older
+	}
+	if s.older != 0 {
+		h.segs[s.older-1].newer = n + 1
 	} else {
 		h.oldest = n + 1
 	}
-	h.newest = n + 1
+	if s.newer != 0 {
+		h.segs[s.newer-1].older = n + 1
+	} else {
+		h.newest = n + 1
+	}
 	if !h.Any(n) {
 		_, size := h.SegmentBase(n)
 		h.emptyLarge += uint64(size)
@@ -265,7 +294,7 @@ func (h *heap) addSegment(b Block, units uint32, untouched bool) (n int32) {
 		h.segs = append(h.segs, poolSegment{})
 	}
 	h.segs[n] = poolSegment{
-		cookie: b.Cookie, requested: b.Requested,
+		cookie: b.Cookie, requested: b.Requested, idleSince: h.clock,
 		align: uint8(bits.TrailingZeros64(uint64(b.Align))),
 	}
 	h.list(n)
@@ -332,10 +361,10 @@ func (h *heap) retain() {
 	}
 }
 
-// decaySegments gives back a portion of the segments that have been out of use for so
+// decaySegments gives back a portion of the segments whose blocks have all been idle for so
 // many ticks, and reports whether there are more.
 func (h *heap) decaySegments(age uint32) (more bool) {
-	for n := 0; h.oldest != 0 && h.clock-h.segs[h.oldest-1].emptyTick >= age; n++ {
+	for n := 0; h.oldest != 0 && h.clock-h.segs[h.oldest-1].idleSince >= age; n++ {
 		if n == segmentPortion {
 			return true
 		}

@@ -16,12 +16,11 @@ type purging struct {
 
 	// mu is held while free blocks are out of the heap, without Pool.mu. A goroutine that
 	// must see every free block acquires it before Pool.mu.
-	mu     block.Mutex
-	to     Discarder     // nil: the memory has no pages
-	off    atomic.Bool   // the upstream refused: it has none after all
-	cursor tlsf.Cursor   // of the decay; guarded by mu
-	taken  []purgedBlock // the portion in hand; guarded by mu
-	bytes  atomic.Uint64 // given back so far
+	mu    block.Mutex
+	to    Discarder     // nil: the memory has no pages
+	off   atomic.Bool   // the upstream refused: it has none after all
+	taken []purgedBlock // the portion in hand; guarded by mu
+	bytes atomic.Uint64 // given back so far
 }
 
 type purgedBlock struct {
@@ -121,13 +120,11 @@ func (g *purging) purgeAll(keep uint64) (freed uint64) {
 	}
 }
 
-// tick is the decay of free blocks: a portion at a time, and from the
-// beginning again.
+// tick is the decay of free blocks.
 func (g *purging) tick(age uint32) {
-	if _, ended := g.purge(&g.cursor, age); ended {
-		g.mu.Lock()
-		g.cursor = tlsf.Cursor{}
-		g.mu.Unlock()
+	var cursor tlsf.Cursor
+	for ended := false; !ended; {
+		_, ended = g.purge(&cursor, age)
 	}
 }
 

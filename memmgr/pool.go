@@ -107,8 +107,9 @@ func WithSegment(bytes uintptr) PoolOption { return func(o *poolOptions) { o.min
 func WithCache(bytes int64) PoolOption { return func(o *poolOptions) { o.cache = max(bytes, 0) } }
 
 // WithDecay sets how long memory stays idle before it goes back to the upstream; the
-// default is 10 seconds, 0 keeps it until [Pool.Trim]. The pages of free blocks in segments
-// that are in use stay resident for the same time (see [Discarder]).
+// default is 10 seconds, 0 keeps it until [Pool.Trim]. It goes back after d to 1.5 d, and at most two
+// ticks of the background goroutine (250 ms) later, wherever it was: cached blocks, whole segments,
+// and, if the upstream is a [Discarder], the pages of free blocks in segments that are in use.
 func WithDecay(d time.Duration) PoolOption { return func(o *poolOptions) { o.decay = d } }
 
 // WithRetention bounds the bytes of segments without a block in use. When there are more
@@ -179,6 +180,8 @@ func NewPool(upstream Resource, options ...PoolOption) *Pool {
 	p.heap.high, p.heap.low = o.high, o.low
 	p.heap.Shared = uint32(max(mostGrowth, o.minSegment) / unit)
 	p.heap.depot.Budget = &p.front.Budget
+	p.heap.decay = decayOf(o.decay)
+	p.heap.setClock(0)
 	p.purging.heap = &p.heap
 	p.home = p.origin.list.Head()
 	origins.add(p.origin, true)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/memmgr/internal/block"
-	"github.com/usmbridge/usmbridge/memmgr/internal/front"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
@@ -398,60 +396,19 @@ func (p *Pool) gather(units uint32) {
 }
 
 // tick collects blocks whose device work is done, and returns memory that has been idle for
-// the time of [WithDecay]: cached blocks are freed, and segments without blocks in use go back
-// to the upstream. It does so in portions, between which it releases the lock. It reports
-// whether the pool is closed and all its memory is back.
+// the time of [WithDecay]. It reports whether the pool is closed and all its memory is back.
 func (p *Pool) tick() (ended bool) {
 	p.origin.list.Drain()
 	p.mu.Lock()
-	p.heap.clock++
-	p.heap.Tick = p.heap.clock / p.heapTick()
+	p.heap.setClock(p.heap.clock + 1)
 	p.mu.Unlock()
 	p.pending.tick()
 	p.endForAnother(nil)
-	age := p.decayTicks()
-	if p.options.decay > 0 {
-		p.purging.tick(age / p.heapTick())
+	ended = p.decay()
+	if of := p.heap.decay; of.age > 0 {
+		p.purging.tick(of.age / of.purgeTick)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		return !p.leaked
-	}
-	if p.heap.count.reserved == 0 {
-		return false
-	}
-	if p.options.decay <= 0 {
-		return false
-	}
-	p.decayCaches(age)
-	for p.heap.dissolveCold(coldPortion) {
-		p.pending.breathe(1)
-	}
-	for !p.closed && p.heap.decaySegments(age) {
-		p.pending.breathe(1)
-	}
-	p.serveWaiters()
-	return false
-}
-
-// decayTicks is the time of [WithDecay] in ticks, at most 17 years: the counter wraps around.
-func (p *Pool) decayTicks() uint32 {
-	return uint32(min(max(1, p.options.decay/tickTime), math.MaxInt32))
-}
-
-// heapTick is how many ticks the heap counts as one: its counter has 16 bits.
-func (p *Pool) heapTick() uint32 { return p.decayTicks()>>15 + 1 }
-
-// decayCaches makes cold the blocks that were not needed for that many ticks. p.mu is held.
-func (p *Pool) decayCaches(age uint32) {
-	h := &p.heap
-	if h.clock%age == 0 {
-		h.depot.Age()
-	}
-	if h.clock%max(1, age/front.AgesPerDecay) == 0 && p.front.Cached() > 0 {
-		h.depot.AddCold(p.front.Age())
-	}
+	return ended
 }
 
 // fronts are the caches that [AddCache] registers: *func() to nothing.

@@ -86,13 +86,45 @@ func TestPushBlockFillsMagazines(t *testing.T) {
 	full := int(MagazineSize[k])
 	var s Stack
 	for _, c := range inHand(t, 2*full+1) {
-		s.PushBlock(c, k)
+		s.PushBlock(c, k, 7)
 	}
 	require.EqualValues(t, 1, s.TopBlocks())
+	m := s.Pop()
+	require.EqualValues(t, 7, m.Since)
+	s.Push(m)
 	s.PopBlock()
 	require.EqualValues(t, full, s.TopBlocks())
 	for range 2 * full {
 		require.NotNil(t, s.PopBlock())
 	}
 	require.True(t, s.Empty())
+}
+
+// Magazines keep the tick since which they are idle. TakeIdle takes those of a tick or longer.
+func TestTakeIdle(t *testing.T) {
+	var s Stack
+	for since := range uint32(4) {
+		var m Magazine
+		for _, c := range inHand(t, 2) {
+			m.Push(c)
+		}
+		m.Since = 10 + since
+		s.Push(m)
+	}
+	require.NotNil(t, s.PopBlock())
+	none := s.TakeIdle(9)
+	require.True(t, none.Empty())
+	idle := s.TakeIdle(11)
+	for _, since := range []uint32{11, 10} {
+		m := idle.Pop()
+		require.Equal(t, Magazine{m.Head, 2, since}, m)
+	}
+	require.True(t, idle.Empty())
+	all := s.TakeIdle(13)
+	require.True(t, s.Empty())
+	m := all.Pop()
+	require.Equal(t, Magazine{m.Head, 1, 13}, m)
+	m = all.Pop()
+	require.Equal(t, Magazine{m.Head, 2, 12}, m)
+	require.True(t, all.Empty())
 }

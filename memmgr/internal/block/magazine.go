@@ -4,8 +4,9 @@ import "github.com/usmbridge/usmbridge/internal/owner"
 
 // Magazine is a list of free blocks of one class, linked through their cells.
 type Magazine struct {
-	Head owner.Link
-	N    uint32
+	Head  owner.Link
+	N     uint32
+	Since uint32 // tick since which all blocks are idle; 0 means the present
 }
 
 // Push adds a block.
@@ -24,7 +25,7 @@ func (m *Magazine) link(c *owner.Cell) {
 func (m *Magazine) Bytes(k int) int64 { return ClassBytes[k] * int64(m.N) }
 
 // Stack is a stack of magazines. The first cell of each magazine holds its number of blocks and the address
-// of the next magazine in the field Magazine.
+// of the next magazine in the field Magazine, and the tick since which they are idle in the field Requested.
 type Stack struct {
 	top owner.Link
 }
@@ -42,17 +43,40 @@ func (s *Stack) TopBlocks() (blocks uint32) {
 
 // Push adds a magazine, of any class.
 func (s *Stack) Push(m Magazine) {
-	m.Head.Cell().Magazine = magazineWord(s.top, m.N)
+	c := m.Head.Cell()
+	c.Magazine, c.Requested = magazineWord(s.top, m.N), uint64(m.Since)
 	s.top = m.Head
 }
 
 // Pop takes the magazine on top, an empty one from an empty stack.
 func (s *Stack) Pop() (m Magazine) {
 	if !s.Empty() {
-		m.Head = s.top
-		s.top, m.N = magazineParts(s.top.Cell())
+		c := s.top.Cell()
+		m.Head, m.Since = s.top, uint32(c.Requested)
+		s.top, m.N = magazineParts(c)
 	}
 	return m
+}
+
+// TakeIdle takes the magazines that are idle since a tick or longer, which are the lowest of the stack.
+func (s *Stack) TakeIdle(since uint32) (idle Stack) {
+	var above *owner.Cell
+	for link := s.top; link != 0; {
+		c := link.Cell()
+		next, n := magazineParts(c)
+		if int32(uint32(c.Requested)-since) <= 0 {
+			idle.top = link
+			if above == nil {
+				s.top = 0
+			} else {
+				_, n = magazineParts(above)
+				above.Magazine = magazineWord(0, n)
+			}
+			break
+		}
+		above, link = c, next
+	}
+	return idle
 }
 
 // PopBlock takes one block of the magazine on top, nil from an empty stack.
@@ -64,19 +88,21 @@ func (s *Stack) PopBlock() *owner.Cell {
 	}
 	SetState(c, InHand)
 	if m.N > 1 {
-		s.Push(Magazine{c.Next, m.N - 1})
+		s.Push(Magazine{c.Next, m.N - 1, m.Since})
 	}
 	return c
 }
 
-// PushBlock adds one block of class k to the magazine on top, or begins a new magazine if that one is full.
-func (s *Stack) PushBlock(c *owner.Cell, k int) {
+// PushBlock adds one block of class k to the magazine on top, or begins a new magazine if that one is full. The
+// magazine is idle since a tick.
+func (s *Stack) PushBlock(c *owner.Cell, k int, since uint32) {
 	SetState(c, Cached)
 	var m Magazine
 	if s.TopBlocks() < MagazineSize[k] {
 		m = s.Pop()
 	}
 	m.link(c)
+	m.Since = since
 	s.Push(m)
 }
 

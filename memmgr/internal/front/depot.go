@@ -9,37 +9,23 @@ import (
 //
 // Lock: that of the pool.
 type Depot struct {
-	classes   [block.NumClasses]depotClass
+	classes   [block.NumClasses]block.Stack
 	cold      block.Stack // magazines of all classes that are to be freed
 	evictNext int         // the class that Evict visits next
 	bytes     int64       // in classes and cold
 
 	Off    bool    // nothing is cached: the pool is pressed or closed
+	Tick   uint32  // from which blocks that are cached now count as idle: that of the next look
 	Budget *Budget // that of the front
-}
-
-// depotClass is the part of the depot for one class.
-type depotClass struct {
-	block.Stack
-	blocks uint32
-	low    uint32 // the fewest blocks since the last call of Age
 }
 
 // Bytes returns the bytes of the blocks in the depot.
 func (d *Depot) Bytes() int64 { return d.bytes }
 
-// take subtracts blocks of a class that leave the depot.
-func (d *Depot) take(k int, n uint32) {
-	r := &d.classes[k]
-	r.blocks -= n
-	r.low = min(r.low, r.blocks)
-	d.bytes -= block.ClassBytes[k] * int64(n)
-}
-
 // Pop takes a magazine with its bytes of the budget; an empty one when there is none.
 func (d *Depot) Pop(k int) block.Magazine {
 	m := d.classes[k].Pop()
-	d.take(k, m.N)
+	d.bytes -= m.Bytes(k)
 	return m
 }
 
@@ -47,7 +33,7 @@ func (d *Depot) Pop(k int) block.Magazine {
 func (d *Depot) PopBlock(k int) *owner.Cell {
 	c := d.classes[k].PopBlock()
 	if c != nil {
-		d.take(k, 1)
+		d.bytes -= block.ClassBytes[k]
 		d.Budget.Give(block.ClassBytes[k])
 	}
 	return c
@@ -60,8 +46,8 @@ func (d *Depot) Push(m block.Magazine, k int) bool {
 		d.Budget.Give(m.Bytes(k))
 		return false
 	}
+	m.Since = d.Tick
 	d.classes[k].Push(m)
-	d.classes[k].blocks += m.N
 	d.bytes += m.Bytes(k)
 	return true
 }
@@ -71,8 +57,7 @@ func (d *Depot) Put(c *owner.Cell, k int) bool {
 	if d.Off || d.Budget.Take(block.ClassBytes[k], 0) == 0 {
 		return false
 	}
-	d.classes[k].PushBlock(c, k)
-	d.classes[k].blocks++
+	d.classes[k].PushBlock(c, k, d.Tick)
 	d.bytes += block.ClassBytes[k]
 	return true
 }
@@ -109,34 +94,20 @@ func (d *Depot) PopCold() block.Magazine {
 // HasCold reports whether there are magazines that are to be freed.
 func (d *Depot) HasCold() bool { return !d.cold.Empty() }
 
-// addCold adds a magazine, with its bytes of the budget, to those that are to be freed.
-func (d *Depot) addCold(m block.Magazine, k int) {
-	d.cold.Push(m)
-	d.bytes += m.Bytes(k)
-}
-
 // AddCold adds all magazines of a stack, with their bytes of the budget, to those that are to be freed.
 func (d *Depot) AddCold(s block.Stack) {
 	for !s.Empty() {
 		m := s.Pop()
-		d.addCold(m, block.Class(m.Head.Cell()))
+		d.cold.Push(m)
+		d.bytes += m.Bytes(block.Class(m.Head.Cell()))
 	}
 }
 
-// Age moves the blocks that were not needed since the last call to the cold ones. In each class, these are
-// as many as were always there since then.
-func (d *Depot) Age() {
+// Age moves the blocks that are idle since a tick or longer to the cold ones.
+func (d *Depot) Age(since uint32) {
 	for k := range d.classes {
-		r := &d.classes[k]
-		for r.low != 0 {
-			n := r.TopBlocks()
-			if n > r.low {
-				break
-			}
-			low := r.low - n
-			d.addCold(d.Pop(k), k)
-			r.low = low
+		for idle := d.classes[k].TakeIdle(since); !idle.Empty(); {
+			d.cold.Push(idle.Pop())
 		}
-		r.low = r.blocks
 	}
 }

@@ -277,15 +277,22 @@ func (f *Front) fit(s *Shard, k int) (surplus block.Stack) {
 	return surplus
 }
 
+// Look describes a call of [Front.Age].
+type Look struct {
+	Tick  uint32 // of the pool's clock
+	Span  uint32 // the least number of ticks between two calls
+	Least uint8  // blocks that were not needed between so many calls are idle
+}
+
 // Age removes the blocks that were not needed during the last calls: all blocks of a bin that was not used,
 // and otherwise its spare magazine if that did not change. Their bytes still count in the budget. Unused bytes
 // of the limits return to it. The lock of the pool is held.
-func (f *Front) Age() (cold block.Stack) {
+func (f *Front) Age(l Look) (cold block.Stack) {
 	f.Stop()
 	defer f.Resume()
 	for s := range f.Shards() {
 		if s.Cached() > 0 {
-			s.age(&cold)
+			s.age(l, &cold)
 		}
 		f.lower(s, 0)
 	}

@@ -186,25 +186,36 @@ func TestPublishedChanges(t *testing.T) {
 	}
 }
 
-// Blocks that are not needed between two calls of Age become cold, in the shards after some calls more.
+// Blocks that are idle since a tick become cold, in the shards after some calls.
 func TestAge(t *testing.T) {
 	f, d := newFront(t, 1<<30)
 	n := int(block.MagazineSize[largest])
+	d.Tick = 8
 	put(t, f, d, largest, inUse(t, largest, 5*n))
-	d.Age() // marks
+	d.Age(7)
+	require.False(t, d.HasCold())
 	require.NotNil(t, d.PopBlock(largest))
-	d.Age()
+	d.Age(8)
 	cold := 0
 	for m := d.PopCold(); m.N != 0; m = d.PopCold() {
 		cold += int(m.N)
 	}
 	require.Equal(t, 4*n-1, cold, "one block was needed")
+	look := Look{Span: 2, Least: AgesPerDecay}
 	for range AgesPerDecay {
-		s := f.Age()
+		look.Tick += look.Span
+		s := f.Age(look)
 		require.True(t, s.Empty())
 	}
+	first := true
 	for range AgesPerDecay {
-		s := f.Age()
+		look.Tick += look.Span
+		s := f.Age(look)
+		if m := s.Pop(); first {
+			require.EqualValues(t, 2, m.Since, "the tick of the first look after the use")
+			s.Push(m)
+			first = false
+		}
 		free(&s)
 	}
 	require.Zero(t, f.Cached())

@@ -49,6 +49,7 @@ type Shard struct {
 	Shares    []Share
 	bins      [block.NumClasses]bin
 	seen      [block.NumClasses]binState
+	last      Look // of the last call of age
 	_         [128]byte
 }
 
@@ -57,7 +58,17 @@ type binState struct {
 	spare     owner.Link
 	uses      uint32
 	idle      uint8 // calls since the bin was used
-	spareIdle uint8 // calls since the spare magazine was used
+	spareIdle uint8 // calls that found the same spare magazine
+	spareUsed bool  // it was moved since the first of them: some of its blocks are needed
+}
+
+// idleSince returns a tick since which bin k was not used, 0 if it was used since the last call of age.
+func (s *Shard) idleSince(k int) uint32 {
+	l := &s.seen[k]
+	if s.bins[k].uses() != l.uses {
+		return 0
+	}
+	return s.last.Tick - uint32(l.idle)*s.last.Span
 }
 
 // Share is the part of a tenant's account on one shard, by the number of the tenant. Only the goroutine that
@@ -164,6 +175,7 @@ func (s *Shard) TakeSpare(k int) *owner.Cell {
 	f := &s.bins[k]
 	f.Magazine = block.Magazine{Head: f.spare, N: f.spareN}
 	f.spare, f.spareN = 0, 0
+	s.seen[k].spareUsed = true
 	return s.Take(k)
 }
 
@@ -194,6 +206,7 @@ func (s *Shard) stock(k int, m block.Magazine) (back block.Magazine) {
 	back = block.Magazine{Head: f.spare, N: f.spareN}
 	f.spare, f.spareN = f.Head, f.N
 	f.Magazine = m
+	s.seen[k].spareUsed = true
 	s.moved(k, int64(m.N)-int64(back.N))
 	s.limit += m.Bytes(k) - back.Bytes(k)
 	return back
@@ -206,6 +219,7 @@ func (s *Shard) unstock(k int) block.Magazine {
 	m := block.Magazine{Head: f.spare, N: f.spareN}
 	f.spare, f.spareN = f.Head, f.N
 	f.Magazine = block.Magazine{}
+	s.seen[k].spareUsed = true
 	s.moved(k, -int64(m.N))
 	s.limit -= m.Bytes(k)
 	s.setLow()
@@ -221,6 +235,11 @@ func (s *Shard) moved(k int, blocks int64) {
 // evictOne moves a magazine of class k, the spare one if there is one, to a stack and returns its bytes. It does
 // not change the limit.
 func (s *Shard) evictOne(k int, to *block.Stack) (bytes int64) {
+	return s.evictSince(k, s.idleSince(k), to)
+}
+
+// evictSince is evictOne for blocks that are idle since a tick.
+func (s *Shard) evictSince(k int, since uint32, to *block.Stack) (bytes int64) {
 	f := &s.bins[k]
 	var m block.Magazine
 	if f.spareN != 0 {
@@ -233,6 +252,7 @@ func (s *Shard) evictOne(k int, to *block.Stack) (bytes int64) {
 		return 0
 	}
 	s.moved(k, -int64(m.N))
+	m.Since = since
 	to.Push(m)
 	return m.Bytes(k)
 }
@@ -252,35 +272,43 @@ func (s *Shard) evict(k int, bytes int64, out *block.Stack) {
 }
 
 // age is the part of [Front.Age] for one stopped shard.
-func (s *Shard) age(cold *block.Stack) {
+func (s *Shard) age(look Look, cold *block.Stack) {
+	s.last = look
 	for k := range s.bins {
 		f, l := &s.bins[k], &s.seen[k]
 		if uses := f.uses(); uses != l.uses {
 			l.uses, l.idle = uses, 0
-		} else if l.idle++; l.idle >= AgesPerDecay && f.blocks() != 0 {
+		} else if l.idle++; l.idle >= look.Least && f.blocks() != 0 {
 			s.evictIdle(k, cold)
 		}
-		if f.spare == 0 {
+		switch {
+		case f.spare == 0:
 			// Later calls see whether the blocks that are here now were needed.
 			f.spare, f.spareN, f.Magazine = f.Head, f.N, block.Magazine{}
-			l.spareIdle = 0
+			fallthrough
+		case f.spare != l.spare:
+			l.spare, l.spareIdle, l.spareUsed = f.spare, 0, false
+		default:
+			if l.spareIdle++; l.spareIdle >= look.Least {
+				s.evictIdle(k, cold)
+			}
 		}
-		if f.spare != l.spare {
-			l.spare, l.spareIdle = f.spare, 0
-		} else if l.spareIdle++; f.spare != 0 && l.spareIdle >= AgesPerDecay {
-			s.evictIdle(k, cold)
-		}
-		l.idle = min(l.idle, AgesPerDecay)
+		l.idle = min(l.idle, look.Least)
 	}
 }
 
 // evictIdle moves the spare magazine to cold and subtracts its bytes from the limit. If the whole bin is
-// idle, it moves both magazines.
+// idle, it moves both magazines. A spare magazine of which some blocks are needed counts as used now.
 func (s *Shard) evictIdle(k int, cold *block.Stack) {
+	l := &s.seen[k]
+	since := s.last.Tick - uint32(s.last.Least)*s.last.Span
+	if l.idle < s.last.Least && l.spareUsed {
+		since = 0
+	}
 	for {
-		bytes := s.evictOne(k, cold)
+		bytes := s.evictSince(k, since, cold)
 		s.limit -= bytes
-		if bytes == 0 || s.seen[k].idle < AgesPerDecay {
+		if bytes == 0 || l.idle < s.last.Least {
 			return
 		}
 	}

@@ -9,8 +9,8 @@ const (
 	// depotTries is how many classes of the depot a free looks at for a magazine to evict.
 	// Measure: random, BenchmarkPoolReplace.
 	depotTries = 64
-	// AgesPerDecay is how often within the time of decay [Front.Age] looks at each bin for unused blocks.
-	// It stops the shards. Measure: TestSurplusOfAClassInUseDecays, two.
+	// AgesPerDecay is how often within the time of decay the caches are looked at for unused blocks.
+	// [Front.Age] stops the shards. Measure: TestIdleMemoryIsBackInTime, two.
 	AgesPerDecay = 4
 	// The default bound leaves one in sharedPart of the bytes of segments to requests of any class,
 	// because cached blocks do not merge. Measure: fragmentation, batch.
