@@ -6,8 +6,9 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/internal/tlsf"
 )
 
-// Size classes, in units of 256 bytes. Up to 2 KiB each number of units is a class. Up to 32 KiB there are 8
-// classes for each power of two, so that at most 12.5 % of a block is unused; up to 2 MiB there are 64
+// Size classes, in units of 256 bytes. Up to 2 KiB each number of units is a class, so that up to 255 bytes are
+// unused, and more where the least block has two units. Up to 32 KiB there are 8 classes for each power of two,
+// so that a block exceeds the request by at most 12.5 %; up to 2 MiB there are 64
 // (1.6 %), because waste matters most in large blocks. All blocks of a class have the size of the class.
 const (
 	Unit          = tlsf.Unit
