@@ -570,12 +570,12 @@ func awaitWork(w pendingWork) {
 func awaitUnstalled(w pendingWork) bool {
 	last, end := w.lastStamp(), time.Now().Add(stallTime)
 	for {
-		left := time.Until(end)
-		if left <= 0 {
+		most := time.Until(end)
+		if most <= 0 {
 			w.stallUntil(last)
 			return true
 		}
-		if w.awaitNext(false, left) == nothingPending {
+		if w.awaitNext(false, most) == nothingPending {
 			return false
 		}
 	}

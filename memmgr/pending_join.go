@@ -189,13 +189,13 @@ func joinPending(c *owner.Cell, rec *queueRecord, event uintptr) error {
 			}
 		}
 	}
-	left := replacePending(c, rec, event)
-	if left == 0 {
+	replaced := replacePending(c, rec, event)
+	if replaced == 0 {
 		return failed
 	}
-	defer systemEvents.ReleaseEvent(left)
+	defer systemEvents.ReleaseEvent(replaced)
 	if old == 0 { // the cell had an event that could not be copied
-		failed = both(failed, systemEvents.WaitEvent(left))
+		failed = both(failed, systemEvents.WaitEvent(replaced))
 	}
 	return failed
 }

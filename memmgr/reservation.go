@@ -72,7 +72,7 @@ func (p *Pool) considerTenant(line *waitLine, at time.Time) (ended bool) {
 			return true
 		}
 	case at.After(r.pause):
-		if x := line.first; t.roomFor(x) < uint64(x.w.amount) && t.granted-x.charged >= x.patience() {
+		if x := line.first; t.roomFor(x) < uint64(x.w.amount) && t.granted-x.grantedBefore >= x.patience() {
 			t.reserve(x, at)
 		}
 	}
@@ -83,15 +83,15 @@ func (p *Pool) considerTenant(line *waitLine, at time.Time) (ended bool) {
 // its line, or enough is free but in pieces, or the waiter needs memory of other pools. p.mu is held.
 func (p *Pool) needsReservation(x *waiter, at time.Time) bool {
 	l := &p.waitlist
-	if l.served-x.served >= x.patience() {
+	if l.served-x.servedBefore >= x.patience() {
 		return true
 	}
 	// The bytes that pools served on their fast path, or that are not below the limit, are unknown.
-	if (l.servedByOthers()-x.others >= x.patience() || at.Sub(x.first) >= shareTime) && p.needsOthers(x) {
+	if (l.servedByOthers()-x.othersBefore >= x.patience() || at.Sub(x.first) >= shareTime) && p.needsOthers(x) {
 		return true
 	}
 	free := p.heap.freeBytes() + p.roomBelowLimit()
-	return free >= uint64(x.w.least)*unit && at.Sub(x.first) >= fragmentedTime && l.served > x.served
+	return free >= uint64(x.w.least)*unit && at.Sub(x.first) >= fragmentedTime && l.served > x.servedBefore
 }
 
 // roomBelowLimit returns the bytes that the tightest limit has left, 0 if no limit bounds the pool.
@@ -226,7 +226,7 @@ func (p *Pool) endReservation() {
 		if x.cell == nil {
 			r.pause = at.Add(pauseShare * min(at.Sub(r.since), longReserve))
 		}
-		x.first, x.served = at, p.waitlist.served
+		x.first, x.servedBefore = at, p.waitlist.served
 		x.endTenantReservation(at)
 	}
 	r.of, r.foreign = nil, false
@@ -283,9 +283,9 @@ func (p *Pool) reserveElsewhere() {
 		missing -= min(missing, s.reserveForAnother(x, missing))
 	}
 	p.mu.Lock()
-	left := x.left
+	gone := x.gone
 	p.mu.Unlock()
-	if left { // meanwhile, and it has cancelled only earlier reservations
+	if gone { // meanwhile, and it has cancelled only earlier reservations
 		p.cancelElsewhere(x)
 	}
 }

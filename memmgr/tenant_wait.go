@@ -133,7 +133,7 @@ func (t *Tenant) giveUp(x *waiter, cause error) error {
 		return x.err
 	}
 	back := int64(0)
-	if x.left {
+	if x.gone {
 		back = x.w.amount
 	} else {
 		t.dequeue(x)
@@ -193,7 +193,7 @@ func (t *Tenant) reserve(x *waiter, at time.Time) {
 // served for a time. t.mu is held.
 func (t *Tenant) endReservation(at time.Time) {
 	r := &t.reserved
-	r.pause, r.of.charged = at.Add(tenantPause), t.granted
+	r.pause, r.of.grantedBefore = at.Add(tenantPause), t.granted
 	r.of = nil
 }
 
@@ -228,7 +228,7 @@ func (t *Tenant) admit() {
 	for at := 0; at < min(len(t.queue), lookAhead); {
 		x := t.queue[at]
 		if at == 0 && x.first.IsZero() {
-			x.first, x.charged = time.Now(), t.granted
+			x.first, x.grantedBefore = time.Now(), t.granted
 		}
 		if uint64(x.w.amount) > t.roomFor(x) {
 			if at == 0 && t.reservesFor(x) {
@@ -239,7 +239,7 @@ func (t *Tenant) admit() {
 		}
 		t.add(x.w.amount)
 		t.dequeue(x)
-		x.left = true
+		x.gone = true
 		close(x.ready)
 	}
 }
@@ -256,7 +256,7 @@ func (t *Tenant) dequeue(x *waiter) {
 // too much went to other requests, and lasts for reserveTime. t.mu is held.
 func (t *Tenant) reservesFor(x *waiter) bool {
 	r, at := &t.reserved, time.Now()
-	if r.of == nil && !at.Before(r.pause) && t.granted-x.charged >= x.patience() {
+	if r.of == nil && !at.Before(r.pause) && t.granted-x.grantedBefore >= x.patience() {
 		t.reserve(x, at)
 	}
 	if r.of == x && !at.Before(r.until) {

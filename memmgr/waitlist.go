@@ -117,7 +117,7 @@ func (p *Pool) giveUp(x *waiter, cause error) error {
 	if x.err != nil {
 		return x.err
 	}
-	if x.left {
+	if x.gone {
 		p.putBack(x.cell)
 		x.cell = nil
 		if t := x.w.tenant; t != nil && !x.w.owes {
@@ -303,10 +303,10 @@ func (p *Pool) mayGrow(x *waiter) bool {
 // is the poller. It reports whether that served a request.
 func (p *Pool) attend(x *waiter) (progress bool) {
 	p.mu.Lock()
-	asks, polls, left, before := x.asks, p.waitlist.poller.Load() == x, x.left, p.waitlist.n
+	asks, polls, gone, before := x.asks, p.waitlist.poller.Load() == x, x.gone, p.waitlist.n
 	x.asks = false
 	p.mu.Unlock()
-	if left {
+	if gone {
 		return false
 	}
 	if polls {
@@ -378,7 +378,7 @@ func (p *Pool) poll(x *waiter) (ask bool) {
 			line.smallest.askUpstream()
 		}
 	}
-	ask, x.asks = x.asks && !x.left, false
+	ask, x.asks = x.asks && !x.gone, false
 	return ask
 }
 
@@ -392,7 +392,7 @@ func (p *Pool) growFor(x *waiter) {
 	l := &p.waitlist
 	size, need := p.segmentFor(x.w)
 	tight, room := p.limitRoom()
-	if x.left || !p.affords(x) || tight == nil && l.reserved.takesAll(x) || p.reclaim.refused.covers(uint64(need), time.Now()) {
+	if x.gone || !p.affords(x) || tight == nil && l.reserved.takesAll(x) || p.reclaim.refused.covers(uint64(need), time.Now()) {
 		p.mu.Unlock()
 		return
 	}
@@ -404,11 +404,11 @@ func (p *Pool) growFor(x *waiter) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case err == nil && !x.left:
+	case err == nil && !x.gone:
 		p.grant(x, c)
 	case err == nil:
 		p.putBack(c)
-	case !x.left && !ranOut(err):
+	case !x.gone && !ranOut(err):
 		p.leave(x)
 		x.fail(err)
 	default:

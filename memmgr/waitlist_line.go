@@ -41,18 +41,19 @@ type waiter struct {
 	next, prev *waiter
 	cell       *owner.Cell   // the block that the waiter was granted
 	err        error         // why the wait ended without a block
-	left       bool          // it waits no more
+	gone       bool          // it waits no more
 	ready      chan struct{} // closed when cell or err is set, or the tenant was charged
 	wake       chan struct{} // signals that the waiter became the poller, or is to ask the upstream
 	asks       bool          // it is to ask the upstream
 
 	since     time.Time // when the wait began
 	first     time.Time // when it became the first of its line; zero before
-	served    uint64    // waitlist.served at that time
-	charged   uint64    // Tenant.granted at that time
-	others    uint64    // sharedBudget.served at that time, or when the waitlist entered the budget
 	attempts  int       // reservations that it had
 	elsewhere bool      // other pools reserve for it as well
+
+	servedBefore  uint64 // waitlist.served when it became the first
+	grantedBefore uint64 // Tenant.granted at that time
+	othersBefore  uint64 // sharedBudget.served at that time, or when the waitlist entered the budget
 }
 
 func newWaiter(w *want) *waiter {
@@ -230,7 +231,7 @@ func (l *waitlist) waitFor(b *sharedBudget) {
 	l.budget = b
 	b.setWaiting(l, true)
 	for _, line := range l.lines {
-		line.first.others = l.servedByOthers()
+		line.first.othersBefore = l.servedByOthers()
 	}
 }
 
@@ -251,10 +252,10 @@ func (l *waitlist) signalPoller() {
 
 // becameFirst notes that a waiter became the first of its line.
 func (l *waitlist) becameFirst(x *waiter) {
-	x.first, x.served, x.others = time.Now(), l.served, l.servedByOthers()
+	x.first, x.servedBefore, x.othersBefore = time.Now(), l.served, l.servedByOthers()
 	if t := x.line.tenant; t != nil {
 		t.mu.Lock()
-		x.charged = t.granted
+		x.grantedBefore = t.granted
 		t.mu.Unlock()
 	}
 }
@@ -276,7 +277,7 @@ func (l *waitlist) remove(x *waiter) {
 	} else {
 		line.last = x.prev
 	}
-	x.left = true
+	x.gone = true
 	l.n--
 	if line.n--; line.n == 0 {
 		l.lines = slices.DeleteFunc(l.lines, func(other *waitLine) bool { return other == line })
