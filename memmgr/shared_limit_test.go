@@ -91,6 +91,45 @@ func TestPoolsThatWaitForEachOtherSleep(t *testing.T) {
 	})
 }
 
+// stuckUpstream does not answer requests before their contexts end, unless these cannot end.
+type stuckUpstream struct{ addressOnly }
+
+func (u *stuckUpstream) Allocate(r memmgr.Request) (memmgr.Block, error) {
+	if r.Context != nil && r.Context.Done() != nil {
+		<-r.Context.Done()
+		return memmgr.Block{}, r.Context.Err()
+	}
+	return u.addressOnly.Allocate(r)
+}
+
+// A question to the upstream that ends with the context of its waiter is no refusal: the next waiter asks at once.
+func TestEndedQuestionIsNoRefusal(t *testing.T) {
+	memmgr.WithoutKeeper(func() {
+		synctest.Test(t, func(t *testing.T) {
+			l := memmgr.NewLimit(new(stuckUpstream), 8<<20)
+			p := memmgr.NewPool(l, memmgr.WithDecay(0))
+			held, err := l.Allocate(memmgr.Request{Size: 8 << 20})
+			require.NoError(t, err)
+			const impatient, each = 6, 20 * time.Millisecond
+			start := time.Now()
+			for i := range impatient {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i+1)*each)
+				defer cancel()
+				request(p, ctx, 8<<20)
+				synctest.Wait()
+			}
+			patient := request(p, context.Background(), 8<<20)
+			synctest.Wait()
+			l.Free(held)
+			g := <-patient
+			require.NoError(t, g.err)
+			require.Less(t, time.Since(start), impatient*each+10*time.Millisecond)
+			g.b.Release()
+			require.NoError(t, p.Close())
+		})
+	})
+}
+
 // mustWait allocates memory, and waits for it.
 func mustWait(r memmgr.Resource, size uintptr) memmgr.Buffer {
 	b, err := memmgr.New(r, memmgr.Request{Size: size, Context: context.Background()})

@@ -411,7 +411,7 @@ func (p *Pool) growFor(x *waiter) {
 	case !x.gone && !ranOut(err):
 		p.leave(x)
 		x.fail(err)
-	default:
+	case !ended(x.w.r.Context): // else the question ended, without an answer
 		p.reclaim.refused.note(uint64(need), err)
 	}
 	p.serveWaiters()
