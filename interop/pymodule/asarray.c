@@ -116,16 +116,18 @@ static int if_copied(attempt *t)
 	return t->failed & BIT(IMPORT_ARRAY_VIEW) || (t->failed && t->errors != OTHER_ERROR);
 }
 
-#define IMPORT_BY(name, f) \
+#define IMPORT_BY(name, call) \
 	static PyObject *import_##name(attempt *t) \
 	{ \
-		return f(t->o); \
+		return call; \
 	}
-IMPORT_BY(dpctl_memory, usmb_import_memory)
-IMPORT_BY(dlpack, usmb_import_object)
-IMPORT_BY(buffer, usmb_import_buffer)
-IMPORT_BY(cuda_interface, usmb_import_cuda_interface)
-IMPORT_BY(ml_dtypes, usmb_import_ml)
+IMPORT_BY(dpctl_memory, usmb_import_memory(t->o))
+IMPORT_BY(dlpack, usmb_import_object(t->o))
+IMPORT_BY(buffer, usmb_import_buffer(t->o))
+IMPORT_BY(cuda_interface, usmb_import_cuda_interface(t->o))
+IMPORT_BY(ml_dtypes, usmb_import_ml(t->o))
+IMPORT_BY(arrow, usmb_import_arrow(t->o, t->may_copy))
+IMPORT_BY(arrow_uncopied, usmb_import_arrow(t->o, 0))
 
 static PyObject *import_array(attempt *t)
 {
@@ -169,16 +171,6 @@ static PyObject *import_ndarray(attempt *t, PyObject **f, const char *function, 
 IMPORT_NDARRAY(described, t->may_copy)
 IMPORT_NDARRAY(view, 0)
 IMPORT_NDARRAY(copied, 0)
-
-static PyObject *import_arrow(attempt *t)
-{
-	return usmb_import_arrow(t->o, t->may_copy);
-}
-
-static PyObject *import_arrow_uncopied(attempt *t)
-{
-	return usmb_import_arrow(t->o, 0);
-}
 
 /* An importer is tried if none has failed, or if one of `after` failed with one of `errors`. It
    returns NULL without an exception if it does not apply. Its own error replaces the earlier

@@ -280,3 +280,22 @@ def test_polars_rows(new):
     for f in (lambda: pl.DataFrame(rows), lambda: frame.filter(m), lambda: frame.with_columns(z=v)):
         with pytest.raises((TypeError, pl.exceptions.SchemaError)):
             f()
+
+
+def test_pandas_divmod(new):
+    import pandas as pd
+
+    quotient, rest = divmod(pd.Series([3.0, 5.0]), new([2.0, 2.0]))
+    assert quotient.tolist() == [1, 2] and rest.tolist() == [1, 1]
+
+
+def test_pint(new):
+    pint = pytest.importorskip("pint")
+    units = pint.UnitRegistry()
+    a, metres, plain = new([1.0, 2.0]), units.Quantity([1.0, 2.0], "m"), units.Quantity([1.0, 2.0], "")
+    assert (metres * a).magnitude.tolist() == (a * metres).magnitude.tolist() == [1, 4]
+    assert (plain + a).magnitude.tolist() == (a + plain).magnitude.tolist() == [2, 4]
+    q = units.Quantity(a, "m")
+    assert type((q + metres).magnitude) is ub.Array and (q + metres).magnitude.tolist() == [2, 4]
+    with pytest.raises(pint.DimensionalityError):
+        metres + a
