@@ -89,18 +89,18 @@ def array_ufunc(args, kwargs):
         kwargs["out"] = out
     kwargs = {name: _with_ndarrays(value) for name, value in kwargs.items()}
     r = getattr(ufunc, method)(*_with_ndarrays(inputs), **kwargs)
-    if not partner:
-        like = next((x for x in inputs if type(x) is Array), None)
-        r = _as_arrays(r, like, array_api) if like is not None and not out else r
-    if len(out) == 1 and type(out[0]) is Array:
-        return out[0]
-    if isinstance(r, tuple) and len(r) == len(out):
-        return tuple(o if type(o) is Array else x for o, x in zip(out, r))
-    return r
+    like = None if partner else next((x for x in inputs if type(x) is Array), None)
+    several = isinstance(r, tuple)
+    results = r if several else (r,)
+    results = tuple(o if type(o) is Array else x if o is not None else _beside(x, like) for o, x in zip(out or (None,) * len(results), results))
+    return results if several else results[0]
 
 
-def _as_arrays(r, like, array_api):
-    """Returns a result of NumPy as Arrays beside an Array, or unchanged if Arrays have no such elements."""
+def _beside(r, like):
+    """Returns a result of NumPy as an Array beside the Array like, or unchanged if Arrays have no such elements or like is None."""
+    from usmbridge import array_api
+    if like is None:
+        return r
     try:
         return array_api._wrapped(r, like if like.usm_type else None)
     except TypeError:

@@ -433,7 +433,7 @@ def asarray(obj, /, *, dtype=None, device=None, copy=None, usm_type=None):
         return _asarray(obj, dtype=dtype, copy=copy)
     a = _asarray(obj, dtype=dtype, copy=False if copy is False else None)
     if a.usm_type is not None:  # numbers, which are new there, or USM of the object
-        return a.copy() if copy and hasattr(obj, "__dlpack__") else a
+        return a.copy() if copy and not isinstance(obj, (list, tuple)) else a
     if copy is False:
         raise ValueError("asarray: copy=False, but new arrays are in USM and the object is not; leave it out, or share its memory by usmbridge.asarray(x) or from_dlpack(x)")
     return _beside(a, place)

@@ -108,6 +108,8 @@ def test_usm_of_dpnp_keeps_its_place(dpnp):
     a = ub.array_api.asarray(d)
     assert a.usm_type == "device" and a._pointer == ub.asarray(d)._pointer and ub.array_api.asarray(d, copy=False)._pointer == a._pointer
     assert ub.array_api.asarray(d, copy=True)._pointer != a._pointer
+    memory = d.get_array().usm_data
+    assert ub.array_api.asarray(memory)._pointer == memory._pointer != ub.array_api.asarray(memory, copy=True)._pointer
 
 
 def test_operators_of_dpnp(dpnp):
@@ -161,7 +163,8 @@ def test_methods_and_outputs_of_universal_functions(np, device):
         assert np.sqrt(a, out=out) is out and out.tolist() == [[1, 2], [3, 4]]
         assert np.sqrt(a, out=ours) is ours and ours.tolist() == [[1, 2], [3, 4]]
         assert np.sqrt(n, out=ours) is ours and np.modf(a, out=(None, ours))[1] is ours
-        assert type(np.modf(a, out=(None, out))[0]) is np.ndarray
+        first, second = np.modf(a + 0.5, out=(None, out))
+        assert type(first) is ub.Array and first.usm_type == a.usm_type and first.tolist() == [[0.5] * 2] * 2 and second is out and out.tolist() == n.tolist()
         np.add.at(a, ([0, 0], [1, 1]), 1)
         assert a.tolist() == [[1, 6], [9, 16]]
         assert np.frompyfunc(str, 1, 1)(a[0]).tolist() == ["1.0", "6.0"]  # objects, which an Array cannot hold
