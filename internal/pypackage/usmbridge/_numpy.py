@@ -1,5 +1,7 @@
 """NumPy's array protocols where Python suffices. The C module imports this file when it needs it."""
 
+import sys
+
 from usmbridge import Array, DType
 from usmbridge._need import numpy
 
@@ -171,6 +173,12 @@ _REMEDIES = {
 _OF_TEXT = 'x.astype("float64") reads numbers, and numpy.unique(x, return_inverse=True)[1] numbers the values'
 
 
+def _is_checked(exporter):
+    """Reports whether the exporter of a buffer describes its memory truly. A memoryview does not check what others describe."""
+    array = getattr(sys.modules.get("_ctypes"), "Array", bytes)
+    return isinstance(exporter, (numpy.ndarray, bytes, bytearray, array))
+
+
 def _whole_strides(n):
     return not any(step % n.itemsize for step, extent in zip(n.strides, n.shape) if extent > 1)
 
@@ -189,11 +197,13 @@ def copied(o, may_copy):
         if not may_copy:
             return None
         n = numpy.asarray(o)
-    else:
+    elif _is_checked(o.obj if type(o) is memoryview else o):
         try:
             n = numpy.asarray(memoryview(o))
-        except (TypeError, ValueError, BufferError, NotImplementedError):  # no buffer, or not one of numbers
+        except (TypeError, ValueError, BufferError, NotImplementedError):  # not a buffer of numbers
             return None
+    else:
+        return None
     native = n.dtype if n.dtype.isnative else n.dtype.newbyteorder("=")
     try:
         DType(native)
@@ -203,9 +213,9 @@ def copied(o, may_copy):
         remedy = _OF_TEXT if n.dtype.kind in "SUT" else _REMEDIES.get(n.dtype.kind, "convert them by x.astype(dtype)")
         raise TypeError(f"asarray: an Array has no elements of dtype {n.dtype}; {remedy}") from None
     whole = _whole_strides(n)
+    if n.dtype.isnative and n.flags.aligned and whole:  # there is another reason why it was not shared
+        return n if hasattr(o, "__array__") and not given else None
     if not may_copy:
         why = "in another byte order" if not n.dtype.isnative else "at unaligned addresses" if whole else "at strides that are not multiples of their size"
         raise ValueError(f"asarray: {n.dtype} elements {why} cannot be shared; usmbridge.asarray(x) without copy=False copies them")
-    if not given and n.dtype.isnative and n.flags.aligned and whole:
-        return n
     return n.astype(native, order="K", copy=True)

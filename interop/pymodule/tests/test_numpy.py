@@ -78,8 +78,7 @@ def test_array_function_returns_notimplemented_for_other_types(np):
 
     a = ub.zeros(3, device="host")
     assert np.concatenate([a, Other()]) == "other" and np.concatenate([Other(), a]) == "other"
-    with pytest.raises(TypeError, match="Array"):
-        np.zeros(3, like=a)
+    assert type(np.zeros(3, like=a)) is np.ndarray
     for bad in ((), (np.sum,), (np.sum, (), [], {}), (np.sum, (), (), None), (np.sum, 5, (), {})):
         with pytest.raises(TypeError):
             a.__array_function__(*bad)
