@@ -63,18 +63,18 @@ func (s *Stack) TakeIdle(since uint32) (idle Stack) {
 	var above *owner.Cell
 	for link := s.top; link != 0; {
 		c := link.Cell()
-		next, n := magazineParts(c)
 		if int32(uint32(c.Requested)-since) <= 0 {
 			idle.top = link
 			if above == nil {
 				s.top = 0
 			} else {
-				_, n = magazineParts(above)
+				_, n := magazineParts(above)
 				above.Magazine = magazineWord(0, n)
 			}
 			break
 		}
-		above, link = c, next
+		above = c
+		link, _ = magazineParts(c)
 	}
 	return idle
 }
