@@ -19,8 +19,7 @@ PyObject *usmb_array_reduce(PyObject *self, PyObject *protocol)
 	usmb_owner_drain();
 	if (usmb_parse_dim(protocol, &version, "__reduce_ex__") < 0) return NULL;
 	/* A view, because reading the protocol can have released the array. */
-	PyObject *args[] = {usmb_array_view(a, a->first, a->ndim, usmb_shape(a), usmb_strides(a)),
-	                    PyLong_FromLongLong(version)};
+	PyObject *args[] = {usmb_array_alone(a), PyLong_FromLongLong(version)};
 	PyObject *r = args[0] && args[1] ? usmb_call_python(&f, "usmbridge._pickle", "reduce", args, 2) : NULL;
 	Py_XDECREF(args[0]);
 	Py_XDECREF(args[1]);
