@@ -861,15 +861,6 @@ PyObject *usmb_take_object(PyObject *o)
 	return r;
 }
 
-static const char *shown_lo = (const char *)UINTPTR_MAX, *shown_hi; /* of all USM that had a buffer */
-
-void usmb_array_has_buffer(const usmb_array *a)
-{
-	const char *lo = a->cell->data;
-	if (lo < shown_lo) shown_lo = lo;
-	if (lo + a->cell->size > shown_hi) shown_hi = lo + a->cell->size;
-}
-
 /* Takes over a, an array of plain memory made of o, and returns an Array in USM if o is a view of one. */
 static PyObject *in_usm(PyObject *a, PyObject *o)
 {
@@ -885,7 +876,7 @@ static PyObject *asarray(PyObject *o, const usmb_dl_dtype *dtype, const usmb_whe
 {
 	PyObject *a = take(o, copy != 0, dtype != NULL), *r;
 	const char *at = a && !usmb_array_place((usmb_array *)a) && !(w && w->host) ? ((usmb_array *)a)->first : NULL;
-	if (at >= shown_lo && at < shown_hi) a = in_usm(a, o);
+	if (usmb_buffer_shows(at)) a = in_usm(a, o);
 	if (a) {
 		r = usmb_adapt((usmb_array *)a, dtype, w, copy, PyExc_ValueError);
 		Py_DECREF(a);

@@ -62,6 +62,13 @@ static int64_t byte_stride(usmb_array *a, int32_t i)
 	return bytes;
 }
 
+static const char *shown_lo = (const char *)UINTPTR_MAX, *shown_hi; /* of all USM of which an Array gave a buffer */
+
+int usmb_buffer_shows(const char *at)
+{
+	return at >= shown_lo && at < shown_hi;
+}
+
 int usmb_array_getbuffer(PyObject *self, Py_buffer *view, int flags)
 {
 	usmb_array *a = (usmb_array *)self;
@@ -74,7 +81,11 @@ int usmb_array_getbuffer(PyObject *self, Py_buffer *view, int flags)
 		return buffer_error("the buffer protocol has no format for ", name ? name : "this element type");
 	}
 	if (usmb_array_wait_keeping(a) < 0 || !usmb_array_alive(a)) return -1;
-	if (a->cell->place) usmb_array_has_buffer(a);
+	if (a->cell->place) {
+		const char *lo = a->cell->data;
+		if (lo < shown_lo) shown_lo = lo;
+		if (lo + a->cell->size > shown_hi) shown_hi = lo + a->cell->size;
+	}
 	Py_ssize_t *strides = NULL;
 	if ((flags & PyBUF_STRIDES) == PyBUF_STRIDES && a->ndim > 0) {
 		strides = PyMem_Malloc((size_t)a->ndim * sizeof *strides);

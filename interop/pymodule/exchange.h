@@ -71,6 +71,8 @@ PyObject *usmb_import_cuda_interface(PyObject *obj);
 
 int usmb_array_getbuffer(PyObject *self, Py_buffer *view, int flags);
 void usmb_array_releasebuffer(PyObject *self, Py_buffer *view);
+/* Reports whether an address may be in USM of which an Array gave a buffer. */
+int usmb_buffer_shows(const char *at);
 PyObject *usmb_array_interface(PyObject *self, void *closure);
 /* An array on the buffer of obj, without a copy; NULL with TypeError if it has none. */
 PyObject *usmb_import_buffer(PyObject *obj);
@@ -150,8 +152,6 @@ PyObject *usmb_numpy_made(PyObject **f, const char *function, PyObject *o, int m
 /* ---- asarray ---- */
 
 PyObject *usmb_py_asarray(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *kw);
-/* Notes that an Array in USM gave its buffer: asarray looks for the Array behind a view in that range. */
-void usmb_array_has_buffer(const usmb_array *a);
 /* Imports o by SUAI, DLPack, its buffer, NumPy's array protocols or Arrow, never by a copy;
    TypeError if it has none of them. */
 PyObject *usmb_take_object(PyObject *o);
