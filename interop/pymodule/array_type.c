@@ -569,7 +569,7 @@ ATTRIBUTE(itemsize, PyLong_FromLongLong(usmb_itemsize(a)))
 ATTRIBUTE(nbytes, PyLong_FromLongLong(usmb_nbytes(a)))
 ATTRIBUTE(readonly, PyBool_FromLong(a->flags &USMB_ARR_READONLY))
 /* The flags that usmbridge._methods shows, and 8: the elements are aligned. */
-ATTRIBUTE(flags, PyLong_FromLong((a->flags & 7) | usmb_array_aligned(a) << 3))
+ATTRIBUTE(flags, PyLong_FromLong((long)(a->flags & 7) + 8 * usmb_array_aligned(a)))
 ATTRIBUTE(alone, usmb_array_alone(a)) /* for memory of dpnp that array_api keeps while the array lives */
 ATTRIBUTE(base, Py_NewRef(a->root ? (PyObject *)a->root : Py_None))
 

@@ -876,7 +876,7 @@ static PyObject *asarray(PyObject *o, const usmb_dl_dtype *dtype, const usmb_whe
 {
 	PyObject *a = take(o, copy != 0, dtype != NULL), *r;
 	const char *at = a && !usmb_array_place((usmb_array *)a) && !(w && w->host) ? ((usmb_array *)a)->first : NULL;
-	if (usmb_buffer_shows(at)) a = in_usm(a, o);
+	if (at && usmb_buffer_shows(at)) a = in_usm(a, o);
 	if (a) {
 		r = usmb_adapt((usmb_array *)a, dtype, w, copy, PyExc_ValueError);
 		Py_DECREF(a);
