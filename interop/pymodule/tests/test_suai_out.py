@@ -141,6 +141,8 @@ def test_any_queue_and_context(device, dpctl):
 
 
 def test_every_view_for_dpctl_and_dpnp(device, dpctl, dpt, dpnp, np):
+    if device.backend != "opencl":
+        pytest.skip("dpnp copies views by kernels, which it has for OpenCL alone")
     a = ub.asarray(np.arange(48, dtype="float32").reshape(4, 6, 2), usm_type="shared")
     m = dpctl.memory.as_usm_memory(a)
     assert m._pointer == a._pointer and m.nbytes == a.nbytes and m.get_usm_type() == "shared"
@@ -152,8 +154,7 @@ def test_every_view_for_dpctl_and_dpnp(device, dpctl, dpt, dpnp, np):
             assert t.__sycl_usm_array_interface__["data"][0] + t.itemsize * t.__sycl_usm_array_interface__.get("offset", 0) == v._pointer
             back = ub.from_usm_array_interface(t)
             assert (back._pointer, back.shape) == (v._pointer, v.shape)
-    if device.backend == "opencl":  # a kernel of dpnp
-        t = dpt.asarray(a[1:3, ::2])
-        t[0, 0, 0] = 99
-        dpt.asnumpy(t)
-        assert a.asnumpy()[1, 0, 0] == 99
+    t = dpt.asarray(a[1:3, ::2])
+    t[0, 0, 0] = 99
+    dpt.asnumpy(t)
+    assert a.asnumpy()[1, 0, 0] == 99
