@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	memmgr.Flush() // frees what C code dropped, and memory whose work has ended
+	memmgr.Flush() // frees memory that C code dropped, and memory whose work has ended
 	if n, err := report.WriteLeaks(os.Stderr); n > 0 || err != nil {
 		code = 1
 	}

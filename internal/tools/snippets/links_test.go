@@ -2,7 +2,6 @@ package snippets
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -14,7 +13,6 @@ import (
 )
 
 var (
-	fenced  = regexp.MustCompile("(?ms)^ *```.*?^ *```$")
 	heading = regexp.MustCompile(`(?m)^#+ (.+)$`)
 	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	noSlug  = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
@@ -23,7 +21,7 @@ var (
 // anchors returns the anchors that GitHub and MkDocs make of the headings of a page.
 func anchors(text string) map[string]bool {
 	all := map[string]bool{}
-	for _, m := range heading.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
+	for _, m := range heading.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {
 		all[strings.ReplaceAll(noSlug.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-")] = true
 	}
 	return all
@@ -31,7 +29,7 @@ func anchors(text string) map[string]bool {
 
 // badLinks returns the links of a page to files and headings that do not exist.
 func badLinks(path, text string) (bad []string) {
-	for _, m := range link.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
+	for _, m := range link.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {
 		file, anchor, _ := strings.Cut(m[1], "#")
 		if strings.Contains(file, "://") {
 			continue
@@ -54,13 +52,7 @@ func badLinks(path, text string) (bad []string) {
 }
 
 func TestLinks(t *testing.T) {
-	list := exec.Command("git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md")
-	list.Dir = testenv.Root()
-	out, err := list.Output()
-	if err != nil {
-		t.Skip("the files are listed by git, and this is not a checkout: ", err)
-	}
-	pages := strings.Fields(string(out))
+	pages := listed(t, "*.md")
 	require.Contains(t, pages, "README.md")
 	for _, page := range pages {
 		path := filepath.Join(testenv.Root(), page)

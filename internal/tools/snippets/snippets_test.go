@@ -73,6 +73,19 @@ func run(t *testing.T, env *python.Environment, check func(t *testing.T, out str
 	}
 }
 
+// listed returns the files of the repository that match the patterns, relative to its root. They are listed by git:
+// the test is skipped outside a checkout.
+func listed(t *testing.T, patterns ...string) []string {
+	t.Helper()
+	list := exec.Command("git", append([]string{"ls-files", "--cached", "--others", "--exclude-standard"}, patterns...)...)
+	list.Dir = testenv.Root()
+	out, err := list.Output()
+	if err != nil {
+		t.Skip("the files are listed by git, and this is not a checkout: ", err)
+	}
+	return strings.Fields(string(out))
+}
+
 func TestGoPrograms(t *testing.T) {
 	env := testpython.Need(t, "numpy")
 	all := blocks(t)
@@ -103,13 +116,7 @@ func TestGoFragments(t *testing.T) {
 		return "\n" + strings.Join(trimmed, "\n") + "\n"
 	}
 	var sources []string
-	list := exec.Command("git", "ls-files", "--cached", "--others", "--exclude-standard", "*_test.go", "examples/*.go")
-	list.Dir = testenv.Root()
-	out, err := list.Output()
-	if err != nil {
-		t.Skip("the files are listed by git, and this is not a checkout: ", err)
-	}
-	for _, path := range strings.Fields(string(out)) {
+	for _, path := range listed(t, "*_test.go", "examples/*.go") {
 		text, err := os.ReadFile(filepath.Join(testenv.Root(), path))
 		if err == nil { // a deleted file is still in the index
 			sources = append(sources, lines(string(text)))
