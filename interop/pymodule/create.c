@@ -135,9 +135,9 @@ int usmb_is_at(usmb_array *a, const usmb_where *w)
 	}
 	req.kind = place->kind;
 	usmb_array_hold(a);
-	PyThreadState *saved = PyEval_SaveThread();
+	PyThreadState *saved = usmb_py_release_gil();
 	int r = usmb_go_is_at(&req, a->cell, &err);
-	PyEval_RestoreThread(saved);
+	usmb_py_acquire_gil(saved);
 	usmb_array_unhold(a);
 	return r == 1; /* an invalid request makes the copy fail, with the error */
 }
@@ -227,9 +227,9 @@ int usmb_default_real(const usmb_defaults *d, const usmb_where *w, usmb_dl_dtype
 
 static int go_alloc(usmb_alloc_req *req, usmb_cell **cell, usmb_goerr *err)
 {
-	PyThreadState *saved = PyEval_SaveThread();
+	PyThreadState *saved = usmb_py_release_gil();
 	int r = usmb_go_alloc(req, cell, err);
-	PyEval_RestoreThread(saved);
+	usmb_py_acquire_gil(saved);
 	return r;
 }
 
@@ -287,7 +287,7 @@ static int clear_memory(usmb_array *a, int64_t bytes)
 		return 0;
 	}
 	void *event = NULL;
-	PyThreadState *saved = PyEval_SaveThread();
+	PyThreadState *saved = usmb_py_release_gil();
 	int code = USMB_SYCL_OK;
 	if (a->flags & USMB_ARR_READ)
 		memset(a->first, 0, (size_t)bytes);
@@ -295,7 +295,7 @@ static int clear_memory(usmb_array *a, int64_t bytes)
 		code = usmb_sycl_memset(usmb_array_place(a)->queue, a->first, 0, (size_t)bytes, NULL, 0, &event);
 	if (code == USMB_SYCL_OK && event) code = usmb_sycl_wait_event(event);
 	usmb_sycl_event_delete(event);
-	PyEval_RestoreThread(saved);
+	usmb_py_acquire_gil(saved);
 	if (code == USMB_SYCL_OK) return 0;
 	usmb_raise(PyExc_RuntimeError, "zeroing the array's memory: %s", usmb_sycl_strerror(code));
 	return -1;

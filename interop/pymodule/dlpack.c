@@ -527,9 +527,9 @@ static usmb_cell *stand_in(const usmb_dl_device *device)
 	usmb_cell *cell = NULL;
 	usmb_goerr err;
 	if (usmb_go_allowed() < 0) return NULL;
-	PyThreadState *saved = PyEval_SaveThread();
+	PyThreadState *saved = usmb_py_release_gil();
 	int r = usmb_go_alloc_for(device->type, device->id, 1, &cell, &err);
-	PyEval_RestoreThread(saved);
+	usmb_py_acquire_gil(saved);
 	if (r == 0) return cell;
 	if (err.kind == USMB_ERR_VALUE) err.kind = USMB_ERR_BUFFER; /* the device does not exist */
 	usmb_raise_go(&err);
@@ -961,9 +961,9 @@ void usmb_cuda_arrived(usmb_array *a, uintptr_t stream)
 {
 	usmb_place *place = usmb_array_place(a);
 	usmb_array_hold(a);
-	PyThreadState *saved = PyEval_SaveThread();
+	PyThreadState *saved = usmb_py_release_gil();
 	int code = usmb_cuda_wait(place, stream);
-	PyEval_RestoreThread(saved);
+	usmb_py_acquire_gil(saved);
 	if (code != USMB_SYCL_OK) atomic_fetch_or_explicit(&a->cell->flags, USMB_CELL_FAILED, memory_order_relaxed);
 	usmb_array_unhold(a);
 }
@@ -1066,9 +1066,9 @@ static int allocate(usmb_dl_tensor *proto, usmb_dl_versioned **out, void *error_
 		return -1;
 	}
 	/* The allocation can wait for memory that another thread must free with the GIL. */
-	PyThreadState *saved = usmb_py_holds_gil() ? PyEval_SaveThread() : NULL;
+	PyThreadState *saved = usmb_py_holds_gil() ? usmb_py_release_gil() : NULL;
 	int r = usmb_go_alloc_for(t.device.type, t.device.id, s.span.hi, &cell, &err);
-	if (saved) PyEval_RestoreThread(saved);
+	if (saved) usmb_py_acquire_gil(saved);
 	if (r < 0) {
 		set_error(error_ctx, err.kind == USMB_ERR_MEMORY ? "MemoryError" : "BufferError", err.message);
 		return -1;

@@ -50,9 +50,9 @@ static PyObject *py_trim(PyObject *m, PyObject *unused)
 	(void)unused;
 	usmb_owner_drain();
 	if (usmb_go_allowed() < 0) return NULL;
-	PyThreadState *saved = PyEval_SaveThread();
+	PyThreadState *saved = usmb_py_release_gil();
 	usmb_go_trim(&bytes);
-	PyEval_RestoreThread(saved);
+	usmb_py_acquire_gil(saved);
 	return PyLong_FromUnsignedLongLong(bytes);
 }
 

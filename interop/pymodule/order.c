@@ -167,7 +167,7 @@ static int wait_for(usmb_cell *cell, PyObject *named, int what, uintptr_t stream
 	}
 	int cuda = has_cuda(cell);
 	if (!event && q.n == 0 && !cuda) return 0; /* there is nothing to free */
-	PyThreadState *saved = PyEval_SaveThread();
+	PyThreadState *saved = usmb_py_release_gil();
 	/* Our work first: it may have been submitted to one of the queues. */
 	int code = event ? usmb_sycl_wait_event(event) : USMB_SYCL_OK;
 	if (code == USMB_SYCL_OK && q.n > 0) code = usmb_sycl_wait_queues(list_of(&q), q.n);
@@ -178,7 +178,7 @@ static int wait_for(usmb_cell *cell, PyObject *named, int what, uintptr_t stream
 		usmb_sycl_event_delete(event);
 		usmb_pending_done(cell);
 	}
-	PyEval_RestoreThread(saved);
+	usmb_py_acquire_gil(saved);
 	free_queues(&q);
 	return failed(code);
 }
@@ -234,10 +234,10 @@ static int order_held(usmb_array *a, void *queue)
 	int cuda = has_cuda(cell);
 	if (code == USMB_SYCL_OK && (event || q.n > 0 || cuda)) {
 		/* Without the GIL, because a submission can wait for a thread that takes it. */
-		PyThreadState *saved = PyEval_SaveThread();
+		PyThreadState *saved = usmb_py_release_gil();
 		if (cuda) code = usmb_cuda_wait(cell->place, 0);
 		if (code == USMB_SYCL_OK) code = usmb_sycl_order(queue, event, list_of(&q), q.n);
-		PyEval_RestoreThread(saved);
+		usmb_py_acquire_gil(saved);
 	}
 	usmb_sycl_event_delete(event);
 	free_queues(&q);
@@ -289,9 +289,9 @@ int usmb_array_seen_on(usmb_array *a, void *queue)
 	if (!a->cell->place || usmb_py_in_child()) return 0;
 	usmb_array_hold(a);
 	/* Without the GIL, because Go may wait for a submission of another thread, which can need the GIL. */
-	PyThreadState *saved = PyEval_SaveThread();
+	PyThreadState *saved = usmb_py_release_gil();
 	int r = usmb_go_shared_on(usmb_cell_record(a->cell), queue);
-	PyEval_RestoreThread(saved);
+	usmb_py_acquire_gil(saved);
 	usmb_array_unhold(a);
 	if (r == 0) return 0;
 	usmb_raise(PyExc_RuntimeError, "a queue on which the memory is used could not be recorded");

@@ -143,9 +143,9 @@ PyObject *usmb_py_share_revoke(PyObject *m, PyObject *handles)
 		PyObject *bytes = PyList_Check(handles) ? PyList_GetItem(handles, i) : handles;
 		if (!bytes || !to_handle(bytes, &handle)) return NULL;
 		Py_INCREF(bytes); /* other code can change the list while the GIL is dropped */
-		PyThreadState *saved = PyEval_SaveThread();
+		PyThreadState *saved = usmb_py_release_gil();
 		usmb_go_share_revoke(handle.s, handle.n);
-		PyEval_RestoreThread(saved);
+		usmb_py_acquire_gil(saved);
 		Py_DECREF(bytes);
 	}
 	Py_RETURN_NONE;

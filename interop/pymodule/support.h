@@ -160,9 +160,9 @@ PyObject *usmb_call_python(PyObject **f, const char *module, const char *functio
    if r is negative, *err is raised. */
 #define USMB_GO(call) \
 	usmb_goerr err; \
-	PyThreadState *saved = PyEval_SaveThread(); \
+	PyThreadState *saved = usmb_py_release_gil(); \
 	int r = call; \
-	PyEval_RestoreThread(saved); \
+	usmb_py_acquire_gil(saved); \
 	if (r < 0) usmb_raise_go(&err)
 
 /* ---- arguments --------------------------------------------------------------------------- */

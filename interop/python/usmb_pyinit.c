@@ -193,6 +193,7 @@ int usmb_py_initialize(const char *program, const wchar_t *wide_program, char *e
 		return -1;
 	}
 	int rc = 0;
+	usmb_py_hosted = 1;
 	if (usmb_py_install()) {
 		take_error(err, n);
 		rc = -1;

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "usmb_pystate.h"
 
@@ -208,12 +209,44 @@ void usmb_py_kick(void)
    the interpreter ends them like daemon threads. */
 #define EXIT_WAIT_MS 2000
 
+/* The same for threads that work without the GIL. Opening the devices takes seconds on a loaded machine. */
+#define WORK_WAIT_MS 10000
+
+/* The number of threads between usmb_py_release_gil and usmb_py_acquire_gil. */
+static _Atomic long working;
+/* Set on the thread that runs the exit hook. */
+static __thread int ending;
+_Atomic int usmb_py_hosted;
+
+PyThreadState *usmb_py_release_gil(void)
+{
+	atomic_fetch_add(&working, 1);
+	PyThreadState *ts = PyEval_SaveThread();
+	if (atomic_load(&usmb_py_state) != USMB_PY_GONE || usmb_py_hosted || ending) return ts;
+	/* A daemon thread, after the exit hook. Python ends it as soon as it asks for the GIL. */
+	atomic_fetch_sub(&working, 1);
+	for (;;) pause();
+}
+
+void usmb_py_acquire_gil(PyThreadState *ts)
+{
+	PyEval_RestoreThread(ts);
+	atomic_fetch_sub(&working, 1);
+}
+
+/* Waits until n is at most least, for up to ms milliseconds. */
+static void wait_until(_Atomic long *n, long least, int ms)
+{
+	for (struct timespec t = {0, 1000000}; ms > 0 && atomic_load(n) > least; ms--) nanosleep(&t, NULL);
+}
+
 /* The function registered with atexit. */
 static PyObject *exit_hook(PyObject *self, PyObject *args)
 {
 	(void)self;
 	(void)args;
 	if (!usmb_py_alive()) Py_RETURN_NONE;
+	ending = 1;
 	int n = atomic_load(&n_exits);
 	while (n-- > 0) {
 		exits[n]();
@@ -224,13 +257,11 @@ static PyObject *exit_hook(PyObject *self, PyObject *args)
 	atomic_store(&usmb_py_state, USMB_PY_GONE);
 	if (usmb_py_in_child()) Py_RETURN_NONE;
 	/* A thread that acquires the GIL of a finalized interpreter is killed or hangs. Wait for
-	   the threads that have entered already. */
+	   the threads that have entered already. If the process ends next, exit runs the
+	   destructors of the SYCL library: wait also for threads that may be inside it. */
 	PyThreadState *ts = PyEval_SaveThread();
-	long self_inside = depth > 0;
-	for (int ms = 0; ms < EXIT_WAIT_MS && atomic_load(&inside) > self_inside; ms++) {
-		struct timespec t = {0, 1000000};
-		nanosleep(&t, NULL);
-	}
+	wait_until(&inside, depth > 0, EXIT_WAIT_MS);
+	if (!usmb_py_hosted) wait_until(&working, 0, WORK_WAIT_MS);
 	PyEval_RestoreThread(ts);
 	Py_RETURN_NONE;
 }
@@ -240,6 +271,7 @@ static void in_child(void)
 	draining = 0; /* The thread that was draining may not exist in the child. */
 	atomic_store(&usmb_py_forked, 1);
 	atomic_store(&inside, depth > 0);
+	atomic_store(&working, 0);
 }
 
 /* Runs when the library is loaded, because a process may fork before Python imports a module

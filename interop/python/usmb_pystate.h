@@ -82,6 +82,17 @@ void usmb_py_leave(PyGILState_STATE st);
    if this Python has no function to read it. */
 int usmb_py_holds_gil(void);
 
+/* Set if a Go program started the interpreter. The process then goes on after the atexit hook. */
+extern _Atomic int usmb_py_hosted;
+
+/*
+ * GIL: releases it for work that may call the SYCL library or take long. Calls do not nest. If the process
+ * ends with the interpreter, the atexit hook waits until the thread has called usmb_py_acquire_gil, and a
+ * daemon thread that calls usmb_py_release_gil later stops there.
+ */
+PyThreadState *usmb_py_release_gil(void);
+void usmb_py_acquire_gil(PyThreadState *ts);
+
 /* GIL: installs the atexit hook and sets the state to USMB_PY_ALIVE. Returns 0, or -1. It
    sets an exception unless Python has ended in this process before. */
 int usmb_py_install(void);

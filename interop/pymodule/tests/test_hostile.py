@@ -315,6 +315,27 @@ def test_references_balance(np, device, memory):
         assert all(abs(a - b) < 40 for a, b in zip(before, after)), (call.__code__.co_firstlineno, before, after)
 
 
+# The interpreter ends while daemon threads open the devices, or work on one. They must not be inside
+# the SYCL library when the process runs its destructors.
+ENDING = """
+import threading, time
+def work(n):
+    while True:
+        a = {array}
+        a[...] = 1
+        a[::2] = 2
+        a.tolist()
+for i in range(4): threading.Thread(target=work, args=(1000 * (i + 1),), daemon=True).start()
+time.sleep({wait})
+"""
+
+
+@pytest.mark.parametrize("wait", [0, .005, .01, .02, .04, .08, .2, .4])
+@pytest.mark.parametrize("array", ["ub.empty(n, device='host')", "ub.zeros(n)"], ids=["host", "device"])
+def test_ends_while_daemons_work(array, wait):
+    run(ENDING.format(array=array, wait=wait))
+
+
 @pytest.mark.parametrize("code", [
     # Daemon threads run at any place when the interpreter ends.
     """
