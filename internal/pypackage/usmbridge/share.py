@@ -17,7 +17,7 @@ interrupt a wait for work that is pending on an array: the exception is raised
 when the work completes.
 
 Processes that multiprocessing starts do not need this module: an Array that
-multiprocessing sends arrives on the same memory. See docs/python.md.
+multiprocessing sends arrives on the same memory. See docs/python-processes.md.
 
 Examples
 --------

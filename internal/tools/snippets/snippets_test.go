@@ -3,8 +3,8 @@
 //   - A Go block that begins with a package clause is a program: it is compiled and run, and must print the
 //     text block that follows it.
 //   - Any other Go block must stand in a Go file of the repository that the tests compile and run.
-//   - The Python blocks of a page are one script, which usmpython runs. The interactive sessions of docs/python.md
-//     are doctests of the Python suite instead.
+//   - The Python blocks of a page are one script, which usmpython runs. The pages docs/python*.md are
+//     doctests of the Python suite instead.
 //
 // Programs and scripts run with SYCL and on the host backend. The comment "<!-- not run: REASON -->" before a
 // block excludes it.
@@ -139,7 +139,7 @@ func TestPython(t *testing.T) {
 	host := testenv.Build(t, filepath.Join(testenv.Root(), "interop", "cmd", "usmpython"))
 	scripts := map[string]string{}
 	for _, b := range blocks(t) {
-		if b.language == "python" && !b.notRun && b.page != "docs/python.md" {
+		if b.language == "python" && !b.notRun && !strings.HasPrefix(b.page, "docs/python") {
 			scripts[b.page] += b.text
 		}
 	}

@@ -129,24 +129,27 @@ def test_examples_are_true(module):
     assert not report, report
 
 
-@pytest.fixture(scope="module")
-def guide():
-    """The blocks of Python code of docs/python.md."""
-    page = pathlib.Path(__file__).parents[3] / "docs" / "python.md"
+PAGES = sorted((pathlib.Path(__file__).parents[3] / "docs").glob("python*.md"))
+
+
+def blocks(page):
+    """The blocks of Python code of a page of the guide."""
     return re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
 
 
-def test_sessions_of_the_guide(guide):
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_sessions_of_the_guide(page):
     sycl_device()
-    sessions = "\n".join(b for b in guide if b.startswith(">>> "))
-    for name in re.findall(r"^>>> import ([\w.]+)", sessions, re.MULTILINE):
-        peer(name)
-    report = failures([("docs/python.md", sessions)])
+    session = "\n".join(b for b in blocks(page) if b.startswith(">>> "))
+    for names in re.findall(r"^>>> import (.+)", session, re.MULTILINE):
+        for name in names.split(", "):
+            peer(name.split()[0])
+    report = failures([(page.name, session)])
     assert not report, report
 
 
-def test_programs_of_the_guide(guide, tmp_path):
-    programs = [b for b in guide if not b.startswith(">>> ")]
+def test_programs_of_the_guide(tmp_path):
+    programs = [b for page in PAGES for b in blocks(page) if not b.startswith(">>> ")]
     for n, text in enumerate(programs):
         program = tmp_path / f"program{n}.py"
         program.write_text(text)

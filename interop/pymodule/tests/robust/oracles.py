@@ -1,4 +1,4 @@
-"""The rules in unbounded integers, from the standards and the table of errors in docs/python.md."""
+"""The rules in unbounded integers, from the standards and the table of errors in docs/python-exchange.md."""
 
 import itertools
 import math

@@ -1,6 +1,6 @@
 """Import by __sycl_usm_array_interface__: any layout, wrong values under any keys, and objects whose code changes the
-dictionary while it is read. FORMS has the ways to write a right value, and WRONG values with their errors, as docs/python.md
-lists them."""
+dictionary while it is read. FORMS has the ways to write a right value, and WRONG values with their errors, as
+docs/python-exchange.md lists them."""
 
 import ctypes as ct
 import gc
