@@ -222,11 +222,15 @@ func (a *Array) export(o *ExportOptions) (dlpack.Tensor, error) {
 	if a.layout.offset*bits%8 != 0 {
 		return dlpack.Tensor{}, opErr(opDLPack, ErrExchange, "the first %s element begins within a byte, which DLPack cannot express; Copy first", a.dtype)
 	}
+	exported := owner.Exported
 	if isCUDA(device) {
-		cell.SetFlags(owner.CUDA)
-		cell.Record().SetFlags(owner.CUDA)
-	} else if memory&owner.Exported == 0 { // reading is cheaper than setting
-		a.buf.SetExported()
+		exported = owner.CUDA
+	}
+	if memory&exported == 0 { // reading is cheaper than setting
+		cell.SetFlags(exported)
+		if memory&owner.Alias != 0 {
+			cell.Record().SetFlags(exported)
+		}
 	}
 	var view dlpack.View // setting the fields is faster than a literal
 	view.Data = pointerAt(cell.Address + uintptr(a.layout.offset*bits/8))
