@@ -29,6 +29,7 @@ var headers = []string{
 var (
 	comments    = regexp.MustCompile(`(?s)/\*.*?\*/`)
 	includes    = regexp.MustCompile(`(?m)^#include "([a-z_]+)\.h"$`)
+	rowOfFile   = regexp.MustCompile("(?m)^\\| `([a-z_]+)\\.c` \\|")
 	identifiers = regexp.MustCompile(`\b(?:usmb|USMB)_\w+`)
 	functions   = regexp.MustCompile(`(?m)^[A-Za-z_][\w *]*[ *](usmb_\w+)\([^;{}]*\)\n\{`)
 	variables   = regexp.MustCompile(`(?m)^[A-Za-z_][\w *]*[ *](usmb_\w+)(?:\[\w*\])?(?: = [^;]*)?;`)
@@ -75,6 +76,12 @@ func names(t *testing.T, pattern string) []string {
 // TestFloors holds the order of the C files: no two files use functions of each other.
 func TestFloors(t *testing.T) {
 	require.ElementsMatch(t, floors, names(t, "*.c"), "the list must name each C file")
+	var rows []string
+	page := testenv.Must(os.ReadFile(filepath.Join(testenv.Root(), "docs", "architecture.md")))(t)
+	for _, row := range rowOfFile.FindAllStringSubmatch(string(page), -1) {
+		rows = append(rows, row[1])
+	}
+	require.Equal(t, floors, rows, "docs/architecture.md")
 	owner := map[string]int{} // of a function or variable: the position of its file
 	for i, name := range floors {
 		for _, f := range read(t, name+".c").defines {
