@@ -1,12 +1,12 @@
 // Command release prepares a release of all modules of this repository (docs/releasing.md).
 //
+//	go run ./internal/tools/release -version v0.1.0 -set         write the version and the hashes of the modules
 //	go run ./internal/tools/release -version v0.1.0 -proxy DIR   write a module proxy of the tree
-//	go run ./internal/tools/release -version v0.1.0 -sums        update go.sum of the nested modules
 //
 // The proxy has the files of a GOPROXY: for each module its go.mod and a zip of its files, as a
-// server would make them from the tags. -sums runs `go mod tidy` against such a proxy, which writes
-// the hashes of modules that are not published yet. It runs in the order of [order], because the
-// hash of a module includes its own go.sum.
+// server would make them from the tags. -set writes the version where the tree has it, and runs
+// `go mod tidy` against such a proxy, which writes the hashes of modules that are not published yet.
+// It runs in the order of [order], because the hash of a module includes its own go.sum.
 package main
 
 import (
@@ -37,15 +37,17 @@ const example = "examples/embedded"
 func main() {
 	version := flag.String("version", "", "the `version` to release, such as v0.1.0")
 	proxy := flag.String("proxy", "", "write a module proxy to this `directory`")
-	sums := flag.Bool("sums", false, "update go.sum of the nested modules")
+	set := flag.Bool("set", false, "write the version and the hashes of the modules into the tree")
 	flag.Parse()
-	err := errors.New("-version and one of -proxy and -sums are required")
+	err := errors.New("-version and one of -proxy and -set are required")
 	switch {
 	case *version == "" || flag.NArg() > 0:
 	case *proxy != "":
 		err = writeProxy(".", *proxy, *version, order)
-	case *sums:
-		err = updateSums(*version)
+	case *set:
+		if err = setVersion(".", *version); err == nil {
+			err = updateSums(*version)
+		}
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)
@@ -160,6 +162,36 @@ func checkRequirements(mod []byte, version string) error {
 		}
 		if m := requireLine.FindStringSubmatch(line); m != nil && m[2] != version {
 			return fmt.Errorf("go.mod requires %s %s, want %s", m[1], m[2], version)
+		}
+	}
+	return nil
+}
+
+// The lines of the tree with a version, as the text before it and the version.
+var (
+	moduleLine = regexp.MustCompile(`(` + regexp.QuoteMeta(rootModule) + `\S* v)\d\S*`)
+	constLine  = regexp.MustCompile(`(const Version = ")[^"]*`)
+	statusLine = regexp.MustCompile(`(?m)^(Version )\d+\.\d+\.\d+`)
+)
+
+// setVersion writes the version into the files that have it.
+func setVersion(root, version string) error {
+	number, ok := strings.CutPrefix(version, "v")
+	if !ok {
+		return fmt.Errorf("version %s: want one such as v0.1.0", version)
+	}
+	lines := map[string]*regexp.Regexp{"go.work": moduleLine, "usmarray/version.go": constLine, "README.md": statusLine}
+	for _, dir := range append(order[1:len(order):len(order)], example) {
+		lines[dir+"/go.mod"] = moduleLine
+	}
+	for name, line := range lines {
+		file := filepath.Join(root, name)
+		text, err := os.ReadFile(file) //nolint:gosec // A file of the repository.
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(file, line.ReplaceAll(text, []byte("${1}"+number)), 0o600); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -8,6 +8,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/internal/testenv"
+	"github.com/usmbridge/usmbridge/usmarray"
 )
 
 const root = "../../.."
@@ -20,7 +23,33 @@ func TestCheckRequirements(t *testing.T) {
 	require.ErrorContains(t, check("replace github.com/usmbridge/usmbridge => ../.."), "put it into go.work")
 }
 
-// TestLinksAreLeftOut checks that the module has no symbolic links, as the go command makes it: otherwise -sums would
+// TestSetVersion sets another version in a copy of the files that have one. The old version remains in none of
+// them, and the modules can be released.
+func TestSetVersion(t *testing.T) {
+	tree := t.TempDir()
+	files := []string{"go.work", "usmarray/version.go", "README.md", example + "/go.mod"}
+	for _, dir := range order {
+		files = append(files, dir+"/go.mod")
+	}
+	for _, name := range files {
+		text := testenv.Must(os.ReadFile(filepath.Join(root, name)))(t)
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(tree, name)), 0o750))
+		require.NoError(t, os.WriteFile(filepath.Join(tree, name), text, 0o600))
+	}
+	require.NoError(t, setVersion(tree, "v9.8.7"))
+	for _, name := range files {
+		text := testenv.Must(os.ReadFile(filepath.Join(tree, name)))(t)
+		require.NotContains(t, string(text), "usmbridge v"+usmarray.Version, name)
+		require.NotContains(t, string(text), "ersion "+usmarray.Version, name)
+		require.NotContains(t, string(text), `"`+usmarray.Version+`"`, name)
+		if filepath.Base(name) == "go.mod" {
+			require.NoError(t, checkRequirements(text, "v9.8.7"), name)
+		}
+	}
+	require.ErrorContains(t, setVersion(tree, "9.8.7"), "want one such as v0.1.0")
+}
+
+// TestLinksAreLeftOut checks that the module has no symbolic links, as the go command makes it: otherwise -set would
 // write hashes that no published module has.
 func TestLinksAreLeftOut(t *testing.T) {
 	tree, proxy := t.TempDir(), t.TempDir()
@@ -57,7 +86,7 @@ func TestModulesFromOutside(t *testing.T) {
 	if os.Getenv("USMBRIDGE_RELEASE") == "" {
 		t.Skip("it compiles all nested modules; make test-nested sets USMBRIDGE_RELEASE=1")
 	}
-	const version = "v0.1.0"
+	const version = "v" + usmarray.Version
 	dir := t.TempDir()
 	require.NoError(t, writeProxy(root, filepath.Join(dir, "proxy"), version, order))
 	env, err := proxyEnv(filepath.Join(dir, "proxy"), filepath.Join(dir, "cache"))
