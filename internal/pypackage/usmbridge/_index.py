@@ -6,7 +6,7 @@ the array, and arrays of integers for neighbouring axes of the view. The arrays
 of a key are read on the host; a mask of the first axes alone is not.
 """
 
-from . import Array, array_api, asarray, empty
+from . import Array, array_api, empty
 from ._need import numpy
 
 
@@ -129,7 +129,7 @@ def _get(a, key):
             if chosen is None:  # nothing is selected
                 shape = view.shape[:first] + arrays[0].shape + view.shape[first + len(arrays) :]
                 return empty(shape, dtype=a.dtype, usm_type=a.usm_type, device=a.sycl_queue)
-            return asarray(chosen, usm_type=a.usm_type, device=a.sycl_queue or "host", copy=True if a.usm_type else None)
+            return array_api._beside(chosen, a)
         r = array_api._run("", "_get_item", (view, (_usm_key(a, first, arrays),)), {})
     return r.copy() if r.readonly else r
 

@@ -141,7 +141,7 @@ def _beside(x, a):
 def _array_beside(x, a):
     """Returns an operand as an Array."""
     x = _beside(x, a)
-    return x if type(x) is Array else asarray(x, **({"usm_type": a.usm_type, "device": a.sycl_queue} if a.usm_type else {"device": "host"}))
+    return x if type(x) is Array else _api()._beside(x, a)
 
 
 def _kind(a):

@@ -281,7 +281,9 @@ def _call(place, module, name, args, kwargs):
 
 
 def _beside(x, like):
-    """Returns an Array, or the Array of another array, in memory of the kind and queue of an Array in USM."""
+    """Returns an Array, or the Array of another object, in memory of the kind and queue of an Array."""
+    if like.usm_type is None:
+        return _asarray(x, device="host")
     return _asarray(x, usm_type=like.usm_type, device=like.sycl_queue)
 
 
@@ -574,7 +576,7 @@ def _operand(x, like):
         return None
     if hasattr(type(x), "__sycl_usm_array_interface__"):
         return _asarray(x)
-    return _asarray(x, device="host") if like.usm_type is None else _beside(x, like)
+    return _beside(x, like)
 
 
 # The results of comparing an integer with a larger one, as functions of whether the array is on the left.
