@@ -91,30 +91,11 @@ _watch.when_imported("joblib.externals.loky.backend.reduction", "usmbridge._proc
 _watch.when_imported("loky.backend.reduction", "usmbridge._processes:loky")
 
 
-_SUBMODULES = ("array_api", "dask", "numba", "share")
-
-
 def __getattr__(name):
-    if name == "set_default":
-        from usmbridge._defaults import set_default as found
-    elif name == "DType":  # the class that the C module uses, which is one for each process
-        found = type(_native._dtype_of("bool"))
-    elif name in _FUNCTIONS:
-        from usmbridge import _methods
-        found = _methods.FUNCTIONS[name]
-    elif name in _SUBMODULES:
-        # Numba's entry point is usmbridge:numba.init, so that it imports the package before the
-        # submodule: see _watch.bring.
-        try:
-            __import__(f"usmbridge.{name}")
-        except ModuleNotFoundError as e:
-            raise AttributeError(f"usmbridge.{name} needs another package: {e}") from e
-        return _sys.modules[f"usmbridge.{name}"]
-    else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = found
-    return found
+    from usmbridge._attributes import find
+    return find(name)
 
 
 def __dir__():
-    return sorted({*globals(), *__all__, *_SUBMODULES})
+    from usmbridge._attributes import names
+    return names()
