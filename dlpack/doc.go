@@ -48,8 +48,7 @@
 // # Errors
 //
 // Errors are [*OpError] and match one of the Err… variables with errors.Is. Misuse where no error is
-// returned panics with one: the use of an ended tensor, an index out of range, and [Strided.Set] on
-// read-only memory.
+// returned panics with one: the use of an ended tensor.
 //
 // # Builds
 //

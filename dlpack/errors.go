@@ -32,8 +32,6 @@ var (
 	ErrLegacy = errors.New("not expressible as a legacy tensor")
 	// ErrFlags reports flags that DLPack 1.3 does not define.
 	ErrFlags = errors.New("unknown flags")
-	// ErrIndex reports an index outside the shape.
-	ErrIndex = errors.New("index out of range")
 	// ErrReleased reports a tensor that was released, detached or taken over, or the zero Tensor.
 	ErrReleased = errors.New("released tensor")
 	// ErrOutOfMemory reports that C memory could not be allocated.
@@ -43,7 +41,7 @@ var (
 // OpError is the type of every error of this package. It is a value: it owns nothing and may be read by
 // several goroutines.
 type OpError struct {
-	Op   string // the function or method, such as "Export", or the type "Tensor" or "Strided"
+	Op   string // the function or method, such as "Export", or the type "Tensor"
 	Kind error  // one of the Err… variables, or errors.ErrUnsupported
 	Err  error  // the problem and a hint; may be nil
 }

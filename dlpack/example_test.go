@@ -58,27 +58,3 @@ func ExampleImport() {
 	// [10 20 30] <nil>
 	// true
 }
-
-func ExampleElements() {
-	memory := cpeer.Alloc(6 * 4)
-	defer cpeer.Free(memory)
-	copy(unsafe.Slice((*float32)(memory), 6), []float32{0, 1, 2, 3, 4, 5})
-	t, err := dlpack.Export(&dlpack.View{
-		Data: memory, Device: dlpack.CPU, DataType: dlpack.Float32, Shape: []int64{3, 2}, Strides: []int64{1, 3},
-	}, 0, true, dlpack.Owner{}) // no owner: the memory outlives the tensor
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer t.Release()
-	e, err := dlpack.Elements[float32](t)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	e.Set(40, 1, 1)
-	for v := range e.All() {
-		fmt.Print(v, " ")
-	}
-	// Output: 0 3 1 40 2 5
-}

@@ -8,8 +8,8 @@ import (
 // Known reports whether DLPack 1.3 defines the type.
 func (t DeviceType) Known() bool { return t.known() }
 
-// GoType returns the Go type of the elements.
-func (d DataType) GoType() reflect.Type { return d.goType() }
+// GoType returns the Go type of the elements, or nil.
+func (d DataType) GoType() reflect.Type { return goTypes[d] }
 
 // Bits returns the width of an element.
 func (f *FloatFormat) Bits() int {

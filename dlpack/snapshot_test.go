@@ -21,7 +21,6 @@ func TestImportedTensorStands(t *testing.T) {
 		f.Legacy = !versioned
 		managed := cpeer.Produce(f)
 		x := testenv.Must(dlpack.Import(managed, versioned))(t)
-		elements := testenv.Must(dlpack.Elements[float32](x))(t)
 		cpeer.Overwrite(managed, versioned, cpeer.Fields{NDim: 60, ByteOffset: 1 << 40, DataType: dlpack.Float64,
 			Shape: []int64{1 << 40, 1 << 20}, Strides: []int64{1 << 50, -7}})
 
@@ -33,8 +32,6 @@ func TestImportedTensorStands(t *testing.T) {
 		data, offset := x.RawData()
 		require.Equal(t, p, data)
 		require.Zero(t, offset)
-		requirePanicIs(t, dlpack.ErrIndex, func() { elements.At(2, 0) })
-		require.Len(t, slices.Collect(elements.All()), 6)
 		require.Len(t, testenv.Must(dlpack.Slice[float32](x))(t), 6)
 		x.Release()
 	}

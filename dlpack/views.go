@@ -2,14 +2,13 @@ package dlpack
 
 import (
 	"fmt"
-	"iter"
 	"unsafe"
 )
 
 // Slice returns the tensor's memory as a Go slice, without a copy, in C order. It requires memory that the
 // host can read at its address by the device type ([Device.HostReadable]), C-contiguous elements of
-// exactly T, and memory that is not read-only; for read-only memory use [ReadOnlySlice]. Sub-byte elements
-// must be padded.
+// exactly T, and memory that is not read-only; for read-only memory use [ReadOnlySlice]. Elements without a
+// Go type, such as those of float8, are in [Bytes]; [FloatFormat] decodes them.
 //
 // The slice is valid until the tensor is released, and does not keep it alive. A bool slice relies on the
 // producer storing only 0 and 1, as the standard requires.
@@ -30,7 +29,7 @@ func sliceOf[T Element](op string, t Tensor) ([]T, error) {
 	}
 	span := t.Span()
 	if !span.CContiguous() {
-		return nil, opErr(op, ErrLayout, "shape %v with strides %v is not C-contiguous: use Elements, or copy", t.Shape(), t.Strides())
+		return nil, opErr(op, ErrLayout, "shape %v with strides %v is not C-contiguous: copy it, or use usmarray.FromDLPack", t.Shape(), t.Strides())
 	}
 	return unsafe.Slice((*T)(firstElement(span)), span.Count), nil
 }
@@ -68,102 +67,12 @@ func hostElements(op string, t Tensor, want DataType) error {
 	if err := hostReadable(op, t); err != nil {
 		return err
 	}
-	got := t.DataType()
-	switch {
-	case got != want:
-		detail := fmt.Sprintf("the elements are %s, not %s", got, want)
-		if g := got.goType(); g != nil {
-			detail += fmt.Sprintf(": ask for %s", g)
+	if got := t.DataType(); got != want {
+		hint := "read the encodings with Bytes"
+		if g := goTypes[got]; g != nil {
+			hint = fmt.Sprintf("ask for %s", g)
 		}
-		return opErr(op, ErrDataType, "%s", detail)
-	case got.IsSubByte() && t.Flags()&SubBytePadded == 0:
-		return opErr(op, ErrLayout, "%s elements are packed, %d bits each: unpack them with Bytes and UnpackBits", got, got.Bits)
+		return opErr(op, ErrDataType, "the elements are %s, not %s: %s", got, want, hint)
 	}
 	return nil
-}
-
-// Strided reads and writes the elements of a tensor with any strides in place. It borrows the tensor's
-// memory and is valid until the tensor is released. Element access is not synchronized. The zero value has
-// no elements.
-type Strided[T Element] struct {
-	first    unsafe.Pointer
-	shape    []int64
-	strides  []int64
-	count    int64
-	readOnly bool
-}
-
-// Elements returns access to the elements of a tensor of any layout. The requirements are those of
-// [Slice], except that the elements need not be contiguous, and that read-only memory is allowed;
-// [Strided.Set] refuses it.
-func Elements[T Element](t Tensor) (Strided[T], error) {
-	if err := hostElements("Elements", t, DataTypeOf[T]()); err != nil {
-		return Strided[T]{}, err
-	}
-	span := t.Span()
-	return Strided[T]{firstElement(span), t.Shape(), t.Strides(), span.Count, t.Flags()&ReadOnly != 0}, nil
-}
-
-// At returns the element at an index with one number for each dimension. It panics with an [*OpError] that
-// matches [ErrIndex] if the index is outside the shape.
-func (s Strided[T]) At(index ...int64) T { return *s.at(index) }
-
-// Set writes the element at an index. It panics outside the shape, and with [ErrReadOnly] on read-only
-// memory.
-func (s Strided[T]) Set(value T, index ...int64) {
-	if s.readOnly {
-		panic(opErr("Strided.Set", ErrReadOnly, "the producer's memory must not be written: copy it"))
-	}
-	*s.at(index) = value
-}
-
-func (s Strided[T]) at(index []int64) *T {
-	if len(index) != len(s.shape) {
-		panic(opErr("Strided", ErrIndex, "%d indices for %d dimensions: give one for each dimension", len(index), len(s.shape)))
-	}
-	offset := int64(0)
-	for i, x := range index {
-		if x < 0 || x >= s.shape[i] {
-			panic(opErr("Strided", ErrIndex, "index %d in dimension %d of %d elements", x, i, s.shape[i]))
-		}
-		offset += x * s.strides[i]
-	}
-	if s.count == 0 { // the zero value has no dimensions either
-		panic(opErr("Strided", ErrIndex, "there are no elements: use the Strided of a tensor from Elements"))
-	}
-	return s.address(offset)
-}
-
-func (s Strided[T]) address(offset int64) *T {
-	var zero T
-	return (*T)(unsafe.Add(s.first, offset*int64(unsafe.Sizeof(zero))))
-}
-
-// All iterates over the elements in C order.
-func (s Strided[T]) All() iter.Seq[T] {
-	return func(yield func(T) bool) {
-		if s.count == 0 {
-			return
-		}
-		var index [MaxNDim]int64
-		offset := int64(0)
-		for {
-			if !yield(*s.address(offset)) {
-				return
-			}
-			d := len(s.shape) - 1
-			for ; d >= 0; d-- {
-				index[d]++
-				offset += s.strides[d]
-				if index[d] < s.shape[d] {
-					break
-				}
-				offset -= index[d] * s.strides[d]
-				index[d] = 0
-			}
-			if d < 0 {
-				return
-			}
-		}
-	}
 }

@@ -41,16 +41,13 @@ func sliceOf[T Element](op string, a *Array) ([]T, error) {
 	if want := dlpack.DataTypeOf[T](); a.dtype != want {
 		return nil, opErr(op, ErrType, "the array holds %s, the slice asked for is of %s", a.dtype, want)
 	}
-	var zero T
-	if a.elemBits() != 8*int(unsafe.Sizeof(zero)) {
-		return nil, opErr(op, ErrLayout, "the %s elements are packed; make the array with Padded, or use At", a.dtype)
-	}
 	if !a.layout.isC() {
 		return nil, opErr(op, ErrLayout, "the elements of shape %s with strides %s do not lie in a row; Copy first", tuple(a.layout.shape), tuple(a.layout.strides))
 	}
 	if err := a.hostAccess(op); err != nil {
 		return nil, err
 	}
+	var zero T
 	p := a.first()
 	if uintptr(p)%unsafe.Alignof(zero) != 0 {
 		return nil, opErr(op, ErrLayout, "the first element at %p is not aligned to %d bytes; Copy first", p, unsafe.Alignof(zero))

@@ -6,8 +6,8 @@ import (
 	"reflect"
 )
 
-// elementOf converts a Go number or bool, of any named type. The narrow floating-point types of package
-// dlpack are integer types in Go; their method Float32 returns the value.
+// elementOf converts a Go number or bool, of any named type. dlpack.F16 and dlpack.BF16 are
+// integer types in Go; their method Float32 returns the value.
 func elementOf(v any) (element, class, error) {
 	if f, ok := v.(interface{ Float32() float32 }); ok {
 		return element{re: float64(f.Float32())}, classFloat, nil

@@ -205,8 +205,5 @@ func sliceEnd[T Element](op string, a *Array, data []T) (end, error) {
 	if len(data) != a.Size() {
 		return end{}, opErr(op, ErrLayout, "the array has %d elements, the slice %d", a.Size(), len(data))
 	}
-	if a.elemBits() != 8*a.dtype.Size() {
-		return end{}, opErr(op, ErrLayout, "the %s elements are packed; make the array with Padded, or use CopyFrom, At and SetAt", a.dtype)
-	}
 	return end{base: unsafe.Pointer(unsafe.SliceData(data)), layout: rowMajor(a.layout.shape), size: a.dtype.Size(), kind: endGo}, nil
 }

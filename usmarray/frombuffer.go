@@ -90,7 +90,7 @@ func FromPinnedSlice[T Element](data []T, shape []int, opts ...Option) (*Array, 
 		pin.Unpin()
 		return nil, wrapErr(op, nil, err)
 	}
-	a, err := fromBuffer(op, buf, dlpack.DataTypeOf[T](), l, options{padded: true}.with(opts))
+	a, err := fromBuffer(op, buf, dlpack.DataTypeOf[T](), l, options{}.with(opts))
 	if err != nil {
 		buf.Release()
 		return nil, err
