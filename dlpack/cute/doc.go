@@ -9,20 +9,12 @@
 //	MarkLayoutDynamic        (?,?):(?,1)             all but the leading stride and broadcasts
 //	MarkCompactShapeDynamic  (30,?{div=4}):(?{div=4},1)  one extent, and the strides that span it
 //
-// [Spec] is the description alone, a value without an address; [Tensor] adds the memory. [Spec.Key] is
-// the comparable key of a map of kernels.
-//
-// # Ownership
-//
-// [FromDLPack] takes over the DLPack tensor on success and leaves it to the caller on failure; the Tensor
-// keeps it until Release. [Wrap] borrows memory. A Clone shares the source and has its own marks; the
-// source is released with the last of them. Use after Release is an error that matches [ErrReleased]:
-// functions that return an error return it, all other functions panic with it. A Spec and a Key own nothing.
+// [NewSpec] describes a tensor; [Spec] is a value without an address. [Spec.Key] is the comparable key of
+// a map of kernels. A Spec and a Key own nothing: keep the tensor until the kernel has ended.
 //
 // # Threads
 //
-// Several goroutines may read a Spec or Tensor at a time. A mark needs exclusive access. Clone and
-// Release may run concurrently with each other and with reads of other clones.
+// Several goroutines may read a Spec at a time. A mark needs exclusive access.
 //
 // # Differences between CuTe DSL and its documentation
 //
@@ -57,7 +49,6 @@
 //   - Types without a CuTe name, such as complex numbers, are refused at the conversion, not at the
 //     first query of the element type. Padded sub-byte elements are refused, because CuTe reads packed
 //     ones.
-//   - A tensor keeps its memory alive. In the release it may dangle.
 //
 // Neither source defines the error text for several modes of stride 1 that are all larger than 1 under
 // LeadingSkipSizeOne, or the result of both kinds of marks on one tensor; both are this package's own.

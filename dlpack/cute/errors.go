@@ -31,8 +31,6 @@ var (
 	ErrDivisibility = errors.New("cute: divisibility")
 	// ErrStride32 reports a layout that may overflow the requested 32-bit strides.
 	ErrStride32 = errors.New("cute: 32-bit strides")
-	// ErrReleased reports the use of a released tensor.
-	ErrReleased = errors.New("cute: use after release")
 )
 
 // Error is the type of every error of this package. Where CuTe DSL has a text for the same failure, the

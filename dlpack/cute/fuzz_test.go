@@ -86,7 +86,7 @@ func requireTyped(t *testing.T, err error) {
 
 // fuzzMark applies one mark and checks its invariants.
 func fuzzMark(t *testing.T, in *fuzzInput, s *Spec) {
-	before := s.copied()
+	before := *s
 	index := make([]int64, s.Rank())
 	for i, e := range s.Shape() {
 		index[i] = max(e-1, 0)

@@ -16,10 +16,6 @@ package cute
 // the given order, ErrNotCompact if no order was given and it has gaps or overlaps); the mode (ErrMode);
 // the divisibility (ErrDivisibility); the width of the strides (ErrStride32).
 func (s *Spec) MarkCompactShapeDynamic(mode int, strideOrder []int, divisibility int64) error {
-	return s.markCompact(mode, strideOrder, divisibility, false)
-}
-
-func (s *Spec) markCompact(mode int, strideOrder []int, divisibility int64, exclusive bool) error {
 	m := s.modes()
 	var buffer [MaxRank]uint8
 	order := buffer[:len(m.extent)]
@@ -38,7 +34,7 @@ func (s *Spec) markCompact(mode int, strideOrder []int, divisibility int64, excl
 	if err := s.check32(m); err != nil {
 		return err
 	}
-	m = s.own(exclusive)
+	m = s.own()
 	copy(m.order, order)
 	s.ordered = true
 	m.shapeDiv[mode] = divisibility

@@ -15,10 +15,6 @@ const noLeading = -1
 // Errors: ErrLeadingDim, or ErrStride32 under Strides32 if the layout may overflow int32. A failure
 // changes nothing.
 func (s *Spec) MarkLayoutDynamic(leadingDim int) error {
-	return s.markLayout(leadingDim, false)
-}
-
-func (s *Spec) markLayout(leadingDim int, exclusive bool) error {
 	m := s.modes()
 	lead, err := s.leadingOf(m, leadingDim)
 	if err != nil {
@@ -27,7 +23,7 @@ func (s *Spec) markLayout(leadingDim int, exclusive bool) error {
 	if err := s.check32(m); err != nil {
 		return err
 	}
-	m = s.own(exclusive)
+	m = s.own()
 	for i, stride := range m.stride {
 		m.shapeDiv[i] = 1
 		m.strideDiv[i] = 1

@@ -89,7 +89,7 @@ func TestMarksKeepAddresses(t *testing.T) {
 		require.NoError(t, err)
 		shape, want := s.Shape(), offsets(&s)
 		for range 1 + r.IntN(3) {
-			before := s.copied()
+			before := s
 			if randomMark(r, &s) != nil {
 				require.Equal(t, before, s, "a failed mark changed %v", v)
 				continue

@@ -55,6 +55,9 @@ type modes struct {
 // devices whose memory has no address; ErrLayout (rank above MaxRank, a wrong number of strides, a
 // negative extent, a size or span that overflows int64); ErrAlignment (assumed_align is not a power of
 // two, or the address is not a multiple of it).
+//
+// To describe a DLPack tensor, pass its fields and check its flags with [CheckFlags]. CuTe DSL's implicit
+// conversion of a kernel's arguments marks the result with MarkLayoutDynamic(Deduce).
 func NewSpec(v dlpack.View, o Options) (Spec, error) {
 	var s Spec
 	err := s.describe(&v, &o)
@@ -112,35 +115,17 @@ func (s *Spec) modes() modes {
 	return modes{t.extent[:n], t.stride[:n], t.shapeDiv[:n], t.strideDiv[:n], t.order[:n]}
 }
 
-// takeTable prepares an empty table of the rank that only this Spec uses. A large table of the Spec is
-// reused.
+// takeTable prepares an empty table of the rank.
 func (s *Spec) takeTable() {
-	rank := int(s.rank)
-	need := 4*rank + (rank+7)/8
-	switch {
-	case rank <= inlineRank:
-		s.large = nil
-	case cap(s.large) >= need:
-		s.large = s.large[:need]
-		clear(s.large)
-	default:
-		s.large = make([]int64, need)
+	if rank := int(s.rank); rank > inlineRank {
+		s.large = make([]int64, 4*rank+(rank+7)/8)
 	}
 }
 
-// own gives the Spec its own table before a mark writes to it. exclusive states that it already has one.
-func (s *Spec) own(exclusive bool) modes {
-	if s.large != nil && !exclusive {
-		s.large = slices.Clone(s.large)
-	}
+// own gives the Spec its own table before a mark writes to it.
+func (s *Spec) own() modes {
+	s.large = slices.Clone(s.large)
 	return s.modes()
-}
-
-// copied returns a copy that shares nothing.
-func (s *Spec) copied() Spec {
-	c := *s
-	c.large = slices.Clone(s.large)
-	return c
 }
 
 // fillStrides copies the strides, or derives those of C order, where an extent of 0 counts as 1, as in the
@@ -207,6 +192,15 @@ func spanOf(m modes) (int64, error) {
 		return int64(width) + 1, nil
 	}
 	return 0, fail(ErrLayout, "the span of the layout overflows int64: its elements reach from %d to %d", lo, hi)
+}
+
+// CheckFlags refuses flags of a DLPack tensor that a View cannot express, with ErrElementType: padded
+// sub-byte elements.
+func CheckFlags(dt dlpack.DataType, flags dlpack.Flags) error {
+	if flags&dlpack.SubBytePadded != 0 && dt.IsSubByte() {
+		return fail(ErrElementType, "the %s elements are padded to a byte each (IS_SUBBYTE_TYPE_PADDED), but CuTe packs them: pack them, or view the memory as Uint8", dt)
+	}
+	return nil
 }
 
 // mul multiplies two non-negative numbers.

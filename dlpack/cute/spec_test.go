@@ -182,6 +182,20 @@ func addressOf(address uintptr) unsafe.Pointer {
 	return *(*unsafe.Pointer)(unsafe.Pointer(&address))
 }
 
+func TestByteOffset(t *testing.T) {
+	memory := make([]float32, 16)
+	v := dlpack.View{Data: unsafe.Pointer(&memory[0]), ByteOffset: 8, Shape: []int64{4}, DataType: float32Type}
+	require.NoError(t, testenv.ErrorOf(NewSpec(v, Options{})))
+	v.ByteOffset = 6
+	require.ErrorIs(t, testenv.ErrorOf(NewSpec(v, Options{})), ErrAlignment)
+}
+
+func TestCheckFlags(t *testing.T) {
+	require.ErrorIs(t, CheckFlags(dlpack.Float4E2M1FN, dlpack.SubBytePadded), ErrElementType)
+	require.NoError(t, CheckFlags(dlpack.Float4E2M1FN, dlpack.ReadOnly))
+	require.NoError(t, CheckFlags(dlpack.Float32, dlpack.SubBytePadded))
+}
+
 func TestWords(t *testing.T) {
 	for _, v := range readVectors(t) {
 		s, err := v.run(LeadingSkipSizeOne, Strides64)
