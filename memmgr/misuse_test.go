@@ -26,7 +26,7 @@ func TestNilResourceIsRefused(t *testing.T) {
 		require.ErrorIs(t, err, memmgr.ErrRequest, name)
 		var op *memmgr.OpError
 		require.ErrorAs(t, err, &op, name)
-		_, ok := memmgr.As[memmgr.Trimmer](r)
+		_, ok := memmgr.As[*memmgr.Pool](r)
 		require.Equal(t, r == memmgr.Resource(pool), ok, name)
 	}
 }

@@ -350,7 +350,7 @@ func (p *Pool) press(on bool) {
 	p.heap.flush()
 }
 
-// Trim implements [Trimmer]. It evicts all cached blocks, and gives segments without blocks
+// Trim evicts all cached blocks, and gives segments without blocks
 // in use back to the upstream until at most keep bytes of them are left. If the upstream is
 // a [Discarder], it also gives back whole pages of free blocks in the other segments.
 func (p *Pool) Trim(keep uint64) (freed uint64) {

@@ -106,10 +106,10 @@ type Resource interface {
 	Place() *syclobj.Place
 }
 
-// Adopter is a resource that owns the values made of its memory, such as the memory of an
+// adopter is a resource that owns the values made of its memory, such as the memory of an
 // arena (package arena). Code that makes an owning value of its memory hands it over with
 // Adopt.
-type Adopter interface {
+type adopter interface {
 	// Adopt takes over the duty to release x, which is comparable. It fails with an error
 	// of kind [ErrClosed] when the resource was closed; then x stays the caller's. Valid
 	// reports whether x was not released yet.
@@ -117,13 +117,6 @@ type Adopter interface {
 		Release()
 		Valid() bool
 	}) error
-}
-
-// Trimmer is a resource that can return idle memory to its upstream.
-type Trimmer interface {
-	// Trim returns idle memory until at most keep bytes are idle. It returns the number of
-	// bytes that it returned.
-	Trim(keep uint64) (freed uint64)
 }
 
 // Discarder is a resource whose memory lies in pages that can go back to the
@@ -200,7 +193,7 @@ func FreeAfter(b Block, s Synchronizer, free func(Block)) {
 // requests have [Request.Context] set, unless they have one of their own. Buffers belong to r.
 func Waiting(ctx context.Context, r Resource) Resource {
 	w := waiting{present(r), ctx}
-	if a, ok := w.Resource.(Adopter); ok {
+	if a, ok := w.Resource.(adopter); ok {
 		return &waitingAdopter{w, a}
 	}
 	return &w
@@ -211,10 +204,10 @@ type waiting struct {
 	ctx context.Context
 }
 
-// waitingAdopter is waiting over an Adopter.
+// waitingAdopter is waiting over an adopter.
 type waitingAdopter struct {
 	waiting
-	Adopter
+	adopter
 }
 
 // Upstream returns the resource that waits.

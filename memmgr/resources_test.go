@@ -64,9 +64,9 @@ func TestLimitRefusesWithTheWholeAccount(t *testing.T) {
 func TestAbilitiesAreFoundThroughWrappers(t *testing.T) {
 	p := newHostPool(t)
 	r := memmgr.NewLimit(memmgr.NewLimit(p, 2<<20), 1<<20)
-	trimmer, ok := memmgr.As[memmgr.Trimmer](r)
+	found, ok := memmgr.As[*memmgr.Pool](r)
 	require.True(t, ok)
-	require.Same(t, p, trimmer.(*memmgr.Pool))
+	require.Same(t, p, found)
 	_, ok = memmgr.As[*memmgr.Tenant](r)
 	require.False(t, ok)
 }

@@ -8,9 +8,8 @@ import (
 )
 
 // New allocates an array from a resource; the elements are not initialized. The caller owns it and calls
-// Release, unless the resource is a memmgr.Adopter such as an arena's memory, which then releases it. If
-// there is no room, it fails immediately; over memmgr.Waiting it waits.
-// Errors: ErrLayout for an invalid shape, ErrType for a type with lanes, and the resource's own
+// Release, unless r is memory of an arena (package memmgr/arena), which then releases it. If there is no
+// room, New fails immediately; over memmgr.Waiting it waits. Errors: ErrLayout for an invalid shape, ErrType for a type with lanes, and the resource's own
 // (memmgr.ErrOutOfMemory).
 func New(r memmgr.Resource, dt DataType, shape []int, opts ...Option) (*Array, error) {
 	return create("New", r, dt, shape, options{}.with(opts), nil)
@@ -52,13 +51,21 @@ func create(op string, r memmgr.Resource, dt DataType, shape []int, o options, f
 		}
 	}
 	a.flags |= flags
-	if m, ok := r.(memmgr.Adopter); ok && !o.kept { // last, because the owner may release the array at any time
+	if m, ok := r.(adopter); ok && !o.kept { // last, because the owner may release the array at any time
 		if err := m.Adopt(a); err != nil { // closed concurrently
 			a.Release()
 			return nil, wrapErr(op, nil, err)
 		}
 	}
 	return a, nil
+}
+
+// adopter is a resource that owns its arrays, as memory of an arena does.
+type adopter interface {
+	Adopt(x interface {
+		Release()
+		Valid() bool
+	}) error
 }
 
 // nilResource returns the error of an allocation from a nil resource.

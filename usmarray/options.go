@@ -20,7 +20,7 @@ type options struct {
 	fortran bool
 	queue   *syclobj.Queue
 	tag     string
-	kept    bool // the caller owns the array even if the resource is a memmgr.Adopter
+	kept    bool // the caller owns the array even if the resource adopts arrays
 }
 
 // Padded stores each element of a sub-byte type in a whole byte.

@@ -48,9 +48,10 @@ def make(**where):
 		for i := range n {
 			item := testenv.Must(o.Item(i))(t)
 			x := testenv.Must(pymodule.FromPython(item))(t)
-			mine, ok := x.Buffer().Resource().(*arena.Memory)
-			require.True(t, ok, "%v: array %d is of %T", w, i, x.Buffer().Resource())
-			require.Same(t, a, mine.Arena())
+			mine := x.Buffer().Resource()
+			from, ok := mine.(interface{ Upstream() memmgr.Resource })
+			require.True(t, ok, "%v: array %d is of %T", w, i, mine)
+			require.Same(t, a.Over(from.Upstream()), mine, "%v: array %d", w, i)
 			x.Release()
 			item.Release()
 		}

@@ -55,7 +55,7 @@ type Arena struct {
 	out      use
 	kept     use // the part of out for which Keep was called
 	tags     map[string]use
-	memories []*Memory
+	memories []*memory
 	owned    map[Owned]struct{}
 	prune    int // number of owned values at which released ones are removed
 }
@@ -80,8 +80,9 @@ func New(o Options) *Arena { return &Arena{options: o, prune: leastPrune} }
 // Name returns Options.Name.
 func (a *Arena) Name() string { return a.options.Name }
 
-// Over returns the arena's memory over a resource, the same Memory for the same resource.
-func (a *Arena) Over(from memmgr.Resource) *Memory {
+// Over returns the arena's memory over a resource, the same for the same resource. Arrays of package
+// usmarray in this memory belong to the arena.
+func (a *Arena) Over(from memmgr.Resource) memmgr.Resource {
 	v := reflect.ValueOf(from)
 	if !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		from = memmgr.NewLimit(from, math.MaxUint64) // its Allocate returns the error
@@ -94,7 +95,7 @@ func (a *Arena) Over(from memmgr.Resource) *Memory {
 			return m
 		}
 	}
-	m := &Memory{arena: a, from: from, blocks: map[uintptr]block{}}
+	m := &memory{arena: a, from: from, blocks: map[uintptr]block{}}
 	if !a.ended { // after the end it allocates nothing
 		a.memories = append(a.memories, m)
 	}
@@ -104,7 +105,7 @@ func (a *Arena) Over(from memmgr.Resource) *Memory {
 // Resource returns the arena's memory for a queue and a kind of USM, over the resource that
 // Options.Choose returns. If that is nil, otherwise chooses, and if that is nil too,
 // memmgr.Default.
-func (a *Arena) Resource(q *syclobj.Queue, usm syclobj.USMKind, otherwise Chooser) (*Memory, error) {
+func (a *Arena) Resource(q *syclobj.Queue, usm syclobj.USMKind, otherwise Chooser) (memmgr.Resource, error) {
 	choose := a.options.Choose
 	if choose == nil {
 		choose = otherwise
@@ -172,7 +173,7 @@ func (a *Arena) Keep(x Owned) (owned bool) {
 	default:
 		return owned
 	}
-	if m, ok := b.Resource().(*Memory); ok && m.arena == a {
+	if m, ok := b.Resource().(*memory); ok && m.arena == a {
 		m.keep(b.Address())
 	}
 	return owned
@@ -279,7 +280,7 @@ func (a *Arena) End() Left {
 	a.mu.Unlock()
 	if first {
 		for _, m := range memories {
-			_ = memmgr.Close(m) // drops the records of m; a Memory has no Close that could fail
+			_ = memmgr.Close(m) // drops the records of m; it has no Close that could fail
 		}
 	}
 	return l

@@ -2,7 +2,7 @@
 // together, and released at the end of the request.
 //
 // An [Arena] stands between a request and the resources of the program: pools and tenants of
-// pools. [Arena.Over] makes a [Memory] over such a resource: a memmgr.Resource that takes its
+// pools. [Arena.Over] makes memory over such a resource: a memmgr.Resource that takes its
 // memory from there and counts it for the arena. One arena may have memory over several
 // resources, so that one limit holds for host and device memory together.
 //
@@ -30,7 +30,7 @@
 // allocated has the tag "python"). [Arena.Left] returns it again later, and [Outstanding]
 // adds it up over all arenas that have ended: the number grows if functions of a service keep
 // memory by mistake. Such memory still counts for the resource below, a tenant or a limit.
-// memmgr.Live lists references and stack of each piece; its Resource is the [Memory].
+// memmgr.Live lists references and stack of each piece; its Resource is the memory of the arena.
 //
 // After End, allocations from the arena fail with memmgr.ErrClosed.
 //

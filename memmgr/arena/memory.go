@@ -8,9 +8,8 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// Memory is the memory of an arena over one resource. It implements memmgr.Resource.
-// [Arena.Over] makes it.
-type Memory struct {
+// memory is the memory of an arena over one resource.
+type memory struct {
 	arena  *Arena
 	from   memmgr.Resource
 	blocks map[uintptr]block // in use, by address; guarded by arena.mu
@@ -23,11 +22,8 @@ type block struct {
 	kept  bool
 }
 
-// Arena returns the arena of the memory.
-func (m *Memory) Arena() *Arena { return m.arena }
-
-// Adopt implements [memmgr.Adopter]: the arena owns x, as with [Arena.Own].
-func (m *Memory) Adopt(x interface {
+// Adopt makes the arena the owner of x, as with [Arena.Own]. usmarray calls it for new arrays.
+func (m *memory) Adopt(x interface {
 	Release()
 	Valid() bool
 }) error {
@@ -35,14 +31,14 @@ func (m *Memory) Adopt(x interface {
 }
 
 // Place implements memmgr.Resource.
-func (m *Memory) Place() *syclobj.Place { return m.from.Place() }
+func (m *memory) Place() *syclobj.Place { return m.from.Place() }
 
 // Upstream returns the resource that allocates the memory.
-func (m *Memory) Upstream() memmgr.Resource { return m.from }
+func (m *memory) Upstream() memmgr.Resource { return m.from }
 
 // Allocate implements memmgr.Resource. It fails with memmgr.ErrClosed after the end of the
 // arena and with a memmgr.OutOfMemoryError that wraps ErrLimit above its limit.
-func (m *Memory) Allocate(r memmgr.Request) (memmgr.Block, error) {
+func (m *memory) Allocate(r memmgr.Request) (memmgr.Block, error) {
 	if err := r.Check(); err != nil {
 		return memmgr.Block{}, err
 	}
@@ -71,19 +67,19 @@ func (m *Memory) Allocate(r memmgr.Request) (memmgr.Block, error) {
 }
 
 // Free implements memmgr.Resource.
-func (m *Memory) Free(b memmgr.Block) {
+func (m *memory) Free(b memmgr.Block) {
 	m.remove(b.Address)
 	m.from.Free(b)
 }
 
 // remove removes a block from the account.
-func (m *Memory) remove(address uintptr) {
+func (m *memory) remove(address uintptr) {
 	a := m.arena
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	was, ok := m.blocks[address]
 	if !ok {
-		panic(&memmgr.UseError{Op: "arena.Memory.Free", Err: fmt.Errorf("%#x: not allocated from this arena", address)})
+		panic(&memmgr.UseError{Op: "arena.Free", Err: fmt.Errorf("%#x: not allocated from this arena", address)})
 	}
 	delete(m.blocks, address)
 	a.charged -= was.bytes
@@ -98,7 +94,7 @@ func (m *Memory) remove(address uintptr) {
 }
 
 // keep marks a block that may outlive the arena. arena.mu is held.
-func (m *Memory) keep(address uintptr) {
+func (m *memory) keep(address uintptr) {
 	if b, ok := m.blocks[address]; ok && !b.kept {
 		b.kept = true
 		m.blocks[address] = b
@@ -135,7 +131,7 @@ func (a *Arena) charge(bytes uint64) error {
 }
 
 // refused returns the error of a request that charge refused.
-func (m *Memory) refused(r *memmgr.Request, err error) error {
+func (m *memory) refused(r *memmgr.Request, err error) error {
 	if err != ErrLimit { //nolint:errorlint // charge's own
 		return err
 	}

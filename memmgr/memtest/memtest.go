@@ -78,7 +78,7 @@ func Run(t *testing.T, newResource func(t testing.TB) memmgr.Resource, options O
 			after, _ := memmgr.LiveCount()
 			require.Equal(t, before, after, "memory is still referenced after the test")
 			if u, ok := memmgr.As[interface{ InUse() (blocks, bytes int64) }](r); ok {
-				if _, pooled := memmgr.As[memmgr.Trimmer](r); !pooled {
+				if _, pooled := memmgr.As[*memmgr.Pool](r); !pooled {
 					blocks, bytes := u.InUse()
 					require.Zero(t, blocks, "blocks in use after the test")
 					require.Zero(t, bytes, "bytes in use after the test")
