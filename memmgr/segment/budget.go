@@ -11,26 +11,28 @@ var spent budget
 type budget struct {
 	mu                    sync.Mutex
 	mappings, descriptors int
+	most                  cost // 0: half of the limits of the system; set by tests
 }
 
 // cost is the use of one segment or one Mapping.
 type cost struct{ mappings, descriptors int }
 
-// limits are the largest counts for the whole process; 0 selects the default.
-type limits struct{ mappings, descriptors int }
-
 // take adds a cost, or fails with ErrLimit if a count would exceed its limit.
-func (b *budget) take(op string, c cost, most limits) error {
+func (b *budget) take(op string, c cost) error {
+	most := cost{systemMappings() / 2, systemDescriptors() / 2}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.most != (cost{}) {
+		most = b.most
+	}
 	switch {
 	case b.mappings+c.mappings > most.mappings:
 		return opError(op, ErrLimit, "%d mappings of shared memory are in use (want %d more, limit %d); "+
-			"share larger segments (a Pool makes them), close unused mappings, or raise the bound (WithMaxMappings) and vm.max_map_count",
+			"share larger segments (a Pool makes them), close unused mappings, or raise vm.max_map_count, of which half is used",
 			b.mappings, c.mappings, most.mappings)
 	case b.descriptors+c.descriptors > most.descriptors:
 		return opError(op, ErrLimit, "%d descriptors of segments are in use (limit %d); "+
-			"share larger segments (a Pool makes them), free unused segments, or raise the bound (WithMaxDescriptors) and RLIMIT_NOFILE",
+			"share larger segments (a Pool makes them), free unused segments, or raise RLIMIT_NOFILE, of which half is used",
 			b.descriptors, most.descriptors)
 	}
 	b.mappings += c.mappings
@@ -51,15 +53,4 @@ func InUse() (mappings, descriptors int) {
 	spent.mu.Lock()
 	defer spent.mu.Unlock()
 	return spent.mappings, spent.descriptors
-}
-
-// withDefaults replaces limits that are not set by half of the system's limit.
-func (l limits) withDefaults() limits {
-	if l.mappings <= 0 {
-		l.mappings = systemMappings() / 2
-	}
-	if l.descriptors <= 0 {
-		l.descriptors = systemDescriptors() / 2
-	}
-	return l
 }

@@ -78,8 +78,8 @@
 //
 // A segment uses a descriptor, a mapping (two in USM) and whole pages, and needs several system calls
 // (BenchmarkSegment): put a pool above the resource. The package counts its mappings and descriptors
-// in the whole process ([InUse]). By default it uses at most half of those that the system allows
-// ([WithMaxMappings], [WithMaxDescriptors]).
+// in the whole process ([InUse]). It uses at most half of those that the system allows
+// (vm.max_map_count, RLIMIT_NOFILE).
 //
 // The system provides pages at their first access. If it overcommitted memory and has no page left,
 // it ends a process. Where the system does not overcommit (vm.overcommit_memory is 2), Allocate

@@ -42,8 +42,6 @@ type Foreign struct {
 	// can do so without handles. With nil or a queue of the host backend it is host memory.
 	Queue *syclobj.Queue
 	Kind  syclobj.USMKind
-	// MaxMappings is the limit for this mapping, as in [WithMaxMappings].
-	MaxMappings int
 }
 
 // foreign is the part of a Mapping that only [MapForeign] sets. It is immutable until Close, and
@@ -101,7 +99,7 @@ func MapForeign(f Foreign) (*Mapping, error) {
 		m.place, m.usm = usm.Place(), usm
 	}
 	c := foreignCost(usm)
-	if err := spent.take(op, c, limits{mappings: f.MaxMappings}.withDefaults()); err != nil {
+	if err := spent.take(op, c); err != nil {
 		closeUSM(usm)
 		return nil, err
 	}

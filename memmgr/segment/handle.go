@@ -69,7 +69,7 @@ func (a *Attachment) open(op string) (*Mapping, error) {
 		return nil, failed(op, err)
 	}
 	c := cost{mappings: 1}
-	if err := spent.take(op, c, limits{mappings: a.MaxMappings}.withDefaults()); err != nil {
+	if err := spent.take(op, c); err != nil {
 		place.Release()
 		return nil, err
 	}

@@ -31,8 +31,6 @@ type Attachment struct {
 	// can do so. With nil or a queue of the host backend it is host memory.
 	Queue *syclobj.Queue
 	Kind  syclobj.USMKind
-	// MaxMappings is the limit for this mapping, as in [WithMaxMappings].
-	MaxMappings int
 }
 
 // Mapping is memory of another process, mapped into this one by [Map] or [MapForeign]. The
@@ -72,7 +70,7 @@ func Map(a Attachment) (*Mapping, error) {
 		m.place, m.usm = usm.Place(), usm
 	}
 	c := cost{mappings: mappingsOf(usm)}
-	if err := spent.take(op, c, limits{mappings: a.MaxMappings}.withDefaults()); err != nil {
+	if err := spent.take(op, c); err != nil {
 		closeUSM(m.usm)
 		return nil, err
 	}

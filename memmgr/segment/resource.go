@@ -19,7 +19,10 @@ import (
 // A Resource is safe for concurrent use. Close it after use.
 type Resource struct {
 	audience Audience
-	options  options
+	// populate reserves the pages of each segment when it is made, so that running out of memory
+	// is an error of Allocate. It is set where the system does not overcommit memory. Elsewhere
+	// it would not help: the system ends a process instead of returning an error.
+	populate bool
 	usm      memmgr.Resource // upstream of the segments; nil for host memory
 	handles  bool            // peers open segments by handles of the driver, not by files
 	place    *syclobj.Place
@@ -28,32 +31,11 @@ type Resource struct {
 	bytes    atomic.Int64
 }
 
-type options struct {
-	limits limits
-	// populate reserves the pages of each segment when it is made, so that running out of memory
-	// is an error of Allocate. It is set where the system does not overcommit memory. Elsewhere
-	// it would not help: the system ends a process instead of returning an error.
-	populate bool
-}
-
-// Option adjusts a [Resource].
-type Option func(*options)
-
-// WithMaxMappings limits the mappings of this package in the whole process. An allocation of the
-// Resource that would exceed the limit fails with [ErrLimit]. The default, also for 0, is half of
-// vm.max_map_count.
-func WithMaxMappings(n int) Option { return func(o *options) { o.limits.mappings = n } }
-
-// WithMaxDescriptors limits the descriptors of this package in the whole process, as
-// [WithMaxMappings] does for mappings. Each segment has one descriptor. The default, also for 0, is
-// half of RLIMIT_NOFILE.
-func WithMaxDescriptors(n int) Option { return func(o *options) { o.limits.descriptors = n } }
-
 // NewHost returns a resource of segments in host memory. New segments are zero. NewHost fails with
 // errors.ErrUnsupported and a reason if the system does not support such memory.
-func NewHost(a Audience, o ...Option) (*Resource, error) {
+func NewHost(a Audience) (*Resource, error) {
 	const op = "NewHost"
-	r, err := newResource(op, a, o)
+	r, err := newResource(op, a)
 	if err == nil {
 		err = tryFile(op, a)
 	}
@@ -64,15 +46,11 @@ func NewHost(a Audience, o ...Option) (*Resource, error) {
 	return r, nil
 }
 
-func newResource(op string, a Audience, o []Option) (*Resource, error) {
+func newResource(op string, a Audience) (*Resource, error) {
 	if err := a.check(op); err != nil {
 		return nil, err
 	}
-	r := &Resource{audience: a, options: options{populate: strictOvercommit()}}
-	for _, option := range o {
-		option(&r.options)
-	}
-	return r, nil
+	return &Resource{audience: a, populate: strictOvercommit()}, nil
 }
 
 // tryFile checks that the system can make and seal memory files for an audience.
@@ -153,7 +131,7 @@ func (r *Resource) Allocate(request memmgr.Request) (memmgr.Block, error) {
 // newSegment makes a segment and does not publish it in live. If it fails, it releases everything.
 func (r *Resource) newSegment(size, align uintptr) (s *record, err error) {
 	c := r.cost()
-	if err := spent.take("Resource.Allocate", c, r.options.limits.withDefaults()); err != nil {
+	if err := spent.take("Resource.Allocate", c); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -176,7 +154,7 @@ func (r *Resource) newSegment(size, align uintptr) (s *record, err error) {
 			closeFile(fd)
 		}
 	}()
-	if r.options.populate {
+	if r.populate {
 		if err := takePages(fd, size); err != nil {
 			return nil, err
 		}
@@ -251,7 +229,7 @@ func (r *Resource) Discard(address, size uintptr) error {
 		return opError(op, errors.ErrUnsupported, "the seals for %q forbid it", r.audience)
 	case r.handles:
 		return opError(op, errors.ErrUnsupported, "%v is not in pages of the process", r.place)
-	case r.options.populate:
+	case r.populate:
 		return opError(op, errors.ErrUnsupported, "vm.overcommit_memory is 2, so discarded pages may not be available again")
 	}
 	s, offset, ok := Find(address, uint64(size))

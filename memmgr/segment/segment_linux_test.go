@@ -21,8 +21,8 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/segment"
 )
 
-func newHost(t testing.TB, a segment.Audience, o ...segment.Option) *segment.Resource {
-	r := testenv.Must(segment.NewHost(a, o...))(t)
+func newHost(t testing.TB, a segment.Audience) *segment.Resource {
+	r := testenv.Must(segment.NewHost(a))(t)
 	t.Cleanup(func() { require.NoError(t, r.Close()) })
 	return r
 }
@@ -449,11 +449,10 @@ func blocksOf(t *testing.T, f *os.File) int64 {
 func TestBounds(t *testing.T) {
 	nothingStays(t)
 	mappings, descriptors := segment.InUse()
-	for name, r := range map[string]*segment.Resource{
-		"mappings":    newHost(t, segment.PeersWrite, segment.WithMaxMappings(mappings+3)),
-		"descriptors": newHost(t, segment.PeersWrite, segment.WithMaxDescriptors(descriptors+3)),
-	} {
+	for name, most := range map[string][2]int{"mappings": {mappings + 3, 1 << 20}, "descriptors": {1 << 20, descriptors + 3}} {
 		t.Run(name, func(t *testing.T) {
+			r := newHost(t, segment.PeersWrite)
+			defer segment.SetLimits(most[0], most[1])()
 			var held []memmgr.Buffer
 			for range 3 {
 				held = append(held, newBuffer(t, r, 1))
@@ -461,12 +460,10 @@ func TestBounds(t *testing.T) {
 			_, err := memmgr.New(r, memmgr.Request{Size: 1})
 			require.ErrorIs(t, err, segment.ErrLimit)
 			require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
-			require.ErrorContains(t, err, "raise the bound")
+			require.ErrorContains(t, err, "of which half is used")
 			if name == "mappings" {
 				s, _, f := fileOf(t, held[0])
-				a := attachment(s, f)
-				a.MaxMappings = mappings + 3
-				require.ErrorIs(t, testenv.ErrorOf(segment.Map(a)), segment.ErrLimit)
+				require.ErrorIs(t, testenv.ErrorOf(segment.Map(attachment(s, f))), segment.ErrLimit)
 			}
 			for _, b := range held {
 				b.Release()

@@ -39,7 +39,7 @@ func tryOverlay(usm memmgr.Resource) error {
 // tryOverlayOf runs the test on size bytes, a multiple of 16.
 func tryOverlayOf(usm memmgr.Resource, size uintptr) (err error) {
 	c := cost{mappings: mappingsOf(usm) + 1, descriptors: 1}
-	if err := spent.take("NewUSM", c, limits{}.withDefaults()); err != nil {
+	if err := spent.take("NewUSM", c); err != nil {
 		return err
 	}
 	defer func() { spent.giveBack(c) }()

@@ -25,15 +25,15 @@ import (
 //
 // If neither works, NewUSM fails with errors.ErrUnsupported and the reason. New segments have
 // undefined content. The queue may be closed after the call.
-func NewUSM(q *syclobj.Queue, kind syclobj.USMKind, a Audience, o ...Option) (*Resource, error) {
+func NewUSM(q *syclobj.Queue, kind syclobj.USMKind, a Audience) (*Resource, error) {
 	const op = "NewUSM"
 	if q == nil {
 		return nil, opError(op, memmgr.ErrRequest, "the queue is nil; use Runtime.DefaultQueue")
 	}
 	if q.IsHost() {
-		return NewHost(a, o...)
+		return NewHost(a)
 	}
-	r, err := newResource(op, a, o)
+	r, err := newResource(op, a)
 	if err != nil {
 		return nil, err
 	}

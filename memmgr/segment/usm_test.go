@@ -38,8 +38,8 @@ func onOpenCLCPU(t testing.TB) *syclobj.Runtime {
 	return rt
 }
 
-func newUSM(t testing.TB, q *syclobj.Queue, kind syclobj.USMKind, a segment.Audience, o ...segment.Option) *segment.Resource {
-	r := testenv.Must(segment.NewUSM(q, kind, a, o...))(t)
+func newUSM(t testing.TB, q *syclobj.Queue, kind syclobj.USMKind, a segment.Audience) *segment.Resource {
+	r := testenv.Must(segment.NewUSM(q, kind, a))(t)
 	t.Cleanup(func() { require.NoError(t, r.Close()) })
 	return r
 }
@@ -224,7 +224,9 @@ func TestManySegmentsInUSM(t *testing.T) {
 	if files.Cur < n+200 {
 		t.Skipf("no more than %d files may be open", files.Cur)
 	}
-	r := newUSM(t, rt.DefaultQueue(), syclobj.USMShared, segment.PeersWrite, segment.WithMaxMappings(2*n))
+	r := newUSM(t, rt.DefaultQueue(), syclobj.USMShared, segment.PeersWrite)
+	mappings, _ := segment.InUse()
+	defer segment.SetLimits(mappings+2*n, 1<<20)()
 	var held []memmgr.Block
 	for range n {
 		b := testenv.Must(r.Allocate(memmgr.Request{Size: 1}))(t)
