@@ -24,7 +24,7 @@ import (
 //     leak reports and panics on use after release name both. A second release is logged.
 //   - poison: host-readable memory of pools is filled when it is allocated and when it is
 //     freed. If it was written in between, the next allocation of it panics with a
-//     [*CorruptionError].
+//     [*UseError].
 //   - leaks: arrays that own memory and are collected without Release are counted and
 //     logged (package usmarray). Their memory stays allocated.
 //
@@ -62,24 +62,6 @@ func (b Buffer) releasedAgain() {
 		found += "; the last reference was released at\n" + stackText(former.released)
 	}
 	diag.Found(found, stackText(former.stack))
-}
-
-// CorruptionError is the value of the panic when a freed block was written ([DebugEnv]).
-type CorruptionError struct {
-	Address  uintptr // of the block
-	Size     uintptr // of the block
-	Offset   int     // of the first wrong byte
-	Found    byte
-	Released string // place of the last release, if stacks are recorded
-}
-
-// Error returns the position of the write.
-func (e *CorruptionError) Error() string {
-	s := fmt.Sprintf("memmgr: the freed block of %d bytes at %#x was written: byte %d is %#02x", e.Size, e.Address, e.Offset, e.Found)
-	if e.Released != "" {
-		s += "; its last reference was released at\n" + e.Released
-	}
-	return s
 }
 
 // The patterns of memory before and after use. A pool that poisons marks the cells of filled
@@ -121,10 +103,9 @@ func (p *Pool) poisonFresh(c *owner.Cell) {
 		c.ClearFlags(owner.Poisoned)
 		for i, v := range hostBytes(c.Address, uintptr(c.Size)) {
 			if v != poisonFreed {
-				panic(&CorruptionError{
-					Address: c.Address, Size: uintptr(c.Size), Offset: i, Found: v,
-					Released: stackText(formerAt(c).released),
-				})
+				err := misuse("Pool.Allocate", "the freed block of %d bytes at %#x was written: byte %d is %#02x", c.Size, c.Address, i, v)
+				err.Released = stackText(formerAt(c).released)
+				panic(err)
 			}
 		}
 	}

@@ -30,7 +30,7 @@ var (
 )
 
 // OpError is the error of a failed operation. Other types are [OutOfMemoryError]
-// and [LeakError], and the panic values [UseError] and [CorruptionError].
+// and [LeakError], and the panic value [UseError].
 type OpError struct {
 	Op    string         // the operation, such as "Buffer.Bytes"
 	Place *syclobj.Place // of the memory, nil where it does not matter
@@ -147,7 +147,8 @@ func (e *OutOfMemoryError) Error() string {
 // Unwrap returns ErrOutOfMemory and Err.
 func (e *OutOfMemoryError) Unwrap() []error { return kindAndCause(ErrOutOfMemory, e.Err) }
 
-// UseError is the value of the panic on use of a buffer after its release, and on a free of
+// UseError is the value of the panic on use of a buffer after its release, on a write to freed memory
+// ([DebugEnv]), and on a free of
 // a block that is not in use. It matches ErrReleased.
 type UseError struct {
 	Op        string // the method that was called, such as "Buffer.Data"
@@ -158,12 +159,13 @@ type UseError struct {
 
 // Error returns operation, problem and the recorded places.
 func (e *UseError) Error() string {
-	s := "memmgr: " + e.Op + ": " + e.Err.Error()
+	s, next := "memmgr: "+e.Op+": "+e.Err.Error(), "; "
 	if e.Allocated != "" {
 		s += "; the memory was allocated at\n" + e.Allocated
+		next = "and "
 	}
 	if e.Released != "" {
-		s += "and its last reference was released at\n" + e.Released
+		s += next + "its last reference was released at\n" + e.Released
 	}
 	return s
 }

@@ -9,14 +9,11 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// BlockState is the state of a block, in the terms of PyTorch's memory viewer.
-type BlockState string
-
-// The states of blocks.
+// The states of blocks, in the terms of PyTorch's memory viewer.
 const (
-	BlockActive  BlockState = "active_allocated"
-	BlockPending BlockState = "active_pending_free" // freed, with pending work
-	BlockFree    BlockState = "inactive"
+	BlockActive  = "active_allocated"
+	BlockPending = "active_pending_free" // freed, with pending work
+	BlockFree    = "inactive"
 )
 
 // SnapshotBlock is a block of a segment.
@@ -24,8 +21,8 @@ type SnapshotBlock struct {
 	Address   uintptr
 	Size      uint64
 	Requested uint64 // of a block in use
-	State     BlockState
-	Cached    bool // free, in a cache of its size class
+	State     string // BlockActive, BlockPending or BlockFree
+	Cached    bool   // free, in a cache of its size class
 	Tag       string
 	Stack     Stack // place of allocation of a block in use, where it was recorded
 }

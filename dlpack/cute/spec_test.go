@@ -212,7 +212,7 @@ func TestWords(t *testing.T) {
 func requireWords(t *testing.T, s Spec) {
 	t.Helper()
 	words := s.AppendWords(nil)
-	require.Len(t, words, WordCount(s.Rank()))
+	require.Len(t, words, wordCount(s.Rank()))
 	require.Equal(t, s, testenv.Must(SpecFromWords(words))(t))
 }
 

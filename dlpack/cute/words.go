@@ -12,10 +12,10 @@ const (
 	wordsHeader  = 3
 )
 
-// WordCount returns the length of the flat form of a Spec with the given rank.
-func WordCount(rank int) int { return wordsHeader + 4*rank + (rank+7)/8 }
+// wordCount returns the length of the flat form of a Spec with the given rank.
+func wordCount(rank int) int { return wordsHeader + 4*rank + (rank+7)/8 }
 
-// AppendWords appends the Spec's flat form to dst and returns it: WordCount(Rank()) words without
+// AppendWords appends the Spec's flat form to dst and returns it: words without
 // pointers, for C memory that cannot hold a Spec. The content is private to the process that wrote it.
 func (s *Spec) AppendWords(dst []int64) []int64 {
 	head := int64(wordsVersion) | int64(s.element)<<8 | int64(s.space)<<16 | int64(s.width)<<24 |
@@ -59,8 +59,8 @@ func (s *Spec) fromWords(words []int64) error {
 		LeadingRule(field(4)) > LeadingSkipSizeOne || rank > MaxRank || head>>49 != 0 {
 		return fail(ErrLayout, "0x%016x is not the first word of the flat form of a Spec", uint64(head))
 	}
-	if len(words) != WordCount(rank) {
-		return fail(ErrLayout, "the flat form of a Spec of rank %d has %d words, but %d were given", rank, WordCount(rank), len(words))
+	if len(words) != wordCount(rank) {
+		return fail(ErrLayout, "the flat form of a Spec of rank %d has %d words, but %d were given", rank, wordCount(rank), len(words))
 	}
 	if words[1] < 1 || bits.OnesCount64(uint64(words[1])) != 1 {
 		return fail(ErrAlignment, "the alignment %d in the flat form of a Spec is not a power of two", words[1])

@@ -73,10 +73,9 @@ func usmb_go_cute_convert(t *C.usmb_dl_tensor, flags C.uint64_t, o *C.usmb_cute_
 
 // putSpec writes the flat form of s to p, which must have exactly its length.
 func putSpec(s *cute.Spec, p *C.int64_t, n C.int64_t, e *C.usmb_goerr) C.int {
-	if cute.WordCount(s.Rank()) != int(n) {
+	if len(s.AppendWords(words(p, n)[:0:n])) != int(n) {
 		return reportKind(e, kindRuntime, "usmbridge.cute: internal error: the flat form has the wrong length")
 	}
-	s.AppendWords(words(p, n)[:0])
 	return 0
 }
 

@@ -27,22 +27,17 @@ type Option func(*settings)
 
 type settings struct {
 	runtime      *syclobj.Runtime
-	resource     ResourceFunc
+	resource     arena.Chooser
 	interprocess bool
 }
-
-// ResourceFunc returns the resource for arrays that Python creates on a queue with a kind of
-// USM (syclobj.USMUnknown on the queue of the host backend). It is called for each allocation,
-// from any goroutine.
-type ResourceFunc func(*syclobj.Queue, syclobj.USMKind) (memmgr.Resource, error)
 
 // SetRuntime makes the module use rt. The program must keep it open until Python has ended.
 // By default, the module opens a Runtime at first use.
 func SetRuntime(rt *syclobj.Runtime) Option { return func(s *settings) { s.runtime = rt } }
 
-// SetResource makes the module allocate from the resources that f returns. The default is
-// memmgr.Default.
-func SetResource(f ResourceFunc) Option { return func(s *settings) { s.resource = f } }
+// SetResource makes the module allocate from the resources that f returns for a queue and a kind
+// of USM. It is called for each allocation, from any goroutine. The default is memmgr.Default.
+func SetResource(f arena.Chooser) Option { return func(s *settings) { s.resource = f } }
 
 // SetInterprocess makes the module allocate new arrays in memory that other processes can map, as
 // with interprocess=True, on the devices that have such memory. It has no effect with
@@ -54,7 +49,7 @@ var state struct {
 	mu           sync.Mutex
 	rt           *syclobj.Runtime
 	own          bool // the module has opened rt
-	resource     ResourceFunc
+	resource     arena.Chooser
 	interprocess bool
 	paths        []string // Python's search path for packages
 }
@@ -178,7 +173,7 @@ func resourceOn(q *syclobj.Queue, usm syclobj.USMKind) (memmgr.Resource, error) 
 }
 
 // resourceFunc returns the function of SetResource, or nil.
-func resourceFunc() ResourceFunc {
+func resourceFunc() arena.Chooser {
 	state.mu.Lock()
 	defer state.mu.Unlock()
 	return state.resource
@@ -267,7 +262,7 @@ func memoryOn(q *syclobj.Queue, usm syclobj.USMKind, inArena bool) (memmgr.Resou
 	if a == nil {
 		return resourceOn(q, usm)
 	}
-	r, err := a.Resource(q, kindOn(q, usm), arena.Chooser(resourceFunc()))
+	r, err := a.Resource(q, kindOn(q, usm), resourceFunc())
 	switch {
 	case err != nil:
 		return nil, err

@@ -22,7 +22,7 @@ type Args struct {
 // Func is a Go function that Python can call. It runs on the thread of the caller with
 // the GIL held; do long work that does not need Python in WithoutGIL. The result is
 // converted as by Interpreter.New. If it is an owned *Object, it is then released. An
-// error is raised as the exception that MapError describes. A panic is raised as a
+// error is raised as the exception that the package comment describes. A panic is raised as a
 // RuntimeError with the stack of the panic.
 type Func func(args Args) (any, error)
 

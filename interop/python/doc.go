@@ -50,8 +50,11 @@
 //   - *Error: a Python exception, with class, message and traceback; errors.Is with an
 //     Exception compares the class
 //
-// If a Go function that Python calls returns an error, an exception of the class that
-// the error wraps is raised (MapError). If that exception reaches Go, errors.Is and
+// If a Go function that Python calls returns an error, an exception is raised. Its class is the
+// Exception or the class of the *Error that the error wraps, such as MemoryError for
+// fmt.Errorf("%w: %w", MemoryError, err); else TypeError for a *ConversionError, the class of
+// Python for fs.ErrNotExist, fs.ErrExist, fs.ErrPermission, a deadline and
+// errors.ErrUnsupported; else RuntimeError. If that exception reaches Go, errors.Is and
 // errors.As find the Go error. An *Error that passes through Go back to Python is
 // raised as the same exception object.
 //

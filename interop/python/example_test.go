@@ -116,26 +116,3 @@ func ExampleInterpreter_WithoutGIL() {
 	})
 	fmt.Println(err)
 }
-
-var errFull = errors.New("the pool is full")
-
-// A package registers the exception classes of its errors once.
-func ExampleMapError() {
-	py, err := python.Start()
-	if err != nil {
-		log.Fatal(err)
-	}
-	python.MapError(func(err error) python.Exception {
-		if errors.Is(err, errFull) {
-			return python.MemoryError
-		}
-		return ""
-	})
-	take, err := py.Func("take", "", func(python.Args) (any, error) { return nil, errFull })
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer take.Release()
-	out, err := py.Run("try: take()\nexcept MemoryError as e: said = str(e)", python.Vars{"take": take}, "said")
-	fmt.Println(out["said"], err)
-}

@@ -9,7 +9,6 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
-	"sync"
 )
 
 // Exception is the name of a Python exception class, "ValueError" or "package.Class".
@@ -107,37 +106,8 @@ func (e *Error) dropException() {
 	e.exc = nil
 }
 
-var errorMaps struct {
-	sync.RWMutex
-	list []func(error) Exception
-}
-
-// MapError registers a rule that returns the exception class for a Go error, or "" if
-// the rule does not apply. The rules are tried from the last registered to the first.
-// If none applies, the class is the first of these:
-//
-//   - the Exception that the error wraps
-//   - the class of the *Error that it wraps
-//   - TypeError for a *ConversionError, FileNotFoundError for fs.ErrNotExist,
-//     FileExistsError for fs.ErrExist, PermissionError for fs.ErrPermission,
-//     TimeoutError for a deadline, NotImplementedError for errors.ErrUnsupported
-//   - RuntimeError
-func MapError(rule func(error) Exception) {
-	errorMaps.Lock()
-	defer errorMaps.Unlock()
-	errorMaps.list = append(errorMaps.list, rule)
-}
-
-// exceptionFor returns the class that MapError describes.
+// exceptionFor returns the exception class for a Go error, as the package comment describes.
 func exceptionFor(err error) Exception {
-	errorMaps.RLock()
-	rules := errorMaps.list
-	errorMaps.RUnlock()
-	for _, rule := range slices.Backward(rules) {
-		if x := rule(err); x != "" {
-			return x
-		}
-	}
 	var (
 		x  Exception
 		pe *Error
@@ -199,7 +169,7 @@ func newException(class Exception, text string, err error, cause ptr) (ptr, erro
 
 // Raise sets Python's error indicator from a Go error, before a function called by
 // Python returns NULL. The caller holds the GIL. An *Error is raised as the same
-// exception object, other errors as MapError describes.
+// exception object, other errors as the package comment describes.
 func Raise(err error) {
 	exc, e := raisable(err)
 	if e != nil {
@@ -212,8 +182,8 @@ func Raise(err error) {
 	opDecref(exc)
 }
 
-// raisable is exceptionOf for callers that must not panic. If a method of the error or a
-// rule of MapError panics, it returns an exception of that panic.
+// raisable is exceptionOf for callers that must not panic. If a method of the error
+// panics, it returns an exception of that panic.
 func raisable(err error) (exc ptr, e error) {
 	defer func() {
 		if v := recover(); v != nil {

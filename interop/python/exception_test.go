@@ -51,15 +51,7 @@ type ownError struct{ n int }
 
 func (e *ownError) Error() string { return fmt.Sprintf("own error %d", e.n) }
 
-var errMapped = errors.New("mapped")
-
 func testGoErrors(t *testing.T, py *python.Interpreter) {
-	python.MapError(func(err error) python.Exception {
-		if errors.Is(err, errMapped) {
-			return python.BufferError
-		}
-		return ""
-	})
 	var raise error
 	f := ok[*python.Object](t)(py.Func("f", "raises", func(python.Args) (any, error) { return nil, raise }))
 	defer f.Release()
@@ -68,7 +60,7 @@ func testGoErrors(t *testing.T, py *python.Interpreter) {
 		class python.Exception
 	}{
 		{&ownError{1}, python.RuntimeError},
-		{fmt.Errorf("wrapped: %w", errMapped), python.BufferError},
+		{fmt.Errorf("%w: %w", python.BufferError, io.EOF), python.BufferError},
 		{fmt.Errorf("%w: wrong size", python.ValueError), python.ValueError},
 		{fmt.Errorf("read: %w", os.ErrNotExist), "FileNotFoundError"},
 		{os.ErrPermission, "PermissionError"},

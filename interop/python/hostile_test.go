@@ -4,7 +4,6 @@ package python_test
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
@@ -24,10 +23,7 @@ type nilError struct{ text string }
 
 func (e *nilError) Error() string { return e.text }
 
-var errForRule = errors.New("for the rule that panics")
-
-// testErrorsThatPanic checks that a panic in a method of an error or in a rule of MapError
-// does not end the process.
+// testErrorsThatPanic checks that a panic in a method of an error does not end the process.
 func testErrorsThatPanic(t *testing.T, py *python.Interpreter) {
 	f := ok[*python.Object](t)(py.New(func() error { var e *nilError; return e }))
 	defer f.Release()
@@ -35,17 +31,6 @@ func testErrorsThatPanic(t *testing.T, py *python.Interpreter) {
 	require.ErrorIs(t, err, python.RuntimeError)
 	var p *python.PanicError
 	require.ErrorAs(t, err, &p)
-	python.MapError(func(err error) python.Exception {
-		if errors.Is(err, errForRule) {
-			panic("in a rule")
-		}
-		return ""
-	})
-	g := ok[*python.Object](t)(py.New(func() error { return errForRule }))
-	defer g.Release()
-	_, err = g.Call()
-	require.ErrorIs(t, err, python.RuntimeError)
-	require.ErrorContains(t, err, "in a rule")
 }
 
 // testOddClasses checks exception classes whose instances are not exceptions or whose names

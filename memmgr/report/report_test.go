@@ -59,7 +59,7 @@ func lively(t testing.TB) (*memmgr.Snapshot, func()) {
 func TestSnapshotAccountsForEveryByte(t *testing.T) {
 	s, end := lively(t)
 	defer end()
-	states := map[memmgr.BlockState]int{}
+	states := map[string]int{}
 	used := uint64(0)
 	for _, seg := range s.Segments {
 		at := seg.Address
