@@ -33,3 +33,8 @@ func (t Tensor) RawData() (data unsafe.Pointer, byteOffset uint64) {
 	ct := t.get().t
 	return ct.data, ct.byteOffset
 }
+
+// CContiguous and FContiguous report the contiguity that Slice and Bytes use.
+func (s Span) CContiguous() bool { return s.isC() }
+
+func (s Span) FContiguous() bool { return s.isF() }

@@ -41,12 +41,12 @@ type Span struct {
 	ByteOffset uint64 // handle devices: the byte offset; else 0
 }
 
-// CContiguous reports whether the elements are contiguous in row-major order. Dimensions of extent 1 do
+// isC reports whether the elements are contiguous in row-major order. Dimensions of extent 1 do
 // not matter; empty tensors are contiguous.
-func (s Span) CContiguous() bool { return s.contig&1 != 0 }
+func (s Span) isC() bool { return s.contig&1 != 0 }
 
-// FContiguous reports whether the elements are contiguous in column-major order.
-func (s Span) FContiguous() bool { return s.contig&2 != 0 }
+// isF reports whether the elements are contiguous in column-major order.
+func (s Span) isF() bool { return s.contig&2 != 0 }
 
 // Tensor is an owned managed tensor: a small value that refers to the tensor's slot. Copies refer to the
 // same tensor. The zero Tensor refers to none.

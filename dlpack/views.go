@@ -28,7 +28,7 @@ func sliceOf[T Element](op string, t Tensor) ([]T, error) {
 		return nil, err
 	}
 	span := t.Span()
-	if !span.CContiguous() {
+	if !span.isC() {
 		return nil, opErr(op, ErrLayout, "shape %v with strides %v is not C-contiguous: copy it, or use usmarray.FromDLPack", t.Shape(), t.Strides())
 	}
 	return unsafe.Slice((*T)(firstElement(span)), span.Count), nil
@@ -42,7 +42,7 @@ func Bytes(t Tensor) ([]byte, error) {
 		return nil, err
 	}
 	span := t.Span()
-	if !span.CContiguous() && !span.FContiguous() {
+	if !span.isC() && !span.isF() {
 		return nil, opErr("Bytes", ErrLayout, "shape %v with strides %v has gaps or overlaps: copy it first", t.Shape(), t.Strides())
 	}
 	return unsafe.Slice((*byte)(firstElement(span)), span.Hi-span.Lo), nil
