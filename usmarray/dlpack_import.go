@@ -22,18 +22,25 @@ import (
 // kDLCUDA and kDLCUDAManaged need a device of SYCL's CUDA backend, which knows memory of other libraries:
 // FromDLPack waits for all work of CUDA on the device, because a tensor does not name its stream.
 //
-// PyTorch's xpu tensors come without order of work: the producer must finish (torch.xpu.synchronize), and
-// the caller must call Synchronize, before the elements are used.
-//
 // Errors: ErrExchange, for other device types, a device index out of range, pointers that are not such
 // memory, and spans that leave their allocation.
 func FromDLPack(rt *syclobj.Runtime, t dlpack.Tensor) (*Array, error) {
-	const op = "FromDLPack"
+	return fromDLPack("FromDLPack", rt, t, false)
+}
+
+// FromXPU is FromDLPack for a tensor of Intel Extension for PyTorch: USM device memory in the default
+// context of its platform; other memory is refused. That protocol defines no order of work: the producer
+// must finish (torch.xpu.synchronize), and the caller must call Synchronize, before the elements are used.
+func FromXPU(rt *syclobj.Runtime, t dlpack.Tensor) (*Array, error) {
+	return fromDLPack("FromXPU", rt, t, true)
+}
+
+func fromDLPack(op string, rt *syclobj.Runtime, t dlpack.Tensor, xpu bool) (*Array, error) {
 	mine, ok := t.Take()
 	if !ok {
 		return nil, opErr(op, ErrExchange, "the tensor was released, detached or taken over before")
 	}
-	a, err := fromTaken(op, rt, mine)
+	a, err := fromTaken(op, rt, mine, xpu)
 	if err != nil {
 		mine.Take() // gives it back to the caller
 		return nil, err
@@ -42,13 +49,18 @@ func FromDLPack(rt *syclobj.Runtime, t dlpack.Tensor) (*Array, error) {
 }
 
 // fromTaken is FromDLPack for a tensor that no other goroutine can use.
-func fromTaken(op string, rt *syclobj.Runtime, t dlpack.Tensor) (*Array, error) {
+func fromTaken(op string, rt *syclobj.Runtime, t dlpack.Tensor, xpu bool) (*Array, error) {
 	span := t.Span()
 	place, err := importPlace(op, rt, t.Device(), &span)
 	if err != nil {
 		return nil, err
 	}
 	defer place.Release()
+	if xpu {
+		if err := checkXPU(op, place); err != nil {
+			return nil, err
+		}
+	}
 	return fromTensor(op, t, place, &span)
 }
 
@@ -161,4 +173,38 @@ func checkXPU(op string, place *syclobj.Place) error {
 		return wrapErr(op, ErrExchange, err)
 	}
 	return nil
+}
+
+// XPUDevices lists the devices that PyTorch numbers as xpu:0, xpu:1, …: the GPUs among the root devices of
+// one platform, in the runtime's order. The platform is the first Level Zero platform with a GPU, else the
+// first of any backend with one. A machine without a GPU has no xpu devices. The device_id of their
+// tensors is their DLPackID, which can differ from the number. The Runtime owns the devices.
+func XPUDevices(rt *syclobj.Runtime) []*syclobj.Device {
+	if rt == nil {
+		return nil
+	}
+	var found []*syclobj.Device
+	for _, p := range rt.Platforms() {
+		gpus := platformGPUs(rt, p)
+		if len(gpus) == 0 {
+			continue
+		}
+		if p.Info().Backend == syclobj.BackendLevelZero {
+			return gpus
+		}
+		if found == nil {
+			found = gpus
+		}
+	}
+	return found
+}
+
+func platformGPUs(rt *syclobj.Runtime, p *syclobj.Platform) []*syclobj.Device {
+	var gpus []*syclobj.Device
+	for _, d := range rt.RootDevices() {
+		if d.Info().Type == syclobj.TypeGPU && d.Platform() == p {
+			gpus = append(gpus, d)
+		}
+	}
+	return gpus
 }

@@ -305,14 +305,16 @@ func TestFromDLPackErrors(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		view dlpack.View
+		take func(*syclobj.Runtime, dlpack.Tensor) (*Array, error)
 		want string
 	}{
-		{"device type", view(p, dlpack.Device{Type: dlpack.DeviceCUDA}), "kDLCUDA"},
-		{"index out of range", view(a.Pointer(), dlpack.OneAPI(99)), "DLPack device index"},
-		{"negative index", view(a.Pointer(), dlpack.OneAPI(-1)), "DLPack device index"},
-		{"no USM", view(p, dlpack.OneAPI(0)), "not unified shared memory"},
-		{"other context", view(other.Pointer(), dlpack.OneAPI(0)), "not unified shared memory"},
-		{"overrun", view(unsafe.Add(a.Pointer(), 4), dlpack.OneAPI(0)), "beyond"},
+		{"device type", view(p, dlpack.Device{Type: dlpack.DeviceCUDA}), FromDLPack, "kDLCUDA"},
+		{"index out of range", view(a.Pointer(), dlpack.OneAPI(99)), FromDLPack, "DLPack device index"},
+		{"negative index", view(a.Pointer(), dlpack.OneAPI(-1)), FromDLPack, "DLPack device index"},
+		{"no USM", view(p, dlpack.OneAPI(0)), FromDLPack, "not unified shared memory"},
+		{"other context", view(other.Pointer(), dlpack.OneAPI(0)), FromDLPack, "not unified shared memory"},
+		{"overrun", view(unsafe.Add(a.Pointer(), 4), dlpack.OneAPI(0)), FromDLPack, "beyond"},
+		{"xpu", view(a.Pointer(), dlpack.OneAPI(0)), FromXPU, "device memory"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.view.Device.ID < 0 {
@@ -326,7 +328,7 @@ func TestFromDLPackErrors(t *testing.T) {
 				needExactEnd(t, rt, q, a)
 			}
 			x, released := foreign(t, c.view, 0, true)
-			_, err := FromDLPack(rt, x)
+			_, err := c.take(rt, x)
 			require.ErrorIs(t, err, ErrExchange)
 			require.ErrorContains(t, err, c.want)
 			require.True(t, x.Valid(), "a failed import leaves the tensor")
@@ -396,7 +398,7 @@ func TestXPUProfile(t *testing.T) {
 	rt, q := testsycl.Need(t)
 	dev := own(t)(Arange[float32](testsycl.USM(t, q, syclobj.USMDevice), 0, 1, 4))
 	x := testenv.Must(dev.DLPackWith(ExportOptions{XPU: true}))(t)
-	b := own(t)(FromDLPack(rt, x))
+	b := own(t)(FromXPU(rt, x))
 	require.NoError(t, b.Synchronize(context.Background()))
 	require.Equal(t, "[0. 1. 2. 3.]", b.String())
 	for _, a := range []*Array{

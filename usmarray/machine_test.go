@@ -250,18 +250,25 @@ func TestMachinePending(t *testing.T) {
 	require.Equal(t, "[5 5 5 5 5 5 5 5 5 5 5 5 5 5 5 5]", own(t)(FromUSMInterface(rt, &d, nil)).String())
 }
 
-// TestMachineXPU: PyTorch takes device memory in the default context only.
+// TestMachineXPU: PyTorch's numbers are those of the GPUs of one platform.
 func TestMachineXPU(t *testing.T) {
 	if sycltest.Child(t, sycltest.CPUFirst) == nil {
 		return
 	}
 	rt := machine(t)
+	all := XPUDevices(rt)
+	require.Len(t, all, 2)
+	for n, d := range all {
+		id := testenv.Must(d.DLPackID())(t)
+		require.Equal(t, int32(n+1), id, "the CPU comes first in the runtime's list")
+	}
+
 	gpu := device(t, rt, "gpu:1")
 	q := queueOn(t, rt, nil, gpu)
 	a := own(t)(Arange[float32](testsycl.USM(t, q, syclobj.USMDevice), 0, 1, 4))
 	x := testenv.Must(a.DLPackWith(ExportOptions{XPU: true}))(t)
 	require.Equal(t, dlpack.OneAPI(2), x.Device())
-	b := own(t)(FromDLPack(rt, x))
+	b := own(t)(FromXPU(rt, x))
 	require.NoError(t, b.Synchronize(context.Background()))
 	ctx := testenv.Must(rt.NewContext(gpu))(t)
 	t.Cleanup(func() { require.NoError(t, ctx.Close()) })

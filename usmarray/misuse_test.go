@@ -135,6 +135,7 @@ func TestNilArguments(t *testing.T) {
 		require.ErrorIs(t, testenv.ErrorOf(FromUSMInterface(nil, &d, nil)), ErrInterface, "%v", form)
 	}
 	require.ErrorIs(t, testenv.ErrorOf(FromUSMInterface(testsycl.Runtime(t), nil, nil)), ErrInterface)
+	require.Empty(t, XPUDevices(nil))
 	if !dlpack.Supported() {
 		return
 	}

@@ -191,7 +191,9 @@ var byDLPack = []sharing{
 		return a, s.fromDLPack(a.DLPackWith(usmarray.ExportOptions{Device: &d, Copy: usmarray.CopyNever}))
 	}},
 	{name: "XPU", kind: syclobj.USMDevice, make: func(s *scene, a *usmarray.Array) (x, y *usmarray.Array) {
-		return a, s.fromDLPack(a.DLPackWith(usmarray.ExportOptions{XPU: true}))
+		tensor, err := a.DLPackWith(usmarray.ExportOptions{XPU: true})
+		require.NoError(s.t, err)
+		return a, s.own(usmarray.FromXPU(s.rt, tensor))
 	}},
 	{name: "read-only tensor", readOnly: true, make: func(s *scene, a *usmarray.Array) (x, y *usmarray.Array) {
 		return a, s.fromDLPack(a.AsReadOnly().DLPack())
