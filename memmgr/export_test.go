@@ -87,9 +87,11 @@ func BackgroundFailures() uint64 { return diag.Failures.Load() }
 // ForgetStart makes unpooled memory that waits for a device count as waiting for longer than
 // stallTime.
 func ForgetStart() {
-	keeper.mu.Lock()
-	defer keeper.mu.Unlock()
-	keeper.late = keeper.stamp
+	for _, u := range keeper.allUnpooled() {
+		u.Lock()
+		u.pending.late = u.pending.stamp
+		u.Unlock()
+	}
 }
 
 // Origins returns the number of registered resources.

@@ -1,7 +1,6 @@
 package memmgr
 
 import (
-	"math"
 	"slices"
 	"sync"
 	"time"
@@ -12,16 +11,20 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/internal/shared"
 )
 
-// keeper runs the one goroutine of this package. The goroutine ticks the pools and runs unpooled
-// frees. It exists while there are any of these.
+// keeper runs the one goroutine of this package. The goroutine ticks the pools and frees unpooled
+// memory. It exists while there are any of these.
 var keeper = newKeeper()
 
 type keeperState struct {
 	mu      block.Mutex
 	pools   []*Pool // open
 	closing []*Pool // closed, but some of their memory is in use or pending
-	unpooled
-	handled sync.Cond // inHand fell
+	// Memory in no pool that waits for work.
+	unpooled map[Synchronizer]*unpooled
+	added    uint64    // pieces of it, ever
+	freeing  int       // pieces whose free is in progress
+	freed    sync.Cond // freeing fell
+
 	running bool
 	stopped bool           // for good, by stopBackground
 	ended   sync.WaitGroup // the goroutine
@@ -29,8 +32,8 @@ type keeperState struct {
 }
 
 func newKeeper() *keeperState {
-	k := &keeperState{wake: make(chan struct{}, 1)}
-	k.handled.L = &k.mu
+	k := &keeperState{wake: make(chan struct{}, 1), unpooled: map[Synchronizer]*unpooled{}}
+	k.freed.L = &k.mu
 	return k
 }
 
@@ -89,15 +92,19 @@ func (k *keeperState) all() []*Pool {
 	return append(slices.Clone(k.pools), k.closing...)
 }
 
-// idle reports whether the goroutine has to end, and otherwise whether frees are waiting.
+// idle reports whether the goroutine has to end, and otherwise whether unpooled memory waits for work
+// that has not stalled.
 func (k *keeperState) idle() (idle, waiting bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.stopped || len(k.pools)+len(k.closing)+k.count() == 0 {
+	if k.stopped || len(k.pools)+len(k.closing)+len(k.unpooled) == 0 {
 		k.running = false
 		return true, false
 	}
-	return false, len(k.waiting) > 0
+	for _, u := range k.unpooled {
+		waiting = waiting || u.pending.unstalled.Load() != 0
+	}
+	return false, waiting
 }
 
 func (k *keeperState) loop() {
@@ -125,12 +132,13 @@ func (k *keeperState) loop() {
 		case <-timer.C:
 		}
 		start := time.Now()
-		k.finishSome(&k.waiting, tickLooks)
+		for _, u := range k.allUnpooled() {
+			u.pending.completeSome(tickLooks)
+		}
 		if !start.Before(tick) {
-			k.mu.Lock()
-			k.tick()
-			k.mu.Unlock()
-			k.finishSome(&k.stalled, math.MaxInt)
+			for _, u := range k.allUnpooled() {
+				u.pending.tick()
+			}
 			k.tickPools()
 			tick = time.Now().Add(tickTime)
 		}
@@ -191,7 +199,7 @@ func Flush() {
 	plainCells.Sync()
 	foreignCells.Sync()
 	for _, p := range pools {
-		p.awaitAll()
+		p.pending.awaitAll()
 	}
 	keeper.flush()
 }

@@ -59,13 +59,35 @@ func (u *uncopied) CopyEvent(event uintptr) uintptr {
 	return u.Simulated.CopyEvent(event)
 }
 
-// If the event of an unpooled block cannot be copied, Flush polls it. The block has not stalled.
+// If the event of a block cannot be copied, Flush polls it. The block has not stalled.
 func TestFlushWaitsForAnEventWithoutACopy(t *testing.T) {
+	t.Run("unpooled", func(t *testing.T) {
+		flushWithoutCopies(t, func(u *uncopied, work uintptr) (freed func()) {
+			over := make(chan struct{})
+			memmgr.FreeAfter(memmgr.Block{Event: u.CopyEvent(work)}, u, func(memmgr.Block) { close(over) })
+			return func() { <-over }
+		})
+	})
+	t.Run("pooled", func(t *testing.T) {
+		flushWithoutCopies(t, func(u *uncopied, work uintptr) (freed func()) {
+			p := memmgr.NewPool(u)
+			b := mustAllocate(t, p, 1000)
+			b.Event = u.CopyEvent(work)
+			p.Free(b)
+			return func() {
+				require.Zero(t, p.Stats().NumStalled)
+				require.Zero(t, active(p))
+				require.NoError(t, p.Close())
+			}
+		})
+	})
+}
+
+func flushWithoutCopies(t *testing.T, free func(u *uncopied, work uintptr) (freed func())) {
 	u := &uncopied{Simulated: memtest.NewSimulated()}
 	work := u.Submit(1)
 	failures := memmgr.BackgroundFailures()
-	freed := make(chan struct{})
-	memmgr.FreeAfter(memmgr.Block{Event: u.CopyEvent(work)}, u, func(memmgr.Block) { close(freed) })
+	freed := free(u, work)
 	u.refuse.Store(true)
 	flushed := make(chan struct{})
 	go func() {
@@ -80,7 +102,7 @@ func TestFlushWaitsForAnEventWithoutACopy(t *testing.T) {
 	}
 	end(u.Simulated, work)
 	<-flushed
-	<-freed
+	freed()
 	require.Equal(t, failures, memmgr.BackgroundFailures(), "the block was reported as stalled")
 }
 

@@ -230,26 +230,24 @@ func FromForeign(p unsafe.Pointer, size uint64, o ForeignOptions) (Buffer, error
 
 func (t *foreignTable) drain(c *owner.Cell) {
 	noteRelease(c)
-	queue := c.Queue()
-	defer releaseQueue(queue) // a barrier may have to go on it first
 	r := t.take(foreignNumber(c))
 	if c.Flags()&owner.Alias != 0 {
 		// The work of the alias is in the record, which Release keeps alive.
 		event, _ := copyPending(systemEvents, c.Record())
 		c.SwapPending(event)
+		c.ClearFlags(owner.Alias)
 	}
 	if c.Pending() != 0 || c.Flags()&shownFlags != 0 {
 		s := events{}
 		if r.place.Ref() != nil {
 			s.queue = placeQueue(r.place)
 		}
-		if work := lastWorkOf(c, s); !work.over() {
-			owner.Recycle(c)
-			keeper.after(work, r.end)
+		if !gatherWork(s, c) || c.Pending() != 0 {
+			keeper.after(s, c, r.end)
 			return
 		}
 	}
-	releaseQueues(takeOthers(c))
+	DropQueues(c)
 	owner.Recycle(c)
 	r.end()
 }

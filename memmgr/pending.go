@@ -9,10 +9,10 @@ import (
 
 	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/memmgr/internal/block"
-	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// pending is the part of a pool that holds the freed blocks whose device work has not finished.
+// pending is the part of a pool that holds the freed blocks whose device work has not finished. Memory
+// that is in no pool has such parts too ([unpooled]).
 //
 // The event of a block stays in its cell, and the links between blocks are fields of the cell too
 // (pending_queue.go): a pending block needs no memory of its own.
@@ -23,16 +23,14 @@ import (
 // libraries of CUDA, a block is in onCUDA before, until the work of CUDA is over that was submitted before
 // cuda was recorded. Nothing here waits for that work with mu held.
 //
-// mu is the lock of the pool and guards all fields, except for unstalled, which is read without
+// mu is the lock of the pool, or of unpooled, and guards all fields, except for unstalled, which is read without
 // it. Methods that release it for moments say so. sweeping precedes mu.
 type pending struct {
 	mu           sync.Locker
 	sync         Synchronizer
-	resource     uint32 // of the cells of the pool
-	name         string // of the pool, for reports
-	place        *syclobj.Place
 	complete     func(*owner.Cell) // makes a block reusable; it has left this part
 	serveWaiters func()
+	report       func(stalled uint64) // reports blocks that have stalled; called without mu
 
 	pendingQueues
 	stallClock
@@ -55,8 +53,8 @@ type pending struct {
 	sweeping block.Mutex // held by completeAll: each queue has one position for it
 }
 
-func (s *pending) init(mu sync.Locker, events Synchronizer, o *origin, name string) {
-	s.mu, s.sync, s.resource, s.place, s.name = mu, events, o.index, o.goPlace, name
+func (s *pending) init(mu sync.Locker, events Synchronizer, report func(stalled uint64)) {
+	s.mu, s.sync, s.report = mu, events, report
 	s.pendingQueues = newPendingQueues()
 }
 
@@ -213,9 +211,9 @@ func (s *pending) putAllBehind(list *[]*owner.Cell, refused bool) {
 	if len(*list) == 0 {
 		return
 	}
-	barriers := map[uintptr]uintptr{} // by queue
+	barriers := barriers{}
 	for _, c := range *list {
-		if refused || !s.putBehind(c, barriers) {
+		if refused || !barriers.putBehind(s.sync, c) {
 			s.refused = append(s.refused, c)
 			continue
 		}
@@ -226,11 +224,7 @@ func (s *pending) putAllBehind(list *[]*owner.Cell, refused bool) {
 		}
 		s.add(c)
 	}
-	for _, event := range barriers {
-		if event != 0 && event != refusedBarrier {
-			s.sync.ReleaseEvent(event)
-		}
-	}
+	barriers.release(s.sync)
 	// Last: a request that reads 0 does not wait for mu, and finds none of these blocks.
 	s.unstalled.Add(-int32(len(*list)))
 	clear(*list)
@@ -249,18 +243,21 @@ func (s *pending) fenceAgain() {
 // refusedBarrier stands for the event of a barrier that the runtime refused.
 const refusedBarrier = ^uintptr(0)
 
-// putBehind makes a block wait for barriers on its queue of last use and on all queues with
-// unreported work, and reports whether the runtime accepted them. barriers has an owned event for
-// each queue that took a barrier in this round, 0 if nothing is pending on the queue.
-func (s *pending) putBehind(c *owner.Cell, barriers map[uintptr]uintptr) bool {
+// barriers has an owned event for each queue that took a barrier in a round, 0 if nothing is pending
+// on the queue.
+type barriers map[uintptr]uintptr
+
+// putBehind makes the memory of a dead cell wait for barriers on its queue of last use and on all
+// queues with unreported work, and reports whether the runtime accepted them.
+func (b barriers) putBehind(s Synchronizer, c *owner.Cell) bool {
 	for i, q := range fencesOf(c) {
-		event, submitted := barriers[q]
+		event, submitted := b[q]
 		if !submitted {
 			var err error
-			if event, err = s.sync.Barrier(q); err != nil {
+			if event, err = s.Barrier(q); err != nil {
 				event = refusedBarrier
 			}
-			barriers[q] = event
+			b[q] = event
 		}
 		// A request for the block's queue of last use may get the block immediately, so the
 		// barrier on another queue has to precede later work of this queue.
@@ -268,12 +265,20 @@ func (s *pending) putBehind(c *owner.Cell, barriers map[uintptr]uintptr) bool {
 		switch {
 		case event == refusedBarrier:
 			return false
-		case event == 0 || other && s.sync.EventDone(event):
-		case addEvent(s.sync, c, event, other) != nil:
+		case event == 0 || other && s.EventDone(event):
+		case addEvent(s, c, event, other) != nil:
 			return false
 		}
 	}
 	return true
+}
+
+func (b barriers) release(s Synchronizer) {
+	for _, event := range b {
+		if event != 0 && event != refusedBarrier {
+			s.ReleaseEvent(event)
+		}
+	}
 }
 
 // collect finishes blocks whose events are done. limit bounds the blocks queried.
@@ -440,29 +445,11 @@ func (s *pending) reportStalled() {
 	s.reported = s.ever
 	s.mu.Unlock()
 	if news > 0 {
-		backgroundFailed("Pool.Release", &OpError{
-			Op: "Pool.Release", Place: s.place,
-			Err: fmt.Errorf("%d blocks of pool %q wait for work on the device: %w within %v", news, s.name, errStalled, stallTime),
-		})
+		s.report(news)
 	}
 }
 
-// lastStamp implements pendingWork.
-func (s *pending) lastStamp() uint64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.stamp
-}
-
-// stallUntil implements pendingWork.
-func (s *pending) stallUntil(stamp uint64) {
-	s.mu.Lock()
-	s.late = max(s.late, stamp)
-	s.mu.Unlock()
-	s.completeAll()
-}
-
-// awaitNext implements pendingWork.
+// awaitNext waits for a block that has not stalled, or for a stalled one that was not probed.
 func (s *pending) awaitNext(stalled bool, most time.Duration) awaited {
 	s.mu.Lock()
 	s.fence()
@@ -480,14 +467,19 @@ func (s *pending) awaitNext(stalled bool, most time.Duration) awaited {
 		time.Sleep(min(most, shortPoll))
 		return workPending
 	}
-	stamp, event := pendingStamp(c), s.sync.CopyEvent(c.Pending())
+	ref, stamp, event := c.Ref(), pendingStamp(c), s.sync.CopyEvent(c.Pending())
 	s.mu.Unlock()
-	over := awaitEvent(s.sync, event, most)
+	over := false
+	if event == 0 { // no memory for a copy: poll
+		time.Sleep(min(most, longPoll))
+	} else {
+		over = awaitEvent(s.sync, event, most)
+	}
 	s.mu.Lock()
-	if !over {
+	if !over && event != 0 {
 		s.late = max(s.late, stamp)
 	}
-	if c.Resource == s.resource && c.Flags()&owner.Queued != 0 && pendingStamp(c) == stamp { // the same block still
+	if event != 0 && c.Ref() == ref && c.Flags()&owner.Queued != 0 && pendingStamp(c) == stamp { // the same block still
 		s.update(c, over)
 		s.releaseSpent()
 		if over {
@@ -506,16 +498,16 @@ func (s *pending) awaitNext(stalled bool, most time.Duration) awaited {
 
 var errStalled = errors.New("its work has not ended")
 
-// stallClock decides which entries of a collection have stalled. Each entry has a stamp, which
-// increases from entry to entry, so that the time of each entry does not have to be stored.
+// stallClock decides which blocks have stalled. Each block has a stamp, which
+// increases from block to block, so that the time of each block does not have to be stored.
 type stallClock struct {
-	stamp uint64             // of the last entry
-	late  uint64             // entries up to this stamp have stalled if they are still pending
+	stamp uint64             // of the last block
+	late  uint64             // blocks up to this stamp have stalled if they are still pending
 	marks [stallTicks]uint64 // the stamp at each of the last ticks
 	ticks uint32
 }
 
-// next returns the stamp of a new entry.
+// next returns the stamp of a new block.
 func (s *stallClock) next() uint64 {
 	s.stamp++
 	return s.stamp
@@ -529,18 +521,6 @@ func (s *stallClock) tick() {
 	s.late, *mark = max(s.late, *mark), s.stamp
 }
 
-// pendingWork is a collection of memory that waits for device work.
-type pendingWork interface {
-	// lastStamp returns the stamp of the last entry.
-	lastStamp() uint64
-	// stallUntil declares that pending entries up to a stamp have stalled, and releases the
-	// entries whose work is done.
-	stallUntil(stamp uint64)
-	// awaitNext waits for an entry that has not stalled, or for a stalled one that was not
-	// probed.
-	awaitNext(stalled bool, most time.Duration) awaited
-}
-
 // awaited is the result of awaitNext.
 type awaited int
 
@@ -550,13 +530,15 @@ const (
 	workEnded
 )
 
-// awaitWork waits for all work that was pending at its beginning or is added meanwhile, oldest
-// first, but not for stalled work beyond the probes.
-func awaitWork(w pendingWork) {
-	for awaitUnstalled(w) {
+// awaitAll waits for all work that was pending at its beginning or is added meanwhile, oldest
+// first, but not for stalled work beyond the probes. It reports stalled work. mu is not held.
+func (s *pending) awaitAll() {
+	s.completeAll()
+	defer s.reportStalled()
+	for s.awaitUnstalled() {
 	}
 	for lost := 0; lost < maxProbes; {
-		switch w.awaitNext(true, probeTime) {
+		switch s.awaitNext(true, probeTime) {
 		case nothingPending:
 			return
 		case workPending:
@@ -565,29 +547,30 @@ func awaitWork(w pendingWork) {
 	}
 }
 
-// awaitUnstalled waits until no entry is pending that has not stalled, for up to stallTime. It
-// reports whether that time has passed: then all entries that existed at its beginning have stalled.
-func awaitUnstalled(w pendingWork) bool {
-	last, end := w.lastStamp(), time.Now().Add(stallTime)
+// awaitUnstalled waits until no block is pending that has not stalled, for up to stallTime. It
+// reports whether that time has passed: then all blocks that existed at its beginning have stalled.
+func (s *pending) awaitUnstalled() bool {
+	s.mu.Lock()
+	last, end := s.stamp, time.Now().Add(stallTime)
+	s.mu.Unlock()
 	for {
 		most := time.Until(end)
 		if most <= 0 {
-			w.stallUntil(last)
+			s.mu.Lock()
+			s.late = max(s.late, last)
+			s.mu.Unlock()
+			s.completeAll()
 			return true
 		}
-		if w.awaitNext(false, most) == nothingPending {
+		if s.awaitNext(false, most) == nothingPending {
 			return false
 		}
 	}
 }
 
 // awaitEvent waits for an event, which it takes, and reports whether it finished in time. If the
-// runtime lost the event, a goroutine keeps waiting for it. 0 stands for an event of which no copy
-// could be made: its end is unknown.
+// runtime lost the event, a goroutine keeps waiting for it.
 func awaitEvent(s Synchronizer, event uintptr, most time.Duration) bool {
-	if event == 0 {
-		return false
-	}
 	if s.EventDone(event) {
 		s.ReleaseEvent(event)
 		return true
@@ -674,9 +657,10 @@ func (p *Pool) sameQueue(w *want) *owner.Cell {
 	return c
 }
 
-// awaitAll waits for pending work, except for stalled work, and reports that. p.mu is not held.
-func (p *Pool) awaitAll() {
-	p.pending.completeAll()
-	awaitWork(&p.pending)
-	p.pending.reportStalled()
+// reportStalled reports blocks that have stalled. p.mu is not held.
+func (p *Pool) reportStalled(stalled uint64) {
+	backgroundFailed("Pool.Release", &OpError{
+		Op: "Pool.Release", Place: p.Place(),
+		Err: fmt.Errorf("%d blocks of pool %q wait for work on the device: %w within %v", stalled, p.options.name, errStalled, stallTime),
+	})
 }

@@ -187,7 +187,7 @@ func NewPool(upstream Resource, options ...PoolOption) *Pool {
 	p.purging.heap = &p.heap
 	p.home = p.origin.list.Head()
 	origins.add(p.origin, true)
-	p.pending.init(&p.mu, p.sync, p.origin, o.name)
+	p.pending.init(&p.mu, p.sync, p.reportStalled)
 	p.pending.complete, p.pending.serveWaiters = p.complete, p.serveWaiters
 	if p.origin.index < uint32(len(poolTable)) {
 		poolTable[p.origin.index].Store(p)
@@ -376,7 +376,7 @@ func (e *LeakError) Error() string {
 func (p *Pool) Close() error {
 	emptyFronts()
 	p.origin.list.Sync()
-	p.awaitAll()
+	p.pending.awaitAll()
 	p.purging.mu.Lock() // so that every free block is there
 	defer p.purging.mu.Unlock()
 	p.mu.Lock()

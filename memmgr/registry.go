@@ -336,17 +336,13 @@ func (o *origin) drain(c *owner.Cell) {
 	o.bound.Load() // the race detector cannot see that C dropped the cell after retain set it
 	noteRelease(c)
 	block := upstreamBlock(c)
-	work := lastWorkOf(c, o.sync)
-	releaseQueue(c.Queue())
-	owner.Recycle(c)
-	switch {
-	case work.fenced() || len(work.events) > 1 || !work.cuda.over():
+	if !gatherWork(o.sync, c) {
 		later := block // only this copy is on the Go heap
-		keeper.after(work, func() { o.free(later) })
+		keeper.after(o.sync, c, func() { o.free(later) })
 		return
-	case len(work.events) == 1:
-		block.Event = work.events[0]
 	}
+	block.Event = c.SwapPending(0)
+	owner.Recycle(c)
 	o.free(block)
 }
 

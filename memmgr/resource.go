@@ -178,15 +178,21 @@ func FreeAfter(b Block, s Synchronizer, free func(Block)) {
 	if s == nil {
 		s = systemEvents
 	}
-	work := workOf(b.Event, s)
-	work.dropDone()
+	event := b.Event
 	b.Event = 0
-	if work.over() {
-		free(b)
-		return
+	if event != 0 && !s.EventDone(event) {
+		if c, err := owner.NewDead(nil); err == nil {
+			c.SwapPending(event)
+			later := b // only this copy is on the Go heap
+			keeper.after(s, c, func() { free(later) })
+			return
+		}
+		_ = s.WaitEvent(event) // there is no memory for a cell
 	}
-	later := b // only this copy is on the Go heap
-	keeper.after(work, func() { free(later) })
+	if event != 0 {
+		s.ReleaseEvent(event)
+	}
+	free(b)
 }
 
 // Waiting returns a resource over r whose requests wait for memory until the context ends: its
