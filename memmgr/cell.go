@@ -35,8 +35,4 @@ func rankLocks(p *Pool) {
 	block.SetRank(&p.mu.Mutex, block.RankPool)
 }
 
-func init() {
-	block.SetRank(&addingPending, block.RankPendingChange)
-	block.SetRank(&keeper.mu, block.RankLeaf)
-	block.SetRank(&queues.mu, block.RankLeaf)
-}
+func init() { block.SetRank(&keeper.mu, block.RankLeaf) }

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/memmgr/internal/order"
 )
 
 // A block that is freed twice is found at the second free, whichever way both went.
@@ -30,8 +32,7 @@ func TestChecksRejectLocksOutOfOrder(t *testing.T) {
 	require.NotPanics(t, func() {
 		p.pending.sweeping.Lock()
 		p.mu.Lock()
-		queues.mu.Lock()
-		queues.mu.Unlock() //nolint:staticcheck // only the order counts
+		order.HoldQueues()()
 		p.mu.Unlock()
 		p.pending.sweeping.Unlock()
 	})

@@ -74,7 +74,7 @@ const (
 
 // hostBytes returns host-readable memory as a slice.
 func hostBytes(address, size uintptr) []byte {
-	return unsafe.Slice((*byte)(foreignPointer(address)), size)
+	return unsafe.Slice((*byte)(owner.Pointer(address)), size)
 }
 
 func fillHost(address, size uintptr, value byte) {

@@ -4,6 +4,7 @@ import (
 	"github.com/usmbridge/usmbridge/internal/diag"
 	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/memmgr/internal/block"
+	"github.com/usmbridge/usmbridge/memmgr/internal/order"
 )
 
 // Tick runs one tick of the keeper for the pool.
@@ -32,10 +33,7 @@ func (p *Pool) Untended() { keeper.remove(p, false) }
 const TickTime = tickTime
 
 // HoldQueues locks the table of queues until the returned function is called.
-func HoldQueues() (let func()) {
-	queues.mu.Lock()
-	return queues.mu.Unlock
-}
+func HoldQueues() (let func()) { return order.HoldQueues() }
 
 // HoldGrowth lets no request ask the upstream until the returned function is called.
 func (p *Pool) HoldGrowth() (let func()) {
@@ -53,7 +51,7 @@ func (b Buffer) ClearPending() {
 	event := c.SwapPending(0)
 	c.LetPending()
 	if event != 0 {
-		systemEvents.ReleaseEvent(event)
+		order.System.ReleaseEvent(event)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/usmbridge/usmbridge/internal/diag"
 	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/memmgr/internal/block"
+	"github.com/usmbridge/usmbridge/memmgr/internal/order"
 	"github.com/usmbridge/usmbridge/memmgr/internal/shared"
 )
 
@@ -108,7 +109,7 @@ func (k *keeperState) idle() (idle, waiting bool) {
 }
 
 func (k *keeperState) loop() {
-	poll, look, tick := shortPoll, time.Now().Add(shortPoll), time.Now().Add(tickTime)
+	poll, look, tick := order.ShortPoll, time.Now().Add(order.ShortPoll), time.Now().Add(tickTime)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -124,7 +125,7 @@ func (k *keeperState) loop() {
 		select {
 		case <-k.wake:
 			// A wake-up only moves the next look forward.
-			poll = shortPoll
+			poll = order.ShortPoll
 			if soon := time.Now().Add(poll); soon.Before(look) {
 				look = soon
 			}
@@ -143,7 +144,7 @@ func (k *keeperState) loop() {
 			tick = time.Now().Add(tickTime)
 		}
 		// Looks that take long happen less often.
-		poll = min(max(min(2*poll, longPoll), 20*time.Since(start)), tickTime)
+		poll = min(max(min(2*poll, order.LongPoll), 20*time.Since(start)), tickTime)
 		look = time.Now().Add(poll)
 	}
 }

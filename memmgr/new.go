@@ -6,6 +6,7 @@ import (
 
 	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/memmgr/internal/block"
+	"github.com/usmbridge/usmbridge/memmgr/internal/order"
 	"github.com/usmbridge/usmbridge/memmgr/internal/pin"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
@@ -233,21 +234,18 @@ func (t *foreignTable) drain(c *owner.Cell) {
 	r := t.take(foreignNumber(c))
 	if c.Flags()&owner.Alias != 0 {
 		// The work of the alias is in the record, which Release keeps alive.
-		event, _ := copyPending(systemEvents, c.Record())
+		event, _ := order.CopyPending(c.Record())
 		c.SwapPending(event)
 		c.ClearFlags(owner.Alias)
 	}
-	if c.Pending() != 0 || c.Flags()&shownFlags != 0 {
-		s := events{}
-		if r.place.Ref() != nil {
-			s.queue = placeQueue(r.place)
-		}
-		if !gatherWork(s, c) || c.Pending() != 0 {
+	if c.Pending() != 0 || c.Flags()&order.ShownFlags != 0 {
+		s := order.EventsOf(r.place)
+		if !order.Gather(s, c) || c.Pending() != 0 {
 			keeper.after(s, c, r.end)
 			return
 		}
 	}
-	DropQueues(c)
+	order.DropQueues(c)
 	owner.Recycle(c)
 	r.end()
 }

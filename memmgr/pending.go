@@ -9,6 +9,7 @@ import (
 
 	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/memmgr/internal/block"
+	"github.com/usmbridge/usmbridge/memmgr/internal/order"
 )
 
 // pending is the part of a pool that holds the freed blocks whose device work has not finished. Memory
@@ -45,7 +46,7 @@ type pending struct {
 	onCUDA        []*owner.Cell
 	refused       []*owner.Cell
 	returnedBytes uint64 // of the three
-	cuda          cudaWork
+	cuda          order.CUDAWork
 	cudaStamp     uint64 // of cuda
 
 	batch    eventBatch
@@ -69,34 +70,6 @@ type eventBatch struct {
 	cells  [mostBatch]*owner.Cell
 	events [mostBatch]uintptr
 	done   [mostBatch]bool
-}
-
-// eventBatcher is an optional interface of a Synchronizer: the same operations on many events.
-type eventBatcher interface {
-	// EventsDone is EventDone for each event.
-	EventsDone(events []uintptr, done []bool)
-	// ReleaseEvents is ReleaseEvent for each event.
-	ReleaseEvents(events []uintptr)
-}
-
-func eventsDone(s Synchronizer, events []uintptr, done []bool) {
-	if b, ok := s.(eventBatcher); ok {
-		b.EventsDone(events, done)
-		return
-	}
-	for i, event := range events {
-		done[i] = s.EventDone(event)
-	}
-}
-
-func releaseEvents(s Synchronizer, events []uintptr) {
-	if b, ok := s.(eventBatcher); ok {
-		b.ReleaseEvents(events)
-		return
-	}
-	for _, event := range events {
-		s.ReleaseEvent(event)
-	}
 }
 
 // working reports whether the recorded work of a cell has not finished.
@@ -169,7 +142,7 @@ func (s *pending) dropWork(c *owner.Cell) {
 	if event := c.SwapPending(0); event != 0 {
 		s.sync.ReleaseEvent(event)
 	}
-	DropQueues(c)
+	order.DropQueues(c)
 }
 
 // addReturned adds a block that was exported.
@@ -187,7 +160,7 @@ func (s *pending) addReturned(c *owner.Cell) {
 // fence makes the returned blocks pending. Those of a place that was shown to libraries of CUDA first wait
 // for the work of CUDA, one batch at a time.
 func (s *pending) fence() {
-	if !s.cuda.over() {
+	if !s.cuda.Over() {
 		return
 	}
 	s.putAllBehind(&s.onCUDA, false)
@@ -195,7 +168,7 @@ func (s *pending) fence() {
 		return
 	}
 	var err error
-	if s.cuda, err = recordCUDA(s.returned[0].Place); err == nil && !s.cuda.over() {
+	if s.cuda, err = order.RecordCUDA(s.returned[0].Place); err == nil && !s.cuda.Over() {
 		s.onCUDA, s.returned = s.returned, s.onCUDA
 		s.cudaStamp = s.next()
 		return
@@ -211,9 +184,9 @@ func (s *pending) putAllBehind(list *[]*owner.Cell, refused bool) {
 	if len(*list) == 0 {
 		return
 	}
-	barriers := barriers{}
+	barriers := order.Barriers{}
 	for _, c := range *list {
-		if refused || !barriers.putBehind(s.sync, c) {
+		if refused || !barriers.PutBehind(s.sync, c) {
 			s.refused = append(s.refused, c)
 			continue
 		}
@@ -224,7 +197,7 @@ func (s *pending) putAllBehind(list *[]*owner.Cell, refused bool) {
 		}
 		s.add(c)
 	}
-	barriers.release(s.sync)
+	barriers.Release(s.sync)
 	// Last: a request that reads 0 does not wait for mu, and finds none of these blocks.
 	s.unstalled.Add(-int32(len(*list)))
 	clear(*list)
@@ -238,47 +211,6 @@ func (s *pending) fenceAgain() {
 	clear(s.refused)
 	s.refused = s.refused[:0]
 	s.fence()
-}
-
-// refusedBarrier stands for the event of a barrier that the runtime refused.
-const refusedBarrier = ^uintptr(0)
-
-// barriers has an owned event for each queue that took a barrier in a round, 0 if nothing is pending
-// on the queue.
-type barriers map[uintptr]uintptr
-
-// putBehind makes the memory of a dead cell wait for barriers on its queue of last use and on all
-// queues with unreported work, and reports whether the runtime accepted them.
-func (b barriers) putBehind(s Synchronizer, c *owner.Cell) bool {
-	for i, q := range fencesOf(c) {
-		event, submitted := b[q]
-		if !submitted {
-			var err error
-			if event, err = s.Barrier(q); err != nil {
-				event = refusedBarrier
-			}
-			b[q] = event
-		}
-		// A request for the block's queue of last use may get the block immediately, so the
-		// barrier on another queue has to precede later work of this queue.
-		other := i > 0
-		switch {
-		case event == refusedBarrier:
-			return false
-		case event == 0 || other && s.EventDone(event):
-		case addEvent(s, c, event, other) != nil:
-			return false
-		}
-	}
-	return true
-}
-
-func (b barriers) release(s Synchronizer) {
-	for _, event := range b {
-		if event != 0 && event != refusedBarrier {
-			s.ReleaseEvent(event)
-		}
-	}
 }
 
 // collect finishes blocks whose events are done. limit bounds the blocks queried.
@@ -326,7 +258,7 @@ func (s *pending) query(q *pendingQueue, from uint32, most int) (queried, done i
 		b.cells[queried], b.events[queried] = c, c.Pending()
 		next = queueLinks(c).behind()
 	}
-	eventsDone(s.sync, b.events[:queried], b.done[:queried])
+	order.EventsDone(s.sync, b.events[:queried], b.done[:queried])
 	for i, c := range b.cells[:queried] {
 		over := b.done[i]
 		if over {
@@ -348,14 +280,14 @@ func (s *pending) breathe(done int) {
 	spent := s.spent
 	s.spent = nil
 	s.mu.Unlock()
-	releaseEvents(s.sync, spent)
+	order.ReleaseEvents(s.sync, spent)
 	s.mu.Lock()
 }
 
 // releaseSpent releases the events of finished blocks. It holds mu and is for few of them; breathe
 // does it without.
 func (s *pending) releaseSpent() {
-	releaseEvents(s.sync, s.spent)
+	order.ReleaseEvents(s.sync, s.spent)
 	s.spent = s.spent[:0]
 }
 
@@ -464,14 +396,14 @@ func (s *pending) awaitNext(stalled bool, most time.Duration) awaited {
 		if !waits {
 			return nothingPending
 		}
-		time.Sleep(min(most, shortPoll))
+		time.Sleep(min(most, order.ShortPoll))
 		return workPending
 	}
 	ref, stamp, event := c.Ref(), pendingStamp(c), s.sync.CopyEvent(c.Pending())
 	s.mu.Unlock()
 	over := false
 	if event == 0 { // no memory for a copy: poll
-		time.Sleep(min(most, longPoll))
+		time.Sleep(min(most, order.LongPoll))
 	} else {
 		over = awaitEvent(s.sync, event, most)
 	}
@@ -605,7 +537,7 @@ func (p *Pool) slowFree(c *owner.Cell) {
 		p.tagsOf(c).add(c.Tag, -int64(c.Size), -1)
 		c.Tag = 0
 	}
-	shown := c.Flags()&shownFlags != 0 && p.origin.sync != nil
+	shown := c.Flags()&order.ShownFlags != 0 && p.origin.sync != nil
 	c.ResetFlags(p.origin.flags)
 	if !shown && !p.pending.working(c) {
 		p.endUse(c)

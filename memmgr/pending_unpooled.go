@@ -9,6 +9,7 @@ import (
 
 	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/memmgr/internal/block"
+	"github.com/usmbridge/usmbridge/memmgr/internal/order"
 )
 
 // unpooled holds memory that is in no pool and was released with work pending, for one Synchronizer.
@@ -92,7 +93,7 @@ func (k *keeperState) after(s Synchronizer, c *owner.Cell, free func()) {
 	refused := false
 	u.Lock()
 	u.frees[c] = free
-	if c.Flags()&shownFlags == 0 {
+	if c.Flags()&order.ShownFlags == 0 {
 		u.pending.add(c)
 	} else {
 		block.SetState(c, block.InUse)
@@ -111,25 +112,6 @@ func failedRelease(format string, args ...any) {
 }
 
 var errNoBarrier = errors.New("its queue refuses barriers, so the end of its consumers' work cannot be observed")
-
-// gatherWork makes the event of a dead cell that of all work on the memory, and removes its queues. If the
-// work has ended, the cell has no event. It reports false if there is no such event, because of work of
-// CUDA or because the runtime refused it: [keeperState.after] tries again.
-func gatherWork(s Synchronizer, c *owner.Cell) bool {
-	if s != nil && c.Flags()&shownFlags != 0 {
-		b := barriers{}
-		defer b.release(s)
-		if shownToCUDA(c.Place) || !b.putBehind(s, c) {
-			return false
-		}
-		c.ClearFlags(shownFlags)
-	}
-	DropQueues(c)
-	if event := c.Pending(); event != 0 && s != nil && s.EventDone(event) {
-		s.ReleaseEvent(c.SwapPending(0))
-	}
-	return true
-}
 
 // allUnpooled lists the unpooled memory.
 func (k *keeperState) allUnpooled() []*unpooled {

@@ -10,6 +10,7 @@ import (
 	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/memmgr/internal/block"
 	"github.com/usmbridge/usmbridge/memmgr/internal/front"
+	"github.com/usmbridge/usmbridge/memmgr/internal/order"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
@@ -174,7 +175,7 @@ func NewPool(upstream Resource, options ...PoolOption) *Pool {
 	p.poisons = debug.Poison && p.flags&owner.HostReadable != 0
 	p.watched = p.trace != nil || p.poisons
 	if p.sync == nil {
-		p.sync = systemEvents
+		p.sync = order.System
 	}
 	p.origin.resource = p
 	p.origin.list = owner.NewList(p.freeCell)
@@ -216,7 +217,7 @@ func (p *Pool) annotate(c *owner.Cell, tag string, q *syclobj.Queue) {
 	}
 	noteAllocation(c)
 	if q != nil && q != p.placeQueue { // a cell without a queue means the default one
-		noteQueue(c, q)
+		order.NoteQueue(c, q)
 	}
 	if p.trace != nil {
 		p.trace.add(traceAlloc, c)
@@ -337,11 +338,11 @@ func (p *Pool) Free(b Block) {
 		panic(misuse("Pool.Free", "the block at %#x is not of this pool, or was freed before", b.Address))
 	}
 	if b.Event != 0 {
-		if c.Queue() == 0 && (retainQueueRef(b.Queue) || p.origin.place == nil) {
+		if c.Queue() == 0 && (order.RetainQueue(b.Queue) || p.origin.place == nil) {
 			c.SetQueue(b.Queue)
 		}
 		// The user holds the block until Release. If the events cannot be joined, wait here.
-		if addEvent(p.sync, c, b.Event, false) != nil {
+		if order.AddEvent(p.sync, c, b.Event, false) != nil {
 			_ = p.sync.WaitEvent(b.Event)
 		}
 		p.sync.ReleaseEvent(b.Event)

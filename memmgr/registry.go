@@ -11,6 +11,7 @@ import (
 
 	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/memmgr/internal/dropped"
+	"github.com/usmbridge/usmbridge/memmgr/internal/order"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
@@ -320,7 +321,7 @@ func placeOfCell(c *owner.Cell) *syclobj.Place {
 	if c.Place == 0 {
 		return syclobj.HostPlace()
 	}
-	return syclobj.WrapPlace(foreignPointer(c.Place))
+	return syclobj.WrapPlace(owner.Pointer(c.Place))
 }
 
 // plainCells is the home of the cells of all resources that are not pools.
@@ -336,7 +337,7 @@ func (o *origin) drain(c *owner.Cell) {
 	o.bound.Load() // the race detector cannot see that C dropped the cell after retain set it
 	noteRelease(c)
 	block := upstreamBlock(c)
-	if !gatherWork(o.sync, c) {
+	if !order.Gather(o.sync, c) {
 		later := block // only this copy is on the Go heap
 		keeper.after(o.sync, c, func() { o.free(later) })
 		return

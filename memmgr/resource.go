@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
+	"github.com/usmbridge/usmbridge/memmgr/internal/order"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
@@ -176,7 +177,7 @@ func As[T any](r Resource) (T, bool) {
 // that of the SYCL runtime. Resources that do not reuse memory implement Free with it.
 func FreeAfter(b Block, s Synchronizer, free func(Block)) {
 	if s == nil {
-		s = systemEvents
+		s = order.System
 	}
 	event := b.Event
 	b.Event = 0
@@ -291,7 +292,7 @@ func newCellBuffer(r Resource, request Request) (Buffer, error) {
 	noteAllocation(c)
 	c.Resource = o.index // last: from now on reports list the cell
 	if request.Queue != nil {
-		noteQueue(c, request.Queue)
+		order.NoteQueue(c, request.Queue)
 	}
 	return Buffer{ref: c.Ref()}, nil
 }
@@ -375,7 +376,7 @@ func noPages(format string, args ...any) error {
 // usmResource allocates unified shared memory of one context, device and kind from the
 // SYCL runtime.
 type usmResource struct {
-	events
+	order.Events
 	usage
 	place  *syclobj.Place
 	kind   syclobj.USMKind
@@ -409,7 +410,7 @@ func USM(q *syclobj.Queue, kind syclobj.USMKind) Resource {
 		return &usmResource{kind: kind, err: err}
 	}
 	return &usmResource{
-		events: events{queue: placeQueue(place)},
+		Events: order.EventsOf(place),
 		place:  place, kind: kind, total: q.Device().Info().GlobalMemSize,
 	}
 }

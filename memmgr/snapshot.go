@@ -242,7 +242,7 @@ func describe(f owner.Facts) (b LiveBuffer, ok bool) {
 	case f.IsOf(foreignCells):
 		b.Place = foreign.place(uint32(f.Context))
 	case f.Ref.TryRetain(): // C made the cell, and frees the place with its last reference
-		b.Place = syclobj.WrapPlace(foreignPointer(f.Place))
+		b.Place = syclobj.WrapPlace(owner.Pointer(f.Place))
 		f.Ref.Cell().Release()
 	}
 	return b, f.Ref.Valid()

@@ -64,9 +64,9 @@ type Cell struct {
 	Magazine uint64 // a pool's magazine that this cell heads
 }
 
-// pointer converts an address outside the Go heap. The detour through memory avoids the checks of vet
+// Pointer converts an address outside the Go heap. The detour through memory avoids the checks of vet
 // and checkptr, which know only Go objects.
-func pointer(address uintptr) unsafe.Pointer {
+func Pointer(address uintptr) unsafe.Pointer {
 	return *(*unsafe.Pointer)(unsafe.Pointer(&address))
 }
 
@@ -83,7 +83,7 @@ func (c *Cell) Count() uint32 { return uint32(c.word.Load()) }
 func (c *Cell) Ref() Ref { return Ref{cell: c, generation: uint32(c.word.Load() >> 32)} }
 
 // Data returns the base address of the allocation as a pointer.
-func (c *Cell) Data() unsafe.Pointer { return pointer(c.Address) }
+func (c *Cell) Data() unsafe.Pointer { return Pointer(c.Address) }
 
 // Home returns the list that gets the cell when C drops its last reference.
 func (c *Cell) Home() *List { return listOf(c.home) }
@@ -183,7 +183,7 @@ type Link uintptr
 func LinkTo(c *Cell) Link { return Link(unsafe.Pointer(c)) }
 
 // Cell returns the cell, nil at the end of a chain.
-func (l Link) Cell() *Cell { return (*Cell)(pointer(uintptr(l))) }
+func (l Link) Cell() *Cell { return (*Cell)(Pointer(uintptr(l))) }
 
 // Unref drops a reference and reports whether it was the last. If so, the caller must finish the cell
 // ([Cell.Finish], or its own drain function).

@@ -117,7 +117,7 @@ func listOf(address uintptr) *List {
 	if address == 0 {
 		return nil
 	}
-	return (*lists.Load())[(*clist)(pointer(address)).id]
+	return (*lists.Load())[(*clist)(Pointer(address)).id]
 }
 
 // empty reports whether the list has no cells. Goroutines that still know a retired list may call it when
@@ -132,7 +132,7 @@ func (l *List) Head() *atomic.Uintptr { return &l.c.head }
 // Take removes and returns all cells of the list, oldest first, linked by Cell.Next, or nil. The caller
 // owns them.
 func (l *List) Take() *Cell {
-	c := (*Cell)(pointer(l.c.head.Swap(0)))
+	c := (*Cell)(Pointer(l.c.head.Swap(0)))
 	if c != nil {
 		afterC()
 	}
@@ -239,9 +239,9 @@ func (l *List) Retire() {
 
 // push puts a dead cell on its home list and wakes the reaper if it sleeps.
 func push(c *Cell) {
-	l := (*clist)(pointer(c.home))
+	l := (*clist)(Pointer(c.home))
 	// Read waker before the push: after it, the list may be drained and retired.
-	w := (*waker)(pointer(l.waker))
+	w := (*waker)(Pointer(l.waker))
 	for {
 		head := l.head.Load()
 		c.Next = Link(head)

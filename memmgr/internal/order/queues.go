@@ -1,4 +1,4 @@
-package memmgr
+package order
 
 import (
 	"slices"
@@ -29,9 +29,9 @@ var queues = struct {
 	withOthers atomic.Int32 // cells in others
 }{byRef: map[uintptr]*queueRecord{}, byHash: map[uint64][]*queueRecord{}, others: map[*owner.Cell][]uintptr{}}
 
-// noteQueue records the queue of last use of a cell that no other goroutine knows yet; for
+// NoteQueue records the queue of last use of a cell that no other goroutine knows yet; for
 // other cells see [moveTo]. Closed queues and queues of the host are not recorded.
-func noteQueue(c *owner.Cell, q *syclobj.Queue) {
+func NoteQueue(c *owner.Cell, q *syclobj.Queue) {
 	rec, _ := retainQueue(q)
 	if rec != nil {
 		noteRecord(c, rec)
@@ -162,8 +162,8 @@ func lookUpQueue(q *syclobj.Queue) (rec *queueRecord, own uintptr, err error) {
 	return nil, own, nil
 }
 
-// retainQueueRef adds a user to a queue that is in the table, and reports whether it is there.
-func retainQueueRef(ref uintptr) bool {
+// RetainQueue adds a user to a queue that is in the table, and reports whether it is there.
+func RetainQueue(ref uintptr) bool {
 	if ref == 0 {
 		return false
 	}
@@ -213,7 +213,7 @@ func dropQueue(ref uintptr) {
 }
 
 // QueueRef implements Synchronizer.
-func (events) QueueRef(q *syclobj.Queue) uintptr {
+func (Events) QueueRef(q *syclobj.Queue) uintptr {
 	if q == nil || q.IsHost() {
 		return 0
 	}
@@ -234,7 +234,7 @@ func (events) QueueRef(q *syclobj.Queue) uintptr {
 }
 
 // SameOrder implements Synchronizer.
-func (events) SameOrder(a, b uintptr) bool {
+func (Events) SameOrder(a, b uintptr) bool {
 	if a == 0 || a != b {
 		return false
 	}
@@ -242,4 +242,15 @@ func (events) SameOrder(a, b uintptr) bool {
 	defer queues.mu.Unlock()
 	r := queues.byRef[a]
 	return r != nil && r.inOrder
+}
+
+// HoldQueues locks the table of queues until the returned function is called. For tests.
+func HoldQueues() (let func()) {
+	queues.mu.Lock()
+	return queues.mu.Unlock
+}
+
+func init() {
+	block.SetRank(&addingPending, block.RankPendingChange)
+	block.SetRank(&queues.mu, block.RankLeaf)
 }

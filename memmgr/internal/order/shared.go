@@ -1,4 +1,4 @@
-package memmgr
+package order
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/usmbridge/usmbridge/internal/diag"
 	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
@@ -19,53 +20,21 @@ import (
 //     and for imported memory its queue of last use.
 //
 // Libraries of CUDA work on streams, for which SYCL has no events. Beside the work of the queues there is
-// cudaWork, that of all streams of a device. Waits and submissions wait for it (awaitCUDA). Releases of memory
-// record it, and the memory is freed or reused when it is over. It does not replace barriers on the queues, because
+// CUDAWork, that of all streams of a device. Waits and submissions wait for it (awaitCUDA). Releases of memory
+// record it, and the memory is freed or reused when it is over. It does not replace Barriers on the queues, because
 // SYCL holds work back behind host tasks.
 //
 // The record of an alias is that of the cell to which it refers.
 
-// shownFlags are the flags of memory that was given to other libraries.
-const shownFlags = owner.Exported | owner.Async | owner.OnQueues | owner.CUDA
+// ShownFlags are the flags of memory that was given to other libraries.
+const ShownFlags = owner.Exported | owner.Async | owner.OnQueues | owner.CUDA
 
 // onDefault are the flags of memory on which other libraries may use the default queues of its place.
 const onDefault = owner.Exported | owner.Foreign | owner.Async
 
-// record returns the cell with the pending event and the queues of memory that is referenced,
-// or panics.
-func (b Buffer) record(op string) *owner.Cell { return b.live(op).Record() }
-
-// SharedOn records that other libraries may submit work on the memory to q without reporting it. Later
-// host accesses, copies, exports and launches come after the work on q, and so does the reuse of the
-// memory. The buffer remembers the last 32 such queues; of older ones it orders the work that was
-// submitted before they were forgotten. A nil queue is the own queue of the memory's place. SharedOn ignores
-// queues of the host and closed queues.
-func (b Buffer) SharedOn(q *syclobj.Queue) {
-	c := b.record("SharedOn")
-	if q == nil || placeOfCell(c).HasQueue(q) {
-		sharedOnOwn(c)
-		return
-	}
-	rec, _ := retainQueue(q)
-	if rec == nil {
-		return
-	}
-	defer releaseQueue(rec.ref)
-	c.SetFlags(owner.OnQueues)
-	addingPending.Lock()
-	defer addingPending.Unlock()
-	queues.mu.Lock()
-	if addOther(c, rec.ref) {
-		rec.users++
-	}
-	surplus := takeSurplus(c)
-	queues.mu.Unlock()
-	endSurplus(c, surplus)
-}
-
-// sharedOnOwn is SharedOn for the place's own queue.
-func sharedOnOwn(c *owner.Cell) {
-	showOwnQueue(c.Place)
+// SharedOnOwn is SharedOn for the place's own queue.
+func SharedOnOwn(c *owner.Cell) {
+	ShowOwnQueue(c.Place)
 	if c.Flags()&owner.Async == 0 { // reading is cheaper than setting
 		c.SetFlags(owner.Async)
 	}
@@ -93,84 +62,13 @@ func endSurplus(c *owner.Cell, q uintptr) {
 		return
 	}
 	defer releaseQueue(q)
-	event, err := systemEvents.Barrier(q)
+	event, err := System.Barrier(q)
 	if err == nil && event != 0 {
 		err = joinPending(c, nil, event)
 	}
 	if err != nil {
-		backgroundFailed("Buffer.SharedOn", err)
+		diag.Failed("Buffer.SharedOn", err)
 	}
-}
-
-// importedOn records that the owner of foreign memory that no other goroutine knows yet may have
-// unreported work on q. Unlike SharedOn it adds no barrier to the end of the memory.
-func (b Buffer) importedOn(q *syclobj.Queue, place *syclobj.Place) {
-	c := b.ref.Cell()
-	alias := c.Flags()&owner.Alias != 0
-	switch own := place.HasQueue(q); {
-	case own && alias:
-		sharedOnOwn(c.Record())
-	case own:
-		showOwnQueue(c.Place)
-	case alias:
-		b.SharedOn(q)
-	default:
-		noteQueue(c, q)
-	}
-}
-
-// ExportOn gives the memory to a consumer that works on q: later work of q starts after all earlier
-// work on the memory, and the memory is exported and shared on q (SetExported, SharedOn). If the runtime
-// refuses the order, ExportOn waits for the work. The error is the failure of earlier work, or
-// syclobj.ErrClosed; then nothing was recorded.
-func (b Buffer) ExportOn(q *syclobj.Queue) error {
-	if q == nil || q.IsHost() {
-		err := b.Wait()
-		if err == nil {
-			b.SetExported()
-		}
-		return err
-	}
-	c := b.record("ExportOn")
-	rec, err := retainQueue(q)
-	if err != nil {
-		return err
-	}
-	defer releaseQueue(rec.ref)
-	event, err := copyPending(systemEvents, c)
-	if err == nil {
-		err = awaitCUDA(context.Background(), c)
-	}
-	if err == nil {
-		others := sharedQueues(c)
-		err = orderQueue(rec.ref, event, others)
-		releaseQueues(others)
-	}
-	if event != 0 {
-		systemEvents.ReleaseEvent(event)
-	}
-	if err != nil {
-		if err := b.Wait(); err != nil {
-			return err
-		}
-	}
-	b.SetExported()
-	b.SharedOn(q)
-	return nil
-}
-
-// SharedQueues returns the queues (sycl::queue*) on which other libraries may have unreported work on
-// the memory, except for the default queues of its place. The caller deletes them.
-func (b Buffer) SharedQueues() []unsafe.Pointer {
-	all := recordedQueues(b.record("SharedQueues"))
-	defer releaseQueues(all)
-	var own []unsafe.Pointer
-	for _, q := range all {
-		if ref := copyQueueRef(q); ref != 0 {
-			own = append(own, foreignPointer(ref))
-		}
-	}
-	return own
 }
 
 // DropQueues removes the queues that are recorded for a dead owner cell of another package of this
@@ -227,11 +125,11 @@ func awaitCUDA(ctx context.Context, c *owner.Cell) error {
 	if ctx.Done() == nil {
 		return waitCUDA(c.Place)
 	}
-	w, err := recordCUDA(c.Place)
+	w, err := RecordCUDA(c.Place)
 	if err == nil {
-		err = poll(ctx, w.over)
+		err = poll(ctx, w.Over)
 	}
-	w.drop()
+	w.Drop()
 	return err
 }
 
@@ -260,9 +158,9 @@ func waitShared(ctx context.Context, c *owner.Cell) error {
 		return waitQueues(all)
 	}
 	var events []uintptr
-	defer func() { systemEvents.ReleaseEvents(events) }()
+	defer func() { System.ReleaseEvents(events) }()
 	for _, q := range all {
-		event, err := systemEvents.Barrier(q)
+		event, err := System.Barrier(q)
 		if err != nil {
 			return err
 		}
@@ -284,16 +182,16 @@ func awaitAndRelease(ctx context.Context, event uintptr) error {
 	if event == 0 {
 		return nil
 	}
-	defer systemEvents.ReleaseEvent(event)
-	if err := poll(ctx, func() bool { return systemEvents.EventDone(event) }); err != nil {
+	defer System.ReleaseEvent(event)
+	if err := poll(ctx, func() bool { return System.EventDone(event) }); err != nil {
 		return err
 	}
-	return systemEvents.WaitEvent(event)
+	return System.WaitEvent(event)
 }
 
 // poll waits until over returns true or the context ends.
 func poll(ctx context.Context, over func() bool) error {
-	for pause := shortPoll; !over(); pause = min(2*pause, longPoll) {
+	for pause := ShortPoll; !over(); pause = min(2*pause, LongPoll) {
 		timer := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
@@ -315,11 +213,75 @@ func (s *Submission) addShared(c *owner.Cell) {
 		if s.record != nil && s.record.inOrder && (q == s.record.ref || equalQueueRefs(q, s.record.ref)) {
 			continue
 		}
-		event, err := systemEvents.Barrier(q)
+		event, err := System.Barrier(q)
 		if err != nil {
 			s.failed = both(s.failed, err)
 			continue
 		}
-		s.after = append(s.after, foreignPointer(event))
+		s.after = append(s.after, owner.Pointer(event))
 	}
+}
+
+// SharedOn records that other libraries may submit work on the memory of a cell to q, which is not the own
+// queue of the place, without reporting it.
+func SharedOn(c *owner.Cell, q *syclobj.Queue) {
+	rec, _ := retainQueue(q)
+	if rec == nil {
+		return
+	}
+	defer releaseQueue(rec.ref)
+	c.SetFlags(owner.OnQueues)
+	addingPending.Lock()
+	defer addingPending.Unlock()
+	queues.mu.Lock()
+	if addOther(c, rec.ref) {
+		rec.users++
+	}
+	surplus := takeSurplus(c)
+	queues.mu.Unlock()
+	endSurplus(c, surplus)
+}
+
+// Behind makes later work of q start after all earlier work on the memory of a cell. If the runtime
+// refuses the order, or q is nil or of the host, it waits for the work. The error is the failure of earlier
+// work, or syclobj.ErrClosed.
+func Behind(q *syclobj.Queue, c *owner.Cell) error {
+	if q == nil || q.IsHost() {
+		return Wait(context.Background(), c, false)
+	}
+	rec, err := retainQueue(q)
+	if err != nil {
+		return err
+	}
+	defer releaseQueue(rec.ref)
+	event, err := CopyPending(c)
+	if err == nil {
+		err = awaitCUDA(context.Background(), c)
+	}
+	if err == nil {
+		others := sharedQueues(c)
+		err = orderQueue(rec.ref, event, others)
+		releaseQueues(others)
+	}
+	if event != 0 {
+		System.ReleaseEvent(event)
+	}
+	if err != nil {
+		return Wait(context.Background(), c, false)
+	}
+	return nil
+}
+
+// SharedQueues returns owned references of the queues on which other libraries may have unreported work on
+// the memory of a cell, except for the default queues of its place.
+func SharedQueues(c *owner.Cell) []unsafe.Pointer {
+	all := recordedQueues(c)
+	defer releaseQueues(all)
+	var own []unsafe.Pointer
+	for _, q := range all {
+		if ref := copyQueueRef(q); ref != 0 {
+			own = append(own, owner.Pointer(ref))
+		}
+	}
+	return own
 }

@@ -1,0 +1,64 @@
+package order
+
+import "github.com/usmbridge/usmbridge/internal/owner"
+
+// Barriers has an owned event for each queue that took a barrier in a round, 0 if nothing is pending
+// on the queue.
+type Barriers map[uintptr]uintptr
+
+// refusedBarrier stands for the event of a barrier that the runtime refused.
+const refusedBarrier = ^uintptr(0)
+
+// PutBehind makes the memory of a dead cell wait for barriers on its queue of last use and on all
+// queues with unreported work, and reports whether the runtime accepted them.
+func (b Barriers) PutBehind(s Synchronizer, c *owner.Cell) bool {
+	for i, q := range fencesOf(c) {
+		event, submitted := b[q]
+		if !submitted {
+			var err error
+			if event, err = s.Barrier(q); err != nil {
+				event = refusedBarrier
+			}
+			b[q] = event
+		}
+		// A request for the block's queue of last use may get the block immediately, so the
+		// barrier on another queue has to precede later work of this queue.
+		other := i > 0
+		switch {
+		case event == refusedBarrier:
+			return false
+		case event == 0 || other && s.EventDone(event):
+		case AddEvent(s, c, event, other) != nil:
+			return false
+		}
+	}
+	return true
+}
+
+// Release releases the events.
+func (b Barriers) Release(s Synchronizer) {
+	for _, event := range b {
+		if event != 0 && event != refusedBarrier {
+			s.ReleaseEvent(event)
+		}
+	}
+}
+
+// Gather makes the event of a dead cell that of all work on the memory, and removes its queues. If the
+// work has ended, the cell has no event. It reports false if there is no such event, because of work of
+// CUDA or because the runtime refused it. Then the caller keeps the cell and tries again later.
+func Gather(s Synchronizer, c *owner.Cell) bool {
+	if s != nil && c.Flags()&ShownFlags != 0 {
+		b := Barriers{}
+		defer b.Release(s)
+		if shownToCUDA(c.Place) || !b.PutBehind(s, c) {
+			return false
+		}
+		c.ClearFlags(ShownFlags)
+	}
+	DropQueues(c)
+	if event := c.Pending(); event != 0 && s != nil && s.EventDone(event) {
+		s.ReleaseEvent(c.SwapPending(0))
+	}
+	return true
+}

@@ -1,0 +1,334 @@
+package order
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/usmbridge/usmbridge/internal/owner"
+	"github.com/usmbridge/usmbridge/memmgr/internal/block"
+	"github.com/usmbridge/usmbridge/syclobj"
+)
+
+var errNoReference = errors.New("the library gives no reference of an event")
+
+// joinEvents returns an owned event that is complete when a and b are. It takes neither. a is 0 if
+// there is only b. If ordered, the event is one of the queue in any case, so that b precedes later
+// work of an in-order queue even if it is not an event of that queue.
+//
+// The runtime may refuse it. Then nothing has changed, and the caller keeps both events, waits for
+// one of them, or tries again later.
+func joinEvents(s Synchronizer, queue, a, b uintptr, ordered bool) (uintptr, error) {
+	switch {
+	case a != 0:
+		return s.Join(queue, a, b)
+	case ordered:
+		return s.Join(queue, b, b)
+	}
+	if own := s.CopyEvent(b); own != 0 {
+		return own, nil
+	}
+	return 0, errNoReference
+}
+
+// AddEvent makes a cell that only the caller has wait for an event beside its own. It does not
+// take the event. If ordered, the event precedes later work of the cell's queue. On an error
+// nothing has changed.
+func AddEvent(s Synchronizer, c *owner.Cell, event uintptr, ordered bool) error {
+	own := c.Pending()
+	if own != 0 && s.EventDone(own) {
+		own = 0
+	}
+	joined, err := joinEvents(s, c.Queue(), own, event, ordered)
+	if err != nil {
+		return err
+	}
+	if old := c.SwapPending(joined); old != 0 {
+		s.ReleaseEvent(old)
+	}
+	return nil
+}
+
+// both is errors.Join, but returns a single error unchanged.
+func both(a, b error) error {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	}
+	return errors.Join(a, b)
+}
+
+// addingPending is held while an event is added to a cell, and while the queue of a cell that other
+// goroutines may use is changed. Without it a cell can only lose an event that is done.
+//
+// If the queue of a cell is in-order, the pending event precedes later work of that queue:
+// [Submission.Begin] relies on this and returns no event then. Therefore [replacePending] stores the
+// event before the queue.
+var addingPending block.Mutex
+
+// moveTo makes a queue, which the caller holds, the queue of last use, and puts the pending event
+// before later work of it. If the runtime refuses the barrier, moveTo waits for the event.
+func moveTo(c *owner.Cell, rec *queueRecord) {
+	if c.Queue() == rec.ref {
+		return
+	}
+	addingPending.Lock()
+	defer addingPending.Unlock()
+	if c.Queue() == rec.ref {
+		return
+	}
+	event := pendingEvent(c)
+	if event == 0 {
+		noteRecord(c, rec)
+		return
+	}
+	defer System.ReleaseEvent(event)
+	if !System.EventDone(event) {
+		joined, err := joinEvents(System, rec.ref, 0, event, true)
+		if err == nil {
+			if old := replacePending(c, rec, joined); old != 0 {
+				System.ReleaseEvent(old)
+			}
+			return
+		}
+		keepFailure(c, System.WaitEvent(event))
+	}
+	noteRecord(c, rec)
+}
+
+// joinPending adds an event to a cell, which it takes, and makes the event's queue the queue of last
+// use. If that queue is not known, rec is nil: the queue of last use stays, and its later work runs
+// after the event. If the runtime refuses the barrier, joinPending waits for the work. It returns
+// the failure of work that no later wait can report. addingPending is held.
+func joinPending(c *owner.Cell, rec *queueRecord, event uintptr) error {
+	old, failed := CopyPending(c)
+	defer func() {
+		if old != 0 {
+			System.ReleaseEvent(old)
+		}
+	}()
+	before := old // has to precede the result
+	if old != 0 && System.EventDone(old) {
+		failed = System.WaitEvent(old) // returns immediately, with the failure of the work
+		before = 0
+	}
+	queue := c.Queue()
+	stray := rec == nil && queue != 0 && !System.EventDone(event)
+	if rec != nil {
+		queue = rec.ref
+	}
+	if before != 0 || stray {
+		if joined, err := joinEvents(System, queue, before, event, stray); err == nil {
+			System.ReleaseEvent(event)
+			event = joined
+		} else {
+			if before != 0 {
+				failed = System.WaitEvent(before)
+			}
+			if stray {
+				failed = both(failed, System.WaitEvent(event))
+			}
+		}
+	}
+	replaced := replacePending(c, rec, event)
+	if replaced == 0 {
+		return failed
+	}
+	defer System.ReleaseEvent(replaced)
+	if old == 0 { // the cell had an event that could not be copied
+		failed = both(failed, System.WaitEvent(replaced))
+	}
+	return failed
+}
+
+// replacePending stores an owned event that precedes later work of the queue in a cell, then the
+// queue of last use unless rec is nil, and then counts the change: a goroutine that reads the new
+// count also reads the new event and queue. It returns the former event, which the caller owns.
+// addingPending is held.
+func replacePending(c *owner.Cell, rec *queueRecord, event uintptr) uintptr {
+	c.HoldPending()
+	old := c.SwapPending(event)
+	c.LetPending()
+	if rec != nil {
+		noteRecord(c, rec)
+	}
+	changesOf(c).Add(oneChange)
+	return old
+}
+
+// Wait waits for recorded work on a cell, and for all work on the queues with which other libraries were shown
+// the memory. It returns the failure of the work. forOthers leaves out unreported work on the own queue of the
+// place.
+func Wait(ctx context.Context, c *owner.Cell, forOthers bool) error {
+	err := waitRecorded(ctx, c)
+	flags := c.Flags()
+	switch {
+	case err != nil || flags&(owner.Seen|owner.Failed) == 0:
+		return err
+	case flags&owner.Failed != 0 && c.TakeFailure():
+		return &syclobj.OpError{Op: "wait for work on a buffer", Err: syclobj.ErrAsync}
+	case forOthers && onlyOwnQueue(c):
+		return nil
+	}
+	return waitShared(ctx, c)
+}
+
+func waitRecorded(ctx context.Context, c *owner.Cell) error {
+	if c.Pending() == 0 {
+		return nil
+	}
+	event, err := CopyPending(c)
+	switch {
+	case event == 0: // without a call of the context, which may start a timer
+	case ctx.Done() == nil:
+		err = System.WaitEvent(event)
+		System.ReleaseEvent(event)
+	default:
+		ev := syclobj.TakeEvent(nil, owner.Pointer(event))
+		defer func() { _ = ev.Close() }()
+		err = ev.Wait(ctx)
+		if ended := ctx.Err(); ended != nil && errors.Is(err, ended) {
+			return err
+		}
+	}
+	clearPending(c)
+	return err
+}
+
+// CopyPending returns an owned copy of the pending event, 0 if there is none. If the library cannot
+// copy the event for lack of memory, CopyPending tries again until it can or until the work has ended,
+// and returns the failure of the work. It holds the spin bit only for the attempts: the work may need
+// Python's GIL, whose holder may spin.
+func CopyPending(c *owner.Cell) (event uintptr, failed error) {
+	for c.Pending() != 0 {
+		c.HoldPending()
+		pending, ended := c.Pending(), true
+		if pending != 0 {
+			if event = System.CopyEvent(pending); event == 0 {
+				if ended = hasEnded(pending); ended {
+					failed = System.WaitEvent(pending) // returns immediately
+				}
+			}
+		}
+		c.LetPending()
+		if ended {
+			return event, failed
+		}
+		time.Sleep(copyPause)
+	}
+	return 0, nil
+}
+
+// pendingEvent is CopyPending for callers that cannot return a failure. It stays on the memory.
+func pendingEvent(c *owner.Cell) uintptr {
+	event, failed := CopyPending(c)
+	keepFailure(c, failed)
+	return event
+}
+
+// keepFailure makes the next wait for the memory of a cell return a failure of work.
+func keepFailure(c *owner.Cell, failed error) {
+	if failed != nil {
+		c.SetFlags(owner.Failed)
+	}
+}
+
+// copyPause is the time between two attempts to copy an event.
+const copyPause = time.Millisecond
+
+// hasEnded reports whether an event is done or its state is unknown, as after a failure.
+func hasEnded(event uintptr) bool { return System.EventDone(event) || System.unknown(event) }
+
+// clearPending removes the pending event if it is done.
+func clearPending(c *owner.Cell) {
+	c.HoldPending()
+	event := c.Pending()
+	if event != 0 && System.EventDone(event) {
+		c.SwapPending(0)
+	} else {
+		event = 0
+	}
+	c.LetPending()
+	if event != 0 {
+		System.ReleaseEvent(event)
+	}
+}
+
+// UsedOn makes q the queue of last use of a cell, and puts pending work before its later work.
+func UsedOn(c *owner.Cell, q *syclobj.Queue) {
+	rec, _ := retainQueue(q)
+	if rec == nil {
+		return
+	}
+	defer releaseQueue(rec.ref)
+	moveTo(c, rec)
+}
+
+// SetPending adds an event of q, or of an unknown queue if q is nil, to the work that is pending on a cell.
+func SetPending(c *owner.Cell, q *syclobj.Queue, ev *syclobj.Event) error {
+	rec, closed := retainQueue(q)
+	if rec != nil {
+		defer releaseQueue(rec.ref)
+	}
+	ref := uintptr(0)
+	if ev != nil {
+		ref = eventRef(ev)
+	}
+	if ref != 0 {
+		addingPending.Lock()
+		defer addingPending.Unlock()
+		return both(joinPending(c, rec, ref), closed)
+	}
+	if rec != nil {
+		moveTo(c, rec)
+	}
+	if ev == nil {
+		return closed
+	}
+	// The event has no reference of the runtime: it is host work, or complete.
+	return both(ev.Wait(context.Background()), closed)
+}
+
+// Pending reports whether recorded work on a cell has not finished.
+func Pending(c *owner.Cell) bool {
+	event := pendingEvent(c)
+	if event == 0 {
+		return false
+	}
+	defer System.ReleaseEvent(event)
+	return !System.EventDone(event)
+}
+
+// Event returns an owned event that completes with the work for which Wait waits, 0 if there is none. It waits
+// itself for work for which the runtime gives no event, or no common event with the rest.
+func Event(c *owner.Cell) uintptr {
+	event := pendingEvent(c)
+	s := Events{ownQueue(c.Place)}
+	_ = awaitCUDA(context.Background(), c)
+	all := sharedQueues(c)
+	defer releaseQueues(all)
+	for _, q := range all {
+		last, err := s.Barrier(q)
+		switch {
+		case err != nil:
+			keepFailure(c, waitQueues([]uintptr{q}))
+			continue
+		case last == 0:
+			continue
+		case event == 0:
+			event = last
+			continue
+		}
+		joined, err := s.Join(0, event, last)
+		if err != nil {
+			keepFailure(c, s.WaitEvent(last))
+			s.ReleaseEvent(last)
+			continue
+		}
+		s.ReleaseEvents([]uintptr{event, last})
+		event = joined
+	}
+	return event
+}

@@ -1,0 +1,253 @@
+//go:build cgo && linux
+
+package order
+
+/*
+#cgo CFLAGS: -I${SRCDIR}/../../../syclobj
+#include "usmb_sycl.h"
+#cgo noescape usmb_sycl_events_done
+#cgo nocallback usmb_sycl_events_done
+
+static void go_event_copies(uintptr_t event, uintptr_t *out, size_t n) {
+	for (size_t i = 0; i < n; i++) out[i] = (uintptr_t)usmb_sycl_event_copy((void *)event);
+}
+#cgo noescape go_event_copies
+#cgo nocallback go_event_copies
+*/
+import "C"
+
+import (
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/usmbridge/usmbridge/internal/owner"
+	"github.com/usmbridge/usmbridge/syclobj"
+)
+
+// events orders work through the SYCL runtime. queue is the place's own, borrowed from the
+// place that the resource retains; 0 if there is none.
+type Events struct {
+	queue uintptr
+}
+
+// System is for cells without a resource: an event contains its context.
+var System Events
+
+func (e Events) on(queue uintptr) unsafe.Pointer {
+	if queue == 0 {
+		queue = e.queue
+	}
+	return owner.Pointer(queue)
+}
+
+// EventDone implements Synchronizer.
+func (Events) EventDone(event uintptr) bool {
+	return C.usmb_sycl_event_done(owner.Pointer(event)) != 0
+}
+
+// unknown reports whether the runtime cannot tell the state of an event.
+func (Events) unknown(event uintptr) bool {
+	e, state := owner.Pointer(event), C.uint8_t(0)
+	C.usmb_sycl_event_states(&e, 1, &state)
+	return state == C.USMB_SYCL_EVENT_UNKNOWN
+}
+
+// EventsDone implements batcher.
+func (Events) EventsDone(all []uintptr, done []bool) {
+	if len(all) > 0 {
+		// C's addresses in Go's memory: nothing in it for the collector.
+		C.usmb_sycl_events_done((*unsafe.Pointer)(unsafe.Pointer(&all[0])), C.size_t(len(all)), (*C.uint8_t)(unsafe.Pointer(&done[0])))
+	}
+}
+
+// ReleaseEvents implements batcher.
+func (Events) ReleaseEvents(all []uintptr) {
+	if len(all) > 0 {
+		C.usmb_sycl_events_delete((*unsafe.Pointer)(unsafe.Pointer(&all[0])), C.size_t(len(all)))
+	}
+}
+
+// WaitEvent implements Synchronizer.
+func (Events) WaitEvent(event uintptr) error {
+	return syclError("wait for work on a buffer", C.usmb_sycl_wait_event(owner.Pointer(event)))
+}
+
+// ReleaseEvent implements Synchronizer.
+func (Events) ReleaseEvent(event uintptr) { C.usmb_sycl_event_delete(owner.Pointer(event)) }
+
+// Barrier implements Synchronizer.
+func (e Events) Barrier(queue uintptr) (uintptr, error) {
+	q := e.on(queue)
+	if q == nil {
+		return 0, nil
+	}
+	var event unsafe.Pointer
+	code := C.usmb_sycl_barrier(q, nil, 0, &event)
+	return uintptr(event), syclError("barrier", code)
+}
+
+// Join implements Synchronizer.
+func (e Events) Join(queue, a, b uintptr) (uintptr, error) {
+	q := e.on(queue)
+	if q == nil {
+		return 0, &syclobj.OpError{Op: "join events", Err: syclobj.ErrNil}
+	}
+	// C memory's addresses in a Go array: nothing here for the collector.
+	deps := [2]unsafe.Pointer{owner.Pointer(a), owner.Pointer(b)}
+	var event unsafe.Pointer
+	code := C.usmb_sycl_barrier(q, &deps[0], 2, &event)
+	return uintptr(event), syclError("join events", code)
+}
+
+func syclError(op string, code C.int) error {
+	if code == C.USMB_SYCL_OK {
+		return nil
+	}
+	return &syclobj.OpError{Op: op, Err: syclobj.Code(code)}
+}
+
+// CopyEvent implements Synchronizer.
+func (Events) CopyEvent(event uintptr) uintptr { return copyEvent(event) }
+
+// copyEvent returns an owned second reference of an event.
+func copyEvent(event uintptr) uintptr {
+	if event == 0 {
+		return 0
+	}
+	return uintptr(C.usmb_sycl_event_copy(owner.Pointer(event)))
+}
+
+// copyEvents fills out with owned references of an event, 0 where memory ran out.
+func copyEvents(event uintptr, out []uintptr) {
+	C.go_event_copies(C.uintptr_t(event), (*C.uintptr_t)(unsafe.Pointer(&out[0])), C.size_t(len(out)))
+}
+
+// copyQueueRef returns an owned second reference of a queue, 0 if memory ran out.
+func copyQueueRef(queue uintptr) uintptr {
+	return uintptr(C.usmb_sycl_queue_copy(owner.Pointer(queue)))
+}
+
+func deleteQueueRef(queue uintptr) { C.usmb_sycl_queue_delete(owner.Pointer(queue)) }
+
+func equalQueueRefs(a, b uintptr) bool {
+	return C.usmb_sycl_queue_equal(owner.Pointer(a), owner.Pointer(b)) != 0
+}
+
+// waitQueues waits for all work submitted to queues.
+func waitQueues(all []uintptr) error {
+	// C's addresses in Go's memory: nothing in it for the collector.
+	return syclError("wait for work on a buffer", C.usmb_sycl_wait_queues((*unsafe.Pointer)(unsafe.Pointer(&all[0])), C.size_t(len(all))))
+}
+
+// orderQueue makes later work of a queue start after an event, 0 for none, and after all work on other
+// queues.
+func orderQueue(queue, event uintptr, others []uintptr) error {
+	var first *unsafe.Pointer
+	if len(others) > 0 {
+		first = (*unsafe.Pointer)(unsafe.Pointer(&others[0]))
+	}
+	return syclError("order a queue after work on a buffer", C.usmb_sycl_order(owner.Pointer(queue), owner.Pointer(event), first, C.size_t(len(others))))
+}
+
+// ownQueue returns the queue of a place (usmb_place), borrowed; 0 for plain host memory.
+func ownQueue(place uintptr) uintptr {
+	if place == 0 {
+		return 0
+	}
+	return uintptr((*C.usmb_place)(owner.Pointer(place)).queue)
+}
+
+// ShowOwnQueue records that other libraries were shown the queue of a place, if it has one.
+func ShowOwnQueue(place uintptr) {
+	if ownQueue(place) == 0 {
+		return
+	}
+	shown := (*int32)(&(*C.usmb_place)(owner.Pointer(place)).shown)
+	if atomic.LoadInt32(shown) == 0 { // reading is cheaper than setting
+		atomic.StoreInt32(shown, 1)
+	}
+}
+
+// shownQueues returns the default queues of a place that other libraries have seen, borrowed: as
+// usmb_place_shown, without a call of C.
+func shownQueues(place uintptr) (all []uintptr) {
+	if place == 0 {
+		return nil
+	}
+	p := (*C.usmb_place)(owner.Pointer(place))
+	if atomic.LoadInt32((*int32)(&p.shown)) != 0 {
+		all = append(all, uintptr(p.queue))
+	}
+	if other := atomic.LoadPointer((*unsafe.Pointer)(&p.other)); other != nil {
+		all = append(all, uintptr(other))
+	}
+	return all
+}
+
+// shownToCUDA reports whether libraries of CUDA may have unreported work on memory of a place.
+func shownToCUDA(place uintptr) bool {
+	return place != 0 && atomic.LoadInt32((*int32)(&(*C.usmb_place)(owner.Pointer(place)).cuda)) != 0
+}
+
+// CUDAWork is the work of CUDA on the device of a place up to one moment. No event of SYCL completes with it.
+// The zero value is no work. The owner keeps the place alive.
+type CUDAWork struct {
+	place *C.usmb_place
+	event unsafe.Pointer // owned
+}
+
+// RecordCUDA returns the work of CUDA on the device of a place that may have been shown to libraries of CUDA.
+// Only old drivers make it wait. An error means that the driver cannot record the work now.
+func RecordCUDA(place uintptr) (w CUDAWork, err error) {
+	if !shownToCUDA(place) {
+		return w, nil
+	}
+	w.place = (*C.usmb_place)(owner.Pointer(place))
+	var event unsafe.Pointer
+	err = syclError("record work of CUDA on a buffer", C.usmb_cuda_record(w.place, &event))
+	w.event = event
+	return w, err
+}
+
+// over reports whether the work has completed or failed, and then releases its event.
+func (w *CUDAWork) Over() bool {
+	if w.event != nil && C.usmb_cuda_event_done(w.place, w.event) == 0 {
+		return false
+	}
+	w.Drop()
+	return true
+}
+
+// drop releases the event of work that may not be over.
+func (w *CUDAWork) Drop() {
+	if w.event != nil {
+		C.usmb_cuda_event_delete(w.place, w.event)
+		w.event = nil
+	}
+}
+
+// waitCUDA waits for all work of CUDA on the device of such a place.
+func waitCUDA(place uintptr) error {
+	if !shownToCUDA(place) {
+		return nil
+	}
+	return syclError("wait for work of CUDA on a buffer", C.usmb_cuda_wait((*C.usmb_place)(owner.Pointer(place)), 0))
+}
+
+// placeShowsOther reports whether other libraries have seen another default queue of a place than its own.
+func placeShowsOther(place uintptr) bool {
+	return place != 0 && atomic.LoadPointer((*unsafe.Pointer)(&(*C.usmb_place)(owner.Pointer(place)).other)) != nil
+}
+
+// eventRef returns an owned reference of an event, 0 when it is complete.
+func eventRef(ev *syclobj.Event) uintptr {
+	// The copy keeps the event alive while C copies its reference.
+	own := ev.Copy()
+	defer func() { _ = own.Close() }()
+	return copyEvent(uintptr(own.Ref()))
+}
+
+// EventsOf returns the order of a place, on its own queue.
+func EventsOf(p *syclobj.Place) Events {
+	return Events{ownQueue(uintptr(p.Ref()))}
+}
