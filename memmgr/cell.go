@@ -31,8 +31,6 @@ func upstreamBlock(c *owner.Cell) Block {
 // rankLocks gives the locks of a new pool their ranks.
 func rankLocks(p *Pool) {
 	block.SetRank(&p.purging.mu, block.RankPurging)
-	block.SetRank(&p.pending.sweeping, block.RankSweeping)
+	block.SetRank(&p.pending.Sweeping, block.RankSweeping)
 	block.SetRank(&p.mu.Mutex, block.RankPool)
 }
-
-func init() { block.SetRank(&keeper.mu, block.RankLeaf) }

@@ -30,15 +30,15 @@ func TestChecksRejectLocksOutOfOrder(t *testing.T) {
 	defer func() { require.NoError(t, p.Close()) }()
 	defer func() { require.NoError(t, q.Close()) }()
 	require.NotPanics(t, func() {
-		p.pending.sweeping.Lock()
+		p.pending.Sweeping.Lock()
 		p.mu.Lock()
 		order.HoldQueues()()
 		p.mu.Unlock()
-		p.pending.sweeping.Unlock()
+		p.pending.Sweeping.Unlock()
 	})
 	require.True(t, p.mu.TryLock())
 	require.Panics(t, q.mu.Lock, "no lock spans two pools")
-	require.Panics(t, p.pending.sweeping.Lock)
+	require.Panics(t, p.pending.Sweeping.Lock)
 	require.Panics(t, func() { _ = p.beginGrowth(nil) }) //nolint:staticcheck // as for a request without a context
 	p.mu.Unlock()
 	q.mu.Lock()

@@ -46,10 +46,10 @@ func (p *Pool) decay() (ended bool) {
 	}
 	p.decayCaches(of)
 	for p.heap.dissolveCold(coldPortion) {
-		p.pending.breathe(1)
+		p.pending.Breathe(1)
 	}
 	for !p.closed && p.heap.decaySegments(of.age) {
-		p.pending.breathe(1)
+		p.pending.Breathe(1)
 	}
 	p.serveWaiters()
 	return false

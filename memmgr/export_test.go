@@ -3,7 +3,6 @@ package memmgr
 import (
 	"github.com/usmbridge/usmbridge/internal/diag"
 	"github.com/usmbridge/usmbridge/internal/owner"
-	"github.com/usmbridge/usmbridge/memmgr/internal/block"
 	"github.com/usmbridge/usmbridge/memmgr/internal/order"
 )
 
@@ -65,7 +64,7 @@ func DefaultPools() int {
 // Stall makes all pending blocks count as waiting for longer than stallTime.
 func Stall(p *Pool) {
 	p.mu.Lock()
-	p.pending.late = p.pending.stamp
+	p.pending.Stall()
 	p.mu.Unlock()
 }
 
@@ -73,24 +72,19 @@ func Stall(p *Pool) {
 func Stalled(p *Pool) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.pending.stalled.n
+	_, now := p.pending.Stalled()
+	return now
 }
 
 // Unstalled returns the number of blocks that a request without the lock takes as pending.
-func Unstalled(p *Pool) int { return int(p.pending.unstalled.Load()) }
+func Unstalled(p *Pool) int { return int(p.pending.Unstalled.Load()) }
 
 // BackgroundFailures returns the number of reported failures of work in the background.
 func BackgroundFailures() uint64 { return diag.Failures.Load() }
 
 // ForgetStart makes unpooled memory that waits for a device count as waiting for longer than
 // stallTime.
-func ForgetStart() {
-	for _, u := range keeper.allUnpooled() {
-		u.Lock()
-		u.pending.late = u.pending.stamp
-		u.Unlock()
-	}
-}
+func ForgetStart() { keeper.frees.Stall() }
 
 // Origins returns the number of registered resources.
 func Origins() int {
@@ -168,7 +162,6 @@ func WithoutKeeper(f func()) {
 	old := keeper
 	defer func() { keeper = old }()
 	keeper = newKeeper()
-	block.SetRank(&keeper.mu, block.RankLeaf)
 	keeper.stopped = true
 	f()
 }

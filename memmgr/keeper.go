@@ -9,6 +9,7 @@ import (
 	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/memmgr/internal/block"
 	"github.com/usmbridge/usmbridge/memmgr/internal/order"
+	"github.com/usmbridge/usmbridge/memmgr/internal/pending"
 	"github.com/usmbridge/usmbridge/memmgr/internal/shared"
 )
 
@@ -20,12 +21,7 @@ type keeperState struct {
 	mu      block.Mutex
 	pools   []*Pool // open
 	closing []*Pool // closed, but some of their memory is in use or pending
-	// Memory in no pool that waits for work.
-	unpooled map[Synchronizer]*unpooled
-	added    uint64    // pieces of it, ever
-	freeing  int       // pieces whose free is in progress
-	freed    sync.Cond // freeing fell
-
+	frees   *pending.Frees
 	running bool
 	stopped bool           // for good, by stopBackground
 	ended   sync.WaitGroup // the goroutine
@@ -33,9 +29,20 @@ type keeperState struct {
 }
 
 func newKeeper() *keeperState {
-	k := &keeperState{wake: make(chan struct{}, 1), unpooled: map[Synchronizer]*unpooled{}}
-	k.freed.L = &k.mu
+	k := &keeperState{wake: make(chan struct{}, 1)}
+	k.frees = pending.NewFrees(func(err error) {
+		backgroundFailed("Buffer.Release", &OpError{Op: "Buffer.Release", Err: err})
+	})
+	block.SetRank(&k.mu, block.RankLeaf)
 	return k
+}
+
+// after calls free once the work on the memory of a dead cell has ended: see [pending.Frees].
+func (k *keeperState) after(s Synchronizer, c *owner.Cell, free func()) {
+	k.frees.Add(s, c, free)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.start()
 }
 
 // add registers a new pool.
@@ -98,12 +105,10 @@ func (k *keeperState) all() []*Pool {
 func (k *keeperState) idle() (idle, waiting bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.stopped || len(k.pools)+len(k.closing)+len(k.unpooled) == 0 {
+	frees, waiting := k.frees.Waiting()
+	if k.stopped || len(k.pools)+len(k.closing) == 0 && !frees {
 		k.running = false
 		return true, false
-	}
-	for _, u := range k.unpooled {
-		waiting = waiting || u.pending.unstalled.Load() != 0
 	}
 	return false, waiting
 }
@@ -133,13 +138,9 @@ func (k *keeperState) loop() {
 		case <-timer.C:
 		}
 		start := time.Now()
-		for _, u := range k.allUnpooled() {
-			u.pending.completeSome(tickLooks)
-		}
+		k.frees.CompleteSome()
 		if !start.Before(tick) {
-			for _, u := range k.allUnpooled() {
-				u.pending.tick()
-			}
+			k.frees.Tick()
 			k.tickPools()
 			tick = time.Now().Add(tickTime)
 		}
@@ -200,7 +201,7 @@ func Flush() {
 	plainCells.Sync()
 	foreignCells.Sync()
 	for _, p := range pools {
-		p.pending.awaitAll()
+		p.pending.AwaitAll()
 	}
-	keeper.flush()
+	keeper.frees.Flush()
 }

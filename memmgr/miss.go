@@ -194,12 +194,12 @@ func (p *Pool) find(w *want) *owner.Cell {
 	if p.closed {
 		return nil
 	}
-	if p.pending.unstalled.Load() != 0 {
+	if p.pending.Unstalled.Load() != 0 {
 		if c := p.sameQueue(w); c != nil {
 			return c
 		}
-		p.pending.collect(missLooks)
-		p.pending.releaseSpent()
+		p.pending.Collect(missLooks)
+		p.pending.ReleaseSpent()
 	}
 	return p.findFree(w)
 }
@@ -479,7 +479,7 @@ func (p *Pool) fail(w *want, cause error) *OutOfMemoryError {
 func (p *Pool) outOfMemory(w *want, cause error) *OutOfMemoryError {
 	p.account.publishRest()
 	bytes, blocks := p.inUse()
-	_, pending := p.pending.waiting()
+	_, pending := p.pending.Waiting()
 	e := &OutOfMemoryError{
 		Request: w.r, Place: p.Place(), Rounded: uint64(w.units) * unit,
 		LargestFree: uint64(p.heap.Largest()),

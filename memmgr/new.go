@@ -29,7 +29,7 @@ func New(r Resource, request Request) (Buffer, error) {
 	if p.home.Load() != 0 {
 		p.origin.list.Drain()
 	}
-	if request.Size > block.MaxClassUnits*unit || request.Align > unit || request.Align&(request.Align-1) != 0 || (request.Queue != nil && p.pending.unstalled.Load() != 0) {
+	if request.Size > block.MaxClassUnits*unit || request.Align > unit || request.Align&(request.Align-1) != 0 || (request.Queue != nil && p.pending.Unstalled.Load() != 0) {
 		return p.slowBuffer(request, nil)
 	}
 	k := block.ClassFor(max((request.Size+unit-1)/unit, p.minUnits))

@@ -11,6 +11,7 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/internal/block"
 	"github.com/usmbridge/usmbridge/memmgr/internal/front"
 	"github.com/usmbridge/usmbridge/memmgr/internal/order"
+	"github.com/usmbridge/usmbridge/memmgr/internal/pending"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
@@ -58,7 +59,7 @@ type Pool struct {
 
 	mu      poolMutex
 	heap    heap
-	pending pending
+	pending pending.Set
 	closed  bool
 	leaked  bool // closed while blocks were in use
 
@@ -188,8 +189,7 @@ func NewPool(upstream Resource, options ...PoolOption) *Pool {
 	p.purging.heap = &p.heap
 	p.home = p.origin.list.Head()
 	origins.add(p.origin, true)
-	p.pending.init(&p.mu, p.sync, p.reportStalled)
-	p.pending.complete, p.pending.serveWaiters = p.complete, p.serveWaiters
+	p.pending.Init(&p.mu, p.sync, pending.Owner{Complete: p.complete, Serve: p.serveWaiters, Report: p.reportStalled})
 	if p.origin.index < uint32(len(poolTable)) {
 		poolTable[p.origin.index].Store(p)
 	}
@@ -377,7 +377,7 @@ func (e *LeakError) Error() string {
 func (p *Pool) Close() error {
 	emptyFronts()
 	p.origin.list.Sync()
-	p.pending.awaitAll()
+	p.pending.AwaitAll()
 	p.purging.mu.Lock() // so that every free block is there
 	defer p.purging.mu.Unlock()
 	p.mu.Lock()

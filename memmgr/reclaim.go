@@ -26,7 +26,7 @@ func (p *Pool) reclaimFor(w *want, cause error) (*owner.Cell, error) {
 	// 1. Blocks in caches of other packages ([AddCache]), and blocks that C dropped.
 	p.collectDropped()
 	// 2. Blocks whose device work is done, and blocks whose pages are being returned.
-	p.pending.completeSome(refusalLooks)
+	p.pending.CompleteSome(refusalLooks)
 	p.purging.await()
 	// 3. Memory of this pool. If segments went back, ask the upstream again.
 	c, released := p.reclaimOwn(w)
@@ -355,7 +355,7 @@ func (p *Pool) press(on bool) {
 // a [Discarder], it also gives back whole pages of free blocks in the other segments.
 func (p *Pool) Trim(keep uint64) (freed uint64) {
 	p.collectDropped()
-	p.pending.completeAll()
+	p.pending.CompleteAll()
 	freed = p.trimSegments(keep)
 	return freed + p.purging.purgeAll(keep)
 }
@@ -402,7 +402,7 @@ func (p *Pool) tick() (ended bool) {
 	p.mu.Lock()
 	p.heap.setClock(p.heap.clock + 1)
 	p.mu.Unlock()
-	p.pending.tick()
+	p.pending.Tick()
 	p.endForAnother(nil)
 	ended = p.decay()
 	if of := p.heap.decay; of.age > 0 {

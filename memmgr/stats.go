@@ -260,7 +260,7 @@ func (p *Pool) stats() Stats {
 	s.Allocation = newStat(blocksIn, blocksOut, a.blocks.peak.Load())
 	s.AllocatedBytes = newStat(bytesIn, bytesOut, a.bytes.peak.Load())
 	s.RequestedBytes = newStat(asked, unasked, a.asked.peak.Load())
-	waiting, waitingBytes := p.pending.waiting()
+	waiting, waitingBytes := p.pending.Waiting()
 	a.activeBlocks.raise(a.blocks.now.Load() + int64(waiting))
 	a.active.raise(a.bytes.now.Load() + int64(waitingBytes))
 	s.Active = newStat(blocksIn, blocksOut-waiting, max(a.activeBlocks.peak.Load(), a.blocks.peak.Load()))
@@ -280,7 +280,8 @@ func (p *Pool) stats() Stats {
 	s.InactiveSplit = Stat{Current: blocks, Peak: c.splitPeak}
 	s.InactiveSplitBytes = Stat{Current: bytes, Peak: c.splitBytesPeak}
 	s.NumAllocRetries, s.NumOOMs = a.retries, a.ooms
-	s.NumStalled = int64(p.pending.ever)
+	stalled, _ := p.pending.Stalled()
+	s.NumStalled = int64(stalled)
 	s.NumDeviceAlloc, s.NumDeviceFree = c.deviceAllocs, c.deviceFrees
 	s.CachedBytes += p.heap.depot.Bytes()
 	s.MetadataBytes = int64(p.heap.Bytes() + uint64(p.front.Bytes()) + uint64(p.heap.Counts().UsedBlocks)*owner.CellBytes)

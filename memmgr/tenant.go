@@ -231,7 +231,7 @@ func (t *Tenant) miss(w *want) (b Buffer, err error) {
 	var c *owner.Cell
 	if w.class != block.NoClass {
 		t.refill(amount)
-		if w.r.Queue == nil || p.pending.unstalled.Load() == 0 {
+		if w.r.Queue == nil || p.pending.Unstalled.Load() == 0 {
 			c = p.front.Take(w.class, w.r.Size)
 		}
 	}

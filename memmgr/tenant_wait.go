@@ -67,7 +67,7 @@ func (t *Tenant) findRoom(w *want) bool {
 		return true
 	}
 	p.origin.list.Drain()
-	if p.pending.unstalled.Load() != 0 && p.pending.completeSome(refusalLooks) > 0 && t.tryCharge(w.amount, false) {
+	if p.pending.Unstalled.Load() != 0 && p.pending.CompleteSome(refusalLooks) > 0 && t.tryCharge(w.amount, false) {
 		return true
 	}
 	p.collectDropped()
@@ -115,8 +115,8 @@ func (t *Tenant) poll(x *waiter) bool {
 	}
 	p := t.pool
 	p.origin.list.Drain()
-	if p.pending.unstalled.Load() != 0 {
-		p.pending.completeSome(refusalLooks)
+	if p.pending.Unstalled.Load() != 0 {
+		p.pending.CompleteSome(refusalLooks)
 	}
 	t.mu.Lock()
 	t.admit()

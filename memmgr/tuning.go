@@ -1,11 +1,15 @@
 package memmgr
 
-import "time"
+import (
+	"time"
+
+	"github.com/usmbridge/usmbridge/memmgr/internal/pending"
+)
 
 // This file holds the constants that decide how fast the memory manager is and how much it
 // keeps. Each one states its unit, its reason, and the measurement to repeat when it changes: a work of
 // membench (the argument of -work), or a benchmark or test of this package. Constants that
-// describe the layout of data stand beside the data, and those of the caches in internal/front.
+// describe the layout of data stand beside the data, and those of parts in their packages below internal.
 
 // Defaults of the options.
 const (
@@ -45,6 +49,9 @@ const (
 
 // Reclaim.
 const (
+	// missLooks is how many pending blocks a miss asks for before it takes another block.
+	// Measure: pending.
+	missLooks = 16
 	// refusalLooks is how many pending blocks that are not done a refusal looks at. The keeper
 	// looks at the rest. Measure: refusal, pending.
 	refusalLooks = 64
@@ -63,44 +70,8 @@ const (
 	futileShare = 20
 )
 
-// Keeper: the goroutine of the package.
-const (
-	// tickTime is the time between two ticks. All ages are multiples of it. Measure: off, two.
-	tickTime = 250 * time.Millisecond
-	// A free that waits for a device is looked at after shortPoll, and then after twice the
-	// time, up to longPoll: short work ends soon. Measure: pending, sycl.
-	shortPoll = 100 * time.Microsecond
-	longPoll  = 10 * time.Millisecond
-)
-
-// Pending.
-const (
-	// firstBatch is how many blocks of a queue are asked for first. While all of them are done
-	// the number doubles up to mostBatch, which is also the number under one hold of Pool.mu.
-	// Measure: pending.
-	firstBatch = 4
-	mostBatch  = 64
-	// missLooks is how many pending blocks a miss asks for before it takes another block.
-	// Measure: pending.
-	missLooks = 16
-	// tickLooks is how many blocks that are not done a tick looks at. Measure: pending.
-	tickLooks = 1024
-	// Work that has not ended after stallTicks ticks has stalled: the runtime may have lost its
-	// event. Longer than any kernel that is expected. Measure: nothing; it is a deadline.
-	stallTicks = 40
-	stallTime  = stallTicks * tickTime
-	// A caller that waits for everything waits for each stalled block for probeTime, because
-	// only the wait reports the end of work that failed. It gives up after maxProbes that do
-	// not end. Measure: the time of TestLostEventCostsItsOwnBlock.
-	probeTime = 100 * time.Millisecond
-	maxProbes = 16
-	// Exported memory waits for one barrier for all blocks of a queue: for returnedBlocks or
-	// returnedBytes, or until a request needs memory or the next tick. Measure: sycl.
-	returnedBlocks = 32
-	returnedBytes  = 16 << 20
-	// sameQueueTries bounds the search for a pending block without a class. Measure: pending.
-	sameQueueTries = 32
-)
+// Keeper: the goroutine of the package. tickTime is the time between two ticks. All ages are multiples of it.
+const tickTime = pending.TickTime
 
 // Waitlist.
 const (

@@ -264,7 +264,7 @@ func (p *Pool) serveOne(x *waiter) bool {
 // findFor finds a free block for a waiter. p.mu is held.
 func (p *Pool) findFor(x *waiter) *owner.Cell {
 	w := x.w
-	if w.r.Queue != nil && p.pending.unstalled.Load() != 0 {
+	if w.r.Queue != nil && p.pending.Unstalled.Load() != 0 {
 		if c := p.sameQueue(w); c != nil {
 			return c
 		}
@@ -339,7 +339,7 @@ func (p *Pool) sleepOf(x *waiter, interval time.Duration) time.Duration {
 // poll is one round of the poller. It reports whether the poller is to ask the upstream.
 func (p *Pool) poll(x *waiter) (ask bool) {
 	p.origin.list.Drain()
-	p.pending.completeSome(refusalLooks)
+	p.pending.CompleteSome(refusalLooks)
 	l, at := &p.waitlist, time.Now()
 	tight, _ := p.limitRoom()
 	var most, least uint64
@@ -420,8 +420,8 @@ func (p *Pool) growFor(x *waiter) {
 
 // putBack frees a block that no waiter took. p.mu is held.
 func (p *Pool) putBack(c *owner.Cell) {
-	if p.pending.working(c) {
-		p.pending.add(c)
+	if p.pending.Working(c) {
+		p.pending.Add(c)
 		return
 	}
 	p.complete(c)

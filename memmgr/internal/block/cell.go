@@ -42,10 +42,10 @@ type Rank uint8
 // The ranks of the locks of a pool.
 const (
 	RankPurging       Rank = iota + 1 // purging.mu
-	RankSweeping                      // pending.sweeping
+	RankSweeping                      // pending.Set.Sweeping
 	RankGrowing                       // Pool.growing, a channel: checked, not held
 	RankPendingChange                 // addingPending
-	RankPool                          // Pool.mu
+	RankPool                          // Pool.mu, and the locks of pending.Frees
 	RankTenant                        // Tenant.mu
 	RankLeaf                          // keeper.mu, queues.mu
 )

@@ -1,4 +1,4 @@
-package memmgr
+package pending
 
 import (
 	"unsafe"
@@ -6,7 +6,7 @@ import (
 	"github.com/usmbridge/usmbridge/internal/owner"
 )
 
-// pendingQueues has the lists of pending blocks. All that it stores about a block is in the cell:
+// lists has the lists of pending blocks. All that it stores about a block is in the cell:
 //
 //   - Each queue has a list in the order of release, linked by cell numbers in Cell.Magazine.
 //   - Blocks of one class on an in-order queue, of which a request for that queue may take any, form
@@ -14,23 +14,23 @@ import (
 //   - Stalled blocks are in neither of them but in the list stalled.
 //
 // To add, remove and find a block is O(1).
-type pendingQueues struct {
-	queues  map[uintptr]*pendingQueue
-	ring    []*pendingQueue // the values of queues, for visits in turn
-	turn    int             // index in ring of the next visit
-	newest  map[pendingKey]uint32
-	stalled pendingQueue
-	unused  *pendingQueue // for the next queue: a queue often has one block only
+type lists struct {
+	queues  map[uintptr]*queueList
+	ring    []*queueList // the values of queues, for visits in turn
+	turn    int          // index in ring of the next visit
+	newest  map[classKey]uint32
+	stalled queueList
+	unused  *queueList // for the next queue: a queue often has one block only
 }
 
-// pendingKey identifies a list of blocks of one class on an in-order queue.
-type pendingKey struct {
+// classKey identifies a list of blocks of one class on an in-order queue.
+type classKey struct {
 	queue uintptr
 	class int
 }
 
-// pendingQueue is the list of the blocks that wait for work on one queue, oldest first.
-type pendingQueue struct {
+// queueList is the list of the blocks that wait for work on one queue, oldest first.
+type queueList struct {
 	ref         uintptr
 	inOrder     bool
 	at          int // index in ring
@@ -78,12 +78,12 @@ func connect(before, behind uint32, at func(*owner.Cell) *links) {
 	}
 }
 
-func newPendingQueues() pendingQueues {
-	return pendingQueues{queues: map[uintptr]*pendingQueue{}, newest: map[pendingKey]uint32{}}
+func newLists() lists {
+	return lists{queues: map[uintptr]*queueList{}, newest: map[classKey]uint32{}}
 }
 
 // push adds a block with a new stamp. sameOrder is that of [Synchronizer].
-func (s *pendingQueues) push(c *owner.Cell, stamp uint64, sameOrder func(a, b uintptr) bool) {
+func (s *lists) push(c *owner.Cell, stamp uint64, sameOrder func(a, b uintptr) bool) {
 	class := int(c.Private)
 	c.Private = stamp<<pendingStampAt | uint64(class)
 	q := s.queue(c.Queue(), sameOrder)
@@ -92,29 +92,29 @@ func (s *pendingQueues) push(c *owner.Cell, stamp uint64, sameOrder func(a, b ui
 	if !q.inOrder {
 		return
 	}
-	k := pendingKey{q.ref, class}
+	k := classKey{q.ref, class}
 	connect(c.Index(), s.newest[k], classLinks)
 	s.newest[k] = c.Index()
 }
 
 // queue returns the list of a queue, and adds it on first use.
-func (s *pendingQueues) queue(ref uintptr, sameOrder func(a, b uintptr) bool) *pendingQueue {
+func (s *lists) queue(ref uintptr, sameOrder func(a, b uintptr) bool) *queueList {
 	if q := s.queues[ref]; q != nil {
 		return q
 	}
 	q := s.unused
 	s.unused = nil
 	if q == nil {
-		q = &pendingQueue{}
+		q = &queueList{}
 	}
-	*q = pendingQueue{ref: ref, inOrder: ref != 0 && sameOrder(ref, ref), at: len(s.ring), batch: firstBatch}
+	*q = queueList{ref: ref, inOrder: ref != 0 && sameOrder(ref, ref), at: len(s.ring), batch: firstBatch}
 	s.queues[ref] = q
 	s.ring = append(s.ring, q)
 	return q
 }
 
 // unlink removes a block and resets Cell.Private to its class.
-func (s *pendingQueues) unlink(c *owner.Cell) {
+func (s *lists) unlink(c *owner.Cell) {
 	if hasStalled(c) {
 		s.stalled.unlink(c)
 	} else {
@@ -124,14 +124,14 @@ func (s *pendingQueues) unlink(c *owner.Cell) {
 }
 
 // setStalled moves a block to the list of stalled blocks, before those that were probed.
-func (s *pendingQueues) setStalled(c *owner.Cell) {
+func (s *lists) setStalled(c *owner.Cell) {
 	s.unlinkQueued(c)
 	c.Private |= pendingStalled
 	s.stalled.pushFront(c)
 }
 
 // unlinkQueued removes a block from the lists of its queue and of its class, and an empty queue.
-func (s *pendingQueues) unlinkQueued(c *owner.Cell) {
+func (s *lists) unlinkQueued(c *owner.Cell) {
 	q := s.queues[c.Queue()]
 	s.unlinkClass(q, c)
 	q.unlink(c)
@@ -148,11 +148,11 @@ func (s *pendingQueues) unlinkQueued(c *owner.Cell) {
 }
 
 // unlinkClass removes a block from the list of its class.
-func (s *pendingQueues) unlinkClass(q *pendingQueue, c *owner.Cell) {
+func (s *lists) unlinkClass(q *queueList, c *owner.Cell) {
 	if !q.inOrder {
 		return
 	}
-	l, k := *classLinks(c), pendingKey{q.ref, pendingClass(c)}
+	l, k := *classLinks(c), classKey{q.ref, pendingClass(c)}
 	connect(l.before(), l.behind(), classLinks)
 	switch {
 	case l.before() != 0:
@@ -164,7 +164,7 @@ func (s *pendingQueues) unlinkClass(q *pendingQueue, c *owner.Cell) {
 }
 
 // refs lists the queues.
-func (s *pendingQueues) refs() []uintptr {
+func (s *lists) refs() []uintptr {
 	refs := make([]uintptr, len(s.ring))
 	for i, q := range s.ring {
 		refs[i] = q.ref
@@ -173,7 +173,7 @@ func (s *pendingQueues) refs() []uintptr {
 }
 
 // oldest returns the oldest block that has not stalled, nil if there is none.
-func (s *pendingQueues) oldest() *owner.Cell {
+func (s *lists) oldest() *owner.Cell {
 	var found *owner.Cell
 	for _, q := range s.ring {
 		if c := owner.At(q.first); found == nil || pendingStamp(c) < pendingStamp(found) {
@@ -185,7 +185,7 @@ func (s *pendingQueues) oldest() *owner.Cell {
 
 // nextProbe returns a stalled block that was not probed and marks it as probed; nil if there is
 // none. Probed blocks are at the end of the list.
-func (s *pendingQueues) nextProbe() *owner.Cell {
+func (s *lists) nextProbe() *owner.Cell {
 	q := &s.stalled
 	if q.first == 0 {
 		return nil
@@ -201,11 +201,11 @@ func (s *pendingQueues) nextProbe() *owner.Cell {
 }
 
 // push adds a block at the end, pushFront one at the front.
-func (q *pendingQueue) push(c *owner.Cell)      { q.insert(c, q.last, 0) }
-func (q *pendingQueue) pushFront(c *owner.Cell) { q.insert(c, 0, q.first) }
+func (q *queueList) push(c *owner.Cell)      { q.insert(c, q.last, 0) }
+func (q *queueList) pushFront(c *owner.Cell) { q.insert(c, 0, q.first) }
 
 // insert adds a block between two neighbours, of which 0 is the end of the list.
-func (q *pendingQueue) insert(c *owner.Cell, before, behind uint32) {
+func (q *queueList) insert(c *owner.Cell, before, behind uint32) {
 	*queueLinks(c) = 0
 	connect(before, c.Index(), queueLinks)
 	connect(c.Index(), behind, queueLinks)
@@ -219,7 +219,7 @@ func (q *pendingQueue) insert(c *owner.Cell, before, behind uint32) {
 }
 
 // unlink removes a block. A cursor on it moves to the next block.
-func (q *pendingQueue) unlink(c *owner.Cell) {
+func (q *queueList) unlink(c *owner.Cell) {
 	l := *queueLinks(c)
 	if q.cursor == c.Index() {
 		q.cursor = l.behind()

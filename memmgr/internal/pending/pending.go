@@ -1,0 +1,393 @@
+package pending
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/usmbridge/usmbridge/internal/owner"
+	"github.com/usmbridge/usmbridge/memmgr/internal/block"
+	"github.com/usmbridge/usmbridge/memmgr/internal/order"
+)
+
+// Set holds the freed blocks whose device work has not finished. The event of a block stays in its cell,
+// and the links between blocks are fields of the cell too ([lists]): a pending block needs no memory of its own.
+//
+// Exported blocks are added through returned: their consumers may have submitted work without
+// reporting it. The block is pending as soon as each queue that it was used on has taken a barrier.
+// A block whose barrier a queue refused is in refused until the next tick. If the place was shown to
+// libraries of CUDA, a block is in onCUDA before, until the work of CUDA is over that was submitted before
+// cuda was recorded. Nothing here waits for that work with mu held.
+//
+// mu is the lock of the owner, such as a pool, and guards all fields, except for Unstalled, which is read
+// without it. It is held when a method is called, unless the method says otherwise. Methods that release it
+// for moments say so. Sweeping precedes mu.
+type Set struct {
+	mu   sync.Locker
+	sync order.Synchronizer
+	Owner
+
+	lists
+	stallClock
+	ever     uint64 // blocks that have stalled
+	reported uint64 // number of stalled blocks at the last report
+
+	Unstalled atomic.Int32 // blocks here, without those that stalled and those in refused
+	n         int          // pending blocks, including stalled ones
+	bytes     uint64       // and their bytes
+
+	returned      []*owner.Cell
+	onCUDA        []*owner.Cell
+	refused       []*owner.Cell
+	returnedBytes uint64 // of the three
+	cuda          order.CUDAWork
+	cudaStamp     uint64 // of cuda
+
+	batch    eventBatch
+	spent    []uintptr   // events of completed blocks, to be released without mu
+	Sweeping block.Mutex // held by CompleteAll: each queue has one position for it
+}
+
+// Owner is what a Set calls.
+type Owner struct {
+	Complete func(*owner.Cell) // makes a block reusable, which has left the Set; mu is held
+	Serve    func()            // serves waiters, because blocks were made reusable; mu is held
+	Report   func(n uint64)    // reports that n blocks have stalled; mu is not held
+}
+
+// Init sets the lock, the events and the owner of a new Set.
+func (s *Set) Init(mu sync.Locker, events order.Synchronizer, o Owner) {
+	s.mu, s.sync, s.Owner = mu, events, o
+	s.lists = newLists()
+}
+
+// Waiting returns the number of blocks whose release waits for device work, and their bytes.
+func (s *Set) Waiting() (blocks, bytes uint64) {
+	return uint64(s.n + len(s.returned) + len(s.onCUDA) + len(s.refused)), s.bytes + s.returnedBytes
+}
+
+// eventBatch has the arguments of one call of EventsDone. It is a field of the Set because C
+// must not be given addresses in the stack of a goroutine, which can move.
+type eventBatch struct {
+	cells  [mostBatch]*owner.Cell
+	events [mostBatch]uintptr
+	done   [mostBatch]bool
+}
+
+// Working reports whether the recorded work of a cell has not finished.
+func (s *Set) Working(c *owner.Cell) bool {
+	event := c.Pending()
+	return event != 0 && !s.sync.EventDone(event)
+}
+
+// Add adds a block.
+func (s *Set) Add(c *owner.Cell) {
+	block.SetState(c, block.Pending)
+	c.SetFlags(owner.Queued)
+	s.push(c, s.next(), s.sync.SameOrder)
+	s.n++
+	s.bytes += c.Size
+	s.Unstalled.Add(1)
+}
+
+// remove removes a block.
+func (s *Set) remove(c *owner.Cell) {
+	block.SetState(c, block.InHand)
+	if !hasStalled(c) {
+		s.Unstalled.Add(-1)
+	}
+	s.unlink(c)
+	s.n--
+	s.bytes -= c.Size
+}
+
+// finish removes a block whose work has finished and makes it reusable.
+func (s *Set) finish(c *owner.Cell) {
+	s.remove(c)
+	s.spent = append(s.spent, c.SwapPending(0))
+	s.Complete(c)
+}
+
+// update finishes a block if its work has finished. Otherwise the block has stalled. An error of
+// the work is not reported here, but to callers that wait for the work.
+func (s *Set) update(c *owner.Cell, over bool) {
+	switch {
+	case over:
+		s.finish(c)
+	case !hasStalled(c):
+		block.SetState(c, block.Stalled)
+		s.setStalled(c)
+		s.ever++
+		s.Unstalled.Add(-1)
+	}
+}
+
+// TakeFor removes a block whose pending work is on an in-order queue: new work of this queue runs
+// after it. The event stays in the cell, so that the host can wait for it. A block of no class must
+// fit the size and the alignment, both in bytes.
+func (s *Set) TakeFor(queue uintptr, class int, size uint64, align uintptr) *owner.Cell {
+	at := s.newest[classKey{queue, class}]
+	for tries := sameQueueTries; at != 0 && tries > 0; tries-- {
+		c := owner.At(at)
+		at = classLinks(c).behind()
+		if class >= block.NoClass && (c.Size < size || c.Size-size > size/8 || c.Address%align != 0) {
+			continue
+		}
+		s.remove(c)
+		return c
+	}
+	return nil
+}
+
+// DropWork releases the event and the queues of a cell.
+func (s *Set) DropWork(c *owner.Cell) {
+	if event := c.SwapPending(0); event != 0 {
+		s.sync.ReleaseEvent(event)
+	}
+	order.DropQueues(c)
+}
+
+// AddReturned adds a block that was exported.
+func (s *Set) AddReturned(c *owner.Cell) {
+	block.SetState(c, block.Returned)
+	c.SetFlags(owner.Queued)
+	s.returned = append(s.returned, c)
+	s.returnedBytes += c.Size
+	s.Unstalled.Add(1)
+	if len(s.returned) >= returnedBlocks || s.returnedBytes >= returnedBytes {
+		s.fence()
+	}
+}
+
+// fence makes the returned blocks pending. Those of a place that was shown to libraries of CUDA first wait
+// for the work of CUDA, one batch at a time.
+func (s *Set) fence() {
+	if !s.cuda.Over() {
+		return
+	}
+	s.putAllBehind(&s.onCUDA, false)
+	if len(s.returned) == 0 {
+		return
+	}
+	var err error
+	if s.cuda, err = order.RecordCUDA(s.returned[0].Place); err == nil && !s.cuda.Over() {
+		s.onCUDA, s.returned = s.returned, s.onCUDA
+		s.cudaStamp = s.next()
+		return
+	}
+	s.putAllBehind(&s.returned, err != nil)
+}
+
+// putAllBehind submits one barrier to each queue that a block of the list was used on, and makes the
+// blocks wait for it beside their own events. It empties the list. If a queue refuses the barrier, or the
+// driver the record of the work of CUDA, the end of the consumers' work cannot be observed: the block waits
+// for the next tick, which tries again.
+func (s *Set) putAllBehind(list *[]*owner.Cell, refused bool) {
+	if len(*list) == 0 {
+		return
+	}
+	barriers := order.Barriers{}
+	for _, c := range *list {
+		if refused || !barriers.PutBehind(s.sync, c) {
+			s.refused = append(s.refused, c)
+			continue
+		}
+		s.returnedBytes -= c.Size
+		if c.Pending() == 0 {
+			s.Complete(c)
+			continue
+		}
+		s.Add(c)
+	}
+	barriers.Release(s.sync)
+	// Last: a request that reads 0 does not wait for mu, and finds none of these blocks.
+	s.Unstalled.Add(-int32(len(*list)))
+	clear(*list)
+	*list = (*list)[:0]
+}
+
+// fenceAgain is fence, with the blocks whose barriers were refused.
+func (s *Set) fenceAgain() {
+	s.Unstalled.Add(int32(len(s.refused)))
+	s.returned = append(s.returned, s.refused...)
+	clear(s.refused)
+	s.refused = s.refused[:0]
+	s.fence()
+}
+
+// Collect finishes blocks whose events are done. limit bounds the blocks queried.
+func (s *Set) Collect(limit int) (queried, done int) {
+	s.fence()
+	for visits := len(s.ring); visits > 0 && queried < limit && len(s.ring) > 0; visits-- {
+		s.turn %= len(s.ring)
+		q := s.ring[s.turn]
+		a, d := s.queryQueue(q, limit-queried)
+		queried, done = queried+a, done+d
+		if d == 0 {
+			s.turn++
+		}
+	}
+	return queried, done
+}
+
+// queryQueue queries the oldest blocks of a queue. If none of them is done, it continues behind
+// them where the last such query ended, so that one block that does not end hides no other block.
+func (s *Set) queryQueue(q *queueList, limit int) (queried, done int) {
+	queried, done, next := s.query(q, q.first, min(limit, q.batch))
+	if done == queried {
+		q.batch = min(2*q.batch, mostBatch)
+		return queried, done
+	}
+	q.batch = firstBatch
+	if done > 0 || queried == limit || q.n == 0 {
+		return queried, done
+	}
+	if q.cursor == 0 {
+		q.cursor = next
+	}
+	a, d, next := s.query(q, q.cursor, min(limit-queried, 4*firstBatch))
+	q.cursor = next
+	return queried + a, done + d
+}
+
+// query queries up to most blocks of a queue, beginning with the cell number from. It finishes the
+// blocks that are done and marks those that have stalled. next is the cell number of the block
+// behind them.
+func (s *Set) query(q *queueList, from uint32, most int) (queried, done int, next uint32) {
+	b := &s.batch
+	for next = from; next != 0 && queried < most; queried++ {
+		c := owner.At(next)
+		b.cells[queried], b.events[queried] = c, c.Pending()
+		next = queueLinks(c).behind()
+	}
+	order.EventsDone(s.sync, b.events[:queried], b.done[:queried])
+	for i, c := range b.cells[:queried] {
+		over := b.done[i]
+		if over {
+			done++
+		}
+		if over || s.isLate(pendingStamp(c)) {
+			s.update(c, over)
+		}
+	}
+	return queried, done, next
+}
+
+// Breathe releases mu for a moment between two portions of work, after serving waiters if the
+// portion made memory free. mu is held.
+func (s *Set) Breathe(done int) {
+	if done > 0 {
+		s.Serve()
+	}
+	spent := s.spent
+	s.spent = nil
+	s.mu.Unlock()
+	order.ReleaseEvents(s.sync, spent)
+	s.mu.Lock()
+}
+
+// ReleaseSpent releases the events of finished blocks. It holds mu and is for few of them; breathe
+// does it without.
+func (s *Set) ReleaseSpent() {
+	order.ReleaseEvents(s.sync, s.spent)
+	s.spent = s.spent[:0]
+}
+
+// CompleteSome finishes blocks whose work is done. budget bounds the blocks that it queries
+// although they are not done. mu is not held.
+func (s *Set) CompleteSome(budget int) (completed int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fence()
+	for budget = min(budget, s.n); budget > 0; {
+		queried, done := s.Collect(min(budget, mostBatch))
+		completed += done
+		if queried == 0 {
+			break
+		}
+		budget -= queried - done
+		s.Breathe(done)
+	}
+	return completed
+}
+
+// CompleteAll queries each block once, including stalled ones. mu is not held.
+func (s *Set) CompleteAll() (completed int) {
+	s.Sweeping.Lock()
+	defer s.Sweeping.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fenceAgain()
+	last := s.stamp
+	for _, ref := range s.refs() {
+		if q := s.queues[ref]; q != nil {
+			completed += s.sweep(q, last)
+		}
+	}
+	return completed + s.sweep(&s.stalled, last)
+}
+
+// sweep queries once each block of a queue up to a stamp. It releases mu between portions.
+func (s *Set) sweep(q *queueList, last uint64) (completed int) {
+	for q.sweep = q.first; q.sweep != 0 && pendingStamp(owner.At(q.sweep)) <= last; {
+		_, done, next := s.query(q, q.sweep, mostBatch)
+		completed += done
+		q.sweep = next
+		s.Breathe(done)
+	}
+	q.sweep = 0
+	return completed
+}
+
+// tickStalled finishes stalled blocks that are done after all: a portion, or several while all of
+// a portion is done. The next tick continues behind them. It releases mu between portions.
+func (s *Set) tickStalled() {
+	q := &s.stalled
+	for {
+		if q.cursor == 0 {
+			q.cursor = q.first
+		}
+		_, done, next := s.query(q, q.cursor, mostBatch)
+		q.cursor = next
+		if done == 0 {
+			return
+		}
+		s.Breathe(done)
+	}
+}
+
+// Tick completes and reports stalled work. The keeper calls it four times a second. mu is not held.
+func (s *Set) Tick() {
+	s.mu.Lock()
+	s.stallClock.tick()
+	s.fenceAgain()
+	any := s.n != 0
+	if any {
+		s.tickStalled()
+	}
+	s.mu.Unlock()
+	if any {
+		s.CompleteSome(tickLooks)
+		s.reportStalled()
+	}
+}
+
+// reportStalled reports the blocks that have stalled since the last report. mu is not held.
+func (s *Set) reportStalled() {
+	s.mu.Lock()
+	news := s.ever - s.reported
+	s.reported = s.ever
+	s.mu.Unlock()
+	if news > 0 {
+		s.Report(news)
+	}
+}
+
+// ErrStalled is the reason of a report.
+var ErrStalled = fmt.Errorf("its work has not ended within %v", stallTime)
+
+// Stalled returns the number of blocks that have stalled, ever and now.
+func (s *Set) Stalled() (ever uint64, now int) { return s.ever, s.stalled.n }
+
+// Stall makes all pending blocks count as waiting for longer than the deadline. For tests.
+func (s *Set) Stall() { s.late = s.stamp }
