@@ -9,9 +9,10 @@ import (
 
 // decay is the time of [WithDecay] in ticks, and how the parts of a pool find memory that is idle for so long.
 //
-// Caches are looked at every span ticks: a block that was not used between looks+1 looks is idle for at
-// least the age, and goes to the heap. There it keeps the tick since which it is idle, so that its segment or
-// its pages go back to the upstream in the same tick if the rest of them is idle for as long.
+// Caches and the free blocks whose pages could go back are looked at every span ticks. A cached block that was
+// not used between looks+1 looks is idle for at least the age, and goes to the heap. There it keeps the tick since
+// which it is idle, so that its segment or its pages go back to the upstream in the same tick if the rest of them
+// is idle for as long.
 type decay struct {
 	age       uint32 // at most 17 years, because the clock wraps around; 0: nothing decays
 	span      uint32

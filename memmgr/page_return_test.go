@@ -140,6 +140,34 @@ func TestIdlePagesDecay(t *testing.T) {
 	requireAll(t, kept, 1)
 }
 
+// Free blocks are visited as seldom as the caches, four times within the time of WithDecay: blocks that were freed
+// one tick after the other go back together.
+func TestIdlePagesAreVisitedAsSeldomAsCaches(t *testing.T) {
+	const age, looks = 8, 4
+	r, p := onPages(t, memmgr.WithDecay(age*memmgr.TickTime), memmgr.WithSegment(64<<20))
+	p.Untended()
+	var kept, free []memmgr.Buffer
+	for range 2 * age {
+		free = append(free, newTouched(t, p, 3<<20, 2))
+		kept = append(kept, newTouched(t, p, 200<<10, 1))
+	}
+	for tick := 1; tick <= 4*age; tick++ {
+		before := r.calls.Load()
+		p.Tick()
+		if tick%(age/looks) != 0 {
+			require.Equal(t, before, r.calls.Load(), "tick %d", tick)
+		}
+		if len(free) > 0 {
+			free[0].Release()
+			free = free[1:]
+		}
+	}
+	require.EqualValues(t, 2*age, r.calls.Load())
+	for _, b := range kept {
+		b.Release()
+	}
+}
+
 // A decay time of more ticks than the heap can distinguish ends too.
 func TestIdlePagesDecayAfterHours(t *testing.T) {
 	const ticks = 1<<17 + 12345

@@ -405,7 +405,7 @@ func (p *Pool) tick() (ended bool) {
 	p.pending.Tick()
 	p.endForAnother(nil)
 	ended = p.decay()
-	if of := p.heap.decay; of.age > 0 {
+	if of := p.heap.decay; of.age > 0 && p.heap.clock%of.span == 0 { // only tick changes the clock
 		p.purging.tick(of.age / of.purgeTick)
 	}
 	return ended
