@@ -35,17 +35,19 @@ type sharedBudget struct {
 	waits       []*waitlist
 }
 
-// setWaiting adds the waitlist of a pool, or removes it. b may be nil.
-func (b *sharedBudget) setWaiting(l *waitlist, waits bool) {
-	if b == nil {
-		return
-	}
+// enter adds the waitlist of a pool.
+func (b *sharedBudget) enter(l *waitlist) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.waits = append(b.waits, l)
+	b.waiting.Store(int32(len(b.waits)))
+}
+
+// leave removes the waitlist of a pool.
+func (b *sharedBudget) leave(l *waitlist) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.waits = slices.DeleteFunc(b.waits, func(other *waitlist) bool { return other == l })
-	if waits {
-		b.waits = append(b.waits, l)
-	}
 	b.waiting.Store(int32(len(b.waits)))
 }
 

@@ -223,9 +223,6 @@ func (w *waiting) Upstream() Resource { return w.Resource }
 // Allocate implements [Resource].
 func (w *waiting) Allocate(r Request) (Block, error) { return w.Resource.Allocate(w.with(r)) }
 
-// newWaiting is [New] on the resource that waits.
-func (w *waiting) newWaiting(r Request) (Buffer, error) { return New(w.Resource, w.with(r)) }
-
 func (w *waiting) with(r Request) Request {
 	if r.Context == nil {
 		r.Context = w.ctx
@@ -266,8 +263,11 @@ func (noResource) Place() *syclobj.Place { return nil }
 
 // newCellBuffer allocates a block of a resource that is not a pool and makes its cell.
 func newCellBuffer(r Resource, request Request) (Buffer, error) {
-	if w, ok := r.(interface{ newWaiting(Request) (Buffer, error) }); ok {
-		return w.newWaiting(request)
+	switch w := r.(type) { // the resource below makes the cell
+	case *waiting:
+		return New(w.Resource, w.with(request))
+	case *waitingAdopter:
+		return New(w.waiting.Resource, w.with(request))
 	}
 	o, err := retainOrigin(&r)
 	if err != nil {

@@ -227,9 +227,12 @@ func (l *waitlist) waitFor(b *sharedBudget) {
 	if l.budget == b {
 		return
 	}
-	l.budget.setWaiting(l, false)
-	l.budget = b
-	b.setWaiting(l, true)
+	if l.budget != nil {
+		l.budget.leave(l)
+	}
+	if l.budget = b; b != nil {
+		b.enter(l)
+	}
 	for _, line := range l.lines {
 		line.first.othersBefore = l.servedByOthers()
 	}

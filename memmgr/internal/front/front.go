@@ -163,11 +163,7 @@ func (f *Front) Press(on bool) (out block.Stack) {
 	defer f.Resume()
 	f.pressed = on
 	for s := range f.Shards() {
-		for k := 0; k < block.NumClasses && s.Cached() != 0; k++ {
-			for s.bins[k].blocks() != 0 {
-				s.evictOne(k, &out)
-			}
-		}
+		s.evictFrom(0, &out)
 		f.Budget.Give(s.limit)
 		s.limit, s.pressed = 0, on
 		s.setLow()
@@ -238,11 +234,7 @@ func (f *Front) TakeLarge(most int64) (out block.Stack) {
 		return out
 	}
 	if s.Cached() > most/int64(len(f.shards)) {
-		for k := block.CoarseClasses; k < block.NumClasses; k++ {
-			for s.bins[k].blocks() != 0 {
-				s.evictOne(k, &out)
-			}
-		}
+		s.evictFrom(block.CoarseClasses, &out)
 		s.setLow()
 	}
 	s.Leave()

@@ -257,6 +257,15 @@ func (s *Shard) evictSince(k int, since uint32, to *block.Stack) (bytes int64) {
 	return m.Bytes(k)
 }
 
+// evictFrom moves all blocks of the classes from first on to out.
+func (s *Shard) evictFrom(first int, out *block.Stack) {
+	for k := first; k < block.NumClasses && s.Cached() != 0; k++ {
+		for s.bins[k].blocks() != 0 {
+			s.evictOne(k, out)
+		}
+	}
+}
+
 // evict moves magazines of at least that many bytes to out. It visits the classes in turn, like the hand
 // of a clock. A shard without a limit caches only the block of class k that was put last.
 func (s *Shard) evict(k int, bytes int64, out *block.Stack) {
