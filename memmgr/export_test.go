@@ -1,6 +1,9 @@
 package memmgr
 
 import (
+	"math"
+	"time"
+
 	"github.com/usmbridge/usmbridge/internal/diag"
 	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/memmgr/internal/order"
@@ -14,6 +17,16 @@ func (p *Pool) Press(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.press(on)
+}
+
+// EvictInVain evicts all cached blocks for a request of any size, which takes so long and does not help.
+func (p *Pool) EvictInVain(long time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.evictAll(&p.reclaim.requests, 0, math.MaxUint64, futileTime, func() bool {
+		time.Sleep(long)
+		return false
+	})
 }
 
 // BudgetLeft returns the unused bytes of the cache bound.

@@ -312,7 +312,7 @@ func (l *vainLimit) covers(need, free uint64, at time.Time) bool {
 // note records an attempt in vain that began at start.
 func (l *vainLimit) note(need, free uint64, start time.Time, pause time.Duration) {
 	end := time.Now()
-	*l = vainLimit{need, free, end.Add(max(pause, futileShare*end.Sub(start)))}
+	*l = vainLimit{need, free, end.Add(max(pause, min(futileShare*end.Sub(start), mostFutile)))}
 }
 
 // evictAll evicts all cached blocks, unless that was in vain a moment ago, and calls use,

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -99,6 +101,30 @@ func TestOnOutOfMemoryDecidesAboutTheRetry(t *testing.T) {
 	require.Greater(t, up.calls.Load(), before)
 	require.EqualValues(t, 2, p.Stats().NumOOMs)
 	require.NoError(t, p.Close())
+}
+
+// After an eviction in vain the next one waits for a time, which is bounded: on a loaded machine an eviction can
+// take seconds. In virtual time.
+func TestASlowEvictionDelaysTheNextForMilliseconds(t *testing.T) {
+	for _, long := range []time.Duration{0, 100 * time.Microsecond, 3 * time.Second} {
+		memmgr.WithoutKeeper(func() {
+			synctest.Test(t, func(t *testing.T) {
+				const limit = 16 << 20
+				p := memmgr.NewPool(new(addressOnly), memmgr.WithLimit(limit), memmgr.WithDecay(0))
+				fillClass(t, p, 1<<20, limit)
+				p.EvictInVain(long)
+				fillClass(t, p, 1<<20, limit)
+				_, err := memmgr.New(p, memmgr.Request{Size: limit / 2})
+				require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
+				require.EqualValues(t, limit, p.Stats().CachedBytes, "no eviction follows at once")
+				time.Sleep(10*time.Millisecond + 1)
+				b, err := memmgr.New(p, memmgr.Request{Size: limit / 2})
+				require.NoError(t, err, "after an eviction of %v", long)
+				b.Release()
+				require.NoError(t, p.Close())
+			})
+		})
+	}
 }
 
 // The statistics of a snapshot agree with its segments.

@@ -66,8 +66,12 @@ const (
 	gatherFit   = 16
 	gatherBytes = 32 << 20
 	gatherShare = 64
-	// At most one part in futileShare of the time goes to evictions in vain. Measure: refusal.
+	// At most one part in futileShare of the time goes to evictions in vain, unless they take so long that
+	// the pause would exceed mostFutile. One that follows so soon finds few blocks, unless memory was
+	// freed. A request that cannot wait is refused during a pause, although cached blocks could
+	// serve it. Measure: refusal.
 	futileShare = 20
+	mostFutile  = 10 * time.Millisecond
 )
 
 // Keeper: the goroutine of the package. tickTime is the time between two ticks. All ages are multiples of it.
