@@ -42,7 +42,7 @@ func exported(t *testing.T, v dlpack.View, flags dlpack.Flags, versioned bool) c
 	t.Helper()
 	tensor := testenv.Must(exportView(v, flags, versioned, dlpack.Owner{}))(t)
 	defer tensor.Release()
-	return cpeer.Look(tensor.Managed())
+	return cpeer.Read(tensor.Managed())
 }
 
 func TestExportFields(t *testing.T) {

@@ -152,7 +152,7 @@ func (p *Pool) closeSegments(room, need uint64) (has uint64) {
 // segments are freed. p.mu is held.
 func (p *Pool) reservedBytes() (has uint64) {
 	for _, n := range p.waitlist.reserved.closed {
-		if p.heap.Closed(n) { // else the segment went back, and the number may be another's
+		if p.heap.Closed(n) { // else the segment was returned, and a new segment may have its number
 			_, size := p.heap.SegmentBase(n)
 			has += uint64(size)
 		}
@@ -285,7 +285,7 @@ func (p *Pool) reserveElsewhere() {
 	p.mu.Lock()
 	gone := x.gone
 	p.mu.Unlock()
-	if gone { // meanwhile, and it has cancelled only earlier reservations
+	if gone { // it left meanwhile, and cancelled only the reservations that existed then
 		p.cancelElsewhere(x)
 	}
 }

@@ -55,7 +55,7 @@ func TestCutLog(t *testing.T) {
 	require.Equal(t, "a\uFFFDb", cutLog([]byte("a\xff\x00b"), 4))
 }
 
-// FuzzLog: any output of a compiler becomes valid text of bounded length.
+// FuzzLog checks that any output of a compiler becomes valid text of bounded length.
 func FuzzLog(f *testing.F) {
 	f.Add([]byte("1:2: error: no\n"), 15)
 	f.Add([]byte("cut he\xe2\x82"), 1<<20)
@@ -63,7 +63,7 @@ func FuzzLog(f *testing.F) {
 	f.Fuzz(func(t *testing.T, log []byte, total int) {
 		s := cutLog(log, total)
 		if !utf8.ValidString(s) || strings.ContainsRune(s, 0) {
-			t.Fatalf("%q is no text", s)
+			t.Fatalf("%q is not valid text", s)
 		}
 		if len(s) > 3*len(log)+64 {
 			t.Fatalf("%d bytes became %d", len(log), len(s))
@@ -71,8 +71,8 @@ func FuzzLog(f *testing.F) {
 	})
 }
 
-// FuzzSPIRVFrame: the check never reads beyond a module, and the instructions of an accepted one end where
-// the module does.
+// FuzzSPIRVFrame checks that checkSPIRV never reads beyond a module, and that the last instruction of an accepted
+// module ends at its end.
 func FuzzSPIRVFrame(f *testing.F) {
 	whole := []byte{3, 2, 35, 7, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 17, 0, 2, 0, 4, 0, 0, 0}
 	f.Add(whole)
@@ -86,11 +86,11 @@ func FuzzSPIRVFrame(f *testing.F) {
 			t.Fatal("the check changed the module")
 		}
 		if err == nil && (len(module)%4 != 0 || len(module) < 20) {
-			t.Fatalf("%d bytes passed", len(module))
+			t.Fatalf("a module of %d bytes was accepted", len(module))
 		}
-		// Cut within its last instruction, no module passes.
+		// A module that is cut within its last instruction is refused.
 		if err == nil && len(module) > 20 && checkSPIRV(module[:len(module)-2]) == nil {
-			t.Fatal("a part of a word passed")
+			t.Fatal("a module that ends within a word was accepted")
 		}
 		if err == nil {
 			for name, params := range spirvKernels(module) {
@@ -103,7 +103,7 @@ func FuzzSPIRVFrame(f *testing.F) {
 	})
 }
 
-// FuzzTypeName: any name of a type is parsed without a panic.
+// FuzzTypeName checks that any name of a type is parsed without a panic.
 func FuzzTypeName(f *testing.F) {
 	for _, name := range []string{"float4*", "unsigned long", "struct pair", "int 3", "0", "half16"} {
 		f.Add(name)
@@ -120,7 +120,7 @@ func FuzzTypeName(f *testing.F) {
 	})
 }
 
-// TestCloseDoesNotWaitForTheCompiler: while one goroutine reads a program's parameters, which runs the
+// TestCloseDoesNotWaitForTheCompiler checks that while one goroutine reads a program's parameters, which runs the
 // compiler, other goroutines can close its kernels.
 func TestCloseDoesNotWaitForTheCompiler(t *testing.T) {
 	m := &made{}
@@ -139,7 +139,7 @@ func TestCloseDoesNotWaitForTheCompiler(t *testing.T) {
 	require.EqualValues(t, 2, m.parts.Load())
 }
 
-// TestSPIRVParameters: the parameters that a module declares, in both byte orders.
+// TestSPIRVParameters reads the parameters that a module declares, in both byte orders.
 func TestSPIRVParameters(t *testing.T) {
 	instructions := [][]uint32{
 		{opEntryPoint, 6, 20, 0x64636261, 0, 99}, {opEntryPoint, 6, 20, 0x00000062}, {opEntryPoint, 5, 21, 0x00000063},

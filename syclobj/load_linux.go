@@ -92,8 +92,8 @@ type librarySearch struct {
 // adopt uses the instance that the process has already loaded.
 func (s *librarySearch) adopt(loaded string) (*Library, error) {
 	if s.asked != "" && !sameFile(s.asked, loaded) {
-		err := &libraryError{Path: s.asked, Reason: s.source + " asks for this file, but the process holds " + loaded + " already, and can hold one only",
-			Advice: "ask for that one, or open the library before anything else loads it"}
+		err := &libraryError{Path: s.asked, Reason: s.source + " requests this file, but the process has loaded " + loaded + " already, and can have one only",
+			Advice: "request that one, or open the library before other code loads it"}
 		s.attempts = append(s.attempts, Attempt{Source: s.source, Path: s.asked, Err: err})
 		return nil, err
 	}

@@ -301,7 +301,7 @@ func TestSearchOrder(t *testing.T) {
 	})
 	t.Run("another file when one is loaded", func(t *testing.T) {
 		o := openIn(t, envOption+"="+inOther, envSecond+"="+inEnv)
-		require.Contains(t, o.Second, "the process holds "+inOther)
+		require.Contains(t, o.Second, "the process has loaded "+inOther)
 	})
 }
 
@@ -465,8 +465,8 @@ func TestAdoption(t *testing.T) {
 	copyFile(t, lib, copied)
 	o = openIn(t, "LD_PRELOAD="+lib, syclobj.EnvLibrary+"="+copied)
 	require.True(t, o.NoSYCL)
-	require.Contains(t, o.Error, "can hold one only")
-	require.Contains(t, o.Error, fmt.Sprintf("%s asks for this file", syclobj.EnvLibrary))
+	require.Contains(t, o.Error, "can have one only")
+	require.Contains(t, o.Error, fmt.Sprintf("%s requests this file", syclobj.EnvLibrary))
 	o = openIn(t, "LD_PRELOAD="+lib, syclobj.EnvLibrary+"=off")
 	require.Contains(t, o.Error, "switched off")
 }

@@ -55,7 +55,7 @@ uint64_t usmb_queue_hash(void *queue);
 int usmb_queue_describe(void *queue, usmb_queue_info *out);
 int usmb_event_profile(void *event, uint64_t out[3]);
 
-/* From now on only one thread at a time allocates or frees USM, for drivers that do not support more. */
+/* Makes all later allocations and frees of USM take one lock, for drivers that do not support concurrent ones. */
 void usmb_usm_alone(void);
 
 /* Returns the version text of the DPC++ compiler; usmb_text_free frees it. */

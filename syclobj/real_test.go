@@ -126,7 +126,7 @@ func TestRealReopen(t *testing.T) {
 	}
 	_, err := syclobj.Open(syclobj.WithLibrary(os.Args[0]))
 	require.ErrorIs(t, err, syclobj.ErrNoSYCL, "another file, while one is loaded")
-	require.ErrorContains(t, err, "the process holds")
+	require.ErrorContains(t, err, "the process has loaded")
 }
 
 // TestRealKeepsGoPanics: SYCL drivers install signal handlers, and Go's must be restored.

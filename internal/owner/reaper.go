@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// waker is usmb_waker.
+// waker has the layout of usmb_waker in usmb_owner.h.
 type waker struct {
 	armed atomic.Uint32
 	fd    int32
@@ -34,7 +34,7 @@ func newReaper(w *waker, lists func() []*List) *reaper {
 	return &reaper{waker: w, lists: lists, sleep: openWaker(w)}
 }
 
-// pollTime is the time between two looks of a reaper that cannot sleep on its waker.
+// pollTime is the time between two drains by a reaper that has no descriptor to sleep on.
 const pollTime = 100 * time.Millisecond
 
 var commonReaper = sync.OnceValue(func() *reaper {

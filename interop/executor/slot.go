@@ -57,7 +57,7 @@ func (e *Executor) run(q *queue, first func() bool) {
 			return
 		}
 		s := &slot{wake: make(chan struct{}, 1), batch: calls.NewBatch()}
-		s.timer = time.AfterFunc(time.Hour, func() { e.look(q, s) })
+		s.timer = time.AfterFunc(time.Hour, func() { e.onTimer(q, s) })
 		defer s.timer.Stop()
 		for q.next(s) {
 			e.serve(s)
@@ -89,13 +89,13 @@ func (e *Executor) serve(s *slot) {
 	s.mu.Lock()
 	s.begun, s.over = false, true
 	var over [calls.Size]*job
-	n := s.take(&over)
+	n := s.takeCompleted(&over)
 	s.mu.Unlock()
 	e.finish(over[:n])
 }
 
-// take copies the jobs that completed since the last take. s.mu must be held.
-func (s *slot) take(over *[calls.Size]*job) (n int) {
+// takeCompleted copies the jobs that completed since its last call. s.mu must be held.
+func (s *slot) takeCompleted(over *[calls.Size]*job) (n int) {
 	for ended := s.batch.Ended(); s.handed < ended; s.handed++ {
 		over[n] = s.jobs[s.batch.At(s.handed)]
 		n++
@@ -103,15 +103,15 @@ func (s *slot) take(over *[calls.Size]*job) (n int) {
 	return n
 }
 
-// look is the callback of the timer of a slot, whose jobs take longer than expected.
-func (e *Executor) look(q *queue, s *slot) {
+// onTimer is the timer callback of a slot whose jobs take longer than expected.
+func (e *Executor) onTimer(q *queue, s *slot) {
 	s.mu.Lock()
 	if !s.begun {
 		s.mu.Unlock()
 		return
 	}
 	var over [calls.Size]*job
-	n := s.take(&over)
+	n := s.takeCompleted(&over)
 	at, age := s.batch.Current()
 	var back []*job
 	long := age > longest

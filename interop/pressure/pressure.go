@@ -95,15 +95,15 @@ func (w *watch) run(ctx context.Context) {
 	for {
 		select {
 		case now := <-tick.C:
-			w.look(now)
+			w.check(now)
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// look trims if the group is near its limit or waits for memory.
-func (w *watch) look(now time.Time) {
+// check trims if the group is near its limit or waits for memory.
+func (w *watch) check(now time.Time) {
 	if now.Before(w.next) || !w.group.uses(w.at) && w.group.stalls() < stalled {
 		return
 	}

@@ -82,7 +82,7 @@ func TestLook(t *testing.T) {
 		look := func() int {
 			trims = 0
 			now = now.Add(period)
-			w.look(now)
+			w.check(now)
 			return trims
 		}
 		require.Zero(t, look(), "no file: nothing is known")

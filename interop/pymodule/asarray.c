@@ -642,9 +642,9 @@ static int read_number(PyObject *o, const reading *r, char *dst)
 	}
 }
 
-/* Whether numbers of a kind can become elements of type t: complex numbers cannot become real ones.
-   read_number converts all others; fractions are truncated toward zero, as int() does. */
-static int suits(int leaf, usmb_dl_dtype t)
+/* Reports whether numbers of a kind can be converted to elements of type t; raises TypeError for complex numbers and
+   a real type. read_number converts all others; fractions are truncated toward zero, as int() does. */
+static int convertible(int leaf, usmb_dl_dtype t)
 {
 	if (leaf != LEAF_COMPLEX || t.code == USMB_DL_BOOL || t.code == USMB_DL_COMPLEX) return 1;
 	const char *name = usmb_dl_dtype_name(t);
@@ -815,7 +815,7 @@ static PyObject *from_sequence(PyObject *o, const usmb_dl_dtype *dtype, const us
 		t = *dtype;
 	else if (ok)
 		ok = usmb_default_real(&d, &place, &real) == 0 && common_type(&s, real, &t) == 0;
-	if (ok && suits(s.leaf, t))
+	if (ok && convertible(s.leaf, t))
 		r = s.arrays ? of_arrays(&s, leaves, t, w ? &place : NULL) : of_numbers(&s, leaves, t, &place);
 	/* Integers beyond int64 become uint64, as in NumPy. */
 	if (!r && ok && !dtype && !s.arrays && s.leaf == LEAF_INT && t.code == USMB_DL_INT &&
@@ -835,7 +835,7 @@ static PyObject *from_numbers(PyObject *o, usmb_dl_dtype t)
 	survey s;
 	PyObject *r = NULL, *leaves = leaves_of(o, &s);
 	if (!leaves) return NULL;
-	if (suits(s.leaf, t)) r = s.arrays ? of_arrays(&s, leaves, t, NULL) : of_numbers(&s, leaves, t, NULL);
+	if (convertible(s.leaf, t)) r = s.arrays ? of_arrays(&s, leaves, t, NULL) : of_numbers(&s, leaves, t, NULL);
 	Py_DECREF(leaves);
 	return r;
 }

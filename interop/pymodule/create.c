@@ -562,8 +562,8 @@ PyObject *usmb_array_rooted(usmb_array *src, usmb_dl_dtype dtype, uint32_t extra
 
 /* ---- the same elements at another place --------------------------------------------- */
 
-/* Returns an array that is at w: itself, or a view with the queue in w, which may be NULL. */
-static PyObject *stay(usmb_array *a, const usmb_where *w)
+/* Returns an array that is at w already with the queue in w: itself, or a view. w may be NULL. */
+static PyObject *on_queue(usmb_array *a, const usmb_where *w)
 {
 	usmb_place *place = usmb_array_place(a);
 	PyObject *queue = NULL, *kept = NULL, *view = NULL;
@@ -582,9 +582,9 @@ static PyObject *stay(usmb_array *a, const usmb_where *w)
 	return view;
 }
 
-/* The place of a copy of an array that is at w: beside it (NULL), or the same kind of memory on the queue
-   in w. room receives the place. */
-static const usmb_where *near(usmb_array *a, const usmb_where *w, usmb_where *room)
+/* Returns the place for a copy of an array that is at w already: NULL for the place of the array, or room, which
+   receives the same kind of memory on the queue in w. */
+static const usmb_where *place_of_copy(usmb_array *a, const usmb_where *w, usmb_where *room)
 {
 	if (!w || w->queue.form != USMB_FORM_QUEUE) return NULL;
 	*room = *w;
@@ -611,14 +611,14 @@ static PyObject *adapt_held(usmb_array *src, const usmb_dl_dtype *dtype, const u
 	int there = !w || usmb_is_at(src, w);
 	usmb_where room;
 	if (!retype && copy != 1) {
-		if (there) return stay(src, w);
+		if (there) return on_queue(src, w);
 		if (w->host && src->flags & USMB_ARR_READ) return as_host(src);
 	}
 	if (copy == 0) {
 		usmb_no_copy(error, retype ? "a change of the element type" : "memory at another place");
 		return NULL;
 	}
-	return usmb_copy_as(src, retype ? *dtype : src->dtype, there ? near(src, w, &room) : w);
+	return usmb_copy_as(src, retype ? *dtype : src->dtype, there ? place_of_copy(src, w, &room) : w);
 }
 
 PyObject *usmb_adapt(usmb_array *src, const usmb_dl_dtype *dtype, const usmb_where *w, int copy, PyObject *error)
@@ -660,7 +660,7 @@ PyObject *usmb_array_to_device(PyObject *self, PyObject *const *args, Py_ssize_t
 	/* Keep the kind of memory if both places have kinds. */
 	PyObject *r;
 	if (usmb_is_at(a, &w)) {
-		r = stay(a, &w);
+		r = on_queue(a, &w);
 	} else {
 		if (a->cell->place && !w.host) w.kind = usmb_array_place(a)->kind;
 		r = usmb_copy_to(a, &w);

@@ -331,13 +331,13 @@ static const char context_used[] = "used_SyclContextRef";
 typedef struct {
 	PyObject_HEAD usmb_place *place; /* retained: owns the context and a queue */
 	void *queue;                     /* owned: a queue other than the place's, or NULL */
-} light;
+} sycl_object;
 
 static PyTypeObject *queue_type, *context_type;
 
-static void *light_ref(PyObject *self)
+static void *sycl_object_ref(PyObject *self)
 {
-	light *l = (light *)self;
+	sycl_object *l = (sycl_object *)self;
 	if (Py_TYPE(self) == context_type) return l->place->context;
 	return l->queue ? l->queue : l->place->queue;
 }
@@ -358,10 +358,10 @@ static void end_context(PyObject *capsule)
 		usmb_sycl_context_delete(PyCapsule_GetPointer(capsule, name));
 }
 
-static PyObject *light_capsule(PyObject *self, PyObject *unused)
+static PyObject *sycl_object_capsule(PyObject *self, PyObject *unused)
 {
 	int is_queue = Py_TYPE(self) == queue_type;
-	void *own = light_ref(self);
+	void *own = sycl_object_ref(self);
 	void *ref = !own ? NULL : is_queue ? usmb_sycl_queue_copy(own) : usmb_sycl_context_copy(own);
 	(void)unused;
 	if (!ref)
@@ -373,80 +373,80 @@ static PyObject *light_capsule(PyObject *self, PyObject *unused)
 	return capsule;
 }
 
-static void light_dealloc(PyObject *self)
+static void sycl_object_dealloc(PyObject *self)
 {
 	PyTypeObject *type = Py_TYPE(self);
-	usmb_sycl_queue_delete(((light *)self)->queue);
-	usmb_place_release(((light *)self)->place);
+	usmb_sycl_queue_delete(((sycl_object *)self)->queue);
+	usmb_place_release(((sycl_object *)self)->place);
 	PyObject_Free(self);
 	Py_DECREF(type);
 }
 
-static PyObject *light_repr(PyObject *self)
+static PyObject *sycl_object_repr(PyObject *self)
 {
-	usmb_place *p = ((light *)self)->place;
+	usmb_place *p = ((sycl_object *)self)->place;
 	return PyUnicode_FromFormat("<usmbridge.%s on %s at %p>",
 	                            Py_TYPE(self) == queue_type ? "SyclQueue" : "SyclContext",
-	                            p->filter ? p->filter : "?", light_ref(self));
+	                            p->filter ? p->filter : "?", sycl_object_ref(self));
 }
 
-static PyObject *light_compare(PyObject *a, PyObject *b, int op)
+static PyObject *sycl_object_compare(PyObject *a, PyObject *b, int op)
 {
 	if (Py_TYPE(a) != Py_TYPE(b) || (op != Py_EQ && op != Py_NE)) return Py_NewRef(Py_NotImplemented);
-	int same = Py_TYPE(a) == queue_type ? usmb_sycl_queue_equal(light_ref(a), light_ref(b))
-	                                    : usmb_sycl_context_equal(light_ref(a), light_ref(b));
+	int same = Py_TYPE(a) == queue_type ? usmb_sycl_queue_equal(sycl_object_ref(a), sycl_object_ref(b))
+	                                    : usmb_sycl_context_equal(sycl_object_ref(a), sycl_object_ref(b));
 	return PyBool_FromLong(same == (op == Py_EQ));
 }
 
 /* Equal objects are on the same root device. */
-static Py_hash_t light_hash(PyObject *self)
+static Py_hash_t sycl_object_hash(PyObject *self)
 {
-	return ((light *)self)->place->root + 1024;
+	return ((sycl_object *)self)->place->root + 1024;
 }
 
-static PyObject *light_of(PyTypeObject *type, usmb_place *place);
+static PyObject *sycl_object_of(PyTypeObject *type, usmb_place *place);
 
-static PyObject *light_context(PyObject *self, void *closure)
-{
-	(void)closure;
-	return light_of(context_type, ((light *)self)->place);
-}
-
-static PyObject *light_device(PyObject *self, void *closure)
+static PyObject *sycl_object_context(PyObject *self, void *closure)
 {
 	(void)closure;
-	return usmb_device_of_place(((light *)self)->place);
+	return sycl_object_of(context_type, ((sycl_object *)self)->place);
 }
 
-static PyMethodDef light_methods[] = {
-        {"_get_capsule", USMB_PY_CFUNC(light_capsule), METH_NOARGS, NULL},
+static PyObject *sycl_object_device(PyObject *self, void *closure)
+{
+	(void)closure;
+	return usmb_device_of_place(((sycl_object *)self)->place);
+}
+
+static PyMethodDef sycl_object_methods[] = {
+        {"_get_capsule", USMB_PY_CFUNC(sycl_object_capsule), METH_NOARGS, NULL},
         {NULL, NULL, 0, NULL},
 };
-static PyGetSetDef light_getset[] = {
-        {"sycl_context", light_context, NULL, NULL, NULL},
-        {"sycl_device", light_device, NULL, NULL, NULL},
+static PyGetSetDef sycl_object_getset[] = {
+        {"sycl_context", sycl_object_context, NULL, NULL, NULL},
+        {"sycl_device", sycl_object_device, NULL, NULL, NULL},
         {NULL, NULL, NULL, NULL, NULL},
 };
 
 #define LIGHT_SLOTS \
 	{ \
-		{Py_tp_dealloc, light_dealloc}, {Py_tp_repr, light_repr}, {Py_tp_richcompare, light_compare}, \
-		        {Py_tp_hash, light_hash}, {Py_tp_methods, light_methods}, {Py_tp_getset, light_getset}, \
-		        {Py_tp_doc, NULL}, \
+		{Py_tp_dealloc, sycl_object_dealloc}, {Py_tp_repr, sycl_object_repr}, \
+		        {Py_tp_richcompare, sycl_object_compare}, {Py_tp_hash, sycl_object_hash}, \
+		        {Py_tp_methods, sycl_object_methods}, {Py_tp_getset, sycl_object_getset}, {Py_tp_doc, NULL}, \
 		{ \
 			0, NULL \
 		} \
 	}
 static PyType_Slot queue_slots[] = LIGHT_SLOTS;
 static PyType_Slot context_slots[] = LIGHT_SLOTS;
-static PyType_Spec queue_spec = {"usmbridge.SyclQueue", sizeof(light), 0,
+static PyType_Spec queue_spec = {"usmbridge.SyclQueue", sizeof(sycl_object), 0,
                                  Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, queue_slots};
-static PyType_Spec context_spec = {"usmbridge.SyclContext", sizeof(light), 0,
+static PyType_Spec context_spec = {"usmbridge.SyclContext", sizeof(sycl_object), 0,
                                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, context_slots};
 
-static PyObject *light_of(PyTypeObject *type, usmb_place *place)
+static PyObject *sycl_object_of(PyTypeObject *type, usmb_place *place)
 {
-	light *l = PyObject_Malloc(sizeof *l);
+	sycl_object *l = PyObject_Malloc(sizeof *l);
 	if (!l) return PyErr_NoMemory();
 	PyObject_Init((PyObject *)l, type);
 	usmb_place_retain(place);
@@ -455,14 +455,14 @@ static PyObject *light_of(PyTypeObject *type, usmb_place *place)
 	return (PyObject *)l;
 }
 
-/* Returns the object of dpctl for a light object, if dpctl is loaded: consumers such as dpnp check for
+/* Returns the object of dpctl for a sycl_object object, if dpctl is loaded: consumers such as dpnp check for
    that exact type. Takes over the reference of l. */
 static PyObject *as_dpctl(PyObject *l)
 {
 	if (!l) return NULL;
 	PyObject *type = dpctl_class(Py_TYPE(l) == queue_type ? "SyclQueue" : "SyclContext");
 	if (!type && !PyErr_Occurred()) return l;
-	PyObject *capsule = type ? light_capsule(l, NULL) : NULL;
+	PyObject *capsule = type ? sycl_object_capsule(l, NULL) : NULL;
 	PyObject *r = capsule ? PyObject_CallFunctionObjArgs(type, capsule, NULL) : NULL;
 	Py_XDECREF(capsule);
 	Py_XDECREF(type);
@@ -472,7 +472,7 @@ static PyObject *as_dpctl(PyObject *l)
 
 PyObject *usmb_public_context(usmb_place *place)
 {
-	return as_dpctl(light_of(context_type, place));
+	return as_dpctl(sycl_object_of(context_type, place));
 }
 
 /* ---- the queue of a place, if the caller passed none --------------------------------- */
@@ -498,7 +498,7 @@ static void keep_at(unsigned at, uint64_t serial, PyObject *queue, void *context
 
 static PyObject *find_queue(usmb_place *place, int *keep)
 {
-	PyObject *own = as_dpctl(light_of(queue_type, place));
+	PyObject *own = as_dpctl(sycl_object_of(queue_type, place));
 	*keep = 0;
 	if (!own || Py_TYPE(own) == queue_type) return own;
 	PyObject *theirs = dpctl_kept_queue(own);
@@ -585,7 +585,7 @@ void *usmb_queue_ref(PyObject *queue)
 {
 	void *ref = NULL;
 	int is_queue;
-	if (Py_TYPE(queue) == queue_type) return light_ref(queue);
+	if (Py_TYPE(queue) == queue_type) return sycl_object_ref(queue);
 	return dpctl_ref(queue, &is_queue, &ref) > 0 ? ref : NULL;
 }
 
@@ -666,8 +666,8 @@ int usmb_syclref_get(PyObject *o, usmb_syclref *out, const char *what)
 	}
 	if (Py_TYPE(o) == queue_type || Py_TYPE(o) == context_type) {
 		out->form = Py_TYPE(o) == queue_type ? USMB_FORM_QUEUE : USMB_FORM_CONTEXT;
-		out->ref = light_ref(o);
-		out->context = ((light *)o)->place->context;
+		out->ref = sycl_object_ref(o);
+		out->context = ((sycl_object *)o)->place->context;
 		out->keep = Py_NewRef(o);
 		return 0;
 	}
@@ -758,7 +758,7 @@ int usmb_syclref_queue(const usmb_syclref *r, const char *what, void **queue)
 	return -1;
 }
 
-/* A light object without a queue of its own stands for the queue of its place, and the queue that dpctl
+/* A sycl_object object without a queue of its own stands for the queue of its place, and the queue that dpctl
    keeps is the one that users see, so that the array needs no queue object. */
 int usmb_queue_of(const usmb_syclref *r, usmb_place *place, PyObject **out)
 {
@@ -766,14 +766,14 @@ int usmb_queue_of(const usmb_syclref *r, usmb_place *place, PyObject **out)
 	if (r->form != USMB_FORM_QUEUE || !place || !r->keep) return 0;
 	if (is_kept(r, place)) return 0;
 	if (Py_TYPE(r->keep) == queue_type) {
-		if (((light *)r->keep)->queue) *out = Py_NewRef(r->keep);
+		if (((sycl_object *)r->keep)->queue) *out = Py_NewRef(r->keep);
 		return 0;
 	}
 	if (!r->capsule) {
 		*out = Py_NewRef(r->keep);
 		return 0;
 	}
-	light *l = (light *)light_of(queue_type, place);
+	sycl_object *l = (sycl_object *)sycl_object_of(queue_type, place);
 	if (!l) return -1;
 	l->queue = usmb_sycl_queue_copy(r->ref);
 	if (l->queue)

@@ -24,7 +24,7 @@ type Foreign struct {
 	// MapForeign duplicates the descriptor; the caller may close it after the call.
 	File *os.File
 	// Offset is the position of the first byte in the memory, and Size the number of bytes to
-	// map. Neither has an alignment. All of the bytes must exist.
+	// map. Neither needs to be aligned. All of the bytes must exist.
 	Offset, Size uint64
 	// ReadOnly maps the memory so that writing to it from this process faults.
 	ReadOnly bool
@@ -305,8 +305,8 @@ func (f *foreign) end(usm memmgr.Resource) cost {
 
 // Err reports whether the memory is still complete. It returns [ErrTruncated] if another process
 // truncated the memory, and memmgr.ErrClosed after Close. Call it after reading, before the bytes
-// are trusted, and after writing. Once an access was answered by zeros, Err fails until Close.
-// Segments, which are sealed, and copies have no error before Close.
+// are trusted, and after writing. After an access to a missing byte, which reads zeros, Err fails
+// until Close. Segments, which are sealed, and copies have no error before Close.
 //
 // Err also reinstalls the guard if another SIGBUS handler has replaced it. It makes two system
 // calls.

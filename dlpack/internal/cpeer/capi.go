@@ -93,7 +93,7 @@ func FindNoExchange() bool { return C.usmb_dl_exchange_find(nil) == nil }
 
 // tensorIn is the tensor inside a managed struct of ours or the peer's.
 func tensorIn(managed unsafe.Pointer, versioned bool) *C.usmb_dl_tensor {
-	return (*C.usmb_dl_tensor)(unsafe.Pointer(look(managed, versioned)))
+	return (*C.usmb_dl_tensor)(unsafe.Pointer(tensorOf(managed, versioned)))
 }
 
 // CheckStrides calls usmb_dl_check for a tensor without flags. It returns the code, the strides that were
@@ -119,7 +119,7 @@ func Snapshot(managed unsafe.Pointer, versioned, bare bool) (message string, sha
 	case bare && managed == nil:
 		code = C.usmb_dl_read(nil, 0, s)
 	case bare:
-		code = C.usmb_dl_read(tensorIn(managed, versioned), C.uint64_t(Look(managed, versioned).Flags), s)
+		code = C.usmb_dl_read(tensorIn(managed, versioned), C.uint64_t(Read(managed, versioned).Flags), s)
 	default:
 		code = C.usmb_dl_read_managed(managed, cBool(versioned), s)
 	}

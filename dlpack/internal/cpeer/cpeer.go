@@ -71,9 +71,9 @@ func Produce(f Fields) unsafe.Pointer {
 	return unsafe.Pointer(m)
 }
 
-// FreeUndeleted frees a struct of Produce that had no deleter.
+// FreeUndeleted frees a struct of Produce whose deleter was NULL or only counted.
 func FreeUndeleted(managed unsafe.Pointer, versioned bool) {
-	t := look(managed, versioned)
+	t := tensorOf(managed, versioned)
 	C.free(unsafe.Pointer(t.shape))
 	C.free(unsafe.Pointer(t.strides))
 	C.free(managed)
@@ -105,13 +105,13 @@ func DeleteInChild(managed unsafe.Pointer, versioned bool, owner Owner) int {
 	return int(C.usmb_peer_delete_in_child(managed, cBool(versioned), unsafe.Pointer(owner.c)))
 }
 
-func look(managed unsafe.Pointer, versioned bool) *C.usmb_peer_tensor {
-	return C.usmb_peer_look(managed, cBool(versioned))
+func tensorOf(managed unsafe.Pointer, versioned bool) *C.usmb_peer_tensor {
+	return C.usmb_peer_tensor_of(managed, cBool(versioned))
 }
 
-// Look returns the tensor as a consumer reads it, with copies of shape and strides; nil is NULL.
-func Look(managed unsafe.Pointer, versioned bool) Fields {
-	t := look(managed, versioned)
+// Read returns the tensor as a consumer reads it, with copies of shape and strides; nil is NULL.
+func Read(managed unsafe.Pointer, versioned bool) Fields {
+	t := tensorOf(managed, versioned)
 	f := Fields{
 		Legacy: !versioned, Data: t.data, NDim: int32(t.ndim), ByteOffset: uint64(t.byte_offset),
 		Device:   dlpack.Device{Type: dlpack.DeviceType(t.device_type), ID: int32(t.device_id)},
@@ -139,7 +139,7 @@ func copyInts(p *C.int64_t, n C.int32_t) []int64 {
 // WriteOn starts a thread that writes to a tensor of 64 extents until stop is called. stop is nil if no thread
 // could be started.
 func WriteOn(managed unsafe.Pointer, versioned bool) (stop func()) {
-	w := C.usmb_peer_write_start(look(managed, versioned))
+	w := C.usmb_peer_write_start(tensorOf(managed, versioned))
 	if w == nil {
 		return nil
 	}
@@ -148,7 +148,7 @@ func WriteOn(managed unsafe.Pointer, versioned bool) (stop func()) {
 
 // Overwrite replaces the fields of a tensor; its arrays of shape and strides stay at their addresses.
 func Overwrite(managed unsafe.Pointer, versioned bool, f Fields) {
-	t := look(managed, versioned)
+	t := tensorOf(managed, versioned)
 	t.ndim, t.byte_offset, t.data = C.int32_t(f.NDim), C.uint64_t(f.ByteOffset), f.Data
 	t.code, t.bits, t.lanes = C.uint8_t(f.DataType.Code), C.uint8_t(f.DataType.Bits), C.uint16_t(f.DataType.Lanes)
 	copy(unsafe.Slice((*int64)(t.shape), len(f.Shape)), f.Shape)

@@ -93,7 +93,7 @@ void usmb_peer_keep(void *managed, int versioned)
 		((usmb_peer_managed *)managed)->deleter = count_legacy;
 }
 
-usmb_peer_tensor *usmb_peer_look(void *managed, int versioned)
+usmb_peer_tensor *usmb_peer_tensor_of(void *managed, int versioned)
 {
 	return versioned ? &((usmb_peer_versioned *)managed)->tensor : &((usmb_peer_managed *)managed)->tensor;
 }
@@ -123,7 +123,7 @@ static double sum_dim(const usmb_peer_tensor *t, const char *at, int32_t dim)
 
 double usmb_peer_sum(void *managed, int versioned)
 {
-	const usmb_peer_tensor *t = usmb_peer_look(managed, versioned);
+	const usmb_peer_tensor *t = usmb_peer_tensor_of(managed, versioned);
 	double sum = NAN;
 
 	if (t->device_type == 1 && t->code == 2 && (t->bits == 32 || t->bits == 64) && t->lanes == 1)

@@ -52,7 +52,7 @@ int usmb_peer_delete_on_thread(void *managed, int versioned);
  */
 int usmb_peer_delete_in_child(void *managed, int versioned, void *owner);
 /* Returns the tensor that a consumer reads. */
-usmb_peer_tensor *usmb_peer_look(void *managed, int versioned);
+usmb_peer_tensor *usmb_peer_tensor_of(void *managed, int versioned);
 
 /*
  * A producer that keeps writing: a thread that switches a tensor of 64 extents between its own number of

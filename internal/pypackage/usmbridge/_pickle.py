@@ -51,7 +51,8 @@ def unpickle(buffer, dtype, shape, order, padded, usm_type, device, readonly, /)
     child = _native._in_child()
     if child or usm_type is None:
         usm_type, device = None, "host"
-    # Elements may not be able to start at the address. bytes objects are immutable, so a writable array needs a copy.
+    # made is None if the elements cannot start at the address of the bytes, which are then copied. bytes objects are
+    # immutable, so a writable array needs a copy too.
     if made is not None and (layout[-1] or not isinstance(buffer, bytes)):
         if usm_type is None and a.usm_type is None:
             return made

@@ -32,18 +32,18 @@ type result struct {
 	err error
 }
 
-// Find returns a Python that has the modules, or the reason that there is none. It looks once.
+// Find returns a Python that has the modules, or the reason why there is none. It searches once.
 func Find(modules ...string) (*python.Environment, error) {
 	names := strings.Join(append(modules, "sys"), ", ")
 	r, ok := found.Load(names)
 	if !ok {
-		env, err := look(names)
+		env, err := search(names)
 		r, _ = found.LoadOrStore(names, result{env, err})
 	}
 	return r.(result).env, r.(result).err
 }
 
-func look(names string) (*python.Environment, error) {
+func search(names string) (*python.Environment, error) {
 	var candidates []string
 	if env, err := python.Find(); err == nil {
 		candidates = append(candidates, env.Executable)

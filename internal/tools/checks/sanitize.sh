@@ -37,9 +37,9 @@ states)
 	;;
 race)
 	packages=$all
-	python=$(printf 'test_%s.py ' array_api cute_life defaults exchange given_up hostile interprocess lifetime many_threads \
-		peers processes queues release released_meanwhile scarce share)
-	python+=$(printf ' robust/test_%s.py' handles lives meanwhile threads)
+	python=$(printf 'test_%s.py ' array_api cute_life defaults exchange hostile interprocess lifetime many_threads \
+		peers processes queues release release_and_gc released_meanwhile scarce share)
+	python+=$(printf ' robust/test_%s.py' handles lives changes threads)
 	flags+=(-race)
 	;;
 asan)

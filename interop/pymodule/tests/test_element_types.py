@@ -12,8 +12,8 @@ import usmbridge as ub
 
 
 @pytest.fixture(scope="module")
-def say():
-    """The helper that usmarray's test uses too."""
+def conversions():
+    """The module with the expected results, which a test of usmarray uses too."""
     peer("ml_dtypes")
     path = pathlib.Path(__file__).parents[3] / "usmarray" / "testdata" / "conversions.py"
     spec = importlib.util.spec_from_file_location("conversions", path)
@@ -22,86 +22,86 @@ def say():
     return module
 
 
-def array_of(say, x, name):
+def array_of(conversions, x, name):
     """Returns a host Array with the elements of x, also for types that NumPy cannot export."""
     a = ub.empty(x.size, name, device="host")
-    raw = say.packed(x, name)
+    raw = conversions.packed(x, name)
     assert raw.nbytes == a.nbytes
     ctypes.memmove(a._pointer, raw.ctypes.data, a.nbytes)
     return a
 
 
-def agrees(say, a, want, name):
-    np = say.np
+def agrees(conversions, a, want, name):
+    np = conversions.np
     got = np.frombuffer(ctypes.string_at(a._pointer, a.nbytes), "uint8")
-    bits = say.packed(want, name)
-    used = want.size * say.bits_of(name)  # the last byte can be partly used
+    bits = conversions.packed(want, name)
+    used = want.size * conversions.bits_of(name)  # the last byte can be partly used
     if a.dtype == name and np.array_equal(*(np.unpackbits(x, count=used, bitorder="little") for x in (got, bits))):
         return True
-    if a.dtype != name or say.bits_of(name) < 8:
+    if a.dtype != name or conversions.bits_of(name) < 8:
         return False
-    part = want.real.dtype if name in say.COMPLEX else want.dtype
+    part = want.real.dtype if name in conversions.COMPLEX else want.dtype
     got, want = got.view(part), want.view(part)
     with np.errstate(all="ignore"):
         nan = np.isnan(want.astype("float64"))
         return np.array_equal(got[~nan], want[~nan]) and np.isnan(got[nan].astype("float64")).all()
 
 
-def test_all_pairs(say):
+def test_all_pairs(conversions):
     count = 0
-    for source in say.TYPES:
-        x = say.elements(source)
-        a = array_of(say, x, source)
-        for target in say.TYPES:
-            want = say.converted(x, source, target)
+    for source in conversions.TYPES:
+        x = conversions.elements(source)
+        a = array_of(conversions, x, source)
+        for target in conversions.TYPES:
+            want = conversions.converted(x, source, target)
             if want is None:
                 with pytest.raises(TypeError, match="real"):
                     ub.asarray(a, dtype=target)
                 continue
             got = ub.asarray(a, dtype=target)
-            assert agrees(say, got, want, target), (source, target)
+            assert agrees(conversions, got, want, target), (source, target)
             count += 1
     assert count == 32 * 32 - 2 * 29
 
 
-def test_on_a_device(say):
+def test_on_a_device(conversions):
     device = sycl_device()
     for source, target in (("float32", "float8_e4m3fn"), ("float8_e4m3fn", "float32"), ("float64", "int4"), ("uint4", "bfloat16"), ("int64", "float16")):
-        x = say.elements(source)
-        want = say.converted(x, source, target)
-        a = array_of(say, x, source)
+        x = conversions.elements(source)
+        want = conversions.converted(x, source, target)
+        a = array_of(conversions, x, source)
         for kind in ("device", "shared"):
             u = ub.asarray(a, device=device, usm_type=kind)
             v = ub.asarray(u, dtype=target)
             assert v.usm_type == kind and v.device == device
-            assert agrees(say, v.to_device("host"), want, target)
-            assert agrees(say, ub.asarray(a, dtype=target, usm_type=kind).to_device("host"), want, target)
+            assert agrees(conversions, v.to_device("host"), want, target)
+            assert agrees(conversions, ub.asarray(a, dtype=target, usm_type=kind).to_device("host"), want, target)
 
 
-def test_numbers_become_every_type(say):
-    np = say.np
-    x = say.float_edges()
+def test_numbers_become_every_type(conversions):
+    np = conversions.np
+    x = conversions.float_edges()
     numbers = x.tolist()
-    for target in say.TYPES:
-        if target in say.FLOATS + say.COMPLEX + ["bool"]:
-            assert agrees(say, ub.asarray(numbers, dtype=target), say.converted(x, "float64", target), target), target
+    for target in conversions.TYPES:
+        if target in conversions.FLOATS + conversions.COMPLEX + ["bool"]:
+            assert agrees(conversions, ub.asarray(numbers, dtype=target), conversions.converted(x, "float64", target), target), target
             continue
         assert ub.asarray([0.0], dtype=target).tolist() == [0]
-        bits = say.bits_of(target)
+        bits = conversions.bits_of(target)
         low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if target.startswith("int") else (0, (1 << bits) - 1)
         fit = sorted({low, low // 3, 0, high // 5, high})
-        want = np.array(fit).astype(say.dtype_of(target)) if bits < 64 else np.array(fit, target)
-        assert agrees(say, ub.asarray(fit, dtype=target), want, target), target
-        assert agrees(say, ub.asarray([np.int64(0)], dtype=target), want[fit.index(0):][:1], target)
+        want = np.array(fit).astype(conversions.dtype_of(target)) if bits < 64 else np.array(fit, target)
+        assert agrees(conversions, ub.asarray(fit, dtype=target), want, target), target
+        assert agrees(conversions, ub.asarray([np.int64(0)], dtype=target), want[fit.index(0):][:1], target)
         for beyond in (low - 1, high + 1, 1 << 70, -(1 << 70)):
             with pytest.raises(OverflowError, match=target):
                 ub.asarray([beyond], dtype=target)
 
 
-def test_complex_numbers_need_a_complex_type(say):
-    for target in say.TYPES:
-        if target in say.COMPLEX + ["bool"]:
-            assert agrees(say, ub.asarray([1j, 0, 2.0], dtype=target), say.np.array([1j, 0, 2], target), target)
+def test_complex_numbers_need_a_complex_type(conversions):
+    for target in conversions.TYPES:
+        if target in conversions.COMPLEX + ["bool"]:
+            assert agrees(conversions, ub.asarray([1j, 0, 2.0], dtype=target), conversions.np.array([1j, 0, 2], target), target)
         else:
             with pytest.raises(TypeError, match="real"):
                 ub.asarray([1j], dtype=target)

@@ -11,7 +11,7 @@ import pytest
 
 import usmbridge as ub
 from conftest import live, peer, places
-from test_given_up import becomes, count
+from test_release_and_gc import becomes, count
 
 
 class Releasing:

@@ -45,7 +45,7 @@ func (Events) EventDone(event uintptr) bool {
 	return C.usmb_sycl_event_done(owner.Pointer(event)) != 0
 }
 
-// unknown reports whether the runtime cannot tell the state of an event.
+// unknown reports whether the runtime cannot report the state of an event.
 func (Events) unknown(event uintptr) bool {
 	e, state := owner.Pointer(event), C.uint8_t(0)
 	C.usmb_sycl_event_states(&e, 1, &state)
@@ -55,7 +55,7 @@ func (Events) unknown(event uintptr) bool {
 // EventsDone implements batcher.
 func (Events) EventsDone(all []uintptr, done []bool) {
 	if len(all) > 0 {
-		// C's addresses in Go's memory: nothing in it for the collector.
+		// The slice has addresses of C memory, which the garbage collector ignores.
 		C.usmb_sycl_events_done((*unsafe.Pointer)(unsafe.Pointer(&all[0])), C.size_t(len(all)), (*C.uint8_t)(unsafe.Pointer(&done[0])))
 	}
 }
@@ -92,7 +92,7 @@ func (e Events) Join(queue, a, b uintptr) (uintptr, error) {
 	if q == nil {
 		return 0, &syclobj.OpError{Op: "join events", Err: syclobj.ErrNil}
 	}
-	// C memory's addresses in a Go array: nothing here for the collector.
+	// The array has addresses of C memory, which the garbage collector ignores.
 	deps := [2]unsafe.Pointer{owner.Pointer(a), owner.Pointer(b)}
 	var event unsafe.Pointer
 	code := C.usmb_sycl_barrier(q, &deps[0], 2, &event)
@@ -135,7 +135,7 @@ func equalQueueRefs(a, b uintptr) bool {
 
 // waitQueues waits for all work submitted to queues.
 func waitQueues(all []uintptr) error {
-	// C's addresses in Go's memory: nothing in it for the collector.
+	// The slice has addresses of C memory, which the garbage collector ignores.
 	return syclError("wait for work on a buffer", C.usmb_sycl_wait_queues((*unsafe.Pointer)(unsafe.Pointer(&all[0])), C.size_t(len(all))))
 }
 

@@ -23,10 +23,10 @@ type loader struct {
 	backend   *backend.Backend
 	engine    *engine.Engine
 	log       *slog.Logger
-	timeout   time.Duration // until requests of replaced models have ended
+	timeout   time.Duration // of the wait for requests of replaced models
 
 	mu       sync.Mutex      // held while models are loaded
-	sources  []models.Source // of loaded
+	sources  []models.Source // the sources of loaded
 	loaded   *backend.Loaded // nil before the first load
 	replaced sync.WaitGroup  // models that were replaced and have not ended
 }
@@ -43,9 +43,9 @@ func (l *loader) read() (directory string, sources []models.Source, err error) {
 	return directory, sources, err
 }
 
-// load loads all models from their files or, if one is not "", the model of that name: the others are imported
-// again from the text that they had, because models can import each other. The current models end when their
-// requests have ended.
+// load loads all models from their files. If one is not "", it reads only the file of that model: the other models
+// are imported again from their current text, because models can import each other. The replaced models end when
+// their requests have ended.
 func (l *loader) load(ctx context.Context, one string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -89,14 +89,14 @@ func (l *loader) load(ctx context.Context, one string) error {
 	return nil
 }
 
-// replace returns the current sources with that of one model from its file. Errors: NotFound.
+// replace returns the current sources, with the source of one model from files. Errors: NotFound.
 func (l *loader) replace(files []models.Source, one string) ([]models.Source, error) {
-	named := func(s models.Source) bool { return s.Name == one }
-	from := slices.IndexFunc(files, named)
+	isOne := func(s models.Source) bool { return s.Name == one }
+	from := slices.IndexFunc(files, isOne)
 	if from < 0 {
 		return nil, oip.Errorf(oip.NotFound, "no model is called %s", oip.Quote(one))
 	}
-	sources := slices.DeleteFunc(slices.Clone(l.sources), named)
+	sources := slices.DeleteFunc(slices.Clone(l.sources), isOne)
 	sources = append(sources, files[from])
 	slices.SortFunc(sources, func(a, b models.Source) int { return strings.Compare(a.File, b.File) }) // as read
 	return sources, nil

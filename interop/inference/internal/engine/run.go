@@ -103,7 +103,7 @@ func (r *Request) call(args []any) (ended time.Time, err error) {
 	e.health.note(ctx, err)
 	ended = time.Now()
 	if err == nil && !r.model.def.Bound {
-		err = r.take(answer)
+		err = r.copyOutputs(answer)
 	} else if answer != nil {
 		drop(answer)
 	}
@@ -177,9 +177,9 @@ func (r *Request) askShapes() ([][]int64, error) {
 	return shapes, nil
 }
 
-// take copies the returned outputs that the client wants: their memory must count against the limit until a slow
+// copyOutputs copies the returned outputs that the client wants: their memory must count against the limit until a slow
 // client has fetched them, and the model may write again to an array that it keeps.
-func (r *Request) take(answer any) error {
+func (r *Request) copyOutputs(answer any) error {
 	defer drop(answer)
 	list, ok := answer.([]any)
 	if !ok || len(list) != len(r.outputs) {

@@ -1,7 +1,7 @@
-"""Producers that change during an import: at a chosen call of theirs, or by another thread.
+"""Producers whose fields change during an import: when a chosen one of their methods is called, or by another thread.
 
-Each value of a state keeps all elements inside the window, in any mixture with the other state, or must be refused. An
-imported array must consist of fields that existed, checked with the values that it has, and lie in the window."""
+A producer has two states. Any mixture of their fields describes elements inside the window, or must be refused. An
+imported array must consist of fields of the two states, be consistent, and lie in the window."""
 
 import ctypes as ct
 import math
@@ -15,7 +15,7 @@ AT = 1024
 pointer = ct.POINTER(ct.c_int64)
 
 # Writes without the GIL, word by word as a producer does. A sanitizer's memmove copies bytes, and half-written
-# pointers would be no valid test.
+# pointers would make the test invalid.
 wmemmove = ct.CDLL(None).wmemmove
 wmemmove.argtypes, wmemmove.restype = [ct.c_void_p, ct.c_void_p, ct.c_size_t], ct.c_void_p
 
@@ -83,11 +83,11 @@ FIELDS = ["ndim 64", "ndim 0", "ndim -1", "ndim 65", "ndim huge", "shape", "exte
 
 
 def check_array(a, about, base=None, size=None):
-    """Checks that a is consistent and that all its elements are in allowed places."""
+    """Checks that a is consistent and that all its elements are in the window, or in size bytes at base."""
     count = math.prod(a.shape)
     oracles.equal((a.size, a.ndim, len(a.strides)), (count, len(a.shape), len(a.shape)), "the array and its shape", about)
     if any(not 0 <= n <= 8 for n in a.shape):
-        raise AssertionError(f"an extent of no state: {a.shape} of {about!r}")
+        raise AssertionError(f"an extent that neither state has: {a.shape} of {about!r}")
     bits = a.itemsize * 8
     oracles.equal(a.nbytes, count * bits // 8, "bytes", about)
     if not count:
@@ -95,7 +95,7 @@ def check_array(a, about, base=None, size=None):
     base, size = (memory.window().address, memory.window().size) if base is None else (base, size)
     lo, hi = oracles.span(a.shape, a.strides, bits)
     if not base <= a._pointer + lo <= a._pointer + hi <= base + size:
-        raise AssertionError(f"out of the memory: {a.shape, a.strides} at {a._pointer - base} of {about!r}")
+        raise AssertionError(f"outside the memory: {a.shape, a.strides} at {a._pointer - base} of {about!r}")
     if a.usm_type not in (None, "host", "shared"):
         return
     facts = oracles.Facts(a.shape, a.strides, str(a.dtype), a._pointer, None, bits)
@@ -108,11 +108,11 @@ def check_cute(t, about):
     text = t.layout.replace(",)", ")")
     oracles.equal(text.count(","), 2 * max(0, len(t.shape) - 1), "layout", (text, about))
     if any(not 0 <= n <= 8 for n in t.shape) or any(abs(n) > 64 for n in t.stride):
-        raise AssertionError(f"modes of no state: {t.layout} of {about!r}")
+        raise AssertionError(f"modes that neither state has: {t.layout} of {about!r}")
 
 
-class Moment:
-    """Counts the calls of foreign code and changes something at the chosen one."""
+class CallHook:
+    """Foreign code calls it. It counts the calls and makes the change at the k-th."""
 
     def __init__(self, k, change):
         self.k, self.change, self.calls, self.busy = k, change, 0, False
@@ -129,16 +129,16 @@ class Moment:
             self.busy = False
 
 
-def watched(moment, name, members):
-    """Returns a new type and an instance of it. Each read of an attribute of either is a moment."""
+def watched(hook, name, members):
+    """Returns a new type and an instance of it. Each read of an attribute of either calls the hook."""
 
     class Meta(type):
         def __getattribute__(cls, key):
-            moment()
+            hook()
             return super().__getattribute__(key)
 
     def getattribute(self, key):
-        moment()
+        hook()
         return object.__getattribute__(self, key)
 
     module, _, qualname = name.rpartition(".")
@@ -148,11 +148,11 @@ def watched(moment, name, members):
 class Key(str):
     """Equal to a key and with its hash, so that each lookup of the key calls it."""
 
-    moment = None
+    hook = None
 
     def __eq__(self, other):
-        if self.moment:
-            self.moment()
+        if self.hook:
+            self.hook()
         return str.__eq__(self, other)
 
     def __hash__(self):
@@ -160,15 +160,15 @@ class Key(str):
 
 
 class Integer:
-    def __init__(self, moment, value):
-        self.moment, self.value = moment, value
+    def __init__(self, hook, value):
+        self.hook, self.value = hook, value
 
     def __index__(self):
-        self.moment()
+        self.hook()
         return self.value
 
 
 class Truth(Integer):
     def __bool__(self):
-        self.moment()
+        self.hook()
         return bool(self.value)

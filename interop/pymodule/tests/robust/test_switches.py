@@ -1,4 +1,4 @@
-"""Changes by callbacks: at the k-th call of foreign code something of the producer changes."""
+"""Changes by callbacks: at the k-th call of foreign code one field of the producer changes."""
 
 import ctypes as ct
 import gc
@@ -21,7 +21,7 @@ class Path:
 
     def __init__(self, k, what):
         self.what = what
-        self.moment = changing.Moment(k, self.change)
+        self.hook = changing.CallHook(k, self.change)
         self.capsules = []
         self.build()
 
@@ -50,21 +50,21 @@ class Path:
             self.struct.change(name)
 
     def capsule(self, **keywords):
-        self.moment()
+        self.hook()
         c = self.struct.tensor.capsule()
         self.capsules.append(c)
-        self.moment()
+        self.hook()
         return c
 
     def device(self, *ignored):
-        self.moment()
-        return Integer(self.moment, self.struct.t.device_type), 0
+        self.hook()
+        return Integer(self.hook, self.struct.t.device_type), 0
 
     def run(self):
         raise NotImplementedError
 
     def check(self, result):
-        (check_cute if hasattr(result, "layout") else check_array)(result, (type(self).__name__, self.what, self.moment.k))
+        (check_cute if hasattr(result, "layout") else check_array)(result, (type(self).__name__, self.what, self.hook.k))
 
     taken = None
 
@@ -76,7 +76,7 @@ class Path:
             return  # the renamed capsule belongs to the callback
         n = self.struct.deleted
         if n > 1 or (succeeded and n != 1):
-            raise AssertionError(f"the deleter ran {n} times for {type(self).__name__}, {self.what}, {self.moment.k}")
+            raise AssertionError(f"the deleter ran {n} times for {type(self).__name__}, {self.what}, {self.hook.k}")
 
 
 MORE = ["rename", "rename to nothing", "take", "collect", "raise"]
@@ -90,7 +90,7 @@ class FromDlpack(Path):
         return {"__dlpack__": lambda x, **k: self.capsule(**k), "__dlpack_device__": self.device}
 
     def run(self):
-        return ub.from_dlpack(watched(self.moment, self.name, self.members()))
+        return ub.from_dlpack(watched(self.hook, self.name, self.members()))
 
 
 class FromDlpackLegacy(FromDlpack):
@@ -99,7 +99,7 @@ class FromDlpackLegacy(FromDlpack):
 
 class FromDlpackDeviceCopy(FromDlpack):
     def run(self):
-        return ub.from_dlpack(watched(self.moment, self.name, self.members()), device="host", copy=Truth(self.moment, 0))
+        return ub.from_dlpack(watched(self.hook, self.name, self.members()), device="host", copy=Truth(self.hook, 0))
 
 
 class FromDlpackFar(FromDlpack):
@@ -111,7 +111,7 @@ class FromDlpackFar(FromDlpack):
         return super().capsule(**keywords)
 
     def run(self):
-        return ub.from_dlpack(watched(self.moment, self.name, self.members()), device="host")
+        return ub.from_dlpack(watched(self.hook, self.name, self.members()), device="host")
 
 
 class FromDlpackLikeDpnp(FromDlpack):
@@ -120,7 +120,7 @@ class FromDlpackLikeDpnp(FromDlpack):
 
     def members(self):
         def queue(x):
-            self.moment()
+            self.hook()
             return memory.queue() if memory.sycl() else None
 
         return {**super().members(), "sycl_queue": property(queue)}
@@ -128,7 +128,7 @@ class FromDlpackLikeDpnp(FromDlpack):
     def check(self, result):
         if self.struct.tensor.e["place"] != "shared" or self.what in ("data",):
             return
-        check_array(result, (type(self).__name__, self.what, self.moment.k), *memory.base("shared"))
+        check_array(result, (type(self).__name__, self.what, self.hook.k), *memory.base("shared"))
 
 
 class FromDlpackEmpty(FromDlpack):
@@ -143,12 +143,12 @@ class FromDlpackEmpty(FromDlpack):
 
 class AsarrayDlpack(FromDlpack):
     def run(self):
-        return ub.asarray(watched(self.moment, self.name, self.members()))
+        return ub.asarray(watched(self.hook, self.name, self.members()))
 
 
 class Cute(FromDlpack):
     def run(self):
-        return ub.cute.from_dlpack(watched(self.moment, self.name, self.members()))
+        return ub.cute.from_dlpack(watched(self.hook, self.name, self.members()))
 
 
 class Exchange(Path):
@@ -169,18 +169,18 @@ class Exchange(Path):
             super().change()
 
     def give(self, x, out):
-        self.moment()
+        self.hook()
         out[0] = ct.addressof(self.struct.m)
-        self.moment()
+        self.hook()
         return 0
 
     def work(self, kind, index, out):
-        self.moment()
+        self.hook()
         return 0
 
     def run(self):
         flags = {k: v for k, v in vars(capi.TorchFlags).items() if not k.startswith("_")}
-        x = watched(self.moment, "torch.Tensor", {"__dlpack_c_exchange_api__": capi.table(self.table), **flags})
+        x = watched(self.hook, "torch.Tensor", {"__dlpack_c_exchange_api__": capi.table(self.table), **flags})
         with capi.as_torch(type(x)):
             return self.function(x)
 
@@ -201,7 +201,7 @@ class Dictionary(Path):
     kind = "shared"
 
     def build(self):
-        m = self.moment
+        m = self.hook
         memory_ = memory.usm(self.kind, 1024)
         self.base, self.size = memory_._pointer, memory_.nbytes
         self.shape, self.strides = [Integer(m, 2), Integer(m, 3)], [Integer(m, 3), Integer(m, 1)]
@@ -216,7 +216,7 @@ class Dictionary(Path):
                   "typedescr": [("", "".join(["<", "f4"]))], "syclobj": Provider()}
         self.d = {Key(k): v for k, v in values.items()}
         for k in self.d:
-            k.moment = m
+            k.hook = m
         # Numbers made here, not the interpreter's small ones: no other reference keeps them.
         self.members = {"__sycl_usm_array_interface__": self.d, "_pointer": self.base, "nbytes": self.size, "memory": memory_, "usm_data": property(lambda x: x)}
 
@@ -251,12 +251,12 @@ class Dictionary(Path):
     name = "dpctl.memory.MemoryUSMShared"
 
     def run(self):
-        self.object = watched(self.moment, self.name, self.members)
+        self.object = watched(self.hook, self.name, self.members)
         return ub.from_usm_array_interface(self.object)
 
     def check(self, result):
         # A lie about the own allocation cannot be detected; this one stays within the memory.
-        check_array(result, (type(self).__name__, self.what, self.moment.k), self.base, self.size)
+        check_array(result, (type(self).__name__, self.what, self.hook.k), self.base, self.size)
 
     def end(self, succeeded):
         memory.settled()
@@ -266,7 +266,7 @@ class DictionaryUnknown(Dictionary):
     name = "robust.Holder"
 
     def run(self):
-        self.object = watched(self.moment, self.name, self.members)
+        self.object = watched(self.hook, self.name, self.members)
         return ub.asarray(self.object)
 
 
@@ -289,18 +289,18 @@ class Buffer(Path):
             gc.collect()
 
     def run(self):
-        moment = self.moment
+        hook = self.hook
 
         class Watched(Exporter):
             def __getattribute__(self, key):
-                moment()
+                hook()
                 return object.__getattribute__(self, key)
 
         return ub.asarray(Watched())
 
     def check(self, result):
         if self.what != "buffer":
-            check_array(result, (self.what, self.moment.k))
+            check_array(result, (self.what, self.hook.k))
 
     def end(self, succeeded):
         memory.settled()
@@ -312,7 +312,7 @@ class Sequence(Path):
     changes = ["clear", "grow", "nest", "collect", "raise"]
 
     def build(self):
-        m = self.moment
+        m = self.hook
 
         class Number(Integer):
             def __float__(self):
@@ -354,7 +354,7 @@ class Export(Path):
     def build(self):
         super().build()
         self.array = ub.from_dlpack(self.struct.tensor.capsule())
-        self.version, self.device_ = [Integer(self.moment, 1), Integer(self.moment, 0)], [Integer(self.moment, 1), Integer(self.moment, 0)]
+        self.version, self.device_ = [Integer(self.hook, 1), Integer(self.hook, 0)], [Integer(self.hook, 1), Integer(self.hook, 0)]
 
     def change(self):
         if self.what == "arguments":
@@ -364,18 +364,18 @@ class Export(Path):
             super().change()
 
     def run(self):
-        moment = self.moment
+        hook = self.hook
 
         class Stream:
             def _get_capsule(self):
-                moment()
+                hook()
                 raise AttributeError
 
         try:
             self.array.__dlpack__(stream=Stream())
         except ERRORS:
             pass
-        c = self.array.__dlpack__(max_version=self.version, dl_device=self.device_, copy=Truth(self.moment, 0))
+        c = self.array.__dlpack__(max_version=self.version, dl_device=self.device_, copy=Truth(self.hook, 0))
         a = ub.from_dlpack(c)
         changing.oracles.equal((a.shape, a.strides, str(a.dtype)), ((2, 3), (3, 1), "float32"), "an array keeps its layout", self.what)
         return a
@@ -400,7 +400,7 @@ class Index(Path):
             super().change()
 
     def run(self):
-        m = self.moment
+        m = self.hook
         key = slice(Integer(m, 0), Integer(m, 2), Integer(m, 1)), Integer(m, 1)
         a = self.box[0][key]
         b = a.reshape([Integer(m, 1), Integer(m, 2)]).transpose([Integer(m, 1), Integer(m, 0)])
@@ -433,7 +433,7 @@ class Mark(Path):
             super().change()
 
     def run(self):
-        m = self.moment
+        m = self.hook
         self.t.mark_compact_shape_dynamic(Integer(m, 0), [Integer(m, 0), Integer(m, 1)], Integer(m, 2))
         self.t.mark_layout_dynamic(Integer(m, 1))
         return self.t
@@ -465,9 +465,9 @@ def go(name, k, what):
             path.check(result)
         succeeded = result is not None
         del result
-        path.moment.busy = True
+        path.hook.busy = True
         path.end(succeeded)
-    return path.moment.calls
+    return path.hook.calls
 
 
 def example(r):

@@ -1,4 +1,4 @@
-"""Examples that failed once in hunts."""
+"""Examples that failed in hunts; each is a regression test."""
 
 import pytest
 
@@ -69,7 +69,7 @@ def test_the_paths_run_foreign_code():
         for name, path in test_switches.PATHS.items():
             p = path(-1, "collect")
             assert p.run() is not None, name
-            p.moment.busy = True
+            p.hook.busy = True
             p.capsules.clear()
             memory.settled()
 
