@@ -25,9 +25,10 @@ LINT      := $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2
 NESTED := $(patsubst %,./%/...,interop/embedpython interop/metrics interop/pressure interop/flight interop/inference examples/embedded)
 
 CHECKS  := internal/tools/checks
-SETUP    = test -f "$(VENV)/usmbridge.json" || echo "setup: building the set-up program"; $(GO) run ./internal/tools/setup -dir "$(VENV)"
+# -v prints each package that Go compiles, and nothing if all are in its cache.
+SETUP    = $(GO) run -v ./internal/tools/setup -dir
 PIP     := $(VENV)/bin/python -m pip --no-input --disable-pip-version-check
-BUILD    = mkdir -p bin && $(GO) build -o bin/
+BUILD    = mkdir -p bin && $(GO) build -v -o bin/
 # ACTIVE runs a command in the environment. TEST also declares that the machine has what tests need, so that
 # they fail without it instead of skipping. The SYCL packages exist for x86-64 only.
 ACTIVE  := env -u PYTHONHOME -u PYTHONPATH -u USMBRIDGE_PYTHON VIRTUAL_ENV="$(VENV)" PATH="$(VENV)/bin:$$PATH"
@@ -38,45 +39,45 @@ TEST    := env -u USMBRIDGE_SYCL $(ACTIVE) GO="$(GO)" USMBRIDGE_REQUIRE_PYTHON=1
 .PHONY: help run serve flight build python python-run wheel clean test test-nested test-pythons test-versions test-peers test-devices test-gpu \
 	check check-long fuzz format fmt lint analyse portable bench bench-service bench-wheel docs
 
-help: ## list the targets; times are of two cores with warm caches
+help: ## list the targets; times are of two cores with warm caches, and "first" of an empty cache with downloads
 	@echo "usmbridge: SYCL unified shared memory for Go, seen from Python without a copy"; echo
 	@sed -n 's/^\([a-z][a-zA-Z%-]*\):.*## /\1 /p' $(firstword $(MAKEFILE_LIST)) | \
 	  awk '{name = $$1; sub(/^[^ ]* /, ""); printf "  make %-14s %s\n", name, $$0}'
 
-run: python-run ## the main job: one picture through Go, dpctl and Numba [IN=picture.png|.jpg] [OUT=edges.png]; 5 s
+run: python-run ## the main job: one picture through Go, dpctl and Numba [IN=picture.png|.jpg] [OUT=edges.png]; 5 s, first 80 s and 600 MB
 	@test -x bin/picture || echo "building (about a minute the first time)"
 	@$(BUILD) ./examples/picture
 	@$(ACTIVE) ./bin/picture -in "$$IN" -out "$${OUT:-edges.png}"
 
-serve: python-run ## the inference server [ADDR=127.0.0.1:8000] [GRPC=127.0.0.1:8001] [ADMIN=127.0.0.1:8002] [MODELS=dir] [LIMIT=bytes] [WORKERS=n] [SHM=prefix]; starts in 5 s
+serve: python-run ## the inference server [ADDR=127.0.0.1:8000] [GRPC=127.0.0.1:8001] [ADMIN=127.0.0.1:8002] [MODELS=dir] [LIMIT=bytes] [WORKERS=n] [SHM=prefix]; starts in 5 s, first 2 min
 	@test -x bin/usmserve || echo "building (about a minute the first time)"
 	@$(BUILD) ./interop/inference/cmd/usmserve
 	@exec $(ACTIVE) ./bin/usmserve -addr "$$ADDR" -grpc "$$GRPC" -admin "$$ADMIN" -models "$$MODELS" -limit "$$LIMIT" \
 	  -workers "$${WORKERS:-0}" -shm-prefix "$$SHM"
 
-flight: ## bin/usmflight, the Arrow Flight server for tensors; 10 s
+flight: ## bin/usmflight, the Arrow Flight server for tensors; 2 s, first 2 min
 	$(BUILD) ./interop/flight/cmd/usmflight
 
-build: ## bin/usminfo and bin/usmpython; 10 s
+build: ## bin/usminfo and bin/usmpython; 2 s, first 1 min
 	$(BUILD) ./interop/cmd/...
 
-python: ## .venv with the pinned packages, including those of the tests; 1 to 3 min the first time
-	@$(SETUP) test
+python: ## .venv with the pinned packages, including those of the tests; 1 s, first 1 to 3 min and 1.0 GB
+	@$(SETUP) "$(VENV)" test
 
 python-run:
-	@$(SETUP) run
+	@$(SETUP) "$(VENV)" run
 
 # The packages of one requirements file, in a directory of their own.
 bin/%/requirements.txt: internal/tools/setup/requirements-%.txt | python
 	@echo "installing the packages of $< into $(@D) (once)"
-	@rm -rf $(@D) && $(PIP) install --quiet --no-deps --require-hashes --only-binary=:all: --target $(@D) --requirement $<
+	@rm -rf $(@D) && $(PIP) install --no-deps --require-hashes --only-binary=:all: --target $(@D) --requirement $<
 	@cp $< $@
 
-test: python portable ## everything that CI asserts about the root module; 6 min
+test: python portable ## everything that CI asserts about the root module; 6 min, first 10 min
 	@$(TEST) $(GOTESTSUM) --format=pkgname --format-icons=text --format-hide-empty-pkg --junitfile=bin/tests.xml \
 	  --post-run-command='sh -c "test $$TESTS_TOTAL -gt $$TESTS_SKIPPED"' -- -vet=all -count=1 -timeout 20m ./...
 
-test-nested: python bin/tritonclient/requirements.txt ## the nested modules with their real clients, and all modules from outside; 3 min
+test-nested: python bin/tritonclient/requirements.txt ## the nested modules with their real clients, and all modules from outside; 3 min, first 6 min
 	@$(TEST) $(GO) test -vet=all -count=1 -timeout 20m $(NESTED)
 	@$(TEST) USMBRIDGE_RELEASE=1 $(GO) test -vet=off -count=1 -timeout 20m ./internal/tools/release
 
@@ -94,7 +95,7 @@ test-devices: python ## the tests on PoCL, sub-devices and simulated CUDA device
 	@GOTESTSUM="$(GOTESTSUM)" $(TEST) $(CHECKS)/test-devices.sh bin/devices $(RUNS)
 
 test-gpu: python ## checks and figures on this machine's NVIDIA GPU; bin/gpu/run.sh repeats them on another one [USMBRIDGE_UR_ADAPTERS=dir]; 5 min
-	@rm -rf bin/gpu-wheel && $(PIP) wheel --quiet --no-deps --no-index --no-build-isolation --wheel-dir bin/gpu-wheel internal/pypackage
+	@rm -rf bin/gpu-wheel && $(PIP) wheel --no-deps --no-index --no-build-isolation --wheel-dir bin/gpu-wheel internal/pypackage
 	@$(TEST) internal/gpu/pack.sh bin/gpu bin/gpu-wheel/*.whl
 	@PYTHON="$(GPUPYTHON)" bin/gpu/run.sh
 
@@ -140,11 +141,11 @@ bench-service: python bin/tritonclient/requirements.txt ## the inference server 
 	@$(BUILD) ./interop/inference/cmd/usmserve && $(GO) build -o bin/servicebench ./interop/inference/internal/bench
 	@$(TEST) ./bin/servicebench $(SERVICEBENCH)
 
-wheel: ## the Python package as a wheel in dist/: for old systems, built twice and audited; 2 min
-	@$(GO) run ./internal/tools/setup -dir "$(CURDIR)/bin/wheel" wheel
+wheel: ## the Python package as a wheel in dist/: for old systems, built twice and audited; 2 min, first 3 min and 110 MB
+	@$(SETUP) "$(CURDIR)/bin/wheel" wheel
 	@GO="$(GO)" internal/tools/wheel/wheel.sh bin/wheel/bin/python dist
 
-docs: bin/mkdocs/requirements.txt ## the documentation site in bin/site, from README.md, docs and the stubs; 10 s
+docs: bin/mkdocs/requirements.txt ## the documentation site in bin/site, from README.md, docs and the stubs; 10 s, first 1 min
 	@NO_MKDOCS_2_WARNING=1 PYTHONPATH="$(CURDIR)/bin/mkdocs" $(VENV)/bin/python -m mkdocs build --quiet -f internal/tools/site/mkdocs.yml
 	@echo "bin/site/index.html"
 

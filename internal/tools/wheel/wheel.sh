@@ -25,7 +25,7 @@ check() {
 # build ROOT DIRECTORY builds the wheel of the sources in ROOT, checks it, and names the platform that it needs. auditwheel
 # fails if the library needs a newer glibc or other libraries; without a patcher it adds none to the wheel.
 build() {
-	"$python" -m pip --no-input --disable-pip-version-check wheel --quiet --no-deps --no-index --no-build-isolation \
+	"$python" -m pip --no-input --disable-pip-version-check wheel --no-deps --no-index --no-build-isolation \
 		--wheel-dir "$2/built" "$1/internal/pypackage"
 	"$python" -m zipfile -e "$2"/built/*.whl "$2/files"
 	check "$2/files/usmbridge/_native.abi3.so"
