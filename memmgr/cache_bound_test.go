@@ -23,6 +23,7 @@ func churn(t *testing.T, p *memmgr.Pool, goroutines int) (end func()) {
 			rng := rand.New(rand.NewPCG(uint64(g), 9))
 			held := make([]memmgr.Buffer, 0, 64)
 			for !stop.Load() {
+				runtime.Gosched() // else each look of the test waits for a turn of all goroutines
 				if len(held) == cap(held) || len(held) > 0 && rng.IntN(2) == 0 {
 					b := held[len(held)-1]
 					held = held[:len(held)-1]
@@ -69,7 +70,7 @@ func TestCacheBoundHoldsUnderLoad(t *testing.T) {
 			_, p := simulatedPool(t, memmgr.WithCache(bound))
 			end := churn(t, p, 8)
 			most := int64(0)
-			for range 25 {
+			for range 500 {
 				most = max(most, p.Stats().CachedBytes)
 				runtime.Gosched()
 			}
