@@ -107,7 +107,7 @@ check: format lint analyse sanitize-states sanitize-race sanitize-asan sanitize-
 sanitize-%: python ## the tests with one tool, states|race|asan|ubsan|cgocheck|clobber [ALL=1: all packages]; 2 to 6 min
 	@$(TEST) $(CHECKS)/sanitize.sh $*
 
-fuzz: ## each fuzz target for [FUZZTIME=3s], or those that match [ONLY=regexp]; 4 min
+fuzz: ## each fuzz target for [FUZZTIME=3s], or those that match [ONLY=regexp]; 3 min
 	@GO="$(GO)" $(CHECKS)/fuzz.sh $(FUZZTIME) "$$ONLY"
 
 check-long: python build ## fuzzing, hunts, sanitizers and soaks; continues an interrupted run [HUNT=1200 seconds each, JOBS=2, ONLY=regexp, ARGS=-l]; hours

@@ -4,6 +4,9 @@
 #   fuzz.sh -l              lists them: the directory of the package and the name
 #   fuzz.sh TIME [REGEXP]   runs those whose line of this list matches, for the given time each
 #
+# A single target uses all processors. Several run side by side with one worker each, because building them takes as
+# long as a run of some seconds. The output of each follows its end.
+#
 # At the end of the time, the coordinator of Go 1.26 may take the end of its own context for a failure and
 # print only "context deadline exceeded" (go.dev/issue/75804, fixed in Go 1.27). This happens more often on a
 # busy machine. A target that fails with only these words and without a failing input runs again, at
@@ -16,7 +19,7 @@ targets() {
 }
 
 fuzz() {
-	"${GO:-go}" test -vet=off -run '^$' -fuzz "^$2\$" -fuzztime "$3" -fuzzminimizetime 200x "./$1" 2>&1 | tee "$log"
+	"${GO:-go}" test -vet=off -run '^$' -fuzz "^$2\$" -fuzztime "$3" -fuzzminimizetime 200x -parallel "$workers" "./$1" 2>&1 | tee "$log"
 	return "${PIPESTATUS[0]}"
 }
 
@@ -42,8 +45,23 @@ if [ "${1:-}" = -l ]; then
 	exit
 fi
 selected=$(targets | grep -E "${2:-.}") || { echo "fuzz: no target matches $2; fuzz.sh -l lists them" >&2 && exit 2; }
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-while read -r package target; do
-	fuzz_again "$package" "$target" "$1" </dev/null || exit 1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+jobs=$(nproc)
+if [ "$(wc -l <<<"$selected")" -eq 1 ]; then
+	workers=$jobs log=$work/log
+	read -r package target <<<"$selected"
+	fuzz_again "$package" "$target" "$1" </dev/null
+	exit
+fi
+workers=1
+while read -r package target && [ ! -e "$work/failed" ]; do
+	while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do wait -n; done
+	(
+		log=$work/$BASHPID.log
+		fuzz_again "$package" "$target" "$1" </dev/null >"$work/$BASHPID" 2>&1 || touch "$work/failed"
+		cat "$work/$BASHPID"
+	) &
 done <<<"$selected"
+wait
+[ ! -e "$work/failed" ]
