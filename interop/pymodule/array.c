@@ -34,6 +34,7 @@ usmb_array *usmb_array_raw(int32_t ndim)
 	a->flags = a->sharers = a->holds = a->tracked = a->shown = a->noted = 0;
 	a->root = NULL;
 	a->weak = NULL;
+	a->peer = NULL;
 	return a;
 }
 
@@ -188,6 +189,8 @@ void usmb_array_dealloc(PyObject *self)
 	if (a->weak) PyObject_ClearWeakRefs(self);
 	if (a->cell && a->cell != &usmb_no_memory) drop_cell(a->cell, a->flags);
 	leave_root(a);
+	/* Destroying dpnp's array can call SYCL, which a forked child must not. */
+	if (a->peer && !usmb_py_in_child()) Py_DECREF(a->peer);
 	if (a->queue) usmb_array_name_queue(a, NULL);
 	usmb_owner_drain();
 	if (a->ndim <= KEEP_NDIM && nkept < KEEP_MAX)

@@ -55,6 +55,7 @@ typedef struct usmb_array {
 	uint32_t noted;                    /* the facts that its memory has recorded (order.h) */
 	struct usmb_array *root; /* owned: the root of the cell's arrays, or the base of a view; NULL in that array */
 	PyObject *weak;          /* weak references, managed by CPython */
+	PyObject *peer;          /* owned: dpnp's array on the memory, or NULL */
 	int64_t dims[];          /* shape[ndim], then strides[ndim] in elements */
 } usmb_array;
 

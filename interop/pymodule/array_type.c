@@ -570,7 +570,7 @@ ATTRIBUTE(nbytes, PyLong_FromLongLong(usmb_nbytes(a)))
 ATTRIBUTE(readonly, PyBool_FromLong(a->flags &USMB_ARR_READONLY))
 /* The flags that usmbridge._methods shows, and 8: the elements are aligned. */
 ATTRIBUTE(flags, PyLong_FromLong((long)(a->flags & 7) + 8 * usmb_array_aligned(a)))
-ATTRIBUTE(alone, usmb_array_alone(a)) /* for memory of dpnp that array_api keeps while the array lives */
+ATTRIBUTE(alone, usmb_array_alone(a)) /* for _peer */
 ATTRIBUTE(base, Py_NewRef(a->root ? (PyObject *)a->root : Py_None))
 
 GETTER(usm_type)
@@ -841,6 +841,7 @@ static PyMethodDef methods[] = {
 
 static PyMemberDef members[] = {
         {"__weaklistoffset__", T_PYSSIZET, offsetof(usmb_array, weak), READONLY, NULL},
+        {"_peer", T_OBJECT, offsetof(usmb_array, peer), 0, NULL},
         {NULL, 0, 0, 0, NULL},
 };
 

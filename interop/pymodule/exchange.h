@@ -81,6 +81,7 @@ PyObject *usmb_import_buffer(PyObject *obj);
 
 PyObject *usmb_array_suai(PyObject *self, void *closure);
 PyObject *usmb_from_suai(PyObject *module, PyObject *obj);
+PyObject *usmb_py_described(PyObject *module, PyObject *const *args, Py_ssize_t n);
 /* Imports obj by its dictionary, which is borrowed. */
 PyObject *usmb_import_suai(PyObject *obj, PyObject *iface);
 /* Imports an object of dpctl.memory without reading its dictionary, with the same checks. NULL

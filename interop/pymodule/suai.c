@@ -720,3 +720,12 @@ PyObject *usmb_from_suai(PyObject *module, PyObject *obj)
 	Py_DECREF(iface);
 	return r;
 }
+
+/* Imports an object by a dictionary of the caller. */
+PyObject *usmb_py_described(PyObject *module, PyObject *const *args, Py_ssize_t n)
+{
+	(void)module;
+	usmb_owner_drain();
+	if (n != 2) return usmb_raise(PyExc_TypeError, "_described takes an object and a dictionary");
+	return usmb_import_suai(args[0], args[1]);
+}

@@ -29,10 +29,10 @@ import operator
 import sys
 import threading
 import types
-import weakref
 
 from usmbridge import Array, DType, devices, empty, empty_like, from_dlpack, full, full_like, ones, ones_like, zeros, zeros_like
 from usmbridge import asarray as _asarray
+from usmbridge._native import _described
 from usmbridge._need import numpy
 
 __array_api_version__ = "2024.12"
@@ -155,7 +155,6 @@ def _function(usm, module, name):
 
 # Serializes the calls of dpnp. Reentrant, because the end of an object can run code anywhere.
 _lock = threading.RLock()
-_unlocked = contextlib.nullcontext()
 _dpnp = None  # the module; False if it is not installed
 
 
@@ -181,30 +180,22 @@ def _by_dpnp(place):
     return place.usm_type is not None and (_dpnp or (_dpnp is None and _load_dpnp())) is not False
 
 
-# The usm_ndarrays of dpnp on the memory of Arrays, and weak references to these, by the id of the Array.
-# Making one takes 10 us, and a call 100. None of them may keep a Python object alive
-# that can refer to the Array: the collector does not see cycles through this dictionary.
-_usm_ndarrays = {}
-
-
-def _remember(a, usm_ndarray):
-    key = id(a)
-    _usm_ndarrays[key] = usm_ndarray, weakref.ref(a, lambda _: _usm_ndarrays.pop(key, None))
-
-
 def _usm(a):
-    """Returns a usm_ndarray of dpnp on the memory and the queue of an Array."""
+    """Returns a usm_ndarray of dpnp on the memory and the queue of an Array.
+
+    Making one takes a third of a call, so the Array keeps it: Array._peer. It may not keep a Python object alive that
+    can refer to the Array, because the collector does not see cycles through it.
+    """
     if a.typestr is None:
         raise TypeError(f"dpnp has no element type {a.dtype}; convert the Array first, by astype(\"float32\")")
     a.__sycl_usm_array_interface__  # waits for work of this library on the memory
-    found = _usm_ndarrays.get(id(a))
-    if found is not None:
-        return found[0]
-    # dpnp.tensor does not import negative strides.
-    turn = tuple([slice(None, None, -1 if step < 0 else 1) for step in a.strides])
-    made = _dpnp.tensor.asarray(a._alone[turn])[turn]
-    if not gc.is_tracked(a):  # Arrays on memory of Python objects are tracked
-        _remember(a, made)
+    made = a._peer
+    if made is None:
+        # dpnp.tensor does not import negative strides.
+        turn = tuple([slice(None, None, -1 if step < 0 else 1) for step in a.strides])
+        made = _dpnp.tensor.asarray(a._alone[turn])[turn]
+        if not gc.is_tracked(a):  # Arrays on memory of Python objects are tracked
+            a._peer = made
     return made
 
 
@@ -247,37 +238,50 @@ def _native(x, convert):
     return x
 
 
+def _of_dpnp(r, queue):
+    """Returns an Array on the memory of an array of dpnp that is on a queue, which may have pending work on it.
+
+    The dictionary of the array itself would wait for all work of the queue.
+    """
+    if type(r) is not _dpnp.tensor.usm_ndarray:
+        r = r.get_array()
+    a = _described(r, {"version": 1, "data": (r._pointer, not r.flags.writable), "shape": r.shape, "strides": r.strides, "typestr": r.dtype.str, "syclobj": queue})
+    if r.usm_data.reference_obj is None:
+        a._peer = r
+    return a
+
+
 def _wrapped(r, place):
     """Returns the result of a library with Arrays in the place of its arrays.
 
-    With an Array place, they are copied to USM of its kind and queue.
+    With an Array place, arrays of NumPy are copied to USM of its kind and queue.
     """
     if isinstance(r, (tuple, list)):
         items = [_wrapped(x, place) for x in r]
         return type(r)(*items) if hasattr(r, "_fields") else type(r)(items)
     if isinstance(r, numpy.generic):
         r = numpy.asarray(r)
-    elif not hasattr(r, "__dlpack__"):
-        return r
+    elif not isinstance(r, numpy.ndarray):
+        return _of_dpnp(r, place.sycl_queue) if hasattr(type(r), "__sycl_usm_array_interface__") else r
     if place is not None:
         return _asarray(r, usm_type=place.usm_type, device=place.sycl_queue, copy=True)
-    a = _asarray(r)
-    if not isinstance(r, numpy.ndarray):
-        r = r if type(r) is _dpnp.tensor.usm_ndarray else r.get_array()
-        if r.usm_data.reference_obj is None:
-            _remember(a, r)
-    return a
+    return _asarray(r)
 
 
 def _call(place, module, name, args, kwargs):
     """Calls a function of the library that computes at the place of an Array, and returns Arrays there."""
-    usm = _by_dpnp(place)
-    convert = numpy.asarray if not usm else _usm_dpnp if module else _usm
-    copied = not usm and place.usm_type is not None and "out" not in kwargs
-    with _lock if usm else _unlocked:
-        args = [_native(x, convert) for x in args]
+    if not _by_dpnp(place):
+        beside = place if place.usm_type is not None and "out" not in kwargs else None
+        return _wrapped(_computed(False, module, name, args, kwargs, numpy.asarray), beside)
+    with _lock:
+        return _wrapped(_computed(True, module, name, args, kwargs, _usm_dpnp if module else _usm), place)
+
+
+def _computed(usm, module, name, args, kwargs, convert):
+    args = [_native(x, convert) for x in args]
+    if kwargs:
         kwargs = {k: _native(x, convert) for k, x in kwargs.items()}
-        return _wrapped(_function(usm, module, name)(*args, **kwargs), place if copied else None)
+    return _function(usm, module, name)(*args, **kwargs)
 
 
 def _beside(x, like):
@@ -706,7 +710,7 @@ def _contains(a, x):
     return any(_op_equal(a, x)).item()  # noqa: F821
 
 
-__all__ = [name for name in globals() if not name.startswith("_") and name not in ("contextlib", "gc", "operator", "sys", "threading", "types", "weakref", "numpy", "Array", "DType", "VERSIONS")]
+__all__ = [name for name in globals() if not name.startswith("_") and name not in ("contextlib", "gc", "operator", "sys", "threading", "types", "numpy", "Array", "DType", "VERSIONS")]
 
 
 def __dir__():

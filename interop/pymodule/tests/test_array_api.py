@@ -166,6 +166,23 @@ def test_memory_is_given_back(xp, device, dpt):
     assert [g() for g in gone] == [None] * len(gone)
 
 
+def test_results_are_on_the_queue_of_the_arguments(xp, device, dpctl):
+    for queue in (None, dpctl.SyclQueue(), dpctl.SyclQueue(property="in_order")):
+        a = ub.ones((3, 3), usm_type="shared", sycl_queue=queue)
+        for r in (a + a, xp.sum(a), xp.permute_dims(a, (1, 0)), xp.linalg.qr(a).R, xp.sort(a + a), a.max()):
+            assert r.sycl_queue is a.sycl_queue and (queue is None or r.sycl_queue is queue)
+
+
+def test_results_are_complete_where_they_are_read(xp, np, device):
+    a = ub.zeros(1_000_000, "float32", usm_type="shared")
+    reads = (lambda b: b.tolist()[-1], lambda b: b.asnumpy()[-1], lambda b: memoryview(b)[-1], lambda b: np.asarray(b)[-1], lambda b: b[-1].item(),
+             lambda b: np.from_dlpack(b, device="cpu")[-1], lambda b: b.copy()[-1].item(), lambda b: ub.from_dlpack(b.__dlpack__())[-1].item())
+    for i, read in enumerate(reads):
+        assert read(xp.add(a, i + 1)) == 2 * i + 1
+        a += 1
+        assert read(a) == i + 1
+
+
 def test_cycles_of_computed_arrays_are_collected(xp, device, dpctl):
     class Owner:
         def __init__(self, memory):
