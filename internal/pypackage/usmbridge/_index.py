@@ -119,7 +119,13 @@ def _usm_key(a, first, arrays):
     return (slice(None),) * first + tuple(array_api._beside(x, a) for x in arrays)
 
 
+def _ndarray(k):
+    return numpy.asarray(k) if k.usm_type is None else k.asnumpy()
+
+
 def _get(a, key):
+    if a.usm_type is None:
+        return array_api._of_numpy(numpy.asarray(a)[array_api._native(key, _ndarray)])
     if not _on_host(a) and a.size and _is_mask(a, key):
         r = array_api._run("", "_get_item", (a, (_mask_beside(key, a),)), {})
     else:
@@ -150,6 +156,9 @@ def _without_leading(value, ndim):
 
 def _set(a, key, value):
     """Assigns an Array of a's element type in memory beside a."""
+    if a.usm_type is None:
+        numpy.asarray(a)[array_api._native(key, _ndarray)] = numpy.asarray(value)
+        return
     if not _on_host(a) and a.size and _is_mask(a, key):
         _assign(a, _mask_beside(key, a), _without_leading(value, a.ndim - key.ndim + 1))
         return

@@ -251,6 +251,16 @@ def _of_dpnp(r, queue):
     return a
 
 
+def _of_numpy(r):
+    """Returns the result of a function of NumPy as an Array, or as _wrapped does."""
+    if type(r) is numpy.ndarray and r.base is None:
+        try:
+            return from_dlpack(r)
+        except BufferError:  # a type of ml_dtypes
+            pass
+    return _wrapped(r, None)
+
+
 def _wrapped(r, place):
     """Returns the result of a library with Arrays in the place of its arrays.
 
@@ -344,6 +354,22 @@ def _run(module, name, args, kwargs):
 # ---- the functions of the table ---------------------------------------------------------------
 
 
+# Operands in plain memory go to NumPy at once: _run takes longer than many a computation.
+_QUICK = {
+    "x, /": """
+    if type(x) is Array and x.usm_type is None:
+        return _of_numpy(numpy.{0}(_ndarray(x)))""",
+    "x1, x2, /": """
+    if type(x1) is Array and x1.usm_type is None:
+        if type(x2) is Array and x2.usm_type is None:
+            return _of_numpy(numpy.{0}(_ndarray(x1), _ndarray(x2)))
+        if type(x2) in _NUMBERS:
+            return _of_numpy(numpy.{0}(_ndarray(x1), x2))""",
+}
+_NUMBERS = frozenset((bool, int, float, complex))
+_ndarray = numpy.asarray
+
+
 def _source(module, name, parameters):
     """Returns Python code that defines a function of the table."""
     positional, keywords, optional, only = [], [], [], False
@@ -360,6 +386,7 @@ def _source(module, name, parameters):
     lines = [
         f"def {name}({parameters}):",
         f'    "{name} of the array API standard, computed by dpnp or NumPy."',
+        *(_QUICK.get(parameters, "").format(name).split("\n") if not module else ()),
         f"    kw = {{{', '.join(f'{p!r}: {p}' for p in keywords)}}}",
         *(f"    if {p} is not None: kw[{p!r}] = {p}" for p in optional),
         f"    return _run({module!r}, {name!r}, ({', '.join(positional)},), kw)",
@@ -627,7 +654,11 @@ def _by_partner(name, a, b):
 
 
 def _operator(name):
+    function = globals().get(name)
+
     def operate(a, b):
+        if type(a) is Array and (type(b) is Array or (type(b) in _NUMBERS and a.usm_type is None)):
+            return function(a, b)
         x, y = _operand(a, b), _operand(b, a)
         if x is None or y is None:
             return _by_partner(name, a, b)

@@ -70,14 +70,18 @@ def rows():
         yield "pickle 5 out of band, 64 MiB", (through_pickle, big), "numpy's", (through_pickle, theirs), 1.1
         xp = host.__array_namespace__() if hasattr(host, "__array_namespace__") else None
         if xp:
-            yield "array_api.add, plain memory", (lambda: xp.add(host, host),), "numpy.add", (lambda: np.add(x, x),), 15
-            yield "a + a, plain memory", (lambda: host + host,), "numpy's", (lambda: x + x,), 15
+            yield "array_api.add, plain memory", (lambda: xp.add(host, host),), "numpy.add", (lambda: np.add(x, x),), 4
+            yield "a + 1, plain memory", (lambda: host + 1,), "numpy's", (lambda: x + 1,), 4
+            index, mask = np.array([0, 2, 1]), x == 0
+            yield "a[index array], plain memory", (lambda: host[index],), "numpy's", (lambda: x[index],), 8
+            yield "a[mask], plain memory", (lambda: host[mask],), "numpy's", (lambda: x[mask],), 4
     if not sycl or not dpt:
         return
     u, d = ub.zeros((4, 5), "float32", usm_type="device"), dpt.zeros((4, 5), dtype="float32")
     yield "from_dlpack(ours, USM)", (ub.from_dlpack, u), "dpnp.tensor.from_dlpack(dpnp)", (dpt.from_dlpack, d), 1 / 50
     if xp:
-        yield "array_api.add, USM", (lambda: xp.add(u, u),), "dpnp.tensor.add(dpnp)", (lambda: dpt.add(d, d),), 5
+        yield "array_api.add, USM", (lambda: xp.add(u, u),), "dpnp.tensor.add(dpnp)", (lambda: dpt.add(d, d),), 1.5
+        yield "a + 1, USM", (lambda: u + 1,), "dpnp.tensor's", (lambda: d + 1,), 1.2
     c = u.__dlpack__
     yield "from_dlpack(capsule of ours, USM)", (lambda: ub.from_dlpack(c()),), "dpnp.tensor.from_dlpack(dpnp)", (dpt.from_dlpack, d), 1 / 50
     yield "from_dlpack(dpnp)", (ub.from_dlpack, d), "dpnp.tensor.from_dlpack(dpnp)", (dpt.from_dlpack, d), 1 / 5
@@ -92,10 +96,10 @@ def rows():
     for name, syclobj in (("a filter string", sycl[0].filter_string), ("a context", q.sycl_context), ("our queue", plain["syclobj"]), ("a SyclQueue", q)):
         h = Holder(m, syclobj=syclobj, **shape)
         quick = syclobj is q or syclobj is plain["syclobj"]  # dpnp's way takes a quarter of the time then
-        yield f"array from a dictionary, {name}", (g, h), "dpnp.tensor.asarray", (dpt.asarray, h), 0.08 if quick else 1 / 20
+        yield f"array from a dictionary, {name}", (g, h), "dpnp.tensor.asarray", (dpt.asarray, h), 0.08 if syclobj is plain["syclobj"] else 1 / 20
         if quick:
             h.alive = g(h)
-            yield f"  while one of it lives, {name}", (g, h), "dpnp.tensor.asarray", (dpt.asarray, h), 1 / 20
+            yield f"  while one of it lives, {name}", (g, h), "dpnp.tensor.asarray", (dpt.asarray, h), 0.08 if syclobj is plain["syclobj"] else 1 / 20
     yield "array from dpctl.memory", (g, m), "dpnp.tensor.asarray", (dpt.asarray, m), 1 / 10
     for n in (64, 4096, 1 << 20):
         new = "o.empty(%d, 'uint8')" % n
