@@ -5,12 +5,14 @@ returns Arrays on the memory of that library's results: dpnp for unified shared
 memory (USM), NumPy for plain host memory. Without dpnp, NumPy computes on USM
 that the host can read, and the result is copied to USM of the same kind and
 queue. Views stay views, and functions that the standard defines for data types
-use NumPy.
+use NumPy. Work of dpnp can be pending when a function returns, as after a call
+of dpnp itself; access on the host waits for it.
 
 The arguments are Arrays of one place and Python numbers. Arrays of plain memory
-without axes combine with Arrays in USM. `usmbridge.asarray` imports other
-arrays. Functions that create arrays put them in the default place, and also
-take ``usm_type``; `asarray` copies arrays of plain memory there.
+without axes, and those that select elements, combine with Arrays in USM.
+`usmbridge.asarray` imports other arrays. Functions that create arrays put them
+in the default place, and also take ``usm_type``; `asarray` copies arrays of
+plain memory there.
 
 dpnp can deadlock if several threads call it at once. The calls from here are
 serialized by one lock; direct calls of dpnp from other threads are not.
@@ -311,25 +313,32 @@ def _in_usm(args):
     return None
 
 
-def _moved(args, kwargs):
-    """Returns args and kwargs with copies of the Arrays in plain memory that have no axes, beside an Array in USM.
+# The positions or names of the arguments that select elements, as those of a subscript.
+_SELECTORS = {"take": 1, "take_along_axis": 1, "repeat": 1, "searchsorted": "sorter"}
+
+
+def _moved(name, args, kwargs):
+    """Returns args and kwargs with copies of Arrays in plain memory, beside an Array in USM: those without axes and those that select elements.
 
     The Array out stays. Returns None if there is nothing to move.
     """
     like, moved = _in_usm((args, *kwargs.values())), False
 
-    def move(x):
+    def select(x):
         nonlocal moved
-        if x.ndim or x.usm_type is not None:
+        if x.usm_type is not None:
             return x
         moved = True
         return _beside(x, like)
 
+    def move(x):
+        return x if x.ndim else select(x)
+
     if like is None:
         return None
-    args = _native(args, move)
-    kwargs = {k: x if k == "out" else _native(x, move) for k, x in kwargs.items()}
-    return (args, kwargs) if moved else None
+    items, selector = {**dict(enumerate(args)), **kwargs}, _SELECTORS.get(name)
+    items = {k: x if k == "out" else _native(x, select if k == selector else move) for k, x in items.items()}
+    return ([items[i] for i in range(len(args))], {k: items[k] for k in kwargs}) if moved else None
 
 
 def _run(module, name, args, kwargs):
@@ -340,7 +349,7 @@ def _run(module, name, args, kwargs):
         if kwargs:
             place = _find(kwargs.values(), place)
     except ValueError:
-        moved = _moved(args, kwargs)
+        moved = _moved(name, args, kwargs)
         if moved is None:
             raise
     if moved is not None:

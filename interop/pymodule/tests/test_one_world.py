@@ -61,6 +61,29 @@ def test_plain_indices(np, device, kind):
         assert u.tolist() == m.tolist()
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_plain_indices_of_functions(np, device, kind):
+    n, xp = np.asarray([[3.0, 1, 2], [4, 6, 5]]), ub.array_api
+    u = ub.asarray(n, usm_type=kind, copy=True)
+
+    def plain(x):
+        return ub.asarray(np.asarray(x), device="host")
+
+    order = n[0].argsort()
+    for got, want in (
+        (xp.take(u, plain([2, 0]), axis=1), n.take([2, 0], axis=1)),
+        (xp.take_along_axis(u, plain(n.argsort(axis=1)), axis=1), np.sort(n, axis=1)),
+        (xp.repeat(u[0], plain([1, 0, 2])), n[0].repeat([1, 0, 2])),
+        (xp.searchsorted(u[0], u[1], sorter=plain(order)), n[0].searchsorted(n[1], sorter=order)),
+        (u[0].repeat(plain([1, 0, 2])), n[0].repeat([1, 0, 2])),
+        (u[0].searchsorted(u[1], sorter=plain(order)), n[0].searchsorted(n[1], sorter=order)),
+    ):
+        assert got.usm_type == kind and got.tolist() == want.tolist()
+    for f in (lambda: xp.searchsorted(xp.sort(u[0]), plain(n[0])), lambda: xp.searchsorted(u[0], plain(n[0]), sorter=plain(order))):
+        with pytest.raises(ValueError, match="in plain memory and in USM"):
+            f()
+
+
 def creations(np, xp):
     n, z = np.arange(3.0), ub.asarray(2.0, device="host")
     return {
