@@ -26,6 +26,7 @@ type batcher interface {
 	ReleaseEvents(events []uintptr)
 }
 
+// EventsDone sets done to EventDone of each event.
 func EventsDone(s Synchronizer, events []uintptr, done []bool) {
 	if b, ok := s.(batcher); ok {
 		b.EventsDone(events, done)
@@ -36,6 +37,7 @@ func EventsDone(s Synchronizer, events []uintptr, done []bool) {
 	}
 }
 
+// ReleaseEvents releases events.
 func ReleaseEvents(s Synchronizer, events []uintptr) {
 	if b, ok := s.(batcher); ok {
 		b.ReleaseEvents(events)
