@@ -7,6 +7,7 @@ import (
 	"github.com/usmbridge/usmbridge/internal/diag"
 	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/memmgr/internal/order"
+	"github.com/usmbridge/usmbridge/memmgr/internal/sysmem"
 )
 
 // Tick runs one tick of the keeper for the pool.
@@ -35,8 +36,8 @@ func (p *Pool) BudgetLeft() int64 { return p.front.Budget.Left() }
 // Inside returns the cell, as Cell does, but does not mark it as shown to C.
 func (b Buffer) Inside() *owner.Cell { return b.ref.Cell() }
 
-// ResidentBytes is residentBytes.
-func ResidentBytes(address, size uintptr) uintptr { return residentBytes(address, size) }
+// ResidentBytes is sysmem.Resident.
+func ResidentBytes(address, size uintptr) uintptr { return sysmem.Resident(address, size) }
 
 // Untended removes the pool from the keeper, so that only Tick advances its clock.
 func (p *Pool) Untended() { keeper.remove(p, false) }

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/usmbridge/usmbridge/memmgr/internal/block"
+	"github.com/usmbridge/usmbridge/memmgr/internal/sysmem"
 	"github.com/usmbridge/usmbridge/memmgr/internal/tlsf"
 )
 
@@ -43,7 +44,7 @@ func (g *purging) purge(cursor *tlsf.Cursor, age uint32) (freed uint64, ended bo
 		if t.size == 0 {
 			continue
 		}
-		resident := residentBytes(t.address, t.size)
+		resident := sysmem.Resident(t.address, t.size)
 		if err := g.to.Discard(t.address, t.size); err != nil {
 			g.off.Store(true)
 			if !errors.Is(err, errors.ErrUnsupported) {
@@ -79,7 +80,7 @@ func (g *purging) takeDirty(cursor *tlsf.Cursor, age uint32) (ended bool) {
 			continue
 		}
 		t := purgedBlock{block: block}
-		t.address, t.size = wholePages(h.Address(block), h.Size(block))
+		t.address, t.size = sysmem.WholePages(h.Address(block), h.Size(block))
 		h.Take(block)
 		h.SetUser(block, 0)
 		g.taken = append(g.taken, t)
@@ -139,6 +140,6 @@ func (g *purging) untouched(address, size uintptr) bool {
 	if g.to == nil || g.off.Load() {
 		return false
 	}
-	from, bytes := wholePages(address, size)
-	return residentBytes(from, bytes) == 0
+	from, bytes := sysmem.WholePages(address, size)
+	return sysmem.Resident(from, bytes) == 0
 }

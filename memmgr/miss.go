@@ -7,6 +7,7 @@ import (
 
 	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/memmgr/internal/block"
+	"github.com/usmbridge/usmbridge/memmgr/internal/sysmem"
 )
 
 var errTooLarge = errors.New("larger than any memory this pool could manage")
@@ -414,7 +415,7 @@ func limitsOf(r Resource) (all []*Limit) {
 func (p *Pool) ask(w *want, size uintptr) (*owner.Cell, error) {
 	start := now()
 	// Whole pages can be returned, and hold blocks of every alignment up to a page without loss.
-	r := Request{Size: size, Align: max(pageSize, uintptr(w.align)*unit), Tag: "pool segment"}
+	r := Request{Size: size, Align: max(sysmem.PageSize, uintptr(w.align)*unit), Tag: "pool segment"}
 	if !p.poolBelow { // a pool would wait, and block the growth of this one
 		r.Context = w.r.Context
 	}

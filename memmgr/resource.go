@@ -11,6 +11,7 @@ import (
 
 	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/memmgr/internal/order"
+	"github.com/usmbridge/usmbridge/memmgr/internal/sysmem"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
@@ -326,8 +327,8 @@ func (r *hostResource) Allocate(request Request) (Block, error) {
 	if err := request.Check(); err != nil {
 		return Block{}, err
 	}
-	size := roundUp(max(request.Size, 1), pageSize)
-	address, err := mapPages(size, request.Alignment())
+	size := roundUp(max(request.Size, 1), sysmem.PageSize)
+	address, err := sysmem.Map(size, request.Alignment())
 	if err != nil {
 		return Block{}, &OutOfMemoryError{Request: request, Place: syclobj.HostPlace(), Rounded: uint64(size), Err: err}
 	}
@@ -341,7 +342,7 @@ func (r *hostResource) Allocate(request Request) (Block, error) {
 func (r *hostResource) Free(b Block) { FreeAfter(b, nil, r.unmap) }
 
 func (r *hostResource) unmap(b Block) {
-	if err := unmapPages(b.Address, b.Size); err != nil {
+	if err := sysmem.Unmap(b.Address, b.Size); err != nil {
 		panic(misuse("Free", "%d bytes at %#x of the host resource: %w", b.Size, b.Address, err))
 	}
 	r.add(-1, -int64(b.Size))
@@ -352,25 +353,10 @@ func roundUp(n, unit uintptr) uintptr { return (n + unit - 1) &^ (unit - 1) }
 
 // Discard implements [Discarder]: the pages are zero when they are next touched.
 func (r *hostResource) Discard(address, size uintptr) error {
-	if err := discardPages(address, size); err != nil {
+	if err := sysmem.Discard(address, size); err != nil {
 		return &OpError{Op: "Discard", Place: r.Place(), Err: err}
 	}
 	return nil
-}
-
-// wholePages returns the range of whole pages inside a range; bytes is 0 if there are none.
-func wholePages(address, size uintptr) (from, bytes uintptr) {
-	from = roundUp(address, pageSize)
-	end := (address + size) &^ (pageSize - 1)
-	if from >= end {
-		return from, 0
-	}
-	return from, end - from
-}
-
-// noPages returns the error of memory whose pages cannot be returned.
-func noPages(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", errors.ErrUnsupported, fmt.Sprintf(format, args...))
 }
 
 // usmResource allocates unified shared memory of one context, device and kind from the
@@ -442,7 +428,7 @@ func (r *usmResource) Allocate(request Request) (Block, error) {
 	}
 	size := max(request.Size, 1)
 	r.place.Retain()
-	address, err := usmAlloc(r.place, size, request.Alignment())
+	address, err := sysmem.AllocUSM(r.place, size, request.Alignment())
 	if err != nil {
 		r.place.Release()
 		if errors.Is(err, syclobj.ErrAllocation) {
@@ -460,7 +446,7 @@ func (r *usmResource) Allocate(request Request) (Block, error) {
 func (r *usmResource) Free(b Block) { FreeAfter(b, r, r.free) }
 
 func (r *usmResource) free(b Block) {
-	if err := usmFree(r.place, b.Address); err != nil {
+	if err := sysmem.FreeUSM(r.place, b.Address); err != nil {
 		panic(misuse("Free", "%d bytes at %#x of %v: %w", b.Size, b.Address, r.place, err))
 	}
 	r.add(-1, -int64(b.Size))
@@ -474,7 +460,9 @@ func (r *usmResource) canDiscard() error {
 	r.pages.mu.Lock()
 	defer r.pages.mu.Unlock()
 	if !r.pages.known {
-		r.pages.err = r.tryDiscard()
+		if r.pages.err = r.err; r.err == nil {
+			r.pages.err = sysmem.TryDiscard(r.place)
+		}
 		r.pages.known = r.pages.err == nil || errors.Is(r.pages.err, errors.ErrUnsupported)
 	}
 	return r.pages.err
@@ -485,7 +473,7 @@ func (r *usmResource) canDiscard() error {
 func (r *usmResource) Discard(address, size uintptr) error {
 	err := r.canDiscard()
 	if err == nil {
-		err = discardPages(address, size)
+		err = sysmem.Discard(address, size)
 	}
 	if err != nil {
 		return &OpError{Op: "Discard", Place: r.place, Err: err}

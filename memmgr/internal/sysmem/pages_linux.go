@@ -1,4 +1,4 @@
-package memmgr
+package sysmem
 
 import (
 	"os"
@@ -8,14 +8,12 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/internal/sysmap"
 )
 
-var pageSize = uintptr(os.Getpagesize())
-
-// mapPages maps size bytes of zeroed pages at an aligned address. It maps more than that and unmaps
+// Map maps size bytes of zeroed pages at an aligned address. It maps more than that and unmaps
 // both ends.
-func mapPages(size, align uintptr) (uintptr, error) {
+func Map(size, align uintptr) (uintptr, error) {
 	extra := uintptr(0)
-	if align > pageSize {
-		extra = align - pageSize
+	if align > PageSize {
+		extra = align - PageSize
 	}
 	p, err := sysmap.Mmap(0, size+extra, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON, -1, 0)
 	if err != nil || extra == 0 {
@@ -23,45 +21,46 @@ func mapPages(size, align uintptr) (uintptr, error) {
 	}
 	start := roundUp(p, align)
 	if start > p {
-		if err := unmapPages(p, start-p); err != nil {
+		if err := Unmap(p, start-p); err != nil {
 			return 0, err
 		}
 	}
 	if end := p + size + extra; end > start+size {
-		if err := unmapPages(start+size, end-start-size); err != nil {
+		if err := Unmap(start+size, end-start-size); err != nil {
 			return 0, err
 		}
 	}
 	return start, nil
 }
 
-func unmapPages(address, size uintptr) error {
+// Unmap unmaps pages.
+func Unmap(address, size uintptr) error {
 	if _, _, errno := syscall.Syscall(syscall.SYS_MUNMAP, address, size, 0); errno != 0 {
 		return os.NewSyscallError("munmap", errno)
 	}
 	return nil
 }
 
-// discardPages returns the pages of private anonymous memory to the system. They are zero at the
+// Discard returns the pages of private anonymous memory to the system. They are zero at the
 // next access.
-func discardPages(address, size uintptr) error {
+func Discard(address, size uintptr) error {
 	if _, _, errno := syscall.Syscall(syscall.SYS_MADVISE, address, size, syscall.MADV_DONTNEED); errno != 0 {
 		return os.NewSyscallError("madvise", errno)
 	}
 	return nil
 }
 
-// residentBytes returns the number of bytes of whole pages that are resident, size if the system
+// Resident returns the number of bytes of whole pages that are resident, size if the system
 // does not report it.
-func residentBytes(address, size uintptr) (n uintptr) {
+func Resident(address, size uintptr) (n uintptr) {
 	var states [4096]byte
 	for size > 0 {
-		part := min(size, uintptr(len(states))*pageSize)
+		part := min(size, uintptr(len(states))*PageSize)
 		if _, _, errno := syscall.Syscall(syscall.SYS_MINCORE, address, part, uintptr(unsafe.Pointer(&states))); errno != 0 {
 			return n + size
 		}
-		for _, state := range states[:part/pageSize] {
-			n += uintptr(state&1) * pageSize
+		for _, state := range states[:part/PageSize] {
+			n += uintptr(state&1) * PageSize
 		}
 		address, size = address+part, size-part
 	}

@@ -1,15 +1,12 @@
 //go:build !linux
 
-package memmgr
+package sysmem
 
 import (
 	"fmt"
-	"os"
 	"sync"
 	"unsafe"
 )
-
-var pageSize = uintptr(os.Getpagesize())
 
 // pages keeps the Go memory reachable that replaces mapped pages. Objects of the Go heap do not
 // move, so their addresses can be used.
@@ -18,8 +15,9 @@ var pages = struct {
 	m  map[uintptr][]byte
 }{m: map[uintptr][]byte{}}
 
-func mapPages(size, align uintptr) (uintptr, error) {
-	align = max(align, pageSize)
+// Map returns memory of the Go heap at an aligned address.
+func Map(size, align uintptr) (uintptr, error) {
+	align = max(align, PageSize)
 	b := make([]byte, size+align)
 	start := roundUp(uintptr(unsafe.Pointer(unsafe.SliceData(b))), align)
 	pages.mu.Lock()
@@ -28,7 +26,8 @@ func mapPages(size, align uintptr) (uintptr, error) {
 	return start, nil
 }
 
-func unmapPages(address, _ uintptr) error {
+// Unmap frees it.
+func Unmap(address, _ uintptr) error {
 	pages.mu.Lock()
 	defer pages.mu.Unlock()
 	if _, ok := pages.m[address]; !ok {
@@ -38,9 +37,10 @@ func unmapPages(address, _ uintptr) error {
 	return nil
 }
 
-// discardPages fails: pages of the Go heap cannot be returned.
-func discardPages(uintptr, uintptr) error {
+// Discard fails: pages of the Go heap cannot be returned.
+func Discard(uintptr, uintptr) error {
 	return noPages("on this system it is memory of the Go heap")
 }
 
-func residentBytes(_, size uintptr) uintptr { return size }
+// Resident returns size, because nothing is returned.
+func Resident(_, size uintptr) uintptr { return size }

@@ -1,0 +1,20 @@
+//go:build !cgo || !linux
+
+package sysmem
+
+import (
+	"errors"
+
+	"github.com/usmbridge/usmbridge/syclobj"
+)
+
+// AllocUSM fails.
+func AllocUSM(*syclobj.Place, uintptr, uintptr) (uintptr, error) { return 0, errors.ErrUnsupported }
+
+// FreeUSM frees memory of AllocUSM.
+func FreeUSM(*syclobj.Place, uintptr) error { return errors.ErrUnsupported }
+
+// TryDiscard has no SYCL memory to try.
+func TryDiscard(*syclobj.Place) error {
+	return noPages("built without SYCL")
+}
