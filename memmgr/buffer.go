@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
+	"github.com/usmbridge/usmbridge/memmgr/internal/stacks"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
@@ -136,8 +137,8 @@ func (b Buffer) stale(op string) *UseError {
 		problem += " (its owner cell is used for other memory now)"
 	}
 	e := misuse(op, "%s", problem)
-	former := formerOf(b.ref)
-	e.Allocated, e.Released = stackText(former.stack), stackText(former.released)
+	former := stacks.Former(b.ref)
+	e.Allocated, e.Released = stackText(former.Stack), stackText(former.Released)
 	if e.Allocated == "" {
 		e.Err = fmt.Errorf("%w; call memmgr.RecordStacks(16) to record where it was allocated", e.Err)
 	}

@@ -2,19 +2,16 @@ package memmgr
 
 import (
 	"fmt"
-	"hash/maphash"
 	"iter"
 	"log/slog"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"unsafe"
 
 	"github.com/usmbridge/usmbridge/internal/diag"
 	"github.com/usmbridge/usmbridge/internal/owner"
+	"github.com/usmbridge/usmbridge/memmgr/internal/stacks"
 )
 
 // DebugEnv is the environment variable that turns checks on, as a comma-separated list of
@@ -56,12 +53,12 @@ func (b Buffer) releasedAgain() {
 	if b.ref.Cell() == nil {
 		return // the zero Buffer may always be released
 	}
-	former := formerOf(b.ref)
+	former := stacks.Former(b.ref)
 	found := "a buffer was released again after its last reference was gone"
-	if former.released != 0 {
-		found += "; the last reference was released at\n" + stackText(former.released)
+	if former.Released != 0 {
+		found += "; the last reference was released at\n" + stackText(former.Released)
 	}
-	diag.Found(found, stackText(former.stack))
+	diag.Found(found, stackText(former.Stack))
 }
 
 // The patterns of memory before and after use. A pool that poisons marks the cells of filled
@@ -104,7 +101,7 @@ func (p *Pool) poisonFresh(c *owner.Cell) {
 		for i, v := range hostBytes(c.Address, uintptr(c.Size)) {
 			if v != poisonFreed {
 				err := misuse("Pool.Allocate", "the freed block of %d bytes at %#x was written: byte %d is %#02x", c.Size, c.Address, i, v)
-				err.Released = stackText(formerAt(c).released)
+				err.Released = stackText(stacks.FormerAt(c).Released)
 				panic(err)
 			}
 		}
@@ -112,75 +109,10 @@ func (p *Pool) poisonFresh(c *owner.Cell) {
 	fillHost(c.Address, uintptr(c.Size), poisonNew)
 }
 
-// stackDepth is how many frames to record, 0 for none.
-var stackDepth atomic.Int32
-
 // RecordStacks sets how many frames of the place of allocation are recorded, at most 64; 0,
 // the default, records none. Recording costs about 300 ns per allocation. It has no effect
 // on memory that is already allocated.
-func RecordStacks(depth int) { stackDepth.Store(int32(max(0, min(depth, 64)))) }
-
-// stacks contains every distinct stack once. A cell stores its number in four bytes.
-// Programs have few distinct places of allocation.
-var stacks = struct {
-	mu     sync.Mutex
-	seed   maphash.Seed
-	byHash map[uint64][]uint32
-	all    [][]uintptr
-	// The stacks of freed memory, for the panic on use after release.
-	former [4096]formerRecord
-}{seed: maphash.MakeSeed(), byHash: map[uint64][]uint32{}, all: make([][]uintptr, 1)}
-
-type formerRecord struct {
-	ref      owner.Ref
-	stack    uint32 // of the allocation
-	released uint32 // of the last release, 0 if C released it
-}
-
-// noteAllocation records the place of allocation in a new cell.
-func noteAllocation(c *owner.Cell) {
-	if depth := stackDepth.Load(); depth != 0 {
-		c.Stack = captureStack(int(depth), 3)
-	}
-}
-
-// noteRelease records the places of allocation and release of a cell that is freed.
-func noteRelease(c *owner.Cell) {
-	if c.Stack == 0 {
-		return
-	}
-	r := formerRecord{ref: c.Ref(), stack: c.Stack}
-	if depth := stackDepth.Load(); depth != 0 {
-		r.released = captureStack(int(depth), 3)
-	}
-	stacks.mu.Lock()
-	stacks.former[c.Index()%uint32(len(stacks.former))] = r
-	stacks.mu.Unlock()
-	c.Stack = 0
-}
-
-// captureStack returns the number of the caller's stack.
-func captureStack(depth, skip int) uint32 {
-	var pcs [64]uintptr
-	n := runtime.Callers(skip+1, pcs[:depth])
-	var h maphash.Hash
-	h.SetSeed(stacks.seed)
-	for _, pc := range pcs[:n] {
-		maphash.WriteComparable(&h, pc)
-	}
-	sum := h.Sum64()
-	stacks.mu.Lock()
-	defer stacks.mu.Unlock()
-	for _, number := range stacks.byHash[sum] {
-		if slices.Equal(stacks.all[number], pcs[:n]) {
-			return number
-		}
-	}
-	number := uint32(len(stacks.all))
-	stacks.all = append(stacks.all, slices.Clone(pcs[:n]))
-	stacks.byHash[sum] = append(stacks.byHash[sum], number)
-	return number
-}
+func RecordStacks(depth int) { stacks.Depth.Store(int32(max(0, min(depth, 64)))) }
 
 // Stack is a recorded place of allocation: program counters as runtime.Callers returns
 // them, innermost first. It must not be changed.
@@ -213,37 +145,11 @@ func (s Stack) String() string {
 	return b.String()
 }
 
-// stackOf returns a recorded stack by its number.
-func stackOf(number uint32) Stack {
-	stacks.mu.Lock()
-	defer stacks.mu.Unlock()
-	if int(number) >= len(stacks.all) {
-		return nil
-	}
-	return stacks.all[number]
-}
-
 // stackText returns a recorded stack as text.
-func stackText(number uint32) string { return stackOf(number).String() }
+func stackText(number uint32) string { return Stack(stacks.Of(number)).String() }
 
 // internalFrame reports whether a frame is code of this package, its tests excepted.
 func internalFrame(f runtime.Frame) bool {
 	return strings.HasPrefix(f.Function, "github.com/usmbridge/usmbridge/memmgr.") &&
 		!strings.HasSuffix(filepath.Base(f.File), "_test.go")
-}
-
-// formerOf returns the record of the memory of a stale handle, the zero record if another
-// one has replaced it.
-func formerOf(r owner.Ref) formerRecord {
-	if f := formerAt(r.Cell()); f.ref == r {
-		return f
-	}
-	return formerRecord{}
-}
-
-// formerAt returns the record at a cell's position in the table.
-func formerAt(c *owner.Cell) formerRecord {
-	stacks.mu.Lock()
-	defer stacks.mu.Unlock()
-	return stacks.former[c.Index()%uint32(len(stacks.former))]
 }

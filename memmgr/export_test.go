@@ -7,6 +7,7 @@ import (
 	"github.com/usmbridge/usmbridge/internal/diag"
 	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/memmgr/internal/order"
+	"github.com/usmbridge/usmbridge/memmgr/internal/stacks"
 	"github.com/usmbridge/usmbridge/memmgr/internal/sysmem"
 )
 
@@ -55,7 +56,7 @@ func (p *Pool) HoldGrowth() (let func()) {
 }
 
 // StacksRecorded returns the depth of the stacks that are recorded.
-func StacksRecorded() int { return int(stackDepth.Load()) }
+func StacksRecorded() int { return int(stacks.Depth.Load()) }
 
 // ClearPending removes the pending event of a buffer whose work is known to be complete.
 func (b Buffer) ClearPending() {

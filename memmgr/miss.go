@@ -7,6 +7,7 @@ import (
 
 	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/memmgr/internal/block"
+	"github.com/usmbridge/usmbridge/memmgr/internal/stacks"
 	"github.com/usmbridge/usmbridge/memmgr/internal/sysmem"
 )
 
@@ -179,7 +180,7 @@ func (p *Pool) handOver(c *owner.Cell, w *want) Buffer {
 	}
 	block.SetState(c, block.InUse)
 	b := Buffer{ref: c.Renew()}
-	if w.r.Tag != "" || w.r.Queue != nil || p.watched || stackDepth.Load() != 0 {
+	if w.r.Tag != "" || w.r.Queue != nil || p.watched || stacks.Depth.Load() != 0 {
 		p.annotate(c, w.r.Tag, w.r.Queue)
 	}
 	return b

@@ -8,6 +8,7 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/internal/block"
 	"github.com/usmbridge/usmbridge/memmgr/internal/order"
 	"github.com/usmbridge/usmbridge/memmgr/internal/pin"
+	"github.com/usmbridge/usmbridge/memmgr/internal/stacks"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
@@ -53,7 +54,7 @@ func New(r Resource, request Request) (Buffer, error) {
 	c.Requested = uint64(request.Size)
 	block.SetState(c, block.InUse)
 	ref := c.Renew()
-	if publish || request.Tag != "" || request.Queue != nil || p.watched || stackDepth.Load() != 0 {
+	if publish || request.Tag != "" || request.Queue != nil || p.watched || stacks.Depth.Load() != 0 {
 		p.annotate(c, request.Tag, request.Queue)
 	}
 	return Buffer{ref: ref}, nil
@@ -220,7 +221,7 @@ func FromForeign(p unsafe.Pointer, size uint64, o ForeignOptions) (Buffer, error
 		c.Private = uint64(of.Record().Index())
 		flags |= owner.Alias
 	}
-	noteAllocation(c)
+	stacks.NoteAllocation(c)
 	c.ResetFlags(flags) // last: from now on reports list the cell
 	b := Buffer{ref: c.Ref()}
 	if o.Queue != nil {
@@ -230,7 +231,7 @@ func FromForeign(p unsafe.Pointer, size uint64, o ForeignOptions) (Buffer, error
 }
 
 func (t *foreignTable) drain(c *owner.Cell) {
-	noteRelease(c)
+	stacks.NoteRelease(c)
 	r := t.take(foreignNumber(c))
 	if c.Flags()&owner.Alias != 0 {
 		// The work of the alias is in the record, which Release keeps alive.

@@ -7,6 +7,7 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/internal/block"
 	"github.com/usmbridge/usmbridge/memmgr/internal/order"
 	"github.com/usmbridge/usmbridge/memmgr/internal/pending"
+	"github.com/usmbridge/usmbridge/memmgr/internal/stacks"
 )
 
 // Package pending has the freed blocks whose device work has not finished. The methods of this file connect
@@ -15,7 +16,7 @@ import (
 // slowFree processes a dead cell that is not plain: it has pending work, a tag or a recorded
 // stack, or other libraries were shown its memory.
 func (p *Pool) slowFree(c *owner.Cell) {
-	noteRelease(c)
+	stacks.NoteRelease(c)
 	p.noteGiven(c)
 	if p.trace != nil {
 		p.trace.add(traceFreeRequested, c)

@@ -12,6 +12,7 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/internal/front"
 	"github.com/usmbridge/usmbridge/memmgr/internal/order"
 	"github.com/usmbridge/usmbridge/memmgr/internal/pending"
+	"github.com/usmbridge/usmbridge/memmgr/internal/stacks"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
@@ -215,7 +216,7 @@ func (p *Pool) annotate(c *owner.Cell, tag string, q *syclobj.Queue) {
 	if c.Tag = tagNumber(tag); c.Tag != 0 {
 		p.tagsOf(c).add(c.Tag, int64(c.Size), 1)
 	}
-	noteAllocation(c)
+	stacks.NoteAllocation(c)
 	if q != nil && q != p.placeQueue { // a cell without a queue means the default one
 		order.NoteQueue(c, q)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/memmgr/internal/dropped"
 	"github.com/usmbridge/usmbridge/memmgr/internal/order"
+	"github.com/usmbridge/usmbridge/memmgr/internal/stacks"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
@@ -335,7 +336,7 @@ func init() {
 // drain gives the memory of a dead cell back to its resource.
 func (o *origin) drain(c *owner.Cell) {
 	o.bound.Load() // the race detector cannot see that C dropped the cell after retain set it
-	noteRelease(c)
+	stacks.NoteRelease(c)
 	block := upstreamBlock(c)
 	if !order.Gather(o.sync, c) {
 		later := block // only this copy is on the Go heap

@@ -11,6 +11,7 @@ import (
 
 	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/memmgr/internal/order"
+	"github.com/usmbridge/usmbridge/memmgr/internal/stacks"
 	"github.com/usmbridge/usmbridge/memmgr/internal/sysmem"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
@@ -290,7 +291,7 @@ func newCellBuffer(r Resource, request Request) (Buffer, error) {
 	setUpstreamBlock(c, block)
 	c.Tag = tagNumber(request.Tag)
 	c.ResetFlags(o.flags)
-	noteAllocation(c)
+	stacks.NoteAllocation(c)
 	c.Resource = o.index // last: from now on reports list the cell
 	if request.Queue != nil {
 		order.NoteQueue(c, request.Queue)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
+	"github.com/usmbridge/usmbridge/memmgr/internal/stacks"
 	"github.com/usmbridge/usmbridge/memmgr/internal/tlsf"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
@@ -123,7 +124,7 @@ func snapshotBlock(base uintptr, piece tlsf.Piece) SnapshotBlock {
 	switch {
 	case f.Count > 0:
 		b.State, b.Requested = BlockActive, f.Requested
-		b.Tag, b.Stack = tagName(f.Tag), stackOf(f.Stack)
+		b.Tag, b.Stack = tagName(f.Tag), stacks.Of(f.Stack)
 	case f.Flags&owner.Queued != 0:
 		b.State, b.Requested = BlockPending, f.Requested
 	default:
@@ -176,8 +177,8 @@ func (t *traceRing) add(action string, c *owner.Cell) {
 
 func (t *traceRing) addSegment(action string, b Block) {
 	e := TraceEntry{Action: action, Address: b.Address, Size: uint64(b.Size)}
-	if depth := stackDepth.Load(); depth != 0 {
-		e.stack = captureStack(int(depth), 4)
+	if depth := stacks.Depth.Load(); depth != 0 {
+		e.stack = stacks.Capture(int(depth), 4)
 	}
 	t.put(e)
 }
@@ -193,7 +194,7 @@ func (t *traceRing) list() (entries []TraceEntry, lost uint64) {
 	}
 	for i := first; i < t.next; i++ {
 		e := t.entries[i%n]
-		e.Stack = stackOf(e.stack)
+		e.Stack = stacks.Of(e.stack)
 		entries = append(entries, e)
 	}
 	return entries, first
@@ -232,7 +233,7 @@ func Live() []LiveBuffer {
 func describe(f owner.Facts) (b LiveBuffer, ok bool) {
 	b = LiveBuffer{
 		Address: f.Address, Size: f.Size, Requested: f.Requested, Count: int(f.Count),
-		Tag: tagName(f.Tag), Stack: stackOf(f.Stack), Foreign: f.Flags&owner.Foreign != 0,
+		Tag: tagName(f.Tag), Stack: stacks.Of(f.Stack), Foreign: f.Flags&owner.Foreign != 0,
 	}
 	switch {
 	case f.Resource != 0:

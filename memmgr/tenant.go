@@ -10,6 +10,7 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/internal/block"
 	"github.com/usmbridge/usmbridge/memmgr/internal/front"
 	"github.com/usmbridge/usmbridge/memmgr/internal/pin"
+	"github.com/usmbridge/usmbridge/memmgr/internal/stacks"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
@@ -199,7 +200,7 @@ func (t *Tenant) newBuffer(request Request) (Buffer, error) {
 	t.mark(c)
 	block.SetState(c, block.InUse)
 	ref := c.Renew()
-	if publish || request.Tag != "" || p.watched || stackDepth.Load() != 0 {
+	if publish || request.Tag != "" || p.watched || stacks.Depth.Load() != 0 {
 		p.annotate(c, request.Tag, nil)
 	}
 	return Buffer{ref: ref}, nil
