@@ -24,7 +24,7 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// events orders work through the SYCL runtime. queue is the place's own, borrowed from the
+// Events orders work through the SYCL runtime. queue is the place's own, borrowed from the
 // place that the resource retains; 0 if there is none.
 type Events struct {
 	queue uintptr
@@ -209,7 +209,7 @@ func RecordCUDA(place uintptr) (w CUDAWork, err error) {
 	return w, err
 }
 
-// over reports whether the work has completed or failed, and then releases its event.
+// Over reports whether the work has completed or failed, and then releases its event.
 func (w *CUDAWork) Over() bool {
 	if w.event != nil && C.usmb_cuda_event_done(w.place, w.event) == 0 {
 		return false
@@ -218,7 +218,7 @@ func (w *CUDAWork) Over() bool {
 	return true
 }
 
-// drop releases the event of work that may not be over.
+// Drop releases the event of work that may not be over.
 func (w *CUDAWork) Drop() {
 	if w.event != nil {
 		C.usmb_cuda_event_delete(w.place, w.event)

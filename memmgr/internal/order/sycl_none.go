@@ -8,12 +8,13 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// events orders nothing: without cgo there is no SYCL, and host work is complete when it
+// Events orders nothing: without cgo there is no SYCL, and host work is complete when it
 // is submitted.
 type Events struct {
 	queue uintptr
 }
 
+// System is for cells without a resource.
 var System Events
 
 // EventDone implements Synchronizer.
@@ -40,8 +41,11 @@ func (Events) ReleaseEvents([]uintptr) {}
 // CUDAWork is no work.
 type CUDAWork struct{}
 
+// Over reports true.
 func (CUDAWork) Over() bool { return true }
-func (CUDAWork) Drop()      {}
+
+// Drop does nothing.
+func (CUDAWork) Drop() {}
 
 func copyEvent(uintptr) uintptr            { return 0 }
 func copyEvents(uintptr, []uintptr)        {}
@@ -50,16 +54,20 @@ func equalQueueRefs(uintptr, uintptr) bool { return false }
 func copyQueueRef(uintptr) uintptr         { return 0 }
 func waitQueues([]uintptr) error           { return nil }
 func ownQueue(uintptr) uintptr             { return 0 }
-func ShowOwnQueue(uintptr)                 {}
 func shownQueues(uintptr) []uintptr        { return nil }
 func shownToCUDA(uintptr) bool             { return false }
 func waitCUDA(uintptr) error               { return nil }
-func RecordCUDA(uintptr) (CUDAWork, error) { return CUDAWork{}, nil }
 func placeShowsOther(uintptr) bool         { return false }
 
 func orderQueue(uintptr, uintptr, []uintptr) error { return errors.ErrUnsupported }
 
 func eventRef(*syclobj.Event) uintptr { return 0 }
+
+// ShowOwnQueue does nothing: no place has a queue.
+func ShowOwnQueue(uintptr) {}
+
+// RecordCUDA returns no work.
+func RecordCUDA(uintptr) (CUDAWork, error) { return CUDAWork{}, nil }
 
 // EventsOf returns the order of a place.
 func EventsOf(*syclobj.Place) Events { return Events{} }

@@ -37,7 +37,7 @@ type queueList struct {
 	n           int
 	first, last uint32
 	cursor      uint32 // where queries behind the first blocks continue
-	sweep       uint32 // where completeAll continues
+	sweep       uint32 // where CompleteAll continues
 	batch       int    // number of blocks to query at once
 }
 

@@ -286,7 +286,7 @@ func (s *Set) Breathe(done int) {
 	s.mu.Lock()
 }
 
-// ReleaseSpent releases the events of finished blocks. It holds mu and is for few of them; breathe
+// ReleaseSpent releases the events of finished blocks. It holds mu and is for few of them; Breathe
 // does it without.
 func (s *Set) ReleaseSpent() {
 	order.ReleaseEvents(s.sync, s.spent)
