@@ -7,21 +7,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-)
 
-// Each duration is in the first bucket whose top is not less. Tops differ by at most an eighth.
-func TestLatencyBuckets(t *testing.T) {
-	for b := 1; b < latencyBuckets; b++ {
-		below, top := latencyTop(b-1), latencyTop(b)
-		require.Greater(t, top, below)
-		require.LessOrEqual(t, float64(top), float64(below)*1.125)
-		require.Equal(t, b, latencyBucket(top), "the top of bucket %d", b)
-		require.Equal(t, b, latencyBucket(below+1), "the least of bucket %d", b)
-	}
-	require.Equal(t, 0, latencyBucket(0))
-	require.Equal(t, 0, latencyBucket(-time.Second), "a clock that went back")
-	require.Equal(t, latencyBuckets-1, latencyBucket(1<<62))
-}
+	"github.com/usmbridge/usmbridge/memmgr/internal/histogram"
+)
 
 // Percentiles are those of the sorted durations, with an error of at most an eighth.
 func TestLatencyPercentiles(t *testing.T) {
@@ -31,7 +19,7 @@ func TestLatencyPercentiles(t *testing.T) {
 	for range 20000 {
 		d := time.Duration(1000 * (1 + rng.ExpFloat64()*100))
 		all = append(all, d)
-		l.add(d, 1)
+		l.Add(d, 1)
 	}
 	slices.Sort(all)
 	s := l.summary(0)
@@ -51,15 +39,15 @@ func TestLatencyPercentiles(t *testing.T) {
 func TestLatencyOfQuickCalls(t *testing.T) {
 	var l latencies
 	require.Equal(t, Latency{}, l.summary(0))
-	l.add(time.Millisecond, 1)
+	l.Add(time.Millisecond, 1)
 	s := l.summary(999)
 	require.EqualValues(t, 1000, s.Count)
-	require.EqualValues(t, latencyFloor, s.P99)
-	require.EqualValues(t, latencyFloor, s.P999)
+	require.EqualValues(t, histogram.Floor, s.P99)
+	require.EqualValues(t, histogram.Floor, s.P999)
 	require.Equal(t, time.Millisecond, s.Max)
 	only := new(latencies).summary(3)
 	require.EqualValues(t, 3, only.Count)
-	require.EqualValues(t, latencyFloor, only.Max)
+	require.EqualValues(t, histogram.Floor, only.Max)
 }
 
 // An octave contains the counts of its eighths, and the sum of two distributions is that of all
@@ -70,11 +58,11 @@ func TestLatencyBucketsAndSum(t *testing.T) {
 	for i := range 5000 {
 		d := time.Duration(1 << rng.IntN(30))
 		if i%2 == 0 {
-			a.add(d, 1)
+			a.Add(d, 1)
 		} else {
-			b.add(d, 16)
+			b.Add(d, 16)
 		}
-		both.add(d, int64(1+15*(i%2)))
+		both.Add(d, int64(1+15*(i%2)))
 	}
 	sum, second := a.summary(7), b.summary(0)
 	sum.add(&second)
@@ -105,7 +93,7 @@ func TestLatencyOfPool(t *testing.T) {
 	}
 	s := p.Stats()
 	require.InDelta(t, n, s.AllocationLatency.Count, latencySample)
-	require.EqualValues(t, latencyFloor, s.AllocationLatency.P50)
+	require.EqualValues(t, histogram.Floor, s.AllocationLatency.P50)
 	require.EqualValues(t, 1, s.UpstreamLatency.Count)
 	require.Positive(t, s.UpstreamLatency.Max)
 	require.GreaterOrEqual(t, s.AllocationLatency.Max, s.UpstreamLatency.Max, "a request waited for that call")

@@ -139,7 +139,7 @@ func (p *Pool) miss(w *want) (Buffer, error) {
 			break
 		}
 		if err != nil {
-			p.account.slow.add(now()-since, stands)
+			p.account.slow.Add(now()-since, stands)
 			return Buffer{}, err
 		}
 		p.mu.Lock()
@@ -159,7 +159,7 @@ func (p *Pool) miss(w *want) (Buffer, error) {
 	}
 	b := p.handOver(c, w)
 	if stands != 0 {
-		p.account.slow.add(now()-since, stands)
+		p.account.slow.Add(now()-since, stands)
 	}
 	return b, nil
 }
@@ -421,7 +421,7 @@ func (p *Pool) ask(w *want, size uintptr) (*owner.Cell, error) {
 		r.Context = w.r.Context
 	}
 	b, err := p.upstream.Allocate(r)
-	p.account.upstreamCalls.add(now()-start, 1)
+	p.account.upstreamCalls.Add(now()-start, 1)
 	if err != nil {
 		return nil, err
 	}

@@ -129,7 +129,7 @@ func (f *Frees) Add(events order.Synchronizer, c *owner.Cell, free func()) {
 var errNoBarrier = errors.New("its queue refuses barriers, so the end of its consumers' work cannot be observed")
 
 // Waiting reports whether there is memory, and whether some of it waits for work that has not stalled.
-func (f *Frees) Waiting() (any, unstalled bool) {
+func (f *Frees) Waiting() (held, unstalled bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, s := range f.sets {

@@ -193,8 +193,8 @@ func TestFlushWaitsForFreesOfFrees(t *testing.T) {
 	d.end(work)
 	f.Flush()
 	require.True(t, freed)
-	any, unstalled := f.Waiting()
-	require.False(t, any)
+	held, unstalled := f.Waiting()
+	require.False(t, held)
 	require.False(t, unstalled)
 	require.Zero(t, d.Events())
 }
@@ -215,8 +215,8 @@ func TestFlushWaitsForRunningFrees(t *testing.T) {
 	var all sync.WaitGroup
 	all.Go(f.CompleteSome)
 	<-begun
-	any, _ := f.Waiting()
-	require.True(t, any)
+	held, _ := f.Waiting()
+	require.True(t, held)
 	all.Go(func() { close(end) })
 	f.Flush()
 	require.True(t, freed)
