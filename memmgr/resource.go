@@ -176,7 +176,8 @@ func As[T any](r Resource) (T, bool) {
 
 // FreeAfter calls free with the block when the event of the block is complete: immediately
 // if there is none, else on another goroutine. s is the synchronizer of the event, nil for
-// that of the SYCL runtime. Resources that do not reuse memory implement Free with it.
+// that of the SYCL runtime. Resources that do not reuse memory implement Free with it. It waits
+// for the event only if there is no memory for an owner cell.
 func FreeAfter(b Block, s Synchronizer, free func(Block)) {
 	if s == nil {
 		s = order.System
