@@ -39,6 +39,7 @@ type want struct {
 	tenant  *Tenant // the account that is charged, nil for the pool's own
 	amount  int64   // the charge
 	owes    bool    // the charge was given back while the request waits
+	waits   bool    // it is in a line
 	returns uint64  // poolMutex.returns when the upstream was asked
 }
 
@@ -94,7 +95,7 @@ func (p *Pool) miss(w *want) (Buffer, error) {
 	if c == nil {
 		since, stands = now(), 1
 		var err error
-		for told := false; ; p.mu.Lock() {
+		for called := false; ; p.mu.Lock() {
 			// 2. A request that must not overtake waiters queues behind them, or is
 			// refused. One that could only stand in line for the upstream waits too.
 			behind, yields := p.standsBehind(w)
@@ -124,8 +125,8 @@ func (p *Pool) miss(w *want) (Buffer, error) {
 				break
 			}
 			// 5. The callback, once.
-			if !told && p.options.onOOM != nil {
-				told = true
+			if !called && p.options.onOOM != nil {
+				called = true
 				if p.options.onOOM(p.refuse(w, err)) {
 					continue
 				}
@@ -167,6 +168,7 @@ func (p *Pool) miss(w *want) (Buffer, error) {
 // wait is await with a copy of w, because only a request that waits needs a want on the Go heap.
 func (p *Pool) wait(w *want, refusal error) (*owner.Cell, error) {
 	k := *w
+	k.waits = true
 	c, err := p.await(&k, refusal)
 	w.owes = k.owes
 	return c, err
@@ -188,59 +190,6 @@ func (p *Pool) handOver(c *owner.Cell, w *want) Buffer {
 
 func (p *Pool) closedError() error {
 	return &OpError{Op: "Pool.Allocate", Place: p.Place(), Kind: ErrClosed}
-}
-
-// find takes a block that the pool has: a pending block of the same queue, or a free
-// one after blocks whose work is done were collected. p.mu is held.
-func (p *Pool) find(w *want) *owner.Cell {
-	if p.closed {
-		return nil
-	}
-	if p.pending.Unstalled.Load() != 0 {
-		if c := p.sameQueue(w); c != nil {
-			return c
-		}
-		p.pending.Collect(missLooks)
-		p.pending.ReleaseSpent()
-	}
-	return p.findFree(w)
-}
-
-// findFree takes a free block, of the depot or the heap. p.mu is held.
-func (p *Pool) findFree(w *want) *owner.Cell {
-	if w.class != block.NoClass {
-		if c := p.heap.depot.PopBlock(w.class); c != nil {
-			return c
-		}
-	}
-	if w.units > block.CoarseUnits {
-		p.gather(w.units)
-	}
-	return p.heap.carve(w)
-}
-
-// restock takes a magazine for the front, with its bytes of the budget: one of the
-// depot, or a few blocks that it cuts out of the heap. p.mu is held.
-func (p *Pool) restock(w *want) (m block.Magazine) {
-	if w.class == block.NoClass || p.front.Pressed() {
-		return m
-	}
-	if m = p.heap.depot.Pop(w.class); m.N != 0 {
-		return m
-	}
-	// As many blocks as the class had misses before: a size that does not recur gets none.
-	size := block.ClassBytes[w.class]
-	most := min(batchBlocks, max(1, batchBytes/size), int64(p.account.allocs[w.class])) - 1
-	granted := p.front.Budget.Take(min(size, size*most), size*(most-1))
-	for n := granted / size; n > 0; n-- {
-		c := p.heap.carve(w)
-		if c == nil {
-			break
-		}
-		m.Push(c)
-	}
-	p.front.Budget.Give(granted - m.Bytes(w.class))
-	return m
 }
 
 // standsBehind reports whether a request must queue behind waiters, and whether it is

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
-	"github.com/usmbridge/usmbridge/memmgr/internal/block"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
@@ -54,7 +53,7 @@ func (p *Pool) reclaimFor(w *want, cause error) (*owner.Cell, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if c = p.find(w); c == nil {
-		c = p.heap.carveAny(w)
+		c = p.findAny(w)
 	}
 	if c != nil {
 		return c, nil
@@ -86,7 +85,7 @@ func (p *Pool) reclaimOwn(w *want) (c *owner.Cell, released bool) {
 	// context is not refused because of a reservation.
 	c = p.find(w)
 	if c == nil && p.cancelReservation(w) {
-		c = p.heap.carveAny(w)
+		c = p.findAny(w)
 	}
 	// b. Cached blocks.
 	if c == nil {
@@ -94,7 +93,7 @@ func (p *Pool) reclaimOwn(w *want) (c *owner.Cell, released bool) {
 	}
 	// c. A block of any size in any segment.
 	if c == nil {
-		c = p.heap.carveAny(w)
+		c = p.findAny(w)
 	}
 	// d. Segments out of use, to the upstream.
 	if c == nil {
@@ -217,21 +216,6 @@ func (p *Pool) yield(bytes uint64) (freed uint64) {
 		})
 	}
 	return freed
-}
-
-// findInCaches evicts all cached blocks and searches again, if the free memory and so much
-// room of the upstream can then be enough. p.mu is held.
-func (p *Pool) findInCaches(w *want, room uint64) (c *owner.Cell) {
-	cached, need := p.cachedBytes(), uint64(w.least)*unit
-	free := uint64(max(cached, 0)) + p.heap.Counts().FreeUnits*unit
-	if cached <= 0 || free+room < need {
-		return nil
-	}
-	p.evictAll(&p.reclaim.requests, need, free, futileTime, func() bool {
-		c = p.find(w)
-		return c != nil
-	})
-	return c
 }
 
 // reclaim is the part of a pool that limits how often it looks for memory in vain. Pool.mu
@@ -369,30 +353,6 @@ func (p *Pool) trimSegments(keep uint64) (freed uint64) {
 	defer p.mu.Unlock()
 	p.flush()
 	return p.heap.release(keep)
-}
-
-// gather evicts the cached blocks above block.CoarseUnits of the caller's processor and of the
-// depot, if a block of so many units would have to be cut out of a larger one and they are
-// more than a bound. Cached blocks serve only their size and do not merge with the free memory
-// beside them, so that larger blocks would be cut up instead. The other processors do the
-// same. p.mu is held.
-func (p *Pool) gather(units uint32) {
-	most := max(gatherBytes, int64(p.heap.count.reserved)/gatherShare)
-	if p.front.Budget.Taken()*int64(p.front.Len()) <= most {
-		return
-	}
-	if fit := p.heap.BestFit(units); fit != 0 && fit-units <= units/gatherFit {
-		return
-	}
-	if int64(p.heap.count.reserved)-p.account.bytes.now.Load() < int64(units)*unit {
-		return // all unused memory together is too little
-	}
-	if p.heap.depot.Bytes() > most {
-		for k := block.CoarseClasses; k < block.NumClasses; k++ {
-			p.heap.flushClass(k)
-		}
-	}
-	p.heap.dissolveStack(p.front.TakeLarge(most))
 }
 
 // tick collects blocks whose device work is done, and returns memory that has been idle for

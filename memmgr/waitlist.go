@@ -45,18 +45,6 @@ func (p *Pool) yieldsFirst(w *want) bool {
 	return w.tenant != nil && p.waitlist.n > w.tenant.line.n && w.tenant.overSoft()
 }
 
-// findNow is find for a new request: free memory goes to earlier waiters first. p.mu is held.
-func (p *Pool) findNow(w *want) *owner.Cell {
-	if p.waitsBehind(w) || p.waitlist.n > 0 && p.yieldsFirst(w) {
-		return nil
-	}
-	c := p.find(w)
-	if c != nil {
-		p.countServed(c.Size)
-	}
-	return c
-}
-
 // countServed counts bytes that a request got while others wait. p.mu is held.
 func (p *Pool) countServed(bytes uint64) {
 	if p.waitlist.n > 0 {
@@ -257,31 +245,11 @@ func (p *Pool) serveOne(x *waiter) bool {
 	if !p.affords(x) {
 		return false
 	}
-	c := p.findFor(x)
+	c := p.find(x.w)
+	if c == nil {
+		c = p.findAny(x.w)
+	}
 	return c != nil && p.grant(x, c)
-}
-
-// findFor finds a free block for a waiter. p.mu is held.
-func (p *Pool) findFor(x *waiter) *owner.Cell {
-	w := x.w
-	if w.r.Queue != nil && p.pending.Unstalled.Load() != 0 {
-		if c := p.sameQueue(w); c != nil {
-			return c
-		}
-	}
-	l := &p.waitlist
-	if p.heap.freeBytes() < uint64(w.least)*unit {
-		return nil
-	}
-	if c := p.findFree(w); c != nil {
-		return c
-	}
-	if l.reserved.of == x { // the block that heap.Want named, in a closed segment
-		if c := p.heap.cellOf(p.heap.TakeClosed(w.align), w.leastClass()); c != nil {
-			return c
-		}
-	}
-	return p.heap.carveAny(w)
 }
 
 // mayGrow reports whether the limits have room for a waiter, with the memory that the pool could

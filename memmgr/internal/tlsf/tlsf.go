@@ -171,6 +171,9 @@ func (h *Heap) AllocIn(n int32, units, align uint32) int32 {
 }
 
 func (h *Heap) alloc(units, align uint32, top, tries int) int32 {
+	if uint64(units) > h.counts.FreeUnits {
+		return none
+	}
 	if align <= 1 {
 		i := h.find(units, top)
 		if i != none {
