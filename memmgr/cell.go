@@ -30,7 +30,7 @@ func upstreamBlock(c *owner.Cell) Block {
 
 // rankLocks gives the locks of a new pool their ranks.
 func rankLocks(p *Pool) {
-	block.SetRank(&p.purging.mu, block.RankPurging)
+	block.SetRank(&p.purging.Mu, block.RankPurging)
 	block.SetRank(&p.pending.Sweeping, block.RankSweeping)
 	block.SetRank(&p.mu.Mutex, block.RankPool)
 }

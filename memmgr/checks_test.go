@@ -20,8 +20,8 @@ func TestChecksFindASecondFree(t *testing.T) {
 	require.Panics(t, func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.heap.cache(c, int(c.Private))
-		p.heap.cache(c, int(c.Private))
+		p.heap.Cache(c, int(c.Private))
+		p.heap.Cache(c, int(c.Private))
 	})
 }
 

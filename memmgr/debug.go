@@ -148,8 +148,9 @@ func (s Stack) String() string {
 // stackText returns a recorded stack as text.
 func stackText(number uint32) string { return Stack(stacks.Of(number)).String() }
 
-// internalFrame reports whether a frame is code of this package, its tests excepted.
+// internalFrame reports whether a frame is code of this package and its parts, their tests excepted.
 func internalFrame(f runtime.Frame) bool {
-	return strings.HasPrefix(f.Function, "github.com/usmbridge/usmbridge/memmgr.") &&
+	name, ours := strings.CutPrefix(f.Function, "github.com/usmbridge/usmbridge/memmgr")
+	return ours && (strings.HasPrefix(name, ".") || strings.HasPrefix(name, "/internal/")) &&
 		!strings.HasSuffix(filepath.Base(f.File), "_test.go")
 }

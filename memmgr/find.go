@@ -43,32 +43,32 @@ func (p *Pool) find(w *want) *owner.Cell {
 		}
 	}
 	if w.class != block.NoClass {
-		if c := p.heap.depot.PopBlock(w.class); c != nil {
+		if c := p.heap.Depot.PopBlock(w.class); c != nil {
 			return c
 		}
 	}
 	if w.units > block.CoarseUnits {
 		p.gather(w.units)
 	}
-	return p.heap.carve(w)
+	return p.heap.Carve(w.units, w.align, w.class)
 }
 
 // findAny takes a block that find does not: the one that is reserved for the request, in a closed segment, or any
 // block that is large enough, of a segment of any size. p.mu is held.
 func (p *Pool) findAny(w *want) *owner.Cell {
 	if x := p.waitlist.reserved.of; x != nil && x.w == w { // the block that heap.Want named
-		if c := p.heap.cellOf(p.heap.TakeClosed(w.align), w.leastClass()); c != nil {
+		if c := p.heap.TakeReserved(w.align, w.leastClass()); c != nil {
 			return c
 		}
 	}
-	return p.heap.carveAny(w)
+	return p.heap.CarveAny(w.least, w.align, w.leastClass())
 }
 
 // findInCaches evicts all cached blocks and searches again, if the free memory and so much
 // room of the upstream can then be enough. p.mu is held.
 func (p *Pool) findInCaches(w *want, room uint64) (c *owner.Cell) {
 	cached, need := p.cachedBytes(), uint64(w.least)*unit
-	free := uint64(max(cached, 0)) + p.heap.Counts().FreeUnits*unit
+	free := uint64(max(cached, 0)) + p.heap.FreeBytes()
 	if cached <= 0 || free+room < need {
 		return nil
 	}
@@ -85,22 +85,20 @@ func (p *Pool) findInCaches(w *want, room uint64) (c *owner.Cell) {
 // beside them, so that larger blocks would be cut up instead. The other processors do the
 // same. p.mu is held.
 func (p *Pool) gather(units uint32) {
-	most := max(gatherBytes, int64(p.heap.count.reserved)/gatherShare)
+	most := max(gatherBytes, int64(p.heap.Reserved())/gatherShare)
 	if p.front.Budget.Taken()*int64(p.front.Len()) <= most {
 		return
 	}
 	if fit := p.heap.BestFit(units); fit != 0 && fit-units <= units/gatherFit {
 		return
 	}
-	if int64(p.heap.count.reserved)-p.account.bytes.now.Load() < int64(units)*unit {
+	if int64(p.heap.Reserved())-p.account.bytes.now.Load() < int64(units)*unit {
 		return // all unused memory together is too little
 	}
-	if p.heap.depot.Bytes() > most {
-		for k := block.CoarseClasses; k < block.NumClasses; k++ {
-			p.heap.flushClass(k)
-		}
+	if p.heap.Depot.Bytes() > most {
+		p.heap.FlushFrom(block.CoarseClasses)
 	}
-	p.heap.dissolveStack(p.front.TakeLarge(most))
+	p.heap.DissolveStack(p.front.TakeLarge(most))
 }
 
 // restock takes a magazine for the front, with its bytes of the budget: one of the
@@ -109,7 +107,7 @@ func (p *Pool) restock(w *want) (m block.Magazine) {
 	if w.class == block.NoClass || p.front.Pressed() {
 		return m
 	}
-	if m = p.heap.depot.Pop(w.class); m.N != 0 {
+	if m = p.heap.Depot.Pop(w.class); m.N != 0 {
 		return m
 	}
 	// As many blocks as the class had misses before: a size that does not recur gets none.
@@ -117,7 +115,7 @@ func (p *Pool) restock(w *want) (m block.Magazine) {
 	most := min(batchBlocks, max(1, batchBytes/size), int64(p.account.allocs[w.class])) - 1
 	granted := p.front.Budget.Take(min(size, size*most), size*(most-1))
 	for n := granted / size; n > 0; n-- {
-		c := p.heap.carve(w)
+		c := p.heap.Carve(w.units, w.align, w.class)
 		if c == nil {
 			break
 		}

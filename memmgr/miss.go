@@ -7,6 +7,7 @@ import (
 
 	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/memmgr/internal/block"
+	"github.com/usmbridge/usmbridge/memmgr/internal/heap"
 	"github.com/usmbridge/usmbridge/memmgr/internal/stacks"
 	"github.com/usmbridge/usmbridge/memmgr/internal/sysmem"
 )
@@ -146,14 +147,14 @@ func (p *Pool) miss(w *want) (Buffer, error) {
 		p.mu.Lock()
 	}
 	// 7. A magazine for the shard, so that the next requests need no lock.
-	p.heap.noteSplit()
+	p.heap.NoteSplit()
 	p.account.count(c, block.Class(c), w.r.Size)
 	stock := p.restock(w)
 	p.mu.Unlock()
 	if stock.N != 0 {
 		if back := p.front.Stock(stock, w.class); back.N != 0 {
 			p.mu.Lock()
-			p.heap.spill(back, w.class)
+			p.heap.Spill(back, w.class)
 			p.serveWaiters() // that began to wait meanwhile
 			p.mu.Unlock()
 		}
@@ -279,7 +280,7 @@ func (p *Pool) extend(w *want) (c *owner.Cell, err error) {
 	}
 	size, need := p.segmentFor(w)
 	if c == nil && p.waitlist.reserved.of == nil { // else empty segments may be reserved
-		p.heap.pay(uint64(size), uint64(need))
+		p.heap.Pay(uint64(size), uint64(need))
 	}
 	w.returns = p.mu.returns
 	p.mu.Unlock()
@@ -299,7 +300,7 @@ func (p *Pool) segmentFor(w *want) (size, need uintptr) {
 	need = uintptr(p.segmentNeed(w))
 	// A new segment has the alignment of the request, so none of it is lost. The bound
 	// keeps segments so small that they become empty again.
-	reserved := int64(p.heap.count.reserved)
+	reserved := int64(p.heap.Reserved())
 	growth := min(uintptr(reserved)/growthPart, mostGrowth)
 	if reserved-p.account.bytes.now.Load() > reserved/4 {
 		growth /= 2 // much is free, but in pieces: the next request may fit again
@@ -316,7 +317,7 @@ func (p *Pool) segmentFor(w *want) (size, need uintptr) {
 	// gets room for further requests. Otherwise it has the size of the request, so that a few large
 	// buffers reserve no more.
 	use := &p.account.bytes
-	if _, split := p.heap.split(); split >= int64(need) && use.now.Load()+int64(need) <= use.peak.Load() {
+	if _, split := p.heap.Split(); split >= int64(need) && use.now.Load()+int64(need) <= use.peak.Load() {
 		return min(need+growth, maxSegment), need
 	}
 	return need, need
@@ -383,8 +384,11 @@ func (p *Pool) ask(w *want, size uintptr) (*owner.Cell, error) {
 	defer p.mu.Unlock()
 	p.reclaim.requests, p.reclaim.refused = vainLimit{}, refusals{}
 	b.Size = min(b.Size, maxSegment) &^ (unit - 1)
-	n := p.heap.addSegment(b, w.units, p.purging.untouched(b.Address, b.Size))
-	c := p.heap.cellOf(p.heap.AllocIn(n, w.units, w.align), w.class)
+	if p.trace != nil {
+		p.trace.addSegment(traceSegmentAlloc, b.Address, b.Size)
+	}
+	s := heap.Segment{Address: b.Address, Size: b.Size, Requested: b.Requested, Align: b.Align, Cookie: b.Cookie}
+	c := p.heap.Grow(s, p.purging.Untouched(b.Address, b.Size), w.units, w.align, w.class)
 	if c == nil {
 		return nil, p.outOfMemory(w, owner.ErrNoMemory) // no cell is left
 	}
@@ -435,7 +439,7 @@ func (p *Pool) outOfMemory(w *want, cause error) *OutOfMemoryError {
 		Request: w.r, Place: p.Place(), Rounded: uint64(w.units) * unit,
 		LargestFree: uint64(p.heap.Largest()),
 		Allocated:   uint64(max(bytes, 0)),
-		Reserved:    p.heap.count.reserved,
+		Reserved:    p.heap.Reserved(),
 		Pending:     pending,
 		Holders:     p.holders(bytes, blocks),
 		Err:         reasonOf(cause),

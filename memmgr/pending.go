@@ -47,7 +47,7 @@ func (p *Pool) slowFree(c *owner.Cell) {
 func (p *Pool) complete(c *owner.Cell) {
 	c.ResetFlags(p.origin.flags)
 	p.endUse(c)
-	p.heap.cache(c, block.Class(c))
+	p.heap.Cache(c, block.Class(c))
 }
 
 // endUse ends the user's part in a block whose work is done.

@@ -10,8 +10,10 @@ import (
 	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/memmgr/internal/block"
 	"github.com/usmbridge/usmbridge/memmgr/internal/front"
+	"github.com/usmbridge/usmbridge/memmgr/internal/heap"
 	"github.com/usmbridge/usmbridge/memmgr/internal/order"
 	"github.com/usmbridge/usmbridge/memmgr/internal/pending"
+	"github.com/usmbridge/usmbridge/memmgr/internal/purge"
 	"github.com/usmbridge/usmbridge/memmgr/internal/stacks"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
@@ -59,12 +61,12 @@ type Pool struct {
 	account account
 
 	mu      poolMutex
-	heap    heap
+	heap    heap.Heap
 	pending pending.Set
 	closed  bool
 	leaked  bool // closed while blocks were in use
 
-	purging purging
+	purging purge.Purger
 
 	growing chan struct{} // a semaphore: its holder asks the upstream for a segment
 
@@ -169,7 +171,6 @@ func NewPool(upstream Resource, options ...PoolOption) *Pool {
 	_, p.poolBelow = As[*Pool](p.upstream)
 	p.deviceSized, _ = As[deviceSized](p.upstream)
 	p.device = deviceOf(upstream.Place())
-	p.purging.to, _ = As[Discarder](p.upstream)
 	p.origin = newOrigin(upstream)
 	p.origin.sync, _ = As[Synchronizer](upstream)
 	p.sync = p.origin.sync
@@ -181,15 +182,22 @@ func NewPool(upstream Resource, options ...PoolOption) *Pool {
 	}
 	p.origin.resource = p
 	p.origin.list = owner.NewList(p.freeCell)
-	p.heap.origin, p.heap.mu, p.heap.trace, p.heap.emptied = p.origin, &p.mu, p.trace, p.last
-	p.heap.high, p.heap.low = o.high, o.low
-	p.heap.Shared = uint32(max(mostGrowth, o.minSegment) / unit)
-	p.heap.depot.Budget = &p.front.Budget
-	p.heap.decay = decayOf(o.decay)
-	p.heap.setClock(0)
-	p.purging.heap = &p.heap
-	p.home = p.origin.list.Head()
 	origins.add(p.origin, true)
+	p.heap.Init(heap.Options{
+		Cells: heap.Cells{
+			Home: p.origin.list, Place: uintptr(p.origin.place), Resource: p.origin.index, Flags: p.flags,
+		},
+		Shared: uint32(max(mostGrowth, o.minSegment) / unit),
+		Decay:  heap.DecayAfter(int64(o.decay / tickTime)),
+		High:   o.high, Low: o.low,
+		Budget: &p.front.Budget, Drop: p.dropSegment, Emptied: p.last,
+	})
+	var discard func(address, size uintptr) error
+	if d, ok := As[Discarder](p.upstream); ok {
+		discard = d.Discard
+	}
+	p.purging.Init(&p.heap, &p.mu, discard, func(err error) { backgroundFailed("give pages of free memory back", err) })
+	p.home = p.origin.list.Head()
 	p.pending.Init(&p.mu, p.sync, pending.Owner{Complete: p.complete, Serve: p.serveWaiters, Report: p.reportStalled})
 	if p.origin.index < uint32(len(poolTable)) {
 		poolTable[p.origin.index].Store(p)
@@ -250,9 +258,9 @@ func (p *Pool) afterPut(s *front.Shard, k int) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.heap.spill(full, k)
-	if p.heap.dissolveStack(surplus) {
-		p.heap.yieldDepot()
+	p.heap.Spill(full, k)
+	if p.heap.DissolveStack(surplus) {
+		p.heap.YieldDepot()
 	}
 	p.serveWaiters()
 }
@@ -273,7 +281,7 @@ func (p *Pool) cache(c *owner.Cell, k int) {
 	case s == nil:
 		p.mu.Lock()
 		p.account.uncount(c, k)
-		p.heap.cache(c, k)
+		p.heap.Cache(c, k)
 		p.serveWaiters()
 		p.mu.Unlock()
 		return
@@ -379,18 +387,19 @@ func (p *Pool) Close() error {
 	emptyFronts()
 	p.origin.list.Sync()
 	p.pending.AwaitAll()
-	p.purging.mu.Lock() // so that every free block is there
-	defer p.purging.mu.Unlock()
+	p.purging.Mu.Lock() // so that every free block is there
+	defer p.purging.Mu.Unlock()
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
 		return nil
 	}
-	p.closed, p.heap.closed, p.heap.depot.Off = true, true, true
+	p.closed = true
+	p.heap.Shut()
 	p.front.Close()
 	p.endWaits()
 	p.flush()
-	p.heap.release(0)
+	p.heap.Release(0)
 	var live []LiveBuffer
 	p.eachUsed(func(f owner.Facts) {
 		if b, ok := describe(f); ok {
@@ -399,7 +408,7 @@ func (p *Pool) Close() error {
 	})
 	// Besides the buffers in use, other goroutines may be releasing some. While a segment
 	// is left, cells of its blocks return to this pool.
-	lingers := p.heap.Counts().Segments > 0
+	lingers := p.heap.Reserved() > 0
 	p.leaked = lingers
 	if !lingers {
 		p.origin.removePool()
@@ -420,6 +429,14 @@ func (p *Pool) last() {
 		p.leaked = false
 		p.origin.removePool()
 	}
+}
+
+// dropSegment hands a segment to the upstream, which gets it when p.mu is released. p.mu is held.
+func (p *Pool) dropSegment(s heap.Segment) {
+	if p.trace != nil {
+		p.trace.addSegment(traceSegmentFree, s.Address, s.Size)
+	}
+	p.mu.drop(Block{Address: s.Address, Size: s.Size, Requested: s.Requested, Align: s.Align, Cookie: s.Cookie})
 }
 
 // poolMutex is the lock of a pool. Segments that are dropped while it is held are freed

@@ -26,7 +26,7 @@ func (p *Pool) reclaimFor(w *want, cause error) (*owner.Cell, error) {
 	p.collectDropped()
 	// 2. Blocks whose device work is done, and blocks whose pages are being returned.
 	p.pending.CompleteSome(refusalLooks)
-	p.purging.await()
+	p.purging.Await()
 	// 3. Memory of this pool. If segments went back, ask the upstream again.
 	c, released := p.reclaimOwn(w)
 	if c != nil {
@@ -41,8 +41,8 @@ func (p *Pool) reclaimFor(w *want, cause error) (*owner.Cell, error) {
 	need := p.segmentNeed(w)
 	if p.reclaimOthers(need) {
 		p.mu.Lock()
-		if tight, room := p.limitRoom(); tight != nil && room < need && room+p.heap.emptyBytes() >= need {
-			p.heap.release(0)
+		if tight, room := p.limitRoom(); tight != nil && room < need && room+p.heap.EmptyBytes() >= need {
+			p.heap.Release(0)
 		}
 		p.mu.Unlock()
 		if c, err := p.askLeast(w); err == nil || !ranOut(err) {
@@ -97,7 +97,7 @@ func (p *Pool) reclaimOwn(w *want) (c *owner.Cell, released bool) {
 	}
 	// d. Segments out of use, to the upstream.
 	if c == nil {
-		released = p.heap.emptyBytes()+room >= need && p.heap.release(0) != 0
+		released = p.heap.EmptyBytes()+room >= need && p.heap.Release(0) != 0
 		released = p.mu.awaitReturned() || released || p.mu.returns != w.returns
 	}
 	w.returns = p.mu.returns
@@ -128,7 +128,7 @@ func (p *Pool) reclaimOthers(need uint64) (gave bool) {
 		tight, room = nil, 0 // the device refused
 	} else {
 		p.mu.Lock()
-		room += p.heap.emptyBytes()
+		room += p.heap.EmptyBytes()
 		p.mu.Unlock()
 		if room >= need {
 			return false // this pool has enough
@@ -139,7 +139,7 @@ func (p *Pool) reclaimOthers(need uint64) (gave bool) {
 			return 0
 		}
 		used, _ := q.inUse()
-		return uint64(max(0, q.heap.count.now.Load()-used))
+		return uint64(max(0, int64(q.heap.Reserved())-used))
 	})
 	missing := need - room
 	if tight != nil && sum < missing {
@@ -204,8 +204,8 @@ func (p *Pool) yield(bytes uint64) (freed uint64) {
 		return 0
 	}
 	release := func() {
-		empty := p.heap.emptyBytes()
-		freed += p.heap.release(empty - min(empty, bytes-freed))
+		empty := p.heap.EmptyBytes()
+		freed += p.heap.Release(empty - min(empty, bytes-freed))
 	}
 	release()
 	if freed < bytes && p.cachedBytes() > 0 {
@@ -314,12 +314,12 @@ func (p *Pool) evictAll(l *vainLimit, need, free uint64, pause time.Duration, us
 
 // cachedBytes estimates the bytes that front and depot cache, without stopping the
 // shards. p.mu is held.
-func (p *Pool) cachedBytes() int64 { return p.heap.depot.Bytes() + p.front.Cached() }
+func (p *Pool) cachedBytes() int64 { return p.heap.Depot.Bytes() + p.front.Cached() }
 
 // flush frees every block that front and depot cache. p.mu is held.
 func (p *Pool) flush() {
-	p.heap.dissolveStack(p.front.Drain())
-	p.heap.flush()
+	p.heap.DissolveStack(p.front.Drain())
+	p.heap.Flush()
 }
 
 // press turns the pressed mode on or off. The pool is pressed while a request waits for
@@ -329,9 +329,9 @@ func (p *Pool) press(on bool) {
 	if p.front.Pressed() == on {
 		return
 	}
-	p.heap.depot.Off = on || p.closed
-	p.heap.dissolveStack(p.front.Press(on))
-	p.heap.flush()
+	p.heap.Depot.Off = on || p.closed
+	p.heap.DissolveStack(p.front.Press(on))
+	p.heap.Flush()
 }
 
 // Trim evicts all cached blocks, and gives segments without blocks
@@ -341,18 +341,18 @@ func (p *Pool) Trim(keep uint64) (freed uint64) {
 	p.collectDropped()
 	p.pending.CompleteAll()
 	freed = p.trimSegments(keep)
-	return freed + p.purging.purgeAll(keep)
+	return freed + p.purging.All(keep)
 }
 
-// trimSegments is the part of Trim for whole segments. It holds purging.mu, because a block
+// trimSegments is the part of Trim for whole segments. It holds purging.Mu, because a block
 // that is being purged keeps its segment in use. A call of the upstream may panic.
 func (p *Pool) trimSegments(keep uint64) (freed uint64) {
-	p.purging.mu.Lock()
-	defer p.purging.mu.Unlock()
+	p.purging.Mu.Lock()
+	defer p.purging.Mu.Unlock()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.flush()
-	return p.heap.release(keep)
+	return p.heap.Release(keep)
 }
 
 // tick collects blocks whose device work is done, and returns memory that has been idle for
@@ -360,15 +360,40 @@ func (p *Pool) trimSegments(keep uint64) (freed uint64) {
 func (p *Pool) tick() (ended bool) {
 	p.origin.list.Drain()
 	p.mu.Lock()
-	p.heap.setClock(p.heap.clock + 1)
+	due := p.heap.Tick()
 	p.mu.Unlock()
 	p.pending.Tick()
 	p.endForAnother(nil)
-	ended = p.decay()
-	if of := p.heap.decay; of.age > 0 && p.heap.clock%of.span == 0 { // only tick changes the clock
-		p.purging.tick(of.age / of.purgeTick)
+	ended = p.decay(due)
+	if due {
+		p.purging.Tick()
 	}
 	return ended
+}
+
+// decay returns the memory that is idle for the time of [WithDecay]: cached blocks are freed, if they are due for
+// a look, and segments without blocks in use go back to the upstream. It does so in portions, between which it
+// releases the lock. It reports whether the pool is closed and all its memory is back.
+func (p *Pool) decay(due bool) (ended bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return !p.leaked
+	}
+	if p.heap.Reserved() == 0 || !p.heap.Decays() {
+		return false
+	}
+	if due {
+		p.heap.AgeCaches(&p.front)
+	}
+	for p.heap.DecayCold() {
+		p.pending.Breathe(1)
+	}
+	for !p.closed && p.heap.DecaySegments() {
+		p.pending.Breathe(1)
+	}
+	p.serveWaiters()
+	return false
 }
 
 // fronts are the caches that [AddCache] registers: *func() to nothing.

@@ -1,9 +1,6 @@
 package memmgr
 
 import (
-	"cmp"
-	"maps"
-	"slices"
 	"time"
 )
 
@@ -90,7 +87,7 @@ func (p *Pool) needsReservation(x *waiter, at time.Time) bool {
 	if (l.servedByOthers()-x.othersBefore >= x.patience() || at.Sub(x.first) >= shareTime) && p.needsOthers(x) {
 		return true
 	}
-	free := p.heap.freeBytes() + p.roomBelowLimit()
+	free := uint64(p.heap.Depot.Bytes()) + p.heap.FreeBytes() + p.roomBelowLimit()
 	return free >= uint64(x.w.least)*unit && at.Sub(x.first) >= fragmentedTime && l.served > x.servedBefore
 }
 
@@ -113,7 +110,8 @@ func (p *Pool) beginReservation(x *waiter, at time.Time) {
 		t.mu.Unlock()
 	}
 	p.heap.Want(x.w.least)
-	p.closeSegments(p.roomBelowLimit(), p.segmentNeed(x.w))
+	need := p.segmentNeed(x.w)
+	p.heap.CloseSegments(need - min(p.roomBelowLimit(), need))
 	r.blocks, r.free = p.reservedState()
 	if p.needsOthers(x) {
 		r.until = at.Add(longReserve)
@@ -121,53 +119,10 @@ func (p *Pool) beginReservation(x *waiter, at time.Time) {
 	}
 }
 
-// closeSegments closes segments, those with the smallest part in use first, until the reservation
-// has need bytes, of which room are available outside the segments. It returns the bytes of the
-// reservation in the pool. p.mu is held.
-func (p *Pool) closeSegments(room, need uint64) (has uint64) {
-	r := &p.waitlist.reserved
-	if has = p.reservedBytes(); has+room >= need {
-		return has
-	}
-	parts := map[int32]float64{} // in use, of the segments that may be closed
-	for n := range p.heap.SegmentNumbers() {
-		if used, units := p.heap.Used(n); units != 0 && !p.heap.Closed(n) {
-			parts[n] = float64(used) / float64(units)
-		}
-	}
-	emptiest := func(a, b int32) int { return cmp.Or(cmp.Compare(parts[a], parts[b]), cmp.Compare(a, b)) }
-	for _, n := range slices.SortedFunc(maps.Keys(parts), emptiest) {
-		if has+room >= need {
-			break
-		}
-		_, size := p.heap.SegmentBase(n)
-		has += uint64(size)
-		p.heap.Close(n)
-		r.closed = append(r.closed, n)
-	}
-	return has
-}
-
-// reservedBytes returns the bytes that the pool has for its reservation once all blocks in closed
-// segments are freed. p.mu is held.
-func (p *Pool) reservedBytes() (has uint64) {
-	for _, n := range p.waitlist.reserved.closed {
-		if p.heap.Closed(n) { // else the segment was returned, and a new segment may have its number
-			_, size := p.heap.SegmentBase(n)
-			has += uint64(size)
-		}
-	}
-	return has
-}
-
 // reservedState returns how many blocks are in use in closed segments, and the bytes that are
 // free elsewhere. p.mu is held.
 func (p *Pool) reservedState() (blocks int, free uint64) {
-	for _, n := range p.waitlist.reserved.closed {
-		used, _ := p.heap.Used(n)
-		blocks += int(used)
-	}
-	return blocks, p.heap.emptyBytes() + p.roomBelowLimit()
+	return p.heap.ClosedBlocks(), p.heap.EmptyBytes() + p.roomBelowLimit()
 }
 
 // reserveTime returns how long a reservation lasts while no memory is freed.
@@ -209,7 +164,7 @@ func (p *Pool) serveReserved() bool {
 // and would be refused. It reports whether it did. p.mu is held.
 func (p *Pool) cancelReservation(w *want) bool {
 	r := &p.waitlist.reserved
-	if r.of == nil || w.r.Context != nil || !p.heap.ClosedFits(w.least, r.closed) {
+	if r.of == nil || w.r.Context != nil || !p.heap.ClosedFits(w.least) {
 		return false
 	}
 	p.endReservation()
@@ -231,16 +186,13 @@ func (p *Pool) endReservation() {
 	}
 	r.of, r.foreign = nil, false
 	p.heap.Want(0)
-	for _, n := range r.closed {
-		p.heap.Open(n)
-	}
-	r.closed = r.closed[:0]
+	p.heap.OpenSegments()
 }
 
 // needsOthers reports whether a waiter needs more than its pool has and can get from upstream, and other
 // pools have enough. p.mu is held.
 func (p *Pool) needsOthers(x *waiter) bool {
-	need, has, others := p.segmentNeed(x.w), p.heap.count.reserved, p.waitlist.others
+	need, has, others := p.segmentNeed(x.w), p.heap.Reserved(), p.waitlist.others
 	tight, room := p.limitRoom()
 	if tight == nil { // the room of the device is unknown
 		return has < need && others != 0
@@ -256,7 +208,7 @@ func (p *Pool) sharers() (all []otherPool, bytes uint64) {
 		if !p.competes(q, tight) {
 			return 0
 		}
-		return uint64(max(0, q.heap.count.now.Load()))
+		return q.heap.Reserved()
 	})
 }
 
@@ -273,7 +225,7 @@ func (p *Pool) reserveElsewhere() {
 		return
 	}
 	need := p.segmentNeed(x.w)
-	missing := need - min(p.reservedBytes()+p.roomBelowLimit(), need)
+	missing := need - min(p.heap.ClosedBytes()+p.roomBelowLimit(), need)
 	x.elsewhere = true
 	p.mu.Unlock()
 	for _, s := range sharers {
@@ -312,7 +264,7 @@ func (p *Pool) reserveForAnother(x *waiter, missing uint64) uint64 {
 		p.heap.Want(0)
 	}
 	r.until = at.Add(remoteTime)
-	has := p.closeSegments(0, missing)
+	has := p.heap.CloseSegments(missing)
 	p.serveWaiters() // an earlier reservation may have delayed them
 	return has
 }

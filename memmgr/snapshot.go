@@ -80,8 +80,8 @@ func (p *Pool) Snapshot() *Snapshot {
 		p.trace.put(TraceEntry{Action: traceSnapshot})
 		s.Trace, s.Lost = p.trace.list()
 	}
-	p.heap.Walk(func(n int32, base, size uintptr) {
-		s.Segments = append(s.Segments, SnapshotSegment{Address: base, Size: uint64(size), Closed: p.heap.Closed(n)})
+	p.heap.Walk(func(base, size uintptr, closed bool) {
+		s.Segments = append(s.Segments, SnapshotSegment{Address: base, Size: uint64(size), Closed: closed})
 	}, func(piece tlsf.Piece) {
 		seg := &s.Segments[len(s.Segments)-1]
 		seg.Blocks = append(seg.Blocks, snapshotBlock(seg.Address, piece))
@@ -175,10 +175,10 @@ func (t *traceRing) add(action string, c *owner.Cell) {
 	t.put(TraceEntry{Action: action, Address: c.Address, Size: c.Size, Tag: tagName(c.Tag), stack: c.Stack})
 }
 
-func (t *traceRing) addSegment(action string, b Block) {
-	e := TraceEntry{Action: action, Address: b.Address, Size: uint64(b.Size)}
+func (t *traceRing) addSegment(action string, address, size uintptr) {
+	e := TraceEntry{Action: action, Address: address, Size: uint64(size)}
 	if depth := stacks.Depth.Load(); depth != 0 {
-		e.stack = stacks.Capture(int(depth), 4)
+		e.stack = stacks.Capture(int(depth), 3)
 	}
 	t.put(e)
 }
@@ -263,7 +263,7 @@ func eachLive(f func(owner.Facts)) {
 // eachUsed calls f for the cells of this pool that have references. It visits every block.
 // p.mu is held.
 func (p *Pool) eachUsed(f func(owner.Facts)) {
-	p.heap.Walk(func(int32, uintptr, uintptr) {}, func(b tlsf.Piece) {
+	p.heap.Walk(func(uintptr, uintptr, bool) {}, func(b tlsf.Piece) {
 		if b.Free || b.User == 0 {
 			return
 		}

@@ -269,22 +269,17 @@ func (p *Pool) stats() Stats {
 	s.UpstreamLatency, s.WaitLatency = a.upstreamCalls.summary(0), a.waits.summary(0)
 	s.NumWaiting = int64(p.waitlist.n)
 	p.eachTenant(func(t *Tenant) { s.NumWaiting += t.queued() })
-	p.heap.noteSplit()
-	c := &p.heap.count
-	blocks, bytes := p.heap.split()
-	s.Segment = Stat{Current: c.segments, Peak: c.segmentsPeak, Allocated: c.deviceAllocs, Freed: c.deviceFrees}
-	s.ReservedBytes = Stat{
-		Current: int64(c.reserved), Peak: int64(c.reservedPeak),
-		Allocated: int64(c.reservedEver), Freed: int64(c.reservedGone),
-	}
-	s.InactiveSplit = Stat{Current: blocks, Peak: c.splitPeak}
-	s.InactiveSplitBytes = Stat{Current: bytes, Peak: c.splitBytesPeak}
+	c := p.heap.Counts()
+	s.Segment = Stat{Current: c.Segments, Peak: c.SegmentsPeak, Allocated: c.Added, Freed: c.Dropped}
+	s.ReservedBytes = newStat(c.BytesAdded, c.BytesDropped, int64(c.ReservedPeak))
+	s.InactiveSplit = Stat{Current: c.SplitBlocks, Peak: c.SplitPeak}
+	s.InactiveSplitBytes = Stat{Current: c.SplitBytes, Peak: c.SplitBytesPeak}
 	s.NumAllocRetries, s.NumOOMs = a.retries, a.ooms
 	stalled, _ := p.pending.Stalled()
 	s.NumStalled = int64(stalled)
-	s.NumDeviceAlloc, s.NumDeviceFree = c.deviceAllocs, c.deviceFrees
-	s.CachedBytes += p.heap.depot.Bytes()
-	s.MetadataBytes = int64(p.heap.Bytes() + uint64(p.front.Bytes()) + uint64(p.heap.Counts().UsedBlocks)*owner.CellBytes)
+	s.NumDeviceAlloc, s.NumDeviceFree = c.Added, c.Dropped
+	s.CachedBytes += p.heap.Depot.Bytes()
+	s.MetadataBytes = int64(p.heap.MetadataBytes() + uint64(p.front.Bytes()))
 	return s
 }
 
@@ -294,14 +289,13 @@ func (p *Pool) ResetPeaks() { p.stopped(p.resetPeaks) }
 
 func (p *Pool) resetPeaks() {
 	p.stats() // publishes what the shards counted
-	a, c := &p.account, &p.heap.count
+	a := &p.account
 	for _, g := range []*gauge{&a.bytes, &a.blocks, &a.asked} {
 		g.peak.Store(g.now.Load())
 	}
 	a.active.peak.Store(0) // Stats raises these two
 	a.activeBlocks.peak.Store(0)
-	c.segmentsPeak, c.reservedPeak = c.segments, c.reserved
-	c.splitPeak, c.splitBytesPeak = p.heap.split()
+	p.heap.ResetPeaks()
 	p.eachTenant(func(t *Tenant) {
 		t.mu.Lock()
 		t.peak = 0 // Stats raises it

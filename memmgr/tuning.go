@@ -35,18 +35,6 @@ const (
 	batchBlocks = 64
 )
 
-// Heap.
-const (
-	// segmentPortion segments or coldPortion blocks are freed under one hold of Pool.mu, so
-	// that requests get the lock in between. Measure: pending (its longest pause).
-	segmentPortion = 32
-	coldPortion    = 512
-	// A portion of purging ends after purgeBytes, for which the blocks are out of the heap, or
-	// after purgeLooks blocks, for which Pool.mu is held. Measure: TestPurgingBesideUse, service.
-	purgeBytes = 8 << 20
-	purgeLooks = 256
-)
-
 // Reclaim.
 const (
 	// missLooks is how many pending blocks a miss asks for before it takes another block.

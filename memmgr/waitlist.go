@@ -166,7 +166,7 @@ func (p *Pool) helpOthers() {
 			continue
 		}
 		waits = true
-		if empty := p.heap.emptyBytes(); empty != 0 && (l.reserved.of == nil || l.reserved.foreign) {
+		if empty := p.heap.EmptyBytes(); empty != 0 && (l.reserved.of == nil || l.reserved.foreign) {
 			limit.budget.offer(l, empty)
 		}
 	}
@@ -262,9 +262,9 @@ func (p *Pool) mayGrow(x *waiter) bool {
 		return false
 	}
 	if l.reserved.except(x) {
-		return room >= need && room+p.heap.emptyBytes() >= need+p.segmentNeed(l.reserved.of.w)
+		return room >= need && room+p.heap.EmptyBytes() >= need+p.segmentNeed(l.reserved.of.w)
 	}
-	return room+p.heap.emptyBytes() >= need
+	return room+p.heap.EmptyBytes() >= need
 }
 
 // attend runs when a waiter wakes: it asks the upstream if the waiter is to, and polls if it
@@ -364,8 +364,8 @@ func (p *Pool) growFor(x *waiter) {
 		p.mu.Unlock()
 		return
 	}
-	if (tight == nil || room < uint64(need)) && p.heap.emptyBytes() > 0 && !l.reserved.except(x) {
-		p.heap.release(0)
+	if (tight == nil || room < uint64(need)) && p.heap.EmptyBytes() > 0 && !l.reserved.except(x) {
+		p.heap.Release(0)
 	}
 	p.mu.Unlock()
 	c, err := p.grow(x.w, size, need)

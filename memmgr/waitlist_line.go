@@ -116,9 +116,8 @@ type reservation struct {
 	until   time.Time // when it expires; freed memory prolongs that of a pool
 	pause   time.Time // no other reservation begins before
 
-	closed []int32 // segments of the pool that serve only the waiter
-	blocks int     // in use in these segments, when the reservation was last prolonged
-	free   uint64  // bytes that were free elsewhere at that time
+	blocks int    // in use in the closed segments of the pool, when the reservation was last prolonged
+	free   uint64 // bytes that were free elsewhere at that time
 }
 
 // except reports whether there is a reservation for another waiter.

@@ -41,7 +41,7 @@ type Rank uint8
 
 // The ranks of the locks of a pool.
 const (
-	RankPurging       Rank = iota + 1 // purging.mu
+	RankPurging       Rank = iota + 1 // purge.Purger.Mu
 	RankSweeping                      // pending.Set.Sweeping
 	RankGrowing                       // Pool.growing, a channel: checked, not held
 	RankPendingChange                 // addingPending
