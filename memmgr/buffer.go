@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
+	"github.com/usmbridge/usmbridge/memmgr/internal/account"
 	"github.com/usmbridge/usmbridge/memmgr/internal/stacks"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
@@ -101,7 +102,7 @@ func (b Buffer) SetExported() {
 }
 
 // Tag returns the tag of the request.
-func (b Buffer) Tag() string { return tagName(b.live("Tag").Tag) }
+func (b Buffer) Tag() string { return account.TagName(b.live("Tag").Tag) }
 
 // Resource returns the resource that the memory belongs to, nil for foreign
 // memory.

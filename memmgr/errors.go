@@ -1,10 +1,13 @@
 package memmgr
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
+	"github.com/usmbridge/usmbridge/memmgr/internal/account"
 	"github.com/usmbridge/usmbridge/memmgr/internal/bytesize"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
@@ -72,6 +75,20 @@ type Holder struct {
 	Tag    string // "" for memory without a tag
 	Bytes  uint64
 	Count  uint64
+}
+
+// holdersOf lists the holders by tag, of so much memory in all.
+func holdersOf(u *account.TagUse, tenant string, bytes, blocks int64) (all []Holder) {
+	for _, h := range u.Holdings(bytes, blocks) {
+		all = append(all, Holder{Tenant: tenant, Tag: h.Tag, Bytes: uint64(h.Bytes), Count: uint64(h.Blocks)})
+	}
+	return all
+}
+
+// biggest returns up to mostHolders holders in descending order of size.
+func biggest(all []Holder) []Holder {
+	slices.SortFunc(all, func(a, b Holder) int { return cmp.Compare(b.Bytes, a.Bytes) })
+	return all[:min(mostHolders, len(all))]
 }
 
 // OutOfMemoryError is the error of a request that could not be served, with the largest

@@ -92,7 +92,7 @@ func (p *Pool) gather(units uint32) {
 	if fit := p.heap.BestFit(units); fit != 0 && fit-units <= units/gatherFit {
 		return
 	}
-	if int64(p.heap.Reserved())-p.account.bytes.now.Load() < int64(units)*unit {
+	if int64(p.heap.Reserved())-p.account.Bytes.Now() < int64(units)*unit {
 		return // all unused memory together is too little
 	}
 	if p.heap.Depot.Bytes() > most {
@@ -112,7 +112,7 @@ func (p *Pool) restock(w *want) (m block.Magazine) {
 	}
 	// As many blocks as the class had misses before: a size that does not recur gets none.
 	size := block.ClassBytes[w.class]
-	most := min(batchBlocks, max(1, batchBytes/size), int64(p.account.allocs[w.class])) - 1
+	most := min(batchBlocks, max(1, batchBytes/size), int64(p.account.Counted(w.class))) - 1
 	granted := p.front.Budget.Take(min(size, size*most), size*(most-1))
 	for n := granted / size; n > 0; n-- {
 		c := p.heap.Carve(w.units, w.align, w.class)

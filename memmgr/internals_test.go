@@ -18,7 +18,7 @@ import (
 func TestInternalsPageNamesExistingIdentifiers(t *testing.T) {
 	page, err := os.ReadFile("../docs/internals.md")
 	require.NoError(t, err)
-	declared := declaredNames(t, ".", "internal/block", "internal/front", "internal/heap", "internal/order", "internal/pending", "internal/purge", "internal/tlsf", "../internal/owner")
+	declared := declaredNames(t, ".", "internal/account", "internal/block", "internal/front", "internal/heap", "internal/order", "internal/pending", "internal/purge", "internal/tlsf", "../internal/owner")
 	quoted := regexp.MustCompile("`([^`\n]+)`").FindAllStringSubmatch(string(page), -1)
 	require.NotEmpty(t, quoted)
 	var missing []string

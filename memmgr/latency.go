@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/usmbridge/usmbridge/memmgr/internal/account"
 	"github.com/usmbridge/usmbridge/memmgr/internal/histogram"
 )
 
@@ -38,13 +39,10 @@ func (l *Latency) add(o *Latency) {
 	*l = summary(counts, max(l.Max, o.Max))
 }
 
-// latencies counts calls by duration. Safe for concurrent use.
-type latencies struct{ histogram.Histogram }
-
-// summary returns the distribution, with a number of calls added that were too quick to be
-// timed.
-func (l *latencies) summary(quick int64) Latency {
-	counts, longest := l.Counts()
+// latencyOf returns the distribution of calls, with a number of calls added that were too quick
+// to be timed.
+func latencyOf(h *histogram.Histogram, quick int64) Latency {
+	counts, longest := h.Counts()
 	counts[0] += quick
 	if quick > 0 {
 		longest = max(longest, histogram.Floor)
@@ -73,30 +71,17 @@ func summary(counts []int64, longest time.Duration) Latency {
 // lock are timed.
 func (p *Pool) lockTimed() (since time.Duration, stands int64) {
 	if p.mu.TryLock() {
-		if !p.account.sample() {
+		if !p.account.Sampled() {
 			return 0, 0
 		}
-		return now(), latencySample
+		return now(), account.Sample
 	}
 	since = now()
 	p.mu.Lock()
 	return since, 1
 }
 
-// sample counts a request that found the lock free, and reports whether it is timed. Pool.mu
-// is held.
-func (a *account) sample() bool {
-	a.locked++
-	return a.locked%latencySample == 0
-}
-
 // now is the time since the process started.
 func now() time.Duration { return time.Since(processStart) }
 
 var processStart = time.Now()
-
-// quick estimates how many of the allocations the front served: those that no timed request
-// stands for.
-func (a *account) quick(allocations int64) int64 {
-	return max(0, allocations-a.slow.Total())
-}

@@ -8,13 +8,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/memmgr/internal/account"
 	"github.com/usmbridge/usmbridge/memmgr/internal/histogram"
 )
 
 // Percentiles are those of the sorted durations, with an error of at most an eighth.
 func TestLatencyPercentiles(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	var l latencies
+	var l histogram.Histogram
 	var all []time.Duration
 	for range 20000 {
 		d := time.Duration(1000 * (1 + rng.ExpFloat64()*100))
@@ -22,7 +23,7 @@ func TestLatencyPercentiles(t *testing.T) {
 		l.Add(d, 1)
 	}
 	slices.Sort(all)
-	s := l.summary(0)
+	s := latencyOf(&l, 0)
 	require.EqualValues(t, len(all), s.Count)
 	require.Equal(t, all[len(all)-1], s.Max)
 	for _, c := range []struct {
@@ -37,15 +38,15 @@ func TestLatencyPercentiles(t *testing.T) {
 
 // Calls that were too quick to be timed count at the lowest bucket.
 func TestLatencyOfQuickCalls(t *testing.T) {
-	var l latencies
-	require.Equal(t, Latency{}, l.summary(0))
+	var l histogram.Histogram
+	require.Equal(t, Latency{}, latencyOf(&l, 0))
 	l.Add(time.Millisecond, 1)
-	s := l.summary(999)
+	s := latencyOf(&l, 999)
 	require.EqualValues(t, 1000, s.Count)
 	require.EqualValues(t, histogram.Floor, s.P99)
 	require.EqualValues(t, histogram.Floor, s.P999)
 	require.Equal(t, time.Millisecond, s.Max)
-	only := new(latencies).summary(3)
+	only := latencyOf(new(histogram.Histogram), 3)
 	require.EqualValues(t, 3, only.Count)
 	require.EqualValues(t, histogram.Floor, only.Max)
 }
@@ -53,7 +54,7 @@ func TestLatencyOfQuickCalls(t *testing.T) {
 // An octave contains the counts of its eighths, and the sum of two distributions is that of all
 // calls.
 func TestLatencyBucketsAndSum(t *testing.T) {
-	var a, b, both latencies
+	var a, b, both histogram.Histogram
 	rng := rand.New(rand.NewPCG(3, 4))
 	for i := range 5000 {
 		d := time.Duration(1 << rng.IntN(30))
@@ -64,9 +65,9 @@ func TestLatencyBucketsAndSum(t *testing.T) {
 		}
 		both.Add(d, int64(1+15*(i%2)))
 	}
-	sum, second := a.summary(7), b.summary(0)
+	sum, second := latencyOf(&a, 7), latencyOf(&b, 0)
 	sum.add(&second)
-	want := both.summary(7)
+	want := latencyOf(&both, 7)
 	require.Equal(t, want, sum)
 	total, before := int64(0), time.Duration(0)
 	for top, calls := range want.Buckets {
@@ -92,7 +93,7 @@ func TestLatencyOfPool(t *testing.T) {
 		b.Release()
 	}
 	s := p.Stats()
-	require.InDelta(t, n, s.AllocationLatency.Count, latencySample)
+	require.InDelta(t, n, s.AllocationLatency.Count, account.Sample)
 	require.EqualValues(t, histogram.Floor, s.AllocationLatency.P50)
 	require.EqualValues(t, 1, s.UpstreamLatency.Count)
 	require.Positive(t, s.UpstreamLatency.Max)

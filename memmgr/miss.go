@@ -141,14 +141,14 @@ func (p *Pool) miss(w *want) (Buffer, error) {
 			break
 		}
 		if err != nil {
-			p.account.slow.Add(now()-since, stands)
+			p.account.Slow.Add(now()-since, stands)
 			return Buffer{}, err
 		}
 		p.mu.Lock()
 	}
 	// 7. A magazine for the shard, so that the next requests need no lock.
 	p.heap.NoteSplit()
-	p.account.count(c, block.Class(c), w.r.Size)
+	p.account.Count(c, block.Class(c), w.r.Size)
 	stock := p.restock(w)
 	p.mu.Unlock()
 	if stock.N != 0 {
@@ -161,7 +161,7 @@ func (p *Pool) miss(w *want) (Buffer, error) {
 	}
 	b := p.handOver(c, w)
 	if stands != 0 {
-		p.account.slow.Add(now()-since, stands)
+		p.account.Slow.Add(now()-since, stands)
 	}
 	return b, nil
 }
@@ -302,7 +302,7 @@ func (p *Pool) segmentFor(w *want) (size, need uintptr) {
 	// keeps segments so small that they become empty again.
 	reserved := int64(p.heap.Reserved())
 	growth := min(uintptr(reserved)/growthPart, mostGrowth)
-	if reserved-p.account.bytes.now.Load() > reserved/4 {
+	if reserved-p.account.Bytes.Now() > reserved/4 {
 		growth /= 2 // much is free, but in pieces: the next request may fit again
 	}
 	growth = roundUp(max(p.options.minSegment, growth), 64<<10)
@@ -316,8 +316,8 @@ func (p *Pool) segmentFor(w *want) (size, need uintptr) {
 	// If the pool was in use by as much before, and enough is free in pieces, sizes vary: the segment
 	// gets room for further requests. Otherwise it has the size of the request, so that a few large
 	// buffers reserve no more.
-	use := &p.account.bytes
-	if _, split := p.heap.Split(); split >= int64(need) && use.now.Load()+int64(need) <= use.peak.Load() {
+	use := &p.account.Bytes
+	if _, split := p.heap.Split(); split >= int64(need) && use.Now()+int64(need) <= use.Peak() {
 		return min(need+growth, maxSegment), need
 	}
 	return need, need
@@ -371,7 +371,7 @@ func (p *Pool) ask(w *want, size uintptr) (*owner.Cell, error) {
 		r.Context = w.r.Context
 	}
 	b, err := p.upstream.Allocate(r)
-	p.account.upstreamCalls.Add(now()-start, 1)
+	p.account.Upstream.Add(now()-start, 1)
 	if err != nil {
 		return nil, err
 	}
@@ -404,7 +404,7 @@ func ranOut(err error) bool {
 // is exact while no goroutine allocates or frees.
 func (p *Pool) inUse() (bytes, blocks int64) {
 	bytes, blocks = p.front.Unpublished()
-	return bytes + p.account.bytes.now.Load(), blocks + p.account.blocks.now.Load()
+	return bytes + p.account.Bytes.Now(), blocks + p.account.Blocks.Now()
 }
 
 // refuse is outOfMemory for callers without the lock.
@@ -423,7 +423,7 @@ func (p *Pool) failed(w *want, cause error) error {
 
 // fail is failed for callers with the lock.
 func (p *Pool) fail(w *want, cause error) *OutOfMemoryError {
-	p.account.ooms++
+	p.account.Failures++
 	if p.trace != nil {
 		p.trace.put(TraceEntry{Action: traceOOM, Size: uint64(w.units) * unit})
 	}
@@ -432,7 +432,7 @@ func (p *Pool) fail(w *want, cause error) *OutOfMemoryError {
 
 // outOfMemory gives the whole account of a failure. p.mu is held.
 func (p *Pool) outOfMemory(w *want, cause error) *OutOfMemoryError {
-	p.account.publishRest()
+	p.account.PublishRest()
 	bytes, blocks := p.inUse()
 	_, pending := p.pending.Waiting()
 	e := &OutOfMemoryError{
@@ -462,10 +462,10 @@ func (p *Pool) outOfMemory(w *want, cause error) *OutOfMemoryError {
 func (p *Pool) holders(bytes, blocks int64) (all []Holder) {
 	p.eachTenant(func(t *Tenant) {
 		b, n := t.inUse()
-		all = append(all, t.tagged.holders(t.name, b, n)...)
+		all = append(all, holdersOf(&t.tagged, t.name, b, n)...)
 		bytes, blocks = bytes-b, blocks-n
 	})
-	return biggest(append(all, p.account.tagged.holders("", bytes, blocks)...))
+	return biggest(append(all, holdersOf(&p.account.Tagged, "", bytes, blocks)...))
 }
 
 // reasonOf returns the cause of an error of a limit or of this pool, so that the message

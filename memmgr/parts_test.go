@@ -16,7 +16,7 @@ import (
 )
 
 // parts are the types of the parts of a Pool that are in this package. The compiler separates the others.
-var parts = []string{"account", "waitlist", "reclaim"}
+var parts = []string{"waitlist", "reclaim"}
 
 // shared are types that parts hand to each other, and descriptions that all parts read.
 var shared = []string{"origin", "poolMutex", "want"}

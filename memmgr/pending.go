@@ -22,7 +22,7 @@ func (p *Pool) slowFree(c *owner.Cell) {
 		p.trace.add(traceFreeRequested, c)
 	}
 	if c.Tag != 0 {
-		p.tagsOf(c).add(c.Tag, -int64(c.Size), -1)
+		p.tagsOf(c).Add(c.Tag, -int64(c.Size), -1)
 		c.Tag = 0
 	}
 	shown := c.Flags()&order.ShownFlags != 0 && p.origin.sync != nil
@@ -34,7 +34,7 @@ func (p *Pool) slowFree(c *owner.Cell) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.account.uncount(c, block.Class(c))
+	p.account.Uncount(c, block.Class(c))
 	if shown {
 		p.pending.AddReturned(c)
 		return

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
+	"github.com/usmbridge/usmbridge/memmgr/internal/account"
 	"github.com/usmbridge/usmbridge/memmgr/internal/block"
 	"github.com/usmbridge/usmbridge/memmgr/internal/front"
 	"github.com/usmbridge/usmbridge/memmgr/internal/heap"
@@ -58,7 +59,7 @@ type Pool struct {
 	options    poolOptions
 	placeQueue *syclobj.Queue // the default queue of the place, only to compare with
 
-	account account
+	account account.Account
 
 	mu      poolMutex
 	heap    heap.Heap
@@ -221,8 +222,8 @@ func (p *Pool) Upstream() Resource { return p.upstream }
 // annotate does the parts of an allocation that are rarely needed: tag, debugging, queue and
 // the publication of the shard's counts.
 func (p *Pool) annotate(c *owner.Cell, tag string, q *syclobj.Queue) {
-	if c.Tag = tagNumber(tag); c.Tag != 0 {
-		p.tagsOf(c).add(c.Tag, int64(c.Size), 1)
+	if c.Tag = account.TagNumber(tag); c.Tag != 0 {
+		p.tagsOf(c).Add(c.Tag, int64(c.Size), 1)
 	}
 	stacks.NoteAllocation(c)
 	if q != nil && q != p.placeQueue { // a cell without a queue means the default one
@@ -251,7 +252,7 @@ func (p *Pool) freeCell(c *owner.Cell) {
 func (p *Pool) afterPut(s *front.Shard, k int) {
 	c, full, surplus := p.front.AfterPut(s, k)
 	if c != (front.Change{}) {
-		p.account.publish(c)
+		p.account.Publish(c)
 	}
 	if full.N == 0 && surplus.Empty() {
 		return
@@ -280,7 +281,7 @@ func (p *Pool) cache(c *owner.Cell, k int) {
 		return
 	case s == nil:
 		p.mu.Lock()
-		p.account.uncount(c, k)
+		p.account.Uncount(c, k)
 		p.heap.Cache(c, k)
 		p.serveWaiters()
 		p.mu.Unlock()
@@ -307,7 +308,7 @@ func (p *Pool) cache(c *owner.Cell, k int) {
 // publishShard publishes the counts of the caller's shard if there is enough.
 func (p *Pool) publishShard() {
 	if c := p.front.TakeChange(); c != (front.Change{}) {
-		p.account.publish(c)
+		p.account.Publish(c)
 	}
 }
 

@@ -80,7 +80,7 @@ func (p *Pool) reclaimOwn(w *want) (c *owner.Cell, released bool) {
 	if tight, left := p.limitRoom(); tight != nil {
 		room = min(room, left)
 	}
-	p.account.retries++
+	p.account.Retries++
 	// a. Memory that step 2 freed, and memory reserved for a waiter: a request without a
 	// context is not refused because of a reservation.
 	c = p.find(w)

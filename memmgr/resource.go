@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
+	"github.com/usmbridge/usmbridge/memmgr/internal/account"
 	"github.com/usmbridge/usmbridge/memmgr/internal/order"
 	"github.com/usmbridge/usmbridge/memmgr/internal/stacks"
 	"github.com/usmbridge/usmbridge/memmgr/internal/sysmem"
@@ -290,7 +291,7 @@ func newCellBuffer(r Resource, request Request) (Buffer, error) {
 	c.Requested = uint64(request.Size)
 	c.Place = uintptr(o.place)
 	setUpstreamBlock(c, block)
-	c.Tag = tagNumber(request.Tag)
+	c.Tag = account.TagNumber(request.Tag)
 	c.ResetFlags(o.flags)
 	stacks.NoteAllocation(c)
 	c.Resource = o.index // last: from now on reports list the cell

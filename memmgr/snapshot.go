@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
+	"github.com/usmbridge/usmbridge/memmgr/internal/account"
 	"github.com/usmbridge/usmbridge/memmgr/internal/stacks"
 	"github.com/usmbridge/usmbridge/memmgr/internal/tlsf"
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -124,7 +125,7 @@ func snapshotBlock(base uintptr, piece tlsf.Piece) SnapshotBlock {
 	switch {
 	case f.Count > 0:
 		b.State, b.Requested = BlockActive, f.Requested
-		b.Tag, b.Stack = tagName(f.Tag), stacks.Of(f.Stack)
+		b.Tag, b.Stack = account.TagName(f.Tag), stacks.Of(f.Stack)
 	case f.Flags&owner.Queued != 0:
 		b.State, b.Requested = BlockPending, f.Requested
 	default:
@@ -172,7 +173,7 @@ func (t *traceRing) put(e TraceEntry) {
 }
 
 func (t *traceRing) add(action string, c *owner.Cell) {
-	t.put(TraceEntry{Action: action, Address: c.Address, Size: c.Size, Tag: tagName(c.Tag), stack: c.Stack})
+	t.put(TraceEntry{Action: action, Address: c.Address, Size: c.Size, Tag: account.TagName(c.Tag), stack: c.Stack})
 }
 
 func (t *traceRing) addSegment(action string, address, size uintptr) {
@@ -233,7 +234,7 @@ func Live() []LiveBuffer {
 func describe(f owner.Facts) (b LiveBuffer, ok bool) {
 	b = LiveBuffer{
 		Address: f.Address, Size: f.Size, Requested: f.Requested, Count: int(f.Count),
-		Tag: tagName(f.Tag), Stack: stacks.Of(f.Stack), Foreign: f.Flags&owner.Foreign != 0,
+		Tag: account.TagName(f.Tag), Stack: stacks.Of(f.Stack), Foreign: f.Flags&owner.Foreign != 0,
 	}
 	switch {
 	case f.Resource != 0:

@@ -1,16 +1,5 @@
 package memmgr
 
-import (
-	"cmp"
-	"slices"
-	"sync"
-	"sync/atomic"
-
-	"github.com/usmbridge/usmbridge/internal/owner"
-	"github.com/usmbridge/usmbridge/memmgr/internal/block"
-	"github.com/usmbridge/usmbridge/memmgr/internal/front"
-)
-
 // Stat is one quantity over time. The field names are PyTorch's.
 type Stat struct {
 	Current   int64 `json:"current"`
@@ -113,102 +102,6 @@ func (s *Stats) Add(o *Stats) {
 	}
 }
 
-// gauge is a quantity with its peak.
-type gauge struct {
-	now, peak atomic.Int64
-}
-
-func (g *gauge) add(d int64) {
-	if now := g.now.Add(d); d > 0 {
-		g.raise(now)
-	}
-}
-
-// raise lifts the peak to a value, if it is higher.
-func (g *gauge) raise(seen int64) {
-	for {
-		peak := g.peak.Load()
-		if seen <= peak || g.peak.CompareAndSwap(peak, seen) {
-			return
-		}
-	}
-}
-
-// account is the part of a pool that counts the memory in use and times requests.
-// A request that a shard serves is counted in the shard, and published here when the
-// shard's counts have changed by 4 MiB; other requests are counted here.
-type account struct {
-	// Gauges may be changed and read without a lock.
-	bytes, blocks, asked gauge // in use: bytes of blocks, blocks, requested bytes
-	// Peaks of the blocks in use together with those that have device work pending. Only
-	// [Pool.Stats] raises them, and only above the peaks of bytes and blocks.
-	active, activeBlocks gauge
-
-	// Latencies may be changed and read without a lock.
-	slow, upstreamCalls, waits latencies // requests that no shard served, calls for segments, waits for memory
-
-	tagged tagUse // by tag, without the tenants' blocks
-
-	// Pool.mu guards the following. They count only requests that no shard served.
-	allocs, frees          [block.NumClasses + 1]uint64 // by class
-	large, unlarge         uint64                       // bytes of blocks without a class, allocated and freed
-	requested, unrequested uint64                       // requested bytes, allocated and freed
-	locked                 uint64                       // requests that found Pool.mu free
-	unpublished            front.Change                 // not yet in blocks and asked
-	peakBlocks, peakAsked  int64                        // peaks that are not yet in blocks and asked
-	retries, ooms          int64
-}
-
-// publish adds a change to the gauges.
-func (a *account) publish(c front.Change) {
-	a.bytes.add(c.Bytes)
-	a.blocks.add(c.Blocks)
-	a.asked.add(c.Asked)
-}
-
-// publishOne is publish for one block. It updates at once only the gauge of bytes;
-// publishRest does the rest. Pool.mu is held.
-func (a *account) publishOne(bytes, blocks, asked int64) {
-	o := &a.unpublished
-	a.bytes.add(bytes)
-	o.Blocks += blocks
-	o.Asked += asked
-	if blocks > 0 {
-		a.peakBlocks = max(a.peakBlocks, a.blocks.now.Load()+o.Blocks)
-		a.peakAsked = max(a.peakAsked, a.asked.now.Load()+o.Asked)
-	}
-}
-
-// publishRest adds the changes that publishOne left. Pool.mu is held.
-func (a *account) publishRest() {
-	a.blocks.raise(a.peakBlocks)
-	a.asked.raise(a.peakAsked)
-	a.peakBlocks, a.peakAsked = 0, 0
-	a.blocks.add(a.unpublished.Blocks)
-	a.asked.add(a.unpublished.Asked)
-	a.unpublished = front.Change{}
-}
-
-// count counts a block of class k that goes to a user. Pool.mu is held.
-func (a *account) count(c *owner.Cell, k int, requested uintptr) {
-	a.allocs[k]++
-	a.requested += uint64(requested)
-	if k >= block.NoClass {
-		a.large += c.Size
-	}
-	a.publishOne(int64(c.Size), 1, int64(requested))
-}
-
-// uncount counts a block of class k that a user freed. Pool.mu is held.
-func (a *account) uncount(c *owner.Cell, k int) {
-	a.frees[k]++
-	a.unrequested += c.Requested
-	if k >= block.NoClass {
-		a.unlarge += c.Size
-	}
-	a.publishOne(-int64(c.Size), -1, -int64(c.Requested))
-}
-
 // Stats returns the counters. Current values are exact at the time of the call, and so is
 // the peak of reserved bytes. The peaks of allocated and active bytes may be up to 4 MiB
 // for each processor too low, and the latter are updated only by calls of Stats.
@@ -233,40 +126,19 @@ func (p *Pool) stopped(f func()) {
 // stats is Stats while p.mu is held and the shards are stopped.
 func (p *Pool) stats() Stats {
 	a := &p.account
-	a.publishRest()
-	var s Stats
-	allocs, frees := a.allocs, a.frees
-	asked, unasked := a.requested, a.unrequested
-	for sh := range p.front.Shards() {
-		s.CachedBytes += sh.Cached()
-		a.publish(sh.TakeChange())
-		got, released := sh.Requested()
-		asked, unasked = asked+got, unasked+released
-		for k := range block.NumClasses {
-			got, released := sh.Uses(k)
-			allocs[k], frees[k] = allocs[k]+got, frees[k]+released
-		}
+	t := a.Collect(&p.front)
+	s := Stats{
+		Allocation:     newStat(t.Allocs, t.Frees, a.Blocks.Peak()),
+		AllocatedBytes: newStat(t.Taken, t.Given, a.Bytes.Peak()),
+		RequestedBytes: newStat(t.Asked, t.Unasked, a.Asked.Peak()),
+		CachedBytes:    t.Cached,
 	}
-	bytesIn, bytesOut := a.large, a.unlarge
-	var blocksIn, blocksOut uint64
-	for k := range allocs {
-		blocksIn += allocs[k]
-		blocksOut += frees[k]
-		if k < block.NumClasses {
-			bytesIn += allocs[k] * uint64(block.ClassUnits[k]) * unit
-			bytesOut += frees[k] * uint64(block.ClassUnits[k]) * unit
-		}
-	}
-	s.Allocation = newStat(blocksIn, blocksOut, a.blocks.peak.Load())
-	s.AllocatedBytes = newStat(bytesIn, bytesOut, a.bytes.peak.Load())
-	s.RequestedBytes = newStat(asked, unasked, a.asked.peak.Load())
-	waiting, waitingBytes := p.pending.Waiting()
-	a.activeBlocks.raise(a.blocks.now.Load() + int64(waiting))
-	a.active.raise(a.bytes.now.Load() + int64(waitingBytes))
-	s.Active = newStat(blocksIn, blocksOut-waiting, max(a.activeBlocks.peak.Load(), a.blocks.peak.Load()))
-	s.ActiveBytes = newStat(bytesIn, bytesOut-waitingBytes, max(a.active.peak.Load(), a.bytes.peak.Load()))
-	s.AllocationLatency = a.slow.summary(a.quick(s.Allocation.Allocated))
-	s.UpstreamLatency, s.WaitLatency = a.upstreamCalls.summary(0), a.waits.summary(0)
+	pending, pendingBytes := p.pending.Waiting()
+	peakBlocks, peakBytes := a.RaiseActive(pending, pendingBytes)
+	s.Active = newStat(t.Allocs, t.Frees-pending, peakBlocks)
+	s.ActiveBytes = newStat(t.Taken, t.Given-pendingBytes, peakBytes)
+	s.AllocationLatency = latencyOf(&a.Slow, a.Quick(s.Allocation.Allocated))
+	s.UpstreamLatency, s.WaitLatency = latencyOf(&a.Upstream, 0), latencyOf(&a.Waits, 0)
 	s.NumWaiting = int64(p.waitlist.n)
 	p.eachTenant(func(t *Tenant) { s.NumWaiting += t.queued() })
 	c := p.heap.Counts()
@@ -274,7 +146,7 @@ func (p *Pool) stats() Stats {
 	s.ReservedBytes = newStat(c.BytesAdded, c.BytesDropped, int64(c.ReservedPeak))
 	s.InactiveSplit = Stat{Current: c.SplitBlocks, Peak: c.SplitPeak}
 	s.InactiveSplitBytes = Stat{Current: c.SplitBytes, Peak: c.SplitBytesPeak}
-	s.NumAllocRetries, s.NumOOMs = a.retries, a.ooms
+	s.NumAllocRetries, s.NumOOMs = a.Retries, a.Failures
 	stalled, _ := p.pending.Stalled()
 	s.NumStalled = int64(stalled)
 	s.NumDeviceAlloc, s.NumDeviceFree = c.Added, c.Dropped
@@ -289,12 +161,7 @@ func (p *Pool) ResetPeaks() { p.stopped(p.resetPeaks) }
 
 func (p *Pool) resetPeaks() {
 	p.stats() // publishes what the shards counted
-	a := &p.account
-	for _, g := range []*gauge{&a.bytes, &a.blocks, &a.asked} {
-		g.peak.Store(g.now.Load())
-	}
-	a.active.peak.Store(0) // Stats raises these two
-	a.activeBlocks.peak.Store(0)
+	p.account.ResetPeaks()
 	p.heap.ResetPeaks()
 	p.eachTenant(func(t *Tenant) {
 		t.mu.Lock()
@@ -317,125 +184,4 @@ func TotalStats() Stats {
 		total.Add(&s)
 	}
 	return total
-}
-
-// mostTags bounds the tags that are told apart; see [Request.Tag]. Numbers of tags begin at 1.
-const (
-	mostTags = 1024
-	otherTag = mostTags + 1 // of all further tags
-)
-
-// tags numbers the tags, so that the cell of a block can contain one. Tags are never removed.
-var tags struct {
-	mu     sync.Mutex
-	number sync.Map // string to uint32
-	n      atomic.Uint32
-	names  [otherTag + 1]atomic.Pointer[string]
-}
-
-func init() {
-	none, other := "", "other"
-	tags.names[0].Store(&none)
-	tags.names[otherTag].Store(&other)
-}
-
-// tagNumber returns the number of a tag, 0 for "". It adds a tag that has no number.
-func tagNumber(tag string) uint32 {
-	if tag == "" {
-		return 0
-	}
-	if n := findTag(tag); n != 0 {
-		return n
-	}
-	if tags.n.Load() == mostTags {
-		return otherTag
-	}
-	tags.mu.Lock()
-	defer tags.mu.Unlock()
-	n := findTag(tag)
-	switch {
-	case n != 0:
-		return n
-	case tags.n.Load() == mostTags:
-		return otherTag
-	}
-	n = tags.n.Add(1)
-	name := tag // a copy, so that the argument stays on the stack
-	tags.names[n].Store(&name)
-	tags.number.Store(tag, n)
-	return n
-}
-
-// findTag returns the number of a tag, 0 if it has none.
-func findTag(tag string) uint32 {
-	n, _ := tags.number.Load(tag)
-	number, _ := n.(uint32)
-	return number
-}
-
-// tagName returns the tag with a number.
-func tagName(n uint32) string {
-	if n > otherTag || tags.names[n].Load() == nil { // read beside a change of the cell
-		return ""
-	}
-	return *tags.names[n].Load()
-}
-
-// tagUse counts blocks in use by tag. Only blocks with a tag are counted: they never take the
-// fast path. Therefore a report of the biggest holders does not have to visit the blocks.
-type tagUse struct {
-	chunks [otherTag/tagChunk + 1]atomic.Pointer[[tagChunk]tagCount] // by tag number, made at first use
-}
-
-const tagChunk = 32
-
-type tagCount struct {
-	bytes, blocks atomic.Int64
-}
-
-// add adds to the counts of a tag, or subtracts from them.
-func (u *tagUse) add(tag uint32, bytes, blocks int64) {
-	chunk := &u.chunks[tag/tagChunk]
-	if chunk.Load() == nil {
-		chunk.CompareAndSwap(nil, new([tagChunk]tagCount))
-	}
-	c := &chunk.Load()[tag%tagChunk]
-	c.bytes.Add(bytes)
-	c.blocks.Add(blocks)
-}
-
-// all yields the counts of all tags, also of some that have no blocks.
-func (u *tagUse) all(yield func(tag uint32, c *tagCount) bool) {
-	for i := range u.chunks {
-		chunk := u.chunks[i].Load()
-		if chunk == nil {
-			continue
-		}
-		for j := range chunk {
-			if !yield(uint32(i*tagChunk+j), &chunk[j]) {
-				return
-			}
-		}
-	}
-}
-
-// holders lists the holders by tag. bytes and blocks are the totals: the remainder that no tag
-// counts is listed as memory without a tag.
-func (u *tagUse) holders(tenant string, bytes, blocks int64) (all []Holder) {
-	for tag, c := range u.all {
-		if b, n := c.bytes.Load(), c.blocks.Load(); n > 0 {
-			all = append(all, Holder{Tenant: tenant, Tag: tagName(tag), Bytes: uint64(b), Count: uint64(n)})
-			bytes, blocks = bytes-b, blocks-n
-		}
-	}
-	if bytes > 0 && blocks > 0 {
-		all = append(all, Holder{Tenant: tenant, Bytes: uint64(bytes), Count: uint64(blocks)})
-	}
-	return all
-}
-
-// biggest returns up to mostHolders holders in descending order of size.
-func biggest(all []Holder) []Holder {
-	slices.SortFunc(all, func(a, b Holder) int { return cmp.Compare(b.Bytes, a.Bytes) })
-	return all[:min(mostHolders, len(all))]
 }

@@ -6,12 +6,14 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/memmgr/internal/account"
 )
 
 // TestTagsAreBounded allocates with many tags. The first have counts of their own, the rest one together, and
 // the memory for the tags does not grow with their number.
 func TestTagsAreBounded(t *testing.T) {
-	const many = 5 * mostTags
+	const many = 5 * account.MostTags
 	debugged(t, "", func() {
 		for _, owner := range []string{"pool", "tenant", "host"} {
 			p := NewPool(Host(), WithLimit(64<<20))
@@ -29,7 +31,7 @@ func TestTagsAreBounded(t *testing.T) {
 			require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(8<<20))
 			for i, b := range buffers {
 				want := "tag " + strconv.Itoa(i)
-				if i >= mostTags {
+				if i >= account.MostTags {
 					want = "other"
 				}
 				require.Equal(t, want, b.Tag())
@@ -39,7 +41,7 @@ func TestTagsAreBounded(t *testing.T) {
 				var oom *OutOfMemoryError
 				require.ErrorAs(t, err, &oom)
 				require.Equal(t, "other", oom.Holders[0].Tag)
-				require.EqualValues(t, many-mostTags, oom.Holders[0].Count)
+				require.EqualValues(t, many-account.MostTags, oom.Holders[0].Count)
 			}
 			for _, b := range buffers {
 				b.Release()

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
+	"github.com/usmbridge/usmbridge/memmgr/internal/account"
 	"github.com/usmbridge/usmbridge/memmgr/internal/block"
 	"github.com/usmbridge/usmbridge/memmgr/internal/front"
 	"github.com/usmbridge/usmbridge/memmgr/internal/pin"
@@ -40,7 +41,7 @@ type Tenant struct {
 	weight uint64
 	step   int64 // bytes of credit that a shard gets at a time
 	line   waitLine
-	tagged tagUse
+	tagged account.TagUse
 
 	mu       block.Mutex // after the pool's
 	charged  uint64      // bytes in use, and the credit of all shards
@@ -363,11 +364,11 @@ func (p *Pool) noteGiven(c *owner.Cell) {
 }
 
 // tagsOf returns the counts by tag that a cell belongs to.
-func (p *Pool) tagsOf(c *owner.Cell) *tagUse {
+func (p *Pool) tagsOf(c *owner.Cell) *account.TagUse {
 	if t := p.tenantOf(c); t != nil {
 		return &t.tagged
 	}
-	return &p.account.tagged
+	return &p.account.Tagged
 }
 
 // inUse estimates the bytes and blocks that are charged to the tenant, without credit. It
@@ -472,7 +473,7 @@ func (t *Tenant) outOfMemory(w *want) *OutOfMemoryError {
 		Request: w.r, Place: t.Place(), Tenant: t.name, Rounded: uint64(w.units) * unit,
 		Allocated: uint64(bytes), Limit: t.hard, Err: errTenant,
 	}
-	e.Holders = biggest(t.tagged.holders(t.name, bytes, blocks))
+	e.Holders = biggest(holdersOf(&t.tagged, t.name, bytes, blocks))
 	return e
 }
 
@@ -482,7 +483,7 @@ func (t *Tenant) refuse(w *want, cause error) *OutOfMemoryError {
 	t.ooms++
 	t.mu.Unlock()
 	t.pool.mu.Lock()
-	t.pool.account.ooms++
+	t.pool.account.Failures++
 	t.pool.mu.Unlock()
 	e := t.outOfMemory(w)
 	e.Err = cause

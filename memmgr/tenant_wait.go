@@ -79,7 +79,7 @@ func (t *Tenant) findRoom(w *want) bool {
 // does not fit, the next few are tried. Requests of other accounts are not affected.
 func (t *Tenant) await(w *want) error {
 	start := now()
-	defer func() { t.pool.account.waits.Add(now()-start, 1) }()
+	defer func() { t.pool.account.Waits.Add(now()-start, 1) }()
 	x := newWaiter(w)
 	t.mu.Lock()
 	if t.closed {

@@ -116,9 +116,6 @@ const (
 
 // Statistics and reports.
 const (
-	// One in latencySample requests that find Pool.mu free and a block is timed, because reading
-	// the clock twice costs a tenth of such a request. Measure: BenchmarkPoolReplace.
-	latencySample = 64
 	// mostHolders is the maximum length of the list in an error: enough to find the cause, and
 	// short enough to read.
 	mostHolders = 8

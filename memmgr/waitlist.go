@@ -61,7 +61,7 @@ func (p *Pool) countServed(bytes uint64) {
 // memory, its tenant is not charged: other requests of the tenant may use that room.
 func (p *Pool) await(w *want, refusal error) (*owner.Cell, error) {
 	start := now()
-	defer func() { p.account.waits.Add(now()-start, 1) }()
+	defer func() { p.account.Waits.Add(now()-start, 1) }()
 	if t := w.tenant; t != nil {
 		t.suspendCharge(w)
 		defer t.endSuspension()
