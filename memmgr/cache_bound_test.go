@@ -70,7 +70,7 @@ func TestCacheBoundHoldsUnderLoad(t *testing.T) {
 			_, p := simulatedPool(t, memmgr.WithCache(bound))
 			end := churn(t, p, 8)
 			most := int64(0)
-			for range 500 {
+			for range 200 {
 				most = max(most, p.Stats().CachedBytes)
 				runtime.Gosched()
 			}
