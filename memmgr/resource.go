@@ -135,29 +135,10 @@ type Discarder interface {
 	Discard(address, size uintptr) error
 }
 
-// Synchronizer orders work on the memory of a resource. Events and queues are raw
-// references (sycl::event*, sycl::queue*), not 0 unless stated.
-type Synchronizer interface {
-	// EventDone reports whether the work of the event is complete.
-	EventDone(event uintptr) bool
-	// WaitEvent waits until the work is complete and returns its failure.
-	WaitEvent(event uintptr) error
-	// CopyEvent returns an owned second reference of an event, 0 if memory ran out.
-	CopyEvent(event uintptr) uintptr
-	// ReleaseEvent releases an owned event.
-	ReleaseEvent(event uintptr)
-	// Barrier submits a barrier to the queue, or to the place's own queue for 0. It returns
-	// an owned event, or 0 if nothing can be pending.
-	Barrier(queue uintptr) (uintptr, error)
-	// Join returns an owned event that completes when both events did. It is submitted to
-	// the queue, or to the place's own queue for 0. Both events stay the caller's.
-	Join(queue, a, b uintptr) (uintptr, error)
-	// SameOrder reports whether a and b are one in-order queue, so that later submissions
-	// to b run after the work on a.
-	SameOrder(a, b uintptr) bool
-	// QueueRef returns the reference of a queue that cells store, 0 if there is none.
-	QueueRef(q *syclobj.Queue) uintptr
-}
+// Synchronizer orders work on the memory of a resource. A resource with memory that device work uses
+// implements it, as memtest.Simulated does. Its methods are described by
+// "go doc github.com/usmbridge/usmbridge/memmgr/internal/order.Synchronizer".
+type Synchronizer = order.Synchronizer
 
 // As returns the first value of type T among r, its upstream, and so on.
 func As[T any](r Resource) (T, bool) {

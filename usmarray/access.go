@@ -29,7 +29,7 @@ func (a *Array) writable(op string) error {
 // waiting for pending work. The slice borrows: it is valid while an owner of the memory is. Do not write
 // to the slice of a read-only array; [View] checks that. Errors: ErrType for another element type,
 // ErrLayout, ErrNotHostReadable.
-func Slice[T Element](a *Array) ([]T, error) {
+func Slice[T dlpack.Element](a *Array) ([]T, error) {
 	const op = "Slice"
 	a.hold(op)
 	defer a.buf.Release()
@@ -37,7 +37,7 @@ func Slice[T Element](a *Array) ([]T, error) {
 }
 
 // sliceOf is Slice for an array whose memory is held.
-func sliceOf[T Element](op string, a *Array) ([]T, error) {
+func sliceOf[T dlpack.Element](op string, a *Array) ([]T, error) {
 	if want := dlpack.DataTypeOf[T](); a.dtype != want {
 		return nil, opErr(op, ErrType, "the array holds %s, the slice asked for is of %s", a.dtype, want)
 	}
@@ -58,7 +58,7 @@ func sliceOf[T Element](op string, a *Array) ([]T, error) {
 // View calls fn with the Go slice of the elements, as Slice returns it, and keeps the memory alive during
 // the call. The slice must not be used after fn returns. View refuses a read-only array; use ReadView for
 // functions that only read.
-func View[T Element](a *Array, fn func([]T) error) error {
+func View[T dlpack.Element](a *Array, fn func([]T) error) error {
 	const op = "View"
 	a.hold(op)
 	defer a.buf.Release()
@@ -69,7 +69,7 @@ func View[T Element](a *Array, fn func([]T) error) error {
 }
 
 // ReadView is View for a function that only reads; it accepts read-only arrays.
-func ReadView[T Element](a *Array, fn func([]T) error) error {
+func ReadView[T dlpack.Element](a *Array, fn func([]T) error) error {
 	const op = "ReadView"
 	a.hold(op)
 	defer a.buf.Release()
@@ -77,7 +77,7 @@ func ReadView[T Element](a *Array, fn func([]T) error) error {
 }
 
 // viewOf is View for an array whose memory is held.
-func viewOf[T Element](op string, a *Array, fn func([]T) error) error {
+func viewOf[T dlpack.Element](op string, a *Array, fn func([]T) error) error {
 	s, err := sliceOf[T](op, a)
 	if err != nil {
 		return err

@@ -150,7 +150,7 @@ func (a *Array) AsType(r memmgr.Resource, dt DataType, opts ...Option) (*Array, 
 
 // CopyFromSlice copies a Go slice, in C order, to an array in any memory. It is complete on return.
 // Errors: ErrType, ErrReadOnly, and ErrLayout if the lengths differ.
-func CopyFromSlice[T Element](a *Array, data []T) error {
+func CopyFromSlice[T dlpack.Element](a *Array, data []T) error {
 	const op = "CopyFromSlice"
 	a.hold(op)
 	defer a.buf.Release()
@@ -173,7 +173,7 @@ const longest = min(1<<46, math.MaxInt)
 // ToSlice copies the elements, in C order, to a new Go slice. Errors: ErrType for another element type,
 // and ErrLayout for packed elements and for a view (such as a broadcast) with more elements than a slice
 // can have.
-func ToSlice[T Element](a *Array) ([]T, error) {
+func ToSlice[T dlpack.Element](a *Array) ([]T, error) {
 	const op = "ToSlice"
 	a.hold(op)
 	defer a.buf.Release()
@@ -198,7 +198,7 @@ func ToSlice[T Element](a *Array) ([]T, error) {
 }
 
 // sliceEnd describes Go memory with the shape of an array.
-func sliceEnd[T Element](op string, a *Array, data []T) (end, error) {
+func sliceEnd[T dlpack.Element](op string, a *Array, data []T) (end, error) {
 	if want := dlpack.DataTypeOf[T](); a.dtype != want {
 		return end{}, opErr(op, ErrType, "the array holds %s, the slice is of %s", a.dtype, want)
 	}

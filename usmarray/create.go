@@ -85,7 +85,8 @@ func Full(r memmgr.Resource, dt DataType, shape []int, v any, opts ...Option) (*
 
 // FromSlice allocates an array of the slice's type and copies the slice into it. A nil shape means one
 // axis. The caller owns the array. Errors: ErrLayout if the sizes differ. [FromPinnedSlice] does not copy.
-func FromSlice[T Element](r memmgr.Resource, data []T, shape []int, opts ...Option) (*Array, error) {
+// Arrays of types that Go lacks, such as float8, are converted from others ([Array.AsType]).
+func FromSlice[T dlpack.Element](r memmgr.Resource, data []T, shape []int, opts ...Option) (*Array, error) {
 	if shape == nil {
 		shape = []int{len(data)}
 	}
@@ -94,7 +95,7 @@ func FromSlice[T Element](r memmgr.Resource, data []T, shape []int, opts ...Opti
 }
 
 // Arange allocates a one-dimensional array with the n elements start, start+step, … The caller owns it.
-func Arange[T Element](r memmgr.Resource, start, step T, n int, opts ...Option) (*Array, error) {
+func Arange[T dlpack.Element](r memmgr.Resource, start, step T, n int, opts ...Option) (*Array, error) {
 	if n < 0 {
 		return nil, opErr("Arange", ErrLayout, "%d elements; the number cannot be negative", n)
 	}
@@ -108,7 +109,7 @@ func Arange[T Element](r memmgr.Resource, start, step T, n int, opts ...Option) 
 }
 
 // arange works on the bytes of a value, because Go has no arithmetic on a constraint that includes bool.
-func arange[T Element](data []T, start, step T) error {
+func arange[T dlpack.Element](data []T, start, step T) error {
 	c := newCodec(dlpack.DataTypeOf[T]())
 	if c.class == classBool {
 		return opErr("Arange", ErrType, "bool has no arithmetic; use a number type")

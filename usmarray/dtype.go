@@ -25,11 +25,6 @@ var (
 	Bfloat16   = dlpack.BFloat16
 )
 
-// Element is the set of Go types that correspond to an element type. The
-// arrays of all other types are written and read as float32 (FromSlice and AsType), by element (At, SetAt),
-// or as their encodings (WrapBuffer of the same buffer as Uint8).
-type Element = dlpack.Element
-
 // class groups element types by how their values are read and printed.
 type class uint8
 

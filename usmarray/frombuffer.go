@@ -65,7 +65,7 @@ func wrapBuffer(op string, buf memmgr.Buffer, dt DataType, l Layout, o options) 
 //
 // Errors: ErrLayout if the shape does not have exactly len(data) elements, memmgr.ErrOutOfMemory if the
 // references cannot be counted. The slice is not pinned then.
-func FromPinnedSlice[T Element](data []T, shape []int, opts ...Option) (*Array, error) {
+func FromPinnedSlice[T dlpack.Element](data []T, shape []int, opts ...Option) (*Array, error) {
 	const op = "FromPinnedSlice"
 	if shape == nil {
 		shape = []int{len(data)}

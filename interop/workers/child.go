@@ -215,7 +215,7 @@ func (c *child) tell(p progress) {
 func (c *child) steps() (steps []executor.Step) {
 	s := &c.setup
 	add := func(p progress, f func(context.Context, *python.Interpreter) error) {
-		steps = append(steps, executor.Step{Name: string(p.State) + " " + p.Step, Run: func(ctx context.Context, py *python.Interpreter) error {
+		steps = append(steps, executor.Step{Name: p.State + " " + p.Step, Run: func(ctx context.Context, py *python.Interpreter) error {
 			c.tell(p)
 			return f(ctx, py)
 		}})

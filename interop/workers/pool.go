@@ -15,22 +15,19 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/segment"
 )
 
-// State is the state of a worker.
-type State string
-
 // States of a worker.
 const (
-	Starting  State = "starting"  // its process is being started
-	Importing State = "importing" // Python starts and imports Config.Modules
-	Warming   State = "warming"   // the steps of Config.Warm run
-	Ready     State = "ready"     // it waits for a call or runs one
-	Dead      State = "dead"      // its process has ended; Next is the time of the next start
+	Starting  = "starting"  // its process is being started
+	Importing = "importing" // Python starts and imports Config.Modules
+	Warming   = "warming"   // the steps of Config.Warm run
+	Ready     = "ready"     // it waits for a call or runs one
+	Dead      = "dead"      // its process has ended; Next is the time of the next start
 )
 
 // Status describes a worker, for status pages.
 type Status struct {
 	Index    int
-	State    State
+	State    string    // Starting, …
 	Step     string    // module or function of the start that runs now
 	PID      int       // process ID, 0 if there is no process
 	Since    time.Time // time at which the process was started, or ended

@@ -153,7 +153,7 @@ func readMessage(in io.Reader, buf *[]byte, limit int) (m message, err error) {
 
 // progress describes how far the start of a worker is.
 type progress struct {
-	State State  `json:"state"`
+	State string `json:"state"`
 	Step  string `json:"step,omitempty"`
 	Done  int    `json:"done,omitempty"` // steps of Warm
 }

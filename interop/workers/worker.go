@@ -19,7 +19,7 @@ type worker struct {
 
 	// pool.mu guards the following.
 	process  *process // nil if there is none
-	state    State
+	state    string
 	step     string
 	warmed   int // steps of the warm-up that are done
 	since    time.Time
