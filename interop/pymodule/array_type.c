@@ -571,6 +571,18 @@ ATTRIBUTE(readonly, PyBool_FromLong(a->flags &USMB_ARR_READONLY))
 /* The flags that usmbridge._methods shows, and 8: the elements are aligned. */
 ATTRIBUTE(flags, PyLong_FromLong((long)(a->flags & 7) + 8 * usmb_array_aligned(a)))
 ATTRIBUTE(alone, usmb_array_alone(a)) /* for _peer */
+ATTRIBUTE(peer, Py_NewRef(a->peer ? a->peer : Py_None))
+
+static int set_peer(PyObject *self, PyObject *value, void *closure)
+{
+	usmb_array *a = (usmb_array *)self;
+	PyObject *old = a->peer;
+	(void)closure;
+	a->peer = value ? Py_NewRef(value) : NULL;
+	Py_XDECREF(old);
+	return 0;
+}
+
 ATTRIBUTE(base, Py_NewRef(a->root ? (PyObject *)a->root : Py_None))
 
 GETTER(usm_type)
@@ -841,7 +853,6 @@ static PyMethodDef methods[] = {
 
 static PyMemberDef members[] = {
         {"__weaklistoffset__", T_PYSSIZET, offsetof(usmb_array, weak), READONLY, NULL},
-        {"_peer", T_OBJECT, offsetof(usmb_array, peer), 0, NULL},
         {NULL, 0, 0, 0, NULL},
 };
 
@@ -863,6 +874,7 @@ static PyGetSetDef getset[] = {
         {"readonly", get_readonly, NULL, NULL, NULL},
         {"_flags", get_flags, NULL, NULL, NULL},
         {"_alone", get_alone, NULL, NULL, NULL},
+        {"_peer", get_peer, set_peer, NULL, NULL},
         {"base", get_base, NULL, NULL, NULL},
         {"T", alive_usmb_array_T, NULL, NULL, NULL},
         {"__array_priority__", get_priority, NULL, NULL, NULL},

@@ -96,13 +96,12 @@ typedef struct PyMethodDef {
 
 typedef struct PyMemberDef {
 	const char *name;
-	int type; /* T_* */
+	int type; /* T_PYSSIZET, the only one used here */
 	Py_ssize_t offset;
 	int flags; /* READONLY, RELATIVE_OFFSET (3.12+) */
 	const char *doc;
 } PyMemberDef;
 
-#define T_OBJECT 6 /* NULL reads as None */
 #define T_PYSSIZET 19
 #define READONLY 1
 
