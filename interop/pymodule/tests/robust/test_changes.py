@@ -9,6 +9,7 @@ import importlib
 import operator
 import sys
 import threading
+import time
 
 import pytest
 
@@ -446,6 +447,11 @@ def check_owners(before, about):
             break
         gc.collect(generation)
     else:
+        memory.settled()
+    end = time.monotonic() + 60
+    while owners() > before and time.monotonic() < end:
+        time.sleep(0.01)  # host tasks of dpnp hold their arguments until they get the GIL
+        gc.collect()
         memory.settled()
     if owners() > before:
         raise AssertionError(f"{owners() - before} owners are left after {about!r}")
