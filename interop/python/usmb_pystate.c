@@ -6,7 +6,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "usmb_pystate.h"
 
@@ -212,26 +211,25 @@ void usmb_py_kick(void)
 /* The same for threads that work without the GIL. Opening the devices takes seconds on a loaded machine. */
 #define WORK_WAIT_MS 10000
 
-/* The number of threads between usmb_py_release_gil and usmb_py_acquire_gil. */
-static _Atomic long working;
-/* Set on the thread that runs the exit hook. */
-static __thread int ending;
+/* The threads between usmb_py_release_gil and usmb_py_acquire_gil: those that began before the exit hook, and later. */
+static _Atomic long working[2];
+static _Atomic int late;
+/* The counter that counts this thread. */
+static __thread int counted;
 _Atomic int usmb_py_hosted;
 
 PyThreadState *usmb_py_release_gil(void)
 {
-	atomic_fetch_add(&working, 1);
-	PyThreadState *ts = PyEval_SaveThread();
-	if (atomic_load(&usmb_py_state) != USMB_PY_GONE || usmb_py_hosted || ending) return ts;
-	/* A daemon thread, after the exit hook. Python ends it as soon as it asks for the GIL. */
-	atomic_fetch_sub(&working, 1);
-	for (;;) pause();
+	counted = atomic_load(&late);
+	atomic_fetch_add(&working[counted], 1);
+	return PyEval_SaveThread();
 }
 
 void usmb_py_acquire_gil(PyThreadState *ts)
 {
+	/* First, because Python ends a daemon thread that asks for the GIL of a finalized interpreter. */
+	atomic_fetch_sub(&working[counted], 1);
 	PyEval_RestoreThread(ts);
-	atomic_fetch_sub(&working, 1);
 }
 
 /* Waits until n is at most least, for up to ms milliseconds. */
@@ -240,13 +238,21 @@ static void wait_until(_Atomic long *n, long least, int ms)
 	for (struct timespec t = {0, 1000000}; ms > 0 && atomic_load(n) > least; ms--) nanosleep(&t, NULL);
 }
 
+/* Runs in exit, before the destructors of the SYCL library, which were registered earlier. Until Python finalized the
+   interpreter, after the exit hook, daemon threads could begin work. They may not be stopped there, because they can hold
+   locks that later functions of atexit take, such as those of logging. */
+static void at_process_exit(void)
+{
+	wait_until(&working[0], 0, WORK_WAIT_MS);
+	wait_until(&working[1], 0, WORK_WAIT_MS);
+}
+
 /* The function registered with atexit. */
 static PyObject *exit_hook(PyObject *self, PyObject *args)
 {
 	(void)self;
 	(void)args;
 	if (!usmb_py_alive()) Py_RETURN_NONE;
-	ending = 1;
 	int n = atomic_load(&n_exits);
 	while (n-- > 0) {
 		exits[n]();
@@ -261,7 +267,12 @@ static PyObject *exit_hook(PyObject *self, PyObject *args)
 	   destructors of the SYCL library: wait also for threads that may be inside it. */
 	PyThreadState *ts = PyEval_SaveThread();
 	wait_until(&inside, depth > 0, EXIT_WAIT_MS);
-	if (!usmb_py_hosted) wait_until(&working, 0, WORK_WAIT_MS);
+	if (!usmb_py_hosted) {
+		/* Those that open the devices first: they register the destructors. */
+		atomic_store(&late, 1);
+		wait_until(&working[0], 0, WORK_WAIT_MS);
+		atexit(at_process_exit);
+	}
 	PyEval_RestoreThread(ts);
 	Py_RETURN_NONE;
 }
@@ -271,7 +282,8 @@ static void in_child(void)
 	draining = 0; /* The thread that was draining may not exist in the child. */
 	atomic_store(&usmb_py_forked, 1);
 	atomic_store(&inside, depth > 0);
-	atomic_store(&working, 0);
+	atomic_store(&working[0], 0);
+	atomic_store(&working[1], 0);
 }
 
 /* Runs when the library is loaded, because a process may fork before Python imports a module

@@ -87,8 +87,7 @@ extern _Atomic int usmb_py_hosted;
 
 /*
  * GIL: releases it for work that may call the SYCL library or take long. Calls do not nest. If the process
- * ends with the interpreter, the atexit hook waits until the thread has called usmb_py_acquire_gil, and a
- * daemon thread that calls usmb_py_release_gil later stops there.
+ * ends with the interpreter, exit waits until all threads have called usmb_py_acquire_gil.
  */
 PyThreadState *usmb_py_release_gil(void);
 void usmb_py_acquire_gil(PyThreadState *ts);

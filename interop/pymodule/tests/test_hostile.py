@@ -4,11 +4,12 @@ import ctypes as ct
 import gc
 import importlib
 import pickle
+import subprocess
 import sys
 import threading
 
 import pytest
-from conftest import run
+from conftest import HOST, run
 
 import capi
 import usmbridge as ub
@@ -334,6 +335,28 @@ time.sleep({wait})
 @pytest.mark.parametrize("array", ["ub.empty(n, device='host')", "ub.zeros(n)"], ids=["host", "device"])
 def test_ends_while_daemons_work(array, wait):
     run(ENDING.format(array=array, wait=wait))
+
+
+# Functions of atexit that were registered before the import run after the module's own. They can wait for a lock that a
+# daemon thread holds during device work, as logging.shutdown does, or join the thread.
+@pytest.mark.parametrize("end", ["lock.acquire()", "stop.set(), t.join()"])
+def test_atexit_waits_for_a_daemon(end):
+    code = f"""
+import atexit, threading, time
+lock, stop = threading.Lock(), threading.Event()
+atexit.register(lambda: ({end}))
+import usmbridge as ub
+def work():
+    while not stop.is_set():
+        with lock:
+            ub.zeros(1000, usm_type="device").tolist()
+        time.sleep(0)
+t = threading.Thread(target=work, daemon=True)
+t.start()
+time.sleep(.3)
+"""
+    p = subprocess.run([HOST, "-c", code], capture_output=True, text=True, timeout=60)
+    assert p.returncode == 0, p.stdout + p.stderr
 
 
 @pytest.mark.parametrize("code", [
