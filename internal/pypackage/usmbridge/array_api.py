@@ -240,11 +240,22 @@ def _native(x, convert):
     return x
 
 
+# The number of results of dpnp since a queue was waited for. A queue that is not waited for keeps records of its work:
+# 600 bytes for each call. The bound is a prime number, so that each of several queues has its turn.
+_unawaited = 0
+_MOST_UNAWAITED = 251
+
+
 def _of_dpnp(r, queue):
     """Returns an Array on the memory of an array of dpnp that is on a queue, which may have pending work on it.
 
     The dictionary of the array itself would wait for all work of the queue.
     """
+    global _unawaited
+    _unawaited += 1
+    if _unawaited >= _MOST_UNAWAITED:
+        _unawaited = 0
+        queue.wait()
     if type(r) is not _dpnp.tensor.usm_ndarray:
         r = r.get_array()
     a = _described(r, {"version": 1, "data": (r._pointer, not r.flags.writable), "shape": r.shape, "strides": r.strides, "typestr": r.dtype.str, "syclobj": queue})

@@ -183,6 +183,16 @@ def test_results_are_complete_where_they_are_read(xp, np, device):
         assert read(a) == i + 1
 
 
+def test_queues_are_waited_for_now_and_then(xp, device, monkeypatch):
+    """A queue that is never waited for keeps records of its work: 7 MB in 10,000 calls."""
+    a = ub.zeros(10)
+    monkeypatch.setattr(xp, "_unawaited", 0)
+    for i in range(2 * xp._MOST_UNAWAITED):
+        assert xp._unawaited == i % xp._MOST_UNAWAITED
+        xp.add(a, a)
+    assert xp._unawaited == 0
+
+
 def test_cycles_of_computed_arrays_are_collected(xp, device, dpctl):
     class Owner:
         def __init__(self, memory):
