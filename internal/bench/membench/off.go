@@ -28,7 +28,7 @@ func (b *bench) off() {
 // checks are the expressions that test for a check, with their replacements.
 var checks = map[string][]struct{ from, to string }{
 	"memmgr": {
-		{"stackDepth.Load()", "int32(0)"}, {"debug.Stacks", "false"}, {"debug.Poison", "false"},
+		{"stacks.Depth.Load() != 0", "(&stacks.Depth == nil)"}, {"debug.Stacks", "false"}, {"debug.Poison", "false"},
 		{"|| p.watched", "|| p.trace != nil"}, {"p.watched ||", "p.trace != nil ||"},
 		{"if !p.poisons", "if true"},
 	},
