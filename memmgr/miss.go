@@ -291,7 +291,9 @@ func (p *Pool) extend(w *want) (c *owner.Cell, err error) {
 }
 
 // segmentNeed returns the size of the smallest segment that serves a request.
-func (p *Pool) segmentNeed(w *want) uint64 { return uint64(roundUp(uintptr(w.units)*unit, 4096)) }
+func (p *Pool) segmentNeed(w *want) uint64 {
+	return uint64(sysmem.RoundUp(uintptr(w.units)*unit, 4096))
+}
 
 // segmentFor returns the size of the next segment, and the least that serves
 // the request. The segment has at most mostGrowth or WithSegment bytes more than the
@@ -305,7 +307,7 @@ func (p *Pool) segmentFor(w *want) (size, need uintptr) {
 	if reserved-p.account.Bytes.Now() > reserved/4 {
 		growth /= 2 // much is free, but in pieces: the next request may fit again
 	}
-	growth = roundUp(max(p.options.minSegment, growth), 64<<10)
+	growth = sysmem.RoundUp(max(p.options.minSegment, growth), 64<<10)
 	if need <= growth {
 		// A multiple of the request, so that equal requests leave no rest.
 		if size = growth / need * need; size < p.options.minSegment {

@@ -16,6 +16,7 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/internal/pending"
 	"github.com/usmbridge/usmbridge/memmgr/internal/purge"
 	"github.com/usmbridge/usmbridge/memmgr/internal/stacks"
+	"github.com/usmbridge/usmbridge/memmgr/internal/sysmem"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
@@ -154,7 +155,7 @@ func NewPool(upstream Resource, options ...PoolOption) *Pool {
 	for _, option := range options {
 		option(&o)
 	}
-	o.minSegment = roundUp(min(max(o.minSegment, unit), maxSegment), unit)
+	o.minSegment = sysmem.RoundUp(min(max(o.minSegment, unit), maxSegment), unit)
 	p := &Pool{upstream: upstream, options: o, growing: make(chan struct{}, 1), minUnits: 2}
 	if o.limit != 0 {
 		p.upstream = NewLimit(upstream, o.limit)

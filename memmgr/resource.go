@@ -311,7 +311,7 @@ func (r *hostResource) Allocate(request Request) (Block, error) {
 	if err := request.Check(); err != nil {
 		return Block{}, err
 	}
-	size := roundUp(max(request.Size, 1), sysmem.PageSize)
+	size := sysmem.RoundUp(max(request.Size, 1), sysmem.PageSize)
 	address, err := sysmem.Map(size, request.Alignment())
 	if err != nil {
 		return Block{}, &OutOfMemoryError{Request: request, Place: syclobj.HostPlace(), Rounded: uint64(size), Err: err}
@@ -331,9 +331,6 @@ func (r *hostResource) unmap(b Block) {
 	}
 	r.add(-1, -int64(b.Size))
 }
-
-// roundUp rounds to a multiple of a power of two.
-func roundUp(n, unit uintptr) uintptr { return (n + unit - 1) &^ (unit - 1) }
 
 // Discard implements [Discarder]: the pages are zero when they are next touched.
 func (r *hostResource) Discard(address, size uintptr) error {

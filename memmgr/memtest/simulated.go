@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/internal/sysmem"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
@@ -92,8 +93,8 @@ func (s *Simulated) Allocate(r memmgr.Request) (memmgr.Block, error) {
 			Err: fmt.Errorf("the simulated device refuses call %d", s.calls),
 		}
 	}
-	at := roundUp(s.next, r.Alignment())
-	s.next = at + roundUp(size, 4096)
+	at := sysmem.RoundUp(s.next, r.Alignment())
+	s.next = at + sysmem.RoundUp(size, 4096)
 	s.blocks[at] = size
 	s.used += uint64(size)
 	s.peak = max(s.peak, s.used)
@@ -273,5 +274,3 @@ func (s *Simulated) SameOrder(a, b uintptr) bool {
 // QueueRef implements [memmgr.Synchronizer]. It returns 0: simulated queues are numbers without a queue
 // object.
 func (*Simulated) QueueRef(*syclobj.Queue) uintptr { return 0 }
-
-func roundUp(n, unit uintptr) uintptr { return (n + unit - 1) &^ (unit - 1) }

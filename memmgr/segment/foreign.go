@@ -11,6 +11,7 @@ import (
 	"github.com/usmbridge/usmbridge/internal/userid"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/internal/guard"
+	"github.com/usmbridge/usmbridge/memmgr/internal/sysmem"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
@@ -161,12 +162,12 @@ func (f *Foreign) mapInto(op string, m *Mapping, c *cost) (err error) {
 			_ = file.Close()
 		}
 	}()
-	shift := uintptr(f.Offset) % pageSize
+	shift := uintptr(f.Offset) % sysmem.PageSize
 	own := &foreign{file: file, offset: f.Offset, size: f.Size, shift: shift}
 	if !f.Copy && !facts.unchanged && !guard.Supported {
 		return opError(op, errors.ErrUnsupported, "the memory is not sealed against shrinking, and the guard against truncation needs cgo; set Copy")
 	}
-	if m.region, err = newRegion(m.usm, roundUp(shift+uintptr(f.Size), pageSize), pageSize); err != nil {
+	if m.region, err = newRegion(m.usm, sysmem.RoundUp(shift+uintptr(f.Size), sysmem.PageSize), sysmem.PageSize); err != nil {
 		return err
 	}
 	m.region.offset = f.Offset - uint64(shift)

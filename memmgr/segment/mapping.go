@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/internal/sysmem"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
@@ -74,7 +75,7 @@ func Map(a Attachment) (*Mapping, error) {
 		closeUSM(m.usm)
 		return nil, err
 	}
-	m.region, err = newRegion(usm, uintptr(a.Size), pageSize)
+	m.region, err = newRegion(usm, uintptr(a.Size), sysmem.PageSize)
 	if err == nil {
 		if err = a.cover(&m.region); err != nil {
 			if !m.region.end() {
@@ -101,8 +102,8 @@ func (a *Attachment) check(op string) error {
 	if (a.File == nil) == (a.Handle == nil) {
 		return opError(op, memmgr.ErrRequest, "set exactly one of File and Handle")
 	}
-	if a.Size == 0 || a.Size > uint64(maxSize) || a.Size%uint64(pageSize) != 0 {
-		return opError(op, ErrSize, "invalid size of %d bytes; a segment has whole pages of %d bytes", a.Size, pageSize)
+	if a.Size == 0 || a.Size > uint64(maxSize) || a.Size%uint64(sysmem.PageSize) != 0 {
+		return opError(op, ErrSize, "invalid size of %d bytes; a segment has whole pages of %d bytes", a.Size, sysmem.PageSize)
 	}
 	if a.Handle != nil {
 		return a.checkHandle(op)

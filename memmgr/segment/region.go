@@ -6,6 +6,7 @@ import (
 	"github.com/usmbridge/usmbridge/internal/diag"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/internal/shared"
+	"github.com/usmbridge/usmbridge/memmgr/internal/sysmem"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
@@ -62,7 +63,7 @@ func (r *region) end() bool {
 		return true
 	}
 	if r.usm == nil {
-		if err := unmap(r.base, r.size); err != nil {
+		if err := sysmem.Unmap(r.base, r.size); err != nil {
 			diag.Found(fmt.Sprintf("%d bytes of shared memory at %#x stay mapped: %v", r.size, r.base, err), "")
 			return false
 		}

@@ -4,10 +4,10 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"os"
 	"sync/atomic"
 
 	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/internal/sysmem"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
@@ -55,7 +55,7 @@ func newResource(op string, a Audience) (*Resource, error) {
 
 // tryFile checks that the system can make and seal memory files for an audience.
 func tryFile(op string, a Audience) error {
-	fd, err := createFile(pageSize)
+	fd, err := createFile(sysmem.PageSize)
 	if err == nil {
 		err = sealFile(fd, a.seals())
 		closeFile(fd)
@@ -108,11 +108,11 @@ func (r *Resource) Allocate(request memmgr.Request) (memmgr.Block, error) {
 	if r.closed.Load() {
 		return memmgr.Block{}, opError(op, memmgr.ErrClosed, "the resource is closed")
 	}
-	whole := pageSize
+	whole := sysmem.PageSize
 	if r.handles {
 		whole = devicePage
 	}
-	size := roundUp(max(request.Size, 1), whole)
+	size := sysmem.RoundUp(max(request.Size, 1), whole)
 	s, err := r.newSegment(size, max(request.Alignment(), whole))
 	if err != nil {
 		if ranOut(err) {
@@ -246,8 +246,3 @@ func (r *Resource) Discard(address, size uintptr) error {
 	}
 	return nil
 }
-
-var pageSize = uintptr(os.Getpagesize())
-
-// roundUp rounds n up to a multiple of unit, a power of two.
-func roundUp(n, unit uintptr) uintptr { return (n + unit - 1) &^ (unit - 1) }

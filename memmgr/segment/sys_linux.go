@@ -14,6 +14,7 @@ import (
 
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/internal/sysmap"
+	"github.com/usmbridge/usmbridge/memmgr/internal/sysmem"
 )
 
 // Constants of <linux/memfd.h>, <linux/fcntl.h>, <linux/falloc.h>, <linux/magic.h> and
@@ -142,18 +143,18 @@ func retried(f func() error) error {
 
 // reserve reserves a range of addresses without access (PROT_NONE).
 func reserve(size, align uintptr) (uintptr, error) {
-	all := size + align - pageSize
+	all := size + align - sysmem.PageSize
 	base, err := sysmap.Mmap(0, all, syscall.PROT_NONE, syscall.MAP_PRIVATE|syscall.MAP_ANON|syscall.MAP_NORESERVE, -1, 0)
 	if err != nil {
 		return 0, err
 	}
-	start := roundUp(base, align)
+	start := sysmem.RoundUp(base, align)
 	for _, surplus := range []struct{ base, size uintptr }{{base, start - base}, {start + size, base + all - start - size}} {
 		if surplus.size == 0 {
 			continue
 		}
-		if err := unmap(surplus.base, surplus.size); err != nil {
-			_ = unmap(base, all) // succeeds: it splits no mapping
+		if err := sysmem.Unmap(surplus.base, surplus.size); err != nil {
+			_ = sysmem.Unmap(base, all) // succeeds: it splits no mapping
 			return 0, err
 		}
 	}
@@ -177,13 +178,6 @@ func mapAnonymous(base, size uintptr) error {
 	_, err := sysmap.Mmap(base, size, syscall.PROT_READ|syscall.PROT_WRITE,
 		syscall.MAP_PRIVATE|syscall.MAP_ANON|syscall.MAP_FIXED|syscall.MAP_NORESERVE, -1, 0)
 	return err
-}
-
-func unmap(base, size uintptr) error {
-	if _, _, errno := syscall.Syscall(syscall.SYS_MUNMAP, base, size, 0); errno != 0 {
-		return os.NewSyscallError("munmap", errno)
-	}
-	return nil
 }
 
 // protect makes pages read-only.

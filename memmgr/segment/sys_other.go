@@ -22,7 +22,6 @@ func dropPages(int, uint64, uint64) error       { return errNoFiles }
 func reserve(uintptr, uintptr) (uintptr, error) { return 0, errNoFiles }
 func protect(uintptr, uintptr) error            { return errNoFiles }
 func mapAnonymous(uintptr, uintptr) error       { return errNoFiles }
-func unmap(uintptr, uintptr) error              { return errNoFiles }
 func dontFork(uintptr, uintptr) error           { return errNoFiles }
 func ranOut(error) bool                         { return false }
 func systemMappings() int                       { return 0 }

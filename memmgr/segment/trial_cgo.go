@@ -15,6 +15,7 @@ import (
 	"unsafe"
 
 	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/internal/sysmem"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
@@ -29,8 +30,8 @@ func tryOverlay(usm memmgr.Resource) error {
 	}
 	// Runtimes allocate small and large blocks in different ways.
 	for _, pages := range []uintptr{1, 16, 1024} {
-		if err := tryOverlayOf(usm, pages*pageSize); err != nil {
-			return fmt.Errorf("test with %d bytes of %s: %w", pages*pageSize, usm.Place(), err)
+		if err := tryOverlayOf(usm, pages*sysmem.PageSize); err != nil {
+			return fmt.Errorf("test with %d bytes of %s: %w", pages*sysmem.PageSize, usm.Place(), err)
 		}
 	}
 	return nil
@@ -48,7 +49,7 @@ func tryOverlayOf(usm memmgr.Resource, size uintptr) (err error) {
 		return err
 	}
 	defer closeFile(fd)
-	other, err := newRegion(nil, size, pageSize) // stands for the mapping of a peer
+	other, err := newRegion(nil, size, sysmem.PageSize) // stands for the mapping of a peer
 	if err != nil {
 		return err
 	}
@@ -56,7 +57,7 @@ func tryOverlayOf(usm memmgr.Resource, size uintptr) (err error) {
 	if err := other.cover(fd, false); err != nil {
 		return err
 	}
-	r, err := newRegion(usm, size, pageSize)
+	r, err := newRegion(usm, size, sysmem.PageSize)
 	if err != nil {
 		return err
 	}
@@ -69,8 +70,8 @@ func tryOverlayOf(usm memmgr.Resource, size uintptr) (err error) {
 			err = cannot("private pages cannot be mapped under it again")
 		}
 	}()
-	if r.base%pageSize != 0 {
-		return cannot("an allocation at %#x is not aligned (want %d bytes)", r.base, pageSize)
+	if r.base%sysmem.PageSize != 0 {
+		return cannot("an allocation at %#x is not aligned (want %d bytes)", r.base, sysmem.PageSize)
 	}
 	if err := r.cover(fd, false); err != nil {
 		return err

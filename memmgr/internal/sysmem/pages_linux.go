@@ -19,7 +19,7 @@ func Map(size, align uintptr) (uintptr, error) {
 	if err != nil || extra == 0 {
 		return p, err
 	}
-	start := roundUp(p, align)
+	start := RoundUp(p, align)
 	if start > p {
 		if err := Unmap(p, start-p); err != nil {
 			return 0, err

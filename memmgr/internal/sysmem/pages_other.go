@@ -19,7 +19,7 @@ var pages = struct {
 func Map(size, align uintptr) (uintptr, error) {
 	align = max(align, PageSize)
 	b := make([]byte, size+align)
-	start := roundUp(uintptr(unsafe.Pointer(unsafe.SliceData(b))), align)
+	start := RoundUp(uintptr(unsafe.Pointer(unsafe.SliceData(b))), align)
 	pages.mu.Lock()
 	defer pages.mu.Unlock()
 	pages.m[start] = b

@@ -12,7 +12,7 @@ var PageSize = uintptr(os.Getpagesize())
 
 // WholePages returns the range of whole pages inside a range; bytes is 0 if there are none.
 func WholePages(address, size uintptr) (from, bytes uintptr) {
-	from = roundUp(address, PageSize)
+	from = RoundUp(address, PageSize)
 	end := (address + size) &^ (PageSize - 1)
 	if from >= end {
 		return from, 0
@@ -25,5 +25,5 @@ func noPages(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", errors.ErrUnsupported, fmt.Sprintf(format, args...))
 }
 
-// roundUp rounds to a multiple of a power of two.
-func roundUp(n, unit uintptr) uintptr { return (n + unit - 1) &^ (unit - 1) }
+// RoundUp rounds n up to a multiple of unit, a power of two.
+func RoundUp(n, unit uintptr) uintptr { return (n + unit - 1) &^ (unit - 1) }
