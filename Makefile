@@ -25,6 +25,8 @@ LINT      := $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2
 NESTED := $(patsubst %,./%/...,interop/embedpython interop/metrics interop/pressure interop/flight interop/inference examples/embedded)
 
 CHECKS  := internal/tools/checks
+# PROGRESS runs a command that may print nothing for minutes.
+PROGRESS := $(CHECKS)/progress.sh
 # -v prints each package that Go compiles, and nothing if all are in its cache.
 SETUP    = $(GO) run -v ./internal/tools/setup -dir
 PIP     := $(VENV)/bin/python -m pip --no-input --disable-pip-version-check
@@ -75,25 +77,25 @@ bin/%/requirements.txt: internal/tools/setup/requirements-%.txt | python
 
 # The package that takes longest is first, so that no processor waits for it at the end.
 test: python portable ## everything that CI asserts about the root module; 6 min, first 10 min
-	@$(TEST) $(GOTESTSUM) --format=pkgname --format-icons=text --format-hide-empty-pkg --junitfile=bin/tests.xml \
+	@$(TEST) $(PROGRESS) $(GOTESTSUM) --format=pkgname --format-icons=text --format-hide-empty-pkg --junitfile=bin/tests.xml \
 	  --post-run-command='sh -c "test $$TESTS_TOTAL -gt $$TESTS_SKIPPED"' -- -vet=all -count=1 -timeout 20m ./interop/pymodule ./...
 
 test-nested: python bin/tritonclient/requirements.txt ## the nested modules with their real clients, and all modules from outside; 3 min, first 6 min
-	@$(TEST) $(GO) test -vet=all -count=1 -timeout 20m $(NESTED)
-	@$(TEST) USMBRIDGE_RELEASE=1 $(GO) test -vet=off -count=1 -timeout 20m ./internal/tools/release
+	@$(TEST) $(PROGRESS) $(GO) test -vet=all -count=1 -timeout 20m $(NESTED)
+	@$(TEST) USMBRIDGE_RELEASE=1 $(PROGRESS) $(GO) test -vet=off -count=1 -timeout 20m ./internal/tools/release
 
 test-pythons: wheel ## the Python tests with the wheel, on each Python 3.11 to 3.14 that is installed [PYTHONS="13 14" ARGS=pytest's]; 5 min for each
 	@USMBRIDGE_WHEEL_PYTHON="$(CURDIR)/bin/wheel/bin/python" $(GO) test -count=1 -run FindsFaults ./internal/tools/wheel
-	@GO="$(GO)" PYTHONS="$(PYTHONS)" $(CHECKS)/test-pythons.sh dist/*.whl bin/pythons $(ARGS)
+	@GO="$(GO)" PYTHONS="$(PYTHONS)" $(PROGRESS) $(CHECKS)/test-pythons.sh dist/*.whl bin/pythons $(ARGS)
 
 test-versions: build ## both protocols with each dpctl from 0.17 to 0.22 and NumPy from 1.26: the table of docs/compatibility.md [VERSIONS="dpctl-0.18 ..."]; 5 min for each
-	@GO="$(GO)" $(CHECKS)/test-versions.sh bin/versions $(VERSIONS)
+	@GO="$(GO)" $(PROGRESS) $(CHECKS)/test-versions.sh bin/versions $(VERSIONS)
 
 test-peers: python build bin/jax/requirements.txt bin/consumers/requirements.txt ## the peers' own tests with usmbridge; JAX, and libraries that take arrays; 2 min
-	@$(TEST) $(CHECKS)/test-peers.sh
+	@$(TEST) $(PROGRESS) $(CHECKS)/test-peers.sh
 
 test-devices: python ## the tests on PoCL, sub-devices and simulated CUDA devices [RUNS="parts pocl platforms cuda cudas" USMBRIDGE_UR_ADAPTERS=dir]; 20 min
-	@GOTESTSUM="$(GOTESTSUM)" $(TEST) $(CHECKS)/test-devices.sh bin/devices $(RUNS)
+	@GOTESTSUM="$(GOTESTSUM)" $(TEST) $(PROGRESS) $(CHECKS)/test-devices.sh bin/devices $(RUNS)
 
 test-gpu: python ## checks and figures on this machine's NVIDIA GPU; bin/gpu/run.sh repeats them on another one [USMBRIDGE_UR_ADAPTERS=dir]; 5 min
 	@rm -rf bin/gpu-wheel && $(PIP) wheel --no-deps --no-index --no-build-isolation --wheel-dir bin/gpu-wheel internal/pypackage
@@ -106,10 +108,10 @@ portable:
 check: format lint analyse sanitize-states sanitize-race sanitize-asan sanitize-cgocheck sanitize-clobber fuzz ## formats, linters, analysis of C, sanitizers, each fuzz target for FUZZTIME; 20 min
 
 sanitize-%: python ## the tests with one tool, states|race|asan|ubsan|cgocheck|clobber [ALL=1: all packages]; 2 to 6 min
-	@$(TEST) $(CHECKS)/sanitize.sh $*
+	@$(TEST) $(PROGRESS) $(CHECKS)/sanitize.sh $*
 
 fuzz: ## each fuzz target for [FUZZTIME=3s], or those that match [ONLY=regexp]; 3 min
-	@GO="$(GO)" $(CHECKS)/fuzz.sh $(FUZZTIME) "$$ONLY"
+	@GO="$(GO)" $(PROGRESS) $(CHECKS)/fuzz.sh $(FUZZTIME) "$$ONLY"
 
 check-long: python build ## fuzzing, hunts, sanitizers and soaks; continues an interrupted run [HUNT=1200 seconds each, JOBS=2, ONLY=regexp, ARGS=-l]; hours
 	@exec $(TEST) $(CHECKS)/long.sh -j $(JOBS) -o "$${ONLY:-.}" $(ARGS) $(HUNT)
@@ -126,17 +128,17 @@ fmt: python ## formats Go with gofmt and C with clang-format; 10 s
 
 lint:
 	@echo "golangci-lint (some minutes the first time, which builds it)"
-	@$(LINT) run ./... $(NESTED)
+	@$(PROGRESS) $(LINT) run ./... $(NESTED)
 
 analyse: ## all C, including that of Go files, with every warning and gcc's static analyser; 1 min
-	@CC="$$($(GO) env CC)" $(CHECKS)/analyse.sh
+	@CC="$$($(GO) env CC)" $(PROGRESS) $(CHECKS)/analyse.sh
 
 bench: python build ## usmbridge and its peers in one run, as tables; also JSON in bin/ [BENCH=regexp of Go benchmarks]; 30 min
-	@$(TEST) BENCH='$(BENCH)' internal/bench/bench.sh
+	@$(TEST) BENCH='$(BENCH)' $(PROGRESS) internal/bench/bench.sh
 
 bench-wheel: python wheel ## the Python benchmarks with the wheel in a plain python; 4 min
 	@rm -rf bin/bench-wheel && $(PIP) install --quiet --no-deps --no-index --target bin/bench-wheel dist/*.whl
-	@$(TEST) PYTHONPATH="$(CURDIR)/bin/bench-wheel" internal/bench/bench.sh wheel
+	@$(TEST) PYTHONPATH="$(CURDIR)/bin/bench-wheel" $(PROGRESS) internal/bench/bench.sh wheel
 
 bench-service: python bin/tritonclient/requirements.txt ## the inference server against aiohttp and plain processes [SERVICEBENCH=flags]; 2 min
 	@$(BUILD) ./interop/inference/cmd/usmserve && $(GO) build -o bin/servicebench ./interop/inference/internal/bench
@@ -144,7 +146,7 @@ bench-service: python bin/tritonclient/requirements.txt ## the inference server 
 
 wheel: ## the Python package as a wheel in dist/: for old systems, built twice and audited; 2 min, first 3 min and 110 MB
 	@$(SETUP) "$(CURDIR)/bin/wheel" wheel
-	@GO="$(GO)" internal/tools/wheel/wheel.sh bin/wheel/bin/python dist
+	@GO="$(GO)" $(PROGRESS) internal/tools/wheel/wheel.sh bin/wheel/bin/python dist
 
 docs: bin/mkdocs/requirements.txt ## the documentation site in bin/site, from README.md, docs and the stubs; 10 s, first 1 min
 	@NO_MKDOCS_2_WARNING=1 PYTHONPATH="$(CURDIR)/bin/mkdocs" $(VENV)/bin/python -m mkdocs build --quiet -f internal/tools/site/mkdocs.yml
