@@ -376,16 +376,23 @@ static PyObject *array_as_readonly(PyObject *self, PyObject *unused)
 
 /* ==== Operators =============================================================================== */
 
-/* usmbridge.array_api computes them: it gives the memory to dpnp or NumPy. */
+/* usmbridge.array_api computes them: it gives the memory to dpnp or NumPy. usmbridge._operators has the rules for
+   operands of other libraries. */
 
-/* Calls a function of that module; *f caches it. */
-static PyObject *api(PyObject **f, const char *function, PyObject *a, PyObject *b)
+/* Calls a function of array_api; *f caches it. */
+static PyObject *api(PyObject **f, const char *function, PyObject *a)
 {
-	PyObject *args[2] = {a, b};
-	return usmb_call_python(f, "usmbridge.array_api", function, args, b ? 2 : 1);
+	return usmb_call_python(f, "usmbridge.array_api", function, &a, 1);
 }
 
-/* Whether array_api decides about an operator with o and an Array: for numbers, sequences, and objects that
+/* The same for a function of _operators. */
+static PyObject *operate(PyObject **f, const char *function, PyObject *a, PyObject *b)
+{
+	PyObject *args[2] = {a, b};
+	return usmb_call_python(f, "usmbridge._operators", function, args, 2);
+}
+
+/* Whether _operators decides about an operator with o and an Array: for numbers, sequences, and objects that
    have memory or operators of NumPy's kind. Any other object, such as None or a string, is unrelated. -1 with
    an exception. */
 static int is_operand(PyObject *o)
@@ -408,7 +415,7 @@ static PyObject *binary(PyObject **f, const char *function, PyObject *a, PyObjec
 	int both = is_operand(a);
 	if (both > 0) both = is_operand(b);
 	if (both < 0) return NULL;
-	return both ? api(f, function, a, b) : Py_NewRef(Py_NotImplemented);
+	return both ? operate(f, function, a, b) : Py_NewRef(Py_NotImplemented);
 }
 
 /* ---- comparison ----------------------------------------------------------------- */
@@ -432,7 +439,7 @@ static int array_contains(PyObject *self, PyObject *other)
 	static PyObject *f;
 	int operand = is_operand(other);
 	if (operand <= 0) return operand;
-	PyObject *any = api(&f, "_contains", self, other);
+	PyObject *any = operate(&f, "_contains", self, other);
 	int r = any ? PyObject_IsTrue(any) : -1;
 	Py_XDECREF(any);
 	return r;
@@ -440,7 +447,7 @@ static int array_contains(PyObject *self, PyObject *other)
 
 /* ---- arithmetic ------------------------------------------------------------------ */
 
-/* Python's operators, as X(slot, function of array_api). */
+/* Python's operators, as X(slot, name in array_api). */
 #define BINARY_OPERATORS(X) \
 	X(add, "add") \
 	X(subtract, "subtract") \
@@ -467,7 +474,7 @@ static PyObject *in_place(PyObject **f, const char *function, PyObject *a, PyObj
 	char name[64];
 	int operand = is_operand(b);
 	if (operand < 0) return NULL;
-	if (operand) return api(f, function, a, b);
+	if (operand) return operate(f, function, a, b);
 	return usmb_raise(PyExc_TypeError, "%s: an Array cannot be changed by an operand of type %s", function + 4,
 	                  usmb_type_name(b, name, sizeof name));
 }
@@ -490,7 +497,7 @@ BINARY_OPERATORS(X)
 	static PyObject *array_##slot(PyObject *a) \
 	{ \
 		static PyObject *f; \
-		return api(&f, function, a, NULL); \
+		return api(&f, function, a); \
 	}
 UNARY_OPERATORS(X)
 #undef X
@@ -522,7 +529,7 @@ static PyObject *array_namespace(PyObject *self, PyObject *const *args, Py_ssize
 	PyObject *v[1] = {NULL};
 	(void)self;
 	if (usmb_args("__array_namespace__", args, n, kw, names, 1, 0, 0, v) < 0) return NULL;
-	return api(&f, "_namespace", v[0] ? v[0] : Py_None, NULL);
+	return api(&f, "_namespace", v[0] ? v[0] : Py_None);
 }
 
 /* ==== Attributes, methods, the type =========================================================== */

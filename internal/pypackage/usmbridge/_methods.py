@@ -132,7 +132,9 @@ def _api():
 
 def _beside(x, a):
     """Returns an operand of a method: Arrays and numbers as they are, other arrays as Arrays beside a."""
-    found = _api()._operand(x, a)
+    from usmbridge import _operators
+
+    found = _operators._operand(x, a)
     if found is None:
         raise TypeError(f"a method of an Array takes no {type(x).__name__}, which has operators of its own; pass an ndarray or an Array of its elements")
     return found

@@ -82,9 +82,9 @@ def array_ufunc(args, kwargs):
     out = kwargs.get("out", ())
     if not isinstance(out, tuple):  # functions of Numba
         out = (out,)
-    from usmbridge import array_api
-    partner = any(map(array_api._is_partner, inputs))
-    operate = array_api._OF_UFUNC.get(ufunc)
+    from usmbridge import _operators
+    partner = any(map(_operators._is_partner, inputs))
+    operate = _operators._OF_UFUNC.get(ufunc)
     if operate and method == "__call__" and not kwargs and not partner:
         return operate(*inputs)
     if out:
