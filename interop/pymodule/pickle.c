@@ -69,9 +69,11 @@ PyObject *usmb_py_of_buffer(PyObject *m, PyObject *o)
 }
 
 /* Whether elements of dtype can start at the first byte of a: it must be aligned, or for packed
-   elements, a whole number of elements after the start of the memory. */
+   elements, a whole number of elements after the start of the memory. No elements can start anywhere:
+   an empty bytearray of Python can be at an odd address. */
 static int may_begin(usmb_array *a, usmb_dl_dtype dtype)
 {
+	if (!a->nelem) return 1;
 	if (dtype.bits >= 8) return (uintptr_t)a->first % (dtype.bits / 8) == 0;
 	return (uint64_t)(a->first - (char *)a->cell->data) * 8 % dtype.bits == 0;
 }

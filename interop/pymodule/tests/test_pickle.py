@@ -193,3 +193,11 @@ def test_in_band_has_the_bytes_once():
     assert len(pickle.dumps(a, 4)) < (1 << 16) + 400 and len(pickle.dumps(a, 5)) < (1 << 16) + 400
     assert "BYTEARRAY8" in "".join(op.name for op, *_ in pickletools.genops(pickle.dumps(a, 5)))
     assert sys.getsizeof(pickle.dumps(a[:0])) < 500
+
+
+def test_no_elements_at_an_odd_address():
+    """The bytes of an empty array can be anywhere, as those of an empty bytearray of CPython 3.14."""
+    m = memoryview(bytearray(64))
+    for at in range(4):
+        a = ub._unpickle(m[at:at], "int32", (0, 2), "C", 0, None, None, 0)
+        assert a.shape == (0, 2) and a.dtype == "int32" and a._pointer == ub.asarray(m[at:at])._pointer
