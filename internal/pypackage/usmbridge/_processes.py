@@ -6,6 +6,7 @@ multiprocessing that has to be changed. Only multiprocessing's pickler sends han
 stores the value.
 """
 
+import atexit
 import os
 import sys
 import threading
@@ -23,6 +24,7 @@ _PATIENCE = 60.0
 _LINGER = 10.0
 
 _sender = 0  # id of the process, if it has sent handles; a fork inherits it with the wrong id
+_lost = 0  # 1 if arrays that this child sent were lost
 # The handles that the pickling (handles) and the launch of a process (launched) on this thread have
 # made so far.
 _made = threading.local()
@@ -48,6 +50,7 @@ def _wait() -> None:
     """Waits until the handles that this child sent are opened, since they end with the process. It
     runs after multiprocessing has waited for the bytes of its queues. If some are not opened in time,
     it reports the loss and makes the exit status non-zero."""
+    global _lost
     parent: "Any" = sys.modules["multiprocessing.process"].parent_process()
     if parent is None or _sender != os.getpid():
         return
@@ -62,13 +65,30 @@ def _wait() -> None:
         f"usmbridge: {name} ends {_LINGER:.0f} s after its last task, and {lost} of the arrays that it sent were not received: they are lost. "
         "Receive the arrays of a process before it ends, or send copies in other memory (interprocess=False)",
         file=sys.stderr, flush=True)
+    _lost = 1
     failed = sys.exc_info()[1]
+    if sys.version_info >= (3, 14):
+        return
     if failed is None or (isinstance(failed, SystemExit) and not failed.code):
         raise SystemExit(1)  # other exceptions make the status non-zero themselves
 
 
 def _wait_at_exit(module: "Any") -> None:
     module.Finalize(None, _wait, exitpriority=-10)  # queues have -5
+
+
+def _exit_in_bootstrap(process: "Any") -> None:
+    """Calls the functions of atexit before the exit status of a child is decided, so that _wait can change it.
+
+    From CPython 3.14 on, multiprocessing's exit function is one of them. Earlier versions call it in _bootstrap."""
+    bootstrap = process._bootstrap
+
+    def _bootstrap(self: "Any", *args: "Any", **kwargs: "Any") -> int:
+        status: int = bootstrap(self, *args, **kwargs)
+        atexit._run_exitfuncs()
+        return status or _lost
+
+    process._bootstrap = _bootstrap
 
 
 def loky() -> None:
@@ -81,6 +101,12 @@ def loky() -> None:
 
 def util() -> None:
     module: "Any" = sys.modules["multiprocessing.util"]
+    # Python calls the functions of atexit in reverse order. This one sends what is in the queues of the process, which
+    # must be before the function of this package, after which no Array is sent.
+    atexit.unregister(module._exit_function)
+    atexit.register(module._exit_function)
+    if sys.version_info >= (3, 14):
+        _exit_in_bootstrap(sys.modules["multiprocessing.process"].BaseProcess)
     _wait_at_exit(module)
     module.register_after_fork(module, _wait_at_exit)  # a fork clears the registered finalizers
 

@@ -614,3 +614,45 @@ def test_loky_sends_handles():
         if before is not None:
             sys.modules[name] = before
     assert registered == {ub.Array: _processes._reduce}
+
+
+# multiprocessing is imported first, and sends the array when the main thread has ended.
+AT_EXIT = """
+import multiprocessing.util
+import threading
+import time
+
+class Late:
+    def __reduce__(self):
+        while threading.main_thread().is_alive():
+            time.sleep(0.01)
+        time.sleep(0.3)  # the functions of atexit run
+        return int, ()
+
+def receive(ready, inbox):
+    ready.set()
+    print(inbox.get(), inbox.get().tolist(), flush=True)
+
+import usmbridge as ub
+if __name__ == "__main__":
+    context = multiprocessing.get_context("spawn")
+    ready, inbox = context.Event(), context.Queue()
+    context.Process(target=receive, args=(ready, inbox)).start()
+    ready.wait()
+    inbox.put(Late())
+    inbox.put(ub.ones(3, "int32", device="host", interprocess=True))
+"""
+
+
+def test_a_program_sends_what_is_in_its_queues_at_exit(tmp_path):
+    (tmp_path / "main.py").write_text(AT_EXIT)
+    with open(tmp_path / "out", "w+") as out:  # a remaining process would keep a pipe open
+        p = subprocess.Popen([HOST, str(tmp_path / "main.py")], stdout=out, stderr=out, start_new_session=True)
+        try:
+            p.wait(2 * SOON)
+        finally:
+            if p.poll() is None:
+                os.killpg(p.pid, signal.SIGKILL)
+                p.wait()
+        out.seek(0)
+        assert p.returncode == 0 and out.read() == "0 [1, 1, 1]\n", (tmp_path / "out").read_text()
