@@ -11,22 +11,18 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-//go:embed luminance.py
-var luminanceSource string
+//go:embed steps.py
+var stepsSource string
 
 //go:embed luminance.cl
 var luminanceKernel string
-
-//go:embed sobel.py
-var sobelSource string
 
 // bridge holds the devices and the interpreter.
 type bridge struct {
 	rt        *syclobj.Runtime
 	queue     *syclobj.Queue
 	py        *python.Interpreter
-	luminance *python.Object // module of luminance.py
-	sobel     *python.Object // module of sobel.py
+	steps     *python.Object // module of steps.py
 	usmbridge *python.Object // the built-in module
 	dpctl     bool           // there is a SYCL device, and dpctl is installed
 }
@@ -49,30 +45,24 @@ func openBridge(w io.Writer) (_ *bridge, err error) {
 	if b.py, err = python.Start(); err != nil {
 		return nil, fmt.Errorf("this example needs Python with NumPy and Numba (`make python` sets it up in .venv): %w", err)
 	}
-	if err := b.load(); err != nil {
+	if b.steps, err = b.py.Module("picture_steps", stepsSource); err != nil {
 		return nil, err
+	}
+	if b.usmbridge, err = b.py.Import("usmbridge"); err != nil {
+		return nil, err
+	}
+	if err := b.imports("numpy"); err != nil {
+		return nil, fmt.Errorf("NumPy is missing in %s (`make python` sets everything up in .venv): %w", b.py.Environment().Prefix, err)
 	}
 	b.chooseDevice(w)
 	return b, nil
 }
 
-// load creates the two modules and imports the built-in one.
-func (b *bridge) load() (err error) {
-	if b.luminance, err = b.py.Module("picture_luminance", luminanceSource); err != nil {
-		return err
-	}
-	if b.sobel, err = b.py.Module("picture_sobel", sobelSource); err != nil {
-		return err
-	}
-	if b.usmbridge, err = b.py.Import("usmbridge"); err != nil {
-		return err
-	}
-	numpy, err := b.py.Import("numpy")
-	if err != nil {
-		return fmt.Errorf("NumPy is missing in %s (`make python` sets everything up in .venv): %w", b.py.Environment().Prefix, err)
-	}
-	numpy.Release()
-	return nil
+// imports returns an error if a module cannot be imported.
+func (b *bridge) imports(module string) error {
+	m, err := b.py.Import(module)
+	m.Release()
+	return err
 }
 
 // chooseDevice selects the default SYCL device if dpctl can be imported, and otherwise the host backend.
@@ -83,25 +73,18 @@ func (b *bridge) chooseDevice(w io.Writer) {
 		why = errors.New("the SYCL library lists no device; `pip install intel-opencl-rt` gives it the CPU")
 	}
 	if why == nil {
-		var dpctl *python.Object
-		if dpctl, why = b.py.Import("dpctl.program"); why == nil {
-			dpctl.Release()
-			b.dpctl = true
-			return
-		}
+		why = b.imports("dpctl.program")
 	}
-	b.queue = b.rt.HostQueue()
-	fmt.Fprintf(w, "no SYCL: %v\nThe host backend and NumPy are used instead.\n", why)
+	if b.dpctl = why == nil; !b.dpctl {
+		b.queue = b.rt.HostQueue()
+		fmt.Fprintf(w, "no SYCL: %v\nThe host backend and NumPy are used instead.\n", why)
+	}
 }
 
 // close releases everything. It may be called on a partly opened bridge.
-func (b *bridge) close() error {
-	for _, o := range []*python.Object{b.luminance, b.sobel, b.usmbridge} {
-		if o != nil {
-			o.Release()
-		}
-	}
-	var err error
+func (b *bridge) close() (err error) {
+	b.steps.Release()
+	b.usmbridge.Release()
 	if b.py != nil {
 		err = b.py.Close()
 	}

@@ -21,43 +21,41 @@ type job struct {
 
 	picture, grey, edges *usmarray.Array // Go's three buffers
 	returned             *usmarray.Array // the edges, imported again
-	shown                map[*usmarray.Array]*python.Object
 
 	device    string // filter string of the device that computed the luminance
-	engine    string // library that computed the edges
 	handovers []handover
-	steps     []step
-}
-
-// step is one computation between hand-overs.
-type step struct {
-	name               string
-	compiled, computed time.Duration
+	times     []string // of the computations between hand-overs
 }
 
 // process computes the edges of a picture. The caller releases the job when it has read the result.
-func (b *bridge) process(picture image.Image) (*job, error) {
-	j := &job{
-		bridge: b, width: picture.Bounds().Dx(), height: picture.Bounds().Dy(),
-		shown: map[*usmarray.Array]*python.Object{},
-	}
+func (b *bridge) process(picture image.Image) (_ *job, err error) {
+	j := &job{bridge: b, width: picture.Bounds().Dx(), height: picture.Bounds().Dy()}
+	defer func() {
+		if err != nil {
+			j.release()
+		}
+	}()
 	if err := j.allocate(); err != nil {
-		j.release()
 		return nil, err
 	}
-	for _, stage := range []func() error{
-		func() error {
-			return usmarray.View(j.picture, func(pixels []float32) error { photo.Fill(pixels, picture); return nil })
-		},
-		j.computeLuminance,
-		j.computeEdges,
-	} {
-		if err := stage(); err != nil {
-			j.release()
-			return nil, err
-		}
+	fill := func(pixels []float32) error { photo.Fill(pixels, picture); return nil }
+	if err := usmarray.View(j.picture, fill); err != nil {
+		return nil, err
 	}
-	return j, nil
+	s := step{"luminance_by_numpy", "DLPack", "from_dlpack", "picture", j.picture, "luminance", j.grey}
+	var extra []any
+	if b.dpctl {
+		s.function, s.protocol, s.importer = "luminance_by_dpctl", "__sycl_usm_array_interface__", "from_usm_array_interface"
+		extra = []any{luminanceKernel}
+	}
+	returned, device, err := j.run(s, extra...)
+	if err != nil {
+		return nil, err
+	}
+	returned.Release()
+	j.device = device
+	j.returned, _, err = j.run(step{"edges", "DLPack", "from_dlpack", "luminance", j.grey, "edges", j.edges})
+	return j, err
 }
 
 // allocate allocates the buffers: shared USM of the device, or host memory.
@@ -75,74 +73,61 @@ func (j *job) allocate() error {
 		{&j.grey, usmarray.Float32, []int{j.height, j.width}},
 		{&j.edges, usmarray.Uint8, []int{j.height, j.width}},
 	} {
-		a, err := usmarray.New(memory, want.dt, want.shape, usmarray.WithTag("picture"))
-		if err != nil {
+		if *want.array, err = usmarray.New(memory, want.dt, want.shape, usmarray.WithTag("picture")); err != nil {
 			return err
 		}
-		*want.array = a
-		if j.shown[a], err = pymodule.ToPython(a); err != nil {
-			return fmt.Errorf("passing an array to Python: %w", err)
-		}
 	}
 	return nil
 }
 
-// computeLuminance exports the picture and the grey buffer and imports the grey one again: with dpctl by
-// the dictionary, with NumPy by DLPack.
-func (j *job) computeLuminance() error {
-	engine, protocol, take := "NumPy", "DLPack", "from_dlpack"
-	function, args := "with_numpy", []any{j.shown[j.picture], j.shown[j.grey]}
-	if j.dpctl {
-		engine, protocol, take = "dpctl", "__sycl_usm_array_interface__", "from_usm_array_interface"
-		function, args = "with_dpctl", append(args, luminanceKernel)
-	}
-	a, result, err := call(j.luminance, function, args...)
+// step is a function of steps.py and the buffers that it reads and writes.
+type step struct {
+	function string
+	protocol string // by which both sides import
+	importer string // the function of the module usmbridge for that protocol
+	input    string
+	from     *usmarray.Array
+	output   string
+	to       *usmarray.Array
+}
+
+// run passes two buffers to Python, imports the second one again, and records these three hand-overs. The caller
+// releases the array.
+func (j *job) run(s step, extra ...any) (returned *usmarray.Array, device string, err error) {
+	from, err := pymodule.ToPython(s.from)
 	if err != nil {
-		return fmt.Errorf("the luminance: %w", err)
+		return nil, "", fmt.Errorf("passing the %s to Python: %w", s.input, err)
 	}
+	defer from.Release()
+	to, err := pymodule.ToPython(s.to)
+	if err != nil {
+		return nil, "", fmt.Errorf("passing the %s to Python: %w", s.output, err)
+	}
+	defer to.Release()
+	tuple, err := j.steps.Method(s.function, append([]any{from, to}, extra...)...)
+	if err != nil {
+		return nil, "", fmt.Errorf("computing the %s: %w", s.output, err)
+	}
+	defer tuple.Release()
+	value, err := tuple.Value()
+	if err != nil {
+		return nil, "", err
+	}
+	facts := value.(python.Tuple) // as steps.py describes it
+	result, library, device := facts[0].(*python.Object), facts[1].(string), facts[2].(string)
 	defer result.Release()
-	j.device = a.Device
-	j.record("picture", protocol, engine, j.picture, a.Handovers[0])
-	j.record("luminance", protocol, engine, j.grey, a.Handovers[1])
-	j.steps = append(j.steps, step{"luminance by " + engine + " on " + j.device, ns(a.Compiled), ns(a.Computed)})
-
-	returned, err := j.takeBack("luminance", protocol, engine, take, j.grey, result)
-	if err != nil {
-		return err
+	number := func(i int) int64 { return facts[i].(int64) }
+	j.record(s.input, s.protocol, "Go", library, s.from, uintptr(number(3)), time.Duration(number(4)))
+	j.record(s.output, s.protocol, "Go", library, s.to, uintptr(number(5)), time.Duration(number(6)))
+	line := fmt.Sprintf("%-40s %8.2f ms", s.output+" by "+library+" on "+device, float64(number(8))/1e6)
+	if compiled := number(7); compiled > 1e6 {
+		line += fmt.Sprintf("  (and %d ms to compile)", compiled/1e6)
 	}
-	returned.Release()
-	return nil
-}
+	j.times = append(j.times, line)
 
-// computeEdges exports the grey buffer and the edges and imports the edges again, all by DLPack.
-func (j *job) computeEdges() error {
-	a, result, err := call(j.sobel, "run", j.shown[j.grey], j.shown[j.edges])
-	if err != nil {
-		return fmt.Errorf("the edges: %w", err)
-	}
-	defer result.Release()
-	j.engine = a.Engine
-	j.record("luminance", "DLPack", a.Engine, j.grey, a.Handovers[0])
-	j.record("edges", "DLPack", a.Engine, j.edges, a.Handovers[1])
-	j.steps = append(j.steps, step{"edges by " + a.Engine, ns(a.Compiled), ns(a.Computed)})
-	j.returned, err = j.takeBack("edges", "DLPack", a.Engine, "from_dlpack", j.edges, result)
-	return err
-}
-
-// record adds a hand-over from Go, which Python measured.
-func (j *job) record(buffer, protocol, to string, a *usmarray.Array, seen [2]int64) {
-	j.handovers = append(j.handovers, handover{
-		buffer: buffer, protocol: protocol, from: "Go", to: to,
-		here: uintptr(a.Pointer()), there: uintptr(seen[0]), bytes: a.NBytes(), took: ns(seen[1]),
-	})
-}
-
-// takeBack imports an object of Python as an array, by the named function of the module usmbridge.
-func (j *job) takeBack(buffer, protocol, from, function string, sent *usmarray.Array, object *python.Object) (*usmarray.Array, error) {
-	var returned *usmarray.Array
 	began := time.Now()
-	err := j.py.With(func() error {
-		array, err := j.usmbridge.Method(function, object)
+	err = j.py.With(func() error {
+		array, err := j.usmbridge.Method(s.importer, result)
 		if err != nil {
 			return err
 		}
@@ -150,15 +135,19 @@ func (j *job) takeBack(buffer, protocol, from, function string, sent *usmarray.A
 		returned, err = pymodule.FromPython(array)
 		return err
 	})
-	took := time.Since(began)
 	if err != nil {
-		return nil, fmt.Errorf("importing the %s from %s: %w", buffer, from, err)
+		return nil, "", fmt.Errorf("importing the %s from %s: %w", s.output, library, err)
 	}
+	j.record(s.output, s.protocol, library, "Go", s.to, uintptr(returned.Pointer()), time.Since(began))
+	return returned, device, nil
+}
+
+// record adds a hand-over of a buffer that the other side has at the address there.
+func (j *job) record(buffer, protocol, from, to string, a *usmarray.Array, there uintptr, took time.Duration) {
 	j.handovers = append(j.handovers, handover{
-		buffer: buffer, protocol: protocol, from: from, to: "Go",
-		here: uintptr(sent.Pointer()), there: uintptr(returned.Pointer()), bytes: sent.NBytes(), took: took,
+		buffer: buffer, protocol: protocol, from: from, to: to,
+		here: uintptr(a.Pointer()), there: there, bytes: a.NBytes(), took: took,
 	})
-	return returned, nil
 }
 
 // pixels returns the result in the memory that Numba wrote. It is valid until release.
@@ -169,90 +158,14 @@ func (j *job) print(w io.Writer) {
 	fmt.Fprintf(w, "device:  %s\n\n", j.device)
 	printTable(w, j.handovers)
 	fmt.Fprintln(w)
-	for _, s := range j.steps {
-		fmt.Fprintf(w, "%-40s %8.2f ms", s.name, float64(s.computed.Nanoseconds())/1e6)
-		if s.compiled > 0 {
-			fmt.Fprintf(w, "  (and %.0f ms to compile)", float64(s.compiled.Nanoseconds())/1e6)
-		}
-		fmt.Fprintln(w)
+	for _, line := range j.times {
+		fmt.Fprintln(w, line)
 	}
 }
 
-// release releases the arrays, Python's objects first.
+// release releases the arrays.
 func (j *job) release() {
-	for _, o := range j.shown {
-		if o != nil {
-			o.Release()
-		}
-	}
 	for _, a := range []*usmarray.Array{j.returned, j.picture, j.grey, j.edges} {
-		if a != nil {
-			a.Release()
-		}
+		a.Release()
 	}
 }
-
-// answer is the dictionary that the Python functions return besides their array.
-type answer struct {
-	Device    string
-	Engine    string
-	Handovers [][2]int64 // address, nanoseconds
-	Compiled  int64
-	Computed  int64
-}
-
-// call runs a function of luminance.py or sobel.py. The object is the resulting array; the caller releases
-// it.
-func call(module *python.Object, function string, args ...any) (answer, *python.Object, error) {
-	var a answer
-	tuple, err := module.Method(function, args...)
-	if err != nil {
-		return a, nil, err
-	}
-	defer tuple.Release()
-	array, err := tuple.Item(1)
-	if err != nil {
-		return a, nil, err
-	}
-	if a, err = readAnswer(tuple); err != nil {
-		array.Release()
-		return a, nil, err
-	}
-	return a, array, nil
-}
-
-// readAnswer converts the dictionary.
-func readAnswer(tuple *python.Object) (a answer, err error) {
-	facts, err := tuple.Item(0)
-	if err != nil {
-		return a, err
-	}
-	defer facts.Release()
-	for key, field := range map[string]any{
-		"device": &a.Device, "engine": &a.Engine, "handovers": &a.Handovers,
-		"compiled": &a.Compiled, "computed": &a.Computed,
-	} {
-		item, err := facts.Item(key)
-		if err != nil {
-			return a, err
-		}
-		switch p := field.(type) {
-		case *string:
-			*p, err = python.As[string](item)
-		case *int64:
-			*p, err = python.As[int64](item)
-		case *[][2]int64:
-			*p, err = python.As[[][2]int64](item)
-		}
-		item.Release()
-		if err != nil {
-			return a, fmt.Errorf("%s: %w", key, err)
-		}
-	}
-	if len(a.Handovers) != 2 {
-		return a, fmt.Errorf("%d hand-overs reported, want 2", len(a.Handovers))
-	}
-	return a, nil
-}
-
-func ns(n int64) time.Duration { return time.Duration(n) }

@@ -3,7 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
-	"strings"
+	"text/tabwriter"
 	"time"
 )
 
@@ -29,37 +29,11 @@ func (h handover) copied() int {
 
 // printTable writes a table with one line for each hand-over.
 func printTable(w io.Writer, list []handover) {
-	rows := [][]string{{"buffer", "protocol", "from -> to", "Go's pointer", "their pointer", "bytes copied", "time"}}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "buffer\tprotocol\tfrom -> to\tGo's pointer\ttheir pointer\tbytes copied\ttime")
 	for _, h := range list {
-		rows = append(rows, []string{
-			h.buffer, h.protocol, h.from + " -> " + h.to,
-			fmt.Sprintf("0x%x", h.here), fmt.Sprintf("0x%x", h.there),
-			fmt.Sprintf("%d of %d", h.copied(), h.bytes), micros(h.took),
-		})
+		fmt.Fprintf(t, "%s\t%s\t%s -> %s\t0x%x\t0x%x\t%d of %d\t%.1f us\n",
+			h.buffer, h.protocol, h.from, h.to, h.here, h.there, h.copied(), h.bytes, float64(h.took.Nanoseconds())/1000)
 	}
-	width := make([]int, len(rows[0]))
-	for _, row := range rows {
-		for i, cell := range row {
-			width[i] = max(width[i], len(cell))
-		}
-	}
-	for i, row := range rows {
-		var line strings.Builder
-		for j, cell := range row {
-			fmt.Fprintf(&line, "%-*s  ", width[j], cell)
-		}
-		fmt.Fprintln(w, strings.TrimRight(line.String(), " "))
-		if i == 0 {
-			total := 2 * (len(width) - 1)
-			for _, n := range width {
-				total += n
-			}
-			fmt.Fprintln(w, strings.Repeat("-", total))
-		}
-	}
-}
-
-// micros formats a time in microseconds.
-func micros(d time.Duration) string {
-	return fmt.Sprintf("%.1f us", float64(d.Nanoseconds())/1000)
+	_ = t.Flush() // fails only if w does
 }
