@@ -63,12 +63,7 @@ func main() {
 	out := flag.String("json", "", "file to write the results to, as JSON")
 	rounds := flag.Int("rounds", 41, "turns of each work; the best counts")
 	only := flag.String("work", "", "regular expression of the works to run: one, sycl, random, batch, larson, handover, million, rmm, rounds, fragmentation, refusal, tenant, traces, off")
-	turns := flag.Bool("turns", false, "run one turn of the work \"off\" for each line of the standard input")
 	flag.Parse()
-	if *turns {
-		exitOn(offTurns(os.Stdin, os.Stdout))
-		return
-	}
 	lib, err := openUMF()
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "membench: not comparing with UMF: %v\n", err)

@@ -3,11 +3,10 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"os/exec"
@@ -18,7 +17,7 @@ import (
 )
 
 // off measures the cost of the checks of USMBRIDGE_DEBUG while they are off. It builds this program twice, unchanged
-// and without the expressions that test whether a check is on, and both run the same work in turns.
+// and without the expressions that test whether a check is on, and both run the work "one" in turns.
 func (b *bench) off() {
 	if err := b.tryOff(); err != nil {
 		fmt.Fprintln(os.Stderr, "membench: off:", err)
@@ -49,43 +48,51 @@ func (b *bench) tryOff() error {
 	if err != nil {
 		return err
 	}
-	var both [2]*offChild
+	var both [2]string
 	for i, args := range [][]string{nil, {"-overlay", overlay}} {
-		path := filepath.Join(dir, fmt.Sprint("membench", i))
-		build := exec.Command("go", append(append([]string{"build", "-o", path}, args...), "./internal/bench/membench")...)
+		both[i] = filepath.Join(dir, fmt.Sprint("membench", i))
+		build := exec.Command("go", append(append([]string{"build", "-o", both[i]}, args...), "./internal/bench/membench")...)
 		build.Dir = root
 		if text, err := build.CombinedOutput(); err != nil {
 			return fmt.Errorf("go build: %w\n%s", err, text)
 		}
-		if both[i], err = startOff(path); err != nil {
-			return err
-		}
-		defer both[i].end()
 	}
-	best := [2][len(offWorks)]float64{}
-	for i := range best {
-		for k := range best[i] {
-			best[i][k] = math.Inf(1)
-		}
-	}
-	for range 10 * b.rounds {
-		for i, c := range both {
-			times, err := c.turn()
+	best := [2]float64{math.Inf(1), math.Inf(1)}
+	for range 10 {
+		for i, program := range both {
+			ns, err := b.oneIn(program, filepath.Join(dir, "one.json"))
 			if err != nil {
 				return err
 			}
-			for k := range times {
-				best[i][k] = min(best[i][k], times[k])
-			}
+			best[i] = min(best[i], ns)
 		}
 	}
-	for k, name := range offWorks {
-		b.add(result{
-			Work: "debug off: " + name, Ours: best[0][k], Peer: best[1][k], Name: "a build without the checks",
-			Unit: "ns", Ratio: best[0][k] / best[1][k], Bound: 1.03,
-		})
-	}
+	b.add(result{
+		Work: "debug off: allocate and free 4 KiB", Ours: best[0], Peer: best[1], Name: "a build without the checks",
+		Unit: "ns", Ratio: best[0] / best[1], Bound: 1.03,
+	})
 	return nil
+}
+
+// oneIn returns the result of the work "one" in another build of this program, which writes it to a file.
+func (b *bench) oneIn(program, file string) (ns float64, err error) {
+	cmd := exec.Command(program, "-work", "^one$", "-rounds", fmt.Sprint(b.rounds), "-json", file)
+	cmd.Env = append(os.Environ(), memmgr.DebugEnv+"=")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return 0, fmt.Errorf("%w\n%s", err, out)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return 0, err
+	}
+	var results []result
+	if err := json.Unmarshal(text, &results); err != nil {
+		return 0, err
+	}
+	if len(results) != 1 {
+		return 0, errors.New("the work \"one\" has no result; it needs UMF")
+	}
+	return results[0].Ours, nil
 }
 
 // withoutChecks writes copies of the files without these expressions, and an overlay for go build.
@@ -131,65 +138,4 @@ func withoutChecks(root, dir string) (string, error) {
 	}
 	path := filepath.Join(dir, "overlay.json")
 	return path, os.WriteFile(path, text, 0o600)
-}
-
-// An offChild is a process that does the works once for each line that it reads.
-type offChild struct {
-	cmd *exec.Cmd
-	in  io.WriteCloser
-	out *bufio.Reader
-}
-
-func startOff(path string) (*offChild, error) {
-	c := &offChild{cmd: exec.Command(path, "-turns")} //nolint:gosec // Just built.
-	c.cmd.Stderr = os.Stderr
-	for _, e := range os.Environ() {
-		if !strings.HasPrefix(e, memmgr.DebugEnv+"=") {
-			c.cmd.Env = append(c.cmd.Env, e)
-		}
-	}
-	var err error
-	if c.in, err = c.cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
-	out, err := c.cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	c.out = bufio.NewReader(out)
-	return c, c.cmd.Start()
-}
-
-func (c *offChild) turn() (times [len(offWorks)]float64, err error) {
-	if _, err := fmt.Fprintln(c.in); err != nil {
-		return times, err
-	}
-	line, err := c.out.ReadString('\n')
-	if err != nil {
-		return times, err
-	}
-	_, err = fmt.Sscan(line, &times[0], &times[1])
-	return times, err
-}
-
-func (c *offChild) end() {
-	c.in.Close()
-	_ = c.cmd.Wait()
-}
-
-var offWorks = [...]string{"4 KiB, New and Release", "20 MiB, New and Release"}
-
-// offTurns is the child.
-func offTurns(in io.Reader, out io.Writer) error {
-	const each = 2000
-	p := hostPool()
-	defer closePool(p)
-	lines := bufio.NewScanner(in)
-	for lines.Scan() {
-		buffers, large := float64(oneSize(p, 4096, each))/each, float64(oneSize(p, 20<<20, each))/each
-		if _, err := fmt.Fprintln(out, buffers, large); err != nil {
-			return err
-		}
-	}
-	return lines.Err()
 }
