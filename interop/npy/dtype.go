@@ -1,9 +1,9 @@
 package npy
 
 import (
-	"fmt"
 	"strings"
 
+	"github.com/usmbridge/usmbridge/interop/internal/transfer"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
@@ -36,10 +36,6 @@ var refused = map[byte]string{
 	'f': "have a size that no array of this library has", 'c': "have a size that no array of this library has",
 }
 
-func typeError(format string, args ...any) error {
-	return fmt.Errorf("%w: %w", usmarray.ErrType, fmt.Errorf(format, args...))
-}
-
 // byteOrder is the byte order of the elements of a file.
 type byteOrder uint8
 
@@ -67,10 +63,10 @@ func parseDescr(s string) (usmarray.DataType, byteOrder, error) {
 	}
 	if rest != "" {
 		if why, ok := refused[rest[0]]; ok {
-			return usmarray.DataType{}, 0, typeError("the elements (%s) %s", printable(s), why)
+			return usmarray.DataType{}, 0, transfer.TypeError("the elements (%s) %s", printable(s), why)
 		}
 	}
-	return usmarray.DataType{}, 0, typeError("the element type %q; bool, integers, float16 to float64, complex64 and complex128 are read", printable(s))
+	return usmarray.DataType{}, 0, transfer.TypeError("the element type %q; bool, integers, float16 to float64, complex64 and complex128 are read", printable(s))
 }
 
 // descrOf returns the little-endian type string of a type.
@@ -78,17 +74,9 @@ func descrOf(dt usmarray.DataType) (string, error) {
 	s, ok := names[dt]
 	switch {
 	case !ok:
-		return "", typeError("NumPy has no %s; convert the array (AsType), or write safetensors", dt)
+		return "", transfer.TypeError("NumPy has no %s; convert the array (AsType), or write safetensors", dt)
 	case strings.HasSuffix(s, "1"):
 		return "|" + s, nil
 	}
 	return "<" + s, nil
-}
-
-// swapWidth returns the width in bytes of the units of an element that have a byte order.
-func swapWidth(dt usmarray.DataType) int {
-	if dt.IsComplex() {
-		return dt.Size() / 2
-	}
-	return dt.Size()
 }

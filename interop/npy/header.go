@@ -96,7 +96,7 @@ func readHeader(src *transfer.Source) (h Header, e transfer.Elements, err error)
 func (h *Header) elements(order byteOrder) transfer.Elements {
 	e := transfer.Elements{At: h.DataOffset, DataType: h.DataType, Shape: h.Shape, Fortran: h.FortranOrder && len(h.Shape) > 1}
 	if order != native {
-		e.Swap = transfer.SwapFor(order == big, swapWidth(h.DataType))
+		e.Swap = transfer.SwapFor(order == big, h.DataType)
 	}
 	return e
 }

@@ -3,6 +3,8 @@ package npy
 import (
 	"math"
 	"strings"
+
+	"github.com/usmbridge/usmbridge/interop/internal/transfer"
 )
 
 // literal has the values in the dictionary of a header.
@@ -132,9 +134,9 @@ func (p *parser) text() (string, error) {
 func (p *parser) descr() (string, error) {
 	switch p.peek() {
 	case '[':
-		return "", typeError("the elements are structured (%s…); read the fields with NumPy and save each as an array of its own", printable(p.s[p.i:]))
+		return "", transfer.TypeError("the elements are structured (%s…); read the fields with NumPy and save each as an array of its own", printable(p.s[p.i:]))
 	case '(':
-		return "", typeError("the elements are arrays (%s…); save them with NumPy as an array with more axes", printable(p.s[p.i:]))
+		return "", transfer.TypeError("the elements are arrays (%s…); save them with NumPy as an array with more axes", printable(p.s[p.i:]))
 	}
 	return p.text()
 }

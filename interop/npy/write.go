@@ -61,7 +61,7 @@ func prepare(a *usmarray.Array) (*transfer.Content, []byte, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	c, err := transfer.NewContent(a, true, transfer.SwapFor(false, swapWidth(a.DataType())))
+	c, err := transfer.NewContent(a, true, transfer.SwapFor(false, a.DataType()))
 	if err != nil {
 		return nil, nil, err
 	}

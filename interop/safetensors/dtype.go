@@ -1,8 +1,6 @@
 package safetensors
 
 import (
-	"fmt"
-
 	"github.com/usmbridge/usmbridge/dlpack"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
@@ -31,15 +29,3 @@ var byName, rankOf = func() (map[string]usmarray.DataType, map[usmarray.DataType
 	}
 	return names, ranks
 }()
-
-func typeError(format string, args ...any) error {
-	return fmt.Errorf("%w: %w", usmarray.ErrType, fmt.Errorf(format, args...))
-}
-
-// swapWidth returns the width in bytes of the units of an element that have a byte order.
-func swapWidth(dt usmarray.DataType) int {
-	if dt.IsComplex() {
-		return dt.Size() / 2
-	}
-	return dt.Size()
-}

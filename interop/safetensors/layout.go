@@ -115,7 +115,7 @@ func (i *Info) check() error {
 // elements returns the position and layout of the elements.
 func (i *Info) elements() (*transfer.Elements, error) {
 	if i.DataType == (usmarray.DataType{}) {
-		return nil, about(i.Name, typeError("arrays do not support the element type %.40q", i.TypeName))
+		return nil, about(i.Name, transfer.TypeError("arrays do not support the element type %.40q", i.TypeName))
 	}
-	return &transfer.Elements{At: i.Offset, DataType: i.DataType, Shape: i.Shape, Swap: transfer.SwapFor(false, swapWidth(i.DataType))}, nil
+	return &transfer.Elements{At: i.Offset, DataType: i.DataType, Shape: i.Shape, Swap: transfer.SwapFor(false, i.DataType)}, nil
 }

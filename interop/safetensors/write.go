@@ -95,12 +95,12 @@ func prepare(tensors map[string]*usmarray.Array, meta map[string]string) ([]byte
 		}
 		rank, ok := rankOf[a.DataType()]
 		if !ok {
-			return nil, nil, about(name, typeError("the format has no type %s; convert the array with AsType", a.DataType()))
+			return nil, nil, about(name, transfer.TypeError("the format has no type %s; convert the array with AsType", a.DataType()))
 		}
 		if bits := a.Size() * a.DataType().BitSize(); bits%8 != 0 {
 			return nil, nil, about(name, fmt.Errorf("%w: %d elements of %s do not fill whole bytes, which the format requires", usmarray.ErrLayout, a.Size(), a.DataType()))
 		}
-		c, err := transfer.NewContent(a, false, transfer.SwapFor(false, swapWidth(a.DataType())))
+		c, err := transfer.NewContent(a, false, transfer.SwapFor(false, a.DataType()))
 		if err != nil {
 			return nil, nil, about(name, err)
 		}

@@ -25,6 +25,11 @@ func (e *Elements) Check() (int64, error) {
 	return e.DataType.ByteSize(int64(l.Size()), false)
 }
 
+// TypeError returns an error for an element type that an array or a format lacks.
+func TypeError(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", usmarray.ErrType, fmt.Errorf(format, args...))
+}
+
 // Rows is the range [Lo, Hi) of the first axis. If All is set, it is the whole array, with any number
 // of axes.
 type Rows struct {

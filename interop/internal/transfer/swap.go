@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"math/bits"
 	"unsafe"
+
+	"github.com/usmbridge/usmbridge/usmarray"
 )
 
 // bigEndian reports whether this machine is big-endian.
@@ -12,8 +14,12 @@ var bigEndian = func() bool {
 	return *(*byte)(unsafe.Pointer(&x)) == 0
 }()
 
-// SwapFor returns Elements.Swap for units of width bytes in a file of the given byte order.
-func SwapFor(fileBigEndian bool, width int) int {
+// SwapFor returns Elements.Swap for elements of a type in a file of the given byte order.
+func SwapFor(fileBigEndian bool, dt usmarray.DataType) int {
+	width := dt.Size()
+	if dt.IsComplex() { // two units
+		width /= 2
+	}
 	if fileBigEndian == bigEndian || width < 2 {
 		return 0
 	}

@@ -155,9 +155,9 @@ func TestSwap(t *testing.T) {
 		swapBytes(b, width)
 		require.Equal(t, want, string(b))
 	}
-	require.Zero(t, SwapFor(!bigEndian, 1))
-	require.Zero(t, SwapFor(bigEndian, 8))
-	require.Equal(t, 8, SwapFor(!bigEndian, 8))
+	require.Zero(t, SwapFor(!bigEndian, usmarray.Int8))
+	require.Zero(t, SwapFor(bigEndian, usmarray.Float64))
+	require.Equal(t, 8, SwapFor(!bigEndian, usmarray.Complex128))
 }
 
 // TestByteOrderOfContent checks that contiguous and strided elements are written in foreign byte order, and that
@@ -168,7 +168,7 @@ func TestByteOrderOfContent(t *testing.T) {
 	turned := testenv.Must(a.Transpose())(t)
 	want := map[*usmarray.Array][]byte{a: {1, 2, 3, 4, 5, 6, 7, 8}, turned: {1, 2, 5, 6, 3, 4, 7, 8}}
 	for x, b := range want {
-		c := testenv.Must(NewContent(x, false, SwapFor(true, 2)))(t)
+		c := testenv.Must(NewContent(x, false, SwapFor(true, usmarray.Int16)))(t)
 		if bigEndian {
 			t.Skip("the requested byte order is the native one")
 		}

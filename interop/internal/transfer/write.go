@@ -70,11 +70,9 @@ func (c *Content) cut() error {
 	}
 	d := shape[c.axis]
 	if c.step = min(max(c.step, 1), d); bits%8 != 0 && c.step < d {
-		if c.step = c.step / 8 * 8; c.step == 0 || c.axis > 0 && int64(d)*c.inner*bits%8 != 0 {
-			return fmt.Errorf("%w: packed %s elements of shape %v with strides %v cannot be divided into pieces of whole bytes; write a Copy, which is in C order",
-				usmarray.ErrLayout, c.a.DataType(), shape, c.a.Strides())
-		}
-	} else if bits%8 != 0 && c.axis > 0 && int64(d)*c.inner*bits%8 != 0 {
+		c.step = c.step / 8 * 8
+	}
+	if c.step == 0 || bits%8 != 0 && c.axis > 0 && int64(d)*c.inner*bits%8 != 0 {
 		return fmt.Errorf("%w: packed %s elements of shape %v with strides %v cannot be divided into pieces of whole bytes; write a Copy, which is in C order",
 			usmarray.ErrLayout, c.a.DataType(), shape, c.a.Strides())
 	}
