@@ -89,19 +89,6 @@ results.sort()
 	r.Release()
 }
 
-func testCapsules(t *testing.T, py *python.Interpreter) {
-	word := new(int64)
-	c := ok[*python.Object](t)(py.Capsule(unsafe.Pointer(word), "usmbridge.test"))
-	require.Equal(t, unsafe.Pointer(word), ok[unsafe.Pointer](t)(c.CapsulePointer("usmbridge.test")))
-	require.ErrorIs(t, testenv.ErrorOf(c.CapsulePointer("other")), python.ValueError)
-	require.Equal(t, "PyCapsule", ok[string](t)(c.Type()))
-	c.Release()
-	require.ErrorIs(t, testenv.ErrorOf(py.Capsule(nil, "usmbridge.test")), python.ValueError)
-	n := ok[*python.Object](t)(py.New(1))
-	require.ErrorIs(t, testenv.ErrorOf(n.CapsulePointer("x")), python.ValueError)
-	n.Release()
-}
-
 func testBuiltinModule(t *testing.T, py *python.Interpreter) {
 	out := testenv.Must(py.Run(`
 import usmb_testmod, gc, weakref

@@ -219,7 +219,6 @@ func testMisuse(t *testing.T, py *python.Interpreter, released *python.Object) {
 			"Text": func() { _, _ = o.Text() }, "Int": func() { _, _ = o.Int() }, "Float": func() { _, _ = o.Float() },
 			"Bytes": func() { _, _ = o.Bytes() }, "Value": func() { _, _ = o.Value() }, "IsNone": func() { o.IsNone() },
 			"Retain": func() { _, _ = o.Retain() }, "Pointer": func() { o.Pointer() },
-			"CapsulePointer": func() { _, _ = o.CapsulePointer("x") },
 		} {
 			misused := &python.UseError{}
 			func() {
@@ -247,7 +246,6 @@ func testNilInterpreter(t *testing.T) {
 	require.ErrorIs(t, testenv.ErrorOf(py.Eval("1", nil)), python.ErrNotStarted)
 	require.ErrorIs(t, testenv.ErrorOf(py.Run("x = 1", nil)), python.ErrNotStarted)
 	require.ErrorIs(t, testenv.ErrorOf(py.Module("m", "")), python.ErrNotStarted)
-	require.ErrorIs(t, testenv.ErrorOf(py.Capsule(unsafe.Pointer(t), "t")), python.ErrNotStarted)
 	require.ErrorIs(t, testenv.ErrorOf(py.Func("f", "", func(python.Args) (any, error) { return nil, nil })), python.ErrNotStarted)
 	require.ErrorIs(t, py.Flush(), python.ErrNotStarted)
 	require.ErrorIs(t, py.Close(), python.ErrNotStarted)

@@ -103,7 +103,7 @@ func TestInChild(t *testing.T) {
 	require.NoError(t, python.RegisterModule(testmod.Name, testmod.Init()), "the same registration again is a conflict")
 
 	env := testenv.Must(python.Inspect(exe))(t)
-	py := testenv.Must(python.Start(python.WithEnvironment(env), python.WithArgs("prog", "x")))(t)
+	py := testenv.Must(python.Start(python.WithEnvironment(env)))(t)
 	for _, c := range []struct {
 		name string
 		f    func(*testing.T, *python.Interpreter)
@@ -114,7 +114,7 @@ func TestInChild(t *testing.T) {
 		{"Calls", testCalls}, {"Iteration", testIteration}, {"Run", testRun}, {"Module", testModule},
 		{"Exceptions", testExceptions}, {"ErrorsKeepNothing", testErrorsKeepNothing}, {"HandledExceptionsStay", testHandledExceptionsStay}, {"GoErrors", testGoErrors}, {"Panics", testPanics},
 		{"Callbacks", testCallbacks}, {"References", testReferences}, {"Forgotten", testForgotten},
-		{"FuncFreed", testFuncFreed}, {"ThreadState", testThreadState}, {"Capsules", testCapsules}, {"BuiltinModule", testBuiltinModule},
+		{"FuncFreed", testFuncFreed}, {"ThreadState", testThreadState}, {"BuiltinModule", testBuiltinModule},
 		{"ForeignThread", testForeignThread}, {"GIL", testGIL}, {"WithoutGIL", testWithoutGIL},
 		{"FailedAs", testFailedAs}, {"TypedFuncs", testTypedFuncs}, {"GenericNames", testGenericNames},
 		{"CallContext", testCallContext}, {"CallContextInC", testCallContextInC},
@@ -157,7 +157,7 @@ func testStart(t *testing.T, py *python.Interpreter) {
 	again := testenv.Must(python.Start())(t)
 	require.Same(t, py, again)
 	env := py.Environment()
-	again = testenv.Must(python.Start(python.WithEnvironment(&env), python.WithArgs("prog", "y")))(t)
+	again = testenv.Must(python.Start(python.WithEnvironment(&env)))(t)
 	require.Same(t, py, again)
 	env.Prefix = "/elsewhere"
 	_, err := python.Start(python.WithEnvironment(&env))
@@ -187,7 +187,7 @@ r["purelib"] = sysconfig.get_path("purelib")
 	require.Equal(t, env.SitePackages, r["purelib"])
 	require.Contains(t, r["path"], env.SitePackages)
 	require.NotContains(t, r["path"], "", "Python searches the working directory")
-	require.Equal(t, []any{"prog", "y"}, r["argv"])
+	require.Equal(t, []any{""}, r["argv"])
 	require.Equal(t, python.Tuple{int64(env.Version.Major), int64(env.Version.Minor), int64(env.Version.Micro)}, r["version"])
 	require.Equal(t, "utf-8", r["fs"])
 	require.Nil(t, r["sigint"], "Python installed a signal handler")
@@ -307,33 +307,6 @@ func TestStartErrors(t *testing.T) {
 		require.ErrorIs(t, err, c.reason)
 		require.ErrorContains(t, err, c.says)
 	}
-}
-
-// TestStartAgain runs TestStartAgainInChild in a new process.
-func TestStartAgain(t *testing.T) {
-	if os.Getenv(embedEnv) != "" {
-		t.Skip("this process is a child for embedding")
-	}
-	env, err := python.Find()
-	if err != nil {
-		testenv.Missing(t, err.Error(), testenv.Python)
-	}
-	runChild(t, env.Executable, "^TestStartAgainInChild$")
-}
-
-// TestStartAgainInChild checks a second Start after the first started Python but failed to
-// set its arguments. The interpreter does not count as adopted.
-func TestStartAgainInChild(t *testing.T) {
-	exe := os.Getenv(embedEnv)
-	if exe == "" {
-		t.Skip("run by TestStartAgain in a new process")
-	}
-	env := testenv.Must(python.Inspect(exe))(t)
-	require.Error(t, testenv.ErrorOf(python.Start(python.WithEnvironment(env), python.WithArgs("\xff"))))
-	py := testenv.Must(python.Start(python.WithEnvironment(env), python.WithArgs("prog")))(t)
-	require.False(t, py.Adopted())
-	require.NoError(t, py.Close())
-	require.ErrorIs(t, py.Flush(), python.ErrGone)
 }
 
 // TestAdopt imports an extension module written in Go into each Python.

@@ -4,10 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"runtime"
 	"slices"
-	"sync"
-	"unsafe"
 )
 
 // Vars are the global variables of Python code, by name. Values are converted as by
@@ -262,42 +259,4 @@ func execute(filename, code string, globals *Object) error {
 	}
 	r.Release()
 	return nil
-}
-
-// capsuleNames holds the C strings of staticName.
-var capsuleNames struct {
-	sync.Mutex
-	byName map[string]ptr
-}
-
-// staticName returns a C string that is never freed, the same for equal names.
-func staticName(name string) ptr {
-	capsuleNames.Lock()
-	defer capsuleNames.Unlock()
-	if p, ok := capsuleNames.byName[name]; ok {
-		return p
-	}
-	if capsuleNames.byName == nil {
-		capsuleNames.byName = map[string]ptr{}
-	}
-	p := cstring(name)
-	capsuleNames.byName[name] = p
-	return p
-}
-
-// Capsule returns a PyCapsule of a C pointer, which must not be nil. The capsule has no
-// destructor. Names are never freed, so use a fixed set of names.
-func (py *Interpreter) Capsule(p unsafe.Pointer, name string) (*Object, error) {
-	if err := py.check(); err != nil {
-		return nil, err
-	}
-	return opCapsule(p, staticName(name)).object()
-}
-
-// CapsulePointer returns the pointer of a capsule with that name. The error is a
-// ValueError if o is not a capsule or has another name.
-func (o *Object) CapsulePointer(name string) (unsafe.Pointer, error) {
-	defer runtime.KeepAlive(o)
-	r := opCapsulePointer(o.ptr("CapsulePointer"), name)
-	return r.val, r.err()
 }

@@ -20,11 +20,7 @@ type Interpreter struct {
 	adopted bool
 }
 
-type options struct {
-	env     *Environment
-	args    []string
-	hasArgs bool
-}
+type options struct{ env *Environment }
 
 // Option is an option of Start.
 type Option func(*options)
@@ -32,11 +28,6 @@ type Option func(*options)
 // WithEnvironment selects the Python of an Environment that Find or Inspect returned.
 func WithEnvironment(env *Environment) Option {
 	return func(o *options) { o.env = env }
-}
-
-// WithArgs sets sys.argv. The default is [""].
-func WithArgs(argv ...string) Option {
-	return func(o *options) { o.args, o.hasArgs = argv, true }
 }
 
 var (
@@ -50,9 +41,9 @@ var (
 // default, Start uses the Python that Find returns.
 //
 // Python starts as `python3` of that environment does, with its packages and the
-// PYTHON* environment variables. There are two differences: Python installs no signal
-// handlers, so Ctrl-C ends the program and raises no KeyboardInterrupt, and Python is
-// never finalized. Python buffers standard output; Flush and Close write it.
+// PYTHON* environment variables. There are three differences: Python installs no signal
+// handlers, so Ctrl-C ends the program and raises no KeyboardInterrupt; Python is
+// never finalized; and sys.argv is [""]. Python buffers standard output; Flush and Close write it.
 //
 // Before 3.14, a Python that cannot find its standard library ends the process in
 // Py_InitializeEx. Find runs the interpreter with the same environment variables
@@ -74,17 +65,11 @@ func Start(opts ...Option) (*Interpreter, error) {
 	if err != nil {
 		return nil, err
 	}
-	current = py // Python runs, even if setting the arguments fails.
-	if o.hasArgs {
-		if err := py.setArgs(o.args); err != nil {
-			return nil, err
-		}
-	}
+	current = py
 	return py, nil
 }
 
-// agrees applies the options of a further Start to the running interpreter. It returns
-// ErrConflict if they request another Python.
+// agrees returns ErrConflict if the options of a further Start request another Python.
 func (py *Interpreter) agrees(o *options) error {
 	if opGone() {
 		return fmt.Errorf("python: %w", ErrGone)
@@ -93,19 +78,7 @@ func (py *Interpreter) agrees(o *options) error {
 		return &OpError{Op: "Start", Path: o.env.Prefix, Kind: ErrConflict,
 			Err: fmt.Errorf("the running Python is that of %s", py.env.Prefix), Hint: "use one process for each Python"}
 	}
-	if o.hasArgs {
-		return py.setArgs(o.args)
-	}
 	return nil
-}
-
-func (py *Interpreter) setArgs(args []string) error {
-	argv, err := convert(args)
-	if err != nil {
-		return err
-	}
-	defer opDecref(argv)
-	return opSysSet("argv", argv).err()
 }
 
 // Current returns the interpreter that Start started or adopted, or nil before Start.

@@ -192,10 +192,6 @@ func opImport(name string) ret {
 	return withCString(name, func(c *C.char) C.usmb_pyret { return C.usmb_pyop_import(c) })
 }
 
-func opSysSet(name string, v ptr) ret {
-	return withCString(name, func(c *C.char) C.usmb_pyret { return C.usmb_pyop_sys_set(c, v) })
-}
-
 func opRun(code, filename string, start int, globals ptr) ret {
 	f := C.CString(filename)
 	defer C.free(unsafe.Pointer(f))
@@ -203,18 +199,6 @@ func opRun(code, filename string, start int, globals ptr) ret {
 		return C.usmb_pyop_run(c, C.size_t(len(code)), f, C.int(start), globals)
 	})
 }
-
-// opCapsule returns a new capsule. name must never be freed.
-func opCapsule(p ptr, name ptr) ret {
-	return toRet(C.usmb_pyop_capsule(p, (*C.char)(name)))
-}
-
-func opCapsulePointer(o ptr, name string) ret {
-	return withCString(name, func(c *C.char) C.usmb_pyret { return C.usmb_pyop_capsule_pointer(o, c) })
-}
-
-// cstring returns a C string that is never freed.
-func cstring(s string) ptr { return ptr(C.CString(s)) }
 
 func opNewError(class, msg string, handle uintptr, cause ptr) ret {
 	p, n := chars(msg)

@@ -57,16 +57,12 @@ func opFromHex(string) ret                         { return none }
 func opFromNames([]ptr) ret                        { return none }
 func opFromWords([]uint64) ret                     { return none }
 func opErrorHandle(ptr) ret                        { return none }
-func opSysSet(string, ptr) ret                     { return none }
 func opCall(ptr, []ptr, int, ptr) ret              { return none }
 func opMethod(string, []ptr, int, ptr) ret         { return none }
 func opText(ptr, int) (string, ret)                { return "", none }
 func opErrorPart(ptr, int) string                  { return "" }
 func opImport(string) ret                          { return none }
 func opRun(string, string, int, ptr) ret           { return none }
-func opCapsule(_, _ ptr) ret                       { return none }
-func opCapsulePointer(ptr, string) ret             { return none }
-func cstring(string) ptr                           { return nil }
 func opNewError(string, string, uintptr, ptr) ret  { return none }
 func opFunction(uintptr, string, string) ret       { return none }
 func addModule(string, ptr) error                  { return errUnsupported }

@@ -75,7 +75,6 @@
 	X(PyObject *, Py_CompileString, (const char *, const char *, int)) \
 	X(PyObject *, PyEval_EvalCode, (PyObject *, PyObject *, PyObject *)) \
 	X(PyObject *, PyEval_GetBuiltins, (void)) \
-	X(int, PySys_SetObject, (const char *, PyObject *)) \
 	/* numbers */ \
 	X(PyObject *, PyLong_FromLong, (long)) \
 	X(PyObject *, PyLong_FromLongLong, (long long)) \

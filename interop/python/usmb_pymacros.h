@@ -66,7 +66,6 @@
 #define Py_CompileString usmb_py.Py_CompileString
 #define PyEval_EvalCode usmb_py.PyEval_EvalCode
 #define PyEval_GetBuiltins usmb_py.PyEval_GetBuiltins
-#define PySys_SetObject usmb_py.PySys_SetObject
 #define PyLong_FromLong usmb_py.PyLong_FromLong
 #define PyLong_FromLongLong usmb_py.PyLong_FromLongLong
 #define PyLong_FromUnsignedLongLong usmb_py.PyLong_FromUnsignedLongLong

@@ -1,6 +1,6 @@
 //go:build linux && cgo
 
-/* Operations on objects: attributes, items, calls, code, capsules. */
+/* Operations on objects: attributes, items, calls, code. */
 #include <string.h>
 
 #include "usmb_pyobject.h"
@@ -101,12 +101,6 @@ usmb_pyret usmb_pyop_import(const char *name)
 	return usmb_py_end(r, st, r.val != NULL);
 }
 
-usmb_pyret usmb_pyop_sys_set(const char *name, void *v)
-{
-	USMB_PY_BEGIN(r);
-	return usmb_py_end(r, st, PySys_SetObject(name, v) == 0);
-}
-
 usmb_pyret usmb_pyop_builtins(void)
 {
 	USMB_PY_BEGIN(r);
@@ -126,19 +120,5 @@ usmb_pyret usmb_pyop_run(const char *code, size_t n, const char *filename, int s
 	PyObject *c = Py_CompileString(code, filename, start);
 	if (c) r.val = PyEval_EvalCode(c, globals, globals);
 	Py_XDECREF(c);
-	return usmb_py_end(r, st, r.val != NULL);
-}
-
-usmb_pyret usmb_pyop_capsule(void *p, const char *name)
-{
-	USMB_PY_BEGIN(r);
-	r.val = PyCapsule_New(p, name, NULL);
-	return usmb_py_end(r, st, r.val != NULL);
-}
-
-usmb_pyret usmb_pyop_capsule_pointer(void *o, const char *name)
-{
-	USMB_PY_BEGIN(r);
-	r.val = PyCapsule_GetPointer(o, name);
 	return usmb_py_end(r, st, r.val != NULL);
 }

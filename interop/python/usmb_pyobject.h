@@ -1,6 +1,5 @@
 /*
- * usmb_pyobject.h: operations on objects: attributes, items, calls, code,
- * capsules.
+ * usmb_pyobject.h: operations on objects: attributes, items, calls and code.
  */
 #ifndef USMB_PYOBJECT_H
 #define USMB_PYOBJECT_H
@@ -26,9 +25,5 @@ usmb_pyret usmb_pyop_import(const char *name);
 usmb_pyret usmb_pyop_builtins(void);
 /* code: n bytes and a NUL. A NUL among the n bytes is a ValueError. */
 usmb_pyret usmb_pyop_run(const char *code, size_t n, const char *filename, int start, void *globals);
-usmb_pyret usmb_pyop_sys_set(const char *name, void *v); /* sets an attribute of sys */
-
-usmb_pyret usmb_pyop_capsule(void *p, const char *name); /* name must never be freed */
-usmb_pyret usmb_pyop_capsule_pointer(void *o, const char *name);
 
 #endif /* USMB_PYOBJECT_H */
