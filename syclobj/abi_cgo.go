@@ -11,85 +11,45 @@ package syclobj
 #include "usmb_sycl.h"
 #include "place.h"
 
-// Return results by value, so that no address of a Go variable is passed to C.
+// Defines go_name, which calls a function with the address of a pointer p and returns p and the code by value, so
+// that no address of a Go variable is passed to C.
 typedef struct { void *p; int err; } usmb_ptr;
-
-static usmb_ptr go_place_for(uintptr_t ctx, uintptr_t queue, uintptr_t lo, uintptr_t hi) {
-	usmb_place *p = NULL;
-	int err = usmb_sycl_place_for((void *)ctx, (void *)queue, (void *)lo, (void *)hi, &p);
-	return (usmb_ptr){p, err};
-}
-static usmb_ptr go_place_in(uintptr_t ctx, uintptr_t queue, uintptr_t lo, uintptr_t hi) {
-	usmb_place *p = NULL;
-	int err = usmb_sycl_place_in((void *)ctx, (void *)queue, (void *)lo, (void *)hi, &p);
-	return (usmb_ptr){p, err};
-}
-static usmb_ptr go_dlpack_import(int32_t id, uintptr_t lo, uintptr_t hi) {
-	usmb_place *p = NULL;
-	int err = usmb_sycl_dlpack_import(id, (void *)lo, (void *)hi, &p);
-	return (usmb_ptr){p, err};
-}
-static usmb_ptr go_place_new(void *queue, int32_t kind) {
-	usmb_place *p = NULL;
-	int err = usmb_sycl_place_new(queue, kind, &p);
-	return (usmb_ptr){p, err};
-}
-static usmb_ptr go_alloc(void *queue, uint32_t kinds, int32_t kind, size_t size, size_t align) {
-	usmb_ptr r = {NULL, 0};
-	r.err = usmb_sycl_alloc(queue, kinds, kind, size, align, &r.p);
-	return r;
-}
-static usmb_ptr go_barrier(void *queue, void **deps, size_t n) {
-	usmb_ptr r = {NULL, 0};
-	r.err = usmb_sycl_barrier(queue, deps, n, &r.p);
-	return r;
-}
-static usmb_ptr go_memcpy(void *queue, void *dst, void *src, size_t size, void **deps, size_t n) {
-	usmb_ptr r = {NULL, 0};
-	r.err = usmb_sycl_memcpy(queue, dst, src, size, deps, n, &r.p);
-	return r;
-}
-static usmb_ptr go_memset(void *queue, void *dst, uint8_t value, size_t size, void **deps, size_t n) {
-	usmb_ptr r = {NULL, 0};
-	r.err = usmb_sycl_memset(queue, dst, value, size, deps, n, &r.p);
-	return r;
-}
-static usmb_ptr go_fill(void *queue, void *dst, uint64_t low, uint64_t high, size_t width, size_t count, void **deps, size_t n) {
-	uint64_t pattern[2] = {low, high};
-	usmb_ptr r = {NULL, 0};
-	r.err = usmb_sycl_fill(queue, dst, pattern, width, count, deps, n, &r.p);
-	return r;
-}
-static usmb_ptr go_prefetch(void *queue, void *ptr, size_t size, void **deps, size_t n) {
-	usmb_ptr r = {NULL, 0};
-	r.err = usmb_sycl_prefetch(queue, ptr, size, deps, n, &r.p);
-	return r;
-}
-static usmb_ptr go_queue_new(void *ctx, void *device, int in_order, int profiling) {
-	usmb_ptr r = {NULL, 0};
-	r.err = usmb_sycl_queue_new(ctx, device, in_order, profiling, &r.p);
-	return r;
-}
-static usmb_ptr go_context_new(void **devices, size_t n) {
-	usmb_ptr r = {NULL, 0};
-	r.err = usmb_context_new(devices, n, &r.p);
-	return r;
-}
-static usmb_ptr go_context_devices(void *ctx) {
-	usmb_ptr r = {NULL, 0};
-	r.err = usmb_context_devices(ctx, &r.p);
-	return r;
-}
-static usmb_ptr go_device_split(void *device, size_t *counts, size_t n, int domain) {
-	usmb_ptr r = {NULL, 0};
-	r.err = usmb_device_split(device, counts, n, domain, &r.p);
-	return r;
-}
-static usmb_ptr go_device_select(const char *filter) {
-	usmb_ptr r = {NULL, 0};
-	r.err = usmb_device_select(filter, &r.p);
-	return r;
-}
+#define BY_VALUE(name, type, parameters, call) \
+	static usmb_ptr go_##name parameters { \
+		type *p = NULL; \
+		int err = call; \
+		return (usmb_ptr){p, err}; \
+	}
+BY_VALUE(place_for, usmb_place, (uintptr_t ctx, uintptr_t queue, uintptr_t lo, uintptr_t hi),
+	usmb_sycl_place_for((void *)ctx, (void *)queue, (void *)lo, (void *)hi, &p))
+BY_VALUE(place_in, usmb_place, (uintptr_t ctx, uintptr_t queue, uintptr_t lo, uintptr_t hi),
+	usmb_sycl_place_in((void *)ctx, (void *)queue, (void *)lo, (void *)hi, &p))
+BY_VALUE(dlpack_import, usmb_place, (int32_t id, uintptr_t lo, uintptr_t hi),
+	usmb_sycl_dlpack_import(id, (void *)lo, (void *)hi, &p))
+BY_VALUE(place_new, usmb_place, (void *queue, int32_t kind),
+	usmb_sycl_place_new(queue, kind, &p))
+BY_VALUE(alloc, void, (void *queue, uint32_t kinds, int32_t kind, size_t size, size_t align),
+	usmb_sycl_alloc(queue, kinds, kind, size, align, &p))
+BY_VALUE(barrier, void, (void *queue, void **deps, size_t n),
+	usmb_sycl_barrier(queue, deps, n, &p))
+BY_VALUE(memcpy, void, (void *queue, void *dst, void *src, size_t size, void **deps, size_t n),
+	usmb_sycl_memcpy(queue, dst, src, size, deps, n, &p))
+BY_VALUE(memset, void, (void *queue, void *dst, uint8_t value, size_t size, void **deps, size_t n),
+	usmb_sycl_memset(queue, dst, value, size, deps, n, &p))
+BY_VALUE(fill, void, (void *queue, void *dst, uint64_t low, uint64_t high, size_t width, size_t count, void **deps, size_t n),
+	usmb_sycl_fill(queue, dst, (uint64_t[2]){low, high}, width, count, deps, n, &p))
+BY_VALUE(prefetch, void, (void *queue, void *ptr, size_t size, void **deps, size_t n),
+	usmb_sycl_prefetch(queue, ptr, size, deps, n, &p))
+BY_VALUE(queue_new, void, (void *ctx, void *device, int in_order, int profiling),
+	usmb_sycl_queue_new(ctx, device, in_order, profiling, &p))
+BY_VALUE(context_new, void, (void **devices, size_t n),
+	usmb_context_new(devices, n, &p))
+BY_VALUE(context_devices, void, (void *ctx),
+	usmb_context_devices(ctx, &p))
+BY_VALUE(device_split, void, (void *device, size_t *counts, size_t n, int domain),
+	usmb_device_split(device, counts, n, domain, &p))
+BY_VALUE(device_select, void, (const char *filter),
+	usmb_device_select(filter, &p))
 
 #cgo noescape go_barrier
 #cgo noescape go_memcpy
