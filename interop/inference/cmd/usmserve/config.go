@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/usmbridge/usmbridge/interop/inference/internal/peercred"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/region"
 )
 
@@ -141,8 +140,7 @@ func (c *config) logger(w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, o))
 }
 
-// listen opens an address. A socket file on which no process listens is replaced. Connections of a
-// Unix socket report their client's user.
+// listen opens an address. A socket file on which no process listens is replaced.
 func listen(address string) (net.Listener, error) {
 	path, ok := strings.CutPrefix(address, unixPrefix)
 	if !ok {
@@ -157,11 +155,7 @@ func listen(address string) (net.Listener, error) {
 			return nil, err
 		}
 	}
-	l, err := net.Listen("unix", path)
-	if err != nil {
-		return nil, err
-	}
-	return peercred.Listen(l), nil
+	return net.Listen("unix", path)
 }
 
 // shown returns the address of a listener in the form of the flags.

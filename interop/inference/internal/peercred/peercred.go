@@ -60,51 +60,10 @@ func coversAll(uidMap []byte) bool {
 	return sum == allUsers
 }
 
-// Listen returns a listener whose connections report their client, by [Of], if l is a Unix
-// socket. Other listeners are returned as they are.
-func Listen(l net.Listener) net.Listener {
-	if l.Addr().Network() != "unix" {
-		return l
+// Of returns the client of an accepted connection.
+func Of(c net.Conn) (client Client) {
+	if client.Local = c.LocalAddr().Network() == "unix"; client.Local {
+		client.UID, client.Known = user(c)
 	}
-	return listener{l}
+	return client
 }
-
-// Of returns the client at the remote address of a connection.
-func Of(remote net.Addr) Client {
-	switch a := remote.(type) {
-	case *address:
-		return a.client
-	case *net.UnixAddr:
-		return Client{Local: true}
-	}
-	return Client{}
-}
-
-type listener struct{ net.Listener }
-
-// Accept implements net.Listener.
-func (l listener) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if u, ok := c.(*net.UnixConn); ok && err == nil {
-		return &conn{UnixConn: u, remote: &address{Addr: u.RemoteAddr(), client: credentials(u)}}, nil
-	}
-	return c, err
-}
-
-type conn struct {
-	*net.UnixConn
-	remote *address
-}
-
-// RemoteAddr implements net.Conn.
-func (c *conn) RemoteAddr() net.Addr { return c.remote }
-
-// address is the remote address of a connection, with its client.
-type address struct {
-	net.Addr
-	client Client
-}
-
-// String returns "@", the address of a socket without a name. A client may bind its socket to any
-// name, also to one that looks like the address of another client.
-func (*address) String() string { return "@" }

@@ -5,17 +5,20 @@ import (
 	"syscall"
 )
 
-// credentials reads the client of an accepted connection. The user is unknown if that fails.
-func credentials(c *net.UnixConn) Client {
-	client := Client{Local: true}
-	raw, err := c.SyscallConn()
+// user reads the user of the client of an accepted connection. known is false if that fails.
+func user(c net.Conn) (uid uint32, known bool) {
+	s, ok := c.(syscall.Conn)
+	if !ok {
+		return 0, false
+	}
+	raw, err := s.SyscallConn()
 	if err != nil {
-		return client
+		return 0, false
 	}
 	_ = raw.Control(func(fd uintptr) {
 		if u, err := syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED); err == nil {
-			client.UID, client.Known = u.Uid, true
+			uid, known = u.Uid, true
 		}
 	})
-	return client
+	return uid, known
 }

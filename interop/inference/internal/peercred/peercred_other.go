@@ -4,4 +4,4 @@ package peercred
 
 import "net"
 
-func credentials(*net.UnixConn) Client { return Client{Local: true} }
+func user(net.Conn) (uid uint32, known bool) { return 0, false }

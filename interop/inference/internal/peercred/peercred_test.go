@@ -20,13 +20,13 @@ import (
 // client.
 func client(t *testing.T, l net.Listener, dial func() (net.Conn, error)) peercred.Client {
 	t.Helper()
-	bounded := admission.Limit(peercred.Listen(l), 4)
+	bounded := admission.Limit(l, 4)
 	defer bounded.Close()
 	c := testenv.Must(dial())(t)
 	defer c.Close()
 	accepted := testenv.Must(bounded.Accept())(t)
 	defer accepted.Close()
-	return peercred.Of(accepted.RemoteAddr())
+	return peercred.Of(accepted)
 }
 
 func TestOwnUser(t *testing.T) {
@@ -51,25 +51,25 @@ func TestAnotherUser(t *testing.T) {
 // look like the address of another client.
 func TestNameOfTheClientIsNotUsed(t *testing.T) {
 	l := testenv.Must(net.Listen("unix", filepath.Join(t.TempDir(), "s")))(t)
-	bounded := peercred.Listen(l)
-	defer bounded.Close()
+	defer l.Close()
 	name := filepath.Join(t.TempDir(), "10.0.0.1:80")
 	c := testenv.Must(net.DialUnix("unix", &net.UnixAddr{Name: name, Net: "unix"}, l.Addr().(*net.UnixAddr)))(t)
 	defer c.Close()
-	accepted := testenv.Must(bounded.Accept())(t)
+	accepted := testenv.Must(l.Accept())(t)
 	defer accepted.Close()
-	require.Equal(t, "@", accepted.RemoteAddr().String())
+	require.Equal(t, peercred.Client{Local: true, Known: true, UID: uint32(os.Geteuid())}, peercred.Of(accepted))
+
+	// Without its descriptor, the user of a connection is not known.
+	unknown := peercred.Of(struct{ net.Conn }{accepted})
+	require.Equal(t, peercred.Client{Local: true}, unknown)
+	require.False(t, unknown.Owns(0))
 }
 
-// TestUnknownUser checks that a network client owns no memory, and neither does a client of a Unix
-// socket whose listener does not read credentials.
+// TestUnknownUser checks that a network client owns no memory.
 func TestUnknownUser(t *testing.T) {
 	l := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	got := client(t, l, func() (net.Conn, error) { return net.Dial("tcp", l.Addr().String()) })
 	require.Zero(t, got)
 	require.False(t, got.Owns(0))
-	plain := peercred.Of(&net.UnixAddr{Name: "@", Net: "unix"})
-	require.True(t, plain.Local)
-	require.False(t, plain.Owns(0))
 	require.False(t, peercred.Client{UID: 12345, Known: true}.Owns(12345))
 }

@@ -22,21 +22,19 @@ func (h *Handler) Server() *http.Server {
 		MaxHeaderBytes:    16 << 10,
 		ErrorLog:          slog.NewLogLogger(h.o.Log.Handler(), slog.LevelDebug),
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return context.WithValue(ctx, connKey{}, c)
+			return context.WithValue(ctx, clientKey{}, peercred.Of(c))
 		},
 		// An asterisk is no path of the protocol's.
 		DisableGeneralOptionsHandler: true,
 	}
 }
 
-// connKey is the key of the net.Conn in the context of the requests of a connection.
-type connKey struct{}
+// clientKey is the key of the client in the context of the requests of a connection.
+type clientKey struct{}
 
 // client returns the client that sent the request. With another server than that of Server, it is a client of a network.
-func (x *exchange) client() (from peercred.Client) {
-	if c, ok := x.r.Context().Value(connKey{}).(net.Conn); ok {
-		from = peercred.Of(c.RemoteAddr())
-	}
+func (x *exchange) client() peercred.Client {
+	from, _ := x.r.Context().Value(clientKey{}).(peercred.Client)
 	return from
 }
 

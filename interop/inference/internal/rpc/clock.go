@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/tap"
 
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/peercred"
 )
 
 // The reasons why the server ends the context of a call.
@@ -48,30 +49,32 @@ func (s *Server) timed(transport context.Context, info *tap.Info) (context.Conte
 // perByte is the time that a peer has to read a byte of a response, in addition to limits.patience.
 const perByte = time.Second >> 20
 
-// linked are credentials without encryption that give calls access to their connection.
+// linked are credentials without encryption that give calls access to their connection and its client.
 type linked struct {
 	credentials.TransportCredentials
 }
 
 // link is the AuthInfo of a call.
-type link struct{ net.Conn }
+type link struct {
+	net.Conn
+	client peercred.Client
+}
 
 // AuthType implements credentials.AuthInfo.
 func (link) AuthType() string { return "insecure" }
 
 // ServerHandshake implements credentials.TransportCredentials.
 func (linked) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	return c, link{c}, nil
+	return c, link{c, peercred.Of(c)}, nil
 }
 
 // Clone implements credentials.TransportCredentials.
 func (l linked) Clone() credentials.TransportCredentials { return l }
 
-// cut closes the connection of a call, with all its other calls.
-func cut(ctx context.Context) {
+// linkOf returns the connection of a call; the zero link for a context that is not of a call.
+func linkOf(ctx context.Context) (l link) {
 	if p, ok := peer.FromContext(ctx); ok {
-		if l, ok := p.AuthInfo.(link); ok {
-			l.Close()
-		}
+		l, _ = p.AuthInfo.(link)
 	}
+	return l
 }

@@ -66,7 +66,8 @@ func (e *exchange) answer(stream bool) error {
 	}
 	if err := e.leases.Wait(e.ctx); err != nil {
 		if errors.Is(context.Cause(e.ctx), errSlow) {
-			cut(e.ctx) // gRPC would keep the response until the peer reads it
+			// gRPC would keep the response until the peer reads it. The other calls of the connection end too.
+			linkOf(e.ctx).Close()
 		}
 		return sent{err}
 	}

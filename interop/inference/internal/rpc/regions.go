@@ -3,18 +3,13 @@ package rpc
 import (
 	"context"
 
-	"google.golang.org/grpc/peer"
-
 	"github.com/usmbridge/usmbridge/interop/inference/internal/peercred"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/rpc/pb"
 )
 
 // client returns the client of a call.
 func client(ctx context.Context) peercred.Client {
-	if p, ok := peer.FromContext(ctx); ok {
-		return peercred.Of(p.Addr)
-	}
-	return peercred.Client{}
+	return linkOf(ctx).client
 }
 
 func (s *Server) regionStatus(ctx context.Context, q *pb.SystemSharedMemoryStatusRequest) (*pb.SystemSharedMemoryStatusResponse, error) {
