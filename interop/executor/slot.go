@@ -9,6 +9,7 @@ import (
 
 	"github.com/usmbridge/usmbridge/interop/internal/calling"
 	"github.com/usmbridge/usmbridge/interop/internal/calls"
+	"github.com/usmbridge/usmbridge/interop/internal/values"
 	"github.com/usmbridge/usmbridge/interop/python"
 )
 
@@ -324,7 +325,7 @@ func (e *Executor) handOver(j *job) {
 	if result := j.result; j.item.Move(calls.Running, calls.Done) {
 		j.ended <- struct{}{}
 	} else {
-		release(result)
+		values.Release(result)
 	}
 }
 

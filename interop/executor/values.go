@@ -3,9 +3,9 @@ package executor
 import (
 	"fmt"
 
+	"github.com/usmbridge/usmbridge/interop/internal/values"
 	"github.com/usmbridge/usmbridge/interop/pymodule"
 	"github.com/usmbridge/usmbridge/interop/python"
-	"github.com/usmbridge/usmbridge/usmarray"
 )
 
 // fromPython converts a result. The caller owns the arrays in it.
@@ -16,7 +16,7 @@ func fromPython(o *python.Object) (any, error) {
 	}
 	out, err := arraysIn(v)
 	if err != nil {
-		release(v)
+		values.Release(v)
 		return nil, fmt.Errorf("result: %w", err)
 	}
 	return out, nil
@@ -71,29 +71,4 @@ func replaceAll(list []any) error {
 		list[i] = a
 	}
 	return nil
-}
-
-// release releases the arrays and objects in a result that is dropped.
-func release(v any) {
-	switch v := v.(type) {
-	case *python.Object:
-		v.Release()
-	case *usmarray.Array:
-		v.Release()
-	case []any:
-		for _, e := range v {
-			release(e)
-		}
-	case python.Tuple:
-		release([]any(v))
-	case map[string]any:
-		for _, e := range v {
-			release(e)
-		}
-	case map[any]any:
-		for k, e := range v {
-			release(k)
-			release(e)
-		}
-	}
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+
+	"github.com/usmbridge/usmbridge/interop/internal/values"
 )
 
 // Args are the arguments of a call from Python. The Objects are borrowed. They are
@@ -187,7 +189,7 @@ func parameters(t reflect.Type, args []*Object) ([]reflect.Value, error) {
 		} else {
 			value, err := decode(v, o)
 			if err != nil {
-				releaseAll(made)
+				values.Release(made)
 				return nil, fmt.Errorf("argument %d: %w", i+1, err)
 			}
 			made = append(made, value)

@@ -3,8 +3,8 @@ package python
 import (
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
+
+	"github.com/usmbridge/usmbridge/interop/internal/values"
 )
 
 // Vars are the global variables of Python code, by name. Values are converted as by
@@ -102,7 +102,7 @@ func (py *Interpreter) exec(filename, code string, in Vars, out []string) (resul
 		result = make(map[string]any, len(out))
 		for _, name := range out {
 			if result[name], err = variable(globals, name); err != nil {
-				releaseAll(slices.Collect(maps.Values(result)))
+				values.Release(result)
 				result = nil
 				return fmt.Errorf("variable %s: %w", name, err)
 			}

@@ -121,35 +121,13 @@ func (n *reader) list(p ptr, length int) ([]any, error) {
 		n.path.AtIndex(i)
 		v, err := n.value(e)
 		if err != nil {
-			releaseAll(list)
+			values.Release(list)
 			return nil, err
 		}
 		list[i] = v
 	}
 	n.path.Leave()
 	return list, nil
-}
-
-// releaseAll releases the Objects among converted values.
-func releaseAll(list []any) {
-	for _, v := range list {
-		switch v := v.(type) {
-		case *Object:
-			v.Release()
-		case []any:
-			releaseAll(v)
-		case Tuple:
-			releaseAll(v)
-		case map[string]any:
-			for _, e := range v {
-				releaseAll([]any{e})
-			}
-		case map[any]any:
-			for k, e := range v {
-				releaseAll([]any{k, e})
-			}
-		}
-	}
 }
 
 func (n *reader) dict(p ptr, length int) (any, error) {
@@ -165,8 +143,8 @@ func (n *reader) dict(p ptr, length int) (any, error) {
 	for i := range length {
 		k, v, err := n.pair(i, refs[2*i], refs[2*i+1])
 		if err != nil {
-			releaseAll(keys)
-			releaseAll(vals)
+			values.Release(keys)
+			values.Release(vals)
 			return nil, err
 		}
 		keys, vals = append(keys, k), append(vals, v)
@@ -182,12 +160,12 @@ func (n *reader) pair(i int, key, val ptr) (k, v any, err error) {
 		return nil, nil, err
 	}
 	if k != nil && !reflect.TypeOf(k).Comparable() {
-		releaseAll([]any{k})
+		values.Release(k)
 		return nil, nil, &ConversionError{From: "a dict", To: "a Go map", Err: fmt.Errorf("a key is a %T", k)}
 	}
 	n.path.AtEntry(k)
 	if v, err = n.value(val); err != nil {
-		releaseAll([]any{k})
+		values.Release(k)
 	}
 	return k, v, err
 }
@@ -278,7 +256,7 @@ func decode(dst reflect.Value, o *Object) (any, error) {
 		return nil, err
 	}
 	if err := fit(dst, v); err != nil {
-		releaseAll([]any{v})
+		values.Release(v)
 		return nil, err
 	}
 	return v, nil

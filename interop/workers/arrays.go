@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"sync/atomic"
 
-	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/interop/share"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/segment"
@@ -201,27 +200,5 @@ func openAll(ctx context.Context, entries []entry, server func(isUSM bool) (*sha
 func releaseAll(arrays []*usmarray.Array) {
 	for _, a := range arrays {
 		a.Release()
-	}
-}
-
-// releaseValue releases the arrays in a result.
-func releaseValue(v any) {
-	switch v := v.(type) {
-	case *usmarray.Array:
-		v.Release()
-	case []any:
-		for _, x := range v {
-			releaseValue(x)
-		}
-	case python.Tuple:
-		releaseValue([]any(v))
-	case map[string]any:
-		for _, x := range v {
-			releaseValue(x)
-		}
-	case map[any]any:
-		for _, x := range v {
-			releaseValue(x)
-		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/usmbridge/usmbridge/interop/executor"
 	"github.com/usmbridge/usmbridge/interop/internal/calls"
+	"github.com/usmbridge/usmbridge/interop/internal/values"
 	"github.com/usmbridge/usmbridge/interop/pymodule"
 	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/interop/share"
@@ -280,7 +281,7 @@ func (c *child) serve(ctx context.Context, id uint64, d *decoder) {
 		if err = e.Encode(result); err == nil {
 			out, err = c.lender.lend(ctx, 0, e.arrays)
 		}
-		releaseValue(result)
+		values.Release(result)
 		if err != nil {
 			err = fmt.Errorf("result: %w", err)
 		}
