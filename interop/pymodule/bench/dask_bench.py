@@ -5,13 +5,11 @@
 The results are medians; all kinds run in turns in one cluster. With --spill it instead runs a job whose
 results exceed the memory of the workers, and reports how many workers Dask restarted."""
 
-import argparse
-import json
-import os
 import statistics
 import sys
 import time
 
+import report
 import usmbridge as ub
 
 ELEMENTS = 1 << 24  # of float32
@@ -76,10 +74,7 @@ def spill(kind, threads, setup):
 
 
 def main():
-    args = argparse.ArgumentParser()
-    args.add_argument("--json")
-    args.add_argument("--rounds", type=int, default=11)
-    args.add_argument("--strict", action="store_true")
+    args = report.options(11)
     args.add_argument("--spill", action="store_true")
     args.add_argument("--threads", type=int, default=1, help="threads of a worker, with --spill")
     args = args.parse_args()
@@ -101,18 +96,13 @@ def main():
             medians = measure(client, args.rounds)
     print(f"distributed {distributed.__version__}: 64 MiB from worker to worker, medians of {args.rounds}")
     print(f"{'what':8} {'time':>9} {'GB/s':>6} {'numpy/ours':>11} {'bound':>6}")
-    results, missed = [], 0
+    results = []
     for kind, bound in CASES:
         t, ratio = medians[kind], medians["numpy"] / medians[kind]
         ok = bound is None or ratio >= bound
-        missed += not ok
         print(f"{kind:8} {t * 1e3:7.1f}ms {4 * ELEMENTS / t / 1e9:6.2f} {ratio:11.2f} {bound or '':>6} {'' if ok else 'MISSED'}")
         results.append(dict(what=kind, seconds=t, ratio=ratio, bound=bound, ok=ok))
-    if args.json:
-        with open(args.json + ".part", "w") as f:
-            json.dump(dict(distributed=distributed.__version__, results=results), f, indent=1)
-        os.replace(args.json + ".part", args.json)
-    return 1 if missed and args.strict else 0
+    return report.finish(args, results, distributed=distributed.__version__)
 
 
 if __name__ == "__main__":

@@ -5,17 +5,15 @@
 Each row times an operation of usmbridge and the peer's in turns and compares the best of all rounds, so that a busy
 machine affects both. With --strict the exit status is 1 if a bound is missed."""
 
-import argparse
 import gc
 import importlib
-import json
-import os
 import pickle
 import platform
 import re
 import sys
 import timeit
 
+import report
 import usmbridge as ub
 
 
@@ -129,30 +127,21 @@ def measure(ours, theirs, rounds):
 
 
 def main():
-    args = argparse.ArgumentParser()
-    args.add_argument("--json")
-    args.add_argument("--rounds", type=int, default=150)
+    args = report.options(150)
     args.add_argument("--only", type=re.compile, default=re.compile(""))
-    args.add_argument("--strict", action="store_true")
     args = args.parse_args()
     versions = {n: getattr(module(n), "__version__", "?") for n in ("numpy", "tvm_ffi", "dpctl", "dpnp") if module(n)}
     print(f"Python {platform.python_version()}, usmbridge {ub.__version__},", ", ".join(f"{k} {v}" for k, v in versions.items()))
     print(f"{'operation':42} {'ours':>9} {'peer':>9} {'ratio':>7} {'bound':>7}")
-    results, missed = [], 0
+    results = []
     for name, ours, peer, theirs, bound in rows():
         if not args.only.search(name):
             continue
         a, b = measure(ours, theirs, args.rounds)
         ok = a / b <= bound
-        missed += not ok
         print(f"{name:42} {a * 1e9:7.0f}ns {b * 1e9:7.0f}ns {a / b:7.3f} {bound:7.3f} {'' if ok else 'MISSED '}({peer})", flush=True)
         results.append(dict(operation=name, peer=peer, ours_ns=a * 1e9, peer_ns=b * 1e9, ratio=a / b, bound=bound, ok=ok))
-    if args.json:
-        temporary = args.json + ".part"
-        with open(temporary, "w") as f:
-            json.dump(dict(python=platform.python_version(), peers=versions, results=results), f, indent=1)
-        os.replace(temporary, args.json)
-    return 1 if missed and args.strict else 0
+    return report.finish(args, results, python=platform.python_version(), peers=versions)
 
 
 if __name__ == "__main__":

@@ -6,8 +6,6 @@ New processes of this interpreter import one or the other in turns. Each reports
 growth of resident memory a while later. The best time and the median memory of each are compared. The empty module is
 compiled here, with $CC or cc."""
 
-import argparse
-import json
 import os
 import pathlib
 import platform
@@ -17,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 
+import report
 import usmbridge as ub
 
 MILLISECONDS, MEBIBYTES = 10, 5  # the bounds: difference from the empty module
@@ -72,28 +71,19 @@ def measure(rounds, folder):
 
 
 def main():
-    args = argparse.ArgumentParser()
-    args.add_argument("--json")
-    args.add_argument("--rounds", type=int, default=25)
-    args.add_argument("--strict", action="store_true")
-    args = args.parse_args()
+    args = report.options(25).parse_args()
     with tempfile.TemporaryDirectory() as folder:
         built(pathlib.Path(folder))
         times, memory = measure(args.rounds, pathlib.Path(folder))
     print(f"Python {platform.python_version()}, usmbridge {ub.__version__} {'built in' if ub.__spec__.origin == 'built-in' else 'installed'}")
     print(f"{'import':42} {'usmbridge':>10} {'empty':>10} {'more':>10} {'bound':>7}")
-    results, missed = [], 0
+    results = []
     for name, unit, found, scale, bound in (("time of the import", "ms", times, 1e3, MILLISECONDS), ("memory at rest", "MiB", memory, 1 / 1024, MEBIBYTES)):
         ours, empty = found["usmbridge"] * scale, found["usmbridge_bench_empty"] * scale
         ok = ours - empty <= bound
-        missed += not ok
         print(f"{name:42} {ours:6.2f} {unit:3} {empty:6.2f} {unit:3} {ours - empty:6.2f} {unit:3} {bound:7} {'ok' if ok else 'MISSED'}", flush=True)
         results.append(dict(operation=name, unit=unit, ours=ours, empty=empty, bound=bound, ok=ok))
-    if args.json:
-        with open(args.json + ".part", "w") as f:
-            json.dump(dict(python=platform.python_version(), results=results), f, indent=1)
-        os.replace(args.json + ".part", args.json)
-    return 1 if missed and args.strict else 0
+    return report.finish(args, results, python=platform.python_version())
 
 
 if __name__ == "__main__":

@@ -2,15 +2,13 @@
 
     bin/usmpython interop/pymodule/bench/numba_bench.py [--json FILE] [--rounds N] [--strict]"""
 
-import argparse
-import json
-import os
 import sys
 import timeit
 
 import numba
 import numpy as np
 
+import report
 import usmbridge as ub
 
 
@@ -42,29 +40,20 @@ def measure(calls, rounds):
 
 
 def main():
-    args = argparse.ArgumentParser()
-    args.add_argument("--json")
-    args.add_argument("--rounds", type=int, default=60)
-    args.add_argument("--strict", action="store_true")
-    args = args.parse_args()
+    args = report.options(60).parse_args()
     kinds = ["host"] + (["shared"] if any(d.filter_string != "host" for d in ub.devices()) else [])
     print(f"numba {numba.__version__}, numpy {np.__version__}")
     print(f"{'call':32} {'ours':>10} {'ndarray':>10} {'asarray':>10} {'ratio':>7} {'bound':>7}")
-    results, missed = [], 0
+    results = []
     for kind in kinds:
         for name, f, size, bound, ns in (("empty body", empty, 4, 3.5, 1000), ("sum of 10^6 float64", total, 10**6, 1.02, None)):
             a = ub.zeros(size, "float64", **(dict(device="host") if kind == "host" else dict(usm_type=kind)))
             n = np.asarray(a)
             ours, theirs, through = measure([(f, a, False), (f, n, False), (f, a, True)], args.rounds)
             ok = ours / theirs <= bound and (ns is None or ours * 1e9 <= ns)
-            missed += not ok
             print(f"{name + ', ' + kind:32} {ours * 1e9:8.0f}ns {theirs * 1e9:8.0f}ns {through * 1e9:8.0f}ns {ours / theirs:7.3f} {bound:7.2f} {'' if ok else 'MISSED'}", flush=True)
             results.append(dict(call=name, memory=kind, ours_ns=ours * 1e9, ndarray_ns=theirs * 1e9, through_asarray_ns=through * 1e9, bound=bound, ok=ok))
-    if args.json:
-        with open(args.json + ".part", "w") as f:
-            json.dump(dict(numba=numba.__version__, results=results), f, indent=1)
-        os.replace(args.json + ".part", args.json)
-    return 1 if missed and args.strict else 0
+    return report.finish(args, results, numba=numba.__version__)
 
 
 if __name__ == "__main__":

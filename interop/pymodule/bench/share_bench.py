@@ -8,10 +8,7 @@ first and the last byte of an array by handle, of a block of multiprocessing.sha
 array and closed) and of a pickled NumPy array. Further rows use new memory for each message and include making, filling
 and releasing it."""
 
-import argparse
-import json
 import multiprocessing
-import os
 import platform
 import statistics
 import sys
@@ -20,6 +17,7 @@ from multiprocessing import shared_memory
 
 import numpy as np
 
+import report
 import usmbridge as ub
 
 BOUND = 1.5  # times that of a small tuple
@@ -94,11 +92,7 @@ def timed(f, *args):
 
 
 def main():
-    args = argparse.ArgumentParser()
-    args.add_argument("--json")
-    args.add_argument("--rounds", type=int, default=300)
-    args.add_argument("--strict", action="store_true")
-    args = args.parse_args()
+    args = report.options(300).parse_args()
     context = multiprocessing.get_context("spawn")
     inbox, outbox = context.Queue(), context.Queue()
     p = context.Process(target=answer, args=(inbox, outbox), daemon=True)
@@ -110,13 +104,11 @@ def main():
 
     print(f"Python {platform.python_version()}, usmbridge {ub.__version__}; another process by a Queue, and back")
     print(f"{'':30} {'ours':>10} {'other':>10} {'ratio':>7} {'bound':>7}")
-    results, missed = [], 0
+    results = []
 
     def row(name, ours, other, bound):
-        nonlocal missed
         ratio = ours / other
         ok = ratio <= bound
-        missed += not ok
         results.append(dict(name=name, ours=ours, other=other, ratio=ratio, bound=bound, ok=ok))
         print(f"{name:30} {ours * 1e6:7.0f} us {other * 1e6:7.0f} us {ratio:7.2f} {bound:7.2f} {'ok' if ok else 'MISSED'}", flush=True)
 
@@ -145,11 +137,7 @@ def main():
         ways.close()
     inbox.put(None)
     p.join()
-    if args.json:
-        with open(args.json + ".part", "w") as f:
-            json.dump(dict(python=platform.python_version(), results=results), f, indent=1)
-        os.replace(args.json + ".part", args.json)
-    return 1 if missed and args.strict else 0
+    return report.finish(args, results, python=platform.python_version())
 
 
 if __name__ == "__main__":
