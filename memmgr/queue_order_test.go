@@ -103,6 +103,37 @@ func TestFakeUseOnAnotherQueueComesAfterPendingWork(t *testing.T) {
 	require.Zero(t, fake.Used(0))
 }
 
+// Work of another library on an out-of-order queue precedes work of the consumer on the same queue.
+func TestFakeExportOnAnOutOfOrderQueueComesAfterItsWork(t *testing.T) {
+	fake, rt := onFake(t, sycltest.OneCPU)
+	if fake == nil {
+		return
+	}
+	q, err := rt.NewQueue(nil, rt.DefaultDevice(), syclobj.OutOfOrder)
+	require.NoError(t, err)
+	upstream := memmgr.USM(q, syclobj.USMShared).(usmResource)
+	b, err := memmgr.New(upstream, memmgr.Request{Size: 4096})
+	require.NoError(t, err)
+	fake.Hold(true)
+	b.SharedOn(q)
+	other, err := q.Memset(b.Data(), 1, 4096)
+	require.NoError(t, err)
+	require.NoError(t, b.ExportOn(q))
+	next, err := q.Memset(b.Data(), 2, 4096)
+	require.NoError(t, err)
+	fake.Release(fake.Pending() - 1) // the new work first, if it may
+	require.False(t, next.Done())
+	fake.ReleaseAll()
+	fake.Hold(false)
+	require.NoError(t, other.Close())
+	require.NoError(t, next.Close())
+	b.Release()
+	memmgr.Flush()
+	require.NoError(t, upstream.Close())
+	require.NoError(t, q.Close())
+	require.Zero(t, fake.Used(0))
+}
+
 // A block of a pool behind another resource is returned without work pending on it, because a Block cannot
 // carry it, and counts no queue after its use.
 func TestFakePoolBehindALimitReturnsBlocksWithoutPendingWork(t *testing.T) {

@@ -1,6 +1,7 @@
 package order
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -12,34 +13,23 @@ import (
 
 var errNoReference = errors.New("the library gives no reference of an event")
 
-// joinEvents returns an owned event that is complete when a and b are. It takes neither. a is 0 if
-// there is only b. If ordered, the event is one of the queue in any case, so that b precedes later
-// work of an in-order queue even if it is not an event of that queue.
-//
-// The runtime may refuse it. Then nothing has changed, and the caller keeps both events, waits for
-// one of them, or tries again later.
-func joinEvents(s Synchronizer, queue, a, b uintptr, ordered bool) (uintptr, error) {
-	switch {
-	case a != 0:
-		return s.Join(queue, a, b)
-	case ordered:
-		return s.Join(queue, b, b)
-	}
-	if own := s.CopyEvent(b); own != 0 {
-		return own, nil
-	}
-	return 0, errNoReference
-}
-
 // AddEvent makes a cell that only the caller has wait for an event beside its own. It does not
 // take the event. If ordered, the event precedes later work of the cell's queue. On an error
 // nothing has changed.
-func AddEvent(s Synchronizer, c *owner.Cell, event uintptr, ordered bool) error {
+func AddEvent(s Synchronizer, c *owner.Cell, event uintptr, ordered bool) (err error) {
 	own := c.Pending()
 	if own != 0 && s.EventDone(own) {
 		own = 0
 	}
-	joined, err := joinEvents(s, c.Queue(), own, event, ordered)
+	if own == 0 && ordered {
+		own = event // also alone it is joined, in the queue
+	}
+	var joined uintptr
+	if own != 0 {
+		joined, err = s.Join(c.Queue(), own, event)
+	} else if joined = s.CopyEvent(event); joined == 0 {
+		err = errNoReference
+	}
 	if err != nil {
 		return err
 	}
@@ -69,46 +59,24 @@ func both(a, b error) error {
 var addingPending block.Mutex
 
 // moveTo makes a queue, which the caller holds, the queue of last use, and puts the pending event
-// before later work of it. If the runtime refuses the barrier, moveTo waits for the event.
+// before later work of it.
 func moveTo(c *owner.Cell, rec *queueRecord) {
 	if c.Queue() == rec.ref {
 		return
 	}
 	addingPending.Lock()
 	defer addingPending.Unlock()
-	if c.Queue() == rec.ref {
-		return
-	}
-	event := pendingEvent(c)
-	if event == 0 {
-		noteRecord(c, rec)
-		return
-	}
-	defer System.ReleaseEvent(event)
-	if !System.EventDone(event) {
-		joined, err := joinEvents(System, rec.ref, 0, event, true)
-		if err == nil {
-			if old := replacePending(c, rec, joined); old != 0 {
-				System.ReleaseEvent(old)
-			}
-			return
-		}
-		keepFailure(c, System.WaitEvent(event))
-	}
-	noteRecord(c, rec)
+	keepFailure(c, joinPending(c, rec, 0))
 }
 
 // joinPending adds an event to a cell, which it takes, and makes the event's queue the queue of last
 // use. If that queue is not known, rec is nil: the queue of last use stays, and its later work runs
-// after the event. If the runtime refuses the barrier, joinPending waits for the work. It returns
+// after the event. If event is 0, there is a queue but no new work, and later work of the queue runs after
+// the pending event. If the runtime refuses the barrier, joinPending waits for the work. It returns
 // the failure of work that no later wait can report. addingPending is held.
 func joinPending(c *owner.Cell, rec *queueRecord, event uintptr) error {
 	old, failed := CopyPending(c)
-	defer func() {
-		if old != 0 {
-			System.ReleaseEvent(old)
-		}
-	}()
+	defer func() { System.ReleaseEvent(old) }()
 	before := old // has to precede the result
 	if old != 0 && System.EventDone(old) {
 		failed = System.WaitEvent(old) // returns immediately, with the failure of the work
@@ -120,24 +88,25 @@ func joinPending(c *owner.Cell, rec *queueRecord, event uintptr) error {
 		queue = rec.ref
 	}
 	if before != 0 || stray {
-		if joined, err := joinEvents(System, queue, before, event, stray); err == nil {
+		joined, err := System.Join(queue, cmp.Or(before, event), cmp.Or(event, before))
+		if err == nil {
 			System.ReleaseEvent(event)
 			event = joined
-		} else {
-			if before != 0 {
-				failed = System.WaitEvent(before)
-			}
-			if stray {
-				failed = both(failed, System.WaitEvent(event))
-			}
+		}
+		if err != nil && before != 0 {
+			failed = System.WaitEvent(before)
+		}
+		if err != nil && stray {
+			failed = both(failed, System.WaitEvent(event))
 		}
 	}
-	replaced := replacePending(c, rec, event)
-	if replaced == 0 {
+	if event == 0 {
+		noteRecord(c, rec)
 		return failed
 	}
+	replaced := replacePending(c, rec, event)
 	defer System.ReleaseEvent(replaced)
-	if old == 0 { // the cell had an event that could not be copied
+	if old == 0 && replaced != 0 { // the cell had an event that could not be copied
 		failed = both(failed, System.WaitEvent(replaced))
 	}
 	return failed
@@ -180,21 +149,26 @@ func waitRecorded(ctx context.Context, c *owner.Cell) error {
 		return nil
 	}
 	event, err := CopyPending(c)
-	switch {
-	case event == 0: // without a call of the context, which may start a timer
-	case ctx.Done() == nil:
-		err = System.WaitEvent(event)
-		System.ReleaseEvent(event)
-	default:
-		ev := syclobj.TakeEvent(nil, owner.Pointer(event))
-		defer func() { _ = ev.Close() }()
-		err = ev.Wait(ctx)
+	if event != 0 {
+		err = awaitEvent(ctx, event)
 		if ended := ctx.Err(); ended != nil && errors.Is(err, ended) {
 			return err
 		}
 	}
 	clearPending(c)
 	return err
+}
+
+// awaitEvent waits until an event, which it takes, is done or the context ends. It returns the failure of
+// the work.
+func awaitEvent(ctx context.Context, event uintptr) error {
+	if ctx.Done() == nil {
+		defer System.ReleaseEvent(event)
+		return System.WaitEvent(event)
+	}
+	ev := syclobj.TakeEvent(nil, owner.Pointer(event))
+	defer func() { _ = ev.Close() }()
+	return ev.Wait(ctx)
 }
 
 // CopyPending returns an owned copy of the pending event, 0 if there is none. If the library cannot
@@ -303,31 +277,24 @@ func Pending(c *owner.Cell) bool {
 
 // Event returns an owned event that completes with the work for which Wait waits, 0 if there is none. It waits
 // itself for work for which the runtime gives no event, or no common event with the rest.
-func Event(c *owner.Cell) uintptr {
-	event := pendingEvent(c)
-	s := Events{ownQueue(c.Place)}
-	_ = awaitCUDA(context.Background(), c)
-	all := sharedQueues(c)
-	defer releaseQueues(all)
-	for _, q := range all {
-		last, err := s.Barrier(q)
-		switch {
-		case err != nil:
-			keepFailure(c, waitQueues([]uintptr{q}))
-			continue
-		case last == 0:
-			continue
-		case event == 0:
+func Event(c *owner.Cell) (event uintptr) {
+	var e earlier
+	e.add(c)
+	keepFailure(c, e.failed)
+	place := Events{ownQueue(c.Place)}
+	for _, next := range e.after {
+		last := uintptr(next)
+		if event == 0 {
 			event = last
 			continue
 		}
-		joined, err := s.Join(0, event, last)
+		joined, err := place.Join(0, event, last)
 		if err != nil {
-			keepFailure(c, s.WaitEvent(last))
-			s.ReleaseEvent(last)
+			keepFailure(c, System.WaitEvent(last))
+			System.ReleaseEvent(last)
 			continue
 		}
-		s.ReleaseEvents([]uintptr{event, last})
+		System.ReleaseEvents([]uintptr{event, last})
 		event = joined
 	}
 	return event

@@ -144,49 +144,16 @@ func onlyOwnQueue(c *owner.Cell) bool {
 	return !hasRecorded(c) && !placeShowsOther(c.Place) && !shownToCUDA(c.Place)
 }
 
-// waitShared waits for unreported work of other libraries, and returns the failure of the wait.
+// waitShared waits for unreported work of other libraries, and returns the first failure of the wait.
 func waitShared(ctx context.Context, c *owner.Cell) error {
-	if err := awaitCUDA(ctx, c); err != nil {
-		return err
-	}
-	all := sharedQueues(c)
-	if len(all) == 0 {
-		return nil
-	}
-	defer releaseQueues(all)
-	if ctx.Done() == nil {
-		return waitQueues(all)
-	}
-	var events []uintptr
-	defer func() { System.ReleaseEvents(events) }()
-	for _, q := range all {
-		event, err := System.Barrier(q)
-		if err != nil {
-			return err
-		}
-		events = append(events, event)
-	}
-	for len(events) > 0 {
-		event := events[len(events)-1]
-		events = events[:len(events)-1]
-		if err := awaitAndRelease(ctx, event); err != nil {
-			return err
+	var e earlier
+	e.addShared(ctx, c)
+	for _, event := range e.after {
+		if err := awaitEvent(ctx, uintptr(event)); e.failed == nil {
+			e.failed = err
 		}
 	}
-	return nil
-}
-
-// awaitAndRelease waits until an event is done or the context ends, and releases the event. It
-// returns the failure of the work. 0 is no event.
-func awaitAndRelease(ctx context.Context, event uintptr) error {
-	if event == 0 {
-		return nil
-	}
-	defer System.ReleaseEvent(event)
-	if err := poll(ctx, func() bool { return System.EventDone(event) }); err != nil {
-		return err
-	}
-	return System.WaitEvent(event)
+	return e.failed
 }
 
 // poll waits until over returns true or the context ends.
@@ -203,22 +170,26 @@ func poll(ctx context.Context, over func() bool) error {
 	return nil
 }
 
-// addShared adds events for unreported work of other libraries to the events that the work starts
-// after.
-func (s *Submission) addShared(c *owner.Cell) {
-	s.failed = both(s.failed, awaitCUDA(context.Background(), c))
+// addShared adds events of unreported work of other libraries. Until the context ends, it waits for work of CUDA.
+func (e *earlier) addShared(ctx context.Context, c *owner.Cell) {
+	if err := awaitCUDA(ctx, c); err != nil {
+		e.failed = both(e.failed, err)
+		if ctx.Err() != nil {
+			return
+		}
+	}
 	all := sharedQueues(c)
 	defer releaseQueues(all)
 	for _, q := range all {
-		if s.record != nil && s.record.inOrder && (q == s.record.ref || equalQueueRefs(q, s.record.ref)) {
+		if e.record != nil && e.record.inOrder && (q == e.record.ref || equalQueueRefs(q, e.record.ref)) {
 			continue
 		}
 		event, err := System.Barrier(q)
 		if err != nil {
-			s.failed = both(s.failed, err)
+			e.failed = both(e.failed, err)
 			continue
 		}
-		s.after = append(s.after, owner.Pointer(event))
+		e.after = append(e.after, owner.Pointer(event))
 	}
 }
 
@@ -246,27 +217,26 @@ func SharedOn(c *owner.Cell, q *syclobj.Queue) {
 // refuses the order, or q is nil or of the host, it waits for the work. The error is the failure of earlier
 // work, or syclobj.ErrClosed.
 func Behind(q *syclobj.Queue, c *owner.Cell) error {
-	if q == nil || q.IsHost() {
+	rec, err := retainQueue(q)
+	switch {
+	case err != nil:
+		return err
+	case rec == nil:
 		return Wait(context.Background(), c, false)
 	}
-	rec, err := retainQueue(q)
-	if err != nil {
-		return err
-	}
 	defer releaseQueue(rec.ref)
-	event, err := CopyPending(c)
-	if err == nil {
-		err = awaitCUDA(context.Background(), c)
+	e := earlier{record: rec}
+	e.add(c)
+	waits := e.failed != nil || c.Flags()&owner.Failed != 0
+	if !waits && len(e.after) > 0 {
+		last, err := barrier("order a queue after work on a buffer", owner.Pointer(rec.ref), e.after)
+		System.ReleaseEvent(last)
+		waits = err != nil
 	}
-	if err == nil {
-		others := sharedQueues(c)
-		err = orderQueue(rec.ref, event, others)
-		releaseQueues(others)
+	for _, event := range e.after {
+		System.ReleaseEvent(uintptr(event))
 	}
-	if event != 0 {
-		System.ReleaseEvent(event)
-	}
-	if err != nil {
+	if waits {
 		return Wait(context.Background(), c, false)
 	}
 	return nil

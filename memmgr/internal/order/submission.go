@@ -1,6 +1,7 @@
 package order
 
 import (
+	"context"
 	"slices"
 	"sync/atomic"
 	"unsafe"
@@ -32,18 +33,32 @@ func (s *Submission) Add(c *owner.Cell) {
 	// Read the mark before the event: writers count after they have put the event. Thus the
 	// event read here is at least as new as the mark, and End joins all newer ones.
 	mark := changesOf(c).Load()
-	if c.Flags()&owner.Seen != 0 && c.Place != 0 {
-		s.addShared(c)
-	}
-	if s.record != nil && s.record.inOrder && c.Queue() == s.record.ref {
-		// The queue runs later work after the pending work.
-		s.marks = append(s.marks, mark|sameOrder)
-		return
+	if s.add(c) {
+		mark |= sameOrder
 	}
 	s.marks = append(s.marks, mark)
-	if event := pendingEvent(c); event != 0 {
-		s.after = append(s.after, owner.Pointer(event))
+}
+
+// earlier has the events that work on a queue must start after.
+type earlier struct {
+	record *queueRecord     // the queue; nil for work on the host, or on an unknown queue
+	after  []unsafe.Pointer // owned
+	failed error            // of barriers on the queues of other libraries
+}
+
+// add adds the events of all work on the memory of a cell. ordered reports that the pending event is not among
+// them, because the queue runs later work after it.
+func (e *earlier) add(c *owner.Cell) (ordered bool) {
+	if c.Flags()&owner.Seen != 0 {
+		e.addShared(context.Background(), c)
 	}
+	if e.record != nil && e.record.inOrder && c.Queue() == e.record.ref {
+		return true
+	}
+	if event := pendingEvent(c); event != 0 {
+		e.after = append(e.after, owner.Pointer(event))
+	}
+	return false
 }
 
 // put puts the event into all cells and takes ownership of it.
@@ -94,13 +109,11 @@ func (s *Submission) putInto(c *owner.Cell, event uintptr, changes uint32) error
 // Submission orders work that uses the memory of several cells: it starts after the pending work of the
 // cells, and later uses wait for it. Begin, Add for each cell, After and End follow each other.
 type Submission struct {
+	earlier
 	cells  []*owner.Cell
-	marks  []uint32 // pendingChanges of each cell at Begin; odd if the order of the queue is enough
-	after  []unsafe.Pointer
+	marks  []uint32  // pendingChanges of each cell at Begin; odd if the order of the queue is enough
 	copies []uintptr // of the event of the work, one for each cell
 	spent  []uintptr // events to release at the end
-	failed error     // of Barriers on the queues of other libraries
-	record *queueRecord
 	room   struct {
 		cells  [32]*owner.Cell
 		marks  [32]uint32
@@ -139,6 +152,6 @@ func (s *Submission) End(event unsafe.Pointer) error {
 		releaseQueue(s.record.ref)
 	}
 	clear(s.cells)
-	s.cells, s.after, s.record, s.failed = nil, nil, nil, nil
+	s.cells, s.earlier = nil, earlier{}
 	return err
 }

@@ -7,6 +7,10 @@ package order
 #include "usmb_sycl.h"
 #cgo noescape usmb_sycl_events_done
 #cgo nocallback usmb_sycl_events_done
+#cgo noescape usmb_sycl_events_delete
+#cgo nocallback usmb_sycl_events_delete
+#cgo noescape usmb_sycl_barrier
+#cgo nocallback usmb_sycl_barrier
 
 static void go_event_copies(uintptr_t event, uintptr_t *out, size_t n) {
 	for (size_t i = 0; i < n; i++) out[i] = (uintptr_t)usmb_sycl_event_copy((void *)event);
@@ -23,22 +27,6 @@ import (
 	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
-
-// Events orders work through the SYCL runtime. queue is the place's own, borrowed from the
-// place that the resource retains; 0 if there is none.
-type Events struct {
-	queue uintptr
-}
-
-// System is for cells without a resource: an event contains its context.
-var System Events
-
-func (e Events) on(queue uintptr) unsafe.Pointer {
-	if queue == 0 {
-		queue = e.queue
-	}
-	return owner.Pointer(queue)
-}
 
 // EventDone implements Synchronizer.
 func (Events) EventDone(event uintptr) bool {
@@ -72,31 +60,23 @@ func (Events) WaitEvent(event uintptr) error {
 	return syclError("wait for work on a buffer", C.usmb_sycl_wait_event(owner.Pointer(event)))
 }
 
-// ReleaseEvent implements Synchronizer.
-func (Events) ReleaseEvent(event uintptr) { C.usmb_sycl_event_delete(owner.Pointer(event)) }
-
-// Barrier implements Synchronizer.
-func (e Events) Barrier(queue uintptr) (uintptr, error) {
-	q := e.on(queue)
-	if q == nil {
-		return 0, nil
+// ReleaseEvent implements Synchronizer. It ignores 0.
+func (Events) ReleaseEvent(event uintptr) {
+	if event != 0 {
+		C.usmb_sycl_event_delete(owner.Pointer(event))
 	}
-	var event unsafe.Pointer
-	code := C.usmb_sycl_barrier(q, nil, 0, &event)
-	return uintptr(event), syclError("barrier", code)
 }
 
-// Join implements Synchronizer.
-func (e Events) Join(queue, a, b uintptr) (uintptr, error) {
-	q := e.on(queue)
-	if q == nil {
-		return 0, &syclobj.OpError{Op: "join events", Err: syclobj.ErrNil}
-	}
-	// The array has addresses of C memory, which the garbage collector ignores.
-	deps := [2]unsafe.Pointer{owner.Pointer(a), owner.Pointer(b)}
+// barrier submits a barrier to a queue that waits for events, or for all earlier work of the queue if there are
+// none, and precedes later work of the queue. It returns an owned event.
+func barrier(op string, queue unsafe.Pointer, deps []unsafe.Pointer) (uintptr, error) {
 	var event unsafe.Pointer
-	code := C.usmb_sycl_barrier(q, &deps[0], 2, &event)
-	return uintptr(event), syclError("join events", code)
+	if len(deps) == 0 {
+		code := C.usmb_sycl_barrier(queue, nil, 0, &event)
+		return uintptr(event), syclError(op, code)
+	}
+	code := C.usmb_sycl_barrier(queue, &deps[0], C.size_t(len(deps)), &event)
+	return uintptr(event), syclError(op, code)
 }
 
 func syclError(op string, code C.int) error {
@@ -105,9 +85,6 @@ func syclError(op string, code C.int) error {
 	}
 	return &syclobj.OpError{Op: op, Err: syclobj.Code(code)}
 }
-
-// CopyEvent implements Synchronizer.
-func (Events) CopyEvent(event uintptr) uintptr { return copyEvent(event) }
 
 // copyEvent returns an owned second reference of an event.
 func copyEvent(event uintptr) uintptr {
@@ -131,22 +108,6 @@ func deleteQueueRef(queue uintptr) { C.usmb_sycl_queue_delete(owner.Pointer(queu
 
 func equalQueueRefs(a, b uintptr) bool {
 	return C.usmb_sycl_queue_equal(owner.Pointer(a), owner.Pointer(b)) != 0
-}
-
-// waitQueues waits for all work submitted to queues.
-func waitQueues(all []uintptr) error {
-	// The slice has addresses of C memory, which the garbage collector ignores.
-	return syclError("wait for work on a buffer", C.usmb_sycl_wait_queues((*unsafe.Pointer)(unsafe.Pointer(&all[0])), C.size_t(len(all))))
-}
-
-// orderQueue makes later work of a queue start after an event, 0 for none, and after all work on other
-// queues.
-func orderQueue(queue, event uintptr, others []uintptr) error {
-	var first *unsafe.Pointer
-	if len(others) > 0 {
-		first = (*unsafe.Pointer)(unsafe.Pointer(&others[0]))
-	}
-	return syclError("order a queue after work on a buffer", C.usmb_sycl_order(owner.Pointer(queue), owner.Pointer(event), first, C.size_t(len(others))))
 }
 
 // ownQueue returns the queue of a place (usmb_place), borrowed; 0 for plain host memory.
@@ -237,17 +198,4 @@ func waitCUDA(place uintptr) error {
 // placeShowsOther reports whether other libraries have seen another default queue of a place than its own.
 func placeShowsOther(place uintptr) bool {
 	return place != 0 && atomic.LoadPointer((*unsafe.Pointer)(&(*C.usmb_place)(owner.Pointer(place)).other)) != nil
-}
-
-// eventRef returns an owned reference of an event, 0 when it is complete.
-func eventRef(ev *syclobj.Event) uintptr {
-	// The copy keeps the event alive while C copies its reference.
-	own := ev.Copy()
-	defer func() { _ = own.Close() }()
-	return copyEvent(uintptr(own.Ref()))
-}
-
-// EventsOf returns the order of a place, on its own queue.
-func EventsOf(p *syclobj.Place) Events {
-	return Events{ownQueue(uintptr(p.Ref()))}
 }

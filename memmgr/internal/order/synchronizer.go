@@ -1,8 +1,11 @@
 package order
 
 import (
+	"cmp"
 	"time"
+	"unsafe"
 
+	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
@@ -58,6 +61,45 @@ func ReleaseEvents(s Synchronizer, events []uintptr) {
 	for _, event := range events {
 		s.ReleaseEvent(event)
 	}
+}
+
+// Events orders work through the SYCL runtime. queue is the place's own, borrowed from the
+// place that the resource retains; 0 if there is none.
+type Events struct {
+	queue uintptr
+}
+
+// System is for cells without a resource: an event contains its context.
+var System Events
+
+// EventsOf returns the order of a place, on its own queue.
+func EventsOf(p *syclobj.Place) Events { return Events{ownQueue(uintptr(p.Ref()))} }
+
+func (e Events) on(queue uintptr) unsafe.Pointer { return owner.Pointer(cmp.Or(queue, e.queue)) }
+
+// Barrier implements Synchronizer.
+func (e Events) Barrier(queue uintptr) (uintptr, error) {
+	q := e.on(queue)
+	if q == nil {
+		return 0, nil
+	}
+	return barrier("barrier", q, nil)
+}
+
+// Join implements Synchronizer.
+func (e Events) Join(queue, a, b uintptr) (uintptr, error) {
+	return barrier("join events", e.on(queue), []unsafe.Pointer{owner.Pointer(a), owner.Pointer(b)})
+}
+
+// CopyEvent implements Synchronizer.
+func (Events) CopyEvent(event uintptr) uintptr { return copyEvent(event) }
+
+// eventRef returns an owned reference of an event, 0 when it is complete.
+func eventRef(ev *syclobj.Event) uintptr {
+	// The copy keeps the event alive while C copies its reference.
+	own := ev.Copy()
+	defer func() { _ = own.Close() }()
+	return copyEvent(uintptr(own.Ref()))
 }
 
 // Poll times: work is looked at after ShortPoll, and then after twice the time, up to LongPoll, because short
