@@ -16,8 +16,6 @@ import (
 // To add, remove and find a block is O(1).
 type lists struct {
 	queues  map[uintptr]*queueList
-	ring    []*queueList // the values of queues, for visits in turn
-	turn    int          // index in ring of the next visit
 	newest  map[classKey]uint32
 	stalled queueList
 	unused  *queueList // for the next queue: a queue often has one block only
@@ -33,7 +31,6 @@ type classKey struct {
 type queueList struct {
 	ref         uintptr
 	inOrder     bool
-	at          int // index in ring
 	n           int
 	first, last uint32
 	cursor      uint32 // where queries behind the first blocks continue
@@ -79,7 +76,9 @@ func connect(before, behind uint32, at func(*owner.Cell) *links) {
 }
 
 func newLists() lists {
-	return lists{queues: map[uintptr]*queueList{}, newest: map[classKey]uint32{}}
+	return lists{
+		queues: map[uintptr]*queueList{}, newest: map[classKey]uint32{}, stalled: queueList{batch: firstBatch},
+	}
 }
 
 // push adds a block with a new stamp. sameOrder is that of [Synchronizer].
@@ -107,9 +106,8 @@ func (s *lists) queue(ref uintptr, sameOrder func(a, b uintptr) bool) *queueList
 	if q == nil {
 		q = &queueList{}
 	}
-	*q = queueList{ref: ref, inOrder: ref != 0 && sameOrder(ref, ref), at: len(s.ring), batch: firstBatch}
+	*q = queueList{ref: ref, inOrder: ref != 0 && sameOrder(ref, ref), batch: firstBatch}
 	s.queues[ref] = q
-	s.ring = append(s.ring, q)
 	return q
 }
 
@@ -135,16 +133,10 @@ func (s *lists) unlinkQueued(c *owner.Cell) {
 	q := s.queues[c.Queue()]
 	s.unlinkClass(q, c)
 	q.unlink(c)
-	if q.n != 0 {
-		return
+	if q.n == 0 {
+		delete(s.queues, q.ref)
+		s.unused = q
 	}
-	delete(s.queues, q.ref)
-	last := len(s.ring) - 1
-	s.ring[q.at] = s.ring[last]
-	s.ring[q.at].at = q.at
-	s.ring[last] = nil
-	s.ring = s.ring[:last]
-	s.unused = q
 }
 
 // unlinkClass removes a block from the list of its class.
@@ -163,19 +155,10 @@ func (s *lists) unlinkClass(q *queueList, c *owner.Cell) {
 	}
 }
 
-// refs lists the queues.
-func (s *lists) refs() []uintptr {
-	refs := make([]uintptr, len(s.ring))
-	for i, q := range s.ring {
-		refs[i] = q.ref
-	}
-	return refs
-}
-
 // oldest returns the oldest block that has not stalled, nil if there is none.
 func (s *lists) oldest() *owner.Cell {
 	var found *owner.Cell
-	for _, q := range s.ring {
+	for _, q := range s.queues {
 		if c := owner.At(q.first); found == nil || pendingStamp(c) < pendingStamp(found) {
 			found = c
 		}

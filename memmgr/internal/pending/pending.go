@@ -2,6 +2,8 @@ package pending
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -101,25 +103,20 @@ func (s *Set) remove(c *owner.Cell) {
 	s.bytes -= c.Size
 }
 
-// finish removes a block whose work has finished and makes it reusable.
+// finish removes a block whose work has finished and makes it reusable. An error of
+// the work is not reported here, but to callers that wait for the work.
 func (s *Set) finish(c *owner.Cell) {
 	s.remove(c)
 	s.spent = append(s.spent, c.SwapPending(0))
 	s.Complete(c)
 }
 
-// update finishes a block if its work has finished. Otherwise the block has stalled. An error of
-// the work is not reported here, but to callers that wait for the work.
-func (s *Set) update(c *owner.Cell, over bool) {
-	switch {
-	case over:
-		s.finish(c)
-	case !hasStalled(c):
-		block.SetState(c, block.Stalled)
-		s.setStalled(c)
-		s.ever++
-		s.Unstalled.Add(-1)
-	}
+// stall moves a block to the stalled ones.
+func (s *Set) stall(c *owner.Cell) {
+	block.SetState(c, block.Stalled)
+	s.setStalled(c)
+	s.ever++
+	s.Unstalled.Add(-1)
 }
 
 // TakeFor removes a block whose pending work is on an in-order queue: new work of this queue runs
@@ -215,16 +212,15 @@ func (s *Set) fenceAgain() {
 	s.fence()
 }
 
-// Collect finishes blocks whose events are done. limit bounds the blocks queried.
+// Collect finishes blocks whose events are done. limit bounds the blocks queried. It visits queues in the order
+// of the map, which begins at random, so that each queue gets its turn.
 func (s *Set) Collect(limit int) (queried, done int) {
 	s.fence()
-	for visits := len(s.ring); visits > 0 && queried < limit && len(s.ring) > 0; visits-- {
-		s.turn %= len(s.ring)
-		q := s.ring[s.turn]
+	for _, q := range s.queues {
 		a, d := s.queryQueue(q, limit-queried)
 		queried, done = queried+a, done+d
-		if d == 0 {
-			s.turn++
+		if queried == limit {
+			break
 		}
 	}
 	return queried, done
@@ -262,12 +258,12 @@ func (s *Set) query(q *queueList, from uint32, most int) (queried, done int, nex
 	}
 	order.EventsDone(s.sync, b.events[:queried], b.done[:queried])
 	for i, c := range b.cells[:queried] {
-		over := b.done[i]
-		if over {
+		switch {
+		case b.done[i]:
+			s.finish(c)
 			done++
-		}
-		if over || s.isLate(pendingStamp(c)) {
-			s.update(c, over)
+		case s.isLate(pendingStamp(c)) && !hasStalled(c):
+			s.stall(c)
 		}
 	}
 	return queried, done, next
@@ -319,7 +315,7 @@ func (s *Set) CompleteAll() (completed int) {
 	defer s.mu.Unlock()
 	s.fenceAgain()
 	last := s.stamp
-	for _, ref := range s.refs() {
+	for _, ref := range slices.Collect(maps.Keys(s.queues)) {
 		if q := s.queues[ref]; q != nil {
 			completed += s.sweep(q, last)
 		}
@@ -339,31 +335,15 @@ func (s *Set) sweep(q *queueList, last uint64) (completed int) {
 	return completed
 }
 
-// tickStalled finishes stalled blocks that are done after all: a portion, or several while all of
-// a portion is done. The next tick continues behind them. It releases mu between portions.
-func (s *Set) tickStalled() {
-	q := &s.stalled
-	for {
-		if q.cursor == 0 {
-			q.cursor = q.first
-		}
-		_, done, next := s.query(q, q.cursor, mostBatch)
-		q.cursor = next
-		if done == 0 {
-			return
-		}
-		s.Breathe(done)
-	}
-}
-
 // Tick completes and reports stalled work. The keeper calls it four times a second. mu is not held.
 func (s *Set) Tick() {
 	s.mu.Lock()
 	s.stallClock.tick()
 	s.fenceAgain()
 	any := s.n != 0
-	if any {
-		s.tickStalled()
+	for done := 1; done > 0; { // stalled blocks that are done after all
+		_, done = s.queryQueue(&s.stalled, mostBatch)
+		s.Breathe(done)
 	}
 	s.mu.Unlock()
 	if any {
