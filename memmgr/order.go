@@ -117,10 +117,6 @@ func (b Buffer) ExportOn(q *syclobj.Queue) error {
 // the memory, except for the default queues of its place. The caller deletes them.
 func (b Buffer) SharedQueues() []unsafe.Pointer { return order.SharedQueues(b.record("SharedQueues")) }
 
-// DropQueues removes the queues that are recorded for a dead owner cell of another package of this
-// module, before that package recycles the cell.
-func DropQueues(c *owner.Cell) { order.DropQueues(c) }
-
 // Submission orders work that uses several buffers and that other code submits: it starts
 // after the pending work of the buffers, and later uses of the buffers wait for it. Begin
 // returns the events that the work must start after; End records the event of the work.

@@ -355,8 +355,8 @@ func (p *Pool) Free(b Block) {
 		// The user holds the block until Release. If the events cannot be joined, wait here.
 		if order.AddEvent(p.sync, c, b.Event, false) != nil {
 			_ = p.sync.WaitEvent(b.Event)
+			p.sync.ReleaseEvent(b.Event)
 		}
-		p.sync.ReleaseEvent(b.Event)
 	}
 	Buffer{ref: r}.Release()
 }

@@ -47,6 +47,34 @@ func TestForeignMemoryKeepsItsQueueForTheBarrier(t *testing.T) {
 	require.Zero(t, fake.Used(0))
 }
 
+// A queue of the place that other libraries have seen takes one barrier, also if it is the queue of last use, and no
+// event is copied for a single block.
+func TestFakeExportedMemoryWaitsForOneBarrier(t *testing.T) {
+	fake, rt := onFake(t, sycltest.OneCPU)
+	if fake == nil {
+		return
+	}
+	upstream := memmgr.USM(rt.DefaultQueue(), syclobj.USMShared).(usmResource)
+	pool := memmgr.NewPool(upstream)
+	for _, r := range []memmgr.Resource{upstream, pool} {
+		b, err := memmgr.New(r, memmgr.Request{Size: 4096})
+		require.NoError(t, err)
+		b.SharedOn(nil)
+		b.SetExported()
+		barriersBefore, copies := fake.Calls(barriers), fake.Calls("DPCTLEvent_Copy")
+		b.Release()
+		if r == pool {
+			pool.Tick()
+		}
+		require.Equal(t, barriersBefore+1, fake.Calls(barriers))
+		require.Equal(t, copies, fake.Calls("DPCTLEvent_Copy"))
+	}
+	memmgr.Flush()
+	require.NoError(t, pool.Close())
+	require.NoError(t, upstream.Close())
+	require.Zero(t, fake.Used(0))
+}
+
 // Memory with work pending on one queue is used on another, in-order queue: immediate reuse on the latter
 // is correct only after the pending work.
 func TestFakeUseOnAnotherQueueComesAfterPendingWork(t *testing.T) {

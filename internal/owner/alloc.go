@@ -155,6 +155,10 @@ func (c *Cell) clear() {
 	c.Private, c.Magazine = 0, 0
 }
 
+// DropQueues removes the queues that are recorded for a dead cell. A package that recycles cells whose queues may be
+// recorded calls it before. Package memmgr sets it.
+var DropQueues func(*Cell)
+
 // Recycle makes a dead cell free for reuse and all its handles stale. The caller must not use the cell
 // afterwards.
 func Recycle(c *Cell) {

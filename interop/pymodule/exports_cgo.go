@@ -554,7 +554,7 @@ func usmb_go_shared_queues(cell *C.usmb_cell, out *unsafe.Pointer) C.size_t {
 
 //export usmb_go_forget_queues
 func usmb_go_forget_queues(cell *C.usmb_cell) {
-	memmgr.DropQueues(owner.CellOf(unsafe.Pointer(cell)))
+	owner.DropQueues(owner.CellOf(unsafe.Pointer(cell)))
 }
 
 //export usmb_go_stop

@@ -10,8 +10,9 @@ type Barriers map[uintptr]uintptr
 const refusedBarrier = ^uintptr(0)
 
 // PutBehind makes the memory of a dead cell wait for barriers on its queue of last use and on all
-// queues with unreported work, and reports whether the runtime accepted them.
-func (b Barriers) PutBehind(s Synchronizer, c *owner.Cell) bool {
+// queues with unreported work, and reports whether the runtime accepted them. last means that no other cell of
+// the round follows, so that the cell can take the events.
+func (b Barriers) PutBehind(s Synchronizer, c *owner.Cell, last bool) bool {
 	for i, q := range fencesOf(c) {
 		event, submitted := b[q]
 		if !submitted {
@@ -28,7 +29,16 @@ func (b Barriers) PutBehind(s Synchronizer, c *owner.Cell) bool {
 		case event == refusedBarrier:
 			return false
 		case event == 0 || other && s.EventDone(event):
-		case AddEvent(s, c, event, other) != nil:
+			continue
+		case last:
+			delete(b, q)
+		default:
+			if event = s.CopyEvent(event); event == 0 {
+				return false
+			}
+		}
+		if AddEvent(s, c, event, other) != nil {
+			s.ReleaseEvent(event)
 			return false
 		}
 	}
@@ -51,7 +61,7 @@ func Gather(s Synchronizer, c *owner.Cell) bool {
 	if s != nil && c.Flags()&ShownFlags != 0 {
 		b := Barriers{}
 		defer b.Release(s)
-		if shownToCUDA(c.Place) || !b.PutBehind(s, c) {
+		if shownToCUDA(c.Place) || !b.PutBehind(s, c, true) {
 			return false
 		}
 		c.ClearFlags(ShownFlags)

@@ -11,29 +11,23 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-var errNoReference = errors.New("the library gives no reference of an event")
-
-// AddEvent makes a cell that only the caller has wait for an event beside its own. It does not
-// take the event. If ordered, the event precedes later work of the cell's queue. On an error
+// AddEvent makes a cell that only the caller has wait for an event beside its own. It takes the
+// event. If ordered, the event precedes later work of the cell's queue. On an error
 // nothing has changed.
-func AddEvent(s Synchronizer, c *owner.Cell, event uintptr, ordered bool) (err error) {
+func AddEvent(s Synchronizer, c *owner.Cell, event uintptr, ordered bool) error {
 	own := c.Pending()
 	if own != 0 && s.EventDone(own) {
 		own = 0
 	}
-	if own == 0 && ordered {
-		own = event // also alone it is joined, in the queue
+	if own != 0 || ordered {
+		joined, err := s.Join(c.Queue(), cmp.Or(own, event), event)
+		if err != nil {
+			return err
+		}
+		s.ReleaseEvent(event)
+		event = joined
 	}
-	var joined uintptr
-	if own != 0 {
-		joined, err = s.Join(c.Queue(), own, event)
-	} else if joined = s.CopyEvent(event); joined == 0 {
-		err = errNoReference
-	}
-	if err != nil {
-		return err
-	}
-	if old := c.SwapPending(joined); old != 0 {
+	if old := c.SwapPending(event); old != 0 {
 		s.ReleaseEvent(old)
 	}
 	return nil
@@ -236,7 +230,7 @@ func UsedOn(c *owner.Cell, q *syclobj.Queue) {
 	if rec == nil {
 		return
 	}
-	defer releaseQueue(rec.ref)
+	defer releaseQueues(rec.ref)
 	moveTo(c, rec)
 }
 
@@ -244,7 +238,7 @@ func UsedOn(c *owner.Cell, q *syclobj.Queue) {
 func SetPending(c *owner.Cell, q *syclobj.Queue, ev *syclobj.Event) error {
 	rec, closed := retainQueue(q)
 	if rec != nil {
-		defer releaseQueue(rec.ref)
+		defer releaseQueues(rec.ref)
 	}
 	ref := uintptr(0)
 	if ev != nil {

@@ -60,19 +60,19 @@ func TestAddEvent(t *testing.T) {
 	d := &device{Simulated: memtest.NewSimulated()}
 	c := deadCell(t, 1)
 	first, second := d.Submit(1), d.Submit(2)
-	require.NoError(t, order.AddEvent(d, c, first, false))
+	require.NoError(t, order.AddEvent(d, c, d.CopyEvent(first), false))
 	d.refuse = true
 	before := c.Pending()
 	require.Error(t, order.AddEvent(d, c, second, false))
 	require.Equal(t, before, c.Pending())
 	d.refuse = false
-	require.NoError(t, order.AddEvent(d, c, second, false))
+	require.NoError(t, order.AddEvent(d, c, d.CopyEvent(second), false))
 	d.end(first)
 	require.False(t, d.EventDone(c.Pending()))
 	d.end(second)
 	require.True(t, d.EventDone(c.Pending()))
 	third := d.Submit(3)
-	require.NoError(t, order.AddEvent(d, c, third, false))
+	require.NoError(t, order.AddEvent(d, c, d.CopyEvent(third), false))
 	release(t, d, c)
 	d.end(third)
 	require.Zero(t, d.Events())
@@ -84,8 +84,8 @@ func TestBarriersAreSharedByQueue(t *testing.T) {
 	work := d.Submit(1)
 	cells := []*owner.Cell{deadCell(t, 1), deadCell(t, 1), deadCell(t, 2)}
 	b := order.Barriers{}
-	for _, c := range cells {
-		require.True(t, b.PutBehind(d, c))
+	for i, c := range cells {
+		require.True(t, b.PutBehind(d, c, i == 2))
 	}
 	b.Release(d)
 	require.Equal(t, 2, d.barriers)
@@ -96,7 +96,7 @@ func TestBarriersAreSharedByQueue(t *testing.T) {
 	d.refuse, d.barriers = true, 0
 	b = order.Barriers{}
 	for _, c := range cells {
-		require.False(t, b.PutBehind(d, c))
+		require.False(t, b.PutBehind(d, c, false))
 	}
 	b.Release(d)
 	require.Equal(t, 2, d.barriers)

@@ -35,12 +35,12 @@ func NoteQueue(c *owner.Cell, q *syclobj.Queue) {
 	rec, _ := retainQueue(q)
 	if rec != nil {
 		noteRecord(c, rec)
-		releaseQueue(rec.ref)
+		releaseQueues(rec.ref)
 	}
 }
 
 // retainQueue adds a user to a queue and returns its record; the caller ends the use with
-// releaseQueue. The record is nil for a nil queue and for one of the host, whose work is done
+// releaseQueues. The record is nil for a nil queue and for one of the host, whose work is done
 // when it is submitted. The error is syclobj.ErrClosed if the queue is closed.
 func retainQueue(q *syclobj.Queue) (*queueRecord, error) {
 	if q == nil || q.IsHost() {
@@ -60,23 +60,19 @@ func retainQueue(q *syclobj.Queue) (*queueRecord, error) {
 // caller is a user of the queue. addingPending is held, unless no other goroutine knows the
 // cell.
 func noteRecord(c *owner.Cell, rec *queueRecord) {
-	if c.Queue() != rec.ref {
-		endSurplus(c, changeQueue(c, rec))
-	}
-}
-
-// changeQueue is noteRecord for another queue than the last one. It returns a queue for endSurplus.
-func changeQueue(c *owner.Cell, rec *queueRecord) (surplus uintptr) {
-	queues.mu.Lock()
-	defer queues.mu.Unlock()
 	old := c.Queue()
+	if old == rec.ref {
+		return
+	}
+	queues.mu.Lock()
 	rec.users++
 	c.SetQueue(rec.ref)
 	// Other libraries may still have unreported work on the former queue.
 	if c.Flags()&(owner.Exported|owner.Foreign|owner.OnQueues|owner.CUDA) == 0 || !addOther(c, old) {
 		dropQueue(old)
 	}
-	return takeSurplus(c)
+	queues.mu.Unlock()
+	endSurplus(c)
 }
 
 // addOther adds a queue to the other queues of a cell, and reports whether it did: then the cell
@@ -108,20 +104,25 @@ func otherQueues(c *owner.Cell) []uintptr {
 	return slices.Clone(queues.others[c])
 }
 
-// takeOthers removes the other queues of a cell that ends and returns them. The caller ends their
-// use.
-func takeOthers(c *owner.Cell) []uintptr {
-	if queues.withOthers.Load() == 0 {
-		return nil
+// DropQueues removes the queues that are recorded for a dead cell.
+func DropQueues(c *owner.Cell) {
+	last := c.Queue()
+	if last == 0 && queues.withOthers.Load() == 0 {
+		return
 	}
+	c.SetQueue(0)
 	queues.mu.Lock()
 	defer queues.mu.Unlock()
+	dropQueue(last)
 	others := queues.others[c]
-	if others != nil {
-		delete(queues.others, c)
-		queues.withOthers.Add(-1)
+	if others == nil {
+		return
 	}
-	return others
+	delete(queues.others, c)
+	queues.withOthers.Add(-1)
+	for _, q := range others {
+		dropQueue(q)
+	}
 }
 
 // findQueue returns the record of a queue, which it adds on first use. queues.mu is held.
@@ -177,23 +178,19 @@ func RetainQueue(ref uintptr) bool {
 	return true
 }
 
-// releaseQueue removes a user of a queue.
-func releaseQueue(ref uintptr) {
-	if ref == 0 {
+// releaseQueues removes a user of each queue.
+func releaseQueues(refs ...uintptr) {
+	if len(refs) == 0 {
 		return
 	}
 	queues.mu.Lock()
 	defer queues.mu.Unlock()
-	dropQueue(ref)
-}
-
-func releaseQueues(refs []uintptr) {
 	for _, ref := range refs {
-		releaseQueue(ref)
+		dropQueue(ref)
 	}
 }
 
-// dropQueue is releaseQueue while queues.mu is held. It ignores references that C code put into
+// dropQueue removes a user of a queue while queues.mu is held. It ignores 0 and references that C code put into
 // a cell: they are not in the table, and C keeps them valid.
 func dropQueue(ref uintptr) {
 	r := queues.byRef[ref]
@@ -251,6 +248,7 @@ func HoldQueues() (let func()) {
 }
 
 func init() {
+	owner.DropQueues = DropQueues
 	block.SetRank(&addingPending, block.RankPendingChange)
 	block.SetRank(&queues.mu, block.RankLeaf)
 }

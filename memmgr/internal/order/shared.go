@@ -44,41 +44,30 @@ func SharedOnOwn(c *owner.Cell) {
 // a cell was shared on, the last ones are kept.
 const mostOthers = 32
 
-// takeSurplus removes the oldest of the other queues of a cell if there are too many. The caller passes
-// it to endSurplus. queues.mu is held.
-func takeSurplus(c *owner.Cell) uintptr {
-	others := queues.others[c]
-	if len(others) <= mostOthers {
-		return 0
-	}
-	queues.others[c] = slices.Clone(others[1:])
-	return others[0]
-}
-
-// endSurplus makes the work submitted to a queue so far pending work of the cell, and ends the cell's use
-// of the queue. addingPending is held.
-func endSurplus(c *owner.Cell, q uintptr) {
-	if q == 0 {
+// endSurplus removes the oldest of the other queues of a cell if there are too many. The work submitted to it so
+// far becomes pending work of the cell. addingPending is held, unless no other goroutine knows the cell.
+func endSurplus(c *owner.Cell) {
+	if queues.withOthers.Load() == 0 {
 		return
 	}
-	defer releaseQueue(q)
-	event, err := System.Barrier(q)
+	queues.mu.Lock()
+	others := queues.others[c]
+	surplus := len(others) > mostOthers
+	if surplus {
+		queues.others[c] = slices.Clone(others[1:])
+	}
+	queues.mu.Unlock()
+	if !surplus {
+		return
+	}
+	defer releaseQueues(others[0])
+	event, err := System.Barrier(others[0])
 	if err == nil && event != 0 {
 		err = joinPending(c, nil, event)
 	}
 	if err != nil {
 		diag.Failed("Buffer.SharedOn", err)
 	}
-}
-
-// DropQueues removes the queues that are recorded for a dead owner cell of another package of this
-// module, before that package recycles the cell.
-func DropQueues(c *owner.Cell) {
-	if q := c.Queue(); q != 0 {
-		c.SetQueue(0)
-		releaseQueue(q)
-	}
-	releaseQueues(takeOthers(c))
 }
 
 // hasRecorded reports whether recordedQueues may return queues of a cell.
@@ -136,7 +125,11 @@ func awaitCUDA(ctx context.Context, c *owner.Cell) error {
 // fencesOf returns the queues that have to take a barrier before seen memory of a dead cell is reused:
 // first its queue of last use, 0 for the place's own queue.
 func fencesOf(c *owner.Cell) []uintptr {
-	return append(append([]uintptr{c.Queue()}, otherQueues(c)...), shownQueues(c.Place)...)
+	last, shown := c.Queue(), shownQueues(c.Place)
+	if own := ownQueue(c.Place); last == 0 && slices.Contains(shown, own) {
+		shown = shown[1:]
+	}
+	return append(append([]uintptr{last}, otherQueues(c)...), shown...)
 }
 
 // onlyOwnQueue reports whether other libraries can have unreported work on the place's own queue only.
@@ -179,7 +172,7 @@ func (e *earlier) addShared(ctx context.Context, c *owner.Cell) {
 		}
 	}
 	all := sharedQueues(c)
-	defer releaseQueues(all)
+	defer releaseQueues(all...)
 	for _, q := range all {
 		if e.record != nil && e.record.inOrder && (q == e.record.ref || equalQueueRefs(q, e.record.ref)) {
 			continue
@@ -200,7 +193,7 @@ func SharedOn(c *owner.Cell, q *syclobj.Queue) {
 	if rec == nil {
 		return
 	}
-	defer releaseQueue(rec.ref)
+	defer releaseQueues(rec.ref)
 	c.SetFlags(owner.OnQueues)
 	addingPending.Lock()
 	defer addingPending.Unlock()
@@ -208,9 +201,8 @@ func SharedOn(c *owner.Cell, q *syclobj.Queue) {
 	if addOther(c, rec.ref) {
 		rec.users++
 	}
-	surplus := takeSurplus(c)
 	queues.mu.Unlock()
-	endSurplus(c, surplus)
+	endSurplus(c)
 }
 
 // Behind makes later work of q start after all earlier work on the memory of a cell. If the runtime
@@ -224,7 +216,7 @@ func Behind(q *syclobj.Queue, c *owner.Cell) error {
 	case rec == nil:
 		return Wait(context.Background(), c, false)
 	}
-	defer releaseQueue(rec.ref)
+	defer releaseQueues(rec.ref)
 	e := earlier{record: rec}
 	e.add(c)
 	waits := e.failed != nil || c.Flags()&owner.Failed != 0
@@ -246,7 +238,7 @@ func Behind(q *syclobj.Queue, c *owner.Cell) error {
 // the memory of a cell, except for the default queues of its place.
 func SharedQueues(c *owner.Cell) []unsafe.Pointer {
 	all := recordedQueues(c)
-	defer releaseQueues(all)
+	defer releaseQueues(all...)
 	var own []unsafe.Pointer
 	for _, q := range all {
 		if ref := copyQueueRef(q); ref != 0 {

@@ -149,7 +149,7 @@ func (s *Submission) End(event unsafe.Pointer) error {
 	}
 	System.ReleaseEvents(s.spent)
 	if s.record != nil {
-		releaseQueue(s.record.ref)
+		releaseQueues(s.record.ref)
 	}
 	clear(s.cells)
 	s.cells, s.earlier = nil, earlier{}

@@ -184,8 +184,8 @@ func (s *Set) putAllBehind(list *[]*owner.Cell, refused bool) {
 		return
 	}
 	barriers := order.Barriers{}
-	for _, c := range *list {
-		if refused || !barriers.PutBehind(s.sync, c) {
+	for i, c := range *list {
+		if refused || !barriers.PutBehind(s.sync, c, i == len(*list)-1) {
 			s.refused = append(s.refused, c)
 			continue
 		}
