@@ -342,6 +342,32 @@ func TestRefs(t *testing.T) {
 	}
 }
 
+// The work of an out-of-order queue precedes later work of the queue only behind a barrier. An in-order queue needs none.
+func TestOrderOfAQueueBehindItself(t *testing.T) {
+	fake := sycltest.Child(t, sycltest.OneCPU)
+	if fake == nil {
+		return
+	}
+	rt := openReal(t)
+	for _, property := range []syclobj.QueueProperty{syclobj.InOrder, syclobj.OutOfOrder} {
+		q := testenv.Must(rt.NewQueue(nil, rt.RootDevices()[0], property))(t)
+		p := alloc(t, q, syclobj.USMShared, 1)
+		fake.Hold(true)
+		one := testenv.Must(q.Memset(p, 1, 1))(t)
+		barriers := fake.Calls("DPCTLQueue_SubmitBarrierForEvents")
+		require.Zero(t, sycltest.OrderInC(q, q))
+		require.Equal(t, property == syclobj.OutOfOrder, fake.Calls("DPCTLQueue_SubmitBarrierForEvents") > barriers)
+		two := testenv.Must(q.Memset(p, 2, 1))(t)
+		fake.Release(fake.Pending() - 1) // the new work first, if it may
+		require.False(t, two.Done())
+		fake.ReleaseAll()
+		fake.Hold(false)
+		require.True(t, one.Done())
+		require.True(t, two.Done())
+		require.NoError(t, q.Close())
+	}
+}
+
 func TestEventOrder(t *testing.T) {
 	fake := sycltest.Child(t, sycltest.TwoGPUs)
 	if fake == nil {

@@ -282,12 +282,13 @@ int usmb_sycl_wait_queues(void *const *queues, size_t n)
 int usmb_sycl_order(void *queue, void *event, void *const *others, size_t n)
 {
 	void *events[BATCH + 1];
+	void *except = usmb_ready() && usmb_dp.DPCTLQueue_IsInOrder(queue) ? queue : NULL;
 	size_t done = 0, batch, count;
 	int err;
 
 	do {
 		batch = n - done < BATCH ? n - done : BATCH;
-		err = barriers(others + done, batch, queue, events, &count);
+		err = barriers(others + done, batch, except, events, &count);
 		done += batch;
 		if (event != NULL) events[count++] = event;
 		if (err == USMB_SYCL_OK && count > 0) err = usmb_sycl_barrier(queue, events, count, NULL);

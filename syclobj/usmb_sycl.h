@@ -280,7 +280,7 @@ int usmb_sycl_wait_queue(void *queue);
 int usmb_sycl_wait_queues(void *const *queues, size_t n);
 /*
  * Makes later work of queue start after an event, which may be NULL, and after all work submitted to n
- * other queues. Queues that are equal to queue are skipped.
+ * other queues. Queues that are equal to an in-order queue are skipped.
  */
 int usmb_sycl_order(void *queue, void *event, void *const *others, size_t n);
 

@@ -97,6 +97,12 @@ func ForeignAlloc(q *syclobj.Queue, kind syclobj.USMKind, size uintptr) (p unsaf
 	}, nil
 }
 
+// OrderInC makes later work of a queue start after all work on another one.
+func OrderInC(q, other *syclobj.Queue) syclobj.Code {
+	ref := other.Ref() // C memory
+	return syclobj.Code(C.usmb_sycl_order(q.Ref(), nil, &ref, 1))
+}
+
 // ContextHash returns the runtime's hash of a context.
 func ContextHash(c *syclobj.Context) uint64 { return uint64(C.go_context_hash(c.Ref())) }
 

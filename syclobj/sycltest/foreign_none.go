@@ -23,6 +23,9 @@ func ForeignAlloc(*syclobj.Queue, syclobj.USMKind, uintptr) (unsafe.Pointer, fun
 	return nil, nil, syclobj.ErrUnsupported
 }
 
+// OrderInC needs Linux and cgo.
+func OrderInC(_, _ *syclobj.Queue) syclobj.Code { return syclobj.ErrUnsupported }
+
 // ContextHash needs Linux and cgo.
 func ContextHash(*syclobj.Context) uint64 { return 0 }
 
