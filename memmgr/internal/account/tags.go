@@ -34,33 +34,33 @@ func TagNumber(tag string) uint32 {
 }
 
 func numberTag(tag string) uint32 {
-	if n := findTag(tag); n != 0 {
+	if n, full := findTag(tag); n != 0 || full {
 		return n
-	}
-	if tags.n.Load() == MostTags {
-		return otherTag
 	}
 	tags.mu.Lock()
 	defer tags.mu.Unlock()
-	n := findTag(tag)
-	switch {
-	case n != 0:
+	n, full := findTag(tag)
+	if n != 0 || full {
 		return n
-	case tags.n.Load() == MostTags:
-		return otherTag
 	}
-	n = tags.n.Add(1)
+	n = tags.n.Load() + 1
 	name := tag // a copy, so that the argument stays on the stack
 	tags.names[n].Store(&name)
 	tags.number.Store(tag, n)
+	tags.n.Store(n) // last, for findTag
 	return n
 }
 
-// findTag returns the number of a tag, 0 if it has none.
-func findTag(tag string) uint32 {
-	n, _ := tags.number.Load(tag)
-	number, _ := n.(uint32)
-	return number
+// findTag returns the number of a tag, 0 if it has none. If no more numbers are left, it is that of all further tags.
+func findTag(tag string) (n uint32, full bool) {
+	full = tags.n.Load() == MostTags // before the search: then all tags with a number are in the map
+	if n, ok := tags.number.Load(tag); ok {
+		return n.(uint32), full
+	}
+	if full {
+		return otherTag, true
+	}
+	return 0, false
 }
 
 // TagName returns the tag with a number.
