@@ -56,8 +56,8 @@ func (p *Pool) find(w *want) *owner.Cell {
 // findAny takes a block that find does not: the one that is reserved for the request, in a closed segment, or any
 // block that is large enough, of a segment of any size. p.mu is held.
 func (p *Pool) findAny(w *want) *owner.Cell {
-	if x := p.waitlist.reserved.of; x != nil && x.w == w { // the block that heap.Want named
-		if c := p.heap.TakeReserved(w.align, w.leastClass()); c != nil {
+	if x := p.waitlist.reserved.of; x != nil && x.w == w {
+		if c := p.heap.TakeReserved(w.least, w.align, w.leastClass()); c != nil {
 			return c
 		}
 	}

@@ -109,7 +109,6 @@ func (p *Pool) beginReservation(x *waiter, at time.Time) {
 		t.reserve(x, at)
 		t.mu.Unlock()
 	}
-	p.heap.Want(x.w.least)
 	need := p.segmentNeed(x.w)
 	p.heap.CloseSegments(need - min(p.roomBelowLimit(), need))
 	r.blocks, r.free = p.reservedState()
@@ -185,7 +184,6 @@ func (p *Pool) endReservation() {
 		x.endTenantReservation(at)
 	}
 	r.of, r.foreign = nil, false
-	p.heap.Want(0)
 	p.heap.OpenSegments()
 }
 
@@ -261,7 +259,6 @@ func (p *Pool) reserveForAnother(x *waiter, missing uint64) uint64 {
 	if r.of == nil {
 		r.of, r.since, r.foreign = x, at, true
 		p.press(true)
-		p.heap.Want(0)
 	}
 	r.until = at.Add(remoteTime)
 	has := p.heap.CloseSegments(missing)

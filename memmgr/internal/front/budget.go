@@ -32,9 +32,10 @@ func (b *Budget) Resize(segments int64) {
 	if b.fixed {
 		return
 	}
-	bound := max(leastCache, segments-segments/sharedPart)
-	b.Give(bound - b.bound)
-	b.bound = bound
+	if bound := max(leastCache, segments-segments/sharedPart); bound != b.bound {
+		b.Give(bound - b.bound)
+		b.bound = bound
+	}
 }
 
 // Take grants at least least bytes and up to more in addition, or nothing.

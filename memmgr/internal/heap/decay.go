@@ -80,11 +80,14 @@ func (h *Heap) dissolveCold(blocks int) (more bool) {
 // DecaySegments gives back a portion of the segments whose blocks have all been idle for the age, and reports whether
 // there are more.
 func (h *Heap) DecaySegments() (more bool) {
-	for n := 0; h.oldest != 0 && h.clock-h.segments[h.oldest-1].idleSince >= h.options.Decay.age; n++ {
-		if n == segmentPortion {
+	for i, n := range h.empty() {
+		if h.clock-h.segments[n].idleSince < h.options.Decay.age {
+			break
+		}
+		if i == segmentPortion {
 			return true
 		}
-		h.drop(h.oldest - 1)
+		h.drop(n)
 	}
 	return false
 }
@@ -112,7 +115,7 @@ func (h *Heap) TakeDirty(cursor *Cursor, idle bool, taken []Dirty) (all []Dirty,
 	}
 	bytes := uintptr(0)
 	for looks := 0; looks < dirtyLooks && bytes < dirtyBytes; looks++ {
-		n, end := h.blocks.NextDirty(cursor, age, 1)
+		n, end := h.blocks.NextDirty(cursor, age)
 		if end {
 			return taken, true
 		}

@@ -17,13 +17,11 @@ type Heap struct {
 	options Options
 	blocks  tlsf.Heap
 
-	segments       []segment // by number
-	oldest, newest int32     // segments out of use by age: number + 1, 0 for none
-	reserved       atomic.Uint64
-	counts         Counts
-	emptyLarge     uint64 // bytes of segments out of use that serve only large requests
-	closed         []int32
-	shut           bool // segments go back as soon as they are empty
+	segments []segment // by number
+	emptied  uint64    // how often a segment became empty
+	reserved atomic.Uint64
+	counts   Counts
+	shut     bool // segments go back as soon as they are empty
 
 	clock     uint32 // ticks
 	idleSince uint32 // tick since which the blocks that are being freed are idle
@@ -69,9 +67,9 @@ func (h *Heap) CarveAny(units, align uint32, class int) *owner.Cell {
 	return h.cellOf(h.blocks.AllocAny(units, align), class)
 }
 
-// TakeReserved takes the block that [Heap.Want] named out of a closed segment; nil when there is none.
-func (h *Heap) TakeReserved(align uint32, class int) *owner.Cell {
-	return h.cellOf(h.blocks.TakeClosed(align), class)
+// TakeReserved is Carve from the closed segments.
+func (h *Heap) TakeReserved(units, align uint32, class int) *owner.Cell {
+	return h.cellOf(h.blocks.AllocClosed(units, align), class)
 }
 
 // cellOf gives block n, which was just taken, its cell. It returns nil for a negative number, and when there are no
@@ -93,7 +91,7 @@ func (h *Heap) cellOf(n int32, class int) *owner.Cell {
 	block.SetClass(c, class)
 	c.ResetFlags(of.Flags)
 	h.blocks.SetUser(n, c.Index())
-	h.unlist(h.blocks.Segment(n))
+	h.boundCaches()
 	block.SetState(c, block.InHand)
 	return c
 }

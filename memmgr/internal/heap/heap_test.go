@@ -176,26 +176,24 @@ func TestDecayOfNothing(t *testing.T) {
 	}
 }
 
-// Closed segments serve only the request that named their block.
+// Closed segments serve only TakeReserved.
 func TestClosedSegmentsServeOneRequest(t *testing.T) {
 	h, u := newHeap(t, nil)
 	a, b := u.grow(h, 4*mib, 3*mib), u.grow(h, 4*mib, mib)
-	h.Want(4 * mib)
 	require.EqualValues(t, 4<<20, h.CloseSegments(4<<20))
 	require.EqualValues(t, 4<<20, h.CloseSegments(4<<20), "they are closed already")
 	require.EqualValues(t, 4<<20, h.ClosedBytes())
 	require.Equal(t, 1, h.ClosedBlocks(), "equally full: the one with the lower number")
 	require.Nil(t, h.Carve(4*mib, 1, block.NoClass))
-	require.Nil(t, h.TakeReserved(1, block.NoClass))
+	require.Nil(t, h.TakeReserved(4*mib, 1, block.NoClass))
 	require.True(t, h.ClosedFits(mib))
 	require.False(t, h.ClosedFits(4*mib))
 	h.Cache(a, block.NoClass)
 	h.Cache(b, block.NoClass)
-	c := h.TakeReserved(1, block.NoClass)
+	c := h.TakeReserved(4*mib, 1, block.NoClass)
 	require.NotNil(t, c)
 	require.EqualValues(t, 4<<20, c.Size)
 	use(c)
-	h.Want(0)
 	h.OpenSegments()
 	require.Zero(t, h.ClosedBytes())
 	h.Cache(c, block.NoClass)
@@ -227,7 +225,7 @@ func TestDirtyBlocksArePurgedOnce(t *testing.T) {
 	require.EqualValues(t, 32<<20, h.Release(0))
 }
 
-// Random requests: the lists by age and the counts agree with the segments.
+// Random requests: the list of segments out of use and the counts agree with the segments.
 func TestRandomUse(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	h, u := newHeap(t, nil)
@@ -277,22 +275,16 @@ func TestRandomUse(t *testing.T) {
 	require.Equal(t, h.Reserved(), h.Release(0))
 	require.Empty(t, u.held)
 	require.Zero(t, h.Reserved())
-	require.Zero(t, h.emptyLarge)
 }
 
 // checkAges checks the list of segments out of use.
 func checkAges(t *testing.T, h *Heap) {
-	bytes, before := uint64(0), int32(0)
-	for n := h.oldest; n != 0; n = h.segments[n-1].newer {
-		s := &h.segments[n-1]
-		require.True(t, s.listed)
-		require.Equal(t, before, s.older)
-		if before != 0 {
-			require.LessOrEqual(t, h.segments[before-1].idleSince, s.idleSince)
-		}
-		_, size := h.blocks.SegmentBase(n - 1)
-		bytes, before = bytes+uint64(size), n
+	bytes, before := uint64(0), uint32(0)
+	for _, n := range h.empty() {
+		require.GreaterOrEqual(t, h.segments[n].idleSince, before)
+		before = h.segments[n].idleSince
+		_, size := h.blocks.SegmentBase(n)
+		bytes += uint64(size)
 	}
-	require.Equal(t, before, h.newest)
 	require.Equal(t, h.EmptyBytes(), bytes)
 }

@@ -45,7 +45,12 @@ func (b *bins) above(level, index int) (l, s int, ok bool) {
 }
 
 // binsOf returns the bins for the free blocks of a segment.
-func (h *Heap) binsOf(segment int32) *bins { return h.tiers[h.segments[segment].tier] }
+func (h *Heap) binsOf(segment int32) *bins {
+	if s := &h.segments[segment]; !s.closed {
+		return h.tiers[s.tier]
+	}
+	return &h.closed
+}
 
 // upTo returns the bins of the tiers up to top.
 func (h *Heap) upTo(top int) []*bins { return h.tiers[:min(top+1, len(h.tiers))] }
@@ -58,10 +63,6 @@ func (h *Heap) insert(i int32) {
 	h.counts.FreeUnits += uint64(r.size)
 	if r.dirty() {
 		h.counts.DirtyUnits += uint64(r.size)
-	}
-	if h.segments[r.segment].closed {
-		h.noteClosed(i)
-		return
 	}
 	b := h.binsOf(r.segment)
 	l, s := bin(r.size)
@@ -89,12 +90,6 @@ func (h *Heap) remove(i int32) {
 	h.counts.FreeUnits -= uint64(r.size)
 	if r.dirty() {
 		h.counts.DirtyUnits -= uint64(r.size)
-	}
-	if h.segments[r.segment].closed {
-		if h.found == i+1 {
-			h.found = 0
-		}
-		return
 	}
 	b := h.binsOf(r.segment)
 	l, s := bin(r.size)
@@ -269,11 +264,11 @@ func (b *bins) after(h *Heap, i int32) int32 {
 	return none
 }
 
-// find returns the best fit in the tiers up to top, or none: the smallest free block of at least units, and
-// among equals the first in the order of the bin, of the lowest tier.
-func (h *Heap) find(units uint32, top int) int32 {
+// find returns the best fit in some tiers, or none: the smallest free block of at least units, and
+// among equals the first in the order of the bin, of the first tier.
+func (h *Heap) find(units uint32, tiers []*bins) int32 {
 	found, key := none, record{size: units}
-	for _, b := range h.upTo(top) {
+	for _, b := range tiers {
 		if i := b.from(h, &key); i != none && (found == none || h.at(i).size < h.at(found).size) {
 			found = i
 		}
@@ -307,7 +302,7 @@ func (b *bins) largest(h *Heap) uintptr {
 // BestFit returns the units of the smallest free block of at least so many that Alloc can use, 0 if there is
 // none.
 func (h *Heap) BestFit(units uint32) uint32 {
-	if i := h.find(units, h.tier(units)); i != none {
+	if i := h.find(units, h.upTo(h.tier(units))); i != none {
 		return h.at(i).size
 	}
 	return 0

@@ -13,28 +13,27 @@ type Cursor struct {
 	at   record // the key of the next block
 }
 
-// NextDirty advances the cursor by at most tries free blocks. It returns the first of them that was not
-// purged, has been free for at least age ticks, and is in a segment with blocks in use, or a negative
+// NextDirty looks at the free block at the cursor and advances the cursor. It returns the block if it was not
+// purged, has been free for at least age ticks, and is in a segment with blocks in use, otherwise a negative
 // number. ended reports that the cursor is at the end.
-func (h *Heap) NextDirty(c *Cursor, age uint32, tries int) (block int32, ended bool) {
-	for tries > 0 {
+func (h *Heap) NextDirty(c *Cursor, age uint32) (block int32, ended bool) {
+	i := none
+	for ; i == none; c.tier++ {
 		if c.tier >= len(h.tiers) {
 			return none, true
 		}
 		c.at.size = max(c.at.size, purgeUnits)
-		i := h.tiers[c.tier].from(h, &c.at)
-		if i == none {
-			*c = Cursor{tier: c.tier + 1}
-			continue
+		if i = h.tiers[c.tier].from(h, &c.at); i != none {
+			break
 		}
-		tries--
-		r := h.at(i)
-		c.at = record{size: r.size, segment: r.segment, offset: r.offset + 1}
-		if !r.purged && h.segments[r.segment].used > 0 && age <= uint32(uint16(h.Tick)-r.tick) {
-			return i, false
-		}
+		c.at = record{}
 	}
-	return none, false
+	r := h.at(i)
+	c.at = record{size: r.size, segment: r.segment, offset: r.offset + 1}
+	if r.purged || h.segments[r.segment].used == 0 || age > uint32(uint16(h.Tick)-r.tick) {
+		return none, false
+	}
+	return i, false
 }
 
 // Take takes a whole free block. GiveBack returns it.

@@ -39,7 +39,7 @@ type segment struct {
 	next  int32 // next unused number + 1
 
 	tier   uint8 // see Heap.Shared
-	closed bool  // its free blocks are in no bin
+	closed bool  // see SetClosed
 }
 
 // Heap is a set of segments divided into blocks. The zero Heap is ready.
@@ -51,10 +51,8 @@ type Heap struct {
 	spareSeg int32 // free segment number + 1
 
 	tiers  []*bins // of the free blocks of each tier
+	closed bins    // of the free blocks of closed segments
 	counts Counts
-	wanted uint32 // set by Want
-	found  int32  // a free block of a closed segment with at least wanted units, + 1
-	most   uint32 // upper bound of the free blocks of closed segments, in units
 
 	// Shared is the size in units up to which segments serve all requests: tier 0. Segments of up to
 	// Shared<<t units are in tier t and serve only requests of at least (Shared<<t)/pinPart units, so that
@@ -136,9 +134,6 @@ func (h *Heap) AddSegment(base uintptr, units, least uint32, purged bool) int32 
 	return n
 }
 
-// Any reports whether a segment serves requests of any size: it is in tier 0.
-func (h *Heap) Any(n int32) bool { return h.segments[n].tier == 0 }
-
 // pinPart is the largest ratio of a segment above Heap.Shared to a block in it.
 const pinPart = 32
 
@@ -153,12 +148,12 @@ const alignTries = 64
 // Alloc takes a block of at least 1 unit. Its address is a multiple of align units, a power of two. It
 // returns the block, or a negative number if no free block fits that the tiers allow.
 func (h *Heap) Alloc(units, align uint32) int32 {
-	return h.alloc(max(units, 1), align, h.tier(units), alignTries)
+	return h.alloc(max(units, 1), align, h.upTo(h.tier(units)), alignTries)
 }
 
 // AllocAny is Alloc for a request that would fail: it takes a block of any tier, and tries all that may fit.
 func (h *Heap) AllocAny(units, align uint32) int32 {
-	return h.alloc(max(units, 1), align, len(h.tiers), -1)
+	return h.alloc(max(units, 1), align, h.tiers, -1)
 }
 
 // AllocIn is Alloc from a segment without blocks in use.
@@ -170,12 +165,12 @@ func (h *Heap) AllocIn(n int32, units, align uint32) int32 {
 	return h.takeAligned(i, units, align)
 }
 
-func (h *Heap) alloc(units, align uint32, top, tries int) int32 {
+func (h *Heap) alloc(units, align uint32, tiers []*bins, tries int) int32 {
 	if uint64(units) > h.counts.FreeUnits {
 		return none
 	}
 	if align <= 1 {
-		i := h.find(units, top)
+		i := h.find(units, tiers)
 		if i != none {
 			h.take(i)
 			h.cut(i, units)
@@ -183,12 +178,12 @@ func (h *Heap) alloc(units, align uint32, top, tries int) int32 {
 		return i
 	}
 	if units <= math.MaxUint32-align {
-		if i := h.find(units+align-1, top); i != none {
+		if i := h.find(units+align-1, tiers); i != none {
 			return h.takeAligned(i, units, align)
 		}
 	}
 	// A free block that is not large enough for every address may fit at its own.
-	for _, b := range h.upTo(top) {
+	for _, b := range tiers {
 		for i := b.from(h, &record{size: units}); i != none && tries != 0; i = b.after(h, i) {
 			tries--
 			if r := h.at(i); uint64(r.size) >= uint64(units)+uint64(h.skip(r, align)) {
@@ -375,21 +370,4 @@ func (h *Heap) Walk(segment func(n int32, base, size uintptr), block func(Piece)
 			block(p)
 		}
 	}
-}
-
-// WalkUsed calls f with the user's word of each block in use of a segment, in the order of addresses.
-// It returns false if there is no segment with this or a higher number.
-func (h *Heap) WalkUsed(segment int32, f func(user uint32)) bool {
-	if int(segment) >= len(h.segments) {
-		return false
-	}
-	if h.segments[segment].units == 0 {
-		return true
-	}
-	for i := h.segments[segment].first; i != none; i = h.at(i).next {
-		if r := h.at(i); !r.free {
-			f(uint32(r.a))
-		}
-	}
-	return true
 }

@@ -176,13 +176,13 @@ func TestAnAlignedPlaceIsFound(t *testing.T) {
 	h.AddSegment(0x1000*Unit, 40000, 1, false)
 	var holes []int32
 	for range 300 {
-		for h.skip(h.at(h.find(1, 0)), 64) != 1 {
+		for h.skip(h.at(h.find(1, h.tiers)), 64) != 1 {
 			h.Alloc(1, 1)
 		}
 		holes = append(holes, h.Alloc(64, 1))
 		h.Alloc(1, 1)
 	}
-	for h.skip(h.at(h.find(1, 0)), 64) != 0 {
+	for h.skip(h.at(h.find(1, h.tiers)), 64) != 0 {
 		h.Alloc(1, 1)
 	}
 	last := h.Alloc(64, 1)
@@ -208,7 +208,7 @@ func TestPurgedBlocksStayPurgedUntilTheyMerge(t *testing.T) {
 	dirty := func(age uint32) (all []int32) {
 		var at Cursor
 		for {
-			i, ended := h.NextDirty(&at, age, 1)
+			i, ended := h.NextDirty(&at, age)
 			if ended {
 				return all
 			}
@@ -360,7 +360,7 @@ func TestSmallBlocksStayOutOfLargeSegments(t *testing.T) {
 	check(t, &h)
 }
 
-// A closed segment serves no requests, so that its blocks merge. The wanted block is
+// A closed segment serves no requests, so that its blocks merge. A block is
 // available as soon as enough free memory is contiguous.
 func TestAClosedSegmentBecomesWhole(t *testing.T) {
 	for _, align := range []uint32{1, 64} {
@@ -373,24 +373,23 @@ func TestAClosedSegmentBecomesWhole(t *testing.T) {
 		for i := 0; i < len(all); i += 2 {
 			h.Free(all[i])
 		}
-		h.Want(128)
-		h.Close(n)
+		h.SetClosed(n, true)
 		check(t, &h)
 		require.Negative(t, h.Alloc(1, 1))
-		require.Negative(t, h.TakeClosed(align))
+		require.Negative(t, h.AllocClosed(128, align))
 		require.Zero(t, h.Largest())
-		require.True(t, h.ClosedFits(64, []int32{n}))
-		require.False(t, h.ClosedFits(65, []int32{n}))
+		require.True(t, h.ClosedFits(64))
+		require.False(t, h.ClosedFits(65))
 		h.Free(all[5])
-		require.True(t, h.ClosedFits(65, []int32{n}))
-		i := h.TakeClosed(align)
+		require.True(t, h.ClosedFits(65))
+		i := h.AllocClosed(128, align)
 		require.GreaterOrEqual(t, i, int32(0))
 		require.EqualValues(t, 128*Unit, h.Size(i))
-		require.Negative(t, h.TakeClosed(align), "the rest is too small")
+		require.Negative(t, h.AllocClosed(128, align), "the rest is too small")
 		check(t, &h)
 		require.Negative(t, h.Alloc(1, 1))
-		h.Open(n)
-		require.False(t, h.ClosedFits(1, []int32{n}))
+		h.SetClosed(n, false)
+		require.False(t, h.ClosedFits(1))
 		check(t, &h)
 		h.Free(i)
 		for i := 1; i < len(all); i += 2 {
@@ -399,11 +398,11 @@ func TestAClosedSegmentBecomesWhole(t *testing.T) {
 			}
 		}
 		require.EqualValues(t, 1, h.Counts().EmptySegments)
-		h.Close(n)
+		h.SetClosed(n, true)
 		require.Negative(t, h.Alloc(1, 1))
 		h.RemoveSegment(n)
 		check(t, &h)
-		h.Open(n) // of a number that no segment has
+		h.SetClosed(n, false) // of a number that no segment has
 		require.Equal(t, n, h.AddSegment(1<<30, 1024, 1, false))
 		require.GreaterOrEqual(t, h.Alloc(1, 1), int32(0), "a new segment is open")
 		check(t, &h)
@@ -444,16 +443,12 @@ func run(t require.TestingT, script []byte) {
 			h.AddSegment(base, 16+x*64+y, 16+y*64, x%2 == 0)
 			base += 1 << 24
 		case op == 1 && y%4 != 0:
-			n := int32(y/4) % max(h.SegmentNumbers(), 1)
-			if y%4 == 1 {
-				h.Want(1 + x)
-				h.Close(n)
-			} else {
-				h.Open(n)
+			if n := h.SegmentNumbers(); n > 0 {
+				h.SetClosed(int32(y/4)%n, y%4 == 1)
 			}
-			if i := h.TakeClosed(1 << (x % 4)); i >= 0 {
+			if i := h.AllocClosed(1+x, 1<<(x%4)); i >= 0 {
 				require.True(t, h.segments[h.Segment(i)].closed)
-				require.EqualValues(t, h.wanted, h.at(i).size)
+				require.EqualValues(t, 1+x, h.at(i).size)
 				require.Zero(t, h.Address(i)%(Unit<<(x%4)))
 				h.Free(i)
 			}
@@ -488,7 +483,7 @@ func run(t require.TestingT, script []byte) {
 			all = append(all, live{i, lo, lo + h.Size(i)})
 		case op == 5:
 			h.Tick += y
-			if i, _ := h.NextDirty(&cursor, x%4, 3); i >= 0 {
+			if i, _ := h.NextDirty(&cursor, x%4); i >= 0 {
 				r := *h.at(i)
 				require.True(t, r.free && !r.purged)
 				h.Take(i)
