@@ -106,7 +106,10 @@ func (b Buffer) Tag() string { return account.TagName(b.live("Tag").Tag) }
 
 // Resource returns the resource that the memory belongs to, nil for foreign
 // memory.
-func (b Buffer) Resource() Resource { return resourceOfCell(b.live("Resource")) }
+func (b Buffer) Resource() Resource {
+	r, _ := ownerOf(b.live("Resource"))
+	return r
+}
 
 // Bytes waits for pending work and returns the memory as a slice. It does not copy: the
 // slice is valid as long as the buffer. It fails with an [*OpError] of kind

@@ -9,11 +9,6 @@ import (
 // of the block: docs/internals.md has a table. Accessors name the meanings; those of blocks
 // are in package block.
 
-// foreignNumber returns the number of the record of foreign memory.
-func foreignNumber(c *owner.Cell) uint32 { return uint32(c.Context) }
-
-func setForeignNumber(c *owner.Cell, number uint32) { c.Context = uintptr(number) }
-
 // setUpstreamBlock stores the parts of the block of another resource that have no field in the
 // cell, for [upstreamBlock].
 func setUpstreamBlock(c *owner.Cell, b Block) {

@@ -101,30 +101,22 @@ func BackgroundFailures() uint64 { return diag.Failures.Load() }
 // stallTime.
 func ForgetStart() { keeper.frees.Stall() }
 
-// Origins returns the number of registered resources.
-func Origins() int {
-	origins.mu.Lock()
-	defer origins.mu.Unlock()
-	return origins.inUse
-}
+// Origins returns the number of records of memory of resources that are not pools.
+func Origins() int { return countRecords(func(r Resource) bool { return r != nil }) }
 
-// OriginsOf returns the number of origins of a resource: the one for new memory, and those of memory
-// that was allocated before the resource was closed.
-func OriginsOf(r Resource) (n int) {
-	origins.mu.Lock()
-	last := origins.next[1]
-	origins.mu.Unlock()
-	latest := findOrigin(resourceKey(r))
-	if latest != nil {
-		n = 1
-	}
-	for i := range last {
-		chunk := origins.chunks[i/originChunk].Load()
+// OriginsOf returns the number of records of memory of a resource.
+func OriginsOf(r Resource) int { return countRecords(func(of Resource) bool { return of == r }) }
+
+func countRecords(is func(Resource) bool) (n int) {
+	for i := range records {
+		chunk := records[i].Load()
 		if chunk == nil {
 			continue
 		}
-		if o := chunk[i%originChunk].Load(); o != nil && o != latest && o.current() == r {
-			n++
+		for k := range chunk {
+			if r := &chunk[k]; r.place.Load() != nil && is(r.resource) {
+				n++
+			}
 		}
 	}
 	return n

@@ -196,7 +196,7 @@ func Flush() {
 	pools := keeper.all()
 	emptyFronts()
 	for _, p := range pools {
-		p.origin.list.Sync()
+		p.cells.Sync()
 	}
 	plainCells.Sync()
 	foreignCells.Sync()

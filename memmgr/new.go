@@ -1,12 +1,10 @@
 package memmgr
 
 import (
-	"sync"
 	"unsafe"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/memmgr/internal/block"
-	"github.com/usmbridge/usmbridge/memmgr/internal/order"
 	"github.com/usmbridge/usmbridge/memmgr/internal/pin"
 	"github.com/usmbridge/usmbridge/memmgr/internal/stacks"
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -28,7 +26,7 @@ func New(r Resource, request Request) (Buffer, error) {
 		return newCellBuffer(r, request)
 	}
 	if p.home.Load() != 0 {
-		p.origin.list.Drain()
+		p.cells.Drain()
 	}
 	if request.Size > block.MaxClassUnits*unit || request.Align > unit || request.Align&(request.Align-1) != 0 || (request.Queue != nil && p.pending.Unstalled.Load() != 0) {
 		return p.slowBuffer(request, nil)
@@ -113,64 +111,6 @@ func poolOf(c *owner.Cell) *Pool {
 // UnknownSize is the size of foreign memory whose size is not known.
 const UnknownSize = owner.UnknownSize
 
-// foreign is the table of foreign memory, with the functions to call after
-// the last reference. The Context of such a cell is the number of its record.
-var foreign = foreignTable{records: make([]foreignRecord, 1)}
-
-type foreignRecord struct {
-	memory  unsafe.Pointer // keeps Go memory reachable and off the stack
-	place   *syclobj.Place
-	release func()
-	next    uint32 // free record, while this one is free
-}
-
-type foreignTable struct {
-	mu      sync.Mutex
-	records []foreignRecord // number 0 stays unused
-	free    uint32
-}
-
-// foreignCells is the home list of the cells. The closers are foreign code; they run in the
-// goroutine that releases, or in the reaper.
-var foreignCells *owner.List
-
-func init() { foreignCells = owner.NewList(foreign.drain) }
-
-// add writes a record field by field: a copy of a whole record would wait for the stores
-// that built it.
-func (t *foreignTable) add(memory unsafe.Pointer, place *syclobj.Place, release func()) uint32 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	n := t.free
-	if n == 0 {
-		n = uint32(len(t.records))
-		t.records = append(t.records, foreignRecord{})
-	}
-	r := &t.records[n]
-	t.free = r.next
-	r.memory, r.place, r.release = memory, place, release
-	return n
-}
-
-func (t *foreignTable) take(n uint32) foreignRecord {
-	t.mu.Lock()
-	r := t.records[n]
-	t.records[n] = foreignRecord{next: t.free}
-	t.free = n
-	t.mu.Unlock()
-	return r
-}
-
-// place returns the place of a record, nil if there is no such record.
-func (t *foreignTable) place(n uint32) *syclobj.Place {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if int(n) >= len(t.records) {
-		return nil
-	}
-	return t.records[n].place
-}
-
 // ForeignOptions describe foreign memory and its end.
 type ForeignOptions struct {
 	// Place is context, device and kind of the memory, nil for host memory. The buffer
@@ -211,8 +151,9 @@ func FromForeign(p unsafe.Pointer, size uint64, o ForeignOptions) (Buffer, error
 	c.Address, c.Size = uintptr(p), size
 	c.Requested = size
 	c.Place = uintptr(place.Ref())
-	setForeignNumber(c, foreign.add(p, place, o.Release))
-	place.Retain()
+	of := recordOf(c)
+	of.memory, of.release = p, o.Release
+	of.place.Store(place.Retain())
 	flags := owner.Foreign
 	if place.HostReadable() {
 		flags |= owner.HostReadable
@@ -228,33 +169,4 @@ func FromForeign(p unsafe.Pointer, size uint64, o ForeignOptions) (Buffer, error
 		b.importedOn(o.Queue, place)
 	}
 	return b, nil
-}
-
-func (t *foreignTable) drain(c *owner.Cell) {
-	stacks.NoteRelease(c)
-	r := t.take(foreignNumber(c))
-	if c.Flags()&owner.Alias != 0 {
-		// The work of the alias is in the record, which Release keeps alive.
-		event, _ := order.CopyPending(c.Record())
-		c.SwapPending(event)
-		c.ClearFlags(owner.Alias)
-	}
-	if c.Pending() != 0 || c.Flags()&order.ShownFlags != 0 {
-		s := order.EventsOf(r.place)
-		if !order.Gather(s, c) || c.Pending() != 0 {
-			keeper.after(s, c, r.end)
-			return
-		}
-	}
-	order.DropQueues(c)
-	owner.Recycle(c)
-	r.end()
-}
-
-func (r foreignRecord) end() {
-	// Deferred, because release may panic.
-	defer r.place.Release()
-	if r.release != nil {
-		r.release()
-	}
 }

@@ -19,7 +19,7 @@ import (
 var parts = []string{"waitlist", "reclaim"}
 
 // shared are types that parts hand to each other, and descriptions that all parts read.
-var shared = []string{"origin", "poolMutex", "want"}
+var shared = []string{"poolMutex", "want"}
 
 // TestPartsOfAPoolAreSeparate checks the methods of each part, and of the types that only this part
 // consists of: they have no parameter, result or variable of type *Pool, and access no field of

@@ -25,8 +25,8 @@ func (p *Pool) slowFree(c *owner.Cell) {
 		p.tagsOf(c).Add(c.Tag, -int64(c.Size), -1)
 		c.Tag = 0
 	}
-	shown := c.Flags()&order.ShownFlags != 0 && p.origin.sync != nil
-	c.ResetFlags(p.origin.flags)
+	shown := c.Flags()&order.ShownFlags != 0 && p.ordered
+	c.ResetFlags(p.flags)
 	if !shown && !p.pending.Working(c) {
 		p.endUse(c)
 		p.cache(c, block.Class(c))
@@ -45,7 +45,7 @@ func (p *Pool) slowFree(c *owner.Cell) {
 
 // complete makes a block reusable whose free was counted before. p.mu is held.
 func (p *Pool) complete(c *owner.Cell) {
-	c.ResetFlags(p.origin.flags)
+	c.ResetFlags(p.flags)
 	p.endUse(c)
 	p.heap.Cache(c, block.Class(c))
 }
@@ -72,7 +72,7 @@ func (p *Pool) sameQueue(w *want) *owner.Cell {
 	c := p.pending.TakeFor(queue, w.class, uint64(w.units)*unit, uintptr(w.align)*unit)
 	if c != nil {
 		p.uncharge(c)
-		c.ResetFlags(p.origin.flags)
+		c.ResetFlags(p.flags)
 	}
 	return c
 }

@@ -56,7 +56,10 @@ type Pool struct {
 
 	upstream   Resource
 	sync       Synchronizer
-	origin     *origin
+	cells      *owner.List    // home of the cells
+	place      *syclobj.Place // nil if the upstream has none
+	number     uint32         // in the cells
+	ordered    bool           // the upstream has a Synchronizer
 	options    poolOptions
 	placeQueue *syclobj.Queue // the default queue of the place, only to compare with
 
@@ -82,10 +85,6 @@ type Pool struct {
 	device      string                    // whose memory it is: see deviceOf
 }
 
-// poolTable has the pool of each resource number, for Release. Pools with higher numbers
-// are found through the origins.
-var poolTable [1024]atomic.Pointer[Pool]
-
 // PoolOption changes how a pool behaves.
 type PoolOption func(*poolOptions)
 
@@ -110,8 +109,7 @@ func WithSegment(bytes uintptr) PoolOption { return func(o *poolOptions) { o.min
 // processors together; 0 caches nothing. Each processor may exceed the bound by the one
 // block that it is freeing.
 //
-// The default bound is fifteen sixteenths of the bytes of segments, and at least 32 MiB. Idle segments
-// that serve only large requests do not count.
+// The default bound is fifteen sixteenths of the bytes of segments in use, and at least 32 MiB.
 // A pool evicts its cached blocks before it takes a segment that they could save.
 func WithCache(bytes int64) PoolOption { return func(o *poolOptions) { o.cache = max(bytes, 0) } }
 
@@ -156,13 +154,18 @@ func NewPool(upstream Resource, options ...PoolOption) *Pool {
 		option(&o)
 	}
 	o.minSegment = sysmem.RoundUp(min(max(o.minSegment, unit), maxSegment), unit)
-	p := &Pool{upstream: upstream, options: o, growing: make(chan struct{}, 1), minUnits: 2}
+	place := upstream.Place()
+	p := &Pool{upstream: upstream, place: place, options: o, growing: make(chan struct{}, 1), minUnits: 2}
 	if o.limit != 0 {
 		p.upstream = NewLimit(upstream, o.limit)
 	}
 	p.front.Init(o.cache)
-	if place := upstream.Place(); place == nil || place.IsHost() {
+	cells := heap.Cells{}
+	if place == nil || place.IsHost() {
 		p.minUnits = 1
+	} else {
+		cells.Place = uintptr(place.Ref())
+		p.placeQueue, _ = place.Queue() // nil without a runtime: then none is skipped
 	}
 	if o.traceSize > 0 {
 		p.trace = &traceRing{entries: make([]TraceEntry, o.traceSize)}
@@ -172,23 +175,20 @@ func NewPool(upstream Resource, options ...PoolOption) *Pool {
 	p.limits = limitsOf(p.upstream)
 	_, p.poolBelow = As[*Pool](p.upstream)
 	p.deviceSized, _ = As[deviceSized](p.upstream)
-	p.device = deviceOf(upstream.Place())
-	p.origin = newOrigin(upstream)
-	p.origin.sync, _ = As[Synchronizer](upstream)
-	p.sync = p.origin.sync
-	p.flags = p.origin.flags
+	p.device = deviceOf(place)
+	p.sync, p.ordered = As[Synchronizer](upstream)
+	p.flags = flagsOf(upstream, place)
 	p.poisons = debug.Poison && p.flags&owner.HostReadable != 0
 	p.watched = p.trace != nil || p.poisons
-	if p.sync == nil {
+	if !p.ordered {
 		p.sync = order.System
 	}
-	p.origin.resource = p
-	p.origin.list = owner.NewList(p.freeCell)
-	origins.add(p.origin, true)
+	p.cells = owner.NewList(p.freeCell)
+	p.home = p.cells.Head()
+	addPool(p)
+	cells.Home, cells.Resource, cells.Flags = p.cells, p.number, p.flags
 	p.heap.Init(heap.Options{
-		Cells: heap.Cells{
-			Home: p.origin.list, Place: uintptr(p.origin.place), Resource: p.origin.index, Flags: p.flags,
-		},
+		Cells:  cells,
 		Shared: uint32(max(mostGrowth, o.minSegment) / unit),
 		Decay:  heap.DecayAfter(int64(o.decay / tickTime)),
 		High:   o.high, Low: o.low,
@@ -199,14 +199,7 @@ func NewPool(upstream Resource, options ...PoolOption) *Pool {
 		discard = d.Discard
 	}
 	p.purging.Init(&p.heap, &p.mu, discard, func(err error) { backgroundFailed("give pages of free memory back", err) })
-	p.home = p.origin.list.Head()
 	p.pending.Init(&p.mu, p.sync, pending.Owner{Complete: p.complete, Serve: p.serveWaiters, Report: p.reportStalled})
-	if p.origin.index < uint32(len(poolTable)) {
-		poolTable[p.origin.index].Store(p)
-	}
-	if place := p.origin.goPlace; place != nil {
-		p.placeQueue, _ = place.Queue() // nil without a runtime: then none is skipped
-	}
 	keeper.add(p)
 	return p
 }
@@ -215,7 +208,7 @@ func NewPool(upstream Resource, options ...PoolOption) *Pool {
 func (p *Pool) Name() string { return p.options.name }
 
 // Place implements [Resource].
-func (p *Pool) Place() *syclobj.Place { return p.origin.goPlace }
+func (p *Pool) Place() *syclobj.Place { return p.place }
 
 // Upstream returns the resource that allocates the segments.
 func (p *Pool) Upstream() Resource { return p.upstream }
@@ -345,11 +338,11 @@ func (p *Pool) Free(b Block) {
 	}
 	c := owner.At(index)
 	r := owner.MakeRef(c, uint32(b.Cookie))
-	if !r.Valid() || c.Resource != p.origin.index || c.Address != b.Address {
+	if !r.Valid() || c.Resource != p.number || c.Address != b.Address {
 		panic(misuse("Pool.Free", "the block at %#x is not of this pool, or was freed before", b.Address))
 	}
 	if b.Event != 0 {
-		if c.Queue() == 0 && (order.RetainQueue(b.Queue) || p.origin.place == nil) {
+		if c.Queue() == 0 && (order.RetainQueue(b.Queue) || p.place == nil || p.place.IsHost()) {
 			c.SetQueue(b.Queue)
 		}
 		// The user holds the block until Release. If the events cannot be joined, wait here.
@@ -387,7 +380,7 @@ func (e *LeakError) Error() string {
 // released. Close may be called again.
 func (p *Pool) Close() error {
 	emptyFronts()
-	p.origin.list.Sync()
+	p.cells.Sync()
 	p.pending.AwaitAll()
 	p.purging.Mu.Lock() // so that every free block is there
 	defer p.purging.Mu.Unlock()
@@ -413,7 +406,7 @@ func (p *Pool) Close() error {
 	lingers := p.heap.Reserved() > 0
 	p.leaked = lingers
 	if !lingers {
-		p.origin.removePool()
+		removePool(p)
 	}
 	p.mu.awaitReturned()
 	p.mu.Unlock()
@@ -429,7 +422,7 @@ func (p *Pool) Close() error {
 func (p *Pool) last() {
 	if p.leaked {
 		p.leaked = false
-		p.origin.removePool()
+		removePool(p)
 	}
 }
 

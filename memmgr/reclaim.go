@@ -68,7 +68,7 @@ func (p *Pool) collectDropped() {
 	emptyFronts()
 	foreignCells.Drain()
 	plainCells.Drain()
-	p.origin.list.Sync()
+	p.cells.Sync()
 }
 
 // reclaimOwn is step 3 of reclaim. It reports whether segments went back that the
@@ -358,7 +358,7 @@ func (p *Pool) trimSegments(keep uint64) (freed uint64) {
 // tick collects blocks whose device work is done, and returns memory that has been idle for
 // the time of [WithDecay]. It reports whether the pool is closed and all its memory is back.
 func (p *Pool) tick() (ended bool) {
-	p.origin.list.Drain()
+	p.cells.Drain()
 	p.mu.Lock()
 	due := p.heap.Tick()
 	p.mu.Unlock()

@@ -22,17 +22,17 @@ func use(t testing.TB, r memmgr.Resource) {
 	b.Release()
 }
 
-// originsFall waits until at most so many resources are registered.
+// originsFall waits until at most so many records of memory of resources are left.
 func originsFall(t testing.TB, before int) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		runtime.GC()
 		return memmgr.Origins() <= before
-	}, patience, time.Millisecond, "resources that their user dropped are still registered")
+	}, patience, time.Millisecond, "records of resources that their user dropped are left")
 }
 
 // TestDroppedResourcesAreForgotten checks that a wrapper made for each request is collected after its user drops
-// it, and that its entry, cell and memory are freed.
+// it, and that its record, cell and memory are freed.
 func TestDroppedResourcesAreForgotten(t *testing.T) {
 	p := newHostPool(t)
 	sim := memtest.NewSimulated()
@@ -79,7 +79,7 @@ func TestMemoryInUseKeepsItsResource(t *testing.T) {
 	returned(t, sim)
 }
 
-// value is a resource that is not a pointer. It stays registered until it is closed.
+// value is a resource that is not a pointer.
 type value struct {
 	*memtest.Simulated
 	name string
@@ -98,7 +98,7 @@ func TestClosedResourcesAreForgotten(t *testing.T) {
 		require.Equal(t, r, b.Resource())
 		again, err := memmgr.New(r, memmgr.Request{Size: 100})
 		require.NoError(t, err)
-		require.Equal(t, 2, memmgr.OriginsOf(r), "used again, registered again")
+		require.Equal(t, 2, memmgr.OriginsOf(r), "used again")
 		b.Release()
 		require.Equal(t, 1, memmgr.OriginsOf(r))
 		again.Release()
@@ -192,8 +192,8 @@ func TestResourcesOutsideTheHeap(t *testing.T) {
 	require.NoError(t, memmgr.Close(&global.nothing))
 }
 
-// TestRegistryUnderConcurrentUseAndClose checks that no block is returned to another resource, and that nothing is
-// left registered.
+// TestRegistryUnderConcurrentUseAndClose checks that no block is returned to another resource, and that no record is
+// left.
 func TestRegistryUnderConcurrentUseAndClose(t *testing.T) {
 	sim := memtest.NewSimulated()
 	runtime.GC()
@@ -229,7 +229,7 @@ func TestRegistryUnderConcurrentUseAndClose(t *testing.T) {
 	returned(t, sim)
 }
 
-// BenchmarkWrapperAmongMany shows that the lookup time does not depend on the number of registered resources.
+// BenchmarkWrapperAmongMany shows that the time does not depend on the number of resources with memory in use.
 func BenchmarkWrapperAmongMany(b *testing.B) {
 	sim := memtest.NewSimulated()
 	for _, n := range []int{0, 20000} {

@@ -10,9 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
-	"github.com/usmbridge/usmbridge/memmgr/internal/account"
 	"github.com/usmbridge/usmbridge/memmgr/internal/order"
-	"github.com/usmbridge/usmbridge/memmgr/internal/stacks"
 	"github.com/usmbridge/usmbridge/memmgr/internal/sysmem"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
@@ -245,42 +243,6 @@ func (noResource) Free(b Block) {
 
 // Place implements [Resource].
 func (noResource) Place() *syclobj.Place { return nil }
-
-// newCellBuffer allocates a block of a resource that is not a pool and makes its cell.
-func newCellBuffer(r Resource, request Request) (Buffer, error) {
-	switch w := r.(type) { // the resource below makes the cell
-	case *waiting:
-		return New(w.Resource, w.with(request))
-	case *waitingAdopter:
-		return New(w.waiting.Resource, w.with(request))
-	}
-	o, err := retainOrigin(&r)
-	if err != nil {
-		return Buffer{}, err
-	}
-	block, err := r.Allocate(request)
-	if err != nil {
-		o.release()
-		return Buffer{}, err
-	}
-	c, err := owner.New(o.list)
-	if err != nil {
-		o.free(block)
-		return Buffer{}, &OutOfMemoryError{Request: request, Place: r.Place(), Err: err}
-	}
-	c.Address, c.Size = block.Address, uint64(block.Size)
-	c.Requested = uint64(request.Size)
-	c.Place = uintptr(o.place)
-	setUpstreamBlock(c, block)
-	c.Tag = account.TagNumber(request.Tag)
-	c.ResetFlags(o.flags)
-	stacks.NoteAllocation(c)
-	c.Resource = o.index // last: from now on reports list the cell
-	if request.Queue != nil {
-		order.NoteQueue(c, request.Queue)
-	}
-	return Buffer{ref: c.Ref()}, nil
-}
 
 // usage counts the blocks of a resource that are in use.
 type usage struct{ blocks, bytes atomic.Int64 }

@@ -64,7 +64,7 @@ type Snapshot struct {
 // goroutine has just allocated may be shown without its tag and stack.
 func (p *Pool) Snapshot() *Snapshot {
 	emptyFronts()
-	p.origin.list.Sync()
+	p.cells.Sync()
 	s := &Snapshot{Pool: p.options.name}
 	if place := p.Place(); place != nil {
 		s.Place = place.String()
@@ -236,15 +236,10 @@ func describe(f owner.Facts) (b LiveBuffer, ok bool) {
 		Address: f.Address, Size: f.Size, Requested: f.Requested, Count: int(f.Count),
 		Tag: account.TagName(f.Tag), Stack: stacks.Of(f.Stack), Foreign: f.Flags&owner.Foreign != 0,
 	}
-	switch {
-	case f.Resource != 0:
-		if o := originAt(f.Resource); o != nil {
-			b.Place, b.Resource = o.goPlace, o.current()
-		}
-	case f.IsOf(foreignCells):
-		b.Place = foreign.place(uint32(f.Context))
-	case f.Ref.TryRetain(): // C made the cell, and frees the place with its last reference
-		b.Place = syclobj.WrapPlace(owner.Pointer(f.Place))
+	if p := poolAt(f.Resource); p != nil {
+		b.Resource, b.Place = p, p.place
+	} else if f.Ref.TryRetain() { // the record, or the place of a cell that C made, ends with the last reference
+		b.Resource, b.Place = unpooledOwner(f.Ref.Cell(), f.Place)
 		f.Ref.Cell().Release()
 	}
 	return b, f.Ref.Valid()

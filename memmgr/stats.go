@@ -115,7 +115,7 @@ func (p *Pool) Stats() Stats {
 // stopped.
 func (p *Pool) stopped(f func()) {
 	emptyFronts()
-	p.origin.list.Sync()
+	p.cells.Sync()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.front.Stop()

@@ -166,7 +166,7 @@ func (t *Tenant) Free(b Block) { t.pool.Free(b) }
 func (t *Tenant) newBuffer(request Request) (Buffer, error) {
 	p := t.pool
 	if p.home.Load() != 0 {
-		p.origin.list.Drain()
+		p.cells.Drain()
 	}
 	if request.Size > block.MaxClassUnits*unit || request.Align > unit || request.Align&(request.Align-1) != 0 || request.Queue != nil {
 		return p.slowBuffer(request, t)

@@ -66,7 +66,7 @@ func (t *Tenant) findRoom(w *want) bool {
 	if t.tryCharge(w.amount, false) || t.tighten() && t.tryCharge(w.amount, false) {
 		return true
 	}
-	p.origin.list.Drain()
+	p.cells.Drain()
 	if p.pending.Unstalled.Load() != 0 && p.pending.CompleteSome(refusalLooks) > 0 && t.tryCharge(w.amount, false) {
 		return true
 	}
@@ -114,7 +114,7 @@ func (t *Tenant) poll(x *waiter) bool {
 		return false
 	}
 	p := t.pool
-	p.origin.list.Drain()
+	p.cells.Drain()
 	if p.pending.Unstalled.Load() != 0 {
 		p.pending.CompleteSome(refusalLooks)
 	}

@@ -306,7 +306,7 @@ func (p *Pool) sleepOf(x *waiter, interval time.Duration) time.Duration {
 
 // poll is one round of the poller. It reports whether the poller is to ask the upstream.
 func (p *Pool) poll(x *waiter) (ask bool) {
-	p.origin.list.Drain()
+	p.cells.Drain()
 	p.pending.CompleteSome(refusalLooks)
 	l, at := &p.waitlist, time.Now()
 	tight, _ := p.limitRoom()

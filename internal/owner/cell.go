@@ -147,15 +147,12 @@ func (c *Cell) Plain(flags uint32) bool {
 
 // Facts are the fields of a cell that reports show.
 type Facts struct {
-	Ref                           Ref // of the memory that the fields describe
-	Count, Flags                  uint32
-	Resource, Stack, Tag          uint32
-	Address, Place, Context, home uintptr
-	Size, Requested               uint64
+	Ref                  Ref // of the memory that the fields describe
+	Count, Flags         uint32
+	Resource, Stack, Tag uint32
+	Address, Place       uintptr
+	Size, Requested      uint64
 }
-
-// IsOf reports whether a list is the home of the cell.
-func (f *Facts) IsOf(l *List) bool { return f.home == l.address() }
 
 // Look copies the fields of a cell of which the caller holds no reference. Other goroutines may release
 // the cell and reuse it meanwhile, so the fields are of one piece of memory only if Ref is valid
@@ -171,7 +168,7 @@ func (c *Cell) Look() (f Facts) {
 	// Makers set Resource or the flags last.
 	f.Flags, f.Resource = lateFlags(&c.flags), c.Resource
 	f.Stack, f.Tag, f.Requested = c.Stack, c.Tag, c.Requested
-	f.Address, f.Size, f.Place, f.Context, f.home = c.Address, c.Size, c.Place, c.Context, c.home
+	f.Address, f.Size, f.Place = c.Address, c.Size, c.Place
 	return f
 }
 

@@ -272,16 +272,11 @@ func (a *Arena) End() Left {
 		dropped.TakeBack()
 	}
 	a.mu.Lock()
-	l, memories := a.left(), a.memories
+	defer a.mu.Unlock()
+	l := a.left()
 	if first {
 		a.counted = true
 		outstanding.add(a.out.blocks, a.out.bytes)
-	}
-	a.mu.Unlock()
-	if first {
-		for _, m := range memories {
-			_ = memmgr.Close(m) // drops the records of m; it has no Close that could fail
-		}
 	}
 	return l
 }

@@ -227,7 +227,7 @@ func TestOwnedIsPruned(t *testing.T) {
 	require.Less(t, arena.Owns(a), 1000)
 }
 
-// Thousands of arenas leave nothing behind: no memory, and no origin.
+// Thousands of arenas leave nothing behind: no memory, and no record.
 func TestTenThousandArenasAreFlat(t *testing.T) {
 	tenant := newTenant(t, newPool(t), 1<<30)
 	cells := uint64(0)
