@@ -252,7 +252,11 @@ func (p *Pool) beginGrowth(ctx context.Context) error {
 // ended reports whether a request's context is done; nil never is.
 func ended(ctx context.Context) bool { return ctx != nil && ctx.Err() != nil }
 
-func (p *Pool) endGrowth() { <-p.growing }
+// endGrowth ends beginGrowth, and wakes the poller, which may want to ask.
+func (p *Pool) endGrowth() {
+	<-p.growing
+	p.waitlist.signalPoller()
+}
 
 // extend serves a request from memory that was freed meanwhile, from the cached blocks, or
 // from a new segment. Many requests may queue in [Pool.beginGrowth] meanwhile. Each looks at the

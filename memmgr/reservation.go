@@ -33,7 +33,7 @@ func (p *Pool) considerReservations() {
 	var next *waiter // the one that has been the first of its line for longest
 	for _, line := range p.waitlist.lines {
 		changed = p.considerTenant(line, at) || changed
-		x := line.first
+		x := line.waiters[0]
 		if (next == nil || x.first.Before(next.first)) && (r.of == nil || r.foreign && x.since.Before(r.of.since)) &&
 			!at.Before(r.pause) && p.affords(x) && p.needsReservation(x, at) {
 			next = x
@@ -69,7 +69,7 @@ func (p *Pool) considerTenant(line *waitLine, at time.Time) (ended bool) {
 			return true
 		}
 	case at.After(r.pause):
-		if x := line.first; t.roomFor(x) < uint64(x.w.amount) && t.granted-x.grantedBefore >= x.patience() {
+		if x := line.waiters[0]; t.roomFor(x) < uint64(x.w.amount) && t.granted-x.grantedBefore >= x.patience() {
 			t.reserve(x, at)
 		}
 	}

@@ -95,7 +95,7 @@ func (p *Pool) Snapshot() *Snapshot {
 func (p *Pool) snapshotWaits() (all []SnapshotWait) {
 	l := &p.waitlist
 	for _, line := range l.lines {
-		for x := line.first; x != nil; x = x.next {
+		for _, x := range line.waiters {
 			wait := SnapshotWait{Requested: uint64(x.w.r.Size), Since: x.since, Reservations: x.attempts}
 			if t := x.w.tenant; t != nil {
 				wait.Tenant = t.name

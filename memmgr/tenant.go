@@ -458,7 +458,7 @@ func (t *Tenant) Stats() (s Stats) {
 	s.AllocatedBytes = newStat(sum.Taken, sum.Given, 0)
 	s.RequestedBytes = newStat(sum.Asked, sum.Unasked, 0)
 	s.ActiveBytes = newStat(sum.Taken, sum.Taken-uint64(bytes), t.peak)
-	s.NumOOMs, s.NumWaiting = t.ooms, int64(len(t.queue)+t.line.n)
+	s.NumOOMs, s.NumWaiting = t.ooms, int64(len(t.queue)+len(t.line.waiters))
 	return s
 }
 

@@ -92,11 +92,11 @@ func (t *Tenant) await(w *want) error {
 	t.mu.Lock()
 	t.admit()
 	t.mu.Unlock()
-	ready := x.await(func(interval time.Duration) (next, sleep time.Duration) {
+	ready := x.await(func(interval time.Duration) time.Duration {
 		if !t.poll(x) {
-			return interval, 4 * longWatch
+			return 4 * longWatch
 		}
-		return interval, interval
+		return interval
 	})
 	if !ready || x.err == nil && ended(w.r.Context) {
 		return t.giveUp(x, w.r.Context.Err())

@@ -2,6 +2,7 @@ package memmgr
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"time"
 
@@ -36,13 +37,13 @@ func (p *Pool) waitsBehind(w *want) bool {
 	if p.waitlist.n == 0 || !p.mayWait(w) {
 		return false
 	}
-	return p.waitlist.lineOf(w).n > 0 || p.yieldsFirst(w)
+	return len(p.waitlist.lineOf(w).waiters) > 0 || p.yieldsFirst(w)
 }
 
 // yieldsFirst reports whether a request is served after all waiters of other accounts, because
 // its tenant is above its soft limit. p.mu is held.
 func (p *Pool) yieldsFirst(w *want) bool {
-	return w.tenant != nil && p.waitlist.n > w.tenant.line.n && w.tenant.overSoft()
+	return w.tenant != nil && p.waitlist.n > len(w.tenant.line.waiters) && w.tenant.overSoft()
 }
 
 // countServed counts bytes that a request got while others wait. p.mu is held.
@@ -85,12 +86,7 @@ func (p *Pool) await(w *want, refusal error) (*owner.Cell, error) {
 	defer p.cancelElsewhere(x)
 	p.serveWaiters() // from memory that was freed since the last search
 	p.mu.Unlock()
-	ready := x.await(func(interval time.Duration) (next, sleep time.Duration) {
-		if p.attend(x) {
-			interval = shortWatch
-		}
-		return interval, p.sleepOf(x, interval)
-	})
+	ready := x.await(func(interval time.Duration) time.Duration { return p.poll(x, interval) })
 	if !ready || x.err == nil && ended(w.r.Context) {
 		return nil, p.giveUp(x, w.r.Context.Err())
 	}
@@ -211,26 +207,22 @@ func (p *Pool) serveNext() bool {
 	return false
 }
 
-// serveLine serves one waiter of a line and reports whether it could. If the upstream may have
-// room for one, and no waiter before it is about to ask, that one is woken to ask. p.mu is held.
+// serveLine serves one waiter of a line and reports whether it could. p.mu is held.
 func (p *Pool) serveLine(line *waitLine) bool {
-	mayAsk := true
 	for x := range line.candidates() {
 		if p.serveOne(x) {
 			return true
 		}
-		if mayAsk {
-			p.considerGrowth(x)
-		}
-		mayAsk = mayAsk && !x.asks
+		p.considerGrowth(x)
 	}
 	return false
 }
 
-// considerGrowth wakes a waiter to ask the upstream, if that may have room. p.mu is held.
+// considerGrowth wakes the poller to ask the upstream for a waiter, if that may have room. p.mu is held.
 func (p *Pool) considerGrowth(x *waiter) {
-	if !x.asks && p.mayGrow(x) && p.affords(x) {
-		x.askUpstream()
+	if l := &p.waitlist; l.asks == nil && p.mayGrow(x) && p.affords(x) {
+		l.asks = x
+		l.signalPoller()
 	}
 }
 
@@ -267,52 +259,20 @@ func (p *Pool) mayGrow(x *waiter) bool {
 	return room+p.heap.EmptyBytes() >= need
 }
 
-// attend runs when a waiter wakes: it asks the upstream if the waiter is to, and polls if it
-// is the poller. It reports whether that served a request.
-func (p *Pool) attend(x *waiter) (progress bool) {
-	p.mu.Lock()
-	asks, polls, gone, before := x.asks, p.waitlist.poller.Load() == x, x.gone, p.waitlist.n
-	x.asks = false
-	p.mu.Unlock()
-	if gone {
-		return false
-	}
-	if polls {
-		asks = p.poll(x) || asks
-	}
-	if asks {
-		p.growFor(x)
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.waitlist.n < before
-}
-
-// sleepOf returns how long a waiter sleeps: only the poller wakes by itself.
-func (p *Pool) sleepOf(x *waiter, interval time.Duration) time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.waitlist.poller.Load() != x {
+// poll is one round of the poller: it completes pending blocks, asks other pools and the upstream, and serves the
+// waiters. It returns how long the waiter sleeps: only the poller wakes by itself.
+func (p *Pool) poll(x *waiter, interval time.Duration) time.Duration {
+	l, at := &p.waitlist, time.Now()
+	if l.poller.Load() != x {
 		return time.Hour
 	}
-	if p.waitlist.asked.IsZero() {
-		return shortWatch
-	}
-	if r := &p.waitlist.reserved; r.of != nil { // other waiters are served as soon as it expires
-		interval = min(interval, max(time.Until(r.until), shortWatch))
-	}
-	return interval
-}
-
-// poll is one round of the poller. It reports whether the poller is to ask the upstream.
-func (p *Pool) poll(x *waiter) (ask bool) {
 	p.cells.Drain()
 	p.pending.CompleteSome(refusalLooks)
-	l, at := &p.waitlist, time.Now()
 	tight, _ := p.limitRoom()
 	var most, least uint64
 	p.mu.Lock()
-	if l.n > 0 && tight != nil {
+	before := l.n
+	if before > 0 && tight != nil {
 		l.waitFor(tight.budget)
 	}
 	sinceAsked := at.Sub(l.asked)
@@ -321,7 +281,7 @@ func (p *Pool) poll(x *waiter) (ask bool) {
 		l.asked = at
 	}
 	for _, line := range l.lines {
-		for _, y := range []*waiter{line.first, line.smallest} {
+		for _, y := range []*waiter{line.waiters[0], line.smallest} {
 			if need := p.segmentNeed(y.w); p.affords(y) {
 				most = max(most, need)
 				least = min(cmp.Or(least, need), need)
@@ -337,28 +297,49 @@ func (p *Pool) poll(x *waiter) (ask bool) {
 		}
 	}
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.serveWaiters()
 	p.considerReservations()
+	var growing []*waiter
+	if l.asks != nil {
+		growing = append(growing, l.asks)
+	}
 	if asksOthers && tight == nil {
 		for _, line := range l.lines { // of unknown room: the smallest may fit where the first does not
-			line.first.askUpstream()
-			line.smallest.askUpstream()
+			growing = append(growing, line.waiters[0], line.smallest)
 		}
 	}
-	ask, x.asks = x.asks && !x.gone, false
-	return ask
+	p.mu.Unlock()
+	for _, y := range growing {
+		p.growFor(y, x.w.r.Context)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if l.n < before || l.asked.IsZero() {
+		return shortWatch
+	}
+	if r := &l.reserved; r.of != nil { // other waiters are served as soon as it expires
+		interval = min(interval, max(time.Until(r.until), shortWatch))
+	}
+	return interval
 }
 
-// growFor asks the upstream on behalf of a waiter. The segment serves other waiters too.
-func (p *Pool) growFor(x *waiter) {
-	if p.beginGrowth(x.w.r.Context) != nil {
+// growFor asks the upstream on behalf of a waiter, until the context of the poller ends. The segment serves other
+// waiters too. If a request is asking, growFor does nothing: the request wakes the poller when it has its answer.
+func (p *Pool) growFor(x *waiter, ctx context.Context) {
+	select {
+	case p.growing <- struct{}{}:
+	default:
 		return
 	}
-	defer p.endGrowth()
+	defer func() { <-p.growing }()
 	p.mu.Lock()
 	l := &p.waitlist
-	size, need := p.segmentFor(x.w)
+	if l.asks == x {
+		l.asks = nil
+	}
+	w := *x.w
+	w.r.Context = ctx
+	size, need := p.segmentFor(&w)
 	tight, room := p.limitRoom()
 	if x.gone || !p.affords(x) || tight == nil && l.reserved.takesAll(x) || p.reclaim.refused.covers(uint64(need), time.Now()) {
 		p.mu.Unlock()
@@ -368,7 +349,7 @@ func (p *Pool) growFor(x *waiter) {
 		p.heap.Release(0)
 	}
 	p.mu.Unlock()
-	c, err := p.grow(x.w, size, need)
+	c, err := p.grow(&w, size, need)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
@@ -379,7 +360,7 @@ func (p *Pool) growFor(x *waiter) {
 	case !x.gone && !ranOut(err):
 		p.leave(x)
 		x.fail(err)
-	case !ended(x.w.r.Context): // else the question ended, without an answer
+	case !ended(ctx): // else the question ended, without an answer
 		p.reclaim.refused.note(uint64(need), err)
 	}
 	p.serveWaiters()
@@ -408,7 +389,8 @@ func (p *Pool) endWaits() {
 
 // endLine ends all waits of a line. p.mu is held.
 func (p *Pool) endLine(line *waitLine, cause error) {
-	for x := line.first; x != nil; x = line.first {
+	for len(line.waiters) > 0 {
+		x := line.waiters[0]
 		p.leave(x)
 		x.fail(cause)
 	}

@@ -22,6 +22,7 @@ type waitlist struct {
 	serving bool        // serveWaiters is running
 
 	poller atomic.Pointer[waiter]
+	asks   *waiter   // for which the poller is to ask the upstream, nil for none
 	asked  time.Time // when the poller last asked other pools
 	others uint64    // bytes that pools with the same limit or device had at that time
 
@@ -36,15 +37,13 @@ type waitlist struct {
 // waiter is a request that waits: for memory of its pool, or for room below the hard limit
 // of its tenant. Pool.mu guards the former and Tenant.mu the latter, except for the channels.
 type waiter struct {
-	w          *want
-	line       *waitLine // nil for a waiter for room below the hard limit
-	next, prev *waiter
-	cell       *owner.Cell   // the block that the waiter was granted
-	err        error         // why the wait ended without a block
-	gone       bool          // it waits no more
-	ready      chan struct{} // closed when cell or err is set, or the tenant was charged
-	wake       chan struct{} // signals that the waiter became the poller, or is to ask the upstream
-	asks       bool          // it is to ask the upstream
+	w     *want
+	line  *waitLine     // nil for a waiter for room below the hard limit
+	cell  *owner.Cell   // the block that the waiter was granted
+	err   error         // why the wait ended without a block
+	gone  bool          // it waits no more
+	ready chan struct{} // closed when cell or err is set, or the tenant was charged
+	wake  chan struct{} // signals that the waiter became the poller, or is to poll now
 
 	since     time.Time // when the wait began
 	first     time.Time // when it became the first of its line; zero before
@@ -65,8 +64,8 @@ func (x *waiter) patience() uint64 { return 2*uint64(x.w.units)*unit + 1<<20 }
 
 // await blocks until the waiter is ready or the context of its request ends. It reports
 // whether the waiter is ready. Between, it calls poll, at intervals that double from
-// shortWatch to longWatch. poll returns the interval to go on with and the time to sleep.
-func (x *waiter) await(poll func(interval time.Duration) (next, sleep time.Duration)) bool {
+// shortWatch to longWatch. poll may change the interval.
+func (x *waiter) await(poll func(interval time.Duration) time.Duration) bool {
 	interval := shortWatch
 	timer := time.NewTimer(interval)
 	defer timer.Stop()
@@ -81,9 +80,8 @@ func (x *waiter) await(poll func(interval time.Duration) (next, sleep time.Durat
 		case <-timer.C:
 			interval = min(2*interval, longWatch)
 		}
-		next, sleep := poll(interval)
-		interval = next
-		timer.Reset(sleep)
+		interval = poll(interval)
+		timer.Reset(interval)
 	}
 }
 
@@ -93,12 +91,6 @@ func (x *waiter) signal() {
 	case x.wake <- struct{}{}:
 	default:
 	}
-}
-
-// askUpstream wakes the waiter to ask the upstream.
-func (x *waiter) askUpstream() {
-	x.asks = true
-	x.signal()
 }
 
 // fail ends a wait with an error. The waiter has left its line.
@@ -131,48 +123,29 @@ func (r *reservation) takesAll(x *waiter) bool {
 
 // waitLine holds the waiters for memory of one account.
 type waitLine struct {
-	first, last *waiter // in the order of arrival
-	smallest    *waiter // the first of those with the smallest request
-	n           int
-	over        bool // the tenant is above its soft limit
-	weight      uint64
-	virtual     uint64  // bytes served divided by weight: the line with the least is next
-	tenant      *Tenant // nil for the pool's own
+	waiters  []*waiter // in the order of arrival
+	smallest *waiter   // the first of those with the smallest request
+	over     bool      // the tenant is above its soft limit
+	weight   uint64
+	virtual  uint64  // bytes served divided by weight: the line with the least is next
+	tenant   *Tenant // nil for the pool's own
 }
 
 // candidates iterates over the waiters that freed memory may serve: the first ones, [lookAhead] in
 // all, and the one with the smallest request, so that many large requests do not stop a small one.
 func (l *waitLine) candidates() iter.Seq[*waiter] {
 	return func(yield func(*waiter) bool) {
-		x, smallest := l.first, l.smallest
-		for range lookAhead {
-			if x == nil || !yield(x) {
+		smallest := l.smallest
+		for _, x := range l.waiters[:min(lookAhead, len(l.waiters))] {
+			if !yield(x) {
 				return
 			}
 			if x == smallest {
 				smallest = nil
 			}
-			x = x.next
 		}
 		if smallest != nil {
 			yield(smallest)
-		}
-	}
-}
-
-// findSmallest finds the smallest request after that of a waiter which leaves the line.
-func (l *waitLine) findSmallest(leaves *waiter) {
-	l.smallest = nil
-	// Those before it are larger than it, and those behind are not smaller.
-	for x := leaves.next; x != nil; x = x.next {
-		if x.w.units == leaves.w.units {
-			l.smallest = x
-			return
-		}
-	}
-	for x := l.first; x != nil; x = x.next {
-		if x != leaves && (l.smallest == nil || x.w.units < l.smallest.w.units) {
-			l.smallest = x
 		}
 	}
 }
@@ -190,20 +163,15 @@ func (l *waitlist) add(w *want) *waiter {
 	x := newWaiter(w)
 	line := l.lineOf(w)
 	x.line = line
-	if line.n == 0 {
+	if len(line.waiters) == 0 {
 		// A line does not make up for the time when it had no waiters.
 		line.virtual = max(line.virtual, l.virtual)
 		l.lines = append(l.lines, line)
 	}
 	l.n++
-	line.n++
-	if x.prev = line.last; x.prev == nil {
-		line.first = x
+	if line.waiters = append(line.waiters, x); len(line.waiters) == 1 {
 		l.becameFirst(x)
-	} else {
-		x.prev.next = x
 	}
-	line.last = x
 	if line.smallest == nil || w.units < line.smallest.w.units {
 		line.smallest = x
 	}
@@ -233,7 +201,7 @@ func (l *waitlist) waitFor(b *sharedBudget) {
 		b.enter(l)
 	}
 	for _, line := range l.lines {
-		line.first.othersBefore = l.servedByOthers()
+		line.waiters[0].othersBefore = l.servedByOthers()
 	}
 }
 
@@ -266,23 +234,25 @@ func (l *waitlist) becameFirst(x *waiter) {
 // The caller ends its reservations.
 func (l *waitlist) remove(x *waiter) {
 	line := x.line
+	at := slices.Index(line.waiters, x)
+	line.waiters = slices.Delete(line.waiters, at, at+1)
 	if line.smallest == x {
-		line.findSmallest(x)
-	}
-	if x.prev != nil {
-		x.prev.next = x.next
-	} else if line.first = x.next; x.next != nil {
-		l.becameFirst(x.next)
-	}
-	if x.next != nil {
-		x.next.prev = x.prev
-	} else {
-		line.last = x.prev
+		line.smallest = nil
+		for _, y := range line.waiters {
+			if line.smallest == nil || y.w.units < line.smallest.w.units {
+				line.smallest = y
+			}
+		}
 	}
 	x.gone = true
 	l.n--
-	if line.n--; line.n == 0 {
+	if len(line.waiters) == 0 {
 		l.lines = slices.DeleteFunc(l.lines, func(other *waitLine) bool { return other == line })
+	} else if at == 0 {
+		l.becameFirst(line.waiters[0])
+	}
+	if l.asks == x {
+		l.asks = nil
 	}
 	l.setLeast()
 	switch {
@@ -290,7 +260,7 @@ func (l *waitlist) remove(x *waiter) {
 		l.poller.Store(nil)
 		l.waitFor(nil)
 	case l.poller.Load() == x:
-		l.poller.Store(l.lines[0].first)
+		l.poller.Store(l.lines[0].waiters[0])
 		l.signalPoller()
 	}
 }
