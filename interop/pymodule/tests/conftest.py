@@ -7,6 +7,7 @@ import importlib.metadata
 import os
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -99,11 +100,29 @@ def soon(reached):
         time.sleep(0.005)
 
 
-def run(code, expect=0, first=FIRST):
-    """Runs code in an interpreter of its own and returns its output. first="" is for code that must load dpctl itself."""
-    p = subprocess.run([HOST, "-c", "import usmbridge as ub, sys, os, gc\n" + first + code], capture_output=True, text=True, timeout=600)
+# The element types of NumPy.
+DTYPES = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64", "complex64", "complex128"]
+
+
+def program(*args, expect=0, timeout=600, **env):
+    """Runs the interpreter with arguments and more variables of the environment, and returns its output."""
+    p = subprocess.run([HOST, *map(str, args)], capture_output=True, text=True, timeout=timeout, env={**os.environ, **env})
     assert p.returncode == expect, p.stdout + p.stderr
     return p.stdout
+
+
+def run(code, expect=0, first=FIRST, **env):
+    """Runs code in an interpreter of its own and returns its output. first="" is for code that must load dpctl itself."""
+    return program("-c", "import usmbridge as ub, sys, os, gc\n" + first + code, expect=expect, **env)
+
+
+def in_threads(*works):
+    """Runs each function in a thread of its own and waits for all."""
+    threads = [threading.Thread(target=work) for work in works]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
 
 
 @pytest.fixture

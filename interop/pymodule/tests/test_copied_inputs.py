@@ -177,31 +177,3 @@ def test_refusals_of_owners_stand(np):
             ub.asarray(Owner(error))
     with pytest.raises(RuntimeError, match="no export"):
         ub.asarray(np.arange(3).view(Refuses))
-
-
-def test_tables(np):
-    pd = pytest.importorskip("pandas")
-    frame = pd.DataFrame({"a": np.array([1, 2], "u1"), "e": [2.5, 3.5]})
-    assert ub.asarray(frame.to_records(index=False)["e"]).tolist() == [2.5, 3.5]
-    assert ub.asarray(pd.Series(np.arange(3, dtype=">f8"))).tolist() == [0, 1, 2]
-    for column in (pd.Series(["a", "b"]), pd.Series(["a", "b"], dtype=object), pd.Series([pd.Timestamp(0)])):
-        with pytest.raises(TypeError, match="no elements of dtype"):
-            ub.asarray(column)
-
-
-def test_files(np, tmp_path):
-    h5py = pytest.importorskip("h5py")
-    with h5py.File(tmp_path / "x.h5", "w") as f:
-        f["x"] = np.rec.array([(1, 2.5), (4, 5.5)], dtype=[("a", "u1"), ("e", "f8")])
-        f["big"] = np.arange(3, dtype=">i4")
-        assert ub.asarray(f["x"][...]["e"]).tolist() == [2.5, 5.5] and ub.asarray(f["big"][...]).tolist() == [0, 1, 2] == ub.asarray(f["big"]).tolist()
-
-
-def test_fits(np, tmp_path):
-    fits = pytest.importorskip("astropy.io.fits")
-    table = fits.BinTableHDU.from_columns([fits.Column("a", "B", array=np.array([1, 2])), fits.Column("e", "D", array=np.array([2.5, 3.5]))])
-    table.writeto(tmp_path / "x.fits")
-    with fits.open(tmp_path / "x.fits") as f:
-        assert ub.asarray(f[1].data["e"]).tolist() == [2.5, 3.5]
-    fits.writeto(tmp_path / "y.fits", np.arange(6.0).reshape(2, 3))
-    assert ub.asarray(fits.getdata(tmp_path / "y.fits")).tolist() == [[0, 1, 2], [3, 4, 5]]

@@ -1,12 +1,10 @@
 """The defaults of new arrays, and set_default."""
 
 import contextvars
-import os
-import subprocess
 import threading
 
 import pytest
-from conftest import HOST
+from conftest import run
 
 import usmbridge as ub
 
@@ -70,13 +68,10 @@ def test_invalid(bad, error):
 
 
 def test_without_sycl():
-    code = """
-import usmbridge as ub
+    run("""
 assert ub.zeros(2).usm_type is None and ub.asarray([1, 2]).usm_type is None and ub.zeros(2).dtype == "float64"
 try: ub.set_default(usm_type="shared")
 except ValueError as e: assert "SYCL" in str(e)
 else: raise AssertionError
 assert ub.zeros(2).usm_type is None
-"""
-    p = subprocess.run([HOST, "-c", code], env={**os.environ, "USMBRIDGE_SYCL": "off"}, capture_output=True, text=True)
-    assert p.returncode == 0, p.stderr
+""", first="", USMBRIDGE_SYCL="off")

@@ -166,4 +166,4 @@ def test_lists_of_devices_agree(number):
         device = QUEUES[number].sycl_device
         ours = [d for d in ub.devices() if d.filter_string == device.filter_string]
         assert len(ours) == 1 and ours[0].dlpack_device == (14, dpctl.get_devices().index(device))
-        assert ours[0].name == device.name
+        assert (ours[0].name, ours[0].global_mem_size) == (device.name, device.global_mem_size) and len(ub.devices()) == len(dpctl.get_devices()) + 1

@@ -5,21 +5,19 @@ import json
 import pickle
 
 import pytest
-from conftest import peer, run
+from conftest import DTYPES, peer, run
 
 import usmbridge as ub
 
-NATIVE = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64", "complex64", "complex128"]
-
 
 def test_native_types(np):
-    for name in NATIVE:
+    for name in DTYPES:
         d = ub.DType(name)
         assert type(d) is ub.DType and d == name and name == d and str(d) == f"{d}" == name and repr(d) == repr(name) and hash(d) == hash(name)
         assert d == np.dtype(name) and np.dtype(name) == d and d == np.dtype(name).type and np.dtype(name).type == d and not d != np.dtype(name)
         assert np.dtype(d) == np.dtype(name) and np.zeros(2, d).dtype == d and d.itemsize == np.dtype(name).itemsize and d.name == name and type(d.name) is str
         assert {name: 1}[d] == 1 and d in {name} and json.dumps(d) == json.dumps(name)
-        for other in NATIVE:
+        for other in DTYPES:
             if other != name:
                 assert d != np.dtype(other) and d != np.dtype(other).type and not d == np.dtype(other) and d != other
         if np.dtype(name).itemsize > 1:
@@ -32,12 +30,12 @@ def test_native_types(np):
 
 def test_dtypes_of_arrays_are_numpys(np):
     ml = peer("ml_dtypes")
-    for name in NATIVE + ["bfloat16", "float8_e4m3fn", "int4"]:
+    for name in DTYPES + ["bfloat16", "float8_e4m3fn", "int4"]:
         a = ub.zeros(1, name, device="host")
         want = np.dtype(getattr(ml, name, name))
         assert a.dtype == want and type(a.dtype) is type(want) and hash(a.dtype) == hash(want) and a.dtype is a[:].dtype
         assert str(a.dtype) == name and ub.DType(a.dtype) == name and ub.zeros(1, a.dtype).dtype == want
-        if name in NATIVE:
+        if name in DTYPES:
             assert a.dtype == name and a.dtype.kind == want.kind and a.dtype.byteorder == want.byteorder and a.dtype.names is None
             assert a.dtype == a.typestr[1:]
     out = run("""

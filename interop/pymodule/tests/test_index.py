@@ -1,54 +1,10 @@
-"""Indexing by integer and boolean arrays, compared with NumPy on plain, shared and device memory."""
+"""Indexing by integer and boolean arrays, compared with NumPy on plain, shared and device memory. test_twins.py draws the keys."""
 
-import random
 
 import pytest
 from conftest import places
 
 import usmbridge as ub
-
-SHAPES = [(), (4,), (2, 3), (3, 2, 4), (0, 3), (2, 1, 3)]
-DTYPES = ["float32", "int16", "uint8", "complex64", "bool"]
-
-
-def draw_key(np, rng, shape):
-    """Returns a random key with lists, arrays, masks, integers, slices, None and Ellipsis, some of them out of range."""
-    keys, axis = [], 0
-    for _ in range(rng.randint(1, len(shape) + 1)):
-        d = shape[axis] if axis < len(shape) else 1
-        top = max(d - 1, 0)
-        what = rng.choice(["int", "slice", "None", "...", "list", "array", "two", "mask", "bool", "empty", "scalar", "beyond"])
-        axis += what not in ("None", "...", "bool")
-        if what == "int":
-            keys.append(rng.randint(-d, d - 1) if d else 0)
-        elif what == "slice":
-            keys.append(rng.choice([slice(None), slice(1, None), slice(None, None, -1), slice(None, None, 2), slice(0, 0)]))
-        elif what == "None":
-            keys.append(None)
-        elif what == "...":
-            keys.append(...)
-        elif what == "list":
-            keys.append([rng.randint(-d, top) for _ in range(2)] if d else [])
-        elif what == "array":
-            dtype = rng.choice(["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"])
-            keys.append(np.array([rng.randint(0 if dtype[0] == "u" else -d, top) for _ in range(2)], dtype) if d else np.zeros(0, dtype))
-        elif what == "scalar":
-            keys.append(rng.choice([np.int8, np.int64, lambda n: np.array(n, "int16"), lambda n: n])(rng.choice([-d - 1, -1, 0, d])))
-        elif what == "two":
-            keys.append(np.array([[rng.randint(0, top)], [0]]))
-        elif what == "mask":
-            keys.append(np.array([rng.random() < 0.5 for _ in range(d)], bool))
-        elif what == "bool":
-            keys.append(rng.choice([True, False, np.array(True), np.bool_(False)]))
-        elif what == "empty":
-            keys.append([])
-        else:
-            keys.append([d + 5])
-    return tuple(keys) if len(keys) != 1 or rng.random() < 0.5 else keys[0]
-
-
-def selects(np, key):
-    return any(isinstance(k, (list, np.ndarray, bool, np.bool_)) for k in (key if type(key) is tuple else (key,)))
 
 
 def outcome(f):
@@ -56,35 +12,6 @@ def outcome(f):
         return f(), None
     except Exception as e:
         return None, type(e)
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_keys_as_numpy(np, dpnp, seed):
-    rng = random.Random(seed)
-    for where in places(["shared", "device"]):
-        for _ in range(250):
-            shape = rng.choice(SHAPES)
-            x = np.arange(int(np.prod(shape))).reshape(shape).astype(rng.choice(DTYPES))
-            a = ub.asarray(x, copy=True, **where)
-            key = draw_key(np, rng, shape)
-            if not selects(np, key):
-                continue
-            say = where, shape, key
-            want, error = outcome(lambda: x[key])
-            got, raised = outcome(lambda: a[key])
-            assert (raised is None) == (error is None) and (not raised or issubclass(raised, error)), (say, error, raised)
-            if error is None:
-                assert got.shape == np.shape(want) and np.array_equal(got.asnumpy(), want) and not got.readonly, (say, want, got)
-            if rng.random() < 0.5 and error is None and np.size(want):
-                value = rng.choice([np.ones(np.shape(want), x.dtype), ub.ones(np.shape(want), str(x.dtype), **where), np.ones(np.shape(want), "float64")])
-            else:
-                value = rng.choice([1, [1], np.int8(1), 1.0, True])
-            y = x.copy()
-            _, error = outcome(lambda: y.__setitem__(key, np.asarray(value.asnumpy() if type(value) is ub.Array else value)))
-            _, raised = outcome(lambda: a.__setitem__(key, value))
-            assert (raised is None) == (error is None), (say, value, error, raised)
-            if error is None:
-                assert np.array_equal(a.asnumpy(), y), (say, value, y, a)
 
 
 def test_values_are_converted_as_for_slices(np, dpnp):
@@ -113,30 +40,6 @@ def test_results_are_copies(np, dpnp):
             assert not r[key].readonly
         with pytest.raises(ValueError, match="read-only"):
             r[[0]] = 1
-
-
-def test_in_place_with_wider_types(np, dpnp):
-    for where in places(["shared", "device"]):
-        for dtype, wide in (("float32", "float64"), ("int16", "int64"), ("complex64", "complex128"), ("uint8", "uint32")):
-            x = np.array([1, 2, 3]).astype(dtype)
-            a = ub.asarray(x, copy=True, **where)
-            for other in (np.array([1, 1, 2]).astype(wide), np.dtype(wide).type(2)):
-                x += other
-                x *= other
-                b = a
-                b += other
-                b *= ub.asarray(other, **where)
-                assert b is a and a.dtype == dtype and np.array_equal(a.asnumpy(), x)
-        a = ub.asarray([1, 2], dtype="int32", **where)
-        with pytest.raises(TypeError):
-            a += ub.asarray([0.5, 1.5], **where)
-        for dtype in ("bool", "int8", "uint32", "int64"):  # their quotients are floating-point
-            b = a.astype(dtype)
-            for other in (2, 2.0, True, [2, 4], np.int8(2), np.array([2, 4], "int16"), np.array([2, 4], dtype)):
-                with pytest.raises(TypeError):
-                    b /= other
-            assert b.tolist() == a.astype(dtype).tolist()
-        assert a.tolist() == [1, 2]
 
 
 def test_large_integers(np, dpnp):

@@ -1,10 +1,7 @@
 """The element types that NumPy has from ml_dtypes, imported and exported, bit for bit."""
 
-import subprocess
-import sys
-
 import pytest
-from conftest import HOST, peer, sycl_device
+from conftest import peer, run, sycl_device
 
 import usmbridge as ub
 
@@ -106,10 +103,8 @@ def test_other_failures_pass(np):
 
 
 def test_without_ml_dtypes():
-    code = """
-import sys
+    run("""
 sys.modules["ml_dtypes"] = None
-import usmbridge as ub
 a = ub.asarray([1.0, 2.0], dtype="float8_e4m3fn", device="host")
 for f in (a.asnumpy, a.__array__):
     try:
@@ -125,6 +120,4 @@ try:
 except TypeError as e:
     assert 'asarray(a, dtype="complex64").asnumpy()' in str(e), e
 assert ub.asarray(c, dtype="complex64").asnumpy().tolist() == [1.0]
-"""
-    p = subprocess.run([HOST, "-c", code], capture_output=True, text=True, timeout=600)
-    assert p.returncode == 0, p.stdout + p.stderr
+""")

@@ -93,14 +93,6 @@ def test_array_function_returns_notimplemented_for_other_types(np):
     a.__array_function__(len, (ub.Array,), (deep,), {})
 
 
-def test_asnumpy_of_every_kind(np):
-    x = np.arange(24, dtype="int16").reshape(4, 6)
-    for a in (*on_the_host(np, x), ub.asarray(x, device=sycl_device())):
-        for key in (slice(None), (slice(None, None, -1), slice(1, 4)), (slice(None), 2), (1, 1)):
-            y = a[key].asnumpy()
-            assert np.array_equal(y, x[key]) and y.dtype == x.dtype and y.flags.c_contiguous and y.flags.writeable and y.ctypes.data != a._pointer
-
-
 @pytest.mark.parametrize("name", ["__array_interface__", "__array_struct__", "__sycl_usm_array_interface__"])
 def test_memory_that_a_property_makes(np, name):
     """A property can make the memory that its value describes: the Array keeps the last value alive."""

@@ -192,6 +192,16 @@ def test_methods_and_outputs_of_universal_functions(np, device):
         assert a.tolist() == [[1, 6], [9, 16]]
         assert np.frompyfunc(str, 1, 1)(a[0]).tolist() == ["1.0", "6.0"]  # objects, which an Array cannot hold
         assert type(np.add(np.ma.ones((2, 2)), a)) is np.ma.MaskedArray
+        out = n.copy()
+        np.multiply(a, 2, out=out, where=a > ub.asarray(6, **place))
+        assert out.tolist() == [[1, 4], [18, 32]]
+        with pytest.raises(ValueError, match="read-only"):
+            np.add(n, 1, out=a.as_readonly())
+
+
+def test_other_types_with_universal_functions(np):
+    other = type("Other", (), {"__array_ufunc__": lambda self, *inputs, **keywords: "other"})()
+    assert np.add(ub.zeros(2), other) == "other"
 
 
 def test_like(np, device):

@@ -3,11 +3,9 @@
 import itertools
 
 import pytest
-from conftest import peer, sycl_device
+from conftest import DTYPES, peer, sycl_device
 
 import usmbridge as ub
-
-DTYPES = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64", "complex64", "complex128"]
 
 
 def same(np, got, want):

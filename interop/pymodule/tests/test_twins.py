@@ -20,6 +20,10 @@ UNARY = [operator.neg, operator.pos, abs, operator.invert]
 MOST = 16  # arrays at once
 
 
+def np_scalar(key):
+    return getattr(key, "ndim", None) == 0 and getattr(key, "dtype", None) != bool
+
+
 class Twins:
     """Pairs of an Array and an ndarray. The ndarrays share memory as the Arrays do."""
 
@@ -94,6 +98,9 @@ class Twins:
     def chosen(self, n):
         """Returns a key of a list, an index array or a mask, with slices and integers around it."""
         r, np = self.r, self.np
+        if r.randrange(6) == 0:
+            d = n.shape[0] if n.ndim else 1
+            return r.choice([True, False, np.array(True), np.bool_(False), np.int8(r.choice([-d - 1, -1, 0, d])), np.array(r.choice([-d, d]), "int16"), [], [d + 5], [0, -d - 1], (..., [0])])
         if n.ndim == 0 or r.randrange(4) == 0:
             depth = r.randint(0, n.ndim)
             return np.array([r.random() < 0.5 for _ in range(int(np.prod(n.shape[:depth])))], bool).reshape(n.shape[:depth])
@@ -142,7 +149,7 @@ class Twins:
         x, n, place = self.any()
         key = self.chosen(n)
         got = self.both(lambda: x[key], lambda: n[key])
-        if got and isinstance(got[1], self.np.generic):  # which shares nothing
+        if got and (isinstance(got[1], self.np.generic) or not isinstance(key, tuple) and np_scalar(key)):  # the result is a view or not by the type of the key
             self.check(got[0], self.np.asarray(got[1]))
         elif got:
             self.keep(*got, place)
@@ -232,7 +239,7 @@ class Twins:
                 self.check(x, n)
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(4))
 def test_twins(np, device, dpnp, seed):
     twins = Twins(np, seed)
     try:
