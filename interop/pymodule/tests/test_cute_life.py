@@ -4,12 +4,12 @@ import ctypes as ct
 import gc
 import os
 import sys
-import threading
 
 import pytest
 
 import capi
 import usmbridge as ub
+from conftest import in_threads
 from cute_source import ADDRESS, Source, sources  # noqa: F401 (sources is a fixture)
 from usmbridge.cute import from_dlpack, from_dlpack_dynamic
 
@@ -73,23 +73,6 @@ def test_release():
     assert p.deleted == 1
 
 
-def test_release_during_a_mark():
-    p = Source(ADDRESS, (4, 6))
-    t = from_dlpack(p)
-
-    class Mode:
-        def __index__(self):
-            t.release()
-            return 0
-
-    with pytest.raises(ValueError, match="release"):
-        t.mark_compact_shape_dynamic(Mode())
-    t = from_dlpack(p)
-    with pytest.raises(ValueError, match="release"):
-        t.mark_layout_dynamic(Mode())
-    assert p.deleted == 2
-
-
 def test_with():
     p = Source(ADDRESS, (4, 6))
     with from_dlpack(p) as t:
@@ -99,24 +82,6 @@ def test_with():
         with from_dlpack(p):
             raise KeyError
     assert p.deleted == 2
-
-
-def test_failure_leaves_the_capsule(np):
-    options = [{"assumed_align": 3}, {"assumed_align": 1 << 50}, {"leading": "x"}]
-    sources = [{"dtype": (5, 64, 1)}, {"version": (2, 0)}, {"strides": (1 << 62, 1)}]
-    for made, options in [({}, o) for o in options] + [(s, {}) for s in sources]:
-        p = Source(ADDRESS, (4, 6), **made)
-        c = p.capsule()
-        with pytest.raises((ValueError, TypeError, BufferError)):
-            from_dlpack(c, **options)
-        assert capi.name(c) == b"dltensor_versioned" and p.deleted == 0, made or options
-
-
-def test_null_strides_and_deleter():
-    p = Source(ADDRESS, (4, 6), strides=None, versioned=False)
-    assert from_dlpack(p).layout == "(4,6):(6,1)"
-    assert p.deleted == 1
-    assert from_dlpack(Source(ADDRESS, (4, 6), deleter=False)).layout == "(4,6):(6,1)"
 
 
 def test_threads(np):
@@ -132,11 +97,7 @@ def test_threads(np):
                 failures.append(t)
             t.release()
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    in_threads(*[work] * 4)
     assert not failures and sys.getrefcount(a) == count
 
 
@@ -207,17 +168,6 @@ def test_usm_failures(device):
     assert from_dlpack(c).shape == (4, 6)
 
 
-@pytest.mark.parametrize("kind, space", [("device", "gmem"), ("shared", "gmem"), ("host", "generic")])
-def test_dpnp(dpnp, kind, space):
-    a = dpnp.zeros((30, 20), dtype="float32", usm_type=kind)
-    t = from_dlpack(a)
-    pointer = a.get_array().usm_data._pointer
-    assert (t.layout, t.memspace, t.data_ptr) == ("(30,20):(20,1)", space, pointer)
-    assert from_dlpack_dynamic(a.T).layout == "(?,?):(1,?)"
-    del a
-    assert t.mark_layout_dynamic().key == f"Float32@{space} align=4 o (?,?):(?,1)"
-
-
 def test_tvm_ffi(np, tvm_ffi):
     a = np.zeros((30, 20), np.float32)
     x = tvm_ffi.from_dlpack(a)
@@ -233,8 +183,3 @@ def test_tvm_ffi(np, tvm_ffi):
     del t, u, x, wrapped
     gc.collect()
     assert sys.getrefcount(a) == count - 1
-
-
-def test_pyarrow(pyarrow):
-    t = from_dlpack(pyarrow.array([1.0, 2.0, 3.0], pyarrow.float64()))
-    assert (t.layout, t.element_type, t.memspace) == ("(3):(1)", "Float64", "generic")

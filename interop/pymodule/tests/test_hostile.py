@@ -4,12 +4,11 @@ import ctypes as ct
 import gc
 import importlib
 import pickle
-import subprocess
 import sys
 import threading
 
 import pytest
-from conftest import HOST, run
+from conftest import program, run
 
 import capi
 import usmbridge as ub
@@ -28,59 +27,8 @@ def floats():
     del buf
 
 
-class Index:
-    """An integer whose conversion runs code."""
-
-    def __init__(self, value, action):
-        self.value, self.action = value, action
-
-    def __index__(self):
-        self.action()
-        return self.value
-
-
 def holder(memory, **keys):
     return Holder(memory, data=(memory._pointer, False), **dict({"shape": (2, 3), "typestr": "<f4"}, **keys))
-
-
-@pytest.mark.parametrize("key", ["shape", "strides"])
-def test_a_list_emptied_while_it_is_read(memory, key):
-    values = []
-    values += [Index(3, values.clear), 1]
-    a = ub.from_usm_array_interface(holder(memory, **{"shape": (3, 1), key: values}))
-    assert getattr(a, key) == (3, 1) and values == []
-
-
-def test_data_emptied_while_it_is_read(memory):
-    class Flag:
-        def __bool__(self):
-            data.clear()
-            return True
-
-    data = [memory._pointer, Flag()]
-    h = holder(memory)
-    h.__sycl_usm_array_interface__["data"] = data
-    a = ub.from_usm_array_interface(h)
-    assert a._pointer == memory._pointer and a.readonly and data == []
-
-
-def test_the_dictionary_emptied_while_it_is_read(memory, dpctl):
-    q = dpctl.SyclQueue()
-
-    class Provider:
-        def _get_capsule(self):
-            h.__sycl_usm_array_interface__.clear()
-            self.junk = ["".join(["|", "x", chr(65 + i % 26)]) for i in range(1000)]  # reuses the places of freed strings
-            return q._get_capsule()
-
-    h = holder(memory, typestr="".join(["<", "i", "4"]), shape=tuple([2, 3]), typedescr=[("", "".join(["<", "i", "4"]))])
-    h.__sycl_usm_array_interface__["syclobj"] = Provider()
-    a = ub.from_usm_array_interface(h)
-    assert a.dtype == "int32" and a.shape == (2, 3)
-    h = holder(memory)
-    h.__sycl_usm_array_interface__["shape"] = (Index(2, h.__sycl_usm_array_interface__.clear), 3)
-    with pytest.raises(ValueError, match="typestr"):
-        ub.from_usm_array_interface(h)
 
 
 def test_an_owner_whose_finalizer_releases_many():
@@ -142,25 +90,6 @@ del x
 """)
 
 
-def test_one_capsule_and_many_threads(np):
-    x = np.arange(8.0)
-    for _ in range(50):
-        capsule, taken = x.__dlpack__(max_version=(1, 0)), []
-
-        def take():
-            try:
-                taken.append(ub.from_dlpack(capsule))
-            except BufferError:
-                pass
-
-        threads = [threading.Thread(target=take) for _ in range(4)]
-        for t in threads:
-            t.start()
-        for t in threads:
-            t.join()
-        assert len(taken) == 1
-
-
 def test_a_capsule_is_renamed_before_it_is_taken(device):
     """An import that releases the GIL must not let another one take the same capsule; a failed one restores the name."""
     seen = []
@@ -186,9 +115,12 @@ def test_a_capsule_is_renamed_before_it_is_taken(device):
 
 def test_a_changed_typedescr_is_not_reused(device):
     a = ub.zeros(3, "float32", usm_type="shared")
+    keys = set(a.__sycl_usm_array_interface__)
     for change in (list.clear, lambda d: d.append(5), lambda d: d.insert(0, ("x", "<f8")), lambda d: d.__setitem__(0, 5)):
         change(a.__sycl_usm_array_interface__["typedescr"])
         assert a.__sycl_usm_array_interface__["typedescr"] == [("", "<f4")]
+        a.__sycl_usm_array_interface__.clear()
+        assert set(a.__sycl_usm_array_interface__) == keys
 
 
 def test_empty_arrays_with_wild_strides(floats, memory):
@@ -230,12 +162,6 @@ def test_packed_elements_before_the_first(device):
     assert t.data == a._pointer and t.byte_offset == 1
     packed = b.copy().__dlpack__(dl_device=(1, 0), copy=True)
     assert (ct.c_uint8).from_address(capi.tensor(packed).t.data).value == 0x23  # element 0 is 3, the one before it is 2
-
-
-def test_iteration(device):
-    with pytest.raises(TypeError, match="0-d"):
-        list(ub.zeros((), device="host"))
-    assert [x.shape for x in ub.zeros((2, 3), device="host")] == [(3,), (3,)]
 
 
 def test_null_and_broken_exchange_apis():
@@ -355,8 +281,7 @@ t = threading.Thread(target=work, daemon=True)
 t.start()
 time.sleep(.3)
 """
-    p = subprocess.run([HOST, "-c", code], capture_output=True, text=True, timeout=60)
-    assert p.returncode == 0, p.stdout + p.stderr
+    program("-c", code, timeout=60)
 
 
 @pytest.mark.parametrize("code", [
@@ -508,12 +433,6 @@ def test_a_tensor_is_read_once(device, np, take):
     finally:
         stop.set()
         [x.join() for x in threads]
-
-
-@pytest.mark.parametrize("name", ["\0f4", "f4\0", "<f4\0", "float32\0", "\0float32", "float32\0x", "\0", ""])
-def test_type_names_of_any_length(name):
-    with pytest.raises(TypeError):
-        ub.zeros(1, dtype=name)
 
 
 @pytest.mark.parametrize("f", [ub.cute.from_dlpack, ub.cute.from_dlpack_dynamic])

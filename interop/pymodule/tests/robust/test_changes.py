@@ -87,20 +87,18 @@ class Listed(list):
 class Operation:
     """An operation with its arrays, and the lists and sources that a change can affect. run returns a value to compare."""
 
-    argument = False  # whether the array is an argument, which a change may release before it is read
-
-    def __init__(self, k, what, place):
-        self.what, self.place = what, place
+    def __init__(self, name, k, what, place):
+        self.name, self.what, self.place = name, what, place
         self.before = owners()
         self.hook = CallHook(k, self.change)
         self.arrays = [ub.asarray([[1, 2, 3], [4, 5, 6]], dtype="float32", **place)]
         self.kept = self.arrays[0][...]  # shows what was written
         self.sources, self.lists = [], []
-        self.prepare()
+        PREPARED.get(name, lambda o: None)(self)
         self.hook.calls = 0
 
-    def prepare(self):
-        pass
+    def run(self):
+        return OPERATIONS[self.name](self)
 
     def change(self):
         what = self.what
@@ -134,6 +132,12 @@ class Operation:
     def a(self):
         return self.arrays[0]
 
+    def index(self, n):
+        return Integer(self.hook, n)
+
+    def truth(self, n):
+        return Truth(self.hook, n)
+
     def number(self, n):
         return Number(self.hook, n)
 
@@ -161,254 +165,126 @@ def values_of(x):
 # ---- the operations --------------------------------------------------------------------------------------
 
 
-class Set(Operation):
-    def run(self):
-        hook = self.hook
-        self.a[Integer(hook, 0), slice(Integer(hook, 0), Integer(hook, 3), Integer(hook, 1))] = self.list(self.number(7), Truth(hook, 8), 9.0)
-        return self.kept
+def giver(o):
+    """Memory by DLPack."""
+    hook, memory = o.hook, o.value
+    return watched(hook, "robust.Giver", {"__dlpack__": lambda x, **kw: (hook(), memory.__dlpack__(**kw), hook())[1], "__dlpack_device__": lambda x: (hook(), memory.__dlpack_device__())[1]})
 
 
-class SetArrays(Operation):
-    def prepare(self):
-        self.parts = self.list(self.source(7.0), self.number(8), self.source(9, "int16"))
+def set_elements(o):
+    o.a[o.index(0), slice(o.index(0), o.index(3), o.index(1))] = o.list(o.number(7), Truth(o.hook, 8), 9.0)
+    return o.kept
 
-    def run(self):
-        self.a[Integer(self.hook, 1)] = self.parts
-        return self.kept
 
+def array_interface(o):
+    hook, x = o.hook, np().arange(3.0)
+    d = dict(x.__array_interface__, shape=(o.index(3),))
+    o.lists.append(d)
+    return ub.asarray(watched(hook, "robust.I", {"__array_interface__": property(lambda s: (hook(), d)[1]), "memory": x}))
 
-class SetObject(Operation):
-    """The value is memory by a dictionary, or by DLPack."""
 
-    def prepare(self):
-        self.value = self.source([7, 8, 9])
+def array_method(o):
+    hook, x = o.hook, np().arange(3.0)
+    return ub.asarray(watched(hook, "robust.A", {"__array__": lambda s, dtype=None, copy=None: (hook(), x)[1]}))
 
-    def run(self):
-        hook = self.hook
-        members = {"__dlpack__": lambda x, **kw: (hook(), self.value.__dlpack__(**kw), hook())[1], "__dlpack_device__": lambda x: (hook(), self.value.__dlpack_device__())[1]}
-        self.a[0] = watched(hook, "robust.Giver", members)
-        return self.kept
 
+def reduced(o):
+    f, args = o.a.__reduce_ex__(o.index(4))[:2]
+    return f(*args)
 
-class Fill(Operation):
-    def run(self):
-        self.a.fill(self.number(7))
-        return self.kept
 
+def to_ndarray(o):
+    hook = o.hook
+    if o.a.usm_type == "device":
+        return hook()
+    return o.a.__array__(np().dtype("float64"), copy=o.truth(1)), o.kept.__array__(watched(hook, "robust.D", {"__eq__": lambda x, y: (hook(), True)[1], "__hash__": None}))
 
-class FillTyped(Operation):
-    def run(self):
-        self.a.fill(Typed(self.hook, 7))
-        return self.kept
 
+def array_function(o):
+    hook = o.hook
+    if o.a.usm_type == "device":
+        return hook()
+    args, kwargs = Listed([o.a, o.kept]), {"x": Listed([o.kept]), "y": Listed([1])}
+    args.hook = kwargs["x"].hook = kwargs["y"].hook = hook
+    o.lists += [args, kwargs]
 
-class Full(Operation):
-    def run(self):
-        hook = self.hook
-        return ub.full(self.list(Integer(hook, 2), Integer(hook, 2)), self.number(5), Named(hook, "int16"), **self.place)
+    def answer(*args, **kwargs):
+        hook()
+        return [x.tolist() for x in args[0] if hasattr(x, "tolist")]
 
+    return o.a.__array_function__(answer, (ub.Array,), (args,), kwargs)
 
-class Like(Operation):
-    def run(self):
-        hook = self.hook
-        return ub.full_like(self.a, self.number(5), dtype=Named(hook, "int16"))
 
+def queue(o):
+    hook = o.hook
+    return watched(hook, "robust.Q", {"_get_capsule": lambda x: (hook(), memory.queue()._get_capsule(), hook())[1]}) if memory.sycl() else "host"
 
-class LikeElsewhere(Operation):
-    def run(self):
-        hook = self.hook
-        return ub.zeros_like(self.a, dtype=Named(hook, "uint8"), device=watched(hook, "robust.Q", {"_get_capsule": lambda x: (hook(), memory.queue()._get_capsule(), hook())[1]}) if memory.sycl() else "host")
 
-
-class Asarray(Operation):
-    argument = True
-
-    def run(self):
-        hook = self.hook
-        return ub.asarray(self.a, dtype=Named(hook, "float64"), copy=Truth(hook, 1), **self.place)
-
-
-class Numbers(Operation):
-    def run(self):
-        hook = self.hook
-        return ub.asarray(self.list(self.list(Typed(hook, 1), self.number(2)), self.list(3.0, Integer(hook, 4))), dtype="float32", **self.place)
-
-
-class Stacked(Operation):
-    def run(self):
-        return ub.asarray(self.list(self.list(self.source(1.0), self.number(2)), Items(self.hook, self.list(self.number(3), self.source(4.0)))), **self.place)
-
-
-class Sequence(Operation):
-    def run(self):
-        return ub.asarray(Items(self.hook, self.list(Items(self.hook, self.list(1, 2)), Items(self.hook, self.list(self.number(3), 4)))), dtype="int32", **self.place)
-
-
-class ArrayOnly(Operation):
-    def run(self):
-        hook, x = self.hook, np().arange(3.0)
-        return ub.asarray(watched(hook, "robust.A", {"__array__": lambda s, dtype=None, copy=None: (hook(), x)[1]}))
-
-
-class InterfaceOnly(Operation):
-    def run(self):
-        hook, x = self.hook, np().arange(3.0)
-        d = dict(x.__array_interface__, shape=(Integer(hook, 3),))
-        self.lists.append(d)
-        return ub.asarray(watched(hook, "robust.I", {"__array_interface__": property(lambda s: (hook(), d)[1]), "memory": x}))
-
-
-class Astype(Operation):
-    def run(self):
-        hook = self.hook
-        return self.a.astype(Named(hook, "int64"), copy=Truth(hook, 1))
-
-
-class Retype(Operation):
-    def run(self):
-        return self.a.view(Named(self.hook, "int16"))
-
-
-class Item(Operation):
-    def run(self):
-        hook = self.hook
-        return self.a.item(Integer(hook, 1), Integer(hook, -1))
-
-
-class ItemFlat(Operation):
-    def run(self):
-        return self.a.item(self.list(Integer(self.hook, 1), Integer(self.hook, 0)))
-
-
-class Shapes(Operation):
-    def run(self):
-        hook = self.hook
-        return self.a.reshape(self.list(Integer(hook, 3), Integer(hook, 2)), copy=Truth(hook, 1))
-
-
-class Transpose(Operation):
-    def run(self):
-        return self.a.transpose(Integer(self.hook, 1), Integer(self.hook, 0))
-
-
-class Subscript(Operation):
-    def run(self):
-        hook = self.hook
-        return self.a[..., slice(Integer(hook, 2), None, Integer(hook, -1)), None][Integer(hook, 1)]
-
-
-class Reduce(Operation):
-    def run(self):
-        f, args = self.a.__reduce_ex__(Integer(self.hook, 4))[:2]
-        return f(*args)
-
-
-class Unpickle(Operation):
-    def run(self):
-        hook = self.hook
-        return ub._unpickle(bytearray(6), Named(hook, "int8"), self.list(Integer(hook, 2), Integer(hook, 3)), "C", Truth(hook, 0), None, None, Truth(hook, 0))
-
-
-class UnpickleOwn(Operation):
-    argument = True
-
-    def prepare(self):
-        self.arrays.insert(0, ub.asarray([1, 2, 3, 4, 5, 6], dtype="uint8", device="host"))
-
-    def run(self):
-        hook = self.hook
-        return ub._unpickle(self.a, Named(hook, "int16"), self.list(Integer(hook, 3)), "C", Truth(hook, 0), None, None, Truth(hook, 1))
-
-
-class Ndarray(Operation):
-    def run(self):
-        hook = self.hook
-        if self.a.usm_type == "device":
-            hook()
-            return None
-        return self.a.__array__(np().dtype("float64"), copy=Truth(hook, 1)), self.kept.__array__(watched(hook, "robust.D", {"__eq__": lambda x, y: (hook(), True)[1], "__hash__": None}))
-
-
-class Function(Operation):
-    argument = True
-
-    def run(self):
-        hook = self.hook
-        if self.a.usm_type == "device":
-            hook()
-            return None
-        args, kwargs = Listed([self.a, self.kept]), {"x": Listed([self.kept]), "y": Listed([1])}
-        args.hook = kwargs["x"].hook = kwargs["y"].hook = hook
-        self.lists += [args, kwargs]
-
-        def answer(*args, **kwargs):
-            hook()
-            return [x.tolist() for x in args[0] if hasattr(x, "tolist")]
-
-        return self.a.__array_function__(answer, (ub.Array,), (args,), kwargs)
-
-
-class ToDevice(Operation):
-    def queue(self):
-        hook = self.hook
-        return watched(hook, "robust.Q", {"_get_capsule": lambda x: (hook(), memory.queue()._get_capsule(), hook())[1]}) if memory.sycl() else "host"
-
-    def run(self):
-        return self.a.to_device(self.queue(), stream=None).tolist()
-
-
-class Device(ToDevice):
-    def run(self):
-        hook = self.hook
-        return [ub.zeros(self.list(Integer(hook, 2)), device=self.queue()), ub.asarray(self.kept, device=self.queue(), copy=Truth(hook, 1))]
-
-
-class DnpDevice(ToDevice):
+def dpnp_device(o):
     """dpnp's Device by its name alone, whose sycl_queue is read."""
-
-    def queue(self):
-        hook = self.hook
-        return watched(hook, "dpnp.tensor._device.Device", {"sycl_queue": property(lambda x: (hook(), memory.queue())[1])}) if memory.sycl() else "host"
+    return watched(o.hook, "dpnp.tensor._device.Device", {"sycl_queue": property(lambda x: (o.hook(), memory.queue())[1])})
 
 
-class Export(Operation):
-    def run(self):
-        hook = self.hook
-        version = self.list(1, 3)
-        return ub.from_dlpack(self.a.__dlpack__(max_version=version, stream=None, copy=Truth(hook, 1))).tolist()
+def partner(o, f):
+    other = watched(o.hook, "robust.Other", {"__array__": lambda s, dtype=None, copy=None: (o.hook(), np().zeros(3))[1]})
+    try:
+        return f(o.kept, other)
+    except TypeError as e:
+        return type(e).__name__
 
 
-class Equal(Operation):
-    operator = operator.eq
-
-    def run(self):
-        hook = self.hook
-        other = watched(hook, "robust.Other", {"__array__": lambda s, dtype=None, copy=None: (hook(), np().zeros(3))[1]})
-        try:
-            return type(self).operator(self.kept, other)
-        except TypeError as e:
-            return type(e).__name__
+def unpickled(o, data, dtype, shape, readonly, padded):
+    return ub._unpickle(data, Named(o.hook, dtype), o.list(*map(o.index, shape)), "C", o.truth(readonly), None, None, o.truth(padded))
 
 
-class Less(Equal):
-    operator = operator.lt
-
-
-class Add(Equal):
-    operator = operator.add
-
-
-class Multiply(Equal):
-    operator = staticmethod(lambda a, b: b * a)
-
-
-class Contains(Equal):
-    operator = operator.contains
-
-
-OPERATIONS = {c.__name__: c for c in [
-    Set, SetArrays, SetObject, Fill, FillTyped, Full, Like, LikeElsewhere, Asarray, Numbers, Stacked, Sequence, ArrayOnly, InterfaceOnly, Astype, Retype, Item, ItemFlat, Shapes, Transpose, Subscript,
-    Reduce, Unpickle, UnpickleOwn, Ndarray, Function, Export, Equal, Less, Add, Multiply, Contains, *([ToDevice, Device, DnpDevice] if memory.sycl() else [])]}
+OPERATIONS = {
+    "Set": set_elements,
+    "SetArrays": lambda o: (operator.setitem(o.a, o.index(1), o.parts), o.kept)[1],
+    "SetObject": lambda o: (operator.setitem(o.a, 0, giver(o)), o.kept)[1],
+    "Fill": lambda o: (o.a.fill(o.number(7)), o.kept)[1],
+    "FillTyped": lambda o: (o.a.fill(Typed(o.hook, 7)), o.kept)[1],
+    "Full": lambda o: ub.full(o.list(o.index(2), o.index(2)), o.number(5), Named(o.hook, "int16"), **o.place),
+    "Like": lambda o: ub.full_like(o.a, o.number(5), dtype=Named(o.hook, "int16")),
+    "LikeElsewhere": lambda o: ub.zeros_like(o.a, dtype=Named(o.hook, "uint8"), device=queue(o)),
+    "Asarray": lambda o: ub.asarray(o.a, dtype=Named(o.hook, "float64"), copy=o.truth(1), **o.place),
+    "Numbers": lambda o: ub.asarray(o.list(o.list(Typed(o.hook, 1), o.number(2)), o.list(3.0, o.index(4))), dtype="float32", **o.place),
+    "Stacked": lambda o: ub.asarray(o.list(o.list(o.source(1.0), o.number(2)), Items(o.hook, o.list(o.number(3), o.source(4.0)))), **o.place),
+    "Sequence": lambda o: ub.asarray(Items(o.hook, o.list(Items(o.hook, o.list(1, 2)), Items(o.hook, o.list(o.number(3), 4)))), dtype="int32", **o.place),
+    "ArrayOnly": array_method,
+    "InterfaceOnly": array_interface,
+    "Astype": lambda o: o.a.astype(Named(o.hook, "int64"), copy=o.truth(1)),
+    "Retype": lambda o: o.a.view(Named(o.hook, "int16")),
+    "Item": lambda o: o.a.item(o.index(1), o.index(-1)),
+    "ItemFlat": lambda o: o.a.item(o.list(o.index(1), o.index(0))),
+    "Shapes": lambda o: o.a.reshape(o.list(o.index(3), o.index(2)), copy=o.truth(1)),
+    "Transpose": lambda o: o.a.transpose(o.index(1), o.index(0)),
+    "Subscript": lambda o: o.a[..., slice(o.index(2), None, o.index(-1)), None][o.index(1)],
+    "Reduce": reduced,
+    "Unpickle": lambda o: unpickled(o, bytearray(6), "int8", (2, 3), 0, 0),
+    "UnpickleOwn": lambda o: unpickled(o, o.a, "int16", (3,), 0, 1),
+    "Ndarray": to_ndarray,
+    "Function": array_function,
+    "Export": lambda o: ub.from_dlpack(o.a.__dlpack__(max_version=o.list(1, 3), stream=None, copy=o.truth(1))).tolist(),
+    "Equal": lambda o: partner(o, operator.eq),
+    "Less": lambda o: partner(o, operator.lt),
+    "Add": lambda o: partner(o, operator.add),
+    "Multiply": lambda o: partner(o, lambda a, b: b * a),
+    "Contains": lambda o: partner(o, operator.contains),
+}
+if memory.sycl():
+    OPERATIONS |= {
+        f"{name}{what}": lambda o, device=device, use=use: use(o, device(o))
+        for name, device in (("", queue), ("Dnp", dpnp_device))
+        for what, use in (("ToDevice", lambda o, d: o.a.to_device(d, stream=None).tolist()),
+                          ("Device", lambda o, d: [ub.zeros(o.list(o.index(2)), device=d), ub.asarray(o.kept, device=d, copy=o.truth(1))]))
+    }
+# What an operation has before it runs.
+PREPARED = {
+    "SetArrays": lambda o: setattr(o, "parts", o.list(o.source(7.0), o.number(8), o.source(9, "int16"))),
+    "SetObject": lambda o: setattr(o, "value", o.source([7, 8, 9])),
+    "UnpickleOwn": lambda o: o.arrays.insert(0, ub.asarray([1, 2, 3, 4, 5, 6], dtype="uint8", device="host")),
+}
+ARGUMENT = ("Asarray", "UnpickleOwn", "Function")  # the array is an argument, which a change may release before it is read
 PLACES = {"host": {"device": "host"}} | ({"device": {"usm_type": "device"}, "shared": {"usm_type": "shared"}} if memory.sycl() else {})
 
 
@@ -416,7 +292,7 @@ PLACES = {"host": {"device": "host"}} | ({"device": {"usm_type": "device"}, "sha
 def undisturbed(name, place):
     """Returns the result without changes, and the number of calls of foreign code."""
     with producers.unraisable():
-        operation = OPERATIONS[name](-1, "collect", PLACES[place])
+        operation = Operation(name, -1, "collect", PLACES[place])
         answer = values_of(operation.run())
     return answer, operation.hook.calls
 
@@ -424,12 +300,12 @@ def undisturbed(name, place):
 def run_with_change(name, k, what, place):
     want, _ = undisturbed(name, place)
     with producers.unraisable():
-        operation = OPERATIONS[name](k, what, PLACES[place])
+        operation = Operation(name, k, what, PLACES[place])
         before, answer, completed = operation.before, None, False
         try:
             answer = values_of(operation.run())
         except ERRORS as e:
-            if what in HARMLESS and not (what == "release" and operation.argument and "released" in str(e)):
+            if what in HARMLESS and not (what == "release" and name in ARGUMENT and "released" in str(e)):
                 raise AssertionError(f"{name} at {place}, {what} at call {k}: {type(e).__name__}: {e}") from e
         else:
             completed = True
@@ -499,7 +375,7 @@ def test_changes_by_a_thread(e):
         thread.start()
         try:
             for _ in range(e["rounds"]):
-                operation = OPERATIONS[e["operation"]](-1, "collect", PLACES[e["place"]])
+                operation = Operation(e["operation"], -1, "collect", PLACES[e["place"]])
                 box[:] = [operation]
                 try:
                     answer = values_of(operation.run())

@@ -90,16 +90,10 @@ class FromDlpack(Path):
         return {"__dlpack__": lambda x, **k: self.capsule(**k), "__dlpack_device__": self.device}
 
     def run(self):
-        return ub.from_dlpack(watched(self.hook, self.name, self.members()))
+        return self.take(watched(self.hook, self.name, self.members()))
 
-
-class FromDlpackLegacy(FromDlpack):
-    fields = {"versioned": False}
-
-
-class FromDlpackDeviceCopy(FromDlpack):
-    def run(self):
-        return ub.from_dlpack(watched(self.hook, self.name, self.members()), device="host", copy=Truth(self.hook, 0))
+    def take(self, x):
+        return ub.from_dlpack(x)
 
 
 class FromDlpackFar(FromDlpack):
@@ -110,8 +104,8 @@ class FromDlpackFar(FromDlpack):
             self.struct.t.device_type = 1
         return super().capsule(**keywords)
 
-    def run(self):
-        return ub.from_dlpack(watched(self.hook, self.name, self.members()), device="host")
+    def take(self, x):
+        return ub.from_dlpack(x, device="host")
 
 
 class FromDlpackLikeDpnp(FromDlpack):
@@ -119,16 +113,11 @@ class FromDlpackLikeDpnp(FromDlpack):
     fields = {"place": "shared", "at": 1024} if memory.sycl() else {}
 
     def members(self):
-        def queue(x):
-            self.hook()
-            return memory.queue() if memory.sycl() else None
-
-        return {**super().members(), "sycl_queue": property(queue)}
+        return {**super().members(), "sycl_queue": property(lambda x: (self.hook(), memory.queue() if memory.sycl() else None)[1])}
 
     def check(self, result):
-        if self.struct.tensor.e["place"] != "shared" or self.what in ("data",):
-            return
-        check_array(result, (type(self).__name__, self.what, self.hook.k), *memory.base("shared"))
+        if self.struct.tensor.e["place"] == "shared" and self.what != "data":
+            check_array(result, (type(self).__name__, self.what, self.hook.k), *memory.base("shared"))
 
 
 class FromDlpackEmpty(FromDlpack):
@@ -139,16 +128,6 @@ class FromDlpackEmpty(FromDlpack):
     def check(self, result):
         if result.size == 0:
             super().check(result)
-
-
-class AsarrayDlpack(FromDlpack):
-    def run(self):
-        return ub.asarray(watched(self.hook, self.name, self.members()))
-
-
-class Cute(FromDlpack):
-    def run(self):
-        return ub.cute.from_dlpack(watched(self.hook, self.name, self.members()))
 
 
 class Exchange(Path):
@@ -183,15 +162,6 @@ class Exchange(Path):
         x = watched(self.hook, "torch.Tensor", {"__dlpack_c_exchange_api__": capi.table(self.table), **flags})
         with capi.as_torch(type(x)):
             return self.function(x)
-
-
-class ExchangeUsm(Exchange):
-    fields = FromDlpackLikeDpnp.fields
-    check = FromDlpackLikeDpnp.check
-
-
-class CuteExchange(Exchange):
-    function = staticmethod(ub.cute.from_dlpack)
 
 
 class Dictionary(Path):
@@ -249,10 +219,11 @@ class Dictionary(Path):
             super().change()
 
     name = "dpctl.memory.MemoryUSMShared"
+    function = staticmethod(ub.from_usm_array_interface)
 
     def run(self):
         self.object = watched(self.hook, self.name, self.members)
-        return ub.from_usm_array_interface(self.object)
+        return self.function(self.object)
 
     def check(self, result):
         # A lie about the own allocation cannot be detected; this one stays within the memory.
@@ -260,18 +231,6 @@ class Dictionary(Path):
 
     def end(self, succeeded):
         memory.settled()
-
-
-class DictionaryUnknown(Dictionary):
-    name = "robust.Holder"
-
-    def run(self):
-        self.object = watched(self.hook, self.name, self.members)
-        return ub.asarray(self.object)
-
-
-class DictionaryTensor(Dictionary):
-    name = "dpnp.tensor.usm_ndarray"
 
 
 class Buffer(Path):
@@ -447,9 +406,18 @@ class Mark(Path):
         super().end(True)
 
 
-USM = [Dictionary, DictionaryUnknown, DictionaryTensor, FromDlpackLikeDpnp, FromDlpackEmpty, ExchangeUsm]
-PATHS = {p.__name__: p for p in [FromDlpack, FromDlpackLegacy, FromDlpackDeviceCopy, FromDlpackFar, AsarrayDlpack, Cute, Exchange, CuteExchange, Buffer, Sequence,
-                                 Export, Index, Mark] + (USM if memory.sycl() else [])}
+def variant(base, name, /, **members):
+    return type(name, (base,), members)
+
+
+USM = [Dictionary, variant(Dictionary, "DictionaryUnknown", name="robust.Holder", function=staticmethod(ub.asarray)),
+       variant(Dictionary, "DictionaryTensor", name="dpnp.tensor.usm_ndarray"), FromDlpackLikeDpnp, FromDlpackEmpty,
+       variant(Exchange, "ExchangeUsm", fields=FromDlpackLikeDpnp.fields, check=FromDlpackLikeDpnp.check)]
+PATHS = {p.__name__: p for p in [
+    FromDlpack, variant(FromDlpack, "FromDlpackLegacy", fields={"versioned": False}),
+    variant(FromDlpack, "FromDlpackDeviceCopy", take=lambda self, x: ub.from_dlpack(x, device="host", copy=Truth(self.hook, 0))), FromDlpackFar,
+    variant(FromDlpack, "AsarrayDlpack", take=lambda self, x: ub.asarray(x)), variant(FromDlpack, "Cute", take=lambda self, x: ub.cute.from_dlpack(x)),
+    Exchange, variant(Exchange, "CuteExchange", function=staticmethod(ub.cute.from_dlpack)), Buffer, Sequence, Export, Index, Mark] + (USM if memory.sycl() else [])}
 
 
 def go(name, k, what):
