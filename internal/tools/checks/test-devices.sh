@@ -26,7 +26,7 @@ done_=() failed=() skipped=()
 suites() {
 	local status=0
 	gotests "$1" -skip "$2" ./syclobj ./memmgr/... ./usmarray "${@:3}" || status=1
-	pytests "$1" test_exchange.py 'test_dlpack_*.py' 'test_suai_*.py' test_cuda.py test_device_pairs.py || status=1
+	pytests "$1" test_exchange.py 'test_dlpack_*.py' 'test_suai_*.py' test_cuda.py test_device_pairs.py robust/test_exports.py || status=1
 	return "$status"
 }
 

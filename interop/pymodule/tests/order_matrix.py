@@ -156,20 +156,6 @@ def out(kind, v):
     yield read(a)
 
 
-@row("a/mask")
-def mask(kind, v):
-    a = new(kind, n=LARGE)
-    a[every()] = v
-    yield read(a)
-
-
-@row("a/index")
-def index(kind, v):
-    a = new(kind, n=LARGE)
-    a[backwards(LARGE)] = v
-    yield read(a)
-
-
 @row("a/lost updates", kinds=("shared", "host"))
 def lost_updates(kind, v):
     a = new(kind)
@@ -184,15 +170,6 @@ def early_queue(kind, v):
     a = new(kind)
     t = dpt.from_dlpack(a)
     kernel(early[kind], t.usm_data._pointer, v)
-    yield read(a)
-
-
-@row("b/DLPack, in-order queue", "in_order")
-@row("b/DLPack, out-of-order queue", [])
-def dlpack_of_named(kind, v, order):
-    a = new(kind, dpctl.SyclQueue(kept.sycl_device, property=order))
-    t = dpt.from_dlpack(a)
-    add_late(t, v)
     yield read(a)
 
 
@@ -281,13 +258,6 @@ def next_consumer(kind, v, queue, how, again, reads_on):
     taken = again(a)
     yield seen_on(named[reads_on], t)
     del taken
-
-
-@row("k/read")
-def stream_read(kind, v):
-    a = new(kind)
-    t = write_late(a, "stream", v, q1)
-    yield read(a)
 
 
 # Two Arrays on one memory: a view, or an Array whose memory has returned to this library.

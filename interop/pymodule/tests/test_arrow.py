@@ -12,7 +12,7 @@ import pytest
 
 import usmbridge as ub
 from arrow_abi import DeviceMemory, Memory, Schema, struct
-from conftest import peer
+from conftest import peer, places
 
 np, pa = peer("numpy"), peer("pyarrow")
 
@@ -56,13 +56,14 @@ def test_values(dtype):
 @pytest.mark.parametrize("shape", [(4, 3), (2, 3, 4), (1, 1), (3, 2, 1, 2), (0, 3)])
 def test_tensors(shape):
     x = np.arange(int(np.prod(shape)), dtype="f4").reshape(shape)
-    a = ub.asarray(x, device="host", copy=True)
-    t = pa.array(a)
-    assert t.type == pa.fixed_shape_tensor(pa.float32(), list(shape[1:]))
-    np.testing.assert_array_equal(t.to_numpy_ndarray(), x)
-    if a.size:
-        assert t.storage.values.buffers()[1].address == a._pointer
-    t.validate(full=True)
+    for place in places(["shared", "host"]):
+        a = ub.asarray(x, copy=True, **place)
+        t = pa.array(a)
+        assert t.type == pa.fixed_shape_tensor(pa.float32(), list(shape[1:]))
+        np.testing.assert_array_equal(t.to_numpy_ndarray(), x)
+        if a.size:
+            assert t.storage.values.buffers()[1].address == a._pointer
+        t.validate(full=True)
 
 
 def test_views_and_offsets():
@@ -182,14 +183,6 @@ def test_device_interface_on_the_host():
     d = struct(capsules[1], b"arrow_device_array", DeviceMemory)
     assert (d.device_type, d.device_id, d.sync_event, list(d.reserved)) == (1, -1, None, [0, 0, 0])
     assert d.array.children[0].contents.buffers[1] == a._pointer
-
-
-@pytest.mark.parametrize("kind", ["shared", "host"])
-def test_host_readable_usm_is_cpu_memory(device, kind):
-    a = ub.asarray(np.arange(6, dtype="f4").reshape(2, 3), usm_type=kind)
-    t = pa.array(a)
-    assert t.storage.values.buffers()[1].address == a._pointer
-    np.testing.assert_array_equal(t.to_numpy_ndarray(), np.arange(6).reshape(2, 3))
 
 
 def test_device_memory_is_oneapi(device):

@@ -59,12 +59,3 @@ def test_compute(np, pyarrow):
     for place in places(["shared"]):
         mask = pyarrow.array(ub.asarray([True, False, True], **place))
         assert pc.filter(pyarrow.array([1, 2, 3]), mask).to_pylist() == [1, 3] and pc.sum(mask).as_py() == 2
-
-
-def test_polars(np, device):
-    pl = pytest.importorskip("polars")
-    frame = pl.DataFrame({"x": [1, 2, 3]})
-    for place in places(["shared"]):
-        mask = ub.asarray([True, False, True], **place)
-        assert pl.Series(mask).dtype == pl.Boolean and pl.DataFrame({"m": mask}).dtypes == [pl.Boolean]
-        assert frame.filter(pl.Series(mask))["x"].to_list() == [1, 3]

@@ -12,20 +12,6 @@ import pytest
 import usmbridge as ub
 
 
-def test_memoryview(device):
-    for where in (dict(device="host"), dict(usm_type="shared"), dict(usm_type="host")):
-        a = ub.zeros((2, 3), "int32", **where)
-        m = memoryview(a)
-        assert (m.shape, m.strides, m.format, m.itemsize, m.nbytes, m.readonly, m.ndim) == ((2, 3), (12, 4), "i", 4, 24, False, 2)
-        m[1, 2] = 7
-        assert a.asnumpy().tolist() == [[0, 0, 0], [0, 0, 7]]
-        v = memoryview(a[::-1, ::2])
-        assert v.strides == (-12, 8) and v.tolist() == [[0, 7], [0, 0]]
-        assert bytes(a) == bytes(m)
-        with pytest.raises(TypeError):
-            memoryview(a[:, ::2]).cast("B")
-
-
 def test_refused(device, np):
     with pytest.raises(BufferError, match="device memory"):
         memoryview(ub.empty(3, usm_type="device"))

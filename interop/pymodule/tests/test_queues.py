@@ -3,7 +3,6 @@
 import gc
 import sys
 
-import pytest
 from conftest import peer, run
 
 import usmbridge as ub
@@ -95,20 +94,6 @@ def test_arrays_of_peers_and_back(device, dpctl, dpt, dpnp):
         assert (y + dpnp.asarray(ub.asarray(y))).asnumpy().tolist() == [0, 2, 4, 6, 8, 10]
 
 
-def test_computing_together(device, np, dpctl, dpt, dpnp):
-    a = ub.asarray(np.arange(4, dtype="float32"), usm_type="device")
-    own = dpt.ones(4, dtype="float32")
-    assert dpt.asnumpy(dpt.add(own, dpt.asarray(a))).tolist() == [1, 2, 3, 4]
-    x = dpnp.zeros(4, dtype="float32")
-    x[...] = a
-    assert x.asnumpy().tolist() == [0, 1, 2, 3]
-    own[...] = dpt.asarray(a)
-    assert dpt.asnumpy(own).tolist() == [0, 1, 2, 3]
-    out = ub.zeros(4, "float32")
-    dpt.multiply(own, own, out=dpt.asarray(out))
-    assert out.asnumpy().tolist() == [0, 1, 4, 9]
-
-
 def test_dpnp_shares(device, np, dpnp, dpt):
     """The functions of dpnp that share memory, as in the table of docs/compatibility.md."""
 
@@ -150,38 +135,6 @@ def test_host_reads_wait_for_the_queue(device, np, dpctl, dpt):
                     dpt.subtract(t, 1, out=t)
                     assert (np.from_dlpack(a, device="cpu") == i).all()
             del t
-
-
-def test_dpctl_memory_copies(device, np, dpctl):
-    """Copies between Arrays and dpctl's memory, on the cached queue and on other queues."""
-    data = np.arange(1 << 14, dtype="uint8")
-    for q in (None, dpctl.SyclQueue(device.filter_string, property="in_order"), dpctl.SyclQueue(device.filter_string)):
-        for kind in KINDS:
-            a = ub.empty(data.size, "uint8", usm_type=kind, sycl_queue=q)
-            m = dpctl.memory.as_usm_memory(a)
-            assert m._pointer == a._pointer and m.sycl_queue == a.sycl_queue
-            m.copy_from_host(data)
-            assert a.asnumpy().tobytes() == data.tobytes()
-            other = dpctl.memory.MemoryUSMDevice(data.size, queue=m.sycl_queue)
-            other.copy_from_device(a)
-            assert other.copy_to_host().tobytes() == data.tobytes()
-            e = m.sycl_queue.memcpy_async(other, m, 16)
-            e.wait()
-
-
-def test_stream_waits_for_the_named_queue(device, dpctl, dpt, np):
-    """__dlpack__(stream=q2) of an array that names q1 orders q2 behind q1's work."""
-    q1 = dpctl.SyclQueue(device.filter_string, property="in_order")
-    q2 = dpctl.SyclQueue(device.filter_string, property="in_order")
-    for _ in range(5):
-        a = ub.zeros(1 << 20, "float64", usm_type="device", sycl_queue=q1)
-        t = dpt.asarray(a)
-        dpt.add(t, 7, out=t)
-        c = a.__dlpack__(stream=q2, max_version=(1, 0))
-        out = dpctl.memory.MemoryUSMHost(a.nbytes, queue=q2)
-        q2.memcpy_async(out, dpctl.memory.as_usm_memory(a), a.nbytes).wait()
-        assert (np.frombuffer(out, "float64") == 7).all()
-        del c
 
 
 def test_a_queue_of_another_context_is_ignored(device, dpctl, dpt):

@@ -20,17 +20,6 @@ def test_dictionary(device):
         assert type(d["data"]) is tuple and type(d["data"][1]) is bool
 
 
-def test_fresh_each_time(device):
-    a = ub.empty((2, 3), "float32")
-    d = a.__sycl_usm_array_interface__
-    d.clear()
-    a.__sycl_usm_array_interface__["typedescr"].append("nonsense")
-    assert a.__sycl_usm_array_interface__["typedescr"] == [("", "<f4")]
-    a.__sycl_usm_array_interface__["typedescr"][0] = ("x", "<f8")
-    assert a.__sycl_usm_array_interface__["typedescr"] == [("", "<f4")]
-    assert set(a.__sycl_usm_array_interface__) == KEYS
-
-
 def test_layouts(device):
     a = ub.empty((4, 6, 2), "int16")
     p = a._pointer
@@ -93,14 +82,6 @@ assert "dpctl" not in sys.modules
 """,
         first="",
     )
-
-
-def test_public_objects_are_dpctls(device, dpctl, dpnp):
-    a = ub.empty(4)
-    assert type(a.sycl_queue) is dpctl.SyclQueue and type(a.sycl_context) is dpctl.SyclContext
-    assert type(a.sycl_device) is dpctl.SyclDevice
-    assert a.sycl_queue.sycl_context == a.sycl_context
-    assert dpnp.asarray(ub.zeros(3)).tolist() == [0, 0, 0] if hasattr(dpnp.ndarray, "tolist") else True
 
 
 def test_any_queue_and_context(device, dpctl):

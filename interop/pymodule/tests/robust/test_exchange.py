@@ -22,7 +22,7 @@ def table(r):
         "stream": r.choice(["NULL", "none", "queue", "fail", "raise", "collect", *FAILING]),
         "name": "other" if rarely(r, 15) else "dlpack_exchange_api", "fallback": r.choice(["none", "raise", "numpy"]),
         "type": r.choice(["torch"] * 6 + ["subclass", "other"]), "flag": r.choice(["none"] * 8 + ["requires_grad", "is_conj", "is_neg"]),
-        "end": r.choice(["del", "export"]),
+        "end": r.choice(["del", "export"]), "take": r.choice(["from_dlpack", "from_dlpack", "asarray", "cute"]),
     }
 
 
@@ -103,10 +103,18 @@ def test_exchange(e):
     api = Api(e, tensor)
     want = model(api)
     with producers.unraisable(), capi.as_torch(api.torch):
+        if e["take"] == "cute" and e["fallback"] != "numpy" and isinstance(want, oracles.Facts) and want.address is not None:
+            try:  # a tensor of CuTe refuses more layouts, strides and element types
+                oracles.equal(ub.cute.from_dlpack(api.object).data_ptr, want.address, "the pointer of a tensor of CuTe", e)
+            except (ValueError, TypeError):
+                pass
+        elif e["take"] == "cute" and isinstance(want, oracles.Refused) and want.kinds == (LookupError,):
+            oracles.outcome(lambda: ub.cute.from_dlpack(api.object), want.kinds, e)
+        take = ub.asarray if e["take"] == "asarray" and e["fallback"] != "none" else ub.from_dlpack  # asarray asks for __dlpack__ first
         if want is None:
-            a = oracles.outcome(lambda: ub.from_dlpack(api.object), (BufferError, MemoryError, TypeError), e)
+            a = oracles.outcome(lambda: take(api.object), (BufferError, MemoryError, TypeError), e)
         else:
-            a = oracles.expect(lambda: ub.from_dlpack(api.object), want, e)
+            a = oracles.expect(lambda: take(api.object), want, e)
         if a is not None and want is not None and readable(want, tensor):
             check_elements(a, want, e)
         if a is not None and e["end"] == "export":
