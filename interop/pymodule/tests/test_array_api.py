@@ -1,11 +1,10 @@
 """usmbridge.array_api: the functions of the standard, computed by dpnp or NumPy."""
 
 import gc
-import subprocess
 import weakref
 
 import pytest
-from conftest import HOST, run
+from conftest import run
 
 import usmbridge as ub
 
@@ -112,45 +111,6 @@ try: ub.ones(3, usm_type="device") + 1
 except TypeError as e: print(e)
 """)
     assert "asnumpy()" in out
-
-
-THREADS = """
-import threading
-import numpy as np
-
-with_dpnp = ub.array_api
-failures = []
-
-def work():
-    try:
-        z = ub.ones({size}, "float32", usm_type="{kind}")
-        for _ in range(150):
-            r = with_dpnp.sum(with_dpnp.add(z, z))
-            # Exports and reads without the lock of array_api, while other threads compute.
-            assert r.item() == 2 * {size} and int(r) == 2 * {size}
-            r.__sycl_usm_array_interface__
-            r.__dlpack__(stream=r.sycl_queue)
-            if "{kind}" != "device":
-                assert np.asarray(r) == memoryview(r).tolist() == 2 * {size}
-    except BaseException as e:
-        failures.append(e)
-
-threads = [threading.Thread(target=work) for _ in range(4)]
-for t in threads: t.start()
-for t in threads: t.join()
-if failures: raise failures[0]
-print("done")
-"""
-
-
-@pytest.mark.parametrize("kind", ["shared", "device"])
-@pytest.mark.parametrize("size", [10, 100_000])
-def test_threads(device, dpnp, kind, size):
-    """dpnp's host tasks take the GIL. Neither a computation nor the wait of an export keeps them from it."""
-    p = subprocess.run([HOST, "-c", "import usmbridge as ub\n" + THREADS.format(kind=kind, size=size)], capture_output=True, text=True, timeout=120)
-    assert p.returncode == 0 and p.stdout == "done\n", p.stdout + p.stderr
-
-
 
 
 def test_memory_is_given_back(xp, device, dpt):

@@ -403,31 +403,6 @@ def test_adaptive_scaling():
             del made, right
 
 
-def test_dask_array_that_spills():
-    """Expressions over blocks of Arrays, which are spilled and sent between workers, equal those of NumPy."""
-    import numpy as np
-
-    import dask.array as da
-    import dask.config as config
-
-    with config.set({"distributed.worker.memory.target": 0.05, "distributed.worker.memory.spill": False, "distributed.worker.memory.pause": False}):
-        keep, client = start(memory_limit="1 GiB")
-    with keep:
-
-        def block(i):
-            return ub.full((256, 4096), i, "float32", usm_type="shared")
-
-        blocks = [client.submit(block, i, pure=False) for i in range(32)]  # 4 MiB each; a worker keeps 51 MiB in memory
-        distributed.wait(blocks)
-        x = da.concatenate([da.from_delayed(b, (256, 4096), dtype="float32", meta=ub.empty((0, 0), "float32", device="host")) for b in blocks])
-        want = np.repeat(np.arange(32, dtype="float32"), 256)[:, None] * np.ones((1, 4096), "float32")
-        assert any(client.run(lambda dask_worker: len(dask_worker.data.disk)).values()), "nothing was spilled"
-        assert np.array_equal((x + 1).sum(axis=0).compute(), (want + 1).sum(axis=0))
-        assert np.array_equal(x.rechunk((4096, 512))[::512, ::512].compute(), want[::512, ::512])
-        assert np.array_equal(da.tensordot(x[:, :8], x[:, :8], axes=[0, 0]).compute(), np.tensordot(want[:, :8], want[:, :8], axes=[0, 0]))
-        del blocks, x
-
-
 def test_pickles_are_not_used(client):
     """An Array inside another object is pickled by protocol 5; an Array by itself uses its own frames."""
     header, frames = distributed.protocol.serialize(ub.zeros(1 << 18, usm_type="shared"))
@@ -443,17 +418,6 @@ def test_pickles_are_not_used(client):
     assert client.submit(lambda b: (b.a.usm_type, memoryview(b.a)[-1]), made, workers=[two], pure=False).result() == ("shared", 1.0)
     assert len(pickle.dumps(box.a, 5, buffer_callback=lambda b: None)) < 500
     del made, box
-
-
-def test_executors(client):
-    """concurrent.futures sends Arrays by pickles."""
-    import concurrent.futures
-    import multiprocessing
-
-    with concurrent.futures.ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        a = ub.asarray(range(5), dtype="int16", usm_type="shared")
-        b = pool.submit(pickle.loads, pickle.dumps(a)).result(timeout=SOON)
-        assert b.tolist() == a.tolist() and b.usm_type == "shared"
 
 
 def keeps_its_exception(a):

@@ -7,11 +7,10 @@ import inspect
 import io
 import pathlib
 import re
-import subprocess
 
 import pytest
 
-from conftest import HOST, peer, sycl_device
+from conftest import peer, program as run, sycl_device
 
 import usmbridge as ub
 
@@ -151,8 +150,7 @@ def test_sessions_of_the_guide(page):
 def test_programs_of_the_guide(tmp_path):
     programs = [b for page in PAGES for b in blocks(page) if not b.startswith(">>> ")]
     for n, text in enumerate(programs):
-        program = tmp_path / f"program{n}.py"
-        program.write_text(text)
-        out = subprocess.run([HOST, program], capture_output=True, text=True)
-        assert out.returncode == 0, out.stdout + out.stderr
+        path = tmp_path / f"program{n}.py"
+        path.write_text(text)
+        run(path)
     assert programs

@@ -5,7 +5,6 @@ import subprocess
 import time
 from pathlib import Path
 
-import pytest
 from conftest import HOST, peer, sycl_device
 
 import faults

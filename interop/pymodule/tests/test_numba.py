@@ -2,11 +2,10 @@
 
 import gc
 import os
-import subprocess
 import sys
 
 import pytest
-from conftest import HOST, run
+from conftest import DTYPES, program, run
 
 import usmbridge as ub
 
@@ -41,11 +40,7 @@ def test_reads_and_writes(np, numba, device):
         assert f(a.T)[2] == (8, 32) and n[0].tolist() == [0, 10, 20, 30]
 
 
-DTYPES = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64",
-          "complex64", "complex128"]
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", [d for d in DTYPES if d != "float16"])
 def test_element_types(np, numba, dtype):
     @numba.njit
     def double(a):
@@ -72,18 +67,6 @@ def test_results(np, numba, new):
     assert type(fresh) is np.ndarray and fresh[1, 0] == 6
     both = numba.njit(lambda a: (a, a.T))(a)
     assert both[0] is a and type(both[1]) is np.ndarray
-
-
-def test_a_view_keeps_the_memory(np, numba, new):
-    """The result of a compiled function alone keeps the memory alive."""
-    a = new(1000)
-    view = numba.njit(lambda a: a[500:])(a)
-    before = ub.stats()["live_buffers.all.current"]
-    del a
-    gc.collect()
-    assert ub.stats()["live_buffers.all.current"] == before
-    view[:] = 3
-    assert view.sum() == 1500
 
 
 def test_references_balance(np, numba, new):
@@ -125,8 +108,7 @@ def test_the_first_type_in_a_process(numba):
         code = setup + "\n".join(before) + f"\nprint({last})"
         if "import usmbridge" in call:
             code = setup + "numba.njit(lambda: 0)()\nimport usmbridge\na = usmbridge.zeros(4, device='host')\nprint(numba.typeof(a))"
-        out = subprocess.run([HOST, "-W", "error", "-c", code], capture_output=True, text=True)
-        assert out.returncode == 0 and out.stdout.strip() in ("0.0", "usmbridge.Array(float64, 1d, C)"), code + out.stdout + out.stderr
+        assert program("-W", "error", "-c", code).strip() in ("0.0", "usmbridge.Array(float64, 1d, C)"), code
 
 
 def test_entry_point(numba):
@@ -334,15 +316,8 @@ CACHED_OTHERWISE = "import usmbridge.numba\nusmbridge.numba._AGREEMENT += 1\n" +
 def cached(numba, tmp_path):
     """Runs a program in a process of its own, with a function that is cached."""
     (tmp_path / "cached_functions.py").write_text("import numba\n\n@numba.njit(cache=True)\ndef total(a):\n    return a.sum()\n")
-    env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache"),
-           "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
-
-    def run(*args):
-        out = subprocess.run([HOST, "-c", *args], capture_output=True, text=True, env=env)
-        assert out.returncode == 0, out.stdout + out.stderr
-        return out.stdout.strip()
-
-    return run
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    return lambda *args: program("-c", *args, NUMBA_CACHE_DIR=str(tmp_path / "cache"), PYTHONPATH=path).strip()
 
 
 def test_cache(cached):
@@ -373,8 +348,5 @@ def test_types_are_pickled_and_copied(numba):
 
 def test_without_numba():
     """Without Numba the package works, and it does not import Numba."""
-    out = subprocess.run([HOST, "-c", "import usmbridge, sys; assert 'numba' not in sys.modules; print('ok')"], capture_output=True, text=True)
-    assert out.stdout == "ok\n", out.stderr
-    code = "import sys; sys.modules['numba'] = None\nimport usmbridge; print(usmbridge.zeros(2, device='host').shape)"
-    out = subprocess.run([HOST, "-W", "error", "-c", code], capture_output=True, text=True)
-    assert out.stdout == "(2,)\n", out.stderr
+    run("assert 'numba' not in sys.modules", first="")
+    assert program("-W", "error", "-c", "import sys; sys.modules['numba'] = None\nimport usmbridge; print(usmbridge.zeros(2, device='host').shape)") == "(2,)\n"

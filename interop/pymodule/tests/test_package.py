@@ -13,15 +13,9 @@ import sys
 import traceback
 
 import pytest
-from conftest import BUILT_IN, HOST
+from conftest import BUILT_IN, HOST, program as run
 
 import usmbridge as ub
-
-
-def run(*args, **env):
-    out = subprocess.run([HOST, *args], capture_output=True, text=True, env={**os.environ, **env})
-    assert out.returncode == 0, out.stdout + out.stderr
-    return out.stdout
 
 
 def test_names_are_the_packages():
