@@ -9,6 +9,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/internal/testenv"
@@ -192,44 +193,28 @@ func BenchmarkHandOver(b *testing.B) {
 	defer o.Release()
 	np := testenv.Must(py.Eval("__import__('numpy').zeros((2, 3))", nil))(b)
 	defer np.Release()
-	b.Run("entry", func(b *testing.B) {
-		for b.Loop() {
-			_ = py.With(func() error { return nil })
-		}
-	})
-	b.Run("ToPython", func(b *testing.B) {
-		for b.Loop() {
+	for name, f := range map[string]func() error{
+		"entry":            func() error { return py.With(func() error { return nil }) },
+		"ToPython":         releasing(func() (*python.Object, error) { return pymodule.ToPython(a) }),
+		"FromPython/ours":  releasing(func() (*usmarray.Array, error) { return pymodule.FromPython(o) }),
+		"FromPython/numpy": releasing(func() (*usmarray.Array, error) { return pymodule.FromPython(np) }),
+		"ThereAndBack": func() error {
 			o, err := pymodule.ToPython(a)
 			if err != nil {
-				b.Fatal(err)
+				return err
 			}
-			o.Release()
-		}
-	})
-	// The bound is 3 us. of-bound reports the ratio of the time to it.
-	b.Run("ThereAndBack", func(b *testing.B) {
-		for b.Loop() {
-			o, err := pymodule.ToPython(a)
-			if err != nil {
-				b.Fatal(err)
-			}
-			back, err := pymodule.FromPython(o)
-			if err != nil {
-				b.Fatal(err)
-			}
-			back.Release()
-			o.Release()
-		}
-		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/3000, "of-bound")
-	})
-	for name, o := range map[string]*python.Object{"FromPython/ours": o, "FromPython/numpy": np} {
+			defer o.Release()
+			return releasing(func() (*usmarray.Array, error) { return pymodule.FromPython(o) })()
+		},
+	} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				a, err := pymodule.FromPython(o)
-				if err != nil {
+				if err := f(); err != nil {
 					b.Fatal(err)
 				}
-				a.Release()
+			}
+			if name == "ThereAndBack" { // The bound is 3 us. of-bound reports the ratio of the time to it.
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/3000, "of-bound")
 			}
 		})
 	}
@@ -317,30 +302,26 @@ func TestConcurrent(t *testing.T) {
 	host := testenv.Must(memmgr.Default(rt.HostQueue(), syclobj.USMUnknown))(t)
 	var wg sync.WaitGroup
 	for range 4 {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
+		wg.Go(func() {
 			for i := range 100 {
 				a, err := usmarray.FromSlice(host, []int32{int32(i)}, nil)
-				if err != nil {
-					panic(err)
+				if !assert.NoError(t, err) {
+					return
 				}
 				o, err := pymodule.ToPython(a)
-				if err != nil {
-					panic(err)
+				a.Release()
+				if !assert.NoError(t, err) {
+					return
 				}
 				b, err := pymodule.FromPython(o)
-				if err != nil {
-					panic(err)
-				}
-				a.Release()
 				o.Release()
-				if got := *(*int32)(b.Pointer()); got != int32(i) {
-					panic(got)
+				if !assert.NoError(t, err) {
+					return
 				}
+				assert.Equal(t, int32(i), *(*int32)(b.Pointer()))
 				b.Release()
 			}
-		}()
+		})
 	}
 	wg.Wait()
 	runtime.KeepAlive(py)

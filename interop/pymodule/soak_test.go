@@ -54,107 +54,68 @@ type soakers struct {
 	numpy, bytes *python.Object
 }
 
+// releasing returns an exchange by f, which releases its result.
+func releasing[T interface{ Release() }](f func() (T, error)) func() error {
+	return func() error {
+		x, err := f()
+		if err == nil {
+			x.Release()
+		}
+		return err
+	}
+}
+
 func (s *soakers) out() []exchange {
 	tensor := func(o usmarray.ExportOptions) func() error {
-		return func() error {
-			x, err := s.host.DLPackWith(o)
-			if err == nil {
-				x.Release()
-			}
-			return err
-		}
+		return releasing(func() (dlpack.Tensor, error) { return s.host.DLPackWith(o) })
 	}
 	kinds := []exchange{
 		{"legacy", 300, tensor(usmarray.ExportOptions{Legacy: true})},
 		{"versioned", 400, tensor(usmarray.ExportOptions{})},
 		{"copied", 9, tensor(usmarray.ExportOptions{Copy: usmarray.CopyAlways})},
-		{"Python", 40, func() error {
-			o, err := pymodule.ToPython(s.host)
-			if err == nil {
-				o.Release()
-			}
-			return err
-		}},
-		{"handle", 1, func() error {
+		{"Python", 40, releasing(func() (*python.Object, error) { return pymodule.ToPython(s.host) })},
+		{"handle", 1, releasing(func() (*usmarray.Array, error) {
 			h, err := s.server.Export(context.Background(), s.lent, share.ExportOptions{})
 			if err != nil {
-				return err
+				return nil, err
 			}
-			a, err := s.peer.Open(context.Background(), h)
-			if err == nil {
-				a.Release()
-			}
-			return err
-		}},
+			return s.peer.Open(context.Background(), h)
+		})},
 	}
 	if s.usm != nil {
-		kinds = append(kinds, exchange{"dictionary", 150, func() error {
-			_, err := s.usm.USMInterface()
-			return err
-		}}, exchange{"versioned, USM", 100, func() error {
-			x, err := s.usm.DLPack()
-			if err == nil {
-				x.Release()
-			}
-			return err
-		}})
+		kinds = append(kinds, exchange{"dictionary", 150, func() error { return testenv.ErrorOf(s.usm.USMInterface()) }},
+			exchange{"versioned, USM", 100, releasing(func() (dlpack.Tensor, error) { return s.usm.DLPack() })})
 	}
 	return kinds
 }
 
 func (s *soakers) in() []exchange {
-	tensor := func(versioned bool) func() error {
-		return func() error {
+	array := func(name string, n int, f func() (*usmarray.Array, error)) exchange {
+		return exchange{name, n, releasing(f)}
+	}
+	tensor := func(versioned bool) func() (*usmarray.Array, error) {
+		return func() (*usmarray.Array, error) {
 			x, err := dlpack.Export(&s.view, 0, versioned, dlpack.Owner{})
 			if err != nil {
-				return err
+				return nil, err
 			}
 			a, err := usmarray.FromDLPack(s.rt, x)
 			if err != nil {
 				x.Release()
-				return err
 			}
-			a.Release()
-			return nil
-		}
-	}
-	object := func(o *python.Object) func() error {
-		return func() error {
-			a, err := pymodule.FromPython(o)
-			if err == nil {
-				a.Release()
-			}
-			return err
+			return a, err
 		}
 	}
 	kinds := []exchange{
-		{"legacy", 350, tensor(false)},
-		{"versioned", 350, tensor(true)},
-		{"slice", 100, func() error {
-			a, err := usmarray.FromPinnedSlice(s.slice, nil)
-			if err == nil {
-				a.Release()
-			}
-			return err
-		}},
-		{"NumPy", 30, object(s.numpy)},
-		{"buffer", 19, object(s.bytes)},
-		{"attach", 1, func() error {
-			a, err := s.peer.Attach(context.Background(), "lent")
-			if err == nil {
-				a.Release()
-			}
-			return err
-		}},
+		array("legacy", 350, tensor(false)),
+		array("versioned", 350, tensor(true)),
+		array("slice", 100, func() (*usmarray.Array, error) { return usmarray.FromPinnedSlice(s.slice, nil) }),
+		array("NumPy", 30, func() (*usmarray.Array, error) { return pymodule.FromPython(s.numpy) }),
+		array("buffer", 19, func() (*usmarray.Array, error) { return pymodule.FromPython(s.bytes) }),
+		array("attach", 1, func() (*usmarray.Array, error) { return s.peer.Attach(context.Background(), "lent") }),
 	}
 	if s.usm != nil {
-		kinds = append(kinds, exchange{"dictionary", 150, func() error {
-			a, err := usmarray.FromUSMInterface(s.rt, &s.dict, nil)
-			if err == nil {
-				a.Release()
-			}
-			return err
-		}})
+		kinds = append(kinds, array("dictionary", 150, func() (*usmarray.Array, error) { return usmarray.FromUSMInterface(s.rt, &s.dict, nil) }))
 	}
 	return kinds
 }
@@ -234,8 +195,7 @@ func (s *soakers) soak(t *testing.T, direction string, kinds []exchange, count i
 func TestSoak(t *testing.T) {
 	count := 100000
 	if text := os.Getenv(soakEnv); text != "" {
-		n := testenv.Must(strconv.Atoi(text))(t)
-		count = n
+		count = testenv.Must(strconv.Atoi(text))(t)
 	}
 	if asan() {
 		t.Skip("the address sanitizer keeps freed memory, so resident memory grows")

@@ -58,160 +58,55 @@ class Shown:
         self.__sycl_usm_array_interface__ = a.__sycl_usm_array_interface__
 
 
-# Each function makes the given number of exchanges of one kind.
-
-
-def legacy_out(n):
-    for _ in range(n):
-        host.__dlpack__()
-
-
-def versioned_out(n):
-    for _ in range(n):
-        host.__dlpack__(max_version=(1, 3))
-
-
-def table_out(n):
-    out = ct.c_void_p()
-    at = ct.byref(out)
-    for _ in range(n):
-        from_py(host, at)
-        capi.delete(out.value)
-
-
-def tvm_out(n):
-    take = tvm.from_dlpack
-    for _ in range(n):
-        take(host)
-
-
-def buffer_out(n):
-    for _ in range(n):
-        memoryview(host)
-
-
-def numpy_out(n):
-    take = np.from_dlpack
-    for _ in range(n):
-        take(host)
-
-
-def asnumpy_out(n):
-    for _ in range(n):
-        host.asnumpy()
-
-
-def dictionary_out(n):
-    for _ in range(n):
-        shared.__sycl_usm_array_interface__
-
-
-def dpctl_out(n):
-    take = dm.as_usm_memory
-    for _ in range(n):
-        take(shared)
-
-
-def handles(n):
-    for _ in range(n):
-        ForkingPickler.loads(bytes(ForkingPickler.dumps(lent)))
-
-
-def legacy_in(n):
-    take, x = ub.from_dlpack, Keywordless(host)
-    for _ in range(n):
-        take(x)
-
-
-def versioned_in(n):
-    take, x = ub.from_dlpack, host[1:]
-    for _ in range(n):
-        take(x)
-
-
-def capsule_in(n):
-    take = ub.from_dlpack
-    for _ in range(n):
-        take(host.__dlpack__(max_version=(1, 3)))
-
-
-def table_in(n):
-    out, obj = ct.c_void_p(), ct.py_object()
-    at, to = ct.byref(out), ct.byref(obj)
-    for _ in range(n):
-        from_py(host, at)
-        to_py(out, to)
-        ct.pythonapi.Py_DecRef(ct.py_object(obj.value))
-        obj.value = None
-
-
-def tvm_in(n):
-    take, x = ub.from_dlpack, tvm.from_dlpack(host)
-    for _ in range(n):
-        take(x)
-
-
-def buffer_in(n):
-    take, x = ub.asarray, array.array("i", range(24))
-    for _ in range(n):
-        take(x)
-
-
-def numpy_in(n):
-    take, x = ub.asarray, np.arange(24, dtype="int32").reshape(4, 6)
-    for _ in range(n):
-        take(x)
-
-
-def dictionary_in(n):
-    take, x = ub.from_usm_array_interface, Shown(shared)
-    for _ in range(n):
-        take(x)
-
-
-def dpctl_in(n):
-    take, x = ub.from_usm_array_interface, dm.MemoryUSMShared(96)
-    for _ in range(n):
-        take(x)
-
-
 lost = []
+out, made = ct.c_void_p(), ct.py_object()
 
 
-def leak(n):
-    for _ in range(n):
-        lost.append(bytearray(4096))
+def table_out():
+    from_py(host, ct.byref(out))
+    capi.delete(out.value)
 
 
-def lose(n):
-    for _ in range(n):
-        lost.append(ub.from_dlpack(host.__dlpack__()))
+def table_in():
+    from_py(host, ct.byref(out))
+    to_py(out, ct.byref(made))
+    ct.pythonapi.Py_DecRef(ct.py_object(made.value))
+    made.value = None
 
 
-# Exchanges of each kind in a round of a thousand. Slow kinds are rarer.
-OUT = [(legacy_out, 200), (versioned_out, 200), (buffer_out, 250), (table_out, 40), (handles, 1)]
-IN = [(legacy_in, 150), (versioned_in, 200), (capsule_in, 150), (buffer_in, 200), (table_in, 40), (handles, 1)]
+def taken_from(x, take=ub.from_dlpack):
+    return lambda: take(x)
+
+
+MISTAKES = {"leak": lambda: lost.append(bytearray(4096)), "lose": lambda: lost.append(ub.from_dlpack(host.__dlpack__()))}
+handles = "handles", lambda: ForkingPickler.loads(bytes(ForkingPickler.dumps(lent))), 1
+
+# The exchanges of each kind, and their number in a round of a thousand. Slow kinds are rarer.
+OUT = [("legacy", host.__dlpack__, 200), ("versioned", lambda: host.__dlpack__(max_version=(1, 3)), 200), ("buffer", taken_from(host, memoryview), 250), ("table", table_out, 40), handles]
+IN = [("legacy", taken_from(Keywordless(host)), 150), ("versioned", taken_from(host[1:]), 200), ("capsule", lambda: ub.from_dlpack(host.__dlpack__(max_version=(1, 3))), 150),
+      ("buffer", taken_from(array.array("i", range(24)), ub.asarray), 200), ("table", table_in, 40), handles]
 if np:
-    OUT += [(numpy_out, 100), (asnumpy_out, 50)]
-    IN += [(numpy_in, 100)]
+    OUT += [("numpy", taken_from(host, np.from_dlpack), 100), ("asnumpy", host.asnumpy, 50)]
+    IN += [("numpy", taken_from(np.arange(24, dtype="int32").reshape(4, 6), ub.asarray), 100)]
 if tvm:
-    OUT += [(tvm_out, 100)]
-    IN += [(tvm_in, 100)]
+    OUT += [("tvm", taken_from(host, tvm.from_dlpack), 100)]
+    IN += [("tvm", taken_from(tvm.from_dlpack(host)), 100)]
 if usm:
     shared = ub.full((4, 6), 3, "int32", usm_type="shared")
-    OUT += [(dictionary_out, 50)]
-    IN += [(dictionary_in, 40)]
+    OUT += [("dictionary", lambda: shared.__sycl_usm_array_interface__, 50)]
+    IN += [("dictionary", taken_from(Shown(shared), ub.from_usm_array_interface), 40)]
 if usm and dm:
-    OUT += [(dpctl_out, 9)]
-    IN += [(dpctl_in, 19)]
+    OUT += [("dpctl", taken_from(shared, dm.as_usm_memory), 9)]
+    IN += [("dpctl", taken_from(dm.MemoryUSMShared(96), ub.from_usm_array_interface), 19)]
 
 
 def turn(kinds, exchanges):
     """Makes at least that many exchanges and returns their number."""
     done = 0
     while done < exchanges:
-        for f, n in kinds:
-            f(n)
+        for _, once, n in kinds:
+            for _ in range(n):
+                once()
             done += n
     return done
 
@@ -265,13 +160,13 @@ def soak(name, kinds, count):
         wrong.append(f"counters were {before}, and are {after}")
     seconds = time.monotonic() - start
     print(f"{name}: {done} exchanges of {len(kinds)} kinds in {seconds:.0f} s, resident {warm >> 10} KiB before, {least[-1] >> 10} KiB after, at most {most >> 10}", file=sys.stderr, flush=True)
-    return dict(name=name, kinds=[f.__name__ for f, _ in kinds], exchanges=done, resident=least, rise=rise, wrong=wrong)
+    return dict(name=name, kinds=[name for name, *_ in kinds], exchanges=done, resident=least, rise=rise, wrong=wrong)
 
 
 def main():
     count = int(sys.argv[1])
     for mistake in sys.argv[2:]:
-        IN.append(({"leak": leak, "lose": lose}[mistake], 100))
+        IN.append((mistake, MISTAKES[mistake], 100))
     reports = [soak("out", OUT, count), soak("in", IN, count)]
     print(json.dumps(reports))
     return 1 if any(t["wrong"] for t in reports) else 0
