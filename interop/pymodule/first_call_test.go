@@ -4,7 +4,6 @@ package pymodule_test
 
 import (
 	"os"
-	"os/exec"
 	"sync"
 	"testing"
 
@@ -34,15 +33,9 @@ func TestFirstCallsOfCompiledFunctions(t *testing.T) {
 		cases[name](t, py)
 		return
 	}
-	env := testpython.Need(t, "numba")
+	testpython.Need(t, "numba")
 	for name := range cases {
-		t.Run(name, func(t *testing.T) {
-			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestFirstCallsOfCompiledFunctions$", "-test.v", "-test.timeout=5m")
-			cmd.Env = append(os.Environ(), firstCallEnv+"="+name, python.EnvVar+"="+env.Executable)
-			out, err := cmd.CombinedOutput()
-			require.NoErrorf(t, err, "%s", out)
-			require.NotContains(t, string(out), "Warning")
-		})
+		t.Run(name, func(t *testing.T) { require.NotContains(t, inProcess(t, firstCallEnv+"="+name), "Warning") })
 	}
 }
 

@@ -4,14 +4,12 @@ package pymodule_test
 
 import (
 	"os"
-	"os/exec"
 	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/internal/testenv"
-	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
 	"github.com/usmbridge/usmbridge/interop/pymodule"
 	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/memmgr"
@@ -28,11 +26,7 @@ func TestKeptMemoryIsFreeToGo(t *testing.T) {
 		keptMemory(t)
 		return
 	}
-	env := testpython.Need(t)
-	cmd := exec.Command(os.Args[0], "-test.run=^TestKeptMemoryIsFreeToGo$", "-test.v")
-	cmd.Env = append(os.Environ(), keptEnv+"=1", python.EnvVar+"="+env.Executable)
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	inProcess(t, keptEnv+"=1")
 }
 
 func keptMemory(t *testing.T) {

@@ -4,7 +4,6 @@ package pymodule_test
 
 import (
 	"os"
-	"os/exec"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -25,11 +24,8 @@ func onFake(t *testing.T, machine sycltest.Machine) bool {
 	if os.Getenv(machineEnv) != "" {
 		return true
 	}
-	env := testpython.Need(t, "numpy")
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.timeout=5m")
-	cmd.Env = append(append(os.Environ(), machineEnv+"=1", python.EnvVar+"="+env.Executable), sycltest.Environment(t, machine)...)
-	out, err := cmd.CombinedOutput()
-	require.NoErrorf(t, err, "%s", out)
+	testpython.Need(t, "numpy")
+	inProcess(t, append(sycltest.Environment(t, machine), machineEnv+"=1")...)
 	return false
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
+	"github.com/usmbridge/usmbridge/interop/python"
 )
 
 // hostFlags are the build flags of this test, with which buildHost builds.
@@ -27,6 +28,18 @@ var hostFlags []string
 func buildHost(t *testing.T) string {
 	t.Helper()
 	return testenv.Build(t, "../cmd/usmpython", hostFlags...)
+}
+
+// inProcess runs the calling test in a process of its own, with Python and more variables of the environment, and
+// returns its output.
+func inProcess(t *testing.T, vars ...string) string {
+	t.Helper()
+	name, _, _ := strings.Cut(t.Name(), "/")
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+name+"$", "-test.v", "-test.timeout=5m")
+	cmd.Env = append(append(os.Environ(), python.EnvVar+"="+testpython.Need(t).Executable), vars...)
+	out, err := cmd.CombinedOutput()
+	require.NoErrorf(t, err, "%s", out)
+	return string(out)
 }
 
 type testCase struct {

@@ -41,16 +41,28 @@ with ub.share.serve("", {"own": ub.full(3, 7, "int32", device="host", interproce
     sys.stdin.readline()
 `
 
+// sharing returns a pool of memory that peers can write, and a server. At its end the test must have released all arrays.
+func sharing(t *testing.T) (context.Context, *memmgr.Pool, *share.Server) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	memory := testenv.Must(segment.NewHost(segment.PeersWrite))(t)
+	pool := memmgr.NewPool(memory)
+	server := testenv.Must(share.Listen(ctx, "", share.Options{}))(t)
+	t.Cleanup(func() {
+		cancel()
+		require.NoError(t, server.Close())
+		require.Eventually(t, func() bool { return pool.Stats().Allocation.Current == 0 }, 30*time.Second, time.Millisecond)
+		require.NoError(t, pool.Close())
+		require.NoError(t, memory.Close())
+	})
+	return ctx, pool, server
+}
+
 // TestGoAndPython shares arrays between a server in Go and a client in Python, and the reverse.
 func TestGoAndPython(t *testing.T) {
 	env := testpython.Need(t)
 	host := buildHost(t)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	memory := testenv.Must(segment.NewHost(segment.PeersWrite))(t)
-	pool := memmgr.NewPool(memory)
+	ctx, pool, server := sharing(t)
 	a := testenv.Must(usmarray.FromSlice(pool, []int32{1, 2, 3, 4, 5, 6}, []int{2, 3}))(t)
-	server := testenv.Must(share.Listen(ctx, "", share.Options{}))(t)
 	require.NoError(t, server.Publish(ctx, "go", a))
 
 	cmd := exec.CommandContext(ctx, host, "-c", thePeer, server.Address())
@@ -91,23 +103,15 @@ func TestGoAndPython(t *testing.T) {
 	require.True(t, b.ReadOnly())
 	b.Release()
 	require.NoError(t, peer.Close())
-	require.NoError(t, server.Close())
 	a.Release()
-	require.Eventually(t, func() bool { return pool.Stats().Allocation.Current == 0 }, 30*time.Second, time.Millisecond)
-	require.NoError(t, pool.Close())
-	require.NoError(t, memory.Close())
 }
 
 // TestReceivedInForkedChildren checks the Arrays of Go in a process that Python forked: memory that Go received from
 // another process raises an error, and memory that Go allocated can be used.
 func TestReceivedInForkedChildren(t *testing.T) {
 	py, _ := start(t)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	memory := testenv.Must(segment.NewHost(segment.PeersWrite))(t)
-	pool := memmgr.NewPool(memory)
+	ctx, pool, server := sharing(t)
 	a := testenv.Must(usmarray.FromSlice(pool, []int32{1, 2, 3}, []int{3}))(t)
-	server := testenv.Must(share.Listen(ctx, "", share.Options{}))(t)
 	require.NoError(t, server.Publish(ctx, "a", a))
 	peer := testenv.Must(share.Dial(ctx, server.Address(), share.Options{}))(t)
 	b := testenv.Must(peer.Attach(ctx, "a"))(t)
@@ -139,9 +143,5 @@ def said(a):
 	}
 	b.Release()
 	require.NoError(t, peer.Close())
-	require.NoError(t, server.Close())
 	a.Release()
-	require.Eventually(t, func() bool { return pool.Stats().Allocation.Current == 0 }, 30*time.Second, time.Millisecond)
-	require.NoError(t, pool.Close())
-	require.NoError(t, memory.Close())
 }

@@ -7,12 +7,10 @@ import (
 	"fmt"
 	"log"
 	"os"
-	"os/exec"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
 	"github.com/usmbridge/usmbridge/interop/pymodule"
 	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/memmgr"
@@ -63,10 +61,5 @@ func TestShutdownExample(t *testing.T) {
 		Example_shutdown()
 		return
 	}
-	env := testpython.Need(t)
-	cmd := exec.Command(os.Args[0], "-test.run=^TestShutdownExample$")
-	cmd.Env = append(os.Environ(), shutdownEnv+"=1", python.EnvVar+"="+env.Executable)
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	require.Contains(t, string(out), "[4] <nil>\nclosed: <nil>\n")
+	require.Contains(t, inProcess(t, shutdownEnv+"=1"), "[4] <nil>\nclosed: <nil>\n")
 }

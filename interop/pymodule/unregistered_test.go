@@ -5,7 +5,6 @@ package pymodule_test
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -37,12 +36,8 @@ func TestUnregistered(t *testing.T) {
 		{"an import that raises", "import sys\nclass Finder:\n  def find_spec(self, *args): raise LookupError('its own')\nsys.meta_path.insert(0, Finder())", "LookupError: its own"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			env := testpython.Need(t, "numpy")
-			cmd := exec.Command(os.Args[0], "-test.run=^TestUnregistered$")
-			cmd.Env = append(os.Environ(), unregisteredEnv+"="+c.code, python.EnvVar+"="+env.Executable)
-			out, err := cmd.CombinedOutput()
-			require.NoError(t, err, "%s", out)
-			require.Contains(t, string(out), c.want)
+			testpython.Need(t, "numpy")
+			require.Contains(t, inProcess(t, unregisteredEnv+"="+c.code), c.want)
 		})
 	}
 }
