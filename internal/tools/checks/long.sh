@@ -80,7 +80,7 @@ hunt() {
 	[ "$2" = plain ] || environment=(PYTHONMALLOC=malloc UBSAN_OPTIONS=print_stacktrace=1
 		ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0:allocator_may_return_null=1
 		LD_PRELOAD="$(realpath "$(cc -print-file-name=libstdc++.so.6)")" LD_LIBRARY_PATH="$VIRTUAL_ENV/lib")
-	(cd "$hunts" && env "${environment[@]}" "$dir/$1" -m robust --fresh --seconds "$seconds" --results "$dir/hunts/$2" "$3")
+	(cd "$hunts" && env "${environment[@]}" "$dir/$1" -m robust --seconds "$seconds" --results "$dir/hunts/$2" "$3")
 }
 
 # run_stage NAME COMMAND runs a stage, unless it has passed before.

@@ -10,7 +10,7 @@ the targets run a few hundred examples each, always the same. To hunt, run in th
     ../../../bin/usmpython -m robust --replay views FILE      one example again, from a finding
 
 Each target runs in a process of its own. If the process dies, its last example is a finding: a journal in shared memory
-has it. An interrupted hunt continues when it is started again with the same --results. With the address sanitizer:
+has it. With the address sanitizer:
 
     go build -asan -o bin/usmpython-asan ./interop/cmd/usmpython
     cd interop/pymodule/tests && env PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0:allocator_may_return_null=1 \\

@@ -29,47 +29,33 @@ def replay(name, path):
 
 
 class Hunt:
-    """The progress of one target, saved in a file after each step."""
+    """One target. Its findings are in files."""
 
     def __init__(self, name, results, seed):
-        self.name, self.results, self.path = name, results, results / f"{name}.json"
-        self.state = {"seed": seed, "batches": 0, "seconds": 0.0, "executions": 0, "findings": []}
-        if self.path.exists():
-            self.state = json.loads(self.path.read_text())
-
-    def save(self):
-        temporary = self.path.with_suffix(".new")
-        temporary.write_text(json.dumps(self.state, indent=1))
-        temporary.replace(self.path)
+        self.name, self.results, self.seed, self.executions, self.findings = name, results, seed, 0, []
 
     def finding(self, example, about):
         sort = engine.sort_of(about)
-        if sort in self.state["findings"]:
+        if sort in self.findings:
             return
-        self.state["findings"].append(sort)
-        path = self.results / f"{self.name}-{len(self.state['findings'])}.txt"
+        self.findings.append(sort)
+        path = self.results / f"{self.name}-{len(self.findings)}.txt"
         path.write_text(f"{example}\n---\n{about}", errors="surrogatepass")
         print(f"{self.name}: finding in {path}: {about.strip().splitlines()[-1][:400]}", flush=True)
 
     def step(self, seconds):
         """Runs one process until the time is up or it dies."""
-        s, start = self.state, time.monotonic()
-        book = self.results / f"{self.name}.journal"
+        book, log, said = self.results / f"{self.name}.journal", self.results / f"{self.name}.log", time.monotonic()
         book.unlink(missing_ok=True)
-        seed = s["seed"] + s["batches"]
-        command = [HOST, "-X", "faulthandler", "-m", "robust", "--child", self.name, str(seed), str(seconds), str(book)]
-        log = self.results / f"{self.name}.log"
-        before, said = s["seconds"], start
+        command = [HOST, "-X", "faulthandler", "-m", "robust", "--child", self.name, str(self.seed), str(seconds), str(book)]
         with open(log, "wb") as err, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=err, text=True) as p:
             try:
                 for line in p.stdout:
                     batch = json.loads(line)
-                    s["batches"] += 1
-                    s["executions"] += batch["ran"]
-                    s["seconds"] = before + time.monotonic() - start
+                    self.seed += 1
+                    self.executions += batch["ran"]
                     if batch["failed"]:
                         self.finding(*batch["failed"])
-                    self.save()
                     if time.monotonic() - said > 10:
                         said = time.monotonic()
                         self.say()
@@ -77,24 +63,22 @@ class Hunt:
                 p.kill()
                 self.say()
                 raise
-        s["batches"] += 1
-        s["seconds"] = before + time.monotonic() - start
+        self.seed += 1
         if p.returncode != 0:
             example, _ = journal.read(book) if book.exists() else (None, 0)
             died = signal.Signals(-p.returncode).name if p.returncode < 0 else f"exit status {p.returncode}"
             text = log.read_text(errors="replace")
             self.finding(example or "", f"{text[:8000]}\n...\n{text[-2000:]}\n{died}")
-        self.save()
 
     def run(self, seconds):
-        while seconds - self.state["seconds"] > 0.5:
-            self.step(seconds - self.state["seconds"])
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0.5:
+            self.step(left)
         self.say()
-        return len(self.state["findings"])
+        return len(self.findings)
 
     def say(self):
-        s = self.state
-        print(f"{self.name:24} {s['executions']:>10} executions {len(s['findings']):>3} findings {s['seconds']:>7.0f} s", flush=True)
+        print(f"{self.name:24} {self.executions:>10} executions {len(self.findings):>3} findings", flush=True)
 
 
 def main():
@@ -103,7 +87,6 @@ def main():
     parser.add_argument("--seconds", type=float, default=float(os.environ.get("USMBRIDGE_FUZZ_SECONDS", "60")))
     parser.add_argument("--results", type=pathlib.Path, default=pathlib.Path(tempfile.gettempdir(), "usmbridge-robust"))
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
-    parser.add_argument("--fresh", action="store_true", help="forget an earlier hunt in --results")
     parser.add_argument("--replay", nargs=2, metavar=("TARGET", "FILE"))
     parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -116,9 +99,6 @@ def main():
     unknown = set(names) - set(engine.load())
     if unknown:
         parser.error(f"no target {', '.join(sorted(unknown))}; there are {', '.join(sorted(engine.load()))}")
-    if args.fresh:
-        for name in names:
-            (args.results / f"{name}.json").unlink(missing_ok=True)
     print(f"seed {args.seed}, results in {args.results}", flush=True)
     found = sum(Hunt(name, args.results, args.seed).run(args.seconds) for name in names)
     sys.exit(1 if found else 0)

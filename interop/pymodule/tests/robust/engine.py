@@ -65,7 +65,7 @@ class Target:
                 about = self.fails(example)
                 journal.end()
                 if about:
-                    failed = self.simplify(example, about, journal)
+                    failed = repr(example), about
                     break
             gc.collect()
             if not failed and live() > base:
@@ -74,18 +74,6 @@ class Target:
                 base = live()  # memory held by a failed check is not counted twice
             yield journal.begun - before, failed
             seed += 1
-
-    def simplify(self, example, about, journal):
-        """Returns the simplest example that fails at the same place."""
-
-        def same(s):
-            journal.begin(s)
-            again = self.fails(s)
-            journal.end()
-            return again is not None and sort_of(again) == sort_of(about)
-
-        simple = strategies.simplest(example, same)
-        return repr(simple), self.fails(simple) or about
 
 
 def sort_of(about):
