@@ -55,20 +55,6 @@ def arrived(sent, start, own=False):
     return out
 
 
-@pytest.mark.parametrize("start", [0, 1, 8, 61])
-def test_every_array_at_any_offset(frames, start):
-    for where in places():
-        for dtype in DTYPES:
-            whole = ub.asarray([[1, 0, 1, 1, 0, 0, 1, 0], [0, 0, 1, 0, 1, 1, 0, 1]], dtype=dtype, **where)
-            for a in (*layouts(whole), ub.asarray(1, dtype=dtype, **where)):
-                header, sent = frames.dumps(a)
-                b = frames.loads(header, arrived(sent, start))
-                same(a, b)
-                assert b._pointer % max(b.itemsize, 1) == 0
-                for own in (dict(device="host"), dict(usm_type="shared"), dict(usm_type="host")):
-                    same(a, frames.loads(header, arrived(sent, start, own)))
-
-
 @pytest.mark.parametrize("compression", [None, "zlib"])
 def test_through_distributed(protocol, compression):
     for where in places():

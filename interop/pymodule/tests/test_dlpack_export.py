@@ -58,6 +58,19 @@ def test_bad_arguments(kw, error):
         ub.empty(3, device="host").__dlpack__(None)
 
 
+def test_other_devices_take_a_copy(np, device):
+    """robust/test_exports.py has all arguments."""
+    h, d = ub.asarray([1.0, 2.0], device="host"), ub.asarray([1.0, 2.0], usm_type="device")
+    for a, to in ((h, device.dlpack_device), (d, (1, 0))):
+        with pytest.raises(BufferError, match="copy=False"):
+            a.__dlpack__(dl_device=to, copy=False)
+        m, c = struct(a, dl_device=to)
+        assert m.flags == 2 and (m.t.device_type, m.t.device_id) == to and ub.from_dlpack(c).asnumpy().tolist() == [1, 2]
+    assert np.from_dlpack(d, device="cpu").tolist() == [1, 2]
+    with pytest.raises((BufferError, RuntimeError)):
+        np.from_dlpack(d)  # NumPy does not support kDLOneAPI
+
+
 def test_devices_are_reported_as_asked_for():
     a = ub.empty(3, device="host")
     for dl_device in ((1 << 40, 0), (1, 1 << 40), (14, 1 << 40), (14, -1), (1, -1), (-(1 << 40), 7)):

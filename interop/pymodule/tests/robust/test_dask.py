@@ -13,7 +13,7 @@ import usmbridge as ub
 from robust import memory, oracles, strategies
 from robust.engine import target
 
-DTYPES = ["int8", "uint8", "bool", "int32", "float64", "complex128", "bfloat16", "int4", "uint1", "float6_e2m3fn"]
+DTYPES = ["int8", "uint8", "bool", "int32", "float64", "complex128", "bfloat16", "int4", "uint1", "float6_e2m3fn", "float8_e5m2", "float16", "complex32"]
 FIELDS = ["usmbridge", "dtype", "shape", "order", "padded", "usm_type", "device", "readonly", "nbytes"]
 # The types that msgpack returns, and a few more.
 WILD = [None, True, False, -1, 0, 1, 2, 7, 1 << 63, (1 << 64) - 1, -(1 << 63), 1.0, 0.5, 1e300, "", "C", "x" * 300, "\0", "\udc80", "host", b"", b"C",
@@ -192,6 +192,7 @@ def test_dask(e):
     oracles.equal(want, True, "taken", e)
     oracles.equal((b.shape, str(b.dtype), b.readonly), (tuple(header["shape"]), str(ub.DType(header["dtype"])), header["readonly"]), "what arrived", e)
     oracles.equal(b.usm_type, header["usm_type"] if memory.sycl() else None, "the kind of its memory", e)
+    oracles.equal(b._pointer % max(b.itemsize, 1), 0, "alignment", e)
     if not e["lies"] and held[-len(was) :] == was:
         oracles.equal((b.device, b.usm_type, b.tolist()), (a.device, a.usm_type, a.tolist()), "where and what it is", e)
     again, whole = m.dumps(b)
