@@ -116,6 +116,18 @@ def run(code, expect=0, first=FIRST, **env):
     return program("-c", "import usmbridge as ub, sys, os, gc\n" + first + code, expect=expect, **env)
 
 
+def in_child(good):
+    """Calls a function in a forked child and checks that it returns True."""
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            code = 0 if good() else 2
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
 def in_threads(*works):
     """Runs each function in a thread of its own and waits for all."""
     threads = [threading.Thread(target=work) for work in works]

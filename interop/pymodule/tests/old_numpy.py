@@ -23,7 +23,6 @@ LACKING = {
     LATER: """
         test_array::test_packed_elements_backwards test_element_types::test_all_pairs
         test_element_types::test_numbers_become_every_type test_views::test_views test_values::test_values
-        test_buffers::test_buffers_in
         """,
 }
 

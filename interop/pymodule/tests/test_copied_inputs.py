@@ -56,6 +56,7 @@ def test_against_numpy(np):
         copy = ub.asarray(x, copy=True)
         assert copy.tolist() == n.tolist() and not copy.readonly
         assert ub.asarray(memoryview(x) if dtype != "f2" and x.ndim else x).tolist() == n.tolist()
+        assert not n.size or ub.asarray(memoryview(n))._pointer == n.ctypes.data  # what can be shared is not copied
         assert ub.full(n.shape, x, dtype="complex128").tolist() == n.astype("c16").tolist()
         assert ub.asarray([x, x]).tolist() == [n.tolist()] * 2
 

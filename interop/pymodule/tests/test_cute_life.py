@@ -2,14 +2,13 @@
 
 import ctypes as ct
 import gc
-import os
 import sys
 
 import pytest
 
 import capi
 import usmbridge as ub
-from conftest import in_threads
+from conftest import in_child, in_threads
 from cute_source import ADDRESS, Source, sources  # noqa: F401 (sources is a fixture)
 from usmbridge.cute import from_dlpack, from_dlpack_dynamic
 
@@ -104,24 +103,17 @@ def test_threads(np):
 def test_fork():
     p = Source(ADDRESS, (4, 6))
     t, u = from_dlpack(p), from_dlpack(p)
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            ok = t.shape == (4, 6) and t.data_ptr == ADDRESS and t.clone().stride == (6, 1)
-            for use in (lambda: from_dlpack(p), lambda: from_dlpack_dynamic(p), t.mark_layout_dynamic,
-                        lambda: t.mark_compact_shape_dynamic(0), lambda: str(t), lambda: t.key, lambda: t.element_type):
-                try:
-                    use()
-                    ok = False
-                except RuntimeError as e:
-                    ok = ok and "fork" in str(e)
-            t.release()
-            ok = ok and t.released and str(t) == "Tensor<released>" and p.deleted == 1
-            code = 0 if ok else 2
-        finally:
-            os._exit(code)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+    def child():
+        assert t.shape == (4, 6) and t.data_ptr == ADDRESS and t.clone().stride == (6, 1)
+        for use in (lambda: from_dlpack(p), lambda: from_dlpack_dynamic(p), t.mark_layout_dynamic,
+                    lambda: t.mark_compact_shape_dynamic(0), lambda: str(t), lambda: t.key, lambda: t.element_type):
+            with pytest.raises(RuntimeError, match="fork"):
+                use()
+        t.release()
+        return t.released and str(t) == "Tensor<released>" and p.deleted == 1
+
+    in_child(child)
     assert u.layout == t.layout == "(4,6):(6,1)"
 
 

@@ -47,14 +47,6 @@ print(type(ub.zeros(1, "int16", device="host").dtype).__name__, ub.zeros(1, "int
     assert out.split()[0] == "DType" and "dtype=int16" in out
 
 
-def test_numpys_names(np):
-    names = ["byte", "ubyte", "short", "ushort", "intc", "uintc", "long", "ulong", "longlong", "ulonglong", "intp", "uintp", "int_", "uint", "half", "single",
-             "double", "csingle", "cdouble"] + list("?bBhHiIlLqQpPefdFD")
-    for name in names:
-        assert ub.DType(name) == np.dtype(name), name
-    assert ub.zeros(2, "double", device="host").dtype == np.float64 and ub.zeros(2, np.double, device="host").dtype == "f8"
-
-
 def test_other_byte_order_is_refused(np):
     ml = peer("ml_dtypes")
     a = ub.zeros(4, "int32", device="host")

@@ -15,7 +15,7 @@ from multiprocessing.reduction import ForkingPickler
 
 import procs
 import pytest
-from conftest import HOST, SOON, in_threads, peer, soon, sycl_device
+from conftest import HOST, SOON, in_child, in_threads, peer, soon, sycl_device
 
 import usmbridge as ub
 
@@ -301,10 +301,9 @@ def test_killed_at_random_moments(n):
     """The memory of a killed process returns, with and without SYCL, and nothing of it stays."""
     peer("dpnp")
     context = multiprocessing.get_context("spawn")
-    kinds = [dict(usm_type=k) for k in usm_kinds()]
-    times, first = [], None
+    kinds, times, first = usm_kinds(), [], None
     for i in range(n):
-        a = ub.zeros(1 << 16, "float32", interprocess=True, **kinds[i % 3])
+        a = ub.zeros(1 << 16, "float32", interprocess=True, usm_type=kinds[i % 3])
         before = ub.stats()["allocated_bytes.all.current"]
         p, outbox = started(context, procs.hold, a)
         if i % 3 == 0:
@@ -333,8 +332,7 @@ def test_makers_killed_at_random_moments(n):
     """Memory stays with the processes that hold it when its maker is killed, and ends with them."""
     sycl_device()
     context = multiprocessing.get_context("spawn")
-    kinds = usm_kinds()
-    times, first = [], None
+    kinds, times, first = usm_kinds(), [], None
     for i in range(n):
         p, outbox = started(context, procs.publish, kinds[i % 3])
         address = outbox.get(timeout=SOON)
@@ -414,16 +412,13 @@ def test_forked_children_send_nothing_shared():
     """They cannot enter Go: shared memory is refused with an error, other arrays are sent by value."""
     a = ub.zeros(4, "int32", device="host", interprocess=True)
     plain = ub.ones(4, "int32", device="host")
-    pid = os.fork()
-    if pid == 0:
-        ok = 0
-        try:
+
+    def child():
+        with pytest.raises(RuntimeError, match="fork"):
             ForkingPickler.dumps(a)
-        except RuntimeError as e:
-            ok = "fork" in str(e)
-        ok = ok and len(ForkingPickler.dumps(plain)) > 16
-        os._exit(0 if ok else 1)
-    assert os.waitpid(pid, 0)[1] == 0
+        return len(ForkingPickler.dumps(plain)) > 16
+
+    in_child(child)
 
 
 def test_a_pickle_that_fails_leaves_no_handle():

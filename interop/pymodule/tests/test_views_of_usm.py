@@ -1,10 +1,10 @@
 """asarray of a view that NumPy or a memoryview has of an Array in USM is an Array in USM again."""
 
 import gc
-import os
 import threading
 
 import pytest
+from conftest import in_child, run
 
 import usmbridge as ub
 
@@ -80,8 +80,6 @@ def test_work_on_the_view_is_awaited(np, dpnp):
 
 
 def test_without_numpy(device):
-    from conftest import run
-
     assert run("u = ub.ones(3, usm_type='shared')\nprint(ub.asarray(memoryview(u)[1:]).usm_type, 'numpy' in sys.modules)").split() == ["shared", "False"]
 
 
@@ -89,11 +87,4 @@ def test_in_a_forked_child(np, device):
     u = ub.ones(3, usm_type="shared")
     n = np.asarray(u)
     assert ub.asarray(n).usm_type == "shared" and threading.active_count() >= 1
-    pid = os.fork()
-    if pid == 0:
-        ok = False
-        try:
-            ok = ub.asarray(n)._pointer == u._pointer
-        finally:
-            os._exit(0 if ok else 1)
-    assert os.waitpid(pid, 0)[1] == 0
+    in_child(lambda: ub.asarray(n)._pointer == u._pointer)

@@ -192,37 +192,6 @@ def made(e, np):
     return x
 
 
-@target(array)
-def test_buffers_in(e):
-    np = importlib.import_module("numpy")
-    x = made(e, np)
-    try:
-        m = memoryview(x)
-        m = m.cast("B") if e["through"] == "cast" and m.c_contiguous and 0 not in m.shape and x.dtype.isnative else m
-    except (ValueError, TypeError, BufferError):
-        return  # NumPy itself has no buffer for it
-    y = np.asarray(m)
-    numbers = y.dtype.kind in "biufc" and y.dtype.char not in "gG"
-    usual = numbers and y.dtype.isnative
-    whole = usual and all(s % y.itemsize == 0 for s in y.strides)
-    aligned = usual and (y.size == 0 or y.ctypes.data % y.itemsize == 0)
-    good = whole and aligned
-    a = oracles.outcome(lambda: ub.asarray(m), () if numbers else (BufferError, TypeError), e)
-    if a is None:
-        return
-    if numbers and not good:  # shared if only strides of one element are odd, else copied
-        oracles.equal((a.shape, str(a.dtype), a.tobytes()), (y.shape, y.dtype.name, y.astype(y.dtype.newbyteorder("=")).tobytes()), "copy", e)
-        oracles.outcome(lambda: ub.asarray(m, copy=False), (ValueError,), e)
-        return
-    # A stride of an axis of one element may be ignored.
-    if not good and not (aligned and all(s % y.itemsize == 0 for s, n in zip(y.strides, y.shape) if n > 1)):
-        raise AssertionError(f"taken: {m.format!r} {y.dtype!r} {y.strides} of {e!r}")
-    oracles.equal((a.shape, str(a.dtype), a.readonly, a.nbytes), (y.shape, y.dtype.name, e["readonly"], y.nbytes), "facts", e)
-    if y.size:
-        oracles.equal(a._pointer, y.ctypes.data, "first element", e)
-        oracles.equal(a.asnumpy().tobytes(), y.tobytes(), "elements", e)
-
-
 # ---- out: the same requests to NumPy ---------------------------------------------------------------
 
 ASKS = [0, 1, 4, 8, 0x18, 0x1C, 0x38, 0x58, 0x98, 0x118, 0x11C, 0x11D, 0x11, 0x19, 0x1D]
