@@ -1,11 +1,10 @@
 """Failures of the real SYCL library, in processes of their own (faults.py)."""
 
 import os
-import subprocess
 import time
 from pathlib import Path
 
-from conftest import HOST, peer, sycl_device
+from conftest import peer, program, sycl_device
 
 import faults
 
@@ -25,10 +24,7 @@ OPEN = START + "ub.devices()\n"
 def run(tmp_path, code, **options):
     """Runs code in a process with the library, and returns its output."""
     sycl_device(), peer("dpctl")
-    environment = faults.environment(tmp_path, **options)
-    p = subprocess.run([HOST, "-c", code], capture_output=True, text=True, env=environment, timeout=600 + HUNT)
-    assert p.returncode == 0, p.stdout + p.stderr
-    return p.stdout
+    return program("-c", code, timeout=600 + HUNT, **faults.environment(tmp_path, **options))
 
 
 # Each way must raise the failure of the work on x, or leave it for the next access.

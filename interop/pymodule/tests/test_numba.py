@@ -100,14 +100,10 @@ def test_read_only(np, numba):
 
 def test_the_first_type_in_a_process(numba):
     """An Array has its type in any order of imports and uses."""
-    for first, call in (("usmbridge, numba", "numba.njit(lambda a: a.sum())(a)"), ("numba, usmbridge", "numba.njit(lambda a: a.sum())(a)"),
-                        ("usmbridge, numba", "(numba.vectorize(lambda x: x + 1)(a) - 1)[0].item()"), ("usmbridge, numba", "str(numba.typeof(a))"),
-                        ("numba", "numba.njit(lambda: 0)(); import usmbridge; a = usmbridge.zeros(4, device='host'); str(numba.typeof(a))")):
-        setup = f"import {first}\n" + ("a = usmbridge.zeros(4, device='host')\n" if "usmbridge" in first else "import sys; assert 'usmbridge' not in sys.modules\n")
-        *before, last = call.split("; ")
-        code = setup + "\n".join(before) + f"\nprint({last})"
-        if "import usmbridge" in call:
-            code = setup + "numba.njit(lambda: 0)()\nimport usmbridge\na = usmbridge.zeros(4, device='host')\nprint(numba.typeof(a))"
+    make = "; a = usmbridge.zeros(4, device='host'); "
+    for code in (f"import usmbridge, numba{make}print(numba.njit(lambda a: a.sum())(a))", f"import numba, usmbridge{make}print(numba.njit(lambda a: a.sum())(a))",
+                 f"import usmbridge, numba{make}print((numba.vectorize(lambda x: x + 1)(a) - 1)[0].item())", f"import usmbridge, numba{make}print(numba.typeof(a))",
+                 f"import numba, sys; assert 'usmbridge' not in sys.modules; numba.njit(lambda: 0)(); import usmbridge{make}print(numba.typeof(a))"):
         assert program("-W", "error", "-c", code).strip() in ("0.0", "usmbridge.Array(float64, 1d, C)"), code
 
 

@@ -3,11 +3,9 @@ for, and memory is not reused before its consumers have finished. order_matrix.p
 process for each time at which dpctl is imported, because the first queue of a process matters."""
 
 import json
-import subprocess
-from pathlib import Path
 
 import pytest
-from conftest import HOST, peer, sycl_device
+from conftest import peer, program, sycl_device
 
 import order_matrix
 
@@ -22,10 +20,7 @@ def counts(request):
     peer("dpctl"), peer("dpnp.tensor")
     if sycl_device().backend != "opencl":
         pytest.skip("the combinations need kernels in OpenCL C and of dpnp")
-    program = str(Path(order_matrix.__file__))
-    p = subprocess.run([HOST, program, request.param], capture_output=True, text=True, timeout=600)
-    assert p.returncode == 0, p.stdout + p.stderr
-    return json.loads(p.stdout.splitlines()[-1])
+    return json.loads(program(order_matrix.__file__, request.param).splitlines()[-1])
 
 
 @pytest.mark.parametrize("part", PARTS)

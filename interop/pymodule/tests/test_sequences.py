@@ -201,21 +201,11 @@ def test_a_leaf_is_read_once(np):
 def test_objects_with_numpys_own_protocols(np):
     x = np.arange(6.0).reshape(2, 3)
 
-    class Interface:
-        __array_interface__ = property(lambda self: x.__array_interface__)
+    def array_of(value):
+        return type("Array", (), {"__array__": lambda self, dtype=None, copy=None: value()})
 
-    class Struct:
-        __array_struct__ = property(lambda self: x.__array_struct__)
-
-    class Array:
-        def __array__(self, dtype=None, copy=None):
-            return x
-
-    class Copying:
-        def __array__(self, dtype=None, copy=None):
-            return np.arange(3)
-
-    for cls in (Interface, Struct, Array):
+    for cls in (type("Interface", (), {"__array_interface__": property(lambda self: x.__array_interface__)}),
+                type("Struct", (), {"__array_struct__": property(lambda self: x.__array_struct__)}), array_of(lambda: x)):
         o = cls()
         a = ub.asarray(o)
         assert a._pointer == x.ctypes.data and a.shape == (2, 3) and not a.readonly and ub.asarray(o, copy=False)._pointer == a._pointer
@@ -226,20 +216,12 @@ def test_objects_with_numpys_own_protocols(np):
         z = ub.zeros((2, 3))
         z[...] = cls()
         assert z.tolist() == x.tolist()
-    assert ub.asarray(Copying()).tolist() == [0, 1, 2]
-    ml = peer("ml_dtypes")
-    n = np.array([1, 2], ml.bfloat16)
-    assert ub.asarray(type("N", (), {"__array__": lambda self, dtype=None, copy=None: n})()).dtype == "bfloat16"
-    for bad, error in (("text", TypeError), (None, TypeError), (LookupError("mine"), LookupError)):
-
-        class Bad:
-            def __array__(self, dtype=None, copy=None):
-                if isinstance(bad, Exception):
-                    raise bad
-                return bad
-
+    assert ub.asarray(array_of(lambda: np.arange(3))()).tolist() == [0, 1, 2]
+    n = np.array([1, 2], peer("ml_dtypes").bfloat16)
+    assert ub.asarray(array_of(lambda: n)()).dtype == "bfloat16"
+    for bad, error in ((lambda: "text", TypeError), (lambda: None, TypeError), (lambda: {}["mine"], LookupError)):
         with pytest.raises((error, ValueError, BufferError)):
-            ub.asarray(Bad())
+            ub.asarray(array_of(bad)())
 
     class Strange:
         __array_interface__ = {"version": 3, "shape": (2,), "typestr": "|O", "data": (8, False)}
