@@ -1,17 +1,22 @@
-"""Checks every scenario without memory; test_scarce.py runs it in a process of its own.
+"""Checks every scenario without memory, and with interrupts; test_scarce.py runs it in processes of its own.
 
-    usmpython scarce.py python|c STEP
+    usmpython scarce.py python|c STEP [SCENARIO ...]
+    usmpython scarce.py interrupts COUNT [SCENARIO ...]
 
 It repeats each scenario and makes another allocation fail each time: Python's allocations by _testcapi, those of the
 C parts by the library that test_scarce.py builds and preloads. The scenario must raise MemoryError or succeed
 without the allocation. It must give back everything it took, and succeed the next time. STEP is the distance
-between failing allocations; 1 means all of them."""
+between failing allocations; 1 means all of them.
+
+With interrupts, KeyboardInterrupt is raised every 0.1 ms until COUNT of them have hit each scenario. None may crash it,
+become another error, or leave memory behind."""
 
 import copy
 import ctypes
 import gc
 import json
 import pickle
+import signal
 import sys
 import time
 from multiprocessing.reduction import ForkingPickler
@@ -310,15 +315,68 @@ def sweep(f, way, step):
     return dict(name=f.__name__, tried=len(tried), raised=raised, failures=failures)
 
 
+MOST = 3  # interrupts at once: the second and third hit the handling of the first
+left = 0
+
+
+def interrupt(*unused):
+    global left
+    if left > 0:
+        left -= 1
+        raise KeyboardInterrupt
+
+
+def tried(f, at_once, depth):
+    """Runs a scenario and returns its result. Each level of depth handles one interrupt."""
+    global left
+    try:
+        if depth > 0:
+            return tried(f, at_once, depth - 1)
+        left = at_once
+        f()
+        left = 0
+        return "done"
+    except KeyboardInterrupt:
+        return "hit"
+    except BaseException as e:
+        return f"{type(e).__name__}: {e}"
+
+
+def storm(f, way, most):
+    global left
+    for _ in range(3):
+        f()
+    before = at_rest(f)
+    counts = {"done": 0, "hit": 0}
+    at_once = 1 if f is withdrawn else MOST  # a second interrupt can prevent the revoking of handles
+    failures = []
+    while counts["hit"] < most and counts["done"] < 100 * most and not failures:
+        what = tried(f, at_once, MOST + 1)
+        left = 0
+        if what in counts:
+            counts[what] += 1
+        else:
+            failures.append(what)
+    gc.collect()
+    stays = settled(f, before)
+    if stays:
+        failures.append(stays)
+    f()
+    return dict(name=f.__name__, tried=counts["done"], raised=counts["hit"], failures=failures)
+
+
 def main():
-    way = {"python": Python, "c": C}[sys.argv[1]]()
-    step = int(sys.argv[2])
+    check, way = sweep, {"python": Python, "c": C, "interrupts": type(None)}[sys.argv[1]]()
+    if way is None:
+        check = storm
+        signal.signal(signal.SIGALRM, interrupt)
+        signal.setitimer(signal.ITIMER_REAL, 1e-4, 1e-4)
     for f in SCENARIOS:
         if len(sys.argv) > 3 and f.__name__ not in sys.argv[3:]:
             continue
         print("begin", f.__name__, file=sys.stderr, flush=True)
-        result = sweep(f, way, step)
-        print(json.dumps(result), flush=True)
+        print(json.dumps(check(f, way, int(sys.argv[2]))), flush=True)
+    signal.setitimer(signal.ITIMER_REAL, 0)  # Python removes the signal handler at its end
 
 
 if __name__ == "__main__":
