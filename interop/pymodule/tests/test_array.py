@@ -79,6 +79,14 @@ def test_arguments_of_views(np, device):
     for args in ((2, 12), ((2, 12),), (24,)):
         with pytest.raises(TypeError, match="shape"):
             a.reshape(*args, shape=(4, 6))
+    x = np.arange(24).reshape(2, 3, 4)
+    for view in (x.T, x[:, ::-1], x[:, :, ::2], x.transpose(1, 0, 2)):
+        v = ub.from_dlpack(view)
+        for shape in ((-1,), (view.size // 4, 4), (3, 2, -1)):  # some need a copy
+            assert v.reshape(shape).tolist() == view.reshape(shape).tolist()
+            if not np.shares_memory(view.reshape(shape), view):
+                with pytest.raises(ValueError, match="copy"):
+                    v.reshape(shape, copy=False)
     for bad, error in ((lambda: a.reshape(), TypeError), (lambda: a.reshape("24"), TypeError), (lambda: a.T.reshape(24, copy=False), ValueError), (lambda: a[::0], ValueError),
                        (lambda: ub.empty((1,) * 64, device="host")[None], IndexError), (lambda: a.to_device("gpu:99"), ValueError), (lambda: a.to_device(None), TypeError),
                        (lambda: a.to_device("host", stream=1), TypeError)):

@@ -75,8 +75,9 @@ def test_refusals(np):
     for key in (5, (0, 0, 0), "x", 1.5, [0], (..., ...), None and 0):
         with pytest.raises((IndexError, TypeError, ValueError)):
             a[key] = "never"
-    with pytest.raises(ValueError):
-        a[0] = [1, 2]
+    for value in ([1, 2], np.zeros((3, 2, 3)), np.zeros((1, 2, 2, 3))):
+        with pytest.raises(ValueError):
+            a[0] = value
     assert a.tolist() == [[0.0] * 3] * 2
 
 
