@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/segment"
 )
 
@@ -81,42 +80,4 @@ func benchmarkAttach(b *testing.B, s segment.Segment, f *os.File, a segment.Atta
 	median := len(ours) / 2
 	b.ReportMetric(float64(ours[median])/float64(plain[median]), "x-plain")
 	b.ReportMetric(float64(plain[median].Microseconds())/1000, "plain-ms")
-}
-
-// BenchmarkFind looks up one of many segments.
-func BenchmarkFind(b *testing.B) {
-	r := newHost(b, segment.PeersWrite)
-	var held []memmgr.Block
-	for range 5000 {
-		block, err := r.Allocate(memmgr.Request{Size: 4096})
-		if err != nil {
-			b.Fatal(err)
-		}
-		held = append(held, block)
-	}
-	i := 0
-	for b.Loop() {
-		if _, _, ok := segment.Find(held[i].Address+100, 50); !ok {
-			b.Fatal(i)
-		}
-		if i++; i == len(held) {
-			i = 0
-		}
-	}
-	for _, block := range held {
-		r.Free(block)
-	}
-}
-
-// BenchmarkSegment allocates and frees a segment.
-func BenchmarkSegment(b *testing.B) {
-	r := newHost(b, segment.PeersRead)
-	b.ReportAllocs()
-	for b.Loop() {
-		block, err := r.Allocate(memmgr.Request{Size: 2 << 20})
-		if err != nil {
-			b.Fatal(err)
-		}
-		r.Free(block)
-	}
 }

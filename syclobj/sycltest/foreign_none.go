@@ -31,11 +31,3 @@ func ContextHash(*syclobj.Context) uint64 { return 0 }
 
 // CodeText returns Go's text of a result.
 func CodeText(code syclobj.Code) string { return code.Error() }
-
-// EmptyCall does nothing, without a call into C.
-func EmptyCall() {}
-
-// LaunchInC needs Linux and cgo.
-func LaunchInC(*syclobj.Queue, string, string) (loop func(x, y unsafe.Pointer, f float32, items, n, every int) error, end func(), err error) {
-	return nil, nil, syclobj.ErrUnsupported
-}

@@ -11,9 +11,6 @@ package cpeer
 #include "peer.h"
 #include "usmb_dlpack.h"
 
-#cgo noescape usmb_peer_empty
-#cgo nocallback usmb_peer_empty
-
 static void *usmb_peer_drop_address(void) { return (void *)usmb_peer_drop; }
 */
 import "C"
@@ -179,6 +176,3 @@ func Alloc(size int) unsafe.Pointer { return C.calloc(1, C.size_t(size)) }
 
 // Free frees C memory.
 func Free(p unsafe.Pointer) { C.free(p) }
-
-// Empty is an empty cgo call, the unit of the benchmarks.
-func Empty() { C.usmb_peer_empty() }

@@ -218,5 +218,3 @@ void usmb_peer_drop(void *owner)
 {
 	__atomic_add_fetch(&((usmb_peer_owner *)owner)->drops, 1, __ATOMIC_SEQ_CST);
 }
-
-void usmb_peer_empty(void) {}

@@ -69,6 +69,4 @@ typedef struct {
 } usmb_peer_owner;
 void usmb_peer_drop(void *owner);
 
-void usmb_peer_empty(void);
-
 #endif
