@@ -64,26 +64,6 @@ func TestCreateWaitsWithAContext(t *testing.T) {
 	require.NoError(t, p.Close())
 }
 
-func TestCreateErrors(t *testing.T) {
-	r := memmgr.Host()
-	require.ErrorIs(t, testenv.ErrorOf(New(r, Float32, []int{-1})), ErrLayout)
-	_, err := New(r, Float64, []int{maxInt / 4})
-	require.ErrorIs(t, err, ErrLayout)
-	require.ErrorContains(t, err, "more bytes")
-	require.ErrorIs(t, testenv.ErrorOf(New(r, DataType{Code: dlpack.CodeFloat, Bits: 32, Lanes: 4}, []int{2})), ErrType)
-	require.ErrorIs(t, testenv.ErrorOf(New(r, Float32, []int{1 << 50})), memmgr.ErrOutOfMemory)
-	require.ErrorIs(t, testenv.ErrorOf(FromSlice(r, []int32{1, 2}, []int{3})), ErrLayout)
-	require.ErrorIs(t, testenv.ErrorOf(Arange[int32](r, 0, 1, -1)), ErrLayout)
-	require.ErrorIs(t, testenv.ErrorOf(Arange[bool](r, false, true, 2)), ErrType)
-	require.ErrorIs(t, testenv.ErrorOf(Arange[int32](r, 0, 1, 1<<50)), memmgr.ErrOutOfMemory)
-	require.ErrorIs(t, testenv.ErrorOf(Arange[int32](r, 0, 1, maxInt)), ErrLayout)
-	_, err = Full(r, Uint8, []int{1}, 256)
-	require.ErrorIs(t, err, ErrType)
-	var oe *OpError
-	require.ErrorAs(t, err, &oe)
-	require.Equal(t, "Fill", oe.Op)
-}
-
 func TestOwnership(t *testing.T) {
 	a := testenv.Must(FromSlice(memmgr.Host(), []int32{1, 2, 3, 4}, nil))(t)
 	v := testenv.Must(a.Index(IndexFrom(2)))(t)

@@ -3,13 +3,11 @@ package usmarray
 import (
 	"bytes"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/usmbridge/usmbridge/dlpack"
 	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/memmgr"
@@ -164,58 +162,6 @@ func TestToDevice(t *testing.T) {
 	require.True(t, back.Place().IsHost())
 }
 
-func TestPackedCopies(t *testing.T) {
-	for _, b := range backends(t) {
-		t.Run(b.name, func(t *testing.T) {
-			for _, dt := range []DataType{dlpack.Int1, dlpack.Int2, dlpack.Uint4, dlpack.Float4E2M1FN, dlpack.Float6E2M3FN} {
-				p := own(t)(Zeros(b.r, dt, []int{3, 7}))
-				q := own(t)(Zeros(b.r, dt, []int{7, 3}, Padded()))
-				c := newCodec(dt)
-				for i := range 21 {
-					e := element{re: []float64{0, 0.5, 1, 1.5, -1}[i%5], bits: uint64(i)}
-					if c.class != classFloat {
-						e = c.decode([]byte{byte(i)}, 0)
-					}
-					require.NoError(t, p.SetAt(c.value(e), i/7, i%7))
-				}
-				want := elements(t, p)
-				qt := testenv.Must(q.Transpose())(t)
-				require.NoError(t, qt.CopyFrom(p))
-				require.Equal(t, want, elements(t, qt), dt)
-				v := testenv.Must(p.Index(All.By(-1), IndexFrom(1).By(2)))(t)
-				cp := own(t)(v.Copy(memmgr.Host()))
-				require.Equal(t, elements(t, v), elements(t, cp))
-				require.NoError(t, v.Fill(0))
-				require.Equal(t, want[0], testenv.Must(p.At(0, 0))(t))
-				require.Equal(t, c.value(element{}), testenv.Must(p.At(2, 5))(t))
-			}
-		})
-	}
-}
-
-func TestAsType(t *testing.T) {
-	h := memmgr.Host()
-	f := own(t)(FromSlice(h, []float64{-1.9, 0, 2.5, 300, 65504, math.NaN()}, nil))
-	require.Equal(t, "[ -1   0   2 127 127   0]", own(t)(f.AsType(h, Int8)).String())
-	require.Equal(t, "[ True False  True  True  True  True]", own(t)(f.AsType(h, Bool)).String())
-	require.Equal(t, "[-1.90e+00  0.00e+00  2.50e+00  3.00e+02  6.55e+04       nan]",
-		testenv.Must(own(t)(f.AsType(h, Float16)).Format(PrintOptions{Precision: 4}))(t))
-	c := own(t)(FromSlice(h, []complex128{1 + 2i, -3}, nil))
-	_, err := c.AsType(h, Float32)
-	require.ErrorIs(t, err, ErrType)
-	require.ErrorContains(t, err, ".real")
-	require.Equal(t, "[ 1.+2.j -3.+0.j]", own(t)(c.AsType(h, Complex64)).String())
-	require.Equal(t, "[1.+0.j 0.+0.j]", own(t)(own(t)(FromSlice(h, []bool{true, false}, nil)).AsType(h, Complex64)).String())
-	u := own(t)(FromSlice(h, []uint64{math.MaxUint64, 1}, nil))
-	require.Equal(t, "[-1  1]", own(t)(u.AsType(h, Int32)).String())
-	for _, b := range backends(t) {
-		d := own(t)(f.AsType(b.r, Bfloat16))
-		require.Equal(t, "[-1.90e+00  0.00e+00  2.50e+00  3.00e+02  6.55e+04       nan]", d.String(), b.name)
-		g := own(t)(d.AsType(b.r, Float32))
-		require.Equal(t, float32(2.5), testenv.Must(g.At(2))(t))
-	}
-}
-
 // TestBroadcastRowsOfAllSizes fills rows with one element, for all sizes of elements and lengths around that
 // of one copy, and checks that nothing else is written.
 func TestBroadcastRowsOfAllSizes(t *testing.T) {
@@ -258,16 +204,5 @@ func TestZerosOfMemoryThatWasUsed(t *testing.T) {
 			zeros.Release()
 		}
 		require.Positive(t, again, "the pool gives what was given back")
-	}
-}
-
-// TestErrorsNameAsType: an error of AsType names AsType, also if the element type stays the same.
-func TestErrorsNameAsType(t *testing.T) {
-	a := own(t)(Zeros(memmgr.Host(), Float32, []int{4}))
-	for _, to := range []DataType{Float32, Float64} {
-		_, err := a.AsType(memmgr.NewLimit(memmgr.Host(), 1), to)
-		var failed *OpError
-		require.ErrorAs(t, err, &failed)
-		require.Equal(t, "AsType", failed.Op)
 	}
 }

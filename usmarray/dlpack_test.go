@@ -1,7 +1,6 @@
 package usmarray
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -260,26 +259,6 @@ func TestDLPackOtherContext(t *testing.T) {
 	require.Equal(t, "[0 1 2 3]", e.String())
 }
 
-func TestDLPackPending(t *testing.T) {
-	rt, q := testsycl.Need(t)
-	oq := testenv.Must(rt.NewQueue(nil, q.Device(), syclobj.OutOfOrder))(t)
-	defer oq.Close()
-	a := own(t)(Zeros(testsycl.USM(t, q, syclobj.USMDevice), Int32, []int{1 << 20}))
-	require.NoError(t, a.Fill(3))
-	ev := a.PendingEvent()
-	x := testenv.Must(a.DLPackWith(ExportOptions{OnQueue: oq}))(t)
-	x.Release()
-	x = testenv.Must(a.DLPackWith(ExportOptions{NoSync: true}))(t)
-	x.Release()
-	require.NoError(t, ev.Wait(context.Background()))
-	require.NoError(t, a.Synchronize(context.Background()))
-	require.NoError(t, a.PendingEvent().Wait(context.Background()), "of a barrier on the consumer's queue")
-	require.Equal(t, int32(3), testenv.Must(a.At(1<<20-1))(t))
-	done, cancel := context.WithCancel(context.Background())
-	cancel()
-	require.ErrorIs(t, a.Synchronize(done), context.Canceled)
-}
-
 // foreign exports host memory like another library.
 func foreign(t *testing.T, v dlpack.View, flags dlpack.Flags, versioned bool) (dlpack.Tensor, *atomic.Int32) {
 	t.Helper()
@@ -337,13 +316,6 @@ func TestFromDLPackErrors(t *testing.T) {
 			eventually(t, func() bool { return released.Load() == 1 })
 		})
 	}
-	x, _ := foreign(t, view(p, dlpack.CPU), 0, true)
-	b := testenv.Must(FromDLPack(rt, x))(t)
-	require.Equal(t, uintptr(p), addressOf(b))
-	b.Release()
-	_, err := FromDLPack(rt, x)
-	require.ErrorIs(t, err, ErrExchange)
-	require.ErrorContains(t, err, "taken over")
 }
 
 func TestConversions(t *testing.T) {
@@ -392,22 +364,6 @@ func TestConversions(t *testing.T) {
 	d := testenv.Must(f.USMInterface())(t)
 	require.ErrorIs(t, testenv.ErrorOf(USMInterfaceToDLPack(rt, &d, func() { released.Add(1) }, ExportOptions{XPU: true})), ErrExchange)
 	require.Zero(t, released.Load())
-}
-
-func TestXPUProfile(t *testing.T) {
-	rt, q := testsycl.Need(t)
-	dev := own(t)(Arange[float32](testsycl.USM(t, q, syclobj.USMDevice), 0, 1, 4))
-	x := testenv.Must(dev.DLPackWith(ExportOptions{XPU: true}))(t)
-	b := own(t)(FromXPU(rt, x))
-	require.NoError(t, b.Synchronize(context.Background()))
-	require.Equal(t, "[0. 1. 2. 3.]", b.String())
-	for _, a := range []*Array{
-		own(t)(Zeros(testsycl.USM(t, q, syclobj.USMShared), Float32, []int{1})),
-		own(t)(Zeros(testsycl.USM(t, q, syclobj.USMHost), Float32, []int{1})),
-		own(t)(Zeros(memmgr.Host(), Float32, []int{1})),
-	} {
-		require.ErrorIs(t, testenv.ErrorOf(a.DLPackWith(ExportOptions{XPU: true})), ErrExchange)
-	}
 }
 
 func TestDLPackTypes(t *testing.T) {

@@ -79,9 +79,15 @@ func TestRefusals(t *testing.T) {
 		{"New limit", list(ErrOutOfMemory), func() error { _, err := New(memmgr.NewLimit(r, 64), Float32, []int{999}); return err }},
 		{"New resource", list(memmgr.ErrRequest), func() error { _, err := New(nil, Float32, nil); return err }},
 		{"FromSlice", list(ErrLayout), func() error { _, err := FromSlice(r, []int8{1}, []int{2}); return err }},
+		{"Arange memory", list(ErrOutOfMemory), func() error { _, err := Arange[int32](r, 0, 1, 1<<50); return err }},
+		{"Arange size", list(ErrLayout), func() error { _, err := Arange[int32](r, 0, 1, maxInt); return err }},
 		{"Arange number", list(ErrLayout), func() error { _, err := Arange[int8](r, 0, 1, -1); return err }},
 		{"Arange type", list(ErrType), func() error { _, err := Arange[bool](r, false, true, 1); return err }},
-		{"Full value", list(ErrType), func() error { _, err := Full(r, Uint8, nil, -1); return err }},
+		{"Full value", list(ErrType), func() error {
+			_, err := Full(r, Uint8, nil, -1)
+			require.ErrorContains(t, err, "usmarray: Fill: ")
+			return err
+		}},
 		{"Index number", list(ErrLayout), func() error { _, err := a.Index(All, All, All); return err }},
 		{"Index range", []error{ErrLayout, ErrIndex}, func() error { _, err := a.Index(IndexAt(2)); return err }},
 		{"Transpose", list(ErrLayout), func() error { _, err := a.Transpose(0, 0); return err }},
@@ -96,6 +102,23 @@ func TestRefusals(t *testing.T) {
 		{"View read-only", list(ErrReadOnly), func() error { return View(ro, func([]float32) error { return nil }) }},
 		{"Slice type", list(ErrType), func() error { _, err := Slice[int32](a); return err }},
 		{"Slice layout", list(ErrLayout), func() error { _, err := Slice[float32](testenv.Must(a.Transpose())(t)); return err }},
+		{"ToSlice type", list(ErrType), func() error { _, err := ToSlice[int32](a); return err }},
+		{"AsType of a complex number", list(ErrType), func() error {
+			c := own(t)(Zeros(r, Complex128, []int{2}))
+			_, err := c.AsType(r, Float32)
+			require.ErrorContains(t, err, ".real")
+			return err
+		}},
+		{"AsType memory", list(ErrOutOfMemory), func() error {
+			_, err := a.AsType(memmgr.NewLimit(r, 1), Float64)
+			require.ErrorContains(t, err, "usmarray: AsType: ")
+			return err
+		}},
+		{"AsType memory of the same type", list(ErrOutOfMemory), func() error {
+			_, err := a.AsType(memmgr.NewLimit(r, 1), Float32)
+			require.ErrorContains(t, err, "usmarray: AsType: ")
+			return err
+		}},
 		{"CopyFrom type", list(ErrType), func() error { return a.CopyFrom(bits) }},
 		{"CopyFrom shape", list(ErrLayout), func() error { return narrow.CopyFrom(a) }},
 		{"CopyFromSlice type", list(ErrType), func() error { return CopyFromSlice(a, make([]int8, 6)) }},
@@ -106,7 +129,11 @@ func TestRefusals(t *testing.T) {
 		{"NewLayout", list(ErrLayout), func() error { _, err := NewLayout([]int{2}, []int{1, 1}, 0); return err }},
 		{"Check", list(ErrInterface), func() error { return func() error { _, err := new(USMInterface).Check(); return err }() }},
 		{"FromUSMInterface", list(ErrInterface), func() error { _, err := FromUSMInterface(nil, nil, nil); return err }},
-		{"USMInterface", list(ErrNotUSM), func() error { _, err := a.USMInterface(); return err }},
+		{"USMInterface", list(ErrNotUSM), func() error {
+			_, err := a.USMInterface()
+			require.ErrorContains(t, err, "with a SYCL device, copy the array to USM first (ToDevice); without one, share it by DLPack")
+			return err
+		}},
 		{"QueueOn", list(ErrInterface), func() error { _, _, err := QueueOn(testsycl.Runtime(t), SyclObj{}); return err }},
 	} {
 		t.Run(c.name, func(t *testing.T) { requireKinds(t, c.fn(), c.kinds...) })
@@ -124,19 +151,6 @@ func TestRefusals(t *testing.T) {
 		_, err := FromDLPack(nil, dlpack.Tensor{})
 		requireKinds(t, err, ErrExchange)
 	})
-}
-
-// TestUSMInterfaceOfHostMemory checks that the error names a remedy that exists without SYCL.
-func TestUSMInterfaceOfHostMemory(t *testing.T) {
-	a := own(t)(Zeros(memmgr.Host(), Float32, []int{3}))
-	for _, f := range []func() error{
-		func() error { _, err := a.USMInterface(); return err },
-	} {
-		err := f()
-		require.ErrorIs(t, err, ErrNotUSM)
-		require.ErrorContains(t, err, "with a SYCL device, copy the array to USM")
-		require.ErrorContains(t, err, "without one, share it by DLPack")
-	}
 }
 
 // TestRefusalsOfDevices tests the errors that need device memory or SYCL.

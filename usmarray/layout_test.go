@@ -1,6 +1,7 @@
 package usmarray
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -34,6 +35,9 @@ func TestNewLayout(t *testing.T) {
 		{"span wraps", []int{3}, []int{big}, 0, "spans more", 0, 0},
 		{"span wraps downwards", []int{3}, []int{minInt}, 0, "spans more", 0, 0},
 		{"end wraps", []int{1}, []int{1}, maxInt, "spans more", 0, 0},
+		{"strides that cancel", []int{2, 2}, []int{maxInt - 1, minInt + 1}, 0, "", minInt + 1, maxInt},
+		{"lowest stride", []int{2}, []int{minInt}, 0, "spans more", 0, 0},
+		{"sum wraps", []int{2, 2}, []int{big, big}, 0, "spans more", 0, 0},
 		{"strides of another length", []int{2}, []int{1, 1}, 0, "2 strides for 1", 0, 0},
 		{"too many", make([]int, 65), nil, 0, "at most 64", 0, 0},
 	} {
@@ -51,28 +55,6 @@ func TestNewLayout(t *testing.T) {
 	}
 }
 
-func TestContiguity(t *testing.T) {
-	for _, c := range []struct {
-		shape, strides []int
-		c, f           bool
-	}{
-		{nil, nil, true, true},
-		{[]int{3}, []int{1}, true, true},
-		{[]int{3}, []int{2}, false, false},
-		{[]int{3}, []int{-1}, false, false},
-		{[]int{2, 3}, []int{3, 1}, true, false},
-		{[]int{2, 3}, []int{1, 2}, false, true},
-		{[]int{1, 3}, []int{99, 1}, true, true},
-		{[]int{3, 1}, []int{1, -7}, true, true},
-		{[]int{2, 0, 3}, []int{5, 6, 7}, true, true},
-		{[]int{2, 2}, []int{0, 1}, false, false},
-	} {
-		l := mustLayout(t, c.shape, c.strides, 0)
-		require.Equal(t, c.c, l.isC(), "C %s", l)
-		require.Equal(t, c.f, l.isF(), "F %s", l)
-	}
-}
-
 func TestIndexErrors(t *testing.T) {
 	l := mustLayout(t, []int{2, 3}, nil, 0)
 	for _, c := range []struct {
@@ -85,21 +67,13 @@ func TestIndexErrors(t *testing.T) {
 		{[]Index{All, All, All}, ErrLayout, "3 items"},
 		{[]Index{Ellipsis, Ellipsis}, ErrLayout, "one Ellipsis"},
 		{[]Index{All.By(0)}, ErrLayout, "step 0"},
-		{slicesRepeat(NewAxis, 63), ErrLayout, "more than 64"},
+		{slices.Repeat([]Index{NewAxis}, 63), ErrLayout, "more than 64"},
 	} {
 		_, err := l.index(c.items...)
 		require.ErrorIs(t, err, c.kind)
 		require.ErrorIs(t, err, ErrLayout)
 		require.ErrorContains(t, err, c.want)
 	}
-}
-
-func slicesRepeat(x Index, n int) []Index {
-	out := make([]Index, n)
-	for i := range out {
-		out[i] = x
-	}
-	return out
 }
 
 func TestIndexViews(t *testing.T) {
@@ -137,6 +111,7 @@ func TestTranspose(t *testing.T) {
 }
 
 func TestReshape(t *testing.T) {
+	big := maxInt/2 + 1
 	for _, c := range []struct {
 		shape, strides []int
 		to             []int
@@ -158,6 +133,7 @@ func TestReshape(t *testing.T) {
 		{[]int{4}, nil, []int{-1, -1}, "only one may be -1"},
 		{[]int{4}, nil, []int{-2}, "negative"},
 		{[]int{4}, nil, []int{maxInt, 4}, "more elements"},
+		{[]int{2, 3}, []int{-big - 3, big - 1}, []int{6}, "copy it first"}, // the strides match only because they wrap
 	} {
 		l := mustLayout(t, c.shape, c.strides, 0)
 		got, err := l.reshape(c.to...)
@@ -177,11 +153,4 @@ func TestBroadcast(t *testing.T) {
 	for _, to := range [][]int{{3}, {2, 4}, {-1, 3, 1}, {maxInt, 3, 4}} {
 		require.ErrorIs(t, testenv.ErrorOf(l.broadcast(to...)), ErrLayout)
 	}
-}
-
-func TestPosition(t *testing.T) {
-	l := mustLayout(t, []int{2, 3}, []int{-3, 1}, 10)
-	require.Equal(t, 9, testenv.Must(l.position("At", []int{1, -1}))(t))
-	require.ErrorIs(t, testenv.ErrorOf(l.position("At", []int{1})), ErrLayout)
-	require.ErrorIs(t, testenv.ErrorOf(l.position("At", []int{2, 0})), ErrIndex)
 }

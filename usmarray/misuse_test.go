@@ -79,21 +79,10 @@ func TestInvalidArrays(t *testing.T) {
 				require.ErrorIs(t, use, memmgr.ErrReleased, method)
 				require.NotErrorIs(t, use, ErrReadOnly)
 			}
+			require.Equal(t, "<released array>", c.a.String())
+			require.False(t, c.a.Valid())
 		})
 	}
-}
-
-func TestZeroArray(t *testing.T) {
-	var a Array
-	require.Zero(t, a.Size())
-	require.Zero(t, a.NBytes())
-	require.False(t, a.Valid())
-	require.Equal(t, "<released array>", a.String())
-	a.Release()
-	a.Release()
-	var none *Array
-	none.Release()
-	require.Equal(t, "<released array>", none.String())
 }
 
 // TestNilArguments: a nil argument is an error that names it, or the panic of a nil array.

@@ -116,32 +116,6 @@ func TestCopyPackedThroughTwoBuffers(t *testing.T) {
 	require.Equal(t, "[ 0  0  1  2  3  4  5  6  7  8  9 10 11 12 13 14]", base.String())
 }
 
-// TestBadSyclObjNeverPanics: an invalid syclobj is an error, and printing the dictionary does not panic.
-func TestBadSyclObjNeverPanics(t *testing.T) {
-	rt := testsycl.Runtime(t)
-	q := testenv.Must(syclobj.HostPlace().Queue())(t)
-	for name, obj := range map[string]SyclObj{
-		"missing":            {},
-		"nil context":        {Context: nil},
-		"nil queue":          {Queue: nil},
-		"the host's filter":  {Filter: "host"},
-		"the host's context": {Context: q.Context()},
-		"the host's queue":   {Queue: q},
-	} {
-		d := goodInterface()
-		d.SyclObj = obj
-		require.NotPanics(t, func() { require.NotEmpty(t, d.String()) }, name)
-		_, err := FromUSMInterface(rt, &d, nil)
-		require.Error(t, err, name)
-		if rt.HasSYCL() {
-			require.ErrorIs(t, err, ErrInterface, name)
-			var oe *OpError
-			require.ErrorAs(t, err, &oe)
-			require.Equal(t, "syclobj", oe.Key, name)
-		}
-	}
-}
-
 // TestReleaseInAnyOrder: the holders of one memory release it in any order, and its owner is released
 // once, after the last.
 func TestReleaseInAnyOrder(t *testing.T) {

@@ -196,38 +196,3 @@ func requireTensorSpan(t *testing.T, shape, strides []int, want exactSpan, possi
 	require.Equal(t, low.Int64()/8, s.Lo, "%v %v", shape, strides)
 	require.Equal(t, high.Int64()/8, s.Hi, "%v %v", shape, strides)
 }
-
-// TestSpanLimits: axes of length 1 do not contribute, and limits are exact.
-func TestSpanLimits(t *testing.T) {
-	if intBits != 64 {
-		t.Skip("the limits are those of 64 bits")
-	}
-	for _, c := range []struct {
-		name           string
-		shape, strides []int
-		lo, hi         int // hi 0: refused
-	}{
-		{"unit extents under huge strides", []int{1, 2, 1}, []int{maxInt, 1, minInt}, 0, 2},
-		{"only unit extents", []int{1, 1}, []int{minInt, minInt}, 0, 1},
-		{"strides that cancel", []int{2, 2}, []int{maxInt - 1, minInt + 1}, minInt + 1, maxInt},
-		{"the end does not fit", []int{2}, []int{maxInt}, 0, 0},
-		{"the sum does not fit", []int{2, 2}, []int{1 << 62, 1 << 62}, 0, 0},
-		{"the product does not fit", []int{3}, []int{1 << 62}, 0, 0},
-		{"lowest stride", []int{2}, []int{minInt}, 0, 0},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			l, err := NewLayout(c.shape, c.strides, 0)
-			if c.hi == 0 {
-				require.ErrorIs(t, err, ErrLayout)
-				return
-			}
-			require.NoError(t, err)
-			lo, hi := l.bounds()
-			require.Equal(t, []int{c.lo, c.hi}, []int{lo, hi})
-		})
-	}
-	// A reshape whose strides match only because they wrap needs a copy.
-	l := mustLayout(t, []int{2, 3}, []int{-1<<62 - 3, 1<<62 - 1}, 0)
-	_, err := l.reshape(6)
-	require.ErrorIs(t, err, ErrLayout)
-}

@@ -1,7 +1,6 @@
 package usmarray
 
 import (
-	"math"
 	"runtime"
 	"strings"
 	"testing"
@@ -142,6 +141,9 @@ func TestImportErrors(t *testing.T) {
 		{"nil queue", func(d *USMInterface) { d.SyclObj = SyclObj{Queue: nil} }, ErrInterface, "syclobj", "nil"},
 		{"closed queue", func(d *USMInterface) { d.SyclObj = SyclObj{Queue: closedQ} }, syclobj.ErrClosed, "syclobj", "closed"},
 		{"closed context", func(d *USMInterface) { d.SyclObj = SyclObj{Context: closedContext} }, ErrInterface, "syclobj", "closed"},
+		{"the host's filter", func(d *USMInterface) { d.SyclObj = SyclObj{Filter: "host"} }, ErrInterface, "syclobj", "host"},
+		{"the host's context", func(d *USMInterface) { d.SyclObj = SyclObj{Context: rt.HostQueue().Context()} }, ErrInterface, "syclobj", "host"},
+		{"the host's queue", func(d *USMInterface) { d.SyclObj = SyclObj{Queue: rt.HostQueue()} }, ErrInterface, "syclobj", "host"},
 		{"other context", func(d *USMInterface) { d.SyclObj = SyclObj{Context: other} }, ErrNotUSM, "data", "not unified shared memory"},
 		{"Go memory", func(d *USMInterface) { d.Data = uintptr(unsafe.Pointer(&goMemory[0])); d.Allocation = Extent{} }, ErrNotUSM, "data", "not unified shared memory"},
 		{"wild", func(d *USMInterface) { d.Data = 0x1234567890; d.Allocation = Extent{} }, ErrNotUSM, "data", "not unified shared memory"},
@@ -160,6 +162,7 @@ func TestImportErrors(t *testing.T) {
 			}
 			d := good
 			c.edit(&d)
+			require.NotEmpty(t, d.String())
 			_, err := FromUSMInterface(rt, &d, func() { released++ })
 			require.ErrorIs(t, err, c.kind)
 			require.ErrorContains(t, err, c.want)
@@ -313,43 +316,10 @@ func TestInterfaceErrorsOut(t *testing.T) {
 	}
 }
 
-func TestInterfaceReadOnly(t *testing.T) {
-	rt, q := testsycl.Need(t)
-	a := own(t)(Zeros(testsycl.USM(t, q, syclobj.USMShared), Float32, []int{2}))
-	for _, readOnly := range []bool{false, true} {
-		d := testenv.Must(a.USMInterface())(t)
-		d.ReadOnly = readOnly
-		require.Equal(t, readOnly, own(t)(FromUSMInterface(rt, &d, nil)).ReadOnly())
-	}
-}
-
 func TestInterfaceJSON(t *testing.T) {
 	d := goodInterface()
 	d.Strides, d.TypeDescr = []int{3, 1}, []TypeField{{"", "<f4", nil}}
 	require.JSONEq(t, `{"shape":[2,3],"typestr":"<f4","typedescr":[["","<f4"]],"data":["0x100000",false],
 		"strides":[3,1],"offset":0,"version":1,"syclobj":{"form":"filter string","filter":"opencl:cpu:0"}}`, d.String())
 	require.JSONEq(t, `{"shape":[],"typestr":"","typedescr":null,"data":["0x0",false],"strides":null,"offset":0,"version":0,"syclobj":null}`, USMInterface{}.String())
-}
-
-func TestAddress(t *testing.T) {
-	for _, c := range []struct {
-		base        uintptr
-		index, item int
-		want        uintptr
-		ok          bool
-	}{
-		{16, -3, 4, 4, true},
-		{16, -4, 4, 0, false},
-		{16, minInt, 1, 0, false},
-		{^uintptr(0), 1, 1, 0, false},
-		{^uintptr(0) - 4, 1, 4, ^uintptr(0), true},
-		{1, maxInt, 2, 0, false},
-		{1 << 63, math.MinInt64 + 1, 1, 1, true},
-	} {
-		got, ok := address(c.base, c.index, c.item)
-		require.Equal(t, c.ok, ok, "%+v", c)
-		if ok {
-			require.Equal(t, c.want, got)
-		}
-	}
 }
