@@ -29,7 +29,7 @@ func maker(t *testing.T, says func(kind byte, call uint64) []byte) string {
 		}
 		defer func() { _ = c.Close() }()
 		b := make([]byte, 1<<14)
-		reply := frameOf(1, 0, binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(nil, 0x314d5355), share.ProtocolVersion))
+		reply := greetingFrame()
 		for {
 			if n, err := c.Read(b); err != nil || n == 0 {
 				return

@@ -4,9 +4,7 @@ package share_test
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"sync"
@@ -20,36 +18,6 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/segment"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
-
-func init() {
-	// opener opens the handle on each line of its input and keeps the arrays open.
-	roles["opener"] = func(string) error {
-		ctx := context.Background()
-		s, err := share.Listen(ctx, "", share.Options{})
-		if err != nil {
-			return err
-		}
-		fmt.Println("ready")
-		var kept []*usmarray.Array
-		for nextLine() {
-			b, err := hex.DecodeString(stdin.Text())
-			if err != nil {
-				return err
-			}
-			h, err := share.ParseHandle(b)
-			if err != nil {
-				return err
-			}
-			a, err := s.Open(ctx, h)
-			if err != nil {
-				return err
-			}
-			kept = append(kept, a)
-			fmt.Println(len(kept))
-		}
-		return nil
-	}
-}
 
 func export(t testing.TB, s *share.Server, a *usmarray.Array) share.Handle {
 	t.Helper()
@@ -228,11 +196,9 @@ func TestKilledProcessReleasesBoardLeases(t *testing.T) {
 	pool := newPool(t, segment.PeersWrite)
 	s := listen(t, share.Options{})
 	a := counting(t, pool, 3)
-	o := start(t, "opener", "")
-	o.expect("ready")
-	for i := range 20 {
-		o.say(fmt.Sprintf("%x", export(t, s, a).Bytes()))
-		o.expect(fmt.Sprint(i + 1))
+	o := start(t, "relay", "")
+	for range 20 {
+		give(o, export(t, s, a))
 	}
 	h := export(t, s, a)
 	o.kill()
@@ -346,10 +312,8 @@ func TestOfferedByProcessID(t *testing.T) {
 	s := listen(t, share.Options{})
 	a := counting(t, pool, 3)
 	p := opener(t, s, a)
-	o := start(t, "opener", "")
-	o.expect("ready")
-	o.say(fmt.Sprintf("%x", export(t, s, a).Bytes()))
-	o.expect("1")
+	o := start(t, "relay", "")
+	give(o, export(t, s, a))
 	for _, pid := range []int{os.Getpid(), 0} {
 		asked := share.Calls(p)
 		h := testenv.Must(s.Export(background(t), a, share.ExportOptions{PID: pid}))(t)

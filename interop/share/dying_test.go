@@ -81,8 +81,8 @@ func TestPassedOnAfterALongExit(t *testing.T) {
 	ctx := background(t)
 	holder, last := listen(t, share.Options{}), listen(t, share.Options{})
 	before := descriptors(t)
-	maker := start(t, "maker", "")
-	a := testenv.Must(holder.Open(ctx, from(t, maker, "")))(t)
+	maker := startMaker(t, "")
+	a := testenv.Must(holder.Open(ctx, from(t, maker)))(t)
 	defer func() {
 		if a.Valid() {
 			a.Release()
@@ -120,9 +120,9 @@ func TestExitingMakerIsForgotten(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	holder := listen(t, share.Options{})
-	maker := start(t, "maker", "")
+	maker := startMaker(t, "")
 	before := descriptors(t)
-	a := testenv.Must(holder.Open(background(t), from(t, maker, "")))(t)
+	a := testenv.Must(holder.Open(background(t), from(t, maker)))(t)
 	p := holder.Peers()[0]
 	complete := delayEnd(t, maker)
 	<-p.Done()

@@ -20,56 +20,26 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-func init() { roles["maker"], roles["relay"], roles["liar"] = roleMaker, roleRelay, roleLiar }
+func init() { roles["relay"], roles["liar"] = roleRelay, roleLiar }
 
 const forReading = "PeersRead"
 
-// roleMaker creates an array of 0 to 5 in memory of the given audience and prints one handle of the
-// array for each line of its input.
-func roleMaker(audience string) error {
-	ctx := context.Background()
-	a := segment.PeersWrite
-	if audience == forReading {
-		a = segment.PeersRead
-	}
-	r, err := segment.NewHost(a)
-	if err != nil {
-		return err
-	}
-	s, err := share.Listen(ctx, "", share.Options{})
-	if err != nil {
-		return err
-	}
-	x, err := usmarray.FromSlice(memmgr.NewPool(r), []float32{0, 1, 2, 3, 4, 5}, []int{2, 3})
-	if err != nil {
-		return err
-	}
-	for nextLine() {
-		h, err := s.Export(ctx, x, share.ExportOptions{})
-		if err != nil {
-			return err
-		}
-		fmt.Printf("%x\n", h.Bytes())
-	}
-	return nil
-}
-
-// roleRelay opens the handle on each line of its input. For an empty line it prints a handle of the
-// array that it opened last.
+// roleRelay opens the handle on each line of its input, keeps the array, and prints how many it keeps. For an empty
+// line it prints a handle of the array that it opened last.
 func roleRelay(string) error {
 	ctx := context.Background()
 	s, err := share.Listen(ctx, "", share.Options{})
 	if err != nil {
 		return err
 	}
-	var a *usmarray.Array
+	var kept []*usmarray.Array
 	for nextLine() {
 		b, err := hex.DecodeString(stdin.Text())
 		if err != nil {
 			return err
 		}
 		if len(b) == 0 {
-			h, err := s.Export(ctx, a, share.ExportOptions{})
+			h, err := s.Export(ctx, kept[len(kept)-1], share.ExportOptions{})
 			if err != nil {
 				return err
 			}
@@ -80,10 +50,12 @@ func roleRelay(string) error {
 		if err != nil {
 			return err
 		}
-		if a, err = s.Open(ctx, h); err != nil {
+		a, err := s.Open(ctx, h)
+		if err != nil {
 			return err
 		}
-		fmt.Println("opened")
+		kept = append(kept, a)
+		fmt.Println(len(kept))
 	}
 	return nil
 }
@@ -94,8 +66,7 @@ func roleLiar(address string) error {
 	if err != nil {
 		return err
 	}
-	hello := binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(nil, 0x314d5355), share.ProtocolVersion)
-	if _, err = c.Write(frameOf(1, 0, hello)); err != nil {
+	if _, err = c.Write(greetingFrame()); err != nil {
 		return err
 	}
 	if _, err = c.Read(make([]byte, 100)); err != nil {
@@ -114,19 +85,34 @@ func roleLiar(address string) error {
 	return nil
 }
 
-// from requests a handle from a process that runs roleMaker, roleRelay or roleMiddle.
-func from(t *testing.T, o *other, line string) share.Handle {
+// startMaker starts roleServe and skips its address.
+func startMaker(t *testing.T, audience string) *other {
 	t.Helper()
-	o.say(line)
+	o := start(t, "serve", audience)
+	require.NotEmpty(t, o.line())
+	return o
+}
+
+// from requests a handle from a process that runs roleServe or roleRelay.
+func from(t *testing.T, o *other) share.Handle {
+	t.Helper()
+	o.say("")
 	b := testenv.Must(hex.DecodeString(o.line()))(t)
 	return testenv.Must(share.ParseHandle(b))(t)
+}
+
+// give makes a process that runs roleRelay open a handle.
+func give(o *other, h share.Handle) {
+	o.t.Helper()
+	o.say(fmt.Sprintf("%x", h.Bytes()))
+	require.NotContains(o.t, o.line(), "error")
 }
 
 // orphan opens an array at a server and then kills the process that made it.
 func orphan(t *testing.T, s *share.Server, audience string) *usmarray.Array {
 	t.Helper()
-	maker := start(t, "maker", audience)
-	a := testenv.Must(s.Open(background(t), from(t, maker, "")))(t)
+	maker := startMaker(t, audience)
+	a := testenv.Must(s.Open(background(t), from(t, maker)))(t)
 	t.Cleanup(func() {
 		if a.Valid() {
 			a.Release()
@@ -169,10 +155,9 @@ func TestPassedOnAfterItsMakerEnded(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, segment.PeersWrite, audience)
 
-	middle := start(t, "middle", "")
-	middle.expect("ready")
-	h = testenv.Must(holder.Export(ctx, a, share.ExportOptions{}))(t)
-	passed := from(t, middle, fmt.Sprintf("%x", h.Bytes()))
+	middle := start(t, "relay", "")
+	give(middle, export(t, holder, a))
+	passed := from(t, middle)
 	require.Equal(t, holder.Address(), passed.Maker(), "the handle does not name the holder as its maker")
 	c := testenv.Must(last.Open(ctx, passed))(t)
 	require.Equal(t, 3, holder.Stats().Leases)
@@ -198,14 +183,12 @@ func TestPassedOnAfterItsMakerEnded(t *testing.T) {
 // process that passed it on has ended as well.
 func TestPassedOnAfterEachHolderEnded(t *testing.T) {
 	last := listen(t, share.Options{})
-	maker, first, second := start(t, "maker", ""), start(t, "relay", ""), start(t, "relay", "")
-	first.say(fmt.Sprintf("%x", from(t, maker, "").Bytes()))
-	first.expect("opened")
+	maker, first, second := startMaker(t, ""), start(t, "relay", ""), start(t, "relay", "")
+	give(first, from(t, maker))
 	maker.kill()
-	second.say(fmt.Sprintf("%x", from(t, first, "").Bytes()))
-	second.expect("opened")
+	give(second, from(t, first))
 	first.kill()
-	a := testenv.Must(last.Open(background(t), from(t, second, "")))(t)
+	a := testenv.Must(last.Open(background(t), from(t, second)))(t)
 	second.kill()
 	require.NoError(t, a.Fill(float32(7)))
 	h := testenv.Must(last.Export(background(t), a, share.ExportOptions{}))(t)

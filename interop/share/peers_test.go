@@ -31,27 +31,6 @@ func cutOff(t *testing.T, c *net.UnixConn) {
 	}
 }
 
-// lingering returns a socket whose close takes a second, because its other end reads nothing.
-func lingering(t *testing.T) int {
-	t.Helper()
-	l := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
-	defer func() { require.NoError(t, l.Close()) }()
-	fd := testenv.Must(syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0))(t)
-	at, ok := l.Addr().(*net.TCPAddr)
-	require.True(t, ok)
-	require.NoError(t, syscall.Connect(fd, &syscall.SockaddrInet4{Port: at.Port, Addr: [4]byte{127, 0, 0, 1}}))
-	end := testenv.Must(l.Accept())(t)
-	t.Cleanup(func() { require.NoError(t, end.Close()) })
-	require.NoError(t, syscall.SetsockoptLinger(fd, syscall.SOL_SOCKET, syscall.SO_LINGER, &syscall.Linger{Onoff: 1, Linger: 1}))
-	require.NoError(t, syscall.SetNonblock(fd, true))
-	var err error
-	for err == nil {
-		_, err = syscall.Write(fd, make([]byte, 1<<16))
-	}
-	require.ErrorIs(t, err, syscall.EAGAIN)
-	return fd
-}
-
 // TestForeignDescriptors checks that a descriptor that is not shared memory closes the connection
 // that sent it, and that closing this descriptor delays no other connection.
 func TestForeignDescriptors(t *testing.T) {
@@ -64,7 +43,11 @@ func TestForeignDescriptors(t *testing.T) {
 			_ = syscall.Close(fds[1])
 			return fds[0], err
 		},
-		"a socket that lingers": func() (int, error) { return lingering(t), nil },
+		"a socket that lingers": func() (int, error) {
+			fd, release := lingeringFor(t, 1)
+			t.Cleanup(release)
+			return fd, nil
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := rogue(t, s, true)

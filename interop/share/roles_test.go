@@ -31,7 +31,6 @@ var roles = map[string]func(address string) error{
 	"write":  roleWrite,
 	"holder": roleHolder,
 	"locker": roleLocker,
-	"middle": roleMiddle,
 	"wait":   roleWait,
 }
 
@@ -177,11 +176,15 @@ func slicesWithout(all []*usmarray.Array) (rest []*usmarray.Array) {
 	return rest
 }
 
-// roleServe publishes "a" with the values 0 to 5, prints its address, and prints a new handle of
-// the array for each line of input.
-func roleServe(string) error {
+// roleServe publishes "a" with the values 0 to 5 in memory of the given audience, prints its address, and prints
+// a new handle of the array for each line of input.
+func roleServe(audience string) error {
 	ctx := context.Background()
-	r, err := segment.NewHost(segment.PeersWrite)
+	a := segment.PeersWrite
+	if audience == forReading {
+		a = segment.PeersRead
+	}
+	r, err := segment.NewHost(a)
 	if err != nil {
 		return err
 	}
@@ -189,16 +192,16 @@ func roleServe(string) error {
 	if err != nil {
 		return err
 	}
-	a, err := usmarray.FromSlice(memmgr.NewPool(r), []float32{0, 1, 2, 3, 4, 5}, []int{2, 3})
+	x, err := usmarray.FromSlice(memmgr.NewPool(r), []float32{0, 1, 2, 3, 4, 5}, []int{2, 3})
 	if err != nil {
 		return err
 	}
-	if err := s.Publish(ctx, "a", a); err != nil {
+	if err := s.Publish(ctx, "a", x); err != nil {
 		return err
 	}
 	fmt.Println(s.Address())
 	for nextLine() {
-		h, err := s.Export(ctx, a, share.ExportOptions{})
+		h, err := s.Export(ctx, x, share.ExportOptions{})
 		if err != nil {
 			return err
 		}

@@ -144,7 +144,7 @@ func rogue(t *testing.T, s *share.Server, greets bool) *net.UnixConn {
 	c := testenv.Must(net.Dial("unixpacket", s.Address()))(t)
 	t.Cleanup(func() { _ = c.Close() })
 	if greets {
-		_, err := c.Write(frameOf(1, 0, binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(nil, 0x314d5355), share.ProtocolVersion)))
+		_, err := c.Write(greetingFrame())
 		require.NoError(t, err)
 		b := make([]byte, 100)
 		require.NoError(t, c.SetReadDeadline(time.Now().Add(soon)))
@@ -196,6 +196,7 @@ func TestProtocolViolations(t *testing.T) {
 		"a board of no maker":   {frameOf(18, 0, make([]byte, 8)), 0},
 		"half a board":          {frameOf(18, 0, make([]byte, 7)), 0},
 		"short name of segment": {frameOf(12, 0, make([]byte, 15)), 0},
+		"half a description":    {frameOf(15, 8, make([]byte, 60)), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := descriptors(t)
@@ -254,29 +255,4 @@ func TestStuckPeers(t *testing.T) {
 	}
 	require.True(t, cut)
 	eventually(t, func() bool { return s.Stats().Leases == 0 }, "leases of the closed connection stay")
-}
-
-// TestForgedHandles checks that forged handles open nothing and keep no state in the maker.
-func TestForgedHandles(t *testing.T) {
-	pool := newPool(t, segment.PeersWrite)
-	s := listen(t, share.Options{})
-	a := counting(t, pool, 3)
-	h := testenv.Must(s.Export(background(t), a, share.ExportOptions{}))(t)
-	r := rogue(t, s, true)
-	b := h.Bytes()
-	for i := range 200 {
-		forged := append([]byte(nil), b...)
-		binary.LittleEndian.PutUint64(forged[8:], uint64(i)) // the secret
-		require.NoError(t, testenv.ErrorOf(r.Write(frameOf(6, uint64(i), forged))))
-		reply := make([]byte, 1<<14)
-		n := testenv.Must(r.Read(reply))(t)
-		require.EqualValues(t, 2, reply[0], "refused")
-		require.EqualValues(t, 1, reply[16], "as stale")
-		require.Contains(t, string(reply[17:n]), "stale")
-	}
-	p := dial(t, s, share.Options{})
-	c, err := p.Open(background(t), h)
-	require.NoError(t, err, "guesses do not use it up")
-	c.Release()
-	require.ErrorIs(t, testenv.ErrorOf(s.Open(context.Background(), h)), share.ErrStale)
 }
