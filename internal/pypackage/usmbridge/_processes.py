@@ -23,6 +23,9 @@ _PATIENCE = 60.0
 # Seconds that a child waits at its end for the processes that it sent arrays to.
 _LINGER = 10.0
 
+# Whether multiprocessing's exit function is one of atexit's. Children of earlier versions call it in _bootstrap.
+_AT_EXIT = sys.version_info >= (3, 13)
+
 _sender = 0  # id of the process, if it has sent handles; a fork inherits it with the wrong id
 _lost = 0  # 1 if arrays that this child sent were lost
 # The handles that the pickling (handles) and the launch of a process (launched) on this thread have
@@ -67,7 +70,7 @@ def _wait() -> None:
         file=sys.stderr, flush=True)
     _lost = 1
     failed = sys.exc_info()[1]
-    if sys.version_info >= (3, 14):
+    if _AT_EXIT:
         return
     if failed is None or (isinstance(failed, SystemExit) and not failed.code):
         raise SystemExit(1)  # other exceptions make the status non-zero themselves
@@ -78,9 +81,7 @@ def _wait_at_exit(module: "Any") -> None:
 
 
 def _exit_in_bootstrap(process: "Any") -> None:
-    """Calls the functions of atexit before the exit status of a child is decided, so that _wait can change it.
-
-    From CPython 3.14 on, multiprocessing's exit function is one of them. Earlier versions call it in _bootstrap."""
+    """Calls the functions of atexit before the exit status of a child is decided, so that _wait can change it."""
     bootstrap = process._bootstrap
 
     def _bootstrap(self: "Any", *args: "Any", **kwargs: "Any") -> int:
@@ -105,7 +106,7 @@ def util() -> None:
     # must be before the function of this package, after which no Array is sent.
     atexit.unregister(module._exit_function)
     atexit.register(module._exit_function)
-    if sys.version_info >= (3, 14):
+    if _AT_EXIT:
         _exit_in_bootstrap(sys.modules["multiprocessing.process"].BaseProcess)
     _wait_at_exit(module)
     module.register_after_fork(module, _wait_at_exit)  # a fork clears the registered finalizers
