@@ -1,7 +1,7 @@
 """The element types that NumPy has from ml_dtypes, imported and exported, bit for bit."""
 
 import pytest
-from conftest import peer, run, sycl_device
+from conftest import peer, run
 
 import usmbridge as ub
 
@@ -42,14 +42,6 @@ def test_in_and_out_share_the_memory(np, case):
     x.flags.writeable = False
     a = ub.asarray(x)
     assert a.readonly and not np.asarray(a).flags.writeable and a.asnumpy().flags.writeable
-
-
-def test_through_every_memory(np, case):
-    name, dtype, x = case
-    for place in (dict(device="host", copy=True), dict(device=sycl_device()), dict(device=sycl_device(), usm_type="shared")):
-        a = ub.asarray(x, **place)
-        assert a.dtype == name and np.array_equal(raw(np, a.asnumpy()), raw(np, x))
-        assert np.array_equal(raw(np, a[::-1].asnumpy()), raw(np, x[::-1]))
 
 
 def test_packed_elements_are_unpacked(np, case):
