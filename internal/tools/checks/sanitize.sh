@@ -40,7 +40,7 @@ race)
 	packages="./interop/pymodule $all"
 	python=$(printf 'test_%s.py ' array_api cute_life defaults exchange hostile interprocess lifetime many_threads \
 		peers processes queues release release_and_gc released_meanwhile scarce share)
-	python+=$(printf ' robust/test_%s.py' handles lives changes threads)
+	python+=$(printf ' robust/test_%s.py' lives changes threads)
 	flags+=(-race)
 	;;
 asan)

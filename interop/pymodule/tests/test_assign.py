@@ -47,9 +47,13 @@ def test_fill(np):
             a = ub.zeros((3, 4), dtype, **where)
             for value in (1, np.int8(0), ub.asarray(1, dtype=dtype), np.array(0), True):
                 assert a[:, ::2].fill(value) is None and a.tolist() == [[value, 0] * 2] * 3, (where, dtype)
-        for bad in ([1, 2], [[1]], np.zeros(3), "x", None, object()):
-            with pytest.raises((TypeError, ValueError)):
-                a.fill(bad)
+            for bad in ([1, 2], [[1]], np.zeros(3), "x", None, object()):
+                with pytest.raises((TypeError, ValueError)):
+                    a.fill(bad)
+            for bad in ("x", None, object(), ["x"], [None], {}):  # also for bool, to which NumPy writes their truth
+                for key in (..., 0, (1, 2), [0, 1]):
+                    with pytest.raises(TypeError):
+                        a[key] = bad
         with pytest.raises(OverflowError):
             ub.zeros(2, "int8", **where).fill(200)
     ub.zeros((0, 3)).fill(5)

@@ -47,6 +47,32 @@ print(type(ub.zeros(1, "int16", device="host").dtype).__name__, ub.zeros(1, "int
     assert out.split()[0] == "DType" and "dtype=int16" in out
 
 
+def test_texts(np):
+    names = ["byte", "ubyte", "short", "ushort", "intc", "uintc", "long", "ulong", "longlong", "ulonglong", "intp", "uintp", "int_", "uint", "half", "single",
+             "double", "csingle", "cdouble", "bool_", *"?bBhHiIlLqQpPefdFD", *(order + np.dtype(d).str[1:] for d in DTYPES for order in ("", "<", "=", "|"))]
+    for name in names:
+        assert ub.DType(name) == np.dtype(name) and ub.zeros(1, name, device="host").dtype == np.dtype(name), name
+    for text in ("", "\0", "\0f4", "f4\0", "<f4\0", "<u1\0", "float64\0x", "float32 ", " float32", "FLOAT32", "float3", "float33", "int3", ">f4", "!i2", "<f3", "<f", "<", "f-4", "f4.",
+                 "i4i4", "<f99999999999999999999", "é", "\ud800", "f\uff14", "\uff18", "S4", "U1", "O", "M8", "V4", "m8[s]", b"f4", ["f4"], 5, type("T", (), {"name": "\ud800"})()):
+        with pytest.raises((TypeError, ValueError)):
+            ub.zeros(1, text, device="host")
+
+
+def test_texts_of_places(device, dpctl):
+    for keyword, words in (("usm_type", ("device", "shared", "host")), ("order", ("C", "F"))):
+        for word in words:
+            ub.empty((2, 3), **{keyword: word})
+            for text in (word + "\0", word + "\0x", word.swapcase(), word[:-1], word + "x", " " + word, "é", "\ud800", "K", "A"):
+                with pytest.raises((TypeError, ValueError)):
+                    ub.empty((2, 3), **{keyword: text})
+    backend, kind, number = device.filter_string.split(":")
+    for text in (backend, kind, number, f"{backend}:{kind}", f"{kind}:{number}", f"{backend.upper()}:{kind}", f"cuda:gpu,{kind}", f"{kind} , gpu"):
+        assert str(ub.empty(0, device=text).device) == str(dpctl.SyclDevice(text.lower().replace(" ", "")).filter_string) == device.filter_string, text
+    for text in ("", ":", ",", "*", "-1", f"{kind}:99", f"{kind}:{kind}", f"{backend}:{kind}:{number}:0", "99999999999999999999", "custom", "é", "\ud800", kind + "\0", "no:such:thing"):
+        with pytest.raises(ValueError):
+            ub.empty(0, device=text)
+
+
 def test_other_byte_order_is_refused(np):
     ml = peer("ml_dtypes")
     a = ub.zeros(4, "int32", device="host")

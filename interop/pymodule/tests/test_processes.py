@@ -246,25 +246,33 @@ def test_a_handle_is_good_for_one_opening():
     p.join(SOON)
 
 
-def reduced(a):
-    from usmbridge import _processes
-
-    return _processes._reduce(a)
+REFUSALS = (ValueError, ReferenceError, ConnectionError)  # other bytes, an ended handle, and one whose maker cannot be reached
 
 
 def test_altered_handles():
-    """Every byte of a handle is checked. Package share tests what else is no handle."""
-    a = ub.ones((2, 3), "int32", device="host", interprocess=True)
-    _, (handle, usm, _) = reduced(a)
-    for at in range(len(handle)):
-        forged = bytearray(handle)
-        forged[at] ^= 1
-        with pytest.raises((ValueError, ReferenceError, ConnectionError)):
-            ub._share_open(bytes(forged), usm, 5.0)
-    assert ub._share_open(handle, usm, 5.0).shape == (2, 3)
-    for bad in (None, "text", 3, bytearray(handle)):
-        with pytest.raises(TypeError):
-            ub._share_open(bad, False, 1.0)
+    """A changed, cut, lengthened or revoked handle opens nothing and does not affect the array. Package share fuzzes handles."""
+    for where in (dict(device="host"), dict(usm_type="shared", device=sycl_device())):
+        a = ub.ones((2, 3), "int32", interprocess=True, **where)[::-1].as_readonly()
+        usm, handles = a.usm_type is not None, []
+        handle = ub._native._share_export(a, 5.0, handles)
+        others = [ub._native._share_export(a, 5.0, handles) for _ in range(3)]
+        assert handles == [handle, *others] and len(set(handles)) == 4
+        ub._native._share_revoke(others)
+        forged = [handle[:at] + bytes([handle[at] ^ 1]) + handle[at + 1 :] for at in range(len(handle))]
+        for bad in (*forged, *(handle[:at] for at in range(len(handle))), handle + b"\0", handle * 99, *others):
+            with pytest.raises(REFUSALS):
+                ub._share_open(bad, usm, 5.0)
+        for bad in (None, "text", 3, bytearray(handle)):
+            with pytest.raises(TypeError):
+                ub._share_open(bad, usm, 1.0)
+        for timeout, error in ((-1, ValueError), (float("nan"), ValueError), ("1", TypeError), ((), TypeError), (1 << 2000, OverflowError)):
+            with pytest.raises(error):
+                ub._share_open(handle, usm, timeout)
+        b = ub._share_open(handle, usm, None)
+        assert (b.shape, b.strides, b.dtype, b.readonly, b.tolist()) == (a.shape, a.strides, a.dtype, True, a.tolist())
+        with pytest.raises(ReferenceError):
+            ub._share_open(handle, usm, 1e300)
+        assert ub.share.stats()["unopened"] == 0
 
 
 # Number of killed processes: a few, or more in a hunt. A hunt also reports how long memory takes to

@@ -22,10 +22,6 @@ FOUND = [
     ("exporters", {**BUFFER, "format": b"!b", "itemsize": 1, "len": 2}),
     # a negative number of axes
     ("exporters", {**BUFFER, "ndim": -1}),
-    # names that continue after a NUL
-    ("texts", {"what": "dtype", "text": "float64\0x"}),
-    ("texts", {"what": "dtype", "text": "<u1\0"}),
-    ("texts", {"what": "order", "text": "C\0x"}),
 ]
 
 
