@@ -91,31 +91,6 @@ func TestExamples(t *testing.T) {
 	require.Equal(t, "[2 3] [3 -1]\n[[2 1 0]\n [5 4 3]]\n", testenv.Printed(t, ExampleFromPython))
 }
 
-// TestSlicesAreShown checks that Python gets the memory of a Go slice as one buffer, at the same address.
-func TestSlicesAreShown(t *testing.T) {
-	py, _ := start(t)
-	numbers := make([]float64, 1_000_000)
-	for i := range numbers {
-		numbers[i] = float64(i)
-	}
-	a := testenv.Must(usmarray.FromPinnedSlice(numbers, nil))(t)
-	x := testenv.Must(pymodule.ToPython(a))(t)
-	a.Release()
-	out := testenv.Must(py.Run(`
-import numpy
-m = memoryview(x)
-described = (m.format, m.nbytes, m.readonly)
-n = numpy.frombuffer(m, dtype=float)
-at, total = n.ctypes.data, float(n.sum())
-n[7] = 0.5
-del n, m`, python.Vars{"x": x}, "described", "at", "total"))(t)
-	require.Equal(t, python.Tuple{"d", int64(8_000_000), false}, out["described"])
-	require.EqualValues(t, uintptr(unsafe.Pointer(&numbers[0])), out["at"], "no copy")
-	require.EqualValues(t, 499999500000, out["total"])
-	require.EqualValues(t, 0.5, numbers[7])
-	x.Release()
-}
-
 func TestToPython(t *testing.T) {
 	py, rt := start(t)
 	host := testenv.Must(memmgr.Default(rt.HostQueue(), syclobj.USMUnknown))(t)

@@ -95,6 +95,7 @@ def test_dictionary(number, kind):
     forms = [queue, queue._get_capsule()]
     forms += [queue.sycl_context, queue.sycl_context._get_capsule()] if kind != "host" else []
     forms += [queue.sycl_device.filter_string] if is_root(queue) else []
+    forms += [type("Provider", (), {"_get_capsule": lambda self, form=form: form._get_capsule()})() for form in forms if hasattr(form, "_get_capsule")]
     for form in forms:
         b = ub.asarray(Dictionary(a, form))
         assert pointer(b) == pointer(a) and b.usm_type == kind, form

@@ -25,21 +25,11 @@ def test_object_and_capsule(np, memory, versioned):
     p = capi.Producer(memory, (2, 3), versioned=versioned)
     a = ub.from_dlpack(p)
     assert p.asked == [{"max_version": (1, 3)}]
-    assert a._pointer == memory and a.shape == (2, 3) and a.strides == (3, 1) and values(a) == [[0, 1, 2], [3, 4, 5]]
-    assert a.readonly == (not versioned) and p.deleted == 0  # a tensor without flags may be read-only
-    del a
-    assert p.deleted == 1
-    q = capi.Producer(memory, (2,), versioned=versioned)
-    c = q.capsule()
-    b = ub.from_dlpack(c)
-    assert capi.name(c) == (b"used_dltensor_versioned" if versioned else b"used_dltensor")
+    assert values(a) == [[0, 1, 2], [3, 4, 5]] and a.readonly == (not versioned)  # a tensor without flags may be read-only
+    c = capi.Producer(memory, (2,), versioned=versioned).capsule()
+    ub.from_dlpack(c)
     with pytest.raises(BufferError, match="consumed"):
         ub.from_dlpack(c)
-    v = b[1:]
-    del b, c
-    assert q.deleted == 0
-    del v
-    assert q.deleted == 1
 
 
 def test_legacy_tensors_are_read_only(memory, np, tvm_ffi):

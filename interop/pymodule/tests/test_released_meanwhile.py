@@ -1,6 +1,7 @@
 """release() during an operation, by other threads. The operation continues on the memory that it began with, and releases it
 at its end. robust/test_changes.py has releases by code that the operation runs."""
 
+import contextlib
 import ctypes
 import pickle
 import sys
@@ -13,26 +14,24 @@ from conftest import live, peer, places
 from test_release_and_gc import becomes, count
 
 
+@contextlib.contextmanager
 def other_thread(step):
     """Runs step repeatedly beside the caller's block."""
+    stop, interval = threading.Event(), sys.getswitchinterval()
 
-    class Beside:
-        def __enter__(self):
-            self.stop, self.interval = threading.Event(), sys.getswitchinterval()
-            sys.setswitchinterval(1e-6)
-            self.thread = threading.Thread(target=self.run)
-            self.thread.start()
+    def run():
+        while not stop.is_set():
+            step()
 
-        def run(self):
-            while not self.stop.is_set():
-                step()
-
-        def __exit__(self, *error):
-            self.stop.set()
-            self.thread.join()
-            sys.setswitchinterval(self.interval)
-
-    return Beside()
+    sys.setswitchinterval(1e-6)
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+        sys.setswitchinterval(interval)
 
 
 N = 1 << 14

