@@ -4,7 +4,7 @@ import gc
 import weakref
 
 import pytest
-from conftest import run
+from conftest import run, soon
 
 import usmbridge as ub
 
@@ -123,7 +123,7 @@ def test_memory_is_given_back(xp, device, dpt):
     assert (made + 1).tolist() == [6, 6, 6]
     gone = [weakref.ref(r) for r in (made, imported, *results)]
     del made, imported, results
-    assert [g() for g in gone] == [None] * len(gone)
+    soon(lambda: [g() for g in gone] == [None] * len(gone))
 
 
 def test_results_are_on_the_queue_of_the_arguments(xp, device, dpctl):
@@ -167,5 +167,4 @@ def test_cycles_of_computed_arrays_are_collected(xp, device, dpctl):
     assert xp.sum(owner.array).item() == xp.sum(owner.view).item() == 4
     gone = weakref.ref(owner)
     del owner
-    gc.collect()
-    assert gone() is None
+    soon(lambda: gc.collect() >= 0 and gone() is None)  # dpnp's host tasks hold their arguments until they get the GIL

@@ -3,7 +3,7 @@
 import pytest
 
 import usmbridge as ub
-from conftest import live, places, run
+from conftest import live, places
 
 
 def counts():
@@ -85,21 +85,6 @@ def test_trim(make):
     # Unused pages of a segment that is still in use are returned too, and stay
     # reserved.
     assert isinstance(given, int) and 0 <= before - after <= given
-
-
-def test_at_the_end_and_in_a_child():
-    run(
-        """
-a = ub.empty(100, device="host"); p = a._pointer; del a
-pid = os.fork()
-if pid == 0:
-    try: ub.empty(100, device="host")
-    except RuntimeError: os._exit(0)
-    os._exit(3)
-assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-assert ub.empty(100, device="host")._pointer == p
-"""
-    )
 
 
 def test_copies_use_kept_memory(make):
