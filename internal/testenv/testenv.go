@@ -136,5 +136,25 @@ func Must[T any](v T, err error) func(t testing.TB) T {
 	}
 }
 
+// Held is Must for a value that is released at the end of the test.
+func Held[T interface{ Release() }](v T, err error) func(t testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		Must(v, err)(t)
+		t.Cleanup(v.Release)
+		return v
+	}
+}
+
+// Opened is Must for a value that is closed at the end of the test, which fails if Close does.
+func Opened[T io.Closer](v T, err error) func(t testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		Must(v, err)(t)
+		t.Cleanup(func() { Must(v, v.Close())(t) })
+		return v
+	}
+}
+
 // ErrorOf returns the error of a call that returns a value too.
 func ErrorOf[T any](_ T, err error) error { return err }
