@@ -11,17 +11,14 @@ import (
 // TestCachesInFrontGiveBack: a cache in front of a pool gives its blocks back before the pool
 // reports counters, is trimmed or closed, or refuses a request.
 func TestCachesInFrontGiveBack(t *testing.T) {
-	p := memmgr.NewPool(memmgr.NewLimit(memmgr.Host(), 8<<20))
+	p := newPool(t, memmgr.NewLimit(memmgr.Host(), 8<<20))
 	var kept []memmgr.Buffer
 	keep := func(size uintptr) {
-		b, err := memmgr.New(p, memmgr.Request{Size: size})
-		require.NoError(t, err)
+		b := mustNew(t, p, size)
 		kept = append(kept, b)
 	}
 	remove := memmgr.AddCache(func() {
-		for _, b := range kept {
-			b.Release()
-		}
+		releaseAll(kept)
 		kept = nil
 	})
 	keep(1 << 20)
@@ -43,10 +40,7 @@ func TestCachesInFrontGiveBack(t *testing.T) {
 	remove()
 	keep(1 << 20)
 	require.NotZero(t, p.Stats().AllocatedBytes.Current)
-	for _, b := range kept {
-		b.Release()
-	}
+	releaseAll(kept)
 	kept = nil
 	memmgr.AddCache(func() {})()
-	require.NoError(t, p.Close())
 }

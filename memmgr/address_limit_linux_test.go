@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
@@ -46,15 +47,12 @@ func TestEveryAddressLimit(t *testing.T) {
 					refused++
 					continue
 				}
-				mem, err := b.Bytes()
-				require.NoError(t, err)
+				mem := testenv.Must(b.Bytes())(t)
 				mem[0], mem[len(mem)-1] = 1, 1
 				held = append(held, b)
 			}
 		}
-		for _, b := range held {
-			b.Release()
-		}
+		releaseAll(held)
 		n, _ := memmgr.LiveCount()
 		require.Zero(t, n)
 		pool.Trim(0)
@@ -66,9 +64,8 @@ func TestEveryAddressLimit(t *testing.T) {
 	const most, step = 800 << 20, 16 << 20
 	for room := uint64(128 << 20); room <= most; room += step { // 128 MiB are Go's own
 		var pages uint64
-		text, err := os.ReadFile("/proc/self/statm")
-		require.NoError(t, err)
-		_, err = fmt.Sscan(string(text), &pages)
+		text := testenv.Must(os.ReadFile("/proc/self/statm"))(t)
+		_, err := fmt.Sscan(string(text), &pages)
 		require.NoError(t, err)
 		require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_AS, &syscall.Rlimit{Cur: pages*uint64(os.Getpagesize()) + room, Max: was.Max}))
 		refused := script()

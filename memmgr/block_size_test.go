@@ -16,8 +16,7 @@ func TestBlockSizes(t *testing.T) {
 	check := func(t *testing.T, upstream memmgr.Resource, least uint64) {
 		p := memmgr.NewPool(upstream)
 		for size := uintptr(1); size < 4<<20; size += 1 + size/97 {
-			b, err := memmgr.New(p, memmgr.Request{Size: size})
-			require.NoError(t, err)
+			b := mustNew(t, p, size)
 			got, over := b.Size(), float64(b.Size()-uint64(size))/float64(size)
 			require.Zero(t, got%256, "%d bytes", size)
 			switch {

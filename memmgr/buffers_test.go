@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -27,17 +28,13 @@ func TestHostResource(t *testing.T) {
 }
 
 func TestHostMemoryIsZeroed(t *testing.T) {
-	b, err := memmgr.New(memmgr.Host(), memmgr.Request{Size: 10000})
-	require.NoError(t, err)
-	defer b.Release()
-	raw, err := b.Bytes()
-	require.NoError(t, err)
+	b := testenv.Held(memmgr.New(memmgr.Host(), memmgr.Request{Size: 10000}))(t)
+	raw := testenv.Must(b.Bytes())(t)
 	require.Equal(t, make([]byte, len(raw)), raw)
 }
 
 func TestUseAfterReleaseReportsThePlaceOfAllocation(t *testing.T) {
-	b, err := memmgr.New(memmgr.Host(), memmgr.Request{Size: 10})
-	require.NoError(t, err)
+	b := testenv.Must(memmgr.New(memmgr.Host(), memmgr.Request{Size: 10}))(t)
 	b.Release()
 	defer func() {
 		e, ok := recover().(*memmgr.UseError)
@@ -49,17 +46,13 @@ func TestUseAfterReleaseReportsThePlaceOfAllocation(t *testing.T) {
 }
 
 func TestTypedCopies(t *testing.T) {
-	b, err := memmgr.New(memmgr.Host(), memmgr.Request{Size: 64})
-	require.NoError(t, err)
-	defer b.Release()
+	b := testenv.Held(memmgr.New(memmgr.Host(), memmgr.Request{Size: 64}))(t)
 	in := []float32{1, 2, 3, -4.5}
 	require.NoError(t, memmgr.CopyIn(b, 3, in))
 	out := make([]float32, 4)
 	require.NoError(t, memmgr.CopyOut(b, 3, out))
 	require.Equal(t, in, out)
-	other, err := memmgr.New(memmgr.Host(), memmgr.Request{Size: 64})
-	require.NoError(t, err)
-	defer other.Release()
+	other := testenv.Held(memmgr.New(memmgr.Host(), memmgr.Request{Size: 64}))(t)
 	require.NoError(t, memmgr.CopyBuffer(other, 0, b, 12, 16))
 	require.NoError(t, memmgr.CopyOut(other, 0, out))
 	require.Equal(t, in, out)
@@ -71,8 +64,7 @@ func TestTypedCopies(t *testing.T) {
 func TestForeignMemoryIsReleasedOnce(t *testing.T) {
 	memory := make([]int32, 4)
 	n := 0
-	b, err := memmgr.FromForeign(unsafe.Pointer(&memory[0]), 16, memmgr.ForeignOptions{Release: func() { n++ }})
-	require.NoError(t, err)
+	b := testenv.Must(memmgr.FromForeign(unsafe.Pointer(&memory[0]), 16, memmgr.ForeignOptions{Release: func() { n++ }}))(t)
 	require.Same(t, syclobj.HostPlace(), b.Place())
 	require.Nil(t, b.Resource())
 	require.NoError(t, memmgr.CopyIn(b, 1, []int32{7}))
@@ -82,8 +74,7 @@ func TestForeignMemoryIsReleasedOnce(t *testing.T) {
 	require.Zero(t, n)
 	b.Release()
 	require.Equal(t, 1, n)
-	_, err = memmgr.FromForeign(nil, 4, memmgr.ForeignOptions{})
-	require.ErrorIs(t, err, memmgr.ErrRequest)
+	require.ErrorIs(t, testenv.ErrorOf(memmgr.FromForeign(nil, 4, memmgr.ForeignOptions{})), memmgr.ErrRequest)
 }
 
 // A record that is reused contains nothing of its former use.
@@ -92,18 +83,14 @@ func TestRecordsOfForeignMemoryAreReused(t *testing.T) {
 	p := unsafe.Pointer(&memory[0])
 	var calls []int
 	for n := range 3 {
-		b, err := memmgr.FromForeign(p, 16, memmgr.ForeignOptions{Release: func() { calls = append(calls, n) }})
-		require.NoError(t, err)
+		b := testenv.Must(memmgr.FromForeign(p, 16, memmgr.ForeignOptions{Release: func() { calls = append(calls, n) }}))(t)
 		b.Retain().Release()
 		require.Len(t, calls, n)
 		b.Release()
-		plain, err := memmgr.FromForeign(p, 16, memmgr.ForeignOptions{})
-		require.NoError(t, err)
-		plain.Release()
+		testenv.Must(memmgr.FromForeign(p, 16, memmgr.ForeignOptions{}))(t).Release()
 		require.Len(t, calls, n+1)
 	}
 	require.Equal(t, []int{0, 1, 2}, calls)
-	_, err := memmgr.FromForeign(nil, 4, memmgr.ForeignOptions{Release: func() { calls = nil }})
-	require.ErrorIs(t, err, memmgr.ErrRequest)
+	require.ErrorIs(t, testenv.ErrorOf(memmgr.FromForeign(nil, 4, memmgr.ForeignOptions{Release: func() { calls = nil }})), memmgr.ErrRequest)
 	require.Len(t, calls, 3, "on error nothing was taken")
 }

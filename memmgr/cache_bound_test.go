@@ -46,9 +46,7 @@ func churn(t *testing.T, p *memmgr.Pool, goroutines int) (end func()) {
 				default:
 				}
 			}
-			for _, b := range held {
-				b.Release()
-			}
+			releaseAll(held)
 		})
 	}
 	return func() {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr/internal/order"
 )
 
@@ -14,8 +15,7 @@ import (
 func TestChecksFindASecondFree(t *testing.T) {
 	p := NewPool(Host())
 	defer func() { require.NoError(t, p.Close()) }()
-	b, err := New(p, Request{Size: 4096})
-	require.NoError(t, err)
+	b := testenv.Must(New(p, Request{Size: 4096}))(t)
 	c := b.ref.Cell()
 	require.Panics(t, func() {
 		p.mu.Lock()

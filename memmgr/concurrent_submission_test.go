@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/syclobj/sycltest"
@@ -23,9 +24,7 @@ func onTwoQueues(t *testing.T) (*sycltest.Fake, *syclobj.Runtime, [2]*syclobj.Qu
 	}
 	var queues [2]*syclobj.Queue
 	for i := range queues {
-		q, err := rt.NewQueue(nil, rt.DefaultDevice(), syclobj.InOrder)
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, q.Close()) })
+		q := testenv.Opened(rt.NewQueue(nil, rt.DefaultDevice(), syclobj.InOrder))(t)
 		queues[i] = q
 	}
 	r := memmgr.USM(queues[0], syclobj.USMDevice).(usmResource)
@@ -34,15 +33,12 @@ func onTwoQueues(t *testing.T) (*sycltest.Fake, *syclobj.Runtime, [2]*syclobj.Qu
 }
 
 func newBuffer(t *testing.T, r memmgr.Resource) memmgr.Buffer {
-	b, err := memmgr.New(r, memmgr.Request{Size: 64})
-	require.NoError(t, err)
+	b := mustNew(t, r, 64)
 	return b
 }
 
 func fill(t *testing.T, q *syclobj.Queue, b memmgr.Buffer) *syclobj.Event {
-	ev, err := q.Memset(b.Data(), 1, 64)
-	require.NoError(t, err)
-	return ev
+	return testenv.Must(q.Memset(b.Data(), 1, 64))(t)
 }
 
 // owned returns a reference of the event that Submission.End takes over.
@@ -208,8 +204,7 @@ func TestFakeQueueClosedWhileItIsRecorded(t *testing.T) {
 			require.NoError(t, s.End(nil))
 		},
 	} {
-		q, err := rt.NewQueue(nil, rt.DefaultDevice(), syclobj.InOrder)
-		require.NoError(t, err)
+		q := testenv.Must(rt.NewQueue(nil, rt.DefaultDevice(), syclobj.InOrder))(t)
 		b := newBuffer(t, r)
 		let := memmgr.HoldQueues()
 		done := make(chan struct{})
@@ -233,8 +228,7 @@ func TestFakeEventOfAClosedQueueIsPending(t *testing.T) {
 	if fake == nil {
 		return
 	}
-	q, err := rt.NewQueue(nil, rt.DefaultDevice(), syclobj.InOrder)
-	require.NoError(t, err)
+	q := testenv.Must(rt.NewQueue(nil, rt.DefaultDevice(), syclobj.InOrder))(t)
 	b := newBuffer(t, r)
 	b.UsedOn(queues[1])
 	fake.Hold(true)

@@ -9,10 +9,15 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
 )
 
-func newHostPool(t testing.TB, options ...memmgr.PoolOption) *memmgr.Pool {
-	p := memmgr.NewPool(memmgr.Host(), options...)
+// newPool returns a pool that is closed at the end of the test.
+func newPool(t testing.TB, upstream memmgr.Resource, options ...memmgr.PoolOption) *memmgr.Pool {
+	p := memmgr.NewPool(upstream, options...)
 	t.Cleanup(func() { require.NoError(t, p.Close()) })
 	return p
+}
+
+func newHostPool(t testing.TB, options ...memmgr.PoolOption) *memmgr.Pool {
+	return newPool(t, memmgr.Host(), options...)
 }
 
 func TestPoolOnHost(t *testing.T) {

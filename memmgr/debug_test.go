@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/internal/diag"
+	"github.com/usmbridge/usmbridge/internal/testenv"
 )
 
 // debugged runs the body of the calling test in a child process with these words in its
@@ -40,8 +41,7 @@ func releaseHere(b Buffer) { b.Release() }
 func TestDebugStacks(t *testing.T) {
 	out := debugged(t, "stacks", func() {
 		p := NewPool(Host())
-		b, err := New(p, Request{Size: 100})
-		require.NoError(t, err)
+		b := testenv.Must(New(p, Request{Size: 100}))(t)
 		releaseHere(b)
 		func() {
 			defer func() {
@@ -70,16 +70,13 @@ func TestDebugPoison(t *testing.T) {
 		runtime.GOMAXPROCS(1) // otherwise another processor's shard may serve the next request with another block
 		p := NewPool(Host())
 		for _, size := range []uintptr{1, 1000, 1 << 20, 3 << 20} {
-			b, err := New(p, Request{Size: size})
-			require.NoError(t, err)
-			mem, err := b.Bytes()
-			require.NoError(t, err)
+			b := testenv.Must(New(p, Request{Size: size}))(t)
+			mem := testenv.Must(b.Bytes())(t)
 			require.Equal(t, bytes.Repeat([]byte{poisonNew}, len(mem)), mem)
 			releaseHere(b)
-			b, err = New(p, Request{Size: size}) // untouched meanwhile
+			b, err := New(p, Request{Size: size}) // untouched meanwhile
 			require.NoError(t, err)
-			mem, err = b.Bytes()
-			require.NoError(t, err)
+			mem = testenv.Must(b.Bytes())(t)
 			require.Equal(t, bytes.Repeat([]byte{poisonNew}, len(mem)), mem)
 			at := b.Address()
 			releaseHere(b)
@@ -107,14 +104,11 @@ func TestDebugPoisonOfTenants(t *testing.T) {
 	debugged(t, "poison", func() {
 		runtime.GOMAXPROCS(1) // otherwise another processor's shard may serve the next request with another block
 		for _, size := range []uintptr{1000, 1 << 20} {
-			tenant, err := NewPool(Host()).NewTenant("t", TenantOptions{})
-			require.NoError(t, err)
-			b, err := New(tenant, Request{Size: size})
-			require.NoError(t, err)
-			mem, err := b.Bytes()
-			require.NoError(t, err)
+			tenant := testenv.Must(NewPool(Host()).NewTenant("t", TenantOptions{}))(t)
+			b := testenv.Must(New(tenant, Request{Size: size}))(t)
+			mem := testenv.Must(b.Bytes())(t)
 			b.Release()
-			b, err = New(tenant, Request{Size: size}) // untouched meanwhile
+			b, err := New(tenant, Request{Size: size}) // untouched meanwhile
 			require.NoError(t, err)
 			require.NotZero(t, tenant.Stats().ActiveBytes.Current)
 			b.Release()

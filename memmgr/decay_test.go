@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
 )
@@ -25,13 +26,10 @@ func decaying(t *testing.T, ticks int, options ...memmgr.PoolOption) (*memtest.S
 func fillClass(t *testing.T, p *memmgr.Pool, size uintptr, bytes uintptr) {
 	var all []memmgr.Buffer
 	for n := uintptr(0); n < bytes; n += size {
-		b, err := memmgr.New(p, memmgr.Request{Size: size})
-		require.NoError(t, err)
+		b := mustNew(t, p, size)
 		all = append(all, b)
 	}
-	for _, b := range all {
-		b.Release()
-	}
+	releaseAll(all)
 }
 
 // A class that is not used decays in front and depot while another class is in constant use, and so
@@ -39,22 +37,17 @@ func fillClass(t *testing.T, p *memmgr.Pool, size uintptr, bytes uintptr) {
 func TestIdleClassesDecayWhileOtherClassesAreUsed(t *testing.T) {
 	const age, hot, cold = 8, 1000, 300 << 10
 	sim, p := decaying(t, age, memmgr.WithCache(256<<20))
-	keep, err := memmgr.New(p, memmgr.Request{Size: hot})
-	require.NoError(t, err)
+	keep := mustNew(t, p, hot)
 	fillClass(t, p, cold, 100<<20)
 	require.Greater(t, p.Stats().CachedBytes, int64(90<<20))
 	for range 3 * age {
 		p.Tick()
-		b, err := memmgr.New(p, memmgr.Request{Size: hot})
-		require.NoError(t, err)
-		b.Release()
+		mustNew(t, p, hot).Release()
 	}
 	require.Less(t, p.Stats().CachedBytes, int64(1<<20), "only the class in use is kept")
 	for range age {
 		p.Tick()
-		b, err := memmgr.New(p, memmgr.Request{Size: hot})
-		require.NoError(t, err)
-		b.Release()
+		mustNew(t, p, hot).Release()
 	}
 	_, bytes := sim.InUse()
 	require.Less(t, bytes, int64(16<<20), "the segments went back")
@@ -74,9 +67,7 @@ func TestSurplusOfAClassInUseDecays(t *testing.T) {
 	// take longer than twice the age.
 	for ticks := 0; ticks < 40*age && (ticks < 4*age || p.Stats().CachedBytes >= 1<<20); ticks++ {
 		p.Tick()
-		b, err := memmgr.New(p, memmgr.Request{Size: size})
-		require.NoError(t, err)
-		b.Release()
+		mustNew(t, p, size).Release()
 	}
 	require.Less(t, p.Stats().CachedBytes, int64(1<<20))
 }
@@ -142,9 +133,7 @@ func TestDefaultBoundIsProportional(t *testing.T) {
 func TestLongDecay(t *testing.T) {
 	for _, ticks := range []int{1 << 32, 1<<32 + 1} {
 		sim, p := decaying(t, ticks)
-		b, err := memmgr.New(p, memmgr.Request{Size: 3 << 20})
-		require.NoError(t, err)
-		b.Release()
+		mustNew(t, p, 3<<20).Release()
 		_, before := sim.InUse()
 		require.NotZero(t, before)
 		for range 8 {
@@ -212,10 +201,8 @@ func TestIdlePagesAreBackInTime(t *testing.T) {
 	p.Untended()
 	var freed []memmgr.Buffer
 	for i := range 200 {
-		b, err := memmgr.New(p, memmgr.Request{Size: size})
-		require.NoError(t, err)
-		data, err := b.Bytes()
-		require.NoError(t, err)
+		b := mustNew(t, p, size)
+		data := testenv.Must(b.Bytes())(t)
 		for at := 0; at < len(data); at += 4096 {
 			data[at] = 1
 		}

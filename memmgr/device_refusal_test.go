@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/syclobj/sycltest"
@@ -30,11 +31,9 @@ func TestFakeRefusedWaiters(t *testing.T) {
 		"room below the limit": {memmgr.WithLimit(24 << 20)},
 		"without a limit":      nil,
 	} {
-		all, err := memmgr.New(other, memmgr.Request{Size: 31 << 20})
-		require.NoError(t, err)
+		all := mustNew(t, other, 31<<20)
 		p := memmgr.NewPool(upstream, options...)
-		tenant, err := p.NewTenant("tenant", memmgr.TenantOptions{})
-		require.NoError(t, err)
+		tenant := testenv.Must(p.NewTenant("tenant", memmgr.TenantOptions{}))(t)
 		calls := fake.Calls(ask)
 		for i, from := range []memmgr.Resource{p, tenant} {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)

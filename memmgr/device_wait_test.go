@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/syclobj/sycltest"
@@ -20,21 +21,16 @@ func TestFakeWaitingForTheDevice(t *testing.T) {
 	if fake == nil {
 		return
 	}
-	gpu, err := rt.Device("level_zero:gpu:0")
-	require.NoError(t, err)
-	q, err := rt.NewQueue(nil, gpu, syclobj.OutOfOrder)
-	require.NoError(t, err)
+	gpu := testenv.Must(rt.Device("level_zero:gpu:0"))(t)
+	q := testenv.Must(rt.NewQueue(nil, gpu, syclobj.OutOfOrder))(t)
 	upstream := memmgr.USM(q, syclobj.USMDevice).(usmResource)
 	p := memmgr.NewPool(upstream, memmgr.WithLimit(12<<20))
-	tenant, err := p.NewTenant("device", memmgr.TenantOptions{Hard: 4 << 20})
-	require.NoError(t, err)
+	tenant := testenv.Must(p.NewTenant("device", memmgr.TenantOptions{Hard: 4 << 20}))(t)
 	for _, r := range []memmgr.Resource{p, tenant} {
 		fake.Hold(true)
 		release := func(size uintptr) *syclobj.Event {
-			b, err := memmgr.New(r, memmgr.Request{Size: size})
-			require.NoError(t, err)
-			ev, err := q.Memset(b.Data(), 1, 1000)
-			require.NoError(t, err)
+			b := mustNew(t, r, size)
+			ev := testenv.Must(q.Memset(b.Data(), 1, 1000))(t)
 			require.NoError(t, b.SetPending(q, ev))
 			b.Release()
 			return ev
@@ -45,7 +41,7 @@ func TestFakeWaitingForTheDevice(t *testing.T) {
 		}
 		held := mustNew(t, r, total/2)
 		event := release(total / 2)
-		_, err = memmgr.New(r, memmgr.Request{Size: total / 2})
+		_, err := memmgr.New(r, memmgr.Request{Size: total / 2})
 		require.ErrorIs(t, err, memmgr.ErrOutOfMemory, "a request without a context does not wait for the device")
 		ctx, cancel := context.WithCancel(context.Background())
 		gone := request(r, ctx, total)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/syclobj/sycltest"
@@ -28,14 +29,11 @@ func TestPagesOfUSMGoBack(t *testing.T) {
 		t.Run(kind.String(), func(t *testing.T) {
 			rt := onOpenCLCPU(t)
 			r := memmgr.USM(rt.DefaultQueue(), kind).(usmResource)
-			defer func() { require.NoError(t, r.Close()) }()
-			p := memmgr.NewPool(r, memmgr.WithDecay(0), memmgr.WithSegment(16<<20))
-			defer func() { require.NoError(t, p.Close()) }()
-			kept, err := memmgr.New(p, memmgr.Request{Size: 100 << 10})
-			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, r.Close()) })
+			p := newPool(t, r, memmgr.WithDecay(0), memmgr.WithSegment(16<<20))
+			kept := mustNew(t, p, 100<<10)
 			defer kept.Release()
-			b, err := memmgr.New(p, memmgr.Request{Size: 10 << 20, Align: 4096})
-			require.NoError(t, err)
+			b := testenv.Must(memmgr.New(p, memmgr.Request{Size: 10 << 20, Align: 4096}))(t)
 			data := bytes.Repeat([]byte("a page of memory"), int(b.Size())/16)
 			require.NoError(t, memmgr.CopyIn(kept, 0, data[:kept.Size()]))
 			require.NoError(t, memmgr.CopyIn(b, 0, data))
@@ -45,9 +43,7 @@ func TestPagesOfUSMGoBack(t *testing.T) {
 			require.GreaterOrEqual(t, p.Trim(0), uint64(10<<20))
 			require.Zero(t, memmgr.ResidentBytes(address, 10<<20))
 
-			again, err := memmgr.New(p, memmgr.Request{Size: 10 << 20, Align: 4096})
-			require.NoError(t, err)
-			defer again.Release()
+			again := testenv.Held(memmgr.New(p, memmgr.Request{Size: 10 << 20, Align: 4096}))(t)
 			require.Equal(t, address, again.Address())
 			require.NoError(t, memmgr.CopyIn(again, 0, data))
 			back := make([]byte, len(data))
@@ -66,11 +62,10 @@ func TestFakeDiscardIsTriedAgain(t *testing.T) {
 		return
 	}
 	r := memmgr.USM(rt.DefaultQueue(), syclobj.USMDevice).(usmResource)
-	b, err := memmgr.New(r, memmgr.Request{Size: 64 << 10, Align: 64 << 10})
-	require.NoError(t, err)
+	b := testenv.Must(memmgr.New(r, memmgr.Request{Size: 64 << 10, Align: 64 << 10}))(t)
 	fake.Fail("DPCTLaligned_alloc_device", 1)
 	require.ErrorIs(t, r.(memmgr.Discarder).Discard(b.Address(), 64<<10), syclobj.ErrAllocation)
-	err = r.(memmgr.Discarder).Discard(b.Address(), 64<<10)
+	err := r.(memmgr.Discarder).Discard(b.Address(), 64<<10)
 	require.ErrorIs(t, err, errors.ErrUnsupported, "the fake's memory stays resident")
 	b.Release()
 	require.NoError(t, r.Close())
@@ -82,19 +77,14 @@ func TestFakePagesOfAGPUStay(t *testing.T) {
 	if fake == nil {
 		return
 	}
-	gpu, err := rt.Device("level_zero:gpu:0")
-	require.NoError(t, err)
-	q, err := rt.NewQueue(nil, gpu, syclobj.OutOfOrder)
-	require.NoError(t, err)
+	gpu := testenv.Must(rt.Device("level_zero:gpu:0"))(t)
+	q := testenv.Must(rt.NewQueue(nil, gpu, syclobj.OutOfOrder))(t)
 	r := memmgr.USM(q, syclobj.USMShared).(usmResource)
 	p := memmgr.NewPool(r, memmgr.WithDecay(0), memmgr.WithSegment(16<<20))
-	kept, err := memmgr.New(p, memmgr.Request{Size: 100 << 10})
-	require.NoError(t, err)
-	b, err := memmgr.New(p, memmgr.Request{Size: 10 << 20})
-	require.NoError(t, err)
-	b.Release()
+	kept := mustNew(t, p, 100<<10)
+	mustNew(t, p, 10<<20).Release()
 	require.Zero(t, p.Trim(0))
-	err = r.(memmgr.Discarder).Discard(kept.Address()&^4095, 4096)
+	err := r.(memmgr.Discarder).Discard(kept.Address()&^4095, 4096)
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 	require.ErrorContains(t, err, "only an OpenCL CPU device's is")
 	kept.Release()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/internal/testenv/testfaults"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -25,8 +26,7 @@ func TestDriverFailsAtRandom(t *testing.T) {
 	if faults == nil {
 		return
 	}
-	rt, err := syclobj.Open(syclobj.RequireSYCL())
-	require.NoError(t, err)
+	rt := testenv.Must(syclobj.Open(syclobj.RequireSYCL()))(t)
 	for round := range testfaults.Rounds() {
 		faultyRound(t, rt, faults, uint64(round))
 	}
@@ -38,16 +38,13 @@ func TestDriverFailsAtRandom(t *testing.T) {
 
 func faultyRound(t *testing.T, rt *syclobj.Runtime, faults *testfaults.Faults, round uint64) {
 	rng := rand.New(rand.NewPCG(round, 1))
-	first, err := rt.NewQueue(nil, rt.DefaultDevice(), syclobj.InOrder)
-	require.NoError(t, err)
-	second, err := rt.NewQueue(nil, rt.DefaultDevice(), syclobj.InOrder)
-	require.NoError(t, err)
+	first := testenv.Must(rt.NewQueue(nil, rt.DefaultDevice(), syclobj.InOrder))(t)
+	second := testenv.Must(rt.NewQueue(nil, rt.DefaultDevice(), syclobj.InOrder))(t)
 	upstream := memmgr.USM(first, kinds[round%3])
 	p := memmgr.NewPool(memmgr.NewLimit(upstream, 16<<20), memmgr.WithSegment(1<<20))
 	accounts := []memmgr.Resource{p}
 	for _, o := range []memmgr.TenantOptions{{Soft: 2 << 20}, {Hard: 6 << 20}} {
-		tenant, err := p.NewTenant("tenant "+strconv.Itoa(len(accounts)), o)
-		require.NoError(t, err)
+		tenant := testenv.Must(p.NewTenant("tenant "+strconv.Itoa(len(accounts)), o))(t)
 		accounts = append(accounts, tenant)
 	}
 	faults.Rate(pick[uint32](rng, 200, 5000, 50000, 300000))

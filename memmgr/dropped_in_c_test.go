@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/internal/owner/ownertest"
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
 )
@@ -48,10 +49,8 @@ func TestMemoryDroppedInCIsFoundWhileAnotherGoroutineFreesIt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			sim := &slowQuery{Simulated: memtest.NewSimulated(), entered: make(chan struct{}), gate: make(chan struct{})}
 			p := memmgr.NewPool(sim, memmgr.WithLimit(4<<20))
-			tenant, err := p.NewTenant("a", memmgr.TenantOptions{Hard: 1 << 20})
-			require.NoError(t, err)
-			b, err := memmgr.New(tenant, memmgr.Request{Size: 1 << 20})
-			require.NoError(t, err)
+			tenant := testenv.Must(p.NewTenant("a", memmgr.TenantOptions{Hard: 1 << 20}))(t)
+			b := mustNew(t, tenant, 1<<20)
 			work := sim.Submit(1)
 			b.Inside().SwapPending(sim.CopyEvent(work))
 			end(sim.Simulated, work)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/usmbridge/usmbridge/internal/cells"
 	"github.com/usmbridge/usmbridge/internal/owner"
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/syclobj/sycltest"
@@ -25,8 +26,7 @@ func TestFakeEventsWithoutACopyAreWaitedFor(t *testing.T) {
 	}
 	var queues []*syclobj.Queue
 	for range 2 {
-		q, err := rt.NewQueue(nil, rt.DefaultDevice(), syclobj.InOrder)
-		require.NoError(t, err)
+		q := testenv.Must(rt.NewQueue(nil, rt.DefaultDevice(), syclobj.InOrder))(t)
 		queues = append(queues, q)
 	}
 	upstream := memmgr.USM(queues[0], syclobj.USMShared).(usmResource)
@@ -36,8 +36,7 @@ func TestFakeEventsWithoutACopyAreWaitedFor(t *testing.T) {
 	}
 	check := func(c use, code int) {
 		t.Helper()
-		b, err := memmgr.New(upstream, memmgr.Request{Size: 4096})
-		require.NoError(t, err)
+		b := mustNew(t, upstream, 4096)
 		fake.Hold(true)
 		if code != 0 {
 			fake.AsyncError(1, code)
@@ -120,16 +119,14 @@ func TestFakeKeptFailureIsReturnedOnce(t *testing.T) {
 		func(b memmgr.Buffer) error { return b.WaitContext(t.Context()) },
 		func(b memmgr.Buffer) error { _, err := b.Bytes(); return err },
 	} {
-		b, err := memmgr.New(p, memmgr.Request{Size: 4096})
-		require.NoError(t, err)
+		b := mustNew(t, p, 4096)
 		cells.Of(b).SetFlags(owner.Failed)
 		require.ErrorIs(t, wait(b), syclobj.ErrAsync)
 		require.NoError(t, wait(b))
 		cells.Of(b).SetFlags(owner.Failed)
 		b.Release()
 	}
-	b, err := memmgr.New(p, memmgr.Request{Size: 4096})
-	require.NoError(t, err)
+	b := mustNew(t, p, 4096)
 	require.NoError(t, b.Wait())
 	b.Release()
 	require.NoError(t, p.Close())

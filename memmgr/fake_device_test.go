@@ -5,12 +5,12 @@ package memmgr_test
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/syclobj/sycltest"
@@ -22,9 +22,7 @@ func onFake(t *testing.T, m sycltest.Machine) (*sycltest.Fake, *syclobj.Runtime)
 	if fake == nil {
 		return nil, nil
 	}
-	rt, err := syclobj.Open()
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, rt.Close()) })
+	rt := testenv.Opened(syclobj.Open())(t)
 	require.True(t, rt.HasSYCL())
 	return fake, rt
 }
@@ -59,28 +57,25 @@ func TestFakeEveryOrderOfCompletion(t *testing.T) {
 	if fake == nil {
 		return
 	}
-	gpu, err := rt.Device("level_zero:gpu:0")
-	require.NoError(t, err)
+	gpu := testenv.Must(rt.Device("level_zero:gpu:0"))(t)
 	var queues []*syclobj.Queue
 	for _, property := range []syclobj.QueueProperty{syclobj.OutOfOrder, syclobj.OutOfOrder, syclobj.InOrder} {
-		q, err := rt.NewQueue(nil, gpu, property)
-		require.NoError(t, err)
+		q := testenv.Must(rt.NewQueue(nil, gpu, property))(t)
 		queues = append(queues, q)
 	}
 	upstream := memmgr.USM(queues[0], syclobj.USMDevice).(usmResource)
+	sizes := []uintptr{5000, 300 << 10, 3 << 20, 20 << 20}
 	permutations(4, func(order []int) {
 		p := memmgr.NewPool(upstream)
 		fake.Hold(true)
 		addresses := make([]uintptr, len(order))
 		events := make([]*syclobj.Event, len(order))
 		for i := range order {
-			b, err := memmgr.New(p, memmgr.Request{Size: 5000})
-			require.NoError(t, err)
+			b := mustNew(t, p, sizes[i])
 			addresses[i] = b.Address()
 			// Queues 0 and 1 are out-of-order, 2 is in-order.
 			q := queues[[]int{0, 1, 0, 2}[i]]
-			ev, err := q.Memset(b.Data(), 1, 5000)
-			require.NoError(t, err)
+			ev := testenv.Must(q.Memset(b.Data(), 1, 5000))(t)
 			require.NoError(t, b.SetPending(q, ev))
 			events[i] = ev
 			b.Release()
@@ -88,10 +83,11 @@ func TestFakeEveryOrderOfCompletion(t *testing.T) {
 		pending := []int{0, 1, 2, 3} // the counts of Release(i)
 		for _, k := range order {
 			probes := map[uintptr]memmgr.Buffer{}
-			for range 100 {
-				b, err := memmgr.New(p, memmgr.Request{Size: 5000})
-				require.NoError(t, err)
-				probes[b.Address()] = b
+			for i := range 100 {
+				if size := sizes[i%len(sizes)]; i < 16 || size == 5000 {
+					b := mustNew(t, p, size)
+					probes[b.Address()] = b
+				}
 			}
 			for i, ev := range events {
 				_, given := probes[addresses[i]]
@@ -124,53 +120,6 @@ func TestFakeEveryOrderOfCompletion(t *testing.T) {
 	require.Zero(t, fake.Used(0))
 }
 
-// The library refuses the n-th allocation, for each n that a script reaches. Each failure is typed,
-// and all device memory is freed.
-func TestFakeEveryAllocationFailure(t *testing.T) {
-	fake, rt := onFake(t, sycltest.OneCPU)
-	if fake == nil {
-		return
-	}
-	upstream := memmgr.USM(rt.DefaultQueue(), syclobj.USMDevice).(usmResource)
-	failures := 0
-	for n := 1; ; n++ {
-		p := memmgr.NewPool(upstream, memmgr.WithDecay(0), memmgr.WithCache(1<<20))
-		before := fake.Calls("DPCTLaligned_alloc_device") + fake.Calls("DPCTLmalloc_device")
-		fake.Fail("DPCTLaligned_alloc_device", n)
-		rng := rand.New(rand.NewPCG(5, 5))
-		var held []memmgr.Buffer
-		for range 300 {
-			if len(held) > 0 && rng.IntN(3) == 0 {
-				held[0].Release()
-				held = held[1:]
-				continue
-			}
-			b, err := memmgr.New(p, memmgr.Request{Size: uintptr(1 + rng.IntN(1<<rng.IntN(24)))})
-			if err != nil {
-				var oom *memmgr.OutOfMemoryError
-				require.ErrorAs(t, err, &oom)
-				require.NotZero(t, oom.DeviceTotal)
-				failures++
-				continue
-			}
-			held = append(held, b)
-		}
-		for _, b := range held {
-			b.Release()
-		}
-		fake.Fail("DPCTLaligned_alloc_device", 0)
-		require.NoError(t, p.Close(), "failure of call %d", n)
-		require.Zero(t, fake.Used(0))
-		after := fake.Calls("DPCTLaligned_alloc_device") + fake.Calls("DPCTLmalloc_device")
-		if n > after-before {
-			require.Greater(t, n, 5, "the script was meant to ask the device often")
-			break
-		}
-	}
-	t.Logf("%d requests failed for good", failures)
-	require.NoError(t, upstream.Close())
-}
-
 // A device refuses. Only pools on the same device give up idle memory, and none for a request that is larger
 // than the device.
 func TestFakeIdleMemoryOfOtherDevicesStays(t *testing.T) {
@@ -179,17 +128,13 @@ func TestFakeIdleMemoryOfOtherDevicesStays(t *testing.T) {
 		return
 	}
 	idle := func(device string, kind syclobj.USMKind, size uintptr) *memmgr.Pool {
-		d, err := rt.Device(device)
-		require.NoError(t, err)
-		q, err := d.DefaultQueue()
-		require.NoError(t, err)
+		d := testenv.Must(rt.Device(device))(t)
+		q := testenv.Must(d.DefaultQueue())(t)
 		upstream := memmgr.USM(q, kind).(usmResource)
 		p := memmgr.NewPool(upstream, memmgr.WithDecay(0))
 		t.Cleanup(func() { require.NoError(t, p.Close()); require.NoError(t, upstream.Close()) })
 		if size != 0 {
-			b, err := memmgr.New(p, memmgr.Request{Size: size})
-			require.NoError(t, err)
-			b.Release()
+			mustNew(t, p, size).Release()
 		}
 		return p
 	}
@@ -198,15 +143,11 @@ func TestFakeIdleMemoryOfOtherDevicesStays(t *testing.T) {
 	same := idle("level_zero:gpu:0", syclobj.USMShared, 32<<20)
 	other := idle("level_zero:gpu:1", syclobj.USMDevice, 64<<20)
 	host := idle("level_zero:gpu:0", syclobj.USMHost, 64<<20)
-	d, err := rt.Device("level_zero:gpu:0")
-	require.NoError(t, err)
-	_, err = memmgr.New(pool, memmgr.Request{Size: uintptr(2 * d.Info().GlobalMemSize)})
-	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
+	d := testenv.Must(rt.Device("level_zero:gpu:0"))(t)
+	require.ErrorIs(t, testenv.ErrorOf(memmgr.New(pool, memmgr.Request{Size: uintptr(2 * d.Info().GlobalMemSize)})), memmgr.ErrOutOfMemory)
 	require.EqualValues(t, 32<<20, reserved(same))
 	fake.Fail("DPCTLaligned_alloc_device", 1)
-	b, err := memmgr.New(pool, memmgr.Request{Size: 32 << 20})
-	require.NoError(t, err)
-	b.Release()
+	mustNew(t, pool, 32<<20).Release()
 	require.Zero(t, reserved(same))
 	require.EqualValues(t, 64<<20, reserved(other))
 	require.EqualValues(t, 64<<20, reserved(host))
@@ -225,9 +166,7 @@ func TestFakeLimitAndExhaustion(t *testing.T) {
 	require.ErrorAs(t, err, &oom)
 	require.Equal(t, total/2, oom.Limit)
 	require.Equal(t, total, oom.DeviceTotal)
-	b, err := memmgr.New(half, memmgr.Request{Size: uintptr(total * 4 / 10)})
-	require.NoError(t, err)
-	b.Release()
+	mustNew(t, half, uintptr(total*4/10)).Release()
 	require.NoError(t, half.Close())
 	all := memmgr.NewPool(upstream)
 	_, err = memmgr.New(all, memmgr.Request{Size: uintptr(total + 1)})
@@ -248,12 +187,9 @@ func TestFakeMissingKind(t *testing.T) {
 	if fake == nil {
 		return
 	}
-	_, err := memmgr.New(memmgr.USM(rt.DefaultQueue(), syclobj.USMShared), memmgr.Request{Size: 1})
-	require.ErrorIs(t, err, syclobj.ErrUnsupportedUSM)
-	_, err = memmgr.Default(rt.DefaultQueue(), syclobj.USMShared)
-	require.ErrorIs(t, err, syclobj.ErrUnsupportedUSM)
-	_, err = memmgr.New(memmgr.USM(nil, syclobj.USMShared), memmgr.Request{Size: 1})
-	require.ErrorIs(t, err, memmgr.ErrRequest)
+	require.ErrorIs(t, testenv.ErrorOf(memmgr.New(memmgr.USM(rt.DefaultQueue(), syclobj.USMShared), memmgr.Request{Size: 1})), syclobj.ErrUnsupportedUSM)
+	require.ErrorIs(t, testenv.ErrorOf(memmgr.Default(rt.DefaultQueue(), syclobj.USMShared)), syclobj.ErrUnsupportedUSM)
+	require.ErrorIs(t, testenv.ErrorOf(memmgr.New(memmgr.USM(nil, syclobj.USMShared), memmgr.Request{Size: 1})), memmgr.ErrRequest)
 }
 
 // Memory is freed without further allocations: the keeper notices the end of the event.
@@ -265,10 +201,8 @@ func TestFakePendingMemoryReturnsByItself(t *testing.T) {
 	upstream := memmgr.USM(rt.DefaultQueue(), syclobj.USMDevice).(usmResource)
 	p := memmgr.NewPool(upstream, memmgr.WithDecay(time.Second))
 	fake.Hold(true)
-	b, err := memmgr.New(p, memmgr.Request{Size: 1 << 20})
-	require.NoError(t, err)
-	ev, err := rt.DefaultQueue().Memset(b.Data(), 1, 1<<20)
-	require.NoError(t, err)
+	b := mustNew(t, p, 1<<20)
+	ev := testenv.Must(rt.DefaultQueue().Memset(b.Data(), 1, 1<<20))(t)
 	require.NoError(t, b.SetPending(rt.DefaultQueue(), ev))
 	b.Release()
 	time.Sleep(400 * time.Millisecond)
@@ -290,20 +224,14 @@ func TestFakePoolsUseMemoryOfTheirPlaces(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for _, filter := range []string{"level_zero:gpu:0", "level_zero:gpu:1"} {
-		d, err := rt.Device(filter)
-		require.NoError(t, err)
-		q, err := d.DefaultQueue()
-		require.NoError(t, err)
+		d := testenv.Must(rt.Device(filter))(t)
+		q := testenv.Must(d.DefaultQueue())(t)
 		for _, kind := range kinds {
-			r, err := memmgr.Default(q, kind)
-			require.NoError(t, err)
-			b, err := memmgr.New(r, memmgr.Request{Size: 100})
-			require.NoError(t, err)
+			r := testenv.Must(memmgr.Default(q, kind))(t)
+			b := mustNew(t, r, 100)
 			require.Equal(t, kind, b.Place().Kind())
 			require.Equal(t, filter, b.Place().FilterString())
-			got, err := b.Place().Device()
-			require.NoError(t, err)
-			require.True(t, d.Equal(got))
+			require.True(t, d.Equal(testenv.Must(b.Place().Device())(t)))
 			name := fmt.Sprint(filter, kind)
 			require.False(t, seen[name])
 			seen[name] = true
@@ -320,14 +248,10 @@ func TestFakeDefaultOfFailingQueue(t *testing.T) {
 	if fake == nil {
 		return
 	}
-	d, err := rt.Device("level_zero:gpu:0")
-	require.NoError(t, err)
-	ctx, err := rt.NewContext(d)
-	require.NoError(t, err)
-	own, err := rt.NewQueue(ctx, d, syclobj.OutOfOrder)
-	require.NoError(t, err)
-	place, err := own.Place(syclobj.USMShared)
-	require.NoError(t, err)
+	d := testenv.Must(rt.Device("level_zero:gpu:0"))(t)
+	ctx := testenv.Must(rt.NewContext(d))(t)
+	own := testenv.Must(rt.NewQueue(ctx, d, syclobj.OutOfOrder))(t)
+	place := testenv.Must(own.Place(syclobj.USMShared))(t)
 	require.NoError(t, own.Close())
 	require.NoError(t, ctx.Close())
 	defer place.Release()
@@ -338,8 +262,7 @@ func TestFakeDefaultOfFailingQueue(t *testing.T) {
 	fake.Fail("DPCTLQueue_GetContext", 0)
 	require.Error(t, err)
 	require.Nil(t, r)
-	r, err = memmgr.Default(q, syclobj.USMShared)
-	require.NoError(t, err)
+	r = testenv.Must(memmgr.Default(q, syclobj.USMShared))(t)
 	require.IsType(t, &memmgr.Pool{}, r)
 	require.NoError(t, memmgr.CloseDefaults())
 }
@@ -355,17 +278,12 @@ func TestFakeDefaultLimit(t *testing.T) {
 	defer memmgr.SetDefaultLimit(0)
 	defer func() { require.NoError(t, memmgr.CloseDefaults()) }()
 	pool := func(filter string, kind syclobj.USMKind) *memmgr.Pool {
-		d, err := rt.Device(filter)
-		require.NoError(t, err)
-		q, err := d.DefaultQueue()
-		require.NoError(t, err)
-		r, err := memmgr.Default(q, kind)
-		require.NoError(t, err)
-		return r
+		d := testenv.Must(rt.Device(filter))(t)
+		q := testenv.Must(d.DefaultQueue())(t)
+		return testenv.Must(memmgr.Default(q, kind))(t)
 	}
 	shared, device := pool("level_zero:gpu:0", syclobj.USMShared), pool("level_zero:gpu:1", syclobj.USMDevice)
-	h, err := memmgr.Default(nil, syclobj.USMUnknown)
-	require.NoError(t, err)
+	h := testenv.Must(memmgr.Default(nil, syclobj.USMUnknown))(t)
 	const big = 24 << 20
 	take := func(r memmgr.Resource) (memmgr.Buffer, error) { return memmgr.New(r, memmgr.Request{Size: big}) }
 	refused := func(r memmgr.Resource, limit uint64) {
@@ -377,14 +295,11 @@ func TestFakeDefaultLimit(t *testing.T) {
 	}
 
 	memmgr.SetDefaultLimit(64 << 20)
-	a, err := take(shared)
-	require.NoError(t, err)
-	b, err := take(device)
-	require.NoError(t, err)
+	a := testenv.Must(take(shared))(t)
+	b := testenv.Must(take(device))(t)
 	refused(h, 64<<20)
 	a.Release() // idle in its pool now, where it counts
-	c, err := take(h)
-	require.NoError(t, err)
+	c := testenv.Must(take(h))(t)
 	refused(shared, 64<<20)
 
 	memmgr.SetDefaultLimit(1 << 20) // below the bytes in use
@@ -393,13 +308,11 @@ func TestFakeDefaultLimit(t *testing.T) {
 	c.Release()
 	b.Release()
 	memmgr.SetDefaultLimit(big)
-	d, err := take(shared)
-	require.NoError(t, err)
+	d := testenv.Must(take(shared))(t)
 	refused(h, big)
 
 	memmgr.SetDefaultLimit(0)
-	e, err := take(h)
-	require.NoError(t, err)
+	e := testenv.Must(take(h))(t)
 	d.Release()
 	e.Release()
 }

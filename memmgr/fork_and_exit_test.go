@@ -18,8 +18,7 @@ import (
 // A forked child drops inherited references in C. The pool of the parent is not affected.
 func TestForkedChildLeavesThePoolAlone(t *testing.T) {
 	p := newHostPool(t)
-	b, err := memmgr.New(p, memmgr.Request{Size: 1000})
-	require.NoError(t, err)
+	b := mustNew(t, p, 1000)
 	require.Zero(t, ownertest.DropInFork(cells.Of(b)))
 	memmgr.Flush()
 	require.Equal(t, 1, b.Count())
@@ -51,9 +50,7 @@ func TestCThreadsFreeWhileGoroutinesAllocate(t *testing.T) {
 		done <- nil
 	}()
 	for range 20000 {
-		b, err := memmgr.New(p, memmgr.Request{Size: 500})
-		require.NoError(t, err)
-		b.Release()
+		mustNew(t, p, 500).Release()
 	}
 	require.NoError(t, <-done)
 	memmgr.Flush()
@@ -69,8 +66,7 @@ func TestExitWithEverythingOpen(t *testing.T) {
 		p := memmgr.NewPool(memmgr.Host())
 		var dropped []*owner.Cell
 		for range 1000 {
-			b, err := memmgr.New(p, memmgr.Request{Size: 5000})
-			require.NoError(t, err)
+			b := mustNew(t, p, 5000)
 			dropped = append(dropped, cells.Of(b))
 		}
 		require.NoError(t, ownertest.DropOnThreads(dropped[:500], 2))

@@ -11,13 +11,14 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/internal/testenv"
 )
 
 // TestInternalsPageNamesExistingIdentifiers checks that each identifier and file in backticks on
 // docs/internals.md exists in this package, in one below it or in internal/owner.
 func TestInternalsPageNamesExistingIdentifiers(t *testing.T) {
-	page, err := os.ReadFile("../docs/internals.md")
-	require.NoError(t, err)
+	page := testenv.Must(os.ReadFile("../docs/internals.md"))(t)
 	declared := declaredNames(t, ".", "internal/account", "internal/block", "internal/front", "internal/heap", "internal/order", "internal/pending", "internal/purge", "internal/tlsf", "../internal/owner")
 	quoted := regexp.MustCompile("`([^`\n]+)`").FindAllStringSubmatch(string(page), -1)
 	require.NotEmpty(t, quoted)
@@ -75,16 +76,14 @@ func declaredNames(t *testing.T, folders ...string) map[string]bool {
 // parseFolder parses the Go files of a folder, without those of tests.
 func parseFolder(t *testing.T, folder string) (files []*ast.File) {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join(folder, "*.go"))
-	require.NoError(t, err)
+	paths := testenv.Must(filepath.Glob(filepath.Join(folder, "*.go")))(t)
 	require.NotEmpty(t, paths)
 	set := token.NewFileSet()
 	for _, path := range paths {
 		if strings.HasSuffix(path, "_test.go") {
 			continue
 		}
-		file, err := parser.ParseFile(set, path, nil, 0)
-		require.NoError(t, err)
+		file := testenv.Must(parser.ParseFile(set, path, nil, 0))(t)
 		files = append(files, file)
 	}
 	return files

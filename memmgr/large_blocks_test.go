@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
 )
@@ -20,13 +21,10 @@ func TestLargeBlocksStayIdleForReuse(t *testing.T) {
 	var held [16]memmgr.Buffer
 	for range 200 {
 		for i := range held {
-			b, err := memmgr.New(p, memmgr.Request{Size: 20 << 20})
-			require.NoError(t, err)
+			b := mustNew(t, p, 20<<20)
 			held[i] = b
 		}
-		for _, b := range held {
-			b.Release()
-		}
+		releaseAll(held[:])
 	}
 	s := p.Stats()
 	require.LessOrEqual(t, s.NumDeviceAlloc, int64(len(held)))
@@ -73,8 +71,7 @@ func TestALargeSegmentIsDivided(t *testing.T) {
 	a := mustAllocate(t, p, 40<<20)
 	b := mustAllocate(t, p, 16<<20)
 	c := mustAllocate(t, p, 44<<20)
-	_, err := p.Allocate(memmgr.Request{Size: 1})
-	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
+	require.ErrorIs(t, testenv.ErrorOf(p.Allocate(memmgr.Request{Size: 1})), memmgr.ErrOutOfMemory)
 	require.EqualValues(t, 1, p.Stats().NumDeviceAlloc)
 	for _, block := range []memmgr.Block{a, b, c} {
 		p.Free(block)
@@ -155,7 +152,7 @@ func TestMemoryReturnedDuringARefusal(t *testing.T) {
 		Simulated: memtest.NewSimulated(memtest.Capacity(64 << 20)),
 		gate:      make(chan struct{}), refused: make(chan struct{}, 1),
 	}
-	p := memmgr.NewPool(up, memmgr.WithDecay(0))
+	p := newPool(t, up, memmgr.WithDecay(0))
 	p.Free(mustAllocate(t, p, 60<<20))
 	trimmed := make(chan uint64)
 	go func() { trimmed <- p.Trim(0) }()
@@ -165,7 +162,6 @@ func TestMemoryReturnedDuringARefusal(t *testing.T) {
 		<-trimmed
 	})
 	p.Free(mustAllocate(t, p, 60<<20))
-	require.NoError(t, p.Close())
 }
 
 // A buffer that grows by copies does not leave the smaller ones behind: idle segments that could pay for a

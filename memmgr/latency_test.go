@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr/internal/account"
 	"github.com/usmbridge/usmbridge/memmgr/internal/histogram"
 )
@@ -88,9 +89,7 @@ func TestLatencyOfPool(t *testing.T) {
 	p := NewPool(Host())
 	const n = 1000
 	for range n {
-		b, err := New(p, Request{Size: 4000})
-		require.NoError(t, err)
-		b.Release()
+		testenv.Must(New(p, Request{Size: 4000}))(t).Release()
 	}
 	s := p.Stats()
 	require.InDelta(t, n, s.AllocationLatency.Count, account.Sample)

@@ -2,14 +2,13 @@ package memmgr_test
 
 import (
 	"context"
-	"errors"
 	"runtime"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
 )
@@ -50,8 +49,7 @@ func TestPendingMemoryOfAClosedPoolGoesBack(t *testing.T) {
 func TestExportedMemoryOfAClosedPoolGoesBack(t *testing.T) {
 	sim := memtest.NewSimulated()
 	p := memmgr.NewPool(sim)
-	b, err := memmgr.New(p, memmgr.Request{Size: 20 << 20})
-	require.NoError(t, err)
+	b := mustNew(t, p, 20<<20)
 	var leak *memmgr.LeakError
 	require.ErrorAs(t, p.Close(), &leak)
 	work := sim.Submit(0)
@@ -81,8 +79,7 @@ func TestCloseWhileThePoolGrows(t *testing.T) {
 	p := memmgr.NewPool(u)
 	u.during = func() { require.NoError(t, p.Close()) }
 	for _, size := range []uintptr{100, 20 << 20} {
-		_, err := memmgr.New(p, memmgr.Request{Size: size})
-		require.ErrorIs(t, err, memmgr.ErrClosed)
+		require.ErrorIs(t, testenv.ErrorOf(memmgr.New(p, memmgr.Request{Size: size})), memmgr.ErrClosed)
 	}
 	returned(t, u.Simulated)
 }
@@ -91,7 +88,7 @@ func TestCloseWhileThePoolGrows(t *testing.T) {
 // matches both the context's error and ErrOutOfMemory.
 func TestContextEndsWhileAnotherRequestGrowsThePool(t *testing.T) {
 	u := &slowUpstream{Simulated: memtest.NewSimulated()}
-	p := memmgr.NewPool(u)
+	p := newPool(t, u)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	u.during = func() {
@@ -100,10 +97,7 @@ func TestContextEndsWhileAnotherRequestGrowsThePool(t *testing.T) {
 		require.ErrorAs(t, err, &oom)
 		require.ErrorIs(t, err, context.Canceled)
 	}
-	b, err := memmgr.New(p, memmgr.Request{Size: 100})
-	require.NoError(t, err)
-	b.Release()
-	require.NoError(t, p.Close())
+	mustNew(t, p, 100).Release()
 }
 
 // The peak number of buffers is correct when many small buffers are freed while a few large ones are
@@ -146,47 +140,6 @@ func TestPeakCountSurvivesUnevenTraffic(t *testing.T) {
 	for _, b := range append(large, blocks...) {
 		p.Free(b)
 	}
-}
-
-// refusing is a device whose queues refuse barriers for a while.
-type refusing struct {
-	*memtest.Simulated
-	refuse atomic.Bool
-}
-
-func (r *refusing) Barrier(queue uintptr) (uintptr, error) {
-	if r.refuse.Load() {
-		return 0, errors.New("no barrier now")
-	}
-	return r.Simulated.Barrier(queue)
-}
-
-// Without a barrier the end of a consumer's work is unknown: exported memory waits until the queue
-// takes one.
-func TestExportedMemoryWaitsForABarrierThatIsRefused(t *testing.T) {
-	r := &refusing{Simulated: memtest.NewSimulated()}
-	p := memmgr.NewPool(r)
-	b, err := memmgr.New(p, memmgr.Request{Size: 5000})
-	require.NoError(t, err)
-	address := b.Address()
-	work := r.Submit(0)
-	r.refuse.Store(true)
-	b.SetExported()
-	b.Release()
-	for range 100 {
-		p.Trim(0)
-		probe := mustAllocate(t, p, 5000)
-		require.NotEqual(t, address, probe.Address, "given out in flight")
-		p.Free(probe)
-	}
-	require.EqualValues(t, 1, p.Stats().Active.Current)
-	r.refuse.Store(false)
-	r.Complete(work)
-	r.ReleaseEvent(work)
-	p.Trim(0)
-	require.Zero(t, p.Stats().Active.Current)
-	require.NoError(t, p.Close())
-	returned(t, r.Simulated)
 }
 
 // Each alignment is honoured or refused, however large.

@@ -46,9 +46,7 @@ func TestLiveBesideReuseOfCells(t *testing.T) {
 					}
 					held[i] = b
 				}
-				for _, b := range held {
-					b.Release()
-				}
+				releaseAll(held[:])
 				runtime.Gosched() // else each Live waits for a turn of all goroutines
 			}
 		})

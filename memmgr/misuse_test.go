@@ -11,8 +11,7 @@ import (
 
 // Every function that takes a resource refuses nil with an error.
 func TestNilResourceIsRefused(t *testing.T) {
-	pool := memmgr.NewPool(nil, memmgr.WithName("over nothing"))
-	t.Cleanup(func() { require.NoError(t, pool.Close()) })
+	pool := newPool(t, nil, memmgr.WithName("over nothing"))
 	for name, r := range map[string]memmgr.Resource{
 		"nil":        nil,
 		"Pool":       (*memmgr.Pool)(nil),

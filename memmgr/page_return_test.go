@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
@@ -39,16 +40,14 @@ func onPages(t *testing.T, options ...memmgr.PoolOption) (*paged, *memmgr.Pool) 
 		t.Skip("memory has no pages here that could be given back")
 	}
 	r := &paged{Resource: memmgr.Host()}
-	p := memmgr.NewPool(r, options...)
-	t.Cleanup(func() { require.NoError(t, p.Close()) })
+	p := newPool(t, r, options...)
 	return r, p
 }
 
 // touch writes all of a buffer, and requireAll reads it.
 func touch(t testing.TB, b memmgr.Buffer, value byte) {
 	t.Helper()
-	all, err := b.Bytes()
-	require.NoError(t, err)
+	all := testenv.Must(b.Bytes())(t)
 	for i := range all {
 		all[i] = value
 	}
@@ -56,8 +55,7 @@ func touch(t testing.TB, b memmgr.Buffer, value byte) {
 
 func requireAll(t testing.TB, b memmgr.Buffer, value byte) {
 	t.Helper()
-	all, err := b.Bytes()
-	require.NoError(t, err)
+	all := testenv.Must(b.Bytes())(t)
 	for i, v := range all {
 		if v != value {
 			require.Equal(t, value, v, "byte %d of %d", i, len(all))
@@ -75,8 +73,7 @@ func resident(p *memmgr.Pool) (n uintptr) {
 
 func newTouched(t testing.TB, p *memmgr.Pool, size uintptr, value byte) memmgr.Buffer {
 	t.Helper()
-	b, err := memmgr.New(p, memmgr.Request{Size: size})
-	require.NoError(t, err)
+	b := mustNew(t, p, size)
 	touch(t, b, value)
 	return b
 }
@@ -89,9 +86,7 @@ func TestTrimGivesPagesOfFreeBlocksBack(t *testing.T) {
 	for range 60 {
 		all = append(all, newTouched(t, p, 200<<10, 2))
 	}
-	for _, b := range all {
-		b.Release()
-	}
+	releaseAll(all)
 	before := resident(p)
 	require.Greater(t, before, uintptr(11<<20))
 	require.Zero(t, r.calls.Load())
@@ -118,9 +113,7 @@ func TestTrimKeepsSomeOfThePages(t *testing.T) {
 		all = append(all, newTouched(t, p, 2<<20, 2))
 		kept = append(kept, newTouched(t, p, 200<<10, 1)) // so large that they are cut one by one
 	}
-	for _, b := range all {
-		b.Release()
-	}
+	releaseAll(all)
 	require.NotZero(t, p.Trim(30<<20))
 	require.Greater(t, resident(p), uintptr(16<<20), "no more goes back than needed, but for the last portion")
 	require.NotZero(t, p.Trim(0))
@@ -129,15 +122,6 @@ func TestTrimKeepsSomeOfThePages(t *testing.T) {
 		requireAll(t, b, 1)
 		b.Release()
 	}
-}
-
-func TestIdlePagesDecay(t *testing.T) {
-	_, p := onPages(t, memmgr.WithDecay(250*time.Millisecond), memmgr.WithSegment(16<<20), memmgr.WithCache(0))
-	kept := newTouched(t, p, 4<<10, 1)
-	defer kept.Release()
-	newTouched(t, p, 8<<20, 2).Release()
-	require.Eventually(t, func() bool { return resident(p) <= 64<<10 }, patience, 20*time.Millisecond)
-	requireAll(t, kept, 1)
 }
 
 // Free blocks are visited as seldom as the caches, four times within the time of WithDecay: blocks that were freed
@@ -163,9 +147,7 @@ func TestIdlePagesAreVisitedAsSeldomAsCaches(t *testing.T) {
 		}
 	}
 	require.EqualValues(t, 2*age, r.calls.Load())
-	for _, b := range kept {
-		b.Release()
-	}
+	releaseAll(kept)
 }
 
 // A decay time of more ticks than the heap can distinguish ends too.

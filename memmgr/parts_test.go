@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/internal/testenv"
 )
 
 // parts are the types of the parts of a Pool that are in this package. The compiler separates the others.
@@ -93,8 +95,7 @@ func (emptyImporter) Import(at string) (*types.Package, error) {
 func checkPackage(t *testing.T, folder string) *checkedPackage {
 	t.Helper()
 	p := &checkedPackage{set: token.NewFileSet()}
-	entries, err := os.ReadDir(folder)
-	require.NoError(t, err)
+	entries := testenv.Must(os.ReadDir(folder))(t)
 	for _, entry := range entries {
 		name := entry.Name()
 		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
@@ -103,8 +104,7 @@ func checkPackage(t *testing.T, folder string) *checkedPackage {
 		if matches, err := build.Default.MatchFile(folder, name); err != nil || !matches {
 			continue
 		}
-		file, err := parser.ParseFile(p.set, path.Join(folder, name), nil, 0)
-		require.NoError(t, err)
+		file := testenv.Must(parser.ParseFile(p.set, path.Join(folder, name), nil, 0))(t)
 		p.files = append(p.files, file)
 	}
 	p.info = types.Info{

@@ -188,8 +188,7 @@ func TestExportedMemoryIsPendingDuringItsBarrier(t *testing.T) {
 	p := memmgr.NewPool(sim)
 	p.Untended()
 	sim.pool = p
-	b, err := memmgr.New(p, memmgr.Request{Size: 5000})
-	require.NoError(t, err)
+	b := mustNew(t, p, 5000)
 	work := sim.Submit(0)
 	b.SetExported()
 	b.Release()
@@ -211,8 +210,7 @@ func TestRefusedBarriersKeepPoolMemory(t *testing.T) {
 	work := sim.Submit(0)
 	sim.refuse.Store(true)
 	for range 100 {
-		b, err := memmgr.New(p, memmgr.Request{Size: 5000})
-		require.NoError(t, err)
+		b := mustNew(t, p, 5000)
 		b.SetExported()
 		b.Release()
 	}
@@ -237,8 +235,7 @@ func TestRefusedBarriersKeepMemoryOfNoPool(t *testing.T) {
 		failures := memmgr.BackgroundFailures()
 		sim.refuse.Store(true)
 		work := sim.Submit(0) // the consumer's
-		b, err := memmgr.New(sim, memmgr.Request{Size: 5000})
-		require.NoError(t, err)
+		b := mustNew(t, sim, 5000)
 		var own uintptr
 		if pending {
 			own = sim.Submit(3)

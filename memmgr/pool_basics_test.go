@@ -1,16 +1,14 @@
 package memmgr_test
 
 import (
-	"errors"
 	"math/rand/v2"
 	"runtime"
-	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
 )
@@ -57,97 +55,18 @@ func TestLastFreedBlockIsReusedFirst(t *testing.T) {
 	require.Panics(t, func() { p.Free(a) }, "a second free")
 }
 
-// A block freed with work pending is not allocated before its event is done, for every order in which
-// events complete.
-func TestPendingBlocksWaitForTheirEvents(t *testing.T) {
-	const n = 6
-	rng := rand.New(rand.NewPCG(3, 3))
-	for round := range 60 {
-		sim, p := simulatedPool(t, memmgr.WithCache(1<<20))
-		queues := []uintptr{1, 2, 3}
-		sim.InOrder(1)
-		type inFlight struct {
-			block memmgr.Block
-			event uintptr
-		}
-		sizes := []uintptr{1000, 300 << 10, 3 << 20, 20 << 20}
-		var out []inFlight
-		for range n {
-			b := mustAllocate(t, p, sizes[rng.IntN(len(sizes))])
-			q := queues[rng.IntN(len(queues))]
-			e := sim.Submit(q)
-			out = append(out, inFlight{b, e})
-			b.Queue, b.Event = q, sim.CopyEvent(e)
-			p.Free(b)
-		}
-		for _, k := range rng.Perm(n) {
-			taken := map[uintptr]bool{}
-			var probes []memmgr.Block
-			for range 4 {
-				for _, size := range sizes {
-					b := mustAllocate(t, p, size)
-					taken[b.Address] = true
-					probes = append(probes, b)
-				}
-			}
-			for _, f := range out {
-				if !sim.EventDone(f.event) {
-					require.False(t, taken[f.block.Address], "round %d: memory in flight was given out", round)
-				}
-			}
-			for _, b := range probes {
-				p.Free(b)
-			}
-			sim.Complete(out[k].event)
-		}
-		for _, f := range out {
-			sim.ReleaseEvent(f.event)
-		}
-		require.Eventually(t, func() bool {
-			p.Trim(0)
-			return p.Stats().ActiveBytes.Current == 0
-		}, patience, time.Millisecond)
-	}
-}
-
-func TestExportedMemoryReturnsBehindABarrier(t *testing.T) {
-	sim, p := simulatedPool(t)
-	b, err := memmgr.New(p, memmgr.Request{Size: 5000})
-	require.NoError(t, err)
-	address := b.Address()
-	work := sim.Submit(0) // unreported work of the consumer
-	b.SetExported()
-	b.Release()
-	require.EqualValues(t, 0, p.Stats().Allocation.Current)
-	for range 100 {
-		probe := mustAllocate(t, p, 5000)
-		require.NotEqual(t, address, probe.Address)
-		defer p.Free(probe)
-	}
-	require.EqualValues(t, 1, p.Stats().Active.Current-p.Stats().Allocation.Current)
-	sim.Complete(work)
-	sim.ReleaseEvent(work)
-	require.Eventually(t, func() bool { // the maintenance goroutine collects
-		s := p.Stats()
-		return s.Active.Current == s.Allocation.Current
-	}, patience, 5*time.Millisecond)
-}
-
 func TestOneBarrierServesManyReturns(t *testing.T) {
 	sim, p := simulatedPool(t)
 	p.Untended() // each of its ticks asks for a barrier
 	var all []memmgr.Buffer
 	for range 64 {
-		b, err := memmgr.New(p, memmgr.Request{Size: 100})
-		require.NoError(t, err)
+		b := mustNew(t, p, 100)
 		b.SetExported()
 		all = append(all, b)
 	}
 	work := sim.Submit(0)
 	before := sim.Events()
-	for _, b := range all {
-		b.Release()
-	}
+	releaseAll(all)
 	require.LessOrEqual(t, sim.Events()-before, 3, "one barrier for each 32 returns, and one if a tick was under way")
 	sim.Complete(work)
 	sim.ReleaseEvent(work)
@@ -155,11 +74,10 @@ func TestOneBarrierServesManyReturns(t *testing.T) {
 
 func TestOutOfMemoryErrorHasAllFigures(t *testing.T) {
 	sim := memtest.NewSimulated(memtest.Capacity(64 << 20))
-	p := memmgr.NewPool(sim, memmgr.WithLimit(32<<20))
+	p := newPool(t, sim, memmgr.WithLimit(32<<20))
 	var held []memmgr.Buffer
 	for _, tag := range []string{"weights", "weights", "cache"} {
-		b, err := memmgr.New(p, memmgr.Request{Size: 8 << 20, Tag: tag})
-		require.NoError(t, err)
+		b := testenv.Must(memmgr.New(p, memmgr.Request{Size: 8 << 20, Tag: tag}))(t)
 		held = append(held, b)
 	}
 	_, err := memmgr.New(p, memmgr.Request{Size: 12 << 20, Tag: "too much"})
@@ -175,13 +93,10 @@ func TestOutOfMemoryErrorHasAllFigures(t *testing.T) {
 		require.Contains(t, err.Error(), part)
 	}
 	require.EqualValues(t, 1, p.Stats().NumOOMs)
-	for _, b := range held {
-		b.Release()
-	}
+	releaseAll(held)
 	b, err := memmgr.New(p, memmgr.Request{Size: 31 << 20})
 	require.NoError(t, err, "caches dissolve and segments go back before a request fails")
 	b.Release()
-	require.NoError(t, p.Close())
 }
 
 func TestOutOfMemoryFindsWorkThatIsDoneAndAsksForHelp(t *testing.T) {
@@ -210,72 +125,10 @@ func TestOutOfMemoryFindsWorkThatIsDoneAndAsksForHelp(t *testing.T) {
 	last, err = memmgr.New(p, memmgr.Request{Size: 12 << 20})
 	require.NoError(t, err, "the block's work is done")
 	require.Equal(t, 1, calls)
-	next, err := memmgr.New(p, memmgr.Request{Size: 12 << 20})
-	require.NoError(t, err)
+	next := mustNew(t, p, 12<<20)
 	require.Equal(t, 2, calls)
 	next.Release()
 	require.NoError(t, p.Close())
-}
-
-// The upstream refuses the n-th call, for each n that the script reaches. Each failure is typed, no
-// memory is lost, and the pool continues to work.
-func TestEveryUpstreamFailureLosesNothing(t *testing.T) {
-	script := func(p *memmgr.Pool) (failures int) {
-		rng := rand.New(rand.NewPCG(11, 4))
-		var held []memmgr.Buffer
-		for range 300 {
-			if len(held) > 0 && rng.IntN(3) == 0 {
-				k := rng.IntN(len(held))
-				held[k].Release()
-				held[k] = held[len(held)-1]
-				held = held[:len(held)-1]
-				continue
-			}
-			b, err := memmgr.New(p, memmgr.Request{Size: uintptr(1 + rng.IntN(1<<rng.IntN(26))), Align: 1 << rng.IntN(14)})
-			if err != nil {
-				var oom *memmgr.OutOfMemoryError
-				require.ErrorAs(t, err, &oom)
-				failures++
-				continue
-			}
-			held = append(held, b)
-		}
-		for _, b := range held {
-			b.Release()
-		}
-		return failures
-	}
-	for n := 1; ; n++ {
-		sim := memtest.NewSimulated()
-		p := memmgr.NewPool(sim, memmgr.WithDecay(0))
-		sim.FailAt(n)
-		script(p)
-		calls := p.Stats().NumDeviceAlloc
-		require.Zero(t, p.Stats().AllocatedBytes.Current)
-		require.NoError(t, p.Close(), "failure of call %d", n)
-		blocks, bytes := sim.InUse()
-		require.Zero(t, blocks)
-		require.Zero(t, bytes)
-		if int64(n) > calls+2 {
-			require.Greater(t, n, 10, "the script was meant to grow the pool often")
-			return
-		}
-	}
-}
-
-func TestIdleMemoryDecays(t *testing.T) {
-	sim, p := simulatedPool(t, memmgr.WithDecay(500*time.Millisecond))
-	for range 10 {
-		p.Free(mustAllocate(t, p, 1<<20))
-	}
-	p.Free(mustAllocate(t, p, 50<<20))
-	require.NotZero(t, p.Stats().ReservedBytes.Current)
-	require.Eventually(t, func() bool {
-		_, bytes := sim.InUse()
-		return bytes == 0
-	}, patience, 50*time.Millisecond)
-	require.Zero(t, p.Stats().ReservedBytes.Current)
-	p.Free(mustAllocate(t, p, 1<<20))
 }
 
 func TestTrimLeavesTheRequestedBytes(t *testing.T) {
@@ -299,17 +152,15 @@ func TestTrimLeavesTheRequestedBytes(t *testing.T) {
 func TestCloseWithBuffersInUse(t *testing.T) {
 	sim := memtest.NewSimulated()
 	p := memmgr.NewPool(sim, memmgr.WithName("careless"))
-	b, err := memmgr.New(p, memmgr.Request{Size: 100})
-	require.NoError(t, err)
-	err = p.Close()
+	b := mustNew(t, p, 100)
+	err := p.Close()
 	var leak *memmgr.LeakError
 	require.ErrorAs(t, err, &leak)
 	require.Len(t, leak.Buffers, 1)
 	require.Contains(t, err.Error(), "careless")
 	require.Contains(t, err.Error(), "TestCloseWithBuffersInUse")
 	require.True(t, b.Valid())
-	_, err = memmgr.New(p, memmgr.Request{Size: 100})
-	require.ErrorIs(t, err, memmgr.ErrClosed)
+	require.ErrorIs(t, testenv.ErrorOf(memmgr.New(p, memmgr.Request{Size: 100})), memmgr.ErrClosed)
 	b.Release()
 	blocks, _ := sim.InUse()
 	require.Zero(t, blocks, "the last release gives the segment back")
@@ -318,19 +169,15 @@ func TestCloseWithBuffersInUse(t *testing.T) {
 
 func TestStatsFollowABufferThroughItsLife(t *testing.T) {
 	_, p := simulatedPool(t)
-	a, err := memmgr.New(p, memmgr.Request{Size: 1000})
-	require.NoError(t, err)
-	b, err := memmgr.New(p, memmgr.Request{Size: 5 << 20})
-	require.NoError(t, err)
+	a := mustNew(t, p, 1000)
+	b := mustNew(t, p, 5<<20)
 	s := p.Stats()
 	require.EqualValues(t, 2, s.Allocation.Current)
 	require.EqualValues(t, 1000+5<<20, s.RequestedBytes.Current)
 	require.EqualValues(t, 1024+5<<20, s.AllocatedBytes.Current)
 	require.GreaterOrEqual(t, s.ReservedBytes.Current, s.AllocatedBytes.Current)
 	require.Equal(t, s.NumDeviceAlloc, s.Segment.Current)
-	c, err := memmgr.New(p, memmgr.Request{Size: 6 << 20})
-	require.NoError(t, err)
-	c.Release()
+	mustNew(t, p, 6<<20).Release()
 	after := p.Stats().AllocatedBytes
 	require.Equal(t, s.AllocatedBytes.Current, after.Current)
 	require.EqualValues(t, after.Current+6<<20, after.Peak)
@@ -431,9 +278,7 @@ func TestStatsAreExactUnderConcurrency(t *testing.T) {
 	require.Equal(t, held, s.AllocatedBytes.Current)
 	require.Equal(t, asked, s.RequestedBytes.Current)
 	require.EqualValues(t, goroutines*rounds, s.Allocation.Allocated)
-	for _, b := range rest {
-		b.Release()
-	}
+	releaseAll(rest)
 	require.Zero(t, p.Stats().AllocatedBytes.Current)
 }
 
@@ -456,16 +301,6 @@ func TestAllocationPathLeavesTheGoHeapAlone(t *testing.T) {
 		})
 		require.Zero(t, allocs, "size %d", size)
 	}
-}
-
-func TestErrorsAreTyped(t *testing.T) {
-	_, p := simulatedPool(t)
-	_, err := memmgr.New(p, memmgr.Request{Size: 10, Align: 3})
-	require.ErrorIs(t, err, memmgr.ErrRequest)
-	_, err = memmgr.New(p, memmgr.Request{Size: 1 << 50})
-	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
-	require.False(t, errors.Is(err, memmgr.ErrRequest))
-	require.True(t, strings.HasPrefix(err.Error(), "memmgr: "))
 }
 
 // Blocks exceed their requests by no more than the documentation of Pool says.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/syclobj/sycltest"
@@ -23,16 +24,12 @@ func TestForeignMemoryKeepsItsQueueForTheBarrier(t *testing.T) {
 	if fake == nil {
 		return
 	}
-	q, err := rt.NewQueue(nil, rt.DefaultDevice(), syclobj.InOrder)
-	require.NoError(t, err)
-	place, err := q.Place(syclobj.USMShared)
-	require.NoError(t, err)
+	q := testenv.Must(rt.NewQueue(nil, rt.DefaultDevice(), syclobj.InOrder))(t)
+	place := testenv.Must(q.Place(syclobj.USMShared))(t)
 	upstream := memmgr.USM(q, syclobj.USMShared).(usmResource)
-	memory, err := memmgr.New(upstream, memmgr.Request{Size: 4096})
-	require.NoError(t, err)
+	memory := mustNew(t, upstream, 4096)
 	ended := false
-	b, err := memmgr.FromForeign(memory.Data(), 4096, memmgr.ForeignOptions{Place: place, Release: func() { ended = true }})
-	require.NoError(t, err)
+	b := testenv.Must(memmgr.FromForeign(memory.Data(), 4096, memmgr.ForeignOptions{Place: place, Release: func() { ended = true }}))(t)
 	b.UsedOn(q)
 	b.SetExported()
 	require.NoError(t, q.Close())
@@ -57,8 +54,7 @@ func TestFakeExportedMemoryWaitsForOneBarrier(t *testing.T) {
 	upstream := memmgr.USM(rt.DefaultQueue(), syclobj.USMShared).(usmResource)
 	pool := memmgr.NewPool(upstream)
 	for _, r := range []memmgr.Resource{upstream, pool} {
-		b, err := memmgr.New(r, memmgr.Request{Size: 4096})
-		require.NoError(t, err)
+		b := mustNew(t, r, 4096)
 		b.SharedOn(nil)
 		b.SetExported()
 		barriersBefore, copies := fake.Calls(barriers), fake.Calls("DPCTLEvent_Copy")
@@ -84,8 +80,7 @@ func TestFakeUseOnAnotherQueueComesAfterPendingWork(t *testing.T) {
 	}
 	var queues []*syclobj.Queue
 	for range 2 {
-		q, err := rt.NewQueue(nil, rt.DefaultDevice(), syclobj.InOrder)
-		require.NoError(t, err)
+		q := testenv.Must(rt.NewQueue(nil, rt.DefaultDevice(), syclobj.InOrder))(t)
 		queues = append(queues, q)
 	}
 	upstream := memmgr.USM(queues[0], syclobj.USMDevice).(usmResource)
@@ -101,18 +96,14 @@ func TestFakeUseOnAnotherQueueComesAfterPendingWork(t *testing.T) {
 		},
 	} {
 		fake.Hold(true)
-		b, err := memmgr.New(p, memmgr.Request{Size: 5000})
-		require.NoError(t, err)
-		ev, err := queues[0].Memset(b.Data(), 1, 5000)
-		require.NoError(t, err)
+		b := mustNew(t, p, 5000)
+		ev := testenv.Must(queues[0].Memset(b.Data(), 1, 5000))(t)
 		note(b, ev)
 		address := b.Address()
 		b.Release()
-		again, err := memmgr.New(p, memmgr.Request{Size: 5000, Queue: queues[1]})
-		require.NoError(t, err)
+		again := testenv.Must(memmgr.New(p, memmgr.Request{Size: 5000, Queue: queues[1]}))(t)
 		if again.Address() == address {
-			next, err := queues[1].Memset(again.Data(), 2, 5000)
-			require.NoError(t, err)
+			next := testenv.Must(queues[1].Memset(again.Data(), 2, 5000))(t)
 			fake.Release(fake.Pending() - 1) // the new work first, if it may
 			require.False(t, next.Done(), "%s: two queues at work on one block", name)
 			require.NoError(t, next.Close())
@@ -137,18 +128,14 @@ func TestFakeExportOnAnOutOfOrderQueueComesAfterItsWork(t *testing.T) {
 	if fake == nil {
 		return
 	}
-	q, err := rt.NewQueue(nil, rt.DefaultDevice(), syclobj.OutOfOrder)
-	require.NoError(t, err)
+	q := testenv.Must(rt.NewQueue(nil, rt.DefaultDevice(), syclobj.OutOfOrder))(t)
 	upstream := memmgr.USM(q, syclobj.USMShared).(usmResource)
-	b, err := memmgr.New(upstream, memmgr.Request{Size: 4096})
-	require.NoError(t, err)
+	b := mustNew(t, upstream, 4096)
 	fake.Hold(true)
 	b.SharedOn(q)
-	other, err := q.Memset(b.Data(), 1, 4096)
-	require.NoError(t, err)
+	other := testenv.Must(q.Memset(b.Data(), 1, 4096))(t)
 	require.NoError(t, b.ExportOn(q))
-	next, err := q.Memset(b.Data(), 2, 4096)
-	require.NoError(t, err)
+	next := testenv.Must(q.Memset(b.Data(), 2, 4096))(t)
 	fake.Release(fake.Pending() - 1) // the new work first, if it may
 	require.False(t, next.Done())
 	fake.ReleaseAll()
@@ -171,19 +158,16 @@ func TestFakePoolBehindALimitReturnsBlocksWithoutPendingWork(t *testing.T) {
 	}
 	var queues []int64
 	for range 3 {
-		q, err := rt.NewQueue(nil, rt.DefaultDevice(), syclobj.InOrder)
-		require.NoError(t, err)
+		q := testenv.Must(rt.NewQueue(nil, rt.DefaultDevice(), syclobj.InOrder))(t)
 		upstream := memmgr.USM(q, syclobj.USMShared).(usmResource)
 		p := memmgr.NewPool(upstream)
 		r := memmgr.NewLimit(p, 1<<30)
 		fake.Hold(true)
 		inFlight := map[unsafe.Pointer]bool{}
 		for range 2 {
-			b, err := memmgr.New(r, memmgr.Request{Size: 5000, Queue: q})
-			require.NoError(t, err)
+			b := testenv.Must(memmgr.New(r, memmgr.Request{Size: 5000, Queue: q}))(t)
 			require.False(t, inFlight[b.Data()], "the host would not wait for the work on it")
-			ev, err := q.Memset(b.Data(), 1, 5000)
-			require.NoError(t, err)
+			ev := testenv.Must(q.Memset(b.Data(), 1, 5000))(t)
 			require.NoError(t, b.SetPending(q, ev))
 			inFlight[b.Data()] = true
 			b.Release()
@@ -209,15 +193,12 @@ func TestFakeFailureOfEarlierWorkIsReported(t *testing.T) {
 	}
 	q := rt.DefaultQueue()
 	upstream := memmgr.USM(q, syclobj.USMShared).(usmResource)
-	b, err := memmgr.New(upstream, memmgr.Request{Size: 5000})
-	require.NoError(t, err)
+	b := mustNew(t, upstream, 5000)
 	fake.AsyncError(1, -5)
-	bad, err := q.Memset(b.Data(), 1, 5000)
-	require.NoError(t, err)
+	bad := testenv.Must(q.Memset(b.Data(), 1, 5000))(t)
 	require.NoError(t, b.SetPending(q, bad))
 	require.Eventually(t, func() bool { return !b.Pending() }, patience, time.Millisecond)
-	good, err := q.Memset(b.Data(), 2, 5000)
-	require.NoError(t, err)
+	good := testenv.Must(q.Memset(b.Data(), 2, 5000))(t)
 	require.Error(t, b.SetPending(q, good))
 	require.NoError(t, b.Wait())
 	require.NoError(t, bad.Close())

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/syclobj/sycltest"
@@ -146,8 +147,7 @@ func TestFakeReuseFollowsTheQueues(t *testing.T) {
 			if i == 3 {
 				order = syclobj.OutOfOrder
 			}
-			q, err := rt.NewQueue(nil, rt.DefaultDevice(), order)
-			require.NoError(t, err)
+			q := testenv.Must(rt.NewQueue(nil, rt.DefaultDevice(), order))(t)
 			queues = append(queues, q)
 		}
 		upstream := memmgr.USM(queues[0], syclobj.USMDevice).(usmResource)

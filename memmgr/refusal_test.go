@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
 )
@@ -23,8 +24,7 @@ func TestBadAlignmentIsRefusedColdAndWarm(t *testing.T) {
 		for range 2 {
 			for _, align := range []uintptr{3, 24, 255, 768, 1<<62 + 1, 1 << 62, 1 << 63, math.MaxUint} {
 				for _, size := range []uintptr{0, 1, 100, 1 << 61} {
-					_, err := memmgr.New(r, memmgr.Request{Size: size, Align: align})
-					require.ErrorIs(t, err, memmgr.ErrRequest, "%d bytes aligned to %d", size, align)
+					require.ErrorIs(t, testenv.ErrorOf(memmgr.New(r, memmgr.Request{Size: size, Align: align})), memmgr.ErrRequest, "%d bytes aligned to %d", size, align)
 				}
 			}
 			b, err := memmgr.New(r, memmgr.Request{Size: 100}) // warm from here on
@@ -32,15 +32,13 @@ func TestBadAlignmentIsRefusedColdAndWarm(t *testing.T) {
 			b.Release()
 		}
 	}
-	_, err := memmgr.New(p, memmgr.Request{Size: 1, Align: 1 << 61})
-	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
+	require.ErrorIs(t, testenv.ErrorOf(memmgr.New(p, memmgr.Request{Size: 1, Align: 1 << 61})), memmgr.ErrOutOfMemory)
 }
 
 func TestSegmentsLargerThanTheUnitsCanNumber(t *testing.T) {
 	for _, size := range []uintptr{1 << 39, 1<<39 + 1, 1 << 40, math.MaxUint - 5} {
 		_, p := simulatedPool(t, memmgr.WithSegment(size))
-		b, err := memmgr.New(p, memmgr.Request{Size: 100})
-		require.NoError(t, err)
+		b := mustNew(t, p, 100)
 		require.EqualValues(t, 1<<39, p.Stats().ReservedBytes.Current)
 		b.Release()
 		p.Trim(0)
@@ -90,13 +88,11 @@ func TestOnOutOfMemoryDecidesAboutTheRetry(t *testing.T) {
 		require.EqualValues(t, 4<<20, e.Request.Size)
 		return answer
 	}))
-	_, err := memmgr.New(p, memmgr.Request{Size: 4 << 20})
-	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
+	require.ErrorIs(t, testenv.ErrorOf(memmgr.New(p, memmgr.Request{Size: 4 << 20})), memmgr.ErrOutOfMemory)
 	require.Equal(t, 1, asked)
 	require.Equal(t, before, up.calls.Load(), "no means no")
 	answer = true
-	_, err = memmgr.New(p, memmgr.Request{Size: 4 << 20})
-	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
+	require.ErrorIs(t, testenv.ErrorOf(memmgr.New(p, memmgr.Request{Size: 4 << 20})), memmgr.ErrOutOfMemory)
 	require.Equal(t, 2, asked, "yes means once more")
 	require.Greater(t, up.calls.Load(), before)
 	require.EqualValues(t, 2, p.Stats().NumOOMs)
@@ -114,8 +110,7 @@ func TestASlowEvictionDelaysTheNextForMilliseconds(t *testing.T) {
 				fillClass(t, p, 1<<20, limit)
 				p.EvictInVain(long)
 				fillClass(t, p, 1<<20, limit)
-				_, err := memmgr.New(p, memmgr.Request{Size: limit / 2})
-				require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
+				require.ErrorIs(t, testenv.ErrorOf(memmgr.New(p, memmgr.Request{Size: limit / 2})), memmgr.ErrOutOfMemory)
 				require.EqualValues(t, limit, p.Stats().CachedBytes, "no eviction follows at once")
 				time.Sleep(10*time.Millisecond + 1)
 				b, err := memmgr.New(p, memmgr.Request{Size: limit / 2})
@@ -178,22 +173,17 @@ func TestSnapshotIsOfOneMoment(t *testing.T) {
 // A request that is refused evicts the caches only if that can serve it.
 func TestRefusalTouchesTheCachesOnlyWhereTheyHelp(t *testing.T) {
 	_, p := simulatedPool(t, memmgr.WithLimit(8<<20), memmgr.WithDecay(0))
-	held, err := memmgr.New(p, memmgr.Request{Size: 5 << 20})
-	require.NoError(t, err)
+	held := mustNew(t, p, 5<<20)
 	var small []memmgr.Buffer
 	for range 16 {
-		b, err := memmgr.New(p, memmgr.Request{Size: 64 << 10})
-		require.NoError(t, err)
+		b := mustNew(t, p, 64<<10)
 		small = append(small, b)
 	}
-	for _, b := range small {
-		b.Release()
-	}
+	releaseAll(small)
 	cached := p.Stats().CachedBytes
 	require.NotZero(t, cached)
 	for range 3 {
-		_, err = memmgr.New(p, memmgr.Request{Size: 6 << 20})
-		require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
+		require.ErrorIs(t, testenv.ErrorOf(memmgr.New(p, memmgr.Request{Size: 6 << 20})), memmgr.ErrOutOfMemory)
 		require.Equal(t, cached, p.Stats().CachedBytes)
 	}
 	b, err := memmgr.New(p, memmgr.Request{Size: 2500 << 10})
@@ -205,11 +195,9 @@ func TestRefusalTouchesTheCachesOnlyWhereTheyHelp(t *testing.T) {
 // Holders are counted as memory is allocated and released, for every way of release.
 func TestHoldersAreCountedByTag(t *testing.T) {
 	sim := memtest.NewSimulated(memtest.Capacity(32 << 20))
-	p := memmgr.NewPool(sim)
+	p := newPool(t, sim)
 	take := func(size uintptr, tag string) memmgr.Buffer {
-		b, err := memmgr.New(p, memmgr.Request{Size: size, Tag: tag})
-		require.NoError(t, err)
-		return b
+		return testenv.Must(memmgr.New(p, memmgr.Request{Size: size, Tag: tag}))(t)
 	}
 	a, b, c, d := take(1<<20, "a"), take(2<<20, "b"), take(4<<20, "b"), take(512, "")
 	e := take(3<<20, "a")
@@ -224,84 +212,35 @@ func TestHoldersAreCountedByTag(t *testing.T) {
 		{Tag: "b", Bytes: 6 << 20, Count: 2}, {Tag: "a", Bytes: 1 << 20, Count: 1}, {Bytes: 512, Count: 1},
 	}, oom.Holders)
 	require.EqualValues(t, 7<<20+512, oom.Allocated)
-	for _, x := range []memmgr.Buffer{a, b, c, d} {
-		x.Release()
-	}
+	releaseAll([]memmgr.Buffer{a, b, c, d})
 	_, err = memmgr.New(p, memmgr.Request{Size: 100 << 20})
 	require.ErrorAs(t, err, &oom)
 	require.Empty(t, oom.Holders)
 	require.Zero(t, oom.Allocated)
-	require.NoError(t, p.Close())
 }
 
 // A limit grants its last byte and not one more, alone, shared and concurrently.
 func TestLimitIsExactAtTheBoundary(t *testing.T) {
 	sim := memtest.NewSimulated()
 	l := memmgr.NewLimit(sim, 1000)
-	a, err := l.Allocate(memmgr.Request{Size: 999})
-	require.NoError(t, err)
-	_, err = l.Allocate(memmgr.Request{Size: 2})
-	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
-	b, err := l.Allocate(memmgr.Request{Size: 1})
-	require.NoError(t, err)
-	_, err = l.Allocate(memmgr.Request{Size: 1})
-	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
+	a := mustAllocate(t, l, 999)
+	require.ErrorIs(t, testenv.ErrorOf(l.Allocate(memmgr.Request{Size: 2})), memmgr.ErrOutOfMemory)
+	b := mustAllocate(t, l, 1)
+	require.ErrorIs(t, testenv.ErrorOf(l.Allocate(memmgr.Request{Size: 1})), memmgr.ErrOutOfMemory)
 	none, err := l.Allocate(memmgr.Request{})
 	require.NoError(t, err, "nothing still fits")
 	for _, x := range []memmgr.Block{a, b, none} {
 		l.Free(x)
 	}
 	require.Zero(t, l.Used())
-	_, err = l.Allocate(memmgr.Request{Size: 1 << 61})
-	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
+	require.ErrorIs(t, testenv.ErrorOf(l.Allocate(memmgr.Request{Size: 1 << 61})), memmgr.ErrOutOfMemory)
 
 	// The limit of a pool bounds its segments exactly.
-	p := memmgr.NewPool(sim, memmgr.WithLimit(4<<20+4096))
-	one, err := memmgr.New(p, memmgr.Request{Size: 4<<20 + 4096})
-	require.NoError(t, err)
-	_, err = memmgr.New(p, memmgr.Request{Size: 1})
-	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
+	p := newPool(t, sim, memmgr.WithLimit(4<<20+4096))
+	one := mustNew(t, p, 4<<20+4096)
+	require.ErrorIs(t, testenv.ErrorOf(memmgr.New(p, memmgr.Request{Size: 1})), memmgr.ErrOutOfMemory)
 	one.Release()
-	_, err = memmgr.New(p, memmgr.Request{Size: 4<<20 + 4097})
-	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
-	require.NoError(t, p.Close())
-}
-
-func TestPoolsUnderOneLimitNeverExceedIt(t *testing.T) {
-	const bytes = 8 << 20
-	sim := memtest.NewSimulated()
-	l := memmgr.NewLimit(sim, bytes)
-	pools := []*memmgr.Pool{memmgr.NewPool(l), memmgr.NewPool(l)}
-	var wg sync.WaitGroup
-	var served atomic.Int64
-	for g := range 4 {
-		wg.Go(func() {
-			var held [8]memmgr.Buffer
-			for i := range 2000 {
-				slot := &held[i%len(held)]
-				if slot.Valid() {
-					slot.Release()
-				}
-				b, err := memmgr.New(pools[(g+i)%2], memmgr.Request{Size: uintptr(1+(i*7919+g)%300) << 12})
-				if err == nil {
-					served.Add(1)
-					*slot = b
-				}
-			}
-			for _, b := range held {
-				if b.Valid() {
-					b.Release()
-				}
-			}
-		})
-	}
-	wg.Wait()
-	require.NotZero(t, served.Load())
-	require.LessOrEqual(t, sim.Peak(), uint64(bytes))
-	for _, p := range pools {
-		require.NoError(t, p.Close())
-	}
-	require.Zero(t, l.Used())
+	require.ErrorIs(t, testenv.ErrorOf(memmgr.New(p, memmgr.Request{Size: 4<<20 + 4097})), memmgr.ErrOutOfMemory)
 }
 
 // A pool asks the pool that is its upstream, whose idle memory can serve it although the limit below has no
@@ -315,8 +254,7 @@ func TestPoolAbovePool(t *testing.T) {
 	held := mustNew(t, lower, 4<<20)
 	waiting := request(upper, context.Background(), 3<<20)
 	waits(t, upper, 1)
-	_, err := memmgr.New(upper, memmgr.Request{Size: 2 << 20})
-	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
+	require.ErrorIs(t, testenv.ErrorOf(memmgr.New(upper, memmgr.Request{Size: 2 << 20})), memmgr.ErrOutOfMemory)
 	held.Release()
 	served(t, waiting).Release()
 	b.Release()
@@ -333,8 +271,7 @@ func TestEveryUpstreamCallFails(t *testing.T) {
 	for n := int64(1); ; n++ {
 		up := &failsAt{Simulated: memtest.NewSimulated(), at: n}
 		p := memmgr.NewPool(up, memmgr.WithDecay(0), memmgr.WithLimit(48<<20))
-		tenant, err := p.NewTenant("a", memmgr.TenantOptions{Hard: 40 << 20})
-		require.NoError(t, err)
+		tenant := testenv.Must(p.NewTenant("a", memmgr.TenantOptions{Hard: 40 << 20}))(t)
 		failed := 0
 		try := func(f func()) {
 			defer func() {
@@ -410,7 +347,7 @@ func (f *failsAt) Free(b memmgr.Block) {
 // Memory that is released while the upstream is asked for the last time serves the request.
 func TestMemoryFreedBeforeARefusal(t *testing.T) {
 	u := &slowUpstream{Simulated: memtest.NewSimulated(memtest.Capacity(12 << 20)), during: func() {}}
-	p := memmgr.NewPool(u)
+	p := newPool(t, u)
 	idle, held := mustNew(t, p, 4<<20), mustNew(t, p, 8<<20)
 	idle.Release()
 	asked := 0
@@ -421,5 +358,4 @@ func TestMemoryFreedBeforeARefusal(t *testing.T) {
 	}
 	mustNew(t, p, 6<<20).Release()
 	require.Equal(t, 2, asked)
-	require.NoError(t, p.Close())
 }

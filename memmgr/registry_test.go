@@ -1,7 +1,6 @@
 package memmgr_test
 
 import (
-	"fmt"
 	"runtime"
 	"sync"
 	"testing"
@@ -10,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -17,9 +17,7 @@ import (
 
 // use allocates from a resource and releases.
 func use(t testing.TB, r memmgr.Resource) {
-	b, err := memmgr.New(r, memmgr.Request{Size: 100})
-	require.NoError(t, err)
-	b.Release()
+	mustNew(t, r, 100).Release()
 }
 
 // originsFall waits until at most so many records of memory of resources are left.
@@ -61,8 +59,7 @@ func TestMemoryInUseKeepsItsResource(t *testing.T) {
 	use(t, sim)
 	before := memmgr.Origins()
 	b := func() memmgr.Buffer {
-		b, err := memmgr.New(memmgr.NewLimit(sim, 1<<20), memmgr.Request{Size: 100})
-		require.NoError(t, err)
+		b := testenv.Must(memmgr.New(memmgr.NewLimit(sim, 1<<20), memmgr.Request{Size: 100}))(t)
 		return b
 	}()
 	for range 5 {
@@ -90,14 +87,12 @@ func TestClosedResourcesAreForgotten(t *testing.T) {
 	limit := memmgr.NewLimit(sim, 1000)
 	for _, r := range []memmgr.Resource{limit, value{sim, "a"}} {
 		require.Zero(t, memmgr.OriginsOf(r))
-		b, err := memmgr.New(r, memmgr.Request{Size: 100})
-		require.NoError(t, err)
+		b := mustNew(t, r, 100)
 		require.Equal(t, r, b.Resource())
 		require.NoError(t, memmgr.Close(r))
 		require.Equal(t, 1, memmgr.OriginsOf(r), "memory is in use")
 		require.Equal(t, r, b.Resource())
-		again, err := memmgr.New(r, memmgr.Request{Size: 100})
-		require.NoError(t, err)
+		again := mustNew(t, r, 100)
 		require.Equal(t, 2, memmgr.OriginsOf(r), "used again")
 		b.Release()
 		require.Equal(t, 1, memmgr.OriginsOf(r))
@@ -111,8 +106,7 @@ func TestClosedResourcesAreForgotten(t *testing.T) {
 	require.NoError(t, memmgr.Close((*memmgr.Limit)(nil)))
 	p := memmgr.NewPool(sim)
 	require.NoError(t, memmgr.Close(p), "a closer is closed")
-	_, err := memmgr.New(p, memmgr.Request{Size: 100})
-	require.ErrorIs(t, err, memmgr.ErrClosed)
+	require.ErrorIs(t, testenv.ErrorOf(memmgr.New(p, memmgr.Request{Size: 100})), memmgr.ErrClosed)
 	returned(t, sim)
 }
 
@@ -142,18 +136,15 @@ func TestResourcesAtOneAddressAreDistinct(t *testing.T) {
 	sim := memtest.NewSimulated()
 	outer := &pair{sim}
 	inner := &outer.Simulated
-	b, err := memmgr.New(outer, memmgr.Request{Size: 100})
-	require.NoError(t, err)
-	c, err := memmgr.New(*inner, memmgr.Request{Size: 100})
-	require.NoError(t, err)
+	b := mustNew(t, outer, 100)
+	c := testenv.Must(memmgr.New(*inner, memmgr.Request{Size: 100}))(t)
 	require.Equal(t, memmgr.Resource(outer), b.Resource())
 	require.Equal(t, memmgr.Resource(sim), c.Resource())
 	b.Release()
 	c.Release()
 	for i := range 3000 { // addresses are reused after collections
 		r := memmgr.NewLimit(sim, uint64(1000+i))
-		b, err := memmgr.New(r, memmgr.Request{Size: 100})
-		require.NoError(t, err)
+		b := mustNew(t, r, 100)
 		require.Same(t, r, b.Resource())
 		require.EqualValues(t, 100, r.Used())
 		b.Release()
@@ -227,29 +218,4 @@ func TestRegistryUnderConcurrentUseAndClose(t *testing.T) {
 	}
 	require.LessOrEqual(t, memmgr.Origins(), before)
 	returned(t, sim)
-}
-
-// BenchmarkWrapperAmongMany shows that the time does not depend on the number of resources with memory in use.
-func BenchmarkWrapperAmongMany(b *testing.B) {
-	sim := memtest.NewSimulated()
-	for _, n := range []int{0, 20000} {
-		name := fmt.Sprintf("among%d", n)
-		held := make([]memmgr.Resource, n)
-		for i := range held {
-			held[i] = memmgr.NewLimit(sim, 1<<30)
-			use(b, held[i])
-		}
-		b.Run(name, func(b *testing.B) {
-			for b.Loop() {
-				use(b, memmgr.NewLimit(sim, 1<<30))
-			}
-		})
-		b.Run(name+"/again", func(b *testing.B) {
-			r := memmgr.NewLimit(sim, 1<<30)
-			for b.Loop() {
-				use(b, r)
-			}
-		})
-		runtime.KeepAlive(held)
-	}
 }

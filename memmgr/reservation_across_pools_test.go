@@ -104,9 +104,7 @@ func TestReservationsInOtherPoolsEnd(t *testing.T) {
 			last := claim(context.Background())
 			var leak *memmgr.LeakError
 			require.ErrorAs(t, b.Close(), &leak)
-			for _, x := range held {
-				x.Release()
-			}
+			releaseAll(held)
 			served(t, last).Release()
 			require.NoError(t, a.Close())
 		})

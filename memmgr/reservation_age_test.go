@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/internal/testenv"
 )
 
 // A pool that reserves for a waiter of another pool reserves for a waiter of its own instead, once that one
@@ -15,8 +17,7 @@ func TestOldestWaiterGetsTheReservation(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := NewPool(NewLimit(Host(), 64<<20))
 			defer func() { require.NoError(t, p.Close()) }()
-			held, err := New(p, Request{Size: 1 << 20})
-			require.NoError(t, err)
+			held := testenv.Must(New(p, Request{Size: 1 << 20}))(t)
 			defer held.Release()
 			waiting := func(size uintptr) *want {
 				w := new(want)

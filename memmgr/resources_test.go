@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
 )
@@ -22,11 +23,7 @@ func TestEveryResource(t *testing.T) {
 	}{
 		{"Simulated", simulated, true},
 		{"Limit", func(t testing.TB) memmgr.Resource { return memmgr.NewLimit(host(t), 1<<30) }, false},
-		{"PoolOverSimulated", func(t testing.TB) memmgr.Resource {
-			p := memmgr.NewPool(simulated(t))
-			t.Cleanup(func() { require.NoError(t, p.Close()) })
-			return p
-		}, true},
+		{"PoolOverSimulated", func(t testing.TB) memmgr.Resource { return newPool(t, simulated(t)) }, true},
 		{"PoolOverLimits", func(t testing.TB) memmgr.Resource {
 			p := memmgr.NewPool(memmgr.NewLimit(memmgr.NewLimit(host(t), 1<<31), 1<<30),
 				memmgr.WithTrace(100), memmgr.WithCache(1<<20))
@@ -46,9 +43,8 @@ func TestEveryResource(t *testing.T) {
 
 func TestLimitRefusesWithTheWholeAccount(t *testing.T) {
 	l := memmgr.NewLimit(memmgr.Host(), 10000)
-	a, err := memmgr.New(l, memmgr.Request{Size: 6000})
-	require.NoError(t, err)
-	_, err = memmgr.New(l, memmgr.Request{Size: 6000, Tag: "second"})
+	a := mustNew(t, l, 6000)
+	_, err := memmgr.New(l, memmgr.Request{Size: 6000, Tag: "second"})
 	var oom *memmgr.OutOfMemoryError
 	require.ErrorAs(t, err, &oom)
 	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
@@ -88,24 +84,19 @@ func TestWaiting(t *testing.T) {
 		require.ErrorIs(t, wait(), context.Canceled, name)
 	}
 	p.Free(held)
-	b, err := memmgr.New(memmgr.Waiting(ended, p), memmgr.Request{Size: 1})
-	require.NoError(t, err)
+	b := testenv.Must(memmgr.New(memmgr.Waiting(ended, p), memmgr.Request{Size: 1}))(t)
 	require.Same(t, p, b.Resource())
 	b.Release()
-	_, err = memmgr.New(memmgr.Waiting(ended, nil), memmgr.Request{Size: 1})
-	require.ErrorIs(t, err, memmgr.ErrRequest)
+	require.ErrorIs(t, testenv.ErrorOf(memmgr.New(memmgr.Waiting(ended, nil), memmgr.Request{Size: 1})), memmgr.ErrRequest)
 }
 
 // TrimAll trims a pool above another one first.
 func TestTrimAll(t *testing.T) {
 	below := newHostPool(t, memmgr.WithDecay(0))
-	above := memmgr.NewPool(below, memmgr.WithDecay(0))
-	defer func() { require.NoError(t, above.Close()) }()
+	above := newPool(t, below, memmgr.WithDecay(0))
 	other := newHostPool(t, memmgr.WithDecay(0))
 	for _, p := range []*memmgr.Pool{above, other} {
-		b, err := memmgr.New(p, memmgr.Request{Size: 5 << 20})
-		require.NoError(t, err)
-		b.Release()
+		mustNew(t, p, 5<<20).Release()
 	}
 	reserved := below.Stats().ReservedBytes.Current + other.Stats().ReservedBytes.Current
 	require.GreaterOrEqual(t, memmgr.TrimAll(), uint64(reserved))

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/syclobj/sycltest"
@@ -289,13 +290,10 @@ func (p *piece) inOrder() error {
 func stage(t *testing.T, rt *syclobj.Runtime, around func(memmgr.Resource) memmgr.Resource) []scheduled {
 	var devices []scheduled
 	for _, filter := range []string{"level_zero:gpu:0", "level_zero:gpu:1"} {
-		device, err := rt.Device(filter)
-		require.NoError(t, err)
+		device := testenv.Must(rt.Device(filter))(t)
 		var d scheduled
 		for _, order := range []syclobj.QueueProperty{syclobj.InOrder, syclobj.InOrder, syclobj.OutOfOrder} {
-			q, err := rt.NewQueue(nil, device, order|syclobj.Profiling)
-			require.NoError(t, err)
-			t.Cleanup(func() { require.NoError(t, q.Close()) })
+			q := testenv.Opened(rt.NewQueue(nil, device, order|syclobj.Profiling))(t)
 			d.queues = append(d.queues, q)
 		}
 		for _, kind := range []syclobj.USMKind{syclobj.USMDevice, syclobj.USMShared} {
@@ -316,8 +314,7 @@ func schedules(t *testing.T, fake *sycltest.Fake, rt *syclobj.Runtime, seed uint
 	devices := stage(t, rt, around)
 	upstream := memmgr.USM(devices[0].queues[0], syclobj.USMHost).(usmResource)
 	t.Cleanup(func() { require.NoError(t, upstream.Close()) })
-	scratch, err := memmgr.New(upstream, memmgr.Request{Size: 1})
-	require.NoError(t, err)
+	scratch := mustNew(t, upstream, 1)
 	t.Cleanup(scratch.Release)
 	for i := range count {
 		s := &schedule{fake: fake, rt: rt, scratch: scratch, rng: rand.New(rand.NewPCG(seed, uint64(i))), devices: devices, reused: &reused}
@@ -335,8 +332,7 @@ func itself(r memmgr.Resource) memmgr.Resource { return r }
 func TestFakeSchedules(t *testing.T) {
 	count := 3000
 	if text := os.Getenv("USMBRIDGE_SCHEDULES"); text != "" {
-		n, err := strconv.Atoi(text)
-		require.NoError(t, err)
+		n := testenv.Must(strconv.Atoi(text))(t)
 		count = n
 	}
 	const most = 50000
@@ -348,8 +344,7 @@ func TestFakeSchedules(t *testing.T) {
 				return
 			}
 			start, n := time.Now(), min(most, count-part*most)
-			reused, err := schedules(t, fake, rt, uint64(part), n, itself)
-			require.NoError(t, err)
+			reused := testenv.Must(schedules(t, fake, rt, uint64(part), n, itself))(t)
 			require.Greater(t, reused, n/100, "schedules in which memory was reused behind work")
 			t.Logf("%d schedules in %v, memory was given out behind work %d times", n, time.Since(start), reused)
 		})
@@ -416,12 +411,10 @@ func TestFakeConsumersOnTwoQueues(t *testing.T) {
 	if fake == nil {
 		return
 	}
-	pool := memmgr.NewPool(r)
-	defer func() { require.NoError(t, pool.Close()) }()
+	pool := newPool(t, r)
 	for name, from := range map[string]memmgr.Resource{"pool": pool, "resource": r} {
 		used := fake.Used(0)
-		b, err := memmgr.New(from, memmgr.Request{Size: 5000})
-		require.NoError(t, err)
+		b := mustNew(t, from, 5000)
 		fake.Hold(true)
 		b.SetExported()
 		b.UsedOn(queues[0])
@@ -441,8 +434,7 @@ func TestFakeConsumersOnTwoQueues(t *testing.T) {
 		require.False(t, first.Done())
 		if name == "pool" {
 			for _, q := range []*syclobj.Queue{nil, queues[1]} {
-				again, err := memmgr.New(from, memmgr.Request{Size: 5000, Queue: q})
-				require.NoError(t, err)
+				again := testenv.Must(memmgr.New(from, memmgr.Request{Size: 5000, Queue: q}))(t)
 				if again.Address() == address {
 					next := fill(t, queues[1], again)
 					endOtherWork()

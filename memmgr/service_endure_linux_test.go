@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
@@ -68,9 +69,7 @@ func (s *serviceLoad) touchAll(t *testing.T) {
 	const size = 2 << 20
 	var all []memmgr.Buffer
 	defer func() {
-		for _, b := range all {
-			b.Release()
-		}
+		releaseAll(all)
 	}()
 	for {
 		b, err := memmgr.New(s.pool, memmgr.Request{Size: size})
@@ -90,10 +89,9 @@ func (s *serviceLoad) watchResident(t *testing.T, d time.Duration) (least []int6
 		low := int64(math.MaxInt64)
 		for range looks {
 			time.Sleep(d / (endureFractions * looks))
-			text, err := os.ReadFile("/proc/self/statm")
-			require.NoError(t, err)
+			text := testenv.Must(os.ReadFile("/proc/self/statm"))(t)
 			var size, resident int64
-			_, err = fmt.Sscan(string(text), &size, &resident)
+			_, err := fmt.Sscan(string(text), &size, &resident)
 			require.NoError(t, err)
 			low = min(low, resident*int64(os.Getpagesize()))
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
@@ -17,25 +18,20 @@ func TestSharedQueuesAreBounded(t *testing.T) {
 	rt := openSYCL(t)
 	def := rt.DefaultQueue()
 	upstream := memmgr.USM(def, syclobj.USMShared)
-	defer func() { require.NoError(t, upstream.(usmResource).Close()) }()
-	pool := memmgr.NewPool(upstream)
-	defer func() { require.NoError(t, pool.Close()) }()
-	b, err := memmgr.New(pool, memmgr.Request{Size: 1 << 20})
-	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, memmgr.Close(upstream)) })
+	pool := newPool(t, upstream)
+	b := mustNew(t, pool, 1<<20)
 	before := syclobj.LiveObjects().Queues
 	for i := range 200 {
-		q, err := rt.NewQueue(nil, def.Device(), syclobj.OutOfOrder)
-		require.NoError(t, err)
+		q := testenv.Must(rt.NewQueue(nil, def.Device(), syclobj.OutOfOrder))(t)
 		require.NoError(t, b.ExportOn(q))
 		// Unreported work: the last queue writes last, because ExportOn orders it.
-		ev, err := q.Memset(b.Data(), byte(i), 1<<20)
-		require.NoError(t, err)
+		ev := testenv.Must(q.Memset(b.Data(), byte(i), 1<<20))(t)
 		require.NoError(t, ev.Close())
 		require.NoError(t, q.Close())
 	}
 	require.LessOrEqual(t, syclobj.LiveObjects().Queues-before, int64(40))
-	data, err := b.Bytes()
-	require.NoError(t, err)
+	data := testenv.Must(b.Bytes())(t)
 	require.Equal(t, byte(199), data[0])
 	require.Equal(t, byte(199), data[len(data)-1])
 	b.Release()

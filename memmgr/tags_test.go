@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr/internal/account"
 )
 
@@ -17,15 +18,13 @@ func TestTagsAreBounded(t *testing.T) {
 	debugged(t, "", func() {
 		for _, owner := range []string{"pool", "tenant", "host"} {
 			p := NewPool(Host(), WithLimit(64<<20))
-			tenant, err := p.NewTenant("tenant", TenantOptions{})
-			require.NoError(t, err)
+			tenant := testenv.Must(p.NewTenant("tenant", TenantOptions{}))(t)
 			from := map[string]Resource{"pool": p, "tenant": tenant, "host": Host()}[owner]
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			buffers := make([]Buffer, many)
 			for i := range buffers {
-				buffers[i], err = New(from, Request{Size: 512, Tag: "tag " + strconv.Itoa(i)})
-				require.NoError(t, err)
+				buffers[i] = testenv.Must(New(from, Request{Size: 512, Tag: "tag " + strconv.Itoa(i)}))(t)
 			}
 			runtime.ReadMemStats(&after)
 			require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(8<<20))
@@ -37,7 +36,7 @@ func TestTagsAreBounded(t *testing.T) {
 				require.Equal(t, want, b.Tag())
 			}
 			if owner != "host" {
-				_, err = New(from, Request{Size: 128 << 20})
+				_, err := New(from, Request{Size: 128 << 20})
 				var oom *OutOfMemoryError
 				require.ErrorAs(t, err, &oom)
 				require.Equal(t, "other", oom.Holders[0].Tag)

@@ -13,16 +13,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
 )
 
 func newTenant(t testing.TB, p *memmgr.Pool, name string, o memmgr.TenantOptions) *memmgr.Tenant {
 	t.Helper()
-	tenant, err := p.NewTenant(name, o)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, tenant.Close()) })
-	return tenant
+	return testenv.Opened(p.NewTenant(name, o))(t)
 }
 
 func TestTenantPassesTheSuite(t *testing.T) {
@@ -33,17 +31,14 @@ func TestTenantPassesTheSuite(t *testing.T) {
 
 func TestTenantOptionsAreChecked(t *testing.T) {
 	_, p := simulatedPool(t)
-	_, err := p.NewTenant("a", memmgr.TenantOptions{Weight: -1})
-	require.ErrorIs(t, err, memmgr.ErrRequest)
-	_, err = p.NewTenant("a", memmgr.TenantOptions{Soft: 2, Hard: 1})
-	require.ErrorIs(t, err, memmgr.ErrRequest)
+	require.ErrorIs(t, testenv.ErrorOf(p.NewTenant("a", memmgr.TenantOptions{Weight: -1})), memmgr.ErrRequest)
+	require.ErrorIs(t, testenv.ErrorOf(p.NewTenant("a", memmgr.TenantOptions{Soft: 2, Hard: 1})), memmgr.ErrRequest)
 	tenant := newTenant(t, p, "named", memmgr.TenantOptions{})
-	_, err = p.NewTenant("named", memmgr.TenantOptions{})
+	_, err := p.NewTenant("named", memmgr.TenantOptions{})
 	require.ErrorIs(t, err, memmgr.ErrRequest)
 	require.ErrorContains(t, err, `"named"`)
 	closed := newTenant(t, p, "closed", memmgr.TenantOptions{})
-	b, err := memmgr.New(closed, memmgr.Request{Size: 1000})
-	require.NoError(t, err)
+	b := mustNew(t, closed, 1000)
 	require.NoError(t, closed.Close())
 	newTenant(t, p, "closed", memmgr.TenantOptions{}) // while memory of the first one is in use
 	b.Release()
@@ -81,16 +76,13 @@ func TestTenantHardLimitIsExact(t *testing.T) {
 			mustNew(t, p, 1000).Release()
 			held[n/2].Release()
 			held[n/2] = mustNew(t, tenant, size)
-			_, err := memmgr.New(tenant, memmgr.Request{Size: 1})
-			require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
+			require.ErrorIs(t, testenv.ErrorOf(memmgr.New(tenant, memmgr.Request{Size: 1})), memmgr.ErrOutOfMemory)
 			s := tenant.Stats()
 			require.EqualValues(t, n, s.Allocation.Current)
 			require.EqualValues(t, uintptr(n)*size, s.AllocatedBytes.Current)
 			require.EqualValues(t, uintptr(n)*size, s.ActiveBytes.Current)
 			require.EqualValues(t, uintptr(n)*size, s.ActiveBytes.Peak)
-			for _, b := range held {
-				b.Release()
-			}
+			releaseAll(held)
 			require.Zero(t, tenant.Stats().ActiveBytes.Current)
 			require.Zero(t, tenant.Stats().Allocation.Current)
 			require.Zero(t, tenant.Stats().RequestedBytes.Current)
@@ -102,16 +94,14 @@ func TestTenantHardLimitIsExact(t *testing.T) {
 func TestTenantIsChargedForPendingMemory(t *testing.T) {
 	sim, p := simulatedPool(t)
 	tenant := newTenant(t, p, "pending", memmgr.TenantOptions{Hard: 2 << 20})
-	b, err := tenant.Allocate(memmgr.Request{Size: 2 << 20})
-	require.NoError(t, err)
+	b := mustAllocate(t, tenant, 2<<20)
 	event := sim.Submit(3)
 	b.Queue, b.Event = 3, sim.CopyEvent(event)
 	tenant.Free(b)
 	s := tenant.Stats()
 	require.Zero(t, s.Allocation.Current)
 	require.EqualValues(t, 2<<20, s.ActiveBytes.Current)
-	_, err = memmgr.New(tenant, memmgr.Request{Size: 1})
-	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
+	require.ErrorIs(t, testenv.ErrorOf(memmgr.New(tenant, memmgr.Request{Size: 1})), memmgr.ErrOutOfMemory)
 	waiting := request(tenant, context.Background(), 1<<20)
 	require.Eventually(t, func() bool { return tenant.Stats().NumWaiting == 1 }, patience, 100*time.Microsecond)
 	mustNew(t, p, 4<<20).Release()
@@ -121,38 +111,15 @@ func TestTenantIsChargedForPendingMemory(t *testing.T) {
 	require.Zero(t, tenant.Stats().ActiveBytes.Current)
 }
 
-// Waiters at a hard limit are served in order and do not affect other accounts.
+// Waiters at a hard limit are served in order. They do not affect other accounts: their pool has no limit.
 func TestTenantWaits(t *testing.T) {
 	_, p := simulatedPool(t)
 	tenant := newTenant(t, p, "waits", memmgr.TenantOptions{Hard: 3 << 20})
-	held := []memmgr.Buffer{mustNew(t, tenant, 1<<20), mustNew(t, tenant, 1<<20), mustNew(t, tenant, 1<<20)}
-	ctx, cancel := context.WithCancel(context.Background())
-	var queue []chan granted
-	for i := range 4 {
-		c := context.Background()
-		if i == 1 {
-			c = ctx
-		}
-		queue = append(queue, request(tenant, c, 1<<20))
-		require.Eventually(t, func() bool { return tenant.Stats().NumWaiting == int64(i+1) }, patience, 100*time.Microsecond)
-	}
-	mustNew(t, p, 100<<20).Release()
-	cancel()
-	gone := <-queue[1]
-	require.ErrorIs(t, gone.err, context.Canceled)
-	require.ErrorIs(t, gone.err, memmgr.ErrOutOfMemory)
-	for _, i := range []int{0, 2, 3} {
-		held[0].Release()
-		held = append(held[1:], served(t, queue[i]))
-		for _, later := range queue[i+1:] {
-			require.Empty(t, later)
-		}
-	}
-	for _, b := range held {
-		b.Release()
-	}
-	_, err := memmgr.New(tenant, memmgr.Request{Size: 4 << 20, Context: context.Background()})
-	require.ErrorIs(t, err, memmgr.ErrOutOfMemory, "never possible")
+	servedInOrder(t, tenant, 1<<20, func() int64 {
+		mustNew(t, p, 100<<20).Release()
+		return tenant.Stats().NumWaiting
+	})
+	require.ErrorIs(t, testenv.ErrorOf(memmgr.New(tenant, memmgr.Request{Size: 4 << 20, Context: context.Background()})), memmgr.ErrOutOfMemory, "never possible")
 }
 
 // A large request that the hard limit refuses does not stop small ones, and small ones do not starve it.
@@ -188,8 +155,7 @@ func TestClosedTenant(t *testing.T) {
 	require.NoError(t, tenant.Close())
 	require.ErrorIs(t, (<-atLimit).err, memmgr.ErrClosed)
 	require.ErrorIs(t, (<-inLine).err, memmgr.ErrClosed)
-	_, err = memmgr.New(tenant, memmgr.Request{Size: 1})
-	require.ErrorIs(t, err, memmgr.ErrClosed)
+	require.ErrorIs(t, testenv.ErrorOf(memmgr.New(tenant, memmgr.Request{Size: 1})), memmgr.ErrClosed)
 	require.True(t, b.Valid())
 	require.EqualValues(t, 5<<20, tenant.Stats().ActiveBytes.Current)
 	b.Release()
@@ -198,14 +164,12 @@ func TestClosedTenant(t *testing.T) {
 	require.NoError(t, tenant.Close())
 	// Its number is used by other tenants, many times over.
 	for range 3000 {
-		next, err := p.NewTenant("next", memmgr.TenantOptions{Hard: 1 << 20})
-		require.NoError(t, err)
+		next := testenv.Must(p.NewTenant("next", memmgr.TenantOptions{Hard: 1 << 20}))(t)
 		mustNew(t, next, 1000).Release()
 		require.NoError(t, next.Close())
 	}
 	require.NoError(t, p.Close())
-	_, err = p.NewTenant("late", memmgr.TenantOptions{})
-	require.ErrorIs(t, err, memmgr.ErrClosed)
+	require.ErrorIs(t, testenv.ErrorOf(p.NewTenant("late", memmgr.TenantOptions{})), memmgr.ErrClosed)
 }
 
 // While a request waits, a tenant above its soft limit has the lowest priority: its requests without a context
@@ -226,8 +190,7 @@ func TestSoftLimitYieldsUnderPressure(t *testing.T) {
 	held[2] = served(t, first)
 	waitsFor := request(modest, context.Background(), 4<<20)
 	waits(t, p, 1)
-	_, err := memmgr.New(greedy, memmgr.Request{Size: 1})
-	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
+	require.ErrorIs(t, testenv.ErrorOf(memmgr.New(greedy, memmgr.Request{Size: 1})), memmgr.ErrOutOfMemory)
 	held[0].Release()
 	served(t, waitsFor).Release()
 	held[1].Release()
@@ -274,9 +237,7 @@ func TestWeightsShareFreedMemory(t *testing.T) {
 	wg.Wait()
 	require.InDelta(t, 12, counts["three"], 1)
 	require.InDelta(t, 4, counts["one"], 1)
-	for _, b := range theirs {
-		b.Release()
-	}
+	releaseAll(theirs)
 }
 
 // Many goroutines use tenants and the pool itself, release buffers of each other, some pending, some tagged, and
@@ -369,8 +330,7 @@ func TestPoolCloseEndsTenants(t *testing.T) {
 	var leak *memmgr.LeakError
 	require.ErrorAs(t, p.Close(), &leak)
 	require.ErrorIs(t, (<-waiting).err, memmgr.ErrClosed)
-	_, err = memmgr.New(tenant, memmgr.Request{Size: 1, Context: context.Background()})
-	require.ErrorIs(t, err, memmgr.ErrClosed)
+	require.ErrorIs(t, testenv.ErrorOf(memmgr.New(tenant, memmgr.Request{Size: 1, Context: context.Background()})), memmgr.ErrClosed)
 	b.Release()
 	require.NoError(t, tenant.Close())
 }
@@ -419,18 +379,16 @@ func TestTenantsOpenAndCloseUnderLoad(t *testing.T) {
 
 // Tenants lists the open tenants by name.
 func TestListTenants(t *testing.T) {
-	p := memmgr.NewPool(memmgr.Host())
+	p := newPool(t, memmgr.Host())
 	require.Empty(t, p.Tenants())
 	var all []*memmgr.Tenant
 	for _, name := range []string{"b", "c", "a"} {
-		tenant, err := p.NewTenant(name, memmgr.TenantOptions{})
-		require.NoError(t, err)
+		tenant := testenv.Must(p.NewTenant(name, memmgr.TenantOptions{}))(t)
 		all = append(all, tenant)
 	}
 	require.Equal(t, []*memmgr.Tenant{all[2], all[0], all[1]}, p.Tenants())
 	require.NoError(t, all[0].Close())
 	require.Equal(t, []*memmgr.Tenant{all[2], all[1]}, p.Tenants())
-	require.NoError(t, p.Close())
 }
 
 // A request that a tenant's limit refuses counts once, at the tenant and at its pool, also if OnOutOfMemory
@@ -443,8 +401,7 @@ func TestRefusalsOfATenantCountOnce(t *testing.T) {
 	}))
 	t.Cleanup(func() { require.NoError(t, p.Close()) })
 	tenant := newTenant(t, p, "small", memmgr.TenantOptions{Hard: 1 << 20})
-	b, err := memmgr.New(tenant, memmgr.Request{Size: 1 << 20})
-	require.NoError(t, err)
+	b := mustNew(t, tenant, 1<<20)
 	defer b.Release()
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -454,8 +411,7 @@ func TestRefusalsOfATenantCountOnce(t *testing.T) {
 		{Size: 2 << 20}, // above the limit
 		{Size: 1000}, {Size: 1000, Context: ended}, {Size: 1000, Context: brief},
 	} {
-		_, err = memmgr.New(tenant, r)
-		require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
+		require.ErrorIs(t, testenv.ErrorOf(memmgr.New(tenant, r)), memmgr.ErrOutOfMemory)
 		require.EqualValues(t, i+1, tenant.Stats().NumOOMs)
 		require.EqualValues(t, i+1, p.Stats().NumOOMs)
 	}

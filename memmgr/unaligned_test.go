@@ -28,11 +28,7 @@ func TestUnalignedDriver(t *testing.T) {
 					return r
 				}
 				memtest.Run(t, usm, memtest.Options{})
-				memtest.Run(t, func(t testing.TB) memmgr.Resource {
-					p := memmgr.NewPool(usm(t))
-					t.Cleanup(func() { require.NoError(t, p.Close()) })
-					return p
-				}, memtest.Options{})
+				memtest.Run(t, func(t testing.TB) memmgr.Resource { return newPool(t, usm(t)) }, memtest.Options{})
 				manyOf3MiB(t, usm(t))
 			}
 		})
@@ -43,12 +39,9 @@ func manyOf3MiB(t *testing.T, from memmgr.Resource) {
 	p := memmgr.NewPool(from)
 	var held []memmgr.Buffer
 	for range 40 {
-		b, err := memmgr.New(p, memmgr.Request{Size: 3 << 20})
-		require.NoError(t, err)
+		b := mustNew(t, p, 3<<20)
 		held = append(held, b)
 	}
-	for _, b := range held {
-		b.Release()
-	}
+	releaseAll(held)
 	require.NoError(t, p.Close())
 }

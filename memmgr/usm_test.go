@@ -18,9 +18,7 @@ import (
 // openSYCL opens a runtime with a device, or skips the test.
 func openSYCL(t testing.TB) *syclobj.Runtime {
 	t.Helper()
-	rt, err := syclobj.Open()
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, rt.Close()) })
+	rt := testenv.Opened(syclobj.Open())(t)
 	if !rt.HasSYCL() {
 		testenv.Missing(t, rt.SYCLError(), testenv.SYCL)
 	}
@@ -44,18 +42,15 @@ func TestUSMResource(t *testing.T) {
 
 func TestBufferOutlivesQueueAndRuntime(t *testing.T) {
 	rt := openSYCL(t)
-	q, err := rt.NewQueue(nil, rt.DefaultDevice(), syclobj.InOrder)
-	require.NoError(t, err)
+	q := testenv.Must(rt.NewQueue(nil, rt.DefaultDevice(), syclobj.InOrder))(t)
 	r := memmgr.USM(q, syclobj.USMShared).(usmResource)
-	b, err := memmgr.New(r, memmgr.Request{Size: 1000, Queue: q})
-	require.NoError(t, err)
+	b := testenv.Must(memmgr.New(r, memmgr.Request{Size: 1000, Queue: q}))(t)
 	require.NoError(t, q.Close())
 	require.NoError(t, r.Close())
 	require.NoError(t, memmgr.CopyIn(b, 0, []int64{1, 2, 3}))
 	require.NotNil(t, b.Queue())
 	b.Release()
-	_, err = memmgr.New(r, memmgr.Request{Size: 1})
-	require.ErrorIs(t, err, memmgr.ErrClosed)
+	require.ErrorIs(t, testenv.ErrorOf(memmgr.New(r, memmgr.Request{Size: 1})), memmgr.ErrClosed)
 }
 
 // A long copy runs during the last release: the memory must not be freed before the copy is done.
@@ -65,13 +60,9 @@ func TestReleaseWithWorkPending(t *testing.T) {
 	r := memmgr.USM(q, syclobj.USMDevice).(usmResource)
 	defer func() { require.NoError(t, r.Close()) }()
 	const size = 256 << 20
-	src, err := memmgr.New(r, memmgr.Request{Size: size})
-	require.NoError(t, err)
-	dst, err := memmgr.New(r, memmgr.Request{Size: size})
-	require.NoError(t, err)
-	ev, err := q.Memcpy(dst.Data(), src.Data(), size)
-	require.NoError(t, err)
-	defer ev.Close()
+	src := mustNew(t, r, size)
+	dst := mustNew(t, r, size)
+	ev := testenv.Opened(q.Memcpy(dst.Data(), src.Data(), size))(t)
 	require.NoError(t, src.SetPending(q, ev))
 	require.NoError(t, dst.SetPending(q, ev))
 	start := time.Now()
@@ -88,14 +79,11 @@ func TestPendingEventsJoin(t *testing.T) {
 	rt := openSYCL(t)
 	r := memmgr.USM(rt.DefaultQueue(), syclobj.USMShared).(usmResource)
 	defer func() { require.NoError(t, r.Close()) }()
-	b, err := memmgr.New(r, memmgr.Request{Size: 64 << 20})
-	require.NoError(t, err)
+	b := mustNew(t, r, 64<<20)
 	var events []*syclobj.Event
 	for i := range 2 {
-		q, err := rt.NewQueue(nil, rt.DefaultDevice(), syclobj.OutOfOrder)
-		require.NoError(t, err)
-		ev, err := q.Memset(b.Data(), byte(i), 64<<20)
-		require.NoError(t, err)
+		q := testenv.Must(rt.NewQueue(nil, rt.DefaultDevice(), syclobj.OutOfOrder))(t)
+		ev := testenv.Must(q.Memset(b.Data(), byte(i), 64<<20))(t)
 		require.NoError(t, b.SetPending(q, ev))
 		events = append(events, ev)
 		require.NoError(t, q.Close())
@@ -117,17 +105,11 @@ func TestPendingEventsJoin(t *testing.T) {
 func TestDefaultIsShared(t *testing.T) {
 	rt := openSYCL(t)
 	defer func() { require.NoError(t, memmgr.CloseDefaults()) }()
-	a, err := memmgr.Default(rt.DefaultQueue(), syclobj.USMShared)
-	require.NoError(t, err)
-	b, err := memmgr.Default(rt.DefaultQueue(), syclobj.USMShared)
-	require.NoError(t, err)
-	require.Same(t, a, b)
-	c, err := memmgr.Default(rt.DefaultQueue(), syclobj.USMDevice)
-	require.NoError(t, err)
+	a := testenv.Must(memmgr.Default(rt.DefaultQueue(), syclobj.USMShared))(t)
+	require.Same(t, a, testenv.Must(memmgr.Default(rt.DefaultQueue(), syclobj.USMShared))(t))
+	c := testenv.Must(memmgr.Default(rt.DefaultQueue(), syclobj.USMDevice))(t)
 	require.NotSame(t, a, c)
-	h, err := memmgr.Default(nil, syclobj.USMUnknown)
-	require.NoError(t, err)
-	require.True(t, h.Place().IsHost())
+	require.True(t, testenv.Must(memmgr.Default(nil, syclobj.USMUnknown))(t).Place().IsHost())
 }
 
 func TestPoolOnUSM(t *testing.T) {
@@ -151,36 +133,27 @@ func TestPoolOnUSM(t *testing.T) {
 // once, another request only when the copy is done.
 func TestQueueOrderedReuseOnTheDevice(t *testing.T) {
 	rt := openSYCL(t)
-	q, err := rt.NewQueue(nil, rt.DefaultDevice(), syclobj.InOrder)
-	require.NoError(t, err)
-	defer q.Close()
-	other, err := rt.NewQueue(nil, rt.DefaultDevice(), syclobj.InOrder)
-	require.NoError(t, err)
-	defer other.Close()
+	q := testenv.Opened(rt.NewQueue(nil, rt.DefaultDevice(), syclobj.InOrder))(t)
+	other := testenv.Opened(rt.NewQueue(nil, rt.DefaultDevice(), syclobj.InOrder))(t)
 	upstream := memmgr.USM(q, syclobj.USMDevice).(usmResource)
 	p := memmgr.NewPool(upstream)
 	const size = 128 << 20
 	reusedAtOnce, keptApart, asynchronous := false, false, false
 	for start, rounds := time.Now(), 0; rounds < 20 || asynchronous && !(keptApart && reusedAtOnce) && time.Since(start) < time.Minute; rounds++ {
-		src, err := memmgr.New(p, memmgr.Request{Size: size, Queue: q})
-		require.NoError(t, err)
-		dst, err := memmgr.New(p, memmgr.Request{Size: size, Queue: q})
-		require.NoError(t, err)
-		ev, err := q.Memcpy(dst.Data(), src.Data(), size)
-		require.NoError(t, err)
+		src := testenv.Must(memmgr.New(p, memmgr.Request{Size: size, Queue: q}))(t)
+		dst := testenv.Must(memmgr.New(p, memmgr.Request{Size: size, Queue: q}))(t)
+		ev := testenv.Must(q.Memcpy(dst.Data(), src.Data(), size))(t)
 		asynchronous = asynchronous || !ev.Done()
 		require.NoError(t, dst.SetPending(q, ev))
 		address := dst.Address()
 		dst.Release()
-		elsewhere, err := memmgr.New(p, memmgr.Request{Size: size, Queue: other})
-		require.NoError(t, err)
+		elsewhere := testenv.Must(memmgr.New(p, memmgr.Request{Size: size, Queue: other}))(t)
 		if elsewhere.Address() == address {
 			require.True(t, ev.Done(), "memory in flight went to another queue")
 		} else {
 			keptApart = true
 		}
-		same, err := memmgr.New(p, memmgr.Request{Size: size, Queue: q})
-		require.NoError(t, err)
+		same := testenv.Must(memmgr.New(p, memmgr.Request{Size: size, Queue: q}))(t)
 		if same.Address() == address && same.Pending() {
 			reusedAtOnce = true
 		}
@@ -200,33 +173,13 @@ func TestQueueOrderedReuseOnTheDevice(t *testing.T) {
 	require.True(t, reusedAtOnce, "no copy was long enough to see its own queue reuse the memory")
 }
 
-func TestExportedUSMReturnsThroughThePool(t *testing.T) {
-	rt := openSYCL(t)
-	upstream := memmgr.USM(rt.DefaultQueue(), syclobj.USMShared).(usmResource)
-	p := memmgr.NewPool(upstream)
-	for range 100 {
-		b, err := memmgr.New(p, memmgr.Request{Size: 10000})
-		require.NoError(t, err)
-		b.SetExported()
-		b.Release()
-	}
-	require.NoError(t, p.Close())
-	require.NoError(t, upstream.Close())
-	blocks, bytes := upstream.InUse()
-	require.Zero(t, blocks)
-	require.Zero(t, bytes)
-}
-
 func TestSYCLObjectsAreReleased(t *testing.T) {
-	rt, err := syclobj.Open()
-	require.NoError(t, err)
+	rt := testenv.Must(syclobj.Open())(t)
 	if !rt.HasSYCL() {
 		testenv.Missing(t, rt.SYCLError(), testenv.SYCL)
 	}
-	r, err := memmgr.Default(rt.DefaultQueue(), syclobj.USMDevice)
-	require.NoError(t, err)
-	b, err := memmgr.New(r, memmgr.Request{Size: 1 << 20})
-	require.NoError(t, err)
+	r := testenv.Must(memmgr.Default(rt.DefaultQueue(), syclobj.USMDevice))(t)
+	b := mustNew(t, r, 1<<20)
 	require.NoError(t, memmgr.CopyIn(b, 0, []float64{1, 2, 3}))
 	out := make([]float64, 3)
 	require.NoError(t, memmgr.CopyOut(b, 0, out))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
 )
@@ -61,61 +62,71 @@ func mustNew(t testing.TB, r memmgr.Resource, size uintptr) memmgr.Buffer {
 	return b
 }
 
-// Waiters for the same amount are served in the order of arrival, and a waiter that gives up does not block those
-// behind it.
+func releaseAll(all []memmgr.Buffer) {
+	for _, b := range all {
+		b.Release()
+	}
+}
+
+// servedInOrder checks that waiters for the same amount, of which three fit, are served in the order of arrival, and
+// that a waiter that gives up does not block those behind it.
+func servedInOrder(t *testing.T, r memmgr.Resource, size uintptr, waiting func() int64) {
+	t.Helper()
+	await := func(n int64) {
+		t.Helper()
+		require.Eventually(t, func() bool { return waiting() == n }, patience, 100*time.Microsecond)
+	}
+	held := []memmgr.Buffer{mustNew(t, r, size), mustNew(t, r, size), mustNew(t, r, size)}
+	ctx, cancel := context.WithCancel(context.Background())
+	var queue []chan granted
+	for i := range 4 {
+		c := context.Background()
+		if i == 1 {
+			c = ctx
+		}
+		queue = append(queue, request(r, c, size))
+		await(int64(i + 1))
+	}
+	_, err := memmgr.New(r, memmgr.Request{Size: size})
+	require.ErrorIs(t, err, memmgr.ErrOutOfMemory, "a request without a context does not wait")
+	cancel()
+	gone := <-queue[1]
+	require.ErrorIs(t, gone.err, context.Canceled)
+	require.ErrorIs(t, gone.err, memmgr.ErrOutOfMemory)
+	var oom *memmgr.OutOfMemoryError
+	require.ErrorAs(t, gone.err, &oom)
+	require.EqualValues(t, 3*size, oom.Limit)
+	await(3)
+	for _, i := range []int{0, 2, 3} {
+		held[0].Release()
+		held = append(held[1:], served(t, queue[i]))
+		for _, later := range queue[i+1:] {
+			require.Empty(t, later)
+		}
+	}
+	releaseAll(held)
+	await(0)
+}
+
 func TestWaitingIsFirstComeFirstServed(t *testing.T) {
 	for _, size := range []uintptr{1 << 20, 4 << 20, 20 << 20} {
 		_, p := simulatedPool(t, memmgr.WithLimit(3*uint64(size)))
-		held := []memmgr.Buffer{mustNew(t, p, size), mustNew(t, p, size), mustNew(t, p, size)}
-		ctx, cancel := context.WithCancel(context.Background())
-		var queue []chan granted
-		for i := range 4 {
-			c := context.Background()
-			if i == 1 {
-				c = ctx
-			}
-			queue = append(queue, request(p, c, size))
-			waits(t, p, int64(i+1))
-		}
-		_, err := memmgr.New(p, memmgr.Request{Size: size})
-		require.ErrorIs(t, err, memmgr.ErrOutOfMemory, "a request without a context does not wait")
-		cancel()
-		gone := <-queue[1]
-		require.ErrorIs(t, gone.err, context.Canceled)
-		require.ErrorIs(t, gone.err, memmgr.ErrOutOfMemory)
-		var oom *memmgr.OutOfMemoryError
-		require.ErrorAs(t, gone.err, &oom)
-		require.EqualValues(t, 3*size, oom.Limit)
-		waits(t, p, 3)
-		for _, i := range []int{0, 2, 3} {
-			held[0].Release()
-			held = append(held[1:], served(t, queue[i]))
-			for _, later := range queue[i+1:] {
-				require.Empty(t, later)
-			}
-		}
-		for _, b := range held {
-			b.Release()
-		}
-		s := p.Stats()
-		require.Zero(t, s.NumWaiting)
-		require.EqualValues(t, 4, s.WaitLatency.Count)
+		servedInOrder(t, p, size, func() int64 { return p.Stats().NumWaiting })
+		require.EqualValues(t, 4, p.Stats().WaitLatency.Count)
 	}
 }
 
 // A request that could never be served is refused at once, and so is one whose context has ended.
 func TestHopelessRequestsDoNotWait(t *testing.T) {
 	sim := memtest.NewSimulated(memtest.Capacity(8 << 20))
-	p := memmgr.NewPool(sim)
-	_, err := memmgr.New(p, memmgr.Request{Size: 9 << 20, Context: context.Background()})
-	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
+	p := newPool(t, sim)
+	require.ErrorIs(t, testenv.ErrorOf(memmgr.New(p, memmgr.Request{Size: 9 << 20, Context: context.Background()})), memmgr.ErrOutOfMemory)
 	l := memmgr.NewPool(memmgr.NewLimit(sim, 4<<20))
-	_, err = memmgr.New(l, memmgr.Request{Size: 5 << 20, Context: context.Background()})
-	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
+	require.ErrorIs(t, testenv.ErrorOf(memmgr.New(l, memmgr.Request{Size: 5 << 20, Context: context.Background()})), memmgr.ErrOutOfMemory)
 	over, cancel := context.WithCancel(context.Background())
 	cancel()
 	held := mustNew(t, l, 4<<20)
-	_, err = memmgr.New(l, memmgr.Request{Size: 4 << 20, Context: over})
+	_, err := memmgr.New(l, memmgr.Request{Size: 4 << 20, Context: over})
 	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
 	require.ErrorIs(t, err, context.Canceled)
 	waiter := request(l, context.Background(), 4<<20)
@@ -129,7 +140,6 @@ func TestHopelessRequestsDoNotWait(t *testing.T) {
 	held.Release()
 	served(t, waiter).Release()
 	require.NoError(t, l.Close())
-	require.NoError(t, p.Close())
 }
 
 func TestCloseEndsWaits(t *testing.T) {
@@ -211,7 +221,7 @@ func oneOf(t testing.TB, all ...chan granted) chan granted {
 // Memory that other users of the device release serves waiters: the pool asks the upstream again.
 func TestWaitingForMemoryThatOtherRequestsTook(t *testing.T) {
 	sim := memtest.NewSimulated(memtest.Capacity(8 << 20))
-	p := memmgr.NewPool(sim)
+	p := newPool(t, sim)
 	foreign, err := sim.Allocate(memmgr.Request{Size: 6 << 20})
 	require.NoError(t, err)
 	small, large := request(p, context.Background(), 3000<<10), request(p, context.Background(), 7<<20)
@@ -231,7 +241,6 @@ func TestWaitingForMemoryThatOtherRequestsTook(t *testing.T) {
 	case <-time.After(patience):
 		require.Fail(t, "the pool did not request memory from the upstream again")
 	}
-	require.NoError(t, p.Close())
 }
 
 // Two pools below one limit: memory that one releases serves waiters of the other.
@@ -292,7 +301,7 @@ func TestSmallRequestsDoNotStarveLargeOnes(t *testing.T) {
 // Small requests that queue to ask the upstream, and leave the queue with a block that was freed meanwhile,
 // count among those that a large one let pass: in the end they wait behind it.
 func TestSmallRequestsBeforeTheUpstreamDoNotStarveLargeOnes(t *testing.T) {
-	p := memmgr.NewPool(memtest.NewSimulated(memtest.Capacity(8 << 20)))
+	p := newPool(t, memtest.NewSimulated(memtest.Capacity(8<<20)))
 	held := make([]memmgr.Buffer, 8)
 	for i := range held {
 		held[i] = mustNew(t, p, 1<<20)
@@ -318,7 +327,6 @@ func TestSmallRequestsBeforeTheUpstreamDoNotStarveLargeOnes(t *testing.T) {
 	}
 	served(t, large).Release()
 	served(t, small).Release()
-	require.NoError(t, p.Close())
 }
 
 // A request that finds the limit full waits for memory of the pool, not for the upstream, which another
@@ -497,8 +505,7 @@ func TestWaiterForMemoryTakesNoRoomOfItsTenant(t *testing.T) {
 	cancel()
 	require.ErrorIs(t, (<-large).err, context.Canceled)
 	require.NoError(t, tenant.Close())
-	_, err := memmgr.New(tenant, memmgr.Request{Size: 1 << 20, Context: context.Background()})
-	require.ErrorIs(t, err, memmgr.ErrClosed)
+	require.ErrorIs(t, testenv.ErrorOf(memmgr.New(tenant, memmgr.Request{Size: 1 << 20, Context: context.Background()})), memmgr.ErrClosed)
 	require.Zero(t, tenant.Stats().ActiveBytes.Current)
 	held.Release()
 }
@@ -527,9 +534,7 @@ func TestALargeRequestGathersSlowlyFreedMemory(t *testing.T) {
 		}
 	}
 	served(t, large).Release()
-	for _, b := range held {
-		b.Release()
-	}
+	releaseAll(held)
 	for _, c := range small {
 		served(t, c).Release()
 	}
@@ -555,7 +560,5 @@ func TestReservedMemoryServesRequestsWithoutAContext(t *testing.T) {
 	}
 	cancel()
 	require.ErrorIs(t, (<-large).err, context.Canceled)
-	for _, b := range held {
-		b.Release()
-	}
+	releaseAll(held)
 }

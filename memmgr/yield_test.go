@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
 )
@@ -33,9 +34,7 @@ func TestPoolsYieldToEachOther(t *testing.T) {
 					for taken := uintptr(0); taken+size <= room*9/10; taken += size {
 						held = append(held, mustNew(t, p, size))
 					}
-					for _, b := range held {
-						b.Release()
-					}
+					releaseAll(held)
 				}
 				for _, p := range pools {
 					require.NoError(t, p.Close())
@@ -54,14 +53,11 @@ func TestYieldReleasesNoMoreThanNeeded(t *testing.T) {
 	for range 4 {
 		idle = append(idle, mustNew(t, a, 20<<20))
 	}
-	for _, x := range idle {
-		x.Release()
-	}
+	releaseAll(idle)
 	mine := mustNew(t, b, 30<<20)
 	require.EqualValues(t, 60<<20, a.Stats().ReservedBytes.Current)
 	require.True(t, kept.Valid())
-	_, err := memmgr.New(b, memmgr.Request{Size: 60 << 20})
-	require.ErrorIs(t, err, memmgr.ErrOutOfMemory, "20 and 30 MiB are in use")
+	require.ErrorIs(t, testenv.ErrorOf(memmgr.New(b, memmgr.Request{Size: 60 << 20})), memmgr.ErrOutOfMemory, "20 and 30 MiB are in use")
 	require.EqualValues(t, 60<<20, a.Stats().ReservedBytes.Current, "nothing was given up in vain")
 	kept.Release()
 	mine.Release()
@@ -74,8 +70,7 @@ func TestOwnLimitTakesNothingFromOtherPools(t *testing.T) {
 	sim := memtest.NewSimulated()
 	a, b := memmgr.NewPool(sim, memmgr.WithDecay(0)), memmgr.NewPool(sim, memmgr.WithLimit(1<<20))
 	mustNew(t, a, 20<<20).Release()
-	_, err := memmgr.New(b, memmgr.Request{Size: 2 << 20})
-	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
+	require.ErrorIs(t, testenv.ErrorOf(memmgr.New(b, memmgr.Request{Size: 2 << 20})), memmgr.ErrOutOfMemory)
 	require.EqualValues(t, 20<<20, a.Stats().ReservedBytes.Current)
 	require.NoError(t, a.Close())
 	require.NoError(t, b.Close())
@@ -107,11 +102,9 @@ func TestTwoPoolsYieldTogether(t *testing.T) {
 		mine, others := mustNew(t, a, 7<<20), mustNew(t, b, 7<<20)
 		others.Release()
 		mine.Release()
-		c, err := memmgr.New(a, memmgr.Request{Size: 14 << 20, Context: ctx})
-		require.NoError(t, err)
+		c := testenv.Must(memmgr.New(a, memmgr.Request{Size: 14 << 20, Context: ctx}))(t)
 		c.Release()
-		c, err = memmgr.New(b, memmgr.Request{Size: 16 << 20, Context: ctx})
-		require.NoError(t, err)
+		c = testenv.Must(memmgr.New(b, memmgr.Request{Size: 16 << 20, Context: ctx}))(t)
 		c.Release()
 		require.NoError(t, a.Close())
 		require.NoError(t, b.Close())

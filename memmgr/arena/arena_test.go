@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/arena"
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
@@ -30,15 +31,13 @@ func newPool(t testing.TB) *memmgr.Pool {
 
 func newTenant(t testing.TB, p *memmgr.Pool, hard uint64) *memmgr.Tenant {
 	t.Helper()
-	tenant, err := p.NewTenant("client", memmgr.TenantOptions{Hard: hard})
-	require.NoError(t, err)
+	tenant := testenv.Must(p.NewTenant("client", memmgr.TenantOptions{Hard: hard}))(t)
 	return tenant
 }
 
 func allocate(t testing.TB, r memmgr.Resource, size uintptr, tag string) memmgr.Buffer {
 	t.Helper()
-	b, err := memmgr.New(r, memmgr.Request{Size: size, Tag: tag})
-	require.NoError(t, err)
+	b := testenv.Must(memmgr.New(r, memmgr.Request{Size: size, Tag: tag}))(t)
 	return b
 }
 
@@ -129,8 +128,7 @@ func TestLimitIsOneOverAllResources(t *testing.T) {
 	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
 	require.NotErrorIs(t, err, arena.ErrLimit)
 	allocate(t, host, 1000, "").Release()
-	_, err = memmgr.New(host, memmgr.Request{Size: ^uintptr(0)})
-	require.ErrorIs(t, err, memmgr.ErrRequest)
+	require.ErrorIs(t, testenv.ErrorOf(memmgr.New(host, memmgr.Request{Size: ^uintptr(0)})), memmgr.ErrRequest)
 	x.Release()
 	y.Release()
 }
@@ -142,8 +140,7 @@ func TestAllocationsWaitWithTheirContext(t *testing.T) {
 	defer a.End()
 	m := a.Over(pool)
 	all := allocate(t, m, 6<<20, "")
-	_, err := memmgr.New(m, memmgr.Request{Size: 6 << 20})
-	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
+	require.ErrorIs(t, testenv.ErrorOf(memmgr.New(m, memmgr.Request{Size: 6 << 20})), memmgr.ErrOutOfMemory)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	waits := make(chan error)
 	go func() {
@@ -151,7 +148,7 @@ func TestAllocationsWaitWithTheirContext(t *testing.T) {
 		waits <- err
 	}()
 	cancel(errors.New("gone"))
-	err = <-waits
+	err := <-waits
 	require.ErrorIs(t, err, context.Canceled)
 	require.EqualValues(t, 6<<20, a.Used(), "the charge of what was not had is given back")
 	go func() {
@@ -259,8 +256,7 @@ func TestContexts(t *testing.T) {
 }
 
 func TestResourceIsChosen(t *testing.T) {
-	rt, err := syclobj.Open(syclobj.HostOnly())
-	require.NoError(t, err)
+	rt := testenv.Must(syclobj.Open(syclobj.HostOnly()))(t)
 	defer func() { require.NoError(t, memmgr.CloseDefaults()); require.NoError(t, rt.Close()) }()
 	one, two := memtest.NewSimulated(), memtest.NewSimulated()
 	choose := func(r memmgr.Resource) arena.Chooser {
@@ -271,18 +267,16 @@ func TestResourceIsChosen(t *testing.T) {
 		want           memmgr.Resource
 	}{{choose(one), choose(two), one}, {nil, choose(two), two}, {choose(one), nil, one}, {nil, nil, nil}} {
 		a := arena.New(arena.Options{Choose: c.own})
-		m, err := a.Resource(rt.HostQueue(), syclobj.USMUnknown, c.otherwise)
-		require.NoError(t, err)
+		m := testenv.Must(a.Resource(rt.HostQueue(), syclobj.USMUnknown, c.otherwise))(t)
 		if c.want == nil {
-			c.want, err = memmgr.Default(rt.HostQueue(), syclobj.USMUnknown)
-			require.NoError(t, err)
+			c.want = testenv.Must(memmgr.Default(rt.HostQueue(), syclobj.USMUnknown))(t)
 		}
 		require.Same(t, a.Over(c.want), m)
 		a.End()
 	}
 	failed := errors.New("no tenant")
 	a := arena.New(arena.Options{Choose: func(*syclobj.Queue, syclobj.USMKind) (memmgr.Resource, error) { return nil, failed }})
-	_, err = a.Resource(rt.HostQueue(), syclobj.USMUnknown, nil)
+	_, err := a.Resource(rt.HostQueue(), syclobj.USMUnknown, nil)
 	require.Equal(t, failed, err)
 }
 
@@ -291,12 +285,10 @@ func TestBadUse(t *testing.T) {
 	defer a.End()
 	var none *memmgr.Pool
 	for _, r := range []memmgr.Resource{nil, none} {
-		_, err := memmgr.New(a.Over(r), memmgr.Request{Size: 1})
-		require.ErrorIs(t, err, memmgr.ErrRequest)
+		require.ErrorIs(t, testenv.ErrorOf(memmgr.New(a.Over(r), memmgr.Request{Size: 1})), memmgr.ErrRequest)
 	}
 	m := a.Over(memmgr.Host())
-	b, err := m.Allocate(memmgr.Request{Size: 10})
-	require.NoError(t, err)
+	b := testenv.Must(m.Allocate(memmgr.Request{Size: 10}))(t)
 	other := arena.New(arena.Options{})
 	defer other.End()
 	require.PanicsWithError(t, fmt.Sprintf("memmgr: arena.Free: %#x: not allocated from this arena", b.Address), func() { other.Over(memmgr.Host()).Free(b) })
@@ -308,41 +300,4 @@ func TestBadUse(t *testing.T) {
 	mine.Release()
 	require.False(t, a.Keep(mine), "what is gone")
 	require.False(t, a.Keep(memmgr.Buffer{}))
-}
-
-func BenchmarkArena(b *testing.B) {
-	memmgr.RecordStacks(0)
-	defer memmgr.RecordStacks(16)
-	pool := memmgr.NewPool(memmgr.Host())
-	defer func() { require.NoError(b, pool.Close()) }()
-	a := arena.New(arena.Options{})
-	defer a.End()
-	for name, r := range map[string]memmgr.Resource{"Pool": pool, "Memory": a.Over(pool)} {
-		b.Run("Allocate/"+name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				buf, err := memmgr.New(r, memmgr.Request{Size: 4096})
-				if err != nil {
-					b.Fatal(err)
-				}
-				buf.Release()
-			}
-		})
-	}
-	for _, n := range []int{0, 1, 10, 100} {
-		b.Run(fmt.Sprintf("Request/%d", n), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				a := arena.New(arena.Options{Limit: 1 << 30})
-				m := a.Over(pool)
-				for range n {
-					buf, err := memmgr.New(m, memmgr.Request{Size: 4096})
-					if err != nil || a.Own(buf) != nil {
-						b.Fatal(err)
-					}
-				}
-				a.End()
-			}
-		})
-	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
 	"github.com/usmbridge/usmbridge/memmgr/report"
@@ -31,8 +32,7 @@ func TestPicture(t *testing.T) {
 		"snapshot.txt":  report.WriteTable,
 		"profile.pb.gz": func(w io.Writer, _ *memmgr.Snapshot) error { return report.WriteProfile(w) },
 	} {
-		f, err := os.Create(filepath.Join(dir, name))
-		require.NoError(t, err)
+		f := testenv.Must(os.Create(filepath.Join(dir, name)))(t)
 		require.NoError(t, write(f, s))
 		require.NoError(t, f.Close())
 	}
@@ -47,9 +47,7 @@ func demonstrate(t *testing.T, p memmgr.Resource) (live []memmgr.Buffer) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(8, 8))
 	must := func(r memmgr.Resource, size int, tag string) memmgr.Buffer {
-		b, err := memmgr.New(r, memmgr.Request{Size: uintptr(size), Tag: tag})
-		require.NoError(t, err)
-		return b
+		return testenv.Must(memmgr.New(r, memmgr.Request{Size: uintptr(size), Tag: tag}))(t)
 	}
 	for range 12 {
 		live = append(live, must(p, 200000+rng.IntN(3<<20), "weights"))

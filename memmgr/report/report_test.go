@@ -27,19 +27,16 @@ func lively(t testing.TB) (*memmgr.Snapshot, func()) {
 	p := memmgr.NewPool(sim, memmgr.WithName("picture"), memmgr.WithTrace(1000), memmgr.WithDecay(0))
 	var held []memmgr.Buffer
 	for i := range 30 {
-		b, err := memmgr.New(p, memmgr.Request{Size: uintptr(1000 + i*40000), Tag: []string{"weights", "images"}[i%2]})
-		require.NoError(t, err)
+		b := testenv.Must(memmgr.New(p, memmgr.Request{Size: uintptr(1000 + i*40000), Tag: []string{"weights", "images"}[i%2]}))(t)
 		held = append(held, b)
 	}
-	big, err := memmgr.New(p, memmgr.Request{Size: 20 << 20})
-	require.NoError(t, err)
+	big := testenv.Must(memmgr.New(p, memmgr.Request{Size: 20 << 20}))(t)
 	held = append(held, big)
 	for i := 0; i < 30; i += 3 {
 		held[i].Release()
 		held[i] = memmgr.Buffer{}
 	}
-	waiting, err := p.Allocate(memmgr.Request{Size: 500000})
-	require.NoError(t, err)
+	waiting := testenv.Must(p.Allocate(memmgr.Request{Size: 500000}))(t)
 	event := sim.Submit(3)
 	waiting.Queue, waiting.Event = 3, sim.CopyEvent(event)
 	p.Free(waiting)
@@ -187,8 +184,7 @@ func TestProfileOpensInPprof(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, p.Close()) })
 	var held []memmgr.Buffer
 	for range 3 {
-		b, err := memmgr.New(p, memmgr.Request{Size: 1 << 20, Tag: "profiled"})
-		require.NoError(t, err)
+		b := testenv.Must(memmgr.New(p, memmgr.Request{Size: 1 << 20, Tag: "profiled"}))(t)
 		held = append(held, b)
 	}
 	defer func() {
@@ -197,8 +193,7 @@ func TestProfileOpensInPprof(t *testing.T) {
 		}
 	}()
 	path := filepath.Join(t.TempDir(), "usm.pb.gz")
-	f, err := os.Create(path)
-	require.NoError(t, err)
+	f := testenv.Must(os.Create(path))(t)
 	require.NoError(t, report.WriteProfile(f))
 	require.NoError(t, f.Close())
 	out, err := exec.Command("go", "tool", "pprof", "-top", "-cum", "-sample_index=inuse_space", path).CombinedOutput()
@@ -211,18 +206,15 @@ func TestProfileOpensInPprof(t *testing.T) {
 }
 
 func TestLeakReportNamesTheCaller(t *testing.T) {
-	b, err := memmgr.New(memmgr.Host(), memmgr.Request{Size: 5000, Tag: "left behind"})
-	require.NoError(t, err)
+	b := testenv.Must(memmgr.New(memmgr.Host(), memmgr.Request{Size: 5000, Tag: "left behind"}))(t)
 	var text bytes.Buffer
-	n, err := report.WriteLeaks(&text)
-	require.NoError(t, err)
+	n := testenv.Must(report.WriteLeaks(&text))(t)
 	require.Equal(t, 1, n)
 	require.Contains(t, text.String(), "left behind")
 	require.Contains(t, text.String(), "TestLeakReportNamesTheCaller")
 	b.Release()
 	text.Reset()
-	n, err = report.WriteLeaks(&text)
-	require.NoError(t, err)
+	n = testenv.Must(report.WriteLeaks(&text))(t)
 	require.Zero(t, n)
 	require.Empty(t, text.String())
 }
@@ -231,8 +223,7 @@ func TestLeakReportNamesTheCaller(t *testing.T) {
 func TestVars(t *testing.T) {
 	for range 2 {
 		p := memmgr.NewPool(memmgr.Host(), memmgr.WithName("published"))
-		b, err := memmgr.New(p, memmgr.Request{Size: 100})
-		require.NoError(t, err)
+		b := testenv.Must(memmgr.New(p, memmgr.Request{Size: 100}))(t)
 		defer func() {
 			b.Release()
 			require.NoError(t, p.Close())

@@ -522,19 +522,3 @@ func FuzzHeap(f *testing.F) {
 	f.Add([]byte{0, 255, 255, 2, 255, 255, 2, 1, 1, 7, 0, 0, 1, 0, 0})
 	f.Fuzz(func(t *testing.T, script []byte) { run(t, script) })
 }
-
-func BenchmarkAllocFree(b *testing.B) {
-	var h Heap
-	h.AddSegment(1<<30, 1<<22, 1, false)
-	rng := rand.New(rand.NewPCG(1, 1))
-	var slots [1000]int32
-	for i := range slots {
-		slots[i] = h.Alloc(1+rng.Uint32N(4096), 1)
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		k := rng.IntN(len(slots))
-		h.Free(slots[k])
-		slots[k] = h.Alloc(1+rng.Uint32N(4096), 1)
-	}
-}
