@@ -524,7 +524,7 @@ def to_forks():
     assert "MaybeEncodingError" in error(lambda: pool.apply_async(same, (shared,)).get(SOON))
     assert pool.apply_async(look, (shared.copy(),)).get(SOON)[3] == [3] * 5
     # The error of a result that cannot be pickled is not replaced.
-    assert "pickle" in error(lambda: pool.apply_async(unsendable).get(SOON))
+    assert "local object" in error(lambda: pool.apply_async(unsendable).get(SOON))
     if not early:  # a value that a worker cannot send is an error here too
         assert "RuntimeError" in error(lambda: pool.apply_async(ub.zeros, (3,)).get(SOON))
 
