@@ -24,7 +24,7 @@ func (b Buffer) Queue() unsafe.Pointer { return owner.Pointer(b.record("Queue").
 // immediately after release; if the memory was exported, after a barrier on the queue. Work that is
 // pending from another queue is put before later work of this queue by a barrier. UsedOn ignores
 // queues of the host and closed queues.
-func (b Buffer) UsedOn(q *syclobj.Queue) { order.UsedOn(b.record("UsedOn"), q) }
+func (b Buffer) UsedOn(q *syclobj.Queue) { _ = order.SetPending(b.record("UsedOn"), q, nil) }
 
 // SetPending records that work on the memory was submitted to q and that it ends with ev. ev must
 // be an event of q, because other work on an in-order q is then ordered after it without a

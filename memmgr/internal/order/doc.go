@@ -6,7 +6,7 @@
 //   - The record of a cell is its pending event, its queue of last use, and its other queues, on which other
 //     libraries may have unreported work. A cell contains only the address of a queue. The table of
 //     queues keeps each of them alive while cells name it.
-//   - [UsedOn], [SetPending] and [SharedOn] add work to a record. [Wait], [Behind] and a [Submission] order
+//   - [SetPending] and [SharedOn] add work to a record. [Wait], [Behind] and a [Submission] order
 //     the host, a queue, and new work behind all work of a record. If the runtime refuses a
 //     barrier, they wait instead.
 //   - [Barriers] and [Gather] are for dead cells: before the memory is reused or freed, each queue that other

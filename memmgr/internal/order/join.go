@@ -33,17 +33,6 @@ func AddEvent(s Synchronizer, c *owner.Cell, event uintptr, ordered bool) error 
 	return nil
 }
 
-// both is errors.Join, but returns a single error unchanged.
-func both(a, b error) error {
-	switch {
-	case a == nil:
-		return b
-	case b == nil:
-		return a
-	}
-	return errors.Join(a, b)
-}
-
 // addingPending is held while an event is added to a cell, and while the queue of a cell that other
 // goroutines may use is changed. Without it a cell can only lose an event that is done.
 //
@@ -91,7 +80,7 @@ func joinPending(c *owner.Cell, rec *queueRecord, event uintptr) error {
 			failed = System.WaitEvent(before)
 		}
 		if err != nil && stray {
-			failed = both(failed, System.WaitEvent(event))
+			failed = errors.Join(failed, System.WaitEvent(event))
 		}
 	}
 	if event == 0 {
@@ -101,7 +90,7 @@ func joinPending(c *owner.Cell, rec *queueRecord, event uintptr) error {
 	replaced := replacePending(c, rec, event)
 	defer System.ReleaseEvent(replaced)
 	if old == 0 && replaced != 0 { // the cell had an event that could not be copied
-		failed = both(failed, System.WaitEvent(replaced))
+		failed = errors.Join(failed, System.WaitEvent(replaced))
 	}
 	return failed
 }
@@ -206,9 +195,6 @@ func keepFailure(c *owner.Cell, failed error) {
 // copyPause is the time between two attempts to copy an event.
 const copyPause = time.Millisecond
 
-// hasEnded reports whether an event is done or its state is unknown, as after a failure.
-func hasEnded(event uintptr) bool { return System.EventDone(event) || System.unknown(event) }
-
 // clearPending removes the pending event if it is done.
 func clearPending(c *owner.Cell) {
 	c.HoldPending()
@@ -224,49 +210,30 @@ func clearPending(c *owner.Cell) {
 	}
 }
 
-// UsedOn makes q the queue of last use of a cell, and puts pending work before its later work.
-func UsedOn(c *owner.Cell, q *syclobj.Queue) {
-	rec, _ := retainQueue(q)
-	if rec == nil {
-		return
-	}
-	defer releaseQueues(rec.ref)
-	moveTo(c, rec)
-}
-
-// SetPending adds an event of q, or of an unknown queue if q is nil, to the work that is pending on a cell.
+// SetPending adds an event of q, or of an unknown queue if q is nil, to the work that is pending on a cell. It makes
+// q the queue of last use, also without an event, and puts pending work before its later work.
 func SetPending(c *owner.Cell, q *syclobj.Queue, ev *syclobj.Event) error {
 	rec, closed := retainQueue(q)
 	if rec != nil {
 		defer releaseQueues(rec.ref)
 	}
-	ref := uintptr(0)
-	if ev != nil {
-		ref = eventRef(ev)
-	}
-	if ref != 0 {
+	if ref := eventRef(ev); ref != 0 {
 		addingPending.Lock()
 		defer addingPending.Unlock()
-		return both(joinPending(c, rec, ref), closed)
+		return errors.Join(joinPending(c, rec, ref), closed)
 	}
 	if rec != nil {
 		moveTo(c, rec)
 	}
-	if ev == nil {
-		return closed
-	}
-	// The event has no reference of the runtime: it is host work, or complete.
-	return both(ev.Wait(context.Background()), closed)
+	// There is no event, or it has no reference of the runtime: it is host work, or complete.
+	return errors.Join(ev.Wait(context.Background()), closed)
 }
 
 // Pending reports whether recorded work on a cell has not finished.
 func Pending(c *owner.Cell) bool {
 	event := pendingEvent(c)
-	if event == 0 {
-		return false
-	}
 	defer System.ReleaseEvent(event)
-	return !System.EventDone(event)
+	return event != 0 && !System.EventDone(event)
 }
 
 // Event returns an owned event that completes with the work for which Wait waits, 0 if there is none. It waits

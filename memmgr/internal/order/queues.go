@@ -39,7 +39,7 @@ func NoteQueue(c *owner.Cell, q *syclobj.Queue) {
 	}
 }
 
-// retainQueue adds a user to a queue and returns its record; the caller ends the use with
+// retainQueue adds a user to a queue and returns its record, which it makes on first use; the caller ends the use with
 // releaseQueues. The record is nil for a nil queue and for one of the host, whose work is done
 // when it is submitted. The error is syclobj.ErrClosed if the queue is closed.
 func retainQueue(q *syclobj.Queue) (*queueRecord, error) {
@@ -48,9 +48,14 @@ func retainQueue(q *syclobj.Queue) (*queueRecord, error) {
 	}
 	queues.mu.Lock()
 	defer queues.mu.Unlock()
-	rec, err := findQueue(q)
+	rec, own, err := lookUpQueue(q)
 	if err != nil {
 		return nil, err
+	}
+	if rec == nil {
+		rec = &queueRecord{ref: own, inOrder: q.Properties()&syclobj.InOrder != 0, hash: q.Hash(), from: q}
+		queues.byRef[own] = rec
+		queues.byHash[rec.hash] = append(queues.byHash[rec.hash], rec)
 	}
 	rec.users++
 	return rec, nil
@@ -93,17 +98,6 @@ func addOther(c *owner.Cell, q uintptr) bool {
 	return true
 }
 
-// otherQueues returns the other queues of a cell. They are valid while no other goroutine knows the
-// cell.
-func otherQueues(c *owner.Cell) []uintptr {
-	if queues.withOthers.Load() == 0 {
-		return nil
-	}
-	queues.mu.Lock()
-	defer queues.mu.Unlock()
-	return slices.Clone(queues.others[c])
-}
-
 // DropQueues removes the queues that are recorded for a dead cell.
 func DropQueues(c *owner.Cell) {
 	last := c.Queue()
@@ -123,19 +117,6 @@ func DropQueues(c *owner.Cell) {
 	for _, q := range others {
 		dropQueue(q)
 	}
-}
-
-// findQueue returns the record of a queue, which it adds on first use. queues.mu is held.
-func findQueue(q *syclobj.Queue) (*queueRecord, error) {
-	rec, own, err := lookUpQueue(q)
-	if rec != nil || err != nil {
-		return rec, err
-	}
-	hash := q.Hash()
-	r := &queueRecord{ref: own, inOrder: q.Properties()&syclobj.InOrder != 0, hash: hash, from: q}
-	queues.byRef[own] = r
-	queues.byHash[hash] = append(queues.byHash[hash], r)
-	return r, nil
 }
 
 // lookUpQueue returns the record of a queue or, if there is none, an owned reference to the

@@ -2,6 +2,7 @@ package order
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 	"unsafe"
@@ -129,7 +130,13 @@ func fencesOf(c *owner.Cell) []uintptr {
 	if own := ownQueue(c.Place); last == 0 && slices.Contains(shown, own) {
 		shown = shown[1:]
 	}
-	return append(append([]uintptr{last}, otherQueues(c)...), shown...)
+	all := []uintptr{last}
+	if queues.withOthers.Load() != 0 {
+		queues.mu.Lock()
+		all = append(all, queues.others[c]...)
+		queues.mu.Unlock()
+	}
+	return append(all, shown...)
 }
 
 // onlyOwnQueue reports whether other libraries can have unreported work on the place's own queue only.
@@ -166,7 +173,7 @@ func poll(ctx context.Context, over func() bool) error {
 // addShared adds events of unreported work of other libraries. Until the context ends, it waits for work of CUDA.
 func (e *earlier) addShared(ctx context.Context, c *owner.Cell) {
 	if err := awaitCUDA(ctx, c); err != nil {
-		e.failed = both(e.failed, err)
+		e.failed = errors.Join(e.failed, err)
 		if ctx.Err() != nil {
 			return
 		}
@@ -179,7 +186,7 @@ func (e *earlier) addShared(ctx context.Context, c *owner.Cell) {
 		}
 		event, err := System.Barrier(q)
 		if err != nil {
-			e.failed = both(e.failed, err)
+			e.failed = errors.Join(e.failed, err)
 			continue
 		}
 		e.after = append(e.after, owner.Pointer(event))

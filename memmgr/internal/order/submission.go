@@ -2,6 +2,7 @@ package order
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync/atomic"
 	"unsafe"
@@ -145,7 +146,7 @@ func (s *Submission) End(event unsafe.Pointer) error {
 	case len(s.cells) == 0:
 		s.spent = append(s.spent, uintptr(event))
 	default:
-		err = both(s.failed, s.put(uintptr(event)))
+		err = errors.Join(s.failed, s.put(uintptr(event)))
 	}
 	System.ReleaseEvents(s.spent)
 	if s.record != nil {

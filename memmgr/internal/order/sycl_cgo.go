@@ -33,11 +33,11 @@ func (Events) EventDone(event uintptr) bool {
 	return C.usmb_sycl_event_done(owner.Pointer(event)) != 0
 }
 
-// unknown reports whether the runtime cannot report the state of an event.
-func (Events) unknown(event uintptr) bool {
+// hasEnded reports whether an event is done or its state is unknown, as after a failure.
+func hasEnded(event uintptr) bool {
 	e, state := owner.Pointer(event), C.uint8_t(0)
 	C.usmb_sycl_event_states(&e, 1, &state)
-	return state == C.USMB_SYCL_EVENT_UNKNOWN
+	return state != C.USMB_SYCL_EVENT_PENDING
 }
 
 // EventsDone implements batcher.
@@ -86,8 +86,8 @@ func syclError(op string, code C.int) error {
 	return &syclobj.OpError{Op: op, Err: syclobj.Code(code)}
 }
 
-// copyEvent returns an owned second reference of an event.
-func copyEvent(event uintptr) uintptr {
+// CopyEvent implements Synchronizer. The copy of 0 is 0.
+func (Events) CopyEvent(event uintptr) uintptr {
 	if event == 0 {
 		return 0
 	}

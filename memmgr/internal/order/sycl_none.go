@@ -15,6 +15,9 @@ func (Events) EventDone(uintptr) bool { return true }
 // WaitEvent implements Synchronizer.
 func (Events) WaitEvent(uintptr) error { return nil }
 
+// CopyEvent implements Synchronizer.
+func (Events) CopyEvent(uintptr) uintptr { return 0 }
+
 // ReleaseEvent implements Synchronizer.
 func (Events) ReleaseEvent(uintptr) {}
 
@@ -34,10 +37,10 @@ func barrier(string, unsafe.Pointer, []unsafe.Pointer) (uintptr, error) {
 	return 0, errors.ErrUnsupported
 }
 
-func copyEvent(uintptr) uintptr            { return 0 }
 func copyEvents(uintptr, []uintptr)        {}
 func deleteQueueRef(uintptr)               {}
 func equalQueueRefs(uintptr, uintptr) bool { return false }
+func hasEnded(uintptr) bool                { return true }
 func copyQueueRef(uintptr) uintptr         { return 0 }
 func ownQueue(uintptr) uintptr             { return 0 }
 func shownQueues(uintptr) []uintptr        { return nil }
@@ -50,5 +53,3 @@ func ShowOwnQueue(uintptr) {}
 
 // RecordCUDA returns no work.
 func RecordCUDA(uintptr) (CUDAWork, error) { return CUDAWork{}, nil }
-
-func (Events) unknown(uintptr) bool { return false }

@@ -91,15 +91,12 @@ func (e Events) Join(queue, a, b uintptr) (uintptr, error) {
 	return barrier("join events", e.on(queue), []unsafe.Pointer{owner.Pointer(a), owner.Pointer(b)})
 }
 
-// CopyEvent implements Synchronizer.
-func (Events) CopyEvent(event uintptr) uintptr { return copyEvent(event) }
-
 // eventRef returns an owned reference of an event, 0 when it is complete.
 func eventRef(ev *syclobj.Event) uintptr {
 	// The copy keeps the event alive while C copies its reference.
 	own := ev.Copy()
 	defer func() { _ = own.Close() }()
-	return copyEvent(uintptr(own.Ref()))
+	return System.CopyEvent(uintptr(own.Ref()))
 }
 
 // Poll times: work is looked at after ShortPoll, and then after twice the time, up to LongPoll, because short

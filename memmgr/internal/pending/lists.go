@@ -121,37 +121,24 @@ func (s *lists) unlink(c *owner.Cell) {
 	c.Private = uint64(pendingClass(c))
 }
 
-// setStalled moves a block to the list of stalled blocks, before those that were probed.
-func (s *lists) setStalled(c *owner.Cell) {
-	s.unlinkQueued(c)
-	c.Private |= pendingStalled
-	s.stalled.pushFront(c)
-}
-
 // unlinkQueued removes a block from the lists of its queue and of its class, and an empty queue.
 func (s *lists) unlinkQueued(c *owner.Cell) {
 	q := s.queues[c.Queue()]
-	s.unlinkClass(q, c)
+	if q.inOrder {
+		l, k := *classLinks(c), classKey{q.ref, pendingClass(c)}
+		connect(l.before(), l.behind(), classLinks)
+		switch {
+		case l.before() != 0:
+		case l.behind() != 0:
+			s.newest[k] = l.behind()
+		default:
+			delete(s.newest, k)
+		}
+	}
 	q.unlink(c)
 	if q.n == 0 {
 		delete(s.queues, q.ref)
 		s.unused = q
-	}
-}
-
-// unlinkClass removes a block from the list of its class.
-func (s *lists) unlinkClass(q *queueList, c *owner.Cell) {
-	if !q.inOrder {
-		return
-	}
-	l, k := *classLinks(c), classKey{q.ref, pendingClass(c)}
-	connect(l.before(), l.behind(), classLinks)
-	switch {
-	case l.before() != 0:
-	case l.behind() != 0:
-		s.newest[k] = l.behind()
-	default:
-		delete(s.newest, k)
 	}
 }
 

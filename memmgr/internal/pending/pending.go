@@ -12,14 +12,8 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/internal/order"
 )
 
-// Set holds the freed blocks whose device work has not finished. The event of a block stays in its cell,
-// and the links between blocks are fields of the cell too ([lists]): a pending block needs no memory of its own.
-//
-// Exported blocks are added through returned: their consumers may have submitted work without
-// reporting it. The block is pending as soon as each queue that it was used on has taken a barrier.
-// A block whose barrier a queue refused is in refused until the next tick. If the place was shown to
-// libraries of CUDA, a block is in onCUDA before, until the work of CUDA is over that was submitted before
-// cuda was recorded. Nothing here waits for that work with mu held.
+// Set holds the freed blocks whose device work has not finished. The event of a block stays in its cell. No method
+// waits for work of CUDA with mu held.
 //
 // mu is the lock of the owner, such as a pool, and guards all fields, except for Unstalled, which is read
 // without it. It is held when a method is called, unless the method says otherwise. Methods that release it
@@ -111,10 +105,12 @@ func (s *Set) finish(c *owner.Cell) {
 	s.Complete(c)
 }
 
-// stall moves a block to the stalled ones.
+// stall moves a block to the list of stalled blocks, before those that were probed.
 func (s *Set) stall(c *owner.Cell) {
 	block.SetState(c, block.Stalled)
-	s.setStalled(c)
+	s.unlinkQueued(c)
+	c.Private |= pendingStalled
+	s.stalled.pushFront(c)
 	s.ever++
 	s.Unstalled.Add(-1)
 }

@@ -13,8 +13,3 @@ func AllocUSM(*syclobj.Place, uintptr, uintptr) (uintptr, error) { return 0, err
 
 // FreeUSM frees memory of AllocUSM.
 func FreeUSM(*syclobj.Place, uintptr) error { return errors.ErrUnsupported }
-
-// TryDiscard has no SYCL memory to try.
-func TryDiscard(*syclobj.Place) error {
-	return noPages("built without SYCL")
-}
