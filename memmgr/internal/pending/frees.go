@@ -32,8 +32,8 @@ type freeSet struct {
 	Set
 	of    *Frees
 	frees map[*owner.Cell]func()
-	done  []*owner.Cell // completed since the last Unlock
-	n     int           // pieces whose function has not returned; of.mu guards it
+	done  []func() // of cells that completed since the last Unlock
+	n     int      // pieces whose function has not returned; of.mu guards it
 }
 
 // NewFrees returns Frees without memory. report is called, on any goroutine, when memory waits for work that
@@ -46,19 +46,12 @@ func NewFrees(report func(error)) *Frees {
 
 // Unlock implements sync.Locker.
 func (s *freeSet) Unlock() {
-	if len(s.done) == 0 {
+	run, f := s.done, s.of
+	if len(run) == 0 {
 		s.Mutex.Unlock()
 		return
 	}
-	run := make([]func(), len(s.done))
-	for i, c := range s.done {
-		run[i] = s.frees[c]
-		delete(s.frees, c)
-		block.SetState(c, block.Free)
-		owner.Recycle(c)
-	}
-	s.done = s.done[:0]
-	f := s.of
+	s.done = nil
 	f.mu.Lock()
 	f.running += len(run)
 	f.mu.Unlock()
@@ -89,7 +82,10 @@ func (f *Frees) setOf(events order.Synchronizer) *freeSet {
 		s.Init(s, events, Owner{
 			Complete: func(c *owner.Cell) {
 				s.DropWork(c)
-				s.done = append(s.done, c)
+				s.done = append(s.done, s.frees[c])
+				delete(s.frees, c)
+				block.SetState(c, block.Free)
+				owner.Recycle(c)
 			},
 			Serve: func() {},
 			Report: func(n uint64) {
