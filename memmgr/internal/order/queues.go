@@ -200,12 +200,9 @@ func (Events) QueueRef(q *syclobj.Queue) uintptr {
 	if len(queues.byHash[q.Hash()]) == 0 {
 		return 0
 	}
-	rec, own, err := lookUpQueue(q)
-	switch {
-	case err != nil:
-		return 0
-	case rec == nil:
-		deleteQueueRef(own)
+	rec, own, _ := lookUpQueue(q)
+	if rec == nil {
+		deleteQueueRef(own) // ignores 0
 		return 0
 	}
 	return rec.ref
