@@ -10,13 +10,16 @@ import (
 //	findNow       for a new request: find, unless earlier waiters have precedence
 //	find          a pending block of the same queue, the depot, the best fit of the heap
 //	findInCaches  find, after all cached blocks went to the heap
-//	findAny       a block that is reserved for the request, or one of any segment and size
+//	findAny       a block of reserved segments, if the request may have it, or one of any segment and size
 //
 // [Pool.miss] and [Pool.reclaimFor] take these steps for a request, [Pool.serveOne] takes find and findAny for a
 // waiter.
 
 // findNow is find for a new request: free memory goes to earlier waiters first. p.mu is held.
 func (p *Pool) findNow(w *want) *owner.Cell {
+	if p.waitlist.reserved.foreign { // it may have ended
+		p.serveWaiters()
+	}
 	if p.waitsBehind(w) || p.waitlist.n > 0 && p.yieldsFirst(w) {
 		return nil
 	}
@@ -53,10 +56,11 @@ func (p *Pool) find(w *want) *owner.Cell {
 	return p.heap.Carve(w.units, w.align, w.class)
 }
 
-// findAny takes a block that find does not: the one that is reserved for the request, in a closed segment, or any
-// block that is large enough, of a segment of any size. p.mu is held.
+// findAny takes a block that find does not: one of a closed segment, or any block that is large enough, of a segment
+// of any size. Closed segments serve the request that they are reserved for, and requests without a context, which
+// are not refused because of a reservation. p.mu is held.
 func (p *Pool) findAny(w *want) *owner.Cell {
-	if x := p.waitlist.reserved.of; x != nil && x.w == w {
+	if x := p.waitlist.reserved.of; x != nil && (x.w == w || w.r.Context == nil) {
 		if c := p.heap.TakeReserved(w.least, w.align, w.leastClass()); c != nil {
 			return c
 		}

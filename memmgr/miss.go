@@ -102,12 +102,12 @@ func (p *Pool) miss(w *want) (Buffer, error) {
 			behind, yields := p.standsBehind(w)
 			if behind || p.growthIsVain(w) {
 				p.mu.Unlock()
-				c, err = p.wait(w, err)
+				c, err = p.await(w, err)
 				break
 			}
 			if yields {
-				err = p.fail(w, errSoft)
 				p.mu.Unlock()
+				err = p.fail(w, errSoft)
 				break
 			}
 			// 3. The caches of all shards, and a new segment.
@@ -122,7 +122,7 @@ func (p *Pool) miss(w *want) (Buffer, error) {
 				break
 			}
 			if ended(w.r.Context) {
-				err = p.failed(w, w.r.Context.Err())
+				err = p.fail(w, w.r.Context.Err())
 				break
 			}
 			// 5. The callback, once.
@@ -134,9 +134,9 @@ func (p *Pool) miss(w *want) (Buffer, error) {
 			}
 			// 6. A request with a context waits, another one fails.
 			if p.mayWait(w) {
-				c, err = p.wait(w, err)
+				c, err = p.await(w, err)
 			} else {
-				err = p.failed(w, err)
+				err = p.fail(w, err)
 			}
 			break
 		}
@@ -164,15 +164,6 @@ func (p *Pool) miss(w *want) (Buffer, error) {
 		p.account.Slow.Add(now()-since, stands)
 	}
 	return b, nil
-}
-
-// wait is await with a copy of w, because only a request that waits needs a want on the Go heap.
-func (p *Pool) wait(w *want, refusal error) (*owner.Cell, error) {
-	k := *w
-	k.waits = true
-	c, err := p.await(&k, refusal)
-	w.owes = k.owes
-	return c, err
 }
 
 // handOver makes a block the buffer of a request.
@@ -420,15 +411,10 @@ func (p *Pool) refuse(w *want, cause error) *OutOfMemoryError {
 	return p.outOfMemory(w, cause)
 }
 
-// failed counts a request that fails for good, and makes its error.
-func (p *Pool) failed(w *want, cause error) error {
+// fail counts a request that fails for good, and makes its error.
+func (p *Pool) fail(w *want, cause error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.fail(w, cause)
-}
-
-// fail is failed for callers with the lock.
-func (p *Pool) fail(w *want, cause error) *OutOfMemoryError {
 	p.account.Failures++
 	if p.trace != nil {
 		p.trace.put(TraceEntry{Action: traceOOM, Size: uint64(w.units) * unit})

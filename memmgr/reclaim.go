@@ -81,17 +81,13 @@ func (p *Pool) reclaimOwn(w *want) (c *owner.Cell, released bool) {
 		room = min(room, left)
 	}
 	p.account.Retries++
-	// a. Memory that step 2 freed, and memory reserved for a waiter: a request without a
-	// context is not refused because of a reservation.
+	// a. Memory that step 2 freed.
 	c = p.find(w)
-	if c == nil && p.cancelReservation(w) {
-		c = p.findAny(w)
-	}
 	// b. Cached blocks.
 	if c == nil {
 		c = p.findInCaches(w, room)
 	}
-	// c. A block of any size in any segment.
+	// c. A block of any size in any segment, also a reserved one.
 	if c == nil {
 		c = p.findAny(w)
 	}
@@ -116,8 +112,8 @@ func (p *Pool) askLeast(w *want) (*owner.Cell, error) {
 }
 
 // reclaimOthers is step 4 of reclaim: other pools give up idle memory, those with the most
-// first. They are the pools below the limit that refused, or on the same device if the device
-// did. It stops when the freed memory, the room of the limit and the idle memory of this pool
+// first. They are the pools to which the memory that lacks is available: below the limit that refused, or on the same
+// device if the device did. It stops when the freed memory, the room of the limit and the idle memory of this pool
 // are enough together. It reports whether any memory went back. No lock is held.
 func (p *Pool) reclaimOthers(need uint64) (gave bool) {
 	if !p.couldServe(need) {
@@ -134,10 +130,7 @@ func (p *Pool) reclaimOthers(need uint64) (gave bool) {
 			return false // this pool has enough
 		}
 	}
-	others, sum := p.otherPools(func(q *Pool) uint64 {
-		if !p.competes(q, tight) {
-			return 0
-		}
+	others, sum := p.otherPools(tight, func(q *Pool) uint64 {
 		used, _ := q.inUse()
 		return uint64(max(0, int64(q.heap.Reserved())-used))
 	})
@@ -162,11 +155,15 @@ type otherPool struct {
 	bytes uint64
 }
 
-// otherPools lists the other open pools for which f returns bytes, those with the most
-// first, and the sum.
-func (p *Pool) otherPools(f func(*Pool) uint64) (all []otherPool, sum uint64) {
+// otherPools lists the other open pools that are below a limit, or on the same device if it is nil, and for which f
+// returns bytes, those with the most first. It returns the sum too.
+func (p *Pool) otherPools(tight *Limit, f func(*Pool) uint64) (all []otherPool, sum uint64) {
 	for _, q := range keeper.open() {
-		if q == p {
+		competes := q.device == p.device
+		if tight != nil {
+			competes = slices.ContainsFunc(q.limits, func(l *Limit) bool { return l.budget == tight.budget })
+		}
+		if q == p || !competes {
 			continue
 		}
 		if n := f(q); n > 0 {
@@ -175,15 +172,6 @@ func (p *Pool) otherPools(f func(*Pool) uint64) (all []otherPool, sum uint64) {
 	}
 	slices.SortFunc(all, func(a, b otherPool) int { return cmp.Compare(b.bytes, a.bytes) })
 	return all, sum
-}
-
-// competes reports whether memory that another pool gives back is available to this one: the
-// other pool is below the limit that refused, or on the same device if the device did.
-func (p *Pool) competes(q *Pool, tight *Limit) bool {
-	if tight == nil {
-		return q.device == p.device
-	}
-	return slices.ContainsFunc(q.limits, func(l *Limit) bool { return l.budget == tight.budget })
 }
 
 // deviceOf names the device whose memory a place takes. Host USM and all memory of a CPU are
@@ -361,9 +349,9 @@ func (p *Pool) tick() (ended bool) {
 	p.cells.Drain()
 	p.mu.Lock()
 	due := p.heap.Tick()
+	p.serveWaiters()
 	p.mu.Unlock()
 	p.pending.Tick()
-	p.endForAnother(nil)
 	ended = p.decay(due)
 	if due {
 		p.purging.Tick()

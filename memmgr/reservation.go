@@ -19,8 +19,9 @@ import (
 //
 // A pool reserves for one waiter at a time. A waiter of another pool replaces a younger one, and an own
 // waiter a younger one of another pool. All pools follow this rule: of waiters in several pools the oldest
-// gets memory from each, so that two never wait for each other. A reservation in another pool expires unless the
-// poller renews it. Each pool accesses only its own part, and no lock spans pools.
+// gets memory from each, so that two never wait for each other. A reservation in another pool ends when the waiter
+// leaves, and expires unless the poller renews it. The other pool notices that when it uses its lock. Each pool accesses
+// only its own part, and no lock spans pools.
 
 // considerReservations begins reservations for waiters while too much memory went to other requests, and
 // ends expired ones. p.mu is held.
@@ -87,16 +88,9 @@ func (p *Pool) needsReservation(x *waiter, at time.Time) bool {
 	if (l.servedByOthers()-x.othersBefore >= x.patience() || at.Sub(x.first) >= shareTime) && p.needsOthers(x) {
 		return true
 	}
-	free := uint64(p.heap.Depot.Bytes()) + p.heap.FreeBytes() + p.roomBelowLimit()
+	_, room := p.limitRoom()
+	free := uint64(p.heap.Depot.Bytes()) + p.heap.FreeBytes() + room
 	return free >= uint64(x.w.least)*unit && at.Sub(x.first) >= fragmentedTime && l.served > x.servedBefore
-}
-
-// roomBelowLimit returns the bytes that the tightest limit has left, 0 if no limit bounds the pool.
-func (p *Pool) roomBelowLimit() uint64 {
-	if tight, room := p.limitRoom(); tight != nil {
-		return room
-	}
-	return 0
 }
 
 // beginReservation reserves memory for a waiter. p.mu is held.
@@ -109,8 +103,9 @@ func (p *Pool) beginReservation(x *waiter, at time.Time) {
 		t.reserve(x, at)
 		t.mu.Unlock()
 	}
+	_, room := p.limitRoom()
 	need := p.segmentNeed(x.w)
-	p.heap.CloseSegments(need - min(p.roomBelowLimit(), need))
+	p.heap.CloseSegments(need - min(room, need))
 	r.blocks, r.free = p.reservedState()
 	if p.needsOthers(x) {
 		r.until = at.Add(longReserve)
@@ -121,7 +116,8 @@ func (p *Pool) beginReservation(x *waiter, at time.Time) {
 // reservedState returns how many blocks are in use in closed segments, and the bytes that are
 // free elsewhere. p.mu is held.
 func (p *Pool) reservedState() (blocks int, free uint64) {
-	return p.heap.ClosedBlocks(), p.heap.EmptyBytes() + p.roomBelowLimit()
+	_, room := p.limitRoom()
+	return p.heap.ClosedBlocks(), p.heap.EmptyBytes() + room
 }
 
 // reserveTime returns how long a reservation lasts while no memory is freed.
@@ -137,11 +133,10 @@ func (p *Pool) serveReserved() bool {
 	if x == nil {
 		return false
 	}
+	if r.foreign {
+		return false
+	}
 	if at := time.Now(); at.After(r.until) {
-		if r.foreign {
-			p.endReservation()
-			return false
-		}
 		blocks, free := p.reservedState()
 		if blocks >= r.blocks && free <= r.free || at.Sub(r.since) > mostReserve {
 			p.endReservation()
@@ -149,26 +144,11 @@ func (p *Pool) serveReserved() bool {
 		}
 		r.blocks, r.free, r.until = blocks, free, at.Add(x.reserveTime())
 	}
-	if r.foreign {
-		return false
-	}
 	if p.serveOne(x) {
 		return true
 	}
 	p.considerGrowth(x)
 	return false
-}
-
-// cancelReservation ends the reservation if a closed segment has a block for w, a request that cannot wait
-// and would be refused. It reports whether it did. p.mu is held.
-func (p *Pool) cancelReservation(w *want) bool {
-	r := &p.waitlist.reserved
-	if r.of == nil || w.r.Context != nil || !p.heap.ClosedFits(w.least) {
-		return false
-	}
-	p.endReservation()
-	p.relax()
-	return true
 }
 
 // endReservation opens the closed segments. p.mu is held.
@@ -198,22 +178,11 @@ func (p *Pool) needsOthers(x *waiter) bool {
 	return has+room < need && has+room+others >= need
 }
 
-// sharers lists the other pools with the same limit, or on the same device, with the bytes
-// that they have of it.
-func (p *Pool) sharers() (all []otherPool, bytes uint64) {
-	tight, _ := p.limitRoom()
-	return p.otherPools(func(q *Pool) uint64 {
-		if !p.competes(q, tight) {
-			return 0
-		}
-		return q.heap.Reserved()
-	})
-}
-
 // reserveElsewhere makes other pools reserve the bytes that this pool lacks for its reservation, or renew
 // such a reservation. No lock is held.
 func (p *Pool) reserveElsewhere() {
-	sharers, bytes := p.sharers()
+	tight, room := p.limitRoom()
+	sharers, bytes := p.otherPools(tight, func(q *Pool) uint64 { return q.heap.Reserved() })
 	p.mu.Lock()
 	r := &p.waitlist.reserved
 	p.waitlist.others = bytes
@@ -223,7 +192,7 @@ func (p *Pool) reserveElsewhere() {
 		return
 	}
 	need := p.segmentNeed(x.w)
-	missing := need - min(p.heap.ClosedBytes()+p.roomBelowLimit(), need)
+	missing := need - min(p.heap.ClosedBytes()+room, need)
 	x.elsewhere = true
 	p.mu.Unlock()
 	for _, s := range sharers {
@@ -231,12 +200,6 @@ func (p *Pool) reserveElsewhere() {
 			break
 		}
 		missing -= min(missing, s.reserveForAnother(x, missing))
-	}
-	p.mu.Lock()
-	gone := x.gone
-	p.mu.Unlock()
-	if gone { // it left meanwhile, and cancelled only the reservations that existed then
-		p.cancelElsewhere(x)
 	}
 }
 
@@ -264,33 +227,4 @@ func (p *Pool) reserveForAnother(x *waiter, missing uint64) uint64 {
 	has := p.heap.CloseSegments(missing)
 	p.serveWaiters() // an earlier reservation may have delayed them
 	return has
-}
-
-// cancelElsewhere ends the reservations of other pools for a waiter that has left. No lock is
-// held.
-func (p *Pool) cancelElsewhere(x *waiter) {
-	p.mu.Lock()
-	elsewhere := x.elsewhere
-	p.mu.Unlock()
-	if !elsewhere {
-		return
-	}
-	for _, q := range keeper.open() {
-		if q != p {
-			q.endForAnother(x)
-		}
-	}
-}
-
-// endForAnother ends a reservation for the waiter x of another pool. If x is nil, it ends one
-// that was not renewed. No lock is held.
-func (p *Pool) endForAnother(x *waiter) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	r := &p.waitlist.reserved
-	if r.foreign && (r.of == x || x == nil && time.Now().After(r.until)) {
-		p.endReservation()
-		p.serveWaiters()
-		p.relax()
-	}
 }

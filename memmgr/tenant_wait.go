@@ -11,16 +11,15 @@ import (
 // memory, the charge is given back, so that no request waits for room that is not used. The
 // tenant is charged again when the pool has a block.
 
-// tryCharge charges the account if the limit allows it, and if no reservation does, unless
-// force is set: that ends the reservation if the request needs its room.
+// tryCharge charges the account if the limit allows it, and if no reservation does, unless force is set.
 func (t *Tenant) tryCharge(amount int64, force bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	need := uint64(amount)
-	if force && t.reserved.of != nil && need > t.roomFor(nil) && need <= t.roomFor(t.reserved.of) {
-		t.endReservation(time.Now())
+	reserved := t.reserved.of
+	if !force {
+		reserved = nil
 	}
-	if t.closed || need > t.roomFor(nil) {
+	if t.closed || uint64(amount) > t.roomFor(reserved) {
 		return false
 	}
 	t.add(amount)
@@ -54,8 +53,7 @@ func (t *Tenant) charge(w *want) error {
 	case ctx.Err() != nil:
 		return t.refuse(w, ctx.Err())
 	}
-	waits := *w // a copy on the Go heap
-	return t.await(&waits)
+	return t.await(w)
 }
 
 // findRoom charges the account for a request if there is room, or if it finds some: credit of the processors,
@@ -77,8 +75,9 @@ func (t *Tenant) findRoom(w *want) bool {
 
 // await waits for room below the hard limit, first come, first served. If the first request
 // does not fit, the next few are tried. Requests of other accounts are not affected.
-func (t *Tenant) await(w *want) error {
-	start := now()
+func (t *Tenant) await(request *want) error {
+	start, w := now(), new(want)
+	*w = *request
 	defer func() { t.pool.account.Waits.Add(now()-start, 1) }()
 	x := newWaiter(w)
 	t.mu.Lock()
@@ -133,7 +132,7 @@ func (t *Tenant) giveUp(x *waiter, cause error) error {
 		return x.err
 	}
 	back := int64(0)
-	if x.gone {
+	if x.gone.Load() {
 		back = x.w.amount
 	} else {
 		t.dequeue(x)
@@ -239,7 +238,7 @@ func (t *Tenant) admit() {
 		}
 		t.add(x.w.amount)
 		t.dequeue(x)
-		x.gone = true
+		x.gone.Store(true)
 		close(x.ready)
 	}
 }

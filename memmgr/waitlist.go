@@ -60,9 +60,14 @@ func (p *Pool) countServed(bytes uint64) {
 
 // await waits until a request that was refused is served or its context ends. While the request waits for
 // memory, its tenant is not charged: other requests of the tenant may use that room.
-func (p *Pool) await(w *want, refusal error) (*owner.Cell, error) {
-	start := now()
-	defer func() { p.account.Waits.Add(now()-start, 1) }()
+func (p *Pool) await(request *want, refusal error) (*owner.Cell, error) {
+	start, w := now(), new(want) // only a request that waits needs a want on the Go heap
+	*w = *request
+	w.waits = true
+	defer func() {
+		request.owes = w.owes
+		p.account.Waits.Add(now()-start, 1)
+	}()
 	if t := w.tenant; t != nil {
 		t.suspendCharge(w)
 		defer t.endSuspension()
@@ -83,7 +88,6 @@ func (p *Pool) await(w *want, refusal error) (*owner.Cell, error) {
 	if deviceReason(refusal) != nil {
 		p.reclaim.refused.note(p.segmentNeed(w), refusal)
 	}
-	defer p.cancelElsewhere(x)
 	p.serveWaiters() // from memory that was freed since the last search
 	p.mu.Unlock()
 	ready := x.await(func(interval time.Duration) time.Duration { return p.poll(x, interval) })
@@ -97,11 +101,11 @@ func (p *Pool) await(w *want, refusal error) (*owner.Cell, error) {
 // back.
 func (p *Pool) giveUp(x *waiter, cause error) error {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	if x.err != nil {
+		p.mu.Unlock()
 		return x.err
 	}
-	if x.gone {
+	if x.gone.Load() {
 		p.putBack(x.cell)
 		x.cell = nil
 		if t := x.w.tenant; t != nil && !x.w.owes {
@@ -116,6 +120,7 @@ func (p *Pool) giveUp(x *waiter, cause error) error {
 	if refusal := p.reclaim.refused.since(x.since); refusal != nil {
 		cause = fmt.Errorf("%w; the last refusal: %w", cause, refusal)
 	}
+	p.mu.Unlock()
 	return p.fail(x.w, cause)
 }
 
@@ -144,8 +149,13 @@ func (p *Pool) grant(x *waiter, c *owner.Cell) bool {
 	return true
 }
 
-// serveWaiters serves waiters from freed memory, and offers the rest to other pools. p.mu is held.
+// serveWaiters serves waiters from freed memory, and offers the rest to other pools. Before, it ends a reservation for
+// a waiter of another pool that has left, or whose pool did not renew it. p.mu is held.
 func (p *Pool) serveWaiters() {
+	if r := &p.waitlist.reserved; r.foreign && (r.of.gone.Load() || time.Now().After(r.until)) {
+		p.endReservation()
+		p.relax()
+	}
 	if p.waitlist.n != 0 {
 		p.serveLines()
 	}
@@ -341,7 +351,7 @@ func (p *Pool) growFor(x *waiter, ctx context.Context) {
 	w.r.Context = ctx
 	size, need := p.segmentFor(&w)
 	tight, room := p.limitRoom()
-	if x.gone || !p.affords(x) || tight == nil && l.reserved.takesAll(x) || p.reclaim.refused.covers(uint64(need), time.Now()) {
+	if x.gone.Load() || !p.affords(x) || tight == nil && l.reserved.takesAll(x) || p.reclaim.refused.covers(uint64(need), time.Now()) {
 		p.mu.Unlock()
 		return
 	}
@@ -353,11 +363,11 @@ func (p *Pool) growFor(x *waiter, ctx context.Context) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case err == nil && !x.gone:
+	case err == nil && !x.gone.Load():
 		p.grant(x, c)
 	case err == nil:
 		p.putBack(c)
-	case !x.gone && !ranOut(err):
+	case !x.gone.Load() && !ranOut(err):
 		p.leave(x)
 		x.fail(err)
 	case !ended(ctx): // else the question ended, without an answer

@@ -41,7 +41,7 @@ type waiter struct {
 	line  *waitLine     // nil for a waiter for room below the hard limit
 	cell  *owner.Cell   // the block that the waiter was granted
 	err   error         // why the wait ended without a block
-	gone  bool          // it waits no more
+	gone  atomic.Bool   // it waits no more
 	ready chan struct{} // closed when cell or err is set, or the tenant was charged
 	wake  chan struct{} // signals that the waiter became the poller, or is to poll now
 
@@ -103,7 +103,7 @@ func (x *waiter) fail(err error) {
 // one waiter only. The lock of the pool or of the tenant guards it.
 type reservation struct {
 	of      *waiter // nil if there is no reservation
-	foreign bool    // of waits in another pool: only its fields w and since are read here
+	foreign bool    // of waits in another pool: only its fields w, since and gone are read here
 	since   time.Time
 	until   time.Time // when it expires; freed memory prolongs that of a pool
 	pause   time.Time // no other reservation begins before
@@ -244,7 +244,7 @@ func (l *waitlist) remove(x *waiter) {
 			}
 		}
 	}
-	x.gone = true
+	x.gone.Store(true)
 	l.n--
 	if len(line.waiters) == 0 {
 		l.lines = slices.DeleteFunc(l.lines, func(other *waitLine) bool { return other == line })

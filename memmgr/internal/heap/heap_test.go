@@ -186,8 +186,6 @@ func TestClosedSegmentsServeOneRequest(t *testing.T) {
 	require.Equal(t, 1, h.ClosedBlocks(), "equally full: the one with the lower number")
 	require.Nil(t, h.Carve(4*mib, 1, block.NoClass))
 	require.Nil(t, h.TakeReserved(4*mib, 1, block.NoClass))
-	require.True(t, h.ClosedFits(mib))
-	require.False(t, h.ClosedFits(4*mib))
 	h.Cache(a, block.NoClass)
 	h.Cache(b, block.NoClass)
 	c := h.TakeReserved(4*mib, 1, block.NoClass)

@@ -66,6 +66,3 @@ func (h *Heap) ClosedBlocks() (blocks int) {
 	}
 	return blocks
 }
-
-// ClosedFits reports whether a closed segment has a free block of at least so many units.
-func (h *Heap) ClosedFits(units uint32) bool { return h.blocks.ClosedFits(units) }

@@ -27,9 +27,6 @@ func (h *Heap) AllocClosed(units, align uint32) int32 {
 	return h.alloc(max(units, 1), align, []*bins{&h.closed}, alignTries)
 }
 
-// ClosedFits reports whether a closed segment has a free block of at least units.
-func (h *Heap) ClosedFits(units uint32) bool { return uintptr(units)*Unit <= h.closed.largest(h) }
-
 // Used returns the number of blocks in use of a segment, and its size in units: 0 and 0 for an unused
 // segment number.
 func (h *Heap) Used(n int32) (blocks int32, units uint32) {
