@@ -170,7 +170,7 @@ func NewPool(upstream Resource, options ...PoolOption) *Pool {
 	if o.traceSize > 0 {
 		p.trace = &traceRing{entries: make([]TraceEntry, o.traceSize)}
 	}
-	p.mu.init(p.upstream)
+	p.mu.upstream, p.mu.returned.L = p.upstream, &p.mu.Mutex
 	rankLocks(p)
 	p.limits = limitsOf(p.upstream)
 	_, p.poolBelow = As[*Pool](p.upstream)
@@ -431,7 +431,8 @@ func (p *Pool) dropSegment(s heap.Segment) {
 	if p.trace != nil {
 		p.trace.addSegment(traceSegmentFree, s.Address, s.Size)
 	}
-	p.mu.drop(Block{Address: s.Address, Size: s.Size, Requested: s.Requested, Align: s.Align, Cookie: s.Cookie})
+	b := Block{Address: s.Address, Size: s.Size, Requested: s.Requested, Align: s.Align, Cookie: s.Cookie}
+	p.mu.dropped = append(p.mu.dropped, b)
 }
 
 // poolMutex is the lock of a pool. Segments that are dropped while it is held are freed
@@ -444,14 +445,6 @@ type poolMutex struct {
 	returns   uint64    // how many have finished
 	returned  sync.Cond // signals a change of returns
 }
-
-func (m *poolMutex) init(upstream Resource) {
-	m.upstream = upstream
-	m.returned.L = &m.Mutex
-}
-
-// drop has the next Unlock free a segment. The lock is held.
-func (m *poolMutex) drop(b Block) { m.dropped = append(m.dropped, b) }
 
 // Unlock releases the lock and then frees the dropped segments.
 func (m *poolMutex) Unlock() {

@@ -132,11 +132,8 @@ func flagsOf(r Resource, place *syclobj.Place) uint32 {
 
 // newCellBuffer allocates a block of a resource that is not a pool and makes its cell.
 func newCellBuffer(r Resource, request Request) (Buffer, error) {
-	switch w := r.(type) { // the resource below makes the cell
-	case *waiting:
+	if w, ok := r.(*waiting); ok { // the resource below makes the cell
 		return New(w.Resource, w.with(request))
-	case *waitingAdopter:
-		return New(w.waiting.Resource, w.with(request))
 	}
 	if r = present(r); !reflect.ValueOf(r).Comparable() {
 		return Buffer{}, opError("New", ErrRequest, "a resource of type %T cannot be compared; pass a pointer to it", r)

@@ -115,10 +115,12 @@ type adopter interface {
 	// Adopt takes over the duty to release x, which is comparable. It fails with an error
 	// of kind [ErrClosed] when the resource was closed; then x stays the caller's. Valid
 	// reports whether x was not released yet.
-	Adopt(x interface {
-		Release()
-		Valid() bool
-	}) error
+	Adopt(x owned) error
+}
+
+type owned = interface {
+	Release()
+	Valid() bool
 }
 
 // Discarder is a resource whose memory lies in pages that can go back to the
@@ -182,11 +184,7 @@ func FreeAfter(b Block, s Synchronizer, free func(Block)) {
 // Waiting returns a resource over r whose requests wait for memory until the context ends: its
 // requests have [Request.Context] set, unless they have one of their own. Buffers belong to r.
 func Waiting(ctx context.Context, r Resource) Resource {
-	w := waiting{present(r), ctx}
-	if a, ok := w.Resource.(adopter); ok {
-		return &waitingAdopter{w, a}
-	}
-	return &w
+	return &waiting{present(r), ctx}
 }
 
 type waiting struct {
@@ -194,10 +192,12 @@ type waiting struct {
 	ctx context.Context
 }
 
-// waitingAdopter is waiting over an adopter.
-type waitingAdopter struct {
-	waiting
-	adopter
+// Adopt gives x to the resource that waits, if that is an adopter.
+func (w *waiting) Adopt(x owned) error {
+	if a, ok := w.Resource.(adopter); ok {
+		return a.Adopt(x)
+	}
+	return nil
 }
 
 // Upstream returns the resource that waits.

@@ -112,10 +112,8 @@ func (a *Account) Counted(k int) uint64 { return a.allocs[k] }
 
 // Totals are the sums of an account and of the shards, ever, and the bytes that the shards cache.
 type Totals struct {
-	Allocs, Frees  uint64
-	Taken, Given   uint64 // bytes of blocks
-	Asked, Unasked uint64 // the same in requested bytes
-	Cached         int64
+	front.Usage
+	Cached int64
 }
 
 // Collect publishes the counts of all shards and returns the totals. The lock is held, and the shards are stopped.

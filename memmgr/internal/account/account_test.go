@@ -45,7 +45,7 @@ func TestCollect(t *testing.T) {
 	f.Stop()
 	totals := a.Collect(f)
 	f.Resume()
-	require.Equal(t, Totals{Allocs: 2, Frees: 1, Taken: 2 * size, Given: size, Asked: 3900, Unasked: 2000}, totals)
+	require.Equal(t, Totals{Usage: front.Usage{Allocs: 2, Frees: 1, Taken: 2 * size, Given: size, Asked: 3900, Unasked: 2000}}, totals)
 	require.EqualValues(t, 1, a.Blocks.Now())
 	require.EqualValues(t, 1900, a.Asked.Now())
 	require.EqualValues(t, 2000, a.Asked.Peak())
@@ -75,7 +75,7 @@ func TestCollectWithoutClass(t *testing.T) {
 	a.Uncount(c, block.NoClass)
 	f.Stop()
 	defer f.Resume()
-	require.Equal(t, Totals{Allocs: 2, Frees: 1, Taken: 10 << 20, Given: 5 << 20, Asked: 10000000, Unasked: 5000000}, a.Collect(f))
+	require.Equal(t, Totals{Usage: front.Usage{Allocs: 2, Frees: 1, Taken: 10 << 20, Given: 5 << 20, Asked: 10000000, Unasked: 5000000}}, a.Collect(f))
 	require.EqualValues(t, 2, a.Blocks.Peak())
 	require.EqualValues(t, 10<<20, a.Bytes.Peak())
 }

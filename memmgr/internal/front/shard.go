@@ -81,7 +81,7 @@ type Share struct {
 	_ [64]byte
 }
 
-// Usage has the totals of a tenant.
+// Usage has the totals of a tenant, or of a pool.
 type Usage struct {
 	Allocs, Frees  uint64
 	Taken, Given   uint64 // bytes of blocks
