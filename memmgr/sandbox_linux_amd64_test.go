@@ -10,9 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/seccomp"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/internal/pin"
-	"github.com/usmbridge/usmbridge/memmgr/internal/seccomp"
 )
 
 // enterSandbox makes the kernel refuse membarrier to all threads of the process from now on, as the filter of a

@@ -10,8 +10,8 @@ import (
 
 	"github.com/usmbridge/usmbridge/internal/userid"
 	"github.com/usmbridge/usmbridge/memmgr"
-	"github.com/usmbridge/usmbridge/memmgr/internal/guard"
 	"github.com/usmbridge/usmbridge/memmgr/internal/sysmem"
+	"github.com/usmbridge/usmbridge/memmgr/segment/internal/guard"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 

@@ -22,8 +22,8 @@ import (
 
 	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr"
-	"github.com/usmbridge/usmbridge/memmgr/internal/guard"
 	"github.com/usmbridge/usmbridge/memmgr/segment"
+	"github.com/usmbridge/usmbridge/memmgr/segment/internal/guard"
 )
 
 // named makes POSIX shared memory with the bytes 1, 2, … 251, 1, … as another program would.

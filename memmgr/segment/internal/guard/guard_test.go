@@ -18,8 +18,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/usmbridge/usmbridge/memmgr/internal/guard"
-	"github.com/usmbridge/usmbridge/memmgr/internal/guard/guardtest"
+	"github.com/usmbridge/usmbridge/memmgr/segment/internal/guard"
+	"github.com/usmbridge/usmbridge/memmgr/segment/internal/guard/guardtest"
 )
 
 // roles are the functions of this binary as a second process, which may end by a signal.

@@ -12,8 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/usmbridge/usmbridge/memmgr/internal/guard/guardtest"
-	"github.com/usmbridge/usmbridge/memmgr/internal/seccomp"
+	"github.com/usmbridge/usmbridge/internal/seccomp"
+	"github.com/usmbridge/usmbridge/memmgr/segment/internal/guard/guardtest"
 )
 
 func init() {
