@@ -8,6 +8,7 @@
 package testenv
 
 import (
+	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -153,6 +154,24 @@ func Opened[T io.Closer](v T, err error) func(t testing.TB) T {
 		Must(v, err)(t)
 		t.Cleanup(func() { Must(v, v.Close())(t) })
 		return v
+	}
+}
+
+// As returns the error of type T that err is or wraps, or ends the test.
+func As[T error](t testing.TB, err error) T {
+	t.Helper()
+	found, ok := errors.AsType[T](err)
+	if !ok {
+		t.Fatalf("got error %v of type %T, want one of type %T", err, err, found)
+	}
+	return found
+}
+
+// Failed checks that err is or wraps kind, and that its text contains text.
+func Failed(t testing.TB, err, kind error, text string) {
+	t.Helper()
+	if !errors.Is(err, kind) || !strings.Contains(err.Error(), text) {
+		t.Fatalf("got error %v, want %v with the text %q", err, kind, text)
 	}
 }
 
