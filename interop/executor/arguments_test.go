@@ -147,8 +147,7 @@ func FuzzArguments(f *testing.F) {
 		v := &values{data: data, array: array, object: object, strange: strange}
 		name = strings.ToValidUTF8(name, "?")
 		ours, theirs := v.next(6)
-		want := testenv.Must(py.New(theirs))(t)
-		defer want.Release()
+		want := testenv.Held(py.New(theirs))(t)
 		named := python.Kwargs{}
 		if name != "" && name != "a" && name != "b" {
 			named[name] = ours
@@ -232,8 +231,7 @@ def depth(x):
 	}
 	var arrays []*usmarray.Array
 	for i := range 40 {
-		a := testenv.Must(usmarray.Full(r, usmarray.Int64, []int{1 + i}, i))(t)
-		defer a.Release()
+		a := testenv.Held(usmarray.Full(r, usmarray.Int64, []int{1 + i}, i))(t)
 		arrays = append(arrays, a)
 	}
 	out := testenv.Must(e.Call(t.Context(), "compared:length", arrays))(t)

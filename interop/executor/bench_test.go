@@ -41,10 +41,8 @@ def energy(x):
 func BenchmarkNumbaCalls(b *testing.B) {
 	testpython.Need(b, "numpy", "numba")
 	py, r := start(b)
-	m := testenv.Must(py.Module("numbamodel", numbaModel))(b)
-	defer m.Release()
-	f := testenv.Must(m.Attr("energy"))(b)
-	defer f.Release()
+	m := testenv.Held(py.Module("numbamodel", numbaModel))(b)
+	f := testenv.Held(m.Attr("energy"))(b)
 	for _, size := range []struct {
 		name     string
 		elements int
@@ -56,8 +54,7 @@ func BenchmarkNumbaCalls(b *testing.B) {
 func arrays(b *testing.B, r memmgr.Resource, n int) []*usmarray.Array {
 	list := make([]*usmarray.Array, clients)
 	for i := range list {
-		a := testenv.Must(usmarray.Full(r, usmarray.Float32, []int{n}, 1.0))(b)
-		b.Cleanup(a.Release)
+		a := testenv.Held(usmarray.Full(r, usmarray.Float32, []int{n}, 1.0))(b)
 		list[i] = a
 	}
 	return list

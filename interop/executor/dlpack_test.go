@@ -53,8 +53,7 @@ def by_dictionary(x, *, outputs, n):
 		t.Run(kind.String(), func(t *testing.T) {
 			r := testenv.Must(memmgr.Default(rt.DefaultQueue(), kind))(t)
 			const n = 1 << 20
-			x := testenv.Must(usmarray.Full(r, usmarray.Float32, []int{n}, 2))(t)
-			defer x.Release()
+			x := testenv.Held(usmarray.Full(r, usmarray.Float32, []int{n}, 2))(t)
 			for i := range 10 {
 				y := testenv.Must(usmarray.Zeros(r, usmarray.Float32, []int{n}))(t)
 				function := []string{"usm:sines", "usm:by_dictionary"}[i%2]

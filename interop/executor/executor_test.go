@@ -27,8 +27,7 @@ func begun(t *testing.T) (*python.Object, <-chan struct{}) {
 	t.Helper()
 	py, _ := start(t)
 	c := make(chan struct{})
-	o := testenv.Must(py.New(func(python.Args) (any, error) { close(c); return nil, nil }))(t)
-	t.Cleanup(o.Release)
+	o := testenv.Held(py.New(func(python.Args) (any, error) { close(c); return nil, nil }))(t)
 	return o, c
 }
 
@@ -36,11 +35,9 @@ func begun(t *testing.T) (*python.Object, <-chan struct{}) {
 func object(t *testing.T, expression, method string) (*python.Object, func()) {
 	t.Helper()
 	py, _ := start(t)
-	o := testenv.Must(py.Eval(expression, nil))(t)
-	t.Cleanup(o.Release)
+	o := testenv.Held(py.Eval(expression, nil))(t)
 	return o, func() {
-		r := testenv.Must(o.Method(method))(t)
-		r.Release()
+		testenv.Must(o.Method(method))(t).Release()
 	}
 }
 
@@ -69,8 +66,7 @@ func TestCalls(t *testing.T) {
 	require.Equal(t, "inner", v)
 
 	// Arrays as arguments and as results, also inside containers.
-	x := testenv.Must(usmarray.FromSlice(r, []float64{1, 2, 3}, []int{3}))(t)
-	defer x.Release()
+	x := testenv.Held(usmarray.FromSlice(r, []float64{1, 2, 3}, []int{3}))(t)
 	v = testenv.Must(e.Call(t.Context(), "models:double", x))(t)
 	require.Nil(t, v)
 	v = testenv.Must(e.Call(t.Context(), "models:doubled", python.Kwargs{"x": x, "note": []any{"n", x}}))(t)
@@ -104,8 +100,7 @@ func TestErrors(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			v, err := e.Call(t.Context(), c.function, c.args...)
 			require.Nil(t, v)
-			var failed *executor.Error
-			require.ErrorAs(t, err, &failed)
+			failed := testenv.As[*executor.Error](t, err)
 			require.Equal(t, c.function, failed.Op)
 			require.ErrorContains(t, err, c.says)
 			if c.is != nil {
@@ -117,8 +112,7 @@ func TestErrors(t *testing.T) {
 	x := testenv.Must(usmarray.FromSlice(r, []float64{1}, []int{1}))(t)
 	x.Release()
 	_, err := e.Call(t.Context(), "models:double", x)
-	var p *python.PanicError
-	require.ErrorAs(t, err, &p)
+	testenv.As[*python.PanicError](t, err)
 	require.Equal(t, int64(2), testenv.Must(e.Call(t.Context(), "models:add", 1))(t))
 	require.Equal(t, uint64(7), e.Stats().Failed)
 	require.Equal(t, uint64(8), e.Stats().Calls)
@@ -144,8 +138,7 @@ func TestCyclicArguments(t *testing.T) {
 func TestHandedOver(t *testing.T) {
 	e, _ := open(t, executor.Config{Queue: 8})
 	py, _ := start(t)
-	nothing := testenv.Must(py.Eval("lambda: None", nil))(t)
-	defer nothing.Release()
+	nothing := testenv.Held(py.Eval("lambda: None", nil))(t)
 	quick, set := event(t)
 	set()
 	for range 8 {

@@ -47,8 +47,7 @@ def result(x, f): return Odd(x)
 func TestFailedCallsKeepNothing(t *testing.T) {
 	e, r := open(t, executor.Config{})
 	py, _ := start(t)
-	m := testenv.Must(py.Module("failing", failing))(t)
-	defer m.Release()
+	testenv.Held(py.Module("failing", failing))(t)
 	const size = 1 << 20
 	errOwn := errors.New("an error of Go's")
 	var kept []error
@@ -67,8 +66,7 @@ func TestFailedCallsKeepNothing(t *testing.T) {
 	} {
 		t.Run(c.function, func(t *testing.T) {
 			limit := memmgr.NewLimit(r, size)
-			x := testenv.Must(usmarray.Zeros(limit, usmarray.Uint8, []int{size}))(t)
-			defer x.Release()
+			x := testenv.Held(usmarray.Zeros(limit, usmarray.Uint8, []int{size}))(t)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			var f any
@@ -80,8 +78,7 @@ func TestFailedCallsKeepNothing(t *testing.T) {
 			if c.function == "stopped" {
 				require.ErrorIs(t, err, python.ValueError)
 			}
-			var pe *python.Error
-			require.ErrorAs(t, err, &pe)
+			pe := testenv.As[*python.Error](t, err)
 			require.NotEmpty(t, pe.Traceback)
 			require.Nil(t, pe.Exception())
 			kept = append(kept, err)

@@ -64,8 +64,7 @@ func testOrder(t *testing.T, name string, dpctlFirst bool) {
 	require.NoError(t, pymodule.Register(pymodule.SetRuntime(rt)))
 	py := testenv.Must(python.Start(python.WithEnvironment(env)))(t)
 	if dpctlFirst {
-		o := testenv.Must(py.Import("dpctl"))(t)
-		o.Release()
+		testenv.Must(py.Import("dpctl"))(t).Release()
 	} else {
 		_, err = py.Run(`
 import sys, usmbridge

@@ -43,8 +43,7 @@ def spin(n, x):
 func row(t *testing.T, slots int, calls ...func(*executor.Executor) error) (*executor.Executor, *errgroup.Group, []func()) {
 	t.Helper()
 	py, _ := start(t)
-	m := testenv.Must(py.Module("rows", rows))(t)
-	t.Cleanup(m.Release)
+	testenv.Held(py.Module("rows", rows))(t)
 	e, _ := open(t, executor.Config{Slots: slots})
 	ctx := context.Background()
 	for range 20 { // until the executor knows that they are short
@@ -83,10 +82,8 @@ func calling(function string, args ...any) func(*executor.Executor) error {
 func gate(t *testing.T, action string, n int) {
 	t.Helper()
 	py, _ := start(t)
-	m := testenv.Must(py.Import("rows"))(t)
-	defer m.Release()
-	r := testenv.Must(m.Method(action, n))(t)
-	r.Release()
+	m := testenv.Held(py.Import("rows"))(t)
+	testenv.Must(m.Method(action, n))(t).Release()
 }
 
 // TestRowIsTakenApart checks that another slot runs the calls behind a call that takes long. Here the
@@ -169,8 +166,7 @@ func TestRowIsLeft(t *testing.T) {
 		}
 		return nil
 	}, calling("rows:spin", 1, 1))
-	m := testenv.Must(py.Import("rows"))(t)
-	defer m.Release()
+	m := testenv.Held(py.Import("rows"))(t)
 	gate(t, "shut", 3)
 	free[0]()
 	require.Eventually(t, func() bool { return e.Stats().Waiting < 3 }, soon, time.Millisecond)
@@ -178,8 +174,7 @@ func TestRowIsLeft(t *testing.T) {
 	await(t, left)
 	gate(t, "lift", 3)
 	require.NoError(t, group.Wait())
-	o := testenv.Must(m.Attr("count"))(t)
-	defer o.Release()
+	o := testenv.Held(m.Attr("count"))(t)
 	require.EqualValues(t, 20, testenv.Must(o.Int())(t))
 }
 
@@ -193,8 +188,7 @@ func TestRowIsClosed(t *testing.T) {
 	}
 	began := make(chan struct{})
 	py, _ := start(t)
-	f := testenv.Must(py.New(func() { close(began) }))(t)
-	defer f.Release()
+	f := testenv.Held(py.New(func() { close(began) }))(t)
 	e, group, free := row(t, 1, func(e *executor.Executor) error {
 		_, err := e.Call(context.Background(), "models:forever", f)
 		if !errors.Is(err, python.ErrInterrupted) || !errors.Is(err, executor.ErrClosed) {
@@ -217,8 +211,7 @@ func TestRowsUnderCancellation(t *testing.T) {
 	for _, slots := range []int{1, 3} {
 		t.Run(fmt.Sprint(slots), func(t *testing.T) {
 			py, _ := start(t)
-			m := testenv.Must(py.Module("rows", rows))(t)
-			defer m.Release()
+			testenv.Held(py.Module("rows", rows))(t)
 			e, _ := open(t, executor.Config{Slots: slots, Queue: 100})
 			var group errgroup.Group
 			var ended, wanted atomic.Int64

@@ -33,12 +33,10 @@ func TestUnregistered(t *testing.T) {
 		return
 	}
 	py := testenv.Must(python.Start())(t)
-	m := testenv.Must(py.Module("models", models))(t)
-	defer m.Release()
+	testenv.Held(py.Module("models", models))(t)
 	e := testenv.Must(executor.New(py, executor.Config{}))(t)
 	defer func() { require.NoError(t, e.Close(context.Background())) }()
-	x := testenv.Must(usmarray.FromSlice(memmgr.Host(), []int32{1, 2, 3}, []int{3}))(t)
-	defer x.Release()
+	x := testenv.Held(usmarray.FromSlice(memmgr.Host(), []int32{1, 2, 3}, []int{3}))(t)
 	out := testenv.Must(e.Call(context.Background(), "models:doubled", x))(t)
 	result := out.(map[string]any)
 	fmt.Println("result", result["y"])
