@@ -210,8 +210,7 @@ func BenchmarkSmallCall(b *testing.B) {
 // roundTrip returns a function that sends 64 bytes to another process and reads them back.
 func roundTrip(b *testing.B) func() {
 	b.Helper()
-	l := testenv.Must(net.Listen("unix", fmt.Sprintf("@usmbridge-workers-bench-%d", os.Getpid())))(b)
-	defer l.Close()
+	l := testenv.Opened(net.Listen("unix", fmt.Sprintf("@usmbridge-workers-bench-%d", os.Getpid())))(b)
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), roleEnv+"=echo", addressEnv+"="+l.Addr().String())
 	cmd.Stderr = os.Stderr

@@ -75,8 +75,7 @@ def frames(n=0):
 	} {
 		_, err := p.Call(ctx, c.function)
 		require.ErrorIs(t, err, c.class, c.function)
-		var pe *python.Error
-		require.ErrorAs(t, err, &pe)
+		pe := testenv.As[*python.Error](t, err)
 		require.Contains(t, pe.Message, c.text)
 		require.NotErrorIs(t, err, workers.ErrDied)
 	}
@@ -122,8 +121,7 @@ def arrays(): return kept
 		<-over
 		if err != nil {
 			require.ErrorIs(t, err, workers.ErrDied)
-			var d *workers.Death
-			require.ErrorAs(t, err, &d)
+			d := testenv.As[*workers.Death](t, err)
 			require.Equal(t, w.PID, d.PID)
 			require.NotErrorIs(t, err, executor.ErrStuck)
 			return
@@ -151,8 +149,7 @@ func TestOutputStalls(t *testing.T) {
 	require.NoError(t, p.Ready(ctx))
 	_, err := p.Call(ctx, "models:exit_at_once", 3)
 	require.ErrorIs(t, err, workers.ErrDied)
-	var d *workers.Death
-	require.ErrorAs(t, err, &d)
+	d := testenv.As[*workers.Death](t, err)
 	require.Contains(t, d.LastOutput, "about to leave")
 	require.Equal(t, int64(2), testenv.Must(p.Call(ctx, "models:add", 1))(t))
 	require.NoError(t, p.Close(ctx))

@@ -28,15 +28,13 @@ func TestErrors(t *testing.T) {
 	p := open(t, workers.Config{})
 	ctx := limited(t)
 	_, err := p.Call(ctx, "models:fail")
-	var pe *python.Error
-	require.ErrorAs(t, err, &pe)
+	pe := testenv.As[*python.Error](t, err)
 	require.ErrorIs(t, err, python.KeyError)
 	require.ErrorIs(t, err, python.LookupError, "bases count")
 	require.NotErrorIs(t, err, python.ValueError)
 	require.Contains(t, pe.Traceback, "in fail")
 	require.Nil(t, pe.Exception())
-	var ee *executor.Error
-	require.ErrorAs(t, err, &ee)
+	ee := testenv.As[*executor.Error](t, err)
 	require.Equal(t, "models:fail", ee.Op)
 	require.Equal(t, "workers: models:fail: python: KeyError: 'no such model'", err.Error())
 
@@ -85,16 +83,11 @@ func TestDeaths(t *testing.T) {
 		t.Run(c.function, func(t *testing.T) {
 			ctx := limited(t)
 			begun, end := shared.flag(), shared.flag()
-			other := make(chan error, 1)
-			go func() {
-				_, err := p.Call(ctx, "models:until", begun, end)
-				other <- err
-			}()
+			other := started(p, ctx, "models:until", begun, end)
 			eventually(t, func() bool { return isSet(begun) }, "the other call does not begin")
 			_, err := p.Call(ctx, c.function, c.args...)
 			require.ErrorIs(t, err, workers.ErrDied)
-			var d *workers.Death
-			require.ErrorAs(t, err, &d)
+			d := testenv.As[*workers.Death](t, err)
 			require.Contains(t, d.Status, c.status)
 			require.Contains(t, d.LastOutput, c.last)
 			require.NoError(t, end.SetAt(uint8(1), 0))
@@ -192,18 +185,10 @@ func TestQueue(t *testing.T) {
 	shared := memory(t, segment.PeersWrite)
 	begun, end := shared.flag(), shared.flag()
 	ctx := limited(t)
-	first := make(chan error, 1)
-	go func() {
-		_, err := p.Call(ctx, "models:until", begun, end)
-		first <- err
-	}()
+	first := started(p, ctx, "models:until", begun, end)
 	eventually(t, func() bool { return isSet(begun) }, "the call does not begin")
 	short, cancel := context.WithCancel(ctx)
-	second := make(chan error, 1)
-	go func() {
-		_, err := p.Call(short, "models:pid")
-		second <- err
-	}()
+	second := started(p, short, "models:pid")
 	eventually(t, func() bool { return p.Stats().Waiting == 1 }, "the call does not wait")
 	_, err := p.Call(ctx, "models:pid")
 	require.ErrorIs(t, err, executor.ErrFull)
@@ -233,11 +218,7 @@ func TestKilledFromOutside(t *testing.T) {
 	for range 20 {
 		ctx := limited(t)
 		begun, end := shared.flag(), shared.flag()
-		killed := make(chan error, 1)
-		go func() {
-			_, err := p.Call(ctx, "models:until", begun, end, x)
-			killed <- err
-		}()
+		killed := started(p, ctx, "models:until", begun, end, x)
 		eventually(t, func() bool { return isSet(begun) || len(killed) > 0 }, "the call does not begin")
 		select {
 		case err := <-killed:
@@ -250,8 +231,7 @@ func TestKilledFromOutside(t *testing.T) {
 			}
 		}
 		err := <-killed
-		require.ErrorIs(t, err, workers.ErrDied)
-		require.ErrorContains(t, err, "signal: killed")
+		testenv.Failed(t, err, workers.ErrDied, "signal: killed")
 		require.NoError(t, testenv.ErrorOf(p.Call(ctx, "models:add", 1)))
 		begun.Release()
 		end.Release()
@@ -272,14 +252,9 @@ func TestRestartsAreBounded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := opening(t, workers.Config{Workers: 2, Restarts: 1, Window: time.Hour, Modules: []workers.Module{{Name: "broken", Source: source}}})
-			waiting := make(chan error, 1)
-			go func() {
-				_, err := p.Call(limited(t), "models:pid")
-				waiting <- err
-			}()
+			waiting := started(p, limited(t), "models:pid")
 			err := p.Ready(limited(t))
-			require.ErrorIs(t, err, workers.ErrRestarts)
-			require.ErrorContains(t, err, "no weights here")
+			testenv.Failed(t, err, workers.ErrRestarts, "no weights here")
 			if name == "exception" {
 				require.ErrorIs(t, err, python.ImportError)
 			}
@@ -317,13 +292,8 @@ func TestWarmUp(t *testing.T) {
 	require.Equal(t, 1, s.WarmDone)
 	require.Equal(t, 2, s.WarmAll)
 	err := p.Health()
-	require.ErrorIs(t, err, executor.ErrWarming)
-	require.ErrorContains(t, err, "slow:prepare")
-	early := make(chan error, 1)
-	go func() {
-		_, err := p.Call(limited(t), "models:pid")
-		early <- err
-	}()
+	testenv.Failed(t, err, executor.ErrWarming, "slow:prepare")
+	early := started(p, limited(t), "models:pid")
 	require.NoError(t, os.WriteFile(dir+"/go", nil, 0o600))
 	require.NoError(t, p.Ready(limited(t)))
 	require.NoError(t, <-early)
@@ -335,17 +305,9 @@ func TestClose(t *testing.T) {
 	p := open(t, workers.Config{Grace: time.Hour})
 	shared := memory(t, segment.PeersWrite)
 	begun := shared.flag()
-	running := make(chan error, 1)
-	go func() {
-		_, err := p.Call(limited(t), "models:forever", begun)
-		running <- err
-	}()
+	running := started(p, limited(t), "models:forever", begun)
 	eventually(t, func() bool { return isSet(begun) }, "the call does not begin")
-	waiting := make(chan error, 1)
-	go func() {
-		_, err := p.Call(limited(t), "models:pid")
-		waiting <- err
-	}()
+	waiting := started(p, limited(t), "models:pid")
 	eventually(t, func() bool { return p.Stats().Waiting == 1 }, "the call does not wait")
 	ctx, cancel := context.WithCancel(context.Background())
 	closed := make(chan error, 1)
@@ -364,11 +326,7 @@ func TestClose(t *testing.T) {
 func TestCloseKills(t *testing.T) {
 	p := open(t, workers.Config{Grace: 50 * time.Millisecond})
 	begun := memory(t, segment.PeersWrite).flag()
-	running := make(chan error, 1)
-	go func() {
-		_, err := p.Call(limited(t), "models:held", begun)
-		running <- err
-	}()
+	running := started(p, limited(t), "models:held", begun)
 	eventually(t, func() bool { return isSet(begun) }, "the call does not begin")
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -418,8 +376,7 @@ def cause(x):
 			return err == nil
 		}, "the call before keeps its argument")
 		_, err := p.Call(limited(t), "failing:"+function, x)
-		var pe *python.Error
-		require.ErrorAs(t, err, &pe)
+		testenv.As[*python.Error](t, err)
 		kept = append(kept, err)
 		x.Release()
 	}

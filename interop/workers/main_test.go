@@ -169,6 +169,16 @@ func opening(t testing.TB, c workers.Config) *workers.Pool {
 // soon is the maximum wait for expected events, such as repeated restarts of workers, on a machine under load.
 const soon = 5 * time.Minute
 
+// started makes a call on a goroutine of its own and returns the channel of its error.
+func started(p *workers.Pool, ctx context.Context, function string, args ...any) <-chan error {
+	over := make(chan error, 1)
+	go func() {
+		_, err := p.Call(ctx, function, args...)
+		over <- err
+	}()
+	return over
+}
+
 // limited returns a context with the deadline soon.
 func limited(t testing.TB) context.Context {
 	t.Helper()

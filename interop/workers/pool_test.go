@@ -54,8 +54,7 @@ func TestArrays(t *testing.T) {
 	require.NoError(t, testenv.ErrorOf(p.Call(ctx, "models:into", x, python.Kwargs{"outputs": map[string]any{"y": y}})))
 	require.Equal(t, []float32{3, 5, 7, 9}, floatsOf(t, y))
 
-	view := testenv.Must(x.Index(usmarray.IndexFrom(0).By(2)))(t)
-	defer view.Release()
+	view := testenv.Held(x.Index(usmarray.IndexFrom(0).By(2)))(t)
 	v := testenv.Must(p.Call(ctx, "models:facts", view.AsReadOnly()))(t)
 	require.Equal(t, map[string]any{"readonly": true, "shape": []any{int64(2)}, "strides": []any{int64(2)}, "interprocess": true, "usm": nil, "sum": 8.0}, v)
 	in, out := p.Traffic()
@@ -99,8 +98,7 @@ func TestResultsOutliveThePool(t *testing.T) {
 func TestByValue(t *testing.T) {
 	p := open(t, workers.Config{})
 	r := testenv.Must(memmgr.Default(nil, syclobj.USMUnknown))(t)
-	x := testenv.Must(usmarray.FromSlice(r, []float32{1, 2, 3}, []int{3}))(t)
-	defer x.Release()
+	x := testenv.Held(usmarray.FromSlice(r, []float32{1, 2, 3}, []int{3}))(t)
 	v := testenv.Must(p.Call(limited(t), "models:facts", x))(t)
 	require.Equal(t, 6.0, v.(map[string]any)["sum"])
 	require.Equal(t, true, v.(map[string]any)["readonly"])

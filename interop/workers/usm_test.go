@@ -49,10 +49,8 @@ func TestUSM(t *testing.T) {
 			}
 			in, out := p.Traffic()
 			ctx := limited(t)
-			x := testenv.Must(usmarray.Full(r, usmarray.Float32, []int{1000}, 2))(t)
-			defer x.Release()
-			y := testenv.Must(usmarray.Zeros(r, usmarray.Float32, []int{1000}))(t)
-			defer y.Release()
+			x := testenv.Held(usmarray.Full(r, usmarray.Float32, []int{1000}, 2))(t)
+			y := testenv.Held(usmarray.Zeros(r, usmarray.Float32, []int{1000}))(t)
 			v := testenv.Must(p.Call(ctx, "usm:kind", x.AsReadOnly()))(t)
 			require.Equal(t, []any{kind.String(), true, true}, v)
 			v = testenv.Must(p.Call(ctx, "usm:tripled", x, python.Kwargs{"outputs": map[string]any{"y": y}}))(t)
@@ -79,8 +77,7 @@ func TestUSM(t *testing.T) {
 	v.(*usmarray.Array).Release()
 
 	private := testenv.Must(memmgr.Default(q, syclobj.USMShared))(t)
-	x := testenv.Must(usmarray.Full(private, usmarray.Float32, []int{10}, 1))(t)
-	defer x.Release()
+	x := testenv.Held(usmarray.Full(private, usmarray.Float32, []int{10}, 1))(t)
 	v = testenv.Must(p.Call(limited(t), "usm:kind", x))(t)
 	require.Equal(t, []any{"shared", true, "readonly"}, v, "by value, and USM all the same")
 

@@ -114,8 +114,7 @@ func forged() map[string][]byte {
 // TestForgedValues checks that the decoder refuses addresses, and lengths without data before it allocates memory
 // for them.
 func TestForgedValues(t *testing.T) {
-	a := testenv.Must(usmarray.FromPinnedSlice([]int32{1}, []int{1}))(t)
-	defer a.Release()
+	a := testenv.Held(usmarray.FromPinnedSlice([]int32{1}, []int{1}))(t)
 	for name, b := range forged() {
 		d := decoder{b: b}
 		require.ErrorIs(t, testenv.ErrorOf(d.result()), ErrMessage, name)
@@ -160,8 +159,7 @@ func FuzzValue(f *testing.F) {
 		e := newEncoder(math.MaxInt)
 		require.NoError(t, e.Encode(v))
 		d = decoder{b: e.bytes(), arrays: e.arrays}
-		again := testenv.Must(d.result())(t)
-		require.Equal(t, rendered(reflect.ValueOf(v)), rendered(reflect.ValueOf(again)))
+		require.Equal(t, rendered(reflect.ValueOf(v)), rendered(reflect.ValueOf(testenv.Must(d.result())(t))))
 	})
 }
 
