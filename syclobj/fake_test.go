@@ -29,9 +29,6 @@ func defaultQueue(t *testing.T, d *syclobj.Device) *syclobj.Queue {
 	return testenv.Must(d.DefaultQueue())(t)
 }
 
-// onlyError drops the first result of a call that must fail.
-func onlyError[T any](_ T, err error) error { return err }
-
 func TestMachineOfTwoGPUs(t *testing.T) {
 	if sycltest.Child(t, sycltest.TwoGPUs) == nil {
 		return
@@ -70,12 +67,10 @@ func TestMachineOfTwoGPUs(t *testing.T) {
 		require.NoError(t, err, filter)
 		require.Same(t, want, d, filter)
 	}
-	_, err := rt.Device("cuda:gpu:0")
-	require.ErrorIs(t, err, syclobj.ErrNoDevice)
-	require.ErrorContains(t, err, "level_zero:gpu:1")
-	require.ErrorIs(t, onlyError(rt.RootDevice(3)), syclobj.ErrDeviceID)
-	require.ErrorIs(t, onlyError(rt.RootDevice(-1)), syclobj.ErrDeviceID)
-	require.ErrorIs(t, onlyError(syclobj.Open(syclobj.RequireSYCL(syclobj.BackendCUDA))), syclobj.ErrNoDevice)
+	testenv.Failed(t, testenv.ErrorOf(rt.Device("cuda:gpu:0")), syclobj.ErrNoDevice, "level_zero:gpu:1")
+	require.ErrorIs(t, testenv.ErrorOf(rt.RootDevice(3)), syclobj.ErrDeviceID)
+	require.ErrorIs(t, testenv.ErrorOf(rt.RootDevice(-1)), syclobj.ErrDeviceID)
+	require.ErrorIs(t, testenv.ErrorOf(syclobj.Open(syclobj.RequireSYCL(syclobj.BackendCUDA))), syclobj.ErrNoDevice)
 	other := testenv.Must(syclobj.Open(syclobj.RequireSYCL(syclobj.BackendLevelZero)))(t)
 	require.Same(t, a, other.RootDevices()[0], "Runtimes share the devices")
 	require.NoError(t, other.Close())
@@ -115,9 +110,9 @@ func TestPlacesOfTwoGPUs(t *testing.T) {
 			both := testenv.Must(placeOf(rt, q.Context(), q, p, unsafe.Add(p, n)))(t)
 			require.Same(t, want, both)
 			both.Release()
-			require.ErrorIs(t, onlyError(placeOf(rt, nil, q, p, unsafe.Add(p, n+1))), syclobj.ErrOverrun)
-			require.ErrorIs(t, onlyError(placeOf(rt, nil, q, unsafe.Add(p, -1), unsafe.Add(p, n))), syclobj.ErrNotUSM)
-			require.ErrorIs(t, onlyError(placeOf(rt, nil, q, unsafe.Add(p, 1), p)), syclobj.ErrArgument, "hi below lo")
+			require.ErrorIs(t, testenv.ErrorOf(placeOf(rt, nil, q, p, unsafe.Add(p, n+1))), syclobj.ErrOverrun)
+			require.ErrorIs(t, testenv.ErrorOf(placeOf(rt, nil, q, unsafe.Add(p, -1), unsafe.Add(p, n))), syclobj.ErrNotUSM)
+			require.ErrorIs(t, testenv.ErrorOf(placeOf(rt, nil, q, unsafe.Add(p, 1), p)), syclobj.ErrArgument, "hi below lo")
 		}
 	}
 	// The id of the first GPU with memory of the second: both have one default context, and the runtime
@@ -129,16 +124,16 @@ func TestPlacesOfTwoGPUs(t *testing.T) {
 	require.EqualValues(t, 1, id)
 	place.Release()
 	// The memory does not belong to the context of the other platform.
-	require.ErrorIs(t, onlyError(dlpackPlace(rt, 2, p, unsafe.Add(p, n))), syclobj.ErrNotUSM)
-	require.ErrorIs(t, onlyError(placeOf(rt, cpu.DefaultContext(), nil, p, p)), syclobj.ErrNotUSM)
-	require.ErrorIs(t, onlyError(placeOf(rt, cpu.DefaultContext(), defaultQueue(t, gpuB), p, p)), syclobj.ErrArgument)
+	require.ErrorIs(t, testenv.ErrorOf(dlpackPlace(rt, 2, p, unsafe.Add(p, n))), syclobj.ErrNotUSM)
+	require.ErrorIs(t, testenv.ErrorOf(placeOf(rt, cpu.DefaultContext(), nil, p, p)), syclobj.ErrNotUSM)
+	require.ErrorIs(t, testenv.ErrorOf(placeOf(rt, cpu.DefaultContext(), defaultQueue(t, gpuB), p, p)), syclobj.ErrArgument)
 	for _, id := range []int32{-1, 3, 1 << 30} {
-		require.ErrorIs(t, onlyError(dlpackPlace(rt, id, p, p)), syclobj.ErrDeviceID)
+		require.ErrorIs(t, testenv.ErrorOf(dlpackPlace(rt, id, p, p)), syclobj.ErrDeviceID)
 	}
-	require.ErrorIs(t, onlyError(dlpackPlace(rt, 0, nil, nil)), syclobj.ErrNil)
-	require.ErrorIs(t, onlyError(placeOf(rt, nil, nil, p, p)), syclobj.ErrNil)
+	require.ErrorIs(t, testenv.ErrorOf(dlpackPlace(rt, 0, nil, nil)), syclobj.ErrNil)
+	require.ErrorIs(t, testenv.ErrorOf(placeOf(rt, nil, nil, p, p)), syclobj.ErrNil)
 	var local int
-	require.ErrorIs(t, onlyError(placeOf(rt, gpuA.DefaultContext(), nil, unsafe.Pointer(&local), unsafe.Pointer(&local))), syclobj.ErrNotUSM)
+	require.ErrorIs(t, testenv.ErrorOf(placeOf(rt, gpuA.DefaultContext(), nil, unsafe.Pointer(&local), unsafe.Pointer(&local))), syclobj.ErrNotUSM)
 }
 
 func TestTiles(t *testing.T) {
@@ -157,7 +152,7 @@ func TestTiles(t *testing.T) {
 	require.EqualValues(t, 256, tile.Info().ComputeUnits)
 	id := testenv.Must(tile.DLPackID())(t)
 	require.EqualValues(t, 1, id)
-	require.ErrorIs(t, onlyError(tile.DefaultQueue()), syclobj.ErrFailed)
+	require.ErrorIs(t, testenv.ErrorOf(tile.DefaultQueue()), syclobj.ErrFailed)
 	again := testenv.Must(gpu.SubDevices(syclobj.Partition{Domain: syclobj.AffinityNextPartitionable}))(t)
 	require.True(t, tile.Equal(again[1]))
 	require.False(t, tile.Equal(again[0]))
@@ -189,8 +184,8 @@ func TestTiles(t *testing.T) {
 		require.NoError(t, d.Close())
 		require.NoError(t, d.Close())
 	}
-	require.ErrorIs(t, onlyError(q.Alloc(syclobj.USMDevice, 1, 0)), syclobj.ErrClosed)
-	require.ErrorIs(t, onlyError(q.Barrier()), syclobj.ErrClosed)
+	require.ErrorIs(t, testenv.ErrorOf(q.Alloc(syclobj.USMDevice, 1, 0)), syclobj.ErrClosed)
+	require.ErrorIs(t, testenv.ErrorOf(q.Barrier()), syclobj.ErrClosed)
 	require.NoError(t, syclobj.Free(p))
 
 	// DLPack refuses memory in a separate context of the tile.
@@ -238,14 +233,14 @@ func TestPartitions(t *testing.T) {
 			require.NoError(t, d.Close())
 		}
 	}
-	require.ErrorIs(t, onlyError(halves[0].SubDevices(syclobj.Partition{Units: 1})), syclobj.ErrClosed)
+	require.ErrorIs(t, testenv.ErrorOf(halves[0].SubDevices(syclobj.Partition{Units: 1})), syclobj.ErrClosed)
 	for _, err := range []error{
-		onlyError(cpu.SubDevices(syclobj.Partition{Units: 0})), onlyError(cpu.SubDevices(syclobj.Partition{Units: 9})), onlyError(cpu.SubDevices(syclobj.Partition{Counts: []int{}})),
-		onlyError(cpu.SubDevices(syclobj.Partition{Counts: []int{8, 1}})), onlyError(cpu.SubDevices(syclobj.Partition{Counts: []int{-1}})), onlyError(cpu.SubDevices(syclobj.Partition{Domain: 0})),
+		testenv.ErrorOf(cpu.SubDevices(syclobj.Partition{Units: 0})), testenv.ErrorOf(cpu.SubDevices(syclobj.Partition{Units: 9})), testenv.ErrorOf(cpu.SubDevices(syclobj.Partition{Counts: []int{}})),
+		testenv.ErrorOf(cpu.SubDevices(syclobj.Partition{Counts: []int{8, 1}})), testenv.ErrorOf(cpu.SubDevices(syclobj.Partition{Counts: []int{-1}})), testenv.ErrorOf(cpu.SubDevices(syclobj.Partition{Domain: 0})),
 	} {
 		require.ErrorIs(t, err, syclobj.ErrArgument)
 	}
-	require.ErrorIs(t, onlyError(cpu.SubDevices(syclobj.Partition{Domain: syclobj.AffinityL3Cache})), syclobj.ErrFailed)
+	require.ErrorIs(t, testenv.ErrorOf(cpu.SubDevices(syclobj.Partition{Domain: syclobj.AffinityL3Cache})), syclobj.ErrFailed)
 }
 
 func TestOwnContexts(t *testing.T) {
@@ -254,22 +249,19 @@ func TestOwnContexts(t *testing.T) {
 	}
 	rt := openReal(t)
 	gpuA, gpuB, cpu := rt.RootDevices()[0], rt.RootDevices()[1], rt.RootDevices()[2]
-	both := testenv.Must(rt.NewContext(gpuA, gpuB))(t)
-	defer both.Close()
+	both := testenv.Opened(rt.NewContext(gpuA, gpuB))(t)
 	require.False(t, both.IsDefault())
 	require.False(t, both.Equal(gpuA.DefaultContext()), "the same devices, another context")
 	require.Equal(t, []*syclobj.Device{gpuA, gpuB}, testenv.Must(both.Devices())(t))
 
-	q := testenv.Must(rt.NewQueue(both, gpuB, syclobj.InOrder|syclobj.Profiling))(t)
-	defer q.Close()
+	q := testenv.Opened(rt.NewQueue(both, gpuB, syclobj.InOrder|syclobj.Profiling))(t)
 	require.Equal(t, syclobj.InOrder|syclobj.Profiling, q.Properties())
 	p, free, err := sycltest.ForeignAlloc(q, syclobj.USMDevice, 100)
 	require.NoError(t, err)
 	defer free()
 	// Asked for by the context alone, by this queue, and by a queue of the
 	// other device of the context: always the memory's own device.
-	onA := testenv.Must(rt.NewQueue(both, gpuA, syclobj.OutOfOrder))(t)
-	defer onA.Close()
+	onA := testenv.Opened(rt.NewQueue(both, gpuA, syclobj.OutOfOrder))(t)
 	for _, by := range []*syclobj.Queue{nil, q, onA} {
 		place := testenv.Must(placeOf(rt, both, by, p, unsafe.Add(p, 100)))(t)
 		require.Same(t, gpuB, testenv.Must(place.Device())(t))
@@ -277,8 +269,7 @@ func TestOwnContexts(t *testing.T) {
 		require.Same(t, gpuB, pq.Device())
 		require.Equal(t, by == q, pq.Equal(q), "the given queue, if it is the device's")
 		require.False(t, pq.Equal(onA))
-		c := testenv.Must(place.Context())(t)
-		require.True(t, c.Equal(both))
+		require.True(t, testenv.Must(place.Context())(t).Equal(both))
 		place.Release()
 		err = third(place.DLPackDevice()) // a fact, which outlives the place
 		require.ErrorIs(t, err, syclobj.ErrNotDefault)
@@ -286,7 +277,7 @@ func TestOwnContexts(t *testing.T) {
 		require.ErrorContains(t, err, fmt.Sprintf("%#x", sycltest.ContextHash(gpuB.DefaultContext())), "the one it should be in")
 		require.ErrorContains(t, err, "level_zero:gpu:1")
 	}
-	require.ErrorIs(t, onlyError(dlpackPlace(rt, 1, p, unsafe.Add(p, 100))), syclobj.ErrNotUSM, "the default context does not know it")
+	require.ErrorIs(t, testenv.ErrorOf(dlpackPlace(rt, 1, p, unsafe.Add(p, 100))), syclobj.ErrNotUSM, "the default context does not know it")
 
 	e := testenv.Must(q.Memset(p, 1, 100))(t)
 	times := testenv.Must(e.Times())(t)
@@ -297,13 +288,13 @@ func TestOwnContexts(t *testing.T) {
 	require.NoError(t, e.Close())
 	require.Nil(t, e.Ref())
 
-	require.ErrorIs(t, onlyError(rt.NewContext()), syclobj.ErrArgument)
-	require.ErrorIs(t, onlyError(rt.NewContext(rt.HostQueue().Device())), syclobj.ErrArgument)
-	require.ErrorIs(t, onlyError(rt.NewContext(nil)), syclobj.ErrArgument)
-	require.ErrorIs(t, onlyError(rt.NewContext(gpuA, cpu)), syclobj.ErrFailed, "two platforms")
-	require.ErrorIs(t, onlyError(rt.NewQueue(both, cpu, syclobj.OutOfOrder)), syclobj.ErrFailed, "not a device of the context")
-	require.ErrorIs(t, onlyError(rt.NewQueue(nil, nil, syclobj.OutOfOrder)), syclobj.ErrNil)
-	require.ErrorIs(t, onlyError(rt.NewQueue(rt.HostQueue().Device().DefaultContext(), cpu, syclobj.OutOfOrder)), syclobj.ErrArgument)
+	require.ErrorIs(t, testenv.ErrorOf(rt.NewContext()), syclobj.ErrArgument)
+	require.ErrorIs(t, testenv.ErrorOf(rt.NewContext(rt.HostQueue().Device())), syclobj.ErrArgument)
+	require.ErrorIs(t, testenv.ErrorOf(rt.NewContext(nil)), syclobj.ErrArgument)
+	require.ErrorIs(t, testenv.ErrorOf(rt.NewContext(gpuA, cpu)), syclobj.ErrFailed, "two platforms")
+	require.ErrorIs(t, testenv.ErrorOf(rt.NewQueue(both, cpu, syclobj.OutOfOrder)), syclobj.ErrFailed, "not a device of the context")
+	require.ErrorIs(t, testenv.ErrorOf(rt.NewQueue(nil, nil, syclobj.OutOfOrder)), syclobj.ErrNil)
+	require.ErrorIs(t, testenv.ErrorOf(rt.NewQueue(rt.HostQueue().Device().DefaultContext(), cpu, syclobj.OutOfOrder)), syclobj.ErrArgument)
 }
 
 func TestRefs(t *testing.T) {
@@ -331,13 +322,13 @@ func TestRefs(t *testing.T) {
 	require.True(t, c.Equal(gpu.DefaultContext()))
 	require.NoError(t, c.Close())
 	require.NotNil(t, gpu.DefaultContext().Ref())
-	require.ErrorIs(t, onlyError(rt.QueueFromRef(nil)), syclobj.ErrNil)
-	require.ErrorIs(t, onlyError(rt.ContextFromRef(nil)), syclobj.ErrNil)
+	require.ErrorIs(t, testenv.ErrorOf(rt.QueueFromRef(nil)), syclobj.ErrNil)
+	require.ErrorIs(t, testenv.ErrorOf(rt.ContextFromRef(nil)), syclobj.ErrNil)
 
 	before := fake.Live()
 	for _, fn := range []string{"DPCTLQueue_Copy", "DPCTLQueue_GetContext", "DPCTLQueue_GetDevice"} {
 		fake.Fail(fn, 1)
-		require.ErrorIs(t, onlyError(rt.QueueFromRef(defaultQueue(t, gpu).Ref())), syclobj.ErrFailed, fn)
+		require.ErrorIs(t, testenv.ErrorOf(rt.QueueFromRef(defaultQueue(t, gpu).Ref())), syclobj.ErrFailed, fn)
 		require.Equal(t, before, fake.Live(), "nothing is left after %s fails", fn)
 	}
 }
@@ -467,10 +458,8 @@ func TestPlacesAreFreedOnce(t *testing.T) {
 	rt := openReal(t)
 	var all sync.WaitGroup
 	for _, gpu := range rt.RootDevices()[:2] {
-		ctx := testenv.Must(rt.NewContext(gpu))(t)
-		defer ctx.Close()
-		q := testenv.Must(rt.NewQueue(ctx, gpu, syclobj.OutOfOrder))(t)
-		defer q.Close()
+		ctx := testenv.Opened(rt.NewContext(gpu))(t)
+		q := testenv.Opened(rt.NewQueue(ctx, gpu, syclobj.OutOfOrder))(t)
 		p, free, err := sycltest.ForeignAlloc(q, syclobj.USMShared, 8)
 		require.NoError(t, err)
 		defer free()

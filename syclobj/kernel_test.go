@@ -29,8 +29,7 @@ func TestBuildErrorHasTheLog(t *testing.T) {
 	q := openCompiler(t)
 	p, err := q.BuildOpenCL("kernel void k(global int *x) {\n  x[0] = unheard_of;\n}", "-DA=1")
 	require.Nil(t, p)
-	var e *syclobj.BuildError
-	require.ErrorAs(t, err, &e)
+	e := testenv.As[*syclobj.BuildError](t, err)
 	require.ErrorIs(t, err, syclobj.ErrFailed)
 	require.Contains(t, e.Log, "unheard_of")
 	require.Equal(t, q.Device().FilterString(), e.Device)
@@ -52,24 +51,19 @@ kernel void all(global const float *a, constant int *b, local uchar *c, int d, f
 kernel void none(void) {}`, ""))(t)
 	defer p.Close()
 	p.Undescribed(func() { // a failure of OpenCL is not kept
-		k := testenv.Must(p.Kernel("all"))(t)
-		defer k.Close()
+		k := testenv.Opened(p.Kernel("all"))(t)
 		require.Equal(t, "a parameter that the driver does not describe", k.Params()[0].String())
 	})
-	k := testenv.Must(p.Kernel("all"))(t)
-	defer k.Close()
+	k := testenv.Opened(p.Kernel("all"))(t)
 	require.Equal(t, "all", k.Name())
 	var declarations []string
 	for _, param := range k.Params() {
 		declarations = append(declarations, param.String())
 	}
 	require.Equal(t, []string{"global const float* a", "constant const int* b", "local uchar* c", "int d", "float4 e", "pair f", "double g"}, declarations)
-	none := testenv.Must(p.Kernel("none"))(t)
-	defer none.Close()
+	none := testenv.Opened(p.Kernel("none"))(t)
 	require.Empty(t, none.Params())
-	_, err := p.Kernel("nil")
-	require.ErrorIs(t, err, syclobj.ErrArgument)
-	require.ErrorContains(t, err, "its kernels are all, none")
+	testenv.Failed(t, testenv.ErrorOf(p.Kernel("nil")), syclobj.ErrArgument, "its kernels are all, none")
 	for _, name := range []string{"", "a\x00b"} {
 		require.ErrorIs(t, testenv.ErrorOf(p.Kernel(name)), syclobj.ErrArgument)
 	}
@@ -134,8 +128,7 @@ func TestKernelsFail(t *testing.T) {
 	require.NoError(t, whole(), "without limits of the runtime, only the driver checks the range")
 
 	_, err := q.BuildOpenCL("#error", "")
-	var e *syclobj.BuildError
-	require.ErrorAs(t, err, &e)
+	testenv.As[*syclobj.BuildError](t, err)
 	require.ErrorContains(t, err, "the process has no OpenCL loader")
 	require.Equal(t, before, fake.Live())
 }
@@ -150,24 +143,19 @@ func TestProgramsOfBackends(t *testing.T) {
 	q, other := defaultQueue(t, rt.RootDevices()[0]), defaultQueue(t, rt.RootDevices()[2])
 	module := append([]byte{3, 2, 35, 7, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0}, instruction(fakeKernels)...)
 	for _, err := range []error{
-		onlyError(q.BuildOpenCL(fakeKernels, "")), onlyError(other.BuildOpenCL(fakeKernels, "")), onlyError(other.BuildSPIRV(module, "")),
+		testenv.ErrorOf(q.BuildOpenCL(fakeKernels, "")), testenv.ErrorOf(other.BuildOpenCL(fakeKernels, "")), testenv.ErrorOf(other.BuildSPIRV(module, "")),
 	} {
-		require.ErrorIs(t, err, errors.ErrUnsupported)
-		require.ErrorContains(t, err, "SPIR-V an opencl or level_zero device")
+		testenv.Failed(t, err, errors.ErrUnsupported, "SPIR-V an opencl or level_zero device")
 	}
-	p := testenv.Must(q.BuildSPIRV(module, ""))(t)
-	defer p.Close()
-	k := testenv.Must(p.Kernel("copy"))(t)
-	defer k.Close()
+	p := testenv.Opened(q.BuildSPIRV(module, ""))(t)
+	k := testenv.Opened(p.Kernel("copy"))(t)
 	require.Len(t, k.Params(), 2)
 	require.Equal(t, "a parameter that the driver does not describe", k.Params()[0].String())
 	require.ErrorIs(t, testenv.ErrorOf(p.Kernel("nothing")), syclobj.ErrFailed)
 
 	// A launch on another device is refused, even if the devices are equal.
 	gpu := defaultQueue(t, rt.RootDevices()[1])
-	_, err := k.Submit(gpu, []int{1}, nil, make([]syclobj.KernelArg, 2), nil)
-	require.ErrorIs(t, err, syclobj.ErrArgument)
-	require.ErrorContains(t, err, "level_zero:gpu:0")
+	testenv.Failed(t, testenv.ErrorOf(k.Submit(gpu, []int{1}, nil, make([]syclobj.KernelArg, 2), nil)), syclobj.ErrArgument, "level_zero:gpu:0")
 }
 
 // instruction returns an instruction like OpNop that contains a text, so that the frame is valid.

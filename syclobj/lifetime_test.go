@@ -34,10 +34,10 @@ func TestAfterLastRuntime(t *testing.T) {
 	require.NoError(t, e.Wait(context.Background()))
 	require.EqualValues(t, 7, *(*byte)(p))
 	for what, err := range map[string]error{
-		"devices of a context": onlyError(ctx.Devices()),
-		"parts of a part":      onlyError(tiles[0].SubDevices(syclobj.Partition{Units: 1})),
-		"a new place":          onlyError(q.Place(syclobj.USMDevice)),
-		"memory in it":         onlyError(q.Alloc(syclobj.USMDevice, 8, 0)),
+		"devices of a context": testenv.ErrorOf(ctx.Devices()),
+		"parts of a part":      testenv.ErrorOf(tiles[0].SubDevices(syclobj.Partition{Units: 1})),
+		"a new place":          testenv.ErrorOf(q.Place(syclobj.USMDevice)),
+		"memory in it":         testenv.ErrorOf(q.Alloc(syclobj.USMDevice, 8, 0)),
 	} {
 		require.ErrorIs(t, err, syclobj.ErrClosed, what)
 		require.NotErrorIs(t, err, syclobj.ErrNoSYCL, what)
@@ -58,12 +58,9 @@ func TestLookupsWhileClosing(t *testing.T) {
 		return
 	}
 	first := openReal(t)
-	ctx := testenv.Must(first.NewContext(first.RootDevices()[1]))(t)
-	defer ctx.Close()
-	place := testenv.Must(defaultQueue(t, first.RootDevices()[1]).Place(syclobj.USMShared))(t)
-	defer place.Release()
-	made := testenv.Must(first.NewQueue(nil, first.RootDevices()[0], syclobj.OutOfOrder))(t)
-	defer made.Close()
+	ctx := testenv.Opened(first.NewContext(first.RootDevices()[1]))(t)
+	place := testenv.Held(defaultQueue(t, first.RootDevices()[1]).Place(syclobj.USMShared))(t)
+	made := testenv.Opened(first.NewQueue(nil, first.RootDevices()[0], syclobj.OutOfOrder))(t)
 	require.NoError(t, first.Close())
 	closed := func(err error) {
 		if err != nil {
@@ -74,10 +71,10 @@ func TestLookupsWhileClosing(t *testing.T) {
 		rt := testenv.Must(syclobj.Open())(t)
 		var all sync.WaitGroup
 		for _, look := range []func() error{
-			func() error { return onlyError(rt.Device(fmt.Sprintf("level_zero:gpu:%d,cpu", i%2))) },
-			func() error { return onlyError(place.Queue()) },
-			func() error { return onlyError(place.Context()) },
-			func() error { return onlyError(ctx.Devices()) },
+			func() error { return testenv.ErrorOf(rt.Device(fmt.Sprintf("level_zero:gpu:%d,cpu", i%2))) },
+			func() error { return testenv.ErrorOf(place.Queue()) },
+			func() error { return testenv.ErrorOf(place.Context()) },
+			func() error { return testenv.ErrorOf(ctx.Devices()) },
 			func() error {
 				q, err := rt.QueueFromRef(made.Ref())
 				if err == nil {
@@ -118,7 +115,7 @@ func TestOpenWithBrokenDrivers(t *testing.T) {
 	require.Same(t, rt.HostQueue().Device(), rt.DefaultDevice())
 	require.NoError(t, rt.Close())
 	fake.Fail("DPCTLDeviceMgr_GetDevices", 1)
-	require.ErrorIs(t, onlyError(syclobj.Open(syclobj.RequireSYCL())), syclobj.ErrFailed)
+	require.ErrorIs(t, testenv.ErrorOf(syclobj.Open(syclobj.RequireSYCL())), syclobj.ErrFailed)
 	rt = openReal(t)
 	require.Len(t, rt.RootDevices(), 3, "nothing stands in the way of the next")
 }
@@ -139,8 +136,7 @@ func TestEventFailureStays(t *testing.T) {
 		fake.AsyncError(1, -5)
 		return testenv.Must(q.Memset(p, 0, 8))(t)
 	}
-	profiled := testenv.Must(rt.NewQueue(nil, q.Device(), syclobj.Profiling))(t)
-	defer profiled.Close()
+	profiled := testenv.Opened(rt.NewQueue(nil, q.Device(), syclobj.Profiling))(t)
 	for name, first := range map[string]func(*syclobj.Event) error{
 		"waited for":              func(e *syclobj.Event) error { return e.Wait(background) },
 		"waited for, cancellable": func(e *syclobj.Event) error { return e.Wait(cancellable) },
@@ -151,7 +147,7 @@ func TestEventFailureStays(t *testing.T) {
 			defer copied.Close()
 			return copied.Wait(background)
 		},
-		"as the host's dependency":  func(e *syclobj.Event) error { return onlyError(rt.HostQueue().Barrier(e)) },
+		"as the host's dependency":  func(e *syclobj.Event) error { return testenv.ErrorOf(rt.HostQueue().Barrier(e)) },
 		"of a host copy after Done": func(e *syclobj.Event) error { e.Done(); return rt.HostQueue().Write(p, []byte{1}, e) },
 	} {
 		for _, q := range []*syclobj.Queue{q, profiled} {
@@ -201,10 +197,9 @@ func TestClosedEvent(t *testing.T) {
 	require.Nil(t, e.Ref())
 	require.ErrorIs(t, e.Wait(context.Background()), syclobj.ErrClosed)
 	require.ErrorIs(t, e.Copy().Wait(context.Background()), syclobj.ErrClosed)
-	err := onlyError(q.Memset(p, 2, 8, nil, e))
-	require.ErrorIs(t, err, syclobj.ErrClosed)
-	require.ErrorContains(t, err, "dependency 1")
-	require.ErrorIs(t, onlyError(rt.HostQueue().Barrier(e)), syclobj.ErrClosed)
+	err := testenv.ErrorOf(q.Memset(p, 2, 8, nil, e))
+	testenv.Failed(t, err, syclobj.ErrClosed, "dependency 1")
+	require.ErrorIs(t, testenv.ErrorOf(rt.HostQueue().Barrier(e)), syclobj.ErrClosed)
 	fake.ReleaseAll()
 	fake.Hold(false)
 	require.NoError(t, q.Wait(context.Background()))
@@ -252,10 +247,10 @@ func TestFiltersRemembered(t *testing.T) {
 		require.NoError(t, err)
 	}
 	calls := fake.Calls(selector)
-	require.NoError(t, onlyError(rt.Device(text(0))))
+	require.NoError(t, testenv.ErrorOf(rt.Device(text(0))))
 	require.Equal(t, calls, fake.Calls(selector), "one seen before needs no selector")
 	for i := range 1000 {
-		require.NoError(t, onlyError(rt.Device(text(i))))
+		require.NoError(t, testenv.ErrorOf(rt.Device(text(i))))
 	}
 	require.Greater(t, fake.Calls(selector), calls+500, "and most of a thousand were not kept")
 }
@@ -268,9 +263,9 @@ func TestClosedHostQueue(t *testing.T) {
 	require.NoError(t, q.Close())
 	require.NoError(t, q.Close())
 	for _, err := range []error{
-		onlyError(q.Alloc(syclobj.USMShared, 8, 0)), onlyError(q.Memset(p, 1, 8)), onlyError(q.Barrier()), q.Wait(context.Background()),
-		q.Write(p, []byte{1}), onlyError(q.Memcpy(p, unsafe.Add(p, 4), 4)), onlyError(q.Fill(p, []byte{1}, 1)),
-		onlyError(q.Prefetch(p, 8)), onlyError(q.Place(syclobj.USMShared)),
+		testenv.ErrorOf(q.Alloc(syclobj.USMShared, 8, 0)), testenv.ErrorOf(q.Memset(p, 1, 8)), testenv.ErrorOf(q.Barrier()), q.Wait(context.Background()),
+		q.Write(p, []byte{1}), testenv.ErrorOf(q.Memcpy(p, unsafe.Add(p, 4), 4)), testenv.ErrorOf(q.Fill(p, []byte{1}, 1)),
+		testenv.ErrorOf(q.Prefetch(p, 8)), testenv.ErrorOf(q.Place(syclobj.USMShared)),
 	} {
 		require.ErrorIs(t, err, syclobj.ErrClosed)
 	}

@@ -130,11 +130,6 @@ func openFrom(t *testing.T, dir string, env ...string) opening {
 	return o
 }
 
-func fakeLibrary(t *testing.T) string {
-	t.Helper()
-	return sycltest.Library(t)
-}
-
 // install installs the fake library in pip's layout, with a version.
 func install(t *testing.T, root, version string) string {
 	t.Helper()
@@ -146,7 +141,7 @@ func install(t *testing.T, root, version string) string {
 		require.NoError(t, os.WriteFile(filepath.Join(info, "METADATA"), []byte("Name: dpctl\nVersion: "+version+"\n"), 0o600))
 	}
 	path := filepath.Join(site, "dpctl", "libDPCTLSyclInterface.so")
-	copyFile(t, fakeLibrary(t), path)
+	copyFile(t, sycltest.Library(t), path)
 	return path
 }
 
@@ -166,7 +161,7 @@ func python(t *testing.T, dir string, lines ...string) string {
 }
 
 func TestSearchOrder(t *testing.T) {
-	fakeLibrary(t)
+	sycltest.Library(t)
 	env, other := t.TempDir(), t.TempDir()
 	inEnv, inOther := install(t, env, "0.22.1"), install(t, other, "0.17.0")
 	bin := python(t, filepath.Join(t.TempDir(), "bin"), "echo '"+filepath.Dir(filepath.Dir(inOther))+"'")
@@ -306,7 +301,7 @@ func TestSearchOrder(t *testing.T) {
 }
 
 func TestBadLibraries(t *testing.T) {
-	lib := fakeLibrary(t)
+	lib := sycltest.Library(t)
 	dir := t.TempDir()
 	text := filepath.Join(dir, "text.so")
 	require.NoError(t, os.WriteFile(text, []byte("no library"), 0o600))
@@ -356,7 +351,7 @@ func TestBadLibraries(t *testing.T) {
 // TestUnusableIsForgotten: a file that lacks functions is skipped and unloaded: it does not become the
 // process's instance.
 func TestUnusableIsForgotten(t *testing.T) {
-	lib := fakeLibrary(t)
+	lib := sycltest.Library(t)
 	root := t.TempDir()
 	copyFile(t, compile(t, "libDPCTLSyclInterface.so", "int partial;"), install(t, root, ""))
 	o := openIn(t, "VIRTUAL_ENV="+root, "LD_LIBRARY_PATH="+filepath.Dir(lib), envSecond+"="+lib)
@@ -385,7 +380,7 @@ func TestNeededLibraries(t *testing.T) {
 	root := t.TempDir()
 	path := install(t, root, "0.17.0")
 	lib := filepath.Join(root, "lib")
-	far := compile(t, "libfar.so", "int far;", "-Wl,-soname,libfar.so", "-Wl,--no-as-needed", fakeLibrary(t))
+	far := compile(t, "libfar.so", "int far;", "-Wl,-soname,libfar.so", "-Wl,--no-as-needed", sycltest.Library(t))
 	copyFile(t, far, filepath.Join(lib, "libfar.so"))
 	near := compile(t, "libnear.so", "int near;", "-Wl,-soname,libnear.so", "-Wl,--no-as-needed", "-L"+lib, "-lfar")
 	copyFile(t, near, filepath.Join(lib, "libnear.so"))
@@ -407,7 +402,7 @@ func TestNeededLibrariesElsewhere(t *testing.T) {
 	root := t.TempDir()
 	dir := filepath.Join(root, "a", "b", "c")
 	require.NoError(t, os.MkdirAll(dir, 0o755))
-	near := compile(t, "libnear.so", "int near;", "-Wl,-soname,libnear.so", "-Wl,--no-as-needed", fakeLibrary(t))
+	near := compile(t, "libnear.so", "int near;", "-Wl,-soname,libnear.so", "-Wl,--no-as-needed", sycltest.Library(t))
 	copyFile(t, near, filepath.Join(root, "libnear.so"))
 	thin := compile(t, "libDPCTLSyclInterface.so", "int thin;", "-Wl,--no-as-needed", "-L"+root, "-lnear", "-Wl,--allow-shlib-undefined")
 	copyFile(t, thin, filepath.Join(dir, "libDPCTLSyclInterface.so"))
@@ -421,7 +416,7 @@ func TestOpenCLDriver(t *testing.T) {
 	if found, err := filepath.Glob("/etc/OpenCL/vendors/*.icd"); err == nil && len(found) > 0 {
 		t.Skipf("this machine configures OpenCL drivers: %v", found)
 	}
-	lib := fakeLibrary(t)
+	lib := sycltest.Library(t)
 	sycl := compile(t, "libsycl.so.8", "int nothing;", "-Wl,-soname,libsycl.so.8")
 	dir := filepath.Dir(sycl)
 	// A process that holds a libsycl, as one that loaded the real library does.
@@ -455,7 +450,7 @@ func TestOpenCLDriver(t *testing.T) {
 
 // TestAdoption: an instance that other code loaded is used.
 func TestAdoption(t *testing.T) {
-	lib := fakeLibrary(t)
+	lib := sycltest.Library(t)
 	o := openIn(t, "LD_PRELOAD="+lib)
 	require.Equal(t, "already loaded", o.Source)
 	require.Equal(t, lib, o.Path)

@@ -51,30 +51,6 @@ func TestRealCPUQueues(t *testing.T) {
 	require.Equal(t, "the driver's (USMBRIDGE_CPU_QUEUES=driver)", openIn(t, envOption+"="+path, "USMBRIDGE_CPU_QUEUES=driver").Queues)
 }
 
-// TestRealOwnContext: a new context is not the default one, even over the same device, so that DLPack is
-// refused and only that context knows the memory.
-func TestRealOwnContext(t *testing.T) {
-	rt := openReal(t)
-	d := rt.DefaultDevice()
-	ctx := testenv.Must(rt.NewContext(d))(t)
-	defer ctx.Close()
-	require.False(t, ctx.Equal(d.DefaultContext()))
-	q := testenv.Must(rt.NewQueue(ctx, d, syclobj.Profiling))(t)
-	defer q.Close()
-	p := alloc(t, q, syclobj.USMShared, 256)
-	place := testenv.Must(placeOf(rt, ctx, nil, p, unsafe.Add(p, 256)))(t)
-	defer place.Release()
-	require.ErrorIs(t, third(place.DLPackDevice()), syclobj.ErrNotDefault)
-	if d.Info().Backend != syclobj.BackendCUDA { // whose contexts share the memory of a device
-		require.ErrorIs(t, onlyError(dlpackPlace(rt, 0, p, unsafe.Add(p, 256))), syclobj.ErrNotUSM)
-	}
-
-	e := testenv.Must(q.Memset(p, 1, 256))(t)
-	times := testenv.Must(e.Times())(t)
-	require.GreaterOrEqual(t, times.Ended, times.Started)
-	require.NoError(t, e.Close())
-}
-
 // TestRealPointers: the end of an allocation is detected exactly, and memory that is not USM is detected;
 // nothing crashes.
 func TestRealPointers(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/usmbridge/usmbridge/internal/linkage/linkagetest"
 	"github.com/usmbridge/usmbridge/syclobj"
+	"github.com/usmbridge/usmbridge/syclobj/sycltest"
 )
 
 // A statically linked program cannot load the SYCL library. Open reports that: with
@@ -26,7 +27,7 @@ func TestStaticProgram(t *testing.T) {
 	out, err := run()
 	require.NoError(t, err, out)
 	require.Contains(t, out, "linked statically")
-	out, err = run(syclobj.EnvLibrary + "=" + fakeLibrary(t))
+	out, err = run(syclobj.EnvLibrary + "=" + sycltest.Library(t))
 	var exit *exec.ExitError
 	require.ErrorAs(t, err, &exit, out)
 	require.Equal(t, 1, exit.ExitCode(), out)

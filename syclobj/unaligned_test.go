@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/internal/testenv/testfaults"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
@@ -26,9 +27,7 @@ func TestUnalignedDriver(t *testing.T) {
 				useAligned(t, q, kind)
 			}
 			require.Zero(t, syclobj.LiveObjects().Allocations)
-			_, err := q.Alloc(syclobj.USMDevice, 1<<40, 1<<21)
-			require.ErrorIs(t, err, syclobj.ErrAllocation)
-			require.ErrorContains(t, err, "aligned to 2097152")
+			testenv.Failed(t, testenv.ErrorOf(q.Alloc(syclobj.USMDevice, 1<<40, 1<<21)), syclobj.ErrAllocation, "aligned to 2097152")
 		})
 	}
 }

@@ -11,12 +11,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/syclobj"
+	"github.com/usmbridge/usmbridge/syclobj/sycltest"
 )
 
 // TestIncompleteLibraryFiles checks that files which would crash or block dlopen are errors with the
 // reason, for every way to name the file.
 func TestIncompleteLibraryFiles(t *testing.T) {
-	whole, err := os.ReadFile(fakeLibrary(t))
+	whole, err := os.ReadFile(sycltest.Library(t))
 	require.NoError(t, err)
 	dir := t.TempDir()
 	write := func(name string, text []byte) string {
@@ -68,7 +69,7 @@ func TestIncompleteLibraryFiles(t *testing.T) {
 		root := t.TempDir()
 		lib := filepath.Join(root, "lib")
 		thin := filepath.Join(filepath.Dir(install(t, root, "")), "libDPCTLSyclInterface.so")
-		far := compile(t, "libfar.so", "char far[100000] = {1};", "-Wl,-soname,libfar.so", "-Wl,--no-as-needed", fakeLibrary(t))
+		far := compile(t, "libfar.so", "char far[100000] = {1};", "-Wl,-soname,libfar.so", "-Wl,--no-as-needed", sycltest.Library(t))
 		copyFile(t, far, filepath.Join(lib, "libfar.so"))
 		near := compile(t, "libnear.so", "int near;", "-Wl,-soname,libnear.so", "-Wl,--no-as-needed", "-L"+lib, "-lfar")
 		copyFile(t, near, filepath.Join(lib, "libnear.so"))
