@@ -40,8 +40,7 @@ func checkView(v dlpack.View, flags dlpack.Flags) (dlpack.Span, error) {
 // exported returns an exported tensor as a consumer in C reads it.
 func exported(t *testing.T, v dlpack.View, flags dlpack.Flags, versioned bool) cpeer.Fields {
 	t.Helper()
-	tensor := testenv.Must(exportView(v, flags, versioned, dlpack.Owner{}))(t)
-	defer tensor.Release()
+	tensor := testenv.Held(exportView(v, flags, versioned, dlpack.Owner{}))(t)
 	return cpeer.Read(tensor.Managed())
 }
 
@@ -215,8 +214,7 @@ func TestExportErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, versioned := range []bool{true, false} {
 				tensor, err := exportView(c.view, 0, versioned, owner.DLPack())
-				require.ErrorIs(t, err, c.err)
-				require.ErrorContains(t, err, c.text)
+				testenv.Failed(t, err, c.err, c.text)
 				require.False(t, tensor.Valid())
 			}
 			_, err := checkView(c.view, 0)
@@ -247,8 +245,7 @@ func TestExportErrors(t *testing.T) {
 	require.ErrorIs(t, testenv.ErrorOf(dlpack.Check(nil, 0)), dlpack.ErrNull)
 	require.Zero(t, owner.Drops())
 	// Padding does not apply to whole bytes, so the legacy struct is sufficient.
-	tensor := testenv.Must(exportView(f32(p, dlpack.CPU, []int64{2}, nil), dlpack.SubBytePadded, false, owner.DLPack()))(t)
-	tensor.Release()
+	testenv.Must(exportView(f32(p, dlpack.CPU, []int64{2}, nil), dlpack.SubBytePadded, false, owner.DLPack()))(t).Release()
 	require.Equal(t, int64(1), owner.Drops())
 }
 
@@ -294,11 +291,9 @@ func TestImportErrors(t *testing.T) {
 				before := cpeer.Deleted()
 				managed := cpeer.Produce(c.f)
 				tensor, err := dlpack.Import(managed, !legacy)
-				require.ErrorIs(t, err, c.err)
-				require.ErrorContains(t, err, c.text)
+				testenv.Failed(t, err, c.err, c.text)
 				require.False(t, tensor.Valid())
-				var typed *dlpack.OpError
-				require.ErrorAs(t, err, &typed)
+				typed := testenv.As[*dlpack.OpError](t, err)
 				message, _, _, _, _, _ := cpeer.Snapshot(managed, !legacy, false)
 				require.Equal(t, typed.Err.Error(), message, "C finds and says the same")
 				if c.err != dlpack.ErrVersion {
@@ -389,8 +384,7 @@ func TestImportPadded(t *testing.T) {
 	p := memory(t, 64)
 	f := fields(dlpack.View{Data: p, Device: dlpack.CPU, DataType: dlpack.Float4E2M1FN, Shape: []int64{3}})
 	f.Flags = dlpack.SubBytePadded
-	tensor := testenv.Must(dlpack.Import(cpeer.Produce(f), true))(t)
-	defer tensor.Release()
+	tensor := testenv.Held(dlpack.Import(cpeer.Produce(f), true))(t)
 	require.Equal(t, uint32(8), tensor.Span().ItemBits)
 	require.Equal(t, int64(3), tensor.Span().Hi)
 }
@@ -402,8 +396,7 @@ func TestImportWithoutDeleter(t *testing.T) {
 		f.Legacy, f.NoDeleter = legacy, true
 		managed := cpeer.Produce(f)
 		before := cpeer.Deleted()
-		tensor := testenv.Must(dlpack.Import(managed, !legacy))(t)
-		tensor.Release()
+		testenv.Must(dlpack.Import(managed, !legacy))(t).Release()
 		require.Equal(t, before, cpeer.Deleted())
 		cpeer.FreeUndeleted(managed, !legacy)
 	}

@@ -176,8 +176,7 @@ func requireSameOut(t *testing.T, v dlpack.View, flags dlpack.Flags, want dlpack
 		require.True(t, ok, "%v of %+v", err, v)
 		return
 	}
-	back := testenv.Must(dlpack.Import(out.Detach()))(t)
-	defer back.Release()
+	back := testenv.Held(dlpack.Import(out.Detach()))(t)
 	got := back.Span()
 	if want.Count == 0 {
 		got.First = want.First // for size 0 it may be NULL

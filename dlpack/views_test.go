@@ -15,9 +15,7 @@ import (
 
 func export(t *testing.T, v dlpack.View, flags dlpack.Flags) dlpack.Tensor {
 	t.Helper()
-	x := testenv.Must(exportView(v, flags, true, dlpack.Owner{}))(t)
-	t.Cleanup(x.Release)
-	return x
+	return testenv.Held(exportView(v, flags, true, dlpack.Owner{}))(t)
 }
 
 // requirePanicIs requires a panic with an error of this package that matches want.
@@ -26,8 +24,7 @@ func requirePanicIs(t *testing.T, want error, misuse func()) {
 	defer func() {
 		t.Helper()
 		err, _ := recover().(error)
-		var typed *dlpack.OpError
-		require.ErrorAs(t, err, &typed)
+		typed := testenv.As[*dlpack.OpError](t, err)
 		require.ErrorIs(t, err, want)
 		require.Error(t, typed.Err)
 	}()
@@ -44,9 +41,7 @@ func TestSlice(t *testing.T) {
 	require.Equal(t, float32(2.5), *(*float32)(unsafe.Add(p, 20)))
 	require.Empty(t, testenv.Must(dlpack.Slice[float32](export(t, f32(p, dlpack.CPU, []int64{0}, nil), 0)))(t))
 
-	_, err := dlpack.Slice[float64](x)
-	require.ErrorIs(t, err, dlpack.ErrDataType)
-	require.ErrorContains(t, err, "float32, not float64: ask for float32")
+	testenv.Failed(t, testenv.ErrorOf(dlpack.Slice[float64](x)), dlpack.ErrDataType, "float32, not float64: ask for float32")
 	require.ErrorIs(t, testenv.ErrorOf(dlpack.Slice[float32](export(t, f32(p, dlpack.CPU, []int64{2, 3}, []int64{1, 2}), 0))), dlpack.ErrLayout)
 	require.ErrorIs(t, testenv.ErrorOf(dlpack.Slice[float32](export(t, f32(p, dlpack.OneAPI(0), []int64{2}, nil), 0))), dlpack.ErrDevice)
 	readOnly := export(t, f32(p, dlpack.CPU, []int64{6}, nil), dlpack.ReadOnly)
@@ -62,9 +57,7 @@ func TestEncodings(t *testing.T) {
 	copy(unsafe.Slice((*byte)(p), 3), []byte{0x21, 0x0f, 0x07})
 	for flags, want := range map[dlpack.Flags][]byte{0: {0x21, 0x0f}, dlpack.SubBytePadded: {0x21, 0x0f, 0x07}} {
 		x := export(t, v, flags)
-		_, err := dlpack.Slice[uint8](x)
-		require.ErrorIs(t, err, dlpack.ErrDataType)
-		require.ErrorContains(t, err, "read the encodings with Bytes")
+		testenv.Failed(t, testenv.ErrorOf(dlpack.Slice[uint8](x)), dlpack.ErrDataType, "read the encodings with Bytes")
 		require.Equal(t, want, testenv.Must(dlpack.Bytes(x))(t))
 	}
 }
@@ -79,8 +72,7 @@ func TestBytes(t *testing.T) {
 // TestSliceOfNothing: the address of an empty tensor may be invalid, so it must not become a Go pointer.
 func TestSliceOfNothing(t *testing.T) {
 	p := memory(t, 16)
-	tensor := testenv.Must(dlpack.Import(cpeer.Produce(fields(f32(unsafe.Add(p, 1), dlpack.CPU, []int64{0, 2}, nil))), true))(t)
-	defer tensor.Release()
+	tensor := testenv.Held(dlpack.Import(cpeer.Produce(fields(f32(unsafe.Add(p, 1), dlpack.CPU, []int64{0, 2}, nil))), true))(t)
 	s := testenv.Must(dlpack.Slice[float32](tensor))(t)
 	require.Empty(t, s)
 	require.Nil(t, unsafe.SliceData(s))

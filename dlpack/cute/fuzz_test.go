@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/internal/testenv"
 )
 
 // fuzzInput reads a layout and marks from bytes: a rank, per mode an extent and
@@ -78,8 +79,7 @@ func FuzzMarks(f *testing.F) {
 
 func requireTyped(t *testing.T, err error) {
 	t.Helper()
-	var typed *Error
-	require.ErrorAs(t, err, &typed)
+	typed := testenv.As[*Error](t, err)
 	require.Contains(t, typed.Unwrap(), typed.Kind)
 	require.NotEmpty(t, err.Error())
 }

@@ -158,8 +158,7 @@ func TestRefusedViews(t *testing.T) {
 		c.v.DataType = float32Type
 		_, err := NewSpec(c.v, c.o)
 		require.ErrorIs(t, err, c.kind, name)
-		var typed *Error
-		require.ErrorAs(t, err, &typed)
+		testenv.As[*Error](t, err)
 	}
 }
 
