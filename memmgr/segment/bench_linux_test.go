@@ -7,8 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr/segment"
 )
 
@@ -27,10 +26,8 @@ var seen byte
 func BenchmarkFirstAttach(b *testing.B) {
 	const size = 1 << 30
 	r := newHost(b, segment.PeersWrite)
-	buffer := newBuffer(b, r, size)
-	defer buffer.Release()
-	bytes, err := buffer.Bytes()
-	require.NoError(b, err)
+	buffer := heldBuffer(b, r, size)
+	bytes := testenv.Must(buffer.Bytes())(b)
 	for i := 0; i < size; i += 4096 {
 		bytes[i] = 1
 	}

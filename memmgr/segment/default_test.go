@@ -53,6 +53,5 @@ func TestDefaultLimit(t *testing.T) {
 	defer memmgr.SetDefaultLimit(0)
 	require.ErrorIs(t, testenv.ErrorOf(memmgr.New(r, memmgr.Request{Size: 64 << 20})), memmgr.ErrOutOfMemory)
 	memmgr.SetDefaultLimit(0)
-	b := testenv.Must(memmgr.New(r, memmgr.Request{Size: 64 << 20}))(t)
-	b.Release()
+	testenv.Must(memmgr.New(r, memmgr.Request{Size: 64 << 20}))(t).Release()
 }

@@ -92,8 +92,7 @@ func TestMapChecksBeforeItMaps(t *testing.T) {
 				return
 			}
 			require.ErrorIs(t, err, c.want)
-			var op *segment.OpError
-			require.ErrorAs(t, err, &op)
+			op := testenv.As[*segment.OpError](t, err)
 			require.Equal(t, "Map", op.Op)
 		})
 	}
@@ -105,8 +104,7 @@ func TestHugePagesAreRefused(t *testing.T) {
 	nothingStays(t)
 	f := memoryFile(t, 2<<20, 7, 4) // MFD_HUGETLB
 	_, err := segment.Map(segment.Attachment{File: f, Size: 2 << 20, Audience: segment.PeersWrite})
-	require.ErrorIs(t, err, segment.ErrSeals)
-	require.ErrorContains(t, err, "not on tmpfs")
+	testenv.Failed(t, err, segment.ErrSeals, "not on tmpfs")
 }
 
 func closed(f func(*testing.T) *os.File) func(*testing.T) *os.File {
@@ -204,8 +202,7 @@ func refused(t faultTest, r memmgr.Resource, size uintptr, reasons ...error) {
 	for _, reason := range reasons {
 		require.ErrorIs(t, err, reason)
 	}
-	var op *segment.OpError
-	require.ErrorAs(t, err, &op)
+	testenv.As[*segment.OpError](t, err)
 	require.Equal(t, before, holding(t))
 }
 

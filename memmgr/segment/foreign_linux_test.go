@@ -56,9 +56,7 @@ func taken(t testing.TB, f segment.Foreign) *segment.Mapping {
 	if !guard.Supported {
 		f.Copy, f.ReadOnly = true, true
 	}
-	m := testenv.Must(segment.MapForeign(f))(t)
-	t.Cleanup(func() { require.NoError(t, m.Close()) })
-	return m
+	return testenv.Opened(segment.MapForeign(f))(t)
 }
 
 // live is taken for tests that need the guard.
@@ -204,8 +202,7 @@ func TestForeignChecksBeforeItMaps(t *testing.T) {
 				t.Skip("no guard in this build, and nothing is mapped to be written")
 			}
 			require.ErrorIs(t, err, c.want)
-			var op *segment.OpError
-			require.ErrorAs(t, err, &op)
+			op := testenv.As[*segment.OpError](t, err)
 			require.Equal(t, "MapForeign", op.Op)
 			require.Equal(t, before, openFiles(t))
 		})
@@ -217,9 +214,7 @@ func TestForeignChecksBeforeItMaps(t *testing.T) {
 	if err := f.Chown(12345, -1); err != nil {
 		t.Logf("memory of another user is not tried: %v", err)
 	} else {
-		_, err := segment.MapForeign(segment.Foreign{Name: name, Size: 1})
-		require.ErrorIs(t, err, segment.ErrRefused)
-		require.ErrorContains(t, err, "12345")
+		testenv.Failed(t, testenv.ErrorOf(segment.MapForeign(segment.Foreign{Name: name, Size: 1})), segment.ErrRefused, "12345")
 		m := taken(t, segment.Foreign{Name: name, Size: 1, Owner: func(uid uint32) error {
 			if uid != 12345 {
 				return notTheirs
@@ -413,8 +408,7 @@ func TestForeignThatIsSealed(t *testing.T) {
 
 	m = testenv.Must(segment.Map(segment.Attachment{File: f, Size: 8192, Audience: segment.PeersWrite}))(t)
 	require.NoError(t, m.Err())
-	n := testenv.Must(m.ReadAt(got, 5000))(t)
-	require.Equal(t, "sealed", string(got[:n]))
+	require.Equal(t, "sealed", string(got[:testenv.Must(m.ReadAt(got, 5000))(t)]))
 	require.NoError(t, m.Close())
 }
 

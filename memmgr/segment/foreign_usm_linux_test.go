@@ -50,8 +50,7 @@ func TestForeignUSM(t *testing.T) {
 			require.NoError(t, m.Close())
 		})
 	}
-	b := testenv.Must(memmgr.New(memmgr.USM(q, syclobj.USMShared), memmgr.Request{Size: pages * 4096}))(t)
-	b.Release()
+	testenv.Must(memmgr.New(memmgr.USM(q, syclobj.USMShared), memmgr.Request{Size: pages * 4096}))(t).Release()
 }
 
 func init() {

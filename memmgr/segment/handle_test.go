@@ -31,8 +31,7 @@ func onGPU(t *testing.T, n int) (*sycltest.Fake, *syclobj.Queue) {
 	if fake == nil {
 		return nil, nil
 	}
-	rt := testenv.Must(syclobj.Open())(t)
-	t.Cleanup(func() { require.NoError(t, rt.Close()) })
+	rt := testenv.Opened(syclobj.Open())(t)
 	q := gpu(t, rt, n)
 	t.Cleanup(func() { require.NoError(t, q.Close()) })
 	return fake, q
@@ -50,9 +49,7 @@ func TestFakePoolOverHandles(t *testing.T) {
 	}
 	nothingStays(t)
 	memtest.Run(t, func(t testing.TB) memmgr.Resource {
-		p := memmgr.NewPool(newUSM(t, q, syclobj.USMDevice, segment.PeersWrite))
-		t.Cleanup(func() { require.NoError(t, p.Close()) })
-		return p
+		return newPool(t, newUSM(t, q, syclobj.USMDevice, segment.PeersWrite))
 	}, memtest.Options{})
 }
 
@@ -69,8 +66,7 @@ func TestFakePaddedMemoryHasNoHandle(t *testing.T) {
 	rt := testenv.Must(syclobj.Open())(t)
 	q := gpu(t, rt, 0)
 	_, err := segment.NewUSM(q, syclobj.USMDevice, segment.PeersWrite)
-	require.ErrorIs(t, err, errors.ErrUnsupported)
-	require.ErrorContains(t, err, "does not align 2097152 bytes of")
+	testenv.Failed(t, err, errors.ErrUnsupported, "does not align 2097152 bytes of")
 	require.NoError(t, q.Close())
 	require.NoError(t, rt.Close())
 	require.Zero(t, fake.Used(0))
@@ -83,9 +79,7 @@ func init() {
 		var handle string
 		var offset uintptr
 		fmt.Sscan(k.hear(), &handle, &a.Size, &offset)
-		var err error
-		a.Handle, err = hex.DecodeString(handle)
-		require.NoError(t, err)
+		a.Handle = testenv.Must(hex.DecodeString(handle))(t)
 		rt := testenv.Must(syclobj.Open())(t)
 		a.Queue, a.Kind, a.Audience = gpu(t, rt, 0), syclobj.USMDevice, segment.PeersWrite
 		m := testenv.Must(segment.Map(a))(t)
@@ -116,10 +110,8 @@ func TestFakeHandleInAnotherProcess(t *testing.T) {
 	}
 	nothingStays(t)
 	r := newUSM(t, q, syclobj.USMDevice, segment.PeersWrite)
-	p := memmgr.NewPool(r)
-	defer func() { require.NoError(t, p.Close()) }()
-	b := newBuffer(t, p, 1000)
-	defer b.Release()
+	p := newPool(t, r)
+	b := heldBuffer(t, p, 1000)
 	require.NoError(t, memmgr.CopyIn(b, 0, []byte("here")))
 	s, offset, ok := segment.Find(b.Address(), b.Size())
 	require.True(t, ok)
@@ -148,9 +140,7 @@ func TestFakeHandleFaults(t *testing.T) {
 	}
 	nothingStays(t)
 	fake.Fail("DPCTLIPCMem_GetHandle", 1) // at the trial
-	_, err := segment.NewUSM(q, syclobj.USMDevice, segment.PeersWrite)
-	require.ErrorIs(t, err, errors.ErrUnsupported)
-	require.ErrorContains(t, err, "making a handle")
+	testenv.Failed(t, testenv.ErrorOf(segment.NewUSM(q, syclobj.USMDevice, segment.PeersWrite)), errors.ErrUnsupported, "making a handle")
 	require.Zero(t, fake.Live().Allocations)
 }
 
@@ -160,12 +150,9 @@ func TestFakeHandlesThatAreRefused(t *testing.T) {
 		return
 	}
 	nothingStays(t)
-	_, err := segment.NewUSM(q, syclobj.USMDevice, segment.PeersRead)
-	require.ErrorIs(t, err, errors.ErrUnsupported)
-	require.ErrorContains(t, err, "let peers write")
-	_, err = segment.NewUSM(q, syclobj.USMShared, segment.PeersWrite)
-	require.ErrorIs(t, err, errors.ErrUnsupported)
-	require.ErrorContains(t, err, "only memory of kind device has handles")
+	testenv.Failed(t, testenv.ErrorOf(segment.NewUSM(q, syclobj.USMDevice, segment.PeersRead)), errors.ErrUnsupported, "let peers write")
+	_, err := segment.NewUSM(q, syclobj.USMShared, segment.PeersWrite)
+	testenv.Failed(t, err, errors.ErrUnsupported, "only memory of kind device has handles")
 
 	r := newUSM(t, q, syclobj.USMDevice, segment.PeersWrite)
 	b := newBuffer(t, r, 100)
@@ -199,8 +186,7 @@ func TestFakeHandlesThatAreRefused(t *testing.T) {
 			c.change(&a)
 			_, err := segment.Map(a)
 			require.ErrorIs(t, err, c.want)
-			var op *segment.OpError
-			require.ErrorAs(t, err, &op)
+			testenv.As[*segment.OpError](t, err)
 			require.Equal(t, live, fake.Live())
 		})
 	}
@@ -214,10 +200,8 @@ func TestFakeHandlesThatAreRefused(t *testing.T) {
 
 	b.Release()
 	require.ErrorIs(t, testenv.ErrorOf(s.Handle()), memmgr.ErrClosed)
-	_, err = segment.Segment{}.Handle()
-	require.ErrorIs(t, err, memmgr.ErrClosed)
-	host := newBuffer(t, newHost(t, segment.PeersWrite), 1)
-	defer host.Release()
+	require.ErrorIs(t, testenv.ErrorOf(segment.Segment{}.Handle()), memmgr.ErrClosed)
+	host := heldBuffer(t, newHost(t, segment.PeersWrite), 1)
 	s, _, _ = segment.Find(host.Address(), 1)
 	require.ErrorIs(t, testenv.ErrorOf(s.Handle()), errors.ErrUnsupported)
 }
@@ -230,8 +214,7 @@ func TestFakeHandlesAreInspected(t *testing.T) {
 		return
 	}
 	nothingStays(t)
-	b := newBuffer(t, newUSM(t, q, syclobj.USMDevice, segment.PeersWrite), 8<<20)
-	defer b.Release()
+	b := heldBuffer(t, newUSM(t, q, syclobj.USMDevice, segment.PeersWrite), 8<<20)
 	s, _, _ := segment.Find(b.Address(), 1)
 	require.EqualValues(t, 8<<20, s.Size())
 	handle := testenv.Must(s.Handle())(t)
@@ -257,8 +240,7 @@ func TestFakeHandlesNeedTheAspect(t *testing.T) {
 	}
 	nothingStays(t)
 	_, err := segment.NewUSM(q, syclobj.USMDevice, segment.PeersWrite)
-	require.ErrorIs(t, err, errors.ErrUnsupported)
-	require.ErrorContains(t, err, "ext_oneapi_ipc_memory")
+	testenv.Failed(t, err, errors.ErrUnsupported, "ext_oneapi_ipc_memory")
 	require.ErrorContains(t, err, "only that of an OpenCL CPU device is")
 	_, err = segment.Map(segment.Attachment{Handle: []byte("x"), Size: 4096, Audience: segment.PeersWrite, Queue: q, Kind: syclobj.USMDevice})
 	require.ErrorIs(t, err, errors.ErrUnsupported)

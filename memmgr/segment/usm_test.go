@@ -27,8 +27,7 @@ var kinds = []syclobj.USMKind{syclobj.USMDevice, syclobj.USMShared, syclobj.USMH
 // onOpenCLCPU opens a runtime whose default device's memory can be shared, or skips the test.
 func onOpenCLCPU(t testing.TB) *syclobj.Runtime {
 	t.Helper()
-	rt := testenv.Must(syclobj.Open())(t)
-	t.Cleanup(func() { require.NoError(t, rt.Close()) })
+	rt := testenv.Opened(syclobj.Open())(t)
 	if !rt.HasSYCL() {
 		testenv.Missing(t, rt.SYCLError(), testenv.SYCL)
 	}
@@ -39,9 +38,7 @@ func onOpenCLCPU(t testing.TB) *syclobj.Runtime {
 }
 
 func newUSM(t testing.TB, q *syclobj.Queue, kind syclobj.USMKind, a segment.Audience) *segment.Resource {
-	r := testenv.Must(segment.NewUSM(q, kind, a))(t)
-	t.Cleanup(func() { require.NoError(t, r.Close()) })
-	return r
+	return testenv.Opened(segment.NewUSM(q, kind, a))(t)
 }
 
 func TestUSMResource(t *testing.T) {
@@ -57,9 +54,7 @@ func TestUSMResource(t *testing.T) {
 			nothingStays(t)
 			rt := onOpenCLCPU(t)
 			memtest.Run(t, func(t testing.TB) memmgr.Resource {
-				p := memmgr.NewPool(newUSM(t, rt.DefaultQueue(), kind, segment.PeersWrite))
-				t.Cleanup(func() { require.NoError(t, p.Close()) })
-				return p
+				return newPool(t, newUSM(t, rt.DefaultQueue(), kind, segment.PeersWrite))
 			}, memtest.Options{})
 		})
 	}
@@ -99,10 +94,8 @@ func TestAnotherProcessAndUSM(t *testing.T) {
 			nothingStays(t)
 			rt := onOpenCLCPU(t)
 			q := rt.DefaultQueue()
-			p := memmgr.NewPool(newUSM(t, q, kind, segment.PeersWrite))
-			defer func() { require.NoError(t, p.Close()) }()
-			b := newBuffer(t, p, 4096)
-			defer b.Release()
+			p := newPool(t, newUSM(t, q, kind, segment.PeersWrite))
+			b := heldBuffer(t, p, 4096)
 			e := testenv.Must(q.Memset(b.Data(), 'q', 4096))(t)
 			require.NoError(t, e.Wait(context.Background()))
 			s, offset, f := fileOf(t, b)
@@ -171,8 +164,7 @@ func TestTheReceiverHasUSM(t *testing.T) {
 				nothingStays(t)
 				rt := onOpenCLCPU(t)
 				q := rt.DefaultQueue()
-				b := newBuffer(t, newUSM(t, q, syclobj.USMShared, a), 3<<20)
-				defer b.Release()
+				b := heldBuffer(t, newUSM(t, q, syclobj.USMShared, a), 3<<20)
 				require.NoError(t, q.Write(b.Data(), []byte("from")))
 				s, offset, f := fileOf(t, b)
 				other := startPeer(t, "USM reader", f)
@@ -200,8 +192,7 @@ func TestTheReceiverHasUSM(t *testing.T) {
 func TestIdlePagesOfSharedUSMGoBack(t *testing.T) {
 	nothingStays(t)
 	rt := onOpenCLCPU(t)
-	p := memmgr.NewPool(newUSM(t, rt.DefaultQueue(), syclobj.USMDevice, segment.PeersWrite), memmgr.WithDecay(0), memmgr.WithSegment(16<<20))
-	defer func() { require.NoError(t, p.Close()) }()
+	p := newPool(t, newUSM(t, rt.DefaultQueue(), syclobj.USMDevice, segment.PeersWrite), memmgr.WithDecay(0), memmgr.WithSegment(16<<20))
 	kept, b := newBuffer(t, p, 100<<10), newBuffer(t, p, 10<<20)
 	defer kept.Release()
 	data := bytes.Repeat([]byte("a page of memory"), 10<<16)
@@ -300,8 +291,7 @@ func TestFakeMemoryCannotBeShared(t *testing.T) {
 		return
 	}
 	nothingStays(t)
-	rt := testenv.Must(syclobj.Open())(t)
-	defer rt.Close()
+	rt := testenv.Opened(syclobj.Open())(t)
 	for filter, reason := range map[string]string{
 		"level_zero:gpu:0": "only that of an OpenCL CPU device is",
 		"opencl:cpu:0":     "have different bytes",
@@ -311,9 +301,7 @@ func TestFakeMemoryCannotBeShared(t *testing.T) {
 		var err error
 		for range 2 {
 			live := fake.Live().Allocations
-			_, err = segment.NewUSM(q, syclobj.USMShared, segment.PeersWrite)
-			require.ErrorIs(t, err, errors.ErrUnsupported)
-			require.ErrorContains(t, err, reason)
+			testenv.Failed(t, testenv.ErrorOf(segment.NewUSM(q, syclobj.USMShared, segment.PeersWrite)), errors.ErrUnsupported, reason)
 			require.Equal(t, live, fake.Live().Allocations)
 		}
 		_, err = segment.Map(segment.Attachment{File: memoryFile(t, 4096, 7, 0), Size: 4096, Audience: segment.PeersWrite, Queue: q, Kind: syclobj.USMShared})
@@ -329,8 +317,7 @@ func TestFakeTrialIsMadeOnce(t *testing.T) {
 		return
 	}
 	nothingStays(t)
-	rt := testenv.Must(syclobj.Open())(t)
-	defer rt.Close()
+	rt := testenv.Opened(syclobj.Open())(t)
 	q := rt.DefaultQueue()
 	fake.Fail("DPCTLaligned_alloc_shared", 1)
 	_, err := segment.NewUSM(q, syclobj.USMShared, segment.PeersWrite)
