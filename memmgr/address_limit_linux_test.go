@@ -41,8 +41,7 @@ func TestEveryAddressLimit(t *testing.T) {
 			for _, r := range []memmgr.Resource{memmgr.Host(), pool} {
 				b, err := memmgr.New(r, memmgr.Request{Size: uintptr(1+i) << 20})
 				if err != nil {
-					var oom *memmgr.OutOfMemoryError
-					require.ErrorAs(t, err, &oom)
+					testenv.As[*memmgr.OutOfMemoryError](t, err)
 					require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
 					refused++
 					continue

@@ -162,8 +162,7 @@ func TestFakeLimitAndExhaustion(t *testing.T) {
 	total := upstream.DeviceTotal()
 	half := memmgr.NewPool(upstream, memmgr.WithLimit(total/2))
 	_, err := memmgr.New(half, memmgr.Request{Size: uintptr(total * 6 / 10)})
-	var oom *memmgr.OutOfMemoryError
-	require.ErrorAs(t, err, &oom)
+	oom := testenv.As[*memmgr.OutOfMemoryError](t, err)
 	require.Equal(t, total/2, oom.Limit)
 	require.Equal(t, total, oom.DeviceTotal)
 	mustNew(t, half, uintptr(total*4/10)).Release()
@@ -288,8 +287,7 @@ func TestFakeDefaultLimit(t *testing.T) {
 	take := func(r memmgr.Resource) (memmgr.Buffer, error) { return memmgr.New(r, memmgr.Request{Size: big}) }
 	refused := func(r memmgr.Resource, limit uint64) {
 		_, err := take(r)
-		var oom *memmgr.OutOfMemoryError
-		require.ErrorAs(t, err, &oom)
+		oom := testenv.As[*memmgr.OutOfMemoryError](t, err)
 		require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
 		require.EqualValues(t, limit, oom.Limit)
 	}

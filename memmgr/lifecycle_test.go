@@ -34,8 +34,7 @@ func TestPendingMemoryOfAClosedPoolGoesBack(t *testing.T) {
 	sim := memtest.NewSimulated()
 	p := memmgr.NewPool(sim)
 	b := mustAllocate(t, p, 5000)
-	var leak *memmgr.LeakError
-	require.ErrorAs(t, p.Close(), &leak)
+	testenv.As[*memmgr.LeakError](t, p.Close())
 	work := sim.Submit(1)
 	b.Event = sim.CopyEvent(work)
 	p.Free(b)
@@ -50,8 +49,7 @@ func TestExportedMemoryOfAClosedPoolGoesBack(t *testing.T) {
 	sim := memtest.NewSimulated()
 	p := memmgr.NewPool(sim)
 	b := mustNew(t, p, 20<<20)
-	var leak *memmgr.LeakError
-	require.ErrorAs(t, p.Close(), &leak)
+	testenv.As[*memmgr.LeakError](t, p.Close())
 	work := sim.Submit(0)
 	b.SetExported()
 	b.Release()
@@ -93,8 +91,7 @@ func TestContextEndsWhileAnotherRequestGrowsThePool(t *testing.T) {
 	cancel()
 	u.during = func() {
 		_, err := memmgr.New(p, memmgr.Request{Size: 20 << 20, Context: ctx})
-		var oom *memmgr.OutOfMemoryError
-		require.ErrorAs(t, err, &oom)
+		testenv.As[*memmgr.OutOfMemoryError](t, err)
 		require.ErrorIs(t, err, context.Canceled)
 	}
 	mustNew(t, p, 100).Release()

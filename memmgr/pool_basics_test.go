@@ -81,8 +81,7 @@ func TestOutOfMemoryErrorHasAllFigures(t *testing.T) {
 		held = append(held, b)
 	}
 	_, err := memmgr.New(p, memmgr.Request{Size: 12 << 20, Tag: "too much"})
-	var oom *memmgr.OutOfMemoryError
-	require.ErrorAs(t, err, &oom)
+	oom := testenv.As[*memmgr.OutOfMemoryError](t, err)
 	require.EqualValues(t, 12<<20, oom.Rounded)
 	require.EqualValues(t, 24<<20, oom.Allocated)
 	require.EqualValues(t, 32<<20, oom.Limit)
@@ -117,8 +116,7 @@ func TestOutOfMemoryFindsWorkThatIsDoneAndAsksForHelp(t *testing.T) {
 	p.Free(b)
 	_, err := memmgr.New(p, memmgr.Request{Size: 12 << 20})
 	require.ErrorIs(t, err, memmgr.ErrOutOfMemory, "a request without a context does not wait for the device")
-	var oom *memmgr.OutOfMemoryError
-	require.ErrorAs(t, err, &oom)
+	oom := testenv.As[*memmgr.OutOfMemoryError](t, err)
 	require.EqualValues(t, 12<<20, oom.Pending)
 	require.Equal(t, 1, calls)
 	sim.Complete(event)
@@ -154,8 +152,7 @@ func TestCloseWithBuffersInUse(t *testing.T) {
 	p := memmgr.NewPool(sim, memmgr.WithName("careless"))
 	b := mustNew(t, p, 100)
 	err := p.Close()
-	var leak *memmgr.LeakError
-	require.ErrorAs(t, err, &leak)
+	leak := testenv.As[*memmgr.LeakError](t, err)
 	require.Len(t, leak.Buffers, 1)
 	require.Contains(t, err.Error(), "careless")
 	require.Contains(t, err.Error(), "TestCloseWithBuffersInUse")

@@ -69,8 +69,7 @@ func TestContextErrorOfAnUpstreamIsTyped(t *testing.T) {
 		up := &counted{Resource: memtest.NewSimulated(), refuse: func(int64) error { return cause }}
 		p := memmgr.NewPool(up)
 		_, err := memmgr.New(p, memmgr.Request{Size: 1000, Tag: "late"})
-		var oom *memmgr.OutOfMemoryError
-		require.ErrorAs(t, err, &oom)
+		oom := testenv.As[*memmgr.OutOfMemoryError](t, err)
 		require.ErrorIs(t, err, cause)
 		require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
 		require.Equal(t, "late", oom.Request.Tag)
@@ -206,8 +205,7 @@ func TestHoldersAreCountedByTag(t *testing.T) {
 	f.SetExported()
 	f.Release()
 	_, err := memmgr.New(p, memmgr.Request{Size: 100 << 20})
-	var oom *memmgr.OutOfMemoryError
-	require.ErrorAs(t, err, &oom)
+	oom := testenv.As[*memmgr.OutOfMemoryError](t, err)
 	require.Equal(t, []memmgr.Holder{
 		{Tag: "b", Bytes: 6 << 20, Count: 2}, {Tag: "a", Bytes: 1 << 20, Count: 1}, {Bytes: 512, Count: 1},
 	}, oom.Holders)

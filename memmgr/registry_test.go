@@ -121,8 +121,7 @@ func TestResourceThatCannotBeComparedIsRefused(t *testing.T) {
 	r := incomparable{Simulated: sim}
 	_, err := memmgr.New(r, memmgr.Request{Size: 100})
 	require.ErrorIs(t, err, memmgr.ErrRequest)
-	var op *memmgr.OpError
-	require.ErrorAs(t, err, &op)
+	testenv.As[*memmgr.OpError](t, err)
 	require.ErrorContains(t, err, "memmgr_test.incomparable cannot be compared; pass a pointer")
 	require.NoError(t, memmgr.Close(r))
 	use(t, &r)

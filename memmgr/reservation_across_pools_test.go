@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
 )
@@ -102,8 +103,7 @@ func TestReservationsInOtherPoolsEnd(t *testing.T) {
 				held[i] = mustNew(t, b, 1<<20) // out of segments that are open again
 			}
 			last := claim(context.Background())
-			var leak *memmgr.LeakError
-			require.ErrorAs(t, b.Close(), &leak)
+			testenv.As[*memmgr.LeakError](t, b.Close())
 			releaseAll(held)
 			served(t, last).Release()
 			require.NoError(t, a.Close())

@@ -45,8 +45,7 @@ func TestLimitRefusesWithTheWholeAccount(t *testing.T) {
 	l := memmgr.NewLimit(memmgr.Host(), 10000)
 	a := mustNew(t, l, 6000)
 	_, err := memmgr.New(l, memmgr.Request{Size: 6000, Tag: "second"})
-	var oom *memmgr.OutOfMemoryError
-	require.ErrorAs(t, err, &oom)
+	oom := testenv.As[*memmgr.OutOfMemoryError](t, err)
 	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
 	require.EqualValues(t, 10000, oom.Limit)
 	require.EqualValues(t, 6000, oom.Allocated)

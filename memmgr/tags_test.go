@@ -37,8 +37,7 @@ func TestTagsAreBounded(t *testing.T) {
 			}
 			if owner != "host" {
 				_, err := New(from, Request{Size: 128 << 20})
-				var oom *OutOfMemoryError
-				require.ErrorAs(t, err, &oom)
+				oom := testenv.As[*OutOfMemoryError](t, err)
 				require.Equal(t, "other", oom.Holders[0].Tag)
 				require.EqualValues(t, many-account.MostTags, oom.Holders[0].Count)
 			}

@@ -34,9 +34,7 @@ func TestTenantOptionsAreChecked(t *testing.T) {
 	require.ErrorIs(t, testenv.ErrorOf(p.NewTenant("a", memmgr.TenantOptions{Weight: -1})), memmgr.ErrRequest)
 	require.ErrorIs(t, testenv.ErrorOf(p.NewTenant("a", memmgr.TenantOptions{Soft: 2, Hard: 1})), memmgr.ErrRequest)
 	tenant := newTenant(t, p, "named", memmgr.TenantOptions{})
-	_, err := p.NewTenant("named", memmgr.TenantOptions{})
-	require.ErrorIs(t, err, memmgr.ErrRequest)
-	require.ErrorContains(t, err, `"named"`)
+	testenv.Failed(t, testenv.ErrorOf(p.NewTenant("named", memmgr.TenantOptions{})), memmgr.ErrRequest, `"named"`)
 	closed := newTenant(t, p, "closed", memmgr.TenantOptions{})
 	b := mustNew(t, closed, 1000)
 	require.NoError(t, closed.Close())
@@ -64,8 +62,7 @@ func TestTenantHardLimitIsExact(t *testing.T) {
 			}
 			for range 3 {
 				_, err := memmgr.New(tenant, memmgr.Request{Size: 1, Tag: "one more"})
-				var oom *memmgr.OutOfMemoryError
-				require.ErrorAs(t, err, &oom)
+				oom := testenv.As[*memmgr.OutOfMemoryError](t, err)
 				require.Equal(t, "exact", oom.Tenant)
 				require.EqualValues(t, size*uintptr(n), oom.Limit)
 				require.EqualValues(t, size*uintptr(n), oom.Allocated)
@@ -327,8 +324,7 @@ func TestPoolCloseEndsTenants(t *testing.T) {
 	b := mustNew(t, tenant, 1<<20)
 	waiting := request(tenant, context.Background(), 1)
 	waits(t, p, 1)
-	var leak *memmgr.LeakError
-	require.ErrorAs(t, p.Close(), &leak)
+	testenv.As[*memmgr.LeakError](t, p.Close())
 	require.ErrorIs(t, (<-waiting).err, memmgr.ErrClosed)
 	require.ErrorIs(t, testenv.ErrorOf(memmgr.New(tenant, memmgr.Request{Size: 1, Context: context.Background()})), memmgr.ErrClosed)
 	b.Release()

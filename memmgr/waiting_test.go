@@ -148,8 +148,7 @@ func TestCloseEndsWaits(t *testing.T) {
 	held := mustNew(t, p, 8<<20)
 	a, b := request(p, context.Background(), 1000), request(p, context.Background(), 4<<20)
 	waits(t, p, 2)
-	var leak *memmgr.LeakError
-	require.ErrorAs(t, p.Close(), &leak)
+	testenv.As[*memmgr.LeakError](t, p.Close())
 	for _, c := range []chan granted{a, b} {
 		require.ErrorIs(t, (<-c).err, memmgr.ErrClosed)
 	}
