@@ -99,8 +99,7 @@ func TestExportedCopiesAreNotAdopted(t *testing.T) {
 		{Copy: usmarray.CopyAlways, CopyTo: eager{memmgr.Host()}},
 		{Copy: usmarray.CopyAlways, CopyTo: eager{memmgr.Host()}, Device: &dlpack.Device{Type: dlpack.DeviceCPU}},
 	} {
-		tensor := testenv.Must(x.DLPackWith(o))(t)
-		tensor.Release()
+		testenv.Must(x.DLPackWith(o))(t).Release()
 		require.Equal(t, 1, x.Buffer().Count())
 	}
 }

@@ -207,7 +207,6 @@ func TestOddIntegers(t *testing.T) {
 		require.ErrorIs(t, testenv.ErrorOf(New(memmgr.Host(), dt, []int{8})), ErrType, "%v", dt)
 	}
 	for bits := uint8(1); bits <= 64; bits *= 2 {
-		a := testenv.Must(New(memmgr.Host(), DataType{Code: dlpack.CodeInt, Bits: bits, Lanes: 1}, []int{8}))(t)
-		a.Release()
+		testenv.Must(New(memmgr.Host(), DataType{Code: dlpack.CodeInt, Bits: bits, Lanes: 1}, []int{8}))(t).Release()
 	}
 }

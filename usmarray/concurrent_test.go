@@ -69,8 +69,7 @@ func exchange(t *testing.T, a *Array, rt *syclobj.Runtime) {
 }
 
 func TestFromBuffer(t *testing.T) {
-	buf := testenv.Must(memmgr.New(memmgr.Host(), memmgr.Request{Size: 4096}))(t)
-	defer buf.Release()
+	buf := testenv.Held(memmgr.New(memmgr.Host(), memmgr.Request{Size: 4096}))(t)
 	for _, c := range []struct {
 		l    Layout
 		dt   DataType

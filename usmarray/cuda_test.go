@@ -117,8 +117,7 @@ func TestCUDAHeld(t *testing.T) {
 	}
 	a := testenv.Must(New(pool, Uint8, []int{64}))(t)
 	require.NotContains(t, addresses, cells.Of(a.Buffer()).Address)
-	tensor := testenv.Must(a.DLPackWith(ExportOptions{CUDA: true}))(t)
-	tensor.Release()
+	testenv.Must(a.DLPackWith(ExportOptions{CUDA: true}))(t).Release()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.ErrorIs(t, a.Buffer().WaitContext(ctx), context.Canceled)

@@ -39,8 +39,7 @@ type named struct {
 // requireKinds checks that an error matches the given kinds, those with the same meaning, and no other kinds.
 func requireKinds(t *testing.T, err error, kinds ...error) {
 	t.Helper()
-	var oe *OpError
-	require.ErrorAs(t, err, &oe)
+	oe := testenv.As[*OpError](t, err)
 	require.NotEmpty(t, oe.Op)
 	require.True(t, strings.HasPrefix(err.Error(), "usmarray: "+oe.Op+": "), "%v", err)
 	for _, group := range meanings {
@@ -176,8 +175,7 @@ func TestRefusalsOfDevices(t *testing.T) {
 	_, err = other.DLPack()
 	requireKinds(t, err, ErrExchange, syclobj.ErrNotDefault)
 	oneAPI := dlpack.View{Data: host.Pointer(), Device: dlpack.Device{Type: dlpack.DeviceOneAPI}, DataType: Float32, Shape: []int64{2}}
-	tensor := testenv.Must(dlpack.Export(&oneAPI, 0, true, dlpack.Owner{}))(t)
-	defer tensor.Release()
+	tensor := testenv.Held(dlpack.Export(&oneAPI, 0, true, dlpack.Owner{}))(t)
 	_, err = FromDLPack(rt, tensor)
 	requireKinds(t, err, ErrExchange, ErrNotUSM)
 }

@@ -50,8 +50,7 @@ func TestLeakedArrays(t *testing.T) {
 
 //go:noinline
 func forgetArray(t *testing.T) {
-	a := testenv.Must(New(memmgr.Host(), Float32, []int{3, 5}))(t)
-	require.True(t, a.Valid())
+	require.True(t, testenv.Must(New(memmgr.Host(), Float32, []int{3, 5}))(t).Valid())
 }
 
 // inChild runs the calling test in a child process with USMBRIDGE_DEBUG=words.

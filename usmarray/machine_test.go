@@ -18,16 +18,12 @@ import (
 // machine opens a runtime on the fake machine of a child process.
 func machine(t *testing.T) *syclobj.Runtime {
 	t.Helper()
-	rt := testenv.Must(syclobj.Open(syclobj.RequireSYCL()))(t)
-	t.Cleanup(func() { require.NoError(t, rt.Close()) })
-	return rt
+	return testenv.Opened(syclobj.Open(syclobj.RequireSYCL()))(t)
 }
 
 func queueOn(t *testing.T, rt *syclobj.Runtime, ctx *syclobj.Context, d *syclobj.Device) *syclobj.Queue {
 	t.Helper()
-	q := testenv.Must(rt.NewQueue(ctx, d, syclobj.InOrder))(t)
-	t.Cleanup(func() { require.NoError(t, q.Close()) })
-	return q
+	return testenv.Opened(rt.NewQueue(ctx, d, syclobj.InOrder))(t)
 }
 
 func device(t *testing.T, rt *syclobj.Runtime, filter string) *syclobj.Device {
@@ -155,8 +151,7 @@ func TestMachineContextOfTwo(t *testing.T) {
 		require.NoError(t, memmgr.CloseDefaults())
 	})
 	a, b := device(t, rt, "gpu:0"), device(t, rt, "gpu:1")
-	both := testenv.Must(rt.NewContext(a, b))(t)
-	t.Cleanup(func() { require.NoError(t, both.Close()) })
+	both := testenv.Opened(rt.NewContext(a, b))(t)
 	for _, d := range []*syclobj.Device{a, b} {
 		q := queueOn(t, rt, both, d)
 		arr := own(t)(Arange[int64](testsycl.USM(t, q, syclobj.USMDevice), 0, 1, 5))
@@ -165,15 +160,13 @@ func TestMachineContextOfTwo(t *testing.T) {
 			dict.SyclObj = obj
 			c := own(t)(FromUSMInterface(rt, &dict, nil))
 			require.Same(t, arr.Place(), c.Place())
-			dev := testenv.Must(c.Place().Device())(t)
-			require.True(t, dev.Equal(d))
+			require.True(t, testenv.Must(c.Place().Device())(t).Equal(d))
 		}
 		_, err := arr.DLPack()
 		require.ErrorIs(t, err, ErrExchange)
 		require.ErrorIs(t, err, syclobj.ErrNotDefault)
 		x := testenv.Must(arr.DLPackWith(ExportOptions{Copy: CopyAlways}))(t)
-		id := testenv.Must(d.DLPackID())(t)
-		require.Equal(t, dlpack.OneAPI(id), x.Device())
+		require.Equal(t, dlpack.OneAPI(testenv.Must(d.DLPackID())(t)), x.Device())
 		require.Equal(t, "[0 1 2 3 4]", own(t)(FromDLPack(rt, x)).String())
 	}
 }
@@ -186,8 +179,7 @@ func TestMachineCopies(t *testing.T) {
 	}
 	rt := machine(t)
 	gpu := device(t, rt, "gpu:0")
-	ctx := testenv.Must(rt.NewContext(gpu))(t)
-	t.Cleanup(func() { require.NoError(t, ctx.Close()) })
+	ctx := testenv.Opened(rt.NewContext(gpu))(t)
 	all := []backend{{"host", memmgr.Host()}}
 	for _, q := range []*syclobj.Queue{
 		queueOn(t, rt, nil, gpu), queueOn(t, rt, nil, device(t, rt, "gpu:1")),
@@ -259,8 +251,7 @@ func TestMachineXPU(t *testing.T) {
 	all := XPUDevices(rt)
 	require.Len(t, all, 2)
 	for n, d := range all {
-		id := testenv.Must(d.DLPackID())(t)
-		require.Equal(t, int32(n+1), id, "the CPU comes first in the runtime's list")
+		require.Equal(t, int32(n+1), testenv.Must(d.DLPackID())(t), "the CPU comes first in the runtime's list")
 	}
 
 	gpu := device(t, rt, "gpu:1")
@@ -270,8 +261,7 @@ func TestMachineXPU(t *testing.T) {
 	require.Equal(t, dlpack.OneAPI(2), x.Device())
 	b := own(t)(FromXPU(rt, x))
 	require.NoError(t, b.Synchronize(context.Background()))
-	ctx := testenv.Must(rt.NewContext(gpu))(t)
-	t.Cleanup(func() { require.NoError(t, ctx.Close()) })
+	ctx := testenv.Opened(rt.NewContext(gpu))(t)
 	for name, c := range map[string]*Array{
 		"shared": own(t)(Zeros(testsycl.USM(t, q, syclobj.USMShared), Float32, []int{1})),
 		"host":   own(t)(Zeros(testsycl.USM(t, q, syclobj.USMHost), Float32, []int{1})),
@@ -298,10 +288,8 @@ func TestMachineNewOn(t *testing.T) {
 	for _, tile := range tiles {
 		t.Cleanup(func() { require.NoError(t, tile.Close()) })
 	}
-	both := testenv.Must(rt.NewContext(a, b))(t)
-	t.Cleanup(func() { require.NoError(t, both.Close()) })
-	profiling := testenv.Must(rt.NewQueue(both, b, syclobj.Profiling))(t)
-	t.Cleanup(func() { require.NoError(t, profiling.Close()) })
+	both := testenv.Opened(rt.NewContext(a, b))(t)
+	profiling := testenv.Opened(rt.NewQueue(both, b, syclobj.Profiling))(t)
 	onTile := queueOn(t, rt, b.DefaultContext(), tiles[0])
 	for name, c := range map[string]struct {
 		obj SyclObj

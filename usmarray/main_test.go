@@ -18,11 +18,8 @@ func TestMain(m *testing.M) { testsycl.Main(m) }
 // not the default one.
 func otherQueue(t testing.TB, rt *syclobj.Runtime, q *syclobj.Queue) *syclobj.Queue {
 	t.Helper()
-	ctx := testenv.Must(rt.NewContext(q.Device()))(t)
-	t.Cleanup(func() { require.NoError(t, ctx.Close()) })
-	other := testenv.Must(rt.NewQueue(ctx, q.Device(), syclobj.InOrder))(t)
-	t.Cleanup(func() { require.NoError(t, other.Close()) })
-	return other
+	ctx := testenv.Opened(rt.NewContext(q.Device()))(t)
+	return testenv.Opened(rt.NewQueue(ctx, q.Device(), syclobj.InOrder))(t)
 }
 
 // backend is a kind of memory for tests.

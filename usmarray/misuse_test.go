@@ -133,11 +133,8 @@ func TestNilArguments(t *testing.T) {
 	b := own(t)(FromDLPack(nil, tensor))
 	require.Equal(t, a.Pointer(), b.Pointer())
 	oneAPI := dlpack.View{Data: a.Pointer(), Device: dlpack.Device{Type: dlpack.DeviceOneAPI}, DataType: Float32, Shape: []int64{2}}
-	tensor = testenv.Must(dlpack.Export(&oneAPI, 0, true, dlpack.Owner{}))(t)
-	defer tensor.Release()
-	_, err := FromDLPack(nil, tensor)
-	require.ErrorIs(t, err, ErrExchange)
-	require.ErrorContains(t, err, "Runtime is nil")
+	tensor = testenv.Held(dlpack.Export(&oneAPI, 0, true, dlpack.Owner{}))(t)
+	testenv.Failed(t, testenv.ErrorOf(FromDLPack(nil, tensor)), ErrExchange, "Runtime is nil")
 	require.True(t, tensor.Valid())
 }
 

@@ -54,8 +54,7 @@ func numpyStrings(t testing.TB, cases []numpyCase) [][2]string {
 	for i := range cases {
 		cases[i].Encoded = base64.StdEncoding.EncodeToString(cases[i].Data)
 	}
-	f := testenv.Must(os.CreateTemp(t.TempDir(), "cases"))(t)
-	defer f.Close()
+	f := testenv.Opened(os.CreateTemp(t.TempDir(), "cases"))(t)
 	require.NoError(t, json.NewEncoder(f).Encode(cases))
 	_, err := f.Seek(0, 0)
 	require.NoError(t, err)

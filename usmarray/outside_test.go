@@ -116,16 +116,14 @@ func checkWrite(t *testing.T, mem, from memmgr.Resource, dt DataType, padded boo
 	for i := range before {
 		before[i] = byte(r.Uint32())
 	}
-	whole := testenv.Must(New(mem, Uint8, []int{size}))(t)
-	defer whole.Release()
+	whole := testenv.Held(New(mem, Uint8, []int{size}))(t)
 	require.NoError(t, CopyFromSlice(whole, before))
 	var opts []Option
 	if padded {
 		opts = append(opts, Padded())
 	}
 	a := testenv.Must(WrapBuffer(whole.Buffer(), dt, l, opts...))(t)
-	src := testenv.Must(Full(from, Float32, l.Shape(), 1))(t)
-	defer src.Release()
+	src := testenv.Held(Full(from, Float32, l.Shape(), 1))(t)
 	if err := write(a, src); err != nil {
 		t.Fatalf("%v %v %v: %v", dt, l.Shape(), l.Strides(), err)
 	}

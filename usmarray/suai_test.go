@@ -83,8 +83,7 @@ func TestValidate(t *testing.T) {
 				return
 			}
 			require.ErrorIs(t, err, ErrInterface)
-			var oe *OpError
-			require.ErrorAs(t, err, &oe)
+			oe := testenv.As[*OpError](t, err)
 			require.Equal(t, c.key, oe.Key, err)
 			require.ErrorContains(t, err, c.want)
 		})
@@ -118,8 +117,7 @@ func TestImportErrors(t *testing.T) {
 	rt, q := testsycl.Need(t)
 	a := own(t)(Arange[float32](testsycl.USM(t, q, syclobj.USMShared), 0, 1, 6))
 	good := testenv.Must(a.USMInterface())(t)
-	other := testenv.Must(rt.NewContext(q.Device()))(t)
-	defer other.Close()
+	other := testenv.Opened(rt.NewContext(q.Device()))(t)
 	goMemory := make([]float32, 6)
 	var released int
 	closedQ := testenv.Must(rt.NewQueue(nil, q.Device(), syclobj.OutOfOrder))(t)
@@ -164,10 +162,8 @@ func TestImportErrors(t *testing.T) {
 			c.edit(&d)
 			require.NotEmpty(t, d.String())
 			_, err := FromUSMInterface(rt, &d, func() { released++ })
-			require.ErrorIs(t, err, c.kind)
-			require.ErrorContains(t, err, c.want)
-			var oe *OpError
-			require.ErrorAs(t, err, &oe)
+			testenv.Failed(t, err, c.kind, c.want)
+			oe := testenv.As[*OpError](t, err)
 			require.Equal(t, c.key, oe.Key)
 		})
 	}
@@ -177,9 +173,7 @@ func TestImportErrors(t *testing.T) {
 }
 
 func openHostOnly(t testing.TB) *syclobj.Runtime {
-	rt := testenv.Must(syclobj.Open(syclobj.HostOnly()))(t)
-	t.Cleanup(func() { require.NoError(t, rt.Close()) })
-	return rt
+	return testenv.Opened(syclobj.Open(syclobj.HostOnly()))(t)
 }
 
 // views returns the layouts for tests of exchange.
@@ -299,9 +293,7 @@ func TestInterfaceErrorsOut(t *testing.T) {
 	require.ErrorIs(t, testenv.ErrorOf(h.USMInterface()), ErrNotUSM)
 	rt, q := testsycl.Need(t)
 	b := own(t)(Zeros(testsycl.USM(t, q, syclobj.USMShared), Bfloat16, []int{2}))
-	_, err := b.USMInterface()
-	require.ErrorIs(t, err, ErrType)
-	require.ErrorContains(t, err, "DLPack")
+	testenv.Failed(t, testenv.ErrorOf(b.USMInterface()), ErrType, "DLPack")
 	oq := otherQueue(t, rt, q)
 	a := own(t)(Arange[float32](testsycl.USM(t, oq, syclobj.USMShared), 0, 1, 4))
 	d := testenv.Must(interfaceAs(a, filterForm))(t)

@@ -47,6 +47,39 @@ type script struct {
 	end  []func() error // run backwards
 }
 
+// stop is the panic that ends a scene with an error.
+type stop struct{ err error }
+
+func check(err error) {
+	if err != nil {
+		panic(stop{err})
+	}
+}
+
+func must[T any](v T, err error) T {
+	check(err)
+	return v
+}
+
+func must2[T, U any](v T, u U, err error) (T, U) {
+	check(err)
+	return v, u
+}
+
+// run plays a scene to its end or its first error.
+func (s *script) run(play func(s *script) error) (err error) {
+	defer func() {
+		switch v := recover().(type) {
+		case nil:
+		case stop:
+			err = v.err
+		default:
+			panic(v)
+		}
+	}()
+	return play(s)
+}
+
 // later registers f for the end of the scene.
 func (s *script) later(f func() error) { s.end = append(s.end, f) }
 
@@ -105,7 +138,7 @@ func perform(fake *sycltest.Fake) error {
 	var all []error
 	for _, scene := range scenes {
 		s := &script{fake: fake, rt: rt}
-		if err := scene.play(s); err != nil {
+		if err := s.run(scene.play); err != nil {
 			all = append(all, fmt.Errorf("%s: %w", scene.name, err))
 		}
 		fake.Hold(false)
@@ -120,86 +153,38 @@ func perform(fake *sycltest.Fake) error {
 }
 
 func playCopies(s *script) error {
-	_, q, err := s.gpu("level_zero:gpu:1")
-	if err != nil {
-		return err
-	}
+	_, q := must2(s.gpu("level_zero:gpu:1"))
 	for _, k := range usmKinds {
-		a, err := s.array(Zeros(s.usm(q, k), Int32, []int{4, 6}))
-		if err != nil {
-			return err
-		}
-		if err := a.Fill(7); err != nil {
-			return err
-		}
-		column, err := s.array(a.Index(All, IndexRange(0, 6).By(2)))
-		if err != nil {
-			return err
-		}
-		if err := column.Fill(9); err != nil {
-			return err
-		}
+		a := must(s.array(Zeros(s.usm(q, k), Int32, []int{4, 6})))
+		check(a.Fill(7))
+		column := must(s.array(a.Index(All, IndexRange(0, 6).By(2))))
+		check(column.Fill(9))
 		for _, dt := range []DataType{Int8, Int16, Float64, Complex128} {
-			w, err := s.array(Zeros(s.usm(q, k), dt, []int{300}))
-			if err != nil {
-				return err
-			}
-			if err := w.Fill(1); err != nil {
-				return err
-			}
+			w := must(s.array(Zeros(s.usm(q, k), dt, []int{300})))
+			check(w.Fill(1))
 		}
-		b, err := s.array(a.Copy(memmgr.Host()))
-		if err != nil {
-			return err
-		}
-		c, err := s.array(b.ToDevice(s.usm(q, syclobj.USMDevice)))
-		if err != nil {
-			return err
-		}
-		if err := c.CopyFrom(a); err != nil {
-			return err
-		}
-		wide, err := s.array(c.AsType(s.usm(q, k), Float64))
-		if err != nil {
-			return err
-		}
-		got, err := ToSlice[float64](wide)
-		if err != nil {
-			return err
-		}
+		b := must(s.array(a.Copy(memmgr.Host())))
+		c := must(s.array(b.ToDevice(s.usm(q, syclobj.USMDevice))))
+		check(c.CopyFrom(a))
+		wide := must(s.array(c.AsType(s.usm(q, k), Float64)))
+		got := must(ToSlice[float64](wide))
 		if !slices.Equal(got[:6], []float64{9, 7, 9, 7, 9, 7}) {
 			return fmt.Errorf("wrong elements without an error: %v", got[:6])
 		}
-		if err := c.Synchronize(context.Background()); err != nil {
-			return err
-		}
+		check(c.Synchronize(context.Background()))
 	}
 	return nil
 }
 
 func playDLPack(s *script) error {
-	gpu, q, err := s.gpu("level_zero:gpu:0")
-	if err != nil {
-		return err
-	}
-	consumer, err := s.queue(nil, gpu, syclobj.OutOfOrder)
-	if err != nil {
-		return err
-	}
-	a, err := s.array(Arange[int32](s.usm(q, syclobj.USMShared), 0, 1, 12))
-	if err != nil {
-		return err
-	}
+	gpu, q := must2(s.gpu("level_zero:gpu:0"))
+	consumer := must(s.queue(nil, gpu, syclobj.OutOfOrder))
+	a := must(s.array(Arange[int32](s.usm(q, syclobj.USMShared), 0, 1, 12)))
 	for _, options := range []ExportOptions{
 		{}, {OnQueue: consumer}, {NoSync: true}, {Copy: CopyAlways}, {Device: on(dlpack.CPU)},
 	} {
-		if err := a.Fill(3); err != nil {
-			return err
-		}
-		t, err := a.DLPackWith(options)
-		if err != nil {
-			return err
-		}
+		check(a.Fill(3))
+		t := must(a.DLPackWith(options))
 		b, err := FromDLPack(s.rt, t)
 		if err != nil {
 			t.Release()
@@ -211,50 +196,26 @@ func playDLPack(s *script) error {
 }
 
 func playDictionaries(s *script) error {
-	_, q, err := s.gpu("level_zero:gpu:1")
-	if err != nil {
-		return err
-	}
-	a, err := s.array(Arange[int32](s.usm(q, syclobj.USMDevice), 0, 1, 12))
-	if err != nil {
-		return err
-	}
+	_, q := must2(s.gpu("level_zero:gpu:1"))
+	a := must(s.array(Arange[int32](s.usm(q, syclobj.USMDevice), 0, 1, 12)))
 	for _, form := range []syclForm{defaultForm, filterForm, contextForm, queueForm} {
-		d, err := interfaceAs(a, form)
-		if err != nil {
-			return err
-		}
-		b, err := FromUSMInterface(s.rt, &d, nil)
-		if err != nil {
-			return err
-		}
+		d := must(interfaceAs(a, form))
+		b := must(FromUSMInterface(s.rt, &d, nil))
 		b.Release()
 	}
 	return nil
 }
 
 func playNewOn(s *script) error {
-	gpu, err := s.rt.Device("level_zero:gpu:0")
-	if err != nil {
-		return err
-	}
-	both, err := s.rt.NewContext(s.rt.RootDevices()[1], s.rt.RootDevices()[2])
-	if err != nil {
-		return err
-	}
+	gpu := must(s.rt.Device("level_zero:gpu:0"))
+	both := must(s.rt.NewContext(s.rt.RootDevices()[1], s.rt.RootDevices()[2]))
 	s.later(both.Close)
-	q, err := s.queue(both, gpu, syclobj.OutOfOrder|syclobj.Profiling)
-	if err != nil {
-		return err
-	}
+	q := must(s.queue(both, gpu, syclobj.OutOfOrder|syclobj.Profiling))
 	for _, obj := range []SyclObj{
 		{Filter: "level_zero:gpu:1"}, {Context: both}, {Queue: q},
 	} {
-		a, err := newOn(s.rt, obj, syclobj.USMShared, Float32, []int{8})
-		if err != nil {
-			return err
-		}
-		err = a.Fill(1)
+		a := must(newOn(s.rt, obj, syclobj.USMShared, Float32, []int{8}))
+		err := a.Fill(1)
 		a.Release()
 		if err != nil {
 			return err
@@ -266,14 +227,8 @@ func playNewOn(s *script) error {
 // playPool frees memory with pending work, which the test delays, so that the pool must wait and return
 // memory.
 func playPool(s *script) error {
-	gpu, q, err := s.gpu("level_zero:gpu:0")
-	if err != nil {
-		return err
-	}
-	other, err := s.queue(nil, gpu, syclobj.OutOfOrder)
-	if err != nil {
-		return err
-	}
+	gpu, q := must2(s.gpu("level_zero:gpu:0"))
+	other := must(s.queue(nil, gpu, syclobj.OutOfOrder))
 	pool := memmgr.NewPool(s.usm(q, syclobj.USMDevice), memmgr.WithLimit(8<<20))
 	s.later(pool.Close)
 	s.fake.Hold(true)
@@ -315,38 +270,17 @@ func playPool(s *script) error {
 }
 
 func playTiles(s *script) error {
-	gpu, err := s.rt.Device("level_zero:gpu:1")
-	if err != nil {
-		return err
-	}
-	tiles, err := gpu.SubDevices(syclobj.Partition{Domain: syclobj.AffinityNextPartitionable})
-	if err != nil {
-		return err
-	}
+	gpu := must(s.rt.Device("level_zero:gpu:1"))
+	tiles := must(gpu.SubDevices(syclobj.Partition{Domain: syclobj.AffinityNextPartitionable}))
 	for _, tile := range tiles {
 		s.later(tile.Close)
 	}
-	q, err := s.queue(gpu.DefaultContext(), tiles[0], syclobj.InOrder)
-	if err != nil {
-		return err
-	}
-	own, err := s.rt.NewContext(gpu)
-	if err != nil {
-		return err
-	}
+	q := must(s.queue(gpu.DefaultContext(), tiles[0], syclobj.InOrder))
+	own := must(s.rt.NewContext(gpu))
 	s.later(own.Close)
-	elsewhere, err := s.queue(own, gpu, syclobj.InOrder)
-	if err != nil {
-		return err
-	}
-	a, err := s.array(Arange[int16](s.usm(q, syclobj.USMDevice), 0, 1, 30))
-	if err != nil {
-		return err
-	}
-	b, err := s.array(a.Copy(s.usm(elsewhere, syclobj.USMDevice)))
-	if err != nil {
-		return err
-	}
+	elsewhere := must(s.queue(own, gpu, syclobj.InOrder))
+	a := must(s.array(Arange[int16](s.usm(q, syclobj.USMDevice), 0, 1, 30)))
+	b := must(s.array(a.Copy(s.usm(elsewhere, syclobj.USMDevice))))
 	t, err := b.DLPackWith(ExportOptions{Copy: CopyAlways}) // copies to the default context
 	if err != nil {
 		return err
@@ -358,8 +292,7 @@ func playTiles(s *script) error {
 // functionsOf lists the library's functions.
 func functionsOf(t *testing.T, path string) (names []string) {
 	t.Helper()
-	f := testenv.Must(elf.Open(path))(t)
-	defer f.Close()
+	f := testenv.Opened(elf.Open(path))(t)
 	symbols := testenv.Must(f.DynamicSymbols())(t)
 	for _, s := range symbols {
 		// DPCTLUSM_GetPointerType cannot fail: it returns the kind of memory. A block that it

@@ -22,8 +22,7 @@ const fakeSource = "kernel void increment(global int *x) kernel void copy(global
 // fakeMachine opens the fake machine of a child process, with two kernels on a queue.
 func fakeMachine(t *testing.T) (rt *syclobj.Runtime, q *syclobj.Queue, increment, many *syclobj.Kernel) {
 	t.Helper()
-	rt = testenv.Must(syclobj.Open(syclobj.RequireSYCL()))(t)
-	t.Cleanup(func() { require.NoError(t, rt.Close()) })
+	rt = testenv.Opened(syclobj.Open(syclobj.RequireSYCL()))(t)
 	q = rt.DefaultQueue()
 	p := build(t, q, fakeSource)
 	return rt, q, take(t, p, "increment"), take(t, p, "many")
@@ -36,8 +35,7 @@ func TestPendingOnTheFakeMachine(t *testing.T) {
 		return
 	}
 	rt, q, increment, _ := fakeMachine(t)
-	other := testenv.Must(rt.NewQueue(nil, q.Device(), syclobj.OutOfOrder))(t)
-	defer other.Close()
+	other := testenv.Opened(rt.NewQueue(nil, q.Device(), syclobj.OutOfOrder))(t)
 	pool := memmgr.NewPool(testsycl.USM(t, q, syclobj.USMDevice))
 	x := testenv.Must(usmarray.Zeros(pool, usmarray.Int32, []int{16}))(t)
 	require.NoError(t, x.Wait())
@@ -73,11 +71,9 @@ func TestNoEventIsLost(t *testing.T) {
 		return
 	}
 	rt, q, increment, _ := fakeMachine(t)
-	other := testenv.Must(rt.NewQueue(nil, q.Device(), syclobj.OutOfOrder))(t)
-	defer other.Close()
+	other := testenv.Opened(rt.NewQueue(nil, q.Device(), syclobj.OutOfOrder))(t)
 	r := testsycl.USM(t, q, syclobj.USMShared)
-	x := testenv.Must(usmarray.Zeros(r, usmarray.Int32, []int{1}))(t)
-	defer x.Release()
+	x := testenv.Held(usmarray.Zeros(r, usmarray.Int32, []int{1}))(t)
 	for range 200 {
 		fake.Hold(true)
 		done := make(chan error, 2)
@@ -103,10 +99,8 @@ func TestFailuresOnTheFakeMachine(t *testing.T) {
 		return
 	}
 	rt, q, increment, many := fakeMachine(t)
-	other := testenv.Must(rt.NewQueue(nil, q.Device(), syclobj.InOrder))(t)
-	defer other.Close()
-	x := testenv.Must(usmarray.Zeros(testsycl.USM(t, q, syclobj.USMShared), usmarray.Int32, []int{16}))(t)
-	defer x.Release()
+	other := testenv.Opened(rt.NewQueue(nil, q.Device(), syclobj.InOrder))(t)
+	x := testenv.Held(usmarray.Zeros(testsycl.USM(t, q, syclobj.USMShared), usmarray.Int32, []int{16}))(t)
 	launch := func(r kernel.Range) error { return kernel.Launch(q, increment, r, kernel.ReadWrite(x)) }
 	require.NoError(t, launch(kernel.Over(16)))
 	require.NoError(t, x.Wait())
@@ -149,15 +143,13 @@ func TestFailuresOnTheFakeMachine(t *testing.T) {
 	fake.AsyncError(1, 7)
 	require.NoError(t, launch(kernel.Over(16)))
 	err := kernel.Launch(other, increment, kernel.Over(16), kernel.ReadWrite(x))
-	require.ErrorIs(t, err, syclobj.ErrAsync)
-	require.ErrorContains(t, err, "earlier work on an array failed")
+	testenv.Failed(t, err, syclobj.ErrAsync, "earlier work on an array failed")
 	require.NoError(t, x.Wait(), "the second launch was submitted and worked")
 	require.Equal(t, before, fake.Live())
 
 	// A library without raw arguments.
 	err = kernel.Launch(q, many, kernel.Over(1), kernel.Scalar(int32(1)), kernel.Bytes(make([]byte, 16)))
-	require.ErrorIs(t, err, errors.ErrUnsupported)
-	require.ErrorContains(t, err, "argument 1, a value of 16 bytes")
+	testenv.Failed(t, err, errors.ErrUnsupported, "argument 1, a value of 16 bytes")
 	require.ErrorContains(t, err, "dpctl 0.20")
 }
 
@@ -173,8 +165,7 @@ func TestManyArrays(t *testing.T) {
 	var arrays []*usmarray.Array
 	for i := range 50 {
 		text += fmt.Sprintf(", global int *x%d", i)
-		x := testenv.Must(usmarray.Zeros(r, usmarray.Int32, []int{1}))(t)
-		defer x.Release()
+		x := testenv.Held(usmarray.Zeros(r, usmarray.Int32, []int{1}))(t)
 		arrays = append(arrays, x)
 		args = append(args, kernel.ReadWrite(x))
 	}

@@ -127,8 +127,7 @@ func TestLocalMemoryVectorsAndConstants(t *testing.T) {
 func TestOrder(t *testing.T) {
 	rt, q := testsycl.Need(t)
 	k := take(t, build(t, q, source), "add")
-	other := testenv.Must(rt.NewQueue(q.Context(), q.Device(), syclobj.InOrder))(t)
-	defer other.Close()
+	other := testenv.Opened(rt.NewQueue(q.Context(), q.Device(), syclobj.InOrder))(t)
 	free, err := rt.NewQueue(q.Context(), q.Device(), syclobj.OutOfOrder) // out of order
 	require.NoError(t, err)
 	defer free.Close()
@@ -171,8 +170,7 @@ func TestReleaseDuringALaunch(t *testing.T) {
 
 func TestStartGivesAnEvent(t *testing.T) {
 	rt, q := testsycl.Need(t)
-	timed := testenv.Must(rt.NewQueue(nil, q.Device(), syclobj.InOrder|syclobj.Profiling))(t)
-	defer timed.Close()
+	timed := testenv.Opened(rt.NewQueue(nil, q.Device(), syclobj.InOrder|syclobj.Profiling))(t)
 	k := take(t, build(t, timed, source), "add")
 	x := own(t)(usmarray.Zeros(resource(t, timed, syclobj.USMShared), usmarray.Int32, []int{64}))
 	e := testenv.Must(kernel.Start(timed, k, kernel.Over(64), kernel.ReadWrite(x), kernel.Scalar(int32(1))))(t)
@@ -249,8 +247,7 @@ func TestCloseDuringLaunches(t *testing.T) {
 		require.NoError(t, x.Wait())
 		require.ErrorIs(t, kernel.Launch(q, k, kernel.Over(8), kernel.ReadWrite(x), kernel.Scalar(int32(1))), syclobj.ErrClosed)
 	}
-	k := testenv.Must(p.Kernel("add"))(t)
-	defer k.Close()
+	k := testenv.Opened(p.Kernel("add"))(t)
 	require.NoError(t, p.Close())
 	require.NoError(t, p.Close())
 	require.ErrorIs(t, testenv.ErrorOf(p.Kernel("add")), syclobj.ErrClosed)

@@ -17,17 +17,13 @@ func TestMain(m *testing.M) { testsycl.Main(m) }
 // build compiles OpenCL C and closes the program after the test.
 func build(t testing.TB, q *syclobj.Queue, text string) *syclobj.Program {
 	t.Helper()
-	p := testenv.Must(q.BuildOpenCL(text, ""))(t)
-	t.Cleanup(func() { require.NoError(t, p.Close()) })
-	return p
+	return testenv.Opened(q.BuildOpenCL(text, ""))(t)
 }
 
 // take returns a kernel and closes it after the test.
 func take(t testing.TB, p *syclobj.Program, name string) *syclobj.Kernel {
 	t.Helper()
-	k := testenv.Must(p.Kernel(name))(t)
-	t.Cleanup(func() { require.NoError(t, k.Close()) })
-	return k
+	return testenv.Opened(p.Kernel(name))(t)
 }
 
 // resource returns the default pool of a kind on a queue.

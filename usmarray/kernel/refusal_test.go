@@ -27,13 +27,10 @@ func TestRefusals(t *testing.T) {
 	gaps := testenv.Must(x.Index(usmarray.All, usmarray.IndexFrom(0).By(2)))(t)
 	host := own(t)(usmarray.Zeros(memmgr.Host(), usmarray.Float32, []int{32}))
 	f := kernel.Scalar(float32(1))
-	ctx := testenv.Must(rt.NewContext(q.Device()))(t)
-	defer ctx.Close()
-	elsewhere := testenv.Must(rt.NewQueue(ctx, q.Device(), syclobj.InOrder))(t)
-	defer elsewhere.Close()
+	ctx := testenv.Opened(rt.NewContext(q.Device()))(t)
+	elsewhere := testenv.Opened(rt.NewQueue(ctx, q.Device(), syclobj.InOrder))(t)
 	far := testsycl.USM(t, elsewhere, syclobj.USMShared)
-	foreign := testenv.Must(usmarray.Zeros(far, usmarray.Float32, []int{32}))(t)
-	defer foreign.Release()
+	foreign := testenv.Held(usmarray.Zeros(far, usmarray.Float32, []int{32}))(t)
 
 	over := kernel.Over(32)
 	for _, c := range []struct {
@@ -82,11 +79,9 @@ func TestRefusals(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			err := kernel.Launch(q, c.k, c.over, c.args...)
-			require.ErrorIs(t, err, c.is)
-			require.ErrorContains(t, err, c.says)
+			testenv.Failed(t, err, c.is, c.says)
 			require.ErrorContains(t, err, "kernel "+c.k.Name())
-			var e *kernel.OpError
-			require.ErrorAs(t, err, &e)
+			e := testenv.As[*kernel.OpError](t, err)
 			require.Equal(t, c.index, e.Index, err.Error())
 			require.Equal(t, "Launch", e.Op)
 			require.Equal(t, 1, x.Buffer().Count(), "the array is held no longer")
@@ -98,8 +93,7 @@ func TestRefusals(t *testing.T) {
 	require.Equal(t, "[0 7 0 0 7 0 0 7]", n.String(), "a kernel that gets the strides may have gaps")
 
 	err := kernel.Launch(elsewhere, scale, over, kernel.Read(foreign), kernel.ReadWrite(foreign), f)
-	require.ErrorIs(t, err, syclobj.ErrArgument)
-	require.ErrorContains(t, err, "build it for this queue")
+	testenv.Failed(t, err, syclobj.ErrArgument, "build it for this queue")
 	err = kernel.Launch(nil, scale, over)
 	require.ErrorIs(t, err, syclobj.ErrNil)
 	require.ErrorIs(t, kernel.Launch(q, nil, over), syclobj.ErrNil)
@@ -128,12 +122,9 @@ func TestReleasedArray(t *testing.T) {
 }
 
 func TestHostBackend(t *testing.T) {
-	rt := testenv.Must(syclobj.Open(syclobj.HostOnly()))(t)
-	defer rt.Close()
+	rt := testenv.Opened(syclobj.Open(syclobj.HostOnly()))(t)
 	q := rt.DefaultQueue()
-	_, err := q.BuildOpenCL(source, "")
-	require.ErrorIs(t, err, errors.ErrUnsupported)
-	require.ErrorContains(t, err, "host backend")
+	testenv.Failed(t, testenv.ErrorOf(q.BuildOpenCL(source, "")), errors.ErrUnsupported, "host backend")
 	require.ErrorIs(t, testenv.ErrorOf(q.BuildSPIRV(emptyModule(), "")), errors.ErrUnsupported)
 	require.ErrorIs(t, kernel.Launch(q, &syclobj.Kernel{}, kernel.Over(1)), errors.ErrUnsupported)
 }

@@ -100,8 +100,7 @@ func addModule() []byte {
 
 func TestSPIRV(t *testing.T) {
 	_, q := testsycl.Need(t)
-	p := testenv.Must(q.BuildSPIRV(addModule(), ""))(t)
-	defer p.Close()
+	p := testenv.Opened(q.BuildSPIRV(addModule(), ""))(t)
 	k := take(t, p, "add")
 	require.Len(t, k.Params(), 2)
 	x := own(t)(usmarray.Arange[int32](resource(t, q, syclobj.USMDevice), 0, 1, 8))
@@ -128,8 +127,7 @@ func TestSPIRVOfACompiler(t *testing.T) {
 		testenv.Missing(t, "dpctl has no multi_kernel.spv", testenv.Peers)
 	}
 	module := testenv.Must(os.ReadFile(found[0]))(t)
-	p := testenv.Must(q.BuildSPIRV(module, ""))(t)
-	defer p.Close()
+	p := testenv.Opened(q.BuildSPIRV(module, ""))(t)
 	k := take(t, p, "add") // kernel void add(global int *a, global int *b, global int *c)
 	r := resource(t, q, syclobj.USMShared)
 	a, b, c := own(t)(usmarray.Arange[int32](r, 0, 1, 16)), own(t)(usmarray.Arange[int32](r, 0, 10, 16)), own(t)(usmarray.Zeros(r, usmarray.Int32, []int{16}))
