@@ -301,3 +301,40 @@ func TestBadUse(t *testing.T) {
 	require.False(t, a.Keep(mine), "what is gone")
 	require.False(t, a.Keep(memmgr.Buffer{}))
 }
+
+func BenchmarkArena(b *testing.B) {
+	memmgr.RecordStacks(0)
+	defer memmgr.RecordStacks(16)
+	pool := memmgr.NewPool(memmgr.Host())
+	defer func() { require.NoError(b, pool.Close()) }()
+	a := arena.New(arena.Options{})
+	defer a.End()
+	for name, r := range map[string]memmgr.Resource{"Pool": pool, "Memory": a.Over(pool)} {
+		b.Run("Allocate/"+name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				buf, err := memmgr.New(r, memmgr.Request{Size: 4096})
+				if err != nil {
+					b.Fatal(err)
+				}
+				buf.Release()
+			}
+		})
+	}
+	for _, n := range []int{0, 1, 10, 100} {
+		b.Run(fmt.Sprintf("Request/%d", n), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				a := arena.New(arena.Options{Limit: 1 << 30})
+				m := a.Over(pool)
+				for range n {
+					buf, err := memmgr.New(m, memmgr.Request{Size: 4096})
+					if err != nil || a.Own(buf) != nil {
+						b.Fatal(err)
+					}
+				}
+				a.End()
+			}
+		})
+	}
+}

@@ -76,8 +76,8 @@
 //
 // # Costs and limits
 //
-// A segment uses a descriptor, a mapping (two in USM) and whole pages, and needs several system calls
-// (BenchmarkSegment): put a pool above the resource. The package counts its mappings and descriptors
+// A segment uses a descriptor, a mapping (two in USM) and whole pages, and needs several system calls:
+// put a pool above the resource. The package counts its mappings and descriptors
 // in the whole process ([InUse]). It uses at most half of those that the system allows
 // (vm.max_map_count, RLIMIT_NOFILE).
 //

@@ -160,7 +160,7 @@ func (a *Account) ResetPeaks() {
 }
 
 // Sample is how many requests that find the lock free and a block one timed request stands for, because reading the
-// clock twice costs a tenth of such a request. Measure: BenchmarkPoolReplace of package memmgr.
+// clock twice costs a tenth of such a request. Measure: random and million of membench.
 const Sample = 64
 
 // Sampled counts a request that found the lock free, and reports whether it is timed. The lock is held.

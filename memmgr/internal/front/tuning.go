@@ -7,7 +7,7 @@ const (
 	// allocated bytes is exact to this much for each processor. Measure: two.
 	publishStep = 4 << 20
 	// depotTries is how many classes of the depot a free looks at for a magazine to evict.
-	// Measure: random, BenchmarkPoolReplace.
+	// Measure: random, million.
 	depotTries = 64
 	// AgesPerDecay is how often within the time of decay the caches are looked at for unused blocks.
 	// [Front.Age] stops the shards. Measure: TestIdleMemoryIsBackInTime, two.
