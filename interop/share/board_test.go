@@ -55,9 +55,7 @@ func stale(t testing.TB, p *share.Peer, h share.Handle) {
 // TestOpenFromBoard checks that a handle offered on the board is opened without a request to its
 // maker: at most once, with the right layout, and with a lease that ends with the array.
 func TestOpenFromBoard(t *testing.T) {
-	pool := newPool(t, segment.PeersWrite)
-	s := listen(t, share.Options{})
-	a := counting(t, pool, 4, 6)
+	_, s, a := sharing(t, share.Options{}, 4, 6)
 	q := dial(t, s, share.Options{})
 	p := opener(t, s, a)
 	asked := share.Calls(p)
@@ -86,9 +84,7 @@ func TestOpenFromBoard(t *testing.T) {
 // TestOpenByRequest checks that a handle is opened by a request to its maker if it is not offered
 // to this process, or if this process has not mapped its segment for writing.
 func TestOpenByRequest(t *testing.T) {
-	pool := newPool(t, segment.PeersWrite)
-	s := listen(t, share.Options{})
-	a := counting(t, pool, 3)
+	_, s, a := sharing(t, share.Options{}, 3)
 	for name, c := range map[string]struct {
 		before func(p *share.Peer)
 		export func() *usmarray.Array
@@ -100,8 +96,7 @@ func TestOpenByRequest(t *testing.T) {
 		}, func() *usmarray.Array { return a }},
 		"another segment": {nil, func() *usmarray.Array { return counting(t, newPool(t, segment.PeersWrite), 3) }},
 		"another opener": {func(*share.Peer) {
-			b := testenv.Must(opener(t, s, a).Open(background(t), export(t, s, a)))(t)
-			b.Release()
+			testenv.Must(opener(t, s, a).Open(background(t), export(t, s, a)))(t).Release()
 		}, func() *usmarray.Array { return a }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -193,9 +188,7 @@ func TestOfferLifetime(t *testing.T) {
 // TestKilledProcessReleasesBoardLeases checks that the leases of a process end if it is killed
 // after it opened handles from the board and before the maker has read the board.
 func TestKilledProcessReleasesBoardLeases(t *testing.T) {
-	pool := newPool(t, segment.PeersWrite)
-	s := listen(t, share.Options{})
-	a := counting(t, pool, 3)
+	_, s, a := sharing(t, share.Options{}, 3)
 	o := start(t, "relay", "")
 	for range 20 {
 		give(o, export(t, s, a))
@@ -209,9 +202,7 @@ func TestKilledProcessReleasesBoardLeases(t *testing.T) {
 // TestConcurrentUseOfOffer checks that exactly one of several concurrent opens and revocations of
 // one handle succeeds.
 func TestConcurrentUseOfOffer(t *testing.T) {
-	pool := newPool(t, segment.PeersWrite)
-	s := listen(t, share.Options{})
-	a := counting(t, pool, 3)
+	_, s, a := sharing(t, share.Options{}, 3)
 	q, p := dial(t, s, share.Options{}), opener(t, s, a)
 	for range 300 {
 		h := export(t, s, a)
@@ -245,9 +236,7 @@ func TestConcurrentUseOfOffer(t *testing.T) {
 // TestReleaseIsReadFromBoard checks that the maker reads the release of an array that was opened
 // from the board without a message from the peer.
 func TestReleaseIsReadFromBoard(t *testing.T) {
-	pool := newPool(t, segment.PeersWrite)
-	s := listen(t, share.Options{})
-	a := counting(t, pool, 3)
+	_, s, a := sharing(t, share.Options{}, 3)
 	p := opener(t, s, a)
 	reported := share.Reported(p)
 	for range 100 {
@@ -260,8 +249,7 @@ func TestReleaseIsReadFromBoard(t *testing.T) {
 	require.EqualValues(t, 100, share.Reported(p)-reported)
 	for range 100 {
 		h := export(t, s, a)
-		b := testenv.Must(p.Open(background(t), h))(t)
-		b.Release()
+		testenv.Must(p.Open(background(t), h))(t).Release()
 		require.False(t, s.Revoke(h), "it was opened")
 		// If the maker looked at the board before the release, the release is reported.
 		eventually(t, func() bool { return s.Stats().Leases == 0 }, "a lease stays")
@@ -272,9 +260,7 @@ func TestReleaseIsReadFromBoard(t *testing.T) {
 // TestReleaseOnTheBoardIsReported checks that the peer reports a release by a message if the maker
 // does not read the board.
 func TestReleaseOnTheBoardIsReported(t *testing.T) {
-	pool := newPool(t, segment.PeersWrite)
-	s := listen(t, share.Options{Unopened: time.Hour})
-	a := counting(t, pool, 3)
+	pool, s, a := sharing(t, share.Options{Unopened: time.Hour}, 3)
 	p := opener(t, s, a)
 	used := pool.Stats().Allocation.Current
 	b := counting(t, pool, 1000)
@@ -288,9 +274,7 @@ func TestReleaseOnTheBoardIsReported(t *testing.T) {
 // TestConcurrentReleaseAndBoardReads checks that each lease ends once when a release and reads of
 // the board run concurrently.
 func TestConcurrentReleaseAndBoardReads(t *testing.T) {
-	pool := newPool(t, segment.PeersWrite)
-	s := listen(t, share.Options{})
-	a := counting(t, pool, 3)
+	_, s, a := sharing(t, share.Options{}, 3)
 	p := opener(t, s, a)
 	for range 300 {
 		h := export(t, s, a)
@@ -308,26 +292,21 @@ func TestConcurrentReleaseAndBoardReads(t *testing.T) {
 // TestOfferedByProcessID checks that a handle is offered to the process with ExportOptions.PID,
 // even if another process opened the last handle of the segment.
 func TestOfferedByProcessID(t *testing.T) {
-	pool := newPool(t, segment.PeersWrite)
-	s := listen(t, share.Options{})
-	a := counting(t, pool, 3)
+	_, s, a := sharing(t, share.Options{}, 3)
 	p := opener(t, s, a)
 	o := start(t, "relay", "")
 	give(o, export(t, s, a))
 	for _, pid := range []int{os.Getpid(), 0} {
 		asked := share.Calls(p)
 		h := testenv.Must(s.Export(background(t), a, share.ExportOptions{PID: pid}))(t)
-		b := testenv.Must(p.Open(background(t), h))(t)
-		b.Release()
+		testenv.Must(p.Open(background(t), h))(t).Release()
 		require.Equal(t, pid == 0, share.Calls(p) > asked)
 	}
 }
 
 // TestBoardIsFull checks that handles beyond the capacity of the board are opened by a request.
 func TestBoardIsFull(t *testing.T) {
-	pool := newPool(t, segment.PeersWrite)
-	s := listen(t, share.Options{Unopened: time.Hour})
-	a := counting(t, pool, 3)
+	_, s, a := sharing(t, share.Options{Unopened: time.Hour}, 3)
 	p := opener(t, s, a)
 	for range 2 {
 		var all []share.Handle
@@ -336,8 +315,7 @@ func TestBoardIsFull(t *testing.T) {
 		}
 		asked := share.Calls(p)
 		for _, h := range all {
-			b := testenv.Must(p.Open(background(t), h))(t)
-			b.Release()
+			testenv.Must(p.Open(background(t), h))(t).Release()
 		}
 		require.EqualValues(t, 100, share.Calls(p)-asked)
 	}
@@ -346,9 +324,7 @@ func TestBoardIsFull(t *testing.T) {
 // TestOffersCountAsLeases checks that a process that has reached MaxLeases is offered no handle,
 // and that its request to open one fails with ErrLimit.
 func TestOffersCountAsLeases(t *testing.T) {
-	pool := newPool(t, segment.PeersWrite)
-	s := listen(t, share.Options{MaxLeases: 5})
-	a := counting(t, pool, 3)
+	_, s, a := sharing(t, share.Options{MaxLeases: 5}, 3)
 	p := opener(t, s, a)
 	var kept []*usmarray.Array
 	for range 5 {
@@ -366,9 +342,7 @@ func TestOffersCountAsLeases(t *testing.T) {
 // TestBoardOverwrittenByPeer checks that arbitrary data that a peer writes to its board opens no
 // handle, ends no lease of another process, and keeps no handle from being revoked.
 func TestBoardOverwrittenByPeer(t *testing.T) {
-	pool := newPool(t, segment.PeersWrite)
-	s := listen(t, share.Options{})
-	a := counting(t, pool, 3)
+	_, s, a := sharing(t, share.Options{}, 3)
 	q, p := dial(t, s, share.Options{}), opener(t, s, a)
 	for _, word := range []uint64{0, 1, 2, ^uint64(0)} {
 		var all []share.Handle

@@ -28,32 +28,17 @@ const forReading = "PeersRead"
 // line it prints a handle of the array that it opened last.
 func roleRelay(string) error {
 	ctx := context.Background()
-	s, err := share.Listen(ctx, "", share.Options{})
-	if err != nil {
-		return err
-	}
+	s := must(share.Listen(ctx, "", share.Options{}))
 	var kept []*usmarray.Array
 	for nextLine() {
-		b, err := hex.DecodeString(stdin.Text())
-		if err != nil {
-			return err
-		}
+		b := must(hex.DecodeString(stdin.Text()))
 		if len(b) == 0 {
-			h, err := s.Export(ctx, kept[len(kept)-1], share.ExportOptions{})
-			if err != nil {
-				return err
-			}
+			h := must(s.Export(ctx, kept[len(kept)-1], share.ExportOptions{}))
 			fmt.Printf("%x\n", h.Bytes())
 			continue
 		}
-		h, err := share.ParseHandle(b)
-		if err != nil {
-			return err
-		}
-		a, err := s.Open(ctx, h)
-		if err != nil {
-			return err
-		}
+		h := must(share.ParseHandle(b))
+		a := must(s.Open(ctx, h))
 		kept = append(kept, a)
 		fmt.Println(len(kept))
 	}
@@ -62,21 +47,11 @@ func roleRelay(string) error {
 
 // roleLiar lends an array to the server at the address, in a segment whose ID is read from its input.
 func roleLiar(address string) error {
-	c, err := net.Dial("unixpacket", address)
-	if err != nil {
-		return err
-	}
-	if _, err = c.Write(greetingFrame()); err != nil {
-		return err
-	}
-	if _, err = c.Read(make([]byte, 100)); err != nil {
-		return err
-	}
+	c := must(net.Dial("unixpacket", address))
+	check(testenv.ErrorOf(c.Write(greetingFrame())))
+	check(testenv.ErrorOf(c.Read(make([]byte, 100))))
 	nextLine()
-	id, err := hex.DecodeString(stdin.Text())
-	if err != nil {
-		return err
-	}
+	id := must(hex.DecodeString(stdin.Text()))
 	fmt.Println("ready")
 	if err := lend(c.(*net.UnixConn), id); err != nil { //nolint:forcetypeassert // of that network
 		return err

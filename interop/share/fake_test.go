@@ -46,25 +46,14 @@ func init() {
 			return err
 		}
 		ctx := context.Background()
-		p, err := share.Dial(ctx, address, share.Options{Queue: q})
-		if err != nil {
-			return err
-		}
-		a, err := p.Attach(ctx, "a")
-		if err != nil {
-			return err
-		}
-		v, err := usmarray.ToSlice[float32](a)
-		if err != nil {
-			return err
-		}
+		p := must(share.Dial(ctx, address, share.Options{Queue: q}))
+		a := must(p.Attach(ctx, "a"))
+		v := must(usmarray.ToSlice[float32](a))
 		fmt.Println(a.Place(), v)
 		for i := range v {
 			v[i] *= 2
 		}
-		if err := usmarray.CopyFromSlice(a, v); err != nil {
-			return err
-		}
+		check(usmarray.CopyFromSlice(a, v))
 		fmt.Println("doubled")
 		nextLine()
 		a.Release()
@@ -155,21 +144,10 @@ func init() {
 			return err
 		}
 		ctx := context.Background()
-		r, err := segment.NewUSM(q, syclobj.USMDevice, segment.PeersWrite)
-		if err != nil {
-			return err
-		}
-		s, err := share.Listen(ctx, "", share.Options{})
-		if err != nil {
-			return err
-		}
-		a, err := usmarray.FromSlice(memmgr.NewPool(r), []float32{1, 2, 3}, []int{3})
-		if err != nil {
-			return err
-		}
-		if err := s.Publish(ctx, "a", a); err != nil {
-			return err
-		}
+		r := must(segment.NewUSM(q, syclobj.USMDevice, segment.PeersWrite))
+		s := must(share.Listen(ctx, "", share.Options{}))
+		a := must(usmarray.FromSlice(memmgr.NewPool(r), []float32{1, 2, 3}, []int{3}))
+		check(s.Publish(ctx, "a", a))
 		fmt.Println(s.Address())
 		nextLine()
 		return nil
@@ -188,15 +166,13 @@ func TestFakeDriversMemoryAfterItsMakerEnded(t *testing.T) {
 	ctx := background(t)
 	o := start(t, "gpu-maker", "")
 	p := testenv.Must(share.Dial(ctx, o.line(), share.Options{Queue: q}))(t)
-	a := testenv.Must(p.Attach(ctx, "a"))(t)
-	t.Cleanup(a.Release)
+	a := testenv.Held(p.Attach(ctx, "a"))(t)
 	o.kill()
 	eventually(t, func() bool { return errors.Is(p.Err(), share.ErrDied) }, "the maker's end is not noticed")
 
 	refuses := listen(t, share.Options{})
 	_, err = refuses.Export(ctx, a, share.ExportOptions{})
-	require.ErrorIs(t, err, share.ErrNotShared)
-	require.ErrorContains(t, err, "Options.CopyInto")
+	testenv.Failed(t, err, share.ErrNotShared, "Options.CopyInto")
 	require.ErrorIs(t, refuses.Publish(ctx, "b", a), share.ErrNotShared)
 
 	s := listen(t, share.Options{CopyInto: newPool(t, segment.PeersWrite)})

@@ -14,7 +14,6 @@ import (
 	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/share"
-	"github.com/usmbridge/usmbridge/memmgr/segment"
 )
 
 // footprint records the resources that must not grow: the Go heap and owner cells in bytes,
@@ -42,8 +41,7 @@ func TestOpenCloseIsFlat(t *testing.T) {
 		n = 1_000_000
 	}
 	const at = 4 // concurrent goroutines
-	pool := newPool(t, segment.PeersWrite)
-	s := listen(t, share.Options{})
+	pool, s := serving(t, share.Options{})
 	publish(t, s, pool, "a", 1000)
 	p := dial(t, s, share.Options{})
 	ctx := t.Context()

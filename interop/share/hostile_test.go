@@ -49,10 +49,7 @@ func roleRefuse(string) error {
 	nextLine()
 	close(decide)
 	for nextLine() {
-		tasks, err := os.ReadDir("/proc/self/task")
-		if err != nil {
-			return err
-		}
+		tasks := must(os.ReadDir("/proc/self/task"))
 		fmt.Println(len(tasks))
 	}
 	return s.Close()
@@ -86,10 +83,7 @@ func roleRefused(address string) error {
 func roleSilent(address string) error {
 	refused := make(chan error, crowdedPeers+1)
 	for range crowdedPeers + 1 {
-		c, err := net.Dial("unixpacket", address)
-		if err != nil {
-			return err
-		}
+		c := must(net.Dial("unixpacket", address))
 		go func() {
 			_, err := c.Read(make([]byte, 1<<14))
 			refused <- err
@@ -130,8 +124,7 @@ func lingeringFor(t testing.TB, seconds int32) (fd int, release func()) {
 	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
 		return errors.Join(c.Control(func(fd uintptr) { err = small(int(fd)) }), err)
 	}}
-	l := testenv.Must(config.Listen(context.Background(), "tcp4", "127.0.0.1:0"))(t)
-	defer func() { require.NoError(t, l.Close()) }()
+	l := testenv.Opened(config.Listen(context.Background(), "tcp4", "127.0.0.1:0"))(t)
 	fd = testenv.Must(syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0))(t)
 	require.NoError(t, small(fd))
 	at, ok := l.Addr().(*net.TCPAddr)
@@ -424,8 +417,6 @@ func TestUnmappedUserIsRejected(t *testing.T) {
 		Cloneflags:  syscall.CLONE_NEWUSER,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: overflow, HostID: os.Geteuid(), Size: 1}},
 	})
-	_, err := share.Dial(background(t), o.line(), share.Options{})
-	require.ErrorIs(t, err, share.ErrRefused)
-	require.ErrorContains(t, err, "user namespace")
+	testenv.Failed(t, testenv.ErrorOf(share.Dial(background(t), o.line(), share.Options{})), share.ErrRefused, "user namespace")
 	o.finish()
 }

@@ -20,8 +20,7 @@ func sevens(t *testing.T, p *memmgr.Pool, tag string) *usmarray.Array {
 	const n = 1 << 16
 	b := testenv.Must(memmgr.New(p, memmgr.Request{Size: 4 * n, Tag: tag}))(t)
 	layout := testenv.Must(usmarray.NewLayout([]int{n}, nil, 0))(t)
-	a := testenv.Must(usmarray.FromBuffer(b, usmarray.Float32, layout))(t)
-	t.Cleanup(a.Release)
+	a := testenv.Held(usmarray.FromBuffer(b, usmarray.Float32, layout))(t)
 	values := testenv.Must(usmarray.Slice[float32](a))(t)
 	for i := range values {
 		values[i] = 7
@@ -72,8 +71,7 @@ func TestLentMemoryStays(t *testing.T) {
 			a.Release()
 			require.EqualValues(t, 1, pool.Stats().Allocation.Current)
 			if test.name == "Published" {
-				b := testenv.Must(p.Attach(background(t), "a"))(t)
-				b.Release()
+				testenv.Must(p.Attach(background(t), "a"))(t).Release()
 			}
 			if opened != nil {
 				values := testenv.Must(usmarray.Slice[float32](opened))(t)
@@ -88,8 +86,7 @@ func TestLentMemoryStays(t *testing.T) {
 		pool := newPool(t, segment.PeersWrite)
 		s := listen(t, share.Options{})
 		h := testenv.Must(s.Export(background(t), sevens(t, pool, tag), share.ExportOptions{}))(t)
-		own := testenv.Must(s.Open(background(t), h))(t)
-		defer own.Release()
+		own := testenv.Held(s.Open(background(t), h))(t)
 		require.Equal(t, 2, own.Buffer().Count(), "the references of the created and of the opened array")
 	})
 }
@@ -97,8 +94,7 @@ func TestLentMemoryStays(t *testing.T) {
 // TestSurplusReleaseOfPublishedArray checks that a surplus release of a published array makes Attach fail with
 // ErrNotShared and leaves the server usable.
 func TestSurplusReleaseOfPublishedArray(t *testing.T) {
-	pool := newPool(t, segment.PeersWrite)
-	s := listen(t, share.Options{})
+	pool, s := serving(t, share.Options{})
 	p := dial(t, s, share.Options{})
 	publish(t, s, pool, "b", 3)
 	a := counting(t, pool, 3)
@@ -108,8 +104,7 @@ func TestSurplusReleaseOfPublishedArray(t *testing.T) {
 		b.Release()
 	}
 	require.ErrorIs(t, testenv.ErrorOf(p.Attach(background(t), "a")), share.ErrNotShared)
-	other := testenv.Must(p.Attach(background(t), "b"))(t)
-	other.Release()
+	testenv.Must(p.Attach(background(t), "b"))(t).Release()
 }
 
 // TestClosingPeersAreLentNothing checks that a closed connection grants no new lease, and that it

@@ -184,6 +184,19 @@ func listen(t testing.TB, o share.Options) *share.Server {
 	return s
 }
 
+// serving returns a pool of memory that peers can write and a server.
+func serving(t testing.TB, o share.Options) (*memmgr.Pool, *share.Server) {
+	t.Helper()
+	return newPool(t, segment.PeersWrite), listen(t, o)
+}
+
+// sharing is serving with an array in the pool.
+func sharing(t testing.TB, o share.Options, shape ...int) (*memmgr.Pool, *share.Server, *usmarray.Array) {
+	t.Helper()
+	pool, s := serving(t, o)
+	return pool, s, counting(t, pool, shape...)
+}
+
 func dial(t testing.TB, s *share.Server, o share.Options) *share.Peer {
 	t.Helper()
 	p := testenv.Must(share.Dial(background(t), s.Address(), o))(t)
@@ -220,9 +233,7 @@ func counting(t testing.TB, r memmgr.Resource, shape ...int) *usmarray.Array {
 	for i := range data {
 		data[i] = float32(i)
 	}
-	a := testenv.Must(usmarray.FromSlice(r, data, shape))(t)
-	t.Cleanup(a.Release)
-	return a
+	return testenv.Held(usmarray.FromSlice(r, data, shape))(t)
 }
 
 // mappings returns the number of mapped segments in this process, including its own.

@@ -13,7 +13,6 @@ import (
 
 	"github.com/usmbridge/usmbridge/interop/share"
 	"github.com/usmbridge/usmbridge/memmgr"
-	"github.com/usmbridge/usmbridge/memmgr/segment"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
@@ -45,8 +44,7 @@ func valueOf(a *usmarray.Array) (float32, error) {
 // TestWaitNewer checks that WaitNewer waits for the first version, for each newer one, and for the
 // next one after a withdrawal, and that it skips versions that were replaced meanwhile.
 func TestWaitNewer(t *testing.T) {
-	pool := newPool(t, segment.PeersWrite)
-	s := listen(t, share.Options{})
+	pool, s := serving(t, share.Options{})
 	p := dial(t, s, share.Options{})
 	last := uint64(0)
 	next := func(want float32) {
@@ -92,8 +90,7 @@ func TestWaitNewer(t *testing.T) {
 
 // TestWaitNewerCanceled checks that any number of canceled calls leaves no state behind.
 func TestWaitNewerCanceled(t *testing.T) {
-	pool := newPool(t, segment.PeersWrite)
-	s := listen(t, share.Options{})
+	pool, s := serving(t, share.Options{})
 	p := dial(t, s, share.Options{})
 	for range 300 { // more calls than a connection can have pending
 		ctx, cancel := context.WithTimeout(background(t), time.Millisecond)
@@ -128,8 +125,7 @@ func TestWaitNewerReturnsOnClose(t *testing.T) {
 			require.ErrorIs(t, <-ended, share.ErrClosed)
 		})
 	}
-	pool := newPool(t, segment.PeersWrite)
-	s := listen(t, share.Options{})
+	pool, s := serving(t, share.Options{})
 	o := start(t, "wait", s.Address())
 	eventually(t, func() bool { return s.Stats().Waiting == 1 }, "it does not wait")
 	o.kill()
@@ -142,8 +138,7 @@ func TestWaitNewerReturnsOnClose(t *testing.T) {
 // last one, with one call for each version.
 func TestStream(t *testing.T) {
 	const frames, consumers = 500, 3
-	pool := newPool(t, segment.PeersWrite)
-	s := listen(t, share.Options{})
+	pool, s := serving(t, share.Options{})
 	var group errgroup.Group
 	for range consumers {
 		p := dial(t, s, share.Options{})

@@ -119,8 +119,7 @@ func TestPassingOnLeavesRoom(t *testing.T) {
 
 // TestReplace checks that Replace publishes another array under an existing name immediately.
 func TestReplace(t *testing.T) {
-	pool := newPool(t, segment.PeersWrite)
-	s := listen(t, share.Options{MaxNames: 1})
+	pool, s := serving(t, share.Options{MaxNames: 1})
 	p := dial(t, s, share.Options{})
 	require.NoError(t, s.Replace(background(t), "a", counting(t, pool, 3)))
 	first := testenv.Must(p.Attach(background(t), "a"))(t)

@@ -66,16 +66,14 @@ func TestReceivedArrayIsNotPublished(t *testing.T) {
 	publish(t, maker, pool, "a", 6, 4)
 	a := testenv.Must(dial(t, maker, share.Options{}).Attach(ctx, "a"))(t)
 	err := listen(t, share.Options{}).Publish(ctx, "x", a)
-	require.ErrorIs(t, err, share.ErrNotShared)
-	require.ErrorContains(t, err, "use Server.Export to get a handle from that process")
+	testenv.Failed(t, err, share.ErrNotShared, "use Server.Export to get a handle from that process")
 	a.Release()
 }
 
 // TestOnlyHoldersPassOn checks that a process gets a handle only for memory and access rights that
 // its lease covers.
 func TestOnlyHoldersPassOn(t *testing.T) {
-	pool := newPool(t, segment.PeersWrite)
-	s := listen(t, share.Options{})
+	pool, s := serving(t, share.Options{})
 	x := counting(t, pool, 3)
 	require.NoError(t, s.Publish(background(t), "a", x.AsReadOnly()))
 	ask := func(t *testing.T, c interface {
@@ -136,8 +134,7 @@ func TestCopyInto(t *testing.T) {
 	x := counting(t, memmgr.Host(), 3, 2)
 	refuses := listen(t, share.Options{})
 	_, err := refuses.Export(ctx, x, share.ExportOptions{})
-	require.ErrorIs(t, err, share.ErrNotShared)
-	require.ErrorContains(t, err, "Options.CopyInto")
+	testenv.Failed(t, err, share.ErrNotShared, "Options.CopyInto")
 
 	s := listen(t, share.Options{CopyInto: pool})
 	p := dial(t, s, share.Options{})
@@ -165,8 +162,7 @@ func TestCopyInto(t *testing.T) {
 	require.NoError(t, s.Publish(ctx, "y", received))
 	received.Release()
 	check(p.Attach(ctx, "y"))
-	v := testenv.Must(usmarray.ToSlice[float32](y))(t)
-	require.EqualValues(t, 5, v[5], "the source was changed")
+	require.EqualValues(t, 5, testenv.Must(usmarray.ToSlice[float32](y))(t)[5], "the source was changed")
 	plain := listen(t, share.Options{CopyInto: memmgr.Host()})
 	require.ErrorIs(t, plain.Publish(ctx, "x", x), share.ErrNotShared)
 	no := errors.New("no")
@@ -243,8 +239,7 @@ func relay(from, to *net.UnixConn, change func(frame []byte) []byte) {
 // that does not describe the requested array.
 func TestMakerReturnsAnotherHandle(t *testing.T) {
 	const head, flags = 8 + 16, 26 + 24
-	pool := newPool(t, segment.PeersWrite)
-	s := listen(t, share.Options{})
+	pool, s := serving(t, share.Options{})
 	require.NoError(t, s.Publish(background(t), "a", counting(t, pool, 6, 4).AsReadOnly()))
 	next := listen(t, share.Options{})
 	// named returns a change that names the proxy as the maker of the handle.
@@ -280,8 +275,7 @@ func TestMakerReturnsAnotherHandle(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, address, h.Maker())
 			} else {
-				require.ErrorIs(t, err, share.ErrProtocol)
-				require.ErrorContains(t, err, c.wrong)
+				testenv.Failed(t, err, share.ErrProtocol, c.wrong)
 				<-p.Done()
 				require.ErrorIs(t, p.Err(), share.ErrProtocol)
 			}
@@ -304,8 +298,7 @@ func TestPassedOnByAnotherName(t *testing.T) {
 	publish(t, s, newPool(t, segment.PeersWrite), "a", 3)
 	p := testenv.Must(share.Dial(background(t), "unix:"+directory+"/b/s", share.Options{}))(t)
 	a := testenv.Must(p.Attach(background(t), "a"))(t)
-	h := testenv.Must(listen(t, share.Options{}).Export(background(t), a, share.ExportOptions{}))(t)
-	require.True(t, s.Revoke(h))
+	require.True(t, s.Revoke(testenv.Must(listen(t, share.Options{}).Export(background(t), a, share.ExportOptions{}))(t)))
 	a.Release()
 	hangUp(t, p)
 }

@@ -74,8 +74,7 @@ func TestOutOfDescriptors(t *testing.T) {
 	s := listen(t, share.Options{})
 	r := rogue(t, s, true)
 	there := s.Peers()[0]
-	f := testenv.Must(os.Open(os.DevNull))(t)
-	defer func() { require.NoError(t, f.Close()) }()
+	f := testenv.Opened(os.Open(os.DevNull))(t)
 	var old syscall.Rlimit
 	require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &old))
 	low := old

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/share"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/segment"
@@ -43,6 +44,19 @@ func roleWait(address string) error {
 	return err
 }
 
+// check ends the process with an error, as if the role had returned it.
+func check(err error) {
+	if err != nil {
+		fmt.Println("error:", err)
+		os.Exit(1)
+	}
+}
+
+func must[T any](v T, err error) T {
+	check(err)
+	return v
+}
+
 // stdin reads the lines that the first process sends.
 var stdin = bufio.NewScanner(os.Stdin)
 
@@ -54,27 +68,16 @@ func nextLine() bool { return stdin.Scan() }
 // array.
 func roleAttach(address string) error {
 	ctx := context.Background()
-	p, err := share.Dial(ctx, address, share.Options{})
-	if err != nil {
-		return err
-	}
-	a, err := p.Attach(ctx, "a")
-	if err != nil {
-		return err
-	}
-	v, err := usmarray.ToSlice[float32](a)
-	if err != nil {
-		return err
-	}
+	p := must(share.Dial(ctx, address, share.Options{}))
+	a := must(p.Attach(ctx, "a"))
+	v := must(usmarray.ToSlice[float32](a))
 	fmt.Println(a.Layout(), a.ReadOnly(), v)
 	if nextLine() {
 		if !a.ReadOnly() {
 			for i := range v {
 				v[i]++
 			}
-			if err := usmarray.CopyFromSlice(a, v); err != nil {
-				return err
-			}
+			check(usmarray.CopyFromSlice(a, v))
 		}
 		fmt.Println("done")
 		nextLine()
@@ -99,33 +102,21 @@ func roleAttach(address string) error {
 // prints the child's process ID, and waits to be killed.
 func roleForker(address string) error {
 	ctx := context.Background()
-	p, err := share.Dial(ctx, address, share.Options{})
-	if err != nil {
-		return err
-	}
-	if _, err := p.Attach(ctx, "a"); err != nil {
-		return err
-	}
+	p := must(share.Dial(ctx, address, share.Options{}))
+	check(testenv.ErrorOf(p.Attach(ctx, "a")))
 	child := exec.Command("sleep", "300") // longer than the test waits
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		return err
-	}
+	entries := must(os.ReadDir("/proc/self/fd"))
 	for _, e := range entries {
 		if to, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && strings.HasPrefix(to, "socket:") {
 			var fd int
-			if _, err := fmt.Sscan(e.Name(), &fd); err != nil {
-				return err
-			}
+			check(testenv.ErrorOf(fmt.Sscan(e.Name(), &fd)))
 			child.ExtraFiles = append(child.ExtraFiles, os.NewFile(uintptr(fd), to))
 		}
 	}
 	if len(child.ExtraFiles) == 0 {
 		return errors.New("no socket was found")
 	}
-	if err := child.Start(); err != nil {
-		return err
-	}
+	check(child.Start())
 	fmt.Println(child.Process.Pid)
 	select {}
 }
@@ -133,14 +124,12 @@ func roleForker(address string) error {
 // roleRandom attaches, waits for, keeps and releases arrays at random until it is killed.
 func roleRandom(address string) error {
 	ctx := context.Background()
-	p, err := share.Dial(ctx, address, share.Options{Idle: 5 * time.Millisecond})
-	if err != nil {
-		return err
-	}
+	p := must(share.Dial(ctx, address, share.Options{Idle: 5 * time.Millisecond}))
 	fmt.Println("ready")
 	var kept []*usmarray.Array
 	for {
 		var a *usmarray.Array
+		var err error
 		switch rand.IntN(4) {
 		case 0, 1:
 			a, err = p.Attach(ctx, "a")
@@ -154,9 +143,7 @@ func roleRandom(address string) error {
 				continue
 			}
 		}
-		if err != nil {
-			return err
-		}
+		check(err)
 		if kept = append(kept, a); len(kept) > 8 {
 			for _, k := range rand.Perm(len(kept))[:1+rand.IntN(4)] {
 				kept[k].Release()
@@ -184,27 +171,13 @@ func roleServe(audience string) error {
 	if audience == forReading {
 		a = segment.PeersRead
 	}
-	r, err := segment.NewHost(a)
-	if err != nil {
-		return err
-	}
-	s, err := share.Listen(ctx, "", share.Options{})
-	if err != nil {
-		return err
-	}
-	x, err := usmarray.FromSlice(memmgr.NewPool(r), []float32{0, 1, 2, 3, 4, 5}, []int{2, 3})
-	if err != nil {
-		return err
-	}
-	if err := s.Publish(ctx, "a", x); err != nil {
-		return err
-	}
+	r := must(segment.NewHost(a))
+	s := must(share.Listen(ctx, "", share.Options{}))
+	x := must(usmarray.FromSlice(memmgr.NewPool(r), []float32{0, 1, 2, 3, 4, 5}, []int{2, 3}))
+	check(s.Publish(ctx, "a", x))
 	fmt.Println(s.Address())
 	for nextLine() {
-		h, err := s.Export(ctx, x, share.ExportOptions{})
-		if err != nil {
-			return err
-		}
+		h := must(s.Export(ctx, x, share.ExportOptions{}))
 		fmt.Printf("%x\n", h.Bytes())
 	}
 	return nil
@@ -214,14 +187,8 @@ func roleServe(audience string) error {
 // faulted.
 func roleWrite(address string) error {
 	ctx := context.Background()
-	p, err := share.Dial(ctx, address, share.Options{})
-	if err != nil {
-		return err
-	}
-	a, err := p.Attach(ctx, "a")
-	if err != nil {
-		return err
-	}
+	p := must(share.Dial(ctx, address, share.Options{}))
+	a := must(p.Attach(ctx, "a"))
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() { fmt.Println("fault:", recover() != nil) }()
 	*(*float32)(a.Pointer()) = 42
@@ -231,19 +198,11 @@ func roleWrite(address string) error {
 // roleHolder listens and starts a child that inherits the socket. The child outlives this process
 // until their common standard input is closed.
 func roleHolder(string) error {
-	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: abstractName(), Net: "unixpacket"})
-	if err != nil {
-		return err
-	}
-	f, err := l.File()
-	if err != nil {
-		return err
-	}
+	l := must(net.ListenUnix("unixpacket", &net.UnixAddr{Name: abstractName(), Net: "unixpacket"}))
+	f := must(l.File())
 	child := exec.Command("cat")
 	child.Stdin, child.ExtraFiles = os.Stdin, []*os.File{f}
-	if err := child.Start(); err != nil {
-		return err
-	}
+	check(child.Start())
 	fmt.Println(l.Addr())
 	time.Sleep(time.Hour) // until it is killed
 	return nil
@@ -251,13 +210,8 @@ func roleHolder(string) error {
 
 // roleLocker locks the file or directory at path until its input is closed.
 func roleLocker(path string) error {
-	fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	if err := syscall.Flock(fd, syscall.LOCK_EX); err != nil {
-		return err
-	}
+	fd := must(syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0))
+	check(syscall.Flock(fd, syscall.LOCK_EX))
 	fmt.Println("locked")
 	nextLine()
 	return nil

@@ -29,8 +29,7 @@ import (
 // writes of the other, and that the memory returns to the pool only after the second process has
 // released the array.
 func TestAttach(t *testing.T) {
-	pool := newPool(t, segment.PeersWrite)
-	s := listen(t, share.Options{})
+	pool, s := serving(t, share.Options{})
 	a := publish(t, s, pool, "a", 2, 3)
 	o := start(t, "attach", s.Address())
 	o.expect("(2,3):(3,1) false [0 1 2 3 4 5]")
@@ -51,8 +50,7 @@ func TestAttach(t *testing.T) {
 // TestViews checks that views with any strides and offset keep their layout, type and read-only
 // flag when another connection opens them, and refer to the same memory.
 func TestViews(t *testing.T) {
-	pool := newPool(t, segment.PeersWrite)
-	s := listen(t, share.Options{})
+	pool, s := serving(t, share.Options{})
 	p := dial(t, s, share.Options{})
 	a := counting(t, pool, 4, 6)
 	for name, view := range map[string]func() (*usmarray.Array, error){
@@ -72,8 +70,7 @@ func TestViews(t *testing.T) {
 			h := testenv.Must(s.Export(background(t), v, share.ExportOptions{}))(t)
 			h = testenv.Must(share.ParseHandle(h.Bytes()))(t)
 			require.Equal(t, v.ReadOnly(), h.ReadOnly())
-			got := testenv.Must(p.Open(background(t), h))(t)
-			defer got.Release()
+			got := testenv.Held(p.Open(background(t), h))(t)
 			require.Equal(t, v.Layout(), got.Layout())
 			require.Equal(t, v.Layout(), h.Layout())
 			require.Equal(t, v.ReadOnly(), got.ReadOnly())
@@ -152,8 +149,7 @@ func TestExportersDeath(t *testing.T) {
 // TestForkedChildKeepsSocket checks that the death of a process ends its leases although a child
 // process still holds its socket.
 func TestForkedChildKeepsSocket(t *testing.T) {
-	pool := newPool(t, segment.PeersWrite)
-	s := listen(t, share.Options{})
+	pool, s := serving(t, share.Options{})
 	a := publish(t, s, pool, "a", 1000)
 	o := start(t, "forker", s.Address())
 	child := testenv.Must(strconv.Atoi(o.line()))(t)
@@ -171,8 +167,7 @@ func TestForkedChildKeepsSocket(t *testing.T) {
 // TestHandleValidity checks that a handle can be opened at most once, unaltered, before it is
 // revoked, and only by the process that it was made for.
 func TestHandleValidity(t *testing.T) {
-	pool := newPool(t, segment.PeersWrite)
-	s := listen(t, share.Options{})
+	pool, s := serving(t, share.Options{})
 	p, q := dial(t, s, share.Options{}), dial(t, s, share.Options{})
 	a := counting(t, pool, 3)
 	export := func(o share.ExportOptions) share.Handle {
@@ -348,8 +343,7 @@ func TestNotShared(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	pool := newPool(t, segment.PeersWrite)
-	s := listen(t, share.Options{MaxNames: 300})
+	pool, s := serving(t, share.Options{MaxNames: 300})
 	p := dial(t, s, share.Options{})
 	names := testenv.Must(p.Names(background(t)))(t)
 	require.Empty(t, names)
@@ -382,13 +376,11 @@ func TestAdmission(t *testing.T) {
 		}
 		return no
 	}})
-	_, err := share.Dial(background(t), s.Address(), share.Options{})
-	require.ErrorIs(t, err, share.ErrRefused)
-	require.ErrorContains(t, err, no.Error())
+	testenv.Failed(t, testenv.ErrorOf(share.Dial(background(t), s.Address(), share.Options{})), share.ErrRefused, no.Error())
 	eventually(t, func() bool { return s.Stats() == share.Stats{} }, "the server keeps state of a rejected connection")
 
 	open := listen(t, share.Options{})
-	_, err = share.Dial(background(t), open.Address(), share.Options{Admit: func(share.Credentials) error { return no }})
+	_, err := share.Dial(background(t), open.Address(), share.Options{Admit: func(share.Credentials) error { return no }})
 	require.ErrorIs(t, err, share.ErrRefused)
 	require.ErrorIs(t, err, no)
 }
@@ -402,8 +394,7 @@ func TestLimits(t *testing.T) {
 		publish(t, s, pool, "a", 1)
 		p, q := dial(t, s, share.Options{}), dial(t, s, share.Options{})
 		for range 2 {
-			a := testenv.Must(p.Attach(ctx, "a"))(t)
-			defer a.Release()
+			testenv.Held(p.Attach(ctx, "a"))(t)
 		}
 		require.ErrorIs(t, testenv.ErrorOf(p.Attach(ctx, "a")), share.ErrLimit)
 		a := testenv.Must(q.Attach(ctx, "a"))(t)
@@ -501,8 +492,7 @@ func TestClose(t *testing.T) {
 // when its maker frees it, and that it is mapped again on the next use.
 func TestIdleMemory(t *testing.T) {
 	ctx := background(t)
-	pool := newPool(t, segment.PeersWrite)
-	s := listen(t, share.Options{Idle: 20 * time.Millisecond})
+	pool, s := serving(t, share.Options{Idle: 20 * time.Millisecond})
 	publish(t, s, pool, "a", 4)
 	p := dial(t, s, share.Options{Idle: 20 * time.Millisecond})
 	for range 3 {
@@ -515,8 +505,7 @@ func TestIdleMemory(t *testing.T) {
 	patient := dial(t, s, share.Options{Idle: time.Hour})
 	r := testenv.Must(segment.NewHost(segment.PeersWrite))(t)
 	b := publish(t, s, r, "b", 4)
-	a := testenv.Must(patient.Attach(ctx, "b"))(t)
-	a.Release()
+	testenv.Must(patient.Attach(ctx, "b"))(t).Release()
 	eventually(t, func() bool { return s.Stats().Leases == 0 }, "the lease stays")
 	require.Equal(t, 1, patient.Stats().Mapped)
 	require.NoError(t, s.Withdraw("b"))
@@ -529,8 +518,7 @@ func TestIdleMemory(t *testing.T) {
 // TestContextCancelsCalls checks that calls return when their context is canceled and leave no
 // lease.
 func TestContextCancelsCalls(t *testing.T) {
-	pool := newPool(t, segment.PeersWrite)
-	s := listen(t, share.Options{})
+	pool, s := serving(t, share.Options{})
 	publish(t, s, pool, "a", 1)
 	p := dial(t, s, share.Options{})
 	ended, cancel := context.WithCancel(context.Background())
@@ -545,15 +533,13 @@ func TestContextCancelsCalls(t *testing.T) {
 	}
 	require.ErrorIs(t, testenv.ErrorOf(share.Dial(ended, s.Address(), share.Options{})), context.Canceled)
 	eventually(t, func() bool { return s.Stats().Leases == 0 }, "the lease of a canceled call stays")
-	a := testenv.Must(p.Attach(background(t), "a"))(t)
-	a.Release()
+	testenv.Must(p.Attach(background(t), "a"))(t).Release()
 }
 
 // TestTrimDuringAttach checks that a segment can be unmapped while the other process answers with arrays in it.
 // The answer to the request to forget a segment must precede the segment's next descriptor.
 func TestTrimDuringAttach(t *testing.T) {
-	pool := newPool(t, segment.PeersWrite)
-	s := listen(t, share.Options{})
+	pool, s := serving(t, share.Options{})
 	p := dial(t, s, share.Options{})
 	publish(t, s, pool, "a", 3)
 	const n, callers = 20000, 2

@@ -18,7 +18,6 @@ import (
 
 	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/share"
-	"github.com/usmbridge/usmbridge/memmgr/segment"
 )
 
 // TestPathAddressCreatesNoFile checks that a path address creates no file and can be used by only
@@ -79,8 +78,7 @@ func TestSocketFile(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, []byte("mine"), 0o600))
 	require.NoError(t, s.Close())
 	require.ErrorIs(t, testenv.ErrorOf(listenThere()), share.ErrAddress)
-	text := testenv.Must(os.ReadFile(path))(t)
-	require.Equal(t, "mine", string(text), "a file that is not the server's socket was removed")
+	require.Equal(t, "mine", string(testenv.Must(os.ReadFile(path))(t)), "a file that is not the server's socket was removed")
 }
 
 // TestSocketFileWhoseDirectoryIsLocked checks that a lock on the directory of a socket file does
@@ -164,12 +162,10 @@ func frameOf(kind byte, call uint64, payload []byte) []byte {
 // TestProtocolViolations checks that a violation of the protocol closes only the connection that it
 // arrived on, and that descriptors received with it are closed.
 func TestProtocolViolations(t *testing.T) {
-	pool := newPool(t, segment.PeersWrite)
-	s := listen(t, share.Options{})
+	pool, s := serving(t, share.Options{})
 	publish(t, s, pool, "a", 3)
 	good := dial(t, s, share.Options{})
-	f := testenv.Must(os.Open(os.DevNull))(t)
-	defer func() { require.NoError(t, f.Close()) }()
+	f := testenv.Opened(os.Open(os.DevNull))(t)
 	attach := func(call uint64) []byte { return frameOf(7, call, []byte("\x01a")) }
 	many := []byte{}
 	for range 9 {
@@ -226,15 +222,13 @@ func TestProtocolViolations(t *testing.T) {
 			eventually(t, func() bool { return s.Stats().Peers == 1 && descriptors(t) <= before }, "something stays")
 		})
 	}
-	a := testenv.Must(good.Attach(background(t), "a"))(t)
-	a.Release()
+	testenv.Must(good.Attach(background(t), "a"))(t).Release()
 }
 
 // TestStuckPeers checks that a peer that never reads and a peer that sends nothing do not delay
 // other connections, and that the first is closed when its queue reaches MaxQueued.
 func TestStuckPeers(t *testing.T) {
-	pool := newPool(t, segment.PeersWrite)
-	s := listen(t, share.Options{MaxQueued: 64 << 10, MaxLeases: 1 << 20})
+	pool, s := serving(t, share.Options{MaxQueued: 64 << 10, MaxLeases: 1 << 20})
 	publish(t, s, pool, "a", 3)
 	rogue(t, s, false)
 	r := rogue(t, s, true)
@@ -248,8 +242,7 @@ func TestStuckPeers(t *testing.T) {
 		}
 		if i%256 == 0 {
 			p := testenv.Must(share.Dial(background(t), s.Address(), share.Options{}))(t)
-			a := testenv.Must(p.Attach(background(t), "a"))(t)
-			a.Release()
+			testenv.Must(p.Attach(background(t), "a"))(t).Release()
 			require.NoError(t, p.Close())
 		}
 	}

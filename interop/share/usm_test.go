@@ -60,8 +60,7 @@ func TestUSM(t *testing.T) {
 					require.Equal(t, value, got[1<<20-1])
 					require.NoError(t, b.Fill(value+10))
 					require.NoError(t, b.Wait())
-					mine := testenv.Must(usmarray.ToSlice[float32](a))(t)
-					require.Equal(t, value+10, mine[12345])
+					require.Equal(t, value+10, testenv.Must(usmarray.ToSlice[float32](a))(t)[12345])
 					b.Release()
 				}
 			}
