@@ -57,8 +57,7 @@ func TestActions(t *testing.T) {
 	cancel()
 	require.Error(t, <-asked)
 	require.ErrorIs(t, <-stopped, context.Canceled)
-	b := testenv.Must(c.Action(t.Context(), ActionStats, nil))(t)
-	require.Contains(t, string(b), `"tensors":0`)
+	require.Contains(t, string(testenv.Must(c.Action(t.Context(), ActionStats, nil))(t)), `"tensors":0`)
 
 	stream := testenv.Must(c.rpc.ListActions(t.Context(), &flight.Empty{}))(t)
 	var types []string

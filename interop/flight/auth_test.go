@@ -44,7 +44,6 @@ func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
 func TestTokens(t *testing.T) {
 	b := newTestbed(t, func(o *ServerOptions) { o.Tokens = []string{"alpha", "beta"} })
 	a := numbers(t, b.mine, 1000)
-	defer a.Release()
 	for _, token := range []string{"", "alph", "alphabeta", "Bearer"} {
 		c := dial(t, b.at.String(), ClientOptions{Token: token})
 		for call, err := range map[string]error{
@@ -100,7 +99,6 @@ func TestTLS(t *testing.T) {
 	_, at := serve(t, ServerOptions{Memory: newPool(t), Tokens: []string{"x"}, TLS: &tls.Config{Certificates: []tls.Certificate{cert}}}, Location{"grpc+tcp", "127.0.0.1:0"})
 	require.Equal(t, "grpc+tls", at.Scheme)
 	a := numbers(t, mine, 2000, 1000)
-	defer a.Release()
 	c := dial(t, at.String(), ClientOptions{Token: "x", TLS: &tls.Config{RootCAs: roots}})
 	require.NoError(t, c.Put(t.Context(), "x", a))
 	got := testenv.Must(c.Get(t.Context(), "x", mine))(t)

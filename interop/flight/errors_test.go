@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -15,8 +17,7 @@ func TestErrorShape(t *testing.T) {
 	err := named("DoPut", "x", named("Store.Put", "", kindErr(ErrLimit, "rows: %d, at most %d", 3, 2)))
 	require.EqualError(t, err, `flight: DoPut of "x": limit reached: rows: 3, at most 2`)
 	require.ErrorIs(t, err, ErrLimit)
-	var e *Error
-	require.ErrorAs(t, err, &e)
+	e := testenv.As[*Error](t, err)
 	require.Equal(t, ErrLimit, e.Kind)
 	require.Equal(t, codes.ResourceExhausted, status.Code(err))
 

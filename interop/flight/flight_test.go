@@ -99,7 +99,7 @@ func numbers(t *testing.T, r memmgr.Resource, shape ...int) *usmarray.Array {
 	for i := range data {
 		data[i] = float32(i%100_003) * 0.5
 	}
-	return testenv.Must(usmarray.FromSlice(r, data, shape))(t)
+	return testenv.Held(usmarray.FromSlice(r, data, shape))(t)
 }
 
 func same(t *testing.T, want, got *usmarray.Array) {
@@ -107,8 +107,7 @@ func same(t *testing.T, want, got *usmarray.Array) {
 	require.Equal(t, want.Shape(), got.Shape())
 	require.Equal(t, want.DataType(), got.DataType())
 	w := testenv.Must(usmarray.ToSlice[float32](want))(t)
-	g := testenv.Must(usmarray.ToSlice[float32](got))(t)
-	require.True(t, equal(w, g), "elements differ")
+	require.True(t, equal(w, testenv.Must(usmarray.ToSlice[float32](got))(t)), "elements differ")
 }
 
 func equal(a, b []float32) bool {
@@ -159,12 +158,10 @@ func TestPutAndGet(t *testing.T) {
 func TestViews(t *testing.T) {
 	b := newTestbed(t, nil)
 	a := numbers(t, b.mine, 6, 4, 5, 3)
-	defer a.Release()
 	turned := testenv.Must(a.Transpose(0, 3, 1, 2))(t)
 	part := testenv.Must(turned.Index(usmarray.IndexRange(1, 4)))(t)
 	require.NoError(t, b.client.Put(t.Context(), "part", part))
-	got := testenv.Must(b.client.Get(t.Context(), "part", b.mine))(t)
-	defer got.Release()
+	got := testenv.Held(b.client.Get(t.Context(), "part", b.mine))(t)
 	same(t, part, got)
 	require.Equal(t, part.Strides(), got.Strides())
 
@@ -198,7 +195,6 @@ func TestPublish(t *testing.T) {
 func TestReplaceDuringGet(t *testing.T) {
 	b := newTestbed(t, nil)
 	old := numbers(t, b.mine, 4<<20)
-	defer old.Release()
 	require.NoError(t, b.client.Put(t.Context(), "x", old))
 	var wait sync.WaitGroup
 	for range 4 {
@@ -232,11 +228,9 @@ func TestPathsThatLookLikeURLs(t *testing.T) {
 
 func TestLocations(t *testing.T) {
 	for _, s := range []string{"grpc+tcp://127.0.0.1:0", "grpc+tls://host:1", "grpc+unix:///tmp/x"} {
-		l := testenv.Must(ParseLocation(s))(t)
-		require.Equal(t, s, l.String())
+		require.Equal(t, s, testenv.Must(ParseLocation(s))(t).String())
 	}
-	l := testenv.Must(ParseLocation("grpc://[::1]:9/"))(t)
-	require.Equal(t, "grpc+tcp://[::1]:9", l.String())
+	require.Equal(t, "grpc+tcp://[::1]:9", testenv.Must(ParseLocation("grpc://[::1]:9/"))(t).String())
 	for _, s := range []string{"", "host:1", "http://host:1", "grpc+tcp://host", "grpc+unix://relative", "grpc+unix:", "grpc+tcp:///x"} {
 		require.Error(t, testenv.ErrorOf(ParseLocation(s)), s)
 	}
@@ -265,7 +259,6 @@ func TestLocations(t *testing.T) {
 func TestInvalidDescriptions(t *testing.T) {
 	b := newTestbed(t, nil)
 	a := numbers(t, b.mine, 10, 3)
-	defer a.Release()
 	require.NoError(t, b.client.Put(t.Context(), "x", a))
 	for _, change := range []func(*flight.FlightInfo){
 		func(f *flight.FlightInfo) { f.TotalRecords = 11 },

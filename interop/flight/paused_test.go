@@ -88,7 +88,6 @@ func TestStoppedClient(t *testing.T) {
 			// Long enough for running clients to answer probes on a machine under load.
 			b := newTestbed(t, func(o *ServerOptions) { o.Keepalive = 4 * time.Second })
 			big := numbers(t, b.mine, 12<<20)
-			defer big.Release()
 			require.NoError(t, b.client.Put(t.Context(), "big", big))
 			kept := b.pool.Stats().RequestedBytes.Current
 			other := peer(t, do, b.at.String())
@@ -98,7 +97,6 @@ func TestStoppedClient(t *testing.T) {
 			require.NoError(t, other.Process.Signal(syscall.SIGSTOP))
 
 			small := numbers(t, b.mine, 3000)
-			defer small.Release()
 			for i := range 5 {
 				name := strconv.Itoa(i)
 				require.NoError(t, b.client.Put(t.Context(), name, small))
@@ -127,7 +125,6 @@ func TestStoppedServer(t *testing.T) {
 	other := peer(t, "serve", at)
 	c := dial(t, at, ClientOptions{})
 	big := numbers(t, mine, 12<<20)
-	defer big.Release()
 	require.NoError(t, c.Put(t.Context(), "big", big))
 	held := mine.Stats().RequestedBytes.Current
 	require.NoError(t, other.Process.Signal(syscall.SIGSTOP))

@@ -76,7 +76,6 @@ func TestStockClient(t *testing.T) {
 	defer conn.Close()
 	c := flight.NewClientFromConn(conn, nil)
 	a := numbers(t, b.mine, 1000, 30, 40)
-	defer a.Release()
 	column := testenv.Must(usmarrow.ToArrow(a))(t)
 	schema := arrow.NewSchema([]arrow.Field{{Name: Column, Type: column.DataType()}}, nil)
 	record := array.NewRecordBatch(schema, []arrow.Array{column}, int64(column.Len()))
@@ -112,8 +111,7 @@ func TestStockClient(t *testing.T) {
 		}
 		require.NoError(t, err)
 		part := testenv.Must(usmarrow.FromArrow(record.Column(0)))(t)
-		v := testenv.Must(part.At(0, 0, 1))(t)
-		require.Equal(t, testenv.Must(a.At(rows, 0, 1))(t), v)
+		require.Equal(t, testenv.Must(a.At(rows, 0, 1))(t), testenv.Must(part.At(0, 0, 1))(t))
 		rows += part.Shape()[0]
 		part.Release()
 	}

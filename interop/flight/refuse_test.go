@@ -82,7 +82,6 @@ func TestRefusals(t *testing.T) {
 		o.MemoryWait = 50 * time.Millisecond
 	})
 	former := numbers(t, b.mine, 100, 2)
-	defer former.Release()
 	require.NoError(t, b.client.Put(t.Context(), "x", former))
 	held := b.pool.Stats().RequestedBytes.Current
 
@@ -226,7 +225,6 @@ func TestStall(t *testing.T) {
 func TestCancelled(t *testing.T) {
 	b := newTestbed(t, nil)
 	a := numbers(t, b.mine, 8<<20)
-	defer a.Release()
 	require.NoError(t, b.client.Put(t.Context(), "x", a))
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()

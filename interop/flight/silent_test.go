@@ -29,8 +29,7 @@ func TestSilentCalls(t *testing.T) {
 		require.Error(t, s.RecvMsg(new(flight.Result)), method) // the header was sent, but no message
 		require.Eventually(t, func() bool { return b.server.Stats().Streams == 0 }, 30*time.Second, time.Millisecond, method)
 	}
-	answer := testenv.Must(b.client.Action(t.Context(), "echo", []byte("this")))(t)
-	require.Equal(t, "this", string(answer))
+	require.Equal(t, "this", string(testenv.Must(b.client.Action(t.Context(), "echo", []byte("this")))(t)))
 }
 
 // A call without a valid token is refused before its request arrives. The request of a unary call must
@@ -56,7 +55,6 @@ func TestMissingRequests(t *testing.T) {
 func TestListThatIsNotRead(t *testing.T) {
 	b := newTestbed(t, func(o *ServerOptions) { o.Stall = 300 * time.Millisecond })
 	a := numbers(t, b.mine, 1)
-	defer a.Release()
 	for i := range 10000 {
 		require.NoError(t, b.server.Store().Put(fmt.Sprintf("%06d%s", i, strings.Repeat("x", MaxName-6)), a))
 	}
@@ -72,7 +70,6 @@ func TestListThatIsNotRead(t *testing.T) {
 func TestManySmallMessages(t *testing.T) {
 	b := newTestbed(t, func(o *ServerOptions) { o.Stall = time.Second })
 	a := numbers(t, b.mine, 1<<19)
-	defer a.Release()
 	require.NoError(t, b.client.Put(t.Context(), "x", a))
 	small := dial(t, b.at.String(), ClientOptions{Batch: 4})
 	got := testenv.Must(small.Get(t.Context(), "x", b.mine))(t)

@@ -10,7 +10,6 @@ import (
 func TestServerWithOneConnection(t *testing.T) {
 	b := newTestbed(t, func(o *ServerOptions) { o.MaxConnections = 1 })
 	a := numbers(t, b.mine, 1000)
-	defer a.Release()
 	require.NoError(t, b.client.Put(t.Context(), "x", a))
 	ended := make(chan error)
 	second := dial(t, b.at.String(), ClientOptions{})

@@ -214,8 +214,7 @@ func TestRoundTrip(t *testing.T) {
 			in := receivedBlob{pool: b.pool}
 			require.NoError(t, s.RecvMsg(&in))
 			want := testenv.Must(out.Bytes())(t)
-			got := testenv.Must(in.buffer.Bytes())(t)
-			require.Equal(t, want[:n], got[:in.n])
+			require.Equal(t, want[:n], testenv.Must(in.buffer.Bytes())(t)[:in.n])
 			in.buffer.Release()
 		}
 		require.NoError(t, s.CloseSend())
