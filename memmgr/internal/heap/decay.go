@@ -80,14 +80,11 @@ func (h *Heap) dissolveCold(blocks int) (more bool) {
 // DecaySegments gives back a portion of the segments whose blocks have all been idle for the age, and reports whether
 // there are more.
 func (h *Heap) DecaySegments() (more bool) {
-	for i, n := range h.empty() {
-		if h.clock-h.segments[n].idleSince < h.options.Decay.age {
-			break
-		}
-		if i == segmentPortion {
+	for n := 0; h.oldest != 0 && h.clock-h.segments[h.oldest-1].idleSince >= h.options.Decay.age; n++ {
+		if n == segmentPortion {
 			return true
 		}
-		h.drop(n)
+		h.drop(h.oldest - 1)
 	}
 	return false
 }

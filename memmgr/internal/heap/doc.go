@@ -8,7 +8,7 @@
 //     segment.
 //   - It comes back through [Heap.Cache], which keeps it in the depot if the budget allows it, or through [Heap.Spill]
 //     and [Heap.Dissolve] in magazines.
-//   - A segment without blocks in use is out of use. Such segments go back, oldest first, through the
+//   - A segment without blocks in use is out of use. Such segments form a list by age. They go back through the
 //     function Drop of [Options]: on demand ([Heap.Release]), before growth ([Heap.Pay]), above a bound
 //     ([Heap.Init] has its marks), or by age ([Heap.DecaySegments]).
 //   - [Heap.CloseSegments] reserves segments for one request: they serve no other one, so that they become empty.

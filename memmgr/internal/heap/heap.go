@@ -17,11 +17,11 @@ type Heap struct {
 	options Options
 	blocks  tlsf.Heap
 
-	segments []segment // by number
-	emptied  uint64    // how often a segment became empty
-	reserved atomic.Uint64
-	counts   Counts
-	shut     bool // segments go back as soon as they are empty
+	segments       []segment // by number
+	oldest, newest int32     // segments out of use by age: number + 1, 0 for none
+	reserved       atomic.Uint64
+	counts         Counts
+	shut           bool // segments go back as soon as they are empty
 
 	clock     uint32 // ticks
 	idleSince uint32 // tick since which the blocks that are being freed are idle
@@ -91,6 +91,7 @@ func (h *Heap) cellOf(n int32, class int) *owner.Cell {
 	block.SetClass(c, class)
 	c.ResetFlags(of.Flags)
 	h.blocks.SetUser(n, c.Index())
+	h.unlist(h.blocks.Segment(n))
 	h.boundCaches()
 	block.SetState(c, block.InHand)
 	return c

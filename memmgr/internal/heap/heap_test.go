@@ -223,7 +223,7 @@ func TestDirtyBlocksArePurgedOnce(t *testing.T) {
 	require.EqualValues(t, 32<<20, h.Release(0))
 }
 
-// Random requests: the list of segments out of use and the counts agree with the segments.
+// Random requests: the list by age and the counts agree with the segments.
 func TestRandomUse(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	h, u := newHeap(t, nil)
@@ -277,12 +277,17 @@ func TestRandomUse(t *testing.T) {
 
 // checkAges checks the list of segments out of use.
 func checkAges(t *testing.T, h *Heap) {
-	bytes, before := uint64(0), uint32(0)
-	for _, n := range h.empty() {
-		require.GreaterOrEqual(t, h.segments[n].idleSince, before)
-		before = h.segments[n].idleSince
-		_, size := h.blocks.SegmentBase(n)
-		bytes += uint64(size)
+	bytes, before := uint64(0), int32(0)
+	for n := h.oldest; n != 0; n = h.segments[n-1].newer {
+		s := &h.segments[n-1]
+		require.True(t, s.listed)
+		require.Equal(t, before, s.older)
+		if before != 0 {
+			require.LessOrEqual(t, h.segments[before-1].idleSince, s.idleSince)
+		}
+		_, size := h.blocks.SegmentBase(n - 1)
+		bytes, before = bytes+uint64(size), n
 	}
+	require.Equal(t, before, h.newest)
 	require.Equal(t, h.EmptyBytes(), bytes)
 }

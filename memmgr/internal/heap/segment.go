@@ -1,9 +1,7 @@
 package heap
 
 import (
-	"cmp"
 	"math/bits"
-	"slices"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/memmgr/internal/block"
@@ -17,11 +15,12 @@ type Segment struct {
 
 // segment is the record of a segment, beside that of the TLSF heap.
 type segment struct {
-	cookie    uint64
-	requested uintptr
-	emptied   uint64 // Heap.emptied when it became empty
-	idleSince uint32 // tick since which the blocks that were freed are idle
-	align     uint8  // its logarithm
+	cookie       uint64
+	requested    uintptr
+	older, newer int32  // neighbours in the list by age: number + 1
+	idleSince    uint32 // tick since which the blocks that were freed are idle
+	align        uint8  // its logarithm
+	listed       bool   // in the list by age
 }
 
 // Counts counts segments, their bytes, and the free blocks in segments in use.
@@ -81,11 +80,13 @@ func (h *Heap) Grow(s Segment, untouched bool, units, align uint32, class int) *
 	c.Segments++
 	c.SegmentsPeak = max(c.SegmentsPeak, c.Segments)
 	c.Added++
+	h.list(n)
 	return h.cellOf(h.blocks.AllocIn(n, units, align), class)
 }
 
 // drop gives a segment without blocks in use back.
 func (h *Heap) drop(n int32) {
+	h.unlist(n)
 	r := &h.segments[n]
 	base, units := h.blocks.RemoveSegment(n)
 	s := Segment{
@@ -111,29 +112,46 @@ func (h *Heap) freed(seg int32, empty bool) {
 		h.drop(seg)
 		return
 	}
-	h.emptied++
-	h.segments[seg].emptied = h.emptied
+	h.list(seg)
 	h.boundCaches()
 	if h.EmptyBytes() > h.options.High {
 		h.Release(h.options.Low)
 	}
 }
 
-// empty lists the segments out of use, those first that are idle for longest.
-func (h *Heap) empty() (all []int32) {
-	if h.EmptyBytes() == 0 {
-		return nil
+// list puts an empty segment into the list by age. A pool of large blocks has thousands of segments: to look for the
+// oldest at each growth would double the time of a request.
+func (h *Heap) list(n int32) {
+	s := &h.segments[n]
+	s.listed = true
+	s.older, s.newer = h.newest, 0
+	for s.older != 0 && int32(h.segments[s.older-1].idleSince-s.idleSince) > 0 {
+		s.older, s.newer = h.segments[s.older-1].older, s.older
 	}
-	for n := range h.blocks.SegmentNumbers() {
-		if used, units := h.blocks.Used(n); used == 0 && units != 0 {
-			all = append(all, n)
-		}
+	h.link(s.older, s.newer, n+1, n+1)
+}
+
+// unlist takes a segment out of that list if it is there.
+func (h *Heap) unlist(n int32) {
+	if s := &h.segments[n]; s.listed {
+		s.listed = false
+		h.link(s.older, s.newer, s.newer, s.older)
 	}
-	slices.SortFunc(all, func(a, b int32) int {
-		x, y := &h.segments[a], &h.segments[b]
-		return cmp.Or(cmp.Compare(int32(x.idleSince-y.idleSince), 0), cmp.Compare(x.emptied, y.emptied))
-	})
-	return all
+}
+
+// link sets the newer neighbour of one segment of the list and the older one of another. All are numbers + 1; 0 is
+// the end of the list.
+func (h *Heap) link(older, newer, newerOfOlder, olderOfNewer int32) {
+	if older != 0 {
+		h.segments[older-1].newer = newerOfOlder
+	} else {
+		h.oldest = newerOfOlder
+	}
+	if newer != 0 {
+		h.segments[newer-1].older = olderOfNewer
+	} else {
+		h.newest = olderOfNewer
+	}
 }
 
 // boundCaches sets the default bound on cached bytes by those of the segments in use.
@@ -146,11 +164,8 @@ func (h *Heap) EmptyBytes() uint64 { return h.blocks.Counts().EmptyUnits * block
 // bytes that it gave back.
 func (h *Heap) Release(keep uint64) (freed uint64) {
 	before := h.EmptyBytes()
-	for _, n := range h.empty() {
-		if h.EmptyBytes() <= keep {
-			break
-		}
-		h.drop(n)
+	for h.EmptyBytes() > keep {
+		h.drop(h.oldest - 1)
 	}
 	return before - h.EmptyBytes()
 }
