@@ -218,3 +218,28 @@ func TestRegistryUnderConcurrentUseAndClose(t *testing.T) {
 	require.LessOrEqual(t, memmgr.Origins(), before)
 	returned(t, sim)
 }
+
+// Pools beyond those that the table of Release has work as the first ones do, and the numbers of closed pools are used
+// again.
+func TestMorePoolsThanTheTableHas(t *testing.T) {
+	const n = 1100
+	sim := memtest.NewSimulated()
+	for range 2 {
+		var pools []*memmgr.Pool
+		for range n {
+			pools = append(pools, memmgr.NewPool(sim))
+		}
+		for _, p := range []*memmgr.Pool{pools[0], pools[n-1]} {
+			b, err := memmgr.New(p, memmgr.Request{Size: 100})
+			require.NoError(t, err)
+			require.Same(t, p, b.Resource())
+			require.Same(t, sim.Place(), b.Place())
+			b.Release()
+			require.Zero(t, p.Stats().Allocation.Current)
+		}
+		for _, p := range pools {
+			require.NoError(t, p.Close())
+		}
+	}
+	returned(t, sim)
+}
