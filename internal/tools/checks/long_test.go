@@ -62,7 +62,7 @@ func TestLongStagesOfEachSurface(t *testing.T) {
 func TestLongFindsNewTargets(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, []string{"fuzz dlpack FuzzCheck"}, stages(t, "FuzzCheck$"))
-	require.Equal(t, []string{"hunt pickles", "hunt pickles sanitized"}, stages(t, "hunt pickles"))
+	require.Equal(t, []string{"hunt views", "hunt views sanitized"}, stages(t, "hunt views"))
 }
 
 // TestLongSelectsTestsThatExist checks that the patterns for go test and pytest in the script match tests.
