@@ -90,7 +90,14 @@ func (p *Pool) await(request *want, refusal error) (*owner.Cell, error) {
 	}
 	p.serveWaiters() // from memory that was freed since the last search
 	p.mu.Unlock()
+	returned := false
+	defer func() {
+		if !returned { // the upstream panicked
+			_ = p.giveUp(x, context.Canceled)
+		}
+	}()
 	ready := x.await(func(interval time.Duration) time.Duration { return p.poll(x, interval) })
+	returned = true
 	if !ready || x.err == nil && ended(w.r.Context) {
 		return nil, p.giveUp(x, w.r.Context.Err())
 	}
@@ -320,6 +327,9 @@ func (p *Pool) poll(x *waiter, interval time.Duration) time.Duration {
 	}
 	p.mu.Unlock()
 	for _, y := range growing {
+		if x.gone.Load() || ended(x.w.r.Context) {
+			break // the next poller asks
+		}
 		p.growFor(y, x.w.r.Context)
 	}
 	p.mu.Lock()
@@ -367,10 +377,11 @@ func (p *Pool) growFor(x *waiter, ctx context.Context) {
 		p.grant(x, c)
 	case err == nil:
 		p.putBack(c)
+	case ended(ctx): // the question ended without an answer
 	case !x.gone.Load() && !ranOut(err):
 		p.leave(x)
 		x.fail(err)
-	case !ended(ctx): // else the question ended, without an answer
+	default:
 		p.reclaim.refused.note(uint64(need), err)
 	}
 	p.serveWaiters()

@@ -230,7 +230,19 @@ func (l *waitlist) becameFirst(x *waiter) {
 	}
 }
 
-// remove takes a waiter out of its line. If it was the poller, another waiter becomes it.
+// oldest returns the waiter that has waited for longest. There is one.
+func (l *waitlist) oldest() *waiter {
+	x := l.lines[0].waiters[0]
+	for _, line := range l.lines[1:] {
+		if y := line.waiters[0]; y.since.Before(x.since) {
+			x = y
+		}
+	}
+	return x
+}
+
+// remove takes a waiter out of its line. If it was the poller, the oldest waiter becomes it: requests that came later
+// and end soon could otherwise follow each other as the poller, and end each question to a slow upstream.
 // The caller ends its reservations.
 func (l *waitlist) remove(x *waiter) {
 	line := x.line
@@ -260,7 +272,7 @@ func (l *waitlist) remove(x *waiter) {
 		l.poller.Store(nil)
 		l.waitFor(nil)
 	case l.poller.Load() == x:
-		l.poller.Store(l.lines[0].waiters[0])
+		l.poller.Store(l.oldest())
 		l.signalPoller()
 	}
 }
