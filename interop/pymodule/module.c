@@ -194,6 +194,11 @@ PyObject *usmb_pymod_init(void)
 	PyObject *name = PyUnicode_FromString("usmbridge._native");
 	int named = name && PyObject_SetAttrString(m, "__name__", name) == 0;
 	Py_XDECREF(name);
+	if (named && !usmb_py_hosted) {
+		PyObject *hook = usmb_py_exit_hook();
+		named = hook && PyObject_SetAttrString(m, "_exit_hook", hook) == 0;
+		Py_XDECREF(hook);
+	}
 	if (!named) {
 		Py_DECREF(m);
 		return NULL;

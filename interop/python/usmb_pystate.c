@@ -293,12 +293,17 @@ __attribute__((constructor)) static void watch_forks(void)
 	pthread_atfork(NULL, NULL, in_child);
 }
 
-static int install_exit_hook(void)
+PyObject *usmb_py_exit_hook(void)
 {
 	static PyMethodDef def = {"usmbridge_exit", exit_hook, METH_NOARGS, NULL};
+	return PyCFunction_NewEx(&def, NULL, NULL);
+}
+
+static int install_exit_hook(void)
+{
 	int rc = -1;
 	PyObject *mod = PyImport_ImportModule("atexit");
-	PyObject *fn = PyCFunction_NewEx(&def, NULL, NULL);
+	PyObject *fn = usmb_py_exit_hook();
 	PyObject *res = NULL;
 	if (mod && fn) res = PyObject_CallMethod(mod, "register", "O", fn);
 	if (res) rc = 0;

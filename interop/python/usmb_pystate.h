@@ -96,6 +96,9 @@ void usmb_py_acquire_gil(PyThreadState *ts);
    sets an exception unless Python has ended in this process before. */
 int usmb_py_install(void);
 
+/* GIL: returns a function that equals the atexit hook. */
+PyObject *usmb_py_exit_hook(void);
+
 /*
  * GIL: called first in PyInit_* of a shared library that is an extension module. It loads
  * the table from the process and calls usmb_py_install. Returns 0, or -1. It sets no

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 
-from usmbridge import Array, _native, _share_open
+from usmbridge import Array, _native, _share_open, _watch
 
 TYPE_CHECKING = False  # as in typing, without importing it
 if TYPE_CHECKING:
@@ -80,6 +80,28 @@ def _wait_at_exit(module: "Any") -> None:
     module.Finalize(None, _wait, exitpriority=-10)  # queues have -5
 
 
+def _end_after(module: "Any") -> None:
+    """Makes multiprocessing's exit function, which sends what is in the queues, call the one of this package at its end.
+
+    If multiprocessing was imported first, Python would call ours first, after which no Array is sent. The exit functions
+    of the program that were registered in between still run before both: they may need multiprocessing's managers, or end
+    its processes.
+    """
+    # Earlier versions' children call multiprocessing's function themselves, while their threads run and before those of
+    # atexit. If Go started Python, the hook is the first function of atexit.
+    child = getattr(sys.modules["multiprocessing.process"].current_process(), "_inheriting", False)
+    if module._exiting or (child and not _AT_EXIT) or not hasattr(_native, "_exit_hook"):
+        return
+    atexit.unregister(_native._exit_hook)
+
+    def at_end(module: "Any") -> None:
+        module.Finalize(None, _native._exit_hook, exitpriority=-20)  # _wait has -10
+
+    at_end(module)
+    if _AT_EXIT:
+        module.register_after_fork(module, at_end)
+
+
 def _exit_in_bootstrap(process: "Any") -> None:
     """Calls the functions of atexit before the exit status of a child is decided, so that _wait can change it."""
     bootstrap = process._bootstrap
@@ -102,10 +124,8 @@ def loky() -> None:
 
 def util() -> None:
     module: "Any" = sys.modules["multiprocessing.util"]
-    # Python calls the functions of atexit in reverse order. This one sends what is in the queues of the process, which
-    # must be before the function of this package, after which no Array is sent.
-    atexit.unregister(module._exit_function)
-    atexit.register(module._exit_function)
+    if _watch._importing(sys.modules["usmbridge"]):  # multiprocessing was imported first
+        _end_after(module)
     if _AT_EXIT:
         _exit_in_bootstrap(sys.modules["multiprocessing.process"].BaseProcess)
     _wait_at_exit(module)

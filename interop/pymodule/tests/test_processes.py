@@ -635,10 +635,11 @@ if __name__ == "__main__":
 """
 
 
-def test_a_program_sends_what_is_in_its_queues_at_exit(tmp_path):
-    (tmp_path / "main.py").write_text(AT_EXIT)
-    with open(tmp_path / "out", "w+") as out:  # a remaining process would keep a pipe open
-        p = subprocess.Popen([HOST, str(tmp_path / "main.py")], stdout=out, stderr=out, start_new_session=True)
+def output_of(program, directory):
+    """Runs a program that starts processes, and returns its output."""
+    (directory / "main.py").write_text(program)
+    with open(directory / "out", "w+") as out:  # a remaining process would keep a pipe open
+        p = subprocess.Popen([HOST, str(directory / "main.py")], stdout=out, stderr=out, start_new_session=True)
         try:
             p.wait(2 * SOON)
         finally:
@@ -646,4 +647,34 @@ def test_a_program_sends_what_is_in_its_queues_at_exit(tmp_path):
                 os.killpg(p.pid, signal.SIGKILL)
                 p.wait()
         out.seek(0)
-        assert p.returncode == 0 and out.read() == "0 [1, 1, 1]\n", (tmp_path / "out").read_text()
+        text = out.read()
+    assert p.returncode == 0, text
+    return text
+
+
+def test_a_program_sends_what_is_in_its_queues_at_exit(tmp_path):
+    assert output_of(AT_EXIT, tmp_path) == "0 [1, 1, 1]\n"
+
+
+# The exit function that ends the process was registered between the imports.
+END = """
+import atexit
+import multiprocessing.util
+
+def work(ready, end):
+    ready.set()
+    end.wait()
+
+if __name__ == "__main__":
+    context = multiprocessing.get_context("spawn")
+    ready, end = context.Event(), context.Event()
+    context.Process(target=work, args=(ready, end)).start()
+    ready.wait()
+    values = context.Manager().list([1])
+    atexit.register(lambda: (end.set(), print(values[0])))
+    import usmbridge
+"""
+
+
+def test_exit_functions_of_the_program_run_before_that_of_multiprocessing(tmp_path):
+    assert output_of(END, tmp_path) == "1\n"
