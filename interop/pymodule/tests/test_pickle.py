@@ -192,6 +192,14 @@ class Unpickler(pickle.Unpickler):
         raise pickle.UnpicklingError(name)
 
 
+def has_large_index(data):
+    """Whether a pickle stores at a large index of the memo, for which Python allocates and clears gigabytes."""
+    try:
+        return any("PUT" in op.name and arg > 1000 for op, arg, _ in pickletools.genops(data))
+    except Exception:  # from an invalid opcode on
+        return False
+
+
 @pytest.mark.parametrize("protocol", [0, 2, 5])
 def test_changed_pickles(protocol):
     """Cut pickles, and pickles with another byte anywhere, give an Array or an error."""
@@ -200,6 +208,8 @@ def test_changed_pickles(protocol):
             data = pickle.dumps(ub.ones((2, 4), dtype, **where), protocol)
             changed = [data[:at] + bytes([data[at] ^ bits]) + data[at + 1 :] for at in range(len(data)) for bits in (1, 4, 0x80)]
             for other in (*changed, *(data[:at] for at in range(len(data))), *(data[:at] + data[at + 1 :] for at in range(len(data)))):
+                if has_large_index(other):
+                    continue
                 try:
                     a = Unpickler(io.BytesIO(other)).load()
                 except ERRORS:
