@@ -109,7 +109,8 @@ func WithSegment(bytes uintptr) PoolOption { return func(o *poolOptions) { o.min
 // processors together; 0 caches nothing. Each processor may exceed the bound by the one
 // block that it is freeing.
 //
-// The default bound is fifteen sixteenths of the bytes of segments in use, and at least 32 MiB.
+// The default bound is fifteen sixteenths of the bytes of segments, and at least 32 MiB. Idle segments
+// that serve only large requests do not count.
 // A pool evicts its cached blocks before it takes a segment that they could save.
 func WithCache(bytes int64) PoolOption { return func(o *poolOptions) { o.cache = max(bytes, 0) } }
 

@@ -19,6 +19,7 @@ type Heap struct {
 
 	segments       []segment // by number
 	oldest, newest int32     // segments out of use by age: number + 1, 0 for none
+	emptyLarge     uint64    // bytes of segments out of use that serve only large requests
 	reserved       atomic.Uint64
 	counts         Counts
 	shut           bool // segments go back as soon as they are empty
@@ -92,7 +93,6 @@ func (h *Heap) cellOf(n int32, class int) *owner.Cell {
 	c.ResetFlags(of.Flags)
 	h.blocks.SetUser(n, c.Index())
 	h.unlist(h.blocks.Segment(n))
-	h.boundCaches()
 	block.SetState(c, block.InHand)
 	return c
 }

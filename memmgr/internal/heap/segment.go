@@ -81,6 +81,7 @@ func (h *Heap) Grow(s Segment, untouched bool, units, align uint32, class int) *
 	c.SegmentsPeak = max(c.SegmentsPeak, c.Segments)
 	c.Added++
 	h.list(n)
+	h.boundCaches()
 	return h.cellOf(h.blocks.AllocIn(n, units, align), class)
 }
 
@@ -97,6 +98,7 @@ func (h *Heap) drop(n int32) {
 	h.counts.BytesDropped += uint64(s.Size)
 	h.counts.Segments--
 	h.counts.Dropped++
+	h.boundCaches()
 	h.options.Drop(s)
 	if h.shut && h.counts.Segments == 0 {
 		h.options.Emptied()
@@ -113,7 +115,6 @@ func (h *Heap) freed(seg int32, empty bool) {
 		return
 	}
 	h.list(seg)
-	h.boundCaches()
 	if h.EmptyBytes() > h.options.High {
 		h.Release(h.options.Low)
 	}
@@ -129,6 +130,7 @@ func (h *Heap) list(n int32) {
 		s.older, s.newer = h.segments[s.older-1].older, s.older
 	}
 	h.link(s.older, s.newer, n+1, n+1)
+	h.countEmptyLarge(n, 1)
 }
 
 // unlist takes a segment out of that list if it is there.
@@ -136,6 +138,7 @@ func (h *Heap) unlist(n int32) {
 	if s := &h.segments[n]; s.listed {
 		s.listed = false
 		h.link(s.older, s.newer, s.newer, s.older)
+		h.countEmptyLarge(n, -1)
 	}
 }
 
@@ -154,8 +157,18 @@ func (h *Heap) link(older, newer, newerOfOlder, olderOfNewer int32) {
 	}
 }
 
-// boundCaches sets the default bound on cached bytes by those of the segments in use.
-func (h *Heap) boundCaches() { h.Depot.Budget.Resize(int64(h.Reserved() - h.EmptyBytes())) }
+// countEmptyLarge adds or subtracts an empty segment that serves only large requests.
+func (h *Heap) countEmptyLarge(n int32, sign int64) {
+	if !h.blocks.Any(n) {
+		_, size := h.blocks.SegmentBase(n)
+		h.emptyLarge += uint64(sign * int64(size))
+		h.boundCaches()
+	}
+}
+
+// boundCaches sets the default bound on cached bytes by those of the segments that are in use or could serve any
+// request.
+func (h *Heap) boundCaches() { h.Depot.Budget.Resize(int64(h.Reserved() - h.emptyLarge)) }
 
 // EmptyBytes returns the bytes of segments out of use: those that Release could give back.
 func (h *Heap) EmptyBytes() uint64 { return h.blocks.Counts().EmptyUnits * block.Unit }
