@@ -549,23 +549,31 @@ print("done", flush=True)
 """
 
 
+def output_of(source, directory, *args, patience=2 * SOON):
+    """Runs a program that starts processes, with arguments, and returns its output."""
+    (directory / "main.py").write_text(source)
+    with open(directory / "out", "w+") as out:  # remaining processes would keep a pipe open
+        p = subprocess.Popen([HOST, str(directory / "main.py"), *args], stdout=out, stderr=out, start_new_session=True)
+        try:
+            p.wait(patience)
+        finally:
+            if p.poll() is None:
+                os.killpg(p.pid, signal.SIGKILL)
+                p.wait()
+        out.seek(0)
+        text = out.read()
+    assert p.returncode == 0, text
+    return text
+
+
 @pytest.mark.parametrize("early", ("early", "late"))
 @pytest.mark.parametrize("kind", ("host", "device", "shared"))
 def test_workers_that_are_forked(tmp_path, kind, early):
     """Arrays arrive as memory of the worker, or the parent gets an error."""
     if kind != "host":
         sycl_device()
-    (tmp_path / "main.py").write_text(FORKED)
-    with open(tmp_path / "out", "w+") as out:  # remaining workers would keep a pipe open
-        p = subprocess.Popen([HOST, str(tmp_path / "main.py"), early, kind], stdout=out, stderr=out, start_new_session=True)
-        try:
-            p.wait(3 * SOON)
-        finally:
-            if p.poll() is None:
-                os.killpg(p.pid, signal.SIGKILL)
-                p.wait()
-        out.seek(0)
-        assert p.returncode == 0 and "done" in out.read().split(), (tmp_path / "out").read_text()
+    out = output_of(FORKED, tmp_path, early, kind, patience=3 * SOON)
+    assert "done" in out.split(), out
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -633,23 +641,6 @@ if __name__ == "__main__":
     inbox.put(Late())
     inbox.put(ub.ones(3, "int32", device="host", interprocess=True))
 """
-
-
-def output_of(program, directory):
-    """Runs a program that starts processes, and returns its output."""
-    (directory / "main.py").write_text(program)
-    with open(directory / "out", "w+") as out:  # a remaining process would keep a pipe open
-        p = subprocess.Popen([HOST, str(directory / "main.py")], stdout=out, stderr=out, start_new_session=True)
-        try:
-            p.wait(2 * SOON)
-        finally:
-            if p.poll() is None:
-                os.killpg(p.pid, signal.SIGKILL)
-                p.wait()
-        out.seek(0)
-        text = out.read()
-    assert p.returncode == 0, text
-    return text
 
 
 def test_a_program_sends_what_is_in_its_queues_at_exit(tmp_path):
