@@ -130,10 +130,7 @@ func (x *waiter) reserveTime() time.Duration {
 func (p *Pool) serveReserved() bool {
 	r := &p.waitlist.reserved
 	x := r.of
-	if x == nil {
-		return false
-	}
-	if r.foreign {
+	if x == nil || r.foreign {
 		return false
 	}
 	if at := time.Now(); at.After(r.until) {

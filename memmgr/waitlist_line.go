@@ -150,6 +150,24 @@ func (l *waitLine) candidates() iter.Seq[*waiter] {
 	}
 }
 
+// findSmallest finds the smallest request after that of a waiter which left the line at an index.
+func (l *waitLine) findSmallest(left *waiter, at int) {
+	l.smallest = nil
+	// Those before it are larger than it, and those behind are not smaller: of equal requests the next one is found
+	// immediately.
+	for _, x := range l.waiters[at:] {
+		if x.w.units == left.w.units {
+			l.smallest = x
+			return
+		}
+	}
+	for _, x := range l.waiters {
+		if l.smallest == nil || x.w.units < l.smallest.w.units {
+			l.smallest = x
+		}
+	}
+}
+
 // lineOf returns the line of a request's account.
 func (l *waitlist) lineOf(w *want) *waitLine {
 	if w.tenant != nil {
@@ -249,12 +267,7 @@ func (l *waitlist) remove(x *waiter) {
 	at := slices.Index(line.waiters, x)
 	line.waiters = slices.Delete(line.waiters, at, at+1)
 	if line.smallest == x {
-		line.smallest = nil
-		for _, y := range line.waiters {
-			if line.smallest == nil || y.w.units < line.smallest.w.units {
-				line.smallest = y
-			}
-		}
+		line.findSmallest(x, at)
 	}
 	x.gone.Store(true)
 	l.n--

@@ -34,13 +34,13 @@ func TagNumber(tag string) uint32 {
 }
 
 func numberTag(tag string) uint32 {
-	if n, full := findTag(tag); n != 0 || full {
+	if n := findTag(tag); n != 0 {
 		return n
 	}
 	tags.mu.Lock()
 	defer tags.mu.Unlock()
-	n, full := findTag(tag)
-	if n != 0 || full {
+	n := findTag(tag)
+	if n != 0 {
 		return n
 	}
 	n = tags.n.Load() + 1
@@ -51,16 +51,17 @@ func numberTag(tag string) uint32 {
 	return n
 }
 
-// findTag returns the number of a tag, 0 if it has none. If no more numbers are left, it is that of all further tags.
-func findTag(tag string) (n uint32, full bool) {
-	full = tags.n.Load() == MostTags // before the search: then all tags with a number are in the map
+// findTag returns the number of a tag, 0 if it has none. If no more numbers are left, it returns that of all further
+// tags for it.
+func findTag(tag string) uint32 {
+	full := tags.n.Load() == MostTags // before the search: then all tags with a number are in the map
 	if n, ok := tags.number.Load(tag); ok {
-		return n.(uint32), full
+		return n.(uint32)
 	}
 	if full {
-		return otherTag, true
+		return otherTag
 	}
-	return 0, false
+	return 0
 }
 
 // TagName returns the tag with a number.

@@ -6,7 +6,10 @@ package tlsf
 // SetClosed closes a segment, which may be empty or in use, or lets Alloc use it again.
 func (h *Heap) SetClosed(n int32, closed bool) {
 	seg := &h.segments[n]
-	for i := seg.first; i != none && seg.closed != closed; i = h.at(i).next {
+	if seg.closed == closed {
+		return
+	}
+	for i := seg.first; i != none; i = h.at(i).next {
 		if !h.at(i).free {
 			continue
 		}
