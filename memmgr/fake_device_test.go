@@ -198,13 +198,13 @@ func TestFakePendingMemoryReturnsByItself(t *testing.T) {
 		return
 	}
 	upstream := memmgr.USM(rt.DefaultQueue(), syclobj.USMDevice).(usmResource)
-	p := memmgr.NewPool(upstream, memmgr.WithDecay(time.Second))
+	p := memmgr.NewPool(upstream, memmgr.WithDecay(100*time.Millisecond)) // less than a tick
 	fake.Hold(true)
 	b := mustNew(t, p, 1<<20)
 	ev := testenv.Must(rt.DefaultQueue().Memset(b.Data(), 1, 1<<20))(t)
 	require.NoError(t, b.SetPending(rt.DefaultQueue(), ev))
 	b.Release()
-	time.Sleep(400 * time.Millisecond)
+	time.Sleep(150 * time.Millisecond)
 	require.EqualValues(t, 1, p.Stats().Active.Current)
 	fake.ReleaseAll()
 	fake.Hold(false)

@@ -120,6 +120,15 @@ func WithCache(bytes int64) PoolOption { return func(o *poolOptions) { o.cache =
 // and, if the upstream is a [Discarder], the pages of free blocks in segments that are in use.
 func WithDecay(d time.Duration) PoolOption { return func(o *poolOptions) { o.decay = d } }
 
+// decayTicks returns a time in ticks, rounded up: 0 ticks mean that nothing decays.
+func decayTicks(d time.Duration) int64 {
+	ticks := int64(d / tickTime)
+	if d%tickTime > 0 {
+		ticks++
+	}
+	return ticks
+}
+
 // WithRetention bounds the bytes of segments without a block in use. When there are more
 // than high, the segments that have been idle longest go back to the upstream until at most
 // low bytes are left. By default memory goes back by age alone.
@@ -191,7 +200,7 @@ func NewPool(upstream Resource, options ...PoolOption) *Pool {
 	p.heap.Init(heap.Options{
 		Cells:  cells,
 		Shared: uint32(max(mostGrowth, o.minSegment) / unit),
-		Decay:  heap.DecayAfter(int64(o.decay / tickTime)),
+		Decay:  heap.DecayAfter(decayTicks(o.decay)),
 		High:   o.high, Low: o.low,
 		Budget: &p.front.Budget, Drop: p.dropSegment, Emptied: p.last,
 	})
