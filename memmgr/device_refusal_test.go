@@ -36,7 +36,7 @@ func TestFakeRefusedWaiters(t *testing.T) {
 		tenant := testenv.Must(p.NewTenant("tenant", memmgr.TenantOptions{}))(t)
 		calls := fake.Calls(ask)
 		for i, from := range []memmgr.Resource{p, tenant} {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 250*time.Millisecond)
 			first, second := request(from, ctx, 4<<20), request(from, ctx, 8<<20)
 			for _, c := range []chan granted{first, second} {
 				err := (<-c).err

@@ -64,7 +64,7 @@ func TestFakeEventsWithoutACopyAreWaitedFor(t *testing.T) {
 		}()
 		select {
 		case <-held:
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Errorf("%s waits under the lock", c.name)
 		}
 		fake.ReleaseAll()
