@@ -1,6 +1,12 @@
 package syclobj
 
-import "unsafe"
+import (
+	"time"
+	"unsafe"
+)
+
+// SetPythonTimeouts sets both time limits of the search by python3.
+func SetPythonTimeouts(d time.Duration) { pythonTimeout, pythonPipeDelay = d, d }
 
 // WaitingFor returns the number of cancellable waits for an event.
 func WaitingFor(e *Event) int {

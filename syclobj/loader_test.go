@@ -36,6 +36,7 @@ const (
 	envOption  = "USMBRIDGE_TEST_OPTION"  // the path for WithLibrary
 	envSecond  = "USMBRIDGE_TEST_SECOND"  // the path of a second Open
 	envTimeout = "USMBRIDGE_TEST_TIMEOUT" // a duration for OpenContext
+	envPython  = "USMBRIDGE_TEST_PYTHON"  // a duration for python3
 )
 
 // attemptLine formats an attempt for comparison.
@@ -60,6 +61,9 @@ func report(file string) error {
 		ctx, cancel = context.WithTimeout(ctx, timeout)
 	}
 	defer cancel()
+	if timeout, err := time.ParseDuration(os.Getenv(envPython)); err == nil {
+		syclobj.SetPythonTimeouts(timeout)
+	}
 	rt, err := syclobj.OpenContext(ctx, opts...)
 	o := opening{}
 	if err == nil {
@@ -272,7 +276,7 @@ func TestSearchOrder(t *testing.T) {
 	})
 	t.Run("a python3 that does not end", func(t *testing.T) {
 		// The pipe is held by a child of python3 too, which is not killed.
-		o := openIn(t, "PATH="+python(t, t.TempDir(), "/bin/sleep 20 & exec /bin/sleep 3600"))
+		o := openIn(t, envPython+"=100ms", "PATH="+python(t, t.TempDir(), "/bin/sleep 20 & exec /bin/sleep 3600"))
 		require.Len(t, o.Attempts, 3, "the search goes on behind it")
 		require.Contains(t, o.Attempts[1], "did not print its search path in time")
 		require.True(t, o.NoSYCL)

@@ -21,12 +21,11 @@ const (
 	adviceInstall = "run `pip install dpctl intel-opencl-rt`, or name the library in " + EnvLibrary
 	adviceReplace = "run `pip install --force-reinstall dpctl intel-opencl-rt`, or name another file in " + EnvLibrary
 	adviceUpgrade = "run `pip install --upgrade dpctl intel-opencl-rt`"
-
-	// Time limits for python3 to print its search path, and for its children to close
-	// the pipe: 5 seconds together.
-	pythonTimeout   = 4 * time.Second
-	pythonPipeDelay = time.Second
 )
+
+// Time limits for python3 to print its search path, and for its children to close
+// the pipe: 5 seconds together. Tests shorten them.
+var pythonTimeout, pythonPipeDelay = 4 * time.Second, time.Second
 
 // inDirectory replaces a directory by the library in it. A name without a slash is left to the dynamic
 // loader, even if the working directory has such a file.
