@@ -29,7 +29,10 @@ func TestSilentCalls(t *testing.T) {
 		require.Error(t, s.RecvMsg(new(flight.Result)), method) // the header was sent, but no message
 		require.Eventually(t, func() bool { return b.server.Stats().Streams == 0 }, 30*time.Second, time.Millisecond, method)
 	}
-	require.Equal(t, "this", string(testenv.Must(b.client.Action(t.Context(), "echo", []byte("this")))(t)))
+	require.Eventually(t, func() bool { // on a busy machine this message can arrive too late, too
+		text, err := b.client.Action(t.Context(), "echo", []byte("this"))
+		return err == nil && string(text) == "this"
+	}, time.Minute, time.Millisecond)
 }
 
 // A call without a valid token is refused before its request arrives. The request of a unary call must
@@ -72,7 +75,12 @@ func TestManySmallMessages(t *testing.T) {
 	a := numbers(t, b.mine, 1<<19)
 	require.NoError(t, b.client.Put(t.Context(), "x", a))
 	small := dial(t, b.at.String(), ClientOptions{Batch: 4})
-	got := testenv.Must(small.Get(t.Context(), "x", b.mine))(t)
+	var got *usmarray.Array
+	require.Eventually(t, func() bool { // on a busy machine nothing may move for a second
+		var err error
+		got, err = small.Get(t.Context(), "x", b.mine)
+		return err == nil
+	}, 5*time.Minute, time.Millisecond)
 	same(t, a, got)
 	got.Release()
 }
