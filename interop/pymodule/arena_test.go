@@ -120,7 +120,7 @@ def allocate():
 			select {
 			case err := <-done:
 				return err
-			case <-time.After(5 * time.Second):
+			case <-time.After(time.Minute):
 				return errors.New("Python is locked meanwhile")
 			}
 		}}, nil

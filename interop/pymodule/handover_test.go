@@ -67,7 +67,7 @@ func balanced(t testing.TB) {
 		require.Eventually(t, func() bool {
 			now, _ := memmgr.LiveCount()
 			return now <= before
-		}, 10*time.Second, time.Millisecond, "memory was not given back")
+		}, time.Minute, time.Millisecond, "memory was not given back")
 	})
 }
 
@@ -133,7 +133,7 @@ except ValueError as e:
 	now, _ := memmgr.LiveCount()
 	require.Equal(t, before+1, now)
 	out["y"].(*python.Object).Release()
-	require.Eventually(t, func() bool { now, _ = memmgr.LiveCount(); return now == before }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { now, _ = memmgr.LiveCount(); return now == before }, time.Minute, time.Millisecond)
 }
 
 // TestHandOverGoesByNoName checks that a hand-over uses the types of the C module, even if sys.modules has another
@@ -245,7 +245,7 @@ func TestOwnersEndWithoutPython(t *testing.T) {
 		}
 		o.Release()
 		return true
-	}, 10*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 }
 
 func TestUSM(t *testing.T) {

@@ -50,7 +50,7 @@ func sharing(t *testing.T) (context.Context, *memmgr.Pool, *share.Server) {
 	t.Cleanup(func() {
 		cancel()
 		require.NoError(t, server.Close())
-		require.Eventually(t, func() bool { return pool.Stats().Allocation.Current == 0 }, 30*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return pool.Stats().Allocation.Current == 0 }, time.Minute, time.Millisecond)
 		require.NoError(t, pool.Close())
 		require.NoError(t, memory.Close())
 	})

@@ -27,7 +27,7 @@ with_c='./interop/pymodule ./memmgr/... ./usmarray/... ./syclobj/... ./interop/p
 python= flags=(-vet=off -timeout 25m)
 # A sanitizer needs each path once, so tests that repeat work do so less often.
 if [ -z "${ALL:-}" ]; then
-	export USMB_ORDER_ROUNDS=1 USMB_THREADS_SECONDS=2
+	export USMB_ORDER_ROUNDS=1
 else
 	with_c=$all
 fi

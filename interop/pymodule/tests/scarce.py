@@ -29,7 +29,7 @@ except ImportError:
     np = None
 
 HOST = dict(device="host")
-SOON = 30.0
+SOON = 300
 kept = ub.full((4, 6), 3, "int32", **HOST)
 lent = ub.full((4, 6), 3, "int32", interprocess=True, **HOST)
 many = ub.zeros((1,) * 20, "float32", **HOST)  # more dimensions than an Array of the free list has

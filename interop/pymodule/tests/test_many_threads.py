@@ -5,7 +5,7 @@ import os
 import pytest
 from conftest import program
 
-SECONDS = float(os.environ.get("USMB_THREADS_SECONDS", "4"))
+SECONDS = float(os.environ.get("USMB_THREADS_SECONDS", "2"))
 
 # Each thread runs work(i, value) with a different value each time. A stall ends the process with the stacks.
 PROGRAM = """
@@ -22,7 +22,7 @@ def loop(i):
     try:
         for n in itertools.count():
             if time.monotonic() > end or failures: return
-            faulthandler.dump_traceback_later(60, exit=True)
+            faulthandler.dump_traceback_later(300, exit=True)
             work(i, n % 1000 + 1)
     except BaseException as e:
         failures.append(e)
@@ -120,7 +120,7 @@ def work(i, value):
 
 
 def check(work, setup="", seconds=SECONDS):
-    assert program("-c", PROGRAM.format(setup=setup, seconds=seconds, work=work), timeout=seconds * 10 + 120) == "done\n"
+    assert program("-c", PROGRAM.format(setup=setup, seconds=seconds, work=work), timeout=seconds * 10 + 600) == "done\n"
 
 
 @pytest.mark.parametrize("work", [EXPORT, MIX, DPNP, FUNCTIONS], ids=["export", "mix", "dpnp", "functions"])

@@ -11,7 +11,7 @@ import types
 import weakref
 
 import pytest
-from conftest import peer, sycl_device
+from conftest import SOON, peer, soon, sycl_device
 
 import usmbridge as ub
 from usmbridge import cute
@@ -23,7 +23,7 @@ def count():
 
 def becomes(n):
     """Waits for a count: memory that is released by Go's background list is counted later."""
-    end = time.monotonic() + 30
+    end = time.monotonic() + SOON
     while count() != n and time.monotonic() < end:
         time.sleep(0.001)
     return count() == n
@@ -162,8 +162,8 @@ def test_memory_is_back_when_the_object_of_a_dictionary_has_gone(device):
         assert allocated() == before + n
         del a
         assert allocated() == before
-        trimmed = 0  # the memory is reusable after a barrier on the queue that the dictionary showed
-        assert any((trimmed := trimmed + ub.trim()) >= n or time.sleep(0.01) for _ in range(1000))
+        trimmed = [0]  # the memory is reusable after a barrier on the queue that the dictionary showed
+        soon(lambda: trimmed.append(trimmed[-1] + ub.trim()) or trimmed[-1] >= n)
 
 
 def test_views_and_tensors_do_not_delay_release(np, tvm_ffi):
