@@ -53,21 +53,20 @@ type Info struct {
 type Registry struct {
 	options Options
 
+	registering sync.Mutex // held by Register, which maps memory without mu, because system calls take time
+
 	mu      sync.Mutex
-	closed  bool
-	bytes   uint64            // charged for all entries, including those that are being mapped
+	closed  bool              // the release of the last buffer of an entry removes it
 	entries map[string]*entry // by name
-	buffers int               // in use, of all entries and of those that Close removed
 }
 
-// entry is a region. The registry's lock guards its variable fields.
+// entry is a region. The registry's lock guards buffers; the other fields do not change.
 type entry struct {
 	info    Info
-	charge  uint64           // bytes of its pages
-	owner   uint32           // user of the memory; set before mapping is
-	mapping *segment.Mapping // nil while it is being mapped
-	buffers int              // in use
-	removed bool             // from the registry: the release of the last buffer closes the mapping
+	charge  uint64 // bytes of its pages
+	owner   uint32 // user of the memory
+	mapping *segment.Mapping
+	buffers int // in use
 }
 
 // New makes a registry without regions.
@@ -92,11 +91,6 @@ func (r *Registry) allows(from peercred.Client, owner uint32) bool {
 	return r.options.Prefix != "" && peercred.Same(owner, uint32(os.Geteuid()))
 }
 
-// visible reports whether a region is mapped and the client may use it. The lock is held.
-func (r *Registry) visible(from peercred.Client, e *entry) bool {
-	return e.mapping != nil && r.allows(from, e.owner)
-}
-
 // Register maps size bytes of shared memory, beginning at offset, for a client, under a name of
 // its choice. Errors: Unsupported for clients of a network without Options.Prefix; Invalid for invalid names and keys, for a name that is in use,
 // for memory that does not exist or is not the client's to register, and for bytes that it does
@@ -119,23 +113,21 @@ func (r *Registry) Register(from peercred.Client, name, key string, offset, size
 		return oip.Errorf(oip.Invalid, "region %s: offset %d and byte_size %d are too large", oip.Quote(name), offset, size)
 	}
 	e := &entry{info: Info{Name: name, Key: key, Offset: offset, Size: size}, charge: pages(offset, size)}
-	if err := r.reserve(e); err != nil {
+	r.registering.Lock()
+	defer r.registering.Unlock()
+	if err := r.room(e); err != nil {
 		return err
 	}
-	// Map outside of the lock, because system calls take time. The name is reserved already.
-	mapping, err := r.attach(from, e, bare)
+	if e.mapping, err = r.attach(from, e, bare); err != nil {
+		return refusal(name, key, err)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	switch {
-	case err != nil:
-		r.forget(e)
-		return refusal(name, key, err)
-	case r.closed: // meanwhile
-		r.forget(e)
-		_ = mapping.Close()
+	if r.closed { // meanwhile
+		_ = e.mapping.Close()
 		return errClosed
 	}
-	e.mapping = mapping
+	r.entries[name] = e
 	return nil
 }
 
@@ -146,8 +138,9 @@ func pages(offset, size uint64) uint64 {
 	return (offset+size+page-1)/page*page - offset/page*page
 }
 
-// reserve takes the name, and a place and the pages of the bounds.
-func (r *Registry) reserve(e *entry) error {
+// room returns an error if the name of an entry is taken, or its place or pages exceed the bounds.
+func (r *Registry) room(e *entry) error {
+	_, used, _ := r.InUse()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
@@ -163,22 +156,11 @@ func (r *Registry) reserve(e *entry) error {
 		return oip.Errorf(oip.TooLarge, "region %s: its pages have %d bytes, and those of all regions together may have %d; start the service with a larger -limit",
 			oip.Quote(e.info.Name), e.charge, r.options.MaxBytes)
 	}
-	if e.charge > r.options.MaxBytes-r.bytes {
+	if e.charge > r.options.MaxBytes-used {
 		return oip.Errorf(oip.Busy, "region %s: its pages have %d bytes, and those of all regions together may have %d more; unregister some",
-			oip.Quote(e.info.Name), e.charge, r.options.MaxBytes-r.bytes)
+			oip.Quote(e.info.Name), e.charge, r.options.MaxBytes-used)
 	}
-	r.entries[e.info.Name] = e
-	r.bytes += e.charge
 	return nil
-}
-
-// forget removes an entry. The lock is held.
-func (r *Registry) forget(e *entry) {
-	if r.entries[e.info.Name] == e {
-		delete(r.entries, e.info.Name)
-		r.bytes -= e.charge
-	}
-	e.removed = true
 }
 
 // errOwner refuses memory of users whose memory the client may not use.
@@ -269,7 +251,7 @@ func (r *Registry) checkKey(key string) (string, error) {
 // get returns the region of a name, if the client may use it. Errors: NotFound. The lock is held.
 func (r *Registry) get(from peercred.Client, name string) (*entry, error) {
 	e := r.entries[name]
-	if e == nil || !r.visible(from, e) {
+	if e == nil || !r.allows(from, e.owner) {
 		return nil, oip.Errorf(oip.NotFound, "no region %s is registered", oip.Quote(name))
 	}
 	return e, nil
@@ -284,7 +266,7 @@ func (r *Registry) find(from peercred.Client, name string) ([]*entry, error) {
 	}
 	var all []*entry
 	for _, e := range r.entries {
-		if r.visible(from, e) {
+		if r.allows(from, e.owner) {
 			all = append(all, e)
 		}
 	}
@@ -307,7 +289,7 @@ func (r *Registry) Unregister(from peercred.Client, name string) error {
 			used++
 			buffers += e.buffers
 		} else {
-			r.forget(e)
+			delete(r.entries, e.info.Name)
 			idle = append(idle, e)
 		}
 	}
@@ -346,7 +328,11 @@ func (r *Registry) Status(from peercred.Client, name string) ([]Info, error) {
 func (r *Registry) InUse() (regions int, bytes uint64, buffers int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.entries), r.bytes, r.buffers
+	for _, e := range r.entries {
+		bytes += e.charge
+		buffers += e.buffers
+	}
+	return len(r.entries), bytes, buffers
 }
 
 // Close unregisters all regions. Memory in use is unmapped when its last buffer is released. Nothing
@@ -354,21 +340,14 @@ func (r *Registry) InUse() (regions int, bytes uint64, buffers int) {
 // again.
 func (r *Registry) Close() error {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.closed = true
-	var idle []*entry
-	for _, e := range r.entries {
-		if e.mapping == nil {
-			continue // Register, which is still mapping it, removes it
+	held := 0
+	for name, e := range r.entries {
+		if held += e.buffers; e.buffers == 0 {
+			delete(r.entries, name)
+			_ = e.mapping.Close()
 		}
-		r.forget(e)
-		if e.buffers == 0 {
-			idle = append(idle, e)
-		}
-	}
-	held := r.buffers
-	r.mu.Unlock()
-	for _, e := range idle {
-		_ = e.mapping.Close()
 	}
 	if held > 0 {
 		return fmt.Errorf("%d ranges of shared memory regions are still in use; they are unmapped when they are released", held)
@@ -420,18 +399,15 @@ func (r *Registry) enter(from peercred.Client, name string, offset, size uint64)
 		return nil, oip.Errorf(oip.Invalid, "region %s has %d bytes (got offset %d and size %d)", oip.Quote(name), e.info.Size, offset, size)
 	}
 	e.buffers++
-	r.buffers++
 	return e, nil
 }
 
-// leave ends the use of a buffer. The last one of a removed region closes the mapping.
+// leave ends the use of a buffer. The last one after Close closes the mapping.
 func (r *Registry) leave(e *entry) {
 	r.mu.Lock()
-	e.buffers--
-	r.buffers--
-	last := e.removed && e.buffers == 0
-	r.mu.Unlock()
-	if last {
+	defer r.mu.Unlock()
+	if e.buffers--; r.closed && e.buffers == 0 {
+		delete(r.entries, e.info.Name)
 		_ = e.mapping.Close()
 	}
 }
