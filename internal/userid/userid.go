@@ -10,15 +10,18 @@ import (
 
 // CheckOwn returns an error unless a user id that the kernel reported, of a file or of the process on the
 // other side of a socket, is the effective user of this process.
-//
-// In a user namespace the kernel reports the overflow uid for every user that has no id there. If this
-// process has that id itself, the users can be distinguished only in a namespace with an id for every
-// user.
 func CheckOwn(uid uint32) error {
 	own := os.Geteuid()
 	if int64(uid) != int64(own) {
 		return fmt.Errorf("this process is of user %d", own)
 	}
+	return CheckOne(uid)
+}
+
+// CheckOne returns an error if a user id that the kernel reported can stand for several users. In a user
+// namespace the kernel reports the overflow uid for every user that has no id there. A process with that
+// id is distinguished from them only in a namespace with an id for every user.
+func CheckOne(uid uint32) error {
 	if uid == overflow() && !mapsAll(read("/proc/self/uid_map")) {
 		return fmt.Errorf("in the user namespace of this process user %d stands for all users without an id there; "+
 			"run it as a user with an id of its own", uid)

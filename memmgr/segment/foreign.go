@@ -36,8 +36,8 @@ type Foreign struct {
 	// Owner reports whether memory that belongs to a user may be mapped; a non-nil error refuses
 	// it. If Owner is nil, a File may belong to any user, and a Name must belong to this
 	// process's effective user. In a user namespace the kernel reports the overflow uid (65534)
-	// for every user that has no id there. A nil Owner refuses a Name of that uid unless the
-	// namespace maps every user.
+	// for every user that has no id there. Memory of that uid is refused unless the namespace maps
+	// every user, except a File without Owner.
 	Owner func(uid uint32) error
 	// Queue makes the memory USM of kind Kind in the queue's context, on devices where [NewUSM]
 	// can do so without handles. With nil or a queue of the host backend it is host memory.
@@ -246,7 +246,11 @@ func (f *Foreign) admit(op string, facts fileFacts) error {
 		owner = sameUser
 	}
 	if owner != nil {
-		if err := owner(facts.uid); err != nil {
+		err := userid.CheckOne(facts.uid)
+		if err == nil {
+			err = owner(facts.uid)
+		}
+		if err != nil {
 			return opError(op, ErrRefused, "%s belongs to user %d: %w", f.source(), facts.uid, err)
 		}
 	}

@@ -83,12 +83,12 @@ var errNetwork = oip.Errorf(oip.Unsupported, "system shared memory is not served
 // allows reports whether a client may use memory that belongs to the user owner. Clients of a Unix
 // socket use memory of their own user, and no other: not of the user of this process, which may be
 // root. Clients of a network, whose users are unknown, use memory of the user of this process, as
-// far as Options.Prefix allows them any.
+// far as Options.Prefix allows them any. MapForeign refuses memory of a user id that can stand for several users.
 func (r *Registry) allows(from peercred.Client, owner uint32) bool {
 	if from.Local {
 		return from.Owns(owner)
 	}
-	return r.options.Prefix != "" && peercred.Same(owner, uint32(os.Geteuid()))
+	return r.options.Prefix != "" && owner == uint32(os.Geteuid())
 }
 
 // Register maps size bytes of shared memory, beginning at offset, for a client, under a name of
