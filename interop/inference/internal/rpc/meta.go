@@ -3,9 +3,10 @@ package rpc
 import (
 	"context"
 	"encoding/json"
+	"maps"
+	"slices"
 
 	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
@@ -68,24 +69,7 @@ func (s *Server) modelStatistics(_ context.Context, q *pb.ModelStatisticsRequest
 }
 
 func (s *Server) modelLoad(ctx context.Context, q *pb.RepositoryModelLoadRequest) (*pb.RepositoryModelLoadResponse, error) {
-	return &pb.RepositoryModelLoadResponse{}, s.o.Engine.Load(ctx, q.GetModelName(), loadParameters(q.ProtoReflect().GetUnknown()))
-}
-
-// loadParameters returns the names of Triton's parameters of a request to load a model: field 3, a map, which the
-// generated code does not have.
-func loadParameters(fields []byte) (names []string) {
-	for len(fields) > 0 {
-		num, typ, n := protowire.ConsumeTag(fields)
-		size := protowire.ConsumeFieldValue(num, typ, fields[n:])
-		if entry, _ := protowire.ConsumeBytes(fields[n:]); num == 3 && typ == protowire.BytesType {
-			if key, typ, n := protowire.ConsumeTag(entry); key == 1 && typ == protowire.BytesType {
-				name, _ := protowire.ConsumeString(entry[n:])
-				names = append(names, name)
-			}
-		}
-		fields = fields[n+size:] // the fields are valid: they were unmarshaled
-	}
-	return names
+	return &pb.RepositoryModelLoadResponse{}, s.o.Engine.Load(ctx, q.GetModelName(), slices.Collect(maps.Keys(q.GetParameters())))
 }
 
 func (s *Server) modelUnload(_ context.Context, q *pb.RepositoryModelUnloadRequest) (*pb.RepositoryModelUnloadResponse, error) {
