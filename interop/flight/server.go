@@ -169,20 +169,13 @@ func (s *Server) Serve(l net.Listener) error {
 
 // Drain accepts no new connections and calls, waits for running calls until ctx ends, and closes the
 // server.
-func (s *Server) Drain(ctx context.Context) error {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		s.grpc.GracefulStop()
-	}()
-	var err error
-	select {
-	case <-done:
-	case <-ctx.Done():
+func (s *Server) Drain(ctx context.Context) (err error) {
+	stop := context.AfterFunc(ctx, s.grpc.Stop)
+	s.grpc.GracefulStop()
+	if !stop() {
 		err = context.Cause(ctx)
 	}
 	s.Close()
-	<-done
 	return err
 }
 

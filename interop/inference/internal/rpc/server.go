@@ -100,34 +100,20 @@ func New(o Options) *Server {
 	return s
 }
 
-// Serve accepts connections until the server is drained or closed, and returns nil then. It closes
+// Serve accepts connections until the server, which serves, is drained or closed, and returns nil then. It closes
 // the listener. Several listeners may be served.
-func (s *Server) Serve(l net.Listener) error {
-	err := s.grpc.Serve(l)
-	if errors.Is(err, grpc.ErrServerStopped) {
-		return nil
-	}
-	return err
-}
+func (s *Server) Serve(l net.Listener) error { return s.grpc.Serve(l) }
 
 // Drain refuses new calls, ends idle streams and watches, waits for requests in flight until the
 // context ends, and closes the server. Errors: that of the context.
 func (s *Server) Drain(ctx context.Context) error {
 	s.drain()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		s.grpc.GracefulStop()
-	}()
-	var err error
-	select {
-	case <-done:
-	case <-ctx.Done():
-		err = context.Cause(ctx)
+	stop := context.AfterFunc(ctx, s.grpc.Stop)
+	s.grpc.GracefulStop()
+	if !stop() {
+		return context.Cause(ctx)
 	}
-	s.Close()
-	<-done
-	return err
+	return nil
 }
 
 // Close ends all calls. They may run a little longer; the Close of the engine waits for them.
