@@ -62,7 +62,7 @@ func serve(ctx context.Context, c *config, out io.Writer, log *slog.Logger) (err
 	for _, step := range []func() error{
 		s.bind,
 		s.openMemory,
-		s.openEngine,
+		func() error { s.openEngine(); return nil },
 		func() error { return s.start(background, out) }, // serves health; models are not ready yet
 	} {
 		if err := step(); err != nil {
@@ -163,18 +163,15 @@ func addProcessors(slots int) {
 }
 
 // openEngine makes the engine. Its models are not loaded yet.
-func (s *service) openEngine() (err error) {
+func (s *service) openEngine() {
 	var load func(context.Context, string) error // for clients
 	if s.config.modelControl {
 		load = s.models.loadOne
 	}
 	b := s.backend
-	s.engine, err = engine.New(engine.Options{Version: usmarray.Version,
-		Memory: b.Memory.Pool, Limit: b.Memory.Limit, Calls: b.Calls, Results: b.Results,
-		ForModels: b.ForModels, Regions: s.regions, Load: load, Apart: s.config.workers > 0,
-		Timeout: s.config.timeout, Log: s.log})
+	s.engine = engine.New(engine.Options{Version: usmarray.Version, Memory: b.Memory, Calls: b.Calls, Results: b.Results,
+		ForModels: b.ForModels, Regions: s.regions, Load: load, Apart: s.config.workers > 0, Timeout: s.config.timeout, Log: s.log})
 	s.models.backend, s.models.engine = b, s.engine
-	return err
 }
 
 // start serves the addresses. Profiles end with ctx.

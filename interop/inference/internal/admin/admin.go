@@ -34,7 +34,7 @@ func Server(ctx context.Context, e *engine.Engine, names []string, log *slog.Log
 	})
 	return &http.Server{
 		Handler:     guard(mux, names),
-		ReadTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
+		ReadTimeout: 10 * time.Second, WriteTimeout: requestTime, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
 		ErrorLog:    slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
@@ -58,7 +58,6 @@ const requestTime = 3 * time.Minute
 // guard bounds the time of requests, and refuses those that a web page may have made a browser send.
 func guard(next http.Handler, names []string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(requestTime))
 		ctx, cancel := context.WithTimeout(r.Context(), requestTime)
 		defer cancel()
 		w.Header().Set("X-Content-Type-Options", "nosniff")

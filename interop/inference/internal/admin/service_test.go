@@ -47,7 +47,7 @@ func newService(t *testing.T) *service {
 	s.calls = memmgr.NewPool(memmgr.NewLimit(memmgr.Host(), limit/4), memmgr.WithName("calls"))
 	results := memmgr.NewPool(memmgr.Host(), memmgr.WithName("results"))
 	t.Cleanup(func() { require.NoError(t, s.calls.Close()); require.NoError(t, results.Close()) })
-	s.engine = enginetest.New(t, engine.Options{Runner: s.runner, Memory: s.pool, Limit: limit, Calls: engine.Pool{Pool: s.calls, Limit: limit / 4}, Results: engine.Pool{Pool: results},
+	s.engine = enginetest.With(t, s.runner, engine.Options{Memory: engine.Pool{Pool: s.pool, Limit: limit}, Calls: engine.Pool{Pool: s.calls, Limit: limit / 4}, Results: engine.Pool{Pool: results},
 		Version: "test", Log: slog.New(slog.DiscardHandler)}, models...)
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel

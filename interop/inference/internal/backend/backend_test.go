@@ -54,12 +54,13 @@ func openWith(t testing.TB, sources []models.Source, o backend.Options, change .
 	for _, d := range l.Models {
 		require.Empty(t, d.Broken)
 	}
-	eo := engine.Options{Runner: l.Runner, Memory: b.Memory.Pool, Models: l.Models, Limit: b.Memory.Limit, Calls: b.Calls, Results: b.Results, ForModels: b.ForModels, Apart: o.Workers > 0, Log: o.Log,
+	eo := engine.Options{Memory: b.Memory, Calls: b.Calls, Results: b.Results, ForModels: b.ForModels, Apart: o.Workers > 0, Log: o.Log,
 		Timeout: 5 * time.Minute} // time for workers to restart on a machine under load
 	for _, f := range change {
 		f(&eo)
 	}
-	e := testenv.Must(engine.New(eo))(t)
+	e := engine.New(eo)
+	require.NoError(t, testenv.ErrorOf(e.SetModels(l.Runner, l.Models, "")))
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 		defer cancel()
@@ -125,7 +126,7 @@ func call(ctx context.Context, e *engine.Engine, model, input string, shape []in
 	if err != nil {
 		return nil, err
 	}
-	return bytes.Clone(results[0].Bytes()), nil
+	return bytes.Clone(results[0].Bytes), nil
 }
 
 func floatsOf(b []byte) []float32 {
@@ -186,7 +187,7 @@ func tryBuiltIn(t *testing.T, e *engine.Engine) {
 		}
 	}
 	for _, m := range e.Models() {
-		require.EqualValues(t, 5, m.Stats().Inferences)
+		require.EqualValues(t, 5, m.Stats().Success.Count)
 	}
 }
 
@@ -221,13 +222,13 @@ func tryReturned(t *testing.T, e *engine.Engine) {
 	results := testenv.Must(r.Run())(t)
 	require.Len(t, results, 4)
 	require.Equal(t, []int64{3, 2}, results[0].Shape)
-	require.EqualValues(t, 9, results[0].Bytes()[40])
+	require.EqualValues(t, 9, results[0].Bytes[40])
 	require.Equal(t, []float64{1, 2.5, 4}, []float64{
-		math.Float64frombits(binary.LittleEndian.Uint64(results[1].Bytes())),
-		math.Float64frombits(binary.LittleEndian.Uint64(results[1].Bytes()[8:])),
-		math.Float64frombits(binary.LittleEndian.Uint64(results[1].Bytes()[16:]))})
-	require.Equal(t, []byte{1}, results[2].Bytes())
-	require.Equal(t, []byte{7, 7, 7, 7, 7}, results[3].Bytes())
+		math.Float64frombits(binary.LittleEndian.Uint64(results[1].Bytes)),
+		math.Float64frombits(binary.LittleEndian.Uint64(results[1].Bytes[8:])),
+		math.Float64frombits(binary.LittleEndian.Uint64(results[1].Bytes[16:]))})
+	require.Equal(t, []byte{1}, results[2].Bytes)
+	require.Equal(t, []byte{7, 7, 7, 7, 7}, results[3].Bytes)
 }
 
 const header = `
@@ -540,5 +541,5 @@ func TestModelOfTheGuide(t *testing.T) {
 		}))
 	}
 	results := testenv.Must(r.Run())(t)
-	require.Equal(t, []float32{10, 20, 30}, floatsOf(results[0].Bytes()))
+	require.Equal(t, []float32{10, 20, 30}, floatsOf(results[0].Bytes))
 }

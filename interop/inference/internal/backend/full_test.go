@@ -70,7 +70,7 @@ def warm(): pass
 					results, err := r.Run()
 					if err != nil {
 						t.Error(err)
-					} else if results[0].Bytes()[0] != byte(i) {
+					} else if results[0].Bytes[0] != byte(i) {
 						t.Error("the numbers of another request")
 					}
 				})

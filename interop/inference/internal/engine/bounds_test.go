@@ -43,7 +43,7 @@ func (o *odd) Call(context.Context, string, ...any) (any, error) { return o.answ
 func TestInvalidAnswersAreReleased(t *testing.T) {
 	var a *usmarray.Array
 	runner := &odd{Runner: enginetest.NewRunner()}
-	e := enginetest.New(t, engine.Options{Runner: runner, Models: enginetest.Definitions(enginetest.Sum())})
+	e := enginetest.With(t, runner, engine.Options{}, enginetest.Sum())
 	for name, answer := range map[string]func() any{
 		"array": func() any { return a },
 		"list":  func() any { return []any{1, a} },

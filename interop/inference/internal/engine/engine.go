@@ -29,16 +29,12 @@ type Engine struct {
 	inFlight atomic.Int64 // as requests
 }
 
-// New returns an engine, which Close ends. Errors: invalid definitions.
-func New(o Options) (*Engine, error) {
+// New returns an engine, which Close ends. It is not ready until SetModels.
+func New(o Options) *Engine {
 	o.complete()
 	e := &Engine{o: o}
-	r, err := e.newRegistry(o.Runner, o.Models, &registry{}, "")
-	if err != nil {
-		return nil, err
-	}
-	e.current.Store(r)
-	return e, nil
+	e.current.Store(&registry{})
+	return e
 }
 
 // Server returns the description of the server.
@@ -66,12 +62,12 @@ func (e *Engine) Model(name, version string) (*Model, error) {
 func (e *Engine) Regions() *region.Registry { return e.o.Regions }
 
 // Pools returns Options.Memory, Options.Calls and Options.Results.
-func (e *Engine) Pools() []Pool { return []Pool{{e.o.Memory, e.o.Limit}, e.o.Calls, e.o.Results} }
+func (e *Engine) Pools() []Pool { return []Pool{e.o.Memory, e.o.Calls, e.o.Results} }
 
 // Timeout returns the maximum time of a request.
 func (e *Engine) Timeout() time.Duration { return e.o.Timeout }
 
-// Runner returns the runner of the models.
+// Runner returns the runner of the models; nil before SetModels.
 func (e *Engine) Runner() executor.Runner { return e.current.Load().runner }
 
 // Stats are the counts of an engine.

@@ -23,7 +23,6 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/peercred"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/region"
-	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
@@ -58,7 +57,7 @@ func begin(t *testing.T, e *engine.Engine, model string, values ...float32) *eng
 }
 
 func TestBoundOutput(t *testing.T) {
-	e := enginetest.New(t, engine.Options{Limit: 64 << 20}, enginetest.Identity())
+	e := enginetest.New(t, engine.Options{Memory: engine.Pool{Limit: 64 << 20}}, enginetest.Identity())
 	r := begin(t, e, "identity", 1, 2, 3)
 	defer r.End()
 	results := testenv.Must(r.Run())(t)
@@ -66,14 +65,14 @@ func TestBoundOutput(t *testing.T) {
 	require.Equal(t, "y", results[0].Name)
 	require.Equal(t, oip.FP32, results[0].Datatype)
 	require.Equal(t, []int64{3}, results[0].Shape)
-	require.EqualValues(t, 12, results[0].Size())
-	require.Equal(t, float32(3), math.Float32frombits(binary.LittleEndian.Uint32(results[0].Bytes()[8:])))
+	require.EqualValues(t, 12, results[0].Size)
+	require.Equal(t, float32(3), math.Float32frombits(binary.LittleEndian.Uint32(results[0].Bytes[8:])))
 	require.False(t, results[0].InRegion)
 	m := testenv.Must(e.Model("identity", "1"))(t)
 	s := m.Stats()
-	require.EqualValues(t, 1, s.Inferences)
+	require.EqualValues(t, 1, s.Success.Count)
 	require.EqualValues(t, 12, s.InputBytes)
-	buffer := results[0].Buffer().Retain() // like the buffer of a gRPC response
+	buffer := results[0].Buffer.Retain() // like the buffer of a gRPC response
 	r.End()
 	r.End()
 	require.True(t, buffer.Valid())
@@ -106,10 +105,10 @@ func TestReturnedOutputs(t *testing.T) {
 		for i, name := range c.get {
 			require.Equal(t, name, results[i].Name)
 			if name == "total" {
-				require.Equal(t, 12.0, math.Float64frombits(binary.LittleEndian.Uint64(results[i].Bytes())))
+				require.Equal(t, 12.0, math.Float64frombits(binary.LittleEndian.Uint64(results[i].Bytes)))
 				require.Empty(t, results[i].Shape)
 			} else {
-				require.EqualValues(t, 6, results[i].Bytes()[24])
+				require.EqualValues(t, 6, results[i].Bytes[24])
 				require.Equal(t, []int64{2, 2}, results[i].Shape)
 			}
 		}
@@ -120,7 +119,7 @@ func TestReturnedOutputs(t *testing.T) {
 // TestRefusals checks that a request that does not match the model is rejected before memory is
 // allocated for it.
 func TestRefusals(t *testing.T) {
-	e := enginetest.New(t, engine.Options{Limit: 1 << 20}, enginetest.Identity(), enginetest.Sum())
+	e := enginetest.New(t, engine.Options{Memory: engine.Pool{Limit: 1 << 20}}, enginetest.Identity(), enginetest.Sum())
 	_, err := e.Begin(t.Context(), "nothing\x00", "")
 	require.Equal(t, oip.NotFound, kindOf(t, err))
 	_, err = e.Begin(t.Context(), "identity", "2")
@@ -167,7 +166,7 @@ func TestRefusals(t *testing.T) {
 // immediately.
 func TestMemoryBounds(t *testing.T) {
 	const limit = 32 << 20
-	e := enginetest.New(t, engine.Options{Limit: limit}, enginetest.Identity())
+	e := enginetest.New(t, engine.Options{Memory: engine.Pool{Limit: limit}}, enginetest.Identity())
 	holder := testenv.Must(e.Begin(t.Context(), "identity", ""))(t)
 	defer holder.End()
 	in, err := holder.Input("x", "FP32", []int64{limit / 16}) // the output takes the same amount
@@ -291,14 +290,14 @@ func TestInvalidDefinitions(t *testing.T) {
 		{Meta: oip.Model{Name: "m", Inputs: tensor("x", oip.FP32, 1<<40, 1<<40), Outputs: y}, Function: "m:f"},
 		{Meta: oip.Model{Name: "m", Inputs: x, Outputs: tensor("y", oip.FP32, -1, -1)}, Function: "m:f", Bound: true},
 	} {
-		require.Error(t, testenv.ErrorOf(engine.New(engine.Options{Runner: enginetest.NewRunner(), Memory: pool(t), Models: []engine.Definition{d}})), "%+v", d)
+		require.Error(t, testenv.ErrorOf(engine.New(engine.Options{}).SetModels(enginetest.NewRunner(), []engine.Definition{d}, "")), "%+v", d)
 	}
 }
 
 // The engine is not ready while the runner is not healthy, and not live if that lasts.
 func TestHealth(t *testing.T) {
 	runner := enginetest.NewRunner(enginetest.Identity())
-	e := enginetest.New(t, engine.Options{Runner: runner, Patience: time.Nanosecond, Models: enginetest.Definitions(enginetest.Identity())})
+	e := enginetest.With(t, runner, engine.Options{Patience: time.Nanosecond}, enginetest.Identity())
 	require.NoError(t, e.Live())
 	runner.SetHealth(&executor.Error{Kind: executor.ErrWarming})
 	require.Equal(t, oip.NotReady, kindOf(t, e.Ready()))
@@ -339,7 +338,7 @@ func TestDrain(t *testing.T) {
 
 // With many clients, some of which give up, every request ends.
 func TestManyClients(t *testing.T) {
-	e := enginetest.New(t, engine.Options{Limit: 32 << 20}, enginetest.Identity())
+	e := enginetest.New(t, engine.Options{Memory: engine.Pool{Limit: 32 << 20}}, enginetest.Identity())
 	var wg sync.WaitGroup
 	for range 16 {
 		wg.Go(func() {
@@ -356,7 +355,7 @@ func TestManyClients(t *testing.T) {
 					t.Error(err)
 				} else if i%5 != 0 {
 					results, err := r.Run()
-					if err != nil || math.Float32frombits(binary.LittleEndian.Uint32(results[0].Bytes())) != float32(i) {
+					if err != nil || math.Float32frombits(binary.LittleEndian.Uint32(results[0].Bytes)) != float32(i) {
 						t.Error(err, results)
 					}
 				}
@@ -365,14 +364,6 @@ func TestManyClients(t *testing.T) {
 		})
 	}
 	wg.Wait()
-}
-
-// pool is memory of the host for one test.
-func pool(t *testing.T) *memmgr.Pool {
-	t.Helper()
-	p := memmgr.NewPool(memmgr.Host())
-	t.Cleanup(func() { require.NoError(t, p.Close()) })
-	return p
 }
 
 // shm creates shared memory like a client, and returns its key and its mapping.
@@ -400,7 +391,7 @@ func TestRegions(t *testing.T) {
 		t.Run(fmt.Sprint("apart ", apart), func(t *testing.T) {
 			regions := region.New(region.Options{})
 			t.Cleanup(func() { require.NoError(t, regions.Close()) })
-			e := enginetest.New(t, engine.Options{Regions: regions, Apart: apart, Limit: 16 << 20}, enginetest.Identity())
+			e := enginetest.New(t, engine.Options{Regions: regions, Apart: apart, Memory: engine.Pool{Limit: 16 << 20}}, enginetest.Identity())
 			key, data := shm(t, 8192)
 			require.NoError(t, regions.Register(self, "r", key, 0, 8192))
 			require.NoError(t, floats(1, 2, 3)(data))

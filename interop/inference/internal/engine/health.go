@@ -35,7 +35,10 @@ func (e *Engine) Ready() error {
 
 // healthy returns nil if the runner is warm and makes progress.
 func (e *Engine) healthy() error {
-	err := e.Runner().Health()
+	err := error(&executor.Error{Kind: executor.ErrWarming})
+	if runner := e.Runner(); runner != nil {
+		err = runner.Health()
+	}
 	if err == nil {
 		err = e.checkProgress()
 	}

@@ -89,21 +89,19 @@ func (m *Model) broken() error {
 
 // shapeOf applies the rule for the shape of an output.
 func (m *Model) shapeOf(output int, inputs []Input) []int64 {
-	meta := &m.def.Meta.Outputs[output]
-	shape := append(make([]int64, 0, len(meta.Shape)), meta.Shape...)
-	from := m.from[output]
-	if from < 0 {
+	shape := slices.Clone(m.def.Meta.Outputs[output].Shape)
+	if m.from[output] < 0 {
 		return shape
 	}
-	given, next := inputs[from].shape, 0
+	from, next := &inputs[m.from[output]], 0
 	for i, extent := range shape {
 		if extent >= 0 {
 			continue
 		}
-		for m.def.Meta.Inputs[from].Shape[next] >= 0 {
+		for from.meta.Shape[next] >= 0 {
 			next++
 		}
-		shape[i] = given[next]
+		shape[i] = from.shape[next]
 		next++
 	}
 	return shape

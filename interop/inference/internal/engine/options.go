@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/usmbridge/usmbridge/interop/executor"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/region"
 	"github.com/usmbridge/usmbridge/memmgr"
@@ -45,17 +44,12 @@ type Pool struct {
 // Options configure an Engine. Zero values are defaults.
 type Options struct {
 	Name, Version string // of the server, in its metadata
-	Models        []Definition
-	// Runner runs the functions of the models. The caller closes it after Close. Without it the engine
-	// is not ready until SetModels.
-	Runner executor.Runner
-	// Memory is for tensors; the host must be able to read it. The caller closes it after Close.
-	Memory *memmgr.Pool
+	// Memory is for tensors; the host must be able to read it. The caller closes it after Close. A request has at
+	// most seven eighths of its limit.
+	Memory Pool
 	// ForModels chooses the memory of arrays that models allocate in a call, by queue and kind: calls, which
 	// is Calls, or another resource. nil: the runner chooses.
 	ForModels func(calls memmgr.Resource, q *syclobj.Queue, kind syclobj.USMKind) (memmgr.Resource, error)
-	// Limit is the capacity of Memory in bytes, 0 for none. A request has at most seven eighths of it.
-	Limit uint64
 	// Calls is what ForModels gets for the allocations of calls, and Results is for copies of returned outputs. A call
 	// holds the first while it waits for the second, and waiting requests can fill Memory: one pool for two of them
 	// would let requests wait for each other. nil: Memory.
@@ -77,16 +71,12 @@ type Options struct {
 
 // complete sets defaults.
 func (o *Options) complete() {
-	if o.Runner == nil {
-		o.Runner = noRunner{}
-	}
 	o.Name = cmp.Or(o.Name, "usmbridge")
 	o.MaxCalls = cmp.Or(o.MaxCalls, 1024)
 	o.Timeout = cmp.Or(o.Timeout, 30*time.Second)
 	o.Patience = cmp.Or(o.Patience, time.Minute)
 	o.Log = cmp.Or(o.Log, slog.Default())
-	memory := Pool{o.Memory, o.Limit}
-	o.Calls, o.Results = cmp.Or(o.Calls, memory), cmp.Or(o.Results, memory)
+	o.Calls, o.Results = cmp.Or(o.Calls, o.Memory), cmp.Or(o.Results, o.Memory)
 }
 
 // Check returns an error for an invalid definition.

@@ -83,7 +83,7 @@ func (r *Request) reserve() error {
 			}
 		}
 	}
-	return b.allocate(r, Pool{r.model.engine.o.Memory, r.model.engine.o.Limit})
+	return b.allocate(r, r.model.engine.o.Memory)
 }
 
 // shapeOutputs sets the shapes of bound outputs.

@@ -18,17 +18,6 @@ type registry struct {
 	byName   map[string]*Model
 }
 
-// noRunner is the runner before the first load.
-type noRunner struct{}
-
-func (noRunner) Call(context.Context, string, ...any) (any, error) {
-	return nil, &executor.Error{Kind: executor.ErrWarming}
-}
-func (r noRunner) Ready(context.Context) error { return r.Health() }
-func (noRunner) Health() error                 { return &executor.Error{Kind: executor.ErrWarming} }
-func (noRunner) Stats() executor.Stats         { return executor.Stats{} }
-func (noRunner) Close(context.Context) error   { return nil }
-
 // newRegistry makes the models of definitions. A model continues the statistics of the model of the
 // same name in old. If one is not "", all other models that were unloaded in old stay so.
 func (e *Engine) newRegistry(runner executor.Runner, definitions []Definition, old *registry, one string) (*registry, error) {
@@ -48,7 +37,7 @@ func (e *Engine) newRegistry(runner executor.Runner, definitions []Definition, o
 	return r, nil
 }
 
-// SetModels replaces all models. If one is not "", it is the only one that clients load: the others stay
+// SetModels replaces all models, whose functions runner runs. If one is not "", it is the only one that clients load: the others stay
 // unloaded if they were. Requests in flight finish on the models that they began with, and
 // ended waits for them: then the old runner can be closed. Errors: invalid definitions, and then
 // nothing has changed; ended returns the error of its context.

@@ -82,7 +82,7 @@ func (r *Request) run() ([]Result, error) {
 			s.ComputeOutput.add(time.Since(called))
 		}
 		for i := range results {
-			s.OutputBytes += results[i].size
+			s.OutputBytes += results[i].Size
 		}
 	})
 	return results, err
@@ -249,13 +249,13 @@ func (r *Request) collect() ([]Result, error) {
 	}
 	results := make([]Result, len(r.wanted))
 	for i, o := range r.wanted {
-		meta := o.meta
-		data, err := o.place.bytes(o.size)
-		if err != nil {
-			return nil, err
+		results[i] = Result{Name: o.meta.Name, Datatype: o.meta.Datatype, Shape: o.shape, Size: o.size, InRegion: o.inRegion(), Buffer: o.place.buffer}
+		if !o.inRegion() {
+			var err error
+			if results[i].Bytes, err = o.place.bytes(o.size); err != nil {
+				return nil, err
+			}
 		}
-		results[i] = Result{Name: meta.Name, Datatype: meta.Datatype, Shape: o.shape, InRegion: o.inRegion(),
-			size: o.size, data: data, buffer: o.place.buffer}
 	}
 	return results, nil
 }

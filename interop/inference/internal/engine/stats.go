@@ -15,11 +15,9 @@ type Duration struct {
 
 // ModelStats are the counts of one model, in the words of Triton's statistics extension.
 type ModelStats struct {
-	Name, Version           string
-	Inferences              uint64    // requests that were served
 	Executions              uint64    // calls of the model
 	Last                    time.Time // end of the last one, zero before
-	Success                 Duration  // requests from Begin to the end of Run
+	Success                 Duration  // requests that were served, from Begin to the end of Run
 	Fail                    Duration  // the same, of those that were refused after Begin, or failed
 	ComputeInput            Duration  // making arrays and memory for outputs
 	ComputeInfer            Duration  // the call, with its wait in the queue of the runner
@@ -33,7 +31,7 @@ func (d *Duration) add(t time.Duration) {
 	d.NS += uint64(max(t, 0))
 }
 
-// modelStats are the counts of a model for concurrent use. Name, Version and Inferences are set by Stats.
+// modelStats are the counts of a model for concurrent use.
 type modelStats struct {
 	mu      sync.Mutex
 	s       ModelStats
@@ -82,7 +80,7 @@ func (m *Model) statistics() map[string]any {
 		last = s.Last.UnixMilli()
 	}
 	return map[string]any{
-		"name": s.Name, "version": s.Version, "last_inference": last, "inference_count": s.Inferences, "execution_count": s.Executions,
+		"name": m.def.Meta.Name, "version": m.def.Meta.Versions[0], "last_inference": last, "inference_count": s.Success.Count, "execution_count": s.Executions,
 		"inference_stats": map[string]Duration{"success": s.Success, "fail": s.Fail, "queue": {Count: s.ComputeInfer.Count}, "compute_input": s.ComputeInput,
 			"compute_infer": s.ComputeInfer, "compute_output": s.ComputeOutput, "cache_hit": {}, "cache_miss": {}},
 		"batch_stats": []any{},
@@ -92,8 +90,6 @@ func (m *Model) statistics() map[string]any {
 // Stats returns the counts of the model.
 func (m *Model) Stats() (s ModelStats) {
 	m.stats.update(func(current *ModelStats) { s = *current })
-	s.Name, s.Version = m.def.Meta.Name, m.def.Meta.Versions[0]
-	s.Inferences = s.Success.Count
 	return s
 }
 

@@ -105,7 +105,7 @@ func (r *Request) Input(name, datatype string, shape []int64) (*Input, error) {
 	if !meta.Fits(shape) {
 		return nil, oip.Errorf(oip.Invalid, "input %s has shape %v; model %s takes %v, -1 for any extent", name, shape, r.model.def.Meta.Name, meta.Shape)
 	}
-	if limit := r.model.engine.o.Limit; limit != 0 && size > limit {
+	if limit := r.model.engine.o.Memory.Limit; limit != 0 && size > limit {
 		return nil, oip.Errorf(oip.TooLarge, "input %s has %d bytes; all tensors together may have %d", name, size, limit)
 	}
 	in.given, in.shape, in.size = true, slices.Clone(shape), size
@@ -202,18 +202,11 @@ type Result struct {
 	Name     string
 	Datatype oip.Datatype
 	Shape    []int64
-	InRegion bool // the output is in the region of Output.Region and is not sent
+	Size     uint64 // bytes
+	InRegion bool   // the output is in the region of Output.Region
 
-	size   uint64
-	data   []byte
-	buffer memmgr.Buffer
+	// Bytes are the elements to be sent, in C order and the byte order of the machine; none of an output in a
+	// region. Buffer is their buffer, borrowed: retain it to keep them after End.
+	Bytes  []byte
+	Buffer memmgr.Buffer
 }
-
-// Size returns the size of the elements in bytes.
-func (r *Result) Size() uint64 { return r.size }
-
-// Bytes returns the elements, in C order and the byte order of the machine.
-func (r *Result) Bytes() []byte { return r.data }
-
-// Buffer returns the buffer of Bytes, borrowed. Retain it to keep the bytes after End.
-func (r *Result) Buffer() memmgr.Buffer { return r.buffer }

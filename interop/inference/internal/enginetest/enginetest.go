@@ -109,7 +109,7 @@ func (r *Runner) Call(ctx context.Context, name string, args ...any) (any, error
 	return list, nil
 }
 
-// Definitions are what engine.Options want of models.
+// Definitions returns the definitions of models, for engine.Engine.SetModels.
 func Definitions(models ...*Model) []engine.Definition {
 	var out []engine.Definition
 	for _, m := range models {
@@ -118,37 +118,36 @@ func Definitions(models ...*Model) []engine.Definition {
 	return out
 }
 
-// New starts an engine over memory of the host and ends it with the test, which fails when
-// requests or memory are left then. o may set anything; its Runner, Memory and Models are
-// made here where they are not set. The runner is a *Runner then.
+// New is With for a runner of its own.
 func New(t testing.TB, o engine.Options, models ...*Model) *engine.Engine {
 	t.Helper()
-	if o.Runner == nil {
-		o.Runner = NewRunner(models...)
-	}
-	if o.Models == nil {
-		o.Models = Definitions(models...)
-	}
-	pool := o.Memory
-	if pool == nil {
+	return With(t, NewRunner(models...), o, models...)
+}
+
+// With starts an engine over memory of the host and ends it with the test, which fails when
+// requests or memory are left then. o may set anything; its Memory is made here, with its Limit, where it is not set.
+func With(t testing.TB, runner executor.Runner, o engine.Options, models ...*Model) *engine.Engine {
+	t.Helper()
+	if o.Memory.Pool == nil {
 		from := memmgr.Host()
-		if o.Limit != 0 {
-			from = memmgr.NewLimit(from, o.Limit)
+		if o.Memory.Limit != 0 {
+			from = memmgr.NewLimit(from, o.Memory.Limit)
 		}
-		pool = memmgr.NewPool(from, memmgr.WithName(t.Name()))
-		o.Memory = pool
+		o.Memory.Pool = memmgr.NewPool(from, memmgr.WithName(t.Name()))
 	}
+	pool := o.Memory.Pool
 	if o.Regions == nil {
 		o.Regions = region.New(region.Options{})
 	}
-	e, err := engine.New(o)
+	e := engine.New(o)
+	_, err := e.SetModels(runner, Definitions(models...), "")
 	require.NoError(t, err)
 	require.NoError(t, e.Ready())
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
 		require.NoError(t, e.Close(ctx), "requests must end")
-		require.NoError(t, o.Runner.Close(ctx))
+		require.NoError(t, runner.Close(ctx))
 		require.Eventually(t, func() bool { memmgr.Flush(); return pool.Stats().AllocatedBytes.Current == 0 },
 			30*time.Second, 10*time.Millisecond, "memory must come back")
 		require.NoError(t, pool.Close())

@@ -109,7 +109,7 @@ func TestUnreadContinue(t *testing.T) {
 func TestWaitForMemory(t *testing.T) {
 	const limit = 64 << 20
 	grace := 2 * time.Second
-	v := serve(t, setup{engine: engine.Options{Limit: limit}, limits: func(l *limits) { l.grace = grace }})
+	v := serve(t, setup{engine: engine.Options{Memory: engine.Pool{Limit: limit}}, limits: func(l *limits) { l.grace = grace }})
 	holder := testenv.Must(v.engine.Begin(t.Context(), "identity", ""))(t)
 	defer holder.End()
 	in := testenv.Must(holder.Input("x", "FP32", []int64{limit / 12}))(t)

@@ -26,7 +26,7 @@ func direct(t testing.TB) (*Handler, *memmgr.Pool) {
 	regions := region.New(region.Options{Prefix: "no such thing"})
 	t.Cleanup(func() { require.NoError(t, regions.Close()) })
 	pool := memmgr.NewPool(memmgr.NewLimit(memmgr.Host(), 1<<22))
-	e := enginetest.New(t, engine.Options{Memory: pool, Limit: 1 << 22, Log: quiet(), Regions: regions, Timeout: time.Second},
+	e := enginetest.New(t, engine.Options{Memory: engine.Pool{Pool: pool, Limit: 1 << 22}, Log: quiet(), Regions: regions, Timeout: time.Second},
 		enginetest.Identity(), sums(), kinds(), halves())
 	h := New(Options{Engine: e, Log: quiet()})
 	h.limits.body, h.limits.json = 1<<20, 1<<18

@@ -73,7 +73,7 @@ func TestRefusedPaths(t *testing.T) {
 
 // TestRefusedRequests checks the errors of invalid requests, and that such requests leave no state.
 func TestRefusedRequests(t *testing.T) {
-	v := serve(t, setup{limits: func(l *limits) { l.body, l.json = 1<<20, 1<<16 }, engine: engine.Options{Limit: 1 << 22}})
+	v := serve(t, setup{limits: func(l *limits) { l.body, l.json = 1<<20, 1<<16 }, engine: engine.Options{Memory: engine.Pool{Limit: 1 << 22}}})
 	x := func(more string) string { return `{"inputs":[{"name":"x","datatype":"FP32",` + more + `}]}` }
 	for what, c := range map[string]struct {
 		text    string

@@ -48,7 +48,7 @@ func (x *exchange) reply(request *engine.Request, head *header, results []engine
 		case head.inJSON(i):
 			numbers = true
 		default:
-			size, binary = size+int64(results[i].Size()), true
+			size, binary = size+int64(results[i].Size), true
 		}
 	}
 	length := int64(-1) // of the JSON, if it is known
@@ -82,8 +82,8 @@ func (x *exchange) reply(request *engine.Request, head *header, results []engine
 	}
 	a.write(a.b)
 	for i := range results {
-		if !results[i].InRegion && !head.inJSON(i) {
-			a.write(results[i].Bytes())
+		if !head.inJSON(i) {
+			a.write(results[i].Bytes)
 		}
 	}
 	if packed != nil && a.err == nil {
@@ -151,7 +151,7 @@ func (a *answer) output(b []byte, i int) []byte {
 		b = append(b, `,"parameters":{"shared_memory_region":`...)
 		b = appendString(b, p.Region)
 		b = append(b, `,"shared_memory_byte_size":`...)
-		b = strconv.AppendUint(b, r.Size(), 10)
+		b = strconv.AppendUint(b, r.Size, 10)
 		if p.Offset != 0 {
 			b = append(b, `,"shared_memory_offset":`...)
 			b = strconv.AppendUint(b, p.Offset, 10)
@@ -163,7 +163,7 @@ func (a *answer) output(b []byte, i int) []byte {
 		b = append(b, ']')
 	default:
 		b = append(b, `,"parameters":{"binary_data_size":`...)
-		b = strconv.AppendUint(b, r.Size(), 10)
+		b = strconv.AppendUint(b, r.Size, 10)
 		b = append(b, '}')
 	}
 	return append(b, '}')
@@ -171,7 +171,7 @@ func (a *answer) output(b []byte, i int) []byte {
 
 // numbers appends the elements of a result, some thousands at a time.
 func (a *answer) numbers(b []byte, r *engine.Result) []byte {
-	rest, some := r.Bytes(), 4096*r.Datatype.Size()
+	rest, some := r.Bytes, 4096*r.Datatype.Size()
 	for len(rest) > 0 && a.err == nil {
 		n := min(len(rest), some)
 		b = appendElements(b, r.Datatype, rest[:n])

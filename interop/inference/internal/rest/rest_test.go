@@ -71,8 +71,8 @@ func serve(t testing.TB, s setup) *service {
 		t.Cleanup(func() { require.NoError(t, v.regions.Close()) })
 		s.engine.Regions = v.regions
 	}
-	s.engine.Runner, s.engine.Log, s.engine.Name, s.engine.Version = v.runner, quiet(), "test", "7"
-	v.engine = enginetest.New(t, s.engine, s.models...)
+	s.engine.Log, s.engine.Name, s.engine.Version = quiet(), "test", "7"
+	v.engine = enginetest.With(t, v.runner, s.engine, s.models...)
 	s.rest.Engine, s.rest.Log = v.engine, quiet()
 	v.handler = New(s.rest)
 	if s.limits != nil {

@@ -55,7 +55,7 @@ func take(e *engine.Engine, data []byte, chunk int) (*request, map[string][]byte
 	}
 	out := map[string][]byte{}
 	for i := range results {
-		out[results[i].Name] = append([]byte{}, results[i].Bytes()...)
+		out[results[i].Name] = append([]byte{}, results[i].Bytes...)
 	}
 	return q, out, nil
 }
@@ -203,7 +203,7 @@ func TestRefusalBeforeContents(t *testing.T) {
 // must be a valid message with the same inputs, and each valid message in the usual order must be
 // served.
 func FuzzRequest(f *testing.F) {
-	e := enginetest.New(f, engine.Options{Limit: 64 << 20}, enginetest.Identity(), triple())
+	e := enginetest.New(f, engine.Options{Memory: engine.Pool{Limit: 64 << 20}}, enginetest.Identity(), triple())
 	seeds := []*pb.ModelInferRequest{identity("identity", 0), identity("identity", 3), identity("none", 1),
 		{ModelName: "triple", ModelVersion: "1", Id: "é", Inputs: []*pb.ModelInferRequest_InferInputTensor{
 			{Name: "c", Datatype: "FP64", Contents: &pb.InferTensorContents{Fp64Contents: []float64{1.5}}},

@@ -161,7 +161,7 @@ func (b *testbed) drained(t *testing.T) {
 func TestWaitingDoesNotCountAsSlowness(t *testing.T) {
 	const limit = 8 << 20
 	patience := 2 * time.Second
-	b := newTestbed(t, engine.Options{Limit: limit}, func(o *Options) { o.limits.patience = patience }, enginetest.Identity())
+	b := newTestbed(t, engine.Options{Memory: engine.Pool{Limit: limit}}, func(o *Options) { o.limits.patience = patience }, enginetest.Identity())
 	holder := testenv.Must(b.engine.Begin(t.Context(), "identity", ""))(t)
 	defer holder.End()
 	in := testenv.Must(holder.Input("x", "FP32", []int64{limit / 10}))(t)

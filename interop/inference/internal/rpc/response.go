@@ -35,7 +35,7 @@ func newResponse(q *request, results []engine.Result, stream bool, leases *codec
 	m := &response{&pb.ModelInferResponse{ModelName: q.model, ModelVersion: q.r.Model().Meta().Versions[0], Id: q.id}, results, 0, stream, leases}
 	for i := range results {
 		r := &results[i]
-		m.raw += len(data(r))
+		m.raw += len(r.Bytes)
 		m.fields.Outputs = append(m.fields.Outputs,
 			&pb.ModelInferResponse_InferOutputTensor{Name: r.Name, Datatype: r.Datatype.String(), Shape: r.Shape})
 	}
@@ -45,20 +45,12 @@ func newResponse(q *request, results []engine.Result, stream bool, leases *codec
 	return m
 }
 
-// data returns the bytes of an output in the message; none for an output in a region.
-func data(r *engine.Result) []byte {
-	if r.InRegion {
-		return nil
-	}
-	return r.Bytes()
-}
-
 // Buffers implements codec.Outgoing.
 func (m *response) Buffers() (mem.BufferSlice, error) {
 	fields := proto.Size(m.fields)
 	total, small := fields, 16+fields // 16 for the tag and length of a message in a stream
 	for i := range m.results {
-		n := len(data(&m.results[i]))
+		n := len(m.results[i].Bytes)
 		total += 1 + protowire.SizeBytes(n)
 		small += 16
 		if n <= inlined {
@@ -76,7 +68,7 @@ func (m *response) Buffers() (mem.BufferSlice, error) {
 	var out mem.BufferSlice
 	for i := range m.results {
 		r := &m.results[i]
-		d := data(r)
+		d := r.Bytes
 		b = protowire.AppendVarint(protowire.AppendTag(b, 6, protowire.BytesType), uint64(len(d)))
 		if len(d) <= inlined {
 			b = append(b, d...)
@@ -85,7 +77,7 @@ func (m *response) Buffers() (mem.BufferSlice, error) {
 		out = append(out, mem.SliceBuffer(b[:len(b):len(b)]))
 		b = b[len(b):]
 		for piece := range slices.Chunk(d, leased) {
-			out = append(out, m.leases.Memory(r.Buffer(), piece))
+			out = append(out, m.leases.Memory(r.Buffer, piece))
 		}
 	}
 	if len(b) > 0 || out == nil {

@@ -52,12 +52,12 @@ func newTestbed(t testing.TB, eo engine.Options, change func(*Options), models .
 	t.Helper()
 	b := &testbed{runner: enginetest.NewRunner(models...)}
 	from := memmgr.Host()
-	if eo.Limit != 0 {
-		from = memmgr.NewLimit(from, eo.Limit)
+	if eo.Memory.Limit != 0 {
+		from = memmgr.NewLimit(from, eo.Memory.Limit)
 	}
 	b.pool = memmgr.NewPool(from, memmgr.WithName("tensors"))
-	eo.Runner, eo.Memory, eo.Models = b.runner, b.pool, enginetest.Definitions(models...)
-	b.engine = enginetest.New(t, eo, models...)
+	eo.Memory.Pool = b.pool
+	b.engine = enginetest.With(t, b.runner, eo, models...)
 	o := Options{Engine: b.engine, limits: defaults}
 	if change != nil {
 		change(&o)
@@ -171,7 +171,7 @@ func TestInfer(t *testing.T) {
 
 // TestMessagesAreDecodedOnArrival checks that messages are decoded while they arrive.
 func TestMessagesAreDecodedOnArrival(t *testing.T) {
-	b := newTestbed(t, engine.Options{Limit: 8 << 20, Timeout: 5 * time.Minute}, nil, enginetest.Identity())
+	b := newTestbed(t, engine.Options{Memory: engine.Pool{Limit: 8 << 20}, Timeout: 5 * time.Minute}, nil, enginetest.Identity())
 	require.NoError(t, testenv.ErrorOf(b.infer(t.Context(), identity("identity", 1<<19), grpc.UseCompressor(gzip.Name))))
 	_, err := b.infer(t.Context(), identity("identity", 3<<20))
 	code(t, codes.InvalidArgument, err, "all tensors together")
