@@ -25,25 +25,40 @@ const (
 	fragmentationPage  = 4096
 )
 
-// fragmentationUser is the allocator under test.
-type fragmentationUser interface {
-	// replace frees the block of a slot and, unless the size is 0, allocates another one. It
-	// returns the address.
-	replace(slot int, size uint32) unsafe.Pointer
-	// resident returns the bytes in memory.
-	resident() float64
+// fragmented is an allocator under test.
+type fragmented struct {
+	// replace frees the block of a slot and, unless the size is 0, allocates another one and returns its address.
+	replace  func(slot int, size uint32) unsafe.Pointer
+	resident func() float64 // the bytes in memory
+	trim     func()
 }
 
 func (b *bench) fragmentation() {
-	ours := &poolFragments{p: hostPool(), live: make([]memmgr.Buffer, fragmentationSlots)}
-	pool, trimmed := b.fragment(ours, func() { ours.p.Trim(0) })
-	closePool(ours.p)
+	p, live := hostPool(), make([]memmgr.Buffer, fragmentationSlots)
+	pool, trimmed := fragment(fragmented{func(slot int, size uint32) unsafe.Pointer {
+		clearBuffers(live[slot : slot+1])
+		if size == 0 {
+			return nil
+		}
+		live[slot] = must(memmgr.New(p, memmgr.Request{Size: uintptr(size)}))
+		return live[slot].Data()
+	}, func() float64 { return segmentsInMemory(p) }, func() { p.Trim(0) }})
+	closePool(p)
 	// Without this, malloc could use free memory of earlier works, which would not be counted.
 	mallocTrim()
 	debug.FreeOSMemory()
-	theirs := &mallocFragments{s: newSlots(fragmentationSlots), before: residentSet()}
-	malloc, afterTrim := b.fragment(theirs, mallocTrim)
-	theirs.s.free()
+	theirs, before := newSlots(fragmentationSlots), residentSet()
+	at := unsafe.Slice(theirs.at, theirs.n)
+	malloc, afterTrim := fragment(fragmented{func(slot int, size uint32) unsafe.Pointer {
+		one := slots{&at[slot], 1}
+		if size == 0 {
+			peer{}.clear(one)
+		} else {
+			peer{}.replace(one, []uint32{0}, []uint32{size})
+		}
+		return at[slot]
+	}, func() float64 { return residentSet() - before }, mallocTrim})
+	theirs.free()
 	b.add(result{
 		Work: "resident to requested, half of 2 GiB freed, trimmed", Ours: trimmed, Peer: malloc, Name: "malloc", Unit: "",
 		Ratio: trimmed, Bound: 1.3, Note: fmt.Sprintf("before Trim %.3g; malloc after malloc_trim %.3g", pool, afterTrim),
@@ -51,7 +66,7 @@ func (b *bench) fragmentation() {
 }
 
 // fragment returns the resident memory to the requested bytes after half was freed, before and after trim.
-func (b *bench) fragment(user fragmentationUser, trim func()) (before, after float64) {
+func fragment(user fragmented) (before, after float64) {
 	// malloc keeps an arena for each thread.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -90,12 +105,12 @@ func (b *bench) fragment(user fragmentationUser, trim func()) (before, after flo
 			add()
 		}
 	}
-	trim()
+	user.trim()
 	for all := len(live); len(live) > all/2; {
 		drop()
 	}
 	before = user.resident() / float64(requested)
-	trim()
+	user.trim()
 	after = user.resident() / float64(requested)
 	for len(live) > 0 {
 		drop()
@@ -103,29 +118,9 @@ func (b *bench) fragment(user fragmentationUser, trim func()) (before, after flo
 	return before, after
 }
 
-// poolFragments is our pool.
-type poolFragments struct {
-	p    *memmgr.Pool
-	live []memmgr.Buffer
-}
-
-func (f *poolFragments) replace(slot int, size uint32) unsafe.Pointer {
-	if f.live[slot].Valid() {
-		f.live[slot].Release()
-	}
-	if size == 0 {
-		f.live[slot] = memmgr.Buffer{}
-		return nil
-	}
-	buffer, err := memmgr.New(f.p, memmgr.Request{Size: uintptr(size)})
-	exitOn(err)
-	f.live[slot] = buffer
-	return buffer.Data()
-}
-
-// resident sums the pages of the pool's segments that are in memory.
-func (f *poolFragments) resident() (bytes float64) {
-	for _, segment := range f.p.Snapshot().Segments {
+// segmentsInMemory returns the bytes of the pages of the pool's segments that are in memory.
+func segmentsInMemory(p *memmgr.Pool) (bytes float64) {
+	for _, segment := range p.Snapshot().Segments {
 		states := make([]byte, segment.Size/fragmentationPage)
 		_, _, errno := syscall.Syscall(syscall.SYS_MINCORE, segment.Address, uintptr(segment.Size), uintptr(unsafe.Pointer(&states[0])))
 		if errno != 0 {
@@ -138,31 +133,12 @@ func (f *poolFragments) resident() (bytes float64) {
 	return bytes
 }
 
-// mallocFragments is malloc. Its memory is the growth of the resident memory of the process.
-type mallocFragments struct {
-	s      slots
-	before uint64
-}
-
-func (f *mallocFragments) replace(slot int, size uint32) unsafe.Pointer {
-	m, at := peer{}, unsafe.Slice(f.s.at, f.s.n)
-	one := slots{&at[slot], 1}
-	if size == 0 {
-		m.clear(one)
-		return nil
-	}
-	m.replace(one, []uint32{0}, []uint32{size})
-	return at[slot]
-}
-
-func (f *mallocFragments) resident() float64 { return float64(residentSet()) - float64(f.before) }
-
-// residentSet is the resident memory of the process in bytes.
-func residentSet() uint64 {
+// residentSet returns the resident memory of the process in bytes.
+func residentSet() float64 {
 	text, err := os.ReadFile("/proc/self/statm")
 	exitOn(err)
-	var size, resident uint64
+	var size, resident int
 	_, err = fmt.Sscan(string(text), &size, &resident)
 	exitOn(err)
-	return resident * uint64(os.Getpagesize())
+	return float64(resident * os.Getpagesize())
 }

@@ -21,13 +21,13 @@ static int64_t now(void)
 
 static inline void *get(usmb_umf_pool *p, size_t size)
 {
-	return p != NULL ? p->lib->pool_malloc(p->pool, size) : malloc(size);
+	return p != NULL ? p->lib->umfPoolMalloc(p->pool, size) : malloc(size);
 }
 
 static inline void put(usmb_umf_pool *p, void *m)
 {
 	if (p != NULL)
-		p->lib->pool_free(p->pool, m);
+		p->lib->umfPoolFree(p->pool, m);
 	else
 		free(m);
 }

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,13 +23,11 @@ func (b *bench) off() {
 	}
 }
 
-// checks are the expressions that test for a check, with their replacements.
-var checks = map[string][]struct{ from, to string }{
-	"memmgr": {
-		{"stacks.Depth.Load() != 0", "(&stacks.Depth == nil)"}, {"debug.Stacks", "false"}, {"debug.Poison", "false"},
-		{"|| p.watched", "|| p.trace != nil"}, {"p.watched ||", "p.trace != nil ||"},
-		{"if !p.poisons", "if true"},
-	},
+// checks are the expressions of package memmgr that test for a check, and what replaces each of them.
+var checks = []string{
+	"stacks.Depth.Load() != 0", "(&stacks.Depth == nil)", "debug.Stacks", "false", "debug.Poison", "false",
+	"|| p.watched", "|| p.trace != nil", "p.watched ||", "p.trace != nil ||",
+	"if !p.poisons", "if true",
 }
 
 func (b *bench) tryOff() error {
@@ -90,46 +87,35 @@ func (b *bench) oneIn(program, file string) (ns float64, err error) {
 		return 0, err
 	}
 	if len(results) != 1 {
-		return 0, errors.New("the work \"one\" has no result; it needs UMF")
+		return 0, errors.New("the work \"one\" has no result")
 	}
 	return results[0].Ours, nil
 }
 
 // withoutChecks writes copies of the files without these expressions, and an overlay for go build.
 func withoutChecks(root, dir string) (string, error) {
-	replace := map[string]string{}
-	for pkg, all := range checks {
-		files, err := filepath.Glob(filepath.Join(root, pkg, "*.go"))
+	replace, all := map[string]string{}, ""
+	files, err := filepath.Glob(filepath.Join(root, "memmgr", "*.go"))
+	if err != nil {
+		return "", err
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file) //nolint:gosec // Of the module.
 		if err != nil {
 			return "", err
 		}
-		found := make([]bool, len(all))
-		for _, file := range files {
-			if strings.HasSuffix(file, "_test.go") {
-				continue
-			}
-			old, err := os.ReadFile(file) //nolint:gosec // Of the module.
-			if err != nil {
-				return "", err
-			}
-			text := old
-			for i, c := range all {
-				found[i] = found[i] || bytes.Contains(text, []byte(c.from))
-				text = bytes.ReplaceAll(text, []byte(c.from), []byte(c.to))
-			}
-			if bytes.Equal(text, old) {
-				continue
-			}
-			as := filepath.Join(dir, pkg+"_"+filepath.Base(file))
-			if err := os.WriteFile(as, text, 0o600); err != nil {
-				return "", err
-			}
-			replace[file] = as
+		if strings.HasSuffix(file, "_test.go") {
+			continue
 		}
-		for i, ok := range found {
-			if !ok {
-				return "", fmt.Errorf("package %s has no %q; update the list in membench/off.go", pkg, all[i].from)
-			}
+		all += string(text)
+		replace[file] = filepath.Join(dir, filepath.Base(file))
+		if err := os.WriteFile(replace[file], []byte(strings.NewReplacer(checks...).Replace(string(text))), 0o600); err != nil {
+			return "", err
+		}
+	}
+	for i := 0; i < len(checks); i += 2 {
+		if !strings.Contains(all, checks[i]) {
+			return "", fmt.Errorf("package memmgr has no %q; update the list in membench/off.go", checks[i])
 		}
 	}
 	text, err := json.Marshal(map[string]any{"Replace": replace})

@@ -20,11 +20,11 @@ func (b *bench) run() {
 		run  func()
 	}{
 		{"one", b.oneSize}, {"sycl", b.rawSYCL}, {"random", b.randomSizes}, {"batch", b.batches}, {"larson", b.larson},
-		{"handover", b.handover}, {"million", b.millionLive}, {"rmm", b.randomAllocations}, {"rounds", b.largeRounds},
+		{"handover", b.handover}, {"million", b.millionLive}, {"rmm", b.rmm}, {"rounds", b.largeRounds},
 		{"fragmentation", b.fragmentation}, {"refusal", b.refusals}, {"tenant", b.tenants}, {"traces", b.traces},
 		{"off", b.off},
 	} {
-		if b.only == nil || b.only.MatchString(work.name) {
+		if b.only.MatchString(work.name) {
 			work.run()
 		}
 	}
@@ -50,27 +50,11 @@ func closePool(p *memmgr.Pool) {
 	}
 }
 
-// disjoint calls f with a peer, if there is one.
-func (b *bench) disjoint(params disjointParams, f func(peer)) {
-	if b.lib == nil {
-		return
-	}
-	p, err := b.lib.newDisjoint(params)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "membench:", err)
-		return
-	}
-	f(peer{p})
-	if err := p.close(); err != nil {
-		fmt.Fprintln(os.Stderr, "membench:", err)
-	}
-}
-
 // compare measures one work on a pool of ours and a disjoint pool of UMF.
 func (b *bench) compare(r result, params disjointParams, n int, ours func(p *memmgr.Pool) int64, theirs func(peer) int64) {
 	p := hostPool()
 	defer closePool(p)
-	b.disjoint(params, func(u peer) {
+	disjoint(params, func(u peer) {
 		r.Ours, r.Peer = b.best(n, func() int64 { return ours(p) }, func() int64 { return theirs(u) })
 		r.Name, r.Unit, r.Ratio = "UMF", "ns", r.Ours/r.Peer
 		b.add(r)
@@ -141,7 +125,7 @@ func (b *bench) replacing(upstream memmgr.Resource, params disjointParams, nslot
 		return ns
 	}
 	malloc = ofPeer(peer{})
-	b.disjoint(params, func(u peer) { umf = ofPeer(u) })
+	disjoint(params, func(u peer) { umf = ofPeer(u) })
 	clearBuffers(live)
 	closePool(p)
 	return ours, umf, malloc
@@ -158,7 +142,7 @@ func (b *bench) randomSizes() {
 // millionLive compares the cost of an operation with a million blocks in use to the cost with a thousand.
 func (b *bench) millionLive() {
 	params := deviceParams()
-	params.AddressOnly = true
+	params.address_only = 1
 	size := func(rng *rand.Rand) uint32 { return 256 << rng.IntN(4) }
 	large, umfLarge, mallocLarge := b.replacing(newAddresses(), params, 1000000, size)
 	small, umfSmall, mallocSmall := b.replacing(newAddresses(), params, 1000, size)
@@ -208,7 +192,7 @@ func (b *bench) batches() {
 func (b *bench) largeRounds() {
 	const size, count, rounds = 20 << 20, 16, 200
 	params := deviceParams()
-	params.MaxPoolableSize, params.Capacity = 32<<20, count
+	params.max_poolable_size, params.capacity = 32<<20, count
 	before := len(b.results)
 	b.compare(result{Work: "rounds of 16 buffers of 20 MiB"}, params, count*rounds,
 		func(p *memmgr.Pool) int64 { return batch(p, size, count, rounds) },
@@ -225,25 +209,25 @@ func (b *bench) handover() {
 		func(u peer) int64 { return u.handover(size, batches) })
 }
 
-// randomAllocations is RMM's benchmark on upstreams of addresses alone.
-func (b *bench) randomAllocations() {
+// rmm runs RMM's benchmark on upstreams of addresses alone.
+func (b *bench) rmm() {
 	params := deviceParams()
-	params.AddressOnly = true
-	for _, maxMiB := range []uint64{1, 64} {
+	params.address_only = 1
+	for _, maxMiB := range []int64{1, 64} {
 		for _, n := range []int{1000, 100000} {
-			which, sizes, nslots, peak := script(n, maxMiB, uint64(n)+maxMiB)
-			theirs := newSlots(nslots)
+			t := randomAllocations(n, maxMiB<<20, uint64(n)+uint64(maxMiB))
+			theirs := newSlots(len(t.slots))
 			ours, umf, reserved, umfReserved := math.Inf(1), math.Inf(1), 0.0, 0.0
 			for range max(9, min(20, 200000/n)) {
 				p := memmgr.NewPool(newAddresses(), memmgr.WithDecay(0))
-				live := make([]memmgr.Buffer, nslots)
-				ours = min(ours, float64(runScript(p, live, which, sizes))/float64(len(which)))
+				live := make([]memmgr.Buffer, len(t.slots))
+				ours = min(ours, float64(runScript(p, live, t.which, t.sizes))/float64(len(t.which)))
 				reserved = float64(p.Stats().ReservedBytes.Peak)
 				clearBuffers(live)
 				closePool(p)
-				b.disjoint(params, func(u peer) {
-					umf = min(umf, float64(u.script(theirs, which, sizes))/float64(len(which)))
-					umfReserved = float64(u.pool.peak())
+				disjoint(params, func(u peer) {
+					umf = min(umf, float64(u.script(theirs, t.which, t.sizes))/float64(len(t.which)))
+					umfReserved = float64(u.peak())
 					u.clear(theirs)
 				})
 			}
@@ -256,7 +240,7 @@ func (b *bench) randomAllocations() {
 			b.add(result{Work: name + "a step", Ours: ours, Peer: umf, Name: "UMF", Unit: "ns", Ratio: ours / umf, Bound: bound})
 			b.add(result{
 				Work: name + "peak reserved to requested", Ours: reserved / (1 << 20), Peer: umfReserved / (1 << 20), Name: "UMF", Unit: "MiB",
-				Ratio: reserved / float64(peak), Bound: 1.15, Note: fmt.Sprintf("UMF %.3g", umfReserved/float64(peak)),
+				Ratio: reserved / float64(t.peak), Bound: 1.15, Note: fmt.Sprintf("UMF %.3g", umfReserved/float64(t.peak)),
 			})
 		}
 	}

@@ -24,6 +24,8 @@ type trace struct {
 	sizes     []uint64 // 0 frees the slot
 	slots     []int64  // bytes in use
 	now, peak int64
+
+	held, spare []int // slots of replacing and randomAllocations
 }
 
 func (t *trace) add(slot int, size int64) {
@@ -35,23 +37,48 @@ func (t *trace) add(slot int, size int64) {
 	t.slots[slot], t.peak = size, max(t.peak, t.now)
 }
 
+// allocate adds a request to an empty slot.
+func (t *trace) allocate(size int64) {
+	if len(t.spare) == 0 {
+		t.spare = append(t.spare, len(t.slots))
+	}
+	slot := t.spare[len(t.spare)-1]
+	t.held, t.spare = append(t.held, slot), t.spare[:len(t.spare)-1]
+	t.add(slot, size)
+}
+
+// freeRandom frees a random slot.
+func (t *trace) freeRandom(rng *rand.Rand) {
+	k, last := rng.IntN(len(t.held)), len(t.held)-1
+	slot := t.held[k]
+	t.held[k] = t.held[last]
+	t.held, t.spare = t.held[:last], append(t.spare, slot)
+	t.add(slot, 0)
+}
+
 // replacing keeps about live bytes in use: it frees random blocks before each request.
 func replacing(t trace, n int, live int64, size func(rng *rand.Rand, part float64) int64) trace {
 	rng := rand.New(rand.NewPCG(5, 5))
-	var held, spare []int
 	for i := range n {
 		s := size(rng, float64(i)/float64(n))
-		for ; t.now+s > live; held = held[:len(held)-1] {
-			k := rng.IntN(len(held))
-			t.add(held[k], 0)
-			spare, held[k] = append(spare, held[k]), held[len(held)-1]
+		for t.now+s > live {
+			t.freeRandom(rng)
 		}
-		if len(spare) == 0 {
-			spare = append(spare, len(t.slots))
+		t.allocate(s)
+	}
+	return t
+}
+
+// randomAllocations is random_allocations of RMM: 2n steps, 73 % of which allocate while there are blocks to free, with
+// uniform sizes of 1 byte to most bytes.
+func randomAllocations(n int, most int64, seed uint64) (t trace) {
+	rng := rand.New(rand.NewPCG(seed, 73))
+	for range 2 * n {
+		if len(t.held) == 0 || rng.Float64() < 0.73 {
+			t.allocate(1 + rng.Int64N(most))
+		} else {
+			t.freeRandom(rng)
 		}
-		slot := spare[len(spare)-1]
-		held, spare = append(held, slot), spare[:len(spare)-1]
-		t.add(slot, s)
 	}
 	return t
 }
@@ -156,13 +183,14 @@ func (b *bench) traces() {
 		slices.Sort(peaks)
 		ours, lower := ratio(peaks[2]), ratio(t.lower())
 		b.add(result{Work: t.name + ": reserved to requested", Ours: ours, Name: "PyTorch, RMM", Peer: lower, Ratio: ours, Bound: cmp.Or(t.bound, 1.05*lower)})
-		for _, poolable := range []uintptr{4 << 20, 256 << 20} {
-			params := disjointParams{SlabMinSize: 64 << 10, MaxPoolableSize: poolable, Capacity: 1000, MinBucketSize: 64, AddressOnly: true}
-			b.disjoint(params, func(u peer) {
+		params := deviceParams()
+		params.capacity, params.address_only = 1000, 1
+		for ; params.max_poolable_size <= 256<<20; params.max_poolable_size *= 64 { // 4 and 256 MiB
+			disjoint(params, func(u peer) {
 				s := newSlots(len(t.slots))
 				defer s.free()
 				u.script(s, t.which, t.sizes)
-				row(fmt.Sprintf("  UMF, poolable to %d MiB", poolable>>20), "", ratio(int64(u.pool.pool.peak)), 0)
+				row(fmt.Sprintf("  UMF, poolable to %d MiB", params.max_poolable_size>>20), "", ratio(u.peak()), 0)
 				u.clear(s)
 			})
 		}

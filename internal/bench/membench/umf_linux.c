@@ -7,53 +7,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static int usmb_umf_symbol(void *lib, const char *name, void **to, char *err, size_t n)
-{
-	*to = dlsym(lib, name);
-	if (*to == NULL) snprintf(err, n, "the library has no function %s", name);
-	return *to != NULL;
-}
-
 usmb_umf *usmb_umf_open(const char *path, char *err, size_t n)
 {
+	static usmb_umf u;
 	void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	if (lib == NULL) {
 		snprintf(err, n, "%s", dlerror());
 		return NULL;
 	}
-	usmb_umf *u = calloc(1, sizeof *u);
-	if (u == NULL) {
-		snprintf(err, n, "out of memory");
-		return NULL;
+#define F(result, name, params) \
+	if ((*(void **)(void *)&u.name = dlsym(lib, #name)) == NULL) { \
+		snprintf(err, n, "%s has no function %s", path, #name); \
+		return NULL; \
 	}
-	const struct {
-		const char *name;
-		void **to;
-	} wanted[] = {
-	        {"umfMemoryProviderCreate", (void **)&u->provider_create},
-	        {"umfMemoryProviderDestroy", (void **)&u->provider_destroy},
-	        {"umfPoolCreate", (void **)&u->pool_create},
-	        {"umfPoolDestroy", (void **)&u->pool_destroy},
-	        {"umfPoolMalloc", (void **)&u->pool_malloc},
-	        {"umfPoolFree", (void **)&u->pool_free},
-	        {"umfOsMemoryProviderParamsCreate", (void **)&u->os_params_create},
-	        {"umfOsMemoryProviderParamsDestroy", (void **)&u->os_params_destroy},
-	        {"umfOsMemoryProviderOps", (void **)&u->os_ops},
-	        {"umfDisjointPoolParamsCreate", (void **)&u->disjoint_params_create},
-	        {"umfDisjointPoolParamsDestroy", (void **)&u->disjoint_params_destroy},
-	        {"umfDisjointPoolParamsSetSlabMinSize", (void **)&u->disjoint_set_slab_min_size},
-	        {"umfDisjointPoolParamsSetMaxPoolableSize", (void **)&u->disjoint_set_max_poolable_size},
-	        {"umfDisjointPoolParamsSetCapacity", (void **)&u->disjoint_set_capacity},
-	        {"umfDisjointPoolParamsSetMinBucketSize", (void **)&u->disjoint_set_min_bucket_size},
-	        {"umfDisjointPoolOps", (void **)&u->disjoint_ops},
-	};
-	for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
-		if (!usmb_umf_symbol(lib, wanted[i].name, wanted[i].to, err, n)) {
-			free(u);
-			return NULL;
-		}
-	}
-	return u;
+	USMB_UMF_FUNCTIONS(F)
+#undef F
+	return &u;
 }
 
 /* The table of a provider's operations, version 1.0, which every 1.x accepts. */
@@ -143,35 +112,34 @@ static const provider_ops counting_ops = {
         .get_name = counting_name,
 };
 
-static int make_provider(usmb_umf_pool *p, int provider)
+static int make_provider(usmb_umf_pool *p, int address_only)
 {
 	usmb_umf *u = p->lib;
-	if (provider == USMB_UMF_COUNTING) return u->provider_create(&counting_ops, p, &p->provider);
+	if (address_only) return u->umfMemoryProviderCreate(&counting_ops, p, &p->provider);
 	void *params = NULL;
-	int rc = u->os_params_create(&params);
+	int rc = u->umfOsMemoryProviderParamsCreate(&params);
 	if (rc != 0) return rc;
-	rc = u->provider_create(u->os_ops(), params, &p->provider);
-	u->os_params_destroy(params);
+	rc = u->umfMemoryProviderCreate(u->umfOsMemoryProviderOps(), params, &p->provider);
+	u->umfOsMemoryProviderParamsDestroy(params);
 	return rc;
 }
 
-static int make_disjoint(usmb_umf_pool *p, size_t slab_min, size_t max_poolable, size_t capacity, size_t min_bucket)
+static int make_disjoint(usmb_umf_pool *p, const usmb_umf_params *of)
 {
 	usmb_umf *u = p->lib;
 	void *params = NULL;
-	int rc = u->disjoint_params_create(&params);
+	int rc = u->umfDisjointPoolParamsCreate(&params);
 	if (rc != 0) return rc;
-	if ((rc = u->disjoint_set_slab_min_size(params, slab_min)) == 0 &&
-	    (rc = u->disjoint_set_max_poolable_size(params, max_poolable)) == 0 &&
-	    (rc = u->disjoint_set_capacity(params, capacity)) == 0 &&
-	    (rc = u->disjoint_set_min_bucket_size(params, min_bucket)) == 0)
-		rc = u->pool_create(u->disjoint_ops(), p->provider, params, 0, &p->pool);
-	u->disjoint_params_destroy(params);
+	if ((rc = u->umfDisjointPoolParamsSetSlabMinSize(params, of->slab_min_size)) == 0 &&
+	    (rc = u->umfDisjointPoolParamsSetMaxPoolableSize(params, of->max_poolable_size)) == 0 &&
+	    (rc = u->umfDisjointPoolParamsSetCapacity(params, of->capacity)) == 0 &&
+	    (rc = u->umfDisjointPoolParamsSetMinBucketSize(params, of->min_bucket_size)) == 0)
+		rc = u->umfPoolCreate(u->umfDisjointPoolOps(), p->provider, params, 0, &p->pool);
+	u->umfDisjointPoolParamsDestroy(params);
 	return rc;
 }
 
-usmb_umf_pool *usmb_umf_pool_new(usmb_umf *lib, int provider, size_t slab_min, size_t max_poolable, size_t capacity,
-                                 size_t min_bucket, int *rc)
+usmb_umf_pool *usmb_umf_pool_new(usmb_umf *lib, usmb_umf_params params, int *rc)
 {
 	usmb_umf_pool *p = calloc(1, sizeof *p);
 	if (p == NULL) {
@@ -180,11 +148,11 @@ usmb_umf_pool *usmb_umf_pool_new(usmb_umf *lib, int provider, size_t slab_min, s
 	}
 	p->lib = lib;
 	p->next = (uint64_t)1 << 44;
-	*rc = make_provider(p, provider);
+	*rc = make_provider(p, params.address_only);
 	if (*rc == 0) {
-		*rc = make_disjoint(p, slab_min, max_poolable, capacity, min_bucket);
+		*rc = make_disjoint(p, &params);
 		if (*rc == 0) return p;
-		lib->provider_destroy(p->provider);
+		lib->umfMemoryProviderDestroy(p->provider);
 	}
 	free(p);
 	return NULL;
@@ -192,8 +160,8 @@ usmb_umf_pool *usmb_umf_pool_new(usmb_umf *lib, int provider, size_t slab_min, s
 
 int usmb_umf_pool_delete(usmb_umf_pool *p)
 {
-	int rc = p->lib->pool_destroy(p->pool);
-	if (rc == 0) rc = p->lib->provider_destroy(p->provider);
+	int rc = p->lib->umfPoolDestroy(p->pool);
+	if (rc == 0) rc = p->lib->umfMemoryProviderDestroy(p->provider);
 	free(p);
 	return rc;
 }

@@ -3,8 +3,8 @@
 package main
 
 import (
-	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,13 +14,18 @@ import (
 
 // This file has our part of each work.
 
+// must returns the buffer of an allocation, which cannot fail.
+func must(b memmgr.Buffer, err error) memmgr.Buffer {
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
 func oneSize(p memmgr.Resource, size uintptr, rounds int) int64 {
 	start := time.Now()
 	for range rounds {
-		b, err := memmgr.New(p, memmgr.Request{Size: size})
-		if err != nil {
-			panic(err)
-		}
+		b := must(memmgr.New(p, memmgr.Request{Size: size}))
 		b.Release()
 	}
 	return time.Since(start).Nanoseconds()
@@ -30,8 +35,8 @@ func oneSize(p memmgr.Resource, size uintptr, rounds int) int64 {
 // threads, the goroutines start when all are ready.
 func together(n int, work func(g int)) int64 {
 	var there atomic.Int32
-	var longest atomic.Int64
 	var done sync.WaitGroup
+	ns := make([]int64, n)
 	for g := range n {
 		done.Go(func() {
 			there.Add(1)
@@ -42,13 +47,11 @@ func together(n int, work func(g int)) int64 {
 			}
 			start := time.Now()
 			work(g)
-			ns := time.Since(start).Nanoseconds()
-			for old := longest.Load(); ns > old && !longest.CompareAndSwap(old, ns); old = longest.Load() {
-			}
+			ns[g] = time.Since(start).Nanoseconds()
 		})
 	}
 	done.Wait()
-	return longest.Load()
+	return slices.Max(ns)
 }
 
 func replace(p *memmgr.Pool, live []memmgr.Buffer, where, sizes []uint32) int64 {
@@ -58,11 +61,7 @@ func replace(p *memmgr.Pool, live []memmgr.Buffer, where, sizes []uint32) int64 
 		if *slot != (memmgr.Buffer{}) {
 			slot.Release()
 		}
-		b, err := memmgr.New(p, memmgr.Request{Size: uintptr(sizes[i])})
-		if err != nil {
-			panic(err)
-		}
-		*slot = b
+		*slot = must(memmgr.New(p, memmgr.Request{Size: uintptr(sizes[i])}))
 	}
 	return time.Since(start).Nanoseconds()
 }
@@ -81,55 +80,13 @@ func batch(p *memmgr.Pool, size uintptr, count, rounds int) int64 {
 	start := time.Now()
 	for range rounds {
 		for i := range all {
-			b, err := memmgr.New(p, memmgr.Request{Size: size})
-			if err != nil {
-				panic(err)
-			}
-			all[i] = b
+			all[i] = must(memmgr.New(p, memmgr.Request{Size: size}))
 		}
 		for i := range all {
 			all[i].Release()
 		}
 	}
 	return time.Since(start).Nanoseconds()
-}
-
-// script is random_allocations of RMM: 2n steps, 73 % of which allocate while there are blocks to free, with uniform
-// sizes of 1 byte to max MiB. It returns the steps as (slot, size or 0) and the peak of the requested bytes.
-func script(n int, maxMiB uint64, seed uint64) (which []uint32, sizes []uint64, nslots int, peak uint64) {
-	rng := rand.New(rand.NewPCG(seed, 73))
-	type block struct {
-		slot uint32
-		size uint64
-	}
-	var live []block
-	var spare []uint32
-	now := uint64(0)
-	for range 2 * n {
-		if len(live) == 0 || rng.Float64() < 0.73 {
-			slot := uint32(nslots)
-			if len(spare) > 0 {
-				slot = spare[len(spare)-1]
-				spare = spare[:len(spare)-1]
-			} else {
-				nslots++
-			}
-			size := 1 + rng.Uint64N(maxMiB<<20)
-			live = append(live, block{slot, size})
-			which, sizes = append(which, slot), append(sizes, size)
-			now += size
-			peak = max(peak, now)
-			continue
-		}
-		k := rng.IntN(len(live))
-		b := live[k]
-		live[k] = live[len(live)-1]
-		live = live[:len(live)-1]
-		spare = append(spare, b.slot)
-		which, sizes = append(which, b.slot), append(sizes, 0)
-		now -= b.size
-	}
-	return which, sizes, nslots, peak
 }
 
 func runScript(p *memmgr.Pool, live []memmgr.Buffer, which []uint32, sizes []uint64) int64 {
@@ -140,11 +97,7 @@ func runScript(p *memmgr.Pool, live []memmgr.Buffer, which []uint32, sizes []uin
 			live[at] = memmgr.Buffer{}
 			continue
 		}
-		b, err := memmgr.New(p, memmgr.Request{Size: uintptr(sizes[i])})
-		if err != nil {
-			panic(err)
-		}
-		live[at] = b
+		live[at] = must(memmgr.New(p, memmgr.Request{Size: uintptr(sizes[i])}))
 	}
 	return time.Since(start).Nanoseconds()
 }
@@ -168,11 +121,7 @@ func handover(p *memmgr.Pool, size uintptr, batches int) int64 {
 				<-free
 			}
 			for i := range batchSize {
-				m, err := memmgr.New(p, memmgr.Request{Size: size})
-				if err != nil {
-					panic(err)
-				}
-				blocks[b%ring][i] = m
+				blocks[b%ring][i] = must(memmgr.New(p, memmgr.Request{Size: size}))
 			}
 			made.Store(b + 1)
 			poke(full)
