@@ -18,13 +18,15 @@ fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 if [ $# -eq 0 ]; then
-	mapfile -t files < <(git ls-files --cached --others --exclude-standard '*.c' '*.go' | while read -r f; do [ -f "$f" ] && echo "$f"; done)
+	mapfile -t files < <(git ls-files --cached --others --exclude-standard '*.c' '*.go')
 else
 	files=("$@")
 fi
 
-# preamble prints the C of a Go file, with the same line numbers.
+# preamble prints the C of a Go file, with the same line numbers. Go calls the static functions.
 preamble() {
+	echo '#pragma GCC diagnostic ignored "-Wunused-function"'
+	echo "#line 1 \"$1\""
 	awk '
 		/^\/\*$/ { begin = NR }
 		/^\*\/$/ { end = NR }
@@ -34,38 +36,23 @@ preamble() {
 	' "$1"
 }
 
-warnings=(-std=gnu11 -O2 -Wall -Wextra -Wconversion -Werror $analyser)
-includes=(-I. -Idlpack -Isyclobj -Iinternal/owner -Iinterop/python -Iinterop/pymodule)
-one() {
-	local file=$1 from=$1 flags=("${warnings[@]}") dir
-	dir=$(dirname "$file")
+units=() # the include directory and the file of each compilation
+for file in "${files[@]}"; do
+	from=$file
+	[ -f "$file" ] || continue # deleted, and still in the index
 	case $file in
 	*.go)
-		grep -q '^import "C"$' "$file" || return 0
+		grep -q '^import "C"$' "$file" || continue
 		from=$work/${file//\//_}.c
-		{ echo "#line 1 \"$file\""; preamble "$file"; } >"$from" || exit 1
-		flags+=(-Wno-unused-function ${analyser:+-fkeep-static-functions}) # Go calls them
+		preamble "$file" >"$from" || exit 1
 		;;
-	interop/python/testdata/prototypes.c) return 0 ;;           # its test compiles it with Python.h
-	internal/tools/memcheck/testdata/drive/mistakes.c) return 0 ;; # its mistakes are deliberate
+	interop/python/testdata/prototypes.c) continue ;;           # its test compiles it with Python.h
+	internal/tools/memcheck/testdata/drive/mistakes.c) continue ;; # its mistakes are deliberate
 	esac
-	"${cc[@]}" "${flags[@]}" -I"$dir" "${includes[@]}" -c -o /dev/null "$from" || echo "$file" >>"$work/failed"
-	echo "$file" >>"$work/done"
-}
-
-jobs=$(nproc)
-for file in "${files[@]}"; do
-	while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do wait -n; done
-	one "$file" &
+	units+=("-I$(dirname "$file")" "$from")
 done
-wait
-count=$(sort -u "$work/done" 2>/dev/null | wc -l)
-if [ -s "$work/failed" ]; then
-	echo "analyse: warnings in $(sort -u "$work/failed" | tr '\n' ' ')" >&2
-	exit 1
-fi
-if [ "$count" -eq 0 ]; then
-	echo "analyse: no C found" >&2
-	exit 1
-fi
-echo "analyse: $count files, no warnings"
+[ "${#units[@]}" -gt 0 ] || { echo "analyse: no C found" >&2 && exit 1; }
+printf '%s\0' "${units[@]}" | xargs -0 -n2 -P"$(nproc)" "${cc[@]}" -std=gnu11 -O2 -Wall -Wextra -Wconversion -Werror \
+	${analyser:+$analyser -fkeep-static-functions} -I. -Idlpack -Isyclobj -Iinternal/owner -Iinterop/python -Iinterop/pymodule \
+	-c -o /dev/null || { echo "analyse: see the warnings above" >&2 && exit 1; }
+echo "analyse: $((${#units[@]} / 2)) files, no warnings"

@@ -5,8 +5,7 @@
 #
 #	test-pythons.sh WHEEL DIRECTORY [arguments of pytest]
 #
-# The environments stay in DIRECTORY (3 GB each, with the pinned packages of the tests). An interpreter is
-# USMBRIDGE_PYTHON_3_N, python3.N on PATH, or one of pyenv. PYTHONS="13 14t" selects versions.
+# The environments stay in DIRECTORY (3 GB each, with the pinned packages of the tests). PYTHONS="13 14t" selects versions.
 set -uo pipefail
 wheel=$(realpath "$1")
 mkdir -p "$2"
@@ -15,20 +14,7 @@ shift 2
 root=$(realpath "$(dirname "$0")/../../..")
 cd "$root" || exit 2
 
-# find_python MINOR prints the interpreter of a minor version ("12", "13t"), or nothing.
-find_python() {
-	local named="USMBRIDGE_PYTHON_3_$1" exe
-	for exe in "${!named:-}" "$(command -v "python3.$1")" "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3."$1"*/bin/python3."$1"; do
-		# pyenv has shims for versions that are not installed; running one fails.
-		if [ -n "$exe" ] && "$exe" -c 'import venv' 2>/dev/null; then
-			echo "$exe"
-			return
-		fi
-	done
-	if [ "$1" = 14 ]; then
-		(cd interop/embedpython && "${GO:-go}" run . "$dir/base" | sed 's/.*"python":"\([^"]*\)".*/\1/')
-	fi
-}
+. internal/tools/checks/find_python.sh
 
 # run_suite MINOR PYTHON [ARGS] runs the tests. The result is the last line of pytest, with the counts.
 run_suite() {
@@ -63,7 +49,10 @@ failed=0
 report=()
 # shellcheck disable=SC2086 # a list
 for minor in ${PYTHONS:-11 12 13 14 13t 14t}; do
-	exe=$(find_python "$minor")
+	exe=$(find_python "$minor" venv)
+	if [ -z "$exe" ] && [ "$minor" = 14 ]; then
+		exe=$(cd interop/embedpython && "${GO:-go}" run . "$dir/base" | sed 's/.*"python":"\([^"]*\)".*/\1/')
+	fi
 	if [ -z "$exe" ]; then
 		report+=("3.$minor	missing: no python3.$minor on PATH or in pyenv")
 		continue

@@ -5,8 +5,7 @@
 #
 #	test-versions.sh DIRECTORY [NAME OF ENVIRONMENT...]
 #
-# The environments stay in DIRECTORY (1.5 GB each). Interpreters are python3.N on PATH or of pyenv. The script needs
-# bin/usmpython.
+# The environments stay in DIRECTORY (1.5 GB each). The script needs bin/usmpython.
 set -uo pipefail
 mkdir -p "$1"
 dir=$(realpath "$1")
@@ -18,16 +17,7 @@ common="pytest==9.2.0 pluggy==1.7.0 iniconfig==2.3.1 packaging==26.3 Pygments==2
 	ml_dtypes==0.6.0 apache-tvm-ffi==0.1.15.post2 typing_extensions==4.16.0 numba==0.68.1 llvmlite==0.50.0"
 go=${GO:-go}
 
-find_python() {
-	local exe
-	for exe in "$(command -v "python3.$1")" "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3."$1"*/bin/python3."$1"; do
-		# pyenv has shims for versions that are not installed; running one fails.
-		if [ -n "$exe" ] && "$exe" -c 'import venv, ensurepip' 2>/dev/null; then
-			echo "$exe"
-			return
-		fi
-	done
-}
+. internal/tools/checks/find_python.sh
 
 # entries PACKAGE... prints the entries of the requirements files, which have the hashes.
 entries() {
@@ -73,7 +63,7 @@ table=$dir/table.md
 while read -r name minor packages; do
 	case $name in '' | \#*) continue ;; esac
 	[ $# -eq 0 ] || [[ " $* " == *" $name "* ]] || continue
-	exe=$(find_python "$minor")
+	exe=$(find_python "$minor" "venv, ensurepip")
 	version() { grep -oE "(^| )$1==[^ ]+" <<<"$packages" | sed 's/.*==//'; }
 	row="| $(version dpctl) | $(version intel-sycl-rt) | $(version numpy) | 3.$minor |"
 	if [ -z "$exe" ]; then

@@ -241,14 +241,8 @@ func (v *venv) usePip() error {
 
 // install installs the packages of a requirements file. pip refuses each file whose hash is not in the list.
 func (v *venv) install(list string) error {
-	bar := "off"
-	if f, ok := v.out.(*os.File); ok {
-		if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
-			bar = "on"
-		}
-	}
 	err := v.run(v.out, "-m", "pip", "install", "--require-hashes", "--no-deps", "--only-binary=:all:", "--no-input",
-		"--disable-pip-version-check", "--progress-bar", bar, "--requirement", list)
+		"--disable-pip-version-check", "--requirement", list)
 	if err != nil {
 		return fmt.Errorf("pip install: %w, see above; set-up downloads from PyPI, and the tests need 4 GB of disk: "+
 			"check the network, the disk, and pip's configuration (PIP_INDEX_URL, HTTPS_PROXY)", err)

@@ -9,8 +9,9 @@ package main
 #define _GNU_SOURCE
 #include <dlfcn.h>
 
-#include "resident.h"
 #include "module.h"
+
+void usmb_release_tables(void);
 
 // Sets the ImportError after usmb_py_adopt has refused this Python. The function table is empty then, but
 // these two symbols are the same in every CPython.

@@ -5,8 +5,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "resident.h"
-
 /* Releases the pages of one library if it contains the address. */
 static int release_pages(struct dl_phdr_info *info, size_t size, void *inside)
 {
@@ -29,6 +27,11 @@ static int release_pages(struct dl_phdr_info *info, size_t size, void *inside)
 	return ours;
 }
 
+void usmb_release_tables(void);
+
+/* Releases the pages of the library's read-only segments: 2 MiB of relocations and symbols, which the
+   loader reads once, and of Go's function tables, which mostly the start of the runtime reads. The
+   kernel maps a page again when it is read. */
 void usmb_release_tables(void)
 {
 	dl_iterate_phdr(release_pages, (void *)(uintptr_t)usmb_release_tables);
