@@ -68,8 +68,7 @@ BY_VALUE(device_select, void, (const char *filter),
 #cgo nocallback go_prefetch
 #cgo nocallback usmb_sycl_free
 #cgo nocallback usmb_sycl_event_done
-#cgo nocallback usmb_sycl_event_states
-#cgo noescape usmb_sycl_event_states
+#cgo nocallback usmb_sycl_event_state
 */
 import "C"
 
@@ -102,7 +101,7 @@ var _ = map[bool]string{
 var _ = map[bool]string{
 	false: "",
 	USMUnknown == C.USMB_USM_UNKNOWN && USMDevice == C.USMB_USM_DEVICE && USMShared == C.USMB_USM_SHARED &&
-		USMHost == C.USMB_USM_HOST && dlpackCPU == C.USMB_DLPACK_CPU && DefaultAlign == C.USMB_SYCL_DEFAULT_ALIGN: "kinds and constants",
+		USMHost == C.USMB_USM_HOST && dlpackCPU == C.USMB_DLPACK_CPU && eventPending == C.USMB_SYCL_EVENT_PENDING && eventComplete == C.USMB_SYCL_EVENT_COMPLETE && DefaultAlign == C.USMB_SYCL_DEFAULT_ALIGN: "kinds and constants",
 }
 
 // ref is a reference of the SYCL library.
@@ -301,10 +300,7 @@ func cBool(b bool) C.int {
 func eventWait(e ref) Code { return Code(C.usmb_sycl_wait_event(e)) }
 func eventDone(e ref) bool { return C.usmb_sycl_event_done(e) != 0 }
 
-// eventStates reads the states of events in one call.
-func eventStates(events []ref, states []eventState) {
-	C.usmb_sycl_event_states((*unsafe.Pointer)(&events[0]), C.size_t(len(events)), (*C.uint8_t)(unsafe.Pointer(&states[0])))
-}
+func eventStateOf(e ref) eventState { return eventState(C.usmb_sycl_event_state(e)) }
 
 func eventProfile(e ref) ([3]uint64, Code) {
 	var t [3]C.uint64_t

@@ -50,7 +50,7 @@ func TestGivenUpWaitsLeaveNothing(t *testing.T) {
 	require.Equal(t, blocked, fake.Calls("DPCTLEvent_WaitAndThrow"), "the library's own wait, which holds a thread")
 	gone := func() bool {
 		all := make([]byte, 1<<20)
-		return !strings.Contains(string(all[:runtime.Stack(all, true)]), "syclobj.(*eventWaits).run")
+		return !strings.Contains(string(all[:runtime.Stack(all, true)]), "syclobj.(*Event).")
 	}
 	require.Eventually(t, gone, time.Minute, time.Millisecond)
 	for _, e := range events {

@@ -55,10 +55,9 @@
 //
 // # Threads
 //
-// All functions and methods may be called from several goroutines at once. One goroutine polls all
-// events that are waited for with a cancellable context; it ends with the last wait. Cancelling ends the
-// wait, not the work. If the runtime does not report an event's state, one more goroutine blocks in the
-// runtime's own wait.
+// All functions and methods may be called from several goroutines at once. A wait with a cancellable context
+// polls the event. Cancelling ends the wait, not the work. If the runtime does not report an event's state,
+// one more goroutine blocks in the runtime's own wait.
 //
 // # Fork and exit
 //

@@ -23,7 +23,7 @@ type Event struct {
 	ended    atomic.Bool // known to be complete
 	failure  Code        // set before ended
 
-	wait *awaited // guarded by awaiting.mu
+	waiters atomic.Int32 // cancellable waits
 }
 
 var completeEvent = &Event{complete: true}
@@ -74,7 +74,59 @@ func (e *Event) Wait(ctx context.Context) error {
 		e.h.done()
 		return e.result()
 	}
-	return awaiting.wait(ctx, e, ref)
+	return e.poll(ctx, ref)
+}
+
+// The polling interval is an eighth of the duration of the wait, within these bounds. It is the maximum
+// delay until a completion is noticed.
+const (
+	minPoll = 20 * time.Microsecond
+	maxPoll = 5 * time.Millisecond
+)
+
+// poll waits until the work is complete or ctx ends, and takes over a use of the event. It polls, because the
+// runtime's own wait cannot be cancelled and occupies a thread.
+func (e *Event) poll(ctx context.Context, ref ref) error {
+	if e.waiters.Add(1) == 1 {
+		liveWaiters.Add(1)
+	}
+	defer func() {
+		if e.waiters.Add(-1) == 0 {
+			liveWaiters.Add(-1)
+		}
+	}()
+	start := time.Now()
+	timer := time.NewTimer(minPoll)
+	defer timer.Stop()
+	state := eventStateOf(ref)
+	for ; state == eventPending; state = eventStateOf(ref) {
+		select {
+		case <-ctx.Done():
+			e.h.done()
+			return ctx.Err()
+		case <-timer.C:
+			timer.Reset(min(max(time.Since(start)/8, minPoll), maxPoll))
+		}
+	}
+	if state == eventComplete {
+		e.settle(ref)
+		e.h.done()
+		return e.result()
+	}
+	// If the runtime does not report the state, the work has failed, and the runtime's own wait returns the
+	// failure. It should do so immediately; in case it blocks, it has its own goroutine.
+	settled := make(chan struct{})
+	go func() {
+		e.settle(ref)
+		e.h.done()
+		close(settled)
+	}()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-settled:
+		return e.result()
+	}
 }
 
 // settle waits for the work and stores its result.
@@ -195,3 +247,11 @@ func (e *Event) Times() (Times, error) {
 	}
 	return Times{time.Duration(t[0]), time.Duration(t[1]), time.Duration(t[2])}, nil
 }
+
+// eventState is USMB_SYCL_EVENT_*.
+type eventState uint8
+
+const (
+	eventPending eventState = iota
+	eventComplete
+)

@@ -9,14 +9,7 @@ import (
 func SetPythonTimeouts(d time.Duration) { pythonTimeout, pythonPipeDelay = d, d }
 
 // WaitingFor returns the number of cancellable waits for an event.
-func WaitingFor(e *Event) int {
-	awaiting.mu.Lock()
-	defer awaiting.mu.Unlock()
-	if e.wait == nil {
-		return 0
-	}
-	return e.wait.users
-}
+func WaitingFor(e *Event) int { return int(e.waiters.Load()) }
 
 // Undescribed calls f while OpenCL does not find the program's device.
 func (p *Program) Undescribed(f func()) {

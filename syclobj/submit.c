@@ -192,15 +192,12 @@ void usmb_sycl_events_done(void *const *events, size_t n, uint8_t *done)
 	for (size_t i = 0; i < n; i++) done[i] = (uint8_t)usmb_sycl_event_done(events[i]);
 }
 
-void usmb_sycl_event_states(void *const *events, size_t n, uint8_t *states)
+int usmb_sycl_event_state(void *event)
 {
-	for (size_t i = 0; i < n; i++) {
-		int status = usmb_ready() ? usmb_dp.DPCTLEvent_GetCommandExecutionStatus(events[i]) : 0;
+	int status = usmb_ready() ? usmb_dp.DPCTLEvent_GetCommandExecutionStatus(event) : DP_EVENT_UNKNOWN;
 
-		states[i] = USMB_SYCL_EVENT_PENDING;
-		if (status == DP_EVENT_COMPLETE) states[i] = USMB_SYCL_EVENT_COMPLETE;
-		if (status == DP_EVENT_UNKNOWN) states[i] = USMB_SYCL_EVENT_UNKNOWN;
-	}
+	if (status == DP_EVENT_COMPLETE) return USMB_SYCL_EVENT_COMPLETE;
+	return status == DP_EVENT_UNKNOWN ? USMB_SYCL_EVENT_UNKNOWN : USMB_SYCL_EVENT_PENDING;
 }
 
 void *usmb_sycl_event_copy(void *event)

@@ -261,9 +261,9 @@ int usmb_sycl_wait_event(void *event);
 int usmb_sycl_event_done(void *event);
 /* The same for n events, none of them NULL; writes done[n]. */
 void usmb_sycl_events_done(void *const *events, size_t n, uint8_t *done);
-/* Writes the states of n events, none of them NULL, to states[n]. */
+/* Returns the state of an event, which must not be NULL. */
 enum { USMB_SYCL_EVENT_PENDING, USMB_SYCL_EVENT_COMPLETE, USMB_SYCL_EVENT_UNKNOWN };
-void usmb_sycl_event_states(void *const *events, size_t n, uint8_t *states);
+int usmb_sycl_event_state(void *event);
 /* Returns an owned second ref of the same event. */
 void *usmb_sycl_event_copy(void *event);
 /* NULL is ignored. */

@@ -17,12 +17,12 @@ void *usmb_pending_copy(usmb_cell *cell)
 {
 	cell = usmb_cell_record(cell);
 	for (;;) {
-		uint8_t state = USMB_SYCL_EVENT_COMPLETE;
+		int state = USMB_SYCL_EVENT_COMPLETE;
 		if (atomic_load_explicit(&cell->pending, memory_order_acquire) == NULL) return NULL;
 		usmb_cell_hold_pending(cell);
 		void *event = atomic_load_explicit(&cell->pending, memory_order_acquire);
 		void *copy = event ? usmb_sycl_event_copy(event) : NULL;
-		if (event && !copy) usmb_sycl_event_states(&event, 1, &state);
+		if (event && !copy) state = usmb_sycl_event_state(event);
 		/* The wait returns immediately, with the failure of the work. */
 		if (event && !copy && state != USMB_SYCL_EVENT_PENDING && usmb_sycl_wait_event(event) != USMB_SYCL_OK)
 			atomic_fetch_or_explicit(&cell->flags, USMB_CELL_FAILED, memory_order_relaxed);

@@ -35,9 +35,7 @@ func (Events) EventDone(event uintptr) bool {
 
 // hasEnded reports whether an event is done or its state is unknown, as after a failure.
 func hasEnded(event uintptr) bool {
-	e, state := owner.Pointer(event), C.uint8_t(0)
-	C.usmb_sycl_event_states(&e, 1, &state)
-	return state != C.USMB_SYCL_EVENT_PENDING
+	return C.usmb_sycl_event_state(owner.Pointer(event)) != C.USMB_SYCL_EVENT_PENDING
 }
 
 // EventsDone implements batcher.
