@@ -16,9 +16,8 @@
 // [Tensor.Detach] returns the pointer to pass to C. [Import] takes over a pointer that C returned. The C
 // side of the examples of Export and Import is in dlpack/internal/cpeer/peer.c.
 //
-// The constants TensorSize, VersionedFlagsOffset, … give the layout of the structs. The header
-// usmb_dlpack.h declares the same for other cgo packages of this module, which may include it and call its
-// functions; they import this package so that the functions are linked.
+// The header usmb_dlpack.h declares the structs for other cgo packages of this module, which may include it
+// and call its functions; they import this package so that the functions are linked.
 //
 // # Ownership
 //

@@ -6,6 +6,9 @@ import (
 	"unsafe"
 )
 
+// MaxNDim is the number of dimensions that this package accepts; the standard has no limit.
+const MaxNDim = 64
+
 // Owner keeps exported memory alive: a C function and its context. It is a value that stands for one
 // reference. The block that [Export] builds takes over that reference and drops it with one call of
 // Drop(Ctx), on the thread of the last consumer. Drop is the address of a C function void(*)(void*) that

@@ -106,13 +106,14 @@ func isVersioned(x dlpack.Tensor) bool {
 
 // producerTensor reads the DLTensor in a managed struct as its producer wrote it.
 func producerTensor(x dlpack.Tensor) (data uintptr, byteOffset uint64, hasStrides bool) {
+	const versionedTensor, tensorStrides, tensorByteOffset = 32, 32, 40 // offsets, as in dlpack.h
 	t, versioned := x.Managed()
 	if versioned {
-		t = unsafe.Add(t, dlpack.VersionedTensorOffset)
+		t = unsafe.Add(t, versionedTensor)
 	}
-	data = *(*uintptr)(unsafe.Add(t, dlpack.TensorDataOffset))
-	byteOffset = *(*uint64)(unsafe.Add(t, dlpack.TensorByteOffsetOffset))
-	return data, byteOffset, *(*uintptr)(unsafe.Add(t, dlpack.TensorStridesOffset)) != 0
+	data = *(*uintptr)(t)
+	byteOffset = *(*uint64)(unsafe.Add(t, tensorByteOffset))
+	return data, byteOffset, *(*uintptr)(unsafe.Add(t, tensorStrides)) != 0
 }
 
 // requireTensor compares a tensor's raw fields with the rules for producers.
