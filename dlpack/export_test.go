@@ -5,6 +5,20 @@ import (
 	"unsafe"
 )
 
+// TypeName is a row of the table of names.
+type TypeName = struct {
+	DType         DataType
+	Name, TypeStr string
+}
+
+// TypeNames returns the table of names.
+func TypeNames() (all []TypeName) {
+	for _, n := range typeNames {
+		all = append(all, TypeName{n.dtype, n.name, n.typestr})
+	}
+	return all
+}
+
 // Known reports whether DLPack 1.3 defines the type.
 func (t DeviceType) Known() bool { return t.known() }
 

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// typeNames lists the names, one for each type, with the array interface's type string where one exists. C
-// has the same table for Python's hot paths; a test compares them.
+// typeNames lists the names, one for each type, with the array interface's type string where one exists. C's
+// table (usmb_dl_names.h) is generated from it.
 var typeNames = [...]struct {
 	dtype   DataType
 	name    string

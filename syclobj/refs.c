@@ -2,6 +2,7 @@
 
 #include "symbols.h"
 #include "usmb_sycl.h"
+#include "usmb_sycl_texts.h"
 
 int usmb_sycl_loaded(void)
 {
@@ -59,38 +60,7 @@ void usmb_sycl_live(int64_t out[USMB_LIVE_SORTS])
 
 const char *usmb_sycl_strerror(int code)
 {
-	switch (code) {
-	case USMB_SYCL_OK: return "no error";
-	case USMB_SYCL_ENOLIB:
-		return "no SYCL runtime is open: open one, for which `pip install dpctl intel-opencl-rt` brings "
-		       "libDPCTLSyclInterface.so, or name that in USMBRIDGE_SYCL";
-	case USMB_SYCL_ENULL: return "a required pointer or object is nil";
-	case USMB_SYCL_EARG: return "an argument has an impossible value";
-	case USMB_SYCL_ENOMEM: return "out of host memory for bookkeeping";
-	case USMB_SYCL_EALLOC: return "the SYCL runtime could not allocate the memory: ask for less, or free some";
-	case USMB_SYCL_ENOTUSM:
-		return "the pointer is not unified shared memory of the context: pass the context or queue that it was "
-		       "allocated with";
-	case USMB_SYCL_EOVERRUN:
-		return "the last byte of the span is not memory of the kind of its first byte: the shape, strides or "
-		       "offset reach beyond the allocation";
-	case USMB_SYCL_ENODEVICE: return "the SYCL runtime knows no such device";
-	case USMB_SYCL_EDEVICEID: return "no root device has that DLPack device index";
-	case USMB_SYCL_ENOTDEFAULT:
-		return "the memory is not in the default context of its platform, which DLPack's kDLOneAPI requires: "
-		       "copy it, or use __sycl_usm_array_interface__";
-	case USMB_SYCL_ENOINDEX:
-		return "the device is not among the runtime's root devices, so DLPack has no index for it";
-	case USMB_SYCL_EKIND:
-		return "the device does not support this kind of unified shared memory: use a kind that usminfo lists "
-		       "for it, or another device";
-	case USMB_SYCL_EFAILED:
-		return "the SYCL library reported a failure: set DPCTL_VERBOSITY=error to see its reason on stderr";
-	case USMB_SYCL_EASYNC: return "work on the device failed after its submission";
-	case USMB_SYCL_ENOCUDA:
-		return "this needs memory of a device of SYCL's CUDA backend, which the adapter "
-		       "libur_adapter_cuda.so.0 in "
-		       "a folder of UR_ADAPTERS_SEARCH_PATH brings (docs/gpu.md)";
-	}
-	return "unknown error code";
+	static const char *const texts[USMB_SYCL_NERRORS] = {USMB_SYCL_TEXTS};
+
+	return code >= 0 && code < USMB_SYCL_NERRORS ? texts[code] : "unknown error code";
 }
