@@ -53,9 +53,7 @@ static int check_request(usmb_array *a, int flags)
 	return 0;
 }
 
-/* The stride of an axis in bytes. If it overflows, the axis has one element or the array has none,
-   so that it is not used. */
-static int64_t byte_stride(usmb_array *a, int32_t i)
+int64_t usmb_array_byte_stride(usmb_array *a, int32_t i)
 {
 	int64_t bytes;
 	if (__builtin_mul_overflow(usmb_strides(a)[i], usmb_itemsize(a), &bytes)) return usmb_itemsize(a);
@@ -69,22 +67,28 @@ int usmb_buffer_shows(const char *at)
 	return at >= shown_lo && at < shown_hi;
 }
 
-int usmb_array_getbuffer(PyObject *self, Py_buffer *view, int flags)
+int usmb_array_lend(usmb_array *a, int flags)
 {
-	usmb_array *a = (usmb_array *)self;
-	view->obj = NULL;
 	usmb_owner_drain();
-	const char *format = format_of(a->dtype);
 	if (!usmb_array_alive(a) || check_request(a, flags) < 0) return -1;
-	if (!format && flags & PyBUF_FORMAT) {
-		const char *name = usmb_dl_dtype_name(a->dtype);
-		return buffer_error("the buffer protocol has no format for ", name ? name : "this element type");
-	}
 	if (usmb_array_wait_keeping(a) < 0 || !usmb_array_alive(a)) return -1;
 	if (a->cell->place) {
 		const char *lo = a->cell->data;
 		if (lo < shown_lo) shown_lo = lo;
 		if (lo + a->cell->size > shown_hi) shown_hi = lo + a->cell->size;
+	}
+	return 0;
+}
+
+int usmb_array_getbuffer(PyObject *self, Py_buffer *view, int flags)
+{
+	usmb_array *a = (usmb_array *)self;
+	view->obj = NULL;
+	if (usmb_array_lend(a, flags) < 0) return -1;
+	const char *format = flags & PyBUF_FORMAT ? format_of(a->dtype) : NULL;
+	if (flags & PyBUF_FORMAT && !format) {
+		const char *name = usmb_dl_dtype_name(a->dtype);
+		return buffer_error("the buffer protocol has no format for ", name ? name : "this element type");
 	}
 	Py_ssize_t *strides = NULL;
 	if ((flags & PyBUF_STRIDES) == PyBUF_STRIDES && a->ndim > 0) {
@@ -93,14 +97,14 @@ int usmb_array_getbuffer(PyObject *self, Py_buffer *view, int flags)
 			PyErr_NoMemory();
 			return -1;
 		}
-		for (int32_t i = 0; i < a->ndim; i++) strides[i] = (Py_ssize_t)byte_stride(a, i);
+		for (int32_t i = 0; i < a->ndim; i++) strides[i] = (Py_ssize_t)usmb_array_byte_stride(a, i);
 	}
 	view->buf = a->first;
 	view->len = (Py_ssize_t)usmb_nbytes(a);
 	view->itemsize = (Py_ssize_t)usmb_itemsize(a);
 	view->readonly = (a->flags & USMB_ARR_READONLY) != 0;
 	view->ndim = flags & PyBUF_ND ? a->ndim : 1; /* without a shape: a run of bytes */
-	view->format = flags & PyBUF_FORMAT ? (char *)format : NULL;
+	view->format = (char *)format;
 	view->shape = flags & PyBUF_ND && a->ndim > 0 ? (Py_ssize_t *)usmb_shape(a) : NULL;
 	view->strides = strides;
 	view->suboffsets = NULL;
@@ -121,7 +125,7 @@ static PyObject *byte_strides(usmb_array *a)
 {
 	int64_t v[USMB_DL_MAX_NDIM];
 	if (a->flags & USMB_ARR_C) Py_RETURN_NONE;
-	for (int32_t i = 0; i < a->ndim; i++) v[i] = byte_stride(a, i);
+	for (int32_t i = 0; i < a->ndim; i++) v[i] = usmb_array_byte_stride(a, i);
 	return usmb_tuple_i64(v, a->ndim);
 }
 

@@ -70,6 +70,12 @@ PyObject *usmb_import_cuda_interface(PyObject *obj);
 /* ---- buffer ---- */
 
 int usmb_array_getbuffer(PyObject *self, Py_buffer *view, int flags);
+/* Checks that the host can use the memory as the flags of a buffer ask, and waits for pending work. Returns -1 with an
+   exception if not. The caller holds the array as long as it uses the memory. */
+int usmb_array_lend(usmb_array *a, int flags);
+/* The stride of an axis in bytes. If it overflows, the axis has one element or the array has none, so that it is not
+   used. */
+int64_t usmb_array_byte_stride(usmb_array *a, int32_t i);
 void usmb_array_releasebuffer(PyObject *self, Py_buffer *view);
 /* Reports whether an address may be in USM of which an Array gave a buffer. */
 int usmb_buffer_shows(const char *at);

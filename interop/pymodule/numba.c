@@ -86,7 +86,6 @@ static PyObject *numba_take(PyObject *obj, void *out, int32_t kind, int32_t bits
 {
 	native_array *native = out;
 	usmb_array *a = (usmb_array *)obj;
-	Py_buffer view;
 	if (!usmb_is_array(obj) || a->ndim != ndim || !same_elements(a->dtype, kind, bits)) {
 		char name[200];
 		return usmb_raise(
@@ -102,19 +101,17 @@ static PyObject *numba_take(PyObject *obj, void *out, int32_t kind, int32_t bits
 	if (writable) flags |= PyBUF_WRITABLE;
 	if (layout == 'C') flags |= PyBUF_C_CONTIGUOUS;
 	if (layout == 'F') flags |= PyBUF_F_CONTIGUOUS;
-	if (usmb_array_getbuffer(obj, &view, flags) < 0) return NULL;
+	if (usmb_array_lend(a, flags) < 0) return NULL;
 	native->meminfo = NULL;
 	native->parent = obj;
 	native->nitems = (intptr_t)a->nelem;
-	native->itemsize = view.itemsize;
-	native->data = view.buf;
+	native->itemsize = (intptr_t)usmb_itemsize(a);
+	native->data = a->first;
 	for (int32_t i = 0; i < ndim; i++) {
-		native->dims[i] = view.shape[i];
-		native->dims[ndim + i] = view.strides[i];
+		native->dims[i] = usmb_shape(a)[i];
+		native->dims[ndim + i] = usmb_array_byte_stride(a, i);
 	}
-	PyObject *h = hold_of(a);
-	PyBuffer_Release(&view);
-	return h;
+	return hold_of(a);
 }
 
 /* Returns the Array that a structure was filled from, a new reference. NULL without an exception if
@@ -126,11 +123,8 @@ static PyObject *numba_box(void *in, int32_t ndim)
 	usmb_array *a = (usmb_array *)native->parent;
 	if (a->ndim != ndim || a->first != native->data) return NULL;
 	for (int32_t i = 0; i < ndim; i++) {
-		int64_t bytes;
 		if (usmb_shape(a)[i] != native->dims[i]) return NULL;
-		if (a->nelem > 1 && native->dims[i] > 1 &&
-		    (__builtin_mul_overflow(usmb_strides(a)[i], usmb_itemsize(a), &bytes) ||
-		     bytes != native->dims[ndim + i]))
+		if (a->nelem > 1 && native->dims[i] > 1 && usmb_array_byte_stride(a, i) != native->dims[ndim + i])
 			return NULL;
 	}
 	return Py_NewRef(native->parent);
