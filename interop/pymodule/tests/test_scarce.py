@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,8 @@ def test_allocations_of_python():
         _testcapi.set_nomemory
     except (ImportError, AttributeError):
         pytest.skip("this Python has no _testcapi.set_nomemory, which makes its allocations fail")
+    if sys.version_info[:2] == (3, 12):
+        pytest.skip("without memory, CPython 3.12 crashes when it frees a function, in numpy.array_repr(ndarray) too")
     reports = swept("python", STEP)
     assert sum(t["raised"] for t in reports) > 10
 
