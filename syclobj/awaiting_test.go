@@ -38,10 +38,11 @@ func TestGivenUpWaitsLeaveNothing(t *testing.T) {
 	for range 20 {
 		var all sync.WaitGroup
 		ctx, cancel := context.WithCancel(context.Background())
-		for i := range 200 {
+		const waits = 200
+		for i := range waits {
 			all.Go(func() { require.ErrorIs(t, events[i%len(events)].Wait(ctx), context.Canceled) })
 		}
-		require.Eventually(t, func() bool { return syclobj.LiveObjects().Waiters == int64(len(events)) }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return syclobj.LiveObjects().Waiters == waits }, time.Minute, time.Millisecond)
 		cancel()
 		all.Wait()
 	}
@@ -64,7 +65,7 @@ func TestGivenUpWaitsLeaveNothing(t *testing.T) {
 }
 
 // With many events, each waiter returns after its own event and not before.
-func TestOneWaiterForManyEvents(t *testing.T) {
+func TestWaitsForManyEvents(t *testing.T) {
 	fake := sycltest.Child(t, sycltest.OneCPU)
 	if fake == nil {
 		return

@@ -22,8 +22,6 @@ type Event struct {
 	settling sync.Mutex  // the runtime reports a failure only once, so one goroutine reads it
 	ended    atomic.Bool // known to be complete
 	failure  Code        // set before ended
-
-	waiters atomic.Int32 // cancellable waits
 }
 
 var completeEvent = &Event{complete: true}
@@ -78,25 +76,26 @@ func (e *Event) Wait(ctx context.Context) error {
 }
 
 // The polling interval is an eighth of the duration of the wait, within these bounds. It is the maximum
-// delay until a completion is noticed.
+// delay until a completion is noticed. With more than maxPoll/pollTime waits it is longer, so that all waits
+// together poll at most once in pollTime.
 const (
-	minPoll = 20 * time.Microsecond
-	maxPoll = 5 * time.Millisecond
+	minPoll  = 20 * time.Microsecond
+	maxPoll  = 5 * time.Millisecond
+	pollTime = 5 * time.Microsecond
 )
+
+// pollAfter returns the time until the next poll of a wait that has lasted that long.
+func pollAfter(waited time.Duration) time.Duration {
+	return max(min(max(waited/8, minPoll), maxPoll), time.Duration(liveWaiters.Load())*pollTime)
+}
 
 // poll waits until the work is complete or ctx ends, and takes over a use of the event. It polls, because the
 // runtime's own wait cannot be cancelled and occupies a thread.
 func (e *Event) poll(ctx context.Context, ref ref) error {
-	if e.waiters.Add(1) == 1 {
-		liveWaiters.Add(1)
-	}
-	defer func() {
-		if e.waiters.Add(-1) == 0 {
-			liveWaiters.Add(-1)
-		}
-	}()
+	liveWaiters.Add(1)
+	defer liveWaiters.Add(-1)
 	start := time.Now()
-	timer := time.NewTimer(minPoll)
+	timer := time.NewTimer(pollAfter(0))
 	defer timer.Stop()
 	state := eventStateOf(ref)
 	for ; state == eventPending; state = eventStateOf(ref) {
@@ -105,7 +104,7 @@ func (e *Event) poll(ctx context.Context, ref ref) error {
 			e.h.done()
 			return ctx.Err()
 		case <-timer.C:
-			timer.Reset(min(max(time.Since(start)/8, minPoll), maxPoll))
+			timer.Reset(pollAfter(time.Since(start)))
 		}
 	}
 	if state == eventComplete {

@@ -8,9 +8,6 @@ import (
 // SetPythonTimeouts sets both time limits of the search by python3.
 func SetPythonTimeouts(d time.Duration) { pythonTimeout, pythonPipeDelay = d, d }
 
-// WaitingFor returns the number of cancellable waits for an event.
-func WaitingFor(e *Event) int { return int(e.waiters.Load()) }
-
 // Undescribed calls f while OpenCL does not find the program's device.
 func (p *Program) Undescribed(f func()) {
 	name := p.made.info.Name

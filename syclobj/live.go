@@ -11,7 +11,7 @@ type Live struct {
 	Allocations                                          int64 // USM
 	HostAllocations                                      int64 // memory of the host backend
 	Programs, Kernels                                    int64
-	Waiters                                              int64 // events with a cancellable wait
+	Waiters                                              int64 // waits for events with a cancellable context
 }
 
 // LiveObjects counts the objects that are held now. All counts are zero once every Runtime is closed and
