@@ -2,25 +2,19 @@
 package builtin
 
 import (
-	_ "embed"
+	"embed"
 
 	"github.com/usmbridge/usmbridge/interop/inference/internal/models"
 )
 
-var (
-	//go:embed identity.py
-	identity string
-	//go:embed luminance.py
-	luminance string
-	//go:embed sobel.py
-	sobel string
-)
+//go:embed *.py
+var files embed.FS
 
 // Sources returns the models, in the order of their names.
-func Sources() []models.Source {
-	return []models.Source{
-		{Name: "identity", File: "<built-in identity.py>", Text: identity},
-		{Name: "luminance", File: "<built-in luminance.py>", Text: luminance},
-		{Name: "sobel", File: "<built-in sobel.py>", Text: sobel},
+func Sources() (sources []models.Source) {
+	for _, name := range []string{"identity", "luminance", "sobel"} {
+		text, _ := files.ReadFile(name + ".py") // it is in the program
+		sources = append(sources, models.Source{Name: name, File: "<built-in " + name + ".py>", Text: string(text)})
 	}
+	return sources
 }

@@ -2,15 +2,18 @@ package models
 
 import (
 	"cmp"
+	_ "embed"
 	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
 
-	"github.com/usmbridge/usmbridge/interop/inference/internal/bootstrap"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 )
+
+//go:embed bootstrap.py
+var bootstrap string
 
 // Module returns the name of the Python module of a load, which are counted from 1.
 func Module(load int) string { return fmt.Sprintf("usmbridge_serve_%d", load) }
@@ -35,7 +38,7 @@ func Script(load int, directory string, sources []Source) (string, error) {
 	}
 	// A Go string in ASCII quotes is a Python string.
 	return fmt.Sprintf("%s\n\nload(json.loads(%s), %s, \"usmbridge_models_%d\")\n",
-		bootstrap.Source, strconv.QuoteToASCII(string(text)), strconv.QuoteToASCII(directory), load), nil
+		bootstrap, strconv.QuoteToASCII(string(text)), strconv.QuoteToASCII(directory), load), nil
 }
 
 // description is a model in the result of Describe.
