@@ -1,7 +1,7 @@
 // Command bench compares the inference server with aiohttp and with plain processes, in one run, in
 // alternation.
 //
-//	bench -service bin/usmserve [-aiohttp DIR] [-only REGEXP] [-rounds 3] [-time 2s]
+//	bench -service bin/usmserve [-only REGEXP] [-rounds 3] [-time 2s]
 //
 // The load comes from this process, which uses a minimal HTTP client, and grpc-go with messages that are
 // encoded once, so that it takes little processor time. Processor time is that of the whole process tree

@@ -58,8 +58,6 @@ func (s *spec) data(client int) []byte {
 	return p
 }
 
-var errWrong = errors.New("wrong response")
-
 // check returns an error for a response with a wrong length or, if each byte is verified, wrong contents.
 func (s *spec) check(p, input []byte, client int, verify bool) error {
 	right := len(p) == s.output()
@@ -75,7 +73,7 @@ func (s *spec) check(p, input []byte, client int, verify bool) error {
 		}
 	}
 	if !right {
-		return errWrong
+		return errors.New("wrong response")
 	}
 	return nil
 }

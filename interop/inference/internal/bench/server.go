@@ -4,61 +4,52 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
-	"net"
+	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/prometheus/procfs"
 )
 
 // server is a process that serves, with those that it starts.
 type server struct {
 	name  string
 	cmd   *exec.Cmd
+	at    map[string]string // its addresses, by the words before " on " in its lines
 	ended chan struct{}
-	said  bytes.Buffer // on its standard error; read after ended
 }
 
-// start runs a program and waits until a line of its standard output contains ready.
-func start(name, ready string, env []string, argv ...string) (*server, error) {
-	s := &server{name: name, ended: make(chan struct{})}
+// start runs a program and waits until a line of its standard output is "listening on ADDRESS".
+func start(name string, env []string, argv ...string) (*server, error) {
+	s := &server{name: name, at: map[string]string{}, ended: make(chan struct{})}
 	s.cmd = exec.Command(argv[0], argv[1:]...)
 	s.cmd.Env = append(os.Environ(), env...)
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	s.cmd.Stderr = &s.said
+	var said bytes.Buffer // read after the end
+	s.cmd.Stderr = &said
 	out, err := s.cmd.StdoutPipe()
+	if err == nil {
+		err = s.cmd.Start()
+	}
 	if err != nil {
 		return nil, err
 	}
-	if err := s.cmd.Start(); err != nil {
-		return nil, err
-	}
-	listening := make(chan bool, 1)
-	go func() {
-		lines := bufio.NewScanner(out)
-		for lines.Scan() {
-			if strings.Contains(lines.Text(), ready) {
-				select {
-				case listening <- true:
-				default:
-				}
-			}
+	defer time.AfterFunc(3*time.Minute, func() { _ = s.cmd.Process.Kill() }).Stop()
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		what, address, _ := strings.Cut(lines.Text(), " on ")
+		if s.at[what] = address; what == "listening" {
+			go func() {
+				_, _ = io.Copy(io.Discard, out)
+				_ = s.cmd.Wait()
+				close(s.ended)
+			}()
+			return s, nil
 		}
-		_ = s.cmd.Wait()
-		close(s.ended)
-	}()
-	select {
-	case <-listening:
-		return s, nil
-	case <-s.ended:
-		return nil, fmt.Errorf("%s ended at its start: %s", name, tail(s.said.String()))
-	case <-time.After(3 * time.Minute):
-		_ = s.stop()
-		return nil, fmt.Errorf("%s: not ready after three minutes", name)
 	}
+	return nil, fmt.Errorf("%s is not ready: %w: %s", name, s.cmd.Wait(), &said)
 }
 
 // stop ends it as a service manager would, and waits.
@@ -74,44 +65,17 @@ func (s *server) stop() error {
 	return nil
 }
 
-func tail(s string) string {
-	if len(s) > 1500 {
-		s = "…" + s[len(s)-1500:]
-	}
-	return strings.TrimSpace(s)
-}
-
-// freePorts returns free ports of this machine.
-func freePorts(n int) ([]string, error) {
-	var all []string
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer l.Close()
-		all = append(all, l.Addr().String())
-	}
-	return all, nil
-}
-
 // cpu returns the processor time of the process and its descendants, and of ended ones that they have waited
-// for, from /proc.
+// for.
 func (s *server) cpu() (sum time.Duration) {
 	const ticks = 100 // USER_HZ of Linux
 	parents, used := map[int]int{}, map[int]time.Duration{}
-	paths, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, path := range paths {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			continue
+	all, _ := procfs.AllProcs()
+	for _, p := range all {
+		if stat, err := p.Stat(); err == nil {
+			parents[p.PID] = stat.PPID
+			used[p.PID] = time.Duration(int(stat.UTime+stat.STime)+stat.CUTime+stat.CSTime) * time.Second / ticks
 		}
-		// The name, in parentheses, may contain anything.
-		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-		number := func(i int) (n int) { n, _ = strconv.Atoi(fields[i-3]); return n }
-		parents[pid] = number(4)
-		used[pid] = time.Duration(number(14)+number(15)+number(16)+number(17)) * time.Second / ticks
 	}
 	for pid := range used {
 		for up, hops := pid, 0; up > 1 && hops < 100; up, hops = parents[up], hops+1 {

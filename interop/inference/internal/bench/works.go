@@ -1,25 +1,25 @@
 package main
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // sobel compares the servers for several sizes.
 func (b *bench) sobel() (err error) {
-	ours, rest, grpc, err := b.ours()
+	ours, err := b.ours()
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, ours.stop()) }()
-	peer, peerAt, err := b.aiohttp()
+	peer, err := b.aiohttp()
 	if err != nil {
 		return err
 	}
@@ -31,15 +31,14 @@ func (b *bench) sobel() (err error) {
 		side int
 	}{{"1 KiB", 16}, {"64 KiB", 128}, {"1 MiB", 512}} {
 		s := spec{model: "sobel", height: size.side, width: size.side, clients: 32}
-		ways := []*way{{name: "REST", server: ours, spec: s.to("v2", rest)}, {name: "gRPC", server: ours, spec: s.to("grpc", grpc)}}
+		ways := []*way{{name: "REST", server: ours, spec: s.to("v2", ours.at["listening"])}, {name: "gRPC", server: ours, spec: s.to("grpc", ours.at["gRPC"])}}
 		if peer != nil {
-			ways = append(ways, &way{name: "aiohttp", server: peer, spec: s.to("bare", peerAt)})
+			ways = append(ways, &way{name: "aiohttp", server: peer, spec: s.to("bare", peer.at["listening"])})
 		}
 		if err := inTurn(ways, b.rounds, b.seconds); err != nil {
 			return err
 		}
-		work := "sobel, " + size.name + ", 32 clients"
-		table(work, ways)
+		table("sobel, "+size.name+", 32 clients", ways)
 		if peer == nil {
 			continue
 		}
@@ -55,7 +54,7 @@ func (b *bench) sobel() (err error) {
 
 // region compares shared memory with request bodies, for one client and a model with little computation.
 func (b *bench) region() (err error) {
-	ours, rest, _, err := b.ours("-limit", "1Gi")
+	ours, err := b.ours("-limit", "1Gi")
 	if err != nil {
 		return err
 	}
@@ -71,14 +70,13 @@ func (b *bench) region() (err error) {
 		{"body, 4 KiB", "touch", small, false}, {"region, 4 KiB", "touch", small, true},
 		{"identity, body, 64 MiB", "identity", large, false}, {"identity, region, 64 MiB", "identity", large, true},
 	} {
-		s := spec{protocol: "v2", address: rest, model: c.model, clients: 1, height: c.n, region: c.region}
+		s := spec{protocol: "v2", address: ours.at["listening"], model: c.model, clients: 1, height: c.n, region: c.region}
 		ways = append(ways, &way{name: c.name, server: ours, spec: s})
 	}
 	if err := inTurn(ways, b.rounds, b.seconds); err != nil {
 		return err
 	}
-	const work = "system shared memory against the binary body, 1 client"
-	table(work, ways)
+	table("system shared memory against the binary body, 1 client", ways)
 	bound("64 MiB: body to region, time", ways[0].median(p50)/ways[1].median(p50), ">=", 10)
 	bound("region: 64 MiB to 4 KiB, time", ways[1].median(p50)/ways[3].median(p50), "<=", 1.3)
 	return nil
@@ -89,12 +87,12 @@ func (b *bench) busy() error {
 	var plain [2]float64
 	var ways []*way
 	for n := range plain {
-		s, rest, _, err := b.ours("-workers", strconv.Itoa(n+1))
+		s, err := b.ours("-workers", strconv.Itoa(n+1))
 		if err != nil {
 			return err
 		}
 		defer func() { _ = s.stop() }()
-		ways = append(ways, &way{name: fmt.Sprintf("%d workers", n+1), server: s, spec: spec{protocol: "v2", address: rest, model: "busy", height: 4, clients: 8}})
+		ways = append(ways, &way{name: fmt.Sprintf("%d workers", n+1), server: s, spec: spec{protocol: "v2", address: s.at["listening"], model: "busy", height: 4, clients: 8}})
 	}
 	for range b.rounds {
 		if err := inTurn(ways, 1, 2*b.seconds); err != nil {
@@ -108,8 +106,7 @@ func (b *bench) busy() error {
 			plain[n] += rate / float64(b.rounds)
 		}
 	}
-	const work = "pure Python of 50 ms, 8 clients"
-	table(work, ways)
+	table("pure Python of 50 ms, 8 clients", ways)
 	gain, theirs := ways[1].median(rate)/ways[0].median(rate), plain[1]/plain[0]
 	fmt.Printf("  plain processes: one %.1f calls a second, two %.1f, which is %.2f times as many\n", plain[0], plain[1], theirs)
 	bound("gain of a second worker to that of a second process", gain/theirs, ">=", 0.9)
@@ -118,34 +115,20 @@ func (b *bench) busy() error {
 
 // plain runs n processes concurrently and returns the sum of their calls per second.
 func (b *bench) plain(n int, d time.Duration) (sum float64, err error) {
-	type process struct {
-		cmd *exec.Cmd
-		in  io.WriteCloser
-		out *bufio.Scanner
+	rates := make([]float64, n)
+	var all errgroup.Group
+	for i := range rates {
+		all.Go(func() error {
+			out, err := exec.Command(b.python, filepath.Join(dir, "bench/peers/plain.py"), strconv.FormatFloat(d.Seconds(), 'f', -1, 64)).Output()
+			if err == nil {
+				rates[i], err = strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
+			}
+			return err
+		})
 	}
-	var all []process
-	for range n {
-		cmd := exec.Command(b.python, filepath.Join(b.dir, "internal/bench/peers/plain.py"), strconv.FormatFloat(d.Seconds(), 'f', -1, 64))
-		cmd.Stderr = os.Stderr
-		in, inErr := cmd.StdinPipe()
-		out, outErr := cmd.StdoutPipe()
-		if err := errors.Join(inErr, outErr, cmd.Start()); err != nil {
-			return 0, err
-		}
-		all = append(all, process{cmd, in, bufio.NewScanner(out)})
-	}
-	for _, p := range all {
-		p.out.Scan() // it is ready
-	}
-	for _, p := range all {
-		_, _ = p.in.Write([]byte("\n"))
-	}
-	for _, p := range all {
-		if p.out.Scan() {
-			rate, _ := strconv.ParseFloat(p.out.Text(), 64)
-			sum += rate
-		}
-		err = errors.Join(err, p.cmd.Wait())
+	err = all.Wait()
+	for _, rate := range rates {
+		sum += rate
 	}
 	return sum, err
 }

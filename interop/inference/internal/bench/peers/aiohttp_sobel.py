@@ -5,7 +5,6 @@ threads, since the function needs no GIL.
 """
 
 import asyncio
-import sys
 
 import numpy
 from aiohttp import web
@@ -35,8 +34,8 @@ async def main():
     app.router.add_post("/sobel/{height}/{width}", infer)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", int(sys.argv[1])).start()
-    print("listening", flush=True)
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    print("listening on", "%s:%d" % runner.addresses[0], flush=True)
     await asyncio.Event().wait()
 
 
