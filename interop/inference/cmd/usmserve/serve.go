@@ -53,21 +53,20 @@ func serve(ctx context.Context, c *config, out io.Writer, log *slog.Logger) (err
 	signal.Notify(reload, syscall.SIGHUP)
 	defer signal.Stop(reload)
 	s := &service{config: c, log: log, failed: make(chan error, 3)}
-	s.models = &loader{directory: c.models, log: log, timeout: c.timeout + c.drain}
 	background, cancel := context.WithCancel(context.Background())
 	defer func() {
 		cancel() // ends profiles, too
 		err = errors.Join(err, s.end())
 	}()
-	for _, step := range []func() error{
-		s.bind,
-		s.openMemory,
-		func() error { s.openEngine(); return nil },
-		func() error { return s.start(background, out) }, // serves health; models are not ready yet
-	} {
-		if err := step(); err != nil {
-			return err
-		}
+	if err = s.bind(); err == nil {
+		err = s.openMemory()
+	}
+	if err == nil {
+		s.openEngine()
+		err = s.start(background, out) // serves health; models are not ready yet
+	}
+	if err != nil {
+		return err
 	}
 	go watch(background, log, s.engine.Live)
 	if err := s.models.load(ctx, ""); err != nil {
@@ -164,14 +163,15 @@ func addProcessors(slots int) {
 
 // openEngine makes the engine. Its models are not loaded yet.
 func (s *service) openEngine() {
+	b, c := s.backend, s.config
+	s.models = &loader{directory: c.models, backend: b, log: s.log, timeout: c.timeout + c.drain}
 	var load func(context.Context, string) error // for clients
-	if s.config.modelControl {
+	if c.modelControl {
 		load = s.models.loadOne
 	}
-	b := s.backend
 	s.engine = engine.New(engine.Options{Version: usmarray.Version, Memory: b.Memory, Calls: b.Calls, Results: b.Results,
-		ForModels: b.ForModels, Regions: s.regions, Load: load, Apart: s.config.workers > 0, Timeout: s.config.timeout, Log: s.log})
-	s.models.backend, s.models.engine = b, s.engine
+		ForModels: b.ForModels, Regions: s.regions, Load: load, Apart: c.workers > 0, Timeout: c.timeout, Log: s.log})
+	s.models.engine = s.engine
 }
 
 // start serves the addresses. Profiles end with ctx.

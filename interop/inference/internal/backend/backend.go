@@ -12,6 +12,7 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/models"
 	"github.com/usmbridge/usmbridge/interop/python"
+	"github.com/usmbridge/usmbridge/interop/workers"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/segment"
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -108,7 +109,7 @@ func (b *Backend) Load(ctx context.Context, directory string, sources []models.S
 	if err != nil {
 		return nil, fmt.Errorf("backend: %w", explain(err))
 	}
-	l.Models, err = models.Definitions(described, name, sources)
+	l.Models, err = models.Definitions(described, sources)
 	return l, err
 }
 
@@ -120,7 +121,7 @@ func (l *Loaded) embed(ctx context.Context, b *Backend, name, script string, sou
 	if described, err = l.ask(models.Describe); err != nil {
 		return nil, err
 	}
-	definitions, err := models.Definitions(described, name, sources)
+	definitions, err := models.Definitions(described, sources)
 	if err != nil {
 		return nil, err
 	}
@@ -145,6 +146,23 @@ func (l *Loaded) embed(ctx context.Context, b *Backend, name, script string, sou
 		return nil, err
 	}
 	return l.ask(models.Describe)
+}
+
+// spawn runs the models in worker processes. It returns when one is ready.
+func (l *Loaded) spawn(ctx context.Context, o *Options, name, script string) (described any, err error) {
+	pool, err := workers.New(workers.Config{
+		Workers: o.Workers, Queue: queue, Grace: o.Grace, Least: 1,
+		Modules: []workers.Module{{Name: name, Source: script}},
+		Warm:    []string{name + ":" + models.WarmAll},
+	})
+	if err != nil {
+		return nil, err
+	}
+	l.Runner = pool
+	if err := pool.Ready(ctx); err != nil {
+		return nil, err
+	}
+	return pool.Call(ctx, name+":"+models.Describe)
 }
 
 // ask calls a function of the module that has the models.

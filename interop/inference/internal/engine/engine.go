@@ -136,7 +136,7 @@ func (e *Engine) admit(name, version string) (*Model, error) {
 	case err != nil:
 		return nil, err
 	case e.draining:
-		return nil, errDraining
+		return nil, oip.ErrDraining
 	}
 	if err := m.broken(); err != nil {
 		return nil, err

@@ -38,7 +38,7 @@ func (r *Request) clientError(err error) *oip.Error {
 	case errors.Is(err, executor.ErrFull):
 		return busy("too many requests are being served", err)
 	case errors.Is(err, executor.ErrClosed):
-		return &oip.Error{Kind: oip.NotReady, Message: errDraining.Message, RetryAfter: retryAfter, Err: err}
+		return &oip.Error{Kind: oip.NotReady, Message: oip.ErrDraining.Message, RetryAfter: retryAfter, Err: err}
 	case errors.Is(err, workers.ErrRestarts):
 		return &oip.Error{Kind: oip.NotReady, Message: "the server is not ready", RetryAfter: retryAfter, Err: err}
 	}

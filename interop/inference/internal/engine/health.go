@@ -22,13 +22,11 @@ type health struct {
 	stalled atomic.Bool  // as logged
 }
 
-var errDraining = &oip.Error{Kind: oip.NotReady, Message: "the server is shutting down", RetryAfter: retryAfter}
-
 // Ready returns nil if requests can be expected to be served. Errors: NotReady while the runner
 // warms up, is stuck or makes no progress, and after Retire or Drain.
 func (e *Engine) Ready() error {
 	if e.Retired() {
-		return errDraining
+		return oip.ErrDraining
 	}
 	return e.healthy()
 }

@@ -18,7 +18,6 @@ type Model struct {
 	inputs   map[string]int
 	outputs  map[string]int
 	types    []usmarray.DataType // of the inputs, then of the outputs
-	from     []int               // for each output, the input with its free extents
 	stats    *modelStats
 	unloaded atomic.Bool
 }
@@ -35,14 +34,9 @@ func newModel(e *Engine, r *registry, d Definition) (*Model, error) {
 	}
 	for i, t := range d.Meta.Outputs {
 		m.outputs[t.Name] = i
-		from, err := extentsFrom(d.Meta.Inputs, &t)
-		if err != nil {
-			from = -1 // not used: Shapes or the returned arrays have the shapes
-			if d.Bound && d.Shapes == "" {
-				return nil, err
-			}
+		if _, err := extentsFrom(d.Meta.Inputs, &t); err != nil && d.Bound && d.Shapes == "" {
+			return nil, err
 		}
-		m.from = append(m.from, from)
 	}
 	for _, t := range slices.Concat(d.Meta.Inputs, d.Meta.Outputs) {
 		smallest := slices.Clone(t.Shape)
@@ -89,15 +83,14 @@ func (m *Model) broken() error {
 
 // shapeOf applies the rule for the shape of an output.
 func (m *Model) shapeOf(output int, inputs []Input) []int64 {
-	shape := slices.Clone(m.def.Meta.Outputs[output].Shape)
-	if m.from[output] < 0 {
-		return shape
-	}
-	from, next := &inputs[m.from[output]], 0
+	out, next := &m.def.Meta.Outputs[output], 0
+	input, _ := extentsFrom(m.def.Meta.Inputs, out) // newModel has checked it
+	shape := slices.Clone(out.Shape)
 	for i, extent := range shape {
 		if extent >= 0 {
 			continue
 		}
+		from := &inputs[input]
 		for from.meta.Shape[next] >= 0 {
 			next++
 		}

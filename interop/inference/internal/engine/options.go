@@ -95,15 +95,12 @@ func free(shape []int64) (n int) {
 	return n
 }
 
-// extentsFrom returns the index of the input with as many free extents as an output has; -1 if the
-// output has none.
+// extentsFrom returns the index of the input with as many free extents as an output has. It is an error if an output
+// with free extents has none.
 func extentsFrom(inputs []oip.Tensor, out *oip.Tensor) (int, error) {
 	n := free(out.Shape)
-	if n == 0 {
-		return -1, nil
-	}
 	i := slices.IndexFunc(inputs, func(in oip.Tensor) bool { return free(in.Shape) == n })
-	if i < 0 {
+	if i < 0 && n > 0 {
 		return 0, fmt.Errorf("output %s has %d free extents and no input has as many; define output_shapes", out.Name, n)
 	}
 	return i, nil

@@ -18,12 +18,17 @@ type registry struct {
 	byName   map[string]*Model
 }
 
-// newRegistry makes the models of definitions. A model continues the statistics of the model of the
-// same name in old. If one is not "", all other models that were unloaded in old stay so.
-func (e *Engine) newRegistry(runner executor.Runner, definitions []Definition, old *registry, one string) (*registry, error) {
-	r := &registry{runner: runner, byName: map[string]*Model{}}
+// SetModels replaces all models, whose functions runner runs. A model continues the statistics of the model of the
+// same name. If one is not "", it is the only one that clients load: the others stay
+// unloaded if they were. Requests in flight finish on the models that they began with, and
+// ended waits for them: then the old runner can be closed. Errors: invalid definitions, and then
+// nothing has changed; ended returns the error of its context.
+func (e *Engine) SetModels(runner executor.Runner, definitions []Definition, one string) (ended func(context.Context) error, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	old, next := e.current.Load(), &registry{runner: runner, byName: map[string]*Model{}}
 	for _, d := range definitions {
-		m, err := newModel(e, r, d)
+		m, err := newModel(e, next, d)
 		if err != nil {
 			return nil, fmt.Errorf("engine: model %s: %w", d.Meta.Name, err)
 		}
@@ -31,23 +36,8 @@ func (e *Engine) newRegistry(runner executor.Runner, definitions []Definition, o
 			m.stats = before.stats
 			m.unloaded.Store(before.unloaded.Load() && one != "" && one != d.Meta.Name)
 		}
-		r.models = append(r.models, m)
-		r.byName[d.Meta.Name] = m
-	}
-	return r, nil
-}
-
-// SetModels replaces all models, whose functions runner runs. If one is not "", it is the only one that clients load: the others stay
-// unloaded if they were. Requests in flight finish on the models that they began with, and
-// ended waits for them: then the old runner can be closed. Errors: invalid definitions, and then
-// nothing has changed; ended returns the error of its context.
-func (e *Engine) SetModels(runner executor.Runner, definitions []Definition, one string) (ended func(context.Context) error, err error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	old := e.current.Load()
-	next, err := e.newRegistry(runner, definitions, old, one)
-	if err != nil {
-		return nil, err
+		next.models = append(next.models, m)
+		next.byName[d.Meta.Name] = m
 	}
 	e.current.Store(next)
 	return func(ctx context.Context) error {

@@ -98,5 +98,13 @@ func (r *Request) count(ok bool) {
 		return
 	}
 	r.counted = true
-	r.model.stats.done(time.Since(r.began), ok)
+	took := time.Since(r.began)
+	r.model.stats.latency.Observe(took.Seconds())
+	r.model.stats.update(func(s *ModelStats) {
+		if ok {
+			s.Success.add(took)
+		} else {
+			s.Fail.add(took)
+		}
+	})
 }

@@ -52,18 +52,6 @@ func (m *modelStats) update(f func(s *ModelStats)) {
 	f(&m.s)
 }
 
-// done counts a request.
-func (m *modelStats) done(took time.Duration, ok bool) {
-	m.latency.Observe(took.Seconds())
-	m.update(func(s *ModelStats) {
-		if ok {
-			s.Success.add(took)
-		} else {
-			s.Fail.add(took)
-		}
-	})
-}
-
 // Statistics returns the counts of models in the words of Triton's extension, for JSON.
 func Statistics(models []*Model) map[string]any {
 	list := make([]any, len(models))

@@ -112,6 +112,9 @@ func (r *Request) Input(name, datatype string, shape []int64) (*Input, error) {
 	return in, nil
 }
 
+// Name returns the name of the input.
+func (in *Input) Name() string { return in.meta.Name }
+
 // Size returns the size of the input in bytes.
 func (in *Input) Size() uint64 { return in.size }
 

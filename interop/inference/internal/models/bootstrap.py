@@ -264,17 +264,19 @@ def forget():
 
 
 def describe():
-    """Describes the models as JSON. error is the reason why a model cannot be called, for clients, and
-    detail a traceback for the log."""
+    """Describes the models as JSON, with the fields of engine.Definition. Broken is the reason why a model cannot be
+    called, for clients, and Detail a traceback for the log."""
     described = []
-    for model in _models.values():
+    for i, model in enumerate(_models.values()):
         if model.error is not None:
-            described.append({"name": model.name, "error": model.error, "detail": model.detail})
+            described.append({"Meta": {"name": model.name}, "Broken": model.error, "Detail": model.detail})
             continue
-        fields = {field: getattr(model, field) for field in ("name", "bound", "serial", "writes_all")}
+        meta = {"name": model.name, "platform": "usmbridge_python"}
         for field in ("inputs", "outputs"):
-            fields[field] = [dict(zip(("name", "datatype", "shape"), t)) for t in getattr(model, field)]
-        described.append({**fields, "shapes": model.shapes is not None})
+            meta[field] = [dict(zip(("name", "datatype", "shape"), t)) for t in getattr(model, field)]
+        at = f"{__name__}:model_{i}"
+        flags = {"Bound": model.bound, "Serial": model.serial, "WritesAll": model.writes_all}
+        described.append({"Meta": meta, "Function": f"{at}.infer", "Shapes": f"{at}.shapes" if model.shapes else "", **flags})
     return json.dumps(described)
 
 

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 )
 
 func TestRead(t *testing.T) {
@@ -113,22 +115,22 @@ func TestProblems(t *testing.T) {
 func TestDefinitions(t *testing.T) {
 	sources := []Source{{Name: "m", File: "m.py"}}
 	const x, y = `"inputs":[{"name":"x","datatype":"FP32","shape":[-1]}]`, `"outputs":[{"name":"y","datatype":"FP32","shape":[-1]}]`
-	d, err := Definitions("[{"+x+","+y+`,"shapes":true}]`, "module", sources)
+	d, err := Definitions(`[{"Function":"module:model_0.infer","Meta":{`+x+","+y+`}}]`, sources)
 	require.NoError(t, err)
 	require.Equal(t, "module:model_0.infer", d[0].Function)
-	require.Equal(t, "module:model_0.shapes", d[0].Shapes)
+	require.Equal(t, oip.FP32, d[0].Meta.Outputs[0].Datatype)
 	require.Empty(t, d[0].Broken)
 	for _, bad := range []any{nil, "x", 1, "", `"x"`, "[]", "[{},{}]"} {
-		_, err := Definitions(bad, "module", sources)
+		_, err := Definitions(bad, sources)
 		require.Error(t, err)
 	}
 	for text, want := range map[string]string{
-		`{"error":"broken","detail":"line 1"}`: "line 1",
-		`{"error":"broken"}`:                   "broken",
-		"{" + x + `,"outputs":[{"name":"y","datatype":"BYTES","shape":[-1]}]}`:                "BYTES",
-		"{" + x + `,"bound":true,"outputs":[{"name":"y","datatype":"FP32","shape":[-1,-1]}]}`: "free extents",
+		`{"Broken":"broken","Detail":"line 1"}`: "line 1",
+		`{"Broken":"broken"}`:                   "broken",
+		`{"Meta":{` + x + `,"outputs":[{"name":"y","datatype":"BYTES","shape":[-1]}]}}`:                "BYTES",
+		`{"Bound":true,"Meta":{` + x + `,"outputs":[{"name":"y","datatype":"FP32","shape":[-1,-1]}]}}`: "free extents",
 	} {
-		d, err := Definitions("["+text+"]", "module", sources)
+		d, err := Definitions("["+text+"]", sources)
 		require.NoError(t, err)
 		require.NotEmpty(t, d[0].Broken, text)
 		require.Contains(t, d[0].Detail, "m.py: ")

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
-	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 )
 
 //go:embed bootstrap.py
@@ -41,37 +40,21 @@ func Script(load int, directory string, sources []Source) (string, error) {
 		bootstrap, strconv.QuoteToASCII(string(text)), strconv.QuoteToASCII(directory), load), nil
 }
 
-// description is a model in the result of Describe.
-type description struct {
-	Error, Detail         string
-	Inputs, Outputs       []oip.Tensor
-	Bound, Serial, Shapes bool
-	WritesAll             bool `json:"writes_all"`
-}
-
-// Definitions reads the result of Describe for the module of the sources. A model that cannot be called is a Broken
-// definition. Errors: a description that is not of these sources.
-func Definitions(described any, module string, sources []Source) ([]engine.Definition, error) {
+// Definitions reads the result of Describe for the module of the sources, which is JSON. A model that cannot be called is
+// a Broken definition. Errors: a description that is not of these sources.
+func Definitions(described any, sources []Source) (list []engine.Definition, err error) {
 	text, _ := described.(string)
-	var list []description
 	if err := json.Unmarshal([]byte(text), &list); err != nil || len(list) != len(sources) {
 		return nil, fmt.Errorf("models: invalid description of %d models: %.100q", len(sources), text)
 	}
-	definitions := make([]engine.Definition, len(sources))
-	for i, m := range list {
-		name, at := sources[i].Name, fmt.Sprintf("%s:model_%d", module, i)
-		d := engine.Definition{Function: at + ".infer", Bound: m.Bound, Serial: m.Serial, WritesAll: m.WritesAll,
-			Meta: oip.Model{Name: name, Platform: "usmbridge_python", Inputs: m.Inputs, Outputs: m.Outputs}}
-		if m.Shapes {
-			d.Shapes = at + ".shapes"
+	for i := range list {
+		d := &list[i]
+		if err := d.Check(); err != nil {
+			d.Broken = err.Error()
 		}
-		if err := d.Check(); err != nil && m.Error == "" {
-			m.Error = err.Error()
+		if d.Broken != "" {
+			d.Detail = sources[i].File + ": " + cmp.Or(strings.TrimSpace(d.Detail), d.Broken)
 		}
-		if m.Error != "" {
-			d = engine.Definition{Broken: m.Error, Detail: sources[i].File + ": " + cmp.Or(strings.TrimSpace(m.Detail), m.Error), Meta: oip.Model{Name: name}}
-		}
-		definitions[i] = d
 	}
-	return definitions, nil
+	return list, nil
 }

@@ -85,6 +85,9 @@ func Errorf(kind Kind, format string, args ...any) *Error {
 	return &Error{Kind: kind, Message: fmt.Sprintf(format, args...)}
 }
 
+// ErrDraining refuses what comes while the server shuts down.
+var ErrDraining = &Error{Kind: NotReady, Message: "the server is shutting down", RetryAfter: time.Second}
+
 // As converts any error to an *Error: an *Error is returned as it is, the end of a context gets its
 // kind, and other errors are Internal, without details in the message. nil stays nil.
 func As(err error) *Error {

@@ -125,7 +125,7 @@ func (r *Registry) Register(from peercred.Client, name, key string, offset, size
 	defer r.mu.Unlock()
 	if r.closed { // meanwhile
 		_ = e.mapping.Close()
-		return errClosed
+		return oip.ErrDraining
 	}
 	r.entries[name] = e
 	return nil
@@ -144,7 +144,7 @@ func (r *Registry) room(e *entry) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
-		return errClosed
+		return oip.ErrDraining
 	}
 	if _, taken := r.entries[e.info.Name]; taken {
 		return oip.Errorf(oip.Invalid, "region %s is registered already; unregister it first, or use another name", oip.Quote(e.info.Name))
@@ -202,8 +202,6 @@ func refusal(name, key string, err error) error {
 	}
 	return e
 }
-
-var errClosed = oip.Errorf(oip.NotReady, "the server is shutting down")
 
 // isText reports whether a name can be part of messages and lists.
 func isText(name string) bool {
@@ -389,7 +387,7 @@ func (r *Registry) enter(from peercred.Client, name string, offset, size uint64)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
-		return nil, errClosed
+		return nil, oip.ErrDraining
 	}
 	e, err := r.get(from, name)
 	if err != nil {

@@ -30,10 +30,11 @@ type Options struct {
 
 // Handler serves an engine over HTTP. Its methods may be called from any goroutine.
 type Handler struct {
+	http.Handler // the routes, with traces
+
 	o      Options
 	limits limits
 	heap   *semaphore.Weighted // bytes of JSON of all requests
-	serve  http.Handler        // the routes, with traces
 }
 
 // New returns a handler.
@@ -42,12 +43,9 @@ func New(o Options) *Handler {
 		o.Log = slog.Default()
 	}
 	h := &Handler{o: o, limits: defaults, heap: semaphore.NewWeighted(maxJSON)}
-	h.serve = o.Traces.HTTP(h.routes())
+	h.Handler = o.Traces.HTTP(h.routes())
 	return h
 }
-
-// ServeHTTP implements http.Handler.
-func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.serve.ServeHTTP(w, r) }
 
 // exchange is one request and its response.
 type exchange struct {

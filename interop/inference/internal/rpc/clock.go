@@ -13,11 +13,8 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/peercred"
 )
 
-// The reasons why the server ends the context of a call.
-var (
-	errSlow     = oip.Errorf(oip.Deadline, "the peer sent its request, or read the response, too slowly")
-	errDraining = &oip.Error{Kind: oip.NotReady, Message: "the server is shutting down", RetryAfter: time.Second}
-)
+// errSlow, or oip.ErrDraining, is the reason why the server ends the context of a call.
+var errSlow = oip.Errorf(oip.Deadline, "the peer sent its request, or read the response, too slowly")
 
 // clock ends a call whose peer takes too long to send a request or to read a response. Waits inside gRPC's
 // transport, for bytes or for room in a window, end with the context of the call.

@@ -21,7 +21,7 @@ type health struct {
 const look = 250 * time.Millisecond
 
 func (h health) status(service string) healthpb.HealthCheckResponse_ServingStatus {
-	err := h.s.ready()
+	err := h.s.o.Engine.Ready()
 	if service != "" && service != serviceName {
 		m, unknown := h.s.o.Engine.Model(service, "")
 		if unknown != nil {

@@ -128,7 +128,7 @@ func (e *exchange) streamInfer() error {
 // stream ends when the server drains.
 func (e *exchange) next() (came bool, err error) {
 	e.clock.timer.Stop()
-	resting := context.AfterFunc(e.s.drained, func() { e.clock.cancel(errDraining) })
+	resting := context.AfterFunc(e.s.drained, func() { e.clock.cancel(oip.ErrDraining) })
 	defer resting()
 	err = e.from.Next(func(in *codec.Incoming) error {
 		came = true

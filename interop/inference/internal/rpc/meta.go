@@ -19,20 +19,12 @@ func (s *Server) serverLive(context.Context, *pb.ServerLiveRequest) (*pb.ServerL
 }
 
 func (s *Server) serverReady(context.Context, *pb.ServerReadyRequest) (*pb.ServerReadyResponse, error) {
-	return &pb.ServerReadyResponse{Ready: s.ready() == nil}, nil
-}
-
-// ready returns the readiness of the engine; not ready after Drain.
-func (s *Server) ready() error {
-	if s.drained.Err() != nil {
-		return errDraining
-	}
-	return s.o.Engine.Ready()
+	return &pb.ServerReadyResponse{Ready: s.o.Engine.Ready() == nil}, nil
 }
 
 func (s *Server) modelReady(_ context.Context, q *pb.ModelReadyRequest) (*pb.ModelReadyResponse, error) {
 	m, err := s.o.Engine.Model(q.GetName(), q.GetVersion()) // an unknown model is not ready
-	return &pb.ModelReadyResponse{Ready: err == nil && s.drained.Err() == nil && m.Ready() == nil}, nil
+	return &pb.ModelReadyResponse{Ready: err == nil && m.Ready() == nil}, nil
 }
 
 // fromJSON fills a message with the JSON form of a value, which has the names of the protocol.

@@ -29,19 +29,13 @@ type request struct {
 
 	fields []byte // collected; at most maxSmall
 
-	model, id  string
+	id         string
 	emptyFinal bool            // the client wants a mark on the last response
 	r          *engine.Request // nil until the request is admitted
 	declared   bool            // all fields before the raw contents are decoded
-	pending    []pending       // inputs that wait for raw contents, in order
+	pending    []*engine.Input // inputs that wait for raw contents, in order
 	raw        int             // raw contents so far
 	typed      bool            // an input had typed contents
-}
-
-// pending is an input that waits for raw contents.
-type pending struct {
-	name string
-	*engine.Input
 }
 
 // end releases the request.
@@ -98,7 +92,7 @@ func (q *request) complete() error {
 	err := q.declare()
 	if err == nil && len(q.pending) > 0 {
 		err = oip.Errorf(oip.Invalid, "input %s has no contents: %d of the inputs have neither raw_input_contents, contents nor a shared memory region",
-			oip.Quote(q.pending[0].name), len(q.pending))
+			oip.Quote(q.pending[0].Name()), len(q.pending))
 	}
 	return err
 }
@@ -114,15 +108,15 @@ func (q *request) declare() error {
 	if err := (proto.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(q.fields, m); err != nil {
 		return &codec.WireError{Reason: err.Error()}
 	}
-	q.fields, q.model, q.id = nil, m.GetModelName(), m.GetId()
+	q.fields, q.id = nil, m.GetId()
 	timeout, err := q.parameters(m.GetParameters())
 	if err != nil {
 		return err
 	}
-	if q.model == "" {
+	if m.GetModelName() == "" {
 		return oip.Errorf(oip.Invalid, "the request has no model_name before its raw_input_contents")
 	}
-	if q.r, err = q.engine.Begin(q.ctx, q.model, m.GetModelVersion()); err != nil {
+	if q.r, err = q.engine.Begin(q.ctx, m.GetModelName(), m.GetModelVersion()); err != nil {
 		return err
 	}
 	q.r.SetTimeout(timeout)
@@ -204,7 +198,7 @@ func (q *request) input(m *pb.ModelInferRequest_InferInputTensor) (*engine.Input
 	case region != "":
 		return in, in.Region(client(q.ctx), region, offset, size)
 	default:
-		q.pending = append(q.pending, pending{m.GetName(), in})
+		q.pending = append(q.pending, in)
 	}
 	return in, nil
 }
@@ -242,7 +236,7 @@ func (q *request) rawContents(from *codec.Incoming, typ protowire.Type) error {
 	}
 	in := q.pending[0]
 	if uint64(n) != in.Size() {
-		return oip.Errorf(oip.Invalid, "input %s takes %d bytes, and its raw_input_contents have %d", oip.Quote(in.name), in.Size(), n)
+		return oip.Errorf(oip.Invalid, "input %s takes %d bytes, and its raw_input_contents have %d", oip.Quote(in.Name()), in.Size(), n)
 	}
 	q.pending = q.pending[1:]
 	return in.Fill(from.ReadFull)

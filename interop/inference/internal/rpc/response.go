@@ -32,7 +32,8 @@ type response struct {
 
 // newResponse returns the response to a request.
 func newResponse(q *request, results []engine.Result, stream bool, leases *codec.Leases) *response {
-	m := &response{&pb.ModelInferResponse{ModelName: q.model, ModelVersion: q.r.Model().Meta().Versions[0], Id: q.id}, results, 0, stream, leases}
+	meta := q.r.Model().Meta()
+	m := &response{&pb.ModelInferResponse{ModelName: meta.Name, ModelVersion: meta.Versions[0], Id: q.id}, results, 0, stream, leases}
 	for i := range results {
 		r := &results[i]
 		m.raw += len(r.Bytes)

@@ -145,7 +145,7 @@ func (s *Server) admit(srv any, stream grpc.ServerStream, info *grpc.StreamServe
 	if strings.HasPrefix(info.FullMethod, "/grpc.reflection.") {
 		clock.timer.Stop() // it may be idle
 	}
-	defer context.AfterFunc(s.drained, func() { clock.cancel(errDraining) })()
+	defer context.AfterFunc(s.drained, func() { clock.cancel(oip.ErrDraining) })()
 	return s.end(ctx, handle(srv, stream), false)
 }
 
