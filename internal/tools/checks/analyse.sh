@@ -23,7 +23,7 @@ else
 	files=("$@")
 fi
 
-# preamble prints the C of a Go file, with the same line numbers. Go calls the static functions.
+# preamble prints the C of a Go file, with the same line numbers. Go calls its static functions.
 preamble() {
 	echo '#pragma GCC diagnostic ignored "-Wunused-function"'
 	echo "#line 1 \"$1\""
@@ -36,23 +36,23 @@ preamble() {
 	' "$1"
 }
 
-units=() # the include directory and the file of each compilation
+units=() # the flags and the file of each compilation
 for file in "${files[@]}"; do
-	from=$file
+	from=$file keep=-I.
 	[ -f "$file" ] || continue # deleted, and still in the index
 	case $file in
 	*.go)
 		grep -q '^import "C"$' "$file" || continue
 		from=$work/${file//\//_}.c
 		preamble "$file" >"$from" || exit 1
+		[ -z "$analyser" ] || keep=-fkeep-static-functions
 		;;
 	interop/python/testdata/prototypes.c) continue ;;           # its test compiles it with Python.h
 	internal/tools/memcheck/testdata/drive/mistakes.c) continue ;; # its mistakes are deliberate
 	esac
-	units+=("-I$(dirname "$file")" "$from")
+	units+=("$keep" "-I$(dirname "$file")" "$from")
 done
 [ "${#units[@]}" -gt 0 ] || { echo "analyse: no C found" >&2 && exit 1; }
-printf '%s\0' "${units[@]}" | xargs -0 -n2 -P"$(nproc)" "${cc[@]}" -std=gnu11 -O2 -Wall -Wextra -Wconversion -Werror \
-	${analyser:+$analyser -fkeep-static-functions} -I. -Idlpack -Isyclobj -Iinternal/owner -Iinterop/python -Iinterop/pymodule \
-	-c -o /dev/null || { echo "analyse: see the warnings above" >&2 && exit 1; }
-echo "analyse: $((${#units[@]} / 2)) files, no warnings"
+printf '%s\0' "${units[@]}" | xargs -0 -n3 -P"$(nproc)" "${cc[@]}" -std=gnu11 -O2 -Wall -Wextra -Wconversion -Werror \
+	$analyser -Idlpack -Isyclobj -Iinternal/owner -Iinterop/python -Iinterop/pymodule -I. -c -o /dev/null || { echo "analyse: see the warnings above" >&2 && exit 1; }
+echo "analyse: $((${#units[@]} / 3)) files, no warnings"
