@@ -36,8 +36,8 @@ type record struct {
 }
 
 // Find returns the segment that contains the bytes [address, address+size), and the offset of
-// address in the segment, in bytes. It takes time logarithmic in the number of segments, takes no
-// lock, and is safe for concurrent use.
+// address in the segment, in bytes. It takes time logarithmic in the number of segments, and is safe
+// for concurrent use.
 func Find(address uintptr, size uint64) (s Segment, offset uint64, ok bool) {
 	r := live.find(address)
 	if r == nil {
