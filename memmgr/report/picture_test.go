@@ -28,7 +28,7 @@ func TestPicture(t *testing.T) {
 	live := demonstrate(t, p)
 	s := p.Snapshot()
 	for name, write := range map[string]func(io.Writer, *memmgr.Snapshot) error{
-		"snapshot.json": report.WriteJSON, "snapshot.pickle": report.WritePickle, "snapshot.svg": report.WriteSVG,
+		"snapshot.json": report.WriteJSON, "snapshot.svg": report.WriteSVG,
 		"snapshot.txt":  report.WriteTable,
 		"profile.pb.gz": func(w io.Writer, _ *memmgr.Snapshot) error { return report.WriteProfile(w) },
 	} {

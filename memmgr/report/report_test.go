@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -125,33 +124,6 @@ func TestSnapshotJSONHasTheViewersKeys(t *testing.T) {
 		}
 		require.Equal(t, seg.TotalSize, sum)
 	}
-}
-
-// Python must read the same from the pickle as from the JSON.
-func TestSnapshotPickleIsTheSameInPython(t *testing.T) {
-	python, err := exec.LookPath("python3")
-	if err != nil {
-		testenv.Missing(t, "no python3 on PATH reads the pickle", testenv.Python)
-	}
-	s, end := lively(t)
-	defer end()
-	dir := t.TempDir()
-	write := func(name string, f func(io.Writer, *memmgr.Snapshot) error) string {
-		var out bytes.Buffer
-		require.NoError(t, f(&out, s))
-		path := filepath.Join(dir, name)
-		require.NoError(t, os.WriteFile(path, out.Bytes(), 0o600))
-		return path
-	}
-	out, err := exec.Command(python, "-c", `
-import json, pickle, sys
-a = json.load(open(sys.argv[1]))
-b = pickle.load(open(sys.argv[2], "rb"))
-assert a == b, "the two differ"
-print(len(b["segments"]), len(b["device_traces"][0]))
-`, write("s.json", report.WriteJSON), write("s.pickle", report.WritePickle)).CombinedOutput()
-	require.NoError(t, err, string(out))
-	require.NotEmpty(t, strings.Fields(string(out)))
 }
 
 func TestSnapshotPictureIsWellFormed(t *testing.T) {
