@@ -3,8 +3,6 @@ package executor
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -113,20 +111,7 @@ func (e *Executor) function(name string) (*callable, error) {
 	if f, ok := e.functions.Load(name); ok {
 		return f.(*callable), nil
 	}
-	module, path, ok := strings.Cut(name, ":")
-	if !ok || module == "" || path == "" {
-		return nil, fmt.Errorf("%q names no function: wanted \"module:name\": %w", name, python.ValueError)
-	}
-	o, err := e.py.Import(module)
-	for part := range strings.SplitSeq(path, ".") {
-		if err != nil {
-			return nil, err
-		}
-		var next *python.Object
-		next, err = o.Attr(part)
-		o.Release()
-		o = next
-	}
+	o, err := calls.Function(e.py, name)
 	if err != nil {
 		return nil, err
 	}

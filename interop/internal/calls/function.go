@@ -18,19 +18,28 @@ func CheckFunction(name string) error {
 	return nil
 }
 
-// Warm calls a function, "module:name", without arguments and discards its result.
-func Warm(ctx context.Context, py *python.Interpreter, function string) error {
-	module, path, _ := strings.Cut(function, ":")
+// Function returns the function "module:name". It imports the module.
+func Function(py *python.Interpreter, name string) (*python.Object, error) {
+	if err := CheckFunction(name); err != nil {
+		return nil, err
+	}
+	module, path, _ := strings.Cut(name, ":")
 	o, err := py.Import(module)
 	for part := range strings.SplitSeq(path, ".") {
 		if err != nil {
-			return err
+			return nil, err
 		}
 		var next *python.Object
 		next, err = o.Attr(part)
 		o.Release()
 		o = next
 	}
+	return o, err
+}
+
+// Warm calls a function without arguments and discards its result.
+func Warm(ctx context.Context, py *python.Interpreter, function string) error {
+	o, err := Function(py, function)
 	if err != nil {
 		return err
 	}
