@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/usmbridge/usmbridge/internal/operr"
 	"github.com/usmbridge/usmbridge/interop/internal/calls"
 	"github.com/usmbridge/usmbridge/interop/python"
 )
@@ -122,21 +123,11 @@ func (e *Error) Error() string {
 	if e.Op != "" {
 		s += ": " + e.Op
 	}
-	for _, reason := range e.Unwrap() {
-		s += ": " + reason.Error()
-	}
-	return s
+	return operr.Text(s, e.Kind, e.Err)
 }
 
 // Unwrap returns Kind and Err.
-func (e *Error) Unwrap() (both []error) {
-	for _, err := range []error{e.Kind, e.Err} {
-		if err != nil {
-			both = append(both, err)
-		}
-	}
-	return both
-}
+func (e *Error) Unwrap() []error { return operr.Unwrap(e.Kind, e.Err) }
 
 // Executor runs Python functions in this process. Its methods can be called from any goroutine.
 type Executor struct {

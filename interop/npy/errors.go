@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/usmbridge/usmbridge/internal/operr"
 	"github.com/usmbridge/usmbridge/interop/internal/transfer"
 )
 
@@ -31,19 +32,11 @@ func (e *OpError) Error() string {
 	if e.File != "" {
 		s += ": " + e.File
 	}
-	for _, reason := range e.Unwrap() {
-		s += ": " + reason.Error()
-	}
-	return s
+	return operr.Text(s, e.Kind, e.Err)
 }
 
 // Unwrap returns the kind and the problem.
-func (e *OpError) Unwrap() []error {
-	if e.Kind == nil {
-		return []error{e.Err}
-	}
-	return []error{e.Kind, e.Err}
-}
+func (e *OpError) Unwrap() []error { return operr.Unwrap(e.Kind, e.Err) }
 
 // named adds the operation and the file to an error. It returns nil for nil.
 func named(op, file string, err error) error {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/usmbridge/usmbridge/internal/operr"
 	"github.com/usmbridge/usmbridge/interop/internal/transfer"
 )
 
@@ -37,19 +38,11 @@ func (e *OpError) Error() string {
 	if e.Tensor != "" {
 		s += fmt.Sprintf(": tensor %q", e.Tensor)
 	}
-	for _, reason := range e.Unwrap() {
-		s += ": " + reason.Error()
-	}
-	return s
+	return operr.Text(s, e.Kind, e.Err)
 }
 
 // Unwrap returns the kind and the problem.
-func (e *OpError) Unwrap() []error {
-	if e.Kind == nil {
-		return []error{e.Err}
-	}
-	return []error{e.Kind, e.Err}
-}
+func (e *OpError) Unwrap() []error { return operr.Unwrap(e.Kind, e.Err) }
 
 // opErr returns an error to which about adds the tensor, and named the operation.
 func opErr(kind error, format string, args ...any) error {

@@ -3,6 +3,8 @@ package share
 import (
 	"errors"
 	"fmt"
+
+	"github.com/usmbridge/usmbridge/internal/operr"
 )
 
 // The kinds of errors. Every error of this package is an [*OpError]. It wraps one of these, the error of
@@ -46,23 +48,10 @@ type OpError struct {
 }
 
 // Error formats "share: Op: Kind: Err".
-func (e *OpError) Error() string {
-	s := "share: " + e.Op
-	for _, reason := range e.Unwrap() {
-		s += ": " + reason.Error()
-	}
-	return s
-}
+func (e *OpError) Error() string { return operr.Text("share: "+e.Op, e.Kind, e.Err) }
 
 // Unwrap returns the kind and the cause, without nil.
-func (e *OpError) Unwrap() (both []error) {
-	for _, err := range []error{e.Kind, e.Err} {
-		if err != nil {
-			both = append(both, err)
-		}
-	}
-	return both
-}
+func (e *OpError) Unwrap() []error { return operr.Unwrap(e.Kind, e.Err) }
 
 func opError(op string, kind error, format string, args ...any) error {
 	return &OpError{Op: op, Kind: kind, Err: fmt.Errorf(format, args...)}

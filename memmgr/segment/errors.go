@@ -3,6 +3,8 @@ package segment
 import (
 	"errors"
 	"fmt"
+
+	"github.com/usmbridge/usmbridge/internal/operr"
 )
 
 // The kinds of errors of this package. An error of the kernel is also wrapped, as a
@@ -38,23 +40,10 @@ type OpError struct {
 }
 
 // Error returns the operation, the kind and the cause.
-func (e *OpError) Error() string {
-	s := "segment: " + e.Op
-	for _, reason := range e.Unwrap() {
-		s += ": " + reason.Error()
-	}
-	return s
-}
+func (e *OpError) Error() string { return operr.Text("segment: "+e.Op, e.Kind, e.Err) }
 
 // Unwrap returns the kind and the cause.
-func (e *OpError) Unwrap() (both []error) {
-	for _, err := range []error{e.Kind, e.Err} {
-		if err != nil {
-			both = append(both, err)
-		}
-	}
-	return both
-}
+func (e *OpError) Unwrap() []error { return operr.Unwrap(e.Kind, e.Err) }
 
 func opError(op string, kind error, format string, args ...any) error {
 	return &OpError{Op: op, Kind: kind, Err: fmt.Errorf(format, args...)}

@@ -1,0 +1,20 @@
+// Package operr has the parts of the OpError types of all packages, which CONTRIBUTING.md describes.
+package operr
+
+// Text returns "head: kind: problem", without those that are nil.
+func Text(head string, kind, problem error) string {
+	for _, reason := range Unwrap(kind, problem) {
+		head += ": " + reason.Error()
+	}
+	return head
+}
+
+// Unwrap returns the kind and the problem, without nil.
+func Unwrap(kind, problem error) (both []error) {
+	for _, err := range []error{kind, problem} {
+		if err != nil {
+			both = append(both, err)
+		}
+	}
+	return both
+}
