@@ -1,7 +1,6 @@
 package metrics
 
 import (
-	"context"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -10,8 +9,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
-	sdk "go.opentelemetry.io/otel/sdk/metric"
-	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr"
@@ -68,31 +65,4 @@ func TestPrometheusPage(t *testing.T) {
 	require.Contains(t, page.Body.String(), `usmbridge_memory_allocation_seconds_count{place="host memory",pool="one"} 3`)
 	require.Contains(t, page.Body.String(), `usmbridge_memory_upstream_seconds_count{place="host memory",pool="one"} 1`)
 	require.Contains(t, page.Body.String(), `usmbridge_memory_allocation_seconds_bucket{place="host memory",pool="one",le="+Inf"} 3`)
-}
-
-// OpenTelemetry's reader gets the instruments, and none after the registration was unregistered.
-func TestOpenTelemetry(t *testing.T) {
-	busyPool(t, "one")
-	reader := sdk.NewManualReader()
-	provider := sdk.NewMeterProvider(sdk.WithReader(reader))
-	registration := testenv.Must(Observe(provider.Meter("usmbridge")))(t)
-	var data metricdata.ResourceMetrics
-	require.NoError(t, reader.Collect(context.Background(), &data))
-	found := map[string]int64{}
-	for _, m := range data.ScopeMetrics[0].Metrics {
-		if sum, ok := m.Data.(metricdata.Sum[int64]); ok {
-			found[m.Name] = sum.DataPoints[0].Value
-			hw, _ := sum.DataPoints[0].Attributes.Value("hw.type")
-			require.Equal(t, "memory", hw.AsString())
-		}
-	}
-	require.EqualValues(t, 2, found["usmbridge.memory.buffers"])
-	require.EqualValues(t, 3, found["usmbridge.memory.allocations"])
-	require.Positive(t, found["hw.gpu.memory.usage"])
-	require.NotContains(t, found, "hw.gpu.memory.limit", "host memory belongs to no device")
-	require.NoError(t, registration.Unregister())
-	data = metricdata.ResourceMetrics{}
-	require.NoError(t, reader.Collect(context.Background(), &data))
-	require.Empty(t, data.ScopeMetrics)
-	require.NoError(t, provider.Shutdown(context.Background()))
 }

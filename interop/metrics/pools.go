@@ -10,22 +10,16 @@ import (
 
 // series identifies pools, or tenants of pools, with the same labels.
 type series struct {
-	pool     string // name of the pool
-	place    string // its memory, such as "shared memory on opencl:cpu:0"
-	hardware string // "gpu", "cpu", "accelerator", or "memory" for the host backend
-	tenant   string // name of the tenant; "" for the pool itself
+	pool   string // name of the pool
+	place  string // its memory, such as "shared memory on opencl:cpu:0"
+	tenant string // name of the tenant; "" for the pool itself
 }
 
 // seriesOf returns the series of a pool.
 func seriesOf(p *memmgr.Pool) series {
-	s := series{pool: p.Name(), place: "none", hardware: "memory"}
-	place := p.Place()
-	if place == nil {
-		return s
-	}
-	s.place = place.String()
-	if device, err := place.Device(); err == nil && !place.IsHost() {
-		s.hardware = device.Info().Type.String()
+	s := series{pool: p.Name(), place: "none"}
+	if place := p.Place(); place != nil {
+		s.place = place.String()
 	}
 	return s
 }

@@ -8,120 +8,56 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
-// family is a metric with one number per series.
-type family struct {
-	desc *prometheus.Desc
-	kind prometheus.ValueType
-	of   func(*memmgr.Stats) int64
+// source is a group of metrics.
+type source struct {
+	descs []*prometheus.Desc
+	read  func(to chan<- prometheus.Metric)
 }
 
-// histogram is a metric of durations.
-type histogram struct {
-	desc *prometheus.Desc
-	of   func(*memmgr.Stats) *memmgr.Latency
+// row is a metric. It is a counter if its name ends with "_total", and otherwise a gauge.
+type row[T any] struct {
+	name, help string
+	of         func(T) float64
 }
 
-// labels are the labels of every metric of a pool: its name and its memory, such as "shared memory of
-// opencl:cpu:0".
-var labels = []string{"pool", "place"}
-
-func describe(name, help string) *prometheus.Desc {
-	return prometheus.NewDesc("usmbridge_memory_"+name, help, labels, nil)
-}
-
-func gauge(name, help string, of func(*memmgr.Stats) int64) family {
-	return family{describe(name, help), prometheus.GaugeValue, of}
-}
-
-func counter(name, help string, of func(*memmgr.Stats) int64) family {
-	return family{describe(name, help), prometheus.CounterValue, of}
+// newSource makes a source of rows with the same labels. each calls its argument for every value, with the values of the
+// labels.
+func newSource[T any](labels []string, rows []row[T], each func(func(value T, labels ...string))) source {
+	var descs []*prometheus.Desc
+	for _, r := range rows {
+		descs = append(descs, prometheus.NewDesc("usmbridge_"+r.name, r.help, labels, nil))
+	}
+	return source{descs, func(to chan<- prometheus.Metric) {
+		each(func(value T, labels ...string) {
+			for i, r := range rows {
+				kind := prometheus.GaugeValue
+				if strings.HasSuffix(r.name, "_total") {
+					kind = prometheus.CounterValue
+				}
+				to <- prometheus.MustNewConstMetric(descs[i], kind, r.of(value), labels...)
+			}
+		})
+	}}
 }
 
 // Collector implements prometheus.Collector for the open pools of the process and the sources of
 // its options.
-type Collector struct {
-	families   []family
-	histograms []histogram
-	sources    []source
-	descs      [][]*prometheus.Desc // of the metrics of each source
-}
+type Collector struct{ sources []source }
 
 // NewCollector returns a collector. Register it once. Pools may be created and closed at any time. Safe
 // for concurrent use.
 func NewCollector(options ...Option) *Collector {
-	c := newPoolCollector()
+	c := &Collector{[]source{pools(), durations()}}
 	for _, add := range options {
 		add(&c.sources)
-	}
-	for _, s := range c.sources {
-		var descs []*prometheus.Desc
-		for i := range s.metrics {
-			descs = append(descs, prometheus.NewDesc(s.metrics[i].prometheusName(), s.metrics[i].help, s.metrics[i].labels, nil))
-		}
-		c.descs = append(c.descs, descs)
 	}
 	return c
 }
 
-// prometheusName returns the name of a metric with the suffixes that Prometheus uses for its unit and
-// for counters.
-func (d *definition) prometheusName() string {
-	name := "usmbridge_" + strings.ReplaceAll(d.name, ".", "_")
-	switch d.unit {
-	case "By":
-		name += "_bytes"
-	case "s":
-		name += "_seconds"
-	}
-	if d.counter {
-		name += "_total"
-	}
-	return name
-}
-
-func newPoolCollector() *Collector {
-	return &Collector{
-		families: []family{
-			gauge("allocated_bytes", "Bytes of buffers in use.", func(s *memmgr.Stats) int64 { return s.AllocatedBytes.Current }),
-			gauge("allocated_bytes_peak", "Maximum of the bytes in use since the last reset of peaks.", func(s *memmgr.Stats) int64 { return s.AllocatedBytes.Peak }),
-			gauge("requested_bytes", "Requested bytes of the buffers in use.", func(s *memmgr.Stats) int64 { return s.RequestedBytes.Current }),
-			gauge("active_bytes", "Bytes in use, or with pending device work.", func(s *memmgr.Stats) int64 { return s.ActiveBytes.Current }),
-			gauge("reserved_bytes", "Bytes of segments held from the upstream.", func(s *memmgr.Stats) int64 { return s.ReservedBytes.Current }),
-			gauge("reserved_bytes_peak", "Maximum of the bytes of segments since the last reset of peaks.", func(s *memmgr.Stats) int64 { return s.ReservedBytes.Peak }),
-			gauge("inactive_split_bytes", "Free bytes in segments with buffers in use.", func(s *memmgr.Stats) int64 { return s.InactiveSplitBytes.Current }),
-			gauge("cached_bytes", "Bytes of free blocks kept for their size class.", func(s *memmgr.Stats) int64 { return s.CachedBytes }),
-			gauge("metadata_bytes", "Bytes of the pool's own bookkeeping.", func(s *memmgr.Stats) int64 { return s.MetadataBytes }),
-			gauge("buffers", "Buffers in use.", func(s *memmgr.Stats) int64 { return s.Allocation.Current }),
-			gauge("segments", "Segments held from the upstream.", func(s *memmgr.Stats) int64 { return s.Segment.Current }),
-			gauge("waiting_requests", "Requests that wait for memory.", func(s *memmgr.Stats) int64 { return s.NumWaiting }),
-			counter("allocations_total", "Allocations.", func(s *memmgr.Stats) int64 { return s.Allocation.Allocated }),
-			counter("frees_total", "Frees.", func(s *memmgr.Stats) int64 { return s.Allocation.Freed }),
-			counter("refusals_total", "Requests that failed because memory was missing.", func(s *memmgr.Stats) int64 { return s.NumOOMs }),
-			counter("retries_total", "Retries of requests after idle memory was reclaimed.", func(s *memmgr.Stats) int64 { return s.NumAllocRetries }),
-			counter("segment_allocations_total", "Segments allocated from the upstream.", func(s *memmgr.Stats) int64 { return s.NumDeviceAlloc }),
-			counter("segment_frees_total", "Segments freed to the upstream.", func(s *memmgr.Stats) int64 { return s.NumDeviceFree }),
-		},
-		histograms: []histogram{
-			{describe("allocation_seconds", "Duration of allocations; those from a processor's cache count in the smallest bucket."),
-				func(s *memmgr.Stats) *memmgr.Latency { return &s.AllocationLatency }},
-			{describe("upstream_seconds", "Duration of the upstream's allocations of segments."),
-				func(s *memmgr.Stats) *memmgr.Latency { return &s.UpstreamLatency }},
-			{describe("wait_seconds", "Time that requests waited for memory."),
-				func(s *memmgr.Stats) *memmgr.Latency { return &s.WaitLatency }},
-		},
-	}
-}
-
 // Describe implements prometheus.Collector.
 func (c *Collector) Describe(to chan<- *prometheus.Desc) {
-	for i := range c.families {
-		to <- c.families[i].desc
-	}
-	for i := range c.histograms {
-		to <- c.histograms[i].desc
-	}
-	for _, descs := range c.descs {
-		for _, d := range descs {
+	for _, s := range c.sources {
+		for _, d := range s.descs {
 			to <- d
 		}
 	}
@@ -129,37 +65,79 @@ func (c *Collector) Describe(to chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c *Collector) Collect(to chan<- prometheus.Metric) {
-	all := sums()
-	for _, key := range inOrder(all) {
-		s := all[key]
-		for i := range c.families {
-			f := &c.families[i]
-			to <- prometheus.MustNewConstMetric(f.desc, f.kind, float64(f.of(s)), key.pool, key.place)
-		}
-		for i := range c.histograms {
-			h := &c.histograms[i]
-			to <- h.metric(h.of(s), key)
-		}
-	}
-	for i, s := range c.sources {
-		s.read(func(metric int, value float64, labels ...string) {
-			kind := prometheus.GaugeValue
-			if s.metrics[metric].counter {
-				kind = prometheus.CounterValue
-			}
-			to <- prometheus.MustNewConstMetric(c.descs[i][metric], kind, value, labels...)
-		})
+	for _, s := range c.sources {
+		s.read(to)
 	}
 }
 
-// metric converts a distribution to the form of Prometheus: the number of calls up to each bound. The
+// poolLabels are the labels of every metric of a pool: its name and its memory, such as "shared memory of
+// opencl:cpu:0".
+var poolLabels = []string{"pool", "place"}
+
+// pools is the source of the counters of the pools.
+func pools() source {
+	return newSource(poolLabels, []row[*memmgr.Stats]{
+		{"memory_allocated_bytes", "Bytes of buffers in use.", func(s *memmgr.Stats) float64 { return float64(s.AllocatedBytes.Current) }},
+		{"memory_allocated_bytes_peak", "Maximum of the bytes in use since the last reset of peaks.", func(s *memmgr.Stats) float64 { return float64(s.AllocatedBytes.Peak) }},
+		{"memory_requested_bytes", "Requested bytes of the buffers in use.", func(s *memmgr.Stats) float64 { return float64(s.RequestedBytes.Current) }},
+		{"memory_active_bytes", "Bytes in use, or with pending device work.", func(s *memmgr.Stats) float64 { return float64(s.ActiveBytes.Current) }},
+		{"memory_reserved_bytes", "Bytes of segments held from the upstream.", func(s *memmgr.Stats) float64 { return float64(s.ReservedBytes.Current) }},
+		{"memory_reserved_bytes_peak", "Maximum of the bytes of segments since the last reset of peaks.", func(s *memmgr.Stats) float64 { return float64(s.ReservedBytes.Peak) }},
+		{"memory_inactive_split_bytes", "Free bytes in segments with buffers in use.", func(s *memmgr.Stats) float64 { return float64(s.InactiveSplitBytes.Current) }},
+		{"memory_cached_bytes", "Bytes of free blocks kept for their size class.", func(s *memmgr.Stats) float64 { return float64(s.CachedBytes) }},
+		{"memory_metadata_bytes", "Bytes of the pool's own bookkeeping.", func(s *memmgr.Stats) float64 { return float64(s.MetadataBytes) }},
+		{"memory_buffers", "Buffers in use.", func(s *memmgr.Stats) float64 { return float64(s.Allocation.Current) }},
+		{"memory_segments", "Segments held from the upstream.", func(s *memmgr.Stats) float64 { return float64(s.Segment.Current) }},
+		{"memory_waiting_requests", "Requests that wait for memory.", func(s *memmgr.Stats) float64 { return float64(s.NumWaiting) }},
+		{"memory_allocations_total", "Allocations.", func(s *memmgr.Stats) float64 { return float64(s.Allocation.Allocated) }},
+		{"memory_frees_total", "Frees.", func(s *memmgr.Stats) float64 { return float64(s.Allocation.Freed) }},
+		{"memory_refusals_total", "Requests that failed because memory was missing.", func(s *memmgr.Stats) float64 { return float64(s.NumOOMs) }},
+		{"memory_retries_total", "Retries of requests after idle memory was reclaimed.", func(s *memmgr.Stats) float64 { return float64(s.NumAllocRetries) }},
+		{"memory_segment_allocations_total", "Segments allocated from the upstream.", func(s *memmgr.Stats) float64 { return float64(s.NumDeviceAlloc) }},
+		{"memory_segment_frees_total", "Segments freed to the upstream.", func(s *memmgr.Stats) float64 { return float64(s.NumDeviceFree) }},
+	}, func(value func(*memmgr.Stats, ...string)) {
+		all := sums()
+		for _, key := range inOrder(all) {
+			value(all[key], key.pool, key.place)
+		}
+	})
+}
+
+// durations is the source of the histograms of the pools.
+func durations() source {
+	all := []struct {
+		name, help string
+		of         func(*memmgr.Stats) *memmgr.Latency
+	}{
+		{"allocation_seconds", "Duration of allocations; those from a processor's cache count in the smallest bucket.",
+			func(s *memmgr.Stats) *memmgr.Latency { return &s.AllocationLatency }},
+		{"upstream_seconds", "Duration of the upstream's allocations of segments.",
+			func(s *memmgr.Stats) *memmgr.Latency { return &s.UpstreamLatency }},
+		{"wait_seconds", "Time that requests waited for memory.",
+			func(s *memmgr.Stats) *memmgr.Latency { return &s.WaitLatency }},
+	}
+	var descs []*prometheus.Desc
+	for _, h := range all {
+		descs = append(descs, prometheus.NewDesc("usmbridge_memory_"+h.name, h.help, poolLabels, nil))
+	}
+	return source{descs, func(to chan<- prometheus.Metric) {
+		pools := sums()
+		for _, key := range inOrder(pools) {
+			for i, h := range all {
+				to <- histogram(descs[i], h.of(pools[key]), key)
+			}
+		}
+	}}
+}
+
+// histogram converts a distribution to the form of Prometheus: the number of calls up to each bound. The
 // pool does not record the sum of the durations. It is estimated by the upper bounds of the buckets.
-func (h *histogram) metric(l *memmgr.Latency, key series) prometheus.Metric {
+func histogram(desc *prometheus.Desc, l *memmgr.Latency, key series) prometheus.Metric {
 	upTo, sum, calls := map[float64]uint64{}, 0.0, uint64(0)
 	for top, n := range l.Buckets {
 		calls += uint64(n)
 		sum += top.Seconds() * float64(n)
 		upTo[top.Seconds()] = calls
 	}
-	return prometheus.MustNewConstHistogram(h.desc, calls, sum, upTo, key.pool, key.place)
+	return prometheus.MustNewConstHistogram(desc, calls, sum, upTo, key.pool, key.place)
 }

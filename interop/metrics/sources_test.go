@@ -10,8 +10,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
-	sdk "go.opentelemetry.io/otel/sdk/metric"
-	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
@@ -60,7 +58,7 @@ func (fakeRunner) Stats() executor.Stats {
 	return executor.Stats{Slots: 2, Running: 1, Calls: 7, Failed: 3, Oldest: 1500 * time.Millisecond}
 }
 
-// The counters of a runner carry its name, in both systems.
+// The counters of a runner carry its name.
 func TestRunner(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
 	require.NoError(t, reg.Register(NewCollector(Runner("models", fakeRunner{}))))
@@ -72,33 +70,6 @@ usmbridge_runner_calls_total{runner="models"} 7
 # TYPE usmbridge_runner_oldest_seconds gauge
 usmbridge_runner_oldest_seconds{runner="models"} 1.5
 `), "usmbridge_runner_calls_total", "usmbridge_runner_oldest_seconds", "usmbridge_worker_ready"))
-
-	reader := sdk.NewManualReader()
-	provider := sdk.NewMeterProvider(sdk.WithReader(reader))
-	registration := testenv.Must(Observe(provider.Meter("usmbridge"), Runner("models", fakeRunner{})))(t)
-	var data metricdata.ResourceMetrics
-	require.NoError(t, reader.Collect(context.Background(), &data))
-	found := map[string]float64{}
-	for _, m := range data.ScopeMetrics[0].Metrics {
-		var points []metricdata.DataPoint[float64]
-		switch d := m.Data.(type) {
-		case metricdata.Sum[float64]:
-			points = d.DataPoints
-		case metricdata.Gauge[float64]:
-			points = d.DataPoints
-		}
-		if strings.HasPrefix(m.Name, "usmbridge.runner.") {
-			require.Len(t, points, 1)
-			name, _ := points[0].Attributes.Value("usmbridge.runner")
-			require.Equal(t, "models", name.AsString())
-			found[m.Name] = points[0].Value
-		}
-	}
-	require.Len(t, found, 12)
-	require.EqualValues(t, 3, found["usmbridge.runner.failures"])
-	require.EqualValues(t, 2, found["usmbridge.runner.slots"])
-	require.NoError(t, registration.Unregister())
-	require.NoError(t, provider.Shutdown(context.Background()))
 }
 
 // A pool of workers also exports the state of each worker and the arrays that it sent.
