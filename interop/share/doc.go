@@ -28,8 +28,8 @@
 // must not see.
 //
 // Device memory of GPUs is shared by handles of the driver, if the driver and the SYCL library support
-// that. The receiver sets [Options].Queue. Memory outside of segments cannot be shared (ErrNotShared). It
-// is sent as a copy if [Options].CopyInto is set.
+// that. The receiver sets [Options].Queue. Memory outside of segments cannot be shared (ErrNotShared).
+// Copy such an array into memory of package segment (usmarray.Array.Copy).
 //
 // # Ownership
 //

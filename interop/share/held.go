@@ -247,7 +247,7 @@ func (p *Peer) mapped(h *held, readOnly bool) (*segment.Mapping, error) {
 	o := &p.node.options
 	a := segment.Attachment{File: h.file, Handle: h.handle, Size: h.facts.size, Audience: h.facts.audience, ReadOnly: i == 1}
 	if h.handle != nil && (o.Queue == nil || o.Queue.IsHost()) {
-		return nil, fmt.Errorf("the array is device memory of a driver; set Options.Queue to a queue on that device, or copy the array in the process that has it (Options.CopyInto)")
+		return nil, fmt.Errorf("the array is device memory of a driver; set Options.Queue to a queue on that device, or copy the array in the process that has it")
 	}
 	if h.facts.kind != syclobj.USMUnknown {
 		switch {

@@ -43,8 +43,8 @@ func (o *opened) orphaned() bool { return errors.Is(o.peer.Err(), ErrDied) }
 // which keeps the segment's descriptor open.
 func (l *lease) describeOrphan(op string, a *usmarray.Array, o *opened) error {
 	if o.held.file == nil {
-		return opError(op, ErrNotShared, "the array is device memory of a driver, whose maker, %v, has ended, and its bytes %w; "+
-			"copy the array, or set Options.CopyInto", o.peer, errElsewhere)
+		return opError(op, ErrNotShared, "the array is device memory of a driver, whose maker, %v, has ended, and its bytes lie in no segment "+
+			"of this process; copy the array into memory of package segment", o.peer)
 	}
 	l.memory = memory{orphan: o.held}
 	l.d = description{

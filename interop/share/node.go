@@ -2,8 +2,6 @@ package share
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -168,36 +166,6 @@ func (n *node) stats() (s Stats) {
 	return s
 }
 
-// errElsewhere is the cause of errors about memory outside of segments, which other processes cannot map.
-var errElsewhere = errors.New("lie in no segment of this process")
-
-// leaseOf makes a lease of an array. If the array is outside of segments and Options.CopyInto is set, it
-// makes a lease of a copy.
-func (n *node) leaseOf(ctx context.Context, op string, a *usmarray.Array, o ExportOptions) (*lease, error) {
-	l, err := newLease(ctx, op, a, o)
-	if !errors.Is(err, errElsewhere) || n.options.CopyInto == nil {
-		return l, err
-	}
-	c, err := n.copied(ctx, op, a)
-	if err != nil {
-		return nil, err
-	}
-	defer c.Release()
-	return newLease(ctx, op, c, o)
-}
-
-// copied waits for work that is pending on an array and copies it into Options.CopyInto.
-func (n *node) copied(ctx context.Context, op string, a *usmarray.Array) (*usmarray.Array, error) {
-	if err := a.Synchronize(ctx); err != nil {
-		return nil, withOp(op, err)
-	}
-	c, err := a.Copy(memmgr.Waiting(ctx, n.options.CopyInto))
-	if err != nil {
-		return nil, &OpError{Op: op, Kind: ErrNotShared, Err: fmt.Errorf("copying it into Options.CopyInto: %w", err)}
-	}
-	return c, nil
-}
-
 // newLease makes a lease of an array's buffer. The caller adds it to the table.
 // newLease waits for work that is pending on the array, unless o.NoWait leaves that to the opening.
 func newLease(ctx context.Context, op string, a *usmarray.Array, o ExportOptions) (*lease, error) {
@@ -247,11 +215,11 @@ func (l *lease) describe(op string, a *usmarray.Array) error {
 			if other.orphaned() {
 				return l.describeOrphan(op, a, other)
 			}
-			return opError(op, ErrNotShared, "the array belongs to %v, and its bytes %w; use Server.Export to get a handle from that process, "+
-				"copy the array, or set Options.CopyInto", other.peer, errElsewhere)
+			return opError(op, ErrNotShared, "the array belongs to %v, and its bytes lie in no segment of this process; use Server.Export "+
+				"to get a handle from that process, or copy the array into memory of package segment", other.peer)
 		}
-		return opError(op, ErrNotShared, "the array's %d bytes at %#x %w; copy the array into memory of package segment, or set Options.CopyInto",
-			size, l.buffer.Address(), errElsewhere)
+		return opError(op, ErrNotShared, "the array's %d bytes at %#x lie in no segment of this process; copy the array into memory of package segment",
+			size, l.buffer.Address())
 	}
 	l.memory = memory{segment: s, base: l.buffer.Address() - uintptr(offset)}
 	l.d = description{

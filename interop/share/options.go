@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/usmbridge/usmbridge/internal/userid"
-	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
@@ -46,14 +45,6 @@ type Options struct {
 	// AsHost opens USM of other processes as plain host memory if there is no Queue. The bytes are the
 	// same, because all segments are memory files.
 	AsHost bool
-
-	// CopyInto is the resource into which this process copies arrays that other processes cannot map:
-	// memory outside of segments, memory of another process ([Server.Publish] cannot ask its maker for a
-	// handle), and memory of a driver whose maker has ended. Such arrays are copied when they are exported
-	// or published. Later writes of one process are not visible to the
-	// other. The resource allocates memory of package segment, for example through a pool. The server or
-	// peer borrows it. If it is nil, such arrays are refused (ErrNotShared).
-	CopyInto memmgr.Resource
 
 	// Unopened is the lifetime of a handle that is not opened; 30 s.
 	Unopened time.Duration

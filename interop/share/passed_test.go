@@ -4,7 +4,6 @@ package share_test
 
 import (
 	"encoding/binary"
-	"errors"
 	"net"
 	"os"
 	"syscall"
@@ -126,59 +125,37 @@ func TestOnlyHoldersPassOn(t *testing.T) {
 	eventually(t, func() bool { return s.Stats() == share.Stats{} }, "something stays")
 }
 
-// TestCopyInto checks that arrays in memory that no other process can map are copied if
-// Options.CopyInto is set.
-func TestCopyInto(t *testing.T) {
+// TestMemoryOutsideOfSegments checks that arrays in memory that no other process can map are refused, and that copies of
+// them can be shared.
+func TestMemoryOutsideOfSegments(t *testing.T) {
 	pool := newPool(t, segment.PeersWrite)
 	ctx := background(t)
 	x := counting(t, memmgr.Host(), 3, 2)
-	refuses := listen(t, share.Options{})
-	_, err := refuses.Export(ctx, x, share.ExportOptions{})
-	testenv.Failed(t, err, share.ErrNotShared, "Options.CopyInto")
-
-	s := listen(t, share.Options{CopyInto: pool})
+	s := listen(t, share.Options{})
 	p := dial(t, s, share.Options{})
+	_, err := s.Export(ctx, x, share.ExportOptions{})
+	testenv.Failed(t, err, share.ErrNotShared, "copy the array into memory of package segment")
+	require.ErrorIs(t, s.Publish(ctx, "x", x), share.ErrNotShared)
+
 	check := func(a *usmarray.Array, err error) {
 		t.Helper()
 		require.NoError(t, err)
 		require.Equal(t, x.Layout().String(), a.Layout().String())
-		v := testenv.Must(usmarray.ToSlice[float32](a))(t)
-		require.Equal(t, []float32{0, 1, 2, 3, 4, 5}, v)
-		require.NoError(t, a.Fill(float32(9)))
-		v = testenv.Must(usmarray.ToSlice[float32](x))(t)
-		require.EqualValues(t, 5, v[5], "the source was changed")
+		require.Equal(t, []float32{0, 1, 2, 3, 4, 5}, testenv.Must(usmarray.ToSlice[float32](a))(t))
 		a.Release()
 	}
-	h := testenv.Must(s.Export(ctx, x, share.ExportOptions{}))(t)
+	shared := testenv.Held(x.Copy(pool))(t)
+	h := testenv.Must(s.Export(ctx, shared, share.ExportOptions{}))(t)
 	check(p.Open(ctx, h))
-	require.NoError(t, s.Publish(ctx, "x", x))
-	check(p.Attach(ctx, "x"))
 
-	// A received array is copied as well. Options.CopyInto must allocate shareable memory.
-	y := counting(t, pool, 3, 2)
-	require.NoError(t, refuses.Publish(ctx, "y", y))
-	q := dial(t, refuses, share.Options{})
-	received := testenv.Must(q.Attach(ctx, "y"))(t)
-	require.NoError(t, s.Publish(ctx, "y", received))
-	received.Release()
-	check(p.Attach(ctx, "y"))
-	require.EqualValues(t, 5, testenv.Must(usmarray.ToSlice[float32](y))(t)[5], "the source was changed")
-	plain := listen(t, share.Options{CopyInto: memmgr.Host()})
-	require.ErrorIs(t, plain.Publish(ctx, "x", x), share.ErrNotShared)
-	no := errors.New("no")
-	broken := listen(t, share.Options{CopyInto: refusing{memmgr.Host(), no}})
-	_, err = broken.Export(ctx, x, share.ExportOptions{})
-	require.ErrorIs(t, err, share.ErrNotShared)
-	require.ErrorIs(t, err, no)
+	// A received array belongs to its maker. A copy of it can be published.
+	require.NoError(t, s.Publish(ctx, "y", shared))
+	received := testenv.Held(p.Attach(ctx, "y"))(t)
+	other := listen(t, share.Options{})
+	testenv.Failed(t, other.Publish(ctx, "y", received), share.ErrNotShared, "use Server.Export")
+	require.NoError(t, other.Publish(ctx, "y", testenv.Held(received.Copy(pool))(t)))
+	check(dial(t, other, share.Options{}).Attach(ctx, "y"))
 }
-
-// refusing is a resource whose allocations fail.
-type refusing struct {
-	memmgr.Resource
-	why error
-}
-
-func (r refusing) Allocate(memmgr.Request) (memmgr.Block, error) { return memmgr.Block{}, r.why }
 
 // liar starts a proxy between a maker and the connections to the returned address. The proxy
 // applies change to the handles that the maker creates on request.

@@ -379,9 +379,8 @@ type published struct {
 // array until then. The caller keeps its own reference.
 //
 // Publish waits for work that is pending on the array. Attach waits for work that was submitted after that.
-// Each published version has a sequence number, for [Peer.WaitNewer]. If other processes cannot map the
-// array and Options.CopyInto is set, Publish publishes a copy. Errors: ErrNotShared; ErrName if the name is
-// in use or invalid; ErrLimit; ErrClosed.
+// Each published version has a sequence number, for [Peer.WaitNewer]. Errors: ErrNotShared; ErrName if the
+// name is in use or invalid; ErrLimit; ErrClosed.
 func (s *Server) Publish(ctx context.Context, name string, a *usmarray.Array) error {
 	return s.publish(ctx, "Publish", name, a, false)
 }
@@ -396,7 +395,7 @@ func (s *Server) publish(ctx context.Context, op, name string, a *usmarray.Array
 	if name == "" || len(name) > maxName {
 		return opError(op, ErrName, "the name has %d bytes, want 1 to %d", len(name), maxName)
 	}
-	l, err := s.node.leaseOf(ctx, op, a, ExportOptions{}) // checks that the array can be shared, and copies it if necessary
+	l, err := newLease(ctx, op, a, ExportOptions{}) // checks that the array can be shared
 	if err != nil {
 		return err
 	}
@@ -436,8 +435,7 @@ func (s *Server) Withdraw(name string) error {
 // If the array, or the array that it is a part of, was opened from another process, Export asks that
 // process, the maker, for the handle. This takes a round trip, and o must be the zero value. If the maker
 // has ended, this server lends the array as if it had made it. While the maker is exiting, which can take seconds, and if only the connection to it has
-// ended, Export fails with ErrClosed: the maker may still use the memory. Other arrays that other processes
-// cannot map are copied if Options.CopyInto is set.
+// ended, Export fails with ErrClosed: the maker may still use the memory.
 //
 // Errors: ErrNotShared if the memory is outside of segments; ErrRefused if o.To belongs to
 // another server; ErrLimit; ErrClosed, also if o.To was closed.
@@ -457,7 +455,7 @@ func (s *Server) Export(ctx context.Context, a *usmarray.Array, o ExportOptions)
 			}
 		}
 	}
-	l, err := s.node.leaseOf(ctx, op, a, o)
+	l, err := newLease(ctx, op, a, o)
 	if err != nil {
 		return Handle{}, err
 	}
