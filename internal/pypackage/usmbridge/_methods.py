@@ -147,8 +147,8 @@ def _array_beside(x, a):
 
 
 def _kind(a):
-    """Returns the rank of the element type of an Array: NumPy casts a result to the same rank or a higher one."""
-    name = str(a.dtype)
+    """Returns the rank of the element type of an Array or a number: NumPy casts a result to the same rank or a higher one."""
+    name = str(a.dtype) if type(a) is Array else type(a).__name__
     return next(i for i, prefixes in enumerate((("bool",), ("uint",), ("int",), ("float", "bfloat"), ("complex",))) if name.startswith(prefixes))
 
 
@@ -208,8 +208,11 @@ def _argsort(a, axis, kind, stable):
     return _api().argsort(a, axis=axis)
 
 
-def _clip(a, min, max, out):
-    limits = [x if x is None else _beside(x, a) for x in (min, max)]
+def _clip(a, low, high, out):
+    limits = [x if x is None else _beside(x, a) for x in (low, high)]
+    highest = max((_kind(x) for x in limits if x is not None), default=0)
+    if highest > _kind(a):  # dpnp does not combine them
+        a = _api().multiply(a, 1 if highest == _INT else 1.0)
     return _stored(_api().clip(a, *limits), out)
 
 
@@ -320,7 +323,7 @@ def _swapaxes(a, axis1, axis2):
 def _take(a, indices, axis, out, mode):
     xp, (a, axis) = _api(), _flat(a, axis)
     i = _array_beside(indices, a)
-    if _kind(i) > _INT:
+    if i.size and _kind(i) > _INT:  # an empty list has no element type
         raise TypeError(f"take: the indices are integers, not {i.dtype}")
     i, n = i.astype("int64"), a.shape[axis]
     if mode == "wrap":

@@ -66,7 +66,7 @@ def taken(draw, n):
     size = n.size if axis is None else n.shape[axis]
     bound = size if mode == "raise" else 3 * size
     index = st.integers(-bound if mode != "clip" else 0, bound - 1)
-    return (draw(index | st.lists(index, min_size=1, max_size=3) | st.lists(st.lists(index, min_size=2, max_size=2), min_size=1, max_size=2)),), {"axis": axis, "mode": mode}
+    return (draw(index | st.lists(index, max_size=3) | st.lists(st.lists(index, min_size=2, max_size=2), min_size=1, max_size=2)),), {"axis": axis, "mode": mode}
 
 
 def repeated(draw, n):
@@ -103,7 +103,7 @@ METHODS = {
     "argmax": (REAL, reduction(many=False)),
     "argmin": (REAL, reduction(many=False)),
     "argsort": (REAL, by_axis(("kind",), none=True)),
-    "clip": (REAL[1:], lambda draw, n: ((), draw(st.sampled_from([{"min": 1}, {"max": 1}, {"min": 1, "max": 2}])))),
+    "clip": (REAL, lambda draw, n: ((), draw(st.sampled_from([{"min": 1}, {"max": 1.5}, {"min": 1, "max": 2}, {"min": [1.5]}])))),
     "conj": (NUMBERS, nothing),
     "cumprod": (NUMBERS, by_axis(("dtype",), none=True)),
     "cumsum": (NUMBERS, by_axis(("dtype",), none=True)),
