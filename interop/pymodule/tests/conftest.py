@@ -11,6 +11,7 @@ import threading
 import time
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 import old_numpy
 import usmbridge as ub
@@ -25,6 +26,10 @@ FIRST = {
     "        ub.empty(1, usm_type=kind, device=d).__sycl_usm_array_interface__\n",
 }[os.environ.get("USMB_FIRST", "")]
 exec(FIRST)
+
+# Hypothesis draws the same examples each time.
+settings.register_profile("same", derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
+settings.load_profile("same")
 
 BUILT_IN = ub.__spec__.origin == "built-in"
 # The interpreter for tests that need another process.
@@ -212,4 +217,4 @@ def balanced():
     gc.freeze()
     live.base = ub.stats()["live_buffers.all.current"]
     yield
-    assert live(SOON) <= live.base, "memory was not given back"
+    assert live(60) <= live.base, "memory was not given back"

@@ -43,7 +43,7 @@ FORMS = {"unaligned": unaligned, "field": field, "padded": padded, "swapped": sw
 def test_against_numpy(np):
     hypothesis, given = peer("hypothesis"), peer("hypothesis.strategies")
 
-    @hypothesis.settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(hypothesis.HealthCheck))
+    @hypothesis.settings(max_examples=150)
     @hypothesis.given(given.sampled_from(sorted(FORMS)), given.sampled_from(DTYPES), given.lists(given.integers(0, 4), max_size=3), given.booleans(),
                       given.booleans(), given.integers(0, 2**32 - 1))
     def check(form, dtype, shape, turned, fortran, seed):

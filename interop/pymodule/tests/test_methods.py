@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 from conftest import places, run
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import usmbridge as ub
@@ -141,7 +141,7 @@ def same(np, r, expected):
 
 
 @pytest.mark.parametrize("name", METHODS)
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15)
 @given(st.data())
 def test_like_numpy(np, dpnp, name, data):
     dtypes, arguments = METHODS[name]
@@ -282,16 +282,8 @@ def test_functions(np, dpnp):
     assert ub.concat([[1], [2]]).tolist() == [1, 2]
 
 
-def test_released_and_foreign_operands(np):
+def test_foreign_operands(np):
     a = ub.asarray([[3.0, 1.0], [2.0, 4.0]])
-    calls = {"take": ([0],), "repeat": (2,), "dot": (a,), "searchsorted": (1,), "swapaxes": (0, 1)}
-    released = ub.asarray([[3.0, 1.0], [2.0, 4.0]])
-    released.release()
-    for name in METHODS | {"dot": 0, "searchsorted": 0, "sort": 0, "flags": 0, "base": 0}:
-        with pytest.raises(ValueError, match="released"):
-            r = getattr(released, name)
-            if callable(r):
-                r(*calls.get(name, ()))
     with pytest.raises(TypeError, match="MaskedArray"):
         a.dot(np.ma.masked_array([1.0, 2.0]))
     for bad, error in ((lambda: a.ravel("X"), ValueError), (lambda: a.squeeze(0), ValueError), (lambda: a.swapaxes(0, 2), ValueError), (lambda: a.take([0.5]), TypeError),

@@ -4,7 +4,7 @@ import itertools
 import types
 
 from conftest import sycl_device
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import usmbridge as ub
@@ -78,7 +78,7 @@ WRITES = {
 }
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300)
 @given(data=st.data())
 def test_writes_change_only_elements(np, dpnp, data):
     sycl_device()

@@ -1,4 +1,4 @@
-"""Targets: a strategy for examples and a check of one. As tests they are short and deterministic."""
+"""Targets: a generator of examples and a check of one. As tests they are short and deterministic."""
 
 import ctypes
 import functools
@@ -10,11 +10,8 @@ import resource
 import time
 import traceback
 
-import hypothesis
-from hypothesis import HealthCheck, Phase, settings
-
 import usmbridge as ub
-from robust import producers, strategies
+from robust import producers
 
 TARGETS = {}
 
@@ -29,13 +26,13 @@ class Target:
 
     def smoke(self):
         """Runs the target as a test, always with the same examples."""
-        options = settings(max_examples=self.examples, derandomize=True, database=None, deadline=None, report_multiple_bugs=False,
-                           phases=(Phase.generate, Phase.shrink), print_blob=False, suppress_health_check=list(HealthCheck))
-
-        def check_one(example):
-            self.run(example)
-
-        options(hypothesis.given(strategies.strategy(self.generate))(check_one))()
+        for seed in range(self.examples):
+            example = self.generate(random.Random(seed))
+            try:
+                self.run(example)
+            except BaseException as e:
+                e.add_note(f"the example: {example!r}")
+                raise
 
     def run(self, example):
         """Runs the check. Exceptions in callbacks that no caller receives belong to the example."""
@@ -104,7 +101,7 @@ def live(base=0, seconds=0.1):
         time.sleep(0.005)
 
 
-def target(generate, examples=200):
+def target(generate, examples=1000):
     """Makes a test of a check: test_views(example) becomes the target "views"."""
 
     def wrap(check):

@@ -1,17 +1,10 @@
 """Examples: literals that can be printed, read and run again.
 
-Each generator is a function of a random.Random. Hypothesis passes one whose choices it makes and simplifies; a hunt
-passes Python's, which is about fifty times faster."""
-
-from hypothesis import strategies as st
+Each generator is a function of a random.Random."""
 
 from robust import oracles
 
 WILD = [1 << 31, 1 << 32, 1 << 61, 1 << 62, (1 << 63) - 1, -1, -2, -(1 << 31), -(1 << 62), -(1 << 63), (1 << 60) - 1, 1 << 60]
-
-
-def strategy(generate):
-    return st.randoms(use_true_random=False, note_method_calls=False).map(generate)
 
 
 def rarely(r, n):

@@ -132,7 +132,7 @@ def export_model(e, address):
     return want if e["len"] == n * e["itemsize"] else None
 
 
-@target(export, 300)
+@target(export, 1500)
 def test_exporters(e):
     current.update(e=e, asked=0, released=0, shape=(ct.c_ssize_t * 64)(*e["shape"]), strides=(ct.c_ssize_t * 64)(*(e["strides"] or ())))
     current["buf"] = address = 0 if e["null"] else memory.window().address + e["at"]

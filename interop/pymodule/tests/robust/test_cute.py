@@ -112,7 +112,7 @@ def convertible(e, tensor, want):
     return kinds
 
 
-@target(example, 250)
+@target(example, 1500)
 def test_cute(e):
     tensor = producers.Tensor(e["tensor"])
     fields = tensor.fields()
@@ -168,8 +168,9 @@ def test_cute(e):
                     getattr(t, name)(**keywords)
                 except (TypeError, ValueError, OverflowError):
                     oracles.equal(t.layout, text, "a failed mark changes nothing", e)
-                else:
-                    oracles.equal((t.shape, t.stride), (shape, stride), "values of dynamic modes", e)
+                else:  # a mark of compact modes prints the stride 0 for modes of one element
+                    used = lambda strides: [s for n, s in zip(shape, strides) if n != 1]  # noqa: E731
+                    oracles.equal((t.shape, used(t.stride)), (shape, used(stride)), "values of dynamic modes", e)
                     mode, div = keywords.get("mode", slice(None)), keywords.get("divisibility", 1)
                     oracles.equal(t.dynamic_shapes_mask[mode] in (1, (1,) * len(shape)), True, "the modes marked", e)
                     oracles.equal(name == "mark_layout_dynamic" or shape[mode] % div == 0, True, "divisibility", e)

@@ -97,7 +97,7 @@ def end(a, how, inside):
             memory.on_thread(m.deleter, ct.addressof(m))
 
 
-@target(example, 300)
+@target(example, 1500)
 def test_dlpack(e):
     tensor = producers.Tensor(e["tensor"])
     want = model(tensor)

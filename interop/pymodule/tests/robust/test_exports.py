@@ -154,7 +154,7 @@ def model(e):
     return errors, doubtful, versioned, to, bool(copy)
 
 
-@target(example, 200)
+@target(example)
 def test_exports(e):
     a, tensor = source(e)
     errors, doubtful, versioned, to, copied = model(e)

@@ -3,7 +3,7 @@
 import pytest
 
 import usmbridge as ub
-from robust import engine, memory, producers, test_switches
+from robust import engine, memory, producers
 from robust.test_dictionaries import Holder
 
 TENSOR = {"place": "window", "versioned": False, "version": (1, 3), "flags": 0, "at": 0, "data": None, "byte_offset": 0, "device": None, "ndim": None,
@@ -22,6 +22,8 @@ FOUND = [
     ("exporters", {**BUFFER, "format": b"!b", "itemsize": 1, "len": 2}),
     # a negative number of axes
     ("exporters", {**BUFFER, "ndim": -1}),
+    # the stride of one element after a mark of compact modes
+    ("cute", {"tensor": {**TENSOR, "shape": (1, 2, 2), "strides": (2, 1, 2)}, "options": {}, "function": "from_dlpack", "operations": (("mark_compact_shape_dynamic", {"mode": 1}),)}),
 ]
 
 
@@ -57,17 +59,6 @@ def test_an_error_in_a_look_up_ends_the_look_ups(key):
     with pytest.raises(LookupError, match="mine"):
         ub.from_usm_array_interface(h)
     assert len(late) == 1
-
-
-def test_the_paths_run_foreign_code():
-    """Each path of test_switches calls foreign code if nothing changes."""
-    with producers.unraisable():
-        for name, path in test_switches.PATHS.items():
-            p = path(-1, "collect")
-            assert p.run() is not None, name
-            p.hook.busy = True
-            p.capsules.clear()
-            memory.settled()
 
 
 def test_a_number_whose_type_is_none():

@@ -240,7 +240,7 @@ class Pair:
                 if isinstance(n, int) and k in "fcb" and abs(n) >= 1 << 53:
                     return False
             return k_of(numbers) != "mixed" and not (to == "bool" and isinstance(v, list))
-        if name is None or v[0] == "scalar" and name in NARROW and kind(name) in "iu":
+        if name is None or v[0] == "scalar" and any(narrow in NARROW and kind(narrow) in "iu" for narrow in (name, to)):
             return False  # a scalar of ml_dtypes is a number here, in range or not
         # Small values, so that floats fit integers.
         return converts(name, to) or (kind(name) == "f" and kind(to) in "iu" and v[0] != "part" and numpys(to).itemsize > 1 and name not in ML)
@@ -300,7 +300,7 @@ class Pair:
     def number(self, about, what):
         f = {"int": int, "float": float, "complex": complex, "bool": bool, "index": operator.index, "len": len}[what]
         mine_, mine = outcome(lambda: f(self.a))
-        if self.a.size != 1 and what != "len" or what == "index" and kind(str(self.a.dtype)) not in "iu":
+        if self.a.size != 1 and what != "len" or what == "index" and (self.a.ndim or kind(str(self.a.dtype)) not in "iu"):
             if not isinstance(mine, TypeError):
                 raise AssertionError(f"{what} gave {mine_!r} for {about!r}")
             return
