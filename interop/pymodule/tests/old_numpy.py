@@ -9,7 +9,7 @@ LATER = "the test compares with the behaviour of NumPy since 2.0"
 
 LACKING = {
     READ_ONLY: """
-        test_dlpack_export::test_read_only test_release_and_gc::test_buffers_keep_the_memory
+        test_release_and_gc::test_buffers_keep_the_memory
         test_hostile::test_chains_of_owners_need_no_stack test_ml_types::test_in_and_out_share_the_memory
         test_numba::test_read_only test_release::test_del_releases_the_source_at_once
         test_release::test_stats_are_exact test_release::test_a_chain_of_owners test_release::test_an_exception_passes

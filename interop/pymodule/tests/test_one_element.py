@@ -21,16 +21,6 @@ def outcome(f):
     return type(v), repr(v)
 
 
-def test_other_than_one_element_is_refused(np):
-    for shape in ((0,), (2,), (2, 3), (1, 0)):
-        for a in copies(np.zeros(shape, "int32")):
-            for f in (int, float, complex, bool, operator.index, lambda a: [1, 2][a], lambda a: range(3)[a]):
-                with pytest.raises(TypeError):
-                    f(a)
-            with pytest.raises(ValueError):
-                a.item()
-
-
 def test_an_index_array_indexes():
     i = ub.asarray(2, dtype="uint8")
     assert [10, 11, 12][i] == 12 and "%d" % i == "2" and list(range(i)) == [0, 1]

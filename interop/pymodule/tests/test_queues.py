@@ -118,25 +118,6 @@ def test_dpnp_shares(device, np, dpnp, dpt):
             assert address(copied) != a._pointer and copied.sycl_queue == a.sycl_queue
 
 
-def test_host_reads_wait_for_the_queue(device, np, dpctl, dpt):
-    """Results computed by a consumer of the dictionary, or on the given queue, are visible."""
-    n = 1 << 20
-    for q in (None, dpctl.SyclQueue(device.filter_string, property="in_order"), dpctl.SyclQueue(device.filter_string)):
-        for kind in KINDS:
-            a = ub.zeros(n, "float64", usm_type=kind, sycl_queue=q)
-            t = dpt.asarray(a)
-            for i in range(1, 6):
-                dpt.add(t, 1, out=t)
-                whole = a.asnumpy()
-                assert whole[0] == i and whole[-1] == i and (whole == i).all()
-                if kind != "device":
-                    dpt.add(t, 1, out=t)
-                    assert (np.asarray(memoryview(a)) == i + 1).all()
-                    dpt.subtract(t, 1, out=t)
-                    assert (np.from_dlpack(a, device="cpu") == i).all()
-            del t
-
-
 def test_a_queue_of_another_context_is_ignored(device, dpctl, dpt):
     """An object that looks like dpnp's array and names a queue of another context."""
     x = dpt.zeros(4)
