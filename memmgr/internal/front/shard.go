@@ -13,14 +13,13 @@ import (
 // spare one that is full or empty.
 type bin struct {
 	block.Magazine
-	spareN  uint32
-	spare   owner.Link
+	spare   block.Magazine
 	frees   uint64 // blocks freed by users, ever
 	stocked int64  // blocks moved in from the depot, less those moved out
 }
 
 // blocks returns the number of blocks in the bin.
-func (f *bin) blocks() uint32 { return f.N + f.spareN }
+func (f *bin) blocks() uint32 { return f.N + f.spare.N }
 
 // allocs returns the number of blocks handed out to users, ever: stocked + frees - blocks.
 func (f *bin) allocs() uint64 { return uint64(f.stocked) + f.frees - uint64(f.blocks()) }
@@ -173,8 +172,7 @@ func (s *Shard) Take(k int) *owner.Cell {
 // TakeSpare is Take when the magazine in use is empty: it puts the spare one in its place.
 func (s *Shard) TakeSpare(k int) *owner.Cell {
 	f := &s.bins[k]
-	f.Magazine = block.Magazine{Head: f.spare, N: f.spareN}
-	f.spare, f.spareN = 0, 0
+	f.Magazine, f.spare = f.spare, block.Magazine{}
 	s.seen[k].spareUsed = true
 	return s.Take(k)
 }
@@ -203,9 +201,8 @@ func (s *Shard) stock(k int, m block.Magazine) (back block.Magazine) {
 		return m
 	}
 	f := &s.bins[k]
-	back = block.Magazine{Head: f.spare, N: f.spareN}
-	f.spare, f.spareN = f.Head, f.N
-	f.Magazine = m
+	m.Since = 0
+	back, f.spare, f.Magazine = f.spare, f.Magazine, m
 	s.seen[k].spareUsed = true
 	s.moved(k, int64(m.N)-int64(back.N))
 	s.limit += m.Bytes(k) - back.Bytes(k)
@@ -214,11 +211,9 @@ func (s *Shard) stock(k int, m block.Magazine) (back block.Magazine) {
 
 // unstock removes the spare magazine, for the depot, and its bytes of the limit. The magazine in use
 // becomes the spare one.
-func (s *Shard) unstock(k int) block.Magazine {
+func (s *Shard) unstock(k int) (m block.Magazine) {
 	f := &s.bins[k]
-	m := block.Magazine{Head: f.spare, N: f.spareN}
-	f.spare, f.spareN = f.Head, f.N
-	f.Magazine = block.Magazine{}
+	m, f.spare, f.Magazine = f.spare, f.Magazine, m
 	s.seen[k].spareUsed = true
 	s.moved(k, -int64(m.N))
 	s.limit -= m.Bytes(k)
@@ -241,13 +236,12 @@ func (s *Shard) evictOne(k int, to *block.Stack) (bytes int64) {
 // evictSince is evictOne for blocks that are idle since a tick.
 func (s *Shard) evictSince(k int, since uint32, to *block.Stack) (bytes int64) {
 	f := &s.bins[k]
-	var m block.Magazine
-	if f.spareN != 0 {
-		m = block.Magazine{Head: f.spare, N: f.spareN}
-		f.spare, f.spareN = 0, 0
-	} else {
-		m, f.Magazine = f.Magazine, m
+	from := &f.spare
+	if from.N == 0 {
+		from = &f.Magazine
 	}
+	m := *from
+	*from = block.Magazine{}
 	if m.N == 0 {
 		return 0
 	}
@@ -291,12 +285,12 @@ func (s *Shard) age(look Look, cold *block.Stack) {
 			s.evictIdle(k, cold)
 		}
 		switch {
-		case f.spare == 0:
+		case f.spare.N == 0:
 			// Later calls see whether the blocks that are here now were needed.
-			f.spare, f.spareN, f.Magazine = f.Head, f.N, block.Magazine{}
+			f.spare, f.Magazine = f.Magazine, f.spare
 			fallthrough
-		case f.spare != l.spare:
-			l.spare, l.spareIdle, l.spareUsed = f.spare, 0, false
+		case f.spare.Head != l.spare:
+			l.spare, l.spareIdle, l.spareUsed = f.spare.Head, 0, false
 		default:
 			if l.spareIdle++; l.spareIdle >= look.Least {
 				s.evictIdle(k, cold)
