@@ -51,30 +51,26 @@ func (s *Stats) Map() map[string]int64 {
 		m[name+".p99_ns"], m[name+".p999_ns"] = int64(l.P99), int64(l.P999)
 		m[name+".max_ns"] = int64(l.Max)
 	}
-	for name, stat := range s.named() {
-		m[name+".all.current"] = stat.Current
-		m[name+".all.peak"] = stat.Peak
-		m[name+".all.allocated"] = stat.Allocated
-		m[name+".all.freed"] = stat.Freed
-	}
 	return m
 }
 
-func (s *Stats) named() map[string]*Stat {
-	return map[string]*Stat{
-		"allocation": &s.Allocation, "segment": &s.Segment, "active": &s.Active,
-		"inactive_split": &s.InactiveSplit, "allocated_bytes": &s.AllocatedBytes,
-		"reserved_bytes": &s.ReservedBytes, "active_bytes": &s.ActiveBytes,
-		"inactive_split_bytes": &s.InactiveSplitBytes, "requested_bytes": &s.RequestedBytes,
-	}
-}
-
+// counters returns all counters but the latencies by name.
 func (s *Stats) counters() map[string]*int64 {
-	return map[string]*int64{
+	m := map[string]*int64{
 		"num_alloc_retries": &s.NumAllocRetries, "num_ooms": &s.NumOOMs, "num_stalled": &s.NumStalled,
 		"num_device_alloc": &s.NumDeviceAlloc, "num_device_free": &s.NumDeviceFree,
 		"num_waiting": &s.NumWaiting, "cached_bytes": &s.CachedBytes, "metadata_bytes": &s.MetadataBytes,
 	}
+	for name, stat := range map[string]*Stat{
+		"allocation": &s.Allocation, "segment": &s.Segment, "active": &s.Active,
+		"inactive_split": &s.InactiveSplit, "allocated_bytes": &s.AllocatedBytes,
+		"reserved_bytes": &s.ReservedBytes, "active_bytes": &s.ActiveBytes,
+		"inactive_split_bytes": &s.InactiveSplitBytes, "requested_bytes": &s.RequestedBytes,
+	} {
+		m[name+".all.current"], m[name+".all.peak"] = &stat.Current, &stat.Peak
+		m[name+".all.allocated"], m[name+".all.freed"] = &stat.Allocated, &stat.Freed
+	}
+	return m
 }
 
 func (s *Stats) latencies() map[string]*Latency {
@@ -86,14 +82,7 @@ func (s *Stats) latencies() map[string]*Latency {
 // Add adds the counters of another resource. The sum of two peaks is an upper bound of the
 // common peak.
 func (s *Stats) Add(o *Stats) {
-	stats, counters, latencies := o.named(), o.counters(), o.latencies()
-	for name, stat := range s.named() {
-		other := stats[name]
-		stat.Current += other.Current
-		stat.Peak += other.Peak
-		stat.Allocated += other.Allocated
-		stat.Freed += other.Freed
-	}
+	counters, latencies := o.counters(), o.latencies()
 	for name, n := range s.counters() {
 		*n += *counters[name]
 	}
