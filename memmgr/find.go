@@ -12,7 +12,7 @@ import (
 //	findInCaches  find, after all cached blocks went to the heap
 //	findAny       a block of reserved segments, if the request may have it, or one of any segment and size
 //
-// [Pool.miss] and [Pool.reclaimFor] take these steps for a request, [Pool.serveOne] takes find and findAny for a
+// [Pool.miss] and [Pool.extend] take these steps for a request, [Pool.serveOne] takes find and findAny for a
 // waiter.
 
 // findNow is find for a new request: free memory goes to earlier waiters first. p.mu is held.

@@ -82,11 +82,9 @@ func (p *Pool) slowBuffer(request Request, t *Tenant) (Buffer, error) {
 	return p.miss(&w)
 }
 
-// miss gives a request a block that the fast path did not find. It takes the steps
-// below in this order.
+// miss gives a request a block that the fast path did not find, and its shard a magazine, so that the next
+// requests need no lock.
 func (p *Pool) miss(w *want) (Buffer, error) {
-	// 1. Memory that the pool has at hand, unless the request must queue: a pending block of
-	// the same queue, completed blocks, the depot, the heap.
 	since, stands := p.lockTimed()
 	if p.closed {
 		p.mu.Unlock()
@@ -96,57 +94,12 @@ func (p *Pool) miss(w *want) (Buffer, error) {
 	if c == nil {
 		since, stands = now(), 1
 		var err error
-		for called := false; ; p.mu.Lock() {
-			// 2. A request that must not overtake waiters queues behind them, or is
-			// refused. One that could only stand in line for the upstream waits too.
-			behind, yields := p.standsBehind(w)
-			if behind || p.growthIsVain(w) {
-				p.mu.Unlock()
-				c, err = p.await(w, err)
-				break
-			}
-			if yields {
-				p.mu.Unlock()
-				err = p.fail(w, errSoft)
-				break
-			}
-			// 3. The caches of all shards, and a new segment.
-			if c, err = p.extend(w); errors.Is(err, errOvertakes) {
-				continue
-			}
-			if err != nil && ranOut(err) && !ended(w.r.Context) {
-				// 4. Everything that can be reclaimed.
-				c, err = p.reclaimFor(w, err)
-			}
-			if err == nil || !ranOut(err) {
-				break
-			}
-			if ended(w.r.Context) {
-				err = p.fail(w, w.r.Context.Err())
-				break
-			}
-			// 5. The callback, once.
-			if !called && p.options.onOOM != nil {
-				called = true
-				if p.options.onOOM(p.refuse(w, err)) {
-					continue
-				}
-			}
-			// 6. A request with a context waits, another one fails.
-			if p.mayWait(w) {
-				c, err = p.await(w, err)
-			} else {
-				err = p.fail(w, err)
-			}
-			break
-		}
-		if err != nil {
+		if c, err = p.search(w); err != nil {
 			p.account.Slow.Add(now()-since, stands)
 			return Buffer{}, err
 		}
 		p.mu.Lock()
 	}
-	// 7. A magazine for the shard, so that the next requests need no lock.
 	p.heap.NoteSplit()
 	p.account.Count(c, block.Class(c), w.r.Size)
 	stock := p.restock(w)
@@ -164,6 +117,50 @@ func (p *Pool) miss(w *want) (Buffer, error) {
 		p.account.Slow.Add(now()-since, stands)
 	}
 	return b, nil
+}
+
+// search serves a request that found no block at hand: from the caches and from a new segment ([Pool.extend]), and
+// again after each of the steps that may free memory. The callback of [OnOutOfMemory] is the last step, and begins
+// the search again. A request with a context then waits. If there is no callback, it waits instead of taking the
+// steps: the poller takes them for all waiters. p.mu is held, and released on return.
+func (p *Pool) search(w *want) (*owner.Cell, error) {
+	var refusal error // of the upstream
+	step, gave, callback := 0, false, p.options.onOOM
+	for ; ; p.mu.Lock() {
+		behind, yields := p.standsBehind(w)
+		if behind || p.growthIsVain(w) {
+			p.mu.Unlock()
+			return p.await(w, refusal)
+		}
+		if yields {
+			p.mu.Unlock()
+			return nil, p.fail(w, errSoft)
+		}
+		c, err := p.extend(w, refusal, gave)
+		if errors.Is(err, errOvertakes) {
+			continue
+		}
+		if err == nil || !ranOut(err) {
+			return c, err
+		}
+		refusal = err
+		switch {
+		case ended(w.r.Context):
+			return nil, p.fail(w, w.r.Context.Err())
+		case callback == nil && p.mayWait(w):
+			return p.await(w, refusal)
+		case step < len(reclaimSteps):
+			gave = reclaimSteps[step](p, p.segmentNeed(w))
+			step++
+		case callback == nil:
+			return nil, p.fail(w, refusal)
+		default:
+			if callback(p.refuse(w, refusal)) {
+				step, refusal = 0, nil
+			}
+			callback = nil
+		}
+	}
 }
 
 // handOver makes a block the buffer of a request.
@@ -249,11 +246,14 @@ func (p *Pool) endGrowth() {
 	p.waitlist.signalPoller()
 }
 
-// extend serves a request from memory that was freed meanwhile, from the cached blocks, or
-// from a new segment. Many requests may queue in [Pool.beginGrowth] meanwhile. Each looks at the
-// waiters again: otherwise these requests would pass freed blocks on among themselves, and a
-// large waiter would get none. p.mu is held, and released on return.
-func (p *Pool) extend(w *want) (c *owner.Cell, err error) {
+// extend serves a request from the cached blocks or from a new segment. After a refusal of the upstream it also takes
+// blocks that other requests should have, and asks again only if the upstream may have more memory: if other pools
+// gave some, or segments went back that the upstream did not have when it was asked.
+//
+// Many requests may queue in [Pool.beginGrowth]. Each looks at the waiters again: otherwise these requests would
+// pass freed blocks on among themselves, and a large waiter would get none. p.mu is held, and released on return.
+func (p *Pool) extend(w *want, refusal error, gave bool) (c *owner.Cell, err error) {
+	again := refusal != nil
 	select {
 	case p.growing <- struct{}{}: // without waiting, so the order of the locks does not matter
 	default:
@@ -267,20 +267,41 @@ func (p *Pool) extend(w *want) (c *owner.Cell, err error) {
 			p.endGrowth()
 			return nil, errOvertakes
 		}
-		c = p.findNow(w) // another goroutine may have got a segment meanwhile
+		again = true // another goroutine may have got a segment meanwhile
 	}
 	defer p.endGrowth()
-	if c == nil {
-		c = p.findInCaches(w, 0)
-	}
 	size, need := p.segmentFor(w)
-	if c == nil && p.waitlist.reserved.of == nil { // else empty segments may be reserved
+	room := uint64(0)
+	if refusal != nil {
+		size, room = need, uint64(need)-1 // the upstream has at most that
+		if tight, left := p.limitRoom(); tight != nil {
+			room = min(room, left)
+		}
+	}
+	if again {
+		c = p.findNow(w)
+	}
+	if c == nil {
+		c = p.findInCaches(w, room)
+	}
+	if c == nil && refusal != nil {
+		c = p.findAny(w)
+	}
+	switch {
+	case c != nil:
+	case refusal != nil:
+		gave = p.heap.EmptyBytes()+room >= uint64(need) && p.heap.Release(0) != 0 || gave
+		gave = p.mu.awaitReturned() || gave || p.mu.returns != w.returns
+	case p.waitlist.reserved.of == nil: // else empty segments may be reserved
 		p.heap.Pay(uint64(size), uint64(need))
 	}
 	w.returns = p.mu.returns
-	p.mu.Unlock()
+	p.mu.Unlock() // no defer: the upstream may panic
 	if c != nil {
 		return c, nil
+	}
+	if refusal != nil && !gave {
+		return nil, refusal
 	}
 	return p.grow(w, size, need)
 }

@@ -10,58 +10,32 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// reclaimFor finds memory for a request that the upstream has just refused. It takes the
-// steps below in this order until one of them serves the request. The poller of the
-// waitlist takes steps 1, 2 and 4 and then serves the waiters in their order. Another pool
-// takes step 3d of this one ([Pool.yield]). [Pool.Trim] takes steps 1 to 3 for all memory.
-//
-// No step visits blocks in use, and only 3b and 3d may stop the shards. So a refusal takes
-// microseconds if no step helps. No lock is held while other pools are called.
-func (p *Pool) reclaimFor(w *want, cause error) (*owner.Cell, error) {
-	// 1. Blocks in caches of other packages ([AddCache]), and blocks that C dropped.
-	p.collectDropped()
-	// 2. Blocks whose device work is done, and blocks whose pages are being returned.
-	p.pending.CompleteSome(refusalLooks)
-	p.purging.Await()
-	// 3. Memory of this pool. If segments went back, ask the upstream again.
-	c, released := p.reclaimOwn(w)
-	if c != nil {
-		return c, nil
-	}
-	if released {
-		if c, err := p.askLeast(w); err == nil || !ranOut(err) {
-			return c, err
-		}
-	}
-	// 4. Memory of other pools. If segments went back, ask the upstream again.
-	need := p.segmentNeed(w)
-	if p.reclaimOthers(need) {
+// reclaimSteps free memory for a request that the upstream has refused, until one of them serves the request
+// ([Pool.search]). need is the bytes of the smallest segment that serves it. Each step reports whether the upstream
+// may have more memory than before. The poller of the waitlist takes the same steps for all waiters. No step visits
+// blocks in use. No lock is held while other pools are called.
+var reclaimSteps = [...]func(p *Pool, need uint64) bool{
+	// Blocks in caches of other packages ([AddCache]), blocks that C dropped, blocks whose device work is done, and
+	// blocks whose pages are being returned.
+	func(p *Pool, _ uint64) bool {
+		p.collectDropped()
+		p.pending.CompleteSome(refusalLooks)
+		p.purging.Await()
 		p.mu.Lock()
-		if tight, room := p.limitRoom(); tight != nil && room < need && room+p.heap.EmptyBytes() >= need {
-			p.heap.Release(0)
-		}
-		p.mu.Unlock()
-		if c, err := p.askLeast(w); err == nil || !ranOut(err) {
-			return c, err
-		}
-	}
-	// 5. Memory that was freed while the upstream was asked.
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if c = p.find(w); c == nil {
-		c = p.findAny(w)
-	}
-	if c != nil {
-		return c, nil
-	}
-	return nil, cause
+		defer p.mu.Unlock()
+		p.account.Retries++
+		return false
+	},
+	// Idle memory of other pools.
+	func(p *Pool, need uint64) bool { return p.reclaimOthers(need) },
+	// Memory that was freed while the upstream was asked.
+	func(*Pool, uint64) bool { return false },
 }
 
-// collectDropped is step 1 of reclaim. Foreign memory and memory of resources above a pool
+// collectDropped frees blocks that C dropped. Foreign memory and memory of resources above a pool
 // may belong to this pool. Another goroutine may be freeing blocks of the pool that C dropped
 // before: collectDropped waits for it.
 func (p *Pool) collectDropped() {
@@ -71,48 +45,7 @@ func (p *Pool) collectDropped() {
 	p.cells.Sync()
 }
 
-// reclaimOwn is step 3 of reclaim. It reports whether segments went back that the
-// upstream did not have when it was asked.
-func (p *Pool) reclaimOwn(w *want) (c *owner.Cell, released bool) {
-	p.mu.Lock() // no defer: the upstream may panic when the lock is released
-	need := p.segmentNeed(w)
-	room := need - 1 // the upstream refused: it has at most that
-	if tight, left := p.limitRoom(); tight != nil {
-		room = min(room, left)
-	}
-	p.account.Retries++
-	// a. Memory that step 2 freed.
-	c = p.find(w)
-	// b. Cached blocks.
-	if c == nil {
-		c = p.findInCaches(w, room)
-	}
-	// c. A block of any size in any segment, also a reserved one.
-	if c == nil {
-		c = p.findAny(w)
-	}
-	// d. Segments out of use, to the upstream.
-	if c == nil {
-		released = p.heap.EmptyBytes()+room >= need && p.heap.Release(0) != 0
-		released = p.mu.awaitReturned() || released || p.mu.returns != w.returns
-	}
-	w.returns = p.mu.returns
-	p.mu.Unlock()
-	return c, released
-}
-
-// askLeast asks the upstream for as little as serves the request.
-func (p *Pool) askLeast(w *want) (*owner.Cell, error) {
-	if err := p.beginGrowth(w.r.Context); err != nil {
-		return nil, err
-	}
-	defer p.endGrowth()
-	need := uintptr(p.segmentNeed(w))
-	return p.grow(w, need, need)
-}
-
-// reclaimOthers is step 4 of reclaim: other pools give up idle memory, those with the most
-// first. They are the pools to which the memory that lacks is available: below the limit that refused, or on the same
+// reclaimOthers makes other pools give up idle memory, those with the most first. They are the pools to which the memory that lacks is available: below the limit that refused, or on the same
 // device if the device did. It stops when the freed memory, the room of the limit and the idle memory of this pool
 // are enough together. It reports whether any memory went back. No lock is held.
 func (p *Pool) reclaimOthers(need uint64) (gave bool) {

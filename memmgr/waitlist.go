@@ -89,6 +89,8 @@ func (p *Pool) await(request *want, refusal error) (*owner.Cell, error) {
 		p.reclaim.refused.note(p.segmentNeed(w), refusal)
 	}
 	p.serveWaiters() // from memory that was freed since the last search
+	p.waitlist.asked = time.Time{}
+	p.waitlist.signalPoller() // it takes the steps that may free memory
 	p.mu.Unlock()
 	returned := false
 	defer func() {
