@@ -49,15 +49,11 @@ func TestAnAlignedRequestGetsItsNewSegment(t *testing.T) {
 		pieces = append(pieces, mustAllocate(t, p, 36*mib))
 		held = append(held, mustAllocate(t, p, 4*mib))
 	}
-	for _, b := range pieces {
-		p.Free(b)
-	}
+	freeAll(p, pieces)
 	b := testenv.Must(p.Allocate(memmgr.Request{Size: 33 * mib, Align: 64 * mib}))(t)
 	require.Zero(t, b.Address%(64*mib))
 	s := p.Stats()
 	require.EqualValues(t, 73, s.NumDeviceAlloc)
 	require.Zero(t, s.NumAllocRetries)
-	for _, b := range append(held, b) {
-		p.Free(b)
-	}
+	freeAll(p, append(held, b))
 }

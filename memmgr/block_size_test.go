@@ -14,7 +14,7 @@ import (
 // TestBlockSizes checks what the documentation of Pool says about the size of a block.
 func TestBlockSizes(t *testing.T) {
 	check := func(t *testing.T, upstream memmgr.Resource, least uint64) {
-		p := memmgr.NewPool(upstream)
+		p := newPool(t, upstream)
 		for size := uintptr(1); size < 4<<20; size += 1 + size/97 {
 			b := mustNew(t, p, size)
 			got, over := b.Size(), float64(b.Size()-uint64(size))/float64(size)
@@ -29,7 +29,6 @@ func TestBlockSizes(t *testing.T) {
 			}
 			b.Release()
 		}
-		require.NoError(t, p.Close())
 	}
 	t.Run("host", func(t *testing.T) { check(t, memmgr.Host(), 256) })
 	t.Run("USM", func(t *testing.T) {

@@ -23,10 +23,6 @@ type usmResource interface {
 
 func TestMain(m *testing.M) { memtest.Main(m) }
 
-func TestHostResource(t *testing.T) {
-	memtest.Run(t, func(testing.TB) memmgr.Resource { return memmgr.Host() }, memtest.Options{})
-}
-
 func TestHostMemoryIsZeroed(t *testing.T) {
 	b := testenv.Held(memmgr.New(memmgr.Host(), memmgr.Request{Size: 10000}))(t)
 	raw := testenv.Must(b.Bytes())(t)

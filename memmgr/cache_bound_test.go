@@ -93,9 +93,7 @@ func TestPressedPoolCachesNoBlock(t *testing.T) {
 	for i := range 1000 {
 		all = append(all, mustAllocate(t, p, uintptr(1+i*1000)))
 	}
-	for _, b := range all[:500] {
-		p.Free(b)
-	}
+	freeAll(p, all[:500])
 	require.NotZero(t, p.Stats().CachedBytes)
 	left := p.BudgetLeft() + p.Stats().CachedBytes
 	p.Press(true)

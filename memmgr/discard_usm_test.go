@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/internal/testenv"
+	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/syclobj/sycltest"
@@ -57,37 +58,26 @@ func TestPagesOfUSMGoBack(t *testing.T) {
 
 // A device that has no memory at the first attempt to return pages is asked again.
 func TestFakeDiscardIsTriedAgain(t *testing.T) {
-	fake, rt := onFake(t, sycltest.OneCPU)
-	if fake == nil {
-		return
-	}
-	r := memmgr.USM(rt.DefaultQueue(), syclobj.USMDevice).(usmResource)
-	b := testenv.Must(memmgr.New(r, memmgr.Request{Size: 64 << 10, Align: 64 << 10}))(t)
-	fake.Fail("DPCTLaligned_alloc_device", 1)
-	require.ErrorIs(t, r.(memmgr.Discarder).Discard(b.Address(), 64<<10), syclobj.ErrAllocation)
-	err := r.(memmgr.Discarder).Discard(b.Address(), 64<<10)
-	require.ErrorIs(t, err, errors.ErrUnsupported, "the fake's memory stays resident")
-	b.Release()
-	require.NoError(t, r.Close())
+	onFake(t, sycltest.OneCPU, func(fake *sycltest.Fake, rt *syclobj.Runtime) {
+		r := testsycl.USM(t, rt.DefaultQueue(), syclobj.USMDevice)
+		b := testenv.Must(memmgr.New(r, memmgr.Request{Size: 64 << 10, Align: 64 << 10}))(t)
+		fake.Fail("DPCTLaligned_alloc_device", 1)
+		require.ErrorIs(t, r.(memmgr.Discarder).Discard(b.Address(), 64<<10), syclobj.ErrAllocation)
+		require.ErrorIs(t, r.(memmgr.Discarder).Discard(b.Address(), 64<<10), errors.ErrUnsupported, "the fake's memory stays resident")
+		b.Release()
+	})
 }
 
 // The pages of a GPU's memory stay, and the error explains it.
 func TestFakePagesOfAGPUStay(t *testing.T) {
-	fake, rt := onFake(t, sycltest.TwoGPUs)
-	if fake == nil {
-		return
-	}
-	gpu := testenv.Must(rt.Device("level_zero:gpu:0"))(t)
-	q := testenv.Must(rt.NewQueue(nil, gpu, syclobj.OutOfOrder))(t)
-	r := memmgr.USM(q, syclobj.USMShared).(usmResource)
-	p := memmgr.NewPool(r, memmgr.WithDecay(0), memmgr.WithSegment(16<<20))
-	kept := mustNew(t, p, 100<<10)
-	mustNew(t, p, 10<<20).Release()
-	require.Zero(t, p.Trim(0))
-	err := r.(memmgr.Discarder).Discard(kept.Address()&^4095, 4096)
-	testenv.Failed(t, err, errors.ErrUnsupported, "only an OpenCL CPU device's is")
-	kept.Release()
-	require.NoError(t, p.Close())
-	require.NoError(t, r.Close())
-	require.NoError(t, q.Close())
+	onFake(t, sycltest.TwoGPUs, func(fake *sycltest.Fake, rt *syclobj.Runtime) {
+		gpu := testenv.Must(rt.Device("level_zero:gpu:0"))(t)
+		r := testsycl.USM(t, testenv.Opened(rt.NewQueue(nil, gpu, syclobj.OutOfOrder))(t), syclobj.USMShared)
+		p := newPool(t, r, memmgr.WithDecay(0), memmgr.WithSegment(16<<20))
+		kept := mustNew(t, p, 100<<10)
+		mustNew(t, p, 10<<20).Release()
+		require.Zero(t, p.Trim(0))
+		testenv.Failed(t, r.(memmgr.Discarder).Discard(kept.Address()&^4095, 4096), errors.ErrUnsupported, "only an OpenCL CPU device's is")
+		kept.Release()
+	})
 }

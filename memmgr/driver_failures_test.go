@@ -22,18 +22,16 @@ import (
 // TestDriverFailsAtRandom: while calls of the real SYCL library fail at random, requests to pools with tenants
 // and waiters return memory or an error that names the reason. Afterwards everything works and nothing is left.
 func TestDriverFailsAtRandom(t *testing.T) {
-	faults := testfaults.Child(t, rand.Uint64())
-	if faults == nil {
-		return
-	}
-	rt := testenv.Must(syclobj.Open(syclobj.RequireSYCL()))(t)
-	for round := range testfaults.Rounds() {
-		faultyRound(t, rt, faults, uint64(round))
-	}
-	t.Logf("%d faults", faults.Failed())
-	require.NotZero(t, faults.Failed())
-	require.NoError(t, rt.Close())
-	require.Eventually(t, func() bool { memmgr.Flush(); return syclobj.LiveObjects() == syclobj.Live{} }, patience, 10*time.Millisecond, "%+v", syclobj.LiveObjects())
+	testfaults.Child(t, rand.Uint64(), nil, func(faults *testfaults.Faults) {
+		rt := testenv.Must(syclobj.Open(syclobj.RequireSYCL()))(t)
+		for round := range testfaults.Rounds() {
+			faultyRound(t, rt, faults, uint64(round))
+		}
+		t.Logf("%d faults", faults.Failed())
+		require.NotZero(t, faults.Failed())
+		require.NoError(t, rt.Close())
+		require.Eventually(t, func() bool { memmgr.Flush(); return syclobj.LiveObjects() == syclobj.Live{} }, patience, 10*time.Millisecond, "%+v", syclobj.LiveObjects())
+	})
 }
 
 func faultyRound(t *testing.T, rt *syclobj.Runtime, faults *testfaults.Faults, round uint64) {

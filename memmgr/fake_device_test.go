@@ -11,20 +11,19 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/internal/testenv"
+	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/syclobj/sycltest"
 )
 
-// onFake opens a runtime on a fake machine. It returns nil in the parent process.
-func onFake(t *testing.T, m sycltest.Machine) (*sycltest.Fake, *syclobj.Runtime) {
-	fake := sycltest.Child(t, m)
-	if fake == nil {
-		return nil, nil
-	}
-	rt := testenv.Opened(syclobj.Open())(t)
-	require.True(t, rt.HasSYCL())
-	return fake, rt
+// onFake runs f with a runtime on a fake machine.
+func onFake(t *testing.T, m sycltest.Machine, f func(*sycltest.Fake, *syclobj.Runtime)) {
+	sycltest.Child(t, m, func(fake *sycltest.Fake) {
+		rt := testenv.Opened(syclobj.Open())(t)
+		require.True(t, rt.HasSYCL())
+		f(fake, rt)
+	})
 }
 
 // permutations calls f with each permutation of 0..n-1.
@@ -53,127 +52,109 @@ func permutations(n int, f func([]int)) {
 // Work on several queues completes in every possible order. No block in flight is allocated, and
 // each block is free again once its own work is done.
 func TestFakeEveryOrderOfCompletion(t *testing.T) {
-	fake, rt := onFake(t, sycltest.TwoGPUs)
-	if fake == nil {
-		return
-	}
-	gpu := testenv.Must(rt.Device("level_zero:gpu:0"))(t)
-	var queues []*syclobj.Queue
-	for _, property := range []syclobj.QueueProperty{syclobj.OutOfOrder, syclobj.OutOfOrder, syclobj.InOrder} {
-		q := testenv.Must(rt.NewQueue(nil, gpu, property))(t)
-		queues = append(queues, q)
-	}
-	upstream := memmgr.USM(queues[0], syclobj.USMDevice).(usmResource)
-	sizes := []uintptr{5000, 300 << 10, 3 << 20, 20 << 20}
-	permutations(4, func(order []int) {
-		p := memmgr.NewPool(upstream)
-		fake.Hold(true)
-		addresses := make([]uintptr, len(order))
-		events := make([]*syclobj.Event, len(order))
-		for i := range order {
-			b := mustNew(t, p, sizes[i])
-			addresses[i] = b.Address()
-			// Queues 0 and 1 are out-of-order, 2 is in-order.
-			q := queues[[]int{0, 1, 0, 2}[i]]
-			ev := testenv.Must(q.Memset(b.Data(), 1, 5000))(t)
-			require.NoError(t, b.SetPending(q, ev))
-			events[i] = ev
-			b.Release()
+	onFake(t, sycltest.TwoGPUs, func(fake *sycltest.Fake, rt *syclobj.Runtime) {
+		gpu := testenv.Must(rt.Device("level_zero:gpu:0"))(t)
+		var queues []*syclobj.Queue
+		for _, property := range []syclobj.QueueProperty{syclobj.OutOfOrder, syclobj.OutOfOrder, syclobj.InOrder} {
+			queues = append(queues, testenv.Opened(rt.NewQueue(nil, gpu, property))(t))
 		}
-		pending := []int{0, 1, 2, 3} // the counts of Release(i)
-		for _, k := range order {
-			probes := map[uintptr]memmgr.Buffer{}
-			for i := range 100 {
-				if size := sizes[i%len(sizes)]; i < 16 || size == 5000 {
-					b := mustNew(t, p, size)
-					probes[b.Address()] = b
-				}
-			}
-			for i, ev := range events {
-				_, given := probes[addresses[i]]
-				require.False(t, given && !ev.Done(), "order %v: block %d was given out in flight", order, i)
-			}
-			for _, b := range probes {
+		upstream := testsycl.USM(t, queues[0], syclobj.USMDevice)
+		sizes := []uintptr{5000, 300 << 10, 3 << 20, 20 << 20}
+		permutations(4, func(order []int) {
+			p := memmgr.NewPool(upstream)
+			fake.Hold(true)
+			addresses := make([]uintptr, len(order))
+			events := make([]*syclobj.Event, len(order))
+			for i := range order {
+				b := mustNew(t, p, sizes[i])
+				addresses[i] = b.Address()
+				// Queues 0 and 1 are out-of-order, 2 is in-order.
+				q := queues[[]int{0, 1, 0, 2}[i]]
+				ev := testenv.Must(q.Memset(b.Data(), 1, 5000))(t)
+				require.NoError(t, b.SetPending(q, ev))
+				events[i] = ev
 				b.Release()
 			}
-			for at, i := range pending {
-				if i == k {
-					fake.Release(at)
-					pending = append(pending[:at:at], pending[at+1:]...)
-					break
+			pending := []int{0, 1, 2, 3} // the counts of Release(i)
+			for _, k := range order {
+				probes := map[uintptr]memmgr.Buffer{}
+				for i := range 100 {
+					if size := sizes[i%len(sizes)]; i < 16 || size == 5000 {
+						b := mustNew(t, p, size)
+						probes[b.Address()] = b
+					}
 				}
+				for i, ev := range events {
+					_, given := probes[addresses[i]]
+					require.False(t, given && !ev.Done(), "order %v: block %d was given out in flight", order, i)
+				}
+				for _, b := range probes {
+					b.Release()
+				}
+				for at, i := range pending {
+					if i == k {
+						fake.Release(at)
+						pending = append(pending[:at:at], pending[at+1:]...)
+						break
+					}
+				}
+				require.NoError(t, events[k].Wait(context.Background()))
 			}
-			require.NoError(t, events[k].Wait(context.Background()))
-		}
-		fake.Hold(false)
-		p.Trim(0)
-		require.Zero(t, p.Stats().ActiveBytes.Current)
-		for _, ev := range events {
-			require.NoError(t, ev.Close())
-		}
-		require.NoError(t, p.Close())
+			fake.Hold(false)
+			p.Trim(0)
+			require.Zero(t, p.Stats().ActiveBytes.Current)
+			for _, ev := range events {
+				require.NoError(t, ev.Close())
+			}
+			require.NoError(t, p.Close())
+		})
 	})
-	require.NoError(t, upstream.Close())
-	for _, q := range queues {
-		require.NoError(t, q.Close())
-	}
-	require.Zero(t, fake.Used(0))
 }
 
 // A device refuses. Only pools on the same device give up idle memory, and none for a request that is larger
 // than the device.
 func TestFakeIdleMemoryOfOtherDevicesStays(t *testing.T) {
-	fake, rt := onFake(t, sycltest.TwoGPUs)
-	if fake == nil {
-		return
-	}
-	idle := func(device string, kind syclobj.USMKind, size uintptr) *memmgr.Pool {
-		d := testenv.Must(rt.Device(device))(t)
-		q := testenv.Must(d.DefaultQueue())(t)
-		upstream := memmgr.USM(q, kind).(usmResource)
-		p := memmgr.NewPool(upstream, memmgr.WithDecay(0))
-		t.Cleanup(func() { require.NoError(t, p.Close()); require.NoError(t, upstream.Close()) })
-		if size != 0 {
-			mustNew(t, p, size).Release()
+	onFake(t, sycltest.TwoGPUs, func(fake *sycltest.Fake, rt *syclobj.Runtime) {
+		idle := func(device string, kind syclobj.USMKind, size uintptr) *memmgr.Pool {
+			d := testenv.Must(rt.Device(device))(t)
+			q := testenv.Must(d.DefaultQueue())(t)
+			p := newPool(t, testsycl.USM(t, q, kind), memmgr.WithDecay(0))
+			if size != 0 {
+				mustNew(t, p, size).Release()
+			}
+			return p
 		}
-		return p
-	}
-	reserved := func(p *memmgr.Pool) int64 { return p.Stats().ReservedBytes.Current }
-	pool := idle("level_zero:gpu:0", syclobj.USMDevice, 0)
-	same := idle("level_zero:gpu:0", syclobj.USMShared, 32<<20)
-	other := idle("level_zero:gpu:1", syclobj.USMDevice, 64<<20)
-	host := idle("level_zero:gpu:0", syclobj.USMHost, 64<<20)
-	d := testenv.Must(rt.Device("level_zero:gpu:0"))(t)
-	require.ErrorIs(t, testenv.ErrorOf(memmgr.New(pool, memmgr.Request{Size: uintptr(2 * d.Info().GlobalMemSize)})), memmgr.ErrOutOfMemory)
-	require.EqualValues(t, 32<<20, reserved(same))
-	fake.Fail("DPCTLaligned_alloc_device", 1)
-	mustNew(t, pool, 32<<20).Release()
-	require.Zero(t, reserved(same))
-	require.EqualValues(t, 64<<20, reserved(other))
-	require.EqualValues(t, 64<<20, reserved(host))
+		reserved := func(p *memmgr.Pool) int64 { return p.Stats().ReservedBytes.Current }
+		pool := idle("level_zero:gpu:0", syclobj.USMDevice, 0)
+		same := idle("level_zero:gpu:0", syclobj.USMShared, 32<<20)
+		other := idle("level_zero:gpu:1", syclobj.USMDevice, 64<<20)
+		host := idle("level_zero:gpu:0", syclobj.USMHost, 64<<20)
+		d := testenv.Must(rt.Device("level_zero:gpu:0"))(t)
+		require.ErrorIs(t, testenv.ErrorOf(memmgr.New(pool, memmgr.Request{Size: uintptr(2 * d.Info().GlobalMemSize)})), memmgr.ErrOutOfMemory)
+		require.EqualValues(t, 32<<20, reserved(same))
+		fake.Fail("DPCTLaligned_alloc_device", 1)
+		mustNew(t, pool, 32<<20).Release()
+		require.Zero(t, reserved(same))
+		require.EqualValues(t, 64<<20, reserved(other))
+		require.EqualValues(t, 64<<20, reserved(host))
+	})
 }
 
 func TestFakeLimitAndExhaustion(t *testing.T) {
-	fake, rt := onFake(t, sycltest.OneCPU)
-	if fake == nil {
-		return
-	}
-	upstream := memmgr.USM(rt.DefaultQueue(), syclobj.USMShared).(usmResource)
-	total := upstream.DeviceTotal()
-	half := memmgr.NewPool(upstream, memmgr.WithLimit(total/2))
-	_, err := memmgr.New(half, memmgr.Request{Size: uintptr(total * 6 / 10)})
-	oom := testenv.As[*memmgr.OutOfMemoryError](t, err)
-	require.Equal(t, total/2, oom.Limit)
-	require.Equal(t, total, oom.DeviceTotal)
-	mustNew(t, half, uintptr(total*4/10)).Release()
-	require.NoError(t, half.Close())
-	all := memmgr.NewPool(upstream)
-	_, err = memmgr.New(all, memmgr.Request{Size: uintptr(total + 1)})
-	require.ErrorAs(t, err, &oom)
-	require.ErrorIs(t, err, syclobj.ErrAllocation)
-	require.NoError(t, all.Close())
-	require.NoError(t, upstream.Close())
-	require.Zero(t, fake.Used(0))
+	onFake(t, sycltest.OneCPU, func(fake *sycltest.Fake, rt *syclobj.Runtime) {
+		upstream := testsycl.USM(t, rt.DefaultQueue(), syclobj.USMShared).(usmResource)
+		total := upstream.DeviceTotal()
+		half := newPool(t, upstream, memmgr.WithLimit(total/2))
+		_, err := memmgr.New(half, memmgr.Request{Size: uintptr(total * 6 / 10)})
+		oom := testenv.As[*memmgr.OutOfMemoryError](t, err)
+		require.Equal(t, total/2, oom.Limit)
+		require.Equal(t, total, oom.DeviceTotal)
+		mustNew(t, half, uintptr(total*4/10)).Release()
+		half.Trim(0)
+		_, err = memmgr.New(newPool(t, upstream), memmgr.Request{Size: uintptr(total + 1)})
+		require.ErrorAs(t, err, &oom)
+		require.ErrorIs(t, err, syclobj.ErrAllocation)
+	})
 }
 
 // A device supports certain kinds of memory. A request for another kind fails before the library is
@@ -182,135 +163,121 @@ func TestFakeMissingKind(t *testing.T) {
 	machine := sycltest.Machine{{Backend: syclobj.BackendLevelZero, Name: "Fake", Devices: []sycltest.Device{
 		{Type: syclobj.TypeGPU, Name: "Fake GPU", Lacks: []syclobj.USMKind{syclobj.USMShared}},
 	}}}
-	fake, rt := onFake(t, machine)
-	if fake == nil {
-		return
-	}
-	require.ErrorIs(t, testenv.ErrorOf(memmgr.New(memmgr.USM(rt.DefaultQueue(), syclobj.USMShared), memmgr.Request{Size: 1})), syclobj.ErrUnsupportedUSM)
-	require.ErrorIs(t, testenv.ErrorOf(memmgr.Default(rt.DefaultQueue(), syclobj.USMShared)), syclobj.ErrUnsupportedUSM)
-	require.ErrorIs(t, testenv.ErrorOf(memmgr.New(memmgr.USM(nil, syclobj.USMShared), memmgr.Request{Size: 1})), memmgr.ErrRequest)
+	onFake(t, machine, func(fake *sycltest.Fake, rt *syclobj.Runtime) {
+		require.ErrorIs(t, testenv.ErrorOf(memmgr.New(memmgr.USM(rt.DefaultQueue(), syclobj.USMShared), memmgr.Request{Size: 1})), syclobj.ErrUnsupportedUSM)
+		require.ErrorIs(t, testenv.ErrorOf(memmgr.Default(rt.DefaultQueue(), syclobj.USMShared)), syclobj.ErrUnsupportedUSM)
+		require.ErrorIs(t, testenv.ErrorOf(memmgr.New(memmgr.USM(nil, syclobj.USMShared), memmgr.Request{Size: 1})), memmgr.ErrRequest)
+	})
 }
 
 // Memory is freed without further allocations: the keeper notices the end of the event.
 func TestFakePendingMemoryReturnsByItself(t *testing.T) {
-	fake, rt := onFake(t, sycltest.OneCPU)
-	if fake == nil {
-		return
-	}
-	upstream := memmgr.USM(rt.DefaultQueue(), syclobj.USMDevice).(usmResource)
-	p := memmgr.NewPool(upstream, memmgr.WithDecay(100*time.Millisecond)) // less than a tick
-	fake.Hold(true)
-	b := mustNew(t, p, 1<<20)
-	ev := testenv.Must(rt.DefaultQueue().Memset(b.Data(), 1, 1<<20))(t)
-	require.NoError(t, b.SetPending(rt.DefaultQueue(), ev))
-	b.Release()
-	time.Sleep(150 * time.Millisecond)
-	require.EqualValues(t, 1, p.Stats().Active.Current)
-	fake.ReleaseAll()
-	fake.Hold(false)
-	require.Eventually(t, func() bool { return p.Stats().Active.Current == 0 }, patience, 10*time.Millisecond)
-	require.Eventually(t, func() bool { return fake.Used(0) == 0 }, patience, 10*time.Millisecond, "idle memory decays")
-	require.NoError(t, ev.Close())
-	require.NoError(t, p.Close())
-	require.NoError(t, upstream.Close())
+	onFake(t, sycltest.OneCPU, func(fake *sycltest.Fake, rt *syclobj.Runtime) {
+		p := newPool(t, testsycl.USM(t, rt.DefaultQueue(), syclobj.USMDevice), memmgr.WithDecay(100*time.Millisecond)) // less than a tick
+		fake.Hold(true)
+		b := mustNew(t, p, 1<<20)
+		ev := testenv.Opened(rt.DefaultQueue().Memset(b.Data(), 1, 1<<20))(t)
+		require.NoError(t, b.SetPending(rt.DefaultQueue(), ev))
+		b.Release()
+		time.Sleep(150 * time.Millisecond)
+		require.EqualValues(t, 1, p.Stats().Active.Current)
+		fake.ReleaseAll()
+		fake.Hold(false)
+		require.Eventually(t, func() bool { return p.Stats().Active.Current == 0 }, patience, 10*time.Millisecond)
+		require.Eventually(t, func() bool { return fake.Used(0) == 0 }, patience, 10*time.Millisecond, "idle memory decays")
+	})
 }
 
 // Two contexts, two devices, three kinds: each pool serves its own place.
 func TestFakePoolsUseMemoryOfTheirPlaces(t *testing.T) {
-	fake, rt := onFake(t, sycltest.TwoGPUs)
-	if fake == nil {
-		return
-	}
-	seen := map[string]bool{}
-	for _, filter := range []string{"level_zero:gpu:0", "level_zero:gpu:1"} {
-		d := testenv.Must(rt.Device(filter))(t)
-		q := testenv.Must(d.DefaultQueue())(t)
-		for _, kind := range kinds {
-			r := testenv.Must(memmgr.Default(q, kind))(t)
-			b := mustNew(t, r, 100)
-			require.Equal(t, kind, b.Place().Kind())
-			require.Equal(t, filter, b.Place().FilterString())
-			require.True(t, d.Equal(testenv.Must(b.Place().Device())(t)))
-			name := fmt.Sprint(filter, kind)
-			require.False(t, seen[name])
-			seen[name] = true
-			b.Release()
+	onFake(t, sycltest.TwoGPUs, func(fake *sycltest.Fake, rt *syclobj.Runtime) {
+		seen := map[string]bool{}
+		for _, filter := range []string{"level_zero:gpu:0", "level_zero:gpu:1"} {
+			d := testenv.Must(rt.Device(filter))(t)
+			q := testenv.Must(d.DefaultQueue())(t)
+			for _, kind := range kinds {
+				r := testenv.Must(memmgr.Default(q, kind))(t)
+				b := mustNew(t, r, 100)
+				require.Equal(t, kind, b.Place().Kind())
+				require.Equal(t, filter, b.Place().FilterString())
+				require.True(t, d.Equal(testenv.Must(b.Place().Device())(t)))
+				name := fmt.Sprint(filter, kind)
+				require.False(t, seen[name])
+				seen[name] = true
+				b.Release()
+			}
 		}
-	}
-	require.Equal(t, 6, memmgr.DefaultPools())
-	require.NoError(t, memmgr.CloseDefaults())
+		require.Equal(t, 6, memmgr.DefaultPools())
+		require.NoError(t, memmgr.CloseDefaults())
+	})
 }
 
 // If the queue fails or is closed while its pool is made, Default returns an error.
 func TestFakeDefaultOfFailingQueue(t *testing.T) {
-	fake, rt := onFake(t, sycltest.TwoGPUs)
-	if fake == nil {
-		return
-	}
-	d := testenv.Must(rt.Device("level_zero:gpu:0"))(t)
-	ctx := testenv.Must(rt.NewContext(d))(t)
-	own := testenv.Must(rt.NewQueue(ctx, d, syclobj.OutOfOrder))(t)
-	place := testenv.Must(own.Place(syclobj.USMShared))(t)
-	require.NoError(t, own.Close())
-	require.NoError(t, ctx.Close())
-	defer place.Release()
-	q, err := place.Queue() // keeps no places, so that each is asked for
-	require.NoError(t, err)
-	fake.Fail("DPCTLQueue_GetContext", 2)
-	r, err := memmgr.Default(q, syclobj.USMShared)
-	fake.Fail("DPCTLQueue_GetContext", 0)
-	require.Error(t, err)
-	require.Nil(t, r)
-	r = testenv.Must(memmgr.Default(q, syclobj.USMShared))(t)
-	require.IsType(t, &memmgr.Pool{}, r)
-	require.NoError(t, memmgr.CloseDefaults())
+	onFake(t, sycltest.TwoGPUs, func(fake *sycltest.Fake, rt *syclobj.Runtime) {
+		d := testenv.Must(rt.Device("level_zero:gpu:0"))(t)
+		ctx := testenv.Must(rt.NewContext(d))(t)
+		own := testenv.Must(rt.NewQueue(ctx, d, syclobj.OutOfOrder))(t)
+		place := testenv.Must(own.Place(syclobj.USMShared))(t)
+		require.NoError(t, own.Close())
+		require.NoError(t, ctx.Close())
+		defer place.Release()
+		q, err := place.Queue() // keeps no places, so that each is asked for
+		require.NoError(t, err)
+		fake.Fail("DPCTLQueue_GetContext", 2)
+		r, err := memmgr.Default(q, syclobj.USMShared)
+		fake.Fail("DPCTLQueue_GetContext", 0)
+		require.Error(t, err)
+		require.Nil(t, r)
+		r = testenv.Must(memmgr.Default(q, syclobj.USMShared))(t)
+		require.IsType(t, &memmgr.Pool{}, r)
+		require.NoError(t, memmgr.CloseDefaults())
+	})
 }
 
 // The limit of the default pools is shared by all kinds and devices. A pool can use idle memory of
 // other pools. Requests beyond the limit fail with the full report. Lowering the limit does not
 // affect memory in use.
 func TestFakeDefaultLimit(t *testing.T) {
-	fake, rt := onFake(t, sycltest.TwoGPUs)
-	if fake == nil {
-		return
-	}
-	defer memmgr.SetDefaultLimit(0)
-	defer func() { require.NoError(t, memmgr.CloseDefaults()) }()
-	pool := func(filter string, kind syclobj.USMKind) *memmgr.Pool {
-		d := testenv.Must(rt.Device(filter))(t)
-		q := testenv.Must(d.DefaultQueue())(t)
-		return testenv.Must(memmgr.Default(q, kind))(t)
-	}
-	shared, device := pool("level_zero:gpu:0", syclobj.USMShared), pool("level_zero:gpu:1", syclobj.USMDevice)
-	h := testenv.Must(memmgr.Default(nil, syclobj.USMUnknown))(t)
-	const big = 24 << 20
-	take := func(r memmgr.Resource) (memmgr.Buffer, error) { return memmgr.New(r, memmgr.Request{Size: big}) }
-	refused := func(r memmgr.Resource, limit uint64) {
-		_, err := take(r)
-		oom := testenv.As[*memmgr.OutOfMemoryError](t, err)
-		require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
-		require.EqualValues(t, limit, oom.Limit)
-	}
+	onFake(t, sycltest.TwoGPUs, func(fake *sycltest.Fake, rt *syclobj.Runtime) {
+		defer memmgr.SetDefaultLimit(0)
+		defer func() { require.NoError(t, memmgr.CloseDefaults()) }()
+		pool := func(filter string, kind syclobj.USMKind) *memmgr.Pool {
+			d := testenv.Must(rt.Device(filter))(t)
+			q := testenv.Must(d.DefaultQueue())(t)
+			return testenv.Must(memmgr.Default(q, kind))(t)
+		}
+		shared, device := pool("level_zero:gpu:0", syclobj.USMShared), pool("level_zero:gpu:1", syclobj.USMDevice)
+		h := testenv.Must(memmgr.Default(nil, syclobj.USMUnknown))(t)
+		const big = 24 << 20
+		take := func(r memmgr.Resource) (memmgr.Buffer, error) { return memmgr.New(r, memmgr.Request{Size: big}) }
+		refused := func(r memmgr.Resource, limit uint64) {
+			_, err := take(r)
+			oom := testenv.As[*memmgr.OutOfMemoryError](t, err)
+			require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
+			require.EqualValues(t, limit, oom.Limit)
+		}
 
-	memmgr.SetDefaultLimit(64 << 20)
-	a := testenv.Must(take(shared))(t)
-	b := testenv.Must(take(device))(t)
-	refused(h, 64<<20)
-	a.Release() // idle in its pool now, where it counts
-	c := testenv.Must(take(h))(t)
-	refused(shared, 64<<20)
+		memmgr.SetDefaultLimit(64 << 20)
+		a := testenv.Must(take(shared))(t)
+		b := testenv.Must(take(device))(t)
+		refused(h, 64<<20)
+		a.Release() // idle in its pool now, where it counts
+		c := testenv.Must(take(h))(t)
+		refused(shared, 64<<20)
 
-	memmgr.SetDefaultLimit(1 << 20) // below the bytes in use
-	refused(device, 1<<20)
-	require.EqualValues(t, 2*big, memmgr.TotalStats().RequestedBytes.Current)
-	c.Release()
-	b.Release()
-	memmgr.SetDefaultLimit(big)
-	d := testenv.Must(take(shared))(t)
-	refused(h, big)
+		memmgr.SetDefaultLimit(1 << 20) // below the bytes in use
+		refused(device, 1<<20)
+		require.EqualValues(t, 2*big, memmgr.TotalStats().RequestedBytes.Current)
+		c.Release()
+		b.Release()
+		memmgr.SetDefaultLimit(big)
+		d := testenv.Must(take(shared))(t)
+		refused(h, big)
 
-	memmgr.SetDefaultLimit(0)
-	e := testenv.Must(take(h))(t)
-	d.Release()
-	e.Release()
+		memmgr.SetDefaultLimit(0)
+		e := testenv.Must(take(h))(t)
+		d.Release()
+		e.Release()
+	})
 }

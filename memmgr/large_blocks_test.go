@@ -73,9 +73,7 @@ func TestALargeSegmentIsDivided(t *testing.T) {
 	c := mustAllocate(t, p, 44<<20)
 	require.ErrorIs(t, testenv.ErrorOf(p.Allocate(memmgr.Request{Size: 1})), memmgr.ErrOutOfMemory)
 	require.EqualValues(t, 1, p.Stats().NumDeviceAlloc)
-	for _, block := range []memmgr.Block{a, b, c} {
-		p.Free(block)
-	}
+	freeAll(p, []memmgr.Block{a, b, c})
 	p.Free(mustAllocate(t, p, 100<<20))
 }
 
@@ -208,16 +206,12 @@ func TestSmallBlocksDoNotKeepLargeSegments(t *testing.T) {
 			bytes += n
 		}
 	}
-	for _, b := range large {
-		p.Free(b)
-	}
+	freeAll(p, large)
 	for range 2 * age {
 		p.Tick()
 	}
 	require.LessOrEqual(t, p.Stats().ReservedBytes.Current, int64(100<<20))
-	for _, b := range small {
-		p.Free(b)
-	}
+	freeAll(p, small)
 }
 
 // If a pool was in use by as much before, and enough memory for a large request is free, but in pieces, its
@@ -225,10 +219,7 @@ func TestSmallBlocksDoNotKeepLargeSegments(t *testing.T) {
 func TestOnlyVaryingSizesGetLargerSegments(t *testing.T) {
 	_, p := simulatedPool(t, memmgr.WithDecay(0))
 	reserved := func() int64 { return p.Stats().ReservedBytes.Current }
-	var held []memmgr.Block
-	for range 5 {
-		held = append(held, mustAllocate(t, p, 1<<30))
-	}
+	held := allocateMany(t, p, 5, 1<<30)
 	require.EqualValues(t, 5<<30, reserved())
 	shrink := func(i int) { // leaves a piece of 400 MiB
 		p.Free(held[i])
@@ -246,7 +237,5 @@ func TestOnlyVaryingSizesGetLargerSegments(t *testing.T) {
 	held = append(held, mustAllocate(t, p, 401<<20))
 	require.Greater(t, reserved(), before)
 	require.LessOrEqual(t, reserved(), before+433<<20)
-	for _, b := range held {
-		p.Free(b)
-	}
+	freeAll(p, held)
 }

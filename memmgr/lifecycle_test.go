@@ -119,24 +119,18 @@ func TestPeakCountSurvivesUnevenTraffic(t *testing.T) {
 	for i := range classes * each {
 		large = append(large, mustAllocate(t, p, size(i)))
 	}
-	for _, b := range large {
-		p.Free(b)
-	}
+	freeAll(p, large)
 	require.EqualValues(t, small, p.Stats().Allocation.Current)
 	for i := range large {
 		large[i] = mustAllocate(t, p, size(i))
 		n := size(i) / 256
-		for _, b := range blocks[:n] {
-			p.Free(b)
-		}
+		freeAll(p, blocks[:n])
 		blocks = blocks[n:]
 	}
 	s := p.Stats()
 	require.LessOrEqual(t, s.Allocation.Peak, int64(small+len(large)))
 	require.EqualValues(t, len(large)+len(blocks), s.Allocation.Current)
-	for _, b := range append(large, blocks...) {
-		p.Free(b)
-	}
+	freeAll(p, append(large, blocks...))
 }
 
 // Each alignment is honoured or refused, however large.

@@ -119,9 +119,7 @@ func TestLostEventCostsItsOwnBlock(t *testing.T) {
 		for tries := 0; active(p)-int64(len(held)) > 1 && tries < 500; tries++ {
 			held = append(held, mustAllocate(t, p, 300<<10)) // looks at a few
 		}
-		for _, b := range held {
-			p.Free(b)
-		}
+		freeAll(p, held)
 		require.EqualValues(t, 1, active(p))
 		memmgr.Stall(p)
 		require.Eventually(t, func() bool { return memmgr.Stalled(p) == 1 }, patience, time.Millisecond)

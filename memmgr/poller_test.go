@@ -40,12 +40,11 @@ func onFullUpstream(t *testing.T, f func(t *testing.T, u *askedUpstream, p *memm
 	memmgr.WithoutKeeper(func() {
 		synctest.Test(t, func(t *testing.T) {
 			u := new(askedUpstream)
-			p := memmgr.NewPool(u, memmgr.WithSegment(1<<20), memmgr.WithDecay(0))
+			p := newPool(t, u, memmgr.WithSegment(1<<20), memmgr.WithDecay(0))
 			held := mustNew(t, p, 1<<20)
 			u.set(func(memmgr.Request) error { return errFull })
 			f(t, u, p)
 			held.Release()
-			require.NoError(t, p.Close())
 		})
 	})
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/usmbridge/usmbridge/internal/testenv"
+	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/syclobj/sycltest"
@@ -136,71 +136,60 @@ func (r *reuse) step(p *memmgr.Pool, queues []*syclobj.Queue, rng *rand.Rand) er
 // Several goroutines submit random work to in-order and out-of-order queues, and it ends in random order.
 // Memory is reused only in the order of queues.
 func TestFakeReuseFollowsTheQueues(t *testing.T) {
-	fake, rt := onFake(t, sycltest.OneCPU)
-	if fake == nil {
-		return
-	}
-	for round := range uint64(4) {
-		var queues []*syclobj.Queue
-		for i := range 4 {
-			order := syclobj.InOrder
-			if i == 3 {
-				order = syclobj.OutOfOrder
+	onFake(t, sycltest.OneCPU, func(fake *sycltest.Fake, rt *syclobj.Runtime) {
+		for round := range uint64(4) {
+			var queues []*syclobj.Queue
+			for i := range 4 {
+				order := syclobj.InOrder
+				if i == 3 {
+					order = syclobj.OutOfOrder
+				}
+				queues = append(queues, testsycl.NewQueue(t, rt, order))
 			}
-			q := testenv.Must(rt.NewQueue(nil, rt.DefaultDevice(), order))(t)
-			queues = append(queues, q)
-		}
-		upstream := memmgr.USM(queues[0], syclobj.USMDevice).(usmResource)
-		p := memmgr.NewPool(upstream, memmgr.WithCache(4<<20))
-		fake.Hold(true)
-		var r reuse
-		const goroutines, steps, most = 3, 250, 30
-		done := make(chan error, goroutines)
-		for g := range uint64(goroutines) {
-			go func() {
-				rng := rand.New(rand.NewPCG(round, g))
-				for range steps {
-					for fake.Pending() > most { // a barrier has room for so many
-						runtime.Gosched()
+			p := newPool(t, testsycl.USM(t, queues[0], syclobj.USMDevice), memmgr.WithCache(4<<20))
+			fake.Hold(true)
+			var r reuse
+			const goroutines, steps, most = 3, 250, 30
+			done := make(chan error, goroutines)
+			for g := range uint64(goroutines) {
+				go func() {
+					rng := rand.New(rand.NewPCG(round, g))
+					for range steps {
+						for fake.Pending() > most { // a barrier has room for so many
+							runtime.Gosched()
+						}
+						if err := r.step(p, queues, rng); err != nil {
+							done <- err
+							return
+						}
 					}
-					if err := r.step(p, queues, rng); err != nil {
-						done <- err
-						return
+					done <- nil
+				}()
+			}
+			rng := rand.New(rand.NewPCG(round, 99))
+			for left := goroutines; left > 0; {
+				select {
+				case err := <-done:
+					require.NoError(t, err)
+					left--
+				default:
+					if n := fake.Pending(); n > most/2 {
+						fake.Release(rng.IntN(n))
 					}
+					require.NoError(t, r.ordered())
 				}
-				done <- nil
-			}()
-		}
-		rng := rand.New(rand.NewPCG(round, 99))
-		for left := goroutines; left > 0; {
-			select {
-			case err := <-done:
-				require.NoError(t, err)
-				left--
-			default:
-				if n := fake.Pending(); n > most/2 {
-					fake.Release(rng.IntN(n))
-				}
+			}
+			for n := fake.Pending(); n > 0; n = fake.Pending() {
+				fake.Release(rng.IntN(n))
 				require.NoError(t, r.ordered())
 			}
+			fake.ReleaseAll()
+			fake.Hold(false)
+			for _, e := range r.all {
+				require.NoError(t, e.Wait(t.Context()))
+				require.NoError(t, e.Close())
+			}
+			require.NotEmpty(t, r.pairs, "no memory was reused behind work")
 		}
-		for n := fake.Pending(); n > 0; n = fake.Pending() {
-			fake.Release(rng.IntN(n))
-			require.NoError(t, r.ordered())
-		}
-		fake.ReleaseAll()
-		fake.Hold(false)
-		for _, e := range r.all {
-			require.NoError(t, e.Wait(t.Context()))
-			require.NoError(t, e.Close())
-		}
-		require.NoError(t, p.Close())
-		require.NotEmpty(t, r.pairs, "no memory was reused behind work")
-		require.NoError(t, upstream.Close())
-		for _, q := range queues {
-			require.NoError(t, q.Wait(t.Context()))
-			require.NoError(t, q.Close())
-		}
-		require.Zero(t, fake.Used(0))
-	}
+	})
 }

@@ -105,7 +105,7 @@ func TestASlowEvictionDelaysTheNextForMilliseconds(t *testing.T) {
 		memmgr.WithoutKeeper(func() {
 			synctest.Test(t, func(t *testing.T) {
 				const limit = 16 << 20
-				p := memmgr.NewPool(new(addressOnly), memmgr.WithLimit(limit), memmgr.WithDecay(0))
+				p := newPool(t, new(addressOnly), memmgr.WithLimit(limit), memmgr.WithDecay(0))
 				fillClass(t, p, 1<<20, limit)
 				p.EvictInVain(long)
 				fillClass(t, p, 1<<20, limit)
@@ -115,7 +115,6 @@ func TestASlowEvictionDelaysTheNextForMilliseconds(t *testing.T) {
 				b, err := memmgr.New(p, memmgr.Request{Size: limit / 2})
 				require.NoError(t, err, "after an eviction of %v", long)
 				b.Release()
-				require.NoError(t, p.Close())
 			})
 		})
 	}
@@ -173,12 +172,7 @@ func TestSnapshotIsOfOneMoment(t *testing.T) {
 func TestRefusalTouchesTheCachesOnlyWhereTheyHelp(t *testing.T) {
 	_, p := simulatedPool(t, memmgr.WithLimit(8<<20), memmgr.WithDecay(0))
 	held := mustNew(t, p, 5<<20)
-	var small []memmgr.Buffer
-	for range 16 {
-		b := mustNew(t, p, 64<<10)
-		small = append(small, b)
-	}
-	releaseAll(small)
+	releaseAll(newMany(t, p, 16, 64<<10))
 	cached := p.Stats().CachedBytes
 	require.NotZero(t, cached)
 	for range 3 {
@@ -227,9 +221,7 @@ func TestLimitIsExactAtTheBoundary(t *testing.T) {
 	require.ErrorIs(t, testenv.ErrorOf(l.Allocate(memmgr.Request{Size: 1})), memmgr.ErrOutOfMemory)
 	none, err := l.Allocate(memmgr.Request{})
 	require.NoError(t, err, "nothing still fits")
-	for _, x := range []memmgr.Block{a, b, none} {
-		l.Free(x)
-	}
+	freeAll(l, []memmgr.Block{a, b, none})
 	require.Zero(t, l.Used())
 	require.ErrorIs(t, testenv.ErrorOf(l.Allocate(memmgr.Request{Size: 1 << 61})), memmgr.ErrOutOfMemory)
 

@@ -230,8 +230,7 @@ func TestMorePoolsThanTheTableHas(t *testing.T) {
 			pools = append(pools, memmgr.NewPool(sim))
 		}
 		for _, p := range []*memmgr.Pool{pools[0], pools[n-1]} {
-			b, err := memmgr.New(p, memmgr.Request{Size: 100})
-			require.NoError(t, err)
+			b := testenv.Must(memmgr.New(p, memmgr.Request{Size: 100}))(t)
 			require.Same(t, p, b.Resource())
 			require.Same(t, sim.Place(), b.Place())
 			b.Release()

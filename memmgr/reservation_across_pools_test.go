@@ -82,10 +82,7 @@ func TestReservationsInOtherPoolsEnd(t *testing.T) {
 	for name, shared := range sharing(32 << 20) {
 		t.Run(name, func(t *testing.T) {
 			a, b := memmgr.NewPool(shared), memmgr.NewPool(shared)
-			var held []memmgr.Buffer
-			for range 30 {
-				held = append(held, mustNew(t, b, 1<<20))
-			}
+			held := newMany(t, b, 30, 1<<20)
 			claim := func(ctx context.Context) chan granted {
 				c := request(a, ctx, 24<<20)
 				require.Eventually(t, func() bool { return memmgr.ReservesForAnotherPool(b) }, patience, 100*time.Microsecond)

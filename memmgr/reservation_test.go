@@ -44,10 +44,7 @@ func TestNothingIsReservedForAWaiterOfAFullTenant(t *testing.T) {
 // the range is.
 func TestReleaseServesALargeRequestAtOnce(t *testing.T) {
 	_, p := simulatedPool(t, memmgr.WithLimit(32<<20), memmgr.WithSegment(32<<20))
-	var held []memmgr.Buffer
-	for range 32 {
-		held = append(held, mustNew(t, p, 1<<20))
-	}
+	held := newMany(t, p, 32, 1<<20)
 	large := request(p, context.Background(), 17<<20)
 	waits(t, p, 1)
 	for i, b := range held {

@@ -339,14 +339,12 @@ func TestFakeSchedules(t *testing.T) {
 	for part := 0; part*most < count; part++ {
 		t.Run(strconv.Itoa(part), func(t *testing.T) {
 			t.Parallel()
-			fake, rt := onFake(t, sycltest.TwoGPUs)
-			if fake == nil {
-				return
-			}
-			start, n := time.Now(), min(most, count-part*most)
-			reused := testenv.Must(schedules(t, fake, rt, uint64(part), n, itself))(t)
-			require.Greater(t, reused, n/100, "schedules in which memory was reused behind work")
-			t.Logf("%d schedules in %v, memory was given out behind work %d times", n, time.Since(start), reused)
+			onFake(t, sycltest.TwoGPUs, func(fake *sycltest.Fake, rt *syclobj.Runtime) {
+				start, n := time.Now(), min(most, count-part*most)
+				reused := testenv.Must(schedules(t, fake, rt, uint64(part), n, itself))(t)
+				require.Greater(t, reused, n/100, "schedules in which memory was reused behind work")
+				t.Logf("%d schedules in %v, memory was given out behind work %d times", n, time.Since(start), reused)
+			})
 		})
 	}
 }
@@ -389,17 +387,15 @@ func TestFakeSchedulesFindMistakes(t *testing.T) {
 	} {
 		t.Run(mistake, func(t *testing.T) {
 			t.Parallel()
-			fake, rt := onFake(t, sycltest.TwoGPUs)
-			if fake == nil {
-				return
-			}
-			_, err := schedules(t, fake, rt, 7, 20000, func(r memmgr.Resource) memmgr.Resource {
-				s, ok := memmgr.As[memmgr.Synchronizer](r)
-				require.True(t, ok)
-				return liar{r, s, mistake}
+			onFake(t, sycltest.TwoGPUs, func(fake *sycltest.Fake, rt *syclobj.Runtime) {
+				_, err := schedules(t, fake, rt, 7, 20000, func(r memmgr.Resource) memmgr.Resource {
+					s, ok := memmgr.As[memmgr.Synchronizer](r)
+					require.True(t, ok)
+					return liar{r, s, mistake}
+				})
+				require.ErrorIs(t, err, errReused)
+				t.Log(err)
 			})
-			require.ErrorIs(t, err, errReused)
-			t.Log(err)
 		})
 	}
 }
@@ -407,49 +403,47 @@ func TestFakeSchedulesFindMistakes(t *testing.T) {
 // Memory that two consumers received, each with a queue of its own, waits for the work of both, in a pool and
 // without one. The second consumer's queue is the queue of last use.
 func TestFakeConsumersOnTwoQueues(t *testing.T) {
-	fake, _, queues, r := onTwoQueues(t)
-	if fake == nil {
-		return
-	}
-	pool := newPool(t, r)
-	for name, from := range map[string]memmgr.Resource{"pool": pool, "resource": r} {
-		used := fake.Used(0)
-		b := mustNew(t, from, 5000)
-		fake.Hold(true)
-		b.SetExported()
-		b.UsedOn(queues[0])
-		first := fill(t, queues[0], b) // unreported work of the consumer
-		b.UsedOn(queues[1])
-		address := b.Address()
-		b.Release()
-		pool.Tick()
-		endOtherWork := func() { // ends the work that does not wait for that of the first consumer
-			for i := fake.Pending() - 1; i > 0; i-- {
-				fake.Release(i)
-			}
+	onTwoQueues(t, func(fake *sycltest.Fake, _ *syclobj.Runtime, queues [2]*syclobj.Queue, r usmResource) {
+		pool := newPool(t, r)
+		for name, from := range map[string]memmgr.Resource{"pool": pool, "resource": r} {
+			used := fake.Used(0)
+			b := mustNew(t, from, 5000)
+			fake.Hold(true)
+			b.SetExported()
+			b.UsedOn(queues[0])
+			first := fill(t, queues[0], b) // unreported work of the consumer
+			b.UsedOn(queues[1])
+			address := b.Address()
+			b.Release()
 			pool.Tick()
-			letOthersRun()
-		}
-		endOtherWork()
-		require.False(t, first.Done())
-		if name == "pool" {
-			for _, q := range []*syclobj.Queue{nil, queues[1]} {
-				again := testenv.Must(memmgr.New(from, memmgr.Request{Size: 5000, Queue: q}))(t)
-				if again.Address() == address {
-					next := fill(t, queues[1], again)
-					endOtherWork()
-					require.False(t, q == nil || next.Done(), "given out under the first consumer's work")
-					require.NoError(t, next.Close())
+			endOtherWork := func() { // ends the work that does not wait for that of the first consumer
+				for i := fake.Pending() - 1; i > 0; i-- {
+					fake.Release(i)
 				}
-				again.Release()
+				pool.Tick()
+				letOthersRun()
 			}
-		} else {
-			require.Greater(t, fake.Used(0), used, "freed under the first consumer's work")
+			endOtherWork()
+			require.False(t, first.Done())
+			if name == "pool" {
+				for _, q := range []*syclobj.Queue{nil, queues[1]} {
+					again := testenv.Must(memmgr.New(from, memmgr.Request{Size: 5000, Queue: q}))(t)
+					if again.Address() == address {
+						next := fill(t, queues[1], again)
+						endOtherWork()
+						require.False(t, q == nil || next.Done(), "given out under the first consumer's work")
+						require.NoError(t, next.Close())
+					}
+					again.Release()
+				}
+			} else {
+				require.Greater(t, fake.Used(0), used, "freed under the first consumer's work")
+			}
+			fake.Hold(false)
+			fake.ReleaseAll()
+			require.NoError(t, first.Wait(t.Context()))
+			require.NoError(t, first.Close())
+			memmgr.Flush()
 		}
-		fake.Hold(false)
-		fake.ReleaseAll()
-		require.NoError(t, first.Wait(t.Context()))
-		require.NoError(t, first.Close())
-		memmgr.Flush()
-	}
+	})
 }

@@ -38,9 +38,7 @@ type serviceLoad struct {
 	failed  atomic.Int64
 	waits   int64
 	touch   bool // write to the memory
-
-	watched  bool
-	released releases // if watched
+	watched bool
 }
 
 // blocking is an allocation of a worker that is in progress.
@@ -73,8 +71,8 @@ func must(err error) {
 }
 
 // BenchmarkService runs a mixed load for eight seconds, or the time in USMBRIDGE_HUNT in seconds, and reports how
-// long requests were blocked although there was room: in all, and beyond the time until a place for the request
-// could have been free. docs/benchmarks.md has the values of a minute, with the bound of 50 ms.
+// long requests were blocked although there was room. docs/benchmarks.md has the value of a minute, with the bound
+// of 50 ms.
 func BenchmarkService(b *testing.B) {
 	memmgr.RecordStacks(0)
 	for b.Loop() {
@@ -83,7 +81,7 @@ func BenchmarkService(b *testing.B) {
 		seen := s.run(huntTime(b, 8*time.Second))
 		s.close()
 		for name, d := range map[string]time.Duration{
-			"blocked-ms": seen.blocked, "beyond-ms": seen.beyond, "noop-ms": seen.noop, "awake-ms": seen.awake, "unready-ms": seen.ready,
+			"blocked-ms": seen.blocked, "noop-ms": seen.noop, "awake-ms": seen.awake, "unready-ms": seen.ready,
 		} {
 			b.ReportMetric(float64(d)/1e6, name)
 		}
@@ -135,9 +133,7 @@ type brackets struct {
 	blocked time.Duration // longest time that a request was blocked while there was room for it
 	awake   time.Duration // the same without the time in which the watch did not run
 	noop    time.Duration // longest time in which the watch did not run
-	size    int64         // bytes of the request with the longest time awake
 	ready   time.Duration // longest time in which a request did not return although none waited in the pool
-	beyond  time.Duration // longest time blocked after the earliest place was free
 }
 
 // run runs the load for a time.
@@ -186,9 +182,6 @@ func (s *serviceLoad) work(g int, stop *atomic.Bool) {
 					must(fmt.Errorf("%d bytes at %#x are in use by two requests", b.Size(), b.Address()))
 				}
 			}
-			if s.watched {
-				s.released.note(b)
-			}
 			s.inUse[i].Add(-int64(b.Size()))
 			b.Release()
 		}
@@ -233,26 +226,12 @@ const suspicious = 5 * time.Millisecond
 func (s *serviceLoad) watch(stop *atomic.Bool) (seen brackets) {
 	var blocked, awake [serviceWorkers]time.Duration
 	var was [serviceWorkers]int64
-	var inquiries [serviceWorkers]*inquiry
-	end := func(g int) {
-		q := inquiries[g]
-		inquiries[g] = nil
-		if q == nil {
-			seen.beyond = max(seen.beyond, awake[g])
-			return
-		}
-		seen.beyond = max(seen.beyond, q.end(s))
-	}
 	last := time.Now()
 	for !stop.Load() {
 		if slices.Max(awake[:]) > suspicious && s.pool.Stats().NumWaiting == 0 {
 			seen.ready = max(seen.ready, slices.Max(awake[:]))
 			clear(blocked[:])
 			clear(awake[:])
-			clear(inquiries[:])
-		}
-		if open := slices.ContainsFunc(inquiries[:], func(q *inquiry) bool { return q != nil }); !open {
-			s.released.stop()
 		}
 		time.Sleep(watchPause)
 		at := time.Now()
@@ -263,21 +242,13 @@ func (s *serviceLoad) watch(stop *atomic.Bool) (seen brackets) {
 		for g := range s.waiting {
 			size, order := s.waiting[g].size.Load(), s.waiting[g].order.Load()
 			if size == 0 || order != was[g] || !s.hasRoom(g, size, order) {
-				end(g)
 				was[g], blocked[g], awake[g] = order, 0, 0
 				continue
 			}
 			blocked[g] += step
 			awake[g] += counts
 			seen.blocked = max(seen.blocked, blocked[g])
-			if awake[g] > seen.awake {
-				seen.awake, seen.size = awake[g], size
-			}
-			if q := inquiries[g]; q != nil {
-				q.step(at, counts)
-			} else if awake[g] > suspicious {
-				inquiries[g] = s.inquire(size, awake[g])
-			}
+			seen.awake = max(seen.awake, awake[g])
 		}
 	}
 	return seen

@@ -107,7 +107,7 @@ func TestEndedQuestionIsNoRefusal(t *testing.T) {
 	memmgr.WithoutKeeper(func() {
 		synctest.Test(t, func(t *testing.T) {
 			l := memmgr.NewLimit(new(stuckUpstream), 8<<20)
-			p := memmgr.NewPool(l, memmgr.WithDecay(0))
+			p := newPool(t, l, memmgr.WithDecay(0))
 			held, err := l.Allocate(memmgr.Request{Size: 8 << 20})
 			require.NoError(t, err)
 			const impatient, each = 6, 20 * time.Millisecond
@@ -125,7 +125,6 @@ func TestEndedQuestionIsNoRefusal(t *testing.T) {
 			require.NoError(t, g.err)
 			require.Less(t, time.Since(start), impatient*each+10*time.Millisecond)
 			g.b.Release()
-			require.NoError(t, p.Close())
 		})
 	})
 }

@@ -16,10 +16,7 @@ func TestSnapshotListsWaiters(t *testing.T) {
 	tenant := newTenant(t, p, "t", memmgr.TenantOptions{Hard: 4 << 20})
 	require.Empty(t, p.Snapshot().Waiting)
 	mine := mustNew(t, tenant, 4<<20)
-	var held []memmgr.Buffer
-	for range 28 {
-		held = append(held, mustNew(t, p, 1<<20))
-	}
+	held := newMany(t, p, 28, 1<<20)
 	before := time.Now()
 	large := request(p, context.Background(), 12<<20)
 	waits(t, p, 1)

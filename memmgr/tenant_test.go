@@ -23,12 +23,6 @@ func newTenant(t testing.TB, p *memmgr.Pool, name string, o memmgr.TenantOptions
 	return testenv.Opened(p.NewTenant(name, o))(t)
 }
 
-func TestTenantPassesTheSuite(t *testing.T) {
-	memtest.Run(t, func(t testing.TB) memmgr.Resource {
-		return newTenant(t, newHostPool(t), "suite", memmgr.TenantOptions{Hard: 1 << 30})
-	}, memtest.Options{Largest: 40 << 20, MaxAlign: 4 << 20})
-}
-
 func TestTenantOptionsAreChecked(t *testing.T) {
 	_, p := simulatedPool(t)
 	require.ErrorIs(t, testenv.ErrorOf(p.NewTenant("a", memmgr.TenantOptions{Weight: -1})), memmgr.ErrRequest)
@@ -56,10 +50,7 @@ func TestTenantHardLimitIsExact(t *testing.T) {
 		tenant := newTenant(t, p, "exact", memmgr.TenantOptions{Hard: uint64(size) * uint64(n)})
 		other := newTenant(t, p, "other", memmgr.TenantOptions{Hard: 1 << 20})
 		for range 3 {
-			var held []memmgr.Buffer
-			for range n {
-				held = append(held, mustNew(t, tenant, size))
-			}
+			held := newMany(t, tenant, n, size)
 			for range 3 {
 				_, err := memmgr.New(tenant, memmgr.Request{Size: 1, Tag: "one more"})
 				oom := testenv.As[*memmgr.OutOfMemoryError](t, err)
@@ -197,10 +188,7 @@ func TestSoftLimitYieldsUnderPressure(t *testing.T) {
 // Waiters share memory by weight.
 func TestWeightsShareFreedMemory(t *testing.T) {
 	_, p := simulatedPool(t, memmgr.WithLimit(16<<20))
-	var held []memmgr.Buffer
-	for range 16 {
-		held = append(held, mustNew(t, p, 1<<20))
-	}
+	held := newMany(t, p, 16, 1<<20)
 	counts := map[string]int{}
 	got := make(chan string, 100)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -237,52 +225,51 @@ func TestWeightsShareFreedMemory(t *testing.T) {
 	releaseAll(theirs)
 }
 
-// Many goroutines use tenants and the pool itself, release buffers of each other, some pending, some tagged, and
-// hit limits all the time: usage never exceeds a limit, and in the end every account is at 0.
+// Many goroutines use tenants and the pool itself, release buffers of each other, some tagged, and hit limits all
+// the time: usage never exceeds a limit, the statistics are exact, and in the end every account is at 0.
 func TestTenantAccountsUnderStress(t *testing.T) {
-	sim, p := simulatedPool(t)
+	_, p := simulatedPool(t, memmgr.WithCache(1<<20))
 	const tenants, hard = 3, 4 << 20
-	var all []*memmgr.Tenant
+	accounts := []memmgr.Resource{p}
 	for i := range tenants {
-		all = append(all, newTenant(t, p, string(rune('a'+i)), memmgr.TenantOptions{Hard: hard}))
+		accounts = append(accounts, newTenant(t, p, string(rune('a'+i)), memmgr.TenantOptions{Hard: hard}))
 	}
-	var inUse [tenants]atomic.Int64
+	var inUse [1 + tenants]atomic.Int64
 	type taken struct {
 		b memmgr.Buffer
 		i int
-		n int64
 	}
 	handover := make(chan taken, 64)
 	free := func(x taken) {
-		inUse[x.i].Add(-x.n)
+		inUse[x.i].Add(-int64(x.b.Size()))
 		x.b.Release()
 	}
 	var wg sync.WaitGroup
-	var refused atomic.Int64
+	var granted, refused atomic.Int64
 	for g := range 8 {
 		wg.Go(func() {
 			rng := rand.New(rand.NewPCG(uint64(g), 3))
 			for range 3000 {
-				i := rng.IntN(tenants)
+				i := rng.IntN(len(accounts))
 				r := memmgr.Request{Size: uintptr(1 + rng.IntN(1<<(9+rng.IntN(12))))}
 				if rng.IntN(8) == 0 {
 					r.Tag = "tagged"
 				}
-				b, err := memmgr.New(all[i], r)
+				b, err := memmgr.New(accounts[i], r)
 				if err != nil {
-					if !errors.Is(err, memmgr.ErrOutOfMemory) {
+					if !errors.Is(err, memmgr.ErrOutOfMemory) || i == 0 {
 						t.Error(err)
 					}
 					refused.Add(1)
 				} else {
-					n := int64(b.Size())
-					if inUse[i].Add(n) > hard {
+					granted.Add(1)
+					if inUse[i].Add(int64(b.Size())) > hard && i > 0 {
 						t.Errorf("%d bytes in use", inUse[i].Load())
 					}
 					select {
-					case handover <- taken{b, i, n}:
+					case handover <- taken{b, i}:
 					default:
-						free(taken{b, i, n})
+						free(taken{b, i})
 					}
 				}
 				if rng.IntN(3) == 0 {
@@ -294,26 +281,38 @@ func TestTenantAccountsUnderStress(t *testing.T) {
 				}
 				if rng.IntN(500) == 0 {
 					p.Trim(0)
-					all[i].Stats()
+					p.Stats()
 				}
 			}
 		})
 	}
 	wg.Wait()
 	close(handover)
+	count, bytes, asked := len(handover), int64(0), int64(0)
+	for i := range inUse {
+		bytes += inUse[i].Load()
+	}
+	before := p.Stats()
 	for x := range handover {
+		asked += int64(x.b.Requested())
 		free(x)
 	}
 	require.NotZero(t, refused.Load())
-	for _, tenant := range all {
-		s := tenant.Stats()
-		require.Zero(t, s.ActiveBytes.Current)
-		require.Zero(t, s.AllocatedBytes.Current)
-		require.Zero(t, s.Allocation.Current)
-		require.Zero(t, s.RequestedBytes.Current)
+	require.Equal(t, granted.Load(), before.Allocation.Allocated)
+	require.EqualValues(t, count, before.Allocation.Current)
+	require.Equal(t, bytes, before.AllocatedBytes.Current)
+	require.Equal(t, asked, before.RequestedBytes.Current)
+	for i, r := range accounts {
+		require.Zero(t, inUse[i].Load())
+		if tenant, ok := r.(*memmgr.Tenant); ok {
+			s := tenant.Stats()
+			require.Zero(t, s.ActiveBytes.Current)
+			require.Zero(t, s.AllocatedBytes.Current)
+			require.Zero(t, s.Allocation.Current)
+			require.Zero(t, s.RequestedBytes.Current)
+		}
 	}
 	require.Zero(t, p.Stats().AllocatedBytes.Current)
-	_ = sim
 }
 
 // Close of the pool ends the waits of its tenants.

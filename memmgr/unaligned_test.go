@@ -17,31 +17,24 @@ import (
 func TestUnalignedDriver(t *testing.T) {
 	for name, variables := range testfaults.Unaligned {
 		t.Run(name, func(t *testing.T) {
-			if testfaults.Child(t, 1, variables...) == nil {
-				return
-			}
-			rt := openSYCL(t)
-			for _, kind := range kinds {
-				usm := func(t testing.TB) memmgr.Resource {
-					r := memmgr.USM(rt.DefaultQueue(), kind)
-					t.Cleanup(func() { require.NoError(t, memmgr.Close(r)) })
-					return r
+			testfaults.Child(t, 1, variables, func(*testfaults.Faults) {
+				rt := openSYCL(t)
+				for _, kind := range kinds {
+					usm := func(t testing.TB) memmgr.Resource {
+						r := memmgr.USM(rt.DefaultQueue(), kind)
+						t.Cleanup(func() { require.NoError(t, memmgr.Close(r)) })
+						return r
+					}
+					memtest.Run(t, usm, memtest.Options{})
+					memtest.Run(t, func(t testing.TB) memmgr.Resource { return newPool(t, usm(t)) }, memtest.Options{})
+					manyOf3MiB(t, usm(t))
 				}
-				memtest.Run(t, usm, memtest.Options{})
-				memtest.Run(t, func(t testing.TB) memmgr.Resource { return newPool(t, usm(t)) }, memtest.Options{})
-				manyOf3MiB(t, usm(t))
-			}
+			})
 		})
 	}
 }
 
 func manyOf3MiB(t *testing.T, from memmgr.Resource) {
-	p := memmgr.NewPool(from)
-	var held []memmgr.Buffer
-	for range 40 {
-		b := mustNew(t, p, 3<<20)
-		held = append(held, b)
-	}
-	releaseAll(held)
-	require.NoError(t, p.Close())
+	p := newPool(t, from)
+	releaseAll(newMany(t, p, 40, 3<<20))
 }

@@ -57,9 +57,16 @@ func served(t testing.TB, c chan granted) memmgr.Buffer {
 
 func mustNew(t testing.TB, r memmgr.Resource, size uintptr) memmgr.Buffer {
 	t.Helper()
-	b, err := memmgr.New(r, memmgr.Request{Size: size})
-	require.NoError(t, err)
+	b := testenv.Must(memmgr.New(r, memmgr.Request{Size: size}))(t)
 	return b
+}
+
+func newMany(t testing.TB, r memmgr.Resource, n int, size uintptr) (all []memmgr.Buffer) {
+	t.Helper()
+	for range n {
+		all = append(all, mustNew(t, r, size))
+	}
+	return all
 }
 
 func releaseAll(all []memmgr.Buffer) {
@@ -121,7 +128,7 @@ func TestHopelessRequestsDoNotWait(t *testing.T) {
 	sim := memtest.NewSimulated(memtest.Capacity(8 << 20))
 	p := newPool(t, sim)
 	require.ErrorIs(t, testenv.ErrorOf(memmgr.New(p, memmgr.Request{Size: 9 << 20, Context: context.Background()})), memmgr.ErrOutOfMemory)
-	l := memmgr.NewPool(memmgr.NewLimit(sim, 4<<20))
+	l := newPool(t, memmgr.NewLimit(sim, 4<<20))
 	require.ErrorIs(t, testenv.ErrorOf(memmgr.New(l, memmgr.Request{Size: 5 << 20, Context: context.Background()})), memmgr.ErrOutOfMemory)
 	over, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -139,7 +146,6 @@ func TestHopelessRequestsDoNotWait(t *testing.T) {
 	}
 	held.Release()
 	served(t, waiter).Release()
-	require.NoError(t, l.Close())
 }
 
 func TestCloseEndsWaits(t *testing.T) {
@@ -513,10 +519,7 @@ func TestWaiterForMemoryTakesNoRoomOfItsTenant(t *testing.T) {
 // requests are served all the time.
 func TestALargeRequestGathersSlowlyFreedMemory(t *testing.T) {
 	_, p := simulatedPool(t, memmgr.WithLimit(32<<20))
-	var held []memmgr.Buffer
-	for range 32 {
-		held = append(held, mustNew(t, p, 1<<20))
-	}
+	held := newMany(t, p, 32, 1<<20)
 	large := request(p, context.Background(), 16<<20)
 	waits(t, p, 1)
 	var small []chan granted
@@ -542,10 +545,7 @@ func TestALargeRequestGathersSlowlyFreedMemory(t *testing.T) {
 // While the pool reserves memory for a waiter, a request that cannot wait still gets free memory.
 func TestReservedMemoryServesRequestsWithoutAContext(t *testing.T) {
 	_, p := simulatedPool(t, memmgr.WithLimit(32<<20))
-	var held []memmgr.Buffer
-	for range 32 {
-		held = append(held, mustNew(t, p, 1<<20))
-	}
+	held := newMany(t, p, 32, 1<<20)
 	ctx, cancel := context.WithCancel(context.Background())
 	large := request(p, ctx, 12<<20)
 	waits(t, p, 1)

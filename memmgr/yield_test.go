@@ -49,11 +49,7 @@ func TestYieldReleasesNoMoreThanNeeded(t *testing.T) {
 	l := memmgr.NewLimit(memtest.NewSimulated(), 100<<20)
 	a, b := memmgr.NewPool(l, memmgr.WithDecay(0)), memmgr.NewPool(l, memmgr.WithDecay(0))
 	kept := mustNew(t, a, 20<<20)
-	var idle []memmgr.Buffer
-	for range 4 {
-		idle = append(idle, mustNew(t, a, 20<<20))
-	}
-	releaseAll(idle)
+	releaseAll(newMany(t, a, 4, 20<<20))
 	mine := mustNew(t, b, 30<<20)
 	require.EqualValues(t, 60<<20, a.Stats().ReservedBytes.Current)
 	require.True(t, kept.Valid())

@@ -20,86 +20,82 @@ import (
 // TestGivenUpWaitsLeaveNothing: after a cancelled wait no goroutine, thread or reference is left, while
 // the work continues.
 func TestGivenUpWaitsLeaveNothing(t *testing.T) {
-	fake := sycltest.Child(t, sycltest.OneCPU)
-	if fake == nil {
-		return
-	}
-	rt := testenv.Must(syclobj.Open())(t)
-	q := rt.DefaultQueue()
-	m := testenv.Must(q.Alloc(syclobj.USMShared, 4096, 0))(t)
-	fake.Hold(true)
-	var events []*syclobj.Event
-	for i := range 10 {
-		e := testenv.Must(q.Memset(m, byte(i), 1))(t)
-		events = append(events, e)
-	}
-	before := syclobj.LiveObjects()
-	blocked := fake.Calls("DPCTLEvent_WaitAndThrow")
-	for range 20 {
-		var all sync.WaitGroup
-		ctx, cancel := context.WithCancel(context.Background())
-		const waits = 200
-		for i := range waits {
-			all.Go(func() { require.ErrorIs(t, events[i%len(events)].Wait(ctx), context.Canceled) })
+	sycltest.Child(t, sycltest.OneCPU, func(fake *sycltest.Fake) {
+		rt := testenv.Must(syclobj.Open())(t)
+		q := rt.DefaultQueue()
+		m := testenv.Must(q.Alloc(syclobj.USMShared, 4096, 0))(t)
+		fake.Hold(true)
+		var events []*syclobj.Event
+		for i := range 10 {
+			e := testenv.Must(q.Memset(m, byte(i), 1))(t)
+			events = append(events, e)
 		}
-		require.Eventually(t, func() bool { return syclobj.LiveObjects().Waiters == waits }, time.Minute, time.Millisecond)
-		cancel()
-		all.Wait()
-	}
-	require.Equal(t, before, syclobj.LiveObjects())
-	// More threads may start: Go starts one during a long call into C.
-	require.Equal(t, blocked, fake.Calls("DPCTLEvent_WaitAndThrow"), "the library's own wait, which holds a thread")
-	gone := func() bool {
-		all := make([]byte, 1<<20)
-		return !strings.Contains(string(all[:runtime.Stack(all, true)]), "syclobj.(*Event).")
-	}
-	require.Eventually(t, gone, time.Minute, time.Millisecond)
-	for _, e := range events {
-		require.NoError(t, e.Close())
-	}
-	fake.ReleaseAll()
-	fake.Hold(false)
-	require.NoError(t, q.Wait(context.Background()))
-	require.NoError(t, syclobj.Free(m))
-	require.NoError(t, rt.Close())
+		before := syclobj.LiveObjects()
+		blocked := fake.Calls("DPCTLEvent_WaitAndThrow")
+		for range 20 {
+			var all sync.WaitGroup
+			ctx, cancel := context.WithCancel(context.Background())
+			const waits = 200
+			for i := range waits {
+				all.Go(func() { require.ErrorIs(t, events[i%len(events)].Wait(ctx), context.Canceled) })
+			}
+			require.Eventually(t, func() bool { return syclobj.LiveObjects().Waiters == waits }, time.Minute, time.Millisecond)
+			cancel()
+			all.Wait()
+		}
+		require.Equal(t, before, syclobj.LiveObjects())
+		// More threads may start: Go starts one during a long call into C.
+		require.Equal(t, blocked, fake.Calls("DPCTLEvent_WaitAndThrow"), "the library's own wait, which holds a thread")
+		gone := func() bool {
+			all := make([]byte, 1<<20)
+			return !strings.Contains(string(all[:runtime.Stack(all, true)]), "syclobj.(*Event).")
+		}
+		require.Eventually(t, gone, time.Minute, time.Millisecond)
+		for _, e := range events {
+			require.NoError(t, e.Close())
+		}
+		fake.ReleaseAll()
+		fake.Hold(false)
+		require.NoError(t, q.Wait(context.Background()))
+		require.NoError(t, syclobj.Free(m))
+		require.NoError(t, rt.Close())
+	})
 }
 
 // With many events, each waiter returns after its own event and not before.
 func TestWaitsForManyEvents(t *testing.T) {
-	fake := sycltest.Child(t, sycltest.OneCPU)
-	if fake == nil {
-		return
-	}
-	rt := testenv.Must(syclobj.Open())(t)
-	q := testenv.Must(rt.NewQueue(nil, rt.DefaultDevice(), syclobj.OutOfOrder))(t)
-	m := testenv.Must(q.Alloc(syclobj.USMShared, 4096, 0))(t)
-	fake.Hold(true)
-	const n = 300
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	ended := make([]chan error, n)
-	for i := range ended {
-		e := testenv.Must(q.Memset(m, byte(i), 1))(t)
-		ended[i] = make(chan error, 1)
-		go func() {
-			ended[i] <- e.Wait(ctx)
-			_ = e.Close()
-		}()
-	}
-	require.Eventually(t, func() bool { return syclobj.LiveObjects().Waiters == n }, time.Minute, time.Millisecond)
-	fake.Release(n - 1) // the last first: it is out-of-order
-	require.NoError(t, <-ended[n-1])
-	require.EqualValues(t, n-1, syclobj.LiveObjects().Waiters)
-	// The runtime does not report the state of one event, which must not delay the other waits.
-	fake.Fail("DPCTLEvent_GetCommandExecutionStatus", 1)
-	require.Eventually(t, func() bool { return fake.Calls("DPCTLEvent_WaitAndThrow") > 0 }, time.Minute, time.Millisecond)
-	fake.ReleaseAll()
-	for i := range n - 1 {
-		require.NoError(t, <-ended[i])
-	}
-	require.Eventually(t, func() bool { return syclobj.LiveObjects().Waiters == 0 }, time.Minute, time.Millisecond)
-	fake.Hold(false)
-	require.NoError(t, syclobj.Free(m))
-	require.NoError(t, q.Close())
-	require.NoError(t, rt.Close())
+	sycltest.Child(t, sycltest.OneCPU, func(fake *sycltest.Fake) {
+		rt := testenv.Must(syclobj.Open())(t)
+		q := testenv.Must(rt.NewQueue(nil, rt.DefaultDevice(), syclobj.OutOfOrder))(t)
+		m := testenv.Must(q.Alloc(syclobj.USMShared, 4096, 0))(t)
+		fake.Hold(true)
+		const n = 300
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		ended := make([]chan error, n)
+		for i := range ended {
+			e := testenv.Must(q.Memset(m, byte(i), 1))(t)
+			ended[i] = make(chan error, 1)
+			go func() {
+				ended[i] <- e.Wait(ctx)
+				_ = e.Close()
+			}()
+		}
+		require.Eventually(t, func() bool { return syclobj.LiveObjects().Waiters == n }, time.Minute, time.Millisecond)
+		fake.Release(n - 1) // the last first: it is out-of-order
+		require.NoError(t, <-ended[n-1])
+		require.EqualValues(t, n-1, syclobj.LiveObjects().Waiters)
+		// The runtime does not report the state of one event, which must not delay the other waits.
+		fake.Fail("DPCTLEvent_GetCommandExecutionStatus", 1)
+		require.Eventually(t, func() bool { return fake.Calls("DPCTLEvent_WaitAndThrow") > 0 }, time.Minute, time.Millisecond)
+		fake.ReleaseAll()
+		for i := range n - 1 {
+			require.NoError(t, <-ended[i])
+		}
+		require.Eventually(t, func() bool { return syclobj.LiveObjects().Waiters == 0 }, time.Minute, time.Millisecond)
+		fake.Hold(false)
+		require.NoError(t, syclobj.Free(m))
+		require.NoError(t, q.Close())
+		require.NoError(t, rt.Close())
+	})
 }

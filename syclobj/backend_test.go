@@ -19,10 +19,9 @@ func TestBackends(t *testing.T) {
 	for _, kind := range []syclobj.USMKind{syclobj.USMDevice, syclobj.USMShared, syclobj.USMHost} {
 		t.Run("sycl/"+kind.String(), func(t *testing.T) { conform(t, openReal(t).DefaultQueue(), kind) })
 		t.Run("fake/"+kind.String(), func(t *testing.T) {
-			if sycltest.Child(t, sycltest.TwoGPUs) == nil {
-				return
-			}
-			conform(t, openReal(t).DefaultQueue(), kind)
+			sycltest.Child(t, sycltest.TwoGPUs, func(*sycltest.Fake) {
+				conform(t, openReal(t).DefaultQueue(), kind)
+			})
 		})
 	}
 }

@@ -27,8 +27,7 @@ func TestParseFilter(t *testing.T) {
 		{"Host", "host"},
 	} {
 		t.Run(c.in, func(t *testing.T) {
-			f, err := parseFilter(c.in)
-			require.NoError(t, err)
+			f := testenv.Must(parseFilter(c.in))(t)
 			require.Equal(t, c.canonical, f.String())
 			require.Equal(t, c.canonical == "host", f.isHost())
 		})

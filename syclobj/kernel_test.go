@@ -88,74 +88,69 @@ func TestBuildRefusals(t *testing.T) {
 
 // TestKernelsFail: every function that a build, a kernel and a launch use fails; nothing is left behind.
 func TestKernelsFail(t *testing.T) {
-	fake := sycltest.Child(t, sycltest.TwoGPUs)
-	if fake == nil {
-		return
-	}
-	rt := openReal(t)
-	cpu := testenv.Must(rt.Device("opencl:cpu:0"))(t)
-	q := defaultQueue(t, cpu)
-	m := alloc(t, q, syclobj.USMShared, 64)
-	whole := func() error {
-		p, err := q.BuildOpenCL(fakeKernels, "")
-		if err != nil {
-			return err
+	onMachine(t, sycltest.TwoGPUs, func(fake *sycltest.Fake, rt *syclobj.Runtime) {
+		cpu := testenv.Must(rt.Device("opencl:cpu:0"))(t)
+		q := defaultQueue(t, cpu)
+		m := alloc(t, q, syclobj.USMShared, 64)
+		whole := func() error {
+			p, err := q.BuildOpenCL(fakeKernels, "")
+			if err != nil {
+				return err
+			}
+			defer p.Close()
+			k, err := p.Kernel("increment")
+			if err != nil {
+				return err
+			}
+			defer k.Close()
+			event, err := k.Submit(q, []int{16}, []int{4}, []syclobj.KernelArg{syclobj.PointerArg(m)}, nil)
+			if err != nil {
+				return err
+			}
+			return syclobj.TakeEvent(nil, event).Wait(t.Context())
 		}
-		defer p.Close()
-		k, err := p.Kernel("increment")
-		if err != nil {
-			return err
+		require.NoError(t, whole())
+		require.Equal(t, []int32{1, 1, 1, 1}, unsafe.Slice((*int32)(m), 4))
+		before := fake.Live()
+		for _, fn := range []string{
+			"DPCTLContext_Copy", "DPCTLDevice_Copy", "DPCTLKernelBundle_CreateFromOCLSource", "DPCTLKernelBundle_GetKernel", "DPCTLQueue_SubmitNDRange",
+		} {
+			fake.Fail(fn, 1)
+			require.ErrorIs(t, whole(), syclobj.ErrFailed, fn)
+			fake.Fail(fn, 0)
+			require.Equal(t, before, fake.Live(), fn)
 		}
-		defer k.Close()
-		event, err := k.Submit(q, []int{16}, []int{4}, []syclobj.KernelArg{syclobj.PointerArg(m)}, nil)
-		if err != nil {
-			return err
-		}
-		return syclobj.TakeEvent(nil, event).Wait(t.Context())
-	}
-	require.NoError(t, whole())
-	require.Equal(t, []int32{1, 1, 1, 1}, unsafe.Slice((*int32)(m), 4))
-	before := fake.Live()
-	for _, fn := range []string{
-		"DPCTLContext_Copy", "DPCTLDevice_Copy", "DPCTLKernelBundle_CreateFromOCLSource", "DPCTLKernelBundle_GetKernel", "DPCTLQueue_SubmitNDRange",
-	} {
-		fake.Fail(fn, 1)
-		require.ErrorIs(t, whole(), syclobj.ErrFailed, fn)
-		fake.Fail(fn, 0)
-		require.Equal(t, before, fake.Live(), fn)
-	}
-	fake.Fail("DPCTLDevice_GetMaxWorkItemSizes3d", 1)
-	require.NoError(t, whole(), "without limits of the runtime, only the driver checks the range")
+		fake.Fail("DPCTLDevice_GetMaxWorkItemSizes3d", 1)
+		require.NoError(t, whole(), "without limits of the runtime, only the driver checks the range")
 
-	_, err := q.BuildOpenCL("#error", "")
-	testenv.As[*syclobj.BuildError](t, err)
-	require.ErrorContains(t, err, "the process has no OpenCL loader")
-	require.Equal(t, before, fake.Live())
+		_, err := q.BuildOpenCL("#error", "")
+		testenv.As[*syclobj.BuildError](t, err)
+		require.ErrorContains(t, err, "the process has no OpenCL loader")
+		require.Equal(t, before, fake.Live())
+	})
 }
 
 // Programs of OpenCL C are for OpenCL, and SPIR-V is for Level Zero as well; CUDA has neither.
 func TestProgramsOfBackends(t *testing.T) {
 	cuda := sycltest.Platform{Backend: syclobj.BackendCUDA, Name: "Fake CUDA", Devices: []sycltest.Device{{Type: syclobj.TypeGPU, Name: "Fake GPU C"}}}
-	if sycltest.Child(t, append(sycltest.TwoGPUs[:1:1], cuda)) == nil {
-		return
-	}
-	rt := openReal(t)
-	q, other := defaultQueue(t, rt.RootDevices()[0]), defaultQueue(t, rt.RootDevices()[2])
-	module := append([]byte{3, 2, 35, 7, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0}, instruction(fakeKernels)...)
-	for _, err := range []error{
-		testenv.ErrorOf(q.BuildOpenCL(fakeKernels, "")), testenv.ErrorOf(other.BuildOpenCL(fakeKernels, "")), testenv.ErrorOf(other.BuildSPIRV(module, "")),
-	} {
-		testenv.Failed(t, err, errors.ErrUnsupported, "SPIR-V an opencl or level_zero device")
-	}
-	p := testenv.Opened(q.BuildSPIRV(module, ""))(t)
-	k := testenv.Opened(p.Kernel("copy"))(t)
-	require.Len(t, k.Params(), 2)
-	require.Equal(t, "a parameter that the driver does not describe", k.Params()[0].String())
-	require.ErrorIs(t, testenv.ErrorOf(p.Kernel("nothing")), syclobj.ErrFailed)
+	onMachine(t, append(sycltest.TwoGPUs[:1:1], cuda), func(_ *sycltest.Fake, rt *syclobj.Runtime) {
+		q, other := defaultQueue(t, rt.RootDevices()[0]), defaultQueue(t, rt.RootDevices()[2])
+		module := append([]byte{3, 2, 35, 7, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0}, instruction(fakeKernels)...)
+		for _, err := range []error{
+			testenv.ErrorOf(q.BuildOpenCL(fakeKernels, "")), testenv.ErrorOf(other.BuildOpenCL(fakeKernels, "")), testenv.ErrorOf(other.BuildSPIRV(module, "")),
+		} {
+			testenv.Failed(t, err, errors.ErrUnsupported, "SPIR-V an opencl or level_zero device")
+		}
+		p := testenv.Opened(q.BuildSPIRV(module, ""))(t)
+		k := testenv.Opened(p.Kernel("copy"))(t)
+		require.Len(t, k.Params(), 2)
+		require.Equal(t, "a parameter that the driver does not describe", k.Params()[0].String())
+		require.ErrorIs(t, testenv.ErrorOf(p.Kernel("nothing")), syclobj.ErrFailed)
 
-	// A launch on another device is refused, even if the devices are equal.
-	gpu := defaultQueue(t, rt.RootDevices()[1])
-	testenv.Failed(t, testenv.ErrorOf(k.Submit(gpu, []int{1}, nil, make([]syclobj.KernelArg, 2), nil)), syclobj.ErrArgument, "level_zero:gpu:0")
+		// A launch on another device is refused, even if the devices are equal.
+		gpu := defaultQueue(t, rt.RootDevices()[1])
+		testenv.Failed(t, testenv.ErrorOf(k.Submit(gpu, []int{1}, nil, make([]syclobj.KernelArg, 2), nil)), syclobj.ErrArgument, "level_zero:gpu:0")
+	})
 }
 
 // instruction returns an instruction like OpNop that contains a text, so that the frame is valid.

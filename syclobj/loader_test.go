@@ -164,62 +164,65 @@ func python(t *testing.T, dir string, lines ...string) string {
 	return dir
 }
 
+// where is a case of a search: the environment and the result. Fields of the result that are empty are not compared.
+type where struct {
+	name     string
+	env      []string
+	want     opening  // Error and Second are parts of the texts
+	attempts []string // parts of the texts of all attempts
+}
+
+func (c *where) check(t *testing.T) {
+	t.Run(c.name, func(t *testing.T) {
+		o := openIn(t, c.env...)
+		require.Equal(t, c.want.Path, o.Path)
+		require.Equal(t, c.want.Path == "", o.NoSYCL)
+		require.Equal(t, c.want.Symbol, o.Symbol)
+		if c.want.Source != "" {
+			require.Equal(t, []string{c.want.Source, c.want.Version}, []string{o.Source, o.Version})
+		}
+		require.Contains(t, o.Error, c.want.Error)
+		require.Contains(t, o.Second, c.want.Second)
+		if c.attempts != nil {
+			require.Len(t, o.Attempts, len(c.attempts))
+			for i, text := range c.attempts {
+				require.Contains(t, o.Attempts[i], text)
+			}
+		}
+	})
+}
+
 func TestSearchOrder(t *testing.T) {
 	sycltest.Library(t)
-	env, other := t.TempDir(), t.TempDir()
-	inEnv, inOther := install(t, env, "0.22.1"), install(t, other, "0.17.0")
-	bin := python(t, filepath.Join(t.TempDir(), "bin"), "echo '"+filepath.Dir(filepath.Dir(inOther))+"'")
-
-	t.Run("option first", func(t *testing.T) {
-		o := openIn(t, envOption+"="+inOther, syclobj.EnvLibrary+"="+inEnv, "VIRTUAL_ENV="+env)
-		require.Equal(t, inOther, o.Path)
-		require.Equal(t, "option", o.Source)
-		require.Equal(t, "0.17.0", o.Version)
-	})
-	t.Run("option before off", func(t *testing.T) {
-		require.Equal(t, inOther, openIn(t, envOption+"="+inOther, syclobj.EnvLibrary+"=off").Path)
-	})
-	t.Run("a directory stands for the library in it", func(t *testing.T) {
-		require.Equal(t, inOther, openIn(t, envOption+"="+filepath.Dir(inOther)).Path)
-	})
-	t.Run("variable", func(t *testing.T) {
-		o := openIn(t, syclobj.EnvLibrary+"="+inOther, "VIRTUAL_ENV="+env)
-		require.Equal(t, inOther, o.Path)
-		require.Equal(t, syclobj.EnvLibrary, o.Source)
-	})
-	t.Run("off", func(t *testing.T) {
-		o := openIn(t, syclobj.EnvLibrary+"=off", "VIRTUAL_ENV="+env)
-		require.Empty(t, o.Path)
-		require.True(t, o.NoSYCL)
-		require.Contains(t, o.Error, "switched off")
-	})
-	t.Run("virtual environment before PATH", func(t *testing.T) {
-		o := openIn(t, "VIRTUAL_ENV="+env, "PATH="+bin)
-		require.Equal(t, inEnv, o.Path)
-		require.Equal(t, "VIRTUAL_ENV", o.Source)
-		require.Equal(t, "0.22.1", o.Version)
-		require.Len(t, o.Attempts, 1)
-	})
-	t.Run("python3 on PATH, asked", func(t *testing.T) {
-		o := openIn(t, "PATH="+bin)
-		require.Equal(t, inOther, o.Path)
-		require.Equal(t, "python3 on PATH", o.Source)
-		require.Len(t, o.Attempts, 2)
-	})
-	t.Run("python3 of a virtual environment, not run", func(t *testing.T) {
-		root := t.TempDir()
-		lib := install(t, root, "")
-		require.NoError(t, os.WriteFile(filepath.Join(root, "pyvenv.cfg"), nil, 0o600))
-		o := openIn(t, "PATH="+python(t, filepath.Join(root, "bin"), "exit 3"))
-		require.Equal(t, lib, o.Path)
-		require.Empty(t, o.Version)
-	})
-	t.Run("loader's path", func(t *testing.T) {
-		o := openIn(t, "LD_LIBRARY_PATH="+filepath.Dir(inOther))
-		require.Equal(t, inOther, o.Path)
-		require.Equal(t, "loader", o.Source)
-		require.Equal(t, "0.17.0", o.Version)
-	})
+	env, other, bare := t.TempDir(), t.TempDir(), t.TempDir()
+	inEnv, inOther, inBare := install(t, env, "0.22.1"), install(t, other, "0.17.0"), install(t, bare, "")
+	require.NoError(t, os.WriteFile(filepath.Join(bare, "pyvenv.cfg"), nil, 0o600))
+	pythonThat := func(line string) string { return "PATH=" + python(t, t.TempDir(), line) }
+	bin := pythonThat("echo '" + filepath.Dir(filepath.Dir(inOther)) + "'")
+	const option, variable, venv, loader = envOption + "=", syclobj.EnvLibrary + "=", "VIRTUAL_ENV=", "LD_LIBRARY_PATH="
+	found := func(path, source, version string) opening {
+		return opening{Path: path, Source: source, Version: version}
+	}
+	for _, c := range []where{
+		{"option first", []string{option + inOther, variable + inEnv, venv + env}, found(inOther, "option", "0.17.0"), nil},
+		{"option before off", []string{option + inOther, variable + "off"}, found(inOther, "option", "0.17.0"), nil},
+		{"a directory stands for the library in it", []string{option + filepath.Dir(inOther)}, found(inOther, "option", "0.17.0"), nil},
+		{"variable", []string{variable + inOther, venv + env}, found(inOther, syclobj.EnvLibrary, "0.17.0"), nil},
+		{"off", []string{variable + "off", venv + env}, opening{Error: "switched off"}, nil},
+		{"virtual environment before PATH", []string{venv + env, bin}, found(inEnv, "VIRTUAL_ENV", "0.22.1"), []string{inEnv}},
+		{"python3 on PATH, asked", []string{bin}, found(inOther, "python3 on PATH", "0.17.0"), []string{"VIRTUAL_ENV", inOther}},
+		{"python3 of a virtual environment, not run", []string{"PATH=" + python(t, filepath.Join(bare, "bin"), "exit 3")}, found(inBare, "python3 on PATH", ""), nil},
+		{"loader's path", []string{loader + filepath.Dir(inOther)}, found(inOther, "loader", "0.17.0"), nil},
+		{"nowhere", nil, opening{Error: "pip install dpctl"}, []string{"VIRTUAL_ENV", "python3 on PATH", "loader: libDPCTLSyclInterface.so"}},
+		{"a python3 that fails", []string{pythonThat("exit 3")}, opening{}, []string{"", "exit status 3", ""}},
+		// The pipe is held by a child of python3 too, which is not killed. The search goes on behind it.
+		{"a python3 that does not end", []string{envPython + "=100ms", pythonThat("/bin/sleep 20 & exec /bin/sleep 3600")}, opening{}, []string{"", "did not print its search path in time", ""}},
+		{"a python3 without dpctl", []string{pythonThat("echo /nonexistent")}, opening{}, []string{"", "dpctl is not installed for it", ""}},
+		{"the same file again", []string{option + inOther, envSecond + "=" + inOther}, opening{Path: inOther, Second: "option"}, nil},
+		{"another file when one is loaded", []string{option + inOther, envSecond + "=" + inEnv}, opening{Path: inOther, Second: "the process has loaded " + inOther}, nil},
+	} {
+		c.check(t)
+	}
 	t.Run("not the working directory", func(t *testing.T) {
 		dir := filepath.Dir(inOther)
 		for _, path := range []string{".", ":/nonexistent", "/nonexistent:", "./."} {
@@ -260,110 +263,55 @@ func TestSearchOrder(t *testing.T) {
 			require.Empty(t, os.Getenv("OCL_ICD_FILENAMES"), "%q: %s", where, testenv.Must(syclobj.ConfigureOpenCL(where))(t))
 		}
 	})
-	t.Run("nowhere", func(t *testing.T) {
-		o := openIn(t)
-		require.Empty(t, o.Path)
-		require.True(t, o.NoSYCL)
-		require.Contains(t, o.Error, "pip install dpctl")
-		require.Len(t, o.Attempts, 3)
-		require.Contains(t, o.Attempts[0], "VIRTUAL_ENV")
-		require.Contains(t, o.Attempts[1], "python3 on PATH")
-		require.Contains(t, o.Attempts[2], "loader: libDPCTLSyclInterface.so")
-	})
-	t.Run("a python3 that fails", func(t *testing.T) {
-		o := openIn(t, "PATH="+python(t, t.TempDir(), "exit 3"))
-		require.Contains(t, o.Attempts[1], "exit status 3")
-	})
-	t.Run("a python3 that does not end", func(t *testing.T) {
-		// The pipe is held by a child of python3 too, which is not killed.
-		o := openIn(t, envPython+"=100ms", "PATH="+python(t, t.TempDir(), "/bin/sleep 20 & exec /bin/sleep 3600"))
-		require.Len(t, o.Attempts, 3, "the search goes on behind it")
-		require.Contains(t, o.Attempts[1], "did not print its search path in time")
-		require.True(t, o.NoSYCL)
-	})
 	t.Run("a context that ends", func(t *testing.T) {
 		o := openIn(t, envTimeout+"=10ms", "PATH="+python(t, t.TempDir(), "exec /bin/sleep 3600"))
 		require.Equal(t, "syclobj: OpenContext: the search for the SYCL library: context deadline exceeded", o.Error)
 		require.Empty(t, o.Attempts)
 		o = openIn(t, envTimeout+"=10ms", "LD_LIBRARY_PATH="+filepath.Dir(inOther), "PATH="+python(t, t.TempDir(), "exec /bin/sleep 3600"))
 		require.Contains(t, o.Error, "deadline exceeded", "%s was loaded instead", o.Path)
-		o = openIn(t, envTimeout+"=1ns", envOption+"="+inOther, "PATH="+bin)
+		o = openIn(t, envTimeout+"=1ns", envOption+"="+inOther, bin)
 		require.Equal(t, inOther, o.Path, "nothing is searched for")
-	})
-	t.Run("a python3 without dpctl", func(t *testing.T) {
-		o := openIn(t, "PATH="+python(t, t.TempDir(), "echo /nonexistent"))
-		require.Contains(t, o.Attempts[1], "dpctl is not installed for it")
-	})
-	t.Run("the same file again", func(t *testing.T) {
-		o := openIn(t, envOption+"="+inOther, envSecond+"="+inOther)
-		require.Equal(t, "option", o.Second, "the library keeps how it was found")
-	})
-	t.Run("another file when one is loaded", func(t *testing.T) {
-		o := openIn(t, envOption+"="+inOther, envSecond+"="+inEnv)
-		require.Contains(t, o.Second, "the process has loaded "+inOther)
 	})
 }
 
 func TestBadLibraries(t *testing.T) {
 	lib := sycltest.Library(t)
-	dir := t.TempDir()
-	text := filepath.Join(dir, "text.so")
+	text, partial := filepath.Join(t.TempDir(), "text.so"), filepath.Join(t.TempDir(), "partial.so")
 	require.NoError(t, os.WriteFile(text, []byte("no library"), 0o600))
-	partial := compile(t, "libDPCTLSyclInterface.so", "const char *DPCTLService_GetDPCPPVersion(void) { return 0; }\nvoid DPCTLCString_Delete(const char *s) { (void)s; }\n")
+	copyFile(t, compile(t, "libDPCTLSyclInterface.so", "const char *DPCTLService_GetDPCPPVersion(void) { return 0; }\nvoid DPCTLCString_Delete(const char *s) { (void)s; }\n"), partial)
 	for _, c := range []struct {
 		name, path, symbol string
 		want               []string
 	}{
-		{"missing", filepath.Join(dir, "none.so"), "", []string{"none.so", "no such file", "pip install dpctl"}},
+		{"missing", filepath.Join(t.TempDir(), "none.so"), "", []string{"none.so", "no such file", "pip install dpctl"}},
 		{"not a library", text, "", []string{"text.so", "of its 10 bytes the ELF headers cannot be read"}},
 		{"a function is missing", partial, "DPCTLDeviceMgr_GetDevices", []string{partial, "has no function DPCTLDeviceMgr_GetDevices", "pip install --upgrade"}},
 		{"too old", install(t, t.TempDir(), "0.16.2"), "", []string{"too old: dpctl 0.17", "0.16.2", "pip install --upgrade"}},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			for _, how := range []string{envOption, syclobj.EnvLibrary} {
-				o := openIn(t, how+"="+c.path)
-				require.True(t, o.NoSYCL)
-				require.Equal(t, c.symbol, o.Symbol)
-				for _, w := range c.want {
-					require.Contains(t, o.Error, w)
-				}
+		for _, how := range []string{envOption, syclobj.EnvLibrary} {
+			for _, w := range c.want {
+				(&where{c.name, []string{how + "=" + c.path}, opening{Symbol: c.symbol, Error: w}, nil}).check(t)
 			}
-		})
+		}
 	}
-	t.Run("a broken library is in the error", func(t *testing.T) {
+	environment := func(version string, content string) string {
 		root := t.TempDir()
-		install(t, root, "0.16.2")
-		o := openIn(t, "VIRTUAL_ENV="+root)
-		require.Contains(t, o.Error, "too old")
-	})
-	t.Run("a library that cannot be loaded is in the error", func(t *testing.T) {
-		root := t.TempDir()
-		path := install(t, root, "")
-		require.NoError(t, os.WriteFile(path, []byte("no library"), 0o600))
-		o := openIn(t, "VIRTUAL_ENV="+root)
-		require.Contains(t, o.Error, path)
-		require.Contains(t, o.Error, "of its 10 bytes the ELF headers cannot be read")
-	})
-	t.Run("a valid library after a broken one", func(t *testing.T) {
-		root := t.TempDir()
-		install(t, root, "0.15.0")
-		o := openIn(t, "VIRTUAL_ENV="+root, "LD_LIBRARY_PATH="+filepath.Dir(lib))
-		require.Equal(t, lib, o.Path)
-	})
-}
-
-// TestUnusableIsForgotten: a file that lacks functions is skipped and unloaded: it does not become the
-// process's instance.
-func TestUnusableIsForgotten(t *testing.T) {
-	lib := sycltest.Library(t)
-	root := t.TempDir()
-	copyFile(t, compile(t, "libDPCTLSyclInterface.so", "int partial;"), install(t, root, ""))
-	o := openIn(t, "VIRTUAL_ENV="+root, "LD_LIBRARY_PATH="+filepath.Dir(lib), envSecond+"="+lib)
-	require.Equal(t, lib, o.Path, "found after the partial one")
-	require.Equal(t, "loader", o.Second, "and the one asked for then")
-	o = openIn(t, "VIRTUAL_ENV="+root, envSecond+"="+lib)
-	require.Contains(t, o.Error, "has no function")
-	require.Equal(t, "option", o.Second, "a good one can still be loaded")
+		if path := install(t, root, version); content != "" {
+			copyFile(t, content, path)
+		}
+		return "VIRTUAL_ENV=" + root
+	}
+	behind, second := "LD_LIBRARY_PATH="+filepath.Dir(lib), envSecond+"="+lib
+	for _, c := range []where{
+		{"a broken library is in the error", []string{environment("0.16.2", "")}, opening{Error: "too old"}, nil},
+		{"a library that cannot be loaded is in the error", []string{environment("", text)}, opening{Error: "of its 10 bytes the ELF headers cannot be read"}, nil},
+		{"a valid library after a broken one", []string{environment("0.15.0", ""), behind}, opening{Path: lib}, nil},
+		// A file that lacks functions is unloaded: it does not become the process's instance.
+		{"a valid library after a partial one", []string{environment("", partial), behind, second}, opening{Path: lib, Second: "loader"}, nil},
+		{"a good one can still be loaded", []string{environment("", partial), second}, opening{Error: "has no function", Second: "option", Symbol: "DPCTLDeviceMgr_GetDevices"}, nil},
+	} {
+		c.check(t)
+	}
 }
 
 // compile builds a shared library of this name from C.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/syclobj"
+	"github.com/usmbridge/usmbridge/syclobj/sycltest"
 )
 
 // TestMain uses the environment of `make python` unless another is active, and fails if objects were left
@@ -46,6 +47,12 @@ func openReal(t testing.TB) *syclobj.Runtime {
 	return rt
 }
 
+// onMachine runs f with a runtime on a fake machine.
+func onMachine(t *testing.T, m sycltest.Machine, f func(*sycltest.Fake, *syclobj.Runtime)) {
+	t.Helper()
+	sycltest.Child(t, m, func(fake *sycltest.Fake) { f(fake, openReal(t)) })
+}
+
 // placeOf is PlaceOf for memory that is known to be there.
 func placeOf(rt *syclobj.Runtime, ctx *syclobj.Context, q *syclobj.Queue, lo, hi unsafe.Pointer) (*syclobj.Place, error) {
 	return rt.PlaceOf(ctx, q, uintptr(lo), uintptr(hi))
@@ -58,8 +65,7 @@ func dlpackPlace(rt *syclobj.Runtime, id int32, lo, hi unsafe.Pointer) (*syclobj
 // openHost opens the host backend only.
 func openHost(t testing.TB) *syclobj.Runtime {
 	t.Helper()
-	rt, err := syclobj.Open(syclobj.HostOnly())
-	require.NoError(t, err)
+	rt := testenv.Must(syclobj.Open(syclobj.HostOnly()))(t)
 	t.Cleanup(func() { require.NoError(t, rt.Close()) })
 	return rt
 }

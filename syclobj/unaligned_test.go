@@ -19,15 +19,14 @@ import (
 func TestUnalignedDriver(t *testing.T) {
 	for name, variables := range testfaults.Unaligned {
 		t.Run(name, func(t *testing.T) {
-			if testfaults.Child(t, 1, variables...) == nil {
-				return
-			}
-			q := openReal(t).DefaultQueue()
-			for kind := syclobj.USMDevice; kind <= syclobj.USMHost; kind++ {
-				useAligned(t, q, kind)
-			}
-			require.Zero(t, syclobj.LiveObjects().Allocations)
-			testenv.Failed(t, testenv.ErrorOf(q.Alloc(syclobj.USMDevice, 1<<40, 1<<21)), syclobj.ErrAllocation, "aligned to 2097152")
+			testfaults.Child(t, 1, variables, func(*testfaults.Faults) {
+				q := openReal(t).DefaultQueue()
+				for kind := syclobj.USMDevice; kind <= syclobj.USMHost; kind++ {
+					useAligned(t, q, kind)
+				}
+				require.Zero(t, syclobj.LiveObjects().Allocations)
+				testenv.Failed(t, testenv.ErrorOf(q.Alloc(syclobj.USMDevice, 1<<40, 1<<21)), syclobj.ErrAllocation, "aligned to 2097152")
+			})
 		})
 	}
 }
@@ -40,8 +39,7 @@ func useAligned(t *testing.T, q *syclobj.Queue, kind syclobj.USMKind) {
 	var blocks []block
 	for _, size := range []uintptr{1, 100, 4096, 3 << 20} {
 		for _, align := range []uintptr{0, 1, 64, 256, 4096, 1 << 21} {
-			p, err := q.Alloc(kind, size, align)
-			require.NoError(t, err)
+			p := testenv.Must(q.Alloc(kind, size, align))(t)
 			require.Zero(t, uintptr(p)%max(align, 1), "%d bytes of %v aligned to %d", size, kind, align)
 			if align == 0 {
 				require.Zero(t, uintptr(p)%syclobj.DefaultAlign)

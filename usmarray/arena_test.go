@@ -64,8 +64,7 @@ func TestExportedCopiesOutliveTheirArena(t *testing.T) {
 		t.Skip("tensors need cgo")
 	}
 	a := arena.New(arena.Options{})
-	x := testenv.Must(usmarray.FromSlice(memmgr.Host(), []int64{4, 5}, nil))(t)
-	defer x.Release()
+	x := testenv.Held(usmarray.FromSlice(memmgr.Host(), []int64{4, 5}, nil))(t)
 	cpu := dlpack.CPU
 	tensor := testenv.Must(x.DLPackWith(usmarray.ExportOptions{Copy: usmarray.CopyAlways, Device: &cpu, CopyTo: a.Over(memmgr.Host())}))(t)
 	require.Equal(t, 1, a.End().Blocks)
@@ -93,8 +92,7 @@ func TestExportedCopiesAreNotAdopted(t *testing.T) {
 	if !dlpack.Supported() {
 		t.Skip("tensors need cgo")
 	}
-	x := testenv.Must(usmarray.FromSlice(memmgr.Host(), []int64{4, 5}, nil))(t)
-	defer x.Release()
+	x := testenv.Held(usmarray.FromSlice(memmgr.Host(), []int64{4, 5}, nil))(t)
 	for _, o := range []usmarray.ExportOptions{
 		{Copy: usmarray.CopyAlways, CopyTo: eager{memmgr.Host()}},
 		{Copy: usmarray.CopyAlways, CopyTo: eager{memmgr.Host()}, Device: &dlpack.Device{Type: dlpack.DeviceCPU}},

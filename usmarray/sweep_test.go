@@ -344,69 +344,65 @@ func submissions(fake *sycltest.Fake) (n int) {
 }
 
 func TestSweepEveryCallFails(t *testing.T) {
-	fake := sycltest.Child(t, sycltest.CPUFirst)
-	if fake == nil {
-		return
-	}
-	functions := functionsOf(t, os.Getenv(syclobj.EnvLibrary))
-	require.NoError(t, perform(fake)) // the first run does one-time work
-	before := map[string]int{}
-	for _, f := range functions {
-		before[f] = fake.Calls(f)
-	}
-	require.NoError(t, perform(fake))
-	requireClean(t, fake, "without a fault")
-	calls := map[string]int{}
-	for _, f := range functions {
-		calls[f] = fake.Calls(f) - before[f]
-	}
-	runs, failed := 0, 0
-	var never []string
-	for _, function := range functions {
-		if calls[function] == 0 {
-			never = append(never, function)
+	sycltest.Child(t, sycltest.CPUFirst, func(fake *sycltest.Fake) {
+		functions := functionsOf(t, os.Getenv(syclobj.EnvLibrary))
+		require.NoError(t, perform(fake)) // the first run does one-time work
+		before := map[string]int{}
+		for _, f := range functions {
+			before[f] = fake.Calls(f)
 		}
-		for n := 1; n <= calls[function]; n++ {
-			where := fmt.Sprintf("%s, call %d of %d", function, n, calls[function])
-			fake.Fail(function, n)
+		require.NoError(t, perform(fake))
+		requireClean(t, fake, "without a fault")
+		calls := map[string]int{}
+		for _, f := range functions {
+			calls[f] = fake.Calls(f) - before[f]
+		}
+		runs, failed := 0, 0
+		var never []string
+		for _, function := range functions {
+			if calls[function] == 0 {
+				never = append(never, function)
+			}
+			for n := 1; n <= calls[function]; n++ {
+				where := fmt.Sprintf("%s, call %d of %d", function, n, calls[function])
+				fake.Fail(function, n)
+				err := perform(fake)
+				fake.Fail(function, 0)
+				runs++
+				if err != nil {
+					failed++
+					requireTyped(t, err, where)
+				}
+				requireClean(t, fake, where)
+			}
+			require.NoError(t, perform(fake), "after the faults of %s", function)
+		}
+		requireClean(t, fake, "at the end")
+		t.Logf("%d faults, %d of them seen by the caller; cannot fail or are not used: %s", runs, failed, strings.Join(never, " "))
+		require.Greater(t, runs, 400)
+		require.Greater(t, failed, runs/4)
+	})
+}
+
+func TestSweepEveryWorkFails(t *testing.T) {
+	sycltest.Child(t, sycltest.CPUFirst, func(fake *sycltest.Fake) {
+		before := submissions(fake)
+		require.NoError(t, perform(fake))
+		total, failed := submissions(fake)-before, 0
+		for n := 1; n <= total; n++ {
+			where := fmt.Sprintf("submission %d of %d", n, total)
+			fake.AsyncError(n, -5)
 			err := perform(fake)
-			fake.Fail(function, 0)
-			runs++
+			fake.AsyncError(0, 0)
 			if err != nil {
 				failed++
 				requireTyped(t, err, where)
 			}
 			requireClean(t, fake, where)
 		}
-		require.NoError(t, perform(fake), "after the faults of %s", function)
-	}
-	requireClean(t, fake, "at the end")
-	t.Logf("%d faults, %d of them seen by the caller; cannot fail or are not used: %s", runs, failed, strings.Join(never, " "))
-	require.Greater(t, runs, 400)
-	require.Greater(t, failed, runs/4)
-}
-
-func TestSweepEveryWorkFails(t *testing.T) {
-	fake := sycltest.Child(t, sycltest.CPUFirst)
-	if fake == nil {
-		return
-	}
-	before := submissions(fake)
-	require.NoError(t, perform(fake))
-	total, failed := submissions(fake)-before, 0
-	for n := 1; n <= total; n++ {
-		where := fmt.Sprintf("submission %d of %d", n, total)
-		fake.AsyncError(n, -5)
-		err := perform(fake)
-		fake.AsyncError(0, 0)
-		if err != nil {
-			failed++
-			requireTyped(t, err, where)
-		}
-		requireClean(t, fake, where)
-	}
-	require.NoError(t, perform(fake))
-	t.Logf("%d submissions, %d failures of theirs seen by the caller", total, failed)
-	require.Greater(t, total, 30)
-	require.Positive(t, failed)
+		require.NoError(t, perform(fake))
+		t.Logf("%d submissions, %d failures of theirs seen by the caller", total, failed)
+		require.Greater(t, total, 30)
+		require.Positive(t, failed)
+	})
 }

@@ -150,8 +150,7 @@ func FuzzWords(f *testing.F) {
 		_ = c.MarkLayoutDynamic(Deduce)
 		c = s
 		_ = c.MarkCompactShapeDynamic(0, nil, 1)
-		back, err := SpecFromWords(s.AppendWords(nil))
-		require.NoError(t, err)
+		back := testenv.Must(SpecFromWords(s.AppendWords(nil)))(t)
 		require.Equal(t, s, back)
 	})
 }

@@ -132,26 +132,6 @@ func TestForkedChildDropsWithoutGo(t *testing.T) {
 	require.EqualValues(t, 1, drained.Load())
 }
 
-func BenchmarkNewAndRelease(b *testing.B) {
-	l := owner.NewList(nil)
-	b.ReportAllocs()
-	for b.Loop() {
-		c, err := owner.New(l)
-		if err != nil {
-			b.Fatal(err)
-		}
-		c.Release()
-	}
-}
-
-func BenchmarkDropInC(b *testing.B) {
-	l := owner.NewList(nil)
-	for b.Loop() {
-		ownertest.Drop(ownertest.NewCell(l))
-		l.Drain()
-	}
-}
-
 // 16 C threads and 16 goroutines share the same cells: the threads drop their references, the goroutines add and drop
 // references of their own by handles that may be stale. Each cell is finished once, after the last drop.
 func TestSameCellsOnThreadsAndGoroutines(t *testing.T) {

@@ -36,45 +36,43 @@ def same(a): return [a, ub.asarray(a).copy()]
 // TestDriverFails: while calls of the real SYCL library fail, calls into Python return right arrays or an error
 // without the elements. Afterwards all is well and nothing is left.
 func TestDriverFails(t *testing.T) {
-	faults := testfaults.Child(t, rand.Uint64())
-	if faults == nil {
-		return
-	}
-	env := testpython.Need(t, "numpy")
-	rt := testenv.Must(syclobj.Open(syclobj.RequireSYCL()))(t)
-	require.NoError(t, pymodule.Register(pymodule.SetRuntime(rt)))
-	py := testenv.Must(python.Start(python.WithEnvironment(env)))(t)
-	testenv.Held(py.Module("on_device", onDevice))(t)
-	e := testenv.Must(executor.New(py, executor.Config{Slots: 2}))(t)
-	p := memmgr.NewPool(memmgr.USM(rt.DefaultQueue(), syclobj.USMDevice))
+	testfaults.Child(t, rand.Uint64(), nil, func(faults *testfaults.Faults) {
+		env := testpython.Need(t, "numpy")
+		rt := testenv.Must(syclobj.Open(syclobj.RequireSYCL()))(t)
+		require.NoError(t, pymodule.Register(pymodule.SetRuntime(rt)))
+		py := testenv.Must(python.Start(python.WithEnvironment(env)))(t)
+		testenv.Held(py.Module("on_device", onDevice))(t)
+		e := testenv.Must(executor.New(py, executor.Config{Slots: 2}))(t)
+		p := memmgr.NewPool(memmgr.USM(rt.DefaultQueue(), syclobj.USMDevice))
 
-	faults.Fail(t, "DPCTLEvent_WaitAndThrow", 1)
-	_, err := e.Call(t.Context(), "on_device:made", 10)
-	testenv.Failed(t, err, python.RuntimeError, "work on the device failed")
-	require.ErrorContains(t, err, "usmbridge.Array")
-	require.NotContains(t, err.Error(), "12345")
+		faults.Fail(t, "DPCTLEvent_WaitAndThrow", 1)
+		_, err := e.Call(t.Context(), "on_device:made", 10)
+		testenv.Failed(t, err, python.RuntimeError, "work on the device failed")
+		require.ErrorContains(t, err, "usmbridge.Array")
+		require.NotContains(t, err.Error(), "12345")
 
-	for round := range testfaults.Rounds() {
-		faults.Rate([]uint32{1000, 20000, 200000}[round%3])
-		var all sync.WaitGroup
-		for range 3 {
-			all.Go(func() {
-				for range 20 {
-					if err := exchangeOnDevice(e, p); err != nil {
-						require.NotErrorIs(t, err, errWrong)
-						require.NotContains(t, err.Error(), "12345")
+		for round := range testfaults.Rounds() {
+			faults.Rate([]uint32{1000, 20000, 200000}[round%3])
+			var all sync.WaitGroup
+			for range 3 {
+				all.Go(func() {
+					for range 20 {
+						if err := exchangeOnDevice(e, p); err != nil {
+							require.NotErrorIs(t, err, errWrong)
+							require.NotContains(t, err.Error(), "12345")
+						}
 					}
-				}
-			})
+				})
+			}
+			all.Wait()
 		}
-		all.Wait()
-	}
-	faults.Rate(0)
-	t.Logf("%d faults", faults.Failed())
-	require.Greater(t, faults.Failed(), uint64(20))
-	require.NoError(t, exchangeOnDevice(e, p))
-	require.NoError(t, e.Close(context.Background()))
-	require.NoError(t, p.Close())
+		faults.Rate(0)
+		t.Logf("%d faults", faults.Failed())
+		require.Greater(t, faults.Failed(), uint64(20))
+		require.NoError(t, exchangeOnDevice(e, p))
+		require.NoError(t, e.Close(context.Background()))
+		require.NoError(t, p.Close())
+	})
 }
 
 var errWrong = errors.New("wrong elements")

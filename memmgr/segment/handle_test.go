@@ -25,16 +25,15 @@ var sharingGPU = sycltest.Machine{{Backend: syclobj.BackendLevelZero, Name: "Fak
 	{Type: syclobj.TypeGPU, Name: "Fake GPU B", Memory: 4 << 30},
 }}}
 
-// onGPU opens the GPU of a fake machine. It returns nil in the parent process.
-func onGPU(t *testing.T, n int) (*sycltest.Fake, *syclobj.Queue) {
-	fake := sycltest.Child(t, sharingGPU)
-	if fake == nil {
-		return nil, nil
-	}
-	rt := testenv.Opened(syclobj.Open())(t)
-	q := gpu(t, rt, n)
-	t.Cleanup(func() { require.NoError(t, q.Close()) })
-	return fake, q
+// onGPU runs f with the n-th GPU of a fake machine, and checks that nothing stays.
+func onGPU(t *testing.T, n int, f func(*sycltest.Fake, *syclobj.Queue)) {
+	sycltest.Child(t, sharingGPU, func(fake *sycltest.Fake) {
+		rt := testenv.Opened(syclobj.Open())(t)
+		q := gpu(t, rt, n)
+		t.Cleanup(func() { require.NoError(t, q.Close()) })
+		nothingStays(t)
+		f(fake, q)
+	})
 }
 
 func gpu(t testing.TB, rt *syclobj.Runtime, n int) *syclobj.Queue {
@@ -43,33 +42,26 @@ func gpu(t testing.TB, rt *syclobj.Runtime, n int) *syclobj.Queue {
 }
 
 func TestFakePoolOverHandles(t *testing.T) {
-	fake, q := onGPU(t, 0)
-	if fake == nil {
-		return
-	}
-	nothingStays(t)
-	memtest.Run(t, func(t testing.TB) memmgr.Resource {
-		return newPool(t, newUSM(t, q, syclobj.USMDevice, segment.PeersWrite))
-	}, memtest.Options{})
+	onGPU(t, 0, func(fake *sycltest.Fake, q *syclobj.Queue) {
+		memtest.Run(t, func(t testing.TB) memmgr.Resource {
+			return newPool(t, newUSM(t, q, syclobj.USMDevice, segment.PeersWrite))
+		}, memtest.Options{})
+	})
 }
 
 // TestFakePaddedMemoryHasNoHandle: a handle lets peers access the driver's whole block, which must not share
 // pages with other allocations.
 func TestFakePaddedMemoryHasNoHandle(t *testing.T) {
-	fake := sycltest.Child(t, sycltest.Machine{{Backend: syclobj.BackendLevelZero, Name: "Fake Level Zero", Devices: []sycltest.Device{
+	sycltest.Child(t, sycltest.Machine{{Backend: syclobj.BackendLevelZero, Name: "Fake Level Zero", Devices: []sycltest.Device{
 		{Type: syclobj.TypeGPU, Name: "Fake GPU A", Memory: 4 << 30, IPC: true, Align: 512},
-	}}})
-	if fake == nil {
-		return
-	}
-	nothingStays(t)
-	rt := testenv.Must(syclobj.Open())(t)
-	q := gpu(t, rt, 0)
-	_, err := segment.NewUSM(q, syclobj.USMDevice, segment.PeersWrite)
-	testenv.Failed(t, err, errors.ErrUnsupported, "does not align 2097152 bytes of")
-	require.NoError(t, q.Close())
-	require.NoError(t, rt.Close())
-	require.Zero(t, fake.Used(0))
+	}}}, func(fake *sycltest.Fake) {
+		rt := testenv.Must(syclobj.Open())(t)
+		q := gpu(t, rt, 0)
+		testenv.Failed(t, testenv.ErrorOf(segment.NewUSM(q, syclobj.USMDevice, segment.PeersWrite)), errors.ErrUnsupported, "does not align 2097152 bytes of")
+		require.NoError(t, q.Close())
+		require.NoError(t, rt.Close())
+		require.Zero(t, fake.Used(0))
+	})
 }
 
 func init() {
@@ -104,146 +96,131 @@ func init() {
 }
 
 func TestFakeHandleInAnotherProcess(t *testing.T) {
-	fake, q := onGPU(t, 0)
-	if fake == nil {
-		return
-	}
-	nothingStays(t)
-	r := newUSM(t, q, syclobj.USMDevice, segment.PeersWrite)
-	p := newPool(t, r)
-	b := heldBuffer(t, p, 1000)
-	require.NoError(t, memmgr.CopyIn(b, 0, []byte("here")))
-	s, offset, ok := segment.Find(b.Address(), b.Size())
-	require.True(t, ok)
-	require.Zero(t, s.Size()%(2<<20), "a peer sees whole pages")
-	require.Zero(t, (b.Address()-uintptr(offset))%(2<<20))
-	require.ErrorIs(t, testenv.ErrorOf(s.File()), errors.ErrUnsupported)
-	require.ErrorIs(t, r.Discard(b.Address()&^4095, 4096), errors.ErrUnsupported)
-	handle := testenv.Must(s.Handle())(t)
-	require.Equal(t, handle, testenv.Must(s.Handle())(t))
-	require.Equal(t, 2, fake.Calls("DPCTLIPCMem_GetHandle"), "the trial's, and one for the segment")
+	onGPU(t, 0, func(fake *sycltest.Fake, q *syclobj.Queue) {
+		r := newUSM(t, q, syclobj.USMDevice, segment.PeersWrite)
+		p := newPool(t, r)
+		b := heldBuffer(t, p, 1000)
+		require.NoError(t, memmgr.CopyIn(b, 0, []byte("here")))
+		s, offset, ok := segment.Find(b.Address(), b.Size())
+		require.True(t, ok)
+		require.Zero(t, s.Size()%(2<<20), "a peer sees whole pages")
+		require.Zero(t, (b.Address()-uintptr(offset))%(2<<20))
+		require.ErrorIs(t, testenv.ErrorOf(s.File()), errors.ErrUnsupported)
+		require.ErrorIs(t, r.Discard(b.Address()&^4095, 4096), errors.ErrUnsupported)
+		handle := testenv.Must(s.Handle())(t)
+		require.Equal(t, handle, testenv.Must(s.Handle())(t))
+		require.Equal(t, 2, fake.Calls("DPCTLIPCMem_GetHandle"), "the trial's, and one for the segment")
 
-	other := startPeer(t, "handle reader")
-	require.Equal(t, `"here" of device memory on level_zero:gpu:0`, other.ask("%x %d %d", handle, s.Size(), offset))
-	require.Equal(t, "written", other.hear())
-	got := make([]byte, 4)
-	require.NoError(t, memmgr.CopyOut(b, 0, got))
-	require.Equal(t, "peer", string(got))
-	require.Equal(t, "closed", other.ask("close"))
-	require.NoError(t, other.end())
+		other := startPeer(t, "handle reader")
+		require.Equal(t, `"here" of device memory on level_zero:gpu:0`, other.ask("%x %d %d", handle, s.Size(), offset))
+		require.Equal(t, "written", other.hear())
+		got := make([]byte, 4)
+		require.NoError(t, memmgr.CopyOut(b, 0, got))
+		require.Equal(t, "peer", string(got))
+		require.Equal(t, "closed", other.ask("close"))
+		require.NoError(t, other.end())
+	})
 }
 
 func TestFakeHandleFaults(t *testing.T) {
-	fake, q := onGPU(t, 0)
-	if fake == nil {
-		return
-	}
-	nothingStays(t)
-	fake.Fail("DPCTLIPCMem_GetHandle", 1) // at the trial
-	testenv.Failed(t, testenv.ErrorOf(segment.NewUSM(q, syclobj.USMDevice, segment.PeersWrite)), errors.ErrUnsupported, "making a handle")
-	require.Zero(t, fake.Live().Allocations)
+	onGPU(t, 0, func(fake *sycltest.Fake, q *syclobj.Queue) {
+		fake.Fail("DPCTLIPCMem_GetHandle", 1) // at the trial
+		testenv.Failed(t, testenv.ErrorOf(segment.NewUSM(q, syclobj.USMDevice, segment.PeersWrite)), errors.ErrUnsupported, "making a handle")
+		require.Zero(t, fake.Live().Allocations)
+	})
 }
 
 func TestFakeHandlesThatAreRefused(t *testing.T) {
-	fake, q := onGPU(t, 0)
-	if fake == nil {
-		return
-	}
-	nothingStays(t)
-	testenv.Failed(t, testenv.ErrorOf(segment.NewUSM(q, syclobj.USMDevice, segment.PeersRead)), errors.ErrUnsupported, "let peers write")
-	_, err := segment.NewUSM(q, syclobj.USMShared, segment.PeersWrite)
-	testenv.Failed(t, err, errors.ErrUnsupported, "only memory of kind device has handles")
+	onGPU(t, 0, func(fake *sycltest.Fake, q *syclobj.Queue) {
+		testenv.Failed(t, testenv.ErrorOf(segment.NewUSM(q, syclobj.USMDevice, segment.PeersRead)), errors.ErrUnsupported, "let peers write")
+		_, err := segment.NewUSM(q, syclobj.USMShared, segment.PeersWrite)
+		testenv.Failed(t, err, errors.ErrUnsupported, "only memory of kind device has handles")
 
-	r := newUSM(t, q, syclobj.USMDevice, segment.PeersWrite)
-	b := newBuffer(t, r, 100)
-	s, _, _ := segment.Find(b.Address(), 1)
-	fake.Fail("DPCTLIPCMem_GetHandle", 1)
-	require.ErrorIs(t, testenv.ErrorOf(s.Handle()), syclobj.ErrFailed)
-	handle := testenv.Must(s.Handle())(t)
+		r := newUSM(t, q, syclobj.USMDevice, segment.PeersWrite)
+		b := newBuffer(t, r, 100)
+		s, _, _ := segment.Find(b.Address(), 1)
+		fake.Fail("DPCTLIPCMem_GetHandle", 1)
+		require.ErrorIs(t, testenv.ErrorOf(s.Handle()), syclobj.ErrFailed)
+		handle := testenv.Must(s.Handle())(t)
 
-	good := segment.Attachment{Handle: handle, Size: s.Size(), Audience: segment.PeersWrite, Queue: q, Kind: syclobj.USMDevice}
-	for name, c := range map[string]struct {
-		change func(*segment.Attachment)
-		want   error
-	}{
-		"both":            {func(a *segment.Attachment) { a.File = memoryFile(t, 4096, 7, 0) }, memmgr.ErrRequest},
-		"neither":         {func(a *segment.Attachment) { a.Handle = nil }, memmgr.ErrRequest},
-		"an empty one":    {func(a *segment.Attachment) { a.Handle = []byte{} }, memmgr.ErrRequest},
-		"a long one":      {func(a *segment.Attachment) { a.Handle = make([]byte, 5000) }, memmgr.ErrRequest},
-		"a truncated one": {func(a *segment.Attachment) { a.Handle = a.Handle[:5] }, syclobj.ErrFailed},
-		"a forged one":    {func(a *segment.Attachment) { a.Handle = make([]byte, len(a.Handle)) }, syclobj.ErrFailed},
-		"too large":       {func(a *segment.Attachment) { a.Size *= 2 }, segment.ErrSize},
-		"no size":         {func(a *segment.Attachment) { a.Size = 0 }, segment.ErrSize},
-		"peers read":      {func(a *segment.Attachment) { a.Audience, a.ReadOnly = segment.PeersRead, true }, segment.ErrAudience},
-		"no queue":        {func(a *segment.Attachment) { a.Queue = nil }, memmgr.ErrRequest},
-		"another kind":    {func(a *segment.Attachment) { a.Kind = syclobj.USMShared }, memmgr.ErrRequest},
-		"one byte less":   {func(a *segment.Attachment) { a.Handle = a.Handle[:len(a.Handle)-1] }, syclobj.ErrFailed},
-	} {
-		t.Run(name, func(t *testing.T) {
-			nothingStays(t)
-			live := fake.Live()
-			a := good
-			c.change(&a)
-			_, err := segment.Map(a)
-			require.ErrorIs(t, err, c.want)
-			testenv.As[*segment.OpError](t, err)
-			require.Equal(t, live, fake.Live())
-		})
-	}
-	// With room for one mapping, a second one is refused.
-	mappings, _ := segment.InUse()
-	defer segment.SetLimits(mappings+1, 1<<20)()
-	m := testenv.Must(segment.Map(good))(t)
-	require.True(t, m.Place().Kind() == syclobj.USMDevice && !m.ReadOnly())
-	require.ErrorIs(t, testenv.ErrorOf(segment.Map(good)), segment.ErrLimit)
-	require.NoError(t, m.Close())
+		good := segment.Attachment{Handle: handle, Size: s.Size(), Audience: segment.PeersWrite, Queue: q, Kind: syclobj.USMDevice}
+		for name, c := range map[string]struct {
+			change func(*segment.Attachment)
+			want   error
+		}{
+			"both":            {func(a *segment.Attachment) { a.File = memoryFile(t, 4096, 7, 0) }, memmgr.ErrRequest},
+			"neither":         {func(a *segment.Attachment) { a.Handle = nil }, memmgr.ErrRequest},
+			"an empty one":    {func(a *segment.Attachment) { a.Handle = []byte{} }, memmgr.ErrRequest},
+			"a long one":      {func(a *segment.Attachment) { a.Handle = make([]byte, 5000) }, memmgr.ErrRequest},
+			"a truncated one": {func(a *segment.Attachment) { a.Handle = a.Handle[:5] }, syclobj.ErrFailed},
+			"a forged one":    {func(a *segment.Attachment) { a.Handle = make([]byte, len(a.Handle)) }, syclobj.ErrFailed},
+			"too large":       {func(a *segment.Attachment) { a.Size *= 2 }, segment.ErrSize},
+			"no size":         {func(a *segment.Attachment) { a.Size = 0 }, segment.ErrSize},
+			"peers read":      {func(a *segment.Attachment) { a.Audience, a.ReadOnly = segment.PeersRead, true }, segment.ErrAudience},
+			"no queue":        {func(a *segment.Attachment) { a.Queue = nil }, memmgr.ErrRequest},
+			"another kind":    {func(a *segment.Attachment) { a.Kind = syclobj.USMShared }, memmgr.ErrRequest},
+			"one byte less":   {func(a *segment.Attachment) { a.Handle = a.Handle[:len(a.Handle)-1] }, syclobj.ErrFailed},
+		} {
+			t.Run(name, func(t *testing.T) {
+				nothingStays(t)
+				live := fake.Live()
+				a := good
+				c.change(&a)
+				_, err := segment.Map(a)
+				require.ErrorIs(t, err, c.want)
+				testenv.As[*segment.OpError](t, err)
+				require.Equal(t, live, fake.Live())
+			})
+		}
+		// With room for one mapping, a second one is refused.
+		mappings, _ := segment.InUse()
+		defer segment.SetLimits(mappings+1, 1<<20)()
+		m := testenv.Must(segment.Map(good))(t)
+		require.True(t, m.Place().Kind() == syclobj.USMDevice && !m.ReadOnly())
+		require.ErrorIs(t, testenv.ErrorOf(segment.Map(good)), segment.ErrLimit)
+		require.NoError(t, m.Close())
 
-	b.Release()
-	require.ErrorIs(t, testenv.ErrorOf(s.Handle()), memmgr.ErrClosed)
-	require.ErrorIs(t, testenv.ErrorOf(segment.Segment{}.Handle()), memmgr.ErrClosed)
-	host := heldBuffer(t, newHost(t, segment.PeersWrite), 1)
-	s, _, _ = segment.Find(host.Address(), 1)
-	require.ErrorIs(t, testenv.ErrorOf(s.Handle()), errors.ErrUnsupported)
+		b.Release()
+		require.ErrorIs(t, testenv.ErrorOf(s.Handle()), memmgr.ErrClosed)
+		require.ErrorIs(t, testenv.ErrorOf(segment.Segment{}.Handle()), memmgr.ErrClosed)
+		host := heldBuffer(t, newHost(t, segment.PeersWrite), 1)
+		s, _, _ = segment.Find(host.Address(), 1)
+		require.ErrorIs(t, testenv.ErrorOf(s.Handle()), errors.ErrUnsupported)
+	})
 }
 
 // TestFakeHandlesAreInspected checks that memory from a handle is checked before use: both ends, each 2 MiB between
 // them, and the device. Refused memory is closed.
 func TestFakeHandlesAreInspected(t *testing.T) {
-	fake, q := onGPU(t, 0)
-	if fake == nil {
-		return
-	}
-	nothingStays(t)
-	b := heldBuffer(t, newUSM(t, q, syclobj.USMDevice, segment.PeersWrite), 8<<20)
-	s, _, _ := segment.Find(b.Address(), 1)
-	require.EqualValues(t, 8<<20, s.Size())
-	handle := testenv.Must(s.Handle())(t)
-	a := segment.Attachment{Handle: handle, Size: s.Size(), Audience: segment.PeersWrite, Queue: q, Kind: syclobj.USMDevice}
-	live := fake.Live()
-	for n, want := range []error{syclobj.ErrNotUSM, segment.ErrSize, segment.ErrSize, segment.ErrSize, segment.ErrSize} {
-		fake.Fail("DPCTLUSM_GetPointerType", n+1)
-		require.ErrorIs(t, testenv.ErrorOf(segment.Map(a)), want, "check %d", n+1)
+	onGPU(t, 0, func(fake *sycltest.Fake, q *syclobj.Queue) {
+		b := heldBuffer(t, newUSM(t, q, syclobj.USMDevice, segment.PeersWrite), 8<<20)
+		s, _, _ := segment.Find(b.Address(), 1)
+		require.EqualValues(t, 8<<20, s.Size())
+		handle := testenv.Must(s.Handle())(t)
+		a := segment.Attachment{Handle: handle, Size: s.Size(), Audience: segment.PeersWrite, Queue: q, Kind: syclobj.USMDevice}
+		live := fake.Live()
+		for n, want := range []error{syclobj.ErrNotUSM, segment.ErrSize, segment.ErrSize, segment.ErrSize, segment.ErrSize} {
+			fake.Fail("DPCTLUSM_GetPointerType", n+1)
+			require.ErrorIs(t, testenv.ErrorOf(segment.Map(a)), want, "check %d", n+1)
+			require.Equal(t, live, fake.Live())
+		}
+		fake.Fail("DPCTLUSM_GetPointerDevice", 1)
+		require.ErrorIs(t, testenv.ErrorOf(segment.Map(a)), syclobj.ErrNoDevice)
 		require.Equal(t, live, fake.Live())
-	}
-	fake.Fail("DPCTLUSM_GetPointerDevice", 1)
-	require.ErrorIs(t, testenv.ErrorOf(segment.Map(a)), syclobj.ErrNoDevice)
-	require.Equal(t, live, fake.Live())
-	m := testenv.Must(segment.Map(a))(t)
-	require.NoError(t, m.Close())
+		m := testenv.Must(segment.Map(a))(t)
+		require.NoError(t, m.Close())
+	})
 }
 
 // TestFakeHandlesNeedTheAspect checks a device whose driver has no handles.
 func TestFakeHandlesNeedTheAspect(t *testing.T) {
-	fake, q := onGPU(t, 1)
-	if fake == nil {
-		return
-	}
-	nothingStays(t)
-	_, err := segment.NewUSM(q, syclobj.USMDevice, segment.PeersWrite)
-	testenv.Failed(t, err, errors.ErrUnsupported, "ext_oneapi_ipc_memory")
-	require.ErrorContains(t, err, "only that of an OpenCL CPU device is")
-	_, err = segment.Map(segment.Attachment{Handle: []byte("x"), Size: 4096, Audience: segment.PeersWrite, Queue: q, Kind: syclobj.USMDevice})
-	require.ErrorIs(t, err, errors.ErrUnsupported)
+	onGPU(t, 1, func(fake *sycltest.Fake, q *syclobj.Queue) {
+		_, err := segment.NewUSM(q, syclobj.USMDevice, segment.PeersWrite)
+		testenv.Failed(t, err, errors.ErrUnsupported, "ext_oneapi_ipc_memory")
+		require.ErrorContains(t, err, "only that of an OpenCL CPU device is")
+		_, err = segment.Map(segment.Attachment{Handle: []byte("x"), Size: 4096, Audience: segment.PeersWrite, Queue: q, Kind: syclobj.USMDevice})
+		require.ErrorIs(t, err, errors.ErrUnsupported)
+	})
 }
 
 // TestHandlesOfTheInstalledLibrary shows the error of the installed library if it has no handles.

@@ -286,50 +286,46 @@ func TestUSMThatCannotBeFreedIsLost(t *testing.T) {
 // TestFakeMemoryCannotBeShared checks that the trial reports a device whose USM is not memory of the process, and
 // leaves nothing allocated.
 func TestFakeMemoryCannotBeShared(t *testing.T) {
-	fake := sycltest.Child(t, sycltest.TwoGPUs)
-	if fake == nil {
-		return
-	}
-	nothingStays(t)
-	rt := testenv.Opened(syclobj.Open())(t)
-	for filter, reason := range map[string]string{
-		"level_zero:gpu:0": "only that of an OpenCL CPU device is",
-		"opencl:cpu:0":     "have different bytes",
-	} {
-		d := testenv.Must(rt.Device(filter))(t)
-		q := testenv.Must(rt.NewQueue(nil, d, syclobj.OutOfOrder))(t)
-		var err error
-		for range 2 {
-			live := fake.Live().Allocations
-			testenv.Failed(t, testenv.ErrorOf(segment.NewUSM(q, syclobj.USMShared, segment.PeersWrite)), errors.ErrUnsupported, reason)
-			require.Equal(t, live, fake.Live().Allocations)
+	sycltest.Child(t, sycltest.TwoGPUs, func(fake *sycltest.Fake) {
+		nothingStays(t)
+		rt := testenv.Opened(syclobj.Open())(t)
+		for filter, reason := range map[string]string{
+			"level_zero:gpu:0": "only that of an OpenCL CPU device is",
+			"opencl:cpu:0":     "have different bytes",
+		} {
+			d := testenv.Must(rt.Device(filter))(t)
+			q := testenv.Must(rt.NewQueue(nil, d, syclobj.OutOfOrder))(t)
+			var err error
+			for range 2 {
+				live := fake.Live().Allocations
+				testenv.Failed(t, testenv.ErrorOf(segment.NewUSM(q, syclobj.USMShared, segment.PeersWrite)), errors.ErrUnsupported, reason)
+				require.Equal(t, live, fake.Live().Allocations)
+			}
+			_, err = segment.Map(segment.Attachment{File: memoryFile(t, 4096, 7, 0), Size: 4096, Audience: segment.PeersWrite, Queue: q, Kind: syclobj.USMShared})
+			require.ErrorIs(t, err, errors.ErrUnsupported)
+			require.NoError(t, q.Close())
 		}
-		_, err = segment.Map(segment.Attachment{File: memoryFile(t, 4096, 7, 0), Size: 4096, Audience: segment.PeersWrite, Queue: q, Kind: syclobj.USMShared})
-		require.ErrorIs(t, err, errors.ErrUnsupported)
-		require.NoError(t, q.Close())
-	}
+	})
 }
 
 // TestFakeTrialIsMadeOnce checks that a trial is repeated only if it failed for lack of resources.
 func TestFakeTrialIsMadeOnce(t *testing.T) {
-	fake := sycltest.Child(t, sycltest.OneCPU)
-	if fake == nil {
-		return
-	}
-	nothingStays(t)
-	rt := testenv.Opened(syclobj.Open())(t)
-	q := rt.DefaultQueue()
-	fake.Fail("DPCTLaligned_alloc_shared", 1)
-	_, err := segment.NewUSM(q, syclobj.USMShared, segment.PeersWrite)
-	require.Error(t, err)
-	require.NotErrorIs(t, err, errors.ErrUnsupported)
-	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
-	for range 3 {
-		require.ErrorIs(t, testenv.ErrorOf(segment.NewUSM(q, syclobj.USMShared, segment.PeersWrite)), errors.ErrUnsupported)
-	}
-	require.Equal(t, 2, fake.Calls("DPCTLaligned_alloc_shared"))
-	require.ErrorIs(t, testenv.ErrorOf(segment.NewUSM(q, syclobj.USMDevice, segment.PeersWrite)), errors.ErrUnsupported)
-	require.Equal(t, 1, fake.Calls("DPCTLaligned_alloc_device"))
+	sycltest.Child(t, sycltest.OneCPU, func(fake *sycltest.Fake) {
+		nothingStays(t)
+		rt := testenv.Opened(syclobj.Open())(t)
+		q := rt.DefaultQueue()
+		fake.Fail("DPCTLaligned_alloc_shared", 1)
+		_, err := segment.NewUSM(q, syclobj.USMShared, segment.PeersWrite)
+		require.Error(t, err)
+		require.NotErrorIs(t, err, errors.ErrUnsupported)
+		require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
+		for range 3 {
+			require.ErrorIs(t, testenv.ErrorOf(segment.NewUSM(q, syclobj.USMShared, segment.PeersWrite)), errors.ErrUnsupported)
+		}
+		require.Equal(t, 2, fake.Calls("DPCTLaligned_alloc_shared"))
+		require.ErrorIs(t, testenv.ErrorOf(segment.NewUSM(q, syclobj.USMDevice, segment.PeersWrite)), errors.ErrUnsupported)
+		require.Equal(t, 1, fake.Calls("DPCTLaligned_alloc_device"))
+	})
 }
 
 func TestUSMOfNoQueue(t *testing.T) {

@@ -26,14 +26,15 @@ func Environment(t *testing.T, m Machine) []string {
 }
 
 // Child runs the calling test again in a process that has the machine. In the
-// parent it waits for that process, fails the test if the child failed, and
-// returns nil; the caller returns. In the child it returns the machine's
-// controls, and at the end of the test it checks that the fake library holds no
-// objects. It skips the test, with the reason, if there is no C compiler.
-func Child(t *testing.T, m Machine) *Fake {
+// parent it waits for that process, and fails the test if the child failed. In
+// the child it calls f with the machine's controls, and at the end of the test
+// it checks that the fake library holds no objects. It skips the test, with the
+// reason, if there is no C compiler.
+func Child(t *testing.T, m Machine, f func(*Fake)) {
 	t.Helper()
 	if os.Getenv(envTest) == t.Name() {
-		return inChild(t)
+		f(inChild(t))
+		return
 	}
 	environment := Environment(t, m)
 	cmd := exec.Command(os.Args[0], childArguments(t.Name())...)
@@ -56,7 +57,6 @@ func Child(t *testing.T, m Machine) *Fake {
 	if testing.Verbose() {
 		t.Log(out.String())
 	}
-	return nil
 }
 
 // Library is Build for tests. It skips the test, with the reason, if the system cannot build the library,

@@ -8,12 +8,10 @@
 // A process can load one SYCL library only, so a test with a fake machine runs in a separate process:
 //
 //	func TestSecondGPU(t *testing.T) {
-//		fake := sycltest.Child(t, sycltest.TwoGPUs)
-//		if fake == nil {
-//			return // the child process ran the test, and its result is this test's
-//		}
-//		rt, err := syclobj.Open()
-//		...
+//		sycltest.Child(t, sycltest.TwoGPUs, func(fake *sycltest.Fake) {
+//			rt, err := syclobj.Open()
+//			...
+//		})
 //	}
 //
 // The package is for tests only.

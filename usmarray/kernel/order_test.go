@@ -99,8 +99,7 @@ func (s *scene) fromDLPack(x dlpack.Tensor, err error) *usmarray.Array {
 // fromDictionary imports the dictionary of an array after an edit.
 func (s *scene) fromDictionary(a *usmarray.Array, edit func(*usmarray.USMInterface)) *usmarray.Array {
 	s.t.Helper()
-	d, err := a.USMInterface()
-	require.NoError(s.t, err)
+	d := testenv.Must(a.USMInterface())(s.t)
 	if edit != nil {
 		edit(&d)
 	}
@@ -186,13 +185,11 @@ var byDLPack = []sharing{
 		return a, s.fromDLPack(a.DLPackWith(usmarray.ExportOptions{OnQueue: s.probe}))
 	}},
 	{name: "own device", make: func(s *scene, a *usmarray.Array) (x, y *usmarray.Array) {
-		d, err := a.DLDevice()
-		require.NoError(s.t, err)
+		d := testenv.Must(a.DLDevice())(s.t)
 		return a, s.fromDLPack(a.DLPackWith(usmarray.ExportOptions{Device: &d, Copy: usmarray.CopyNever}))
 	}},
 	{name: "XPU", kind: syclobj.USMDevice, make: func(s *scene, a *usmarray.Array) (x, y *usmarray.Array) {
-		tensor, err := a.DLPackWith(usmarray.ExportOptions{XPU: true})
-		require.NoError(s.t, err)
+		tensor := testenv.Must(a.DLPackWith(usmarray.ExportOptions{XPU: true}))(s.t)
 		return a, s.own(usmarray.FromXPU(s.rt, tensor))
 	}},
 	{name: "read-only tensor", readOnly: true, make: func(s *scene, a *usmarray.Array) (x, y *usmarray.Array) {
@@ -237,8 +234,7 @@ var byDictionary = []sharing{
 		return a, s.fromDictionary(a, func(d *usmarray.USMInterface) { d.ReadOnly = true })
 	}},
 	{name: "two imports", make: func(s *scene, a *usmarray.Array) (x, y *usmarray.Array) {
-		d, err := a.USMInterface()
-		require.NoError(s.t, err)
+		d := testenv.Must(a.USMInterface())(s.t)
 		return s.own(usmarray.FromUSMInterface(s.rt, &d, nil)), s.own(usmarray.FromUSMInterface(s.rt, &d, nil))
 	}},
 	{name: "dictionary of a view", make: func(s *scene, a *usmarray.Array) (x, y *usmarray.Array) {
@@ -265,8 +261,7 @@ var byDictionary = []sharing{
 		return s.own(owner, err), s.own(usmarray.FromUSMInterface(s.rt, &d, nil))
 	}},
 	{name: "tensor of a dictionary", make: func(s *scene, a *usmarray.Array) (x, y *usmarray.Array) {
-		d, err := a.USMInterface()
-		require.NoError(s.t, err)
+		d := testenv.Must(a.USMInterface())(s.t)
 		return a, s.fromDLPack(usmarray.USMInterfaceToDLPack(s.rt, &d, nil, usmarray.ExportOptions{}))
 	}},
 }
@@ -639,15 +634,11 @@ func TestOrderInAllMemory(t *testing.T) {
 // after the array.
 func (s *scene) foreignMemory(kind syclobj.USMKind) *usmarray.Array {
 	const size = 4 * orderElements
-	p, err := s.q.Alloc(kind, size, 0)
-	require.NoError(s.t, err)
-	place, err := s.q.Place(kind)
-	require.NoError(s.t, err)
+	p := testenv.Must(s.q.Alloc(kind, size, 0))(s.t)
+	place := testenv.Must(s.q.Place(kind))(s.t)
 	defer place.Release()
-	layout, err := usmarray.NewLayout([]int{orderElements}, nil, 0)
-	require.NoError(s.t, err)
-	buf, err := memmgr.FromForeign(p, size, memmgr.ForeignOptions{Place: place, Release: func() { _ = syclobj.Free(p) }})
-	require.NoError(s.t, err)
+	layout := testenv.Must(usmarray.NewLayout([]int{orderElements}, nil, 0))(s.t)
+	buf := testenv.Must(memmgr.FromForeign(p, size, memmgr.ForeignOptions{Place: place, Release: func() { _ = syclobj.Free(p) }}))(s.t)
 	a := s.own(usmarray.FromBuffer(buf, usmarray.Int32, layout))
 	require.NoError(s.t, a.Fill(-1))
 	return a

@@ -79,13 +79,13 @@ func (f *Faults) Rate(perMillion uint32) {
 func (f *Faults) Failed() uint64 { return atomic.LoadUint64((*uint64)(unsafe.Pointer(&f.file[8]))) }
 
 // Child runs the calling test again in a process with the library. In the parent it waits for that process,
-// fails the test if the child failed, and returns nil; the caller returns. In the child it returns the
-// controls. environment are further variables of the child. Without a SYCL device or a C compiler the test ends
-// as [testenv.Missing] describes.
-func Child(t *testing.T, seed uint64, environment ...string) *Faults {
+// and fails the test if the child failed. In the child it calls f with the controls. environment are further
+// variables of the child. Without a SYCL device or a C compiler the test ends as [testenv.Missing] describes.
+func Child(t *testing.T, seed uint64, environment []string, f func(*Faults)) {
 	t.Helper()
 	if os.Getenv(envTest) == t.Name() {
-		return &Faults{mapFile(t, os.Getenv(envControl))}
+		f(&Faults{mapFile(t, os.Getenv(envControl))})
+		return
 	}
 	cmd := exec.Command(os.Args[0], "-test.run=^"+regexp.QuoteMeta(t.Name())+"$", "-test.count=1", "-test.v", "-test.timeout=4h")
 	cmd.Env = append(append(append(os.Environ(), envTest+"="+t.Name()), Environment(t, seed)...), environment...)
@@ -94,7 +94,6 @@ func Child(t *testing.T, seed uint64, environment ...string) *Faults {
 		t.Fatalf("with failing calls: %v\n%s", err, out)
 	}
 	t.Log(string(out))
-	return nil
 }
 
 // Environment returns the variables of a process with the library. seed selects the calls that fail at random.

@@ -51,83 +51,75 @@ func bytesFile(t *testing.T, n int) ([]byte, *Source, []Wish) {
 
 // TestMachineDeviceMemory checks that device memory is read and written through the ring.
 func TestMachineDeviceMemory(t *testing.T) {
-	fake := sycltest.Child(t, gpus)
-	if fake == nil {
-		return
-	}
-	for _, filter := range []string{"gpu:0", "gpu:1"} {
-		t.Run(filter, func(t *testing.T) {
-			pool := deviceMemory(t, filter)
-			file, src, wishes := bytesFile(t, 14<<20+7)
-			arrays := testenv.Must(ReadNew(context.Background(), src, wishes, pool, Options{Workers: 4}))(t)
-			defer arrays[0].Release()
-			c := testenv.Must(NewContent(arrays[0], false, 0))(t)
-			var out bytes.Buffer
-			require.NoError(t, c.WriteTo(context.Background(), &out))
-			require.True(t, bytes.Equal(file, out.Bytes()))
-		})
-	}
+	sycltest.Child(t, gpus, func(fake *sycltest.Fake) {
+		for _, filter := range []string{"gpu:0", "gpu:1"} {
+			t.Run(filter, func(t *testing.T) {
+				pool := deviceMemory(t, filter)
+				file, src, wishes := bytesFile(t, 14<<20+7)
+				arrays := testenv.Must(ReadNew(context.Background(), src, wishes, pool, Options{Workers: 4}))(t)
+				defer arrays[0].Release()
+				c := testenv.Must(NewContent(arrays[0], false, 0))(t)
+				var out bytes.Buffer
+				require.NoError(t, c.WriteTo(context.Background(), &out))
+				require.True(t, bytes.Equal(file, out.Bytes()))
+			})
+		}
+	})
 }
 
 // TestMachinePackedRows checks that reads into device memory keep the bits of adjacent elements.
 func TestMachinePackedRows(t *testing.T) {
-	fake := sycltest.Child(t, gpus)
-	if fake == nil {
-		return
-	}
-	for _, filter := range []string{"gpu:0", "gpu:1"} {
-		t.Run(filter, func(t *testing.T) { packedRows(t, deviceMemory(t, filter)) })
-	}
+	sycltest.Child(t, gpus, func(fake *sycltest.Fake) {
+		for _, filter := range []string{"gpu:0", "gpu:1"} {
+			t.Run(filter, func(t *testing.T) { packedRows(t, deviceMemory(t, filter)) })
+		}
+	})
 }
 
 // TestMachineFailures checks that the transfer returns an error and releases all memory if a copy cannot be
 // submitted or fails later.
 func TestMachineFailures(t *testing.T) {
-	fake := sycltest.Child(t, gpus)
-	if fake == nil {
-		return
-	}
-	pool := deviceMemory(t, "gpu:0")
-	_, src, wishes := bytesFile(t, 5<<20)
-	whole := testenv.Must(ReadNew(context.Background(), src, wishes, pool, Options{}))(t)
-	defer whole[0].Release()
-	c := testenv.Must(NewContent(whole[0], false, 0))(t)
-	for n := 1; n <= 5; n++ {
-		for name, fail := range map[string]func(){
-			"refused": func() { fake.Fail("DPCTLQueue_Memcpy", n) },
-			"later":   func() { fake.AsyncError(n, 1) },
-		} {
-			fail()
-			require.Error(t, testenv.ErrorOf(ReadNew(context.Background(), src, wishes, pool, Options{Workers: 2})), "read, %s, %d", name, n)
-			fail()
-			require.Error(t, c.WriteTo(context.Background(), &bytes.Buffer{}), "write, %s, %d", name, n)
+	sycltest.Child(t, gpus, func(fake *sycltest.Fake) {
+		pool := deviceMemory(t, "gpu:0")
+		_, src, wishes := bytesFile(t, 5<<20)
+		whole := testenv.Must(ReadNew(context.Background(), src, wishes, pool, Options{}))(t)
+		defer whole[0].Release()
+		c := testenv.Must(NewContent(whole[0], false, 0))(t)
+		for n := 1; n <= 5; n++ {
+			for name, fail := range map[string]func(){
+				"refused": func() { fake.Fail("DPCTLQueue_Memcpy", n) },
+				"later":   func() { fake.AsyncError(n, 1) },
+			} {
+				fail()
+				require.Error(t, testenv.ErrorOf(ReadNew(context.Background(), src, wishes, pool, Options{Workers: 2})), "read, %s, %d", name, n)
+				fail()
+				require.Error(t, c.WriteTo(context.Background(), &bytes.Buffer{}), "write, %s, %d", name, n)
+			}
 		}
-	}
+	})
 }
 
 // TestMachineCancelled ends the context while the device has not completed the copies. The call must return,
 // and the memory of the copies must not be reused until they complete.
 func TestMachineCancelled(t *testing.T) {
-	fake := sycltest.Child(t, gpus)
-	if fake == nil {
-		return
-	}
-	pool := deviceMemory(t, "gpu:0")
-	_, src, wishes := bytesFile(t, 20<<20)
-	fake.Hold(true)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() {
-		_, err := ReadNew(ctx, src, wishes, pool, Options{Workers: 2})
-		ended <- err
-	}()
-	require.Eventually(t, func() bool { return fake.Pending() > 0 }, time.Minute, time.Millisecond)
-	cancel()
-	require.ErrorIs(t, <-ended, context.Canceled)
-	require.Positive(t, pool.Stats().ActiveBytes.Current, "the device still writes to it")
-	require.Zero(t, pool.Stats().AllocatedBytes.Current, "the memory is not allocated again")
-	fake.Hold(false)
-	fake.ReleaseAll()
-	memmgr.Flush()
-	require.Zero(t, pool.Stats().ActiveBytes.Current)
+	sycltest.Child(t, gpus, func(fake *sycltest.Fake) {
+		pool := deviceMemory(t, "gpu:0")
+		_, src, wishes := bytesFile(t, 20<<20)
+		fake.Hold(true)
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan error, 1)
+		go func() {
+			_, err := ReadNew(ctx, src, wishes, pool, Options{Workers: 2})
+			ended <- err
+		}()
+		require.Eventually(t, func() bool { return fake.Pending() > 0 }, time.Minute, time.Millisecond)
+		cancel()
+		require.ErrorIs(t, <-ended, context.Canceled)
+		require.Positive(t, pool.Stats().ActiveBytes.Current, "the device still writes to it")
+		require.Zero(t, pool.Stats().AllocatedBytes.Current, "the memory is not allocated again")
+		fake.Hold(false)
+		fake.ReleaseAll()
+		memmgr.Flush()
+		require.Zero(t, pool.Stats().ActiveBytes.Current)
+	})
 }

@@ -78,8 +78,7 @@ func TestRowsOfFortranOrder(t *testing.T) {
 		}), int64(len(file))))(t)
 		e := &Elements{DataType: usmarray.Uint8, Shape: []int{c.rows, c.columns}, Fortran: true}
 		arrays := testenv.Must(ReadNew(context.Background(), src, []Wish{{e, Rows{Lo: c.lo, Hi: c.hi}}}, memmgr.Host(), Options{Workers: 2}))(t)
-		b, err := arrays[0].Buffer().Bytes()
-		require.NoError(t, err)
+		b := testenv.Must(arrays[0].Buffer().Bytes())(t)
 		n := c.hi - c.lo
 		for i := range c.columns {
 			require.True(t, bytes.Equal(file[i*c.rows+c.lo:i*c.rows+c.hi], b[i*n:(i+1)*n]), "column %d of %+v", i, c)
@@ -97,8 +96,7 @@ func TestPackedRows(t *testing.T) {
 	for _, r := range []Rows{{Lo: 2, Hi: 5}, {Lo: 0, Hi: 3}, {Lo: 4, Hi: 5}, {Lo: 3, Hi: 3}} {
 		arrays := testenv.Must(ReadNew(context.Background(), src, []Wish{{e, r}}, memmgr.Host(), Options{}))(t)
 		whole := testenv.Must(ReadNew(context.Background(), src, []Wish{{e, Whole}}, memmgr.Host(), Options{}))(t)
-		part, err := whole[0].Index(usmarray.IndexRange(r.Lo, r.Hi))
-		require.NoError(t, err)
+		part := testenv.Must(whole[0].Index(usmarray.IndexRange(r.Lo, r.Hi)))(t)
 		require.Equal(t, part.String(), arrays[0].String())
 		arrays[0].Release()
 		whole[0].Release()
@@ -122,8 +120,7 @@ func TestMemoryThatTheKernelCannotReach(t *testing.T) {
 	arrays := testenv.Must(ReadNew(context.Background(), src, []Wish{{e, Whole}}, memmgr.Host(), Options{Workers: 2}))(t)
 	defer arrays[0].Release()
 	require.EqualValues(t, 3, refused.Load())
-	b, err := arrays[0].Buffer().Bytes()
-	require.NoError(t, err)
+	b := testenv.Must(arrays[0].Buffer().Bytes())(t)
 	require.True(t, bytes.Equal(file, b[:len(file)]))
 
 	c := testenv.Must(NewContent(arrays[0], true, 0))(t)
@@ -163,8 +160,7 @@ func TestSwap(t *testing.T) {
 // TestByteOrderOfContent checks that contiguous and strided elements are written in foreign byte order, and that
 // the array is not changed.
 func TestByteOrderOfContent(t *testing.T) {
-	a := testenv.Must(usmarray.FromSlice(memmgr.Host(), []uint16{0x0102, 0x0304, 0x0506, 0x0708}, []int{2, 2}))(t)
-	defer a.Release()
+	a := testenv.Held(usmarray.FromSlice(memmgr.Host(), []uint16{0x0102, 0x0304, 0x0506, 0x0708}, []int{2, 2}))(t)
 	turned := testenv.Must(a.Transpose())(t)
 	want := map[*usmarray.Array][]byte{a: {1, 2, 3, 4, 5, 6, 7, 8}, turned: {1, 2, 5, 6, 3, 4, 7, 8}}
 	for x, b := range want {
@@ -182,8 +178,7 @@ func TestByteOrderOfContent(t *testing.T) {
 // TestWriterAtFailures checks that after an error at any position all goroutines end and the error is
 // returned.
 func TestWriterAtFailures(t *testing.T) {
-	a := testenv.Must(usmarray.Zeros(memmgr.Host(), usmarray.Uint8, []int{4<<20 + 1}))(t)
-	defer a.Release()
+	a := testenv.Held(usmarray.Zeros(memmgr.Host(), usmarray.Uint8, []int{4<<20 + 1}))(t)
 	c := testenv.Must(NewContent(a, false, 0))(t)
 	broken := errors.New("broken")
 	for _, from := range []int64{0, 5, 1 << 20, 4 << 20} {
@@ -300,12 +295,10 @@ func TestReadNewDoesNotWaitForItself(t *testing.T) {
 func TestRingIsContentWithLess(t *testing.T) {
 	memmgr.SetDefaultLimit(4 << 20)
 	defer memmgr.SetDefaultLimit(0)
-	a := testenv.Must(usmarray.New(memmgr.Host(), usmarray.Uint8, []int{1 << 12, 3 << 12}))(t)
-	defer a.Release()
+	a := testenv.Held(usmarray.New(memmgr.Host(), usmarray.Uint8, []int{1 << 12, 3 << 12}))(t)
 	b := testenv.Must(a.Buffer().Bytes())(t)
 	copy(b, noise(len(b)))
-	turned := testenv.Must(a.Transpose())(t)
-	defer turned.Release()
+	turned := testenv.Held(a.Transpose())(t)
 	c := testenv.Must(NewContent(turned, false, 0))(t)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

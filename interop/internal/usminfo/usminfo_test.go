@@ -147,15 +147,14 @@ func TestPrintOfADeviceWithoutId(t *testing.T) {
 
 // TestDeviceWithoutUSM: the memory of a device without USM is not described as that of the host backend.
 func TestDeviceWithoutUSM(t *testing.T) {
-	if sycltest.Child(t, sycltest.Machine{{Backend: syclobj.BackendOpenCL, Name: "Old OpenCL", Devices: []sycltest.Device{
+	sycltest.Child(t, sycltest.Machine{{Backend: syclobj.BackendOpenCL, Name: "Old OpenCL", Devices: []sycltest.Device{
 		{Type: syclobj.TypeGPU, Name: "Old GPU", Lacks: []syclobj.USMKind{syclobj.USMDevice, syclobj.USMShared, syclobj.USMHost}},
-	}}}) == nil {
-		return
-	}
-	r := testenv.Must(gatherHere(t))(t)
-	text := show(t, r)
-	require.Equal(t, 1, strings.Count(text, "none: the device cannot have Arrays"), text)
-	require.Equal(t, 1, strings.Count(text, "none: plain host memory"), text)
+	}}}, func(*sycltest.Fake) {
+		r := testenv.Must(gatherHere(t))(t)
+		text := show(t, r)
+		require.Equal(t, 1, strings.Count(text, "none: the device cannot have Arrays"), text)
+		require.Equal(t, 1, strings.Count(text, "none: plain host memory"), text)
+	})
 }
 
 // TestDeviceWithoutQueue: the report names a device on which no queue could be created, and the reason if
@@ -169,13 +168,11 @@ func TestDeviceWithoutQueue(t *testing.T) {
 		{sycltest.OneCPU, "creating a queue on opencl:cpu:0"},
 	} {
 		t.Run(c.want, func(t *testing.T) {
-			fake := sycltest.Child(t, c.machine)
-			if fake == nil {
-				return
-			}
-			fake.Fail("DPCTLQueue_Create", 1)
-			r := testenv.Must(gatherHere(t))(t)
-			require.Contains(t, show(t, r), c.want)
+			sycltest.Child(t, c.machine, func(fake *sycltest.Fake) {
+				fake.Fail("DPCTLQueue_Create", 1)
+				r := testenv.Must(gatherHere(t))(t)
+				require.Contains(t, show(t, r), c.want)
+			})
 		})
 	}
 }

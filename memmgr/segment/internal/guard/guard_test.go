@@ -18,6 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr/segment/internal/guard"
 	"github.com/usmbridge/usmbridge/memmgr/segment/internal/guard/guardtest"
 )
@@ -87,8 +88,7 @@ func mapped(t testing.TB, pages int) memory {
 	require.NoError(t, os.Remove(f.Name()))
 	_, err = f.Write(bytes.Repeat([]byte{1}, pages*page))
 	require.NoError(t, err)
-	b, err := syscall.Mmap(int(f.Fd()), 0, pages*page, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
-	require.NoError(t, err)
+	b := testenv.Must(syscall.Mmap(int(f.Fd()), 0, pages*page, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED))(t)
 	t.Cleanup(func() {
 		require.NoError(t, syscall.Munmap(b))
 		require.NoError(t, f.Close())
@@ -99,8 +99,7 @@ func mapped(t testing.TB, pages int) memory {
 func cut(t testing.TB, m memory, pages int) { require.NoError(t, m.file.Truncate(int64(pages*page))) }
 
 func guarded(t testing.TB, m memory) guard.Range {
-	r, err := guard.Add(uintptr(m.at()), uintptr(len(m.bytes)), true)
-	require.NoError(t, err)
+	r := testenv.Must(guard.Add(uintptr(m.at()), uintptr(len(m.bytes)), true))(t)
 	t.Cleanup(r.Remove)
 	return r
 }
@@ -122,13 +121,11 @@ func TestTruncation(t *testing.T) {
 		},
 		"a cgo call": func(m memory) uint64 { return guardtest.Sum(m.at(), len(m.bytes)) },
 		"a thread": func(m memory) uint64 {
-			sum, err := guardtest.SumOnThread(m.at(), len(m.bytes), false)
-			require.NoError(t, err)
+			sum := testenv.Must(guardtest.SumOnThread(m.at(), len(m.bytes), false))(t)
 			return sum
 		},
 		"a thread with a signal stack": func(m memory) uint64 {
-			sum, err := guardtest.SumOnThread(m.at(), len(m.bytes), true)
-			require.NoError(t, err)
+			sum := testenv.Must(guardtest.SumOnThread(m.at(), len(m.bytes), true))(t)
 			return sum
 		},
 	} {
@@ -257,8 +254,7 @@ func TestOtherFaultsReachGo(t *testing.T) {
 // A range that was removed is not guarded any more.
 func TestRemoved(t *testing.T) {
 	m := mapped(t, 1)
-	r, err := guard.Add(uintptr(m.at()), uintptr(page), true)
-	require.NoError(t, err)
+	r := testenv.Must(guard.Add(uintptr(m.at()), uintptr(page), true))(t)
 	r.Remove()
 	cut(t, m, 0)
 	require.NotNil(t, recovered(func() { m.bytes[0]++ }))
