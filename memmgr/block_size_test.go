@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
@@ -32,8 +33,6 @@ func TestBlockSizes(t *testing.T) {
 	}
 	t.Run("host", func(t *testing.T) { check(t, memmgr.Host(), 256) })
 	t.Run("USM", func(t *testing.T) {
-		r := memmgr.USM(openSYCL(t).DefaultQueue(), syclobj.USMShared).(usmResource)
-		defer func() { require.NoError(t, r.Close()) }()
-		check(t, r, 512)
+		check(t, testsycl.USM(t, openSYCL(t).DefaultQueue(), syclobj.USMShared), 512)
 	})
 }

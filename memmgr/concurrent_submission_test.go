@@ -11,21 +11,20 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/internal/testenv"
+	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/syclobj/sycltest"
 )
 
 // onTwoQueues runs f on a fake machine with two in-order queues and a resource.
-func onTwoQueues(t *testing.T, f func(*sycltest.Fake, *syclobj.Runtime, [2]*syclobj.Queue, usmResource)) {
+func onTwoQueues(t *testing.T, f func(*sycltest.Fake, *syclobj.Runtime, [2]*syclobj.Queue, memmgr.Resource)) {
 	onFake(t, sycltest.OneCPU, func(fake *sycltest.Fake, rt *syclobj.Runtime) {
 		var queues [2]*syclobj.Queue
 		for i := range queues {
 			queues[i] = testenv.Opened(rt.NewQueue(nil, rt.DefaultDevice(), syclobj.InOrder))(t)
 		}
-		r := memmgr.USM(queues[0], syclobj.USMDevice).(usmResource)
-		t.Cleanup(func() { require.NoError(t, r.Close()) })
-		f(fake, rt, queues, r)
+		f(fake, rt, queues, testsycl.USM(t, queues[0], syclobj.USMDevice))
 	})
 }
 
@@ -56,7 +55,7 @@ func letOthersRun() {
 // A submission that begins while the event of another one is being stored in the buffer either
 // starts after that event or makes the buffer wait for both.
 func TestFakeConcurrentSubmissionsBothStayPending(t *testing.T) {
-	onTwoQueues(t, func(fake *sycltest.Fake, _ *syclobj.Runtime, queues [2]*syclobj.Queue, r usmResource) {
+	onTwoQueues(t, func(fake *sycltest.Fake, _ *syclobj.Runtime, queues [2]*syclobj.Queue, r memmgr.Resource) {
 		b := newBuffer(t, r)
 		fake.Hold(true)
 		first := fill(t, queues[0], b)
@@ -89,7 +88,7 @@ func TestFakeConcurrentSubmissionsBothStayPending(t *testing.T) {
 // While the queue of last use changes, work on the new queue is not assumed to be ordered after
 // the pending work.
 func TestFakeQueueIsRecordedAfterItsEvent(t *testing.T) {
-	onTwoQueues(t, func(fake *sycltest.Fake, _ *syclobj.Runtime, queues [2]*syclobj.Queue, r usmResource) {
+	onTwoQueues(t, func(fake *sycltest.Fake, _ *syclobj.Runtime, queues [2]*syclobj.Queue, r memmgr.Resource) {
 		// The runtime refuses barriers, so each change waits for the pending work.
 		for name, change := range map[string]func(memmgr.Buffer, *syclobj.Event) error{
 			"UsedOn": func(b memmgr.Buffer, _ *syclobj.Event) error {
@@ -147,7 +146,7 @@ func TestFakeQueueIsRecordedAfterItsEvent(t *testing.T) {
 // An event of an unknown queue is stored in the buffer only after the queue of last use waits for
 // it.
 func TestFakeEventOfAnUnknownQueueGetsABarrier(t *testing.T) {
-	onTwoQueues(t, func(fake *sycltest.Fake, _ *syclobj.Runtime, queues [2]*syclobj.Queue, r usmResource) {
+	onTwoQueues(t, func(fake *sycltest.Fake, _ *syclobj.Runtime, queues [2]*syclobj.Queue, r memmgr.Resource) {
 		b := newBuffer(t, r)
 		b.UsedOn(queues[1])
 		fake.Hold(true)
@@ -173,7 +172,7 @@ func TestFakeEventOfAnUnknownQueueGetsABarrier(t *testing.T) {
 // A queue that is closed during its lookup is not used any more: the fake library ends the process
 // when a deleted queue is used.
 func TestFakeQueueClosedWhileItIsRecorded(t *testing.T) {
-	onTwoQueues(t, func(fake *sycltest.Fake, rt *syclobj.Runtime, _ [2]*syclobj.Queue, r usmResource) {
+	onTwoQueues(t, func(fake *sycltest.Fake, rt *syclobj.Runtime, _ [2]*syclobj.Queue, r memmgr.Resource) {
 		for _, use := range []func(memmgr.Buffer, *syclobj.Queue){
 			func(b memmgr.Buffer, q *syclobj.Queue) { b.UsedOn(q) },
 			func(b memmgr.Buffer, q *syclobj.Queue) { require.ErrorIs(t, b.SetPending(q, nil), syclobj.ErrClosed) },
@@ -204,7 +203,7 @@ func TestFakeQueueClosedWhileItIsRecorded(t *testing.T) {
 // Work whose queue was closed after the submission is still pending, and is ordered before work on
 // the queue of last use.
 func TestFakeEventOfAClosedQueueIsPending(t *testing.T) {
-	onTwoQueues(t, func(fake *sycltest.Fake, rt *syclobj.Runtime, queues [2]*syclobj.Queue, r usmResource) {
+	onTwoQueues(t, func(fake *sycltest.Fake, rt *syclobj.Runtime, queues [2]*syclobj.Queue, r memmgr.Resource) {
 		q := testenv.Must(rt.NewQueue(nil, rt.DefaultDevice(), syclobj.InOrder))(t)
 		b := newBuffer(t, r)
 		b.UsedOn(queues[1])

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/internal/testenv"
+	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/syclobj/sycltest"
@@ -22,8 +23,8 @@ func TestFakeRefusedWaiters(t *testing.T) {
 		{Type: syclobj.TypeGPU, Name: "small", Memory: 32 << 20},
 	}}}, func(fake *sycltest.Fake, rt *syclobj.Runtime) {
 		const ask = "DPCTLaligned_alloc_device"
-		upstream := memmgr.USM(rt.DefaultQueue(), syclobj.USMDevice)
-		other := memmgr.USM(rt.DefaultQueue(), syclobj.USMDevice)
+		upstream := testsycl.USM(t, rt.DefaultQueue(), syclobj.USMDevice)
+		other := testsycl.USM(t, rt.DefaultQueue(), syclobj.USMDevice)
 		for name, options := range map[string][]memmgr.PoolOption{
 			"room below the limit": {memmgr.WithLimit(24 << 20)},
 			"without a limit":      nil,
@@ -54,7 +55,5 @@ func TestFakeRefusedWaiters(t *testing.T) {
 			b.Release()
 			require.NoError(t, p.Close())
 		}
-		require.NoError(t, memmgr.Close(upstream))
-		require.NoError(t, memmgr.Close(other))
 	})
 }

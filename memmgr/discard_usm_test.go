@@ -29,8 +29,7 @@ func TestPagesOfUSMGoBack(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(kind.String(), func(t *testing.T) {
 			rt := onOpenCLCPU(t)
-			r := memmgr.USM(rt.DefaultQueue(), kind).(usmResource)
-			t.Cleanup(func() { require.NoError(t, r.Close()) })
+			r := testsycl.USM(t, rt.DefaultQueue(), kind)
 			p := newPool(t, r, memmgr.WithDecay(0), memmgr.WithSegment(16<<20))
 			kept := mustNew(t, p, 100<<10)
 			defer kept.Release()

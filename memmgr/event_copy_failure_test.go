@@ -21,7 +21,7 @@ import (
 // If the library has no memory for a second reference of a pending event, the operation waits for
 // the work, and does not hold the lock of the event meanwhile. If the work fails, it or the next wait returns this.
 func TestFakeEventsWithoutACopyAreWaitedFor(t *testing.T) {
-	onTwoQueues(t, func(fake *sycltest.Fake, rt *syclobj.Runtime, queues [2]*syclobj.Queue, _ usmResource) {
+	onTwoQueues(t, func(fake *sycltest.Fake, rt *syclobj.Runtime, queues [2]*syclobj.Queue, _ memmgr.Resource) {
 		upstream := testsycl.USM(t, queues[0], syclobj.USMShared)
 		type use struct {
 			name string

@@ -3,7 +3,6 @@
 package memmgr_test
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -23,91 +22,6 @@ func onFake(t *testing.T, m sycltest.Machine, f func(*sycltest.Fake, *syclobj.Ru
 		rt := testenv.Opened(syclobj.Open())(t)
 		require.True(t, rt.HasSYCL())
 		f(fake, rt)
-	})
-}
-
-// permutations calls f with each permutation of 0..n-1.
-func permutations(n int, f func([]int)) {
-	order := make([]int, 0, n)
-	used := make([]bool, n)
-	var next func()
-	next = func() {
-		if len(order) == n {
-			f(order)
-			return
-		}
-		for i := range n {
-			if !used[i] {
-				used[i] = true
-				order = append(order, i)
-				next()
-				order = order[:len(order)-1]
-				used[i] = false
-			}
-		}
-	}
-	next()
-}
-
-// Work on several queues completes in every possible order. No block in flight is allocated, and
-// each block is free again once its own work is done.
-func TestFakeEveryOrderOfCompletion(t *testing.T) {
-	onFake(t, sycltest.TwoGPUs, func(fake *sycltest.Fake, rt *syclobj.Runtime) {
-		gpu := testenv.Must(rt.Device("level_zero:gpu:0"))(t)
-		var queues []*syclobj.Queue
-		for _, property := range []syclobj.QueueProperty{syclobj.OutOfOrder, syclobj.OutOfOrder, syclobj.InOrder} {
-			queues = append(queues, testenv.Opened(rt.NewQueue(nil, gpu, property))(t))
-		}
-		upstream := testsycl.USM(t, queues[0], syclobj.USMDevice)
-		sizes := []uintptr{5000, 300 << 10, 3 << 20, 20 << 20}
-		permutations(4, func(order []int) {
-			p := memmgr.NewPool(upstream)
-			fake.Hold(true)
-			addresses := make([]uintptr, len(order))
-			events := make([]*syclobj.Event, len(order))
-			for i := range order {
-				b := mustNew(t, p, sizes[i])
-				addresses[i] = b.Address()
-				// Queues 0 and 1 are out-of-order, 2 is in-order.
-				q := queues[[]int{0, 1, 0, 2}[i]]
-				ev := testenv.Must(q.Memset(b.Data(), 1, 5000))(t)
-				require.NoError(t, b.SetPending(q, ev))
-				events[i] = ev
-				b.Release()
-			}
-			pending := []int{0, 1, 2, 3} // the counts of Release(i)
-			for _, k := range order {
-				probes := map[uintptr]memmgr.Buffer{}
-				for i := range 100 {
-					if size := sizes[i%len(sizes)]; i < 16 || size == 5000 {
-						b := mustNew(t, p, size)
-						probes[b.Address()] = b
-					}
-				}
-				for i, ev := range events {
-					_, given := probes[addresses[i]]
-					require.False(t, given && !ev.Done(), "order %v: block %d was given out in flight", order, i)
-				}
-				for _, b := range probes {
-					b.Release()
-				}
-				for at, i := range pending {
-					if i == k {
-						fake.Release(at)
-						pending = append(pending[:at:at], pending[at+1:]...)
-						break
-					}
-				}
-				require.NoError(t, events[k].Wait(context.Background()))
-			}
-			fake.Hold(false)
-			p.Trim(0)
-			require.Zero(t, p.Stats().ActiveBytes.Current)
-			for _, ev := range events {
-				require.NoError(t, ev.Close())
-			}
-			require.NoError(t, p.Close())
-		})
 	})
 }
 

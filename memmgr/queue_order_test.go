@@ -62,60 +62,6 @@ func TestFakeExportedMemoryWaitsForOneBarrier(t *testing.T) {
 	})
 }
 
-// Memory with work pending on one queue is used on another, in-order queue: immediate reuse on the latter
-// is correct only after the pending work.
-func TestFakeUseOnAnotherQueueComesAfterPendingWork(t *testing.T) {
-	onTwoQueues(t, func(fake *sycltest.Fake, _ *syclobj.Runtime, queues [2]*syclobj.Queue, upstream usmResource) {
-		p := newPool(t, upstream)
-		for name, note := range map[string]func(memmgr.Buffer, *syclobj.Event){
-			"UsedOn": func(b memmgr.Buffer, ev *syclobj.Event) {
-				require.NoError(t, b.SetPending(queues[0], ev))
-				b.UsedOn(queues[1])
-			},
-			"SetPending": func(b memmgr.Buffer, ev *syclobj.Event) {
-				b.UsedOn(queues[1])
-				require.NoError(t, b.SetPending(nil, ev))
-			},
-		} {
-			fake.Hold(true)
-			b := mustNew(t, p, 5000)
-			ev := testenv.Opened(queues[0].Memset(b.Data(), 1, 5000))(t)
-			note(b, ev)
-			address := b.Address()
-			b.Release()
-			again := testenv.Must(memmgr.New(p, memmgr.Request{Size: 5000, Queue: queues[1]}))(t)
-			if again.Address() == address {
-				next := testenv.Opened(queues[1].Memset(again.Data(), 2, 5000))(t)
-				fake.Release(fake.Pending() - 1) // the new work first, if it may
-				require.False(t, next.Done(), "%s: two queues at work on one block", name)
-			}
-			fake.ReleaseAll()
-			fake.Hold(false)
-			again.Release()
-			p.Trim(0)
-		}
-	})
-}
-
-// Work of another library on an out-of-order queue precedes work of the consumer on the same queue.
-func TestFakeExportOnAnOutOfOrderQueueComesAfterItsWork(t *testing.T) {
-	onFake(t, sycltest.OneCPU, func(fake *sycltest.Fake, rt *syclobj.Runtime) {
-		q := testsycl.NewQueue(t, rt, syclobj.OutOfOrder)
-		b := mustNew(t, testsycl.USM(t, q, syclobj.USMShared), 4096)
-		fake.Hold(true)
-		b.SharedOn(q)
-		testenv.Opened(q.Memset(b.Data(), 1, 4096))(t)
-		require.NoError(t, b.ExportOn(q))
-		next := testenv.Opened(q.Memset(b.Data(), 2, 4096))(t)
-		fake.Release(fake.Pending() - 1) // the new work first, if it may
-		require.False(t, next.Done())
-		fake.ReleaseAll()
-		fake.Hold(false)
-		b.Release()
-		memmgr.Flush()
-	})
-}
-
 // A block of a pool behind another resource is returned without work pending on it, because a Block cannot
 // carry it, and counts no queue after its use.
 func TestFakePoolBehindALimitReturnsBlocksWithoutPendingWork(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/usmbridge/usmbridge/dlpack"
 	"github.com/usmbridge/usmbridge/internal/testenv"
+	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/syclobj/sycltest"
@@ -293,15 +294,11 @@ func stage(t *testing.T, rt *syclobj.Runtime, around func(memmgr.Resource) memmg
 		device := testenv.Must(rt.Device(filter))(t)
 		var d scheduled
 		for _, order := range []syclobj.QueueProperty{syclobj.InOrder, syclobj.InOrder, syclobj.OutOfOrder} {
-			q := testenv.Opened(rt.NewQueue(nil, device, order|syclobj.Profiling))(t)
-			d.queues = append(d.queues, q)
+			d.queues = append(d.queues, testenv.Opened(rt.NewQueue(nil, device, order|syclobj.Profiling))(t))
 		}
 		for _, kind := range []syclobj.USMKind{syclobj.USMDevice, syclobj.USMShared} {
-			upstream := memmgr.USM(d.queues[0], kind).(usmResource)
-			t.Cleanup(func() { require.NoError(t, upstream.Close()) })
-			p := memmgr.NewPool(around(upstream), memmgr.WithCache(64<<10))
+			p := newPool(t, around(testsycl.USM(t, d.queues[0], kind)), memmgr.WithCache(64<<10))
 			p.Untended() // its clock is a step of the schedule
-			t.Cleanup(func() { require.NoError(t, p.Close()) })
 			d.pools = append(d.pools, p)
 		}
 		devices = append(devices, d)
@@ -312,14 +309,17 @@ func stage(t *testing.T, rt *syclobj.Runtime, around func(memmgr.Resource) memmg
 // schedules runs so many schedules, and stops at the first failure.
 func schedules(t *testing.T, fake *sycltest.Fake, rt *syclobj.Runtime, seed uint64, count int, around func(memmgr.Resource) memmgr.Resource) (reused int, err error) {
 	devices := stage(t, rt, around)
-	upstream := memmgr.USM(devices[0].queues[0], syclobj.USMHost).(usmResource)
-	t.Cleanup(func() { require.NoError(t, upstream.Close()) })
-	scratch := mustNew(t, upstream, 1)
-	t.Cleanup(scratch.Release)
+	scratch := testenv.Held(memmgr.New(testsycl.USM(t, devices[0].queues[0], syclobj.USMHost), memmgr.Request{Size: 1}))(t)
 	for i := range count {
 		s := &schedule{fake: fake, rt: rt, scratch: scratch, rng: rand.New(rand.NewPCG(seed, uint64(i))), devices: devices, reused: &reused}
 		if err := s.play(20 + s.rng.IntN(60)); err != nil {
 			return reused, fmt.Errorf("schedule %d of seed %d: %w", i, seed, err)
+		}
+	}
+	for _, d := range devices {
+		for _, p := range d.pools {
+			p.Trim(0)
+			require.Zero(t, p.Stats().ActiveBytes.Current, "blocks whose work is done")
 		}
 	}
 	return reused, nil
@@ -332,8 +332,7 @@ func itself(r memmgr.Resource) memmgr.Resource { return r }
 func TestFakeSchedules(t *testing.T) {
 	count := 3000
 	if text := os.Getenv("USMBRIDGE_SCHEDULES"); text != "" {
-		n := testenv.Must(strconv.Atoi(text))(t)
-		count = n
+		count = testenv.Must(strconv.Atoi(text))(t)
 	}
 	const most = 50000
 	for part := 0; part*most < count; part++ {
@@ -403,7 +402,7 @@ func TestFakeSchedulesFindMistakes(t *testing.T) {
 // Memory that two consumers received, each with a queue of its own, waits for the work of both, in a pool and
 // without one. The second consumer's queue is the queue of last use.
 func TestFakeConsumersOnTwoQueues(t *testing.T) {
-	onTwoQueues(t, func(fake *sycltest.Fake, _ *syclobj.Runtime, queues [2]*syclobj.Queue, r usmResource) {
+	onTwoQueues(t, func(fake *sycltest.Fake, _ *syclobj.Runtime, queues [2]*syclobj.Queue, r memmgr.Resource) {
 		pool := newPool(t, r)
 		for name, from := range map[string]memmgr.Resource{"pool": pool, "resource": r} {
 			used := fake.Used(0)
@@ -432,7 +431,6 @@ func TestFakeConsumersOnTwoQueues(t *testing.T) {
 						next := fill(t, queues[1], again)
 						endOtherWork()
 						require.False(t, q == nil || next.Done(), "given out under the first consumer's work")
-						require.NoError(t, next.Close())
 					}
 					again.Release()
 				}
@@ -442,7 +440,6 @@ func TestFakeConsumersOnTwoQueues(t *testing.T) {
 			fake.Hold(false)
 			fake.ReleaseAll()
 			require.NoError(t, first.Wait(t.Context()))
-			require.NoError(t, first.Close())
 			memmgr.Flush()
 		}
 	})

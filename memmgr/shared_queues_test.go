@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/internal/testenv"
+	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
@@ -17,8 +18,7 @@ import (
 func TestSharedQueuesAreBounded(t *testing.T) {
 	rt := openSYCL(t)
 	def := rt.DefaultQueue()
-	upstream := memmgr.USM(def, syclobj.USMShared)
-	t.Cleanup(func() { require.NoError(t, memmgr.Close(upstream)) })
+	upstream := testsycl.USM(t, def, syclobj.USMShared)
 	pool := newPool(t, upstream)
 	b := mustNew(t, pool, 1<<20)
 	before := syclobj.LiveObjects().Queues

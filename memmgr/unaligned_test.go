@@ -5,9 +5,8 @@ package memmgr_test
 import (
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/usmbridge/usmbridge/internal/testenv/testfaults"
+	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
 )
@@ -21,9 +20,7 @@ func TestUnalignedDriver(t *testing.T) {
 				rt := openSYCL(t)
 				for _, kind := range kinds {
 					usm := func(t testing.TB) memmgr.Resource {
-						r := memmgr.USM(rt.DefaultQueue(), kind)
-						t.Cleanup(func() { require.NoError(t, memmgr.Close(r)) })
-						return r
+						return testsycl.USM(t, rt.DefaultQueue(), kind)
 					}
 					memtest.Run(t, usm, memtest.Options{})
 					memtest.Run(t, func(t testing.TB) memmgr.Resource { return newPool(t, usm(t)) }, memtest.Options{})

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/internal/testenv"
+	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -31,11 +32,9 @@ func TestUSMResource(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(kind.String(), func(t *testing.T) {
 			rt := openSYCL(t)
-			memtest.Run(t, func(t testing.TB) memmgr.Resource {
-				r := memmgr.USM(rt.DefaultQueue(), kind)
-				t.Cleanup(func() { require.NoError(t, r.(usmResource).Close()) })
-				return r
-			}, memtest.Options{MaxAlign: 4096})
+			usm := func(t testing.TB) memmgr.Resource { return testsycl.USM(t, rt.DefaultQueue(), kind) }
+			memtest.Run(t, usm, memtest.Options{MaxAlign: 4096})
+			memtest.Run(t, func(t testing.TB) memmgr.Resource { return newPool(t, usm(t)) }, memtest.Options{Largest: 20 << 20, MaxAlign: 4096})
 		})
 	}
 }
@@ -57,8 +56,7 @@ func TestBufferOutlivesQueueAndRuntime(t *testing.T) {
 func TestReleaseWithWorkPending(t *testing.T) {
 	rt := openSYCL(t)
 	q := rt.DefaultQueue()
-	r := memmgr.USM(q, syclobj.USMDevice).(usmResource)
-	defer func() { require.NoError(t, r.Close()) }()
+	r := testsycl.USM(t, q, syclobj.USMDevice).(usmResource)
 	const size = 256 << 20
 	src := mustNew(t, r, size)
 	dst := mustNew(t, r, size)
@@ -77,13 +75,11 @@ func TestReleaseWithWorkPending(t *testing.T) {
 
 func TestPendingEventsJoin(t *testing.T) {
 	rt := openSYCL(t)
-	r := memmgr.USM(rt.DefaultQueue(), syclobj.USMShared).(usmResource)
-	defer func() { require.NoError(t, r.Close()) }()
-	b := mustNew(t, r, 64<<20)
+	b := mustNew(t, testsycl.USM(t, rt.DefaultQueue(), syclobj.USMShared), 64<<20)
 	var events []*syclobj.Event
 	for i := range 2 {
 		q := testenv.Must(rt.NewQueue(nil, rt.DefaultDevice(), syclobj.OutOfOrder))(t)
-		ev := testenv.Must(q.Memset(b.Data(), byte(i), 64<<20))(t)
+		ev := testenv.Opened(q.Memset(b.Data(), byte(i), 64<<20))(t)
 		require.NoError(t, b.SetPending(q, ev))
 		events = append(events, ev)
 		require.NoError(t, q.Close())
@@ -97,7 +93,6 @@ func TestPendingEventsJoin(t *testing.T) {
 	require.False(t, b.Pending())
 	for _, ev := range events {
 		require.True(t, ev.Done())
-		require.NoError(t, ev.Close())
 	}
 	b.Release()
 }
@@ -112,37 +107,19 @@ func TestDefaultIsShared(t *testing.T) {
 	require.True(t, testenv.Must(memmgr.Default(nil, syclobj.USMUnknown))(t).Place().IsHost())
 }
 
-func TestPoolOnUSM(t *testing.T) {
-	for _, kind := range kinds {
-		t.Run(kind.String(), func(t *testing.T) {
-			rt := openSYCL(t)
-			memtest.Run(t, func(t testing.TB) memmgr.Resource {
-				upstream := memmgr.USM(rt.DefaultQueue(), kind).(usmResource)
-				p := memmgr.NewPool(upstream)
-				t.Cleanup(func() {
-					require.NoError(t, p.Close())
-					require.NoError(t, upstream.Close())
-				})
-				return p
-			}, memtest.Options{Largest: 20 << 20, MaxAlign: 4096})
-		})
-	}
-}
-
 // A long copy runs while its destination is released. A request for the same in-order queue gets the memory at
 // once, another request only when the copy is done.
 func TestQueueOrderedReuseOnTheDevice(t *testing.T) {
 	rt := openSYCL(t)
 	q := testenv.Opened(rt.NewQueue(nil, rt.DefaultDevice(), syclobj.InOrder))(t)
 	other := testenv.Opened(rt.NewQueue(nil, rt.DefaultDevice(), syclobj.InOrder))(t)
-	upstream := memmgr.USM(q, syclobj.USMDevice).(usmResource)
-	p := memmgr.NewPool(upstream)
+	p := newPool(t, testsycl.USM(t, q, syclobj.USMDevice))
 	const size = 128 << 20
 	reusedAtOnce, keptApart, asynchronous := false, false, false
 	for start, rounds := time.Now(), 0; rounds < 20 || asynchronous && !(keptApart && reusedAtOnce) && time.Since(start) < time.Minute; rounds++ {
 		src := testenv.Must(memmgr.New(p, memmgr.Request{Size: size, Queue: q}))(t)
 		dst := testenv.Must(memmgr.New(p, memmgr.Request{Size: size, Queue: q}))(t)
-		ev := testenv.Must(q.Memcpy(dst.Data(), src.Data(), size))(t)
+		ev := testenv.Opened(q.Memcpy(dst.Data(), src.Data(), size))(t)
 		asynchronous = asynchronous || !ev.Done()
 		require.NoError(t, dst.SetPending(q, ev))
 		address := dst.Address()
@@ -162,10 +139,7 @@ func TestQueueOrderedReuseOnTheDevice(t *testing.T) {
 			require.NoError(t, b.Wait())
 			b.Release()
 		}
-		require.NoError(t, ev.Close())
 	}
-	require.NoError(t, p.Close())
-	require.NoError(t, upstream.Close())
 	if !asynchronous {
 		t.Skipf("copies on %s are complete when their submission returns", q.Device())
 	}
