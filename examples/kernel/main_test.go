@@ -14,8 +14,7 @@ import (
 )
 
 func TestOnTheDevice(t *testing.T) {
-	rt, err := syclobj.Open()
-	require.NoError(t, err)
+	rt := testenv.Must(syclobj.Open())(t)
 	none, reason := rt.DefaultQueue().IsHost(), rt.SYCLError()
 	require.NoError(t, rt.Close())
 	if none {

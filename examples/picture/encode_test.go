@@ -11,13 +11,14 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/internal/testenv"
 )
 
 // names lists the entries of a directory.
 func names(t *testing.T, dir string) []string {
 	t.Helper()
-	list, err := os.ReadDir(dir)
-	require.NoError(t, err)
+	list := testenv.Must(os.ReadDir(dir))(t)
 	var out []string
 	for _, e := range list {
 		out = append(out, e.Name())
@@ -34,10 +35,8 @@ func TestWritePNG(t *testing.T) {
 	require.NoError(t, writePNG(path, pixels, 3, 2))
 	require.NoError(t, writePNG(path, pixels, 3, 2), "over an older result")
 	require.Equal(t, []string{"out.png"}, names(t, dir))
-	data, err := os.ReadFile(path)
-	require.NoError(t, err)
-	p, err := png.Decode(bytes.NewReader(data))
-	require.NoError(t, err)
+	data := testenv.Must(os.ReadFile(path))(t)
+	p := testenv.Must(png.Decode(bytes.NewReader(data)))(t)
 	require.Equal(t, pixels, p.(*image.Gray).Pix)
 }
 

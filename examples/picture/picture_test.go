@@ -54,8 +54,7 @@ func expected(t *testing.T, py *python.Interpreter, p image.Image) []byte {
 	for i, v := range values {
 		pixels[i] = byte(v)
 	}
-	out, err := py.Run(reference, python.Vars{"pixels": pixels, "height": size.Y, "width": size.X}, "edges")
-	require.NoError(t, err)
+	out := testenv.Must(py.Run(reference, python.Vars{"pixels": pixels, "height": size.Y, "width": size.X}, "edges"))(t)
 	return out["edges"].([]byte)
 }
 
@@ -95,11 +94,9 @@ func TestResultEqualsNumPy(t *testing.T) {
 	}
 	for name, p := range pictures {
 		t.Run(name, func(t *testing.T) {
-			j, err := b.process(p)
-			require.NoError(t, err)
+			j := testenv.Must(b.process(p))(t)
 			defer j.release()
-			pixels, err := j.pixels()
-			require.NoError(t, err)
+			pixels := testenv.Must(j.pixels())(t)
 			requireClose(t, expected(t, b.py, p), pixels)
 		})
 	}
@@ -107,8 +104,7 @@ func TestResultEqualsNumPy(t *testing.T) {
 
 func TestNothingIsCopied(t *testing.T) {
 	b := needBridge(t)
-	j, err := b.process(phototest.Pattern(150, 103))
-	require.NoError(t, err)
+	j := testenv.Must(b.process(phototest.Pattern(150, 103)))(t)
 	defer j.release()
 	require.Len(t, j.handovers, 6)
 	sizes := map[string]int{"picture": 150 * 103 * 12, "luminance": 150 * 103 * 4, "edges": 150 * 103}
@@ -152,8 +148,7 @@ func TestReleasesEverything(t *testing.T) {
 	}
 	require.Eventually(t, settled(0), time.Minute, 10*time.Millisecond, "%d buffers live", live())
 	for range 3 {
-		j, err := b.process(phototest.Pattern(64, 32))
-		require.NoError(t, err)
+		j := testenv.Must(b.process(phototest.Pattern(64, 32)))(t)
 		require.GreaterOrEqual(t, live(), 3)
 		j.release()
 	}
@@ -199,11 +194,9 @@ func start(t *testing.T, env []string, args ...string) (string, error) {
 
 func readGrey(t *testing.T, path string) []uint8 {
 	t.Helper()
-	f, err := os.Open(path)
-	require.NoError(t, err)
+	f := testenv.Must(os.Open(path))(t)
 	defer f.Close()
-	p, err := png.Decode(f)
-	require.NoError(t, err)
+	p := testenv.Must(png.Decode(f))(t)
 	return p.(*image.Gray).Pix
 }
 

@@ -30,8 +30,7 @@ func TestDefaultBackend(t *testing.T) {
 	require.Contains(t, out.String(), "[[   0.  640. 1280. 1920.]", "the view is printed")
 	requireExchanged(t, out.String())
 
-	rt, err := syclobj.Open()
-	require.NoError(t, err)
+	rt := testenv.Must(syclobj.Open())(t)
 	defer rt.Close()
 	if rt.DefaultDevice().IsHost() {
 		require.False(t, testenv.Declared(testenv.SYCL), "no SYCL device: %v", rt.SYCLError())

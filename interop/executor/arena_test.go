@@ -73,8 +73,7 @@ def hold(begun, n):
 func service(t *testing.T, c executor.Config) (*executor.Executor, memmgr.Resource) {
 	t.Helper()
 	py, _ := start(t)
-	m := testenv.Must(py.Module("requests", requests))(t)
-	defer m.Release()
+	m := testenv.Held(py.Module("requests", requests))(t)
 	used := testenv.Must(py.New(func(ctx context.Context) int64 {
 		if a := arena.FromContext(ctx); a != nil {
 			return int64(a.Used())
@@ -213,8 +212,7 @@ func TestCancelledCallsLeaveNothing(t *testing.T) {
 func TestNestedCallsAndThreads(t *testing.T) {
 	e, _ := service(t, executor.Config{})
 	py, _ := start(t)
-	make := testenv.Must(py.Eval("__import__('requests').make", nil))(t)
-	defer make.Release()
+	make := testenv.Held(py.Eval("__import__('requests').make", nil))(t)
 	outer, inner := arena.New(arena.Options{Name: "outer"}), arena.New(arena.Options{Name: "inner"})
 	for _, c := range []struct {
 		name         string

@@ -27,8 +27,7 @@ func FuzzHeader(f *testing.F) {
 		h := file.Header()
 		require.LessOrEqual(t, h.DataOffset+h.NBytes, int64(len(b)))
 		ctx := context.Background()
-		a := testenv.Must(file.Read(ctx, memmgr.Host(), npy.ReadOptions{Readers: 1}))(t)
-		defer a.Release()
+		a := testenv.Held(file.Read(ctx, memmgr.Host(), npy.ReadOptions{Readers: 1}))(t)
 		require.Equal(t, h.Shape, a.Shape())
 		require.EqualValues(t, h.NBytes, a.NBytes())
 		var again bytes.Buffer
@@ -36,12 +35,10 @@ func FuzzHeader(f *testing.F) {
 		second := testenv.Must(npy.NewFile(bytes.NewReader(again.Bytes()), int64(again.Len())))(t)
 		require.Equal(t, h.Shape, second.Header().Shape)
 		require.Equal(t, h.DataType, second.Header().DataType)
-		c := testenv.Must(second.Read(ctx, memmgr.Host(), npy.ReadOptions{Readers: 1}))(t)
-		defer c.Release()
+		c := testenv.Held(second.Read(ctx, memmgr.Host(), npy.ReadOptions{Readers: 1}))(t)
 		require.Equal(t, content(t, a), content(t, c))
 		if len(h.Shape) > 0 && h.Shape[0] > 1 {
-			row := testenv.Must(file.ReadRows(ctx, memmgr.Host(), 1, 2, npy.ReadOptions{Readers: 1}))(t)
-			defer row.Release()
+			row := testenv.Held(file.ReadRows(ctx, memmgr.Host(), 1, 2, npy.ReadOptions{Readers: 1}))(t)
 			want := testenv.Must(a.Index(usmarray.IndexRange(1, 2)))(t)
 			require.Equal(t, content(t, want), content(t, row))
 		}

@@ -29,8 +29,7 @@ def make(**where):
     return [x, x.copy(), x.astype("float64"), x[::2].copy(), usmbridge.ones_like(x), x.to_device("host"), x.T]
 `))(t)
 	defer m.Release()
-	f := testenv.Must(m.Attr("make"))(t)
-	defer f.Release()
+	f := testenv.Held(m.Attr("make"))(t)
 	where := []python.Kwargs{{"device": "host"}}
 	if rt.HasSYCL() && !rt.DefaultQueue().IsHost() {
 		for _, kind := range []string{"device", "shared", "host"} {
@@ -65,15 +64,12 @@ def make(**where):
 // TestArenaWithoutResource checks that Python raises the error of Options.Choose, and that later calls work.
 func TestArenaWithoutResource(t *testing.T) {
 	py, _ := start(t)
-	f := testenv.Must(py.Eval("lambda: __import__('usmbridge').empty(10, device='host')", nil))(t)
-	defer f.Release()
+	f := testenv.Held(py.Eval("lambda: __import__('usmbridge').empty(10, device='host')", nil))(t)
 	a := arena.New(arena.Options{Choose: func(*syclobj.Queue, syclobj.USMKind) (r memmgr.Resource, err error) {
 		return nil, errors.New("no tenant")
 	}})
 	defer a.End()
-	_, err := f.CallContext(arena.NewContext(t.Context(), a))
-	require.ErrorIs(t, err, python.RuntimeError)
-	require.ErrorContains(t, err, "no tenant")
+	testenv.Failed(t, testenv.ErrorOf(f.CallContext(arena.NewContext(t.Context(), a))), python.RuntimeError, "no tenant")
 	o := testenv.Must(f.CallContext(t.Context()))(t)
 	o.Release()
 }
@@ -126,7 +122,6 @@ def allocate():
 		}}, nil
 	}})
 	defer a.End()
-	o := testenv.Must(f.CallContext(arena.NewContext(t.Context(), a)))(t)
-	defer o.Release()
+	o := testenv.Held(f.CallContext(arena.NewContext(t.Context(), a)))(t)
 	require.True(t, o.IsNone(), "%v", o)
 }

@@ -73,9 +73,7 @@ func balanced(t testing.TB) {
 
 func eval(t *testing.T, py *python.Interpreter, expr string, vars python.Vars) *python.Object {
 	t.Helper()
-	o := testenv.Must(py.Eval(expr, vars))(t)
-	t.Cleanup(o.Release)
-	return o
+	return testenv.Held(py.Eval(expr, vars))(t)
 }
 
 func text(t *testing.T, o *python.Object) string {
@@ -141,17 +139,13 @@ except ValueError as e:
 func TestHandOverGoesByNoName(t *testing.T) {
 	py, rt := start(t)
 	host := testenv.Must(memmgr.Default(rt.HostQueue(), syclobj.USMUnknown))(t)
-	a := testenv.Must(usmarray.FromSlice(host, []float32{0, 1}, []int{2}))(t)
-	defer a.Release()
-	o, err := pymodule.ToPython(a) // imports the package if necessary
-	require.NoError(t, err)
-	defer o.Release()
+	a := testenv.Held(usmarray.FromSlice(host, []float32{0, 1}, []int{2}))(t)
+	testenv.Held(pymodule.ToPython(a))(t) // imports the package if necessary
 	vars := python.Vars{"sys": eval(t, py, "__import__('sys')", nil)}
 	vars["mine"] = eval(t, py, "sys.modules['usmbridge']", vars)
 	eval(t, py, "sys.modules.update(usmbridge=None)", vars)
 	defer eval(t, py, "sys.modules.update(usmbridge=mine)", vars)
-	p := testenv.Must(pymodule.ToPython(a))(t)
-	defer p.Release()
+	p := testenv.Held(pymodule.ToPython(a))(t)
 	b := testenv.Must(pymodule.FromPython(p))(t)
 	require.Equal(t, a.Pointer(), b.Pointer())
 	b.Release()
@@ -162,12 +156,9 @@ func TestHandOverGoesByNoName(t *testing.T) {
 func BenchmarkHandOver(b *testing.B) {
 	py, rt := start(b)
 	host := testenv.Must(memmgr.Default(rt.HostQueue(), syclobj.USMUnknown))(b)
-	a := testenv.Must(usmarray.FromSlice(host, []float32{0, 1, 2, 3, 4, 5}, []int{2, 3}))(b)
-	defer a.Release()
-	o := testenv.Must(pymodule.ToPython(a))(b)
-	defer o.Release()
-	np := testenv.Must(py.Eval("__import__('numpy').zeros((2, 3))", nil))(b)
-	defer np.Release()
+	a := testenv.Held(usmarray.FromSlice(host, []float32{0, 1, 2, 3, 4, 5}, []int{2, 3}))(b)
+	o := testenv.Held(pymodule.ToPython(a))(b)
+	np := testenv.Held(py.Eval("__import__('numpy').zeros((2, 3))", nil))(b)
 	for name, f := range map[string]func() error{
 		"entry":            func() error { return py.With(func() error { return nil }) },
 		"ToPython":         releasing(func() (*python.Object, error) { return pymodule.ToPython(a) }),

@@ -63,8 +63,7 @@ const pythonTestsEnv = "USMBRIDGE_PYTESTS"
 func pythonTests(t *testing.T) []string {
 	var files, without []string
 	find := func(pattern string) []string {
-		names, err := filepath.Glob(filepath.Join("tests", pattern))
-		require.NoError(t, err)
+		names := testenv.Must(filepath.Glob(filepath.Join("tests", pattern)))(t)
 		require.NotEmptyf(t, names, "no Python tests match %s", pattern)
 		return names
 	}

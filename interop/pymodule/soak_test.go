@@ -224,8 +224,7 @@ func asan() bool { return strings.Contains(fmt.Sprint(hostFlags), "-asan") }
 func soaking(t *testing.T, py *python.Interpreter, rt *syclobj.Runtime) *soakers {
 	s := &soakers{rt: rt, slice: make([]float32, 24)}
 	array := func(r memmgr.Resource) *usmarray.Array {
-		a := testenv.Must(usmarray.Zeros(r, usmarray.Float32, []int{4, 6}))(t)
-		t.Cleanup(a.Release)
+		a := testenv.Held(usmarray.Zeros(r, usmarray.Float32, []int{4, 6}))(t)
 		return a
 	}
 	s.host = array(memmgr.NewPool(memmgr.Host()))

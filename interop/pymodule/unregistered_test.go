@@ -46,8 +46,7 @@ func TestUnregistered(t *testing.T) {
 func handOver(t *testing.T, code string) (string, error) {
 	py := testenv.Must(python.Start())(t)
 	require.NoError(t, testenv.ErrorOf(py.Run("import numpy\n"+code, nil)))
-	a := testenv.Must(usmarray.FromSlice(memmgr.Host(), []int32{1, 2, 3}, []int{3}))(t)
-	defer a.Release()
+	a := testenv.Held(usmarray.FromSlice(memmgr.Host(), []int32{1, 2, 3}, []int{3}))(t)
 	x, err := pymodule.ToPython(a)
 	if err != nil {
 		y, evalErr := py.Eval("__import__('numpy').zeros(3)", nil)

@@ -41,23 +41,18 @@ func testCallbacks(t *testing.T, py *python.Interpreter) {
 	require.ErrorIs(t, testenv.ErrorOf(f.Call("x", python.Kwargs{"y": 1})), python.TypeError)
 
 	// An owned Object as the result is released. A result that cannot be converted is an error.
-	id := ok[*python.Object](t)(py.New(func(a python.Args) (any, error) { return a.Positional[0].Retain() }))
-	defer id.Release()
-	list := ok[*python.Object](t)(py.New([]int{1}))
-	defer list.Release()
+	id := testenv.Held(py.New(func(a python.Args) (any, error) { return a.Positional[0].Retain() }))(t)
+	list := testenv.Held(py.New([]int{1}))(t)
 	same := ok[*python.Object](t)(id.Call(list))
 	require.Equal(t, list.Pointer(), same.Pointer())
 	same.Release()
-	arg := ok[*python.Object](t)(py.New(python.Func(func(a python.Args) (any, error) { return a.Positional[0], nil })))
-	defer arg.Release()
+	arg := testenv.Held(py.New(python.Func(func(a python.Args) (any, error) { return a.Positional[0], nil })))(t)
 	same = ok[*python.Object](t)(arg.Call(list))
 	require.Equal(t, list.Pointer(), same.Pointer())
 	same.Release()
-	bad := ok[*python.Object](t)(py.Func("bad", "", func(python.Args) (any, error) { return make(chan int), nil }))
-	defer bad.Release()
+	bad := testenv.Held(py.Func("bad", "", func(python.Args) (any, error) { return make(chan int), nil }))(t)
 	_, err := bad.Call()
-	require.ErrorIs(t, err, python.TypeError)
-	require.ErrorContains(t, err, "result of bad")
+	testenv.Failed(t, err, python.TypeError, "result of bad")
 
 	// Calls from Python threads, and recursion through both languages.
 	out = testenv.Must(py.Run(`
@@ -84,9 +79,8 @@ results.sort()
 		return n * m, err
 	}))
 	defer fact.Release()
-	r := ok[*python.Object](t)(fact.Call(12))
+	r := testenv.Held(fact.Call(12))(t)
 	require.Equal(t, int64(479001600), ok[int64](t)(r.Int()))
-	r.Release()
 }
 
 func testBuiltinModule(t *testing.T, py *python.Interpreter) {
@@ -127,15 +121,13 @@ func testForeignThread(t *testing.T, py *python.Interpreter) {
 }
 
 func testGIL(t *testing.T, py *python.Interpreter) {
-	counter := ok[*python.Object](t)(py.New([]int{}))
-	defer counter.Release()
+	counter := testenv.Held(py.New([]int{}))(t)
 	back := ok[*python.Object](t)(py.New(func(a python.Args) (any, error) {
 		n, err := a.Positional[0].Int()
 		return n + 1, err
 	}))
 	defer back.Release()
-	step := ok[*python.Object](t)(py.Eval("lambda c, f: c.append(f(1))", nil))
-	defer step.Release()
+	step := testenv.Held(py.Eval("lambda c, f: c.append(f(1))", nil))(t)
 	const goroutines, rounds = 32, 50
 	var inside atomic.Int32
 	var group errgroup.Group
@@ -202,8 +194,7 @@ func testWithoutGIL(t *testing.T, py *python.Interpreter) {
 }
 
 func testFork(t *testing.T, py *python.Interpreter) {
-	f := ok[*python.Object](t)(py.New(func(python.Args) (any, error) { return 1, nil }))
-	defer f.Release()
+	f := testenv.Held(py.New(func(python.Args) (any, error) { return 1, nil }))(t)
 	out := testenv.Must(py.Run(`
 import os, warnings
 warnings.simplefilter("ignore", DeprecationWarning)  # 3.12: fork in a process of many threads
@@ -275,8 +266,7 @@ r = r[:-4]
 	require.Equal(t, 3, mine.code)
 	require.ErrorIs(t, testenv.ErrorOf(py.Run("wrong()", python.Vars{"wrong": vars["wrong"]})), errMine)
 	// A context as the first parameter is that of the call.
-	f := ok[*python.Object](t)(py.Eval("lambda f: f()", nil))
-	defer f.Release()
+	f := testenv.Held(py.Eval("lambda f: f()", nil))(t)
 	o := ok[*python.Object](t)(f.CallContext(context.WithValue(t.Context(), key{}, "the caller"), vars["who"]))
 	require.Equal(t, "the caller", ok[string](t)(o.Text()))
 	o.Release()
@@ -286,8 +276,7 @@ r = r[:-4]
 		kept := new([1 << 10]byte)
 		once := sync.OnceFunc(func() { close(freed) })
 		addCleanup(kept, once)
-		o := ok[*python.Object](t)(py.New(func(i int) int { return int(kept[i]) }))
-		o.Release()
+		ok[*python.Object](t)(py.New(func(i int) int { return int(kept[i]) })).Release()
 	}()
 	collected(t, freed)
 }

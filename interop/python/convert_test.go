@@ -57,19 +57,16 @@ func testConvert(t *testing.T, py *python.Interpreter) {
 		{(*python.Object)(nil), "None", nil},
 	} {
 		t.Run(fmt.Sprintf("%T %s", c.in, c.repr), func(t *testing.T) {
-			o := ok[*python.Object](t)(py.New(c.in))
-			defer o.Release()
+			o := testenv.Held(py.New(c.in))(t)
 			require.Equal(t, c.repr, o.String())
 			require.Equal(t, c.back, ok[any](t)(o.Value()))
 			require.Equal(t, c.in == nil || c.repr == "None", o.IsNone())
 		})
 	}
-	b := ok[*python.Object](t)(py.Eval("bytearray(b'xy')", nil))
-	defer b.Release()
+	b := testenv.Held(py.Eval("bytearray(b'xy')", nil))(t)
 	require.Equal(t, []byte("xy"), ok[any](t)(b.Value()))
 	require.Equal(t, []byte("xy"), ok[[]byte](t)(b.Bytes()))
-	set := ok[*python.Object](t)(py.Eval("[{1}]", nil))
-	defer set.Release()
+	set := testenv.Held(py.Eval("[{1}]", nil))(t)
 	list := ok[any](t)(set.Value()).([]any)
 	require.Equal(t, "{1}", list[0].(*python.Object).String())
 	list[0].(*python.Object).Release()
@@ -84,20 +81,16 @@ func testConvertErrors(t *testing.T, py *python.Interpreter) {
 	require.ErrorIs(t, testenv.ErrorOf(py.New("\xff")), python.ValueError, "invalid UTF-8 is not a UnicodeDecodeError")
 	require.ErrorContains(t, testenv.ErrorOf(py.New(map[any]any{1: 1, "x": []any{make(chan int)}})), "chan int")
 
-	o := ok[*python.Object](t)(py.Eval(`{(1, 2): object()}`, nil))
-	defer o.Release()
+	o := testenv.Held(py.Eval(`{(1, 2): object()}`, nil))(t)
 	require.ErrorContains(t, testenv.ErrorOf(o.Value()), "a dict to a Go map")
-	s := ok[*python.Object](t)(py.Eval(`"\ud800"`, nil))
-	defer s.Release()
+	s := testenv.Held(py.Eval(`"\ud800"`, nil))(t)
 	require.ErrorIs(t, testenv.ErrorOf(s.Text()), python.Exception("UnicodeEncodeError"))
 	require.Equal(t, `'\ud800'`, s.String())
 	require.ErrorContains(t, testenv.ErrorOf(s.Bytes()), "Python str to []byte")
 	require.ErrorIs(t, testenv.ErrorOf(s.Int()), python.TypeError)
-	big := ok[*python.Object](t)(py.Eval("2**64", nil))
-	defer big.Release()
+	big := testenv.Held(py.Eval("2**64", nil))(t)
 	require.ErrorIs(t, testenv.ErrorOf(big.Int()), python.OverflowError)
-	f := ok[*python.Object](t)(py.Eval("1.5", nil))
-	defer f.Release()
+	f := testenv.Held(py.Eval("1.5", nil))(t)
 	require.ErrorIs(t, testenv.ErrorOf(f.Int()), python.TypeError, "a float is not an index")
 	require.InDelta(t, 1.5, ok[float64](t)(f.Float()), 0)
 	require.InDelta(t, 18446744073709551616.0, ok[float64](t)(big.Float()), 0)
@@ -166,21 +159,18 @@ func testAs(t *testing.T, py *python.Interpreter) {
 }
 
 func testObjects(t *testing.T, py *python.Interpreter) {
-	ns := ok[*python.Object](t)(py.Eval("__import__('types').SimpleNamespace(a=1)", nil))
-	defer ns.Release()
+	ns := testenv.Held(py.Eval("__import__('types').SimpleNamespace(a=1)", nil))(t)
 	require.NoError(t, ns.SetAttr("b", []int{1, 2}))
-	b := ok[*python.Object](t)(ns.Attr("b"))
-	defer b.Release()
+	b := testenv.Held(ns.Attr("b"))(t)
 	require.Equal(t, 2, ok[int](t)(b.Len()))
 	require.Equal(t, "list", ok[string](t)(b.Type()))
 	ok[*python.Object](t)(ns.Method("__delattr__", "a")).Release()
 	require.ErrorIs(t, testenv.ErrorOf(ns.Attr("a")), python.AttributeError)
 
 	require.NoError(t, b.SetItem(0, "x"))
-	first := ok[*python.Object](t)(b.Item(0))
+	first := testenv.Held(b.Item(0))(t)
 	require.Equal(t, "x", ok[string](t)(first.Text()))
 	require.Equal(t, "x", ok[string](t)(first.Str()))
-	first.Release()
 	ok[*python.Object](t)(b.Method("__delitem__", 1)).Release()
 	_, err := b.Item(1)
 	require.ErrorIs(t, err, python.IndexError)
@@ -201,8 +191,7 @@ func testObjects(t *testing.T, py *python.Interpreter) {
 	require.Equal(t, "<released Python object>", again.String())
 	require.Nil(t, python.FromPointer(nil))
 	(*python.Object)(nil).Release()
-	bad := ok[*python.Object](t)(py.Eval("type('Bad', (), {'__repr__': lambda s: 1/0, '__len__': lambda s: 1/0})()", nil))
-	defer bad.Release()
+	bad := testenv.Held(py.Eval("type('Bad', (), {'__repr__': lambda s: 1/0, '__len__': lambda s: 1/0})()", nil))(t)
 	require.ErrorIs(t, testenv.ErrorOf(bad.Len()), python.Exception("ZeroDivisionError"))
 	require.Contains(t, bad.String(), "ZeroDivisionError")
 }
@@ -258,8 +247,7 @@ func testNilInterpreter(t *testing.T) {
 }
 
 func testCalls(t *testing.T, py *python.Interpreter) {
-	f := ok[*python.Object](t)(py.Eval("lambda *a, **k: (a, sorted(k.items()))", nil))
-	defer f.Release()
+	f := testenv.Held(py.Eval("lambda *a, **k: (a, sorted(k.items()))", nil))(t)
 	for _, c := range []struct {
 		args []any
 		want string
@@ -269,15 +257,12 @@ func testCalls(t *testing.T, py *python.Interpreter) {
 		{[]any{1, python.Kwargs{"x": 2, "y": nil}}, "((1,), [('x', 2), ('y', None)])"},
 		{[]any{python.Kwargs{}}, "((), [])"},
 	} {
-		r := ok[*python.Object](t)(f.Call(c.args...))
+		r := testenv.Held(f.Call(c.args...))(t)
 		require.Equal(t, c.want, r.String())
-		r.Release()
 	}
-	s := ok[*python.Object](t)(py.New("a,b"))
-	defer s.Release()
-	r := ok[*python.Object](t)(s.Method("split", python.Kwargs{"sep": ","}))
+	s := testenv.Held(py.New("a,b"))(t)
+	r := testenv.Held(s.Method("split", python.Kwargs{"sep": ","}))(t)
 	require.Equal(t, "['a', 'b']", r.String())
-	r.Release()
 	require.ErrorIs(t, testenv.ErrorOf(s.Method("nope")), python.AttributeError)
 	require.ErrorIs(t, testenv.ErrorOf(s.Call()), python.TypeError)
 	require.ErrorContains(t, testenv.ErrorOf(f.Call(1, make(chan int))), "argument 2")
@@ -351,10 +336,8 @@ func testCyclesToGo(t *testing.T, py *python.Interpreter) {
 	} {
 		t.Run(c.code, func(t *testing.T) {
 			_, err := py.Run(c.code, nil, "v")
-			require.ErrorIs(t, err, python.ErrCycle)
-			require.ErrorContains(t, err, c.says)
-			v := ok[*python.Object](t)(py.Eval("(exec(code, d := {}), d['v'])[1]", python.Vars{"code": c.code}))
-			defer v.Release()
+			testenv.Failed(t, err, python.ErrCycle, c.says)
+			v := testenv.Held(py.Eval("(exec(code, d := {}), d['v'])[1]", python.Vars{"code": c.code}))(t)
 			_, err = v.Value()
 			require.ErrorIs(t, err, python.ErrCycle)
 			var conversion *python.ConversionError
@@ -363,8 +346,7 @@ func testCyclesToGo(t *testing.T, py *python.Interpreter) {
 			require.ErrorIs(t, testenv.ErrorOf(python.As[*big.Int](v)), python.ErrCycle)
 		})
 	}
-	twice := ok[*python.Object](t)(py.Eval("[a, a, {'x': a}]", python.Vars{"a": []int{1}}))
-	defer twice.Release()
+	twice := testenv.Held(py.Eval("[a, a, {'x': a}]", python.Vars{"a": []int{1}}))(t)
 	one := []any{int64(1)}
 	require.Equal(t, []any{one, one, map[string]any{"x": one}}, ok[any](t)(twice.Value()), "the same list twice is not a cycle")
 }
@@ -387,8 +369,7 @@ func testCyclesToPython(t *testing.T, py *python.Interpreter) {
 	root[0] = root
 	shorter := []any{nil, nil}
 	shorter[0] = shorter[:1]
-	f := ok[*python.Object](t)(py.Eval("lambda *a, **k: None", nil))
-	defer f.Release()
+	f := testenv.Held(py.Eval("lambda *a, **k: None", nil))(t)
 	for _, c := range []struct {
 		name  string
 		value any
@@ -406,22 +387,18 @@ func testCyclesToPython(t *testing.T, py *python.Interpreter) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := py.New(c.value)
-			require.ErrorIs(t, err, python.ErrCycle)
-			require.ErrorContains(t, err, c.says)
+			testenv.Failed(t, err, python.ErrCycle, c.says)
 			var conversion *python.ConversionError
 			require.ErrorAs(t, err, &conversion)
-			_, err = f.Call(1, c.value)
-			require.ErrorIs(t, err, python.ErrCycle)
-			require.ErrorContains(t, err, "argument 2")
+			testenv.Failed(t, testenv.ErrorOf(f.Call(1, c.value)), python.ErrCycle, "argument 2")
 			require.ErrorIs(t, testenv.ErrorOf(f.Call(python.Kwargs{"k": c.value})), python.ErrCycle)
 			require.ErrorIs(t, testenv.ErrorOf(py.Run("x = v", python.Vars{"v": c.value})), python.ErrCycle)
 			require.ErrorIs(t, f.SetAttr("x", c.value), python.ErrCycle)
 		})
 	}
 	one := []int{1}
-	same := ok[*python.Object](t)(py.New([]any{one, one, &one, map[string]any{"x": &one}}))
+	same := testenv.Held(py.New([]any{one, one, &one, map[string]any{"x": &one}}))(t)
 	require.Equal(t, "[[1], [1], [1], {'x': [1]}]", same.String(), "the same slice twice is not a cycle")
-	same.Release()
 }
 
 // testDepth checks that deep nesting without a cycle is an error too.
@@ -434,16 +411,13 @@ func testDepth(t *testing.T, py *python.Interpreter) {
 		}
 		return v
 	}
-	o := ok[*python.Object](t)(py.New(nest(fits)))
+	o := testenv.Held(py.New(nest(fits)))(t)
 	require.Equal(t, nest(fits), ok[any](t)(o.Value()))
-	o.Release()
 	_, err := py.New(nest(fits + 1))
-	require.ErrorIs(t, err, python.ErrTooDeep)
-	require.ErrorContains(t, err, "1000")
+	testenv.Failed(t, err, python.ErrTooDeep, "1000")
 	require.Less(t, len(err.Error()), 300, "the path is not shortened")
 	require.ErrorIs(t, testenv.ErrorOf(py.New(nest(100_000))), python.ErrTooDeep)
-	deep := ok[*python.Object](t)(py.Eval("__import__('functools').reduce(lambda a, _: [a], range(n), None)", python.Vars{"n": 100_000}))
-	defer deep.Release()
+	deep := testenv.Held(py.Eval("__import__('functools').reduce(lambda a, _: [a], range(n), None)", python.Vars{"n": 100_000}))(t)
 	require.ErrorIs(t, testenv.ErrorOf(deep.Value()), python.ErrTooDeep)
 
 	require.ErrorContains(t, testenv.ErrorOf(py.New(map[string]any{"k": []any{1, make(chan int)}})), `value["k"][1]: `)
@@ -453,13 +427,10 @@ func testDepth(t *testing.T, py *python.Interpreter) {
 // testLongInts checks integers whose decimal text would exceed Python's limit of digits.
 func testLongInts(t *testing.T, py *python.Interpreter) {
 	long := new(big.Int).Lsh(big.NewInt(-5), 20000)
-	o := ok[*python.Object](t)(py.New(long))
-	defer o.Release()
-	same := ok[*python.Object](t)(py.Eval("x == -5 << 20000", python.Vars{"x": o}))
-	defer same.Release()
+	o := testenv.Held(py.New(long))(t)
+	same := testenv.Held(py.Eval("x == -5 << 20000", python.Vars{"x": o}))(t)
 	require.Equal(t, true, ok[any](t)(same.Value()))
 	require.Equal(t, long, ok[any](t)(o.Value()))
-	named := ok[*python.Object](t)(py.Eval("type('N', (int,), {'__repr__': lambda s: 'many', '__str__': lambda s: 'many'})(2**70)", nil))
-	defer named.Release()
+	named := testenv.Held(py.Eval("type('N', (int,), {'__repr__': lambda s: 'many', '__str__': lambda s: 'many'})(2**70)", nil))(t)
 	require.Equal(t, new(big.Int).Lsh(big.NewInt(1), 70), ok[any](t)(named.Value()))
 }

@@ -127,17 +127,19 @@ func TestInChild(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			before, _ := python.ObjectCounts()
-			c.f(t, py)
 			// If the caller of a CallContext gives up, another goroutine releases the arguments
 			// later. Exceptions are released when Go collects their errors, which an idle process
 			// does only every two minutes.
-			require.Eventually(t, func() bool {
-				live, _ := python.ObjectCounts()
-				if live > before {
-					runtime.GC()
-				}
-				return live <= before
-			}, time.Minute, 10*time.Millisecond, "Objects left unreleased")
+			t.Cleanup(func() {
+				require.Eventually(t, func() bool {
+					live, _ := python.ObjectCounts()
+					if live > before {
+						runtime.GC()
+					}
+					return live <= before
+				}, time.Minute, 10*time.Millisecond, "Objects left unreleased")
+			})
+			c.f(t, py)
 		})
 	}
 	t.Run("Close", func(t *testing.T) { testClose(t, py) })
@@ -160,9 +162,7 @@ func testStart(t *testing.T, py *python.Interpreter) {
 	again = testenv.Must(python.Start(python.WithEnvironment(&env)))(t)
 	require.Same(t, py, again)
 	env.Prefix = "/elsewhere"
-	_, err := python.Start(python.WithEnvironment(&env))
-	require.ErrorIs(t, err, python.ErrConflict)
-	require.ErrorContains(t, err, "/elsewhere")
+	testenv.Failed(t, testenv.ErrorOf(python.Start(python.WithEnvironment(&env))), python.ErrConflict, "/elsewhere")
 	require.ErrorIs(t, python.RegisterModule("late", testmod.Init()), python.ErrConflict)
 	require.Error(t, python.RegisterModule("", nil))
 	require.True(t, python.Alive())
@@ -196,27 +196,21 @@ r["purelib"] = sysconfig.get_path("purelib")
 func testRun(t *testing.T, py *python.Interpreter) {
 	out := testenv.Must(py.Run("y = x + 1\nz = [y]", python.Vars{"x": 1}, "y", "z"))(t)
 	require.Equal(t, map[string]any{"y": int64(2), "z": []any{int64(2)}}, out)
-	_, err := py.Run("x = object()", nil, "x", "missing")
-	require.ErrorIs(t, err, python.KeyError)
-	require.ErrorContains(t, err, "missing")
+	testenv.Failed(t, testenv.ErrorOf(py.Run("x = object()", nil, "x", "missing")), python.KeyError, "missing")
 	require.ErrorIs(t, testenv.ErrorOf(py.Run("if", nil)), python.SyntaxError)
 	require.ErrorContains(t, testenv.ErrorOf(py.Run("", python.Vars{"c": make(chan int)})), "chan int")
-	v := ok[*python.Object](t)(py.Eval("a * 2", python.Vars{"a": "ab"}))
+	v := testenv.Held(py.Eval("a * 2", python.Vars{"a": "ab"}))(t)
 	require.Equal(t, "abab", ok[string](t)(v.Text()))
-	v.Release()
 	require.ErrorIs(t, testenv.ErrorOf(py.Eval("x = 1", nil)), python.SyntaxError)
 	require.ErrorIs(t, testenv.ErrorOf(py.Import("no_such_module")), python.ModuleNotFoundError)
-	none := ok[*python.Object](t)(py.New(nil))
+	none := testenv.Held(py.New(nil))(t)
 	require.True(t, none.IsNone())
-	none.Release()
 }
 
 func testModule(t *testing.T, py *python.Interpreter) {
-	m := ok[*python.Object](t)(py.Module("gomod", "def f(x):\n    return 10 / x\n"))
-	defer m.Release()
-	r := ok[*python.Object](t)(m.Method("f", 4))
+	m := testenv.Held(py.Module("gomod", "def f(x):\n    return 10 / x\n"))(t)
+	r := testenv.Held(m.Method("f", 4))(t)
 	require.InDelta(t, 2.5, ok[float64](t)(r.Float()), 0)
-	r.Release()
 	_, err := py.Run("import gomod\ngomod.f(0)", nil)
 	var e *python.Error
 	require.ErrorAs(t, err, &e)
@@ -226,9 +220,8 @@ func testModule(t *testing.T, py *python.Interpreter) {
 	require.ErrorIs(t, testenv.ErrorOf(py.Module("gobad", "1/0")), python.Exception("ZeroDivisionError"))
 	require.ErrorIs(t, testenv.ErrorOf(py.Import("gobad")), python.ModuleNotFoundError)
 	require.Error(t, testenv.ErrorOf(py.Module("gomod", "1/0")))
-	kept := ok[*python.Object](t)(py.Import("gomod"))
+	kept := testenv.Held(py.Import("gomod"))(t)
 	require.Equal(t, m.Pointer(), kept.Pointer(), "a failed replacement removed the old module")
-	kept.Release()
 }
 
 func testNumpy(t *testing.T, py *python.Interpreter) {
@@ -238,14 +231,10 @@ func testNumpy(t *testing.T, py *python.Interpreter) {
 	}
 	require.NoError(t, err)
 	defer np.Release()
-	a := ok[*python.Object](t)(np.Method("arange", 6, python.Kwargs{"dtype": "float32"}))
-	defer a.Release()
-	m := ok[*python.Object](t)(a.Method("reshape", 2, 3))
-	defer m.Release()
-	sum := ok[*python.Object](t)(m.Method("sum", python.Kwargs{"axis": 0}))
-	defer sum.Release()
-	list := ok[*python.Object](t)(sum.Method("tolist"))
-	defer list.Release()
+	a := testenv.Held(np.Method("arange", 6, python.Kwargs{"dtype": "float32"}))(t)
+	m := testenv.Held(a.Method("reshape", 2, 3))(t)
+	sum := testenv.Held(m.Method("sum", python.Kwargs{"axis": 0}))(t)
+	list := testenv.Held(sum.Method("tolist"))(t)
 	require.Equal(t, []float64{3, 5, 7}, testenv.Must(python.As[[]float64](list))(t))
 	_, err = m.Method("sum", python.Kwargs{"axis": 5})
 	require.ErrorIs(t, err, python.Exception("numpy.exceptions.AxisError"))
@@ -303,9 +292,7 @@ func TestStartErrors(t *testing.T) {
 		require.NoError(t, os.WriteFile(src, []byte(c.source), 0o644))
 		out, err := exec.Command(cc, "-shared", "-fPIC", "-o", lib, src).CombinedOutput()
 		require.NoError(t, err, "%s", out)
-		_, err = python.Start(python.WithEnvironment(&python.Environment{Library: lib}))
-		require.ErrorIs(t, err, c.reason)
-		require.ErrorContains(t, err, c.says)
+		testenv.Failed(t, testenv.ErrorOf(python.Start(python.WithEnvironment(&python.Environment{Library: lib}))), c.reason, c.says)
 	}
 }
 

@@ -37,9 +37,8 @@ except Mine as e:
 	require.ErrorIs(t, err, python.Exception("Exception"))
 	require.NotErrorIs(t, err, python.TypeError)
 	require.NoError(t, e.Unwrap())
-	cause := ok[*python.Object](t)(e.Exception().Attr("__cause__"))
+	cause := testenv.Held(e.Exception().Attr("__cause__"))(t)
 	require.Equal(t, "__go__.Mine", ok[string](t)(cause.Type()))
-	cause.Release()
 
 	require.EqualError(t, testenv.ErrorOf(py.Run("raise KeyError", nil)), "python: KeyError")
 	require.ErrorContains(t, testenv.ErrorOf(py.Run("class E(Exception):\n def __str__(self): raise TypeError\nraise E", nil)), "str() of the exception failed")
@@ -53,8 +52,7 @@ func (e *ownError) Error() string { return fmt.Sprintf("own error %d", e.n) }
 
 func testGoErrors(t *testing.T, py *python.Interpreter) {
 	var raise error
-	f := ok[*python.Object](t)(py.Func("f", "raises", func(python.Args) (any, error) { return nil, raise }))
-	defer f.Release()
+	f := testenv.Held(py.Func("f", "raises", func(python.Args) (any, error) { return nil, raise }))(t)
 	for _, c := range []struct {
 		err   error
 		class python.Exception
@@ -89,8 +87,7 @@ func testGoErrors(t *testing.T, py *python.Interpreter) {
 	require.Equal(t, 7, own.n)
 
 	// A Python exception that passes through Go is raised as the same object.
-	thrower := ok[*python.Object](t)(py.Eval("lambda exc: (_ for _ in ()).throw(exc)", nil))
-	defer thrower.Release()
+	thrower := testenv.Held(py.Eval("lambda exc: (_ for _ in ()).throw(exc)", nil))(t)
 	through := ok[*python.Object](t)(py.Func("through", "", func(a python.Args) (any, error) {
 		return thrower.Call(a.Positional[0])
 	}))
@@ -109,14 +106,12 @@ except KeyError as e: cause = e.__cause__ is exc; text = str(e.args[0])
 `, python.Vars{"through": through, "wrapping": wrapping}, "same", "cause", "text"))(t)
 	require.Equal(t, map[string]any{"same": true, "cause": true, "text": "in Go: python: KeyError: 'k'"}, out)
 
-	exc := ok[*python.Object](t)(py.New(fmt.Errorf("%w: as a value", python.ValueError)))
+	exc := testenv.Held(py.New(fmt.Errorf("%w: as a value", python.ValueError)))(t)
 	require.Equal(t, "ValueError", ok[string](t)(exc.Type()))
-	exc.Release()
 }
 
 func testPanics(t *testing.T, py *python.Interpreter) {
-	f := ok[*python.Object](t)(py.Func("boom", "", func(python.Args) (any, error) { panic("kaboom") }))
-	defer f.Release()
+	f := testenv.Held(py.Func("boom", "", func(python.Args) (any, error) { panic("kaboom") }))(t)
 	_, err := py.Run("f()", python.Vars{"f": f})
 	require.ErrorIs(t, err, python.RuntimeError)
 	var p *python.PanicError
@@ -181,9 +176,8 @@ def alive(): return sum(r() is not None for r in made), len(made)
 		var e *python.Error
 		require.ErrorAs(t, err, &e, name)
 		kept = append(kept, err)
-		counts := ok[*python.Object](t)(m.Method("alive"))
+		counts := testenv.Held(m.Method("alive"))(t)
 		n := ok[any](t)(counts.Value()).(python.Tuple)
-		counts.Release()
 		require.NotZero(t, n[1], name)
 		require.Zero(t, n[0], "%s: its error keeps objects alive, of %d", name, n[1])
 	}
@@ -191,11 +185,9 @@ def alive(): return sum(r() is not None for r in made), len(made)
 	var e *python.Error
 	require.ErrorAs(t, kept[3], &e)
 	require.Contains(t, e.Traceback, "has no attribute 'absent'")
-	cause := ok[*python.Object](t)(e.Exception().Attr("__cause__"))
-	defer cause.Release()
+	cause := testenv.Held(e.Exception().Attr("__cause__"))(t)
 	require.Equal(t, "AttributeError", ok[string](t)(cause.Type()))
-	obj := ok[*python.Object](t)(cause.Attr("obj"))
-	defer obj.Release()
+	obj := testenv.Held(cause.Attr("obj"))(t)
 	require.True(t, obj.IsNone())
 	require.NotEmpty(t, kept)
 }
@@ -244,8 +236,7 @@ def read():
 	defer read.Release()
 	for range 3 {
 		require.ErrorIs(t, testenv.ErrorOf(read.Call()), python.ValueError)
-		answer := ok[*python.Object](t)(read.Call())
+		answer := testenv.Held(read.Call())(t)
 		require.Positive(t, ok[int](t)(python.As[int](answer)))
-		answer.Release()
 	}
 }

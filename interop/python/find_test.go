@@ -57,8 +57,7 @@ func TestFindRefusals(t *testing.T) {
 			_, err = python.Find()
 			var none *python.NotFoundError
 			require.ErrorAs(t, err, &none)
-			require.ErrorIs(t, err, python.ErrNotFound)
-			require.ErrorContains(t, err, c.says)
+			testenv.Failed(t, err, python.ErrNotFound, c.says)
 			require.Len(t, none.Tried, 1, "another Python was tried after an explicit choice")
 			require.Equal(t, python.EnvVar, none.Tried[0].Source)
 		})
@@ -103,9 +102,7 @@ func TestFindOrder(t *testing.T) {
 	require.NoError(t, tried[1].Err)
 
 	t.Setenv("PATH", t.TempDir())
-	_, err := python.Find()
-	require.ErrorIs(t, err, python.ErrNotFound)
-	require.ErrorContains(t, err, "no python3 on PATH")
+	testenv.Failed(t, testenv.ErrorOf(python.Find()), python.ErrNotFound, "no python3 on PATH")
 	t.Setenv(python.EnvVar, "off")
 	require.ErrorContains(t, testenv.ErrorOf(python.Find()), `"off"`)
 	t.Setenv("PATH", path)

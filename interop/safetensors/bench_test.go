@@ -3,12 +3,9 @@
 package safetensors_test
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -165,75 +162,6 @@ func BenchmarkReadPlain(b *testing.B) {
 				b.ReportMetric(benchBytes/t[0]/1e9, "plain-GB/s")
 				b.ReportMetric(t[0]/t[1], "of-plain")
 				b.ReportMetric(mib, "MiB-beside")
-			}
-		})
-	}
-}
-
-// peerLoads is a script that loads the file on each request, as a service in Python would, and prints the time.
-const peerLoads = `
-import sys, time
-import dpnp
-from safetensors.numpy import load_file
-for line in sys.stdin:
-    start = time.perf_counter()
-    arrays = {k: dpnp.asarray(v, usm_type="device") for k, v in load_file(sys.argv[1]).items()}
-    for a in arrays.values(): a.sycl_queue.wait()
-    seconds = time.perf_counter() - start
-    assert float(arrays["0"][-1]) == 1.5
-    del arrays
-    print(seconds, flush=True)
-`
-
-// BenchmarkLoad compares loading 2 GiB from the page cache into USM device memory of a pool, with the allocation, with
-// safetensors.numpy and a copy into dpnp in another process. They run in turns. The bound is 1.5 times its speed.
-func BenchmarkLoad(b *testing.B) {
-	path := benchFile(b)
-	pool := transfertest.USM(b, syclobj.USMDevice) // which configures OpenCL, for the peer too
-	cmd := exec.Command(testenv.Interpreter(b, "import safetensors.numpy, dpnp"), "-c", peerLoads, path)
-	cmd.Stderr = os.Stderr
-	in := testenv.Must(cmd.StdinPipe())(b)
-	out := testenv.Must(cmd.StdoutPipe())(b)
-	require.NoError(b, cmd.Start())
-	defer func() {
-		require.NoError(b, in.Close())
-		require.NoError(b, cmd.Wait())
-	}()
-	lines := bufio.NewScanner(out)
-	peer := func() float64 {
-		require.NoError(b, testenv.ErrorOf(io.WriteString(in, "load\n")))
-		require.True(b, lines.Scan(), "the peer ended")
-		return testenv.Must(strconv.ParseFloat(lines.Text(), 64))(b)
-	}
-	ctx := context.Background()
-	ours := func() float64 {
-		start := time.Now()
-		f := testenv.Must(safetensors.Open(path))(b)
-		defer f.Close()
-		arrays := testenv.Must(f.ReadAll(ctx, pool, safetensors.ReadOptions{Readers: benchReaders}))(b)
-		s := time.Since(start).Seconds()
-		for _, a := range arrays {
-			a.Release()
-		}
-		return s
-	}
-	for _, memory := range []string{"cold", "warm"} { // of the pool, which keeps it for a while
-		b.Run(memory, func(b *testing.B) {
-			ours()
-			peer()
-			for range b.N {
-				var us, them []float64
-				for range benchRounds {
-					if memory == "cold" {
-						pool.Trim(0)
-					}
-					us, them = append(us, ours()), append(them, peer())
-				}
-				slices.Sort(us)
-				slices.Sort(them)
-				b.ReportMetric(us[benchRounds/2]*1000, "ms")
-				b.ReportMetric(them[benchRounds/2]*1000, "peer-ms")
-				b.ReportMetric(them[benchRounds/2]/us[benchRounds/2], "x-of-peer")
 			}
 		})
 	}

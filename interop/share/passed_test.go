@@ -64,8 +64,7 @@ func TestReceivedArrayIsNotPublished(t *testing.T) {
 	ctx := background(t)
 	publish(t, maker, pool, "a", 6, 4)
 	a := testenv.Must(dial(t, maker, share.Options{}).Attach(ctx, "a"))(t)
-	err := listen(t, share.Options{}).Publish(ctx, "x", a)
-	testenv.Failed(t, err, share.ErrNotShared, "use Server.Export to get a handle from that process")
+	testenv.Failed(t, listen(t, share.Options{}).Publish(ctx, "x", a), share.ErrNotShared, "use Server.Export to get a handle from that process")
 	a.Release()
 }
 

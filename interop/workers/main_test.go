@@ -206,8 +206,7 @@ type testMemory struct {
 
 func (m *testMemory) floats(values ...float32) *usmarray.Array {
 	m.t.Helper()
-	a, err := usmarray.FromSlice(m.r, values, []int{len(values)})
-	require.NoError(m.t, err)
+	a := testenv.Must(usmarray.FromSlice(m.r, values, []int{len(values)}))(m.t)
 	m.t.Cleanup(a.Release)
 	return a
 }
@@ -215,8 +214,7 @@ func (m *testMemory) floats(values ...float32) *usmarray.Array {
 // flag returns an array of one byte, 0, for a worker to set.
 func (m *testMemory) flag() *usmarray.Array {
 	m.t.Helper()
-	a, err := usmarray.Zeros(m.r, usmarray.Uint8, []int{1})
-	require.NoError(m.t, err)
+	a := testenv.Must(usmarray.Zeros(m.r, usmarray.Uint8, []int{1}))(m.t)
 	m.t.Cleanup(a.Release)
 	return a
 }

@@ -83,8 +83,7 @@ func TestCommandLine(t *testing.T) {
 
 	cmd := command(t)
 	cmd.Stdin = strings.NewReader("print(6 * 7)\n")
-	out, err := cmd.Output()
-	require.NoError(t, err)
+	out := testenv.Must(cmd.Output())(t)
 	require.Equal(t, "42\n", string(out))
 
 	cmd = command(t, "-c", "print(1)")
@@ -121,8 +120,7 @@ time.sleep(60)
 	require.NoError(t, cmd.Start())
 	lines := bufio.NewReader(out)
 	for _, want := range []string{"ready\n", "interrupted\n", "ready\n"} {
-		line, err := lines.ReadString('\n')
-		require.NoError(t, err)
+		line := testenv.Must(lines.ReadString('\n'))(t)
 		require.Equal(t, want, line)
 		if want == "ready\n" {
 			require.NoError(t, cmd.Process.Signal(os.Interrupt))
@@ -216,8 +214,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 // TestChildrensProgram: multiprocessing starts this program in either order of imports, and the module
 // multiprocessing.spawn is otherwise unchanged.
 func TestChildrensProgram(t *testing.T) {
-	exe, err := os.Executable()
-	require.NoError(t, err)
+	exe := testenv.Must(os.Executable())(t)
 	for _, order := range []string{"import usmbridge, multiprocessing.spawn as s", "import multiprocessing.spawn as s, usmbridge"} {
 		out := runPython(t, "-c", order+`
 import sys
