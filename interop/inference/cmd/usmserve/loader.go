@@ -31,18 +31,6 @@ type loader struct {
 	replaced sync.WaitGroup  // models that were replaced and have not ended
 }
 
-// read reads the files of the models. directory is an absolute path, or "" for the built-in models.
-func (l *loader) read() (directory string, sources []models.Source, err error) {
-	if l.directory == "" {
-		return "", builtin.Sources(), nil
-	}
-	sources, err = models.Read(l.directory)
-	if err == nil {
-		directory = filepath.Dir(sources[0].File)
-	}
-	return directory, sources, err
-}
-
 // load loads all models from their files. If one is not "", it reads only the file of that model: the other models
 // are imported again from their current text, because models can import each other. The replaced models end when
 // their requests have ended.
@@ -50,11 +38,16 @@ func (l *loader) load(ctx context.Context, one string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	began := time.Now()
-	directory, sources, err := l.read()
-	if err != nil {
-		return err
+	directory, sources := "", builtin.Sources()
+	if l.directory != "" {
+		var err error
+		if sources, err = models.Read(l.directory); err != nil {
+			return err
+		}
+		directory = filepath.Dir(sources[0].File) // the absolute path
 	}
 	if one != "" {
+		var err error
 		if sources, err = l.replace(sources, one); err != nil {
 			return err
 		}

@@ -271,7 +271,7 @@ func (s *service) end() error {
 // returns when ended ends.
 func (s *service) closeBackend(drained, ended context.Context) error {
 	closed := make(chan error, 1)
-	go func() { closed <- errors.Join(s.models.close(drained), s.backend.Close(), backend.End()) }()
+	go func() { closed <- errors.Join(s.models.close(drained), s.backend.Close(), s.backend.End()) }()
 	var err error
 	select {
 	case err = <-closed:

@@ -42,6 +42,7 @@ type Backend struct {
 	Kind  syclobj.USMKind
 
 	options  Options
+	runtime  *syclobj.Runtime
 	segments *segment.Resource   // below the pools, if workers map them
 	python   *python.Interpreter // nil with workers
 	loads    int
@@ -53,9 +54,9 @@ func Open(o Options) (*Backend, error) {
 	o.Slots = cmp.Or(o.Slots, DefaultSlots)
 	rt, err := openRuntime()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("backend: SYCL: %w", err)
 	}
-	b := &Backend{options: o}
+	b := &Backend{options: o, runtime: rt}
 	if err := b.openMemory(rt); err != nil {
 		return nil, err
 	}
@@ -64,6 +65,7 @@ func Open(o Options) (*Backend, error) {
 	}
 	if o.Workers == 0 {
 		if b.python, err = startPython(); err != nil {
+			err = fmt.Errorf("backend: models need Python with usmbridge's packages (`make python` sets it up in .venv): %w", err)
 			return nil, errors.Join(err, b.Close())
 		}
 	}

@@ -2,7 +2,6 @@ package backend
 
 import (
 	"errors"
-	"fmt"
 	"sync"
 
 	"github.com/usmbridge/usmbridge/interop/pymodule"
@@ -11,53 +10,27 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// process holds the SYCL runtime and Python, which exist once per process. The first backend starts
-// them, and later ones use them.
-var process struct {
-	mu sync.Mutex
-	rt *syclobj.Runtime
-	py *python.Interpreter
-}
-
-func openRuntime() (*syclobj.Runtime, error) {
-	process.mu.Lock()
-	defer process.mu.Unlock()
-	if process.rt == nil {
-		rt, err := syclobj.Open()
-		if err != nil {
-			return nil, fmt.Errorf("backend: SYCL: %w", err)
+// The SYCL runtime and Python exist once per process. The first backend starts them, and later ones use them.
+var (
+	openRuntime = sync.OnceValues(func() (*syclobj.Runtime, error) { return syclobj.Open() })
+	startPython = sync.OnceValues(func() (*python.Interpreter, error) {
+		rt, err := openRuntime()
+		if err == nil {
+			// Memory that models allocate outside of calls is in the default pools.
+			err = pymodule.Register(pymodule.SetRuntime(rt))
 		}
-		process.rt = rt
-	}
-	return process.rt, nil
-}
-
-func startPython() (*python.Interpreter, error) {
-	process.mu.Lock()
-	defer process.mu.Unlock()
-	// Memory that models allocate outside of calls is in the default pools.
-	err := pymodule.Register(pymodule.SetRuntime(process.rt))
-	if err == nil {
-		process.py, err = python.Start()
-	}
-	if err != nil {
-		return nil, fmt.Errorf("backend: models need Python with usmbridge's packages (`make python` sets it up in .venv): %w", err)
-	}
-	return process.py, nil
-}
+		if err != nil {
+			return nil, err
+		}
+		return python.Start()
+	})
+)
 
 // End ends Python and closes the SYCL runtime, after every backend is closed. It is the last call of
 // a process.
-func End() error {
-	process.mu.Lock()
-	defer process.mu.Unlock()
-	var err error
-	if process.py != nil {
-		err = process.py.Close()
+func (b *Backend) End() (err error) {
+	if b.python != nil {
+		err = b.python.Close()
 	}
-	if process.rt != nil {
-		err = errors.Join(err, memmgr.CloseDefaults(), process.rt.Close())
-	}
-	process.py, process.rt = nil, nil
-	return err
+	return errors.Join(err, memmgr.CloseDefaults(), b.runtime.Close())
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -32,12 +33,7 @@ func Known(host string, names []string) bool {
 	if _, err := netip.ParseAddr(name); err == nil || strings.EqualFold(name, "localhost") {
 		return true
 	}
-	for _, known := range names {
-		if known = plain(known); known != "" && strings.EqualFold(name, known) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(names, func(known string) bool { return plain(known) != "" && strings.EqualFold(name, plain(known)) })
 }
 
 // plain returns a name without brackets and without a dot at its end.

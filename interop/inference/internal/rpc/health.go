@@ -27,9 +27,7 @@ func (h health) status(service string) healthpb.HealthCheckResponse_ServingStatu
 		if unknown != nil {
 			return healthpb.HealthCheckResponse_SERVICE_UNKNOWN
 		}
-		if err == nil {
-			err = m.Ready()
-		}
+		err = m.Ready()
 	}
 	if err != nil {
 		return healthpb.HealthCheckResponse_NOT_SERVING
