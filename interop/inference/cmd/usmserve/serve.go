@@ -181,15 +181,15 @@ func (s *service) start(ctx context.Context, out io.Writer) (err error) {
 		return err
 	}
 	hosts := strings.Split(c.hosts, ",")
-	protocol := rest.New(rest.Options{Engine: s.engine, Log: s.log, Hosts: hosts, Traces: s.traces})
+	protocol := rest.New(rest.Options{Engine: s.engine, Hosts: hosts, Traces: s.traces})
 	s.serveHTTP("REST", protocol.Server(), s.rest)
 	if s.grpc != nil {
-		server := rpc.New(rpc.Options{Engine: s.engine, Log: s.log, Traces: s.traces})
+		server := rpc.New(rpc.Options{Engine: s.engine, Traces: s.traces})
 		s.runServer("gRPC", func() error { return server.Serve(s.grpc) }, server.Drain)
 		fmt.Fprintln(out, "gRPC on", shown(s.grpc))
 	}
 	if s.admin != nil {
-		s.serveHTTP("admin", admin.Server(ctx, s.engine, hosts, s.log), s.admin)
+		s.serveHTTP("admin", admin.Server(ctx, s.engine, hosts), s.admin)
 		fmt.Fprintln(out, "admin on", shown(s.admin))
 	}
 	return nil

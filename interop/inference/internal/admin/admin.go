@@ -18,7 +18,7 @@ import (
 // Profiles end with ctx, so that the server can shut down. The engine and the pools must outlive the server.
 // names are those under which the pages are served, without ports, in addition to numeric addresses and
 // localhost.
-func Server(ctx context.Context, e *engine.Engine, names []string, log *slog.Logger) *http.Server {
+func Server(ctx context.Context, e *engine.Engine, names []string) *http.Server {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", serveMetrics(e))
 	mux.HandleFunc("GET /livez", probe(e.Live))
@@ -35,7 +35,7 @@ func Server(ctx context.Context, e *engine.Engine, names []string, log *slog.Log
 	return &http.Server{
 		Handler:     guard(mux, names),
 		ReadTimeout: 10 * time.Second, WriteTimeout: requestTime, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
-		ErrorLog:    slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		ErrorLog:    slog.NewLogLogger(e.Log().Handler(), slog.LevelDebug),
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
 }

@@ -52,7 +52,7 @@ func newService(t *testing.T) *service {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
 	server := httptest.NewUnstartedServer(nil)
-	server.Config = Server(ctx, s.engine, nil, slog.New(slog.DiscardHandler))
+	server.Config = Server(ctx, s.engine, nil)
 	server.Start()
 	s.url = server.URL
 	t.Cleanup(func() {

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -63,6 +64,9 @@ func (e *Engine) Regions() *region.Registry { return e.o.Regions }
 
 // Pools returns Options.Memory, Options.Calls and Options.Results.
 func (e *Engine) Pools() []Pool { return []Pool{e.o.Memory, e.o.Calls, e.o.Results} }
+
+// Log returns the log, for errors whose details clients must not see.
+func (e *Engine) Log() *slog.Logger { return e.o.Log }
 
 // Timeout returns the maximum time of a request.
 func (e *Engine) Timeout() time.Duration { return e.o.Timeout }

@@ -23,21 +23,8 @@ import types
 import usmbridge
 
 # The datatypes of the protocol, and their array API names.
-DATATYPES = {
-    "BOOL": "bool",
-    "UINT8": "uint8",
-    "UINT16": "uint16",
-    "UINT32": "uint32",
-    "UINT64": "uint64",
-    "INT8": "int8",
-    "INT16": "int16",
-    "INT32": "int32",
-    "INT64": "int64",
-    "FP16": "float16",
-    "FP32": "float32",
-    "FP64": "float64",
-    "BF16": "bfloat16",
-}
+DATATYPES = {d: d.lower() for d in ("BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64")}
+DATATYPES |= {"FP16": "float16", "FP32": "float32", "FP64": "float64", "BF16": "bfloat16"}
 # Each free extent of the inputs of a first call.
 WARM_EXTENT = 8
 

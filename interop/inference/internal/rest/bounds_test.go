@@ -74,8 +74,8 @@ func TestEndOfCompressedBodies(t *testing.T) {
 // TestUnreadContinue checks that a client that sends Expect: 100-continue and does not
 // read the responses is disconnected.
 func TestUnreadContinue(t *testing.T) {
-	e := enginetest.New(t, engine.Options{}, enginetest.Identity())
-	h := New(Options{Engine: e, Log: quiet()})
+	e := enginetest.New(t, engine.Options{Log: quiet()}, enginetest.Identity())
+	h := New(Options{Engine: e})
 	h.limits.grace = 500 * time.Millisecond
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", path) // each write uses buffer space, no matter how small it is

@@ -28,7 +28,7 @@ func direct(t testing.TB) (*Handler, *memmgr.Pool) {
 	pool := memmgr.NewPool(memmgr.NewLimit(memmgr.Host(), 1<<22))
 	e := enginetest.New(t, engine.Options{Memory: engine.Pool{Pool: pool, Limit: 1 << 22}, Log: quiet(), Regions: regions, Timeout: time.Second},
 		enginetest.Identity(), sums(), kinds(), halves())
-	h := New(Options{Engine: e, Log: quiet()})
+	h := New(Options{Engine: e})
 	h.limits.body, h.limits.json = 1<<20, 1<<18
 	return h, pool
 }

@@ -19,7 +19,6 @@ import (
 // Options configure a Handler. Zero values are defaults.
 type Options struct {
 	Engine *engine.Engine
-	Log    *slog.Logger // slog.Default()
 	// Traces exports the spans of inferences; nil for none.
 	Traces *traces.Traces
 
@@ -39,9 +38,6 @@ type Handler struct {
 
 // New returns a handler.
 func New(o Options) *Handler {
-	if o.Log == nil {
-		o.Log = slog.Default()
-	}
 	h := &Handler{o: o, limits: defaults, heap: semaphore.NewWeighted(maxJSON)}
 	h.Handler = o.Traces.HTTP(h.routes())
 	return h
@@ -99,7 +95,7 @@ func (h *Handler) handle(w http.ResponseWriter, r *http.Request, serve func(*exc
 func (x *exchange) survive() {
 	if p := recover(); p != nil {
 		x.h.o.Engine.Refused(oip.Internal)
-		x.h.o.Log.Error("a request panicked", "method", x.r.Method, "path", x.r.URL.Path, "panic", p, "stack", string(debug.Stack()))
+		x.h.o.Engine.Log().Error("a request panicked", "method", x.r.Method, "path", x.r.URL.Path, "panic", p, "stack", string(debug.Stack()))
 		panic(http.ErrAbortHandler) // the connection may be anywhere in the exchange
 	}
 }
@@ -152,7 +148,7 @@ func (x *exchange) fail(err error) {
 	if status == http.StatusInternalServerError && !e.Logged {
 		level = slog.LevelError
 	}
-	x.h.o.Log.Log(x.r.Context(), level, "request refused", "method", x.r.Method, "path", x.r.URL.Path, "status", status, "error", err)
+	x.h.o.Engine.Log().Log(x.r.Context(), level, "request refused", "method", x.r.Method, "path", x.r.URL.Path, "status", status, "error", err)
 	header := x.w.Header()
 	if e.Kind == oip.Busy {
 		wait = max(wait, time.Second)

@@ -73,7 +73,7 @@ func serve(t testing.TB, s setup) *service {
 	}
 	s.engine.Log, s.engine.Name, s.engine.Version = quiet(), "test", "7"
 	v.engine = enginetest.With(t, v.runner, s.engine, s.models...)
-	s.rest.Engine, s.rest.Log = v.engine, quiet()
+	s.rest.Engine = v.engine
 	v.handler = New(s.rest)
 	if s.limits != nil {
 		s.limits(&v.handler.limits)

@@ -20,7 +20,7 @@ func (h *Handler) Server() *http.Server {
 		ReadHeaderTimeout: h.limits.grace,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    16 << 10,
-		ErrorLog:          slog.NewLogLogger(h.o.Log.Handler(), slog.LevelDebug),
+		ErrorLog:          slog.NewLogLogger(h.o.Engine.Log().Handler(), slog.LevelDebug),
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return context.WithValue(ctx, clientKey{}, peercred.Of(c))
 		},

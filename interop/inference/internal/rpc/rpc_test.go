@@ -552,7 +552,7 @@ func TestPanic(t *testing.T) {
 		panic("a defect")
 	}
 	var log bytes.Buffer
-	b := newTestbed(t, engine.Options{}, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) }, enginetest.Identity(), broken)
+	b := newTestbed(t, engine.Options{Log: slog.New(slog.NewTextHandler(&log, nil))}, nil, enginetest.Identity(), broken)
 	_, err := b.infer(t.Context(), identity("broken", 5000))
 	code(t, codes.Internal, err, "the server failed")
 	require.Contains(t, log.String(), "a defect")

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"log/slog"
 	"math"
 	"net"
 	"strings"
@@ -32,8 +31,6 @@ type Options struct {
 	Engine *engine.Engine
 	// Traces exports the spans of inference calls; nil for none.
 	Traces *traces.Traces
-	// Log gets errors whose details clients must not see; slog.Default().
-	Log *slog.Logger
 
 	limits limits // defaults if zero
 }
@@ -75,7 +72,6 @@ const (
 // New returns a server, which Drain or Close ends.
 func New(o Options) *Server {
 	o.limits = cmp.Or(o.limits, defaults)
-	o.Log = cmp.Or(o.Log, slog.Default())
 	s := &Server{o: o}
 	// The pool bounds the memory of raw contents, so messages together have no bound of their own.
 	s.gate = codec.NewGate(codec.Limits{MaxMessage: o.limits.message, MaxInFlight: math.MaxInt64})
@@ -178,7 +174,7 @@ func (s *Server) clientError(ctx context.Context, err error) (*oip.Error, codes.
 		if st, ok := status.FromError(err); ok { // of package codec or gRPC
 			e, code = &oip.Error{Kind: kindOf(st.Code()), Message: st.Message()}, st.Code()
 		} else if e.Kind == oip.Internal {
-			s.o.Log.Error("a call failed", "error", err)
+			s.o.Engine.Log().Error("a call failed", "error", err)
 		}
 	}
 	if code == codes.OK {

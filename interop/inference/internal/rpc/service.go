@@ -77,7 +77,7 @@ func exchanged(f func(*exchange) error) grpc.StreamHandler {
 func (s *Server) survive(err *error) {
 	if p := recover(); p != nil {
 		s.o.Engine.Refused(oip.Internal)
-		s.o.Log.Error("a call panicked", "panic", p, "stack", string(debug.Stack()))
+		s.o.Engine.Log().Error("a call panicked", "panic", p, "stack", string(debug.Stack()))
 		*err = status.Error(codes.Internal, "the server failed")
 	}
 }
