@@ -96,8 +96,8 @@ func New(o Options) *Server {
 	return s
 }
 
-// Serve accepts connections until the server, which serves, is drained or closed, and returns nil then. It closes
-// the listener. Several listeners may be served.
+// Serve accepts connections until the server is drained or closed, and then returns nil. It must not be called
+// after that. It closes the listener. Several listeners may be served.
 func (s *Server) Serve(l net.Listener) error { return s.grpc.Serve(l) }
 
 // Drain refuses new calls, ends idle streams and watches, waits for requests in flight until the
