@@ -54,7 +54,6 @@ type Arena struct {
 	charged  uint64 // bytes in use or being allocated
 	out      use
 	kept     use // the part of out for which Keep was called
-	tags     map[string]use
 	memories []*memory
 	owned    map[Owned]struct{}
 	prune    int // number of owned values at which released ones are removed
@@ -229,25 +228,25 @@ func (a *Arena) left() Left {
 	if l.Blocks == 0 {
 		return l
 	}
-	byTag := map[string]use{}
-	for _, m := range a.memories {
-		for _, b := range m.blocks {
-			if !b.kept {
-				u := byTag[b.tag]
-				u.add(1, b.bytes)
-				byTag[b.tag] = u
-			}
-		}
-	}
-	l.ByTag = holders(a.options.Name, byTag)
+	l.ByTag = a.holders(false)
 	return l
 }
 
-// holders lists the holders by tag, largest first.
-func holders(name string, tags map[string]use) []memmgr.Holder {
+// holders lists the blocks in use by tag, largest first, with or without those for which Keep was called. a.mu is held.
+func (a *Arena) holders(kept bool) []memmgr.Holder {
+	tags := map[string]use{}
+	for _, m := range a.memories {
+		for _, b := range m.blocks {
+			if kept || !b.kept {
+				u := tags[b.tag]
+				u.add(1, b.bytes)
+				tags[b.tag] = u
+			}
+		}
+	}
 	all := make([]memmgr.Holder, 0, len(tags))
 	for tag, u := range tags {
-		all = append(all, memmgr.Holder{Tenant: name, Tag: tag, Bytes: u.bytes, Count: uint64(u.blocks)})
+		all = append(all, memmgr.Holder{Tenant: a.options.Name, Tag: tag, Bytes: u.bytes, Count: uint64(u.blocks)})
 	}
 	slices.SortFunc(all, func(x, y memmgr.Holder) int {
 		return cmp.Or(cmp.Compare(y.Bytes, x.Bytes), cmp.Compare(x.Tag, y.Tag))

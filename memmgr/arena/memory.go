@@ -59,7 +59,6 @@ func (m *memory) Allocate(r memmgr.Request) (memmgr.Block, error) {
 	}
 	m.blocks[b.Address] = block{bytes: size, tag: r.Tag}
 	a.out.add(1, size)
-	a.note(r.Tag, 1, size)
 	if a.counted { // the arena has ended since
 		outstanding.add(1, size)
 	}
@@ -84,7 +83,6 @@ func (m *memory) remove(address uintptr) {
 	delete(m.blocks, address)
 	a.charged -= was.bytes
 	a.out.add(-1, -was.bytes)
-	a.note(was.tag, -1, -was.bytes)
 	if was.kept {
 		a.kept.add(-1, -was.bytes)
 	}
@@ -100,20 +98,6 @@ func (m *memory) keep(address uintptr) {
 		m.blocks[address] = b
 		m.arena.kept.add(1, b.bytes)
 	}
-}
-
-// note adds to the counts of a tag. a.mu is held.
-func (a *Arena) note(tag string, blocks int, bytes uint64) {
-	if a.tags == nil {
-		a.tags = map[string]use{}
-	}
-	u := a.tags[tag]
-	u.add(blocks, bytes)
-	if u.blocks == 0 {
-		delete(a.tags, tag)
-		return
-	}
-	a.tags[tag] = u
 }
 
 // charge counts bytes before their allocation. It fails above the limit and after the end.
@@ -140,6 +124,6 @@ func (m *memory) refused(r *memmgr.Request, err error) error {
 	defer a.mu.Unlock()
 	return &memmgr.OutOfMemoryError{
 		Request: *r, Place: m.Place(), Tenant: a.options.Name, Rounded: uint64(r.Size), Allocated: a.charged,
-		Limit: a.options.Limit, Holders: holders(a.options.Name, a.tags), Err: ErrLimit,
+		Limit: a.options.Limit, Holders: a.holders(true), Err: ErrLimit,
 	}
 }
