@@ -58,13 +58,6 @@ func TestLongStagesOfEachSurface(t *testing.T) {
 	}
 }
 
-// TestLongFindsNewTargets checks that a fuzz target and both forms of a hunt are stages.
-func TestLongFindsNewTargets(t *testing.T) {
-	t.Parallel()
-	require.Equal(t, []string{"fuzz dlpack FuzzCheck"}, stages(t, "FuzzCheck$"))
-	require.Equal(t, []string{"hunt views", "hunt views sanitized"}, stages(t, "hunt views"))
-}
-
 // TestLongSelectsTestsThatExist checks that the patterns for go test and pytest in the script match tests.
 func TestLongSelectsTestsThatExist(t *testing.T) {
 	t.Parallel()

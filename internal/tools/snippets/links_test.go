@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,6 +17,8 @@ var (
 	heading = regexp.MustCompile(`(?m)^#+ (.+)$`)
 	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	noSlug  = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
+	// named matches a file or a directory of the repository that a page names.
+	named = regexp.MustCompile("[`(]((?:dlpack|examples|internal|interop|memmgr|syclobj|usmarray)/[a-z0-9_./-]*[a-z0-9_])[`)]")
 )
 
 // anchors returns the anchors that GitHub and MkDocs make of the headings of a page.
@@ -59,6 +62,14 @@ func TestLinks(t *testing.T) {
 		text, err := os.ReadFile(path)
 		if err == nil { // a deleted file is still in the index
 			require.Empty(t, badLinks(path, string(text)), page)
+		}
+		if slices.Contains([]string{"CONTRIBUTING.md", "README.md", "docs/architecture.md"}, page) {
+			names := named.FindAllStringSubmatch(string(text), -1)
+			require.NotEmpty(t, names)
+			for _, m := range names {
+				_, err := os.Stat(filepath.Join(testenv.Root(), m[1]))
+				require.NoError(t, err, "%s names it", page)
+			}
 		}
 	}
 }
