@@ -147,8 +147,8 @@ def _array_beside(x, a):
 
 
 def _kind(a):
-    """Returns the rank of the element type of an Array or a number: NumPy casts a result to the same rank or a higher one."""
-    name = str(a.dtype) if type(a) is Array else type(a).__name__
+    """Returns the rank of the element type of an Array: NumPy casts a result to the same rank or a higher one."""
+    name = str(a.dtype)
     return next(i for i, prefixes in enumerate((("bool",), ("uint",), ("int",), ("float", "bfloat"), ("complex",))) if name.startswith(prefixes))
 
 
@@ -210,9 +210,8 @@ def _argsort(a, axis, kind, stable):
 
 def _clip(a, low, high, out):
     limits = [x if x is None else _beside(x, a) for x in (low, high)]
-    highest = max((_kind(x) for x in limits if x is not None), default=0)
-    if highest > _kind(a):  # dpnp does not combine them
-        a = _api().multiply(a, 1 if highest == _INT else 1.0)
+    dtype = _api().result_type(a, *(x for x in limits if x is not None))
+    a = a.astype(dtype, copy=False)  # dpnp does not combine types here
     return _stored(_api().clip(a, *limits), out)
 
 
@@ -310,6 +309,8 @@ def _squeeze(a, axis):
         gone = [_axis(a, i) for i in (axis if isinstance(axis, tuple) else (axis,))]
     if any(a.shape[i] != 1 for i in gone):
         raise ValueError(f"squeeze: axis {axis} of shape {a.shape} has another length than 1")
+    if len(set(gone)) < len(gone):
+        raise ValueError(f"squeeze: axis {axis} names one axis twice")
     return a[tuple([0 if i in gone else slice(None) for i in range(a.ndim)])]
 
 
@@ -340,9 +341,10 @@ def _var(a, axis, dtype, out, ddof, keepdims):
     if dtype is not None:
         a = a.astype(dtype, copy=False)
     if _kind(a) == _COMPLEX:  # dpnp.tensor has none
-        parts = [_api().var(x, axis=axis, correction=ddof, keepdims=keepdims) for x in (a.real, a.imag)]
-        return _stored(parts[0] + parts[1], out)
-    return _plain("var", a, out, axis=axis, correction=ddof, keepdims=keepdims)
+        r = _var(a.real, axis, None, None, ddof, keepdims) + _var(a.imag, axis, None, None, ddof, keepdims)
+    else:
+        r = _api().var(a, axis=axis, correction=ddof, keepdims=keepdims)
+    return _stored(r if dtype is None else r.astype(dtype, copy=False), out)
 
 
 def _std(a, axis, dtype, out, ddof, keepdims):
@@ -383,38 +385,25 @@ _concat, _stack = _joined("concat"), _joined("stack")
 class _Flags:
     """The layout of an Array, by attributes and by NumPy's keys."""
 
-    _NAMES = {"C": "c_contiguous", "F": "f_contiguous", "W": "writeable", "A": "aligned", "O": "owndata", "WRITABLE": "writeable"}
-    __slots__ = ("c_contiguous", "f_contiguous", "writeable", "aligned", "owndata")
+    _NAMES = {"C": "c_contiguous", "F": "f_contiguous", "W": "writeable", "A": "aligned", "O": "owndata"}
+    __slots__ = ("c_contiguous", "f_contiguous", "writeable", "aligned", "owndata", "contiguous", "writable", "forc", "fnc")
 
     def __init__(self, a):
         bits = a._flags
-        self.c_contiguous, self.f_contiguous = bits & 2 != 0, bits & 4 != 0
-        self.writeable, self.aligned, self.owndata = bits & 1 == 0, bits & 8 != 0, a.base is None
+        self.c_contiguous = self.contiguous = c = bits & 2 != 0
+        self.f_contiguous = f = bits & 4 != 0
+        self.writeable = self.writable = bits & 1 == 0
+        self.aligned, self.owndata = bits & 8 != 0, a.base is None
+        self.forc, self.fnc = c or f, f and not c
 
     def __getitem__(self, key):
         name = self._NAMES.get(key, key.lower() if isinstance(key, str) and key.isupper() else "")
-        if name not in self.__slots__ + ("forc", "fnc", "contiguous"):
+        if name not in self.__slots__:
             raise KeyError(f"no flag {key!r}")
         return getattr(self, name)
 
-    @property
-    def contiguous(self):
-        return self.c_contiguous
-
-    @property
-    def writable(self):
-        return self.writeable
-
-    @property
-    def forc(self):
-        return self.c_contiguous or self.f_contiguous
-
-    @property
-    def fnc(self):
-        return self.f_contiguous and not self.c_contiguous
-
     def __repr__(self):
-        return "\n".join(f"  {name.upper()} : {getattr(self, name)}" for name in self.__slots__)
+        return "\n".join(f"  {name.upper()} : {getattr(self, name)}" for name in self._NAMES.values())
 
 
 def _part(i, doc):
