@@ -34,8 +34,8 @@ def test_allocations_of_python():
         _testcapi.set_nomemory
     except (ImportError, AttributeError):
         pytest.skip("this Python has no _testcapi.set_nomemory, which makes its allocations fail")
-    if sys.version_info[:2] == (3, 12):
-        pytest.skip("without memory, CPython 3.12 crashes when it frees a function, in numpy.array_repr(ndarray) too")
+    if (3, 12) <= sys.version_info < (3, 14):
+        pytest.skip("without memory, CPython 3.12 and 3.13 crash in Python code, such as repr of an ndarray")
     reports = swept("python", STEP)
     assert sum(t["raised"] for t in reports) > 10
 
