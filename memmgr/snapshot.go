@@ -63,8 +63,6 @@ type Snapshot struct {
 // Snapshot returns the state of the pool, which is locked meanwhile. A block that another
 // goroutine has just allocated may be shown without its tag and stack.
 func (p *Pool) Snapshot() *Snapshot {
-	emptyFronts()
-	p.cells.Sync()
 	s := &Snapshot{Pool: p.options.name}
 	if place := p.Place(); place != nil {
 		s.Place = place.String()
@@ -72,22 +70,20 @@ func (p *Pool) Snapshot() *Snapshot {
 			s.Device = id
 		}
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.front.Stop()
-	defer p.front.Resume()
-	s.Taken, s.Stats = time.Now(), p.stats()
-	if p.trace != nil {
-		p.trace.put(TraceEntry{Action: traceSnapshot})
-		s.Trace, s.Lost = p.trace.list()
-	}
-	p.heap.Walk(func(base, size uintptr, closed bool) {
-		s.Segments = append(s.Segments, SnapshotSegment{Address: base, Size: uint64(size), Closed: closed})
-	}, func(piece tlsf.Piece) {
-		seg := &s.Segments[len(s.Segments)-1]
-		seg.Blocks = append(seg.Blocks, snapshotBlock(seg.Address, piece))
+	p.stopped(func() {
+		s.Taken, s.Stats = time.Now(), p.stats()
+		if p.trace != nil {
+			p.trace.put(TraceEntry{Action: traceSnapshot})
+			s.Trace, s.Lost = p.trace.list()
+		}
+		p.heap.Walk(func(base, size uintptr, closed bool) {
+			s.Segments = append(s.Segments, SnapshotSegment{Address: base, Size: uint64(size), Closed: closed})
+		}, func(piece tlsf.Piece) {
+			seg := &s.Segments[len(s.Segments)-1]
+			seg.Blocks = append(seg.Blocks, snapshotBlock(seg.Address, piece))
+		})
+		s.Waiting = p.snapshotWaits()
 	})
-	s.Waiting = p.snapshotWaits()
 	return s
 }
 
