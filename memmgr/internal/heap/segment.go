@@ -80,9 +80,12 @@ func (h *Heap) Grow(s Segment, untouched bool, units, align uint32, class int) *
 	c.Segments++
 	c.SegmentsPeak = max(c.SegmentsPeak, c.Segments)
 	c.Added++
-	h.list(n)
 	h.boundCaches()
-	return h.cellOf(h.blocks.AllocIn(n, units, align), class)
+	taken := h.cellOf(h.blocks.AllocIn(n, units, align), class)
+	if taken == nil {
+		h.list(n)
+	}
+	return taken
 }
 
 // drop gives a segment without blocks in use back.

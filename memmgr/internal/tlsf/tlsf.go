@@ -12,7 +12,7 @@ const Unit = 256
 const (
 	none = int32(-1)
 
-	chunkBits = 12
+	chunkBits = 10
 	chunkSize = 1 << chunkBits
 )
 
