@@ -98,7 +98,6 @@ func (p *Pool) miss(w *want) (Buffer, error) {
 			p.account.Slow.Add(now()-since, stands)
 			return Buffer{}, err
 		}
-		p.mu.Lock()
 	}
 	p.heap.NoteSplit()
 	p.account.Count(c, block.Class(c), w.r.Size)
@@ -122,7 +121,7 @@ func (p *Pool) miss(w *want) (Buffer, error) {
 // search serves a request that found no block at hand: from the caches and from a new segment ([Pool.extend]), and
 // again after each of the steps that may free memory. The callback of [OnOutOfMemory] is the last step, and begins
 // the search again. A request with a context then waits. If there is no callback, it waits instead of taking the
-// steps: the poller takes them for all waiters. p.mu is held, and released on return.
+// steps: the poller takes them for all waiters. p.mu is held, and released if the search fails.
 func (p *Pool) search(w *want) (*owner.Cell, error) {
 	var refusal error // of the upstream
 	step, gave, callback := 0, false, p.options.onOOM
@@ -251,7 +250,7 @@ func (p *Pool) endGrowth() {
 // gave some, or segments went back that the upstream did not have when it was asked.
 //
 // Many requests may queue in [Pool.beginGrowth]. Each looks at the waiters again: otherwise these requests would
-// pass freed blocks on among themselves, and a large waiter would get none. p.mu is held, and released on return.
+// pass freed blocks on among themselves, and a large waiter would get none. p.mu is held, and released if it fails.
 func (p *Pool) extend(w *want, refusal error, gave bool) (c *owner.Cell, err error) {
 	again := refusal != nil
 	select {
@@ -295,11 +294,11 @@ func (p *Pool) extend(w *want, refusal error, gave bool) (c *owner.Cell, err err
 	case p.waitlist.reserved.of == nil: // else empty segments may be reserved
 		p.heap.Pay(uint64(size), uint64(need))
 	}
-	w.returns = p.mu.returns
-	p.mu.Unlock() // no defer: the upstream may panic
 	if c != nil {
 		return c, nil
 	}
+	w.returns = p.mu.returns
+	p.mu.Unlock() // no defer: the upstream may panic
 	if refusal != nil && !gave {
 		return nil, refusal
 	}
@@ -343,7 +342,7 @@ func (p *Pool) segmentFor(w *want) (size, need uintptr) {
 
 // grow asks the upstream for a segment. After a refusal it asks for half as much, down to
 // the bytes of the request. It reads the room of the limits first, so that a limit
-// refuses at most once.
+// refuses at most once. p.mu is not held, and held on return if it got a block.
 func (p *Pool) grow(w *want, size, need uintptr) (*owner.Cell, error) {
 	if tight, room := p.limitRoom(); tight != nil && room < uint64(size) {
 		if room < uint64(need) {
@@ -399,7 +398,6 @@ func (p *Pool) ask(w *want, size uintptr) (*owner.Cell, error) {
 		p.upstream.Free(b)
 		return nil, p.closedError()
 	}
-	defer p.mu.Unlock()
 	p.reclaim.requests, p.reclaim.refused = vainLimit{}, refusals{}
 	b.Size = min(b.Size, maxSegment) &^ (unit - 1)
 	if p.trace != nil {
@@ -408,6 +406,7 @@ func (p *Pool) ask(w *want, size uintptr) (*owner.Cell, error) {
 	s := heap.Segment{Address: b.Address, Size: b.Size, Requested: b.Requested, Align: b.Align, Cookie: b.Cookie}
 	c := p.heap.Grow(s, p.purging.Untouched(b.Address, b.Size), w.units, w.align, w.class)
 	if c == nil {
+		defer p.mu.Unlock()
 		return nil, p.outOfMemory(w, owner.ErrNoMemory) // no cell is left
 	}
 	return c, nil

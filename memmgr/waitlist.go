@@ -59,7 +59,8 @@ func (p *Pool) countServed(bytes uint64) {
 }
 
 // await waits until a request that was refused is served or its context ends. While the request waits for
-// memory, its tenant is not charged: other requests of the tenant may use that room.
+// memory, its tenant is not charged: other requests of the tenant may use that room. p.mu is held on return if the
+// request was served.
 func (p *Pool) await(request *want, refusal error) (*owner.Cell, error) {
 	start, w := now(), new(want) // only a request that waits needs a want on the Go heap
 	*w = *request
@@ -102,6 +103,9 @@ func (p *Pool) await(request *want, refusal error) (*owner.Cell, error) {
 	returned = true
 	if !ready || x.err == nil && ended(w.r.Context) {
 		return nil, p.giveUp(x, w.r.Context.Err())
+	}
+	if x.err == nil {
+		p.mu.Lock()
 	}
 	return x.cell, x.err
 }
@@ -372,7 +376,9 @@ func (p *Pool) growFor(x *waiter, ctx context.Context) {
 	}
 	p.mu.Unlock()
 	c, err := p.grow(&w, size, need)
-	p.mu.Lock()
+	if err != nil {
+		p.mu.Lock()
+	}
 	defer p.mu.Unlock()
 	switch {
 	case err == nil && !x.gone.Load():
