@@ -130,7 +130,6 @@ typedef struct PyType_Spec {
 #define Py_TPFLAGS_DISALLOW_INSTANTIATION (1UL << 7)
 #define Py_TPFLAGS_IMMUTABLETYPE (1UL << 8)
 #define Py_TPFLAGS_HEAPTYPE (1UL << 9)
-#define Py_TPFLAGS_BASETYPE (1UL << 10)
 #define Py_TPFLAGS_HAVE_GC (1UL << 14)
 #define Py_TPFLAGS_METHOD_DESCRIPTOR (1UL << 17)
 #define Py_TPFLAGS_DEFAULT (0UL)
@@ -184,36 +183,20 @@ enum {
 	Py_nb_true_divide = 37,
 	Py_nb_xor = 38,
 	Py_sq_ass_item = 39,
-	Py_sq_concat = 40,
 	Py_sq_contains = 41,
-	Py_sq_inplace_concat = 42,
-	Py_sq_inplace_repeat = 43,
 	Py_sq_item = 44,
 	Py_sq_length = 45,
-	Py_sq_repeat = 46,
-	Py_tp_alloc = 47,
 	Py_tp_base = 48,
-	Py_tp_bases = 49,
-	Py_tp_call = 50,
 	Py_tp_clear = 51,
 	Py_tp_dealloc = 52,
-	Py_tp_del = 53,
-	Py_tp_descr_get = 54,
-	Py_tp_descr_set = 55,
 	Py_tp_doc = 56,
-	Py_tp_getattr = 57,
 	Py_tp_getattro = 58,
 	Py_tp_hash = 59,
-	Py_tp_init = 60,
-	Py_tp_is_gc = 61,
 	Py_tp_iter = 62,
-	Py_tp_iternext = 63,
 	Py_tp_methods = 64,
 	Py_tp_new = 65,
 	Py_tp_repr = 66,
 	Py_tp_richcompare = 67,
-	Py_tp_setattr = 68,
-	Py_tp_setattro = 69,
 	Py_tp_str = 70,
 	Py_tp_traverse = 71,
 	Py_tp_members = 72,
@@ -221,11 +204,6 @@ enum {
 	Py_tp_free = 74,
 	Py_nb_matrix_multiply = 75,
 	Py_nb_inplace_matrix_multiply = 76,
-	Py_am_await = 77,
-	Py_am_aiter = 78,
-	Py_am_anext = 79,
-	Py_tp_finalize = 80,
-	Py_am_send = 81
 };
 
 /* Comparison operators of Py_tp_richcompare. */

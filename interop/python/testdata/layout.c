@@ -88,7 +88,6 @@ static void flags(void)
 	NUM(Py_TPFLAGS_DISALLOW_INSTANTIATION);
 	NUM(Py_TPFLAGS_IMMUTABLETYPE);
 	NUM(Py_TPFLAGS_HEAPTYPE);
-	NUM(Py_TPFLAGS_BASETYPE);
 	NUM(Py_TPFLAGS_HAVE_GC);
 	NUM(Py_TPFLAGS_METHOD_DESCRIPTOR);
 	NUM(Py_TPFLAGS_LONG_SUBCLASS);
@@ -164,36 +163,20 @@ static void slots(void)
 	NUM(Py_nb_true_divide);
 	NUM(Py_nb_xor);
 	NUM(Py_sq_ass_item);
-	NUM(Py_sq_concat);
 	NUM(Py_sq_contains);
-	NUM(Py_sq_inplace_concat);
-	NUM(Py_sq_inplace_repeat);
 	NUM(Py_sq_item);
 	NUM(Py_sq_length);
-	NUM(Py_sq_repeat);
-	NUM(Py_tp_alloc);
 	NUM(Py_tp_base);
-	NUM(Py_tp_bases);
-	NUM(Py_tp_call);
 	NUM(Py_tp_clear);
 	NUM(Py_tp_dealloc);
-	NUM(Py_tp_del);
-	NUM(Py_tp_descr_get);
-	NUM(Py_tp_descr_set);
 	NUM(Py_tp_doc);
-	NUM(Py_tp_getattr);
 	NUM(Py_tp_getattro);
 	NUM(Py_tp_hash);
-	NUM(Py_tp_init);
-	NUM(Py_tp_is_gc);
 	NUM(Py_tp_iter);
-	NUM(Py_tp_iternext);
 	NUM(Py_tp_methods);
 	NUM(Py_tp_new);
 	NUM(Py_tp_repr);
 	NUM(Py_tp_richcompare);
-	NUM(Py_tp_setattr);
-	NUM(Py_tp_setattro);
 	NUM(Py_tp_str);
 	NUM(Py_tp_traverse);
 	NUM(Py_tp_members);
@@ -201,11 +184,6 @@ static void slots(void)
 	NUM(Py_tp_free);
 	NUM(Py_nb_matrix_multiply);
 	NUM(Py_nb_inplace_matrix_multiply);
-	NUM(Py_am_await);
-	NUM(Py_am_aiter);
-	NUM(Py_am_anext);
-	NUM(Py_tp_finalize);
-	NUM(Py_am_send);
 }
 
 int main(void)
