@@ -77,7 +77,7 @@ func TestEndReleasesOwnedValuesAndReturnsTheRest(t *testing.T) {
 	require.NoError(t, a.Own(foreign))
 	require.EqualValues(t, 8000, a.Used())
 
-	before, _ := arena.Outstanding()
+	before, bytes := arena.Outstanding()
 	left := a.End()
 	require.Equal(t, arena.Left{Blocks: 1, Bytes: 4000, ByTag: []memmgr.Holder{{Tenant: "request 7", Tag: "cache", Bytes: 4000, Count: 1}}}, left)
 	require.Equal(t, "4000 bytes in 1 blocks are held beyond the end of the arena: by cache 4000 in 1", left.String())
@@ -87,8 +87,9 @@ func TestEndReleasesOwnedValuesAndReturnsTheRest(t *testing.T) {
 	require.True(t, held.Valid())
 	require.Panics(t, func() { owned.Data() })
 	owned.Release() // and a late Release does nothing
-	after, _ := arena.Outstanding()
+	after, more := arena.Outstanding()
 	require.Equal(t, before+2, after, "kept and held")
+	require.Equal(t, bytes+7000, more)
 	require.EqualValues(t, 2, tenant.Stats().Allocation.Current, "they count for the tenant")
 
 	_, err := memmgr.New(m, memmgr.Request{Size: 1})
@@ -99,8 +100,9 @@ func TestEndReleasesOwnedValuesAndReturnsTheRest(t *testing.T) {
 	require.Empty(t, a.Left().String())
 	require.Zero(t, a.End(), "again")
 	kept.Release()
-	after, _ = arena.Outstanding()
+	after, more = arena.Outstanding()
 	require.Equal(t, before, after)
+	require.Equal(t, bytes, more)
 	require.Zero(t, tenant.Stats().Allocation.Current)
 }
 
