@@ -57,29 +57,17 @@ func TestTypedCopies(t *testing.T) {
 	require.ErrorIs(t, memmgr.CopyBuffer(other, 0, b, 1<<40, 1), memmgr.ErrRange)
 }
 
+// The record of the memory is used again, and contains nothing of its former use.
 func TestForeignMemoryIsReleasedOnce(t *testing.T) {
-	memory := make([]int32, 4)
-	n := 0
-	b := testenv.Must(memmgr.FromForeign(unsafe.Pointer(&memory[0]), 16, memmgr.ForeignOptions{Release: func() { n++ }}))(t)
-	require.Same(t, syclobj.HostPlace(), b.Place())
-	require.Nil(t, b.Resource())
-	require.NoError(t, memmgr.CopyIn(b, 1, []int32{7}))
-	require.EqualValues(t, 7, memory[1])
-	b.Retain()
-	b.Release()
-	require.Zero(t, n)
-	b.Release()
-	require.Equal(t, 1, n)
-	require.ErrorIs(t, testenv.ErrorOf(memmgr.FromForeign(nil, 4, memmgr.ForeignOptions{})), memmgr.ErrRequest)
-}
-
-// A record that is reused contains nothing of its former use.
-func TestRecordsOfForeignMemoryAreReused(t *testing.T) {
 	memory := make([]int32, 4)
 	p := unsafe.Pointer(&memory[0])
 	var calls []int
 	for n := range 3 {
 		b := testenv.Must(memmgr.FromForeign(p, 16, memmgr.ForeignOptions{Release: func() { calls = append(calls, n) }}))(t)
+		require.Same(t, syclobj.HostPlace(), b.Place())
+		require.Nil(t, b.Resource())
+		require.NoError(t, memmgr.CopyIn(b, 1, []int32{int32(n)}))
+		require.EqualValues(t, n, memory[1])
 		b.Retain().Release()
 		require.Len(t, calls, n)
 		b.Release()
