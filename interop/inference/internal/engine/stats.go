@@ -53,26 +53,21 @@ func (m *modelStats) update(f func(s *ModelStats)) {
 }
 
 // Statistics returns the counts of models in the words of Triton's extension, for JSON.
-func Statistics(models []*Model) map[string]any {
+func Statistics(models ...*Model) map[string]any {
 	list := make([]any, len(models))
 	for i, m := range models {
-		list[i] = m.statistics()
+		s, last := m.Stats(), int64(0) // milliseconds since 1970
+		if !s.Last.IsZero() {
+			last = s.Last.UnixMilli()
+		}
+		list[i] = map[string]any{
+			"name": m.def.Meta.Name, "version": m.def.Meta.Versions[0], "last_inference": last, "inference_count": s.Success.Count, "execution_count": s.Executions,
+			"inference_stats": map[string]Duration{"success": s.Success, "fail": s.Fail, "queue": {Count: s.ComputeInfer.Count}, "compute_input": s.ComputeInput,
+				"compute_infer": s.ComputeInfer, "compute_output": s.ComputeOutput, "cache_hit": {}, "cache_miss": {}},
+			"batch_stats": []any{},
+		}
 	}
 	return map[string]any{"model_stats": list}
-}
-
-func (m *Model) statistics() map[string]any {
-	s := m.Stats()
-	last := int64(0) // milliseconds since 1970
-	if !s.Last.IsZero() {
-		last = s.Last.UnixMilli()
-	}
-	return map[string]any{
-		"name": m.def.Meta.Name, "version": m.def.Meta.Versions[0], "last_inference": last, "inference_count": s.Success.Count, "execution_count": s.Executions,
-		"inference_stats": map[string]Duration{"success": s.Success, "fail": s.Fail, "queue": {Count: s.ComputeInfer.Count}, "compute_input": s.ComputeInput,
-			"compute_infer": s.ComputeInfer, "compute_output": s.ComputeOutput, "cache_hit": {}, "cache_miss": {}},
-		"batch_stats": []any{},
-	}
 }
 
 // Stats returns the counts of the model.

@@ -26,7 +26,7 @@ func (x *exchange) modelReady(m *engine.Model) error {
 func (x *exchange) metadata(m *engine.Model) error { return x.marshal(m.Meta()) }
 
 func (x *exchange) statistics(m *engine.Model) error {
-	return x.marshal(engine.Statistics([]*engine.Model{m}))
+	return x.marshal(engine.Statistics(m))
 }
 
 // small reads a small JSON object to a pointer to a struct. The body may be empty.
@@ -73,8 +73,6 @@ func (x *exchange) unload() error {
 	}
 	return x.done(x.h.o.Engine.Unload(x.r.PathValue("model")))
 }
-
-func (x *exchange) noRegions() error { return x.marshal([]any{}) }
 
 func (x *exchange) regionStatus() error {
 	list, err := x.h.o.Engine.Regions().Status(x.client(), x.r.PathValue("region"))

@@ -20,7 +20,7 @@ var routes = []struct {
 
 	{"POST", "/v2/models/{model}/infer", (*exchange).infer},
 	{"POST", "/v2/models/{model}/versions/{version}/infer", (*exchange).infer},
-	{"GET", "/v2/models/stats", func(x *exchange) error { return x.marshal(engine.Statistics(x.h.o.Engine.Models())) }},
+	{"GET", "/v2/models/stats", func(x *exchange) error { return x.marshal(engine.Statistics(x.h.o.Engine.Models()...)) }},
 	{"GET", "/v2/models/{model}", ofModel((*exchange).metadata)},
 	{"GET", "/v2/models/{model}/ready", ofModel((*exchange).modelReady)},
 	{"GET", "/v2/models/{model}/stats", ofModel((*exchange).statistics)},
@@ -38,7 +38,7 @@ var routes = []struct {
 	{"POST", "/v2/systemsharedmemory/unregister", (*exchange).unregister},
 	{"POST", "/v2/systemsharedmemory/region/{region}/unregister", (*exchange).unregister},
 	// There are no regions of devices, but clients begin by unregistering all of them.
-	{"GET", "/v2/cudasharedmemory/status", (*exchange).noRegions},
+	{"GET", "/v2/cudasharedmemory/status", func(x *exchange) error { return x.marshal([]any{}) }},
 	{"POST", "/v2/cudasharedmemory/unregister", func(x *exchange) error { return x.done(nil) }},
 }
 

@@ -57,7 +57,7 @@ func (s *Server) modelStatistics(_ context.Context, q *pb.ModelStatisticsRequest
 		}
 		models = []*engine.Model{m}
 	}
-	return fromJSON(engine.Statistics(models), new(pb.ModelStatisticsResponse))
+	return fromJSON(engine.Statistics(models...), new(pb.ModelStatisticsResponse))
 }
 
 func (s *Server) modelLoad(ctx context.Context, q *pb.RepositoryModelLoadRequest) (*pb.RepositoryModelLoadResponse, error) {
