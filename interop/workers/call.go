@@ -224,14 +224,10 @@ const deathTime = 10 * time.Second
 
 // death returns how the process ended, or nil if it has not ended within deathTime.
 func (c *call) death() *Death {
-	timer := time.NewTimer(deathTime)
-	defer timer.Stop()
-	select {
-	case <-c.process.over:
-		return c.process.death
-	case <-timer.C:
+	if !within(deathTime, c.process.over) {
 		return nil
 	}
+	return c.process.death
 }
 
 // died returns the error of a call whose worker ended during the call.

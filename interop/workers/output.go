@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"strings"
 	"sync"
-	"time"
 )
 
 // lastOutput is the maximum number of bytes of a worker's output in its Death. They are chosen from the last kept
@@ -54,16 +53,6 @@ func follow(pipe *os.File, to *outlet) *output {
 		}
 	}()
 	return o
-}
-
-// wait waits for the end of the pipe, but not without a bound: a Write of Config.Output may block.
-func (o *output) wait(while time.Duration) {
-	timer := time.NewTimer(while)
-	defer timer.Stop()
-	select {
-	case <-o.done:
-	case <-timer.C:
-	}
 }
 
 func (o *output) keep(b []byte) {

@@ -51,7 +51,7 @@ func (b *blocked) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestOutputBlocks checks that output.wait and output.last do not wait for a blocked writer.
+// TestOutputBlocks checks that output.last does not wait for a blocked writer.
 func TestOutputBlocks(t *testing.T) {
 	from, to, err := os.Pipe()
 	require.NoError(t, err)
@@ -60,14 +60,9 @@ func TestOutputBlocks(t *testing.T) {
 	_, err = to.WriteString("the last output\n")
 	require.NoError(t, err)
 	<-w.entered
-	o.wait(time.Millisecond)
+	require.False(t, within(time.Millisecond, o.done))
 	require.Equal(t, "the last output", o.last())
 	require.NoError(t, to.Close())
 	close(w.release)
-	o.wait(time.Minute)
-	select {
-	case <-o.done:
-	default:
-		t.Fatal("it does not end")
-	}
+	require.True(t, within(time.Minute, o.done), "it does not end")
 }

@@ -61,7 +61,7 @@ var errHungUp = errors.New("it closed its connection")
 // useless.
 func (r *process) hungUp() {
 	r.spoiled.Store(true)
-	r.endOfItself(hangUpTime)
+	within(hangUpTime, r.over)
 	r.kill(errHungUp)
 }
 
@@ -84,7 +84,7 @@ func (r *process) wait() {
 		d.Status = err.Error()
 	}
 	_ = r.pipe.SetReadDeadline(time.Now().Add(outputTime))
-	r.output.wait(2 * outputTime)
+	within(2*outputTime, r.output.done) // not without a bound: a Write of Config.Output may block
 	d.LastOutput = r.output.last()
 	// Read all messages that it has sent; a forked child may keep the connection open.
 	_ = r.wire.conn.CloseRead()
@@ -107,21 +107,20 @@ func (r *process) ending(err error) bool {
 	if r.spoiled.Load() {
 		while = deathTime
 	}
-	r.endOfItself(while)
-	select {
-	case <-r.over:
-		return true
-	default:
-		return r.spoiled.Load()
-	}
+	return within(while, r.over) || r.spoiled.Load()
 }
 
-// endOfItself waits for a limited time until the process has ended.
-func (r *process) endOfItself(while time.Duration) {
-	timer := time.NewTimer(while)
-	defer timer.Stop()
+// within waits for a limited time until a channel is closed, and reports whether it is.
+func within(while time.Duration, c <-chan struct{}) bool {
 	select {
-	case <-r.over:
-	case <-timer.C:
+	case <-c:
+		return true
+	case <-time.After(while):
+	}
+	select { // both may have happened while this goroutine did not run
+	case <-c:
+		return true
+	default:
+		return false
 	}
 }

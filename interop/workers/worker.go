@@ -195,7 +195,7 @@ func (w *worker) warmUp(r *process) error {
 			if err := parseJSON(m, &f); err != nil {
 				return err
 			}
-			r.endOfItself(p.config.Grace)
+			within(p.config.Grace, r.over)
 			return f.err(context.Canceled)
 		default:
 			return fmt.Errorf("%w: kind %d while it started", ErrMessage, m.kind)
