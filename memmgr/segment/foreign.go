@@ -61,9 +61,9 @@ type foreign struct {
 type fileFacts struct {
 	size      uint64
 	uid       uint32
-	mode      os.FileMode
-	memory    bool // a regular file on tmpfs, without huge pages
-	unchanged bool // sealed against shrinking
+	mode      uint32 // st_mode: type and permissions (inode(7))
+	memory    bool   // a regular file on tmpfs, without huge pages
+	unchanged bool   // sealed against shrinking
 }
 
 // MapForeign maps memory of another program that is not a segment: POSIX shared memory, by its
@@ -239,7 +239,7 @@ func (f *Foreign) open(op string) (file *os.File, facts fileFacts, err error) {
 // admit checks that the file is memory, that its owner is admitted, and that it has all bytes.
 func (f *Foreign) admit(op string, facts fileFacts) error {
 	if !facts.memory {
-		return opError(op, ErrRefused, "%s (mode %v) is not memory of ordinary pages", f.source(), facts.mode)
+		return opError(op, ErrRefused, "%s (mode %#o) is not memory of ordinary pages", f.source(), facts.mode)
 	}
 	owner := f.Owner
 	if owner == nil && f.File == nil {

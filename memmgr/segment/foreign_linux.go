@@ -47,19 +47,10 @@ func factsOf(fd int) (f fileFacts, err error) {
 		return f, os.NewSyscallError("fstat", err)
 	}
 	f.uid, f.size = st.Uid, uint64(max(st.Size, 0))
-	f.mode = os.FileMode(st.Mode & 0o777)
-	switch st.Mode & syscall.S_IFMT {
-	case syscall.S_IFREG:
+	f.mode = st.Mode
+	if st.Mode&syscall.S_IFMT == syscall.S_IFREG {
 		_, err := pagedFileSize(fd)
 		f.memory = err == nil
-	case syscall.S_IFDIR:
-		f.mode |= os.ModeDir
-	case syscall.S_IFIFO:
-		f.mode |= os.ModeNamedPipe
-	case syscall.S_IFSOCK:
-		f.mode |= os.ModeSocket
-	default:
-		f.mode |= os.ModeDevice
 	}
 	return f, nil
 }
