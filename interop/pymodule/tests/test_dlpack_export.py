@@ -49,6 +49,8 @@ def test_arguments():
     for wrong in (lambda: a.__dlpack__(nonsense=1), lambda: a.__dlpack__(None)):
         with pytest.raises(TypeError):
             wrong()
+    with pytest.raises(ValueError, match="max_version"):
+        a.__dlpack__(max_version=(-1, 0))
     for dl_device in ((1 << 40, 0), (1, 1 << 40), (14, 1 << 40), (14, -1), (1, -1), (-(1 << 40), 7)):
         with pytest.raises(BufferError, match=rf"dl_device \({dl_device[0]}, {dl_device[1]}\)"):
             a.__dlpack__(dl_device=dl_device)
