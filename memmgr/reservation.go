@@ -33,7 +33,7 @@ func (p *Pool) considerReservations() {
 	changed := false
 	var next *waiter // the one that has been the first of its line for longest
 	for _, line := range p.waitlist.lines {
-		changed = p.considerTenant(line, at) || changed
+		changed = p.considerTenant(line) || changed
 		x := line.waiters[0]
 		if (next == nil || x.first.Before(next.first)) && (r.of == nil || r.foreign && x.since.Before(r.of.since)) &&
 			!at.Before(r.pause) && p.affords(x) && p.needsReservation(x, at) {
@@ -52,29 +52,19 @@ func (p *Pool) considerReservations() {
 	}
 }
 
-// considerTenant makes the tenant of a line reserve room for a waiter that exceeds the tenant's limit, once
-// enough memory went to other requests of the tenant. It ends an expired reservation of the tenant and
-// reports that. p.mu is held.
-func (p *Pool) considerTenant(line *waitLine, at time.Time) (ended bool) {
+// considerTenant considers a reservation of room for the first waiter of a tenant's line, and reports whether one has
+// ended. p.mu is held.
+func (p *Pool) considerTenant(line *waitLine) (ended bool) {
 	t := line.tenant
 	if t == nil {
 		return false
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	switch r := &t.reserved; {
-	case r.of != nil:
-		if r.of != p.waitlist.reserved.of && at.After(r.until) {
-			t.endReservation(at)
-			t.roomChanged()
-			return true
-		}
-	case at.After(r.pause):
-		if x := line.waiters[0]; t.roomFor(x) < uint64(x.w.amount) && t.granted-x.grantedBefore >= x.patience() {
-			t.reserve(x, at)
-		}
+	if ended = t.considerReservation(line.waiters[0]); ended {
+		t.roomChanged()
 	}
-	return false
+	return ended
 }
 
 // needsReservation reports whether too much memory went to other requests while the waiter was first of
@@ -100,7 +90,7 @@ func (p *Pool) beginReservation(x *waiter, at time.Time) {
 	x.attempts++
 	if t := x.w.tenant; t != nil {
 		t.mu.Lock()
-		t.reserve(x, at)
+		t.reserve(x, at, 2*mostReserve) // it ends with that of the pool
 		t.mu.Unlock()
 	}
 	_, room := p.limitRoom()

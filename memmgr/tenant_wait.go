@@ -182,10 +182,26 @@ func (t *Tenant) chargeWaiter(x *waiter) bool {
 	return true
 }
 
+// considerReservation reserves room for a waiter for which there is too little, once too much went to other requests
+// of the tenant. It ends an expired reservation and reports that. The waiter is the first that waits for room, or for
+// memory. t.mu is held.
+func (t *Tenant) considerReservation(x *waiter) (ended bool) {
+	r, at := &t.reserved, time.Now()
+	switch {
+	case r.of != nil:
+		if ended = !at.Before(r.until); ended {
+			t.endReservation(at)
+		}
+	case !at.Before(r.pause) && t.roomFor(x) < uint64(x.w.amount) && t.granted-x.grantedBefore >= x.patience():
+		t.reserve(x, at, reserveTime)
+	}
+	return ended
+}
+
 // reserve reserves room for a waiter. t.mu is held.
-func (t *Tenant) reserve(x *waiter, at time.Time) {
+func (t *Tenant) reserve(x *waiter, at time.Time, most time.Duration) {
 	r := &t.reserved
-	r.of, r.since, r.until = x, at, at.Add(reserveTime)
+	r.of, r.since, r.until = x, at, at.Add(most)
 }
 
 // endReservation ends a reservation of room in vain: then all waiters of the tenant are
@@ -230,7 +246,10 @@ func (t *Tenant) admit() {
 			x.first, x.grantedBefore = time.Now(), t.granted
 		}
 		if uint64(x.w.amount) > t.roomFor(x) {
-			if at == 0 && t.reservesFor(x) {
+			if at == 0 && t.considerReservation(x) {
+				continue // there is more room
+			}
+			if at == 0 && t.reserved.of == x {
 				return
 			}
 			at++
@@ -249,19 +268,6 @@ func (t *Tenant) dequeue(x *waiter) {
 	if t.reserved.of == x {
 		t.reserved.of = nil
 	}
-}
-
-// reservesFor reports whether room is reserved for the first of the queue. That begins when
-// too much went to other requests, and lasts for reserveTime. t.mu is held.
-func (t *Tenant) reservesFor(x *waiter) bool {
-	r, at := &t.reserved, time.Now()
-	if r.of == nil && !at.Before(r.pause) && t.granted-x.grantedBefore >= x.patience() {
-		t.reserve(x, at)
-	}
-	if r.of == x && !at.Before(r.until) {
-		t.endReservation(at)
-	}
-	return r.of == x
 }
 
 // queued returns how many requests wait for room below the hard limit.
