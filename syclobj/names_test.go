@@ -3,6 +3,7 @@ package syclobj_test
 import (
 	"flag"
 	"fmt"
+	"math/bits"
 	"os"
 	"strings"
 	"testing"
@@ -30,6 +31,14 @@ func TestTextsHeader(t *testing.T) {
 #define USMB_SYCL_TEXTS`)
 	for code := syclobj.Code(0); code <= syclobj.ErrNoCUDA; code++ {
 		fmt.Fprintf(&b, " \\\n\t[%d] = %q,", int(code), code.Error())
+	}
+	b.WriteString("\n\n/* The names of backends and types of devices in filter strings, by bit. */\n#define USMB_SYCL_BACKENDS")
+	for _, backend := range []syclobj.Backend{syclobj.BackendCUDA, syclobj.BackendLevelZero, syclobj.BackendOpenCL, syclobj.BackendHIP} {
+		fmt.Fprintf(&b, " [%d] = %q,", bits.TrailingZeros32(uint32(backend)), backend.String())
+	}
+	b.WriteString("\n#define USMB_SYCL_TYPES")
+	for _, typ := range []syclobj.DeviceType{syclobj.TypeAccelerator, syclobj.TypeCPU, syclobj.TypeCustom, syclobj.TypeGPU} {
+		fmt.Fprintf(&b, " [%d] = %q,", bits.TrailingZeros32(uint32(typ)), typ.String())
 	}
 	b.WriteString("\n\n#endif\n")
 	if *update {

@@ -9,6 +9,7 @@
 #include "signals.h"
 #include "place.h"
 #include "symbols.h"
+#include "usmb_sycl_texts.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -56,30 +57,17 @@ uint32_t usmb_device_kinds(void *device)
 	return kinds;
 }
 
-static const char *backend_name(int backend)
+/* Returns the name of a backend or a type of devices, which is one bit. */
+static const char *name_of(const char *const names[32], int bit)
 {
-	switch (backend) {
-	case 1 << 16: return "cuda";
-	case 1 << 17: return "level_zero";
-	case 1 << 18: return "opencl";
-	case 1 << 19: return "hip";
-	}
-	return "unknown";
-}
+	const char *name = bit != 0 ? names[__builtin_ctz((unsigned)bit)] : NULL;
 
-static const char *type_name(int type)
-{
-	switch (type) {
-	case 1 << 0: return "accelerator";
-	case 1 << 2: return "cpu";
-	case 1 << 3: return "custom";
-	case 1 << 4: return "gpu";
-	}
-	return "unknown";
+	return name != NULL ? name : "unknown";
 }
 
 static int filter_of(void *device, char **filter)
 {
+	static const char *const backends[32] = {USMB_SYCL_BACKENDS}, *const types[32] = {USMB_SYCL_TYPES};
 	int backend = usmb_dp.DPCTLDevice_GetBackend(device);
 	int type = usmb_dp.DPCTLDevice_GetDeviceType(device);
 	int position = usmb_dp.DPCTLDeviceMgr_GetPositionInDevices(device, backend | type);
@@ -87,24 +75,28 @@ static int filter_of(void *device, char **filter)
 
 	/* The library reports a failure by type 0 and by a negative position. */
 	if (type == 0 || position < 0) return USMB_SYCL_EFAILED;
-	snprintf(text, sizeof text, "%s:%s:%d", backend_name(backend), type_name(type), position);
+	snprintf(text, sizeof text, "%s:%s:%d", name_of(backends, backend), name_of(types, type), position);
 	*filter = strdup(text);
 	return *filter != NULL ? USMB_SYCL_OK : USMB_SYCL_ENOMEM;
+}
+
+/* Returns the default context of the platform of device; owned, NULL if there is none. */
+static void *default_context_of(void *device)
+{
+	void *platform = usmb_dp.DPCTLDevice_GetPlatform(device), *def;
+
+	if (platform == NULL) return NULL;
+	def = usmb_dp.DPCTLPlatform_GetDefaultContext(platform);
+	usmb_dp.DPCTLPlatform_Delete(platform);
+	return def;
 }
 
 /* Returns the context that a queue of the device has by default. */
 static void *default_context(void *device)
 {
 	void *ctx = usmb_dp.DPCTLDeviceMgr_GetCachedContext(device);
-	void *platform;
 
-	if (ctx == NULL) {
-		platform = usmb_dp.DPCTLDevice_GetPlatform(device);
-		if (platform == NULL) return NULL;
-		ctx = usmb_dp.DPCTLPlatform_GetDefaultContext(platform);
-		usmb_dp.DPCTLPlatform_Delete(platform);
-	}
-	return usmb_gave(USMB_LIVE_CONTEXT, ctx);
+	return usmb_gave(USMB_LIVE_CONTEXT, ctx != NULL ? ctx : default_context_of(device));
 }
 
 static int root_init(usmb_root *r, void *device)
@@ -349,17 +341,6 @@ void usmb_place_release(usmb_place *p)
 	free_ids[free_n++] = p->id;
 	pthread_mutex_unlock(&lock);
 	place_free(p);
-}
-
-/* Returns the default context of the platform of device; owned, NULL if there is none. */
-static void *default_context_of(void *device)
-{
-	void *platform = usmb_dp.DPCTLDevice_GetPlatform(device), *def;
-
-	if (platform == NULL) return NULL;
-	def = usmb_dp.DPCTLPlatform_GetDefaultContext(platform);
-	usmb_dp.DPCTLPlatform_Delete(platform);
-	return def;
 }
 
 /* Reports whether ctx is the default context of the platform of device; -1 if the runtime fails. */

@@ -277,7 +277,7 @@ func (rt *Runtime) Device(filter string) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	if parsed.isHost() {
+	if parsed == HostFilter {
 		return rt.host, nil
 	}
 	if err := rt.needSYCL("Runtime.Device"); err != nil {
@@ -291,10 +291,10 @@ func (rt *Runtime) Device(filter string) (*Device, error) {
 	return d, nil
 }
 
-func (t *deviceTable) selectDevice(f filter) (*Device, error) {
-	ref, code := deviceSelect(f.String())
+func (t *deviceTable) selectDevice(filter string) (*Device, error) {
+	ref, code := deviceSelect(filter)
 	if code != codeOK {
-		return nil, opErr("Runtime.Device", ErrNoDevice, "nothing matches %q; there are: %s", f, filterList(t.roots))
+		return nil, opErr("Runtime.Device", ErrNoDevice, "nothing matches %q; there are: %s", filter, filterList(t.roots))
 	}
 	defer deleteRef(sortDevice, ref)
 	if d := t.rootOf(ref); d != nil {
@@ -303,7 +303,7 @@ func (t *deviceTable) selectDevice(f filter) (*Device, error) {
 	if err := t.need("Runtime.Device"); err != nil {
 		return nil, err // closed concurrently
 	}
-	return nil, opErr("Runtime.Device", ErrNoIndex, "%q", f)
+	return nil, opErr("Runtime.Device", ErrNoIndex, "%q", filter)
 }
 
 // needSYCL returns nil if the Runtime is open and has SYCL.

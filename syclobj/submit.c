@@ -218,11 +218,6 @@ void usmb_sycl_events_delete(void *const *events, size_t n)
 	for (size_t i = 0; i < n; i++) usmb_sycl_event_delete(events[i]);
 }
 
-int usmb_sycl_wait_queue(void *queue)
-{
-	return usmb_sycl_wait_queues(&queue, 1);
-}
-
 /* Reports whether an earlier one of the queues, or except, is the same as queue i. */
 static int is_repeated(void *const *queues, size_t i, void *except)
 {

@@ -271,8 +271,6 @@ void usmb_sycl_event_delete(void *event);
 /* The same for n events, none of them NULL. */
 void usmb_sycl_events_delete(void *const *events, size_t n);
 
-/* Blocks until all work submitted to the queue is complete. */
-int usmb_sycl_wait_queue(void *queue);
 /*
  * Blocks until all work submitted to n queues, none of them NULL, is complete. If several fail, the result
  * is the first failure, but all are waited for. Queues that occur twice are waited for once.

@@ -22,4 +22,8 @@
 	[14] = "work on the device failed after its submission", \
 	[15] = "this needs memory of a device of SYCL's CUDA backend, which the adapter libur_adapter_cuda.so.0 in a folder of UR_ADAPTERS_SEARCH_PATH brings (docs/gpu.md)",
 
+/* The names of backends and types of devices in filter strings, by bit. */
+#define USMB_SYCL_BACKENDS [16] = "cuda", [17] = "level_zero", [18] = "opencl", [19] = "hip",
+#define USMB_SYCL_TYPES [0] = "accelerator", [2] = "cpu", [3] = "custom", [4] = "gpu",
+
 #endif

@@ -75,7 +75,7 @@ static int work(void *queue, char *p, char *q, size_t size)
 	if (events[n] != NULL) n++;
 	if (err == USMB_SYCL_OK) err = usmb_sycl_barrier(queue, events, (size_t)n, &events[n]);
 	if (events[n] != NULL) n++;
-	if (err == USMB_SYCL_OK) err = usmb_sycl_wait_queue(queue);
+	if (err == USMB_SYCL_OK) err = usmb_sycl_wait_queues(&queue, 1);
 	if (n > 0) (void)usmb_sycl_event_state(events[0]);
 	usmb_sycl_events_done(events, (size_t)n, told);
 	for (int i = 0; i < n; i++) {
