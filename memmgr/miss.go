@@ -119,9 +119,10 @@ func (p *Pool) miss(w *want) (Buffer, error) {
 }
 
 // search serves a request that found no block at hand: from the caches and from a new segment ([Pool.extend]), and
-// again after each of the steps that may free memory. The callback of [OnOutOfMemory] is the last step, and begins
-// the search again. A request with a context then waits. If there is no callback, it waits instead of taking the
-// steps: the poller takes them for all waiters. p.mu is held, and released if the search fails.
+// again after each step that may free memory: [Pool.reclaimOwn], [Pool.reclaimOthers], and the callback of
+// [OnOutOfMemory], which begins the search again. A request with a context then waits. If there is no callback, it
+// waits instead of taking the steps: the poller takes them for all waiters. p.mu is held, and released if the search
+// fails.
 func (p *Pool) search(w *want) (*owner.Cell, error) {
 	var refusal error // of the upstream
 	step, gave, callback := 0, false, p.options.onOOM
@@ -148,18 +149,41 @@ func (p *Pool) search(w *want) (*owner.Cell, error) {
 			return nil, p.fail(w, w.r.Context.Err())
 		case callback == nil && p.mayWait(w):
 			return p.await(w, refusal)
-		case step < len(reclaimSteps):
-			gave = reclaimSteps[step](p, p.segmentNeed(w))
-			step++
-		case callback == nil:
-			return nil, p.fail(w, refusal)
+		case step == 0:
+			step = 1
+			p.reclaimOwn()
+		case step == 1:
+			step = 2
+			if gave = p.reclaimOthers(p.segmentNeed(w)); gave {
+				continue
+			}
+			fallthrough
 		default:
+			gave = false
+			if c = p.lookAgain(w); c != nil {
+				return c, nil
+			}
+			if callback == nil {
+				return nil, p.fail(w, refusal)
+			}
 			if callback(p.refuse(w, refusal)) {
 				step, refusal = 0, nil
 			}
 			callback = nil
 		}
 	}
+}
+
+// lookAgain takes a block that was freed while the upstream was asked. p.mu is held on return if it found one.
+func (p *Pool) lookAgain(w *want) (c *owner.Cell) {
+	p.mu.Lock()
+	if c = p.findNow(w); c == nil {
+		c = p.findAny(w)
+	}
+	if c == nil {
+		p.mu.Unlock()
+	}
+	return c
 }
 
 // handOver makes a block the buffer of a request.

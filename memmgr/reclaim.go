@@ -13,26 +13,16 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-// reclaimSteps free memory for a request that the upstream has refused, until one of them serves the request
-// ([Pool.search]). need is the bytes of the smallest segment that serves it. Each step reports whether the upstream
-// may have more memory than before. The poller of the waitlist takes the same steps for all waiters. No step visits
-// blocks in use. No lock is held while other pools are called.
-var reclaimSteps = [...]func(p *Pool, need uint64) bool{
-	// Blocks in caches of other packages ([AddCache]), blocks that C dropped, blocks whose device work is done, and
-	// blocks whose pages are being returned.
-	func(p *Pool, _ uint64) bool {
-		p.collectDropped()
-		p.pending.CompleteSome(refusalLooks)
-		p.purging.Await()
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.account.Retries++
-		return false
-	},
-	// Idle memory of other pools.
-	func(p *Pool, need uint64) bool { return p.reclaimOthers(need) },
-	// Memory that was freed while the upstream was asked.
-	func(*Pool, uint64) bool { return false },
+// reclaimOwn frees blocks in caches of other packages ([AddCache]), blocks that C dropped, blocks whose device work is
+// done, and blocks whose pages are being returned, for a request that the upstream has refused. It visits no blocks
+// in use. The poller of the waitlist takes the same steps for all waiters.
+func (p *Pool) reclaimOwn() {
+	p.collectDropped()
+	p.pending.CompleteSome(refusalLooks)
+	p.purging.Await()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.account.Retries++
 }
 
 // collectDropped frees blocks that C dropped. Foreign memory and memory of resources above a pool
