@@ -577,6 +577,9 @@ ATTRIBUTE(nbytes, PyLong_FromLongLong(usmb_nbytes(a)))
 ATTRIBUTE(readonly, PyBool_FromLong(a->flags &USMB_ARR_READONLY))
 /* The flags that usmbridge._methods shows, and 8: the elements are aligned. */
 ATTRIBUTE(flags, PyLong_FromLong((long)(a->flags & 7) + 8 * usmb_array_aligned(a)))
+/* The queue of the memory, for other memory beside it. */
+ATTRIBUTE(queue,
+          a->queue || !a->cell->place ? Py_NewRef(a->queue ? a->queue : Py_None) : usmb_place_queue(a->cell->place))
 ATTRIBUTE(alone, usmb_array_alone(a)) /* for _peer */
 ATTRIBUTE(peer, Py_NewRef(a->peer ? a->peer : Py_None))
 
@@ -788,28 +791,16 @@ static PyObject *plain_repr(usmb_array *a, PyObject *body)
 static PyObject *held_repr(PyObject *self)
 {
 	usmb_array *a = (usmb_array *)self;
-	usmb_array *read = a;
-	PyObject *host = NULL, *body = NULL;
+	PyObject *body = NULL;
 	char *text = NULL;
 	usmb_owner_drain();
 	if (usmb_py_in_child()) {
 		body = PyUnicode_FromString("...");
-	} else if ((body = usmb_numpy_text(self)) == NULL && !PyErr_Occurred()) {
-		if (!(a->flags & USMB_ARR_READ) || !usmb_array_aligned(a)) {
-			host = usmb_copy_to(a, &usmb_on_host);
-			if (!host) return NULL;
-			read = (usmb_array *)host;
-		}
-		if (usmb_array_wait(read) < 0) goto done;
-		usmb_dl_tensor t = {read->first,      {USMB_DL_CPU, 0},   read->ndim, read->dtype,
-		                    usmb_shape(read), usmb_strides(read), 0};
-		USMB_GO(usmb_go_text(&t, (read->flags & USMB_ARR_PADDED) != 0, &text, &err));
-		if (r < 0) goto done;
-		body = PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
+	} else if ((body = usmb_numpy_text(self)) == NULL && !PyErr_Occurred() && usmb_array_wait(a) == 0) {
+		USMB_GO(usmb_go_text(a, &text, &err));
+		if (r == 0) body = PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
 		free(text);
 	}
-done:
-	Py_XDECREF(host);
 	PyObject *out = body ? plain_repr(a, body) : NULL;
 	Py_XDECREF(body);
 	return out;
@@ -880,6 +871,7 @@ static PyGetSetDef getset[] = {
         {"sycl_device", get_sycl_device, NULL, NULL, NULL},
         {"readonly", get_readonly, NULL, NULL, NULL},
         {"_flags", get_flags, NULL, NULL, NULL},
+        {"_queue", get_queue, NULL, NULL, NULL},
         {"_alone", get_alone, NULL, NULL, NULL},
         {"_peer", get_peer, set_peer, NULL, NULL},
         {"base", get_base, NULL, NULL, NULL},

@@ -887,37 +887,6 @@ static PyObject *asarray(PyObject *o, const usmb_dl_dtype *dtype, const usmb_whe
 	return r;
 }
 
-int usmb_type_of_value(PyObject *value, usmb_dl_dtype real, usmb_dl_dtype *t)
-{
-	survey s;
-	PyObject *a = take(value, 1, 0);
-	if (a) {
-		*t = ((usmb_array *)a)->dtype;
-		Py_DECREF(a);
-		return 0;
-	}
-	PyObject *leaves = PyErr_Occurred() ? NULL : leaves_of(value, &s);
-	int r = leaves ? common_type(&s, real, t) : -1;
-	/* An integer beyond int64 is uint64, as in asarray. */
-	if (r == 0 && !s.foreign && s.leaf == LEAF_INT) {
-		reading as = reading_for(*t);
-		int64_t unused;
-		for (Py_ssize_t i = PyTuple_Size(leaves); i-- > 0;) {
-			PyObject *o = PyTuple_GetItem(leaves, i);
-			if (!PyLong_Check(o) || read_long(o, &as, &unused) == 0) continue;
-			PyErr_Clear();
-			*t = type(USMB_DL_UINT, 64);
-		}
-	}
-	Py_XDECREF(leaves);
-	return r;
-}
-
-PyObject *usmb_array_of(PyObject *o)
-{
-	return asarray(o, NULL, NULL, 2);
-}
-
 PyObject *usmb_array_of_value(PyObject *o, usmb_dl_dtype t)
 {
 	PyObject *a = take(o, 1, 1);

@@ -37,7 +37,7 @@ static int parse_kind(PyObject *o, int *kind)
 	return r;
 }
 
-int usmb_parse_audience(PyObject *o, int *audience)
+static int parse_audience(PyObject *o, int *audience)
 {
 	static const char *const names[] = {"readonly"};
 	*audience = o == Py_True ? USMB_AUDIENCE_WRITE : USMB_AUDIENCE_NONE;
@@ -357,57 +357,49 @@ PyObject *usmb_new_array(const usmb_where *w, int32_t ndim, const int64_t *shape
 	return NULL;
 }
 
-int usmb_parse_new(const char *func, PyObject *const *args, Py_ssize_t n, PyObject *kw, PyObject **value,
-                   usmb_new_args *out)
+/* The arguments of empty and zeros. */
+typedef struct {
+	int64_t shape[USMB_DL_MAX_NDIM];
+	int ndim;
+	int fortran;
+	usmb_dl_dtype t; /* the given element type, else the default real type at w */
+	usmb_where w;
+} new_args;
+
+static int parse_new(const char *func, PyObject *const *args, Py_ssize_t n, PyObject *kw, new_args *out)
 {
 	static const char *const orders[] = {"C", "F"};
-	/* NULL matches no keyword: only full has fill_value, as its second argument. */
-	PyObject *const names[8] = {usmb_name.shape,
-	                            value ? usmb_name.fill_value : usmb_name.dtype,
-	                            value ? usmb_name.dtype : NULL,
-	                            usmb_name.usm_type,
-	                            usmb_name.sycl_queue,
-	                            usmb_name.device,
-	                            usmb_name.order,
-	                            usmb_name.interprocess};
-	PyObject *v[8] = {NULL};
-	if (usmb_args(func, args, n, kw, names, 8, value ? 2 : 1, value ? 3 : 2, v) < 0) return -1;
-	PyObject *dtype = v[value ? 2 : 1];
-	if (value) *value = v[1];
+	PyObject *const names[7] = {usmb_name.shape,  usmb_name.dtype, usmb_name.usm_type,    usmb_name.sycl_queue,
+	                            usmb_name.device, usmb_name.order, usmb_name.interprocess};
+	PyObject *v[7] = {NULL};
+	if (usmb_args(func, args, n, kw, names, 7, 1, 2, v) < 0) return -1;
 	out->ndim = usmb_parse_dims(v[0], out->shape, "shape");
 	if (out->ndim < 0) return -1;
 	out->fortran = 0;
-	if (v[6] && usmb_parse_choice(v[6], orders, 2, "order must be \"C\" or \"F\"", &out->fortran) < 0) return -1;
+	if (v[5] && usmb_parse_choice(v[5], orders, 2, "order must be \"C\" or \"F\"", &out->fortran) < 0) return -1;
 	usmb_defaults d;
-	out->typed = usmb_given(dtype);
-	if (out->typed && usmb_parse_dtype(dtype, NULL, &out->t) < 0) return -1;
-	int placed =
-	        usmb_parse_where(v[3], v[4], v[5], &out->w) == 0 && usmb_parse_audience(v[7], &out->w.audience) == 0;
-	if (__builtin_expect(placed && out->typed && !defaults_get, 1)) return 0;
+	int typed = usmb_given(v[1]);
+	if (typed && usmb_parse_dtype(v[1], NULL, &out->t) < 0) return -1;
+	int placed = usmb_parse_where(v[2], v[3], v[4], &out->w) == 0 && parse_audience(v[6], &out->w.audience) == 0;
+	if (__builtin_expect(placed && typed && !defaults_get, 1)) return 0;
 	if (!placed || usmb_defaults_read(&d) < 0) {
 		usmb_where_clear(&out->w);
 		return -1;
 	}
-	int bad = usmb_default_place(&d, &out->w) < 0 || (!out->typed && usmb_default_real(&d, &out->w, &out->t) < 0);
+	int bad = usmb_default_place(&d, &out->w) < 0 || (!typed && usmb_default_real(&d, &out->w, &out->t) < 0);
 	usmb_defaults_drop(&d);
 	if (bad) usmb_where_clear(&out->w);
 	return bad ? -1 : 0;
 }
 
-void usmb_new_args_clear(usmb_new_args *in, PyObject *made)
-{
-	usmb_syclref_release(&in->w.queue, made != NULL);
-	usmb_where_clear(&in->w);
-}
-
 static PyObject *create(const char *func, PyObject *const *args, Py_ssize_t n, PyObject *kw, usmb_content content)
 {
-	usmb_new_args in;
-	PyObject *r = NULL;
+	new_args in;
 	usmb_owner_drain();
-	if (usmb_parse_new(func, args, n, kw, NULL, &in) < 0) return NULL;
-	r = usmb_new_array(&in.w, in.ndim, in.shape, in.t, in.fortran, content);
-	usmb_new_args_clear(&in, r);
+	if (parse_new(func, args, n, kw, &in) < 0) return NULL;
+	PyObject *r = usmb_new_array(&in.w, in.ndim, in.shape, in.t, in.fortran, content);
+	usmb_syclref_release(&in.w.queue, r != NULL);
+	usmb_where_clear(&in.w);
 	return r;
 }
 

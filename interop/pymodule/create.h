@@ -28,23 +28,6 @@ extern const usmb_where usmb_on_host;
    segment. */
 enum { USMB_AUDIENCE_NONE = 0, USMB_AUDIENCE_WRITE = 1, USMB_AUDIENCE_READ = 2 };
 PyObject *usmb_py_set_make_room(PyObject *m, PyObject *function);
-/* Reads the interprocess argument, which may be NULL. */
-int usmb_parse_audience(PyObject *o, int *audience);
-
-/* The arguments of empty, zeros, ones and full. */
-typedef struct {
-	int64_t shape[USMB_DL_MAX_NDIM];
-	int ndim;
-	int fortran;
-	int typed;       /* whether t was given */
-	usmb_dl_dtype t; /* the given element type, else the default real type at w */
-	usmb_where w;
-} usmb_new_args;
-/* Reads the arguments. *value gets the fill_value of full, borrowed, unless value is NULL. clear
-   frees what they own; made is the new array, or NULL on failure. */
-int usmb_parse_new(const char *func, PyObject *const *args, Py_ssize_t n, PyObject *kw, PyObject **value,
-                   usmb_new_args *out);
-void usmb_new_args_clear(usmb_new_args *in, PyObject *made);
 
 PyObject *usmb_py_empty(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *kw);
 PyObject *usmb_py_zeros(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *kw);

@@ -166,10 +166,6 @@ PyObject *usmb_take_object(PyObject *o);
 /* Reports whether o's type has __sycl_usm_array_interface__ or __dlpack__; -1 with an exception. */
 int usmb_is_tensor(PyObject *o);
 
-/* The element type of asarray(value), where real is the type of Python's floating-point numbers. */
-int usmb_type_of_value(PyObject *value, usmb_dl_dtype real, usmb_dl_dtype *t);
-/* asarray(o). */
-PyObject *usmb_array_of(PyObject *o);
 /* asarray(o) for an assignment to elements of type t: numbers are range-checked for t, but may be
    stored in a wider type. */
 PyObject *usmb_array_of_value(PyObject *o, usmb_dl_dtype t);

@@ -23,7 +23,6 @@ import (
 
 	"go.uber.org/multierr"
 
-	"github.com/usmbridge/usmbridge/dlpack"
 	"github.com/usmbridge/usmbridge/internal/cells"
 	"github.com/usmbridge/usmbridge/internal/diag"
 	"github.com/usmbridge/usmbridge/internal/owner"
@@ -394,33 +393,12 @@ func fields(in *C.usmb_suai_in) []usmarray.TypeField {
 }
 
 //export usmb_go_text
-func usmb_go_text(t *C.usmb_dl_tensor, padded C.int32_t, out **C.char, e *C.usmb_goerr) (r C.int) {
+func usmb_go_text(src *C.usmb_array, out **C.char, e *C.usmb_goerr) (r C.int) {
 	defer guard(e, &r)
-	rt, err := openRuntime(false)
+	a, err := borrowed(src)
 	if err != nil {
 		return report(e, err)
 	}
-	var flags dlpack.Flags
-	if padded != 0 {
-		flags = dlpack.SubBytePadded
-	}
-	v := dlpack.View{
-		Data:     t.data,
-		Device:   dlpack.CPU,
-		DataType: typeOf(t.dtype),
-		Shape:    int64s(t.shape, t.ndim),
-		Strides:  int64s(t.strides, t.ndim),
-	}
-	tensor, err := dlpack.Export(&v, flags, true, dlpack.Owner{})
-	if err != nil {
-		return report(e, err)
-	}
-	a, err := usmarray.FromDLPack(rt, tensor)
-	if err != nil {
-		tensor.Release()
-		return report(e, err)
-	}
-	defer a.Release()
 	s, err := a.Format(usmarray.PrintOptions{Separator: ", ", Prefix: "Array("})
 	if err != nil {
 		return report(e, err)

@@ -17,7 +17,7 @@ import (
 // it only.
 var floors = []string{
 	"support", "dtype", "sycl", "storage", "array", "order", "create", "buffer", "dlpack", "suai",
-	"cuda", "arrow", "numpy", "asarray", "index", "full", "pickle", "share", "cute", "numba", "handover",
+	"cuda", "arrow", "numpy", "asarray", "index", "pickle", "share", "cute", "numba", "handover",
 	"array_type", "module",
 }
 

@@ -33,15 +33,6 @@ PyObject *usmb_py_bytes_of(PyObject *m, PyObject *o);
 PyObject *usmb_py_of_buffer(PyObject *m, PyObject *o);
 PyObject *usmb_py_of_bytes(PyObject *m, PyObject *args);
 
-/* ---- full ---- */
-
-PyObject *usmb_py_ones(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *kw);
-PyObject *usmb_py_full(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *kw);
-PyObject *usmb_py_empty_like(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *kw);
-PyObject *usmb_py_zeros_like(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *kw);
-PyObject *usmb_py_ones_like(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *kw);
-PyObject *usmb_py_full_like(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *kw);
-
 /* ---- share ---- */
 
 /* Times are nanoseconds; a negative time means no limit. Results in *out are freed with free. Each
@@ -116,9 +107,8 @@ extern char usmb_pymod_version[64];
 /* Passes sys.path, one directory a line, in which Go finds the program's dpctl. */
 int usmb_go_paths(char *lines, uint64_t n, usmb_goerr *err);
 
-/* The elements of a host-readable array in the format of NumPy, for the text "Array(...)"; free *out
-   with free. */
-int usmb_go_text(usmb_dl_tensor *t, int32_t padded, char **out, usmb_goerr *err);
+/* The elements of an array in the format of NumPy, for the text "Array(...)"; free *out with free. */
+int usmb_go_text(usmb_array *a, char **out, usmb_goerr *err);
 
 /* Trims all pools; *bytes: the bytes freed. */
 void usmb_go_trim(uint64_t *bytes);

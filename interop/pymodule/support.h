@@ -64,7 +64,6 @@
 	X(is_neg) \
 	X(__arrow_c_array__) \
 	X(__arrow_c_device_array__) \
-	X(fill_value) \
 	X(api_version) \
 	X(ndim) \
 	X(interprocess)

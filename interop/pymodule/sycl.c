@@ -455,6 +455,11 @@ static PyObject *sycl_object_of(PyTypeObject *type, usmb_place *place)
 	return (PyObject *)l;
 }
 
+PyObject *usmb_place_queue(usmb_place *place)
+{
+	return sycl_object_of(queue_type, place);
+}
+
 /* Returns the object of dpctl for a sycl_object object, if dpctl is loaded: consumers such as dpnp check for
    that exact type. Takes over the reference of l. */
 static PyObject *as_dpctl(PyObject *l)

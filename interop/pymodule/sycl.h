@@ -74,6 +74,8 @@ void usmb_syclref_release(usmb_syclref *r, int used);
    keeps for the context and device, and a dpctl.SyclContext, if dpctl is loaded, else light objects
    of sycl.c. The place records that the queue was shown. */
 PyObject *usmb_public_queue(usmb_place *place);
+/* An object that stands for the queue of the place, even if dpctl is loaded. */
+PyObject *usmb_place_queue(usmb_place *place);
 /* If dpctl is loaded, makes the place record the queue that dpctl keeps. Returns 1 if the place has it, 0
    if dpctl is not loaded, -1 with an exception. */
 int usmb_note_dpctl_queue(usmb_place *place);

@@ -44,7 +44,7 @@ if _drivers:
     __import__("os").environ["OCL_ICD_FILENAMES"] = _drivers
 
 # The functions and methods that usmbridge._methods defines.
-_FUNCTIONS = ("arange", "array", "concat", "eye", "linspace", "stack")
+_FUNCTIONS = "arange array concat empty_like eye full full_like linspace ones ones_like stack zeros_like".split()
 _METHODS = """__round__ all any argmax argmin argsort clip conj cumprod cumsum diagonal dot flags flatten imag mT max mean min nonzero prod
 ravel real repeat round searchsorted sort squeeze std sum swapaxes take var"""
 

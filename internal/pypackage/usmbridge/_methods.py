@@ -7,7 +7,7 @@ Otherwise the function of array_api is called.
 
 import operator
 
-from usmbridge import Array, asarray, zeros_like
+from usmbridge import Array, asarray, empty, zeros
 
 # A row has the signature and the first line of the docstring, then an example and its result.
 _TABLE = """
@@ -78,10 +78,22 @@ concat(arrays, axis=0): Join arrays along an axis.
     ub.concat([a, a[:1]]).shape -> (3, 3)
 eye(N, M=None, k=0, dtype=None, *, usm_type=None, device=None): Return a matrix with ones on a diagonal.
     ub.eye(2).tolist() -> [[1.0, 0.0], [0.0, 1.0]]
+empty_like(x, /, *, dtype=None, usm_type=None, sycl_queue=None, device=None, order="K", interprocess=None): Return an Array without defined values, with the shape of another array.
+    ub.empty_like(a, dtype="float64").shape -> (2, 3)
+full(shape, fill_value, dtype=None, *, usm_type=None, sycl_queue=None, device=None, order="C", interprocess=None): Return an Array filled with a value.
+    ub.full((2, 2), [1, 2], "int8").tolist() -> [[1, 2], [1, 2]]
+full_like(x, /, fill_value, *, dtype=None, usm_type=None, sycl_queue=None, device=None, order="K", interprocess=None): Return an Array filled with a value, with the shape of another array.
+    ub.full_like(a, 7)[0].tolist() -> [7, 7, 7]
 linspace(start, stop, num=50, *, endpoint=True, dtype=None, usm_type=None, device=None): Return evenly spaced numbers.
     ub.linspace(0, 1, 3).tolist() -> [0.0, 0.5, 1.0]
+ones(shape, dtype=None, *, usm_type=None, sycl_queue=None, device=None, order="C", interprocess=None): Return an Array of ones.
+    ub.ones(2, "int32").tolist() -> [1, 1]
+ones_like(x, /, *, dtype=None, usm_type=None, sycl_queue=None, device=None, order="K", interprocess=None): Return an Array of ones with the shape of another array.
+    ub.ones_like(bytearray(2)).tolist() -> [1, 1]
 stack(arrays, axis=0): Join arrays along a new axis.
     ub.stack([a, a]).shape -> (2, 2, 3)
+zeros_like(x, /, *, dtype=None, usm_type=None, sycl_queue=None, device=None, order="K", interprocess=None): Return an Array of zeros with the shape of another array.
+    ub.zeros_like(bytearray(2)).tolist() -> [0, 0]
 """
 
 _PARAMETERS = {
@@ -96,7 +108,9 @@ _PARAMETERS = {
     "device": "optional\n    The device, as for `empty`.",
     "dtype": "str, numpy.dtype or scalar type, optional\n    Element type of the result.",
     "endpoint": "bool\n    Whether `stop` is the last number.",
+    "fill_value": "number or array_like\n    The value of every element. An array or a nested sequence is broadcast.",
     "indices": "int, sequence or array of int\n    The indices, on a host or beside the Array.",
+    "interprocess": "{None, False, True, \"readonly\"}\n    As for `empty`.",
     "k": "int\n    The diagonal: positive above the main one.",
     "keepdims": "bool\n    Whether reduced axes stay, with length 1.",
     "kind": "optional\n    Ignored: every sort is stable.",
@@ -108,17 +122,20 @@ _PARAMETERS = {
     "num": "int\n    How many.",
     "obj": "object\n    As for `asarray`.",
     "offset": "int\n    The diagonal: positive above the main one.",
-    "order": '{"C", "F", "A", "K"}\n    Order in which elements are read: row-major, column-major, column-major if\n    the memory is, or that of the memory.',
+    "order": '{"C", "F", "A", "K"}\n    Order of the elements in new memory, or in which they are read: row-major,\n    column-major, column-major if the memory is, or that of the memory.',
     "out": "Array, optional\n    Where the result is written; it is returned.",
     "repeats": "int, sequence or array of int\n    How often.",
+    "shape": "int or sequence of int\n    The length of each axis.",
     "side": '{"left", "right"}\n    The side of elements that are equal.',
     "sorter": "array of int, optional\n    The indices that sort the Array.",
     "stable": "optional\n    Ignored: every sort is stable.",
     "start": "number\n    The first number; with only one argument of `arange` it is `stop`.",
     "step": "number\n    The difference of two numbers.",
     "stop": "number, optional\n    The end.",
+    "sycl_queue": "optional\n    The queue, as for `empty`.",
     "usm_type": "{\"device\", \"shared\", \"host\"}, optional\n    Kind of USM, as for `empty`.",
     "v": "number, sequence or array\n    The values.",
+    "x": "array_like\n    The array that gives the shape, the place, and the element type unless dtype does.",
 }
 
 # ---- helpers -------------------------------------------------------------------------------------
@@ -367,6 +384,47 @@ def _linspace(start, stop, num, endpoint, dtype, usm_type, device):
     return _api().linspace(start, stop, num, endpoint=endpoint, dtype=dtype, usm_type=usm_type, device=device)
 
 
+def _filled(a, value):
+    a[...] = value
+    return a
+
+
+def _ones(shape, dtype, usm_type, sycl_queue, device, order, interprocess):
+    return _filled(empty(shape, dtype, usm_type=usm_type, sycl_queue=sycl_queue, device=device, order=order, interprocess=interprocess), 1)
+
+
+def _full(shape, fill_value, dtype, usm_type, sycl_queue, device, order, interprocess):
+    if dtype is None:
+        at = empty((), usm_type=usm_type, sycl_queue=sycl_queue, device=device)  # reads a capsule, which can be used once
+        usm_type, sycl_queue, device = at.usm_type, at._queue, None if at.usm_type else "host"
+        fill_value = asarray(fill_value, usm_type=usm_type, device=sycl_queue or device)
+        dtype = fill_value.dtype
+    return _filled(empty(shape, dtype, usm_type=usm_type, sycl_queue=sycl_queue, device=device, order=order, interprocess=interprocess), fill_value)
+
+
+def _empty_like(x, dtype, usm_type, sycl_queue, device, order, interprocess, new=empty):
+    a = asarray(x)
+    if order in ("A", "K"):
+        order = "F" if a.flags.fnc else "C"
+    if device is None and sycl_queue is None and a.usm_type:
+        usm_type, sycl_queue = usm_type or a.usm_type, a._queue
+    elif device is None and sycl_queue is None and usm_type is None:
+        device = "host"
+    return new(a.shape, a.dtype if dtype is None else dtype, usm_type=usm_type, sycl_queue=sycl_queue, device=device, order=order, interprocess=interprocess)
+
+
+def _zeros_like(*args):
+    return _empty_like(*args, new=zeros)
+
+
+def _ones_like(*args):
+    return _filled(_empty_like(*args), 1)
+
+
+def _full_like(x, fill_value, *args):
+    return _filled(_empty_like(x, *args), fill_value)
+
+
 def _joined(name):
     def join(arrays, axis):
         arrays = list(arrays)
@@ -413,7 +471,7 @@ def _part(i, doc):
         name = str(a.dtype)
         if name.startswith("complex"):
             return a[..., None].view(f"float{8 * a.itemsize // 2}")[..., i]
-        return a if i == 0 else zeros_like(a).as_readonly()
+        return a if i == 0 else FUNCTIONS["zeros_like"](a).as_readonly()
 
     return property(get, lambda a, value: get(a).__setitem__(..., value), doc=doc)
 
@@ -451,7 +509,7 @@ def _define(table, owner):
     for row, example in zip(rows, rows):
         signature, summary = row.split("): ", 1)
         name, parameters = signature.split("(", 1)
-        names = [p.partition("=")[0] for p in parameters.split(", ") if p not in ("*", "")]
+        names = [p.partition("=")[0] for p in parameters.split(", ") if p not in ("*", "/", "")]
         first = ["self"] if owner else []
         call = f"_{name}({', '.join(first + names)})"
         if f"_{name}" not in globals():

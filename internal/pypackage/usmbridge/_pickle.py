@@ -6,7 +6,7 @@ travel beside the pickle; it is the array's own memory if the host can read that
 
 from pickle import PickleBuffer
 
-from usmbridge import _native, asarray, empty_like
+from usmbridge import _native, asarray, empty
 
 
 def _staged(a, padded):
@@ -17,7 +17,7 @@ def _staged(a, padded):
     """
     if a.usm_type is not None and not padded:
         try:
-            copy = empty_like(a, usm_type="host", order="C")
+            copy = empty(a.shape, a.dtype, usm_type="host", sycl_queue=a._queue)
         except ValueError:
             pass
         else:

@@ -79,6 +79,13 @@ def test_like(np, dpt):
             bad()
 
 
+def test_full_takes_each_form_of_a_queue(dpctl):
+    q = dpctl.SyclQueue()
+    for form in (q, q._get_capsule(), q.sycl_context, "host"):
+        a = ub.full(3, 2, sycl_queue=form)  # the value gives the type: a capsule must be read once only
+        assert a.tolist() == [2] * 3 and a.dtype == "int64" and (a.usm_type is None if form == "host" else a.sycl_context == q.sycl_context)
+
+
 def test_like_keeps_the_queue(dpctl):
     q = dpctl.SyclQueue()
     a = ub.zeros(3, sycl_queue=q)
