@@ -1,12 +1,6 @@
 package syclobj
 
-import (
-	"time"
-	"unsafe"
-)
-
-// SetPythonTimeouts sets both time limits of the search by python3.
-func SetPythonTimeouts(d time.Duration) { pythonTimeout, pythonPipeDelay = d, d }
+import "unsafe"
 
 // Undescribed calls f while OpenCL does not find the program's device.
 func (p *Program) Undescribed(f func()) {
