@@ -99,3 +99,30 @@ func TestWaitsForManyEvents(t *testing.T) {
 		require.NoError(t, rt.Close())
 	})
 }
+
+// Waits for an event whose state the runtime does not report leave one goroutine in the runtime's own wait, however
+// many of them are given up.
+func TestWaitsForAnUnknownStateShareAGoroutine(t *testing.T) {
+	sycltest.Child(t, sycltest.OneCPU, func(fake *sycltest.Fake) {
+		rt := testenv.Must(syclobj.Open())(t)
+		q := rt.DefaultQueue()
+		m := testenv.Must(q.Alloc(syclobj.USMShared, 4096, 0))(t)
+		fake.Hold(true)
+		e := testenv.Must(q.Memset(m, 1, 1))(t)
+		fake.Fail("DPCTLEvent_GetCommandExecutionStatus", -1)
+		for range 50 {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+			require.ErrorIs(t, e.Wait(ctx), context.DeadlineExceeded)
+			cancel()
+		}
+		all := make([]byte, 1<<20)
+		require.LessOrEqual(t, strings.Count(string(all[:runtime.Stack(all, true)]), "syclobj.(*Event).settle("), 1)
+		fake.Fail("DPCTLEvent_GetCommandExecutionStatus", 0)
+		fake.ReleaseAll()
+		fake.Hold(false)
+		require.NoError(t, e.Wait(t.Context()))
+		require.NoError(t, e.Close())
+		require.NoError(t, syclobj.Free(m))
+		require.NoError(t, rt.Close())
+	})
+}

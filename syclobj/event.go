@@ -22,6 +22,9 @@ type Event struct {
 	settling sync.Mutex  // the runtime reports a failure only once, so one goroutine reads it
 	ended    atomic.Bool // known to be complete
 	failure  Code        // set before ended
+
+	unknown sync.Once     // starts the goroutine that waits for work whose state the runtime does not report
+	settled chan struct{} // closed when that goroutine has the result
 }
 
 var completeEvent = &Event{complete: true}
@@ -113,17 +116,23 @@ func (e *Event) poll(ctx context.Context, ref ref) error {
 		return e.result()
 	}
 	// If the runtime does not report the state, the work has failed, and the runtime's own wait returns the
-	// failure. It should do so immediately; in case it blocks, it has its own goroutine.
-	settled := make(chan struct{})
-	go func() {
-		e.settle(ref)
+	// failure. It should do so immediately; in case it blocks, one goroutine calls it for all waits.
+	starts := false
+	e.unknown.Do(func() {
+		starts, e.settled = true, make(chan struct{})
+		go func() {
+			e.settle(ref)
+			e.h.done()
+			close(e.settled)
+		}()
+	})
+	if !starts {
 		e.h.done()
-		close(settled)
-	}()
+	}
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-settled:
+	case <-e.settled:
 		return e.result()
 	}
 }
