@@ -86,6 +86,9 @@ func (p *Pool) await(request *want, refusal error) (*owner.Cell, error) {
 		p.press(true)
 	}
 	x := p.waitlist.add(w)
+	if refusal != nil && p.options.onOOM == nil { // else it was counted
+		p.account.Retries++
+	}
 	if deviceReason(refusal) != nil {
 		p.reclaim.refused.note(p.segmentNeed(w), refusal)
 	}
@@ -312,14 +315,16 @@ func (p *Pool) poll(x *waiter, interval time.Duration) time.Duration {
 		}
 	}
 	p.mu.Unlock()
+	gave := false
 	if asksOthers && most != 0 {
 		p.reserveElsewhere()
 		p.collectDropped()
-		if !p.reclaimOthers(most) && least != most {
-			p.reclaimOthers(least)
-		}
+		gave = p.reclaimOthers(most) || least != most && p.reclaimOthers(least)
 	}
 	p.mu.Lock()
+	if gave || asksOthers && p.reclaim.refused.err != nil && p.heap.EmptyBytes() > 0 {
+		p.reclaim.refused.vainLimit = vainLimit{} // the upstream has more memory than at its refusal, or gets some
+	}
 	p.serveWaiters()
 	p.considerReservations()
 	var growing []*waiter
@@ -371,7 +376,7 @@ func (p *Pool) growFor(x *waiter, ctx context.Context) {
 		p.mu.Unlock()
 		return
 	}
-	if (tight == nil || room < uint64(need)) && p.heap.EmptyBytes() > 0 && !l.reserved.except(x) {
+	if (tight == nil || room < uint64(need) || p.reclaim.refused.err != nil) && !l.reserved.except(x) {
 		p.heap.Release(0)
 	}
 	p.mu.Unlock()

@@ -3,6 +3,7 @@ package memmgr_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -104,5 +105,37 @@ func TestTwoPoolsYieldTogether(t *testing.T) {
 		c.Release()
 		require.NoError(t, a.Close())
 		require.NoError(t, b.Close())
+	}
+}
+
+// A device refuses a request that waits. The idle memory of its pool, or that of another pool, goes back to the device,
+// which is asked again at once.
+func TestIdleMemoryServesARequestThatTheDeviceRefused(t *testing.T) {
+	serve := func(limit uint64, own bool) (served bool) {
+		up := memtest.NewSimulated(memtest.Capacity(32 << 20))
+		p := memmgr.NewPool(up, memmgr.WithDecay(0), memmgr.WithLimit(limit))
+		other := memmgr.NewPool(up, memmgr.WithDecay(0))
+		idle, held := other, p
+		if own {
+			idle, held = p, other
+		}
+		b := mustNew(t, held, 10<<20)
+		mustNew(t, idle, 20<<20).Release()
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond) // less than askAgain
+		defer cancel()
+		c, err := memmgr.New(p, memmgr.Request{Size: 22 << 20, Context: ctx})
+		require.EqualValues(t, 1, p.Stats().NumAllocRetries)
+		c.Release()
+		b.Release()
+		require.NoError(t, p.Close())
+		require.NoError(t, other.Close())
+		return err == nil
+	}
+	for _, limit := range []uint64{0, 32 << 20} {
+		for _, own := range []bool{false, true} {
+			for start := time.Now(); !serve(limit, own); { // a busy machine may take longer
+				require.Less(t, time.Since(start), patience, "limit %d, own %v", limit, own)
+			}
+		}
 	}
 }
