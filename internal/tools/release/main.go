@@ -43,6 +43,23 @@ func main() {
 // publish commits the files below root that git does not ignore to the repository repo, and tags them as a version of
 // the modules in the given directories.
 func publish(root, repo, version string, dirs ...string) error {
+	// git adds what .gitignore and the user's configuration do not exclude. The repository of root may exclude more.
+	exclude := exec.Command("git", "rev-parse", "--path-format=absolute", "--git-path", "info/exclude")
+	exclude.Dir = root
+	file, err := exclude.Output()
+	if err != nil {
+		return fmt.Errorf("%v: %w", exclude.Args, err)
+	}
+	local, err := os.ReadFile(strings.TrimSuffix(string(file), "\n")) //nolint:gosec // A file of the repository.
+	if err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Join(repo, "info"), 0o750); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(repo, "info/exclude"), local, 0o600); err != nil {
+		return err
+	}
 	steps := [][]string{{"init", "--quiet"}, {"add", "--all"}, {
 		"-c", "user.name=release", "-c", "user.email=release@localhost", "-c", "commit.gpgsign=false",
 		"commit", "--quiet", "--allow-empty", "--no-verify", "--message", version,

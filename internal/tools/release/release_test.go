@@ -38,6 +38,24 @@ func TestSetVersion(t *testing.T) {
 	require.ErrorContains(t, setVersion(tree, "9.8.7"), "want one such as v0.1.0")
 }
 
+// A module has no files that only this clone of the repository excludes: their hashes would not be those of the tags.
+func TestLocallyExcludedFilesAreNotPublished(t *testing.T) {
+	tree, repo := t.TempDir(), filepath.Join(t.TempDir(), "repository")
+	git := func(args ...string) string {
+		out, err := exec.CommandContext(t.Context(), "git", args...).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		return string(out)
+	}
+	git("-C", tree, "init", "--quiet")
+	for name, text := range map[string]string{"a.go": "", "b.go": "", "c.go": "", ".gitignore": "b.go", ".git/info/exclude": "c.go"} {
+		require.NoError(t, os.WriteFile(filepath.Join(tree, name), []byte(text), 0o600))
+	}
+	for range 2 { // updateSums publishes one module after the other
+		require.NoError(t, publish(tree, repo, "v0.1.0", "."))
+		require.Equal(t, ".gitignore\na.go\n", git("--git-dir", repo, "ls-tree", "--name-only", "v0.1.0"))
+	}
+}
+
 // user is a program in a module outside the repository.
 const user = `package main
 
