@@ -561,3 +561,27 @@ func TestReservedMemoryServesRequestsWithoutAContext(t *testing.T) {
 	require.ErrorIs(t, (<-large).err, context.Canceled)
 	releaseAll(held)
 }
+
+// Requests that queue behind waiters do not make the poller look in other pools more often than it does by itself.
+func TestQueuedRequestsDoNotSearch(t *testing.T) {
+	p := newPool(t, memtest.NewSimulated(), memmgr.WithLimit(8<<20))
+	all := mustNew(t, p, 8<<20)
+	ctx, cancel := context.WithCancel(t.Context())
+	first := request(p, ctx, 1<<20)
+	waits(t, p, 1)
+	var searches atomic.Int64
+	defer memmgr.AddCache(func() { searches.Add(1) })()
+	start := time.Now()
+	var rest []chan granted
+	for range 300 {
+		rest = append(rest, request(p, ctx, 1<<20))
+		time.Sleep(100 * time.Microsecond)
+	}
+	most := 5 + time.Since(start)/(10*time.Millisecond) // askAgain
+	require.LessOrEqual(t, searches.Load(), int64(most))
+	cancel()
+	for _, c := range append(rest, first) {
+		require.Error(t, (<-c).err)
+	}
+	all.Release()
+}

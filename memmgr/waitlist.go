@@ -93,8 +93,10 @@ func (p *Pool) await(request *want, refusal error) (*owner.Cell, error) {
 		p.reclaim.refused.note(p.segmentNeed(w), refusal)
 	}
 	p.serveWaiters() // from memory that was freed since the last search
-	p.waitlist.asked = time.Time{}
-	p.waitlist.signalPoller() // it takes the steps that may free memory
+	if refusal != nil {
+		p.waitlist.asked = time.Time{}
+		p.waitlist.signalPoller() // it takes the steps that may free memory
+	}
 	p.mu.Unlock()
 	returned := false
 	defer func() {
@@ -322,7 +324,7 @@ func (p *Pool) poll(x *waiter, interval time.Duration) time.Duration {
 		gave = p.reclaimOthers(most) || least != most && p.reclaimOthers(least)
 	}
 	p.mu.Lock()
-	if gave || asksOthers && p.reclaim.refused.err != nil && p.heap.EmptyBytes() > 0 {
+	if sinceAsked >= askAgain && (gave || p.reclaim.refused.err != nil && p.heap.EmptyBytes() > 0) {
 		p.reclaim.refused.vainLimit = vainLimit{} // the upstream has more memory than at its refusal, or gets some
 	}
 	p.serveWaiters()
