@@ -69,6 +69,8 @@ func publish(root, repo, version string, dirs ...string) error {
 	}
 	for _, args := range steps {
 		cmd := exec.Command("git", append([]string{"--git-dir", repo, "--work-tree", root}, args...)...)
+		// git sets GIT_INDEX_FILE for its hooks, which may run the tests: keep the index of root as it is.
+		cmd.Env = append(os.Environ(), "GIT_INDEX_FILE="+filepath.Join(repo, "index"))
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("%v: %w\n%s", cmd.Args, err, out)
 		}

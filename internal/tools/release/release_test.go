@@ -56,6 +56,17 @@ func TestLocallyExcludedFilesAreNotPublished(t *testing.T) {
 	}
 }
 
+// TestPublishInHook checks that publish does not write the index of the user's repository if a hook of git runs it.
+func TestPublishInHook(t *testing.T) {
+	tree := t.TempDir()
+	require.NoError(t, exec.CommandContext(t.Context(), "git", "-C", tree, "init", "--quiet").Run())
+	index := filepath.Join(tree, "index")
+	require.NoError(t, os.WriteFile(filepath.Join(tree, "go.mod"), []byte("module m\n"), 0o600))
+	t.Setenv("GIT_INDEX_FILE", index)
+	require.NoError(t, publish(tree, filepath.Join(t.TempDir(), "repository"), "v0.1.0", "."))
+	require.NoFileExists(t, index)
+}
+
 // user is a program in a module outside the repository.
 const user = `package main
 
