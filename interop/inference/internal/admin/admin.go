@@ -34,7 +34,7 @@ func Server(ctx context.Context, e *engine.Engine, names []string) *http.Server 
 	})
 	return &http.Server{
 		Handler:     guard(mux, names),
-		ReadTimeout: 10 * time.Second, WriteTimeout: requestTime, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
+		ReadTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
 		ErrorLog:    slog.NewLogLogger(e.Log().Handler(), slog.LevelDebug),
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
@@ -52,12 +52,15 @@ func probe(check func() error) http.HandlerFunc {
 	}
 }
 
-// requestTime bounds a request, with the time of its profile.
+// requestTime bounds a request, with the time of its profile, until its response is written.
 const requestTime = 3 * time.Minute
 
 // guard bounds the time of requests, and refuses those that a web page may have made a browser send.
 func guard(next http.Handler, names []string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// Not http.Server.WriteTimeout, which net/http/pprof extends by the time that the client asks for. A profile
+		// that took all of its time has as much again to be written.
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(2 * requestTime))
 		ctx, cancel := context.WithTimeout(r.Context(), requestTime)
 		defer cancel()
 		w.Header().Set("X-Content-Type-Options", "nosniff")

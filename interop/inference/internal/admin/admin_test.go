@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -88,6 +89,28 @@ func TestProfileEnds(t *testing.T) {
 	}, time.Minute, time.Millisecond)
 	s.cancel()
 	require.NotEmpty(t, <-over)
+}
+
+// deadlines records the write deadline of a response.
+type deadlines struct {
+	*httptest.ResponseRecorder
+	last time.Time
+}
+
+func (d *deadlines) SetWriteDeadline(t time.Time) error {
+	d.last = t
+	return nil
+}
+
+// TestSlowReader checks that the client cannot choose how long a response may take: a trace that is not read stays in
+// memory, and no other one runs meanwhile.
+func TestSlowReader(t *testing.T) {
+	server := Server(t.Context(), newService(t).engine, nil)
+	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), http.ServerContextKey, server))
+	cancel()
+	w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+	server.Handler.ServeHTTP(w, httptest.NewRequestWithContext(ctx, "GET", "http://localhost/debug/pprof/trace?seconds=1000000", nil))
+	require.WithinRange(t, w.last, time.Now(), time.Now().Add(time.Hour))
 }
 
 func TestProbes(t *testing.T) {
