@@ -403,11 +403,15 @@ def _full(shape, fill_value, dtype, usm_type, sycl_queue, device, order, interpr
 
 
 def _empty_like(x, dtype, usm_type, sycl_queue, device, order, interprocess, new=empty):
+    if not isinstance(order, str):
+        raise TypeError(f"order must be C, F, A or K, not {type(order).__name__}")
     a = asarray(x)
     if order in ("A", "K"):
         order = "F" if a.flags.fnc else "C"
+    elif order not in ("C", "F"):
+        raise ValueError(f"order must be C, F, A or K, not {order!r}")
     if device is None and sycl_queue is None and a.usm_type:
-        usm_type, sycl_queue = usm_type or a.usm_type, a._queue
+        usm_type, sycl_queue = a.usm_type if usm_type is None else usm_type, a._queue
     elif device is None and sycl_queue is None and usm_type is None:
         device = "host"
     return new(a.shape, a.dtype if dtype is None else dtype, usm_type=usm_type, sycl_queue=sycl_queue, device=device, order=order, interprocess=interprocess)

@@ -77,6 +77,13 @@ def test_like(np, dpt):
                 lambda: ub.ones_like(a, fill_value=1), lambda: ub.empty_like(a, usm_type="shared", device="host"), lambda: ub.empty_like(object())):
         with pytest.raises((TypeError, ValueError)):
             bad()
+    for source in (a, x):
+        for order, error in (("X", ValueError), (None, TypeError), (np.array(["K", "A"]), TypeError)):
+            with pytest.raises(error, match="order must be C, F, A or K"):
+                ub.ones_like(source, order=order)
+        for kind, error in (("", ValueError), (0, TypeError), (False, TypeError)):
+            with pytest.raises(error, match="usm_type must be"):
+                ub.zeros_like(source, usm_type=kind)
 
 
 def test_full_takes_each_form_of_a_queue(dpctl):
