@@ -185,6 +185,13 @@ void usmb_defaults_drop(usmb_defaults *d)
 	Py_CLEAR(d->dtype);
 }
 
+/* Whether w is the host backend, which sycl_queue="host" names too. */
+static int is_host(const usmb_where *w)
+{
+	return w->host ||
+	       (w->queue.form == USMB_FORM_FILTER && w->queue.nfilter == 4 && memcmp(w->queue.filter, "host", 4) == 0);
+}
+
 int usmb_default_place(const usmb_defaults *d, usmb_where *w)
 {
 	/* A kind that the caller gave is USM, which the host backend has not. */
@@ -196,7 +203,7 @@ int usmb_default_place(const usmb_defaults *d, usmb_where *w)
 			w->host = 0;
 		}
 	}
-	return usmb_given(d->usm_type) && !w->kind && !w->host ? parse_kind(d->usm_type, &w->kind) : 0;
+	return usmb_given(d->usm_type) && !w->kind && !is_host(w) ? parse_kind(d->usm_type, &w->kind) : 0;
 }
 
 /* Whether the device of a place has double precision. The answer for the default device is stored

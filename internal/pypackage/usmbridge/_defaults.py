@@ -13,8 +13,11 @@ class set_default:
     """Set the defaults for new arrays, from now on or in a ``with`` statement.
 
     They apply to `empty`, `zeros`, `ones`, `full` and to `asarray` of numbers,
-    wherever the caller gives no argument. Arguments that are left out stay as
-    they are; None restores the built-in default.
+    wherever the caller gives no argument. The ``_like`` functions use them for
+    the rest of a place of which the caller gives a part: the kind of memory for
+    a device, or the device for a kind if the other array is in plain memory.
+    Arguments that are left out stay as they are; None restores the built-in
+    default.
 
     Parameters
     ----------

@@ -33,6 +33,9 @@ def test_set(device, np):
                 assert ub.zeros(2).usm_type == "shared" and ub.zeros(2).dtype == "float64"
         like = ub.zeros_like(ub.zeros(2, "int8", device="host"))
         assert like.usm_type is None and like.dtype == "int8"
+        for f in (ub.empty, ub.zeros, ub.ones, lambda n, **k: ub.full(n, 1, **k), lambda n, **k: ub.ones_like(ub.zeros(n), **k)):
+            assert f(2, sycl_queue="host").usm_type is None and f(2, sycl_queue=device.filter_string).usm_type == "device"
+            assert f(2, device=device).usm_type == "device"
     assert ub.zeros(2).usm_type == "shared" and ub.zeros(2).dtype == "float64"
 
 
