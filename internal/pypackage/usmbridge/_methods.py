@@ -354,18 +354,21 @@ def _take(a, indices, axis, out, mode):
     return _stored(r if i.ndim else r.copy(), out)
 
 
-def _var(a, axis, dtype, out, ddof, keepdims):
+def _variance(a, axis, ddof, keepdims):
+    if _kind(a) == _COMPLEX:  # dpnp.tensor has none
+        return _variance(a.real, axis, ddof, keepdims) + _variance(a.imag, axis, ddof, keepdims)
+    return _api().var(a, axis=axis, correction=ddof, keepdims=keepdims)
+
+
+def _var(a, axis, dtype, out, ddof, keepdims, convert=lambda variance: variance):
     if dtype is not None:
         a = a.astype(dtype, copy=False)
-    if _kind(a) == _COMPLEX:  # dpnp.tensor has none
-        r = _var(a.real, axis, None, None, ddof, keepdims) + _var(a.imag, axis, None, None, ddof, keepdims)
-    else:
-        r = _api().var(a, axis=axis, correction=ddof, keepdims=keepdims)
+    r = convert(_variance(a, axis, ddof, keepdims))
     return _stored(r if dtype is None else r.astype(dtype, copy=False), out)
 
 
-def _std(a, axis, dtype, out, ddof, keepdims):
-    return _stored(_api().sqrt(_var(a, axis, dtype, None, ddof, keepdims)), out)
+def _std(*args):
+    return _var(*args, convert=_api().sqrt)
 
 
 def _arange(start, stop, step, dtype, usm_type, device):

@@ -284,6 +284,7 @@ def test_functions(np, dpnp):
 
 def test_foreign_operands(np):
     a = ub.asarray([[3.0, 1.0], [2.0, 4.0]])
+    assert a.std(dtype="int64").dtype == "int64" and (a[0] * 3).std(dtype="int64").item() == 3
     with pytest.raises(TypeError, match="MaskedArray"):
         a.dot(np.ma.masked_array([1.0, 2.0]))
     for bad, error in ((lambda: a.ravel("X"), ValueError), (lambda: a.squeeze(0), ValueError), (lambda: a[:1, None].squeeze((0, -3)), ValueError), (lambda: a.swapaxes(0, 2), ValueError), (lambda: a.take([0.5]), TypeError),
