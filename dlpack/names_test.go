@@ -1,9 +1,7 @@
 package dlpack_test
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -13,18 +11,10 @@ import (
 	"github.com/usmbridge/usmbridge/internal/testenv"
 )
 
-var update = flag.Bool("update", false, "write usmb_dl_names.h")
-
-// TestNamesHeader checks that usmb_dl_names.h has Go's names. With -update it writes that file; CGO_ENABLED=0
-// does so before C code can include it.
+// TestNamesHeader checks that usmb_dl_names.h has Go's names.
 func TestNamesHeader(t *testing.T) {
-	const path = "usmb_dl_names.h"
 	want := namesHeader()
-	if *update {
-		require.NoError(t, os.WriteFile(path, []byte(want), 0o666))
-	}
-	have := testenv.Must(os.ReadFile(path))(t)
-	require.Equal(t, want, string(have), "run CGO_ENABLED=0 go test ./dlpack -run TestNamesHeader -update")
+	require.Equal(t, want, testenv.Generated(t, "usmb_dl_names.h", want), "run CGO_ENABLED=0 go test ./dlpack -run TestNamesHeader -update")
 }
 
 func namesHeader() string {

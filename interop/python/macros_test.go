@@ -1,7 +1,6 @@
 package python_test
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"regexp"
@@ -13,19 +12,10 @@ import (
 	"github.com/usmbridge/usmbridge/internal/testenv"
 )
 
-var writeMacros = flag.Bool("write-macros", false, "write usmb_pymacros.h")
-
-// TestMacros checks that usmb_pymacros.h matches the lists of usmb_pyfuncs.h. With
-// -write-macros it writes that file. That run needs CGO_ENABLED=0, because the C files
-// include the header.
+// TestMacros checks that usmb_pymacros.h matches the lists of usmb_pyfuncs.h.
 func TestMacros(t *testing.T) {
-	const path = "usmb_pymacros.h"
 	want := macros(t)
-	if *writeMacros {
-		require.NoError(t, os.WriteFile(path, []byte(want), 0o666))
-	}
-	have := testenv.Must(os.ReadFile(path))(t)
-	require.Equal(t, want, string(have), "run CGO_ENABLED=0 go test ./interop/python -run TestMacros -write-macros")
+	require.Equal(t, want, testenv.Generated(t, "usmb_pymacros.h", want), "run CGO_ENABLED=0 go test ./interop/python -run TestMacros -update")
 }
 
 // TestStableABI checks that the required members of the table are in the stable ABI of CPython 3.11. Tools for
@@ -53,7 +43,7 @@ func macros(t *testing.T) string {
 	b.WriteString(`/*
  * usmb_pymacros.h: CPython's names for the required members of the table usmb_py.
  * Generated from usmb_pyfuncs.h; do not edit. To generate it:
- * CGO_ENABLED=0 go test ./interop/python -run TestMacros -write-macros
+ * CGO_ENABLED=0 go test ./interop/python -run TestMacros -update
  */
 #ifndef USMB_PYMACROS_H
 #define USMB_PYMACROS_H

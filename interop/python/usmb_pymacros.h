@@ -1,7 +1,7 @@
 /*
  * usmb_pymacros.h: CPython's names for the required members of the table usmb_py.
  * Generated from usmb_pyfuncs.h; do not edit. To generate it:
- * CGO_ENABLED=0 go test ./interop/python -run TestMacros -write-macros
+ * CGO_ENABLED=0 go test ./interop/python -run TestMacros -update
  */
 #ifndef USMB_PYMACROS_H
 #define USMB_PYMACROS_H

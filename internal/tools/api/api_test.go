@@ -3,20 +3,17 @@
 package api
 
 import (
-	"flag"
-	"os"
 	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/internal/testenv"
 )
 
-var (
-	update = flag.Bool("update", false, "write surface.txt")
-	names  = regexp.MustCompile(`(?m)^(func |type |\t[A-Z]\w*\().*\n`) // the last is a method of an interface
-)
+var names = regexp.MustCompile(`(?m)^(func |type |\t[A-Z]\w*\().*\n`) // the last is a method of an interface
 
 func TestSurface(t *testing.T) {
 	t.Setenv("GOWORK", "off") // the packages of this module only
@@ -31,10 +28,5 @@ func TestSurface(t *testing.T) {
 			text += "# " + path + "\n" + strings.Join(names.FindAllString(string(doc), -1), "") + "\n"
 		}
 	}
-	if *update {
-		require.NoError(t, os.WriteFile("surface.txt", []byte(text), 0o600))
-	}
-	listed, err := os.ReadFile("surface.txt")
-	require.NoError(t, err)
-	require.Equal(t, string(listed), text, "if the change is intended: go test ./internal/tools/api -update, and CHANGELOG.md")
+	require.Equal(t, testenv.Generated(t, "surface.txt", text), text, "if the change is intended: go test ./internal/tools/api -update, and CHANGELOG.md")
 }
