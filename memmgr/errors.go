@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/usmbridge/usmbridge/internal/operr"
 	"github.com/usmbridge/usmbridge/memmgr/internal/account"
 	"github.com/usmbridge/usmbridge/memmgr/internal/bytesize"
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -47,23 +48,11 @@ func (e *OpError) Error() string {
 	if e.Place != nil {
 		s += " on " + e.Place.String()
 	}
-	for _, reason := range e.Unwrap() {
-		s += ": " + reason.Error()
-	}
-	return s
+	return operr.Text(s, e.Kind, e.Err)
 }
 
 // Unwrap returns Kind and Err.
-func (e *OpError) Unwrap() []error { return kindAndCause(e.Kind, e.Err) }
-
-func kindAndCause(kind, cause error) (both []error) {
-	for _, err := range []error{kind, cause} {
-		if err != nil {
-			both = append(both, err)
-		}
-	}
-	return both
-}
+func (e *OpError) Unwrap() []error { return operr.Unwrap(e.Kind, e.Err) }
 
 func opError(op string, kind error, format string, args ...any) error {
 	return &OpError{Op: op, Kind: kind, Err: fmt.Errorf(format, args...)}
@@ -162,7 +151,7 @@ func (e *OutOfMemoryError) Error() string {
 }
 
 // Unwrap returns ErrOutOfMemory and Err.
-func (e *OutOfMemoryError) Unwrap() []error { return kindAndCause(ErrOutOfMemory, e.Err) }
+func (e *OutOfMemoryError) Unwrap() []error { return operr.Unwrap(ErrOutOfMemory, e.Err) }
 
 // UseError is the value of the panic on use of a buffer after its release, on a write to freed memory
 // ([DebugEnv]), and on a free of
@@ -188,7 +177,7 @@ func (e *UseError) Error() string {
 }
 
 // Unwrap returns ErrReleased and Err.
-func (e *UseError) Unwrap() []error { return kindAndCause(ErrReleased, e.Err) }
+func (e *UseError) Unwrap() []error { return operr.Unwrap(ErrReleased, e.Err) }
 
 // misuse returns the value of a panic.
 func misuse(op, format string, args ...any) *UseError {

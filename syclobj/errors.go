@@ -3,9 +3,10 @@ package syclobj
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/usmbridge/usmbridge/internal/operr"
 )
 
 // Code is a result of the C layer. It is an error value itself, so that errors.Is(err, ErrNotUSM) works on
@@ -92,9 +93,7 @@ func (e *OpError) Error() string {
 }
 
 // Unwrap returns the kind and the problem.
-func (e *OpError) Unwrap() []error {
-	return slices.DeleteFunc([]error{e.Kind, e.Err}, func(err error) bool { return err == nil })
-}
+func (e *OpError) Unwrap() []error { return operr.Unwrap(e.Kind, e.Err) }
 
 // opErr returns nil for codeOK.
 func opErr(op string, code Code, format string, args ...any) error {
@@ -146,12 +145,7 @@ func (e *libraryError) Error() string {
 }
 
 // Unwrap returns ErrNoSYCL, and the underlying error if there is one.
-func (e *libraryError) Unwrap() []error {
-	if e.Err == nil {
-		return []error{ErrNoSYCL}
-	}
-	return []error{ErrNoSYCL, e.Err}
-}
+func (e *libraryError) Unwrap() []error { return operr.Unwrap(ErrNoSYCL, e.Err) }
 
 // BuildError is the error of a program that could not be built. It matches ErrFailed if the compiler
 // refused the program. It is a value: it owns nothing and may be read by several goroutines.

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/internal/operr"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
@@ -71,12 +72,7 @@ func (e *OpError) Error() string {
 }
 
 // Unwrap returns the kind and the problem.
-func (e *OpError) Unwrap() []error {
-	if e.Kind == nil {
-		return []error{e.Err}
-	}
-	return []error{e.Kind, e.Err}
-}
+func (e *OpError) Unwrap() []error { return operr.Unwrap(e.Kind, e.Err) }
 
 // Is makes an error of another package match the variables of the same meaning in all packages.
 func (e *OpError) Is(target error) bool {

@@ -1,4 +1,5 @@
-// Package operr has the parts of the OpError types of all packages, which CONTRIBUTING.md describes.
+// Package operr has the parts of the OpError types, which CONTRIBUTING.md describes. dlpack has its own, because it
+// imports no other package.
 package operr
 
 // Text returns "head: kind: problem", without those that are nil.

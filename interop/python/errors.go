@@ -3,8 +3,9 @@ package python
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
+
+	"github.com/usmbridge/usmbridge/internal/operr"
 )
 
 // Reasons why Python cannot be used, for errors.Is.
@@ -56,23 +57,15 @@ type OpError struct {
 
 // Error names the operation, the file, the reason and the remedy.
 func (e *OpError) Error() string {
-	var b strings.Builder
-	b.WriteString("python: " + e.Op + ": " + e.Path)
-	for _, err := range []error{e.Kind, e.Err} {
-		if err != nil {
-			b.WriteString(": " + err.Error())
-		}
-	}
+	s := operr.Text("python: "+e.Op+": "+e.Path, e.Kind, e.Err)
 	if e.Hint != "" {
-		b.WriteString("; " + e.Hint)
+		s += "; " + e.Hint
 	}
-	return b.String()
+	return s
 }
 
 // Unwrap returns Kind and Err.
-func (e *OpError) Unwrap() []error {
-	return slices.DeleteFunc([]error{e.Kind, e.Err}, func(err error) bool { return err == nil })
-}
+func (e *OpError) Unwrap() []error { return operr.Unwrap(e.Kind, e.Err) }
 
 // UseError is the value of the panic when an Object is misused: a nil Object, one after Release, or
 // an argument of a Func after the Func returned.
