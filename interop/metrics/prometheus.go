@@ -23,21 +23,26 @@ type row[T any] struct {
 // newSource makes a source of rows with the same labels. each calls its argument for every value, with the values of the
 // labels.
 func newSource[T any](labels []string, rows []row[T], each func(func(value T, labels ...string))) source {
-	var descs []*prometheus.Desc
+	descs, send := describe(labels, rows)
+	return source{descs, func(to chan<- prometheus.Metric) {
+		each(func(value T, labels ...string) { send(to, value, labels...) })
+	}}
+}
+
+// describe returns the descriptions of rows with the same labels, and a function that sends the metrics of a value.
+func describe[T any](labels []string, rows []row[T]) (descs []*prometheus.Desc, send func(to chan<- prometheus.Metric, value T, labels ...string)) {
 	for _, r := range rows {
 		descs = append(descs, prometheus.NewDesc("usmbridge_"+r.name, r.help, labels, nil))
 	}
-	return source{descs, func(to chan<- prometheus.Metric) {
-		each(func(value T, labels ...string) {
-			for i, r := range rows {
-				kind := prometheus.GaugeValue
-				if strings.HasSuffix(r.name, "_total") {
-					kind = prometheus.CounterValue
-				}
-				to <- prometheus.MustNewConstMetric(descs[i], kind, r.of(value), labels...)
+	return descs, func(to chan<- prometheus.Metric, value T, labels ...string) {
+		for i, r := range rows {
+			kind := prometheus.GaugeValue
+			if strings.HasSuffix(r.name, "_total") {
+				kind = prometheus.CounterValue
 			}
-		})
-	}}
+			to <- prometheus.MustNewConstMetric(descs[i], kind, r.of(value), labels...)
+		}
+	}
 }
 
 // Collector implements prometheus.Collector for the open pools of the process and the sources of
@@ -47,7 +52,7 @@ type Collector struct{ sources []source }
 // NewCollector returns a collector. Register it once. Pools may be created and closed at any time. Safe
 // for concurrent use.
 func NewCollector(options ...Option) *Collector {
-	c := &Collector{[]source{pools(), durations()}}
+	c := &Collector{[]source{pools()}}
 	for _, add := range options {
 		add(&c.sources)
 	}
@@ -74,9 +79,9 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 // opencl:cpu:0".
 var poolLabels = []string{"pool", "place"}
 
-// pools is the source of the counters of the pools.
+// pools is the source of the counters and histograms of the pools. It reads the state of each pool once.
 func pools() source {
-	return newSource(poolLabels, []row[*memmgr.Stats]{
+	descs, send := describe(poolLabels, []row[*memmgr.Stats]{
 		{"memory_allocated_bytes", "Bytes of buffers in use.", func(s *memmgr.Stats) float64 { return float64(s.AllocatedBytes.Current) }},
 		{"memory_allocated_bytes_peak", "Maximum of the bytes in use since the last reset of peaks.", func(s *memmgr.Stats) float64 { return float64(s.AllocatedBytes.Peak) }},
 		{"memory_requested_bytes", "Requested bytes of the buffers in use.", func(s *memmgr.Stats) float64 { return float64(s.RequestedBytes.Current) }},
@@ -95,17 +100,8 @@ func pools() source {
 		{"memory_retries_total", "Retries of requests after idle memory was reclaimed.", func(s *memmgr.Stats) float64 { return float64(s.NumAllocRetries) }},
 		{"memory_segment_allocations_total", "Segments allocated from the upstream.", func(s *memmgr.Stats) float64 { return float64(s.NumDeviceAlloc) }},
 		{"memory_segment_frees_total", "Segments freed to the upstream.", func(s *memmgr.Stats) float64 { return float64(s.NumDeviceFree) }},
-	}, func(value func(*memmgr.Stats, ...string)) {
-		all := sums()
-		for _, key := range inOrder(all) {
-			value(all[key], key.pool, key.place)
-		}
 	})
-}
-
-// durations is the source of the histograms of the pools.
-func durations() source {
-	all := []struct {
+	counters, durations := len(descs), []struct {
 		name, help string
 		of         func(*memmgr.Stats) *memmgr.Latency
 	}{
@@ -116,15 +112,15 @@ func durations() source {
 		{"wait_seconds", "Time that requests waited for memory.",
 			func(s *memmgr.Stats) *memmgr.Latency { return &s.WaitLatency }},
 	}
-	var descs []*prometheus.Desc
-	for _, h := range all {
+	for _, h := range durations {
 		descs = append(descs, prometheus.NewDesc("usmbridge_memory_"+h.name, h.help, poolLabels, nil))
 	}
 	return source{descs, func(to chan<- prometheus.Metric) {
-		pools := sums()
-		for _, key := range inOrder(pools) {
-			for i, h := range all {
-				to <- histogram(descs[i], h.of(pools[key]), key)
+		all := sums()
+		for _, key := range inOrder(all) {
+			send(to, all[key], key.pool, key.place)
+			for i, h := range durations {
+				to <- histogram(descs[counters+i], h.of(all[key]), key)
 			}
 		}
 	}}
