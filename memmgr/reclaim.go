@@ -35,9 +35,10 @@ func (p *Pool) collectDropped() {
 	p.cells.Sync()
 }
 
-// reclaimOthers makes other pools give up idle memory, those with the most first. They are the pools to which the memory that lacks is available: below the limit that refused, or on the same
-// device if the device did. It stops when the freed memory, the room of the limit and the idle memory of this pool
-// are enough together. It reports whether any memory went back. No lock is held.
+// reclaimOthers makes other pools give up idle memory, those with the most first. They are the pools that use the memory
+// that this one lacks: below the limit that refused, or on the same device if the device did. It stops when the freed
+// memory, the room of the limit and the idle memory of this pool are enough together. It reports whether any memory went
+// back. No lock is held.
 func (p *Pool) reclaimOthers(need uint64) (gave bool) {
 	if !p.couldServe(need) {
 		return false
