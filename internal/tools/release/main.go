@@ -17,6 +17,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+
+	"go.uber.org/multierr"
 )
 
 const rootModule = "github.com/usmbridge/usmbridge"
@@ -41,41 +43,29 @@ func main() {
 }
 
 // publish commits the files below root that git does not ignore to the repository repo, and tags them as a version of
-// the modules in the given directories.
+// the modules in the given directories. The repository of root says which files are ignored; its objects and its index
+// stay as they are.
 func publish(root, repo, version string, dirs ...string) error {
-	// git adds what .gitignore and the user's configuration do not exclude. The repository of root may exclude more.
-	exclude := exec.Command("git", "rev-parse", "--path-format=absolute", "--git-path", "info/exclude")
-	exclude.Dir = root
-	file, err := exclude.Output()
-	if err != nil {
-		return fmt.Errorf("%v: %w", exclude.Args, err)
-	}
-	local, err := os.ReadFile(strings.TrimSuffix(string(file), "\n")) //nolint:gosec // A file of the repository.
-	if err != nil && !os.IsNotExist(err) {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Join(repo, "info"), 0o750); err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(repo, "info/exclude"), local, 0o600); err != nil {
-		return err
-	}
-	steps := [][]string{{"init", "--quiet"}, {"add", "--all"}, {
-		"-c", "user.name=release", "-c", "user.email=release@localhost", "-c", "commit.gpgsign=false",
-		"commit", "--quiet", "--allow-empty", "--no-verify", "--message", version,
-	}}
-	for _, dir := range dirs {
-		steps = append(steps, []string{"update-ref", path.Join("refs/tags", dir, version), "HEAD"})
-	}
-	for _, args := range steps {
-		cmd := exec.Command("git", append([]string{"--git-dir", repo, "--work-tree", root}, args...)...)
-		// git sets GIT_INDEX_FILE for its hooks, which may run the tests: keep the index of root as it is.
-		cmd.Env = append(os.Environ(), "GIT_INDEX_FILE="+filepath.Join(repo, "index"))
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("%v: %w\n%s", cmd.Args, err, out)
+	var out strings.Builder // of the last command
+	git := func(args ...string) error {
+		out.Reset()
+		cmd := exec.Command("git", args...)
+		cmd.Dir, cmd.Stdout, cmd.Stderr = root, &out, os.Stderr
+		cmd.Env = append(os.Environ(), "GIT_INDEX_FILE="+filepath.Join(repo, "index"), "GIT_OBJECT_DIRECTORY="+filepath.Join(repo, "objects"))
+		if err := cmd.Run(); err != nil {
+			return fmt.Errorf("%v: %w", cmd.Args, err)
 		}
+		return nil
 	}
-	return nil
+	err := multierr.Combine(git("init", "--quiet", "--bare", repo), git("add", "--all"), git("write-tree"))
+	if err == nil {
+		err = git("-c", "user.name=release", "-c", "user.email=release@localhost", "commit-tree", "-m", version, strings.TrimSpace(out.String()))
+	}
+	commit := strings.TrimSpace(out.String())
+	for _, dir := range dirs {
+		err = multierr.Append(err, git("--git-dir", repo, "update-ref", path.Join("refs/tags", dir, version), commit))
+	}
+	return err
 }
 
 // The lines of the tree with a version, as the text before it and the version.
