@@ -11,7 +11,7 @@ import tempfile
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-PACKAGE = "./internal/tools/wheel/extension"
+PACKAGE = "./internal/pypackage/extension"
 
 
 class GoLibrary(BuildHookInterface):

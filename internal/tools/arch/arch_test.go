@@ -36,6 +36,7 @@ var layers = []layer{
 	{"interop/internal/transfer/transfertest", []string{"usmarray", "memmgr", "internal/cells", "internal/owner", "internal", "internal/testenv", "syclobj", "dlpack"}},
 	{"internal/testenv", []string{"interop", "usmarray", "memmgr", "internal/cells", "internal/owner", "internal", "syclobj", "dlpack"}}, // in no other list: for tests
 	{"interop", []string{"usmarray", "memmgr", "internal/cells", "internal/owner", "internal", "syclobj", "dlpack"}},
+	{"internal/pypackage/extension", []string{"internal", "interop", "usmarray", "memmgr", "internal/cells", "internal/owner", "syclobj", "dlpack"}},
 	{"internal/bench", []string{"memmgr", "internal/cells", "internal/owner", "internal", "syclobj"}},
 	{"internal/tools", []string{"interop", "usmarray", "memmgr", "internal/cells", "internal/owner", "internal", "syclobj", "dlpack"}},
 	{"examples", []string{"interop", "usmarray", "memmgr", "internal/cells", "internal/owner", "internal", "syclobj", "dlpack"}},

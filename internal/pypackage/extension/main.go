@@ -1,11 +1,11 @@
 //go:build cgo && linux
 
 // Command extension is the Python extension module usmbridge._native as a shared library
-// (go build -buildmode=c-shared). internal/pypackage/hatch_build.py builds it.
+// (go build -buildmode=c-shared). hatch_build.py builds it.
 package main
 
 /*
-#cgo CFLAGS: -I${SRCDIR}/../../../../interop/python -I${SRCDIR}/../../../../interop/pymodule -I${SRCDIR}/../../../../dlpack -I${SRCDIR}/../../../owner -I${SRCDIR}/../../../../syclobj
+#cgo CFLAGS: -I${SRCDIR}/../../../interop/python -I${SRCDIR}/../../../interop/pymodule -I${SRCDIR}/../../../dlpack -I${SRCDIR}/../../owner -I${SRCDIR}/../../../syclobj
 #define _GNU_SOURCE
 #include <dlfcn.h>
 
