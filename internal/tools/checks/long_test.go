@@ -1,7 +1,6 @@
 package checks
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"regexp"
@@ -55,29 +54,5 @@ func TestLongStagesOfEachSurface(t *testing.T) {
 	}
 	for _, name := range stages(t, ".") {
 		require.True(t, listed[name], "%s: no row of docs/fuzzing.md selects it", name)
-	}
-}
-
-// TestLongSelectsTestsThatExist checks that the patterns for go test and pytest in the script match tests.
-func TestLongSelectsTestsThatExist(t *testing.T) {
-	t.Parallel()
-	needCheckout(t)
-	script, err := os.ReadFile("long.sh")
-	require.NoError(t, err)
-	affixes := regexp.MustCompile(`^\^?(Test|test_)|\$$`)
-	for option, tests := range map[string]struct{ pattern, definition string }{
-		"go test -run": {`-run '?([^' ]+)`, `^func Test.*(%s)`},
-		"pytest -k":    {`-k '?([a-z_ ]+?)'? test_`, `^def test_.*(%s)`},
-	} {
-		patterns := regexp.MustCompile(tests.pattern).FindAllStringSubmatch(string(script), -1)
-		require.NotEmpty(t, patterns, option)
-		for _, m := range patterns {
-			for name := range strings.SplitSeq(strings.ReplaceAll(m[1], " or ", "|"), "|") {
-				name = affixes.ReplaceAllString(name, "")
-				cmd := exec.CommandContext(t.Context(), "git", "grep", "-qE", fmt.Sprintf(tests.definition, name))
-				cmd.Dir = "../../.."
-				require.NoError(t, cmd.Run(), "%s %s selects no test", option, name)
-			}
-		}
 	}
 }
