@@ -507,18 +507,12 @@ func TestFindWhileSegmentsOpenAndClose(t *testing.T) {
 }
 
 // manyRounds is the number of repetitions in tests for leaks.
-func manyRounds() int {
-	if testing.Short() || instrumented {
-		return 2000
-	}
-	return 100_000
-}
+const manyRounds = 2000
 
 func TestOpenAndCloseIsFlat(t *testing.T) {
 	nothingStays(t)
 	r := newHost(t, segment.PeersWrite)
-	rounds := manyRounds()
-	for range rounds {
+	for range manyRounds {
 		b, err := r.Allocate(memmgr.Request{Size: 8192})
 		if err != nil {
 			t.Fatal(err)

@@ -236,9 +236,8 @@ func TestOpenAndCloseOfUSMIsFlat(t *testing.T) {
 	nothingStays(t)
 	rt := onOpenCLCPU(t)
 	r := newUSM(t, rt.DefaultQueue(), syclobj.USMShared, segment.PeersWrite)
-	rounds := manyRounds()
 	var before int
-	for i := range rounds {
+	for i := range manyRounds {
 		b, err := r.Allocate(memmgr.Request{Size: 8192})
 		if err != nil {
 			t.Fatal(err)
@@ -257,7 +256,7 @@ func TestOpenAndCloseOfUSMIsFlat(t *testing.T) {
 		f.Close()
 		m.Close()
 		r.Free(b)
-		if i == rounds/10 {
+		if i == manyRounds/10 {
 			before = mappings(t)
 		}
 	}

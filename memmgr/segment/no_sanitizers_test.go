@@ -1,5 +1,0 @@
-//go:build !race && !asan
-
-package segment_test
-
-const instrumented = false
