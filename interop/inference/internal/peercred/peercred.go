@@ -2,7 +2,10 @@
 // when they connected (SO_PEERCRED).
 package peercred
 
-import "net"
+import (
+	"net"
+	"syscall"
+)
 
 // Client is the origin of a request. The zero Client connected through a network.
 type Client struct {
@@ -17,8 +20,19 @@ func (c Client) Owns(uid uint32) bool { return c.Local && c.Known && c.UID == ui
 
 // Of returns the client of an accepted connection.
 func Of(c net.Conn) (client Client) {
-	if client.Local = c.LocalAddr().Network() == "unix"; client.Local {
-		client.UID, client.Known = user(c)
+	client.Local = c.LocalAddr().Network() == "unix"
+	s, ok := c.(syscall.Conn)
+	if !client.Local || !ok {
+		return client
 	}
+	raw, err := s.SyscallConn()
+	if err != nil {
+		return client
+	}
+	_ = raw.Control(func(fd uintptr) {
+		if u, err := syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED); err == nil {
+			client.UID, client.Known = u.Uid, true
+		}
+	})
 	return client
 }

@@ -7,8 +7,9 @@ import (
 	"net"
 	"os"
 	"runtime"
-	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // Dial connects to the Unix socket at path as the user uid: the kernel records that user as the
@@ -19,23 +20,15 @@ func Dial(uid int, path string) (net.Conn, error) {
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if err := threadUser(uid); err != nil {
+	// Unlike syscall.Setresuid, this sets the user of this thread alone.
+	if err := unix.Setresuid(-1, uid, -1); err != nil {
 		return nil, err
 	}
 	c, err := net.Dial("unix", path)
-	if err := threadUser(os.Getuid()); err != nil {
+	if err := unix.Setresuid(-1, os.Getuid(), -1); err != nil {
 		panic(err) // the thread must not run other goroutines
 	}
 	return c, err
-}
-
-// threadUser sets the effective user of this thread alone, unlike syscall.Seteuid.
-func threadUser(uid int) error {
-	keep := ^uintptr(0)
-	if _, _, errno := syscall.RawSyscall(syscall.SYS_SETRESUID, keep, uintptr(uid), keep); errno != 0 {
-		return os.NewSyscallError("setresuid", errno)
-	}
-	return nil
 }
 
 // Socket returns a path for a Unix socket in a directory that every user can enter. The test is
