@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/usmbridge/usmbridge/interop/inference/internal/backend"
-	"github.com/usmbridge/usmbridge/interop/inference/internal/builtin"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/models"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
@@ -38,7 +37,7 @@ func (l *loader) load(ctx context.Context, one string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	began := time.Now()
-	directory, sources := "", builtin.Sources()
+	directory, sources := "", models.Builtin()
 	if l.directory != "" {
 		var err error
 		if sources, err = models.Read(l.directory); err != nil {

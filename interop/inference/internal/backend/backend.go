@@ -1,3 +1,5 @@
+// Package backend provides what models need: memory for tensors, with a limit, and Python, in this
+// process or in workers. It loads models and returns their definitions and a runner, for an engine.
 package backend
 
 import (
@@ -6,11 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/usmbridge/usmbridge/interop/executor"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/models"
+	"github.com/usmbridge/usmbridge/interop/pymodule"
 	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/interop/workers"
 	"github.com/usmbridge/usmbridge/memmgr"
@@ -48,6 +52,22 @@ type Backend struct {
 	loads    int
 }
 
+// The SYCL runtime and Python exist once per process. The first backend starts them, and later ones use them.
+var (
+	openRuntime = sync.OnceValues(func() (*syclobj.Runtime, error) { return syclobj.Open() })
+	startPython = sync.OnceValues(func() (*python.Interpreter, error) {
+		rt, err := openRuntime()
+		if err == nil {
+			// Memory that models allocate outside of calls is in the default pools.
+			err = pymodule.Register(pymodule.SetRuntime(rt))
+		}
+		if err != nil {
+			return nil, err
+		}
+		return python.Start()
+	})
+)
+
 // Open allocates the memory and starts Python. There is one Backend in a process at a time. Errors: no
 // Python.
 func Open(o Options) (*Backend, error) {
@@ -70,6 +90,61 @@ func Open(o Options) (*Backend, error) {
 		}
 	}
 	return b, nil
+}
+
+// openMemory makes the pools.
+func (b *Backend) openMemory(rt *syclobj.Runtime) error {
+	b.Queue, b.Kind = rt.DefaultQueue(), syclobj.USMShared
+	if b.Queue.IsHost() {
+		b.Kind = syclobj.USMUnknown
+	}
+	from, err := b.upstream(rt)
+	if err != nil {
+		return err
+	}
+	limit := b.options.Limit
+	pool := func(name string, bytes uint64) engine.Pool {
+		return engine.Pool{Pool: memmgr.NewPool(memmgr.NewLimit(from, bytes), memmgr.WithName(name)), Limit: bytes}
+	}
+	b.Memory = pool("tensors", max(limit-limit/4-min(b.options.Regions, limit/2), 1))
+	b.Calls, b.Results = pool("calls", max(limit/8, 1)), pool("results", max(limit/8, 1))
+	memmgr.SetDefaultLimit(max(limit/2, 1))
+	return nil
+}
+
+// upstream returns the upstream of the pools. Memory for workers is in segments that they can map.
+func (b *Backend) upstream(rt *syclobj.Runtime) (_ memmgr.Resource, err error) {
+	switch {
+	case b.options.Workers == 0 && b.Queue.IsHost():
+		return memmgr.Host(), nil
+	case b.options.Workers == 0:
+		return memmgr.USM(b.Queue, b.Kind), nil
+	}
+	if !b.Queue.IsHost() {
+		if b.segments, err = segment.NewUSM(b.Queue, b.Kind, segment.PeersWrite); err == nil {
+			return b.segments, nil
+		}
+		b.options.Log.Warn("USM of this device cannot be shared with workers: tensors are in host memory", "reason", err)
+		b.Queue, b.Kind = rt.HostQueue(), syclobj.USMUnknown
+	}
+	if b.segments, err = segment.NewHost(segment.PeersWrite); err != nil {
+		return nil, fmt.Errorf("backend: memory for workers: %w", err)
+	}
+	return b.segments, nil
+}
+
+// ForModels is engine.Options.ForModels: arrays of the kind of memory of the pools are in calls, and other
+// arrays are in the default pools. Workers have memory of their own.
+func (b *Backend) ForModels(calls memmgr.Resource, q *syclobj.Queue, kind syclobj.USMKind) (memmgr.Resource, error) {
+	host := q == nil || q.IsHost()
+	if host && b.Queue.IsHost() || !host && !b.Queue.IsHost() && kind == b.Kind && q.Context().Equal(b.Queue.Context()) && q.Device().Equal(b.Queue.Device()) {
+		return calls, nil
+	}
+	p, err := memmgr.Default(q, kind)
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
 // queue is the number of calls that wait for a slot or a worker, and of those that wait for the slot of serial
@@ -168,8 +243,8 @@ func (l *Loaded) spawn(ctx context.Context, o *Options, name, script string) (de
 }
 
 // ask calls a function of the module that has the models.
-func (l *Loaded) ask(function string, args ...any) (any, error) {
-	o, err := l.module.Method(function, args...)
+func (l *Loaded) ask(function string) (any, error) {
+	o, err := l.module.Method(function)
 	if err != nil {
 		return nil, explain(err)
 	}
@@ -210,4 +285,13 @@ func (b *Backend) Close() error {
 		err = errors.Join(err, b.segments.Close())
 	}
 	return err
+}
+
+// End ends Python and closes the SYCL runtime, after every backend is closed. It is the last call of
+// a process.
+func (b *Backend) End() (err error) {
+	if b.python != nil {
+		err = b.python.Close()
+	}
+	return errors.Join(err, memmgr.CloseDefaults(), b.runtime.Close())
 }

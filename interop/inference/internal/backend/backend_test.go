@@ -19,7 +19,6 @@ import (
 	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/backend"
-	"github.com/usmbridge/usmbridge/interop/inference/internal/builtin"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/models"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
@@ -155,7 +154,7 @@ func TestBuiltInModels(t *testing.T) {
 	needNumba(t)
 	for _, n := range []int{0, 2} {
 		t.Run(fmt.Sprint(n, " workers"), func(t *testing.T) {
-			tryBuiltIn(t, openWith(t, builtin.Sources(), backend.Options{Workers: n}))
+			tryBuiltIn(t, openWith(t, models.Builtin(), backend.Options{Workers: n}))
 		})
 	}
 }

@@ -52,7 +52,7 @@ func (b *bench) run(only string) error {
 	}
 	defer os.RemoveAll(b.models)
 	syscall.Umask(0o077) // the service refuses files that others can write
-	for _, from := range []string{"builtin", "bench/models"} {
+	for _, from := range []string{"models/builtin", "bench/models"} {
 		if err := os.CopyFS(b.models, os.DirFS(filepath.Join(dir, from))); err != nil {
 			return err
 		}

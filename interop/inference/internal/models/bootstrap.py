@@ -11,6 +11,7 @@ A model is a module with INPUTS and OUTPUTS, each a dict from a tensor's name to
   - warm(), which is called instead of a first call on zeros.
 """
 
+import contextlib
 import importlib
 import inspect
 import json
@@ -34,27 +35,15 @@ _package = None
 
 # A model's output appears line by line, also in a pipe.
 for _stream in (sys.stdout, sys.stderr):
-    try:
+    with contextlib.suppress(AttributeError, ValueError):
         _stream.reconfigure(line_buffering=True)
-    except (AttributeError, ValueError):
-        pass
 
 
-def _serving():
-    """Makes the module usmbridge.serving, which models import."""
-    module = types.ModuleType("usmbridge.serving", "What the models of the inference server use.")
-
-    class InvalidInput(Exception):
-        """Raised by a model to refuse a request. The client gets the message, with status 400."""
-
-    InvalidInput.__module__ = module.__name__
-    InvalidInput.__qualname__ = "InvalidInput"
-    module.InvalidInput = InvalidInput
-    return module
-
-
-if "usmbridge.serving" not in sys.modules:
-    sys.modules["usmbridge.serving"] = usmbridge.serving = _serving()
+if "usmbridge.serving" not in sys.modules:  # models import it
+    _serving = types.ModuleType("usmbridge.serving", "What the models of the inference server use.")
+    _doc = "Raised by a model to refuse a request. The client gets the message, with status 400."
+    _serving.InvalidInput = type("InvalidInput", (Exception,), {"__module__": _serving.__name__, "__doc__": _doc})
+    sys.modules[_serving.__name__] = usmbridge.serving = _serving
 
 
 class ModelError(Exception):
@@ -161,27 +150,15 @@ def _zeros(shape, dtype):
         return usmbridge.zeros(shape, dtype=dtype, device="host")
 
 
-def _warmer(module, model):
-    """Returns the function that warms the model. It returns the traceback if a call on zeros fails."""
-    own = getattr(module, "warm", None)
-
-    def warm():
-        own()
-
-    def first_call():
-        try:
-            arrays = [_zeros(shape, DATATYPES[datatype]).as_readonly() for _, datatype, shape in model.inputs]
-            if model.bound:
-                shapes = [shape for _, _, shape in model.outputs]
-                if model.shapes:
-                    shapes = json.loads(model.shapes(*[list(a.shape) for a in arrays]))
-                arrays += [_zeros(shape, DATATYPES[datatype]) for shape, (_, datatype, _) in zip(shapes, model.outputs)]
-            model.infer(*arrays)
-        except (Exception, SystemExit):
-            return traceback.format_exc()
-        return None
-
-    return warm if own is not None else first_call
+def _first_call(model):
+    """Calls infer on zeros."""
+    arrays = [_zeros(shape, DATATYPES[datatype]).as_readonly() for _, datatype, shape in model.inputs]
+    if model.bound:
+        shapes = [shape for _, _, shape in model.outputs]
+        if model.shapes:
+            shapes = json.loads(model.shapes(*[list(a.shape) for a in arrays]))
+        arrays += [_zeros(shape, DATATYPES[datatype]) for shape, (_, datatype, _) in zip(shapes, model.outputs)]
+    model.infer(*arrays)
 
 
 def _define(name, module):
@@ -201,7 +178,7 @@ def _define(name, module):
         model.infer = _returner(infer, ins, outs, tuple(DATATYPES[t[1]] for t in outputs))
     shapes = getattr(module, "output_shapes", None)
     model.shapes = _shaper(shapes, ins, outs) if shapes is not None else None
-    model.warm = _warmer(module, model)
+    model.warm = getattr(module, "warm", None)
     return model
 
 
@@ -274,10 +251,13 @@ def warm_all():
         if model.error is not None:
             continue
         try:
-            refused = model.warm()
+            if model.warm is None:
+                _first_call(model)
+            else:
+                model.warm()
         except (Exception, SystemExit):
-            model.error, model.detail = "warm() failed", traceback.format_exc()
-            continue
-        if refused:
+            if model.warm is not None:
+                model.error, model.detail = "warm() failed", traceback.format_exc()
+                continue
             print(f"model {name}: the first call, on zeros, failed; define warm() if the model needs other inputs", file=sys.stderr)
-            print(refused, file=sys.stderr, end="", flush=True)
+            traceback.print_exc()

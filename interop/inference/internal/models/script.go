@@ -2,7 +2,7 @@ package models
 
 import (
 	"cmp"
-	_ "embed"
+	"embed"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -13,6 +13,18 @@ import (
 
 //go:embed bootstrap.py
 var bootstrap string
+
+//go:embed builtin/*.py
+var builtin embed.FS
+
+// Builtin returns the models that are served by default, in the order of their names.
+func Builtin() (sources []Source) {
+	for _, name := range []string{"identity", "luminance", "sobel"} {
+		text, _ := builtin.ReadFile("builtin/" + name + ".py") // it is in the program
+		sources = append(sources, Source{Name: name, File: "<built-in " + name + ".py>", Text: string(text)})
+	}
+	return sources
+}
 
 // Module returns the name of the Python module of a load, which are counted from 1.
 func Module(load int) string { return fmt.Sprintf("usmbridge_serve_%d", load) }
