@@ -181,10 +181,10 @@ func (s *service) start(ctx context.Context, out io.Writer) (err error) {
 		return err
 	}
 	hosts := strings.Split(c.hosts, ",")
-	protocol := rest.New(rest.Options{Engine: s.engine, Hosts: hosts, Traces: s.traces})
+	protocol := rest.New(s.engine, s.traces, hosts)
 	s.serveHTTP("REST", protocol.Server(), s.rest)
 	if s.grpc != nil {
-		server := rpc.New(rpc.Options{Engine: s.engine, Traces: s.traces})
+		server := rpc.New(s.engine, s.traces)
 		s.runServer("gRPC", func() error { return server.Serve(s.grpc) }, server.Drain)
 		fmt.Fprintln(out, "gRPC on", shown(s.grpc))
 	}

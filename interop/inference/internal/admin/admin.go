@@ -23,9 +23,7 @@ func Server(ctx context.Context, e *engine.Engine, names []string) *http.Server 
 	mux.Handle("GET /metrics", serveMetrics(e))
 	mux.HandleFunc("GET /livez", probe(e.Live))
 	mux.HandleFunc("GET /readyz", probe(e.Ready))
-	// Not the command line, which may contain secrets.
-	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
-	mux.Handle("GET /debug/pprof/cmdline", http.NotFoundHandler())
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index) // without the command line, which may contain secrets
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	mux.HandleFunc("GET /debug/pprof/memory", func(w http.ResponseWriter, _ *http.Request) {
@@ -35,7 +33,7 @@ func Server(ctx context.Context, e *engine.Engine, names []string) *http.Server 
 	return &http.Server{
 		Handler:     guard(mux, names),
 		ReadTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
-		ErrorLog:    slog.NewLogLogger(e.Log().Handler(), slog.LevelDebug),
+		ErrorLog:    slog.NewLogLogger(e.Options.Log.Handler(), slog.LevelDebug),
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
 }
@@ -47,7 +45,6 @@ func probe(check func() error) http.HandlerFunc {
 			http.Error(w, oip.As(err).Message, http.StatusServiceUnavailable)
 			return
 		}
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		_, _ = w.Write([]byte("ok\n"))
 	}
 }
@@ -64,14 +61,10 @@ func guard(next http.Handler, names []string) http.Handler {
 		ctx, cancel := context.WithTimeout(r.Context(), requestTime)
 		defer cancel()
 		w.Header().Set("X-Content-Type-Options", "nosniff")
-		switch {
-		case !hosts.Known(r.Host, names):
-			http.Error(w, "unknown host name: use a numeric address or localhost, or start the server with the name in -hosts",
-				http.StatusMisdirectedRequest)
-		case hosts.CrossOrigin(r):
-			http.Error(w, "requests of web pages of another origin are refused", http.StatusForbidden)
-		default:
-			next.ServeHTTP(w, r.WithContext(ctx))
+		if err := hosts.Check(r, names); err != nil {
+			http.Error(w, err.Error(), http.StatusForbidden)
+			return
 		}
+		next.ServeHTTP(w, r.WithContext(ctx))
 	})
 }

@@ -1,10 +1,10 @@
 package admin
 
 import (
-	"maps"
-	"math"
 	"net/http"
 	"runtime"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -44,29 +44,25 @@ func (collector) Describe(chan<- *prometheus.Desc) {}
 func (c collector) Collect(to chan<- prometheus.Metric) {
 	m, e := sink(to), c.engine
 	server, stats := e.Server(), e.Stats()
-	m.gauge("server_info", "The server: always 1.", 1, prometheus.Labels{"name": server.Name, "version": server.Version, "go": runtime.Version()})
-	m.gauge("ready", "1 while requests can be expected to be served.", truth(e.Ready() == nil), nil)
-	m.gauge("live", "0 if the server is stuck and must be restarted.", truth(e.Live() == nil), nil)
-	m.gauge("draining", "1 while the server drains.", truth(stats.Draining), nil)
-	m.gauge("calls_in_flight", "Calls of all transports, among them idle streams.", float64(stats.Calls), nil)
-	m.gauge("requests_in_flight", "Requests in flight, including waiting ones.", float64(stats.Requests), nil)
+	m.send("server_info", "The server: always 1.", 1, "name", server.Name, "version", server.Version, "go", runtime.Version())
+	m.send("ready", "1 while requests can be expected to be served.", truth(e.Ready() == nil))
+	m.send("live", "0 if the server is stuck and must be restarted.", truth(e.Live() == nil))
+	m.send("draining", "1 while the server drains.", truth(stats.Draining))
+	m.send("calls_in_flight", "Calls of all transports, among them idle streams.", float64(stats.Calls))
+	m.send("requests_in_flight", "Requests in flight, including waiting ones.", float64(stats.Requests))
 	for kind, n := range stats.Refused {
-		m.counter("refusals_total", "Requests that were refused or failed, by reason.", float64(n), prometheus.Labels{"kind": oip.Kind(kind).String()})
+		m.send("refusals_total", "Requests that were refused or failed, by reason.", float64(n), "kind", oip.Kind(kind).String())
 	}
-	for _, p := range e.Pools() {
-		limit := float64(p.Limit)
-		if p.Limit == 0 {
-			limit = math.Inf(1)
-		}
-		m.gauge("memory_limit_bytes", "Capacity of a pool in bytes; +Inf without a limit.", limit, prometheus.Labels{"pool": p.Name()})
+	for _, p := range []engine.Pool{e.Options.Memory, e.Options.Calls, e.Options.Results} {
+		m.send("memory_limit_bytes", "Capacity of a pool in bytes; 0 without a limit.", float64(p.Limit), "pool", p.Name())
 	}
 	for _, model := range e.Models() {
 		m.model(model)
 	}
-	regions, bytes, leases := e.Regions().InUse()
-	m.gauge("regions", "Registered regions of clients' shared memory.", float64(regions), nil)
-	m.gauge("region_bytes", "Bytes of registered regions.", float64(bytes), nil)
-	m.gauge("region_leases", "Uses of regions by requests in flight.", float64(leases), nil)
+	regions, bytes, leases := e.Options.Regions.InUse()
+	m.send("regions", "Registered regions of clients' shared memory.", float64(regions))
+	m.send("region_bytes", "Bytes of registered regions.", float64(bytes))
+	m.send("region_leases", "Uses of regions by requests in flight.", float64(leases))
 	var options []metrics.Option
 	if runner := e.Runner(); runner != nil {
 		options = append(options, metrics.Runner("models", runner))
@@ -77,36 +73,35 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 // model sends the metrics of a model.
 func (m sink) model(of *engine.Model) {
 	s := of.Stats()
-	labels := prometheus.Labels{"model": of.Meta().Name, "version": of.Meta().Versions[0]}
-	with := func(name, value string) prometheus.Labels {
-		all := maps.Clone(labels)
-		all[name] = value
-		return all
+	labels := []string{"model", of.Meta().Name, "version", of.Meta().Versions[0]}
+	m.send("model_ready", "1 while the model can be called.", truth(of.Ready() == nil), labels...)
+	for outcome, requests := range map[string]engine.Duration{"success": s.Success, "failure": s.Fail} {
+		m.send("requests_total", "Completed requests of a model, by outcome.", float64(requests.Count), append(labels, "outcome", outcome)...)
 	}
-	const requests = "Completed requests of a model, by outcome."
-	const stage = "Time that requests spent: preparing inputs and memory, in the queue and in the model, storing outputs."
-	m.gauge("model_ready", "1 while the model can be called.", truth(of.Ready() == nil), labels)
-	m.counter("requests_total", requests, float64(s.Success.Count), with("outcome", "success"))
-	m.counter("requests_total", requests, float64(s.Fail.Count), with("outcome", "failure"))
-	for name, spent := range map[string]engine.Duration{"input": s.ComputeInput, "infer": s.ComputeInfer, "output": s.ComputeOutput} {
-		m.counter("stage_seconds_total", stage, float64(spent.NS)/1e9, with("stage", name))
+	for stage, spent := range map[string]engine.Duration{"input": s.ComputeInput, "infer": s.ComputeInfer, "output": s.ComputeOutput} {
+		m.send("stage_seconds_total", "Time that requests spent: preparing inputs and memory, in the queue and in the model, storing outputs.",
+			float64(spent.NS)/1e9, append(labels, "stage", stage)...)
 	}
-	m.counter("executions_total", "Calls of the model.", float64(s.Executions), labels)
-	m.counter("input_bytes_total", "Bytes of inputs.", float64(s.InputBytes), labels)
-	m.counter("output_bytes_total", "Bytes of outputs.", float64(s.OutputBytes), labels)
-	m.counter("memory_kept_requests_total", "Requests of whose memory the model kept a part.", float64(s.Kept), labels)
+	m.send("executions_total", "Calls of the model.", float64(s.Executions), labels...)
+	m.send("input_bytes_total", "Bytes of inputs.", float64(s.InputBytes), labels...)
+	m.send("output_bytes_total", "Bytes of outputs.", float64(s.OutputBytes), labels...)
+	m.send("memory_kept_requests_total", "Requests of whose memory the model kept a part.", float64(s.Kept), labels...)
 	of.Latency().Collect(m)
 }
 
 // sink sends metrics to a channel.
 type sink chan<- prometheus.Metric
 
-func (m sink) gauge(name, help string, v float64, labels prometheus.Labels) {
-	m <- prometheus.MustNewConstMetric(prometheus.NewDesc("inference_"+name, help, nil, labels), prometheus.GaugeValue, v)
-}
-
-func (m sink) counter(name, help string, v float64, labels prometheus.Labels) {
-	m <- prometheus.MustNewConstMetric(prometheus.NewDesc("inference_"+name, help, nil, labels), prometheus.CounterValue, v)
+// send sends a counter, if the name ends with _total, or a gauge. labels are names, each with its value after it.
+func (m sink) send(name, help string, v float64, labels ...string) {
+	kind, of := prometheus.GaugeValue, prometheus.Labels{}
+	if strings.HasSuffix(name, "_total") {
+		kind = prometheus.CounterValue
+	}
+	for pair := range slices.Chunk(labels, 2) {
+		of[pair[0]] = pair[1]
+	}
+	m <- prometheus.MustNewConstMetric(prometheus.NewDesc("inference_"+name, help, nil, of), kind, v)
 }
 
 func truth(b bool) float64 {

@@ -1,24 +1,30 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/usmbridge/usmbridge/interop/executor"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
-	"github.com/usmbridge/usmbridge/interop/inference/internal/region"
 )
 
-// retryAfter is the time after which a client that was refused for lack of room may try again.
-const retryAfter = time.Second
+// registry is the models that were loaded together, with their runner.
+type registry struct {
+	runner   executor.Runner
+	requests sync.WaitGroup
+	models   []*Model
+	byName   map[string]*Model
+}
 
 // Engine serves models. Its methods may be called from any goroutine.
 type Engine struct {
-	o       Options
+	Options Options // which do not change
 	current atomic.Pointer[registry]
 	calls   atomic.Int64 // between Enter and Leave
 	health  health
@@ -32,15 +38,20 @@ type Engine struct {
 
 // New returns an engine, which Close ends. It is not ready until SetModels.
 func New(o Options) *Engine {
-	o.complete()
-	e := &Engine{o: o}
+	o.Name = cmp.Or(o.Name, "usmbridge")
+	o.MaxCalls = cmp.Or(o.MaxCalls, 1024)
+	o.Timeout = cmp.Or(o.Timeout, 30*time.Second)
+	o.Patience = cmp.Or(o.Patience, time.Minute)
+	o.Log = cmp.Or(o.Log, slog.Default())
+	o.Calls, o.Results = cmp.Or(o.Calls, o.Memory), cmp.Or(o.Results, o.Memory)
+	e := &Engine{Options: o}
 	e.current.Store(&registry{})
 	return e
 }
 
 // Server returns the description of the server.
 func (e *Engine) Server() oip.Server {
-	return oip.Server{Name: e.o.Name, Version: e.o.Version,
+	return oip.Server{Name: e.Options.Name, Version: e.Options.Version,
 		Extensions: []string{"binary_tensor_data", "model_repository", "statistics", "system_shared_memory"}}
 }
 
@@ -58,18 +69,6 @@ func (e *Engine) Model(name, version string) (*Model, error) {
 	}
 	return m, nil
 }
-
-// Regions returns the shared memory of clients.
-func (e *Engine) Regions() *region.Registry { return e.o.Regions }
-
-// Pools returns Options.Memory, Options.Calls and Options.Results.
-func (e *Engine) Pools() []Pool { return []Pool{e.o.Memory, e.o.Calls, e.o.Results} }
-
-// Log returns the log, for errors whose details clients must not see.
-func (e *Engine) Log() *slog.Logger { return e.o.Log }
-
-// Timeout returns the maximum time of a request.
-func (e *Engine) Timeout() time.Duration { return e.o.Timeout }
 
 // Runner returns the runner of the models; nil before SetModels.
 func (e *Engine) Runner() executor.Runner { return e.current.Load().runner }
@@ -100,7 +99,7 @@ func (e *Engine) Refused(kind oip.Kind) { e.refused[kind].Add(1) }
 // Enter takes a place for a call of a transport; Leave ends it. A call has at most one request at a time.
 // Errors: Busy.
 func (e *Engine) Enter() error {
-	if e.calls.Add(1) > int64(e.o.MaxCalls) {
+	if e.calls.Add(1) > int64(e.Options.MaxCalls) {
 		e.calls.Add(-1)
 		return busy("too many requests are being served", nil)
 	}
@@ -124,11 +123,6 @@ func (e *Engine) Begin(ctx context.Context, model, version string) (*Request, er
 		return nil, err
 	}
 	return newRequest(ctx, m, began), nil
-}
-
-// busy returns the error for a client that may try again later.
-func busy(message string, err error) *oip.Error {
-	return &oip.Error{Kind: oip.Busy, Message: message, RetryAfter: retryAfter, Err: err}
 }
 
 // admit finds the model of a request and counts the request.
@@ -156,6 +150,84 @@ func (e *Engine) discount(m *Model) {
 	m.registry.requests.Done()
 	e.inFlight.Add(-1)
 	e.requests.Done()
+}
+
+// SetModels replaces all models, whose functions runner runs. A model continues the statistics of the model of the
+// same name. If one is not "", it is the only one that clients load: the others stay
+// unloaded if they were. Requests in flight finish on the models that they began with, and
+// ended waits for them: then the old runner can be closed. Errors: invalid definitions, and then
+// nothing has changed; ended returns the error of its context.
+func (e *Engine) SetModels(runner executor.Runner, definitions []Definition, one string) (ended func(context.Context) error, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	old, next := e.current.Load(), &registry{runner: runner, byName: map[string]*Model{}}
+	for _, d := range definitions {
+		m, err := newModel(e, next, d)
+		if err != nil {
+			return nil, fmt.Errorf("engine: model %s: %w", d.Meta.Name, err)
+		}
+		if before := old.byName[d.Meta.Name]; before != nil {
+			m.stats = before.stats
+			m.unloaded.Store(before.unloaded.Load() && one != "" && one != d.Meta.Name)
+		}
+		next.models = append(next.models, m)
+		next.byName[d.Meta.Name] = m
+	}
+	e.current.Store(next)
+	return func(ctx context.Context) error {
+		if err := waitFor(ctx, &old.requests); err != nil {
+			return fmt.Errorf("engine: requests to replaced models have not ended: %w", err)
+		}
+		return nil
+	}, nil
+}
+
+// Index describes the models, or those that are ready, in the words of the protocol's repository extension.
+func (e *Engine) Index(ready bool) []oip.Entry {
+	list := []oip.Entry{} // not nil: an empty list in JSON
+	for _, m := range e.Models() {
+		entry := oip.Entry{Name: m.def.Meta.Name, Version: m.def.Meta.Versions[0], State: "READY"}
+		if err := m.Ready(); err != nil {
+			if ready {
+				continue
+			}
+			entry.State, entry.Reason = "UNAVAILABLE", oip.As(err).Message
+		}
+		list = append(list, entry)
+	}
+	return list
+}
+
+var errNoControl = oip.Errorf(oip.Unsupported, "clients cannot load or unload models: start the server with -model-control")
+
+// Load loads a model for a client by Options.Load. parameters are the names of the request's parameters.
+// Errors: Unsupported without it, and for parameters that give the model another configuration or
+// other files; those of Options.Load.
+func (e *Engine) Load(ctx context.Context, model string, parameters []string) error {
+	for _, name := range parameters {
+		if name == "config" || strings.HasPrefix(name, "file:") {
+			return oip.Errorf(oip.Unsupported, "the parameter %s of load is not supported: a model is loaded from its file", oip.Quote(name))
+		}
+	}
+	if e.Options.Load == nil {
+		return errNoControl
+	}
+	return e.Options.Load(ctx, model)
+}
+
+// Unload makes a model unavailable for a client. Requests in flight finish. Errors: NotFound, Unsupported without
+// Options.Load.
+func (e *Engine) Unload(model string) error {
+	if e.Options.Load == nil {
+		return errNoControl
+	}
+	e.mu.Lock() // not while SetModels looks which models are unloaded
+	defer e.mu.Unlock()
+	m, err := e.Model(model, "")
+	if err == nil {
+		m.unloaded.Store(true)
+	}
+	return err
 }
 
 // Drain refuses new requests. Requests in flight continue. Further calls do nothing.

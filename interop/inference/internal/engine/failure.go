@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/usmbridge/usmbridge/interop/executor"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
@@ -13,9 +14,17 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
-// badModel returns the error for the client of a model that breaks its declaration.
-func (r *Request) badModel(err error) error {
-	return &oip.Error{Kind: oip.Internal, Message: fmt.Sprintf("model %s failed", r.model.def.Meta.Name), Err: err}
+// retryAfter is the time after which a client may try again.
+const retryAfter = time.Second
+
+// busy returns the error for a client that may try again later.
+func busy(message string, err error) *oip.Error {
+	return &oip.Error{Kind: oip.Busy, Message: message, RetryAfter: retryAfter, Err: err}
+}
+
+// notReady returns the error of a server or model that serves no requests at present.
+func notReady(message string, err error) *oip.Error {
+	return &oip.Error{Kind: oip.NotReady, Message: message, RetryAfter: retryAfter, Err: err}
 }
 
 // invalidInput is the class of the exceptions whose message is for the client.
@@ -33,14 +42,14 @@ func (r *Request) clientError(err error) *oip.Error {
 		return &oip.Error{Kind: oip.Cancelled, Message: "the request was cancelled", Err: err}
 	case errors.Is(err, python.MemoryError), errors.Is(err, memmgr.ErrOutOfMemory):
 		return busy(fmt.Sprintf("model %s: out of memory", name), err)
-	case r.ctx != nil && r.ctx.Err() != nil:
+	case r.ctx.Err() != nil:
 		return &oip.Error{Kind: oip.Deadline, Message: fmt.Sprintf("the request's time was over before model %s was done", name), Err: err}
 	case errors.Is(err, executor.ErrFull):
 		return busy("too many requests are being served", err)
 	case errors.Is(err, executor.ErrClosed):
-		return &oip.Error{Kind: oip.NotReady, Message: oip.ErrDraining.Message, RetryAfter: retryAfter, Err: err}
+		return notReady(oip.ErrDraining.Message, err)
 	case errors.Is(err, workers.ErrRestarts):
-		return &oip.Error{Kind: oip.NotReady, Message: "the server is not ready", RetryAfter: retryAfter, Err: err}
+		return notReady("the server is not ready", err)
 	}
 	if p, ok := errors.AsType[*python.Error](err); ok {
 		if slices.Contains(p.Classes, invalidInput) {

@@ -33,35 +33,31 @@ func (e *Engine) Ready() error {
 
 // healthy returns nil if the runner is warm and makes progress.
 func (e *Engine) healthy() error {
-	err := error(&executor.Error{Kind: executor.ErrWarming})
+	err := executor.ErrWarming
 	if runner := e.Runner(); runner != nil {
-		err = runner.Health()
+		if err = runner.Health(); err == nil {
+			err = e.checkProgress()
+		}
 	}
-	if err == nil {
-		err = e.checkProgress()
-	}
-	if err == nil && !slices.ContainsFunc(e.Models(), func(m *Model) bool { return m.broken() == nil }) {
-		return &oip.Error{Kind: oip.NotReady, Message: "no model is ready", RetryAfter: retryAfter}
-	}
-	if err == nil {
-		e.health.warm.Store(true)
-		e.health.badFrom.Store(0)
-		return nil
-	}
-	message := "the server is not ready"
-	if errors.Is(err, executor.ErrWarming) {
-		message = "the server is warming up"
-	} else {
+	switch {
+	case errors.Is(err, executor.ErrWarming):
+		return notReady("the server is warming up", err)
+	case err != nil:
 		e.health.badFrom.CompareAndSwap(0, time.Now().UnixNano())
+		return notReady("the server is not ready", err)
+	case !slices.ContainsFunc(e.Models(), func(m *Model) bool { return m.broken() == nil }):
+		return notReady("no model is ready", nil)
 	}
-	return &oip.Error{Kind: oip.NotReady, Message: message, RetryAfter: retryAfter, Err: err}
+	e.health.warm.Store(true)
+	e.health.badFrom.Store(0)
+	return nil
 }
 
 // Live returns nil until the runner has been stuck, or without progress, for Options.Patience, as
 // seen by Ready or Live. Errors: NotReady.
 func (e *Engine) Live() error {
 	err := e.Ready()
-	if from := e.health.badFrom.Load(); err != nil && from != 0 && time.Since(time.Unix(0, from)) > e.o.Patience {
+	if from := e.health.badFrom.Load(); err != nil && from != 0 && time.Since(time.Unix(0, from)) > e.Options.Patience {
 		return err
 	}
 	return nil
@@ -105,9 +101,9 @@ func (e *Engine) checkProgress() error {
 	}
 	if e.health.stalled.Swap(err != nil) != (err != nil) {
 		if err != nil {
-			e.o.Log.Error("calls do not end: the server is not ready", "reason", err, "oldest", e.Runner().Stats().Oldest.Round(time.Millisecond))
+			e.Options.Log.Error("calls do not end: the server is not ready", "reason", err, "oldest", e.Runner().Stats().Oldest.Round(time.Millisecond))
 		} else {
-			e.o.Log.Info("calls end again")
+			e.Options.Log.Info("calls end again")
 		}
 	}
 	return err

@@ -77,8 +77,7 @@ func (m *Model) broken() error {
 	if reason == "" {
 		return nil
 	}
-	return &oip.Error{Kind: oip.NotReady, RetryAfter: retryAfter,
-		Message: fmt.Sprintf("model %s is not ready: %s", m.def.Meta.Name, clip(reason))}
+	return notReady(fmt.Sprintf("model %s is not ready: %s", m.def.Meta.Name, clip(reason)), nil)
 }
 
 // shapeOf applies the rule for the shape of an output.

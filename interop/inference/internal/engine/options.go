@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -66,17 +65,7 @@ type Options struct {
 	MaxCalls int           // calls of all transports at a time, among them idle streams; 1024
 	Timeout  time.Duration // of a request, which may have a shorter one; 30 s
 	Patience time.Duration // time that the runner may be stuck until Live returns an error; a minute
-	Log      *slog.Logger  // slog.Default()
-}
-
-// complete sets defaults.
-func (o *Options) complete() {
-	o.Name = cmp.Or(o.Name, "usmbridge")
-	o.MaxCalls = cmp.Or(o.MaxCalls, 1024)
-	o.Timeout = cmp.Or(o.Timeout, 30*time.Second)
-	o.Patience = cmp.Or(o.Patience, time.Minute)
-	o.Log = cmp.Or(o.Log, slog.Default())
-	o.Calls, o.Results = cmp.Or(o.Calls, o.Memory), cmp.Or(o.Results, o.Memory)
+	Log      *slog.Logger  // for details that clients must not see; slog.Default()
 }
 
 // Check returns an error for an invalid definition.

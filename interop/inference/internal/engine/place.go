@@ -46,7 +46,7 @@ func (b *batch) allocate(r *Request, from Pool) error {
 	if most := from.Limit - from.Limit/8; most != 0 && b.total > most { // the pool takes memory in segments
 		return oip.Errorf(oip.TooLarge, "the tensors of the request to model %s take %d bytes; a request may have %d", r.model.def.Meta.Name, b.total, most)
 	}
-	buffer, err := memmgr.New(from.Pool, memmgr.Request{Size: uintptr(b.total), Tag: r.model.def.Meta.Name, Context: r.Context()})
+	buffer, err := memmgr.New(from.Pool, memmgr.Request{Size: uintptr(b.total), Tag: r.model.def.Meta.Name, Context: r.ctx})
 	if err != nil {
 		return r.clientError(err)
 	}
@@ -83,7 +83,7 @@ func (r *Request) reserve() error {
 			}
 		}
 	}
-	return b.allocate(r, r.model.engine.o.Memory)
+	return b.allocate(r, r.model.engine.Options.Memory)
 }
 
 // shapeOutputs sets the shapes of bound outputs.

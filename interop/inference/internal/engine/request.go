@@ -9,12 +9,10 @@ import (
 
 // Request is one request of a client. Its methods must not be called concurrently.
 type Request struct {
-	model    *Model
-	parent   context.Context
-	began    time.Time
-	deadline time.Time
-
-	ctx    context.Context // made by Context
+	model  *Model
+	began  time.Time
+	parent context.Context
+	ctx    context.Context // of parent, with the deadline
 	cancel context.CancelFunc
 
 	inputs  []Input      // in the order of the model
@@ -28,7 +26,8 @@ type Request struct {
 }
 
 func newRequest(ctx context.Context, m *Model, began time.Time) *Request {
-	r := &Request{model: m, parent: ctx, began: began, deadline: began.Add(m.engine.o.Timeout)}
+	r := &Request{model: m, began: began, parent: ctx}
+	r.ctx, r.cancel = context.WithDeadline(ctx, began.Add(m.engine.Options.Timeout))
 	r.inputs = make([]Input, len(m.def.Meta.Inputs))
 	r.outputs = make([]Output, len(m.def.Meta.Outputs))
 	r.tensors = make([]*tensor, 0, len(r.inputs)+len(r.outputs))
@@ -37,7 +36,7 @@ func newRequest(ctx context.Context, m *Model, began time.Time) *Request {
 		r.tensors = append(r.tensors, &r.inputs[i].tensor)
 	}
 	for i := range r.outputs {
-		r.outputs[i].tensor = tensor{request: r, index: i, meta: &m.def.Meta.Outputs[i], dtype: m.types[len(r.inputs)+i]}
+		r.outputs[i].tensor = tensor{request: r, output: true, index: i, meta: &m.def.Meta.Outputs[i], dtype: m.types[len(r.inputs)+i]}
 		r.tensors = append(r.tensors, &r.outputs[i].tensor)
 	}
 	return r
@@ -49,24 +48,17 @@ func (r *Request) Model() *Model { return r.model }
 // SetTimeout sets the time of the request, counted from Begin. The timeout of the server still
 // holds. It must be called before Fill. 0 and negative times change nothing.
 func (r *Request) SetTimeout(d time.Duration) {
-	if d <= 0 || r.ctx != nil {
-		return
+	if end := r.began.Add(d); d > 0 && end.Before(r.Deadline()) {
+		r.cancel()
+		r.ctx, r.cancel = context.WithDeadline(r.parent, end)
 	}
-	if t := r.began.Add(d); t.Before(r.deadline) {
-		r.deadline = t
-	}
-}
-
-// Context returns the context of the request, which has its deadline.
-func (r *Request) Context() context.Context {
-	if r.ctx == nil {
-		r.ctx, r.cancel = context.WithDeadline(r.parent, r.deadline)
-	}
-	return r.ctx
 }
 
 // Deadline returns the deadline of the request.
-func (r *Request) Deadline() time.Time { return r.deadline }
+func (r *Request) Deadline() time.Time {
+	end, _ := r.ctx.Deadline()
+	return end
+}
 
 // End releases all memory and regions of the request. Memory that codec.Leases or Python
 // hold stays valid. It may be called at any point and more than once; nothing else of the request
@@ -83,12 +75,10 @@ func (r *Request) End() {
 	if r.arena != nil {
 		if left := r.arena.End(); left.Blocks > 0 {
 			r.model.stats.update(func(s *ModelStats) { s.Kept++ })
-			r.model.engine.o.Log.Debug("a model keeps memory of a request", "model", r.model.def.Meta.Name, "left", left)
+			r.model.engine.Options.Log.Debug("a model keeps memory of a request", "model", r.model.def.Meta.Name, "left", left)
 		}
 	}
-	if r.cancel != nil {
-		r.cancel()
-	}
+	r.cancel()
 	r.model.engine.discount(r.model)
 }
 

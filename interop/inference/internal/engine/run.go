@@ -10,7 +10,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
-	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/arena"
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -35,7 +34,7 @@ func (r *Request) logged(err error) *oip.Error {
 	e := r.clientError(err)
 	if e.Kind == oip.Internal && !e.Logged {
 		e.Logged = true
-		r.model.engine.o.Log.Error("a request failed", "model", r.model.def.Meta.Name, "error", e)
+		r.model.engine.Options.Log.Error("a request failed", "model", r.model.def.Meta.Name, "error", e)
 	}
 	return e
 }
@@ -46,7 +45,7 @@ func (r *Request) run() ([]Result, error) {
 		span.SetAttributes(attribute.String("inference.model", m.def.Meta.Name))
 	}
 	for i := range r.inputs {
-		if in := &r.inputs[i]; !in.full && !in.region.there() {
+		if in := &r.inputs[i]; !in.filled && !in.inRegion() {
 			return nil, oip.Errorf(oip.Invalid, "input %s of model %s is missing", in.meta.Name, m.def.Meta.Name)
 		}
 	}
@@ -91,8 +90,8 @@ func (r *Request) run() ([]Result, error) {
 // call calls the model and takes its outputs. It returns the end of the call. Memory that the model allocates
 // meanwhile belongs to the request.
 func (r *Request) call(args []any) (ended time.Time, err error) {
-	e, ctx := r.model.engine, r.Context()
-	o := &e.o
+	e, ctx := r.model.engine, r.ctx
+	o := &e.Options
 	if o.ForModels != nil {
 		r.arena = arena.New(arena.Options{Name: r.model.def.Meta.Name, Choose: func(q *syclobj.Queue, kind syclobj.USMKind) (memmgr.Resource, error) {
 			return o.ForModels(o.Calls.Pool, q, kind)
@@ -117,11 +116,10 @@ func (r *Request) arguments() ([]any, error) {
 	args := make([]any, 0, len(r.tensors))
 	for i := range r.inputs {
 		in := &r.inputs[i]
-		if !in.full {
+		if in.region.there() {
 			if err := copyPlace(&in.place, &in.region, in.size); err != nil {
 				return nil, err
 			}
-			in.full = true
 		}
 		a, err := in.array(usmarray.ReadOnly())
 		if err != nil {
@@ -159,7 +157,7 @@ func (r *Request) askShapes() ([][]int64, error) {
 		}
 		args[i] = list
 	}
-	answer, err := m.registry.runner.Call(r.Context(), m.def.Shapes, args...)
+	answer, err := m.registry.runner.Call(r.ctx, m.def.Shapes, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -167,11 +165,11 @@ func (r *Request) askShapes() ([][]int64, error) {
 	var shapes [][]int64
 	if err := json.Unmarshal([]byte(text), &shapes); err != nil || len(shapes) != len(r.outputs) {
 		drop(answer)
-		return nil, r.badModel(fmt.Errorf("invalid shapes of %d outputs: %.100q", len(r.outputs), text))
+		return nil, fmt.Errorf("invalid shapes of %d outputs: %.100q", len(r.outputs), text)
 	}
 	for i, shape := range shapes {
 		if meta := r.outputs[i].meta; !meta.Fits(shape) || slices.ContainsFunc(shape, func(n int64) bool { return n < 0 }) {
-			return nil, r.badModel(fmt.Errorf("output %s would have shape %v and is declared as %v", meta.Name, shape, meta.Shape))
+			return nil, fmt.Errorf("output %s would have shape %v and is declared as %v", meta.Name, shape, meta.Shape)
 		}
 	}
 	return shapes, nil
@@ -183,7 +181,7 @@ func (r *Request) copyOutputs(answer any) error {
 	defer drop(answer)
 	list, ok := answer.([]any)
 	if !ok || len(list) != len(r.outputs) {
-		return r.badModel(fmt.Errorf("invalid result (got %T, want a list of %d arrays)", answer, len(r.outputs)))
+		return fmt.Errorf("invalid result (got %T, want a list of %d arrays)", answer, len(r.outputs))
 	}
 	for i := range r.inputs { // others may wait for their memory
 		if in := &r.inputs[i]; !in.place.inRegion() {
@@ -195,7 +193,7 @@ func (r *Request) copyOutputs(answer any) error {
 	for i, o := range r.wanted {
 		a, ok := list[o.index].(*usmarray.Array)
 		if !ok {
-			return r.badModel(fmt.Errorf("output %s: invalid value (got %T, want an array)", o.meta.Name, list[o.index]))
+			return fmt.Errorf("output %s: invalid value (got %T, want an array)", o.meta.Name, list[o.index])
 		}
 		arrays[i] = a
 		shape := make([]int64, a.NDim())
@@ -203,7 +201,7 @@ func (r *Request) copyOutputs(answer any) error {
 			shape[axis] = int64(extent)
 		}
 		if a.DataType() != o.dtype || !o.meta.Fits(shape) {
-			return r.badModel(fmt.Errorf("output %s is %v of %v and is declared as %v of %v", o.meta.Name, a.DataType(), shape, o.dtype, o.meta.Shape))
+			return fmt.Errorf("output %s is %v of %v and is declared as %v of %v", o.meta.Name, a.DataType(), shape, o.dtype, o.meta.Shape)
 		}
 		if err := o.setShape(shape); err != nil {
 			return err
@@ -214,7 +212,7 @@ func (r *Request) copyOutputs(answer any) error {
 			}
 		}
 	}
-	if err := b.allocate(r, r.model.engine.o.Results); err != nil {
+	if err := b.allocate(r, r.model.engine.Options.Results); err != nil {
 		return err
 	}
 	for i, o := range r.wanted {
@@ -260,22 +258,12 @@ func (r *Request) collect() ([]Result, error) {
 	return results, nil
 }
 
-// drop releases the arrays in an unused answer.
+// drop releases the arrays in an answer of a function of bootstrap.py, which is an array or a list of arrays.
 func drop(v any) {
 	switch v := v.(type) {
 	case *usmarray.Array:
 		v.Release()
 	case []any:
-		for _, x := range v {
-			drop(x)
-		}
-	case python.Tuple:
-		drop([]any(v))
-	case map[string]any:
-		for _, x := range v {
-			drop(x)
-		}
-	case map[any]any:
 		for _, x := range v {
 			drop(x)
 		}

@@ -12,6 +12,7 @@ import (
 // tensor is an input or output of a request, with its memory.
 type tensor struct {
 	request *Request
+	output  bool        // not an input
 	index   int         // in the order of the model
 	meta    *oip.Tensor // its declaration
 	dtype   usmarray.DataType
@@ -19,22 +20,28 @@ type tensor struct {
 	size    uint64 // bytes
 	place   place  // the memory that the model gets
 	region  place  // the region of which place is a copy, if models run in other processes
+	room    uint64 // bytes of the region
 }
 
 func (t *tensor) inRegion() bool { return t.place.inRegion() || t.region.there() }
 
-// borrow takes a part of a region that the client from may use.
-func (t *tensor) borrow(from peercred.Client, name string, offset, size uint64, write bool) error {
-	e := t.request.model.engine
-	b, check, err := e.o.Regions.Acquire(from, name, offset, size, write)
+// Region uses size bytes of a region of the client from, beginning at offset, as the tensor. An input takes exactly
+// its size, and an output may be smaller. Errors: those of region.Registry.Acquire, Invalid.
+func (t *tensor) Region(from peercred.Client, name string, offset, size uint64) error {
+	if !t.output && size != t.size {
+		return oip.Errorf(oip.Invalid, "input %s takes %d bytes; the request gives %d of region %s", t.meta.Name, t.size, size, oip.Quote(name))
+	}
+	o := &t.request.model.engine.Options
+	b, check, err := o.Regions.Acquire(from, name, offset, size, t.output)
 	if err != nil {
-		return oip.As(err)
+		return err
 	}
 	if n := uintptr(t.meta.Datatype.Size()); b.Address()%n != 0 {
 		b.Release()
 		return oip.Errorf(oip.Invalid, "offset %d of region %s: elements of %s must lie at multiples of their size", offset, oip.Quote(name), t.meta.Datatype)
 	}
-	if e.o.Apart {
+	t.room = size
+	if o.Apart {
 		t.region = place{buffer: b, check: check}
 		return nil
 	}
@@ -76,8 +83,8 @@ func (t *tensor) release() {
 // Input is an input tensor that a client sends, or has in a region.
 type Input struct {
 	tensor
-	given bool // declared by Input
-	full  bool // the memory has the elements
+	given  bool // declared by Input
+	filled bool // by Fill
 }
 
 // Input declares an input. Fill or Region must follow, once. Errors: Invalid for a datatype or shape that
@@ -105,7 +112,7 @@ func (r *Request) Input(name, datatype string, shape []int64) (*Input, error) {
 	if !meta.Fits(shape) {
 		return nil, oip.Errorf(oip.Invalid, "input %s has shape %v; model %s takes %v, -1 for any extent", name, shape, r.model.def.Meta.Name, meta.Shape)
 	}
-	if limit := r.model.engine.o.Memory.Limit; limit != 0 && size > limit {
+	if limit := r.model.engine.Options.Memory.Limit; limit != 0 && size > limit {
 		return nil, oip.Errorf(oip.TooLarge, "input %s has %d bytes; all tensors together may have %d", name, size, limit)
 	}
 	in.given, in.shape, in.size = true, slices.Clone(shape), size
@@ -137,20 +144,7 @@ func (in *Input) Fill(read func(p []byte) error) error {
 	if err := read(p); err != nil {
 		return err
 	}
-	in.full = true
-	return nil
-}
-
-// Region uses a part of a region of the client from as the input, in place. offset and size are in
-// bytes; size must be Size. Errors: those of region.Registry.Acquire, Invalid, Unsupported.
-func (in *Input) Region(from peercred.Client, name string, offset, size uint64) error {
-	if size != in.size {
-		return oip.Errorf(oip.Invalid, "input %s takes %d bytes; the request gives %d of region %s", in.meta.Name, in.size, size, oip.Quote(name))
-	}
-	if err := in.borrow(from, name, offset, size, false); err != nil {
-		return err
-	}
-	in.full = in.place.inRegion()
+	in.filled = true
 	return nil
 }
 
@@ -158,7 +152,6 @@ func (in *Input) Region(from peercred.Client, name string, offset, size uint64) 
 type Output struct {
 	tensor
 	wanted bool
-	room   uint64 // bytes of the region
 }
 
 // Output requests an output. If none is requested, Run returns all. Region may follow, once. Errors: Invalid,
@@ -175,16 +168,6 @@ func (r *Request) Output(name string) (*Output, error) {
 	o.wanted = true
 	r.wanted = append(r.wanted, o)
 	return o, nil
-}
-
-// Region writes the output to a part of a region of the client from. offset and size are in bytes;
-// the output may be smaller. Errors: those of Input.Region.
-func (o *Output) Region(from peercred.Client, name string, offset, size uint64) error {
-	if err := o.borrow(from, name, offset, size, true); err != nil {
-		return err
-	}
-	o.room = size
-	return nil
 }
 
 // setShape sets the shape. It is an error if the region is too small.
@@ -206,7 +189,7 @@ type Result struct {
 	Datatype oip.Datatype
 	Shape    []int64
 	Size     uint64 // bytes
-	InRegion bool   // the output is in the region of Output.Region
+	InRegion bool   // the output is in a region
 
 	// Bytes are the elements to be sent, in C order and the byte order of the machine; none of an output in a
 	// region. Buffer is their buffer, borrowed: retain it to keep them after End.

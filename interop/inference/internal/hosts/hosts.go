@@ -10,30 +10,40 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 )
 
 var protection = http.NewCrossOriginProtection()
 
-// CrossOrigin reports whether a page of another origin made its browser send a request, of any method.
-func CrossOrigin(r *http.Request) bool {
+// Check returns an error for a request, of any method, that a page of another origin made its browser send, and the
+// error of CheckName.
+func Check(r *http.Request, names []string) error {
 	q := *r
 	q.Method = http.MethodPost // net/http allows GET and HEAD of all pages
-	return protection.Check(&q) != nil
+	if protection.Check(&q) != nil {
+		return &oip.Error{Kind: oip.Invalid, Status: http.StatusForbidden, Message: "requests of web pages of another origin are refused"}
+	}
+	return CheckName(r, names)
 }
 
-// Known reports whether a foreign name server cannot have made a browser send a Host header: it is a
-// numeric address, localhost, or one of names, which have no ports. Case, and a dot at the end of
-// the name, make no difference.
-func Known(host string, names []string) bool {
-	name := host
-	if h, _, err := net.SplitHostPort(host); err == nil {
+// CheckName returns an error for a request whose Host a foreign name server can have made a browser send: it is not a
+// numeric address, localhost, or one of names, which have no ports. Case, and a dot at the end of the name, make no
+// difference.
+func CheckName(r *http.Request, names []string) error {
+	name := r.Host
+	if h, _, err := net.SplitHostPort(name); err == nil {
 		name = h
 	}
 	name = plain(name)
 	if _, err := netip.ParseAddr(name); err == nil || strings.EqualFold(name, "localhost") {
-		return true
+		return nil
 	}
-	return slices.ContainsFunc(names, func(known string) bool { return plain(known) != "" && strings.EqualFold(name, plain(known)) })
+	if slices.ContainsFunc(names, func(known string) bool { return plain(known) != "" && strings.EqualFold(name, plain(known)) }) {
+		return nil
+	}
+	return &oip.Error{Kind: oip.Invalid, Status: http.StatusForbidden, Message: "the server does not answer under the name " + oip.Quote(r.Host) +
+		"; use a numeric address or localhost, or start the server with the name in -hosts"}
 }
 
 // plain returns a name without brackets and without a dot at its end.

@@ -1,3 +1,5 @@
+// Package oip has the types of the Open Inference Protocol, version 2, that all transports share:
+// datatypes, metadata, and errors for clients. All of it may be used from any goroutine.
 package oip
 
 // Tensor describes an input or output of a model. The JSON of these types is the protocol's.

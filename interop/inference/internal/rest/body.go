@@ -44,9 +44,10 @@ func (x *exchange) open(most int64) (*body, error) {
 	encoding := strings.Join(r.Header["Content-Encoding"], ", ")
 	zipped, ok := coding(encoding)
 	if !ok {
-		return nil, refuse(http.StatusUnsupportedMediaType, oip.Unsupported, "Content-Encoding "+oip.Quote(encoding)+" is not served: gzip or none", nil)
+		return nil, &oip.Error{Kind: oip.Unsupported, Status: http.StatusUnsupportedMediaType,
+			Message: "Content-Encoding " + oip.Quote(encoding) + " is not served: gzip or none"}
 	}
-	b := &body{x: x, zipped: zipped, length: r.ContentLength, json: -1, until: time.Now().Add(x.h.o.Engine.Timeout()),
+	b := &body{x: x, zipped: zipped, length: r.ContentLength, json: -1, until: time.Now().Add(x.h.engine.Options.Timeout),
 		in: http.MaxBytesReader(x.w, r.Body, most)}
 	if text := r.Header[headerLength]; len(text) > 0 {
 		n, err := strconv.ParseUint(text[0], 10, 63)
@@ -197,7 +198,7 @@ func (b *body) clientError(err error) error {
 	b.x.dead = true
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return refuse(http.StatusRequestTimeout, oip.Deadline, "the body arrived too slowly", err)
+		return &oip.Error{Kind: oip.Deadline, Status: http.StatusRequestTimeout, Message: "the body arrived too slowly", Err: err}
 	case tooLarge != nil:
 		return oip.Errorf(oip.TooLarge, "a body of more than %d bytes", tooLarge.Limit)
 	case isNet:

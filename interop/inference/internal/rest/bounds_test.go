@@ -75,7 +75,7 @@ func TestEndOfCompressedBodies(t *testing.T) {
 // read the responses is disconnected.
 func TestUnreadContinue(t *testing.T) {
 	e := enginetest.New(t, engine.Options{Log: quiet()}, enginetest.Identity())
-	h := New(Options{Engine: e})
+	h := New(e, nil, nil)
 	h.limits.grace = 500 * time.Millisecond
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", path) // each write uses buffer space, no matter how small it is

@@ -28,7 +28,7 @@ func direct(t testing.TB) (*Handler, *memmgr.Pool) {
 	pool := memmgr.NewPool(memmgr.NewLimit(memmgr.Host(), 1<<22))
 	e := enginetest.New(t, engine.Options{Memory: engine.Pool{Pool: pool, Limit: 1 << 22}, Log: quiet(), Regions: regions, Timeout: time.Second},
 		enginetest.Identity(), sums(), kinds(), halves())
-	h := New(Options{Engine: e})
+	h := New(e, nil, nil)
 	h.limits.body, h.limits.json = 1<<20, 1<<18
 	return h, pool
 }
@@ -50,7 +50,7 @@ func checked(t testing.TB, h *Handler, pool *memmgr.Pool, r *http.Request) *http
 		t.Fatalf("%s %s: %d %s", r.Method, r.URL, w.Code, w.Body)
 	}
 	require.True(t, uncharged(h, maxJSON))
-	require.Zero(t, h.o.Engine.Stats().Requests)
+	require.Zero(t, h.engine.Stats().Requests)
 	require.Zero(t, pool.Stats().AllocatedBytes.Current)
 	if w.Code != 200 {
 		var e struct{ Error string }

@@ -2,8 +2,10 @@ package rest
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"log/slog"
+	"net"
 	"net/http"
 	"runtime/debug"
 	"strconv"
@@ -12,35 +14,86 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/hosts"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/peercred"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/traces"
 )
-
-// Options configure a Handler. Zero values are defaults.
-type Options struct {
-	Engine *engine.Engine
-	// Traces exports the spans of inferences; nil for none.
-	Traces *traces.Traces
-
-	// Hosts are names of this server, without ports. GET and HEAD requests, and requests of web pages,
-	// need one of them, a numeric address or localhost as Host.
-	Hosts []string
-}
 
 // Handler serves an engine over HTTP. Its methods may be called from any goroutine.
 type Handler struct {
 	http.Handler // the routes, with traces
 
-	o      Options
+	engine *engine.Engine
+	hosts  []string
 	limits limits
 	heap   *semaphore.Weighted // bytes of JSON of all requests
 }
 
-// New returns a handler.
-func New(o Options) *Handler {
-	h := &Handler{o: o, limits: defaults, heap: semaphore.NewWeighted(maxJSON)}
-	h.Handler = o.Traces.HTTP(h.routes())
+// New returns a handler of an engine, which exports the spans of inferences to t. hosts are names of this server,
+// without ports. GET and HEAD requests, and requests of web pages, need one of them, a numeric address or localhost as
+// Host.
+func New(e *engine.Engine, t *traces.Traces, hosts []string) *Handler {
+	h := &Handler{engine: e, hosts: hosts, limits: defaults, heap: semaphore.NewWeighted(maxJSON)}
+	h.Handler = t.HTTP(h.routes())
 	return h
+}
+
+// limits bound the bodies of requests. Tests use smaller ones.
+type limits struct {
+	body int64 // bytes of a body as sent
+	json int64 // bytes of the JSON of a request
+	// A client must send or read n bytes within grace, and perMiB for each MiB.
+	grace, perMiB time.Duration
+}
+
+var defaults = limits{body: 1 << 30, json: 64 << 20, grace: 10 * time.Second, perMiB: time.Second}
+
+// time returns the time for n bytes without the grace.
+func (l *limits) time(n int64) time.Duration {
+	return time.Duration(min(n, 8<<30)) * l.perMiB >> 20 // the product of the maximum fits
+}
+
+// Other limits. Those of the elements and of the id bound the memory that a short text can take in Go.
+const (
+	maxJSON      = 256 << 20       // bytes of the JSON of all requests together
+	maxList      = 256             // inputs, outputs, and extents of a shape
+	maxID        = 4 << 10         // bytes of the id, as written
+	maxSmall     = 64 << 10        // bytes of a body that has no tensors
+	maxDrained   = 4 << 20         // bytes of the body of a refused request that are read
+	drainTime    = 2 * time.Second // for these bytes
+	piece        = 256 << 10       // bytes of a response that are formatted and written at a time
+	leastEncoded = 1 << 10         // bytes of a response that is worth compressing
+
+	// spared is the size up to which JSON is not charged, in bytes: connections are bounded, and large bodies
+	// must not keep out small ones.
+	spared = 16 << 10
+)
+
+// Server returns an HTTP/1 server for the handler, which ends slow headers and idle connections. The
+// handler bounds the time of bodies. The caller serves and ends the server.
+func (h *Handler) Server() *http.Server {
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: h.limits.grace,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          slog.NewLogLogger(h.engine.Options.Log.Handler(), slog.LevelDebug),
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, clientKey{}, peercred.Of(c))
+		},
+		// An asterisk is no path of the protocol's.
+		DisableGeneralOptionsHandler: true,
+	}
+}
+
+// clientKey is the key of the client in the context of the requests of a connection.
+type clientKey struct{}
+
+// client returns the client that sent the request. With another server than that of Server, it is a client of a network.
+func (x *exchange) client() peercred.Client {
+	from, _ := x.r.Context().Value(clientKey{}).(peercred.Client)
+	return from
 }
 
 // exchange is one request and its response.
@@ -77,7 +130,7 @@ func (h *Handler) handle(w http.ResponseWriter, r *http.Request, serve func(*exc
 		// net/http reads the rest of a body before it responds: bound the time for that.
 		_ = x.w.control.SetReadDeadline(time.Now().Add(min(drainTime, h.limits.grace/2)))
 	}
-	if h.o.Engine.Retired() {
+	if h.engine.Retired() {
 		// No connection is left when the server closes those that are idle, and no request is lost on one.
 		w.Header()["Connection"] = []string{"close"}
 	}
@@ -91,11 +144,32 @@ func (h *Handler) handle(w http.ResponseWriter, r *http.Request, serve func(*exc
 	}
 }
 
+// admit refuses requests that a web page may have made a browser send (see package hosts).
+//
+// A GET of a page that made its name point to this address looks like that of a program: it has no
+// Origin and, without TLS, no Sec-Fetch-Site. So GET and HEAD need a Host that no other name server
+// can make a browser use: an address, localhost, or one of the names of New. Browsers send other methods
+// with an Origin, so programs may use any name for them. Browsers always send a Host and do not
+// connect to Unix sockets.
+func (x *exchange) admit() error {
+	if x.r.Method == http.MethodGet || x.r.Method == http.MethodHead {
+		if x.r.Host == "" || x.client().Local {
+			return nil
+		}
+		return hosts.CheckName(x.r, x.h.hosts)
+	}
+	_, page := x.r.Header["Origin"]
+	if _, fetched := x.r.Header["Sec-Fetch-Site"]; !page && !fetched {
+		return nil
+	}
+	return hosts.Check(x.r, x.h.hosts)
+}
+
 // survive turns a panic into the end of its request alone, like net/http, and counts it.
 func (x *exchange) survive() {
 	if p := recover(); p != nil {
-		x.h.o.Engine.Refused(oip.Internal)
-		x.h.o.Engine.Log().Error("a request panicked", "method", x.r.Method, "path", x.r.URL.Path, "panic", p, "stack", string(debug.Stack()))
+		x.h.engine.Refused(oip.Internal)
+		x.h.engine.Options.Log.Error("a request panicked", "method", x.r.Method, "path", x.r.URL.Path, "panic", p, "stack", string(debug.Stack()))
 		panic(http.ErrAbortHandler) // the connection may be anywhere in the exchange
 	}
 }
@@ -115,26 +189,17 @@ func (x *exchange) send(status int, b []byte) {
 	_, _ = x.w.Write(b) // an error means that the client is gone
 }
 
-// marshal responds with a value, encoded by encoding/json, for rare requests.
-func (x *exchange) marshal(v any) error {
-	b, err := json.Marshal(v)
+// respond responds with a value in JSON, for rare requests, or with an empty body if it is nil, unless there is an
+// error.
+func (x *exchange) respond(v any, err error) error {
+	var b []byte
+	if err == nil && v != nil {
+		b, err = json.Marshal(v)
+	}
 	if err == nil {
 		x.send(http.StatusOK, b)
 	}
 	return err
-}
-
-// done responds with an empty body, unless there is an error.
-func (x *exchange) done(err error) error {
-	if err == nil {
-		x.send(http.StatusOK, nil)
-	}
-	return err
-}
-
-// refuse returns an error with a status that the protocol does not define.
-func refuse(status int, kind oip.Kind, message string, cause error) error {
-	return &oip.Error{Kind: kind, Status: status, Message: message, Err: cause}
 }
 
 // fail responds with an error, before any other response.
@@ -142,13 +207,13 @@ func (x *exchange) fail(err error) {
 	e := oip.As(err)
 	status, wait := cmp.Or(e.Status, e.Kind.HTTP()), e.RetryAfter
 	if !x.probe {
-		x.h.o.Engine.Refused(e.Kind)
+		x.h.engine.Refused(e.Kind)
 	}
 	level := slog.LevelDebug
 	if status == http.StatusInternalServerError && !e.Logged {
 		level = slog.LevelError
 	}
-	x.h.o.Engine.Log().Log(x.r.Context(), level, "request refused", "method", x.r.Method, "path", x.r.URL.Path, "status", status, "error", err)
+	x.h.engine.Options.Log.Log(x.r.Context(), level, "request refused", "method", x.r.Method, "path", x.r.URL.Path, "status", status, "error", err)
 	header := x.w.Header()
 	if e.Kind == oip.Busy {
 		wait = max(wait, time.Second)

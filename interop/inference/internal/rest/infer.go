@@ -12,15 +12,15 @@ import (
 
 // infer serves one inference, from the first byte of its body to the last of the response.
 func (x *exchange) infer() error {
-	if err := x.h.o.Engine.Enter(); err != nil {
+	if err := x.h.engine.Enter(); err != nil {
 		return err
 	}
-	defer x.h.o.Engine.Leave()
+	defer x.h.engine.Leave()
 	b, err := x.open(x.h.limits.body)
 	if err != nil {
 		return err
 	}
-	request, err := x.h.o.Engine.Begin(x.r.Context(), x.r.PathValue("model"), x.r.PathValue("version"))
+	request, err := x.h.engine.Begin(x.r.Context(), x.r.PathValue("model"), x.r.PathValue("version"))
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ import (
 // page whose name was made to point to this address has the same origin. Its GET then has neither
 // an Origin header nor, without TLS, a Sec-Fetch-Site header.
 func TestDNSRebinding(t *testing.T) {
-	v := serve(t, setup{rest: Options{Hosts: []string{"models.example"}}})
+	v := serve(t, setup{hosts: []string{"models.example"}})
 	for host, want := range map[string]int{
 		"": 200, "127.0.0.1": 200, "[::1]:80": 200, "localhost": 200, "LocalHost.:1": 200, "models.example": 200, "Models.Example.:80": 200,
 		"rebound.example": 403, "rebound.example:8000": 403, "localhost.rebound.example": 403, "127.0.0.1.rebound.example": 403,
@@ -49,7 +49,7 @@ func TestDNSRebinding(t *testing.T) {
 // TestWebPages checks that pages of other origins, and of names that point to this address, have no
 // effect, although browsers let any page post to any address.
 func TestWebPages(t *testing.T) {
-	v := serve(t, setup{rest: Options{Hosts: []string{"models.example"}}})
+	v := serve(t, setup{hosts: []string{"models.example"}})
 	for _, c := range []struct {
 		method, host, origin, site string
 		status                     int

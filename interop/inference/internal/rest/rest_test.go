@@ -40,7 +40,7 @@ type service struct {
 // setup holds the options of a test that differ from the defaults.
 type setup struct {
 	engine    engine.Options
-	rest      Options
+	hosts     []string
 	limits    func(*limits)
 	models    []*enginetest.Model
 	noRegions bool
@@ -73,8 +73,7 @@ func serve(t testing.TB, s setup) *service {
 	}
 	s.engine.Log, s.engine.Name, s.engine.Version = quiet(), "test", "7"
 	v.engine = enginetest.With(t, v.runner, s.engine, s.models...)
-	s.rest.Engine = v.engine
-	v.handler = New(s.rest)
+	v.handler = New(v.engine, nil, s.hosts)
 	if s.limits != nil {
 		s.limits(&v.handler.limits)
 	}

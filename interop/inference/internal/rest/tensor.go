@@ -19,16 +19,16 @@ type codec struct {
 // of 16 bits, and there are no arrays of BYTES.
 var codecs = [oip.BYTES + 1]codec{
 	oip.BOOL:   {parseBool, func(b, p []byte) []byte { return strconv.AppendBool(b, p[0] != 0) }},
-	oip.UINT8:  unsigned[uint8](),
-	oip.UINT16: unsigned[uint16](),
-	oip.UINT32: unsigned[uint32](),
-	oip.UINT64: unsigned[uint64](),
-	oip.INT8:   signed[int8](),
-	oip.INT16:  signed[int16](),
-	oip.INT32:  signed[int32](),
-	oip.INT64:  signed[int64](),
-	oip.FP32:   float[float32](),
-	oip.FP64:   float[float64](),
+	oip.UINT8:  number[uint8](parseUint, appendUint),
+	oip.UINT16: number[uint16](parseUint, appendUint),
+	oip.UINT32: number[uint32](parseUint, appendUint),
+	oip.UINT64: number[uint64](parseUint, appendUint),
+	oip.INT8:   number[int8](parseInt, appendInt),
+	oip.INT16:  number[int16](parseInt, appendInt),
+	oip.INT32:  number[int32](parseInt, appendInt),
+	oip.INT64:  number[int64](parseInt, appendInt),
+	oip.FP32:   number[float32](strconv.ParseFloat, appendFloat), // JSON has no "inf"
+	oip.FP64:   number[float64](strconv.ParseFloat, appendFloat),
 }
 
 // jsonless reports whether a datatype has no JSON form here.
@@ -42,47 +42,32 @@ func parseBool(p []byte, token string) bool {
 	return token == "true" || token == "false"
 }
 
-// element returns the first element of p.
-func element[T any](p []byte) *T {
-	_ = p[unsafe.Sizeof(*new(T))-1] // p is long enough
-	return (*T)(unsafe.Pointer(&p[0]))
-}
-
-func unsigned[T uint8 | uint16 | uint32 | uint64]() codec {
-	bits := int(8 * unsafe.Sizeof(T(0)))
+// number returns the codec of a type of numbers, from functions for the widest type of its kind.
+func number[T, W uint8 | uint16 | uint32 | uint64 | int8 | int16 | int32 | int64 | float32 | float64](
+	parse func(token string, bits int) (W, error), write func(b []byte, v W, bits int) []byte) codec {
+	size := int(unsafe.Sizeof(T(0)))
 	return codec{
 		parse: func(p []byte, token string) bool {
-			v, err := strconv.ParseUint(token, 10, bits)
-			*element[T](p) = T(v)
-			return err == nil || token == "-0"
-		},
-		append: func(b, p []byte) []byte { return strconv.AppendUint(b, uint64(*element[T](p)), 10) },
-	}
-}
-
-func signed[T int8 | int16 | int32 | int64]() codec {
-	bits := int(8 * unsafe.Sizeof(T(0)))
-	return codec{
-		parse: func(p []byte, token string) bool {
-			v, err := strconv.ParseInt(token, 10, bits)
-			*element[T](p) = T(v)
+			v, err := parse(token, 8*size)
+			*(*T)(unsafe.Pointer(&p[:size][0])) = T(v)
 			return err == nil
 		},
-		append: func(b, p []byte) []byte { return strconv.AppendInt(b, int64(*element[T](p)), 10) },
+		append: func(b, p []byte) []byte { return write(b, W(*(*T)(unsafe.Pointer(&p[:size][0]))), 8*size) },
 	}
 }
 
-func float[T float32 | float64]() codec {
-	bits := int(8 * unsafe.Sizeof(T(0)))
-	return codec{
-		parse: func(p []byte, token string) bool {
-			v, err := strconv.ParseFloat(token, bits) // JSON has no "inf"
-			*element[T](p) = T(v)
-			return err == nil
-		},
-		append: func(b, p []byte) []byte { return appendFloat(b, float64(*element[T](p)), bits) },
+func parseUint(token string, bits int) (uint64, error) {
+	if token == "-0" {
+		token = "0"
 	}
+	return strconv.ParseUint(token, 10, bits)
 }
+
+func parseInt(token string, bits int) (int64, error) { return strconv.ParseInt(token, 10, bits) }
+
+func appendUint(b []byte, v uint64, _ int) []byte { return strconv.AppendUint(b, v, 10) }
+
+func appendInt(b []byte, v int64, _ int) []byte { return strconv.AppendInt(b, v, 10) }
 
 // ends are the bytes that end an element of a list.
 var ends = [256]bool{',': true, ']': true, ' ': true, '\t': true, '\n': true, '\r': true}

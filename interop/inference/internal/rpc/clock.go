@@ -35,7 +35,7 @@ func clockOf(ctx context.Context) *clock {
 // before it calls the handler. The message must arrive within limits.patience. Streams of requests may be idle.
 func (s *Server) timed(transport context.Context, info *tap.Info) (context.Context, error) {
 	ctx, cancel := context.WithCancelCause(transport)
-	c := &clock{cancel, time.AfterFunc(s.o.limits.patience, func() { cancel(errSlow) })}
+	c := &clock{cancel, time.AfterFunc(s.limits.patience, func() { cancel(errSlow) })}
 	if info.FullMethodName == streamMethod {
 		c.timer.Stop()
 	}
@@ -64,9 +64,6 @@ func (link) AuthType() string { return "insecure" }
 func (linked) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	return c, link{c, peercred.Of(c)}, nil
 }
-
-// Clone implements credentials.TransportCredentials.
-func (l linked) Clone() credentials.TransportCredentials { return l }
 
 // linkOf returns the connection of a call; the zero link for a context that is not of a call.
 func linkOf(ctx context.Context) (l link) {

@@ -21,9 +21,9 @@ type health struct {
 const look = 250 * time.Millisecond
 
 func (h health) status(service string) healthpb.HealthCheckResponse_ServingStatus {
-	err := h.s.o.Engine.Ready()
+	err := h.s.engine.Ready()
 	if service != "" && service != serviceName {
-		m, unknown := h.s.o.Engine.Model(service, "")
+		m, unknown := h.s.engine.Model(service, "")
 		if unknown != nil {
 			return healthpb.HealthCheckResponse_SERVICE_UNKNOWN
 		}

@@ -161,7 +161,7 @@ func (b *testbed) drained(t *testing.T) {
 func TestWaitingDoesNotCountAsSlowness(t *testing.T) {
 	const limit = 8 << 20
 	patience := 2 * time.Second
-	b := newTestbed(t, engine.Options{Memory: engine.Pool{Limit: limit}}, func(o *Options) { o.limits.patience = patience }, enginetest.Identity())
+	b := newTestbed(t, engine.Options{Memory: engine.Pool{Limit: limit}}, func(l *limits) { l.patience = patience }, enginetest.Identity())
 	holder := testenv.Must(b.engine.Begin(t.Context(), "identity", ""))(t)
 	defer holder.End()
 	in := testenv.Must(holder.Input("x", "FP32", []int64{limit / 10}))(t)
@@ -185,7 +185,7 @@ func TestWaitingDoesNotCountAsSlowness(t *testing.T) {
 // TestMissingRequests checks for each method that a call whose request does not arrive ends. An
 // idle watch is kept and counted.
 func TestMissingRequests(t *testing.T) {
-	b := newTestbed(t, engine.Options{}, func(o *Options) { o.limits.patience = 300 * time.Millisecond }, enginetest.Identity())
+	b := newTestbed(t, engine.Options{}, func(l *limits) { l.patience = 300 * time.Millisecond }, enginetest.Identity())
 	for _, method := range []string{"/" + serviceName + "/ServerLive", "/" + serviceName + "/SystemSharedMemoryRegister", "/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"} {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		s := testenv.Must(b.conn.NewStream(ctx, new(grpc.StreamDesc), method))(t)
@@ -207,7 +207,7 @@ func TestMissingRequests(t *testing.T) {
 // TestHalfMessages checks that messages that stop at any byte end their calls and release all
 // memory, and that other calls are served.
 func TestHalfMessages(t *testing.T) {
-	b := newTestbed(t, engine.Options{Timeout: 2 * time.Second}, func(o *Options) { o.limits.patience = 300 * time.Millisecond }, enginetest.Identity())
+	b := newTestbed(t, engine.Options{Timeout: 2 * time.Second}, func(l *limits) { l.patience = 300 * time.Millisecond }, enginetest.Identity())
 	whole := message(t, identity("identity", 20_000))
 	cuts := []int{0, 1, 4, 5, 6, 9, 17, 24, 30, 40, 45, 60, 1000, 16 << 10, 70_000, len(whole) - 1}
 	for _, method := range []string{inferMethod, streamMethod} {
@@ -253,7 +253,7 @@ func TestHalfMessages(t *testing.T) {
 // TestWindowStalls checks that a peer that answers pings but does not read its responses is
 // disconnected, and that the memory of the responses is released.
 func TestWindowStalls(t *testing.T) {
-	b := newTestbed(t, engine.Options{}, func(o *Options) { o.limits.patience = 300 * time.Millisecond }, enginetest.Identity())
+	b := newTestbed(t, engine.Options{}, func(l *limits) { l.patience = 300 * time.Millisecond }, enginetest.Identity())
 	for _, window := range []uint32{0, 1, 70_000} {
 		p := newPeer(t, b.at, window)
 		for i := range 6 {
@@ -316,7 +316,7 @@ func TestAbortedCalls(t *testing.T) {
 // TestIdleConnections checks that a connection without calls is closed, so that a waiting client gets its place,
 // and one with an idle stream is not.
 func TestIdleConnections(t *testing.T) {
-	b := newTestbed(t, engine.Options{}, func(o *Options) { o.limits.idle = 300 * time.Millisecond }, enginetest.Identity())
+	b := newTestbed(t, engine.Options{}, func(l *limits) { l.idle = 300 * time.Millisecond }, enginetest.Identity())
 	s := testenv.Must(b.conn.NewStream(t.Context(), &description.Streams[1], streamMethod, grpc.WaitForReady(true)))(t)
 	idle := newPeer(t, b.at, 0)
 	select {

@@ -42,8 +42,8 @@ func (e *exchange) end() {
 // read reads one message. If the request is refused, the reason is in err, and only the message is
 // lost. An error that read returns ends the call.
 func (e *exchange) read(in *codec.Incoming) error {
-	e.clock.timer.Reset(e.s.o.Engine.Timeout()) // the message may wait for memory
-	e.q = &request{engine: e.s.o.Engine, ctx: e.ctx}
+	e.clock.timer.Reset(e.s.engine.Options.Timeout) // the message may wait for memory
+	e.q = &request{engine: e.s.engine, ctx: e.ctx}
 	e.err = e.q.read(in)
 	if _, refused := errors.AsType[*oip.Error](e.err); e.err != nil && !refused {
 		return e.err
@@ -59,7 +59,7 @@ func (e *exchange) answer(stream bool) error {
 		return err
 	}
 	m := newResponse(e.q, results, stream, e.leases)
-	e.clock.timer.Reset(e.s.o.limits.patience + time.Duration(m.raw)*perByte)
+	e.clock.timer.Reset(e.s.limits.patience + time.Duration(m.raw)*perByte)
 	if err := e.SendMsg(m); err != nil {
 		e.leases.Abandon()
 		return sent{err}
@@ -95,7 +95,7 @@ func (e *exchange) infer() error {
 	if err == nil {
 		err = e.answer(false)
 	}
-	return e.s.status(e.ctx, err)
+	return e.s.end(e.ctx, err, true)
 }
 
 // streamInfer is ModelStreamInfer: requests in sequence, each with a response.
@@ -113,7 +113,7 @@ func (e *exchange) streamInfer() error {
 			_, refused := errors.AsType[*oip.Error](err)
 			if _, gone := errors.AsType[sent](err); refused && !gone && e.ctx.Err() == nil {
 				own, _ := e.s.clientError(e.ctx, err)
-				e.s.o.Engine.Refused(own.Kind)
+				e.s.engine.Refused(own.Kind)
 				counts, err = false, e.SendMsg(&pb.ModelStreamInferResponse{ErrorMessage: own.Message, InferResponse: &pb.ModelInferResponse{Id: e.q.id}})
 			}
 		}

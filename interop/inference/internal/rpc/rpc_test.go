@@ -48,7 +48,7 @@ type testbed struct {
 	at     string
 }
 
-func newTestbed(t testing.TB, eo engine.Options, change func(*Options), models ...*enginetest.Model) *testbed {
+func newTestbed(t testing.TB, eo engine.Options, change func(*limits), models ...*enginetest.Model) *testbed {
 	t.Helper()
 	b := &testbed{runner: enginetest.NewRunner(models...)}
 	from := memmgr.Host()
@@ -58,11 +58,11 @@ func newTestbed(t testing.TB, eo engine.Options, change func(*Options), models .
 	b.pool = memmgr.NewPool(from, memmgr.WithName("tensors"))
 	eo.Memory.Pool = b.pool
 	b.engine = enginetest.With(t, b.runner, eo, models...)
-	o := Options{Engine: b.engine, limits: defaults}
+	most := defaults
 	if change != nil {
-		change(&o)
+		change(&most)
 	}
-	b.server = New(o)
+	b.server = newServer(b.engine, nil, most)
 	l := testenv.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	b.at = l.Addr().String()
 	var serving sync.WaitGroup
@@ -272,7 +272,7 @@ func every2() *enginetest.Model {
 // TestRefused checks the errors of invalid requests, and that the server continues to serve
 // requests.
 func TestRefused(t *testing.T) {
-	b := newTestbed(t, engine.Options{}, func(o *Options) { o.limits.message = 1 << 20 }, enginetest.Identity(), enginetest.Sum(),
+	b := newTestbed(t, engine.Options{}, func(l *limits) { l.message = 1 << 20 }, enginetest.Identity(), enginetest.Sum(),
 		enginetest.Failing(errors.New("open /etc/secret: no such file")))
 	type q = pb.ModelInferRequest
 	type in = pb.ModelInferRequest_InferInputTensor
@@ -379,7 +379,7 @@ func TestStream(t *testing.T) {
 // TestRefusalsAreCounted checks that each rejected request is counted once by kind, including those
 // on streams that continue.
 func TestRefusalsAreCounted(t *testing.T) {
-	b := newTestbed(t, engine.Options{}, func(o *Options) { o.limits.message = 1 << 20 }, enginetest.Identity(), enginetest.Failing(errors.New("no")))
+	b := newTestbed(t, engine.Options{}, func(l *limits) { l.message = 1 << 20 }, enginetest.Identity(), enginetest.Failing(errors.New("no")))
 	var want [oip.Kinds]uint64
 	refuse := func(q *pb.ModelInferRequest, kind oip.Kind) {
 		t.Helper()

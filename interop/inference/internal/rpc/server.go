@@ -1,7 +1,6 @@
 package rpc
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -26,34 +25,21 @@ import (
 	"github.com/usmbridge/usmbridge/interop/inference/internal/traces"
 )
 
-// Options configure a server. Only Engine is required.
-type Options struct {
-	Engine *engine.Engine
-	// Traces exports the spans of inference calls; nil for none.
-	Traces *traces.Traces
-
-	limits limits // defaults if zero
-}
-
 // limits are the bounds of a server.
 type limits struct {
 	message int // bytes of a decompressed request
-	streams int // calls of one connection
 	// patience is the time until a request begins to arrive, and for a response to be read, in addition to
 	// perByte. A request that has begun to arrive has the timeout of the engine.
 	patience time.Duration
-	// keepalive is the time of silence on a connection after which the server sends a ping. The peer has half of
-	// that time to answer.
-	keepalive time.Duration
-	idle      time.Duration // after which a connection without calls is closed
+	idle     time.Duration // after which a connection without calls is closed
 }
 
-var defaults = limits{message: codec.DefaultMaxMessage, streams: 256,
-	patience: time.Minute, keepalive: 20 * time.Second, idle: 5 * time.Minute}
+var defaults = limits{message: codec.DefaultMaxMessage, patience: time.Minute, idle: 5 * time.Minute}
 
 // Server serves an engine over gRPC. Its methods may be called from any goroutine.
 type Server struct {
-	o       Options
+	engine  *engine.Engine
+	limits  limits
 	gate    *codec.Gate
 	grpc    *grpc.Server
 	drained context.Context // ends when Drain begins
@@ -65,28 +51,33 @@ const (
 	window = 512 << 10
 	// maxSmall bounds messages without tensors.
 	maxSmall = 64 << 10
+	// streams bounds the calls of one connection. A client that has as many waits.
+	streams = 256
+	// ping is the time of silence on a connection after which the server sends a ping. The peer has half of that time
+	// to answer.
+	ping = 20 * time.Second
 	// ioBuffer is the size of gRPC's read and write buffers. Each connection has a read buffer.
 	ioBuffer = 64 << 10
 )
 
-// New returns a server, which Drain or Close ends.
-func New(o Options) *Server {
-	o.limits = cmp.Or(o.limits, defaults)
-	s := &Server{o: o}
+// New returns a server of an engine, which Drain or Close ends. It exports the spans of inferences to t.
+func New(e *engine.Engine, t *traces.Traces) *Server { return newServer(e, t, defaults) }
+
+func newServer(e *engine.Engine, t *traces.Traces, most limits) *Server {
+	s := &Server{engine: e, limits: most}
 	// The pool bounds the memory of raw contents, so messages together have no bound of their own.
-	s.gate = codec.NewGate(codec.Limits{MaxMessage: o.limits.message, MaxInFlight: math.MaxInt64})
+	s.gate = codec.NewGate(codec.Limits{MaxMessage: most.message, MaxInFlight: math.MaxInt64})
 	s.drained, s.drain = context.WithCancel(context.Background())
-	options := append(o.Traces.GRPC(inferMethod, streamMethod),
+	options := append(t.GRPC(inferMethod, streamMethod),
 		grpc.ForceServerCodecV2(codec.New(maxSmall)),
 		grpc.Creds(linked{insecure.NewCredentials()}), grpc.InTapHandle(s.timed), grpc.StreamInterceptor(s.admit),
 		grpc.MaxRecvMsgSize(maxSmall), grpc.MaxSendMsgSize(1<<31-1),
 		grpc.StaticStreamWindowSize(window), grpc.StaticConnWindowSize(2*window),
-		grpc.MaxConcurrentStreams(uint32(o.limits.streams)), // a client that has as many waits
+		grpc.MaxConcurrentStreams(streams),
 		experimental.BufferPool(new(codec.Frames)),
 		grpc.ReadBufferSize(ioBuffer), grpc.WriteBufferSize(ioBuffer),
 		grpc.MaxHeaderListSize(16<<10), grpc.ConnectionTimeout(20*time.Second),
-		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: o.limits.idle,
-			Time: o.limits.keepalive, Timeout: o.limits.keepalive / 2}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: most.idle, Time: ping, Timeout: ping / 2}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 	)
 	s.grpc = grpc.NewServer(options...)
@@ -124,10 +115,10 @@ func (s *Server) Close() {
 func (s *Server) admit(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) (err error) {
 	defer s.survive(&err)
 	ctx := stream.Context()
-	if err := s.o.Engine.Enter(); err != nil {
-		return s.status(ctx, err)
+	if err := s.engine.Enter(); err != nil {
+		return s.end(ctx, err, true)
 	}
-	defer s.o.Engine.Leave()
+	defer s.engine.Leave()
 	clock := clockOf(ctx)
 	if info.FullMethod == inferMethod || info.FullMethod == streamMethod {
 		// Responses are not compressed, also for clients that compress: compressed bytes would be on Go's
@@ -145,10 +136,7 @@ func (s *Server) admit(srv any, stream grpc.ServerStream, info *grpc.StreamServe
 	return s.end(ctx, handle(srv, stream), false)
 }
 
-// status returns the gRPC status of an error of a request, and counts the error; nil stays nil.
-func (s *Server) status(ctx context.Context, err error) error { return s.end(ctx, err, true) }
-
-// end returns the gRPC status of the error of a call. request says that the error belongs to a
+// end returns the gRPC status of the error of a call; nil stays nil. request says that the error belongs to a
 // request and is counted.
 func (s *Server) end(ctx context.Context, err error, request bool) error {
 	if err == nil {
@@ -156,7 +144,7 @@ func (s *Server) end(ctx context.Context, err error, request bool) error {
 	}
 	e, code := s.clientError(ctx, err)
 	if request {
-		s.o.Engine.Refused(e.Kind)
+		s.engine.Refused(e.Kind)
 	}
 	if e.RetryAfter > 0 && (code == codes.ResourceExhausted || code == codes.Unavailable) {
 		_ = grpc.SetTrailer(ctx, pushback(e.RetryAfter))
@@ -174,7 +162,7 @@ func (s *Server) clientError(ctx context.Context, err error) (*oip.Error, codes.
 		if st, ok := status.FromError(err); ok { // of package codec or gRPC
 			e, code = &oip.Error{Kind: kindOf(st.Code()), Message: st.Message()}, st.Code()
 		} else if e.Kind == oip.Internal {
-			s.o.Engine.Log().Error("a call failed", "error", err)
+			s.engine.Options.Log.Error("a call failed", "error", err)
 		}
 	}
 	if code == codes.OK {

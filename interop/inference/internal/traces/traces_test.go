@@ -101,7 +101,7 @@ func TestSpans(t *testing.T) {
 // requests sends one valid and one invalid request over each transport.
 func requests(t *testing.T, tr *traces.Traces) {
 	e := enginetest.New(t, engine.Options{}, enginetest.Identity())
-	h := rest.New(rest.Options{Engine: e, Traces: tr})
+	h := rest.New(e, tr, nil)
 	web := httptest.NewServer(h)
 	defer web.Close()
 	for model, status := range map[string]int{"identity": 200, "nobody": 404} {
@@ -113,7 +113,7 @@ func requests(t *testing.T, tr *traces.Traces) {
 		a.Body.Close()
 		require.Equal(t, status, a.StatusCode)
 	}
-	s := rpc.New(rpc.Options{Engine: e, Traces: tr})
+	s := rpc.New(e, tr)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	go func() { _ = s.Serve(l) }()
