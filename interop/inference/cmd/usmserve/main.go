@@ -46,14 +46,11 @@ func run(args []string, out, problems io.Writer) int {
 		debug.SetGCPercent(400)
 	}
 	signal.Ignore(syscall.SIGPIPE) // the reader of the log may end first
-	signaled, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	defer context.AfterFunc(signaled, func() {
-		stop() // before the server reacts: the next signal has its default effect
+	defer context.AfterFunc(ctx, func() {
+		stop() // the next signal has its default effect
 		log.Info("stopping; a second signal ends the process at once, and requests in flight are lost")
-		cancel()
 	})()
 	if err := serve(ctx, c, out, log); err != nil {
 		log.Error("the server ends", "error", err)

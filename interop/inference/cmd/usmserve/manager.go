@@ -45,17 +45,16 @@ func watch(ctx context.Context, log *slog.Logger, live func() error) {
 
 // memoryLimit returns the number of bytes that this process may use: the memory of the machine, or
 // the limit of its control groups if that is lower.
-func memoryLimit() (bytes uint64, source string, err error) {
-	bytes, err = memlimit.FromSystem()
-	source = "the machine's memory"
+func memoryLimit() (uint64, error) {
+	bytes, err := memlimit.FromSystem()
 	if group, groupErr := memlimit.FromCgroup(); groupErr == nil && group != 0 && (err != nil || group < bytes) {
-		return group, "the limit of the control group", nil
+		return group, nil
 	}
 	if err == nil && bytes == 0 {
 		err = errors.New("unknown")
 	}
 	if err != nil {
-		return 0, "", fmt.Errorf("memory of this machine: %w; set -limit", err)
+		return 0, fmt.Errorf("memory of this machine: %w; set -limit", err)
 	}
-	return bytes, source, nil
+	return bytes, nil
 }

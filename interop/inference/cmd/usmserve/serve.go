@@ -13,6 +13,7 @@ import (
 	"os/signal"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -31,18 +32,16 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// service is the parts of the server, in the order of their creation. If the start fails, later parts
-// are nil.
+// service is the parts of the server, in the order of their creation.
 type service struct {
 	config *config
 	log    *slog.Logger
 
 	rest, grpc, admin net.Listener // nil if not served
+	traces            *traces.Traces
 	backend           *backend.Backend
-	regions           *region.Registry
 	engine            *engine.Engine
 	models            *loader
-	traces            *traces.Traces
 	drains            []func(context.Context) error // of the servers of the listeners
 	failed            chan error                    // a server that ended by itself
 }
@@ -53,21 +52,32 @@ func serve(ctx context.Context, c *config, out io.Writer, log *slog.Logger) (err
 	signal.Notify(reload, syscall.SIGHUP)
 	defer signal.Stop(reload)
 	s := &service{config: c, log: log, failed: make(chan error, 3)}
+	for _, b := range []struct {
+		listener *net.Listener
+		address  string
+	}{{&s.rest, c.addr}, {&s.grpc, c.grpc}, {&s.admin, c.admin}} {
+		if b.address == none {
+			continue
+		}
+		l, err := listen(b.address)
+		if err != nil {
+			return err
+		}
+		defer l.Close() // without a server, if the start fails
+		*b.listener = admission.Limit(l, c.maxConnections)
+	}
+	if s.traces, err = traces.FromEnv(context.Background(), os.Getenv); err != nil {
+		return err
+	}
+	if err := s.openEngine(); err != nil {
+		return err
+	}
 	background, cancel := context.WithCancel(context.Background())
 	defer func() {
 		cancel() // ends profiles, too
 		err = errors.Join(err, s.end())
 	}()
-	if err = s.bind(); err == nil {
-		err = s.openMemory()
-	}
-	if err == nil {
-		s.openEngine()
-		err = s.start(background, out) // serves health; models are not ready yet
-	}
-	if err != nil {
-		return err
-	}
+	s.start(background, out) // serves health; models are not ready yet
 	go watch(background, log, s.engine.Live)
 	if err := s.models.load(ctx, ""); err != nil {
 		if ctx.Err() != nil {
@@ -102,35 +112,17 @@ func serve(ctx context.Context, c *config, out io.Writer, log *slog.Logger) (err
 	return nil
 }
 
-// bind opens the addresses.
-func (s *service) bind() error {
+// openEngine opens the memory of tensors and of shared memory, starts Python, and makes the engine. Its models are not
+// loaded yet.
+func (s *service) openEngine() error {
 	c := s.config
-	for _, b := range []struct {
-		listener *net.Listener
-		address  string
-	}{{&s.rest, c.addr}, {&s.grpc, c.grpc}, {&s.admin, c.admin}} {
-		if b.address == none {
-			continue
-		}
-		l, err := listen(b.address)
-		if err != nil {
-			return err
-		}
-		*b.listener = admission.Limit(l, c.maxConnections)
-	}
-	return nil
-}
-
-// openMemory opens the memory of tensors and of shared memory, and starts Python.
-func (s *service) openMemory() (err error) {
-	c := s.config
-	limit, source := c.limit, "-limit"
+	limit := c.limit
 	if limit == 0 {
-		all, of, err := memoryLimit()
+		all, err := memoryLimit()
 		if err != nil {
 			return err
 		}
-		limit, source = all/2, "half of "+of
+		limit = all / 2
 	}
 	if c.workers == 0 {
 		addProcessors(cmp.Or(c.slots, backend.DefaultSlots))
@@ -139,15 +131,24 @@ func (s *service) openMemory() (err error) {
 	if c.sharesMemory() {
 		o.Regions = limit / 4
 	}
-	if s.backend, err = backend.Open(o); err != nil {
+	b, err := backend.Open(o)
+	if err != nil {
 		return err
 	}
-	s.log.Info("memory is open", "place", s.backend.Memory.Place().String(), "limit", limit, "source", source)
+	s.backend = b
+	s.log.Info("memory is open", "place", b.Memory.Place().String(), "limit", limit)
 	regions := region.Options{Prefix: c.shmPrefix, MaxBytes: o.Regions}
-	if !s.backend.Queue.IsHost() {
-		regions.Queue, regions.Kind = s.backend.Queue, s.backend.Kind
+	if !b.Queue.IsHost() {
+		regions.Queue, regions.Kind = b.Queue, b.Kind
 	}
-	s.regions = region.New(regions)
+	s.models = &loader{directory: c.models, backend: b, log: s.log, timeout: c.timeout + c.drain}
+	var load func(context.Context, string) error // for clients
+	if c.modelControl {
+		load = s.models.loadOne
+	}
+	s.engine = engine.New(engine.Options{Version: usmarray.Version, Memory: b.Memory, Calls: b.Calls, Results: b.Results,
+		ForModels: b.ForModels, Regions: region.New(regions), Load: load, Apart: c.workers > 0, Timeout: c.timeout, Log: s.log})
+	s.models.engine = s.engine
 	return nil
 }
 
@@ -161,28 +162,10 @@ func addProcessors(slots int) {
 	}
 }
 
-// openEngine makes the engine. Its models are not loaded yet.
-func (s *service) openEngine() {
-	b, c := s.backend, s.config
-	s.models = &loader{directory: c.models, backend: b, log: s.log, timeout: c.timeout + c.drain}
-	var load func(context.Context, string) error // for clients
-	if c.modelControl {
-		load = s.models.loadOne
-	}
-	s.engine = engine.New(engine.Options{Version: usmarray.Version, Memory: b.Memory, Calls: b.Calls, Results: b.Results,
-		ForModels: b.ForModels, Regions: s.regions, Load: load, Apart: c.workers > 0, Timeout: c.timeout, Log: s.log})
-	s.models.engine = s.engine
-}
-
 // start serves the addresses. Profiles end with ctx.
-func (s *service) start(ctx context.Context, out io.Writer) (err error) {
-	c := s.config
-	if s.traces, err = traces.FromEnv(context.Background(), os.Getenv); err != nil {
-		return err
-	}
-	hosts := strings.Split(c.hosts, ",")
-	protocol := rest.New(s.engine, s.traces, hosts)
-	s.serveHTTP("REST", protocol.Server(), s.rest)
+func (s *service) start(ctx context.Context, out io.Writer) {
+	hosts := strings.Split(s.config.hosts, ",")
+	s.serveHTTP("REST", rest.New(s.engine, s.traces, hosts).Server(), s.rest)
 	if s.grpc != nil {
 		server := rpc.New(s.engine, s.traces)
 		s.runServer("gRPC", func() error { return server.Serve(s.grpc) }, server.Drain)
@@ -192,7 +175,6 @@ func (s *service) start(ctx context.Context, out io.Writer) (err error) {
 		s.serveHTTP("admin", admin.Server(ctx, s.engine, hosts), s.admin)
 		fmt.Fprintln(out, "admin on", shown(s.admin))
 	}
-	return nil
 }
 
 func (s *service) serveHTTP(name string, server *http.Server, l net.Listener) {
@@ -234,35 +216,19 @@ func (s *service) end() error {
 	defer cancel()
 	ended, cancelEnded := context.WithTimeout(context.Background(), s.config.drain+cutOff)
 	defer cancelEnded()
-	if s.engine != nil {
-		s.log.Info("draining", "limit", s.config.drain)
-		s.engine.Drain()
+	s.log.Info("draining", "limit", s.config.drain)
+	s.engine.Drain()
+	errs := make([]error, len(s.drains))
+	var all sync.WaitGroup
+	for i, drain := range s.drains {
+		all.Go(func() { errs[i] = drain(drained) })
 	}
-	results := make(chan error)
-	for _, drain := range s.drains {
-		go func() { results <- drain(drained) }()
-	}
-	var errs []error
-	for range s.drains {
-		errs = append(errs, <-results)
-	}
-	for _, l := range []net.Listener{s.rest, s.grpc, s.admin} {
-		if l != nil {
-			_ = l.Close() // without a server, if the start failed
-		}
-	}
-	if s.engine != nil {
-		errs = append(errs, named("requests", s.engine.Close(ended)))
-	}
+	all.Wait()
+	errs = append(errs, s.engine.Close(ended))
 	if err := s.traces.Close(ended); err != nil {
 		s.log.Warn("the collector did not take all traces", "error", err)
 	}
-	if s.regions != nil {
-		errs = append(errs, named("regions", s.regions.Close()))
-	}
-	if s.backend != nil {
-		errs = append(errs, named("models", s.closeBackend(drained, ended)))
-	}
+	errs = append(errs, s.engine.Options.Regions.Close(), s.closeBackend(drained, ended))
 	return errors.Join(errs...)
 }
 
