@@ -92,10 +92,8 @@ func (c *config) complete() (err error) {
 		return errors.New("-max-connections must be at least 1")
 	case c.limit != 0 && c.limit < minLimit:
 		return fmt.Errorf("-limit %d: want at least %d bytes (%d MiB)", c.limit, uint64(minLimit), minLimit>>20)
-	case c.drainDelay < 0:
-		return errors.New("-drain-delay is negative")
-	case c.timeout <= 0 || c.drain <= 0:
-		return errors.New("-timeout and -drain must be more than 0")
+	case c.timeout <= 0 || c.drain <= 0 || c.drainDelay < 0:
+		return errors.New("-timeout and -drain must be more than 0, and -drain-delay must not be negative")
 	case c.logFormat != "text" && c.logFormat != "json":
 		return fmt.Errorf("-log %s: text or json", c.logFormat)
 	case c.addr == none:

@@ -32,7 +32,7 @@ type loader struct {
 
 // load loads all models from their files. If one is not "", it reads only the file of that model: the other models
 // are imported again from their current text, because models can import each other. The replaced models end when
-// their requests have ended.
+// their requests have ended. Errors, for clients: NotFound.
 func (l *loader) load(ctx context.Context, one string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -46,10 +46,13 @@ func (l *loader) load(ctx context.Context, one string) error {
 		directory = filepath.Dir(sources[0].File) // the absolute path
 	}
 	if one != "" {
-		var err error
-		if sources, err = l.replace(sources, one); err != nil {
-			return err
+		isOne := func(s models.Source) bool { return s.Name == one }
+		i := slices.IndexFunc(sources, isOne)
+		if i < 0 {
+			return oip.Errorf(oip.NotFound, "no model is called %s", oip.Quote(one))
 		}
+		sources = append(slices.DeleteFunc(slices.Clone(l.sources), isOne), sources[i])
+		slices.SortFunc(sources, func(a, b models.Source) int { return strings.Compare(a.File, b.File) }) // as read
 	}
 	loaded, err := l.backend.Load(ctx, directory, sources)
 	if err != nil {
@@ -81,35 +84,18 @@ func (l *loader) load(ctx context.Context, one string) error {
 	return nil
 }
 
-// replace returns the current sources, with the source of one model from files. Errors: NotFound.
-func (l *loader) replace(files []models.Source, one string) ([]models.Source, error) {
-	isOne := func(s models.Source) bool { return s.Name == one }
-	from := slices.IndexFunc(files, isOne)
-	if from < 0 {
-		return nil, oip.Errorf(oip.NotFound, "no model is called %s", oip.Quote(one))
-	}
-	sources := slices.DeleteFunc(slices.Clone(l.sources), isOne)
-	sources = append(sources, files[from])
-	slices.SortFunc(sources, func(a, b models.Source) int { return strings.Compare(a.File, b.File) }) // as read
-	return sources, nil
-}
-
-// reload is load for a server that has models: it logs the error. Errors, for clients: NotFound, NotReady.
+// reload is load for a server that has models, and Options.Load of the engine: it logs the error. Errors, for clients:
+// NotFound, NotReady also for a model that cannot be served.
 func (l *loader) reload(ctx context.Context, one string) error {
 	err := l.load(ctx, one)
-	if _, unknown := errors.AsType[*oip.Error](err); err == nil || unknown {
+	if _, unknown := errors.AsType[*oip.Error](err); err != nil && !unknown {
+		l.log.Error("cannot reload the models; the current ones are served", "error", err)
+		return oip.Errorf(oip.NotReady, "the models could not be loaded; the log of the server has the reason")
+	}
+	if err != nil || one == "" {
 		return err
 	}
-	l.log.Error("cannot reload the models; the current ones are served", "error", err)
-	return oip.Errorf(oip.NotReady, "the models could not be loaded; the log of the server has the reason")
-}
-
-// loadOne is Options.Load of the engine.
-func (l *loader) loadOne(ctx context.Context, model string) error {
-	if err := l.reload(ctx, model); err != nil {
-		return err
-	}
-	m, err := l.engine.Model(model, "")
+	m, err := l.engine.Model(one, "")
 	if err != nil {
 		return err
 	}

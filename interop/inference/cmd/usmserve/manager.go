@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -50,11 +49,8 @@ func memoryLimit() (uint64, error) {
 	if group, groupErr := memlimit.FromCgroup(); groupErr == nil && group != 0 && (err != nil || group < bytes) {
 		return group, nil
 	}
-	if err == nil && bytes == 0 {
-		err = errors.New("unknown")
-	}
-	if err != nil {
-		return 0, fmt.Errorf("memory of this machine: %w; set -limit", err)
+	if err != nil || bytes == 0 {
+		return 0, errors.New("the memory of this machine is not known; set -limit")
 	}
 	return bytes, nil
 }

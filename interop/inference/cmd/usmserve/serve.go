@@ -144,7 +144,7 @@ func (s *service) openEngine() error {
 	s.models = &loader{directory: c.models, backend: b, log: s.log, timeout: c.timeout + c.drain}
 	var load func(context.Context, string) error // for clients
 	if c.modelControl {
-		load = s.models.loadOne
+		load = s.models.reload
 	}
 	s.engine = engine.New(engine.Options{Version: usmarray.Version, Memory: b.Memory, Calls: b.Calls, Results: b.Results,
 		ForModels: b.ForModels, Regions: region.New(regions), Load: load, Apart: c.workers > 0, Timeout: c.timeout, Log: s.log})

@@ -133,12 +133,12 @@ func (b *Backend) upstream(rt *syclobj.Runtime) (_ memmgr.Resource, err error) {
 	return b.segments, nil
 }
 
-// ForModels is engine.Options.ForModels: arrays of the kind of memory of the pools are in calls, and other
+// ForModels is engine.Options.ForModels: arrays of the kind of memory of the pools are in Calls, and other
 // arrays are in the default pools. Workers have memory of their own.
-func (b *Backend) ForModels(calls memmgr.Resource, q *syclobj.Queue, kind syclobj.USMKind) (memmgr.Resource, error) {
+func (b *Backend) ForModels(q *syclobj.Queue, kind syclobj.USMKind) (memmgr.Resource, error) {
 	host := q == nil || q.IsHost()
 	if host && b.Queue.IsHost() || !host && !b.Queue.IsHost() && kind == b.Kind && q.Context().Equal(b.Queue.Context()) && q.Device().Equal(b.Queue.Device()) {
-		return calls, nil
+		return b.Calls.Pool, nil
 	}
 	p, err := memmgr.Default(q, kind)
 	if err != nil {

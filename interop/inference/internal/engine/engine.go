@@ -12,7 +12,43 @@ import (
 
 	"github.com/usmbridge/usmbridge/interop/executor"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/region"
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/arena"
 )
+
+// Pool is a pool with its limit in bytes, 0 for no limit.
+type Pool struct {
+	*memmgr.Pool
+	Limit uint64
+}
+
+// Options configure an Engine. Zero values are defaults.
+type Options struct {
+	Name, Version string // of the server, in its metadata
+	// Memory is for tensors; the host must be able to read it. The caller closes it after Close. A request has at
+	// most seven eighths of its limit.
+	Memory Pool
+	// ForModels chooses the memory of arrays that models allocate in a call, by queue and kind. nil: the runner chooses.
+	ForModels arena.Chooser
+	// Calls is what ForModels chooses for most allocations, and Results is for copies of returned outputs. A call
+	// holds the first while it waits for the second, and waiting requests can fill Memory: one pool for two of them
+	// would let requests wait for each other. nil: Memory.
+	Calls, Results Pool
+	// Regions is the shared memory of clients. The caller closes it after Close.
+	Regions *region.Registry
+	// Load loads a model for a client from its file again, and no other. Errors: NotFound, NotReady for a model that
+	// cannot be served. nil: clients can neither load nor unload models.
+	Load func(ctx context.Context, model string) error
+	// Apart says that models run in other processes, which can see Memory alone: inputs in regions
+	// are copied into Memory before the call, and outputs back after it.
+	Apart bool
+
+	MaxCalls int           // calls of all transports at a time, among them idle streams; 1024
+	Timeout  time.Duration // of a request, which may have a shorter one; 30 s
+	Patience time.Duration // time that the runner may be stuck until Live returns an error; a minute
+	Log      *slog.Logger  // for details that clients must not see; slog.Default()
+}
 
 // registry is the models that were loaded together, with their runner.
 type registry struct {

@@ -10,6 +10,27 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
+// Definition is a model and how it is called.
+type Definition struct {
+	Meta oip.Model
+	// Function gets the inputs in the order of Meta, as arrays, and after them, if Bound, the
+	// outputs, as arrays to write. Otherwise it returns a list of the outputs, as arrays.
+	Function string // "module:name"
+	Bound    bool
+	// Shapes, if set, gets the shapes of the inputs, as lists of integers, and returns a list of the
+	// shapes of the outputs, as JSON. Without it, the n-th free extent of an output is the n-th free extent
+	// of the first input with as many of them.
+	Shapes string
+	// Serial makes calls of this model run one at a time.
+	Serial bool
+	// WritesAll promises that a Bound model writes every element of its outputs. Without it their
+	// memory is cleared before the call.
+	WritesAll bool
+	// Broken is the reason why the model cannot be called, for clients; "" if it can. Of a broken model only
+	// the name is used. Detail is the same for the log: it may be a traceback.
+	Broken, Detail string
+}
+
 // Model is a model. Its methods may be called from any goroutine.
 type Model struct {
 	engine   *Engine
@@ -55,6 +76,33 @@ func newModel(e *Engine, r *registry, d Definition) (*Model, error) {
 		m.types = append(m.types, dt)
 	}
 	return m, nil
+}
+
+// Check returns an error for an invalid definition.
+func (d *Definition) Check() error {
+	_, err := newModel(nil, nil, *d)
+	return err
+}
+
+// free returns the number of free extents of a shape.
+func free(shape []int64) (n int) {
+	for _, extent := range shape {
+		if extent < 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// extentsFrom returns the index of the input with as many free extents as an output has. It is an error if an output
+// with free extents has none.
+func extentsFrom(inputs []oip.Tensor, out *oip.Tensor) (int, error) {
+	n := free(out.Shape)
+	i := slices.IndexFunc(inputs, func(in oip.Tensor) bool { return free(in.Shape) == n })
+	if i < 0 && n > 0 {
+		return 0, fmt.Errorf("output %s has %d free extents and no input has as many; define output_shapes", out.Name, n)
+	}
+	return i, nil
 }
 
 // Meta returns the description of the model. It must not be changed.

@@ -10,9 +10,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
-	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/arena"
-	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
@@ -91,11 +89,8 @@ func (r *Request) run() ([]Result, error) {
 // meanwhile belongs to the request.
 func (r *Request) call(args []any) (ended time.Time, err error) {
 	e, ctx := r.model.engine, r.ctx
-	o := &e.Options
-	if o.ForModels != nil {
-		r.arena = arena.New(arena.Options{Name: r.model.def.Meta.Name, Choose: func(q *syclobj.Queue, kind syclobj.USMKind) (memmgr.Resource, error) {
-			return o.ForModels(o.Calls.Pool, q, kind)
-		}})
+	if e.Options.ForModels != nil {
+		r.arena = arena.New(arena.Options{Name: r.model.def.Meta.Name, Choose: e.Options.ForModels})
 		ctx = arena.NewContext(ctx, r.arena)
 	}
 	answer, err := r.model.registry.runner.Call(ctx, r.model.def.Function, args...)

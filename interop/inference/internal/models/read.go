@@ -4,7 +4,6 @@
 package models
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -24,19 +23,16 @@ type Source struct {
 	Problem string
 }
 
-// ErrRefused is returned for a file or directory that must not be run.
-var ErrRefused = errors.New("refused")
-
-// refuse returns an error with file and reason.
+// refuse returns the error for a file or directory that must not be run.
 func refuse(file, format string, args ...any) error {
-	return fmt.Errorf("models: %s is %w: %s", file, ErrRefused, fmt.Sprintf(format, args...))
+	return fmt.Errorf("models: %s is refused: %s", file, fmt.Sprintf(format, args...))
 }
 
 // Read reads the models of a directory, NAME.py each, in the order of their names. A user who can
 // write to them can run any code here. So the directory, its parents and the files must belong to
 // this user or root and must not be writable by others, and there are no links. Names that begin with a dot or
 // an underscore, and names without the suffix .py, are ignored. Another file that cannot be a model is a
-// source with a Problem. Errors: ErrRefused with file and reason, and those of the system.
+// source with a Problem. Errors: refused files, and those of the system.
 func Read(dir string) ([]Source, error) {
 	real, err := filepath.Abs(dir)
 	if err == nil {

@@ -89,11 +89,8 @@ func Errorf(kind Kind, format string, args ...any) *Error {
 var ErrDraining = &Error{Kind: NotReady, Message: "the server is shutting down", RetryAfter: time.Second}
 
 // As converts any error to an *Error: an *Error is returned as it is, the end of a context gets its
-// kind, and other errors are Internal, without details in the message. nil stays nil.
+// kind, and other errors are Internal, without details in the message.
 func As(err error) *Error {
-	if err == nil {
-		return nil
-	}
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e
 	}

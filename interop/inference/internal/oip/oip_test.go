@@ -113,7 +113,6 @@ func TestErrors(t *testing.T) {
 		require.NotEqual(t, codes.OK, k.GRPC())
 		require.NotEmpty(t, k.String())
 	}
-	require.Nil(t, As(nil))
 	secret := errors.New("open /var/lib/secret: 0xc000123")
 	e := As(fmt.Errorf("reading: %w", secret))
 	require.Equal(t, Internal, e.Kind)

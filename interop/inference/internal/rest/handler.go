@@ -134,7 +134,13 @@ func (h *Handler) handle(w http.ResponseWriter, r *http.Request, serve func(*exc
 		// No connection is left when the server closes those that are idle, and no request is lost on one.
 		w.Header()["Connection"] = []string{"close"}
 	}
-	defer x.survive()
+	defer func() { // a panic is the end of its request alone, as in net/http, and counted
+		if p := recover(); p != nil {
+			h.engine.Refused(oip.Internal)
+			h.engine.Options.Log.Error("a request panicked", "method", r.Method, "path", r.URL.Path, "panic", p, "stack", string(debug.Stack()))
+			panic(http.ErrAbortHandler) // the connection may be anywhere in the exchange
+		}
+	}()
 	err := x.admit()
 	if err == nil {
 		err = serve(x)
@@ -163,15 +169,6 @@ func (x *exchange) admit() error {
 		return nil
 	}
 	return hosts.Check(x.r, x.h.hosts)
-}
-
-// survive turns a panic into the end of its request alone, like net/http, and counts it.
-func (x *exchange) survive() {
-	if p := recover(); p != nil {
-		x.h.engine.Refused(oip.Internal)
-		x.h.engine.Options.Log.Error("a request panicked", "method", x.r.Method, "path", x.r.URL.Path, "panic", p, "stack", string(debug.Stack()))
-		panic(http.ErrAbortHandler) // the connection may be anywhere in the exchange
-	}
 }
 
 const contentType = "Content-Type"

@@ -27,20 +27,10 @@ type answer struct {
 	err  error
 }
 
-// buffers are for the JSON of responses.
-var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 1<<10); return &b }}
-
 // reply responds with results. Long JSON is sent while it is formatted. If binary data follows, the
 // length of the JSON must be known first, so long JSON is formatted twice.
 func (x *exchange) reply(request *engine.Request, head *header, results []engine.Result) {
-	memory := buffers.Get().(*[]byte)
-	a := answer{head: head, model: request.Model().Meta(), results: results, b: (*memory)[:0]}
-	defer func() {
-		if cap(a.b) <= piece*2 {
-			*memory = a.b
-			buffers.Put(memory)
-		}
-	}()
+	a := answer{head: head, model: request.Model().Meta(), results: results, b: make([]byte, 0, 1<<10)}
 	size, binary, numbers := int64(0), false, false
 	for i := range results {
 		switch {
