@@ -30,7 +30,7 @@ type answer struct {
 // reply responds with results. Long JSON is sent while it is formatted. If binary data follows, the
 // length of the JSON must be known first, so long JSON is formatted twice.
 func (x *exchange) reply(request *engine.Request, head *header, results []engine.Result) {
-	a := answer{head: head, model: request.Model().Meta(), results: results, b: make([]byte, 0, 1<<10)}
+	a := answer{head: head, model: request.Model().Meta(), results: results, b: make([]byte, 0, 512)}
 	size, binary, numbers := int64(0), false, false
 	for i := range results {
 		switch {
