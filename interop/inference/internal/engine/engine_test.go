@@ -201,6 +201,11 @@ func TestDeadlineAndCancel(t *testing.T) {
 	defer close(release)
 	e := enginetest.New(t, engine.Options{}, m)
 	r := begin(t, e, "blocking", 1)
+	whole := r.Deadline() // of 30 s
+	r.SetTimeout(time.Hour)
+	require.Equal(t, whole, r.Deadline())
+	r.SetTimeout(time.Second)
+	require.Equal(t, whole.Add(-29*time.Second), r.Deadline())
 	r.End()
 	run := func(ctx context.Context, timeout time.Duration) error {
 		r := testenv.Must(e.Begin(ctx, "blocking", ""))(t)
