@@ -29,6 +29,7 @@ import (
 
 	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/enginetest"
 )
 
 // program builds the service once for all tests and returns its path.
@@ -57,31 +58,13 @@ func TestMain(m *testing.M) {
 type running struct {
 	t     *testing.T
 	cmd   *exec.Cmd
-	log   *lockedBuffer
-	out   *lockedBuffer
+	log   *enginetest.Log
+	out   *enginetest.Log
 	addr  string // of REST
 	grpc  string
 	admin string
 	ready chan struct{}
 	over  chan error
-}
-
-// lockedBuffer is a buffer that a process writes while a test reads it.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }
 
 // soon is the time limit for starting a service, including compilation of its kernels, and for its
@@ -105,7 +88,7 @@ func launchWith(t *testing.T, log *os.File, args ...string) *running {
 	t.Helper()
 	testpython.Need(t)
 	path := testenv.Must(program())(t)
-	r := &running{t: t, log: &lockedBuffer{}, out: &lockedBuffer{}, over: make(chan error, 1), ready: make(chan struct{})}
+	r := &running{t: t, log: &enginetest.Log{}, out: &enginetest.Log{}, over: make(chan error, 1), ready: make(chan struct{})}
 	r.cmd = exec.Command(path, append([]string{"-addr", "127.0.0.1:0", "-grpc", "127.0.0.1:0", "-admin", "127.0.0.1:0", "-limit", "256Mi"}, args...)...)
 	if r.cmd.Stderr = r.log; log != nil {
 		r.cmd.Stderr = log
@@ -200,24 +183,6 @@ const header = `
 INPUTS = {"x": ("FP32", (-1,))}
 OUTPUTS = {"y": ("FP32", (-1,))}
 `
-
-// TestService checks that a server starts, serves requests and exits with status
-// 0 and without a leak.
-func TestService(t *testing.T) {
-	r := start(t, "-models", modelsDir(t, map[string]string{"same": "def infer(x): return {'y': x}"}))
-	status, body := r.infer("same", "x", 1, 2.5)
-	require.Equal(t, http.StatusOK, status, body)
-	require.Contains(t, body, `"data":[1.0,2.5]`)
-	for path, want := range map[string]int{"/": 404, "/metrics": 404, "/v2": 200, "/v2/health/ready": 200, "/v2/health/live": 200, "/v3": 404} {
-		resp := testenv.Must(http.Get("http://" + r.addr + path))(t)
-		resp.Body.Close()
-		require.Equal(t, want, resp.StatusCode, path)
-	}
-	conn := testenv.Must(net.Dial("tcp", r.grpc))(t)
-	conn.Close()
-	require.NoError(t, r.stop(), "%s", r.log)
-	require.Contains(t, r.log.String(), "no memory is in use at the end")
-}
 
 // TestAddresses checks that REST can use a Unix socket, and that ADMIN serves only its own paths.
 func TestAddresses(t *testing.T) {

@@ -64,25 +64,11 @@ func newService(t *testing.T) *service {
 }
 
 // request runs one request of n elements, like a transport.
-func (s *service) request(model string, n int) (err error) {
-	defer func() {
-		if err != nil {
-			s.engine.Refused(oip.As(err).Kind)
-		}
-	}()
-	r, err := s.engine.Begin(context.Background(), model, "")
+func (s *service) request(model string, n int) error {
+	_, err := enginetest.Call(context.Background(), s.engine, model, "x", []int64{int64(n)}, make([]float32, n))
 	if err != nil {
-		return err
+		s.engine.Refused(oip.As(err).Kind)
 	}
-	defer r.End()
-	x, err := r.Input("x", "FP32", []int64{int64(n)})
-	if err != nil {
-		return err
-	}
-	if err := x.Fill(func(p []byte) error { clear(p); return nil }); err != nil {
-		return err
-	}
-	_, err = r.Run()
 	return err
 }
 

@@ -1,7 +1,6 @@
 package backend_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -20,6 +19,7 @@ import (
 	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/backend"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/enginetest"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/models"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 	"github.com/usmbridge/usmbridge/interop/workers"
@@ -44,7 +44,7 @@ func open(t testing.TB, sources []models.Source, change ...func(*engine.Options)
 func openWith(t testing.TB, sources []models.Source, o backend.Options, change ...func(*engine.Options)) *engine.Engine {
 	t.Helper()
 	testpython.Need(t)
-	var log logged
+	var log enginetest.Log
 	o.Limit, o.Grace, o.Log = limit, 200*time.Millisecond, slog.New(slog.NewTextHandler(&log, nil))
 	b, err := backend.Open(o)
 	require.NoError(t, err, "%s", &log)
@@ -73,24 +73,6 @@ func openWith(t testing.TB, sources []models.Source, o backend.Options, change .
 	return e
 }
 
-// logged is a log buffer for concurrent use.
-type logged struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 // needNumba skips the test if the built-in models cannot run.
 func needNumba(t testing.TB) {
 	t.Helper()
@@ -100,32 +82,6 @@ func needNumba(t testing.TB) {
 // source returns the source of a model.
 func source(name, text string) models.Source {
 	return models.Source{Name: name, File: name + ".py", Text: strings.TrimSpace(text) + "\n"}
-}
-
-// call runs one request with one input of floats.
-func call(ctx context.Context, e *engine.Engine, model, input string, shape []int64, values []float32) ([]byte, error) {
-	r, err := e.Begin(ctx, model, "")
-	if err != nil {
-		return nil, err
-	}
-	defer r.End()
-	in, err := r.Input(input, "FP32", shape)
-	if err != nil {
-		return nil, err
-	}
-	if err := in.Fill(func(p []byte) error {
-		for i, v := range values {
-			binary.LittleEndian.PutUint32(p[4*i:], math.Float32bits(v))
-		}
-		return nil
-	}); err != nil {
-		return nil, err
-	}
-	results, err := r.Run()
-	if err != nil {
-		return nil, err
-	}
-	return bytes.Clone(results[0].Bytes), nil
 }
 
 func floatsOf(b []byte) []float32 {
@@ -167,18 +123,18 @@ func tryBuiltIn(t *testing.T, e *engine.Engine) {
 		for i := range grey {
 			grey[i] = float32((i * 7919) % 256)
 		}
-		edges := testenv.Must(call(t.Context(), e, "sobel", "luminance", shape, grey))(t)
+		edges := testenv.Must(enginetest.Call(t.Context(), e, "sobel", "luminance", shape, grey))(t)
 		want := sobelInGo(grey, h, w)
 		for i := range want {
 			require.InDelta(t, want[i], edges[i], 1, "%v at %d", size, i) // fused multiply-adds round once less
 		}
-		same := testenv.Must(call(t.Context(), e, "identity", "x", []int64{int64(h * w)}, grey))(t)
+		same := testenv.Must(enginetest.Call(t.Context(), e, "identity", "x", []int64{int64(h * w)}, grey))(t)
 		require.Equal(t, grey, floatsOf(same))
 		rgb := make([]float32, 3*h*w)
 		for i := range rgb {
 			rgb[i] = float32((i * 104729) % 256)
 		}
-		luminance := testenv.Must(call(t.Context(), e, "luminance", "picture", append(shape, 3), rgb))(t)
+		luminance := testenv.Must(enginetest.Call(t.Context(), e, "luminance", "picture", append(shape, 3), rgb))(t)
 		got := floatsOf(luminance)
 		require.Len(t, got, h*w)
 		for i := range got {
@@ -242,12 +198,12 @@ func TestModelsMemory(t *testing.T) {
 		source("takes", header+"import usmbridge\ndef infer(x):\n    y = usmbridge.empty(x.size, 'float32', usm_type=x.usm_type)\n    y.fill(3)\n    return {'y': y}"),
 		source("keeps", header+"import usmbridge\nkept = []\ndef infer(x):\n    kept[:] = [usmbridge.empty(1000, 'float32', usm_type=x.usm_type)] * (x.size > 1)\n    return {'y': x}\ndef warm(): pass"),
 	})
-	got := testenv.Must(call(t.Context(), e, "takes", "x", []int64{3}, []float32{1, 2, 3}))(t)
+	got := testenv.Must(enginetest.Call(t.Context(), e, "takes", "x", []int64{3}, []float32{1, 2, 3}))(t)
 	require.Equal(t, []float32{3, 3, 3}, floatsOf(got))
 	var err error
 	for wait := 2 * time.Second; ; wait *= 2 {
 		short, cancel := context.WithTimeout(t.Context(), wait)
-		_, err = call(short, e, "takes", "x", []int64{limit / 8}, nil) // and as much for the model
+		_, err = enginetest.Call(short, e, "takes", "x", []int64{limit / 8}, nil) // and as much for the model
 		cancel()
 		if oip.As(err).Kind != oip.Deadline || wait > time.Minute { // the deadline expired before the model allocated memory
 			break
@@ -255,9 +211,9 @@ func TestModelsMemory(t *testing.T) {
 	}
 	require.Equal(t, oip.Busy, oip.As(err).Kind, "more than calls may have: %v", err)
 	for range 3 {
-		require.NoError(t, testenv.ErrorOf(call(t.Context(), e, "keeps", "x", []int64{3}, []float32{1, 2, 3})))
+		require.NoError(t, testenv.ErrorOf(enginetest.Call(t.Context(), e, "keeps", "x", []int64{3}, []float32{1, 2, 3})))
 	}
-	require.NoError(t, testenv.ErrorOf(call(t.Context(), e, "keeps", "x", []int64{1}, []float32{1})))
+	require.NoError(t, testenv.ErrorOf(enginetest.Call(t.Context(), e, "keeps", "x", []int64{1}, []float32{1})))
 	for name, kept := range map[string]uint64{"takes": 0, "keeps": 3} {
 		m := testenv.Must(e.Model(name, ""))(t)
 		require.Equal(t, kept, m.Stats().Kept, name)
@@ -287,7 +243,7 @@ func TestModelsThatFail(t *testing.T) {
 	}
 	e := open(t, sources)
 	for _, s := range sources {
-		_, err := call(t.Context(), e, s.Name, "x", []int64{3}, []float32{1, 2, 3})
+		_, err := enginetest.Call(t.Context(), e, s.Name, "x", []int64{3}, []float32{1, 2, 3})
 		if s.Name == "good" {
 			require.NoError(t, err)
 			continue
@@ -321,17 +277,17 @@ func TestModelThatHangs(t *testing.T) {
 	})
 	short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond) // only of the call that does not return
 	defer cancel()
-	_, err := call(short, e, "hangs", "x", []int64{2}, []float32{1, 2})
+	_, err := enginetest.Call(short, e, "hangs", "x", []int64{2}, []float32{1, 2})
 	require.Equal(t, oip.Deadline, oip.As(err).Kind)
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(50*time.Millisecond, cancel)
-	_, err = call(ctx, e, "hangs", "x", []int64{2}, []float32{1, 2})
+	_, err = enginetest.Call(ctx, e, "hangs", "x", []int64{2}, []float32{1, 2})
 	require.Equal(t, oip.Cancelled, oip.As(err).Kind)
 	require.Eventually(t, func() bool {
-		_, err := call(t.Context(), e, "good", "x", []int64{2}, []float32{1, 2})
+		_, err := enginetest.Call(t.Context(), e, "good", "x", []int64{2}, []float32{1, 2})
 		return err == nil
 	}, 30*time.Second, time.Millisecond)
-	require.NoError(t, testenv.ErrorOf(call(t.Context(), e, "hangs", "x", []int64{1}, []float32{1})))
+	require.NoError(t, testenv.ErrorOf(enginetest.Call(t.Context(), e, "hangs", "x", []int64{1}, []float32{1})))
 }
 
 // TestOutputShapes checks output shapes that the model computes in output_shapes, including invalid
@@ -350,10 +306,10 @@ def infer(x, *, outputs):
 		source("negative", header+"def output_shapes(x): return {'y': (-1,)}\ndef infer(x, *, outputs): pass\ndef warm(): pass"),
 		source("huge", header+"def output_shapes(x): return {'y': (1 << 61,)}\ndef infer(x, *, outputs): pass\ndef warm(): pass"),
 	})
-	got := testenv.Must(call(t.Context(), e, "halves", "x", []int64{5}, []float32{1, 2, 3, 4, 5}))(t)
+	got := testenv.Must(enginetest.Call(t.Context(), e, "halves", "x", []int64{5}, []float32{1, 2, 3, 4, 5}))(t)
 	require.Equal(t, []float32{1, 3}, floatsOf(got))
 	for name, kind := range map[string]oip.Kind{"wrong": oip.Internal, "negative": oip.Internal, "huge": oip.TooLarge} {
-		_, err := call(t.Context(), e, name, "x", []int64{1}, []float32{1})
+		_, err := enginetest.Call(t.Context(), e, name, "x", []int64{1}, []float32{1})
 		require.Equal(t, kind, oip.As(err).Kind, name)
 	}
 }
@@ -380,7 +336,7 @@ def infer(x):
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			if _, err := call(t.Context(), e, "alone", "x", []int64{1}, []float32{1}); err != nil {
+			if _, err := enginetest.Call(t.Context(), e, "alone", "x", []int64{1}, []float32{1}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -398,14 +354,14 @@ func TestWorkerDies(t *testing.T) {
 	for range 4 {
 		wg.Go(func() {
 			for range 10 {
-				if _, err := call(t.Context(), e, "good", "x", []int64{1}, []float32{1}); err != nil {
+				if _, err := enginetest.Call(t.Context(), e, "good", "x", []int64{1}, []float32{1}); err != nil {
 					t.Error(err)
 				}
 			}
 		})
 	}
 	for range 3 {
-		_, err := call(t.Context(), e, "dies", "x", []int64{1}, []float32{1})
+		_, err := enginetest.Call(t.Context(), e, "dies", "x", []int64{1}, []float32{1})
 		require.Equal(t, oip.Internal, oip.As(err).Kind)
 		require.Equal(t, "model dies failed", oip.As(err).Message)
 		require.ErrorIs(t, err, workers.ErrDied)
@@ -428,7 +384,7 @@ func TestWorkerHangs(t *testing.T) {
 		_, err = r.Run()
 	}
 	require.Equal(t, oip.Deadline, oip.As(err).Kind)
-	require.NoError(t, testenv.ErrorOf(call(t.Context(), e, "good", "x", []int64{1}, []float32{1})))
+	require.NoError(t, testenv.ErrorOf(enginetest.Call(t.Context(), e, "good", "x", []int64{1}, []float32{1})))
 }
 
 // A model that cannot be served is broken, with its file and the reason.
@@ -516,7 +472,7 @@ def warm():
 def infer(x):
     return {"y": json.loads("[%d]" % warmed)}
 `)})
-	got := testenv.Must(call(t.Context(), e, "json", "x", []int64{1}, []float32{1}))(t)
+	got := testenv.Must(enginetest.Call(t.Context(), e, "json", "x", []int64{1}, []float32{1}))(t)
 	require.Equal(t, []float32{1}, floatsOf(got))
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/enginetest"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/models"
 )
 
@@ -93,8 +94,8 @@ func TestOutputsAreCleared(t *testing.T) {
 	}
 	for range 8 {
 		for _, name := range []string{"writes", "tells"} {
-			require.NoError(t, testenv.ErrorOf(call(t.Context(), e, name, "x", []int64{int64(len(secret))}, secret)))
-			got := testenv.Must(call(t.Context(), e, name, "x", []int64{int64(len(secret))}, make([]float32, len(secret))))(t)
+			require.NoError(t, testenv.ErrorOf(enginetest.Call(t.Context(), e, name, "x", []int64{int64(len(secret))}, secret)))
+			got := testenv.Must(enginetest.Call(t.Context(), e, name, "x", []int64{int64(len(secret))}, make([]float32, len(secret))))(t)
 			require.True(t, bytes.Equal(make([]byte, 4*len(secret)), got), name)
 		}
 	}

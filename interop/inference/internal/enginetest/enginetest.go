@@ -3,9 +3,13 @@
 package enginetest
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -232,4 +236,51 @@ func Failing(err error) *Model {
 		return nil, err
 	}
 	return m
+}
+
+// Call runs one request with one input of floats, like a transport, and returns the elements of its first output. values
+// may have fewer elements than shape.
+func Call(ctx context.Context, e *engine.Engine, model, input string, shape []int64, values []float32) ([]byte, error) {
+	r, err := e.Begin(ctx, model, "")
+	if err != nil {
+		return nil, err
+	}
+	defer r.End()
+	in, err := r.Input(input, "FP32", shape)
+	if err != nil {
+		return nil, err
+	}
+	if err := in.Fill(func(p []byte) error {
+		for i, v := range values {
+			binary.LittleEndian.PutUint32(p[4*i:], math.Float32bits(v))
+		}
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	results, err := r.Run()
+	if err != nil {
+		return nil, err
+	}
+	return bytes.Clone(results[0].Bytes), nil
+}
+
+// Log is a buffer for the log of a server, which a test reads meanwhile.
+type Log struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (l *Log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+// String returns what was written.
+func (l *Log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }

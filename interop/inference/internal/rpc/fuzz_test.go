@@ -29,8 +29,7 @@ func (f receivable) Receive(in *codec.Incoming) error { return f(in) }
 
 // triple returns a model that copies inputs of three datatypes.
 func triple() *enginetest.Model {
-	m := every()
-	m.Meta.Name = "triple"
+	m := every("triple")
 	m.Meta.Inputs = []oip.Tensor{{Name: "a", Datatype: oip.INT16, Shape: []int64{-1}}, {Name: "b", Datatype: oip.BOOL, Shape: []int64{-1, -1}}, {Name: "c", Datatype: oip.FP64, Shape: []int64{}}}
 	m.Meta.Outputs = m.Meta.Inputs
 	return m

@@ -160,30 +160,6 @@ def test_parameters(protocol, client):
     assert "sequences" in message
 
 
-def test_async_http():
-    protocol = Protocol("http")
-    with protocol.connect(concurrency=8) as client:
-        x = [numbers(1000 * i + 1) for i in range(40)]
-        pending = [client.async_infer("identity", [protocol.input("x", a)], request_id=str(i)) for i, a in enumerate(x)]
-        for i, (a, p) in enumerate(zip(x, pending)):
-            answer = p.get_result()
-            assert numpy.array_equal(answer.as_numpy("y"), a) and answer.get_response()["id"] == str(i)
-
-
-def test_async_grpc(grpc_client):
-    protocol, answers = Protocol("grpc"), queue.Queue()
-    x = [numbers(1000 * i + 1) for i in range(40)]
-    for i, a in enumerate(x):
-        grpc_client.async_infer(
-            "identity", [protocol.input("x", a)], lambda result, error: answers.put((result, error)), request_id=str(i)
-        )
-    for _ in x:
-        result, error = answers.get(timeout=60)
-        assert error is None
-        i = int(result.get_response().id)
-        assert numpy.array_equal(result.as_numpy("y"), x[i])
-
-
 def test_stream(grpc_client):
     """A stream answers in order, reports errors, and continues after them."""
     protocol, answers = Protocol("grpc"), queue.Queue()
