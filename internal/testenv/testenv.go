@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -49,6 +50,20 @@ func Missing(t testing.TB, reason any, requirements ...Requirement) {
 		}
 	}
 	t.Skip(reason)
+}
+
+// Together calls f(0) to f(n-1), each on a goroutine of its own, and ends the test if some of them return errors.
+func Together(t testing.TB, n int, f func(i int) error) {
+	t.Helper()
+	errs := make([]error, n)
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() { errs[i] = f(i) })
+	}
+	all.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Printed returns the text that f, such as an example without an Output comment, writes to standard output.
