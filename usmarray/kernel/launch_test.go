@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math"
 	"sync"
 	"testing"
@@ -47,11 +48,10 @@ func TestLaunchOnEveryKind(t *testing.T) {
 	for _, kind := range []syclobj.USMKind{syclobj.USMDevice, syclobj.USMShared, syclobj.USMHost} {
 		t.Run(kind.String(), func(t *testing.T) {
 			r := resource(t, q, kind)
-			x := own(t)(usmarray.Arange[float32](r, 0, 1, 1000))
-			y := own(t)(usmarray.New(r, usmarray.Float32, []int{1000}))
+			x := testenv.Held(usmarray.Arange[float32](r, 0, 1, 1000))(t)
+			y := testenv.Held(usmarray.New(r, usmarray.Float32, []int{1000}))(t)
 			require.NoError(t, kernel.Launch(q, k, kernel.Over(1000), kernel.Read(x), kernel.ReadWrite(y), kernel.Scalar(float32(0.5))))
-			got := testenv.Must(usmarray.ToSlice[float32](y))(t)
-			for i, v := range got {
+			for i, v := range testenv.Must(usmarray.ToSlice[float32](y))(t) {
 				require.Equal(t, float32(i)/2, v)
 			}
 		})
@@ -66,7 +66,7 @@ func TestDimensions(t *testing.T) {
 	for _, c := range []struct {
 		shape, group []int
 	}{{[]int{6}, nil}, {[]int{6}, []int{3}}, {[]int{2, 6}, nil}, {[]int{2, 6}, []int{2, 3}}, {[]int{3, 4, 5}, nil}, {[]int{3, 4, 5}, []int{1, 2, 5}}} {
-		x := own(t)(usmarray.New(r, usmarray.Int32, c.shape))
+		x := testenv.Held(usmarray.New(r, usmarray.Int32, c.shape))(t)
 		over := kernel.Over(c.shape...)
 		if c.group != nil {
 			over = over.By(c.group...)
@@ -84,14 +84,14 @@ func TestDimensions(t *testing.T) {
 func TestEveryScalarType(t *testing.T) {
 	_, q := testsycl.Need(t)
 	k := take(t, build(t, q, source), "types")
-	x := own(t)(usmarray.New(resource(t, q, syclobj.USMShared), usmarray.Int64, []int{9}))
+	x := testenv.Held(usmarray.New(resource(t, q, syclobj.USMShared), usmarray.Int64, []int{9}))(t)
 	require.NoError(t, kernel.Launch(q, k, kernel.Over(1), kernel.ReadWrite(x),
 		kernel.Scalar(int8(-1)), kernel.Scalar(uint8(255)), kernel.Scalar(int16(-2)), kernel.Scalar(uint16(65535)), kernel.Scalar(int32(-3)),
 		kernel.Scalar(uint32(math.MaxUint32)), kernel.Scalar(int64(math.MinInt64)), kernel.Scalar(uint64(math.MaxInt64)), kernel.Scalar(float32(2.5))))
 	require.Equal(t, []int64{-1, 255, -2, 65535, -3, math.MaxUint32, math.MinInt64, math.MaxInt64, 5}, testenv.Must(usmarray.Slice[int64](x))(t))
 
 	type celsius float32 // a type of the user's own
-	y := own(t)(usmarray.FromSlice(resource(t, q, syclobj.USMShared), []float32{1, 2}, nil))
+	y := testenv.Held(usmarray.FromSlice(resource(t, q, syclobj.USMShared), []float32{1, 2}, nil))(t)
 	require.NoError(t, kernel.Launch(q, take(t, build(t, q, source), "scale"), kernel.Over(2), kernel.Read(y), kernel.ReadWrite(y), kernel.Scalar(celsius(3))))
 	require.Equal(t, "[3. 6.]", y.String())
 }
@@ -100,7 +100,7 @@ func TestLocalMemoryVectorsAndConstants(t *testing.T) {
 	_, q := testsycl.Need(t)
 	p := build(t, q, source)
 	r := resource(t, q, syclobj.USMDevice)
-	x := own(t)(usmarray.Arange[int32](r, 0, 1, 8))
+	x := testenv.Held(usmarray.Arange[int32](r, 0, 1, 8))(t)
 	require.NoError(t, kernel.Launch(q, take(t, p, "reverse"), kernel.Over(8).By(4), kernel.ReadWrite(x), kernel.Local[int32](4)))
 	require.Equal(t, "[3 2 1 0 7 6 5 4]", x.String())
 
@@ -108,16 +108,16 @@ func TestLocalMemoryVectorsAndConstants(t *testing.T) {
 	for i := range 4 {
 		binary.NativeEndian.PutUint32(v[4*i:], math.Float32bits(float32(i)+0.5))
 	}
-	y := own(t)(usmarray.New(r, usmarray.Float32, []int{4}))
+	y := testenv.Held(usmarray.New(r, usmarray.Float32, []int{4}))(t)
 	if err := kernel.Launch(q, take(t, p, "vector"), kernel.Over(1), kernel.ReadWrite(y), kernel.Bytes(v[:])); errors.Is(err, errors.ErrUnsupported) {
 		t.Logf("left out: %v", err)
-		require.NoError(t, y.CopyFrom(own(t)(usmarray.FromSlice(r, []float32{0.5, 1.5, 2.5, 3.5}, nil))))
+		require.NoError(t, y.CopyFrom(testenv.Held(usmarray.FromSlice(r, []float32{0.5, 1.5, 2.5, 3.5}, nil))(t)))
 	} else {
 		require.NoError(t, err)
 	}
 	require.Equal(t, "[0.5 1.5 2.5 3.5]", y.String())
 
-	z := own(t)(usmarray.New(r, usmarray.Float32, []int{4}))
+	z := testenv.Held(usmarray.New(r, usmarray.Float32, []int{4}))(t)
 	require.NoError(t, kernel.Launch(q, take(t, p, "table"), kernel.Over(4), kernel.Read(y.AsReadOnly()), kernel.ReadWrite(z)))
 	require.Equal(t, y.String(), z.String())
 }
@@ -133,14 +133,13 @@ func TestOrder(t *testing.T) {
 	defer free.Close()
 	r := resource(t, q, syclobj.USMDevice)
 	for round := range 20 {
-		x := own(t)(usmarray.New(r, usmarray.Int32, []int{1 << 14}))
+		x := testenv.Held(usmarray.New(r, usmarray.Int32, []int{1 << 14}))(t)
 		require.NoError(t, x.Fill(round)) // left pending
 		for i := range 12 {
 			on := []*syclobj.Queue{q, other, free}[i%3]
 			require.NoError(t, kernel.Launch(on, k, kernel.Over(x.Size()), kernel.ReadWrite(x), kernel.Scalar(int32(1<<i))))
 		}
-		got := testenv.Must(usmarray.ToSlice[int32](x))(t)
-		for _, v := range got {
+		for _, v := range testenv.Must(usmarray.ToSlice[int32](x))(t) {
 			require.Equal(t, int32(round+1<<12-1), v)
 		}
 	}
@@ -172,7 +171,7 @@ func TestStartGivesAnEvent(t *testing.T) {
 	rt, q := testsycl.Need(t)
 	timed := testenv.Opened(rt.NewQueue(nil, q.Device(), syclobj.InOrder|syclobj.Profiling))(t)
 	k := take(t, build(t, timed, source), "add")
-	x := own(t)(usmarray.Zeros(resource(t, timed, syclobj.USMShared), usmarray.Int32, []int{64}))
+	x := testenv.Held(usmarray.Zeros(resource(t, timed, syclobj.USMShared), usmarray.Int32, []int{64}))(t)
 	e := testenv.Must(kernel.Start(timed, k, kernel.Over(64), kernel.ReadWrite(x), kernel.Scalar(int32(1))))(t)
 	require.NoError(t, e.Wait(t.Context()))
 	times := testenv.Must(e.Times())(t)
@@ -193,35 +192,23 @@ func TestManyGoroutines(t *testing.T) {
 	_, q := testsycl.Need(t)
 	k := take(t, build(t, q, source), "add")
 	r := resource(t, q, syclobj.USMShared)
-	var group sync.WaitGroup
-	for g := range 16 {
-		group.Go(func() {
-			x, err := usmarray.Zeros(r, usmarray.Int32, []int{256})
-			if err != nil {
-				t.Error(err)
-				return
+	testenv.Together(t, 16, func(g int) error {
+		x, err := usmarray.Zeros(r, usmarray.Int32, []int{256})
+		if err != nil {
+			return err
+		}
+		defer x.Release()
+		for range 50 {
+			if err := kernel.Launch(q, k, kernel.Over(256), kernel.ReadWrite(x), kernel.Scalar(int32(g))); err != nil {
+				return err
 			}
-			defer x.Release()
-			for range 50 {
-				if err := kernel.Launch(q, k, kernel.Over(256), kernel.ReadWrite(x), kernel.Scalar(int32(g))); err != nil {
-					t.Error(err)
-					return
-				}
-			}
-			got, err := usmarray.ToSlice[int32](x)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			for _, v := range got {
-				if v != int32(50*g) {
-					t.Errorf("goroutine %d: %d, want %d", g, v, 50*g)
-					return
-				}
-			}
-		})
-	}
-	group.Wait()
+		}
+		got, err := usmarray.ToSlice[int32](x)
+		if err == nil && !allAre(got, 256, int32(50*g)) {
+			err = fmt.Errorf("goroutine %d: %d, want %d", g, got, 50*g)
+		}
+		return err
+	})
 }
 
 // TestCloseDuringLaunches closes program, kernel and arrays during launches: each launch succeeds or
@@ -231,7 +218,7 @@ func TestCloseDuringLaunches(t *testing.T) {
 	p := testenv.Must(q.BuildOpenCL(source, ""))(t)
 	for range 8 {
 		k := testenv.Must(p.Kernel("add"))(t)
-		x := own(t)(usmarray.Zeros(resource(t, q, syclobj.USMShared), usmarray.Int32, []int{8}))
+		x := testenv.Held(usmarray.Zeros(resource(t, q, syclobj.USMShared), usmarray.Int32, []int{8}))(t)
 		var group sync.WaitGroup
 		for range 4 {
 			group.Go(func() {
@@ -251,7 +238,7 @@ func TestCloseDuringLaunches(t *testing.T) {
 	require.NoError(t, p.Close())
 	require.NoError(t, p.Close())
 	require.ErrorIs(t, testenv.ErrorOf(p.Kernel("add")), syclobj.ErrClosed)
-	x := own(t)(usmarray.Zeros(resource(t, q, syclobj.USMShared), usmarray.Int32, []int{8}))
+	x := testenv.Held(usmarray.Zeros(resource(t, q, syclobj.USMShared), usmarray.Int32, []int{8}))(t)
 	require.NoError(t, kernel.Launch(q, k, kernel.Over(8), kernel.ReadWrite(x), kernel.Scalar(int32(3))), "a kernel outlives its program")
 	require.Equal(t, int32(3), testenv.Must(x.At(7))(t))
 }
@@ -263,8 +250,8 @@ func TestLaunchAllocatesNothing(t *testing.T) {
 	_, q := testsycl.Need(t)
 	k := take(t, build(t, q, source), "scale")
 	r := resource(t, q, syclobj.USMDevice)
-	x := own(t)(usmarray.Zeros(r, usmarray.Float32, []int{64}))
-	y := own(t)(usmarray.Zeros(r, usmarray.Float32, []int{64}))
+	x := testenv.Held(usmarray.Zeros(r, usmarray.Float32, []int{64}))(t)
+	y := testenv.Held(usmarray.Zeros(r, usmarray.Float32, []int{64}))(t)
 	require.Zero(t, testing.AllocsPerRun(200, func() {
 		if err := kernel.Launch(q, k, kernel.Over(64).By(8), kernel.Read(x), kernel.ReadWrite(y), kernel.Scalar(float32(2))); err != nil {
 			t.Fatal(err)

@@ -3,13 +3,10 @@ package kernel_test
 import (
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
-	"github.com/usmbridge/usmbridge/usmarray"
 )
 
 func TestMain(m *testing.M) { testsycl.Main(m) }
@@ -30,14 +27,4 @@ func take(t testing.TB, p *syclobj.Program, name string) *syclobj.Kernel {
 func resource(t testing.TB, q *syclobj.Queue, kind syclobj.USMKind) memmgr.Resource {
 	t.Helper()
 	return testenv.Must(memmgr.Default(q, kind))(t)
-}
-
-// own releases an array after the test.
-func own(t testing.TB) func(*usmarray.Array, error) *usmarray.Array {
-	return func(a *usmarray.Array, err error) *usmarray.Array {
-		t.Helper()
-		require.NoError(t, err)
-		t.Cleanup(a.Release)
-		return a
-	}
 }

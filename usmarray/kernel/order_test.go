@@ -113,52 +113,62 @@ func (s *scene) inMiddle(a *usmarray.Array, step int) *usmarray.Array {
 }
 
 // launchOn launches a kernel of orderSource on an array. Its event is closed at the end of the round.
-func (s *scene) launchOn(q *syclobj.Queue, k *syclobj.Kernel, x *usmarray.Array, more ...kernel.Arg) (*syclobj.Event, error) {
+func (s *scene) launchOn(q *syclobj.Queue, k *syclobj.Kernel, x *usmarray.Array, more ...kernel.Arg) *syclobj.Event {
+	s.t.Helper()
 	arg := kernel.ReadWrite(x).Strided()
 	if k == s.gather {
 		arg = kernel.Read(x).Strided()
 	}
 	args := append([]kernel.Arg{arg, kernel.Scalar(int64(x.Strides()[0])), kernel.Scalar(int32(x.Size()))}, more...)
-	work, err := kernel.Start(q, k, kernel.Over(1), args...)
+	work := testenv.Must(kernel.Start(q, k, kernel.Over(1), args...))(s.t)
 	s.events = append(s.events, work)
-	return work, err
+	return work
+}
+
+// launchSlow launches the slow kernel, which writes the value of the round.
+func (s *scene) launchSlow(q *syclobj.Queue, x *usmarray.Array) *syclobj.Event {
+	s.t.Helper()
+	return s.launchOn(q, s.slow, x, kernel.Scalar(s.value), kernel.Scalar(uint32(spinTurns)))
 }
 
 // raw reads the elements without any wait, as a consumer does.
-func (s *scene) raw(x *usmarray.Array) ([]int32, error) {
+func (s *scene) raw(x *usmarray.Array) []int32 {
+	s.t.Helper()
 	return s.rawAt(x.Pointer(), x)
 }
 
-func (s *scene) rawAt(p unsafe.Pointer, x *usmarray.Array) ([]int32, error) {
+func (s *scene) rawAt(p unsafe.Pointer, x *usmarray.Array) []int32 {
+	s.t.Helper()
 	stride := x.Strides()[0]
 	span := make([]int32, (x.Size()-1)*stride+1)
 	bytes := unsafe.Slice((*byte)(unsafe.Pointer(&span[0])), 4*len(span))
 	if x.Buffer().HostReadable() {
 		copy(bytes, unsafe.Slice((*byte)(p), len(bytes)))
-	} else if err := s.probe.Read(bytes, p); err != nil {
-		return nil, err
+	} else {
+		require.NoError(s.t, s.probe.Read(bytes, p))
 	}
 	values := make([]int32, x.Size())
 	for i := range values {
 		values[i] = span[i*stride]
 	}
-	return values, nil
+	return values
 }
 
 // offset returns the index of the first element in the buffer.
 func offset(x *usmarray.Array) int { return int(uintptr(x.Pointer())-x.Buffer().Address()) / 4 }
 
-// textOf returns the numbers in a printed array.
-func textOf(text string, err error) ([]int32, error) {
-	var values []int32
+// printed returns the numbers in a printed array.
+func (s *scene) printed(text string, err error) (values []int32) {
+	require.NoError(s.t, err)
 	for _, word := range strings.Fields(strings.Trim(text, "[]")) {
-		n, e := strconv.Atoi(word)
-		if e != nil {
-			return nil, e
-		}
-		values = append(values, int32(n))
+		values = append(values, int32(testenv.Must(strconv.Atoi(word))(s.t)))
 	}
-	return values, err
+	return values
+}
+
+// allAre reports whether there are n values and all of them are v.
+func allAre(values []int32, n int, v int32) bool {
+	return slices.Equal(values, slices.Repeat([]int32{v}, n))
 }
 
 // A sharing makes two arrays x and y of the same elements of a.
@@ -166,6 +176,7 @@ type sharing struct {
 	name     string
 	kind     syclobj.USMKind // the only kind for which it works; 0 for all
 	readOnly bool            // y is read-only
+	one      bool            // x and y are one array
 	gaps     bool            // the elements have gaps
 	make     func(s *scene, a *usmarray.Array) (x, y *usmarray.Array)
 }
@@ -189,8 +200,7 @@ var byDLPack = []sharing{
 		return a, s.fromDLPack(a.DLPackWith(usmarray.ExportOptions{Device: &d, Copy: usmarray.CopyNever}))
 	}},
 	{name: "XPU", kind: syclobj.USMDevice, make: func(s *scene, a *usmarray.Array) (x, y *usmarray.Array) {
-		tensor := testenv.Must(a.DLPackWith(usmarray.ExportOptions{XPU: true}))(s.t)
-		return a, s.own(usmarray.FromXPU(s.rt, tensor))
+		return a, s.own(usmarray.FromXPU(s.rt, testenv.Must(a.DLPackWith(usmarray.ExportOptions{XPU: true}))(s.t)))
 	}},
 	{name: "read-only tensor", readOnly: true, make: func(s *scene, a *usmarray.Array) (x, y *usmarray.Array) {
 		return a, s.fromDLPack(a.AsReadOnly().DLPack())
@@ -255,9 +265,7 @@ var byDictionary = []sharing{
 		return a, s.fromDLPack(s.fromDictionary(a, nil).DLPack())
 	}},
 	{name: "dictionary of a tensor", make: func(s *scene, a *usmarray.Array) (x, y *usmarray.Array) {
-		tensor, err := a.DLPack()
-		require.NoError(s.t, err)
-		d, owner, err := usmarray.DLPackToUSMInterface(s.rt, tensor)
+		d, owner, err := usmarray.DLPackToUSMInterface(s.rt, testenv.Must(a.DLPack())(s.t))
 		return s.own(owner, err), s.own(usmarray.FromUSMInterface(s.rt, &d, nil))
 	}},
 	{name: "tensor of a dictionary", make: func(s *scene, a *usmarray.Array) (x, y *usmarray.Array) {
@@ -273,195 +281,144 @@ type access struct {
 	host  bool // needs memory that the host can read
 	dense bool // needs elements without gaps
 	write bool
-	do    func(s *scene, y *usmarray.Array) ([]int32, error)
+	do    func(s *scene, y *usmarray.Array) []int32
+}
+
+func (s *scene) elements(a *usmarray.Array) []int32 {
+	s.t.Helper()
+	return testenv.Must(usmarray.ToSlice[int32](a))(s.t)
+}
+
+// elementsOf is elements of an array that is released at the end of the round.
+func (s *scene) elementsOf(a *usmarray.Array, err error) []int32 {
+	s.t.Helper()
+	return s.elements(s.own(a, err))
 }
 
 var accesses = []access{
-	{name: "ToSlice", do: func(_ *scene, y *usmarray.Array) ([]int32, error) { return usmarray.ToSlice[int32](y) }},
-	{name: "Slice", host: true, dense: true, do: func(_ *scene, y *usmarray.Array) ([]int32, error) {
-		data, err := usmarray.Slice[int32](y)
-		return append([]int32(nil), data...), err
+	{name: "ToSlice", do: (*scene).elements},
+	{name: "Slice", host: true, dense: true, do: func(s *scene, y *usmarray.Array) []int32 {
+		return slices.Clone(testenv.Must(usmarray.Slice[int32](y))(s.t))
 	}},
-	{name: "ReadView", host: true, dense: true, do: func(_ *scene, y *usmarray.Array) (data []int32, err error) {
-		err = usmarray.ReadView(y, func(view []int32) error { data = append(data, view...); return nil })
-		return data, err
+	{name: "ReadView", host: true, dense: true, do: func(s *scene, y *usmarray.Array) (data []int32) {
+		require.NoError(s.t, usmarray.ReadView(y, func(view []int32) error { data = slices.Clone(view); return nil }))
+		return data
 	}},
-	{name: "At", do: func(_ *scene, y *usmarray.Array) ([]int32, error) {
-		v, err := y.At(0) // first: later calls give the kernel time
-		if err != nil {
-			return nil, err
+	{name: "At", do: func(s *scene, y *usmarray.Array) (data []int32) {
+		for i := range y.Size() { // the first is decisive: later calls give the kernel time
+			data = append(data, testenv.Must(y.At(i))(s.t).(int32))
 		}
-		data := []int32{v.(int32)}
-		for i := 1; i < y.Size() && err == nil; i++ {
-			if v, err = y.At(i); err == nil {
-				data = append(data, v.(int32))
-			}
-		}
-		return data, err
+		return data
 	}},
-	{name: "String", do: func(_ *scene, y *usmarray.Array) ([]int32, error) { return textOf(y.String(), nil) }},
-	{name: "Format", do: func(_ *scene, y *usmarray.Array) ([]int32, error) {
-		return textOf(y.Format(usmarray.PrintOptions{}))
+	{name: "String", do: func(s *scene, y *usmarray.Array) []int32 { return s.printed(y.String(), nil) }},
+	{name: "Format", do: func(s *scene, y *usmarray.Array) []int32 { return s.printed(y.Format(usmarray.PrintOptions{})) }},
+	{name: "Copy to host", do: func(s *scene, y *usmarray.Array) []int32 { return s.elementsOf(y.Copy(s.host)) }},
+	{name: "Copy to device", do: func(s *scene, y *usmarray.Array) []int32 { return s.elementsOf(y.Copy(s.device)) }},
+	{name: "ToDevice", do: func(s *scene, y *usmarray.Array) []int32 { return s.elementsOf(y.ToDevice(s.shared)) }},
+	{name: "AsType", do: func(s *scene, y *usmarray.Array) []int32 {
+		return s.elementsOf(s.own(y.AsType(s.host, usmarray.Int64)).AsType(s.host, usmarray.Int32))
 	}},
-	{name: "Copy to host", do: func(s *scene, y *usmarray.Array) ([]int32, error) {
-		return usmarray.ToSlice[int32](s.own(y.Copy(s.host)))
-	}},
-	{name: "Copy to device", do: func(s *scene, y *usmarray.Array) ([]int32, error) {
-		return usmarray.ToSlice[int32](s.own(y.Copy(s.device)))
-	}},
-	{name: "ToDevice", do: func(s *scene, y *usmarray.Array) ([]int32, error) {
-		return usmarray.ToSlice[int32](s.own(y.ToDevice(s.shared)))
-	}},
-	{name: "AsType", do: func(s *scene, y *usmarray.Array) ([]int32, error) {
-		wide, err := usmarray.ToSlice[int64](s.own(y.AsType(s.host, usmarray.Int64)))
-		data := make([]int32, len(wide))
-		for i, v := range wide {
-			data[i] = int32(v)
-		}
-		return data, err
-	}},
-	{name: "ConvertFrom", do: func(s *scene, y *usmarray.Array) ([]int32, error) {
+	{name: "ConvertFrom", do: func(s *scene, y *usmarray.Array) []int32 {
 		wide := s.own(usmarray.Zeros(s.shared, usmarray.Int64, y.Shape()))
-		if err := wide.ConvertFrom(y); err != nil {
-			return nil, err
-		}
-		return usmarray.ToSlice[int32](s.own(wide.AsType(s.host, usmarray.Int32)))
+		require.NoError(s.t, wide.ConvertFrom(y))
+		return s.elementsOf(wide.AsType(s.host, usmarray.Int32))
 	}},
-	{name: "CopyFrom on host", do: func(s *scene, y *usmarray.Array) ([]int32, error) {
+	{name: "CopyFrom on host", do: func(s *scene, y *usmarray.Array) []int32 {
 		z := s.own(usmarray.Zeros(s.host, usmarray.Int32, y.Shape()))
-		if err := z.CopyFrom(y); err != nil {
-			return nil, err
-		}
-		return usmarray.ToSlice[int32](z)
+		require.NoError(s.t, z.CopyFrom(y))
+		return s.elements(z)
 	}},
-	{name: "CopyFrom on device", do: func(s *scene, y *usmarray.Array) ([]int32, error) {
+	{name: "CopyFrom on device", do: func(s *scene, y *usmarray.Array) []int32 {
 		z := s.own(usmarray.New(s.device, usmarray.Int32, y.Shape()))
-		if err := z.CopyFrom(y); err != nil {
-			return nil, err
-		}
-		return usmarray.ToSlice[int32](z)
+		require.NoError(s.t, z.CopyFrom(y))
+		return s.elements(z)
 	}},
-	{name: "Buffer.Bytes", host: true, dense: true, do: func(_ *scene, y *usmarray.Array) ([]int32, error) {
-		bytes, err := y.Buffer().Bytes()
-		if err != nil {
-			return nil, err
-		}
-		return append([]int32(nil), unsafe.Slice((*int32)(unsafe.Pointer(&bytes[4*offset(y)])), y.Size())...), nil
+	{name: "Buffer.Bytes", host: true, dense: true, do: func(s *scene, y *usmarray.Array) []int32 {
+		bytes := testenv.Must(y.Buffer().Bytes())(s.t)
+		return slices.Clone(unsafe.Slice((*int32)(unsafe.Pointer(&bytes[4*offset(y)])), y.Size()))
 	}},
-	{name: "CopyOut", dense: true, do: func(_ *scene, y *usmarray.Array) ([]int32, error) {
+	{name: "CopyOut", dense: true, do: func(s *scene, y *usmarray.Array) []int32 {
 		data := make([]int32, y.Size())
-		return data, memmgr.CopyOut(y.Buffer(), offset(y), data)
+		require.NoError(s.t, memmgr.CopyOut(y.Buffer(), offset(y), data))
+		return data
 	}},
-	{name: "CopyBuffer", dense: true, do: func(s *scene, y *usmarray.Array) ([]int32, error) {
+	{name: "CopyBuffer", dense: true, do: func(s *scene, y *usmarray.Array) []int32 {
 		z := s.own(usmarray.Zeros(s.host, usmarray.Int32, y.Shape()))
-		if err := memmgr.CopyBuffer(z.Buffer(), 0, y.Buffer(), uint64(4*offset(y)), uint64(y.NBytes())); err != nil {
-			return nil, err
-		}
-		return usmarray.ToSlice[int32](z)
+		require.NoError(s.t, memmgr.CopyBuffer(z.Buffer(), 0, y.Buffer(), uint64(4*offset(y)), uint64(y.NBytes())))
+		return s.elements(z)
 	}},
-	{name: "Wait", do: func(s *scene, y *usmarray.Array) ([]int32, error) {
-		if err := y.Wait(); err != nil {
-			return nil, err
-		}
+	{name: "Wait", do: func(s *scene, y *usmarray.Array) []int32 {
+		require.NoError(s.t, y.Wait())
 		return s.raw(y)
 	}},
-	{name: "Synchronize", do: func(s *scene, y *usmarray.Array) ([]int32, error) {
-		if err := y.Synchronize(context.Background()); err != nil {
-			return nil, err
-		}
+	{name: "Synchronize", do: func(s *scene, y *usmarray.Array) []int32 {
+		require.NoError(s.t, y.Synchronize(context.Background()))
 		return s.raw(y)
 	}},
-	{name: "PendingEvent", do: func(s *scene, y *usmarray.Array) ([]int32, error) {
-		if err := y.PendingEvent().Wait(context.Background()); err != nil {
-			return nil, err
-		}
+	{name: "PendingEvent", do: func(s *scene, y *usmarray.Array) []int32 {
+		require.NoError(s.t, y.PendingEvent().Wait(context.Background()))
 		return s.raw(y)
 	}},
-	{name: "USMInterface", do: func(s *scene, y *usmarray.Array) ([]int32, error) {
-		d, err := y.USMInterface()
-		if err != nil || d.Data != uintptr(y.Pointer()) {
-			return nil, fmt.Errorf("%v at %p: %w", d, y.Pointer(), err)
-		}
+	{name: "USMInterface", do: func(s *scene, y *usmarray.Array) []int32 {
+		d := testenv.Must(y.USMInterface())(s.t)
+		require.Equal(s.t, uintptr(y.Pointer()), d.Data)
 		return s.raw(y)
 	}},
-	{name: "USMInterface of a tensor", do: func(s *scene, y *usmarray.Array) ([]int32, error) {
-		tensor, err := y.DLPackWith(usmarray.ExportOptions{NoSync: true})
-		if err != nil {
-			return nil, err
-		}
-		_, owner, err := usmarray.DLPackToUSMInterface(s.rt, tensor)
-		if err != nil {
-			tensor.Release()
-			return nil, err
-		}
-		defer owner.Release()
+	{name: "USMInterface of a tensor", do: func(s *scene, y *usmarray.Array) []int32 {
+		_, owner, err := usmarray.DLPackToUSMInterface(s.rt, testenv.Must(y.DLPackWith(usmarray.ExportOptions{NoSync: true}))(s.t))
+		s.own(owner, err)
 		return s.raw(y)
 	}},
-	{name: "DLPack", do: func(s *scene, y *usmarray.Array) ([]int32, error) {
-		tensor, err := y.DLPack()
-		if err != nil {
-			return nil, err
-		}
+	{name: "DLPack", do: func(s *scene, y *usmarray.Array) []int32 {
+		tensor := testenv.Must(y.DLPack())(s.t)
 		defer tensor.Release()
 		return s.rawAt(tensor.Data(), y)
 	}},
-	{name: "DLPack to CPU", dense: true, do: func(s *scene, y *usmarray.Array) ([]int32, error) {
+	{name: "DLPack to CPU", dense: true, do: func(s *scene, y *usmarray.Array) []int32 {
 		cpu := dlpack.CPU
-		tensor, err := y.DLPackWith(usmarray.ExportOptions{Device: &cpu})
-		if err != nil {
-			return nil, err
-		}
+		tensor := testenv.Must(y.DLPackWith(usmarray.ExportOptions{Device: &cpu}))(s.t)
 		defer tensor.Release()
-		return append([]int32(nil), unsafe.Slice((*int32)(tensor.Data()), y.Size())...), nil
+		return slices.Clone(unsafe.Slice((*int32)(tensor.Data()), y.Size()))
 	}},
-	{name: "DLPack on a queue", do: func(s *scene, y *usmarray.Array) ([]int32, error) {
-		tensor, err := y.DLPackWith(usmarray.ExportOptions{OnQueue: s.probe})
-		if err != nil {
-			return nil, err
-		}
+	{name: "DLPack on a queue", do: func(s *scene, y *usmarray.Array) []int32 {
+		tensor := testenv.Must(y.DLPackWith(usmarray.ExportOptions{OnQueue: s.probe}))(s.t)
 		defer tensor.Release()
 		stride := y.Strides()[0]
 		n := (y.Size()-1)*stride + 1
 		span := s.own(usmarray.New(s.shared, usmarray.Int32, []int{n}))
-		work, err := s.probe.Memcpy(span.Pointer(), tensor.Data(), uintptr(4*n))
-		if err != nil {
-			return nil, err
-		}
-		if err := work.Wait(context.Background()); err != nil {
-			return nil, err
-		}
-		return usmarray.ToSlice[int32](s.own(span.Index(usmarray.IndexFrom(0).By(stride))))
+		work := testenv.Must(s.probe.Memcpy(span.Pointer(), tensor.Data(), uintptr(4*n)))(s.t)
+		require.NoError(s.t, work.Wait(context.Background()))
+		return s.elementsOf(span.Index(usmarray.IndexFrom(0).By(stride)))
 	}},
-	{name: "import", do: func(s *scene, y *usmarray.Array) ([]int32, error) {
-		return usmarray.ToSlice[int32](s.fromDLPack(y.DLPackWith(usmarray.ExportOptions{NoSync: true})))
+	{name: "import", do: func(s *scene, y *usmarray.Array) []int32 {
+		return s.elementsOf(usmarray.FromDLPack(s.rt, testenv.Must(y.DLPackWith(usmarray.ExportOptions{NoSync: true}))(s.t)))
 	}},
-	{name: "kernel reads", do: func(s *scene, y *usmarray.Array) ([]int32, error) {
+	{name: "kernel reads", do: func(s *scene, y *usmarray.Array) []int32 {
 		z := s.own(usmarray.New(s.shared, usmarray.Int32, y.Shape()))
-		if _, err := s.launchOn(s.probe, s.gather, y, kernel.ReadWrite(z)); err != nil {
-			return nil, err
+		s.launchOn(s.probe, s.gather, y, kernel.ReadWrite(z))
+		return s.elements(z)
+	}},
+	{name: "kernel writes", write: true, do: func(s *scene, y *usmarray.Array) []int32 {
+		s.launchOn(s.probe, s.add, y, kernel.Scalar(int32(added)))
+		return nil
+	}},
+	{name: "Fill", write: true, do: func(s *scene, y *usmarray.Array) []int32 {
+		require.NoError(s.t, y.Fill(s.value+added))
+		return nil
+	}},
+	{name: "SetAt", write: true, do: func(s *scene, y *usmarray.Array) []int32 {
+		for i := range y.Size() {
+			require.NoError(s.t, y.SetAt(s.value+added, i))
 		}
-		return usmarray.ToSlice[int32](z)
+		return nil
 	}},
-	{name: "kernel writes", write: true, do: func(s *scene, y *usmarray.Array) ([]int32, error) {
-		_, err := s.launchOn(s.probe, s.add, y, kernel.Scalar(int32(added)))
-		return nil, err
+	{name: "CopyFrom", write: true, do: func(s *scene, y *usmarray.Array) []int32 {
+		require.NoError(s.t, y.CopyFrom(s.own(usmarray.Full(s.host, usmarray.Int32, y.Shape(), s.value+added))))
+		return nil
 	}},
-	{name: "Fill", write: true, do: func(s *scene, y *usmarray.Array) ([]int32, error) { return nil, y.Fill(s.value + added) }},
-	{name: "SetAt", write: true, do: func(s *scene, y *usmarray.Array) (_ []int32, err error) {
-		for i := 0; i < y.Size() && err == nil; i++ {
-			err = y.SetAt(s.value+added, i)
-		}
-		return nil, err
-	}},
-	{name: "CopyFrom", write: true, do: func(s *scene, y *usmarray.Array) ([]int32, error) {
-		return nil, y.CopyFrom(s.own(usmarray.Full(s.host, usmarray.Int32, y.Shape(), s.value+added)))
-	}},
-	{name: "CopyFromSlice", write: true, do: func(s *scene, y *usmarray.Array) ([]int32, error) {
-		data := make([]int32, y.Size())
-		for i := range data {
-			data[i] = s.value + added
-		}
-		return nil, usmarray.CopyFromSlice(y, data)
+	{name: "CopyFromSlice", write: true, do: func(s *scene, y *usmarray.Array) []int32 {
+		require.NoError(s.t, usmarray.CopyFromSlice(y, slices.Repeat([]int32{s.value + added}, y.Size())))
+		return nil
 	}},
 }
 
@@ -469,8 +426,7 @@ var accesses = []access{
 type combination struct {
 	array   func() *usmarray.Array // makes the memory of a round
 	share   sharing
-	reverse bool         // the kernel runs on y, and the access is to x
-	queues  []namedQueue // round i launches on queue i
+	reverse bool // the kernel runs on y, and the access is to x
 	use     access
 }
 
@@ -486,10 +442,8 @@ func (s *scene) round(c *combination, q *syclobj.Queue) bool {
 	if c.reverse {
 		x, y = y, x
 	}
-	work, err := s.launchOn(q, s.slow, x, kernel.Scalar(s.value), kernel.Scalar(uint32(spinTurns)))
-	require.NoError(s.t, err)
-	got, err := c.use.do(s, y)
-	require.NoError(s.t, err)
+	work := s.launchSlow(q, x)
+	got := c.use.do(s, y)
 	want := s.value
 	// Complete all work, so that rounds are independent.
 	require.NoError(s.t, work.Wait(context.Background()))
@@ -497,13 +451,9 @@ func (s *scene) round(c *combination, q *syclobj.Queue) bool {
 	require.NoError(s.t, y.Wait())
 	if c.use.write {
 		want += added
-		got, err = s.raw(y)
-		require.NoError(s.t, err)
+		got = s.raw(y)
 	}
-	right := len(got) == y.Size()
-	for _, v := range got {
-		right = right && v == want
-	}
+	right := allAre(got, y.Size(), want)
 	s.release()
 	return right
 }
@@ -519,17 +469,17 @@ func (s *scene) release() {
 	s.owned, s.events = s.owned[:0], s.events[:0]
 }
 
-// run runs the rounds of a combination as a subtest.
+// run runs a round of a combination on each queue as a subtest.
 func (s *scene) run(t *testing.T, name string, c combination) {
 	t.Run(name, func(t *testing.T) {
 		s.t = t
 		wrong := 0
-		for i := range orderRounds {
-			if !s.round(&c, c.queues[i%len(c.queues)].Queue) {
+		for _, q := range s.queues {
+			if !s.round(&c, q.Queue) {
 				wrong++
 			}
 		}
-		require.Zerof(t, wrong, "wrong %d of %d", wrong, orderRounds)
+		require.Zerof(t, wrong, "wrong on %d of %d queues", wrong, len(s.queues))
 	})
 }
 
@@ -539,25 +489,21 @@ func (s *scene) allocate(r memmgr.Resource) func() *usmarray.Array {
 }
 
 // matrix runs accesses for a way of sharing, with each kind of USM and in both directions.
-func (s *scene) matrix(t *testing.T, share sharing, queues []namedQueue, accept func(*access) bool) {
-	name := "each queue"
-	if len(queues) == 1 {
-		name = queues[0].name + " queue"
-	}
+func (s *scene) matrix(t *testing.T, share sharing, accept func(*access) bool) {
 	for _, kind := range orderKinds {
 		if share.kind != 0 && share.kind != kind {
 			continue
 		}
 		array := s.allocate(resource(t, s.q, kind))
 		for _, reverse := range []bool{false, true} {
-			if share.readOnly && reverse {
+			if (share.readOnly || share.one) && reverse {
 				continue
 			}
 			for _, use := range accesses {
 				if use.host && kind == syclobj.USMDevice || use.dense && share.gaps || use.write && share.readOnly || !accept(&use) {
 					continue
 				}
-				s.run(t, fmt.Sprintf("%s/%v/%s/%s/%s", share.name, kind, name, directions[reverse], use.name), combination{array, share, reverse, queues, use})
+				s.run(t, fmt.Sprintf("%s/%v/%s/%s", share.name, kind, directions[reverse], use.name), combination{array, share, reverse, use})
 			}
 		}
 	}
@@ -570,24 +516,20 @@ func few(a *access) bool {
 	return slices.Contains([]string{"ToSlice", "At", "Copy to device", "USMInterface", "kernel reads", "Fill"}, a.name)
 }
 
-// testSharing runs all accesses for the first way of sharing, and few of them for each queue and for the
-// other ways.
+// testSharing runs all accesses for the first way of sharing, and few of them for the other ways.
 func testSharing(t *testing.T, list []sharing) {
 	s := newScene(t)
-	s.matrix(t, list[0], s.queues, all)
-	for i := range s.queues {
-		s.matrix(t, list[0], s.queues[i:i+1], few)
-	}
+	s.matrix(t, list[0], all)
 	for _, share := range list[1:] {
-		s.matrix(t, share, s.queues, few)
+		s.matrix(t, share, few)
 	}
 }
 
 // TestOrderOfOneArray checks the accesses themselves: launch and access use one array.
 func TestOrderOfOneArray(t *testing.T) {
 	s := newScene(t)
-	share := sharing{name: "Retain", make: func(s *scene, a *usmarray.Array) (x, y *usmarray.Array) { return a, s.own(a.Retain(), nil) }}
-	s.matrix(t, share, s.queues, func(use *access) bool { return use.name != "import" })
+	share := sharing{name: "Retain", one: true, make: func(s *scene, a *usmarray.Array) (x, y *usmarray.Array) { return a, s.own(a.Retain(), nil) }}
+	s.matrix(t, share, func(use *access) bool { return use.name != "import" })
 }
 
 // TestOrderOfOwnTensor checks that an array and the import of its own DLPack tensor wait for each other's
@@ -624,7 +566,7 @@ func TestOrderInAllMemory(t *testing.T) {
 	for _, m := range s.everyMemory(t) {
 		for _, share := range []sharing{byDLPack[0], byDictionary[0]} {
 			for _, reverse := range []bool{false, true} {
-				s.run(t, fmt.Sprintf("%s/%v/%s/%s", m.name, m.kind, share.name, directions[reverse]), combination{s.allocate(m), share, reverse, s.queues, accesses[0]})
+				s.run(t, fmt.Sprintf("%s/%v/%s/%s", m.name, m.kind, share.name, directions[reverse]), combination{s.allocate(m), share, reverse, accesses[0]})
 			}
 		}
 	}
@@ -655,7 +597,7 @@ func TestOrderOfForeignMemory(t *testing.T) {
 		for _, kind := range orderKinds {
 			array := func() *usmarray.Array { return s.foreignMemory(kind) }
 			for _, reverse := range []bool{false, true} {
-				s.run(t, fmt.Sprintf("%s/%v/%s", share.name, kind, directions[reverse]), combination{array, share, reverse, s.queues, accesses[0]})
+				s.run(t, fmt.Sprintf("%s/%v/%s", share.name, kind, directions[reverse]), combination{array, share, reverse, accesses[0]})
 			}
 		}
 	}
@@ -717,16 +659,12 @@ func TestImportOutlivesItsArray(t *testing.T) {
 					s.value += 7
 					a := s.allocate(r)()
 					b := s.fromDLPack(a.DLPack())
-					require.NoError(t, testenv.ErrorOf(s.launchOn(q.Queue, s.slow, b, kernel.Scalar(s.value), kernel.Scalar(uint32(spinTurns)))))
+					s.launchSlow(q.Queue, b)
 					s.release()
 					next := s.own(usmarray.Full(r, usmarray.Int32, []int{orderElements}, s.value+added))
 					require.NoError(t, q.Wait(context.Background()))
-					got := testenv.Must(usmarray.ToSlice[int32](next))(t)
-					for _, v := range got {
-						if v != s.value+added {
-							wrong++
-							break
-						}
+					if !allAre(s.elements(next), orderElements, s.value+added) {
+						wrong++
 					}
 					s.release()
 				}
@@ -772,7 +710,8 @@ func TestReleaseOfOwnDictionary(t *testing.T) {
 					imports = append(imports, b)
 				}
 				if c.pending {
-					require.NoError(t, testenv.ErrorOf(s.launchOn(s.queues[2].Queue, s.slow, imports[0], kernel.Scalar(int32(5)), kernel.Scalar(uint32(spinTurns)))))
+					s.value = 5
+					s.launchSlow(s.queues[2].Queue, imports[0])
 				}
 				if c.ownerFirst {
 					a.Release()
@@ -857,16 +796,14 @@ func TestReleaseAfterPendingWork(t *testing.T) {
 		var ev *syclobj.Event
 		released := make(chan bool, 1)
 		b := testenv.Must(usmarray.FromUSMInterface(s.rt, &d, func() { released <- ev.Done() }))(t)
-		ev = testenv.Must(s.launchOn(s.queues[2].Queue, s.slow, b, kernel.Scalar(int32(5)), kernel.Scalar(uint32(spinTurns))))(t)
+		ev = s.launchSlow(s.queues[2].Queue, b)
 		b.Release()
 		require.True(t, <-released, "the kernel has ended")
 	}
 	b := testenv.Must(usmarray.FromUSMInterface(s.rt, &d, func() { panic("the user's") }))(t)
 	require.PanicsWithValue(t, "the user's", b.Release)
 	a.Release()
-	for _, ev := range s.events {
-		require.NoError(t, ev.Close())
-	}
+	s.release()
 	eventuallyLive(t, buffers, bytes)
 }
 
@@ -875,41 +812,27 @@ func TestReleaseAfterPendingWork(t *testing.T) {
 // is the queue of last use.
 func TestExportAfterUnreportedWork(t *testing.T) {
 	s := newScene(t)
-	exports := []struct {
-		name string
-		run  func(a *usmarray.Array) error
-	}{
-		{"dictionary", func(a *usmarray.Array) error { _, err := a.USMInterface(); return err }},
-		{"tensor", func(a *usmarray.Array) error {
-			x, err := a.DLPack()
-			if err == nil {
-				x.Release()
-			}
-			return err
-		}},
+	exports := map[string]func(a *usmarray.Array){
+		"dictionary": func(a *usmarray.Array) { testenv.Must(a.USMInterface())(s.t) },
+		"tensor":     func(a *usmarray.Array) { testenv.Must(a.DLPack())(s.t).Release() },
 	}
 	for _, q := range s.queues[1:] {
 		for _, lastUse := range []bool{false, true} {
-			for _, export := range exports {
-				t.Run(fmt.Sprintf("%s/%s/last use %t", q.name, export.name, lastUse), func(t *testing.T) {
+			for name, export := range exports {
+				t.Run(fmt.Sprintf("%s/%s/last use %t", q.name, name, lastUse), func(t *testing.T) {
 					s.t = t
 					defer s.release()
 					for range orderRounds {
 						s.value++
 						x, other := s.allocate(s.shared)(), s.allocate(s.shared)()
 						if lastUse {
-							work := testenv.Must(s.launchOn(q.Queue, s.add, x, kernel.Scalar(int32(1))))(t)
-							require.NoError(t, work.Wait(context.Background()))
+							require.NoError(t, s.launchOn(q.Queue, s.add, x, kernel.Scalar(int32(1))).Wait(context.Background()))
 						}
 						require.NoError(t, x.Buffer().ExportOn(q.Queue))
-						slow := testenv.Must(s.launchOn(q.Queue, s.slow, other, kernel.Scalar(s.value), kernel.Scalar(uint32(spinTurns))))(t)
-						work := testenv.Must(q.Memset(x.Pointer(), byte(s.value), uintptr(x.NBytes()), slow))(t)
-						s.events = append(s.events, work)
-						require.NoError(t, export.run(x))
-						got := testenv.Must(s.raw(x))(t)
-						for _, v := range got {
-							require.Equal(t, s.value*0x01010101, v)
-						}
+						slow := s.launchSlow(q.Queue, other)
+						s.events = append(s.events, testenv.Must(q.Memset(x.Pointer(), byte(s.value), uintptr(x.NBytes()), slow))(t))
+						export(x)
+						require.True(t, allAre(s.raw(x), orderElements, s.value*0x01010101))
 					}
 				})
 			}

@@ -103,7 +103,7 @@ func TestSPIRV(t *testing.T) {
 	p := testenv.Opened(q.BuildSPIRV(addModule(), ""))(t)
 	k := take(t, p, "add")
 	require.Len(t, k.Params(), 2)
-	x := own(t)(usmarray.Arange[int32](resource(t, q, syclobj.USMDevice), 0, 1, 8))
+	x := testenv.Held(usmarray.Arange[int32](resource(t, q, syclobj.USMDevice), 0, 1, 8))(t)
 	require.NoError(t, kernel.Launch(q, k, kernel.Over(8), kernel.ReadWrite(x), kernel.Scalar(int32(5))))
 	require.Equal(t, "[ 5  6  7  8  9 10 11 12]", x.String())
 
@@ -128,10 +128,9 @@ func TestSPIRVOfACompiler(t *testing.T) {
 	p := testenv.Opened(q.BuildSPIRV(module, ""))(t)
 	k := take(t, p, "add") // kernel void add(global int *a, global int *b, global int *c)
 	r := resource(t, q, syclobj.USMShared)
-	a, b, c := own(t)(usmarray.Arange[int32](r, 0, 1, 16)), own(t)(usmarray.Arange[int32](r, 0, 10, 16)), own(t)(usmarray.Zeros(r, usmarray.Int32, []int{16}))
+	a, b, c := testenv.Held(usmarray.Arange[int32](r, 0, 1, 16))(t), testenv.Held(usmarray.Arange[int32](r, 0, 10, 16))(t), testenv.Held(usmarray.Zeros(r, usmarray.Int32, []int{16}))(t)
 	require.NoError(t, kernel.Launch(q, k, kernel.Over(16), kernel.ReadWrite(a), kernel.ReadWrite(b), kernel.ReadWrite(c)))
-	got := testenv.Must(usmarray.ToSlice[int32](c))(t)
-	for i, v := range got {
+	for i, v := range testenv.Must(usmarray.ToSlice[int32](c))(t) {
 		require.Equal(t, int32(11*i), v)
 	}
 }

@@ -3,15 +3,14 @@ package kernel_test
 import (
 	"context"
 	"fmt"
-	"os"
-	"runtime/pprof"
-	"sync"
+	"runtime/debug"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -20,7 +19,7 @@ import (
 )
 
 const (
-	threadsTime = 4 * time.Second
+	threadsTime = 2 * time.Second
 	stallTime   = 30 * time.Second // a round takes milliseconds
 )
 
@@ -29,70 +28,33 @@ const (
 func TestThreadsOnOutOfOrderQueues(t *testing.T) {
 	rt, q := testsycl.Need(t)
 	k := take(t, build(t, q, source), "scale")
-	shared, err := rt.NewQueue(q.Context(), q.Device(), syclobj.OutOfOrder)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, shared.Close()) }()
+	shared := testenv.Opened(rt.NewQueue(q.Context(), q.Device(), syclobj.OutOfOrder))(t)
 	require.Equal(t, syclobj.OutOfOrder, shared.Properties())
-
+	stalled := time.AfterFunc(threadsTime+stallTime, func() {
+		debug.SetTraceback("all")
+		panic("a round does not end")
+	})
+	defer stalled.Stop()
 	var rounds atomic.Int64
-	stop := watch(&rounds)
-	defer stop()
-	ctx, cancel := context.WithTimeout(t.Context(), threadsTime)
-	defer cancel()
-	var threads sync.WaitGroup
-	for i := range 8 {
-		threads.Go(func() {
-			own := shared
-			if i%2 == 0 {
-				made, err := rt.NewQueue(q.Context(), q.Device(), syclobj.OutOfOrder)
-				if !ok(t, err) {
-					return
-				}
-				defer func() { ok(t, made.Close()) }()
-				own = made
+	end := time.Now().Add(threadsTime)
+	testenv.Together(t, 8, func(i int) error {
+		own := shared
+		if i%2 == 0 {
+			var err error
+			if own, err = rt.NewQueue(q.Context(), q.Device(), syclobj.OutOfOrder); err != nil {
+				return err
 			}
-			for round := i; ctx.Err() == nil; round++ {
-				if !ok(t, useArrays(rt, own, k, round)) {
-					return
-				}
-				rounds.Add(1)
-			}
-		})
-	}
-	threads.Wait()
-	t.Logf("%d rounds", rounds.Load())
-}
-
-// ok reports an error of another goroutine than the test's.
-func ok(t *testing.T, err error) bool {
-	if err != nil {
-		t.Error(err)
-	}
-	return err == nil
-}
-
-// watch ends the process with the stacks of all goroutines if the count does not change for stallTime.
-func watch(count *atomic.Int64) (stop func()) {
-	done := make(chan struct{})
-	go func() {
-		last, since := int64(-1), time.Now()
-		for {
-			select {
-			case <-done:
-				return
-			case <-time.After(time.Second):
-			}
-			if now := count.Load(); now != last {
-				last, since = now, time.Now()
-			}
-			if time.Since(since) > stallTime {
-				fmt.Fprintln(os.Stderr, "stalled after", last, "rounds")
-				_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 2)
-				os.Exit(2)
-			}
+			defer func() { _ = own.Close() }()
 		}
-	}()
-	return func() { close(done) }
+		for round := i; time.Now().Before(end); round++ {
+			if err := useArrays(rt, own, k, round); err != nil {
+				return err
+			}
+			rounds.Add(1)
+		}
+		return nil
+	})
+	t.Logf("%d rounds", rounds.Load())
 }
 
 // useArrays launches a kernel and waits for it in one of four ways.
