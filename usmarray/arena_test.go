@@ -68,8 +68,7 @@ func TestExportedCopiesOutliveTheirArena(t *testing.T) {
 	cpu := dlpack.CPU
 	tensor := testenv.Must(x.DLPackWith(usmarray.ExportOptions{Copy: usmarray.CopyAlways, Device: &cpu, CopyTo: a.Over(memmgr.Host())}))(t)
 	require.Equal(t, 1, a.End().Blocks)
-	rt := testenv.Must(syclobj.Open(syclobj.HostOnly()))(t)
-	defer func() { require.NoError(t, rt.Close()) }()
+	rt := testenv.Opened(syclobj.Open(syclobj.HostOnly()))(t)
 	back := testenv.Must(usmarray.FromDLPack(rt, tensor))(t)
 	require.Equal(t, []int64{4, 5}, testenv.Must(usmarray.Slice[int64](back))(t))
 	back.Release()

@@ -19,7 +19,7 @@ import (
 func TestConcurrentHolders(t *testing.T) {
 	rt := testsycl.Runtime(t)
 	var released atomic.Int32
-	base := own(t)(Arange[int32](memmgr.Host(), 0, 1, 64))
+	base := testenv.Held(Arange[int32](memmgr.Host(), 0, 1, 64))(t)
 	buf := testenv.Must(memmgr.FromForeign(base.Pointer(), 256, memmgr.ForeignOptions{Release: func() { released.Add(1) }}))(t)
 	a := testenv.Must(FromBuffer(buf, Int32, mustLayout(t, []int{8, 8}, nil, 0)))(t)
 	var wg sync.WaitGroup

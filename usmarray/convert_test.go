@@ -33,7 +33,7 @@ func conversions(t *testing.T) (dir string) {
 // ofBytes returns a host array with the given bytes.
 func ofBytes(t *testing.T, dt DataType, raw []byte) *Array {
 	t.Helper()
-	a := own(t)(New(memmgr.Host(), dt, []int{len(raw) / dt.Size()}, Padded()))
+	a := testenv.Held(New(memmgr.Host(), dt, []int{len(raw) / dt.Size()}, Padded()))(t)
 	copy(unsafe.Slice((*byte)(a.Pointer()), len(raw)), raw)
 	return a
 }
@@ -81,10 +81,10 @@ func TestConversionsAgreeWithNumPy(t *testing.T) {
 	for _, from := range types {
 		raw := testenv.Must(os.ReadFile(filepath.Join(dir, from.String())))(t)
 		src := ofBytes(t, from, raw)
-		twice := own(t)(New(memmgr.Host(), from, []int{2 * src.Size()}, Padded()))
+		twice := testenv.Held(New(memmgr.Host(), from, []int{2 * src.Size()}, Padded()))(t)
 		gaps := testenv.Must(twice.Index(All.By(-2)))(t)
 		require.NoError(t, gaps.CopyFrom(src))
-		near := own(t)(New(device, from, src.Shape()))
+		near := testenv.Held(New(device, from, src.Shape()))(t)
 		require.NoError(t, near.CopyFrom(src))
 		for _, to := range types {
 			what := from.String() + " to " + to.String()
@@ -94,16 +94,16 @@ func TestConversionsAgreeWithNumPy(t *testing.T) {
 				require.True(t, from.IsComplex() && !to.IsComplex() && to != Bool, what)
 				continue
 			}
-			got := own(t)(src.AsType(memmgr.Host(), to, Padded()))
+			got := testenv.Held(src.AsType(memmgr.Host(), to, Padded()))(t)
 			equalElements(t, want, bytesOf(got), to, what)
 
-			other := own(t)(New(memmgr.Host(), to, []int{2 * src.Size()}, Padded()))
+			other := testenv.Held(New(memmgr.Host(), to, []int{2 * src.Size()}, Padded()))(t)
 			apart := testenv.Must(other.Index(IndexFrom(1).By(2)))(t)
 			require.NoError(t, apart.ConvertFrom(gaps), what)
 			require.NoError(t, got.CopyFrom(apart), what)
 			equalElements(t, want, bytesOf(got), to, what+" with strides")
 
-			far := own(t)(near.AsType(device, to))
+			far := testenv.Held(near.AsType(device, to))(t)
 			require.NoError(t, got.CopyFrom(far), what)
 			equalElements(t, want, bytesOf(got), to, what+" on a device, packed")
 		}
@@ -113,25 +113,25 @@ func TestConversionsAgreeWithNumPy(t *testing.T) {
 // TestConversionsOfComplex32: NumPy has no complex32, so it is compared with two float16.
 func TestConversionsOfComplex32(t *testing.T) {
 	h := memmgr.Host()
-	z := own(t)(FromSlice(h, []complex128{1 + 2i, complex(65520, -1e-9), complex(math.NaN(), math.Inf(-1)), 0, complex(0, 3)}, nil))
-	half := own(t)(z.AsType(h, dlpack.Complex32))
+	z := testenv.Held(FromSlice(h, []complex128{1 + 2i, complex(65520, -1e-9), complex(math.NaN(), math.Inf(-1)), 0, complex(0, 3)}, nil))(t)
+	half := testenv.Held(z.AsType(h, dlpack.Complex32))(t)
 	require.Equal(t, "[ 1. +2.j inf -0.j nan-infj  0. +0.j  0. +3.j]", half.String())
-	require.Equal(t, "[ True  True  True False  True]", own(t)(half.AsType(h, Bool)).String())
+	require.Equal(t, "[ True  True  True False  True]", testenv.Held(half.AsType(h, Bool))(t).String())
 	require.ErrorIs(t, testenv.ErrorOf(half.AsType(h, Float16)), ErrType)
-	require.Equal(t, half.String(), own(t)(half.AsType(h, Complex64)).String())
-	require.Equal(t, "[3.+0.j]", own(t)(own(t)(FromSlice(h, []int8{3}, nil)).AsType(h, dlpack.Complex32)).String())
+	require.Equal(t, half.String(), testenv.Held(half.AsType(h, Complex64))(t).String())
+	require.Equal(t, "[3.+0.j]", testenv.Held(testenv.Held(FromSlice(h, []int8{3}, nil))(t).AsType(h, dlpack.Complex32))(t).String())
 }
 
 func TestConvertFrom(t *testing.T) {
 	h := memmgr.Host()
-	a := own(t)(Zeros(h, Float32, []int{2, 3}))
-	require.NoError(t, a.ConvertFrom(own(t)(FromSlice(h, []int64{1, 1<<24 + 1, -3}, nil))))
+	a := testenv.Held(Zeros(h, Float32, []int{2, 3}))(t)
+	require.NoError(t, a.ConvertFrom(testenv.Held(FromSlice(h, []int64{1, 1<<24 + 1, -3}, nil))(t)))
 	require.Equal(t, []float32{1, 1 << 24, -3, 1, 1 << 24, -3}, testenv.Must(ToSlice[float32](a))(t))
-	require.ErrorIs(t, a.ConvertFrom(own(t)(Zeros(h, Bool, []int{2}))), ErrLayout)
+	require.ErrorIs(t, a.ConvertFrom(testenv.Held(Zeros(h, Bool, []int{2}))(t)), ErrLayout)
 	require.ErrorIs(t, a.AsReadOnly().ConvertFrom(a), ErrReadOnly)
-	require.ErrorIs(t, own(t)(Zeros(h, Int8, []int{0})).ConvertFrom(own(t)(Zeros(h, Complex64, []int{0}))), ErrType)
+	require.ErrorIs(t, testenv.Held(Zeros(h, Int8, []int{0}))(t).ConvertFrom(testenv.Held(Zeros(h, Complex64, []int{0}))(t)), ErrType)
 	// The same memory with another element size: read before it is written.
-	wide := own(t)(FromSlice(h, []int32{1, 2, 3, 4}, nil))
+	wide := testenv.Held(FromSlice(h, []int32{1, 2, 3, 4}, nil))(t)
 	l := testenv.Must(NewLayout([]int{4}, []int{1}, 0))(t)
 	short := testenv.Must(WrapBuffer(wide.Buffer(), Int16, l))(t)
 	require.NoError(t, short.ConvertFrom(wide))

@@ -58,126 +58,103 @@ func requireKinds(t *testing.T, err error, kinds ...error) {
 // TestRefusals: errors match the sentinels of their kind in all packages.
 func TestRefusals(t *testing.T) {
 	r := memmgr.Host()
-	a := own(t)(Zeros(r, Float32, []int{2, 3}))
+	a := testenv.Held(Zeros(r, Float32, []int{2, 3}))(t)
 	ro := a.AsReadOnly()
-	bits := own(t)(Zeros(r, dlpack.Float4E2M1FN, []int{4}))
+	bits := testenv.Held(Zeros(r, dlpack.Float4E2M1FN, []int{4}))(t)
 	odd := testenv.Must(bits.Index(IndexFrom(1)))(t)
-	narrow := own(t)(Zeros(r, Float32, []int{2}))
-	marked := own(t)(Zeros(r, Float32, []int{2}))
+	narrow := testenv.Held(Zeros(r, Float32, []int{2}))(t)
+	complexes := testenv.Held(Zeros(r, Complex128, []int{2}))(t)
+	marked := testenv.Held(Zeros(r, Float32, []int{2}))(t)
 	marked.Buffer().SetReadOnly()
+	_, _, noQueue := QueueOn(testsycl.Runtime(t), SyclObj{})
 	list := func(err error) []error { return []error{err} }
 	for _, c := range []struct {
 		name  string
 		kinds []error
-		fn    func() error
+		err   error
+		text  string
 	}{
-		{"New shape", list(ErrLayout), func() error { _, err := New(r, Float32, []int{-1}); return err }},
-		{"New size", list(ErrLayout), func() error { _, err := New(r, Float64, []int{maxInt / 4}); return err }},
-		{"New lanes", list(ErrType), func() error { _, err := New(r, DataType{Code: 2, Bits: 32, Lanes: 2}, nil); return err }},
-		{"New memory", list(ErrOutOfMemory), func() error { _, err := New(r, Float32, []int{1 << 50}); return err }},
-		{"New limit", list(ErrOutOfMemory), func() error { _, err := New(memmgr.NewLimit(r, 64), Float32, []int{999}); return err }},
-		{"New resource", list(memmgr.ErrRequest), func() error { _, err := New(nil, Float32, nil); return err }},
-		{"FromSlice", list(ErrLayout), func() error { _, err := FromSlice(r, []int8{1}, []int{2}); return err }},
-		{"Arange memory", list(ErrOutOfMemory), func() error { _, err := Arange[int32](r, 0, 1, 1<<50); return err }},
-		{"Arange size", list(ErrLayout), func() error { _, err := Arange[int32](r, 0, 1, maxInt); return err }},
-		{"Arange number", list(ErrLayout), func() error { _, err := Arange[int8](r, 0, 1, -1); return err }},
-		{"Arange type", list(ErrType), func() error { _, err := Arange[bool](r, false, true, 1); return err }},
-		{"Full value", list(ErrType), func() error {
-			_, err := Full(r, Uint8, nil, -1)
-			require.ErrorContains(t, err, "usmarray: Fill: ")
-			return err
-		}},
-		{"Index number", list(ErrLayout), func() error { _, err := a.Index(All, All, All); return err }},
-		{"Index range", []error{ErrLayout, ErrIndex}, func() error { _, err := a.Index(IndexAt(2)); return err }},
-		{"Transpose", list(ErrLayout), func() error { _, err := a.Transpose(0, 0); return err }},
-		{"Transpose axis", []error{ErrLayout, ErrIndex}, func() error { _, err := a.Transpose(0, 2); return err }},
-		{"Reshape", list(ErrLayout), func() error { _, err := a.Reshape(4); return err }},
-		{"Broadcast", list(ErrLayout), func() error { _, err := a.Broadcast(4); return err }},
-		{"At", []error{ErrLayout, ErrIndex}, func() error { _, err := a.At(0, 3); return err }},
-		{"At number", list(ErrLayout), func() error { _, err := a.At(0); return err }},
-		{"SetAt value", list(ErrType), func() error { return a.SetAt("x", 0, 0) }},
-		{"SetAt read-only", list(ErrReadOnly), func() error { return ro.SetAt(1, 0, 0) }},
-		{"Fill read-only memory", list(ErrReadOnly), func() error { return marked.Fill(1) }},
-		{"View read-only", list(ErrReadOnly), func() error { return View(ro, func([]float32) error { return nil }) }},
-		{"Slice type", list(ErrType), func() error { _, err := Slice[int32](a); return err }},
-		{"Slice layout", list(ErrLayout), func() error { _, err := Slice[float32](testenv.Must(a.Transpose())(t)); return err }},
-		{"ToSlice type", list(ErrType), func() error { _, err := ToSlice[int32](a); return err }},
-		{"AsType of a complex number", list(ErrType), func() error {
-			c := own(t)(Zeros(r, Complex128, []int{2}))
-			_, err := c.AsType(r, Float32)
-			require.ErrorContains(t, err, ".real")
-			return err
-		}},
-		{"AsType memory", list(ErrOutOfMemory), func() error {
-			_, err := a.AsType(memmgr.NewLimit(r, 1), Float64)
-			require.ErrorContains(t, err, "usmarray: AsType: ")
-			return err
-		}},
-		{"AsType memory of the same type", list(ErrOutOfMemory), func() error {
-			_, err := a.AsType(memmgr.NewLimit(r, 1), Float32)
-			require.ErrorContains(t, err, "usmarray: AsType: ")
-			return err
-		}},
-		{"CopyFrom type", list(ErrType), func() error { return a.CopyFrom(bits) }},
-		{"CopyFrom shape", list(ErrLayout), func() error { return narrow.CopyFrom(a) }},
-		{"CopyFromSlice type", list(ErrType), func() error { return CopyFromSlice(a, make([]int8, 6)) }},
-		{"FromBuffer", list(ErrLayout), func() error {
-			_, err := FromBuffer(a.Buffer(), Float32, mustLayout(t, []int{1 << 20}, nil, 0))
-			return err
-		}},
-		{"NewLayout", list(ErrLayout), func() error { _, err := NewLayout([]int{2}, []int{1, 1}, 0); return err }},
-		{"Check", list(ErrInterface), func() error { return func() error { _, err := new(USMInterface).Check(); return err }() }},
-		{"FromUSMInterface", list(ErrInterface), func() error { _, err := FromUSMInterface(nil, nil, nil); return err }},
-		{"USMInterface", list(ErrNotUSM), func() error {
-			_, err := a.USMInterface()
-			require.ErrorContains(t, err, "with a SYCL device, copy the array to USM first (ToDevice); without one, share it by DLPack")
-			return err
-		}},
-		{"QueueOn", list(ErrInterface), func() error { _, _, err := QueueOn(testsycl.Runtime(t), SyclObj{}); return err }},
+		{"New shape", list(ErrLayout), testenv.ErrorOf(New(r, Float32, []int{-1})), ""},
+		{"New size", list(ErrLayout), testenv.ErrorOf(New(r, Float64, []int{maxInt / 4})), ""},
+		{"New lanes", list(ErrType), testenv.ErrorOf(New(r, DataType{Code: 2, Bits: 32, Lanes: 2}, nil)), ""},
+		{"New memory", list(ErrOutOfMemory), testenv.ErrorOf(New(r, Float32, []int{1 << 50})), ""},
+		{"New limit", list(ErrOutOfMemory), testenv.ErrorOf(New(memmgr.NewLimit(r, 64), Float32, []int{999})), ""},
+		{"New resource", list(memmgr.ErrRequest), testenv.ErrorOf(New(nil, Float32, nil)), ""},
+		{"FromSlice", list(ErrLayout), testenv.ErrorOf(FromSlice(r, []int8{1}, []int{2})), ""},
+		{"Arange memory", list(ErrOutOfMemory), testenv.ErrorOf(Arange[int32](r, 0, 1, 1<<50)), ""},
+		{"Arange size", list(ErrLayout), testenv.ErrorOf(Arange[int32](r, 0, 1, maxInt)), ""},
+		{"Arange number", list(ErrLayout), testenv.ErrorOf(Arange[int8](r, 0, 1, -1)), ""},
+		{"Arange type", list(ErrType), testenv.ErrorOf(Arange[bool](r, false, true, 1)), ""},
+		{"Full value", list(ErrType), testenv.ErrorOf(Full(r, Uint8, nil, -1)), "usmarray: Fill: "},
+		{"Index number", list(ErrLayout), testenv.ErrorOf(a.Index(All, All, All)), ""},
+		{"Index range", []error{ErrLayout, ErrIndex}, testenv.ErrorOf(a.Index(IndexAt(2))), ""},
+		{"Transpose", list(ErrLayout), testenv.ErrorOf(a.Transpose(0, 0)), ""},
+		{"Transpose axis", []error{ErrLayout, ErrIndex}, testenv.ErrorOf(a.Transpose(0, 2)), ""},
+		{"Reshape", list(ErrLayout), testenv.ErrorOf(a.Reshape(4)), ""},
+		{"Broadcast", list(ErrLayout), testenv.ErrorOf(a.Broadcast(4)), ""},
+		{"At", []error{ErrLayout, ErrIndex}, testenv.ErrorOf(a.At(0, 3)), ""},
+		{"At number", list(ErrLayout), testenv.ErrorOf(a.At(0)), ""},
+		{"SetAt value", list(ErrType), a.SetAt("x", 0, 0), ""},
+		{"SetAt read-only", list(ErrReadOnly), ro.SetAt(1, 0, 0), ""},
+		{"Fill read-only memory", list(ErrReadOnly), marked.Fill(1), ""},
+		{"View read-only", list(ErrReadOnly), View(ro, func([]float32) error { return nil }), ""},
+		{"Slice type", list(ErrType), testenv.ErrorOf(Slice[int32](a)), ""},
+		{"Slice layout", list(ErrLayout), testenv.ErrorOf(Slice[float32](testenv.Must(a.Transpose())(t))), ""},
+		{"ToSlice type", list(ErrType), testenv.ErrorOf(ToSlice[int32](a)), ""},
+		{"AsType of a complex number", list(ErrType), testenv.ErrorOf(complexes.AsType(r, Float32)), ".real"},
+		{"AsType memory", list(ErrOutOfMemory), testenv.ErrorOf(a.AsType(memmgr.NewLimit(r, 1), Float64)), "usmarray: AsType: "},
+		{"AsType memory of the same type", list(ErrOutOfMemory), testenv.ErrorOf(a.AsType(memmgr.NewLimit(r, 1), Float32)), "usmarray: AsType: "},
+		{"CopyFrom type", list(ErrType), a.CopyFrom(bits), ""},
+		{"CopyFrom shape", list(ErrLayout), narrow.CopyFrom(a), ""},
+		{"CopyFromSlice type", list(ErrType), CopyFromSlice(a, make([]int8, 6)), ""},
+		{"FromBuffer", list(ErrLayout), testenv.ErrorOf(FromBuffer(a.Buffer(), Float32, mustLayout(t, []int{1 << 20}, nil, 0))), ""},
+		{"NewLayout", list(ErrLayout), testenv.ErrorOf(NewLayout([]int{2}, []int{1, 1}, 0)), ""},
+		{"Check", list(ErrInterface), testenv.ErrorOf(new(USMInterface).Check()), ""},
+		{"FromUSMInterface", list(ErrInterface), testenv.ErrorOf(FromUSMInterface(nil, nil, nil)), ""},
+		{
+			"USMInterface", list(ErrNotUSM), testenv.ErrorOf(a.USMInterface()),
+			"with a SYCL device, copy the array to USM first (ToDevice); without one, share it by DLPack",
+		},
+		{"QueueOn", list(ErrInterface), noQueue, ""},
 	} {
-		t.Run(c.name, func(t *testing.T) { requireKinds(t, c.fn(), c.kinds...) })
+		t.Run(c.name, func(t *testing.T) {
+			requireKinds(t, c.err, c.kinds...)
+			require.ErrorContains(t, c.err, c.text)
+		})
 	}
 	if !dlpack.Supported() {
 		return
 	}
 	t.Run("DLPack", func(t *testing.T) {
-		tensor := func(a *Array, o ExportOptions) error { _, err := a.DLPackWith(o); return err }
-		requireKinds(t, tensor(odd, ExportOptions{}), ErrExchange)
-		requireKinds(t, tensor(ro, ExportOptions{Legacy: true}), ErrExchange, ErrReadOnly)
-		requireKinds(t, tensor(a, ExportOptions{XPU: true}), ErrExchange)
-		requireKinds(t, tensor(a, ExportOptions{Device: on(dlpack.Device{Type: dlpack.DeviceCUDA})}), ErrExchange)
-		requireKinds(t, tensor(a, ExportOptions{Copy: CopyAlways, CopyTo: memmgr.NewLimit(r, 8)}), ErrOutOfMemory)
-		_, err := FromDLPack(nil, dlpack.Tensor{})
-		requireKinds(t, err, ErrExchange)
+		requireKinds(t, testenv.ErrorOf(odd.DLPackWith(ExportOptions{})), ErrExchange)
+		requireKinds(t, testenv.ErrorOf(ro.DLPackWith(ExportOptions{Legacy: true})), ErrExchange, ErrReadOnly)
+		requireKinds(t, testenv.ErrorOf(a.DLPackWith(ExportOptions{XPU: true})), ErrExchange)
+		requireKinds(t, testenv.ErrorOf(a.DLPackWith(ExportOptions{Device: on(dlpack.Device{Type: dlpack.DeviceCUDA})})), ErrExchange)
+		requireKinds(t, testenv.ErrorOf(a.DLPackWith(ExportOptions{Copy: CopyAlways, CopyTo: memmgr.NewLimit(r, 8)})), ErrOutOfMemory)
+		requireKinds(t, testenv.ErrorOf(FromDLPack(nil, dlpack.Tensor{})), ErrExchange)
 	})
 }
 
 // TestRefusalsOfDevices tests the errors that need device memory or SYCL.
 func TestRefusalsOfDevices(t *testing.T) {
 	rt, q := testsycl.Need(t)
-	device := own(t)(Zeros(testsycl.USM(t, q, syclobj.USMDevice), Float32, []int{3}))
-	_, err := Slice[float32](device)
-	requireKinds(t, err, ErrNotHostReadable)
-	_, err = New(testsycl.USM(t, q, syclobj.USMDevice), Float32, []int{1 << 50})
-	requireKinds(t, err, ErrOutOfMemory)
+	device := testenv.Held(Zeros(testsycl.USM(t, q, syclobj.USMDevice), Float32, []int{3}))(t)
+	requireKinds(t, testenv.ErrorOf(Slice[float32](device)), ErrNotHostReadable)
+	requireKinds(t, testenv.ErrorOf(New(testsycl.USM(t, q, syclobj.USMDevice), Float32, []int{1 << 50})), ErrOutOfMemory)
 
-	host := own(t)(Zeros(memmgr.Host(), Float32, []int{3}))
+	host := testenv.Held(Zeros(memmgr.Host(), Float32, []int{3}))(t)
 	d := testenv.Must(device.USMInterface())(t)
 	d.Data, d.Allocation = addressOf(host), Extent{}
-	_, err = FromUSMInterface(rt, &d, nil)
-	requireKinds(t, err, ErrNotUSM)
+	requireKinds(t, testenv.ErrorOf(FromUSMInterface(rt, &d, nil)), ErrNotUSM)
 	d = testenv.Must(device.USMInterface())(t)
 	d.SyclObj = SyclObj{Filter: "opencl:gpu:99"}
-	_, err = FromUSMInterface(rt, &d, nil)
-	requireKinds(t, err, ErrInterface)
+	requireKinds(t, testenv.ErrorOf(FromUSMInterface(rt, &d, nil)), ErrInterface)
 
-	other := own(t)(Zeros(testsycl.USM(t, otherQueue(t, rt, q), syclobj.USMDevice), Float32, []int{3}))
-	_, err = other.DLPack()
-	requireKinds(t, err, ErrExchange, syclobj.ErrNotDefault)
+	other := testenv.Held(Zeros(testsycl.USM(t, otherQueue(t, rt, q), syclobj.USMDevice), Float32, []int{3}))(t)
+	requireKinds(t, testenv.ErrorOf(other.DLPack()), ErrExchange, syclobj.ErrNotDefault)
 	oneAPI := dlpack.View{Data: host.Pointer(), Device: dlpack.Device{Type: dlpack.DeviceOneAPI}, DataType: Float32, Shape: []int64{2}}
 	tensor := testenv.Held(dlpack.Export(&oneAPI, 0, true, dlpack.Owner{}))(t)
-	_, err = FromDLPack(rt, tensor)
-	requireKinds(t, err, ErrExchange, ErrNotUSM)
+	requireKinds(t, testenv.ErrorOf(FromDLPack(rt, tensor)), ErrExchange, ErrNotUSM)
 }
 
 // TestErrorOfErrors: a wrapped error matches the kinds of its cause.

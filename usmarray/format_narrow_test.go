@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
@@ -33,8 +34,7 @@ func TestShortestOfNarrowTypes(t *testing.T) {
 }
 
 func (d decimal) value(t testing.TB) float64 {
-	v, err := strconv.ParseFloat(string(d.digits)+"e"+strconv.Itoa(d.exp-len(d.digits)+1), 64)
-	require.NoError(t, err)
+	v := testenv.Must(strconv.ParseFloat(string(d.digits)+"e"+strconv.Itoa(d.exp-len(d.digits)+1), 64))(t)
 	return v
 }
 
@@ -52,15 +52,15 @@ func TestPrintNarrowTypes(t *testing.T) {
 		dlpack.Float8E4M3:        "[ 0.   0.1  1.  -2.5]",
 		dlpack.Float8E4M3B11FNUZ: "[ 0.   0.1  1.  -2.5]",
 	} {
-		a := own(t)(New(memmgr.Host(), dt, []int{4}))
+		a := testenv.Held(New(memmgr.Host(), dt, []int{4}))(t)
 		for i, v := range []float64{0, 0.1, 1, -2.5} {
 			require.NoError(t, a.SetAt(v, i))
 		}
 		require.Equal(t, want, a.String(), dt)
 	}
-	i := own(t)(Zeros(memmgr.Host(), dlpack.Int4, []int{3}))
+	i := testenv.Held(Zeros(memmgr.Host(), dlpack.Int4, []int{3}))(t)
 	require.NoError(t, i.SetAt(-8, 1))
 	require.Equal(t, "[ 0 -8  0]", i.String())
-	s := own(t)(Full(memmgr.Host(), Bfloat16, nil, 3.14159))
+	s := testenv.Held(Full(memmgr.Host(), Bfloat16, nil, 3.14159))(t)
 	require.Equal(t, "3.14", s.String())
 }

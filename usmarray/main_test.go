@@ -3,8 +3,6 @@ package usmarray
 import (
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/usmbridge/usmbridge/dlpack"
 	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
@@ -42,16 +40,6 @@ func backends(t testing.TB) []backend {
 		all = append(all, backend{k.String(), testsycl.USM(t, q, k)})
 	}
 	return all
-}
-
-// own releases an array at the end of the test.
-func own(t testing.TB) func(a *Array, err error) *Array {
-	return func(a *Array, err error) *Array {
-		t.Helper()
-		require.NoError(t, err)
-		t.Cleanup(a.Release)
-		return a
-	}
 }
 
 // addressOf returns the address of the first element as a number.

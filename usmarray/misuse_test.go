@@ -87,7 +87,7 @@ func TestInvalidArrays(t *testing.T) {
 
 // TestNilArguments: a nil argument is an error that names it, or the panic of a nil array.
 func TestNilArguments(t *testing.T) {
-	a := own(t)(Zeros(memmgr.Host(), Float32, []int{2}))
+	a := testenv.Held(Zeros(memmgr.Host(), Float32, []int{2}))(t)
 	x := []float32{1, 2}
 	for name, fn := range map[string]func(){
 		"CopyFrom":      func() { _ = a.CopyFrom(nil) },
@@ -130,7 +130,7 @@ func TestNilArguments(t *testing.T) {
 	}
 	// A tensor of plain memory needs no runtime; one of SYCL's does.
 	tensor := testenv.Must(a.DLPack())(t)
-	b := own(t)(FromDLPack(nil, tensor))
+	b := testenv.Held(FromDLPack(nil, tensor))(t)
 	require.Equal(t, a.Pointer(), b.Pointer())
 	oneAPI := dlpack.View{Data: a.Pointer(), Device: dlpack.Device{Type: dlpack.DeviceOneAPI}, DataType: Float32, Shape: []int64{2}}
 	tensor = testenv.Held(dlpack.Export(&oneAPI, 0, true, dlpack.Owner{}))(t)

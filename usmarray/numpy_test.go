@@ -121,7 +121,7 @@ func printCases() []numpyCase {
 	for range 30 {
 		n := 1 + r.IntN(12)
 		if r.IntN(6) == 0 {
-			n = 1 + r.IntN(2500)
+			n = 900 + r.IntN(700) // NumPy summarizes more than 1000
 		}
 		style := r.IntN(7)
 		f64 := make([]float64, 2*n)
@@ -163,6 +163,9 @@ func printCases() []numpyCase {
 		for i := 0; i < len(half); i += 16 {
 			out = append(out, numpyCase{DType: "<f2", Data: rawOf(half[i : i+16]), Shape: []int{16}, Strides: []int{1}})
 		}
+	}
+	for _, n := range []int{1000, 1001} { // the largest array that is not summarized, and the smallest that is
+		out = append(out, numpyCase{DType: "|u1", Data: make([]byte, n), Shape: []int{n}, Strides: []int{1}})
 	}
 	out = append(out, numpyCase{DType: "<f4", Shape: []int{0, 3}, Strides: []int{3, 1}})
 	return out

@@ -3,7 +3,6 @@ package usmarray
 import (
 	"encoding/binary"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -20,9 +19,9 @@ import (
 func TestFromDLPackTakesOnce(t *testing.T) {
 	needDLPack(t)
 	rt := testsycl.Runtime(t)
-	a := own(t)(Zeros(memmgr.Host(), Float32, []int{4}))
+	a := testenv.Held(Zeros(memmgr.Host(), Float32, []int{4}))(t)
 	x := testenv.Must(a.DLPack())(t)
-	b := own(t)(FromDLPack(rt, x))
+	b := testenv.Held(FromDLPack(rt, x))(t)
 	require.False(t, x.Valid(), "the array owns the tensor")
 	testenv.Failed(t, testenv.ErrorOf(FromDLPack(rt, x)), ErrExchange, "taken over")
 	x.Release() // no effect: it was taken over
@@ -35,22 +34,17 @@ func TestFromDLPackTakesOnce(t *testing.T) {
 func TestFromDLPackRace(t *testing.T) {
 	needDLPack(t)
 	rt := testsycl.Runtime(t)
-	a := own(t)(Zeros(memmgr.Host(), Float32, []int{4}))
+	a := testenv.Held(Zeros(memmgr.Host(), Float32, []int{4}))(t)
 	for range 200 {
 		x := testenv.Must(a.DLPack())(t)
-		var wg sync.WaitGroup
 		var won atomic.Int32
-		for range 3 {
-			wg.Go(func() {
-				b, err := FromDLPack(rt, x)
-				if err != nil {
-					return
-				}
+		testenv.Together(t, 3, func(int) error {
+			if b, err := FromDLPack(rt, x); err == nil {
 				won.Add(1)
 				b.Release()
-			})
-		}
-		wg.Wait()
+			}
+			return nil
+		})
 		require.Equal(t, int32(1), won.Load())
 		eventually(t, func() bool { return a.Buffer().Count() == 1 })
 	}
@@ -60,8 +54,8 @@ func TestFromDLPackRace(t *testing.T) {
 // the user made and keeps does not have it.
 func TestCopiedIsForTheConsumerAlone(t *testing.T) {
 	needDLPack(t)
-	a := own(t)(Zeros(memmgr.Host(), Float32, []int{4}))
-	c := own(t)(a.Copy(memmgr.Host()))
+	a := testenv.Held(Zeros(memmgr.Host(), Float32, []int{4}))(t)
+	c := testenv.Held(a.Copy(memmgr.Host()))(t)
 	x := testenv.Must(c.DLPack())(t)
 	require.Zero(t, x.Flags()&dlpack.IsCopied)
 	x.Release()
@@ -74,14 +68,14 @@ func TestCopiedIsForTheConsumerAlone(t *testing.T) {
 // TestInterfaceOfUnknownSize: the dictionary of memory of unknown size has no Allocation.
 func TestInterfaceOfUnknownSize(t *testing.T) {
 	rt, q := testsycl.Need(t)
-	a := own(t)(Arange[float32](testsycl.USM(t, q, syclobj.USMShared), 0, 1, 4))
+	a := testenv.Held(Arange[float32](testsycl.USM(t, q, syclobj.USMShared), 0, 1, 4))(t)
 	buf := testenv.Must(memmgr.FromForeign(a.Pointer(), memmgr.UnknownSize, memmgr.ForeignOptions{Place: a.Place()}))(t)
-	b := own(t)(FromBuffer(buf, Float32, mustLayout(t, []int{4}, nil, 0)))
+	b := testenv.Held(FromBuffer(buf, Float32, mustLayout(t, []int{4}, nil, 0)))(t)
 	d := testenv.Must(b.USMInterface())(t)
 	require.Zero(t, d.Allocation)
-	c := own(t)(FromUSMInterface(rt, &d, nil))
+	c := testenv.Held(FromUSMInterface(rt, &d, nil))(t)
 	require.Equal(t, "[0. 1. 2. 3.]", c.String())
-	require.Equal(t, "[0. 1. 2. 3.]", own(t)(FromDLPack(rt, testenv.Must(b.DLPack())(t))).String())
+	require.Equal(t, "[0. 1. 2. 3.]", testenv.Held(FromDLPack(rt, testenv.Must(b.DLPack())(t)))(t).String())
 }
 
 // TestExchangeOfNewEmpty: arrays without elements have an address too.
@@ -89,28 +83,27 @@ func TestExchangeOfNewEmpty(t *testing.T) {
 	rt, q := testsycl.Need(t)
 	for _, k := range []syclobj.USMKind{syclobj.USMDevice, syclobj.USMShared, syclobj.USMHost} {
 		for _, shape := range [][]int{{0}, {3, 0, 2}} {
-			a := own(t)(Zeros(testsycl.USM(t, q, k), Float32, shape))
+			a := testenv.Held(Zeros(testsycl.USM(t, q, k), Float32, shape))(t)
 			d := testenv.Must(a.USMInterface())(t)
 			require.NotZero(t, d.Data)
-			require.Equal(t, shape, own(t)(FromUSMInterface(rt, &d, nil)).Shape())
+			require.Equal(t, shape, testenv.Held(FromUSMInterface(rt, &d, nil))(t).Shape())
 			x := testenv.Must(a.DLPack())(t)
 			require.NotNil(t, x.Data())
-			require.Equal(t, shape, own(t)(FromDLPack(rt, x)).Shape())
+			require.Equal(t, shape, testenv.Held(FromDLPack(rt, x))(t).Shape())
 		}
 	}
 }
 
 // TestCopyPackedThroughTwoBuffers: two buffers of the same memory overlap for packed elements too.
 func TestCopyPackedThroughTwoBuffers(t *testing.T) {
-	base := own(t)(New(memmgr.Host(), dlpack.Uint4, []int{16}))
+	base := testenv.Held(New(memmgr.Host(), dlpack.Uint4, []int{16}))(t)
 	for i := range 16 {
 		require.NoError(t, base.SetAt(i, i))
 	}
 	buf := testenv.Must(memmgr.FromForeign(base.Pointer(), 8, memmgr.ForeignOptions{}))(t)
-	other := own(t)(FromBuffer(buf, dlpack.Uint4, mustLayout(t, []int{16}, nil, 0)))
+	other := testenv.Held(FromBuffer(buf, dlpack.Uint4, mustLayout(t, []int{16}, nil, 0)))(t)
 	dst := testenv.Must(base.Index(IndexFrom(1)))(t)
-	src := testenv.Must(other.Index(IndexTo(15)))(t)
-	require.NoError(t, dst.CopyFrom(src))
+	require.NoError(t, dst.CopyFrom(testenv.Must(other.Index(IndexTo(15)))(t)))
 	require.Equal(t, "[ 0  0  1  2  3  4  5  6  7  8  9 10 11 12 13 14]", base.String())
 }
 
@@ -118,7 +111,7 @@ func TestCopyPackedThroughTwoBuffers(t *testing.T) {
 // once, after the last.
 func TestReleaseInAnyOrder(t *testing.T) {
 	rt, q := testsycl.Need(t)
-	a := own(t)(Arange[int32](testsycl.USM(t, q, syclobj.USMShared), 0, 1, 8))
+	a := testenv.Held(Arange[int32](testsycl.USM(t, q, syclobj.USMShared), 0, 1, 8))(t)
 	for _, order := range permutations(5) {
 		var released atomic.Int32
 		d := testenv.Must(a.USMInterface())(t)
@@ -175,7 +168,7 @@ func TestFromDLPackOfOldProducers(t *testing.T) {
 	x := testenv.Must(dlpack.Import(buf.Data(), false))(t)
 	_, _, hasStrides := producerTensor(x)
 	require.False(t, hasStrides)
-	b := own(t)(FromDLPack(rt, x))
+	b := testenv.Held(FromDLPack(rt, x))(t)
 	require.Equal(t, []int{3, 1}, b.Strides())
 	require.Equal(t, buf.Address()+132, addressOf(b))
 	require.Equal(t, "[[12 13 14]\n [15 16 17]]", b.String())
@@ -190,8 +183,8 @@ func TestExchangeOfManyDimensions(t *testing.T) {
 		if n > 0 {
 			shape[n/2] = 3
 		}
-		a := own(t)(Full(memmgr.Host(), Int16, shape, 7))
-		b := own(t)(FromDLPack(rt, testenv.Must(a.DLPack())(t)))
+		a := testenv.Held(Full(memmgr.Host(), Int16, shape, 7))(t)
+		b := testenv.Held(FromDLPack(rt, testenv.Must(a.DLPack())(t)))(t)
 		require.Equal(t, a.Shape(), b.Shape())
 		require.Equal(t, a.Strides(), b.Strides())
 		require.Equal(t, elements(t, a), elements(t, b))

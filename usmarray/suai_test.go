@@ -115,7 +115,7 @@ func needExactEnd(t *testing.T, rt *syclobj.Runtime, q *syclobj.Queue, a *Array)
 // TestImportErrors tests the errors that depend on the device.
 func TestImportErrors(t *testing.T) {
 	rt, q := testsycl.Need(t)
-	a := own(t)(Arange[float32](testsycl.USM(t, q, syclobj.USMShared), 0, 1, 6))
+	a := testenv.Held(Arange[float32](testsycl.USM(t, q, syclobj.USMShared), 0, 1, 6))(t)
 	good := testenv.Must(a.USMInterface())(t)
 	other := testenv.Opened(rt.NewContext(q.Device()))(t)
 	goMemory := make([]float32, 6)
@@ -230,7 +230,7 @@ func TestInterfaceRoundTrip(t *testing.T) {
 	rt, q := testsycl.Need(t)
 	forms := []syclForm{defaultForm, filterForm, contextForm, queueForm}
 	for _, k := range []syclobj.USMKind{syclobj.USMDevice, syclobj.USMShared, syclobj.USMHost} {
-		a := own(t)(Arange[float64](testsycl.USM(t, q, k), 0, 1, 24))
+		a := testenv.Held(Arange[float64](testsycl.USM(t, q, k), 0, 1, 24))(t)
 		for name, v := range views(t, a) {
 			t.Run(k.String()+" "+name, func(t *testing.T) {
 				for _, form := range forms {
@@ -264,45 +264,45 @@ func TestInterfaceRoundTrip(t *testing.T) {
 
 func TestInterfaceOfOddAddresses(t *testing.T) {
 	rt, q := testsycl.Need(t)
-	a := own(t)(Arange[int32](testsycl.USM(t, q, syclobj.USMShared), 0, 1, 24))
+	a := testenv.Held(Arange[int32](testsycl.USM(t, q, syclobj.USMShared), 0, 1, 24))(t)
 	d := testenv.Must(a.USMInterface())(t)
 	// The start of the memory with an offset, and negative strides from it.
 	d.Shape, d.Strides, d.Offset = []int{3, 4}, []int{-8, -2}, 23
-	b := own(t)(FromUSMInterface(rt, &d, nil))
+	b := testenv.Held(FromUSMInterface(rt, &d, nil))(t)
 	require.Equal(t, "[[23 21 19 17]\n [15 13 11  9]\n [ 7  5  3  1]]", b.String())
 	// The first element, with negative strides below it.
 	d.Data += 23 * 4
 	d.Offset = 0
-	c := own(t)(FromUSMInterface(rt, &d, nil))
+	c := testenv.Held(FromUSMInterface(rt, &d, nil))(t)
 	require.Equal(t, b.String(), c.String())
 	require.Equal(t, addressOf(b), addressOf(c))
 	// An invalid address with an offset that leads to the memory.
 	d.Data, d.Offset = 8+d.Data%8, int(d.Data-8-d.Data%8)/4
-	f := own(t)(FromUSMInterface(rt, &d, nil))
+	f := testenv.Held(FromUSMInterface(rt, &d, nil))(t)
 	require.Equal(t, b.String(), f.String())
 	require.Equal(t, addressOf(b), addressOf(f))
 	d.Data, d.Offset = addressOf(b), 0
 	// A negative offset.
 	d.Offset, d.Data = -1, d.Data+4
-	e := own(t)(FromUSMInterface(rt, &d, nil))
+	e := testenv.Held(FromUSMInterface(rt, &d, nil))(t)
 	require.Equal(t, b.String(), e.String())
 }
 
 func TestInterfaceErrorsOut(t *testing.T) {
-	h := own(t)(Zeros(memmgr.Host(), Float32, []int{2}))
+	h := testenv.Held(Zeros(memmgr.Host(), Float32, []int{2}))(t)
 	require.ErrorIs(t, testenv.ErrorOf(h.USMInterface()), ErrNotUSM)
 	rt, q := testsycl.Need(t)
-	b := own(t)(Zeros(testsycl.USM(t, q, syclobj.USMShared), Bfloat16, []int{2}))
+	b := testenv.Held(Zeros(testsycl.USM(t, q, syclobj.USMShared), Bfloat16, []int{2}))(t)
 	testenv.Failed(t, testenv.ErrorOf(b.USMInterface()), ErrType, "DLPack")
 	oq := otherQueue(t, rt, q)
-	a := own(t)(Arange[float32](testsycl.USM(t, oq, syclobj.USMShared), 0, 1, 4))
+	a := testenv.Held(Arange[float32](testsycl.USM(t, oq, syclobj.USMShared), 0, 1, 4))(t)
 	d := testenv.Must(interfaceAs(a, filterForm))(t)
 	if testsycl.SeparateContexts(t, rt, q) {
 		require.ErrorIs(t, testenv.ErrorOf(FromUSMInterface(rt, &d, nil)), ErrNotUSM, "the filter string names the default context")
 	}
 	for _, form := range []syclForm{defaultForm, contextForm, queueForm} {
 		d = testenv.Must(interfaceAs(a, form))(t)
-		c := own(t)(FromUSMInterface(rt, &d, nil))
+		c := testenv.Held(FromUSMInterface(rt, &d, nil))(t)
 		require.Equal(t, "[0. 1. 2. 3.]", c.String())
 		require.False(t, c.Place().IsDefaultContext())
 	}

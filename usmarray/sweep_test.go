@@ -293,8 +293,7 @@ func playTiles(s *script) error {
 func functionsOf(t *testing.T, path string) (names []string) {
 	t.Helper()
 	f := testenv.Opened(elf.Open(path))(t)
-	symbols := testenv.Must(f.DynamicSymbols())(t)
-	for _, s := range symbols {
+	for _, s := range testenv.Must(f.DynamicSymbols())(t) {
 		// DPCTLUSM_GetPointerType cannot fail: it returns the kind of memory. A block that it
 		// reports as unknown is not passed to the library's free, which would crash. It
 		// stays allocated, so later checks for leaks would fail.
