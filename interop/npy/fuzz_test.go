@@ -19,8 +19,7 @@ func FuzzHeader(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		file, err := npy.NewFile(bytes.NewReader(b), int64(len(b)))
 		if err != nil {
-			var op *npy.OpError
-			require.ErrorAs(t, err, &op)
+			testenv.As[*npy.OpError](t, err)
 			require.True(t, isKnown(err), "%v", err)
 			return
 		}

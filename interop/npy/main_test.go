@@ -25,7 +25,6 @@ func TestMain(m *testing.M) {
 var (
 	everyMemory = transfertest.EveryMemory
 	newPool     = transfertest.Pool
-	own         = transfertest.Own
 	content     = transfertest.Content
 	list        = transfertest.List
 )

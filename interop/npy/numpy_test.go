@@ -142,7 +142,7 @@ func TestWritesWhatNumPyWrites(t *testing.T) {
 				stream := testenv.Must(os.Create(path + ".stream"))(t)
 				require.NoError(t, npy.Write(ctx, stream, a))
 				require.NoError(t, stream.Close())
-				b := own(t)(npy.Load(ctx, path, r, npy.ReadOptions{}))
+				b := testenv.Held(npy.Load(ctx, path, r, npy.ReadOptions{}))(t)
 				require.True(t, string(content(t, a)) == string(content(t, b)), "%#v", a)
 			}
 		}
@@ -169,8 +169,8 @@ func layouts(t *testing.T, r memmgr.Resource, dt usmarray.DataType) []*usmarray.
 		for _, d := range shape {
 			n *= d
 		}
-		steps := own(t)(usmarray.Arange[int64](memmgr.Host(), 0, 1, n))
-		flat := own(t)(steps.AsType(r, dt))
+		steps := testenv.Held(usmarray.Arange[int64](memmgr.Host(), 0, 1, n))(t)
+		flat := testenv.Held(steps.AsType(r, dt))(t)
 		return testenv.Must(flat.Reshape(shape...))(t)
 	}
 	view := func(a *usmarray.Array, err error) *usmarray.Array {

@@ -33,7 +33,7 @@ func open(b []byte) (*npy.File, error) { return npy.NewFile(bytes.NewReader(b), 
 // saved returns the file of an array of 6 float32 elements.
 func saved(t testing.TB) []byte {
 	t.Helper()
-	a := own(t)(usmarray.FromSlice(memmgr.Host(), []float32{1, 2, 3, 4, 5, 6}, []int{2, 3}))
+	a := testenv.Held(usmarray.FromSlice(memmgr.Host(), []float32{1, 2, 3, 4, 5, 6}, []int{2, 3}))(t)
 	var b bytes.Buffer
 	require.NoError(t, npy.Write(context.Background(), &b, a))
 	return b.Bytes()
@@ -101,8 +101,7 @@ func TestHeaders(t *testing.T) {
 		}
 		require.Nil(t, f, text)
 		require.ErrorIs(t, err, want, text)
-		var op *npy.OpError
-		require.ErrorAs(t, err, &op)
+		op := testenv.As[*npy.OpError](t, err)
 		require.Equal(t, "NewFile", op.Op)
 	}
 }
@@ -170,7 +169,7 @@ func TestNothingIsAllocatedForALie(t *testing.T) {
 func TestNotAFile(t *testing.T) {
 	dir := t.TempDir()
 	ctx := context.Background()
-	a := own(t)(usmarray.Zeros(memmgr.Host(), usmarray.Int8, []int{3}))
+	a := testenv.Held(usmarray.Zeros(memmgr.Host(), usmarray.Int8, []int{3}))(t)
 	paths := append(specialFiles(t, dir), dir)
 	for _, path := range paths {
 		require.ErrorIs(t, testenv.ErrorOf(npy.Open(path)), npy.ErrNotRegular, path)
@@ -188,7 +187,7 @@ func TestNotAFile(t *testing.T) {
 // large returns a file of several pieces, and the length of its header.
 func large(t testing.TB) ([]byte, int) {
 	t.Helper()
-	a := own(t)(usmarray.Arange[float32](memmgr.Host(), 0, 1, 5<<18))
+	a := testenv.Held(usmarray.Arange[float32](memmgr.Host(), 0, 1, 5<<18))(t)
 	var b bytes.Buffer
 	require.NoError(t, npy.Write(context.Background(), &b, a))
 	return b.Bytes(), b.Len() - a.NBytes()
@@ -320,17 +319,17 @@ func TestLimits(t *testing.T) {
 func TestReadIntoWants(t *testing.T) {
 	ctx := context.Background()
 	f := testenv.Must(open(saved(t)))(t)
-	fits := own(t)(usmarray.Zeros(memmgr.Host(), usmarray.Float32, []int{2, 3}))
+	fits := testenv.Held(usmarray.Zeros(memmgr.Host(), usmarray.Float32, []int{2, 3}))(t)
 	require.NoError(t, f.ReadInto(ctx, fits, npy.ReadOptions{}))
 	require.Equal(t, "[[1. 2. 3.]\n [4. 5. 6.]]", fits.String())
-	other := own(t)(usmarray.Zeros(memmgr.Host(), usmarray.Float64, []int{2, 3}))
+	other := testenv.Held(usmarray.Zeros(memmgr.Host(), usmarray.Float64, []int{2, 3}))(t)
 	require.ErrorIs(t, f.ReadInto(ctx, other, npy.ReadOptions{}), usmarray.ErrType)
-	other = own(t)(usmarray.Zeros(memmgr.Host(), usmarray.Float32, []int{3, 2}))
+	other = testenv.Held(usmarray.Zeros(memmgr.Host(), usmarray.Float32, []int{3, 2}))(t)
 	require.ErrorIs(t, f.ReadInto(ctx, other, npy.ReadOptions{}), usmarray.ErrLayout)
 	turned := testenv.Must(other.Transpose())(t)
 	require.ErrorIs(t, f.ReadInto(ctx, turned, npy.ReadOptions{}), usmarray.ErrLayout)
 	require.ErrorIs(t, f.ReadInto(ctx, fits.AsReadOnly(), npy.ReadOptions{}), usmarray.ErrReadOnly)
-	part := testenv.Must(own(t)(usmarray.Zeros(memmgr.Host(), usmarray.Float32, []int{4, 3})).Index(usmarray.IndexRange(2, 3)))(t)
+	part := testenv.Must(testenv.Held(usmarray.Zeros(memmgr.Host(), usmarray.Float32, []int{4, 3}))(t).Index(usmarray.IndexRange(2, 3)))(t)
 	require.NoError(t, f.ReadRowsInto(ctx, part, 1, 2, npy.ReadOptions{}))
 	require.Equal(t, "[[4. 5. 6.]]", part.String())
 	require.ErrorIs(t, f.ReadRowsInto(ctx, part, 1, 3, npy.ReadOptions{}), usmarray.ErrIndex)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/npy"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/usmarray"
@@ -31,6 +32,6 @@ func TestDevFull(t *testing.T) {
 		t.Skip(err)
 	}
 	defer f.Close()
-	a := own(t)(usmarray.Zeros(memmgr.Host(), usmarray.Float32, []int{1 << 20}))
+	a := testenv.Held(usmarray.Zeros(memmgr.Host(), usmarray.Float32, []int{1 << 20}))(t)
 	require.ErrorIs(t, npy.Write(context.Background(), f, a), syscall.ENOSPC)
 }

@@ -22,7 +22,7 @@ import (
 func TestTypesNumPyLacks(t *testing.T) {
 	dir := t.TempDir()
 	for _, dt := range dlpack.DataTypes() {
-		a := own(t)(usmarray.New(memmgr.Host(), dt, []int{2}))
+		a := testenv.Held(usmarray.New(memmgr.Host(), dt, []int{2}))(t)
 		err := npy.Save(context.Background(), filepath.Join(dir, "a.npy"), a, npy.WriteOptions{})
 		switch dt.Name() {
 		case "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64", "complex64", "complex128":
@@ -43,13 +43,11 @@ func TestReplaces(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, []byte("the old one"), 0o640))
 	require.NoError(t, os.Chmod(path, 0o604))
 	require.NoError(t, os.Symlink("a.npy", link))
-	before := testenv.Must(os.Open(path))(t)
-	defer before.Close()
-	a := own(t)(usmarray.Arange[int32](memmgr.Host(), 0, 1, 9))
+	before := testenv.Opened(os.Open(path))(t)
+	a := testenv.Held(usmarray.Arange[int32](memmgr.Host(), 0, 1, 9))(t)
 	require.NoError(t, npy.Save(ctx, link, a, npy.WriteOptions{}))
-	text := testenv.Must(io.ReadAll(before))(t)
-	require.Equal(t, "the old one", string(text))
-	b := own(t)(npy.Load(ctx, path, memmgr.Host(), npy.ReadOptions{}))
+	require.Equal(t, "the old one", string(testenv.Must(io.ReadAll(before))(t)))
+	b := testenv.Held(npy.Load(ctx, path, memmgr.Host(), npy.ReadOptions{}))(t)
 	require.Equal(t, a.String(), b.String())
 	info := testenv.Must(os.Stat(path))(t)
 	require.Equal(t, fs.FileMode(0o604), info.Mode().Perm())
@@ -62,7 +60,7 @@ func TestReplaces(t *testing.T) {
 func TestCancelledSave(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a.npy")
-	a := own(t)(usmarray.Arange[int32](memmgr.Host(), 0, 1, 9))
+	a := testenv.Held(usmarray.Arange[int32](memmgr.Host(), 0, 1, 9))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	for _, inPlace := range []bool{false, true} {
@@ -80,8 +78,8 @@ func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 // that end.
 func TestFailingWriters(t *testing.T) {
 	everyMemory(t, func(t *testing.T, r memmgr.Resource) {
-		host := own(t)(usmarray.Arange[float32](memmgr.Host(), 0, 1, 3<<18))
-		a := own(t)(host.Copy(r))
+		host := testenv.Held(usmarray.Arange[float32](memmgr.Host(), 0, 1, 3<<18))(t)
+		a := testenv.Held(host.Copy(r))(t)
 		for _, most := range []int{0, 1, 64, 128, 129, 1 << 20, 2<<20 + 128, 3<<20 + 127} {
 			for _, want := range []error{errDisk, io.ErrShortWrite} {
 				written := 0

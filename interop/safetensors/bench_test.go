@@ -42,7 +42,7 @@ func benchFile(b *testing.B) string {
 	if disk.Bavail*uint64(disk.Bsize) < 2*benchBytes {
 		b.Skipf("%s has less than %d bytes free", dir, 2*benchBytes)
 	}
-	a := own(b)(usmarray.Full(memmgr.Host(), usmarray.Float32, []int{benchBytes / benchTensors / 4}, 1.5))
+	a := testenv.Held(usmarray.Full(memmgr.Host(), usmarray.Float32, []int{benchBytes / benchTensors / 4}, 1.5))(b)
 	tensors := map[string]*usmarray.Array{}
 	for i := range benchTensors {
 		tensors[fmt.Sprint(i)] = a
@@ -125,10 +125,8 @@ func contest(rounds int, runs ...func()) []float64 {
 func BenchmarkReadPlain(b *testing.B) {
 	path := benchFile(b)
 	ctx := context.Background()
-	file := testenv.Must(os.Open(path))(b)
-	defer file.Close()
-	f := testenv.Must(safetensors.Open(path))(b)
-	defer f.Close()
+	file := testenv.Opened(os.Open(path))(b)
+	f := testenv.Opened(safetensors.Open(path))(b)
 	info := testenv.Must(file.Stat())(b)
 	plain := testenv.Must(syscall.Mmap(-1, 0, int(info.Size()), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE))(b)
 	defer func() { require.NoError(b, syscall.Munmap(plain)) }()

@@ -19,8 +19,7 @@ func FuzzHeader(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		file, err := safetensors.NewFile(bytes.NewReader(b), int64(len(b)))
 		if err != nil {
-			var op *safetensors.OpError
-			require.ErrorAs(t, err, &op)
+			testenv.As[*safetensors.OpError](t, err)
 			require.ErrorIs(t, err, safetensors.ErrFormat)
 			return
 		}

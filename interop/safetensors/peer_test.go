@@ -59,8 +59,7 @@ func TestReadsWhatThePeerWrites(t *testing.T) {
 	}
 	require.NoError(t, json.Unmarshal(text, &described))
 	require.Greater(t, len(described), 90)
-	f := testenv.Must(safetensors.Open(filepath.Join(dir, "all.safetensors")))(t)
-	defer f.Close()
+	f := testenv.Opened(safetensors.Open(filepath.Join(dir, "all.safetensors")))(t)
 	require.Equal(t, map[string]string{"origin": "the peer", "é": "ü\u2028"}, f.Metadata())
 	require.Len(t, f.Tensors(), len(described))
 	ctx := context.Background()
@@ -78,7 +77,7 @@ func TestReadsWhatThePeerWrites(t *testing.T) {
 			require.Equal(t, d.Shape, a.Shape())
 			require.Same(t, r.Place(), a.Place())
 			require.True(t, string(want) == string(content(t, a)), name)
-			one := own(t)(f.Read(ctx, name, r, safetensors.ReadOptions{}))
+			one := testenv.Held(f.Read(ctx, name, r, safetensors.ReadOptions{}))(t)
 			require.True(t, string(want) == string(content(t, one)), name)
 			require.NoError(t, f.ReadInto(ctx, name, one, safetensors.ReadOptions{Readers: 1}))
 			require.True(t, string(want) == string(content(t, one)), name)
@@ -115,7 +114,7 @@ func TestWritesWhatThePeerWrites(t *testing.T) {
 	everyMemory(t, func(t *testing.T, r memmgr.Resource) {
 		tensors := map[string]*usmarray.Array{}
 		for _, dt := range dlpack.DataTypes() {
-			a := own(t)(usmarray.New(r, dt, []int{8, 6}))
+			a := testenv.Held(usmarray.New(r, dt, []int{8, 6}))(t)
 			raw := make([]byte, a.NBytes())
 			for i := range raw {
 				raw[i] = byte(i*7) & 1
@@ -138,9 +137,9 @@ func TestWritesWhatThePeerWrites(t *testing.T) {
 			tensors[name+" turned"], tensors[name+" \"part\""] = turned, part
 		}
 		require.Len(t, tensors, 22+2*19)
-		tensors["scalar"] = own(t)(usmarray.Full(r, usmarray.Float64, nil, 3.5))
-		tensors["empty"] = own(t)(usmarray.New(r, usmarray.Int32, []int{2, 0}))
-		large := own(t)(own(t)(usmarray.Arange[float32](memmgr.Host(), 0, 1, 700*900)).Copy(r))
+		tensors["scalar"] = testenv.Held(usmarray.Full(r, usmarray.Float64, nil, 3.5))(t)
+		tensors["empty"] = testenv.Held(usmarray.New(r, usmarray.Int32, []int{2, 0}))(t)
+		large := testenv.Held(testenv.Held(usmarray.Arange[float32](memmgr.Host(), 0, 1, 700*900))(t).Copy(r))(t)
 		square := testenv.Must(large.Reshape(700, 900))(t)
 		turned := testenv.Must(square.Transpose())(t)
 		tensors["large"], tensors["large turned"] = square, turned
@@ -150,12 +149,10 @@ func TestWritesWhatThePeerWrites(t *testing.T) {
 		require.NoError(t, safetensors.Save(ctx, path, tensors, o))
 		var stream bytes.Buffer
 		require.NoError(t, safetensors.Write(ctx, &stream, tensors, o))
-		file := testenv.Must(os.ReadFile(path))(t)
-		require.True(t, bytes.Equal(file, stream.Bytes()))
-		f := testenv.Must(safetensors.Open(path))(t)
-		defer f.Close()
+		require.True(t, bytes.Equal(testenv.Must(os.ReadFile(path))(t), stream.Bytes()))
+		f := testenv.Opened(safetensors.Open(path))(t)
 		for name, a := range tensors {
-			b := own(t)(f.Read(ctx, name, r, safetensors.ReadOptions{}))
+			b := testenv.Held(f.Read(ctx, name, r, safetensors.ReadOptions{}))(t)
 			require.Equal(t, a.DataType(), b.DataType())
 			require.True(t, string(content(t, a)) == string(content(t, b)), name)
 		}
@@ -199,8 +196,7 @@ for i in range(4):
 `)
 	// The files have the same bytes, except for types that the peer can read but not write.
 	for i := range count {
-		theirs := testenv.Must(safetensors.Open(filepath.Join(dir, fmt.Sprintf("%d.theirs", i))))(t)
-		defer theirs.Close()
+		theirs := testenv.Opened(safetensors.Open(filepath.Join(dir, fmt.Sprintf("%d.theirs", i))))(t)
 		all := testenv.Must(theirs.ReadAll(ctx, memmgr.Host(), safetensors.ReadOptions{}))(t)
 		var again bytes.Buffer
 		require.NoError(t, safetensors.Write(ctx, &again, all, safetensors.WriteOptions{Metadata: theirs.Metadata()}))

@@ -138,8 +138,7 @@ func TestHeaders(t *testing.T) {
 		}
 		require.Nil(t, f, c.header)
 		require.ErrorIs(t, err, c.want, c.header)
-		var op *safetensors.OpError
-		require.ErrorAs(t, err, &op)
+		op := testenv.As[*safetensors.OpError](t, err)
 		require.Equal(t, "NewFile", op.Op)
 	}
 	_, err := open(binary.LittleEndian.AppendUint64(nil, 100_000_001))
@@ -170,13 +169,13 @@ func TestNames(t *testing.T) {
 	require.ErrorIs(t, testenv.ErrorOf(f.ReadAll(ctx, memmgr.Host(), safetensors.ReadOptions{}, "a", "none")), safetensors.ErrName)
 	_, ok := f.Tensor("none")
 	require.False(t, ok)
-	a := own(t)(usmarray.Zeros(memmgr.Host(), usmarray.Float32, []int{2, 3}))
+	a := testenv.Held(usmarray.Zeros(memmgr.Host(), usmarray.Float32, []int{2, 3}))(t)
 	require.ErrorIs(t, f.ReadInto(ctx, "none", a, safetensors.ReadOptions{}), safetensors.ErrName)
 	for _, name := range []string{"__metadata__", "\xff"} {
 		require.ErrorIs(t, safetensors.Write(ctx, io.Discard, map[string]*usmarray.Array{name: a}, safetensors.WriteOptions{}), safetensors.ErrName)
 	}
 	require.Error(t, safetensors.Write(ctx, io.Discard, nil, safetensors.WriteOptions{Metadata: map[string]string{"\xff": ""}}))
-	odd := own(t)(usmarray.New(memmgr.Host(), usmarray.DataType{Code: 17, Bits: 4, Lanes: 1}, []int{3}))
+	odd := testenv.Held(usmarray.New(memmgr.Host(), usmarray.DataType{Code: 17, Bits: 4, Lanes: 1}, []int{3}))(t)
 	require.ErrorIs(t, safetensors.Write(ctx, io.Discard, map[string]*usmarray.Array{"a": odd}, safetensors.WriteOptions{}), usmarray.ErrLayout)
 	// A caller may change a description without effect on the file.
 	f.Tensors()[0].Shape[0] = 100
@@ -187,8 +186,8 @@ func TestNames(t *testing.T) {
 // saved returns a file with a tensor of 6 float32 elements and one of 3 bytes.
 func saved(t testing.TB) []byte {
 	t.Helper()
-	a := own(t)(usmarray.FromSlice(memmgr.Host(), []float32{1, 2, 3, 4, 5, 6}, []int{2, 3}))
-	b := own(t)(usmarray.FromSlice(memmgr.Host(), []uint8{7, 8, 9}, nil))
+	a := testenv.Held(usmarray.FromSlice(memmgr.Host(), []float32{1, 2, 3, 4, 5, 6}, []int{2, 3}))(t)
+	b := testenv.Held(usmarray.FromSlice(memmgr.Host(), []uint8{7, 8, 9}, nil))(t)
 	var out bytes.Buffer
 	require.NoError(t, safetensors.Write(context.Background(), &out, map[string]*usmarray.Array{"a": a, "b": b}, safetensors.WriteOptions{}))
 	return out.Bytes()
@@ -206,7 +205,7 @@ func TestTruncatedAtEveryByte(t *testing.T) {
 
 func TestNotAFile(t *testing.T) {
 	dir := t.TempDir()
-	a := own(t)(usmarray.Zeros(memmgr.Host(), usmarray.Int8, []int{3}))
+	a := testenv.Held(usmarray.Zeros(memmgr.Host(), usmarray.Int8, []int{3}))(t)
 	require.ErrorIs(t, testenv.ErrorOf(safetensors.Open(dir)), safetensors.ErrNotRegular)
 	require.ErrorIs(t, safetensors.Save(context.Background(), dir, map[string]*usmarray.Array{"a": a}, safetensors.WriteOptions{}), safetensors.ErrNotRegular)
 	require.ErrorIs(t, testenv.ErrorOf(safetensors.Open(filepath.Join(dir, "none"))), fs.ErrNotExist)
@@ -221,7 +220,7 @@ func large(t testing.TB) ([]byte, int) {
 	t.Helper()
 	tensors := map[string]*usmarray.Array{}
 	for i := range 3 {
-		tensors[fmt.Sprint(i)] = own(t)(usmarray.Arange[float32](memmgr.Host(), 0, 1, 3<<18+i))
+		tensors[fmt.Sprint(i)] = testenv.Held(usmarray.Arange[float32](memmgr.Host(), 0, 1, 3<<18+i))(t)
 	}
 	var b bytes.Buffer
 	require.NoError(t, safetensors.Write(context.Background(), &b, tensors, safetensors.WriteOptions{}))
@@ -258,7 +257,7 @@ func TestLimit(t *testing.T) {
 	_, err := f.ReadAll(context.Background(), pool, safetensors.ReadOptions{})
 	require.ErrorIs(t, err, usmarray.ErrOutOfMemory)
 	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
-	own(t)(f.Read(context.Background(), "2", pool, safetensors.ReadOptions{}))
+	testenv.Held(f.Read(context.Background(), "2", pool, safetensors.ReadOptions{}))(t)
 }
 
 type writerFunc func(p []byte) (int, error)
@@ -267,7 +266,7 @@ func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 // TestFailingWriters checks streams that fail at any byte and contexts that end; no file is left.
 func TestFailingWriters(t *testing.T) {
-	a := own(t)(usmarray.Arange[float32](memmgr.Host(), 0, 1, 3<<18))
+	a := testenv.Held(usmarray.Arange[float32](memmgr.Host(), 0, 1, 3<<18))(t)
 	tensors := map[string]*usmarray.Array{"a": a, "b": a}
 	for _, most := range []int{0, 1, 64, 3 << 20, 6 << 20} {
 		written := 0

@@ -42,16 +42,6 @@ func EveryMemory(t *testing.T, f func(t *testing.T, r memmgr.Resource)) {
 	}
 }
 
-// Own returns a function that releases its array after the test.
-func Own(t testing.TB) func(*usmarray.Array, error) *usmarray.Array {
-	return func(a *usmarray.Array, err error) *usmarray.Array {
-		t.Helper()
-		require.NoError(t, err)
-		t.Cleanup(a.Release)
-		return a
-	}
-}
-
 // Content returns the bytes of the elements in C order.
 func Content(t testing.TB, a *usmarray.Array) []byte {
 	t.Helper()
