@@ -4,7 +4,7 @@ package dlpack_test
 
 import (
 	"errors"
-	"sync"
+	"fmt"
 	"testing"
 	"unsafe"
 
@@ -33,12 +33,8 @@ func TestDroppedOnce(t *testing.T) {
 			y.Release()
 			x.Release()
 		},
-		"many releasers": func(_ *testing.T, x dlpack.Tensor) {
-			var all sync.WaitGroup
-			for range 8 {
-				all.Go(x.Release)
-			}
-			all.Wait()
+		"many releasers": func(t *testing.T, x dlpack.Tensor) {
+			testenv.Together(t, 8, func(int) error { x.Release(); return nil })
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -101,26 +97,22 @@ func TestConcurrent(t *testing.T) {
 	defer owner.Free()
 	const workers, rounds = 4, 2000
 	passed := make(chan dlpack.Tensor, 16)
-	var all sync.WaitGroup
-	for range workers {
-		all.Go(func() {
-			for i := range rounds {
-				x, err := exportView(f32(p, dlpack.CPU, []int64{2, int64(i % 4)}, nil), 0, i%2 == 0, owner.DLPack())
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				passed <- x
-				y := <-passed
-				z, err := dlpack.Import(y.Detach())
-				if err != nil || z.NDim() != 2 || z.Shape()[0] != 2 {
-					t.Error("another tensor than was passed", err)
-				}
-				z.Release()
+	testenv.Together(t, workers, func(int) error {
+		for i := range rounds {
+			x, err := exportView(f32(p, dlpack.CPU, []int64{2, int64(i % 4)}, nil), 0, i%2 == 0, owner.DLPack())
+			if err != nil {
+				return err
 			}
-		})
-	}
-	all.Wait()
+			passed <- x
+			y := <-passed
+			z, err := dlpack.Import(y.Detach())
+			if err != nil || z.NDim() != 2 || z.Shape()[0] != 2 {
+				return fmt.Errorf("another tensor than was passed: %w", err)
+			}
+			z.Release()
+		}
+		return nil
+	})
 	require.Equal(t, int64(workers*rounds), owner.Drops())
 }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/internal/testenv"
 )
 
 // The tensors of CuTe DSL's page on framework integration. b is torch's export of
@@ -22,8 +23,7 @@ var (
 
 func specOf(t testing.TB, v dlpack.View, o Options) Spec {
 	v.DataType, v.Device = float32Type, dlpack.Device{Type: 1}
-	s, err := NewSpec(v, o)
-	require.NoError(t, err)
+	s := testenv.Must(NewSpec(v, o))(t)
 	return s
 }
 

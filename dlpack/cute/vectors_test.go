@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/internal/testenv"
 )
 
 // vector is one line of testdata/cute_layouts.jsonl, recorded from CuTe DSL 4.8.1.
@@ -73,9 +74,7 @@ func (v *vector) run(rule LeadingRule, width StrideWidth) (Spec, error) {
 }
 
 func readVectors(t testing.TB) []vector {
-	f, err := os.Open("testdata/cute_layouts.jsonl")
-	require.NoError(t, err)
-	defer func() { require.NoError(t, f.Close()) }()
+	f := testenv.Opened(os.Open("testdata/cute_layouts.jsonl"))(t)
 	var vectors []vector
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
