@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/internal/testenv"
 )
 
 // TestArchitectures checks that 386 is the only architecture of Go on Linux without socket support.
@@ -13,9 +15,7 @@ func TestArchitectures(t *testing.T) {
 		c := build.Default
 		c.GOOS, c.GOARCH = "linux", arch
 		for file, want := range map[string]bool{"link_linux.go": arch != "386", "link_other.go": arch == "386"} {
-			got, err := c.MatchFile(".", file)
-			require.NoError(t, err)
-			require.Equal(t, want, got, "%s on %s", file, arch)
+			require.Equal(t, want, testenv.Must(c.MatchFile(".", file))(t), "%s on %s", file, arch)
 		}
 	}
 }

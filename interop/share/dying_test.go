@@ -82,12 +82,7 @@ func TestPassedOnAfterALongExit(t *testing.T) {
 	holder, last := listen(t, share.Options{}), listen(t, share.Options{})
 	before := descriptors(t)
 	maker := startMaker(t, "")
-	a := testenv.Must(holder.Open(ctx, from(t, maker)))(t)
-	defer func() {
-		if a.Valid() {
-			a.Release()
-		}
-	}()
+	a := testenv.Held(holder.Open(ctx, from(t, maker)))(t)
 	p := holder.Peers()[0]
 	complete := delayEnd(t, maker)
 	<-p.Done()

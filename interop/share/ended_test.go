@@ -87,12 +87,7 @@ func give(o *other, h share.Handle) {
 func orphan(t *testing.T, s *share.Server, audience string) *usmarray.Array {
 	t.Helper()
 	maker := startMaker(t, audience)
-	a := testenv.Must(s.Open(background(t), from(t, maker)))(t)
-	t.Cleanup(func() {
-		if a.Valid() {
-			a.Release()
-		}
-	})
+	a := testenv.Held(s.Open(background(t), from(t, maker)))(t)
 	maker.kill()
 	return a
 }
@@ -116,7 +111,7 @@ func TestPassedOnAfterItsMakerEnded(t *testing.T) {
 	holder, last := listen(t, share.Options{}), listen(t, share.Options{})
 	a := orphan(t, holder, "")
 	part := testenv.Must(a.Index(usmarray.IndexRange(0, 2), usmarray.IndexRange(0, 3).By(2)))(t)
-	h := testenv.Must(holder.Export(ctx, part, share.ExportOptions{}))(t)
+	h := export(t, holder, part)
 	require.Equal(t, holder.Address(), h.Maker())
 	require.Equal(t, part.Layout().String(), h.Layout().String())
 
@@ -139,8 +134,7 @@ func TestPassedOnAfterItsMakerEnded(t *testing.T) {
 	middle.kill()
 	eventually(t, func() bool { return holder.Stats().Leases == 2 }, "the lease of a killed process stays")
 
-	h = testenv.Must(holder.Export(ctx, part, share.ExportOptions{}))(t)
-	own := testenv.Must(holder.Open(ctx, h))(t)
+	own := handOver(t, holder, holder, part)
 	require.Equal(t, part.Pointer(), own.Pointer(), "the maker of a handle opens its own memory")
 	own.Release()
 	buffer := a.Buffer()
@@ -166,8 +160,7 @@ func TestPassedOnAfterEachHolderEnded(t *testing.T) {
 	a := testenv.Must(last.Open(background(t), from(t, second)))(t)
 	second.kill()
 	require.NoError(t, a.Fill(float32(7)))
-	h := testenv.Must(last.Export(background(t), a, share.ExportOptions{}))(t)
-	b := testenv.Must(last.Open(background(t), h))(t)
+	b := handOver(t, last, last, a)
 	require.Equal(t, []float32{7, 7, 7, 7, 7, 7}, values(t, b))
 	a.Release()
 	b.Release()

@@ -80,8 +80,7 @@ func TestFakeDriversHandles(t *testing.T) {
 		o := start(t, "gpu", s.Address())
 		o.expect("device memory on level_zero:gpu:0 [1 2 3 4 5 6]")
 		o.expect("doubled")
-		v := testenv.Must(usmarray.ToSlice[float32](a))(t)
-		require.Equal(t, []float32{2, 4, 6, 8, 10, 12}, v)
+		require.Equal(t, []float32{2, 4, 6, 8, 10, 12}, values(t, a))
 		require.Equal(t, share.Stats{Peers: 1, Leases: 1, Known: 1}, s.Stats())
 		o.say("")
 		o.finish()
@@ -99,10 +98,8 @@ func TestFakeDriversHandles(t *testing.T) {
 		require.True(t, c.ReadOnly())
 		require.Equal(t, 1, p.Stats().Mapped, "one mapping for both")
 		require.EqualValues(t, 2<<20, p.Stats().MappedBytes, "the whole segment, and nothing beside it")
-		v = testenv.Must(usmarray.ToSlice[float32](c))(t)
-		require.Len(t, v, 3)
-		on, err := s.Export(ctx, c, share.ExportOptions{}) // the maker creates another handle
-		require.NoError(t, err)
+		require.Len(t, values(t, c), 3)
+		on := export(t, s, c) // the maker creates another handle
 		require.True(t, on.ReadOnly())
 		require.True(t, s.Revoke(on))
 		b.Release()
@@ -110,11 +107,9 @@ func TestFakeDriversHandles(t *testing.T) {
 		p.Trim()
 		eventually(t, func() bool { return p.Stats().Mapped == 0 }, "still mapped")
 
-		for name, options := range map[string]share.Options{"no queue": {}, "as host": {AsHost: true}} {
+		for _, options := range []share.Options{{}, {AsHost: true}} {
 			p := dial(t, s, options)
-			_, err := p.Attach(ctx, "a")
-			require.ErrorIs(t, err, share.ErrNotShared, name)
-			require.ErrorContains(t, err, "Options.Queue")
+			testenv.Failed(t, testenv.ErrorOf(p.Attach(ctx, "a")), share.ErrNotShared, "Options.Queue")
 		}
 		fake.Fail("DPCTLIPCMem_OpenHandle", 1)
 		p = dial(t, s, share.Options{Queue: q})
@@ -181,8 +176,7 @@ func TestFakeDriversMemoryAfterItsMakerEnded(t *testing.T) {
 			require.Equal(t, []float32{1, 2, 3}, values(t, b))
 			b.Release()
 		}
-		h := testenv.Must(s.Export(ctx, a, share.ExportOptions{}))(t)
-		check(to.Open(ctx, h))
+		check(to.Open(ctx, export(t, s, a)))
 		require.NoError(t, s.Publish(ctx, "b", a))
 		check(to.Attach(ctx, "b"))
 	})

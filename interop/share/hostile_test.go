@@ -176,6 +176,20 @@ func pass(t testing.TB, c *net.UnixConn, b []byte, fds ...int) error {
 	return err
 }
 
+// squat passes a socket whose close sleeps before the greeting. A guarded connection refuses it.
+func squat(t *testing.T, c net.Conn, guarded bool) (release func()) {
+	t.Helper()
+	t.Cleanup(func() { _ = c.Close() })
+	fd, release := lingeringFor(t, 600)
+	err := pass(t, c.(*net.UnixConn), []byte("x"), fd) //nolint:forcetypeassert // of that network
+	if guarded {
+		require.ErrorIs(t, err, syscall.EPERM)
+	} else {
+		require.NoError(t, err)
+	}
+	return release
+}
+
 // onKernels runs a test for the running kernel, and for one without SO_PASSRIGHTS. guarded
 // reports whether the kernel keeps descriptors from a process that is not admitted.
 func onKernels(t *testing.T, f func(t *testing.T, guarded bool)) {
@@ -207,15 +221,7 @@ func TestRefusedProcessesOccupyFewThreads(t *testing.T) {
 		var releases []func()
 		for range connections {
 			c := testenv.Must(net.Dial("unixpacket", address))(t)
-			t.Cleanup(func() { _ = c.Close() })
-			fd, release := lingeringFor(t, 600)
-			releases = append(releases, release)
-			err := pass(t, c.(*net.UnixConn), []byte("x"), fd)
-			if guarded {
-				require.ErrorIs(t, err, syscall.EPERM)
-			} else {
-				require.NoError(t, err)
-			}
+			releases = append(releases, squat(t, c, guarded))
 			go func() {
 				b := make([]byte, 1<<14)
 				for {
@@ -249,8 +255,7 @@ func TestRefusedProcessesOccupyFewThreads(t *testing.T) {
 		}
 		require.True(t, await(connections, soon), "a connection that was refused stays")
 		o.say("")
-		threads := testenv.Must(strconv.Atoi(o.line()))(t)
-		require.Less(t, threads, share.MaxUnadmitted+40)
+		require.Less(t, testenv.Must(strconv.Atoi(o.line()))(t), share.MaxUnadmitted+40, "threads of the server")
 		require.ErrorIs(t, testenv.ErrorOf(share.Dial(background(t), address, share.Options{})), share.ErrRefused, "the server no longer answers")
 		o.finish()
 	})
@@ -264,29 +269,21 @@ func TestDialIsNotDelayedByTheListener(t *testing.T) {
 		l := testenv.Must(net.ListenUnix("unixpacket", &net.UnixAddr{Name: abstractName(), Net: "unixpacket"}))(t)
 		withoutSignals(t)
 		o := start(t, "refused", l.Addr().String())
-		squat := func() (release func()) {
-			c := testenv.Must(l.AcceptUnix())(t)
-			t.Cleanup(func() { _ = c.Close() })
-			fd, release := lingeringFor(t, 600)
-			err := pass(t, c, []byte("x"), fd)
-			if guarded {
-				require.ErrorIs(t, err, syscall.EPERM)
-			} else {
-				require.NoError(t, err)
-			}
+		next := func() (release func()) {
+			release = squat(t, testenv.Must(l.AcceptUnix())(t), guarded)
 			o.say("") // The process rejects the listener.
 			return release
 		}
-		releases := []func(){squat()}
+		releases := []func(){next()}
 		o.expect("refused")
 		if guarded {
 			for range 2 * share.MaxReleasing {
-				squat()
+				next()
 				o.expect("refused")
 			}
 		} else {
 			for range share.MaxReleasing - 1 {
-				releases = append(releases, squat())
+				releases = append(releases, next())
 				o.expect("refused")
 			}
 			o.expect("limit")
@@ -362,8 +359,7 @@ func TestOneProcessLeavesConnectionsToOthers(t *testing.T) {
 			} else {
 				o.expect(strconv.Itoa(crowdedPeers / 4))
 			}
-			p := testenv.Must(share.Dial(background(t), s.Address(), share.Options{}))(t)
-			hangUp(t, p)
+			hangUp(t, testenv.Must(share.Dial(background(t), s.Address(), share.Options{}))(t))
 			o.finish()
 		})
 	}
@@ -389,8 +385,7 @@ func TestSurplusDescriptorsLeaveTheSchedulerAlone(t *testing.T) {
 	for range 3 {
 		p, err := share.Dial(background(t), address, share.Options{})
 		require.NoError(t, err, "other connections are not served")
-		a := testenv.Must(p.Attach(background(t), "a"))(t)
-		a.Release()
+		testenv.Must(p.Attach(background(t), "a"))(t).Release()
 		hangUp(t, p)
 	}
 	// A thread that holds a processor is interrupted by a signal after 10 ms, which ends the sleep.

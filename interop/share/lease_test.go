@@ -137,23 +137,19 @@ func TestServerOpensAfterClose(t *testing.T) {
 	pool := newPool(t, segment.PeersWrite)
 	maker, opener := listen(t, share.Options{}), listen(t, share.Options{})
 	a := counting(t, pool, 5)
-	open := func() *usmarray.Array {
-		h := testenv.Must(maker.Export(background(t), a, share.ExportOptions{}))(t)
-		return testenv.Must(opener.Open(background(t), h))(t)
-	}
-	first := open()
+	first := handOver(t, maker, opener, a)
 	old := opener.Peers()[0]
 	require.NoError(t, old.Close())
-	second := open() // over a second connection
+	second := handOver(t, maker, opener, a) // over a second connection
 	require.Len(t, opener.Peers(), 2)
 	first.Release()
 	<-old.Done()
-	third := open()
+	third := handOver(t, maker, opener, a)
 	eventually(t, func() bool { return len(opener.Peers()) == 1 }, "the old connection stays, or a third one was dialed")
 	second.Release()
 	third.Release()
 	require.NoError(t, opener.Close())
-	h := testenv.Must(maker.Export(background(t), a, share.ExportOptions{}))(t)
+	h := export(t, maker, a)
 	require.ErrorIs(t, testenv.ErrorOf(opener.Open(background(t), h)), share.ErrClosed)
 	require.True(t, maker.Revoke(h))
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/share"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/usmarray"
@@ -53,9 +54,7 @@ func TestWaitNewer(t *testing.T) {
 		require.NoError(t, err)
 		require.Greater(t, sequence, last)
 		last = sequence
-		v, err := valueOf(a)
-		require.NoError(t, err)
-		require.Equal(t, want, v)
+		require.Equal(t, want, testenv.Must(valueOf(a))(t))
 	}
 	waited := func(publish func()) chan error {
 		ended := make(chan error, 1)

@@ -56,18 +56,6 @@ func TestReceivedArrayIsPassedOn(t *testing.T) {
 	opened.Release()
 }
 
-// TestReceivedArrayIsNotPublished checks that Publish rejects an array of another process, because the
-// lease would depend on the process in the middle, and that the error names the alternative.
-func TestReceivedArrayIsNotPublished(t *testing.T) {
-	pool := newPool(t, segment.PeersWrite)
-	maker := listen(t, share.Options{})
-	ctx := background(t)
-	publish(t, maker, pool, "a", 6, 4)
-	a := testenv.Must(dial(t, maker, share.Options{}).Attach(ctx, "a"))(t)
-	testenv.Failed(t, listen(t, share.Options{}).Publish(ctx, "x", a), share.ErrNotShared, "use Server.Export to get a handle from that process")
-	a.Release()
-}
-
 // TestOnlyHoldersPassOn checks that a process gets a handle only for memory and access rights that
 // its lease covers.
 func TestOnlyHoldersPassOn(t *testing.T) {
@@ -124,8 +112,8 @@ func TestOnlyHoldersPassOn(t *testing.T) {
 	eventually(t, func() bool { return s.Stats() == share.Stats{} }, "something stays")
 }
 
-// TestMemoryOutsideOfSegments checks that arrays in memory that no other process can map are refused, and that copies of
-// them can be shared.
+// TestMemoryOutsideOfSegments checks that released arrays and arrays in memory that no other process can map are
+// refused, and that copies of them can be shared.
 func TestMemoryOutsideOfSegments(t *testing.T) {
 	pool := newPool(t, segment.PeersWrite)
 	ctx := background(t)
@@ -135,23 +123,27 @@ func TestMemoryOutsideOfSegments(t *testing.T) {
 	_, err := s.Export(ctx, x, share.ExportOptions{})
 	testenv.Failed(t, err, share.ErrNotShared, "copy the array into memory of package segment")
 	require.ErrorIs(t, s.Publish(ctx, "x", x), share.ErrNotShared)
+	released := counting(t, pool, 1)
+	released.Release()
+	for _, a := range []*usmarray.Array{nil, released} {
+		require.ErrorIs(t, testenv.ErrorOf(s.Export(ctx, a, share.ExportOptions{})), share.ErrNotShared)
+	}
 
 	check := func(a *usmarray.Array, err error) {
 		t.Helper()
 		require.NoError(t, err)
 		require.Equal(t, x.Layout().String(), a.Layout().String())
-		require.Equal(t, []float32{0, 1, 2, 3, 4, 5}, testenv.Must(usmarray.ToSlice[float32](a))(t))
+		require.Equal(t, []float32{0, 1, 2, 3, 4, 5}, values(t, a))
 		a.Release()
 	}
 	shared := testenv.Held(x.Copy(pool))(t)
-	h := testenv.Must(s.Export(ctx, shared, share.ExportOptions{}))(t)
-	check(p.Open(ctx, h))
+	check(p.Open(ctx, export(t, s, shared)))
 
-	// A received array belongs to its maker. A copy of it can be published.
+	// A received array belongs to its maker, on which the lease depends. A copy of it can be published.
 	require.NoError(t, s.Publish(ctx, "y", shared))
 	received := testenv.Held(p.Attach(ctx, "y"))(t)
 	other := listen(t, share.Options{})
-	testenv.Failed(t, other.Publish(ctx, "y", received), share.ErrNotShared, "use Server.Export")
+	testenv.Failed(t, other.Publish(ctx, "y", received), share.ErrNotShared, "use Server.Export to get a handle from that process")
 	require.NoError(t, other.Publish(ctx, "y", testenv.Held(received.Copy(pool))(t)))
 	check(dial(t, other, share.Options{}).Attach(ctx, "y"))
 }

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -105,8 +106,7 @@ func roleForker(address string) error {
 	p := must(share.Dial(ctx, address, share.Options{}))
 	check(testenv.ErrorOf(p.Attach(ctx, "a")))
 	child := exec.Command("sleep", "300") // longer than the test waits
-	entries := must(os.ReadDir("/proc/self/fd"))
-	for _, e := range entries {
+	for _, e := range must(os.ReadDir("/proc/self/fd")) {
 		if to, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && strings.HasPrefix(to, "socket:") {
 			var fd int
 			check(testenv.ErrorOf(fmt.Sscan(e.Name(), &fd)))
@@ -148,19 +148,9 @@ func roleRandom(address string) error {
 			for _, k := range rand.Perm(len(kept))[:1+rand.IntN(4)] {
 				kept[k].Release()
 			}
-			kept = slicesWithout(kept)
+			kept = slices.DeleteFunc(kept, func(a *usmarray.Array) bool { return !a.Valid() })
 		}
 	}
-}
-
-// slicesWithout returns the arrays that were not released.
-func slicesWithout(all []*usmarray.Array) (rest []*usmarray.Array) {
-	for _, a := range all {
-		if a.Valid() {
-			rest = append(rest, a)
-		}
-	}
-	return rest
 }
 
 // roleServe publishes "a" with the values 0 to 5 in memory of the given audience, prints its address, and prints

@@ -11,7 +11,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -20,7 +20,6 @@ import (
 
 	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/share"
-	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/segment"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
@@ -119,14 +118,10 @@ func TestExportersDeath(t *testing.T) {
 	address := o.line()
 	p := testenv.Must(share.Dial(background(t), address, share.Options{}))(t)
 	a := testenv.Must(p.Attach(background(t), "a"))(t)
-	o.say("handle")
-	b := testenv.Must(hex.DecodeString(o.line()))(t)
-	h := testenv.Must(share.ParseHandle(b))(t)
+	h := from(t, o)
 	require.Equal(t, address, h.Maker())
 	view := testenv.Must(p.Open(background(t), h))(t)
-	o.say("handle")
-	b = testenv.Must(hex.DecodeString(o.line()))(t)
-	late := testenv.Must(share.ParseHandle(b))(t)
+	late := from(t, o)
 
 	o.kill()
 	<-p.Done()
@@ -170,53 +165,41 @@ func TestHandleValidity(t *testing.T) {
 	pool, s := serving(t, share.Options{})
 	p, q := dial(t, s, share.Options{}), dial(t, s, share.Options{})
 	a := counting(t, pool, 3)
-	export := func(o share.ExportOptions) share.Handle {
-		return testenv.Must(s.Export(background(t), a, o))(t)
-	}
-	stale := func(p *share.Peer, h share.Handle) {
-		t.Helper()
-		require.ErrorIs(t, testenv.ErrorOf(p.Open(background(t), h)), share.ErrStale)
-	}
 	t.Run("Replayed", func(t *testing.T) {
-		h := export(share.ExportOptions{})
+		h := export(t, s, a)
 		b := testenv.Must(p.Open(background(t), h))(t)
-		stale(p, h)
-		stale(q, h)
+		stale(t, p, h)
+		stale(t, q, h)
 		b.Release()
 		eventually(t, func() bool { return s.Stats().Leases == 0 }, "the lease stays")
-		stale(p, h)
+		stale(t, p, h)
 	})
 	t.Run("Raced", func(t *testing.T) {
 		for range 50 {
-			h := export(share.ExportOptions{})
-			var group sync.WaitGroup
-			var mu sync.Mutex
-			opened := 0
-			for _, peer := range []*share.Peer{p, q, p, q} {
-				group.Go(func() {
-					b, err := peer.Open(context.Background(), h)
-					if err == nil {
-						b.Release()
-						mu.Lock()
-						opened++
-						mu.Unlock()
-					} else if !errors.Is(err, share.ErrStale) {
-						t.Error(err)
-					}
-				})
-			}
-			group.Wait()
-			require.Equal(t, 1, opened)
+			h := export(t, s, a)
+			var opened atomic.Int32
+			testenv.Together(t, 4, func(i int) error {
+				b, err := []*share.Peer{p, q}[i%2].Open(context.Background(), h)
+				switch {
+				case err == nil:
+					b.Release()
+					opened.Add(1)
+				case !errors.Is(err, share.ErrStale):
+					return err
+				}
+				return nil
+			})
+			require.EqualValues(t, 1, opened.Load())
 		}
 	})
 	t.Run("Revoked", func(t *testing.T) {
-		h := export(share.ExportOptions{})
+		h := export(t, s, a)
 		require.True(t, s.Revoke(h))
 		require.False(t, s.Revoke(h))
-		stale(p, h)
+		stale(t, p, h)
 	})
 	t.Run("Altered", func(t *testing.T) {
-		h := export(share.ExportOptions{})
+		h := export(t, s, a)
 		b := h.Bytes()
 		for i := range b {
 			c := append([]byte(nil), b...)
@@ -226,12 +209,12 @@ func TestHandleValidity(t *testing.T) {
 				require.ErrorIs(t, err, share.ErrHandle)
 				continue
 			}
-			stale(p, forged)
+			stale(t, p, forged)
 		}
 		require.True(t, s.Revoke(h), "no alteration opened it")
 	})
 	t.Run("Truncated", func(t *testing.T) {
-		h := export(share.ExportOptions{})
+		h := export(t, s, a)
 		defer s.Revoke(h)
 		b := h.Bytes()
 		for i := range b {
@@ -247,7 +230,7 @@ func TestHandleValidity(t *testing.T) {
 				to = x
 			}
 		}
-		h := export(share.ExportOptions{To: to})
+		h := testenv.Must(s.Export(background(t), a, share.ExportOptions{To: to}))(t)
 		opened := 0
 		for _, peer := range []*share.Peer{p, q} {
 			if b, err := peer.Open(background(t), h); err == nil {
@@ -262,7 +245,7 @@ func TestHandleValidity(t *testing.T) {
 		require.ErrorIs(t, testenv.ErrorOf(s.Export(background(t), a, share.ExportOptions{To: p})), share.ErrRefused, "the wrong end of the connection")
 	})
 	t.Run("Own", func(t *testing.T) {
-		h := export(share.ExportOptions{})
+		h := export(t, s, a)
 		b := testenv.Must(s.Open(background(t), h))(t)
 		require.Equal(t, a.Pointer(), b.Pointer())
 		b.Release()
@@ -273,7 +256,7 @@ func TestHandleValidity(t *testing.T) {
 		require.ErrorIs(t, testenv.ErrorOf(p.Open(background(t), share.Handle{})), share.ErrHandle)
 	})
 	t.Run("Secret", func(t *testing.T) {
-		h := export(share.ExportOptions{})
+		h := export(t, s, a)
 		defer s.Revoke(h)
 		secret := string(h.Bytes()[8:24])
 		for _, format := range []string{"%v", "%+v", "%#v", "%s"} {
@@ -293,7 +276,7 @@ func TestUnopenedHandleExpires(t *testing.T) {
 	p := dial(t, s, share.Options{})
 	a := counting(t, pool, 3)
 	made := time.Now()
-	h := testenv.Must(s.Export(background(t), a, share.ExportOptions{}))(t)
+	h := export(t, s, a)
 	a.Release()
 	if held := pool.Stats().Allocation.Current; time.Since(made) < unopened { // otherwise the handle may have expired already
 		require.EqualValues(t, 1, held)
@@ -309,44 +292,21 @@ func TestServerOpens(t *testing.T) {
 	maker, opener := listen(t, share.Options{}), listen(t, share.Options{})
 	a := counting(t, pool, 5)
 	for range 3 {
-		h := testenv.Must(maker.Export(background(t), a, share.ExportOptions{}))(t)
-		b := testenv.Must(opener.Open(background(t), h))(t)
+		b := handOver(t, maker, opener, a)
 		require.Equal(t, float32(4), testenv.Must(b.At(4))(t))
 		b.Release()
 	}
 	require.Len(t, maker.Peers(), 1)
-	require.NoError(t, maker.Close())
-	h := testenv.Must(share.ParseHandle(exportElsewhere(t, a)))(t)
+	closed := testenv.Must(share.Listen(background(t), "", share.Options{}))(t)
+	h := export(t, closed, a)
+	require.NoError(t, closed.Close())
 	require.ErrorIs(t, testenv.ErrorOf(opener.Open(background(t), h)), share.ErrAddress)
-}
-
-// exportElsewhere returns a handle whose maker is closed.
-func exportElsewhere(t *testing.T, a *usmarray.Array) []byte {
-	s := testenv.Must(share.Listen(background(t), "", share.Options{}))(t)
-	h := testenv.Must(s.Export(background(t), a, share.ExportOptions{}))(t)
-	require.NoError(t, s.Close())
-	return h.Bytes()
-}
-
-// TestNotShared checks that arrays outside of shared segments, and released arrays, are rejected
-// with ErrNotShared.
-func TestNotShared(t *testing.T) {
-	s := listen(t, share.Options{})
-	a := counting(t, memmgr.Host(), 3)
-	require.ErrorIs(t, testenv.ErrorOf(s.Export(background(t), a, share.ExportOptions{})), share.ErrNotShared)
-	require.ErrorIs(t, s.Publish(background(t), "a", a), share.ErrNotShared)
-	require.ErrorIs(t, testenv.ErrorOf(s.Export(background(t), nil, share.ExportOptions{})), share.ErrNotShared)
-	pool := newPool(t, segment.PeersWrite)
-	b := counting(t, pool, 1)
-	b.Release()
-	require.ErrorIs(t, testenv.ErrorOf(s.Export(background(t), b, share.ExportOptions{})), share.ErrNotShared)
 }
 
 func TestNames(t *testing.T) {
 	pool, s := serving(t, share.Options{MaxNames: 300})
 	p := dial(t, s, share.Options{})
-	names := testenv.Must(p.Names(background(t)))(t)
-	require.Empty(t, names)
+	require.Empty(t, testenv.Must(p.Names(background(t)))(t))
 	a := counting(t, pool, 1)
 	var want []string
 	for i := range 300 {
@@ -355,8 +315,7 @@ func TestNames(t *testing.T) {
 		require.NoError(t, s.Publish(background(t), name, a))
 	}
 	require.ErrorIs(t, s.Publish(background(t), "more", a), share.ErrLimit)
-	names = testenv.Must(p.Names(background(t)))(t)
-	require.Equal(t, want, names)
+	require.Equal(t, want, testenv.Must(p.Names(background(t)))(t))
 	require.ErrorIs(t, s.Publish(background(t), "", a), share.ErrName)
 	require.ErrorIs(t, s.Publish(background(t), strings.Repeat("x", 256), a), share.ErrName)
 	require.ErrorIs(t, s.Publish(background(t), want[7], a), share.ErrName)
@@ -466,9 +425,7 @@ func TestClose(t *testing.T) {
 	publish(t, s, pool, "a", 4)
 	p := dial(t, s, share.Options{})
 	a := testenv.Must(p.Attach(ctx, "a"))(t)
-	h, err := s.Export(ctx, a, share.ExportOptions{})
-	require.NoError(t, err, "the maker exports an array that was opened from it")
-	require.True(t, s.Revoke(h))
+	require.True(t, s.Revoke(export(t, s, a)), "the maker exports an array that was opened from it")
 	require.NoError(t, s.Close())
 	require.NoError(t, s.Close())
 	require.ErrorIs(t, testenv.ErrorOf(p.Attach(ctx, "a")), share.ErrName)
@@ -543,19 +500,15 @@ func TestTrimDuringAttach(t *testing.T) {
 	p := dial(t, s, share.Options{})
 	publish(t, s, pool, "a", 3)
 	const n, callers = 20000, 2
-	var wait sync.WaitGroup
-	for range callers {
-		wait.Go(func() {
-			for range n / callers {
-				a, err := p.Attach(background(t), "a")
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				a.Release()
-				p.Trim()
+	testenv.Together(t, callers, func(int) error {
+		for range n / callers {
+			a, err := p.Attach(background(t), "a")
+			if err != nil {
+				return err
 			}
-		})
-	}
-	wait.Wait()
+			a.Release()
+			p.Trim()
+		}
+		return nil
+	})
 }

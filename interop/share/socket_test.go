@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -27,10 +26,8 @@ func TestPathAddressCreatesNoFile(t *testing.T) {
 	for _, address := range []string{path, path + strings.Repeat("/deep", 40), abstractName()} {
 		s := testenv.Must(share.Listen(background(t), address, share.Options{}))(t)
 		require.ErrorIs(t, testenv.ErrorOf(os.Lstat(path)), os.ErrNotExist)
-		p := testenv.Must(share.Dial(background(t), address, share.Options{}))(t)
-		hangUp(t, p)
-		p = testenv.Must(share.Dial(background(t), s.Address(), share.Options{}))(t)
-		hangUp(t, p)
+		hangUp(t, testenv.Must(share.Dial(background(t), address, share.Options{}))(t))
+		hangUp(t, testenv.Must(share.Dial(background(t), s.Address(), share.Options{}))(t))
 		require.ErrorIs(t, testenv.ErrorOf(share.Listen(background(t), address, share.Options{})), share.ErrAddress)
 		require.NoError(t, s.Close())
 		require.ErrorIs(t, testenv.ErrorOf(share.Dial(background(t), address, share.Options{})), share.ErrAddress)
@@ -50,8 +47,7 @@ func TestSocketFile(t *testing.T) {
 	s := testenv.Must(listenThere())(t)
 	require.Equal(t, address, s.Address())
 	require.ErrorIs(t, testenv.ErrorOf(listenThere()), share.ErrAddress, "another server listens at the address")
-	p := testenv.Must(share.Dial(background(t), address, share.Options{}))(t)
-	hangUp(t, p)
+	hangUp(t, testenv.Must(share.Dial(background(t), address, share.Options{}))(t))
 	require.NoError(t, s.Close())
 	require.ErrorIs(t, testenv.ErrorOf(os.Lstat(path)), os.ErrNotExist)
 
@@ -59,20 +55,16 @@ func TestSocketFile(t *testing.T) {
 	dead.SetUnlinkOnClose(false)
 	require.NoError(t, dead.Close())
 	require.ErrorIs(t, testenv.ErrorOf(share.Dial(background(t), address, share.Options{})), share.ErrAddress)
-	var group sync.WaitGroup
 	servers := make(chan *share.Server, 8)
-	for range 8 { // exactly one of them succeeds
-		group.Go(func() {
-			if s, err := listenThere(); err == nil {
-				servers <- s
-			}
-		})
-	}
-	group.Wait()
+	testenv.Together(t, 8, func(int) error { // exactly one of them succeeds
+		if s, err := listenThere(); err == nil {
+			servers <- s
+		}
+		return nil
+	})
 	require.Len(t, servers, 1)
 	s = <-servers
-	p = testenv.Must(share.Dial(background(t), address, share.Options{}))(t)
-	hangUp(t, p)
+	hangUp(t, testenv.Must(share.Dial(background(t), address, share.Options{}))(t))
 
 	require.NoError(t, os.Remove(path))
 	require.NoError(t, os.WriteFile(path, []byte("mine"), 0o600))
