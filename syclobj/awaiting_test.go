@@ -20,15 +20,13 @@ import (
 // TestGivenUpWaitsLeaveNothing: after a cancelled wait no goroutine, thread or reference is left, while
 // the work continues.
 func TestGivenUpWaitsLeaveNothing(t *testing.T) {
-	sycltest.Child(t, sycltest.OneCPU, func(fake *sycltest.Fake) {
-		rt := testenv.Must(syclobj.Open())(t)
+	onMachine(t, sycltest.OneCPU, func(fake *sycltest.Fake, rt *syclobj.Runtime) {
 		q := rt.DefaultQueue()
-		m := testenv.Must(q.Alloc(syclobj.USMShared, 4096, 0))(t)
+		m := alloc(t, q, syclobj.USMShared, 4096)
 		fake.Hold(true)
 		var events []*syclobj.Event
 		for i := range 10 {
-			e := testenv.Must(q.Memset(m, byte(i), 1))(t)
-			events = append(events, e)
+			events = append(events, testenv.Must(q.Memset(m, byte(i), 1))(t))
 		}
 		before := syclobj.LiveObjects()
 		blocked := fake.Calls("DPCTLEvent_WaitAndThrow")
@@ -57,17 +55,14 @@ func TestGivenUpWaitsLeaveNothing(t *testing.T) {
 		fake.ReleaseAll()
 		fake.Hold(false)
 		require.NoError(t, q.Wait(context.Background()))
-		require.NoError(t, syclobj.Free(m))
-		require.NoError(t, rt.Close())
 	})
 }
 
 // With many events, each waiter returns after its own event and not before.
 func TestWaitsForManyEvents(t *testing.T) {
-	sycltest.Child(t, sycltest.OneCPU, func(fake *sycltest.Fake) {
-		rt := testenv.Must(syclobj.Open())(t)
-		q := testenv.Must(rt.NewQueue(nil, rt.DefaultDevice(), syclobj.OutOfOrder))(t)
-		m := testenv.Must(q.Alloc(syclobj.USMShared, 4096, 0))(t)
+	onMachine(t, sycltest.OneCPU, func(fake *sycltest.Fake, rt *syclobj.Runtime) {
+		q := testenv.Opened(rt.NewQueue(nil, rt.DefaultDevice(), syclobj.OutOfOrder))(t)
+		m := alloc(t, q, syclobj.USMShared, 4096)
 		fake.Hold(true)
 		const n = 300
 		ctx, cancel := context.WithCancel(context.Background())
@@ -94,19 +89,15 @@ func TestWaitsForManyEvents(t *testing.T) {
 		}
 		require.Eventually(t, func() bool { return syclobj.LiveObjects().Waiters == 0 }, time.Minute, time.Millisecond)
 		fake.Hold(false)
-		require.NoError(t, syclobj.Free(m))
-		require.NoError(t, q.Close())
-		require.NoError(t, rt.Close())
 	})
 }
 
 // Waits for an event whose state the runtime does not report leave one goroutine in the runtime's own wait, however
 // many of them are given up.
 func TestWaitsForAnUnknownStateShareAGoroutine(t *testing.T) {
-	sycltest.Child(t, sycltest.OneCPU, func(fake *sycltest.Fake) {
-		rt := testenv.Must(syclobj.Open())(t)
+	onMachine(t, sycltest.OneCPU, func(fake *sycltest.Fake, rt *syclobj.Runtime) {
 		q := rt.DefaultQueue()
-		m := testenv.Must(q.Alloc(syclobj.USMShared, 4096, 0))(t)
+		m := alloc(t, q, syclobj.USMShared, 4096)
 		fake.Hold(true)
 		e := testenv.Must(q.Memset(m, 1, 1))(t)
 		fake.Fail("DPCTLEvent_GetCommandExecutionStatus", -1)
@@ -122,7 +113,5 @@ func TestWaitsForAnUnknownStateShareAGoroutine(t *testing.T) {
 		fake.Hold(false)
 		require.NoError(t, e.Wait(t.Context()))
 		require.NoError(t, e.Close())
-		require.NoError(t, syclobj.Free(m))
-		require.NoError(t, rt.Close())
 	})
 }

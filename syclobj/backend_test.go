@@ -106,8 +106,7 @@ func conform(t *testing.T, q *syclobj.Queue, kind syclobj.USMKind) {
 	t.Run("bad input", func(t *testing.T) { refuse(t, q, kind, a) })
 	t.Run("place", func(t *testing.T) {
 		p := testenv.Held(q.Place(kind))(t)
-		again := testenv.Held(q.Place(kind))(t)
-		require.Same(t, p, again)
+		require.Same(t, p, testenv.Held(q.Place(kind))(t))
 		require.Same(t, p, syclobj.WrapPlace(p.Ref()))
 		require.Equal(t, q.Device().FilterString(), p.FilterString())
 		require.True(t, p.IsDefaultContext())

@@ -150,8 +150,7 @@ func TestPlaceFails(t *testing.T) {
 		fake.Fail("DPCTLQueue_Copy", 1)
 		require.ErrorIs(t, testenv.ErrorOf(rt.DefaultQueue().Alloc(syclobj.USMShared, 8, 0)), syclobj.ErrFailed)
 		p := alloc(t, rt.DefaultQueue(), syclobj.USMShared, 8)
-		e := testenv.Must(rt.DefaultQueue().Memset(p, 0, 8))(t)
-		require.NoError(t, e.Wait(context.Background()))
+		require.NoError(t, testenv.Must(rt.DefaultQueue().Memset(p, 0, 8))(t).Wait(context.Background()))
 	})
 }
 
@@ -188,8 +187,7 @@ func TestNoQueueOnOneDevice(t *testing.T) {
 		q := testenv.Opened(rt.NewQueue(nil, rt.RootDevices()[0], syclobj.InOrder))(t)
 		p := alloc(t, q, syclobj.USMShared, 8)
 		place := testenv.Held(dlpackPlace(rt, 0, p, p))(t)
-		placed := testenv.Must(place.Queue())(t)
-		require.NoError(t, placed.Wait(context.Background()))
+		require.NoError(t, testenv.Must(place.Queue())(t).Wait(context.Background()))
 	})
 }
 
@@ -258,8 +256,7 @@ func TestClosing(t *testing.T) {
 		found := testenv.Must(dlpackPlace(third, 0, p, p))(t)
 		require.Same(t, place, found)
 		require.Same(t, third.RootDevices()[0], testenv.Must(place.Device())(t))
-		pq := testenv.Must(place.Queue())(t)
-		require.NoError(t, pq.Wait(context.Background()))
+		require.NoError(t, testenv.Must(place.Queue())(t).Wait(context.Background()))
 		found.Release()
 		require.NoError(t, third.Close())
 		require.NoError(t, syclobj.Free(p))
@@ -298,8 +295,7 @@ func TestRaces(t *testing.T) {
 			}
 			all.Go(func() { require.NoError(t, q.Close()) })
 			all.Go(func() {
-				other := testenv.Must(syclobj.Open())(t)
-				require.NoError(t, other.Close())
+				require.NoError(t, testenv.Must(syclobj.Open())(t).Close())
 			})
 			all.Wait()
 		}

@@ -164,8 +164,7 @@ func TestTiles(t *testing.T) {
 		require.EqualValues(t, 1, id)
 		own := testenv.Must(place.Queue())(t)
 		require.True(t, own.Device().Equal(tile))
-		e := testenv.Must(own.Memset(p, 1, 64))(t)
-		require.NoError(t, e.Wait(context.Background()))
+		require.NoError(t, testenv.Must(own.Memset(p, 1, 64))(t).Wait(context.Background()))
 		fromOwn := testenv.Must(own.Place(syclobj.USMDevice))(t)
 		require.Same(t, place, fromOwn)
 		fromOwn.Release()
@@ -212,8 +211,7 @@ func TestPartitions(t *testing.T) {
 		uneven := testenv.Must(cpu.SubDevices(syclobj.Partition{Counts: []int{1, 2, 5}}))(t)
 		require.Len(t, uneven, 3)
 		require.EqualValues(t, 5, uneven[2].Info().ComputeUnits)
-		quarter, err := halves[0].SubDevices(syclobj.Partition{Units: 2})
-		require.NoError(t, err)
+		quarter := testenv.Must(halves[0].SubDevices(syclobj.Partition{Units: 2}))(t)
 		require.Same(t, halves[0], quarter[0].Parent())
 		require.Same(t, cpu, quarter[0].Root())
 		id, err := quarter[0].DLPackID()
@@ -482,8 +480,7 @@ func TestClosingUnderC(t *testing.T) {
 			})
 		}
 		for i := 0; i < 300 || seen.Load() == 0 || unseen.Load() == 0; i++ {
-			rt := testenv.Must(syclobj.Open())(t)
-			require.NoError(t, rt.Close())
+			require.NoError(t, testenv.Must(syclobj.Open())(t).Close())
 		}
 		stop.Store(true)
 		all.Wait()

@@ -3,7 +3,6 @@ package syclobj_test
 import (
 	"errors"
 	"strings"
-	"sync"
 	"testing"
 	"unsafe"
 
@@ -170,22 +169,19 @@ func TestKernelFromManyGoroutines(t *testing.T) {
 	require.NoError(t, p.Close())
 	m := alloc(t, q, syclobj.USMShared, 4*16*64)
 	x := unsafe.Slice((*int32)(m), 16*64)
-	var group sync.WaitGroup
-	for g := range 16 {
-		group.Go(func() {
-			for i := range 64 {
-				at := int32(64*g + i)
-				event, err := k.Submit(q, []int{1}, nil, []syclobj.KernelArg{syclobj.PointerArg(m), syclobj.ScalarArg(at), syclobj.ScalarArg(at + 1)}, nil)
-				if err == nil {
-					err = syclobj.TakeEvent(q, event).Wait(t.Context())
-				}
-				if err != nil {
-					t.Error(err)
-				}
+	testenv.Together(t, 16, func(g int) error {
+		for i := range 64 {
+			at := int32(64*g + i)
+			event, err := k.Submit(q, []int{1}, nil, []syclobj.KernelArg{syclobj.PointerArg(m), syclobj.ScalarArg(at), syclobj.ScalarArg(at + 1)}, nil)
+			if err == nil {
+				err = syclobj.TakeEvent(q, event).Wait(t.Context())
 			}
-		})
-	}
-	group.Wait()
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 	for i, v := range x {
 		require.Equal(t, int32(i+1), v)
 	}

@@ -28,8 +28,7 @@ func TestAfterLastRuntime(t *testing.T) {
 		p := testenv.Must(q.Alloc(syclobj.USMShared, 8, 0))(t)
 		require.NoError(t, rt.Close())
 
-		e := testenv.Must(q.Memset(p, 7, 8))(t)
-		require.NoError(t, e.Wait(context.Background()))
+		require.NoError(t, testenv.Must(q.Memset(p, 7, 8))(t).Wait(context.Background()))
 		require.EqualValues(t, 7, *(*byte)(p))
 		for what, err := range map[string]error{
 			"devices of a context": testenv.ErrorOf(ctx.Devices()),
@@ -196,8 +195,7 @@ func TestClosedEvent(t *testing.T) {
 		require.NoError(t, e.Wait(context.Background()))
 		require.NoError(t, e.Close())
 		require.NoError(t, e.Wait(context.Background()))
-		after := testenv.Must(q.Barrier(e))(t)
-		require.NoError(t, after.Close())
+		require.NoError(t, testenv.Must(q.Barrier(e))(t).Close())
 	})
 }
 

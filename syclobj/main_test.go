@@ -65,7 +65,5 @@ func dlpackPlace(rt *syclobj.Runtime, id int32, lo, hi unsafe.Pointer) (*syclobj
 // openHost opens the host backend only.
 func openHost(t testing.TB) *syclobj.Runtime {
 	t.Helper()
-	rt := testenv.Must(syclobj.Open(syclobj.HostOnly()))(t)
-	t.Cleanup(func() { require.NoError(t, rt.Close()) })
-	return rt
+	return testenv.Opened(syclobj.Open(syclobj.HostOnly()))(t)
 }

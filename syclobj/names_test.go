@@ -64,9 +64,7 @@ func TestFilterStringsNameBackendsAndTypes(t *testing.T) {
 		machine = append(machine, p)
 	}
 	sycltest.Child(t, machine, func(*sycltest.Fake) {
-		rt, err := syclobj.Open()
-		require.NoError(t, err)
-		defer rt.Close()
+		rt := testenv.Opened(syclobj.Open())(t)
 		require.Len(t, rt.RootDevices(), 16)
 		for _, d := range rt.RootDevices() {
 			require.Equal(t, fmt.Sprintf("%v:%v:0", d.Info().Backend, d.Info().Type), d.FilterString())

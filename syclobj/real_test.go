@@ -109,8 +109,7 @@ func TestRealReopen(t *testing.T) {
 func TestRealKeepsGoPanics(t *testing.T) {
 	q := openReal(t).DefaultQueue()
 	p := alloc(t, q, syclobj.USMShared, 64)
-	e := testenv.Must(q.Fill(p, make([]byte, 16), 4))(t)
-	require.NoError(t, e.Wait(context.Background()))
+	require.NoError(t, testenv.Must(q.Fill(p, make([]byte, 16), 4))(t).Wait(context.Background()))
 	require.Panics(t, func() {
 		var nothing *[1 << 20]byte
 		runtime.KeepAlive(nothing[len(goArgument)])

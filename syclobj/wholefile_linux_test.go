@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/syclobj/sycltest"
 )
@@ -17,8 +18,7 @@ import (
 // TestIncompleteLibraryFiles checks that files which would crash or block dlopen are errors with the
 // reason, for every way to name the file.
 func TestIncompleteLibraryFiles(t *testing.T) {
-	whole, err := os.ReadFile(sycltest.Library(t))
-	require.NoError(t, err)
+	whole := testenv.Must(os.ReadFile(sycltest.Library(t)))(t)
 	dir := t.TempDir()
 	write := func(name string, text []byte) string {
 		path := filepath.Join(dir, name, "libDPCTLSyclInterface.so")

@@ -25,8 +25,7 @@ func TestSubtestsHaveMachinesOfTheirOwn(t *testing.T) {
 	for name, m := range map[string]sycltest.Machine{"one": sycltest.OneCPU, "three of them": sycltest.CPUFirst} {
 		t.Run(name, func(t *testing.T) {
 			sycltest.Child(t, m, func(*sycltest.Fake) {
-				rt := testenv.Must(syclobj.Open())(t)
-				defer rt.Close()
+				rt := testenv.Opened(syclobj.Open())(t)
 				n := 0
 				for _, p := range m {
 					n += len(p.Devices)
