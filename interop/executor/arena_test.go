@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/executor"
@@ -253,34 +252,30 @@ func TestTenThousandRequestsAreFlat(t *testing.T) {
 		n = 500
 	}
 	blocks, bytes := arena.Outstanding()
-	var g errgroup.Group
-	for range 8 {
-		g.Go(func() error {
-			for range n / 8 {
-				a := arena.New(arena.Options{Name: "request", Limit: 64 << 10})
-				x, err := usmarray.Zeros(a.Over(r), usmarray.Uint8, []int{1000})
-				if err != nil {
-					return err
-				}
-				ctx := arena.NewContext(context.Background(), a)
-				if _, err = e.Call(ctx, "requests:copies", x); err != nil {
-					return err
-				}
-				out, err := e.Call(ctx, "requests:make", 10000)
-				if err != nil {
-					return err
-				}
-				if err = a.Own(out.(*usmarray.Array)); err != nil {
-					return err
-				}
-				if left := a.End(); left.Blocks != 0 {
-					return errors.New(left.String())
-				}
+	testenv.Together(t, 8, func(int) error {
+		for range n / 8 {
+			a := arena.New(arena.Options{Name: "request", Limit: 64 << 10})
+			x, err := usmarray.Zeros(a.Over(r), usmarray.Uint8, []int{1000})
+			if err != nil {
+				return err
 			}
-			return nil
-		})
-	}
-	require.NoError(t, g.Wait())
+			ctx := arena.NewContext(context.Background(), a)
+			if _, err = e.Call(ctx, "requests:copies", x); err != nil {
+				return err
+			}
+			out, err := e.Call(ctx, "requests:make", 10000)
+			if err != nil {
+				return err
+			}
+			if err = a.Own(out.(*usmarray.Array)); err != nil {
+				return err
+			}
+			if left := a.End(); left.Blocks != 0 {
+				return errors.New(left.String())
+			}
+		}
+		return nil
+	})
 	nowBlocks, nowBytes := arena.Outstanding()
 	require.Equal(t, blocks, nowBlocks)
 	require.Equal(t, bytes, nowBytes)

@@ -304,17 +304,13 @@ func TestStuck(t *testing.T) {
 // there are more slots.
 func TestLane(t *testing.T) {
 	e, _ := open(t, executor.Config{Slots: 4, Serial: []string{"models:alone"}})
-	var group errgroup.Group
-	for range 16 {
-		group.Go(func() error {
-			v, err := e.Call(t.Context(), "models:alone")
-			if err == nil && v != int64(1) {
-				err = fmt.Errorf("%v at a time", v)
-			}
-			return err
-		})
-	}
-	require.NoError(t, group.Wait())
+	testenv.Together(t, 16, func(int) error {
+		v, err := e.Call(t.Context(), "models:alone")
+		if err == nil && v != int64(1) {
+			err = fmt.Errorf("%v at a time", v)
+		}
+		return err
+	})
 }
 
 func TestWarmUp(t *testing.T) {
@@ -512,35 +508,31 @@ func TestCloseInterrupts(t *testing.T) {
 // checks that each returns its own result or an error, and that no memory is left.
 func TestManyClients(t *testing.T) {
 	e, r := open(t, executor.Config{Slots: 2, Queue: 8, Wait: true})
-	var group errgroup.Group
-	for i := range 32 {
-		group.Go(func() error {
-			x, err := usmarray.Full(r, usmarray.Float64, []int{64}, float64(i))
+	testenv.Together(t, 32, func(i int) error {
+		x, err := usmarray.Full(r, usmarray.Float64, []int{64}, float64(i))
+		if err != nil {
+			return err
+		}
+		defer x.Release()
+		for k := range 20 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(k+1)*time.Millisecond)
+			v, err := e.Call(ctx, "models:doubled", x)
+			cancel()
 			if err != nil {
-				return err
-			}
-			defer x.Release()
-			for k := range 20 {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(k+1)*time.Millisecond)
-				v, err := e.Call(ctx, "models:doubled", x)
-				cancel()
-				if err != nil {
-					if !errors.Is(err, context.DeadlineExceeded) {
-						return err
-					}
-					continue
+				if !errors.Is(err, context.DeadlineExceeded) {
+					return err
 				}
-				out := v.(map[string]any)
-				y, same := out["y"].(*usmarray.Array), out["same"].(*usmarray.Array)
-				got, err := usmarray.ToSlice[float64](y)
-				y.Release()
-				same.Release()
-				if err != nil || got[63] != 2*float64(i) {
-					return fmt.Errorf("client %d got %v: %w", i, got, err)
-				}
+				continue
 			}
-			return nil
-		})
-	}
-	require.NoError(t, group.Wait())
+			out := v.(map[string]any)
+			y, same := out["y"].(*usmarray.Array), out["same"].(*usmarray.Array)
+			got, err := usmarray.ToSlice[float64](y)
+			y.Release()
+			same.Release()
+			if err != nil || got[63] != 2*float64(i) {
+				return fmt.Errorf("client %d got %v: %w", i, got, err)
+			}
+		}
+		return nil
+	})
 }

@@ -205,6 +205,7 @@ func (o *order) testCalls(t *testing.T) {
 		noQueue  bool // the function does not use the queue that it gets
 		fails    bool
 		result   bool // the function returns the memory
+		nested   bool // the argument is in containers
 	}{
 		{function: "stream"},
 		{function: "stream_and_keep"},
@@ -224,6 +225,7 @@ func (o *order) testCalls(t *testing.T) {
 		{function: "memory", noQueue: true},
 		{function: "by_asarray", noQueue: true},
 		{function: "by_from_dlpack", noQueue: true},
+		{function: "in_containers", noQueue: true, nested: true},
 	} {
 		for _, kind := range orderKinds {
 			for _, queue := range []string{"in-order", "out-of-order"} {
@@ -233,7 +235,11 @@ func (o *order) testCalls(t *testing.T) {
 				rounds(t, fmt.Sprintf("%s/%v/%s", c.function, kind, queue), func(t *testing.T, i int) bool {
 					a := o.array(t, kind)
 					defer a.Release()
-					out, err := o.e.Call(t.Context(), "order:"+c.function, a, queue, o.value)
+					var arg any = a
+					if c.nested {
+						arg = map[string]any{"y": []any{a}}
+					}
+					out, err := o.e.Call(t.Context(), "order:"+c.function, arg, queue, o.value)
 					read := a
 					if c.fails {
 						require.ErrorIs(t, err, python.KeyError)

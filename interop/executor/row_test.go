@@ -174,8 +174,7 @@ func TestRowIsLeft(t *testing.T) {
 	await(t, left)
 	gate(t, "lift", 3)
 	require.NoError(t, group.Wait())
-	o := testenv.Held(m.Attr("count"))(t)
-	require.EqualValues(t, 20, testenv.Must(o.Int())(t))
+	require.EqualValues(t, 20, testenv.Must(testenv.Held(m.Attr("count"))(t).Int())(t))
 }
 
 // When the context of Close ends, Close refuses the calls in rows that have not begun.
@@ -213,35 +212,31 @@ func TestRowsUnderCancellation(t *testing.T) {
 			py, _ := start(t)
 			testenv.Held(py.Module("rows", rows))(t)
 			e, _ := open(t, executor.Config{Slots: slots, Queue: 100})
-			var group errgroup.Group
 			var ended, wanted atomic.Int64
-			for g := range 16 {
-				group.Go(func() error {
-					random := rand.New(rand.NewPCG(1, uint64(g)))
-					for i := range 300 {
-						ctx, cancel := context.WithCancel(context.Background())
-						mayEnd := random.IntN(3) == 0
-						n := random.IntN(2000)
-						if mayEnd {
-							time.AfterFunc(time.Duration(random.IntN(400))*time.Microsecond, cancel)
-							n *= 20
-						}
-						want := int64(g*1000 + i)
-						v, err := e.Call(ctx, "rows:spin", n, want)
-						cancel()
-						switch {
-						case err == nil && v == want:
-							wanted.Add(1)
-						case err != nil && mayEnd && errors.Is(err, context.Canceled):
-							ended.Add(1)
-						default:
-							return fmt.Errorf("%v, %w for %d, of a context that may end: %v", v, err, want, mayEnd)
-						}
+			testenv.Together(t, 16, func(g int) error {
+				random := rand.New(rand.NewPCG(1, uint64(g)))
+				for i := range 300 {
+					ctx, cancel := context.WithCancel(context.Background())
+					mayEnd := random.IntN(3) == 0
+					n := random.IntN(2000)
+					if mayEnd {
+						time.AfterFunc(time.Duration(random.IntN(400))*time.Microsecond, cancel)
+						n *= 20
 					}
-					return nil
-				})
-			}
-			require.NoError(t, group.Wait())
+					want := int64(g*1000 + i)
+					v, err := e.Call(ctx, "rows:spin", n, want)
+					cancel()
+					switch {
+					case err == nil && v == want:
+						wanted.Add(1)
+					case err != nil && mayEnd && errors.Is(err, context.Canceled):
+						ended.Add(1)
+					default:
+						return fmt.Errorf("%v, %w for %d, of a context that may end: %v", v, err, want, mayEnd)
+					}
+				}
+				return nil
+			})
 			require.EqualValues(t, 16*300, ended.Load()+wanted.Load())
 			t.Logf("%d calls gave their results, %d ended with their contexts", wanted.Load(), ended.Load())
 			require.Equal(t, int64(7), testenv.Must(e.Call(t.Context(), "rows:spin", 1, 7))(t))

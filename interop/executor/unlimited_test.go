@@ -4,13 +4,14 @@ package executor_test
 
 import (
 	"context"
+	"fmt"
 	"math"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/executor"
 	"github.com/usmbridge/usmbridge/interop/python"
 )
@@ -29,18 +30,14 @@ func TestUnlimitedGrace(t *testing.T) {
 	_, err = e.Call(ctx, "models:thread")
 	require.ErrorIs(t, err, python.ErrNotBegun)
 
-	var group sync.WaitGroup
-	for range 20 {
-		group.Go(func() {
-			for range 20 {
-				v, err := e.Call(t.Context(), "models:alone", 1)
-				if err != nil || v != int64(1) {
-					t.Errorf("got %v and error %v; want one call at a time", v, err)
-				}
+	testenv.Together(t, 20, func(int) error {
+		for range 20 {
+			if v, err := e.Call(t.Context(), "models:alone", 1); err != nil || v != int64(1) {
+				return fmt.Errorf("got %v and error %w; want one call at a time", v, err)
 			}
-		})
-	}
-	group.Wait()
+		}
+		return nil
+	})
 	// A slot delivers its results before it stops counting its calls as running.
 	require.Eventually(t, func() bool { return e.Stats().Running == 0 }, time.Minute, time.Millisecond)
 
