@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
 	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/interop/workers"
@@ -111,7 +112,6 @@ func early(t *testing.T, when string) []string {
 	cmd.Env = append(os.Environ(), roleEnv+"=early", whenEnv+"="+when, logEnv+"="+log, pythonEnv+"="+testpython.Need(t).Executable)
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	text, err := os.ReadFile(log)
-	require.NoError(t, err)
+	text := testenv.Must(os.ReadFile(log))(t)
 	return strings.Split(strings.TrimSpace(string(text)), "\n")
 }

@@ -5,9 +5,9 @@ package workers_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -47,10 +47,13 @@ func TestErrors(t *testing.T) {
 	cycle := []any{nil}
 	cycle[0] = cycle
 	for _, unfit := range []any{make(chan int), func() {}, struct{ A int }{1}, cycle, errors.New("x"), map[any]any{1: cycle}} {
-		_, err = p.Call(ctx, "models:same", unfit)
-		var ce *python.ConversionError
-		require.ErrorAs(t, err, &ce, "%T", unfit)
+		testenv.As[*python.ConversionError](t, testenv.ErrorOf(p.Call(ctx, "models:same", unfit)))
 	}
+	released := memory(t, segment.PeersWrite).floats(1, 2)
+	released.Release()
+	require.Panics(t, func() { _, _ = p.Call(ctx, "models:double", released) }, "as any use of it")
+	require.Zero(t, p.Stats().Running)
+	require.Equal(t, int64(5), testenv.Must(p.Call(ctx, "models:add", 2, 3))(t))
 	require.NoError(t, p.Health())
 	require.Zero(t, p.Workers()[0].Restarts)
 }
@@ -208,14 +211,14 @@ func TestQueue(t *testing.T) {
 	require.ErrorIs(t, testenv.ErrorOf(p.Call(short, "models:pid")), python.ErrNotBegun)
 }
 
-// TestKilledFromOutside kills a worker at random times. Only its own call may fail.
+// TestKilledFromOutside kills a worker during a call, several times. Only its own call may fail.
 func TestKilledFromOutside(t *testing.T) {
 	p := open(t, workers.Config{Workers: 2, Restarts: 1000, Window: time.Millisecond})
 	shared := memory(t, segment.PeersWrite)
 	kept := testenv.Must(p.Call(limited(t), "models:own", 4))(t)
 	defer kept.(*usmarray.Array).Release()
 	x := shared.floats(1, 2, 3)
-	for range 20 {
+	for range 6 {
 		ctx := limited(t)
 		begun, end := shared.flag(), shared.flag()
 		killed := started(p, ctx, "models:until", begun, end, x)
@@ -399,43 +402,37 @@ func TestConcurrent(t *testing.T) {
 	p := open(t, workers.Config{Workers: 2, Queue: 100, Restarts: 1000, Window: time.Millisecond})
 	shared := memory(t, segment.PeersWrite)
 	ctx := limited(t)
-	var group sync.WaitGroup
-	for i := range 8 {
-		group.Go(func() {
-			x, err := usmarray.FromSlice(shared.r, []float32{float32(i)}, []int{1})
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			defer x.Release()
-			for n := range 40 {
-				switch {
-				case i == 0 && n%20 == 19:
-					_, err = p.Call(ctx, "models:exit_at_once", 1)
-					if !errors.Is(err, workers.ErrDied) {
-						t.Error(err)
-					}
-				case i == 1 && n%10 == 9:
-					short, cancel := context.WithTimeout(ctx, time.Millisecond)
-					_, err = p.Call(short, "models:busy", 0.01)
-					cancel()
-					if err != nil && !errors.Is(err, context.DeadlineExceeded) {
-						t.Error(err)
-					}
-				default:
-					v, err := p.Call(ctx, "models:doubled", x)
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					got, err := usmarray.ToSlice[float32](v.(*usmarray.Array))
-					if err != nil || got[0] != 2*float32(i) {
-						t.Error(got, err)
-					}
-					v.(*usmarray.Array).Release()
+	testenv.Together(t, 8, func(i int) error {
+		x, err := usmarray.FromSlice(shared.r, []float32{float32(i)}, []int{1})
+		if err != nil {
+			return err
+		}
+		defer x.Release()
+		for n := range 40 {
+			switch {
+			case i == 0 && n%20 == 19:
+				if _, err = p.Call(ctx, "models:exit_at_once", 1); !errors.Is(err, workers.ErrDied) {
+					return fmt.Errorf("not dead: %w", err)
+				}
+			case i == 1 && n%10 == 9:
+				short, cancel := context.WithTimeout(ctx, time.Millisecond)
+				_, err = p.Call(short, "models:busy", 0.01)
+				cancel()
+				if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+					return err
+				}
+			default:
+				v, err := p.Call(ctx, "models:doubled", x)
+				if err != nil {
+					return err
+				}
+				got, err := usmarray.ToSlice[float32](v.(*usmarray.Array))
+				v.(*usmarray.Array).Release()
+				if err != nil || got[0] != 2*float32(i) {
+					return fmt.Errorf("got %v: %w", got, err)
 				}
 			}
-		})
-	}
-	group.Wait()
+		}
+		return nil
+	})
 }

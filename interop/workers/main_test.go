@@ -206,17 +206,13 @@ type testMemory struct {
 
 func (m *testMemory) floats(values ...float32) *usmarray.Array {
 	m.t.Helper()
-	a := testenv.Must(usmarray.FromSlice(m.r, values, []int{len(values)}))(m.t)
-	m.t.Cleanup(a.Release)
-	return a
+	return testenv.Held(usmarray.FromSlice(m.r, values, []int{len(values)}))(m.t)
 }
 
 // flag returns an array of one byte, 0, for a worker to set.
 func (m *testMemory) flag() *usmarray.Array {
 	m.t.Helper()
-	a := testenv.Must(usmarray.Zeros(m.r, usmarray.Uint8, []int{1}))(m.t)
-	m.t.Cleanup(a.Release)
-	return a
+	return testenv.Held(usmarray.Zeros(m.r, usmarray.Uint8, []int{1}))(m.t)
 }
 
 // isSet reports whether a worker has set the flag. It does not fail the test, so any goroutine can call it.

@@ -318,8 +318,7 @@ func TestFailures(t *testing.T) {
 		}
 		var x *python.Error
 		if errors.As(before, &x) {
-			var y *python.Error
-			require.ErrorAs(t, after, &y)
+			y := testenv.As[*python.Error](t, after)
 			require.Equal(t, x.Traceback, y.Traceback)
 		}
 	}
