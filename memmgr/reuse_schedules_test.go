@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -27,22 +28,26 @@ import (
 // one or several buffers, export memory to a consumer that works on another queue without recording it,
 // release. Meanwhile the device ends pieces of work in any order. The fake machine records when each piece
 // began. Memory may be allocated again only when all former work is done, or for a queue that orders its work
-// after it. This is checked for each two pieces of work on the same bytes.
+// after it. This is checked for each two pieces of work on the same bytes, also of schedules on several goroutines.
 
 // piece is a piece of work on memory.
 type piece struct {
 	from, to uintptr
 	event    *syclobj.Event
-	block    *block
 	after    []*piece // of former users: they must begin before
+}
+
+// works are the pieces of work of schedules that run at the same time.
+type works struct {
+	mu     sync.Mutex
+	pieces []*piece
+	reused int // how often memory was given out behind work
 }
 
 // block is memory from its allocation on.
 type block struct {
 	buffer memmgr.Buffer
 	behind []*piece // work of former users that went on when it was given out
-	shown  bool     // a consumer has or had it
-	pieces []*piece
 }
 
 // consumer has a tensor, and works on the queue of its export.
@@ -52,7 +57,7 @@ type consumer struct {
 	queue  *syclobj.Queue
 }
 
-// schedule runs on one machine.
+// schedule is the actions of one goroutine.
 type schedule struct {
 	fake      *sycltest.Fake
 	rt        *syclobj.Runtime
@@ -61,8 +66,7 @@ type schedule struct {
 	devices   []scheduled
 	blocks    []*block
 	consumers []consumer
-	pieces    []*piece
-	reused    *int // how often memory was given out behind work
+	works     *works
 }
 
 // scheduled is a resource of a device.
@@ -74,7 +78,10 @@ type scheduled struct {
 var errReused = errors.New("memory was reused under work")
 
 // Few sizes, so that memory is reused soon.
-var scheduledSizes = []uintptr{600, 5000}
+var scheduledSizes = []uintptr{600, 5000, 300 << 10}
+
+// mostPending bounds the pieces of work of a machine before a step: a barrier can wait for 64.
+const mostPending = 20
 
 func (s *schedule) allocate(d *scheduled) error {
 	request := memmgr.Request{Size: scheduledSizes[s.rng.IntN(len(scheduledSizes))]}
@@ -87,28 +94,30 @@ func (s *schedule) allocate(d *scheduled) error {
 	}
 	x := &block{buffer: b}
 	s.blocks = append(s.blocks, x)
-	from, to := b.Address(), b.Address()+uintptr(b.Size())
-	for _, p := range s.pieces {
+	from, to, pending := b.Address(), b.Address()+uintptr(b.Size()), b.Pending()
+	s.works.mu.Lock()
+	defer s.works.mu.Unlock()
+	for _, p := range s.works.pieces {
 		if p.to <= from || p.from >= to || p.event.Done() {
 			continue
 		}
 		if request.Queue == nil || request.Queue.Properties()&syclobj.InOrder == 0 {
 			return fmt.Errorf("%w: %#x was given out for %v", errReused, from, request.Queue)
 		}
-		if !b.Pending() {
+		if !pending {
 			return fmt.Errorf("%w: the host does not wait for the work at %#x", errReused, from)
 		}
 		x.behind = append(x.behind, p)
-		*s.reused++
+		s.works.reused++
 	}
 	return nil
 }
 
 // worked records work.
 func (s *schedule) worked(x *block, ev *syclobj.Event) {
-	p := &piece{x.buffer.Address(), x.buffer.Address() + uintptr(x.buffer.Size()), ev, x, x.behind}
-	s.pieces = append(s.pieces, p)
-	x.pieces = append(x.pieces, p)
+	s.works.mu.Lock()
+	defer s.works.mu.Unlock()
+	s.works.pieces = append(s.works.pieces, &piece{x.buffer.Address(), x.buffer.Address() + uintptr(x.buffer.Size()), ev, x.behind})
 }
 
 // submit submits work on one to three buffers to a queue, and records it in one of the ways of the API.
@@ -177,7 +186,6 @@ func (s *schedule) show(q *syclobj.Queue, x *block) error {
 	if err != nil {
 		return err
 	}
-	x.shown = true
 	s.consumers = append(s.consumers, consumer{t, x, q})
 	return nil
 }
@@ -241,11 +249,12 @@ func (s *schedule) release(i int) {
 	s.blocks = append(s.blocks[:i], s.blocks[i+1:]...)
 }
 
-// play runs a schedule to its end.
-func (s *schedule) play(steps int) error {
-	s.fake.Hold(true)
-	var err error
-	for i := 0; i < steps && err == nil; i++ {
+// run performs the actions of a schedule, and releases its memory.
+func (s *schedule) run() (err error) {
+	for i := 20 + s.rng.IntN(60); i > 0 && err == nil; i-- {
+		for pending := s.fake.Pending(); pending > mostPending; pending = s.fake.Pending() {
+			s.fake.Release(s.rng.IntN(pending))
+		}
 		err = s.step()
 	}
 	for len(s.consumers) > 0 {
@@ -255,15 +264,28 @@ func (s *schedule) play(steps int) error {
 	for len(s.blocks) > 0 {
 		s.release(0)
 	}
-	s.fake.Hold(false)
-	s.fake.ReleaseAll()
-	for _, p := range s.pieces {
+	return err
+}
+
+// play runs schedules to their ends, each on a goroutine of its own.
+func (w *works) play(fake *sycltest.Fake, all []*schedule) (err error) {
+	fake.Hold(true)
+	over := make(chan error, len(all))
+	for _, s := range all {
+		go func() { over <- s.run() }()
+	}
+	for range all {
+		err = errors.Join(err, <-over)
+	}
+	fake.Hold(false)
+	fake.ReleaseAll()
+	for _, p := range w.pieces {
 		err = errors.Join(err, p.event.Wait(context.Background()))
 	}
-	for _, p := range s.pieces {
+	for _, p := range w.pieces {
 		err = errors.Join(err, p.inOrder())
 	}
-	for _, p := range s.pieces {
+	for _, p := range w.pieces {
 		_ = p.event.Close()
 	}
 	return err
@@ -306,14 +328,21 @@ func stage(t *testing.T, rt *syclobj.Runtime, around func(memmgr.Resource) memmg
 	return devices
 }
 
-// schedules runs so many schedules, and stops at the first failure.
-func schedules(t *testing.T, fake *sycltest.Fake, rt *syclobj.Runtime, seed uint64, count int, around func(memmgr.Resource) memmgr.Resource) (reused int, err error) {
-	devices := stage(t, rt, around)
-	scratch := testenv.Held(memmgr.New(testsycl.USM(t, devices[0].queues[0], syclobj.USMHost), memmgr.Request{Size: 1}))(t)
-	for i := range count {
-		s := &schedule{fake: fake, rt: rt, scratch: scratch, rng: rand.New(rand.NewPCG(seed, uint64(i))), devices: devices, reused: &reused}
-		if err := s.play(20 + s.rng.IntN(60)); err != nil {
-			return reused, fmt.Errorf("schedule %d of seed %d: %w", i, seed, err)
+// schedules runs so many rounds of schedules, several in each, and stops at the first failure.
+func schedules(t *testing.T, fake *sycltest.Fake, rt *syclobj.Runtime, devices []scheduled, seed uint64, rounds, atOnce int) (reused int, err error) {
+	scratch := testsycl.USM(t, devices[0].queues[0], syclobj.USMHost)
+	all := make([]*schedule, atOnce)
+	for i := range all {
+		all[i] = &schedule{fake: fake, rt: rt, scratch: testenv.Held(memmgr.New(scratch, memmgr.Request{Size: 1}))(t), devices: devices}
+	}
+	for round := range rounds {
+		w := &works{}
+		for i, s := range all {
+			s.rng, s.works = rand.New(rand.NewPCG(seed, uint64(round*atOnce+i))), w
+		}
+		err := w.play(fake, all)
+		if reused += w.reused; err != nil {
+			return reused, fmt.Errorf("round %d of seed %d: %w", round, seed, err)
 		}
 	}
 	for _, d := range devices {
@@ -340,12 +369,22 @@ func TestFakeSchedules(t *testing.T) {
 			t.Parallel()
 			onFake(t, sycltest.TwoGPUs, func(fake *sycltest.Fake, rt *syclobj.Runtime) {
 				start, n := time.Now(), min(most, count-part*most)
-				reused := testenv.Must(schedules(t, fake, rt, uint64(part), n, itself))(t)
+				reused := testenv.Must(schedules(t, fake, rt, stage(t, rt, itself), uint64(part), n, 1))(t)
 				require.Greater(t, reused, n/100, "schedules in which memory was reused behind work")
 				t.Logf("%d schedules in %v, memory was given out behind work %d times", n, time.Since(start), reused)
 			})
 		})
 	}
+}
+
+// The same holds for schedules on several goroutines that use one pool.
+func TestFakeSchedulesAtOnce(t *testing.T) {
+	onFake(t, sycltest.TwoGPUs, func(fake *sycltest.Fake, rt *syclobj.Runtime) {
+		devices := stage(t, rt, itself)[:1]
+		devices[0].pools = devices[0].pools[:1]
+		reused := testenv.Must(schedules(t, fake, rt, devices, 1, 200, 3))(t)
+		require.Greater(t, reused, 30, "how often memory was given out behind work")
+	})
 }
 
 // liar is a resource that misreports its events or queues, which breaks one of the rules that pools rely on.
@@ -387,11 +426,12 @@ func TestFakeSchedulesFindMistakes(t *testing.T) {
 		t.Run(mistake, func(t *testing.T) {
 			t.Parallel()
 			onFake(t, sycltest.TwoGPUs, func(fake *sycltest.Fake, rt *syclobj.Runtime) {
-				_, err := schedules(t, fake, rt, 7, 20000, func(r memmgr.Resource) memmgr.Resource {
+				devices := stage(t, rt, func(r memmgr.Resource) memmgr.Resource {
 					s, ok := memmgr.As[memmgr.Synchronizer](r)
 					require.True(t, ok)
 					return liar{r, s, mistake}
 				})
+				_, err := schedules(t, fake, rt, devices, 7, 20000, 1)
 				require.ErrorIs(t, err, errReused)
 				t.Log(err)
 			})
