@@ -81,6 +81,7 @@ func TestMapChecksBeforeItMaps(t *testing.T) {
 		"a path":                 {file(ordinary, 0x200000), size, segment.PeersWrite, true, segment.ErrSeals}, // O_PATH
 		"a descriptor to read":   {readable(sealed(size, fixed)), size, segment.PeersWrite, true, nil},
 		"a descriptor, to write": {readable(sealed(size, fixed)), size, segment.PeersWrite, false, syscall.EACCES},
+		"huge pages":             {hugePages, 2 << 20, segment.PeersWrite, true, segment.ErrSeals}, // may be missing at the first access
 	} {
 		t.Run(name, func(t *testing.T) {
 			nothingStays(t)
@@ -98,13 +99,7 @@ func TestMapChecksBeforeItMaps(t *testing.T) {
 	}
 }
 
-// TestHugePagesAreRefused checks that memory of huge pages is refused, because such pages may be missing at the first
-// access.
-func TestHugePagesAreRefused(t *testing.T) {
-	nothingStays(t)
-	f := memoryFile(t, 2<<20, 7, 4) // MFD_HUGETLB
-	testenv.Failed(t, testenv.ErrorOf(segment.Map(segment.Attachment{File: f, Size: 2 << 20, Audience: segment.PeersWrite})), segment.ErrSeals, "not on tmpfs")
-}
+func hugePages(t *testing.T) *os.File { return memoryFile(t, 2<<20, 1|2|4, 4) } // MFD_HUGETLB
 
 func closed(f func(*testing.T) *os.File) func(*testing.T) *os.File {
 	return func(t *testing.T) *os.File {

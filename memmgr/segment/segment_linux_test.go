@@ -19,6 +19,7 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
 	"github.com/usmbridge/usmbridge/memmgr/segment"
+	"github.com/usmbridge/usmbridge/syclobj"
 )
 
 func newHost(t testing.TB, a segment.Audience) *segment.Resource {
@@ -510,9 +511,15 @@ func TestFindWhileSegmentsOpenAndClose(t *testing.T) {
 const manyRounds = 2000
 
 func TestOpenAndCloseIsFlat(t *testing.T) {
+	openAndClose(t, newHost(t, segment.PeersWrite), nil)
+}
+
+// openAndClose maps segments of a resource, of the queue if there is one, many times. Nothing stays, and the mappings
+// of the process do not become more.
+func openAndClose(t *testing.T, r *segment.Resource, q *syclobj.Queue) {
 	nothingStays(t)
-	r := newHost(t, segment.PeersWrite)
-	for range manyRounds {
+	var before int
+	for i := range manyRounds {
 		b, err := r.Allocate(memmgr.Request{Size: 8192})
 		if err != nil {
 			t.Fatal(err)
@@ -522,15 +529,27 @@ func TestOpenAndCloseIsFlat(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, err := segment.Map(attachment(s, f))
+		a := attachment(s, f)
+		a.Queue, a.Kind = q, syclobj.USMDevice
+		m, err := segment.Map(a)
 		if err != nil {
 			t.Fatal(err)
 		}
-		bytesOf(m)[5] = 1
 		f.Close()
 		m.Close()
 		r.Free(b)
+		if i == manyRounds/10 {
+			before = mappings(t)
+		}
 	}
+	// Mappings of the runtime, of Go and of new threads change, but do not grow with each round.
+	require.LessOrEqual(t, mappings(t), before+200)
+}
+
+// mappings returns the number of mappings of the process.
+func mappings(t testing.TB) int {
+	text := testenv.Must(os.ReadFile("/proc/self/maps"))(t)
+	return bytes.Count(text, []byte("\n"))
 }
 
 // proportional returns the share of a process in the segments that it maps, in bytes: a page that n processes map counts

@@ -205,6 +205,18 @@ func TestIdlePagesOfSharedUSMGoBack(t *testing.T) {
 	require.True(t, bytes.Equal(data[:100<<10], got))
 }
 
+// BenchmarkFirstAttachOfUSM is [BenchmarkFirstAttach] with USM on both sides.
+func BenchmarkFirstAttachOfUSM(b *testing.B) {
+	const size = 1 << 30
+	q := onOpenCLCPU(b).DefaultQueue()
+	buffer := heldBuffer(b, newUSM(b, q, syclobj.USMDevice, segment.PeersWrite), size)
+	require.NoError(b, q.Write(buffer.Data(), make([]byte, size)))
+	s, _, f := fileOf(b, buffer)
+	a := attachment(s, f)
+	a.Queue, a.Kind = q, syclobj.USMShared
+	benchmarkAttach(b, s, f, a)
+}
+
 // Thousands of small segments are USM at the same time, within the limit of mappings.
 func TestManySegmentsInUSM(t *testing.T) {
 	nothingStays(t)
@@ -233,41 +245,8 @@ func TestManySegmentsInUSM(t *testing.T) {
 }
 
 func TestOpenAndCloseOfUSMIsFlat(t *testing.T) {
-	nothingStays(t)
-	rt := onOpenCLCPU(t)
-	r := newUSM(t, rt.DefaultQueue(), syclobj.USMShared, segment.PeersWrite)
-	var before int
-	for i := range manyRounds {
-		b, err := r.Allocate(memmgr.Request{Size: 8192})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, _, _ := segment.Find(b.Address, 1)
-		f, err := s.File()
-		if err != nil {
-			t.Fatal(err)
-		}
-		a := attachment(s, f)
-		a.Queue, a.Kind = rt.DefaultQueue(), syclobj.USMDevice
-		m, err := segment.Map(a)
-		if err != nil {
-			t.Fatal(err)
-		}
-		f.Close()
-		m.Close()
-		r.Free(b)
-		if i == manyRounds/10 {
-			before = mappings(t)
-		}
-	}
-	// Mappings of the runtime, of Go and of new threads change, but do not grow with each round.
-	require.LessOrEqual(t, mappings(t), before+200)
-}
-
-// mappings returns the number of mappings of the process.
-func mappings(t testing.TB) int {
-	text := testenv.Must(os.ReadFile("/proc/self/maps"))(t)
-	return bytes.Count(text, []byte("\n"))
+	q := onOpenCLCPU(t).DefaultQueue()
+	openAndClose(t, newUSM(t, q, syclobj.USMShared, segment.PeersWrite), q)
 }
 
 // TestUSMThatCannotBeFreedIsLost checks that USM whose own pages cannot be restored is not freed, and is reported.

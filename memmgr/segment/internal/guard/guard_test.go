@@ -43,10 +43,7 @@ var roles = map[string]func(){
 		*p++
 	},
 	"cutter": func() {
-		if err := syscall.Ftruncate(3, int64(page)); err != nil {
-			println(err.Error())
-			os.Exit(1)
-		}
+		check(syscall.Ftruncate(3, int64(page)) == nil, "truncation")
 	},
 	"chaining": func() { underHandler(guardtest.Chaining) },
 	"leaving":  func() { underHandler(guardtest.Leaving) },
@@ -104,31 +101,31 @@ func guarded(t testing.TB, m memory) guard.Range {
 	return r
 }
 
+// sums are the ways to read memory: each adds all bytes.
+var sums = map[string]func(m memory) (sum uint64, err error){
+	"Go": func(m memory) (sum uint64, err error) {
+		for _, b := range m.bytes {
+			sum += uint64(b)
+		}
+		return sum, nil
+	},
+	"Go, backwards": func(m memory) (sum uint64, err error) {
+		for i := range m.bytes {
+			sum += uint64(m.bytes[len(m.bytes)-1-i])
+		}
+		return sum, nil
+	},
+	"a cgo call": func(m memory) (uint64, error) { return guardtest.Sum(m.at(), len(m.bytes)), nil },
+	"a thread":   func(m memory) (uint64, error) { return guardtest.SumOnThread(m.at(), len(m.bytes), false) },
+	"a thread with a signal stack": func(m memory) (uint64, error) {
+		return guardtest.SumOnThread(m.at(), len(m.bytes), true)
+	},
+}
+
 // An access to a truncated part reads zeros; the rest is unchanged.
 func TestTruncation(t *testing.T) {
-	for name, sum := range map[string]func(m memory) uint64{
-		"Go": func(m memory) (sum uint64) {
-			for _, b := range m.bytes {
-				sum += uint64(b)
-			}
-			return sum
-		},
-		"Go, backwards": func(m memory) (sum uint64) {
-			for i := range m.bytes {
-				sum += uint64(m.bytes[len(m.bytes)-1-i])
-			}
-			return sum
-		},
-		"a cgo call": func(m memory) uint64 { return guardtest.Sum(m.at(), len(m.bytes)) },
-		"a thread": func(m memory) uint64 {
-			sum := testenv.Must(guardtest.SumOnThread(m.at(), len(m.bytes), false))(t)
-			return sum
-		},
-		"a thread with a signal stack": func(m memory) uint64 {
-			sum := testenv.Must(guardtest.SumOnThread(m.at(), len(m.bytes), true))(t)
-			return sum
-		},
-	} {
+	for name, read := range sums {
+		sum := func(m memory) uint64 { return testenv.Must(read(m))(t) }
 		t.Run(name, func(t *testing.T) {
 			m := mapped(t, 8)
 			r := guarded(t, m)
@@ -145,22 +142,7 @@ func TestTruncation(t *testing.T) {
 
 // Another process truncates the file repeatedly while it is read.
 func TestCutOffMeanwhile(t *testing.T) {
-	for name, sum := range map[string]func(m memory) uint64{
-		"Go": func(m memory) (sum uint64) {
-			for _, b := range m.bytes {
-				sum += uint64(b)
-			}
-			return sum
-		},
-		"a cgo call": func(m memory) uint64 { return guardtest.Sum(m.at(), len(m.bytes)) },
-		"a thread": func(m memory) uint64 {
-			sum, err := guardtest.SumOnThread(m.at(), len(m.bytes), false)
-			if err != nil {
-				t.Error(err)
-			}
-			return sum
-		},
-	} {
+	for name, sum := range sums {
 		t.Run(name, func(t *testing.T) {
 			m := mapped(t, 64)
 			r := guarded(t, m)
@@ -168,7 +150,10 @@ func TestCutOffMeanwhile(t *testing.T) {
 			go func() {
 				for n := 0; ; n++ {
 					lost := r.Lost()
-					got := sum(m)
+					got, err := sum(m)
+					if err != nil {
+						t.Error(err)
+					}
 					if n == 0 {
 						close(once)
 					}
@@ -196,25 +181,14 @@ func TestCutOffMeanwhile(t *testing.T) {
 // Many accesses at once, on all kinds of threads, while ranges are added and removed.
 func TestManyAtOnce(t *testing.T) {
 	var group sync.WaitGroup
-	for n := range 6 {
+	for name, sum := range sums {
 		group.Go(func() {
 			for range 10 {
 				m := mapped(t, 4)
 				r := guarded(t, m)
 				cut(t, m, 1)
-				var sum uint64
-				switch n % 3 {
-				case 0:
-					sum = guardtest.Sum(m.at(), len(m.bytes))
-				case 1:
-					sum, _ = guardtest.SumOnThread(m.at(), len(m.bytes), n > 3)
-				default:
-					for _, b := range m.bytes {
-						sum += uint64(b)
-					}
-				}
-				if sum != uint64(page) || !r.Lost() {
-					t.Errorf("%d of %d, lost %v", sum, page, r.Lost())
+				if sum, err := sum(m); sum != uint64(page) || !r.Lost() {
+					t.Errorf("%s: %d of %d, lost %v, %v", name, sum, page, r.Lost(), err)
 				}
 			}
 		})
@@ -277,15 +251,17 @@ func TestUnguardedFaultsEndTheProcess(t *testing.T) {
 	require.True(t, status.Signaled() || strings.Contains(stderr, "SIGBUS") || strings.Contains(stderr, "AddressSanitizer: BUS"), "%v: %s", err, stderr)
 }
 
+// check ends a second process if something is wrong.
+func check(ok bool, what string) {
+	if !ok {
+		println("wrong:", what)
+		os.Exit(1)
+	}
+}
+
 // underHandler installs a driver's handler over the guard's, and Keep detects it.
 func underHandler(h guardtest.Handler) {
 	t := &testing.T{}
-	check := func(ok bool, what string) {
-		if !ok {
-			println("wrong:", what)
-			os.Exit(1)
-		}
-	}
 	m := mapped(t, 4)
 	r := guarded(t, m)
 	check(h.Install() == nil, "install")

@@ -21,12 +21,6 @@ func init() {
 		t := &testing.T{}
 		m := mapped(t, 13)
 		r := guarded(t, m)
-		check := func(ok bool, what string) {
-			if !ok {
-				println("wrong:", what)
-				os.Exit(1)
-			}
-		}
 		cut(t, m, 2)
 		// The pages from the fifth on, in one piece, are more than there are.
 		length := &seccomp.Argument{N: 1, Test: seccomp.Equals, K: uint32(9 * page)}
