@@ -17,8 +17,6 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-const firstCallEnv = "USMBRIDGE_TEST_FIRST_CALL"
-
 // TestFirstCallsOfCompiledFunctions checks that an @njit function accepts Arrays in its first call, if Python has
 // not imported usmbridge before and several threads call at the same time. Each case runs in its own process.
 func TestFirstCallsOfCompiledFunctions(t *testing.T) {
@@ -27,7 +25,7 @@ func TestFirstCallsOfCompiledFunctions(t *testing.T) {
 		"numba being imported": firstCallDuringImport,
 		"numba compiling":      firstCallDuringCompilation,
 	}
-	if name := os.Getenv(firstCallEnv); name != "" {
+	if name := os.Getenv(childEnv); name != "" {
 		require.NoError(t, pymodule.Register())
 		py := testenv.Must(python.Start())(t)
 		cases[name](t, py)
@@ -35,7 +33,7 @@ func TestFirstCallsOfCompiledFunctions(t *testing.T) {
 	}
 	testpython.Need(t, "numba")
 	for name := range cases {
-		t.Run(name, func(t *testing.T) { require.NotContains(t, inProcess(t, firstCallEnv+"="+name), "Warning") })
+		t.Run(name, func(t *testing.T) { require.NotContains(t, inProcess(t, name), "Warning") })
 	}
 }
 

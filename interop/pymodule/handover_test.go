@@ -106,34 +106,6 @@ func TestToPython(t *testing.T) {
 	w.Release()
 }
 
-// TestDictionaryKeepsGoMemory checks that an address in a dictionary stays valid until the Array object is
-// deallocated, even after Go and Python have released their arrays.
-func TestDictionaryKeepsGoMemory(t *testing.T) {
-	py, rt := start(t)
-	host := testenv.Must(memmgr.Default(rt.HostQueue(), syclobj.USMUnknown))(t)
-	before, _ := memmgr.LiveCount()
-	a := testenv.Must(usmarray.FromSlice(host, []float32{0, 1, 2, 3}, []int{4}))(t)
-	x := testenv.Must(pymodule.ToPython(a))(t)
-	a.Release()
-	out := testenv.Must(py.Run(`
-import numpy, types
-y = numpy.asarray(types.SimpleNamespace(keep=x, __array_interface__=x.__array_interface__))
-x.release()
-y[0] = 5
-seen = y.tolist()
-try:
-    x.shape
-except ValueError as e:
-    closed = "released" in str(e)`, python.Vars{"x": x}, "y", "seen", "closed"))(t)
-	require.Equal(t, []any{5.0, 1.0, 2.0, 3.0}, out["seen"])
-	require.Equal(t, true, out["closed"])
-	x.Release()
-	now, _ := memmgr.LiveCount()
-	require.Equal(t, before+1, now)
-	out["y"].(*python.Object).Release()
-	require.Eventually(t, func() bool { now, _ = memmgr.LiveCount(); return now == before }, time.Minute, time.Millisecond)
-}
-
 // TestHandOverGoesByNoName checks that a hand-over uses the types of the C module, even if sys.modules has another
 // module named usmbridge.
 func TestHandOverGoesByNoName(t *testing.T) {

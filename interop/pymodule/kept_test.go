@@ -16,17 +16,15 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
-const keptEnv = "USMBRIDGE_TEST_KEPT"
-
 // TestKeptMemoryIsFreeToGo checks that the counters of the pools do not include memory that Python arrays have
 // released and that is cached for new ones, and that trimming a pool frees it. It runs in a child process, whose
 // arrays come from the shared pools.
 func TestKeptMemoryIsFreeToGo(t *testing.T) {
-	if os.Getenv(keptEnv) != "" {
+	if os.Getenv(childEnv) != "" {
 		keptMemory(t)
 		return
 	}
-	inProcess(t, keptEnv+"=1")
+	inProcess(t, "kept")
 }
 
 func keptMemory(t *testing.T) {

@@ -16,16 +16,14 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj/sycltest"
 )
 
-const machineEnv = "USMBRIDGE_TEST_MACHINE"
-
 // onFake reports whether this process has a simulated machine. If not, it runs the calling test in one that has.
 func onFake(t *testing.T, machine sycltest.Machine) bool {
 	t.Helper()
-	if os.Getenv(machineEnv) != "" {
+	if os.Getenv(childEnv) != "" {
 		return true
 	}
 	testpython.Need(t, "numpy")
-	inProcess(t, append(sycltest.Environment(t, machine), machineEnv+"=1")...)
+	inProcess(t, "fake", sycltest.Environment(t, machine)...)
 	return false
 }
 

@@ -30,13 +30,20 @@ func buildHost(t *testing.T) string {
 	return testenv.Build(t, "../cmd/usmpython", hostFlags...)
 }
 
-// inProcess runs the calling test in a process of its own, with Python and more variables of the environment, and
+// childEnv is the environment variable that inProcess sets in the process of a test, to the part of the test to run there.
+const childEnv = "USMBRIDGE_TEST_CHILD"
+
+// inProcess runs the calling test in a process of its own, with Python, childEnv and more variables of the environment, and
 // returns its output.
-func inProcess(t *testing.T, vars ...string) string {
+func inProcess(t *testing.T, part string, vars ...string) string {
 	t.Helper()
 	name, _, _ := strings.Cut(t.Name(), "/")
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+name+"$", "-test.v", "-test.timeout=5m")
-	cmd.Env = append(append(os.Environ(), python.EnvVar+"="+testpython.Need(t).Executable), vars...)
+	timeout := "5m"
+	if _, limited := t.Deadline(); !limited {
+		timeout = "0"
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+name+"$", "-test.v", "-test.timeout="+timeout)
+	cmd.Env = append(append(os.Environ(), python.EnvVar+"="+testpython.Need(t).Executable, childEnv+"="+part), vars...)
 	out, err := cmd.CombinedOutput()
 	require.NoErrorf(t, err, "%s", out)
 	return string(out)

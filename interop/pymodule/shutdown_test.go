@@ -53,13 +53,11 @@ func Example_shutdown() {
 	fmt.Println("closed:", err)
 }
 
-const shutdownEnv = "USMBRIDGE_TEST_SHUTDOWN"
-
 // TestShutdownExample runs the example in a child process, because it ends Python.
 func TestShutdownExample(t *testing.T) {
-	if os.Getenv(shutdownEnv) != "" {
+	if os.Getenv(childEnv) != "" {
 		Example_shutdown()
 		return
 	}
-	require.Contains(t, inProcess(t, shutdownEnv+"=1"), "[4] <nil>\nclosed: <nil>\n")
+	require.Contains(t, inProcess(t, "shutdown"), "[4] <nil>\nclosed: <nil>\n")
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"os/exec"
 	"runtime"
 	"runtime/debug"
 	"strconv"
@@ -200,15 +199,11 @@ func TestSoak(t *testing.T) {
 	if asan() {
 		t.Skip("the address sanitizer keeps freed memory, so resident memory grows")
 	}
-	const child = "USMBRIDGE_TEST_SOAK"
-	if os.Getenv(child) == "" {
+	if os.Getenv(childEnv) == "" {
 		testpython.Need(t, "numpy")
-		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestSoak$", "-test.v", "-test.timeout=0")
-		cmd.Env = append(os.Environ(), child+"=1", soakEnv+"="+strconv.Itoa(count))
-		out, err := cmd.CombinedOutput()
-		require.NoError(t, err, "%s", out)
-		require.Contains(t, string(out), "--- PASS: TestSoak", "%s", out)
-		t.Logf("%s", out)
+		out := inProcess(t, "soak")
+		require.Contains(t, out, "--- PASS: TestSoak")
+		t.Log(out)
 		return
 	}
 	py, rt := start(t)

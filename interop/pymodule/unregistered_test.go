@@ -17,11 +17,9 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-const unregisteredEnv = "USMBRIDGE_TEST_UNREGISTERED"
-
 // TestUnregistered runs programs that start Python without a call of Register.
 func TestUnregistered(t *testing.T) {
-	if code, ok := os.LookupEnv(unregisteredEnv); ok {
+	if code, ok := os.LookupEnv(childEnv); ok {
 		fmt.Println(handOver(t, code))
 		return
 	}
@@ -37,7 +35,7 @@ func TestUnregistered(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			testpython.Need(t, "numpy")
-			require.Contains(t, inProcess(t, unregisteredEnv+"="+c.code), c.want)
+			require.Contains(t, inProcess(t, c.code), c.want)
 		})
 	}
 }
