@@ -4,7 +4,6 @@
 import pytest
 
 import usmbridge as ub
-from conftest import DTYPES
 
 
 def test_devices():
@@ -62,15 +61,6 @@ def test_out_of_memory(device):
         assert "host" in text or device.filter_string in text
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_dtypes(np, dtype):
-    for spelling in (dtype, np.dtype(dtype), getattr(np, dtype if dtype != "bool" else "bool_"), np.dtype(dtype).str):
-        a = ub.zeros((2, 3), spelling, device="host")
-        assert a.dtype == dtype and a.typestr == np.dtype(dtype).str and a.asnumpy().dtype == dtype
-    for kind, name in ((float, "float64"), (int, "int64"), (bool, "bool"), (complex, "complex128")):
-        assert ub.zeros(1, kind, device="host").dtype == name
-
-
 def test_arguments_of_views(np, device):
     """robust/test_views.py compares views with those of NumPy."""
     a = ub.from_dlpack(np.arange(24).reshape(2, 3, 4))
@@ -79,14 +69,6 @@ def test_arguments_of_views(np, device):
     for args in ((2, 12), ((2, 12),), (24,)):
         with pytest.raises(TypeError, match="shape"):
             a.reshape(*args, shape=(4, 6))
-    x = np.arange(24).reshape(2, 3, 4)
-    for view in (x.T, x[:, ::-1], x[:, :, ::2], x.transpose(1, 0, 2)):
-        v = ub.from_dlpack(view)
-        for shape in ((-1,), (view.size // 4, 4), (3, 2, -1)):  # some need a copy
-            assert v.reshape(shape).tolist() == view.reshape(shape).tolist()
-            if not np.shares_memory(view.reshape(shape), view):
-                with pytest.raises(ValueError, match="copy"):
-                    v.reshape(shape, copy=False)
     for bad, error in ((lambda: a.reshape(), TypeError), (lambda: a.reshape("24"), TypeError), (lambda: a.T.reshape(24, copy=False), ValueError), (lambda: a[::0], ValueError),
                        (lambda: ub.empty((1,) * 64, device="host")[None], IndexError), (lambda: a.to_device("gpu:99"), ValueError), (lambda: a.to_device(None), TypeError),
                        (lambda: a.to_device("host", stream=1), TypeError)):
@@ -98,14 +80,8 @@ def test_arguments_of_views(np, device):
 
 
 def test_asarray(np, device):
-    assert ub.asarray([[1, 2], [3, 4]]).dtype == "int64"
-    assert ub.asarray([1, 2.5]).dtype == "float64" and ub.asarray([True, False]).dtype == "bool"
-    assert ub.asarray([1, 2j]).dtype == "complex128" and ub.asarray([]).shape == (0,) and ub.asarray([[], []]).shape == (2, 0)
-    assert ub.asarray(5).shape == () and ub.asarray(5).asnumpy() == 5 and ub.asarray(True).dtype == "bool"
-    assert ub.asarray(((1, 2), [3, 4])).asnumpy().tolist() == [[1, 2], [3, 4]] and ub.asarray(range(4)).asnumpy().tolist() == [0, 1, 2, 3]
-    for bad in ([1, [2]], [[1], [2, 3]], [[1, 2], 3]):
-        with pytest.raises(ValueError):
-            ub.asarray(bad)
+    """robust/test_values.py has lists of numbers."""
+    assert ub.asarray(((1, 2), range(2))).tolist() == [[1, 2], [0, 1]]
     for bad in ("text", ["a"], [None], object(), {1: 2}, [{}]):
         with pytest.raises(TypeError):
             ub.asarray(bad)

@@ -21,13 +21,6 @@ def outcome(f):
     return type(v), repr(v)
 
 
-def test_an_index_array_indexes():
-    i = ub.asarray(2, dtype="uint8")
-    assert [10, 11, 12][i] == 12 and "%d" % i == "2" and list(range(i)) == [0, 1]
-    assert ub.zeros((5, 2), device="host")[i].shape == (2,)
-    assert not ub.zeros(1) and ub.asarray([0.5])
-
-
 def test_only_a_0d_integer_is_an_index(np):
     for value, dtype in ((2, "int64"), (2, "uint8"), ([2], "int32"), ([[2]], "int64"), ([1, 2], "int64"), (True, "bool"), ([True], "bool"), (2.0, "float64")):
         k = np.asarray(value, dtype)

@@ -144,12 +144,12 @@ def same(a, x, about):
         raise AssertionError(f"elements: got {n.tolist()}, want {x.tolist()} for {about!r}")
 
 
-def outcome(f):
+def outcome(f, errors=ERRORS):
     try:
         with np().errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # parts that NumPy drops
             return f(), None
-    except ERRORS as e:
+    except errors as e:
         return None, e
 
 
@@ -337,6 +337,7 @@ class Pair:
             return
         if mine:
             raise AssertionError(f"astype: {mine!r} {about!r}")
+        oracles.equal(a.usm_type, self.a.usm_type, "place", about)
         if not converts(source, name) or source in NARROW or name in NARROW:
             oracles.equal((a.shape, str(a.dtype)), (self.x.shape, name), "facts", about)
             return
@@ -402,6 +403,9 @@ class Pair:
         data = pickle.dumps(self.a, protocol, buffer_callback=None if buffers is None else buffers.append)
         a = pickle.loads(data, buffers=buffers)
         oracles.equal((a.usm_type, a.readonly, a.device), (self.a.usm_type, self.a.readonly, self.a.device), "from a pickle", about)
+        if self.x.size and (self.a.flags.c_contiguous or self.a.flags.f_contiguous):
+            used = [i for i, extent in enumerate(a.shape) if extent > 1]
+            oracles.equal([a.strides[i] for i in used], [self.a.strides[i] for i in used], "strides from a pickle", about)
         same(a, self.x, about)
 
     def like(self, about, what, name, order, n):
