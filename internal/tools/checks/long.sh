@@ -51,7 +51,6 @@ other_stages() {
 		failing disks and addresses	$go test -count=1 -v -run 'DiskFull|EveryAddressLimit' ./interop/npy ./interop/safetensors ./memmgr
 		long soak from Go	USMBRIDGE_SOAK=10000000 $go test -count=1 -timeout 0 -v -run '^TestSoak$' ./interop/pymodule
 		long soak from Python	(export USMBRIDGE_SOAK=10000000; $python -k test_soak test_soak.py)
-		long twins of arrays	(export USMBRIDGE_TWINS=100000; $python test_twins.py)
 		long stopped server	(cd interop/flight && USMBRIDGE_HUNT=1 $go test -count=1 -timeout 60m -v -run StoppedServer .)
 		long killed peers	USMBRIDGE_HUNT=1000 $go test -count=1 -timeout 60m -v -run KilledAtRandom ./interop/share
 		long killed Python processes	(export USMBRIDGE_HUNT=1; $python -k killed_at_random test_processes.py)

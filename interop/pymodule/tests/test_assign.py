@@ -1,4 +1,4 @@
-"""Writing elements, a[index] = value and fill. robust/test_values.py and test_twins.py compare them with NumPy."""
+"""Writing elements, a[index] = value and fill. robust/test_values.py and robust/test_twins.py compare them with NumPy."""
 
 import random
 

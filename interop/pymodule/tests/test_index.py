@@ -1,4 +1,4 @@
-"""Indexing by integer and boolean arrays, compared with NumPy on plain, shared and device memory. test_twins.py draws the keys."""
+"""Indexing by integer and boolean arrays, compared with NumPy on plain, shared and device memory. robust/test_twins.py draws the keys."""
 
 
 import pytest
