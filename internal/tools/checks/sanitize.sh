@@ -38,8 +38,8 @@ states)
 	;;
 race)
 	packages="./interop/pymodule $all"
-	python=$(printf 'test_%s.py ' array_api cute_life defaults exchange hostile interprocess lifetime many_threads \
-		peers processes queues release release_and_gc released_meanwhile scarce share)
+	python=$(printf 'test_%s.py ' array_api cute defaults exchange hostile interprocess lifetime many_threads \
+		processes queues release release_and_gc released_meanwhile scarce share)
 	python+=$(printf ' robust/test_%s.py' lives changes threads)
 	flags+=(-race)
 	;;
@@ -62,7 +62,7 @@ ubsan)
 	;;
 cgocheck)
 	packages=$with_c
-	python=$(printf 'test_%s.py ' array lifetime share suai_in suai_out queues interprocess cute_life)
+	python=$(printf 'test_%s.py ' array lifetime share suai_in suai_out queues interprocess cute)
 	export GOEXPERIMENT=cgocheck2
 	;;
 clobber)

@@ -4,6 +4,8 @@ pyarrow cannot produce or read: moved children, other devices, inconsistent stru
 import ctypes
 import struct as packing
 
+import capi
+
 
 class Schema(ctypes.Structure):
     pass
@@ -32,16 +34,7 @@ class DeviceMemory(ctypes.Structure):
 
 
 def struct(capsule, name, kind):
-    get = ctypes.pythonapi.PyCapsule_GetPointer
-    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    return kind.from_address(get(capsule, name))
-
-
-def capsule(thing, name):
-    """Returns a capsule of a struct, without a destructor. The caller keeps the struct alive."""
-    new = ctypes.pythonapi.PyCapsule_New
-    new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-    return new(ctypes.addressof(thing), name, None)
+    return kind.from_address(capi.py.PyCapsule_GetPointer(capsule, name))
 
 
 class Producer:
@@ -109,4 +102,5 @@ class Producer:
         if name != ("__arrow_c_device_array__" if self.__dict__.get("device") else "__arrow_c_array__"):
             raise AttributeError(name)
         thing = self.memory if self.device else self.memory.array
-        return lambda: (capsule(self.schema, self.names[0]), capsule(thing, self.names[1]))
+        # Without destructors: the structs belong to this object.
+        return lambda: tuple(capi.py.PyCapsule_New(ctypes.addressof(t), name, None) for t, name in zip((self.schema, thing), self.names))

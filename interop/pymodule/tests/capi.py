@@ -41,6 +41,14 @@ class Versioned(ct.Structure):
 assert (ct.sizeof(DLTensor), ct.sizeof(Legacy), ct.sizeof(Versioned)) == (48, 64, 80)
 
 
+def c_order(shape):
+    strides, n = [], 1
+    for extent in reversed(shape):
+        strides.append(n)
+        n *= max(extent, 1)
+    return tuple(reversed(strides))
+
+
 def name(capsule):
     return py.PyCapsule_GetName(capsule)
 
@@ -61,7 +69,7 @@ class Producer:
 
     def __init__(self, data=0, shape=(4,), strides="C", dtype=(2, 32, 1), device=(1, 0), byte_offset=0,
                  versioned=True, version=(1, 3), flags=0, deleter=True, ndim=None, keywords=True, shape_null=False):
-        Producer.alive[:] = [p for p in Producer.alive if not p.deleted] + [self]
+        self.keep()
         self.deleted = 0
         self.asked = []
         self.keywords = keywords
@@ -76,25 +84,23 @@ class Producer:
         t.data, t.device_type, t.device_id = data, *device
         t.ndim = len(shape) if ndim is None else ndim
         t.code, t.bits, t.lanes = dtype
-        self.shape = (ct.c_int64 * max(1, len(shape)))(*shape)
-        t.shape = ct.cast(None if shape_null else self.shape, ct.POINTER(ct.c_int64))
         if strides == "C":
-            n, rev = 1, []
-            for s in reversed(shape):
-                rev.append(n)
-                n *= s
-            strides = rev[::-1]
-        if strides is not None:
-            self.strides = (ct.c_int64 * max(1, len(strides)))(*strides)
-            t.strides = self.strides
+            strides = c_order(shape)
+        # Room for 64 of each, so that a valid ndim reads defined values.
+        self.shape, self.strides = (ct.c_int64 * 64)(*shape), (ct.c_int64 * 64)(*(strides or ()))
+        pointer = ct.POINTER(ct.c_int64)
+        t.shape = ct.cast(None if shape_null else self.shape, pointer)
+        t.strides = ct.cast(None if strides is None else self.strides, pointer)
         t.byte_offset = byte_offset
-
-        def delete(_):
-            self.deleted += 1
-
-        self.callback = DELETER(delete)
+        self.callback = DELETER(self.delete)
         if deleter:
             m.deleter = ct.cast(self.callback, ct.c_void_p)
+
+    def keep(self):
+        Producer.alive[:] = [p for p in Producer.alive if not p.deleted] + [self]
+
+    def delete(self, address):
+        self.deleted += 1
 
     def capsule(self):
         return py.PyCapsule_New(ct.addressof(self.m), self.name, None)
@@ -159,6 +165,18 @@ def as_torch(cls):
 def table(api):
     """Returns the capsule of an exchange API, as a type publishes it."""
     return py.PyCapsule_New(ct.addressof(api), NAMES[4], None)
+
+
+def exchanging(from_py, stream=None, **members):
+    """Returns a class whose exchange API has these functions. A Producer in the place of a function gives its tensor."""
+
+    def give(x, out):
+        out[0] = ct.addressof(from_py.m)
+        return 0
+
+    functions = FROM_PY(give if isinstance(from_py, Producer) else from_py), STREAM(stream or (lambda kind, index, out: 0))
+    api = ExchangeAPI(1, 3, from_py=ct.cast(functions[0], ct.c_void_p), stream=ct.cast(functions[1], ct.c_void_p))
+    return type("Exchanging", (TorchFlags,), {"__dlpack_c_exchange_api__": table(api), "kept": (api, functions), **members})
 
 
 def delete(address):

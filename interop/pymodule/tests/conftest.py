@@ -1,5 +1,6 @@
 """Fixtures: peers, devices, and a check that each test gives back its memory."""
 
+import ctypes
 import functools
 import gc
 import importlib
@@ -97,11 +98,11 @@ def places(kinds=("device", "shared", "host")):
 SOON = 300  # seconds; on an idle machine the results come immediately
 
 
-def soon(reached):
-    """Waits until a condition is true."""
+def soon(reached, problem=ub.share.stats):
+    """Waits until a condition is true. problem returns what to report if it stays false."""
     end = time.monotonic() + SOON
     while not reached():
-        assert time.monotonic() < end, ub.share.stats()
+        assert time.monotonic() < end, problem()
         time.sleep(0.005)
 
 
@@ -110,8 +111,10 @@ DTYPES = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64"
 
 
 def program(*args, expect=0, timeout=600, **env):
-    """Runs the interpreter with arguments and more variables of the environment, and returns its output."""
-    p = subprocess.run([HOST, *map(str, args)], capture_output=True, text=True, timeout=timeout, env={**os.environ, **env})
+    """Runs the interpreter with arguments and other variables of the environment, without those that are None, and returns
+    its output."""
+    env = {name: value for name, value in {**os.environ, **env}.items() if value is not None}
+    p = subprocess.run([HOST, *map(str, args)], capture_output=True, text=True, timeout=timeout, env=env)
     assert p.returncode == expect, p.stdout + p.stderr
     return p.stdout
 
@@ -140,6 +143,14 @@ def in_threads(*works):
         t.start()
     for t in threads:
         t.join()
+
+
+@pytest.fixture
+def floats():
+    """The address of 64 numbers of float32, [0, …, 63]."""
+    numbers = (ctypes.c_float * 64)(*range(64))
+    yield ctypes.addressof(numbers)
+    del numbers
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ LACKING = {
         test_release_and_gc::test_buffers_keep_the_memory
         test_hostile::test_chains_of_owners_need_no_stack test_ml_types::test_in_and_out_share_the_memory
         test_numba::test_read_only test_release::test_del_releases_the_source_at_once
-        test_release::test_stats_are_exact test_release::test_a_chain_of_owners test_release::test_an_exception_passes
         test_release::test_threads test_released_meanwhile::test_results_of_compiled_functions_keep_the_memory
         test_sequences::test_a_leaf_is_read_once test_buffers::test_buffers_out
         test_dlpack_import::test_legacy_tensors_are_read_only

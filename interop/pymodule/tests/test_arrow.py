@@ -85,13 +85,6 @@ def test_other_than_c_order_is_copied():
     assert live() == before
 
 
-def test_booleans_are_bytes_on_request():
-    a = ub.asarray(np.array([True, False, True]), device="host")
-    v = pa.ExtensionArray.from_storage(pa.bool8(), pa.array(a, pa.int8()))
-    assert v.type == pa.bool8() and v.to_pylist() == [True, False, True]
-    assert v.storage.buffers()[1].address == a._pointer
-
-
 def test_unsupported_arrays_are_buffer_errors():
     zeros = ub.zeros
     for a, why in (
@@ -200,3 +193,79 @@ def test_device_memory_is_oneapi(device):
     assert live() == before + 1 and d.array.buffers[1] == address
     del d, capsules
     assert live() == before
+
+
+def test_dlpack_of_pyarrow():
+    arr = pa.array([1, 2, 3], type=pa.int32())
+    b = ub.from_dlpack(arr)
+    assert b.asnumpy().tolist() == [1, 2, 3] and b.dtype == "int32" and b._pointer == arr.buffers()[1].address
+    del arr
+    assert b.asnumpy().tolist() == [1, 2, 3]
+    # pyarrow's from_dlpack takes strided host arrays, but no USM.
+    m = ub.asarray(np.arange(6, dtype="int32").reshape(2, 3), device="host", copy=True)
+    for view in (m, m.T, m[:, 1:], m[1]):
+        t = pa.Tensor.from_dlpack(view)
+        assert t.shape == view.shape and t.to_numpy().ctypes.data == view._pointer and t.to_numpy().tolist() == view.tolist()
+    row = pa.Array.from_dlpack(m[1])
+    assert row.to_pylist() == [3, 4, 5] and row.buffers()[1].address == m[1]._pointer
+    del m, view
+    assert row.to_pylist() == [3, 4, 5]
+    with pytest.raises(pa.ArrowException):
+        ub.from_dlpack(pa.array([1, None]))
+
+
+# ---- booleans: bits, which are a copy, or bytes if the consumer asks for them -------------------------------
+
+
+def values(pa, v):
+    return v.type, v.to_pylist()
+
+
+@pytest.mark.parametrize("n", [0, 1, 7, 8, 9, 64, 1003])
+def test_bits(n):
+    want = (np.arange(n) * 7 % 3 == 1).tolist()
+    for place in places(["shared", "host"]):
+        a = ub.asarray(np.asarray(want, bool), **place, copy=True)
+        for v in (pa.array(a), pa.array(a, pa.bool_()), pa.array(a.as_readonly())):
+            assert values(pa, v) == (pa.bool_(), want) and v.null_count == 0
+        assert pa.array(a[::-1]).to_pylist() == want[::-1] and pa.array(a[n // 3 :]).to_pylist() == want[n // 3 :]
+        assert ub.asarray(pa.array(a)).tolist() == want and ub.asarray(pa.array(a)).dtype == "bool"
+
+
+def test_bytes_on_request():
+    for place in places(["shared", "host"]):
+        a = ub.asarray([True, False, True], **place)
+        shared = pa.Array._import_from_c_capsule(*a.__arrow_c_array__(pa.bool8().__arrow_c_schema__()))
+        assert values(pa, shared) == (pa.bool8(), [True, False, True]) and shared.storage.buffers()[1].address == a._pointer
+        shared = pa.array(a, pa.int8())
+        assert values(pa, shared) == (pa.int8(), [1, 0, 1]) and shared.buffers()[1].address == a._pointer
+        assert pa.array(a[::-1], pa.int8()).to_pylist() == [1, 0, 1] and pa.array(a[1:], pa.int8()).to_pylist() == [0, 1]
+    for method in ("__arrow_c_array__", "__arrow_c_device_array__"):
+        a, wish = ub.asarray([True, False], device="host"), pa.bool8().__arrow_c_schema__()
+        schema, _ = getattr(a, method)(requested_schema=wish)
+        assert pa.Field._import_from_c_capsule(schema).type == pa.bool8()
+        for other in (None, pa.float64().__arrow_c_schema__(), "no schema"):
+            schema, _ = getattr(a, method)(other)
+            assert pa.Field._import_from_c_capsule(schema).type == pa.bool_()
+
+
+def test_device_memory_stays_bytes(device):
+    a = ub.asarray([True, False], usm_type="device")
+    schema, _ = a.__arrow_c_device_array__()
+    assert pa.Field._import_from_c_capsule(schema).type == pa.bool8()
+    with pytest.raises(BufferError, match="device memory"):
+        a.__arrow_c_array__()
+
+
+def test_later_writes_do_not_change_bits():
+    a = ub.asarray([True, False, True], device="host")
+    v = pa.array(a)
+    a[:] = False
+    assert v.to_pylist() == [True, False, True]
+
+
+def test_compute():
+    pc = peer("pyarrow.compute")
+    for place in places(["shared"]):
+        mask = pa.array(ub.asarray([True, False, True], **place))
+        assert pc.filter(pa.array([1, 2, 3]), mask).to_pylist() == [1, 3] and pc.sum(mask).as_py() == 2

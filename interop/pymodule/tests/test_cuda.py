@@ -312,9 +312,8 @@ def test_exchange_api(cuda):
     def fail(*_):
         raise AssertionError
 
-    functions = capi.FROM_PY(fail), capi.STREAM(fail)
-    own = capi.ExchangeAPI(1, 3, None, None, ct.cast(functions[0], ct.c_void_p), None, None, ct.cast(functions[1], ct.c_void_p))
-    Tensor.__dlpack_c_exchange_api__ = capi.table(own)
+    own = capi.exchanging(fail, fail)
+    Tensor.__dlpack_c_exchange_api__ = own.__dlpack_c_exchange_api__
     with capi.as_torch(Tensor):
         assert ub.from_dlpack(Tensor())._pointer == a._pointer
         assert ub.asarray(Tensor())._pointer == a._pointer

@@ -1,19 +1,12 @@
 """from_dlpack: the behaviours of producers, one for each row of the table of disagreements."""
 
-import ctypes as ct
 import itertools
 
 import pytest
 
 import capi
 import usmbridge as ub
-
-
-@pytest.fixture
-def memory():
-    buf = (ct.c_float * 64)(*range(64))
-    yield ct.addressof(buf)
-    del buf
+from conftest import peer
 
 
 def values(a):
@@ -21,22 +14,22 @@ def values(a):
 
 
 @pytest.mark.parametrize("versioned", [True, False])
-def test_object_and_capsule(np, memory, versioned):
-    p = capi.Producer(memory, (2, 3), versioned=versioned)
+def test_object_and_capsule(np, floats, versioned):
+    p = capi.Producer(floats, (2, 3), versioned=versioned)
     a = ub.from_dlpack(p)
     assert p.asked == [{"max_version": (1, 3)}]
     assert values(a) == [[0, 1, 2], [3, 4, 5]] and a.readonly == (not versioned)  # a tensor without flags may be read-only
-    c = capi.Producer(memory, (2,), versioned=versioned).capsule()
+    c = capi.Producer(floats, (2,), versioned=versioned).capsule()
     ub.from_dlpack(c)
     with pytest.raises(BufferError, match="consumed"):
         ub.from_dlpack(c)
 
 
-def test_legacy_tensors_are_read_only(memory, np, tvm_ffi):
-    p = capi.Producer(memory, versioned=False)
+def test_legacy_tensors_are_read_only(floats, np, tvm_ffi):
+    p = capi.Producer(floats, versioned=False)
     a = ub.asarray(p)
     assert a.readonly and memoryview(a).readonly and not np.asarray(a).flags.writeable and a[1:].readonly
-    assert ub.from_dlpack(capi.Producer(memory, versioned=False).capsule()).readonly
+    assert ub.from_dlpack(capi.Producer(floats, versioned=False).capsule()).readonly
     with pytest.raises(TypeError):
         memoryview(a)[0] = 1
     assert not a.copy().readonly
@@ -52,8 +45,8 @@ def test_legacy_tensors_are_read_only(memory, np, tvm_ffi):
     assert not ub.from_dlpack(older()).readonly
 
 
-def test_older_producer_without_keywords(memory):
-    p = capi.Producer(memory, versioned=False, keywords=False)
+def test_older_producer_without_keywords(floats):
+    p = capi.Producer(floats, versioned=False, keywords=False)
     a = ub.from_dlpack(p)
     assert p.asked == [{"max_version": (1, 3)}, {}] and a.size == 4
 
@@ -120,19 +113,19 @@ def refused(match=None, **kw):
         ub.from_dlpack(p)
 
 
-def test_refused(memory):
+def test_refused(floats):
     """The reasons. robust/test_dlpack.py draws the fields."""
     for why, fields in (("version", dict(version=(2, 0))), ("version", dict(version=(0, 8))), ("lanes", dict(dtype=(2, 32, 4))), ("bools are 8 bits", dict(dtype=(6, 1, 1))),
                         ("type", dict(dtype=(3, 64, 1))), ("type", dict(dtype=(2, 33, 1))), ("dimension|ndim", dict(ndim=65)), ("align|multiple", dict(byte_offset=6)),
                         *(("device", dict(device=(kind, 0))) for kind in (2, 3, 4, 7, 8, 10, 12, 13, 15, 17, 18, 0, 99))):
-        refused(why, data=memory, **fields)
+        refused(why, data=floats, **fields)
 
 
-def test_oneapi_refused(device, memory):
+def test_oneapi_refused(device, floats):
     n = len(ub.devices()) - 1
     for bad in (-1, n, 1 << 30):
-        refused(r"14, %d" % bad, data=memory, device=(14, bad))
-    refused("unified shared memory", data=memory, device=device.dlpack_device)  # ordinary memory
+        refused(r"14, %d" % bad, data=floats, device=(14, bad))
+    refused("unified shared memory", data=floats, device=device.dlpack_device)  # ordinary memory
     a = ub.empty(16, "float32", usm_type="device")
     refused("span|last byte|beyond", data=a._pointer, device=device.dlpack_device, shape=(1 << 20,))
     refused(data=a._pointer, device=device.dlpack_device, shape=(4,), strides=(-1 << 20,))
@@ -192,7 +185,7 @@ def test_device_and_copy(np, device):
         ub.from_dlpack(x, x)
 
 
-def test_far_device_asks_its_owner(memory):
+def test_far_device_asks_its_owner(floats):
     class Far(capi.Producer):
         def __dlpack__(self, **kw):
             self.asked.append(kw)
@@ -200,16 +193,16 @@ def test_far_device_asks_its_owner(memory):
             self.m.t.device_type = 1
             return self.capsule()
 
-    p = Far(memory, device=(2, 0))
+    p = Far(floats, device=(2, 0))
     a = ub.from_dlpack(p, device="host")
     assert a.device == "host" and p.asked == [{"max_version": (1, 3), "dl_device": (1, 0), "copy": None}]
 
 
 @pytest.mark.parametrize("device", [(-1, 0), (-(1 << 31), 0), (0, 0)])
-def test_an_unknown_device_type(memory, device):
+def test_an_unknown_device_type(floats, device):
     for kw in (dict(device="host"), dict(device="host", copy=True), {}):
         with pytest.raises(BufferError, match="device"):
-            ub.from_dlpack(capi.Producer(memory, device=device), **kw)
+            ub.from_dlpack(capi.Producer(floats, device=device), **kw)
 
 
 def test_asarray_uses_the_buffer_of_read_only_arrays(np):
@@ -257,3 +250,14 @@ def test_0d_of_dpnp_is_read_only(device, dpt):
     assert a.shape == () and a.asnumpy() == 5.0
     assert a.readonly == bool(capi.tensor(x.__dlpack__(max_version=(1, 0))).flags & 1)
     assert dpt.from_dlpack(ub.zeros(())).flags.writable
+
+
+def test_array_api_strict(np):
+    xp = peer("array_api_strict")
+    a = ub.asarray(np.arange(6, dtype="float64").reshape(2, 3))
+    x = xp.from_dlpack(a)
+    assert x.shape == (2, 3) and np.from_dlpack(x).ctypes.data == a._pointer
+    b = ub.from_dlpack(x)
+    assert b._pointer == a._pointer
+    assert ub.asarray(x)._pointer == a._pointer
+    assert xp.from_dlpack(a, copy=True).shape == (2, 3)

@@ -157,38 +157,14 @@ def test_a_minimal_producer(tvm_ffi, np):
 # ---- exchange APIs of other libraries: used for exact PyTorch tensors only (robust/test_exchange.py) -------
 
 
-@pytest.fixture
-def producer():
-    """Makes types with an exchange API of any form that are torch.Tensor during the test."""
-    kept = []
-
-    def make(major=1, minor=3, prev=None, from_py=None, stream=None, base=capi.TorchFlags, **members):
-        def default(obj, out):
-            p = kept_producer["p"]
-            out[0] = ct.addressof(p.m)
-            return 0
-
-        f = capi.FROM_PY(from_py or default)
-        s = capi.STREAM(stream or (lambda t, i, out: 0))
-        api = capi.ExchangeAPI(major, minor, ct.addressof(prev) if prev else None, None, ct.cast(f, ct.c_void_p), None, None, ct.cast(s, ct.c_void_p))
-        kept.extend([f, s, api])
-        cls = type("P", (base,), {"__dlpack_c_exchange_api__": capi.table(api), **members})
-        return cls, api
-
-    kept_producer = {}
-    make.tensor = kept_producer
-    yield make
-    kept.clear()
-
-
 @pytest.mark.parametrize("flag", ["is_neg", "requires_grad", "is_conj"])
-def test_interrupts_in_the_flags_pass(producer, flag):
+def test_interrupts_in_the_flags_pass(flag):
     """Only subclasses of Exception are ignored: a KeyboardInterrupt cancels the call."""
 
     def interrupt(self):
         raise KeyboardInterrupt
 
-    cls, _ = producer(__dlpack__=None, **{flag: property(interrupt) if flag == "requires_grad" else interrupt})
+    cls = capi.exchanging(capi.Producer(), __dlpack__=None, **{flag: property(interrupt) if flag == "requires_grad" else interrupt})
     with capi.as_torch(cls):
         for x in (cls(), type("Sub", (cls,), {})()) if flag == "is_neg" else (cls(),):
             for f in (ub.from_dlpack, ub.asarray, ub.cute.from_dlpack):
@@ -196,9 +172,9 @@ def test_interrupts_in_the_flags_pass(producer, flag):
                     f(x)
 
 
-def test_lazy_negation(producer):
+def test_lazy_negation():
     """PyTorch exports negated tensors without their sign, by __dlpack__ too."""
-    cls, _ = producer(__dlpack__=None, is_neg=lambda self: True, __dlpack_device__=lambda self: (2, 0))
+    cls = capi.exchanging(capi.Producer(), __dlpack__=None, is_neg=lambda self: True, __dlpack_device__=lambda self: (2, 0))
     with capi.as_torch(cls):
         for x in (cls(), type("Sub", (cls,), {})()):
             for f in (ub.from_dlpack, ub.asarray, ub.cute.from_dlpack, lambda x: ub.from_dlpack(x, device="host")):
@@ -231,7 +207,7 @@ def test_forged_types(tvm_ffi):
 
 
 @pytest.mark.parametrize("how", ["table", "method"])
-def test_work_of_the_producer_becomes_pending(producer, device, dpctl, how):
+def test_work_of_the_producer_becomes_pending(device, dpctl, how):
     """Also if the tensor is imported by __dlpack__, in which PyTorch does not wait on a SYCL device."""
     a = ub.zeros(16, usm_type="shared")
     q = dpctl.SyclQueue(device.filter_string)
@@ -242,8 +218,8 @@ def test_work_of_the_producer_becomes_pending(producer, device, dpctl, how):
         out[0] = q.addressof_ref()
         return 0
 
-    producer.tensor["p"] = p = capi.Producer(a._pointer, (16,), device=device.dlpack_device)
-    cls, _ = producer(stream=stream, __dlpack__=lambda self, **keywords: p.capsule())
+    p = capi.Producer(a._pointer, (16,), device=device.dlpack_device)
+    cls = capi.exchanging(p, stream, __dlpack__=lambda self, **keywords: p.capsule())
     with capi.as_torch(cls) if how == "table" else contextlib.nullcontext():
         b = ub.from_dlpack(cls())
     assert asked == [device.dlpack_device] and memoryview(b).tolist() == [0] * 16
@@ -254,19 +230,17 @@ def test_work_of_the_producer_becomes_pending(producer, device, dpctl, how):
     assert p.deleted == 1
 
 
-def test_a_table_outlives_its_attribute(producer):
+def test_a_table_outlives_its_attribute():
     """DLPack tables live as long as the process, and consumers may cache them for each type: removing or replacing
     the attribute later does not affect types that were used before."""
     buf = (ct.c_float * 4)(1, 2, 3, 4)
-    producer.tensor["p"] = capi.Producer(ct.addressof(buf))
     asked = []
 
     def of_other(obj, out):
         asked.append(obj)
         return -1
 
-    cls, _ = producer()
-    other, _ = producer(from_py=of_other)
+    cls, other = capi.exchanging(capi.Producer(ct.addressof(buf))), capi.exchanging(of_other)
     x = cls()
     with capi.as_torch(cls):
         assert memoryview(ub.from_dlpack(x)).tolist() == [1, 2, 3, 4]

@@ -20,13 +20,6 @@ def memory(dpctl):
     return dpctl.memory.MemoryUSMShared(1024)
 
 
-@pytest.fixture
-def floats():
-    buf = (ct.c_float * 64)(*range(64))
-    yield ct.addressof(buf)
-    del buf
-
-
 def holder(memory, **keys):
     return Holder(memory, data=(memory._pointer, False), **dict({"shape": (2, 3), "typestr": "<f4"}, **keys))
 
@@ -81,12 +74,14 @@ for _ in range(100000):
     a = ub.asarray(memoryview(a))
 del a
 for _ in range(100): ub.asarray(bytearray(1))
-import numpy as np
-x = np.arange(4.)
+import numpy as np, weakref
+x = np.arange(4.).view(type("Watched", (np.ndarray,), {}))
+gone = weakref.ref(x)
 for _ in range(100000):
     x = np.from_dlpack(ub.from_dlpack(x))
-assert x.tolist() == [0, 1, 2, 3]
+assert x.tolist() == [0, 1, 2, 3] and gone() is not None
 del x
+assert gone() is None
 """)
 
 
@@ -169,10 +164,7 @@ def test_null_and_broken_exchange_apis():
     with pytest.raises(BufferError, match="NULL"):
         capi.TO_PY(api.to_py)(None, ct.byref(ct.py_object()))
     for from_py in (lambda o, out: 0, lambda o, out: -1):
-        e = capi.ExchangeAPI(1, 3)
-        f = capi.FROM_PY(from_py)
-        e.from_py = ct.cast(f, ct.c_void_p)
-        T = type("T", (capi.TorchFlags,), {"__dlpack_c_exchange_api__": capi.table(e), "keep": (e, f)})
+        T = capi.exchanging(from_py)
         for take in (ub.from_dlpack, ub.cute.from_dlpack):
             with capi.as_torch(T), pytest.raises(TypeError, match="no __dlpack__"):
                 take(T())

@@ -3,6 +3,8 @@
 import itertools
 import math
 
+from capi import c_order
+
 MAX64, MIN64 = (1 << 63) - 1, -(1 << 63)
 
 # (code, bits) of DLPack and the array API names.
@@ -34,14 +36,6 @@ class Refused(Exception):
 def equal(got, want, what, about=None):
     if got != want:
         raise AssertionError(f"{what}: got {got!r}, want {want!r}" + (f" for {about!r}" if about is not None else ""))
-
-
-def c_order(shape):
-    strides, n = [], 1
-    for extent in reversed(shape):
-        strides.append(n)
-        n *= max(extent, 1)
-    return tuple(reversed(strides))
 
 
 def span(shape, strides, bits):

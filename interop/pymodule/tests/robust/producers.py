@@ -15,38 +15,24 @@ capsule_name = ct.PYFUNCTYPE(ct.c_char_p, ct.c_void_p)(("PyCapsule_GetName", ct.
 capsule_new = ct.PYFUNCTYPE(ct.py_object, ct.c_void_p, ct.c_char_p, ct.c_void_p)(("PyCapsule_New", ct.pythonapi))
 
 
-class Tensor:
+class Tensor(capi.Producer):
     """One managed tensor in memory of its own. It stays for a while after its check, so that a dangling pointer does not
-    reach another object at its address."""
+    reach another object at its address. If a capsule of it is refused, it ends at once, by a destructor in Python."""
 
     recent = collections.deque(maxlen=4096)
 
     def __init__(self, e):
-        self.recent.append(self)
         self.e = e
-        self.deleted = self.raised = 0
-        self.m = m = (capi.Versioned if e["versioned"] else capi.Legacy)()
-        self.name = capi.VERSIONED if e["versioned"] else capi.LEGACY
         base, _ = memory.base(e["place"])
         self.data = base + e["at"] if e["data"] is None else e["data"]
         self.ndim = len(e["shape"]) if e["ndim"] is None else e["ndim"]
-        self.device = memory.dl_device(e["place"]) if e["device"] is None else e["device"]
-        if e["versioned"]:
-            m.major, m.minor = e["version"]
-            m.flags = e["flags"]
-        t = m.t
-        t.data, t.ndim, t.byte_offset = self.data, self.ndim, e["byte_offset"]
-        t.device_type, t.device_id = self.device
-        t.code, t.bits, t.lanes = e["dtype"]
-        # Room for 64 of each, so that a valid ndim reads defined values.
-        self.shape, self.strides = (ct.c_int64 * 64)(*e["shape"]), (ct.c_int64 * 64)(*(e["strides"] or ()))
-        pointer = ct.POINTER(ct.c_int64)
-        t.shape = ct.cast(None, pointer) if e["shape_null"] else ct.cast(self.shape, pointer)
-        t.strides = ct.cast(None, pointer) if e["strides"] is None else ct.cast(self.strides, pointer)
-        self.callback = capi.DELETER(self.delete)
-        if e["deleter"] != "null":
-            m.deleter = ct.cast(self.callback, ct.c_void_p)
+        device = memory.dl_device(e["place"]) if e["device"] is None else e["device"]
+        super().__init__(self.data, e["shape"], e["strides"], e["dtype"], device, e["byte_offset"], e["versioned"], e["version"], e["flags"],
+                         e["deleter"] != "null", self.ndim, shape_null=e["shape_null"])
         self.destructor = DESTRUCTOR(self.destroy)
+
+    def keep(self):
+        self.recent.append(self)
 
     def fields(self):
         """Returns the contents of the struct as the model reads them."""
@@ -86,19 +72,6 @@ class Tensor:
             want = capsules if self.e["destructor"] else 0
         if self.deleted != want:
             raise AssertionError(f"the deleter ran {self.deleted} times, want {want} for {self.e!r}")
-
-
-class Giver:
-    """An object with __dlpack__. If a capsule of it is refused, it ends at once, by a destructor in Python."""
-
-    def __init__(self, tensor):
-        self.tensor = tensor
-
-    def __dlpack__(self, **keywords):
-        return self.tensor.capsule()
-
-    def __dlpack_device__(self):
-        return self.tensor.device
 
 
 @contextlib.contextmanager

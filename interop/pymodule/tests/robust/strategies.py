@@ -2,6 +2,7 @@
 
 Each generator is a function of a random.Random."""
 
+import usmbridge as ub
 from robust import oracles
 
 WILD = [1 << 31, 1 << 32, 1 << 61, 1 << 62, (1 << 63) - 1, -1, -2, -(1 << 31), -(1 << 62), -(1 << 63), (1 << 60) - 1, 1 << 60]
@@ -65,6 +66,25 @@ def shape_and_strides(r):
     if style == 2:
         return shape, tuple(reversed(oracles.c_order(tuple(reversed(shape)))))
     return shape, times(r, n, stride)
+
+
+class Number:
+    """An integer by __index__ alone. An action runs code or gives another result."""
+
+    def __init__(self, value, action=None):
+        self.value, self.action = value, action
+
+    def __index__(self):
+        if self.action == "raise":
+            raise LookupError("mine")
+        if self.action == "collect":
+            ub.zeros(3, device="host")
+        return "5" if self.action == "text" else self.value
+
+
+class Truth(Number):
+    def __bool__(self):
+        return bool(self.__index__())
 
 
 DELETERS = ["count", "count", "count", "null", "reenter", "raise", "collect"]

@@ -12,22 +12,10 @@ import capi
 import usmbridge as ub
 from robust import memory, oracles, strategies
 from robust.engine import target
+from robust.strategies import Number, Truth
 from robust.test_dlpack import everything
 
 # ---- values that run code when they are looked at ------------------------------------------------------
-
-
-class Index:
-    def __init__(self, value):
-        self.value = value
-
-    def __index__(self):
-        return self.value
-
-
-class Truth(Index):
-    def __bool__(self):
-        return bool(self.value)
 
 
 class Lying:
@@ -68,7 +56,7 @@ class LyingInt(int):
     __int__ = __index__
 
 
-class Provider(Index):
+class Provider(Number):
     def _get_capsule(self):
         return self.value()
 
@@ -84,15 +72,15 @@ def used_capsule():
 ABSENT = object()
 SEQUENCES = [
     lambda v: v, lambda v: list(v), lambda v: LyingTuple(v), lambda v: LyingList(v), lambda v: tuple(map(LyingInt, v)),
-    lambda v: tuple(Index(n) for n in v),
+    lambda v: tuple(Number(n) for n in v),
 ]
 FORMS = {
-    "version": [lambda v: v, lambda v: True, lambda v: LyingInt(v), lambda v: Index(v)],
+    "version": [lambda v: v, lambda v: True, lambda v: LyingInt(v), lambda v: Number(v)],
     "data": [lambda v: v, lambda v: list(v), lambda v: LyingTuple(v), lambda v: LyingList(v), lambda v: (v[0], int(v[1])),
-             lambda v: (Index(v[0]), v[1]), lambda v: (v[0], Truth(v[1]))],
+             lambda v: (Number(v[0]), v[1]), lambda v: (v[0], Truth(v[1]))],
     "shape": SEQUENCES,
     "strides": SEQUENCES,
-    "offset": [lambda v: v, lambda v: LyingInt(v), lambda v: Index(v)],
+    "offset": [lambda v: v, lambda v: LyingInt(v), lambda v: Number(v)],
     "typestr": [lambda v: v, lambda v: LyingText(v), lambda v: "=" + v[1:], lambda v: "|" + v[1:]],
     "typedescr": [lambda v: ABSENT, lambda v: None, lambda v: [], lambda v: v, lambda v: tuple(v), lambda v: LyingList(v)],
     "syclobj": [lambda v: v, lambda v: v.sycl_context, lambda v: v._get_capsule(), lambda v: v.sycl_context._get_capsule(),
@@ -106,11 +94,11 @@ def rows(error, *values):
 
 NOT_INTEGERS = (1.5, float("inf"), "1", b"1", {}, 3j, object())
 INTEGERS = [
-    *rows(TypeError, 5, "5", {}, {1: 2}, lambda: (Index("1"),), *((x,) for x in NOT_INTEGERS)), *rows(ValueError, (1,) * 65),
-    *rows(OverflowError, (1 << 63,), (1 << 64,), (-(1 << 200),), lambda: [Index(1 << 64)]),
+    *rows(TypeError, 5, "5", {}, {1: 2}, lambda: (Number("1"),), *((x,) for x in NOT_INTEGERS)), *rows(ValueError, (1,) * 65),
+    *rows(OverflowError, (1 << 63,), (1 << 64,), (-(1 << 200),), lambda: [Number(1 << 64)]),
 ]
 WRONG = {
-    "version": [*rows(TypeError, *NOT_INTEGERS, None, lambda: Index("1")), *rows(ValueError, ABSENT, 0, 2, -1, 1 << 80, -(10**30), (1 << 64) + 1)],
+    "version": [*rows(TypeError, *NOT_INTEGERS, None, lambda: Number("1")), *rows(ValueError, ABSENT, 0, 2, -1, 1 << 80, -(10**30), (1 << 64) + 1)],
     "data": [
         *rows(TypeError, 5, "12", {}, ("12", False), (1.5, False), (None, False)), *rows(OverflowError, (-8, False), (1 << 64, True)),
         *rows(ValueError, ABSENT, None, (), [], (1,), (1, False, 2), (0, False), (0x123456789000, False), (1, True), ((1 << 64) - 1, False)),

@@ -8,25 +8,6 @@ from robust.engine import target
 SORTS = ["host", "packed", "padded", "readonly", "empty", "0-d", "reversed", "bfloat16"]
 
 
-class Number:
-    """An integer by __index__ alone, which can raise."""
-
-    def __init__(self, value, what):
-        self.value, self.what = value, what
-
-    def __index__(self):
-        if self.what == "raise":
-            raise LookupError("mine")
-        if self.what == "collect":
-            ub.zeros(2, device="host")
-        return self.value
-
-
-class Truth(Number):
-    def __bool__(self):
-        return bool(self.__index__())
-
-
 def integer(r):
     if strategies.rarely(r, 8):
         return r.choice([1 << 31, 1 << 32, 1 << 63, 1 << 64, 1 << 200, -(1 << 200), -1, 1.0, "1", None])
@@ -58,7 +39,7 @@ def example(r):
 
 def made(x):
     if isinstance(x, tuple) and len(x) == 4 and x[0] == "make":
-        return {"number": lambda: Number(x[2], x[3]), "truth": lambda: Truth(x[2], x[3]), "queue": memory.queue, "object": object,
+        return {"number": lambda: strategies.Number(x[2], x[3]), "truth": lambda: strategies.Truth(x[2], x[3]), "queue": memory.queue, "object": object,
                 "capsule": lambda: memory.queue()._get_capsule()}[x[1]]()
     return type(x)(map(made, x)) if isinstance(x, (tuple, list)) else x
 

@@ -10,7 +10,7 @@ import pickle
 import weakref
 
 import usmbridge as ub
-from robust import memory, oracles, strategies
+from robust import memory, strategies
 from robust.engine import target
 
 SOURCES = ["host", "device", "shared", "usm host", "numpy", "bytes", "memoryview", "dictionary", "cycle"]

@@ -10,6 +10,7 @@ import usmbridge as ub
 from robust import changing, memory, producers
 from robust.changing import ERRORS, FIELDS, Struct, check_array, check_cute, write
 from robust.engine import target
+from robust.test_dictionaries import Holder, Known
 
 # "data odd" is missing: unaligned elements of a window are refused, not read.
 CHANGES = [f for f in FIELDS if f not in ("deleter", "version")]
@@ -24,19 +25,6 @@ def example(r):
 def hammer(stop, step):
     while not stop.is_set():
         step()
-
-
-class Object:
-    def __init__(self, struct, gave):
-        self.struct, self.gave = struct, gave
-
-    def __dlpack__(self, **keywords):
-        c = self.struct.tensor.capsule()
-        self.gave.append(c)
-        return c
-
-    def __dlpack_device__(self):
-        return 1, 0
 
 
 def struct_path(e):
@@ -56,23 +44,12 @@ def struct_path(e):
     changed, changed_extents = bytes(s.m), bytes(s.tensor.shape)
     s.back()
     write(s.tensor.shape, extents, 512)
-    gave = []
-    if path == "exchange":
-        table = capi.ExchangeAPI(1, 3)
-
-        def give(x, out):
-            out[0] = address
-            return 0
-
-        keep = capi.FROM_PY(give)
-        table.from_py = ct.cast(keep, ct.c_void_p)
-        table_type = type("Table", (capi.TorchFlags,), {"__dlpack_c_exchange_api__": capi.table(table), "keep": (table, keep)})
+    x, exchanging = s.tensor, capi.exchanging(s.tensor)
 
     def by_table():
-        with capi.as_torch(table_type):
-            return ub.from_dlpack(table_type())
+        with capi.as_torch(exchanging):
+            return ub.from_dlpack(exchanging())
 
-    x = Object(s, gave)
     take = {
         "object": lambda: ub.from_dlpack(x), "cute": lambda: ub.cute.from_dlpack(x), "host": lambda: ub.from_dlpack(x, device="host"),
         "exchange": by_table,
@@ -102,24 +79,12 @@ def struct_path(e):
 
     def ended(taken):
         s.back()
-        gave.clear()
         memory.settled()
         if path == "exchange":  # each call exports a tensor that ends
             taken = s.deleted
         changing.oracles.equal(s.deleted, taken, "deletions", e)
 
     return take, step, check, ended
-
-
-class Holder:
-    pass
-
-
-class Known(Holder):
-    pass
-
-
-Known.__module__, Known.__qualname__ = "dpctl.memory._memory", "MemoryUSMShared"
 
 
 def dictionary_path(e):

@@ -7,22 +7,6 @@ from robust import memory, oracles, strategies
 from robust.engine import target
 
 
-class Index:
-    """An integer of another type; "raise" and "collect" run code when it is converted."""
-
-    def __init__(self, value, action=None):
-        self.value, self.action = value, action
-
-    def __index__(self):
-        if self.action == "raise":
-            raise LookupError("mine")
-        if self.action == "collect":
-            ub.zeros(3, device="host")
-        if self.action == "text":
-            return "5"
-        return self.value
-
-
 def position(r):
     return r.choice([*strategies.WILD, 1 << 64, -(1 << 70), 1 << 200]) if strategies.rarely(r, 12) else r.randint(-7, 7)
 
@@ -87,7 +71,7 @@ def built(p):
         if p[0] == "slice":
             return slice(*map(built, p[1:]))
         if p[0] == "index":
-            return Index(*p[1:])
+            return strategies.Number(*p[1:])
         if p[0] == "object":
             return p[1]
     return p
