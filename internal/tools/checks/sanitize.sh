@@ -45,7 +45,7 @@ race)
 	;;
 asan)
 	packages=$with_c
-	python=$(printf '!test_%s.py ' numba package dask_cluster dask_everywhere dask_frames)
+	python=$(printf '!test_%s.py ' numba package dask_cluster dask_frames)
 	# Python, SYCL and OpenCL keep memory until the process ends, so leaks are not checked here; the tests
 	# count the objects of this module. The sanitizer's dlopen hides the caller, so OpenCL's loader must be
 	# on the library path, and the sanitizer needs the C++ library from the start. Requests for too much memory

@@ -20,6 +20,7 @@ WAYS = {
     "Arrow": "ub.asarray(__import__('pyarrow').array(__import__('numpy').zeros(n, 'uint8')))",
     "dictionary": "ub.asarray(types.SimpleNamespace(keep=(x := ub.zeros(n, 'uint8')), __sycl_usm_array_interface__=x.__sycl_usm_array_interface__))",
     "dpctl memory": "ub.asarray(__import__('dpctl.memory').memory.MemoryUSMShared(n))",
+    "frames": "(f := __import__('usmbridge._dask_frames')._dask_frames).loads(*f.dumps(ub.zeros(n, 'uint8', device='host')))",
     "own": "ub.zeros(n, 'uint8')",
 }
 
@@ -59,7 +60,8 @@ print("done")
 
 @pytest.mark.parametrize("name", WAYS)
 def test_exceptions_that_are_kept(name):
-    for module, of in (("numpy", ("ndarray", "array interface", "DLPack")), ("pyarrow", ("Arrow",)), ("dpctl", ("dictionary", "dpctl memory"))):
+    for module, of in (("numpy", ("ndarray", "array interface", "DLPack")), ("pyarrow", ("Arrow",)), ("dpctl", ("dictionary", "dpctl memory")),
+                       ("distributed", ("frames",))):
         if name in of:
             peer(module)
     if name in ("dictionary", "dpctl memory"):

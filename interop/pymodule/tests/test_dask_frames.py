@@ -11,7 +11,6 @@ from conftest import HOST, peer, places, program, sycl_device
 
 import usmbridge as ub
 
-DTYPES = ["bool", "int8", "uint64", "float16", "float32", "complex128", "bfloat16", "float8_e5m2", "float6_e2m3fn", "int4", "uint1", "complex32"]
 PACKED = ("float6_e2m3fn", "int4", "uint1")
 
 
@@ -160,27 +159,6 @@ def test_sizes(frames, np):
         assert sizeof({"x": [a, a]}) >= 2 << 20
     assert sizeof(ub.asarray(np.broadcast_to(np.zeros(1000), (1000, 1000)))) <= 8000 + 200
     assert sizeof(ub.zeros((0, 5))) <= 200
-
-
-def test_spilled_and_back(frames, tmp_path):
-    SpillBuffer = peer("distributed.spill").SpillBuffer
-    buffer = SpillBuffer(str(tmp_path), target=1 << 20)
-    values = {}
-    for where in places():
-        for dtype in ("float64", "bfloat16", "int4"):
-            whole = ub.asarray([i % 5 for i in range(70_000)], dtype=dtype, **where).reshape(200, 350)
-            for i, a in enumerate((whole, whole.T, whole[::2], whole.as_readonly())):
-                key = f"{where.get('usm_type')}-{dtype}-{i}"
-                values[key] = bits(a), (a.shape, a.dtype, a.usm_type, a.readonly)
-                buffer[key] = a
-    del whole, a
-    gc.collect()
-    assert len(buffer.disk) > len(values) // 2
-    assert ub.stats()["live_bytes.all.current"] < 3 << 20
-    for key, (data, facts) in values.items():
-        a = buffer[key]
-        assert bits(a) == data and (a.shape, a.dtype, a.usm_type, a.readonly) == facts
-        del a
 
 
 def test_registered_without_an_import():
