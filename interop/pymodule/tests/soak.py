@@ -14,6 +14,7 @@ import json
 import os
 import sys
 import time
+import types
 from multiprocessing.reduction import ForkingPickler
 
 import capi
@@ -48,14 +49,6 @@ class Keywordless:
 
     def __dlpack_device__(self):
         return self.x.__dlpack_device__()
-
-
-class Shown:
-    """An object with only the dictionary of an array."""
-
-    def __init__(self, a):
-        self.a = a
-        self.__sycl_usm_array_interface__ = a.__sycl_usm_array_interface__
 
 
 lost = []
@@ -94,7 +87,7 @@ if tvm:
 if usm:
     shared = ub.full((4, 6), 3, "int32", usm_type="shared")
     OUT += [("dictionary", lambda: shared.__sycl_usm_array_interface__, 50)]
-    IN += [("dictionary", taken_from(Shown(shared), ub.from_usm_array_interface), 40)]
+    IN += [("dictionary", taken_from(types.SimpleNamespace(a=shared, __sycl_usm_array_interface__=shared.__sycl_usm_array_interface__), ub.from_usm_array_interface), 40)]
 if usm and dm:
     OUT += [("dpctl", taken_from(shared, dm.as_usm_memory), 9)]
     IN += [("dpctl", taken_from(dm.MemoryUSMShared(96), ub.from_usm_array_interface), 19)]

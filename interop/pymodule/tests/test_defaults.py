@@ -4,7 +4,6 @@ import contextvars
 import threading
 
 import pytest
-from conftest import run
 
 import usmbridge as ub
 
@@ -68,13 +67,3 @@ def test_invalid(bad, error):
     with pytest.raises(error):
         ub.set_default(**bad)
     assert ub.zeros(2).usm_type == "shared" and ub.zeros(2).dtype == "float64"
-
-
-def test_without_sycl():
-    run("""
-assert ub.zeros(2).usm_type is None and ub.asarray([1, 2]).usm_type is None and ub.zeros(2).dtype == "float64"
-try: ub.set_default(usm_type="shared")
-except ValueError as e: assert "SYCL" in str(e)
-else: raise AssertionError
-assert ub.zeros(2).usm_type is None
-""", first="", USMBRIDGE_SYCL="off")

@@ -6,15 +6,13 @@ import subprocess
 import sys
 
 import pytest
-from conftest import BUILT_IN, HOST
+from conftest import BUILT_IN, program
 
-BARE = {k: v for k, v in os.environ.items() if not k.startswith("OCL_ICD_")}
+BARE = {name: None for name in os.environ if name.startswith("OCL_ICD_")}
 
 
 def python(code, **env):
-    p = subprocess.run([HOST, "-c", code], capture_output=True, text=True, timeout=120, env=dict(BARE, **env))
-    assert p.returncode == 0, p.stdout + p.stderr
-    return p.stdout.split("\n")
+    return program("-c", code, **BARE | env).split("\n")
 
 
 def test_both_orders(device, dpctl):

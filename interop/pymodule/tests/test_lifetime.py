@@ -143,6 +143,10 @@ for kw in (dict(device="opencl:cpu:0"), dict(device="gpu"), dict(usm_type="share
             assert ("usm_type" in kw) == ("usm_type" in str(e)), e
         else:
             raise AssertionError(kw)
+try: ub.set_default(usm_type="shared")
+except ValueError as e: assert "SYCL" in str(e)
+else: raise AssertionError
+assert ub.zeros(2).usm_type is None and ub.asarray([1, 2]).usm_type is None and ub.zeros(2).dtype == "float64"
 print(repr(a))
 """, first="", USMBRIDGE_SYCL="off")
     assert "Array([[0., 0., 0.]" in out

@@ -3,6 +3,7 @@
 import gc
 import os
 import sys
+import types
 
 import pytest
 from conftest import DTYPES, program, run
@@ -153,13 +154,8 @@ def test_globals_and_other_misuse(np, numba):
 def test_misaligned_memory_is_refused(numba, device):
     """A dictionary can describe elements at any address; compiled code requires alignment."""
     keep = ub.zeros(64, "uint8", usm_type="shared")
-
-    class Holder:
-        def __init__(self, dictionary):
-            self.__sycl_usm_array_interface__ = dictionary
-
-    a = ub.from_usm_array_interface(Holder(dict(
-        keep.__sycl_usm_array_interface__, data=(keep._pointer + 1, False), shape=(4,), typestr="<f8", typedescr=[("", "<f8")])))
+    described = dict(keep.__sycl_usm_array_interface__, data=(keep._pointer + 1, False), shape=(4,), typestr="<f8", typedescr=[("", "<f8")])
+    a = ub.from_usm_array_interface(types.SimpleNamespace(__sycl_usm_array_interface__=described))
     total = numba.njit(lambda a: a.sum())
     with pytest.raises(ValueError, match=r"not; pass a\.copy\(\)"):
         total(a)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 from multiprocessing.reduction import ForkingPickler
 
 import procs
@@ -51,6 +52,7 @@ def pair(request):
         assert pid == p.pid
         return described, values, outbox.get(timeout=SOON)
 
+    ask.method = request.param
     yield ask
     inbox.put(None)
     p.join(SOON)
@@ -205,10 +207,9 @@ def test_the_readonly_audience(np):
     a.fill(1)
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_a_process_waits_for_its_results_at_exit(method):
+def test_a_process_waits_for_its_results_at_exit(pair):
     """A process puts an array into a queue and ends: the array arrives, as any other object."""
-    context = multiprocessing.get_context(method)
+    context = multiprocessing.get_context(pair.method)
     outbox = context.Queue()
     for n in (3, 5):
         p = context.Process(target=procs.put_and_end, args=(outbox, n))
@@ -218,17 +219,8 @@ def test_a_process_waits_for_its_results_at_exit(method):
         assert p.exitcode == 0 and a.tolist() == [n] * n  # its maker has ended
         a.fill(7)
         assert a.tolist() == [7] * n and a.interprocess is True
-        inbox, told = context.Queue(), context.Queue()
-        p = context.Process(target=procs.echo, args=(inbox, told))
-        p.start()
-        inbox.put(a)  # this process passes it on
-        pid, description, values = told.get(timeout=SOON)
-        back = told.get(timeout=SOON)
-        assert pid == p.pid and description == procs.describe(a) == procs.describe(back) and values == a.tolist()
-        assert back._pointer == a._pointer
-        inbox.put(None)
-        p.join(SOON)
-        assert p.exitcode == 0
+        told, values, back = pair(a)  # this process passes it on
+        assert told == procs.describe(a) == procs.describe(back) and values == a.tolist() and back._pointer == a._pointer
         del a, back
 
 
@@ -294,7 +286,13 @@ def left_behind():
     return maps, files
 
 
-def report(n, times):
+def kill(n, once):
+    """Calls once, which kills a process and returns the seconds until its memory was back, n times. Nothing may stay behind."""
+    times, first = [], None
+    for i in range(n):
+        times.append(once(i))
+        first = first or left_behind()
+    soon(lambda: all(now <= then for now, then in zip(left_behind(), first)))
     if n >= 50:
         print(f"{n} processes killed; memory was back after {max(times):.3f} s at most, {sorted(times)[len(times) // 2]:.3f} s in the middle")
         assert max(times) <= HUNT_BOUND
@@ -304,9 +302,9 @@ def report(n, times):
 def test_killed_at_random_moments(n):
     """The memory of a killed process returns, with and without SYCL, and nothing of it stays."""
     peer("dpnp")
-    context = multiprocessing.get_context("spawn")
-    kinds, times, first = usm_kinds(), [], None
-    for i in range(n):
+    context, kinds = multiprocessing.get_context("spawn"), usm_kinds()
+
+    def once(i):
         a = ub.zeros(1 << 16, "float32", interprocess=True, usm_type=kinds[i % 3])
         before = ub.stats()["allocated_bytes.all.current"]
         p, outbox = started(context, procs.hold, a)
@@ -318,7 +316,7 @@ def test_killed_at_random_moments(n):
         p.kill()
         at = time.monotonic()
         soon(lambda: ub.share.stats()["leases"] == 0 and ub.share.stats()["unopened"] == 0)
-        times.append(time.monotonic() - at)
+        seconds = time.monotonic() - at
         p.join()
         a.fill(2)
         assert a[-1].item() == 2
@@ -326,18 +324,17 @@ def test_killed_at_random_moments(n):
         del a
         soon(lambda: ub.stats()["allocated_bytes.all.current"] <= before - size)
         outbox.close()
-        first = first or left_behind()
-    soon(lambda: all(now <= then for now, then in zip(left_behind(), first)))
-    report(n, times)
+        return seconds
+
+    kill(n, once)
 
 
 @pytest.mark.parametrize("n", KILLS)
 def test_makers_killed_at_random_moments(n):
     """Memory stays with the processes that hold it when its maker is killed, and ends with them."""
-    sycl_device()
-    context = multiprocessing.get_context("spawn")
-    kinds, times, first = usm_kinds(), [], None
-    for i in range(n):
+    context, kinds = multiprocessing.get_context("spawn"), usm_kinds()
+
+    def once(i):
         p, outbox = started(context, procs.publish, kinds[i % 3])
         address = outbox.get(timeout=SOON)
         kept, end = [], time.monotonic() + random.random() * 0.2
@@ -360,11 +357,10 @@ def test_makers_killed_at_random_moments(n):
         kept.clear()
         at = time.monotonic()
         soon(lambda: ub.trim() >= 0 and ub.share.stats()["mapped"] == 0)
-        times.append(time.monotonic() - at)
         outbox.close()
-        first = first or left_behind()
-    soon(lambda: all(now <= then for now, then in zip(left_behind(), first)))
-    report(n, times)
+        return time.monotonic() - at
+
+    kill(n, once)
 
 
 def test_a_killed_worker_of_a_pool():
@@ -590,24 +586,13 @@ def test_arrays_that_are_lost_at_the_end(method, error, capfd):
         outbox.get(timeout=SOON)
 
 
-def test_loky_sends_handles():
+def test_loky_sends_handles(monkeypatch):
     """joblib's loky registers the reducer, whichever is imported first."""
-    import types
-
     from usmbridge import _processes
 
     registered = {}
-    name = "loky.backend.reduction"
-    module = types.ModuleType(name)
-    module.register = registered.__setitem__
-    before = sys.modules.get(name)
-    sys.modules[name] = module
-    try:
-        _processes.loky()
-    finally:
-        del sys.modules[name]
-        if before is not None:
-            sys.modules[name] = before
+    monkeypatch.setitem(sys.modules, "loky.backend.reduction", types.SimpleNamespace(register=registered.__setitem__))
+    _processes.loky()
     assert registered == {ub.Array: _processes._reduce}
 
 

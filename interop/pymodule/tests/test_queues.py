@@ -2,6 +2,7 @@
 
 import gc
 import sys
+import types
 
 from conftest import peer, run
 
@@ -17,10 +18,7 @@ def kept_queue(dpctl, device):
 
 
 def holder(keep, **changes):
-    h = type("H", (), {})()
-    h.keep = keep
-    h.__sycl_usm_array_interface__ = dict(keep.__sycl_usm_array_interface__, **changes)
-    return h
+    return types.SimpleNamespace(keep=keep, __sycl_usm_array_interface__=dict(keep.__sycl_usm_array_interface__, **changes))
 
 
 def syclobj(a):

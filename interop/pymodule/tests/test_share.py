@@ -7,7 +7,6 @@ import pickle
 import signal
 import subprocess
 import threading
-import time
 from multiprocessing.reduction import ForkingPickler
 
 import procs

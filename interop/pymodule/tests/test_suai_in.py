@@ -166,13 +166,13 @@ def contexts(device, dpctl):
     return [dpctl.SyclQueue(d), dpctl.SyclQueue(dpctl.SyclContext([d]), d)]
 
 
-def test_repeated_imports(device, dpctl, contexts):
-    """Every form of syclobj, any part of the span, each with its own queue and layout."""
+def test_repeated_imports(device, dpctl, contexts, separate):
+    """Every form of syclobj, any part of the span, each with its own queue and layout. Another span and another context are
+    looked up."""
     q = contexts[0]
     m = dpctl.memory.MemoryUSMShared(64, queue=q)
-    h = Holder(m, syclobj=q)
+    h = Holder(m, syclobj=q, shape=(16,))
     first = ub.from_usm_array_interface(h)
-    assert first.nbytes == 64
     in_order = dpctl.SyclQueue(device.filter_string, property="in_order")
     for syclobj, named in ((q, q), (in_order, in_order), (q.sycl_context, None), (device.filter_string, None), (q._get_capsule(), None)):
         h.show(m, syclobj=syclobj, shape=(3, 4), typestr="<f4", strides=(4, 1), offset=2)
@@ -181,6 +181,14 @@ def test_repeated_imports(device, dpctl, contexts):
         assert named is None or a.sycl_queue is named
     h.show(m, syclobj=q, data=(m._pointer, True))
     assert ub.asarray(h).readonly and not first.readonly
+    h.show(m, syclobj=q, shape=(1 << 40,))
+    with pytest.raises(ValueError):
+        ub.asarray(h)
+    for syclobj in (contexts[1], contexts[1].sycl_context, contexts[1]._get_capsule()) if separate else ():
+        h.show(m, syclobj=syclobj)
+        with pytest.raises(ValueError, match="syclobj"):
+            ub.asarray(h)
+    assert first.nbytes == 16
 
 
 def test_freed_and_allocated_again_in_another_context(device, dpctl, contexts, separate):
@@ -208,30 +216,6 @@ def test_freed_and_allocated_again_in_another_context(device, dpctl, contexts, s
                 del first, b, again, h
     if not same:
         pytest.skip("the allocator gave no address again: only what differs was tried")
-
-
-def test_a_wider_span_is_looked_up(device, dpctl, contexts):
-    m = dpctl.memory.MemoryUSMShared(64)
-    h = Holder(m, syclobj=contexts[0], shape=(16,))
-    first = ub.asarray(h)
-    h.show(m, syclobj=contexts[0], shape=(1 << 40,))
-    with pytest.raises(ValueError):
-        ub.asarray(h)
-    h.show(m, syclobj=contexts[0], shape=(64,))
-    assert ub.asarray(h).nbytes == 64 and first.nbytes == 16
-
-
-def test_the_context_is_looked_up_each_time(device, dpctl, contexts, separate):
-    if not separate:
-        pytest.skip("the contexts of the device share its memory")
-    m = dpctl.memory.MemoryUSMShared(64, queue=contexts[0])
-    h = Holder(m, syclobj=contexts[0])
-    first = ub.asarray(h)
-    for syclobj in (contexts[1], contexts[1].sycl_context, contexts[1]._get_capsule()):
-        h.show(m, syclobj=syclobj)
-        with pytest.raises(ValueError, match="syclobj"):
-            ub.asarray(h)
-    assert first.nbytes == 64
 
 
 def test_another_owner_at_the_same_address(device, dpctl, contexts):

@@ -84,43 +84,6 @@ assert "dpctl" not in sys.modules
     )
 
 
-def test_any_queue_and_context(device, dpctl):
-    """In-order and profiling queues, sub-devices, contexts of several devices."""
-    d = dpctl.SyclDevice(device.filter_string)
-    for prop in ("in_order", "enable_profiling", ["in_order", "enable_profiling"]):
-        q = dpctl.SyclQueue(d, property=prop)
-        a = ub.zeros((2, 3), sycl_queue=q)
-        assert a.sycl_context == q.sycl_context and a.__dlpack_device__() == device.dlpack_device
-        assert a.asnumpy().tolist() == [[0] * 3] * 2
-    try:
-        parts = d.create_sub_devices(partition=1)[:2]
-    except dpctl.SyclSubDeviceCreationError:
-        pytest.skip("the device cannot be split")
-    both = dpctl.SyclContext(parts)
-    queues = [dpctl.SyclQueue(p) for p in parts] + [dpctl.SyclQueue(both, p) for p in parts]
-    for q in queues + [both, both._get_capsule(), queues[2]._get_capsule()]:
-        for kind in ("device", "shared", "host"):
-            if hasattr(q, "sycl_device"):
-                context, device_of = q.sycl_context, q.sycl_device
-            else:
-                context, device_of = both, None
-                q = both if not isinstance(q, dpctl.SyclContext) else q
-            a = ub.zeros((2, 3), "int32", usm_type=kind, sycl_queue=q)
-            assert a.sycl_context == context and a.device == device and a.asnumpy().tolist() == [[0] * 3] * 2
-            h = type("H", (), {"__sycl_usm_array_interface__": a.__sycl_usm_array_interface__, "a": a})()
-            b = ub.from_usm_array_interface(h)
-            if device_of is not None:
-                assert a.sycl_device == device_of and b.sycl_device == device_of
-            assert b._pointer == a._pointer and b.sycl_context == context and b.usm_type == kind
-            assert dpctl.memory.as_usm_memory(a)._pointer == a._pointer
-            assert a.__dlpack_device__() == device.dlpack_device
-            with pytest.raises(BufferError, match="default context"):
-                a.__dlpack__()
-            c = ub.from_dlpack(a.__dlpack__(copy=True, max_version=(1, 0)))
-            assert c.__dlpack_device__() == device.dlpack_device and c.usm_type == kind
-            assert a.to_device(device).__dlpack_device__() == device.dlpack_device
-
-
 def test_every_view_for_dpctl_and_dpnp(device, dpctl, dpt, dpnp, np):
     if device.backend != "opencl" or dpctl.SyclDevice(device.filter_string).sycl_platform.name == "Portable Computing Language":
         pytest.skip("dpnp copies views by kernels, which it has for OpenCL alone, and which PoCL cannot link")
