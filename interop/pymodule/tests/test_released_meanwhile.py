@@ -1,37 +1,16 @@
 """release() during an operation, by other threads. The operation continues on the memory that it began with, and releases it
 at its end. robust/test_changes.py has releases by code that the operation runs."""
 
-import contextlib
 import ctypes
 import pickle
-import sys
 import threading
 
 import pytest
 
 import usmbridge as ub
 from conftest import live, peer, places
+from robust.changing import another_thread
 from test_release_and_gc import becomes, count
-
-
-@contextlib.contextmanager
-def other_thread(step):
-    """Runs step repeatedly beside the caller's block."""
-    stop, interval = threading.Event(), sys.getswitchinterval()
-
-    def run():
-        while not stop.is_set():
-            step()
-
-    sys.setswitchinterval(1e-6)
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
-        sys.setswitchinterval(interval)
 
 
 N = 1 << 14
@@ -56,7 +35,7 @@ def test_another_thread_releases(name):
     step()
     for place in places(["device", "shared"]):
         to = ub.zeros(N, "float64", device="host")
-        with other_thread(step):
+        with another_thread(step, ()):
             for _ in range(5):
                 a = ub.full(N, 3.0, **place)
                 to.fill(3.0)

@@ -3,12 +3,15 @@
 A producer has two states. Any mixture of their fields describes elements inside the window, or must be refused. An
 imported array must consist of fields of the two states, be consistent, and lie in the window."""
 
+import contextlib
 import ctypes as ct
 import math
+import sys
+import threading
 
 import capi
 import usmbridge as ub
-from robust import memory, oracles, producers
+from robust import memory, oracles, producers, strategies
 
 ERRORS = (TypeError, ValueError, OverflowError, BufferError, LookupError, AttributeError, MemoryError)
 AT = 1024
@@ -18,6 +21,33 @@ pointer = ct.POINTER(ct.c_int64)
 # pointers would make the test invalid.
 wmemmove = ct.CDLL(None).wmemmove
 wmemmove.argtypes, wmemmove.restype = [ct.c_void_p, ct.c_void_p, ct.c_size_t], ct.c_void_p
+
+
+@contextlib.contextmanager
+def another_thread(step, ignored=ERRORS):
+    """Runs step again and again beside the caller's block, on a thread that gets the GIL often."""
+    stop, broken, interval = threading.Event(), [], sys.getswitchinterval()
+
+    def run():
+        while not stop.is_set() and not broken:
+            try:
+                step()
+            except ignored:
+                pass
+            except BaseException as error:
+                broken.append(error)
+
+    thread = threading.Thread(target=run)
+    sys.setswitchinterval(1e-6)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+        sys.setswitchinterval(interval)
+    if broken:
+        raise broken[0]
 
 
 def write(at, what, size):
@@ -31,8 +61,7 @@ def raw(address):
 class Struct:
     """A managed tensor with two states. The second deleter and the second shape are separate objects too."""
 
-    FIRST = {"place": "window", "versioned": True, "version": (1, 3), "flags": 0, "at": AT, "data": None, "byte_offset": 0, "device": None, "ndim": None,
-             "dtype": (2, 32, 1), "shape": (2, 3), "strides": (3, 1), "shape_null": False, "deleter": "count", "destructor": True}
+    FIRST = {**strategies.TENSOR, "at": AT, "strides": (3, 1)}
 
     def __init__(self, **fields):
         self.tensor = producers.Tensor({**self.FIRST, **fields})

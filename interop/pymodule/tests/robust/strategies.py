@@ -87,6 +87,9 @@ class Truth(Number):
         return bool(self.__index__())
 
 
+# The fields of a tensor in the window; tensor_fields draws others.
+TENSOR = {"place": "window", "versioned": True, "version": (1, 3), "flags": 0, "at": 0, "data": None, "byte_offset": 0, "device": None, "ndim": None,
+          "dtype": (2, 32, 1), "shape": (2, 3), "strides": None, "shape_null": False, "deleter": "count", "destructor": True}
 DELETERS = ["count", "count", "count", "null", "reenter", "raise", "collect"]
 DEVICES = [1, 14, 14, 0, -1, 2, 3, 4, 13, 1 << 30]
 

@@ -159,8 +159,7 @@ def test_exporters(e):
 
 # ---- honest exporters: NumPy's arrays and memoryviews of them -------------------------------------
 
-DTYPES = ["?", "b", "B", "h", "H", "i", "I", "l", "L", "q", "Q", "e", "f", "d", "F", "D", ">i4", ">f8", "<i2", ">u1", "S3", "U2", "M8[s]", "V4", "g", "O",
-          [("a", "i4")], [("a", "i4"), ("b", "f8")]]
+DTYPES = [*"?bBhHiIlLqQefdFD", [("a", "i4"), ("b", "f8")]]
 
 
 def array(r):
@@ -171,7 +170,7 @@ def array(r):
     return {
         "shape": strategies.times(r, r.randint(0, 4), lambda r: r.randint(0, 5)), "ones": r.choice([28, 60]) if strategies.rarely(r, 12) else 0,
         "dtype": r.choice(DTYPES), "cut": strategies.times(r, r.randint(0, 4), cut), "order": r.choice("CFT"),
-        "readonly": bool(r.randrange(2)), "through": r.choice(["memoryview", "cast", "bytes", "field"]), "flags": r.randrange(0x200),
+        "readonly": bool(r.randrange(2)), "flags": r.randrange(0x200),
     }
 
 
@@ -181,12 +180,12 @@ def made(e, np):
     for n in e["shape"]:
         count *= n
     x = np.frombuffer(bytes(i * 11 & 0x3F for i in range(count * dtype.itemsize)), np.uint8).copy()
-    x = np.zeros(e["shape"], object) if dtype.hasobject else x.view(dtype).reshape(e["shape"])
+    x = x.view(dtype).reshape(e["shape"])
     if e["order"] != "C":
         x = np.asfortranarray(x) if e["order"] == "F" else x.T
     x = x.reshape(x.shape + (1,) * min(e["ones"], 64 - x.ndim)) if e["ones"] else x
     x = x[(*(slice(*c) for c in e["cut"][: x.ndim]), ...)]
-    if e["through"] == "field" and dtype.names:
+    if dtype.names:
         x = x[dtype.names[-1]]  # strides that are not multiples of the item size
     x.flags.writeable = not e["readonly"]
     return x
@@ -214,9 +213,7 @@ def ask(x, flags):
 def test_buffers_out(e):
     np = importlib.import_module("numpy")
     x = made(e, np)
-    if x.dtype.kind not in "?biufc" or x.dtype.char == "g" or not x.dtype.isnative or any(s % x.itemsize for s in x.strides):
-        return
-    if x.ctypes.data % x.itemsize and x.size:
+    if any(s % x.itemsize for s in x.strides) or x.ctypes.data % x.itemsize and x.size:
         return
     a = ub.from_dlpack(x)
     for flags in [e["flags"], *ASKS]:

@@ -6,15 +6,13 @@ The other changes may make the operation fail. Afterwards no owner may be left."
 import functools
 import gc
 import importlib
+import itertools
 import operator
-import sys
-import threading
-import time
 
 import pytest
 
 import usmbridge as ub
-from robust import changing, memory, producers
+from robust import changing, engine, memory, producers
 from robust.changing import ERRORS, CallHook, Integer, Truth, watched
 from robust.engine import target
 
@@ -318,19 +316,9 @@ def run_with_change(name, k, what, place):
 
 
 def check_owners(before, about):
-    for generation in (0, 1, 2):
-        if owners() <= before:
-            break
-        gc.collect(generation)
-    else:
-        memory.settled()
-    end = time.monotonic() + 60
-    while owners() > before and time.monotonic() < end:
-        time.sleep(0.01)  # host tasks of dpnp hold their arguments until they get the GIL
-        gc.collect()
-        memory.settled()
-    if owners() > before:
-        raise AssertionError(f"{owners() - before} owners are left after {about!r}")
+    left = engine.live(before, 60) - before  # host tasks of dpnp hold their arguments until they get the GIL
+    if left > 0:
+        raise AssertionError(f"{left} owners are left after {about!r}")
 
 
 def example(r):
@@ -354,26 +342,15 @@ def test_changes_by_a_thread(e):
     """A second thread makes the changes whenever it gets the GIL."""
     want, _ = undisturbed(e["operation"], e["place"])
     harmless = HARMLESS.issuperset(e["changes"])
-    stop, box, broken, before, interval = threading.Event(), [], [], owners(), sys.getswitchinterval()
+    box, before, turns = [], owners(), itertools.cycle(e["changes"])
 
-    def other():
-        while not stop.is_set():
-            for what in e["changes"]:
-                try:
-                    operation = box[0]
-                    operation.what = what
-                    operation.change()
-                except ERRORS:
-                    pass
-                except BaseException as error:
-                    broken.append(error)
-                operation = None
+    def change():
+        operation = box[0]
+        operation.what = next(turns)
+        operation.change()
 
     with producers.unraisable():
-        thread = threading.Thread(target=other)
-        sys.setswitchinterval(1e-6)
-        thread.start()
-        try:
+        with changing.another_thread(change):
             for _ in range(e["rounds"]):
                 operation = Operation(e["operation"], -1, "collect", PLACES[e["place"]])
                 box[:] = [operation]
@@ -387,13 +364,7 @@ def test_changes_by_a_thread(e):
                     box.clear()
                 if harmless:
                     changing.oracles.equal(answer, want, "the answer", e)
-        finally:
-            stop.set()
-            thread.join()
-            sys.setswitchinterval(interval)
-            operation = answer = None
-    if broken:
-        raise broken[0]
+        operation = answer = None
     check_owners(before, e)
 
 

@@ -49,10 +49,8 @@ def source(e):
     sort, place = e["sort"], e["place"]
     name = {"packed": (17, 4, 1), "padded": (17, 4, 1), "bfloat16": (4, 16, 1)}.get(sort, (2, 32, 1))
     shape, strides = {"empty": ((0, 3), None), "0-d": ((), None), "reversed": ((2, 3), (-3, -1))}.get(sort, ((2, 4), None))
-    fields = {"place": place, "versioned": True, "version": (1, 3), "flags": (1 if sort == "readonly" else 0) | (4 if sort == "padded" else 0), "at": 512,
-              "data": None, "byte_offset": 0, "device": None, "ndim": None, "dtype": name, "shape": shape, "strides": strides, "shape_null": False,
-              "deleter": "count", "destructor": False}
-    tensor = producers.Tensor(fields)
+    fields = {"place": place, "flags": {"readonly": 1, "padded": 4}.get(sort, 0), "at": 512, "dtype": name, "shape": shape, "strides": strides, "destructor": False}
+    tensor = producers.Tensor(strategies.TENSOR | fields)
     return ub.from_dlpack(tensor.capsule()), tensor
 
 

@@ -10,7 +10,7 @@ import pickle
 import weakref
 
 import usmbridge as ub
-from robust import memory, strategies
+from robust import engine, memory, strategies
 from robust.engine import target
 
 SOURCES = ["host", "device", "shared", "usm host", "numpy", "bytes", "memoryview", "dictionary", "cycle"]
@@ -179,20 +179,9 @@ class World:
 
     def end(self, about):
         self.things.clear()
-        n = live(self.base)
+        n = engine.live(self.base, 60)
         if n > self.base:
             raise AssertionError(f"{n - self.base} owners are alive in the end of {about!r}")
-
-
-def live(base=0):
-    """Returns the owners in use without cycles. An owner behind an Array is found only after the Array: it takes several
-    rounds, and a full collection if the young objects were not enough."""
-    for generation in (1, 1, 1, 2, 2, 2):
-        n = ub.stats()["live_buffers.all.current"]
-        if n <= base:
-            break
-        gc.collect(generation)
-    return ub.stats()["live_buffers.all.current"]
 
 
 class Tail:

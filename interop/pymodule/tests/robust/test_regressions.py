@@ -3,11 +3,10 @@
 import pytest
 
 import usmbridge as ub
-from robust import engine, memory, producers
+from robust import engine, memory, producers, strategies
 from robust.test_dictionaries import Holder
 
-TENSOR = {"place": "window", "versioned": False, "version": (1, 3), "flags": 0, "at": 0, "data": None, "byte_offset": 0, "device": None, "ndim": None,
-          "dtype": (2, 32, 1), "shape": (2,), "strides": None, "shape_null": False, "deleter": "count", "destructor": True}
+TENSOR = {**strategies.TENSOR, "versioned": False, "shape": (2,)}
 BUFFER = {"format": b"f", "itemsize": 4, "ndim": 1, "shape": (2,), "shape_null": False, "strides": None, "len": 8, "readonly": 0, "suboffsets": False,
           "at": 0, "null": False}
 

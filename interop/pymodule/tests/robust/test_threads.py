@@ -2,8 +2,6 @@
 changes of lists and arguments by another thread."""
 
 import ctypes as ct
-import sys
-import threading
 
 import capi
 import usmbridge as ub
@@ -20,11 +18,6 @@ PATHS = ["versioned", "legacy", "object", "cute", "exchange", "usm", "empty", "h
 def example(r):
     paths = [p for p in PATHS if memory.sycl() or p not in ("usm", "empty", "dictionary", "known")]
     return {"path": r.choice(paths), "change": r.choice(CHANGES), "how": r.choice(["fields", "whole"]), "rounds": r.choice([3, 10, 30])}
-
-
-def hammer(stop, step):
-    while not stop.is_set():
-        step()
 
 
 def struct_path(e):
@@ -146,20 +139,9 @@ def capsule_path(e):
 def test_threads(e):
     path = {"dictionary": dictionary_path, "known": dictionary_path, "one capsule": capsule_path}.get(e["path"], struct_path)
     take, step, check, ended = path(e)
-    stop, taken, interval = threading.Event(), 0, sys.getswitchinterval()
-    broken = []
-
-    def other():
-        try:
-            hammer(stop, step)
-        except BaseException as error:
-            broken.append(error)
-
+    taken, a = 0, None
     with producers.unraisable():
-        sys.setswitchinterval(1e-6)
-        t = threading.Thread(target=other)
-        t.start()
-        try:
+        with changing.another_thread(step):
             for _ in range(e["rounds"]):
                 a = None
                 try:
@@ -168,11 +150,5 @@ def test_threads(e):
                     continue
                 taken += 1
                 check(a)
-        finally:
-            stop.set()
-            t.join()
-            sys.setswitchinterval(interval)
-            a = None
-        if broken and not isinstance(broken[0], ERRORS):
-            raise broken[0]
+        a = None
         ended(taken)
