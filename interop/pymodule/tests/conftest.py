@@ -110,11 +110,11 @@ def soon(reached, problem=ub.share.stats):
 DTYPES = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64", "complex64", "complex128"]
 
 
-def program(*args, expect=0, timeout=600, **env):
+def program(*args, expect=0, timeout=600, cwd=None, **env):
     """Runs the interpreter with arguments and other variables of the environment, without those that are None, and returns
     its output."""
     env = {name: value for name, value in {**os.environ, **env}.items() if value is not None}
-    p = subprocess.run([HOST, *map(str, args)], capture_output=True, text=True, timeout=timeout, env=env)
+    p = subprocess.run([HOST, *map(str, args)], capture_output=True, text=True, timeout=timeout, cwd=cwd, env=env)
     assert p.returncode == expect, p.stdout + p.stderr
     return p.stdout
 

@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import time
+import types
 
 import usmbridge as ub
 
@@ -118,9 +119,8 @@ def publish(usm_type, outbox):
         time.sleep(600)
 
 
-def hold_from_queue(inbox, outbox):
-    a = inbox.get()
-    hold(a, outbox)
+def hold_from_pipe(pipe):
+    hold(pipe.recv(), types.SimpleNamespace(put=pipe.send))
 
 
 def die(a):

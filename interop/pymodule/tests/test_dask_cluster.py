@@ -369,35 +369,6 @@ def test_values_of_a_killed_worker_are_computed_again(client):
     survives_a_killed_worker(client, "shared")
 
 
-def test_adaptive_scaling():
-    """Workers that start later send and receive Arrays, and the values of retired workers move to others."""
-    import dask.config as config
-
-    with config.set({"distributed.adaptive.interval": "20ms", "distributed.adaptive.wait-count": 2, "distributed.adaptive.target-duration": "100ms"}):
-        keep, client = start(n_workers=1)
-        with keep:
-            client.cluster.adapt(minimum=1, maximum=3)
-
-            def make(i):
-                distributed.Queue("began").put(distributed.get_worker().address)
-                distributed.Event("three workers").wait()
-                return ub.full(1 << 20, i, "int32", usm_type="shared")
-
-            began, event = distributed.Queue("began", client=client), distributed.Event("three workers", client=client)
-            made, makers = [client.submit(make, i, pure=False) for i in range(12)], set()
-            while len(makers) < 3:
-                makers.add(began.get(timeout=SOON))
-            event.set()
-            distributed.wait(made)
-            client.cluster.adapt(minimum=1, maximum=1)
-            # While workers retire there can be none for a moment, and the values are made again by the next one.
-            soon(lambda: len(left := addresses(client)) == 1 and set().union(*client.who_has(made).values()) == left,
-                    lambda: f"the values are at {client.who_has(made)}, the workers are {addresses(client)}")
-            right = [client.submit(lambda a, i=i: a.usm_type == "shared" and a[-1].item() == i, a, pure=False) for i, a in enumerate(made)]
-            assert client.gather(right) == [True] * 12
-            del made, right
-
-
 def test_pickles_are_not_used(client):
     """An Array inside another object is pickled by protocol 5; an Array by itself uses its own frames."""
     header, frames = distributed.protocol.serialize(ub.zeros(1 << 18, usm_type="shared"))

@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from conftest import places, run, sycl_device
+from conftest import places, run
 
 import usmbridge as ub
 
@@ -67,22 +67,18 @@ def test_each_audience_has_pages_of_its_own():
                 assert x == y or not pages[x] & pages[y]
 
 
-def test_counted_limited_and_trimmed():
+def test_counted_limited_and_trimmed(device):
     """The counters include it, trim() returns all of it, and limits apply to it."""
-    for where in ("dict(device='host')", "dict(usm_type='shared')", "dict(usm_type='device')"):
-        if "usm" in where:
-            sycl_device()
-        out = run(f"""
-import time
-where = {where}
+    out = run("""
+import itertools, time
 def mapped():
     return sum("memfd:" in line for line in open("/proc/self/maps"))
 def files():
     return sum("memfd:" in os.readlink("/proc/self/fd/" + f) for f in os.listdir("/proc/self/fd") if os.path.islink("/proc/self/fd/" + f))
 def get(name):
     return ub.stats()[name + "_bytes.all.current"]
-ub.trim()
-for asked in (True, "readonly"):
+for where, asked in itertools.product((dict(device="host"), dict(usm_type="shared"), dict(usm_type="device")), (True, "readonly")):
+    ub.trim()
     before = get("allocated"), get("reserved")
     a = ub.empty(8 << 20, "int8", interprocess=asked, **where)
     assert get("allocated") >= before[0] + (8 << 20) and get("reserved") >= before[1] + (8 << 20)
@@ -108,7 +104,7 @@ for asked in (True, "readonly"):
     ub._set_limit(0)
 print("done")
 """)
-        assert out == "done\n"
+    assert out == "done\n"
 
 
 def test_out_of_descriptors():

@@ -179,7 +179,7 @@ def test_inner_functions_and_unification(np, numba, new):
     assert numba.njit(lambda a, n: (a + n).sum())(a, np.ones(5)) == 15
 
 
-def test_containers(np, numba, new):
+def test_containers(np, numba, device):
     """A container whose type is that of an Array takes computed arrays and ndarrays, and the other way round. It gives the
     Array itself back, and ndarrays for the others."""
     List, Dict = numba.typed.List, numba.typed.Dict
@@ -212,9 +212,7 @@ def test_containers(np, numba, new):
         y.append(a)
         return x[0][0], x[1][0], y[0][0], y[1][0]
 
-    a = new(3)
-    for n in range(3):
-        a[n] = n + 1
+    a = ub.asarray([1.0, 2.0, 3.0], usm_type="shared")
     r = appended(a, True)
     assert r[0] is a and type(r[1]) is np.ndarray and r[1].tolist() == [2, 4, 6]
     assert [x.tolist() for x in appended(a, False)] == [[2, 4, 6], [1, 2, 3]]
@@ -223,7 +221,7 @@ def test_containers(np, numba, new):
     mixed = List()
     mixed.append(a)
     mixed.append(np.ones(3))
-    mixed.append(new(3))
+    mixed.append(ub.zeros(3, device="host"))
     mixed[2][0] = 7
     assert [x.tolist() for x in mixed] == [[1, 2, 3], [1, 1, 1], [7, 0, 0]]
 
@@ -248,15 +246,14 @@ def test_containers_refuse(numba):
     assert run(REFUSED) == "True 1\nTrue 1\n"  # in another process: Numba keeps the errors and what their frames hold
 
 
-def test_parallel_vectorize_and_gufunc(np, numba, new):
+def test_parallel_vectorize_and_gufunc(np, numba, device):
     @numba.njit(parallel=True)
     def scaled(a, out):
         for i in numba.prange(a.size):
             out[i] = a[i] * 2
         return out.sum()
 
-    a, out = new(1000), new(1000)
-    np.asarray(a)[:] = 1
+    a, out = ub.ones(1000, usm_type="shared"), ub.zeros(1000, device="host")
     assert scaled(a, out) == 2000 and np.asarray(out).tolist() == [2] * 1000
     fixed = numba.vectorize(["f8(f8)"])(lambda x: x + 1)
     free = numba.vectorize(lambda x: x + 1)

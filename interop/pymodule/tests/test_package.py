@@ -8,14 +8,13 @@ import json
 import os
 import pickle
 import pkgutil
-import subprocess
 import sys
 import traceback
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import BUILT_IN, HOST, program as run
+from conftest import BUILT_IN, program as run
 
 import usmbridge as ub
 
@@ -113,9 +112,7 @@ def stubs(tmp_path):
 
 
 def mypy(stubs, module, *args):
-    out = subprocess.run([HOST, "-m", module, *args], capture_output=True, text=True, cwd=stubs.parent,
-                         env={**os.environ, "MYPYPATH": str(stubs), "MYPY_CACHE_DIR": str(stubs.parent / "cache")})
-    assert out.returncode == 0, out.stdout + out.stderr
+    run("-m", module, *args, cwd=stubs.parent, MYPYPATH=str(stubs), MYPY_CACHE_DIR=str(stubs.parent / "cache"))
 
 
 def test_stubs(stubs):

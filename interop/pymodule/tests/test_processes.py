@@ -129,7 +129,7 @@ def test_arguments_and_pipes(method):
     p.join(SOON)
     assert p.exitcode == 0 and a.tolist() == [1, 0, 0, 1, 0, 0, 1, 0, 0, 1]
     ours, theirs = context.Pipe()
-    p = context.Process(target=procs.hold_from_queue, args=(Getter(theirs), Putter(theirs)))
+    p = context.Process(target=procs.hold_from_pipe, args=(theirs,))
     p.start()
     ours.send(a)
     assert ours.recv() == p.pid and a.tolist()[:3] == [2, 1, 1]
@@ -137,22 +137,6 @@ def test_arguments_and_pipes(method):
     p.kill()
     p.join()
     soon(lambda: ub.share.stats()["leases"] == 0)
-
-
-class Getter:
-    def __init__(self, pipe):
-        self.get = pipe.recv
-
-    def __reduce__(self):
-        return Getter, (self.get.__self__,)
-
-
-class Putter:
-    def __init__(self, pipe):
-        self.put = pipe.send
-
-    def __reduce__(self):
-        return Putter, (self.put.__self__,)
 
 
 @pytest.mark.parametrize("method", METHODS)

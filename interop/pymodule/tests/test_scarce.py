@@ -9,18 +9,16 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import HOST
+from conftest import HOST, program
 
 # Distance between failing allocations; a hunt fails all of them.
 STEP = 1 if "USMBRIDGE_HUNT" in os.environ else 13
 HERE = Path(__file__).parent
 
 
-def swept(way, step, env=None):
+def swept(way, step, **env):
     """Returns the reports of scarce.py, after checking that it found no failure."""
-    r = subprocess.run([HOST, str(HERE / "scarce.py"), way, str(step)], capture_output=True, text=True, timeout=3600, env={**os.environ, **(env or {})})
-    assert r.returncode == 0, (r.returncode, r.stderr[-3000:])
-    reports = [json.loads(line) for line in r.stdout.splitlines()]
+    reports = [json.loads(line) for line in program(HERE / "scarce.py", way, step, timeout=3600, **env).splitlines()]
     assert len(reports) >= 10
     assert [t for t in reports if t["failures"]] == []
     print(f"{sum(t['tried'] for t in reports)} tried, {sum(t['raised'] for t in reports)} raised")
@@ -45,10 +43,10 @@ def test_interrupts():
     assert sum(t["raised"] for t in reports) > 100
 
 
-def places(program, to):
+def places(host, to):
     """Returns the address ranges of this project's C code in a program that hosts Python. Allocations of Go and of
     its C runtime must not fail, because the program ends then."""
-    symbols = subprocess.run(["nm", "-S", "--defined-only", program], capture_output=True, text=True, check=True).stdout
+    symbols = subprocess.run(["nm", "-S", "--defined-only", host], capture_output=True, text=True, check=True).stdout
     found = []
     for line in symbols.splitlines():
         address, size, kind, name = (line.split() + [""] * 4)[:4]
@@ -61,14 +59,13 @@ def places(program, to):
 
 
 def test_allocations_of_c(tmp_path):
-    program = HOST
-    if not os.path.basename(program).startswith("usmpython") or shutil.which("cc") is None or shutil.which("nm") is None:
+    if not os.path.basename(HOST).startswith("usmpython") or shutil.which("cc") is None or shutil.which("nm") is None:
         pytest.skip("for usmpython, with a C compiler and nm: the places of its C parts are found by their names")
     if hasattr(ctypes.CDLL(None), "__asan_init"):
         pytest.skip("the address sanitizer has a malloc of its own")
     library, where = tmp_path / "scarce.so", tmp_path / "places"
     subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", str(library), str(HERE / "scarce.c")], check=True)
-    if places(program, where) < 100:
+    if places(HOST, where) < 100:
         pytest.skip("the program has no names of its C parts")
-    reports = swept("c", 1, {"LD_PRELOAD": str(library), "USMB_SCARCE": str(where)})
+    reports = swept("c", 1, LD_PRELOAD=str(library), USMB_SCARCE=str(where))
     assert sum(t["raised"] for t in reports) > 10
