@@ -12,10 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/python"
@@ -24,7 +22,7 @@ import (
 
 func testCallbacks(t *testing.T, py *python.Interpreter) {
 	var kept *python.Object
-	f := ok[*python.Object](t)(py.Func("add", "adds two", func(a python.Args) (any, error) {
+	f := testenv.Held(py.Func("add", "adds two", func(a python.Args) (any, error) {
 		require.True(t, python.Held())
 		kept = a.Positional[0]
 		x, err := a.Positional[0].Int()
@@ -33,8 +31,7 @@ func testCallbacks(t *testing.T, py *python.Interpreter) {
 		}
 		y, err := a.Keyword["y"].Int()
 		return x + y, err
-	}))
-	defer f.Release()
+	}))(t)
 	out := testenv.Must(py.Run("r = f(40, y=2); n = f.__name__; d = f.__doc__", python.Vars{"f": f}, "r", "n", "d"))(t)
 	require.Equal(t, map[string]any{"r": int64(42), "n": "add", "d": "adds two"}, out)
 	require.Panics(t, func() { _, _ = kept.Int() }, "arguments end with the call")
@@ -43,11 +40,11 @@ func testCallbacks(t *testing.T, py *python.Interpreter) {
 	// An owned Object as the result is released. A result that cannot be converted is an error.
 	id := testenv.Held(py.New(func(a python.Args) (any, error) { return a.Positional[0].Retain() }))(t)
 	list := testenv.Held(py.New([]int{1}))(t)
-	same := ok[*python.Object](t)(id.Call(list))
+	same := testenv.Must(id.Call(list))(t)
 	require.Equal(t, list.Pointer(), same.Pointer())
 	same.Release()
 	arg := testenv.Held(py.New(python.Func(func(a python.Args) (any, error) { return a.Positional[0], nil })))(t)
-	same = ok[*python.Object](t)(arg.Call(list))
+	same = testenv.Must(arg.Call(list))(t)
 	require.Equal(t, list.Pointer(), same.Pointer())
 	same.Release()
 	bad := testenv.Held(py.Func("bad", "", func(python.Args) (any, error) { return make(chan int), nil }))(t)
@@ -65,7 +62,7 @@ results.sort()
 `, python.Vars{"f": f}, "results"))(t)
 	require.Len(t, out["results"], 8)
 	var fact *python.Object
-	fact = ok[*python.Object](t)(py.Func("fact", "", func(a python.Args) (any, error) {
+	fact = testenv.Held(py.Func("fact", "", func(a python.Args) (any, error) {
 		n, err := a.Positional[0].Int()
 		if err != nil || n <= 1 {
 			return 1, err
@@ -77,10 +74,8 @@ results.sort()
 		defer r.Release()
 		m, err := r.Int()
 		return n * m, err
-	}))
-	defer fact.Release()
-	r := testenv.Held(fact.Call(12))(t)
-	require.Equal(t, int64(479001600), ok[int64](t)(r.Int()))
+	}))(t)
+	require.Equal(t, int64(479001600), testenv.Must(testenv.Held(fact.Call(12))(t).Int())(t))
 }
 
 func testBuiltinModule(t *testing.T, py *python.Interpreter) {
@@ -113,7 +108,7 @@ leak = sys.getrefcount(usmb_testmod.Vector) - leak
 
 func testForeignThread(t *testing.T, py *python.Interpreter) {
 	o, alive := watched(t, py)
-	p := ok[unsafe.Pointer](t)(python.NewReference(o))
+	p := testenv.Must(python.NewReference(o))(t)
 	o.Release()
 	require.True(t, alive())
 	testmod.DropOnThread(p)
@@ -122,47 +117,42 @@ func testForeignThread(t *testing.T, py *python.Interpreter) {
 
 func testGIL(t *testing.T, py *python.Interpreter) {
 	counter := testenv.Held(py.New([]int{}))(t)
-	back := ok[*python.Object](t)(py.New(func(a python.Args) (any, error) {
+	back := testenv.Held(py.New(func(a python.Args) (any, error) {
 		n, err := a.Positional[0].Int()
 		return n + 1, err
-	}))
-	defer back.Release()
+	}))(t)
 	step := testenv.Held(py.Eval("lambda c, f: c.append(f(1))", nil))(t)
 	const goroutines, rounds = 32, 50
 	var inside atomic.Int32
-	var group errgroup.Group
-	for range goroutines {
-		group.Go(func() error {
-			for i := range rounds {
-				err := py.With(func() error {
-					if inside.Add(1) != 1 {
-						return errors.New("two holders of the GIL")
-					}
-					n, err := counter.Len()
-					inside.Add(-1) // before Python code can release the GIL
-					if err != nil || n > goroutines*rounds {
-						return fmt.Errorf("length %d: %w", n, err)
-					}
-					return py.With(func() error {
-						r, err := step.Call(counter, back)
-						r.Release()
-						return err
-					})
+	testenv.Together(t, goroutines, func(int) error {
+		for i := range rounds {
+			err := py.With(func() error {
+				if inside.Add(1) != 1 {
+					return errors.New("two holders of the GIL")
+				}
+				n, err := counter.Len()
+				inside.Add(-1) // before Python code can release the GIL
+				if err != nil || n > goroutines*rounds {
+					return fmt.Errorf("length %d: %w", n, err)
+				}
+				return py.With(func() error {
+					r, err := step.Call(counter, back)
+					r.Release()
+					return err
 				})
-				if err != nil {
+			})
+			if err != nil {
+				return err
+			}
+			if i%10 == 0 {
+				if _, err := py.Run("x = sum(range(1000))", nil); err != nil {
 					return err
 				}
-				if i%10 == 0 {
-					if _, err := py.Run("x = sum(range(1000))", nil); err != nil {
-						return err
-					}
-				}
 			}
-			return nil
-		})
-	}
-	require.NoError(t, group.Wait())
-	require.Equal(t, goroutines*rounds, ok[int](t)(counter.Len()))
+		}
+		return nil
+	})
+	require.Equal(t, goroutines*rounds, testenv.Must(counter.Len())(t))
 }
 
 func testWithoutGIL(t *testing.T, py *python.Interpreter) {
@@ -184,13 +174,12 @@ func testWithoutGIL(t *testing.T, py *python.Interpreter) {
 		return err
 	}))
 	py.WithoutGIL(func() {}) // The GIL is not held.
-	f := ok[*python.Object](t)(py.New(func(python.Args) (any, error) {
+	f := testenv.Held(py.New(func(python.Args) (any, error) {
 		var err error
 		py.WithoutGIL(func() { _, err = py.Run("z = 3", nil) })
 		return nil, err
-	}))
-	defer f.Release()
-	ok[*python.Object](t)(f.Call()).Release()
+	}))(t)
+	testenv.Must(f.Call())(t).Release()
 }
 
 func testFork(t *testing.T, py *python.Interpreter) {
@@ -261,14 +250,13 @@ r = r[:-4]
 	}
 	// A Go error keeps its type on its way through Python.
 	_, err := py.Run("half(3)", python.Vars{"half": vars["half"]})
-	var mine *myError
-	require.ErrorAs(t, err, &mine)
+	mine := testenv.As[*myError](t, err)
 	require.Equal(t, 3, mine.code)
 	require.ErrorIs(t, testenv.ErrorOf(py.Run("wrong()", python.Vars{"wrong": vars["wrong"]})), errMine)
 	// A context as the first parameter is that of the call.
 	f := testenv.Held(py.Eval("lambda f: f()", nil))(t)
-	o := ok[*python.Object](t)(f.CallContext(context.WithValue(t.Context(), key{}, "the caller"), vars["who"]))
-	require.Equal(t, "the caller", ok[string](t)(o.Text()))
+	o := testenv.Must(f.CallContext(context.WithValue(t.Context(), key{}, "the caller"), vars["who"]))(t)
+	require.Equal(t, "the caller", testenv.Must(o.Text())(t))
 	o.Release()
 	// The Go function is freed with the Python object.
 	freed := make(chan struct{})
@@ -276,7 +264,7 @@ r = r[:-4]
 		kept := new([1 << 10]byte)
 		once := sync.OnceFunc(func() { close(freed) })
 		addCleanup(kept, once)
-		ok[*python.Object](t)(py.New(func(i int) int { return int(kept[i]) })).Release()
+		testenv.Must(py.New(func(i int) int { return int(kept[i]) }))(t).Release()
 	}()
 	collected(t, freed)
 }

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/python"
@@ -60,21 +59,20 @@ func testCallContext(t *testing.T, py *python.Interpreter) {
 
 	// A call that ends before its context behaves as an ordinary call.
 	ctx, cancel := context.WithCancelCause(context.Background())
-	r := ok[*python.Object](t)(spin.CallContext(ctx, 10))
-	require.Equal(t, int64(45), ok[int64](t)(r.Int()))
+	r := testenv.Must(spin.CallContext(ctx, 10))(t)
+	require.Equal(t, int64(45), testenv.Must(r.Int())(t))
 	r.Release()
 	_, err := spin.CallContext(ctx, "x")
 	require.ErrorIs(t, err, python.TypeError)
 	require.NotErrorIs(t, err, python.ErrNotStopped)
 	require.ErrorContains(t, testenv.ErrorOf(spin.CallContext(ctx, make(chan int))), "chan int")
 	cancel(reason)
-	r = ok[*python.Object](t)(spin.CallContext(context.Background(), 10))
+	r = testenv.Must(spin.CallContext(context.Background(), 10))(t)
 	r.Release()
 
 	// The context ended before the call.
 	_, err = spin.CallContext(ctx, 10)
-	var failed *python.OpError
-	require.ErrorAs(t, err, &failed)
+	failed := testenv.As[*python.OpError](t, err)
 	require.Equal(t, python.ErrNotBegun, failed.Kind)
 	require.ErrorIs(t, err, context.Canceled)
 	require.ErrorIs(t, err, reason)
@@ -112,8 +110,7 @@ func testCallContext(t *testing.T, py *python.Interpreter) {
 				testenv.Failed(t, err, reason, c.says)
 				if c.is != nil {
 					require.ErrorIs(t, err, c.is)
-					var e *python.Error
-					require.ErrorAs(t, err, &e)
+					e := testenv.As[*python.Error](t, err)
 					require.Contains(t, e.Traceback, "in "+c.name)
 				}
 			}
@@ -152,32 +149,29 @@ func testCallContextWaits(t *testing.T, py *python.Interpreter) {
 	count := testenv.Held(py.New(func(python.Args) (any, error) { calls++; return nil, nil }))(t)
 	require.NoError(t, py.With(func() error {
 		// This goroutine holds the GIL, so none of these calls can begin.
-		var group errgroup.Group
-		for range 16 {
-			group.Go(func() error {
-				ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
-				defer cancel()
-				_, err := count.CallContext(ctx)
-				if !errors.Is(err, python.ErrNotBegun) || !errors.Is(err, context.DeadlineExceeded) {
-					return fmt.Errorf("not refused: %w", err)
-				}
-				return nil
-			})
-		}
-		return group.Wait()
+		testenv.Together(t, 16, func(int) error {
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+			defer cancel()
+			_, err := count.CallContext(ctx)
+			if !errors.Is(err, python.ErrNotBegun) || !errors.Is(err, context.DeadlineExceeded) {
+				return fmt.Errorf("not refused: %w", err)
+			}
+			return nil
+		})
+		return nil
 	}))
-	ok[*python.Object](t)(count.CallContext(t.Context())).Release()
+	testenv.Must(count.CallContext(t.Context()))(t).Release()
 	require.Equal(t, 1, calls, "a dropped call ran later")
 }
 
 // testCallContextMisuse checks that a released argument panics on the caller's goroutine.
 func testCallContextMisuse(t *testing.T, py *python.Interpreter) {
-	o := ok[*python.Object](t)(py.New(1))
+	o := testenv.Must(py.New(1))(t)
 	f := testenv.Held(py.Eval("lambda x: x", nil))(t)
 	o.Release()
 	require.Panics(t, func() { _, _ = f.CallContext(t.Context(), o) })
 	require.Panics(t, func() { _, _ = o.CallContext(t.Context()) })
-	ok[*python.Object](t)(f.CallContext(t.Context(), 1)).Release()
+	testenv.Must(f.CallContext(t.Context(), 1))(t).Release()
 }
 
 // testCallContextNested checks that both calls are interrupted if a call and a nested call
@@ -189,11 +183,11 @@ func testCallContextNested(t *testing.T, py *python.Interpreter) {
 		ctx, cancel := context.WithCancel(context.Background())
 		inner := make(chan error, 1)
 		begun := testenv.Held(py.New(func(python.Args) (any, error) { go cancel(); return nil, nil }))(t)
-		again := ok[*python.Object](t)(py.New(func(python.Args) (any, error) {
+		again := testenv.Must(py.New(func(python.Args) (any, error) {
 			_, err := forever.CallContext(ctx, begun)
 			inner <- err
 			return nil, err
-		}))
+		}))(t)
 		outer := testenv.Held(py.Eval("lambda f, g, b: (f(), g(b))", nil))(t)
 		_, err := outer.CallContext(ctx, again, forever, begun)
 		require.ErrorIs(t, <-inner, context.Canceled)
@@ -236,8 +230,13 @@ def caught(begun, cleanup):
 	spin := get("spin")
 	toInt := testenv.Held(py.Eval("int", nil))(t)
 	wait := testenv.Held(py.Eval("__import__('time').sleep", nil))(t)
-	// end ends a call whose interrupt was lost, so that the test fails instead of hanging.
-	end := func(stop bool) { require.NoError(t, m.SetAttr("stop", stop)) }
+	// ended discards the error of a call that must have failed.
+	ended := func(_ *python.Object, err error) error {
+		if err == nil {
+			return errors.New("the inner call went on")
+		}
+		return nil
+	}
 
 	for _, c := range []struct {
 		name, outer string
@@ -247,46 +246,32 @@ def caught(begun, cleanup):
 			inner, stop := context.WithCancel(ctx)
 			defer stop()
 			time.AfterFunc(time.Millisecond, cancel)
-			_, err := spin.CallContext(inner)
-			if err == nil {
-				return errors.New("the inner call went on")
-			}
-			return nil
+			return ended(spin.CallContext(inner))
 		}},
 		{"inner call of no context", "then_spin", func(_ context.Context, cancel func()) error {
 			time.AfterFunc(time.Millisecond, cancel)
-			_, err := spin.CallContext(context.Background())
-			if err == nil {
-				return errors.New("the inner call went on")
-			}
-			return nil
+			return ended(spin.CallContext(context.Background()))
 		}},
 		{"plain call", "then_spin", func(_ context.Context, cancel func()) error {
 			time.AfterFunc(time.Millisecond, cancel)
-			_, err := spin.Call()
-			if err == nil {
-				return errors.New("the inner call went on")
-			}
-			return nil
+			return ended(spin.Call())
 		}},
 		{"text of an error", "then_spin", func(ctx context.Context, cancel func()) error {
 			py.WithoutGIL(cancel)
 			for range 3 {
-				if _, err := toInt.Call("x"); err == nil {
-					return errors.New("no error")
+				if err := ended(toInt.Call("x")); err != nil {
+					return err
 				}
 			}
 			return nil
 		}},
 		{"error passed on", "retries", func(ctx context.Context, cancel func()) error {
 			time.AfterFunc(time.Millisecond, cancel)
-			_, err := spin.CallContext(ctx)
-			return err
+			return testenv.ErrorOf(spin.CallContext(ctx))
 		}},
 		{"interrupt wrapped", "retries", func(_ context.Context, cancel func()) error {
 			time.AfterFunc(time.Millisecond, cancel)
-			_, err := spin.Call()
-			return fmt.Errorf("while it ran: %w", err)
+			return fmt.Errorf("while it ran: %w", testenv.ErrorOf(spin.Call()))
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -294,7 +279,8 @@ def caught(begun, cleanup):
 			for range 5 {
 				ctx, cancel := context.WithCancel(context.Background())
 				f := testenv.Held(py.New(func() error { return c.f(ctx, cancel) }))(t)
-				lost := time.AfterFunc(5*time.Minute, func() { end(true) })
+				// ends a call whose interrupt was lost, so that the test fails instead of hanging
+				lost := time.AfterFunc(5*time.Minute, func() { require.NoError(t, m.SetAttr("stop", true)) })
 				_, err := outer.CallContext(ctx, f)
 				require.True(t, lost.Stop(), "the interrupt was lost")
 				require.ErrorIs(t, err, python.ErrInterrupted)
@@ -307,14 +293,14 @@ def caught(begun, cleanup):
 		for range 3 {
 			ctx, cancel := context.WithCancel(context.Background())
 			begun := testenv.Held(py.New(func() { go cancel() }))(t)
-			cleanup := ok[*python.Object](t)(py.New(func() {
+			cleanup := testenv.Must(py.New(func() {
 				inner, stop := context.WithTimeout(context.Background(), 5*time.Millisecond)
 				defer stop()
 				_, _ = wait.CallContext(inner, 0.05)
-			}))
+			}))(t)
 			require.ErrorIs(t, testenv.ErrorOf(outer.CallContext(ctx, begun, cleanup)), python.ErrNotStopped)
 			times := get("times")
-			require.Equal(t, int64(1), ok[int64](t)(times.Int()))
+			require.Equal(t, int64(1), testenv.Must(times.Int())(t))
 			cleanup.Release()
 			cancel()
 		}
@@ -379,21 +365,17 @@ func testLateInterrupts(t *testing.T, py *python.Interpreter) {
 		}
 		return nil
 	}
-	var group errgroup.Group
-	for range 4 {
-		group.Go(func() error {
-			// With holds the GIL on one thread, so that the next calls use the same thread.
-			runtime.LockOSThread()
-			defer runtime.UnlockOSThread()
-			for i := range rounds {
-				if err := py.With(func() error { return round(i) }); err != nil {
-					return err
-				}
+	testenv.Together(t, 4, func(int) error {
+		// With holds the GIL on one thread, so that the next calls use the same thread.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		for i := range rounds {
+			if err := py.With(func() error { return round(i) }); err != nil {
+				return err
 			}
-			return nil
-		})
-	}
-	require.NoError(t, group.Wait())
+		}
+		return nil
+	})
 	t.Logf("of %d calls: %v", 4*rounds, outcomes)
 	require.Positive(t, outcomes[python.ErrInterrupted], "no call was interrupted")
 }

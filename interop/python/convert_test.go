@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/big"
 	"testing"
-	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
@@ -59,24 +58,22 @@ func testConvert(t *testing.T, py *python.Interpreter) {
 		t.Run(fmt.Sprintf("%T %s", c.in, c.repr), func(t *testing.T) {
 			o := testenv.Held(py.New(c.in))(t)
 			require.Equal(t, c.repr, o.String())
-			require.Equal(t, c.back, ok[any](t)(o.Value()))
+			require.Equal(t, c.back, testenv.Must(o.Value())(t))
 			require.Equal(t, c.in == nil || c.repr == "None", o.IsNone())
 		})
 	}
 	b := testenv.Held(py.Eval("bytearray(b'xy')", nil))(t)
-	require.Equal(t, []byte("xy"), ok[any](t)(b.Value()))
-	require.Equal(t, []byte("xy"), ok[[]byte](t)(b.Bytes()))
+	require.Equal(t, []byte("xy"), testenv.Must(b.Value())(t))
+	require.Equal(t, []byte("xy"), testenv.Must(b.Bytes())(t))
 	set := testenv.Held(py.Eval("[{1}]", nil))(t)
-	list := ok[any](t)(set.Value()).([]any)
+	list := testenv.Must(set.Value())(t).([]any)
 	require.Equal(t, "{1}", list[0].(*python.Object).String())
 	list[0].(*python.Object).Release()
 }
 
 func testConvertErrors(t *testing.T, py *python.Interpreter) {
 	for _, v := range []any{make(chan int), struct{ C chan int }{}, []any{1, make(chan int)}, map[string]any{"k": make(chan int)}, python.Tuple{make(chan int)}} {
-		_, err := py.New(v)
-		var c *python.ConversionError
-		require.ErrorAs(t, err, &c, "%T", v)
+		testenv.As[*python.ConversionError](t, testenv.ErrorOf(py.New(v)))
 	}
 	require.ErrorIs(t, testenv.ErrorOf(py.New("\xff")), python.ValueError, "invalid UTF-8 is not a UnicodeDecodeError")
 	require.ErrorContains(t, testenv.ErrorOf(py.New(map[any]any{1: 1, "x": []any{make(chan int)}})), "chan int")
@@ -92,15 +89,15 @@ func testConvertErrors(t *testing.T, py *python.Interpreter) {
 	require.ErrorIs(t, testenv.ErrorOf(big.Int()), python.OverflowError)
 	f := testenv.Held(py.Eval("1.5", nil))(t)
 	require.ErrorIs(t, testenv.ErrorOf(f.Int()), python.TypeError, "a float is not an index")
-	require.InDelta(t, 1.5, ok[float64](t)(f.Float()), 0)
-	require.InDelta(t, 18446744073709551616.0, ok[float64](t)(big.Float()), 0)
+	require.InDelta(t, 1.5, testenv.Must(f.Float())(t), 0)
+	require.InDelta(t, 18446744073709551616.0, testenv.Must(big.Float())(t), 0)
 	require.Error(t, testenv.ErrorOf(s.Float()))
 }
 
 func testAs(t *testing.T, py *python.Interpreter) {
 	var made []*python.Object
 	eval := func(expr string) *python.Object {
-		o := ok[*python.Object](t)(py.Eval(expr, nil))
+		o := testenv.Must(py.Eval(expr, nil))(t)
 		made = append(made, o)
 		return o
 	}
@@ -162,27 +159,27 @@ func testObjects(t *testing.T, py *python.Interpreter) {
 	ns := testenv.Held(py.Eval("__import__('types').SimpleNamespace(a=1)", nil))(t)
 	require.NoError(t, ns.SetAttr("b", []int{1, 2}))
 	b := testenv.Held(ns.Attr("b"))(t)
-	require.Equal(t, 2, ok[int](t)(b.Len()))
-	require.Equal(t, "list", ok[string](t)(b.Type()))
-	ok[*python.Object](t)(ns.Method("__delattr__", "a")).Release()
+	require.Equal(t, 2, testenv.Must(b.Len())(t))
+	require.Equal(t, "list", testenv.Must(b.Type())(t))
+	testenv.Must(ns.Method("__delattr__", "a"))(t).Release()
 	require.ErrorIs(t, testenv.ErrorOf(ns.Attr("a")), python.AttributeError)
 
 	require.NoError(t, b.SetItem(0, "x"))
 	first := testenv.Held(b.Item(0))(t)
-	require.Equal(t, "x", ok[string](t)(first.Text()))
-	require.Equal(t, "x", ok[string](t)(first.Str()))
-	ok[*python.Object](t)(b.Method("__delitem__", 1)).Release()
+	require.Equal(t, "x", testenv.Must(first.Text())(t))
+	require.Equal(t, "x", testenv.Must(first.Str())(t))
+	testenv.Must(b.Method("__delitem__", 1))(t).Release()
 	_, err := b.Item(1)
 	require.ErrorIs(t, err, python.IndexError)
 	require.ErrorIs(t, err, python.LookupError, "a base class does not match")
 	require.NotErrorIs(t, err, python.KeyError)
 
-	again := ok[*python.Object](t)(b.Retain())
+	again := testenv.Must(b.Retain())(t)
 	require.Equal(t, b.Pointer(), again.Pointer())
 	b2 := python.Borrow(b.Pointer())
 	require.Equal(t, b.Pointer(), b2.Pointer())
 	b2.Release()
-	owned := python.FromPointer(ok[unsafe.Pointer](t)(python.NewReference(b)))
+	owned := python.FromPointer(testenv.Must(python.NewReference(b))(t))
 	require.Equal(t, b.Pointer(), owned.Pointer())
 	owned.Release()
 	again.Release()
@@ -257,8 +254,7 @@ func testCalls(t *testing.T, py *python.Interpreter) {
 		{[]any{1, python.Kwargs{"x": 2, "y": nil}}, "((1,), [('x', 2), ('y', None)])"},
 		{[]any{python.Kwargs{}}, "((), [])"},
 	} {
-		r := testenv.Held(f.Call(c.args...))(t)
-		require.Equal(t, c.want, r.String())
+		require.Equal(t, c.want, testenv.Held(f.Call(c.args...))(t).String())
 	}
 	s := testenv.Held(py.New("a,b"))(t)
 	r := testenv.Held(s.Method("split", python.Kwargs{"sep": ","}))(t)
@@ -270,18 +266,18 @@ func testCalls(t *testing.T, py *python.Interpreter) {
 }
 
 func testIteration(t *testing.T, py *python.Interpreter) {
-	o := ok[*python.Object](t)(py.Eval("iter(x * x for x in range(5))", nil))
+	o := testenv.Must(py.Eval("iter(x * x for x in range(5))", nil))(t)
 	var got []int64
 	for e, err := range o.All() {
 		require.NoError(t, err)
-		got = append(got, ok[int64](t)(e.Int()))
+		got = append(got, testenv.Must(e.Int())(t))
 		if len(got) == 4 {
 			break
 		}
 	}
 	o.Release()
 	require.Equal(t, []int64{0, 1, 4, 9}, got)
-	o = ok[*python.Object](t)(py.Eval("(1 // x for x in (1, 0))", nil))
+	o = testenv.Must(py.Eval("(1 // x for x in (1, 0))", nil))(t)
 	var last error
 	n := 0
 	for e, err := range o.All() {
@@ -294,7 +290,7 @@ func testIteration(t *testing.T, py *python.Interpreter) {
 	o.Release()
 	require.Equal(t, 1, n)
 	require.ErrorIs(t, last, python.Exception("ZeroDivisionError"))
-	o = ok[*python.Object](t)(py.New(1))
+	o = testenv.Must(py.New(1))(t)
 	for _, err := range o.All() {
 		require.ErrorIs(t, err, python.TypeError)
 	}
@@ -312,7 +308,7 @@ func testFailedAs(t *testing.T, py *python.Interpreter) {
 		"{(object(),): 1}":      func(o *python.Object) error { _, err := python.As[map[any]any](o); return err },
 		"{'a': 1}":              func(o *python.Object) error { _, err := python.As[struct{ A int }](o); return err },
 	} {
-		o := ok[*python.Object](t)(py.Eval(expr, nil))
+		o := testenv.Must(py.Eval(expr, nil))(t)
 		var failed *python.ConversionError
 		require.ErrorAs(t, as(o), &failed, expr)
 		o.Release()
@@ -340,15 +336,14 @@ func testCyclesToGo(t *testing.T, py *python.Interpreter) {
 			v := testenv.Held(py.Eval("(exec(code, d := {}), d['v'])[1]", python.Vars{"code": c.code}))(t)
 			_, err = v.Value()
 			require.ErrorIs(t, err, python.ErrCycle)
-			var conversion *python.ConversionError
-			require.ErrorAs(t, err, &conversion)
+			testenv.As[*python.ConversionError](t, err)
 			require.ErrorIs(t, testenv.ErrorOf(python.As[[]any](v)), python.ErrCycle)
 			require.ErrorIs(t, testenv.ErrorOf(python.As[*big.Int](v)), python.ErrCycle)
 		})
 	}
 	twice := testenv.Held(py.Eval("[a, a, {'x': a}]", python.Vars{"a": []int{1}}))(t)
 	one := []any{int64(1)}
-	require.Equal(t, []any{one, one, map[string]any{"x": one}}, ok[any](t)(twice.Value()), "the same list twice is not a cycle")
+	require.Equal(t, []any{one, one, map[string]any{"x": one}}, testenv.Must(twice.Value())(t), "the same list twice is not a cycle")
 }
 
 // testCyclesToPython does the same for Go values, in each method that converts them.
@@ -388,8 +383,7 @@ func testCyclesToPython(t *testing.T, py *python.Interpreter) {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := py.New(c.value)
 			testenv.Failed(t, err, python.ErrCycle, c.says)
-			var conversion *python.ConversionError
-			require.ErrorAs(t, err, &conversion)
+			testenv.As[*python.ConversionError](t, err)
 			testenv.Failed(t, testenv.ErrorOf(f.Call(1, c.value)), python.ErrCycle, "argument 2")
 			require.ErrorIs(t, testenv.ErrorOf(f.Call(python.Kwargs{"k": c.value})), python.ErrCycle)
 			require.ErrorIs(t, testenv.ErrorOf(py.Run("x = v", python.Vars{"v": c.value})), python.ErrCycle)
@@ -411,8 +405,7 @@ func testDepth(t *testing.T, py *python.Interpreter) {
 		}
 		return v
 	}
-	o := testenv.Held(py.New(nest(fits)))(t)
-	require.Equal(t, nest(fits), ok[any](t)(o.Value()))
+	require.Equal(t, nest(fits), testenv.Must(testenv.Held(py.New(nest(fits)))(t).Value())(t))
 	_, err := py.New(nest(fits + 1))
 	testenv.Failed(t, err, python.ErrTooDeep, "1000")
 	require.Less(t, len(err.Error()), 300, "the path is not shortened")
@@ -429,8 +422,8 @@ func testLongInts(t *testing.T, py *python.Interpreter) {
 	long := new(big.Int).Lsh(big.NewInt(-5), 20000)
 	o := testenv.Held(py.New(long))(t)
 	same := testenv.Held(py.Eval("x == -5 << 20000", python.Vars{"x": o}))(t)
-	require.Equal(t, true, ok[any](t)(same.Value()))
-	require.Equal(t, long, ok[any](t)(o.Value()))
+	require.Equal(t, true, testenv.Must(same.Value())(t))
+	require.Equal(t, long, testenv.Must(o.Value())(t))
 	named := testenv.Held(py.Eval("type('N', (int,), {'__repr__': lambda s: 'many', '__str__': lambda s: 'many'})(2**70)", nil))(t)
-	require.Equal(t, new(big.Int).Lsh(big.NewInt(1), 70), ok[any](t)(named.Value()))
+	require.Equal(t, new(big.Int).Lsh(big.NewInt(1), 70), testenv.Must(named.Value())(t))
 }

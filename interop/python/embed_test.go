@@ -145,15 +145,6 @@ func TestInChild(t *testing.T) {
 	t.Run("Close", func(t *testing.T) { testClose(t, py) })
 }
 
-// ok returns the value, or fails the test on an error.
-func ok[T any](t *testing.T) func(T, error) T {
-	return func(v T, err error) T {
-		t.Helper()
-		require.NoError(t, err)
-		return v
-	}
-}
-
 func testStart(t *testing.T, py *python.Interpreter) {
 	require.Same(t, py, python.Current())
 	again := testenv.Must(python.Start())(t)
@@ -200,20 +191,17 @@ func testRun(t *testing.T, py *python.Interpreter) {
 	require.ErrorIs(t, testenv.ErrorOf(py.Run("if", nil)), python.SyntaxError)
 	require.ErrorContains(t, testenv.ErrorOf(py.Run("", python.Vars{"c": make(chan int)})), "chan int")
 	v := testenv.Held(py.Eval("a * 2", python.Vars{"a": "ab"}))(t)
-	require.Equal(t, "abab", ok[string](t)(v.Text()))
+	require.Equal(t, "abab", testenv.Must(v.Text())(t))
 	require.ErrorIs(t, testenv.ErrorOf(py.Eval("x = 1", nil)), python.SyntaxError)
 	require.ErrorIs(t, testenv.ErrorOf(py.Import("no_such_module")), python.ModuleNotFoundError)
-	none := testenv.Held(py.New(nil))(t)
-	require.True(t, none.IsNone())
+	require.True(t, testenv.Held(py.New(nil))(t).IsNone())
 }
 
 func testModule(t *testing.T, py *python.Interpreter) {
 	m := testenv.Held(py.Module("gomod", "def f(x):\n    return 10 / x\n"))(t)
-	r := testenv.Held(m.Method("f", 4))(t)
-	require.InDelta(t, 2.5, ok[float64](t)(r.Float()), 0)
+	require.InDelta(t, 2.5, testenv.Must(testenv.Held(m.Method("f", 4))(t).Float())(t), 0)
 	_, err := py.Run("import gomod\ngomod.f(0)", nil)
-	var e *python.Error
-	require.ErrorAs(t, err, &e)
+	e := testenv.As[*python.Error](t, err)
 	require.Contains(t, e.Traceback, `File "<go module gomod>", line 2, in f`)
 	require.Contains(t, e.Traceback, "return 10 / x", "the traceback lacks the source line")
 
@@ -256,8 +244,7 @@ func TestStartErrors(t *testing.T) {
 		t.Skip("this process is a child for embedding")
 	}
 	_, err := python.Inspect("/nonexistent/python3")
-	var failed *python.OpError
-	require.ErrorAs(t, err, &failed)
+	failed := testenv.As[*python.OpError](t, err)
 	require.Equal(t, "Inspect", failed.Op)
 	require.ErrorContains(t, err, "/nonexistent/python3")
 	notLib := filepath.Join(t.TempDir(), "libpython3.11.so")

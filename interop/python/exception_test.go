@@ -26,8 +26,7 @@ try:
 except Mine as e:
     raise ValueError("outer") from e
 `, nil)
-	var e *python.Error
-	require.ErrorAs(t, err, &e)
+	e := testenv.As[*python.Error](t, err)
 	require.Equal(t, "ValueError", e.Type)
 	require.Equal(t, "outer", e.Message)
 	require.Equal(t, "python: ValueError: outer", err.Error())
@@ -38,7 +37,7 @@ except Mine as e:
 	require.NotErrorIs(t, err, python.TypeError)
 	require.NoError(t, e.Unwrap())
 	cause := testenv.Held(e.Exception().Attr("__cause__"))(t)
-	require.Equal(t, "__go__.Mine", ok[string](t)(cause.Type()))
+	require.Equal(t, "__go__.Mine", testenv.Must(cause.Type())(t))
 
 	require.EqualError(t, testenv.ErrorOf(py.Run("raise KeyError", nil)), "python: KeyError")
 	require.ErrorContains(t, testenv.ErrorOf(py.Run("class E(Exception):\n def __str__(self): raise TypeError\nraise E", nil)), "str() of the exception failed")
@@ -82,21 +81,18 @@ func testGoErrors(t *testing.T, py *python.Interpreter) {
 	}
 	raise = &ownError{7}
 	_, err := f.Call()
-	var own *ownError
-	require.ErrorAs(t, err, &own)
+	own := testenv.As[*ownError](t, err)
 	require.Equal(t, 7, own.n)
 
 	// A Python exception that passes through Go is raised as the same object.
 	thrower := testenv.Held(py.Eval("lambda exc: (_ for _ in ()).throw(exc)", nil))(t)
-	through := ok[*python.Object](t)(py.Func("through", "", func(a python.Args) (any, error) {
+	through := testenv.Held(py.Func("through", "", func(a python.Args) (any, error) {
 		return thrower.Call(a.Positional[0])
-	}))
-	defer through.Release()
-	wrapping := ok[*python.Object](t)(py.Func("wrapping", "", func(a python.Args) (any, error) {
+	}))(t)
+	wrapping := testenv.Held(py.Func("wrapping", "", func(a python.Args) (any, error) {
 		_, err := thrower.Call(a.Positional[0])
 		return nil, fmt.Errorf("in Go: %w", err)
-	}))
-	defer wrapping.Release()
+	}))(t)
 	out := testenv.Must(py.Run(`
 exc = KeyError("k")
 try: through(exc)
@@ -107,15 +103,14 @@ except KeyError as e: cause = e.__cause__ is exc; text = str(e.args[0])
 	require.Equal(t, map[string]any{"same": true, "cause": true, "text": "in Go: python: KeyError: 'k'"}, out)
 
 	exc := testenv.Held(py.New(fmt.Errorf("%w: as a value", python.ValueError)))(t)
-	require.Equal(t, "ValueError", ok[string](t)(exc.Type()))
+	require.Equal(t, "ValueError", testenv.Must(exc.Type())(t))
 }
 
 func testPanics(t *testing.T, py *python.Interpreter) {
 	f := testenv.Held(py.Func("boom", "", func(python.Args) (any, error) { panic("kaboom") }))(t)
 	_, err := py.Run("f()", python.Vars{"f": f})
 	require.ErrorIs(t, err, python.RuntimeError)
-	var p *python.PanicError
-	require.ErrorAs(t, err, &p)
+	p := testenv.As[*python.PanicError](t, err)
 	require.Equal(t, "kaboom", p.Value)
 	require.Contains(t, p.Stack, "embed_test.go")
 	require.PanicsWithValue(t, "out", func() { _ = py.With(func() error { panic("out") }) })
@@ -127,7 +122,7 @@ func testPanics(t *testing.T, py *python.Interpreter) {
 // the local variables of frames in tracebacks: those of its exception, of causes and contexts
 // and of group members.
 func testErrorsKeepNothing(t *testing.T, py *python.Interpreter) {
-	m := ok[*python.Object](t)(py.Module("keeping", `
+	m := testenv.Must(py.Module("keeping", `
 import weakref
 
 made = []
@@ -168,7 +163,7 @@ def cycle():
     a.__cause__, b.__cause__ = b, a
     raise a
 def alive(): return sum(r() is not None for r in made), len(made)
-`))
+`))(t)
 	defer m.Release()
 	var kept []error
 	for _, name := range []string{"local", "attribute", "odd", "cause", "context", "suppressed", "deep", "group", "cycle"} {
@@ -177,29 +172,26 @@ def alive(): return sum(r() is not None for r in made), len(made)
 		require.ErrorAs(t, err, &e, name)
 		kept = append(kept, err)
 		counts := testenv.Held(m.Method("alive"))(t)
-		n := ok[any](t)(counts.Value()).(python.Tuple)
+		n := testenv.Must(counts.Value())(t).(python.Tuple)
 		require.NotZero(t, n[1], name)
 		require.Zero(t, n[0], "%s: its error keeps objects alive, of %d", name, n[1])
 	}
 	// The causes are kept.
-	var e *python.Error
-	require.ErrorAs(t, kept[3], &e)
+	e := testenv.As[*python.Error](t, kept[3])
 	require.Contains(t, e.Traceback, "has no attribute 'absent'")
 	cause := testenv.Held(e.Exception().Attr("__cause__"))(t)
-	require.Equal(t, "AttributeError", ok[string](t)(cause.Type()))
-	obj := testenv.Held(cause.Attr("obj"))(t)
-	require.True(t, obj.IsNone())
+	require.Equal(t, "AttributeError", testenv.Must(cause.Type())(t))
+	require.True(t, testenv.Held(cause.Attr("obj"))(t).IsNone())
 	require.NotEmpty(t, kept)
 }
 
 // testHandledExceptionsStay checks that a failed call does not clear the exceptions that
 // enclosing Python code is handling, although they are the context of its exception.
 func testHandledExceptionsStay(t *testing.T, py *python.Interpreter) {
-	f := ok[*python.Object](t)(py.Func("fails", "", func(python.Args) (any, error) {
+	f := testenv.Held(py.Func("fails", "", func(python.Args) (any, error) {
 		require.ErrorIs(t, testenv.ErrorOf(py.Run("raise KeyError", nil)), python.KeyError)
 		return nil, nil
-	}))
-	defer f.Release()
+	}))(t)
 	out := testenv.Must(py.Run(`
 def local():
     word = "here"
@@ -236,7 +228,6 @@ def read():
 	defer read.Release()
 	for range 3 {
 		require.ErrorIs(t, testenv.ErrorOf(read.Call()), python.ValueError)
-		answer := testenv.Held(read.Call())(t)
-		require.Positive(t, ok[int](t)(python.As[int](answer)))
+		require.Positive(t, testenv.Must(python.As[int](testenv.Held(read.Call())(t)))(t))
 	}
 }

@@ -45,8 +45,7 @@ func TestFindRefusals(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			path := fakePython(t, "python3", c.answer)
 			_, err := python.Inspect(path)
-			var unusable *python.OpError
-			require.ErrorAs(t, err, &unusable)
+			unusable := testenv.As[*python.OpError](t, err)
 			require.ErrorContains(t, err, c.says)
 			require.NotEmpty(t, unusable.Hint)
 			if c.reason != nil {
@@ -55,8 +54,7 @@ func TestFindRefusals(t *testing.T) {
 
 			t.Setenv(python.EnvVar, path)
 			_, err = python.Find()
-			var none *python.NotFoundError
-			require.ErrorAs(t, err, &none)
+			none := testenv.As[*python.NotFoundError](t, err)
 			testenv.Failed(t, err, python.ErrNotFound, c.says)
 			require.Len(t, none.Tried, 1, "another Python was tried after an explicit choice")
 			require.Equal(t, python.EnvVar, none.Tried[0].Source)
@@ -133,11 +131,13 @@ func TestFindNothingInTheWorkingDirectory(t *testing.T) {
 	pythons := pythons(t)
 	t.Chdir(here)
 
-	for _, env := range pythons {
-		for _, path := range []string{"", ".", ":/nonexistent", "/nonexistent:", "./."} {
+	for i, env := range pythons {
+		for k, path := range []string{".", "", ":/nonexistent", "/nonexistent:", "./."} {
+			if i > 0 && k > 0 {
+				break // Go removes the relative parts, for each Python alike
+			}
 			t.Setenv("PYTHONPATH", path)
-			found := testenv.Must(python.Inspect(env.Executable))(t)
-			require.Equal(t, env.Library, found.Library)
+			require.Equal(t, env.Library, testenv.Must(python.Inspect(env.Executable))(t).Library)
 			require.NoFileExists(t, ran, "%s, PYTHONPATH=%s", env.Executable, path)
 		}
 	}
@@ -149,8 +149,7 @@ func TestFindNothingInTheWorkingDirectory(t *testing.T) {
 	} {
 		t.Setenv(python.EnvVar, c.variable)
 		t.Setenv("PATH", c.path)
-		env := testenv.Must(python.Find())(t)
-		require.Equal(t, lib, env.Library, "a relative path was used")
+		require.Equal(t, lib, testenv.Must(python.Find())(t).Library, "a relative path was used")
 		require.NoFileExists(t, ran)
 	}
 	t.Setenv("PATH", "python3/bin")

@@ -54,8 +54,7 @@ func TestCFilesIncludeOnlyLowerOnes(t *testing.T) {
 func TestTableHasNoUnusedRows(t *testing.T) {
 	used := map[string]bool{}
 	for _, pattern := range []string{"*.[ch]", "../pymodule/*.[ch]", "../internal/calls/*.[ch]", "internal/testmod/*.c", "*.go"} {
-		files := testenv.Must(filepath.Glob(pattern))(t)
-		for _, file := range files {
+		for _, file := range testenv.Must(filepath.Glob(pattern))(t) {
 			switch file {
 			case "usmb_pyfuncs.h", "usmb_pymacros.h", "usmb_pytable.c":
 				continue

@@ -25,18 +25,16 @@ func (e *nilError) Error() string { return e.text }
 
 // testErrorsThatPanic checks that a panic in a method of an error does not end the process.
 func testErrorsThatPanic(t *testing.T, py *python.Interpreter) {
-	f := ok[*python.Object](t)(py.New(func() error { var e *nilError; return e }))
-	defer f.Release()
+	f := testenv.Held(py.New(func() error { var e *nilError; return e }))(t)
 	_, err := f.Call()
 	require.ErrorIs(t, err, python.RuntimeError)
-	var p *python.PanicError
-	require.ErrorAs(t, err, &p)
+	testenv.As[*python.PanicError](t, err)
 }
 
 // testOddClasses checks exception classes whose instances are not exceptions or whose names
 // are not text.
 func testOddClasses(t *testing.T, py *python.Interpreter) {
-	m := ok[*python.Object](t)(py.Module("oddclasses", `
+	m := testenv.Must(py.Module("oddclasses", `
 class Number(Exception):
     def __new__(cls, *args): return 5
 class Meta(type):
@@ -49,23 +47,20 @@ class Named(Exception, metaclass=Meta): pass
 def name_it(x): Meta.answer = x
 def fail(): raise Named("named")
 named = Named()
-`))
+`))(t)
 	defer m.Release()
-	f := ok[*python.Object](t)(py.New(func() error {
+	f := testenv.Held(py.New(func() error {
 		return fmt.Errorf("five: %w", python.Exception("oddclasses.Number"))
-	}))
-	defer f.Release()
+	}))(t)
 	_, err := f.Call()
 	testenv.Failed(t, err, python.RuntimeError, "five")
 
-	named := ok[*python.Object](t)(m.Attr("named"))
-	defer named.Release()
+	named := testenv.Held(m.Attr("named"))(t)
 	for _, name := range []any{5, bytes.Repeat([]byte{0x9c, 0x41, 0x41, 0x41}, 64), nil} {
-		ok[*python.Object](t)(m.Method("name_it", name)).Release()
+		testenv.Must(m.Method("name_it", name))(t).Release()
 		require.ErrorIs(t, testenv.ErrorOf(named.Type()), python.TypeError)
 		_, err = m.Method("fail")
-		var e *python.Error
-		require.ErrorAs(t, err, &e)
+		e := testenv.As[*python.Error](t, err)
 		require.Equal(t, "named", e.Message)
 		out, err := py.Run("x = 1", nil, "x") // fails if an exception is still set
 		require.NoError(t, err)
@@ -78,8 +73,7 @@ named = Named()
 func testBytearrayChangedDuringCopy(t *testing.T, py *python.Interpreter) {
 	// Inside With, dropped references are released at the beginning of the next operation, not
 	// at the end of one, so that Go can read its result.
-	kick := ok[*python.Object](t)(py.Eval("__import__('usmb_testmod').kick", nil))
-	defer kick.Release()
+	kick := testenv.Held(py.Eval("__import__('usmb_testmod').kick", nil))(t)
 	require.NoError(t, py.With(func() error {
 		n := testmod.Drains()
 		r, err := kick.Call()
@@ -89,7 +83,7 @@ func testBytearrayChangedDuringCopy(t *testing.T, py *python.Interpreter) {
 		return err
 	}))
 
-	m := ok[*python.Object](t)(py.Module("moving", `
+	m := testenv.Must(py.Module("moving", `
 size = 1000
 data = bytearray(b"a" * size)
 kept = []
@@ -98,13 +92,12 @@ class Mover:
         data.clear()
         kept[:] = [bytearray(b"x" * size)]    # where the other was
         data.extend(b"a" * size)
-`))
+`))(t)
 	defer m.Release()
-	data := ok[*python.Object](t)(m.Attr("data"))
-	defer data.Release()
+	data := testenv.Held(m.Attr("data"))(t)
 	movers := make([]unsafe.Pointer, 300)
 	for i := range movers {
-		o := ok[*python.Object](t)(m.Method("Mover"))
+		o := testenv.Must(m.Method("Mover"))(t)
 		p := testenv.Must(python.NewReference(o))(t)
 		o.Release()
 		movers[i] = p
@@ -152,22 +145,18 @@ func testNarrowFloats(t *testing.T, py *python.Interpreter) {
 		expression string
 		fits       bool
 	}{{"1e300", false}, {"-1e300", false}, {"float('inf')", true}, {"1.5", true}} {
-		o := ok[*python.Object](t)(py.Eval(c.expression, nil))
+		o := testenv.Must(py.Eval(c.expression, nil))(t)
 		v, err := python.As[float32](o)
 		if c.fits {
 			require.NoError(t, err)
 		} else {
-			var e *python.ConversionError
-			require.ErrorAs(t, err, &e, "%v", v)
+			require.NotNil(t, testenv.As[*python.ConversionError](t, err), "%v", v)
 		}
 		o.Release()
 	}
-	o := ok[*python.Object](t)(py.Eval("1e300j", nil))
-	defer o.Release()
-	_, err := python.As[complex64](o)
-	var e *python.ConversionError
-	require.ErrorAs(t, err, &e)
-	require.Equal(t, complex(0, 1e300), ok[complex128](t)(python.As[complex128](o)))
+	o := testenv.Held(py.Eval("1e300j", nil))(t)
+	testenv.As[*python.ConversionError](t, testenv.ErrorOf(python.As[complex64](o)))
+	require.Equal(t, complex(0, 1e300), testenv.Must(python.As[complex128](o))(t))
 }
 
 // testAfterSubinterpreter checks the detection of the GIL after the creation of a

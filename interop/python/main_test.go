@@ -8,8 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
+	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/interop/python"
 )
 
@@ -52,8 +51,7 @@ func pythons(t *testing.T) []*python.Environment {
 		}
 	}
 	if _, err := os.Stat("../../.venv/bin/python"); err == nil {
-		venv, err := filepath.Abs("../../.venv")
-		require.NoError(t, err)
+		venv := testenv.Must(filepath.Abs("../../.venv"))(t)
 		try(venv, true)
 	}
 	for _, path := range otherPythons() {

@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
@@ -25,19 +24,19 @@ import (
 // function's weak reference is never released.
 func watched(t *testing.T, py *python.Interpreter) (*python.Object, func() bool) {
 	t.Helper()
-	o := ok[*python.Object](t)(py.Eval("type('Watched', (), {})()", nil))
-	weakref := ok[*python.Object](t)(py.Import("weakref"))
+	o := testenv.Must(py.Eval("type('Watched', (), {})()", nil))(t)
+	weakref := testenv.Must(py.Import("weakref"))(t)
 	defer weakref.Release()
-	ref := ok[*python.Object](t)(weakref.Method("ref", o))
+	ref := testenv.Must(weakref.Method("ref", o))(t)
 	// A list keeps the weak reference, so that no Object owns it and ObjectCounts does not
 	// count it.
-	refs := ok[*python.Object](t)(py.Eval("__import__('sys').modules.setdefault('watched_refs', [])", nil))
+	refs := testenv.Must(py.Eval("__import__('sys').modules.setdefault('watched_refs', [])", nil))(t)
 	defer refs.Release()
-	ok[*python.Object](t)(refs.Method("append", ref)).Release()
+	testenv.Must(refs.Method("append", ref))(t).Release()
 	weak := python.Borrow(ref.Pointer())
 	ref.Release()
 	return o, func() bool {
-		v := ok[*python.Object](t)(weak.Call())
+		v := testenv.Must(weak.Call())(t)
 		defer v.Release()
 		return !v.IsNone()
 	}
@@ -51,26 +50,26 @@ func testReferences(t *testing.T, py *python.Interpreter) {
 		{"nothing", func(*python.Object) {}},
 		{"attr", func(o *python.Object) {
 			require.NoError(t, o.SetAttr("x", 1))
-			ok[*python.Object](t)(o.Attr("x")).Release()
+			testenv.Must(o.Attr("x"))(t).Release()
 			require.Error(t, testenv.ErrorOf(o.Attr("y")))
 		}},
 		{"call", func(o *python.Object) {
-			f := ok[*python.Object](t)(py.Eval("lambda *a, **k: (a, k)", nil))
+			f := testenv.Must(py.Eval("lambda *a, **k: (a, k)", nil))(t)
 			defer f.Release()
-			ok[*python.Object](t)(f.Call(o, o, python.Kwargs{"k": o})).Release()
+			testenv.Must(f.Call(o, o, python.Kwargs{"k": o}))(t).Release()
 			require.Error(t, testenv.ErrorOf(o.Call(o)))
 			require.Error(t, testenv.ErrorOf(o.Method("no", o)))
 		}},
 		{"value", func(o *python.Object) {
-			l := ok[*python.Object](t)(py.New(map[string]any{"a": []any{o, python.Tuple{o}}}))
-			v := ok[any](t)(l.Value())
+			l := testenv.Must(py.New(map[string]any{"a": []any{o, python.Tuple{o}}}))(t)
+			v := testenv.Must(l.Value())(t)
 			l.Release()
 			in := v.(map[string]any)["a"].([]any)
 			in[0].(*python.Object).Release()
 			in[1].(python.Tuple)[0].(*python.Object).Release()
 		}},
 		{"as fails", func(o *python.Object) {
-			l := ok[*python.Object](t)(py.New([]any{o, o}))
+			l := testenv.Must(py.New([]any{o, o}))(t)
 			defer l.Release()
 			require.Error(t, testenv.ErrorOf(python.As[[]int](l)))
 		}},
@@ -83,16 +82,15 @@ func testReferences(t *testing.T, py *python.Interpreter) {
 			require.Error(t, testenv.ErrorOf(py.New(map[string]any{"a": o, "b": make(chan int)})))
 		}},
 		{"callback", func(o *python.Object) {
-			f := ok[*python.Object](t)(py.New(func(a python.Args) (any, error) {
+			f := testenv.Must(py.New(func(a python.Args) (any, error) {
 				return a.Keyword["k"], nil
-			}))
+			}))(t)
 			defer f.Release()
-			ok[*python.Object](t)(f.Call(o, python.Kwargs{"k": o})).Release()
+			testenv.Must(f.Call(o, python.Kwargs{"k": o}))(t).Release()
 		}},
 		{"error frames", func(o *python.Object) {
 			_, err := py.Run("def f(o):\n  local = o\n  raise ValueError\nf(x)", python.Vars{"x": o})
-			var e *python.Error
-			require.ErrorAs(t, err, &e)
+			e := testenv.As[*python.Error](t, err)
 			require.NoError(t, o.SetAttr("error", nil))
 			runtime.KeepAlive(e)
 		}},
@@ -117,9 +115,9 @@ func testReferences(t *testing.T, py *python.Interpreter) {
 
 // collect runs Python's garbage collector.
 func collect(t *testing.T, py *python.Interpreter) {
-	gc := ok[*python.Object](t)(py.Import("gc"))
+	gc := testenv.Must(py.Import("gc"))(t)
 	defer gc.Release()
-	ok[*python.Object](t)(gc.Method("collect")).Release()
+	testenv.Must(gc.Method("collect"))(t).Release()
 }
 
 func testForgotten(t *testing.T, py *python.Interpreter) {
@@ -139,8 +137,8 @@ func testFuncFreed(t *testing.T, py *python.Interpreter) {
 	func() {
 		big := new([64]byte)
 		runtime.AddCleanup(big, func(struct{}) { freed.Store(true) }, struct{}{})
-		f := ok[*python.Object](t)(py.New(func(python.Args) (any, error) { return int(big[0]), nil }))
-		ok[*python.Object](t)(f.Call()).Release()
+		f := testenv.Must(py.New(func(python.Args) (any, error) { return int(big[0]), nil }))(t)
+		testenv.Must(f.Call())(t).Release()
 		f.Release()
 	}()
 	require.Eventually(t, func() bool { runtime.GC(); return freed.Load() }, time.Minute, time.Millisecond,
@@ -152,12 +150,11 @@ func testClose(t *testing.T, py *python.Interpreter) {
 	_, err := py.Run("import atexit, sys\natexit.register(lambda: open(name, 'w').write('ran'))\nsys.stdout.write('flushed by Close\\n')",
 		python.Vars{"name": file})
 	require.NoError(t, err)
-	o := ok[*python.Object](t)(py.New("x"))
-	spare := ok[unsafe.Pointer](t)(python.NewReference(o))
+	o := testenv.Must(py.New("x"))(t)
+	spare := testenv.Must(python.NewReference(o))(t)
 	require.NoError(t, py.Close())
 	require.NoError(t, py.Close())
-	text := testenv.Must(os.ReadFile(file))(t)
-	require.Equal(t, "ran", string(text))
+	require.Equal(t, "ran", string(testenv.Must(os.ReadFile(file))(t)))
 	require.Equal(t, 1, testmod.Exits())
 	require.False(t, python.Alive())
 	require.ErrorIs(t, testenv.ErrorOf(py.Import("sys")), python.ErrGone)
@@ -173,7 +170,7 @@ func testClose(t *testing.T, py *python.Interpreter) {
 // testThreadState checks that thread-local objects of Python persist between entries and are
 // released when the OS thread ends.
 func testThreadState(t *testing.T, py *python.Interpreter) {
-	local := ok[*python.Object](t)(py.Eval("__import__('threading').local()", nil))
+	local := testenv.Must(py.Eval("__import__('threading').local()", nil))(t)
 	defer local.Release()
 	const threads = 6
 	var left []func() bool
