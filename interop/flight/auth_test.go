@@ -101,9 +101,7 @@ func TestTLS(t *testing.T) {
 	a := numbers(t, mine, 2000, 1000)
 	c := dial(t, at.String(), ClientOptions{Token: "x", TLS: &tls.Config{RootCAs: roots}})
 	require.NoError(t, c.Put(t.Context(), "x", a))
-	got := testenv.Must(c.Get(t.Context(), "x", mine))(t)
-	same(t, a, got)
-	got.Release()
+	sameCopy(t, a, testenv.Must(c.Get(t.Context(), "x", mine))(t))
 	for _, c := range []*Client{
 		dial(t, at.String(), ClientOptions{Token: "x"}),
 		dial(t, Location{"grpc+tcp", at.Address}.String(), ClientOptions{Token: "x"}),

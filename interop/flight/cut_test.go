@@ -58,9 +58,7 @@ func TestCutAtEveryStage(t *testing.T) {
 				return b.server.Stats().Streams == 0 && b.pool.Stats().RequestedBytes.Current == kept && b.mine.Stats().RequestedBytes.Current == mine
 			}, time.Minute, time.Millisecond)
 			require.Equal(t, []string{"big", "x"}, b.server.Store().Names(""))
-			now := testenv.Must(b.client.Get(t.Context(), "x", b.mine))(t)
-			same(t, former, now)
-			now.Release()
+			sameCopy(t, former, testenv.Must(b.client.Get(t.Context(), "x", b.mine))(t))
 		})
 	}
 }

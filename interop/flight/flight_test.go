@@ -6,6 +6,7 @@ import (
 	"math"
 	"net"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -107,19 +108,14 @@ func same(t *testing.T, want, got *usmarray.Array) {
 	require.Equal(t, want.Shape(), got.Shape())
 	require.Equal(t, want.DataType(), got.DataType())
 	w := testenv.Must(usmarray.ToSlice[float32](want))(t)
-	require.True(t, equal(w, testenv.Must(usmarray.ToSlice[float32](got))(t)), "elements differ")
+	require.True(t, slices.Equal(w, testenv.Must(usmarray.ToSlice[float32](got))(t)), "elements differ")
 }
 
-func equal(a, b []float32) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
+// sameCopy is same for a copy that is released then.
+func sameCopy(t *testing.T, want, got *usmarray.Array) {
+	t.Helper()
+	same(t, want, got)
+	got.Release()
 }
 
 // A client and the server's own process read a tensor as it was put.
@@ -133,9 +129,7 @@ func TestPutAndGet(t *testing.T) {
 		same(t, a, got)
 		require.Zero(t, got.Buffer().Address()%256)
 		got.Release()
-		local := testenv.Must(b.server.Store().Get(t.Context(), name))(t)
-		same(t, a, local)
-		local.Release()
+		sameCopy(t, a, testenv.Must(b.server.Store().Get(t.Context(), name))(t))
 		a.Release()
 	}
 	require.Len(t, testenv.Must(b.client.List(t.Context(), ""))(t), 9)
@@ -177,9 +171,7 @@ func TestPublish(t *testing.T) {
 	a := numbers(t, b.pool, 100, 1000)
 	require.NoError(t, b.server.Store().Put("own", a))
 	require.Equal(t, 2, a.Buffer().Count())
-	got := testenv.Must(b.client.Get(t.Context(), "own", b.mine))(t)
-	same(t, a, got)
-	got.Release()
+	sameCopy(t, a, testenv.Must(b.client.Get(t.Context(), "own", b.mine))(t))
 	local := testenv.Must(b.server.Store().Get(t.Context(), "own"))(t)
 	require.Equal(t, a.Pointer(), local.Pointer())
 	local.Release()
@@ -213,9 +205,7 @@ func TestReplaceDuringGet(t *testing.T) {
 		})
 	}
 	wait.Wait()
-	got := testenv.Must(b.client.Get(t.Context(), "x", b.mine))(t)
-	same(t, old, got)
-	got.Release()
+	sameCopy(t, old, testenv.Must(b.client.Get(t.Context(), "x", b.mine))(t))
 }
 
 // Socket paths are used literally, even with characters that have a meaning in a URL.
@@ -250,8 +240,7 @@ func TestLocations(t *testing.T) {
 	require.Error(t, err, "the path of an active listener")
 	left.(*net.UnixListener).SetUnlinkOnClose(false)
 	left.Close()
-	again, err := Location{"grpc+unix", path}.Listen()
-	require.NoError(t, err)
+	again := testenv.Must(Location{"grpc+unix", path}.Listen())(t)
 	again.Close()
 }
 
@@ -274,7 +263,5 @@ func TestInvalidDescriptions(t *testing.T) {
 	}
 	f := testenv.Must(b.client.Info(t.Context(), "x"))(t)
 	f.TotalRecords = -1
-	got := testenv.Must(b.client.fetch(t.Context(), f, b.mine))(t)
-	same(t, a, got)
-	got.Release()
+	sameCopy(t, a, testenv.Must(b.client.fetch(t.Context(), f, b.mine))(t))
 }

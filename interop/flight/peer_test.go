@@ -92,13 +92,10 @@ func TestStockClient(t *testing.T) {
 	record.Release()
 	require.NoError(t, w.Close())
 	require.NoError(t, put.CloseSend())
-	answer := testenv.Must(put.Recv())(t)
-	require.JSONEq(t, `{"rows":1000,"bytes":4800000}`, string(answer.AppMetadata))
+	require.JSONEq(t, `{"rows":1000,"bytes":4800000}`, string(testenv.Must(put.Recv())(t).AppMetadata))
 	require.ErrorIs(t, testenv.ErrorOf(put.Recv()), io.EOF)
 
-	got := testenv.Must(b.client.Get(t.Context(), "stock", b.mine))(t)
-	same(t, a, got)
-	got.Release()
+	sameCopy(t, a, testenv.Must(b.client.Get(t.Context(), "stock", b.mine))(t))
 
 	get := testenv.Must(c.DoGet(t.Context(), &flight.Ticket{Ticket: []byte("stock")}))(t)
 	r := testenv.Must(flight.NewRecordReader(get))(t)

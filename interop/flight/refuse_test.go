@@ -166,9 +166,7 @@ func TestRefusals(t *testing.T) {
 
 	require.Equal(t, []string{"x"}, b.server.Store().Names(""))
 	require.Equal(t, held, b.pool.Stats().RequestedBytes.Current)
-	got := testenv.Must(b.client.Get(t.Context(), "x", b.mine))(t)
-	same(t, former, got)
-	got.Release()
+	sameCopy(t, former, testenv.Must(b.client.Get(t.Context(), "x", b.mine))(t))
 
 	_, err = b.client.Get(t.Context(), "nowhere", b.mine)
 	require.Equal(t, codes.NotFound, status.Code(err))
