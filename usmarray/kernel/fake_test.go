@@ -150,7 +150,7 @@ func TestFailuresOnTheFakeMachine(t *testing.T) {
 // TestManyArrays launches with more arrays than a Submission stores inline.
 func TestManyArrays(t *testing.T) {
 	sycltest.Child(t, sycltest.OneCPU, func(fake *sycltest.Fake) {
-		_, q, _, _ := fakeMachine(t)
+		rt, q, _, _ := fakeMachine(t)
 		text, args := "kernel void wide(int n", []kernel.Arg{kernel.Scalar(int32(1))}
 		r := testsycl.USM(t, q, syclobj.USMShared)
 		var arrays []*usmarray.Array
@@ -161,7 +161,7 @@ func TestManyArrays(t *testing.T) {
 			args = append(args, kernel.ReadWrite(x))
 		}
 		wide := take(t, build(t, q, text+")"), "wide")
-		free := testenv.Must(sharedQueue(t, q))(t)
+		free := testenv.Opened(rt.NewQueue(q.Context(), q.Device(), syclobj.OutOfOrder))(t)
 		fake.Hold(true)
 		for _, on := range []*syclobj.Queue{q, free} {
 			require.NoError(t, kernel.Launch(on, wide, kernel.Over(1), args...))
@@ -182,19 +182,4 @@ func TestManyArrays(t *testing.T) {
 		p := build(t, q, tooMany+")")
 		require.ErrorIs(t, testenv.ErrorOf(p.Kernel("wide")), syclobj.ErrArgument)
 	})
-}
-
-// sharedQueue returns an out-of-order queue on the context and device of q.
-func sharedQueue(t *testing.T, q *syclobj.Queue) (*syclobj.Queue, error) {
-	t.Helper()
-	rt, err := syclobj.Open(syclobj.RequireSYCL())
-	if err != nil {
-		return nil, err
-	}
-	t.Cleanup(func() { require.NoError(t, rt.Close()) })
-	other, err := rt.NewQueue(q.Context(), q.Device(), syclobj.OutOfOrder)
-	if err == nil {
-		t.Cleanup(func() { require.NoError(t, other.Close()) })
-	}
-	return other, err
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
-	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/usmarray"
 	"github.com/usmbridge/usmbridge/usmarray/kernel"
@@ -39,24 +38,7 @@ kernel void vector(global float *x, float4 v) { x[0] = v.x; x[1] = v.y; x[2] = v
 kernel void table(constant float *t, global float *x) { x[get_global_id(0)] = t[get_global_id(0)]; }
 kernel void column(global int *x, long stride) { x[get_global_id(0) * stride] = 7; }
 __attribute__((reqd_work_group_size(4, 1, 1))) kernel void four(global int *x) { x[get_global_id(0)] = 4; }
-kernel void spin(global int *x, int n) { int v = 0; for (int i = 0; i < n; i++) v = v * 3 + x[i & 7]; x[0] = v | 1; }
 `
-
-func TestLaunchOnEveryKind(t *testing.T) {
-	_, q := testsycl.Need(t)
-	k := take(t, build(t, q, source), "scale")
-	for _, kind := range []syclobj.USMKind{syclobj.USMDevice, syclobj.USMShared, syclobj.USMHost} {
-		t.Run(kind.String(), func(t *testing.T) {
-			r := resource(t, q, kind)
-			x := testenv.Held(usmarray.Arange[float32](r, 0, 1, 1000))(t)
-			y := testenv.Held(usmarray.New(r, usmarray.Float32, []int{1000}))(t)
-			require.NoError(t, kernel.Launch(q, k, kernel.Over(1000), kernel.Read(x), kernel.ReadWrite(y), kernel.Scalar(float32(0.5))))
-			for i, v := range testenv.Must(usmarray.ToSlice[float32](y))(t) {
-				require.Equal(t, float32(i)/2, v)
-			}
-		})
-	}
-}
 
 // TestDimensions: the last dimension varies fastest, as in C order.
 func TestDimensions(t *testing.T) {
@@ -143,28 +125,6 @@ func TestOrder(t *testing.T) {
 			require.Equal(t, int32(round+1<<12-1), v)
 		}
 	}
-}
-
-// TestReleaseDuringALaunch: memory that is released while a kernel uses it is not reused before the kernel
-// completes.
-func TestReleaseDuringALaunch(t *testing.T) {
-	_, q := testsycl.Need(t)
-	p := build(t, q, source)
-	spin := take(t, p, "spin")
-	pool := memmgr.NewPool(testsycl.USM(t, q, syclobj.USMShared))
-	x := testenv.Must(usmarray.Zeros(pool, usmarray.Int32, []int{1024}))(t)
-	e := testenv.Must(kernel.Start(q, spin, kernel.Over(1), kernel.ReadWrite(x), kernel.Scalar(int32(1<<27))))(t)
-	// On a busy machine the kernel may be complete already.
-	require.True(t, x.Buffer().Pending() || e.Done(), "the array does not wait for the kernel")
-	address := x.Pointer()
-	x.Release()
-	y := testenv.Must(usmarray.New(pool, usmarray.Int32, []int{1024}))(t)
-	if y.Pointer() == address {
-		require.True(t, e.Done() || y.Buffer().Pending(), "the block was given out again without the kernel's event")
-	}
-	y.Release()
-	require.NoError(t, e.Wait(t.Context()))
-	require.NoError(t, pool.Close())
 }
 
 func TestStartGivesAnEvent(t *testing.T) {

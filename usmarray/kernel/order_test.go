@@ -699,19 +699,28 @@ func TestReleaseOfOwnDictionary(t *testing.T) {
 				a := testenv.Must(usmarray.Full(m, usmarray.Int32, []int{orderElements}, 5))(t)
 				d := testenv.Must(a.USMInterface())(t)
 				calls := make([]atomic.Int32, c.imports)
+				var work *syclobj.Event
+				var early atomic.Int32 // releases before the end of the work
 				var imports []*usmarray.Array
 				for i := range c.imports {
-					release := func() { calls[i].Add(1) }
+					owner := a
 					if c.keeps {
-						owner := a.Retain()
-						release = func() { calls[i].Add(1); owner.Release() }
+						owner = a.Retain()
 					}
-					b := testenv.Must(usmarray.FromUSMInterface(s.rt, &d, release))(t)
-					imports = append(imports, b)
+					release := func() {
+						calls[i].Add(1)
+						if c.pending && !work.Done() {
+							early.Add(1)
+						}
+						if c.keeps {
+							owner.Release()
+						}
+					}
+					imports = append(imports, testenv.Must(usmarray.FromUSMInterface(s.rt, &d, release))(t))
 				}
 				if c.pending {
 					s.value = 5
-					s.launchSlow(s.queues[2].Queue, imports[0])
+					work = s.launchSlow(s.queues[2].Queue, imports[0])
 				}
 				if c.ownerFirst {
 					a.Release()
@@ -725,7 +734,6 @@ func TestReleaseOfOwnDictionary(t *testing.T) {
 					last.Release()
 				}
 				a.Release() // does nothing the second time
-				s.release()
 				require.Eventually(t, func() bool {
 					for i := range calls {
 						if calls[i].Load() == 0 {
@@ -734,8 +742,10 @@ func TestReleaseOfOwnDictionary(t *testing.T) {
 					}
 					return true
 				}, time.Minute, time.Millisecond, "not called")
+				s.release() // a closed event is always done
 				eventuallyLive(t, buffers, bytes)
 				memmgr.Flush()
+				require.Zero(t, early.Load(), "a release before the end of the work")
 				for i := range calls {
 					require.EqualValues(t, 1, calls[i].Load(), "import %d", i)
 				}
@@ -784,25 +794,15 @@ func TestDictionaryOfReleasedMemory(t *testing.T) {
 	}
 }
 
-// TestReleaseAfterPendingWork: the function of an import of our own dictionary runs after the work on the
-// import, and one that panics leaks nothing.
-func TestReleaseAfterPendingWork(t *testing.T) {
+// TestPanicOfRelease checks that a release function that panics leaks nothing.
+func TestPanicOfRelease(t *testing.T) {
 	s := newScene(t)
 	memmgr.Flush()
 	buffers, bytes := memmgr.LiveCount()
-	a := testenv.Must(usmarray.Full(resource(t, s.rt.DefaultQueue(), syclobj.USMShared), usmarray.Int32, []int{orderElements}, 5))(t)
+	a := s.own(usmarray.Zeros(s.shared, usmarray.Int32, []int{orderElements}))
 	d := testenv.Must(a.USMInterface())(t)
-	for range orderRounds {
-		var ev *syclobj.Event
-		released := make(chan bool, 1)
-		b := testenv.Must(usmarray.FromUSMInterface(s.rt, &d, func() { released <- ev.Done() }))(t)
-		ev = s.launchSlow(s.queues[2].Queue, b)
-		b.Release()
-		require.True(t, <-released, "the kernel has ended")
-	}
 	b := testenv.Must(usmarray.FromUSMInterface(s.rt, &d, func() { panic("the user's") }))(t)
 	require.PanicsWithValue(t, "the user's", b.Release)
-	a.Release()
 	s.release()
 	eventuallyLive(t, buffers, bytes)
 }

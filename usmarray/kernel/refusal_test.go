@@ -123,6 +123,6 @@ func TestHostBackend(t *testing.T) {
 	rt := testenv.Opened(syclobj.Open(syclobj.HostOnly()))(t)
 	q := rt.DefaultQueue()
 	testenv.Failed(t, testenv.ErrorOf(q.BuildOpenCL(source, "")), errors.ErrUnsupported, "host backend")
-	require.ErrorIs(t, testenv.ErrorOf(q.BuildSPIRV(emptyModule(), "")), errors.ErrUnsupported)
+	require.ErrorIs(t, testenv.ErrorOf(q.BuildSPIRV(addModule(t), "")), errors.ErrUnsupported)
 	require.ErrorIs(t, kernel.Launch(q, &syclobj.Kernel{}, kernel.Over(1)), errors.ErrUnsupported)
 }

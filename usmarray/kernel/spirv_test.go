@@ -1,7 +1,6 @@
 package kernel_test
 
 import (
-	"encoding/binary"
 	"os"
 	"path/filepath"
 	"testing"
@@ -15,92 +14,15 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray/kernel"
 )
 
-// assembler writes SPIR-V (specification 1.0): an instruction is a word with its length and number, then
-// its operands.
-type assembler struct{ words []uint32 }
-
-func (a *assembler) op(number uint32, operands ...uint32) {
-	a.words = append(a.words, uint32(len(operands)+1)<<16|number)
-	a.words = append(a.words, operands...)
-}
-
-// text returns a string as operands: with a NUL, padded to whole words.
-func text(s string) []uint32 {
-	b := append([]byte(s), make([]byte, 4-len(s)%4)...)
-	var words []uint32
-	for i := 0; i < len(b); i += 4 {
-		words = append(words, binary.LittleEndian.Uint32(b[i:]))
-	}
-	return words
-}
-
-// module returns the words with a header for that many ids.
-func (a *assembler) module(ids uint32) []byte {
-	var b []byte
-	for _, w := range append([]uint32{0x07230203, 0x00010000, 0, ids, 0}, a.words...) {
-		b = binary.LittleEndian.AppendUint32(b, w)
-	}
-	return b
-}
-
-func emptyModule() []byte { return new(assembler).module(1) }
-
-// addModule is: kernel void add(global int *x, int n) { x[get_global_id(0)] += n; }
-func addModule() []byte {
-	const (
-		void = iota + 1
-		i32
-		i64
-		vector
-		input
-		pointer
-		function
-		global
-		add
-		x
-		n
-		label
-		loaded
-		at
-		element
-		old
-		sum
-		ids
-	)
-	a := &assembler{}
-	for _, capability := range []uint32{4, 5, 6, 11} { // Addresses, Linkage, Kernel, Int64
-		a.op(17, capability)
-	}
-	a.op(14, 2, 2)                                                        // OpMemoryModel Physical64 OpenCL
-	a.op(15, append(append([]uint32{6, add}, text("add")...), global)...) // OpEntryPoint Kernel
-	a.op(71, global, 11, 28)                                              // OpDecorate BuiltIn GlobalInvocationId
-	a.op(71, global, 22)                                                  // Constant
-	a.op(19, void)
-	a.op(21, i32, 32, 0)
-	a.op(21, i64, 64, 0)
-	a.op(23, vector, i64, 3)
-	a.op(32, input, 1, vector) // OpTypePointer Input
-	a.op(32, pointer, 5, i32)  // CrossWorkgroup
-	a.op(33, function, void, pointer, i32)
-	a.op(59, input, global, 1) // OpVariable
-	a.op(54, void, add, 0, function)
-	a.op(55, pointer, x)
-	a.op(55, i32, n)
-	a.op(248, label)
-	a.op(61, vector, loaded, global)
-	a.op(81, i64, at, loaded, 0)      // OpCompositeExtract
-	a.op(70, pointer, element, x, at) // OpInBoundsPtrAccessChain
-	a.op(61, i32, old, element, 2, 4) // OpLoad Aligned 4
-	a.op(128, i32, sum, old, n)
-	a.op(62, element, sum, 2, 4)
-	a.op(253)
-	a.op(56)
-	return a.module(ids)
+// addModule returns the SPIR-V 1.0 of: kernel void add(global int *x, int n) { x[get_global_id(0)] += n; }
+func addModule(t *testing.T) []byte {
+	t.Helper()
+	return testenv.Must(os.ReadFile("testdata/add.bin"))(t)
 }
 
 func TestSPIRV(t *testing.T) {
 	_, q := testsycl.Need(t)
-	p := testenv.Opened(q.BuildSPIRV(addModule(), ""))(t)
+	p := testenv.Opened(q.BuildSPIRV(addModule(t), ""))(t)
 	k := take(t, p, "add")
 	require.Len(t, k.Params(), 2)
 	x := testenv.Held(usmarray.Arange[int32](resource(t, q, syclobj.USMDevice), 0, 1, 8))(t)
@@ -114,7 +36,7 @@ func TestSPIRV(t *testing.T) {
 	require.ErrorIs(t, kernel.Launch(q, k, kernel.Over(8), kernel.ReadWrite(x), kernel.ReadWrite(x)), syclobj.ErrArgument)
 	require.Equal(t, []string{"global", "private"}, []string{k.Params()[0].Address, k.Params()[1].Address})
 	require.ErrorContains(t, testenv.ErrorOf(p.Kernel("sub")), "no kernel sub; its kernels are add")
-	require.ErrorIs(t, testenv.ErrorOf(q.BuildSPIRV(addModule()[:92], "")), syclobj.ErrArgument)
+	require.ErrorIs(t, testenv.ErrorOf(q.BuildSPIRV(addModule(t)[:92], "")), syclobj.ErrArgument)
 }
 
 // TestSPIRVOfACompiler uses a module of dpctl's own tests, if its package contains them.
