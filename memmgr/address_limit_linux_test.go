@@ -3,7 +3,6 @@ package memmgr_test
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"syscall"
 	"testing"
 
@@ -13,23 +12,16 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
-const addressesEnv = "USMBRIDGE_TEST_ADDRESSES"
-
 // The system refuses more address space at many places of a script that allocates blocks of all
 // sizes from the host and from a pool. Each refusal is a typed error, all memory is freed, and the
 // whole script succeeds when there is address space again. The limit leaves enough for the Go
 // runtime, which would end the program otherwise.
 func TestEveryAddressLimit(t *testing.T) {
-	if os.Getenv(addressesEnv) == "" {
-		if instrumented {
-			t.Skip("a sanitizer takes many TiB of addresses, and more as it goes")
-		}
-		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestEveryAddressLimit$", "-test.v")
-		cmd.Env = append(os.Environ(), addressesEnv+"=1", "GOGC=off")
-		out, err := cmd.CombinedOutput()
-		require.NoError(t, err, "%s", out)
-		require.Contains(t, string(out), "--- PASS: TestEveryAddressLimit")
-		t.Log(string(out))
+	if instrumented {
+		t.Skip("a sanitizer takes many TiB of addresses, and more as it goes")
+	}
+	if out, child := memmgr.Child(t, "GOGC=off"); !child {
+		t.Log(out)
 		return
 	}
 	var was syscall.Rlimit

@@ -16,21 +16,33 @@ import (
 	"github.com/usmbridge/usmbridge/internal/testenv"
 )
 
+// Child runs the calling test again in a child process, with further environment variables, and returns its output.
+// In the child it returns true.
+func Child(t *testing.T, environment ...string) (out string, child bool) {
+	t.Helper()
+	const env = "USMBRIDGE_TEST_CHILD"
+	if os.Getenv(env) != "" {
+		return "", true
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(append(os.Environ(), env+"=1"), environment...)
+	text, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", text)
+	require.Contains(t, string(text), "--- PASS: "+t.Name(), "the child ran to its end")
+	return string(text), false
+}
+
 // debugged runs the body of the calling test in a child process with these words in its
 // environment, and returns its output.
 func debugged(t *testing.T, words string, body func()) string {
 	t.Helper()
-	if os.Getenv("USMBRIDGE_TEST_CHILD") != "" {
+	out, child := Child(t, DebugEnv+"="+words)
+	if child {
 		body()
-		fmt.Println("as wanted")
-		os.Exit(0)
+		fmt.Println("--- PASS: " + t.Name())
+		os.Exit(0) // Main would report the memory that the panics leave
 	}
-	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
-	cmd.Env = append(os.Environ(), DebugEnv+"="+words, "USMBRIDGE_TEST_CHILD=1")
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	require.Contains(t, string(out), "as wanted", "the child ran to its end")
-	return string(out)
+	return out
 }
 
 //go:noinline

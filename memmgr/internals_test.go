@@ -16,10 +16,10 @@ import (
 )
 
 // TestInternalsPageNamesExistingIdentifiers checks that each identifier and file in backticks on
-// docs/internals.md exists in this package, in one below it or in internal/owner.
+// docs/internals.md is one of this package, of one below it or of internal/owner.
 func TestInternalsPageNamesExistingIdentifiers(t *testing.T) {
 	page := testenv.Must(os.ReadFile("../docs/internals.md"))(t)
-	declared := declaredNames(t, ".", "internal/account", "internal/block", "internal/front", "internal/heap", "internal/order", "internal/pending", "internal/purge", "internal/tlsf", "../internal/owner")
+	declared := usedNames(t, ".", "internal/account", "internal/block", "internal/front", "internal/heap", "internal/order", "internal/pending", "internal/purge", "internal/tlsf", "../internal/owner")
 	quoted := regexp.MustCompile("`([^`\n]+)`").FindAllStringSubmatch(string(page), -1)
 	require.NotEmpty(t, quoted)
 	var missing []string
@@ -42,49 +42,22 @@ func TestInternalsPageNamesExistingIdentifiers(t *testing.T) {
 	require.Empty(t, missing, "docs/internals.md names identifiers or files that do not exist: correct the page")
 }
 
-// declaredNames returns the names of the functions, methods, types, constants, variables and
-// fields that the packages in some folders declare outside of their tests.
-func declaredNames(t *testing.T, folders ...string) map[string]bool {
+// usedNames returns the identifiers in the Go files of some folders, without those of tests.
+func usedNames(t *testing.T, folders ...string) map[string]bool {
 	t.Helper()
-	names := map[string]bool{}
+	names, set := map[string]bool{}, token.NewFileSet()
 	for _, folder := range folders {
-		for _, file := range parseFolder(t, folder) {
-			ast.Inspect(file, func(n ast.Node) bool {
-				switch n := n.(type) {
-				case *ast.FuncDecl:
-					names[n.Name.Name] = true
-				case *ast.TypeSpec:
-					names[n.Name.Name] = true
-				case *ast.ValueSpec:
-					for _, name := range n.Names {
-						names[name.Name] = true
-					}
-				case *ast.StructType:
-					for _, field := range n.Fields.List {
-						for _, name := range field.Names {
-							names[name.Name] = true
-						}
-					}
+		for _, path := range testenv.Must(filepath.Glob(filepath.Join(folder, "*.go")))(t) {
+			if strings.HasSuffix(path, "_test.go") {
+				continue
+			}
+			ast.Inspect(testenv.Must(parser.ParseFile(set, path, nil, 0))(t), func(n ast.Node) bool {
+				if name, ok := n.(*ast.Ident); ok {
+					names[name.Name] = true
 				}
 				return true
 			})
 		}
 	}
 	return names
-}
-
-// parseFolder parses the Go files of a folder, without those of tests.
-func parseFolder(t *testing.T, folder string) (files []*ast.File) {
-	t.Helper()
-	paths := testenv.Must(filepath.Glob(filepath.Join(folder, "*.go")))(t)
-	require.NotEmpty(t, paths)
-	set := token.NewFileSet()
-	for _, path := range paths {
-		if strings.HasSuffix(path, "_test.go") {
-			continue
-		}
-		file := testenv.Must(parser.ParseFile(set, path, nil, 0))(t)
-		files = append(files, file)
-	}
-	return files
 }

@@ -1,8 +1,6 @@
 package memmgr_test
 
 import (
-	"os"
-	"os/exec"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -114,15 +112,10 @@ func goroutines() string {
 // Without pools and pending frees there is no goroutine. After StopBackground there is none
 // either, and Flush processes memory that waits for a device.
 func TestBackgroundEnds(t *testing.T) {
-	const env, loop = "USMBRIDGE_TEST_BACKGROUND", "memmgr.(*keeperState).loop"
-	if os.Getenv(env) == "" {
-		cmd := exec.Command(os.Args[0], "-test.run=^TestBackgroundEnds$")
-		cmd.Env = append(os.Environ(), env+"=1")
-		out, err := cmd.CombinedOutput()
-		require.NoError(t, err, string(out))
+	if _, child := memmgr.Child(t); !child {
 		return
 	}
-	gone := func() bool { return !strings.Contains(goroutines(), loop) }
+	gone := func() bool { return !strings.Contains(goroutines(), "memmgr.(*keeperState).loop") }
 	sim := memtest.NewSimulated()
 	require.True(t, gone(), "merely importing the package started something")
 	work := freeBehind(t, sim)

@@ -2,8 +2,6 @@ package memmgr_test
 
 import (
 	"io"
-	"os"
-	"os/exec"
 	"runtime"
 	"slices"
 	"sync"
@@ -22,12 +20,8 @@ import (
 // Live lists memory while imports and memory of other resources use the same cells by turns. Each entry is of one
 // piece of memory.
 func TestLiveBesideReuseOfCells(t *testing.T) {
-	const rounds, inChild = 400, "USMBRIDGE_TEST_LIVE"
-	if os.Getenv(inChild) == "" { // Live visits every cell that was ever used: earlier tests used 600,000
-		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestLiveBesideReuseOfCells$", "-test.v")
-		cmd.Env = append(os.Environ(), inChild+"=1")
-		out, err := cmd.CombinedOutput()
-		require.NoError(t, err, "%s", out)
+	const rounds = 400
+	if _, child := memmgr.Child(t); !child { // Live visits every cell that was ever used: earlier tests used 600,000
 		return
 	}
 	var memory [8]byte

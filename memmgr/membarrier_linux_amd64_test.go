@@ -1,8 +1,6 @@
 package memmgr_test
 
 import (
-	"os"
-	"os/exec"
 	"syscall"
 	"testing"
 
@@ -24,12 +22,7 @@ func membarrierAllowed() error {
 // A program that imports this package and makes no pool does not register with the kernel, which
 // would take time.
 func TestImportRegistersNothingWithTheKernel(t *testing.T) {
-	const env = "USMBRIDGE_TEST_MEMBARRIER"
-	if os.Getenv(env) == "" {
-		cmd := exec.Command(os.Args[0], "-test.run=^TestImportRegistersNothingWithTheKernel$", "-test.v")
-		cmd.Env = append(os.Environ(), env+"=1")
-		out, err := cmd.CombinedOutput()
-		require.NoError(t, err, string(out))
+	if _, child := memmgr.Child(t); !child {
 		return
 	}
 	before := membarrierAllowed()
