@@ -23,24 +23,6 @@ type usmResource interface {
 
 func TestMain(m *testing.M) { memtest.Main(m) }
 
-func TestHostMemoryIsZeroed(t *testing.T) {
-	b := testenv.Held(memmgr.New(memmgr.Host(), memmgr.Request{Size: 10000}))(t)
-	raw := testenv.Must(b.Bytes())(t)
-	require.Equal(t, make([]byte, len(raw)), raw)
-}
-
-func TestUseAfterReleaseReportsThePlaceOfAllocation(t *testing.T) {
-	b := testenv.Must(memmgr.New(memmgr.Host(), memmgr.Request{Size: 10}))(t)
-	b.Release()
-	defer func() {
-		e, ok := recover().(*memmgr.UseError)
-		require.True(t, ok)
-		require.Contains(t, e.Error(), "TestUseAfterReleaseReportsThePlaceOfAllocation")
-		require.Contains(t, e.Error(), "Buffer.Data")
-	}()
-	b.Data()
-}
-
 func TestTypedCopies(t *testing.T) {
 	b := testenv.Held(memmgr.New(memmgr.Host(), memmgr.Request{Size: 64}))(t)
 	in := []float32{1, 2, 3, -4.5}

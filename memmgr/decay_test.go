@@ -87,28 +87,6 @@ func TestNeededBlocksDoNotDecay(t *testing.T) {
 	require.Greater(t, after.CachedBytes, before.CachedBytes*9/10)
 }
 
-// A large segment decays by its own age, regardless of other segments.
-func TestLargeSegmentsDecayByAge(t *testing.T) {
-	const age = 8
-	sim, p := decaying(t, age)
-	old := mustAllocate(t, p, 20<<20)
-	p.Free(mustAllocate(t, p, 40<<20))
-	for range age - 1 {
-		p.Tick()
-	}
-	p.Free(old)
-	_, bytes := sim.InUse()
-	require.EqualValues(t, 60<<20, bytes)
-	p.Tick()
-	_, bytes = sim.InUse()
-	require.EqualValues(t, 20<<20, bytes)
-	for range age - 1 {
-		p.Tick()
-	}
-	_, bytes = sim.InUse()
-	require.Zero(t, bytes)
-}
-
 // The default bound is proportional to the memory of the pool, and is at least 32 MiB.
 func TestDefaultBoundIsProportional(t *testing.T) {
 	_, p := decaying(t, 8)

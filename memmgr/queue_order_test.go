@@ -31,7 +31,11 @@ func TestForeignMemoryKeepsItsQueueForTheBarrier(t *testing.T) {
 		b.SetExported()
 		require.NoError(t, q.Close())
 		before := fake.Calls(barriers)
+		fake.Hold(true) // the barrier does not end at once
 		b.Release()
+		require.False(t, ended)
+		fake.Hold(false)
+		fake.ReleaseAll()
 		memmgr.Flush()
 		require.True(t, ended)
 		require.Equal(t, before+1, fake.Calls(barriers))

@@ -56,16 +56,6 @@ func TestLimitRefusesWithTheWholeAccount(t *testing.T) {
 	require.Zero(t, l.Used())
 }
 
-func TestAbilitiesAreFoundThroughWrappers(t *testing.T) {
-	p := newHostPool(t)
-	r := memmgr.NewLimit(memmgr.NewLimit(p, 2<<20), 1<<20)
-	found, ok := memmgr.As[*memmgr.Pool](r)
-	require.True(t, ok)
-	require.Same(t, p, found)
-	_, ok = memmgr.As[*memmgr.Tenant](r)
-	require.False(t, ok)
-}
-
 // Waiting sets the context of requests that have none, and leaves buffers to the resource below.
 func TestWaiting(t *testing.T) {
 	p := newHostPool(t, memmgr.WithLimit(2<<20))

@@ -97,16 +97,6 @@ func TestPendingEventsJoin(t *testing.T) {
 	b.Release()
 }
 
-func TestDefaultIsShared(t *testing.T) {
-	rt := openSYCL(t)
-	defer func() { require.NoError(t, memmgr.CloseDefaults()) }()
-	a := testenv.Must(memmgr.Default(rt.DefaultQueue(), syclobj.USMShared))(t)
-	require.Same(t, a, testenv.Must(memmgr.Default(rt.DefaultQueue(), syclobj.USMShared))(t))
-	c := testenv.Must(memmgr.Default(rt.DefaultQueue(), syclobj.USMDevice))(t)
-	require.NotSame(t, a, c)
-	require.True(t, testenv.Must(memmgr.Default(nil, syclobj.USMUnknown))(t).Place().IsHost())
-}
-
 // A long copy runs while its destination is released. A request for the same in-order queue gets the memory at
 // once, another request only when the copy is done.
 func TestQueueOrderedReuseOnTheDevice(t *testing.T) {

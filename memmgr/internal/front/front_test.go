@@ -133,43 +133,6 @@ func TestFullMagazinesGoToTheDepot(t *testing.T) {
 	require.Zero(t, f.Budget.Taken())
 }
 
-// Blocks above the bound leave the shard: those of other classes in turn.
-func TestBoundOfAShard(t *testing.T) {
-	f, d := newFront(t, 8<<20)
-	require.Zero(t, put(t, f, d, largest, inUse(t, largest, 4)))
-	require.NotZero(t, put(t, f, d, smallest, inUse(t, smallest, 1)))
-	require.LessOrEqual(t, f.Cached(), int64(8<<20))
-	f, d = newFront(t, 0)
-	require.Equal(t, 3, put(t, f, d, largest, inUse(t, largest, 3)), "nothing is cached")
-	require.Zero(t, f.Budget.Taken())
-}
-
-func TestPressedFrontCachesNothing(t *testing.T) {
-	f, d := newFront(t, 1<<30)
-	put(t, f, d, smallest, inUse(t, smallest, 10))
-	out := f.Press(true)
-	require.Equal(t, 10, free(&out))
-	require.Equal(t, 1, put(t, f, d, smallest, inUse(t, smallest, 1)))
-	out = f.Press(false)
-	require.True(t, out.Empty())
-	require.Zero(t, put(t, f, d, smallest, inUse(t, smallest, 1)))
-	empty(f, d)
-}
-
-func TestStoppedShardsCannotBeEntered(t *testing.T) {
-	f, _ := newFront(t, 0)
-	f.Stop()
-	require.Nil(t, f.Enter())
-	f.Resume()
-	s := f.Enter()
-	require.NotNil(t, s)
-	s.Leave()
-	f.Close()
-	f.Stop()
-	f.Resume()
-	require.Nil(t, f.Enter(), "a closed front stays stopped")
-}
-
 // A shard publishes its counts in steps. The sum of what is published and what is not is exact.
 func TestPublishedChanges(t *testing.T) {
 	f, d := newFront(t, 1<<30)

@@ -140,30 +140,6 @@ func TestSegmentsGoBackOldestFirst(t *testing.T) {
 	require.Len(t, u.held, 1)
 }
 
-// A block that was cached keeps the tick since which it is idle, so its segment goes back as soon as one that is
-// idle in the heap for as long.
-func TestCachedBlocksKeepTheirAge(t *testing.T) {
-	const age = 8
-	h, u := newHeap(t, nil)
-	k := block.ClassFor(mib)
-	c := u.grow(h, mib, mib)
-	block.SetClass(c, k)
-	h.Cache(c, k)
-	require.EqualValues(t, 1<<20, h.Depot.Bytes())
-	f := &front.Front{}
-	f.Init(front.DefaultCache)
-	ticks := 0
-	for ; len(u.held) > 0 && ticks < 3*age; ticks++ {
-		if h.Tick() {
-			h.AgeCaches(f)
-		}
-		require.False(t, h.DecayCold())
-		require.False(t, h.DecaySegments())
-	}
-	require.GreaterOrEqual(t, ticks, age)
-	require.LessOrEqual(t, ticks, age*3/2)
-}
-
 func TestDecayOfNothing(t *testing.T) {
 	for _, ticks := range []int64{0, -1, math.MinInt64} {
 		h, u := newHeap(t, func(o *Options) { o.Decay = DecayAfter(ticks) })
@@ -196,31 +172,6 @@ func TestClosedSegmentsServeOneRequest(t *testing.T) {
 	require.Zero(t, h.ClosedBytes())
 	h.Cache(c, block.NoClass)
 	require.EqualValues(t, 8<<20, h.Release(0))
-}
-
-// While the pages of free blocks go back, the blocks are out of the heap, and each is purged once.
-func TestDirtyBlocksArePurgedOnce(t *testing.T) {
-	h, u := newHeap(t, nil)
-	keep := u.grow(h, 32*mib, mib)
-	require.EqualValues(t, 31<<20, h.DirtyBytes())
-	var cursor Cursor
-	taken, ended := h.TakeDirty(&cursor, true, nil)
-	require.True(t, ended)
-	require.Empty(t, taken, "not idle for the age")
-	cursor = Cursor{}
-	taken, ended = h.TakeDirty(&cursor, false, nil)
-	require.False(t, ended, "one block has the bytes of a portion")
-	require.Len(t, taken, 1)
-	require.Equal(t, keep.Address+1<<20, taken[0].Address)
-	require.EqualValues(t, 31<<20, taken[0].Size)
-	require.Zero(t, h.FreeBytes())
-	h.GiveBack(taken, true)
-	require.EqualValues(t, 31<<20, h.FreeBytes())
-	require.Zero(t, h.DirtyBytes())
-	_, ended = h.TakeDirty(&cursor, false, nil)
-	require.True(t, ended)
-	h.Cache(keep, block.NoClass)
-	require.EqualValues(t, 32<<20, h.Release(0))
 }
 
 // Random requests: the list by age and the counts agree with the segments.

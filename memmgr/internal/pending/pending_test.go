@@ -1,7 +1,6 @@
 package pending_test
 
 import (
-	"errors"
 	"sync"
 	"testing"
 
@@ -9,23 +8,14 @@ import (
 
 	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/memmgr/internal/block"
-	"github.com/usmbridge/usmbridge/memmgr/internal/order"
 	"github.com/usmbridge/usmbridge/memmgr/internal/pending"
 	"github.com/usmbridge/usmbridge/memmgr/memtest"
 )
 
-// device is the simulated device. It refuses barriers and joins on request.
-type device struct {
-	*memtest.Simulated
-	refuse bool
-}
+// device is the simulated device.
+type device struct{ *memtest.Simulated }
 
-func (d *device) Barrier(queue uintptr) (uintptr, error) {
-	if d.refuse {
-		return 0, errors.New("no barrier")
-	}
-	return d.Simulated.Barrier(queue)
-}
+func newDevice() *device { return &device{memtest.NewSimulated()} }
 
 // end completes work of which only the cells have references.
 func (d *device) end(work uintptr) {
@@ -60,7 +50,6 @@ type set struct {
 	pending.Set
 	mu       sync.Mutex
 	complete []*owner.Cell
-	reports  uint64
 }
 
 func newSet(d *device) *set {
@@ -68,38 +57,14 @@ func newSet(d *device) *set {
 	s.Init(&s.mu, d, pending.Owner{
 		Complete: func(c *owner.Cell) { s.complete = append(s.complete, c) },
 		Serve:    func() {},
-		Report:   func(n uint64) { s.reports += n },
+		Report:   func(uint64) {},
 	})
 	return s
 }
 
-func TestCellsCompleteInAnyOrder(t *testing.T) {
-	d := &device{Simulated: memtest.NewSimulated()}
-	d.InOrder(1)
-	s := newSet(d)
-	var cells []*owner.Cell
-	var works []uintptr
-	for i := range 40 {
-		c, work := deadCell(t, d, uintptr(1+i%3))
-		s.Add(c)
-		cells, works = append(cells, c), append(works, work)
-	}
-	blocks, bytes := s.Waiting()
-	require.EqualValues(t, 40, blocks)
-	require.EqualValues(t, 40_000, bytes)
-	for i := len(works) - 1; i >= 0; i-- {
-		d.end(works[i])
-		require.Equal(t, 1, s.CompleteAll())
-		require.Same(t, cells[i], s.complete[len(s.complete)-1])
-		recycle(cells[i])
-	}
-	require.Zero(t, s.Unstalled.Load())
-	require.Zero(t, d.Events())
-}
-
 // A request for an in-order queue takes the newest cell of its class, with the event.
 func TestTakeFor(t *testing.T) {
-	d := &device{Simulated: memtest.NewSimulated()}
+	d := newDevice()
 	d.InOrder(1)
 	s := newSet(d)
 	first, work1 := deadCell(t, d, 1)
@@ -127,59 +92,13 @@ func TestTakeFor(t *testing.T) {
 	require.Zero(t, d.Events())
 }
 
-// Stalled cells are reported once, do not count as unstalled, and complete when their work ends after all.
-func TestStalledCells(t *testing.T) {
-	d := &device{Simulated: memtest.NewSimulated()}
-	s := newSet(d)
-	c, work := deadCell(t, d, 1)
-	s.Add(c)
-	s.Stall()
-	s.Tick()
-	s.Tick()
-	ever, now := s.Stalled()
-	require.EqualValues(t, 1, ever)
-	require.Equal(t, 1, now)
-	require.EqualValues(t, 1, s.reports)
-	require.Zero(t, s.Unstalled.Load())
-	s.AwaitAll() // gives up
-	require.Empty(t, s.complete)
-	d.end(work)
-	s.Tick()
-	require.Equal(t, []*owner.Cell{c}, s.complete)
-	recycle(c)
-}
-
-// Cells that other libraries were shown wait for a barrier, and for the next tick if it was refused.
-func TestReturnedCellsWaitForABarrier(t *testing.T) {
-	d := &device{Simulated: memtest.NewSimulated()}
-	s := newSet(d)
-	work := d.Submit(0) // of another library
-	c, _ := deadCell(t, d, 0)
-	block.SetState(c, block.InUse)
-	d.refuse = true
-	s.AddReturned(c)
-	s.Tick()
-	require.Zero(t, s.Unstalled.Load())
-	blocks, _ := s.Waiting()
-	require.EqualValues(t, 1, blocks)
-	d.refuse = false
-	s.Tick()
-	require.EqualValues(t, 1, s.Unstalled.Load())
-	require.NotZero(t, c.Pending(), "the event of the barrier")
-	d.end(work)
-	s.Tick()
-	require.Equal(t, []*owner.Cell{c}, s.complete)
-	recycle(c)
-	require.Zero(t, d.Events())
-}
-
 func newFrees(t *testing.T) *pending.Frees {
 	return pending.NewFrees(func(err error) { t.Error(err) })
 }
 
 // The functions run without a lock: one may add memory, for which Flush waits too.
 func TestFlushWaitsForFreesOfFrees(t *testing.T) {
-	d := &device{Simulated: memtest.NewSimulated()}
+	d := newDevice()
 	f := newFrees(t)
 	outer, work := deadCell(t, d, 1)
 	block.SetState(outer, block.Free)
@@ -201,7 +120,7 @@ func TestFlushWaitsForFreesOfFrees(t *testing.T) {
 
 // Flush waits for a function that another goroutine runs.
 func TestFlushWaitsForRunningFrees(t *testing.T) {
-	d := &device{Simulated: memtest.NewSimulated()}
+	d := newDevice()
 	f := newFrees(t)
 	c, work := deadCell(t, d, 1)
 	block.SetState(c, block.Free)
@@ -230,7 +149,7 @@ type uncomparable struct {
 }
 
 func TestFreesOfAnUncomparableSynchronizer(t *testing.T) {
-	d := uncomparable{device: &device{Simulated: memtest.NewSimulated()}}
+	d := uncomparable{device: newDevice()}
 	f := newFrees(t)
 	freed := 0
 	for range 2 {
@@ -241,27 +160,4 @@ func TestFreesOfAnUncomparableSynchronizer(t *testing.T) {
 	}
 	f.Flush()
 	require.Equal(t, 2, freed)
-}
-
-// Memory whose end cannot be observed is reported at once, and is not awaited.
-func TestFreesReportRefusedBarriers(t *testing.T) {
-	d := &device{Simulated: memtest.NewSimulated(), refuse: true}
-	var reports []error
-	f := pending.NewFrees(func(err error) { reports = append(reports, err) })
-	work := d.Submit(0)
-	c, _ := deadCell(t, d, 0)
-	block.SetState(c, block.Free)
-	c.SetFlags(order.ShownFlags)
-	freed := false
-	f.Add(d, c, func() { freed = true })
-	f.Flush()
-	require.Len(t, reports, 1)
-	require.ErrorContains(t, reports[0], "refuses barriers")
-	require.False(t, freed)
-	d.refuse = false
-	f.Tick()
-	require.False(t, freed)
-	d.end(work)
-	f.Tick()
-	require.True(t, freed)
 }

@@ -271,35 +271,6 @@ func TestTreesStayFlat(t *testing.T) {
 	require.Less(t, depth(h.tiers[0].heads[l][s]-1), 60, "of 2 log2(n) = 33 on average")
 }
 
-func TestFreeSpaceMergesToWholeSegments(t *testing.T) {
-	var h Heap
-	n := h.AddSegment(1<<20, 1000, 1, false)
-	var all []int32
-	for {
-		i := h.Alloc(7, 1)
-		if i < 0 {
-			break
-		}
-		all = append(all, i)
-	}
-	require.Len(t, all, 1000/7)
-	check(t, &h)
-	empties := 0
-	for _, k := range rand.Perm(len(all)) {
-		if h.Free(all[k]) {
-			empties++
-		}
-	}
-	require.Equal(t, 1, empties)
-	check(t, &h)
-	require.EqualValues(t, 1000*Unit, h.Largest())
-	base, units := h.RemoveSegment(n)
-	require.EqualValues(t, 1<<20, base)
-	require.EqualValues(t, 1000, units)
-	check(t, &h)
-	require.Panics(t, func() { h.Free(all[0]) })
-}
-
 func TestAllocInTakesTheBeginning(t *testing.T) {
 	var h Heap
 	h.AddSegment(1<<20, 10, 1, false)
@@ -317,21 +288,6 @@ func TestAllocInTakesTheBeginning(t *testing.T) {
 	require.GreaterOrEqual(t, i, int32(0))
 	require.Negative(t, h.AllocIn(n, 1, 1))
 	check(t, &h)
-}
-
-func TestAlignmentLosesNothing(t *testing.T) {
-	var h Heap
-	h.AddSegment(3*Unit, 1<<16, 1, false)
-	for align := uint32(1); align <= 1<<14; align *= 2 {
-		i := h.Alloc(5, align)
-		require.GreaterOrEqual(t, i, int32(0))
-		require.Zero(t, h.Address(i)%(uintptr(align)*Unit))
-		check(t, &h)
-		h.Free(i)
-		check(t, &h)
-		require.EqualValues(t, 1<<16, h.counts.FreeUnits)
-		require.Equal(t, 1, h.counts.FreeBlocks)
-	}
 }
 
 // A segment above Shared serves only requests that are not much smaller, so that it becomes empty again.
@@ -497,6 +453,7 @@ func run(t require.TestingT, script []byte) {
 	check(t, &h)
 	for _, l := range all {
 		h.Free(l.block)
+		require.Panics(t, func() { h.Free(l.block) })
 	}
 	check(t, &h)
 	require.Equal(t, h.counts.Segments, h.counts.EmptySegments)
