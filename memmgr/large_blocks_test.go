@@ -1,12 +1,9 @@
 package memmgr_test
 
 import (
-	"errors"
 	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -37,31 +34,16 @@ func TestLargeBlocksStayIdleForReuse(t *testing.T) {
 	require.EqualValues(t, len(held)*20<<20, s.ReservedBytes.Current)
 }
 
-// Above the high mark the oldest idle segments are freed, down to the low mark.
-func TestRetentionGivesTheOldestBack(t *testing.T) {
-	sim, p := simulatedPool(t, memmgr.WithDecay(0), memmgr.WithRetention(200<<20, 100<<20), memmgr.WithCache(0))
-	large := func(mib uintptr) memmgr.Block { return mustAllocate(t, p, mib<<20) }
-	small := mustAllocate(t, p, 3<<20)
-	a, b, c, d := large(20), large(60), large(80), large(100)
-	p.Free(small)
-	p.Tick()
-	p.Free(a)
-	p.Tick()
-	p.Free(b)
-	p.Tick()
-	p.Free(c)
-	_, before := sim.InUse()
-	require.EqualValues(t, p.Stats().ReservedBytes.Current, before)
-	require.GreaterOrEqual(t, before, int64(263<<20), "no bound is passed yet")
-	p.Free(d)
-	_, after := sim.InUse()
-	require.EqualValues(t, 100<<20, after, "the low mark")
-	again := large(100)
-	require.Equal(t, d.Address, again.Address, "the youngest stays")
-	p.Free(again)
-	p.Free(large(250))
-	_, after = sim.InUse()
-	require.LessOrEqual(t, after, int64(100<<20))
+// Above the high mark idle segments are freed, down to the low mark.
+func TestRetention(t *testing.T) {
+	sim, p := simulatedPool(t, memmgr.WithDecay(0), memmgr.WithRetention(200<<20, 100<<20))
+	blocks := allocateMany(t, p, 3, 80<<20)
+	freeAll(p, blocks[:2])
+	_, bytes := sim.InUse()
+	require.EqualValues(t, 240<<20, bytes)
+	p.Free(blocks[2])
+	_, bytes = sim.InUse()
+	require.EqualValues(t, 80<<20, bytes)
 }
 
 // A segment of one large block serves several blocks once that is free.
@@ -77,50 +59,35 @@ func TestALargeSegmentIsDivided(t *testing.T) {
 	p.Free(mustAllocate(t, p, 100<<20))
 }
 
-// gatedUpstream lets a test delay calls of Free, and counts refusals.
-type gatedUpstream struct {
-	*memtest.Simulated
-	gate    chan struct{} // a call of Free takes one
-	freeing atomic.Int32  // calls that wait
-	refused chan struct{}
-	late    func() // called between a refusal and its return
-}
-
-func (g *gatedUpstream) Allocate(r memmgr.Request) (memmgr.Block, error) {
-	b, err := g.Simulated.Allocate(r)
-	if errors.Is(err, memmgr.ErrOutOfMemory) {
-		select {
-		case g.refused <- struct{}{}:
-		default:
-		}
-		if g.late != nil {
-			g.late()
-		}
+// trimming makes a pool over a device of 64 MiB and calls Trim, whose call of Free waits until gate is closed.
+// refused is called between the first refusal of the device and its return.
+func trimming(t *testing.T, gate chan struct{}, refused func(trimmed chan uint64)) (p *memmgr.Pool, trimmed chan uint64) {
+	sim := memtest.NewSimulated(memtest.Capacity(64 << 20))
+	t.Cleanup(func() { returned(t, sim) })
+	trimmed = make(chan uint64)
+	freeing, refusal := make(chan struct{}), sync.OnceFunc(func() { refused(trimmed) })
+	up := &upstream{
+		Resource: sim,
+		answered: func(err error) {
+			if err != nil {
+				refusal()
+			}
+		},
+		freeing: sync.OnceFunc(func() { close(freeing); <-gate }),
 	}
-	return b, err
-}
-
-func (g *gatedUpstream) Free(b memmgr.Block) {
-	g.freeing.Add(1)
-	<-g.gate
-	g.freeing.Add(-1)
-	g.Simulated.Free(b)
+	p = newPool(t, up, memmgr.WithDecay(0))
+	p.Free(mustAllocate(t, p, 60<<20))
+	go func() { trimmed <- p.Trim(0) }()
+	<-freeing
+	return p, trimmed
 }
 
 // A pool serves requests while it frees memory. A request that the upstream refuses meanwhile is
 // served from the memory that was being freed.
 func TestRequestsContinueWhileMemoryGoesBack(t *testing.T) {
-	up := &gatedUpstream{
-		Simulated: memtest.NewSimulated(memtest.Capacity(64 << 20)),
-		gate:      make(chan struct{}), refused: make(chan struct{}, 1),
-	}
-	p := memmgr.NewPool(up, memmgr.WithDecay(0))
-	p.Free(mustAllocate(t, p, 60<<20))
-	trimmed := make(chan uint64)
-	go func() { trimmed <- p.Trim(0) }()
-	require.Eventually(t, func() bool { return up.freeing.Load() == 1 }, patience, time.Millisecond)
+	gate, refused := make(chan struct{}), make(chan struct{})
+	p, trimmed := trimming(t, gate, func(chan uint64) { close(refused) })
 	small := mustAllocate(t, p, 1000) // the lock is free
-	require.EqualValues(t, 1, up.freeing.Load())
 	large := make(chan error)
 	var block memmgr.Block
 	go func() {
@@ -128,35 +95,23 @@ func TestRequestsContinueWhileMemoryGoesBack(t *testing.T) {
 		block = b
 		large <- err
 	}()
-	<-up.refused
+	<-refused
 	select {
 	case err := <-large:
 		require.NoError(t, err, "refused before the memory on its way was back")
 	default:
 	}
-	close(up.gate)
+	close(gate)
 	require.NoError(t, <-large)
 	require.EqualValues(t, 60<<20, <-trimmed)
-	p.Free(block)
-	p.Free(small)
-	require.NoError(t, p.Close())
-	blocks, _ := up.InUse()
-	require.Zero(t, blocks)
+	freeAll(p, []memmgr.Block{block, small})
 }
 
 // Memory that was freed between the refusal of the upstream and its return serves the request.
 func TestMemoryReturnedDuringARefusal(t *testing.T) {
-	up := &gatedUpstream{
-		Simulated: memtest.NewSimulated(memtest.Capacity(64 << 20)),
-		gate:      make(chan struct{}), refused: make(chan struct{}, 1),
-	}
-	p := newPool(t, up, memmgr.WithDecay(0))
-	p.Free(mustAllocate(t, p, 60<<20))
-	trimmed := make(chan uint64)
-	go func() { trimmed <- p.Trim(0) }()
-	require.Eventually(t, func() bool { return up.freeing.Load() == 1 }, patience, time.Millisecond)
-	up.late = sync.OnceFunc(func() {
-		close(up.gate)
+	gate := make(chan struct{})
+	p, _ := trimming(t, gate, func(trimmed chan uint64) {
+		close(gate)
 		<-trimmed
 	})
 	p.Free(mustAllocate(t, p, 60<<20))

@@ -59,41 +59,32 @@ func TestExportedMemoryOfAClosedPoolGoesBack(t *testing.T) {
 	require.NotContains(t, memmgr.Pools(), p)
 }
 
-// slowUpstream lets a test run code while the pool asks for a segment.
-type slowUpstream struct {
-	*memtest.Simulated
-	during func()
-}
-
-func (u *slowUpstream) Allocate(r memmgr.Request) (memmgr.Block, error) {
-	u.during()
-	return u.Simulated.Allocate(r)
-}
-
 // Close is called while another goroutine grows the pool: that request fails with ErrClosed, and the
 // segment is freed.
 func TestCloseWhileThePoolGrows(t *testing.T) {
-	u := &slowUpstream{Simulated: memtest.NewSimulated()}
+	sim := memtest.NewSimulated()
+	u := &upstream{Resource: sim}
 	p := memmgr.NewPool(u)
-	u.during = func() { require.NoError(t, p.Close()) }
+	u.setAsk(func(memmgr.Request) error { return p.Close() })
 	for _, size := range []uintptr{100, 20 << 20} {
 		require.ErrorIs(t, testenv.ErrorOf(memmgr.New(p, memmgr.Request{Size: size})), memmgr.ErrClosed)
 	}
-	returned(t, u.Simulated)
+	returned(t, sim)
 }
 
 // A request whose context ends while another request asks the upstream fails with a typed error that
 // matches both the context's error and ErrOutOfMemory.
 func TestContextEndsWhileAnotherRequestGrowsThePool(t *testing.T) {
-	u := &slowUpstream{Simulated: memtest.NewSimulated()}
+	u := &upstream{Resource: memtest.NewSimulated()}
 	p := newPool(t, u)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	u.during = func() {
+	u.setAsk(func(memmgr.Request) error {
 		_, err := memmgr.New(p, memmgr.Request{Size: 20 << 20, Context: ctx})
 		testenv.As[*memmgr.OutOfMemoryError](t, err)
 		require.ErrorIs(t, err, context.Canceled)
-	}
+		return nil
+	})
 	mustNew(t, p, 100).Release()
 }
 

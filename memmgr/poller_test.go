@@ -16,33 +16,16 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr"
 )
 
-// askedUpstream calls a function before each allocation, and returns its error.
-type askedUpstream struct {
-	addressOnly
-	answer atomic.Pointer[func(memmgr.Request) error]
-}
-
-func (u *askedUpstream) set(answer func(memmgr.Request) error) { u.answer.Store(&answer) }
-
-func (u *askedUpstream) Allocate(r memmgr.Request) (memmgr.Block, error) {
-	if answer := u.answer.Load(); answer != nil {
-		if err := (*answer)(r); err != nil {
-			return memmgr.Block{}, err
-		}
-	}
-	return u.addressOnly.Allocate(r)
-}
-
 var errFull error = &memmgr.OutOfMemoryError{Err: errors.New("the device is full")}
 
 // onFullUpstream calls f in virtual time with a pool whose upstream has refused further memory.
-func onFullUpstream(t *testing.T, f func(t *testing.T, u *askedUpstream, p *memmgr.Pool)) {
+func onFullUpstream(t *testing.T, f func(t *testing.T, u *upstream, p *memmgr.Pool)) {
 	memmgr.WithoutKeeper(func() {
 		synctest.Test(t, func(t *testing.T) {
-			u := new(askedUpstream)
+			u := &upstream{Resource: new(addressOnly)}
 			p := newPool(t, u, memmgr.WithSegment(1<<20), memmgr.WithDecay(0))
 			held := mustNew(t, p, 1<<20)
-			u.set(func(memmgr.Request) error { return errFull })
+			u.setAsk(func(memmgr.Request) error { return errFull })
 			f(t, u, p)
 			held.Release()
 		})
@@ -51,7 +34,7 @@ func onFullUpstream(t *testing.T, f func(t *testing.T, u *askedUpstream, p *memm
 
 // The poller asks for other waiters only until its own context ends.
 func TestPollerReturnsWhenItsContextEnds(t *testing.T) {
-	onFullUpstream(t, func(t *testing.T, u *askedUpstream, p *memmgr.Pool) {
+	onFullUpstream(t, func(t *testing.T, u *upstream, p *memmgr.Pool) {
 		const deadline, answer = 100 * time.Millisecond, 50 * time.Millisecond
 		ctx, cancel := context.WithTimeout(t.Context(), deadline)
 		defer cancel()
@@ -65,7 +48,7 @@ func TestPollerReturnsWhenItsContextEnds(t *testing.T) {
 			waiting = append(waiting, request(account, others, uintptr(4<<20-(i+1)<<17)))
 			synctest.Wait()
 		}
-		u.set(func(memmgr.Request) error { time.Sleep(answer); return errFull })
+		u.setAsk(func(memmgr.Request) error { time.Sleep(answer); return errFull })
 		require.ErrorIs(t, (<-poller).err, context.DeadlineExceeded)
 		require.LessOrEqual(t, time.Since(start), deadline+answer)
 		end()
@@ -77,14 +60,14 @@ func TestPollerReturnsWhenItsContextEnds(t *testing.T) {
 
 // The end of the poller's context does not fail the waiter for which it asks.
 func TestEndOfThePollerFailsNoOtherWaiter(t *testing.T) {
-	onFullUpstream(t, func(t *testing.T, u *askedUpstream, p *memmgr.Pool) {
+	onFullUpstream(t, func(t *testing.T, u *upstream, p *memmgr.Pool) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		poller := request(p, ctx, 1<<20)
 		synctest.Wait()
 		other := request(p, context.Background(), 1<<19)
 		synctest.Wait()
 		asked := make(chan struct{}, 1)
-		u.set(func(r memmgr.Request) error {
+		u.setAsk(func(r memmgr.Request) error {
 			if r.Context == nil || r.Context.Done() == nil {
 				return errFull
 			}
@@ -99,14 +82,14 @@ func TestEndOfThePollerFailsNoOtherWaiter(t *testing.T) {
 		cancel(errors.New("the client has left"))
 		require.Error(t, (<-poller).err)
 		synctest.Wait()
-		u.set(func(memmgr.Request) error { return nil })
+		u.setAsk(func(memmgr.Request) error { return nil })
 		served(t, other).Release()
 	})
 }
 
 // Requests that end before a slow upstream answers do not follow each other as the poller.
 func TestShortRequestsDoNotEndEveryQuestion(t *testing.T) {
-	onFullUpstream(t, func(t *testing.T, u *askedUpstream, p *memmgr.Pool) {
+	onFullUpstream(t, func(t *testing.T, u *upstream, p *memmgr.Pool) {
 		const answer = 100 * time.Millisecond
 		var stop atomic.Bool
 		var short sync.WaitGroup
@@ -124,7 +107,7 @@ func TestShortRequestsDoNotEndEveryQuestion(t *testing.T) {
 		}
 		patient := request(testenv.Must(p.NewTenant("patient", memmgr.TenantOptions{}))(t), context.Background(), 1<<20)
 		synctest.Wait()
-		u.set(func(r memmgr.Request) error {
+		u.setAsk(func(r memmgr.Request) error {
 			if r.Context == nil {
 				return nil
 			}
@@ -153,7 +136,7 @@ func TestShortRequestsDoNotEndEveryQuestion(t *testing.T) {
 
 // If the upstream panics when the poller asks, the next waiter becomes the poller.
 func TestPanicOfTheUpstreamEndsOneWait(t *testing.T) {
-	onFullUpstream(t, func(t *testing.T, u *askedUpstream, p *memmgr.Pool) {
+	onFullUpstream(t, func(t *testing.T, u *upstream, p *memmgr.Pool) {
 		panicked := make(chan any)
 		go func() {
 			defer func() { panicked <- recover() }()
@@ -163,7 +146,7 @@ func TestPanicOfTheUpstreamEndsOneWait(t *testing.T) {
 		other := request(testenv.Must(p.NewTenant("other", memmgr.TenantOptions{}))(t), context.Background(), 1<<19)
 		synctest.Wait()
 		var once sync.Once
-		u.set(func(memmgr.Request) error {
+		u.setAsk(func(memmgr.Request) error {
 			once.Do(func() { panic(errFull) })
 			return nil
 		})

@@ -46,27 +46,11 @@ func TestSegmentsLargerThanTheUnitsCanNumber(t *testing.T) {
 	}
 }
 
-// counted is an upstream that counts its calls and returns the results that the test sets.
-type counted struct {
-	memmgr.Resource
-	calls  atomic.Int64
-	refuse func(n int64) error
-}
-
-func (c *counted) Allocate(r memmgr.Request) (memmgr.Block, error) {
-	n := c.calls.Add(1)
-	if c.refuse != nil {
-		if err := c.refuse(n); err != nil {
-			return memmgr.Block{}, err
-		}
-	}
-	return c.Resource.Allocate(r)
-}
-
 // The upstream returns the bare error of a context. The error of the pool is typed.
 func TestContextErrorOfAnUpstreamIsTyped(t *testing.T) {
 	for _, cause := range []error{context.Canceled, context.DeadlineExceeded} {
-		up := &counted{Resource: memtest.NewSimulated(), refuse: func(int64) error { return cause }}
+		up := &upstream{Resource: memtest.NewSimulated()}
+		up.setAsk(func(memmgr.Request) error { return cause })
 		p := memmgr.NewPool(up)
 		_, err := memmgr.New(p, memmgr.Request{Size: 1000, Tag: "late"})
 		oom := testenv.As[*memmgr.OutOfMemoryError](t, err)
@@ -79,21 +63,20 @@ func TestContextErrorOfAnUpstreamIsTyped(t *testing.T) {
 
 // If the callback returns false, the request fails without another attempt.
 func TestOnOutOfMemoryDecidesAboutTheRetry(t *testing.T) {
-	sim := memtest.NewSimulated(memtest.Capacity(1 << 20))
-	up := &counted{Resource: sim}
-	answer, asked, before := false, 0, int64(0)
+	answer, asked, calls, before := false, 0, 0, 0
+	up := &upstream{Resource: memtest.NewSimulated(memtest.Capacity(1 << 20)), answered: func(error) { calls++ }}
 	p := memmgr.NewPool(up, memmgr.OnOutOfMemory(func(e *memmgr.OutOfMemoryError) bool {
-		asked, before = asked+1, up.calls.Load()
+		asked, before = asked+1, calls
 		require.EqualValues(t, 4<<20, e.Request.Size)
 		return answer
 	}))
 	require.ErrorIs(t, testenv.ErrorOf(memmgr.New(p, memmgr.Request{Size: 4 << 20})), memmgr.ErrOutOfMemory)
 	require.Equal(t, 1, asked)
-	require.Equal(t, before, up.calls.Load(), "no means no")
+	require.Equal(t, before, calls, "no means no")
 	answer = true
 	require.ErrorIs(t, testenv.ErrorOf(memmgr.New(p, memmgr.Request{Size: 4 << 20})), memmgr.ErrOutOfMemory)
 	require.Equal(t, 2, asked, "yes means once more")
-	require.Greater(t, up.calls.Load(), before)
+	require.Greater(t, calls, before)
 	require.EqualValues(t, 2, p.Stats().NumOOMs)
 	require.NoError(t, p.Close())
 }
@@ -259,7 +242,25 @@ func TestPoolAbovePool(t *testing.T) {
 // work. A free that fails is an error in the upstream, and panics.
 func TestEveryUpstreamCallFails(t *testing.T) {
 	for n := int64(1); ; n++ {
-		up := &failsAt{Simulated: memtest.NewSimulated(), at: n}
+		var calls atomic.Int64
+		call := func() error {
+			if calls.Add(1) == n {
+				return errFails
+			}
+			return nil
+		}
+		sim := memtest.NewSimulated()
+		up := &upstream{Resource: sim, freeing: func() {
+			if err := call(); err != nil {
+				panic(err)
+			}
+		}}
+		up.setAsk(func(r memmgr.Request) error {
+			if err := call(); err != nil {
+				return &memmgr.OutOfMemoryError{Request: r, Err: err}
+			}
+			return nil
+		})
 		p := memmgr.NewPool(up, memmgr.WithDecay(0), memmgr.WithLimit(48<<20))
 		tenant := testenv.Must(p.NewTenant("a", memmgr.TenantOptions{Hard: 40 << 20}))(t)
 		failed := 0
@@ -302,9 +303,9 @@ func TestEveryUpstreamCallFails(t *testing.T) {
 		try(func() { require.NoError(t, p.Close()) })
 		require.NoError(t, p.Close())
 		require.NoError(t, tenant.Close())
-		blocks, _ := up.InUse()
+		blocks, _ := sim.InUse()
 		require.LessOrEqual(t, blocks, int64(failed), "all blocks went back but the one whose free failed")
-		if up.calls.Load() < n {
+		if calls.Load() < n {
 			require.Greater(t, n, int64(20), "the script was meant to call often")
 			return
 		}
@@ -313,39 +314,19 @@ func TestEveryUpstreamCallFails(t *testing.T) {
 
 var errFails = errors.New("this call fails")
 
-// failsAt makes one call fail: Allocate returns an error, Free panics.
-type failsAt struct {
-	*memtest.Simulated
-	calls atomic.Int64
-	at    int64
-}
-
-func (f *failsAt) Allocate(r memmgr.Request) (memmgr.Block, error) {
-	if f.calls.Add(1) == f.at {
-		return memmgr.Block{}, &memmgr.OutOfMemoryError{Request: r, Err: errFails}
-	}
-	return f.Simulated.Allocate(r)
-}
-
-func (f *failsAt) Free(b memmgr.Block) {
-	if f.calls.Add(1) == f.at {
-		panic(errFails)
-	}
-	f.Simulated.Free(b)
-}
-
 // Memory that is released while the upstream is asked for the last time serves the request.
 func TestMemoryFreedBeforeARefusal(t *testing.T) {
-	u := &slowUpstream{Simulated: memtest.NewSimulated(memtest.Capacity(12 << 20)), during: func() {}}
+	u := &upstream{Resource: memtest.NewSimulated(memtest.Capacity(12 << 20))}
 	p := newPool(t, u)
 	idle, held := mustNew(t, p, 4<<20), mustNew(t, p, 8<<20)
 	idle.Release()
 	asked := 0
-	u.during = func() {
+	u.setAsk(func(memmgr.Request) error {
 		if asked++; asked == 2 { // after the idle segment went back, which is too little
 			held.Release()
 		}
-	}
+		return nil
+	})
 	mustNew(t, p, 6<<20).Release()
 	require.Equal(t, 2, asked)
 }

@@ -20,9 +20,9 @@ func sharing(bound uint64) map[string]memmgr.Resource {
 	}
 }
 
-func threePools(t testing.TB, shared memmgr.Resource) (pools []*memmgr.Pool, end func()) {
+func threePools(t testing.TB, shared memmgr.Resource, options ...memmgr.PoolOption) (pools []*memmgr.Pool, end func()) {
 	for range 3 {
-		pools = append(pools, memmgr.NewPool(shared))
+		pools = append(pools, memmgr.NewPool(shared, options...))
 	}
 	return pools, func() {
 		for _, p := range pools {

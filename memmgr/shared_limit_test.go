@@ -91,22 +91,19 @@ func TestPoolsThatWaitForEachOtherSleep(t *testing.T) {
 	})
 }
 
-// stuckUpstream does not answer requests before their contexts end, unless these cannot end.
-type stuckUpstream struct{ addressOnly }
-
-func (u *stuckUpstream) Allocate(r memmgr.Request) (memmgr.Block, error) {
-	if r.Context != nil && r.Context.Done() != nil {
-		<-r.Context.Done()
-		return memmgr.Block{}, r.Context.Err()
-	}
-	return u.addressOnly.Allocate(r)
-}
-
 // A question to the upstream that ends with the context of its waiter is no refusal: the next waiter asks at once.
 func TestEndedQuestionIsNoRefusal(t *testing.T) {
 	memmgr.WithoutKeeper(func() {
 		synctest.Test(t, func(t *testing.T) {
-			l := memmgr.NewLimit(new(stuckUpstream), 8<<20)
+			u := &upstream{Resource: new(addressOnly)}
+			u.setAsk(func(r memmgr.Request) error {
+				if r.Context == nil || r.Context.Done() == nil {
+					return nil
+				}
+				<-r.Context.Done()
+				return r.Context.Err()
+			})
+			l := memmgr.NewLimit(u, 8<<20)
 			p := newPool(t, l, memmgr.WithDecay(0))
 			held, err := l.Allocate(memmgr.Request{Size: 8 << 20})
 			require.NoError(t, err)

@@ -4,12 +4,14 @@ package memmgr_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"runtime"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -49,8 +51,10 @@ type hunt struct {
 	seed     uint64
 	name     string
 	sim      *memtest.Simulated
+	most     uint64 // bytes of the device that the limits allow
 	pools    []*memmgr.Pool
-	accounts []huntAccount
+	accounts []*huntAccount
+	granted  atomic.Int64 // requests
 	workers  int
 	hold     time.Duration // memory is in use for so long at most
 	late     sync.WaitGroup
@@ -58,8 +62,10 @@ type hunt struct {
 
 // huntAccount is the target of a request and its maximum size.
 type huntAccount struct {
-	from memmgr.Resource
-	most uintptr
+	from  memmgr.Resource
+	most  uintptr
+	limit uint64
+	inUse atomic.Int64 // bytes of blocks
 }
 
 func pick[T any](rng *rand.Rand, of ...T) T { return of[rng.IntN(len(of))] }
@@ -97,6 +103,10 @@ func newHunt(t testing.TB, seed uint64) *hunt {
 	for range pick(rng, 1, 1, 2, 3) {
 		h.addPool(rng, memmgr.NewPool(upstream, options...), bound, top, tenants)
 	}
+	h.most = bound
+	if shared == "nothing" {
+		h.most *= uint64(len(h.pools))
+	}
 	processors := pick(rng, 1, 2, 4, 8)
 	runtime.GOMAXPROCS(processors)
 	h.name = fmt.Sprintf("scenario %d: %d pools of %d MiB that share %s, %d tenants each, sizes to %d, %d workers that hold for %v, %d processors",
@@ -106,7 +116,7 @@ func newHunt(t testing.TB, seed uint64) *hunt {
 
 func (h *hunt) addPool(rng *rand.Rand, p *memmgr.Pool, bound uint64, top uintptr, tenants int) {
 	account := func(r memmgr.Resource, bytes uint64) {
-		h.accounts = append(h.accounts, huntAccount{r, min(uintptr(bytes)/pick[uintptr](rng, 1, 2), top)})
+		h.accounts = append(h.accounts, &huntAccount{from: r, most: min(uintptr(bytes)/pick[uintptr](rng, 1, 2), top), limit: bytes})
 	}
 	h.pools = append(h.pools, p)
 	account(p, bound)
@@ -116,7 +126,7 @@ func (h *hunt) addPool(rng *rand.Rand, p *memmgr.Pool, bound uint64, top uintptr
 	}
 }
 
-// run runs the scenario for a time, and ends it.
+// run runs the scenario for a time, and ends it. Then the accounts are exact, and nothing is left.
 func (h *hunt) run(d time.Duration) {
 	var workers sync.WaitGroup
 	end := time.Now().Add(d)
@@ -130,10 +140,20 @@ func (h *hunt) run(d time.Duration) {
 	workers.Wait()
 	h.late.Wait()
 	memmgr.Flush()
+	for _, a := range h.accounts {
+		stats := a.from.(interface{ Stats() memmgr.Stats }).Stats()
+		for _, s := range []memmgr.Stat{stats.Allocation, stats.AllocatedBytes, stats.RequestedBytes, stats.ActiveBytes} {
+			require.Zero(h.t, s.Current, h.name)
+		}
+		require.Zero(h.t, stats.NumWaiting, h.name)
+	}
+	granted := int64(0)
 	for _, p := range h.pools {
-		require.Zero(h.t, p.Stats().NumWaiting, h.name)
+		granted += p.Stats().Allocation.Allocated
 		require.NoError(h.t, p.Close(), h.name)
 	}
+	require.Equal(h.t, h.granted.Load(), granted, h.name)
+	require.LessOrEqual(h.t, h.sim.Peak(), h.most, h.name)
 	blocks, _ := h.sim.InUse()
 	require.Zero(h.t, blocks, h.name)
 	noEvents(h.t, h.sim, h.name)
@@ -143,25 +163,32 @@ func (h *hunt) run(d time.Duration) {
 func (h *hunt) request(rng *rand.Rand) bool {
 	a := h.accounts[rng.IntN(len(h.accounts))]
 	size := uintptr(1 + rng.Int64N(int64(min(a.most, 64<<rng.IntN(21)))))
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	timeout := pick(rng, patience, patience, patience, time.Duration(rng.IntN(2000))*time.Microsecond)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	r := memmgr.Request{Size: size, Context: ctx}
+	r := memmgr.Request{Size: size, Context: ctx, Tag: pick(rng, "", "", "tagged")}
+	if rng.IntN(8) == 0 {
+		r.Context = nil
+	}
+	mayFail := r.Context == nil || timeout < patience
 	if rng.IntN(64) == 0 {
-		h.pools[rng.IntN(len(h.pools))].Trim(uint64(rng.IntN(8 << 20)))
+		p := h.pools[rng.IntN(len(h.pools))]
+		p.Trim(uint64(rng.IntN(8 << 20)))
+		p.Stats()
 	}
 	if rng.IntN(4) == 0 {
 		block, err := a.from.Allocate(r)
 		if err == nil {
-			h.use(rng)
+			h.use(rng, a, int64(block.Size))
 			h.freePending(rng, a.from, block)
 		}
-		return h.got(size, err)
+		return h.got(size, err, mayFail)
 	}
 	b, err := memmgr.New(a.from, r)
 	if err != nil {
-		return h.got(size, err)
+		return h.got(size, err, mayFail)
 	}
-	h.use(rng)
+	h.use(rng, a, int64(b.Size()))
 	switch rng.IntN(5) {
 	case 0:
 		ownertest.Drop(cells.Of(b)) // as C does
@@ -176,14 +203,21 @@ func (h *hunt) request(rng *rand.Rand) bool {
 	return true
 }
 
-func (h *hunt) got(size uintptr, err error) bool {
-	if err != nil {
-		h.t.Errorf("%s: %d bytes: %v", h.name, size, err)
+func (h *hunt) got(size uintptr, err error, mayFail bool) bool {
+	if err == nil || mayFail && errors.Is(err, memmgr.ErrOutOfMemory) {
+		return true
 	}
-	return err == nil
+	h.t.Errorf("%s: %d bytes: %v", h.name, size, err)
+	return false
 }
 
-func (h *hunt) use(rng *rand.Rand) {
+// use holds memory for a while, which is never more than the limit of its account.
+func (h *hunt) use(rng *rand.Rand, a *huntAccount, bytes int64) {
+	h.granted.Add(1)
+	if all := a.inUse.Add(bytes); uint64(all) > a.limit {
+		h.t.Errorf("%s: %d bytes of %d are in use", h.name, all, a.limit)
+	}
+	defer a.inUse.Add(-bytes)
 	if h.hold == 0 {
 		runtime.Gosched()
 		return

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"runtime"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -223,111 +221,6 @@ func TestWeightsShareFreedMemory(t *testing.T) {
 	require.InDelta(t, 12, counts["three"], 1)
 	require.InDelta(t, 4, counts["one"], 1)
 	releaseAll(theirs)
-}
-
-// Many goroutines use tenants and the pool itself, release buffers of each other, some tagged, and hit limits all
-// the time: usage never exceeds a limit, the statistics are exact, and in the end every account is at 0.
-func TestTenantAccountsUnderStress(t *testing.T) {
-	_, p := simulatedPool(t, memmgr.WithCache(1<<20))
-	const tenants, hard = 3, 4 << 20
-	accounts := []memmgr.Resource{p}
-	for i := range tenants {
-		accounts = append(accounts, newTenant(t, p, string(rune('a'+i)), memmgr.TenantOptions{Hard: hard}))
-	}
-	var inUse [1 + tenants]atomic.Int64
-	type taken struct {
-		b memmgr.Buffer
-		i int
-	}
-	handover := make(chan taken, 64)
-	free := func(x taken) {
-		inUse[x.i].Add(-int64(x.b.Size()))
-		x.b.Release()
-	}
-	var wg sync.WaitGroup
-	var granted, refused atomic.Int64
-	for g := range 8 {
-		wg.Go(func() {
-			rng := rand.New(rand.NewPCG(uint64(g), 3))
-			for range 3000 {
-				i := rng.IntN(len(accounts))
-				r := memmgr.Request{Size: uintptr(1 + rng.IntN(1<<(9+rng.IntN(12))))}
-				if rng.IntN(8) == 0 {
-					r.Tag = "tagged"
-				}
-				b, err := memmgr.New(accounts[i], r)
-				if err != nil {
-					if !errors.Is(err, memmgr.ErrOutOfMemory) || i == 0 {
-						t.Error(err)
-					}
-					refused.Add(1)
-				} else {
-					granted.Add(1)
-					if inUse[i].Add(int64(b.Size())) > hard && i > 0 {
-						t.Errorf("%d bytes in use", inUse[i].Load())
-					}
-					select {
-					case handover <- taken{b, i}:
-					default:
-						free(taken{b, i})
-					}
-				}
-				if rng.IntN(3) == 0 {
-					select {
-					case x := <-handover:
-						free(x)
-					default:
-					}
-				}
-				if rng.IntN(500) == 0 {
-					p.Trim(0)
-					p.Stats()
-				}
-			}
-		})
-	}
-	wg.Wait()
-	close(handover)
-	count, bytes, asked := len(handover), int64(0), int64(0)
-	for i := range inUse {
-		bytes += inUse[i].Load()
-	}
-	before := p.Stats()
-	for x := range handover {
-		asked += int64(x.b.Requested())
-		free(x)
-	}
-	require.NotZero(t, refused.Load())
-	require.Equal(t, granted.Load(), before.Allocation.Allocated)
-	require.EqualValues(t, count, before.Allocation.Current)
-	require.Equal(t, bytes, before.AllocatedBytes.Current)
-	require.Equal(t, asked, before.RequestedBytes.Current)
-	for i, r := range accounts {
-		require.Zero(t, inUse[i].Load())
-		if tenant, ok := r.(*memmgr.Tenant); ok {
-			s := tenant.Stats()
-			require.Zero(t, s.ActiveBytes.Current)
-			require.Zero(t, s.AllocatedBytes.Current)
-			require.Zero(t, s.Allocation.Current)
-			require.Zero(t, s.RequestedBytes.Current)
-		}
-	}
-	require.Zero(t, p.Stats().AllocatedBytes.Current)
-}
-
-// Close of the pool ends the waits of its tenants.
-func TestPoolCloseEndsTenants(t *testing.T) {
-	p := memmgr.NewPool(memtest.NewSimulated())
-	tenant, err := p.NewTenant("orphan", memmgr.TenantOptions{Hard: 1 << 20})
-	require.NoError(t, err)
-	b := mustNew(t, tenant, 1<<20)
-	waiting := request(tenant, context.Background(), 1)
-	waits(t, p, 1)
-	testenv.As[*memmgr.LeakError](t, p.Close())
-	require.ErrorIs(t, (<-waiting).err, memmgr.ErrClosed)
-	require.ErrorIs(t, testenv.ErrorOf(memmgr.New(tenant, memmgr.Request{Size: 1, Context: context.Background()})), memmgr.ErrClosed)
-	b.Release()
-	require.NoError(t, tenant.Close())
 }
 
 // Tenants are opened and closed while other goroutines read accounts and processors are added: no account is

@@ -3,7 +3,6 @@ package memmgr_test
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -148,17 +147,22 @@ func TestHopelessRequestsDoNotWait(t *testing.T) {
 	served(t, waiter).Release()
 }
 
+// Close ends the waits for memory, and those at the limits of tenants.
 func TestCloseEndsWaits(t *testing.T) {
 	sim := memtest.NewSimulated(memtest.Capacity(8 << 20))
 	p := memmgr.NewPool(sim)
-	held := mustNew(t, p, 8<<20)
-	a, b := request(p, context.Background(), 1000), request(p, context.Background(), 4<<20)
-	waits(t, p, 2)
+	tenant := testenv.Must(p.NewTenant("orphan", memmgr.TenantOptions{Hard: 2 << 20}))(t)
+	full, held := mustNew(t, tenant, 2<<20), mustNew(t, p, 6<<20)
+	a, b, c := request(p, context.Background(), 1000), request(p, context.Background(), 4<<20), request(tenant, context.Background(), 1)
+	waits(t, p, 3)
 	testenv.As[*memmgr.LeakError](t, p.Close())
-	for _, c := range []chan granted{a, b} {
+	for _, c := range []chan granted{a, b, c} {
 		require.ErrorIs(t, (<-c).err, memmgr.ErrClosed)
 	}
+	require.ErrorIs(t, testenv.ErrorOf(memmgr.New(tenant, memmgr.Request{Size: 1, Context: context.Background()})), memmgr.ErrClosed)
+	full.Release()
 	held.Release()
+	require.NoError(t, tenant.Close())
 	blocks, _ := sim.InUse()
 	require.Zero(t, blocks)
 }
@@ -183,17 +187,13 @@ func TestWaitingForTheDevice(t *testing.T) {
 		third := request(p, context.Background(), size)
 		waits(t, p, 3)
 		p.Free(held)
-		b := <-oneOf(t, first, second, third)
-		require.NoError(t, b.err)
+		b := served(t, oneOf(t, first, second, third))
 		require.EqualValues(t, 2*size, p.Stats().ActiveBytes.Current-p.Stats().AllocatedBytes.Current)
 		sim.Complete(late)
-		c := <-oneOf(t, first, second, third)
-		require.NoError(t, c.err)
-		b.b.Release()
-		c.b.Release()
-		d := <-oneOf(t, first, second, third)
-		require.NoError(t, d.err)
-		d.b.Release()
+		c := served(t, oneOf(t, first, second, third))
+		b.Release()
+		c.Release()
+		served(t, oneOf(t, first, second, third)).Release()
 		require.EqualValues(t, size, p.Stats().ActiveBytes.Current, "the lost one")
 		sim.Complete(lost)
 		sim.ReleaseEvent(lost)
@@ -205,7 +205,7 @@ func TestWaitingForTheDevice(t *testing.T) {
 	}
 }
 
-// oneOf returns the buffer of the first of some requests that is served.
+// oneOf returns the result of the first of some requests that is served.
 func oneOf(t testing.TB, all ...chan granted) chan granted {
 	t.Helper()
 	got := make(chan granted, 1)
@@ -232,36 +232,9 @@ func TestWaitingForMemoryThatOtherRequestsTook(t *testing.T) {
 	small, large := request(p, context.Background(), 3000<<10), request(p, context.Background(), 7<<20)
 	waits(t, p, 2)
 	sim.Free(foreign)
-	var b memmgr.Buffer
-	select {
-	case g := <-small:
-		b = g.b
-		require.NoError(t, g.err)
-		b.Release()
-		served(t, large).Release()
-	case g := <-large:
-		require.NoError(t, g.err)
-		g.b.Release()
-		served(t, small).Release()
-	case <-time.After(patience):
-		require.Fail(t, "the pool did not request memory from the upstream again")
+	for range 2 {
+		served(t, oneOf(t, small, large)).Release()
 	}
-}
-
-// Two pools below one limit: memory that one releases serves waiters of the other.
-func TestWaitingForAnotherPoolUnderTheLimit(t *testing.T) {
-	l := memmgr.NewLimit(memtest.NewSimulated(), 32<<20)
-	a, b := memmgr.NewPool(l), memmgr.NewPool(l)
-	held := mustNew(t, b, 30<<20)
-	large, small := request(a, context.Background(), 20<<20), request(a, context.Background(), 3<<20)
-	waits(t, a, 2)
-	held.Release()
-	b.Trim(0)
-	served(t, large).Release()
-	served(t, small).Release()
-	require.NoError(t, a.Close())
-	require.NoError(t, b.Close())
-	require.Zero(t, l.Used())
 }
 
 // keepBusy lets n goroutines allocate and release blocks of a size until stopped; each waits if necessary.
@@ -337,11 +310,12 @@ func TestSmallRequestsBeforeTheUpstreamDoNotStarveLargeOnes(t *testing.T) {
 // A request that finds the limit full waits for memory of the pool, not for the upstream, which another
 // request asks.
 func TestFullLimitBesideASlowUpstream(t *testing.T) {
-	u := &slowUpstream{Simulated: memtest.NewSimulated(), during: func() {}}
+	sim := memtest.NewSimulated()
+	u := &upstream{Resource: sim}
 	p := memmgr.NewPool(memmgr.NewLimit(u, 8<<20))
 	held := mustNew(t, p, 6<<20)
 	asked, answer := make(chan struct{}), make(chan struct{})
-	u.during = func() { close(asked); <-answer }
+	u.setAsk(func(memmgr.Request) error { close(asked); <-answer; return nil })
 	slow := request(p, context.Background(), 2<<20)
 	<-asked
 	c := request(p, context.Background(), 4<<20)
@@ -351,7 +325,7 @@ func TestFullLimitBesideASlowUpstream(t *testing.T) {
 	close(answer)
 	served(t, slow).Release()
 	require.NoError(t, p.Close())
-	returned(t, u.Simulated)
+	returned(t, sim)
 }
 
 // A large request that cannot be served does not stop small ones.
@@ -373,69 +347,6 @@ func TestLargeRequestsDoNotStarveSmallOnes(t *testing.T) {
 		}
 	}
 	held.Release()
-}
-
-// Requests of all sizes, with and without contexts that end, with work pending and with refusals of the upstream:
-// no memory is lost, and every request ends.
-func TestWaitingUnderStress(t *testing.T) {
-	sim := memtest.NewSimulated()
-	l := memmgr.NewLimit(sim, 48<<20)
-	pools := []*memmgr.Pool{memmgr.NewPool(l), memmgr.NewPool(l)}
-	sim.InOrder(1)
-	var wg sync.WaitGroup
-	var got, refused atomic.Int64
-	for g := range 16 {
-		wg.Go(func() {
-			rng := rand.New(rand.NewPCG(uint64(g), 77))
-			for i := range 300 {
-				size := uintptr(1 + rng.IntN(1<<(8+rng.IntN(17))))
-				if i%50 == 0 {
-					size = 17 << 20
-				}
-				var ctx context.Context
-				cancel := func() {}
-				switch rng.IntN(3) {
-				case 1:
-					ctx = context.Background()
-				case 2:
-					ctx, cancel = context.WithTimeout(context.Background(), time.Duration(rng.IntN(2000))*time.Microsecond)
-				}
-				p := pools[rng.IntN(len(pools))]
-				b, err := p.Allocate(memmgr.Request{Size: size, Context: ctx})
-				cancel()
-				if err != nil {
-					if !errors.Is(err, memmgr.ErrOutOfMemory) || (ctx != nil && ctx == context.Background()) {
-						t.Error(err)
-					}
-					refused.Add(1)
-					continue
-				}
-				got.Add(1)
-				if rng.IntN(3) == 0 {
-					b.Queue = uintptr(1 + rng.IntN(2))
-					b.Event = sim.Submit(b.Queue)
-					done := sim.CopyEvent(b.Event)
-					wg.Go(func() {
-						time.Sleep(time.Duration(rand.IntN(300)) * time.Microsecond)
-						sim.Complete(done)
-						sim.ReleaseEvent(done)
-					})
-				}
-				p.Free(b)
-			}
-		})
-	}
-	wg.Wait()
-	require.NotZero(t, got.Load())
-	t.Logf("%d served, %d refused", got.Load(), refused.Load())
-	for _, p := range pools {
-		require.Zero(t, p.Stats().NumWaiting)
-		require.Zero(t, p.Stats().AllocatedBytes.Current)
-		require.NoError(t, p.Close())
-	}
-	require.Zero(t, l.Used())
-	require.LessOrEqual(t, sim.Peak(), uint64(48<<20))
-	noEvents(t, sim)
 }
 
 // A request for which the upstream has no room does not stop smaller requests behind it: neither if there are a few

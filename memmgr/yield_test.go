@@ -16,29 +16,13 @@ import (
 // blocks, and free blocks of the heap.
 func TestPoolsYieldToEachOther(t *testing.T) {
 	const room = 100 << 20
-	for _, under := range []struct {
-		name string
-		make func() memmgr.Resource
-	}{
-		{"limit", func() memmgr.Resource { return memmgr.NewLimit(memtest.NewSimulated(), room) }},
-		{"device", func() memmgr.Resource { return memtest.NewSimulated(memtest.Capacity(room)) }},
-	} {
-		for _, size := range []uintptr{64 << 10, 1 << 20, 3 << 20, 50 << 20} {
-			t.Run(under.name, func(t *testing.T) {
-				up := under.make()
-				pools := []*memmgr.Pool{
-					memmgr.NewPool(up, memmgr.WithDecay(0)), memmgr.NewPool(up, memmgr.WithDecay(0)), memmgr.NewPool(up, memmgr.WithDecay(0)),
-				}
+	for _, size := range []uintptr{64 << 10, 1 << 20, 3 << 20, 50 << 20} {
+		for name, up := range sharing(room) {
+			t.Run(name, func(t *testing.T) {
+				pools, end := threePools(t, up, memmgr.WithDecay(0))
+				defer end()
 				for round := range 6 { // each takes nearly everything in turn
-					p := pools[round%len(pools)]
-					var held []memmgr.Buffer
-					for taken := uintptr(0); taken+size <= room*9/10; taken += size {
-						held = append(held, mustNew(t, p, size))
-					}
-					releaseAll(held)
-				}
-				for _, p := range pools {
-					require.NoError(t, p.Close())
+					releaseAll(newMany(t, pools[round%len(pools)], int(room*9/10/size), size))
 				}
 			})
 		}
@@ -73,20 +57,23 @@ func TestOwnLimitTakesNothingFromOtherPools(t *testing.T) {
 	require.NoError(t, b.Close())
 }
 
-// Memory that becomes idle in one pool serves waiters of another pool.
-func TestWaitersGetIdleMemoryOfAnotherPool(t *testing.T) {
-	for _, up := range []memmgr.Resource{
-		memmgr.NewLimit(memtest.NewSimulated(), 32<<20), memtest.NewSimulated(memtest.Capacity(32 << 20)),
-	} {
-		a, b := memmgr.NewPool(up, memmgr.WithDecay(0)), memmgr.NewPool(up, memmgr.WithDecay(0))
-		held := mustNew(t, b, 30<<20)
-		large, small := request(a, context.Background(), 20<<20), request(a, context.Background(), 3<<20)
-		waits(t, a, 2)
-		held.Release() // stays in b until a's poller asks for it
-		served(t, large).Release()
-		served(t, small).Release()
-		require.NoError(t, a.Close())
-		require.NoError(t, b.Close())
+// Memory that becomes idle in one pool, or that the pool gives back, serves waiters of another pool.
+func TestWaitersGetMemoryOfAnotherPool(t *testing.T) {
+	for _, up := range sharing(32 << 20) {
+		for _, trims := range []bool{false, true} {
+			a, b := memmgr.NewPool(up, memmgr.WithDecay(0)), memmgr.NewPool(up, memmgr.WithDecay(0))
+			held := mustNew(t, b, 30<<20)
+			large, small := request(a, context.Background(), 20<<20), request(a, context.Background(), 3<<20)
+			waits(t, a, 2)
+			held.Release() // stays in b until a's poller asks for it
+			if trims {
+				b.Trim(0)
+			}
+			served(t, large).Release()
+			served(t, small).Release()
+			require.NoError(t, a.Close())
+			require.NoError(t, b.Close())
+		}
 	}
 }
 
