@@ -157,21 +157,6 @@ def test_a_minimal_producer(tvm_ffi, np):
 # ---- exchange APIs of other libraries: used for exact PyTorch tensors only (robust/test_exchange.py) -------
 
 
-@pytest.mark.parametrize("flag", ["is_neg", "requires_grad", "is_conj"])
-def test_interrupts_in_the_flags_pass(flag):
-    """Only subclasses of Exception are ignored: a KeyboardInterrupt cancels the call."""
-
-    def interrupt(self):
-        raise KeyboardInterrupt
-
-    cls = capi.exchanging(capi.Producer(), __dlpack__=None, **{flag: property(interrupt) if flag == "requires_grad" else interrupt})
-    with capi.as_torch(cls):
-        for x in (cls(), type("Sub", (cls,), {})()) if flag == "is_neg" else (cls(),):
-            for f in (ub.from_dlpack, ub.asarray, ub.cute.from_dlpack):
-                with pytest.raises(KeyboardInterrupt):
-                    f(x)
-
-
 def test_lazy_negation():
     """PyTorch exports negated tensors without their sign, by __dlpack__ too."""
     cls = capi.exchanging(capi.Producer(), __dlpack__=None, is_neg=lambda self: True, __dlpack_device__=lambda self: (2, 0))

@@ -251,47 +251,36 @@ def test_memory_objects(device, dpctl, contexts):
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, MemoryError])
-def test_exceptions_that_must_end_the_call(dpt, error):
-    """An import that asks a tensor for its memory or its queue does not swallow Ctrl-C."""
+def test_exceptions_that_must_end_the_call(np, dpt, pyarrow, error):
+    """An import that asks an object for more than its memory, or tries another protocol, does not swallow Ctrl-C."""
 
-    class usm_ndarray:
-        __module__, __qualname__ = "dpctl.made", "usm_ndarray"
+    def fail(self, *args, **keywords):
+        raise error
 
-        def __init__(self, attribute, protocol):
-            self.attribute, self.x = attribute, dpt.ones(4, dtype="f4")
-            if protocol == "dictionary":
-                self.__sycl_usm_array_interface__ = self.x.__sycl_usm_array_interface__
+    def copies(self, dtype=None, copy=None):
+        if copy is False:
+            raise ValueError("Unable to avoid copy")
+        return np.zeros(1)
 
-        def __getattr__(self, name):
-            if name == self.attribute:
-                raise error
-            if name == "__sycl_usm_array_interface__":
-                raise AttributeError(name)
-            return getattr(self.x, name)
-
-    for attribute, protocol in (("usm_data", "dictionary"), ("sycl_queue", "DLPack")):
-        with pytest.raises(error):
-            ub.asarray(usm_ndarray(attribute, protocol))
-        ub.asarray(usm_ndarray("another", protocol))
-
-
-@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, MemoryError])
-def test_views_that_must_end_the_call(np, error):
-    """The failure of __array__(copy=False) is not a reason to copy."""
-
-    class Producer:
-        def __array__(self, dtype=None, copy=None):
-            if copy is False:
-                raise error
-            return np.zeros(1)
-
-    with pytest.raises(error):
-        ub.asarray(Producer())
+    x, v = dpt.ones(4, dtype="f4"), pyarrow.array([1])
+    dictionary = {"__sycl_usm_array_interface__": x.__sycl_usm_array_interface__}
+    tensor = {"__dlpack__": lambda self, **kw: x.__dlpack__(**kw), "__dlpack_device__": lambda self: x.__dlpack_device__()}
+    arrow = {"__arrow_c_array__": lambda self, schema=None: v.__arrow_c_array__(schema)}
+    for right, wrong in (
+        (dictionary, {"usm_data": property(fail)}), (tensor, {"sycl_queue": property(fail)}),
+        ({}, {"__array__": lambda self, dtype=None, copy=None: fail(self) if copy is False else np.zeros(1)}),
+        ({**arrow, "__array__": copies}, {"__array__": fail}), ({**arrow, "__array__": copies}, {"__arrow_c_array__": fail}),
+    ):
+        named = {"__module__": "dpctl.made", **right}
+        for copy in (None, False):
+            with pytest.raises(error):
+                ub.asarray(type("usm_ndarray", (), named | wrong)(), copy=copy)
+        assert not right or ub.asarray(type("usm_ndarray", (), named)()).size
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
-def test_classes_that_must_end_the_call(error):
-    """A metaclass runs code at each look at the class, also where any other answer is allowed."""
+def test_questions_that_must_end_the_call(error):
+    """A metaclass runs code at each look at the class, and a tensor's flags are methods: any other answer is allowed there."""
 
     class Meta(type):
         def __getattribute__(cls, name):
@@ -308,6 +297,17 @@ def test_classes_that_must_end_the_call(error):
         raising = [name]
         with pytest.raises(error):
             use()
+
+    def fail(self):
+        raise error
+
+    for flag in ("is_neg", "is_conj", "requires_grad"):
+        cls = capi.exchanging(capi.Producer(), __dlpack__=None, **{flag: property(fail) if flag == "requires_grad" else fail})
+        with capi.as_torch(cls):
+            for o in (cls(), type("Sub", (cls,), {})()) if flag == "is_neg" else (cls(),):
+                for take in (ub.from_dlpack, ub.asarray, ub.cute.from_dlpack):
+                    with pytest.raises(error):
+                        take(o)
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="a class of Python has a buffer from Python 3.12 on")
