@@ -123,6 +123,16 @@ func TestHandOverGoesByNoName(t *testing.T) {
 	b.Release()
 }
 
+// thereAndBack passes an array to Python and returns the array that Python passes back.
+func thereAndBack(a *usmarray.Array) (*usmarray.Array, error) {
+	o, err := pymodule.ToPython(a)
+	if err != nil {
+		return nil, err
+	}
+	defer o.Release()
+	return pymodule.FromPython(o)
+}
+
 // BenchmarkHandOver measures the hand-over of an array in each direction, with its release, and an entry into
 // Python without work.
 func BenchmarkHandOver(b *testing.B) {
@@ -136,14 +146,7 @@ func BenchmarkHandOver(b *testing.B) {
 		"ToPython":         releasing(func() (*python.Object, error) { return pymodule.ToPython(a) }),
 		"FromPython/ours":  releasing(func() (*usmarray.Array, error) { return pymodule.FromPython(o) }),
 		"FromPython/numpy": releasing(func() (*usmarray.Array, error) { return pymodule.FromPython(np) }),
-		"ThereAndBack": func() error {
-			o, err := pymodule.ToPython(a)
-			if err != nil {
-				return err
-			}
-			defer o.Release()
-			return releasing(func() (*usmarray.Array, error) { return pymodule.FromPython(o) })()
-		},
+		"ThereAndBack":     releasing(func() (*usmarray.Array, error) { return thereAndBack(a) }),
 	} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
@@ -246,13 +249,8 @@ func TestConcurrent(t *testing.T) {
 				if !assert.NoError(t, err) {
 					return
 				}
-				o, err := pymodule.ToPython(a)
+				b, err := thereAndBack(a)
 				a.Release()
-				if !assert.NoError(t, err) {
-					return
-				}
-				b, err := pymodule.FromPython(o)
-				o.Release()
 				if !assert.NoError(t, err) {
 					return
 				}

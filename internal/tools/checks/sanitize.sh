@@ -39,7 +39,7 @@ states)
 race)
 	packages="./interop/pymodule $all"
 	python=$(printf 'test_%s.py ' array_api cute defaults exchange hostile interprocess lifetime many_threads \
-		processes queues release release_and_gc released_meanwhile scarce share)
+		processes queues release released_meanwhile scarce share)
 	python+=$(printf ' robust/test_%s.py' lives changes threads)
 	flags+=(-race)
 	;;

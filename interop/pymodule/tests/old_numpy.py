@@ -9,8 +9,8 @@ LATER = "the test compares with the behaviour of NumPy since 2.0"
 
 LACKING = {
     READ_ONLY: """
-        test_release_and_gc::test_buffers_keep_the_memory
-        test_hostile::test_chains_of_owners_need_no_stack test_ml_types::test_in_and_out_share_the_memory
+        test_release::test_buffers_keep_the_memory
+        test_hostile::test_chains_of_owners_need_no_stack test_element_types::test_in_and_out_share_the_memory
         test_numba::test_read_only test_release::test_del_releases_the_source_at_once
         test_release::test_threads test_released_meanwhile::test_results_of_compiled_functions_keep_the_memory
         test_sequences::test_a_leaf_is_read_once test_buffers::test_buffers_out

@@ -114,29 +114,6 @@ def test_sources(np):
             ub.asarray(o, copy=False)
 
 
-@pytest.mark.parametrize("mode", ["r", "c"])
-def test_columns_of_a_fits_file(np, device, tmp_path, mode):
-    """A table as astropy gives it: big-endian records of odd size in a mapped file, after a header."""
-    rows = np.rec.array([(i, i / 4, (i, 2 * i), f"s{i}") for i in range(5)], [("n", ">i2"), ("x", ">f4"), ("pair", ">f8", 2), ("name", "S3")])
-    file = tmp_path / "table.fits"
-    file.write_bytes(bytes(2880) + rows.tobytes())
-    mapped = np.memmap(file, rows.dtype, mode, 2880).view(np.recarray)
-    for place in places():
-        for name, dtype in (("n", "int16"), ("x", "float32"), ("pair", "float64")):
-            column = mapped[name]
-            assert not column.flags.aligned and not column.flags.c_contiguous and not column.dtype.isnative
-            for part, expected in ((column, rows[name]), (column[::-2], rows[name][::-2]), (getattr(mapped, name), rows[name])):
-                a = ub.asarray(part, **place)
-                assert a.dtype == dtype and a.tolist() == expected.tolist() and not a.readonly
-                assert (a + part).tolist() == (expected + expected).tolist()
-                a[...] = part[::-1]
-                assert a.tolist() == expected[::-1].tolist()
-        with pytest.raises(ValueError, match="cannot be shared"):
-            ub.asarray(mapped.x, copy=False)
-        with pytest.raises(TypeError, match="numpy.unique"):
-            ub.asarray(mapped.name, **place)
-
-
 REFUSED = {
     "object": ([1, None], object, 'x.astype("float64")'),
     "<U1": (["a", "b"], None, "numpy.unique"),

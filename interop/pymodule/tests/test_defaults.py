@@ -1,9 +1,9 @@
 """The defaults of new arrays, and set_default."""
 
 import contextvars
-import threading
 
 import pytest
+from conftest import in_threads
 
 import usmbridge as ub
 
@@ -54,9 +54,7 @@ def test_until_changed():
     assert ub.zeros(2).usm_type == "shared"
     with ub.set_default(device="host"):
         seen = []
-        t = threading.Thread(target=lambda: seen.append(ub.zeros(2).usm_type))
-        t.start()
-        t.join()
+        in_threads(lambda: seen.append(ub.zeros(2).usm_type))
         assert seen == ["shared"]
 
 

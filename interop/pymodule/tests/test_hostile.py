@@ -12,12 +12,7 @@ from conftest import program, run
 
 import capi
 import usmbridge as ub
-from test_suai_in import Holder
-
-
-@pytest.fixture
-def memory(dpctl):
-    return dpctl.memory.MemoryUSMShared(1024)
+from test_suai_in import Holder, memory  # noqa: F401 (a fixture)
 
 
 def holder(memory, **keys):

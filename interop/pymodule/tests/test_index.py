@@ -3,14 +3,13 @@
 import operator
 
 import pytest
-from conftest import places, sycl_device
+from conftest import places
 
 import usmbridge as ub
 
 
 def copies(x):
-    yield ub.asarray(x)
-    yield ub.asarray(x, device=sycl_device())
+    return [ub.asarray(x, **place) for place in places(["shared"])]
 
 
 def outcome(f):

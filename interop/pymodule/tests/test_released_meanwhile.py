@@ -10,7 +10,7 @@ import pytest
 import usmbridge as ub
 from conftest import live, peer, places
 from robust.changing import another_thread
-from test_release_and_gc import becomes, count
+from test_release import becomes, count
 
 
 N = 1 << 14
