@@ -94,46 +94,28 @@ func testConvertErrors(t *testing.T, py *python.Interpreter) {
 	require.Error(t, testenv.ErrorOf(s.Float()))
 }
 
+// requireAs checks that an object converts to a Go value.
+func requireAs[T any](t *testing.T, o *python.Object, want T) {
+	t.Helper()
+	require.Equal(t, want, testenv.Must(python.As[T](o))(t))
+}
+
 func testAs(t *testing.T, py *python.Interpreter) {
-	var made []*python.Object
-	eval := func(expr string) *python.Object {
-		o := testenv.Must(py.Eval(expr, nil))(t)
-		made = append(made, o)
-		return o
-	}
-	defer func() {
-		for _, o := range made {
-			o.Release()
-		}
-	}()
+	eval := func(expr string) *python.Object { return testenv.Held(py.Eval(expr, nil))(t) }
 	type name string
-	check := func(got any, err error, want any) {
-		t.Helper()
-		require.NoError(t, err)
-		require.Equal(t, want, got)
-	}
-	a, err := python.As[int](eval("7"))
-	check(a, err, 7)
-	b, err := python.As[[]float32](eval("[1, 2.5]"))
-	check(b, err, []float32{1, 2.5})
-	c, err := python.As[map[string][]int](eval("{'a': (1, 2)}"))
-	check(c, err, map[string][]int{"a": {1, 2}})
-	d, err := python.As[[2]uint8](eval("(1, 255)"))
-	check(d, err, [2]uint8{1, 255})
-	e, err := python.As[uint64](eval("2**64-1"))
-	check(e, err, ^uint64(0))
-	f, err := python.As[name](eval("'x'"))
-	check(f, err, name("x"))
-	g, err := python.As[*int](eval("None"))
-	check(g, err, (*int)(nil))
-	h, err := python.As[any](eval("[None]"))
-	check(h, err, []any{nil})
+	requireAs(t, eval("7"), 7)
+	requireAs(t, eval("[1, 2.5]"), []float32{1, 2.5})
+	requireAs(t, eval("{'a': (1, 2)}"), map[string][]int{"a": {1, 2}})
+	requireAs(t, eval("(1, 255)"), [2]uint8{1, 255})
+	requireAs(t, eval("2**64-1"), ^uint64(0))
+	requireAs(t, eval("'x'"), name("x"))
+	requireAs(t, eval("None"), (*int)(nil))
+	requireAs[any](t, eval("[None]"), []any{nil})
+	requireAs(t, eval("{1: True}"), map[int]bool{1: true})
 	i := testenv.Must(python.As[*big.Int](eval("2**70")))(t)
 	require.Equal(t, "1180591620717411303424", i.String())
 	o := testenv.Must(python.As[*python.Object](eval("object")))(t)
 	o.Release()
-	m, err := python.As[map[int]bool](eval("{1: True}"))
-	check(m, err, map[int]bool{1: true})
 	for expr, f := range map[string]func(*python.Object) error{
 		"300":        func(o *python.Object) error { _, err := python.As[uint8](o); return err },
 		"-1":         func(o *python.Object) error { _, err := python.As[uint](o); return err },
