@@ -134,8 +134,7 @@ func evaluate(t *testing.T, header string, expressions []string) []int64 {
 	out = testenv.Must(exec.Command(program).Output())(t)
 	var values []int64
 	for _, line := range strings.Fields(string(out)) {
-		v := testenv.Must(strconv.ParseInt(line, 10, 64))(t)
-		values = append(values, v)
+		values = append(values, testenv.Must(strconv.ParseInt(line, 10, 64))(t))
 	}
 	require.Len(t, values, len(expressions))
 	return values

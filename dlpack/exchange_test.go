@@ -147,12 +147,14 @@ func TestExportOfNoElements(t *testing.T) {
 	tensor.Release()
 }
 
-// layoutErrors are tensors that can be neither exported nor imported.
-func layoutErrors(p unsafe.Pointer) map[string]struct {
+// layoutError is a tensor that can be neither exported nor imported.
+type layoutError struct {
 	view dlpack.View
 	err  error
 	text string
-} {
+}
+
+func layoutErrors(p unsafe.Pointer) map[string]layoutError {
 	of := func(d dlpack.DataType, shape ...int64) dlpack.View {
 		return dlpack.View{Data: p, Device: dlpack.CPU, DataType: d, Shape: shape}
 	}
@@ -163,12 +165,7 @@ func layoutErrors(p unsafe.Pointer) map[string]struct {
 	high.ByteOffset = math.MaxUint64
 	handle := at(1<<63-2, of(dlpack.Uint8, 4))
 	handle.Device = dlpack.Device{Type: dlpack.DeviceOpenCL}
-	type row = struct {
-		view dlpack.View
-		err  error
-		text string
-	}
-	return map[string]row{
+	return map[string]layoutError{
 		"negative extent":       {of(dlpack.Float32, 2, -1), dlpack.ErrShape, "shape[1] is -1"},
 		"negative beside 0":     {of(dlpack.Float32, 0, -1), dlpack.ErrShape, "shape[1] is -1"},
 		"product":               {of(dlpack.Uint8, 1<<32, 1<<32), dlpack.ErrOverflow, "63 bits"},
@@ -256,22 +253,19 @@ func fields(v dlpack.View) cpeer.Fields {
 // TestImportErrors: a failed import takes nothing over; the caller deletes the tensor once.
 func TestImportErrors(t *testing.T) {
 	p := memory(t, 64)
-	rows := map[string]struct {
+	type row struct {
 		f    cpeer.Fields
 		err  error
 		text string
-	}{
+	}
+	rows := map[string]row{
 		"major 0":       {cpeer.Fields{Version: dlpack.Version{Major: 0, Minor: 8}}, dlpack.ErrVersion, "DLPack 0.8"},
 		"major 2":       {cpeer.Fields{Version: dlpack.Version{Major: 2, Minor: 1}}, dlpack.ErrVersion, "DLPack 2.1"},
 		"negative ndim": {fields(f32(p, dlpack.CPU, nil, nil)), dlpack.ErrShape, "ndim is -1"},
 		"no shape":      {fields(f32(p, dlpack.CPU, nil, nil)), dlpack.ErrShape, "shape is NULL"},
 	}
 	for name, c := range layoutErrors(p) {
-		rows[name] = struct {
-			f    cpeer.Fields
-			err  error
-			text string
-		}{fields(c.view), c.err, c.text}
+		rows[name] = row{fields(c.view), c.err, c.text}
 	}
 	for name, c := range rows {
 		t.Run(name, func(t *testing.T) {

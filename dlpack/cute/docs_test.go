@@ -23,8 +23,7 @@ var (
 
 func specOf(t testing.TB, v dlpack.View, o Options) Spec {
 	v.DataType, v.Device = float32Type, dlpack.Device{Type: 1}
-	s := testenv.Must(NewSpec(v, o))(t)
-	return s
+	return testenv.Must(NewSpec(v, o))(t)
 }
 
 // TestDocumentedLayoutMarks: t0 to t8 of mark_layout_dynamic, and the page's

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/internal/testenv"
+	"github.com/usmbridge/usmbridge/interop/internal/transfer/transfertest"
 	"github.com/usmbridge/usmbridge/interop/npy"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/usmarray"
@@ -35,11 +36,10 @@ func FuzzHeader(f *testing.F) {
 		require.Equal(t, h.Shape, second.Header().Shape)
 		require.Equal(t, h.DataType, second.Header().DataType)
 		c := testenv.Held(second.Read(ctx, memmgr.Host(), npy.ReadOptions{Readers: 1}))(t)
-		require.Equal(t, content(t, a), content(t, c))
+		require.Equal(t, transfertest.Content(t, a), transfertest.Content(t, c))
 		if len(h.Shape) > 0 && h.Shape[0] > 1 {
 			row := testenv.Held(file.ReadRows(ctx, memmgr.Host(), 1, 2, npy.ReadOptions{Readers: 1}))(t)
-			want := testenv.Must(a.Index(usmarray.IndexRange(1, 2)))(t)
-			require.Equal(t, content(t, want), content(t, row))
+			require.Equal(t, transfertest.Content(t, testenv.Must(a.Index(usmarray.IndexRange(1, 2)))(t)), transfertest.Content(t, row))
 		}
 	})
 }

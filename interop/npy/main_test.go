@@ -22,13 +22,6 @@ func TestMain(m *testing.M) {
 	})
 }
 
-var (
-	everyMemory = transfertest.EveryMemory
-	newPool     = transfertest.Pool
-	content     = transfertest.Content
-	list        = transfertest.List
-)
-
 // runPython runs a script with NumPy and ml_dtypes in a directory.
 func runPython(t testing.TB, dir, script string) {
 	t.Helper()

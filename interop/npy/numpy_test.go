@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/internal/testenv"
+	"github.com/usmbridge/usmbridge/interop/internal/transfer/transfertest"
 	"github.com/usmbridge/usmbridge/interop/npy"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/usmarray"
@@ -68,7 +69,7 @@ func TestReadsWhatNumPyWrites(t *testing.T) {
 	require.NoError(t, json.Unmarshal(text, &cases))
 	require.Greater(t, len(cases), 300)
 	ctx := context.Background()
-	everyMemory(t, func(t *testing.T, r memmgr.Resource) {
+	transfertest.EveryMemory(t, func(t *testing.T, r memmgr.Resource) {
 		for i, c := range cases {
 			if !r.Place().IsHost() && i%7 != 0 && i < len(cases)-2 {
 				continue // all of them once, and of each other memory enough
@@ -92,7 +93,7 @@ func TestReadsWhatNumPyWrites(t *testing.T) {
 			if c.Fortran {
 				require.True(t, a.IsF())
 			}
-			require.True(t, string(want) == string(content(t, a)), "%+v", c)
+			require.True(t, string(want) == string(transfertest.Content(t, a)), "%+v", c)
 			shards(t, f, r, a)
 			a.Release()
 			require.NoError(t, f.Close())
@@ -113,9 +114,9 @@ func shards(t *testing.T, f *npy.File, r memmgr.Resource, whole *usmarray.Array)
 		a := testenv.Must(f.ReadRows(ctx, r, rows[0], rows[1], npy.ReadOptions{Readers: 2}))(t)
 		part := testenv.Must(whole.Index(usmarray.IndexRange(rows[0], rows[1])))(t)
 		require.Equal(t, part.Shape(), a.Shape())
-		require.True(t, string(content(t, part)) == string(content(t, a)), "rows %v of %v", rows, whole.Shape())
+		require.True(t, string(transfertest.Content(t, part)) == string(transfertest.Content(t, a)), "rows %v of %v", rows, whole.Shape())
 		require.NoError(t, f.ReadRowsInto(ctx, a, rows[0], rows[1], npy.ReadOptions{}))
-		require.True(t, string(content(t, part)) == string(content(t, a)), "rows %v of %v", rows, whole.Shape())
+		require.True(t, string(transfertest.Content(t, part)) == string(transfertest.Content(t, a)), "rows %v of %v", rows, whole.Shape())
 		a.Release()
 	}
 	for _, rows := range [][2]int{{-1, 0}, {0, n + 1}, {1, 0}} {
@@ -128,7 +129,7 @@ func TestWritesWhatNumPyWrites(t *testing.T) {
 	dir := t.TempDir()
 	ctx := context.Background()
 	var names []string
-	everyMemory(t, func(t *testing.T, r memmgr.Resource) {
+	transfertest.EveryMemory(t, func(t *testing.T, r memmgr.Resource) {
 		for _, dt := range []usmarray.DataType{usmarray.Bool, usmarray.Int8, usmarray.Uint16, usmarray.Float16, usmarray.Float32, usmarray.Int64, usmarray.Complex64, usmarray.Complex128} {
 			if !r.Place().IsHost() && dt != usmarray.Complex128 && dt != usmarray.Int8 {
 				continue
@@ -138,12 +139,12 @@ func TestWritesWhatNumPyWrites(t *testing.T) {
 				names = append(names, name)
 				path := filepath.Join(dir, name)
 				require.NoError(t, npy.Save(ctx, path, a, npy.WriteOptions{Writers: 2, InPlace: len(names)%8 != 0}))
-				require.NoError(t, os.WriteFile(path+".raw", content(t, a), 0o600))
+				require.NoError(t, os.WriteFile(path+".raw", transfertest.Content(t, a), 0o600))
 				stream := testenv.Must(os.Create(path + ".stream"))(t)
 				require.NoError(t, npy.Write(ctx, stream, a))
 				require.NoError(t, stream.Close())
 				b := testenv.Held(npy.Load(ctx, path, r, npy.ReadOptions{}))(t)
-				require.True(t, string(content(t, a)) == string(content(t, b)), "%#v", a)
+				require.True(t, string(transfertest.Content(t, a)) == string(transfertest.Content(t, b)), "%#v", a)
 			}
 		}
 	})

@@ -200,7 +200,7 @@ var errDisk = errors.New("the disk is broken")
 func TestFailingReaders(t *testing.T) {
 	whole, start := large(t)
 	ctx := context.Background()
-	everyMemory(t, func(t *testing.T, r memmgr.Resource) {
+	transfertest.EveryMemory(t, func(t *testing.T, r memmgr.Resource) {
 		for name, c := range map[string]struct {
 			fail func(p []byte, at int64) (int, error)
 			want error
@@ -254,7 +254,7 @@ func TestShrinks(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, whole, 0o600))
 		f := testenv.Must(npy.Open(path))(t)
 		require.NoError(t, os.Truncate(path, int64(left)))
-		testenv.Failed(t, testenv.ErrorOf(f.Read(context.Background(), newPool(t, memmgr.Host()), npy.ReadOptions{})), io.ErrUnexpectedEOF, path)
+		testenv.Failed(t, testenv.ErrorOf(f.Read(context.Background(), transfertest.Pool(t, memmgr.Host()), npy.ReadOptions{})), io.ErrUnexpectedEOF, path)
 		require.NoError(t, f.Close())
 	}
 }
@@ -262,7 +262,7 @@ func TestShrinks(t *testing.T) {
 // TestCancelledInTheMiddle ends the context while a reader is in the middle of the file.
 func TestCancelledInTheMiddle(t *testing.T) {
 	whole, start := large(t)
-	everyMemory(t, func(t *testing.T, r memmgr.Resource) {
+	transfertest.EveryMemory(t, func(t *testing.T, r memmgr.Resource) {
 		for _, at := range []int{start, start + 1<<20, start + 3<<20} {
 			for _, readers := range []int{1, 3} {
 				ctx, cancel := context.WithCancel(context.Background())
@@ -289,7 +289,7 @@ func TestCancelledInTheMiddle(t *testing.T) {
 func TestLimits(t *testing.T) {
 	whole, _ := large(t)
 	f := testenv.Must(open(whole))(t)
-	pool := newPool(t, memmgr.Host(), memmgr.WithLimit(8<<20))
+	pool := transfertest.Pool(t, memmgr.Host(), memmgr.WithLimit(8<<20))
 	first := testenv.Must(f.Read(context.Background(), pool, npy.ReadOptions{}))(t)
 	_, err := f.Read(context.Background(), pool, npy.ReadOptions{})
 	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
@@ -326,8 +326,7 @@ func TestReadIntoWants(t *testing.T) {
 	require.ErrorIs(t, f.ReadInto(ctx, other, npy.ReadOptions{}), usmarray.ErrType)
 	other = testenv.Held(usmarray.Zeros(memmgr.Host(), usmarray.Float32, []int{3, 2}))(t)
 	require.ErrorIs(t, f.ReadInto(ctx, other, npy.ReadOptions{}), usmarray.ErrLayout)
-	turned := testenv.Must(other.Transpose())(t)
-	require.ErrorIs(t, f.ReadInto(ctx, turned, npy.ReadOptions{}), usmarray.ErrLayout)
+	require.ErrorIs(t, f.ReadInto(ctx, testenv.Must(other.Transpose())(t), npy.ReadOptions{}), usmarray.ErrLayout)
 	require.ErrorIs(t, f.ReadInto(ctx, fits.AsReadOnly(), npy.ReadOptions{}), usmarray.ErrReadOnly)
 	part := testenv.Must(testenv.Held(usmarray.Zeros(memmgr.Host(), usmarray.Float32, []int{4, 3}))(t).Index(usmarray.IndexRange(2, 3)))(t)
 	require.NoError(t, f.ReadRowsInto(ctx, part, 1, 2, npy.ReadOptions{}))

@@ -31,7 +31,7 @@ func TestTypesNumPyLacks(t *testing.T) {
 			require.ErrorIs(t, err, usmarray.ErrType, dt)
 		}
 	}
-	require.Equal(t, []string{"a.npy"}, list(t, dir))
+	require.Equal(t, []string{"a.npy"}, transfertest.List(t, dir))
 }
 
 // TestReplaces checks that an existing file keeps its permissions, that processes that have it open still read the
@@ -47,13 +47,12 @@ func TestReplaces(t *testing.T) {
 	a := testenv.Held(usmarray.Arange[int32](memmgr.Host(), 0, 1, 9))(t)
 	require.NoError(t, npy.Save(ctx, link, a, npy.WriteOptions{}))
 	require.Equal(t, "the old one", string(testenv.Must(io.ReadAll(before))(t)))
-	b := testenv.Held(npy.Load(ctx, path, memmgr.Host(), npy.ReadOptions{}))(t)
-	require.Equal(t, a.String(), b.String())
+	require.Equal(t, a.String(), testenv.Held(npy.Load(ctx, path, memmgr.Host(), npy.ReadOptions{}))(t).String())
 	info := testenv.Must(os.Stat(path))(t)
 	require.Equal(t, fs.FileMode(0o604), info.Mode().Perm())
 	info = testenv.Must(os.Lstat(link))(t)
 	require.NotZero(t, info.Mode()&fs.ModeSymlink)
-	require.Equal(t, []string{"a.npy", "link.npy"}, list(t, dir))
+	require.Equal(t, []string{"a.npy", "link.npy"}, transfertest.List(t, dir))
 }
 
 // TestCancelledSave checks that Save with an ended context keeps the existing file.
@@ -65,7 +64,7 @@ func TestCancelledSave(t *testing.T) {
 	cancel()
 	for _, inPlace := range []bool{false, true} {
 		require.ErrorIs(t, npy.Save(ctx, path, a, npy.WriteOptions{InPlace: inPlace}), context.Canceled)
-		require.Empty(t, list(t, dir))
+		require.Empty(t, transfertest.List(t, dir))
 	}
 	require.ErrorIs(t, npy.Write(ctx, io.Discard, a), context.Canceled)
 }
@@ -77,7 +76,7 @@ func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 // TestFailingWriters checks streams that fail at any byte, that return short writes without an error, and contexts
 // that end.
 func TestFailingWriters(t *testing.T) {
-	everyMemory(t, func(t *testing.T, r memmgr.Resource) {
+	transfertest.EveryMemory(t, func(t *testing.T, r memmgr.Resource) {
 		host := testenv.Held(usmarray.Arange[float32](memmgr.Host(), 0, 1, 3<<18))(t)
 		a := testenv.Held(host.Copy(r))(t)
 		for _, most := range []int{0, 1, 64, 128, 129, 1 << 20, 2<<20 + 128, 3<<20 + 127} {

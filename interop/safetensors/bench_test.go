@@ -136,7 +136,7 @@ func BenchmarkReadPlain(b *testing.B) {
 		name string
 		pool func() *memmgr.Pool
 	}{
-		{"host", func() *memmgr.Pool { return newPool(b, memmgr.Host()) }},
+		{"host", func() *memmgr.Pool { return transfertest.Pool(b, memmgr.Host()) }},
 		{"usm-shared", func() *memmgr.Pool { return transfertest.USM(b, syclobj.USMShared) }},
 		{"usm-device", func() *memmgr.Pool { return transfertest.USM(b, syclobj.USMDevice) }},
 	} {

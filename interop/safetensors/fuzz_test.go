@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/internal/testenv"
+	"github.com/usmbridge/usmbridge/interop/internal/transfer/transfertest"
 	"github.com/usmbridge/usmbridge/interop/safetensors"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/usmarray"
@@ -52,7 +53,7 @@ func FuzzHeader(f *testing.F) {
 		for name, a := range tensors {
 			c := testenv.Must(second.Read(ctx, name, memmgr.Host(), safetensors.ReadOptions{Readers: 1}))(t)
 			require.Equal(t, a.DataType(), c.DataType())
-			require.Equal(t, content(t, a), content(t, c))
+			require.Equal(t, transfertest.Content(t, a), transfertest.Content(t, c))
 			c.Release()
 		}
 	})

@@ -14,6 +14,7 @@ import (
 
 	"github.com/usmbridge/usmbridge/dlpack"
 	"github.com/usmbridge/usmbridge/internal/testenv"
+	"github.com/usmbridge/usmbridge/interop/internal/transfer/transfertest"
 	"github.com/usmbridge/usmbridge/interop/safetensors"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/usmarray"
@@ -63,7 +64,7 @@ func TestReadsWhatThePeerWrites(t *testing.T) {
 	require.Equal(t, map[string]string{"origin": "the peer", "é": "ü\u2028"}, f.Metadata())
 	require.Len(t, f.Tensors(), len(described))
 	ctx := context.Background()
-	everyMemory(t, func(t *testing.T, r memmgr.Resource) {
+	transfertest.EveryMemory(t, func(t *testing.T, r memmgr.Resource) {
 		all := testenv.Must(f.ReadAll(ctx, r, safetensors.ReadOptions{Readers: 3, Tag: "test"}))(t)
 		require.Len(t, all, len(described))
 		for name, d := range described {
@@ -76,11 +77,11 @@ func TestReadsWhatThePeerWrites(t *testing.T) {
 			a := all[name]
 			require.Equal(t, d.Shape, a.Shape())
 			require.Same(t, r.Place(), a.Place())
-			require.True(t, string(want) == string(content(t, a)), name)
+			require.True(t, string(want) == string(transfertest.Content(t, a)), name)
 			one := testenv.Held(f.Read(ctx, name, r, safetensors.ReadOptions{}))(t)
-			require.True(t, string(want) == string(content(t, one)), name)
+			require.True(t, string(want) == string(transfertest.Content(t, one)), name)
 			require.NoError(t, f.ReadInto(ctx, name, one, safetensors.ReadOptions{Readers: 1}))
-			require.True(t, string(want) == string(content(t, one)), name)
+			require.True(t, string(want) == string(transfertest.Content(t, one)), name)
 			if len(d.Shape) > 0 {
 				shards(t, f, name, r, a)
 			}
@@ -97,9 +98,9 @@ func shards(t *testing.T, f *safetensors.File, name string, r memmgr.Resource, w
 		a := testenv.Must(f.ReadRows(ctx, name, r, rows[0], rows[1], safetensors.ReadOptions{}))(t)
 		part := testenv.Must(whole.Index(usmarray.IndexRange(rows[0], rows[1])))(t)
 		require.Equal(t, part.Shape(), a.Shape())
-		require.True(t, string(content(t, part)) == string(content(t, a)), "rows %v of %s", rows, name)
+		require.True(t, string(transfertest.Content(t, part)) == string(transfertest.Content(t, a)), "rows %v of %s", rows, name)
 		require.NoError(t, f.ReadRowsInto(ctx, name, a, rows[0], rows[1], safetensors.ReadOptions{}))
-		require.True(t, string(content(t, part)) == string(content(t, a)), "rows %v of %s", rows, name)
+		require.True(t, string(transfertest.Content(t, part)) == string(transfertest.Content(t, a)), "rows %v of %s", rows, name)
 		a.Release()
 	}
 	require.ErrorIs(t, testenv.ErrorOf(f.ReadRows(ctx, name, r, 0, n+1, safetensors.ReadOptions{})), usmarray.ErrIndex)
@@ -111,7 +112,7 @@ func TestWritesWhatThePeerWrites(t *testing.T) {
 	dir := t.TempDir()
 	ctx := context.Background()
 	count := 0
-	everyMemory(t, func(t *testing.T, r memmgr.Resource) {
+	transfertest.EveryMemory(t, func(t *testing.T, r memmgr.Resource) {
 		tensors := map[string]*usmarray.Array{}
 		for _, dt := range dlpack.DataTypes() {
 			a := testenv.Held(usmarray.New(r, dt, []int{8, 6}))(t)
@@ -154,7 +155,7 @@ func TestWritesWhatThePeerWrites(t *testing.T) {
 		for name, a := range tensors {
 			b := testenv.Held(f.Read(ctx, name, r, safetensors.ReadOptions{}))(t)
 			require.Equal(t, a.DataType(), b.DataType())
-			require.True(t, string(content(t, a)) == string(content(t, b)), name)
+			require.True(t, string(transfertest.Content(t, a)) == string(transfertest.Content(t, b)), name)
 		}
 		require.NoError(t, safetensors.Save(ctx, path+".numpy", map[string]*usmarray.Array{"a": square, "b": turned}, safetensors.WriteOptions{InPlace: true}))
 	})

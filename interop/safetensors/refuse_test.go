@@ -210,7 +210,7 @@ func TestNotAFile(t *testing.T) {
 	require.ErrorIs(t, safetensors.Save(context.Background(), dir, map[string]*usmarray.Array{"a": a}, safetensors.WriteOptions{}), safetensors.ErrNotRegular)
 	require.ErrorIs(t, testenv.ErrorOf(safetensors.Open(filepath.Join(dir, "none"))), fs.ErrNotExist)
 	require.Error(t, testenv.ErrorOf(safetensors.NewFile(nil, 3)))
-	require.Empty(t, list(t, dir))
+	require.Empty(t, transfertest.List(t, dir))
 }
 
 var errDisk = errors.New("the disk is broken")
@@ -231,7 +231,7 @@ func large(t testing.TB) ([]byte, int) {
 // the other failures of the reading code that both share.
 func TestFailingReaders(t *testing.T) {
 	whole, start := large(t)
-	everyMemory(t, func(t *testing.T, r memmgr.Resource) {
+	transfertest.EveryMemory(t, func(t *testing.T, r memmgr.Resource) {
 		for _, from := range []int{start, start + 1<<20 + 1, start + 4<<20, len(whole) - 1} {
 			for _, readers := range []int{1, 4} {
 				for _, want := range []error{errDisk, io.EOF} {
@@ -253,7 +253,7 @@ func TestFailingReaders(t *testing.T) {
 func TestLimit(t *testing.T) {
 	whole, _ := large(t)
 	f := testenv.Must(open(whole))(t)
-	pool := newPool(t, memmgr.Host(), memmgr.WithLimit(8<<20))
+	pool := transfertest.Pool(t, memmgr.Host(), memmgr.WithLimit(8<<20))
 	_, err := f.ReadAll(context.Background(), pool, safetensors.ReadOptions{})
 	require.ErrorIs(t, err, usmarray.ErrOutOfMemory)
 	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
@@ -283,7 +283,7 @@ func TestFailingWriters(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	require.ErrorIs(t, safetensors.Write(ctx, writerFunc(func(p []byte) (int, error) { cancel(); return len(p), nil }), tensors, safetensors.WriteOptions{}), context.Canceled)
 	require.ErrorIs(t, safetensors.Save(ctx, filepath.Join(dir, "a"), tensors, safetensors.WriteOptions{}), context.Canceled)
-	require.Empty(t, list(t, dir))
+	require.Empty(t, transfertest.List(t, dir))
 }
 
 func TestDiskFull(t *testing.T) { transfertest.DiskFull(t) }

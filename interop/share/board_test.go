@@ -328,8 +328,7 @@ func TestOffersCountAsLeases(t *testing.T) {
 	p := opener(t, s, a)
 	var kept []*usmarray.Array
 	for range 5 {
-		b := testenv.Must(p.Open(background(t), export(t, s, a)))(t)
-		kept = append(kept, b)
+		kept = append(kept, testenv.Must(p.Open(background(t), export(t, s, a)))(t))
 	}
 	h := export(t, s, a)
 	require.ErrorIs(t, testenv.ErrorOf(p.Open(background(t), h)), share.ErrLimit)

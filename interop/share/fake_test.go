@@ -161,8 +161,7 @@ func TestFakeDriversMemoryAfterItsMakerEnded(t *testing.T) {
 		o.kill()
 		eventually(t, func() bool { return errors.Is(p.Err(), share.ErrDied) }, "the maker's end is not noticed")
 
-		pool := newPool(t, segment.PeersWrite)
-		s := listen(t, share.Options{})
+		pool, s := serving(t, share.Options{})
 		_, err = s.Export(ctx, a, share.ExportOptions{})
 		testenv.Failed(t, err, share.ErrNotShared, "copy the array into memory of package segment")
 		require.ErrorIs(t, s.Publish(ctx, "b", a), share.ErrNotShared)

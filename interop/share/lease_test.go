@@ -63,8 +63,7 @@ func TestLentMemoryStays(t *testing.T) {
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			pool := newPool(t, segment.PeersWrite)
-			s := listen(t, share.Options{})
+			pool, s := serving(t, share.Options{})
 			p := dial(t, s, share.Options{})
 			a := sevens(t, pool, tag)
 			opened, end := test.lend(t, s, p, a)
@@ -83,8 +82,7 @@ func TestLentMemoryStays(t *testing.T) {
 		})
 	}
 	t.Run("TakenBack", func(t *testing.T) {
-		pool := newPool(t, segment.PeersWrite)
-		s := listen(t, share.Options{})
+		pool, s := serving(t, share.Options{})
 		h := testenv.Must(s.Export(background(t), sevens(t, pool, tag), share.ExportOptions{}))(t)
 		own := testenv.Held(s.Open(background(t), h))(t)
 		require.Equal(t, 2, own.Buffer().Count(), "the references of the created and of the opened array")

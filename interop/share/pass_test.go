@@ -50,8 +50,7 @@ func TestPassOnRejectedByMaker(t *testing.T) {
 // connections, leaves room for other processes and for the maker's own exports.
 func TestPassingOnLeavesRoom(t *testing.T) {
 	const most = 32
-	pool := newPool(t, segment.PeersWrite)
-	maker := listen(t, share.Options{MaxUnopened: most, Unopened: time.Hour})
+	pool, maker := serving(t, share.Options{MaxUnopened: most, Unopened: time.Hour})
 	a := counting(t, pool, 6)
 	passed := 0
 	for range 5 { // the same process, each time with a new connection

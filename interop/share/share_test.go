@@ -49,9 +49,8 @@ func TestAttach(t *testing.T) {
 // TestViews checks that views with any strides and offset keep their layout, type and read-only
 // flag when another connection opens them, and refer to the same memory.
 func TestViews(t *testing.T) {
-	pool, s := serving(t, share.Options{})
+	_, s, a := sharing(t, share.Options{}, 4, 6)
 	p := dial(t, s, share.Options{})
-	a := counting(t, pool, 4, 6)
 	for name, view := range map[string]func() (*usmarray.Array, error){
 		"whole": func() (*usmarray.Array, error) { return a, nil },
 		"rows":  func() (*usmarray.Array, error) { return a.Index(usmarray.IndexRange(1, 3)) },
@@ -356,8 +355,7 @@ func TestLimits(t *testing.T) {
 			testenv.Held(p.Attach(ctx, "a"))(t)
 		}
 		require.ErrorIs(t, testenv.ErrorOf(p.Attach(ctx, "a")), share.ErrLimit)
-		a := testenv.Must(q.Attach(ctx, "a"))(t)
-		a.Release()
+		testenv.Must(q.Attach(ctx, "a"))(t).Release()
 	})
 	t.Run("LeasesHere", func(t *testing.T) {
 		s := listen(t, share.Options{})
@@ -419,9 +417,8 @@ func TestLimits(t *testing.T) {
 
 // TestClose checks that Close rejects new operations but keeps open arrays valid.
 func TestClose(t *testing.T) {
-	pool := newPool(t, segment.PeersWrite)
+	pool, s := serving(t, share.Options{})
 	ctx := background(t)
-	s := listen(t, share.Options{})
 	publish(t, s, pool, "a", 4)
 	p := dial(t, s, share.Options{})
 	a := testenv.Must(p.Attach(ctx, "a"))(t)
