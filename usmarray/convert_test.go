@@ -103,8 +103,7 @@ func TestConversionsAgreeWithNumPy(t *testing.T) {
 			require.NoError(t, got.CopyFrom(apart), what)
 			equalElements(t, want, bytesOf(got), to, what+" with strides")
 
-			far := testenv.Held(near.AsType(device, to))(t)
-			require.NoError(t, got.CopyFrom(far), what)
+			require.NoError(t, got.CopyFrom(testenv.Held(near.AsType(device, to))(t)), what)
 			equalElements(t, want, bytesOf(got), to, what+" on a device, packed")
 		}
 	}

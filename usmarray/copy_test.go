@@ -20,8 +20,7 @@ func elements(t testing.TB, a *Array) []any {
 	out := make([]any, 0, a.Size())
 	index := make([]int, a.NDim())
 	for range a.Size() {
-		v := testenv.Must(a.At(index...))(t)
-		out = append(out, v)
+		out = append(out, testenv.Must(a.At(index...))(t))
 		for k := len(index) - 1; k >= 0; k-- {
 			if index[k]++; index[k] < a.Shape()[k] {
 				break
@@ -151,8 +150,7 @@ func TestToDevice(t *testing.T) {
 	a := testenv.Held(Arange[float32](memmgr.Host(), 0, 1, 100))(t)
 	d := testenv.Held(a.ToDevice(dev))(t)
 	require.NotEqual(t, addressOf(a), addressOf(d))
-	same := testenv.Held(d.ToDevice(dev))(t)
-	require.Equal(t, addressOf(d), addressOf(same))
+	require.Equal(t, addressOf(d), addressOf(testenv.Held(d.ToDevice(dev))(t)))
 	s := testenv.Held(d.ToDevice(shared))(t)
 	back := testenv.Held(s.ToDevice(memmgr.Host()))(t)
 	require.Equal(t, elements(t, a), elements(t, back))

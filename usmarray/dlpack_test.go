@@ -169,8 +169,7 @@ func TestDLPackDevicesAndCopies(t *testing.T) {
 			require.Equal(t, k == syclobj.USMShared || k == syclobj.USMHost, same)
 			require.Equal(t, !same, cpu.Flags()&dlpack.IsCopied != 0)
 			require.Equal(t, int32(7), *(*int32)(cpu.Data()))
-			h := testenv.Held(FromDLPack(rt, cpu))(t)
-			require.True(t, h.Place().IsHost())
+			require.True(t, testenv.Held(FromDLPack(rt, cpu))(t).Place().IsHost())
 
 			never, err := a.DLPackWith(ExportOptions{Device: on(dlpack.CPU), Copy: CopyNever})
 			if k == syclobj.USMDevice {
@@ -250,8 +249,7 @@ func TestDLPackOtherContext(t *testing.T) {
 	cpu.Release()
 	d := testenv.Held(a.Copy(testsycl.USM(t, q, syclobj.USMDevice)))(t)
 	require.Equal(t, "[0 1 2 3]", d.String())
-	e := testenv.Held(d.Copy(testsycl.USM(t, oq, syclobj.USMDevice)))(t)
-	require.Equal(t, "[0 1 2 3]", e.String())
+	require.Equal(t, "[0 1 2 3]", testenv.Held(d.Copy(testsycl.USM(t, oq, syclobj.USMDevice)))(t).String())
 }
 
 // foreign exports host memory like another library.

@@ -34,8 +34,7 @@ func TestShortestOfNarrowTypes(t *testing.T) {
 }
 
 func (d decimal) value(t testing.TB) float64 {
-	v := testenv.Must(strconv.ParseFloat(string(d.digits)+"e"+strconv.Itoa(d.exp-len(d.digits)+1), 64))(t)
-	return v
+	return testenv.Must(strconv.ParseFloat(string(d.digits)+"e"+strconv.Itoa(d.exp-len(d.digits)+1), 64))(t)
 }
 
 func TestPrintNarrowTypes(t *testing.T) {
@@ -61,6 +60,5 @@ func TestPrintNarrowTypes(t *testing.T) {
 	i := testenv.Held(Zeros(memmgr.Host(), dlpack.Int4, []int{3}))(t)
 	require.NoError(t, i.SetAt(-8, 1))
 	require.Equal(t, "[ 0 -8  0]", i.String())
-	s := testenv.Held(Full(memmgr.Host(), Bfloat16, nil, 3.14159))(t)
-	require.Equal(t, "3.14", s.String())
+	require.Equal(t, "3.14", testenv.Held(Full(memmgr.Host(), Bfloat16, nil, 3.14159))(t).String())
 }

@@ -122,12 +122,10 @@ func TestMachineTile(t *testing.T) {
 			require.True(t, testenv.Must(a.Place().Device())(t).IsSubDevice())
 			x := testenv.Must(a.DLPack())(t)
 			require.Equal(t, dlpack.OneAPI(1), x.Device())
-			b := testenv.Held(FromDLPack(rt, x))(t)
-			require.Equal(t, "[0. 1. 2. 3. 4. 5.]", b.String())
+			require.Equal(t, "[0. 1. 2. 3. 4. 5.]", testenv.Held(FromDLPack(rt, x))(t).String())
 			for _, form := range []syclForm{defaultForm, filterForm, contextForm, queueForm} {
 				d := testenv.Must(interfaceAs(a, form))(t)
-				c := testenv.Held(FromUSMInterface(rt, &d, nil))(t)
-				require.Equal(t, addressOf(a), addressOf(c))
+				require.Equal(t, addressOf(a), addressOf(testenv.Held(FromUSMInterface(rt, &d, nil))(t)))
 			}
 		}
 	})
@@ -241,8 +239,7 @@ func TestMachineXPU(t *testing.T) {
 		a := testenv.Held(Arange[float32](testsycl.USM(t, q, syclobj.USMDevice), 0, 1, 4))(t)
 		x := testenv.Must(a.DLPackWith(ExportOptions{XPU: true}))(t)
 		require.Equal(t, dlpack.OneAPI(2), x.Device())
-		b := testenv.Held(FromXPU(rt, x))(t)
-		require.NoError(t, b.Synchronize(context.Background()))
+		require.NoError(t, testenv.Held(FromXPU(rt, x))(t).Synchronize(context.Background()))
 		ctx := testenv.Opened(rt.NewContext(gpu))(t)
 		for name, c := range map[string]*Array{
 			"shared": testenv.Held(Zeros(testsycl.USM(t, q, syclobj.USMShared), Float32, []int{1}))(t),

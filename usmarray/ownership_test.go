@@ -73,8 +73,7 @@ func TestInterfaceOfUnknownSize(t *testing.T) {
 	b := testenv.Held(FromBuffer(buf, Float32, mustLayout(t, []int{4}, nil, 0)))(t)
 	d := testenv.Must(b.USMInterface())(t)
 	require.Zero(t, d.Allocation)
-	c := testenv.Held(FromUSMInterface(rt, &d, nil))(t)
-	require.Equal(t, "[0. 1. 2. 3.]", c.String())
+	require.Equal(t, "[0. 1. 2. 3.]", testenv.Held(FromUSMInterface(rt, &d, nil))(t).String())
 	require.Equal(t, "[0. 1. 2. 3.]", testenv.Held(FromDLPack(rt, testenv.Must(b.DLPack())(t)))(t).String())
 }
 

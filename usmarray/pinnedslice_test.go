@@ -27,23 +27,13 @@ func TestFromPinnedSlice(t *testing.T) {
 	require.Equal(t, -1.0, data[0])
 	a.Release()
 
-	scalar := testenv.Must(FromPinnedSlice(data[:1], []int{}))(t)
-	require.Zero(t, scalar.NDim())
-	scalar.Release()
-	empty := testenv.Must(FromPinnedSlice([]int8{}, []int{0, 4}))(t)
-	require.Zero(t, empty.Size())
-	empty.Release()
-	none := testenv.Must(FromPinnedSlice[int8](nil, nil))(t)
-	require.Equal(t, []int{0}, none.Shape())
-	none.Release()
-	readOnly := testenv.Must(FromPinnedSlice(data, nil, ReadOnly()))(t)
-	require.ErrorIs(t, readOnly.SetAt(0, 0), ErrReadOnly)
-	readOnly.Release()
+	require.Zero(t, testenv.Held(FromPinnedSlice(data[:1], []int{}))(t).NDim(), "a scalar")
+	require.Zero(t, testenv.Held(FromPinnedSlice([]int8{}, []int{0, 4}))(t).Size())
+	require.Equal(t, []int{0}, testenv.Held(FromPinnedSlice[int8](nil, nil))(t).Shape())
+	require.ErrorIs(t, testenv.Held(FromPinnedSlice(data, nil, ReadOnly()))(t).SetAt(0, 0), ErrReadOnly)
 
 	for _, shape := range [][]int{{5}, {2, 2}, {7}, {0}, {-6}, {-2, -3}, {math.MaxInt, 4}, {}} {
-		_, err := FromPinnedSlice(data, shape)
-		require.ErrorIs(t, err, ErrLayout, "%v", shape)
-		require.ErrorContains(t, err, "usmarray: FromPinnedSlice: ")
+		testenv.Failed(t, testenv.ErrorOf(FromPinnedSlice(data, shape)), ErrLayout, "usmarray: FromPinnedSlice: ")
 	}
 	require.ErrorIs(t, testenv.ErrorOf(FromPinnedSlice([]int8{}, []int{3})), ErrLayout)
 	require.ErrorIs(t, testenv.ErrorOf(FromPinnedSlice([]int8{}, []int{0, -1})), ErrLayout)
@@ -84,9 +74,7 @@ func TestFromPinnedSlicePin(t *testing.T) {
 
 // TestFromPinnedSliceConsumer: the deleter of a DLPack consumer, which never enters Go, ends the pin too.
 func TestFromPinnedSliceConsumer(t *testing.T) {
-	if !dlpack.Supported() {
-		t.Skip("tensors need cgo")
-	}
+	needDLPack(t)
 	a, collected := pinCollectable(t)
 	x := testenv.Must(a.DLPack())(t)
 	a.Release()

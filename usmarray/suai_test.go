@@ -284,8 +284,7 @@ func TestInterfaceOfOddAddresses(t *testing.T) {
 	d.Data, d.Offset = addressOf(b), 0
 	// A negative offset.
 	d.Offset, d.Data = -1, d.Data+4
-	e := testenv.Held(FromUSMInterface(rt, &d, nil))(t)
-	require.Equal(t, b.String(), e.String())
+	require.Equal(t, b.String(), testenv.Held(FromUSMInterface(rt, &d, nil))(t).String())
 }
 
 func TestInterfaceErrorsOut(t *testing.T) {

@@ -61,11 +61,6 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-func must2[T, U any](v T, u U, err error) (T, U) {
-	check(err)
-	return v, u
-}
-
 // run plays a scene to its end or its first error.
 func (s *script) run(play func(s *script) error) (err error) {
 	defer func() {
@@ -94,30 +89,23 @@ func (s *script) close() error {
 }
 
 // array releases an array at the end of the scene.
-func (s *script) array(a *Array, err error) (*Array, error) {
-	if err == nil {
-		s.later(func() error { a.Release(); return nil })
-	}
-	return a, err
+func (s *script) array(a *Array, err error) *Array {
+	check(err)
+	s.later(func() error { a.Release(); return nil })
+	return a
 }
 
 // queue creates a queue that is closed at the end of the scene.
-func (s *script) queue(ctx *syclobj.Context, d *syclobj.Device, p syclobj.QueueProperty) (*syclobj.Queue, error) {
-	q, err := s.rt.NewQueue(ctx, d, p)
-	if err == nil {
-		s.later(q.Close)
-	}
-	return q, err
+func (s *script) queue(ctx *syclobj.Context, d *syclobj.Device, p syclobj.QueueProperty) *syclobj.Queue {
+	q := must(s.rt.NewQueue(ctx, d, p))
+	s.later(q.Close)
+	return q
 }
 
 // gpu returns a device and an in-order queue, which is closed at the end.
-func (s *script) gpu(filter string) (*syclobj.Device, *syclobj.Queue, error) {
-	d, err := s.rt.Device(filter)
-	if err != nil {
-		return nil, nil, err
-	}
-	q, err := s.queue(nil, d, syclobj.InOrder)
-	return d, q, err
+func (s *script) gpu(filter string) (*syclobj.Device, *syclobj.Queue) {
+	d := must(s.rt.Device(filter))
+	return d, s.queue(nil, d, syclobj.InOrder)
 }
 
 // usm returns a resource that is closed at the end.
@@ -153,20 +141,20 @@ func perform(fake *sycltest.Fake) error {
 }
 
 func playCopies(s *script) error {
-	_, q := must2(s.gpu("level_zero:gpu:1"))
+	_, q := s.gpu("level_zero:gpu:1")
 	for _, k := range usmKinds {
-		a := must(s.array(Zeros(s.usm(q, k), Int32, []int{4, 6})))
+		a := s.array(Zeros(s.usm(q, k), Int32, []int{4, 6}))
 		check(a.Fill(7))
-		column := must(s.array(a.Index(All, IndexRange(0, 6).By(2))))
+		column := s.array(a.Index(All, IndexRange(0, 6).By(2)))
 		check(column.Fill(9))
 		for _, dt := range []DataType{Int8, Int16, Float64, Complex128} {
-			w := must(s.array(Zeros(s.usm(q, k), dt, []int{300})))
+			w := s.array(Zeros(s.usm(q, k), dt, []int{300}))
 			check(w.Fill(1))
 		}
-		b := must(s.array(a.Copy(memmgr.Host())))
-		c := must(s.array(b.ToDevice(s.usm(q, syclobj.USMDevice))))
+		b := s.array(a.Copy(memmgr.Host()))
+		c := s.array(b.ToDevice(s.usm(q, syclobj.USMDevice)))
 		check(c.CopyFrom(a))
-		wide := must(s.array(c.AsType(s.usm(q, k), Float64)))
+		wide := s.array(c.AsType(s.usm(q, k), Float64))
 		got := must(ToSlice[float64](wide))
 		if !slices.Equal(got[:6], []float64{9, 7, 9, 7, 9, 7}) {
 			return fmt.Errorf("wrong elements without an error: %v", got[:6])
@@ -177,9 +165,9 @@ func playCopies(s *script) error {
 }
 
 func playDLPack(s *script) error {
-	gpu, q := must2(s.gpu("level_zero:gpu:0"))
-	consumer := must(s.queue(nil, gpu, syclobj.OutOfOrder))
-	a := must(s.array(Arange[int32](s.usm(q, syclobj.USMShared), 0, 1, 12)))
+	gpu, q := s.gpu("level_zero:gpu:0")
+	consumer := s.queue(nil, gpu, syclobj.OutOfOrder)
+	a := s.array(Arange[int32](s.usm(q, syclobj.USMShared), 0, 1, 12))
 	for _, options := range []ExportOptions{
 		{}, {OnQueue: consumer}, {NoSync: true}, {Copy: CopyAlways}, {Device: on(dlpack.CPU)},
 	} {
@@ -196,8 +184,8 @@ func playDLPack(s *script) error {
 }
 
 func playDictionaries(s *script) error {
-	_, q := must2(s.gpu("level_zero:gpu:1"))
-	a := must(s.array(Arange[int32](s.usm(q, syclobj.USMDevice), 0, 1, 12)))
+	_, q := s.gpu("level_zero:gpu:1")
+	a := s.array(Arange[int32](s.usm(q, syclobj.USMDevice), 0, 1, 12))
 	for _, form := range []syclForm{defaultForm, filterForm, contextForm, queueForm} {
 		d := must(interfaceAs(a, form))
 		b := must(FromUSMInterface(s.rt, &d, nil))
@@ -210,7 +198,7 @@ func playNewOn(s *script) error {
 	gpu := must(s.rt.Device("level_zero:gpu:0"))
 	both := must(s.rt.NewContext(s.rt.RootDevices()[1], s.rt.RootDevices()[2]))
 	s.later(both.Close)
-	q := must(s.queue(both, gpu, syclobj.OutOfOrder|syclobj.Profiling))
+	q := s.queue(both, gpu, syclobj.OutOfOrder|syclobj.Profiling)
 	for _, obj := range []SyclObj{
 		{Filter: "level_zero:gpu:1"}, {Context: both}, {Queue: q},
 	} {
@@ -227,8 +215,8 @@ func playNewOn(s *script) error {
 // playPool frees memory with pending work, which the test delays, so that the pool must wait and return
 // memory.
 func playPool(s *script) error {
-	gpu, q := must2(s.gpu("level_zero:gpu:0"))
-	other := must(s.queue(nil, gpu, syclobj.OutOfOrder))
+	gpu, q := s.gpu("level_zero:gpu:0")
+	other := s.queue(nil, gpu, syclobj.OutOfOrder)
 	pool := memmgr.NewPool(s.usm(q, syclobj.USMDevice), memmgr.WithLimit(8<<20))
 	s.later(pool.Close)
 	s.fake.Hold(true)
@@ -275,12 +263,12 @@ func playTiles(s *script) error {
 	for _, tile := range tiles {
 		s.later(tile.Close)
 	}
-	q := must(s.queue(gpu.DefaultContext(), tiles[0], syclobj.InOrder))
+	q := s.queue(gpu.DefaultContext(), tiles[0], syclobj.InOrder)
 	own := must(s.rt.NewContext(gpu))
 	s.later(own.Close)
-	elsewhere := must(s.queue(own, gpu, syclobj.InOrder))
-	a := must(s.array(Arange[int16](s.usm(q, syclobj.USMDevice), 0, 1, 30)))
-	b := must(s.array(a.Copy(s.usm(elsewhere, syclobj.USMDevice))))
+	elsewhere := s.queue(own, gpu, syclobj.InOrder)
+	a := s.array(Arange[int16](s.usm(q, syclobj.USMDevice), 0, 1, 30))
+	b := s.array(a.Copy(s.usm(elsewhere, syclobj.USMDevice)))
 	t, err := b.DLPackWith(ExportOptions{Copy: CopyAlways}) // copies to the default context
 	if err != nil {
 		return err
