@@ -231,8 +231,7 @@ def depth(x):
 	}
 	var arrays []*usmarray.Array
 	for i := range 40 {
-		a := testenv.Held(usmarray.Full(r, usmarray.Int64, []int{1 + i}, i))(t)
-		arrays = append(arrays, a)
+		arrays = append(arrays, testenv.Held(usmarray.Full(r, usmarray.Int64, []int{1 + i}, i))(t))
 	}
 	out := testenv.Must(e.Call(t.Context(), "compared:length", arrays))(t)
 	require.EqualValues(t, 40, out)

@@ -56,6 +56,19 @@ func await(t *testing.T, c <-chan struct{}) {
 	}
 }
 
+// busy makes a call that runs until end is called, and one that waits for it.
+func busy(t *testing.T, e *executor.Executor) (group *errgroup.Group, end func()) {
+	t.Helper()
+	group = new(errgroup.Group)
+	began, running := begun(t)
+	ev, end := event(t)
+	group.Go(func() error { return calling("models:wait", began, ev)(e) })
+	await(t, running)
+	group.Go(func() error { return calling("models:add", 1)(e) })
+	require.Eventually(t, func() bool { return e.Stats().Waiting == 1 }, soon, time.Millisecond)
+	return group, end
+}
+
 func TestCalls(t *testing.T) {
 	e, r := open(t, executor.Config{Slots: 2})
 	require.NoError(t, e.Ready(t.Context()))
@@ -216,13 +229,7 @@ func TestFull(t *testing.T) {
 	for _, wait := range []bool{false, true} {
 		t.Run(fmt.Sprintf("wait=%v", wait), func(t *testing.T) {
 			e, _ := open(t, executor.Config{Queue: 1, Wait: wait})
-			began, running := begun(t)
-			ev, set := event(t)
-			var group errgroup.Group
-			group.Go(func() error { _, err := e.Call(t.Context(), "models:wait", began, ev); return err })
-			await(t, running)
-			group.Go(func() error { _, err := e.Call(t.Context(), "models:add", 1); return err })
-			require.Eventually(t, func() bool { return e.Stats().Waiting == 1 }, soon, time.Millisecond)
+			group, set := busy(t, e)
 			if wait {
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 				defer cancel()
@@ -402,13 +409,7 @@ func TestWarmUpFails(t *testing.T) {
 // running ones interrupted.
 func TestClose(t *testing.T) {
 	e, _ := open(t, executor.Config{})
-	began, running := begun(t)
-	ev, set := event(t)
-	var group errgroup.Group
-	group.Go(func() error { _, err := e.Call(t.Context(), "models:wait", began, ev); return err })
-	await(t, running)
-	group.Go(func() error { _, err := e.Call(t.Context(), "models:add", 1); return err })
-	require.Eventually(t, func() bool { return e.Stats().Waiting == 1 }, soon, time.Millisecond)
+	group, set := busy(t, e)
 	closed := make(chan error, 1)
 	go func() { closed <- e.Close(t.Context()) }()
 	require.Eventually(t, func() bool { return errors.Is(e.Health(), executor.ErrClosed) }, soon, time.Millisecond)
@@ -423,13 +424,7 @@ func TestClose(t *testing.T) {
 // the call on the slot still runs.
 func TestWaitEndsWithClose(t *testing.T) {
 	e, _ := open(t, executor.Config{Queue: 1, Wait: true})
-	began, running := begun(t)
-	ev, set := event(t)
-	var group errgroup.Group
-	group.Go(func() error { _, err := e.Call(t.Context(), "models:wait", began, ev); return err })
-	await(t, running)
-	group.Go(func() error { _, err := e.Call(t.Context(), "models:add", 1); return err })
-	require.Eventually(t, func() bool { return e.Stats().Waiting == 1 }, soon, time.Millisecond)
+	group, set := busy(t, e)
 	waits := make(chan error, 1)
 	go func() { _, err := e.Call(t.Context(), "models:add", 1); waits <- err }()
 	closed := make(chan error, 1)

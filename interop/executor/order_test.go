@@ -178,8 +178,7 @@ func (o *order) testResults(t *testing.T) {
 					rounds(t, fmt.Sprintf("%s/%v/%s/%s", function, kind, direction, read), func(t *testing.T, i int) bool {
 						x := o.array(t, kind)
 						defer x.Release()
-						out := testenv.Must(o.e.Call(t.Context(), "order:"+function, x))(t)
-						y := out.(*usmarray.Array)
+						y := testenv.Must(o.e.Call(t.Context(), "order:"+function, x))(t).(*usmarray.Array)
 						defer y.Release()
 						require.Equal(t, x.Pointer(), y.Pointer())
 						if reverse == 1 {
@@ -251,15 +250,11 @@ func (o *order) testCalls(t *testing.T) {
 						defer read.Release()
 					}
 					right := o.raw(t, read)
-					o.finish(t)
+					// ends the work of the round and drops the objects that it kept
+					require.NoError(t, testenv.ErrorOf(o.e.Call(t.Context(), "order:finish")))
 					return right
 				})
 			}
 		}
 	}
-}
-
-// finish ends the work of the round and drops the objects that it kept.
-func (o *order) finish(t *testing.T) {
-	require.NoError(t, testenv.ErrorOf(o.e.Call(t.Context(), "order:finish")))
 }

@@ -112,8 +112,7 @@ func testAs(t *testing.T, py *python.Interpreter) {
 	requireAs(t, eval("None"), (*int)(nil))
 	requireAs[any](t, eval("[None]"), []any{nil})
 	requireAs(t, eval("{1: True}"), map[int]bool{1: true})
-	i := testenv.Must(python.As[*big.Int](eval("2**70")))(t)
-	require.Equal(t, "1180591620717411303424", i.String())
+	require.Equal(t, "1180591620717411303424", testenv.Must(python.As[*big.Int](eval("2**70")))(t).String())
 	o := testenv.Must(python.As[*python.Object](eval("object")))(t)
 	o.Release()
 	for expr, f := range map[string]func(*python.Object) error{
@@ -239,8 +238,7 @@ func testCalls(t *testing.T, py *python.Interpreter) {
 		require.Equal(t, c.want, testenv.Held(f.Call(c.args...))(t).String())
 	}
 	s := testenv.Held(py.New("a,b"))(t)
-	r := testenv.Held(s.Method("split", python.Kwargs{"sep": ","}))(t)
-	require.Equal(t, "['a', 'b']", r.String())
+	require.Equal(t, "['a', 'b']", testenv.Held(s.Method("split", python.Kwargs{"sep": ","}))(t).String())
 	require.ErrorIs(t, testenv.ErrorOf(s.Method("nope")), python.AttributeError)
 	require.ErrorIs(t, testenv.ErrorOf(s.Call()), python.TypeError)
 	require.ErrorContains(t, testenv.ErrorOf(f.Call(1, make(chan int))), "argument 2")

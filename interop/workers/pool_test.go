@@ -65,8 +65,7 @@ func TestArrays(t *testing.T) {
 	require.Equal(t, []float32{7, 7, 7}, floatsOf(t, v))
 	_, out = p.Traffic()
 	require.Equal(t, workers.Traffic{Handles: 1}, out)
-	back := testenv.Must(p.Call(ctx, "models:same", v, x, v))(t)
-	list := back.(map[string]any)["args"].([]any)
+	list := testenv.Must(p.Call(ctx, "models:same", v, x, v))(t).(map[string]any)["args"].([]any)
 	require.Equal(t, x.Pointer(), list[1].(*usmarray.Array).Pointer(), "the result has the address of the argument")
 	for _, a := range list {
 		a.(*usmarray.Array).Release()
