@@ -34,8 +34,7 @@ func TestActions(t *testing.T) {
 	_, at := serve(t, o, Location{"grpc+unix", filepath.Join(t.TempDir(), "s")})
 	c := dial(t, at.String(), ClientOptions{})
 	for range 2 {
-		b := testenv.Must(c.Action(t.Context(), "echo", []byte("this")))(t)
-		require.Equal(t, "got this", string(b))
+		require.Equal(t, "got this", string(testenv.Must(c.Action(t.Context(), "echo", []byte("this")))(t)))
 	}
 	for kind, want := range map[string]codes.Code{
 		"none": codes.NotFound, "fail": codes.Internal, "long": codes.ResourceExhausted, "other": codes.Unimplemented,

@@ -80,8 +80,7 @@ func TestTokensNeedTLS(t *testing.T) {
 	_, _, err = s.Listen(Location{"grpc+tls", "127.0.0.1:0"})
 	require.ErrorContains(t, err, "certificate")
 	require.ErrorIs(t, testenv.ErrorOf(Dial("grpc+tcp://192.0.2.1:1", ClientOptions{Token: "x"})), ErrInsecure)
-	c := testenv.Must(Dial("grpc+tls://192.0.2.1:1", ClientOptions{Token: "x"}))(t)
-	require.NoError(t, c.Close())
+	require.NoError(t, testenv.Must(Dial("grpc+tls://192.0.2.1:1", ClientOptions{Token: "x"}))(t).Close())
 
 	path := filepath.Join(t.TempDir(), "tokens")
 	require.NoError(t, os.WriteFile(path, []byte("# ours\n\n one \r\ntwo\n"), 0o600))
@@ -125,8 +124,7 @@ func TestHealth(t *testing.T) {
 	require.Equal(t, healthpb.HealthCheckResponse_SERVING, answer.GetStatus())
 	silent := testenv.Must(b.client.conn.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true}, healthpb.Health_Check_FullMethodName))(t)
 	require.NoError(t, silent.RecvMsg(answer), "the request is not read")
-	_, err = health.List(t.Context(), &healthpb.HealthListRequest{})
-	require.Equal(t, codes.Unimplemented, status.Code(err))
+	require.Equal(t, codes.Unimplemented, status.Code(testenv.ErrorOf(health.List(t.Context(), &healthpb.HealthListRequest{}))))
 	require.NoError(t, put.CloseSend())
 }
 
