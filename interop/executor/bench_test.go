@@ -89,8 +89,7 @@ func compareCalls(b *testing.B, py *python.Interpreter, f *python.Object, arrays
 			name string
 			call func(context.Context, *usmarray.Array) error
 		}{c.name, func(ctx context.Context, a *usmarray.Array) error {
-			_, err := e.Call(ctx, "numbamodel:energy", a)
-			return err
+			return testenv.ErrorOf(e.Call(ctx, "numbamodel:energy", a))
 		}})
 	}
 	rate, cpu := make([]float64, len(ways)), make([]float64, len(ways))

@@ -73,8 +73,7 @@ func row(t *testing.T, slots int, calls ...func(*executor.Executor) error) (*exe
 
 func calling(function string, args ...any) func(*executor.Executor) error {
 	return func(e *executor.Executor) error {
-		_, err := e.Call(context.Background(), function, args...)
-		return err
+		return testenv.ErrorOf(e.Call(context.Background(), function, args...))
 	}
 }
 

@@ -43,16 +43,10 @@ func TestUnlimitedGrace(t *testing.T) {
 
 	// Close interrupts the call, and calls that wait behind it fail.
 	began, over, closed := make(chan struct{}), make(chan error, 1), make(chan error, 1)
-	go func() {
-		_, err := e.Call(t.Context(), "models:forever", func() { close(began) })
-		over <- err
-	}()
+	go func() { over <- testenv.ErrorOf(e.Call(t.Context(), "models:forever", func() { close(began) })) }()
 	<-began
 	behind := make(chan error, 1)
-	go func() {
-		_, err := e.Call(t.Context(), "models:thread")
-		behind <- err
-	}()
+	go func() { behind <- testenv.ErrorOf(e.Call(t.Context(), "models:thread")) }()
 	for e.Stats().Waiting == 0 {
 		time.Sleep(time.Millisecond)
 	}

@@ -48,10 +48,7 @@ func TestActions(t *testing.T) {
 	require.Equal(t, codes.ResourceExhausted, status.Code(err))
 	ctx, cancel := context.WithCancel(t.Context())
 	asked := make(chan error, 1)
-	go func() {
-		_, err := c.Action(ctx, "wait", nil)
-		asked <- err
-	}()
+	go func() { asked <- testenv.ErrorOf(c.Action(ctx, "wait", nil)) }()
 	<-began
 	cancel()
 	require.Error(t, <-asked)

@@ -159,10 +159,7 @@ func testWithoutGIL(t *testing.T, py *python.Interpreter) {
 	// Inside With, wait for a goroutine that needs Python.
 	require.NoError(t, py.With(func() error {
 		done := make(chan error)
-		go func() {
-			_, err := py.Run("x = 1", nil)
-			done <- err
-		}()
+		go func() { done <- testenv.ErrorOf(py.Run("x = 1", nil)) }()
 		var err error
 		py.WithoutGIL(func() {
 			require.False(t, python.Held())

@@ -92,14 +92,8 @@ func TestNameListingIsBounded(t *testing.T) {
 // TestAnswersMatchCalls checks that an answer of the wrong kind, or without a pending call, closes
 // the connection and fails the call.
 func TestAnswersMatchCalls(t *testing.T) {
-	attach := func(ctx context.Context, p *share.Peer) error {
-		_, err := p.Attach(ctx, "a")
-		return err
-	}
-	names := func(ctx context.Context, p *share.Peer) error {
-		_, err := p.Names(ctx)
-		return err
-	}
+	attach := func(ctx context.Context, p *share.Peer) error { return testenv.ErrorOf(p.Attach(ctx, "a")) }
+	names := func(ctx context.Context, p *share.Peer) error { return testenv.ErrorOf(p.Names(ctx)) }
 	for name, c := range map[string]struct {
 		ask  func(context.Context, *share.Peer) error
 		kind byte

@@ -157,12 +157,11 @@ func TestPassedOnAfterEachHolderEnded(t *testing.T) {
 	maker.kill()
 	give(second, from(t, first))
 	first.kill()
-	a := testenv.Must(last.Open(background(t), from(t, second)))(t)
+	a := testenv.Held(last.Open(background(t), from(t, second)))(t)
 	second.kill()
 	require.NoError(t, a.Fill(float32(7)))
 	b := handOver(t, last, last, a)
 	require.Equal(t, []float32{7, 7, 7, 7, 7, 7}, values(t, b))
-	a.Release()
 	b.Release()
 }
 

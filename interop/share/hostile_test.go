@@ -84,10 +84,7 @@ func roleSilent(address string) error {
 	refused := make(chan error, crowdedPeers+1)
 	for range crowdedPeers + 1 {
 		c := must(net.Dial("unixpacket", address))
-		go func() {
-			_, err := c.Read(make([]byte, 1<<14))
-			refused <- err
-		}()
+		go func() { refused <- testenv.ErrorOf(c.Read(make([]byte, 1<<14))) }()
 	}
 	<-refused
 	fmt.Println("full")

@@ -110,10 +110,8 @@ func TestDialDeadServer(t *testing.T) {
 	o := start(t, "holder", "")
 	address := o.line()
 	answered := make(chan error, 1)
-	go func() { // starts while the process lives; the connection is never accepted
-		_, err := share.Dial(background(t), address, share.Options{})
-		answered <- err
-	}()
+	// The dial starts while the process lives. The connection is never accepted.
+	go func() { answered <- testenv.ErrorOf(share.Dial(background(t), address, share.Options{})) }()
 	require.NoError(t, o.cmd.Process.Kill())
 	_, err := o.cmd.Process.Wait() // keeps the child's standard input open until the test ends
 	require.NoError(t, err)

@@ -172,10 +172,7 @@ const soon = 5 * time.Minute
 // started makes a call on a goroutine of its own and returns the channel of its error.
 func started(p *workers.Pool, ctx context.Context, function string, args ...any) <-chan error {
 	over := make(chan error, 1)
-	go func() {
-		_, err := p.Call(ctx, function, args...)
-		over <- err
-	}()
+	go func() { over <- testenv.ErrorOf(p.Call(ctx, function, args...)) }()
 	return over
 }
 
