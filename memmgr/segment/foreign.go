@@ -91,33 +91,23 @@ func MapForeign(f Foreign) (*Mapping, error) {
 	if err := f.check(op); err != nil {
 		return nil, err
 	}
-	m := &Mapping{readOnly: f.ReadOnly, place: syclobj.HostPlace()}
-	usm, err := (&Attachment{Queue: f.Queue, Kind: f.Kind}).usm(op)
+	m, c, err := newMapping(op, f.Queue, f.Kind, foreignCost)
 	if err != nil {
 		return nil, err
 	}
-	if usm != nil {
-		m.place, m.usm = usm.Place(), usm
-	}
-	c := foreignCost(usm)
-	if err := spent.take(op, c); err != nil {
-		closeUSM(usm)
-		return nil, err
-	}
+	m.readOnly = f.ReadOnly
 	if err := f.mapInto(op, m, &c); err != nil {
 		spent.giveBack(c)
-		closeUSM(usm)
+		closeUSM(m.usm)
 		return nil, failed(op, err)
 	}
 	return m, nil
 }
 
-// foreignCost returns the cost of a mapping of foreign memory. The guard replaces truncated pages,
+// foreignCost is the cost of a mapping of foreign memory beside its region. The guard replaces truncated pages,
 // which makes them a mapping of their own. A copy needs neither that mapping nor the descriptor
 // once it is filled.
-func foreignCost(usm memmgr.Resource) cost {
-	return cost{mappings: mappingsOf(usm) + 1, descriptors: 1}
-}
+var foreignCost = cost{mappings: 1, descriptors: 1}
 
 // check validates the fields before anything is opened.
 func (f *Foreign) check(op string) error {
@@ -179,9 +169,7 @@ func (f *Foreign) mapInto(op string, m *Mapping, c *cost) (err error) {
 	if f.Copy {
 		m.foreign = own
 		if err = m.fill(); err == nil {
-			surplus := foreignCost(nil)
-			surplus.mappings -= mappingsOf(nil)
-			spent.giveBack(surplus)
+			spent.giveBack(foreignCost)
 		}
 		return err
 	}
@@ -295,17 +283,16 @@ func (m *Mapping) fill() error {
 	return nil
 }
 
-// end removes the guard, closes the file and returns the cost of the mapping. The caller releases
-// the region afterwards.
-func (f *foreign) end(usm memmgr.Resource) cost {
+// end removes the guard, closes the file and returns the cost of both. The caller releases the region afterwards.
+func (f *foreign) end() cost {
 	if f.file == nil {
-		return cost{mappings: mappingsOf(usm)}
+		return cost{}
 	}
 	if f.guarded {
 		f.guard.Remove()
 	}
 	_ = f.file.Close() // a memory file has no delayed writes that could fail
-	return foreignCost(usm)
+	return foreignCost
 }
 
 // Err reports whether the memory is still complete. It returns [ErrTruncated] if another process

@@ -1,7 +1,6 @@
 package segment
 
 import (
-	"errors"
 	"os"
 	"syscall"
 )
@@ -57,10 +56,5 @@ func factsOf(fd int) (f fileFacts, err error) {
 
 // forbidden reports whether a file may not be opened or mapped in this way.
 func forbidden(err error) bool {
-	for _, reason := range []error{syscall.EACCES, syscall.EPERM, syscall.ELOOP, syscall.ENXIO, syscall.EISDIR} {
-		if errors.Is(err, reason) {
-			return true
-		}
-	}
-	return false
+	return isOneOf(err, syscall.EACCES, syscall.EPERM, syscall.ELOOP, syscall.ENXIO, syscall.EISDIR)
 }

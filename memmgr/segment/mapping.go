@@ -62,20 +62,12 @@ func Map(a Attachment) (*Mapping, error) {
 	if a.Handle != nil {
 		return a.open(op)
 	}
-	m := &Mapping{readOnly: a.ReadOnly, place: syclobj.HostPlace()}
-	usm, err := a.usm(op)
+	m, c, err := newMapping(op, a.Queue, a.Kind, cost{})
 	if err != nil {
 		return nil, err
 	}
-	if usm != nil {
-		m.place, m.usm = usm.Place(), usm
-	}
-	c := cost{mappings: mappingsOf(usm)}
-	if err := spent.take(op, c); err != nil {
-		closeUSM(m.usm)
-		return nil, err
-	}
-	m.region, err = newRegion(usm, uintptr(a.Size), sysmem.PageSize)
+	m.readOnly = a.ReadOnly
+	m.region, err = newRegion(m.usm, uintptr(a.Size), sysmem.PageSize)
 	if err == nil {
 		if err = a.cover(&m.region); err != nil {
 			if !m.region.end() {
@@ -154,18 +146,27 @@ func (a *Attachment) inspect(op string, fd int) error {
 	return nil
 }
 
-// usm returns the resource of USM to map the memory over, or nil for host memory. The caller closes
-// it.
-func (a *Attachment) usm(op string) (memmgr.Resource, error) {
-	if a.Queue == nil || a.Queue.IsHost() {
-		return nil, nil
+// newMapping returns a Mapping without a region, in USM of a queue or in host memory. Its cost is that of a region and
+// more. The caller closes its usm, and gives the cost back.
+func newMapping(op string, q *syclobj.Queue, kind syclobj.USMKind, more cost) (*Mapping, cost, error) {
+	m := &Mapping{place: syclobj.HostPlace()}
+	if q != nil && !q.IsHost() {
+		usm, handles, err := shareable(op, q, kind)
+		if err != nil {
+			return nil, cost{}, err
+		}
+		if handles {
+			closeUSM(usm)
+			return nil, cost{}, opError(op, errors.ErrUnsupported, "a file cannot be mapped over %v", usm.Place())
+		}
+		m.place, m.usm = usm.Place(), usm
 	}
-	usm, handles, err := shareable(op, a.Queue, a.Kind)
-	if err == nil && handles {
-		closeUSM(usm)
-		return nil, opError(op, errors.ErrUnsupported, "a file cannot be mapped over %v", usm.Place())
+	c := cost{mappingsOf(m.usm) + more.mappings, more.descriptors}
+	if err := spent.take(op, c); err != nil {
+		closeUSM(m.usm)
+		return nil, cost{}, err
 	}
-	return usm, err
+	return m, c, nil
 }
 
 // cover maps the file over the region.
@@ -206,10 +207,11 @@ func (m *Mapping) Close() error {
 		m.mu.Lock()
 		m.closed = true
 		m.mu.Unlock()
-		c := cost{mappings: mappingsOf(m.region.usm)}
+		var c cost
 		if m.foreign != nil {
-			c = m.foreign.end(m.region.usm)
+			c = m.foreign.end()
 		}
+		c.mappings += mappingsOf(m.region.usm)
 		if !m.region.end() {
 			c.mappings = 0 // still mapped, so still counted
 		}

@@ -60,15 +60,12 @@ func tryFile(op string, a Audience) error {
 		err = sealFile(fd, a.seals())
 		closeFile(fd)
 	}
-	if err != nil {
-		return failed(op, err)
-	}
-	return nil
+	return failed(op, err)
 }
 
-// failed wraps err in an OpError unless it is one already.
+// failed wraps err in an OpError unless it is nil or one already.
 func failed(op string, err error) error {
-	if own := (*OpError)(nil); errors.As(err, &own) {
+	if own := (*OpError)(nil); err == nil || errors.As(err, &own) {
 		return err
 	}
 	return &OpError{Op: op, Err: err}
@@ -92,10 +89,7 @@ func (r *Resource) Close() error {
 	if r.closed.Swap(true) {
 		return nil
 	}
-	if c, ok := r.usm.(interface{ Close() error }); ok {
-		return c.Close()
-	}
-	return nil
+	return memmgr.Close(r.usm)
 }
 
 // Allocate implements [memmgr.Resource]. Size and alignment are rounded up to whole pages. Host
@@ -236,13 +230,9 @@ func (r *Resource) Discard(address, size uintptr) error {
 	if !ok || s.r.of != r {
 		return opError(op, memmgr.ErrRequest, "%d bytes at %#x: not memory of this resource", size, address)
 	}
-	s.r.mu.Lock()
+	if err := s.lock(op); err != nil {
+		return err
+	}
 	defer s.r.mu.Unlock()
-	if s.r.freed {
-		return s.r.freedError(op)
-	}
-	if err := dropPages(s.r.fd, offset, uint64(size)); err != nil {
-		return failed(op, err)
-	}
-	return nil
+	return failed(op, dropPages(s.r.fd, offset, uint64(size)))
 }

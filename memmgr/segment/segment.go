@@ -2,6 +2,7 @@ package segment
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/hex"
 	"errors"
 	"os"
@@ -50,36 +51,34 @@ func Find(address uintptr, size uint64) (s Segment, offset uint64, ok bool) {
 	return Segment{r}, offset, true
 }
 
+// noSegment is the record of the zero Segment.
+var noSegment = record{of: &Resource{}}
+
+func (s Segment) record() *record { return cmp.Or(s.r, &noSegment) }
+
 // ID returns the identity of the segment, zero for the zero Segment.
-func (s Segment) ID() ID {
-	if s.r == nil {
-		return ID{}
-	}
-	return s.r.id
-}
+func (s Segment) ID() ID { return s.record().id }
 
 // Size returns the bytes of the whole segment, a multiple of the page size.
-func (s Segment) Size() uint64 {
-	if s.r == nil {
-		return 0
-	}
-	return uint64(s.r.region.size)
-}
+func (s Segment) Size() uint64 { return uint64(s.record().region.size) }
 
 // Audience returns the access that peers have to the whole segment.
-func (s Segment) Audience() Audience {
-	if s.r == nil {
-		return 0
-	}
-	return s.r.audience
-}
+func (s Segment) Audience() Audience { return s.record().audience }
 
 // Place returns the place of the memory in this process, nil for the zero Segment.
-func (s Segment) Place() *syclobj.Place {
+func (s Segment) Place() *syclobj.Place { return s.record().of.Place() }
+
+// lock locks the record of the segment. It fails if the segment was freed.
+func (s Segment) lock(op string) error {
 	if s.r == nil {
-		return nil
+		return opError(op, memmgr.ErrClosed, "the zero Segment has no memory")
 	}
-	return s.r.of.Place()
+	s.r.mu.Lock()
+	if s.r.freed {
+		s.r.mu.Unlock()
+		return opError(op, memmgr.ErrClosed, "segment %v was freed; retain a buffer in it for as long as it is shared", s.r.id)
+	}
+	return nil
 }
 
 // File returns a new descriptor of the segment's memory, for a peer to pass to [Map]. The caller
@@ -89,14 +88,10 @@ func (s Segment) Place() *syclobj.Place {
 // there are too many descriptors.
 func (s Segment) File() (*os.File, error) {
 	const op = "Segment.File"
-	if s.r == nil {
-		return nil, opError(op, memmgr.ErrClosed, "the zero Segment has no memory")
+	if err := s.lock(op); err != nil {
+		return nil, err
 	}
-	s.r.mu.Lock()
 	defer s.r.mu.Unlock()
-	if s.r.freed {
-		return nil, s.r.freedError(op)
-	}
 	if s.r.fd < 0 {
 		return nil, opError(op, errors.ErrUnsupported, "segment %v is %v, without a descriptor; use Handle", s.r.id, s.r.of.place)
 	}
@@ -115,14 +110,10 @@ func (s Segment) File() (*os.File, error) {
 // File instead.
 func (s Segment) Handle() ([]byte, error) {
 	const op = "Segment.Handle"
-	if s.r == nil {
-		return nil, opError(op, memmgr.ErrClosed, "the zero Segment has no memory")
+	if err := s.lock(op); err != nil {
+		return nil, err
 	}
-	s.r.mu.Lock()
 	defer s.r.mu.Unlock()
-	if s.r.freed {
-		return nil, s.r.freedError(op)
-	}
 	if s.r.fd >= 0 {
 		return nil, opError(op, errors.ErrUnsupported, "segment %v is a memory file, without a handle; use File", s.r.id)
 	}
@@ -134,10 +125,6 @@ func (s Segment) Handle() ([]byte, error) {
 		s.r.handle = handle
 	}
 	return bytes.Clone(s.r.handle), nil
-}
-
-func (r *record) freedError(op string) error {
-	return opError(op, memmgr.ErrClosed, "segment %v was freed; retain a buffer in it for as long as it is shared", r.id)
 }
 
 // fileName is the name of memory files, as in /proc/self/maps.

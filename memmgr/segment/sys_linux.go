@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -143,22 +144,7 @@ func retried(f func() error) error {
 
 // reserve reserves a range of addresses without access (PROT_NONE).
 func reserve(size, align uintptr) (uintptr, error) {
-	all := size + align - sysmem.PageSize
-	base, err := sysmap.Mmap(0, all, syscall.PROT_NONE, syscall.MAP_PRIVATE|syscall.MAP_ANON|syscall.MAP_NORESERVE, -1, 0)
-	if err != nil {
-		return 0, err
-	}
-	start := sysmem.RoundUp(base, align)
-	for _, surplus := range []struct{ base, size uintptr }{{base, start - base}, {start + size, base + all - start - size}} {
-		if surplus.size == 0 {
-			continue
-		}
-		if err := sysmem.Unmap(surplus.base, surplus.size); err != nil {
-			_ = sysmem.Unmap(base, all) // succeeds: it splits no mapping
-			return 0, err
-		}
-	}
-	return start, nil
+	return sysmem.MapWith(size, align, syscall.PROT_NONE, syscall.MAP_NORESERVE)
 }
 
 // mapOver maps a memory file over a range that the caller owns. offset is in bytes, a multiple of the
@@ -199,12 +185,11 @@ func dontFork(base, size uintptr) error {
 // ranOut reports whether an operation failed because a resource is exhausted, so that a retry after
 // freeing memory can succeed.
 func ranOut(err error) bool {
-	for _, reason := range []error{memmgr.ErrOutOfMemory, ErrLimit, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE, syscall.ENOSPC, syscall.EFBIG} {
-		if errors.Is(err, reason) {
-			return true
-		}
-	}
-	return false
+	return isOneOf(err, memmgr.ErrOutOfMemory, ErrLimit, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE, syscall.ENOSPC, syscall.EFBIG)
+}
+
+func isOneOf(err error, reasons ...error) bool {
+	return slices.ContainsFunc(reasons, func(reason error) bool { return errors.Is(err, reason) })
 }
 
 // systemMappings returns the largest number of mappings of a process.

@@ -69,12 +69,8 @@ func shareable(op string, q *syclobj.Queue, kind syclobj.USMKind) (usm memmgr.Re
 	return usm, handles, nil
 }
 
-// closeUSM closes a resource of shareable; usm may be nil.
-func closeUSM(usm memmgr.Resource) {
-	if c, ok := usm.(interface{ Close() error }); ok {
-		_ = c.Close() // releases a reference to the context; it cannot fail
-	}
-}
+// closeUSM closes a resource of shareable; usm may be nil. This releases a reference to the context and cannot fail.
+func closeUSM(usm memmgr.Resource) { _ = memmgr.Close(usm) }
 
 // trials caches the test results of this process.
 var trials = trialTable{m: map[trialKey]*trial{}}

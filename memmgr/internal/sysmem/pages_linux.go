@@ -8,25 +8,26 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/internal/sysmap"
 )
 
-// Map maps size bytes of zeroed pages at an aligned address. It maps more than that and unmaps
-// both ends.
+// Map maps size bytes of zeroed pages at an aligned address.
 func Map(size, align uintptr) (uintptr, error) {
-	extra := uintptr(0)
-	if align > PageSize {
-		extra = align - PageSize
+	return MapWith(size, align, syscall.PROT_READ|syscall.PROT_WRITE, 0)
+}
+
+// MapWith maps private anonymous pages with a protection and further flags of mmap(2) at an aligned address. It maps
+// more than that and unmaps both ends.
+func MapWith(size, align uintptr, protection, flags int) (uintptr, error) {
+	all := size + max(align, PageSize) - PageSize
+	base, err := sysmap.Mmap(0, all, protection, syscall.MAP_PRIVATE|syscall.MAP_ANON|flags, -1, 0)
+	if err != nil {
+		return 0, err
 	}
-	p, err := sysmap.Mmap(0, size+extra, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON, -1, 0)
-	if err != nil || extra == 0 {
-		return p, err
-	}
-	start := RoundUp(p, align)
-	if start > p {
-		if err := Unmap(p, start-p); err != nil {
-			return 0, err
+	start := RoundUp(base, align)
+	for _, surplus := range []struct{ base, size uintptr }{{base, start - base}, {start + size, base + all - start - size}} {
+		if surplus.size == 0 {
+			continue
 		}
-	}
-	if end := p + size + extra; end > start+size {
-		if err := Unmap(start+size, end-start-size); err != nil {
+		if err := Unmap(surplus.base, surplus.size); err != nil {
+			_ = Unmap(base, all) // succeeds: it splits no mapping
 			return 0, err
 		}
 	}
