@@ -69,13 +69,11 @@ const (
 	poisonFreed = 0xDD
 )
 
-// hostBytes returns host-readable memory as a slice.
-func hostBytes(address, size uintptr) []byte {
-	return unsafe.Slice((*byte)(owner.Pointer(address)), size)
-}
+// hostBytes returns a host-readable block as a slice.
+func hostBytes(c *owner.Cell) []byte { return unsafe.Slice((*byte)(c.Data()), c.Size) }
 
-func fillHost(address, size uintptr, value byte) {
-	b := hostBytes(address, size)
+func fillHost(c *owner.Cell, value byte) {
+	b := hostBytes(c)
 	for i := range b {
 		b[i] = value
 	}
@@ -86,7 +84,7 @@ func (p *Pool) poisonFree(c *owner.Cell) {
 	if !p.poisons {
 		return
 	}
-	fillHost(c.Address, uintptr(c.Size), poisonFreed)
+	fillHost(c, poisonFreed)
 	c.SetFlags(owner.Poisoned)
 }
 
@@ -98,7 +96,7 @@ func (p *Pool) poisonFresh(c *owner.Cell) {
 	}
 	if c.Flags()&owner.Poisoned != 0 {
 		c.ClearFlags(owner.Poisoned)
-		for i, v := range hostBytes(c.Address, uintptr(c.Size)) {
+		for i, v := range hostBytes(c) {
 			if v != poisonFreed {
 				err := misuse("Pool.Allocate", "the freed block of %d bytes at %#x was written: byte %d is %#02x", c.Size, c.Address, i, v)
 				err.Released = stackText(stacks.FormerAt(c).Released)
@@ -106,7 +104,7 @@ func (p *Pool) poisonFresh(c *owner.Cell) {
 			}
 		}
 	}
-	fillHost(c.Address, uintptr(c.Size), poisonNew)
+	fillHost(c, poisonNew)
 }
 
 // RecordStacks sets how many frames of the place of allocation are recorded, at most 64; 0,

@@ -3,6 +3,8 @@ package memmgr
 import (
 	"errors"
 	"io"
+	"maps"
+	"slices"
 	"sync"
 
 	"go.uber.org/multierr"
@@ -125,14 +127,11 @@ func SetDefaultLimit(bytes uint64) {
 	}
 	defaultBudget.limit.Store(bytes)
 	defaults.mu.Lock()
-	all := make([]*Pool, 0, len(defaults.m))
-	for _, d := range defaults.m {
-		all = append(all, d.pool)
-	}
+	all := slices.Collect(maps.Values(defaults.m))
 	defaults.mu.Unlock()
-	for _, p := range all {
+	for _, d := range all {
 		if defaultBudget.used.Load() > bytes {
-			p.Trim(0)
+			d.pool.Trim(0)
 		}
 	}
 }

@@ -131,10 +131,7 @@ func (e *OutOfMemoryError) Error() string {
 		if i == 0 {
 			b.WriteString("; held by")
 		}
-		tag := h.Tag
-		if tag == "" {
-			tag = "(no tag)"
-		}
+		tag := cmp.Or(h.Tag, "(no tag)")
 		if h.Tenant != "" {
 			tag = h.Tenant + "/" + tag
 		}

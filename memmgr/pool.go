@@ -319,16 +319,16 @@ func (p *Pool) publishShard() {
 // Allocate implements [Resource]. The memory is ready for any queue and for the host,
 // because a Block has no record of pending work. Therefore Request.Queue is ignored.
 func (p *Pool) Allocate(r Request) (Block, error) {
+	return newBlock(p, r)
+}
+
+// newBlock returns a buffer of a pool or tenant as a Block, which is released by Pool.Free.
+func newBlock(from Resource, r Request) (Block, error) {
 	r.Queue = nil
-	b, err := New(p, r)
+	b, err := New(from, r)
 	if err != nil {
 		return Block{}, err
 	}
-	return b.block(&r), nil
-}
-
-// block returns the buffer as a Block, which is released by Pool.Free.
-func (b Buffer) block(r *Request) Block {
 	c := b.ref.Cell()
 	if c.Tag != 0 {
 		c.SetFlags(owner.Lent)
@@ -336,7 +336,7 @@ func (b Buffer) block(r *Request) Block {
 	return Block{
 		Address: c.Address, Size: uintptr(c.Size), Requested: r.Size, Align: r.Alignment(),
 		Cookie: uint64(c.Index())<<32 | uint64(b.ref.Generation()),
-	}
+	}, nil
 }
 
 // Free implements [Resource]. It panics if the block is not of this pool or was already

@@ -185,10 +185,7 @@ func (t *traceRing) list() (entries []TraceEntry, lost uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n := uint64(len(t.entries))
-	first := uint64(0)
-	if t.next > n {
-		first = t.next - n
-	}
+	first := max(t.next, n) - n
 	for i := first; i < t.next; i++ {
 		e := t.entries[i%n]
 		e.Stack = stacks.Of(e.stack)

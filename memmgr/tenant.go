@@ -149,14 +149,7 @@ func (t *Tenant) Place() *syclobj.Place { return t.pool.Place() }
 func (t *Tenant) Upstream() Resource { return t.pool }
 
 // Allocate implements [Resource] as [Pool.Allocate] does.
-func (t *Tenant) Allocate(r Request) (Block, error) {
-	r.Queue = nil
-	b, err := t.newBuffer(r)
-	if err != nil {
-		return Block{}, err
-	}
-	return b.block(&r), nil
-}
+func (t *Tenant) Allocate(r Request) (Block, error) { return newBlock(t, r) }
 
 // Free implements [Resource] as [Pool.Free] does.
 func (t *Tenant) Free(b Block) { t.pool.Free(b) }

@@ -199,16 +199,10 @@ func (l Left) String() string {
 		return ""
 	}
 	s := fmt.Sprintf("%d bytes in %d blocks are held beyond the end of the arena", l.Bytes, l.Blocks)
-	for i, h := range l.ByTag {
-		tag := h.Tag
-		if tag == "" {
-			tag = "(no tag)"
-		}
-		sep := ", "
-		if i == 0 {
-			sep = ": by "
-		}
-		s += fmt.Sprintf("%s%s %d in %d", sep, tag, h.Bytes, h.Count)
+	sep := ": by "
+	for _, h := range l.ByTag {
+		s += fmt.Sprintf("%s%s %d in %d", sep, cmp.Or(h.Tag, "(no tag)"), h.Bytes, h.Count)
+		sep = ", "
 	}
 	return s
 }

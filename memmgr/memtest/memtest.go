@@ -12,6 +12,7 @@
 package memtest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/bits"
@@ -40,19 +41,11 @@ type Options struct {
 	MaxAlign uintptr
 }
 
-func (o *Options) defaults() {
-	if o.Largest == 0 {
-		o.Largest = 8 << 20
-	}
-	if o.MaxAlign == 0 {
-		o.MaxAlign = 64 << 10
-	}
-}
-
 // Run runs the suite. newResource makes a new resource for each part and registers its clean-up with
 // t.
 func Run(t *testing.T, newResource func(t testing.TB) memmgr.Resource, options Options) {
-	options.defaults()
+	options.Largest = cmp.Or(options.Largest, 8<<20)
+	options.MaxAlign = cmp.Or(options.MaxAlign, 64<<10)
 	for _, part := range []struct {
 		name string
 		test func(*testing.T, memmgr.Resource, Options)
@@ -144,12 +137,7 @@ func testDisjoint(t *testing.T, r memmgr.Resource, o Options) {
 	for _, b := range held {
 		spans = append(spans, interval{b.Address(), b.Address() + max(uintptr(b.Requested()), 1)})
 	}
-	slices.SortFunc(spans, func(a, b interval) int {
-		if a.lo < b.lo {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(spans, func(a, b interval) int { return cmp.Compare(a.lo, b.lo) })
 	for i := 1; i < len(spans); i++ {
 		require.LessOrEqual(t, spans[i-1].hi, spans[i].lo, "two live buffers share memory")
 	}
@@ -187,10 +175,8 @@ func testMemory(t *testing.T, r memmgr.Resource, o Options) {
 			require.Equal(t, uintptr(b.Data()), uintptr(unsafe.Pointer(unsafe.SliceData(bytes))))
 		}
 	}
-	err := memmgr.CopyIn(held[2], 1<<20, []byte{1})
-	require.ErrorIs(t, err, memmgr.ErrRange)
-	err = memmgr.CopyOut(held[2], -1, make([]byte, 1))
-	require.ErrorIs(t, err, memmgr.ErrRange)
+	require.ErrorIs(t, memmgr.CopyIn(held[2], 1<<20, []byte{1}), memmgr.ErrRange)
+	require.ErrorIs(t, memmgr.CopyOut(held[2], -1, make([]byte, 1)), memmgr.ErrRange)
 	for _, b := range held {
 		b.Release()
 	}

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"sort"
@@ -40,11 +41,7 @@ func WriteTable(w io.Writer, s *memmgr.Snapshot) error {
 	}
 	line("\ntag\tbytes\tbuffers\n")
 	for _, h := range holders(s) {
-		tag := h.Tag
-		if tag == "" {
-			tag = "(no tag)"
-		}
-		line("%s\t%s\t%d\n", tag, bytesize.Text(h.Bytes), h.Count)
+		line("%s\t%s\t%d\n", cmp.Or(h.Tag, "(no tag)"), bytesize.Text(h.Bytes), h.Count)
 	}
 	return t.Flush()
 }
