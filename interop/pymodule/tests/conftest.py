@@ -106,6 +106,14 @@ def soon(reached, problem=ub.share.stats):
         time.sleep(0.005)
 
 
+def leases_end(*counters):
+    """Waits until this process has no leases, and after trim() nothing mapped and none of other counters of share."""
+    gc.collect()
+    soon(lambda: ub.share.stats()["leases"] == ub.share.stats()["opened"] == 0)
+    ub.trim()
+    soon(lambda: all(ub.share.stats()[counter] == 0 for counter in ("mapped", *counters)))
+
+
 # The element types of NumPy.
 DTYPES = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64", "complex64", "complex128"]
 

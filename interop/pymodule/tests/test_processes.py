@@ -16,7 +16,7 @@ from multiprocessing.reduction import ForkingPickler
 
 import procs
 import pytest
-from conftest import HOST, SOON, in_child, in_threads, peer, soon, sycl_device
+from conftest import HOST, SOON, in_child, in_threads, leases_end, peer, soon, sycl_device
 
 import usmbridge as ub
 
@@ -32,10 +32,7 @@ def usm_kinds():
 def no_leases_remain():
     """Leases end with the processes that had them, and no idle memory stays mapped."""
     yield
-    gc.collect()
-    soon(lambda: ub.share.stats()["leases"] == 0 and ub.share.stats()["opened"] == 0)
-    ub.trim()
-    soon(lambda: ub.share.stats()["mapped"] == 0)
+    leases_end()
 
 
 @pytest.fixture(scope="module", params=METHODS)

@@ -11,7 +11,7 @@ from multiprocessing.reduction import ForkingPickler
 
 import procs
 import pytest
-from conftest import HOST, SOON, soon, sycl_device
+from conftest import HOST, SOON, leases_end, run, soon, sycl_device
 
 import usmbridge as ub
 
@@ -19,10 +19,7 @@ import usmbridge as ub
 @pytest.fixture(autouse=True)
 def no_leases_remain():
     yield
-    gc.collect()
-    soon(lambda: ub.share.stats()["leases"] == ub.share.stats()["opened"] == 0)
-    ub.trim()
-    soon(lambda: ub.share.stats()["mapped"] == ub.share.stats()["peers"] == 0)
+    leases_end("peers")
 
 
 class Other:
@@ -249,8 +246,6 @@ def test_waiting_has_a_timeout_and_releases_the_gil(other):
 
 
 def test_servers_start_at_first_use():
-    from conftest import run
-
     out = run("""
 def threads():
     return len(os.listdir("/proc/self/task"))
