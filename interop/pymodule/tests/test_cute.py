@@ -414,13 +414,11 @@ def test_usm_failures(device):
     with pytest.raises(ValueError, match="power of two"):
         from_dlpack(c, 3)
     assert capi.name(c) == b"dltensor_versioned"
-    p = Source(ADDRESS, (4,), device=(14, 0))
-    with pytest.raises(BufferError):
-        from_dlpack(p.capsule())
-    p2 = Source(ADDRESS, (4,), device=(14, 99))
-    with pytest.raises(BufferError):
-        from_dlpack(p2.capsule())
-    assert p.deleted == p2.deleted == 0
+    for number in (0, 99):
+        p = Source(ADDRESS, (4,), device=(14, number))
+        with pytest.raises(BufferError):
+            from_dlpack(p.capsule())
+        assert p.deleted == 0
     assert from_dlpack(c).shape == (4, 6)
 
 

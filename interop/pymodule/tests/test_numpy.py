@@ -1,12 +1,18 @@
-"""Array as an argument of NumPy: it sees the same memory or gets an error, never other values. Small protocols of Python and
-NumPy that libraries rely on."""
+"""Array as an argument of NumPy: it sees the same memory or gets an error, never other values. The buffer protocol and
+__array_interface__ in both directions, and small protocols of Python and NumPy that libraries rely on."""
 
+import array
 import collections.abc
 import gc
+import hashlib
+import io
+import mmap
+import sys
+import threading
 import weakref
 
 import pytest
-from conftest import peer, places, run, sycl_device
+from conftest import in_child, peer, places, run, sycl_device
 
 import usmbridge as ub
 
@@ -133,6 +139,148 @@ def test_interfaces_without_data(np):
 
     o = Owner(b"1234")
     assert ub.asarray(o).tolist() == [49, 50, 51, 52]
+
+
+# ---- buffers ----------------------------------------------------------------------------------------------
+
+
+def test_refused_buffers(device, np):
+    with pytest.raises(BufferError, match="device memory"):
+        memoryview(ub.empty(3, usm_type="device"))
+    with pytest.raises(AttributeError, match="device memory"):
+        ub.empty(3, usm_type="device").__array_interface__
+    with pytest.raises(BufferError, match="contiguous"):
+        hashlib.sha256(ub.zeros((4, 4), device="host")[:, ::2])
+    assert hashlib.sha256(ub.zeros(4, "uint8", device="host")).digest() == hashlib.sha256(bytes(4)).digest()
+    with pytest.raises((BufferError, TypeError), match="read"):
+        io.BytesIO(b"xyz").readinto(ub.asarray(b"abc"))
+    w = ub.zeros(3, "uint8", device="host")
+    assert io.BytesIO(b"xyz").readinto(w) == 3 and bytes(w) == b"xyz"
+
+
+def test_array_interface(np, device):
+    for where in (dict(device="host"), dict(usm_type="shared"), dict(usm_type="host")):
+        a = ub.zeros((2, 3), "float32", **where)
+        i = a.__array_interface__
+        assert i["version"] == 3 and i["data"] == (a._pointer, False) and i["typestr"] == "<f4" and i["strides"] is None and i["shape"] == (2, 3)
+        assert a.T.__array_interface__["strides"] == (4, 12)
+        holder = type("I", (), {"__array_interface__": a[1].__array_interface__, "a": a})()
+        assert np.asarray(holder).ctypes.data == a[1]._pointer
+    r = np.arange(3)
+    r.flags.writeable = False
+    assert ub.asarray(r).__array_interface__["data"][1] is True
+    assert np.asarray(ub.zeros((), device="host")).shape == () and np.asarray(ub.zeros((0, 3), device="host")).shape == (0, 3)
+
+
+def test_buffers_in(np):
+    for code, dtype in (("b", "int8"), ("B", "uint8"), ("h", "int16"), ("i", "int32"), ("l", "int64"), ("q", "int64"), ("f", "float32"), ("d", "float64"), ("Q", "uint64")):
+        x = array.array(code, [1, 2, 3])
+        a = ub.asarray(x)
+        assert a.dtype == dtype and a.asnumpy().tolist() == [1, 2, 3] and not a.readonly
+        with pytest.raises(BufferError):
+            x.append(4)  # the exported buffer prevents it
+        del a
+        gc.collect()
+        x.append(4)
+    with mmap.mmap(-1, 4096) as m:
+        a = ub.asarray(m)
+        assert a.shape == (4096,)
+        del a
+    m = memoryview(bytes(range(24))).cast("H", (3, 4))
+    assert ub.asarray(m).shape == (3, 4) and ub.asarray(m).readonly
+    b = b"some bytes"
+    n = sys.getrefcount(b)
+    a = ub.asarray(b)
+    v = a[2:]
+    del a
+    assert bytes(v) == b"me bytes"
+    del v
+    gc.collect()
+    assert sys.getrefcount(b) == n
+
+
+# ---- asarray of a view that NumPy or a memoryview has of an Array in USM is an Array in USM again ---------
+
+KINDS = ["shared", "host"]
+VIEWS = {
+    "all": lambda np, n: n, "columns": lambda np, n: n[:, ::2], "odd columns": lambda np, n: n[:, 1::2], "backwards": lambda np, n: n[::-1, ::-1],
+    "transposed": lambda np, n: n.T, "part": lambda np, n: n[1:, 2:], "last": lambda np, n: n[2, 3:], "no axes": lambda np, n: n[1, 1:2].reshape(()),
+    "empty": lambda np, n: n[1:1], "bytes": lambda np, n: n.view("u1"), "halves": lambda np, n: n.view("u1")[:, 4:12].view("f4"), "new axis": lambda np, n: n[:, None],
+    "repeated": lambda np, n: np.broadcast_to(n[0], (5, 4)), "memoryview": lambda np, n: memoryview(n[1:]), "frombuffer": lambda np, n: np.frombuffer(n),
+    "matrix": lambda np, n: n.view(np.matrix),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", VIEWS)
+def test_views_of_usm(np, dpctl, kind, name):
+    q = dpctl.SyclQueue()
+    u = ub.asarray(np.arange(12.0).reshape(3, 4), usm_type=kind, device=q, copy=True)
+    x = VIEWS[name](np, np.asarray(u))
+    a, n = ub.asarray(x), np.asarray(x)
+    assert a.usm_type == kind and a.sycl_queue is q and a.shape == n.shape and a.dtype == n.dtype and a.tolist() == n.tolist()
+    assert a.readonly == (not n.flags.writeable) and (a._pointer == n.__array_interface__["data"][0] or not n.size)
+    if n.size and not a.readonly:
+        a[...] = 5
+        assert (np.asarray(x) == 5).all() and 5 in u.view(a.dtype)
+    assert ub.asarray(memoryview(u)).usm_type == kind
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_arguments_for_views_of_usm(np, device, kind):
+    u = ub.ones((2, 3), usm_type=kind)
+    n = np.asarray(u)
+    shared = ub.asarray(n[:, 1:], copy=False)
+    assert shared._pointer == u[:, 1:]._pointer
+    copy = ub.asarray(n, copy=True)
+    copy[0, 0] = 9
+    assert copy.usm_type == kind and n[0, 0] == 1
+    assert ub.asarray(n, dtype="int8").usm_type == kind and ub.asarray(n, usm_type="device").usm_type == "device"
+    host = ub.asarray(n, device="host", copy=False)  # as asked for
+    assert host.usm_type is None and host._pointer == u._pointer and ub.from_dlpack(n)._pointer == u._pointer and ub.from_dlpack(n).usm_type is None
+    readonly = n[1:]
+    readonly.flags.writeable = False
+    assert ub.asarray(readonly).readonly and ub.asarray(np.asarray(u.as_readonly())).readonly and ub.asarray(np.asarray(u.as_readonly())).usm_type == kind
+    assert (n + ub.asarray(n)).usm_type == kind and ub.empty_like(n).usm_type == kind and ub.array_api.asarray(n).usm_type == kind
+
+
+def test_the_memory_outlives_all(np, device):
+    u = ub.ones((2, 3), usm_type="shared")
+    n = np.asarray(u)[:, 1:]
+    a = ub.asarray(n)
+    del u, n
+    gc.collect()
+    assert a.tolist() == [[1, 1], [1, 1]]
+
+
+def test_other_memory_stays_plain(np, device):
+    u = ub.ones((2, 3), usm_type="shared")
+    n = np.asarray(u)
+    beyond = np.lib.stride_tricks.as_strided(n, (1 << 20,), (8,))
+    for x in (np.arange(3.0), n.copy(), bytearray(8), np.asarray(ub.ones(3, device="host")), beyond, np.asarray(n.tolist())):
+        assert ub.asarray(x).usm_type is None
+    u.release()
+    assert ub.asarray(n).usm_type is None and ub.asarray(n).tolist() == [[1] * 3] * 2
+
+
+def test_work_on_the_view_is_awaited(np, dpnp):
+    """The view shares the record of pending work: reading any Array of the memory waits for it."""
+    u = ub.zeros((64, 1024), usm_type="shared")
+    v = ub.asarray(np.asarray(u)[::2])
+    v += 1
+    v *= 3
+    assert u[::2].asnumpy().tolist() == [[3] * 1024] * 32 and not u[1::2].asnumpy().any()
+
+
+def test_without_numpy(device):
+    assert run("u = ub.ones(3, usm_type='shared')\nprint(ub.asarray(memoryview(u)[1:]).usm_type, 'numpy' in sys.modules)").split() == ["shared", "False"]
+
+
+def test_in_a_forked_child(np, device):
+    u = ub.ones(3, usm_type="shared")
+    n = np.asarray(u)
+    assert ub.asarray(n).usm_type == "shared" and threading.active_count() >= 1
+    in_child(lambda: ub.asarray(n)._pointer == u._pointer)
 
 
 # ---- small protocols -------------------------------------------------------------------------------------

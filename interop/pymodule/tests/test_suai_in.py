@@ -3,6 +3,7 @@ the table of wrong values."""
 
 import gc
 import sys
+import types
 
 import pytest
 
@@ -25,14 +26,6 @@ class Holder:
 @pytest.fixture
 def memory(dpctl):
     return dpctl.memory.MemoryUSMShared(256)
-
-
-class Provider:
-    def __init__(self, x):
-        self.x = x
-
-    def _get_capsule(self):
-        return self.x._get_capsule() if hasattr(self.x, "_get_capsule") else self.x
 
 
 def test_capsules_are_renamed_when_used_and_only_then(memory, device, dpctl):
@@ -101,7 +94,7 @@ def test_pointers_that_are_not_usm(memory, dpctl, device, np, separate):
     x = np.zeros(64)
     q = dpctl.SyclQueue(device.filter_string)
     # dpctl ends the process if a context has ordinary memory
-    for syclobj in (q, q.sycl_context, device.filter_string, q._get_capsule(), q.sycl_context._get_capsule(), Provider(q)):
+    for syclobj in (q, q.sycl_context, device.filter_string, q._get_capsule(), q.sycl_context._get_capsule(), types.SimpleNamespace(_get_capsule=q._get_capsule)):
         for pointer in (x.ctypes.data, 4096, (1 << 47) - 4096):
             with pytest.raises(ValueError, match="unified shared memory"):
                 ub.from_usm_array_interface(Holder(memory, data=(pointer, False), syclobj=syclobj))
