@@ -106,42 +106,28 @@ func TestGoAndPython(t *testing.T) {
 	a.Release()
 }
 
-// TestReceivedInForkedChildren checks the Arrays of Go in a process that Python forked: memory that Go received from
-// another process raises an error, and memory that Go allocated can be used.
-func TestReceivedInForkedChildren(t *testing.T) {
+// TestInForkedChildren checks that a process that Python forked can use memory that Go allocated and other processes
+// can map. Memory that was received from another process raises an error there, which the Python tests check.
+func TestInForkedChildren(t *testing.T) {
 	py, _ := start(t)
-	ctx, pool, server := sharing(t)
+	_, pool, _ := sharing(t)
 	a := testenv.Must(usmarray.FromSlice(pool, []int32{1, 2, 3}, []int{3}))(t)
-	require.NoError(t, server.Publish(ctx, "a", a))
-	peer := testenv.Must(share.Dial(ctx, server.Address(), share.Options{}))(t)
-	b := testenv.Must(peer.Attach(ctx, "a"))(t)
+	o := testenv.Must(pymodule.ToPython(a))(t)
 	const inChild = `
 import os
 def said(a):
     r, w = os.pipe()
     pid = os.fork()
     if pid == 0:
-        try:
-            text = str(a.tolist())
-        except RuntimeError as e:
-            text = "RuntimeError"
-        os.write(w, text.encode())
+        os.write(w, str(a.tolist()).encode())
         os._exit(0)
     os.close(w)
     text = os.read(r, 100).decode()
     os.close(r)
     return text, os.waitpid(pid, 0)[1], a.interprocess, a.tolist()
 `
-	for want, x := range map[string]*usmarray.Array{
-		"('RuntimeError', 0, True, [1, 2, 3])": b,
-		"('[1, 2, 3]', 0, True, [1, 2, 3])":    a,
-	} {
-		o := testenv.Must(pymodule.ToPython(x))(t)
-		got := eval(t, py, "(lambda g: (exec(code, g), g['said'](x))[1])({})", python.Vars{"x": o, "code": inChild})
-		require.Equal(t, want, text(t, got))
-		o.Release()
-	}
-	b.Release()
-	require.NoError(t, peer.Close())
+	got := eval(t, py, "(lambda g: (exec(code, g), g['said'](x))[1])({})", python.Vars{"x": o, "code": inChild})
+	require.Equal(t, "('[1, 2, 3]', 0, True, [1, 2, 3])", text(t, got))
+	o.Release()
 	a.Release()
 }
