@@ -21,15 +21,16 @@ func MapWith(size, align uintptr, protection, flags int) (uintptr, error) {
 	if err != nil {
 		return 0, err
 	}
-	start := RoundUp(base, align)
+	start, rest := RoundUp(base, align), base
 	for _, surplus := range []struct{ base, size uintptr }{{base, start - base}, {start + size, base + all - start - size}} {
 		if surplus.size == 0 {
 			continue
 		}
 		if err := Unmap(surplus.base, surplus.size); err != nil {
-			_ = Unmap(base, all) // succeeds: it splits no mapping
+			_ = Unmap(rest, base+all-rest) // splits no mapping
 			return 0, err
 		}
+		rest = start // another mapping may be below it now
 	}
 	return start, nil
 }
