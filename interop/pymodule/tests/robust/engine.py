@@ -58,6 +58,8 @@ class Target:
         while time.monotonic() < end:
             r, before, failed = random.Random(seed), journal.begun, None
             for _ in range(BATCH):
+                if time.monotonic() > end:
+                    break
                 example = self.generate(r)
                 journal.begin(example)
                 about = self.fails(example)

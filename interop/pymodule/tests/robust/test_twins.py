@@ -84,7 +84,8 @@ class Twins:
         spots = [i for i, k in enumerate(key) if isinstance(k, slice)]
         for i in r.sample(spots, min(len(spots), r.randint(1, 2))):
             extent = max(x.shape[min(i, x.ndim - 1)], 1)
-            index = [r.randint(-extent, extent - 1) for _ in range(r.choice([0, 1, 2, 2, 2]))]
+            # Each element once: of several values for one, dpnp writes any, and NumPy the last.
+            index = [position - extent * r.randrange(2) for position in r.sample(range(extent), min(extent, r.choice([0, 1, 2, 2, 2])))]
             key[i] = index if r.randrange(2) else array(index, r.choice(["int8", "int64", "uint8"]) if min(index, default=0) >= 0 else "int32")
         return tuple(key)
 
