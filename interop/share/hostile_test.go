@@ -178,7 +178,7 @@ func squat(t *testing.T, c net.Conn, guarded bool) (release func()) {
 	t.Helper()
 	t.Cleanup(func() { _ = c.Close() })
 	fd, release := lingeringFor(t, 600)
-	err := pass(t, c.(*net.UnixConn), []byte("x"), fd) //nolint:forcetypeassert // of that network
+	err := pass(t, c.(*net.UnixConn), []byte("x"), fd)
 	if guarded {
 		require.ErrorIs(t, err, syscall.EPERM)
 	} else {
