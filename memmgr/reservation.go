@@ -180,7 +180,6 @@ func (p *Pool) reserveElsewhere() {
 	}
 	need := p.segmentNeed(x.w)
 	missing := need - min(p.heap.ClosedBytes()+room, need)
-	x.elsewhere = true
 	p.mu.Unlock()
 	for _, s := range sharers {
 		if missing == 0 {

@@ -25,7 +25,6 @@ func TestOldestWaiterGetsTheReservation(t *testing.T) {
 				return w
 			}
 			foreign := newWaiter(waiting(8 << 20))
-			foreign.elsewhere = true
 			require.NotZero(t, p.reserveForAnother(foreign, 1<<20))
 
 			p.mu.Lock()

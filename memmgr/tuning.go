@@ -14,7 +14,7 @@ import (
 // Defaults of the options.
 const (
 	// defaultSegment is the smallest segment in bytes. Smaller segments mean more calls of the
-	// upstream, larger ones more memory for a small process. Measure: heap, fragmentation.
+	// upstream, larger ones more memory for a small process. Measure: traces, fragmentation.
 	defaultSegment = 2 << 20
 	// The next segment has one in growthPart of the reserved bytes. A sixteenth
 	// wastes at most 1.09 times the peak, doubling 1.96 times. Measure: fragmentation.
@@ -38,10 +38,10 @@ const (
 // Reclaim.
 const (
 	// missLooks is how many pending blocks a miss asks for before it takes another block.
-	// Measure: pending.
+	// Measure: TestCompletingQueriesEachBlockAFewTimes.
 	missLooks = 16
 	// refusalLooks is how many pending blocks that are not done a refusal looks at. The keeper
-	// looks at the rest. Measure: refusal, pending.
+	// looks at the rest. Measure: refusal.
 	refusalLooks = 64
 	// After all cached blocks were evicted in vain, the next eviction waits for so long: for a
 	// request of the pool, and for another pool. An eviction stops every processor.

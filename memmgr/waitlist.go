@@ -350,9 +350,6 @@ func (p *Pool) poll(x *waiter, interval time.Duration) time.Duration {
 	if l.n < before || l.asked.IsZero() {
 		return shortWatch
 	}
-	if r := &l.reserved; r.of != nil { // other waiters are served as soon as it expires
-		interval = min(interval, max(time.Until(r.until), shortWatch))
-	}
 	return interval
 }
 
@@ -374,7 +371,7 @@ func (p *Pool) growFor(x *waiter, ctx context.Context) {
 	w.r.Context = ctx
 	size, need := p.segmentFor(&w)
 	tight, room := p.limitRoom()
-	if x.gone.Load() || !p.affords(x) || tight == nil && l.reserved.takesAll(x) || p.reclaim.refused.covers(uint64(need), time.Now()) {
+	if x.gone.Load() || !p.affords(x) || p.reclaim.refused.covers(uint64(need), time.Now()) {
 		p.mu.Unlock()
 		return
 	}

@@ -45,10 +45,9 @@ type waiter struct {
 	ready chan struct{} // closed when cell or err is set, or the tenant was charged
 	wake  chan struct{} // signals that the waiter became the poller, or is to poll now
 
-	since     time.Time // when the wait began
-	first     time.Time // when it became the first of its line; zero before
-	attempts  int       // reservations that it had
-	elsewhere bool      // other pools reserve for it as well
+	since    time.Time // when the wait began
+	first    time.Time // when it became the first of its line; zero before
+	attempts int       // reservations that it had
 
 	servedBefore  uint64 // waitlist.served when it became the first
 	grantedBefore uint64 // Tenant.granted at that time
@@ -114,12 +113,6 @@ type reservation struct {
 
 // except reports whether there is a reservation for another waiter.
 func (r *reservation) except(x *waiter) bool { return r.of != nil && r.of != x }
-
-// takesAll reports whether another waiter is to get all memory that an upstream with
-// unknown room has left, because several pools reserve for it.
-func (r *reservation) takesAll(x *waiter) bool {
-	return r.except(x) && (r.foreign || r.of.elsewhere)
-}
 
 // waitLine holds the waiters for memory of one account.
 type waitLine struct {

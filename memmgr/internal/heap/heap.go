@@ -19,7 +19,6 @@ type Heap struct {
 
 	segments       []segment // by number
 	oldest, newest int32     // segments out of use by age: number + 1, 0 for none
-	emptyLarge     uint64    // bytes of segments out of use that serve only large requests
 	reserved       atomic.Uint64
 	counts         Counts
 	shut           bool // segments go back as soon as they are empty

@@ -133,7 +133,6 @@ func (h *Heap) list(n int32) {
 		s.older, s.newer = h.segments[s.older-1].older, s.older
 	}
 	h.link(s.older, s.newer, n+1, n+1)
-	h.countEmptyLarge(n, 1)
 }
 
 // unlist takes a segment out of that list if it is there.
@@ -141,7 +140,6 @@ func (h *Heap) unlist(n int32) {
 	if s := &h.segments[n]; s.listed {
 		s.listed = false
 		h.link(s.older, s.newer, s.newer, s.older)
-		h.countEmptyLarge(n, -1)
 	}
 }
 
@@ -160,18 +158,8 @@ func (h *Heap) link(older, newer, newerOfOlder, olderOfNewer int32) {
 	}
 }
 
-// countEmptyLarge adds or subtracts an empty segment that serves only large requests.
-func (h *Heap) countEmptyLarge(n int32, sign int64) {
-	if !h.blocks.Any(n) {
-		_, size := h.blocks.SegmentBase(n)
-		h.emptyLarge += uint64(sign * int64(size))
-		h.boundCaches()
-	}
-}
-
-// boundCaches sets the default bound on cached bytes by those of the segments that are in use or could serve any
-// request.
-func (h *Heap) boundCaches() { h.Depot.Budget.Resize(int64(h.Reserved() - h.emptyLarge)) }
+// boundCaches sets the default bound on cached bytes by those of the segments.
+func (h *Heap) boundCaches() { h.Depot.Budget.Resize(int64(h.Reserved())) }
 
 // EmptyBytes returns the bytes of segments out of use: those that Release could give back.
 func (h *Heap) EmptyBytes() uint64 { return h.blocks.Counts().EmptyUnits * block.Unit }

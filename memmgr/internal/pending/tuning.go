@@ -3,16 +3,16 @@ package pending
 import "time"
 
 // The constants that decide how fast the package is. Each one states its unit, its reason, and the work of
-// membench to repeat when it changes.
+// membench, or the test of package memmgr, to repeat when it changes.
 const (
-	// TickTime is the time between two ticks. Measure: off, two.
+	// TickTime is the time between two ticks. Measure: off, larson.
 	TickTime = 250 * time.Millisecond
 	// firstBatch is how many blocks of a queue are asked for first. While all of them are done
 	// the number doubles up to mostBatch, which is also the number under one hold of the lock.
-	// Measure: pending.
+	// Measure: TestCompletingQueriesEachBlockAFewTimes.
 	firstBatch = 4
 	mostBatch  = 64
-	// tickLooks is how many blocks that are not done a tick looks at. Measure: pending.
+	// tickLooks is how many blocks that are not done a tick looks at. Measure: TestCompletingQueriesEachBlockAFewTimes.
 	tickLooks = 1024
 	// Work that has not ended after stallTicks ticks has stalled: the runtime may have lost its
 	// event. Longer than any kernel that is expected. Measure: nothing; it is a deadline.
@@ -27,6 +27,6 @@ const (
 	// returnedBytes, or until a request needs memory or the next tick. Measure: sycl.
 	returnedBlocks = 32
 	returnedBytes  = 16 << 20
-	// sameQueueTries bounds the search for a pending block without a class. Measure: pending.
+	// sameQueueTries bounds the search for a pending block without a class. Measure: TestCompletingQueriesEachBlockAFewTimes.
 	sameQueueTries = 32
 )

@@ -338,9 +338,6 @@ func (h *Heap) SetUser(i int32, word uint32) { h.at(i).a = int32(word) }
 // User returns the user's word of a block in use.
 func (h *Heap) User(i int32) uint32 { return uint32(h.at(i).a) }
 
-// Any reports whether a segment serves requests of any size: it is in tier 0.
-func (h *Heap) Any(n int32) bool { return h.segments[n].tier == 0 }
-
 // SegmentBase returns the address and the size in bytes of a segment.
 func (h *Heap) SegmentBase(n int32) (base, size uintptr) {
 	return h.segments[n].base, uintptr(h.segments[n].units) * Unit
