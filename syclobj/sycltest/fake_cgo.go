@@ -185,7 +185,7 @@ func (*Fake) Hold(on bool) {
 // Pending counts the submitted work that is not complete.
 func (*Fake) Pending() int { return int(C.go_pending()) }
 
-// Release lets the i-th pending piece of work, in order of submission, start after its dependencies.
+// Release lets the pending work from the i-th piece on, in order of submission, start after its dependencies.
 func (*Fake) Release(i int) { C.go_release(C.long(i)) }
 
 // ReleaseAll releases all pending work.

@@ -266,13 +266,13 @@ long fake_pending(void)
 	pthread_mutex_unlock(&fake_lock);
 	return n;
 }
-/* Releases the i-th pending piece of work, or all for -1; it still waits for its
+/* Releases the pending work from the i-th piece on, or all for -1; it still waits for its
  * dependencies. */
 void fake_release(long i)
 {
 	pthread_mutex_lock(&fake_lock);
 	for (event *e = pending; e != NULL; e = e->next, i--)
-		if (i == 0 || i < 0) e->released = true;
+		if (i <= 0) e->released = true;
 	advance();
 	pthread_mutex_unlock(&fake_lock);
 }
