@@ -238,15 +238,18 @@ var errNoControl = oip.Errorf(oip.Unsupported, "clients cannot load or unload mo
 
 // Load loads a model for a client by Options.Load. parameters are the names of the request's parameters.
 // Errors: Unsupported without it, and for parameters that give the model another configuration or
-// other files; those of Options.Load.
+// other files; NotFound for no name; those of Options.Load.
 func (e *Engine) Load(ctx context.Context, model string, parameters []string) error {
 	for _, name := range parameters {
 		if name == "config" || strings.HasPrefix(name, "file:") {
 			return oip.Errorf(oip.Unsupported, "the parameter %s of load is not supported: a model is loaded from its file", oip.Quote(name))
 		}
 	}
-	if e.Options.Load == nil {
+	switch {
+	case e.Options.Load == nil:
 		return errNoControl
+	case model == "": // gRPC allows it
+		return oip.Errorf(oip.NotFound, "no model is called %s", oip.Quote(model))
 	}
 	return e.Options.Load(ctx, model)
 }

@@ -341,6 +341,19 @@ func TestDrain(t *testing.T) {
 	wg.Wait()
 }
 
+// A load must name its model: Options.Load may load all models if the name is empty.
+func TestLoadWithoutName(t *testing.T) {
+	loaded := []string{}
+	load := func(_ context.Context, model string) error {
+		loaded = append(loaded, model)
+		return nil
+	}
+	e := enginetest.New(t, engine.Options{Load: load}, enginetest.Identity())
+	require.Equal(t, oip.NotFound, kindOf(t, e.Load(t.Context(), "", nil)))
+	require.NoError(t, e.Load(t.Context(), "new", nil))
+	require.Equal(t, []string{"new"}, loaded)
+}
+
 // With many clients, some of which give up, every request ends.
 func TestManyClients(t *testing.T) {
 	e := enginetest.New(t, engine.Options{Memory: engine.Pool{Limit: 32 << 20}}, enginetest.Identity())
