@@ -3,6 +3,7 @@
 package rest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -138,4 +139,17 @@ func TestJSONLimit(t *testing.T) {
 	require.Equal(t, 200, v.inference("identity", body(1), nil).status)
 	v.handler.heap.Release(maxJSON - 1)
 	require.Equal(t, 200, v.inference("identity", long, nil).status)
+}
+
+// TestJSONOfLoads checks that the JSON of a request is not charged while its model is loaded.
+func TestJSONOfLoads(t *testing.T) {
+	var v *service
+	free := make(chan bool, 1)
+	v = serve(t, setup{engine: engine.Options{Load: func(context.Context, string) error {
+		free <- uncharged(v.handler, maxJSON)
+		return nil
+	}}})
+	long := []byte("{}" + strings.Repeat(" ", spared))
+	require.Equal(t, 200, v.do("POST", "/v2/repository/models/identity/load", long).status)
+	require.True(t, <-free)
 }

@@ -114,6 +114,7 @@ func withBody(serve func(*exchange, *control) error) func(*exchange) error {
 		if err != nil {
 			return err
 		}
+		b.free() // a load may take long; of Parameters, only the names are used, which are copies
 		return serve(x, &q)
 	}
 }
