@@ -46,11 +46,14 @@ func run(args []string, out, problems io.Writer) int {
 		debug.SetGCPercent(400)
 	}
 	signal.Ignore(syscall.SIGPIPE) // the reader of the log may end first
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	signaled, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	defer context.AfterFunc(ctx, func() {
-		stop() // the next signal has its default effect
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	defer context.AfterFunc(signaled, func() {
+		stop() // before the server reacts: the next signal has its default effect
 		log.Info("stopping; a second signal ends the process at once, and requests in flight are lost")
+		cancel()
 	})()
 	if err := serve(ctx, c, out, log); err != nil {
 		log.Error("the server ends", "error", err)

@@ -136,7 +136,9 @@ func (r *running) await() {
 func (r *running) stop() error {
 	r.t.Helper()
 	require.NoError(r.t, r.cmd.Process.Signal(syscall.SIGTERM))
-	return r.wait()
+	err := r.wait()
+	require.NotRegexp(r.t, `(?s)draining.*second signal`, r.log, "a second signal must have its effect when the drain begins")
+	return err
 }
 
 func (r *running) wait() error {
