@@ -115,9 +115,15 @@ def there(arrays):
 
 
 def workers(client):
-    """Returns the addresses of both workers. On a busy machine one may be reconnecting."""
-    soon(lambda: len(addresses(client)) == 2, lambda: addresses(client))
-    return sorted(addresses(client))
+    """Returns the addresses of both workers. On a busy machine one may be reconnecting, and single answers have none."""
+    found = []
+
+    def both():
+        found[:] = sorted(addresses(client))
+        return len(found) == 2
+
+    soon(both, lambda: found)
+    return found
 
 
 def addresses(client):
