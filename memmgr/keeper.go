@@ -183,6 +183,7 @@ func Pools() []*Pool { return keeper.open() }
 
 // TrimAll returns the idle memory of all open pools to the system, as [Pool.Trim] does, and the number of bytes.
 func TrimAll() (freed uint64) {
+	settleAll()
 	for _, p := range slices.Backward(keeper.open()) { // pools above other pools first
 		freed += p.Trim(0)
 	}

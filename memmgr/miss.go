@@ -91,6 +91,12 @@ func (p *Pool) miss(w *want) (Buffer, error) {
 		return Buffer{}, p.closedError()
 	}
 	c := p.findNow(w)
+	if c == nil && p.pending.Unsettled() { // before the pool grows
+		p.mu.Unlock()
+		p.settle(w.r.Context)
+		p.mu.Lock()
+		c = p.findNow(w)
+	}
 	if c == nil {
 		since, stands = now(), 1
 		var err error

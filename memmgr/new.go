@@ -154,7 +154,7 @@ func FromForeign(p unsafe.Pointer, size uint64, o ForeignOptions) (Buffer, error
 	of := recordOf(c)
 	of.memory, of.release = p, o.Release
 	of.place.Store(place.Retain())
-	flags := owner.Foreign
+	flags := owner.Foreign | owner.Imported
 	if place.HostReadable() {
 		flags |= owner.HostReadable
 	}

@@ -1,6 +1,7 @@
 package memmgr
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
@@ -41,6 +42,37 @@ func (p *Pool) slowFree(c *owner.Cell) {
 	}
 	p.pending.Add(c)
 	p.serveWaiters() // a request for the same queue may take it
+}
+
+// settle waits for the work of other libraries on released memory of the pool, if only a call whose caller waits may
+// do so ([pending.Set.Settle]), or until the context, which may be nil, ends. It reports whether there was such memory.
+// No lock is held.
+func (p *Pool) settle(ctx context.Context) bool {
+	if !p.pending.Unsettled() {
+		return false
+	}
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	_ = order.Within(ctx, p.pending.Settle)
+	return true
+}
+
+// settleForWaiters is settle for pools that can serve a waiting request, in goroutines of their own.
+func settleForWaiters(pools ...*Pool) {
+	for _, p := range pools {
+		if p.pending.Unsettled() {
+			go p.settle(nil)
+		}
+	}
+}
+
+// settleAll settles the memory of all pools, and memory in no pool.
+func settleAll() {
+	for _, p := range keeper.all() {
+		_ = p.pending.Settle()
+	}
+	keeper.frees.Settle()
 }
 
 // complete makes a block reusable whose free was counted before. p.mu is held.

@@ -14,10 +14,11 @@ import (
 )
 
 // reclaimOwn frees blocks in caches of other packages ([AddCache]), blocks that C dropped, blocks whose device work is
-// done, and blocks whose pages are being returned, for a request that the upstream has refused. It visits no blocks
+// done or for which settleAll waits, and blocks whose pages are being returned, for a request that the upstream has refused. It visits no blocks
 // in use. The poller of the waitlist takes the same steps for all waiters.
 func (p *Pool) reclaimOwn() {
 	p.collectDropped()
+	settleAll()
 	p.pending.CompleteSome(refusalLooks)
 	p.purging.Await()
 	p.mu.Lock()
@@ -251,6 +252,7 @@ func (p *Pool) press(on bool) {
 // a [Discarder], it also gives back whole pages of free blocks in the other segments.
 func (p *Pool) Trim(keep uint64) (freed uint64) {
 	p.collectDropped()
+	p.settle(nil)
 	p.pending.CompleteAll()
 	freed = p.trimSegments(keep)
 	return freed + p.purging.All(keep)

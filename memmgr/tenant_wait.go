@@ -68,6 +68,9 @@ func (t *Tenant) findRoom(w *want) bool {
 	if p.pending.Unstalled.Load() != 0 && p.pending.CompleteSome(refusalLooks) > 0 && t.tryCharge(w.amount, false) {
 		return true
 	}
+	if p.settle(w.r.Context) && t.tryCharge(w.amount, false) {
+		return true
+	}
 	p.collectDropped()
 	return t.tryCharge(w.amount, force) ||
 		p.options.onOOM != nil && p.options.onOOM(t.outOfMemory(w)) && t.tryCharge(w.amount, force)
@@ -117,6 +120,7 @@ func (t *Tenant) poll(x *waiter) bool {
 	if p.pending.Unstalled.Load() != 0 {
 		p.pending.CompleteSome(refusalLooks)
 	}
+	settleForWaiters(p)
 	t.mu.Lock()
 	t.admit()
 	t.mu.Unlock()

@@ -321,6 +321,7 @@ func (p *Pool) poll(x *waiter, interval time.Duration) time.Duration {
 	if asksOthers && most != 0 {
 		p.reserveElsewhere()
 		p.collectDropped()
+		settleForWaiters(keeper.all()...)
 		gave = p.reclaimOthers(most) || least != most && p.reclaimOthers(least)
 	}
 	p.mu.Lock()

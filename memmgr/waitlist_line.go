@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
+	"github.com/usmbridge/usmbridge/memmgr/internal/order"
 )
 
 // waitlist is the part of a pool that holds the requests that wait for memory, and the
@@ -65,6 +66,7 @@ func (x *waiter) patience() uint64 { return 2*uint64(x.w.units)*unit + 1<<20 }
 // whether the waiter is ready. Between, it calls poll, at intervals that double from
 // shortWatch to longWatch. poll may change the interval.
 func (x *waiter) await(poll func(interval time.Duration) time.Duration) bool {
+	defer order.ReleaseLock()()
 	interval := shortWatch
 	timer := time.NewTimer(interval)
 	defer timer.Stop()

@@ -41,6 +41,11 @@ EQUAL(usmb_sycl_context_equal, DPCTLContext_AreEq)
 EQUAL(usmb_sycl_queue_equal, DPCTLQueue_AreEq)
 EQUAL(usmb_sycl_device_equal, DPCTLDevice_AreEq)
 
+int usmb_sycl_queue_in_order(void *queue)
+{
+	return queue != NULL && usmb_ready() && usmb_dp.DPCTLQueue_IsInOrder(queue);
+}
+
 int usmb_sycl_queue_new(void *ctx, void *device, int in_order, int profiling, void **out_queue)
 {
 	int properties = (in_order ? DP_IN_ORDER : 0) | (profiling ? DP_ENABLE_PROFILING : 0);

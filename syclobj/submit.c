@@ -5,6 +5,7 @@
 #include "usmb_sycl.h"
 
 #include <sched.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <time.h>
 
@@ -17,6 +18,45 @@ static _Thread_local int async_code;
 void usmb_async_error(int code)
 {
 	async_code = code != 0 ? code : -1;
+}
+
+static _Atomic(const usmb_host_lock *) host_lock;
+
+void usmb_sycl_set_host_lock(const usmb_host_lock *lock)
+{
+	atomic_store(&host_lock, lock);
+}
+
+int usmb_sycl_barriers_pend(void)
+{
+	const usmb_host_lock *lock = atomic_load_explicit(&host_lock, memory_order_acquire);
+
+	return lock == NULL || !lock->active();
+}
+
+void *usmb_sycl_release_lock(void)
+{
+	const usmb_host_lock *lock = atomic_load_explicit(&host_lock, memory_order_acquire);
+
+	return lock != NULL ? lock->release() : NULL;
+}
+
+void usmb_sycl_acquire_lock(void *released)
+{
+	if (released != NULL) atomic_load_explicit(&host_lock, memory_order_relaxed)->acquire(released);
+}
+
+int usmb_sycl_wait_used(uint32_t used)
+{
+	const usmb_host_lock *lock = atomic_load_explicit(&host_lock, memory_order_acquire);
+	void *released;
+	int err;
+
+	if (used == 0 || lock == NULL) return USMB_SYCL_OK;
+	released = lock->release();
+	err = lock->await_used(used);
+	if (released != NULL) lock->acquire(released);
+	return err;
 }
 
 static int submitted(void *event, void **out_event)
@@ -35,7 +75,14 @@ static int submitted(void *event, void **out_event)
  */
 static int precede(void *queue, void **deps, size_t n)
 {
+	size_t i;
+	int err = USMB_SYCL_OK;
+
 	if (n == 0) return USMB_SYCL_OK;
+	if (!usmb_sycl_barriers_pend()) {
+		for (i = 0; i < n && err == USMB_SYCL_OK; i++) err = usmb_sycl_wait_event(deps[i]);
+		return err;
+	}
 	return submitted(usmb_dp.DPCTLQueue_SubmitBarrierForEvents(queue, deps, n), NULL);
 }
 
@@ -168,13 +215,25 @@ static void wait_dependencies(void *event, int depth)
 	if (list) usmb_dp.DPCTLEventVector_Delete(list);
 }
 
+/* Releases the lock of host tasks if the event is pending. Callers of a wait that returns immediately can have another
+ * lock, after which the lock of host tasks must not be acquired. */
+static void *release_lock_for(void *event)
+{
+	if (usmb_sycl_barriers_pend() || usmb_sycl_event_state(event) != USMB_SYCL_EVENT_PENDING) return NULL;
+	return usmb_sycl_release_lock();
+}
+
 int usmb_sycl_wait_event(void *event)
 {
+	void *released;
+
 	if (event == NULL) return USMB_SYCL_OK;
 	if (!usmb_ready()) return USMB_SYCL_ENOLIB;
+	released = release_lock_for(event);
 	async_code = 0;
 	wait_dependencies(event, 0);
 	wait_one(event);
+	usmb_sycl_acquire_lock(released);
 	if (async_code != 0) return USMB_SYCL_EASYNC;
 	/* The library discards exceptions of the wait; the status shows the failure. */
 	if (!usmb_sycl_event_done(event)) return USMB_SYCL_EFAILED;
@@ -252,41 +311,77 @@ static int barriers(void *const *queues, size_t n, void *except, void **events, 
 	return result;
 }
 
-int usmb_sycl_wait_queues(void *const *queues, size_t n)
-{
-	void *events[BATCH];
-	size_t i, done, batch, count;
-	int err, result = USMB_SYCL_OK;
+/* Barriers to submit, and their events. */
+struct batch {
+	void *const *queues;
+	size_t n, count;
+	void *except, *events[BATCH + 1];
+};
 
-	for (done = 0; done < n; done += batch) {
-		batch = n - done < BATCH ? n - done : BATCH;
-		err = barriers(queues + done, batch, NULL, events, &count);
+static int submit_batch(void *arg)
+{
+	struct batch *b = arg;
+
+	return barriers(b->queues, b->n, b->except, b->events, &b->count);
+}
+
+static int wait_batch(struct batch *b)
+{
+	const usmb_host_lock *lock = atomic_load_explicit(&host_lock, memory_order_acquire);
+	void *released = lock != NULL ? lock->release() : NULL;
+	int result = lock != NULL ? lock->quiet(b->queues, b->n, submit_batch, b) : submit_batch(b);
+	size_t i;
+
+	for (i = 0; i < b->count; i++) {
+		int err = usmb_sycl_wait_event(b->events[i]);
+
 		if (result == USMB_SYCL_OK) result = err;
-		for (i = 0; i < count; i++) {
-			err = usmb_sycl_wait_event(events[i]);
-			if (result == USMB_SYCL_OK) result = err;
-			usmb_sycl_event_delete(events[i]);
-		}
+		usmb_sycl_event_delete(b->events[i]);
+	}
+	if (released != NULL) lock->acquire(released);
+	return result;
+}
+
+/* Waits for queues that are not equal to except. */
+static int wait_queues(void *const *queues, size_t n, void *except)
+{
+	int result = USMB_SYCL_OK;
+	size_t done;
+
+	for (done = 0; done < n; done += BATCH) {
+		struct batch b = {.queues = queues + done, .n = n - done < BATCH ? n - done : BATCH, .except = except};
+		int err = wait_batch(&b);
+
+		if (result == USMB_SYCL_OK) result = err;
 	}
 	return result;
 }
 
+int usmb_sycl_wait_queues(void *const *queues, size_t n)
+{
+	return wait_queues(queues, n, NULL);
+}
+
 int usmb_sycl_order(void *queue, void *event, void *const *others, size_t n)
 {
-	void *events[BATCH + 1];
-	void *except = usmb_ready() && usmb_dp.DPCTLQueue_IsInOrder(queue) ? queue : NULL;
-	size_t done = 0, batch, count;
+	void *except = usmb_sycl_queue_in_order(queue) ? queue : NULL;
+	size_t done = 0;
 	int err;
 
+	if (!usmb_sycl_barriers_pend()) {
+		err = usmb_sycl_wait_event(event);
+		return err == USMB_SYCL_OK ? wait_queues(others, n, except) : err;
+	}
 	do {
-		batch = n - done < BATCH ? n - done : BATCH;
-		err = barriers(others + done, batch, except, events, &count);
-		done += batch;
-		if (event != NULL) events[count++] = event;
-		if (err == USMB_SYCL_OK && count > 0) err = usmb_sycl_barrier(queue, events, count, NULL);
-		if (event != NULL) count--;
+		struct batch b = {.queues = others + done, .n = n - done < BATCH ? n - done : BATCH, .except = except};
+
+		err = submit_batch(&b);
+		done += b.n;
+		if (event != NULL) b.events[b.count++] = event;
+		if (err == USMB_SYCL_OK && b.count > 0) err = usmb_sycl_barrier(queue, b.events, b.count, NULL);
+		if (event != NULL) b.count--;
 		event = NULL;
-		usmb_sycl_events_delete(events, count);
+		usmb_sycl_events_delete(b.events, b.count);
 	} while (err == USMB_SYCL_OK && done < n);
 	return err;
 }

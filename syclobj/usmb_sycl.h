@@ -253,6 +253,39 @@ int usmb_sycl_ipc_open(void *ctx, void *device, const char *handle, size_t n, si
 int usmb_sycl_ipc_close(void *ctx, void *ptr);
 
 /*
+ * A lock of this process that host tasks on queues of SYCL take, and whose holder submits work to the same queues and
+ * waits for it: Python's GIL. dpnp keeps arrays on memory of others alive by host tasks that take the GIL. A barrier
+ * waits for these tasks, later work of its queue waits for the barrier, and some functions of dpnp wait for such work
+ * with the GIL held: a deadlock. Therefore, while there is such a lock, usmb_sycl_barriers_pend returns 0. Then
+ *   - no function but usmb_sycl_barrier returns while a barrier that it has submitted is pending, and no code of this
+ *     library calls usmb_sycl_barrier for a queue that other libraries can use;
+ *   - usmb_sycl_wait_queues submits barriers when the libraries under the lock have no pending work on the queues;
+ *   - functions that wait release the lock if the calling thread holds it.
+ */
+typedef struct usmb_host_lock {
+	/* Reports whether code under the lock still runs. */
+	int (*active)(void);
+	/* Releases the lock if this thread holds it. Returns an argument for acquire, or NULL if it does not. */
+	void *(*release)(void);
+	void (*acquire)(void *released);
+	/* Waits for the work that libraries under the lock have on n queues. Then, while they cannot submit
+	 * more, calls submit and returns its result. The thread does not hold the lock. */
+	int (*quiet)(void *const *queues, size_t n, int (*submit)(void *), void *arg);
+	/* Waits for the work that these libraries have on memory with that number of a queue (usmb_cell_used). The
+	 * thread does not hold the lock. */
+	int (*await_used)(uint32_t used);
+} usmb_host_lock;
+/* Sets the lock, once in a process. The variable must stay valid. */
+void usmb_sycl_set_host_lock(const usmb_host_lock *lock);
+/* Reports whether a barrier may be pending when the function that submitted it returns. */
+int usmb_sycl_barriers_pend(void);
+/* Release and acquire the lock around a wait that is not one of this header. acquire ignores NULL. */
+void *usmb_sycl_release_lock(void);
+void usmb_sycl_acquire_lock(void *released);
+/* Blocks until the work of libraries under the lock on memory with that number has ended. Returns immediately for 0. */
+int usmb_sycl_wait_used(uint32_t used);
+
+/*
  * Blocks until the event is complete. EASYNC if the work failed, EFAILED if the wait did. NULL is
  * complete.
  */
@@ -278,14 +311,16 @@ void usmb_sycl_events_delete(void *const *events, size_t n);
 int usmb_sycl_wait_queues(void *const *queues, size_t n);
 /*
  * Makes later work of queue start after an event, which may be NULL, and after all work submitted to n
- * other queues. Queues that are equal to an in-order queue are skipped.
+ * other queues: by barriers, or by waits if barriers must not be pending. Queues that are equal to an in-order
+ * queue are skipped.
  */
 int usmb_sycl_order(void *queue, void *event, void *const *others, size_t n);
 
 /*
  * Submissions. deps are borrowed event refs for which the work waits. On success *out_event is an owned
  * event ref; out_event may be NULL. A barrier without deps waits for all earlier work of the queue; in
- * both forms later work of the queue waits for the barrier.
+ * both forms later work of the queue waits for the barrier. Where barriers must not be pending, memset, fill
+ * and prefetch wait for deps.
  */
 int usmb_sycl_barrier(void *queue, void **deps, size_t n, void **out_event);
 int usmb_sycl_memcpy(void *queue, void *dst, const void *src, size_t size, void **deps, size_t n, void **out_event);
@@ -310,6 +345,8 @@ int usmb_sycl_queue_new(void *ctx, void *device, int in_order, int profiling, vo
 /* Return 1 if both are the same object of the runtime, else 0. */
 int usmb_sycl_context_equal(void *a, void *b);
 int usmb_sycl_queue_equal(void *a, void *b);
+/* Returns 1 if the queue is in-order, else 0. */
+int usmb_sycl_queue_in_order(void *queue);
 int usmb_sycl_device_equal(void *a, void *b);
 
 /* Returns 1 if a SYCL library is loaded in this process. */

@@ -22,10 +22,14 @@ const (
 	Alias        uint32 = 4096  // a second owner of the memory of another cell: see Record
 	Failed       uint32 = 8192  // work on the memory has failed: see TakeFailure
 	CUDA         uint32 = 16384 // was exported to a library of CUDA, which does not use SYCL's queues
+	Imported     uint32 = 32768 // its owner may have unreported work on it
+	used         uint32 = 15 << usedShift
+
+	usedShift = 16 // USMB_USED_SHIFT
 
 	// Seen are the flags of memory on which other libraries may have devices work without reporting
 	// it: it was exported, shown or imported.
-	Seen = Exported | Foreign | Async | OnQueues | CUDA
+	Seen = Exported | Imported | Async | OnQueues | CUDA
 )
 
 // UnknownSize is the Size of a cell if the size of its allocation is unknown.
@@ -104,6 +108,10 @@ func (c *Cell) ClearFlags(bits uint32) { c.flags.And(^bits) }
 // ResetFlags replaces all bits by a plain store. No other goroutine and no C code may change the flags
 // meanwhile: the cell is dead and the caller's, or it was not published yet. [Cell.Look] may read them.
 func (c *Cell) ResetFlags(bits uint32) { lateStoreFlags(&c.flags, bits) }
+
+// Used returns the number of the queue on which a library that computes for this one works on the memory, 0 for
+// none: usmb_cell_used. The function usmb_sycl_wait_used waits for this work.
+func (c *Cell) Used() uint32 { return c.flags.Load() & used >> usedShift }
 
 // Record returns the cell with the pending event and the queues of the memory: the cell itself, or for an
 // alias the cell whose index is in Private, of which the alias holds a reference.

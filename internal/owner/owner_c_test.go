@@ -53,7 +53,7 @@ func TestHeaderAndMirrorAgree(t *testing.T) {
 	require.Equal(t, cell, h.Cell)
 	require.Equal(t, list, h.List)
 	require.Equal(t, head, h.Control)
-	require.Equal(t, []uint32{owner.ReadOnly, owner.Exported, owner.HostReadable, owner.Foreign, owner.Queued, owner.PendingHeld, owner.Poisoned, owner.Charged, owner.Lent, owner.Async, owner.OnQueues, owner.Alias, owner.Failed, owner.CUDA}, h.Flags)
+	require.Equal(t, []uint32{owner.ReadOnly, owner.Exported, owner.HostReadable, owner.Foreign, owner.Queued, owner.PendingHeld, owner.Poisoned, owner.Charged, owner.Lent, owner.Async, owner.OnQueues, owner.Alias, owner.Failed, owner.CUDA, owner.Imported, owner.UsedBits}, h.Flags)
 	require.EqualValues(t, owner.LayoutVersion, h.Version)
 	require.NotZero(t, owner.DropFunc())
 }

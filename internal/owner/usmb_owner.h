@@ -39,13 +39,25 @@ enum {
 	USMB_CELL_ON_QUEUES = 2048,  /* shown with queues that Go has recorded */
 	USMB_CELL_ALIAS = 4096,      /* a second owner of the memory of another cell, see usmb_cell_record */
 	USMB_CELL_FAILED = 8192, /* work on the memory has failed; the next wait returns the failure and clears this */
-	USMB_CELL_CUDA = 16384   /* was exported to a library of CUDA, which does not use SYCL's queues */
+	USMB_CELL_CUDA = 16384,  /* was exported to a library of CUDA, which does not use SYCL's queues */
+	USMB_CELL_IMPORTED = 32768, /* its owner may have unreported work on it */
+	USMB_CELL_USED = 15 << 16   /* see usmb_cell_used */
 };
 
 /* The flags of memory on which other libraries may have devices work without reporting it, because it was
  * exported, shown or imported. */
 enum {
-	USMB_CELL_SEEN = USMB_CELL_EXPORTED | USMB_CELL_FOREIGN | USMB_CELL_ASYNC | USMB_CELL_ON_QUEUES | USMB_CELL_CUDA
+	USMB_CELL_SEEN = USMB_CELL_EXPORTED | USMB_CELL_IMPORTED | USMB_CELL_ASYNC | USMB_CELL_ON_QUEUES |
+	USMB_CELL_CUDA
+};
+
+/* The queues on which functions of this library gave the memory to a library that computes. Its work is followed by
+ * the events of that library, not by barriers, and that library keeps the memory alive until the work has ended. */
+enum {
+	USMB_USED_NO = 0,
+	USMB_USED_LAST = 14,    /* up to it: the number of the only queue */
+	USMB_USED_SEVERAL = 15, /* several queues */
+	USMB_USED_SHIFT = 16    /* position in the flags */
 };
 
 /* The wake-up of a reaper: an eventfd that is written only while the reaper sleeps. */
@@ -208,6 +220,27 @@ static inline usmb_cell *usmb_cell_record(usmb_cell *cell)
 	if (atomic_load_explicit(&cell->flags, memory_order_relaxed) & USMB_CELL_ALIAS)
 		return usmb_cell_at((uint32_t)cell->private);
 	return cell;
+}
+
+/* Returns the number of the queue on which the memory was used: USMB_USED_*. */
+static inline uint32_t usmb_cell_used(const usmb_cell *cell)
+{
+	return (atomic_load_explicit(&cell->flags, memory_order_relaxed) & USMB_CELL_USED) >> USMB_USED_SHIFT;
+}
+
+/* Records that the memory is used on the queue with that number. */
+static inline void usmb_cell_use(usmb_cell *cell, uint32_t number)
+{
+	uint32_t flags = atomic_load_explicit(&cell->flags, memory_order_relaxed), next;
+
+	do {
+		uint32_t used = (flags & USMB_CELL_USED) >> USMB_USED_SHIFT;
+
+		if (used == number || used == USMB_USED_SEVERAL) return;
+		if (used != USMB_USED_NO) number = USMB_USED_SEVERAL;
+		next = (flags & ~(uint32_t)USMB_CELL_USED) | number << USMB_USED_SHIFT;
+	} while (!atomic_compare_exchange_weak_explicit(&cell->flags, &flags, next, memory_order_relaxed,
+	                                                memory_order_relaxed));
 }
 
 static inline uint32_t usmb_cell_index(const usmb_cell *cell)

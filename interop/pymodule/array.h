@@ -23,7 +23,9 @@ enum {
 	USMB_ARR_INTERPROCESS = 1 << 12,
 	USMB_ARR_PEERS_READ = 1 << 13,
 	USMB_ARR_RECEIVED = 1 << 14,
-	USMB_ARR_MEMORY = USMB_ARR_INTERPROCESS | USMB_ARR_PEERS_READ | USMB_ARR_RECEIVED
+	/* A view for a computation by dpnp, and its views: their dictionaries do not count as shown. */
+	USMB_ARR_OURS = 1 << 15,
+	USMB_ARR_MEMORY = USMB_ARR_INTERPROCESS | USMB_ARR_PEERS_READ | USMB_ARR_RECEIVED | USMB_ARR_OURS
 };
 
 /* An Array. It owns one reference of its cell. Shape and strides follow the object, so that a view

@@ -580,7 +580,19 @@ ATTRIBUTE(flags, PyLong_FromLong((long)(a->flags & 7) + 8 * usmb_array_aligned(a
 /* The queue of the memory, for other memory beside it. */
 ATTRIBUTE(queue,
           a->queue || !a->cell->place ? Py_NewRef(a->queue ? a->queue : Py_None) : usmb_place_queue(a->cell->place))
-ATTRIBUTE(alone, usmb_array_alone(a)) /* for _peer */
+
+/* A view for _peer. */
+GETTER(alone)
+{
+	PyObject *view = usmb_array_alone(a);
+	if (view) ARRAY(view)->flags |= USMB_ARR_OURS;
+	return view;
+}
+
+/* What sycl_queue returns, for our own functions: it does not count as shown. */
+ATTRIBUTE(on,
+          a->cell->place ? (a->queue ? Py_NewRef(a->queue) : usmb_public_queue(a->cell->place)) : Py_NewRef(Py_None))
+
 ATTRIBUTE(peer, Py_NewRef(a->peer ? a->peer : Py_None))
 
 static int set_peer(PyObject *self, PyObject *value, void *closure)
@@ -679,6 +691,18 @@ static PyObject *array_item_at(PyObject *self, Py_ssize_t i)
 }
 
 /* ---- release ------------------------------------------------------------------- */
+
+static PyObject *array_use(PyObject *self, PyObject *unused)
+{
+	(void)unused;
+	HELD(PyObject *, NULL, usmb_array_use(ARRAY(self)) < 0 ? NULL : Py_NewRef(Py_None));
+}
+
+static PyObject *array_settle(PyObject *self, PyObject *unused)
+{
+	(void)unused;
+	HELD(PyObject *, NULL, usmb_array_settle_queue(ARRAY(self)) < 0 ? NULL : Py_NewRef(Py_None));
+}
 
 /* Wraps functions of other files by HELD: f becomes alive_f. */
 #define ALIVE_FAST_KW(f) \
@@ -843,6 +867,8 @@ static PyMethodDef methods[] = {
         {"__copy__", USMB_PY_CFUNC(alive_usmb_array_copy), METH_NOARGS, NULL},
         {"__deepcopy__", USMB_PY_CFUNC(alive_usmb_array_copy), METH_O, NULL},
         {"__reduce_ex__", USMB_PY_CFUNC(alive_usmb_array_reduce), METH_O, NULL},
+        {"_use", USMB_PY_CFUNC(array_use), METH_NOARGS, NULL},
+        {"_settle", USMB_PY_CFUNC(array_settle), METH_NOARGS, NULL},
         {"release", USMB_PY_CFUNC(array_release), METH_NOARGS, NULL},
         {"__enter__", USMB_PY_CFUNC(array_enter), METH_NOARGS, NULL},
         {"__exit__", USMB_PY_CFUNC(array_exit), METH_FASTCALL, NULL},
@@ -872,6 +898,7 @@ static PyGetSetDef getset[] = {
         {"readonly", get_readonly, NULL, NULL, NULL},
         {"_flags", get_flags, NULL, NULL, NULL},
         {"_queue", get_queue, NULL, NULL, NULL},
+        {"_on", get_on, NULL, NULL, NULL},
         {"_alone", get_alone, NULL, NULL, NULL},
         {"_peer", get_peer, set_peer, NULL, NULL},
         {"base", get_base, NULL, NULL, NULL},

@@ -75,5 +75,6 @@ func TestFakeEventsWithoutACopyAreWaitedForByPython(t *testing.T) {
 			a.Release()
 		}
 	}
+	memmgr.Flush() // the memory was shown to Python
 	require.Zero(t, fake.Live().Events)
 }

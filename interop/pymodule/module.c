@@ -7,6 +7,7 @@
 
 #include "create.h"
 #include "cute.h"
+#include "dpnp.h"
 #include "exchange.h"
 #include "handover.h"
 #include "module.h"
@@ -157,6 +158,7 @@ static void at_exit(void)
 	usmb_owner_drain();
 	usmb_suai_clear();
 	usmb_syclref_clear();
+	usmb_dpnp_clear();
 	usmb_typeinfo_clear();
 	usmb_dlpack_clear();
 	usmb_defaults_clear();
@@ -175,6 +177,7 @@ PyObject *usmb_pymod_init(void)
 {
 	if (module) return Py_NewRef(module);
 	usmb_storage_register();
+	usmb_dpnp_register();
 	if (usmb_support_register() < 0) return NULL;
 	usmb_document("", functions);
 	PyObject *m = PyModule_Create2(&definition, USMB_PYTHON_ABI_VERSION);

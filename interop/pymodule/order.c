@@ -1,8 +1,9 @@
 /* order.c: the order of device work on the memory of arrays.
 
-   Our own work leaves an event in the cell (storage.h). Other libraries report no events, so the queues
-   that they may use are recorded, and host accesses, exports and launches come after all work on these
-   queues:
+   Our own work leaves an event in the cell (storage.h). Memory is used by dpnp where our functions compute with it:
+   the cell has the number of the queue, and dpnp.c waits for dpnp's work. Memory is shown where users or consumers got
+   its address, its queue or a tensor. They report no events, so the queues that they may use are recorded, and host
+   accesses, exports and launches come after all work on these queues:
    - the default queues of the place (usmb_place_show), for memory that was exported, imported or shown
      without another queue;
    - queues that the memory was shown, imported or exported with. Go records them (memmgr/shared_queues.go),
@@ -13,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dpnp.h"
 #include "order.h"
 #include "storage.h"
 #include "support.h"
@@ -96,7 +98,7 @@ static int collect(queues *q, usmb_cell *cell, PyObject *named, int known)
 	void *shown[2];
 	q->all = NULL;
 	q->n = q->nborrowed = 0;
-	if (usmb_py_in_child()) return 0;
+	if (usmb_py_in_child() || !(flags & USMB_CELL_SEEN)) return 0;
 	if (named) add(q, usmb_queue_ref(named));
 	if (first && first != named) add(q, usmb_queue_ref(first));
 	if (place && flags & ON_DEFAULT) {
@@ -140,6 +142,17 @@ static int has_cuda(usmb_cell *cell)
 	return usmb_cuda_shown(cell->place) && flags_of(cell) & (ON_DEFAULT | USMB_CELL_CUDA) && !usmb_py_in_child();
 }
 
+/* The number of the queue whose work on used memory is to be waited for: 0 if there is none, or if what is KNOWN and
+   it is the queue that users see, on which dpnp or the consumer orders its work. */
+static uint32_t used_for(usmb_cell *cell, PyObject *named, int what)
+{
+	uint32_t used = usmb_cell_used(cell);
+	if (used == USMB_USED_NO || usmb_py_in_child()) return USMB_USED_NO;
+	PyObject *queue = named ? named : usmb_kept_queue(cell->place);
+	if (what == KNOWN && queue && used == usmb_dpnp_number(queue)) return USMB_USED_NO;
+	return used;
+}
+
 /* Raises the failure of work for which an earlier call has waited. */
 static int failed_before(usmb_cell *cell, int what)
 {
@@ -153,23 +166,29 @@ static int failed_before(usmb_cell *cell, int what)
 static int wait_for(usmb_cell *cell, PyObject *named, int what, uintptr_t stream)
 {
 	queues q;
+	usmb_events dpnp;
 	cell = usmb_cell_record(cell);
 	if (__builtin_expect(flags_of(cell) & USMB_CELL_FAILED, 0)) return failed_before(cell, what);
 	int pending = atomic_load_explicit(&cell->pending, memory_order_acquire) != NULL;
 	int seen = cell->place && flags_of(cell) & USMB_CELL_SEEN;
-	if (__builtin_expect(!pending && !named && (!seen || (what == KNOWN && only_default(cell))), 1)) return 0;
+	uint32_t used = used_for(cell, named, what);
+	int others = seen && (named || what != KNOWN || !only_default(cell));
+	if (__builtin_expect(!pending && !others && used == USMB_USED_NO, 1)) return 0;
 	if (seen && usmb_note_dpctl_queue(cell->place) < 0) return -1;
-	if (collect(&q, cell, named, what == KNOWN) < 0) return -1;
-	void *event = what == SHARED ? NULL : usmb_pending_copy(cell);
-	if (!event && flags_of(cell) & USMB_CELL_FAILED) { /* from usmb_pending_copy */
-		free_queues(&q);
-		return failed_before(cell, what);
+	if (usmb_dpnp_events(used, &dpnp) < 0) return -1;
+	if (collect(&q, cell, named, what == KNOWN) < 0) {
+		(void)usmb_events_wait(&dpnp);
+		return -1;
 	}
+	void *event = what == SHARED ? NULL : usmb_pending_copy(cell);
 	int cuda = has_cuda(cell);
-	if (!event && q.n == 0 && !cuda) return 0; /* there is nothing to free */
+	int before = !event && flags_of(cell) & USMB_CELL_FAILED;            /* from usmb_pending_copy */
+	if (!before && !event && q.n == 0 && !cuda && dpnp.n == 0) return 0; /* there is nothing to free */
 	PyThreadState *saved = usmb_py_release_gil();
 	/* Our work first: it may have been submitted to one of the queues. */
-	int code = event ? usmb_sycl_wait_event(event) : USMB_SYCL_OK;
+	int code = before ? USMB_SYCL_EASYNC : event ? usmb_sycl_wait_event(event) : USMB_SYCL_OK;
+	int computed = usmb_events_wait(&dpnp);
+	if (code == USMB_SYCL_OK) code = computed;
 	if (code == USMB_SYCL_OK && q.n > 0) code = usmb_sycl_wait_queues(list_of(&q), q.n);
 	if (code == USMB_SYCL_OK && cuda)
 		code = stream ? usmb_cuda_order(cell->place, stream) : usmb_cuda_wait(cell->place, 0);
@@ -180,7 +199,7 @@ static int wait_for(usmb_cell *cell, PyObject *named, int what, uintptr_t stream
 	}
 	usmb_py_acquire_gil(saved);
 	free_queues(&q);
-	return failed(code);
+	return before ? failed_before(cell, what) : failed(code);
 }
 
 int usmb_cell_wait(usmb_cell *cell)
@@ -227,6 +246,7 @@ static int order_held(usmb_array *a, void *queue)
 {
 	usmb_cell *cell = usmb_cell_record(a->cell);
 	queues q;
+	if (usmb_cell_used(cell) != USMB_USED_NO) return wait_for(a->cell, a->queue, ALL, 0);
 	if (cell->place && flags_of(cell) & USMB_CELL_SEEN && usmb_note_dpctl_queue(cell->place) < 0) return -1;
 	if (collect(&q, cell, a->queue, 0) < 0) return -1;
 	void *event = usmb_pending_copy(cell);
@@ -311,6 +331,38 @@ int usmb_array_seen_on_queue(usmb_array *a)
 	if (usmb_cell_first_queue(cell) != a->queue && usmb_array_seen_on(a, usmb_queue_ref(a->queue)) < 0) return -1;
 	a->noted |= USMB_QUEUE_NOTED;
 	return 0;
+}
+
+int usmb_array_use(usmb_array *a)
+{
+	usmb_events tasks;
+	if (wait_held(a, KNOWN, 0) < 0) return -1;
+	PyObject *queue = a->queue ? Py_NewRef(a->queue) : usmb_public_queue(a->cell->place);
+	int r = queue ? usmb_dpnp_tasks(queue, &tasks) : -1;
+	if (r == 0 && tasks.n > 0) {
+		PyThreadState *saved = usmb_py_release_gil();
+		int code = usmb_events_wait(&tasks);
+		usmb_py_acquire_gil(saved);
+		r = failed(code);
+	}
+	if (r == 0) usmb_cell_use(usmb_cell_record(a->cell), usmb_dpnp_number(queue));
+	Py_XDECREF(queue);
+	return r < 0 ? -1 : index_address(a);
+}
+
+int usmb_array_settle_queue(usmb_array *a)
+{
+	PyObject *queue = a->queue ? Py_NewRef(a->queue) : usmb_public_queue(a->cell->place);
+	void *ref = queue ? usmb_queue_ref(queue) : NULL;
+	int r = queue ? 0 : -1;
+	if (ref && !usmb_py_in_child()) {
+		PyThreadState *saved = usmb_py_release_gil();
+		int code = usmb_sycl_wait_queues(&ref, 1);
+		usmb_py_acquire_gil(saved);
+		r = failed(code);
+	}
+	Py_XDECREF(queue);
+	return r;
 }
 
 int usmb_array_address_shown(usmb_array *a)

@@ -198,7 +198,7 @@ static usmb_cell *new_cell(void *ctx, void (*end)(usmb_cell *), void *data, uint
 	cell->size = size;
 	cell->requested = size == UINT64_MAX ? 0 : size;
 	cell->place = place;
-	uint32_t flags = USMB_CELL_FOREIGN;
+	uint32_t flags = USMB_CELL_FOREIGN | USMB_CELL_IMPORTED;
 	if (!place || place->host_readable) flags |= USMB_CELL_HOST_READABLE;
 	atomic_store_explicit(&cell->flags, flags, memory_order_release); /* last: Go's reports list the cell now */
 	return cell;
@@ -531,6 +531,9 @@ void usmb_kept_drop(usmb_cell *cell, usmb_wish wish)
 		return;
 	}
 	if (!usmb_cell_unref(cell)) return;
+	/* dpnp keeps the memory alive while it computes, so its work has ended. */
+	if (usmb_cell_used(cell) != USMB_USED_NO)
+		atomic_fetch_and_explicit(&cell->flags, ~(uint32_t)USMB_CELL_USED, memory_order_relaxed);
 	if (!may_be_kept(cell, wish)) {
 		usmb_cell_push(cell);
 		return;

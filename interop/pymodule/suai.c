@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "array.h"
+#include "dpnp.h"
 #include "exchange.h"
 #include "order.h"
 #include "storage.h"
@@ -142,8 +143,9 @@ PyObject *usmb_array_suai(PyObject *self, void *closure)
 	usmb_array *a = (usmb_array *)self;
 	(void)closure;
 	usmb_owner_drain();
-	if (suai_check(a) < 0 || usmb_array_wait_known(a) < 0) return NULL;
-	if (usmb_array_address_shown(a) < 0) return NULL;
+	if (suai_check(a) < 0) return NULL;
+	if (!(a->flags & USMB_ARR_OURS) && (usmb_array_wait_known(a) < 0 || usmb_array_address_shown(a) < 0))
+		return NULL;
 	pattern *p = pattern_for(a);
 	PyObject *clean = p ? clean_dict(p) : NULL;
 	PyObject *dict = clean ? PyDict_Copy(clean) : NULL;
@@ -175,6 +177,7 @@ typedef struct {
 	PyObject *held[8]; /* owned: the values of the dictionary, which foreign code can clear */
 	int nheld;
 	PyObject *dict; /* borrowed; NULL: a library's, whose owner keeps the memory alive by itself */
+	int ours;       /* a result of dpnp that only our functions have used */
 } parsed;
 
 #define WHERE "__sycl_usm_array_interface__: "
@@ -568,6 +571,8 @@ static usmb_cell *new_cell(PyObject *obj, parsed *p, usmb_suai_out *out, usmb_pl
 		usmb_place_release(place);
 	else if (p->in.readonly)
 		atomic_fetch_or_explicit(&cell->flags, USMB_CELL_READONLY, memory_order_relaxed);
+	if (cell && p->ours)
+		atomic_fetch_and_explicit(&cell->flags, ~(uint32_t)USMB_CELL_IMPORTED, memory_order_relaxed);
 	return cell;
 }
 
@@ -602,7 +607,8 @@ static PyObject *build(parsed *p, usmb_suai_out *out, usmb_cell *cell)
 		return NULL;
 	}
 	usmb_array_settle(a, cell, (char *)(uintptr_t)out->first, out->dtype, p->in.readonly ? USMB_ARR_READONLY : 0);
-	if (usmb_queue_of(&p->ref, cell->place, &a->queue) == 0 && usmb_array_imported_on_queue(a) == 0)
+	if (p->ours) usmb_cell_use(usmb_cell_record(cell), usmb_dpnp_number(p->ref.keep));
+	if (usmb_queue_of(&p->ref, cell->place, &a->queue) == 0 && (p->ours || usmb_array_imported_on_queue(a) == 0))
 		return (PyObject *)a;
 	Py_DECREF(a);
 	return NULL;
@@ -638,16 +644,18 @@ static void begin(parsed *p)
 	memset(&p->ref, 0, sizeof p->ref);
 	p->view = NULL;
 	p->dict = NULL;
+	p->ours = 0;
 	p->nheld = 0;
 	p->in.owner_size = UINT64_MAX;
 }
 
-PyObject *usmb_import_suai(PyObject *obj, PyObject *iface)
+static PyObject *import_dict(PyObject *obj, PyObject *iface, int ours)
 {
 	parsed p;
 	char type[64];
 	PyObject *r = NULL;
 	begin(&p);
+	p.ours = ours;
 	if (!PyDict_CheckExact(iface))
 		return usmb_raise(PyExc_TypeError, WHERE "must be a dict (exactly), found a %s",
 		                  usmb_type_name(iface, type, sizeof type));
@@ -662,6 +670,11 @@ PyObject *usmb_import_suai(PyObject *obj, PyObject *iface)
 done:
 	free_parsed(&p);
 	return r;
+}
+
+PyObject *usmb_import_suai(PyObject *obj, PyObject *iface)
+{
+	return import_dict(obj, iface, 0);
 }
 
 PyObject *usmb_import_memory(PyObject *obj)
@@ -721,11 +734,11 @@ PyObject *usmb_from_suai(PyObject *module, PyObject *obj)
 	return r;
 }
 
-/* Imports an object by a dictionary of the caller. */
+/* Imports a result of dpnp by a dictionary of the caller, whose syclobj is a dpctl.SyclQueue. */
 PyObject *usmb_py_described(PyObject *module, PyObject *const *args, Py_ssize_t n)
 {
 	(void)module;
 	usmb_owner_drain();
 	if (n != 2) return usmb_raise(PyExc_TypeError, "_described takes an object and a dictionary");
-	return usmb_import_suai(args[0], args[1]);
+	return import_dict(args[0], args[1], 1);
 }

@@ -238,6 +238,14 @@ static int dpctl_ref(PyObject *o, int *is_queue, void **ref)
 	return *ref != NULL;
 }
 
+void *usmb_event_ref(PyObject *o)
+{
+	static PyTypeObject *type; /* owned: dpctl.SyclEvent */
+	static ref_of get;
+	if (!type) learn(o, "dpctl._sycl_event", "SyclEvent", "SyclEvent_GetEventRef", &type, &get);
+	return type == Py_TYPE(o) ? get(o) : NULL;
+}
+
 /* ---- dpctl's memory objects ----------------------------------------------------------- */
 
 enum { SORTS = 3 };
@@ -282,9 +290,7 @@ int usmb_dpctl_memory(PyObject *o, uint64_t *address, uint64_t *bytes)
 
 /* ---- dpctl's classes and its queue of a device ---------------------------------------- */
 
-/* An attribute of a dpctl module; NULL without an exception if it is missing, which is possible
-   while dpctl is being imported. */
-static PyObject *attribute(const char *module, const char *name)
+PyObject *usmb_loaded_attribute(const char *module, const char *name)
 {
 	PyObject *m = loaded(module);
 	PyObject *v = m ? PyObject_GetAttrString(m, name) : NULL;
@@ -297,14 +303,14 @@ static PyObject *attribute(const char *module, const char *name)
    yet. */
 static PyObject *dpctl_class(const char *name)
 {
-	return attribute("dpctl", name);
+	return usmb_loaded_attribute("dpctl", name);
 }
 
 /* The one queue that dpctl keeps for the context and device of a SyclQueue; NULL without an
    exception if dpctl has no such store. */
 static PyObject *dpctl_kept_queue(PyObject *queue)
 {
-	PyObject *get = attribute("dpctl._sycl_queue_manager", "get_device_cached_queue");
+	PyObject *get = usmb_loaded_attribute("dpctl._sycl_queue_manager", "get_device_cached_queue");
 	if (!get) return NULL;
 	PyObject *context = PyObject_GetAttrString(queue, "sycl_context");
 	PyObject *device = context ? PyObject_GetAttrString(queue, "sycl_device") : NULL;
@@ -515,23 +521,28 @@ static PyObject *find_queue(usmb_place *place, int *keep)
 
 int usmb_note_dpctl_queue(usmb_place *place)
 {
-	unsigned at = place->id % KEPT;
-	if (__builtin_expect(kept[at].serial == place->serial && kept[at].queue != NULL, 1)) return 1;
+	if (__builtin_expect(usmb_kept_queue(place) != NULL, 1)) return 1;
 	if (usmb_py_in_child()) return 0;
 	PyObject *m = PyImport_GetModule(usmb_name.dpctl);
 	if (!m) return PyErr_Occurred() ? -1 : 0;
 	Py_DECREF(m);
 	PyObject *queue = usmb_public_queue(place);
 	Py_XDECREF(queue);
-	return queue ? kept[at].serial == place->serial : -1;
+	return queue ? usmb_kept_queue(place) != NULL : -1;
+}
+
+PyObject *usmb_kept_queue(const usmb_place *place)
+{
+	unsigned at = place->id % KEPT;
+	return kept[at].serial == place->serial ? kept[at].queue : NULL;
 }
 
 PyObject *usmb_public_queue(usmb_place *place)
 {
+	PyObject *known = usmb_kept_queue(place);
 	unsigned at = place->id % KEPT;
 	int keep;
-	if (__builtin_expect(kept[at].serial == place->serial && kept[at].queue != NULL, 1))
-		return Py_NewRef(kept[at].queue);
+	if (__builtin_expect(known != NULL, 1)) return Py_NewRef(known);
 	PyObject *queue = find_queue(place, &keep);
 	void *ref = queue ? usmb_queue_ref(queue) : NULL;
 	if (ref && usmb_place_show(place, ref) != USMB_SYCL_OK) {

@@ -37,6 +37,12 @@ int usmb_go_devices(usmb_device_info **out, int64_t *n, usmb_goerr *err);
    Never an exception. */
 int usmb_dpctl_memory(PyObject *o, uint64_t *address, uint64_t *bytes);
 
+/* An attribute of a module; NULL without an exception if it is missing, which is possible while the module is being
+   imported, or if the module is not loaded. */
+PyObject *usmb_loaded_attribute(const char *module, const char *name);
+/* The sycl::event of a dpctl.SyclEvent, borrowed; NULL without an exception for other objects. */
+void *usmb_event_ref(PyObject *event);
+
 /* ---- syclref ---- */
 
 enum { USMB_FORM_NONE = 0, USMB_FORM_FILTER, USMB_FORM_QUEUE, USMB_FORM_CONTEXT };
@@ -76,6 +82,8 @@ void usmb_syclref_release(usmb_syclref *r, int used);
 PyObject *usmb_public_queue(usmb_place *place);
 /* An object that stands for the queue of the place, even if dpctl is loaded. */
 PyObject *usmb_place_queue(usmb_place *place);
+/* The queue that dpctl keeps for the place, borrowed, if usmb_public_queue has found it; else NULL. */
+PyObject *usmb_kept_queue(const usmb_place *place);
 /* If dpctl is loaded, makes the place record the queue that dpctl keeps. Returns 1 if the place has it, 0
    if dpctl is not loaded, -1 with an exception. */
 int usmb_note_dpctl_queue(usmb_place *place);

@@ -8,7 +8,7 @@ typedef struct usmb_test_layout {
 	size_t cell[20];
 	size_t list[6];
 	size_t control[9];
-	uint32_t flags[14];
+	uint32_t flags[16];
 	uint32_t layout;
 } usmb_test_layout;
 

@@ -134,7 +134,7 @@ def _get(a, key):
             chosen = numpy.asarray(view)[_host_key(first, arrays)] if a.usm_type != "device" else None
             if chosen is None:  # nothing is selected
                 shape = view.shape[:first] + arrays[0].shape + view.shape[first + len(arrays) :]
-                return empty(shape, dtype=a.dtype, usm_type=a.usm_type, device=a.sycl_queue)
+                return empty(shape, dtype=a.dtype, usm_type=a.usm_type, device=a._on)
             return array_api._beside(chosen, a)
         r = array_api._run("", "_get_item", (view, (_usm_key(a, first, arrays),)), {})
     return r.copy() if r.readonly else r

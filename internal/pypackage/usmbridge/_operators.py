@@ -55,7 +55,7 @@ def _with_wide(name, a, b):
         a, b = (float(x), b) if _is_wide(a) else (a, float(x))
         return array_api._run("", name, (a, b), {})
     if name in _LESS:
-        return full(array.shape, _LESS[name](array is (a if x > 0 else b)), dtype="bool", usm_type=array.usm_type, device=array.sycl_queue)
+        return full(array.shape, _LESS[name](array is (a if x > 0 else b)), dtype="bool", usm_type=array.usm_type, device=array._on)
     if name == "divide":
         a, b = (float(x), b) if _is_wide(a) else (a, float(x))
         return array_api._run("", name, (a, b), {})

@@ -189,7 +189,7 @@ def _usm(a):
     """
     if a.typestr is None:
         raise TypeError(f"dpnp has no element type {a.dtype}; convert the Array first, by astype(\"float32\")")
-    a.__sycl_usm_array_interface__  # waits for work of this library on the memory
+    a._use()
     made = a._peer
     if made is None:
         # dpnp.tensor does not import negative strides.
@@ -204,11 +204,27 @@ def _usm_dpnp(a):
     return _dpnp.asarray(_usm(a), copy=False)
 
 
+def _usm_copy(a):
+    return _dpnp.asarray(_dpnp.tensor.copy(_usm(a)), copy=False)
+
+
+# The functions of linalg that wait for no work: they return views.
+_VIEWS = ("diagonal", "matrix_transpose")
+
+
+def _waits(place, module, name):
+    """Reports whether a function of dpnp's modules waits with the GIL held for tasks on the host, which need the GIL.
+
+    Functions of fft wait for all work on the queue. On an in-order queue, all work waits for such tasks.
+    """
+    return module == "fft" or module == "linalg" and name not in _VIEWS and place._on.is_in_order
+
+
 def _place_of(x, place):
     """Returns the Array whose place decides for x and place, each an Array or None; they must agree."""
     if place is None or x is place:
         return x
-    queue, other = x.sycl_queue, place.sycl_queue
+    queue, other = x._on, place._on
     if queue is other or (queue is not None and other is not None and queue == other):
         return place
     if queue is None or other is None:
@@ -284,9 +300,9 @@ def _wrapped(r, place):
     if isinstance(r, numpy.generic):
         r = numpy.asarray(r)
     elif not isinstance(r, numpy.ndarray):
-        return _of_dpnp(r, place.sycl_queue) if hasattr(type(r), "__sycl_usm_array_interface__") else r
+        return _of_dpnp(r, place._on) if hasattr(type(r), "__sycl_usm_array_interface__") else r
     if place is not None:
-        return _asarray(r, usm_type=place.usm_type, device=place.sycl_queue, copy=True)
+        return _asarray(r, usm_type=place.usm_type, device=place._on, copy=True)
     return _asarray(r)
 
 
@@ -296,13 +312,18 @@ def _call(place, module, name, args, kwargs):
         beside = place if place.usm_type is not None and "out" not in kwargs else None
         return _wrapped(_computed(False, module, name, args, kwargs, numpy.asarray), beside)
     with _lock:
+        if module and _waits(place, module, name):
+            # dpnp needs no such tasks for memory of its own.
+            return _wrapped(_computed(True, module, name, args, kwargs, _usm_copy, place._settle), place)
         return _wrapped(_computed(True, module, name, args, kwargs, _usm_dpnp if module else _usm), place)
 
 
-def _computed(usm, module, name, args, kwargs, convert):
+def _computed(usm, module, name, args, kwargs, convert, begin=None):
     args = [_native(x, convert) for x in args]
     if kwargs:
         kwargs = {k: _native(x, convert) for k, x in kwargs.items()}
+    if begin is not None:
+        begin()
     return _function(usm, module, name)(*args, **kwargs)
 
 
@@ -310,7 +331,7 @@ def _beside(x, like):
     """Returns an Array, or the Array of another object, in memory of the kind and queue of an Array."""
     if like.usm_type is None:
         return _asarray(x, device="host")
-    return _asarray(x, usm_type=like.usm_type, device=like.sycl_queue)
+    return _asarray(x, usm_type=like.usm_type, device=like._on)
 
 
 def _in_usm(args):
@@ -438,7 +459,8 @@ def _create(module, name, args, kwargs, dtype, device, usm_type):
     if dtype is not None:
         kwargs["dtype"] = dtype
     if _by_dpnp(place):
-        kwargs.update(usm_type=place.usm_type, sycl_queue=place.sycl_queue)
+        place._use()
+        kwargs.update(usm_type=place.usm_type, sycl_queue=place._on)
     return _call(place, module, name, args, kwargs)
 
 

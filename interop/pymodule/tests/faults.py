@@ -38,9 +38,16 @@ class Faults:
 
     def fail(self, function, n):
         """Makes the n-th call of the function from now on fail; 0 cancels this."""
+        struct.pack_into("=q", self.control, self._row(function) + 48, n)
+
+    def _row(self, function):
         at = self.control.find(function.encode() + b"\0")
         assert at >= 0, function
-        struct.pack_into("=q", self.control, at + 48, n)
+        return at
+
+    def calls(self, function):
+        """Returns the number of calls of the function so far."""
+        return struct.unpack_from("=q", self.control, self._row(function) + 56)[0]
 
     def rate(self, per_million):
         """Makes so many calls in a million fail at random."""

@@ -1,6 +1,10 @@
 package order
 
-import "github.com/usmbridge/usmbridge/internal/owner"
+import (
+	"slices"
+
+	"github.com/usmbridge/usmbridge/internal/owner"
+)
 
 // Barriers has an owned event for each queue that took a barrier in a round, 0 if nothing is pending
 // on the queue.
@@ -45,6 +49,32 @@ func (b Barriers) PutBehind(s Synchronizer, c *owner.Cell, last bool) bool {
 	return true
 }
 
+// WaitForOthers waits for all work of other libraries on the memory of dead cells. The caller keeps the cells.
+func WaitForOthers(s Synchronizer, cells []*owner.Cell) error {
+	var queues []uintptr
+	var places []uintptr
+	for _, c := range cells {
+		for _, q := range fencesOf(c) {
+			if q != 0 && !slices.Contains(queues, q) {
+				queues = append(queues, q)
+			}
+		}
+		if shownToCUDA(c.Place) && !slices.Contains(places, c.Place) {
+			places = append(places, c.Place)
+		}
+	}
+	for _, place := range places {
+		if err := waitCUDA(place); err != nil {
+			return err
+		}
+	}
+	w, ok := s.(waiter)
+	if !ok {
+		return nil
+	}
+	return w.WaitQueues(queues)
+}
+
 // Release releases the events.
 func (b Barriers) Release(s Synchronizer) {
 	for _, event := range b {
@@ -55,13 +85,14 @@ func (b Barriers) Release(s Synchronizer) {
 }
 
 // Gather makes the event of a dead cell that of all work on the memory, and removes its queues. If the
-// work has ended, the cell has no event. It reports false if there is no such event, because of work of
-// CUDA or because the runtime refused it. Then the caller keeps the cell and tries again later.
+// work has ended, the cell has no event. It reports false if there is no such event: because of work of
+// CUDA, because barriers must not be pending, or because the runtime refused one. Then the caller keeps the
+// cell until it has waited for the work.
 func Gather(s Synchronizer, c *owner.Cell) bool {
 	if s != nil && c.Flags()&ShownFlags != 0 {
 		b := Barriers{}
 		defer b.Release(s)
-		if shownToCUDA(c.Place) || !b.PutBehind(s, c, true) {
+		if shownToCUDA(c.Place) || !BarriersPend(s) || !b.PutBehind(s, c, true) {
 			return false
 		}
 		c.ClearFlags(ShownFlags)

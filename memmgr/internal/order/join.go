@@ -41,22 +41,52 @@ func AddEvent(s Synchronizer, c *owner.Cell, event uintptr, ordered bool) error 
 // event before the queue.
 var addingPending block.Mutex
 
+// lockPending acquires addingPending. Meanwhile the goroutine does not have the lock of usmb_host_lock, which work may
+// need for which the holder of addingPending waits.
+func lockPending() {
+	if addingPending.TryLock() {
+		return
+	}
+	acquire := ReleaseLock()
+	addingPending.Lock()
+	acquire()
+}
+
+// lockForJoin is lockPending for a caller of joinPending with a queue, nil for an unknown one. If barriers must not be
+// pending, it first waits for work on the cell that needs one, and returns its failure.
+func lockForJoin(c *owner.Cell, rec *queueRecord) (failed error) {
+	for {
+		lockPending()
+		if System.BarriersPend() || isOrdered(c, rec) || !Pending(c) {
+			return failed
+		}
+		addingPending.Unlock()
+		failed = errors.Join(failed, waitRecorded(context.Background(), c))
+	}
+}
+
+// isOrdered reports whether the queue of last use of a cell is rec and runs later work after earlier work.
+func isOrdered(c *owner.Cell, rec *queueRecord) bool {
+	return rec != nil && rec.inOrder && c.Queue() == rec.ref
+}
+
 // moveTo makes a queue, which the caller holds, the queue of last use, and puts the pending event
 // before later work of it.
 func moveTo(c *owner.Cell, rec *queueRecord) {
 	if c.Queue() == rec.ref {
 		return
 	}
-	addingPending.Lock()
-	defer addingPending.Unlock()
+	keepFailure(c, lockForJoin(c, rec))
 	keepFailure(c, joinPending(c, rec, 0))
+	addingPending.Unlock()
+	endSurplus(c)
 }
 
 // joinPending adds an event to a cell, which it takes, and makes the event's queue the queue of last
 // use. If that queue is not known, rec is nil: the queue of last use stays, and its later work runs
 // after the event. If event is 0, there is a queue but no new work, and later work of the queue runs after
-// the pending event. If the runtime refuses the barrier, joinPending waits for the work. It returns
-// the failure of work that no later wait can report. addingPending is held.
+// the pending event. If the runtime refuses the barrier, or barriers must not be pending, joinPending waits for the
+// work. It returns the failure of work that no later wait can report. addingPending is held.
 func joinPending(c *owner.Cell, rec *queueRecord, event uintptr) error {
 	old, failed := CopyPending(c)
 	defer func() { System.ReleaseEvent(old) }()
@@ -70,17 +100,26 @@ func joinPending(c *owner.Cell, rec *queueRecord, event uintptr) error {
 	if rec != nil {
 		queue = rec.ref
 	}
+	pend := System.BarriersPend()
+	if !pend && isOrdered(c, rec) {
+		before = 0
+	}
 	if before != 0 || stray {
-		joined, err := System.Join(queue, cmp.Or(before, event), cmp.Or(event, before))
-		if err == nil {
+		var joined uintptr
+		var err error
+		if pend {
+			joined, err = System.Join(queue, cmp.Or(before, event), cmp.Or(event, before))
+		}
+		if pend && err == nil {
 			System.ReleaseEvent(event)
 			event = joined
-		}
-		if err != nil && before != 0 {
-			failed = System.WaitEvent(before)
-		}
-		if err != nil && stray {
-			failed = errors.Join(failed, System.WaitEvent(event))
+		} else {
+			if before != 0 {
+				failed = System.WaitEvent(before)
+			}
+			if stray {
+				failed = errors.Join(failed, System.WaitEvent(event))
+			}
 		}
 	}
 	if event == 0 {
@@ -115,6 +154,9 @@ func replacePending(c *owner.Cell, rec *queueRecord, event uintptr) uintptr {
 // place.
 func Wait(ctx context.Context, c *owner.Cell, forOthers bool) error {
 	err := waitRecorded(ctx, c)
+	if err == nil {
+		err = waitUsedFor(ctx, c)
+	}
 	flags := c.Flags()
 	switch {
 	case err != nil || flags&(owner.Seen|owner.Failed) == 0:
@@ -149,6 +191,7 @@ func awaitEvent(ctx context.Context, event uintptr) error {
 		defer System.ReleaseEvent(event)
 		return System.WaitEvent(event)
 	}
+	defer ReleaseLock()()
 	ev := syclobj.TakeEvent(nil, owner.Pointer(event))
 	defer func() { _ = ev.Close() }()
 	return ev.Wait(ctx)
@@ -218,9 +261,14 @@ func SetPending(c *owner.Cell, q *syclobj.Queue, ev *syclobj.Event) error {
 		defer releaseQueues(rec.ref)
 	}
 	if ref := eventRef(ev); ref != 0 {
-		addingPending.Lock()
+		var failed error
+		if rec == nil && !System.BarriersPend() {
+			failed = System.WaitEvent(ref)
+		}
+		defer endSurplus(c)
+		failed = errors.Join(failed, lockForJoin(c, rec))
 		defer addingPending.Unlock()
-		return errors.Join(joinPending(c, rec, ref), closed)
+		return errors.Join(failed, joinPending(c, rec, ref), closed)
 	}
 	if rec != nil {
 		moveTo(c, rec)

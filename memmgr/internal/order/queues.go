@@ -35,6 +35,7 @@ func NoteQueue(c *owner.Cell, q *syclobj.Queue) {
 	rec, _ := retainQueue(q)
 	if rec != nil {
 		noteRecord(c, rec)
+		endSurplus(c)
 		releaseQueues(rec.ref)
 	}
 }
@@ -63,7 +64,7 @@ func retainQueue(q *syclobj.Queue) (*queueRecord, error) {
 
 // noteRecord records the queue of last use of a cell and adds the cell to its users. The
 // caller is a user of the queue. addingPending is held, unless no other goroutine knows the
-// cell.
+// cell. It may leave a surplus of queues: see endSurplus.
 func noteRecord(c *owner.Cell, rec *queueRecord) {
 	old := c.Queue()
 	if old == rec.ref {
@@ -73,11 +74,10 @@ func noteRecord(c *owner.Cell, rec *queueRecord) {
 	rec.users++
 	c.SetQueue(rec.ref)
 	// Other libraries may still have unreported work on the former queue.
-	if c.Flags()&(owner.Exported|owner.Foreign|owner.OnQueues|owner.CUDA) == 0 || !addOther(c, old) {
+	if c.Flags()&(owner.Exported|owner.Imported|owner.OnQueues|owner.CUDA) == 0 || !addOther(c, old) {
 		dropQueue(old)
 	}
 	queues.mu.Unlock()
-	endSurplus(c)
 }
 
 // addOther adds a queue to the other queues of a cell, and reports whether it did: then the cell

@@ -31,7 +31,7 @@ import (
 const ShownFlags = owner.Exported | owner.Async | owner.OnQueues | owner.CUDA
 
 // onDefault are the flags of memory on which other libraries may use the default queues of its place.
-const onDefault = owner.Exported | owner.Foreign | owner.Async
+const onDefault = owner.Exported | owner.Imported | owner.Async
 
 // SharedOnOwn is SharedOn for the place's own queue.
 func SharedOnOwn(c *owner.Cell) {
@@ -46,7 +46,7 @@ func SharedOnOwn(c *owner.Cell) {
 const mostOthers = 32
 
 // endSurplus removes the oldest of the other queues of a cell if there are too many. The work submitted to it so
-// far becomes pending work of the cell. addingPending is held, unless no other goroutine knows the cell.
+// far becomes pending work of the cell, or is waited for if barriers must not be pending. addingPending is not held.
 func endSurplus(c *owner.Cell) {
 	if queues.withOthers.Load() == 0 {
 		return
@@ -62,9 +62,15 @@ func endSurplus(c *owner.Cell) {
 		return
 	}
 	defer releaseQueues(others[0])
+	if !System.BarriersPend() {
+		keepFailure(c, System.WaitQueues(others[:1]))
+		return
+	}
 	event, err := System.Barrier(others[0])
 	if err == nil && event != 0 {
+		lockPending()
 		err = joinPending(c, nil, event)
+		addingPending.Unlock()
 	}
 	if err != nil {
 		diag.Failed("Buffer.SharedOn", err)
@@ -74,7 +80,7 @@ func endSurplus(c *owner.Cell) {
 // hasRecorded reports whether recordedQueues may return queues of a cell.
 func hasRecorded(c *owner.Cell) bool {
 	flags := c.Flags()
-	return flags&owner.OnQueues != 0 || flags&owner.Foreign != 0 && c.Queue() != 0
+	return flags&owner.OnQueues != 0 || flags&owner.Imported != 0 && c.Queue() != 0
 }
 
 // recordedQueues returns the queues of a cell, other than those of its place, on which other libraries may
@@ -86,7 +92,7 @@ func recordedQueues(c *owner.Cell) (all []uintptr) {
 	queues.mu.Lock()
 	defer queues.mu.Unlock()
 	all = slices.Clone(queues.others[c])
-	if last := c.Queue(); c.Flags()&owner.Foreign != 0 && !slices.Contains(all, last) {
+	if last := c.Queue(); c.Flags()&owner.Imported != 0 && !slices.Contains(all, last) {
 		all = append(all, last)
 	}
 	all = slices.DeleteFunc(all, func(q uintptr) bool { return queues.byRef[q] == nil })
@@ -146,7 +152,7 @@ func onlyOwnQueue(c *owner.Cell) bool {
 
 // waitShared waits for unreported work of other libraries, and returns the first failure of the wait.
 func waitShared(ctx context.Context, c *owner.Cell) error {
-	var e earlier
+	var e earlier // of no queue
 	e.addShared(ctx, c)
 	for _, event := range e.after {
 		if err := awaitEvent(ctx, uintptr(event)); e.failed == nil {
@@ -170,7 +176,34 @@ func poll(ctx context.Context, over func() bool) error {
 	return nil
 }
 
-// addShared adds events of unreported work of other libraries. Until the context ends, it waits for work of CUDA.
+// Within calls a function that waits, and returns its error, or that of the context if that ends before; then the
+// function runs on.
+func Within(ctx context.Context, wait func() error) error {
+	if ctx.Done() == nil {
+		return wait()
+	}
+	defer ReleaseLock()()
+	over := make(chan error, 1)
+	go func() { over <- wait() }()
+	select {
+	case err := <-over:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// waitUsedFor waits for the work of a library that computes for this one on the memory of a cell.
+func waitUsedFor(ctx context.Context, c *owner.Cell) error {
+	number := c.Used()
+	if number == 0 {
+		return nil
+	}
+	return Within(ctx, func() error { return waitUsed(number) })
+}
+
+// addShared adds events of unreported work of other libraries. Until the context ends, it waits for work of CUDA, and
+// for all of this work if barriers must not be pending.
 func (e *earlier) addShared(ctx context.Context, c *owner.Cell) {
 	if err := awaitCUDA(ctx, c); err != nil {
 		e.failed = errors.Join(e.failed, err)
@@ -179,11 +212,24 @@ func (e *earlier) addShared(ctx context.Context, c *owner.Cell) {
 		}
 	}
 	all := sharedQueues(c)
+	if e.record != nil && e.record.inOrder {
+		all = slices.DeleteFunc(all, func(q uintptr) bool {
+			same := q == e.record.ref || equalQueueRefs(q, e.record.ref)
+			if same {
+				releaseQueues(q)
+			}
+			return same
+		})
+	}
+	if !System.BarriersPend() {
+		e.failed = errors.Join(e.failed, Within(ctx, func() error {
+			defer releaseQueues(all...)
+			return System.WaitQueues(all)
+		}))
+		return
+	}
 	defer releaseQueues(all...)
 	for _, q := range all {
-		if e.record != nil && e.record.inOrder && (q == e.record.ref || equalQueueRefs(q, e.record.ref)) {
-			continue
-		}
 		event, err := System.Barrier(q)
 		if err != nil {
 			e.failed = errors.Join(e.failed, err)
@@ -202,13 +248,13 @@ func SharedOn(c *owner.Cell, q *syclobj.Queue) {
 	}
 	defer releaseQueues(rec.ref)
 	c.SetFlags(owner.OnQueues)
-	addingPending.Lock()
-	defer addingPending.Unlock()
+	lockPending()
 	queues.mu.Lock()
 	if addOther(c, rec.ref) {
 		rec.users++
 	}
 	queues.mu.Unlock()
+	addingPending.Unlock()
 	endSurplus(c)
 }
 
@@ -227,7 +273,9 @@ func Behind(q *syclobj.Queue, c *owner.Cell) error {
 	e := earlier{record: rec}
 	e.add(c)
 	waits := e.failed != nil || c.Flags()&owner.Failed != 0
-	if !waits && len(e.after) > 0 {
+	if !waits && !System.BarriersPend() {
+		err = e.wait()
+	} else if !waits && len(e.after) > 0 {
 		last, err := barrier("order a queue after work on a buffer", owner.Pointer(rec.ref), e.after)
 		System.ReleaseEvent(last)
 		waits = err != nil
@@ -238,7 +286,7 @@ func Behind(q *syclobj.Queue, c *owner.Cell) error {
 	if waits {
 		return Wait(context.Background(), c, false)
 	}
-	return nil
+	return err
 }
 
 // SharedQueues returns owned references of the queues on which other libraries may have unreported work on

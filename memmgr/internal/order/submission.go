@@ -53,6 +53,7 @@ func (e *earlier) add(c *owner.Cell) (ordered bool) {
 	if c.Flags()&owner.Seen != 0 {
 		e.addShared(context.Background(), c)
 	}
+	e.failed = errors.Join(e.failed, waitUsedFor(context.Background(), c))
 	if e.record != nil && e.record.inOrder && c.Queue() == e.record.ref {
 		return true
 	}
@@ -62,9 +63,24 @@ func (e *earlier) add(c *owner.Cell) (ordered bool) {
 	return false
 }
 
+// wait waits for the events, and returns the first failure.
+func (e *earlier) wait() (failed error) {
+	for _, event := range e.after {
+		if err := System.WaitEvent(uintptr(event)); failed == nil {
+			failed = err
+		}
+	}
+	return failed
+}
+
 // put puts the event into all cells and takes ownership of it.
 func (s *Submission) put(event uintptr) (failed error) {
-	addingPending.Lock()
+	defer func() {
+		for _, c := range s.cells {
+			endSurplus(c)
+		}
+	}()
+	lockPending()
 	defer addingPending.Unlock()
 	s.copies = append(s.room.copies[:0], make([]uintptr, len(s.cells))...)
 	copyEvents(event, s.copies)

@@ -21,6 +21,7 @@ static void go_event_copies(uintptr_t event, uintptr_t *out, size_t n) {
 import "C"
 
 import (
+	"runtime"
 	"sync/atomic"
 	"unsafe"
 
@@ -62,6 +63,34 @@ func (Events) WaitEvent(event uintptr) error {
 func (Events) ReleaseEvent(event uintptr) {
 	if event != 0 {
 		C.usmb_sycl_event_delete(owner.Pointer(event))
+	}
+}
+
+// BarriersPend implements waiter: usmb_sycl_barriers_pend.
+func (Events) BarriersPend() bool { return C.usmb_sycl_barriers_pend() != 0 }
+
+// WaitQueues implements waiter.
+func (Events) WaitQueues(queues []uintptr) error {
+	if len(queues) == 0 {
+		return nil
+	}
+	// The slice has addresses of C memory, which the garbage collector ignores.
+	code := C.usmb_sycl_wait_queues((*unsafe.Pointer)(unsafe.Pointer(&queues[0])), C.size_t(len(queues)))
+	return syclError("wait for work of other libraries on a buffer", code)
+}
+
+// waitUsed waits for the work of a library that computes for this one: usmb_sycl_wait_used.
+func waitUsed(number uint32) error {
+	return syclError("wait for a computation on a buffer", C.usmb_sycl_wait_used(C.uint32_t(number)))
+}
+
+// ReleaseLock releases the lock of usmb_host_lock until acquire is called, if the goroutine's thread holds it.
+func ReleaseLock() (acquire func()) {
+	runtime.LockOSThread()
+	released := C.usmb_sycl_release_lock()
+	return func() {
+		C.usmb_sycl_acquire_lock(released)
+		runtime.UnlockOSThread()
 	}
 }
 

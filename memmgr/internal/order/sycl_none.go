@@ -48,6 +48,17 @@ func shownToCUDA(uintptr) bool             { return false }
 func waitCUDA(uintptr) error               { return nil }
 func placeShowsOther(uintptr) bool         { return false }
 
+// BarriersPend implements waiter.
+func (Events) BarriersPend() bool { return true }
+
+// WaitQueues implements waiter.
+func (Events) WaitQueues([]uintptr) error { return nil }
+
+func waitUsed(uint32) error { return nil }
+
+// ReleaseLock does nothing.
+func ReleaseLock() (acquire func()) { return func() {} }
+
 // ShowOwnQueue does nothing: no place has a queue.
 func ShowOwnQueue(uintptr) {}
 

@@ -41,6 +41,22 @@ type batcher interface {
 	ReleaseEvents(events []uintptr)
 }
 
+// waiter is an optional interface of a Synchronizer.
+type waiter interface {
+	// BarriersPend reports whether a barrier may be pending when the call that submitted it returns.
+	BarriersPend() bool
+	// WaitQueues waits until all work submitted to the queues, of which none is 0, is complete. It returns the first
+	// failure.
+	WaitQueues(queues []uintptr) error
+}
+
+// BarriersPend reports whether barriers of a Synchronizer, which may be nil, may be pending when the call that
+// submitted them returns. Otherwise work of other libraries is waited for, by calls only whose caller waits.
+func BarriersPend(s Synchronizer) bool {
+	w, ok := s.(waiter)
+	return !ok || w.BarriersPend()
+}
+
 // EventsDone sets done to EventDone of each event.
 func EventsDone(s Synchronizer, events []uintptr, done []bool) {
 	if b, ok := s.(batcher); ok {

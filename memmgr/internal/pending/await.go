@@ -8,9 +8,10 @@ import (
 )
 
 // AwaitAll waits for all work that was pending at its beginning or is added meanwhile, oldest
-// first, but not for stalled work beyond the probes. It reports stalled work. mu is not held.
+// first, but not for stalled work beyond the probes, and for blocks that Settle takes. It reports stalled work. mu is not held.
 func (s *Set) AwaitAll() {
 	defer s.reportStalled()
+	failed := s.Settle() != nil
 	var last uint64   // the newest block at the beginning of the current period of stallTime
 	var end time.Time // of this period
 	for probes := 0; probes < maxProbes; {
@@ -27,6 +28,10 @@ func (s *Set) AwaitAll() {
 		if c := s.oldest(); c != nil {
 			s.await(c, left)
 			s.CompleteSome(mostBatch)
+		} else if s.settling > 0 || s.Unsettled() && !failed {
+			s.mu.Unlock()
+			time.Sleep(min(left, order.ShortPoll))
+			failed = s.Settle() != nil
 		} else if len(s.onCUDA) > 0 && !s.isLate(s.cudaStamp) {
 			s.mu.Unlock()
 			time.Sleep(min(left, order.ShortPoll))

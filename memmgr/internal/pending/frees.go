@@ -114,7 +114,7 @@ func (f *Frees) Add(events order.Synchronizer, c *owner.Cell, free func()) {
 		block.SetState(c, block.InUse)
 		s.AddReturned(c)
 		s.fence()
-		refused = slices.Contains(s.refused, c)
+		refused = order.BarriersPend(events) && slices.Contains(s.refused, c)
 	}
 	s.Unlock()
 	if refused {
@@ -132,6 +132,13 @@ func (f *Frees) Waiting() (held, unstalled bool) {
 		unstalled = unstalled || s.Unstalled.Load() != 0
 	}
 	return len(f.sets) > 0, unstalled
+}
+
+// Settle settles the sets: see [Set.Settle].
+func (f *Frees) Settle() {
+	for _, s := range f.all() {
+		_ = s.Settle() // Tick reports memory that stalls
+	}
 }
 
 // all lists the sets.

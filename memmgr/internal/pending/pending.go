@@ -28,14 +28,16 @@ type Set struct {
 	ever     uint64 // blocks that have stalled
 	reported uint64 // number of stalled blocks at the last report
 
-	Unstalled atomic.Int32 // blocks here, without those that stalled and those in refused
+	Unstalled atomic.Int32 // blocks here, without those that stalled, those in refused, and those for Settle
 	n         int          // pending blocks, including stalled ones
 	bytes     uint64       // and their bytes
 
 	returned      []*owner.Cell
 	onCUDA        []*owner.Cell
 	refused       []*owner.Cell
-	returnedBytes uint64 // of the three
+	settling      int          // blocks in calls of Settle
+	unsettled     atomic.Int32 // returned and refused blocks for Settle; it is read without mu
+	returnedBytes uint64       // of the four
 	cuda          order.CUDAWork
 	cudaStamp     uint64 // of cuda
 
@@ -59,7 +61,7 @@ func (s *Set) Init(mu sync.Locker, events order.Synchronizer, o Owner) {
 
 // Waiting returns the number of blocks whose release waits for device work, and their bytes.
 func (s *Set) Waiting() (blocks, bytes uint64) {
-	return uint64(s.n + len(s.returned) + len(s.onCUDA) + len(s.refused)), s.bytes + s.returnedBytes
+	return uint64(s.n + len(s.returned) + len(s.onCUDA) + len(s.refused) + s.settling), s.bytes + s.returnedBytes
 }
 
 // eventBatch has the arguments of one call of EventsDone. It is a field of the Set because C
@@ -146,20 +148,64 @@ func (s *Set) AddReturned(c *owner.Cell) {
 	c.SetFlags(owner.Queued)
 	s.returned = append(s.returned, c)
 	s.returnedBytes += c.Size
+	if s.settles() {
+		s.unsettled.Add(1)
+		return
+	}
 	s.Unstalled.Add(1)
 	if len(s.returned) >= returnedBlocks || s.returnedBytes >= returnedBytes {
 		s.fence()
 	}
 }
 
-// fence makes the returned blocks pending. Those of a place that was shown to libraries of CUDA first wait
+// settles reports whether only Settle ends the returned blocks: a barrier must not be pending when the call that
+// submitted it returns.
+func (s *Set) settles() bool { return !order.BarriersPend(s.sync) }
+
+// Unsettled reports whether there are blocks for Settle. mu may be held or not.
+func (s *Set) Unsettled() bool { return s.unsettled.Load() != 0 }
+
+// Settle waits for the work of other libraries on the returned blocks, and then makes them reusable or pending. It does
+// nothing where barriers may be pending. If the wait fails, the blocks are still returned. mu is not held.
+func (s *Set) Settle() error {
+	if !s.Unsettled() {
+		return nil
+	}
+	s.mu.Lock()
+	list := append(s.returned, s.refused...)
+	s.returned, s.refused = nil, nil
+	s.settling += len(list)
+	s.unsettled.Store(0)
+	s.mu.Unlock()
+	err := order.WaitForOthers(s.sync, list)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.settling -= len(list)
+	if err != nil {
+		s.refused = append(s.refused, list...)
+		s.unsettled.Add(int32(len(list)))
+		return err
+	}
+	for _, c := range list {
+		s.returnedBytes -= c.Size
+		if s.Working(c) {
+			s.Add(c)
+		} else {
+			s.Complete(c)
+		}
+	}
+	s.Serve()
+	return nil
+}
+
+// fence makes the returned blocks pending, if barriers may be. Those of a place that was shown to libraries of CUDA first wait
 // for the work of CUDA, one batch at a time.
 func (s *Set) fence() {
 	if !s.cuda.Over() {
 		return
 	}
 	s.putAllBehind(&s.onCUDA, false)
-	if len(s.returned) == 0 {
+	if len(s.returned) == 0 || s.settles() {
 		return
 	}
 	var err error
@@ -201,6 +247,9 @@ func (s *Set) putAllBehind(list *[]*owner.Cell, refused bool) {
 
 // fenceAgain is fence, with the blocks whose barriers were refused.
 func (s *Set) fenceAgain() {
+	if s.settles() {
+		return
+	}
 	s.Unstalled.Add(int32(len(s.refused)))
 	s.returned = append(s.returned, s.refused...)
 	clear(s.refused)

@@ -1,0 +1,223 @@
+/* dpnp.c: the work of dpnp on the memory of arrays.
+
+   dpnp orders its work on a queue by events, which dpctl.utils.SequentialOrderManager keeps: each computation runs after
+   those before it. So its work is followed by these events, without barriers, which dpnp does not survive
+   (usmb_host_lock in usmb_sycl.h). The numbers of queues in cells are those of the table here. */
+#include <stdlib.h>
+
+#include "dpnp.h"
+#include "support.h"
+#include "sycl.h"
+#include "usmb_owner.h"
+#include "usmb_sycl.h"
+
+/* ---- queues ------------------------------------------------------------------------- */
+
+/* The queues on which functions of this module gave memory to dpnp; number n is at n - 1. GIL. */
+static struct {
+	PyObject *object; /* owned: a dpctl.SyclQueue */
+	void *ref;        /* borrowed from it */
+} queues[USMB_USED_LAST];
+static uint32_t n_queues;
+
+uint32_t usmb_dpnp_number(PyObject *queue)
+{
+	for (uint32_t i = 0; i < n_queues; i++)
+		if (queues[i].object == queue) return i + 1;
+	void *ref = usmb_queue_ref(queue);
+	for (uint32_t i = 0; i < n_queues; i++)
+		if (usmb_sycl_queue_equal(queues[i].ref, ref)) return i + 1;
+	if (n_queues == USMB_USED_LAST) return USMB_USED_SEVERAL;
+	queues[n_queues].object = Py_NewRef(queue);
+	queues[n_queues].ref = ref;
+	return ++n_queues;
+}
+
+void usmb_dpnp_clear(void)
+{
+	while (n_queues > 0) {
+		PyObject *object = queues[--n_queues].object;
+		Py_DECREF(object);
+	}
+}
+
+/* ---- events ------------------------------------------------------------------------- */
+
+static int add_event(usmb_events *out, void *event)
+{
+	if (out->n == out->room) {
+		size_t room = out->room ? 2 * out->room : 8;
+		void **all = realloc(out->all, room * sizeof *all);
+		if (!all) return -1;
+		out->all = all;
+		out->room = room;
+	}
+	out->all[out->n] = usmb_sycl_event_copy(event);
+	return out->all[out->n] ? (int)(out->n++, 0) : -1;
+}
+
+/* Adds those of a list of dpctl.SyclEvents that have not completed. */
+static int add_list(usmb_events *out, PyObject *manager, const char *name)
+{
+	PyObject *list = PyObject_GetAttrString(manager, name);
+	int r = list && PyList_Check(list) ? 0 : -1;
+	for (Py_ssize_t i = 0; r == 0 && i < PyList_Size(list); i++) {
+		void *event = usmb_event_ref(PyList_GetItem(list, i));
+		if (event && usmb_sycl_event_done(event)) continue;
+		r = event ? add_event(out, event) : -1;
+	}
+	Py_XDECREF(list);
+	if (r == 0 || PyErr_Occurred()) return r;
+	usmb_raise(PyExc_RuntimeError,
+	           "reading the events of dpnp's work failed; dpctl.utils.SequentialOrderManager has "
+	           "another form than expected, or memory ran out");
+	return -1;
+}
+
+static void drop_events(usmb_events *events)
+{
+	usmb_sycl_events_delete(events->all, events->n);
+	free(events->all);
+	*events = (usmb_events){NULL, 0, 0};
+}
+
+int usmb_events_wait(usmb_events *events)
+{
+	int result = USMB_SYCL_OK;
+	for (size_t i = 0; i < events->n; i++) {
+		int code = usmb_sycl_wait_event(events->all[i]);
+		if (result == USMB_SYCL_OK) result = code;
+	}
+	drop_events(events);
+	return result;
+}
+
+/* The managers of dpnp's work by queue: a copy of the dictionary, which other threads may change. NULL without an
+   exception if dpctl has none. */
+static PyObject *managers(void)
+{
+	static PyObject *get; /* the method of the context variable that has the dictionary */
+	if (!get) {
+		PyObject *all = usmb_loaded_attribute("dpctl.utils", "SequentialOrderManager");
+		if (!all) return NULL;
+		PyObject *variable = PyObject_GetAttrString(all, "_map");
+		get = variable ? PyObject_GetAttrString(variable, "get") : NULL;
+		Py_XDECREF(variable);
+		Py_DECREF(all);
+		if (!get) return NULL;
+	}
+	PyObject *dict = PyObject_CallFunctionObjArgs(get, NULL), *copy = dict ? PyDict_Copy(dict) : NULL;
+	Py_XDECREF(dict);
+	return copy;
+}
+
+static int is_one_of(void *ref, void *const *all, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (ref == all[i] || usmb_sycl_queue_equal(ref, all[i])) return 1;
+	return 0;
+}
+
+/* Adds the events of work on n queues, or on all if all is NULL; tasks: those of the tasks on the host too. */
+static int add_work(usmb_events *out, void *const *all, size_t n, int tasks)
+{
+	PyObject *by_queue = managers(), *queue, *manager;
+	Py_ssize_t at = 0;
+	int r = 0;
+	if (!by_queue) return PyErr_Occurred() ? -1 : 0;
+	while (r == 0 && PyDict_Next(by_queue, &at, &queue, &manager)) {
+		void *ref = usmb_queue_ref(queue);
+		if (!ref || (all && !is_one_of(ref, all, n))) continue;
+		r = add_list(out, manager, "submitted_events");
+		if (r == 0 && tasks) r = add_list(out, manager, "host_task_events");
+	}
+	Py_DECREF(by_queue);
+	if (r < 0) drop_events(out);
+	return r;
+}
+
+int usmb_dpnp_events(uint32_t used, usmb_events *out)
+{
+	*out = (usmb_events){NULL, 0, 0};
+	if (used == USMB_USED_NO || usmb_py_in_child()) return 0;
+	if (used > n_queues) return add_work(out, NULL, 0, 0);
+	return add_work(out, &queues[used - 1].ref, 1, 0);
+}
+
+int usmb_dpnp_tasks(PyObject *queue, usmb_events *out)
+{
+	void *ref = usmb_queue_ref(queue);
+	*out = (usmb_events){NULL, 0, 0};
+	if (!ref || !usmb_sycl_queue_in_order(ref) || usmb_py_in_child()) return 0;
+	return add_work(out, &ref, 1, 1);
+}
+
+/* ---- the lock of host tasks --------------------------------------------------------- */
+
+static int active(void)
+{
+	return usmb_py_alive() && !usmb_py_in_child();
+}
+
+static void *release(void)
+{
+	return active() && usmb_py_holds_gil() ? usmb_py_release_gil() : NULL;
+}
+
+static void acquire(void *released)
+{
+	usmb_py_acquire_gil(released);
+}
+
+/* Collects events with the GIL, on any thread that does not hold it. Returns 0 if Python cannot be called. */
+static int enter(PyGILState_STATE *state)
+{
+	return active() && usmb_py_enter(state) == USMB_PYE_OK;
+}
+
+/* Events of dpnp that cannot be read are those of no work. */
+static void forget_failure(int r)
+{
+	if (r < 0) PyErr_WriteUnraisable(NULL);
+}
+
+/* Threads that call dpnp all the time leave no moment without tasks. */
+enum { QUIET_TRIES = 50 };
+
+static int quiet(void *const *all, size_t n, int (*submit)(void *), void *arg)
+{
+	int result = USMB_SYCL_OK, code;
+	for (int i = 0; i < QUIET_TRIES; i++) {
+		usmb_events tasks = {NULL, 0, 0};
+		PyGILState_STATE state;
+		if (!enter(&state)) break;
+		forget_failure(add_work(&tasks, all, n, 1));
+		if (tasks.n == 0) {
+			/* With the GIL: dpnp submits nothing meanwhile. */
+			code = submit(arg);
+			usmb_py_leave(state);
+			return result == USMB_SYCL_OK ? code : result;
+		}
+		usmb_py_leave(state);
+		code = usmb_events_wait(&tasks);
+		if (result == USMB_SYCL_OK) result = code;
+	}
+	code = submit(arg);
+	return result == USMB_SYCL_OK ? code : result;
+}
+
+static int await_used(uint32_t used)
+{
+	usmb_events events = {NULL, 0, 0};
+	PyGILState_STATE state;
+	if (!enter(&state)) return USMB_SYCL_OK;
+	forget_failure(usmb_dpnp_events(used, &events));
+	usmb_py_leave(state);
+	return usmb_events_wait(&events);
+}
+
+void usmb_dpnp_register(void)
+{
+	static const usmb_host_lock lock = {active, release, acquire, quiet, await_used};
+	usmb_sycl_set_host_lock(&lock);
+}

@@ -1,0 +1,155 @@
+package memmgr_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/usmbridge/usmbridge/internal/testenv"
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/memtest"
+)
+
+// locked is a device whose barriers must not be pending when the call that submitted them returns.
+type locked struct {
+	*memtest.Simulated
+	barriers, waits, failures atomic.Int32
+}
+
+func (d *locked) BarriersPend() bool { return false }
+
+func (d *locked) Barrier(queue uintptr) (uintptr, error) {
+	d.barriers.Add(1)
+	return d.Simulated.Barrier(queue)
+}
+
+func (d *locked) WaitQueues(queues []uintptr) error {
+	if len(queues) != 1 || queues[0] != 7 {
+		return errors.New("the queues are not those of the memory")
+	}
+	d.waits.Add(1)
+	if d.failures.Add(-1) >= 0 {
+		return errors.New("the wait fails")
+	}
+	return nil
+}
+
+// release releases memory that other libraries were shown with queue 7.
+func (d *locked) release(b memmgr.Buffer) {
+	b.Inside().SetQueue(7)
+	b.SetExported()
+	b.Release()
+}
+
+func used(d *locked) int64 {
+	_, bytes := d.InUse()
+	return bytes
+}
+
+func requireEmpty(t *testing.T, d *locked) {
+	t.Helper()
+	require.Zero(t, used(d))
+}
+
+// Where barriers must not be pending, memory that other libraries were shown comes back by calls that wait, and by nothing
+// in the background.
+func TestShownMemoryWaitsForACallThatWaits(t *testing.T) {
+	const size = 8 << 20
+	for name, call := range map[string]func(t *testing.T, d *locked, p *memmgr.Pool){
+		"growth": func(t *testing.T, _ *locked, p *memmgr.Pool) {
+			b := testenv.Must(memmgr.New(p, memmgr.Request{Size: size}))(t)
+			require.EqualValues(t, 1, p.Stats().Segment.Current, "the pool has grown")
+			b.Release()
+		},
+		"growth with a context": func(t *testing.T, _ *locked, p *memmgr.Pool) {
+			b := testenv.Must(memmgr.New(p, memmgr.Request{Size: size, Context: t.Context()}))(t)
+			require.EqualValues(t, 1, p.Stats().Segment.Current, "the pool has grown")
+			b.Release()
+		},
+		"trim":  func(_ *testing.T, _ *locked, p *memmgr.Pool) { p.Trim(0) },
+		"flush": func(*testing.T, *locked, *memmgr.Pool) { memmgr.Flush() },
+		"all":   func(*testing.T, *locked, *memmgr.Pool) { memmgr.TrimAll() },
+		"close": func(t *testing.T, _ *locked, p *memmgr.Pool) { require.NoError(t, p.Close()) },
+		"a failure, then trim": func(t *testing.T, d *locked, p *memmgr.Pool) {
+			d.failures.Store(1)
+			p.Trim(0)
+			require.EqualValues(t, 1, p.Stats().Active.Current)
+			p.Trim(0)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := &locked{Simulated: memtest.NewSimulated()}
+			p := memmgr.NewPool(d, memmgr.WithSegment(size))
+			d.release(testenv.Must(memmgr.New(p, memmgr.Request{Size: size}))(t))
+			for range 3 {
+				p.Tick()
+			}
+			require.EqualValues(t, 1, p.Stats().Active.Current)
+			require.Zero(t, d.waits.Load())
+			call(t, d, p)
+			require.Zero(t, p.Stats().Active.Current)
+			require.Zero(t, d.barriers.Load())
+			require.NotZero(t, d.waits.Load())
+			require.NoError(t, p.Close())
+			requireEmpty(t, d)
+		})
+	}
+}
+
+// A limit, a tenant and a waiting request get such memory before they refuse or wait.
+func TestShownMemoryServesRefusedRequests(t *testing.T) {
+	const size = 1 << 20
+	for name, refused := range map[string]func(p, sibling *memmgr.Pool) (memmgr.Resource, context.Context){
+		"limit":   func(p, _ *memmgr.Pool) (memmgr.Resource, context.Context) { return p, nil },
+		"sibling": func(_, sibling *memmgr.Pool) (memmgr.Resource, context.Context) { return sibling, nil },
+		"waiting": func(_, sibling *memmgr.Pool) (memmgr.Resource, context.Context) {
+			return sibling, context.WithoutCancel(context.Background())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := &locked{Simulated: memtest.NewSimulated()}
+			limit := memmgr.NewLimit(d, size)
+			p, sibling := memmgr.NewPool(limit, memmgr.WithSegment(size)), memmgr.NewPool(limit, memmgr.WithSegment(size))
+			d.release(testenv.Must(memmgr.New(p, memmgr.Request{Size: size}))(t))
+			r, ctx := refused(p, sibling)
+			b := testenv.Must(memmgr.New(r, memmgr.Request{Size: size, Context: ctx}))(t)
+			require.Zero(t, d.barriers.Load())
+			b.Release()
+			require.NoError(t, p.Close())
+			require.NoError(t, sibling.Close())
+			requireEmpty(t, d)
+		})
+	}
+	t.Run("tenant", func(t *testing.T) {
+		d := &locked{Simulated: memtest.NewSimulated()}
+		p := memmgr.NewPool(d)
+		tenant := testenv.Must(p.NewTenant("a", memmgr.TenantOptions{Hard: size}))(t)
+		d.release(testenv.Must(memmgr.New(tenant, memmgr.Request{Size: size}))(t))
+		testenv.Must(memmgr.New(tenant, memmgr.Request{Size: size}))(t).Release()
+		require.Zero(t, d.barriers.Load())
+		require.NoError(t, p.Close())
+	})
+}
+
+// Memory in no pool comes back before the next allocation in no pool, and by TrimAll.
+func TestShownMemoryInNoPool(t *testing.T) {
+	for name, call := range map[string]func(t *testing.T, d *locked){
+		"allocation": func(t *testing.T, d *locked) { testenv.Must(memmgr.New(d, memmgr.Request{Size: 100}))(t).Release() },
+		"all":        func(*testing.T, *locked) { memmgr.TrimAll() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := &locked{Simulated: memtest.NewSimulated()}
+			d.release(testenv.Must(memmgr.New(d, memmgr.Request{Size: 1000}))(t))
+			time.Sleep(10 * time.Millisecond) // for the goroutine that frees memory, which must not
+			require.NotZero(t, used(d))
+			call(t, d)
+			memmgr.Flush()
+			requireEmpty(t, d)
+			require.Zero(t, d.barriers.Load())
+		})
+	}
+}
