@@ -58,6 +58,7 @@ other_stages() {
 		dpctl before the first array	(export USMB_FIRST=dpctl; $python .)
 		arrays before dpctl	(export USMB_FIRST=array; $python .)
 		order of device work	(export USMB_ORDER_ROUNDS=50; $python test_order.py)
+		tasks on the host and barriers	(export USMB_HOST_TASKS_SECONDS=$seconds; $python -k several test_host_tasks.py)
 		threads and out-of-order queues	$go test -count=20 -timeout 30m -v -run Threads ./usmarray/kernel
 		threads in Python	for i in {1..20}; do ($python -k 'export or after' test_many_threads.py) || exit 1; done
 		long threads in Python	(export USMB_THREADS_SECONDS=$seconds; $python test_many_threads.py)
