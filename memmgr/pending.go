@@ -1,6 +1,7 @@
 package memmgr
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -51,11 +52,15 @@ func (p *Pool) settle(ctx context.Context) bool {
 	if !p.pending.Unsettled() {
 		return false
 	}
-	if ctx == nil {
-		ctx = context.Background()
-	}
-	_ = order.Within(ctx, p.pending.Settle)
+	_ = order.Within(cmp.Or(ctx, context.Background()), p.pending.Settle)
 	return true
+}
+
+// settleFrees is settle for memory in no pool.
+func settleFrees(ctx context.Context) {
+	if keeper.frees.Unsettled() {
+		_ = order.Within(cmp.Or(ctx, context.Background()), keeper.frees.Settle)
+	}
 }
 
 // settleForWaiters is settle for pools that can serve a waiting request, in goroutines of their own.
@@ -72,7 +77,7 @@ func settleAll() {
 	for _, p := range keeper.all() {
 		_ = p.pending.Settle()
 	}
-	keeper.frees.Settle()
+	settleFrees(nil)
 }
 
 // complete makes a block reusable whose free was counted before. p.mu is held.

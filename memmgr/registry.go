@@ -138,7 +138,7 @@ func newCellBuffer(r Resource, request Request) (Buffer, error) {
 	if r = present(r); !reflect.ValueOf(r).Comparable() {
 		return Buffer{}, opError("New", ErrRequest, "a resource of type %T cannot be compared; pass a pointer to it", r)
 	}
-	keeper.frees.Settle()
+	settleFrees(request.Context)
 	block, err := r.Allocate(request)
 	if err != nil {
 		return Buffer{}, err

@@ -102,7 +102,8 @@ func (py *Interpreter) Adopted() bool { return py != nil && py.adopted }
 // With runs f with the GIL held, on a locked OS thread. Operations on Objects acquire
 // the GIL themselves. Use With to hold it over many operations, which is faster, or to
 // keep other threads out of Python between them. Python code that f runs may still
-// release the GIL between byte codes. Calls of With nest. Inside f, do not wait for a
+// release the GIL between byte codes, and functions of this module release it while they
+// wait for work on a device or for memory. Calls of With nest. Inside f, do not wait for a
 // goroutine that needs Python; use WithoutGIL. With returns the error of f, or
 // ErrNotStarted, ErrGone or ErrForked if Python cannot be entered. If f panics, the
 // GIL is released.

@@ -152,7 +152,7 @@ func onlyOwnQueue(c *owner.Cell) bool {
 
 // waitShared waits for unreported work of other libraries, and returns the first failure of the wait.
 func waitShared(ctx context.Context, c *owner.Cell) error {
-	var e earlier // of no queue
+	var e earlier
 	e.addShared(ctx, c)
 	for _, event := range e.after {
 		if err := awaitEvent(ctx, uintptr(event)); e.failed == nil {

@@ -219,6 +219,7 @@ func waitCUDA(place uintptr) error {
 	if !shownToCUDA(place) {
 		return nil
 	}
+	defer ReleaseLock()()
 	return syclError("wait for work of CUDA on a buffer", C.usmb_cuda_wait((*C.usmb_place)(owner.Pointer(place)), 0))
 }
 

@@ -134,11 +134,19 @@ func (f *Frees) Waiting() (held, unstalled bool) {
 	return len(f.sets) > 0, unstalled
 }
 
-// Settle settles the sets: see [Set.Settle].
-func (f *Frees) Settle() {
+// Unsettled reports whether there is memory for Settle.
+func (f *Frees) Unsettled() bool {
+	return slices.ContainsFunc(f.all(), func(s *freeSet) bool { return s.Set.Unsettled() })
+}
+
+// Settle settles the sets: see [Set.Settle]. It returns the first failure.
+func (f *Frees) Settle() (failed error) {
 	for _, s := range f.all() {
-		_ = s.Settle() // Tick reports memory that stalls
+		if err := s.Set.Settle(); failed == nil {
+			failed = err
+		}
 	}
+	return failed
 }
 
 // all lists the sets.
