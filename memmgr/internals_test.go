@@ -16,10 +16,17 @@ import (
 )
 
 // TestInternalsPageNamesExistingIdentifiers checks that each identifier and file in backticks on
-// docs/internals.md is one of this package, of one below it or of internal/owner.
+// docs/internals.md is one of this package, of one below it, of internal/owner, or of the C headers.
 func TestInternalsPageNamesExistingIdentifiers(t *testing.T) {
 	page := testenv.Must(os.ReadFile("../docs/internals.md"))(t)
 	declared := usedNames(t, ".", "internal/account", "internal/block", "internal/front", "internal/heap", "internal/order", "internal/pending", "internal/purge", "internal/tlsf", "../internal/owner")
+	for _, folder := range []string{"../internal/owner", "../syclobj", "../interop/pymodule"} {
+		for _, path := range testenv.Must(filepath.Glob(filepath.Join(folder, "*.h")))(t) {
+			for _, name := range regexp.MustCompile(`\busmb_\w+`).FindAllString(string(testenv.Must(os.ReadFile(path))(t)), -1) {
+				declared[name] = true
+			}
+		}
+	}
 	quoted := regexp.MustCompile("`([^`\n]+)`").FindAllStringSubmatch(string(page), -1)
 	require.NotEmpty(t, quoted)
 	var missing []string
