@@ -59,7 +59,9 @@ func New(r Resource, request Request) (Buffer, error) {
 }
 
 // Release removes one reference. With the last one the memory returns to its resource,
-// immediately or when the work pending on it is complete. If C drops the last reference, a
+// immediately or when the work pending on it is complete. In a process with Python, memory that
+// other libraries were shown returns when a call waits for their work: an allocation that would
+// otherwise ask for more memory or fail, [Pool.Trim], [TrimAll] or [Flush]. If C drops the last reference, a
 // background goroutine returns the memory. Release does nothing on the zero Buffer and after the
 // last reference, so that it can be deferred. While other references exist, one Release too many
 // removes one of them, and the next use of its buffer panics.
