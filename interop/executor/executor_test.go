@@ -359,6 +359,9 @@ class Group:
     @staticmethod
     def second(): seen.append("second")
 def result(): return list(seen)
+async def coroutine(): pass
+def generator(): yield
+async def both(): yield
 `
 	e, _ := open(t, executor.Config{
 		Modules: []executor.Module{{Name: "warm_models", Source: source}},
@@ -376,9 +379,14 @@ def result(): return list(seen)
 	} {
 		require.ErrorContains(t, testenv.ErrorOf(executor.New(py, c)), text)
 	}
-	failing := testenv.Must(executor.New(py, executor.Config{Warm: []string{"warm_models:nothing"}}))(t)
-	require.ErrorContains(t, failing.Ready(t.Context()), "step 1, warm_models:nothing")
-	require.NoError(t, failing.Close(t.Context()))
+	for function, text := range map[string]string{
+		"nothing": "step 1, warm_models:nothing", "coroutine": "its result is of type coroutine",
+		"generator": "its result is of type generator", "both": "its result is of type async_generator",
+	} {
+		failing := testenv.Must(executor.New(py, executor.Config{Warm: []string{"warm_models:" + function}}))(t)
+		require.ErrorContains(t, failing.Ready(t.Context()), text)
+		require.NoError(t, failing.Close(t.Context()))
+	}
 }
 
 func TestWarmUpFails(t *testing.T) {

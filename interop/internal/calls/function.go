@@ -37,7 +37,8 @@ func Function(py *python.Interpreter, name string) (*python.Object, error) {
 	return o, err
 }
 
-// Warm calls a function without arguments and discards its result.
+// Warm calls a function without arguments and discards its result. A coroutine or a generator is an error, because
+// making one runs nothing of the function.
 func Warm(ctx context.Context, py *python.Interpreter, function string) error {
 	o, err := Function(py, function)
 	if err != nil {
@@ -45,8 +46,17 @@ func Warm(ctx context.Context, py *python.Interpreter, function string) error {
 	}
 	defer o.Release()
 	result, err := o.CallContext(ctx)
-	result.Release()
-	return err
+	if err != nil {
+		return err
+	}
+	defer result.Release()
+	switch kind, err := result.Type(); {
+	case err != nil:
+		return err
+	case kind == "coroutine" || kind == "generator" || kind == "async_generator":
+		return fmt.Errorf("%s: its result is of type %s, so it has not run; name a plain function", function, kind)
+	}
+	return nil
 }
 
 // Ended returns the reason why a context has ended.

@@ -269,15 +269,107 @@ func TestModelsThatFail(t *testing.T) {
 	}
 }
 
+// TestShapesOfInfer calls infer in every form that Python has. A response of 200 means that infer has run to its end and
+// that nothing it returned was dropped. Forms that inspect recognizes are refused when the model is loaded.
+func TestShapesOfInfer(t *testing.T) {
+	testpython.Need(t)
+	const write = "memoryview(outputs['y'])[:] = memoryview(x)"
+	const (
+		served = iota // READY, and the call answers with x
+		fails         // READY, and the call fails
+		refused
+	)
+	cases := []struct {
+		name, text string
+		want       int
+	}{
+		{"returns_none", "def infer(x, *, outputs): " + write, served},
+		{"returns_outputs", "def infer(x, *, outputs):\n    " + write + "\n    return outputs", served},
+		{"returns_copy", "def infer(x, *, outputs):\n    " + write + "\n    return dict(outputs)", fails},
+		{"returns_dict", "def infer(x, *, outputs): return {'y': x}", fails},
+		{"returns_array", "def infer(x, *, outputs): return x", fails},
+		{"returns_list", "def infer(x, *, outputs): return []", fails},
+		{"returns_false", "def infer(x, *, outputs): return False", fails},
+		{"lambda_outputs", "infer = lambda x, *, outputs: memoryview(outputs['y']).__setitem__(slice(None), memoryview(x))", served},
+		{"async_outputs", "async def infer(x, *, outputs): " + write, refused},
+		{"generator_outputs", "def infer(x, *, outputs):\n    " + write + "\n    yield", refused},
+		{"async_generator_outputs", "async def infer(x, *, outputs):\n    " + write + "\n    yield", refused},
+		{"partial_async_outputs", "import functools\nasync def f(n, x, *, outputs): " + write + "\ninfer = functools.partial(f, 1)", refused},
+		{"object_async_outputs", "class F:\n    async def __call__(self, x, *, outputs): " + write + "\ninfer = F()", refused},
+		{"object_generator_outputs", "class F:\n    def __call__(self, x, *, outputs):\n        " + write + "\n        yield\ninfer = F()", refused},
+		{"hidden_async_outputs", "async def f(x, outputs): " + write + "\ndef infer(x, *, outputs): return f(x, outputs)", fails},
+		{"hidden_generator_outputs", "def infer(x, *, outputs): return (" + "outputs['y'].fill(1) for _ in [1])", fails},
+		{"wrapped_async_outputs", "import functools\nasync def f(x, *, outputs): " + write + "\n@functools.wraps(f)\ndef infer(**kw): return f(**kw)", fails},
+		{"runs_async_outputs", "import asyncio\nasync def f(x, outputs): " + write + "\ndef infer(x, *, outputs): asyncio.run(f(x, outputs))", served},
+		{"static_method_outputs", "class F:\n    @staticmethod\n    def infer(x, *, outputs): " + write + "\ninfer = F.infer", served},
+		{"object_outputs", "class F:\n    def __call__(self, x, *, outputs): " + write + "\ninfer = F()", served},
+		{"deletes_output", "def infer(x, *, outputs): del outputs['y']", fails},
+		{"plain", "def infer(x): return {'y': x}", served},
+		{"plain_none", "def infer(x): pass", fails},
+		{"plain_more", "def infer(x): return {'y': x, 'z': x}", fails},
+		{"plain_fewer", "def infer(x): return {}", fails},
+		{"plain_async", "async def infer(x): return {'y': x}", refused},
+		{"plain_generator", "def infer(x): yield {'y': x}", refused},
+		{"plain_async_generator", "async def infer(x): yield {'y': x}", refused},
+		{"plain_hidden_async", "async def f(x): return {'y': x}\ndef infer(x): return f(x)", fails},
+		{"plain_hidden_value", "async def f(x): return x\ndef infer(x): return {'y': f(x)}", fails},
+		{"plain_generator_value", "def infer(x): return {'y': (v for v in x)}", fails},
+		{"async_warm", "def infer(x): return {'y': x}\nasync def warm(): pass", refused},
+		{"generator_warm", "def infer(x): return {'y': x}\ndef warm(): yield", refused},
+		{"hidden_async_warm", "async def f(): pass\ndef infer(x): return {'y': x}\ndef warm(): return f()", refused},
+		{"async_shapes", "async def output_shapes(x): return {'y': x}\ndef infer(x, *, outputs): " + write, refused},
+		{"generator_shapes", "def output_shapes(x): yield {'y': x}\ndef infer(x, *, outputs): " + write, refused},
+		{"hidden_async_shapes", "async def f(x): return {'y': x}\ndef output_shapes(x): return f(x)\ndef infer(x, *, outputs): " + write, fails},
+	}
+	var callable, others []models.Source
+	for _, c := range cases {
+		for suffix, declaration := range map[string]string{"": "", "_all": "WRITES_ALL = True\n"} {
+			s := source(c.name+suffix, header+declaration+c.text)
+			if c.want == refused {
+				others = append(others, s)
+			} else {
+				callable = append(callable, s)
+			}
+		}
+	}
+	for n := range 2 {
+		t.Run(fmt.Sprint(n, " workers"), func(t *testing.T) {
+			for _, d := range load(t, n, "", others...) {
+				require.NotEmpty(t, d.Broken, d.Meta.Name)
+			}
+			e := openWith(t, callable, backend.Options{Workers: n})
+			for _, c := range cases {
+				for _, name := range []string{c.name, c.name + "_all"} {
+					if c.want == refused {
+						continue
+					}
+					got, err := enginetest.Call(t.Context(), e, name, "x", []int64{3}, []float32{1, 2, 3})
+					if c.want == fails {
+						require.Equal(t, oip.Internal, oip.As(err).Kind, "%s: %v, %v", name, got, err)
+						continue
+					}
+					require.NoError(t, err, name)
+					require.Equal(t, []float32{1, 2, 3}, floatsOf(got), name)
+				}
+			}
+		})
+	}
+}
+
 // A model that does not return is interrupted at the deadline. Other models are served meanwhile.
 func TestModelThatHangs(t *testing.T) {
 	e := open(t, []models.Source{
 		source("hangs", header+"def infer(x):\n    while x.size > 1: pass\n    return {'y': x}\ndef warm(): pass"),
+		source("swallows", header+"def infer(x, *, outputs):\n    try:\n        while x.size > 1: pass\n    except BaseException: pass\ndef warm(): pass"),
 		source("good", header+"def infer(x): return {'y': x}"),
 	})
+	brief, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	_, err := enginetest.Call(brief, e, "swallows", "x", []int64{2}, []float32{1, 2})
+	require.Equal(t, oip.Deadline, oip.As(err).Kind, "an interrupted call has not run to its end")
 	short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond) // only of the call that does not return
 	defer cancel()
-	_, err := enginetest.Call(short, e, "hangs", "x", []int64{2}, []float32{1, 2})
+	_, err = enginetest.Call(short, e, "hangs", "x", []int64{2}, []float32{1, 2})
 	require.Equal(t, oip.Deadline, oip.As(err).Kind)
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(50*time.Millisecond, cancel)

@@ -3,7 +3,7 @@
 A model is a module with INPUTS and OUTPUTS, each a dict from a tensor's name to
 (datatype, shape), -1 for any extent, and infer(**inputs). It may have
   - a keyword-only parameter `outputs` of infer: then infer writes the arrays in that dict and
-    returns nothing; otherwise it returns a dict with an array for each output;
+    returns None or the dict; otherwise it returns a dict with an array for each output;
   - WRITES_ALL = True: infer writes every element of `outputs`, whose memory is not cleared;
   - output_shapes(**shapes) -> dict, if the shapes of outputs do not follow from those of the
     inputs by the rule;
@@ -72,6 +72,16 @@ def _tensors(module, what):
     return tensors
 
 
+def _function(module, name):
+    """Returns a function of a model, or None. A call of a coroutine or generator function only makes an
+    object and runs nothing of its body, so these are refused."""
+    function = getattr(module, name, None)
+    for f in (function, getattr(type(function), "__call__", None)):
+        if inspect.iscoroutinefunction(f) or inspect.isgeneratorfunction(f) or inspect.isasyncgenfunction(f):
+            raise ModelError(f"{name} is a coroutine or generator function: it must be a plain function, which runs to its end")
+    return function
+
+
 def _bound(infer, inputs):
     """Checks that infer takes the inputs, and returns whether it has a keyword-only `outputs`."""
     try:
@@ -94,7 +104,9 @@ def _writer(infer, inputs, outputs):
 
     def call(*arrays):
         named = dict(zip(outputs, arrays[split:]))
-        infer(**dict(zip(inputs, arrays)), outputs=named)
+        result = infer(**dict(zip(inputs, arrays)), outputs=named)
+        if result is not None and result is not named:
+            raise ModelError(f"infer returned {type(result).__name__}: with the parameter outputs it must return None or outputs")
         for name, array in zip(outputs, arrays[split:]):
             if named.get(name) is not array:
                 raise ModelError(f"outputs[{name!r}] was replaced: it is an array to be written")
@@ -163,7 +175,7 @@ def _first_call(model):
 
 def _define(name, module):
     """Returns the checked declarations and the functions of a model."""
-    infer = getattr(module, "infer", None)
+    infer = _function(module, "infer")
     if not callable(infer):
         raise ModelError("the model has no function infer")
     inputs, outputs = _tensors(module, "INPUTS"), _tensors(module, "OUTPUTS")
@@ -176,9 +188,9 @@ def _define(name, module):
         model.infer = _writer(infer, ins, outs)
     else:
         model.infer = _returner(infer, ins, outs, tuple(DATATYPES[t[1]] for t in outputs))
-    shapes = getattr(module, "output_shapes", None)
+    shapes = _function(module, "output_shapes")
     model.shapes = _shaper(shapes, ins, outs) if shapes is not None else None
-    model.warm = getattr(module, "warm", None)
+    model.warm = _function(module, "warm")
     return model
 
 
@@ -254,7 +266,9 @@ def warm_all():
             if model.warm is None:
                 _first_call(model)
             else:
-                model.warm()
+                result = model.warm()
+                if inspect.iscoroutine(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
+                    raise ModelError(f"warm has not run: its result is of type {type(result).__name__}")
         except (Exception, SystemExit):
             if model.warm is not None:
                 model.error, model.detail = "warm() failed", traceback.format_exc()
