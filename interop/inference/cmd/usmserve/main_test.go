@@ -302,6 +302,30 @@ func TestDrainUnderLoad(t *testing.T) {
 	require.Contains(t, r.log.String(), "no memory is in use at the end")
 }
 
+// TestAdminEndsLast checks the pages of ADMIN while the server drains with a call in flight, with each transport: until
+// the call has ended, the server is live and not ready, and has metrics.
+func TestAdminEndsLast(t *testing.T) {
+	for _, workers := range []string{"0", "1"} {
+		waits := filepath.Join(t.TempDir(), "go")
+		r := start(t, "-workers", workers, "-models", modelsDir(t, map[string]string{
+			"waits": "import os, time\ndef infer(x):\n    while not os.path.exists('" + waits + "'): time.sleep(0.001)\n    return {'y': x}\ndef warm(): pass"}))
+		over := make(chan int, 1)
+		go func() { status, _ := r.infer("waits", "x", 1); over <- status }()
+		busy(t, r)
+		require.NoError(t, r.cmd.Process.Signal(syscall.SIGTERM))
+		require.Eventually(t, func() bool { return r.get("/v2/health/live") == 0 }, soon, time.Millisecond, "REST refuses connections")
+		for path, status := range map[string]int{"/livez": http.StatusOK, "/readyz": http.StatusServiceUnavailable, "/metrics": http.StatusOK} {
+			resp := testenv.Must(http.Get("http://" + r.admin + path))(t)
+			resp.Body.Close()
+			require.Equal(t, status, resp.StatusCode, path)
+		}
+		require.Contains(t, r.page("/metrics"), "inference_requests_in_flight 1")
+		require.NoError(t, os.WriteFile(waits, nil, 0o600))
+		require.Equal(t, http.StatusOK, <-over)
+		require.NoError(t, r.wait(), "%s", r.log)
+	}
+}
+
 // TestDrainDeadline checks that requests that do not end within -drain are interrupted, and the exit status is not 0.
 func TestDrainDeadline(t *testing.T) {
 	r := start(t, "-drain", "100ms", "-models", modelsDir(t, map[string]string{"slow": slow}))

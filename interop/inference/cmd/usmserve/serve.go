@@ -42,7 +42,8 @@ type service struct {
 	backend           *backend.Backend
 	engine            *engine.Engine
 	models            *loader
-	drains            []func(context.Context) error // of the servers of the listeners
+	drains            []func(context.Context) error // of the servers of REST and gRPC
+	drainAdmin        func(context.Context) error   // nil if it is not served
 	failed            chan error                    // a server that ended by itself
 }
 
@@ -73,10 +74,7 @@ func serve(ctx context.Context, c *config, out io.Writer, log *slog.Logger) (err
 		return err
 	}
 	background, cancel := context.WithCancel(context.Background())
-	defer func() {
-		cancel() // ends profiles, too
-		err = errors.Join(err, s.end())
-	}()
+	defer func() { err = errors.Join(err, s.end(cancel)) }()
 	s.start(background, out) // serves health; models are not ready yet
 	go watch(background, log, s.engine.Live)
 	if err := s.models.load(ctx, ""); err != nil {
@@ -165,20 +163,20 @@ func addProcessors(slots int) {
 // start serves the addresses. Profiles end with ctx.
 func (s *service) start(ctx context.Context, out io.Writer) {
 	hosts := strings.Split(s.config.hosts, ",")
-	s.serveHTTP("REST", rest.New(s.engine, s.traces, hosts).Server(), s.rest)
+	s.drains = append(s.drains, s.serveHTTP("REST", rest.New(s.engine, s.traces, hosts).Server(), s.rest))
 	if s.grpc != nil {
 		server := rpc.New(s.engine, s.traces)
-		s.runServer("gRPC", func() error { return server.Serve(s.grpc) }, server.Drain)
+		s.drains = append(s.drains, s.runServer("gRPC", func() error { return server.Serve(s.grpc) }, server.Drain))
 		fmt.Fprintln(out, "gRPC on", shown(s.grpc))
 	}
 	if s.admin != nil {
-		s.serveHTTP("admin", admin.Server(ctx, s.engine, hosts), s.admin)
+		s.drainAdmin = s.serveHTTP("admin", admin.Server(ctx, s.engine, hosts), s.admin)
 		fmt.Fprintln(out, "admin on", shown(s.admin))
 	}
 }
 
-func (s *service) serveHTTP(name string, server *http.Server, l net.Listener) {
-	s.runServer(name, func() error { return server.Serve(l) }, func(ctx context.Context) error {
+func (s *service) serveHTTP(name string, server *http.Server, l net.Listener) (drain func(context.Context) error) {
+	return s.runServer(name, func() error { return server.Serve(l) }, func(ctx context.Context) error {
 		err := server.Shutdown(ctx)
 		if err != nil {
 			err = errors.Join(err, server.Close())
@@ -187,14 +185,14 @@ func (s *service) serveHTTP(name string, server *http.Server, l net.Listener) {
 	})
 }
 
-// runServer runs a server in the background until drain ends it.
-func (s *service) runServer(name string, run func() error, drain func(context.Context) error) {
-	s.drains = append(s.drains, func(ctx context.Context) error { return named(name, drain(ctx)) })
+// runServer runs a server in the background until drain ends it. It returns drain, with the name in its error.
+func (s *service) runServer(name string, run func() error, drain func(context.Context) error) func(context.Context) error {
 	go func() {
 		if err := run(); err != nil && !errors.Is(err, http.ErrServerClosed) {
 			s.failed <- named(name, err)
 		}
 	}()
+	return func(ctx context.Context) error { return named(name, drain(ctx)) }
 }
 
 // named adds a name to an error; nil stays nil.
@@ -208,9 +206,9 @@ func named(name string, err error) error {
 // cutOff is the time that interrupted requests and calls have to end.
 const cutOff = 5 * time.Second
 
-// end drains the servers and closes all parts. Errors: those of the parts, among them requests that did
-// not end and leaks.
-func (s *service) end() error {
+// end drains the servers and closes all parts. ADMIN is served until the last request has ended; then endAdmin ends
+// its profiles. Errors: those of the parts, among them requests that did not end and leaks.
+func (s *service) end(endAdmin context.CancelFunc) error {
 	notify(s.log, daemon.SdNotifyStopping)
 	drained, cancel := context.WithTimeout(context.Background(), s.config.drain)
 	defer cancel()
@@ -225,6 +223,10 @@ func (s *service) end() error {
 	}
 	all.Wait()
 	errs = append(errs, s.engine.Close(ended))
+	endAdmin()
+	if s.drainAdmin != nil {
+		errs = append(errs, s.drainAdmin(ended))
+	}
 	if err := s.traces.Close(ended); err != nil {
 		s.log.Warn("the collector did not take all traces", "error", err)
 	}

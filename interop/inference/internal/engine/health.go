@@ -54,9 +54,9 @@ func (e *Engine) healthy() error {
 }
 
 // Live returns nil until the runner has been stuck, or without progress, for Options.Patience, as
-// seen by Ready or Live. Errors: NotReady.
+// seen by Ready or Live. It is nil during a drain. Errors: NotReady.
 func (e *Engine) Live() error {
-	err := e.Ready()
+	err := e.healthy()
 	if from := e.health.badFrom.Load(); err != nil && from != 0 && time.Since(time.Unix(0, from)) > e.Options.Patience {
 		return err
 	}
