@@ -56,6 +56,11 @@
 // thread may make. Health reports the current step. If a step fails, the executor refuses all calls with
 // its error.
 //
+// # Calls beside the queue
+//
+// CallEach calls a function on a thread of its own, beside the slots. Use it for work that lasts longer than calls may
+// wait, such as loading another version of a model. Calls with different keys do not wait for each other.
+//
 // # Outcomes of a call
 //
 //   - The queue is full: ErrFull immediately, or, with Config.Wait, after waiting for a place.

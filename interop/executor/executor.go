@@ -23,6 +23,11 @@ type Runner interface {
 	// Call runs a function and returns its result. The arguments remain the caller's. The caller
 	// owns the arrays in the result.
 	Call(ctx context.Context, function string, args ...any) (any, error)
+	// CallEach calls a function in every process of the Runner, beside the queue and the calls. The function gets a text and
+	// returns a text, of which CallEach returns one. Calls of one key run one after the other, and those of different
+	// keys at the same time. A process that starts later repeats the last successful call of each key before its first
+	// call of Call.
+	CallEach(ctx context.Context, key, function, text string) (string, error)
 	// Ready waits until the warm-up is done. It returns the error of a step that failed, ErrClosed,
 	// or ErrWarming with the cause of ctx if that ends first.
 	Ready(ctx context.Context) error
@@ -92,6 +97,7 @@ type Stats struct {
 	Refused     uint64 // calls that found the queue full
 
 	Oldest   time.Duration // age of the oldest running call
+	Lost     int           // threads of CallEach whose call did not stop within Config.Grace and still runs
 	WarmDone int           // completed steps of the warm-up
 	WarmAll  int           // all steps of the warm-up
 }
@@ -138,6 +144,7 @@ type Executor struct {
 	lane   *queue // nil if nothing is serial
 
 	functions sync.Map // name to *callable
+	each      calls.Turns
 
 	ctx    context.Context // the context of the steps
 	cancel context.CancelCauseFunc
@@ -400,6 +407,7 @@ func (e *Executor) Stats() Stats {
 		Refused: e.counters.refused.Load(),
 	}
 	s.Running, s.Oldest, _ = e.runs()
+	s.Lost = e.each.Stuck()
 	s.WarmDone, s.WarmAll = e.warm.progress()
 	for _, q := range e.queues() {
 		free, stuck, waiting := q.counts()

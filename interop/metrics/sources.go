@@ -40,6 +40,7 @@ func Runner(name string, r executor.Runner) Option {
 	rows := []row[*executor.Stats]{
 		{"runner_slots", "Threads or worker processes that take calls.", func(s *executor.Stats) float64 { return float64(s.Slots) }},
 		{"runner_stuck", "Slots whose call did not stop in time.", func(s *executor.Stats) float64 { return float64(s.Stuck) }},
+		{"runner_lost_threads", "Threads whose call beside the queue, such as the load of a model, did not stop in time and still runs.", func(s *executor.Stats) float64 { return float64(s.Lost) }},
 		{"runner_running", "Running calls.", func(s *executor.Stats) float64 { return float64(s.Running) }},
 		{"runner_waiting", "Calls in the queue.", func(s *executor.Stats) float64 { return float64(s.Waiting) }},
 		{"runner_oldest_seconds", "Age of the oldest running call.", func(s *executor.Stats) float64 { return s.Oldest.Seconds() }},

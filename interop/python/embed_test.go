@@ -208,6 +208,13 @@ func testModule(t *testing.T, py *python.Interpreter) {
 	require.ErrorIs(t, testenv.ErrorOf(py.Module("gobad", "1/0")), python.Exception("ZeroDivisionError"))
 	require.ErrorIs(t, testenv.ErrorOf(py.Import("gobad")), python.ModuleNotFoundError)
 	require.Error(t, testenv.ErrorOf(py.Module("gomod", "1/0")))
+
+	// A module that is replaced is freed at once, although it and its functions refer to each other.
+	const source = "import weakref\nclass Big: pass\nbig = Big()\ndef f(): return big\n"
+	testenv.Must(py.Module("goreplaced", source))(t).Release()
+	ref := testenv.Held(py.Eval("__import__('weakref').ref(__import__('goreplaced').big)", nil))(t)
+	testenv.Must(py.Module("goreplaced", source))(t).Release()
+	require.True(t, testenv.Held(ref.Call())(t).IsNone())
 	kept := testenv.Held(py.Import("gomod"))(t)
 	require.Equal(t, m.Pointer(), kept.Pointer(), "a failed replacement removed the old module")
 }

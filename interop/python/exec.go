@@ -137,7 +137,9 @@ func (py *Interpreter) Eval(expr string, in Vars) (result *Object, err error) {
 
 // Module creates a module from Python source text, adds it to sys.modules, executes it
 // and returns it. Go code can then call its functions with Method, and Python code can
-// import it. If Module fails, sys.modules is restored.
+// import it. If Module fails, sys.modules is restored. If it replaces a module of the same name, Python's garbage
+// collector runs: functions and their module refer to each other, so that the memory of the former module would
+// wait for the automatic collection, which counts objects and not their size.
 func (py *Interpreter) Module(name, source string) (mod *Object, err error) {
 	err = py.With(func() error {
 		class, err := py.importAttr("types", "ModuleType")
@@ -202,7 +204,18 @@ func (py *Interpreter) loadModule(mod, modules *Object, name, source string) err
 		}
 		return errors.Join(err, modules.SetItem(name, before))
 	}
-	return nil
+	if before.IsNone() {
+		return nil
+	}
+	before.Release()
+	collect, err := py.importAttr("gc", "collect")
+	if err != nil {
+		return err
+	}
+	defer collect.Release()
+	n, err := collect.Call()
+	n.Release()
+	return err
 }
 
 // rememberSource adds source to Python's linecache, so that tracebacks show its lines.

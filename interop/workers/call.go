@@ -275,7 +275,9 @@ func (i *interrupt) put() {
 		i.mu.Unlock()
 		return
 	}
-	i.process.overdue.Store(true)
+	if i.call&taskBit == 0 {
+		i.process.overdue.Store(true)
+	}
 	i.timer = time.AfterFunc(i.grace, i.expire)
 	i.mu.Unlock()
 	// The worker may receive it before the call. A worker that does not read is killed.
@@ -306,5 +308,7 @@ func (i *interrupt) stop(unwatch func() bool) {
 	if i.timer != nil {
 		i.timer.Stop()
 	}
-	i.process.overdue.Store(false)
+	if i.call&taskBit == 0 {
+		i.process.overdue.Store(false)
+	}
 }

@@ -85,6 +85,7 @@ type child struct {
 	cancel   context.CancelCauseFunc // of the current call
 	canceled uint64                  // the call of the last toCancel; it may not have been read yet
 	quitting bool
+	tasks    map[uint64]context.CancelCauseFunc
 }
 
 var (
@@ -98,7 +99,7 @@ func work() error {
 	if err != nil {
 		return fmt.Errorf("it was not started by a Pool: %w", err)
 	}
-	c := &child{wire: newWire(conn, maxMessage), control: newWire(control, maxMessage)}
+	c := &child{wire: newWire(conn, maxMessage), control: newWire(control, maxMessage), tasks: map[uint64]context.CancelCauseFunc{}}
 	m, err := c.wire.read()
 	if err != nil {
 		return fmt.Errorf("its maker: %w", err)
@@ -112,7 +113,7 @@ func work() error {
 	c.wire.max = c.setup.MaxMessage
 	go c.listen()
 	if err := c.start(); err != nil {
-		_ = c.fail(atFailed, 0, err) // the reader notices the end of the connection
+		_ = c.fail(c.wire, atFailed, 0, err) // the reader notices the end of the connection
 		c.end()
 		exit(1)
 	}
@@ -162,15 +163,26 @@ func (c *child) listen() {
 		if err != nil {
 			lostMaker(err)
 		}
+		if m.kind == toTask {
+			go c.beginTask(m)()
+			continue
+		}
 		c.mu.Lock()
 		switch m.kind {
 		case toCancel:
+			if cancel := c.tasks[m.call]; cancel != nil {
+				cancel(errCancelled)
+				break
+			}
 			c.canceled = m.call
 			if c.current == m.call && c.cancel != nil {
 				c.cancel(errCancelled)
 			}
 		case toQuit:
 			c.quitting = true
+			for _, cancel := range c.tasks {
+				cancel(errQuit)
+			}
 			if c.cancel != nil {
 				c.cancel(errQuit)
 			}
@@ -296,10 +308,10 @@ func (c *child) serve(ctx context.Context, id uint64, d *decoder) {
 			c.lender.revoke(out.handles)
 		}
 		if errors.Is(err, ErrTooLong) {
-			err = c.fail(atError, id, fmt.Errorf("result: %w", err))
+			err = c.fail(c.wire, atError, id, fmt.Errorf("result: %w", err))
 		}
 	} else {
-		err = c.fail(atError, id, err)
+		err = c.fail(c.wire, atError, id, err)
 	}
 	if err != nil { // the answer cannot be sent
 		fmt.Fprintln(os.Stderr, "worker: answering:", err)
@@ -308,11 +320,11 @@ func (c *child) serve(ctx context.Context, id uint64, d *decoder) {
 }
 
 // fail sends an error to the Pool, shortened if it is longer than a message may be.
-func (c *child) fail(k kind, id uint64, err error) error {
+func (c *child) fail(to *wire, k kind, id uint64, err error) error {
 	f := describe(err)
-	if err = c.wire.sendJSON(k, id, f); errors.Is(err, ErrTooLong) {
+	if err = to.sendJSON(k, id, f); errors.Is(err, ErrTooLong) {
 		f.shorten()
-		err = c.wire.sendJSON(k, id, f)
+		err = to.sendJSON(k, id, f)
 	}
 	return err
 }

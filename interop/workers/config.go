@@ -40,8 +40,8 @@ type Config struct {
 	// death. A Window of 0 is one minute.
 	Restarts int
 	Window   time.Duration
-	// StartTime is how long a worker may take from its start until it is ready; 0 is ten
-	// minutes.
+	// StartTime is how long a worker may take from its start until it is ready, and for each call of
+	// Pool.CallEach that it repeats; 0 is ten minutes.
 	StartTime time.Duration
 
 	// Python is the environment that the workers use; nil is that of python.Find.

@@ -75,6 +75,12 @@
 // If a worker ended before it could read a call, the call is made once more in another worker. No
 // other call is repeated, because it may have had effects.
 //
+// # Calls in every worker
+//
+// [Pool.CallEach] changes the state of all workers while they serve calls: it loads another version of a model, for
+// example. The function runs on a thread of its own, so a slow one delays no call. A worker that is restarted repeats the
+// calls that made the state of the others.
+//
 // # Restarts and shutdown
 //
 // A worker that ended is restarted, as Config.Restarts describes. [Pool.Workers] reports the state of
@@ -91,7 +97,7 @@
 // # Thread safety and resources
 //
 // All methods of a Pool are safe for concurrent use. A Pool has one thread that starts workers, and
-// three sleeping goroutines for each worker. Each worker has an interpreter and its imports in memory.
+// four sleeping goroutines for each worker. Each worker has an interpreter and its imports in memory.
 // Workers run pure Python in parallel, which threads of one interpreter cannot (BenchmarkBusy); a call
 // costs more than one in the embedded interpreter (BenchmarkSmallCall).
 //

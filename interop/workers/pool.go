@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/usmbridge/usmbridge/interop/executor"
+	"github.com/usmbridge/usmbridge/interop/internal/calls"
 	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/interop/share"
 	"github.com/usmbridge/usmbridge/memmgr/segment"
@@ -63,6 +64,9 @@ type Pool struct {
 	waiting list.List     // of *waiter
 	changed chan struct{} // closed at the next change of a state; nil if no goroutine waits for one
 	closed  bool
+
+	each     calls.Turns
+	standing []*task // the last successful call of CallEach of each key; under mu
 }
 
 type counters struct {
@@ -121,7 +125,7 @@ func New(config Config) (*Pool, error) {
 	p.starter = newStarter()
 	var group sync.WaitGroup
 	for i := range config.Workers {
-		w := &worker{pool: p, index: i, state: Starting, since: time.Now()}
+		w := &worker{pool: p, index: i, state: Starting, since: time.Now(), skipped: map[*task]bool{}}
 		p.workers = append(p.workers, w)
 	}
 	for _, w := range p.workers {

@@ -28,9 +28,12 @@ type process struct {
 	over  chan struct{} // closed when the process has ended and death is set
 	death *Death
 
-	mu   sync.Mutex
-	gone bool  // the process has ended, and its ID may belong to another one
-	why  error // why it was killed
+	mu       sync.Mutex
+	gone     bool  // the process has ended, and its ID may belong to another one
+	why      error // why it was killed
+	tasks    map[uint64]chan message
+	lastTask uint64
+	deaf     bool // the control connection has ended
 
 	// Pool.mu guards the following.
 	function string // the function that it runs

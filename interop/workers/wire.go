@@ -15,16 +15,19 @@ type kind uint8
 
 // Kinds of messages to a worker (to…) and from it (at…).
 const (
-	toSetup  kind = iota + 1 // a setup, the first
-	toCall                   // table of arrays, function, arguments
-	toCancel                 // on the control connection: interrupts the call with that number
-	toQuit                   // on the control connection: exit when the running call has ended
-	atState                  // a progress
-	atReady                  // the warm-up is done
-	atFailed                 // a failure of the start; the last message
-	atResult                 // arrays copied, bytes copied, table of arrays, value
-	atError                  // a failure, of the call
-	lastKind = atError
+	toSetup     kind = iota + 1 // a setup, the first
+	toCall                      // table of arrays, function, arguments
+	toCancel                    // on the control connection: interrupts the call with that number
+	toQuit                      // on the control connection: exit when the running call has ended
+	toTask                      // on the control connection: a task, with a number of its own
+	atState                     // a progress
+	atReady                     // the warm-up is done
+	atFailed                    // a failure of the start; the last message
+	atResult                    // arrays copied, bytes copied, table of arrays, value
+	atError                     // a failure, of the call
+	atTask                      // on the control connection: the text that a task returned
+	atTaskError                 // on the control connection: a failure, of a task
+	lastKind    = atTaskError
 )
 
 // The head of a message: the number of bytes that follow, the kind, the number of the call.
@@ -45,7 +48,7 @@ type stream interface {
 }
 
 // wire is one end of a connection between a worker and its Pool. There are two: one for set-up, calls
-// and answers, and the control connection, on which a worker receives messages during a call. One
+// and answers, and the control connection, for messages during a call. One
 // goroutine reads; any goroutine may write.
 type wire struct {
 	conn stream

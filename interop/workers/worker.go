@@ -28,6 +28,9 @@ type worker struct {
 	calls    uint64
 	restarts int
 	last     *Death
+	extra    []*task // calls of CallEach without a key, for the process that starts
+
+	skipped map[*task]bool // calls that ended a process of this worker or did not end
 }
 
 // update changes the state of a worker.
@@ -51,7 +54,7 @@ func (w *worker) supervise() {
 	var deaths []time.Time // within the window
 	for first := true; ; first = false {
 		w.update(func() {
-			w.state, w.step, w.since, w.next, w.held, w.warmed = Starting, "", time.Now(), time.Time{}, false, 0
+			w.state, w.step, w.since, w.next, w.held, w.warmed, w.extra = Starting, "", time.Now(), time.Time{}, false, 0, nil
 			if !first {
 				w.restarts++
 			}
@@ -98,10 +101,12 @@ func (w *worker) run() *Death {
 		return &Death{Worker: w.index, Status: "it could not be started", Reason: err, At: time.Now()}
 	}
 	w.update(func() { w.process = r })
-	if err = w.warmUp(r); err != nil {
+	if err = w.warmUp(r); err == nil {
+		err = w.repeat(r)
+	}
+	if err != nil {
 		r.kill(err)
 	} else {
-		w.update(func() { w.state, w.step, w.warmed = Ready, "", len(p.config.Warm) })
 		p.give(r)
 		select {
 		case <-r.over:
@@ -153,9 +158,10 @@ func (w *worker) start() (*process, error) {
 	}
 	r := &process{
 		worker: w, cmd: cmd, pid: cmd.Process.Pid, started: time.Now(), wire: newWire(conns[0], p.config.MaxMessage), control: newWire(conns[1], p.config.MaxMessage),
-		pipe: from, output: follow(from, &p.outlet), over: make(chan struct{}),
+		pipe: from, output: follow(from, &p.outlet), over: make(chan struct{}), tasks: map[uint64]chan message{},
 	}
 	go r.wait()
+	go r.listen()
 	return r, nil
 }
 

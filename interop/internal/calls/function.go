@@ -59,6 +59,21 @@ func Warm(ctx context.Context, py *python.Interpreter, function string) error {
 	return nil
 }
 
+// Text calls a function with a text, and returns the text that it returns.
+func Text(ctx context.Context, py *python.Interpreter, function, text string) (string, error) {
+	o, err := Function(py, function)
+	if err != nil {
+		return "", err
+	}
+	defer o.Release()
+	result, err := o.CallContext(ctx, text)
+	if err != nil {
+		return "", err
+	}
+	defer result.Release()
+	return result.Text()
+}
+
 // Ended returns the reason why a context has ended.
 func Ended(ctx context.Context) error {
 	err := ctx.Err()

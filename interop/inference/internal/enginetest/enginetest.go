@@ -78,6 +78,11 @@ func (r *Runner) Stats() executor.Stats { return executor.Stats{Slots: 1, Calls:
 // Close implements executor.Runner.
 func (r *Runner) Close(context.Context) error { r.closed.Store(true); return nil }
 
+// CallEach implements executor.Runner. There is no function to call.
+func (r *Runner) CallEach(_ context.Context, _, function, _ string) (string, error) {
+	return "", &executor.Error{Op: function, Err: errors.New("no such function")}
+}
+
 // Call implements executor.Runner.
 func (r *Runner) Call(ctx context.Context, name string, args ...any) (any, error) {
 	m := r.models[name]
