@@ -24,7 +24,8 @@ type config struct {
 	workers, slots    int
 	timeout, drain    time.Duration
 	drainDelay        time.Duration
-	maxConnections    int // of each address
+	loadTimeout       time.Duration // 0: no bound
+	maxConnections    int           // of each address
 	modelControl      bool
 	shmPrefix         string
 	hosts             string
@@ -59,6 +60,7 @@ func parse(args []string, w io.Writer) (*config, error) {
 	f.IntVar(&c.slots, "slots", 0, "number of `calls` of models at a time in this process, in addition to one of serial models (default 2)")
 	f.DurationVar(&c.timeout, "timeout", 30*time.Second, "maximum `time` of a request, of the arrival of a gRPC message, and of a call of a model")
 	f.DurationVar(&c.drain, "drain", 30*time.Second, "maximum `time` for requests in flight after SIGTERM")
+	f.DurationVar(&c.loadTimeout, "load-timeout", 10*time.Minute, "maximum `time` to load a model, 0 for no bound")
 	f.BoolVar(&c.modelControl, "model-control", false, "let clients load and unload models, by the protocol's repository extension")
 	f.DurationVar(&c.drainDelay, "drain-delay", 0, "`time` after SIGTERM in which requests are served but the server is not ready, so that load balancers notice")
 	f.IntVar(&c.maxConnections, "max-connections", 1024, "maximum `number` of open connections of each address; further clients wait")
@@ -92,8 +94,8 @@ func (c *config) complete() (err error) {
 		return errors.New("-max-connections must be at least 1")
 	case c.limit != 0 && c.limit < minLimit:
 		return fmt.Errorf("-limit %d: want at least %d bytes (%d MiB)", c.limit, uint64(minLimit), minLimit>>20)
-	case c.timeout <= 0 || c.drain <= 0 || c.drainDelay < 0:
-		return errors.New("-timeout and -drain must be more than 0, and -drain-delay must not be negative")
+	case c.timeout <= 0 || c.drain <= 0 || c.drainDelay < 0 || c.loadTimeout < 0:
+		return errors.New("-timeout and -drain must be more than 0, and -drain-delay and -load-timeout must not be negative")
 	case c.logFormat != "text" && c.logFormat != "json":
 		return fmt.Errorf("-log %s: text or json", c.logFormat)
 	case c.addr == none:

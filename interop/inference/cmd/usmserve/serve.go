@@ -70,32 +70,31 @@ func serve(ctx context.Context, c *config, out io.Writer, log *slog.Logger) (err
 	if s.traces, err = traces.FromEnv(context.Background(), os.Getenv); err != nil {
 		return err
 	}
-	if err := s.openEngine(); err != nil {
+	if err := s.openEngine(ctx); err != nil {
 		return err
 	}
 	background, cancel := context.WithCancel(context.Background())
 	defer func() { err = errors.Join(err, s.end(cancel)) }()
 	s.start(background, out) // serves health; models are not ready yet
 	go watch(background, log, s.engine.Live)
-	if err := s.models.load(ctx, ""); err != nil {
-		if ctx.Err() != nil {
-			return nil
-		}
-		return err
-	}
-	if err := s.engine.Ready(); err != nil {
-		log.Error("the server is not ready", "reason", oip.As(err).Message)
-	} else {
-		fmt.Fprintln(out, "listening on", shown(s.rest))
-	}
-	notify(log, daemon.SdNotifyReady)
+	loaded := make(chan error, 1)
+	s.models.work.Go(func() { s.models.follow(reload, loaded) })
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
 		case err := <-s.failed:
 			return err
-		case <-reload:
-			_ = s.models.reload(ctx, "") // logs the error
+		case err := <-loaded:
+			if err != nil && ctx.Err() == nil {
+				return err
+			}
+			s.engine.Loaded()
+			if err := s.engine.Ready(); err != nil {
+				log.Error("the server is not ready", "reason", oip.As(err).Message)
+			} else {
+				fmt.Fprintln(out, "listening on", shown(s.rest))
+			}
+			notify(log, daemon.SdNotifyReady)
 		}
 	}
 	if c.drainDelay > 0 {
@@ -111,8 +110,8 @@ func serve(ctx context.Context, c *config, out io.Writer, log *slog.Logger) (err
 }
 
 // openEngine opens the memory of tensors and of shared memory, starts Python, and makes the engine. Its models are not
-// loaded yet.
-func (s *service) openEngine() error {
+// loaded yet; their loads end with ctx.
+func (s *service) openEngine(ctx context.Context) error {
 	c := s.config
 	limit := c.limit
 	if limit == 0 {
@@ -125,7 +124,7 @@ func (s *service) openEngine() error {
 	if c.workers == 0 {
 		addProcessors(cmp.Or(c.slots, backend.DefaultSlots))
 	}
-	o := backend.Options{Limit: limit, Slots: c.slots, Workers: c.workers, Log: s.log}
+	o := backend.Options{Limit: limit, Slots: c.slots, Workers: c.workers, LoadTime: c.loadTimeout, Log: s.log}
 	if c.sharesMemory() {
 		o.Regions = limit / 4
 	}
@@ -139,13 +138,13 @@ func (s *service) openEngine() error {
 	if !b.Queue.IsHost() {
 		regions.Queue, regions.Kind = b.Queue, b.Kind
 	}
-	s.models = &loader{directory: c.models, backend: b, log: s.log, timeout: c.timeout + c.drain}
-	var load func(context.Context, string) error // for clients
+	s.models = &loader{directory: c.models, backend: b, log: s.log, timeout: c.timeout + c.drain, ctx: ctx, turns: map[string]chan struct{}{}}
+	var load, unload func(context.Context, string) error // for clients
 	if c.modelControl {
-		load = s.models.reload
+		load, unload = s.models.loadOne, s.models.unload
 	}
 	s.engine = engine.New(engine.Options{Version: usmarray.Version, Memory: b.Memory, Calls: b.Calls, Results: b.Results,
-		ForModels: b.ForModels, Regions: region.New(regions), Load: load, Apart: c.workers > 0, Timeout: c.timeout, Log: s.log})
+		ForModels: b.ForModels, Regions: region.New(regions), Runner: b.Runner, Load: load, Unload: unload, Apart: c.workers > 0, Timeout: c.timeout, Log: s.log})
 	s.models.engine = s.engine
 	return nil
 }

@@ -63,11 +63,7 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 	m.send("regions", "Registered regions of clients' shared memory.", float64(regions))
 	m.send("region_bytes", "Bytes of registered regions.", float64(bytes))
 	m.send("region_leases", "Uses of regions by requests in flight.", float64(leases))
-	var options []metrics.Option
-	if runner := e.Runner(); runner != nil {
-		options = append(options, metrics.Runner("models", runner))
-	}
-	metrics.NewCollector(options...).Collect(to)
+	metrics.NewCollector(metrics.Runner("models", e.Options.Runner)).Collect(to)
 }
 
 // model sends the metrics of a model.

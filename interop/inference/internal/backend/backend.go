@@ -1,5 +1,5 @@
 // Package backend provides what models need: memory for tensors, with a limit, and Python, in this
-// process or in workers. It loads models and returns their definitions and a runner, for an engine.
+// process or in workers. It loads models, one by one, for an engine.
 package backend
 
 import (
@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"sync"
 	"time"
 
@@ -32,7 +33,9 @@ type Options struct {
 	Slots   int    // calls of models at a time, in addition to one of serial models; DefaultSlots
 	Workers int    // processes that run models instead of this one; 0 for none
 	Grace   time.Duration
-	Log     *slog.Logger
+	// LoadTime bounds the load of a model; 0 for no bound.
+	LoadTime time.Duration
+	Log      *slog.Logger
 }
 
 // Backend is the memory of an engine and the processes that run models.
@@ -44,12 +47,17 @@ type Backend struct {
 	// both reach. Without SYCL, they are the host's queue and USMUnknown.
 	Queue *syclobj.Queue
 	Kind  syclobj.USMKind
+	// Runner runs the functions of the models. CloseRunner closes it.
+	Runner executor.Runner
 
 	options  Options
 	runtime  *syclobj.Runtime
 	segments *segment.Resource   // below the pools, if workers map them
 	python   *python.Interpreter // nil with workers
-	loads    int
+
+	mu       sync.Mutex
+	slots    map[int]bool   // of bootstrap.py, in use
+	stranded map[string]int // slots of loads that did not end in time, by model
 }
 
 // The SYCL runtime and Python exist once per process. The first backend starts them, and later ones use them.
@@ -68,26 +76,24 @@ var (
 	})
 )
 
-// Open allocates the memory and starts Python. There is one Backend in a process at a time. Errors: no
-// Python.
+// Open allocates the memory and starts Python. There is one Backend in a process at a time. Close ends it, after
+// CloseRunner. Errors: no Python.
 func Open(o Options) (*Backend, error) {
-	o.Slots = cmp.Or(o.Slots, DefaultSlots)
+	o.Slots, o.LoadTime = cmp.Or(o.Slots, DefaultSlots), cmp.Or(o.LoadTime, math.MaxInt64)
 	rt, err := openRuntime()
 	if err != nil {
 		return nil, fmt.Errorf("backend: SYCL: %w", err)
 	}
-	b := &Backend{options: o, runtime: rt}
+	b := &Backend{options: o, runtime: rt, slots: map[int]bool{}, stranded: map[string]int{}}
 	if err := b.openMemory(rt); err != nil {
 		return nil, err
 	}
 	if why := rt.SYCLError(); why != nil {
 		o.Log.Info("no SYCL: tensors are in host memory", "reason", why)
 	}
-	if o.Workers == 0 {
-		if b.python, err = startPython(); err != nil {
-			err = fmt.Errorf("backend: models need Python with usmbridge's packages (`make python` sets it up in .venv): %w", err)
-			return nil, errors.Join(err, b.Close())
-		}
+	if err := b.openRunner(); err != nil {
+		err = fmt.Errorf("backend: models need Python with usmbridge's packages (`make python` sets it up in .venv): %w", err)
+		return nil, errors.Join(err, b.Close())
 	}
 	return b, nil
 }
@@ -151,120 +157,114 @@ func (b *Backend) ForModels(q *syclobj.Queue, kind syclobj.USMKind) (memmgr.Reso
 // models. Further requests are refused.
 const queue = 512
 
-// Loaded is the models of one load, and their runner.
-type Loaded struct {
-	Runner executor.Runner
-	Models []engine.Definition
-
-	module *python.Object
+// openRunner starts the process, or the processes, that run models. It does not wait for them.
+func (b *Backend) openRunner() (err error) {
+	o := &b.options
+	modules := []executor.Module{{Name: models.Module, Source: models.Bootstrap}}
+	if o.Workers > 0 {
+		b.Runner, err = workers.New(workers.Config{Workers: o.Workers, Queue: queue, Grace: o.Grace, StartTime: o.LoadTime, Modules: modules})
+		return err
+	}
+	if b.python, err = startPython(); err == nil {
+		b.Runner, err = executor.New(b.python, executor.Config{Slots: o.Slots, Queue: queue, Grace: o.Grace, Modules: modules, Serial: []string{models.Serial}})
+	}
+	return err
 }
 
-// Load imports and warms models. directory is that of the sources; "" for built-in ones. A model that
-// fails is a Broken definition. Load is not called concurrently. Errors: ctx ended, or no worker
-// starts.
-func (b *Backend) Load(ctx context.Context, directory string, sources []models.Source) (_ *Loaded, err error) {
-	b.loads++
-	name := models.Module(b.loads)
-	script, err := models.Script(b.loads, directory, sources)
+// Load imports and warms a model, beside the calls of others. With fresh, it imports its helper modules again. A model
+// that fails, or is not loaded within Options.LoadTime, is a Broken definition; so is one of which an earlier load still
+// runs. Unload must follow for other definitions. Errors: the end of ctx.
+func (b *Backend) Load(ctx context.Context, s models.Source, fresh bool) (engine.Definition, error) {
+	if s.Problem != "" {
+		return models.Broken(s, s.Problem, ""), nil
+	}
+	slot := b.takeSlot()
+	job, err := models.Job(s, slot, fresh)
 	if err != nil {
-		return nil, err
+		return engine.Definition{}, err
 	}
-	l := new(Loaded)
-	defer func() {
-		if err != nil {
-			ended, cancel := context.WithCancel(context.Background())
-			cancel()
-			err = errors.Join(err, l.Close(ended))
-		}
-	}()
-	var described any
-	if b.options.Workers > 0 {
-		described, err = l.spawn(ctx, &b.options, name, script)
-	} else {
-		described, err = l.embed(ctx, b, name, script, sources)
+	limited, cancel := context.WithTimeout(ctx, b.options.LoadTime)
+	defer cancel()
+	described, err := b.Runner.CallEach(limited, s.Name, models.Load, job)
+	var d engine.Definition
+	switch within := fmt.Sprintf("it was not loaded within %v", b.options.LoadTime); {
+	case err == nil:
+		d = models.Definition(described, s)
+	case errors.Is(err, executor.ErrStuck) && b.options.Workers == 0:
+		return b.strand(s, slot, limited, within), ctx.Err()
+	case limited.Err() != nil:
+		d = models.Broken(s, within, explain(err).Error())
+	case errors.Is(err, workers.ErrDied):
+		d = models.Broken(s, "it ended the process of a worker", err.Error())
+	default:
+		d = models.Broken(s, "it cannot be loaded", explain(err).Error())
 	}
-	if err != nil {
-		return nil, fmt.Errorf("backend: %w", explain(err))
+	b.mu.Lock()
+	old, late := b.stranded[s.Name]
+	delete(b.stranded, s.Name)
+	b.mu.Unlock()
+	if late {
+		b.Unload(ctx, engine.Definition{Meta: d.Meta, Load: old})
 	}
-	l.Models, err = models.Definitions(described, sources)
-	return l, err
+	if d.Load = slot; d.Broken != "" {
+		b.Unload(ctx, d)
+	}
+	return d, ctx.Err()
 }
 
-// embed runs the models in this process.
-func (l *Loaded) embed(ctx context.Context, b *Backend, name, script string, sources []models.Source) (described any, err error) {
-	if l.module, err = b.python.Module(name, script); err != nil {
-		return nil, err
+// strand returns the definition of a model whose load, or an earlier one, does not end. The thread keeps the slot, which
+// the next load of the model empties.
+func (b *Backend) strand(s models.Source, slot int, ctx context.Context, within string) engine.Definition {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if ctx.Err() == nil {
+		delete(b.slots, slot)
+		return models.Broken(s, "an earlier load of it still runs", "")
 	}
-	if described, err = l.ask(models.Describe); err != nil {
-		return nil, err
-	}
-	definitions, err := models.Definitions(described, sources)
-	if err != nil {
-		return nil, err
-	}
-	config := executor.Config{Slots: b.options.Slots, Queue: queue, Grace: b.options.Grace,
-		Steps: []executor.Step{{Name: "models", Serial: true, Run: func(context.Context, *python.Interpreter) error {
-			_, err := l.ask(models.WarmAll)
-			return err
-		}}}}
-	for _, d := range definitions {
-		for _, function := range []string{d.Function, d.Shapes} {
-			if d.Serial && function != "" {
-				config.Serial = append(config.Serial, function)
-			}
-		}
-	}
-	e, err := executor.New(b.python, config)
-	if err != nil {
-		return nil, err
-	}
-	l.Runner = e
-	if err := e.Ready(ctx); err != nil {
-		return nil, err
-	}
-	return l.ask(models.Describe)
+	b.stranded[s.Name] = slot
+	return models.Broken(s, within+", and still runs", "")
 }
 
-// spawn runs the models in worker processes. It returns when one is ready.
-func (l *Loaded) spawn(ctx context.Context, o *Options, name, script string) (described any, err error) {
-	pool, err := workers.New(workers.Config{
-		Workers: o.Workers, Queue: queue, Grace: o.Grace, Least: 1,
-		Modules: []workers.Module{{Name: name, Source: script}},
-		Warm:    []string{name + ":" + models.WarmAll},
-	})
-	if err != nil {
-		return nil, err
+// takeSlot returns the number of a slot that is not in use.
+func (b *Backend) takeSlot() (slot int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for b.slots[slot] {
+		slot++
 	}
-	l.Runner = pool
-	if err := pool.Ready(ctx); err != nil {
-		return nil, err
-	}
-	return pool.Call(ctx, name+":"+models.Describe)
+	b.slots[slot] = true
+	return slot
 }
 
-// ask calls a function of the module that has the models.
-func (l *Loaded) ask(function string) (any, error) {
-	o, err := l.module.Method(function)
-	if err != nil {
-		return nil, explain(err)
+// unloadTime bounds the wait for the collection of the memory of a model.
+const unloadTime = time.Minute
+
+// Unload removes a model that Load returned, after its last call, and frees its memory.
+func (b *Backend) Unload(ctx context.Context, d engine.Definition) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unloadTime)
+	defer cancel()
+	if _, err := b.Runner.CallEach(ctx, "", models.Unload, fmt.Sprint(d.Load)); err != nil {
+		b.options.Log.Warn("the memory of a model is not freed", "model", d.Meta.Name, "error", err)
+		return // The slot is not used again.
 	}
-	defer o.Release()
-	return o.Value()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.slots, d.Load)
 }
 
-// Close ends calls, as executor.Runner.Close does, and removes the models. Errors: calls that do not
-// end.
-func (l *Loaded) Close(ctx context.Context) error {
-	var err error
-	if l.Runner != nil {
-		err = l.Runner.Close(ctx)
+// CloseRunner ends calls, as executor.Runner.Close does, and removes all models. Errors: calls that do not end.
+func (b *Backend) CloseRunner(ctx context.Context) error {
+	err := b.Runner.Close(ctx)
+	if err != nil || b.python == nil {
+		return err
 	}
-	if l.module != nil {
-		if err == nil {
-			_, err = l.ask(models.Forget)
-		}
-		l.module.Release()
+	module, err := b.python.Import(models.Module)
+	if err != nil {
+		return explain(err)
 	}
+	defer module.Release()
+	o, err := module.Method(models.Forget)
+	o.Release()
 	return err
 }
 
@@ -276,7 +276,7 @@ func explain(err error) error {
 	return err
 }
 
-// Close closes the memory, after all that was loaded; End ends Python. Errors: a *memmgr.LeakError if
+// Close closes the memory, after CloseRunner; End ends Python. Errors: a *memmgr.LeakError if
 // memory is still in use: a model may have kept arrays.
 func (b *Backend) Close() error {
 	memmgr.Flush()

@@ -48,23 +48,23 @@ func openWith(t testing.TB, sources []models.Source, o backend.Options, change .
 	o.Limit, o.Grace, o.Log = limit, 200*time.Millisecond, slog.New(slog.NewTextHandler(&log, nil))
 	b, err := backend.Open(o)
 	require.NoError(t, err, "%s", &log)
-	l, err := b.Load(t.Context(), "", sources)
-	require.NoError(t, err, "%s", &log)
-	for _, d := range l.Models {
-		require.Empty(t, d.Broken)
-	}
-	eo := engine.Options{Memory: b.Memory, Calls: b.Calls, Results: b.Results, ForModels: b.ForModels, Apart: o.Workers > 0, Log: o.Log,
+	eo := engine.Options{Memory: b.Memory, Calls: b.Calls, Results: b.Results, ForModels: b.ForModels, Runner: b.Runner, Apart: o.Workers > 0, Log: o.Log,
 		Timeout: 5 * time.Minute} // time for workers to restart on a machine under load
 	for _, f := range change {
 		f(&eo)
 	}
 	e := engine.New(eo)
-	require.NoError(t, testenv.ErrorOf(e.SetModels(l.Runner, l.Models, "")))
+	for _, s := range sources {
+		d := testenv.Must(b.Load(t.Context(), s, false))(t)
+		require.Empty(t, d.Broken, "%s: %s", d.Detail, &log)
+		require.NoError(t, testenv.ErrorOf(e.SetModel(d)))
+	}
+	e.Loaded()
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 		defer cancel()
 		require.NoError(t, e.Close(ctx))
-		require.NoError(t, l.Close(ctx), "%s", &log)
+		require.NoError(t, b.CloseRunner(ctx), "%s", &log)
 		require.NoError(t, b.Close(), "%s", &log)
 		if t.Failed() {
 			t.Log(&log)
@@ -334,7 +334,7 @@ func TestShapesOfInfer(t *testing.T) {
 	}
 	for n := range 2 {
 		t.Run(fmt.Sprint(n, " workers"), func(t *testing.T) {
-			for _, d := range load(t, n, "", others...) {
+			for _, d := range load(t, n, others...) {
 				require.NotEmpty(t, d.Broken, d.Meta.Name)
 			}
 			e := openWith(t, callable, backend.Options{Workers: n})
@@ -507,7 +507,7 @@ func TestBadModelFiles(t *testing.T) {
 		sources = append(sources, models.Source{Name: name, File: fmt.Sprintf("/models/%s.py", name), Text: text})
 	}
 	for _, n := range []int{0, 1} {
-		for _, d := range load(t, n, "", sources...) {
+		for _, d := range load(t, n, sources...) {
 			if d.Meta.Name == "good" {
 				require.Empty(t, d.Broken)
 				continue
@@ -524,14 +524,16 @@ func TestBadModelFiles(t *testing.T) {
 }
 
 // load returns the definitions of sources and closes the backend.
-func load(t *testing.T, workers int, directory string, sources ...models.Source) []engine.Definition {
+func load(t *testing.T, workers int, sources ...models.Source) (list []engine.Definition) {
 	t.Helper()
 	testpython.Need(t)
 	b := testenv.Must(backend.Open(backend.Options{Limit: limit, Workers: workers, Log: slog.New(slog.DiscardHandler)}))(t)
-	l := testenv.Must(b.Load(t.Context(), directory, sources))(t)
-	require.NoError(t, l.Close(t.Context()))
+	for _, s := range sources {
+		list = append(list, testenv.Must(b.Load(t.Context(), s, true))(t))
+	}
+	require.NoError(t, b.CloseRunner(t.Context()))
 	require.NoError(t, b.Close())
-	return l.Models
+	return list
 }
 
 // A model imports helper modules beside it, by name and relative to its package. A later load imports
@@ -540,12 +542,13 @@ func TestHelperModules(t *testing.T) {
 	for _, n := range []int{0, 1} {
 		dir := t.TempDir()
 		uses := source("uses", header+"import helpers_of_a_test\nfrom . import _relative\nvalue = helpers_of_a_test.value + _relative.value\nif value != 5: raise ValueError(value)\ndef infer(x): return {'y': x}")
+		uses.File = filepath.Join(dir, "uses.py")
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "_relative.py"), []byte("value = 2"), 0o600))
 		require.NoError(t, os.Mkdir(filepath.Join(dir, "helpers_of_a_test"), 0o700))
 		for _, value := range []string{"3", "100"} {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "helpers_of_a_test", "__init__.py"), []byte("value = "+value), 0o600))
 			require.NoError(t, os.RemoveAll(filepath.Join(dir, "helpers_of_a_test", "__pycache__")))
-			got := load(t, n, dir, uses)
+			got := load(t, n, uses)
 			require.Equal(t, value == "3", got[0].Broken == "", got[0].Broken)
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -37,9 +39,11 @@ type Options struct {
 	Calls, Results Pool
 	// Regions is the shared memory of clients. The caller closes it after Close.
 	Regions *region.Registry
-	// Load loads a model for a client from its file again, and no other. Errors: NotFound, NotReady for a model that
-	// cannot be served. nil: clients can neither load nor unload models.
-	Load func(ctx context.Context, model string) error
+	// Runner runs the functions of the models. The caller closes it after Close.
+	Runner executor.Runner
+	// Load loads a model for a client from its file again, and no other. Unload makes one unavailable. Errors: NotFound,
+	// NotReady for a model that cannot be loaded. nil: clients can neither load nor unload models.
+	Load, Unload func(ctx context.Context, model string) error
 	// Apart says that models run in other processes, which can see Memory alone: inputs in regions
 	// are copied into Memory before the call, and outputs back after it.
 	Apart bool
@@ -50,12 +54,10 @@ type Options struct {
 	Log      *slog.Logger  // for details that clients must not see; slog.Default()
 }
 
-// registry is the models that were loaded together, with their runner.
+// registry is the models at one time. It does not change.
 type registry struct {
-	runner   executor.Runner
-	requests sync.WaitGroup
-	models   []*Model
-	byName   map[string]*Model
+	models []*Model // in the order of their names
+	byName map[string]*Model
 }
 
 // Engine serves models. Its methods may be called from any goroutine.
@@ -72,7 +74,7 @@ type Engine struct {
 	inFlight atomic.Int64 // as requests
 }
 
-// New returns an engine, which Close ends. It is not ready until SetModels.
+// New returns an engine without models, which Close ends. It is not ready until Loaded.
 func New(o Options) *Engine {
 	o.Name = cmp.Or(o.Name, "usmbridge")
 	o.MaxCalls = cmp.Or(o.MaxCalls, 1024)
@@ -91,7 +93,7 @@ func (e *Engine) Server() oip.Server {
 		Extensions: []string{"binary_tensor_data", "model_repository", "statistics", "system_shared_memory"}}
 }
 
-// Models returns the models, in the order of their definitions. The list does not change.
+// Models returns the models, in the order of their names. The list does not change.
 func (e *Engine) Models() []*Model { return e.current.Load().models }
 
 // Model returns a model; version is "" or "1". Errors: NotFound.
@@ -105,9 +107,6 @@ func (e *Engine) Model(name, version string) (*Model, error) {
 	}
 	return m, nil
 }
-
-// Runner returns the runner of the models; nil before SetModels.
-func (e *Engine) Runner() executor.Runner { return e.current.Load().runner }
 
 // Stats are the counts of an engine.
 type Stats struct {
@@ -177,46 +176,60 @@ func (e *Engine) admit(name, version string) (*Model, error) {
 	}
 	e.requests.Add(1)
 	e.inFlight.Add(1)
-	m.registry.requests.Add(1)
+	m.requests.Add(1)
 	return m, nil
 }
 
 // discount ends the count of a request by admit.
 func (e *Engine) discount(m *Model) {
-	m.registry.requests.Done()
+	m.requests.Done()
 	e.inFlight.Add(-1)
 	e.requests.Done()
 }
 
-// SetModels replaces all models, whose functions runner runs. A model continues the statistics of the model of the
-// same name. If one is not "", it is the only one that clients load: the others stay
-// unloaded if they were. Requests in flight finish on the models that they began with, and
-// ended waits for them: then the old runner can be closed. Errors: invalid definitions, and then
-// nothing has changed; ended returns the error of its context.
-func (e *Engine) SetModels(runner executor.Runner, definitions []Definition, one string) (ended func(context.Context) error, err error) {
+// SetModel adds a model, or replaces that of the same name, whose statistics it continues, and returns the replaced one;
+// nil if there was none. Requests in flight finish on the model that they began with. Errors: an invalid definition, and
+// then nothing has changed.
+func (e *Engine) SetModel(d Definition) (replaced *Model, err error) {
+	m, err := newModel(e, d)
+	if err != nil {
+		return nil, fmt.Errorf("engine: model %s: %w", d.Meta.Name, err)
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	old, next := e.current.Load(), &registry{runner: runner, byName: map[string]*Model{}}
-	for _, d := range definitions {
-		m, err := newModel(e, next, d)
-		if err != nil {
-			return nil, fmt.Errorf("engine: model %s: %w", d.Meta.Name, err)
-		}
-		if before := old.byName[d.Meta.Name]; before != nil {
-			m.stats = before.stats
-			m.unloaded.Store(before.unloaded.Load() && one != "" && one != d.Meta.Name)
-		}
-		next.models = append(next.models, m)
-		next.byName[d.Meta.Name] = m
+	if replaced = e.current.Load().byName[d.Meta.Name]; replaced != nil {
+		m.stats = replaced.stats
+	}
+	e.replace(d.Meta.Name, m)
+	return replaced, nil
+}
+
+// RemoveModel removes a model and returns it; nil if there is none.
+func (e *Engine) RemoveModel(name string) *Model {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	m := e.current.Load().byName[name]
+	e.replace(name, nil)
+	return m
+}
+
+// replace sets the model of a name, or removes it. mu is held.
+func (e *Engine) replace(name string, m *Model) {
+	next := &registry{byName: maps.Clone(e.current.Load().byName)}
+	if next.byName == nil {
+		next.byName = map[string]*Model{}
+	}
+	if next.byName[name] = m; m == nil {
+		delete(next.byName, name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(next.byName)) {
+		next.models = append(next.models, next.byName[name])
 	}
 	e.current.Store(next)
-	return func(ctx context.Context) error {
-		if err := waitFor(ctx, &old.requests); err != nil {
-			return fmt.Errorf("engine: requests to replaced models have not ended: %w", err)
-		}
-		return nil
-	}, nil
 }
+
+// Loaded makes the engine ready: the models of the start have been loaded, or have failed.
+func (e *Engine) Loaded() { e.health.loaded.Store(true) }
 
 // Index describes the models, or those that are ready, in the words of the protocol's repository extension.
 func (e *Engine) Index(ready bool) []oip.Entry {
@@ -228,6 +241,8 @@ func (e *Engine) Index(ready bool) []oip.Entry {
 				continue
 			}
 			entry.State, entry.Reason = "UNAVAILABLE", oip.As(err).Message
+		} else if fault := m.fault.Load(); fault != nil {
+			entry.Reason = "the last load failed: " + clip(*fault)
 		}
 		list = append(list, entry)
 	}
@@ -255,18 +270,12 @@ func (e *Engine) Load(ctx context.Context, model string, parameters []string) er
 }
 
 // Unload makes a model unavailable for a client. Requests in flight finish. Errors: NotFound, Unsupported without
-// Options.Load.
-func (e *Engine) Unload(model string) error {
-	if e.Options.Load == nil {
+// Options.Unload.
+func (e *Engine) Unload(ctx context.Context, model string) error {
+	if e.Options.Unload == nil {
 		return errNoControl
 	}
-	e.mu.Lock() // not while SetModels looks which models are unloaded
-	defer e.mu.Unlock()
-	m, err := e.Model(model, "")
-	if err == nil {
-		m.unloaded.Store(true)
-	}
-	return err
+	return e.Options.Unload(ctx, model)
 }
 
 // Drain refuses new requests. Requests in flight continue. Further calls do nothing.

@@ -295,7 +295,7 @@ func TestInvalidDefinitions(t *testing.T) {
 		{Meta: oip.Model{Name: "m", Inputs: tensor("x", oip.FP32, 1<<40, 1<<40), Outputs: y}, Function: "m:f"},
 		{Meta: oip.Model{Name: "m", Inputs: x, Outputs: tensor("y", oip.FP32, -1, -1)}, Function: "m:f", Bound: true},
 	} {
-		require.Error(t, testenv.ErrorOf(engine.New(engine.Options{}).SetModels(enginetest.NewRunner(), []engine.Definition{d}, "")), "%+v", d)
+		require.Error(t, testenv.ErrorOf(engine.New(engine.Options{}).SetModel(d)), "%+v", d)
 	}
 }
 

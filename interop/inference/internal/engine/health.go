@@ -15,6 +15,7 @@ import (
 // health is the state behind Ready and Live. It detects that calls do not end: a model that holds
 // Python's GIL in C stops all of them.
 type health struct {
+	loaded  atomic.Bool  // after Loaded
 	retired atomic.Bool  // after Retire or Drain
 	warm    atomic.Bool  // the runner has been ready
 	badFrom atomic.Int64 // since when it is not, in nanoseconds; 0 while it is
@@ -23,8 +24,16 @@ type health struct {
 }
 
 // Ready returns nil if requests can be expected to be served. Errors: NotReady while the runner
-// warms up, is stuck or makes no progress, and after Retire or Drain.
+// warms up, is stuck or makes no progress, before Loaded, and after Retire or Drain.
 func (e *Engine) Ready() error {
+	if err := e.serves(); err != nil || e.health.loaded.Load() {
+		return err
+	}
+	return notReady("the server is warming up: models are being loaded", nil)
+}
+
+// serves returns nil if requests to ready models can be expected to be served.
+func (e *Engine) serves() error {
 	if e.Retired() {
 		return oip.ErrDraining
 	}
@@ -33,11 +42,9 @@ func (e *Engine) Ready() error {
 
 // healthy returns nil if the runner is warm and makes progress.
 func (e *Engine) healthy() error {
-	err := executor.ErrWarming
-	if runner := e.Runner(); runner != nil {
-		if err = runner.Health(); err == nil {
-			err = e.checkProgress()
-		}
+	err := e.Options.Runner.Health()
+	if err == nil {
+		err = e.checkProgress()
 	}
 	switch {
 	case errors.Is(err, executor.ErrWarming):
@@ -45,8 +52,11 @@ func (e *Engine) healthy() error {
 	case err != nil:
 		e.health.badFrom.CompareAndSwap(0, time.Now().UnixNano())
 		return notReady("the server is not ready", err)
-	case !slices.ContainsFunc(e.Models(), func(m *Model) bool { return m.broken() == nil }):
+	case slices.ContainsFunc(e.Models(), func(m *Model) bool { return m.broken() == nil }):
+	case e.health.loaded.Load():
 		return notReady("no model is ready", nil)
+	default:
+		return notReady("the server is warming up: models are being loaded", nil)
 	}
 	e.health.warm.Store(true)
 	e.health.badFrom.Store(0)
@@ -95,13 +105,13 @@ var errStalled = errors.New("the oldest call runs past its deadline, and no call
 func (e *Engine) checkProgress() error {
 	var err error
 	if missed := e.health.missed.Load(); missed != 0 {
-		if since := time.Since(time.Unix(0, missed)); since > stallGrace && e.Runner().Stats().Oldest > since {
+		if since := time.Since(time.Unix(0, missed)); since > stallGrace && e.Options.Runner.Stats().Oldest > since {
 			err = errStalled
 		}
 	}
 	if e.health.stalled.Swap(err != nil) != (err != nil) {
 		if err != nil {
-			e.Options.Log.Error("calls do not end: the server is not ready", "reason", err, "oldest", e.Runner().Stats().Oldest.Round(time.Millisecond))
+			e.Options.Log.Error("calls do not end: the server is not ready", "reason", err, "oldest", e.Options.Runner.Stats().Oldest.Round(time.Millisecond))
 		} else {
 			e.Options.Log.Info("calls end again")
 		}

@@ -1,9 +1,11 @@
 package engine
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
@@ -29,23 +31,25 @@ type Definition struct {
 	// Broken is the reason why the model cannot be called, for clients; "" if it can. Of a broken model only
 	// the name is used. Detail is the same for the log: it may be a traceback.
 	Broken, Detail string
+	// Load is the number of the load, for the owner of the models.
+	Load int
 }
 
 // Model is a model. Its methods may be called from any goroutine.
 type Model struct {
 	engine   *Engine
-	registry *registry
+	requests sync.WaitGroup // between Begin and End
 	def      Definition
 	inputs   map[string]int
 	outputs  map[string]int
 	types    []usmarray.DataType // of the inputs, then of the outputs
 	stats    *modelStats
-	unloaded atomic.Bool
+	fault    atomic.Pointer[string] // why a later load failed; nil if none did
 }
 
-func newModel(e *Engine, r *registry, d Definition) (*Model, error) {
+func newModel(e *Engine, d Definition) (*Model, error) {
 	d.Meta.Versions = []string{"1"}
-	m := &Model{engine: e, registry: r, def: d, stats: newStats(d.Meta.Name), inputs: map[string]int{}, outputs: map[string]int{}}
+	m := &Model{engine: e, def: d, stats: newStats(d.Meta.Name), inputs: map[string]int{}, outputs: map[string]int{}}
 	if d.Broken != "" {
 		m.def.Meta.Inputs, m.def.Meta.Outputs = []oip.Tensor{}, []oip.Tensor{}
 		return m, nil
@@ -80,7 +84,7 @@ func newModel(e *Engine, r *registry, d Definition) (*Model, error) {
 
 // Check returns an error for an invalid definition.
 func (d *Definition) Check() error {
-	_, err := newModel(nil, nil, *d)
+	_, err := newModel(nil, *d)
 	return err
 }
 
@@ -108,25 +112,30 @@ func extentsFrom(inputs []oip.Tensor, out *oip.Tensor) (int, error) {
 // Meta returns the description of the model. It must not be changed.
 func (m *Model) Meta() oip.Model { return m.def.Meta }
 
-// Ready returns nil if the model can be called. Errors: NotReady.
+// Ready returns nil if the model can be called, also while other models are loaded for the first time. Errors: NotReady.
 func (m *Model) Ready() error {
 	if err := m.broken(); err != nil {
 		return err
 	}
-	return m.engine.Ready()
+	return m.engine.serves()
 }
 
 // broken returns the error of a model that cannot be called, and nil for other models.
 func (m *Model) broken() error {
-	reason := m.def.Broken
-	if m.unloaded.Load() {
-		reason = "it was unloaded"
-	}
-	if reason == "" {
+	if m.def.Broken == "" {
 		return nil
 	}
-	return notReady(fmt.Sprintf("model %s is not ready: %s", m.def.Meta.Name, clip(reason)), nil)
+	return notReady(fmt.Sprintf("model %s is not ready: %s", m.def.Meta.Name, clip(m.def.Broken)), nil)
 }
+
+// Definition returns the definition of the model.
+func (m *Model) Definition() Definition { return m.def }
+
+// SetFault records why a later load of the model failed, for the index.
+func (m *Model) SetFault(reason string) { m.fault.Store(&reason) }
+
+// Wait waits until the requests to a model that was replaced or removed have ended. Errors: that of the context.
+func (m *Model) Wait(ctx context.Context) error { return waitFor(ctx, &m.requests) }
 
 // shapeOf applies the rule for the shape of an output.
 func (m *Model) shapeOf(output int, inputs []Input) []int64 {

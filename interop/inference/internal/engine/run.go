@@ -93,7 +93,7 @@ func (r *Request) call(args []any) (ended time.Time, err error) {
 		r.arena = arena.New(arena.Options{Name: r.model.def.Meta.Name, Choose: e.Options.ForModels})
 		ctx = arena.NewContext(ctx, r.arena)
 	}
-	answer, err := r.model.registry.runner.Call(ctx, r.model.def.Function, args...)
+	answer, err := r.model.engine.Options.Runner.Call(ctx, r.model.def.Function, args...)
 	e.health.note(ctx, err)
 	ended = time.Now()
 	if err == nil && !r.model.def.Bound {
@@ -152,7 +152,7 @@ func (r *Request) askShapes() ([][]int64, error) {
 		}
 		args[i] = list
 	}
-	answer, err := m.registry.runner.Call(r.ctx, m.def.Shapes, args...)
+	answer, err := m.engine.Options.Runner.Call(r.ctx, m.def.Shapes, args...)
 	if err != nil {
 		return nil, err
 	}

@@ -118,7 +118,7 @@ func (r *Runner) Call(ctx context.Context, name string, args ...any) (any, error
 	return list, nil
 }
 
-// Definitions returns the definitions of models, for engine.Engine.SetModels.
+// Definitions returns the definitions of models, for engine.Engine.SetModel.
 func Definitions(models ...*Model) []engine.Definition {
 	var out []engine.Definition
 	for _, m := range models {
@@ -148,9 +148,13 @@ func With(t testing.TB, runner executor.Runner, o engine.Options, models ...*Mod
 	if o.Regions == nil {
 		o.Regions = region.New(region.Options{})
 	}
+	o.Runner = runner
 	e := engine.New(o)
-	_, err := e.SetModels(runner, Definitions(models...), "")
-	require.NoError(t, err)
+	for _, d := range Definitions(models...) {
+		_, err := e.SetModel(d)
+		require.NoError(t, err)
+	}
+	e.Loaded()
 	require.NoError(t, e.Ready())
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)

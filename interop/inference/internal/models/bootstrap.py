@@ -1,4 +1,4 @@
-"""Imports the models of the inference server from their sources, describes and calls them.
+"""Imports the models of the inference server from their sources, one by one, and calls them.
 
 A model is a module with INPUTS and OUTPUTS, each a dict from a tensor's name to
 (datatype, shape), -1 for any extent, and infer(**inputs). It may have
@@ -12,6 +12,7 @@ A model is a module with INPUTS and OUTPUTS, each a dict from a tensor's name to
 """
 
 import contextlib
+import gc
 import importlib
 import inspect
 import json
@@ -20,6 +21,7 @@ import linecache
 import sys
 import traceback
 import types
+import weakref
 
 import usmbridge
 
@@ -29,8 +31,11 @@ DATATYPES |= {"FP16": "float16", "FP32": "float32", "FP64": "float64", "BF16": "
 # Each free extent of the inputs of a first call.
 WARM_EXTENT = 8
 
-_models = {}
-_package = None
+_modules = weakref.WeakSet()  # of models
+_package = types.ModuleType("usmbridge_models")  # of their modules, so that a model called numpy does not hide NumPy
+_package.__path__ = []
+sys.modules[_package.__name__] = _package
+sys.modules[f"{__name__}_serial"] = sys.modules[__name__]  # the name by which functions of serial models are called
 
 
 # A model's output appears line by line, also in a pipe.
@@ -194,84 +199,120 @@ def _define(name, module):
     return model
 
 
-def load(sources, directory, package):
-    """Makes a module of each (name, file, text, problem) in a package of its own, so that a model
-    called numpy does not hide NumPy. Models import helper modules of the directory by name, after
-    installed packages, or relative to the package. describe() reports models that fail, and those
-    with a problem, which are not run."""
-    global _package
-    _package = types.ModuleType(package)
-    _package.__path__ = [directory] if directory else []
-    sys.modules[package] = _package
-    if directory:
-        if directory not in sys.path:
-            sys.path.append(directory)
-        for name, module in list(sys.modules.items()):  # helpers of an earlier load
-            file = getattr(module, "__file__", None) or ""
-            if file.startswith(directory + "/") and not name.startswith("usmbridge_models"):
-                del sys.modules[name]
-        importlib.invalidate_caches()
-    for i, (name, file, text, problem) in enumerate(sources):
-        qualified = f"{package}.{name}"
-        module = types.ModuleType(qualified)
-        module.__file__, module.__package__ = file, package
-        linecache.cache[file] = (len(text), None, text.splitlines(True), file)
-        sys.modules[qualified] = module
-        try:
-            if problem:
-                raise ModelError(problem)
-            exec(compile(text, file, "exec", dont_inherit=True), module.__dict__)
-            model = _define(name, module)
-        except ModelError as error:
-            model = types.SimpleNamespace(name=name, error=str(error), detail="")
-        except (Exception, SystemExit):
-            model = types.SimpleNamespace(name=name, error="it cannot be imported", detail=traceback.format_exc())
-        _models[name] = model
-        globals()[f"model_{i}"] = model  # the name need not be an identifier
+class Slot:
+    """The functions of a model under a name that stays valid: later models use the slot again."""
+
+    module = call = call_shapes = None
+
+    def infer(self, *arrays):
+        return self.call(*arrays)
+
+    def shapes(self, *shapes):
+        return self.call_shapes(*shapes)
+
+
+def _import(name, file, text):
+    """Makes a module of a model and runs its text. Models import helper modules of the directory by name, after installed
+    packages, or relative to the package."""
+    module = types.ModuleType(f"{_package.__name__}.{name}")
+    module.__file__, module.__package__ = file, _package.__name__
+    linecache.cache[file] = (len(text), None, text.splitlines(True), file)
+    _modules.add(module)
+    sys.modules[module.__name__] = module
+    exec(compile(text, file, "exec", dont_inherit=True), module.__dict__)
+    return module
+
+
+def _warm(model):
+    """Warms a model. One without warm() is called on zeros. If it refuses them, the traceback is printed."""
+    if model.warm is not None:
+        result = model.warm()
+        if inspect.iscoroutine(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
+            raise ModelError(f"warm has not run: its result is of type {type(result).__name__}")
+        return
+    try:
+        _first_call(model)
+    except (Exception, SystemExit):
+        print(f"model {model.name}: the first call, on zeros, failed; define warm() if the model needs other inputs", file=sys.stderr)
+        traceback.print_exc()
+
+
+def _drop(name):
+    """Removes a module, so that the next import imports it again."""
+    sys.modules.pop(name, None)
+    package, _, rest = name.partition(".")
+    if package == _package.__name__:
+        vars(_package).pop(rest, None)
+
+
+def _refresh(directory):
+    """Forgets the helper modules of the directory, so that the next model imports them again. Models keep those that they
+    have imported."""
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None) or ""
+        importing = getattr(getattr(module, "__spec__", None), "_initializing", False)  # by another load
+        if directory and file.startswith(directory + "/") and module not in _modules and not importing:
+            _drop(name)
+    importlib.invalidate_caches()
+
+
+def load(job):
+    """Loads a model into a slot, and describes it as JSON with the fields of engine.Definition. Broken is the reason why it
+    cannot be called, for clients, and Detail a traceback for the log. Until it is loaded, and after a failure, a
+    module of the same name stays the one that other models import."""
+    job = types.SimpleNamespace(**json.loads(job))
+    _package.__path__ = [job.directory] if job.directory else []
+    if job.directory and job.directory not in sys.path:
+        sys.path.append(job.directory)
+    if job.fresh:
+        _refresh(job.directory)
+    qualified, error, detail, module = f"{_package.__name__}.{job.name}", "", "", None
+    before = sys.modules.get(qualified)
+    doing = "it cannot be imported"
+    try:
+        module = _import(job.name, job.file, job.text)
+        model = _define(job.name, module)
+        doing = "warm() failed"
+        _warm(model)
+        slot = globals().setdefault(f"slot_{job.slot}", Slot())  # the name of a model need not be an identifier
+        slot.call, slot.call_shapes = model.infer, model.shapes
+        setattr(_package, job.name, module)
+        slot.module = module
+        return _describe(model, f"{__name__}{'_serial' * model.serial}:slot_{job.slot}")
+    except ModelError as problem:
+        error = str(problem)
+    except (Exception, SystemExit):
+        error, detail = doing, traceback.format_exc()
+    finally:
+        if getattr(globals().get(f"slot_{job.slot}"), "module", None) is not module or module is None:
+            sys.modules.pop(qualified, None)
+            if before is not None:
+                sys.modules[qualified] = before
+    return json.dumps({"Meta": {"name": job.name}, "Broken": error, "Detail": detail})
+
+
+def _describe(model, at):
+    meta = {"name": model.name, "platform": "usmbridge_python"}
+    for field in ("inputs", "outputs"):
+        meta[field] = [dict(zip(("name", "datatype", "shape"), t)) for t in getattr(model, field)]
+    flags = {"Bound": model.bound, "Serial": model.serial, "WritesAll": model.writes_all}
+    return json.dumps({"Meta": meta, "Function": f"{at}.infer", "Shapes": f"{at}.shapes" if model.shapes else "", **flags})
+
+
+def unload(slot):
+    """Empties a slot, also after a load that failed. Functions and their modules refer to each other, and Python's
+    automatic collection can take long to begin: it counts objects, and not their size."""
+    model = globals().get(f"slot_{slot}")
+    if model is not None:
+        for name in [name for name, module in list(sys.modules.items()) if module is model.module is not None]:
+            _drop(name)
+        vars(model).clear()
+    del model
+    gc.collect()
+    return ""
 
 
 def forget():
-    """Removes the models, for a later load."""
-    for name in [name for name in sys.modules if name == _package.__name__ or name.startswith(_package.__name__ + ".")]:
-        del sys.modules[name]
-    for i in range(len(_models)):
-        globals().pop(f"model_{i}", None)
-    _models.clear()
-
-
-def describe():
-    """Describes the models as JSON, with the fields of engine.Definition. Broken is the reason why a model cannot be
-    called, for clients, and Detail a traceback for the log."""
-    described = []
-    for i, model in enumerate(_models.values()):
-        if model.error is not None:
-            described.append({"Meta": {"name": model.name}, "Broken": model.error, "Detail": model.detail})
-            continue
-        meta = {"name": model.name, "platform": "usmbridge_python"}
-        for field in ("inputs", "outputs"):
-            meta[field] = [dict(zip(("name", "datatype", "shape"), t)) for t in getattr(model, field)]
-        at = f"{__name__}:model_{i}"
-        flags = {"Bound": model.bound, "Serial": model.serial, "WritesAll": model.writes_all}
-        described.append({"Meta": meta, "Function": f"{at}.infer", "Shapes": f"{at}.shapes" if model.shapes else "", **flags})
-    return json.dumps(described)
-
-
-def warm_all():
-    """Warms all models. If its own warm() raises, a model cannot be called. A model without warm() is
-    called on zeros. If it refuses them, the traceback is printed."""
-    for name, model in _models.items():
-        if model.error is not None:
-            continue
-        try:
-            if model.warm is None:
-                _first_call(model)
-            else:
-                result = model.warm()
-                if inspect.iscoroutine(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
-                    raise ModelError(f"warm has not run: its result is of type {type(result).__name__}")
-        except (Exception, SystemExit):
-            if model.warm is not None:
-                model.error, model.detail = "warm() failed", traceback.format_exc()
-                continue
-            print(f"model {name}: the first call, on zeros, failed; define warm() if the model needs other inputs", file=sys.stderr)
-            traceback.print_exc()
+    """Empties all slots, at the end."""
+    for name in [name for name in globals() if name.startswith("slot_")]:
+        unload(name.removeprefix("slot_"))

@@ -111,29 +111,25 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// TestDefinitions checks that a model that cannot be called is a broken one.
-func TestDefinitions(t *testing.T) {
-	sources := []Source{{Name: "m", File: "m.py"}}
-	const x, y = `"inputs":[{"name":"x","datatype":"FP32","shape":[-1]}]`, `"outputs":[{"name":"y","datatype":"FP32","shape":[-1]}]`
-	d, err := Definitions(`[{"Function":"module:model_0.infer","Meta":{`+x+","+y+`}}]`, sources)
-	require.NoError(t, err)
-	require.Equal(t, "module:model_0.infer", d[0].Function)
-	require.Equal(t, oip.FP32, d[0].Meta.Outputs[0].Datatype)
-	require.Empty(t, d[0].Broken)
-	for _, bad := range []any{nil, "x", 1, "", `"x"`, "[]", "[{},{}]"} {
-		_, err := Definitions(bad, sources)
-		require.Error(t, err)
-	}
+// TestDefinition checks that a model that cannot be called is a broken one.
+func TestDefinition(t *testing.T) {
+	source := Source{Name: "m", File: "m.py"}
+	const x, y = `"name":"m","inputs":[{"name":"x","datatype":"FP32","shape":[-1]}]`, `"outputs":[{"name":"y","datatype":"FP32","shape":[-1]}]`
+	d := Definition(`{"Function":"module:slot_0.infer","Meta":{`+x+","+y+`}}`, source)
+	require.Equal(t, "module:slot_0.infer", d.Function)
+	require.Equal(t, oip.FP32, d.Meta.Outputs[0].Datatype)
+	require.Empty(t, d.Broken)
 	for text, want := range map[string]string{
-		`{"Broken":"broken","Detail":"line 1"}`: "line 1",
-		`{"Broken":"broken"}`:                   "broken",
+		"": "invalid description", `"x"`: "invalid description", "[]": "invalid description", "{}": "invalid description",
+		`{"Broken":"broken","Detail":"line 1","Meta":{"name":"m"}}`:                                    "line 1",
+		`{"Broken":"broken","Meta":{"name":"m"}}`:                                                      "broken",
 		`{"Meta":{` + x + `,"outputs":[{"name":"y","datatype":"BYTES","shape":[-1]}]}}`:                "BYTES",
 		`{"Bound":true,"Meta":{` + x + `,"outputs":[{"name":"y","datatype":"FP32","shape":[-1,-1]}]}}`: "free extents",
 	} {
-		d, err := Definitions("["+text+"]", sources)
-		require.NoError(t, err)
-		require.NotEmpty(t, d[0].Broken, text)
-		require.Contains(t, d[0].Detail, "m.py: ")
-		require.Contains(t, d[0].Detail, want)
+		d := Definition(text, source)
+		require.NotEmpty(t, d.Broken, text)
+		require.Equal(t, "m", d.Meta.Name)
+		require.Contains(t, d.Detail, "m.py: ")
+		require.Contains(t, d.Detail, want)
 	}
 }

@@ -1,6 +1,6 @@
 // Package models reads the files of models. Read reads the sources of a directory that other users cannot
-// write to, Script makes one Python module of them and of the code that calls them, and Definitions
-// converts the description that this module returns. The package runs no Python.
+// write to, Bootstrap is the Python module that loads and calls them, Job is a model for this module, and Definition
+// converts the description that it returns. The package runs no Python.
 package models
 
 import (

@@ -5,14 +5,17 @@ import (
 	"embed"
 	"encoding/json"
 	"fmt"
-	"strconv"
+	"path/filepath"
 	"strings"
 
 	"github.com/usmbridge/usmbridge/interop/inference/internal/engine"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/oip"
 )
 
+// Bootstrap is the source of the Python module Module, which loads and calls models.
+//
 //go:embed bootstrap.py
-var bootstrap string
+var Bootstrap string
 
 //go:embed builtin/*.py
 var builtin embed.FS
@@ -26,47 +29,46 @@ func Builtin() (sources []Source) {
 	return sources
 }
 
-// Module returns the name of the Python module of a load, which are counted from 1.
-func Module(load int) string { return fmt.Sprintf("usmbridge_serve_%d", load) }
-
-// Functions of that module.
+// Module is the name of the Python module. Functions of models with SERIAL are called in Serial, which is another name
+// of the module.
 const (
-	Describe = "describe" // returns the argument of Definitions
-	WarmAll  = "warm_all" // warms all models
-	Forget   = "forget"   // removes the models
+	Module = "usmbridge_serve"
+	Serial = Module + "_serial"
 )
 
-// Script returns the source of the Python module of a load: bootstrap.py, which loads and calls models,
-// with the models. directory is that of the models; "" for built-in ones.
-func Script(load int, directory string, sources []Source) (string, error) {
-	list := make([][4]string, len(sources))
-	for i, s := range sources {
-		list[i] = [4]string{s.Name, s.File, s.Text, s.Problem}
+// Functions of Module. Load and Unload get a text.
+const (
+	Load   = Module + ":load"   // gets a Job, and returns the argument of Definition
+	Unload = Module + ":unload" // empties the slot with this number, and collects its memory
+	Forget = "forget"           // empties all slots
+)
+
+// Job returns the argument of Load: a model, the number of its slot, and whether it imports its helper modules again. The
+// directory is that of the file, except for built-in models.
+func Job(s Source, slot int, fresh bool) (string, error) {
+	directory := ""
+	if filepath.IsAbs(s.File) {
+		directory = filepath.Dir(s.File)
 	}
-	text, err := json.Marshal(list)
-	if err != nil {
-		return "", err
-	}
-	// A Go string in ASCII quotes is a Python string.
-	return fmt.Sprintf("%s\n\nload(json.loads(%s), %s, \"usmbridge_models_%d\")\n",
-		bootstrap, strconv.QuoteToASCII(string(text)), strconv.QuoteToASCII(directory), load), nil
+	text, err := json.Marshal(map[string]any{"name": s.Name, "file": s.File, "text": s.Text, "directory": directory, "slot": slot, "fresh": fresh})
+	return string(text), err
 }
 
-// Definitions reads the result of Describe for the module of the sources, which is JSON. A model that cannot be called is
-// a Broken definition. Errors: a description that is not of these sources.
-func Definitions(described any, sources []Source) (list []engine.Definition, err error) {
-	text, _ := described.(string)
-	if err := json.Unmarshal([]byte(text), &list); err != nil || len(list) != len(sources) {
-		return nil, fmt.Errorf("models: invalid description of %d models: %.100q", len(sources), text)
+// Definition reads the result of Load, which is JSON. A model that cannot be called is a Broken definition.
+func Definition(described string, s Source) (d engine.Definition) {
+	if err := json.Unmarshal([]byte(described), &d); err != nil || d.Meta.Name != s.Name {
+		return Broken(s, "it cannot be loaded", fmt.Sprintf("invalid description: %.100q", described))
 	}
-	for i := range list {
-		d := &list[i]
-		if err := d.Check(); err != nil {
-			d.Broken = err.Error()
-		}
-		if d.Broken != "" {
-			d.Detail = sources[i].File + ": " + cmp.Or(strings.TrimSpace(d.Detail), d.Broken)
-		}
+	if err := d.Check(); err != nil && d.Broken == "" {
+		return Broken(s, err.Error(), "")
 	}
-	return list, nil
+	if d.Broken != "" {
+		return Broken(s, d.Broken, d.Detail)
+	}
+	return d
+}
+
+// Broken returns the definition of a model that cannot be called: the reason for clients, and more about it for the log.
+func Broken(s Source, reason, detail string) engine.Definition {
+	return engine.Definition{Meta: oip.Model{Name: s.Name}, Broken: reason, Detail: s.File + ": " + cmp.Or(strings.TrimSpace(detail), reason)}
 }

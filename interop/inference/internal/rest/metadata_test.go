@@ -41,8 +41,8 @@ func TestMetadata(t *testing.T) {
 		require.Equal(t, 200, r.status, path)
 		require.Equal(t, body, string(r.body))
 	}
-	require.JSONEq(t, `[{"name":"identity","version":"1","state":"READY","reason":""},{"name":"sum","version":"1","state":"READY","reason":""},
-		{"name":"kinds","version":"1","state":"READY","reason":""},{"name":"halves","version":"1","state":"READY","reason":""}]`,
+	require.JSONEq(t, `[{"name":"halves","version":"1","state":"READY","reason":""},{"name":"identity","version":"1","state":"READY","reason":""},
+		{"name":"kinds","version":"1","state":"READY","reason":""},{"name":"sum","version":"1","state":"READY","reason":""}]`,
 		string(v.do("POST", "/v2/repository/index", nil).body))
 
 	v.runner.SetHealth(&executor.Error{Kind: executor.ErrWarming})
@@ -79,7 +79,7 @@ func TestStatistics(t *testing.T) {
 	}, 30*time.Second, time.Millisecond)
 	require.NoError(t, json.Unmarshal(v.do("GET", "/v2/models/stats", nil).body, &all))
 	require.Len(t, all.Stats, 4)
-	one := all.Stats[0]
+	one := all.Stats[1]
 	require.Equal(t, "identity", one.Name)
 	require.Equal(t, "1", one.Version)
 	require.Equal(t, 1, one.InferenceCount)

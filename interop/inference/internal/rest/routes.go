@@ -144,7 +144,7 @@ func (x *exchange) load(q *control) error {
 }
 
 func (x *exchange) unload(*control) error {
-	return x.respond(nil, x.h.engine.Unload(x.r.PathValue("model")))
+	return x.respond(nil, x.h.engine.Unload(x.r.Context(), x.r.PathValue("model")))
 }
 
 func (x *exchange) regionStatus() error {

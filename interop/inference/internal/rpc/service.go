@@ -75,8 +75,8 @@ var description = grpc.ServiceDesc{
 		method("RepositoryModelLoad", func(ctx context.Context, e *engine.Engine, q *pb.RepositoryModelLoadRequest, _ *pb.RepositoryModelLoadResponse) error {
 			return e.Load(ctx, q.GetModelName(), slices.Collect(maps.Keys(q.GetParameters())))
 		}),
-		method("RepositoryModelUnload", func(_ context.Context, e *engine.Engine, q *pb.RepositoryModelUnloadRequest, _ *pb.RepositoryModelUnloadResponse) error {
-			return e.Unload(q.GetModelName())
+		method("RepositoryModelUnload", func(ctx context.Context, e *engine.Engine, q *pb.RepositoryModelUnloadRequest, _ *pb.RepositoryModelUnloadResponse) error {
+			return e.Unload(ctx, q.GetModelName())
 		}),
 		method("SystemSharedMemoryStatus", func(ctx context.Context, e *engine.Engine, q *pb.SystemSharedMemoryStatusRequest, a *pb.SystemSharedMemoryStatusResponse) error {
 			list, err := e.Options.Regions.Status(linkOf(ctx).client, q.GetName())
