@@ -73,6 +73,7 @@ func workerStates(name string, pool *workers.Pool) source {
 			return 0
 		}},
 		{"worker_calls_total", "Completed calls of the worker, in all its processes.", func(s *workers.Status) float64 { return float64(s.Calls) }},
+		{"worker_memory_bytes", "Bytes that the pools of the worker's process hold from the system.", func(s *workers.Status) float64 { return float64(s.Memory) }},
 		{"worker_restarts_total", "Restarts of the worker.", func(s *workers.Status) float64 { return float64(s.Restarts) }},
 	}, func(value func(*workers.Status, ...string)) {
 		for _, s := range pool.Workers() {

@@ -38,6 +38,8 @@ type lender struct {
 	server *share.Server
 	// audience is the audience of copies; the lender of each process sets it.
 	audience segment.Audience
+	// maxCopies bounds the bytes of the copies of one message; 0 is no bound.
+	maxCopies uint64
 }
 
 // lent has the arrays of one message.
@@ -88,13 +90,15 @@ func (l *lender) one(ctx context.Context, pid int, a *usmarray.Array, t *Traffic
 			return h, false, err
 		}
 	}
+	if t.Bytes += uint64(a.NBytes()); l.maxCopies != 0 && t.Bytes > l.maxCopies {
+		return h, false, fmt.Errorf("%w: the arrays to be copied have more than %d bytes (Config.Memory.Result)", ErrTooLong, l.maxCopies)
+	}
 	c, err := l.copied(ctx, a)
 	if err != nil {
 		return h, false, fmt.Errorf("copying it for another process: %w", err)
 	}
 	defer c.Release()
 	t.Copies++
-	t.Bytes += uint64(c.NBytes())
 	h, err = l.server.Export(ctx, c, share.ExportOptions{PID: pid})
 	return h, c.Place().Kind() != syclobj.USMUnknown, err
 }

@@ -21,6 +21,8 @@ import (
 	"github.com/usmbridge/usmbridge/interop/pymodule"
 	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/interop/share"
+	"github.com/usmbridge/usmbridge/memmgr"
+	"github.com/usmbridge/usmbridge/memmgr/arena"
 	"github.com/usmbridge/usmbridge/memmgr/segment"
 	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/usmarray"
@@ -37,6 +39,7 @@ type setup struct {
 	Import     []string
 	Warm       []string
 	MaxMessage int
+	Memory     Memory
 }
 
 // isWorker reports whether this process was started as a worker. It is set before any function of
@@ -209,7 +212,9 @@ func (c *child) start() error {
 	if err != nil {
 		return err
 	}
-	c.lender = lender{server: server, audience: segment.PeersWrite}
+	c.lender = lender{server: server, audience: segment.PeersWrite, maxCopies: s.Memory.Result}
+	memmgr.SetDefaultLimit(s.Memory.limit())
+	go c.reportMemory()
 	if c.exec, err = executor.New(py, executor.Config{Queue: 1, Grace: time.Duration(math.MaxInt64), Steps: c.steps()}); err != nil {
 		return err
 	}
@@ -348,11 +353,43 @@ func (c *child) run(ctx context.Context, d *decoder) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if limit := c.setup.Memory.Call; limit != 0 {
+		memory := arena.New(arena.Options{Name: function, Limit: limit, Choose: choose})
+		defer memory.End()
+		ctx = arena.NewContext(ctx, memory)
+	}
 	result, err := c.exec.Call(ctx, function, args...)
 	if err == nil {
 		err = written(ctx, arrays)
 	}
 	return result, err
+}
+
+// choose returns the memory of arrays that a call makes: memory that other processes can map, unless the device cannot
+// share it.
+func choose(q *syclobj.Queue, kind syclobj.USMKind) (memmgr.Resource, error) {
+	p, err := segment.Default(q, kind, segment.PeersWrite)
+	if err != nil {
+		p, err = memmgr.Default(q, kind)
+	}
+	if err != nil {
+		return nil, err // not a nil *Pool in an interface
+	}
+	return p, nil
+}
+
+// memoryPeriod is the time between two looks at the memory of the process.
+const memoryPeriod = 500 * time.Millisecond
+
+// reportMemory sends the memory that the pools hold when it has changed.
+func (c *child) reportMemory() {
+	for last := int64(0); ; time.Sleep(memoryPeriod) {
+		stats := memmgr.TotalStats()
+		if now := stats.ReservedBytes.Current; now != last {
+			last = now
+			_ = c.control.send(atMemory, 0, binary.LittleEndian.AppendUint64(nil, uint64(now))) // listen notices its end
+		}
+	}
 }
 
 // written waits for writes of this library to the arguments, so that the caller sees them. The

@@ -69,12 +69,35 @@ type Config struct {
 	// Program is the program to start, with its arguments. It must call Main. nil is this program.
 	Program []string
 
+	// Memory bounds the memory of usmbridge's arrays in each worker. The zero value has no bounds.
+	Memory Memory
 	// SYCL is the queue whose context results in USM belong to. The caller owns it and keeps it open
 	// until Close. nil: results are host memory in this process.
 	SYCL *syclobj.Queue
 	// MaxMessage bounds the bytes of the values of a call, and of its result, without the memory of
 	// arrays; 0 is 64 MiB.
 	MaxMessage int
+}
+
+// Memory bounds the memory of usmbridge's arrays in a worker, in bytes. 0 is no bound. An array beyond a bound raises
+// MemoryError. Memory of other libraries, such as NumPy's, is not bounded.
+type Memory struct {
+	// Call bounds the arrays that one call makes and uses at a time.
+	Call uint64
+	// Kept bounds, together with Call, the memory that the pools of the process hold from the system: arrays that are
+	// kept and those made outside of calls.
+	Kept uint64
+	// Result bounds the arrays of a result that must be copied, because their memory is not usmbridge's. If they are
+	// larger, nothing is copied and the call fails with ErrTooLong. The copies have memory in addition to Kept and Call.
+	Result uint64
+}
+
+// limit returns the bound of all pools of a worker, 0 for none.
+func (m *Memory) limit() uint64 {
+	if m.Kept == 0 {
+		return 0
+	}
+	return m.Kept + m.Call + m.Result
 }
 
 // Bounds of Config.

@@ -52,6 +52,8 @@
 // SYCL with the first such array; without SYCL it uses host memory. Results in USM are USM in the
 // maker with Config.SYCL, else host memory.
 //
+// Config.Memory bounds the arrays that usmbridge makes in a worker. Without it, a call may take any memory.
+//
 // A worker holds the memory of an array by a lease (package share). The memory returns to its pool
 // when the worker has released it or has ended. Results are valid until they are released, even if
 // the worker that made them has ended.

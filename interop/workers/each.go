@@ -3,6 +3,7 @@ package workers
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -219,10 +220,14 @@ func (r *process) do(ctx context.Context, k *task) (string, error) {
 	return "", &executor.Error{Package: "workers", Op: k.Function, Err: f.err(why)}
 }
 
-// listen delivers the answers of do until the control connection ends.
+// listen delivers the answers of do, and notes the memory of the process, until the control connection ends.
 func (r *process) listen() {
 	for {
 		m, err := r.control.read()
+		if err == nil && m.kind == atMemory && len(m.payload) == 8 {
+			r.memory.Store(binary.LittleEndian.Uint64(m.payload))
+			continue
+		}
 		if err == nil && m.kind != atTask && m.kind != atTaskError {
 			err = fmt.Errorf("%w: kind %d on the control connection", ErrMessage, m.kind)
 		}

@@ -14,7 +14,8 @@ var (
 	// ErrRestarts: every worker was restarted as often within Config.Window as Config.Restarts
 	// allows. None is started before the window has passed.
 	ErrRestarts = errors.New("the workers die too often")
-	// ErrTooLong: the values of a call or of a result take more than Config.MaxMessage.
+	// ErrTooLong: the values of a call or of a result take more than Config.MaxMessage, or the arrays of a result
+	// that must be copied take more than Config.Memory.Result.
 	ErrTooLong = errors.New("too long a message")
 	// ErrMessage: the other process sent an invalid message.
 	ErrMessage = errors.New("not a message")

@@ -6,6 +6,7 @@ import (
 
 	"github.com/usmbridge/usmbridge/interop/executor"
 	"github.com/usmbridge/usmbridge/interop/python"
+	"github.com/usmbridge/usmbridge/memmgr"
 )
 
 // failure is the form in which a worker sends an error to the Pool.
@@ -18,6 +19,7 @@ type failure struct {
 	Panic      *panicked   `json:"panic,omitempty"`
 	Conversion *conversion `json:"conversion,omitempty"`
 	TooLong    bool        `json:"too_long,omitempty"`
+	NoMemory   bool        `json:"no_memory,omitempty"`
 }
 
 type exception struct {
@@ -128,7 +130,7 @@ func describe(err error) *failure {
 	if o := (*python.OpError)(nil); f.Outcome != "" && errors.As(err, &o) {
 		f.Hint = cut(o.Hint)
 	}
-	f.TooLong = errors.Is(err, ErrTooLong)
+	f.TooLong, f.NoMemory = errors.Is(err, ErrTooLong), errors.Is(err, memmgr.ErrOutOfMemory)
 	return f
 }
 
@@ -162,6 +164,9 @@ func (f *failure) err(why error) error {
 	}
 	if f.TooLong {
 		in = append(in, ErrTooLong)
+	}
+	if f.NoMemory {
+		in = append(in, memmgr.ErrOutOfMemory)
 	}
 	outcome := map[string]error{outcomeNotBegun: python.ErrNotBegun, outcomeInterrupted: python.ErrInterrupted, outcomeNotStopped: python.ErrNotStopped}[f.Outcome]
 	if outcome == nil {

@@ -37,6 +37,9 @@ type Status struct {
 	Restarts int
 	Last     *Death // the last end of a process; nil if there was none
 
+	// Memory is the number of bytes that the pools of its process hold from the system, at most a second ago.
+	Memory uint64
+
 	Function string    // function that runs now, "" if none
 	Began    time.Time // time at which Function began
 }
@@ -109,7 +112,7 @@ func New(config Config) (*Pool, error) {
 	}
 	p := &Pool{
 		config: config,
-		setup:  setup{Python: *environment, Path: config.Path, Modules: config.Modules, Import: config.Import, Warm: config.Warm, MaxMessage: config.MaxMessage},
+		setup:  setup{Python: *environment, Path: config.Path, Modules: config.Modules, Import: config.Import, Warm: config.Warm, MaxMessage: config.MaxMessage, Memory: config.Memory},
 		env:    workerEnv(environment, config.Env),
 		outlet: outlet{to: config.Output},
 		over:   make(chan struct{}),
@@ -359,7 +362,7 @@ func (p *Pool) Workers() []Status {
 	for i, w := range p.workers {
 		all[i] = Status{Index: i, State: w.state, Step: w.step, Since: w.since, Next: w.next, Calls: w.calls, Restarts: w.restarts, Last: w.last}
 		if r := w.process; r != nil {
-			all[i].PID, all[i].Function, all[i].Began = r.pid, r.function, r.began
+			all[i].PID, all[i].Function, all[i].Began, all[i].Memory = r.pid, r.function, r.began, r.memory.Load()
 		}
 	}
 	return all

@@ -23,6 +23,7 @@ type process struct {
 	pipe    *os.File
 	output  *output
 	overdue atomic.Bool // the context of its call has ended
+	memory  atomic.Uint64
 	spoiled atomic.Bool // it is being killed: it gets no further call
 
 	over  chan struct{} // closed when the process has ended and death is set

@@ -27,7 +27,8 @@ const (
 	atError                     // a failure, of the call
 	atTask                      // on the control connection: the text that a task returned
 	atTaskError                 // on the control connection: a failure, of a task
-	lastKind    = atTaskError
+	atMemory                    // on the control connection: bytes that the pools hold from the system
+	lastKind    = atMemory
 )
 
 // The head of a message: the number of bytes that follow, the kind, the number of the call.

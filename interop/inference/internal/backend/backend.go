@@ -140,7 +140,7 @@ func (b *Backend) upstream(rt *syclobj.Runtime) (_ memmgr.Resource, err error) {
 }
 
 // ForModels is engine.Options.ForModels: arrays of the kind of memory of the pools are in Calls, and other
-// arrays are in the default pools. Workers have memory of their own.
+// arrays are in the default pools. Workers have memory of their own, with the same bounds.
 func (b *Backend) ForModels(q *syclobj.Queue, kind syclobj.USMKind) (memmgr.Resource, error) {
 	host := q == nil || q.IsHost()
 	if host && b.Queue.IsHost() || !host && !b.Queue.IsHost() && kind == b.Kind && q.Context().Equal(b.Queue.Context()) && q.Device().Equal(b.Queue.Device()) {
@@ -162,7 +162,10 @@ func (b *Backend) openRunner() (err error) {
 	o := &b.options
 	modules := []executor.Module{{Name: models.Module, Source: models.Bootstrap}}
 	if o.Workers > 0 {
-		b.Runner, err = workers.New(workers.Config{Workers: o.Workers, Queue: queue, Grace: o.Grace, StartTime: o.LoadTime, Modules: modules})
+		// The workers together have the bounds of the pools of this process, and a result that of its copy here.
+		n, results := uint64(o.Workers), b.Results.Limit
+		memory := workers.Memory{Call: max(b.Calls.Limit/n, 1), Kept: max(o.Limit/2/n, 1), Result: max(results-results/8, 1)}
+		b.Runner, err = workers.New(workers.Config{Workers: o.Workers, Queue: queue, Grace: o.Grace, StartTime: o.LoadTime, Modules: modules, Memory: memory})
 		return err
 	}
 	if b.python, err = startPython(); err == nil {

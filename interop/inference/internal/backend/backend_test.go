@@ -220,6 +220,61 @@ func TestModelsMemory(t *testing.T) {
 	}
 }
 
+// TestMemoryBounds checks that the bounds of memory that models allocate, and of what they return, are the same in this
+// process and in workers.
+func TestMemoryBounds(t *testing.T) {
+	sources := []models.Source{
+		source("call", header+"import usmbridge\ndef output_shapes(x): return {'y': (1,)}\ndef infer(x, *, outputs): usmbridge.empty(int(x[0].item()) << 20, 'uint8', usm_type=x.usm_type)\ndef warm(): pass"),
+		source("keeps", header+"import usmbridge\nkept = []\ndef infer(x):\n    kept.append(usmbridge.empty(1 << 20, 'uint8', usm_type=x.usm_type))\n    return {'y': x}\ndef warm(): pass"),
+		source("returns", header+"import numpy\ndef infer(x): return {'y': numpy.zeros(int(x[0].item()) << 18, 'f4')}\ndef warm(): pass"),
+		source("own", header+"import usmbridge\ndef infer(x): return {'y': usmbridge.zeros(int(x[0].item()) << 18, 'float32', usm_type=x.usm_type)}\ndef warm(): pass"),
+	}
+	const none = oip.Kind(oip.Kinds)
+	for n := range 2 {
+		t.Run(fmt.Sprint(n, " workers"), func(t *testing.T) {
+			e := openWith(t, sources, backend.Options{Workers: n})
+			call := func(model string, mib float32) error {
+				_, err := enginetest.Call(t.Context(), e, model, "x", []int64{1}, []float32{mib})
+				return err
+			}
+			for _, c := range []struct {
+				model string
+				mib   float32
+				kind  oip.Kind // none: no error
+			}{
+				{"call", 4, none}, {"call", limit>>20/8 + 1, oip.Busy}, {"call", 1000, oip.Busy}, {"call", 4, none},
+				{"returns", 4, none}, {"returns", limit >> 20 / 8, oip.TooLarge}, {"returns", 1000, oip.TooLarge}, {"returns", 4, none},
+				{"own", 2, none}, {"own", 1000, oip.Busy}, {"own", 2, none},
+			} {
+				err := call(c.model, c.mib)
+				if c.kind == none {
+					require.NoError(t, err, "%s of %v MiB", c.model, c.mib)
+				} else {
+					require.Equal(t, c.kind, oip.As(err).Kind, "%s of %v MiB: %v", c.model, c.mib, err)
+				}
+			}
+			if pool, ok := e.Options.Runner.(*workers.Pool); ok {
+				_, results := pool.Traffic()
+				require.EqualValues(t, 2*4<<20, results.Bytes, "a result that is too large is not copied")
+				require.Eventually(t, func() bool { return pool.Workers()[0].Memory > 0 }, 30*time.Second, time.Millisecond)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			kept := 0
+			for ; kept < limit>>20; kept++ { // MiB
+				short, cancel := context.WithTimeout(ctx, 3*time.Second)
+				_, err := enginetest.Call(short, e, "keeps", "x", []int64{1}, []float32{1})
+				cancel()
+				if err != nil {
+					break
+				}
+			}
+			require.Positive(t, kept)
+			require.Less(t, kept, limit>>20*3/4, "arrays that a model keeps are bounded")
+		})
+	}
+}
+
 // TestModelsThatFail checks that an error of a model fails only its own request. The client
 // receives the message of an InvalidInput, but of no other exception: a ValueError, for example of
 // NumPy, is an error of the server.

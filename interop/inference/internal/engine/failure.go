@@ -42,6 +42,8 @@ func (r *Request) clientError(err error) *oip.Error {
 		return &oip.Error{Kind: oip.Cancelled, Message: "the request was cancelled", Err: err}
 	case errors.Is(err, python.MemoryError), errors.Is(err, memmgr.ErrOutOfMemory):
 		return busy(fmt.Sprintf("model %s: out of memory", name), err)
+	case errors.Is(err, workers.ErrTooLong):
+		return &oip.Error{Kind: oip.TooLarge, Message: fmt.Sprintf("the outputs of model %s are larger than those of a request may be", name), Err: err}
 	case r.ctx.Err() != nil:
 		return &oip.Error{Kind: oip.Deadline, Message: fmt.Sprintf("the request's time was over before model %s was done", name), Err: err}
 	case errors.Is(err, executor.ErrFull):
