@@ -47,6 +47,10 @@
 // calls behind it return to the front of the queue for other slots. While a slot runs a row, the next
 // short calls wait for it instead of waking another slot, because the GIL lets only one of them run.
 //
+// Functions take turns, so that a slow one does not hold up the others: if calls of several functions wait, the one comes
+// first that has no running call and whose calls have used the least time. A call of an idle function begins when one of the
+// running calls has ended. The calls of one function begin in order of arrival.
+//
 // More than one slot helps if Python code waits, or works in C without the GIL.
 //
 // # Warm-up

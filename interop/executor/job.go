@@ -27,6 +27,7 @@ type job struct {
 
 	// Guarded by queue.mu.
 	queued         bool
+	flow           *flow // while it is queued
 	earlier, later *job
 }
 

@@ -2,30 +2,39 @@ package executor
 
 import (
 	"container/list"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/usmbridge/usmbridge/interop/internal/calls"
+	"github.com/usmbridge/usmbridge/interop/internal/fair"
 )
 
-// queue gives jobs to slots in order of arrival. The number of waiting jobs is bounded.
+// queue gives jobs to slots. Functions take turns, and the jobs of one function begin in order of arrival. The number of
+// waiting jobs is bounded.
 type queue struct {
 	name   string
 	length int // maximum number of waiting jobs
 
-	mu          sync.Mutex
-	first, last *job
-	waiting     int       // places in use, by jobs in the queue or about to enter it
-	outside     list.List // of *place: callers that wait for a place in the queue
-	idle        []*slot   // a stack: the caches of the last slot are warm
-	busy        map[*slot]struct{}
-	short       int // busy slots in short calls
-	free        int // slots that take jobs now or after their calls
-	stuck       int
-	spare       int // stuck slots that may still be replaced
-	closed      bool
-	failure     error // the reason to refuse all calls; nil: they are not refused
+	mu      sync.Mutex
+	turns   fair.Queue[jobList] // the waiting jobs of each function
+	waiting int                 // places in use, by jobs in the queue or about to enter it
+	outside list.List           // of *place: callers that wait for a place in the queue
+	idle    []*slot             // a stack: the caches of the last slot are warm
+	busy    map[*slot]struct{}
+	short   int // busy slots in short calls
+	free    int // slots that take jobs now or after their calls
+	stuck   int
+	spare   int // stuck slots that may still be replaced
+	closed  bool
+	failure error // the reason to refuse all calls; nil: they are not refused
 }
+
+// jobList is the waiting jobs of one function, in order of arrival.
+type jobList struct{ first, last *job }
+
+// flow is a function whose calls a queue counts.
+type flow = fair.Flow[jobList]
 
 // place is a caller's wait for a place in the queue.
 type place struct {
@@ -87,14 +96,25 @@ func (q *queue) enter(j *job, wait bool) error {
 		q.waiting++
 	}
 	j.refs.Add(1)
-	j.queued, j.earlier = true, q.last
-	if q.last != nil {
-		q.last.later = j
+	j.flow = q.turns.Flow(j.function)
+	list := &j.flow.Items
+	j.queued, j.earlier = true, list.last
+	if list.last != nil {
+		list.last.later = j
 	} else {
-		q.first = j
+		list.first = j
 	}
-	q.last = j
+	list.last = j
+	q.turns.Wait(j.flow)
 	q.mu.Unlock()
+	return nil
+}
+
+// front returns the job that begins next, or nil.
+func (q *queue) front() *job {
+	if f := q.turns.Next(); f != nil {
+		return f.Items.first
+	}
 	return nil
 }
 
@@ -197,22 +217,25 @@ func (q *queue) give(s *slot, j *job) {
 		s.since = time.Now()
 		q.busy[s] = struct{}{}
 	}
-	s.jobs[s.n] = j
+	s.jobs[s.n], s.flows[s.n] = j, q.turns.Flow(j.function)
+	q.turns.Begin(s.flows[s.n])
 	s.n++
 }
 
 // unlink removes a job. The caller takes over its reference.
 func (q *queue) unlink(j *job) {
+	list := &j.flow.Items
 	if j.earlier != nil {
 		j.earlier.later = j.later
 	} else {
-		q.first = j.later
+		list.first = j.later
 	}
 	if j.later != nil {
 		j.later.earlier = j.earlier
 	} else {
-		q.last = j.earlier
+		list.last = j.earlier
 	}
+	q.turns.Leave(j.flow)
 	j.queued, j.earlier, j.later = false, nil, nil
 	q.leavePlace(true)
 }
@@ -234,28 +257,35 @@ func (q *queue) remove(j *job) {
 func (q *queue) takeAll() (jobs []*job) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for q.first != nil {
-		jobs = append(jobs, q.first)
-		q.unlink(q.first)
+	for j := q.front(); j != nil; j = q.front() {
+		jobs = append(jobs, j)
+		q.unlink(j)
 	}
 	return jobs
 }
 
 // putBack records that the calls of a slot take longer than expected. It returns the jobs that the slot has
-// not begun to the front of the queue, in order, and wakes idle slots for the waiting jobs. The queue takes
+// not begun to the front of their functions, in order, and wakes idle slots for the waiting jobs. The queue takes
 // over the references of the jobs.
 func (q *queue) putBack(s *slot, jobs []*job) {
 	q.mu.Lock()
 	q.setShort(s, false)
 	for i := len(jobs) - 1; i >= 0; i-- {
 		j := jobs[i]
-		j.queued, j.later = true, q.first
-		if q.first != nil {
-			q.first.earlier = j
-		} else {
-			q.last = j
+		if at := slices.Index(s.jobs[:s.n], j); at >= 0 {
+			q.turns.End(s.flows[at], 0)
+			s.flows[at] = nil
 		}
-		q.first = j
+		j.flow = q.turns.Flow(j.function)
+		list := &j.flow.Items
+		j.queued, j.later = true, list.first
+		if list.first != nil {
+			list.first.earlier = j
+		} else {
+			list.last = j
+		}
+		list.first = j
+		q.turns.Wait(j.flow)
 		q.waiting++
 	}
 	q.wakeIdle()
@@ -268,7 +298,7 @@ func (q *queue) putBack(s *slot, jobs []*job) {
 
 // wakeIdle gives waiting jobs to idle slots.
 func (q *queue) wakeIdle() {
-	for len(q.idle) > 0 && q.first != nil {
+	for len(q.idle) > 0 && q.front() != nil {
 		s := q.popIdle()
 		q.fill(s)
 		s.wake <- struct{}{} // Does not block: the channel of an idle slot is empty.
@@ -279,7 +309,7 @@ func (q *queue) wakeIdle() {
 // all of them together take at most longest. It reports whether the slot has a job.
 func (q *queue) fill(s *slot) bool {
 	if s.n == 0 {
-		j := q.first
+		j := q.front()
 		if j == nil {
 			return false
 		}
@@ -288,8 +318,11 @@ func (q *queue) fill(s *slot) bool {
 	}
 	took, ok := s.jobs[0].quick()
 	q.setShort(s, ok)
-	for all := took; ok && s.n < calls.Size && q.first != nil; all += took {
-		j := q.first
+	for all := took; ok && s.n < calls.Size; all += took {
+		j := q.front()
+		if j == nil {
+			break
+		}
 		if took, ok = j.quick(); !ok || all+took > int64(longest) {
 			break
 		}
@@ -326,6 +359,12 @@ func (q *queue) next(s *slot) bool {
 func (q *queue) leave(s *slot) bool {
 	if s.n == 0 {
 		return true
+	}
+	used := time.Since(s.since) / time.Duration(s.n)
+	for _, f := range s.flows[:s.n] {
+		if f != nil { // nil: its job went back to the queue
+			q.turns.End(f, used)
+		}
 	}
 	clear(s.jobs[:s.n])
 	s.n = 0

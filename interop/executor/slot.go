@@ -26,6 +26,7 @@ type slot struct {
 	// queue.mu held, or with mu held while begun is set. A job that was taken for delivery or taken back
 	// may be reused: it is then another call.
 	jobs  [calls.Size]*job
+	flows [calls.Size]*flow // of the jobs; guarded by queue.mu
 	n     int
 	since time.Time
 

@@ -58,6 +58,8 @@
 // when the worker has released it or has ended. Results are valid until they are released, even if
 // the worker that made them has ended.
 //
+// Functions take turns if calls wait for a worker, as in package executor.
+//
 // # Outcomes of a call
 //
 //   - The context ends while the call waits for a worker: python.ErrNotBegun. The queue is full:

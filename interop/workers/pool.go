@@ -11,6 +11,7 @@ import (
 
 	"github.com/usmbridge/usmbridge/interop/executor"
 	"github.com/usmbridge/usmbridge/interop/internal/calls"
+	"github.com/usmbridge/usmbridge/interop/internal/fair"
 	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/interop/share"
 	"github.com/usmbridge/usmbridge/memmgr/segment"
@@ -63,9 +64,10 @@ type Pool struct {
 
 	mu      sync.Mutex
 	workers []*worker
-	idle    []*process    // the one used last is at the end
-	waiting list.List     // of *waiter
-	changed chan struct{} // closed at the next change of a state; nil if no goroutine waits for one
+	idle    []*process            // the one used last is at the end
+	waiting int                   // calls that wait for a worker
+	turns   fair.Queue[list.List] // of *waiter: the waiting calls of each function
+	changed chan struct{}         // closed at the next change of a state; nil if no goroutine waits for one
 	closed  bool
 
 	each     calls.Turns
@@ -82,6 +84,32 @@ type waiter struct {
 	got      chan *process // closed, after err is set, if there will be none
 	err      error
 	at       *list.Element // nil when it no longer waits; under Pool.mu
+	flow     *fair.Flow[list.List]
+}
+
+// drop removes a waiting call. mu is held.
+func (p *Pool) drop(w *waiter) {
+	w.flow.Items.Remove(w.at)
+	p.turns.Leave(w.flow)
+	p.waiting--
+	w.at = nil
+}
+
+// next removes the waiting call that begins next and returns it; nil if none waits. mu is held.
+func (p *Pool) next() *waiter {
+	f := p.turns.Next()
+	if f == nil {
+		return nil
+	}
+	w := f.Items.Front().Value.(*waiter)
+	p.drop(w)
+	return w
+}
+
+// begin records that a process runs a function. mu is held.
+func (p *Pool) begin(r *process, function string) {
+	r.function, r.began, r.flow = function, time.Now(), p.turns.Flow(function)
+	p.turns.Begin(r.flow)
 }
 
 var _ executor.Runner = (*Pool)(nil)
@@ -186,7 +214,7 @@ func (p *Pool) enter(ctx context.Context, function string) (*process, error) {
 		if r.spoiled.Load() {
 			continue
 		}
-		r.function, r.began = function, time.Now()
+		p.begin(r, function)
 		p.mu.Unlock()
 		return r, nil
 	}
@@ -194,12 +222,14 @@ func (p *Pool) enter(ctx context.Context, function string) (*process, error) {
 		p.mu.Unlock()
 		return nil, err
 	}
-	if p.waiting.Len() >= p.config.Queue && !p.config.Wait {
+	if p.waiting >= p.config.Queue && !p.config.Wait {
 		p.mu.Unlock()
 		return nil, executor.ErrFull
 	}
-	w := &waiter{function: function, got: make(chan *process, 1)}
-	w.at = p.waiting.PushBack(w)
+	w := &waiter{function: function, got: make(chan *process, 1), flow: p.turns.Flow(function)}
+	w.at = w.flow.Items.PushBack(w)
+	p.turns.Wait(w.flow)
+	p.waiting++
 	p.mu.Unlock()
 	select {
 	case r, ok := <-w.got:
@@ -211,8 +241,7 @@ func (p *Pool) enter(ctx context.Context, function string) (*process, error) {
 	}
 	p.mu.Lock()
 	if w.at != nil {
-		p.waiting.Remove(w.at)
-		w.at = nil
+		p.drop(w)
 		p.mu.Unlock()
 		return nil, ctx.Err()
 	}
@@ -223,10 +252,13 @@ func (p *Pool) enter(ctx context.Context, function string) (*process, error) {
 	return nil, ctx.Err()
 }
 
-// give hands a worker to the next waiting call, or makes it idle.
+// give hands a worker to the next waiting call, or makes it idle. Functions take turns.
 func (p *Pool) give(r *process) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if r.function != "" {
+		p.turns.End(r.flow, time.Since(r.began))
+	}
 	r.function = ""
 	if r.dead { // it ended meanwhile, and this call was its only user
 		_ = r.wire.conn.Close()
@@ -235,10 +267,8 @@ func (p *Pool) give(r *process) {
 		p.change()
 		return
 	}
-	if front := p.waiting.Front(); front != nil {
-		w := p.waiting.Remove(front).(*waiter)
-		w.at = nil
-		r.function, r.began = w.function, time.Now()
+	if w := p.next(); w != nil {
+		p.begin(r, w.function)
 		w.got <- r
 		return
 	}
@@ -248,9 +278,8 @@ func (p *Pool) give(r *process) {
 
 // refuse ends all waits with an error. mu is held.
 func (p *Pool) refuse(err error) {
-	for front := p.waiting.Front(); front != nil; front = p.waiting.Front() {
-		w := p.waiting.Remove(front).(*waiter)
-		w.at, w.err = nil, err
+	for w := p.next(); w != nil; w = p.next() {
+		w.err = err
 		close(w.got)
 	}
 }
@@ -337,7 +366,7 @@ func (p *Pool) Stats() executor.Stats {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s.Waiting = p.waiting.Len()
+	s.Waiting = p.waiting
 	for _, w := range p.workers {
 		if w.state == Ready {
 			s.Slots++
@@ -399,7 +428,7 @@ func (p *Pool) Close(ctx context.Context) error {
 func (p *Pool) drain() {
 	for {
 		p.mu.Lock()
-		busy := p.waiting.Len() > 0
+		busy := p.waiting > 0
 		for _, w := range p.workers {
 			busy = busy || w.process != nil && w.process.function != ""
 		}

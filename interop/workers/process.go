@@ -1,6 +1,7 @@
 package workers
 
 import (
+	"container/list"
 	"errors"
 	"os"
 	"os/exec"
@@ -8,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/usmbridge/usmbridge/interop/internal/fair"
 	"github.com/usmbridge/usmbridge/interop/share"
 )
 
@@ -38,6 +40,7 @@ type process struct {
 
 	// Pool.mu guards the following.
 	function string // the function that it runs
+	flow     *fair.Flow[list.List]
 	began    time.Time
 	dead     bool
 }
