@@ -23,6 +23,9 @@ type Definition struct {
 	// shapes of the outputs, as JSON. Without it, the n-th free extent of an output is the n-th free extent
 	// of the first input with as many of them.
 	Shapes string
+	// Request says that the last argument of Function is a map with the "id" of the request, a string, and its
+	// "parameters", a map.
+	Request bool
 	// Serial makes calls of this model run one at a time.
 	Serial bool
 	// WritesAll promises that a Bound model writes every element of its outputs. Without it their

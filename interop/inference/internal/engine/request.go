@@ -15,13 +15,14 @@ type Request struct {
 	ctx    context.Context // of parent, with the deadline
 	cancel context.CancelFunc
 
-	inputs  []Input      // in the order of the model
-	outputs []Output     // likewise
-	tensors []*tensor    // of inputs and outputs
-	wanted  []*Output    // in the requested order
-	shapes  [][]int64    // of the outputs, from the function of the model
-	arena   *arena.Arena // of allocations of the model; nil if they are not charged to the request
-	counted bool         // in the model's statistics
+	inputs  []Input        // in the order of the model
+	outputs []Output       // likewise
+	tensors []*tensor      // of inputs and outputs
+	wanted  []*Output      // in the requested order
+	shapes  [][]int64      // of the outputs, from the function of the model
+	arena   *arena.Arena   // of allocations of the model; nil if they are not charged to the request
+	info    map[string]any // id and parameters, for the model
+	counted bool           // in the model's statistics
 	ended   bool
 }
 
@@ -44,6 +45,11 @@ func newRequest(ctx context.Context, m *Model, began time.Time) *Request {
 
 // Model returns the model of the request.
 func (r *Request) Model() *Model { return r.model }
+
+// Describe sets the ID and the parameters of the request, for a model whose Definition has Request.
+func (r *Request) Describe(id string, parameters map[string]any) {
+	r.info = map[string]any{"id": id, "parameters": parameters}
+}
 
 // SetTimeout sets the time of the request, counted from Begin. The timeout of the server still
 // holds. It must be called before Fill. 0 and negative times change nothing.

@@ -61,6 +61,9 @@ func (r *Request) run() ([]Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	if m.def.Request {
+		args = append(args, r.info)
+	}
 	ready := time.Now()
 	called, err := r.call(args)
 	var results []Result

@@ -4,6 +4,8 @@ A model is a module with INPUTS and OUTPUTS, each a dict from a tensor's name to
 (datatype, shape), -1 for any extent, and infer(**inputs). It may have
   - a keyword-only parameter `outputs` of infer: then infer writes the arrays in that dict and
     returns None or the dict; otherwise it returns a dict with an array for each output;
+  - a keyword-only parameter `request` of infer, unless an input has this name: it has the attributes `id`, a string, and
+    `parameters`, a dict of the request's parameters;
   - WRITES_ALL = True: infer writes every element of `outputs`, whose memory is not cleared;
   - output_shapes(**shapes) -> dict, if the shapes of outputs do not follow from those of the
     inputs by the rule;
@@ -87,29 +89,39 @@ def _function(module, name):
     return function
 
 
-def _bound(infer, inputs):
-    """Checks that infer takes the inputs, and returns whether it has a keyword-only `outputs`."""
+def _extras(infer, inputs):
+    """Checks that infer takes the inputs, and returns which of `outputs` and `request` it has as keyword-only parameters."""
     try:
         signature = inspect.signature(infer)
     except (TypeError, ValueError):
-        return False
-    outputs = signature.parameters.get("outputs")
-    bound = outputs is not None and outputs.kind is outputs.KEYWORD_ONLY
-    names = [name for name, _, _ in inputs] + ["outputs"] * bound
+        return []
+    names = [name for name, _, _ in inputs]
+    found = [signature.parameters.get(name) for name in ("outputs", "request") if name not in names]
+    extras = [p.name for p in found if p is not None and p.kind is p.KEYWORD_ONLY]
     try:
-        signature.bind(**dict.fromkeys(names))
+        signature.bind(**dict.fromkeys(names + extras))
     except TypeError as error:
         raise ModelError(f"infer does not take INPUTS: {error}") from None
-    return bound
+    return extras
+
+
+def _requesting(function):
+    """Returns a function that passes its last argument as `request`."""
+
+    def call(*arguments, **named):
+        *arrays, request = arguments
+        return function(*arrays, request=types.SimpleNamespace(**request), **named)
+
+    return call
 
 
 def _writer(infer, inputs, outputs):
     """Returns the function that calls an infer which writes its outputs."""
     split = len(inputs)
 
-    def call(*arrays):
+    def call(*arrays, **extra):
         named = dict(zip(outputs, arrays[split:]))
-        result = infer(**dict(zip(inputs, arrays)), outputs=named)
+        result = infer(**dict(zip(inputs, arrays)), outputs=named, **extra)
         if result is not None and result is not named:
             raise ModelError(f"infer returned {type(result).__name__}: with the parameter outputs it must return None or outputs")
         for name, array in zip(outputs, arrays[split:]):
@@ -123,8 +135,8 @@ def _returner(infer, inputs, outputs, dtypes):
     """Returns the function that calls an infer which returns its outputs."""
     wanted = frozenset(outputs)
 
-    def call(*arrays):
-        result = infer(**dict(zip(inputs, arrays)))
+    def call(*arrays, **extra):
+        result = infer(**dict(zip(inputs, arrays)), **extra)
         if not isinstance(result, dict):
             raise ModelError(f"infer returned {type(result).__name__}: it must return a dict with an array for each output")
         if result.keys() != wanted:
@@ -175,7 +187,7 @@ def _first_call(model):
         if model.shapes:
             shapes = json.loads(model.shapes(*[list(a.shape) for a in arrays]))
         arrays += [_zeros(shape, DATATYPES[datatype]) for shape, (_, datatype, _) in zip(shapes, model.outputs)]
-    model.infer(*arrays)
+    model.infer(*arrays, *[{"id": "", "parameters": {}}] * model.request)
 
 
 def _define(name, module):
@@ -185,7 +197,8 @@ def _define(name, module):
         raise ModelError("the model has no function infer")
     inputs, outputs = _tensors(module, "INPUTS"), _tensors(module, "OUTPUTS")
     model = types.SimpleNamespace(name=name, inputs=inputs, outputs=outputs, error=None)
-    model.bound = _bound(infer, inputs)
+    extras = _extras(infer, inputs)
+    model.bound, model.request = "outputs" in extras, "request" in extras
     model.serial = bool(getattr(module, "SERIAL", False))
     model.writes_all = bool(getattr(module, "WRITES_ALL", False))
     ins, outs = tuple(t[0] for t in inputs), tuple(t[0] for t in outputs)
@@ -193,6 +206,8 @@ def _define(name, module):
         model.infer = _writer(infer, ins, outs)
     else:
         model.infer = _returner(infer, ins, outs, tuple(DATATYPES[t[1]] for t in outputs))
+    if model.request:
+        model.infer = _requesting(model.infer)
     shapes = _function(module, "output_shapes")
     model.shapes = _shaper(shapes, ins, outs) if shapes is not None else None
     model.warm = _function(module, "warm")
@@ -295,7 +310,7 @@ def _describe(model, at):
     meta = {"name": model.name, "platform": "usmbridge_python"}
     for field in ("inputs", "outputs"):
         meta[field] = [dict(zip(("name", "datatype", "shape"), t)) for t in getattr(model, field)]
-    flags = {"Bound": model.bound, "Serial": model.serial, "WritesAll": model.writes_all}
+    flags = {"Bound": model.bound, "Serial": model.serial, "WritesAll": model.writes_all, "Request": model.request}
     return json.dumps({"Meta": meta, "Function": f"{at}.infer", "Shapes": f"{at}.shapes" if model.shapes else "", **flags})
 
 

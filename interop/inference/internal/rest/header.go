@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"strconv"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -16,7 +17,7 @@ import (
 // header is the JSON of an inference request. It refers to the text. Unknown members are ignored.
 type header struct {
 	ID      raw          `json:"id"` // as written, with its quotes
-	Params  params       `json:"parameters"`
+	Params  ownParams    `json:"parameters"`
 	Inputs  list[input]  `json:"inputs"`
 	Outputs list[output] `json:"outputs"`
 }
@@ -51,6 +52,48 @@ type params struct {
 	Sequence     raw     `json:"sequence_id"` // not decoded: a long value would take much memory
 	Start        bool    `json:"sequence_start"`
 	End          bool    `json:"sequence_end"`
+}
+
+// ownParams are the parameters of the request, also as they are written.
+type ownParams struct {
+	params
+	all raw
+}
+
+// UnmarshalJSONFrom implements json.UnmarshalerFrom.
+func (p *ownParams) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	if err := p.all.UnmarshalJSONFrom(dec); err != nil || p.all.text == nil {
+		return err
+	}
+	return json.Unmarshal(p.all.text, &p.params, jsontext.AllowDuplicateNames(true))
+}
+
+// forModel returns the parameters that are strings, numbers or bools. A whole number is an int64 if it fits.
+func (p *ownParams) forModel() (map[string]any, error) {
+	all := map[string]any{}
+	if p.all.text == nil {
+		return all, nil
+	}
+	if len(p.all.text) > maxSmall {
+		return nil, oip.Errorf(oip.TooLarge, "the parameters of a request to this model may have %d bytes", maxSmall)
+	}
+	var values map[string]jsontext.Value
+	if err := json.Unmarshal(p.all.text, &values, jsontext.AllowDuplicateNames(true)); err != nil {
+		return nil, err
+	}
+	for name, v := range values {
+		var value any
+		switch v.Kind() {
+		case jsontext.KindString, jsontext.KindTrue, jsontext.KindFalse, jsontext.KindNumber:
+			if n, err := strconv.ParseInt(string(v), 10, 64); err == nil {
+				value = n
+			} else if err := json.Unmarshal(v, &value); err != nil {
+				return nil, err
+			}
+			all[name] = value
+		}
+	}
+	return all, nil
 }
 
 // raw is a JSON value in the text; nil for none and for null.

@@ -39,6 +39,18 @@ func (x *exchange) infer() error {
 		request.SetTimeout(time.Duration(min(t, math.MaxInt64/1000)) * time.Microsecond)
 		b.until = request.Deadline()
 	}
+	if request.Model().Definition().Request {
+		all, err := head.Params.forModel()
+		id := ""
+		if err == nil && head.ID.text != nil {
+			err = decode(head.ID.text, &id)
+		}
+		if err != nil {
+			return err
+		}
+		request.Describe(id, all)
+	}
+	head.Params.all.text = nil // the text is freed before the response
 	if err := head.ask(request, x.client()); err != nil {
 		return err
 	}

@@ -121,6 +121,9 @@ func (q *request) declare() error {
 		return err
 	}
 	q.r.SetTimeout(timeout)
+	if q.r.Model().Definition().Request {
+		q.r.Describe(q.id, forModel(m.GetParameters()))
+	}
 	for _, o := range m.GetOutputs() {
 		if err := q.output(o); err != nil {
 			return err
@@ -165,6 +168,26 @@ func (q *request) parameters(m map[string]*pb.InferParameter) (time.Duration, er
 		return 0, oip.Errorf(oip.Invalid, "parameter timeout is %d microseconds", micros)
 	}
 	return time.Duration(min(micros, math.MaxInt64/1000)) * time.Microsecond, nil
+}
+
+// forModel returns the values of parameters.
+func forModel(m map[string]*pb.InferParameter) map[string]any {
+	all := map[string]any{}
+	for name, p := range m {
+		switch v := p.GetParameterChoice().(type) {
+		case *pb.InferParameter_BoolParam:
+			all[name] = v.BoolParam
+		case *pb.InferParameter_Int64Param:
+			all[name] = v.Int64Param
+		case *pb.InferParameter_Uint64Param:
+			all[name] = v.Uint64Param
+		case *pb.InferParameter_DoubleParam:
+			all[name] = v.DoubleParam
+		case *pb.InferParameter_StringParam:
+			all[name] = v.StringParam
+		}
+	}
+	return all
 }
 
 // integer returns the value of a parameter that is an integer, and 0 for others.
