@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"bufio"
 	"compress/flate"
 	"compress/gzip"
 	"errors"
@@ -32,10 +33,14 @@ type body struct {
 	json    int64 // bytes of the JSON, decompressed; -1: the whole body
 	charged int64 // bytes of the JSON that are taken from the budget
 	zipped  bool
-	until   time.Time // the end of the request
-	in      io.Reader // the body as it was sent
-	decoder io.Reader // of zipped; nil before the first byte
+	until   time.Time     // the end of the request
+	in      io.Reader     // the body as it was sent
+	coded   *bufio.Reader // of in, and
+	decoder *gzip.Reader  // of coded, for zipped; nil before the first byte
 }
+
+// errTrailing is the error of bytes after compressed data.
+var errTrailing = errors.New("bytes after the compressed data")
 
 // open checks the headers of a body of at most some bytes, and reads none of it. Errors: Invalid, Unsupported,
 // TooLarge.
@@ -99,11 +104,31 @@ func (b *body) Read(p []byte) (n int, err error) {
 		return b.in.Read(p)
 	}
 	if b.decoder == nil {
-		if b.decoder, err = gzip.NewReader(b.in); err != nil {
+		b.coded = bufio.NewReader(b.in)
+		if b.decoder, err = gzip.NewReader(b.coded); err != nil {
 			return 0, err
 		}
+		b.decoder.Multistream(false)
 	}
-	return b.decoder.Read(p)
+	n, err = b.decoder.Read(p)
+	for n == 0 && err == io.EOF { //nolint:errorlint // as gzip gives it at the end of each of its members
+		if _, end := b.coded.Peek(1); end != nil {
+			return 0, end
+		}
+		err = b.decoder.Reset(b.coded)
+		if errors.Is(err, gzip.ErrHeader) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return 0, errTrailing
+		}
+		if err != nil {
+			return 0, err
+		}
+		b.decoder.Multistream(false)
+		n, err = b.decoder.Read(p)
+	}
+	if n > 0 && err == io.EOF { //nolint:errorlint // likewise
+		err = nil
+	}
+	return n, err
 }
 
 // full reads len(p) bytes of the decompressed body.
@@ -188,6 +213,8 @@ func (b *body) clientError(err error) error {
 	_, corrupt := errors.AsType[flate.CorruptInputError](err)
 	_, isNet := errors.AsType[net.Error](err)
 	switch {
+	case errors.Is(err, errTrailing):
+		return &oip.Error{Kind: oip.Invalid, Message: "the body has bytes after its compressed data", Err: err}
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return &oip.Error{Kind: oip.Invalid, Message: "the body is shorter than its JSON and tensors", Err: err}
 	case errors.Is(err, gzip.ErrHeader):

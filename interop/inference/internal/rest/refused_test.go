@@ -132,6 +132,12 @@ func TestRefusedRequests(t *testing.T) {
 	require.Contains(t, send(flipped, headerLength, length).message(t, 400), "corrupt")
 	require.Contains(t, send(compressed(t, append(good, 1)), headerLength, length).message(t, 400), "longer")
 	require.Contains(t, send(compressed(t, good[:len(good)-1]), headerLength, length).message(t, 400), "shorter")
+	for _, trailing := range []string{"x", "0123456789abcdef", string(whole[:5])} {
+		require.Contains(t, send(append(bytes.Clone(whole), trailing...), headerLength, length).message(t, 400), "bytes after its compressed data")
+	}
+	parts := append(compressed(t, good[:30]), compressed(t, good[30:])...) // RFC 1952 allows several members
+	require.Equal(t, 200, send(parts, headerLength, length).status)
+	require.Equal(t, 200, send(append(bytes.Clone(whole), compressed(t, nil)...), headerLength, length).status)
 	// A decompression bomb: a few hundred bytes that expand to 8 MiB.
 	bomb := compressed(t, bytes.Repeat([]byte(" "), 8<<20))
 	require.Contains(t, send(bomb).message(t, 413), "JSON of more than")

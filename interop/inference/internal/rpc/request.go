@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/usmbridge/usmbridge/interop/flight/codec"
 
@@ -91,6 +93,10 @@ func (q *request) collect(in *codec.Incoming, num protowire.Number, typ protowir
 // complete decodes the fields, and checks that each input has contents.
 func (q *request) complete() error {
 	err := q.declare()
+	for err == nil && q.raw == 0 && len(q.pending) > 0 && q.pending[0].Size() == 0 { // nothing needs to be sent
+		err = q.pending[0].Fill(func([]byte) error { return nil })
+		q.pending = q.pending[1:]
+	}
 	if err == nil && len(q.pending) > 0 {
 		err = oip.Errorf(oip.Invalid, "input %s has no contents: %d of the inputs have neither raw_input_contents, contents nor a shared memory region",
 			oip.Quote(q.pending[0].Name()), len(q.pending))
@@ -296,6 +302,12 @@ func typed(c *pb.InferTensorContents, d oip.Datatype) (elements any, err error) 
 	return nil, oip.Errorf(oip.Invalid, "elements of %s have no field in contents; send raw_input_contents", d)
 }
 
+// fields returns the number of fields of typed contents that have elements.
+func fields(c *pb.InferTensorContents) (n int) {
+	c.ProtoReflect().Range(func(protoreflect.FieldDescriptor, protoreflect.Value) bool { n++; return true })
+	return n
+}
+
 // narrow converts numbers to a smaller type.
 func narrow[T int8 | int16 | uint8 | uint16, V int32 | uint32](values []V, d oip.Datatype) ([]T, error) {
 	out := make([]T, len(values))
@@ -310,6 +322,9 @@ func narrow[T int8 | int16 | uint8 | uint16, V int32 | uint32](values []V, d oip
 // write writes the typed contents of an input to its memory.
 func write(memory []byte, name string, c *pb.InferTensorContents, d oip.Datatype) error {
 	elements, err := typed(c, d)
+	if used := fields(c); err == nil && used > 1 {
+		err = fmt.Errorf("its contents have elements in %d fields, and one belongs to a datatype", used)
+	}
 	if err != nil {
 		return oip.Errorf(oip.Invalid, "input %s: %s", oip.Quote(name), err)
 	}

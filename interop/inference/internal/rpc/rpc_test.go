@@ -212,6 +212,21 @@ func every(name string, except ...oip.Datatype) *enginetest.Model {
 	return m
 }
 
+// TestZeroSize checks that a tensor without elements is served without contents, with empty ones, and with raw contents.
+func TestZeroSize(t *testing.T) {
+	b := newTestbed(t, engine.Options{}, nil, enginetest.Identity())
+	for _, q := range []*pb.ModelInferRequest{
+		{Inputs: []*pb.ModelInferRequest_InferInputTensor{{Name: "x", Datatype: "FP32", Shape: []int64{0}}}},
+		{Inputs: []*pb.ModelInferRequest_InferInputTensor{{Name: "x", Datatype: "FP32", Shape: []int64{0}, Contents: &pb.InferTensorContents{}}}},
+		{Inputs: []*pb.ModelInferRequest_InferInputTensor{{Name: "x", Datatype: "FP32", Shape: []int64{0}}}, RawInputContents: [][]byte{{}}},
+	} {
+		q.ModelName = "identity"
+		a, err := b.infer(t.Context(), q)
+		require.NoError(t, err)
+		require.Equal(t, []int64{0}, a.GetOutputs()[0].GetShape())
+	}
+}
+
 // TestContents checks that typed contents are converted to the datatype of the tensor.
 func TestContents(t *testing.T) {
 	type c = pb.InferTensorContents
@@ -255,6 +270,8 @@ func TestContents(t *testing.T) {
 		{"FP32", &pb.InferTensorContents{Fp64Contents: []float64{1, 2}}, "the field for FP32 in its contents has 0"},
 		{"BOOL", &pb.InferTensorContents{BoolContents: make([]bool, 1<<16)}, "65536 bytes in all"},
 		{"FP16", &pb.InferTensorContents{Fp32Contents: []float32{1, 2}}, "send raw_input_contents"},
+		{"FP32", &pb.InferTensorContents{Fp32Contents: []float32{1, 2}, Fp64Contents: []float64{1}}, "elements in 2 fields"},
+		{"INT32", &pb.InferTensorContents{IntContents: []int32{1, 2}, BytesContents: [][]byte{{1}}, BoolContents: []bool{true}}, "elements in 3 fields"},
 		{"BF16", &pb.InferTensorContents{BytesContents: [][]byte{{1}}}, "send raw_input_contents"},
 	} {
 		one := &pb.ModelInferRequest{ModelName: "every2",
