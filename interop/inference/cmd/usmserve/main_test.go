@@ -4,10 +4,12 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/url"
@@ -26,10 +28,12 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
 
 	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
 	"github.com/usmbridge/usmbridge/interop/inference/internal/enginetest"
+	"github.com/usmbridge/usmbridge/interop/inference/internal/rpc/pb"
 )
 
 // program builds the service once for all tests and returns its path.
@@ -326,18 +330,35 @@ func TestAdminEndsLast(t *testing.T) {
 	}
 }
 
-// TestDrainDeadline checks that requests that do not end within -drain are interrupted, and the exit status is not 0.
+// TestDrainDeadline checks that requests that do not end within -drain are interrupted, and that their clients get a
+// response: a call that runs, one that waits in the queue, and one that waits for memory, over REST and gRPC.
 func TestDrainDeadline(t *testing.T) {
-	r := start(t, "-drain", "100ms", "-models", modelsDir(t, map[string]string{"slow": slow}))
-	over := make(chan int, 1)
-	go func() {
-		status, _ := r.infer("slow", "x", 1e6)
-		over <- status
-	}()
-	busy(t, r)
-	require.Error(t, r.stop())
-	require.NotEqual(t, http.StatusOK, <-over)
-	require.Contains(t, r.log.String(), "deadline exceeded")
+	for _, workers := range []string{"0", "1"} {
+		r := start(t, "-drain", "300ms", "-slots", "1", "-workers", workers, "-models", modelsDir(t, map[string]string{"slow": slow}))
+		const n = 4
+		over := make(chan string, 2*n)
+		conn := testenv.Must(grpc.NewClient(r.grpc, grpc.WithTransportCredentials(insecure.NewCredentials())))(t)
+		for range n {
+			go func() {
+				status, body := r.infer("slow", "x", 1e6)
+				over <- fmt.Sprint(status, " ", body)
+			}()
+			go func() {
+				err := conn.Invoke(t.Context(), "/inference.GRPCInferenceService/ModelInfer", &pb.ModelInferRequest{ModelName: "slow",
+					Inputs:           []*pb.ModelInferRequest_InferInputTensor{{Name: "x", Datatype: "FP32", Shape: []int64{1}}},
+					RawInputContents: [][]byte{binary.LittleEndian.AppendUint32(nil, math.Float32bits(1e6))}}, new(pb.ModelInferResponse))
+				over <- status.Convert(err).Code().String() + " " + status.Convert(err).Message()
+			}()
+		}
+		require.Eventually(t, func() bool {
+			return strings.Contains(r.page("/metrics"), fmt.Sprintf("inference_requests_in_flight %d\n", 2*n))
+		}, soon, 10*time.Millisecond)
+		require.NoError(t, r.stop(), "%s", r.log)
+		for range 2 * n {
+			require.Regexp(t, `^(503|Unavailable) .*the server is shutting down`, <-over)
+		}
+		require.NoError(t, conn.Close())
+	}
 }
 
 const holdsGIL = `

@@ -205,7 +205,8 @@ func named(name string, err error) error {
 // cutOff is the time that interrupted requests and calls have to end.
 const cutOff = 5 * time.Second
 
-// end drains the servers and closes all parts. ADMIN is served until the last request has ended; then endAdmin ends
+// end drains the servers and closes all parts. Requests that have not ended within -drain are interrupted, and get
+// responses. ADMIN is served until the last request has ended; then endAdmin ends
 // its profiles. Errors: those of the parts, among them requests that did not end and leaks.
 func (s *service) end(endAdmin context.CancelFunc) error {
 	notify(s.log, daemon.SdNotifyStopping)
@@ -215,10 +216,11 @@ func (s *service) end(endAdmin context.CancelFunc) error {
 	defer cancelEnded()
 	s.log.Info("draining", "limit", s.config.drain)
 	s.engine.Drain()
+	defer context.AfterFunc(drained, s.engine.Interrupt)()
 	errs := make([]error, len(s.drains))
 	var all sync.WaitGroup
 	for i, drain := range s.drains {
-		all.Go(func() { errs[i] = drain(drained) })
+		all.Go(func() { errs[i] = drain(ended) })
 	}
 	all.Wait()
 	errs = append(errs, s.engine.Close(ended))

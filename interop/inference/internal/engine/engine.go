@@ -68,6 +68,9 @@ type Engine struct {
 	health  health
 	refused [oip.Kinds]atomic.Uint64
 
+	interrupted context.Context // ends with Interrupt
+	interrupt   context.CancelFunc
+
 	mu       sync.Mutex // guards draining; held to admit a request and to replace the models
 	draining bool
 	requests sync.WaitGroup
@@ -83,6 +86,7 @@ func New(o Options) *Engine {
 	o.Log = cmp.Or(o.Log, slog.Default())
 	o.Calls, o.Results = cmp.Or(o.Calls, o.Memory), cmp.Or(o.Results, o.Memory)
 	e := &Engine{Options: o}
+	e.interrupted, e.interrupt = context.WithCancel(context.Background())
 	e.current.Store(&registry{})
 	return e
 }
@@ -285,6 +289,9 @@ func (e *Engine) Drain() {
 	defer e.mu.Unlock()
 	e.draining = true
 }
+
+// Interrupt ends the waits and the calls of all requests, which fail with NotReady. Further calls do nothing.
+func (e *Engine) Interrupt() { e.interrupt() }
 
 // waitFor waits until a group is done, or ctx is.
 func waitFor(ctx context.Context, g *sync.WaitGroup) error {

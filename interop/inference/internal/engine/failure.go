@@ -40,6 +40,8 @@ func (r *Request) clientError(err error) *oip.Error {
 	switch {
 	case r.parent.Err() != nil && errors.Is(context.Cause(r.parent), context.Canceled):
 		return &oip.Error{Kind: oip.Cancelled, Message: "the request was cancelled", Err: err}
+	case r.ctx.Err() != nil && r.model.engine.interrupted.Err() != nil:
+		return notReady(oip.ErrDraining.Message, err)
 	case errors.Is(err, python.MemoryError), errors.Is(err, memmgr.ErrOutOfMemory):
 		return busy(fmt.Sprintf("model %s: out of memory", name), err)
 	case errors.Is(err, workers.ErrTooLong):

@@ -12,8 +12,12 @@ type Request struct {
 	model  *Model
 	began  time.Time
 	parent context.Context
-	ctx    context.Context // of parent, with the deadline
+	base   context.Context // of parent, ended by Interrupt
+	ctx    context.Context // of base, with the deadline
 	cancel context.CancelFunc
+
+	interrupt context.CancelFunc // of base
+	stop      func() bool        // ends the wait for Interrupt
 
 	inputs  []Input        // in the order of the model
 	outputs []Output       // likewise
@@ -28,7 +32,9 @@ type Request struct {
 
 func newRequest(ctx context.Context, m *Model, began time.Time) *Request {
 	r := &Request{model: m, began: began, parent: ctx}
-	r.ctx, r.cancel = context.WithDeadline(ctx, began.Add(m.engine.Options.Timeout))
+	r.base, r.interrupt = context.WithCancel(ctx)
+	r.stop = context.AfterFunc(m.engine.interrupted, r.interrupt)
+	r.ctx, r.cancel = context.WithDeadline(r.base, began.Add(m.engine.Options.Timeout))
 	r.inputs = make([]Input, len(m.def.Meta.Inputs))
 	r.outputs = make([]Output, len(m.def.Meta.Outputs))
 	r.tensors = make([]*tensor, 0, len(r.inputs)+len(r.outputs))
@@ -56,7 +62,7 @@ func (r *Request) Describe(id string, parameters map[string]any) {
 func (r *Request) SetTimeout(d time.Duration) {
 	if end := r.began.Add(d); d > 0 && end.Before(r.Deadline()) {
 		r.cancel()
-		r.ctx, r.cancel = context.WithDeadline(r.parent, end)
+		r.ctx, r.cancel = context.WithDeadline(r.base, end)
 	}
 }
 
@@ -85,6 +91,8 @@ func (r *Request) End() {
 		}
 	}
 	r.cancel()
+	r.stop()
+	r.interrupt()
 	r.model.engine.discount(r.model)
 }
 
