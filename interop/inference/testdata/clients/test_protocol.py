@@ -42,6 +42,26 @@ def test_metadata(protocol, client):
     protocol.refuses(lambda: client.get_model_metadata("none"), 404, "NOT_FOUND")
 
 
+@pytest.mark.parametrize(
+    ("call", "method"),
+    [
+        (lambda c: c.get_model_config("identity"), "ModelConfig"),
+        (lambda c: c.get_trace_settings(), "TraceSetting"),
+        (lambda c: c.update_trace_settings(settings={"trace_level": "OFF"}), "TraceSetting"),
+        (lambda c: c.get_log_settings(), "LogSettings"),
+        (lambda c: c.update_log_settings({"log_info": True}), "LogSettings"),
+    ],
+)
+def test_limitations(protocol, client, call, method):
+    """The texts are those of docs/serving.md."""
+    with pytest.raises(InferenceServerException) as error:
+        call(client)
+    assert str(error.value) == {
+        "http": "[404] this path is not served; those of the protocol begin with /v2",
+        "grpc": f"[StatusCode.UNIMPLEMENTED] unknown method {method} for service inference.GRPCInferenceService",
+    }[protocol.name]
+
+
 def test_statistics(protocol, client):
     def count():
         stats = protocol.dict(client.get_inference_statistics("identity"))["model_stats"]
