@@ -263,7 +263,8 @@ func (c *Client) receive(ctx context.Context, ticket *flight.Ticket, b *builder)
 		return err
 	}
 	in := &incoming{begin: func(d *data) (*builder, error) {
-		_, t, err := parseSchema(d.header)
+		_, t, plain, err := parseSchema(d.header)
+		b.plain = plain
 		if err == nil && !t.ExtensionEquals(b.tensor.typ) {
 			err = malformed("tensors of type %v, but %v was announced", t, b.tensor.typ)
 		}

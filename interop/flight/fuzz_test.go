@@ -45,17 +45,19 @@ func FuzzHeaders(f *testing.F) {
 		if elements < 1 || elements > math.MaxInt32 {
 			return
 		}
-		b, err := parseBatch(header, elements, 4)
-		if err != nil {
-			require.Equal(t, codes.InvalidArgument, code(err))
-		} else {
-			require.LessOrEqual(t, b.offset+b.rows*elements*4, b.body)
-			require.GreaterOrEqual(t, min(b.rows, b.offset), 0)
+		for _, plain := range []bool{false, true} {
+			b, err := parseBatch(header, elements, 4, plain)
+			if err != nil {
+				require.Equal(t, codes.InvalidArgument, code(err))
+			} else {
+				require.LessOrEqual(t, b.offset+b.rows*elements*4, b.body)
+				require.GreaterOrEqual(t, min(b.rows, b.offset), 0)
+			}
 		}
-		if _, _, err = parseSchema(header); err != nil {
+		if _, _, _, err := parseSchema(header); err != nil {
 			require.Equal(t, codes.InvalidArgument, code(err))
 		}
-		if _, _, err = streamedSchema(header); err != nil {
+		if _, _, err := streamedSchema(header); err != nil {
 			require.Equal(t, codes.InvalidArgument, code(err))
 		}
 	})

@@ -89,9 +89,9 @@ func message(header []byte) (kind byte, t flatbuffers.Table, body int64, err err
 }
 
 // parseBatch parses the header of a record batch of tensors with the given number of elements and
-// bytes per element. It checks that the batch has one column without nulls, and that its values lie
-// within the body. The result is consistent for arbitrary input.
-func parseBatch(header []byte, elements, width int) (b batch, err error) {
+// bytes per element, or of numbers if plain is set. It checks that the batch has one column without nulls, and that
+// its values lie within the body. The result is consistent for arbitrary input.
+func parseBatch(header []byte, elements, width int, plain bool) (b batch, err error) {
 	defer recovered(&err)
 	kind, t, body, err := message(header)
 	if err != nil {
@@ -110,43 +110,53 @@ func parseBatch(header []byte, elements, width int) (b batch, err error) {
 		return b, err
 	}
 	row := int64(elements) * int64(width)
+	depth := 2 // arrays, of lists and of their values; each has a validity bitmap
+	if plain {
+		depth = 1
+	}
 	switch {
 	case t.Offset(slot(3)) != 0:
 		return b, malformed("compressed bodies are not supported; write without compression")
 	case rows < 0 || rows > math.MaxInt64/row || body < 0 || body > math.MaxInt32<<10:
 		return b, malformed("%d rows of %d bytes do not fit a body of %d bytes", rows, row, body)
-	case len(nodes) != 2 || len(buffers) != 3:
-		return b, malformed("a batch with %d arrays and %d buffers, want 2 and 3 for a column of tensors", len(nodes), len(buffers))
-	case nodes[0][0] != rows || nodes[1][0] != rows*int64(elements):
-		return b, malformed("arrays of %d and %d elements in a batch of %d tensors with %d elements", nodes[0][0], nodes[1][0], rows, elements)
-	case nodes[0][1] != 0 || nodes[1][1] != 0:
-		return b, fmt.Errorf("%w: %d rows and %d elements are null; replace the nulls first", usmarrow.ErrNulls, nodes[0][1], nodes[1][1])
+	case len(nodes) != depth || len(buffers) != depth+1:
+		return b, malformed("a batch with %d arrays and %d buffers, want %d and %d for this column", len(nodes), len(buffers), depth, depth+1)
 	}
-	offset, size := buffers[2][0], buffers[2][1]
+	values := nodes[depth-1]
+	switch {
+	case nodes[0][0] != rows || values[0] != rows*int64(elements):
+		return b, malformed("arrays of %d and %d elements in a batch of %d tensors with %d elements", nodes[0][0], values[0], rows, elements)
+	case nodes[0][1] != 0 || values[1] != 0:
+		return b, fmt.Errorf("%w: %d rows and %d elements are null; replace the nulls first", usmarrow.ErrNulls, nodes[0][1], values[1])
+	}
+	offset, size := buffers[depth][0], buffers[depth][1]
 	if offset < 0 || size < rows*row || offset > body || size > body-offset {
 		return b, malformed("values of %d bytes at offset %d in a body of %d bytes, want %d rows of %d bytes", size, offset, body, rows, row)
 	}
 	return batch{rows: int(rows), body: int(body), offset: int(offset)}, nil
 }
 
-// parseSchema parses an IPC message with a schema. It returns the schema and its tensor type.
-func parseSchema(header []byte) (schema *arrow.Schema, typ *usmarrow.TensorType, err error) {
+// parseSchema parses an IPC message with a schema. It returns the schema and its tensor type. A column of numbers is a
+// tensor of one axis; the returned schema is that of the tensor then, and plain is set.
+func parseSchema(header []byte) (schema *arrow.Schema, typ *usmarrow.TensorType, plain bool, err error) {
 	defer recovered(&err)
 	kind, t, body, err := message(header)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, false, err
 	}
 	if kind != headerSchema || body != 0 {
-		return nil, nil, malformed("an IPC message of type %d with a body of %d bytes, want a schema", kind, body)
+		return nil, nil, false, malformed("an IPC message of type %d with a body of %d bytes, want a schema", kind, body)
 	}
 	if err := checkSchema(t); err != nil {
-		return nil, nil, err
+		return nil, nil, false, err
 	}
 	if schema, err = readSchema(header); err != nil {
-		return nil, nil, err
+		return nil, nil, false, err
 	}
-	typ, err = tensorType(schema)
-	return schema, typ, err
+	if typ, plain, err = tensorType(schema); plain && err == nil {
+		schema = schemaOf(typ, schema.Metadata().ToMap())
+	}
+	return schema, typ, plain, err
 }
 
 // Field numbers of the vectors of tables in Schema.fbs: fields and metadata of a Schema,
@@ -208,7 +218,8 @@ func streamedSchema(b []byte) (*arrow.Schema, *usmarrow.TensorType, error) {
 	if n == 0 || int64(n) > int64(len(b)-4) {
 		return nil, nil, malformed("a schema with a declared length of %d bytes in a field of %d bytes", n, len(b))
 	}
-	return parseSchema(b[4 : 4+n])
+	schema, typ, _, err := parseSchema(b[4 : 4+n])
+	return schema, typ, err
 }
 
 // continuation is the marker before each message of an IPC stream.
@@ -225,22 +236,27 @@ func readSchema(header []byte) (*arrow.Schema, error) {
 	return r.Schema(), nil
 }
 
-// tensorType returns the type of the only column of a tensor's schema.
-func tensorType(schema *arrow.Schema) (*usmarrow.TensorType, error) {
+// tensorType returns the type of the only column of a tensor's schema. plain says that it is a column of numbers.
+func tensorType(schema *arrow.Schema) (typ *usmarrow.TensorType, plain bool, err error) {
 	if schema.NumFields() != 1 || schema.Field(0).Name != Column {
-		return nil, malformed("a schema with the fields %v, want one column named %q", schema.Fields(), Column)
+		return nil, false, malformed("a schema with the fields %v, want one column named %q", schema.Fields(), Column)
 	}
-	t, ok := schema.Field(0).Type.(arrow.ExtensionType)
-	if !ok || t.ExtensionName() != usmarrow.TensorName {
-		return nil, malformed("column %q has type %v, not %s", Column, schema.Field(0).Type, usmarrow.TensorName)
+	column := schema.Field(0).Type
+	t, extension := column.(arrow.ExtensionType)
+	if _, err := usmarrow.DataType(column); err == nil && !extension {
+		typ, err = usmarrow.NewTensorType(column, []int{}, usmarrow.TensorOptions{})
+		return typ, true, err
+	}
+	if !extension || t.ExtensionName() != usmarrow.TensorName {
+		return nil, false, malformed("column %q has type %v; want %s, or int8 to int64, uint8 to uint64, float16, float32 or float64 for one axis", Column, column, usmarrow.TensorName)
 	}
 	parsed, err := new(usmarrow.TensorType).Deserialize(t.StorageType(), t.Serialize())
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	typ := parsed.(*usmarrow.TensorType)
+	typ = parsed.(*usmarrow.TensorType)
 	_, err = usmarrow.DataType(typ.Values())
-	return typ, err
+	return typ, false, err
 }
 
 // schemaOf returns the schema of a tensor.

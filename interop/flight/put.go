@@ -64,11 +64,11 @@ func (s *Server) put(ctx context.Context, r *codec.Receiver) (name string, t *te
 
 // begin reads the schema and returns a builder.
 func (s *Server) begin(ctx context.Context, d *data) (*builder, error) {
-	schema, t, err := parseSchema(d.header)
+	schema, t, plain, err := parseSchema(d.header)
 	if err != nil {
 		return nil, err
 	}
-	b := &builder{tensor: newTensor(schema, t), from: s.o.Memory, ctx: ctx, wait: s.o.MemoryWait, want: -1, stage: s.stage, limit: s.o.MaxTensor}
+	b := &builder{tensor: newTensor(schema, t), plain: plain, from: s.o.Memory, ctx: ctx, wait: s.o.MemoryWait, want: -1, stage: s.stage, limit: s.o.MaxTensor}
 	if v, ok := schema.Metadata().GetValue(RowsKey); ok {
 		n, err := strconv.Atoi(v)
 		if err != nil || n < 0 {

@@ -124,8 +124,9 @@ func TestRefusals(t *testing.T) {
 		{"two columns", invalid, "one column", []any{fields(tensorField("tensor"), tensorField("other"))}},
 		{"no columns", invalid, "one column", []any{fields()}},
 		{"another column", invalid, "one column", []any{fields(tensorField("x"))}},
-		{"floats", invalid, "not arrow.fixed_shape_tensor", []any{fields(arrow.Field{Name: "tensor", Type: arrow.PrimitiveTypes.Float32})}},
-		{"text", invalid, "not arrow.fixed_shape_tensor", []any{fields(arrow.Field{Name: "tensor", Type: arrow.BinaryTypes.String})}},
+		{"batch of tensors after floats", invalid, "2 arrays and 3 buffers, want 1 and 2", []any{fields(arrow.Field{Name: "tensor", Type: arrow.PrimitiveTypes.Float32}), whole}},
+		{"bools", invalid, "want arrow.fixed_shape_tensor, or int8", []any{fields(arrow.Field{Name: "tensor", Type: arrow.FixedWidthTypes.Boolean})}},
+		{"text", invalid, "want arrow.fixed_shape_tensor, or int8", []any{fields(arrow.Field{Name: "tensor", Type: arrow.BinaryTypes.String})}},
 		{"schema twice", invalid, "type 1, want a record batch", []any{schema(), schema()}},
 		{"body with the schema", invalid, "the message with the schema has a body", []any{&data{descriptor: path("x"), header: schemaHeader(plain), body: mem.BufferSlice{mem.SliceBuffer("body")}}}},
 		{"rows in words", invalid, "not a number of rows", []any{with(map[string]string{RowsKey: "many"})}},
@@ -178,12 +179,12 @@ func TestRefusals(t *testing.T) {
 // A batch is refused if its header declares nulls.
 func TestNullsAreRefused(t *testing.T) {
 	header := batchOf(t, 10).header
-	require.Equal(t, batch{rows: 10, body: 80, offset: 0}, testenv.Must(parseBatch(header, 2, 4))(t))
+	require.Equal(t, batch{rows: 10, body: 80, offset: 0}, testenv.Must(parseBatch(header, 2, 4, false))(t))
 	_, record, _, err := message(header)
 	require.NoError(t, err)
 	nodes, _ := vector(record, 1)
 	header[nodes+8] = 1 // null_count of the first node
-	_, err = parseBatch(header, 2, 4)
+	_, err = parseBatch(header, 2, 4, false)
 	require.ErrorIs(t, err, usmarrow.ErrNulls)
 	require.Equal(t, codes.InvalidArgument, code(err))
 }

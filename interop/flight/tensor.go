@@ -129,6 +129,7 @@ func (t *tensor) gather(ctx context.Context, r memmgr.Resource) (chunk, error) {
 // builder assembles a received tensor.
 type builder struct {
 	tensor *tensor
+	plain  bool // the column has numbers, not lists of them
 	from   memmgr.Resource
 	ctx    context.Context
 	wait   time.Duration // for memory
@@ -143,7 +144,7 @@ const growth = 16 << 20
 
 // message receives a record batch with a body of n bytes, which are the next bytes of the message.
 func (b *builder) message(d *data, in *codec.Incoming, n int) error {
-	rec, err := parseBatch(d.header, b.tensor.typ.Len(), b.tensor.width/b.tensor.typ.Len())
+	rec, err := parseBatch(d.header, b.tensor.typ.Len(), b.tensor.width/b.tensor.typ.Len(), b.plain)
 	if err != nil {
 		return err
 	}

@@ -52,6 +52,21 @@ def tensors(x):
     return pa.FixedShapeTensorArray.from_numpy_ndarray(x)
 
 
+# Arrays of one axis, as pyarrow.array(a) makes them: columns of numbers. They are stored as tensors without axes of a row.
+for dtype in "int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64".split():
+    x = np.arange(7).astype(dtype)
+    for batches, rows, first in ((1, None, 0), (3, None, 0), (1, 7, 0), (7, 7, 0), (2, None, 3)):
+        put("plain", pa.array(x)[first:], batches, rows)
+        column = get("plain").column(0).combine_chunks()
+        y = column.storage.flatten().to_numpy()
+        assert y.dtype == x.dtype and (y == x[first:]).all(), (dtype, batches, rows, y)
+put("plain", pa.array(np.zeros(0, "f4")))
+assert len(get("plain")) == 0
+accepted = "want arrow.fixed_shape_tensor, or int8 to int64, uint8 to uint64, float16, float32 or float64"
+for column in (pa.array([True]), pa.array(["text"]), pa.array([[1.0]]), pa.array([1], pa.timestamp("s"))):
+    refused(pa.ArrowInvalid, accepted, put, "plain", column)
+refused(pa.ArrowInvalid, "null", put, "plain", pa.array([1.0, None]))
+
 # Each element type, in one batch and in several, with and without the announced number of rows.
 for dtype in "int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64".split():
     x = np.arange(7 * 6).astype(dtype).reshape(7, 2, 3)
@@ -97,7 +112,6 @@ refused(KeyError, "no such tensor", get, "nowhere")
 refused(KeyError, "no such tensor", client.get_flight_info, path("nowhere"), options)
 refused(pa.ArrowInvalid, "invalid name", put, "a/b", tensors(x))
 refused(pa.ArrowInvalid, "column", put, "x", tensors(x), column="other")
-refused(pa.ArrowInvalid, "not arrow.fixed_shape_tensor", put, "x", pa.array([1.0, 2.0]))
 refused(pa.ArrowInvalid, "announced", put, "x", tensors(x), rows=5)
 refused(pa.ArrowInvalid, "announced", put, "x", tensors(x), rows=3)
 nulls = pa.ExtensionArray.from_storage(tensors(x).type, pa.array([[1.0] * 6, None], pa.list_(pa.float32(), 6)))
