@@ -194,6 +194,9 @@ func (r *Request) copyOutputs(answer any) error {
 			return fmt.Errorf("output %s: invalid value (got %T, want an array)", o.meta.Name, list[o.index])
 		}
 		arrays[i] = a
+		if o.region.there() { // the copy is made here, and not by the model: it can go to the client's memory
+			o.place, o.region = o.region, place{}
+		}
 		shape := make([]int64, a.NDim())
 		for axis, extent := range a.Shape() {
 			shape[axis] = int64(extent)
