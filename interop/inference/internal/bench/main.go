@@ -76,11 +76,11 @@ func (b *bench) ours(flags ...string) (*server, error) {
 	return start("service", nil, append([]string{b.service, "-addr", port, "-grpc", port, "-admin", "none", "-models", b.models, "-shm-prefix", sharedPrefix}, flags...)...)
 }
 
-// aiohttp starts the peer; nil if it is not installed.
-func (b *bench) aiohttp() (*server, error) {
-	if _, err := os.Stat(filepath.Join(peers, "aiohttp")); err != nil {
-		fmt.Println("not comparing with aiohttp: it is not installed; make bench-service installs it")
+// peer starts a program of peers that needs a package; nil if that is not installed.
+func (b *bench) peer(pkg, program string) (*server, error) {
+	if _, err := os.Stat(filepath.Join(peers, pkg)); err != nil {
+		fmt.Printf("not comparing with %s: it is not installed; make bench-service installs it\n", pkg)
 		return nil, nil
 	}
-	return start("aiohttp", []string{"PYTHONPATH=" + peers}, b.python, filepath.Join(dir, "bench/peers/aiohttp_sobel.py"))
+	return start(pkg, []string{"PYTHONPATH=" + peers}, b.python, filepath.Join(dir, "bench/peers", program))
 }

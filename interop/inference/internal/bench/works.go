@@ -19,12 +19,18 @@ func (b *bench) sobel() (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, ours.stop()) }()
-	peer, err := b.aiohttp()
+	peer, err := b.peer("aiohttp", "aiohttp_sobel.py")
 	if err != nil {
 		return err
 	}
-	if peer != nil {
-		defer func() { _ = peer.stop() }()
+	grpcPeer, err := b.peer("grpc", "grpc_sobel.py")
+	if err != nil {
+		return err
+	}
+	for _, p := range []*server{peer, grpcPeer} {
+		if p != nil {
+			defer func() { _ = p.stop() }()
+		}
 	}
 	for _, size := range []struct {
 		name string
@@ -34,6 +40,9 @@ func (b *bench) sobel() (err error) {
 		ways := []*way{{name: "REST", server: ours, spec: s.to("v2", ours.at["listening"])}, {name: "gRPC", server: ours, spec: s.to("grpc", ours.at["gRPC"])}}
 		if peer != nil {
 			ways = append(ways, &way{name: "aiohttp", server: peer, spec: s.to("bare", peer.at["listening"])})
+		}
+		if grpcPeer != nil {
+			ways = append(ways, &way{name: "grpc.aio", server: grpcPeer, spec: s.to("grpc", grpcPeer.at["listening"])})
 		}
 		if err := inTurn(ways, b.rounds, b.seconds); err != nil {
 			return err
@@ -47,6 +56,11 @@ func (b *bench) sobel() (err error) {
 			bound(w.name+" to aiohttp, requests a second", w.median(rate)/p.median(rate), ">=", 1.5)
 			bound(w.name+" to aiohttp, CPU a request", w.median(cpu)/p.median(cpu), "<=", 0.8)
 			bound(w.name+" to aiohttp, 99th percentile", w.median(p99)/p.median(p99), "<=", 1)
+		}
+		if grpcPeer != nil {
+			w, p := ways[1], ways[3]
+			bound("gRPC to grpc.aio, requests a second", w.median(rate)/p.median(rate), ">=", 1)
+			bound("gRPC to grpc.aio, 99th percentile", w.median(p99)/p.median(p99), "<=", 1)
 		}
 	}
 	return nil
