@@ -96,20 +96,35 @@ def _operator(name):
     return operate
 
 
+def _by_numpy(name, a, b):
+    """Computes in place with an ndarray on the memory of the Array a. b is a partner, a number, or an Array that the host reads.
+
+    NumPy writes to a copy, which is then assigned, if the result can be another object or a is packed.
+    """
+    n = numpy.asarray(a)
+    r = n if n.flags.writeable and (type(b) is Array or type(b) in array_api._NUMBERS) else n.copy()
+    if getattr(numpy, _UFUNCS.get(name, name))(r, numpy.asarray(b) if type(b) is Array else b, out=r) is not r:
+        raise TypeError(f"{name}: the result with a {type(b).__name__} is not an array that an Array can hold; use it without the assignment")
+    if r is not n:
+        a[...] = r
+
+
 def _in_place(name):
     def operate(a, b):
         if a.readonly:
             raise ValueError("the array is read-only; copy() it to write")
         x = _operand(b, a)
+        if name == "matmul" and getattr(b if x is None else x, "ndim", 0) < 2:
+            raise ValueError("matmul: the result has fewer axes than the array on the left; use it without the assignment")
         if x is None:
-            n = numpy.asarray(a)
-            r = n.copy()
-            if getattr(numpy, _UFUNCS.get(name, name))(r, b, out=r) is not r:
-                raise TypeError(f"{name}: the result with a {type(b).__name__} is not an array that an Array can hold; use it without the assignment")
-            n[...] = r
-        elif name == "divide" and a.usm_type and str(a.dtype).startswith(("bool", "int", "uint")):
+            _by_numpy(name, a, b)
+        elif not array_api._by_dpnp(a):
+            if type(x) is Array and (x.usm_type is not None or (x.ndim and a.usm_type is not None)):
+                array_api._find((a, x))
+            _by_numpy(name, a, x)
+        elif name == "divide" and str(a.dtype).startswith(("bool", "int", "uint")):
             raise TypeError(f"divide: the result is floating-point, which is not cast to {a.dtype} in place")
-        elif type(x) is Array and a.usm_type and x.dtype != a.dtype and _widens(name, a, x):
+        elif type(x) is Array and x.dtype != a.dtype and _widens(name, a, x):
             # dpnp has no such cast of its results.
             r = array_api._run("", name, (a, x), {})
             if r.shape != a.shape:

@@ -48,6 +48,26 @@ def test_binary(np, op, place):
             check(op(other, a), op(other, n), np, place)
 
 
+def test_matrix_products_in_place_are_whole(np, place):
+    """A result with fewer axes is refused before anything is written."""
+    m, v, stack = np.arange(9.0).reshape(3, 3), np.arange(3.0), np.arange(18.0).reshape(2, 3, 3)
+    masked = np.ma.masked_array(v, [True, False, False])
+    for left, right in ((m, v), (v, v), (stack, v), (m, 2.0), (m, masked), (v, m), (m, m), (stack, m), (m, stack), (m, m[:, :1]), (v, stack)):
+        a, n = ub.asarray(left, **place, copy=True), left.copy()
+        b = ub.asarray(right, **place, copy=True) if type(right) is np.ndarray else right
+        try:
+            n @= right
+        except (ValueError, TypeError):
+            n = None
+        if n is None or np.ndim(right) < 2:
+            with pytest.raises((ValueError, TypeError)):
+                a @= b
+            assert a.tolist() == left.tolist()
+        else:
+            a @= b
+            assert a.tolist() == n.tolist()
+
+
 def test_unary_and_matrices(np, place):
     n = np.array([[-1, 2], [3, -4]])
     a = ub.asarray(n, **place, copy=True)
