@@ -668,9 +668,39 @@ static Py_ssize_t array_length(PyObject *self)
 	return -1;
 }
 
+/* Whether a row begins within a byte, so that there can be no view of it. */
+static int splits_byte(usmb_array *a, int64_t i)
+{
+	return a->itembits < 8 && a->nelem > 0 && i * usmb_strides(a)[0] * a->itembits % 8 != 0;
+}
+
+/* Returns a read-only copy of a row that begins within a byte, with each element in a byte. */
+static PyObject *row_copy(usmb_array *a, int64_t i)
+{
+	int64_t shape[USMB_DL_MAX_NDIM], begin = i;
+	while (splits_byte(a, begin)) begin--; /* the first row does not */
+	memcpy(shape, usmb_shape(a), (size_t)a->ndim * sizeof *shape);
+	shape[0] = i - begin + 1;
+	char *first = a->first + begin * usmb_strides(a)[0] * a->itembits / 8;
+	usmb_array *rows = (usmb_array *)usmb_array_view(a, first, a->ndim, shape, usmb_strides(a));
+	usmb_array *copy = rows ? (usmb_array *)usmb_copy_padded(rows, NULL) : NULL;
+	PyObject *row = NULL;
+	if (copy)
+		row = usmb_array_view_as(copy, a->dtype, USMB_ARR_PADDED | USMB_ARR_READONLY,
+		                         copy->first + (i - begin) * usmb_strides(copy)[0], a->ndim - 1, shape + 1,
+		                         usmb_strides(copy) + 1);
+	Py_XDECREF(copy);
+	Py_XDECREF(rows);
+	return row;
+}
+
+/* The item of a sequence, for iteration and reversed(). Iteration must not end early, so this function returns a
+   copy where a subscript raises an exception. */
 static PyObject *item_at(PyObject *self, Py_ssize_t i)
 {
-	if (((usmb_array *)self)->ndim == 0) return usmb_raise(PyExc_TypeError, "iteration over a 0-d array");
+	usmb_array *a = (usmb_array *)self;
+	if (a->ndim == 0) return usmb_raise(PyExc_TypeError, "iteration over a 0-d array");
+	if (i >= 0 && i < usmb_shape(a)[0] && splits_byte(a, i)) return row_copy(a, i);
 	PyObject *index = PyLong_FromSsize_t(i);
 	if (!index) return NULL;
 	PyObject *r = usmb_array_subscript(self, index);

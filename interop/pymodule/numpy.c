@@ -16,7 +16,8 @@ static PyObject *call_python(PyObject **f, const char *function, PyObject *const
 /* ---- out ------------------------------------------------------------------------ */
 
 /* Returns an ndarray of the elements of a. The host copies memory that it cannot read and elements that
-   share bytes; other memory is copied as copy says (see usmb_parse_copy). */
+   share bytes; other memory is copied as copy says (see usmb_parse_copy). A copy that the caller did not ask
+   for is read-only, because writes to it would not reach a. */
 static PyObject *ndarray_of(usmb_array *a, PyObject *dtype, int copy)
 {
 	static PyObject *function;
@@ -24,6 +25,7 @@ static PyObject *ndarray_of(usmb_array *a, PyObject *dtype, int copy)
 	int fresh = 1;
 	if (a->itembits < 8) {
 		o = usmb_copy_padded(a, &usmb_on_host);
+		if (o && copy != 1) ((usmb_array *)o)->flags |= USMB_ARR_READONLY;
 	} else if (!(a->flags & USMB_ARR_READ)) {
 		o = usmb_copy_to(a, &usmb_on_host);
 	} else {

@@ -148,6 +148,15 @@ def _assign(a, key, value):
         array_api._run("", "_set_item", (a, (key,), value.copy()), {})
 
 
+def _assign_on_host(a, key, value):
+    """Assigns by NumPy: to the memory of a, or to a copy that is then assigned if a is packed, because NumPy has no view of that."""
+    n = numpy.asarray(a)
+    r = n if n.flags.writeable else n.copy()
+    r[key] = numpy.asarray(value)
+    if r is not n:
+        a[...] = r
+
+
 def _without_leading(value, ndim):
     """Returns a value for so many axes: as NumPy, without leading axes of one element beyond them."""
     extra = value.ndim - ndim
@@ -157,14 +166,14 @@ def _without_leading(value, ndim):
 def _set(a, key, value):
     """Assigns an Array of a's element type in memory beside a."""
     if a.usm_type is None:
-        numpy.asarray(a)[array_api._native(key, _ndarray)] = numpy.asarray(value)
+        _assign_on_host(a, array_api._native(key, _ndarray), value)
         return
     if not _on_host(a) and a.size and _is_mask(a, key):
         _assign(a, _mask_beside(key, a), _without_leading(value, a.ndim - key.ndim + 1))
         return
     view, first, arrays = _selection(a, key)
     if _on_host(a):
-        numpy.asarray(view)[_host_key(first, arrays)] = numpy.asarray(value)
+        _assign_on_host(view, _host_key(first, arrays), value)
         return
     shape = view.shape[:first] + arrays[0].shape + view.shape[first + len(arrays) :]
     value = _without_leading(value, len(shape))

@@ -90,7 +90,10 @@ def array_ufunc(args, kwargs):
     if out:
         kwargs["out"] = out
     kwargs = {name: _with_ndarrays(value) for name, value in kwargs.items()}
-    r = getattr(ufunc, method)(*_with_ndarrays(inputs), **kwargs)
+    operands = _with_ndarrays(inputs)
+    if method == "at" and type(inputs[0]) is Array and not operands[0].flags.writeable:  # NumPy does not check this
+        raise ValueError("the array is read-only, or its elements are packed and NumPy has a copy of them")
+    r = getattr(ufunc, method)(*operands, **kwargs)
     like = None if partner else next((x for x in inputs if type(x) is Array), None)
     several = isinstance(r, tuple)
     results = r if several else (r,)

@@ -4,10 +4,11 @@ NumPy has from ml_dtypes, imported and exported bit for bit."""
 import ctypes
 import importlib.util
 import math
+import operator
 import pathlib
 
 import pytest
-from conftest import peer, run
+from conftest import peer, places, run
 
 import usmbridge as ub
 
@@ -149,10 +150,89 @@ def test_packed_elements_are_unpacked(np, case):
     numbers = ub.asarray(ub.asarray(x), dtype="float32" if "float" in name else "int8")
     p = ub.asarray(numbers, dtype=name)  # packed
     assert p.nbytes == (x.size * bits_of(name) + 7) // 8
-    for y in (p.asnumpy(), np.asarray(p), p.__array__(), p.__array__(copy=True)):
-        assert y.dtype == dtype and np.array_equal(raw(np, y), raw(np, x))
+    for y, copied in ((p.asnumpy(), True), (np.asarray(p), False), (p.__array__(), False), (p.__array__(copy=True), True), (np.array(p), True)):
+        assert y.dtype == dtype and np.array_equal(raw(np, y), raw(np, x)) and y.flags.writeable == copied
+    assert np.asarray(p, dtype="float32").flags.writeable
     with pytest.raises(ValueError, match="packed"):
         p.__array__(copy=False)
+
+
+# Writes to an array x with a library np that has NumPy's functions, by whether they reach packed elements on the host.
+WRITES = {
+    "x += 1": (True, lambda np, x: operator.iadd(x, 1)),
+    "x *= x": (True, lambda np, x: operator.imul(x, x)),
+    "x -= ndarray": (True, lambda np, x: operator.isub(x, np.ones(4, x.dtype))),
+    "x += masked": (True, lambda np, x: operator.iadd(x, np.ma.masked_array(np.ones(4, "int8").astype(x.dtype)))),
+    "x[0] = 1": (True, lambda np, x: x.__setitem__(0, 0)),
+    "x[[0, 1]] = 1": (True, lambda np, x: x.__setitem__([0, 1], 1)),
+    "x[mask] = 0": (True, lambda np, x: x.__setitem__(np.array([True, True, False, False]), 0)),
+    "x.reshape[:, [1]] = 0": (True, lambda np, x: x.reshape(2, 2).__setitem__((slice(None), [1]), 0)),
+    "x.sort": (True, lambda np, x: x.sort()),
+    "x.fill": (True, lambda np, x: x.fill(1)),
+    "out=": (False, lambda np, x: np.add(x, x, out=x)),
+    "add.at": (False, lambda np, x: np.add.at(x, [0], 1)),
+    "put": (False, lambda np, x: np.put(x, [0], 0)),
+    "copyto": (False, lambda np, x: np.copyto(x, 1, casting="unsafe")),
+    "putmask": (False, lambda np, x: np.putmask(x, np.array([True] * 4), 0)),
+    "place": (False, lambda np, x: np.place(x, np.array([True] * 4), [0])),
+    "fill_diagonal": (False, lambda np, x: np.fill_diagonal(x.reshape(2, 2), 0)),
+    "sum(out=)": (False, lambda np, x: np.sum(x.reshape(2, 2), axis=0, out=x[:2])),
+    "asarray(x)[0]": (False, lambda np, x: np.asarray(x).__setitem__(0, 0)),
+    "asarray(x).sort": (False, lambda np, x: np.asarray(x).sort()),
+}
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_no_write_to_packed_elements_is_lost(np, write):
+    ml = peer("ml_dtypes")
+    on_host, f = WRITES[write]
+    for name in ("int4", "uint4", "int2", "uint2", "float4_e2m1fn", "float6_e2m3fn", "bfloat16"):
+        for where in places(["device", "shared"]):
+            n = np.array([1, 1, 0, 1]).astype(getattr(ml, name))
+            a = ub.asarray(n.astype("float32"), dtype=name, **where)
+            before = a.tolist()
+            f(np, n)
+            try:
+                f(np, a)
+            except (TypeError, ValueError):
+                assert a.tolist() == before and not (on_host and where["device"] == "host"), (name, where)
+            else:
+                assert a.tolist() == n.astype("float32").tolist(), (name, where)
+
+
+def test_ufunc_at_respects_readonly_memory(np):
+    for where in places(["shared"]):
+        a = ub.zeros(3, **where).as_readonly()
+        with pytest.raises(ValueError, match="read-only"):
+            np.add.at(a, [0], 1)
+        assert a.tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("name", ["int1", "int2", "uint4", "int4", "float4_e2m1fn", "float6_e2m3fn", "bfloat16"])
+def test_iteration_over_packed_elements_is_complete(np, name):
+    """Rows that begin at whole bytes are views, and the other ones are read-only copies."""
+    ml = peer("ml_dtypes")
+    bits = bits_of(name)
+    for shape in ((5,), (3, 3), (3, 4), (9, 1, 3), (2, 0), (0, 3)):
+        n = (np.arange(np.prod(shape)).reshape(shape) % 2).astype(getattr(ml, name))
+        for where in places(["device", "shared"]):
+            whole = ub.asarray(n.astype("float32"), dtype=name, **where)
+            for a, want in ((whole, n), (whole.T, n.T)):
+                assert [x.tolist() for x in a] == [x.astype("float32").tolist() for x in want]
+                assert [x.tolist() for x in reversed(a)] == [x.astype("float32").tolist() for x in reversed(want)]
+                for i, x in enumerate(a):
+                    is_view = a.size == 0 or i * a.strides[0] * bits % 8 == 0
+                    assert x.dtype == a.dtype and x.shape == a.shape[1:] and x.readonly != is_view and x.usm_type == a.usm_type
+                    if not is_view:
+                        with pytest.raises(ValueError, match="whole byte"):
+                            a[i]
+                        with pytest.raises(ValueError, match="whole byte"):
+                            a[i:]
+                    elif x.size:
+                        before = x.tolist()
+                        x[...] = 0
+                        assert a[i].tolist() == x.tolist() == np.zeros(x.shape).tolist()
+                        a[i] = before
 
 
 def test_scalars_and_dtypes(np, case):

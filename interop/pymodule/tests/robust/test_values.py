@@ -361,7 +361,7 @@ class Pair:
     def index(self, about, key_):
         a, mine = outcome(lambda: view_of(self.a, ("index", key_)))
         x, theirs = outcome(lambda: view_of(self.x, ("index", (*key_, "..."))) if "..." not in key_ else view_of(self.x, ("index", key_)))
-        if str(self.a.dtype) in NARROW and isinstance(mine, IndexError) and "whole byte" in str(mine):
+        if str(self.a.dtype) in NARROW and isinstance(mine, ValueError) and "whole byte" in str(mine):
             return
         if agree(None, mine, None, theirs, about):
             self.become(a, np().asarray(x))
