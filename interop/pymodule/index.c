@@ -164,10 +164,11 @@ PyObject *usmb_array_subscript(PyObject *self, PyObject *key)
 	if (region_of(a, key, &b) < 0) return NULL;
 	int64_t bits = b.offset * a->itembits;
 	if (bits % 8 != 0)
-		return usmb_raise(PyExc_ValueError, /* IndexError would end an iteration */
-		                  "a view of packed %d-bit elements must begin at a whole byte; item() reads one, and a "
-		                  "loop over the array copies each that has no view",
-		                  a->dtype.bits);
+		return usmb_raise(
+		        PyExc_ValueError, /* IndexError would end an iteration */
+		        "a view of packed %d-bit elements must begin at a whole byte; item() reads one, and a "
+		        "loop over the array copies each that has no view",
+		        a->dtype.bits);
 	return usmb_array_view(a, a->first + bits / 8, b.ndim, b.shape, b.strides);
 }
 

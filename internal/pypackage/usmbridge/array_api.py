@@ -470,7 +470,8 @@ def _real(dtype, device, usm_type):
 
 
 def _numbers(*values):
-    return [x.item() if type(x) is Array else x for x in values]
+    """Returns the numbers of Python that Arrays and numbers of NumPy, which have an element type, stand for."""
+    return [x.item() if type(x) is Array or getattr(x, "ndim", None) == 0 else x for x in values]
 
 
 def _any_complex(values):
@@ -520,6 +521,8 @@ def eye(n_rows, n_cols=None, /, *, k=0, dtype=None, device=None, usm_type=None):
 
 def linspace(start, stop, /, num, *, dtype=None, device=None, endpoint=True, usm_type=None):
     """linspace of the array API standard, computed by dpnp or NumPy."""
+    if dtype is None and True in [isinstance(x, (numpy.generic, numpy.ndarray)) for x in (start, stop)]:
+        dtype = numpy.result_type(*[x.item() if type(x) is Array else x for x in (start, stop)], 1.0)
     start, stop = _numbers(start, stop)
     if dtype is None:
         dtype = None if _any_complex((start, stop)) else _real(None, device, usm_type)

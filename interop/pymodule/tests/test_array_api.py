@@ -30,6 +30,29 @@ def test_namespace(xp, np):
     assert all(hasattr(xp, name) for name in xp.__all__) and xp.linalg.svd.__doc__ and xp.fft.fft.__doc__
 
 
+def test_ranges_of_numbers_with_a_type(xp, np, place):
+    """NumPy's numbers, 0-d arrays and Arrays count as the numbers that they stand for."""
+    big = 2**53 + 1
+    for number in (int, np.int64, np.uint64, np.array, lambda x: ub.asarray(x, **place)):
+        for make in (ub.arange, xp.arange):
+            r = make(number(big), number(big + 3), **place)
+            assert r.dtype == "int64" and r.tolist() == [big, big + 1, big + 2]
+            assert make(number(3), **place).tolist() == [0, 1, 2] and make(0, 6, number(2), **place).tolist() == [0, 2, 4]
+    for number in (np.int8, np.uint8, np.int32):
+        assert ub.arange(number(3), **place).dtype == "int64" and ub.linspace(number(0), 1, 3, **place).dtype == "float64"
+    for number in (np.float16, np.float32, np.float64):
+        assert ub.arange(number(3), **place).dtype == "float64"
+    for make in (ub.linspace, xp.linspace):
+        for name in ("float16", "float32", "float64", "complex64", "complex128"):
+            x = np.dtype(name).type(1j if name.startswith("complex") else 1.5)
+            for pair in ((x, 2), (x, x), (2, x), (np.array(x), 2)):
+                r = make(*pair, 3, **place)
+                assert r.dtype == name and r.tolist() == np.linspace(*pair, 3, dtype=name).tolist(), pair
+        assert make(1j, ub.asarray(1.0, **place), 2, **place).tolist() == [1j, 1]
+    with ub.set_default(dtype="float32"):
+        assert ub.linspace(0, 1, 3, **place).dtype == "float32" == ub.arange(3.0, **place).dtype
+
+
 def test_results_are_on_the_memory_of_the_library(xp, np, place):
     a = ub.asarray(np.arange(6.0).reshape(2, 3), **place, copy=True)
     view = xp.permute_dims(a, (1, 0))
