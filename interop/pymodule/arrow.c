@@ -43,6 +43,16 @@ typedef struct {
 	int64_t reserved[3];
 } usmb_arrow_device_array;
 
+/* ArrowArrayStream: arrays of one type, in order. 40 bytes. The functions return an errno; an array without release
+   function is the end. */
+typedef struct usmb_arrow_stream {
+	int (*get_schema)(struct usmb_arrow_stream *, usmb_arrow_schema *);
+	int (*get_next)(struct usmb_arrow_stream *, usmb_arrow_array *);
+	const char *(*get_last_error)(struct usmb_arrow_stream *);
+	void (*release)(struct usmb_arrow_stream *);
+	void *private_data;
+} usmb_arrow_stream;
+
 enum { USMB_ARROW_CPU = 1, USMB_ARROW_ONEAPI = 14 };
 
 /* ==== Export ================================================================================== */
@@ -71,7 +81,8 @@ static int arrow_dtype(const char *format, usmb_dl_dtype *out)
 	return -1;
 }
 
-static const char schema_name[] = "arrow_schema", array_name[] = "arrow_array", device_name[] = "arrow_device_array";
+static const char schema_name[] = "arrow_schema", array_name[] = "arrow_array", device_name[] = "arrow_device_array",
+                  stream_name[] = "arrow_array_stream";
 
 /* ---- memory of the structs --------------------------------------------------------- */
 
@@ -387,8 +398,9 @@ PyObject *usmb_array_arrow_device(PyObject *self, PyObject *const *args, Py_ssiz
 
 /* ==== Import ================================================================================== */
 
-/* Imports values of one type, lists of a fixed size and columns of arrow.fixed_shape_tensor,
-   without a copy. The structs are first moved out of their capsules, so that each is read from a
+/* Imports values of one type, lists of a fixed size and columns of arrow.fixed_shape_tensor: one array without a copy,
+   several arrays of a stream joined. Nulls become NaN in a copy of a floating-point type, and are refused otherwise; they are found
+   before values are converted. The structs are first moved out of their capsules, so that each is read from a
    copy and released once, even if the producer changes them meanwhile. The interface does not have
    the lengths of buffers, so they are trusted. */
 
@@ -584,37 +596,41 @@ static int bit(const uint8_t *bits, int64_t i)
 	return bits[i / 8] >> (i % 8) & 1;
 }
 
-static int check_nulls(const uint8_t *valid, int64_t null_count, int64_t first, int64_t n, const char *what)
+/* Returns the number of nulls among n values from first on; -1 with an exception. */
+static int64_t count_nulls(const uint8_t *valid, int64_t null_count, int64_t first, int64_t n)
 {
 	int64_t nulls = 0;
 	if (null_count == 0 || n == 0 || (!valid && null_count < 0)) return 0;
 	if (!valid) return malformed("have nulls, but no validity bitmap");
 	for (int64_t i = first; i < first + n; i++) nulls += !bit(valid, i);
-	if (nulls == 0) return 0;
-	usmb_raise(PyExc_BufferError,
-	           "%lld of %lld %s are null, which an array cannot represent; fill them first (pyarrow: fill_null())",
-	           (long long)nulls, (long long)n, what);
-	return -1;
+	return nulls;
 }
 
 /* The position of the elements, after all possible checks. */
 typedef struct {
 	const char *data;
 	int64_t first, n;
+	const uint8_t *valid, *rows; /* bitmaps of the elements and of the rows; NULL: no nulls */
+	int64_t row, size;           /* the first row in its bitmap, and the elements of a row */
+	int64_t nulls;               /* rows that are null, or else elements */
 } values;
 
 static int read_values_of(const usmb_arrow_array *a, int64_t first, int64_t n, values *v)
 {
-	const uint8_t *valid = a->buffers[0];
 	v->data = a->buffers[1];
 	v->first = first;
 	v->n = n;
 	if (!v->data && n > 0) return malformed("have elements, but no data buffer");
-	return check_nulls(valid, a->null_count, first, n, "elements");
+	int64_t nulls = count_nulls(a->buffers[0], a->null_count, first, n);
+	if (nulls > 0) v->valid = a->buffers[0];
+	if (!v->rows) v->nulls = nulls;
+	return nulls < 0 ? -1 : 0;
 }
 
 static int read_array(const usmb_arrow_array *a, const column *c, values *v)
 {
+	memset(v, 0, sizeof *v);
+	v->size = 1;
 	if (!c->lists) return check_struct(a, 2, 0) < 0 ? -1 : read_values_of(a, a->offset, a->length, v);
 	if (check_struct(a, 1, 1) < 0) return -1;
 	usmb_arrow_array child = *a->children[0];
@@ -625,7 +641,11 @@ static int read_array(const usmb_arrow_array *a, const column *c, values *v)
 		return malformed("have lists that are longer than their elements");
 	first = child.offset + a->offset * c->size;
 	n = a->length * c->size;
-	if (check_nulls(a->buffers[0], a->null_count, a->offset, a->length, "rows") < 0) return -1;
+	v->nulls = count_nulls(a->buffers[0], a->null_count, a->offset, a->length);
+	if (v->nulls < 0) return -1;
+	if (v->nulls > 0) v->rows = a->buffers[0];
+	v->row = a->offset;
+	v->size = c->size;
 	return read_values_of(&child, first, n, v);
 }
 
@@ -707,16 +727,210 @@ static PyObject *array_of(const usmb_arrow_array *source, column *c, const value
 	return (PyObject *)a;
 }
 
-static PyObject *import(const usmb_arrow_array *source, const usmb_arrow_schema *schema, int may_copy, int *taken)
+/* ---- nulls ---------------------------------------------------------------------------- */
+
+/* How an object is imported, and what was found. */
+typedef struct {
+	int may_copy;
+	const usmb_dl_dtype *want; /* the element type that the caller converts to, or NULL */
+	int missing;               /* out: the exception is about nulls, so no other importer may read the object */
+} import_mode;
+
+static int is_floating(usmb_dl_dtype t)
+{
+	return t.code == USMB_DL_FLOAT || t.code == USMB_DL_BFLOAT || t.code == USMB_DL_COMPLEX;
+}
+
+static PyObject *refuse_nulls(const values *v, usmb_dl_dtype t, int64_t n, import_mode *m)
+{
+	const char *name = usmb_dl_dtype_name(t);
+	m->missing = 1;
+	return usmb_raise(PyExc_BufferError,
+	                  "%lld of %lld %s are null, which elements of %s cannot represent; fill them first (pyarrow: "
+	                  "fill_null()), or ask for a floating-point type, in which they are NaN",
+	                  (long long)v->nulls, (long long)n, v->rows ? "rows" : "elements", name ? name : "this type");
+}
+
+/* Writes NaN, with the imaginary part 0 in complex types. */
+static void put_nan(char *at, usmb_dl_dtype t)
+{
+	const uint64_t bits[] = {t.code == USMB_DL_BFLOAT ? 0x7FC0 : 0x7E00, 0x7FC00000, 0x7FF8000000000000};
+	int width = t.code == USMB_DL_COMPLEX ? t.bits / 2 : t.bits;
+	memset(at, 0, t.bits / 8);
+	memcpy(at, &bits[width / 32], (size_t)width / 8); /* 16, 32 and 64 bits; the machine is little-endian */
+}
+
+/* Returns a copy of a, whose elements v describes, as elements of t with NaN for the nulls. */
+static PyObject *with_nan(usmb_array *a, const values *v, usmb_dl_dtype t)
+{
+	int64_t index[USMB_DL_MAX_NDIM] = {0}, at = 0;
+	usmb_array *r = (usmb_array *)usmb_copy_as(a, t, &usmb_on_host);
+	for (int64_t k = 0; r && k < r->nelem; k++) {
+		int null = v->valid && !bit(v->valid, v->first + at);
+		null = null || (v->rows && !bit(v->rows, v->row + at / v->size));
+		if (null) put_nan(r->first + k * (t.bits / 8), t);
+		/* The next element in C order. */
+		for (int32_t i = a->ndim - 1; i >= 0; i--) {
+			at += usmb_strides(a)[i];
+			if (++index[i] < usmb_shape(a)[i]) break;
+			at -= index[i] * usmb_strides(a)[i];
+			index[i] = 0;
+		}
+	}
+	return (PyObject *)r;
+}
+
+/* ---- one array, and arrays in sequence ------------------------------------------------- */
+
+/* Makes an Array of source, whose release function is NULL afterwards if the Array took it over. */
+static PyObject *import(usmb_arrow_array *source, column *c, import_mode *m)
+{
+	values v;
+	int taken = 0;
+	if (read_array(source, c, &v) < 0) return NULL;
+	usmb_dl_dtype t = m->want ? *m->want : c->dtype;
+	if (v.nulls && !is_floating(t)) return refuse_nulls(&v, t, v.rows ? source->length : v.n, m);
+	if ((c->packed || v.nulls) && !m->may_copy)
+		return usmb_raise(PyExc_ValueError,
+		                  c->packed ? "Arrow's booleans are bits, and an array has bytes: asarray "
+		                              "without copy=False copies them, or cast() them to uint8 or "
+		                              "arrow.bool8 first"
+		                            : "copy=False, but nulls become NaN in a copy; leave copy out to "
+		                              "allow it");
+	usmb_array *a = (usmb_array *)array_of(source, c, &v, &taken);
+	if (taken) source->release = NULL;
+	if (!a || !v.nulls) return (PyObject *)a;
+	PyObject *r = with_nan(a, &v, t);
+	Py_DECREF(a);
+	return r;
+}
+
+static void release_arrays(usmb_arrow_array *arrays, int64_t n)
+{
+	for (int64_t i = 0; i < n; i++)
+		if (arrays[i].release) arrays[i].release(&arrays[i]);
+}
+
+/* Joins n arrays of one column along the first axis. */
+static PyObject *join(usmb_arrow_array *sources, int64_t n, column *c, import_mode *m)
+{
+	usmb_region part;
+	PyObject *parts = PyList_New(0);
+	usmb_dl_dtype t = c->dtype;
+	int bad = !parts;
+	c->shape[0] = 0;
+	for (int64_t i = 0; i < n && !bad; i++) {
+		usmb_array *a = (usmb_array *)import(&sources[i], c, m);
+		bad = !a || PyList_Append(parts, (PyObject *)a) < 0;
+		if (a && __builtin_add_overflow(c->shape[0], usmb_shape(a)[0], &c->shape[0]))
+			bad = malformed("have too many rows");
+		/* Nulls are in the type that the caller wants already. */
+		if (a && (a->dtype.code != c->dtype.code || a->dtype.bits != c->dtype.bits)) t = a->dtype;
+		Py_XDECREF(a);
+	}
+	usmb_array *r = bad ? NULL : (usmb_array *)usmb_new_array(&usmb_on_host, c->ndim, c->shape, t, 0, USMB_WRITTEN);
+	if (r) usmb_whole(r, &part);
+	for (int64_t i = 0; r && i < n; i++) {
+		usmb_array *a = (usmb_array *)PyList_GetItem(parts, i);
+		part.shape[0] = usmb_shape(a)[0];
+		if (usmb_assign_array(r, &part, a) < 0) Py_CLEAR(r);
+		part.offset += part.shape[0] * part.strides[0];
+	}
+	Py_XDECREF(parts);
+	return (PyObject *)r;
+}
+
+static PyObject *import_column(const usmb_arrow_schema *schema, usmb_arrow_array *sources, int64_t n, import_mode *m)
 {
 	column c;
-	values v;
 	if (read_schema(schema, &c) < 0) return NULL;
-	if (c.packed && !may_copy)
-		return usmb_raise(PyExc_ValueError,
-		                  "Arrow's booleans are bits, and an array has bytes: asarray without copy=False "
-		                  "copies them, or cast() them to uint8 or arrow.bool8 first");
-	return read_array(source, &c, &v) < 0 ? NULL : array_of(source, &c, &v, taken);
+	if (n == 1) return import(sources, &c, m);
+	if (!m->may_copy && usmb_no_copy(PyExc_ValueError, "joining the chunks of a column") < 0) return NULL;
+	return join(sources, n, &c, m);
+}
+
+/* ---- frames ----------------------------------------------------------------------------- */
+
+/* Whether an array or its children can have nulls. The pointers to dictionaries are not followed. */
+static int can_have_nulls(const usmb_arrow_schema *s, const usmb_arrow_array *a, int depth)
+{
+	if (a->null_count > 0 || (a->null_count < 0 && a->n_buffers > 0 && a->buffers && a->buffers[0])) return 1;
+	if (depth == 8 || a->n_children != s->n_children) return 1;
+	for (int64_t i = 0; i < s->n_children; i++)
+		if (!s->children || !a->children || !s->children[i] || !a->children[i] ||
+		    can_have_nulls(s->children[i], a->children[i], depth + 1))
+			return 1;
+	return 0;
+}
+
+/* Moves child i out of the record batches; -1 with an exception. */
+static int move_children(usmb_arrow_array *batches, int64_t n, int64_t i, usmb_arrow_array *out)
+{
+	for (int64_t k = 0; k < n; k++) {
+		usmb_arrow_array *b = &batches[k];
+		int64_t end;
+		if (!b->children || i >= b->n_children || !b->children[i] || !b->children[i]->release)
+			return malformed("have a record batch without one of its columns");
+		if (__builtin_add_overflow(b->offset, b->length, &end) || end > b->children[i]->length)
+			return malformed("have a column that is shorter than its record batch");
+		out[k] = *b->children[i];
+		b->children[i]->release = NULL;
+		out[k].offset += b->offset;
+		out[k].length = b->length;
+		out[k].null_count = -1;
+	}
+	return 0;
+}
+
+/* Makes an Array of the columns of record batches. Only those with nulls are read here: libraries convert the others
+   themselves, with types and columns that this reader does not have. */
+static PyObject *import_frame(const usmb_arrow_schema *schema, usmb_arrow_array *batches, int64_t n, import_mode *m)
+{
+	static PyObject *frame;
+	usmb_arrow_array *column = calloc((size_t)n + 1, sizeof *column);
+	PyObject *columns = PyList_New(0), *made = NULL;
+	int bad = !column || !columns;
+	import_mode copied = {1, m->want, 0};
+	m->missing = 1; /* whatever follows */
+	if (!column) PyErr_NoMemory();
+	for (int64_t i = 0; i < schema->n_children && !bad; i++) {
+		memset(column, 0, (size_t)n * sizeof *column);
+		bad = move_children(batches, n, i, column) < 0;
+		PyObject *a = bad ? NULL : import_column(schema->children[i], column, n, &copied);
+		release_arrays(column, n);
+		bad = !a || PyList_Append(columns, a) < 0;
+		Py_XDECREF(a);
+	}
+	if (!bad && !m->may_copy) bad = usmb_no_copy(PyExc_ValueError, "joining columns") < 0;
+	PyObject *type = bad || !m->want ? NULL : usmb_dtype_object(*m->want);
+	PyObject *args[2] = {columns, type ? type : Py_None};
+	if (!bad && !PyErr_Occurred()) made = usmb_call_python(&frame, "usmbridge._arrow", "frame", args, 2);
+	Py_XDECREF(type);
+	Py_XDECREF(columns);
+	free(column);
+	return made;
+}
+
+/* Whether the schema is of columns whose nulls other importers could lose when this reader does not know the type:
+   NumPy converts integers beside nulls to float64. */
+static int loses_nulls(const usmb_arrow_schema *s)
+{
+	if (s->dictionary) return 1;
+	if (!s->format) return 0;
+	return strncmp(s->format, "+w:", 3) == 0 || strcmp(s->format, "+s") == 0 || strcmp(s->format, "n") == 0;
+}
+
+static PyObject *import_arrays(const usmb_arrow_schema *schema, usmb_arrow_array *sources, int64_t n, import_mode *m)
+{
+	int nulls = 0, frame = schema->format && strcmp(schema->format, "+s") == 0 && schema->children;
+	for (int64_t i = 0; frame && i < n; i++)
+		if (check_struct(&sources[i], 1, schema->n_children) < 0) return NULL;
+	if (loses_nulls(schema))
+		for (int64_t i = 0; i < n && !nulls; i++) nulls = can_have_nulls(schema, &sources[i], 0);
+	if (nulls && frame) return import_frame(schema, sources, n, m);
+	PyObject *a = import_column(schema, sources, n, m);
+	if (!a && nulls && PyErr_ExceptionMatches(PyExc_TypeError)) m->missing = 1;
+	return a;
 }
 
 /* ---- the protocol ---------------------------------------------------------------------- */
@@ -743,8 +957,7 @@ static int move(PyObject *pair, int device, usmb_arrow_schema *schema, usmb_arro
 	return 0;
 }
 
-static PyObject *import_moved(const usmb_arrow_schema *schema, const usmb_arrow_device_array *d, int may_copy,
-                              int *taken)
+static PyObject *import_moved(const usmb_arrow_schema *schema, usmb_arrow_device_array *d, import_mode *m)
 {
 	if (!schema->release || !d->array.release) {
 		malformed("were released or imported before");
@@ -756,7 +969,7 @@ static PyObject *import_moved(const usmb_arrow_schema *schema, const usmb_arrow_
 		                  "copy it to the CPU, or use from_dlpack",
 		                  (int)d->device_type, (long long)d->device_id,
 		                  d->sync_event ? ", with an event to wait for" : "");
-	return import(&d->array, schema, may_copy, taken);
+	return import_arrays(schema, &d->array, 1, m);
 }
 
 /* Releases both and keeps the exception that is set: the producer's functions can run any code. */
@@ -769,9 +982,10 @@ static void release_both(usmb_arrow_schema *schema, usmb_arrow_array *array)
 	PyErr_Restore(type, value, trace);
 }
 
-PyObject *usmb_import_arrow(PyObject *o, int may_copy)
+PyObject *usmb_import_arrow(PyObject *o, int may_copy, const usmb_dl_dtype *want, int *missing)
 {
-	int device = 1, taken = 0;
+	int device = 1;
+	import_mode m = {may_copy, want, 0};
 	PyObject *method = usmb_optional_attr(o, usmb_name.__arrow_c_device_array__);
 	if (!method && !PyErr_Occurred()) {
 		device = 0;
@@ -787,9 +1001,74 @@ PyObject *usmb_import_arrow(PyObject *o, int may_copy)
 		usmb_raise(PyExc_TypeError, "%s did not return a tuple of two capsules",
 		           device ? "__arrow_c_device_array__" : "__arrow_c_array__");
 	} else if (move(pair, device, &schema, &d) == 0) {
-		a = import_moved(&schema, &d, may_copy, &taken);
-		release_both(&schema, taken ? NULL : &d.array);
+		a = import_moved(&schema, &d, &m);
+		release_both(&schema, &d.array);
 	}
+	*missing = m.missing;
 	usmb_decref_aside(pair);
+	return a;
+}
+
+/* ---- streams ---------------------------------------------------------------------------- */
+
+/* The arrays of a stream, which this owns. */
+typedef struct {
+	usmb_arrow_schema schema;
+	usmb_arrow_array *arrays;
+	int64_t n;
+} arrivals;
+
+static int failed_stream(usmb_arrow_stream *s, int code)
+{
+	const char *text = s->get_last_error ? s->get_last_error(s) : NULL;
+	usmb_raise(PyExc_RuntimeError, "the object's Arrow stream failed: %.200s", text ? text : strerror(code));
+	return -1;
+}
+
+static int read_stream(usmb_arrow_stream *s, arrivals *got)
+{
+	int64_t room = 0;
+	int code = s->get_schema(s, &got->schema);
+	if (code) return failed_stream(s, code);
+	for (;;) {
+		if (got->n == room) {
+			usmb_arrow_array *more = realloc(got->arrays, (size_t)(room = 2 * room + 4) * sizeof *more);
+			if (!more) return PyErr_NoMemory(), -1;
+			got->arrays = more;
+		}
+		usmb_arrow_array *next = &got->arrays[got->n];
+		memset(next, 0, sizeof *next);
+		code = s->get_next(s, next);
+		if (code) return failed_stream(s, code);
+		if (!next->release) return 0;
+		got->n++;
+	}
+}
+
+PyObject *usmb_import_arrow_stream(PyObject *o, int may_copy, const usmb_dl_dtype *want, int *missing)
+{
+	import_mode m = {may_copy, want, 0};
+	arrivals got;
+	PyObject *capsule = PyObject_CallMethodObjArgs(o, usmb_name.__arrow_c_stream__, NULL), *a = NULL;
+	usmb_arrow_stream *given = capsule ? PyCapsule_GetPointer(capsule, stream_name) : NULL;
+	if (given && given->release) {
+		usmb_arrow_stream s = *given;
+		given->release = NULL;
+		memset(&got, 0, sizeof got);
+		int bad = read_stream(&s, &got) < 0;
+		if (!bad && !got.schema.release) bad = malformed("were released or imported before");
+		if (!bad) a = import_arrays(&got.schema, got.arrays, got.n, &m);
+		PyObject *type, *value, *trace; /* the producer's functions can run any code */
+		PyErr_Fetch(&type, &value, &trace);
+		release_arrays(got.arrays, got.n);
+		if (got.schema.release) got.schema.release(&got.schema);
+		s.release(&s);
+		PyErr_Restore(type, value, trace);
+		free(got.arrays);
+	} else if (given) {
+		malformed("were released or imported before");
+	}
+	*missing = m.missing;
+	if (capsule) usmb_decref_aside(capsule);
 	return a;
 }

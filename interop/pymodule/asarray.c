@@ -21,10 +21,11 @@ enum {
 	IMPORT_NUMBER_BUFFER,
 	IMPORT_CUDA_INTERFACE,
 	IMPORT_ML_DTYPES,
+	IMPORT_ARROW_STREAM,
 	IMPORT_ARRAY_INTERFACE,
 	IMPORT_ARRAY_VIEW,
 	IMPORT_ARROW,
-	IMPORT_ARROW_UNCOPIED,
+	IMPORT_ARROW_LATER,
 	IMPORT_COPIED,
 	N_IMPORTERS
 };
@@ -36,16 +37,18 @@ enum { BUFFER_ERROR = 1, TYPE_ERROR = 2, VALUE_ERROR = 4, NOT_IMPLEMENTED = 8, O
 /* The import of one object. */
 typedef struct {
 	PyObject *o;
-	int may_copy;    /* elements that cannot be shared may be copied */
-	int typed;       /* the caller has an element type: numbers are read as numbers, whose range is checked */
-	int numpy;       /* usmb_numpy_protocol(o); UNKNOWN: not computed yet */
-	unsigned failed; /* BIT of each importer that failed */
-	unsigned errors; /* the class of the error below, as a flag */
+	int may_copy; /* elements that cannot be shared may be copied */
+	int typed;    /* the caller has an element type: numbers are read as numbers, whose range is checked */
+	int numpy;    /* usmb_numpy_protocol(o); UNKNOWN: not computed yet */
+	int missing;  /* an importer found nulls that it refuses, which other importers could lose */
+	const usmb_dl_dtype *want;      /* the element type that the caller converts to, or NULL */
+	unsigned failed;                /* BIT of each importer that failed */
+	unsigned errors;                /* the class of the error below, as a flag */
 	PyObject *type, *value, *trace; /* the error to raise if no other importer succeeds */
 } attempt;
 enum { UNKNOWN = -2 };
 
-static PyObject *take(PyObject *o, int may_copy, int typed);
+static PyObject *take(PyObject *o, int may_copy, int typed, const usmb_dl_dtype *want);
 
 /* Numbers without a buffer count too: scalars of ml_dtypes have none. */
 static int is_number(PyObject *o)
@@ -110,6 +113,14 @@ static int if_arrow(attempt *t)
 	return t->failed & BIT(IMPORT_DLPACK) || !(is_number(t->o) || PyList_Check(t->o) || PyTuple_Check(t->o));
 }
 
+/* Objects with isna, as pandas' columns, have their own meaning of missing values: their streams call NaN null, too. */
+static int if_arrow_stream(attempt *t)
+{
+	PyObject *const stream[1] = {usmb_name.__arrow_c_stream__}, *const isna[1] = {usmb_name.isna};
+	int has = usmb_type_has(t->o, stream, 1);
+	return has > 0 ? !usmb_type_has(t->o, isna, 1) : has;
+}
+
 /* An exception of another class is the producer's own refusal, except where __array__ was asked for a view. */
 static int if_copied(attempt *t)
 {
@@ -122,12 +133,41 @@ static int if_copied(attempt *t)
 		return call; \
 	}
 IMPORT_BY(dpctl_memory, usmb_import_memory(t->o))
-IMPORT_BY(dlpack, usmb_import_object(t->o))
 IMPORT_BY(buffer, usmb_import_buffer(t->o))
 IMPORT_BY(cuda_interface, usmb_import_cuda_interface(t->o))
 IMPORT_BY(ml_dtypes, usmb_import_ml(t->o))
-IMPORT_BY(arrow, usmb_import_arrow(t->o, t->may_copy))
-IMPORT_BY(arrow_uncopied, usmb_import_arrow(t->o, 0))
+IMPORT_BY(arrow, usmb_import_arrow(t->o, t->may_copy, t->want, &t->missing))
+
+/* pyarrow's extension arrays, which have a storage, are read by Arrow: their DLPack (pyarrow 26) has wrong strides for
+   permuted tensors, and ignores nulls. It remains for extension types that Arrow's reader does not have. All arrays of
+   pyarrow are read-only. */
+static PyObject *import_dlpack(attempt *t)
+{
+	PyObject *const storage[1] = {usmb_name.storage}, *const arrow[1] = {usmb_name.__arrow_c_array__};
+	PyObject *a = usmb_import_object(t->o);
+	if (!a || !(((usmb_array *)a)->flags & USMB_ARR_READONLY)) return a;
+	int extension = usmb_type_has(t->o, arrow, 1);
+	if (extension > 0) extension = usmb_type_has(t->o, storage, 1);
+	if (extension == 0) return a;
+	PyObject *r = extension < 0 ? NULL : usmb_import_arrow(t->o, t->may_copy, t->want, &t->missing);
+	if (extension > 0 && !r && !t->missing && PyErr_ExceptionMatches(PyExc_TypeError)) {
+		PyErr_Clear();
+		return a;
+	}
+	Py_DECREF(a);
+	return r;
+}
+
+/* The types that Arrow's reader does not have are left to NumPy's protocols. */
+static PyObject *import_arrow_stream(attempt *t)
+{
+	int other = numpy_protocol(t);
+	PyObject *a = other < 0 ? NULL : usmb_import_arrow_stream(t->o, t->may_copy, t->want, &t->missing);
+	if (!a && other > USMB_NUMPY_NONE && !t->missing && PyErr_ExceptionMatches(PyExc_Exception) &&
+	    !PyErr_ExceptionMatches(PyExc_MemoryError))
+		PyErr_Clear();
+	return a;
+}
 
 static PyObject *import_array(attempt *t)
 {
@@ -156,8 +196,8 @@ static PyObject *import_number_buffer(attempt *t)
    function does not apply. */
 static PyObject *import_ndarray(attempt *t, PyObject **f, const char *function, int may_copy)
 {
-	PyObject *n = usmb_numpy_made(f, function, t->o, t->may_copy);
-	PyObject *a = n && n != Py_None ? take(n, may_copy, 0) : NULL;
+	PyObject *n = usmb_numpy_made(f, function, t->o, t->may_copy, t->want);
+	PyObject *a = n && n != Py_None ? take(n, may_copy, 0, NULL) : NULL;
 	Py_XDECREF(n);
 	return a;
 }
@@ -191,6 +231,8 @@ static const struct importer {
         /* ndarrays of ml_dtypes element types, which no protocol of NumPy can describe. */
         [IMPORT_ML_DTYPES] = {if_failed, import_ml_dtypes, BIT(IMPORT_DLPACK) | BIT(IMPORT_BUFFER),
 	                      BUFFER_ERROR | VALUE_ERROR, 0},
+        /* Streams before NumPy's protocols, which convert integers beside nulls to float64. */
+        [IMPORT_ARROW_STREAM] = {if_arrow_stream, import_arrow_stream, 0, 0, 0},
         /* NumPy's protocols before Arrow: they have the shape of the elements. Arrow has a column of
            them, which Pillow's images pad to four bytes for each pixel. */
         [IMPORT_ARRAY_INTERFACE] = {if_array_interface, import_described, 0, 0, 0},
@@ -200,8 +242,7 @@ static const struct importer {
         /* After DLPack: pyarrow has __dlpack__ for each of its arrays, but it fails for tensors,
            slices with nulls before them, and booleans. */
         [IMPORT_ARROW] = {if_arrow, import_arrow, BIT(IMPORT_DLPACK), ANY_ERROR & ~OTHER_ERROR, 0},
-        [IMPORT_ARROW_UNCOPIED] = {if_arrow, import_arrow_uncopied, BIT(IMPORT_ARRAY_VIEW), ANY_ERROR,
-	                           BIT(IMPORT_ARRAY_VIEW)},
+        [IMPORT_ARROW_LATER] = {if_arrow, import_arrow, BIT(IMPORT_ARRAY_VIEW), ANY_ERROR, BIT(IMPORT_ARRAY_VIEW)},
         /* A copy of what NumPy reads and no importer shares: unaligned elements, odd strides, another byte
            order, and the elements of an __array__ that cannot give a view. */
         [IMPORT_COPIED] = {if_copied, import_copied, ~0u, ANY_ERROR, 0},
@@ -241,10 +282,10 @@ static int is_plain_number(PyObject *o)
 
 /* Returns the array of o by the first importer that succeeds; NULL without an exception if none
    applies. MemoryError, and an exception that is not an Exception, such as KeyboardInterrupt, end the attempt. */
-static PyObject *take(PyObject *o, int may_copy, int typed)
+static PyObject *take(PyObject *o, int may_copy, int typed, const usmb_dl_dtype *want)
 {
 	if (is_plain_number(o)) return NULL; /* saves the failing look-ups of attributes */
-	attempt t = {.o = o, .may_copy = may_copy, .typed = typed, .numpy = UNKNOWN};
+	attempt t = {.o = o, .may_copy = may_copy, .typed = typed, .numpy = UNKNOWN, .want = want};
 	for (int i = 0; i < N_IMPORTERS; i++) {
 		const struct importer *m = &importers[i];
 		if (t.failed && !(t.failed & m->after && t.errors & m->errors)) continue;
@@ -252,7 +293,7 @@ static PyObject *take(PyObject *o, int may_copy, int typed)
 		if (applies == 0) continue;
 		PyObject *a = applies > 0 ? m->import(&t) : NULL;
 		if (!a && !PyErr_Occurred()) continue;
-		if (a || applies < 0 || !PyErr_ExceptionMatches(PyExc_Exception) ||
+		if (a || applies < 0 || t.missing || !PyErr_ExceptionMatches(PyExc_Exception) ||
 		    PyErr_ExceptionMatches(PyExc_MemoryError)) {
 			if (t.failed) forget_error(&t);
 			return a;
@@ -349,7 +390,8 @@ typedef struct {
 	int typed;                       /* whether type holds all leaves */
 	int mixed;                       /* whether the leaves have no common type */
 	usmb_dl_dtype type;
-	PyTypeObject *last; /* the static type of the last number with a dtype, and that dtype */
+	const usmb_dl_dtype *want; /* the element type that the caller converts to, or NULL */
+	PyTypeObject *last;        /* the static type of the last number with a dtype, and that dtype */
 	usmb_dl_dtype last_type;
 	PyObject *leaves; /* list of numbers and Arrays */
 } survey;
@@ -523,7 +565,7 @@ static int look_at_other(PyObject *o, int32_t depth, survey *s)
 	usmb_dl_dtype t;
 	int sequence = PySequence_Check(o);
 	if (depth > 0 && (sequence || !PyNumber_Check(o))) {
-		PyObject *a = take(o, 1, 0);
+		PyObject *a = take(o, 1, 0, s->want);
 		if (a) {
 			int r = add_array(a, depth, s);
 			Py_DECREF(a);
@@ -764,9 +806,10 @@ static PyObject *of_arrays(const survey *s, PyObject *leaves, usmb_dl_dtype t, c
 }
 
 /* Returns the leaves of o as a tuple, which no other code can change. */
-static PyObject *leaves_of(PyObject *o, survey *s)
+static PyObject *leaves_of(PyObject *o, survey *s, const usmb_dl_dtype *want)
 {
 	memset(s, 0, sizeof *s);
+	s->want = want;
 	s->ndim = -1;
 	for (int i = 0; i < USMB_DL_MAX_NDIM; i++) s->shape[i] = -1;
 	s->leaves = PyList_New(0);
@@ -804,7 +847,7 @@ static PyObject *from_sequence(PyObject *o, const usmb_dl_dtype *dtype, const us
 	usmb_where place;
 	usmb_defaults d;
 	usmb_dl_dtype t, real;
-	PyObject *r = NULL, *leaves = leaves_of(o, &s);
+	PyObject *r = NULL, *leaves = leaves_of(o, &s, dtype);
 	if (!leaves) return NULL;
 	memset(&place, 0, sizeof place);
 	if (w) place = *w;
@@ -833,7 +876,7 @@ static PyObject *from_sequence(PyObject *o, const usmb_dl_dtype *dtype, const us
 static PyObject *from_numbers(PyObject *o, usmb_dl_dtype t)
 {
 	survey s;
-	PyObject *r = NULL, *leaves = leaves_of(o, &s);
+	PyObject *r = NULL, *leaves = leaves_of(o, &s, &t);
 	if (!leaves) return NULL;
 	if (convertible(s.leaf, t)) r = s.arrays ? of_arrays(&s, leaves, t, NULL) : of_numbers(&s, leaves, t, NULL);
 	Py_DECREF(leaves);
@@ -851,7 +894,7 @@ int usmb_is_tensor(PyObject *o)
 PyObject *usmb_take_object(PyObject *o)
 {
 	char type[64];
-	PyObject *r = take(o, 0, 0);
+	PyObject *r = take(o, 0, 0, NULL);
 	if (!r && !PyErr_Occurred())
 		usmb_raise(
 		        PyExc_TypeError,
@@ -874,7 +917,7 @@ static PyObject *in_usm(PyObject *a, PyObject *o)
 /* Imports o if it has memory, else reads it as a sequence of numbers. */
 static PyObject *asarray(PyObject *o, const usmb_dl_dtype *dtype, const usmb_where *w, int copy)
 {
-	PyObject *a = take(o, copy != 0, dtype != NULL), *r;
+	PyObject *a = take(o, copy != 0, dtype != NULL, dtype), *r;
 	const char *at = a && !usmb_array_place((usmb_array *)a) && !(w && w->host) ? ((usmb_array *)a)->first : NULL;
 	if (at && usmb_buffer_shows(at)) a = in_usm(a, o);
 	if (a) {
@@ -889,7 +932,7 @@ static PyObject *asarray(PyObject *o, const usmb_dl_dtype *dtype, const usmb_whe
 
 PyObject *usmb_array_of_value(PyObject *o, usmb_dl_dtype t)
 {
-	PyObject *a = take(o, 1, 1);
+	PyObject *a = take(o, 1, 1, &t);
 	return a || PyErr_Occurred() ? a : from_numbers(o, t);
 }
 

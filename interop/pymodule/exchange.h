@@ -126,10 +126,15 @@ PyObject *usmb_array_arrow(PyObject *self, PyObject *const *args, Py_ssize_t n, 
 PyObject *usmb_array_arrow_device(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
 
 /* Imports o read-only by __arrow_c_device_array__, else by __arrow_c_array__; NULL without an
-   exception if it has neither. may_copy: booleans, which are bits in Arrow, may be copied to bytes.
-   Raises BufferError for invalid structs, nulls and memory of other devices, TypeError for other
-   element types, and ValueError for booleans without may_copy. */
-PyObject *usmb_import_arrow(PyObject *o, int may_copy);
+   exception if it has neither. may_copy: booleans, which are bits in Arrow, may be copied to bytes. want: the
+   element type that the caller converts to, or NULL; nulls become NaN in a copy of that type, or of the type of the
+   values, if it is a floating-point type.
+   Raises BufferError for invalid structs, other nulls and memory of other devices, TypeError for other
+   element types, and ValueError for a copy without may_copy. Sets *missing if the exception is about nulls: other
+   protocols of the object can lose them. */
+PyObject *usmb_import_arrow(PyObject *o, int may_copy, const usmb_dl_dtype *want, int *missing);
+/* The same by __arrow_c_stream__. */
+PyObject *usmb_import_arrow_stream(PyObject *o, int may_copy, const usmb_dl_dtype *want, int *missing);
 
 /* ---- numpy ---- */
 
@@ -153,8 +158,8 @@ enum {
    an exception. */
 int usmb_numpy_protocol(PyObject *o);
 /* The ndarray that a function of _numpy.py makes of o, or None; *f caches the function. NULL without an exception
-   if NumPy cannot be imported. */
-PyObject *usmb_numpy_made(PyObject **f, const char *function, PyObject *o, int may_copy);
+   if NumPy cannot be imported. want: the element type that the caller converts to, or NULL. */
+PyObject *usmb_numpy_made(PyObject **f, const char *function, PyObject *o, int may_copy, const usmb_dl_dtype *want);
 
 /* ---- asarray ---- */
 

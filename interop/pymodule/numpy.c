@@ -182,8 +182,12 @@ int usmb_numpy_protocol(PyObject *o)
 	return USMB_NUMPY_NONE;
 }
 
-PyObject *usmb_numpy_made(PyObject **f, const char *function, PyObject *o, int may_copy)
+PyObject *usmb_numpy_made(PyObject **f, const char *function, PyObject *o, int may_copy, const usmb_dl_dtype *want)
 {
-	PyObject *args[2] = {o, may_copy ? Py_True : Py_False};
-	return have_numpy() > 0 ? call_python(f, function, args, 2) : NULL;
+	int have = have_numpy();
+	PyObject *type = have > 0 ? (want ? usmb_dtype_object(*want) : Py_NewRef(Py_None)) : NULL;
+	PyObject *args[3] = {o, may_copy ? Py_True : Py_False, type};
+	PyObject *made = type ? call_python(f, function, args, 3) : NULL;
+	Py_XDECREF(type);
+	return made;
 }

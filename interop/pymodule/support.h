@@ -63,6 +63,9 @@
 	X(is_conj) \
 	X(is_neg) \
 	X(__arrow_c_array__) \
+	X(__arrow_c_stream__) \
+	X(isna) \
+	X(storage) \
 	X(__arrow_c_device_array__) \
 	X(api_version) \
 	X(ndim) \

@@ -3,6 +3,8 @@
 import json
 import math
 
+from usmbridge import asarray
+
 _MAX_NDIM = 64  # of an Array, whose first axis is the rows
 _MAX = (1 << 63) - 1
 
@@ -52,3 +54,8 @@ def row(parameters, size):
         strides[i] = step
         step *= shape[i] or 1
     return tuple(shape[i] for i in axes), tuple(strides[i] for i in axes)
+
+
+def frame(columns, dtype):
+    """Returns an Array with an axis of the columns, which are Arrays, after the axis of the rows."""
+    return asarray(columns, dtype=dtype, device="host").T

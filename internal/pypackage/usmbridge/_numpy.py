@@ -2,7 +2,7 @@
 
 import sys
 
-from usmbridge import Array, DType
+from usmbridge import Array, DType, asarray
 from usmbridge._need import numpy
 
 _MAX_DEPTH = 32  # of nested lists and tuples
@@ -135,7 +135,7 @@ class _Described:
         setattr(self, name, description)
 
 
-def described(o, may_copy):
+def described(o, may_copy, want):
     """Returns an ndarray on the memory that o describes by __array_struct__ or __array_interface__."""
     for name in ("__array_struct__", "__array_interface__"):
         description = getattr(o, name, None)
@@ -147,12 +147,17 @@ def described(o, may_copy):
     return numpy.asarray(o)
 
 
-def view(o, may_copy):
+def view(o, may_copy, want):
     """Returns o.__array__(copy=False), which is on the memory of o, as an ndarray.
 
     An __array__ without the parameter copy may copy. Its TypeError becomes the ValueError that
-    others raise if they cannot share their memory.
+    others raise if they cannot share their memory. pandas can copy all the same, and lose missing values.
     """
+    a = _with_missing(o, want)
+    if a is not None:
+        if not may_copy:
+            raise ValueError("asarray: copy=False, but missing values become NaN in a copy")
+        return a
     try:
         a = o.__array__(copy=False)
     except TypeError as e:
@@ -186,7 +191,38 @@ def _whole_strides(n):
     return not any(step % n.itemsize for step, extent in zip(n.strides, n.shape) if extent > 1)
 
 
-def copied(o, may_copy):
+def _is_nullable(dtype):
+    """Reports whether a dtype of pandas has missing values of its own, which its conversions to NumPy's types can lose."""
+    return hasattr(dtype, "na_value")
+
+
+def _with_missing(o, want):
+    """Returns a column or frame of pandas with missing values as an Array. want is the name of the element type that the caller converts to, or None.
+
+    The result is None for all other objects, and for elements that are not numbers. Missing values are NaN, and a type without NaN is refused.
+    """
+    if hasattr(o, "iloc") and o.ndim == 2:
+        dtypes = list(o.dtypes)
+        if not any(_is_nullable(t) and o.iloc[:, i].isna().any() for i, t in enumerate(dtypes)):
+            return None
+        return asarray([asarray(o.iloc[:, i], dtype=want) for i in range(len(dtypes))], dtype=want, device="host").T
+    if not hasattr(o, "isna") or not _is_nullable(getattr(o, "dtype", None)):
+        return None
+    missing = numpy.asarray(o.isna(), dtype=bool)
+    values = numpy.asarray(o[~missing]) if missing.any() else missing
+    if values is missing or values.dtype.kind not in "biufc":
+        return None
+    target = want or values.dtype.name
+    if not target.startswith(("float16", "float32", "float64", "bfloat16", "complex")):
+        raise BufferError(f"{missing.sum()} of {missing.size} elements of the {type(o).__name__} are missing, which elements of {target} cannot represent; "
+                          "fill them first, by x.fillna(value), or ask for a floating-point type, in which they are NaN")
+    from usmbridge._methods import FUNCTIONS
+    r = FUNCTIONS["full"](missing.shape, numpy.nan, target, device="host")
+    r[~missing] = values
+    return r
+
+
+def copied(o, may_copy, want):
     """Returns a copy of an array whose memory cannot be shared, in this machine's byte order and with whole strides.
 
     The result is None if o is not an array that NumPy reads.
@@ -199,6 +235,9 @@ def copied(o, may_copy):
     elif hasattr(o, "__array__"):
         if not may_copy:
             return None
+        n = _with_missing(o, want)
+        if n is not None:
+            return n
         n = numpy.asarray(o)
     elif _is_checked(o.obj if type(o) is memoryview else o):
         try:

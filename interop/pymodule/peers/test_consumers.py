@@ -282,6 +282,33 @@ def test_polars_rows(new):
             f()
 
 
+@pytest.mark.parametrize("library", ["pandas", "pandas frame", "categories", "polars", "polars frame"])
+def test_missing_values_are_nan_or_refused(library):
+    """Integers beside a missing value keep their last bit, and nothing becomes 0."""
+    big = 2**60 + 1
+    if library.startswith("polars"):
+        import polars as pl
+
+        x = pl.Series([big, None, 3])
+        x = x if library == "polars" else pl.DataFrame({"x": x, "y": [1, 2, 3]})
+    else:
+        import pandas as pd
+
+        x = pd.Series([big, None, 3], dtype="Int64")
+        x = {"pandas": x, "pandas frame": pd.DataFrame({"x": x}), "categories": x.astype("category")}[library]
+    for f in (ub.asarray, lambda x: ub.asarray(x, dtype="int64"), lambda x: ub.asarray(x, dtype="bool"), lambda x: ub.zeros((3, 2), "int64").__setitem__(..., x)):
+        with pytest.raises(BufferError, match="null|missing"):
+            f(x)
+    a = ub.asarray(x, dtype="float32").asnumpy()
+    assert np.isnan(a.ravel()[a.size // 3]) and a.ravel()[0] == np.float32(big)
+    if library == "pandas":
+        assert np.isnan(ub.asarray(pd.Series([1.5, np.nan]))[1].item()) and np.isnan(ub.asarray(pd.array([1.5, None], dtype="Float64"))[1].item())
+        for kind in ("boolean", "bool[pyarrow]", "int64[pyarrow]"):
+            with pytest.raises(BufferError, match="missing"):
+                ub.asarray(pd.Series([True, None], dtype=kind))
+        assert ub.asarray(pd.Series([1, 2], dtype="Int64")).dtype == "int64"
+
+
 def test_pandas_divmod(new):
     import pandas as pd
 

@@ -167,6 +167,188 @@ def test_nulls():
     assert ub.asarray(lists[:1]).tolist() == [[1, 2]]
 
 
+def test_extension_arrays_are_read_by_arrow():
+    """pyarrow 26 has wrong strides in the DLPack of permuted tensors, which read elements behind the column."""
+    values = np.arange(24, dtype="int32")
+    values[12:] += 1000
+    inner = pa.Array.from_buffers(pa.int32(), 12, [None, pa.py_buffer(values)])
+    for shape, order in (((2, 3, 1), [2, 0, 1]), ((2, 3, 1), [1, 2, 0]), ((3, 4), [1, 0]), ((6, 2), [0, 1]), ((2, 3), None)):
+        size = int(np.prod(shape))
+        storage = pa.FixedSizeListArray.from_arrays(inner, size)
+        x = pa.ExtensionArray.from_storage(pa.fixed_shape_tensor(pa.int32(), shape, permutation=order), storage)
+        want = values[:12].reshape(-1, *shape).transpose(0, *(i + 1 for i in order or range(len(shape))))
+        for a in (ub.asarray(x), ub.asarray(x, copy=False), ub.asarray(Only(x)), ub.asarray(pa.chunked_array([x])), ub.asarray([x])[0]):
+            assert a.tolist() == want.tolist() and a._pointer
+
+    class Custom(pa.ExtensionType):
+        def __init__(self):
+            super().__init__(pa.int32(), "usmbridge.test")
+
+        def __arrow_ext_serialize__(self):
+            return b""
+
+        @classmethod
+        def __arrow_ext_deserialize__(cls, storage_type, serialized):
+            return cls()
+
+    x = pa.ExtensionArray.from_storage(Custom(), inner)
+    try:
+        x.__dlpack__()
+    except TypeError:
+        with pytest.raises(TypeError, match="extension"):
+            ub.asarray(x)
+    else:
+        assert ub.asarray(x).tolist() == list(range(12))
+
+
+class Stream:
+    """An object with __arrow_c_stream__ alone."""
+
+    def __init__(self, o):
+        self.o = o
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self.o.__arrow_c_stream__()
+
+
+BIG = 2**60 + 1  # float64 and float32 round it
+NULLS = {
+    "values": lambda: (pa.array([BIG, None, 3]), [BIG, None, 3]),
+    "a slice": lambda: (pa.array([7, BIG, None, 3])[1:], [BIG, None, 3]),
+    "chunks": lambda: (pa.chunked_array([[BIG, None], [3]]), [BIG, None, 3]),
+    "the first chunk has none": lambda: (pa.chunked_array([[BIG], [], [None, 3]], pa.int64()), [BIG, None, 3]),
+    "booleans": lambda: (pa.array([True] * 9 + [None])[5:], [True] * 4 + [None]),
+    "chunks of booleans": lambda: (pa.chunked_array([[True, None], [False]]), [True, None, False]),
+    "unsigned": lambda: (pa.array([2**64 - 1, None], pa.uint64()), [2**64 - 1, None]),
+    "lists": lambda: (pa.array([[1, 2], [BIG, None]], pa.list_(pa.int64(), 2)), [[1, 2], [BIG, None]]),
+    "rows": lambda: (pa.array([[0, 0], [1, BIG], None, [3, 4]], pa.list_(pa.int64(), 2))[1:], [[1, BIG], [None, None], [3, 4]]),
+    "tensors": lambda: (permuted([1, 2, None, 4, 5, 6], (2, 3), [1, 0]), [[[1, 4], [2, 5], [None, 6]]]),
+    "a table": lambda: (pa.table({"x": [BIG, None], "y": [1, 2]}), [[BIG, 1], [None, 2]]),
+    "a table in parts": lambda: (pa.concat_tables([pa.table({"x": [BIG], "y": [1]}), pa.table({"x": [5, None, 6], "y": [1, 2, 3]})[1:2]]), [[BIG, 1], [None, 2]]),
+    "a record batch": lambda: (pa.record_batch({"x": [0, BIG, None], "y": [0, 1, 2]})[1:], [[BIG, 1], [None, 2]]),
+    "floats": lambda: (pa.array([1.5, None]), [1.5, None]),
+    "chunks of floats": lambda: (pa.chunked_array([[1.5, None], [2.5]]), [1.5, None, 2.5]),
+    "float32 and int64": lambda: (pa.table({"x": pa.array([1.5, None], pa.float32()), "y": [1, 2]}), [[1.5, 1], [None, 2]]),
+}
+
+
+def permuted(values, shape, permutation):
+    storage = pa.FixedSizeListArray.from_arrays(pa.array(values, pa.int64()), len(values))
+    return pa.ExtensionArray.from_storage(pa.fixed_shape_tensor(pa.int64(), shape, permutation=permutation), storage)
+
+
+def of_floats(want, dtype):
+    """Returns nested lists with None replaced by NaN, in elements of a type."""
+    if isinstance(want, list):
+        return np.array([of_floats(x, dtype) for x in want])
+    with np.errstate(over="ignore"):
+        return np.array(np.nan if want is None else want).astype(dtype)
+
+
+@pytest.mark.parametrize("case", NULLS)
+def test_nulls_are_nan_or_refused(case):
+    x, want = NULLS[case]()
+    floating = "float" in case
+    kinds = [x] + ([Stream(x)] if hasattr(x, "__arrow_c_stream__") else []) + ([Only(x)] if hasattr(x, "__arrow_c_array__") else [])
+    for o in kinds:
+        for dtype in ("float16", "float32", "float64", "complex64", "complex128"):
+            a = ub.asarray(o, dtype=dtype)
+            assert str(a.dtype) == dtype and np.array_equal(a.asnumpy(), of_floats(want, dtype), equal_nan=True)
+        a = ub.asarray(o, dtype="bfloat16").astype("float64")
+        assert np.array_equal(np.isnan(np.asarray(a)), np.isnan(of_floats(want, "float64")))
+        for dtype in ("bool", "int64", "uint8", "int4", "float8_e5m2", "float4_e2m1fn"):
+            with pytest.raises(BufferError, match="null"):
+                ub.asarray(o, dtype=dtype)
+            b = ub.zeros(np.shape(want), dtype, device="host")
+            for write in (lambda: b.__setitem__(..., o), lambda: ub.full(b.shape, o, dtype)):
+                with pytest.raises(BufferError, match="null"):
+                    write()
+        with pytest.raises(ValueError, match="copy=False"):
+            ub.asarray(o, dtype="float64", copy=False)
+        c = ub.zeros(np.shape(want), "float32")
+        c[...] = o
+        assert np.array_equal(c.asnumpy(), of_floats(want, "float32"), equal_nan=True)
+        assert np.array_equal(ub.asarray([o], dtype="float32").asnumpy()[0], of_floats(want, "float32"), equal_nan=True)
+        for make in (ub.asarray, ub.array, ub.array_api.asarray, lambda o: ub.full(np.shape(want), o)):
+            if floating:
+                assert np.array_equal(make(o).asnumpy(), of_floats(want, "float64"), equal_nan=True)
+            else:
+                with pytest.raises(BufferError, match="null"):
+                    make(o)
+
+
+def test_nulls_that_only_other_readers_know_are_not_lost():
+    """NumPy makes 7 of the null in the first."""
+    for x in (pa.chunked_array([pa.array([5, None, 7]).dictionary_encode()]), pa.chunked_array([pa.nulls(2)]),
+              pa.table({"x": pa.array([5, None]).dictionary_encode()}), pa.table({"x": [1, None], "y": ["a", "b"]})):
+        for dtype in (None, "int64", "float64"):
+            with pytest.raises((TypeError, BufferError), match="dictionary-encoded|format|null"):
+                ub.asarray(x, dtype=dtype)
+    assert ub.asarray(pa.chunked_array([pa.array([5, 7]).dictionary_encode()])).tolist() == [5, 7]
+
+
+def test_streams():
+    values = np.arange(6.0)
+    one = pa.chunked_array([values])
+    a = ub.asarray(one)
+    assert a.readonly and a._pointer == one.chunk(0).buffers()[1].address and a.tolist() == values.tolist()
+    for x, want in ((pa.chunked_array([[1, 2], [3]]), [1, 2, 3]), (pa.chunked_array([], pa.int32()), []), (pa.chunked_array([[True], [False]]), [True, False]),
+                    (pa.chunked_array([permuted(range(6), (2, 3), [1, 0])] * 2), [[[0, 3], [1, 4], [2, 5]]] * 2)):
+        for o in (x, Stream(x)):
+            assert ub.asarray(o).tolist() == want
+            if x.num_chunks != 1:
+                with pytest.raises(ValueError, match="copy"):
+                    ub.asarray(o, copy=False)
+    assert ub.asarray(pa.table({"x": [1, 2], "y": [0.5, 1.5]})).tolist() == [[1, 0.5], [2, 1.5]]
+
+    def batches():
+        yield pa.record_batch({"x": [1, None]})
+        raise OSError("lost")
+
+    reader = pa.RecordBatchReader.from_batches(pa.schema({"x": pa.int64()}), batches())
+    with pytest.raises(RuntimeError, match="stream failed.*lost"):
+        ub.asarray(Stream(reader))
+    capsule = one.__arrow_c_stream__()
+    again = type("Again", (), {"__arrow_c_stream__": lambda self: capsule})()
+    assert ub.asarray(again).tolist() == values.tolist()
+    for bad in (again, type("Number", (), {"__arrow_c_stream__": lambda self: 5})()):
+        with pytest.raises((BufferError, ValueError)):
+            ub.asarray(bad)
+
+
+class Missing:
+    """A column of pandas: integers or floats, and a mask."""
+
+    def __init__(self, values, missing):
+        self.values, self.missing, self.ndim = np.array(values), np.array(missing), 1
+        self.dtype = type("Dtype", (), {"na_value": None})()
+
+    def isna(self):
+        return self.missing
+
+    def __getitem__(self, mask):
+        return Missing(self.values[mask], self.missing[mask])
+
+    def __array__(self, dtype=None, copy=None):
+        if not self.missing.any():
+            return self.values
+        if copy is False:
+            raise ValueError("a copy")
+        return np.where(self.missing, np.nan, self.values.astype("float64"))
+
+
+def test_missing_values_of_pandas():
+    """peers/test_consumers.py has pandas itself."""
+    x = Missing([BIG, 0, 3], [False, True, False])
+    for dtype in (None, "int64", "bool"):
+        with pytest.raises(BufferError, match="1 of 3 elements of the Missing are missing"):
+            ub.asarray(x, dtype=dtype)
+    for dtype in ("float32", "complex128"):
+        assert np.array_equal(ub.asarray(x, dtype=dtype).asnumpy(), of_floats([BIG, None, 3], dtype), equal_nan=True)
+    assert np.array_equal(ub.asarray(Missing([1.5, 0], [False, True])).asnumpy(), [1.5, np.nan], equal_nan=True)
+    assert ub.asarray(Missing([BIG], [False]), dtype="int64").tolist() == [BIG]
+
+
 @pytest.mark.parametrize("make, why", [
     (lambda: pa.array(["a", "b"]), 'format "u"'),
     (lambda: pa.array([b"a"]), 'format "z"'),
@@ -419,9 +601,11 @@ def test_copy_false_never_copies_by_the_array_protocol(cls):
 
 def test_copy_false_of_record_batches():
     batch = pa.record_batch({"a": [1, None]})
-    assert str(ub.asarray(batch).tolist()) == "[[1.0], [nan]]"
+    assert str(ub.asarray(batch, dtype="float64").tolist()) == "[[1.0], [nan]]"
     with pytest.raises(ValueError, match="copy"):
-        ub.asarray(batch, copy=False)
+        ub.asarray(batch, dtype="float64", copy=False)
+    with pytest.raises(ValueError, match="copy"):
+        ub.asarray(pa.record_batch({"a": [1, 2]}), copy=False)
 
 
 def test_operators_take_arrow_arrays():
