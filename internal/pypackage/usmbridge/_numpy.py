@@ -222,6 +222,11 @@ def _with_missing(o, want):
     return r
 
 
+def _is_aligned(n):
+    """Reports whether the elements lie at multiples of their size. NumPy's flag asks for that of the parts of complex numbers."""
+    return n.__array_interface__["data"][0] % n.itemsize == 0
+
+
 def copied(o, may_copy, want):
     """Returns a copy of an array whose memory cannot be shared, in this machine's byte order and with whole strides.
 
@@ -255,7 +260,7 @@ def copied(o, may_copy, want):
         remedy = _OF_TEXT if n.dtype.kind in "SUT" else _REMEDIES.get(n.dtype.kind, "convert them by x.astype(dtype)")
         raise TypeError(f"asarray: an Array has no elements of dtype {n.dtype}; {remedy}") from None
     whole = _whole_strides(n)
-    if n.dtype.isnative and n.flags.aligned and whole:  # there is another reason why it was not shared
+    if n.dtype.isnative and _is_aligned(n) and whole:  # there is another reason why it was not shared
         return n if hasattr(o, "__array__") and not given else None
     if not may_copy:
         why = "in another byte order" if not n.dtype.isnative else "at unaligned addresses" if whole else "at strides that are not multiples of their size"

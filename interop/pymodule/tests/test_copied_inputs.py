@@ -1,6 +1,7 @@
 """Arrays whose elements cannot be shared as they lie: asarray, operators and assignments copy them, as NumPy reads them."""
 
 import ctypes
+import operator
 
 import pytest
 from conftest import peer, places
@@ -14,6 +15,14 @@ def unaligned(np, n):
     """Returns n with its first element at an odd address."""
     raw = np.empty(n.nbytes + 1, "u1")
     x = np.ndarray(n.shape, n.dtype, buffer=raw, offset=1)
+    x[...] = n
+    return x
+
+
+def halfway(np, n):
+    """Returns n with its first element half an element behind a multiple of the item size. NumPy calls complex elements there aligned."""
+    raw = np.empty(n.nbytes + 32, "u1")
+    x = np.ndarray(n.shape, n.dtype, buffer=raw, offset=-raw.ctypes.data % 16 + max(n.itemsize // 2, 1))
     x[...] = n
     return x
 
@@ -37,7 +46,7 @@ def swapped(np, n):
     return n.astype(n.dtype.newbyteorder(">"))
 
 
-FORMS = {"unaligned": unaligned, "field": field, "padded": padded, "swapped": swapped, "swapped field": lambda np, n: field(np, swapped(np, n))}
+FORMS = {"unaligned": unaligned, "halfway": halfway, "field": field, "padded": padded, "swapped": swapped, "swapped field": lambda np, n: field(np, swapped(np, n))}
 
 
 def test_against_numpy(np):
@@ -92,6 +101,33 @@ def test_where_values_are_read(np, device, form):
         assert ub.full((2, 3), x, **place).tolist() == n.tolist() and ub.full_like(a, x[0]).tolist() == [n[0].tolist()] * 2
         a.fill(FORMS[form](np, n[0, 1]))
         assert a.tolist() == [[2.0] * 3] * 2
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16"])
+def test_unaligned_arrays_compute(np, device, dtype):
+    """In-place operators write once and return the Array; what only NumPy's views give is copied."""
+    size = np.dtype(dtype).itemsize
+    for offset in {1, size // 2}:
+        n = np.arange(1, 5).astype(dtype)
+        for place in places():
+            h = ub.asarray(np.concatenate([np.zeros(offset, "u1"), n.view("u1")]), **place, copy=True)[offset:].view(dtype)
+            assert not h.flags.aligned and h.tolist() == n.tolist()
+            x, xp, same = n.copy(), h.__array_namespace__(), h
+            for op in (operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ipow):
+                for b in (2, n + 1):
+                    x = op(x, b)
+                    h = op(h, b)
+                    assert h is same and np.allclose(h.asnumpy(), x, rtol=1e-3), (op, place)
+            h[...] = n
+            with pytest.raises(ValueError):
+                h += np.ones((2, 4))
+            assert h.tolist() == n.tolist()
+            if place.get("usm_type") != "device":
+                assert np.add(h, 1, out=h) is h and h.tolist() == (n + 1).tolist()
+                h -= 1
+            for f in (lambda x: x.reshape(h, (2, 2)), lambda x: x.flip(h), lambda x: x.expand_dims(h, axis=0), lambda x: x.broadcast_to(h, (2, 4)),
+                      lambda x: x.permute_dims(h, (0,)), lambda x: x.squeeze(h[None], axis=0), lambda x: x.stack(x.unstack(h[:, None]))):
+                assert sorted(np.ravel(f(xp).asnumpy()).tolist(), key=abs)[-4:] == sorted(n.tolist() * (f(xp).size // 4), key=abs)[-4:]
 
 
 def test_sources(np):
