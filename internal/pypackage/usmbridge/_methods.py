@@ -354,21 +354,22 @@ def _take(a, indices, axis, out, mode):
     return _stored(r if i.ndim else r.copy(), out)
 
 
-def _variance(a, axis, ddof, keepdims):
+def _variance(a, axis, ddof, keepdims, name="var"):
     if _kind(a) == _COMPLEX:  # dpnp.tensor has none
-        return _variance(a.real, axis, ddof, keepdims) + _variance(a.imag, axis, ddof, keepdims)
-    return _api().var(a, axis=axis, correction=ddof, keepdims=keepdims)
+        r = _variance(a.real, axis, ddof, keepdims) + _variance(a.imag, axis, ddof, keepdims)
+        return r if name == "var" else _api().sqrt(r)
+    return getattr(_api(), name)(a, axis=axis, correction=ddof, keepdims=keepdims)
 
 
-def _var(a, axis, dtype, out, ddof, keepdims, convert=lambda variance: variance):
+def _var(a, axis, dtype, out, ddof, keepdims, name="var"):
     if dtype is not None:
         a = a.astype(dtype, copy=False)
-    r = convert(_variance(a, axis, ddof, keepdims))
+    r = _variance(a, axis, ddof, keepdims, name)
     return _stored(r if dtype is None else r.astype(dtype, copy=False), out)
 
 
 def _std(*args):
-    return _var(*args, convert=_api().sqrt)
+    return _var(*args, name="std")
 
 
 def _arange(start, stop, step, dtype, usm_type, device):

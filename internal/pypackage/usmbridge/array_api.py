@@ -139,12 +139,46 @@ for _usm_too in (False, True):
     _functions[_usm_too, "", "_set_item"] = lambda x, key, value: x.__setitem__(key[0], value)
 
 
+# Functions that add or multiply many elements. In float16 they lose small terms (2048 + 1 is 2048), and intermediate results
+# overflow (65504 is the largest number), so they compute float16 in float32. NumPy does that in some of them.
+_SUMS = frozenset("cross cumulative_prod cumulative_sum matmul matrix_norm mean prod std sum tensordot trace var vecdot vector_norm".split())
+
+
+def _with_wide_sums(function):
+    """Returns a function of _SUMS, of NumPy's or dpnp's arrays, that computes float16 in float32."""
+
+    def convert(x, dtype):
+        return x.astype(dtype) if hasattr(x, "astype") else _dpnp.tensor.astype(x, dtype)
+
+    def wide(*args, **kwargs):
+        dtype = kwargs.get("dtype")
+        if dtype is None:
+            types = [x.dtype for x in args if hasattr(x, "dtype")]
+            dtype = types[0] if len(types) == 1 else numpy.result_type(*types)
+        if dtype != numpy.float16:
+            return function(*args, **kwargs)
+        out, args = kwargs.pop("out", None), [convert(x, "float32") if hasattr(x, "dtype") else x for x in args]
+        if "dtype" in kwargs:
+            kwargs["dtype"] = numpy.dtype("float32")
+        r = convert(function(*args, **kwargs), "float16")
+        if out is None:
+            return r
+        if out.shape != r.shape:
+            raise ValueError(f"the result has shape {r.shape}, the array on the left {out.shape}")
+        out[...] = r
+        return out
+
+    return wide
+
+
 def _function(usm, module, name):
     found = _functions.get((usm, module, name))
     if found is None:
         # dpnp.tensor has the functions of the main namespace and is faster than dpnp.
         library = getattr(_dpnp if usm else numpy, module) if module else _dpnp.tensor if usm else numpy
         found = function = getattr(library, name)
+        if name in _SUMS:
+            found = _with_wide_sums(function)
         if name in ("broadcast_arrays", "meshgrid"):  # lists in the standard, tuples in some releases
 
             def found(*args, **kwargs):

@@ -191,3 +191,42 @@ def test_cycles_of_computed_arrays_are_collected(xp, device, dpctl):
     gone = weakref.ref(owner)
     del owner
     soon(lambda: gc.collect() >= 0 and gone() is None)  # dpnp's host tasks hold their arguments until they get the GIL
+
+
+# Functions that sum in float16, of a matrix, and the same in NumPy.
+SUMS = {
+    "sum": lambda xp, x: xp.sum(x, axis=0), "sum of all": lambda xp, x: xp.sum(x), "mean": lambda xp, x: xp.mean(x, axis=0),
+    "var": lambda xp, x: xp.var(x, axis=0), "std": lambda xp, x: xp.std(x, axis=0), "prod": lambda xp, x: xp.prod(x[:9], axis=0),
+    "cumulative_sum": lambda xp, x: xp.cumulative_sum(x, axis=0), "cumulative_prod": lambda xp, x: xp.cumulative_prod(x[:9], axis=0),
+    "vecdot": lambda xp, x: xp.vecdot(x.T, x.T), "tensordot": lambda xp, x: xp.tensordot(x, x, axes=((0,), (0,))),
+    "matmul": lambda xp, x: xp.matmul(x.T, x), "vector_norm": lambda xp, x: xp.linalg.vector_norm(x, axis=0),
+    "vector_norm 3": lambda xp, x: xp.linalg.vector_norm(x, axis=0, ord=3), "matrix_norm": lambda xp, x: xp.linalg.matrix_norm(x),
+    "trace": lambda xp, x: xp.linalg.trace(x), "cross": lambda xp, x: xp.linalg.cross(x[:3].T, x[3:6].T),
+}
+METHODS = {
+    "a.sum": lambda x: x.sum(axis=0), "a.mean": lambda x: x.mean(0), "a.std": lambda x: x.std(0, ddof=1), "a.var": lambda x: x.var(0), "a.dot": lambda x: x.T.dot(x),
+    "a.cumsum": lambda x: x.cumsum(0), "a.prod": lambda x: x[:9].prod(0), "a @ a": lambda x: x.T @ x,
+}
+
+
+@pytest.mark.parametrize("name", [*SUMS, *METHODS])
+def test_sums_of_float16(xp, np, place, name):
+    """Results are those of float64, rounded, up to one unit in the last place: sums overflow only if their result does."""
+    inputs = [np.full((3000, 2), 1.0), np.full((70000, 1), 0.5), np.full((10000, 1), 10.0), np.array([[60000.0], [60000], [-60000], [-60000], [3], [4]] * 2),
+              np.linspace(-300, 300, 1200).reshape(300, 4), np.random.default_rng(1).normal(size=(500, 3))]
+    for n in inputs:
+        n = n.astype("float16")
+        a = ub.asarray(n, **place, copy=True)
+        f = (lambda xp, x: METHODS[name](x)) if name in METHODS else SUMS[name]
+        with np.errstate(over="ignore"):
+            got, want = f(xp, a), f(np, n.astype("float64"))
+        assert got.dtype == "float16" and got.shape == want.shape
+        got = got.asnumpy().astype("float64")
+        cancelled = 1e-6 * np.abs(n.astype("float64")).sum() * (n.min() < 0)  # what float32 rounds in sums that are near zero
+        with np.errstate(all="ignore"):
+            rounded = np.asarray(want).astype("float16")
+            near = np.abs(got - want) <= np.spacing(np.abs(rounded)) + cancelled
+        assert (near | (got == rounded)).all(), (got, rounded)
+    m = ub.asarray(np.full((100, 100), 6.0, "float16"), **place, copy=True)
+    m @= m
+    assert (m.asnumpy() == 3600).all() and xp.sum(m, dtype="float32").item() == 36e6
