@@ -428,12 +428,6 @@ static PyObject *array_richcompare(PyObject *self, PyObject *other, int op)
 	return binary(&found[op], names[op], self, other);
 }
 
-static Py_hash_t array_hash(PyObject *self)
-{
-	uintptr_t p = (uintptr_t)self;
-	return (Py_hash_t)(p >> 4 | p << (8 * sizeof p - 4)); /* never -1: objects are aligned */
-}
-
 static int array_contains(PyObject *self, PyObject *other)
 {
 	static PyObject *f;
@@ -948,8 +942,7 @@ static PyType_Slot slots[] = {
         {Py_tp_clear, usmb_array_clear},
         {Py_tp_members, members},
         {Py_tp_repr, array_repr},
-        {Py_tp_richcompare, array_richcompare},
-        {Py_tp_hash, array_hash},
+        {Py_tp_richcompare, array_richcompare}, /* and no Py_tp_hash: CPython sets __hash__ to None */
         {Py_tp_doc, NULL},
         {Py_tp_methods, methods},
         {Py_tp_getset, getset},

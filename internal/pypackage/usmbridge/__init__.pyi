@@ -2,7 +2,7 @@
 
 import types
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, NoReturn, Protocol, SupportsIndex, TypeAlias, final
+from typing import Any, ClassVar, Literal, NoReturn, Protocol, SupportsIndex, TypeAlias, final
 
 from typing_extensions import CapsuleType
 
@@ -262,7 +262,7 @@ class Array:
     # Operators with numbers and arrays return Arrays; other operands have Python's default.
     def __eq__(self, other: object, /) -> Array: ...  # type: ignore[override]
     def __ne__(self, other: object, /) -> Array: ...  # type: ignore[override]
-    def __hash__(self) -> int: ...
+    __hash__: ClassVar[None]  # type: ignore[assignment]
     def __contains__(self, item: object, /) -> bool: ...
     def __lt__(self, other: Any, /) -> Array: ...
     __le__ = __gt__ = __ge__ = __lt__
