@@ -90,6 +90,13 @@ static inline int usmb_array_aligned(const usmb_array *a)
 	return a->itembits < 8 || a->nelem == 0 || ((uintptr_t)a->first & (a->itembits / 8 - 1)) == 0;
 }
 
+/* Whether the position of the first element in the memory is a whole number of elements of so many bits, which Go
+   requires. */
+static inline int usmb_array_counts(const usmb_array *a, int64_t itembits)
+{
+	return (a->first - (char *)a->cell->data) * 8 % itembits == 0;
+}
+
 extern PyTypeObject *usmb_array_type;
 static inline int usmb_is_array(PyObject *o)
 {

@@ -319,13 +319,6 @@ static int recount(usmb_array *a, usmb_dl_dtype t, int64_t *shape, int64_t *stri
 	return 0;
 }
 
-/* Whether the offset of a->first in the memory is a whole number of elements of t, which Go
-   requires. */
-static int counts(usmb_array *a, usmb_dl_dtype t)
-{
-	return (uint64_t)(a->first - (char *)a->cell->data) * 8 % t.bits == 0;
-}
-
 /* The method view. */
 static PyObject *array_retype(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kw)
 {
@@ -346,7 +339,8 @@ static PyObject *array_retype(PyObject *self, PyObject *const *args, Py_ssize_t 
 	if (a->dtype.bits < 8 && a->flags & USMB_ARR_PADDED && t.bits == a->dtype.bits)
 		return usmb_array_view_as(a, t, a->flags, a->first, a->ndim, usmb_shape(a), usmb_strides(a));
 	if (recount(a, t, shape, strides) < 0) return NULL;
-	if (!counts(a, t)) return usmb_array_rooted(a, t, 0, usmb_array_place(a), a->ndim, shape, strides);
+	if (!usmb_array_counts(a, t.bits))
+		return usmb_array_rooted(a, t, 0, usmb_array_place(a), a->ndim, shape, strides);
 	return usmb_array_view_as(a, t, 0, a->first, a->ndim, shape, strides);
 }
 

@@ -112,6 +112,10 @@ PyObject *usmb_copy_for(usmb_array *src, const usmb_dl_device *dev);
    plain host memory. */
 PyObject *usmb_array_rooted(usmb_array *src, usmb_dl_dtype dtype, uint32_t extra, usmb_place *place, int32_t ndim,
                             const int64_t *shape, const int64_t *strides);
+/* Takes over an imported array on memory that other arrays may have described before, and returns it, or an array with a
+   cell of its own if the position of its first element in that memory is not a multiple of the element size: Go counts
+   positions in elements. a may be NULL. */
+PyObject *usmb_array_counted(usmb_array *a);
 /* Raises error for copy=False where why needs a copy; returns -1. */
 int usmb_no_copy(PyObject *error, const char *why);
 /* Returns src itself if it has the requested type and place, else a view or, unless copy is 0, a copy;

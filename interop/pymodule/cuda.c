@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "array.h"
+#include "create.h"
 #include "exchange.h"
 #include "order.h"
 #include "storage.h"
@@ -196,7 +197,7 @@ static PyObject *import(PyObject *obj, PyObject *dict)
 	}
 	usmb_array_settle_as(a, cell, p.t.dtype, p.readonly ? USMB_ARR_READONLY : 0, &span);
 	if (!p.idle && span.nelem != 0) usmb_cuda_arrived(a, (uintptr_t)p.stream);
-	return (PyObject *)a;
+	return usmb_array_counted(a);
 }
 
 PyObject *usmb_import_cuda_interface(PyObject *obj)

@@ -875,7 +875,7 @@ static PyObject *array_of(void *managed, int versioned, usmb_dl_snapshot *s)
 	uint32_t extra = (s->flags & USMB_DL_FLAG_READ_ONLY ? USMB_ARR_READONLY : 0) |
 	                 (s->flags & USMB_DL_FLAG_SUBBYTE_PADDED ? USMB_ARR_PADDED : 0);
 	usmb_array_settle_as(a, cell, s->t.dtype, extra, &s->span);
-	return (PyObject *)a;
+	return usmb_array_counted(a);
 }
 
 /* Whether tensors of o (NULL: unknown) without flags are writable. The legacy form cannot mark

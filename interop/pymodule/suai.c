@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "array.h"
+#include "create.h"
 #include "dpnp.h"
 #include "exchange.h"
 #include "order.h"
@@ -609,7 +610,7 @@ static PyObject *build(parsed *p, usmb_suai_out *out, usmb_cell *cell)
 	usmb_array_settle(a, cell, (char *)(uintptr_t)out->first, out->dtype, p->in.readonly ? USMB_ARR_READONLY : 0);
 	if (p->ours) usmb_cell_use(usmb_cell_record(cell), usmb_dpnp_number(p->ref.keep));
 	if (usmb_queue_of(&p->ref, cell->place, &a->queue) == 0 && (p->ours || usmb_array_imported_on_queue(a) == 0))
-		return (PyObject *)a;
+		return usmb_array_counted(a);
 	Py_DECREF(a);
 	return NULL;
 }
@@ -630,6 +631,13 @@ static PyObject *import_parsed(PyObject *obj, parsed *p)
 {
 	usmb_suai_out out;
 	usmb_goerr err;
+	/* An array without elements uses no address: views of dpnp can have one outside their memory. */
+	int empty = 0;
+	for (int32_t i = 0; i < p->in.ndim; i++) empty |= p->shape[i] == 0;
+	if (empty && p->in.data && p->in.owner_size != UINT64_MAX) {
+		p->in.data = p->in.owner;
+		p->in.offset = 0;
+	}
 	if (!plainly_right(p, &out) && (usmb_go_allowed() < 0 || usmb_go_suai(&p->in, &out, &err) < 0)) {
 		if (!PyErr_Occurred()) usmb_raise_go(&err);
 		return NULL;

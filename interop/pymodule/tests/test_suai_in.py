@@ -2,10 +2,13 @@
 the table of wrong values."""
 
 import gc
+import operator
+import pickle
 import sys
 import types
 
 import pytest
+from conftest import peer
 
 import capi
 import usmbridge as ub
@@ -315,3 +318,69 @@ def test_buffers_of_numbers_that_must_end_the_call(error):
 
     with pytest.raises(error):
         ub.asarray(Number())
+
+
+# What can be done with an Array that an import accepted.
+USES = {
+    "repr": repr, "tolist": lambda a: a.tolist(), "copy": lambda a: a.copy(), "asnumpy": lambda a: a.asnumpy(), "to_device": lambda a: a.to_device("host"),
+    "astype": lambda a: a.astype("complex128"), "tobytes": lambda a: a.tobytes(), "reversed": lambda a: a[::-1].copy(), "as_readonly": lambda a: repr(a.as_readonly()),
+    "flags": lambda a: (a.flags, a.base, a.nbytes), "asarray": lambda a: repr(ub.asarray(a, copy=True)), "again": lambda a: repr(ub.asarray(Holder(a, data=(a._pointer, a.readonly)))),
+    "pickle": lambda a: pickle.loads(pickle.dumps(a)), "float": lambda a: a.size == 1 and complex(a[0]), "add": lambda a: repr(a + a), "equal": lambda a: repr(a == a),
+    "fill": lambda a: a.readonly or a.fill(1), "assign": lambda a: a.readonly or a.__setitem__(..., a), "in place": lambda a: a.readonly or operator.iadd(a, a),
+}
+
+
+def test_accepted_arrays_work(dpctl, dpnp):
+    """Any dictionary over one block, beside Arrays that other dictionaries over it made: every use has the elements, or the import is refused."""
+    hypothesis, given = peer("hypothesis"), peer("hypothesis.strategies")
+    np = peer("numpy")
+    one = given.tuples(given.sampled_from(["|u1", "<i2", "<f4", "<f8", "<c16"]), given.integers(0, 70), given.sampled_from([0, 1, 1, 2, 3, 100]), given.sampled_from([1, 1, 2, 3, -1, 125]),
+                       given.integers(0, 3), given.booleans(), given.booleans())
+
+    @hypothesis.settings(max_examples=150)
+    @hypothesis.given(given.lists(one, min_size=1, max_size=4), given.sampled_from(["dictionary", "array"]))
+    def check(dictionaries, owner):
+        block = dpctl.memory.MemoryUSMShared(512)
+        values = np.asarray(block)
+        values[:] = np.arange(512) % 7
+        base = block if owner == "dictionary" else ub.asarray(block)
+        holder, alive = Holder(base), []
+        for typestr, at, n, step, offset, readonly, same in dictionaries:
+            h = holder if same else Holder(base)
+            h.show(base, data=(base._pointer + at, readonly), typestr=typestr, typedescr=Ellipsis, shape=(n,), strides=(step,), offset=offset)
+            try:
+                a = ub.asarray(h)
+            except ValueError as e:
+                assert "address" in str(e) or "alloc" in str(e) or "memory" in str(e) or "agree" in str(e), e
+                continue
+            alive.append(a)
+            size = np.dtype(typestr).itemsize
+            first = at + offset * size
+            index = (first + np.arange(n)[:, None] * step * size + np.arange(size)).ravel()
+            if n and (index.min() < 0 or index.max() >= 512):
+                continue  # outside the block: the owner is not known, and the bytes are those of an adjacent one
+            values[:] = np.arange(512) % 7
+            want = values[index].view(typestr)
+            for name, use in USES.items():
+                try:
+                    use(a)
+                except Exception as e:
+                    raise AssertionError(f"{name}: {e!r}") from e
+                found = a.asnumpy()  # waits for the work
+                assert name in ("fill", "assign", "in place") or found.tobytes() == want.tobytes()
+                values[:] = np.arange(512) % 7
+
+    check()
+
+
+def test_no_elements_use_no_address(dpnp, np):
+    for shape, offset in (((2, 3), -5), ((3, 0), 2), ((2, 3), 5), ((4, 2, 3), 7), ((4, 2, 3), -7)):
+        x = dpnp.ones(shape)
+        want = np.diagonal(np.ones(shape), offset, -2, -1).shape
+        for make in (lambda: ub.asarray(dpnp.diagonal(x, offset, -2, -1)), lambda: ub.from_dlpack(dpnp.diagonal(x, offset, -2, -1)),
+                     lambda: ub.array_api.linalg.diagonal(ub.asarray(x), offset=offset), lambda: ub.asarray(x).diagonal(offset, -2, -1)):
+            a = make()
+            assert a.shape == want and a.size == 0 and a.tolist() == a.copy().tolist() == np.zeros(want).tolist() and repr(a)
+            assert (a + 1).shape == want and ub.asarray(Holder(a)).shape == want
+        for place in (dict(device="host"), dict(usm_type="device")):
+            assert ub.array_api.linalg.diagonal(ub.zeros(shape, **place), offset=offset).shape == want

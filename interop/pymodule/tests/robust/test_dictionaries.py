@@ -121,6 +121,7 @@ WRONG = {
     ],
 }
 KEYS = list(WRONG)
+ADDRESSES = range(len(WRONG["data"]) - 3, len(WRONG["data"]))  # of WRONG["data"]: pointers to other memory
 
 
 def example(r):
@@ -218,7 +219,11 @@ def check(e):
     holding.h.memory, holding.h._pointer, holding.h.nbytes = owner, base, size
     holding.h.__sycl_usm_array_interface__ = dictionary(e, base)
     want = model(e, base, size)
-    wrong = {WRONG[key][at][1] for key, at in e["wrong"].items()} | (want if isinstance(want, set) else set())
+    wrong = dict(e["wrong"])
+    if e["owner"] == "known" and 0 in e["shape"] and wrong.get("data") in ADDRESSES:  # not used
+        del wrong["data"]
+        want = None
+    wrong = {WRONG[key][at][1] for key, at in wrong.items()} | (want if isinstance(want, set) else set())
     before, text = sys.getrefcount(holding.h), None
     try:
         a = getattr(ub, e["function"])(holding.h)
