@@ -53,7 +53,7 @@ typedef struct usmb_arrow_stream {
 	void *private_data;
 } usmb_arrow_stream;
 
-enum { USMB_ARROW_CPU = 1, USMB_ARROW_ONEAPI = 14 };
+enum { USMB_ARROW_CPU = 1, USMB_ARROW_ONEAPI = 14, USMB_ARROW_NULLABLE = 2 };
 
 /* ==== Export ================================================================================== */
 
@@ -160,7 +160,9 @@ static void shape_text(usmb_array *a, char *out, size_t room)
 	snprintf(out + at, room - at, "]}");
 }
 
-static usmb_arrow_schema *make_schema(usmb_array *a, const char *format, int64_t row)
+/* storage: not 0 for lists without the name of the extension type, as a consumer asks for that adds it itself; with
+   USMB_ARROW_NULLABLE if it declares their values nullable. */
+static usmb_arrow_schema *make_schema(usmb_array *a, const char *format, int64_t row, int storage)
 {
 	enum { SHAPE = 32 + 64 * 21, METADATA = 128 + SHAPE };
 	schema_rest *rest = calloc(1, sizeof *rest + METADATA);
@@ -185,10 +187,11 @@ static usmb_arrow_schema *make_schema(usmb_array *a, const char *format, int64_t
 	at = put_pair(at, boolean ? "arrow.bool8" : "arrow.fixed_shape_tensor");
 	at = put_pair(at, "ARROW:extension:metadata");
 	put_pair(at, shape);
-	s->metadata = rest->text;
+	if (!storage || boolean) s->metadata = rest->text;
 	if (a->ndim == 1) return s;
 	snprintf(rest->format, sizeof rest->format, "+w:%" PRId64, row);
 	values.name = "item";
+	values.flags = storage & USMB_ARROW_NULLABLE;
 	rest->child = values;
 	rest->children[0] = &rest->child;
 	s->format = rest->format;
@@ -236,12 +239,11 @@ static int fill_array(usmb_array *a, int64_t row, void *event, usmb_arrow_array 
 
 /* ---- the methods ------------------------------------------------------------------------ */
 
-/* Returns the format of the values, and in *row the elements of a row; NULL with BufferError if
-   Arrow cannot describe the array. */
-static const char *check(usmb_array *a, int64_t *row)
+/* Returns the format of the values, which is given or that of the elements, and in *row the elements of a row; NULL
+   with BufferError if Arrow cannot describe the array. */
+static const char *check(usmb_array *a, const char *format, int64_t *row)
 {
-	const char *format = NULL;
-	for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
+	for (size_t i = 0; !format && i < sizeof formats / sizeof *formats; i++)
 		if (formats[i].code == a->dtype.code && formats[i].bits == a->dtype.bits) format = formats[i].format;
 	/* Arrow's booleans are bits; booleans of a byte are an extension type. */
 	if (!format && a->dtype.code == USMB_DL_BOOL && a->ndim == 1) format = "c";
@@ -266,9 +268,9 @@ static const char *check(usmb_array *a, int64_t *row)
 }
 
 /* Returns the capsules of the schema and of array, which it takes over. */
-static PyObject *pair(usmb_array *a, const char *format, int64_t row, void *array, const char *name)
+static PyObject *pair(usmb_array *a, const char *format, int64_t row, int storage, void *array, const char *name)
 {
-	usmb_arrow_schema *s = make_schema(a, format, row);
+	usmb_arrow_schema *s = make_schema(a, format, row, storage);
 	PyObject *schema = s ? PyCapsule_New(s, schema_name, end_schema) : NULL;
 	if (s && !schema) {
 		s->release(s);
@@ -285,26 +287,44 @@ static PyObject *pair(usmb_array *a, const char *format, int64_t row, void *arra
 	return both;
 }
 
-/* How booleans are exported by a requested schema. Other wishes are ignored: the consumer then converts. */
-enum { AS_BITS, AS_BOOL8, AS_INT8 };
-static int wanted(PyObject *wish)
+/* What a requested schema asks for. Wishes for other types are ignored: the consumer then converts. */
+typedef struct {
+	enum { AS_BITS, AS_BOOL8, AS_INT8 } booleans; /* those of one axis */
+	int storage;                                  /* for make_schema */
+	int typed;                                    /* whether it has an element type: */
+	usmb_dl_dtype dtype;
+} request;
+
+static void read_request(PyObject *wish, request *r)
 {
 	const usmb_arrow_schema *s = NULL;
+	memset(r, 0, sizeof *r);
 	if (wish && PyCapsule_IsValid(wish, schema_name)) s = PyCapsule_GetPointer(wish, schema_name);
-	if (!s || !s->release || !s->format || strcmp(s->format, "c") != 0) return AS_BITS;
-	return s->metadata ? AS_BOOL8 : AS_INT8;
+	if (!s || !s->release || !s->format || s->dictionary) return;
+	int lists = strncmp(s->format, "+w:", 3) == 0 && s->n_children == 1 && s->children && s->children[0];
+	if (!lists && strcmp(s->format, "c") == 0) r->booleans = s->metadata ? AS_BOOL8 : AS_INT8;
+	const usmb_arrow_schema *values = lists ? s->children[0] : s;
+	if (!values->format || values->metadata || (s->metadata && !lists)) return;
+	if (lists && !s->metadata) r->storage = 1 | (int)(values->flags & USMB_ARROW_NULLABLE);
+	r->typed = arrow_dtype(values->format, &r->dtype) == 0;
+	if (strcmp(values->format, "b") == 0) {
+		r->dtype = (usmb_dl_dtype){USMB_DL_BOOL, 8, 1};
+		r->typed = 1;
+	}
 }
 
-/* Reads the arguments; returns wanted(), or -1 with an exception. */
-static int parse(const char *func, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
+/* Reads the arguments; -1 with an exception. */
+static int parse(const char *func, PyObject *const *args, Py_ssize_t n, PyObject *kwnames, request *r)
 {
 	PyObject *const names[1] = {usmb_name.requested_schema};
 	PyObject *v[1] = {NULL};
-	return usmb_args(func, args, n, kwnames, names, 1, 0, 1, v) < 0 ? -1 : wanted(v[0]);
+	if (usmb_args(func, args, n, kwnames, names, 1, 0, 1, v) < 0) return -1;
+	read_request(v[0], r);
+	return 0;
 }
 
 /* The same. Later versions of the protocol may add arguments. The protocol says that None must be ignored. */
-static int parse_device(PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
+static int parse_device(PyObject *const *args, Py_ssize_t n, PyObject *kwnames, request *r)
 {
 	PyObject *wish = NULL;
 	Py_ssize_t keywords = kwnames ? PyTuple_Size(kwnames) : 0;
@@ -318,8 +338,85 @@ static int parse_device(PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 			return -1;
 		}
 	}
-	return wish ? wanted(wish) : parse("__arrow_c_device_array__", args, n, NULL);
+	if (!wish) return parse("__arrow_c_device_array__", args, n, NULL, r);
+	read_request(wish, r);
+	return 0;
 }
+
+/* ---- conversion to the requested type ---------------------------------------------------- */
+
+static int is_integer(usmb_dl_dtype t)
+{
+	return t.code == USMB_DL_INT || t.code == USMB_DL_UINT || t.code == USMB_DL_BOOL;
+}
+
+/* Whether x and y, of plain memory and in C order, have the same elements. */
+static int same_elements(usmb_array *x, usmb_array *y)
+{
+	int equal = 1;
+	if (is_integer(x->dtype)) return memcmp(x->first, y->first, (size_t)usmb_nbytes(x)) == 0;
+	for (int64_t i = 0; i < x->nelem && equal; i++) equal = ((double *)x->first)[i] == ((double *)y->first)[i];
+	return equal;
+}
+
+/* Whether there is a negative element in an array of integers; -1 with an exception. */
+static int has_negative(usmb_array *a)
+{
+	const usmb_dl_dtype wide = {USMB_DL_INT, 64, 1};
+	usmb_array *x = (usmb_array *)usmb_copy_as(a, wide, &usmb_on_host);
+	int negative = x ? 0 : -1;
+	for (int64_t i = 0; x && i < x->nelem && !negative; i++) negative = ((int64_t *)x->first)[i] < 0;
+	Py_XDECREF(x);
+	return negative;
+}
+
+/* Whether c, the elements of a converted, has their values; -1 with an exception. The elements are compared as float64
+   where that has them exactly, else after the conversion back. */
+static int converted_exactly(usmb_array *a, usmb_array *c)
+{
+	int integer = is_integer(a->dtype), integers = integer && is_integer(c->dtype), r = -1;
+	int large = integer && !integers && a->dtype.bits == 64;
+	usmb_dl_dtype t = {USMB_DL_FLOAT, 64, 1};
+	/* Rounding to a floating-point type is no loss, and all numbers have a truth value. */
+	if (c->dtype.code == USMB_DL_BOOL || (!integer && !is_integer(c->dtype))) return 1;
+	if (integers || large) t = a->dtype;
+	usmb_array *x = (usmb_array *)usmb_copy_as(a, t, &usmb_on_host);
+	usmb_array *y = x ? (usmb_array *)usmb_copy_as(c, t, &usmb_on_host) : NULL;
+	if (y) r = same_elements(x, y);
+	/* 2^63 and 2^64 become the largest integers. */
+	for (int64_t i = 0; r == 1 && large && i < x->nelem; i++)
+		r = ((uint64_t *)x->first)[i] != (a->dtype.code == USMB_DL_INT ? INT64_MAX : UINT64_MAX);
+	Py_XDECREF(x);
+	Py_XDECREF(y);
+	/* Between signed and unsigned types, integers wrap there and back. */
+	if (r == 1 && integers && (a->dtype.code == USMB_DL_INT) != (c->dtype.code == USMB_DL_INT)) {
+		int negative = has_negative(a->dtype.code == USMB_DL_INT ? a : c);
+		r = negative < 0 ? -1 : !negative;
+	}
+	return r;
+}
+
+/* Returns the array with the requested element type; the array itself if it has that type, or if Arrow's numbers do
+   not include its elements. */
+static PyObject *as_requested(usmb_array *a, const request *r)
+{
+	const char *from = usmb_dl_dtype_name(a->dtype), *to = usmb_dl_dtype_name(r->dtype);
+	int same = r->dtype.code == a->dtype.code && r->dtype.bits == a->dtype.bits;
+	int boolean = a->dtype.code == USMB_DL_BOOL && a->ndim == 1 && r->booleans != AS_BITS;
+	if (!r->typed || same || boolean || a->dtype.code == USMB_DL_COMPLEX) return Py_NewRef(a);
+	usmb_array *c = (usmb_array *)usmb_copy_as(a, r->dtype, NULL);
+	int exact = c ? converted_exactly(a, c) : -1;
+	if (exact == 0)
+		usmb_raise(
+		        PyExc_ValueError,
+		        "the requested type %s cannot hold all values of these elements of %s; astype(\"%s\") converts "
+		        "them without a check",
+		        to, from ? from : "another type", to);
+	if (exact != 1) Py_CLEAR(c);
+	return (PyObject *)c;
+}
+
+/* ---- export ------------------------------------------------------------------------------ */
 
 /* Memory that the host can read is exported as CPU memory after waiting for work, because most
    consumers accept only that. Device memory is exported as ONEAPI, with the event of our pending
@@ -343,11 +440,10 @@ static int fill_device(usmb_array *a, int64_t row, usmb_arrow_device_array *out)
 
 /* device: for __arrow_c_device_array__. A consumer of the other method reads the first member only. format NULL: that
    of the elements. */
-static PyObject *export(usmb_array *a, int device, const char *format)
+static PyObject *export(usmb_array *a, int device, const char *format, int storage)
 {
 	int64_t row = 1;
-	if (!format) format = check(a, &row);
-	if (!format) return NULL;
+	if (!(format = check(a, format, &row))) return NULL;
 	if (!device && !(a->flags & USMB_ARR_READ))
 		return usmb_raise(PyExc_BufferError, "the host cannot read USM device memory: a consumer of "
 		                                     "__arrow_c_device_array__ can; or to_device(\"host\") first");
@@ -357,43 +453,48 @@ static PyObject *export(usmb_array *a, int device, const char *format)
 		free(out);
 		return NULL;
 	}
-	return pair(a, format, row, out, device ? device_name : array_name);
+	return pair(a, format, row, storage, out, device ? device_name : array_name);
 }
 
-/* Exports the array, or a copy: in C order if its elements are in another order, and of booleans as bits, which
-   few consumers do without. Booleans of device memory stay bytes. form: the result of parse. */
-static PyObject *ordered(PyObject *self, int device, int form)
+/* Exports the array, or a copy: in C order if its elements are in another order, of the requested element type, and of
+   booleans as bits, which few consumers do without. Booleans of device memory stay bytes. */
+static PyObject *ordered(PyObject *self, int device, const request *r)
 {
-	usmb_array *a = (usmb_array *)self;
-	const int boolean = a->dtype.code == USMB_DL_BOOL && a->ndim == 1;
-	const int packed = boolean && a->flags & USMB_ARR_READ && form == AS_BITS;
+	usmb_array *a = (usmb_array *)as_requested((usmb_array *)self, r);
 	PyObject *made = NULL, *out = NULL;
-	if (form < 0) return NULL;
-	if (boolean && form == AS_INT8) {
-		const usmb_dl_dtype byte = {USMB_DL_INT, 8, 1};
-		made = usmb_array_view_as(a, byte, a->flags, a->first, 1, usmb_shape(a), usmb_strides(a));
-		if (made) out = ordered(made, device, AS_BITS);
-	} else if (packed) {
+	if (!a) return NULL;
+	const int boolean = a->dtype.code == USMB_DL_BOOL && a->ndim > 0, bits = a->ndim > 1 || r->booleans == AS_BITS;
+	const char *format = NULL;
+	if (boolean && bits && a->flags & USMB_ARR_READ) {
 		made = usmb_copy_as(a, (usmb_dl_dtype){USMB_DL_UINT, 1, 1}, &usmb_on_host);
-		if (made) out = export((usmb_array *)made, device, "b");
+		format = "b";
 	} else {
-		made = a->flags & USMB_ARR_C ? Py_NewRef(self) : usmb_copy_to(a, NULL);
-		if (made) out = export((usmb_array *)made, device, NULL);
+		made = a->flags & USMB_ARR_C ? Py_NewRef(a) : usmb_copy_to(a, NULL);
+		if (made && boolean && r->booleans == AS_INT8) {
+			usmb_array *c = (usmb_array *)made;
+			const usmb_dl_dtype byte = {USMB_DL_INT, 8, 1};
+			made = usmb_array_view_as(c, byte, c->flags, c->first, 1, usmb_shape(c), usmb_strides(c));
+			Py_DECREF(c);
+		}
 	}
+	if (made) out = export((usmb_array *)made, device, format, r->storage);
 	Py_XDECREF(made);
+	Py_DECREF(a);
 	return out;
 }
 
 PyObject *usmb_array_arrow(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
+	request r;
 	usmb_owner_drain();
-	return ordered(self, 0, parse("__arrow_c_array__", args, n, kwnames));
+	return parse("__arrow_c_array__", args, n, kwnames, &r) < 0 ? NULL : ordered(self, 0, &r);
 }
 
 PyObject *usmb_array_arrow_device(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
+	request r;
 	usmb_owner_drain();
-	return ordered(self, 1, parse_device(args, n, kwnames));
+	return parse_device(args, n, kwnames, &r) < 0 ? NULL : ordered(self, 1, &r);
 }
 
 /* ==== Import ================================================================================== */

@@ -309,6 +309,16 @@ def test_missing_values_are_nan_or_refused(library):
         assert ub.asarray(pd.Series([1, 2], dtype="Int64")).dtype == "int64"
 
 
+def test_polars_tensors_come_back(new):
+    import polars as pl
+
+    for shape in ((6,), (2, 3), (2, 3, 4), (2, 1, 3, 2)):
+        for dtype in ("float64", "int8", "bool"):
+            n = (np.arange(np.prod(shape)).reshape(shape) % 3 == 1).astype(dtype)
+            back = ub.asarray(pl.Series("x", new(n)))
+            assert back.shape == shape and back.dtype == dtype and back.tolist() == n.tolist()
+
+
 def test_pandas_divmod(new):
     import pandas as pd
 

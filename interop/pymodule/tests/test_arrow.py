@@ -88,7 +88,7 @@ def test_other_than_c_order_is_copied():
 def test_unsupported_arrays_are_buffer_errors():
     zeros = ub.zeros
     for a, why in (
-        (zeros((), device="host"), "0-d"), (zeros((3, 1), dtype="bool", device="host"), "no element type bool"),
+        (zeros((), device="host"), "0-d"), (zeros(3, dtype="float8_e5m2", device="host"), "no element type float8"),
         (zeros(3, dtype="complex64", device="host"), "no element type complex64"), (zeros(3, dtype="bfloat16", device="host"), "no element type bfloat16"),
     ):
         with pytest.raises(BufferError, match=why):
@@ -244,9 +244,58 @@ def test_bytes_on_request():
         a, wish = ub.asarray([True, False], device="host"), pa.bool8().__arrow_c_schema__()
         schema, _ = getattr(a, method)(requested_schema=wish)
         assert pa.Field._import_from_c_capsule(schema).type == pa.bool8()
-        for other in (None, pa.float64().__arrow_c_schema__(), "no schema"):
+        for other in (None, pa.utf8().__arrow_c_schema__(), pa.timestamp("s").__arrow_c_schema__(), "no schema"):
             schema, _ = getattr(a, method)(other)
             assert pa.Field._import_from_c_capsule(schema).type == pa.bool_()
+
+
+def test_booleans_of_more_axes():
+    for shape in ((2, 4), (3, 3), (2, 3, 4), (0, 3)):
+        x = np.arange(np.prod(shape)).reshape(shape) % 3 == 1
+        for place in places(["shared"]):
+            a = ub.asarray(x, **place, copy=True)
+            for v, want in ((pa.array(a), x), (pa.array(a[::-1]), x[::-1]), (pa.array(a.T), x.T)):
+                assert v.type == pa.fixed_shape_tensor(pa.bool_(), want.shape[1:])
+                assert v.storage.to_pylist() == want.reshape(len(want), int(np.prod(want.shape[1:]))).tolist()
+                assert ub.asarray(v).dtype == "bool" and ub.asarray(v).tolist() == want.tolist()
+
+
+NUMBERS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64"]
+
+
+@pytest.mark.parametrize("wish", [*NUMBERS, "bool"])
+def test_requested_types(wish):
+    """Numbers become the requested type if it holds them. pyarrow does the same with ndarrays, and refuses large integers as floats."""
+    t = pa.bool_() if wish == "bool" else pa.from_numpy_dtype(wish)
+    limits = [2**53 + 1, 2**62, 2**63 - 1, 2**64 - 1, -(2**53), -1, 127, 128, 255, 256, 65504, 65535, 0]
+    inputs = [np.array([x], d) for d in NUMBERS[:8] for x in limits if np.iinfo(d).min <= x <= np.iinfo(d).max]
+    inputs += [np.array(x, d) for d in NUMBERS[8:] for x in ([1.0, 0.0], [-0.0], [1.5], [np.nan], [np.inf], [300.0], [-1.0])]
+    inputs += [np.array([True, False]), np.array([], "int64")]
+    for n in inputs:
+        for place in places(["shared"]):
+            a = ub.asarray(n, **place, copy=True)
+            want = n if wish == "bool" else n.astype(wish, copy=False)
+            if wish != "bool" and (n.dtype.kind != "f" or wish in NUMBERS[:8]) and want.tolist() != n.tolist():
+                want = None  # numbers that rounding to another floating-point type does not explain
+            if want is None:
+                with pytest.raises(ValueError, match="requested type"):
+                    pa.array(a, type=t)
+            else:
+                got = pa.array(a, type=t)
+                assert got.type == t and np.array_equal(got.to_numpy(zero_copy_only=False), want.astype(wish), equal_nan=wish.startswith("f")), n
+
+
+def test_requested_types_of_tables():
+    for place in places(["shared"]):
+        a = ub.asarray([[1, 2], [3, 4]], **place)
+        assert pa.chunked_array([a[0]], type=pa.float32()).to_pylist() == [1, 2]
+        assert pa.table({"x": a[0]}, schema=pa.schema({"x": pa.int8()}))["x"].to_pylist() == [1, 2]
+        for t in (pa.fixed_shape_tensor(pa.float32(), (2,)), pa.list_(pa.float32(), 2)):  # pyarrow asks for the storage of a tensor
+            v = pa.array(a, type=t)
+            assert v.type == pa.list_(pa.float32(), 2) and v.to_pylist() == [[1, 2], [3, 4]]
+        assert pa.array(a > 1, type=pa.list_(pa.bool_(), 2)).to_pylist() == [[False, True], [True, True]]
+        assert pa.array(ub.asarray([1.5], dtype="bfloat16", **place), type=pa.float32()).to_pylist() == [1.5]
+        assert pa.array(ub.asarray([1, -2, 3], dtype="int4", **place), type=pa.int8()).to_pylist() == [1, -2, 3]
 
 
 def test_device_memory_stays_bytes(device):
