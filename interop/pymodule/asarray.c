@@ -139,13 +139,13 @@ IMPORT_BY(ml_dtypes, usmb_import_ml(t->o))
 IMPORT_BY(arrow, usmb_import_arrow(t->o, t->may_copy, t->want, &t->missing))
 
 /* pyarrow's extension arrays, which have a storage, are read by Arrow: their DLPack (pyarrow 26) has wrong strides for
-   permuted tensors, and ignores nulls. It remains for extension types that Arrow's reader does not have. All arrays of
-   pyarrow are read-only. */
+   permuted tensors, and ignores nulls of tensors. It remains for extension types that Arrow's reader does not have. All
+   arrays of pyarrow are read-only, and those that are no extension arrays have one axis. */
 static PyObject *import_dlpack(attempt *t)
 {
 	PyObject *const storage[1] = {usmb_name.storage}, *const arrow[1] = {usmb_name.__arrow_c_array__};
 	PyObject *a = usmb_import_object(t->o);
-	if (!a || !(((usmb_array *)a)->flags & USMB_ARR_READONLY)) return a;
+	if (!a || !(((usmb_array *)a)->flags & USMB_ARR_READONLY) || ((usmb_array *)a)->ndim < 2) return a;
 	int extension = usmb_type_has(t->o, arrow, 1);
 	if (extension > 0) extension = usmb_type_has(t->o, storage, 1);
 	if (extension == 0) return a;

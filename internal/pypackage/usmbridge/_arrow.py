@@ -1,5 +1,6 @@
 """Reads the parameters of Arrow's tensors. The C module imports this file when it needs it."""
 
+import functools
 import json
 import math
 
@@ -25,6 +26,7 @@ def _integers(parameters, key):
     return found
 
 
+@functools.lru_cache(64)
 def row(parameters, size):
     """Returns the shape and the strides of a row of arrow.fixed_shape_tensor, which has size elements.
 

@@ -151,13 +151,8 @@ def view(o, may_copy, want):
     """Returns o.__array__(copy=False), which is on the memory of o, as an ndarray.
 
     An __array__ without the parameter copy may copy. Its TypeError becomes the ValueError that
-    others raise if they cannot share their memory. pandas can copy all the same, and lose missing values.
+    others raise if they cannot share their memory.
     """
-    a = _with_missing(o, want)
-    if a is not None:
-        if not may_copy:
-            raise ValueError("asarray: copy=False, but missing values become NaN in a copy")
-        return a
     try:
         a = o.__array__(copy=False)
     except TypeError as e:
@@ -166,6 +161,12 @@ def view(o, may_copy, want):
             "leave copy=False out, or pass numpy.array(x), to copy them") from None
     if not isinstance(a, numpy.ndarray):
         raise ValueError(f"asarray: __array__ returned a {type(a).__name__}, not a numpy.ndarray")
+    if a.ndim == 2 and a.dtype.kind == "f":  # frames of pandas can copy all the same, and convert integers beside missing values
+        r = _with_missing(o, want)
+        if r is not None and not may_copy:
+            raise ValueError("asarray: copy=False, but missing values become NaN in a copy")
+        if r is not None:
+            return r
     return numpy.asarray(a)  # the elements of a subclass, such as a masked array, can have other meanings
 
 
@@ -192,7 +193,7 @@ def _whole_strides(n):
 
 
 def _is_nullable(dtype):
-    """Reports whether a dtype of pandas has missing values of its own, which its conversions to NumPy's types can lose."""
+    """Reports whether a dtype of pandas has missing values of its own, which conversions to NumPy's types can lose."""
     return hasattr(dtype, "na_value")
 
 
@@ -201,23 +202,26 @@ def _with_missing(o, want):
 
     The result is None for all other objects, and for elements that are not numbers. Missing values are NaN, and a type without NaN is refused.
     """
-    if hasattr(o, "iloc") and o.ndim == 2:
-        dtypes = list(o.dtypes)
-        if not any(_is_nullable(t) and o.iloc[:, i].isna().any() for i, t in enumerate(dtypes)):
-            return None
-        return asarray([asarray(o.iloc[:, i], dtype=want) for i in range(len(dtypes))], dtype=want, device="host").T
-    if not hasattr(o, "isna") or not _is_nullable(getattr(o, "dtype", None)):
+    if not hasattr(type(o), "isna"):
         return None
-    missing = numpy.asarray(o.isna(), dtype=bool)
-    values = numpy.asarray(o[~missing]) if missing.any() else missing
+    if hasattr(type(o), "iloc") and o.ndim == 2:
+        columns = [o.iloc[:, i] for i in range(o.shape[1])]
+        if not any(_is_nullable(x.dtype) and x.array.isna().any() for x in columns):
+            return None
+        return asarray([asarray(x, dtype=want) for x in columns], dtype=want, device="host").T
+    if not _is_nullable(getattr(o, "dtype", None)):
+        return None
+    column = getattr(o, "array", o)
+    missing = numpy.asarray(column.isna(), dtype=bool)
+    values = numpy.asarray(column[~missing]) if missing.any() else missing
     if values is missing or values.dtype.kind not in "biufc":
         return None
     target = want or values.dtype.name
     if not target.startswith(("float16", "float32", "float64", "bfloat16", "complex")):
         raise BufferError(f"{missing.sum()} of {missing.size} elements of the {type(o).__name__} are missing, which elements of {target} cannot represent; "
                           "fill them first, by x.fillna(value), or ask for a floating-point type, in which they are NaN")
-    from usmbridge._methods import FUNCTIONS
-    r = FUNCTIONS["full"](missing.shape, numpy.nan, target, device="host")
+    from usmbridge import full
+    r = full(missing.shape, numpy.nan, target, device="host")
     r[~missing] = values
     return r
 

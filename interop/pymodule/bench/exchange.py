@@ -7,6 +7,7 @@ machine affects both. With --strict the exit status is 1 if a bound is missed.""
 
 import gc
 import importlib
+import operator
 import pickle
 import platform
 import re
@@ -29,6 +30,8 @@ tvm = module("tvm_ffi")
 dpctl = module("dpctl")
 dm = module("dpctl.memory")
 dpt = module("dpnp.tensor")
+pa = module("pyarrow")
+pd = module("pandas")
 sycl = [d for d in ub.devices() if d.filter_string != "host"]
 
 
@@ -70,9 +73,25 @@ def rows():
         if xp:
             yield "array_api.add, plain memory", (lambda: xp.add(host, host),), "numpy.add", (lambda: np.add(x, x),), 4
             yield "a + 1, plain memory", (lambda: host + 1,), "numpy's", (lambda: x + 1,), 4
+            yield "a += 1, plain memory", (lambda: operator.iadd(host, 1),), "numpy's", (lambda: operator.iadd(x, 1),), 4
+            yield "a -= a, plain memory", (lambda: operator.isub(host, host),), "numpy's", (lambda: operator.isub(x, x),), 7
             index, mask = np.array([0, 2, 1]), x == 0
             yield "a[index array], plain memory", (lambda: host[index],), "numpy's", (lambda: x[index],), 8
             yield "a[mask], plain memory", (lambda: host[mask],), "numpy's", (lambda: x[mask],), 4
+        yield "asarray(numpy)", (ub.asarray, x), "numpy.from_dlpack(numpy)", (f, x), 5
+    if np and pa:
+        numbers, flags, one = pa.array(range(20)), pa.array([True, False] * 10), host.reshape(20)
+        tensor = pa.FixedShapeTensorArray.from_numpy_ndarray(x)
+        chunk = pa.chunked_array([numbers])
+        yield "asarray(pyarrow array)", (ub.asarray, numbers), "numpy.asarray", (np.asarray, numbers), 1.5
+        yield "asarray(pyarrow booleans)", (ub.asarray, flags), "numpy.asarray", (np.asarray, flags), 7
+        yield "asarray(pyarrow tensor)", (ub.asarray, tensor), "its to_numpy_ndarray", (tensor.to_numpy_ndarray,), 3.5
+        yield "asarray(pyarrow chunked array)", (ub.asarray, chunk), "numpy.asarray", (np.asarray, chunk), 6
+        yield "pyarrow.array(ours)", (pa.array, one), "pyarrow.array(numpy)", (pa.array, np.asarray(one)), 1.5
+    if np and pd:
+        series, nullable = pd.Series(range(20)), pd.Series(range(20), dtype="Int64")
+        yield "asarray(pandas series)", (ub.asarray, series), "numpy.asarray", (np.asarray, series), 4
+        yield "asarray(pandas Int64)", (ub.asarray, nullable), "numpy.asarray", (np.asarray, nullable), 4
     if not sycl or not dpt:
         return
     u, d = ub.zeros((4, 5), "float32", usm_type="device"), dpt.zeros((4, 5), dtype="float32")
@@ -80,6 +99,8 @@ def rows():
     if xp:
         yield "array_api.add, USM", (lambda: xp.add(u, u),), "dpnp.tensor.add(dpnp)", (lambda: dpt.add(d, d),), 1.5
         yield "a + 1, USM", (lambda: u + 1,), "dpnp.tensor's", (lambda: d + 1,), 1.2
+        yield "a += 1, USM", (lambda: operator.iadd(u, 1),), "dpnp.tensor's", (lambda: operator.iadd(d, 1),), 1.5
+        yield "a -= a, USM", (lambda: operator.isub(u, u),), "dpnp.tensor's", (lambda: operator.isub(d, d),), 2.5
     c = u.__dlpack__
     yield "from_dlpack(capsule of ours, USM)", (lambda: ub.from_dlpack(c()),), "dpnp.tensor.from_dlpack(dpnp)", (dpt.from_dlpack, d), 1 / 50
     yield "from_dlpack(dpnp)", (ub.from_dlpack, d), "dpnp.tensor.from_dlpack(dpnp)", (dpt.from_dlpack, d), 1 / 5
