@@ -139,9 +139,10 @@ for _usm_too in (False, True):
     _functions[_usm_too, "", "_set_item"] = lambda x, key, value: x.__setitem__(key[0], value)
 
 
-# Functions that add or multiply many elements. In float16 they lose small terms (2048 + 1 is 2048), and intermediate results
-# overflow (65504 is the largest number), so they compute float16 in float32. NumPy does that in some of them.
-_SUMS = frozenset("cross cumulative_prod cumulative_sum matmul matrix_norm mean prod std sum tensordot trace var vecdot vector_norm".split())
+# Functions that add or multiply many elements, or whose intermediate results are much larger or smaller than the result. In
+# float16 they lose small terms (2048 + 1 is 2048) and overflow (65504 is the largest number), so they compute float16 in
+# float32. NumPy does that in some of them.
+_SUMS = frozenset("cross cumulative_prod cumulative_sum floor_divide logaddexp matmul matrix_norm mean prod std sum tensordot trace var vecdot vector_norm".split())
 
 
 def _with_wide_sums(function):
@@ -171,6 +172,35 @@ def _with_wide_sums(function):
     return wide
 
 
+# Functions that dpnp computes of complex numbers by formulas that lose all digits of small and large numbers.
+_COMPLEX_BY_NUMPY = frozenset("acos acosh asin asinh atan atanh".split())
+
+
+def _with_complex_by_numpy(function, name):
+    """Returns a function of dpnp's arrays that computes complex numbers by NumPy, on the host."""
+
+    def computed(x):
+        if x.dtype.kind != "c":
+            return function(x)
+        r = getattr(numpy, name)(_dpnp.tensor.asnumpy(x))
+        return _dpnp.tensor.asarray(r, usm_type=x.usm_type, sycl_queue=x.sycl_queue)
+
+    return computed
+
+
+def _with_checked_exponent(function):
+    """Returns dpnp's pow, which refuses negative powers of integers, as NumPy does. dpnp's result is 0."""
+
+    def checked(x1, x2, **kwargs):
+        kinds = ["i" if type(x) is int else x.dtype.kind if hasattr(x, "dtype") else "" for x in (x1, x2)]
+        if kinds[0] in "iu" and kinds[1] == "i":
+            if x2 < 0 if type(x2) is int else _dpnp.tensor.any(_dpnp.tensor.less(x2, 0)):
+                raise ValueError("pow: integers to negative integer powers are not allowed; convert one of them to a floating-point type")
+        return function(x1, x2, **kwargs)
+
+    return checked
+
+
 def _function(usm, module, name):
     found = _functions.get((usm, module, name))
     if found is None:
@@ -179,6 +209,10 @@ def _function(usm, module, name):
         found = function = getattr(library, name)
         if name in _SUMS:
             found = _with_wide_sums(function)
+        elif usm and name in _COMPLEX_BY_NUMPY:
+            found = _with_complex_by_numpy(function, name)
+        elif usm and name == "pow":
+            found = _with_checked_exponent(function)
         if name in ("broadcast_arrays", "meshgrid"):  # lists in the standard, tuples in some releases
 
             def found(*args, **kwargs):
