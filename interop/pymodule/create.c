@@ -559,9 +559,9 @@ PyObject *usmb_array_rooted(usmb_array *src, usmb_dl_dtype dtype, uint32_t extra
 	return (PyObject *)a;
 }
 
-PyObject *usmb_array_counted(usmb_array *a)
+PyObject *usmb_array_recounted(usmb_array *a)
 {
-	if (!a || a->first == (char *)a->cell->data || usmb_array_counts(a, a->itembits)) return (PyObject *)a;
+	if (usmb_array_counts(a, a->itembits)) return (PyObject *)a;
 	PyObject *r =
 	        usmb_array_rooted(a, a->dtype, a->flags, usmb_array_place(a), a->ndim, usmb_shape(a), usmb_strides(a));
 	Py_DECREF(a);

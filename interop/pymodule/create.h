@@ -114,8 +114,13 @@ PyObject *usmb_array_rooted(usmb_array *src, usmb_dl_dtype dtype, uint32_t extra
                             const int64_t *shape, const int64_t *strides);
 /* Takes over an imported array on memory that other arrays may have described before, and returns it, or an array with a
    cell of its own if the position of its first element in that memory is not a multiple of the element size: Go counts
-   positions in elements. a may be NULL. */
-PyObject *usmb_array_counted(usmb_array *a);
+   positions in elements. */
+PyObject *usmb_array_recounted(usmb_array *a);
+static inline PyObject *usmb_array_counted(usmb_array *a)
+{
+	if (__builtin_expect(a->first == (char *)a->cell->data, 1)) return (PyObject *)a;
+	return usmb_array_recounted(a);
+}
 /* Raises error for copy=False where why needs a copy; returns -1. */
 int usmb_no_copy(PyObject *error, const char *why);
 /* Returns src itself if it has the requested type and place, else a view or, unless copy is 0, a copy;
