@@ -26,12 +26,15 @@ def _integers(parameters, key):
     return found
 
 
-@functools.lru_cache(64)
 def row(parameters, size):
     """Returns the shape and the strides of a row of arrow.fixed_shape_tensor, which has size elements.
 
     Axis i of a row is the stored axis permutation[i].
     """
+    return _rows(parameters, size)
+
+
+def _read(parameters, size):
     try:
         pairs = json.loads(parameters.decode(), object_pairs_hook=tuple)  # objects become tuples, never lists
     except (ValueError, RecursionError):
@@ -56,6 +59,9 @@ def row(parameters, size):
         strides[i] = step
         step *= shape[i] or 1
     return tuple(shape[i] for i in axes), tuple(strides[i] for i in axes)
+
+
+_rows = functools.lru_cache(64)(_read)  # the columns of a table are read again and again
 
 
 def frame(columns, dtype):
