@@ -8,6 +8,7 @@ import (
 	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/memmgr/internal/block"
 	"github.com/usmbridge/usmbridge/memmgr/internal/heap"
+	"github.com/usmbridge/usmbridge/memmgr/internal/order"
 	"github.com/usmbridge/usmbridge/memmgr/internal/stacks"
 	"github.com/usmbridge/usmbridge/memmgr/internal/sysmem"
 )
@@ -91,7 +92,7 @@ func (p *Pool) miss(w *want) (Buffer, error) {
 		return Buffer{}, p.closedError()
 	}
 	c := p.findNow(w)
-	if c == nil && p.pending.Unsettled() { // before the pool grows
+	if c == nil && p.pending.UnsettledBytes() >= uint64(w.least)*unit { // before the pool grows
 		p.mu.Unlock()
 		p.settle(w.r.Context)
 		p.mu.Lock()
@@ -166,8 +167,11 @@ func (p *Pool) search(w *want) (*owner.Cell, error) {
 			fallthrough
 		default:
 			gave = false
-			if c = p.lookAgain(w); c != nil {
-				return c, nil
+			// Other goroutines release such memory, and get it, meanwhile.
+			for again := true; again; again = p.settle(w.r.Context) {
+				if c = p.lookAgain(w); c != nil {
+					return c, nil
+				}
 			}
 			if callback == nil {
 				return nil, p.fail(w, refusal)
@@ -249,14 +253,15 @@ func (p *Pool) couldServe(need uint64) bool {
 // the memory that the one before it got.
 func (p *Pool) beginGrowth(ctx context.Context) error {
 	block.CheckRank(block.RankGrowing)
-	if ctx == nil {
-		p.growing <- struct{}{}
-		return nil
-	}
 	select {
 	case p.growing <- struct{}{}:
 		return nil
 	default:
+	}
+	defer order.ReleaseLock()()
+	if ctx == nil {
+		p.growing <- struct{}{}
+		return nil
 	}
 	select {
 	case p.growing <- struct{}{}:

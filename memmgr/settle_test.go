@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/memmgr"
@@ -18,9 +19,11 @@ import (
 type locked struct {
 	*memtest.Simulated
 	barriers, waits, failures atomic.Int32
+	pend                      atomic.Bool
+	pause                     time.Duration
 }
 
-func (d *locked) BarriersPend() bool { return false }
+func (d *locked) BarriersPend() bool { return d.pend.Load() }
 
 func (d *locked) Barrier(queue uintptr) (uintptr, error) {
 	d.barriers.Add(1)
@@ -31,6 +34,7 @@ func (d *locked) WaitQueues(queues []uintptr) error {
 	if len(queues) != 1 || queues[0] != 7 {
 		return errors.New("the queues are not those of the memory")
 	}
+	time.Sleep(d.pause)
 	d.waits.Add(1)
 	if d.failures.Add(-1) >= 0 {
 		return errors.New("the wait fails")
@@ -133,6 +137,44 @@ func TestShownMemoryServesRefusedRequests(t *testing.T) {
 		require.Zero(t, d.barriers.Load())
 		require.NoError(t, p.Close())
 	})
+}
+
+// While one request waits for such memory, others get it too, or wait for that request.
+func TestShownMemoryServesConcurrentRequests(t *testing.T) {
+	const size = 1 << 20
+	d := &locked{Simulated: memtest.NewSimulated(), pause: 20 * time.Millisecond}
+	p := memmgr.NewPool(memmgr.NewLimit(d, 2*size), memmgr.WithSegment(size))
+	x, y := testenv.Must(memmgr.New(p, memmgr.Request{Size: size}))(t), testenv.Must(memmgr.New(p, memmgr.Request{Size: size}))(t)
+	d.release(x)
+	d.release(y)
+	var group errgroup.Group
+	for range 2 {
+		group.Go(func() error {
+			b, err := memmgr.New(p, memmgr.Request{Size: size})
+			b.Release()
+			return err
+		})
+	}
+	require.NoError(t, group.Wait())
+	require.NoError(t, p.Close())
+	requireEmpty(t, d)
+}
+
+// Memory that was freed before Python has started, or is free when Python ends, comes back too.
+func TestShownMemoryAcrossTheStartAndEndOfPython(t *testing.T) {
+	const size = 1 << 20
+	for _, before := range []bool{true, false} {
+		d := &locked{Simulated: memtest.NewSimulated()}
+		p := memmgr.NewPool(memmgr.NewLimit(d, size), memmgr.WithSegment(size))
+		d.pend.Store(before)
+		d.release(testenv.Must(memmgr.New(p, memmgr.Request{Size: size}))(t))
+		d.pend.Store(!before)
+		p.Tick()
+		testenv.Must(memmgr.New(p, memmgr.Request{Size: size}))(t).Release()
+		require.Zero(t, memmgr.Unstalled(p))
+		require.NoError(t, p.Close())
+		requireEmpty(t, d)
+	}
 }
 
 // Memory in no pool comes back before the next allocation in no pool, and by TrimAll.

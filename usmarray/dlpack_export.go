@@ -213,7 +213,7 @@ func (a *Array) export(o *ExportOptions) (dlpack.Tensor, error) {
 			return dlpack.Tensor{}, wrapErr(opDLPack, ErrExchange, err)
 		}
 	}
-	if memory&(owner.Seen|owner.Alias|owner.Failed) != 0 || cell.Pending() != 0 || o.OnQueue != nil {
+	if memory&(owner.Seen|owner.Alias|owner.Failed|owner.UsedBits) != 0 || cell.Pending() != 0 || o.OnQueue != nil {
 		if err := a.exportSync(o); err != nil {
 			return dlpack.Tensor{}, err
 		}

@@ -8,22 +8,22 @@ import (
 
 // Bits of a cell's flags; USMB_CELL_* in usmb_owner.h.
 const (
-	ReadOnly     uint32 = 1     // writes through this owner are refused
-	Exported     uint32 = 2     // was exported by an exchange protocol
-	HostReadable uint32 = 4     // the host can read the memory
-	Foreign      uint32 = 8     // memory of another library
-	Queued       uint32 = 16    // freed, with work still pending
-	pendingHeld  uint32 = 32    // lock of pending
-	Poisoned     uint32 = 64    // free, and filled with a pattern that detects writes
-	Charged      uint32 = 128   // charged to the account whose number is Context
-	Lent         uint32 = 256   // allocated by address, without a handle
-	Async        uint32 = 1024  // shown with the default queues of its place
-	OnQueues     uint32 = 2048  // shown with queues that package memmgr has recorded
-	Alias        uint32 = 4096  // a second owner of the memory of another cell: see Record
-	Failed       uint32 = 8192  // work on the memory has failed: see TakeFailure
-	CUDA         uint32 = 16384 // was exported to a library of CUDA, which does not use SYCL's queues
-	Imported     uint32 = 32768 // its owner may have unreported work on it
-	used         uint32 = 15 << usedShift
+	ReadOnly     uint32 = 1               // writes through this owner are refused
+	Exported     uint32 = 2               // was exported by an exchange protocol
+	HostReadable uint32 = 4               // the host can read the memory
+	Foreign      uint32 = 8               // memory of another library
+	Queued       uint32 = 16              // freed, with work still pending
+	pendingHeld  uint32 = 32              // lock of pending
+	Poisoned     uint32 = 64              // free, and filled with a pattern that detects writes
+	Charged      uint32 = 128             // charged to the account whose number is Context
+	Lent         uint32 = 256             // allocated by address, without a handle
+	Async        uint32 = 1024            // shown with the default queues of its place
+	OnQueues     uint32 = 2048            // shown with queues that package memmgr has recorded
+	Alias        uint32 = 4096            // a second owner of the memory of another cell: see Record
+	Failed       uint32 = 8192            // work on the memory has failed: see TakeFailure
+	CUDA         uint32 = 16384           // was exported to a library of CUDA, which does not use SYCL's queues
+	Imported     uint32 = 32768           // its owner may have unreported work on it
+	UsedBits     uint32 = 15 << usedShift // see Used
 
 	usedShift = 16 // USMB_USED_SHIFT
 
@@ -111,7 +111,7 @@ func (c *Cell) ResetFlags(bits uint32) { lateStoreFlags(&c.flags, bits) }
 
 // Used returns the number of the queue on which a library that computes for this one works on the memory, 0 for
 // none: usmb_cell_used. The function usmb_sycl_wait_used waits for this work.
-func (c *Cell) Used() uint32 { return c.flags.Load() & used >> usedShift }
+func (c *Cell) Used() uint32 { return c.flags.Load() & UsedBits >> usedShift }
 
 // Record returns the cell with the pending event and the queues of the memory: the cell itself, or for an
 // alias the cell whose index is in Private, of which the alias holds a reference.

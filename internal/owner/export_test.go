@@ -9,8 +9,5 @@ const LayoutVersion = layoutVersion
 // PendingHeld is pendingHeld.
 const PendingHeld = pendingHeld
 
-// UsedBits is used.
-const UsedBits = used
-
 // Push puts a dead cell on its home list, as C does.
 var Push = push

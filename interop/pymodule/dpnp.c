@@ -175,16 +175,57 @@ static int enter(PyGILState_STATE *state)
 	return active() && usmb_py_enter(state) == USMB_PYE_OK;
 }
 
-/* Events of dpnp that cannot be read are those of no work. */
+/* Reports an exception that no caller can raise. */
 static void forget_failure(int r)
 {
 	if (r < 0) PyErr_WriteUnraisable(NULL);
 }
 
-/* Threads that call dpnp all the time leave no moment without tasks. */
+/* The lock under which usmbridge.array_api calls dpnp; NULL before it is imported. GIL. */
+static PyObject *compute_lock;
+
+PyObject *usmb_py_computes_under(PyObject *m, PyObject *lock)
+{
+	(void)m;
+	PyObject *old = compute_lock;
+	compute_lock = Py_NewRef(lock);
+	Py_XDECREF(old);
+	Py_RETURN_NONE;
+}
+
+/* Calls a method of the lock, "acquire" or "release". The lock is reentrant. Returns a new reference of it, or NULL. */
+static PyObject *call_lock(PyObject *lock, const char *method)
+{
+	PyObject *r = lock ? PyObject_CallMethod(lock, method, NULL) : NULL;
+	if (lock && !r) PyErr_WriteUnraisable(lock);
+	Py_XDECREF(r);
+	return r ? Py_NewRef(lock) : NULL;
+}
+
+/* Acquires the lock of computations: dpnp submits tasks before it records their events, and can lose the GIL in between. */
+static PyObject *hold_computations(void)
+{
+	PyGILState_STATE state;
+	if (!enter(&state)) return NULL;
+	PyObject *lock = compute_lock ? Py_NewRef(compute_lock) : NULL, *held = call_lock(lock, "acquire");
+	Py_XDECREF(lock);
+	usmb_py_leave(state);
+	return held;
+}
+
+static void let_computations(PyObject *held)
+{
+	PyGILState_STATE state;
+	if (!held || !enter(&state)) return;
+	Py_XDECREF(call_lock(held, "release"));
+	Py_DECREF(held);
+	usmb_py_leave(state);
+}
+
+/* Threads that call dpnp all the time, without that lock, leave no moment without tasks. */
 enum { QUIET_TRIES = 50 };
 
-static int quiet(void *const *all, size_t n, int (*submit)(void *), void *arg)
+static int submit_quietly(void *const *all, size_t n, int (*submit)(void *), void *arg)
 {
 	int result = USMB_SYCL_OK, code;
 	for (int i = 0; i < QUIET_TRIES; i++) {
@@ -206,14 +247,23 @@ static int quiet(void *const *all, size_t n, int (*submit)(void *), void *arg)
 	return result == USMB_SYCL_OK ? code : result;
 }
 
+static int quiet(void *const *all, size_t n, int (*submit)(void *), void *arg)
+{
+	PyObject *held = hold_computations();
+	int code = submit_quietly(all, n, submit, arg);
+	let_computations(held);
+	return code;
+}
+
 static int await_used(uint32_t used)
 {
 	usmb_events events = {NULL, 0, 0};
 	PyGILState_STATE state;
 	if (!enter(&state)) return USMB_SYCL_OK;
-	forget_failure(usmb_dpnp_events(used, &events));
+	int r = usmb_dpnp_events(used, &events);
+	forget_failure(r);
 	usmb_py_leave(state);
-	return usmb_events_wait(&events);
+	return r < 0 ? USMB_SYCL_EFAILED : usmb_events_wait(&events);
 }
 
 void usmb_dpnp_register(void)

@@ -28,6 +28,8 @@ int usmb_dpnp_tasks(PyObject *queue, usmb_events *out);
    tasks on the host need it. */
 int usmb_events_wait(usmb_events *events);
 
+/* _computes_under(lock): the lock under which usmbridge.array_api calls dpnp. */
+PyObject *usmb_py_computes_under(PyObject *m, PyObject *lock);
 /* Makes the GIL the lock of usmb_sycl_set_host_lock. */
 void usmb_dpnp_register(void);
 void usmb_dpnp_clear(void);

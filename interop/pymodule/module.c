@@ -129,6 +129,7 @@ static PyMethodDef functions[] = {
         {"_share_end_with", USMB_PY_CFUNC(usmb_py_share_end_with), METH_VARARGS, NULL},
         {"_share_stats", USMB_PY_CFUNC(usmb_py_share_stats), METH_NOARGS, NULL},
         {"_defaults_from", USMB_PY_CFUNC(usmb_py_defaults_from), METH_O, NULL},
+        {"_computes_under", USMB_PY_CFUNC(usmb_py_computes_under), METH_O, NULL},
         {"_set_limit", USMB_PY_CFUNC(py_set_limit), METH_O, NULL},
         {"_set_make_room", USMB_PY_CFUNC(usmb_py_set_make_room), METH_O, NULL},
         {"_set_paths", USMB_PY_CFUNC(py_set_paths), METH_O, NULL},

@@ -125,6 +125,7 @@ static int failed(int code)
 enum {
 	ALL,
 	KNOWN,  /* not the default queue that users see */
+	BESIDE, /* the same, and not dpnp's work on the array's queue: for a computation by dpnp */
 	SHARED, /* not our own pending work */
 	KEEP,   /* all; a failure stays on the memory */
 };
@@ -142,15 +143,16 @@ static int has_cuda(usmb_cell *cell)
 	return usmb_cuda_shown(cell->place) && flags_of(cell) & (ON_DEFAULT | USMB_CELL_CUDA) && !usmb_py_in_child();
 }
 
-/* The number of the queue whose work on used memory is to be waited for: 0 if there is none, or if what is KNOWN and
-   it is the queue that users see, on which dpnp or the consumer orders its work. */
+/* The number of the queue whose work on used memory is to be waited for: 0 if there is none, or if it is the queue on
+   which dpnp or the consumer orders its work. */
 static uint32_t used_for(usmb_cell *cell, PyObject *named, int what)
 {
 	uint32_t used = usmb_cell_used(cell);
 	if (used == USMB_USED_NO || usmb_py_in_child()) return USMB_USED_NO;
+	/* Consumers can work on another queue than a given one: dpnp's from_dlpack uses the default queue. */
+	if (used == USMB_USED_SEVERAL || (what != BESIDE && (what != KNOWN || named))) return used;
 	PyObject *queue = named ? named : usmb_kept_queue(cell->place);
-	if (what == KNOWN && queue && used == usmb_dpnp_number(queue)) return USMB_USED_NO;
-	return used;
+	return queue && used == usmb_dpnp_number(queue) ? USMB_USED_NO : used;
 }
 
 /* Raises the failure of work for which an earlier call has waited. */
@@ -172,11 +174,12 @@ static int wait_for(usmb_cell *cell, PyObject *named, int what, uintptr_t stream
 	int pending = atomic_load_explicit(&cell->pending, memory_order_acquire) != NULL;
 	int seen = cell->place && flags_of(cell) & USMB_CELL_SEEN;
 	uint32_t used = used_for(cell, named, what);
-	int others = seen && (named || what != KNOWN || !only_default(cell));
+	int known = what == KNOWN || what == BESIDE;
+	int others = seen && (named || !known || !only_default(cell));
 	if (__builtin_expect(!pending && !others && used == USMB_USED_NO, 1)) return 0;
 	if (seen && usmb_note_dpctl_queue(cell->place) < 0) return -1;
 	if (usmb_dpnp_events(used, &dpnp) < 0) return -1;
-	if (collect(&q, cell, named, what == KNOWN) < 0) {
+	if (collect(&q, cell, named, known) < 0) {
 		(void)usmb_events_wait(&dpnp);
 		return -1;
 	}
@@ -336,7 +339,7 @@ int usmb_array_seen_on_queue(usmb_array *a)
 int usmb_array_use(usmb_array *a)
 {
 	usmb_events tasks;
-	if (wait_held(a, KNOWN, 0) < 0) return -1;
+	if (wait_held(a, BESIDE, 0) < 0) return -1;
 	PyObject *queue = a->queue ? Py_NewRef(a->queue) : usmb_public_queue(a->cell->place);
 	int r = queue ? usmb_dpnp_tasks(queue, &tasks) : -1;
 	if (r == 0 && tasks.n > 0) {

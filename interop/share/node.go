@@ -202,9 +202,11 @@ func synchronize(ctx context.Context, a *usmarray.Array) error {
 	return ctx.Err()
 }
 
-// isSeen reports whether other libraries have access to the memory, and may have submitted work on it, or
-// whether a failure of work on it has not been returned yet.
-func isSeen(b memmgr.Buffer) bool { return cells.Of(b).Flags()&(owner.Seen|owner.Failed) != 0 }
+// isSeen reports whether other libraries have access to the memory, or compute on it, and may have submitted work
+// on it, or whether a failure of work on it has not been returned yet.
+func isSeen(b memmgr.Buffer) bool {
+	return cells.Of(b).Flags()&(owner.Seen|owner.Failed|owner.UsedBits) != 0
+}
 
 // describe sets the memory and the description of the lease.
 func (l *lease) describe(op string, a *usmarray.Array) error {

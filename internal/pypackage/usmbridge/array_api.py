@@ -33,7 +33,7 @@ import types
 
 from usmbridge import Array, DType, devices, empty, empty_like, from_dlpack, full, full_like, ones, ones_like, zeros, zeros_like
 from usmbridge import asarray as _asarray
-from usmbridge._native import _described
+from usmbridge._native import _computes_under, _described
 from usmbridge._need import numpy
 
 __array_api_version__ = "2024.12"
@@ -224,6 +224,7 @@ def _function(usm, module, name):
 
 # Serializes the calls of dpnp. Reentrant, because the end of an object can run code anywhere.
 _lock = threading.RLock()
+_computes_under(_lock)
 _dpnp = None  # the module; False if it is not installed
 
 

@@ -320,6 +320,44 @@ def write_after(kind, v, write):
     yield read(a)
 
 
+# Our own functions have pending work on an array with a given queue, and another queue comes next.
+
+
+def computed(kind, v, queue):
+    """Returns an array on a queue with pending work of dpnp that makes its values v."""
+    a, x = new(kind, queue), ub.full(SMALL, v, "int64", usm_type=kind, sycl_queue=queue)
+    occupy(queue)
+    a += x
+    return a
+
+
+@row("used/dictionary, named", "dictionary")
+@row("used/capsule, named", "capsule")
+def export_used(kind, v, how):
+    for queue in (q2, dpctl.SyclQueue(kept.sycl_device)):
+        yield seen_on(kept, consume(*show(computed(kind, v, queue), how)))
+
+
+@row("used/many queues")
+def many_used(kind, v):
+    n = 17
+    queues = [dpctl.SyclQueue(kept.sycl_device) for _ in range(n)]
+    for queue in queues:
+        ub.ones(1, sycl_queue=queue) + ub.ones(1, sycl_queue=queue)
+    a = computed(kind, v, queues[-1])
+    b = ub.asarray(Holder(a, a._pointer, queues[-2]))
+    yield (b + new(kind, queues[-2])).asnumpy()
+
+
+@row("used/share", kinds=("shared", "host"))
+def share_used(kind, v):
+    a = ub.zeros(SMALL, "int64", usm_type=kind, interprocess=True)
+    x = ub.full(SMALL, v, "int64", usm_type=kind)
+    occupy(kept)
+    a += x
+    yield ub.share.open(ub.share.export(a)).asnumpy()
+
+
 @row("share", kinds=("shared", "host"))
 def shared(kind, v):
     a = ub.zeros(SMALL, "int64", usm_type=kind, interprocess=True)

@@ -1,6 +1,7 @@
 package pending
 
 import (
+	"context"
 	"time"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
@@ -11,7 +12,8 @@ import (
 // first, but not for stalled work beyond the probes, and for blocks that Settle takes. It reports stalled work. mu is not held.
 func (s *Set) AwaitAll() {
 	defer s.reportStalled()
-	failed := s.Settle() != nil
+	defer order.ReleaseLock()()
+	s.settleWithin(stallTime)
 	var last uint64   // the newest block at the beginning of the current period of stallTime
 	var end time.Time // of this period
 	for probes := 0; probes < maxProbes; {
@@ -28,10 +30,6 @@ func (s *Set) AwaitAll() {
 		if c := s.oldest(); c != nil {
 			s.await(c, left)
 			s.CompleteSome(mostBatch)
-		} else if s.settling > 0 || s.Unsettled() && !failed {
-			s.mu.Unlock()
-			time.Sleep(min(left, order.ShortPoll))
-			failed = s.Settle() != nil
 		} else if len(s.onCUDA) > 0 && !s.isLate(s.cudaStamp) {
 			s.mu.Unlock()
 			time.Sleep(min(left, order.ShortPoll))
@@ -42,6 +40,18 @@ func (s *Set) AwaitAll() {
 			probes++
 		}
 	}
+}
+
+// settleWithin is Settle for some time. Blocks that it leaves count as stalled. mu is not held.
+func (s *Set) settleWithin(most time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), most)
+	defer cancel()
+	if order.Within(ctx, s.Settle) == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ever += uint64(s.unsettled.Load() + s.settling.Load())
 }
 
 // await waits for the work of a block for some time, and reports whether it finished. It releases mu.

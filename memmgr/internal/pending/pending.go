@@ -35,11 +35,14 @@ type Set struct {
 	returned      []*owner.Cell
 	onCUDA        []*owner.Cell
 	refused       []*owner.Cell
-	settling      int          // blocks in calls of Settle
+	toFence       int          // returned blocks that Unstalled counts
+	settling      atomic.Int32 // blocks in calls of Settle
 	unsettled     atomic.Int32 // returned and refused blocks for Settle; it is read without mu
 	returnedBytes uint64       // of the four
 	cuda          order.CUDAWork
 	cudaStamp     uint64 // of cuda
+
+	oneSettles sync.Mutex // held by Settle, before mu
 
 	batch    eventBatch
 	spent    []uintptr   // events of completed blocks, to be released without mu
@@ -61,7 +64,7 @@ func (s *Set) Init(mu sync.Locker, events order.Synchronizer, o Owner) {
 
 // Waiting returns the number of blocks whose release waits for device work, and their bytes.
 func (s *Set) Waiting() (blocks, bytes uint64) {
-	return uint64(s.n + len(s.returned) + len(s.onCUDA) + len(s.refused) + s.settling), s.bytes + s.returnedBytes
+	return uint64(s.n + len(s.returned) + len(s.onCUDA) + len(s.refused) + int(s.settling.Load())), s.bytes + s.returnedBytes
 }
 
 // eventBatch has the arguments of one call of EventsDone. It is a field of the Set because C
@@ -153,6 +156,7 @@ func (s *Set) AddReturned(c *owner.Cell) {
 		return
 	}
 	s.Unstalled.Add(1)
+	s.toFence++
 	if len(s.returned) >= returnedBlocks || s.returnedBytes >= returnedBytes {
 		s.fence()
 	}
@@ -162,25 +166,62 @@ func (s *Set) AddReturned(c *owner.Cell) {
 // submitted it returns.
 func (s *Set) settles() bool { return !order.BarriersPend(s.sync) }
 
-// Unsettled reports whether there are blocks for Settle. mu may be held or not.
-func (s *Set) Unsettled() bool { return s.unsettled.Load() != 0 }
+// Unsettled reports whether there are blocks for Settle, or in a call of it. mu may be held or not.
+func (s *Set) Unsettled() bool { return s.unsettled.Load() != 0 || s.settling.Load() != 0 }
+
+// UnsettledBytes returns the bytes of these blocks, and of others whose bytes are counted with theirs.
+func (s *Set) UnsettledBytes() uint64 {
+	if !s.Unsettled() {
+		return 0
+	}
+	return s.returnedBytes
+}
+
+// countAgain corrects the counts of the returned blocks if the answer of settles has changed since they were added:
+// Python may start and end while they wait.
+func (s *Set) countAgain() {
+	switch settles := s.settles(); {
+	case settles && s.toFence+len(s.onCUDA) > 0:
+		s.Unstalled.Add(-int32(s.toFence + len(s.onCUDA)))
+		s.returned = append(s.returned, s.onCUDA...)
+		s.onCUDA, s.toFence = nil, 0
+		s.cuda.Drop()
+		s.unsettled.Store(int32(len(s.returned) + len(s.refused)))
+	case settles && len(s.refused) > 0:
+		s.unsettled.Store(int32(len(s.returned) + len(s.refused)))
+	case !settles && s.unsettled.Load() > 0:
+		s.Unstalled.Add(int32(len(s.returned) - s.toFence))
+		s.toFence = len(s.returned)
+		s.unsettled.Store(0)
+	}
+}
 
 // Settle waits for the work of other libraries on the returned blocks, and then makes them reusable or pending. It does
-// nothing where barriers may be pending. If the wait fails, the blocks are still returned. mu is not held.
+// nothing where barriers may be pending. If the wait fails, the blocks are still returned. A second call waits for the
+// first one, and then for blocks that were returned meanwhile. mu is not held.
 func (s *Set) Settle() error {
 	if !s.Unsettled() {
 		return nil
 	}
+	acquire := order.ReleaseLock()
+	s.oneSettles.Lock()
+	defer acquire()
+	defer s.oneSettles.Unlock()
 	s.mu.Lock()
+	s.countAgain()
+	if s.unsettled.Load() == 0 {
+		s.mu.Unlock()
+		return nil
+	}
 	list := append(s.returned, s.refused...)
 	s.returned, s.refused = nil, nil
-	s.settling += len(list)
+	s.settling.Store(int32(len(list))) // first: a reader without mu sees one of the two
 	s.unsettled.Store(0)
 	s.mu.Unlock()
 	err := order.WaitForOthers(s.sync, list)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.settling -= len(list)
+	defer s.settling.Store(0) // last
 	if err != nil {
 		s.refused = append(s.refused, list...)
 		s.unsettled.Add(int32(len(list)))
@@ -201,20 +242,25 @@ func (s *Set) Settle() error {
 // fence makes the returned blocks pending, if barriers may be. Those of a place that was shown to libraries of CUDA first wait
 // for the work of CUDA, one batch at a time.
 func (s *Set) fence() {
-	if !s.cuda.Over() {
+	if len(s.returned)+len(s.onCUDA)+len(s.refused) == 0 {
+		return
+	}
+	if s.countAgain(); s.settles() || !s.cuda.Over() {
 		return
 	}
 	s.putAllBehind(&s.onCUDA, false)
-	if len(s.returned) == 0 || s.settles() {
+	if len(s.returned) == 0 {
 		return
 	}
 	var err error
 	if s.cuda, err = order.RecordCUDA(s.returned[0].Place); err == nil && !s.cuda.Over() {
 		s.onCUDA, s.returned = s.returned, s.onCUDA
+		s.toFence = 0
 		s.cudaStamp = s.next()
 		return
 	}
 	s.putAllBehind(&s.returned, err != nil)
+	s.toFence = 0
 }
 
 // putAllBehind submits one barrier to each queue that a block of the list was used on, and makes the
@@ -247,10 +293,11 @@ func (s *Set) putAllBehind(list *[]*owner.Cell, refused bool) {
 
 // fenceAgain is fence, with the blocks whose barriers were refused.
 func (s *Set) fenceAgain() {
-	if s.settles() {
+	if s.countAgain(); s.settles() {
 		return
 	}
 	s.Unstalled.Add(int32(len(s.refused)))
+	s.toFence += len(s.refused)
 	s.returned = append(s.returned, s.refused...)
 	clear(s.refused)
 	s.refused = s.refused[:0]
