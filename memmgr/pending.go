@@ -67,7 +67,7 @@ func settleFrees(ctx context.Context) {
 func settleForWaiters(pools ...*Pool) {
 	for _, p := range pools {
 		if p.pending.Unsettled() {
-			go p.settle(nil)
+			go p.settle(context.Background())
 		}
 	}
 }
@@ -77,7 +77,7 @@ func settleAll() {
 	for _, p := range keeper.all() {
 		_ = p.pending.Settle()
 	}
-	settleFrees(nil)
+	settleFrees(context.Background())
 }
 
 // complete makes a block reusable whose free was counted before. p.mu is held.

@@ -252,7 +252,7 @@ func (p *Pool) press(on bool) {
 // a [Discarder], it also gives back whole pages of free blocks in the other segments.
 func (p *Pool) Trim(keep uint64) (freed uint64) {
 	p.collectDropped()
-	p.settle(nil)
+	p.settle(context.Background())
 	p.pending.CompleteAll()
 	freed = p.trimSegments(keep)
 	return freed + p.purging.All(keep)

@@ -1,6 +1,7 @@
 package memmgr
 
 import (
+	"context"
 	"io"
 	"reflect"
 	"slices"
@@ -106,6 +107,10 @@ var plainCells, foreignCells *owner.List
 func init() {
 	plainCells, foreignCells = owner.NewList(drainPlain), owner.NewList(drainForeign)
 	dropped.TakeBack = plainCells.Sync
+	owner.Settle = func() {
+		foreignCells.Sync()
+		settleFrees(context.Background())
+	}
 }
 
 // Close closes a resource, if it is an [io.Closer]. Its memory stays valid.

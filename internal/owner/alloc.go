@@ -159,6 +159,11 @@ func (c *Cell) clear() {
 // recorded calls it before. Package memmgr sets it.
 var DropQueues func(*Cell)
 
+// Settle waits for the work of other libraries on memory in no pool that was released, such as memory of other processes,
+// and gives it back, where only a call whose caller waits may do so. No lock may be held, but that of usmb_host_lock.
+// Package memmgr sets it.
+var Settle func()
+
 // Recycle makes a dead cell free for reuse and all its handles stale. The caller must not use the cell
 // afterwards.
 func Recycle(c *Cell) {

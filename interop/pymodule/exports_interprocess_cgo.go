@@ -78,6 +78,7 @@ func usmb_go_share_open(handle *C.char, n C.int64_t, usm C.int32_t, timeout C.in
 	defer guard(e, &r)
 	encoded := C.GoBytes(unsafe.Pointer(handle), C.int(n))
 	var a *usmarray.Array
+	owner.Settle() // leases of memory that Python has dropped end before the next one begins
 	err := await(timeout, saved, func(ctx context.Context) (err error) {
 		a, err = openHandle(ctx, encoded, usm != 0)
 		return err
@@ -90,6 +91,7 @@ func usmb_go_share_attach(address *C.char, naddress C.int64_t, name *C.char, nna
 	defer guard(e, &r)
 	at, key := text(address, C.uint64_t(naddress)), text(name, C.uint64_t(nname))
 	var a *usmarray.Array
+	owner.Settle() // leases of memory that Python has dropped end before the next one begins
 	err := await(timeout, saved, func(ctx context.Context) (err error) {
 		if sequence == nil {
 			a, err = attach(ctx, at, key)

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/interop/executor"
 	"github.com/usmbridge/usmbridge/interop/internal/calls"
 	"github.com/usmbridge/usmbridge/interop/internal/values"
@@ -321,6 +322,10 @@ func (c *child) serve(ctx context.Context, id uint64, d *decoder) {
 	if err != nil { // the answer cannot be sent
 		fmt.Fprintln(os.Stderr, "worker: answering:", err)
 		killOwnGroup()
+	}
+	if len(d.arrays) > 0 {
+		// Memory of the program that Python code showed to other libraries goes back now, while no call runs.
+		owner.Settle()
 	}
 }
 

@@ -92,7 +92,15 @@ func Gather(s Synchronizer, c *owner.Cell) bool {
 	if s != nil && c.Flags()&ShownFlags != 0 {
 		b := Barriers{}
 		defer b.Release(s)
-		if shownToCUDA(c.Place) || !BarriersPend(s) || !b.PutBehind(s, c, true) {
+		switch {
+		case shownToCUDA(c.Place):
+			return false
+		case !BarriersPend(s):
+			// Plain memory has no queues.
+			if slices.ContainsFunc(fencesOf(c), func(q uintptr) bool { return q != 0 }) {
+				return false
+			}
+		case !b.PutBehind(s, c, true):
 			return false
 		}
 		c.ClearFlags(ShownFlags)

@@ -56,7 +56,7 @@ func (l *loader) follow(reload <-chan os.Signal, first chan<- error) {
 			}
 		case <-reload:
 			cancel(errors.New("the models are loaded again"))
-			_ = <-over // it ends with its context
+			<-over // it ends with its context
 		}
 	}
 }
