@@ -56,7 +56,9 @@ func (l *loader) follow(reload <-chan os.Signal, first chan<- error) {
 			}
 		case <-reload:
 			cancel(errors.New("the models are loaded again"))
-			<-over // it ends with its context
+			if err := <-over; err != nil { // it ends with its context
+				l.log.Debug("the reload has ended for the next one", "error", err)
+			}
 		}
 	}
 }
