@@ -46,14 +46,13 @@ func (p *Pool) slowFree(c *owner.Cell) {
 }
 
 // settle waits for the work of other libraries on released memory of the pool, if only a call whose caller waits may
-// do so ([pending.Set.Settle]), or until the context, which may be nil, ends. It reports whether there was such memory.
+// do so ([pending.Set.Settle]), or until the context, which may be nil, ends. It reports whether there was such memory and the wait succeeded.
 // No lock is held.
 func (p *Pool) settle(ctx context.Context) bool {
 	if !p.pending.Unsettled() {
 		return false
 	}
-	_ = order.Within(cmp.Or(ctx, context.Background()), p.pending.Settle)
-	return true
+	return order.Within(cmp.Or(ctx, context.Background()), p.pending.Settle) == nil
 }
 
 // settleFrees is settle for memory in no pool.

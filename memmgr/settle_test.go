@@ -139,6 +139,20 @@ func TestShownMemoryServesRefusedRequests(t *testing.T) {
 	})
 }
 
+// If the wait always fails, a request that needs such memory is refused.
+func TestShownMemoryWhoseWaitFails(t *testing.T) {
+	const size = 1 << 20
+	d := &locked{Simulated: memtest.NewSimulated()}
+	p := memmgr.NewPool(memmgr.NewLimit(d, size), memmgr.WithSegment(size))
+	d.release(testenv.Must(memmgr.New(p, memmgr.Request{Size: size}))(t))
+	d.failures.Store(1 << 20)
+	_, err := memmgr.New(p, memmgr.Request{Size: size})
+	require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
+	d.failures.Store(0)
+	require.NoError(t, p.Close())
+	requireEmpty(t, d)
+}
+
 // While one request waits for such memory, others get it too, or wait for that request.
 func TestShownMemoryServesConcurrentRequests(t *testing.T) {
 	const size = 1 << 20
