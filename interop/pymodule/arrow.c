@@ -380,6 +380,8 @@ static int converted_exactly(usmb_array *a, usmb_array *c)
 	/* Rounding to a floating-point type is no loss, and all numbers have a truth value. */
 	if (c->dtype.code == USMB_DL_BOOL || (!integer && !is_integer(c->dtype))) return 1;
 	if (integers || large) t = a->dtype;
+	/* The last byte of packed elements can have bits that belong to none. */
+	if (integers && a->dtype.bits < 8) t = (usmb_dl_dtype){USMB_DL_INT, 64, 1};
 	usmb_array *x = (usmb_array *)usmb_copy_as(a, t, &usmb_on_host);
 	usmb_array *y = x ? (usmb_array *)usmb_copy_as(c, t, &usmb_on_host) : NULL;
 	if (y) r = same_elements(x, y);
