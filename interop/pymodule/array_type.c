@@ -565,6 +565,7 @@ ATTRIBUTE(nbytes, PyLong_FromLongLong(usmb_nbytes(a)))
 ATTRIBUTE(readonly, PyBool_FromLong(a->flags &USMB_ARR_READONLY))
 /* The flags that usmbridge._methods shows, and 8: the elements are aligned. */
 ATTRIBUTE(flags, PyLong_FromLong((long)(a->flags & 7) + 8 * usmb_array_aligned(a)))
+ATTRIBUTE(observed, PyBool_FromLong(usmb_cell_observed(a->cell)))
 /* The queue of the memory, for other memory beside it. */
 ATTRIBUTE(queue,
           a->queue || !a->cell->place ? Py_NewRef(a->queue ? a->queue : Py_None) : usmb_place_queue(a->cell->place))
@@ -714,6 +715,16 @@ static PyObject *array_use(PyObject *self, PyObject *unused)
 {
 	(void)unused;
 	HELD(PyObject *, NULL, usmb_array_use(ARRAY(self)) < 0 ? NULL : Py_NewRef(Py_None));
+}
+
+static PyObject *array_end_use(PyObject *self, PyObject *unused)
+{
+	(void)unused;
+	if (!usmb_cell_observed(ARRAY(self)->cell)) Py_RETURN_NONE;
+	usmb_array_hold(ARRAY(self)); /* it may be released meanwhile */
+	int r = usmb_array_end_use(ARRAY(self));
+	usmb_array_unhold(ARRAY(self));
+	return r < 0 ? NULL : Py_NewRef(Py_None);
 }
 
 static PyObject *array_settle(PyObject *self, PyObject *unused)
@@ -886,6 +897,7 @@ static PyMethodDef methods[] = {
         {"__deepcopy__", USMB_PY_CFUNC(alive_usmb_array_copy), METH_O, NULL},
         {"__reduce_ex__", USMB_PY_CFUNC(alive_usmb_array_reduce), METH_O, NULL},
         {"_use", USMB_PY_CFUNC(array_use), METH_NOARGS, NULL},
+        {"_end_use", USMB_PY_CFUNC(array_end_use), METH_NOARGS, NULL},
         {"_settle", USMB_PY_CFUNC(array_settle), METH_NOARGS, NULL},
         {"release", USMB_PY_CFUNC(array_release), METH_NOARGS, NULL},
         {"__enter__", USMB_PY_CFUNC(array_enter), METH_NOARGS, NULL},
@@ -915,6 +927,7 @@ static PyGetSetDef getset[] = {
         {"sycl_device", get_sycl_device, NULL, NULL, NULL},
         {"readonly", get_readonly, NULL, NULL, NULL},
         {"_flags", get_flags, NULL, NULL, NULL},
+        {"_observed", get_observed, NULL, NULL, NULL},
         {"_queue", get_queue, NULL, NULL, NULL},
         {"_on", get_on, NULL, NULL, NULL},
         {"_alone", get_alone, NULL, NULL, NULL},

@@ -304,6 +304,46 @@ static PyObject *take(PyObject *o, int may_copy, int typed, const usmb_dl_dtype 
 	return NULL;
 }
 
+enum { MOST_VIEWS = 32 };
+
+/* The object that owns the memory of o, a view of NumPy or a memoryview, or a view of these; else o. Borrowed from o. */
+static PyObject *behind(PyObject *o)
+{
+	PyObject *ndarray = PyDict_GetItemString(PyImport_GetModuleDict(), "numpy"); /* borrowed */
+	ndarray = usmb_given(ndarray) ? usmb_optional_attr(ndarray, usmb_name.ndarray) : NULL;
+	if (ndarray && !PyType_Check(ndarray)) Py_CLEAR(ndarray);
+	for (int i = 0; i < MOST_VIEWS; i++) {
+		const char *name = PyMemoryView_Check(o) ? "obj" : NULL;
+		if (!name && ndarray && usmb_py_type_check(o, (PyTypeObject *)ndarray)) name = "base";
+		PyObject *of = name ? PyObject_GetAttrString(o, name) : NULL;
+		if (!of || of == Py_None) {
+			Py_XDECREF(of);
+			break;
+		}
+		o = of;
+		Py_DECREF(of); /* the view holds it */
+	}
+	PyErr_Clear();
+	Py_XDECREF(ndarray);
+	return o;
+}
+
+/* Imports o as take does. An address in USM of ours is USM of ours: an array of plain memory that was just made of
+   another object gets the place of the memory, and the queue of an Array behind o. A tensor of DLPack stays plain: its
+   consumer asked for memory of the host. */
+static PyObject *take_in_usm(PyObject *o, int may_copy, int typed, const usmb_dl_dtype *want)
+{
+	usmb_array *a = (usmb_array *)take(o, may_copy, typed, want);
+	usmb_cell *record = a ? usmb_cell_record(a->cell) : NULL;
+	if (!a || record == a->cell || a->cell->place || usmb_is_array(o)) return (PyObject *)a;
+	PyObject *of = behind(o);
+	if (PyCapsule_CheckExact(of)) return (PyObject *)a;
+	usmb_place_retain(record->place);
+	a->cell->place = record->place;
+	if (usmb_is_array(of) && ((usmb_array *)of)->queue) a->queue = Py_NewRef(((usmb_array *)of)->queue);
+	return (PyObject *)a;
+}
+
 /* ==== Promotion =============================================================================== */
 
 /* promote() returns the element type that holds two others, by the rules of NumPy's promote_types.
@@ -565,7 +605,7 @@ static int look_at_other(PyObject *o, int32_t depth, survey *s)
 	usmb_dl_dtype t;
 	int sequence = PySequence_Check(o);
 	if (depth > 0 && (sequence || !PyNumber_Check(o))) {
-		PyObject *a = take(o, 1, 0, s->want);
+		PyObject *a = take_in_usm(o, 1, 0, s->want);
 		if (a) {
 			int r = add_array(a, depth, s);
 			Py_DECREF(a);
@@ -894,7 +934,7 @@ int usmb_is_tensor(PyObject *o)
 PyObject *usmb_take_object(PyObject *o)
 {
 	char type[64];
-	PyObject *r = take(o, 0, 0, NULL);
+	PyObject *r = take_in_usm(o, 0, 0, NULL);
 	if (!r && !PyErr_Occurred())
 		usmb_raise(
 		        PyExc_TypeError,
@@ -904,22 +944,12 @@ PyObject *usmb_take_object(PyObject *o)
 	return r;
 }
 
-/* Takes over a, an array of plain memory made of o, and returns an Array in USM if o is a view of one. */
-static PyObject *in_usm(PyObject *a, PyObject *o)
-{
-	static PyObject *f;
-	PyObject *args[2] = {a, o};
-	PyObject *r = usmb_call_python(&f, "usmbridge._origin", "in_usm", args, 2);
-	Py_DECREF(a);
-	return r;
-}
-
 /* Imports o if it has memory, else reads it as a sequence of numbers. */
 static PyObject *asarray(PyObject *o, const usmb_dl_dtype *dtype, const usmb_where *w, int copy)
 {
-	PyObject *a = take(o, copy != 0, dtype != NULL, dtype), *r;
-	const char *at = a && !usmb_array_place((usmb_array *)a) && !(w && w->host) ? ((usmb_array *)a)->first : NULL;
-	if (at && usmb_buffer_shows(at)) a = in_usm(a, o);
+	PyObject *a = w && w->host ? take(o, copy != 0, dtype != NULL, dtype)
+	                           : take_in_usm(o, copy != 0, dtype != NULL, dtype),
+	         *r;
 	if (a) {
 		r = usmb_adapt((usmb_array *)a, dtype, w, copy, PyExc_ValueError);
 		Py_DECREF(a);

@@ -554,6 +554,7 @@ PyObject *usmb_array_rooted(usmb_array *src, usmb_dl_dtype dtype, uint32_t extra
 		Py_DECREF(a);
 		return NULL;
 	}
+	usmb_cell_alias(cell, src->cell);
 	usmb_array_settle(a, cell, src->first, dtype, extra | (src->flags & USMB_ARR_READONLY));
 	if (src->queue) a->queue = Py_NewRef(src->queue);
 	return (PyObject *)a;

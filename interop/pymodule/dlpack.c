@@ -83,10 +83,15 @@ static inline int export_array(usmb_array *a, usmb_dl_device dev, uint64_t flags
 	usmb_dl_tensor view;
 	if (usmb_array_check_aligned(a) < 0) return -1;
 	if ((is_cuda(dev.type) ? usmb_array_note_cuda(a) : usmb_array_exported(a)) < 0) return -1;
+	int on_host = dev.type == USMB_DL_CPU || dev.type == USMB_DL_CUDA_HOST;
+	if (on_host && usmb_array_lent(a) < 0) return -1;
 	tensor_of(a, dev, &view);
 	usmb_cell_retain(a->cell);
-	int code = usmb_dl_export(&view, flags | USMB_DL_EXPORT_CHECKED, versioned, usmb_cell_drop, a->cell, out);
+	if (on_host) usmb_cell_observe(a->cell);
+	int code = usmb_dl_export(&view, flags | USMB_DL_EXPORT_CHECKED, versioned,
+	                          on_host ? usmb_cell_drop_observed : usmb_cell_drop, a->cell, out);
 	if (__builtin_expect(code != USMB_DL_OK, 0)) {
+		if (on_host) usmb_cell_unobserve(a->cell);
 		usmb_cell_drop_gil(a->cell);
 		return raise_export(code, &view);
 	}
@@ -547,19 +552,27 @@ usmb_cell *usmb_cuda_stand_in(int32_t ordinal)
 	return NULL;
 }
 
-/* The cell of a tensor that this library exported, retained, so that the memory has one record of pending
-   work; NULL for other tensors. The consumer may have changed the tensor. */
-static usmb_cell *own_memory(void *managed, int versioned, const usmb_dl_snapshot *s)
+/* The cell of a tensor that this library exported, borrowed from the tensor; NULL for other tensors, and if the elements
+   are not in its memory: the consumer may have changed the tensor. */
+static usmb_cell *own_cell(void *managed, int versioned, const usmb_dl_snapshot *s)
 {
 	usmb_cell *cell = usmb_dl_own_context(managed, versioned, usmb_cell_drop);
-	const char *first = s->span.first;
+	if (!cell) cell = usmb_dl_own_context(managed, versioned, usmb_cell_drop_observed);
+	if (!cell) return NULL;
+	const char *first = s->span.first, *lo = first + s->span.lo, *hi = first + s->span.hi, *data = cell->data;
+	return lo < data || hi < lo || (uint64_t)(hi - data) > cell->size ? NULL : cell;
+}
+
+/* The cell of a tensor of USM that this library exported, retained, so that the memory has one record of pending work;
+   NULL for other tensors. */
+static usmb_cell *own_memory(void *managed, int versioned, const usmb_dl_snapshot *s)
+{
+	usmb_cell *cell = own_cell(managed, versioned, s);
 	usmb_place *place = cell ? cell->place : NULL;
 	if (!place) return NULL;
 	if (is_cuda(s->t.device.type) ? place->cuda - 1 != s->t.device.id
 	                              : place->dl_error || place->dl_id != s->t.device.id)
 		return NULL;
-	const char *lo = first + s->span.lo, *hi = first + s->span.hi, *data = cell->data;
-	if (lo < data || hi < lo || (uint64_t)(hi - data) > cell->size) return NULL;
 	usmb_cell_retain(cell);
 	return cell;
 }
@@ -625,8 +638,11 @@ static usmb_cell *usm_cell(void *managed, int versioned, usmb_dl_snapshot *s)
 
 usmb_cell *usmb_tensor_cell(void *managed, int versioned, usmb_dl_snapshot *s)
 {
-	return s->t.device.type != USMB_DL_CPU ? usm_cell(managed, versioned, s)
-	                                       : managed_cell(managed, versioned, s, NULL);
+	if (s->t.device.type != USMB_DL_CPU) return usm_cell(managed, versioned, s);
+	usmb_cell *own = own_cell(managed, versioned, s), *cell = managed_cell(managed, versioned, s, NULL);
+	/* USM that Go exported as memory of the host was not lent here. */
+	if (cell && own && usmb_cell_record(own)->place) usmb_cell_alias(cell, own);
+	return cell;
 }
 
 /* ---- capsules -------------------------------------------------------------------- */

@@ -299,6 +299,13 @@ int usmb_array_note_export(usmb_array *a)
 	return known < 0 ? -1 : 0;
 }
 
+int usmb_array_note_lent(usmb_array *a)
+{
+	if (usmb_cell_lend(usmb_cell_record(a->cell)) < 0) return -1;
+	a->noted |= USMB_LENT_NOTED;
+	return 0;
+}
+
 int usmb_array_note_cuda(usmb_array *a)
 {
 	if (index_address(a) < 0) return -1;
@@ -353,6 +360,18 @@ int usmb_array_use(usmb_array *a)
 	return r < 0 ? -1 : index_address(a);
 }
 
+int usmb_array_end_use(usmb_array *a)
+{
+	usmb_events events;
+	if (!usmb_cell_observed(a->cell)) return 0;
+	if (usmb_dpnp_events(usmb_cell_used(usmb_cell_record(a->cell)), &events) < 0) return -1;
+	if (events.n == 0) return usmb_events_wait(&events) == USMB_SYCL_OK ? 0 : -1;
+	PyThreadState *saved = usmb_py_release_gil();
+	int code = usmb_events_wait(&events);
+	usmb_py_acquire_gil(saved);
+	return failed(code);
+}
+
 int usmb_array_settle_queue(usmb_array *a)
 {
 	PyObject *queue = a->queue ? Py_NewRef(a->queue) : usmb_public_queue(a->cell->place);
@@ -370,6 +389,7 @@ int usmb_array_settle_queue(usmb_array *a)
 
 int usmb_array_address_shown(usmb_array *a)
 {
+	if (usmb_array_lent(a) < 0) return -1;
 	if (!a->cell->place) return 0;
 	if (index_address(a) < 0 || usmb_array_seen_on_queue(a) < 0) return -1;
 	return usmb_note_dpctl_queue(a->cell->place);

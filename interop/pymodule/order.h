@@ -5,7 +5,7 @@
 #include "array.h"
 
 /* The facts about an array that its memory has recorded: usmb_array.noted. */
-enum { USMB_QUEUE_NOTED = 1, USMB_ADDRESS_NOTED = 2, USMB_EXPORT_NOTED = 4 };
+enum { USMB_QUEUE_NOTED = 1, USMB_ADDRESS_NOTED = 2, USMB_EXPORT_NOTED = 4, USMB_LENT_NOTED = 8 };
 
 /* Waits, with the GIL dropped, for our work pending on the memory, for the queue of the array, and for all
    queues on which other libraries may have unreported work on the memory. Call it before reading or writing
@@ -29,6 +29,8 @@ int usmb_array_order(usmb_array *a, void *queue);
 /* Prepares an array in USM for a computation by dpnp on its queue: waits as usmb_array_wait_known, except for dpnp's work on
    the queue, and records that the memory is used. dpnp keeps the memory alive while it computes. */
 int usmb_array_use(usmb_array *a);
+/* Ends a computation of dpnp with an array: waits for dpnp's work if the memory is observed (usmb_cell_observe). */
+int usmb_array_end_use(usmb_array *a);
 /* Waits for all work on the queue of an array in USM, before a call of dpnp that would wait for it with the GIL held. */
 int usmb_array_settle_queue(usmb_array *a);
 /* Records that the memory was exported to a consumer of any queue: it is reused only behind barriers. */
@@ -37,6 +39,13 @@ static inline int usmb_array_exported(usmb_array *a)
 {
 	if (!a->cell->place || a->noted & USMB_EXPORT_NOTED) return 0;
 	return usmb_array_note_export(a);
+}
+/* Records that the host got the address of the elements (usmb_cell_lend). */
+int usmb_array_note_lent(usmb_array *a);
+static inline int usmb_array_lent(usmb_array *a)
+{
+	if (!usmb_cell_record(a->cell)->place || a->noted & USMB_LENT_NOTED) return 0;
+	return usmb_array_note_lent(a);
 }
 /* The same for consumers of CUDA, which use no queue. */
 int usmb_array_note_cuda(usmb_array *a);

@@ -1,5 +1,6 @@
 /* storage.c: the owners of memory: cells whose end needs Python, and the cache of memory that arrays
    released. */
+#include <search.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,9 +67,14 @@ static void forget_queues(usmb_cell *cell)
 	if (first && usmb_py_alive()) Py_DECREF(first);
 }
 
-/* Releases the place, the queues and the pending event of a cell. */
+/* Releases the place, the record, the queues and the pending event of a cell. */
 static void release_facts(usmb_cell *cell)
 {
+	usmb_cell *record = usmb_cell_record(cell);
+	if (record != cell) {
+		atomic_fetch_and_explicit(&cell->flags, ~(uint32_t)USMB_CELL_ALIAS, memory_order_relaxed);
+		usmb_cell_drop(record);
+	}
 	void *event = atomic_load_explicit(&cell->pending, memory_order_acquire);
 	if (event) {
 		atomic_store_explicit(&cell->pending, NULL, memory_order_relaxed);
@@ -200,8 +206,21 @@ static usmb_cell *new_cell(void *ctx, void (*end)(usmb_cell *), void *data, uint
 	cell->place = place;
 	uint32_t flags = USMB_CELL_FOREIGN | USMB_CELL_IMPORTED;
 	if (!place || place->host_readable) flags |= USMB_CELL_HOST_READABLE;
+	usmb_cell *record = place ? NULL : usmb_cell_lent_at(data, (char *)data + cell->requested);
+	if (record) {
+		usmb_cell_set_record(cell, record);
+		flags |= USMB_CELL_ALIAS;
+	}
 	atomic_store_explicit(&cell->flags, flags, memory_order_release); /* last: Go's reports list the cell now */
 	return cell;
+}
+
+void usmb_cell_alias(usmb_cell *cell, usmb_cell *of)
+{
+	of = usmb_cell_record(of);
+	if (usmb_cell_record(cell) != cell) return;
+	usmb_cell_retain(of);
+	usmb_cell_set_record(cell, of);
 }
 
 /* The tp_clear of classes that are written in Python, and the last type that may_clear was asked for. */
@@ -328,6 +347,103 @@ static int grow_index(void)
 	by_address.size = size;
 	return 0;
 }
+
+/* ---- lent memory ------------------------------------------------------------------- */
+
+/* A tree of intervals that do not overlap. Entries hold no references; those of dead cells stay until their addresses
+   are lent again or the tree has doubled. */
+typedef struct {
+	const char *lo, *hi;
+	usmb_cell *cell;
+	uint32_t generation;
+} lent;
+static void *lent_tree;                                           /* of tsearch */
+static size_t n_lent, lent_swept;                                 /* entries now, and after the last sweep */
+static const char *lent_lo = (const char *)UINTPTR_MAX, *lent_hi; /* of all memory that was ever lent */
+
+/* Intervals that overlap are equal. */
+static int compare_lent(const void *a, const void *b)
+{
+	const lent *x = a, *y = b;
+	return x->hi <= y->lo ? -1 : x->lo >= y->hi ? 1 : 0;
+}
+
+static int is_over(const lent *e)
+{
+	return usmb_cell_generation(e->cell) != e->generation || usmb_cell_count(e->cell) == 0;
+}
+
+static lent *lent_in(const char *lo, const char *hi)
+{
+	lent key = {lo, hi, NULL, 0}, **found = tfind(&key, &lent_tree, compare_lent);
+	return found ? *found : NULL;
+}
+
+static void forget_lent(lent *e)
+{
+	tdelete(e, &lent_tree, compare_lent);
+	free(e);
+	n_lent--;
+}
+
+static lent **over; /* those that a sweep has found */
+static size_t n_over;
+
+static void find_over(const void *node, VISIT visit, int depth)
+{
+	lent *e = *(lent *const *)node;
+	(void)depth;
+	if ((visit == postorder || visit == leaf) && is_over(e)) over[n_over++] = e;
+}
+
+static void sweep_lent(void)
+{
+	over = malloc(n_lent * sizeof *over);
+	if (!over) return;
+	n_over = 0;
+	twalk(lent_tree, find_over);
+	while (n_over > 0) forget_lent(over[--n_over]);
+	free(over);
+	lent_swept = n_lent;
+}
+
+int usmb_cell_lend(usmb_cell *record)
+{
+	const char *lo = record->data, *hi = lo + record->size;
+	uint32_t generation = usmb_cell_generation(record);
+	if (!record->place || !lo || record->size == 0 || record->size == UINT64_MAX) return 0;
+	for (lent *e; (e = lent_in(lo, hi)) != NULL; forget_lent(e)) {
+		if (e->lo == lo && e->hi == hi && (e->cell == record || is_over(e))) {
+			e->cell = record;
+			e->generation = generation;
+			return 0;
+		}
+		/* Memory of others can have several cells: the largest one stays. */
+		if (!is_over(e) && e->hi - e->lo >= hi - lo) return 0;
+	}
+	if (n_lent > 2 * lent_swept + 64) sweep_lent();
+	lent *e = malloc(sizeof *e);
+	if (e) *e = (lent){lo, hi, record, generation};
+	if (!e || !tsearch(e, &lent_tree, compare_lent)) {
+		free(e);
+		PyErr_NoMemory();
+		return -1;
+	}
+	n_lent++;
+	if (lo < lent_lo) lent_lo = lo;
+	if (hi > lent_hi) lent_hi = hi;
+	return 0;
+}
+
+usmb_cell *usmb_cell_lent_at(const char *lo, const char *hi)
+{
+	if (lo < lent_lo || hi > lent_hi || lo >= hi) return NULL;
+	lent *e = lent_in(lo, lo + 1);
+	if (!e || hi > e->hi || !usmb_cell_try_retain(e->cell, e->generation)) return NULL;
+	return e->cell;
+}
+
+/* ---- memory that others own ---------------------------------------------------------- */
 
 int usmb_cell_index_at(usmb_cell *cell, const void *address)
 {

@@ -60,6 +60,15 @@ void usmb_go_forget_queues(usmb_cell *cell);
    covers [lo, hi) at that place; NULL without an exception if there is none. GIL. */
 int usmb_cell_index_at(usmb_cell *cell, const void *address);
 usmb_cell *usmb_cell_find(const void *address, const void *other, const char *lo, const char *hi, usmb_place *place);
+/* USM to which the host got access, by intervals: memory that comes back by another object, at any address in it, is
+   known. usmb_cell_lend records the memory of a record in USM; -1 with MemoryError. usmb_cell_lent_at returns the
+   record of the live memory that covers [lo, hi), retained, or NULL. All cells of plain memory in such USM are aliases
+   of its record, so they wait for the work of devices on it. GIL. */
+int usmb_cell_lend(usmb_cell *record);
+usmb_cell *usmb_cell_lent_at(const char *lo, const char *hi);
+/* Makes a cell of storage.c, which only the caller knows, an alias of another one, unless it is one. */
+void usmb_cell_alias(usmb_cell *cell, usmb_cell *of);
+
 /* Makes a cell that owns a block of malloc. */
 usmb_cell *usmb_cell_of_block(void *block, uint64_t size);
 /* The Python object that such a cell keeps alive, for the collector, borrowed; NULL if it has none, or one

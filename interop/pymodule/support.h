@@ -46,6 +46,7 @@
 	X(_get_capsule) \
 	X(dpctl) \
 	X(__dlpack__) \
+	X(ndarray) \
 	X(__dlpack_device__) \
 	X(__dlpack_c_exchange_api__) \
 	X(__sycl_usm_array_interface__) \

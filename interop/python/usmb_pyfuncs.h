@@ -251,6 +251,7 @@
 	X(PyDict_Type) \
 	X(PyFloat_Type) \
 	X(PyLong_Type) \
+	X(PyMemoryView_Type) \
 	X(PySlice_Type) \
 	X(PyTuple_Type)
 

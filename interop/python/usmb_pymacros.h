@@ -204,6 +204,7 @@
 #define PyDict_Type (*usmb_py.PyDict_Type)
 #define PyFloat_Type (*usmb_py.PyFloat_Type)
 #define PyLong_Type (*usmb_py.PyLong_Type)
+#define PyMemoryView_Type (*usmb_py.PyMemoryView_Type)
 #define PySlice_Type (*usmb_py.PySlice_Type)
 #define PyTuple_Type (*usmb_py.PyTuple_Type)
 
