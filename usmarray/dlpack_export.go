@@ -238,13 +238,14 @@ func (a *Array) export(o *ExportOptions) (dlpack.Tensor, error) {
 	view.DataType = a.dtype
 	view.Shape, view.Strides = int64s(a.layout.shape), int64s(a.layout.strides)
 	drop := owner.DropFunc()
-	if device.HostReadable() {
+	observed := device.HostReadable() && cell.Record().Place != 0 // USM as memory of the host
+	if observed {
 		cell.Observe()
 		drop = owner.DropObservedFunc()
 	}
 	t, err := dlpack.Export(&view, flags, versioned, dlpack.Owner{Drop: drop, Ctx: cell.Pointer()})
 	if err != nil {
-		if device.HostReadable() {
+		if observed {
 			cell.Unobserve()
 		}
 		return dlpack.Tensor{}, wrapErr(opDLPack, ErrExchange, err)

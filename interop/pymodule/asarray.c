@@ -340,7 +340,9 @@ static PyObject *take_in_usm(PyObject *o, int may_copy, int typed, const usmb_dl
 	if (PyCapsule_CheckExact(of)) return (PyObject *)a;
 	usmb_place_retain(record->place);
 	a->cell->place = record->place;
-	if (usmb_is_array(of) && ((usmb_array *)of)->queue) a->queue = Py_NewRef(((usmb_array *)of)->queue);
+	if (!usmb_is_array(of)) return (PyObject *)a;
+	if (((usmb_array *)of)->queue) a->queue = Py_NewRef(((usmb_array *)of)->queue);
+	if (usmb_cell_record(((usmb_array *)of)->cell) == record) usmb_cell_alias(a->cell, record);
 	return (PyObject *)a;
 }
 

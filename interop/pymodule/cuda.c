@@ -152,7 +152,7 @@ static int parse(PyObject *dict, parsed *p)
 /* The cell of memory [lo, hi) that obj and its dictionary own; takes over place. */
 static usmb_cell *cell_of(PyObject *obj, PyObject *dict, parsed *p, char *lo, char *hi, usmb_place *place)
 {
-	usmb_cell *cell = usmb_cell_find(lo, NULL, lo, hi, place);
+	usmb_cell *cell = usmb_cell_find(lo, hi, place);
 	uint32_t readonly = p->readonly ? USMB_CELL_READONLY : 0;
 	if (cell && (atomic_load_explicit(&cell->flags, memory_order_relaxed) & USMB_CELL_READONLY) == readonly) {
 		usmb_place_release(place);
@@ -167,7 +167,7 @@ static usmb_cell *cell_of(PyObject *obj, PyObject *dict, parsed *p, char *lo, ch
 		return NULL;
 	}
 	atomic_fetch_or_explicit(&cell->flags, readonly, memory_order_relaxed);
-	if (usmb_cell_index_at(cell, lo) == 0) return cell;
+	if (usmb_cell_enter(cell) == 0) return cell;
 	usmb_cell_drop_gil(cell);
 	return NULL;
 }

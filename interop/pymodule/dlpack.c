@@ -83,7 +83,8 @@ static inline int export_array(usmb_array *a, usmb_dl_device dev, uint64_t flags
 	usmb_dl_tensor view;
 	if (usmb_array_check_aligned(a) < 0) return -1;
 	if ((is_cuda(dev.type) ? usmb_array_note_cuda(a) : usmb_array_exported(a)) < 0) return -1;
-	int on_host = dev.type == USMB_DL_CPU || dev.type == USMB_DL_CUDA_HOST;
+	/* USM as memory of the host */
+	int on_host = (dev.type == USMB_DL_CPU || dev.type == USMB_DL_CUDA_HOST) && usmb_cell_record(a->cell)->place;
 	if (on_host && usmb_array_lent(a) < 0) return -1;
 	tensor_of(a, dev, &view);
 	usmb_cell_retain(a->cell);
@@ -580,8 +581,8 @@ static usmb_cell *own_memory(void *managed, int versioned, const usmb_dl_snapsho
 /* The cell of memory that is known by another way, retained; NULL if there is none. */
 static usmb_cell *known_memory(const usmb_dl_snapshot *s, int64_t low, usmb_place *place)
 {
-	const char *first = s->span.first, *lo = first + low, *hi = first + s->span.hi;
-	usmb_cell *cell = usmb_cell_find(lo, first, lo, hi, place);
+	const char *first = s->span.first;
+	usmb_cell *cell = usmb_cell_find(first + low, first + s->span.hi, place);
 	int readonly = (s->flags & USMB_DL_FLAG_READ_ONLY) != 0;
 	if (!cell) return NULL;
 	if (readonly || !(atomic_load_explicit(&cell->flags, memory_order_relaxed) & USMB_CELL_READONLY)) return cell;
@@ -628,7 +629,7 @@ static usmb_cell *usm_cell(void *managed, int versioned, usmb_dl_snapshot *s)
 	cell = managed_cell(managed, versioned, s, place);
 	if (!cell) {
 		usmb_place_release(place);
-	} else if (usmb_cell_index_at(cell, cell->data) < 0) {
+	} else if (usmb_cell_enter(cell) < 0) {
 		cell->ctx = NULL; /* the tensor is still the caller's */
 		usmb_cell_drop_gil(cell);
 		return NULL;

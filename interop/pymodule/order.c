@@ -281,10 +281,7 @@ int usmb_array_order(usmb_array *a, void *queue)
 static int index_address(usmb_array *a)
 {
 	if (a->noted & USMB_ADDRESS_NOTED) return 0;
-	int64_t lo, hi;
-	usmb_array_range(a, &lo, &hi);
-	if (usmb_cell_index_at(a->cell, a->first) < 0) return -1;
-	if (lo < 0 && usmb_cell_index_at(a->cell, a->first + lo) < 0) return -1;
+	if (usmb_cell_enter(a->cell) < 0) return -1;
 	a->noted |= USMB_ADDRESS_NOTED;
 	return 0;
 }
@@ -301,7 +298,7 @@ int usmb_array_note_export(usmb_array *a)
 
 int usmb_array_note_lent(usmb_array *a)
 {
-	if (usmb_cell_lend(usmb_cell_record(a->cell)) < 0) return -1;
+	if (usmb_cell_lend(a->cell) < 0) return -1;
 	a->noted |= USMB_LENT_NOTED;
 	return 0;
 }

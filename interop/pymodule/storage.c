@@ -73,7 +73,7 @@ static void release_facts(usmb_cell *cell)
 	usmb_cell *record = usmb_cell_record(cell);
 	if (record != cell) {
 		atomic_fetch_and_explicit(&cell->flags, ~(uint32_t)USMB_CELL_ALIAS, memory_order_relaxed);
-		usmb_cell_drop(record);
+		if (!(cell->block & USMB_BLOCK_BORROWS)) usmb_cell_drop(record);
 	}
 	void *event = atomic_load_explicit(&cell->pending, memory_order_acquire);
 	if (event) {
@@ -218,9 +218,13 @@ static usmb_cell *new_cell(void *ctx, void (*end)(usmb_cell *), void *data, uint
 void usmb_cell_alias(usmb_cell *cell, usmb_cell *of)
 {
 	of = usmb_cell_record(of);
-	if (usmb_cell_record(cell) != cell) return;
-	usmb_cell_retain(of);
-	usmb_cell_set_record(cell, of);
+	if (usmb_cell_record(cell) == cell)
+		usmb_cell_set_record(cell, of);
+	else if (usmb_cell_record(cell) == of && !(cell->block & USMB_BLOCK_BORROWS))
+		usmb_cell_drop(of);
+	else
+		return;
+	cell->block |= USMB_BLOCK_BORROWS;
 }
 
 /* The tp_clear of classes that are written in Python, and the last type that may_clear was asked for. */
@@ -296,174 +300,120 @@ usmb_cell *usmb_cell_known(const PyObject *owner, const char *lo, const char *hi
 	return NULL;
 }
 
-/* A hash table with open addressing, under the GIL. Entries of dead cells stay until their slot is reused
-   or the table grows. */
-typedef struct {
-	const void *address; /* NULL: free */
-	usmb_cell *cell;
-	uint32_t generation;
-} indexed;
-static struct {
-	indexed *slots;
-	size_t size, used; /* size is 0 or a power of two */
-} by_address;
-
-static int is_dead(const indexed *e)
-{
-	return usmb_cell_generation(e->cell) != e->generation || usmb_cell_count(e->cell) == 0;
-}
-
-/* The slot of an address, or the free slot where it belongs. The table has free slots. */
-static indexed *slot_of(indexed *slots, size_t size, const void *address)
-{
-	size_t at = (((uintptr_t)address >> 4) * 0x9E3779B97F4A7C15u) >> 32;
-	for (;; at++) {
-		indexed *e = &slots[at & (size - 1)];
-		if (!e->address || e->address == address) return e;
-	}
-}
-
-/* Makes room for more entries and drops those of dead cells. */
-static int grow_index(void)
-{
-	size_t live = 0, size = 64;
-	for (size_t i = 0; i < by_address.size; i++)
-		live += by_address.slots[i].address && !is_dead(&by_address.slots[i]);
-	while (size < 4 * live) size *= 2;
-	indexed *slots = calloc(size, sizeof *slots);
-	if (!slots) {
-		PyErr_NoMemory();
-		return -1;
-	}
-	by_address.used = 0;
-	for (size_t i = 0; i < by_address.size; i++) {
-		indexed *e = &by_address.slots[i];
-		if (!e->address || is_dead(e)) continue;
-		*slot_of(slots, size, e->address) = *e;
-		by_address.used++;
-	}
-	free(by_address.slots);
-	by_address.slots = slots;
-	by_address.size = size;
-	return 0;
-}
-
-/* ---- lent memory ------------------------------------------------------------------- */
+/* ---- USM by address ---------------------------------------------------------------- */
 
 /* A tree of intervals that do not overlap. Entries hold no references; those of dead cells stay until their addresses
-   are lent again or the tree has doubled. */
+   are entered again or the tree has doubled. */
 typedef struct {
 	const char *lo, *hi;
 	usmb_cell *cell;
 	uint32_t generation;
-} lent;
-static void *lent_tree;                                           /* of tsearch */
-static size_t n_lent, lent_swept;                                 /* entries now, and after the last sweep */
+} interval;
+static void *intervals;                                           /* of tsearch */
+static size_t n_intervals, swept;                                 /* entries now, and after the last sweep */
 static const char *lent_lo = (const char *)UINTPTR_MAX, *lent_hi; /* of all memory that was ever lent */
 
 /* Intervals that overlap are equal. */
-static int compare_lent(const void *a, const void *b)
+static int compare_intervals(const void *a, const void *b)
 {
-	const lent *x = a, *y = b;
+	const interval *x = a, *y = b;
 	return x->hi <= y->lo ? -1 : x->lo >= y->hi ? 1 : 0;
 }
 
-static int is_over(const lent *e)
+static int is_dead(const interval *e)
 {
 	return usmb_cell_generation(e->cell) != e->generation || usmb_cell_count(e->cell) == 0;
 }
 
-static lent *lent_in(const char *lo, const char *hi)
+static interval *interval_in(const char *lo, const char *hi)
 {
-	lent key = {lo, hi, NULL, 0}, **found = tfind(&key, &lent_tree, compare_lent);
+	interval key = {lo, hi, NULL, 0}, **found = tfind(&key, &intervals, compare_intervals);
 	return found ? *found : NULL;
 }
 
-static void forget_lent(lent *e)
+static void forget_interval(interval *e)
 {
-	tdelete(e, &lent_tree, compare_lent);
+	tdelete(e, &intervals, compare_intervals);
 	free(e);
-	n_lent--;
+	n_intervals--;
 }
 
-static lent **over; /* those that a sweep has found */
-static size_t n_over;
+static interval **dead; /* those that a sweep has found */
+static size_t n_dead;
 
-static void find_over(const void *node, VISIT visit, int depth)
+static void find_dead(const void *node, VISIT visit, int depth)
 {
-	lent *e = *(lent *const *)node;
+	interval *e = *(interval *const *)node;
 	(void)depth;
-	if ((visit == postorder || visit == leaf) && is_over(e)) over[n_over++] = e;
+	if ((visit == postorder || visit == leaf) && is_dead(e)) dead[n_dead++] = e;
 }
 
-static void sweep_lent(void)
+static void sweep_intervals(void)
 {
-	over = malloc(n_lent * sizeof *over);
-	if (!over) return;
-	n_over = 0;
-	twalk(lent_tree, find_over);
-	while (n_over > 0) forget_lent(over[--n_over]);
-	free(over);
-	lent_swept = n_lent;
+	dead = malloc(n_intervals * sizeof *dead);
+	if (!dead) return;
+	n_dead = 0;
+	twalk(intervals, find_dead);
+	while (n_dead > 0) forget_interval(dead[--n_dead]);
+	free(dead);
+	swept = n_intervals;
 }
 
-int usmb_cell_lend(usmb_cell *record)
+int usmb_cell_enter(usmb_cell *cell)
 {
-	const char *lo = record->data, *hi = lo + record->size;
-	uint32_t generation = usmb_cell_generation(record);
-	if (!record->place || !lo || record->size == 0 || record->size == UINT64_MAX) return 0;
-	for (lent *e; (e = lent_in(lo, hi)) != NULL; forget_lent(e)) {
-		if (e->lo == lo && e->hi == hi && (e->cell == record || is_over(e))) {
-			e->cell = record;
+	cell = usmb_cell_record(cell);
+	const char *lo = cell->data, *hi = lo + cell->size;
+	uint32_t generation = usmb_cell_generation(cell);
+	if (!cell->place || !lo || cell->size == 0 || cell->size == UINT64_MAX) return 0;
+	for (interval *e; (e = interval_in(lo, hi)) != NULL; forget_interval(e)) {
+		if (e->lo == lo && e->hi == hi) {
+			e->cell = cell;
 			e->generation = generation;
 			return 0;
 		}
 		/* Memory of others can have several cells: the largest one stays. */
-		if (!is_over(e) && e->hi - e->lo >= hi - lo) return 0;
+		if (!is_dead(e) && e->hi - e->lo > hi - lo) return 0;
 	}
-	if (n_lent > 2 * lent_swept + 64) sweep_lent();
-	lent *e = malloc(sizeof *e);
-	if (e) *e = (lent){lo, hi, record, generation};
-	if (!e || !tsearch(e, &lent_tree, compare_lent)) {
+	if (n_intervals > 2 * swept + 64) sweep_intervals();
+	interval *e = malloc(sizeof *e);
+	if (e) *e = (interval){lo, hi, cell, generation};
+	if (!e || !tsearch(e, &intervals, compare_intervals)) {
 		free(e);
 		PyErr_NoMemory();
 		return -1;
 	}
-	n_lent++;
-	if (lo < lent_lo) lent_lo = lo;
-	if (hi > lent_hi) lent_hi = hi;
+	n_intervals++;
 	return 0;
+}
+
+int usmb_cell_lend(usmb_cell *cell)
+{
+	if (usmb_cell_enter(cell) < 0) return -1;
+	cell = usmb_cell_record(cell);
+	const char *lo = cell->data;
+	if (!cell->place || cell->size == UINT64_MAX) return 0;
+	if (lo < lent_lo) lent_lo = lo;
+	if (lo + cell->size > lent_hi) lent_hi = lo + cell->size;
+	return 0;
+}
+
+/* The live cell that covers [lo, hi), retained, or NULL. */
+static usmb_cell *cell_at(const char *lo, const char *hi)
+{
+	interval *e = lo < hi ? interval_in(lo, lo + 1) : NULL;
+	return e && hi <= e->hi && usmb_cell_try_retain(e->cell, e->generation) ? e->cell : NULL;
 }
 
 usmb_cell *usmb_cell_lent_at(const char *lo, const char *hi)
 {
-	if (lo < lent_lo || hi > lent_hi || lo >= hi) return NULL;
-	lent *e = lent_in(lo, lo + 1);
-	if (!e || hi > e->hi || !usmb_cell_try_retain(e->cell, e->generation)) return NULL;
-	return e->cell;
+	return lo < lent_lo || hi > lent_hi ? NULL : cell_at(lo, hi);
 }
 
-/* ---- memory that others own ---------------------------------------------------------- */
-
-int usmb_cell_index_at(usmb_cell *cell, const void *address)
+usmb_cell *usmb_cell_find(const char *lo, const char *hi, usmb_place *place)
 {
-	if (!address) return 0;
-	if (2 * by_address.used >= by_address.size && grow_index() < 0) return -1;
-	indexed *e = slot_of(by_address.slots, by_address.size, address);
-	by_address.used += !e->address;
-	*e = (indexed){address, cell, usmb_cell_generation(cell)};
-	return 0;
-}
-
-usmb_cell *usmb_cell_find(const void *address, const void *other, const char *lo, const char *hi, usmb_place *place)
-{
-	const void *at[2] = {address, other};
-	for (int i = 0; i < 2 && by_address.size > 0; i++) {
-		indexed *e = at[i] ? slot_of(by_address.slots, by_address.size, at[i]) : NULL;
-		if (!e || !e->address || !usmb_cell_try_retain(e->cell, e->generation)) continue;
-		if (e->cell->place == place && covers(e->cell, lo, hi)) return e->cell;
-		usmb_cell_drop_gil(e->cell);
-	}
+	usmb_cell *cell = cell_at(lo, hi);
+	if (!cell || cell->place == place) return cell;
+	usmb_cell_drop_gil(cell);
 	return NULL;
 }
 
@@ -475,7 +425,7 @@ usmb_cell *usmb_cell_of_managed(void *managed, int versioned, void *data, uint64
 usmb_cell *usmb_cell_of_buffer(Py_buffer *owned, void *data, uint64_t size)
 {
 	usmb_cell *cell = new_cell(owned, end_buffer, data, size, NULL);
-	if (cell && owned->obj) cell->block = may_clear(owned->obj) ? USMB_BLOCK_CLEARS : 0;
+	if (cell && owned->obj && may_clear(owned->obj)) cell->block |= USMB_BLOCK_CLEARS;
 	return cell;
 }
 

@@ -581,15 +581,14 @@ static usmb_cell *new_cell(PyObject *obj, parsed *p, usmb_suai_out *out, usmb_pl
 static usmb_cell *cell_at(PyObject *obj, parsed *p, usmb_suai_out *out, usmb_place *place)
 {
 	const char *lo = (const char *)(uintptr_t)out->lo, *hi = (const char *)(uintptr_t)out->hi;
-	const void *owner = p->in.owner_size == UINT64_MAX ? NULL : (const void *)(uintptr_t)p->in.owner;
-	usmb_cell *cell = usmb_cell_find(lo, owner, lo, hi, place);
+	usmb_cell *cell = usmb_cell_find(lo, hi, place);
 	if (cell && (p->view || narrows(cell, p->in.readonly))) {
 		usmb_cell_drop_gil(cell);
 		cell = NULL;
 	}
 	if (!cell) {
 		cell = new_cell(obj, p, out, place);
-		if (!cell || usmb_cell_index_at(cell, lo) == 0) return cell;
+		if (!cell || usmb_cell_enter(cell) == 0) return cell;
 		usmb_cell_drop_gil(cell);
 		return NULL;
 	}
