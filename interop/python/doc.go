@@ -63,8 +63,25 @@
 // Go never finalizes the interpreter. Interpreter.Close runs the atexit functions,
 // flushes the output and makes later calls fail with ErrGone. Under Main and in an
 // adopted process, Python's own exit does the same. References dropped after that are
-// leaked. In a child made by fork without exec, calls into Go raise RuntimeError and
-// calls from Go return ErrForked.
+// leaked.
+//
+// # Forked children
+//
+// In a child made by fork without exec (os.fork, multiprocessing's start method "fork"), the Go
+// runtime cannot run. Calls from Python into Go raise RuntimeError. When Python code that forked
+// would return into Go, the child ends instead: it flushes sys.stdout and sys.stderr and exits as by
+// os._exit, without functions of atexit, Go's deferred functions and destructors of C++ libraries. A
+// SystemExit gives the exit status, another exception is printed and gives 1, and a return gives 0.
+// If Go and Python functions call each other, the first return into Go ends the child. Python's
+// threads of the child end with it: join them before. If a thread that Python started forks, the child
+// ends with that thread. A Go program that forks in C code of its own gets ErrForked for calls into
+// Python.
+//
+// Signals that the Go runtime handles have in the child the action that they had before Go started,
+// which is the default unless the program's parent ignored them. SIGPIPE is ignored, as in Python, so that a write to a closed
+// pipe raises BrokenPipeError. Handlers that Python or C code installed stay. So
+// multiprocessing.Process.terminate ends a child although the Go program itself handles or ignores
+// SIGTERM by signal.Notify.
 //
 // # Tests with the race detector
 //
