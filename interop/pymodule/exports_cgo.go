@@ -427,9 +427,11 @@ func int64s(p *C.int64_t, n C.int32_t) []int64 {
 
 //export usmb_go_trim
 func usmb_go_trim(bytes *C.uint64_t) {
-	defer func() { _ = recover() }() // After a panic, the bytes trimmed so far are returned.
+	r := C.int(running)
+	defer guard(&C.usmb_goerr{}, &r) // After a panic, the bytes trimmed so far are returned.
 	*bytes += C.uint64_t(memmgr.TrimAll())
 	*bytes += C.uint64_t(trimShared())
+	r = 0
 }
 
 //export usmb_go_set_limit
