@@ -181,12 +181,11 @@ def stays(path):
 def installed(path):
     "A handler that was installed in this process, not in a child, stays. Python has them in its main thread alone."
     handler = ctypes.CFUNCTYPE(None, ctypes.c_int)(lambda sig: os._exit(23))
-    signal_of_c = ctypes.CDLL(None).signal
-    signal_of_c.restype = ctypes.c_void_p
-    signal_of_c.argtypes = ctypes.c_int, ctypes.c_void_p
-    before = signal_of_c(signal.SIGUSR2, ctypes.cast(handler, ctypes.c_void_p))
+    libc, before = ctypes.CDLL(None), ctypes.create_string_buffer(256)  # room for a struct sigaction
+    libc.sigaction(signal.SIGUSR2, None, before)
+    libc.signal(signal.SIGUSR2, handler)
     try: return report(path, lambda: os.kill(os.getpid(), signal.SIGUSR2))
-    finally: signal_of_c(signal.SIGUSR2, before)
+    finally: libc.sigaction(signal.SIGUSR2, before, None)
 
 def masks():
     with open("/proc/thread-self/status") as f:
