@@ -77,11 +77,12 @@
 // ends with that thread. A Go program that forks in C code of its own gets ErrForked for calls into
 // Python.
 //
-// Signals that the Go runtime handles have in the child the action that they had before Go started,
-// which is the default unless the program's parent ignored them. SIGPIPE is ignored, as in Python, so that a write to a closed
-// pipe raises BrokenPipeError. Handlers that Python or C code installed stay. So
-// multiprocessing.Process.terminate ends a child although the Go program itself handles or ignores
-// SIGTERM by signal.Notify.
+// Signals that the Go runtime handles have in the child the action that they had before Go started:
+// the default, unless the parent of the program ignored them. So
+// multiprocessing.Process.terminate ends a child although the Go program handles SIGTERM by
+// signal.Notify. SIGPIPE is ignored, as in Python, so that a write to a closed pipe raises
+// BrokenPipeError. Handlers that Python or C code installed stay. A crash ends the child by its
+// signal, after faulthandler if that is enabled, without a report of Go.
 //
 // # Tests with the race detector
 //

@@ -45,17 +45,51 @@ void usmb_py_ignore_again(void)
 			signal(sig, SIG_IGN);
 }
 
+static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS};
+enum { N_FAULTS = sizeof faults / sizeof faults[0] };
+
+/* In a child: the handlers of Python code for signals of crashes. */
+static struct sigaction crash[NSIG];
+
+static int is_go(int sig, struct sigaction *now)
+{
+	return go_handler && sigaction(sig, NULL, now) == 0 && now->sa_handler == go_handler;
+}
+
+/* Calls a handler of Python code, once. That of faulthandler then restores the handler that it replaced and raises the
+   signal again, which stays blocked until this function returns. If the replaced one is that of Go, the signal gets its
+   first action: Go would print the stacks of the parent's goroutines, and wait for locks of threads that do not exist. */
+static void on_crash(int sig, siginfo_t *info, void *context)
+{
+	struct sigaction now;
+	sigaction(sig, &crash[sig], NULL);
+	if (crash[sig].sa_flags & SA_SIGINFO)
+		crash[sig].sa_sigaction(sig, info, context);
+	else
+		crash[sig].sa_handler(sig);
+	if (is_go(sig, &now)) sigaction(sig, &first[sig], NULL);
+}
+
 /* The handler of Go discards signals in a child, because the goroutine that processes them does not run. SIGPIPE is
    ignored, as Python does, so that a write returns an error. */
 static void reset_signals(void)
 {
 	struct sigaction now;
-	for (int sig = 1; sig < NSIG && go_handler; sig++) {
-		if (sigaction(sig, NULL, &now) || now.sa_handler != go_handler) continue;
+	for (int sig = 1; sig < NSIG; sig++) {
+		if (!is_go(sig, &now)) continue;
 		if (sig == SIGPIPE)
 			signal(sig, SIG_IGN);
 		else
 			sigaction(sig, &first[sig], NULL);
+	}
+	for (int i = 0; i < N_FAULTS && go_handler; i++) {
+		if (sigaction(faults[i], NULL, &now) || now.sa_handler == SIG_DFL || now.sa_handler == SIG_IGN)
+			continue;
+		if (now.sa_flags & SA_SIGINFO && now.sa_sigaction == on_crash) continue; /* a child of a child */
+		crash[faults[i]] = now;
+		now.sa_sigaction = on_crash;
+		now.sa_flags = (now.sa_flags | SA_SIGINFO) & ~(SA_NODEFER | SA_RESETHAND);
+		sigaction(faults[i], &now, NULL);
 	}
 }
 
@@ -68,10 +102,9 @@ static __thread sigset_t mask;
    sends immediately after the fork can be lost. */
 static void before_fork(void)
 {
-	static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
 	sigset_t block;
 	sigfillset(&block);
-	for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) sigdelset(&block, faults[i]);
+	for (int i = 0; i < N_FAULTS; i++) sigdelset(&block, faults[i]);
 	pthread_sigmask(SIG_BLOCK, &block, &mask);
 }
 

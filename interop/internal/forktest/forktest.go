@@ -187,6 +187,8 @@ def installed(path):
     try: return report(path, lambda: os.kill(os.getpid(), signal.SIGUSR2))
     finally: libc.sigaction(signal.SIGUSR2, before, None)
 
+def crashes(path): return report(path, lambda: ctypes.string_at(8))
+
 def masks():
     with open("/proc/thread-self/status") as f:
         return {k: int(v, 16) for k, _, v in (line.partition(":") for line in f) if k in ("SigBlk", "SigIgn", "SigCgt")}
@@ -284,6 +286,12 @@ func Test(t *testing.T, r executor.Runner) {
 		for _, pid := range lines {
 			require.Equal(t, lines[0], pid)
 		}
+		goesOn(t)
+	})
+	t.Run("Crash", func(t *testing.T) {
+		out := call(t, "crashes", filepath.Join(t.TempDir(), "out")).([]any)
+		require.EqualValues(t, -11, out[0], "%s", out[1])
+		require.NotContains(t, out[1], "goroutine")
 		goesOn(t)
 	})
 	for _, c := range []struct {
