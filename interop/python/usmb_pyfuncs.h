@@ -231,6 +231,7 @@
 	X(PyExc_RuntimeError) \
 	X(PyExc_RuntimeWarning) \
 	X(PyExc_SystemError) \
+	X(PyExc_SystemExit) \
 	X(PyExc_TimeoutError) \
 	X(PyExc_TypeError) \
 	X(PyExc_ValueError)

@@ -194,6 +194,7 @@
 #define PyExc_RuntimeError usmb_py.PyExc_RuntimeError
 #define PyExc_RuntimeWarning usmb_py.PyExc_RuntimeWarning
 #define PyExc_SystemError usmb_py.PyExc_SystemError
+#define PyExc_SystemExit usmb_py.PyExc_SystemExit
 #define PyExc_TimeoutError usmb_py.PyExc_TimeoutError
 #define PyExc_TypeError usmb_py.PyExc_TypeError
 #define PyExc_ValueError usmb_py.PyExc_ValueError
