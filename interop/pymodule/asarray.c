@@ -949,9 +949,8 @@ PyObject *usmb_take_object(PyObject *o)
 /* Imports o if it has memory, else reads it as a sequence of numbers. */
 static PyObject *asarray(PyObject *o, const usmb_dl_dtype *dtype, const usmb_where *w, int copy)
 {
-	PyObject *a = w && w->host ? take(o, copy != 0, dtype != NULL, dtype)
-	                           : take_in_usm(o, copy != 0, dtype != NULL, dtype),
-	         *r;
+	PyObject *r, *(*importer)(PyObject *, int, int, const usmb_dl_dtype *) = w && w->host ? take : take_in_usm;
+	PyObject *a = importer(o, copy != 0, dtype != NULL, dtype);
 	if (a) {
 		r = usmb_adapt((usmb_array *)a, dtype, w, copy, PyExc_ValueError);
 		Py_DECREF(a);

@@ -65,8 +65,8 @@ int usmb_array_lend(usmb_array *a, int flags)
 	usmb_owner_drain();
 	if (!usmb_array_alive(a) || check_request(a, flags) < 0) return -1;
 	usmb_array_hold(a);
-	usmb_cell_observe(
-	        a->cell); /* first: work that is submitted during the wait ends before its submitter returns */
+	/* First: work that is submitted during the wait ends before its submitter returns. */
+	usmb_cell_observe(a->cell);
 	if (usmb_array_wait_keeping(a) == 0 && usmb_array_alive(a) && usmb_array_lent(a) == 0) return 0;
 	usmb_array_end_loan(a);
 	return -1;

@@ -386,12 +386,19 @@ int usmb_cell_enter(usmb_cell *cell)
 	return 0;
 }
 
+/* Whether the host can access the memory of a record, which is in USM. */
+static int is_lendable(const usmb_cell *record)
+{
+	uint32_t flags = atomic_load_explicit(&record->flags, memory_order_relaxed);
+	return record->place && record->size != UINT64_MAX && flags & USMB_CELL_HOST_READABLE;
+}
+
 int usmb_cell_lend(usmb_cell *cell)
 {
-	if (usmb_cell_enter(cell) < 0) return -1;
 	cell = usmb_cell_record(cell);
 	const char *lo = cell->data;
-	if (!cell->place || cell->size == UINT64_MAX) return 0;
+	if (!is_lendable(cell)) return 0;
+	if (usmb_cell_enter(cell) < 0) return -1;
 	if (lo < lent_lo) lent_lo = lo;
 	if (lo + cell->size > lent_hi) lent_hi = lo + cell->size;
 	return 0;
@@ -406,7 +413,10 @@ static usmb_cell *cell_at(const char *lo, const char *hi)
 
 usmb_cell *usmb_cell_lent_at(const char *lo, const char *hi)
 {
-	return lo < lent_lo || hi > lent_hi ? NULL : cell_at(lo, hi);
+	usmb_cell *cell = lo < lent_lo || hi > lent_hi ? NULL : cell_at(lo, hi);
+	if (!cell || is_lendable(cell)) return cell;
+	usmb_cell_drop_gil(cell);
+	return NULL;
 }
 
 usmb_cell *usmb_cell_find(const char *lo, const char *hi, usmb_place *place)

@@ -295,6 +295,12 @@ def test_addresses_outside_of_one_live_block_are_plain():
     assert freed.usm_type is None
 
 
+def test_addresses_in_device_memory_are_not_those_of_the_host():
+    a = ub.zeros(8, "uint8", usm_type="device")
+    b = ub.asarray((ctypes.c_char * 8).from_address(a._pointer))  # no element is read
+    assert b.usm_type is None
+
+
 def test_read_only_views_stay_read_only():
     a = ones(n=8)
     n = np.asarray(a)
