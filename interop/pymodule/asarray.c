@@ -334,15 +334,20 @@ static PyObject *behind(PyObject *o)
 static PyObject *take_in_usm(PyObject *o, int may_copy, int typed, const usmb_dl_dtype *want)
 {
 	usmb_array *a = (usmb_array *)take(o, may_copy, typed, want);
-	usmb_cell *record = a ? usmb_cell_record(a->cell) : NULL;
-	if (!a || record == a->cell || a->cell->place || usmb_is_array(o)) return (PyObject *)a;
+	if (!a || a->cell->place || usmb_is_array(o)) return (PyObject *)a;
+	if (usmb_cell_record(a->cell) == a->cell && a->nelem > 0) return (PyObject *)a; /* other memory */
 	PyObject *of = behind(o);
 	if (PyCapsule_CheckExact(of)) return (PyObject *)a;
+	usmb_array *b =
+	        usmb_is_array(of) && usmb_cell_record(((usmb_array *)of)->cell)->place ? (usmb_array *)of : NULL;
+	/* Views without elements are found by the Array behind them alone. */
+	if (b && (a->nelem == 0 || usmb_cell_record(b->cell) == usmb_cell_record(a->cell)))
+		usmb_cell_alias(a->cell, b->cell);
+	usmb_cell *record = usmb_cell_record(a->cell);
+	if (record == a->cell || !record->place) return (PyObject *)a;
 	usmb_place_retain(record->place);
 	a->cell->place = record->place;
-	if (!usmb_is_array(of)) return (PyObject *)a;
-	if (((usmb_array *)of)->queue) a->queue = Py_NewRef(((usmb_array *)of)->queue);
-	if (usmb_cell_record(((usmb_array *)of)->cell) == record) usmb_cell_alias(a->cell, record);
+	if (b && b->queue) a->queue = Py_NewRef(b->queue);
 	return (PyObject *)a;
 }
 
