@@ -37,7 +37,7 @@ def in_usm(a, o):
     d = _Described()
     try:
         d.__sycl_usm_array_interface__ = whole = behind.__sycl_usm_array_interface__
-    except (AttributeError, ValueError):  # not USM, or released meanwhile
+    except (AttributeError, ValueError, RuntimeError):  # not USM, released meanwhile, or a forked child
         return a
     try:
         memory = from_usm_array_interface(d)  # with the same record of pending work as the Array behind o
@@ -45,6 +45,6 @@ def in_usm(a, o):
                                           "version": 1, "offset": 0, "syclobj": whole["syclobj"]}
         found = from_usm_array_interface(d)
         del memory
-    except (ValueError, RuntimeError):  # elements outside its memory, or a forked child
+    except (ValueError, RuntimeError):  # elements outside its memory
         return a
     return found
