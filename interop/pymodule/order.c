@@ -316,7 +316,8 @@ static int index_address(usmb_array *a)
 
 int usmb_array_note_export(usmb_array *a)
 {
-	if (index_address(a) < 0) return -1;
+	/* A given queue is recorded for forks, which know no arrays. */
+	if (index_address(a) < 0 || (a->queue && usmb_array_seen_on_queue(a) < 0)) return -1;
 	set_flags(a->cell, USMB_CELL_EXPORTED);
 	set_flags(usmb_cell_record(a->cell), USMB_CELL_EXPORTED);
 	int known = usmb_note_dpctl_queue(a->cell->place);
