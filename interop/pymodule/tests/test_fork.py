@@ -12,7 +12,7 @@ import time
 import traceback
 
 import pytest
-from conftest import HOST, in_child, peer, program, run, sycl_device
+from conftest import in_child, peer, program, run, sycl_device
 from test_element_types import agrees, array_of, conversions  # noqa: F401  (conversions is a fixture)
 
 import usmbridge as ub
@@ -66,8 +66,7 @@ ARGUMENTS = {
         "__array_function__": lambda f, a, b: f(peer("numpy").concatenate, (ub.Array,), ([a, b],), {}), "__array_ufunc__": lambda f, a, b: f(peer("numpy").add, "__call__", a, b),
         "__deepcopy__": lambda f, a, b: f({}), "__setitem__": lambda f, a, b: f(0, 1), "__delitem__": lambda f, a, b: a.__setitem__(0, 1),
         "astype": lambda f, a, b: f("float32"), "clip": lambda f, a, b: f(0, 1), "dot": TWO, "fill": SHAPE, "repeat": SHAPE,
-        "searchsorted": lambda f, a, b: a[0].searchsorted(b[0]), "take": lambda f, a, b: f([0]), "to_device": lambda f, a, b: f(a.device.filter_string if a.usm_type is None else "gpu"),
-        "imag": lambda f, a, b: a.imag, "_peer": lambda f, a, b: a._peer,
+        "searchsorted": lambda f, a, b: a[0].searchsorted(b[0]), "take": lambda f, a, b: f([0]), "to_device": lambda f, a, b: f("gpu"),
     },
     "usmbridge": {
         "arange": SHAPE, "array": lambda f, a, b: f(a), "empty": SHAPE, "zeros": SHAPE, "ones": SHAPE, "eye": SHAPE, "full": lambda f, a, b: f(2, 1), "full_like": lambda f, a, b: f(a, 1),
@@ -81,19 +80,15 @@ ATTRIBUTES = ("_on", "_queue", "_peer", "sycl_queue", "sycl_context", "sycl_devi
 def call_of_table(parameters):
     """Returns the call of a function of array_api with these parameters."""
     first = parameters.split(",")[0]
-    if first in ("x1", "condition"):
-        return (lambda f, a, b: f(a > 0, a, b)) if first == "condition" else TWO
-    if first in ("arrays", "*arrays"):
-        return (lambda f, a, b: f(a, b)) if first[0] == "*" else lambda f, a, b: f([a, b])
-    more = {"shape": (4,), "axis": 0, "axes": (1, 0), "shift": 1, "repeats": 2, "repetitions": (2,), "n": 2}
-    second = parameters.split(", ")[1:]
-    if second and second[0] in ("/", "*"):
-        second = []
-    name = second[0] if second else ""
-    if not name and parameters.startswith(("x, /, shape", "x, /, axis)", "x, /, axes", "x, /, shift")):
-        name = parameters.split(", ")[2]
+    if first == "condition":
+        return lambda f, a, b: f(a, a, b)
+    if first in ("x1", "*arrays"):
+        return TWO
+    if first == "arrays":
+        return lambda f, a, b: f([a, b])
+    values = {"shape": (4,), "axis": 0, "axes": (1, 0), "shift": 1, "repeats": 2, "repetitions": (2,), "n": 2, "source": 0, "destination": 1}
     required = [p for p in parameters.split(", ") if p not in ("x", "/", "*") and "=" not in p]
-    return lambda f, a, b: f(a, *[more.get(p, 0) if p not in ("source", "destination") else (0 if p == "source" else 1) for p in required])
+    return lambda f, a, b: f(a, *[values.get(p, 0) for p in required])
 
 
 def callables():
@@ -127,7 +122,7 @@ def callables():
             how = call_of_table(signatures[module, name]) if (module, name) in signatures else ARGUMENTS["usmbridge"].get(name)
             if name in ("fftfreq", "rfftfreq"):
                 how = SHAPE
-            how = how or (lambda f, a, b: f(a, "float32")) if name == "astype" else how or (lambda f, a, b: f(a))
+            how = how or (lambda f, a, b: f(a))
             yield module or "array_api", name, lambda a, b, how=how, f=getattr(space, name): how(f, a, b)
 
 
@@ -218,7 +213,7 @@ def test_plain_memory():
         assert ub.asarray([[1, 2.5], [3, 4]], device="host").tolist() == [[1, 2.5], [3, 4]] and ub.full(2, 7, device="host").tolist() == [7, 7]
         assert ub.asarray([h, h], device="host").tolist() == [n.tolist()] * 2 and ub.stack([h, h]).shape == (2, 3, 4)
         assert h.copy().tolist() == n.tolist() and h.T.copy().tolist() == n.T.tolist() and h[::-1, ::2].astype("int16").tolist() == n[::-1, ::2].astype("int16").tolist()
-        assert h.astype("int4").astype("int8").tolist() == ((n.astype(int) + 8) % 16 - 8).clip(-8, 7).tolist() or True
+        assert h.astype("int4").astype("int8").tolist() == n.clip(-8, 7).tolist()
         assert packed.copy().tolist() == [1, -2, 3, 4, 5] == packed.asnumpy().tolist() and packed[::2].astype("float16").tolist() == [1, 3, 5]
         a = h.copy()
         a[...] = 2
@@ -552,5 +547,3 @@ sys.exit(s)
 """)
     assert out.split() == ["atexit"] * 3
 
-
-assert HOST
