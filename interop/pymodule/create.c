@@ -253,21 +253,27 @@ static void note_default(const usmb_where *w, const usmb_cell *cell)
 	if (w->queue.form == USMB_FORM_NONE && !w->device && !w->host && !w->kind) default_is_usm = cell->place != NULL;
 }
 
+/* Whether the default place is known to be plain memory. A forked child cannot look for SYCL. */
+static int default_is_plain(void)
+{
+	const char *sycl = getenv("USMBRIDGE_SYCL");
+	if (default_is_usm < 0) return sycl && strcmp(sycl, "off") == 0;
+	return !default_is_usm && !usmb_sycl_loaded();
+}
+
 /* Whether w is plain memory, which a forked child can allocate; 0 with RuntimeError for other memory. */
 static int is_plain_in_child(const usmb_where *w)
 {
-	int anywhere = w->queue.form == USMB_FORM_NONE && !w->device && !w->kind;
-	const char *sycl = getenv("USMBRIDGE_SYCL");
-	if (is_host(w) ? !w->audience : anywhere && !w->audience && default_is_usm == 0 && !usmb_sycl_loaded())
-		return 1;
-	if (anywhere && !w->audience && default_is_usm < 0 && sycl && strcmp(sycl, "off") == 0) return 1;
-	if (anywhere && !w->audience)
-		usmb_raise(PyExc_RuntimeError,
-		           "usmbridge: this process is a fork of one that used usmbridge, and the default place of new "
-		           "arrays is USM, which cannot be allocated here; pass device=\"host\", or call "
-		           "set_default(device=\"host\")");
-	else
+	int anywhere = w->queue.form == USMB_FORM_NONE && !w->device && !w->host && !w->kind;
+	if (w->audience || !(is_host(w) || anywhere)) {
 		(void)usmb_go_allowed();
+		return 0;
+	}
+	if (!anywhere || default_is_plain()) return 1;
+	usmb_raise(PyExc_RuntimeError,
+	           "usmbridge: this process is a fork of one that used usmbridge, and the default place of new arrays "
+	           "is USM or not known yet; USM cannot be allocated here: pass device=\"host\", or call "
+	           "set_default(device=\"host\")");
 	return 0;
 }
 

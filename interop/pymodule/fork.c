@@ -3,7 +3,8 @@
    A forked child has the memory as it was at the fork, but not the threads of SYCL. Therefore, before a fork, the forking
    thread takes the lock of computations and waits for the work on all memory that has an owner: our own events, dpnp's
    events, and barriers on the queues of memory that was shown (order.c). Nothing waits longer than the limit: events are
-   polled, because SYCL's waits have none. What had not ended then is torn in the child, where reading it is an error.
+   polled, because SYCL's waits have none. Memory whose work had not ended then is torn in the child, where reading it is
+   an error.
 
    The barriers follow the rule of usmb_host_lock: they are submitted with the GIL held while dpnp has no tasks on the
    host, and are awaited without the GIL. If the limit runs out, one can stay pending. It waits for no such task. */
@@ -59,9 +60,9 @@ typedef struct {
 	work *works;
 	memory *memories;
 	size_t nworks, nmemories, room_works, room_memories;
-	usmb_cell *cell; /* that is being looked at */
-	int64_t computed[USMB_USED_SEVERAL +
-	                 1]; /* the index of dpnp's work by the number of the queue; 0: not listed */
+	usmb_cell *cell; /* that add_cell lists */
+	/* The index of dpnp's work by the number of the queue; 0: not listed. */
+	int64_t computed[USMB_USED_SEVERAL + 1];
 } wait_list;
 
 static int grow(void **all, size_t n, size_t *room, size_t size)
