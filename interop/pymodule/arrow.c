@@ -436,7 +436,7 @@ static int fill_device(usmb_array *a, int64_t row, usmb_arrow_device_array *out)
 	if (usmb_array_device(a, &dev) < 0) return -1;
 	out->device_id = dev.id;
 	out->device_type = USMB_ARROW_ONEAPI;
-	if (usmb_array_wait_shared(a) < 0) return -1;
+	if (usmb_array_allowed(a) < 0 || usmb_array_wait_shared(a) < 0) return -1;
 	void *event = usmb_pending_copy(a->cell);
 	/* If memory for an event ran out, the work has ended, and its failure is on the array's memory. */
 	if (!event && usmb_array_wait(a) < 0) return -1;

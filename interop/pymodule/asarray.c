@@ -285,6 +285,7 @@ static int is_plain_number(PyObject *o)
 static PyObject *take(PyObject *o, int may_copy, int typed, const usmb_dl_dtype *want)
 {
 	if (is_plain_number(o)) return NULL; /* saves the failing look-ups of attributes */
+	if (!usmb_is_array(o) && usmb_object_allowed(o) < 0) return NULL;
 	attempt t = {.o = o, .may_copy = may_copy, .typed = typed, .numpy = UNKNOWN, .want = want};
 	for (int i = 0; i < N_IMPORTERS; i++) {
 		const struct importer *m = &importers[i];
@@ -334,7 +335,7 @@ static PyObject *behind(PyObject *o)
 static PyObject *take_in_usm(PyObject *o, int may_copy, int typed, const usmb_dl_dtype *want)
 {
 	usmb_array *a = (usmb_array *)take(o, may_copy, typed, want);
-	if (!a || a->cell->place || usmb_is_array(o)) return (PyObject *)a;
+	if (!a || a->cell->place || usmb_is_array(o) || usmb_py_in_child()) return (PyObject *)a;
 	if (usmb_cell_record(a->cell) == a->cell && a->nelem > 0) return (PyObject *)a; /* other memory */
 	PyObject *of = behind(o);
 	if (PyCapsule_CheckExact(of)) return (PyObject *)a;
@@ -747,12 +748,8 @@ static PyObject *scratch(int32_t ndim, const int64_t *shape, usmb_dl_dtype t)
 {
 	int64_t bytes = usmb_dense_bytes(ndim, shape, t);
 	if (bytes < 0) return NULL;
-	void *block = malloc(bytes > 0 ? (size_t)bytes : 1);
-	if (!block) return PyErr_NoMemory();
-	usmb_cell *cell = usmb_cell_of_block(block, (uint64_t)bytes);
-	if (cell) return usmb_array_dense(cell, ndim, shape, t, 0, 0);
-	free(block);
-	return NULL;
+	usmb_cell *cell = usmb_new_block(bytes);
+	return cell ? usmb_array_dense(cell, ndim, shape, t, 0, 0) : NULL;
 }
 
 /* Reads the numbers from begin to end to dst, as r describes. */

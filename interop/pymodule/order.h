@@ -7,6 +7,8 @@
 /* The facts about an array that its memory has recorded: usmb_array.noted. */
 enum { USMB_QUEUE_NOTED = 1, USMB_ADDRESS_NOTED = 2, USMB_EXPORT_NOTED = 4, USMB_LENT_NOTED = 8 };
 
+/* The longest time in seconds that a fork takes the locks of computations and waits for device work. */
+enum { USMB_FORK_LIMIT = 10 };
 /* Waits, with the GIL dropped, for our work pending on the memory, for the queue of the array, and for all
    queues on which other libraries may have unreported work on the memory. Call it before reading or writing
    elements. */
@@ -22,6 +24,9 @@ int usmb_cell_wait(usmb_cell *cell);
 int usmb_array_wait_known(usmb_array *a);
 /* The same as usmb_array_wait without our own pending work: for exports that pass on its event. */
 int usmb_array_wait_shared(usmb_array *a);
+/* Calls add for each queue on which other libraries may have unreported work on the memory of a cell, which the caller
+   retains. -1 with an exception. */
+int usmb_cell_each_queue(usmb_cell *cell, int (*add)(void *queue, void *arg), void *arg);
 /* Orders later work on queue behind the work for which usmb_array_wait waits. If it cannot be ordered,
    waits for it. */
 int usmb_array_order(usmb_array *a, void *queue);

@@ -78,21 +78,23 @@ static void release_facts(usmb_cell *cell)
 	void *event = atomic_load_explicit(&cell->pending, memory_order_acquire);
 	if (event) {
 		atomic_store_explicit(&cell->pending, NULL, memory_order_relaxed);
-		usmb_sycl_event_delete(event);
+		if (!usmb_py_in_child()) usmb_sycl_event_delete(event);
 	}
 	if (!cell->place) return;
 	forget_queues(cell);
-	usmb_place_release(cell->place);
+	if (!usmb_py_in_child()) usmb_place_release(cell->place);
 	cell->place = NULL;
 }
 
-/* Takes the object that a cell owns; NULL after Python has ended, when it is leaked. */
+/* Takes the object that a cell owns; NULL if it is leaked, as after Python has ended. */
 static void *take_owned(usmb_cell *cell)
 {
 	void *owned = cell->ctx;
+	/* Releasing USM calls SYCL, which a forked child must not. */
+	int leaked = !usmb_py_alive() || (cell->place && usmb_py_in_child());
 	cell->ctx = NULL;
 	release_facts(cell);
-	return usmb_py_alive() ? owned : NULL;
+	return leaked ? NULL : owned;
 }
 
 /* These functions run with the GIL held. */

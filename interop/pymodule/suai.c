@@ -144,7 +144,7 @@ PyObject *usmb_array_suai(PyObject *self, void *closure)
 	usmb_array *a = (usmb_array *)self;
 	(void)closure;
 	usmb_owner_drain();
-	if (suai_check(a) < 0) return NULL;
+	if (suai_check(a) < 0 || usmb_array_allowed(a) < 0) return NULL;
 	if (!(a->flags & USMB_ARR_OURS) && (usmb_array_wait_known(a) < 0 || usmb_array_address_shown(a) < 0))
 		return NULL;
 	pattern *p = pattern_for(a);
@@ -661,6 +661,7 @@ static PyObject *import_dict(PyObject *obj, PyObject *iface, int ours)
 	parsed p;
 	char type[64];
 	PyObject *r = NULL;
+	if (usmb_go_allowed() < 0) return NULL;
 	begin(&p);
 	p.ours = ours;
 	if (!PyDict_CheckExact(iface))
@@ -726,6 +727,7 @@ PyObject *usmb_from_suai(PyObject *module, PyObject *obj)
 	char type[64];
 	(void)module;
 	usmb_owner_drain();
+	if (usmb_object_allowed(obj) < 0) return NULL;
 	PyObject *known = usmb_import_memory(obj);
 	if (known || PyErr_Occurred()) return known;
 	if (usmb_is_array(obj)) return view_of_own((usmb_array *)obj);

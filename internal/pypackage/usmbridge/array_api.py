@@ -246,8 +246,11 @@ def _load_dpnp():
 
 
 def _by_dpnp(place):
-    """Reports whether dpnp computes for the memory of an Array."""
-    return place.usm_type is not None and (_dpnp or (_dpnp is None and _load_dpnp())) is not False
+    """Reports whether dpnp computes for the memory of an Array. RuntimeError for USM in a forked child."""
+    if place.usm_type is None:
+        return False
+    place._reach()
+    return (_dpnp or (_dpnp is None and _load_dpnp())) is not False
 
 
 def _usm(a):
