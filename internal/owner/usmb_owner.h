@@ -42,7 +42,7 @@ enum {
 	USMB_CELL_CUDA = 16384,  /* was exported to a library of CUDA, which does not use SYCL's queues */
 	USMB_CELL_IMPORTED = 32768, /* its owner may have unreported work on it */
 	USMB_CELL_USED = 15 << 16,  /* see usmb_cell_used */
-	USMB_CELL_TORN = 1 << 20    /* in a forked child: work on the memory had not ended at the fork */
+	USMB_CELL_TORN = 512        /* in a forked child: work on the memory had not ended at the fork */
 };
 
 /* The number of observers of the memory, in the flags of its record: see usmb_cell_observe. The largest number stays. */
