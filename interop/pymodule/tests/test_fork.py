@@ -46,7 +46,7 @@ VIEWS = {
     "Array": """T __array__ __array_interface__ __array_namespace__ __array_priority__ __arrow_c_array__ __arrow_c_device_array__ __bool__ __class__ __complex__ __delattr__ __dir__
         __dlpack_c_exchange_api__ __dlpack_device__ __doc__ __enter__ __exit__ __float__ __format__ __getattribute__ __getitem__ __getstate__
         __hash__ __index__ __init__ __init_subclass__ __int__ __iter__ __len__ __module__ __new__ __reduce__ __reduce_ex__ __repr__ __setattr__
-        __sizeof__ __str__ __subclasshook__ _alone _flags _pointer as_readonly asnumpy base conj device diagonal dtype flags interprocess item
+        __sizeof__ __str__ __subclasshook__ _alone _end_use _flags _observed _pointer as_readonly asnumpy base conj device diagonal dtype flags interprocess item
         itemsize mT nbytes ndim ravel readonly real release reshape shape size squeeze strides swapaxes tobytes tolist transpose typestr usm_type
         view __round__""",
     "usmbridge": "Array DType Device SyclContext SyclQueue asarray cute from_dlpack from_usm_array_interface set_default",
