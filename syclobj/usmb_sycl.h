@@ -310,6 +310,11 @@ void usmb_sycl_events_delete(void *const *events, size_t n);
  */
 int usmb_sycl_wait_queues(void *const *queues, size_t n);
 /*
+ * Returns 1 if all work submitted to the queue, which is not NULL, is complete. Returns 0 if some is not, and always for
+ * releases of SYCL that cannot say so. Submits nothing and does not wait for work.
+ */
+int usmb_sycl_queue_empty(void *queue);
+/*
  * Makes later work of queue start after an event, which may be NULL, and after all work submitted to n
  * other queues: by barriers, or by waits if barriers must not be pending. Queues that are equal to an in-order
  * queue are skipped.

@@ -234,6 +234,7 @@ int usmb_default_real(const usmb_defaults *d, const usmb_where *w, usmb_dl_dtype
 
 static int go_alloc(usmb_alloc_req *req, usmb_cell **cell, usmb_goerr *err)
 {
+	usmb_owner_settle(USMB_SETTLE_ENDED);
 	PyThreadState *saved = usmb_py_release_gil();
 	int r = usmb_go_alloc(req, cell, err);
 	usmb_py_acquire_gil(saved);
@@ -270,6 +271,7 @@ static usmb_cell *allocate(const usmb_where *w, int64_t bytes, int *wish)
 	usmb_goerr err;
 	usmb_cell *cell = NULL;
 	if (usmb_go_allowed() < 0) return NULL;
+	usmb_owner_settle(USMB_SETTLE_SOME);
 	int plain = w->queue.form == USMB_FORM_NONE && (w->host || !w->device) && !w->audience && !in_arena();
 	*wish = plain ? (int)usmb_wish_of(w->kind, w->host) : -1;
 	if (*wish >= 0 && (cell = usmb_kept_take((uint64_t)bytes, (usmb_wish)*wish))) return cell;

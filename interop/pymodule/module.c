@@ -24,6 +24,7 @@ static PyObject *py_stats(PyObject *m, PyObject *unused)
 	(void)m;
 	(void)unused;
 	usmb_owner_drain();
+	if (!usmb_py_in_child()) usmb_owner_settle(USMB_SETTLE_ENDED);
 	return usmb_counters(usmb_go_stats);
 }
 
@@ -51,6 +52,7 @@ static PyObject *py_trim(PyObject *m, PyObject *unused)
 	(void)unused;
 	usmb_owner_drain();
 	if (usmb_go_allowed() < 0) return NULL;
+	usmb_owner_settle(USMB_SETTLE_ALL);
 	PyThreadState *saved = usmb_py_release_gil();
 	usmb_go_trim(&bytes);
 	usmb_py_acquire_gil(saved);

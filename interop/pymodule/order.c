@@ -331,7 +331,11 @@ int usmb_array_seen_on_queue(usmb_array *a)
 	}
 	if (a->noted & USMB_QUEUE_NOTED) return 0;
 	usmb_cell *cell = usmb_cell_record(a->cell);
-	if (usmb_cell_first_queue(cell) != a->queue && usmb_array_seen_on(a, usmb_queue_ref(a->queue)) < 0) return -1;
+	/* Go does not have the first queue of memory that belongs to Python. */
+	if (usmb_cell_first_queue(cell) == a->queue)
+		set_flags(cell, USMB_CELL_ASYNC);
+	else if (usmb_array_seen_on(a, usmb_queue_ref(a->queue)) < 0)
+		return -1;
 	a->noted |= USMB_QUEUE_NOTED;
 	return 0;
 }
@@ -339,6 +343,7 @@ int usmb_array_seen_on_queue(usmb_array *a)
 int usmb_array_use(usmb_array *a)
 {
 	usmb_events tasks;
+	usmb_owner_settle(USMB_SETTLE_SOME);
 	if (wait_held(a, BESIDE, 0) < 0) return -1;
 	PyObject *queue = a->queue ? Py_NewRef(a->queue) : usmb_public_queue(a->cell->place);
 	int r = queue ? usmb_dpnp_tasks(queue, &tasks) : -1;
