@@ -112,6 +112,9 @@ static inline int usmb_place_shown(const usmb_place *place, void *out[2])
 	return n;
 }
 
+/* Returns 1 if out-of-order queues on the device of the place run their work in the order of submission too. */
+int usmb_place_in_order(const usmb_place *place);
+
 /* Adds a reference. NULL is ignored. */
 void usmb_place_retain(usmb_place *place);
 /* Drops a reference; the last one frees the place and its refs. NULL is ignored. */
