@@ -144,14 +144,6 @@ int usmb_dpnp_events(uint32_t used, usmb_events *out)
 	return add_work(out, &queues[used - 1].ref, 1, 0);
 }
 
-int usmb_dpnp_tasks(PyObject *queue, usmb_events *out)
-{
-	void *ref = usmb_queue_ref(queue);
-	*out = (usmb_events){NULL, 0, 0};
-	if (!ref || !usmb_sycl_queue_in_order(ref) || usmb_py_in_child()) return 0;
-	return add_work(out, &ref, 1, 1);
-}
-
 /* ---- the lock of host tasks --------------------------------------------------------- */
 
 static int active(void)

@@ -21,9 +21,6 @@ typedef struct {
 /* Adds the events of the work that dpnp has submitted to the queue with a number, or to all queues for
    USMB_USED_SEVERAL, and that has not completed. dpnp runs its work on a queue in the order of submission. */
 int usmb_dpnp_events(uint32_t used, usmb_events *out);
-/* Adds the events of the tasks on the host and of the work for which a call of dpnp must not wait with the GIL held: those
-   on an in-order queue, because all later work of the queue waits for the tasks. */
-int usmb_dpnp_tasks(PyObject *queue, usmb_events *out);
 /* Waits for the events and deletes them; returns a code of usmb_sycl.h. No GIL needed, and the caller does not hold it:
    tasks on the host need it. */
 int usmb_events_wait(usmb_events *events);

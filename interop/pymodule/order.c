@@ -372,20 +372,13 @@ int usmb_array_seen_on_queue(usmb_array *a)
 
 int usmb_array_use(usmb_array *a)
 {
-	usmb_events tasks;
 	usmb_owner_settle(USMB_SETTLE_SOME);
 	if (wait_held(a, BESIDE, 0) < 0) return -1;
 	PyObject *queue = a->queue ? Py_NewRef(a->queue) : usmb_public_queue(a->cell->place);
-	int r = queue ? usmb_dpnp_tasks(queue, &tasks) : -1;
-	if (r == 0 && tasks.n > 0) {
-		PyThreadState *saved = usmb_py_release_gil();
-		int code = usmb_events_wait(&tasks);
-		usmb_py_acquire_gil(saved);
-		r = failed(code);
-	}
-	if (r == 0) usmb_cell_use(usmb_cell_record(a->cell), usmb_dpnp_number(queue));
-	Py_XDECREF(queue);
-	return r < 0 ? -1 : index_address(a);
+	if (!queue) return -1;
+	usmb_cell_use(usmb_cell_record(a->cell), usmb_dpnp_number(queue));
+	Py_DECREF(queue);
+	return index_address(a);
 }
 
 int usmb_array_settle_queue(usmb_array *a)

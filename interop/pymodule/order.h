@@ -26,8 +26,9 @@ int usmb_array_wait_shared(usmb_array *a);
    waits for it. */
 int usmb_array_order(usmb_array *a, void *queue);
 
-/* Prepares an array in USM for a computation by dpnp on its queue: waits as usmb_array_wait_known, except for dpnp's work on
-   the queue, and records that the memory is used. dpnp keeps the memory alive while it computes. */
+/* Prepares an array in USM for a computation by dpnp on its queue: waits as usmb_array_wait, except for dpnp's work on the queue
+   and for work behind which the queue puts dpnp's, and records that the memory is used. dpnp keeps the memory alive while
+   it computes. */
 int usmb_array_use(usmb_array *a);
 /* Waits for all work on the queue of an array in USM, before a call of dpnp that would wait for it with the GIL held. */
 int usmb_array_settle_queue(usmb_array *a);

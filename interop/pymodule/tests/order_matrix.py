@@ -358,6 +358,36 @@ def share_used(kind, v):
     yield ub.share.open(ub.share.export(a)).asnumpy()
 
 
+# A user's kernel is pending on the queue of an array, which may run its work in any order, and our own functions compute.
+
+COMPUTED = {
+    "sort": lambda a: ub.array_api.sort(a),
+    "concat": lambda a: ub.concat([a, a]),
+    "where": lambda a: ub.array_api.where(a == a, a, a),
+    "max": lambda a: a.max(),
+    "sum": lambda a: a.sum() // SMALL,
+    "add": lambda a: a + 0,
+    "in place": lambda a: a.__iadd__(0),
+    "index": lambda a: a[np.arange(3)],
+    "view": lambda a: ub.array_api.sort(a[::2]),
+}
+
+
+def computed_after(kind, v, f):
+    for queue in (None, q1, dpctl.SyclQueue(kept.sycl_device)):
+        a = new(kind, queue)
+        kernel(a.sycl_queue, a._pointer, v)
+        yield f(a).asnumpy()
+        kernel(a.sycl_queue, a._pointer, v + 1)
+        b = a[:]
+        del a  # the view has the queue that was seen
+        yield f(b).asnumpy() - 1
+
+
+for name in COMPUTED:
+    row(f"seen/{name}", COMPUTED[name])(computed_after)
+
+
 # Memory of dpnp that was shown, and whose last array is gone, is not reused before the work on it has ended.
 
 
