@@ -271,7 +271,6 @@ static usmb_cell *allocate(const usmb_where *w, int64_t bytes, int *wish)
 	usmb_goerr err;
 	usmb_cell *cell = NULL;
 	if (usmb_go_allowed() < 0) return NULL;
-	usmb_owner_settle(USMB_SETTLE_SOME);
 	int plain = w->queue.form == USMB_FORM_NONE && (w->host || !w->device) && !w->audience && !in_arena();
 	*wish = plain ? (int)usmb_wish_of(w->kind, w->host) : -1;
 	if (*wish >= 0 && (cell = usmb_kept_take((uint64_t)bytes, (usmb_wish)*wish))) return cell;

@@ -59,6 +59,15 @@ static PyObject *py_trim(PyObject *m, PyObject *unused)
 	return PyLong_FromUnsignedLongLong(bytes);
 }
 
+/* _bound_owners(): see USMB_SETTLE_BOUND. */
+static PyObject *py_bound_owners(PyObject *m, PyObject *unused)
+{
+	(void)m;
+	(void)unused;
+	usmb_owner_settle(USMB_SETTLE_BOUND);
+	Py_RETURN_NONE;
+}
+
 /* Sets the limit of the process's pools, for usmbridge.dask. */
 static PyObject *py_set_limit(PyObject *m, PyObject *bytes)
 {
@@ -119,6 +128,7 @@ static PyMethodDef functions[] = {
         {"_in_child", USMB_PY_CFUNC(py_in_child), METH_NOARGS, NULL},
         {"stats", USMB_PY_CFUNC(py_stats), METH_NOARGS, NULL},
         {"trim", USMB_PY_CFUNC(py_trim), METH_NOARGS, NULL},
+        {"_bound_owners", USMB_PY_CFUNC(py_bound_owners), METH_NOARGS, NULL},
         {"_share_export", USMB_PY_CFUNC(usmb_py_share_export), METH_VARARGS, NULL},
         {"_share_revoke", USMB_PY_CFUNC(usmb_py_share_revoke), METH_O, NULL},
         {"_share_open", USMB_PY_CFUNC(usmb_py_share_open), METH_VARARGS, NULL},

@@ -372,7 +372,6 @@ int usmb_array_seen_on_queue(usmb_array *a)
 
 int usmb_array_use(usmb_array *a)
 {
-	usmb_owner_settle(USMB_SETTLE_SOME);
 	if (wait_held(a, BESIDE, 0) < 0) return -1;
 	PyObject *queue = a->queue ? Py_NewRef(a->queue) : usmb_public_queue(a->cell->place);
 	if (!queue) return -1;

@@ -476,8 +476,9 @@ void usmb_owner_settle_slow(int which)
 	/* They are higher after a wait that failed, so that not every operation tries it again. */
 	static uint32_t most_awaiting = USMB_MOST_AWAITING;
 	static uint64_t most_awaited = USMB_MOST_AWAITED;
-	int wait = which == USMB_SETTLE_ALL || usmb_awaiting > most_awaiting || awaited > most_awaited;
-	if (usmb_py_in_child() || (!wait && which == USMB_SETTLE_SOME && ++calls % EVERY)) return;
+	int over = usmb_awaiting > most_awaiting || awaited > most_awaited;
+	int wait = which == USMB_SETTLE_ALL || (which == USMB_SETTLE_BOUND && over);
+	if (usmb_py_in_child() || (!wait && which == USMB_SETTLE_BOUND && ++calls % EVERY)) return;
 	PyThreadState *saved = usmb_py_release_gil();
 	int settled = usmb_go_settle(wait);
 	usmb_py_acquire_gil(saved);

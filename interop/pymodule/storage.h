@@ -112,9 +112,10 @@ int usmb_owner_drain_locked(void);
 enum { USMB_MOST_AWAITING = 64 };
 #define USMB_MOST_AWAITED ((uint64_t)64 << 20)
 extern uint32_t usmb_awaiting; /* owners; GIL */
-/* Drops the owners whose work has ended: USMB_SETTLE_SOME in every 16th call, USMB_SETTLE_ENDED in each. If there are too many
-   others, or for USMB_SETTLE_ALL, waits for their work. The GIL is released meanwhile, and no exception may be set. */
-enum { USMB_SETTLE_SOME, USMB_SETTLE_ENDED, USMB_SETTLE_ALL };
+/* Drops the owners whose work has ended. USMB_SETTLE_BOUND does so in every 16th call, and waits for the work of all if there
+   are too many; USMB_SETTLE_ENDED never waits; USMB_SETTLE_ALL always does. The GIL is released meanwhile, and no exception may
+   be set. A caller that may have the lock of usmb_py_computes_under does not wait: a wait needs that lock. */
+enum { USMB_SETTLE_BOUND, USMB_SETTLE_ENDED, USMB_SETTLE_ALL };
 void usmb_owner_settle_slow(int which);
 static inline void usmb_owner_settle(int which)
 {
