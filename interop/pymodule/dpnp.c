@@ -144,6 +144,17 @@ int usmb_dpnp_events(uint32_t used, usmb_events *out)
 	return add_work(out, &queues[used - 1].ref, 1, 0);
 }
 
+int usmb_dpnp_finish(void)
+{
+	usmb_events work = {NULL, 0, 0};
+	if (usmb_py_in_child() || add_work(&work, NULL, 0, 1) < 0) return usmb_py_in_child() ? 0 : -1;
+	if (work.n == 0) return 0;
+	PyThreadState *saved = usmb_py_release_gil();
+	(void)usmb_events_wait(&work);
+	usmb_py_acquire_gil(saved);
+	return 1;
+}
+
 /* ---- the lock of host tasks --------------------------------------------------------- */
 
 static int active(void)

@@ -360,3 +360,25 @@ def test_computations_do_not_wait(device, dpctl, spin, named, seen, waits):
             y = compute(y)
         assert (event.execution_status.name == "complete") == waits
         (queue or kept).wait()
+
+
+def test_a_limit_waits_for_computations(device, dpctl):
+    """dpnp keeps freed arrays alive until it has computed with them; a request waits for that before it fails."""
+    peer("dpnp.tensor")
+    out = run("""
+n = 4 << 20
+w = ub.ones(16)
+w += 1
+ub._set_limit(100 << 20)  # for three arrays
+b = ub.ones(n)
+for _ in range(12):
+    a = ub.zeros(n)
+    a += b
+    del a
+big = ub.zeros(2 * n)
+try:
+    ub.zeros(n)
+except MemoryError:
+    print("refused")
+""")
+    assert out == "refused\n"
