@@ -451,7 +451,9 @@ def test_owners_of_shown_memory_wait(spin, way, named):
     queue = other if named == "given" else kept
     x = ub.ones(3)
     x + x  # imports dpnp
-    for drain in (lambda: x + x, lambda: ub.zeros(3, device="host"), ub.stats, ub.trim):
+    # Older releases of SYCL do not say whether a queue is empty: only waits find out.
+    asks = peer("dpctl").__version__.split(".")[:2] >= ["0", "22"]
+    for drain in (lambda: x + x, lambda: ub.zeros(3, device="host"), ub.stats, ub.trim) if asks else (ub.trim,):
         a, gone = owned(queue)
         kept.wait(), other.wait()
         SEEN[way](a, other)
