@@ -21,8 +21,8 @@ typedef struct {
 /* Adds the events of the work that dpnp has submitted to the queue with a number, or to all queues for
    USMB_USED_SEVERAL, and that has not completed. dpnp runs its work on a queue in the order of submission. */
 int usmb_dpnp_events(uint32_t used, usmb_events *out);
-/* Waits for all work of dpnp and its tasks on the host, which keep memory alive, with the GIL released. Returns 1 if there were any, 0
-   if not, and -1 with an exception. Work that failed has ended. */
+/* Waits for all work of dpnp and its tasks on the host, which keep memory alive, with the GIL released. Returns 1 if there
+   were any, 0 if not, and -1 with an exception. Work that failed has ended. */
 int usmb_dpnp_finish(void);
 /* Waits for the events and deletes them; returns a code of usmb_sycl.h. No GIL needed, and the caller does not hold it:
    tasks on the host need it. */

@@ -415,7 +415,7 @@ def test_arrays_without_python_owners_are_not_tracked(np):
         gc.collect(0)
 
 
-class Owner:
+class Foreign:
     """An object with memory in USM, as foreign libraries have it."""
 
     def __init__(self, memory, queue):
@@ -426,7 +426,7 @@ class Owner:
 def owned(queue, nbytes=64):
     """Returns an Array on the memory of an object, and a weak reference to that object."""
     memory = importlib.import_module("dpctl.memory").MemoryUSMShared(nbytes, queue=queue)
-    owner = Owner(memory, queue)
+    owner = Foreign(memory, queue)
     return ub.asarray(owner), weakref.ref(owner)
 
 

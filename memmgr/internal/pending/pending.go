@@ -224,8 +224,8 @@ func (s *Set) Settle() error {
 	return nil
 }
 
-// SettleEnded is Settle for the blocks on which the work of other libraries is known to have ended. It waits for no work and submits
-// nothing. mu is not held.
+// SettleEnded is Settle for the blocks on which the work of other libraries is known to have ended. It waits for no
+// work and submits nothing. mu is not held.
 func (s *Set) SettleEnded() (completed int) {
 	if s.unsettled.Load() == 0 || !s.oneSettles.TryLock() {
 		return 0
